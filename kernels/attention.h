@@ -1,0 +1,50 @@
+// Causal attention over a 16-bit KV cache, for ragged packed rows; prefill and decode.
+// A query's result depends on that query and its own row's cache only: keys are visited in slot order in fixed blocks,
+// so neither the neighbours, nor the prefill chunk, nor the number of threads changes a bit.
+// Thread rule: one call at a time per pool and workspace.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "kernels/isa.h"
+#include "kernels/thread_pool.h"
+#include "spillway/dtype.h"
+
+namespace spillway::kernels {
+
+// One row (sequence) of the packed batch. Its cache for this layer is laid out [K|V][kv_head][slot][head_dim].
+struct AttentionRow {
+  std::byte* kv = nullptr;   // 64-byte aligned
+  int64_t num_slots = 0;     // allocated per K or V and kv_head
+  int64_t num_past = 0;      // tokens already in slots [0, num_past)
+  int64_t num_new = 0;       // tokens of this call; they take slots [num_past, num_past + num_new)
+  int64_t token_offset = 0;  // index of the first of them in the packed q, k, v and out
+};
+
+struct AttentionArgs {
+  const float* q = nullptr;  // [tokens, num_heads * head_dim], stride qkv_stride; not yet scaled
+  const float* k = nullptr;  // [tokens, num_kv_heads * head_dim], stride qkv_stride
+  const float* v = nullptr;
+  int64_t qkv_stride = 0;
+  float* out = nullptr;      // [tokens, num_heads * head_dim], stride out_stride
+  int64_t out_stride = 0;
+  std::span<const AttentionRow> rows;
+  int64_t num_heads = 0;
+  int64_t num_kv_heads = 0;  // divides num_heads (grouped queries)
+  int64_t head_dim = 0;      // any; 64, 80 and 128 are the fast ones
+  float scale = 1.0F;        // q is multiplied by it in fp32
+  DType kv_dtype = DType::kF16;
+};
+
+int64_t AttentionWorkspaceBytes(int64_t max_slots, int64_t head_dim, int num_threads, Isa isa);
+
+// Rounds the new tokens' K and V to kv_dtype, stores them in their slots, then attends: the token at position p of a
+// row sees slots [0, p]. What is read is always the rounded cache. Requires: workspace as above. Allocates nothing.
+void Attention(const AttentionArgs& args, std::span<std::byte> workspace, ThreadPool& pool, Isa isa);
+
+// The oracle: stores K and V likewise, then plain softmax with double accumulation.
+void AttentionRef(const AttentionArgs& args);
+
+}  // namespace spillway::kernels

@@ -1,0 +1,47 @@
+// ThreadPool: compute threads pinned to physical cores; the caller is worker 0.
+// Thread rule: Run is called by one thread at a time, never from inside a task.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+namespace spillway {
+
+// A reference to a callable, the size of two pointers; nothing is allocated. The callable must outlive the call.
+class TaskRef {
+ public:
+  template <typename F>
+  TaskRef(F& f)  // NOLINT: implicit on purpose, `pool.Run(n, task)`
+      : object_(&f), call_([](void* object, int64_t task, int worker) {
+          (*static_cast<F*>(object))(task, worker);
+        }) {}
+  void operator()(int64_t task, int worker) const { call_(object_, task, worker); }
+
+ private:
+  void* object_;
+  void (*call_)(void*, int64_t, int);
+};
+
+class ThreadPool {
+ public:
+  explicit ThreadPool(int num_threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int num_threads() const;
+
+  // Calls task(i, worker) once for each i in [0, num_tasks), on any worker, and returns when all are done.
+  // Workers take the next index as they come free, so results must not depend on who computes what.
+  // Throws: what the first failing task threw, after all have ended.
+  void Run(int64_t num_tasks, TaskRef task);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// Physical cores this process may run on (affinity mask and cgroup quota obeyed), at least 1.
+int NumPhysicalCores();
+
+}  // namespace spillway

@@ -1,0 +1,1 @@
+#include "src/checkpoint/checkpoint.h"

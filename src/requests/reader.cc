@@ -1,0 +1,1 @@
+#include "src/requests/reader.h"

@@ -1,0 +1,50 @@
+// Text <-> token ids, the same ids as the Hugging Face tokenizer of the folder.
+// Thread rule: immutable after opening; const methods from any thread.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "spillway/model.h"  // TokenId
+
+namespace spillway {
+
+// Whether special tokens written out in a prompt (the literal "</s>") become their ids.
+enum class SpecialText { kParse, kPlain };
+
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  // "byte-level BPE", "SentencePiece ..."; for `inspect`.
+  virtual std::string_view kind() const = 0;
+
+  // One more than the largest id that can come out of Encode.
+  virtual int64_t vocab_size() const = 0;
+
+  // The ids of `utf8`, with the start token in front where the family's tokenizer adds one.
+  // Requires: valid UTF-8. Linear in the length; no recursion.
+  virtual std::vector<TokenId> Encode(std::string_view utf8, SpecialText special) const = 0;
+
+  // The bytes that `id` stands for, appended to `out`: special tokens, holes and ids out of range append nothing.
+  // A token may hold a part of a UTF-8 character; `first` says that it opens the text (SentencePiece drops a space).
+  virtual void AppendBytes(TokenId id, bool first, std::string& out) const = 0;
+
+  // The piece as the vocabulary spells it in UTF-8 (special tokens too), as logprobs print it.
+  virtual std::string TokenText(TokenId id) const = 0;
+
+  // The text of `ids`: AppendBytes of each; bytes that are no UTF-8 become U+FFFD as Python's errors="replace" does.
+  std::string Decode(std::span<const TokenId> ids) const;
+};
+
+// Opens folder/tokenizer.json, else vocab.json + merges.txt, else tokenizer.model. `vocab_rows` is the number of
+// rows of the embedding: an id that the model has no row for is refused here.
+// Throws: Error kTokenizer (malformed, unsupported part by name, ids out of range), kModelMissing (no tokenizer file).
+std::unique_ptr<Tokenizer> OpenTokenizer(const std::filesystem::path& folder, int64_t vocab_rows);
+
+}  // namespace spillway
