@@ -1,1 +1,43 @@
 #include "src/tokenizer/tokenizer.h"
+
+#include <fmt/format.h>
+
+#include "spillway/error.h"
+#include "src/tokenizer/bpe_tokenizer.h"
+#include "src/tokenizer/folder_settings.h"
+#include "src/tokenizer/gpt2_files.h"
+#include "src/tokenizer/utf8.h"
+
+namespace spillway {
+
+std::string Tokenizer::Decode(std::span<const TokenId> ids) const {
+  std::string bytes;
+  bool first = true;
+  for (const TokenId id : ids) {
+    const std::size_t before = bytes.size();
+    AppendBytes(id, false, bytes);
+    if (!first || bytes.size() == before) continue;
+    // Only now is it known that the token has a text and opens it.
+    bytes.resize(before);
+    AppendBytes(id, true, bytes);
+    first = false;
+  }
+  return ReplaceInvalidUtf8(bytes);
+}
+
+std::unique_ptr<Tokenizer> OpenTokenizer(const std::filesystem::path& folder, int64_t vocab_rows) {
+  std::error_code ignored;
+  const auto has = [&](const char* name) {
+    return std::filesystem::exists(folder / name, ignored);
+  };
+  if (has("vocab.json") || has("merges.txt")) {
+    return std::make_unique<BpeTokenizer>(
+        ReadGpt2Files(folder, ReadFolderSettings(folder), vocab_rows));
+  }
+  throw Error(ErrorCode::kModelMissing, fmt::format("{}: has no tokenizer.json, no vocab.json with "
+                                                    "merges.txt and no tokenizer.model; put the "
+                                                    "model's tokenizer files beside config.json",
+                                                    Printable(folder.string())));
+}
+
+}  // namespace spillway

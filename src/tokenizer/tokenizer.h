@@ -31,20 +31,23 @@ class Tokenizer {
   // Requires: valid UTF-8. Linear in the length; no recursion.
   virtual std::vector<TokenId> Encode(std::string_view utf8, SpecialText special) const = 0;
 
-  // The bytes that `id` stands for, appended to `out`: special tokens, holes and ids out of range append nothing.
-  // A token may hold a part of a UTF-8 character; `first` says that it opens the text (SentencePiece drops a space).
+  // The bytes that `id` stands for, appended to `out`: special tokens, holes and ids out of range
+  // append nothing. A token may hold a part of a UTF-8 character; `first` says that it opens the
+  // text (SentencePiece drops a space).
   virtual void AppendBytes(TokenId id, bool first, std::string& out) const = 0;
 
   // The piece as the vocabulary spells it in UTF-8 (special tokens too), as logprobs print it.
   virtual std::string TokenText(TokenId id) const = 0;
 
-  // The text of `ids`: AppendBytes of each; bytes that are no UTF-8 become U+FFFD as Python's errors="replace" does.
+  // The text of `ids`: AppendBytes of each; bytes that are no UTF-8 become U+FFFD as Python's
+  // errors="replace" does.
   std::string Decode(std::span<const TokenId> ids) const;
 };
 
-// Opens folder/tokenizer.json, else vocab.json + merges.txt, else tokenizer.model. `vocab_rows` is the number of
-// rows of the embedding: an id that the model has no row for is refused here.
-// Throws: Error kTokenizer (malformed, unsupported part by name, ids out of range), kModelMissing (no tokenizer file).
+// Opens folder/tokenizer.json, else vocab.json + merges.txt, else tokenizer.model. `vocab_rows` is
+// the number of rows of the embedding: an id that the model has no row for is refused here. Throws:
+// Error kTokenizer (malformed, unsupported part by name, ids out of range), kModelMissing (no
+// tokenizer file).
 std::unique_ptr<Tokenizer> OpenTokenizer(const std::filesystem::path& folder, int64_t vocab_rows);
 
 }  // namespace spillway

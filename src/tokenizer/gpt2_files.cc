@@ -1,0 +1,98 @@
+#include "src/tokenizer/gpt2_files.h"
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+
+#include "spillway/error.h"
+#include "src/tokenizer/json_file.h"
+#include "src/tokenizer/utf8.h"
+#include "src/tokenizer/vocabulary.h"
+
+namespace spillway {
+namespace {
+
+constexpr std::size_t kMaxMerges = 4'000'000;
+
+// "left right" in each line; "#version" lines and empty lines at the end do not count.
+std::vector<BpeModel::Merge> ReadMerges(const std::filesystem::path& file) {
+  const std::string bytes = ReadTokenizerFile(file);
+  if (!IsValidUtf8(bytes)) RefuseTokenizer(file, "is not valid UTF-8");
+  std::vector<BpeModel::Merge> merges;
+  std::size_t line_number = 0;
+  const std::string_view text =
+      std::string_view(bytes).substr(0, bytes.find_last_not_of("\r\n") + 1);
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    std::string_view line = text.substr(at, end - at);
+    at = end + 1;
+    ++line_number;
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (line.starts_with("#version")) continue;
+    const std::size_t space = line.find(' ');
+    if (space == 0 || space == std::string_view::npos || space + 1 == line.size() ||
+        line.find(' ', space + 1) != std::string_view::npos) {
+      RefuseTokenizer(file, fmt::format("line {} is \"{}\", not two tokens with a space between",
+                                        line_number, Printable(line)));
+    }
+    if (merges.size() == kMaxMerges)
+      RefuseTokenizer(file, fmt::format("has more than {} merges", kMaxMerges));
+    merges.emplace_back(line.substr(0, space), line.substr(space + 1));
+  }
+  return merges;
+}
+
+BpeModel MakeModel(StringMap<TokenId> vocabulary, const std::filesystem::path& merges_file) {
+  try {
+    return BpeModel(std::move(vocabulary), ReadMerges(merges_file), {});
+  } catch (const std::invalid_argument& fault) {
+    RefuseTokenizer(merges_file, fault.what());
+  }
+}
+
+// An OPT folder without settings still has OPT's start token, which is `</s>`.
+void ApplyOptDefaults(FolderSettings& settings, const StringMap<TokenId>& vocabulary) {
+  if (settings.model_type != "opt" || !settings.bos.empty() || !vocabulary.contains("</s>")) return;
+  settings.bos = "</s>";
+  if (!settings.add_bos) settings.add_bos = true;
+  settings.added_tokens.push_back({"</s>", -1, true, false, false, false, false});
+}
+
+TokenId IdOfAdded(const std::vector<AddedToken>& tokens, std::string_view content) {
+  for (const AddedToken& token : tokens) {
+    if (token.content == content) return token.id;
+  }
+  return -1;
+}
+
+}  // namespace
+
+BpeParts ReadGpt2Files(const std::filesystem::path& folder, const FolderSettings& given,
+                       int64_t vocab_rows) {
+  const std::filesystem::path vocab_file = folder / "vocab.json";
+  FolderSettings settings = given;
+  StringMap<TokenId> vocabulary =
+      ReadVocabulary(ReadJsonObject(vocab_file), vocab_rows, vocab_file);
+  ApplyOptDefaults(settings, vocabulary);
+  std::vector<AddedToken> added =
+      PlaceAddedTokens(settings.added_tokens, vocabulary, vocab_rows, settings.file);
+  BpeParts parts{MakeModel(std::move(vocabulary), folder / "merges.txt"),
+                 std::move(added),
+                 {},
+                 {},
+                 {},
+                 {},
+                 {}};
+  const bool is_neox = settings.tokenizer_class == "GPTNeoXTokenizer" ||
+                       (settings.tokenizer_class.empty() && settings.model_type == "gpt_neox");
+  if (is_neox) parts.normalizer.emplace_back(NfcStep{});
+  parts.pre_tokenizer.emplace_back(ByteLevelStep{settings.add_prefix_space, true});
+  parts.decoder.byte_level = true;
+  if (settings.add_bos.value_or(false) && !settings.bos.empty())
+    parts.start.push_back(IdOfAdded(parts.added_tokens, settings.bos));
+  if (settings.add_eos.value_or(false) && !settings.eos.empty())
+    parts.end.push_back(IdOfAdded(parts.added_tokens, settings.eos));
+  return parts;
+}
+
+}  // namespace spillway

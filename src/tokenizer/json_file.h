@@ -1,0 +1,41 @@
+// Reads the JSON files of a tokenizer, which may come from anyone: bounded size and depth, no
+// duplicate keys. Plain functions; any thread.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+namespace spillway {
+
+// Throws: Error kTokenizer with "<file name>: <what>; <what to do>". `what` holds file-supplied
+// text through Printable() only.
+[[noreturn]] void RefuseTokenizer(
+    const std::filesystem::path& file, const std::string& what,
+    const std::string& remedy = "take the file from the model's own folder again");
+
+// The bytes of a regular file. Throws: Error kModelMissing when it is not there or cannot be read,
+// kTokenizer when it is larger than 256 MiB or empty.
+std::string ReadTokenizerFile(const std::filesystem::path& file);
+
+// Throws: as ReadTokenizerFile; Error kTokenizer for text that is no JSON object, nests deeper than
+// 64, or names a key of an object twice.
+nlohmann::json ReadJsonObject(const std::filesystem::path& file);
+
+// nullopt when there is no such file.
+std::optional<nlohmann::json> ReadOptionalJsonObject(const std::filesystem::path& file);
+
+// The member `key` of `object`: `fallback` when absent or null.
+// Throws: Error kTokenizer when it has another type. `file` is for the message.
+bool JsonBool(const nlohmann::json& object, const char* key, bool fallback,
+              const std::filesystem::path& file);
+std::string JsonString(const nlohmann::json& object, const char* key, const std::string& fallback,
+                       const std::filesystem::path& file);
+
+// A token id: an integer in 0 .. 2^31 - 2. Throws: Error kTokenizer; `token` names the entry in the
+// message.
+int32_t JsonTokenId(const nlohmann::json& value, std::string_view token,
+                    const std::filesystem::path& file);
+
+}  // namespace spillway

@@ -1,0 +1,30 @@
+// Checks that are the same for every form of a vocabulary file. Plain functions; any thread.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "src/tokenizer/added_tokens.h"
+#include "src/tokenizer/bpe_model.h"
+
+namespace spillway {
+
+// {"token": id, ...}. Throws: Error kTokenizer for a wrong type, an id out of 0 .. vocab_rows - 1
+// or used twice.
+StringMap<TokenId> ReadVocabulary(const nlohmann::json& tokens, int64_t vocab_rows,
+                                  const std::filesystem::path& file);
+
+// Throws: Error kTokenizer with both numbers when the model has no row for `id`.
+void CheckRow(TokenId id, std::string_view token, int64_t vocab_rows,
+              const std::filesystem::path& file);
+
+// Gives each added token its id as the reference does: its place in the vocabulary, else the next
+// free one behind. Tokens named again keep the first place and take the last flags. Throws: Error
+// kTokenizer for an empty or overlong token, or one without a row.
+std::vector<AddedToken> PlaceAddedTokens(const std::vector<AddedToken>& wanted,
+                                         const StringMap<TokenId>& vocabulary, int64_t vocab_rows,
+                                         const std::filesystem::path& file);
+
+}  // namespace spillway

@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""Compares Spillway's ids and decoded text with the live PyPI packages for folders of tokenizer files.
+
+    python tests/tokenizer/compare_live.py --tool build/tests/spillway_tokenize FOLDER [FOLDER...]
+
+Says SKIPPED and exits 77 where the packages are not there. The reference of a folder with a tokenizer.json is
+`tokenizers` (Tokenizer.from_file); of vocab.json + merges.txt, transformers.AutoTokenizer; of tokenizer.model,
+`sentencepiece` with the start token of LLaMA in front.
+"""
+import argparse
+import json
+import pathlib
+import random
+import subprocess
+import sys
+
+import text_cases
+
+PROSE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "heldout_tales.txt"
+
+
+class AutoReference:
+    """transformers.AutoTokenizer; what OPT and GPT-2 folders are loaded with."""
+
+    def __init__(self, folder):
+        from transformers import AutoTokenizer
+        self.tokenizer = AutoTokenizer.from_pretrained(folder)
+        self.backend = self.tokenizer.backend_tokenizer
+        self.backend.no_truncation()
+
+    def encode(self, texts, plain):
+        self.backend.encode_special_tokens = plain
+        return [e.ids for e in self.backend.encode_batch(texts)]
+
+    def decode(self, ids):
+        return [self.backend.decode(i, skip_special_tokens=True) for i in ids]
+
+
+class JsonReference(AutoReference):
+    def __init__(self, folder):
+        from tokenizers import Tokenizer
+        self.backend = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self.backend.no_truncation()
+        self.backend.no_padding()
+
+
+class SentencePieceReference:
+    def __init__(self, folder):
+        import sentencepiece
+        self.model = sentencepiece.SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
+
+    def encode(self, texts, plain):
+        return [[self.model.bos_id()] + self.model.encode(t) for t in texts]
+
+    def decode(self, ids):
+        return [self.model.decode(i) for i in ids]
+
+
+def reference_of(folder, auto):
+    if auto:
+        return AutoReference(folder)
+    if (folder / "tokenizer.json").exists():
+        return JsonReference(folder)
+    return AutoReference(folder) if (folder / "vocab.json").exists() else SentencePieceReference(folder)
+
+
+def ask(tool, folder, requests):
+    lines = "\n".join(json.dumps(r) for r in requests) + "\n"
+    done = subprocess.run([tool, str(folder), str(2**31 - 1)], input=lines, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{folder}: {done.stderr.strip()}")
+    return [json.loads(line) for line in done.stdout.split("\n")[:-1]]
+
+
+def report(folder, what, inputs, ours, theirs):
+    wrong = [i for i, (a, b) in enumerate(zip(ours, theirs)) if a != b]
+    print(f"{folder.name}: {what}: {len(inputs)} compared, {len(wrong)} differ")
+    for i in wrong[:5]:
+        print(f"    {str(inputs[i])[:200]!r}\n      ours   {str(ours[i])[:300]!r}\n      theirs {str(theirs[i])[:300]!r}")
+    return len(wrong)
+
+
+def compare(tool, folder, cases, auto):
+    reference = reference_of(folder, auto)
+    wrong = 0
+    ids = reference.encode(cases, False)
+    wrong += report(folder, "ids", cases, ask(tool, folder, cases), ids)
+    if not isinstance(reference, SentencePieceReference):
+        ours = ask(tool, folder, [{"plain": c} for c in cases])
+        wrong += report(folder, "ids, special tokens as plain text", cases, ours, reference.encode(cases, True))
+    rng = random.Random(7)
+    top = max(max(i) for i in ids if i)
+    # Whole texts and texts torn inside a character; a lone byte token that is no UTF-8 is where the contracts differ.
+    torn = [i[:rng.randint(0, len(i))] for i in ids if len(i) < 100]
+    torn += [[rng.randint(0, top) for _ in range(rng.randint(0, 12))] for _ in range(3000)]
+    if "byte_fallback" in folder.name or (folder / "tokenizer.model").exists():
+        torn = [i for i in ids if len(i) < 100]
+    wrong += report(folder, "decoded", torn, ask(tool, folder, [{"decode": i} for i in torn]), reference.decode(torn))
+    return wrong
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tool", required=True)
+    parser.add_argument("--auto", action="store_true", help="transformers.AutoTokenizer is the reference of every folder")
+    parser.add_argument("folders", nargs="+", type=pathlib.Path)
+    args = parser.parse_args()
+    try:
+        import sentencepiece  # noqa: F401
+        import tokenizers  # noqa: F401
+        import transformers  # noqa: F401
+    except ImportError as missing:
+        print(f"SKIPPED: {missing}")
+        sys.exit(77)
+    cases = list(text_cases.all_cases(PROSE.read_text(encoding="utf-8")))
+    sys.exit(1 if sum(compare(args.tool, f, cases, args.auto) for f in args.folders) else 0)
+
+
+if __name__ == "__main__":
+    main()
