@@ -1,1 +1,49 @@
 #include "src/checkpoint/checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "spillway/error.h"
+#include "src/checkpoint/file_checkpoint.h"
+#include "src/checkpoint/model_folder.h"
+#include "src/checkpoint/safetensors.h"
+
+namespace spillway {
+namespace {
+
+int64_t FindExact(const std::vector<CheckpointTensor>& tensors, std::string_view name) {
+  const auto at = std::ranges::lower_bound(
+      tensors, name, {},
+      [](const CheckpointTensor& tensor) -> std::string_view { return tensor.name; });
+  return at != tensors.end() && at->name == name ? at - tensors.begin() : -1;
+}
+
+std::unique_ptr<Checkpoint> OneFile(std::string_view format, Shard shard) {
+  std::vector<Shard> shards;
+  shards.push_back(std::move(shard));
+  return std::make_unique<FileCheckpoint>(format, std::move(shards));
+}
+
+}  // namespace
+
+int64_t Checkpoint::Find(std::string_view name) const {
+  constexpr std::string_view kPrefix = "model.";
+  const int64_t exact = FindExact(tensors(), name);
+  if (exact >= 0) return exact;
+  if (name.starts_with(kPrefix)) return FindExact(tensors(), name.substr(kPrefix.size()));
+  return FindExact(tensors(), std::string(kPrefix).append(name));
+}
+
+std::unique_ptr<Checkpoint> OpenCheckpoint(const std::filesystem::path& path) {
+  const ModelFolder folder(path);
+  if (folder.Has("model.safetensors")) {
+    return OneFile("safetensors", ReadSafetensors(folder.Open("model.safetensors")));
+  }
+  throw Error(ErrorCode::kModelMissing,
+              fmt::format("{}: holds no weights (model.safetensors); download the model",
+                          Printable(folder.name())));
+}
+
+}  // namespace spillway

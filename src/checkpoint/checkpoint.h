@@ -1,5 +1,6 @@
-// A checkpoint on disk, whatever its container: names, shapes, and reads straight into the caller's memory.
-// Opening reads headers only; no tensor data is held. Thread rule: const methods from any thread.
+// A checkpoint on disk, whatever its container: names, shapes, and reads straight into the caller's
+// memory. Opening reads headers only; no tensor data is held. Thread rule: const methods from any
+// thread.
 #pragma once
 
 #include <cstddef>
@@ -16,10 +17,10 @@
 namespace spillway {
 
 struct CheckpointTensor {
-  std::string name;            // as in the file
-  DType dtype = DType::kF16;   // as on disk
+  std::string name;           // as in the file
+  DType dtype = DType::kF16;  // as on disk
   std::vector<int64_t> shape;
-  int64_t bytes = 0;           // equals the product of shape times the element size
+  int64_t bytes = 0;  // equals the product of shape times the element size
 };
 
 class Checkpoint {
@@ -32,18 +33,19 @@ class Checkpoint {
   // Every tensor, sorted by name; indices are stable.
   virtual const std::vector<CheckpointTensor>& tensors() const = 0;
 
-  // The index of the tensor called `name`, also found with or without a leading "model."; -1 when absent.
+  // The index of the tensor called `name`, also found with or without a leading "model."; -1 when
+  // absent.
   int64_t Find(std::string_view name) const;
 
-  // Reads `out.size()` bytes of tensor `index` from byte `offset` of its (contiguous, row-major) data.
-  // Requires: offset + out.size() <= tensors()[index].bytes.
-  // Throws: Error kIo, kModelTruncated, kCorrupt (the file changed since it was opened).
+  // Reads `out.size()` bytes of tensor `index` from byte `offset` of its (contiguous, row-major)
+  // data. Requires: offset + out.size() <= tensors()[index].bytes. Throws: Error kIo,
+  // kModelTruncated, kCorrupt (the file changed since it was opened).
   virtual void Read(int64_t index, int64_t offset, std::span<std::byte> out) const = 0;
 };
 
-// Finds out which container `folder` holds (model.safetensors, its index, pytorch_model.bin, its index, or a
-// FlexGen numpy folder) and opens it.
-// Throws: Error kModelMissing, kModelMalformed, kModelTruncated, kModelUnsupported, kModelInconsistent, kUnsafe.
+// Finds out which container `folder` holds (model.safetensors, its index, pytorch_model.bin, its
+// index, or a FlexGen numpy folder) and opens it. Throws: Error kModelMissing, kModelMalformed,
+// kModelTruncated, kModelUnsupported, kModelInconsistent, kUnsafe.
 std::unique_ptr<Checkpoint> OpenCheckpoint(const std::filesystem::path& folder);
 
 }  // namespace spillway

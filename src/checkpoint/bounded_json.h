@@ -1,0 +1,21 @@
+// JSON from a model folder, which nobody vouches for: bounded size and depth, no key twice in an
+// object. Pure functions; any thread.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string_view>
+
+#include "src/checkpoint/model_file.h"
+
+namespace spillway {
+
+constexpr int kMaxJsonDepth = 64;
+
+// `source` is what messages call the text.
+// Throws: Error kModelMalformed.
+nlohmann::json ParseBoundedJson(std::string_view text, std::string_view source);
+
+// Throws: Error kModelMalformed, kModelUnsupported (more than `max_bytes`), kIo, kCorrupt.
+nlohmann::json ReadBoundedJson(const ModelFile& file, int64_t max_bytes);
+
+}  // namespace spillway

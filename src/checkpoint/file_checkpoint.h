@@ -1,0 +1,46 @@
+// A checkpoint whose tensors are contiguous byte ranges of one or more open files: safetensors and
+// PyTorch zip. Thread rule: const methods from any thread.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "src/checkpoint/checkpoint.h"
+#include "src/checkpoint/model_file.h"
+
+namespace spillway {
+
+struct StoredTensor {
+  CheckpointTensor tensor;
+  int64_t offset = 0;  // of the first byte, in its file
+};
+
+struct Shard {
+  ModelFile file;
+  std::vector<StoredTensor> tensors;
+};
+
+class FileCheckpoint : public Checkpoint {
+ public:
+  // Requires: every tensor's bytes are within its file.
+  // Throws: Error kModelInconsistent when two shards hold a tensor of the same name.
+  FileCheckpoint(std::string_view format, std::vector<Shard> shards);
+
+  std::string_view format() const override { return format_; }
+  const std::vector<CheckpointTensor>& tensors() const override { return tensors_; }
+  void Read(int64_t index, int64_t offset, std::span<std::byte> out) const override;
+
+ private:
+  struct Place {
+    std::size_t file;
+    int64_t offset;
+  };
+
+  std::string_view format_;
+  std::vector<ModelFile> files_;
+  std::vector<CheckpointTensor> tensors_;
+  std::vector<Place> places_;  // of tensors_[i]
+};
+
+}  // namespace spillway

@@ -1,0 +1,71 @@
+// One regular file of a model folder, held open and read with pread. Never mapped: a file that
+// shrinks during the run gives an Error, not a SIGBUS. Thread rule: const methods from any thread.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+
+namespace spillway {
+
+// Owns a file descriptor.
+class UniqueFd {
+ public:
+  UniqueFd() = default;
+  explicit UniqueFd(int fd) : fd_(fd) {}
+  UniqueFd(UniqueFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  UniqueFd& operator=(UniqueFd&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~UniqueFd();
+
+  int get() const { return fd_; }
+
+ private:
+  int fd_ = -1;
+};
+
+// What must stay the same for as long as a file is used.
+struct FileIdentity {
+  uint64_t device = 0;
+  uint64_t inode = 0;
+  int64_t size = 0;
+  int64_t modified_ns = 0;
+
+  static FileIdentity Of(const struct stat& status);
+  bool operator==(const FileIdentity&) const = default;
+};
+
+class ModelFile {
+ public:
+  // `name` is what messages call the file.
+  // Throws: Error kModelMissing when `fd` is not a regular file.
+  ModelFile(UniqueFd fd, std::string name);
+
+  const std::string& name() const { return name_; }
+  int64_t size() const { return identity_.size; }
+  const FileIdentity& identity() const { return identity_; }
+
+  // Reads all of `out` from byte `offset`, then makes sure that the file is still the one that was
+  // opened. Requires: offset + out.size() <= size(). Throws: Error kIo, kCorrupt (changed since it
+  // was opened).
+  void ReadAt(int64_t offset, std::span<std::byte> out) const;
+
+  // The first min(max_bytes, size()) bytes.
+  std::string ReadStart(int64_t max_bytes) const;
+
+ private:
+  [[noreturn]] void ThrowChanged() const;
+  std::size_t ReadSome(int64_t offset, std::span<std::byte> out) const;
+
+  UniqueFd fd_;
+  std::string name_;
+  FileIdentity identity_;
+};
+
+}  // namespace spillway

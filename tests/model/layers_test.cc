@@ -1,0 +1,115 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "spillway/model.h"
+
+namespace spillway {
+namespace {
+
+const TensorSpec* FindRole(const LayerSpec& layer, TensorRole role) {
+  for (const TensorSpec& tensor : layer.tensors) {
+    if (tensor.role == role) return &tensor;
+  }
+  return nullptr;
+}
+
+struct Count {
+  const char* name;
+  int64_t num_parameters;
+};
+
+class BuiltInShapeTest : public testing::TestWithParam<Count> {};
+
+// Counted by transformers 5.23 from the published config.json files (OPTForCausalLM on the meta
+// device).
+TEST_P(BuiltInShapeTest, HasThePublishedNumberOfParameters) {
+  const std::optional<ModelShape> shape = BuiltInShape(GetParam().name);
+  ASSERT_TRUE(shape.has_value());
+  EXPECT_EQ(NumParameters(Layers(*shape)), GetParam().num_parameters);
+  EXPECT_EQ(shape->num_heads * shape->head_dim, shape->hidden_size);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Opt, BuiltInShapeTest,
+    testing::Values(Count{"opt-125m", 125239296}, Count{"opt-350m", 331196416},
+                    Count{"opt-1.3b", 1315758080}, Count{"opt-2.7b", 2651596800},
+                    Count{"opt-6.7b", 6658473984}, Count{"opt-13b", 12853473280},
+                    Count{"opt-30b", 29974540288}, Count{"opt-66b", 65719701504},
+                    Count{"opt-175b", 174604468224}));
+
+TEST(BuiltInShapeNamesTest, UnknownNamesAreNone) {
+  EXPECT_FALSE(BuiltInShape("opt-7b").has_value());
+  EXPECT_FALSE(BuiltInShape("").has_value());
+  EXPECT_EQ(BuiltInShapeNames().size(), 9U);
+}
+
+TEST(LayersTest, AreEmbeddingThenTwoPerBlockThenHead) {
+  const std::vector<LayerSpec> layers = Layers(*BuiltInShape("opt-125m"));
+  ASSERT_EQ(layers.size(), 26U);
+  EXPECT_EQ(layers[0].kind, LayerKind::kEmbedding);
+  EXPECT_EQ(layers[1].kind, LayerKind::kAttention);
+  EXPECT_EQ(layers[2].kind, LayerKind::kMlp);
+  EXPECT_EQ(layers[2].block, 0);
+  EXPECT_EQ(layers[24].block, 11);
+  EXPECT_EQ(layers[25].kind, LayerKind::kHead);
+  EXPECT_EQ(layers[1].tensors[0].name, "decoder.layers.0.self_attn_layer_norm.weight");
+  EXPECT_EQ(FindRole(layers[0], TensorRole::kPositionEmbedding)->rows, 2050);
+}
+
+TEST(LayersTest, VectorsAreHeldInFp32) {
+  ModelShape shape = *BuiltInShape("opt-125m");
+  shape.dtype = DType::kBF16;
+  for (const LayerSpec& layer : Layers(shape)) {
+    for (const TensorSpec& tensor : layer.tensors) {
+      EXPECT_EQ(tensor.is_vector(), tensor.cols == 1) << tensor.name;
+      EXPECT_EQ(tensor.dtype, tensor.cols == 1 ? DType::kF32 : DType::kBF16) << tensor.name;
+    }
+  }
+}
+
+TEST(LayersTest, ProjectionsExistWhereTheEmbeddingIsNarrower) {
+  const std::vector<LayerSpec> layers = Layers(*BuiltInShape("opt-350m"));
+  const TensorSpec* in = FindRole(layers.front(), TensorRole::kProjectIn);
+  const TensorSpec* out = FindRole(layers.back(), TensorRole::kProjectOut);
+  ASSERT_TRUE(in != nullptr && out != nullptr);
+  EXPECT_EQ(in->rows, 1024);
+  EXPECT_EQ(in->cols, 512);
+  EXPECT_EQ(out->rows, 512);
+  EXPECT_EQ(out->cols, 1024);
+  // Post-norm: no norm before the head.
+  EXPECT_EQ(layers.back().tensors.size(), 1U);
+}
+
+TEST(LayersTest, AnUntiedHeadIsATensorOfItsOwn) {
+  ModelShape shape = *BuiltInShape("opt-125m");
+  EXPECT_EQ(FindRole(Layers(shape).back(), TensorRole::kHeadWeight), nullptr);
+  shape.tied_head = false;
+  EXPECT_EQ(FindRole(Layers(shape).back(), TensorRole::kHeadWeight)->name, "lm_head.weight");
+}
+
+TEST(LayersTest, SwitchesRemoveBiasesAndNorms) {
+  ModelShape shape = *BuiltInShape("opt-125m");
+  shape.linear_bias = false;
+  shape.norm_affine = false;
+  for (const LayerSpec& layer : Layers(shape)) {
+    for (const TensorSpec& tensor : layer.tensors) EXPECT_FALSE(tensor.is_vector()) << tensor.name;
+  }
+}
+
+TEST(LayersTest, NamesAreUniqueAndBytesAddUp) {
+  const std::vector<LayerSpec> layers = Layers(*BuiltInShape("opt-1.3b"));
+  std::set<std::string> names;
+  int64_t bytes = 0;
+  for (const LayerSpec& layer : layers) {
+    for (const TensorSpec& tensor : layer.tensors) {
+      EXPECT_TRUE(names.insert(tensor.name).second) << tensor.name;
+      bytes += tensor.rows * tensor.cols * (tensor.cols == 1 ? 4 : 2);
+    }
+  }
+  EXPECT_EQ(WeightBytes(layers), bytes);
+}
+
+}  // namespace
+}  // namespace spillway
