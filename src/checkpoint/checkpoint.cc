@@ -9,6 +9,7 @@
 #include "src/checkpoint/file_checkpoint.h"
 #include "src/checkpoint/model_folder.h"
 #include "src/checkpoint/safetensors.h"
+#include "src/checkpoint/shard_index.h"
 
 namespace spillway {
 namespace {
