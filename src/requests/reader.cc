@@ -1,1 +1,32 @@
 #include "src/requests/reader.h"
+
+#include <utility>
+
+#include "src/requests/line_source.h"
+#include "src/requests/request_parser.h"
+
+namespace spillway {
+
+struct RequestReader::State {
+  LineSource lines;
+  RequestParser parser;
+};
+
+RequestReader::RequestReader(const std::filesystem::path& path, const Tokenizer& tokenizer, ReaderOptions options)
+    : state_(new State{LineSource(path, options.max_line_bytes), RequestParser(FormOf(path), tokenizer, options)}) {}
+
+RequestReader::~RequestReader() = default;
+
+std::optional<RequestOrError> RequestReader::Next() {
+  while (const std::optional<Line> line = state_->lines.Next()) {
+    if (!line->blank) return state_->parser.Parse(*line);
+  }
+  return std::nullopt;
+}
+
+int64_t RequestReader::num_lines_read() const { return state_->lines.num_lines(); }
+int64_t RequestReader::num_blank_lines() const { return state_->lines.num_blank_lines(); }
+int64_t RequestReader::num_bytes_read() const { return state_->lines.num_bytes(); }
+uint64_t RequestReader::input_hash() const { return state_->lines.hash(); }
+
+}  // namespace spillway

@@ -1,20 +1,19 @@
-// Sampler: logits of one row -> the next token; the same token on every device and for every batch.
-// Thread rule: SampleToken is pure; RowSampler belongs to its row.
+// RowSampler: logits of one row -> the next token; the same token for every batch, order and resumption.
+// Thread rule: belongs to its row; different rows on any threads.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "src/requests/random.h"  // UniformDraw
 #include "src/requests/request.h"
 #include "src/tokenizer/tokenizer.h"
 
 namespace spillway {
-
-// A counter-based generator: draw number `index` of stream (seed, line) is a pure function of the three, so that a
-// resumed or reordered run draws the same numbers. Uniform in [0, 1), 53 bits.
-double UniformDraw(uint64_t seed, uint64_t stream, uint64_t index);
 
 enum class RowStatus { kRunning, kStopped, kLength, kNonFinite };
 
@@ -27,15 +26,35 @@ class RowSampler {
   // Chooses the next token from logits [vocab] (fp32; changed in place) and updates the row.
   // Order: eos masked below min_tokens (greedy too), temperature, top-k, top-p, draw. Greedy takes the lowest id among equals.
   // Logprobs are of the model's own distribution: log-softmax of the logits as given, before temperature and filters.
+  // kNonFinite, and no token: a NaN or +inf among the logits, or nothing left over -inf.
+  // The draw is number tokens().size() of the stream (request's seed, 0), or (run seed, line) when it states none.
+  // Requires: status() is kRunning.
   RowStatus Step(std::span<float> logits);
 
   RowStatus status() const { return status_; }
   const std::vector<TokenId>& tokens() const { return completion_.tokens; }
 
   // The finished completion; Requires: status() is kStopped or kLength. Leaves the sampler empty.
+  // Bytes that are no UTF-8, such as the half of a character at max_tokens, are U+FFFD in its text.
   Completion Take();
-  // helper: adjust the private part as needed
+
  private:
+  // The next token; nullopt when the logits are not finite. Appends to the log-probabilities.
+  std::optional<TokenId> Choose(std::span<float> logits);
+  bool MaskEos(std::span<float> logits) const;
+  double KeepBest(std::span<const float> logits, TokenId best);
+  bool IsEos(TokenId token) const;
+  // Whether what ends a row may end it with the next token: min_tokens come before.
+  bool MayStop() const;
+  RowStatus Append(TokenId token);
+
+  const Request& request_;
+  const Tokenizer& tokenizer_;
+  std::span<const TokenId> eos_;
+  uint64_t seed_;
+  uint64_t stream_;
+  bool opens_text_;    // no token so far has a text, the prompt's neither
+  std::string bytes_;  // the text of the tokens so far
   RowStatus status_ = RowStatus::kRunning;
   Completion completion_;
 };

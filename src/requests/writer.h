@@ -21,30 +21,38 @@ struct WriterOptions {
 
 class CompletionWriter {
  public:
-  // Lines go to `path`.part, renamed to `path` by Commit; "-" is standard output.
-  // Refuses at once what could only fail later: an existing output without overwrite, a folder that is missing or not
-  // writable, a path that is a folder.
-  // Throws: Error kOutputExists, kPath, kIo.
+  // Lines go to `path`.part, renamed to `path` by Commit; "-" is standard output, and what is no regular file
+  // (/dev/null, a pipe) is written in place.
+  // Refuses at once what could only fail later: an existing output without overwrite, or a .part with the lines of an
+  // interrupted run; a folder that is missing or not writable; a path that is a folder or a link to a file.
+  // Requires: SIGPIPE and SIGXFSZ are ignored. The caller has checked SameFile (input_file.h).
+  // Lifetime: the tokenizer outlives the writer.
+  // Throws: Error kOutputExists, kPath, kRunInUse, kIo.
   CompletionWriter(const std::filesystem::path& path, const Tokenizer& tokenizer, WriterOptions options);
   ~CompletionWriter();  // without Commit: `path`.part goes away when it holds no line, and stays otherwise
 
   // Says that line `line` will get an answer; lines are expected in ascending order, each once.
   void Expect(int64_t line);
 
-  // The answer of an expected line; written as soon as all lines before it are.
+  // The answer of an expected line; written as soon as all lines before it are. The text of lines that wait is all that
+  // is held in memory: the caller bounds it by how far it runs ahead of the first unfinished line.
+  // Throws: Error kDiskSpace, kIo; whole lines written before stay.
   void Put(const Request& request, const Completion& completion);
   void Put(const LineError& error);
 
-  // Writes finished lines that still wait for earlier ones (after an interruption), in order, and syncs.
+  // Writes finished lines that still wait for earlier ones (after an interruption), in order, and syncs. Lines
+  // that have no answer are given up; no Put may follow for them.
+  // Throws: Error kDiskSpace, kIo.
   void FlushFinished();
 
   // Requires: every expected line has its answer. fsync, rename, fsync of the folder.
-  // Throws: Error kIo, kDiskSpace.
+  // Throws: Error kIo, kDiskSpace, kOutputExists (a file appeared there meanwhile).
   void Commit();
 
   int64_t num_completions() const;
   int64_t num_errors() const;
-  std::filesystem::path part_path() const;
+  std::string fingerprint() const;  // TokenFingerprint of the lines written so far, 16 hex digits: the report's
+  std::filesystem::path part_path() const;  // empty when the output is written in place
 
  private:
   struct State;

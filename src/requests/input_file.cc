@@ -1,0 +1,91 @@
+#include "src/requests/input_file.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include "spillway/error.h"
+
+namespace spillway {
+namespace {
+
+constexpr std::size_t kCopyBytes = 256 << 10;
+
+std::string NameOf(const std::filesystem::path& path) {
+  return path == "-" ? "standard input" : Printable(path.string());
+}
+
+std::optional<struct stat> StatOf(const std::filesystem::path& path, int standard_fd) {
+  struct stat status {};
+  const int result = path == "-" ? ::fstat(standard_fd, &status) : ::stat(path.c_str(), &status);
+  return result == 0 ? std::optional(status) : std::nullopt;
+}
+
+// Closed by the kernel with the last descriptor; never has a name where the filesystem knows O_TMPFILE.
+Descriptor NamelessFile(const std::filesystem::path& folder) {
+  Descriptor file(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  if (file.valid() || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)) return file;
+  std::string name = (folder / "spillway-input-XXXXXX").string();
+  file = Descriptor(::mkostemp(name.data(), O_CLOEXEC));
+  if (file.valid()) ::unlink(name.c_str());
+  return file;
+}
+
+}  // namespace
+
+Descriptor OpenInput(const std::filesystem::path& path) {
+  Descriptor file(path == "-" ? ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3) : ::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat status {};
+  if (!file.valid() || ::fstat(file.get(), &status) != 0) {
+    throw Error(ErrorCode::kInput,
+                fmt::format("{}: cannot be opened: {}; check --input", NameOf(path), std::strerror(errno)));
+  }
+  if (S_ISDIR(status.st_mode)) {
+    throw Error(ErrorCode::kInput, fmt::format("{}: is a folder; --input takes one file", NameOf(path)));
+  }
+  if (S_ISBLK(status.st_mode)) {
+    throw Error(ErrorCode::kInput, fmt::format("{}: is a block device; --input takes a file or a pipe", NameOf(path)));
+  }
+  return file;
+}
+
+bool SameFile(const std::filesystem::path& input, const std::filesystem::path& output) {
+  const auto read = StatOf(input, STDIN_FILENO);
+  // A terminal or /dev/null on both sides is no clash.
+  if (!read || !S_ISREG(read->st_mode)) return false;
+  const auto same = [&](const std::filesystem::path& path) {
+    const auto written = StatOf(path, STDOUT_FILENO);
+    return written && written->st_dev == read->st_dev && written->st_ino == read->st_ino;
+  };
+  return same(output) || (output != "-" && same(output.string() + ".part"));
+}
+
+StagedInput::StagedInput(Descriptor file, int64_t num_bytes) : file_(std::move(file)), num_bytes_(num_bytes) {}
+
+std::filesystem::path StagedInput::path() const { return fmt::format("/proc/self/fd/{}", file_.get()); }
+
+StagedInput StageStdin(const std::filesystem::path& folder) {
+  const Descriptor from = OpenInput("-");
+  Descriptor to = NamelessFile(folder);
+  const std::string folder_name = Printable(folder.string());
+  if (!to.valid()) {
+    throw Error(ErrorCode::kPath, fmt::format("{}: cannot hold a copy of standard input: {}; set --offload-dir or TMPDIR",
+                                              folder_name, std::strerror(errno)));
+  }
+  std::vector<char> buffer(kCopyBytes);
+  int64_t num_bytes = 0;
+  while (const std::size_t got = ReadSome(from, buffer.data(), buffer.size(), "standard input")) {
+    WriteAll(to, {buffer.data(), got}, folder.string() + " (copy of standard input)");
+    num_bytes += static_cast<int64_t>(got);
+  }
+  return {std::move(to), num_bytes};
+}
+
+}  // namespace spillway

@@ -1,0 +1,67 @@
+// LineSource: a file as lines, whatever their length; memory is bounded by the longest line allowed.
+// Thread rule: one thread.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/requests/descriptor.h"
+
+struct XXH64_state_s;
+
+namespace spillway {
+
+struct Line {
+  int64_t number = 0;      // 1-based
+  std::string_view text;   // without the line end ("\n" or "\r\n"); of a line too long: empty
+  int64_t num_bytes = 0;   // as it stands in the file, without the "\n"
+  bool too_long = false;   // over the limit; its bytes were skipped up to the next newline
+  bool blank = false;      // nothing but spaces, tabs and carriage returns
+};
+
+class LineSource {
+ public:
+  // Throws: Error kInput.
+  LineSource(const std::filesystem::path& path, int64_t max_line_bytes);
+  ~LineSource();
+
+  // The next line, blank ones too; nullopt at the end. A byte order mark that opens the file is dropped.
+  // Lifetime: the text until the next call.
+  // Throws: Error kIo.
+  std::optional<Line> Next();
+
+  int64_t num_lines() const { return num_lines_; }
+  int64_t num_blank_lines() const { return num_blank_lines_; }
+  // Of the lines given so far with their ends and of the mark, not of what is buffered ahead.
+  int64_t num_bytes() const { return num_bytes_; }
+  uint64_t hash() const;
+
+ private:
+  struct HashDeleter {
+    void operator()(XXH64_state_s* state) const;
+  };
+
+  bool Fill();
+  void Consume(std::size_t size);
+  void SkipByteOrderMark();
+  int64_t SkipLine();
+
+  std::string name_;
+  Descriptor file_;
+  std::size_t max_line_bytes_;
+  std::vector<char> buffer_;  // [begin_, end_) is unread
+  std::size_t begin_ = 0;
+  std::size_t end_ = 0;
+  bool at_end_ = false;
+  int64_t num_lines_ = 0;
+  int64_t num_blank_lines_ = 0;
+  int64_t num_bytes_ = 0;
+  std::unique_ptr<XXH64_state_s, HashDeleter> hash_;
+};
+
+}  // namespace spillway
