@@ -1,0 +1,57 @@
+"""Runs the spillway binary for process-level tests: one call, one Result, nothing inherited from the caller's
+environment that the binary reads. Standard library only."""
+
+import json
+import os
+import pathlib
+import subprocess
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+BUNDLED_MODEL = REPOSITORY / "examples" / "tales-opt-8m"
+TIMEOUT_S = 300
+
+
+class Result:
+    """What one run of the binary left: exit status, both streams, and how to read its lines."""
+
+    def __init__(self, status, stdout, stderr):
+        self.status = status
+        self.stdout = stdout
+        self.stderr = stderr
+
+    def error_lines(self):
+        return [line for line in self.stderr.splitlines() if line.startswith(b"spillway: error[")]
+
+
+def clean_environment(extra=None):
+    """The caller's environment without SPILLWAY_ variables, so that a developer's settings cannot decide a test."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("SPILLWAY_")}
+    return kept | (extra or {})
+
+
+def run(binary, arguments, stdin=b"", cwd=None, env=None, timeout_s=TIMEOUT_S):
+    done = subprocess.run(
+        [str(binary), *map(str, arguments)],
+        input=stdin,
+        capture_output=True,
+        cwd=cwd,
+        env=clean_environment(env),
+        timeout=timeout_s,
+        check=False,
+    )
+    return Result(done.returncode, done.stdout, done.stderr)
+
+
+def write_jsonl(path, records):
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    return path
+
+
+def read_jsonl(path):
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def choice(line):
+    """The completion in an output line; an AssertionError naming the line's error when there is none."""
+    assert line["error"] is None, f"line {line['custom_id']} failed: {line['error']}"
+    return line["response"]["body"]["choices"][0]

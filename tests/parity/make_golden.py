@@ -1,0 +1,211 @@
+"""Makes tests/parity/models and tests/parity/golden, or measures how far an engine's number formats move them.
+
+  python make_golden.py             writes the small checkpoints and the golden rows of the float32 reference
+  python make_golden.py --emulate   runs the committed checkpoints with 16-bit matrices and KV, as the engine holds
+                                    them, and compares with the golden rows by the rule of comparison.py
+
+Needs the PyPI packages torch, transformers, tokenizers, safetensors and numpy. One thread: a rerun gives the same files.
+"""
+
+import argparse
+import json
+import pathlib
+import shutil
+import statistics
+import sys
+
+import tokenizers
+import torch
+import transformers
+
+import comparison
+import reference
+
+HERE = pathlib.Path(__file__).resolve().parent
+EXAMPLES = HERE.parents[1] / "examples"
+MODELS = HERE / "models"
+GOLDEN = HERE / "golden"
+MAX_TOKENS = 32
+PROMPT_LENGTHS = [1, 2, 3, 5, 8, 13, 16, 17, 31, 32, 33, 48, 64, 65, 96, 127, 128, 129, 160, 200, 256, 300]
+NUM_EOS_ROWS = 3
+
+# name: (form on disk, seed, config). Hidden sizes follow from the head sizes that the OPT family has: 64, 80, 96, 128.
+VARIANTS = {
+    "prenorm-head64": ("safetensors", 1, {"hidden_size": 128, "num_attention_heads": 2, "ffn_dim": 128, "num_hidden_layers": 2}),
+    "postnorm-projected": ("safetensors", 2, {"hidden_size": 64, "num_attention_heads": 2, "ffn_dim": 128, "num_hidden_layers": 4,
+                                              "do_layer_norm_before": False, "word_embed_proj_dim": 32}),
+    "bf16-head128": ("safetensors", 3, {"hidden_size": 128, "num_attention_heads": 1, "ffn_dim": 128, "num_hidden_layers": 2,
+                                        "torch_dtype": "bfloat16"}),
+    "sharded-head16": ("sharded", 10, {"hidden_size": 64, "num_attention_heads": 4, "ffn_dim": 128, "num_hidden_layers": 3}),
+    "torch-bin-head96": ("torch_zip", 5, {"hidden_size": 96, "num_attention_heads": 1, "ffn_dim": 96, "num_hidden_layers": 2}),
+    "gelu-head80-untied": ("safetensors", 6, {"hidden_size": 160, "num_attention_heads": 2, "ffn_dim": 64, "num_hidden_layers": 2,
+                                              "activation_function": "gelu", "tie_word_embeddings": False}),
+    "flexgen-np": ("numpy", 7, {"hidden_size": 64, "num_attention_heads": 2, "ffn_dim": 256, "num_hidden_layers": 2}),
+    "fp32-plain": ("safetensors", 8, {"hidden_size": 64, "num_attention_heads": 1, "ffn_dim": 128, "num_hidden_layers": 2,
+                                      "enable_bias": False, "layer_norm_elementwise_affine": False, "torch_dtype": "float32"}),
+}
+# This one ships tokenizer.json; the others vocab.json and merges.txt.
+TOKENIZER_JSON_VARIANT = "prenorm-head64"
+
+TALES_PROMPTS = [
+    "Once upon a time",
+    "The king said to his daughter, \"",
+    "In the middle of the forest there lived",
+    "",
+    "a",
+    " leading space and trailing space ",
+    "First line.\nSecond line.\n\nThe third",
+    "caf\u00e9 na\u00efve \u2014 \u201cquoted\u201d \u20ac5 \U0001f600 \u65e5\u672c\u8a9e",
+    "don't we'll I'M 1234567 !!?? ...",
+    "A literal </s> in the text, then <pad> and <s>",
+    "\ttabs\tand\r\ncarriage returns",
+    "The " * 100,
+    "So the youngest brother set out, and when he had gone a little way he met an old woman who asked him for bread.",
+]
+# The trained model is more sensitive than the random ones: an fp16 KV cache alone moves single logprobs by 0.006.
+TALES_LOGPROB_TOLERANCE = 0.02
+# Spillway holds the matrices of an fp32 checkpoint in fp16, which alone moves logprobs by 0.004. So this variant has two
+# golden files: one with the matrices rounded first, to the usual tolerance, and one as saved, to this.
+FP32_VARIANT = "fp32-plain"
+FP32_LOGPROB_TOLERANCE = 0.01
+
+
+def write_tokenizer(folder, vocab_size):
+    trainer = tokenizers.ByteLevelBPETokenizer()
+    special = ["<s>", "<pad>", "</s>", "<unk>"]
+    trainer.train([str(EXAMPLES / "heldout_tales.txt")], vocab_size=vocab_size, special_tokens=special, show_progress=False)
+    trainer.save_model(str(folder))
+    for name in ("tokenizer_config.json", "special_tokens_map.json"):
+        shutil.copy(EXAMPLES / "tales-opt-8m" / name, folder)
+
+
+def keep_tokenizer_json_only(folder):
+    transformers.AutoTokenizer.from_pretrained(folder).backend_tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "vocab.json").unlink()
+    (folder / "merges.txt").unlink()
+
+
+def write_model(name):
+    form, seed, overrides = VARIANTS[name]
+    folder = MODELS / name
+    folder.mkdir(parents=True)
+    config = reference.opt_config(**overrides)
+    (folder / "config.json").write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
+    reference.SAVERS[form](folder, reference.random_state(config, seed))
+    write_tokenizer(folder, config["vocab_size"])
+    if name == TOKENIZER_JSON_VARIANT:
+        keep_tokenizer_json_only(folder)
+    for path in folder.iterdir():
+        path.chmod(0o644)  # safetensors writes 0600
+
+
+def random_prompt(length, vocab_size, generator):
+    return [2] + torch.randint(4, vocab_size, (length - 1,), generator=generator).tolist()
+
+
+def random_rows(model, name):
+    _, seed, _ = VARIANTS[name]
+    generator = torch.Generator().manual_seed(1000 + seed)
+    prompts = [random_prompt(length, model.config.vocab_size, generator) for length in PROMPT_LENGTHS]
+    rows = [reference.greedy(model, prompt, MAX_TOKENS) | {"ignore_eos": True} for prompt in prompts]
+    variety = statistics.mean(len(set(row["tokens"])) for row in rows)
+    assert variety >= 7, f"{name} repeats itself: {variety} distinct tokens a row"
+    return rows
+
+
+def end_at(row, eos):
+    length = row["tokens"].index(eos) + 1
+    return {"prompt": row["prompt"], "tokens": row["tokens"][:length], "top": row["top"][:length], "ignore_eos": False}
+
+
+def with_eos_rows(rows, folder):
+    """A random model ends by chance only. So the token that stops most rows midway is made its end token in config.json,
+    and some rows are repeated up to it; the rows that ignore it hold it as an ordinary token."""
+
+    def stopped(eos):
+        return [row for row in rows if eos in row["tokens"][2:-2] and eos not in row["tokens"][:2]]
+
+    eos = max(range(4, 384), key=lambda token: len(stopped(token)))
+    assert len(stopped(eos)) >= NUM_EOS_ROWS, f"{folder.name}: no token stops {NUM_EOS_ROWS} rows"
+    config = json.loads((folder / "config.json").read_text()) | {"eos_token_id": eos}
+    (folder / "config.json").write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
+    return rows + [end_at(row, eos) for row in stopped(eos)[:NUM_EOS_ROWS]]
+
+
+def tales_rows():
+    folder = EXAMPLES / "tales-opt-8m"
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    model = reference.load(folder)
+    rows = []
+    for text in TALES_PROMPTS:
+        row = reference.greedy(model, tokenizer(text).input_ids, MAX_TOKENS, eos=2)
+        decoded = tokenizer.decode(row["tokens"], skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        rows.append(row | {"ignore_eos": False, "text": text, "completion": decoded})
+    return rows
+
+
+def write_golden(name, model, tolerance, rows):
+    """One row a line, so that a change shows which rows it touched."""
+    print(f"{name}: {len(rows)} rows", flush=True)
+    head = {"model": model, "max_tokens": MAX_TOKENS, "logprob_tolerance": tolerance}
+    lines = ",\n".join(json.dumps(row, separators=(",", ":")) for row in rows)
+    text = json.dumps(head)[:-1] + ', "rows": [\n' + lines + "\n]}\n"
+    (GOLDEN / f"{name}.json").write_text(text, encoding="utf-8")
+
+
+def make_all():
+    for folder in (MODELS, GOLDEN):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+    for name in VARIANTS:
+        write_model(name)
+        path = f"tests/parity/models/{name}"
+        model = reference.load(MODELS / name)
+        if name == FP32_VARIANT:
+            write_golden(f"{name}-as-saved", path, FP32_LOGPROB_TOLERANCE, random_rows(model, name))
+            reference.round_matrices(model, torch.float16)
+        rows = with_eos_rows(random_rows(model, name), MODELS / name)
+        write_golden(name, path, comparison.LOGPROB_TOLERANCE, rows)
+    write_golden("tales-opt-8m", "examples/tales-opt-8m", TALES_LOGPROB_TOLERANCE, tales_rows())
+
+
+def emulate(golden, cache_dtype):
+    """The golden prompts again, with matrices and KV rounded; KV in the matrices' type unless told otherwise."""
+    folder = HERE.parents[1] / golden["model"]
+    config = json.loads((folder / "config.json").read_text())
+    dtype = torch.bfloat16 if config["torch_dtype"] == "bfloat16" else torch.float16
+    model = reference.load(folder)
+    reference.round_matrices(model, dtype)
+    return [
+        reference.greedy(
+            model, row["prompt"], golden["max_tokens"], None if row["ignore_eos"] else config["eos_token_id"], cache_dtype or dtype
+        )
+        for row in golden["rows"]
+    ]
+
+
+def emulate_all(cache_dtype):
+    print(comparison.TABLE_HEAD)
+    for path in sorted(GOLDEN.glob("*.json")):
+        golden = json.loads(path.read_text(encoding="utf-8"))
+        rows = emulate(golden, cache_dtype)
+        summary = comparison.compare(golden["rows"], rows, golden["logprob_tolerance"])
+        print(comparison.table_line(path.stem, summary), flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--emulate", action="store_true")
+    parser.add_argument("--kv-dtype", choices=sorted(reference.DTYPES), help="of the emulated KV cache")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    if arguments.emulate:
+        emulate_all(reference.DTYPES.get(arguments.kv_dtype))
+    else:
+        make_all()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

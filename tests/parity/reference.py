@@ -1,0 +1,169 @@
+"""The float32 reference: random OPT models, their forms on disk, and greedy decoding with transformers.
+Needs the PyPI packages torch, transformers, tokenizers, safetensors and numpy."""
+
+import json
+
+import numpy
+import safetensors.torch
+import torch
+import transformers
+
+from comparison import NUM_TOP
+
+LOGIT_STD = 1.4  # top-2 gap below 0.02 in 2 to 4 % of the steps; an fp16 KV cache stays within 0.002
+SCORE_STD = 0.9  # of attention scores before softmax
+DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
+
+
+def opt_config(**overrides):
+    """config.json's content, with the names and defaults of the published OPT checkpoints."""
+    config = {
+        "architectures": ["OPTForCausalLM"],
+        "model_type": "opt",
+        "activation_function": "relu",
+        "bos_token_id": 2,
+        "eos_token_id": 2,
+        "pad_token_id": 1,
+        "do_layer_norm_before": True,
+        "enable_bias": True,
+        "layer_norm_elementwise_affine": True,
+        "_remove_final_layer_norm": False,
+        "tie_word_embeddings": True,
+        "max_position_embeddings": 336,
+        "vocab_size": 384,
+        "torch_dtype": "float16",
+    } | overrides
+    return {"word_embed_proj_dim": config["hidden_size"]} | config
+
+
+def _initial_value(name, shape, config, generator):
+    """One tensor, scaled by its role so that logits spread and greedy decoding wanders instead of repeating."""
+    noise = torch.randn(shape, generator=generator)
+    if "embed_tokens" in name or "lm_head" in name:
+        return noise * LOGIT_STD / config["word_embed_proj_dim"] ** 0.5
+    if "embed_positions" in name:
+        return noise * 0.15
+    if "layer_norm" in name:
+        return 1 + 0.2 * noise if name.endswith("weight") else 0.1 * noise
+    if name.endswith("bias"):
+        return 0.1 * noise
+    value = noise / shape[1] ** 0.5
+    if "q_proj" in name or "k_proj" in name:
+        return SCORE_STD * value
+    if "fc2" in name:
+        # A zero row sum: the mean of the activations would otherwise push every step towards the same token. A larger
+        # branch before a pre-norm keeps a tied head from copying the last token out of the residual stream.
+        return (2 if config["do_layer_norm_before"] else 1) * (value - value.mean(1, keepdim=True))
+    return 1.4 * value if "fc1" in name else value
+
+
+def random_state(config, seed):
+    """Name -> tensor in the checkpoint's dtype, as transformers names them; a tied head is not listed."""
+    model = transformers.OPTForCausalLM(transformers.OPTConfig(**config))
+    generator = torch.Generator().manual_seed(seed)
+    dtype = DTYPES[config["torch_dtype"]]
+    return {
+        name: _initial_value(name, parameter.shape, config, generator).to(dtype).contiguous()
+        for name, parameter in model.named_parameters()
+    }
+
+
+def save_safetensors(folder, state):
+    safetensors.torch.save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def save_sharded(folder, state, num_shards=3):
+    names = sorted(state)
+    weight_map = {}
+    for shard in range(num_shards):
+        file_name = f"model-{shard + 1:05}-of-{num_shards:05}.safetensors"
+        part = {name: state[name] for name in names[shard::num_shards]}
+        safetensors.torch.save_file(part, folder / file_name, metadata={"format": "pt"})
+        weight_map |= dict.fromkeys(part, file_name)
+    total = sum(tensor.numel() * tensor.element_size() for tensor in state.values())
+    index = {"metadata": {"total_size": total}, "weight_map": dict(sorted(weight_map.items()))}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=1) + "\n")
+
+
+def save_torch_zip(folder, state):
+    """The first published form: keys without "model.", and the tied head listed as a second view of one storage."""
+    old = {name.removeprefix("model."): tensor for name, tensor in state.items()}
+    old.setdefault("lm_head.weight", old["decoder.embed_tokens.weight"])
+    torch.save(old, folder / "pytorch_model.bin")
+
+
+def save_numpy(folder, state):
+    """FlexGen's form: one .npy without extension per tensor, its own name of the last norm, the head written out."""
+    arrays = {name.removeprefix("model."): tensor.numpy() for name, tensor in state.items()}
+    arrays.setdefault("lm_head.weight", arrays["decoder.embed_tokens.weight"])
+    for name, array in arrays.items():
+        with (folder / name.replace("decoder.final_layer_norm", "decoder.layer_norm")).open("wb") as file:
+            numpy.save(file, array)
+
+
+SAVERS = {
+    "safetensors": save_safetensors,
+    "sharded": save_sharded,
+    "torch_zip": save_torch_zip,
+    "numpy": save_numpy,
+}
+
+
+def _load_numpy(folder):
+    config = transformers.OPTConfig.from_pretrained(folder)
+    model = transformers.OPTForCausalLM(config)
+    state = {}
+    for path in folder.glob("decoder.*"):
+        name = path.name.replace("decoder.layer_norm", "decoder.final_layer_norm")
+        state["model." + name] = torch.from_numpy(numpy.load(path))
+    missing, unexpected = model.load_state_dict(state, strict=False)
+    assert not unexpected and set(missing) <= {"lm_head.weight"}, (missing, unexpected)
+    model.tie_weights()
+    return model
+
+
+def load(folder):
+    """The checkpoint as it lies on disk, then float32, with plain attention."""
+    if (folder / "decoder.embed_tokens.weight").exists():
+        model = _load_numpy(folder)
+    else:
+        model, info = transformers.OPTForCausalLM.from_pretrained(folder, dtype="auto", output_loading_info=True)
+        assert not info["missing_keys"] and not info["mismatched_keys"], info
+    model.set_attn_implementation("eager")
+    return model.float().eval()
+
+
+class RoundingCache(transformers.DynamicCache):
+    """Keys and values as an engine with a 16-bit KV cache sees them."""
+
+    def __init__(self, dtype):
+        super().__init__()
+        self.dtype = dtype
+
+    def update(self, key_states, value_states, *args, **kwargs):
+        key, value = (states.to(self.dtype).float() for states in (key_states, value_states))
+        return super().update(key, value, *args, **kwargs)
+
+
+def round_matrices(model, dtype):
+    """Matrices as an engine that holds them in `dtype` computes with them; vectors stay float32."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.copy_(parameter.to(dtype).float())
+
+
+@torch.inference_mode()
+def greedy(model, prompt, max_tokens, eos=None, cache_dtype=None):
+    """One row (comparison.py). Stops after `eos`; among equal logits the lowest id wins."""
+    cache = RoundingCache(cache_dtype) if cache_dtype else transformers.DynamicCache()
+    row = {"prompt": prompt, "tokens": [], "top": []}
+    fed = prompt
+    while len(row["tokens"]) < max_tokens and (not row["tokens"] or row["tokens"][-1] != eos):
+        logits = model(torch.tensor([fed]), past_key_values=cache, use_cache=True, logits_to_keep=1).logits[0, -1]
+        best, ids = torch.log_softmax(logits.double(), -1).sort(descending=True, stable=True)
+        step = zip(ids[:NUM_TOP].tolist(), best[:NUM_TOP].tolist())
+        row["top"].append([item for token, logprob in step for item in (token, round(logprob, 5))])
+        fed = [row["top"][-1][0]]
+        row["tokens"] += fed
+    return row
