@@ -6,13 +6,18 @@
 namespace spillway {
 namespace {
 
+// What the token looks like where it is looked for, which is also what the reference decodes it to.
+std::string TextOf(const AddedToken& token, const BpeParts& parts) {
+  return token.normalized ? Normalize(parts.normalizer, token.content) : token.content;
+}
+
 AddedTokenFinder MakeFinder(const BpeParts& parts, bool normalized) {
   std::vector<AddedToken> tokens;
   std::vector<std::string> patterns;
   for (const AddedToken& token : parts.added_tokens) {
     if (token.normalized != normalized) continue;
     tokens.push_back(token);
-    patterns.push_back(normalized ? Normalize(parts.normalizer, token.content) : token.content);
+    patterns.push_back(TextOf(token, parts));
   }
   return AddedTokenFinder(std::move(tokens), patterns);
 }
@@ -30,7 +35,7 @@ BpeTokenizer::BpeTokenizer(BpeParts parts)
   };
   for (const auto& [text, id] : parts_.model.vocabulary()) entry(id) = {text, false};
   for (const AddedToken& token : parts_.added_tokens)
-    entry(token.id) = {token.content, token.special};
+    entry(token.id) = {TextOf(token, parts_), token.special};
 }
 
 std::string_view BpeTokenizer::kind() const {

@@ -13,11 +13,11 @@ namespace spillway {
 // In this order: the whole token from the byte alphabet, else replace, byte fallback, strip.
 struct Decoder {
   bool byte_level = false;
-  std::optional<ReplaceStep> replace;
-  bool byte_fallback = false;   // "<0x0A>" is the byte
-  std::string strip;            // one character
-  std::size_t strip_start = 0;  // at most so many of it are taken off the front of the text
-  std::string drop_in_first;    // taken out of the text's first token everywhere (Metaspace)
+  std::optional<ReplaceStep> replace = std::nullopt;
+  bool byte_fallback = false;      // "<0x0A>" is the byte
+  std::string strip = {};          // one character
+  std::size_t strip_start = 0;     // at most so many of it are taken off the front of the text
+  std::string drop_in_first = {};  // taken out of the text's first token everywhere (Metaspace)
 };
 
 // The bytes of a token, before anything is taken off the front of the text.

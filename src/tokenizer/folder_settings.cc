@@ -14,12 +14,12 @@ namespace {
 using nlohmann::json;
 
 // The reference's order of adding them.
-constexpr std::array kSpecialKeys = {"bos_token", "eos_token", "unk_token", "sep_token",
-                                     "pad_token", "cls_token", "mask_token"};
+constexpr std::array<std::string_view, 7> kSpecialKeys = {
+    "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"};
 
 // A token is written as its text or as an object with flags. `special`: what a text, or an object
 // without it, means.
-AddedToken ReadToken(const json& value, const char* key, bool special,
+AddedToken ReadToken(const json& value, std::string_view key, bool special,
                      const std::filesystem::path& file) {
   AddedToken token;
   token.special = special;
@@ -63,21 +63,40 @@ std::optional<bool> OptionalBool(const json& object, const char* key,
   return JsonBool(object, key, false, file);
 }
 
-void ReadSpecialTokens(const json& config, FolderSettings& settings) {
-  for (const char* key : kSpecialKeys) {
-    if (!config.contains(key) || config[key].is_null()) continue;
-    AddedToken token = ReadToken(config[key], key, true, settings.file);
+// What transformers' classes take for a token that no file names; empty for none.
+std::string_view DefaultToken(std::string_view tokenizer_class, std::string_view key) {
+  const bool is_llama = tokenizer_class == "LlamaTokenizer";
+  const bool is_neox = tokenizer_class == "GPTNeoXTokenizer";
+  if (!is_llama && !is_neox && tokenizer_class != "GPT2Tokenizer") return "";
+  if (key == "bos_token") return is_llama ? "<s>" : "<|endoftext|>";
+  if (key == "eos_token") return is_llama ? "</s>" : "<|endoftext|>";
+  if (key == "unk_token") return is_llama ? "<unk>" : "<|endoftext|>";
+  return key == "pad_token" && is_neox ? "<|padding|>" : "";
+}
+
+void ReadNamedTokens(const json& config, FolderSettings& settings) {
+  for (const std::string_view key : kSpecialKeys) {
+    const auto member = config.find(key);
+    AddedToken token;
+    if (member == config.end()) {
+      token.content = DefaultToken(settings.tokenizer_class, key);
+    } else if (!member->is_null()) {
+      token = ReadToken(*member, key, true, settings.file);
+    }
     if (token.content.empty()) continue;
     token.special = true;
-    if (key == std::string_view("bos_token")) settings.bos = token.content;
-    if (key == std::string_view("eos_token")) settings.eos = token.content;
-    settings.added_tokens.push_back(std::move(token));
+    if (key == "bos_token") settings.bos = token.content;
+    if (key == "eos_token") settings.eos = token.content;
+    settings.named_tokens.push_back(std::move(token));
   }
 }
 
-std::string WithoutFast(std::string name) {
-  if (name.ends_with("Fast")) name.resize(name.size() - 4);
-  return name;
+// The class that transformers' AutoTokenizer opens the folder with.
+std::string ClassOf(std::string named, std::string_view model_type) {
+  if (named.ends_with("Fast")) named.resize(named.size() - 4);
+  if (!named.empty()) return named;
+  if (model_type == "opt" || model_type == "gpt2") return "GPT2Tokenizer";
+  return model_type == "gpt_neox" ? "GPTNeoXTokenizer" : "";
 }
 
 }  // namespace
@@ -94,12 +113,13 @@ FolderSettings ReadFolderSettings(const std::filesystem::path& folder) {
   } else if (const auto map = ReadOptionalJsonObject(folder / "special_tokens_map.json")) {
     for (const auto& [key, value] : map->items()) config[key] = value;
   }
-  settings.tokenizer_class = WithoutFast(JsonString(config, "tokenizer_class", "", settings.file));
+  settings.tokenizer_class =
+      ClassOf(JsonString(config, "tokenizer_class", "", settings.file), settings.model_type);
   settings.add_bos = OptionalBool(config, "add_bos_token", settings.file);
   settings.add_eos = OptionalBool(config, "add_eos_token", settings.file);
-  settings.add_prefix_space = JsonBool(config, "add_prefix_space", false, settings.file);
+  settings.add_prefix_space = OptionalBool(config, "add_prefix_space", settings.file);
   settings.legacy = JsonBool(config, "legacy", false, settings.file);
-  ReadSpecialTokens(config, settings);
+  ReadNamedTokens(config, settings);
   return settings;
 }
 

@@ -12,17 +12,18 @@
 namespace spillway {
 
 struct FolderSettings {
-  std::filesystem::path file;   // tokenizer_config.json, for messages
-  std::string tokenizer_class;  // without "Fast"; empty when not said
-  std::string model_type;       // config.json's; empty when not said
-  std::string bos;              // empty: none
+  std::filesystem::path file;  // tokenizer_config.json, for messages
+  std::string
+      tokenizer_class;  // as transformers picks it, without "Fast"; empty: what tokenizer.json says
+  std::string model_type;  // config.json's; empty when not said
+  std::string bos;         // empty: none
   std::string eos;
   std::optional<bool> add_bos;
   std::optional<bool> add_eos;
-  bool add_prefix_space = false;
-  bool legacy = false;
-  std::vector<AddedToken>
-      added_tokens;  // in the order the reference adds them; ids are not theirs yet
+  std::optional<bool> add_prefix_space;
+  bool legacy = false;  // LLaMA: a space in front of every part between special tokens
+  std::vector<AddedToken> added_tokens;  // added_tokens_decoder, in the order of ids
+  std::vector<AddedToken> named_tokens;  // bos_token, eos_token, ...; all special
 };
 
 // Absent files say nothing. Throws: Error kTokenizer for malformed ones.

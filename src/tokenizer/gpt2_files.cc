@@ -50,19 +50,17 @@ BpeModel MakeModel(StringMap<TokenId> vocabulary, const std::filesystem::path& m
   }
 }
 
-// An OPT folder without settings still has OPT's start token, which is `</s>`.
-void ApplyOptDefaults(FolderSettings& settings, const StringMap<TokenId>& vocabulary) {
-  if (settings.model_type != "opt" || !settings.bos.empty() || !vocabulary.contains("</s>")) return;
-  settings.bos = "</s>";
+// An OPT folder that names no start token still has OPT's own.
+FolderSettings WithOptDefaults(FolderSettings settings, const StringMap<TokenId>& vocabulary) {
+  if (settings.model_type != "opt" || vocabulary.contains(settings.bos) ||
+      !vocabulary.contains("</s>"))
+    return settings;
+  AddedToken token;
+  token.content = settings.bos = "</s>";
+  token.special = true;
+  settings.named_tokens.insert(settings.named_tokens.begin(), token);
   if (!settings.add_bos) settings.add_bos = true;
-  settings.added_tokens.push_back({"</s>", -1, true, false, false, false, false});
-}
-
-TokenId IdOfAdded(const std::vector<AddedToken>& tokens, std::string_view content) {
-  for (const AddedToken& token : tokens) {
-    if (token.content == content) return token.id;
-  }
-  return -1;
+  return settings;
 }
 
 }  // namespace
@@ -70,12 +68,11 @@ TokenId IdOfAdded(const std::vector<AddedToken>& tokens, std::string_view conten
 BpeParts ReadGpt2Files(const std::filesystem::path& folder, const FolderSettings& given,
                        int64_t vocab_rows) {
   const std::filesystem::path vocab_file = folder / "vocab.json";
-  FolderSettings settings = given;
   StringMap<TokenId> vocabulary =
       ReadVocabulary(ReadJsonObject(vocab_file), vocab_rows, vocab_file);
-  ApplyOptDefaults(settings, vocabulary);
-  std::vector<AddedToken> added =
-      PlaceAddedTokens(settings.added_tokens, vocabulary, vocab_rows, settings.file);
+  const FolderSettings settings = WithOptDefaults(given, vocabulary);
+  std::vector<AddedToken> added = PlaceAddedTokens(settings.added_tokens, settings.named_tokens,
+                                                   vocabulary, vocab_rows, settings.file);
   BpeParts parts{MakeModel(std::move(vocabulary), folder / "merges.txt"),
                  std::move(added),
                  {},
@@ -83,15 +80,15 @@ BpeParts ReadGpt2Files(const std::filesystem::path& folder, const FolderSettings
                  {},
                  {},
                  {}};
-  const bool is_neox = settings.tokenizer_class == "GPTNeoXTokenizer" ||
-                       (settings.tokenizer_class.empty() && settings.model_type == "gpt_neox");
-  if (is_neox) parts.normalizer.emplace_back(NfcStep{});
-  parts.pre_tokenizer.emplace_back(ByteLevelStep{settings.add_prefix_space, true});
+  if (settings.tokenizer_class == "GPTNeoXTokenizer") parts.normalizer.emplace_back(NfcStep{});
+  parts.pre_tokenizer.emplace_back(ByteLevelStep{settings.add_prefix_space.value_or(false), true});
   parts.decoder.byte_level = true;
-  if (settings.add_bos.value_or(false) && !settings.bos.empty())
-    parts.start.push_back(IdOfAdded(parts.added_tokens, settings.bos));
-  if (settings.add_eos.value_or(false) && !settings.eos.empty())
-    parts.end.push_back(IdOfAdded(parts.added_tokens, settings.eos));
+  if (settings.add_bos.value_or(false) && !settings.bos.empty()) {
+    parts.start.push_back(IdOfAdded(parts.added_tokens, settings.bos, settings.file));
+  }
+  if (settings.add_eos.value_or(false) && !settings.eos.empty()) {
+    parts.end.push_back(IdOfAdded(parts.added_tokens, settings.eos, settings.file));
+  }
   return parts;
 }
 

@@ -6,6 +6,7 @@
 #include "src/tokenizer/bpe_tokenizer.h"
 #include "src/tokenizer/folder_settings.h"
 #include "src/tokenizer/gpt2_files.h"
+#include "src/tokenizer/tokenizer_json.h"
 #include "src/tokenizer/utf8.h"
 
 namespace spillway {
@@ -30,6 +31,10 @@ std::unique_ptr<Tokenizer> OpenTokenizer(const std::filesystem::path& folder, in
   const auto has = [&](const char* name) {
     return std::filesystem::exists(folder / name, ignored);
   };
+  if (has("tokenizer.json")) {
+    return std::make_unique<BpeTokenizer>(
+        ReadTokenizerJson(folder / "tokenizer.json", ReadFolderSettings(folder), vocab_rows));
+  }
   if (has("vocab.json") || has("merges.txt")) {
     return std::make_unique<BpeTokenizer>(
         ReadGpt2Files(folder, ReadFolderSettings(folder), vocab_rows));

@@ -24,6 +24,19 @@ void CheckContent(const AddedToken& token, const std::filesystem::path& file) {
   }
 }
 
+// Where the vocabulary has holes, the reference's next free id can be one that is taken.
+void CheckNewIds(const std::vector<AddedToken>& placed, const StringMap<TokenId>& vocabulary,
+                 const std::filesystem::path& file) {
+  std::unordered_set<TokenId> used;
+  for (const auto& [token, id] : vocabulary) used.insert(id);
+  for (const AddedToken& token : placed) {
+    if (vocabulary.contains(token.content) || used.insert(token.id).second) continue;
+    RefuseTokenizer(file,
+                    fmt::format("the added token \"{}\" would share the id {} with another token",
+                                Printable(token.content), token.id));
+  }
+}
+
 }  // namespace
 
 void CheckRow(TokenId id, std::string_view token, int64_t vocab_rows,
@@ -53,26 +66,38 @@ StringMap<TokenId> ReadVocabulary(const nlohmann::json& tokens, int64_t vocab_ro
   return vocabulary;
 }
 
-std::vector<AddedToken> PlaceAddedTokens(const std::vector<AddedToken>& wanted,
+std::vector<AddedToken> PlaceAddedTokens(const std::vector<AddedToken>& required,
+                                         const std::vector<AddedToken>& optional,
                                          const StringMap<TokenId>& vocabulary, int64_t vocab_rows,
                                          const std::filesystem::path& file) {
   std::vector<AddedToken> placed;
-  StringMap<std::size_t> places;
-  TokenId next = static_cast<TokenId>(vocabulary.size());
-  for (AddedToken token : wanted) {
+  std::unordered_set<std::string> contents;
+  auto next = static_cast<TokenId>(vocabulary.size());
+  const auto place = [&](AddedToken token, bool may_lack_row) {
     CheckContent(token, file);
-    const auto [place, added] = places.try_emplace(token.content, placed.size());
-    if (added) placed.push_back(token);
-    AddedToken& target = placed[place->second];
+    if (!contents.insert(token.content).second) return;
     const auto entry = vocabulary.find(token.content);
-    token.id = !added ? target.id : entry != vocabulary.end() ? entry->second : next;
-    next = std::max(next, token.id + 1);
+    token.id = entry != vocabulary.end() ? entry->second : next;
+    if (may_lack_row && token.id >= vocab_rows) return;
     CheckRow(token.id, token.content, vocab_rows, file);
-    target = std::move(token);
-  }
+    next = std::max(next, token.id + 1);
+    placed.push_back(std::move(token));
+  };
+  for (const AddedToken& token : required) place(token, false);
+  for (const AddedToken& token : optional) place(token, true);
+  CheckNewIds(placed, vocabulary, file);
   std::stable_partition(placed.begin(), placed.end(),
                         [](const AddedToken& token) { return token.special; });
   return placed;
+}
+
+TokenId IdOfAdded(const std::vector<AddedToken>& tokens, std::string_view content,
+                  const std::filesystem::path& file) {
+  for (const AddedToken& token : tokens) {
+    if (token.content == content) return token.id;
+  }
+  RefuseTokenizer(file, fmt::format("the start or end token \"{}\" is not in the vocabulary",
+                                    Printable(content)));
 }
 
 }  // namespace spillway

@@ -1,0 +1,225 @@
+#include "src/tokenizer/tokenizer_json.h"
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+#include <unordered_set>
+
+#include "spillway/error.h"
+#include "src/tokenizer/json_file.h"
+#include "src/tokenizer/json_parts.h"
+#include "src/tokenizer/vocabulary.h"
+
+namespace spillway {
+namespace {
+
+using nlohmann::json;
+using Path = std::filesystem::path;
+
+constexpr std::size_t kMaxMerges = 4'000'000;
+
+// The member, or null when absent, as the reference reads optional parts.
+const json& OptionalMember(const json& object, const char* key) {
+  static const json null;
+  const auto member = object.find(key);
+  return member == object.end() ? null : *member;
+}
+
+void CheckModelType(const json& model, const Path& file) {
+  if (!model.is_object()) RefuseTokenizer(file, "has no \"model\"");
+  // Files of the first releases do not name the type; only BPE has merges.
+  const std::string type =
+      JsonString(model, "type", model.contains("merges") ? "BPE" : "(none)", file);
+  const auto refuse = [&](const std::string& what) {
+    RefuseTokenizer(file, fmt::format("{} is not supported", what),
+                    "convert the model's tokenizer to byte-level BPE or SentencePiece");
+  };
+  if (type != "BPE") refuse(fmt::format("the model \"{}\"", Printable(type)));
+  for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
+    if (!JsonString(model, key, "", file).empty())
+      refuse(fmt::format("a BPE model with \"{}\"", key));
+  }
+  const json& dropout = OptionalMember(model, "dropout");
+  if (!dropout.is_null() && !(dropout.is_number() && dropout.get<double>() == 0.0))
+    refuse("a BPE model with \"dropout\"");
+}
+
+BpeOptions ReadOptions(const json& model, const Path& file) {
+  BpeOptions options;
+  if (!OptionalMember(model, "unk_token").is_null())
+    options.unknown = JsonString(model, "unk_token", "", file);
+  options.fuse_unknown = JsonBool(model, "fuse_unk", false, file);
+  options.byte_fallback = JsonBool(model, "byte_fallback", false, file);
+  options.ignore_merges = JsonBool(model, "ignore_merges", false, file);
+  return options;
+}
+
+// "left right" or ["left", "right"].
+BpeModel::Merge ReadMerge(const json& merge, std::size_t number, const Path& file) {
+  if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
+    return {merge[0].get<std::string>(), merge[1].get<std::string>()};
+  }
+  if (merge.is_string()) {
+    const std::string& text = merge.get_ref<const std::string&>();
+    const std::size_t space = text.find(' ');
+    if (space != std::string::npos && text.find(' ', space + 1) == std::string::npos)
+      return {text.substr(0, space), text.substr(space + 1)};
+  }
+  RefuseTokenizer(file,
+                  fmt::format("merge {} is neither \"left right\" nor a pair of tokens", number));
+}
+
+std::vector<BpeModel::Merge> ReadMerges(const json& list, const Path& file) {
+  if (!list.is_array()) RefuseTokenizer(file, "\"merges\" is not a list");
+  if (list.size() > kMaxMerges)
+    RefuseTokenizer(file, fmt::format("has more than {} merges", kMaxMerges));
+  std::vector<BpeModel::Merge> merges;
+  merges.reserve(list.size());
+  for (const json& merge : list) {
+    const bool is_version =
+        merge.is_string() && merge.get_ref<const std::string&>().starts_with("#version");
+    if (!is_version) merges.push_back(ReadMerge(merge, merges.size() + 1, file));
+  }
+  return merges;
+}
+
+// With byte fallback, a token that looks like a byte's must be one: "<0xZZ>" would turn up in the
+// output as it is.
+void CheckByteTokens(const StringMap<TokenId>& vocabulary, const Path& file) {
+  for (const auto& [token, id] : vocabulary) {
+    if (!token.starts_with("<0x") || !token.ends_with('>') || token.size() > 8) continue;
+    if (!ByteOfToken(token))
+      RefuseTokenizer(file,
+                      fmt::format("the byte token \"{}\" does not name a byte", Printable(token)));
+  }
+}
+
+std::vector<AddedToken> ReadAddedTokens(const json& list, const Path& file) {
+  std::vector<AddedToken> tokens;
+  if (list.is_null()) return tokens;
+  if (!list.is_array()) RefuseTokenizer(file, "\"added_tokens\" is not a list");
+  StringMap<bool> contents;
+  std::unordered_set<TokenId> ids;
+  for (const json& entry : list) {
+    if (!entry.is_object()) RefuseTokenizer(file, "an added token is not an object");
+    AddedToken token;
+    token.content = JsonString(entry, "content", "", file);
+    token.id = JsonTokenId(OptionalMember(entry, "id"), token.content, file);
+    token.special = JsonBool(entry, "special", false, file);
+    token.single_word = JsonBool(entry, "single_word", false, file);
+    token.lstrip = JsonBool(entry, "lstrip", false, file);
+    token.rstrip = JsonBool(entry, "rstrip", false, file);
+    token.normalized = JsonBool(entry, "normalized", !token.special, file);
+    if (!contents.try_emplace(token.content, true).second)
+      RefuseTokenizer(file,
+                      fmt::format("the added token \"{}\" occurs twice", Printable(token.content)));
+    if (!ids.insert(token.id).second)
+      RefuseTokenizer(file, fmt::format("the id {} belongs to two added tokens", token.id));
+    tokens.push_back(std::move(token));
+  }
+  return tokens;
+}
+
+BpeModel ReadModel(const json& model, BpeOptions options, const Path& file, int64_t vocab_rows) {
+  StringMap<TokenId> vocabulary = ReadVocabulary(OptionalMember(model, "vocab"), vocab_rows, file);
+  if (options.byte_fallback) CheckByteTokens(vocabulary, file);
+  try {
+    return BpeModel(std::move(vocabulary), ReadMerges(OptionalMember(model, "merges"), file),
+                    std::move(options));
+  } catch (const std::invalid_argument& fault) {
+    RefuseTokenizer(file, fault.what());
+  }
+}
+
+// transformers 5 takes only vocabulary, merges, added tokens and post-processor from the file where
+// the folder names one of these classes; the rest is the class's own. Everything else is as the
+// file has it.
+enum class ClassParts { kAsInFile, kGpt2, kGptNeoX, kLlama };
+
+ClassParts PartsOf(const FolderSettings& settings, const Decoder& decoder) {
+  if (settings.tokenizer_class == "GPT2Tokenizer") return ClassParts::kGpt2;
+  if (settings.tokenizer_class == "GPTNeoXTokenizer") return ClassParts::kGptNeoX;
+  // A byte-level file under this name is LLaMA-3's and taken as it is.
+  const bool is_llama = settings.tokenizer_class == "LlamaTokenizer" && !decoder.byte_level;
+  return is_llama ? ClassParts::kLlama : ClassParts::kAsInFile;
+}
+
+BpeOptions OptionsOf(ClassParts parts, const json& model, const Path& file) {
+  if (parts == ClassParts::kAsInFile) return ReadOptions(model, file);
+  BpeOptions options;
+  options.fuse_unknown = options.byte_fallback = parts == ClassParts::kLlama;
+  return options;
+}
+
+void ApplyLlama(const FolderSettings& settings, BpeParts& parts) {
+  const bool prefix = settings.add_prefix_space.value_or(true);
+  MetaspaceStep step;
+  step.split = false;
+  using Prepend = MetaspaceStep::Prepend;
+  step.prepend = !prefix ? Prepend::kNever : settings.legacy ? Prepend::kAlways : Prepend::kFirst;
+  parts.normalizer.clear();
+  parts.pre_tokenizer.clear();
+  parts.pre_tokenizer.emplace_back(step);
+  parts.decoder = Decoder{.replace = ReplaceStep{"\xE2\x96\x81", " "},
+                          .byte_fallback = true,
+                          .strip = std::string(1, ' '),
+                          .strip_start = prefix ? 1u : 0u};
+}
+
+void ApplyClass(ClassParts kind, const FolderSettings& settings, BpeParts& parts) {
+  if (kind == ClassParts::kAsInFile) return;
+  if (kind == ClassParts::kLlama) return ApplyLlama(settings, parts);
+  parts.normalizer.clear();
+  parts.pre_tokenizer.clear();
+  parts.pre_tokenizer.emplace_back(ByteLevelStep{settings.add_prefix_space.value_or(false), true});
+  parts.decoder = Decoder{.byte_level = true};
+  if (kind != ClassParts::kGptNeoX) return;
+  parts.normalizer.emplace_back(NfcStep{});
+  parts.start.clear();
+  parts.end.clear();
+}
+
+// OPT was trained with its start token in front of every text, so a file that forgot it does not
+// get its way.
+void RestoreOptStart(const FolderSettings& settings, BpeParts& parts) {
+  if (settings.model_type != "opt" || !settings.add_bos.value_or(false) || settings.bos.empty() ||
+      !parts.start.empty())
+    return;
+  parts.start.push_back(IdOfAdded(parts.added_tokens, settings.bos, settings.file));
+}
+
+// Tokens that the small files name and tokenizer.json does not list.
+std::vector<AddedToken> SettingsTokens(const FolderSettings& settings) {
+  std::vector<AddedToken> tokens = settings.added_tokens;
+  tokens.insert(tokens.end(), settings.named_tokens.begin(), settings.named_tokens.end());
+  return tokens;
+}
+
+}  // namespace
+
+BpeParts ReadTokenizerJson(const Path& file, const FolderSettings& settings, int64_t vocab_rows) {
+  const json document = ReadJsonObject(file);
+  const json& model_part = OptionalMember(document, "model");
+  CheckModelType(model_part, file);
+  Decoder decoder = ReadDecoder(OptionalMember(document, "decoder"), file);
+  const ClassParts kind = PartsOf(settings, decoder);
+  BpeModel model = ReadModel(model_part, OptionsOf(kind, model_part, file), file, vocab_rows);
+  std::vector<AddedToken> added =
+      PlaceAddedTokens(ReadAddedTokens(OptionalMember(document, "added_tokens"), file),
+                       SettingsTokens(settings), model.vocabulary(), vocab_rows, file);
+  Frame frame = ReadPostProcessor(OptionalMember(document, "post_processor"), file);
+  for (const TokenId id : frame.start) CheckRow(id, "start of the template", vocab_rows, file);
+  for (const TokenId id : frame.end) CheckRow(id, "end of the template", vocab_rows, file);
+  BpeParts parts{std::move(model),
+                 std::move(added),
+                 ReadNormalizer(OptionalMember(document, "normalizer"), file),
+                 ReadPreTokenizer(OptionalMember(document, "pre_tokenizer"), file),
+                 std::move(decoder),
+                 std::move(frame.start),
+                 std::move(frame.end)};
+  ApplyClass(kind, settings, parts);
+  RestoreOptStart(settings, parts);
+  return parts;
+}
+
+}  // namespace spillway
