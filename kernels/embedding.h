@@ -1,6 +1,7 @@
 // Embedding: y[token] = float(table[id]) (+ y[token]), rows gathered from a 16-bit table.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 

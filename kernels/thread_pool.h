@@ -1,4 +1,5 @@
-// ThreadPool: compute threads pinned to physical cores; the caller is worker 0.
+// ThreadPool: compute threads pinned to distinct physical cores; the caller is worker 0 and is not pinned, since
+// threads it starts would inherit the pin. Workers spin for tens of microseconds between runs, then sleep.
 // Thread rule: Run is called by one thread at a time, never from inside a task.
 #pragma once
 
@@ -38,6 +39,7 @@ class ThreadPool {
 
  private:
   struct State;
+  void Stop();
   std::unique_ptr<State> state_;
 };
 

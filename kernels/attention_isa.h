@@ -1,0 +1,40 @@
+// What attention_cpu.cc hands to the instruction sets: some queries of one row and KV head. Private to the kernels.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/attention.h"
+
+namespace spillway::kernels {
+
+// A query is one head of one new token. Those that share a KV head are counted token by token: query i of the row is
+// token i / group, head kv_head * group + i % group, group = num_heads / num_kv_heads.
+struct AttentionTask {
+  const AttentionArgs* args;
+  const AttentionRow* row;
+  int64_t kv_head;
+  int64_t query_begin;
+  int64_t query_end;  // at most kAttentionQueries more
+  float* scratch;     // of this worker, 64-byte aligned
+};
+
+constexpr int64_t kAttentionQueries = 24;  // share one pass over the keys
+constexpr int64_t kAttentionKeys = 64;     // the softmax is updated once per block of this many slots, from slot 0
+
+constexpr int64_t AttentionPaddedDim(int64_t head_dim) { return (head_dim + 15) / 16 * 16; }
+// Queries and sums [24][dim], a widened block of keys or values [64][dim], weights [24][64], 2 floats a query.
+constexpr int64_t AttentionScratchBytes(int64_t head_dim) {
+  return ((2 * kAttentionQueries + kAttentionKeys) * AttentionPaddedDim(head_dim) +
+          kAttentionQueries * kAttentionKeys + 4 * kAttentionQueries) * 4;
+}
+
+struct AttentionFunctions {
+  void (*store_kv)(const AttentionTask& task);  // all new tokens of the row, one KV head
+  void (*attend)(const AttentionTask& task);
+};
+
+extern const AttentionFunctions kAttentionPortable;
+extern const AttentionFunctions kAttentionAvx2;
+extern const AttentionFunctions kAttentionAvx512;
+
+}  // namespace spillway::kernels

@@ -1,0 +1,91 @@
+#include "kernels/isa.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+
+#include "spillway/error.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+namespace spillway::kernels {
+namespace {
+
+constexpr Isa kAllIsas[] = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAmx};
+
+#if defined(__x86_64__)
+// The tile registers are off until the process asks (Linux 5.16+); the permission then holds for all its threads.
+bool AskForTiles() {
+  constexpr unsigned kAmxTile = 1U << 24;  // CPUID leaf 7, EDX
+  constexpr unsigned kAmxBf16 = 1U << 22;
+  constexpr long kArchReqXcompPerm = 0x1023;
+  constexpr long kXfeatureXtiledata = 18;
+  unsigned eax = 0;
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
+  if ((edx & kAmxTile) == 0 || (edx & kAmxBf16) == 0) return false;
+  return syscall(SYS_arch_prctl, kArchReqXcompPerm, kXfeatureXtiledata) == 0;
+}
+
+bool Supported(Isa isa) {
+  switch (isa) {
+    case Isa::kPortable:
+      return true;
+    case Isa::kAvx2:
+      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+    case Isa::kAvx512:
+      return Supported(Isa::kAvx2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+             __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+    case Isa::kAmx:
+      return Supported(Isa::kAvx512) && AskForTiles();
+  }
+  return false;
+}
+#else
+bool Supported(Isa isa) { return isa == Isa::kPortable; }
+#endif
+
+std::string Names(const std::vector<Isa>& isas) {
+  std::string names;
+  for (const Isa isa : isas) names += (names.empty() ? "" : ", ") + std::string(IsaName(isa));
+  return names;
+}
+
+}  // namespace
+
+std::string_view IsaName(Isa isa) {
+  switch (isa) {
+    case Isa::kPortable: return "portable";
+    case Isa::kAvx2: return "avx2";
+    case Isa::kAvx512: return "avx512";
+    case Isa::kAmx: return "amx";
+  }
+  return "unknown";
+}
+
+std::vector<Isa> SupportedIsas() {
+  static const std::vector<Isa> isas = [] {
+    std::vector<Isa> found;
+    std::copy_if(std::begin(kAllIsas), std::end(kAllIsas), std::back_inserter(found), Supported);
+    return found;
+  }();
+  return isas;
+}
+
+Isa BestIsa() {
+  const std::vector<Isa> isas = SupportedIsas();
+  const char* wanted = std::getenv("SPILLWAY_ISA");
+  if (wanted == nullptr || *wanted == '\0') return isas.back();
+  for (const Isa isa : isas) {
+    if (IsaName(isa) == wanted) return isa;
+  }
+  throw Error(ErrorCode::kFlag, "SPILLWAY_ISA is \"" + Printable(wanted) + "\", which is no instruction set of this machine; set it to one of: " + Names(isas));
+}
+
+}  // namespace spillway::kernels

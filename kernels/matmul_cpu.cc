@@ -1,0 +1,131 @@
+#include <algorithm>
+
+#include "kernels/matmul.h"
+#include "kernels/matmul_isa.h"
+#include "spillway/error.h"
+
+namespace spillway::kernels {
+namespace {
+
+constexpr int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
+constexpr int64_t RoundUp(int64_t a, int64_t b) { return DivideUp(a, b) * b; }
+
+using TileFunction = void (*)(const MatmulTile&);
+
+TileFunction FunctionOf(Isa isa) {
+#if defined(SPILLWAY_X86)
+  if (isa == Isa::kAmx) return MatmulTileAmx;
+  if (isa == Isa::kAvx512) return MatmulTileAvx512;
+  if (isa == Isa::kAvx2) return MatmulTileAvx2;
+#endif
+  static_cast<void>(isa);
+  return MatmulTilePortable;
+}
+
+// How a call is cut into tiles. Any cut gives the same bits; this one is for the caches and for even work.
+struct Grid {
+  int64_t tile_rows;
+  int64_t tile_outs;
+  int64_t row_tiles;
+
+  Grid(const MatmulArgs& args, Isa isa, int num_threads) {
+    const bool amx = isa == Isa::kAmx;
+    const int64_t max_rows = amx ? kAmxTileRows : kSimdTileRows;
+    tile_outs = amx ? kAmxTileOuts : kSimdTileOuts;
+    row_tiles = DivideUp(args.rows, max_rows);
+    const int64_t row_grain = amx ? 32 : 12;  // whole register blocks
+    // Few outputs and many threads: cut the rows as well.
+    const int64_t wanted = 3 * num_threads;
+    if (num_threads > 1 && row_tiles * OutTiles(args) < wanted) {
+      const int64_t most = args.rows / (2 * row_grain);
+      row_tiles = std::max(row_tiles, std::min(most, DivideUp(wanted, std::max<int64_t>(1, OutTiles(args)))));
+    }
+    tile_rows = std::min(max_rows, RoundUp(DivideUp(args.rows, row_tiles), row_grain));
+    row_tiles = DivideUp(args.rows, tile_rows);
+  }
+  int64_t OutTiles(const MatmulArgs& args) const {
+    int64_t count = 0;
+    for (const MatmulPiece& piece : args.pieces) count += DivideUp(piece.num_out, tile_outs);
+    return count;
+  }
+};
+
+// Splits x once for all tiles (kAmx).
+void PackX(const MatmulArgs& args, DType weight_dtype, std::byte* packed, ThreadPool& pool) {
+#if defined(SPILLWAY_X86)
+  constexpr int64_t kTaskSteps = 16;  // 16 rows * 512 k: about 5 us
+  const int64_t steps = AmxStepsK(args.in);
+  const int64_t step_tasks = DivideUp(steps, kTaskSteps);
+  auto task = [&](int64_t index, int /*worker*/) {
+    const int64_t begin = index % step_tasks * kTaskSteps;
+    PackAmx({args.x, args.x_stride, args.rows, args.in, weight_dtype, index / step_tasks, begin,
+             std::min(steps, begin + kTaskSteps), packed});
+  };
+  const int64_t num_tasks = step_tasks * AmxNumBlocks(args.rows);
+  constexpr int64_t kInlineElements = 16384;  // cheaper than waking the pool
+  if (args.rows * args.in > kInlineElements) return pool.Run(num_tasks, task);
+  for (int64_t index = 0; index < num_tasks; ++index) task(index, 0);
+#else
+  static_cast<void>(args), static_cast<void>(weight_dtype), static_cast<void>(packed), static_cast<void>(pool);
+#endif
+}
+
+// Every piece whose weights are `dtype`, or all of them.
+struct PieceFilter {
+  bool all;
+  DType dtype;
+  bool Takes(const MatmulPiece& piece) const { return all || piece.weight_dtype == dtype; }
+};
+
+void RunTiles(const MatmulArgs& args, PieceFilter filter, std::span<std::byte> workspace, ThreadPool& pool, Isa isa) {
+  const Grid grid(args, isa, pool.num_threads());
+  const bool amx = isa == Isa::kAmx;
+  const int64_t packed_bytes = amx ? RoundUp(AmxPackedBytes(args.rows, args.in), 64) : 0;
+  const int64_t scratch_bytes = amx ? kAmxScratchBytes : kSimdScratchBytes;
+  const TileFunction function = FunctionOf(isa);
+  int64_t num_tasks = 0;
+  for (const MatmulPiece& piece : args.pieces) {
+    if (filter.Takes(piece)) num_tasks += DivideUp(piece.num_out, grid.tile_outs) * grid.row_tiles;
+  }
+  auto task = [&](int64_t index, int worker) {
+    const MatmulPiece* piece = args.pieces.data();
+    for (;; ++piece) {
+      if (!filter.Takes(*piece)) continue;
+      const int64_t count = DivideUp(piece->num_out, grid.tile_outs) * grid.row_tiles;
+      if (index < count) break;
+      index -= count;
+    }
+    const int64_t row = index % grid.row_tiles * grid.tile_rows;
+    const int64_t out = index / grid.row_tiles * grid.tile_outs;
+    function({args.x, args.x_stride, args.in, args.activation, piece, row, std::min(grid.tile_rows, args.rows - row),
+              out, std::min(grid.tile_outs, piece->num_out - out),
+              workspace.data() + packed_bytes + worker * scratch_bytes, workspace.data(), args.rows});
+  };
+  pool.Run(num_tasks, task);
+}
+
+}  // namespace
+
+int64_t MatmulWorkspaceBytes(int64_t max_rows, int64_t max_in, int num_threads, Isa isa) {
+  if (isa != Isa::kAmx) return num_threads * kSimdScratchBytes;
+  return RoundUp(AmxPackedBytes(max_rows, max_in), 64) + num_threads * kAmxScratchBytes;
+}
+
+void Matmul(const MatmulArgs& args, std::span<std::byte> workspace, ThreadPool& pool, Isa isa) {
+  if (args.rows == 0) return;
+  SPILLWAY_CHECK(static_cast<int64_t>(workspace.size()) >=
+                 MatmulWorkspaceBytes(args.rows, args.in, pool.num_threads(), isa));
+  SPILLWAY_CHECK(reinterpret_cast<uintptr_t>(workspace.data()) % 64 == 0);
+  if (isa != Isa::kAmx) return RunTiles(args, {true, DType::kF16}, workspace, pool, isa);
+  // The split x is laid out for one dtype of weights; calls that mix them are split twice.
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    const PieceFilter filter = {false, dtype};
+    if (std::none_of(args.pieces.begin(), args.pieces.end(), [&](const auto& piece) { return filter.Takes(piece); })) {
+      continue;
+    }
+    PackX(args, dtype, workspace.data(), pool);
+    RunTiles(args, filter, workspace, pool, isa);
+  }
+}
+
+}  // namespace spillway::kernels

@@ -1,0 +1,69 @@
+// What matmul_cpu.cc hands to the instruction sets: one tile of the output at a time. Private to the kernels.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/matmul.h"
+
+namespace spillway::kernels {
+
+// Rows [row_begin, row_begin + num_rows) x outputs [out_begin, out_begin + num_outs) of one piece. No defaults:
+// the files with instruction set flags only read it.
+struct MatmulTile {
+  const float* x;
+  int64_t x_stride;
+  int64_t in;
+  Activation activation;
+  const MatmulPiece* piece;
+  int64_t row_begin;
+  int64_t num_rows;
+  int64_t out_begin;
+  int64_t num_outs;
+  std::byte* scratch;       // of this worker, 64-byte aligned
+  const std::byte* packed;  // kAmx: all rows of x as PackAmx made them
+  int64_t total_rows;       // kAmx: of the call, they fix the packed layout
+};
+
+// A tile's limits, and the scratch each worker needs for it.
+constexpr int64_t kSimdTileRows = 128;  // x block: 128 rows * 1024 k * 4 B = 512 KiB of L2
+constexpr int64_t kSimdTileOuts = 48;
+constexpr int64_t kSimdBlockK = 1024;   // the element's sum is made of blocks of this many k
+constexpr int64_t kSimdMaxPanel = 6;
+constexpr int64_t kSimdScratchBytes = (kSimdMaxPanel * kSimdBlockK + kSimdTileRows * kSimdTileOuts) * 4;  // 48 KiB
+
+void MatmulTilePortable(const MatmulTile& tile);
+void MatmulTileAvx2(const MatmulTile& tile);
+void MatmulTileAvx512(const MatmulTile& tile);
+
+constexpr int64_t kAmxTileRows = 512;
+constexpr int64_t kAmxTileOuts = 128;
+constexpr int64_t kAmxBlockK = 256;
+// Split weights of a block, then the sums of all the tile's elements.
+constexpr int64_t kAmxScratchBytes = kAmxTileOuts * kAmxBlockK * 4 + kAmxTileRows * kAmxTileOuts * 4;  // 384 KiB
+
+constexpr int64_t AmxStepsK(int64_t in) { return (in + 31) / 32; }
+constexpr int64_t AmxBlockRows(int64_t rows) { return rows < 16 ? rows : 16; }
+constexpr int64_t AmxNumBlocks(int64_t rows) { return rows < 16 ? 1 : (rows + 15) / 16; }
+// One block's step: 3 parts of [16 pairs of k][block rows][2] bf16.
+constexpr int64_t AmxStepBytes(int64_t rows) { return 3 * 16 * AmxBlockRows(rows) * 4; }
+constexpr int64_t AmxPackedBytes(int64_t rows, int64_t in) {
+  return AmxNumBlocks(rows) * AmxStepsK(in) * AmxStepBytes(rows);
+}
+
+// Splits x into bf16 parts: steps [step_begin, step_end) of one block of rows, for weights of `weight_dtype`.
+struct AmxPackTask {
+  const float* x;
+  int64_t x_stride;
+  int64_t rows;
+  int64_t in;
+  DType weight_dtype;
+  int64_t block;
+  int64_t step_begin;
+  int64_t step_end;
+  std::byte* packed;
+};
+void PackAmx(const AmxPackTask& task);
+void MatmulTileAmx(const MatmulTile& tile);
+
+}  // namespace spillway::kernels

@@ -1,0 +1,139 @@
+// The body of Matmul on plain vectors, compiled once per instruction set.
+// Order of one element: for each block of 1024 k, lane l sums x[k] * w[k] over k = l (mod lanes) in rising order by FMA;
+// a fixed tree adds the lanes; the block sums are added in order. Which rows and outputs share registers is free.
+#pragma once
+
+#include "kernels/matmul_finish.h"
+#include "kernels/matmul_isa.h"
+#include "kernels/simd.h"
+
+namespace spillway::kernels {
+namespace {
+
+// Accumulators are kRows x kOuts registers: 24 of 32, or 12 of 16, leave room for x and one weight.
+constexpr int kRows = Simd::kLanes == 16 ? 4 : 3;
+constexpr int kOuts = Simd::kLanes == 16 ? 6 : 4;
+
+struct BlockArgs {
+  const float* x;
+  int64_t x_stride;
+  const void* weight;
+  int64_t weight_stride;
+  int64_t k_begin;   // of x and of a 16-bit weight
+  int64_t k_end;
+  const char* next;  // 16-bit weights to prefetch meanwhile: what follows, at the same stride
+  float* sums;       // [row][kSimdTileOuts]
+};
+
+// Adds the sums of kCount accumulators to sums[row][out], kWidth outs a row.
+template <int kCount, int kWidth>
+void AddSums(const Simd::F* acc, float* sums) {
+  constexpr int kPadded = (kCount + Simd::kLanes - 1) / Simd::kLanes * Simd::kLanes;
+  float values[kPadded];
+  for (int first = 0; first < kCount; first += Simd::kLanes) {
+    Simd::F group[Simd::kLanes];
+    for (int i = 0; i < Simd::kLanes; ++i) group[i] = first + i < kCount ? acc[first + i] : Simd::Zero();
+    Simd::Store(values + first, Simd::SumEach(group));
+  }
+  for (int i = 0; i < kCount; ++i) sums[i / kWidth * kSimdTileOuts + i % kWidth] += values[i];
+}
+
+template <int kR, int kO, DType kType>
+void MulBlock(const BlockArgs& args) {
+  Simd::F acc[kR * kO];
+  for (int i = 0; i < kR * kO; ++i) acc[i] = Simd::Zero();
+  int64_t k = args.k_begin;
+  for (; k + Simd::kLanes <= args.k_end; k += Simd::kLanes) {
+    Simd::F x[kR];
+    for (int r = 0; r < kR; ++r) x[r] = Simd::Load(args.x + r * args.x_stride + k);
+#pragma GCC unroll 8
+    for (int o = 0; o < kO; ++o) {
+      const Simd::F w = LoadAs<kType>(args.weight, o * args.weight_stride + k);
+      if (kType != DType::kF32) __builtin_prefetch(args.next + (o * args.weight_stride + k) * 2);
+      for (int r = 0; r < kR; ++r) acc[r * kO + o] = Simd::Fma(x[r], w, acc[r * kO + o]);
+    }
+  }
+  if (k < args.k_end) {
+    const int64_t n = args.k_end - k;
+    for (int o = 0; o < kO; ++o) {
+      const Simd::F w = LoadPartAs<kType>(args.weight, o * args.weight_stride + k, n);
+      for (int r = 0; r < kR; ++r) {
+        acc[r * kO + o] = Simd::Fma(Simd::LoadPart(args.x + r * args.x_stride + k, n), w, acc[r * kO + o]);
+      }
+    }
+  }
+  AddSums<kR * kO, kO>(acc, args.sums);
+}
+
+template <int kO, DType kType>
+void MulRows(const BlockArgs& args, int64_t num_rows) {
+  switch (num_rows) {
+    case 1: return MulBlock<1, kO, kType>(args);
+    case 2: return MulBlock<2, kO, kType>(args);
+    case 3: return MulBlock<3, kO, kType>(args);
+    default: return MulBlock<kRows, kO, kType>(args);
+  }
+}
+
+// A panel of weights as fp32, converted once for all rows: [kO][kSimdBlockK].
+template <int kO, DType kType>
+void WidenPanel(const BlockArgs& args, float* panel) {
+  for (int o = 0; o < kO; ++o) {
+    const int64_t row = o * args.weight_stride;
+    float* to = panel + o * kSimdBlockK;
+    int64_t k = args.k_begin;
+    for (; k + Simd::kLanes <= args.k_end; k += Simd::kLanes) {
+      __builtin_prefetch(args.next + (row + k) * 2);
+      Simd::Store(to + (k - args.k_begin), LoadAs<kType>(args.weight, row + k));
+    }
+    if (k < args.k_end) {
+      const int64_t n = args.k_end - k;
+      Simd::StorePart(to + (k - args.k_begin), LoadPartAs<kType>(args.weight, row + k, n), n);
+    }
+  }
+}
+
+// Outputs [out, out + kO) of the tile, k in [k_begin, k_end), all rows.
+template <int kO, DType kType>
+void MulPanel(const MatmulTile& tile, int64_t out, int64_t k_begin) {
+  float* panel = reinterpret_cast<float*>(tile.scratch);
+  float* sums = panel + kSimdMaxPanel * kSimdBlockK + out;
+  const uint16_t* weight = static_cast<const uint16_t*>(tile.piece->weight) + (tile.out_begin + out) * tile.in;
+  const char* next = reinterpret_cast<const char*>(weight + kO * tile.in);
+  const float* x = tile.x + tile.row_begin * tile.x_stride;
+  const int64_t k_end = MinOf(tile.in, k_begin + kSimdBlockK);
+  const BlockArgs direct = {x, tile.x_stride, weight, tile.in, k_begin, k_end, next, sums};
+  if (tile.num_rows <= kRows) return MulRows<kO, kType>(direct, tile.num_rows);
+  WidenPanel<kO, kType>(direct, panel);
+  for (int64_t row = 0; row < tile.num_rows; row += kRows) {
+    const BlockArgs block = {x + row * tile.x_stride + k_begin, tile.x_stride, panel,   kSimdBlockK, 0,
+                             k_end - k_begin,                   nullptr,       sums + row * kSimdTileOuts};
+    MulRows<kO, DType::kF32>(block, MinOf(kRows, tile.num_rows - row));
+  }
+}
+
+inline void FinishRow(const MatmulTile& tile, int64_t row, const float* sums) {
+  for (int64_t out = 0; out < tile.num_outs; out += Simd::kLanes) {
+    const int64_t n = MinOf(Simd::kLanes, tile.num_outs - out);
+    Finish(tile, row, tile.out_begin + out, Simd::LoadPart(sums + out, n), n);
+  }
+}
+
+template <DType kType>
+void MulTile(const MatmulTile& tile) {
+  float* sums = reinterpret_cast<float*>(tile.scratch) + kSimdMaxPanel * kSimdBlockK;
+  __builtin_memset(sums, 0, static_cast<size_t>(tile.num_rows * kSimdTileOuts) * sizeof(float));
+  for (int64_t k = 0; k < tile.in; k += kSimdBlockK) {
+    int64_t out = 0;
+    for (; out + kOuts <= tile.num_outs; out += kOuts) MulPanel<kOuts, kType>(tile, out, k);
+    for (; out < tile.num_outs; ++out) MulPanel<1, kType>(tile, out, k);
+  }
+  for (int64_t row = 0; row < tile.num_rows; ++row) FinishRow(tile, tile.row_begin + row, sums + row * kSimdTileOuts);
+}
+
+inline void MatmulTileSimd(const MatmulTile& tile) {
+  tile.piece->weight_dtype == DType::kF16 ? MulTile<DType::kF16>(tile) : MulTile<DType::kBF16>(tile);
+}
+
+}  // namespace
+}  // namespace spillway::kernels

@@ -1,0 +1,98 @@
+// The 8-lane AVX2, FMA and F16C form of Simd; see simd.h, its only includer.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+namespace spillway::kernels {
+namespace {
+
+struct Simd {
+  using F = __m256;
+  static constexpr int kLanes = 8;
+
+  static __m256i Mask(int64_t n) {
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+  }
+  static F Zero() { return _mm256_setzero_ps(); }
+  static F Set(float value) { return _mm256_set1_ps(value); }
+  static F Load(const float* p) { return _mm256_loadu_ps(p); }
+  static F LoadPart(const float* p, int64_t n) { return _mm256_maskload_ps(p, Mask(n)); }
+  static void Store(float* p, F v) { _mm256_storeu_ps(p, v); }
+  static void StorePart(float* p, F v, int64_t n) { _mm256_maskstore_ps(p, Mask(n), v); }
+
+  static F LoadHalf(const uint16_t* p) { return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
+  static F LoadHalfPart(const uint16_t* p, int64_t n) { return _mm256_cvtph_ps(Part(p, n)); }
+  static F LoadBf16(const uint16_t* p) { return Bf16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
+  static F LoadBf16Part(const uint16_t* p, int64_t n) { return Bf16(Part(p, n)); }
+  static void StoreHalf(uint16_t* p, F v) { _mm_storeu_si128(reinterpret_cast<__m128i*>(p), ToHalf(v)); }
+  static void StoreHalfPart(uint16_t* p, F v, int64_t n) { StorePart16(p, ToHalf(v), n); }
+  static void StoreBf16(uint16_t* p, F v) { _mm_storeu_si128(reinterpret_cast<__m128i*>(p), ToBf16(v)); }
+  static void StoreBf16Part(uint16_t* p, F v, int64_t n) { StorePart16(p, ToBf16(v), n); }
+
+  static F Add(F a, F b) { return _mm256_add_ps(a, b); }
+  static F Sub(F a, F b) { return _mm256_sub_ps(a, b); }
+  static F Mul(F a, F b) { return _mm256_mul_ps(a, b); }
+  static F Div(F a, F b) { return _mm256_div_ps(a, b); }
+  static F Fma(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }
+  static F Max(F a, F b) { return _mm256_max_ps(a, b); }
+  static F Min(F a, F b) { return _mm256_min_ps(a, b); }
+  static F Round(F a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+  static F Abs(F a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0F), a); }
+  static F Scale(F a, F exponent) {
+    const __m256i biased = _mm256_add_epi32(_mm256_cvtps_epi32(exponent), _mm256_set1_epi32(127));
+    return _mm256_mul_ps(a, _mm256_castsi256_ps(_mm256_slli_epi32(biased, 23)));
+  }
+  static F SelectLess(F a, F b, F yes, F no) { return _mm256_blendv_ps(no, yes, _mm256_cmp_ps(a, b, _CMP_LT_OQ)); }
+  static int CountIn(F v, float low, float end) {
+    const F in = _mm256_and_ps(_mm256_cmp_ps(v, Set(low), _CMP_GE_OQ), _mm256_cmp_ps(v, Set(end), _CMP_LT_OQ));
+    return __builtin_popcount(static_cast<unsigned>(_mm256_movemask_ps(in)));
+  }
+  static float Sum(F v) {
+    const __m128 half = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    const __m128 pair = _mm_add_ps(half, _mm_movehl_ps(half, half));
+    return _mm_cvtss_f32(_mm_add_ss(pair, _mm_movehdup_ps(pair)));
+  }
+  static F SumEach(const F (&v)[8]) {
+    F s[4];  // lower lane: v[i] folded to 4; upper lane: v[i + 4]
+    for (int i = 0; i < 4; ++i) {
+      s[i] = Add(_mm256_permute2f128_ps(v[i], v[i + 4], 0x20), _mm256_permute2f128_ps(v[i], v[i + 4], 0x31));
+    }
+    const F a = Add(_mm256_shuffle_ps(s[0], s[1], 0x44), _mm256_shuffle_ps(s[0], s[1], 0xEE));
+    const F b = Add(_mm256_shuffle_ps(s[2], s[3], 0x44), _mm256_shuffle_ps(s[2], s[3], 0xEE));
+    return Add(_mm256_shuffle_ps(a, b, 0x88), _mm256_shuffle_ps(a, b, 0xDD));
+  }
+  static float MaxOf(F v) {
+    const __m128 half = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    const __m128 pair = _mm_max_ps(half, _mm_movehl_ps(half, half));
+    return _mm_cvtss_f32(_mm_max_ss(pair, _mm_movehdup_ps(pair)));
+  }
+
+ private:
+  static __m128i Part(const uint16_t* p, int64_t n) {
+    uint16_t lanes[kLanes] = {};
+    for (int64_t i = 0; i < n; ++i) lanes[i] = p[i];
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(lanes));
+  }
+  static void StorePart16(uint16_t* p, __m128i bits, int64_t n) {
+    uint16_t lanes[kLanes];
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(lanes), bits);
+    for (int64_t i = 0; i < n; ++i) p[i] = lanes[i];
+  }
+  static F Bf16(__m128i bits) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16)); }
+  static __m128i ToHalf(F v) { return _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT); }
+  static __m128i ToBf16(F v) {
+    const __m256i bits = _mm256_castps_si256(v);
+    const __m256i high = _mm256_srli_epi32(bits, 16);
+    const __m256i odd = _mm256_and_si256(high, _mm256_set1_epi32(1));
+    const __m256i up = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF)));
+    const __m256i quiet = _mm256_or_si256(high, _mm256_set1_epi32(0x40));
+    const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+    const __m256i wide = _mm256_blendv_epi8(_mm256_srli_epi32(up, 16), quiet, nan);
+    return _mm_packus_epi32(_mm256_castsi256_si128(wide), _mm256_extracti128_si256(wide, 1));
+  }
+};
+
+}  // namespace
+}  // namespace spillway::kernels

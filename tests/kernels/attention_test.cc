@@ -1,0 +1,227 @@
+#include "kernels/attention.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "tests/kernels/kernel_test_util.h"
+
+namespace spillway::kernels {
+namespace {
+
+ThreadPool& Pool(int num_threads) {
+  static std::map<int, std::unique_ptr<ThreadPool>> pools;
+  auto& pool = pools[num_threads];
+  if (!pool) pool = std::make_unique<ThreadPool>(num_threads);
+  return *pool;
+}
+
+struct Heads {
+  int64_t num_heads;
+  int64_t num_kv_heads;
+  int64_t head_dim;
+
+  int64_t q_width() const { return num_heads * head_dim; }
+  int64_t kv_width() const { return num_kv_heads * head_dim; }
+};
+
+// Sequences of given lengths with all their tokens' q, k and v; the cache starts out as NaN.
+struct Sequences {
+  Heads heads;
+  DType dtype;
+  std::vector<int64_t> lengths;
+  std::vector<std::vector<float>> qkv;  // [sequence][token][q | k | v]
+  int64_t stride;
+
+  Sequences(Heads h, DType d, std::vector<int64_t> l)
+      : heads(h), dtype(d), lengths(std::move(l)), stride(h.q_width() + 2 * h.kv_width() + 3) {
+    for (size_t i = 0; i < lengths.size(); ++i) {
+      qkv.push_back(RandomFloats(lengths[i] * stride, static_cast<uint32_t>(100 + i), 1.5F));
+    }
+  }
+  int64_t slots(size_t sequence) const { return lengths[sequence] + 5; }
+};
+
+struct Caches {
+  std::vector<AlignedBytes> kv;
+  explicit Caches(const Sequences& s) {
+    for (size_t i = 0; i < s.lengths.size(); ++i) kv.emplace_back(2 * s.heads.kv_width() * s.slots(i) * 2);
+  }
+};
+
+// What is new in one call: tokens [past, past + count) of one sequence.
+struct Part {
+  size_t sequence;
+  int64_t past;
+  int64_t count;
+};
+
+using Outputs = std::map<std::pair<size_t, int64_t>, std::vector<float>>;  // by sequence and position
+
+// One call over `parts`, packed in their order; adds what comes out to `outputs`.
+template <typename Function>
+void RunParts(const Sequences& s, Caches& caches, const std::vector<Part>& parts, Outputs& outputs, Function attention) {
+  std::vector<float> packed;
+  std::vector<AttentionRow> rows;
+  int64_t num_tokens = 0;
+  for (const Part& part : parts) {
+    const auto from = s.qkv[part.sequence].begin() + part.past * s.stride;
+    packed.insert(packed.end(), from, from + part.count * s.stride);
+    rows.push_back({caches.kv[part.sequence].data(), s.slots(part.sequence), part.past, part.count, num_tokens});
+    num_tokens += part.count;
+  }
+  const int64_t out_stride = s.heads.q_width() + 2;
+  std::vector<float> out(static_cast<size_t>(num_tokens * out_stride), kPoison);
+  AttentionArgs args;
+  args.q = packed.data();
+  args.k = args.q + s.heads.q_width();
+  args.v = args.k + s.heads.kv_width();
+  args.qkv_stride = s.stride;
+  args.out = out.data();
+  args.out_stride = out_stride;
+  args.rows = rows;
+  args.num_heads = s.heads.num_heads;
+  args.num_kv_heads = s.heads.num_kv_heads;
+  args.head_dim = s.heads.head_dim;
+  args.scale = 1.0F / std::sqrt(static_cast<float>(s.heads.head_dim));
+  args.kv_dtype = s.dtype;
+  attention(args);
+  auto at = out.begin();
+  for (const Part& part : parts) {
+    for (int64_t token = 0; token < part.count; ++token, at += out_stride) {
+      outputs[{part.sequence, part.past + token}].assign(at, at + s.heads.q_width());
+      EXPECT_TRUE(std::isnan(at[s.heads.q_width()])) << "wrote between rows";
+    }
+  }
+}
+
+Outputs RunAll(const Sequences& s, const std::vector<std::vector<Part>>& calls, Isa isa, int num_threads) {
+  Caches caches(s);
+  Outputs outputs;
+  for (const std::vector<Part>& parts : calls) {
+    RunParts(s, caches, parts, outputs, [&](const AttentionArgs& args) {
+      AlignedBytes workspace(AttentionWorkspaceBytes(1000, args.head_dim, num_threads, isa));
+      Attention(args, workspace.span(), Pool(num_threads), isa);
+    });
+  }
+  return outputs;
+}
+
+// Every sequence in one prefill call.
+std::vector<std::vector<Part>> Whole(const Sequences& s) {
+  std::vector<Part> parts;
+  for (size_t i = 0; i < s.lengths.size(); ++i) parts.push_back({i, 0, s.lengths[i]});
+  return {parts};
+}
+
+// All sequences side by side, `chunk` tokens of each at a time.
+std::vector<std::vector<Part>> Chunks(const Sequences& s, int64_t chunk) {
+  std::vector<std::vector<Part>> calls;
+  for (int64_t begin = 0;; begin += chunk) {
+    std::vector<Part> parts;
+    for (size_t i = 0; i < s.lengths.size(); ++i) {
+      if (begin < s.lengths[i]) parts.push_back({i, begin, std::min(chunk, s.lengths[i] - begin)});
+    }
+    if (parts.empty()) return calls;
+    calls.push_back(parts);
+  }
+}
+
+class AttentionTest : public testing::TestWithParam<IsaAndDType> {
+ protected:
+  Isa isa() const { return GetParam().isa; }
+  DType dtype() const { return GetParam().dtype; }
+};
+
+INSTANTIATE_TEST_SUITE_P(All, AttentionTest, testing::ValuesIn(AllCases()), ParamName);
+
+TEST_P(AttentionTest, AgreesWithTheOracle) {
+  for (const Heads heads : {Heads{4, 4, 64}, Heads{3, 3, 80}, Heads{2, 2, 128}, Heads{8, 2, 64}, Heads{5, 1, 24},
+                            Heads{2, 1, 7}, Heads{30, 1, 16}, Heads{1, 1, 200}}) {
+    const Sequences s(heads, dtype(), {1, 63, 64, 65, 150});
+    Caches caches(s);
+    Outputs expected;
+    for (const auto& parts : Whole(s)) RunParts(s, caches, parts, expected, AttentionRef);
+    for (const auto& [at, ours] : RunAll(s, Whole(s), isa(), 2)) {
+      const std::vector<float>& reference = expected[at];
+      for (size_t i = 0; i < ours.size(); ++i) {
+        ASSERT_NEAR(ours[i], reference[i], 4e-6) << "head_dim " << heads.head_dim << " sequence " << at.first
+                                                 << " position " << at.second << " column " << i;
+      }
+    }
+  }
+}
+
+TEST_P(AttentionTest, BitsDoNotDependOnChunksNeighboursOrThreads) {
+  for (const Heads heads : {Heads{4, 4, 64}, Heads{6, 2, 80}, Heads{2, 1, 128}, Heads{3, 3, 20}}) {
+    const Sequences s(heads, dtype(), {1, 100, 130, 64, 199});
+    const Outputs whole = RunAll(s, Whole(s), isa(), 1);
+    for (const int64_t chunk : {1, 7, 64, 100}) {
+      for (const int num_threads : {1, 2, 4}) {
+        const Outputs chunked = RunAll(s, Chunks(s, chunk), isa(), num_threads);
+        ASSERT_EQ(chunked.size(), whole.size());
+        for (const auto& [at, out] : chunked) {
+          ASSERT_EQ(Bits(out), Bits(whole.at(at))) << "chunk " << chunk << " threads " << num_threads << " sequence "
+                                                   << at.first << " position " << at.second;
+        }
+      }
+    }
+    // Each sequence alone, then all but the first in reverse order.
+    for (size_t i = 0; i < s.lengths.size(); ++i) {
+      for (const auto& [at, out] : RunAll(s, {{{i, 0, s.lengths[i]}}}, isa(), 2)) ASSERT_EQ(Bits(out), Bits(whole.at(at)));
+    }
+    for (const auto& [at, out] : RunAll(s, {{{4, 0, 199}, {3, 0, 64}, {1, 0, 100}}}, isa(), 2)) {
+      ASSERT_EQ(Bits(out), Bits(whole.at(at)));
+    }
+  }
+}
+
+TEST_P(AttentionTest, StoresRoundedKeysAndValuesAndTouchesNoOtherSlot) {
+  const Sequences s({4, 2, 20}, dtype(), {70, 3});
+  Caches ours(s);
+  Caches reference(s);
+  Outputs outputs;
+  const std::vector<Part> parts = {{0, 0, 70}, {1, 0, 3}};
+  RunParts(s, reference, parts, outputs, AttentionRef);
+  RunParts(s, ours, parts, outputs, [&](const AttentionArgs& args) {
+    AlignedBytes workspace(AttentionWorkspaceBytes(1000, args.head_dim, 2, isa()));
+    Attention(args, workspace.span(), Pool(2), isa());
+  });
+  for (size_t i = 0; i < 2; ++i) {  // the five slots behind each head's tokens are still 0xFF in both
+    EXPECT_TRUE(std::ranges::equal(ours.kv[i].span(), reference.kv[i].span()));
+  }
+}
+
+TEST_P(AttentionTest, ABadTokenDoesNotReachEarlierOnes) {
+  Sequences s({2, 2, 64}, dtype(), {90});
+  const Outputs good = RunAll(s, Whole(s), isa(), 1);
+  for (int64_t i = 0; i < s.stride; ++i) s.qkv[0][static_cast<size_t>(70 * s.stride + i)] = kPoison;
+  const Outputs bad = RunAll(s, Whole(s), isa(), 1);
+  for (const auto& [at, out] : bad) {
+    if (at.second < 70) {
+      EXPECT_EQ(Bits(out), Bits(good.at(at))) << at.second;
+    } else {
+      EXPECT_TRUE(std::all_of(out.begin(), out.end(), [](float v) { return std::isnan(v); }));
+    }
+  }
+}
+
+TEST_P(AttentionTest, LargeScoresDoNotOverflow) {
+  Sequences s({2, 2, 64}, dtype(), {80});
+  for (float& value : s.qkv[0]) value *= 60.0F;
+  const Outputs outputs = RunAll(s, Whole(s), isa(), 1);
+  for (const auto& [at, out] : outputs) {
+    EXPECT_TRUE(std::all_of(out.begin(), out.end(), [](float v) { return std::isfinite(v); }));
+  }
+}
+
+TEST_P(AttentionTest, NoRowsAndNoNewTokens) {
+  const Sequences s({2, 2, 16}, dtype(), {4, 4});
+  EXPECT_TRUE(RunAll(s, {{}}, isa(), 2).empty());
+  EXPECT_EQ(RunAll(s, {{{0, 0, 0}, {1, 0, 4}}}, isa(), 2).size(), 4U);
+}
+
+}  // namespace
+}  // namespace spillway::kernels

@@ -1,0 +1,94 @@
+// Random inputs and buffers for the kernel tests.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <new>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/convert.h"
+#include "kernels/isa.h"
+#include "spillway/dtype.h"
+
+namespace spillway::kernels {
+
+inline constexpr float kPoison = std::numeric_limits<float>::quiet_NaN();
+inline constexpr uint16_t kPoison16 = 0x7FFF;  // a NaN both as fp16 and as bf16
+
+// 64-byte aligned bytes; not zeroed, so that sanitizers and poison see what a kernel forgot.
+class AlignedBytes {
+ public:
+  explicit AlignedBytes(int64_t size)
+      : size_(static_cast<size_t>(size)), data_(static_cast<std::byte*>(::operator new(size_, kAlign))) {
+    std::memset(data_.get(), 0xFF, size_);  // NaN in every type
+  }
+  std::span<std::byte> span() { return {data_.get(), size_}; }
+  uint16_t* words() { return reinterpret_cast<uint16_t*>(data_.get()); }
+  std::byte* data() { return data_.get(); }
+
+ private:
+  static constexpr std::align_val_t kAlign{64};
+  struct Free {
+    void operator()(std::byte* p) const { ::operator delete(p, kAlign); }
+  };
+  size_t size_;
+  std::unique_ptr<std::byte, Free> data_;
+};
+
+inline std::vector<float> RandomFloats(int64_t count, uint32_t seed, float scale = 1.0F) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal(0.0F, scale);
+  std::vector<float> values(static_cast<size_t>(count));
+  for (float& value : values) value = normal(random);
+  return values;
+}
+
+inline AlignedBytes RandomWeights(int64_t count, DType dtype, uint32_t seed, float scale = 0.05F) {
+  const std::vector<float> values = RandomFloats(count, seed, scale);
+  AlignedBytes weights(count * 2);
+  for (size_t i = 0; i < values.size(); ++i) {
+    weights.words()[i] = dtype == DType::kF16 ? FloatToHalf(values[i]) : FloatToBFloat16(values[i]);
+  }
+  return weights;
+}
+
+inline std::vector<uint32_t> Bits(std::span<const float> values) {
+  std::vector<uint32_t> bits;
+  for (const float value : values) bits.push_back(std::bit_cast<uint32_t>(value));
+  return bits;
+}
+
+struct IsaAndDType {
+  Isa isa;
+  DType dtype;
+};
+
+inline void PrintTo(const IsaAndDType& param, std::ostream* out) {
+  *out << IsaName(param.isa) << "_" << DTypeName(param.dtype);
+}
+
+inline std::string ParamName(const testing::TestParamInfo<IsaAndDType>& info) {
+  return std::string(IsaName(info.param.isa)) + "_" + std::string(DTypeName(info.param.dtype));
+}
+
+inline std::string IsaParamName(const testing::TestParamInfo<Isa>& info) { return std::string(IsaName(info.param)); }
+
+// Each supported instruction set with fp16 and bf16.
+inline std::vector<IsaAndDType> AllCases() {
+  std::vector<IsaAndDType> cases;
+  for (const Isa isa : SupportedIsas()) {
+    for (const DType dtype : {DType::kF16, DType::kBF16}) cases.push_back({isa, dtype});
+  }
+  return cases;
+}
+
+}  // namespace spillway::kernels
