@@ -8,8 +8,10 @@
 #include "spillway/error.h"
 #include "src/checkpoint/file_checkpoint.h"
 #include "src/checkpoint/model_folder.h"
+#include "src/checkpoint/numpy_folder.h"
 #include "src/checkpoint/safetensors.h"
 #include "src/checkpoint/shard_index.h"
+#include "src/checkpoint/torch_zip.h"
 
 namespace spillway {
 namespace {
@@ -38,12 +40,21 @@ int64_t Checkpoint::Find(std::string_view name) const {
 }
 
 std::unique_ptr<Checkpoint> OpenCheckpoint(const std::filesystem::path& path) {
-  const ModelFolder folder(path);
+  ModelFolder folder(path);
   if (folder.Has("model.safetensors")) {
     return OneFile("safetensors", ReadSafetensors(folder.Open("model.safetensors")));
   }
+  if (folder.Has("pytorch_model.bin")) {
+    return OneFile("torch zip", ReadTorchZip(folder.Open("pytorch_model.bin")));
+  }
+  if (folder.Has("pytorch_model.bin.index.json")) {
+    return std::make_unique<FileCheckpoint>(
+        "torch zip", ReadShards(folder, "pytorch_model.bin.index.json", ReadTorchZip));
+  }
+  if (IsNumpyFolder(folder)) return OpenNumpyFolder(std::move(folder));
   throw Error(ErrorCode::kModelMissing,
-              fmt::format("{}: holds no weights (model.safetensors); download the model",
+              fmt::format("{}: holds no weights (model.safetensors, pytorch_model.bin, their index "
+                          "files or numpy arrays); download the model",
                           Printable(folder.name())));
 }
 

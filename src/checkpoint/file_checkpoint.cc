@@ -35,14 +35,25 @@ FileCheckpoint::FileCheckpoint(std::string_view format, std::vector<Shard> shard
     tensors_.push_back(std::move(tensor));
     places_.push_back({entry.file, entry.stored->offset});
   }
-  for (Shard& shard : shards) files_.push_back(std::move(shard.file));
+  for (Shard& shard : shards) {
+    files_.push_back(std::move(shard.file));
+    checksums_.push_back(std::make_unique<RangeChecksums>(std::move(shard.checksums)));
+  }
 }
 
 void FileCheckpoint::Read(int64_t index, int64_t offset, std::span<std::byte> out) const {
   const CheckpointTensor& tensor = tensors_.at(static_cast<std::size_t>(index));
   SPILLWAY_CHECK(offset >= 0 && static_cast<int64_t>(out.size()) <= tensor.bytes - offset);
   const Place& place = places_[static_cast<std::size_t>(index)];
-  files_[place.file].ReadAt(place.offset + offset, out);
+  const ModelFile& file = files_[place.file];
+  file.ReadAt(place.offset + offset, out);
+  if (const auto damaged = checksums_[place.file]->Note(place.offset + offset, out)) {
+    throw Error(
+        ErrorCode::kModelMalformed,
+        fmt::format(
+            "{}: \"{}\" of tensor \"{}\" is damaged: its checksum differs; download it again",
+            Printable(file.name()), Printable(damaged->name, 40), Printable(tensor.name)));
+  }
 }
 
 }  // namespace spillway

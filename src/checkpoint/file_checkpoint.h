@@ -8,6 +8,7 @@
 
 #include "src/checkpoint/checkpoint.h"
 #include "src/checkpoint/model_file.h"
+#include "src/checkpoint/range_checksums.h"
 
 namespace spillway {
 
@@ -19,6 +20,7 @@ struct StoredTensor {
 struct Shard {
   ModelFile file;
   std::vector<StoredTensor> tensors;
+  std::vector<ChecksummedRange> checksums;  // where the container has them
 };
 
 class FileCheckpoint : public Checkpoint {
@@ -29,6 +31,7 @@ class FileCheckpoint : public Checkpoint {
 
   std::string_view format() const override { return format_; }
   const std::vector<CheckpointTensor>& tensors() const override { return tensors_; }
+  // Also throws kModelMalformed: a storage has now been read as a whole, and its checksum differs.
   void Read(int64_t index, int64_t offset, std::span<std::byte> out) const override;
 
  private:
@@ -39,6 +42,8 @@ class FileCheckpoint : public Checkpoint {
 
   std::string_view format_;
   std::vector<ModelFile> files_;
+  std::vector<std::unique_ptr<RangeChecksums>>
+      checksums_;  // of files_[i]; its own lock, so mutable behind const
   std::vector<CheckpointTensor> tensors_;
   std::vector<Place> places_;  // of tensors_[i]
 };

@@ -19,6 +19,7 @@ class ModelFolder {
 
   // The last component of the path, for messages and as the model's name.
   const std::string& name() const { return name_; }
+  const std::filesystem::path& path() const { return path_; }
 
   // Whether there is an entry of that name, of any kind.
   bool Has(const std::string& name) const;

@@ -61,7 +61,7 @@ Shard ReadSafetensors(ModelFile file) {
   std::vector<StoredTensor> tensors =
       ParseSafetensorsHeader(header, file.size() - data_begin, file.name());
   for (StoredTensor& stored : tensors) stored.offset += data_begin;
-  return {std::move(file), std::move(tensors)};
+  return {std::move(file), std::move(tensors), {}};
 }
 
 }  // namespace spillway

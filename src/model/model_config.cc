@@ -9,6 +9,7 @@
 #include "spillway/error.h"
 #include "src/checkpoint/bounded_json.h"
 #include "src/checkpoint/model_folder.h"
+#include "src/checkpoint/numpy_folder.h"
 #include "src/model/config_reader.h"
 
 namespace spillway {
@@ -138,6 +139,7 @@ ModelShape ReadModelShape(const std::filesystem::path& path) {
   const ModelFolder folder(path);
   constexpr auto kName = "config.json";
   if (!folder.Has(kName)) {
+    if (std::optional<ModelShape> shape = NumpyFolderShape(folder)) return *shape;
     throw Error(ErrorCode::kModelMissing,
                 fmt::format("{}: has no config.json; give --model a Hugging Face model folder",
                             Printable(folder.name())));

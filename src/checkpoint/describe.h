@@ -1,0 +1,14 @@
+// A checkpoint folder in short, for `spillway inspect`. Thread rule: any thread.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace spillway {
+
+// Several lines: format, tensors, bytes by element type, the model's shape, whether the two agree,
+// first tensors. A folder whose config.json is missing or not supported is described without the
+// shape, and the reason is shown. Throws: what OpenCheckpoint throws.
+std::string DescribeCheckpoint(const std::filesystem::path& folder);
+
+}  // namespace spillway

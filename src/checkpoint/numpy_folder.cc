@@ -1,0 +1,129 @@
+#include "src/checkpoint/numpy_folder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+
+#include "spillway/error.h"
+#include "src/checkpoint/npy_header.h"
+
+namespace spillway {
+namespace {
+
+constexpr std::string_view kSuffix = ".npy";  // optional
+
+// The name of the tensor in the file `name`; empty when it is none.
+std::string_view TensorName(std::string_view name) {
+  if (name.ends_with(kSuffix)) name.remove_suffix(kSuffix.size());
+  return name.ends_with(".weight") || name.ends_with(".bias") ? name : std::string_view();
+}
+
+class NumpyFolder : public Checkpoint {
+ public:
+  explicit NumpyFolder(ModelFolder folder);
+
+  std::string_view format() const override { return "numpy folder"; }
+  const std::vector<CheckpointTensor>& tensors() const override { return tensors_; }
+  void Read(int64_t index, int64_t offset, std::span<std::byte> out) const override;
+
+ private:
+  struct Place {
+    std::string file;
+    int64_t offset;
+    FileIdentity identity;
+  };
+
+  ModelFolder folder_;
+  std::vector<CheckpointTensor> tensors_;
+  std::vector<Place> places_;  // of tensors_[i]
+};
+
+NumpyFolder::NumpyFolder(ModelFolder folder) : folder_(std::move(folder)) {
+  std::vector<std::pair<std::string, std::string>> names;  // tensor, file
+  for (const std::string& file : folder_.List()) {
+    if (const std::string_view tensor = TensorName(file); !tensor.empty())
+      names.emplace_back(tensor, file);
+  }
+  std::ranges::sort(names);
+  for (auto& [tensor, file] : names) {
+    if (!tensors_.empty() && tensors_.back().name == tensor) {
+      throw Error(ErrorCode::kModelInconsistent,
+                  fmt::format("{}: holds the same tensor as {}; remove one", Printable(file),
+                              Printable(places_.back().file)));
+    }
+    const ModelFile open = folder_.Open(file);
+    NpyHeader header = ReadNpyHeader(open);
+    tensors_.push_back({std::move(tensor), header.dtype, std::move(header.shape), header.bytes});
+    places_.push_back({std::move(file), header.offset, open.identity()});
+  }
+}
+
+void NumpyFolder::Read(int64_t index, int64_t offset, std::span<std::byte> out) const {
+  const CheckpointTensor& tensor = tensors_.at(static_cast<std::size_t>(index));
+  SPILLWAY_CHECK(offset >= 0 && static_cast<int64_t>(out.size()) <= tensor.bytes - offset);
+  const Place& place = places_[static_cast<std::size_t>(index)];
+  const ModelFile file = folder_.Open(place.file);
+  if (file.identity() != place.identity) {
+    throw Error(ErrorCode::kCorrupt,
+                fmt::format("{}: the file changed while it was in use; leave model files alone "
+                            "during a run, then run again with --resume",
+                            Printable(place.file)));
+  }
+  file.ReadAt(place.offset + offset, out);
+}
+
+bool HasShape(const Checkpoint& checkpoint, const TensorSpec& spec) {
+  const int64_t index = checkpoint.Find(spec.name);
+  return index >= 0 && checkpoint.tensors()[static_cast<std::size_t>(index)].shape ==
+                           std::vector{spec.rows, spec.cols};
+}
+
+// The three matrices that tell all built-in shapes apart; ResolveWeights looks at the rest.
+bool Fits(const ModelShape& shape, const Checkpoint& checkpoint) {
+  for (const LayerSpec& layer : Layers(shape)) {
+    for (const TensorSpec& spec : layer.tensors) {
+      const bool telling = spec.role == TensorRole::kTokenEmbedding ||
+                           spec.role == TensorRole::kPositionEmbedding ||
+                           spec.role == TensorRole::kUpWeight;
+      if (telling && !HasShape(checkpoint, spec)) return false;
+    }
+  }
+  return checkpoint.Find(fmt::format("decoder.layers.{}.fc1.weight", shape.num_layers)) < 0;
+}
+
+}  // namespace
+
+bool IsNumpyFolder(const ModelFolder& folder) {
+  constexpr std::array kNames = {"decoder.embed_tokens.weight",
+                                 "model.decoder.embed_tokens.weight"};
+  return std::ranges::any_of(kNames, [&](const std::string& name) {
+    return folder.Has(name) || folder.Has(name + std::string(kSuffix));
+  });
+}
+
+std::unique_ptr<Checkpoint> OpenNumpyFolder(ModelFolder folder) {
+  return std::make_unique<NumpyFolder>(std::move(folder));
+}
+
+std::optional<ModelShape> NumpyFolderShape(const ModelFolder& folder) {
+  if (!IsNumpyFolder(folder)) return std::nullopt;
+  std::string_view name = folder.name();
+  if (name.ends_with("-np")) name.remove_suffix(3);
+  if (std::optional<ModelShape> shape = BuiltInShape(name)) return shape;
+  const std::unique_ptr<Checkpoint> checkpoint = OpenNumpyFolder(ModelFolder(folder.path()));
+  for (const std::string& candidate : BuiltInShapeNames()) {
+    const ModelShape shape = *BuiltInShape(candidate);
+    if (Fits(shape, *checkpoint)) return shape;
+  }
+  throw Error(
+      ErrorCode::kModelMissing,
+      fmt::format(
+          "{}: has no config.json, and its tensors are those of no built-in shape; add the model's "
+          "config.json",
+          Printable(folder.name())));
+}
+
+}  // namespace spillway

@@ -1,0 +1,65 @@
+// What a restricted pickle can build: plain values and a few kinds of torch objects, none of which
+// does anything. Thread rule: values; one thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "spillway/dtype.h"
+
+namespace spillway {
+
+// 16 bytes; what does not fit is in the PickleHeap, `number` is its index there. Copies share it,
+// as in Python.
+struct PickleValue {
+  enum class Kind : uint8_t {
+    kNone,
+    kBoolean,
+    kInteger,
+    kOther,    // floating point numbers and byte strings: legal, of no use to us
+    kString,   // -> strings
+    kTuple,    // -> sequences
+    kList,     // -> sequences
+    kDict,     // -> dicts
+    kGlobal,   // -> one of kTorchGlobals
+    kStorage,  // -> storages
+    kTensor,   // -> tensors
+  };
+  Kind kind = Kind::kNone;
+  int64_t number = 0;
+};
+
+struct PickledStorage {
+  std::string_view element_type;  // "HalfStorage"
+  std::optional<DType> dtype;     // nullopt: not one of ours
+  std::string_view key;           // the entry data/<key> of the archive
+  int64_t num_elements = 0;
+};
+
+struct PickledTensor {
+  PickledStorage storage;
+  int64_t offset = 0;  // in elements
+  std::vector<int64_t> sizes;
+  std::vector<int64_t> strides;  // in elements
+};
+
+// Owns what the values refer to. Strings are views of the pickle itself.
+struct PickleHeap {
+  std::vector<std::string_view> strings;
+  std::vector<std::vector<PickleValue>> sequences;
+  std::vector<std::vector<std::pair<PickleValue, PickleValue>>> dicts;
+  std::vector<PickledStorage> storages;
+  std::vector<PickledTensor> tensors;
+};
+
+// Moves `object` into `list` of the heap.
+template <typename T>
+PickleValue AddToHeap(PickleValue::Kind kind, std::vector<T>& list, T object) {
+  list.push_back(std::move(object));
+  return {kind, static_cast<int64_t>(list.size()) - 1};
+}
+
+}  // namespace spillway

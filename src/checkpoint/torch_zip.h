@@ -1,0 +1,15 @@
+// PyTorch's zip container (torch.save since 1.6): a pickle that says where tensors are, and their
+// storages.
+#pragma once
+
+#include "src/checkpoint/file_checkpoint.h"
+#include "src/checkpoint/model_file.h"
+
+namespace spillway {
+
+// Reads the archive's directory and its pickle; holds no tensor data. Only contiguous tensors:
+// torch saves a transposed view as such, and to read it as rows would be silently wrong. Throws:
+// Error kModelMalformed, kModelTruncated, kModelUnsupported, kUnsafe, kIo, kCorrupt.
+Shard ReadTorchZip(ModelFile file);
+
+}  // namespace spillway
