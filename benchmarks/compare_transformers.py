@@ -1,0 +1,364 @@
+"""Tokens per second of `spillway generate` beside transformers: same machine, same weights, same prompts, one run.
+
+  python benchmarks/compare_transformers.py path/to/spillway --work /tmp/compare [--quick]
+
+Needs the PyPI packages torch, transformers, safetensors and numpy, 12 GiB of memory and 3 GiB of disk under --work for
+opt-1.3b. A seeded fp16 checkpoint of each shape is made under --work once. The reference runs in float32 and in bfloat16
+with all threads, in inference mode, with logits of the last position only, after a warm-up, with the faster of its
+attention implementations; its rounds and spillway's alternate, and the best round of each counts. Decode is compared
+with the faster reference, prefill with the float32 one. Also measured in the same run: how fast this machine reads
+memory, and spillway's peak memory against weights + KV.
+"""
+
+import argparse
+import dataclasses
+import datetime
+import gc
+import json
+import pathlib
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+import safetensors.torch
+import torch
+import transformers
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
+SHAPES = {
+    "opt-125m": {"hidden_size": 768, "ffn_dim": 3072, "num_hidden_layers": 12, "num_attention_heads": 12},
+    "opt-1.3b": {"hidden_size": 2048, "ffn_dim": 8192, "num_hidden_layers": 24, "num_attention_heads": 32},
+}
+VOCAB_SIZE = 50272
+POSITIONS = 2048
+REFERENCES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+ATTENTION = ["sdpa", "eager"]
+CALIBRATION_TOKENS = 6
+DECODE_GOAL, PREFILL_GOAL, READ_GOAL = 1.5, 1.0, 0.85
+MEMORY_SLACK_BYTES = 200 << 20
+
+
+@dataclasses.dataclass
+class Rate:
+    """Tokens per second of one engine at one batch size: the best of the rounds so far."""
+
+    prefill: float = 0.0
+    decode: float = 0.0
+    note: str = ""
+
+    def keep_best(self, other):
+        self.prefill = max(self.prefill, other.prefill)
+        self.decode = max(self.decode, other.decode)
+        self.note = other.note or self.note
+
+
+# --- weights and prompts
+
+
+def checkpoint(work, name):
+    """The folder of a seeded fp16 checkpoint, made when it is not there."""
+    folder = work / name
+    if (folder / "model.safetensors").exists():
+        return folder
+    print(f"making {folder}", flush=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    config = transformers.OPTConfig(
+        vocab_size=VOCAB_SIZE, max_position_embeddings=POSITIONS, architectures=["OPTForCausalLM"], dtype="float16",
+        **SHAPES[name],
+    )
+    config.save_pretrained(folder)
+    with torch.device("meta"):
+        model = transformers.OPTForCausalLM(config)
+    generator = torch.Generator().manual_seed(0)
+    state = {key: initial(key, value.shape, generator) for key, value in model.named_parameters()}
+    for file in ("vocab.json", "merges.txt", "tokenizer_config.json", "special_tokens_map.json"):
+        shutil.copy(REPOSITORY / "examples" / "tales-opt-8m" / file, folder)
+    safetensors.torch.save_file(state, folder / "model.part", metadata={"format": "pt"})
+    (folder / "model.part").rename(folder / "model.safetensors")
+    return folder
+
+
+def initial(name, shape, generator):
+    if "layer_norm.weight" in name:
+        return torch.ones(shape, dtype=torch.float16)
+    return (0.02 * torch.randn(shape, generator=generator)).half()
+
+
+def make_prompts(batch, length):
+    generator = torch.Generator().manual_seed(batch)
+    return torch.randint(4, VOCAB_SIZE, (batch, length), generator=generator)
+
+
+# --- the reference
+
+
+def load_reference(folder, dtype):
+    return transformers.OPTForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="sdpa").eval()
+
+
+@torch.inference_mode()
+def reference_round(model, prompts, new_tokens):
+    """(Rate, generated ids) of one greedy generation of `new_tokens` tokens a row."""
+    begin = time.perf_counter()
+    output = model(prompts, use_cache=True, logits_to_keep=1)
+    token = output.logits[:, -1].argmax(-1, keepdim=True)
+    middle = time.perf_counter()
+    tokens = [token]
+    for _ in range(new_tokens - 1):
+        output = model(token, past_key_values=output.past_key_values, use_cache=True, logits_to_keep=1)
+        token = output.logits[:, -1].argmax(-1, keepdim=True)
+        tokens.append(token)
+    end = time.perf_counter()
+    rate = Rate(prompts.numel() / (middle - begin), prompts.shape[0] * (new_tokens - 1) / (end - middle))
+    return rate, torch.cat(tokens, 1).tolist()
+
+
+def choose_attention(model, prompts):
+    """Warms up and leaves the model with the implementation that decodes faster."""
+    decode = {}
+    for name in ATTENTION:
+        model.set_attn_implementation(name)
+        reference_round(model, prompts, CALIBRATION_TOKENS)
+        decode[name] = reference_round(model, prompts, CALIBRATION_TOKENS)[0].decode
+    best = max(decode, key=decode.get)
+    model.set_attn_implementation(best)
+    return best
+
+
+# --- spillway
+
+# Runs a command and prints its peak in KiB. A process of its own: a child starts with its parent's peak, and this
+# script's is that of the reference models.
+PEAK_OF_CHILD = """
+import resource, subprocess, sys
+status = subprocess.run(sys.argv[1:]).returncode
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+sys.exit(status)
+"""
+
+
+@dataclasses.dataclass
+class SpillwayRun:
+    rate: Rate
+    tokens: list
+    report: dict
+    peak_bytes: int
+
+
+def spillway_round(binary, folder, prompts, new_tokens, threads):
+    with tempfile.TemporaryDirectory() as name:
+        place = pathlib.Path(name)
+        requests = [{"token_ids": ids, "max_tokens": new_tokens, "ignore_eos": True} for ids in prompts.tolist()]
+        (place / "in.jsonl").write_text("".join(json.dumps(request) + "\n" for request in requests))
+        words = [binary, "generate", "--model", folder, "--input", place / "in.jsonl", "--output", place / "out.jsonl"]
+        words += ["--report", place / "report.json", "--quiet", "--gpu-batch-size", prompts.shape[0]]
+        words += ["--threads", threads]
+        done = subprocess.run([sys.executable, "-c", PEAK_OF_CHILD, *map(str, words)], stdout=subprocess.PIPE, text=True)
+        if done.returncode != 0:
+            sys.exit(f"spillway ended with status {done.returncode}")
+        report = json.loads((place / "report.json").read_text())
+        lines = [json.loads(line) for line in (place / "out.jsonl").read_text().splitlines()]
+    tokens = [line["response"]["body"]["choices"][0]["token_ids"] for line in lines]
+    throughput = report["throughput"]
+    rate = Rate(throughput["prefill_tokens_per_s"], throughput["decode_tokens_per_s"])
+    return SpillwayRun(rate, tokens, report, int(done.stdout) * 1024)
+
+
+# --- the machine
+
+
+def memory_read_bytes_per_s(seconds=3.0):
+    """The best of some seconds of summing 2 GiB with all threads: no cache holds it, and a sum only reads."""
+    buffer = torch.ones(1 << 28, dtype=torch.int64)
+    best = 0.0
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        begin = time.perf_counter()
+        buffer.sum()
+        best = max(best, buffer.nbytes / (time.perf_counter() - begin))
+    return best
+
+
+def processor_name():
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor()
+
+
+def commit():
+    done = subprocess.run(["git", "-C", REPOSITORY, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+    return done.stdout.strip() or "unknown"
+
+
+# --- one cell of the table: a model at a batch size
+
+
+def position_table_bytes(name):
+    return (POSITIONS + 2) * SHAPES[name]["hidden_size"] * 2
+
+
+def measure(binary, name, folder, references, batch, options):
+    prompts = make_prompts(batch, options.prompt_tokens)
+    rates = {kind: Rate(note=choose_attention(model, prompts)) for kind, model in references.items()}
+    rates["spillway"] = Rate()
+    peak_bytes = 0
+    for _ in range(options.rounds):
+        run = spillway_round(binary, folder, prompts, options.new_tokens, options.threads)
+        rates["spillway"].keep_best(run.rate)
+        peak_bytes = max(peak_bytes, run.peak_bytes)
+        for kind, model in references.items():
+            rate, tokens = reference_round(model, prompts, options.new_tokens)
+            rates[kind].keep_best(rate)
+            if kind == "fp32":
+                equal_rows = sum(a == b for a, b in zip(tokens, run.tokens))
+    weight_bytes = run.report["model"]["weight_bytes"]
+    kv_bytes = run.report["kv"]["bytes"]
+    decode_bytes = (weight_bytes - position_table_bytes(name)) / batch
+    ours = rates["spillway"]
+    return {
+        "model": name,
+        "batch": batch,
+        "rates": {kind: dataclasses.asdict(rate) for kind, rate in rates.items()},
+        "decode_ratio": ours.decode / max(rates["fp32"].decode, rates["bf16"].decode),
+        "prefill_ratio": ours.prefill / rates["fp32"].prefill,
+        "decode_weight_bytes_per_s": ours.decode * decode_bytes,
+        "peak_bytes": peak_bytes,
+        "peak_goal_bytes": round(1.1 * (weight_bytes + kv_bytes)) + MEMORY_SLACK_BYTES,
+        "weight_bytes": weight_bytes,
+        "kv_bytes": kv_bytes,
+        "rows_equal_to_fp32": equal_rows,
+        "isa": run.report["machine"].get("isa"),
+    }
+
+
+def measure_all(options):
+    cells = []
+    for name in options.models:
+        folder = checkpoint(options.work, name)
+        references = {kind: load_reference(folder, dtype) for kind, dtype in REFERENCES.items()}
+        for batch in options.batches:
+            cell = measure(options.binary, name, folder, references, batch, options)
+            cells.append(cell)
+            print(row(cell), flush=True)
+        del references
+        gc.collect()
+    return cells
+
+
+# --- tables
+
+HEAD = (
+    "| model | batch | decode fp32 | decode bf16 | decode spillway | ratio "
+    "| prefill fp32 | prefill bf16 | prefill spillway | ratio | peak memory | goal |"
+)
+RULE = "|---" * 12 + "|"
+
+
+def row(cell):
+    rates = cell["rates"]
+    decode = " | ".join(f"{rates[kind]['decode']:.1f}" for kind in ("fp32", "bf16", "spillway"))
+    prefill = " | ".join(f"{rates[kind]['prefill']:.0f}" for kind in ("fp32", "bf16", "spillway"))
+    memory = " | ".join(f"{cell[key] / 2**20:.0f} MiB" for key in ("peak_bytes", "peak_goal_bytes"))
+    return (
+        f"| {cell['model']} | {cell['batch']} | {decode} | {cell['decode_ratio']:.2f} "
+        f"| {prefill} | {cell['prefill_ratio']:.2f} | {memory} |"
+    )
+
+
+def read_line(cell, read_rate):
+    rate = cell["decode_weight_bytes_per_s"]
+    return (
+        f"{cell['model']} at batch 1 decodes at {rate / 1e9:.1f} GB/s of weights, {100 * rate / read_rate:.0f} % of the "
+        f"{read_rate / 1e9:.1f} GB/s that this machine reads."
+    )
+
+
+def misses(cells, read_rate):
+    """What stays under the goals, one sentence each."""
+    found = []
+    for cell in cells:
+        name = f"{cell['model']} batch {cell['batch']}"
+        if cell["decode_ratio"] < DECODE_GOAL:
+            found.append(f"{name}: decode {cell['decode_ratio']:.2f} x the reference, goal {DECODE_GOAL}")
+        if cell["prefill_ratio"] < PREFILL_GOAL:
+            found.append(f"{name}: prefill {cell['prefill_ratio']:.2f} x the reference, goal {PREFILL_GOAL}")
+        if cell["peak_bytes"] > cell["peak_goal_bytes"]:
+            found.append(f"{name}: peak memory {cell['peak_bytes']}, goal {cell['peak_goal_bytes']} bytes")
+        if cell["batch"] == 1 and cell["decode_weight_bytes_per_s"] < READ_GOAL * read_rate:
+            found.append(f"{name}: reads weights at under {READ_GOAL:.0%} of the machine's rate")
+    return found
+
+
+def markdown(result):
+    machine = result["machine"]
+    lines = [
+        f"Tokens per second, prompt {result['prompt_tokens']}, {result['new_tokens']} new tokens a row; "
+        f"{machine['processor']}, {machine['threads']} threads; transformers {machine['transformers']}, "
+        f"torch {machine['torch']}; commit {machine['commit']}, {result['date']}.",
+        "",
+        HEAD,
+        RULE,
+        *(row(cell) for cell in result["cells"]),
+        "",
+        *(read_line(cell, result["memory_read_bytes_per_s"]) for cell in result["cells"] if cell["batch"] == 1),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("binary", type=pathlib.Path)
+    parser.add_argument("--work", type=pathlib.Path, required=True, help="checkpoints are kept here")
+    parser.add_argument("--models", nargs="+", choices=sorted(SHAPES), default=sorted(SHAPES))
+    parser.add_argument("--batches", nargs="+", type=int, default=[1, 8, 32])
+    parser.add_argument("--prompt-tokens", type=int, default=128)
+    parser.add_argument("--new-tokens", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--quick", action="store_true", help="opt-125m, batches 1 and 8, 16 new tokens, one round")
+    parser.add_argument("--output", type=pathlib.Path, help="writes OUTPUT.json and OUTPUT.md (default: under --work)")
+    options = parser.parse_args()
+    if options.quick:
+        options.models, options.batches, options.new_tokens, options.rounds = ["opt-125m"], [1, 8], 16, 1
+    options.binary = options.binary.resolve()
+    return options
+
+
+def main():
+    options = parse_arguments()
+    torch.set_num_threads(options.threads)
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    read_before = memory_read_bytes_per_s()
+    print(HEAD + "\n" + RULE, flush=True)
+    cells = measure_all(options)
+    read_rate = max(read_before, memory_read_bytes_per_s())
+    result = {
+        "date": datetime.date.today().isoformat(),
+        "machine": {
+            "processor": processor_name(),
+            "threads": options.threads,
+            "torch": torch.__version__,
+            "transformers": transformers.__version__,
+            "commit": commit(),
+        },
+        "prompt_tokens": options.prompt_tokens,
+        "new_tokens": options.new_tokens,
+        "rounds": options.rounds,
+        "memory_read_bytes_per_s": read_rate,
+        "cells": cells,
+    }
+    output = options.output or options.work / "compare_transformers"
+    pathlib.Path(f"{output}.json").write_text(json.dumps(result, indent=1) + "\n")
+    pathlib.Path(f"{output}.md").write_text(markdown(result))
+    print("\n" + markdown(result))
+    for miss in misses(cells, read_rate):
+        print(f"under the goal: {miss}")
+
+
+if __name__ == "__main__":
+    main()

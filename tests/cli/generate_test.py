@@ -1,0 +1,351 @@
+"""`spillway generate` as a user meets it: the forms of input and output, defaults, precedence, report, interruption.
+Standard library only.
+
+  python3 generate_test.py path/to/spillway [unittest arguments]
+"""
+
+import json
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import harness
+
+BINARY = pathlib.Path()
+GOLDEN = harness.REPOSITORY / "tests" / "parity" / "golden" / "tales-opt-8m.json"
+PROMPTS = ["Once upon a time", "The king said to his daughter, \"", "a", "First line.\nSecond line."]
+
+REPORT_KEYS = {
+    "version": None,
+    "model": ["name", "num_parameters", "weight_bytes"],
+    "policy": [],
+    "machine": [],
+    "workload": ["num_requests", "prompt_tokens", "generated_tokens"],
+    "time_s": ["load", "prefill", "decode", "total"],
+    "throughput": ["prefill_tokens_per_s", "decode_tokens_per_s", "generated_tokens_per_s"],
+    "tiers": ["gpu", "cpu", "disk"],
+    "placement": ["weights", "kv", "activations"],
+    "links": ["disk_read", "disk_write", "cpu_to_gpu", "gpu_to_cpu"],
+    "kv": ["policy", "heavy", "recent", "slots_per_row", "bytes"],
+    "block": ["gpu_batch_size", "num_gpu_batches", "num_blocks", "passes"],
+    "predicted": ["prefill_s", "decode_s", "generated_tokens_per_s", "bound_by"],
+    "fingerprint": None,
+}
+
+
+class GenerateTest(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name)
+        self.output = self.folder / "out.jsonl"
+
+    def write(self, records, name="in.jsonl"):
+        return harness.write_jsonl(self.folder / name, records)
+
+    def generate(self, source, *flags, status=0, **options):
+        """A run into self.output that must end with `status`."""
+        words = ["generate", "--input", source, "--output", self.output, *flags]
+        result = harness.run(BINARY, words, cwd=self.folder, **options)
+        self.assertEqual(result.status, status, result.stderr.decode(errors="replace"))
+        return result
+
+    def lines(self, records, *flags, **options):
+        """The output lines of a run over `records`."""
+        self.output.unlink(missing_ok=True)
+        self.generate(self.write(records), "--quiet", *flags, **options)
+        return harness.read_jsonl(self.output)
+
+    def choices(self, records, *flags, **options):
+        return [harness.choice(line) for line in self.lines(records, *flags, **options)]
+
+
+class Forms(GenerateTest):
+    def test_an_input_is_enough(self):
+        source = self.write([{"prompt": prompt} for prompt in PROMPTS])
+        result = harness.run(BINARY, ["generate", source], cwd=self.folder)
+        self.assertEqual(result.status, 0, result.stderr)
+        lines = [json.loads(line) for line in result.stdout.splitlines()]
+        self.assertEqual(len(lines), len(PROMPTS))
+        self.assertEqual({line["response"]["body"]["model"] for line in lines}, {"tales-opt-8m"})
+        self.assertEqual({len(harness.choice(line)["token_ids"]) for line in lines}, {64})
+
+    def test_the_output_line_is_openai_batch(self):
+        (line,) = self.lines([{"prompt": "Once upon a time", "max_tokens": 5}])
+        self.assertEqual(set(line), {"id", "custom_id", "response", "error"})
+        self.assertEqual(set(line["response"]), {"status_code", "request_id", "body"})
+        self.assertEqual(line["response"]["status_code"], 200)
+        body = line["response"]["body"]
+        self.assertEqual(set(body), {"object", "model", "choices", "usage"})
+        self.assertEqual(body["object"], "text_completion")
+        self.assertEqual(set(body["choices"][0]), {"index", "text", "token_ids", "finish_reason", "logprobs"})
+        self.assertEqual(body["usage"], {"prompt_tokens": 5, "completion_tokens": 5, "total_tokens": 10})
+        self.assertEqual((line["error"], body["choices"][0]["logprobs"]), (None, None))
+        self.assertEqual(body["choices"][0]["finish_reason"], "length")
+
+    def test_standard_input_and_output_give_the_same_bytes(self):
+        source = self.write([{"prompt": prompt, "max_tokens": 8} for prompt in PROMPTS])
+        self.generate(source, "--quiet")
+        result = harness.run(
+            BINARY, ["generate", "--input", "-", "--output", "-", "--quiet"], stdin=source.read_bytes()
+        )
+        self.assertEqual((result.status, result.stderr), (0, b""))
+        self.assertEqual(result.stdout, self.output.read_bytes())
+
+    def test_a_txt_file_holds_one_prompt_a_line(self):
+        prompts = [prompt for prompt in PROMPTS if "\n" not in prompt]
+        expected = self.choices([{"prompt": prompt, "max_tokens": 6} for prompt in prompts])
+        self.output.unlink()
+        text = self.folder / "in.txt"
+        text.write_text("".join(prompt + "\n" for prompt in prompts))
+        self.generate(text, "--max-new-tokens", "6", "--quiet")
+        self.assertEqual([harness.choice(line) for line in harness.read_jsonl(self.output)], expected)
+
+    def test_all_forms_of_one_prompt_agree(self):
+        row = json.loads(GOLDEN.read_text(encoding="utf-8"))["rows"][0]
+        body = {"prompt": row["text"], "max_tokens": 9}
+        batch = {"custom_id": "x", "method": "POST", "url": "/v1/completions"}
+        choices = self.choices([
+            {"prompt": row["text"], "max_tokens": 9},
+            {"token_ids": row["prompt"], "max_tokens": 9},
+            batch | {"body": body},
+            batch | {"body": body | {"prompt": row["prompt"]}},
+            batch | {"body": body | {"n": 1, "best_of": 1, "echo": False, "stream": False, "presence_penalty": 0,
+                                     "suffix": None, "user": "u", "model": "m", "top_p": 1, "temperature": 0}},
+        ])
+        self.assertEqual([choice["token_ids"] for choice in choices], [row["tokens"][:9]] * 5)
+        self.assertEqual(len({choice["text"] for choice in choices}), 1)
+
+    def test_lines_keep_their_order_and_names(self):
+        records = [{"prompt": "word " * (1 + 7 * i % 11), "max_tokens": 1 + 5 * i % 13} for i in range(40)]
+        records[5]["custom_id"] = "five \u20ac \x1b"
+        lines = self.lines(records, "--gpu-batch-size", "3")
+        names = [str(i + 1) for i in range(40)]
+        names[5] = "five \u20ac \x1b"
+        self.assertEqual([line["custom_id"] for line in lines], names)
+        self.assertEqual(len({line["id"] for line in lines}), 40)
+        for record, line in zip(records, lines):
+            self.assertLessEqual(len(harness.choice(line)["token_ids"]), record["max_tokens"])
+
+    def test_blank_lines_bom_and_line_ends(self):
+        source = self.folder / "in.jsonl"
+        source.write_bytes(b'\xef\xbb\xbf{"prompt":"a"}\r\n\r\n\n  \n{"prompt":"b"}')
+        self.generate(source, "--max-new-tokens", "2", "--quiet")
+        self.assertEqual([line["custom_id"] for line in harness.read_jsonl(self.output)], ["1", "5"])
+
+    def test_an_empty_input_gives_an_empty_output(self):
+        self.generate(self.write([]), "--quiet")
+        self.assertEqual(self.output.read_bytes(), b"")
+
+    def test_an_empty_prompt_is_the_start_token(self):
+        (line,) = self.lines([{"prompt": "", "max_tokens": 3}])
+        self.assertEqual(line["response"]["body"]["usage"]["prompt_tokens"], 1)
+
+    def test_special_tokens_in_text(self):
+        records = [{"prompt": "the end</s>", "max_tokens": 1}]
+        (parsed,), (plain,) = self.lines(records), self.lines(records, "--no-parse-special")
+        counts = [line["response"]["body"]["usage"]["prompt_tokens"] for line in (parsed, plain)]
+        self.assertLess(counts[0], counts[1])
+
+
+class Decoding(GenerateTest):
+    def test_a_stop_string_ends_the_text_before_it(self):
+        # Greedy: ", and the King was very much surprised ..."
+        record = {"prompt": "Once upon a time", "max_tokens": 20}
+        free, stopped, across = self.choices([record, record | {"stop": " King"}, record | {"stop": ["g was v"]}])
+        self.assertEqual((stopped["text"], stopped["finish_reason"]), (", and the", "stop"))
+        self.assertEqual((across["text"], across["finish_reason"]), (", and the Kin", "stop"))
+        self.assertEqual(stopped["token_ids"], free["token_ids"][: len(stopped["token_ids"])])
+        self.assertLess(len(stopped["token_ids"]), len(across["token_ids"]))
+
+    def test_the_end_token_ends_a_row_unless_ignored(self):
+        model = harness.REPOSITORY / "tests" / "parity" / "models" / "flexgen-np"
+        golden = json.loads((GOLDEN.parent / "flexgen-np.json").read_text(encoding="utf-8"))
+        row = next(row for row in golden["rows"] if not row["ignore_eos"])
+        record = {"token_ids": row["prompt"], "max_tokens": 32}
+        records = [record, record | {"ignore_eos": True}, record | {"min_tokens": len(row["tokens"])}]
+        ended, ignored, later = self.choices(records, "--model", model)
+        self.assertEqual((ended["token_ids"], ended["finish_reason"]), (row["tokens"], "stop"))
+        self.assertEqual((len(ignored["token_ids"]), ignored["finish_reason"]), (32, "length"))
+        self.assertEqual(ignored["token_ids"][: len(row["tokens"])], row["tokens"])
+        self.assertGreaterEqual(len(later["token_ids"]), len(row["tokens"]))
+
+    def test_logprobs_are_shaped_as_openai_has_them(self):
+        (greedy, sampled) = self.choices([
+            {"prompt": "Once upon a time", "max_tokens": 6, "logprobs": 3},
+            {"prompt": "Once upon a time", "max_tokens": 6, "logprobs": 0, "temperature": 1.5},
+        ])
+        for choice, fewest in ((greedy, 3), (sampled, 0)):
+            logprobs = choice["logprobs"]
+            sizes = {len(logprobs[key]) for key in ("tokens", "token_logprobs", "top_logprobs")}
+            self.assertEqual(sizes, {len(choice["token_ids"])})
+            for chosen, best in zip(logprobs["token_logprobs"], logprobs["top_logprobs"]):
+                self.assertLessEqual(chosen, 0.0)
+                self.assertIn(len(best), (fewest, fewest + 1))
+        self.assertEqual([max(best.values()) for best in greedy["logprobs"]["top_logprobs"]],
+                         greedy["logprobs"]["token_logprobs"])
+
+    def test_seeds_decide_what_is_drawn(self):
+        records = [{"prompt": "Once upon a time", "max_tokens": 16, "temperature": 1.0}] * 3
+        records = records + [records[0] | {"seed": 5}, records[0] | {"seed": 5}]
+        first = [choice["token_ids"] for choice in self.choices(records)]
+        again = [choice["token_ids"] for choice in self.choices(records)]
+        other = [choice["token_ids"] for choice in self.choices(records, "--seed", "1")]
+        self.assertEqual(first, again)
+        self.assertEqual(len({tuple(ids) for ids in first[:3]}), 3)
+        self.assertEqual(first[3], first[4])
+        self.assertNotEqual(first[:3], other[:3])
+        self.assertEqual(first[3:], other[3:])
+
+    def test_a_line_beats_the_flag(self):
+        records = [{"prompt": "a", "max_tokens": 2}, {"prompt": "a"}]
+        lengths = [len(choice["token_ids"]) for choice in self.choices(records, "--max-new-tokens", "5")]
+        self.assertEqual(lengths, [2, 5])
+
+
+class Settings(GenerateTest):
+    def length(self, *flags, env=None):
+        """The number of tokens generated for one line that says nothing itself."""
+        (choice,) = self.choices([{"prompt": "Once upon a time"}], *flags, env=env)
+        return len(choice["token_ids"])
+
+    def test_flag_beats_environment_beats_file(self):
+        config = self.folder / "c.toml"
+        config.write_text("max-new-tokens = 3\n[generate]\nignore-eos = true\n[bench]\nx = 1\n")
+        environment = {"SPILLWAY_MAX_NEW_TOKENS": "5"}
+        self.assertEqual(self.length("--config", config), 3)
+        self.assertEqual(self.length("--config", config, env=environment), 5)
+        self.assertEqual(self.length("--config", config, "--max-new-tokens", "7", env=environment), 7)
+        self.assertEqual(self.length(env={"SPILLWAY_CONFIG": str(config)}), 3)
+
+    def test_an_existing_output_is_kept_unless_told(self):
+        source = self.write([{"prompt": "a", "max_tokens": 2}])
+        self.output.write_text("precious")
+        self.generate(source, status=52)
+        self.assertEqual(self.output.read_text(), "precious")
+        self.generate(source, "--overwrite", "--quiet")
+        self.assertEqual(len(harness.read_jsonl(self.output)), 1)
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["in.jsonl", "out.jsonl"])
+
+    def test_the_same_run_gives_the_same_bytes(self):
+        source = self.write([{"prompt": prompt, "max_tokens": 8, "temperature": 0.9} for prompt in PROMPTS])
+        self.generate(source, "--quiet")
+        first = self.output.read_bytes()
+        self.generate(source, "--quiet", "--overwrite")
+        self.assertEqual(self.output.read_bytes(), first)
+
+    def test_quiet_prints_nothing(self):
+        result = self.generate(self.write([{"prompt": "a", "max_tokens": 2}]), "--quiet")
+        self.assertEqual((result.stdout, result.stderr), (b"", b""))
+
+    def test_completions_on_standard_output_are_all_there_is_on_it(self):
+        source = self.write([{"prompt": "a", "max_tokens": 2}])
+        result = harness.run(BINARY, ["generate", "--input", source], cwd=self.folder)
+        self.assertEqual([len(harness.choice(json.loads(line))["token_ids"]) for line in result.stdout.splitlines()], [2])
+
+    def test_the_final_table_stays_without_progress(self):
+        result = self.generate(self.write([{"prompt": "a", "max_tokens": 2}]), "--no-progress")
+        self.assertIn(b"tokens/s", result.stdout)
+        self.assertNotIn(b"\r", result.stdout + result.stderr)
+
+    def test_help_and_version(self):
+        for words in (["--help"], ["--version"], ["generate", "--help"]):
+            result = harness.run(BINARY, words)
+            self.assertEqual((result.status, result.stderr), (0, b""), words)
+            self.assertIn(b"spillway", result.stdout.lower())
+
+
+class Reports(GenerateTest):
+    def report(self, *flags):
+        path = self.folder / "r.json"
+        records = [{"prompt": prompt, "max_tokens": 8, "ignore_eos": True} for prompt in PROMPTS]
+        lines = self.lines(records, "--report", path, "--overwrite", *flags)
+        return json.loads(path.read_text()), lines
+
+    def test_all_keys_are_there(self):
+        report, _ = self.report()
+        self.assertEqual(report["version"], 1)
+        for key, inner in REPORT_KEYS.items():
+            self.assertIn(key, report)
+            for name in inner or []:
+                self.assertIn(name, report[key], key)
+        for tier in report["tiers"].values():
+            self.assertLessEqual({"cap_bytes", "planned_peak_bytes", "peak_bytes"}, set(tier))
+        for link in report["links"].values():
+            self.assertLessEqual({"bytes", "busy_s", "bytes_per_s", "peak_bytes_per_s"}, set(link))
+        for what in report["placement"].values():
+            for share in ("requested", "realised"):
+                self.assertAlmostEqual(sum(what[share][tier] for tier in ("gpu", "cpu", "disk")), 1.0)
+        self.assertIn("tile_bytes", report["placement"]["weights"])
+
+    def test_counts_add_up(self):
+        report, lines = self.report("--gpu-batch-size", "2")
+        usages = [line["response"]["body"]["usage"] for line in lines]
+        workload = report["workload"]
+        self.assertEqual(workload["num_requests"], len(lines))
+        self.assertEqual(workload["prompt_tokens"], sum(usage["prompt_tokens"] for usage in usages))
+        self.assertEqual(workload["generated_tokens"], sum(usage["completion_tokens"] for usage in usages))
+        self.assertEqual(report["block"]["gpu_batch_size"], 2)
+        self.assertEqual(report["model"]["name"], "tales-opt-8m")
+        time_s = report["time_s"]
+        rate = workload["generated_tokens"] / (time_s["prefill"] + time_s["decode"])
+        self.assertAlmostEqual(report["throughput"]["generated_tokens_per_s"], rate, delta=rate / 100)
+        self.assertLessEqual(time_s["prefill"] + time_s["decode"], time_s["total"])
+
+    def test_the_fingerprint_is_of_the_generated_tokens(self):
+        first, _ = self.report("--gpu-batch-size", "1")
+        second, _ = self.report("--gpu-batch-size", "4")
+        drawn, _ = self.report("--temperature", "1.5")
+        self.assertRegex(first["fingerprint"], "^[0-9a-f]{16}$")
+        self.assertEqual(first["fingerprint"], second["fingerprint"])
+        self.assertNotEqual(first["fingerprint"], drawn["fingerprint"])
+
+
+class Interruption(GenerateTest):
+    PART = "out.jsonl.part"
+
+    def start_long_run(self):
+        """A run of minutes, stopped as soon as some of its lines are finished."""
+        source = self.write([{"prompt": f"Chapter {i}.", "max_tokens": 300, "ignore_eos": True} for i in range(2000)])
+        words = ["generate", "--input", source, "--output", self.output, "--gpu-batch-size", "2", "--quiet"]
+        process = subprocess.Popen(
+            [BINARY, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=harness.clean_environment()
+        )
+        self.addCleanup(process.kill)
+        part = self.folder / self.PART
+        deadline = time.monotonic() + 120
+        while not (part.exists() and part.read_bytes().count(b"\n") >= 2) and process.poll() is None:
+            self.assertLess(time.monotonic(), deadline, "no line was finished in two minutes")
+            time.sleep(0.05)
+        return process
+
+    def check_stopped_by(self, number):
+        process = self.start_long_run()
+        process.send_signal(number)
+        begin = time.monotonic()
+        stdout, stderr = process.communicate(timeout=60)
+        self.assertLess(time.monotonic() - begin, 10)
+        self.assertEqual((process.returncode, stdout), (75, b""), stderr)
+        self.assertRegex(stderr, rb"\Aspillway: error\[E-INTERRUPTED\]: [^\n]*\n\Z")
+        self.assertFalse(self.output.exists())
+        text = (self.folder / self.PART).read_text(encoding="utf-8")
+        self.assertTrue(text.endswith("\n"))
+        names = [int(json.loads(line)["custom_id"]) for line in text.splitlines()]
+        self.assertGreaterEqual(len(names), 2)
+        self.assertLess(len(names), 2000)
+        self.assertEqual(names, sorted(set(names)))
+
+    def test_interrupt(self):
+        self.check_stopped_by(signal.SIGINT)
+
+    def test_terminate(self):
+        self.check_stopped_by(signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    BINARY = pathlib.Path(sys.argv.pop(1)).resolve()
+    unittest.main()
