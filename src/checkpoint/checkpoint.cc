@@ -44,6 +44,10 @@ std::unique_ptr<Checkpoint> OpenCheckpoint(const std::filesystem::path& path) {
   if (folder.Has("model.safetensors")) {
     return OneFile("safetensors", ReadSafetensors(folder.Open("model.safetensors")));
   }
+  if (folder.Has("model.safetensors.index.json")) {
+    return std::make_unique<FileCheckpoint>(
+        "safetensors", ReadShards(folder, "model.safetensors.index.json", ReadSafetensors));
+  }
   if (folder.Has("pytorch_model.bin")) {
     return OneFile("torch zip", ReadTorchZip(folder.Open("pytorch_model.bin")));
   }

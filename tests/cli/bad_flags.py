@@ -83,7 +83,7 @@ FLAGS = [
     ("two percentages of six", 2, ["--percent", "20", "80"], None),
     ("a switch with another word", 2, ["--quiet=maybe"], None),
     ("a variable that is no number", 2, [], environment(threads="two")),
-    ("a variable out of range", 2, [], environment(max_new_tokens="0")),
+    ("a variable out of range", 2, [], environment(threads="0")),
     ("no such config file", 2, ["--config", "{root}/none.toml"], None),
     ("a config file that is not TOML", 2, CONFIG_FLAG, config_file("threads = = 2\n")),
     ("an unknown key in the config file", 2, CONFIG_FLAG, config_file("[generate]\nthread = 2\n")),
@@ -95,7 +95,7 @@ FLAGS = [
     ("no such model", 12, ["--model", "{root}/nowhere"], None),
     ("a model that is a file", 12, ["--model", "{input}"], None),
     ("not enough CPU memory", 31, ["--cpu-memory", "4MiB"], None),
-    ("a batch that does not fit", 31, ["--cpu-memory", "64MiB", "--gpu-batch-size", "1000000"], None),
+    ("a batch that does not fit", 31, ["--cpu-memory", "24MiB", "--gpu-batch-size", "2", "--max-new-tokens", "2000"], None),
 ]
 
 FILES = [

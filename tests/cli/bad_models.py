@@ -285,7 +285,7 @@ TORCH_BIN = [
     ("a pickle with an unknown opcode", 10, TORCH, with_pickle(b"\x80\x02\xfe.")),
     ("a pickle that ends early", 10, TORCH, with_pickle(b"\x80\x02}")),
     ("a pickle that pops an empty stack", 10, TORCH, with_pickle(b"\x80\x020.")),
-    ("a pickle that is a number", 10, TORCH, with_pickle(b"\x80\x02K\x07.")),
+    ("a pickle that is a number", 11, TORCH, with_pickle(b"\x80\x02K\x07.")),
     ("an empty dictionary", 11, TORCH, with_pickle(b"\x80\x02}.")),
     ("a storage shorter than its tensor", 10, TORCH, rewrite_archive(shorten_storage)),
     ("a storage is missing", 10, TORCH, rewrite_archive(lambda entries: entries.pop("data/0"))),

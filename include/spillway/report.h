@@ -1,0 +1,26 @@
+// Report: what was asked, planned and measured, side by side. The last stage.
+// Thread rule: pure functions of values.
+#pragma once
+
+#include <string>
+
+#include "spillway/plan.h"
+#include "spillway/trace.h"
+
+namespace spillway {
+
+struct RunSummary {
+  int64_t num_requests = 0;
+  int64_t num_completions = 0;
+  int64_t num_errors = 0;
+  double total_s = 0.0;
+  std::string fingerprint;  // xxh64 of all generated token ids in input order
+};
+
+// The JSON of cli.md, indented; links and predictions that this run has none of are null.
+std::string ReportJson(const Plan& plan, const Trace& trace, const RunSummary& summary);
+
+// The same in short for a terminal.
+std::string ReportTable(const Plan& plan, const Trace& trace, const RunSummary& summary);
+
+}  // namespace spillway

@@ -1,0 +1,24 @@
+// Workload: how many requests there are and how long they are. The third input of planning.
+// Plain values; any thread.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace spillway {
+
+struct RequestShape {
+  int64_t prompt_tokens = 0;
+  int64_t max_new_tokens = 0;
+
+  // KV slots the row can come to need: the last token's K and V are never read, but are stored.
+  int64_t slots() const { return prompt_tokens + max_new_tokens; }
+};
+
+struct Workload {
+  int64_t num_requests = 0;
+  std::vector<RequestShape> sample;  // of the first requests in input order; all of them in small files
+  RequestShape longest;              // no request exceeds either number
+};
+
+}  // namespace spillway

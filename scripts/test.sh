@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Sets up, builds a release and runs every test. Ends in "N passed, N failed, N skipped".
+set -euo pipefail
+cd "$(dirname "$0")/.."
+preset=${1:-release}
+scripts/setup.sh
+scripts/build.sh "$preset"
+log=build/$preset/test.log
+status=0
+ctest --preset "$preset" -j "$(nproc)" --output-on-failure >"$log" 2>&1 || status=$?
+grep -v -E '^ *[0-9]+/[0-9]+ Test .* Passed|^ +Start +[0-9]+' "$log" || true
+total=$(sed -n 's/.*tests failed out of \([0-9]*\).*/\1/p' "$log")
+failed=$(sed -n 's/.*, \([0-9]*\) tests failed out of.*/\1/p' "$log")
+skipped=$(grep -c -E '\*\*\*(Skipped|Not Run)' "$log" || true)
+echo "$((total - failed - skipped)) passed, $failed failed, $skipped skipped"
+exit "$status"

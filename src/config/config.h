@@ -1,0 +1,56 @@
+// Config: what the user asked for, checked. The first stage; everything later takes values from it.
+// Thread rule: plain values.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "src/requests/request.h"  // Sampling
+#include "src/tokenizer/tokenizer.h"  // SpecialText
+
+namespace spillway {
+
+enum class Verb { kGenerate, kInspect };
+enum class Verbosity { kQuiet, kNormal, kVerbose };
+
+struct Config {
+  Verb verb = Verb::kGenerate;
+
+  std::string model;      // folder or built-in shape; empty: the bundled model
+  std::string tokenizer;  // folder; empty: the model's own
+  bool dummy_weights = false;
+  bool allow_nonfinite_weights = false;
+  std::optional<int64_t> cpu_memory_bytes;
+  int num_threads = 0;  // 0: physical cores
+  std::optional<int64_t> gpu_batch_size;
+  std::optional<int64_t> num_gpu_batches;
+  std::optional<int64_t> prefill_chunk;
+  DType kv_dtype = DType::kF16;
+  std::filesystem::path report;
+  Verbosity verbosity = Verbosity::kNormal;
+  bool progress = true;
+  uint64_t seed = 0;
+
+  std::filesystem::path input;
+  std::filesystem::path output = "-";
+  Sampling sampling;
+  SpecialText special_text = SpecialText::kParse;
+  bool overwrite = false;
+
+  std::filesystem::path inspect_path;
+};
+
+// Text that answers --help or --version.
+struct Printout {
+  std::string text;
+};
+
+// Reads the command line, then the environment (SPILLWAY_<FLAG>), then --config's TOML file: the first that states a
+// flag wins. Throws: Error kFlag naming the flag and, for an unknown one, the nearest; kGpu for --device cuda:N.
+std::variant<Config, Printout> ParseConfig(int argc, const char* const* argv);
+
+}  // namespace spillway

@@ -1,0 +1,35 @@
+// The flags of each verb as one table: name, kind, help, and what its value sets.
+// Thread rule: the table is immutable; setters change only the Config they are given.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/config/config.h"
+
+namespace spillway {
+
+enum class FlagKind { kSwitch, kValue, kList };  // kList: may be given several times
+
+struct Flag {
+  std::string name;
+  FlagKind kind = FlagKind::kValue;
+  std::string placeholder;  // "N", "FILE"; empty for switches
+  std::string help;
+  std::function<void(Config&, const std::string&)> set;  // a list's setter is called for each value
+};
+
+// Throws: nothing; unknown verbs have no flags.
+std::vector<Flag> FlagsOf(Verb verb);
+
+// Flags that cli.md lists for a later stage of this program; given, they are refused with the reason.
+struct AbsentFlag {
+  std::string_view name;
+  std::string_view neutral;  // the value that is allowed because it is what happens anyway; empty: none
+  std::string_view reason;
+};
+const std::vector<AbsentFlag>& AbsentFlags();
+
+}  // namespace spillway

@@ -1,0 +1,215 @@
+#include "src/execute/generate.h"
+
+#include <chrono>
+#include <cstdio>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "kernels/attention.h"
+#include "kernels/matmul.h"
+#include "policies/default_policy.h"
+#include "spillway/error.h"
+#include "spillway/report.h"
+#include "src/execute/block.h"
+#include "src/execute/cpu_executor.h"
+#include "src/execute/engine.h"
+#include "src/machine/probe.h"
+#include "src/memory/arena.h"
+#include "src/model/load_weights.h"
+#include "src/model/open_model.h"
+#include "src/report/progress.h"
+#include "src/report/report_file.h"
+#include "src/requests/input_file.h"
+#include "src/requests/reader.h"
+#include "src/requests/scan.h"
+#include "src/requests/writer.h"
+
+namespace spillway {
+namespace {
+
+constexpr int kSomeLinesCarryErrors = 21;
+
+// Requests whose exact lengths the plan sees; 16 bytes each.
+constexpr int64_t kSampleRequests = 65536;
+
+double Now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+Machine ProbeMachine(const Config& config) {
+  Machine machine;
+  machine.name = ProcessorName();
+  machine.isa = kernels::IsaName(kernels::BestIsa());
+  machine.num_threads = config.num_threads > 0 ? config.num_threads : NumPhysicalCores();
+  machine.cap_bytes[Tier::kCpu] = config.cpu_memory_bytes.value_or(AvailableMemoryBytes() / 10 * 9);
+  return machine;
+}
+
+KernelNeeds CpuKernelNeeds() {
+  return {[](int64_t rows, int64_t in, int num_threads) {
+            return kernels::MatmulWorkspaceBytes(rows, in, num_threads, kernels::BestIsa());
+          },
+          [](int64_t slots, int64_t head_dim, int num_threads) {
+            return kernels::AttentionWorkspaceBytes(slots, head_dim, num_threads, kernels::BestIsa());
+          }};
+}
+
+ReaderOptions ReadingOptions(const Config& config, const ModelShape& shape) {
+  ReaderOptions options;
+  options.defaults = config.sampling;
+  options.special_text = config.special_text;
+  options.max_positions = shape.max_positions;
+  options.vocab_rows = shape.vocab_size;
+  options.start_token = shape.bos;
+  return options;
+}
+
+Workload WorkloadOf(const InputScan& scan) {
+  Workload work;
+  work.num_requests = scan.is_complete ? static_cast<int64_t>(scan.sample.size()) : scan.num_lines;
+  for (const SampledRequest& request : scan.sample) {
+    work.sample.push_back({request.num_prompt_tokens, request.max_tokens});
+  }
+  work.longest = {scan.max_prompt_tokens, scan.max_row_tokens - scan.max_prompt_tokens};
+  return work;
+}
+
+// The input under a name that can be opened twice: once for the scan, once for the run.
+class Prompts {
+ public:
+  explicit Prompts(const std::filesystem::path& path) : path_(path) {
+    if (path != "-") return;
+    staged_.emplace(StageStdin(std::filesystem::temp_directory_path()));
+    path_ = staged_->path();
+  }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+  std::optional<StagedInput> staged_;
+};
+
+// The lines of the input file on one side, the lines of the output file on the other.
+class FileJob final : public Job {
+ public:
+  FileJob(RequestReader& reader, CompletionWriter& writer) : reader_(reader), writer_(writer) {}
+
+  std::optional<Request> Next() override {
+    while (std::optional<RequestOrError> line = reader_.Next()) {
+      if (auto* request = std::get_if<Request>(&*line)) {
+        writer_.Expect(request->line);
+        ++num_requests_;
+        return std::move(*request);
+      }
+      const LineError& error = std::get<LineError>(*line);
+      writer_.Expect(error.line);
+      writer_.Put(error);
+    }
+    return std::nullopt;
+  }
+  void Finish(const Request& request, const Completion& completion) override { writer_.Put(request, completion); }
+  void Fail(const Request& request, const std::string& code, const std::string& message) override {
+    writer_.Put(LineError{request.line, request.custom_id, code, message});
+  }
+  int64_t num_requests() const { return num_requests_; }
+
+ private:
+  RequestReader& reader_;
+  CompletionWriter& writer_;
+  int64_t num_requests_ = 0;
+};
+
+// Where people read; standard output is taken when the completions go there.
+std::FILE* TerminalOf(const Config& config) {
+  if (config.verbosity == Verbosity::kQuiet) return nullptr;
+  return config.output == "-" ? stderr : stdout;
+}
+
+// Whatever ends a run early, finished lines stay, and the message says where.
+[[noreturn]] void KeepFinishedLines(const Error& error, CompletionWriter& writer, const Config& config) {
+  writer.FlushFinished();
+  if (config.output == "-" || writer.num_completions() + writer.num_errors() == 0) throw error;
+  throw Error(error.code(), fmt::format("{}; {} finished lines are in {}", error.what(),
+                                        writer.num_completions() + writer.num_errors(),
+                                        Printable(writer.part_path().string())));
+}
+
+Trace RunBlocks(const Config& config, const OpenedModel& model, const Plan& plan, Job& job, int64_t num_requests) {
+  const double begin_s = Now();
+  const HostArena arena(plan.arena_bytes[Tier::kCpu]);
+  ThreadPool pool(plan.machine.num_threads);
+  LoadWeights(plan, *model.checkpoint, model.weights, arena, pool,
+              config.allow_nonfinite_weights ? NonFiniteWeights::kAllow : NonFiniteWeights::kRefuse);
+  const double load_s = Now() - begin_s;
+
+  CpuExecutor executor(plan, arena, pool, kernels::BestIsa());
+  BlockBuilder blocks(plan, {model.tokenizer.get(), config.seed});
+  ProgressLine line(config.progress ? TerminalOf(config) : nullptr, num_requests);
+  Trace trace = Engine(plan, executor, pool).Run(ZigZag(plan), blocks, job, [&](const RunProgress& progress) {
+    line.Update(progress.rows_done, progress.rows_running, progress.generated_tokens);
+  });
+  trace.load_s = load_s;
+  return trace;
+}
+
+// Bad lines alone need no model in memory.
+Trace RunJob(const Config& config, const OpenedModel& model, const Plan& plan, FileJob& job, CompletionWriter& writer) {
+  try {
+    if (plan.num_requests > 0) return RunBlocks(config, model, plan, job, plan.num_requests);
+    SPILLWAY_CHECK(!job.Next());
+    return {};
+  } catch (const Error& error) {
+    KeepFinishedLines(error, writer, config);
+  } catch (...) {
+    writer.FlushFinished();
+    throw;
+  }
+}
+
+void PrintTable(const Config& config, const Plan& plan, const Trace& trace, const RunSummary& summary) {
+  if (std::FILE* terminal = TerminalOf(config)) fmt::print(terminal, "{}", ReportTable(plan, trace, summary));
+  if (summary.num_errors == 0) return;
+  fmt::print(stderr, "spillway: warning: {} of {} lines carry errors; each says why in the output\n",
+             summary.num_errors, summary.num_errors + summary.num_completions);
+}
+
+}  // namespace
+
+int RunGenerate(const Config& config) {
+  const double begin_s = Now();
+  const OpenedModel model = OpenModel(config);
+  if (SameFile(config.input, config.output)) {
+    throw Error(ErrorCode::kInput, "--output is the input file; give another name");
+  }
+  const Prompts prompts(config.input);
+  const ReportFile report(config.report);
+  const ReaderOptions reading = ReadingOptions(config, model.shape);
+  const InputScan scan = ScanInput(prompts.path(), *model.tokenizer, reading, kSampleRequests);
+
+  const Machine machine = ProbeMachine(config);
+  const KernelNeeds needs = CpuKernelNeeds();
+  const Workload work = WorkloadOf(scan);
+  const GivenPolicy given = {config.gpu_batch_size, config.num_gpu_batches, config.prefill_chunk, config.kv_dtype};
+  const Policy policy = DefaultPolicy(model.shape, machine, work, given, needs);
+  const Plan plan = MakePlan(model.shape, machine, work, policy, needs);
+
+  CompletionWriter writer(config.output, *model.tokenizer, {model.shape.name, scan.hash, config.overwrite});
+  RequestReader reader(prompts.path(), *model.tokenizer, reading);
+  FileJob job(reader, writer);
+  const Trace trace = RunJob(config, model, plan, job, writer);
+  if (reader.input_hash() != scan.hash) {
+    throw Error(ErrorCode::kResume, fmt::format("{} changed while it was read; the answers so far are in {}",
+                                                Printable(config.input.string()),
+                                                Printable(writer.part_path().string())));
+  }
+  writer.Commit();
+
+  const RunSummary summary = {job.num_requests(), writer.num_completions(), writer.num_errors(), Now() - begin_s,
+                              writer.fingerprint()};
+  report.Write(ReportJson(plan, trace, summary));
+  PrintTable(config, plan, trace, summary);
+  return summary.num_errors == 0 ? 0 : kSomeLinesCarryErrors;
+}
+
+}  // namespace spillway

@@ -1,0 +1,16 @@
+// A request to stop, from a signal: the run ends at the next safe point and keeps what is finished.
+// Thread rule: StopRequested from any thread.
+#pragma once
+
+namespace spillway {
+
+// SIGINT, SIGTERM, SIGHUP and SIGUSR1 ask for a stop; a second SIGINT or SIGTERM ends the process at once.
+// SIGPIPE and SIGXFSZ are ignored: the failing write reports them. A SIGHUP that is ignored (nohup) stays ignored.
+void InstallStopSignals();
+
+bool StopRequested();
+
+// Throws: Error kInterrupted when a stop was asked for.
+void ThrowIfStopRequested();
+
+}  // namespace spillway

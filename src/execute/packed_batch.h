@@ -1,0 +1,27 @@
+// PackedBatch: the tokens of one pass of one batch, back to back, and where each row's KV lies. Nothing is padded.
+// Plain values; the engine fills one, an executor reads it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "spillway/model.h"  // TokenId
+
+namespace spillway {
+
+struct PackedRow {
+  int64_t slot_begin = 0;    // first KV slot of the row within its batch
+  int64_t num_slots = 0;     // allocated to the row
+  int64_t num_past = 0;      // tokens whose K and V are stored
+  int64_t num_new = 0;       // tokens of this pass
+  int64_t token_offset = 0;  // of the first of them in `tokens`
+};
+
+struct PackedBatch {
+  int64_t batch = 0;                // index within the block
+  std::vector<TokenId> tokens;
+  std::vector<int32_t> positions;   // of each token in its row, from 0
+  std::vector<PackedRow> rows;      // only rows that run; never empty when computed
+};
+
+}  // namespace spillway

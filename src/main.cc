@@ -1,0 +1,51 @@
+// spillway: Config -> Model, Machine, Workload -> Policy -> Plan -> Schedule -> Trace -> Report.
+#include <cstdio>
+#include <exception>
+#include <new>
+
+#include <fmt/format.h>
+
+#include "spillway/error.h"
+#include "src/checkpoint/describe.h"
+#include "src/config/config.h"
+#include "src/execute/generate.h"
+#include "src/execute/interrupt.h"
+
+namespace spillway {
+namespace {
+
+int Run(int argc, const char* const* argv) {
+  const std::variant<Config, Printout> parsed = ParseConfig(argc, argv);
+  if (const auto* printout = std::get_if<Printout>(&parsed)) {
+    fmt::print("{}", printout->text);
+    return 0;
+  }
+  const Config& config = std::get<Config>(parsed);
+  switch (config.verb) {
+    case Verb::kGenerate: return RunGenerate(config);
+    case Verb::kInspect: fmt::print("{}", DescribeCheckpoint(config.inspect_path)); return 0;
+  }
+  return 0;
+}
+
+int Fail(ErrorCode code, const char* message) {
+  fmt::print(stderr, "{}\n", ErrorLine(code, message));
+  return ExitStatus(code);
+}
+
+}  // namespace
+}  // namespace spillway
+
+int main(int argc, char** argv) {
+  using namespace spillway;
+  InstallStopSignals();
+  try {
+    return Run(argc, argv);
+  } catch (const Error& error) {
+    return Fail(error.code(), error.what());
+  } catch (const std::bad_alloc&) {
+    return Fail(ErrorCode::kCpuMemory, "out of memory; lower --cpu-memory or close other programs");
+  } catch (const std::exception& error) {
+    return Fail(ErrorCode::kInternal, error.what());
+  }
+}

@@ -1,0 +1,36 @@
+#include "src/memory/arena.h"
+
+#include <cerrno>
+#include <cstring>
+#include <sys/mman.h>
+
+#include <fmt/format.h>
+
+#include "spillway/error.h"
+
+namespace spillway {
+
+HostArena::HostArena(int64_t bytes) : bytes_(bytes) {
+  if (bytes == 0) return;
+  void* base = ::mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (base == MAP_FAILED) {
+    throw Error(ErrorCode::kCpuMemory,
+                fmt::format("cannot reserve {} bytes of memory: {}; give a smaller --cpu-memory or raise ulimit -v",
+                            bytes, std::strerror(errno)));
+  }
+  base_ = static_cast<std::byte*>(base);
+  // Advice only: without huge pages the run is slower, not wrong.
+  static_cast<void>(::madvise(base_, static_cast<std::size_t>(bytes), MADV_HUGEPAGE));
+}
+
+HostArena::~HostArena() {
+  if (base_ != nullptr) ::munmap(base_, static_cast<std::size_t>(bytes_));
+}
+
+std::span<std::byte> HostArena::View(const Region& region) const {
+  SPILLWAY_CHECK(region.offset >= 0 && region.bytes >= 0 && region.offset + region.bytes <= bytes_);
+  return {base_ + region.offset, static_cast<std::size_t>(region.bytes)};
+}
+
+}  // namespace spillway

@@ -1,0 +1,76 @@
+#include "src/model/open_model.h"
+
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "spillway/error.h"
+#include "src/checkpoint/dummy.h"
+#include "src/model/model_config.h"
+#include "src/tokenizer/no_tokenizer.h"
+
+namespace spillway {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Where a numpy folder's tokenizer lies: FlexGen keeps the weights of `opt-30b` in `opt-30b-np` beside it.
+fs::path TokenizerFolder(const fs::path& model) {
+  const std::string name = model.filename().string();
+  constexpr std::string_view kNumpySuffix = "-np";
+  std::error_code ignored;
+  if (!name.ends_with(kNumpySuffix) || fs::exists(model / "vocab.json", ignored) ||
+      fs::exists(model / "tokenizer.json", ignored)) {
+    return model;
+  }
+  return model.parent_path() / name.substr(0, name.size() - kNumpySuffix.size());
+}
+
+std::unique_ptr<Tokenizer> OpenTokenizerFor(const Config& config, const fs::path& folder, const ModelShape& shape) {
+  if (config.tokenizer == "none") return std::make_unique<NoTokenizer>(shape.vocab_size);
+  if (!config.tokenizer.empty()) return OpenTokenizer(config.tokenizer, shape.vocab_size);
+  if (folder.empty()) return std::make_unique<NoTokenizer>(shape.vocab_size);
+  return OpenTokenizer(TokenizerFolder(folder), shape.vocab_size);
+}
+
+fs::path ModelFolder(const Config& config) {
+  return config.model.empty() ? BundledModel() : fs::path(config.model);
+}
+
+bool IsBuiltIn(const Config& config) {
+  std::error_code ignored;
+  if (!BuiltInShape(config.model) || fs::is_directory(config.model, ignored)) return false;
+  if (config.dummy_weights) return true;
+  throw Error(ErrorCode::kModelMissing,
+              fmt::format("{} is a built-in shape without weights; give a folder, or add --dummy-weights", config.model));
+}
+
+}  // namespace
+
+OpenedModel OpenModel(const Config& config) {
+  OpenedModel model;
+  fs::path folder;
+  if (IsBuiltIn(config)) {
+    model.shape = *BuiltInShape(config.model);
+  } else {
+    folder = ModelFolder(config);
+    model.shape = ReadModelShape(folder);
+  }
+  model.checkpoint =
+      config.dummy_weights ? MakeDummyCheckpoint(model.shape, config.seed) : OpenCheckpoint(folder);
+  model.weights = ResolveWeights(Layers(model.shape), *model.checkpoint);
+  model.tokenizer = OpenTokenizerFor(config, folder, model.shape);
+  return model;
+}
+
+fs::path BundledModel() {
+  std::error_code ignored;
+  const fs::path binary = fs::read_symlink("/proc/self/exe", ignored);
+  const fs::path installed = binary.parent_path().parent_path() / SPILLWAY_INSTALLED_MODEL;
+  if (fs::is_directory(installed, ignored)) return installed;
+  if (fs::is_directory(SPILLWAY_SOURCE_MODEL, ignored)) return SPILLWAY_SOURCE_MODEL;
+  throw Error(ErrorCode::kModelMissing,
+              fmt::format("the bundled model is not at {}; give --model", Printable(installed.string())));
+}
+
+}  // namespace spillway

@@ -1,0 +1,30 @@
+// What --model means: a folder, a built-in shape with dummy weights, or the bundled model.
+// Thread rule: the main thread.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+#include "spillway/model.h"
+#include "src/checkpoint/checkpoint.h"
+#include "src/checkpoint/weight_map.h"
+#include "src/config/config.h"
+#include "src/tokenizer/tokenizer.h"
+
+namespace spillway {
+
+// A model that is opened, not loaded: headers are read and agree with each other.
+struct OpenedModel {
+  ModelShape shape;
+  std::unique_ptr<Checkpoint> checkpoint;
+  WeightMap weights;
+  std::unique_ptr<Tokenizer> tokenizer;
+};
+
+// Throws: Error kFlag for contradicting flags, and what the readers throw.
+OpenedModel OpenModel(const Config& config);
+
+// examples/tales-opt-8m beside the source, or where `cmake --install` put it, found from the running binary.
+std::filesystem::path BundledModel();
+
+}  // namespace spillway

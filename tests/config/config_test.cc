@@ -1,0 +1,161 @@
+#include "src/config/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <vector>
+
+#include "spillway/error.h"
+#include "src/config/parse_value.h"
+
+namespace spillway {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::variant<Config, Printout> Parse(std::vector<const char*> words) {
+  words.insert(words.begin(), "spillway");
+  return ParseConfig(static_cast<int>(words.size()), words.data());
+}
+
+Config ParseGenerate(std::vector<const char*> words) {
+  words.insert(words.begin(), {"generate", "--input", "in.jsonl"});
+  return std::get<Config>(Parse(words));
+}
+
+std::string RefusalOf(const std::vector<const char*>& words) {
+  try {
+    Parse(words);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kFlag);
+    return error.what();
+  }
+  return "accepted";
+}
+
+// Sets a variable for one test.
+class Environment {
+ public:
+  Environment(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
+  ~Environment() { ::unsetenv(name_); }
+
+ private:
+  const char* name_;
+};
+
+std::string WriteToml(const std::string& text) {
+  const std::string path = ::testing::TempDir() + "spillway_config_test.toml";
+  std::ofstream(path) << text;
+  return path;
+}
+
+TEST(ConfigTest, ReadsEveryKindOfFlag) {
+  const Config config =
+      ParseGenerate({"--output", "out.jsonl", "--max-new-tokens", "7", "--temperature=0.5", "--stop", "a", "--stop",
+                     "-b", "--ignore-eos", "--gpu-batch-size", "3", "--cpu-memory", "1.5GiB", "--overwrite"});
+  EXPECT_EQ(config.input, "in.jsonl");
+  EXPECT_EQ(config.output, "out.jsonl");
+  EXPECT_EQ(config.sampling.max_tokens, 7);
+  EXPECT_EQ(config.sampling.temperature, 0.5);
+  EXPECT_EQ(config.sampling.stop, (std::vector<std::string>{"a", "-b"}));
+  EXPECT_TRUE(config.sampling.ignore_eos);
+  EXPECT_TRUE(config.overwrite);
+  EXPECT_EQ(config.gpu_batch_size, 3);
+  EXPECT_EQ(config.cpu_memory_bytes, 3LL << 29);
+}
+
+TEST(ConfigTest, TheInputMayBeAWord) {
+  EXPECT_EQ(std::get<Config>(Parse({"generate", "p.txt"})).input, "p.txt");
+  EXPECT_THAT(RefusalOf({"generate", "p.txt", "--input", "q.txt"}), HasSubstr("given twice"));
+}
+
+TEST(ConfigTest, FlagBeatsEnvironmentBeatsFile) {
+  const std::string path = WriteToml("seed = 1\nthreads = 5\n[generate]\nmax-new-tokens = 3\nstop = [\"x\", \"y\"]\n"
+                                     "overwrite = true\n[bench]\nprompt-len = 3\n");
+  const Environment seed("SPILLWAY_SEED", "2");
+  const Environment tokens("SPILLWAY_MAX_NEW_TOKENS", "4");
+  const Config config = ParseGenerate({"--config", path.c_str(), "--max-new-tokens", "9"});
+  EXPECT_EQ(config.sampling.max_tokens, 9);
+  EXPECT_EQ(config.seed, 2U);
+  EXPECT_EQ(config.num_threads, 5);
+  EXPECT_EQ(config.sampling.stop, (std::vector<std::string>{"x", "y"}));
+  EXPECT_TRUE(config.overwrite);
+}
+
+TEST(ConfigTest, RefusesWithTheReason) {
+  const std::vector<std::pair<std::vector<const char*>, const char*>> cases = {
+      {{"generte"}, "did you mean generate?"},
+      {{"bench"}, "does not have that verb yet"},
+      {{"generate"}, "--input"},
+      {{"generate", "a", "--outptu", "b"}, "did you mean --output?"},
+      {{"generate", "a", "--frobnicate"}, "--frobnicate: unknown flag"},
+      {{"generate", "a", "b"}, "one word too many"},
+      {{"generate", "a", "--threads", "8x"}, "--threads 8x"},
+      {{"generate", "a", "--threads", "0"}, "from 1 to 4096"},
+      {{"generate", "a", "--threads", " 8"}, "--threads"},
+      {{"generate", "a", "--threads", "0x8"}, "--threads"},
+      {{"generate", "a", "--threads", "99999999999999999999"}, "--threads"},
+      {{"generate", "a", "--threads"}, "--threads"},
+      {{"generate", "a", "--threads", "1", "--threads", "2"}, "--threads"},
+      {{"generate", "a", "--gpu-batch-size", "0"}, "--gpu-batch-size"},
+      {{"generate", "a", "--temperature", "nan"}, "--temperature"},
+      {{"generate", "a", "--temperature", "-1"}, "--temperature"},
+      {{"generate", "a", "--top-p", "7"}, "--top-p"},
+      {{"generate", "a", "--cpu-memory", "3 GiB"}, "--cpu-memory"},
+      {{"generate", "a", "--cpu-memory", "-3GiB"}, "--cpu-memory"},
+      {{"generate", "a", "--stop", ""}, "--stop"},
+      {{"generate", "a", "--overwrite=maybe"}, "--overwrite"},
+      {{"generate", "a", "--device", "cuda:0"}, "no CUDA"},
+      {{"generate", "a", "--device", "tpu"}, "expected auto"},
+      {{"generate", "a", "--percent", "20", "80", "0", "100", "0", "100"}, "--percent 20 80"},
+      {{"generate", "a", "--weight-bits", "4"}, "--weight-bits 4"},
+      {{"generate", "a", "--kv-policy", "h2o"}, "--kv-policy h2o"},
+      {{"generate", "a", "--resume"}, "--resume"},
+      {{"generate", "a", "--config", "/nonexistent.toml"}, "--config"},
+      {{"generate", "a", "--min-new-tokens", "9", "--max-new-tokens", "8"}, "--min-new-tokens 9"},
+      {{"inspect"}, "give the folder"},
+  };
+  for (const auto& [words, part] : cases) {
+    EXPECT_THAT(RefusalOf(words), HasSubstr(part)) << ::testing::PrintToString(words);
+  }
+}
+
+TEST(ConfigTest, AcceptsWhatHappensAnyway) {
+  ParseGenerate({"--percent", "0", "100", "0", "100", "0", "100", "--policy", "auto", "--weight-bits", "16",
+                 "--kv-policy", "full", "--no-overlap", "--device", "cpu", "--gpu-memory", "16GiB"});
+}
+
+TEST(ConfigTest, RefusesBadFiles) {
+  for (const auto& [text, part] : std::vector<std::pair<std::string, const char*>>{
+           {"sed = 1\n", "did you mean --seed?"},
+           {"[generat]\nseed = 1\n", "is no verb"},
+           {"seed = \n", "line 1"},
+           {"seed = [1, 2]\n", "expected one value"},
+           {"seed = 1979-05-27\n", "expected a string"},
+           {"weight-bits = 4\n", "--weight-bits 4"}}) {
+    const std::string path = WriteToml(text);
+    EXPECT_THAT(RefusalOf({"generate", "a", "--config", path.c_str()}), HasSubstr(part)) << text;
+  }
+}
+
+TEST(ConfigTest, HelpListsTheFlags) {
+  const auto help = std::get<Printout>(Parse({"generate", "--help"}));
+  EXPECT_THAT(help.text, HasSubstr("--max-new-tokens"));
+  EXPECT_THAT(std::get<Printout>(Parse({})).text, HasSubstr("generate"));
+}
+
+TEST(ParseValueTest, Bytes) {
+  EXPECT_EQ(ParseBytes("m", "16GiB"), 16LL << 30);
+  EXPECT_EQ(ParseBytes("m", "16GB"), 16'000'000'000LL);
+  EXPECT_EQ(ParseBytes("m", "512MiB"), 512LL << 20);
+  EXPECT_EQ(ParseBytes("m", "4096"), 4096);
+  EXPECT_EQ(ParseBytes("m", "1.5KiB"), 1536);
+  for (const char* bad : {"", "GiB", "1 GiB", "1GiBs", "-1", "nan", "inf", "1e30", "0x10"}) {
+    EXPECT_THROW(ParseBytes("m", bad), Error) << bad;
+  }
+}
+
+}  // namespace
+}  // namespace spillway

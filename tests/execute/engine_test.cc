@@ -1,0 +1,218 @@
+#include "src/execute/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "spillway/error.h"
+#include "src/tokenizer/no_tokenizer.h"
+
+namespace spillway {
+namespace {
+
+constexpr int64_t kVocab = 97;
+
+Plan TinyPlan(BatchCapacity batch, int64_t num_batches) {
+  Plan plan;
+  plan.shape.num_layers = 2;
+  plan.shape.vocab_size = kVocab;
+  plan.shape.eos = {96};
+  for (const LayerKind kind : {LayerKind::kEmbedding, LayerKind::kAttention, LayerKind::kMlp, LayerKind::kAttention,
+                               LayerKind::kMlp, LayerKind::kHead}) {
+    plan.layers.push_back({kind, 0, {}});
+  }
+  plan.policy.gpu_batch_size = batch.rows;
+  plan.policy.num_gpu_batches = num_batches;
+  plan.batch = batch;
+  plan.slot_bytes = 4;
+  return plan;
+}
+
+// Counts up: the next token is the last one plus one. Checks what a real executor relies on.
+class CountingExecutor final : public Executor {
+ public:
+  explicit CountingExecutor(const Plan& plan) : plan_(plan) {}
+
+  void Compute(const Cursor& at, const PackedBatch& batch) override {
+    cells.push_back(at);
+    ASSERT_FALSE(batch.rows.empty());
+    ASSERT_LE(static_cast<int64_t>(batch.tokens.size()), plan_.batch.prompt_tokens);
+    int64_t token = 0;
+    std::set<int64_t> slots;
+    for (const PackedRow& row : batch.rows) {
+      ASSERT_EQ(row.token_offset, token);
+      token += row.num_new;
+      ASSERT_LE(row.num_past + row.num_new, row.num_slots);
+      ASSERT_LE(row.slot_begin + row.num_slots, plan_.batch.slots);
+      for (int64_t slot = 0; slot < row.num_slots; ++slot) {
+        ASSERT_TRUE(slots.insert(row.slot_begin + slot).second) << "two rows share a slot";
+      }
+      for (int64_t i = 0; i < row.num_new; ++i) {
+        ASSERT_EQ(batch.positions[static_cast<std::size_t>(row.token_offset + i)], row.num_past + i);
+      }
+    }
+    ASSERT_EQ(token, static_cast<int64_t>(batch.tokens.size()));
+    if (at.layer != static_cast<int64_t>(plan_.layers.size()) - 1) return;
+    logits_.assign(batch.rows.size() * kVocab, 0.0F);
+    for (std::size_t row = 0; row < batch.rows.size(); ++row) {
+      const PackedRow& packed = batch.rows[row];
+      const TokenId last = batch.tokens[static_cast<std::size_t>(packed.token_offset + packed.num_new - 1)];
+      logits_[row * kVocab + static_cast<std::size_t>(last + 1)] = last == 50 ? kNan : 1.0F;
+    }
+  }
+  std::span<float> Logits() override { return logits_; }
+
+  std::vector<Cursor> cells;
+
+ private:
+  static constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  const Plan& plan_;
+  std::vector<float> logits_;
+};
+
+class ListJob final : public Job {
+ public:
+  explicit ListJob(std::vector<Request> requests) : requests_(std::move(requests)) {}
+  std::optional<Request> Next() override {
+    if (next_ == requests_.size()) return std::nullopt;
+    return requests_[next_++];
+  }
+  void Finish(const Request& request, const Completion& completion) override {
+    EXPECT_TRUE(finished.emplace(request.line, completion).second);
+  }
+  void Fail(const Request& request, const std::string& code, const std::string&) override {
+    EXPECT_TRUE(failed.emplace(request.line, code).second);
+  }
+  std::map<int64_t, Completion> finished;
+  std::map<int64_t, std::string> failed;
+
+ private:
+  std::vector<Request> requests_;
+  std::size_t next_ = 0;
+};
+
+Request MakeRequest(int64_t line, int64_t prompt_tokens, TokenId last, int64_t max_tokens) {
+  Request request;
+  request.line = line;
+  request.prompt.assign(static_cast<std::size_t>(prompt_tokens), 1);
+  request.prompt.back() = last;
+  request.sampling.max_tokens = max_tokens;
+  return request;
+}
+
+Trace RunJob(const Plan& plan, CountingExecutor& executor, Job& job) {
+  const NoTokenizer tokenizer(kVocab);
+  ThreadPool pool(1);
+  BlockBuilder blocks(plan, {&tokenizer, 0});
+  return Engine(plan, executor, pool).Run(ZigZag(plan), blocks, job, [](const RunProgress&) {});
+}
+
+TEST(EngineTest, EveryRowGetsItsOwnTokensForAnyBlockShape) {
+  for (const int64_t rows : {1, 2, 5}) {
+    for (const int64_t batches : {1, 2, 3}) {
+      const Plan plan = TinyPlan({rows, 400, 300}, batches);
+      std::vector<Request> requests;
+      for (int64_t line = 1; line <= 23; ++line) {
+        requests.push_back(MakeRequest(line, 1 + line * 7 % 40, static_cast<TokenId>(line), 1 + line % 9));
+      }
+      ListJob job(requests);
+      CountingExecutor executor(plan);
+      const Trace trace = RunJob(plan, executor, job);
+      ASSERT_EQ(job.finished.size(), 23U);
+      int64_t generated = 0;
+      for (const auto& [line, completion] : job.finished) {
+        ASSERT_EQ(static_cast<int64_t>(completion.tokens.size()), 1 + line % 9);
+        generated += 1 + line % 9;
+        for (std::size_t i = 0; i < completion.tokens.size(); ++i) {
+          ASSERT_EQ(completion.tokens[i], line + 1 + static_cast<int64_t>(i));
+        }
+      }
+      EXPECT_EQ(trace.prefill.generated_tokens + trace.decode.generated_tokens, generated);
+      EXPECT_EQ(trace.num_rows, 23);
+    }
+  }
+}
+
+TEST(EngineTest, WalksTheZigZag) {
+  const Plan plan = TinyPlan({1, 100, 100}, 3);
+  ListJob job({MakeRequest(1, 3, 1, 2), MakeRequest(2, 3, 1, 2), MakeRequest(3, 3, 1, 2)});
+  CountingExecutor executor(plan);
+  RunJob(plan, executor, job);
+  const Schedule schedule = {6, 3};
+  Cursor expected;
+  ASSERT_EQ(executor.cells.size(), 2U * 6 * 3);
+  for (const Cursor& cell : executor.cells) {
+    EXPECT_EQ(cell, expected);
+    expected = schedule.Next(expected);
+  }
+}
+
+TEST(EngineTest, ARowThatStopsIsNotComputedAgain) {
+  const Plan plan = TinyPlan({2, 400, 300}, 1);
+  ListJob job({MakeRequest(1, 3, 94, 50), MakeRequest(2, 3, 1, 6)});
+  CountingExecutor executor(plan);
+  const Trace trace = RunJob(plan, executor, job);
+  EXPECT_EQ(job.finished.at(1).tokens, (std::vector<TokenId>{95, 96}));
+  EXPECT_EQ(job.finished.at(1).finish_reason, FinishReason::kStop);
+  EXPECT_EQ(trace.prefill.passes + trace.decode.passes, 6);
+  EXPECT_EQ(trace.prefill.prompt_tokens, 6);
+}
+
+TEST(EngineTest, ANonFiniteRowFailsAlone) {
+  const Plan plan = TinyPlan({3, 400, 300}, 1);
+  ListJob job({MakeRequest(1, 3, 48, 9), MakeRequest(2, 3, 1, 9), MakeRequest(3, 3, 50, 9)});
+  CountingExecutor executor(plan);
+  RunJob(plan, executor, job);
+  EXPECT_EQ(job.finished.size(), 1U);
+  EXPECT_EQ(job.failed, (std::map<int64_t, std::string>{{1, "E-NONFINITE"}, {3, "E-NONFINITE"}}));
+}
+
+TEST(EngineTest, TooManyNonFiniteRowsEndTheRun) {
+  const Plan plan = TinyPlan({8, 400, 300}, 1);
+  std::vector<Request> requests;
+  for (int64_t line = 1; line <= 200; ++line) requests.push_back(MakeRequest(line, 3, 50, 9));
+  ListJob job(requests);
+  CountingExecutor executor(plan);
+  try {
+    RunJob(plan, executor, job);
+    FAIL() << "200 rows of NaN were accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kNonFinite);
+  }
+}
+
+TEST(BlockBuilderTest, LongestFirstAndWithinCapacity) {
+  const Plan plan = TinyPlan({2, 40, 30}, 2);
+  ListJob job({MakeRequest(1, 5, 1, 5), MakeRequest(2, 20, 1, 15), MakeRequest(3, 12, 1, 8), MakeRequest(4, 12, 1, 8),
+               MakeRequest(5, 2, 1, 2)});
+  const NoTokenizer tokenizer(kVocab);
+  BlockBuilder blocks(plan, {&tokenizer, 0});
+  std::vector<std::vector<int64_t>> lines;
+  for (auto batches = blocks.Next(job); !batches.empty(); batches = blocks.Next(job)) {
+    for (const RowBatch& batch : batches) {
+      lines.emplace_back();
+      for (const auto& row : batch.rows()) lines.back().push_back(row->request.line);
+    }
+  }
+  // 2 asks for 35 of 40 slots, so 3 does not fit beside it; 3 and 4 fill 40.
+  EXPECT_EQ(lines, (std::vector<std::vector<int64_t>>{{2}, {3, 4}, {1, 5}}));
+}
+
+TEST(BlockBuilderTest, SlotsAreRoundedToTheirAlignment) {
+  Plan plan = TinyPlan({4, 64, 64}, 1);
+  plan.slot_align = 16;
+  ListJob job({MakeRequest(1, 3, 1, 2), MakeRequest(2, 3, 1, 14)});
+  const NoTokenizer tokenizer(kVocab);
+  BlockBuilder blocks(plan, {&tokenizer, 0});
+  const auto batches = blocks.Next(job);
+  ASSERT_EQ(batches.size(), 1U);
+  EXPECT_EQ(batches[0].rows()[0]->num_slots, 32);
+  EXPECT_EQ(batches[0].rows()[1]->num_slots, 16);
+  EXPECT_EQ(batches[0].rows()[1]->slot_begin, 32);
+}
+
+}  // namespace
+}  // namespace spillway

@@ -1,0 +1,144 @@
+#include "spillway/plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "policies/default_policy.h"
+#include "spillway/error.h"
+#include "src/plan/layout.h"
+
+namespace spillway {
+namespace {
+
+using ::testing::HasSubstr;
+
+const KernelNeeds kNeeds = {[](int64_t rows, int64_t in, int) { return rows * in * 6; },
+                            [](int64_t slots, int64_t head_dim, int threads) { return slots * head_dim * threads; }};
+
+Machine MachineWith(int64_t cpu_bytes) {
+  Machine machine;
+  machine.num_threads = 2;
+  machine.cap_bytes[Tier::kCpu] = cpu_bytes;
+  return machine;
+}
+
+Workload Requests(int64_t count, int64_t prompt, int64_t max_new) {
+  Workload work;
+  work.num_requests = count;
+  work.sample.assign(static_cast<std::size_t>(count), {prompt, max_new});
+  work.longest = {prompt, max_new};
+  return work;
+}
+
+Policy Batches(int64_t rows, int64_t batches) {
+  Policy policy;
+  policy.weight_frac[Tier::kCpu] = policy.kv_frac[Tier::kCpu] = policy.activation_frac[Tier::kCpu] = 1.0;
+  policy.gpu_batch_size = rows;
+  policy.num_gpu_batches = batches;
+  return policy;
+}
+
+// Begin and end of every region that is in use at the same time as all the others.
+std::map<int64_t, int64_t> DisjointRegions(const Plan& plan) {
+  std::map<int64_t, int64_t> regions;
+  const auto add = [&](const Region& region) { regions[region.offset] = region.offset + region.bytes; };
+  for (const PlannedLayer& layer : plan.layers) {
+    for (const PlannedTensor& tensor : layer.tensors) add({tensor.tiles[0].offset, tensor.spec.bytes()});
+  }
+  add(plan.kv);
+  add(plan.hidden);
+  add(plan.workspace.normed);
+  add(plan.workspace.matmul);
+  add(plan.workspace.attention);
+  add(plan.workspace.qkv);
+  add(plan.workspace.attended);
+  return regions;
+}
+
+TEST(PlanTest, RegionsAreAlignedDisjointAndInsideTheArena) {
+  for (const char* name : {"opt-125m", "opt-350m", "opt-1.3b"}) {
+    const Plan plan = MakePlan(*BuiltInShape(name), MachineWith(int64_t{1} << 40), Requests(20, 100, 28),
+                               Batches(4, 3), kNeeds);
+    int64_t end = 0;
+    for (const auto& [begin, region_end] : DisjointRegions(plan)) {
+      EXPECT_EQ(begin % 64, 0);
+      EXPECT_GE(begin, end);
+      end = region_end;
+    }
+    EXPECT_LE(end, plan.arena_bytes[Tier::kCpu]);
+    for (const Region& region : {plan.workspace.ffn, plan.workspace.embedded, plan.workspace.logits}) {
+      EXPECT_LE(region.offset + region.bytes, plan.arena_bytes[Tier::kCpu]);
+      EXPECT_GE(region.offset, plan.workspace.attention.offset + plan.workspace.attention.bytes);
+    }
+  }
+}
+
+TEST(PlanTest, KvHoldsTheLongestRowsOfABatch) {
+  Workload work = Requests(3, 10, 6);
+  work.sample = {{10, 6}, {100, 28}, {50, 14}};
+  work.longest = {100, 28};
+  const Plan plan = MakePlan(*BuiltInShape("opt-125m"), MachineWith(int64_t{1} << 40), work, Batches(2, 1), kNeeds);
+  EXPECT_EQ(plan.slot_bytes, 2 * 768 * 2);
+  EXPECT_EQ(plan.batch.rows, 2);
+  EXPECT_EQ(plan.batch.slots, 128 + 64);
+  EXPECT_EQ(plan.batch.prompt_tokens, 150);
+  EXPECT_EQ(plan.kv.bytes, 192 * 3072 * 12);
+}
+
+TEST(PlanTest, ARowBeyondTheSampleFitsAlone) {
+  Workload work = Requests(3, 10, 6);
+  work.num_requests = 1000;
+  work.longest = {2000, 48};
+  const Plan plan = MakePlan(*BuiltInShape("opt-125m"), MachineWith(int64_t{1} << 40), work, Batches(2, 1), kNeeds);
+  EXPECT_EQ(plan.batch.slots, 2048);
+  EXPECT_EQ(plan.batch.prompt_tokens, 2000);
+}
+
+TEST(PlanTest, RefusalNamesNeededAvailableAndAChangeThatFits) {
+  const ModelShape shape = *BuiltInShape("opt-125m");
+  const Workload work = Requests(512, 1000, 1000);
+  try {
+    MakePlan(shape, MachineWith(int64_t{2} << 30), work, Batches(256, 1), kNeeds);
+    FAIL() << "a plan over the cap was accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kCpuMemory);
+    EXPECT_THAT(error.what(), HasSubstr("2.00 GiB available"));
+    EXPECT_THAT(error.what(), HasSubstr("--gpu-batch-size 16 --num-gpu-batches 1 fits"));
+    EXPECT_LE(ErrorLine(error.code(), error.what()).size(), 300U);
+  }
+  MakePlan(shape, MachineWith(int64_t{2} << 30), work, Batches(16, 1), kNeeds);
+}
+
+TEST(PlanTest, RefusalOfWeightsNamesTheMemoryThatWouldDo) {
+  try {
+    MakePlan(*BuiltInShape("opt-1.3b"), MachineWith(int64_t{1} << 30), Requests(1, 8, 8), Batches(1, 1), kNeeds);
+    FAIL() << "a plan over the cap was accepted";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("give --cpu-memory"));
+  }
+}
+
+TEST(DefaultPolicyTest, ShrinksTheBatchUntilItFits) {
+  const ModelShape shape = *BuiltInShape("opt-125m");
+  const Workload work = Requests(512, 1000, 1000);
+  const Policy roomy = DefaultPolicy(shape, MachineWith(int64_t{1} << 40), work, {}, kNeeds);
+  EXPECT_EQ(roomy.gpu_batch_size, 64);
+  const Machine tight = MachineWith(int64_t{2} << 30);
+  const Policy small = DefaultPolicy(shape, tight, work, {}, kNeeds);
+  EXPECT_LT(small.gpu_batch_size, 64);
+  EXPECT_GE(small.gpu_batch_size, 16);
+  EXPECT_TRUE(Fits(LayOut(shape, tight, work, small, kNeeds)));
+}
+
+TEST(DefaultPolicyTest, NeverChangesWhatWasGiven) {
+  const Policy policy = DefaultPolicy(*BuiltInShape("opt-125m"), MachineWith(int64_t{2} << 30),
+                                      Requests(512, 1000, 1000), {256, 2, 64, DType::kF16}, kNeeds);
+  EXPECT_EQ(policy.gpu_batch_size, 256);
+  EXPECT_EQ(policy.num_gpu_batches, 2);
+  EXPECT_EQ(policy.prefill_chunk, 64);
+}
+
+}  // namespace
+}  // namespace spillway
