@@ -1,0 +1,213 @@
+// Faults of files and folders that do not depend on the container.
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "spillway/error.h"
+#include "src/checkpoint/checkpoint.h"
+#include "tests/checkpoint/model_files.h"
+
+namespace spillway {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ExpectError;
+using testing::ExpectOpenError;
+using testing::HeaderEntry;
+using testing::Safetensors;
+using testing::TempFolder;
+
+constexpr auto kIndex = "model.safetensors.index.json";
+
+std::string OneTensor(std::string_view name) {
+  return Safetensors("{" + HeaderEntry(name, "F16", "[1]", "[0,2]") + "}", "xx");
+}
+
+std::string IndexOf(std::string_view map) {
+  return "{\"metadata\":{},\"weight_map\":{" + std::string(map) + "}}";
+}
+
+TEST(FolderTest, NothingThereIsMissing) {
+  const TempFolder folder;
+  ExpectOpenError(ErrorCode::kModelMissing, "holds no weights", folder.path());
+  ExpectOpenError(ErrorCode::kModelMissing, "No such file", folder.path() / "absent");
+  folder.Write("file", "x");
+  ExpectOpenError(ErrorCode::kModelMissing, "not a folder", folder.path() / "file");
+}
+
+// M26.
+TEST(FolderTest, OnlyRegularFilesAreRead) {
+  const TempFolder folder;
+  const fs::path path = folder.path() / "model.safetensors";
+  fs::create_directory(path);
+  ExpectOpenError(ErrorCode::kModelMissing, "not a regular file", folder.path());
+  fs::remove(path);
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  ExpectOpenError(ErrorCode::kModelMissing, "not a regular file", folder.path());
+  fs::remove(path);
+  fs::create_symlink("/dev/zero", path);
+  ExpectOpenError(ErrorCode::kModelMissing, "not a regular file", folder.path());
+  fs::remove(path);
+  fs::create_symlink("nowhere", path);
+  ExpectOpenError(ErrorCode::kModelMissing, "model.safetensors", folder.path());
+}
+
+TEST(FolderTest, ASocketIsNotRead) {
+  const TempFolder folder;
+  const int fd = ::socket(AF_UNIX, SOCK_STREAM, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string path = (folder.path() / "model.safetensors").string();
+  ASSERT_LT(path.size(), sizeof(address.sun_path));
+  path.copy(address.sun_path, path.size());
+  if (::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) {
+    ExpectOpenError(ErrorCode::kModelMissing, "model.safetensors", folder.path());
+  }
+  ::close(fd);
+}
+
+TEST(FolderTest, AMainFileMayBeALink) {
+  const TempFolder cache;
+  fs::create_directory(cache.path() / "blobs");
+  fs::create_directories(cache.path() / "snapshots" / "main");
+  cache.Write("blobs/0a1b", testing::GoodSafetensors());
+  fs::create_symlink("../../blobs/0a1b", cache.path() / "snapshots" / "main" / "model.safetensors");
+  EXPECT_EQ(OpenCheckpoint(cache.path() / "snapshots" / "main")->tensors().size(), 2U);
+}
+
+// M14.
+TEST(FolderTest, AChangeDuringTheRunIsNoticed) {
+  const TempFolder folder;
+  const fs::path path = folder.path() / "model.safetensors";
+  const std::string good = testing::GoodSafetensors();
+  folder.Write("model.safetensors", good);
+  const auto checkpoint = OpenCheckpoint(folder.path());
+  const auto read = [&] { testing::ReadAll(*checkpoint, "a"); };
+  fs::resize_file(path, good.size() - 1);
+  ExpectError(ErrorCode::kCorrupt, "changed while it was in use", read);
+  fs::resize_file(path, 0);
+  ExpectError(ErrorCode::kCorrupt, "changed while it was in use", read);
+}
+
+TEST(FolderTest, ARewriteDuringTheRunIsNoticed) {
+  const TempFolder folder;
+  folder.Write("model.safetensors", testing::GoodSafetensors());
+  const auto checkpoint = OpenCheckpoint(folder.path());
+  const fs::path path = folder.path() / "model.safetensors";
+  fs::last_write_time(path, fs::last_write_time(path) + std::chrono::seconds(1));
+  ExpectError(ErrorCode::kCorrupt, "changed", [&] { testing::ReadAll(*checkpoint, "a"); });
+}
+
+// A file put in its place does not matter: the old one stays open.
+TEST(FolderTest, AReplacementDuringTheRunIsNotSeen) {
+  const TempFolder folder;
+  folder.Write("model.safetensors", testing::GoodSafetensors());
+  const auto checkpoint = OpenCheckpoint(folder.path());
+  folder.Write("new", "something else");
+  fs::rename(folder.path() / "new", folder.path() / "model.safetensors");
+  EXPECT_EQ(testing::ReadAll(*checkpoint, "b"), "\14\15\16\17");
+}
+
+TEST(ShardsTest, AreReadAsOneCheckpoint) {
+  const TempFolder folder;
+  folder.Write("one", OneTensor("b"));
+  folder.Write("two", OneTensor("a"));
+  folder.Write(kIndex, IndexOf(R"("a":"two","b":"one")"));
+  const auto checkpoint = OpenCheckpoint(folder.path());
+  ASSERT_EQ(checkpoint->tensors().size(), 2U);
+  EXPECT_EQ(checkpoint->tensors()[0].name, "a");
+  EXPECT_EQ(testing::ReadAll(*checkpoint, "b"), "xx");
+}
+
+// M17.
+TEST(ShardsTest, MissingOnesAreListed) {
+  const TempFolder folder;
+  folder.Write("one", OneTensor("a"));
+  folder.Write(kIndex, IndexOf(R"("a":"one","b":"two","c":"three")"));
+  ExpectOpenError(ErrorCode::kModelMissing, "2 of 3 shards are missing, download them: three, two",
+                  folder.path());
+}
+
+// M18.
+TEST(ShardsTest, TensorsMustBeWhereTheIndexSays) {
+  const TempFolder folder;
+  folder.Write("one", OneTensor("a"));
+  folder.Write("two", OneTensor("b"));
+  folder.Write(kIndex, IndexOf(R"("a":"two","b":"one")"));
+  ExpectOpenError(ErrorCode::kModelInconsistent, "puts into two", folder.path());
+  folder.Write(kIndex, IndexOf(R"("a":"one","b":"two","c":"two")"));
+  ExpectOpenError(ErrorCode::kModelInconsistent, "does not hold tensor \"c\"", folder.path());
+  folder.Write("two", OneTensor("d"));
+  folder.Write(kIndex, IndexOf(R"("a":"one","b":"two")"));
+  ExpectOpenError(ErrorCode::kModelInconsistent, "puts nowhere", folder.path());
+  folder.Write("two", OneTensor("a"));
+  ExpectOpenError(ErrorCode::kModelInconsistent, "puts into one", folder.path());
+}
+
+// M19.
+TEST(ShardsTest, NamesCannotLeaveTheFolder) {
+  for (const std::string name :
+       {"../x", "/etc/passwd", "a/b", "..", ".", "", "a\\\\b", "a\\u0000b"}) {
+    const TempFolder folder;
+    folder.Write(kIndex, IndexOf("\"a\":\"" + name + "\""));
+    ExpectOpenError(ErrorCode::kUnsafe, "not a plain file name", folder.path());
+  }
+}
+
+TEST(ShardsTest, LinksCannotLeaveTheFolder) {
+  const TempFolder outside;
+  outside.Write("target", OneTensor("a"));
+  const TempFolder folder;
+  folder.Write(kIndex, IndexOf(R"("a":"one")"));
+  for (const fs::path& target :
+       {outside.path() / "target", fs::path("../../etc/passwd"), fs::path("../blobs/../x")}) {
+    fs::create_symlink(target, folder.path() / "one");
+    ExpectOpenError(ErrorCode::kUnsafe, "leaves the model folder", folder.path());
+    fs::remove(folder.path() / "one");
+  }
+  folder.Write("real", OneTensor("a"));
+  fs::create_symlink("real", folder.path() / "one");
+  EXPECT_EQ(OpenCheckpoint(folder.path())->tensors().size(), 1U);
+}
+
+TEST(ShardsTest, LinksOfAHuggingFaceCacheAreFollowed) {
+  const TempFolder cache;
+  const fs::path snapshot = cache.path() / "snapshots" / "main";
+  fs::create_directory(cache.path() / "blobs");
+  fs::create_directories(snapshot);
+  cache.Write("blobs/0a1b", OneTensor("a"));
+  cache.Write("snapshots/main/" + std::string(kIndex), IndexOf(R"("a":"one")"));
+  fs::create_symlink("../../blobs/0a1b", snapshot / "one");
+  EXPECT_EQ(OpenCheckpoint(snapshot)->tensors().size(), 1U);
+  // A blob that is a link itself is none of the cache's.
+  fs::remove(cache.path() / "blobs" / "0a1b");
+  fs::create_symlink("/etc/passwd", cache.path() / "blobs" / "0a1b");
+  ExpectOpenError(ErrorCode::kModelMissing, "one", snapshot);
+}
+
+struct BadIndex {
+  const char* text;
+  const char* message;
+};
+
+TEST(ShardsTest, BadIndexFilesAreMalformed) {
+  const std::string deep = std::string(100'000, '[');
+  for (const BadIndex& bad :
+       {BadIndex{"", "not JSON"}, BadIndex{"[]", "weight_map"}, BadIndex{"{}", "weight_map"},
+        BadIndex{R"({"weight_map":[]})", "weight_map"}, BadIndex{R"({"weight_map":{}})", "empty"},
+        BadIndex{R"({"weight_map":{"a":1}})", "not a string"},
+        BadIndex{R"({"weight_map":{"a":"x","a":"y"}})", "occurs twice"},
+        BadIndex{R"({"weight_map":1e999})", "out of range"},
+        BadIndex{deep.c_str(), "nested deeper than 64"}}) {
+    const TempFolder folder;
+    folder.Write(kIndex, bad.text);
+    ExpectOpenError(ErrorCode::kModelMalformed, bad.message, folder.path());
+  }
+}
+
+}  // namespace
+}  // namespace spillway

@@ -1,0 +1,139 @@
+#include "src/checkpoint/weight_map.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "spillway/error.h"
+#include "tests/checkpoint/model_files.h"
+
+namespace spillway {
+namespace {
+
+using testing::ExpectError;
+
+// A checkpoint of zeros in memory, whose tensors a test may rename, reshape or drop.
+class FakeCheckpoint : public Checkpoint {
+ public:
+  explicit FakeCheckpoint(const ModelShape& shape) {
+    for (const LayerSpec& layer : Layers(shape)) {
+      for (const TensorSpec& spec : layer.tensors) {
+        Add("model." + spec.name,
+            spec.is_vector() ? std::vector{spec.rows} : std::vector{spec.rows, spec.cols});
+      }
+    }
+  }
+
+  void Add(const std::string& name, std::vector<int64_t> shape) {
+    int64_t bytes = 2;
+    for (const int64_t size : shape) bytes *= size;
+    const auto at = std::ranges::lower_bound(tensors_, name, {}, &CheckpointTensor::name);
+    tensors_.insert(at, {name, DType::kF16, std::move(shape), bytes});
+  }
+  void Remove(const std::string& name) {
+    std::erase_if(tensors_, [&](const auto& t) { return t.name == name; });
+  }
+  void SetByte(const std::string& name, char byte) { bytes_[name] = byte; }
+
+  std::string_view format() const override { return "fake"; }
+  const std::vector<CheckpointTensor>& tensors() const override { return tensors_; }
+  void Read(int64_t index, int64_t, std::span<std::byte> out) const override {
+    const auto at = bytes_.find(tensors_[static_cast<std::size_t>(index)].name);
+    std::ranges::fill(out, static_cast<std::byte>(at == bytes_.end() ? 0 : at->second));
+  }
+
+ private:
+  std::vector<CheckpointTensor> tensors_;
+  std::map<std::string, char> bytes_;
+};
+
+class WeightMapTest : public ::testing::Test {
+ protected:
+  WeightMap Resolve() { return ResolveWeights(Layers(shape_), checkpoint_); }
+
+  ModelShape shape_ = *BuiltInShape("opt-125m");
+  FakeCheckpoint checkpoint_{shape_};
+};
+
+TEST_F(WeightMapTest, EveryTensorIsFound) {
+  const WeightMap map = Resolve();
+  const std::vector<LayerSpec> layers = Layers(shape_);
+  ASSERT_EQ(map.indices.size(), layers.size());
+  for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+    ASSERT_EQ(map.indices[layer].size(), layers[layer].tensors.size());
+    for (std::size_t tensor = 0; tensor < layers[layer].tensors.size(); ++tensor) {
+      EXPECT_EQ(checkpoint_.tensors()[static_cast<std::size_t>(map.indices[layer][tensor])].name,
+                "model." + layers[layer].tensors[tensor].name);
+    }
+  }
+  EXPECT_TRUE(map.surplus.empty());
+}
+
+TEST_F(WeightMapTest, TheOldNameOfTheFinalNormIsKnown) {
+  for (const std::string part : {"weight", "bias"}) {
+    checkpoint_.Remove("model.decoder.final_layer_norm." + part);
+    checkpoint_.Add("decoder.layer_norm." + part, {768});
+  }
+  EXPECT_TRUE(Resolve().surplus.empty());
+}
+
+TEST_F(WeightMapTest, MissingTensorsAreListed) {
+  for (int block = 3; block < 11; ++block) {
+    checkpoint_.Remove("model.decoder.layers." + std::to_string(block) +
+                       ".self_attn_layer_norm.weight");
+  }
+  ExpectError(ErrorCode::kModelInconsistent,
+              "8 of 196 tensors missing, download again: layers.3.self_attn_layer_norm.weight, "
+              "layers.4.self_attn_layer_norm.weight",
+              [&] { Resolve(); });
+}
+
+TEST_F(WeightMapTest, OtherShapesAreRefusedWithBoth) {
+  checkpoint_.Remove("model.decoder.embed_tokens.weight");
+  checkpoint_.Add("model.decoder.embed_tokens.weight", {50265, 768});
+  ExpectError(ErrorCode::kModelInconsistent,
+              "is [50265, 768], but config.json implies [50272, 768]", [&] { Resolve(); });
+}
+
+TEST_F(WeightMapTest, ATransposedMatrixIsAnotherShape) {
+  checkpoint_.Remove("model.decoder.layers.0.fc1.weight");
+  checkpoint_.Add("model.decoder.layers.0.fc1.weight", {768, 3072});
+  ExpectError(ErrorCode::kModelInconsistent, "is [768, 3072], but config.json implies [3072, 768]",
+              [&] { Resolve(); });
+}
+
+TEST_F(WeightMapTest, AVectorIsNotAMatrix) {
+  checkpoint_.Remove("model.decoder.layers.0.fc1.bias");
+  checkpoint_.Add("model.decoder.layers.0.fc1.bias", {3072, 1});
+  ExpectError(ErrorCode::kModelInconsistent, "is [3072, 1]", [&] { Resolve(); });
+}
+
+TEST_F(WeightMapTest, SurplusTensorsAreNamed) {
+  checkpoint_.Add("decoder.version", {1});
+  EXPECT_EQ(Resolve().surplus, std::vector<std::string>{"decoder.version"});
+}
+
+TEST_F(WeightMapTest, ATiedHeadMayBeStoredTwice) {
+  checkpoint_.Add("lm_head.weight", {50272, 768});
+  EXPECT_TRUE(Resolve().surplus.empty());
+}
+
+TEST_F(WeightMapTest, ATiedHeadThatDiffersIsRefused) {
+  checkpoint_.Add("lm_head.weight", {50272, 768});
+  checkpoint_.SetByte("lm_head.weight", 1);
+  ExpectError(ErrorCode::kModelInconsistent, "\"tie_word_embeddings\" to false",
+              [&] { Resolve(); });
+}
+
+TEST_F(WeightMapTest, AnUntiedHeadIsFoundOrMissing) {
+  shape_.tied_head = false;
+  ExpectError(ErrorCode::kModelInconsistent,
+              "1 of 197 tensors missing, download again: lm_head.weight", [&] { Resolve(); });
+  checkpoint_.Add("lm_head.weight", {50272, 768});
+  checkpoint_.SetByte("lm_head.weight", 1);
+  EXPECT_EQ(Resolve().indices.back().size(), 3U);
+}
+
+}  // namespace
+}  // namespace spillway
