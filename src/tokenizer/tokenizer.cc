@@ -6,6 +6,7 @@
 #include "src/tokenizer/bpe_tokenizer.h"
 #include "src/tokenizer/folder_settings.h"
 #include "src/tokenizer/gpt2_files.h"
+#include "src/tokenizer/sentencepiece_tokenizer.h"
 #include "src/tokenizer/tokenizer_json.h"
 #include "src/tokenizer/utf8.h"
 
@@ -38,6 +39,9 @@ std::unique_ptr<Tokenizer> OpenTokenizer(const std::filesystem::path& folder, in
   if (has("vocab.json") || has("merges.txt")) {
     return std::make_unique<BpeTokenizer>(
         ReadGpt2Files(folder, ReadFolderSettings(folder), vocab_rows));
+  }
+  if (has("tokenizer.model")) {
+    return OpenSentencePiece(folder / "tokenizer.model", ReadFolderSettings(folder), vocab_rows);
   }
   throw Error(ErrorCode::kModelMissing, fmt::format("{}: has no tokenizer.json, no vocab.json with "
                                                     "merges.txt and no tokenizer.model; put the "

@@ -164,7 +164,7 @@ def train_sentencepiece(size, **options):
 def make_sentencepiece(out):
     llama = dict(model_type="bpe", byte_fallback=True, normalization_rule_name="identity", remove_extra_whitespaces=False, split_digits=True,
                  allow_whitespace_only_pieces=True, character_coverage=0.99)
-    for name, options in {"spm_llama": llama, "spm_unigram": dict(model_type="unigram", character_coverage=0.995),
+    for name, options in {"spm_llama": llama, "spm_unigram": dict(model_type="unigram", normalization_rule_name="identity", character_coverage=0.995),
                           "spm_bpe": dict(model_type="bpe", user_defined_symbols=["<extra>", "[INST]"]),
                           "spm_unigram_bytes": dict(model_type="unigram", byte_fallback=True, character_coverage=0.99)}.items():
         (out / name).mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,174 @@
+#include "src/tokenizer/sentencepiece_tokenizer.h"
+
+#include <fmt/format.h>
+#include <sentencepiece_processor.h>
+
+#include <utility>
+
+#include "spillway/error.h"
+#include "src/tokenizer/added_tokens.h"
+#include "src/tokenizer/decoder.h"
+#include "src/tokenizer/json_file.h"
+#include "src/tokenizer/sentencepiece_file.h"
+#include "src/tokenizer/vocabulary.h"
+
+namespace spillway {
+namespace {
+
+using sentencepiece::SentencePieceProcessor;
+using Type = SentencePiece::Type;
+
+// A second normalizer_spec (field 3) with add_dummy_prefix (field 3) = false: equal messages of a
+// protocol buffer merge.
+constexpr std::string_view kNoDummyPrefix("\x1A\x02\x18\x00", 4);
+
+struct SentencePieceParts {
+  SentencePieceFile file;
+  std::vector<AddedToken> added_tokens;
+  std::vector<TokenId> start;
+  std::vector<TokenId> end;
+  bool legacy = false;  // the space in front also behind special tokens
+};
+
+class SentencePieceTokenizer : public Tokenizer {
+ public:
+  SentencePieceTokenizer(SentencePieceParts parts, const std::filesystem::path& file)
+      : is_unigram_(parts.file.model == SentencePieceFile::Model::kUnigram),
+        start_(std::move(parts.start)),
+        end_(std::move(parts.end)),
+        added_tokens_(parts.added_tokens, Contents(parts.added_tokens)) {
+    Load(parts.file.bytes, file, opening_);
+    if (!parts.legacy) parts.file.bytes += kNoDummyPrefix;
+    Load(parts.file.bytes, file, following_);
+    decoder_.replace = ReplaceStep{"\xE2\x96\x81", " "};
+    decoder_.strip = std::string(1, ' ');
+    decoder_.strip_start =
+        parts.file.add_dummy_prefix || parts.file.remove_extra_whitespaces ? 1 : 0;
+    for (SentencePiece& piece : parts.file.pieces) pieces_.push_back(std::move(piece));
+    for (const AddedToken& token : parts.added_tokens) {
+      const auto at = static_cast<std::size_t>(token.id);
+      if (at >= pieces_.size()) pieces_.resize(at + 1, {"", Type::kUnused});
+      pieces_[at] = {token.content, token.special ? Type::kControl : Type::kUserDefined};
+    }
+  }
+
+  std::string_view kind() const override {
+    return is_unigram_ ? "SentencePiece unigram" : "SentencePiece BPE";
+  }
+  int64_t vocab_size() const override { return static_cast<int64_t>(pieces_.size()); }
+
+  std::vector<TokenId> Encode(std::string_view utf8, SpecialText special) const override {
+    std::vector<TokenId> out = start_;
+    bool opens_text = true;
+    for (const Segment& segment : added_tokens_.Split(utf8, special)) {
+      if (segment.id >= 0) {
+        out.push_back(segment.id);
+      } else {
+        std::vector<int> ids;
+        const auto status = (opens_text ? opening_ : following_).Encode(segment.text, &ids);
+        if (!status.ok())
+          throw Error(ErrorCode::kTokenizer,
+                      "SentencePiece could not encode a text; report this with the text");
+        out.insert(out.end(), ids.begin(), ids.end());
+      }
+      opens_text = false;
+    }
+    out.insert(out.end(), end_.begin(), end_.end());
+    return out;
+  }
+
+  void AppendBytes(TokenId id, bool first, std::string& out) const override {
+    const SentencePiece* piece = Find(id);
+    if (piece == nullptr || piece->type == Type::kControl || piece->type == Type::kUnknown) return;
+    if (piece->type == Type::kByte) {
+      out += static_cast<char>(ByteOfToken(piece->text).value_or('?'));
+      return;
+    }
+    out += first ? FirstTokenBytes(decoder_, piece->text) : TokenBytes(decoder_, piece->text);
+  }
+
+  std::string TokenText(TokenId id) const override {
+    const SentencePiece* piece = Find(id);
+    return piece == nullptr ? std::string() : piece->text;
+  }
+
+ private:
+  static std::vector<std::string> Contents(const std::vector<AddedToken>& tokens) {
+    std::vector<std::string> contents;
+    for (const AddedToken& token : tokens) contents.push_back(token.content);
+    return contents;
+  }
+
+  static void Load(const std::string& bytes, const std::filesystem::path& file,
+                   SentencePieceProcessor& out) {
+    const auto status = out.LoadFromSerializedProto(bytes);
+    if (!status.ok())
+      RefuseTokenizer(
+          file, fmt::format("SentencePiece does not take it: {}", Printable(status.message())));
+  }
+
+  const SentencePiece* Find(TokenId id) const {
+    const auto at = static_cast<std::size_t>(id);
+    return id >= 0 && at < pieces_.size() ? &pieces_[at] : nullptr;
+  }
+
+  bool is_unigram_;
+  std::vector<TokenId> start_;
+  std::vector<TokenId> end_;
+  AddedTokenFinder added_tokens_;
+  SentencePieceProcessor opening_;    // for what opens the text
+  SentencePieceProcessor following_;  // for what follows a special token
+  Decoder decoder_;
+  std::vector<SentencePiece> pieces_;  // by id
+};
+
+// Control pieces and the unknown piece are special tokens; user-defined ones the library finds
+// itself.
+std::vector<AddedToken> SpecialPieces(const SentencePieceFile& model) {
+  std::vector<AddedToken> tokens;
+  for (const SentencePiece& piece : model.pieces) {
+    if (piece.type != Type::kControl && piece.type != Type::kUnknown) continue;
+    AddedToken token;
+    token.content = piece.text;
+    token.special = true;
+    tokens.push_back(std::move(token));
+  }
+  return tokens;
+}
+
+// The token for the start or end: the named one, else the file's first form of it, else none.
+std::vector<TokenId> FrameToken(bool wanted, const std::string& named, const char* usual,
+                                const SentencePieceParts& parts,
+                                const std::filesystem::path& file) {
+  if (!wanted) return {};
+  if (!named.empty()) return {IdOfAdded(parts.added_tokens, named, file)};
+  for (const AddedToken& token : parts.added_tokens) {
+    if (token.content == usual) return {token.id};
+  }
+  return {};
+}
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> OpenSentencePiece(const std::filesystem::path& file,
+                                             const FolderSettings& settings, int64_t vocab_rows) {
+  SentencePieceParts parts;
+  parts.file = ReadSentencePieceFile(file);
+  StringMap<TokenId> vocabulary;
+  for (const SentencePiece& piece : parts.file.pieces) {
+    const auto id = static_cast<TokenId>(vocabulary.size());
+    CheckRow(id, piece.text, vocab_rows, file);
+    vocabulary.emplace(piece.text, id);
+  }
+  std::vector<AddedToken> required = SpecialPieces(parts.file);
+  required.insert(required.end(), settings.added_tokens.begin(), settings.added_tokens.end());
+  parts.added_tokens =
+      PlaceAddedTokens(required, settings.named_tokens, vocabulary, vocab_rows, file);
+  // LLaMA's tokenizer puts its start token in front unless told otherwise.
+  parts.start = FrameToken(settings.add_bos.value_or(true), settings.bos, "<s>", parts, file);
+  parts.end = FrameToken(settings.add_eos.value_or(false), settings.eos, "</s>", parts, file);
+  parts.legacy = settings.legacy;
+  return std::make_unique<SentencePieceTokenizer>(std::move(parts), file);
+}
+
+}  // namespace spillway

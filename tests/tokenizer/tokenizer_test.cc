@@ -1,0 +1,120 @@
+// The contract of Tokenizer: start tokens, special text, decoding, and time that grows with the
+// text alone.
+#include "src/tokenizer/tokenizer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "src/tokenizer/utf8.h"
+
+namespace spillway {
+namespace {
+
+using testing::ElementsAre;
+
+const std::filesystem::path kTales = SPILLWAY_SOURCE_DIR "/examples/tales-opt-8m";
+const std::filesystem::path kGolden = SPILLWAY_SOURCE_DIR "/tests/tokenizer/golden";
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+
+std::string Repeat(std::string_view text, std::size_t total_bytes) {
+  std::string out;
+  while (out.size() < total_bytes) out += text;
+  return out;
+}
+
+TEST(TokenizerTest, OptPutsItsStartTokenInFront) {
+  const auto tokenizer = OpenTokenizer(kTales, 4096);
+  EXPECT_THAT(tokenizer->Encode("", SpecialText::kParse), ElementsAre(2));
+  EXPECT_THAT(tokenizer->Encode("Hello world", SpecialText::kParse),
+              ElementsAre(2, 43, 430, 82, 977));
+  EXPECT_EQ(tokenizer->vocab_size(), 4096);
+  EXPECT_EQ(tokenizer->kind(), "byte-level BPE");
+}
+
+TEST(TokenizerTest, SpecialTextIsATokenUnlessPlain) {
+  const auto tokenizer = OpenTokenizer(kTales, 4096);
+  EXPECT_THAT(tokenizer->Encode("</s>", SpecialText::kParse), ElementsAre(2, 2));
+  const std::vector<TokenId> plain = tokenizer->Encode("</s>", SpecialText::kPlain);
+  EXPECT_GT(plain.size(), 2u);
+  EXPECT_EQ(tokenizer->Decode(plain), "</s>");
+}
+
+TEST(TokenizerTest, SpecialTokensHolesAndForeignIdsHaveNoText) {
+  const auto tokenizer = OpenTokenizer(kTales, 4096);
+  EXPECT_EQ(tokenizer->Decode(std::vector<TokenId>{2, -1, 4096, 2147483647, 1}), "");
+  EXPECT_EQ(tokenizer->TokenText(2), "</s>");
+  EXPECT_EQ(tokenizer->TokenText(4096), "");
+  EXPECT_EQ(tokenizer->TokenText(-5), "");
+}
+
+TEST(TokenizerTest, ATextTornInsideACharacterDecodesToAReplacementCharacter) {
+  const auto tokenizer = OpenTokenizer(kTales, 4096);
+  std::vector<TokenId> ids = tokenizer->Encode("\xF0\x9F\x98\x80", SpecialText::kParse);
+  EXPECT_EQ(tokenizer->Decode(ids), "\xF0\x9F\x98\x80");
+  ids.pop_back();
+  EXPECT_EQ(tokenizer->Decode(ids), "\xEF\xBF\xBD");
+}
+
+TEST(TokenizerTest, SentencePieceDropsTheSpaceThatItPutInFront) {
+  const auto tokenizer = OpenTokenizer(kGolden / "spm_llama", 100000);
+  EXPECT_EQ(tokenizer->kind(), "SentencePiece BPE");
+  const std::vector<TokenId> ids = tokenizer->Encode("Once upon", SpecialText::kParse);
+  EXPECT_EQ(ids.front(), 1);
+  EXPECT_EQ(tokenizer->Decode(ids), "Once upon");
+  std::string bytes;
+  tokenizer->AppendBytes(ids[1], false, bytes);
+  EXPECT_TRUE(bytes.starts_with(' ')) << bytes;
+  EXPECT_THAT(tokenizer->Encode("</s>", SpecialText::kParse), ElementsAre(1, 2));
+}
+
+TEST(TokenizerTest, SentencePieceHasNoSpaceBehindASpecialToken) {
+  const auto tokenizer = OpenTokenizer(kGolden / "spm_llama", 100000);
+  EXPECT_EQ(tokenizer->Decode(tokenizer->Encode("x</s>y", SpecialText::kParse)), "xy");
+}
+
+// One text of each kind that made some tokenizer quadratic, or overflow its stack. The bound is
+// generous: these take 0.1 to 0.4 s in a release build; quadratic work would take minutes.
+class LongTextTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(LongTextTest, TakesLinearTime) {
+  const auto tokenizer = OpenTokenizer(kGolden / GetParam(), 100000);
+  for (const char* unit : {"a", " ", "\n", " \n", "\r\n", "'", "1", "\xE4\xB8\xAD", "\xCC\x81",
+                           "</s>", "<", "</", "abcdefg", "x "}) {
+    const std::string text = Repeat(unit, kMiB);
+    const auto begin = std::chrono::steady_clock::now();
+    const std::vector<TokenId> ids = tokenizer->Encode(text, SpecialText::kParse);
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+    EXPECT_LT(seconds.count(), 20.0) << unit;
+    EXPECT_GT(ids.size(), 1u) << unit;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms, LongTextTest,
+                         testing::Values("gpt2_files", "gpt_neox_json", "llama3_json", "flags_json",
+                                         "llama2_byte_fallback_json", "spm_llama"));
+
+TEST(Utf8Test, ReplacesMaximalIllFormedPartsAsPythonDoes) {
+  const std::pair<std::string, std::string> cases[] = {
+      {"plain", "plain"},      {"\xC3\xA9", "\xC3\xA9"},
+      {"\x80", "?"},           {"\xC3", "?"},
+      {"\xC0\xAF", "??"},      {"\xE0\x80\xAF", "???"},
+      {"\xED\xA0\x80", "???"}, {"\xF0\x9F\x98", "?"},
+      {"\xF0\x9F\x98x", "?x"}, {"\xF4\x90\x80\x80", "????"},
+      {"\xF5\x80", "??"},      {"\xE2\x82\xE2\x82\xAC", "?\xE2\x82\xAC"},
+      {"\xF0\x80\x80", "???"}, {"\xE1\x80\xC3\xA9\xFF", "?\xC3\xA9?"},
+  };
+  for (const auto& [bytes, marked] : cases) {
+    std::string expected;
+    for (const char c : marked) expected += c == '?' ? "\xEF\xBF\xBD" : std::string(1, c);
+    EXPECT_EQ(ReplaceInvalidUtf8(bytes), expected) << testing::PrintToString(bytes);
+    EXPECT_EQ(IsValidUtf8(bytes), bytes == expected);
+    EXPECT_TRUE(IsValidUtf8(ReplaceInvalidUtf8(bytes)));
+  }
+}
+
+}  // namespace
+}  // namespace spillway
