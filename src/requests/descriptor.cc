@@ -1,10 +1,10 @@
 #include "src/requests/descriptor.h"
 
-#include <cerrno>
-#include <cstring>
-
 #include <fmt/format.h>
 #include <poll.h>
+
+#include <cerrno>
+#include <cstring>
 
 #include "spillway/error.h"
 
@@ -19,8 +19,8 @@ void WaitFor(const Descriptor& file, short events) {
 [[noreturn]] void ThrowWriteError(int error, const std::string& name, const char* what) {
   const std::string reason = std::strerror(error);
   if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
-    throw Error(ErrorCode::kDiskSpace,
-                fmt::format("{}: {}: {}; free some space or write elsewhere", Printable(name), what, reason));
+    throw Error(ErrorCode::kDiskSpace, fmt::format("{}: {}: {}; free some space or write elsewhere",
+                                                   Printable(name), what, reason));
   }
   const char* advice = error == EPIPE ? "the reader of the output went away" : "check the disk";
   throw Error(ErrorCode::kIo, fmt::format("{}: {}: {}; {}", Printable(name), what, reason, advice));
@@ -28,15 +28,17 @@ void WaitFor(const Descriptor& file, short events) {
 
 }  // namespace
 
-std::size_t ReadSome(const Descriptor& file, char* into, std::size_t size, const std::string& name) {
+std::size_t ReadSome(const Descriptor& file, char* into, std::size_t size,
+                     const std::string& name) {
   while (true) {
     const ssize_t got = ::read(file.get(), into, size);
     if (got >= 0) return static_cast<std::size_t>(got);
     if (errno == EAGAIN) {
       WaitFor(file, POLLIN);
     } else if (errno != EINTR) {
-      throw Error(ErrorCode::kIo, fmt::format("{}: cannot be read: {}; check the disk or copy the file elsewhere",
-                                              Printable(name), std::strerror(errno)));
+      throw Error(ErrorCode::kIo,
+                  fmt::format("{}: cannot be read: {}; check the disk or copy the file elsewhere",
+                              Printable(name), std::strerror(errno)));
     }
   }
 }

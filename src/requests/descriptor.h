@@ -1,13 +1,14 @@
-// Descriptor: owns one file descriptor; and the two calls on it that must survive signals and non-blocking pipes.
+// Descriptor: owns one file descriptor; and the two calls on it that must survive signals and
+// non-blocking pipes.
 // Thread rule: one thread at a time.
 #pragma once
+
+#include <unistd.h>
 
 #include <cstddef>
 #include <string>
 #include <string_view>
 #include <utility>
-
-#include <unistd.h>
 
 namespace spillway {
 
@@ -36,12 +37,14 @@ class Descriptor {
 std::size_t ReadSome(const Descriptor& file, char* into, std::size_t size, const std::string& name);
 
 // All of `bytes`.
-// Throws: Error kDiskSpace when the disk, the quota or the file size limit is full; otherwise kIo. Both name `name`.
-// Requires: SIGPIPE and SIGXFSZ are ignored, so that a closed pipe and a size limit come back as errors.
+// Throws: Error kDiskSpace when the disk, the quota or the file size limit is full; otherwise kIo.
+// Both name `name`.
+// Requires: SIGPIPE and SIGXFSZ are ignored, so that a closed pipe and a size limit come back as
+// errors.
 void WriteAll(const Descriptor& file, std::string_view bytes, const std::string& name);
 
-// Throws: as WriteAll; never called again after it threw, since a second fsync may claim success for lost pages.
-// What has nothing to sync (pipes, terminals) passes.
+// Throws: as WriteAll; never called again after it threw, since a second fsync may claim success
+// for lost pages. What has nothing to sync (pipes, terminals) passes.
 void Sync(const Descriptor& file, const std::string& name);
 
 }  // namespace spillway

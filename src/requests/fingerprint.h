@@ -13,8 +13,8 @@ struct XXH64_state_s;
 
 namespace spillway {
 
-// XXH64, seed 0, of all generated token ids (int32, little-endian) in input order, without marks between lines; bad
-// lines add nothing.
+// XXH64, seed 0, of all generated token ids (int32, little-endian) in input order, without marks
+// between lines; bad lines add nothing.
 class TokenFingerprint {
  public:
   TokenFingerprint();

@@ -1,15 +1,15 @@
 #include "src/requests/input_file.h"
 
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <string>
 #include <vector>
-
-#include <fcntl.h>
-#include <fmt/format.h>
-#include <sys/stat.h>
 
 #include "spillway/error.h"
 
@@ -28,7 +28,8 @@ std::optional<struct stat> StatOf(const std::filesystem::path& path, int standar
   return result == 0 ? std::optional(status) : std::nullopt;
 }
 
-// Closed by the kernel with the last descriptor; never has a name where the filesystem knows O_TMPFILE.
+// Closed by the kernel with the last descriptor; never has a name where the filesystem knows
+// O_TMPFILE.
 Descriptor NamelessFile(const std::filesystem::path& folder) {
   Descriptor file(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   if (file.valid() || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)) return file;
@@ -41,17 +42,20 @@ Descriptor NamelessFile(const std::filesystem::path& folder) {
 }  // namespace
 
 Descriptor OpenInput(const std::filesystem::path& path) {
-  Descriptor file(path == "-" ? ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3) : ::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  Descriptor file(path == "-" ? ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)
+                              : ::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat status {};
   if (!file.valid() || ::fstat(file.get(), &status) != 0) {
-    throw Error(ErrorCode::kInput,
-                fmt::format("{}: cannot be opened: {}; check --input", NameOf(path), std::strerror(errno)));
+    throw Error(ErrorCode::kInput, fmt::format("{}: cannot be opened: {}; check --input",
+                                               NameOf(path), std::strerror(errno)));
   }
   if (S_ISDIR(status.st_mode)) {
-    throw Error(ErrorCode::kInput, fmt::format("{}: is a folder; --input takes one file", NameOf(path)));
+    throw Error(ErrorCode::kInput,
+                fmt::format("{}: is a folder; --input takes one file", NameOf(path)));
   }
   if (S_ISBLK(status.st_mode)) {
-    throw Error(ErrorCode::kInput, fmt::format("{}: is a block device; --input takes a file or a pipe", NameOf(path)));
+    throw Error(ErrorCode::kInput,
+                fmt::format("{}: is a block device; --input takes a file or a pipe", NameOf(path)));
   }
   return file;
 }
@@ -67,17 +71,22 @@ bool SameFile(const std::filesystem::path& input, const std::filesystem::path& o
   return same(output) || (output != "-" && same(output.string() + ".part"));
 }
 
-StagedInput::StagedInput(Descriptor file, int64_t num_bytes) : file_(std::move(file)), num_bytes_(num_bytes) {}
+StagedInput::StagedInput(Descriptor file, int64_t num_bytes)
+    : file_(std::move(file)), num_bytes_(num_bytes) {}
 
-std::filesystem::path StagedInput::path() const { return fmt::format("/proc/self/fd/{}", file_.get()); }
+std::filesystem::path StagedInput::path() const {
+  return fmt::format("/proc/self/fd/{}", file_.get());
+}
 
 StagedInput StageStdin(const std::filesystem::path& folder) {
   const Descriptor from = OpenInput("-");
   Descriptor to = NamelessFile(folder);
   const std::string folder_name = Printable(folder.string());
   if (!to.valid()) {
-    throw Error(ErrorCode::kPath, fmt::format("{}: cannot hold a copy of standard input: {}; set --offload-dir or TMPDIR",
-                                              folder_name, std::strerror(errno)));
+    throw Error(
+        ErrorCode::kPath,
+        fmt::format("{}: cannot hold a copy of standard input: {}; set --offload-dir or TMPDIR",
+                    folder_name, std::strerror(errno)));
   }
   std::vector<char> buffer(kCopyBytes);
   int64_t num_bytes = 0;

@@ -13,8 +13,9 @@ namespace spillway {
 // Throws: Error kInput when it is missing, unreadable, a folder or another thing that has no lines.
 Descriptor OpenInput(const std::filesystem::path& path);
 
-// Whether writing `output` would touch the regular file that `input` is read from, by inode: the output itself or the
-// `output`.part that lines go to first. "-" is standard input and standard output.
+// Whether writing `output` would touch the regular file that `input` is read from, by inode: the
+// output itself or the `output`.part that lines go to first. "-" is standard input and standard
+// output.
 bool SameFile(const std::filesystem::path& input, const std::filesystem::path& output);
 
 // A copy of standard input without a name: it is gone with this object, even after kill -9.
@@ -32,7 +33,8 @@ class StagedInput {
   int64_t num_bytes_;
 };
 
-// Copies standard input to its end into a nameless file of mode 0600 in `folder`; 256 KiB of memory.
+// Copies standard input to its end into a nameless file of mode 0600 in `folder`; 256 KiB of
+// memory.
 // Throws: Error kPath (the folder), kDiskSpace, kIo, kInput (standard input is closed or a folder).
 StagedInput StageStdin(const std::filesystem::path& folder);
 

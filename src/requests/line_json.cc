@@ -1,10 +1,10 @@
 #include "src/requests/line_json.h"
 
+#include <fmt/format.h>
+
 #include <string>
 #include <utility>
 #include <vector>
-
-#include <fmt/format.h>
 
 #include "spillway/error.h"
 #include "src/requests/line_text.h"
@@ -16,8 +16,8 @@ using nlohmann::json;
 
 constexpr std::size_t kMaxDepth = 64;
 
-// nlohmann's text without its own prefix: "[json.exception.parse_error.101] parse error at line 1, column 5: syntax
-// error while parsing ...". The quoted last token may be a megabyte long.
+// nlohmann's text without its own prefix: "[json.exception.parse_error.101] parse error at line 1,
+// column 5: syntax error while parsing ...". The quoted last token may be a megabyte long.
 std::string Reason(std::string_view what) {
   if (const std::size_t at = what.find("column "); at != std::string_view::npos) {
     what.remove_prefix(std::min(what.size(), what.find(": ", at) + 2));
@@ -45,9 +45,11 @@ class LineHandler : public nlohmann::json_sax<json> {
   bool key(string_t& name) override {
     fault = CheckString(name);
     if (fault) return false;
-    const auto [place, inserted] = open_.back()->get_ref<json::object_t&>().try_emplace(std::move(name));
+    const auto [place, inserted] =
+        open_.back()->get_ref<json::object_t&>().try_emplace(std::move(name));
     if (!inserted) {
-      return Stop({"duplicate_key", fmt::format("key \"{}\" is given twice", Printable(place->first))});
+      return Stop(
+          {"duplicate_key", fmt::format("key \"{}\" is given twice", Printable(place->first))});
     }
     member_ = &place->second;
     return true;
@@ -99,7 +101,8 @@ class LineHandler : public nlohmann::json_sax<json> {
     return true;
   }
 
-  std::vector<json*> open_;  // a child is only added to the innermost, so that the pointers stay good
+  // A child is only added to the innermost, so that the pointers stay good.
+  std::vector<json*> open_;
   json* member_ = nullptr;
 };
 
@@ -108,7 +111,8 @@ class LineHandler : public nlohmann::json_sax<json> {
 std::variant<json, LineFault> ParseLineJson(std::string_view line) {
   // The parser would pass over a mark at the start of any line; LineSource dropped the file's own.
   if (line.starts_with("\xEF\xBB\xBF")) {
-    return LineFault{"invalid_json", "column 1: a byte order mark is only accepted at the start of the file"};
+    return LineFault{"invalid_json",
+                     "column 1: a byte order mark is only accepted at the start of the file"};
   }
   LineHandler handler;
   const bool parsed = json::sax_parse(line, &handler);

@@ -1,9 +1,9 @@
 #include "src/requests/line_source.h"
 
+#include <xxhash.h>
+
 #include <algorithm>
 #include <cstring>
-
-#include <xxhash.h>
 
 #include "spillway/error.h"
 #include "src/requests/input_file.h"
@@ -33,8 +33,8 @@ LineSource::~LineSource() = default;
 
 uint64_t LineSource::hash() const { return XXH64_digest(hash_.get()); }
 
-// Reads more behind the unread bytes; false at the end. The buffer at most doubles each time, up to one line of the
-// longest length (with its "\r\n") and a chunk.
+// Reads more behind the unread bytes; false at the end. The buffer at most doubles each time, up to
+// one line of the longest length (with its "\r\n") and a chunk.
 bool LineSource::Fill() {
   if (at_end_) return false;
   if (begin_ > 0) {
@@ -42,7 +42,8 @@ bool LineSource::Fill() {
     end_ -= begin_;
     begin_ = 0;
   }
-  if (end_ == buffer_.size()) buffer_.resize(std::min(2 * buffer_.size(), max_line_bytes_ + 2 + kChunkBytes));
+  if (end_ == buffer_.size())
+    buffer_.resize(std::min(2 * buffer_.size(), max_line_bytes_ + 2 + kChunkBytes));
   SPILLWAY_CHECK(end_ < buffer_.size());
   const std::size_t got = ReadSome(file_, buffer_.data() + end_, buffer_.size() - end_, name_);
   end_ += got;
@@ -68,9 +69,11 @@ void LineSource::SkipByteOrderMark() {
 int64_t LineSource::SkipLine() {
   int64_t skipped = 0;
   do {
-    const char* newline = static_cast<const char*>(std::memchr(buffer_.data() + begin_, '\n', end_ - begin_));
-    const std::size_t size =
-        newline == nullptr ? end_ - begin_ : static_cast<std::size_t>(newline - buffer_.data()) - begin_;
+    const char* newline =
+        static_cast<const char*>(std::memchr(buffer_.data() + begin_, '\n', end_ - begin_));
+    const std::size_t size = newline == nullptr
+                                 ? end_ - begin_
+                                 : static_cast<std::size_t>(newline - buffer_.data()) - begin_;
     skipped += static_cast<int64_t>(size);
     Consume(newline == nullptr ? size : size + 1);
     if (newline != nullptr) break;

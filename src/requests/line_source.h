@@ -1,4 +1,5 @@
-// LineSource: a file as lines, whatever their length; memory is bounded by the longest line allowed.
+// LineSource: a file as lines, whatever their length; memory is bounded by the longest line
+// allowed.
 // Thread rule: one thread.
 #pragma once
 
@@ -17,11 +18,11 @@ struct XXH64_state_s;
 namespace spillway {
 
 struct Line {
-  int64_t number = 0;      // 1-based
-  std::string_view text;   // without the line end ("\n" or "\r\n"); of a line too long: empty
-  int64_t num_bytes = 0;   // as it stands in the file, without the "\n"
-  bool too_long = false;   // over the limit; its bytes were skipped up to the next newline
-  bool blank = false;      // nothing but spaces, tabs and carriage returns
+  int64_t number = 0;     // 1-based
+  std::string_view text;  // without the line end ("\n" or "\r\n"); of a line too long: empty
+  int64_t num_bytes = 0;  // as it stands in the file, without the "\n"
+  bool too_long = false;  // over the limit; its bytes were skipped up to the next newline
+  bool blank = false;     // nothing but spaces, tabs and carriage returns
 };
 
 class LineSource {
@@ -30,7 +31,8 @@ class LineSource {
   LineSource(const std::filesystem::path& path, int64_t max_line_bytes);
   ~LineSource();
 
-  // The next line, blank ones too; nullopt at the end. A byte order mark that opens the file is dropped.
+  // The next line, blank ones too; nullopt at the end. A byte order mark that opens the file is
+  // dropped.
   // Lifetime: the text until the next call.
   // Throws: Error kIo.
   std::optional<Line> Next();

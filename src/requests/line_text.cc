@@ -1,8 +1,8 @@
 #include "src/requests/line_text.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "src/tokenizer/utf8.h"
 
@@ -35,8 +35,10 @@ MaybeFault CheckText(std::string_view line) {
   }
   if (!IsValidUtf8(line)) {
     const std::size_t at = FirstBadByte(line);
-    return LineFault{"invalid_utf8", fmt::format("column {}: byte 0x{:02x} is not valid UTF-8; save the file as UTF-8",
-                                                 at + 1, static_cast<unsigned char>(line[at]))};
+    return LineFault{
+        "invalid_utf8",
+        fmt::format("column {}: byte 0x{:02x} is not valid UTF-8; save the file as UTF-8", at + 1,
+                    static_cast<unsigned char>(line[at]))};
   }
   if (const std::size_t at = line.find(kReversedMark); at != std::string_view::npos) {
     return LineFault{"invalid_utf8", fmt::format("column {}: U+FFFE is no character", at + 1)};
@@ -45,7 +47,8 @@ MaybeFault CheckText(std::string_view line) {
 }
 
 MaybeFault CheckString(std::string_view text) {
-  if (text.find('\0') != std::string_view::npos) return LineFault{"nul_byte", "a string contains \\u0000"};
+  if (text.find('\0') != std::string_view::npos)
+    return LineFault{"nul_byte", "a string contains \\u0000"};
   if (text.find(kReversedMark) != std::string_view::npos) {
     return LineFault{"invalid_utf8", "a string contains U+FFFE, which is no character"};
   }

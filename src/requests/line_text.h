@@ -7,11 +7,13 @@
 
 namespace spillway {
 
-// "invalid_utf8" (overlong forms and surrogates too, and U+FFFE, a byte order mark turned round: a file converted
-// with the wrong byte order) or "nul_byte", with the column in bytes of the first of them.
+// "invalid_utf8" (overlong forms and surrogates too, and U+FFFE, a byte order mark turned round: a
+// file converted with the wrong byte order) or "nul_byte", with the column in bytes of the first of
+// them.
 MaybeFault CheckText(std::string_view line);
 
-// The same for a string that JSON escapes may have made: \u0000 and \ufffe. Requires: valid UTF-8.
+// The same for a string that JSON escapes may have made: \u0000 and \ufffe.
+// Requires: valid UTF-8.
 MaybeFault CheckString(std::string_view text);
 
 }  // namespace spillway

@@ -1,23 +1,27 @@
 #include "src/requests/output_file.h"
 
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 
 #include "spillway/error.h"
 
 namespace spillway {
 namespace {
 
-bool IsStandardOutput(const std::filesystem::path& path) { return path == "-" || path == "/dev/stdout"; }
+bool IsStandardOutput(const std::filesystem::path& path) {
+  return path == "-" || path == "/dev/stdout";
+}
 
 // Opened as they are: nothing could be renamed onto them.
-bool IsStream(const struct stat& status) { return S_ISFIFO(status.st_mode) || S_ISCHR(status.st_mode); }
+bool IsStream(const struct stat& status) {
+  return S_ISFIFO(status.st_mode) || S_ISCHR(status.st_mode);
+}
 
 Descriptor OpenStream(const std::filesystem::path& path) {
   if (IsStandardOutput(path)) return Descriptor(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
@@ -29,7 +33,10 @@ Descriptor OpenStream(const std::filesystem::path& path) {
 }  // namespace
 
 OutputFile::OutputFile(const std::filesystem::path& path, bool overwrite)
-    : path_(path), name_(path.filename().string()), part_name_(name_ + ".part"), overwrite_(overwrite) {
+    : path_(path),
+      name_(path.filename().string()),
+      part_name_(name_ + ".part"),
+      overwrite_(overwrite) {
   file_ = OpenStream(path);
   if (file_.valid()) return;
   if (IsStandardOutput(path)) {
@@ -39,19 +46,22 @@ OutputFile::OutputFile(const std::filesystem::path& path, bool overwrite)
   folder_ = Descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder_.valid()) ThrowPathError(folder.string());
   if (name_.empty() || name_ == "." || name_ == "..") {
-    throw Error(ErrorCode::kPath, fmt::format("{}: is no file name; --output takes a file", Printable(path.string())));
+    throw Error(ErrorCode::kPath, fmt::format("{}: is no file name; --output takes a file",
+                                              Printable(path.string())));
   }
   struct stat status {};
   if (::fstatat(folder_.get(), name_.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0) {
     if (!S_ISREG(status.st_mode)) {
-      throw Error(ErrorCode::kPath, fmt::format("{}: is {}; give --output the path of a file", Printable(path.string()),
+      throw Error(ErrorCode::kPath, fmt::format("{}: is {}; give --output the path of a file",
+                                                Printable(path.string()),
                                                 S_ISDIR(status.st_mode)   ? "a folder"
                                                 : S_ISLNK(status.st_mode) ? "a symbolic link"
                                                                           : "no regular file"));
     }
     if (!overwrite) {
       throw Error(ErrorCode::kOutputExists,
-                  fmt::format("{}: exists; give --overwrite or another --output", Printable(path.string())));
+                  fmt::format("{}: exists; give --overwrite or another --output",
+                              Printable(path.string())));
     }
   } else if (errno != ENOENT) {
     ThrowPathError(path.string());
@@ -66,8 +76,9 @@ OutputFile::~OutputFile() {
 }
 
 void OutputFile::ThrowPathError(const std::string& name) const {
-  throw Error(ErrorCode::kPath, fmt::format("{}: cannot be written: {}; give --output a writable place",
-                                            Printable(name), std::strerror(errno)));
+  throw Error(ErrorCode::kPath,
+              fmt::format("{}: cannot be written: {}; give --output a writable place",
+                          Printable(name), std::strerror(errno)));
 }
 
 void OutputFile::RemoveStalePart() {
@@ -75,15 +86,21 @@ void OutputFile::RemoveStalePart() {
   if (::fstatat(folder_.get(), part_name_.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) return;
   const std::string name = Printable(part_path().string());
   if (!S_ISREG(status.st_mode)) {
-    throw Error(ErrorCode::kPath, fmt::format("{}: is no regular file but would be written; remove it", name));
+    throw Error(ErrorCode::kPath,
+                fmt::format("{}: is no regular file but would be written; remove it", name));
   }
-  const Descriptor part(::openat(folder_.get(), part_name_.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  const Descriptor part(
+      ::openat(folder_.get(), part_name_.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (part.valid() && ::flock(part.get(), LOCK_EX | LOCK_NB) != 0) {
-    throw Error(ErrorCode::kRunInUse, fmt::format("{}: another run is writing it; wait or give another --output", name));
+    throw Error(ErrorCode::kRunInUse,
+                fmt::format("{}: another run is writing it; wait or give another --output", name));
   }
   if (status.st_size > 0 && !overwrite_) {
-    throw Error(ErrorCode::kOutputExists,
-                fmt::format("{}: holds the finished lines of an interrupted run; move it away or give --overwrite", name));
+    throw Error(
+        ErrorCode::kOutputExists,
+        fmt::format(
+            "{}: holds the finished lines of an interrupted run; move it away or give --overwrite",
+            name));
   }
   if (::unlinkat(folder_.get(), part_name_.c_str(), 0) != 0) ThrowPathError(part_path().string());
 }
@@ -103,7 +120,8 @@ void OutputFile::Write(std::string_view lines) {
     WriteAll(file_, lines, IsStandardOutput(path_) ? "standard output" : name);
   } catch (const Error&) {
     // Best effort: the write's own error is the one to report.
-    if (!in_place() && ::ftruncate(file_.get(), num_bytes_) == 0) ::lseek(file_.get(), num_bytes_, SEEK_SET);
+    if (!in_place() && ::ftruncate(file_.get(), num_bytes_) == 0)
+      ::lseek(file_.get(), num_bytes_, SEEK_SET);
     throw;
   }
   num_bytes_ += static_cast<int64_t>(lines.size());
@@ -125,9 +143,10 @@ void OutputFile::Commit() {
   }
   if (renamed != 0) {
     const bool exists = errno == EEXIST;
-    throw Error(exists ? ErrorCode::kOutputExists : ErrorCode::kIo,
-                fmt::format("{}: cannot be put in place: {}; the lines are in {}", Printable(path_.string()),
-                            std::strerror(errno), Printable(part_name_)));
+    throw Error(
+        exists ? ErrorCode::kOutputExists : ErrorCode::kIo,
+        fmt::format("{}: cannot be put in place: {}; the lines are in {}",
+                    Printable(path_.string()), std::strerror(errno), Printable(part_name_)));
   }
   spillway::Sync(folder_, path_.string());
 }

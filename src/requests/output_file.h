@@ -1,4 +1,5 @@
-// OutputFile: where the lines go. A regular file is written beside its place and moved there when it is whole.
+// OutputFile: where the lines go. A regular file is written beside its place and moved there when
+// it is whole.
 // Thread rule: one thread.
 #pragma once
 
@@ -13,20 +14,23 @@ namespace spillway {
 
 class OutputFile {
  public:
-  // "-" and "/dev/stdout" are standard output; a pipe or a character device (/dev/null) is written as it is. Otherwise
-  // `path`.part is created, mode 0644 less the umask, never through a link that somebody else put there, and locked.
-  // A `path`.part with lines in it is what an interrupted run finished: it only goes away with `overwrite`.
+  // "-" and "/dev/stdout" are standard output; a pipe or a character device (/dev/null) is written
+  // as it is. Otherwise `path`.part is created, mode 0644 less the umask, never through a link that
+  // somebody else put there, and locked. A `path`.part with lines in it is what an interrupted run
+  // finished: it only goes away with `overwrite`.
   // Throws: Error kOutputExists, kPath, kRunInUse (another process is writing it), kIo.
   OutputFile(const std::filesystem::path& path, bool overwrite);
   ~OutputFile();  // without Commit: an empty .part is removed
 
-  // Appends whole lines. On failure what was written of them is cut off again, so that .part ends with a whole line.
+  // Appends whole lines. On failure what was written of them is cut off again, so that .part ends
+  // with a whole line.
   // Throws: Error kDiskSpace, kIo.
   void Write(std::string_view lines);
 
   void Sync();
 
-  // Sync, rename (which never replaces a file that appeared meanwhile, without `overwrite`), sync of the folder.
+  // Sync, rename (which never replaces a file that appeared meanwhile, without `overwrite`), sync
+  // of the folder.
   // Throws: Error kDiskSpace, kIo, kOutputExists.
   void Commit();
 
@@ -40,7 +44,7 @@ class OutputFile {
   [[noreturn]] void ThrowPathError(const std::string& name) const;
 
   std::filesystem::path path_;
-  std::string name_;       // of the path's last part; everything is done relative to folder_
+  std::string name_;  // of the path's last part; everything is done relative to folder_
   std::string part_name_;
   bool overwrite_;
   Descriptor folder_;

@@ -1,12 +1,12 @@
 #include "src/requests/output_line.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <string_view>
-
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "src/tokenizer/utf8.h"
 
@@ -24,15 +24,17 @@ void AppendLogprob(float logprob, std::string& out) {
   fmt::format_to(std::back_inserter(out), "{}", std::isfinite(logprob) ? logprob : -9999.0F);
 }
 
-// The token as OpenAI's completions print it: its text with the leading space; "bytes:\xe2\x80" for a token that holds a
-// part of a character; for one without text (special tokens) the vocabulary's spelling.
+// The token as OpenAI's completions print it: its text with the leading space; "bytes:\xe2\x80" for
+// a token that holds a part of a character; for one without text (special tokens) the vocabulary's
+// spelling.
 std::string TokenName(TokenId token, const Tokenizer& tokenizer) {
   std::string bytes;
   tokenizer.AppendBytes(token, /*first=*/false, bytes);
   if (bytes.empty()) return tokenizer.TokenText(token);
   if (IsValidUtf8(bytes)) return bytes;
   std::string name = "bytes:";
-  for (const char byte : bytes) fmt::format_to(std::back_inserter(name), "\\x{:02x}", static_cast<unsigned char>(byte));
+  for (const char byte : bytes)
+    fmt::format_to(std::back_inserter(name), "\\x{:02x}", static_cast<unsigned char>(byte));
   return name;
 }
 
@@ -48,9 +50,11 @@ void AppendList(const Items& items, std::string& out, Append append) {
   out += ']';
 }
 
-// The N best and, when it is none of them, the chosen token: up to N + 1, as OpenAI documents. Several ids may have one
-// text; an object has each key once, and the likeliest comes first and stays.
-void AppendTop(const StepLogprobs& step, TokenId chosen, const Tokenizer& tokenizer, std::string& out) {
+// The N best and, when it is none of them, the chosen token: up to N + 1, as OpenAI documents.
+// Several ids may have one text; an object has each key once, and the likeliest comes first and
+// stays.
+void AppendTop(const StepLogprobs& step, TokenId chosen, const Tokenizer& tokenizer,
+               std::string& out) {
   std::vector<std::string> names;
   out += '{';
   const auto add = [&](TokenId token, float logprob) {
@@ -68,44 +72,51 @@ void AppendTop(const StepLogprobs& step, TokenId chosen, const Tokenizer& tokeni
 
 void AppendLogprobs(const Completion& completion, const Tokenizer& tokenizer, std::string& out) {
   out += R"({"tokens":)";
-  AppendList(completion.tokens, out, [&](TokenId token) { out += Quoted(TokenName(token, tokenizer)); });
+  AppendList(completion.tokens, out,
+             [&](TokenId token) { out += Quoted(TokenName(token, tokenizer)); });
   out += R"(,"token_logprobs":)";
-  AppendList(completion.logprobs, out, [&](const StepLogprobs& step) { AppendLogprob(step.chosen, out); });
+  AppendList(completion.logprobs, out,
+             [&](const StepLogprobs& step) { AppendLogprob(step.chosen, out); });
   out += R"(,"top_logprobs":)";
   std::size_t place = 0;
-  AppendList(completion.logprobs, out,
-             [&](const StepLogprobs& step) { AppendTop(step, completion.tokens[place++], tokenizer, out); });
+  AppendList(completion.logprobs, out, [&](const StepLogprobs& step) {
+    AppendTop(step, completion.tokens[place++], tokenizer, out);
+  });
   out += '}';
 }
 
 // {"id":"...","custom_id":"...","response":
 std::string Head(int64_t line, const std::string& custom_id, uint64_t fingerprint) {
-  return fmt::format(R"({{"id":"batch_req_{:016x}_{}","custom_id":{},"response":)", fingerprint, line,
-                     Quoted(custom_id.empty() ? std::to_string(line) : custom_id));
+  return fmt::format(R"({{"id":"batch_req_{:016x}_{}","custom_id":{},"response":)", fingerprint,
+                     line, Quoted(custom_id.empty() ? std::to_string(line) : custom_id));
 }
 
 }  // namespace
 
-std::string CompletionLine(const Request& request, const Completion& completion, const Tokenizer& tokenizer,
-                           const WriterOptions& options) {
+std::string CompletionLine(const Request& request, const Completion& completion,
+                           const Tokenizer& tokenizer, const WriterOptions& options) {
   std::string out = Head(request.line, request.custom_id, options.run_fingerprint);
-  fmt::format_to(std::back_inserter(out),
-                 R"({{"status_code":200,"request_id":"req_{:016x}_{}","body":{{"object":"text_completion","model":{},)"
-                 R"("choices":[{{"index":0,"text":{},"token_ids":)",
-                 options.run_fingerprint, request.line, Quoted(options.model_name), Quoted(completion.text));
-  AppendList(completion.tokens, out, [&](TokenId token) { fmt::format_to(std::back_inserter(out), "{}", token); });
+  fmt::format_to(
+      std::back_inserter(out),
+      R"({{"status_code":200,"request_id":"req_{:016x}_{}","body":{{"object":"text_completion","model":{},)"
+      R"("choices":[{{"index":0,"text":{},"token_ids":)",
+      options.run_fingerprint, request.line, Quoted(options.model_name), Quoted(completion.text));
+  AppendList(completion.tokens, out,
+             [&](TokenId token) { fmt::format_to(std::back_inserter(out), "{}", token); });
   const bool stopped = completion.finish_reason == FinishReason::kStop;
-  fmt::format_to(std::back_inserter(out), R"(,"finish_reason":"{}","logprobs":)", stopped ? "stop" : "length");
+  fmt::format_to(std::back_inserter(out), R"(,"finish_reason":"{}","logprobs":)",
+                 stopped ? "stop" : "length");
   if (request.sampling.num_logprobs >= 0) {
     AppendLogprobs(completion, tokenizer, out);
   } else {
     out += "null";
   }
   const auto num_tokens = static_cast<int64_t>(completion.tokens.size());
-  fmt::format_to(std::back_inserter(out),
-                 R"(}}],"usage":{{"prompt_tokens":{},"completion_tokens":{},"total_tokens":{}}}}}}},"error":null}})"
-                 "\n",
-                 completion.num_prompt_tokens, num_tokens, completion.num_prompt_tokens + num_tokens);
+  fmt::format_to(
+      std::back_inserter(out),
+      R"(}}],"usage":{{"prompt_tokens":{},"completion_tokens":{},"total_tokens":{}}}}}}},"error":null}})"
+      "\n",
+      completion.num_prompt_tokens, num_tokens, completion.num_prompt_tokens + num_tokens);
   return out;
 }
 

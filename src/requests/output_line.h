@@ -9,8 +9,8 @@
 namespace spillway {
 
 // Keys in cli.md's order; always valid UTF-8 and one line.
-std::string CompletionLine(const Request& request, const Completion& completion, const Tokenizer& tokenizer,
-                           const WriterOptions& options);
+std::string CompletionLine(const Request& request, const Completion& completion,
+                           const Tokenizer& tokenizer, const WriterOptions& options);
 std::string ErrorOutputLine(const LineError& error, const WriterOptions& options);
 
 }  // namespace spillway

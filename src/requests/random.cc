@@ -1,13 +1,14 @@
 #include "src/requests/random.h"
 
+#include <xxhash.h>
+
 #include <array>
 #include <bit>
 
-#include <xxhash.h>
-
 namespace spillway {
 
-static_assert(std::endian::native == std::endian::little, "the draws are defined over little-endian bytes");
+static_assert(std::endian::native == std::endian::little,
+              "the draws are defined over little-endian bytes");
 
 double UniformDraw(uint64_t seed, uint64_t stream, uint64_t index) {
   const std::array<uint64_t, 2> counter = {stream, index};

@@ -12,8 +12,10 @@ struct RequestReader::State {
   RequestParser parser;
 };
 
-RequestReader::RequestReader(const std::filesystem::path& path, const Tokenizer& tokenizer, ReaderOptions options)
-    : state_(new State{LineSource(path, options.max_line_bytes), RequestParser(FormOf(path), tokenizer, options)}) {}
+RequestReader::RequestReader(const std::filesystem::path& path, const Tokenizer& tokenizer,
+                             ReaderOptions options)
+    : state_(new State{LineSource(path, options.max_line_bytes),
+                       RequestParser(FormOf(path), tokenizer, options)}) {}
 
 RequestReader::~RequestReader() = default;
 

@@ -1,5 +1,6 @@
-// RequestReader: the input file as a stream of requests and line errors, in order; memory does not grow with the
-// number of lines. Thread rule: one thread.
+// RequestReader: the input file as a stream of requests and line errors, in order; memory does not
+// grow with the number of lines.
+// Thread rule: one thread.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +16,11 @@
 namespace spillway {
 
 struct ReaderOptions {
-  Sampling defaults;           // what the flags say; a line's own keys win
+  Sampling defaults;  // what the flags say; a line's own keys win
   SpecialText special_text = SpecialText::kParse;
-  int64_t max_positions = 0;   // prompt + max_tokens may not exceed it; must be set
-  int64_t vocab_rows = 0;      // bound of given token_ids; must be set
-  TokenId start_token = -1;    // an empty prompt is this alone; -1: an empty prompt is a line error
+  int64_t max_positions = 0;  // prompt + max_tokens may not exceed it; must be set
+  int64_t vocab_rows = 0;     // bound of given token_ids; must be set
+  TokenId start_token = -1;   // an empty prompt is this alone; -1: an empty prompt is a line error
   int64_t max_line_bytes = 16 << 20;
 };
 
@@ -30,17 +31,19 @@ class RequestReader {
   // `path` "-" is standard input. A name that ends in ".txt" holds one prompt a line.
   // Lifetime: the tokenizer outlives the reader.
   // Throws: Error kInput when the file cannot be used as a whole.
-  RequestReader(const std::filesystem::path& path, const Tokenizer& tokenizer, ReaderOptions options);
+  RequestReader(const std::filesystem::path& path, const Tokenizer& tokenizer,
+                ReaderOptions options);
   ~RequestReader();
 
-  // The next line that is not blank (nothing but spaces, tabs and carriage returns); nullopt at the end.
+  // The next line that is not blank (nothing but spaces, tabs and carriage returns); nullopt at the
+  // end.
   // Throws: Error kIo.
   std::optional<RequestOrError> Next();
 
-  int64_t num_lines_read() const;   // blank ones included
+  int64_t num_lines_read() const;  // blank ones included
   int64_t num_blank_lines() const;
-  int64_t num_bytes_read() const;   // of the lines given so far, not of what is buffered ahead
-  uint64_t input_hash() const;      // xxh64 of those bytes
+  int64_t num_bytes_read() const;  // of the lines given so far, not of what is buffered ahead
+  uint64_t input_hash() const;     // xxh64 of those bytes
 
  private:
   struct State;

@@ -11,20 +11,20 @@
 namespace spillway {
 
 struct Sampling {
-  double temperature = 0.0;  // 0: greedy
-  double top_p = 1.0;        // 1: off
-  int64_t top_k = 0;         // 0: off
-  int64_t max_tokens = 64;   // of completion, at least 1
-  int64_t min_tokens = 0;    // eos and stop strings are not obeyed before
-  std::optional<uint64_t> seed;      // the line's own; otherwise (run seed, line number)
-  std::vector<std::string> stop;     // at most 16, none empty
+  double temperature = 0.0;       // 0: greedy
+  double top_p = 1.0;             // 1: off
+  int64_t top_k = 0;              // 0: off
+  int64_t max_tokens = 64;        // of completion, at least 1
+  int64_t min_tokens = 0;         // eos and stop strings are not obeyed before
+  std::optional<uint64_t> seed;   // the line's own; otherwise (run seed, line number)
+  std::vector<std::string> stop;  // at most 16, none empty
   bool ignore_eos = false;
-  int64_t num_logprobs = -1;         // -1: none; N >= 0: the chosen token's and the N best of each step
+  int64_t num_logprobs = -1;  // -1: none; N >= 0: the chosen token's and the N best of each step
 };
 
 struct Request {
-  int64_t line = 0;       // 1-based line of the input file
-  std::string custom_id;  // the line's, or the line number
+  int64_t line = 0;             // 1-based line of the input file
+  std::string custom_id;        // the line's, or the line number
   std::vector<TokenId> prompt;  // never empty; start token included
   Sampling sampling;
 };

@@ -1,13 +1,13 @@
 #include "src/requests/request_parser.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
-
-#include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "spillway/error.h"
 #include "src/requests/line_fault.h"
@@ -31,7 +31,8 @@ LineFault Invalid(std::string message) { return {"invalid_value", std::move(mess
 template <typename Known>
 MaybeFault CheckKeys(const json& object, const char* where, Known known) {
   for (const auto& [name, value] : object.items()) {
-    if (!known(name)) return LineFault{"unknown_key", fmt::format("unknown key \"{}\"{}", Printable(name), where)};
+    if (!known(name))
+      return LineFault{"unknown_key", fmt::format("unknown key \"{}\"{}", Printable(name), where)};
   }
   return std::nullopt;
 }
@@ -48,10 +49,12 @@ MaybeFault CheckExactly(const json& line, const char* key, std::string_view want
 
 // The object that holds the prompt: the line itself, or its "body" in the Batch form.
 std::variant<const json*, LineFault> FindBody(const json& line) {
-  const bool is_batch =
-      std::ranges::any_of(std::array{"method", "url", "body"}, [&](const char* key) { return line.contains(key); });
+  const bool is_batch = std::ranges::any_of(std::array{"method", "url", "body"},
+                                            [&](const char* key) { return line.contains(key); });
   if (!is_batch) {
-    const auto known = [](std::string_view key) { return key == "custom_id" || IsPromptKey(key) || IsSamplingKey(key); };
+    const auto known = [](std::string_view key) {
+      return key == "custom_id" || IsPromptKey(key) || IsSamplingKey(key);
+    };
     if (MaybeFault fault = CheckKeys(line, "", known)) return *fault;
     return &line;
   }
@@ -62,37 +65,43 @@ std::variant<const json*, LineFault> FindBody(const json& line) {
   const auto body = line.find("body");
   if (body == line.end()) return LineFault{"missing_key", "has no key \"body\""};
   if (!body->is_object()) return Invalid("\"body\" must be an object");
-  const auto known_inside = [](std::string_view key) { return IsPromptKey(key) || IsSamplingKey(key); };
+  const auto known_inside = [](std::string_view key) {
+    return IsPromptKey(key) || IsSamplingKey(key);
+  };
   if (MaybeFault fault = CheckKeys(*body, " in \"body\"", known_inside)) return *fault;
   return &*body;
 }
 
-// Missing, null and "" leave `custom_id` empty: the line number takes its place. Control characters are kept; JSON
-// escapes them on the way out.
+// Missing, null and "" leave `custom_id` empty: the line number takes its place. Control characters
+// are kept; JSON escapes them on the way out.
 MaybeFault ReadCustomId(const json& line, std::string& custom_id) {
   const auto value = line.find("custom_id");
   if (value == line.end() || value->is_null()) return std::nullopt;
   if (!value->is_string()) return Invalid("\"custom_id\" must be a string");
   const auto& text = value->get_ref<const std::string&>();
   if (text.size() > kMaxCustomIdBytes) {
-    return Invalid(fmt::format("\"custom_id\" has {} bytes; at most {} are taken", text.size(), kMaxCustomIdBytes));
+    return Invalid(fmt::format("\"custom_id\" has {} bytes; at most {} are taken", text.size(),
+                               kMaxCustomIdBytes));
   }
   custom_id = text;
   return std::nullopt;
 }
 
-MaybeFault ReadTokenIds(const json& list, const char* key, std::vector<TokenId>& prompt, int64_t vocab_rows) {
+MaybeFault ReadTokenIds(const json& list, const char* key, std::vector<TokenId>& prompt,
+                        int64_t vocab_rows) {
   prompt.reserve(list.size());
   for (const json& item : list) {
     if (item.is_array() || item.is_string()) {
       return Invalid(fmt::format("\"{}\" holds several prompts; give each its own line", key));
     }
-    if (!item.is_number_integer()) return Invalid(fmt::format("\"{}\" must hold integers only", key));
+    if (!item.is_number_integer())
+      return Invalid(fmt::format("\"{}\" must hold integers only", key));
     // An unsigned number over INT64_MAX comes out negative here.
     const auto id = item.get<int64_t>();
     if (id < 0 || id >= vocab_rows) {
-      return LineFault{"token_out_of_range", fmt::format("token id {} at index {}; the model's ids are 0 to {}",
-                                                         item.dump(), prompt.size(), vocab_rows - 1)};
+      return LineFault{"token_out_of_range",
+                       fmt::format("token id {} at index {}; the model's ids are 0 to {}",
+                                   item.dump(), prompt.size(), vocab_rows - 1)};
     }
     prompt.push_back(static_cast<TokenId>(id));
   }
@@ -100,8 +109,8 @@ MaybeFault ReadTokenIds(const json& list, const char* key, std::vector<TokenId>&
   return std::nullopt;
 }
 
-MaybeFault EncodePrompt(std::string_view text, const Tokenizer& tokenizer, const ReaderOptions& options,
-                        std::vector<TokenId>& prompt) {
+MaybeFault EncodePrompt(std::string_view text, const Tokenizer& tokenizer,
+                        const ReaderOptions& options, std::vector<TokenId>& prompt) {
   if (!text.empty()) prompt = tokenizer.Encode(text, options.special_text);
   if (!prompt.empty()) return std::nullopt;
   if (options.start_token < 0) {
@@ -115,8 +124,10 @@ MaybeFault ReadPrompt(const json& body, const Tokenizer& tokenizer, const Reader
                       std::vector<TokenId>& prompt) {
   const auto text = body.find("prompt");
   const auto ids = body.find("token_ids");
-  if (text == body.end() && ids == body.end()) return LineFault{"missing_key", "has no key \"prompt\""};
-  if (text != body.end() && ids != body.end()) return Invalid("has both \"prompt\" and \"token_ids\"; give one");
+  if (text == body.end() && ids == body.end())
+    return LineFault{"missing_key", "has no key \"prompt\""};
+  if (text != body.end() && ids != body.end())
+    return Invalid("has both \"prompt\" and \"token_ids\"; give one");
   if (ids != body.end()) {
     if (!ids->is_array()) return Invalid("\"token_ids\" must be a list of integers");
     return ReadTokenIds(*ids, "token_ids", prompt, options.vocab_rows);
@@ -130,15 +141,17 @@ MaybeFault CheckLength(const Request& request, int64_t max_positions) {
   const auto num_prompt = static_cast<int64_t>(request.prompt.size());
   const int64_t max_tokens = request.sampling.max_tokens;
   if (num_prompt <= max_positions && max_tokens <= max_positions - num_prompt) return std::nullopt;
-  return LineFault{"context_length_exceeded",
-                   fmt::format("prompt of {} tokens + max_tokens {} is over the model's {} positions; shorten the "
-                               "prompt or lower max_tokens",
-                               num_prompt, max_tokens, max_positions)};
+  return LineFault{
+      "context_length_exceeded",
+      fmt::format(
+          "prompt of {} tokens + max_tokens {} is over the model's {} positions; shorten the "
+          "prompt or lower max_tokens",
+          num_prompt, max_tokens, max_positions)};
 }
 
 // `request.custom_id` is set as soon as it is known, so that a fault found later can carry it.
-MaybeFault ReadJsonRequest(std::string_view text, const Tokenizer& tokenizer, const ReaderOptions& options,
-                           Request& request) {
+MaybeFault ReadJsonRequest(std::string_view text, const Tokenizer& tokenizer,
+                           const ReaderOptions& options, Request& request) {
   std::variant<json, LineFault> parsed = ParseLineJson(text);
   if (auto* fault = std::get_if<LineFault>(&parsed)) return std::move(*fault);
   const json& line = std::get<json>(parsed);
@@ -155,7 +168,8 @@ MaybeFault ReadJsonRequest(std::string_view text, const Tokenizer& tokenizer, co
 
 InputForm FormOf(const std::filesystem::path& path) {
   std::string extension = path.extension().string();
-  std::ranges::transform(extension, extension.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
+  std::ranges::transform(extension, extension.begin(),
+                         [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
   return extension == ".txt" ? InputForm::kPlainLines : InputForm::kJsonLines;
 }
 
@@ -165,11 +179,12 @@ RequestParser::RequestParser(InputForm form, const Tokenizer& tokenizer, ReaderO
 }
 
 RequestOrError RequestParser::Parse(const Line& line) const {
-  Request request{.line = line.number, .custom_id = {}, .prompt = {}, .sampling = options_.defaults};
+  Request request{
+      .line = line.number, .custom_id = {}, .prompt = {}, .sampling = options_.defaults};
   MaybeFault fault;
   if (line.too_long) {
-    fault = LineFault{"line_too_long",
-                      fmt::format("has {} bytes; at most {} are taken", line.num_bytes, options_.max_line_bytes)};
+    fault = LineFault{"line_too_long", fmt::format("has {} bytes; at most {} are taken",
+                                                   line.num_bytes, options_.max_line_bytes)};
   } else if ((fault = CheckText(line.text))) {
   } else if (form_ == InputForm::kPlainLines) {
     fault = EncodePrompt(line.text, tokenizer_, options_, request.prompt);

@@ -22,14 +22,15 @@ bool HasText(const Tokenizer& tokenizer, TokenId token) {
 
 }  // namespace
 
-RowSampler::RowSampler(const Request& request, const Tokenizer& tokenizer, std::span<const TokenId> eos,
-                       uint64_t run_seed)
+RowSampler::RowSampler(const Request& request, const Tokenizer& tokenizer,
+                       std::span<const TokenId> eos, uint64_t run_seed)
     : request_(request),
       tokenizer_(tokenizer),
       eos_(eos),
       seed_(request.sampling.seed.value_or(run_seed)),
       stream_(request.sampling.seed ? 0 : static_cast<uint64_t>(request.line)),
-      opens_text_(std::ranges::none_of(request.prompt, [&](TokenId token) { return HasText(tokenizer, token); })) {
+      opens_text_(std::ranges::none_of(request.prompt,
+                                       [&](TokenId token) { return HasText(tokenizer, token); })) {
   completion_.num_prompt_tokens = static_cast<int64_t>(request.prompt.size());
 }
 
@@ -76,11 +77,13 @@ std::optional<TokenId> RowSampler::Choose(std::span<float> logits) {
   std::optional<TokenId> token = ArgMax(logits);
   if (!token) return std::nullopt;
   if (sampling.temperature > 0.0) {
-    token = DrawToken(logits, *token, sampling, UniformDraw(seed_, stream_, completion_.tokens.size()));
+    token =
+        DrawToken(logits, *token, sampling, UniformDraw(seed_, stream_, completion_.tokens.size()));
   }
   // Masked or not: what was chosen still has its own logit.
   if (normaliser) {
-    completion_.logprobs.back().chosen = static_cast<float>(logits[static_cast<std::size_t>(*token)] - *normaliser);
+    completion_.logprobs.back().chosen =
+        static_cast<float>(logits[static_cast<std::size_t>(*token)] - *normaliser);
   }
   return token;
 }
@@ -114,7 +117,8 @@ RowStatus RowSampler::Step(std::span<float> logits) {
 
 Completion RowSampler::Take() {
   SPILLWAY_CHECK(status_ == RowStatus::kStopped || status_ == RowStatus::kLength);
-  completion_.finish_reason = status_ == RowStatus::kStopped ? FinishReason::kStop : FinishReason::kLength;
+  completion_.finish_reason =
+      status_ == RowStatus::kStopped ? FinishReason::kStop : FinishReason::kLength;
   completion_.text = ReplaceInvalidUtf8(bytes_);
   bytes_.clear();
   return std::exchange(completion_, {});

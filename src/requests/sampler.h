@@ -1,4 +1,5 @@
-// RowSampler: logits of one row -> the next token; the same token for every batch, order and resumption.
+// RowSampler: logits of one row -> the next token; the same token for every batch, order and
+// resumption.
 // Thread rule: belongs to its row; different rows on any threads.
 #pragma once
 
@@ -17,25 +18,32 @@ namespace spillway {
 
 enum class RowStatus { kRunning, kStopped, kLength, kNonFinite };
 
-// Everything one row carries from step to step: chosen tokens, stop-string search, log-probabilities.
+// Everything one row carries from step to step: chosen tokens, stop-string search,
+// log-probabilities.
 class RowSampler {
  public:
   // Requires: request, tokenizer and eos outlive the sampler.
-  RowSampler(const Request& request, const Tokenizer& tokenizer, std::span<const TokenId> eos, uint64_t run_seed);
+  RowSampler(const Request& request, const Tokenizer& tokenizer, std::span<const TokenId> eos,
+             uint64_t run_seed);
 
   // Chooses the next token from logits [vocab] (fp32; changed in place) and updates the row.
-  // Order: eos masked below min_tokens (greedy too), temperature, top-k, top-p, draw. Greedy takes the lowest id among equals.
-  // Logprobs are of the model's own distribution: log-softmax of the logits as given, before temperature and filters.
+  // Order: eos masked below min_tokens (greedy too), temperature, top-k, top-p, draw. Greedy takes
+  // the lowest id among equals.
+  // Logprobs are of the model's own distribution: log-softmax of the logits as given, before
+  // temperature and filters.
   // kNonFinite, and no token: a NaN or +inf among the logits, or nothing left over -inf.
-  // The draw is number tokens().size() of the stream (request's seed, 0), or (run seed, line) when it states none.
+  // The draw is number tokens().size() of the stream (request's seed, 0), or (run seed, line) when
+  // it states none.
   // Requires: status() is kRunning.
   RowStatus Step(std::span<float> logits);
 
   RowStatus status() const { return status_; }
   const std::vector<TokenId>& tokens() const { return completion_.tokens; }
 
-  // The finished completion; Requires: status() is kStopped or kLength. Leaves the sampler empty.
-  // Bytes that are no UTF-8, such as the half of a character at max_tokens, are U+FFFD in its text.
+  // The finished completion; leaves the sampler empty. Bytes that are no UTF-8, such as the half of
+  // a character at max_tokens, are U+FFFD in its text, which goes on from the prompt: a first token
+  // keeps its leading space unless the prompt has no text at all.
+  // Requires: status() is kStopped or kLength.
   Completion Take();
 
  private:

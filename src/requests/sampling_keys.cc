@@ -1,11 +1,11 @@
 #include "src/requests/sampling_keys.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <string>
-
-#include <fmt/format.h>
 
 #include "spillway/error.h"
 
@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kMaxStops = 16;       // OpenAI takes 4
+constexpr std::size_t kMaxStops = 16;  // OpenAI takes 4
 constexpr std::size_t kMaxStopBytes = 4096;
 constexpr int64_t kMaxLogprobs = 20;
 constexpr double kMaxTemperature = 100.0;
@@ -33,7 +33,8 @@ LineFault Invalid(const char* key, const char* wanted, const json& value) {
 // The integer, when it is one between the bounds. 32.0 is none: it may have been 31.999.
 std::optional<int64_t> Integer(const json& value, int64_t min, int64_t max) {
   if (!value.is_number_integer()) return std::nullopt;
-  if (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(max)) return std::nullopt;
+  if (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(max))
+    return std::nullopt;
   const auto number = value.get<int64_t>();
   return number < min || number > max ? std::nullopt : std::optional(number);
 }
@@ -54,14 +55,16 @@ MaybeFault ReadMinTokens(const json& value, Sampling& sampling) {
 
 MaybeFault ReadTemperature(const json& value, Sampling& sampling) {
   const double number = value.is_number() ? value.get<double>() : -1.0;
-  if (!(number >= 0.0 && number <= kMaxTemperature)) return Invalid("temperature", "a number from 0 to 100", value);
+  if (!(number >= 0.0 && number <= kMaxTemperature))
+    return Invalid("temperature", "a number from 0 to 100", value);
   sampling.temperature = number;
   return std::nullopt;
 }
 
 MaybeFault ReadTopP(const json& value, Sampling& sampling) {
   const double number = value.is_number() ? value.get<double>() : -1.0;
-  if (!(number > 0.0 && number <= 1.0)) return Invalid("top_p", "a number over 0 and at most 1", value);
+  if (!(number > 0.0 && number <= 1.0))
+    return Invalid("top_p", "a number over 0 and at most 1", value);
   sampling.top_p = number;
   return std::nullopt;
 }
@@ -76,20 +79,26 @@ MaybeFault ReadTopK(const json& value, Sampling& sampling) {
 MaybeFault ReadSeed(const json& value, Sampling& sampling) {
   if (!value.is_number_integer()) return Invalid("seed", "an integer of 64 bits", value);
   // A negative seed stands for its two's complement.
-  sampling.seed = value.is_number_unsigned() ? value.get<uint64_t>() : static_cast<uint64_t>(value.get<int64_t>());
+  sampling.seed = value.is_number_unsigned() ? value.get<uint64_t>()
+                                             : static_cast<uint64_t>(value.get<int64_t>());
   return std::nullopt;
 }
 
 MaybeFault ReadStop(const json& value, Sampling& sampling) {
   const json list = value.is_string() ? json::array({value}) : value;
   if (!list.is_array()) return Invalid("stop", "a string or a list of strings", value);
-  if (list.size() > kMaxStops) return LineFault{"invalid_value", fmt::format("\"stop\" takes at most {} strings, not {}", kMaxStops, list.size())};
+  if (list.size() > kMaxStops)
+    return LineFault{"invalid_value", fmt::format("\"stop\" takes at most {} strings, not {}",
+                                                  kMaxStops, list.size())};
   sampling.stop.clear();
   for (const json& stop : list) {
     if (!stop.is_string()) return Invalid("stop", "a string or a list of strings", value);
     const auto& text = stop.get_ref<const std::string&>();
     if (text.empty()) return LineFault{"invalid_value", "\"stop\" must not hold an empty string"};
-    if (text.size() > kMaxStopBytes) return LineFault{"invalid_value", fmt::format("a \"stop\" string has {} bytes; at most {} are taken", text.size(), kMaxStopBytes)};
+    if (text.size() > kMaxStopBytes)
+      return LineFault{"invalid_value",
+                       fmt::format("a \"stop\" string has {} bytes; at most {} are taken",
+                                   text.size(), kMaxStopBytes)};
     sampling.stop.push_back(text);
   }
   return std::nullopt;
@@ -114,10 +123,14 @@ struct SamplingKey {
 };
 
 constexpr std::array kSamplingKeys = {
-    SamplingKey{"max_tokens", ReadMaxTokens},   SamplingKey{"min_tokens", ReadMinTokens},
-    SamplingKey{"temperature", ReadTemperature}, SamplingKey{"top_p", ReadTopP},
-    SamplingKey{"top_k", ReadTopK},             SamplingKey{"seed", ReadSeed},
-    SamplingKey{"stop", ReadStop},              SamplingKey{"ignore_eos", ReadIgnoreEos},
+    SamplingKey{"max_tokens", ReadMaxTokens},
+    SamplingKey{"min_tokens", ReadMinTokens},
+    SamplingKey{"temperature", ReadTemperature},
+    SamplingKey{"top_p", ReadTopP},
+    SamplingKey{"top_k", ReadTopK},
+    SamplingKey{"seed", ReadSeed},
+    SamplingKey{"stop", ReadStop},
+    SamplingKey{"ignore_eos", ReadIgnoreEos},
     SamplingKey{"logprobs", ReadLogprobs},
 };
 
@@ -160,7 +173,9 @@ const Key* Find(const std::array<Key, kSize>& keys, std::string_view name) {
 
 }  // namespace
 
-bool IsSamplingKey(std::string_view key) { return Find(kSamplingKeys, key) != nullptr || Find(kNeutralKeys, key) != nullptr; }
+bool IsSamplingKey(std::string_view key) {
+  return Find(kSamplingKeys, key) != nullptr || Find(kNeutralKeys, key) != nullptr;
+}
 
 MaybeFault ReadSamplingKeys(const json& body, Sampling& sampling) {
   for (const auto& [name, value] : body.items()) {
@@ -170,14 +185,16 @@ MaybeFault ReadSamplingKeys(const json& body, Sampling& sampling) {
     }
     if (const SamplingKey* key = Find(kSamplingKeys, name)) {
       if (MaybeFault fault = key->read(value, sampling)) return fault;
-    } else if (const NeutralKey* neutral = Find(kNeutralKeys, name); neutral && !neutral->is_neutral(value)) {
-      return LineFault{"unsupported_value", fmt::format("\"{}\": {} is not supported; leave it out or give {}", name,
-                                                        Shown(value), neutral->neutral)};
+    } else if (const NeutralKey* neutral = Find(kNeutralKeys, name);
+               neutral && !neutral->is_neutral(value)) {
+      return LineFault{"unsupported_value",
+                       fmt::format("\"{}\": {} is not supported; leave it out or give {}", name,
+                                   Shown(value), neutral->neutral)};
     }
   }
   if (sampling.min_tokens > sampling.max_tokens) {
-    return LineFault{"invalid_value", fmt::format("\"min_tokens\" is {}, over \"max_tokens\" {}", sampling.min_tokens,
-                                                  sampling.max_tokens)};
+    return LineFault{"invalid_value", fmt::format("\"min_tokens\" is {}, over \"max_tokens\" {}",
+                                                  sampling.min_tokens, sampling.max_tokens)};
   }
   return std::nullopt;
 }

@@ -17,7 +17,8 @@ void AddToSample(const RequestOrError& parsed, InputScan& scan) {
     ++scan.num_bad_in_sample;
     return;
   }
-  const SampledRequest row{static_cast<int64_t>(request->prompt.size()), request->sampling.max_tokens};
+  const SampledRequest row{static_cast<int64_t>(request->prompt.size()),
+                           request->sampling.max_tokens};
   scan.max_prompt_tokens = std::max(scan.max_prompt_tokens, row.num_prompt_tokens);
   scan.max_row_tokens = std::max(scan.max_row_tokens, row.num_prompt_tokens + row.max_tokens);
   scan.sample.push_back(row);
@@ -25,8 +26,8 @@ void AddToSample(const RequestOrError& parsed, InputScan& scan) {
 
 }  // namespace
 
-InputScan ScanInput(const std::filesystem::path& path, const Tokenizer& tokenizer, const ReaderOptions& options,
-                    int64_t sample_lines) {
+InputScan ScanInput(const std::filesystem::path& path, const Tokenizer& tokenizer,
+                    const ReaderOptions& options, int64_t sample_lines) {
   LineSource lines(path, options.max_line_bytes);
   const RequestParser parser(FormOf(path), tokenizer, options);
   InputScan scan;
@@ -44,7 +45,8 @@ InputScan ScanInput(const std::filesystem::path& path, const Tokenizer& tokenize
   scan.hash = lines.hash();
   scan.is_complete = scan.num_lines <= sample_lines;
   if (!scan.is_complete) {
-    const int64_t by_bytes = std::min(longest_bytes + kTokensBesideBytes, options.max_positions - 1);
+    const int64_t by_bytes =
+        std::min(longest_bytes + kTokensBesideBytes, options.max_positions - 1);
     scan.max_prompt_tokens = std::max(scan.max_prompt_tokens, by_bytes);
     scan.max_row_tokens = options.max_positions;
   }

@@ -4,7 +4,8 @@
 
 namespace spillway {
 
-std::optional<std::size_t> FindStop(std::string_view text, std::size_t old_bytes, std::span<const std::string> stops) {
+std::optional<std::size_t> FindStop(std::string_view text, std::size_t old_bytes,
+                                    std::span<const std::string> stops) {
   std::size_t earliest = std::string_view::npos;
   for (const std::string& stop : stops) {
     // The first place at which the stop string would end in the new bytes.

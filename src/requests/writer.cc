@@ -47,7 +47,8 @@ void CompletionWriter::State::Finish(int64_t line, std::string text, std::vector
   WriteReady();
 }
 
-// Line by line and unbuffered: a line may stand for minutes of computing, a write costs microseconds.
+// Line by line and unbuffered: a line may stand for minutes of computing, a write costs
+// microseconds.
 void CompletionWriter::State::WriteReady() {
   while (!pending.empty() && pending.front().finished) WriteFirst();
 }
@@ -58,7 +59,8 @@ void CompletionWriter::State::WriteFirst() {
   pending.pop_front();
 }
 
-CompletionWriter::CompletionWriter(const std::filesystem::path& path, const Tokenizer& tokenizer, WriterOptions options)
+CompletionWriter::CompletionWriter(const std::filesystem::path& path, const Tokenizer& tokenizer,
+                                   WriterOptions options)
     : state_(std::make_unique<State>(path, tokenizer, std::move(options))) {}
 
 CompletionWriter::~CompletionWriter() = default;
@@ -71,7 +73,8 @@ void CompletionWriter::Expect(int64_t line) {
 
 void CompletionWriter::Put(const Request& request, const Completion& completion) {
   ++state_->num_completions;
-  state_->Finish(request.line, CompletionLine(request, completion, state_->tokenizer, state_->options),
+  state_->Finish(request.line,
+                 CompletionLine(request, completion, state_->tokenizer, state_->options),
                  completion.tokens);
 }
 

@@ -15,33 +15,38 @@ namespace spillway {
 
 struct WriterOptions {
   std::string model_name;
-  uint64_t run_fingerprint = 0;  // of the input and of what decides the output; makes "id" and "request_id"
+  // Of the input and of what decides the output; makes "id" and "request_id".
+  uint64_t run_fingerprint = 0;
   bool overwrite = false;
 };
 
 class CompletionWriter {
  public:
-  // Lines go to `path`.part, renamed to `path` by Commit; "-" is standard output, and what is no regular file
-  // (/dev/null, a pipe) is written in place.
-  // Refuses at once what could only fail later: an existing output without overwrite, or a .part with the lines of an
-  // interrupted run; a folder that is missing or not writable; a path that is a folder or a link to a file.
+  // Lines go to `path`.part, renamed to `path` by Commit; "-" is standard output, and what is no
+  // regular file (/dev/null, a pipe) is written in place.
+  // Refuses at once what could only fail later: an existing output without overwrite, or a .part
+  // with the lines of an interrupted run; a folder that is missing or not writable; a path that is
+  // a folder or a link to a file.
   // Requires: SIGPIPE and SIGXFSZ are ignored. The caller has checked SameFile (input_file.h).
   // Lifetime: the tokenizer outlives the writer.
   // Throws: Error kOutputExists, kPath, kRunInUse, kIo.
-  CompletionWriter(const std::filesystem::path& path, const Tokenizer& tokenizer, WriterOptions options);
-  ~CompletionWriter();  // without Commit: `path`.part goes away when it holds no line, and stays otherwise
+  CompletionWriter(const std::filesystem::path& path, const Tokenizer& tokenizer,
+                   WriterOptions options);
+  // Without Commit `path`.part goes away when it holds no line, and stays otherwise.
+  ~CompletionWriter();
 
   // Says that line `line` will get an answer; lines are expected in ascending order, each once.
   void Expect(int64_t line);
 
-  // The answer of an expected line; written as soon as all lines before it are. The text of lines that wait is all that
-  // is held in memory: the caller bounds it by how far it runs ahead of the first unfinished line.
+  // The answer of an expected line; written as soon as all lines before it are. The text of lines
+  // that wait is all that is held in memory: the caller bounds it by how far it runs ahead of the
+  // first unfinished line.
   // Throws: Error kDiskSpace, kIo; whole lines written before stay.
   void Put(const Request& request, const Completion& completion);
   void Put(const LineError& error);
 
-  // Writes finished lines that still wait for earlier ones (after an interruption), in order, and syncs. Lines
-  // that have no answer are given up; no Put may follow for them.
+  // Writes finished lines that still wait for earlier ones (after an interruption), in order, and
+  // syncs. Lines that have no answer are given up; no Put may follow for them.
   // Throws: Error kDiskSpace, kIo.
   void FlushFinished();
 
@@ -51,7 +56,8 @@ class CompletionWriter {
 
   int64_t num_completions() const;
   int64_t num_errors() const;
-  std::string fingerprint() const;  // TokenFingerprint of the lines written so far, 16 hex digits: the report's
+  // TokenFingerprint of the lines written so far, 16 hex digits: the report's "fingerprint".
+  std::string fingerprint() const;
   std::filesystem::path part_path() const;  // empty when the output is written in place
 
  private:

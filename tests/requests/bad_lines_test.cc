@@ -1,11 +1,12 @@
-// Lines that cannot be run: each gives one error with a stable code, and the lines around it are not affected.
+// Lines that cannot be run: each gives one error with a stable code, and the lines around it are
+// not affected.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include <random>
 #include <set>
 #include <string>
 #include <vector>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "src/requests/reader.h"
 #include "src/tokenizer/utf8.h"
@@ -43,7 +44,9 @@ struct BadLine {
 
 std::string With(const std::string& key) { return R"({"prompt":"a",)" + key + "}"; }
 
-std::string Batch(const std::string& keys) { return R"({"method":"POST","url":"/v1/completions",)" + keys + "}"; }
+std::string Batch(const std::string& keys) {
+  return R"({"method":"POST","url":"/v1/completions",)" + keys + "}";
+}
 
 // A line around the string "a" + `bytes`.
 std::string Prompt(const std::string& bytes) { return R"({"prompt":"a)" + bytes + "\"}"; }
@@ -55,7 +58,9 @@ std::vector<BadLine> SyntaxLines() {
       {"{", "invalid_json", "column 2: syntax error"},
       {"}", "invalid_json", "column 1: "},
       {"x", "invalid_json", "column 1: "},
-      {R"({"prompt":"a"} )" "x", "invalid_json", "column 16: "},
+      {R"({"prompt":"a"} )"
+       "x",
+       "invalid_json", "column 16: "},
       {R"({"prompt":"a"}{"prompt":"b"})", "invalid_json", "column 15: "},
       {R"({"prompt":"a",})", "invalid_json", "column 15: "},
       {R"({'prompt':'a'})", "invalid_json", "column 2: "},
@@ -79,7 +84,12 @@ std::vector<BadLine> SyntaxLines() {
       {Deep('[', 65), "too_deep", "deeper than 64 levels"},
       {Deep('[', 1'000'000), "too_deep", "deeper than 64 levels"},
       {R"({"prompt":)" + Deep('[', 100'000), "too_deep", "deeper than 64 levels"},
-      {[] { std::string s; for (int i = 0; i < 50'000; ++i) s += "{\"a\":"; return s; }(), "too_deep", "64 levels"},
+      {[] {
+         std::string s;
+         for (int i = 0; i < 50'000; ++i) s += "{\"a\":";
+         return s;
+       }(),
+       "too_deep", "64 levels"},
       {R"({"prompt":"a","prompt":"b"})", "duplicate_key", "key \"prompt\" is given twice"},
       {With(R"("max_tokens":1,"max_tokens":1)"), "duplicate_key", "\"max_tokens\" is given twice"},
       {With(R"("metadata":{"k":1,"\u006b":2})"), "duplicate_key", "key \"k\" is given twice"},
@@ -130,15 +140,19 @@ std::vector<BadLine> FormLines() {
       {R"({"body":{"prompt":"a"}})", "missing_key", "has no key \"method\""},
       {R"({"method":"POST","body":{"prompt":"a"}})", "missing_key", "has no key \"url\""},
       {R"({"method":"POST","url":"/v1/completions"})", "missing_key", "has no key \"body\""},
-      {R"({"method":"GET","url":"/v1/completions","body":{}})", "unsupported_value", R"("method" must be "POST", not "GET")"},
-      {R"({"method":1,"url":"/v1/completions","body":{}})", "invalid_value", "\"method\" must be a string"},
+      {R"({"method":"GET","url":"/v1/completions","body":{}})", "unsupported_value",
+       R"("method" must be "POST", not "GET")"},
+      {R"({"method":1,"url":"/v1/completions","body":{}})", "invalid_value",
+       "\"method\" must be a string"},
       {R"({"method":"POST","url":"/v1/chat/completions","body":{}})", "unsupported_value",
        R"(must be "/v1/completions", not "/v1/chat/completions")"},
       {Batch(R"("body":"x")"), "invalid_value", "\"body\" must be an object"},
       {Batch(R"("body":{})"), "missing_key", "has no key \"prompt\""},
       {Batch(R"("body":{"prompt":"a","x":1})"), "unknown_key", "unknown key \"x\" in \"body\""},
-      {Batch(R"("body":{"prompt":"a"},"prompt":"b")"), "unknown_key", "unknown key \"prompt\" beside \"body\""},
-      {Batch(R"("body":{"prompt":"a","custom_id":"b"})"), "unknown_key", "unknown key \"custom_id\" in \"body\""},
+      {Batch(R"("body":{"prompt":"a"},"prompt":"b")"), "unknown_key",
+       "unknown key \"prompt\" beside \"body\""},
+      {Batch(R"("body":{"prompt":"a","custom_id":"b"})"), "unknown_key",
+       "unknown key \"custom_id\" in \"body\""},
   };
 }
 
@@ -153,39 +167,55 @@ std::vector<BadLine> PromptLines() {
       {R"({"prompt":[]})", "empty_prompt", "\"prompt\" is empty"},
       {R"({"prompt":[1.0]})", "invalid_value", "integers only"},
       {R"({"prompt":[true]})", "invalid_value", "integers only"},
-      {R"({"prompt":[1,300]})", "token_out_of_range", "token id 300 at index 1; the model's ids are 0 to 299"},
+      {R"({"prompt":[1,300]})", "token_out_of_range",
+       "token id 300 at index 1; the model's ids are 0 to 299"},
       {R"({"prompt":[-1]})", "token_out_of_range", "token id -1 at index 0"},
-      {R"({"prompt":[18446744073709551615]})", "token_out_of_range", "token id 18446744073709551615"},
+      {R"({"prompt":[18446744073709551615]})", "token_out_of_range",
+       "token id 18446744073709551615"},
       {R"({"prompt":[4294967301]})", "token_out_of_range", "token id 4294967301"},
       {R"({"token_ids":"a"})", "invalid_value", "\"token_ids\" must be a list"},
       {R"({"token_ids":[]})", "empty_prompt", "\"token_ids\" is empty"},
-      {R"({"prompt":"a","max_tokens":2048})", "context_length_exceeded", "prompt of 2 tokens + max_tokens 2048"},
+      {R"({"prompt":"a","max_tokens":2048})", "context_length_exceeded",
+       "prompt of 2 tokens + max_tokens 2048"},
   };
 }
 
 std::vector<BadLine> SamplingLines() {
   std::vector<BadLine> lines;
-  const auto add = [&](const std::string& key, const char* message) { lines.push_back({With(key), "invalid_value", message}); };
-  for (const char* value : {"0", "-1", "1.5", "32.0", "\"5\"", "true", "[]", "18446744073709551615", "1e3"}) {
-    add(R"("max_tokens":)" + std::string(value), "\"max_tokens\" must be an integer of at least 1, not ");
+  const auto add = [&](const std::string& key, const char* message) {
+    lines.push_back({With(key), "invalid_value", message});
+  };
+  for (const char* value :
+       {"0", "-1", "1.5", "32.0", "\"5\"", "true", "[]", "18446744073709551615", "1e3"}) {
+    add(R"("max_tokens":)" + std::string(value),
+        "\"max_tokens\" must be an integer of at least 1, not ");
   }
-  for (const char* value : {"-1", "0.5", "\"0\""}) add(R"("min_tokens":)" + std::string(value), "\"min_tokens\" must be");
+  for (const char* value : {"-1", "0.5", "\"0\""})
+    add(R"("min_tokens":)" + std::string(value), "\"min_tokens\" must be");
   for (const char* value : {"-0.1", "100.5", "1e300", "\"1\"", "false", "{}"}) {
-    add(R"("temperature":)" + std::string(value), "\"temperature\" must be a number from 0 to 100, not ");
+    add(R"("temperature":)" + std::string(value),
+        "\"temperature\" must be a number from 0 to 100, not ");
   }
   for (const char* value : {"0", "-0.5", "1.01", "7", "\"1\""}) {
-    add(R"("top_p":)" + std::string(value), "\"top_p\" must be a number over 0 and at most 1, not ");
+    add(R"("top_p":)" + std::string(value),
+        "\"top_p\" must be a number over 0 and at most 1, not ");
   }
-  for (const char* value : {"-2", "1.5", "\"3\"", "9223372036854775808"}) add(R"("top_k":)" + std::string(value), "\"top_k\" must be");
-  for (const char* value : {"1.5", "\"7\"", "18446744073709551616", "-9223372036854775809", "[1]"}) {
+  for (const char* value : {"-2", "1.5", "\"3\"", "9223372036854775808"})
+    add(R"("top_k":)" + std::string(value), "\"top_k\" must be");
+  for (const char* value :
+       {"1.5", "\"7\"", "18446744073709551616", "-9223372036854775809", "[1]"}) {
     add(R"("seed":)" + std::string(value), "\"seed\" must be an integer of 64 bits, not ");
   }
-  for (const char* value : {"-1", "21", "true", "1.0", "\"1\""}) add(R"("logprobs":)" + std::string(value), "\"logprobs\" must be");
-  for (const char* value : {"1", "\"yes\""}) add(R"("ignore_eos":)" + std::string(value), "\"ignore_eos\" must be true or false");
-  for (const char* value : {"5", "{}", "[1]", "[\"a\",null]"}) add(R"("stop":)" + std::string(value), "\"stop\" must be a string or a list");
+  for (const char* value : {"-1", "21", "true", "1.0", "\"1\""})
+    add(R"("logprobs":)" + std::string(value), "\"logprobs\" must be");
+  for (const char* value : {"1", "\"yes\""})
+    add(R"("ignore_eos":)" + std::string(value), "\"ignore_eos\" must be true or false");
+  for (const char* value : {"5", "{}", "[1]", "[\"a\",null]"})
+    add(R"("stop":)" + std::string(value), "\"stop\" must be a string or a list");
   add(R"("stop":"")", "empty string");
   add(R"("stop":["a",""])", "empty string");
-  add(R"("stop":["1","2","3","4","5","6","7","8","9","10","11","12","13","14","15","16","17"])", "at most 16 strings, not 17");
+  add(R"("stop":["1","2","3","4","5","6","7","8","9","10","11","12","13","14","15","16","17"])",
+      "at most 16 strings, not 17");
   add(R"("stop":")" + std::string(5000, 's') + "\"", "has 5000 bytes");
   add(R"("min_tokens":9,"max_tokens":8)", "\"min_tokens\" is 9, over \"max_tokens\" 8");
   return lines;
@@ -207,7 +237,8 @@ void Check(const std::vector<BadLine>& lines) {
     EXPECT_EQ(error->line, static_cast<int64_t>(2 + 2 * place));
     EXPECT_THAT(error->message, StartsWith("line " + std::to_string(error->line) + ": "));
     EXPECT_LT(error->message.size(), 300u);
-    for (const char byte : error->message) EXPECT_GE(static_cast<unsigned char>(byte), 0x20) << error->message;
+    for (const char byte : error->message)
+      EXPECT_GE(static_cast<unsigned char>(byte), 0x20) << error->message;
     EXPECT_TRUE(IsValidUtf8(error->message));
     EXPECT_TRUE(std::holds_alternative<Request>(all[2 + 2 * place])) << "after " << shown;
   }
@@ -221,15 +252,19 @@ TEST(BadLines, Sampling) { Check(SamplingLines()); }
 
 TEST(OddLines, AreTakenAsTheyAre) {
   for (const std::string& line : std::vector<std::string>{
-           R"({"prompt":"\ud83d\ude00 \u0001 \uffff \" \\ \/"})", Prompt("\xef\xbf\xbf\xef\xbb\xbf\x7f"),
-           With(R"("metadata":{"a":[[[]]]})"), With(R"("temperature":1e-320)"), With(R"("temperature":100)"),
-           With(R"("seed":-9223372036854775808)"), With(R"("top_p":1)"), With(R"("top_k":9223372036854775807)"),
-           " \t{ \"prompt\" : \"a\" }\t", R"({"prompt":"</s>"})", R"({"custom_id":null,"prompt":"a"})",
-           With(R"("metadata":)" + std::string(62, '[') + std::string(62, ']')).replace(0, 0, "")}) {
+           R"({"prompt":"\ud83d\ude00 \u0001 \uffff \" \\ \/"})",
+           Prompt("\xef\xbf\xbf\xef\xbb\xbf\x7f"), With(R"("metadata":{"a":[[[]]]})"),
+           With(R"("temperature":1e-320)"), With(R"("temperature":100)"),
+           With(R"("seed":-9223372036854775808)"), With(R"("top_p":1)"),
+           With(R"("top_k":9223372036854775807)"), " \t{ \"prompt\" : \"a\" }\t",
+           R"({"prompt":"</s>"})", R"({"custom_id":null,"prompt":"a"})",
+           With(R"("metadata":)" + std::string(62, '[') + std::string(62, ']'))
+               .replace(0, 0, "")}) {
     const auto all = ReadAll(line);
     ASSERT_EQ(all.size(), 1u);
     const auto* error = std::get_if<LineError>(&all[0]);
-    // The last one is an array where an object is wanted: refused for that, not for its depth of 63.
+    // The last one is an array where an object is wanted: refused for that, not for its depth
+    // of 63.
     if (line.find("[[[[") != std::string::npos) {
       ASSERT_NE(error, nullptr);
       EXPECT_EQ(error->code, "unsupported_value");
@@ -245,19 +280,53 @@ TEST(BadLine, CarriesItsCustomIdOnceItIsKnown) {
   EXPECT_EQ(std::get<LineError>(all[1]).custom_id, "");
 }
 
-// Changes one good line at random: bytes flipped, removed, doubled or taken from what breaks parsers.
+// Changes one good line at random: bytes flipped, removed, doubled or taken from what breaks
+// parsers.
 std::string Mutate(std::string line, std::mt19937& generator) {
-  static const std::vector<std::string> kPieces = {
-      "\"", "\\", "{", "}", "[", "]", ",", ":", "\\u0000", "\\ud800", "\xff", "\xc3", std::string(1, '\0'), "1e999", "-", "null",
-      "true", "\"prompt\"", "\"body\":{", "\t", "\r", "\x1b", "99999999999999999999", "\xef\xbb\xbf", "\xef\xbf\xbe", "é"};
-  const auto below = [&](std::size_t bound) { return std::uniform_int_distribution<std::size_t>(0, bound - 1)(generator); };
+  static const std::vector<std::string> kPieces = {"\"",
+                                                   "\\",
+                                                   "{",
+                                                   "}",
+                                                   "[",
+                                                   "]",
+                                                   ",",
+                                                   ":",
+                                                   "\\u0000",
+                                                   "\\ud800",
+                                                   "\xff",
+                                                   "\xc3",
+                                                   std::string(1, '\0'),
+                                                   "1e999",
+                                                   "-",
+                                                   "null",
+                                                   "true",
+                                                   "\"prompt\"",
+                                                   "\"body\":{",
+                                                   "\t",
+                                                   "\r",
+                                                   "\x1b",
+                                                   "99999999999999999999",
+                                                   "\xef\xbb\xbf",
+                                                   "\xef\xbf\xbe",
+                                                   "é"};
+  const auto below = [&](std::size_t bound) {
+    return std::uniform_int_distribution<std::size_t>(0, bound - 1)(generator);
+  };
   for (std::size_t change = 1 + below(4); change > 0 && !line.empty(); --change) {
     const std::size_t at = below(line.size());
     switch (below(4)) {
-      case 0: line[at] = static_cast<char>(below(256)); break;
-      case 1: line.erase(at, 1 + below(8)); break;
-      case 2: line.insert(at, line.substr(below(line.size()), below(12))); break;
-      default: line.insert(at, kPieces[below(kPieces.size())]); break;
+      case 0:
+        line[at] = static_cast<char>(below(256));
+        break;
+      case 1:
+        line.erase(at, 1 + below(8));
+        break;
+      case 2:
+        line.insert(at, line.substr(below(line.size()), below(12)));
+        break;
+      default:
+        line.insert(at, kPieces[below(kPieces.size())]);
+        break;
     }
   }
   std::erase(line, '\n');
@@ -273,7 +342,8 @@ TEST(BadLine, RandomChangesGiveOneAnswerPerLine) {
   std::string file;
   int64_t num_lines = 0;
   for (int change = 0; change < 20'000; ++change) {
-    const std::string line = Mutate(seeds[static_cast<std::size_t>(change) % seeds.size()], generator);
+    const std::string line =
+        Mutate(seeds[static_cast<std::size_t>(change) % seeds.size()], generator);
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     file += line + "\n";
     ++num_lines;

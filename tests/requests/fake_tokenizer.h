@@ -1,4 +1,5 @@
-// FakeTokenizer: bytes and a few longer pieces as tokens, so that tests can say exactly what each id stands for.
+// FakeTokenizer: bytes and a few longer pieces as tokens, so that tests can say exactly what each
+// id stands for.
 #pragma once
 
 #include <string>

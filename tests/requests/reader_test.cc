@@ -1,12 +1,12 @@
 #include "src/requests/reader.h"
 
-#include <functional>
-#include <string>
-#include <vector>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <xxhash.h>
+
+#include <functional>
+#include <string>
+#include <vector>
 
 #include "spillway/error.h"
 #include "src/requests/input_file.h"
@@ -38,9 +38,7 @@ std::vector<RequestOrError> ReadAll(std::string_view bytes, ReaderOptions option
   return all;
 }
 
-std::string TextOf(const Request& request) {
-  return FakeTokenizer().Decode(request.prompt);
-}
+std::string TextOf(const Request& request) { return FakeTokenizer().Decode(request.prompt); }
 
 // The prompts' texts, or the codes of bad lines in angle brackets.
 std::vector<std::string> Summary(const std::vector<RequestOrError>& all) {
@@ -87,7 +85,8 @@ TEST(RequestReader, TakesTheBatchForm) {
       R"("min_tokens":2}})");
   EXPECT_EQ(request.line, 1);
   EXPECT_EQ(request.custom_id, "a");
-  EXPECT_THAT(request.prompt, ElementsAre(FakeTokenizer::kStart, FakeTokenizer::Byte('h'), FakeTokenizer::Byte('i')));
+  EXPECT_THAT(request.prompt, ElementsAre(FakeTokenizer::kStart, FakeTokenizer::Byte('h'),
+                                          FakeTokenizer::Byte('i')));
   EXPECT_EQ(request.sampling.max_tokens, 32);
   EXPECT_EQ(request.sampling.temperature, 0.5);
   EXPECT_EQ(request.sampling.top_p, 0.9);
@@ -156,7 +155,8 @@ TEST(RequestReader, ResynchronisesAfterALineThatIsTooLong) {
   const std::string fits = R"({"prompt":")" + std::string(19, 'x') + "\"}";
   ASSERT_EQ(fits.size(), 32u);
   const std::string over(1 << 20, 'y');
-  const auto all = ReadAll(fits + "\r\n" + fits + " \n" + over + "\n" + fits + "\n" + over, options);
+  const auto all =
+      ReadAll(fits + "\r\n" + fits + " \n" + over + "\n" + fits + "\n" + over, options);
   EXPECT_THAT(Summary(all), ElementsAre(std::string(19, 'x'), "<line_too_long>", "<line_too_long>",
                                         std::string(19, 'x'), "<line_too_long>"));
   EXPECT_EQ(std::get<LineError>(all[2]).message, "line 3: has 1048576 bytes; at most 32 are taken");
@@ -173,7 +173,8 @@ TEST(RequestReader, TheLineBeatsTheFlags) {
   EXPECT_THAT(by_flags.sampling.stop, ElementsAre("END"));
   EXPECT_EQ(by_flags.sampling.num_logprobs, 3);
   const Request by_line =
-      One(R"({"prompt":"a","temperature":0,"stop":[],"logprobs":null,"seed":-1,"max_tokens":null})", options);
+      One(R"({"prompt":"a","temperature":0,"stop":[],"logprobs":null,"seed":-1,"max_tokens":null})",
+          options);
   EXPECT_EQ(by_line.sampling.temperature, 0.0);
   EXPECT_TRUE(by_line.sampling.stop.empty());
   EXPECT_EQ(by_line.sampling.num_logprobs, -1);
@@ -186,9 +187,10 @@ TEST(RequestReader, TheLineBeatsTheFlags) {
 
 TEST(RequestReader, TakesEachNeutralKeyOfOpenAi) {
   for (const char* key :
-       {R"("n":1)", R"("n":null)", R"("best_of":1)", R"("echo":false)", R"("stream":false)", R"("stream_options":null)",
-        R"("presence_penalty":0)", R"("frequency_penalty":0.0)", R"("frequency_penalty":-0.0)", R"("logit_bias":null)",
-        R"("logit_bias":{})", R"("suffix":null)", R"("user":"me")", R"("metadata":{"a":"b"})", R"("metadata":null)",
+       {R"("n":1)", R"("n":null)", R"("best_of":1)", R"("echo":false)", R"("stream":false)",
+        R"("stream_options":null)", R"("presence_penalty":0)", R"("frequency_penalty":0.0)",
+        R"("frequency_penalty":-0.0)", R"("logit_bias":null)", R"("logit_bias":{})",
+        R"("suffix":null)", R"("user":"me")", R"("metadata":{"a":"b"})", R"("metadata":null)",
         R"("model":"gpt")", R"("temperature":null)", R"("stop":null)"}) {
     EXPECT_EQ(TextOf(One(std::string(R"({"prompt":"a",)") + key + "}")), "a") << key;
   }
@@ -197,8 +199,9 @@ TEST(RequestReader, TakesEachNeutralKeyOfOpenAi) {
 TEST(RequestReader, RefusesEachOtherValueOfThem) {
   for (const char* key :
        {R"("n":2)", R"("n":0)", R"("best_of":3)", R"("echo":true)", R"("stream":true)",
-        R"("stream_options":{"include_usage":true})", R"("presence_penalty":0.5)", R"("frequency_penalty":-1)",
-        R"("logit_bias":{"50256":-100})", R"("suffix":"end")", R"("user":7)", R"("metadata":"x")", R"("model":3)"}) {
+        R"("stream_options":{"include_usage":true})", R"("presence_penalty":0.5)",
+        R"("frequency_penalty":-1)", R"("logit_bias":{"50256":-100})", R"("suffix":"end")",
+        R"("user":7)", R"("metadata":"x")", R"("model":3)"}) {
     const LineError error = Bad(std::string(R"({"prompt":"a",)") + key + "}");
     EXPECT_EQ(error.code, "unsupported_value") << key;
     EXPECT_THAT(error.message, HasSubstr("is not supported")) << key;
@@ -218,8 +221,11 @@ TEST(RequestReader, ChecksTheLengthWithTheNumbers) {
   const LineError error = Bad(R"({"token_ids":[5,5],"max_tokens":63,"custom_id":"me"})");
   EXPECT_EQ(error.code, "context_length_exceeded");
   EXPECT_EQ(error.custom_id, "me");
-  EXPECT_THAT(error.message, HasSubstr("line 1: prompt of 2 tokens + max_tokens 63 is over the model's 64 positions"));
-  EXPECT_EQ(Bad(R"({"prompt":"a","max_tokens":9223372036854775807})").code, "context_length_exceeded");
+  EXPECT_THAT(
+      error.message,
+      HasSubstr("line 1: prompt of 2 tokens + max_tokens 63 is over the model's 64 positions"));
+  EXPECT_EQ(Bad(R"({"prompt":"a","max_tokens":9223372036854775807})").code,
+            "context_length_exceeded");
   EXPECT_EQ(Bad(R"({"prompt":")" + std::string(100, 'x') + "\"}").code, "context_length_exceeded");
 }
 
@@ -227,10 +233,15 @@ TEST(RequestReader, CustomIdsAreKept) {
   EXPECT_EQ(One(R"({"prompt":"a"})").custom_id, "1");
   EXPECT_EQ(One(R"({"prompt":"a","custom_id":""})").custom_id, "1");
   EXPECT_EQ(One(R"({"prompt":"a","custom_id":"\u001b[2J\n"})").custom_id, "\x1b[2J\n");
-  EXPECT_EQ(One(R"({"prompt":"a","custom_id":")" + std::string(64 << 10, 'i') + "\"}").custom_id.size(), 64u << 10);
-  EXPECT_EQ(Bad(R"({"prompt":"a","custom_id":")" + std::string((64 << 10) + 1, 'i') + "\"}").code, "invalid_value");
-  EXPECT_THAT(Summary(ReadAll("{\"prompt\":\"a\",\"custom_id\":\"x\"}\n{\"prompt\":\"b\",\"custom_id\":\"x\"}")),
-              ElementsAre("a", "b"));
+  EXPECT_EQ(
+      One(R"({"prompt":"a","custom_id":")" + std::string(64 << 10, 'i') + "\"}").custom_id.size(),
+      64u << 10);
+  EXPECT_EQ(Bad(R"({"prompt":"a","custom_id":")" + std::string((64 << 10) + 1, 'i') + "\"}").code,
+            "invalid_value");
+  EXPECT_THAT(
+      Summary(ReadAll(
+          "{\"prompt\":\"a\",\"custom_id\":\"x\"}\n{\"prompt\":\"b\",\"custom_id\":\"x\"}")),
+      ElementsAre("a", "b"));
 }
 
 TEST(RequestReader, RefusesFilesThatHaveNoLines) {
@@ -238,7 +249,9 @@ TEST(RequestReader, RefusesFilesThatHaveNoLines) {
   const FakeTokenizer tokenizer;
   const auto open = [&](const std::filesystem::path& path) {
     std::string message;
-    EXPECT_EQ(CodeOf([&] { RequestReader(path, tokenizer, Options()); }, &message), ErrorCode::kInput) << path;
+    EXPECT_EQ(CodeOf([&] { RequestReader(path, tokenizer, Options()); }, &message),
+              ErrorCode::kInput)
+        << path;
     return message;
   };
   EXPECT_THAT(open(folder / "missing"), HasSubstr("missing: cannot be opened: No such file"));

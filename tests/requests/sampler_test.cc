@@ -1,12 +1,12 @@
 #include "src/requests/sampler.h"
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include <cmath>
 #include <limits>
 #include <string>
 #include <vector>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "src/requests/stop_search.h"
 #include "tests/requests/fake_tokenizer.h"
@@ -42,7 +42,7 @@ struct Outcome {
 
 // Forces `tokens` one by one until the row ends.
 Outcome Feed(const Request& request, const Tokenizer& tokenizer, const std::vector<TokenId>& tokens,
-            std::vector<TokenId> eos = {kEnd}) {
+             std::vector<TokenId> eos = {kEnd}) {
   RowSampler sampler(request, tokenizer, eos, 0);
   for (const TokenId token : tokens) {
     if (sampler.status() != RowStatus::kRunning) break;
@@ -86,7 +86,8 @@ TEST(RowSampler, IgnoredEndTokensAreOrdinary) {
   Request request = MakeRequest(4);
   request.sampling.ignore_eos = true;
   request.sampling.min_tokens = 4;
-  const std::vector<TokenId> tokens = {FakeTokenizer::Byte('a'), kEnd, kEnd, FakeTokenizer::Byte('b')};
+  const std::vector<TokenId> tokens = {FakeTokenizer::Byte('a'), kEnd, kEnd,
+                                       FakeTokenizer::Byte('b')};
   const Outcome outcome = Feed(request, FakeTokenizer(), tokens);
   EXPECT_EQ(outcome.status, RowStatus::kLength);
   EXPECT_EQ(outcome.completion.tokens, tokens);
@@ -119,11 +120,13 @@ TEST(RowSampler, StopStringsAreFoundAtEverySplit) {
   // Pieces that hold any cut of the text into three tokens.
   for (std::size_t first = 1; first < text.size(); ++first) {
     for (std::size_t second = first + 1; second < text.size(); ++second) {
-      const FakeTokenizer tokenizer({text.substr(0, first), text.substr(first, second - first), text.substr(second)});
+      const FakeTokenizer tokenizer(
+          {text.substr(0, first), text.substr(first, second - first), text.substr(second)});
       Request request = MakeRequest();
       request.sampling.stop = {"nowhere", stop};
       const Outcome outcome =
-          Feed(request, tokenizer, {FakeTokenizer::Piece(0), FakeTokenizer::Piece(1), FakeTokenizer::Piece(2)});
+          Feed(request, tokenizer,
+               {FakeTokenizer::Piece(0), FakeTokenizer::Piece(1), FakeTokenizer::Piece(2)});
       ASSERT_EQ(outcome.status, RowStatus::kStopped);
       EXPECT_EQ(outcome.completion.text, "one ");
       const std::size_t tokens = end <= first ? 1 : end <= second ? 2 : 3;
@@ -146,7 +149,8 @@ TEST(RowSampler, TheEarliestStopStringWins) {
     const FakeTokenizer tokenizer({c.text});
     Request request = MakeRequest();
     request.sampling.stop = c.stops;
-    EXPECT_EQ(Feed(request, tokenizer, {FakeTokenizer::Piece(0)}).completion.text, c.kept) << c.text;
+    EXPECT_EQ(Feed(request, tokenizer, {FakeTokenizer::Piece(0)}).completion.text, c.kept)
+        << c.text;
   }
   // Byte by byte the one that is complete first ends the row.
   Request request = MakeRequest();
@@ -167,11 +171,14 @@ TEST(RowSampler, StopStringsWaitForMinTokens) {
   Request request = MakeRequest(8);
   request.sampling.stop = {"ab"};
   request.sampling.min_tokens = 3;
-  EXPECT_EQ(Feed(request, FakeTokenizer(), Bytes("xyab")).completion.text, "xy");     // three tokens come before
-  EXPECT_EQ(Feed(request, FakeTokenizer(), Bytes("xabyabzz")).completion.text, "xaby");  // the first comes too early
+  EXPECT_EQ(Feed(request, FakeTokenizer(), Bytes("xyab")).completion.text,
+            "xy");  // three tokens come before
+  EXPECT_EQ(Feed(request, FakeTokenizer(), Bytes("xabyabzz")).completion.text,
+            "xaby");  // the first comes too early
   const FakeTokenizer tokenizer({"xab"});
   request.sampling.min_tokens = 1;
-  EXPECT_EQ(Feed(request, tokenizer, {FakeTokenizer::Piece(0), FakeTokenizer::Byte('a'), FakeTokenizer::Byte('b')})
+  EXPECT_EQ(Feed(request, tokenizer,
+                 {FakeTokenizer::Piece(0), FakeTokenizer::Byte('a'), FakeTokenizer::Byte('b')})
                 .completion.text,
             "xab");
 }
@@ -179,7 +186,8 @@ TEST(RowSampler, StopStringsWaitForMinTokens) {
 TEST(RowSampler, HalfACharacterIsReplaced) {
   EXPECT_EQ(Feed(MakeRequest(2), FakeTokenizer(), Bytes("a€")).completion.text, "a\uFFFD");
   EXPECT_EQ(Feed(MakeRequest(4), FakeTokenizer(), Bytes("a€")).completion.text, "a€");
-  EXPECT_EQ(Feed(MakeRequest(3), FakeTokenizer(), Bytes("\xff\x80z")).completion.text, "\uFFFD\uFFFDz");
+  EXPECT_EQ(Feed(MakeRequest(3), FakeTokenizer(), Bytes("\xff\x80z")).completion.text,
+            "\uFFFD\uFFFDz");
 }
 
 TEST(RowSampler, OnlyATextThatOpensDropsItsSpace) {
@@ -230,7 +238,8 @@ TEST(RowSampler, LogprobsAreTheModelsOwn) {
     const FakeTokenizer tokenizer;
     const std::vector<TokenId> eos = {kEnd};
     std::vector<float> logits(300);
-    for (std::size_t token = 0; token < logits.size(); ++token) logits[token] = std::sin(static_cast<float>(token));
+    for (std::size_t token = 0; token < logits.size(); ++token)
+      logits[token] = std::sin(static_cast<float>(token));
     logits[kEnd] = 5.0F;
     logits[7] = logits[9] = 4.0F;
     double sum = 0.0;
@@ -271,7 +280,8 @@ TEST(RowSampler, DrawsDependOnSeedAndLineOnly) {
   EXPECT_EQ(Sampled(1, {}, 5), Sampled(1, {}, 5));
   EXPECT_NE(Sampled(1, {}, 5), Sampled(2, {}, 5));
   EXPECT_NE(Sampled(1, {}, 5), Sampled(1, {}, 6));
-  // A seed of the line's own means the same wherever the line stands and whatever the run's seed is.
+  // A seed of the line's own means the same wherever the line stands and whatever the run's seed
+  // is.
   EXPECT_EQ(Sampled(1, 7, 5), Sampled(2, 7, 6));
   EXPECT_NE(Sampled(1, 7, 5), Sampled(1, 8, 5));
   EXPECT_NE(Sampled(1, 5, 5), Sampled(1, {}, 5));

@@ -1,16 +1,16 @@
 #include "src/requests/scan.h"
 
-#include <functional>
-#include <string>
-#include <thread>
-#include <vector>
-
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <unistd.h>
 #include <xxhash.h>
+
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "spillway/error.h"
 #include "src/requests/input_file.h"
@@ -32,13 +32,15 @@ ReaderOptions Options() {
 }
 
 std::string FiveLines() {
-  return "{\"prompt\":\"abc\"}\n\n{\"prompt\":\"a\",\"max_tokens\":50}\nbad\r\n \n{\"token_ids\":[1]}\n{\"prompt\":\"abcdef\"}";
+  return "{\"prompt\":\"abc\"}\n\n{\"prompt\":\"a\",\"max_tokens\":50}\nbad\r\n "
+         "\n{\"token_ids\":[1]}\n{\"prompt\":\"abcdef\"}";
 }
 
 TEST(ScanInput, KnowsASmallFileExactly) {
   const TemporaryFolder folder;
   const std::string bytes = FiveLines();
-  const InputScan scan = ScanInput(folder.Write("in.jsonl", bytes), FakeTokenizer(), Options(), 100);
+  const InputScan scan =
+      ScanInput(folder.Write("in.jsonl", bytes), FakeTokenizer(), Options(), 100);
   EXPECT_EQ(scan.num_lines, 5);
   EXPECT_EQ(scan.num_blank_lines, 2);
   EXPECT_EQ(scan.num_bytes, static_cast<int64_t>(bytes.size()));
@@ -56,14 +58,16 @@ TEST(ScanInput, KnowsASmallFileExactly) {
 
 TEST(ScanInput, BoundsTheLinesBeyondTheSample) {
   const TemporaryFolder folder;
-  const InputScan scan = ScanInput(folder.Write("in.jsonl", FiveLines()), FakeTokenizer(), Options(), 2);
+  const InputScan scan =
+      ScanInput(folder.Write("in.jsonl", FiveLines()), FakeTokenizer(), Options(), 2);
   EXPECT_EQ(scan.num_lines, 5);
   EXPECT_EQ(scan.sample.size(), 2u);
   EXPECT_FALSE(scan.is_complete);
   EXPECT_EQ(scan.max_prompt_tokens, 21);  // {"prompt":"abcdef"} and 2
   EXPECT_EQ(scan.max_row_tokens, 100);
   std::string text = "ab\n" + std::string(500, 'x') + "\n" + std::string(5000, 'x') + "\n";
-  EXPECT_EQ(ScanInput(folder.Write("in.txt", text), FakeTokenizer(), Options(), 1).max_prompt_tokens, 99);
+  EXPECT_EQ(
+      ScanInput(folder.Write("in.txt", text), FakeTokenizer(), Options(), 1).max_prompt_tokens, 99);
   ReaderOptions options = Options();
   options.max_line_bytes = 400;  // such lines never run
   EXPECT_EQ(ScanInput(folder / "in.txt", FakeTokenizer(), options, 1).max_prompt_tokens, 3);
@@ -168,10 +172,12 @@ TEST(RequestReader, MemoryIsBoundedForALineWithoutEnd) {
         const FakeTokenizer tokenizer;
         const int64_t before = PeakBytes();
         RequestReader reader("-", tokenizer, Options());
-        EXPECT_EQ(std::get<LineError>(*reader.Next()).message, "line 1: has 209715200 bytes; at most 16777216 are taken");
+        EXPECT_EQ(std::get<LineError>(*reader.Next()).message,
+                  "line 1: has 209715200 bytes; at most 16777216 are taken");
         EXPECT_EQ(std::get<Request>(*reader.Next()).line, 2);
         EXPECT_FALSE(reader.Next().has_value());
-        EXPECT_LT(PeakBytes() - before, Growth(64 << 20));  // the limit of a line twice, while its buffer grows
+        EXPECT_LT(PeakBytes() - before,
+                  Growth(64 << 20));  // the limit of a line twice, while its buffer grows
       });
 }
 

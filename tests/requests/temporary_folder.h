@@ -1,14 +1,14 @@
 // TemporaryFolder: a folder of a test's own, removed with it.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
 #include <string_view>
-
-#include <gtest/gtest.h>
 
 namespace spillway {
 

@@ -1,5 +1,8 @@
 #include "src/requests/token_choice.h"
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -7,9 +10,6 @@
 #include <numeric>
 #include <random>
 #include <vector>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "src/requests/random.h"
 
@@ -48,7 +48,8 @@ TokenId Draw(const std::vector<float>& logits, const Sampling& sampling, double 
 }
 
 // How often each token comes in `count` draws.
-std::map<TokenId, int> Histogram(const std::vector<float>& logits, const Sampling& sampling, int count) {
+std::map<TokenId, int> Histogram(const std::vector<float>& logits, const Sampling& sampling,
+                                 int count) {
   std::map<TokenId, int> histogram;
   for (int draw = 0; draw < count; ++draw) {
     ++histogram[Draw(logits, sampling, UniformDraw(1, 2, static_cast<uint64_t>(draw)))];
@@ -69,7 +70,8 @@ TEST(UniformDraw, IsUniformOverEachOfItsArguments) {
     std::vector<int> bins(64);
     constexpr int kDraws = 64'000;
     for (uint64_t i = 0; i < kDraws; ++i) {
-      const double draw = UniformDraw(argument == 0 ? i : 7, argument == 1 ? i : 7, argument == 2 ? i : 7);
+      const double draw =
+          UniformDraw(argument == 0 ? i : 7, argument == 1 ? i : 7, argument == 2 ? i : 7);
       ASSERT_GE(draw, 0.0);
       ASSERT_LT(draw, 1.0);
       ++bins[static_cast<std::size_t>(draw * 64)];
@@ -125,8 +127,10 @@ TEST(BestTokens, AgreesWithASort) {
     for (float& logit : logits) logit = std::round(logit);  // many ties
     std::vector<TokenId> order(size);
     std::iota(order.begin(), order.end(), 0);
-    std::ranges::stable_sort(order, std::greater<>(), [&](TokenId id) { return logits[static_cast<std::size_t>(id)]; });
-    for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{5}, size / 2, size, size + 3}) {
+    std::ranges::stable_sort(order, std::greater<>(),
+                             [&](TokenId id) { return logits[static_cast<std::size_t>(id)]; });
+    for (const std::size_t count :
+         {std::size_t{0}, std::size_t{1}, std::size_t{5}, size / 2, size, size + 3}) {
       BestTokens(logits, count, best);
       const auto end = order.begin() + static_cast<std::ptrdiff_t>(std::min(count, size));
       EXPECT_EQ(Ids(best), std::vector<TokenId>(order.begin(), end)) << size << " " << count;
@@ -135,7 +139,8 @@ TEST(BestTokens, AgreesWithASort) {
 }
 
 TEST(LogSumExp, IsStable) {
-  EXPECT_DOUBLE_EQ(LogSumExp(std::vector<float>{1000.0F, 1000.0F}, 1000.0F), 1000.0 + std::log(2.0));
+  EXPECT_DOUBLE_EQ(LogSumExp(std::vector<float>{1000.0F, 1000.0F}, 1000.0F),
+                   1000.0 + std::log(2.0));
   EXPECT_DOUBLE_EQ(LogSumExp(std::vector<float>{-1000.0F, -kInf}, -1000.0F), -1000.0);
 }
 
@@ -146,12 +151,14 @@ TEST(DrawToken, FollowsTheSoftmax) {
     for (const float logit : logits) total += std::exp(logit / temperature);
     constexpr int kDraws = 50'000;
     // All three ways of drawing must give the same distribution when they cut nothing off.
-    for (const Sampling& sampling : {Hot(temperature, 0, 1.0), Hot(temperature, 4, 1.0), Hot(temperature, 0, 0.999999)}) {
+    for (const Sampling& sampling :
+         {Hot(temperature, 0, 1.0), Hot(temperature, 4, 1.0), Hot(temperature, 0, 0.999999)}) {
       const auto histogram = Histogram(logits, sampling, kDraws);
       EXPECT_FALSE(histogram.contains(3));
       double chi_square = 0.0;
       for (const TokenId token : {0, 1, 2, 4}) {
-        const double expected = kDraws * std::exp(logits[static_cast<std::size_t>(token)] / temperature) / total;
+        const double expected =
+            kDraws * std::exp(logits[static_cast<std::size_t>(token)] / temperature) / total;
         chi_square += std::pow(histogram.at(token) - expected, 2) / expected;
       }
       EXPECT_LT(chi_square, 16.3);  // 3 degrees of freedom: p = 0.001
@@ -171,7 +178,8 @@ TEST(DrawToken, TopKKeepsTheLargestAndTheLowerIdsAmongEquals) {
 
 TEST(DrawToken, TopPKeepsTheSmallestSetThatReachesIt) {
   // Probabilities 0.1, 0.2, 0.3, 0.4.
-  const std::vector<float> logits = {std::log(0.1F), std::log(0.2F), std::log(0.3F), std::log(0.4F)};
+  const std::vector<float> logits = {std::log(0.1F), std::log(0.2F), std::log(0.3F),
+                                     std::log(0.4F)};
   EXPECT_EQ(Histogram(logits, Hot(1.0, 0, 1e-9), 500).size(), 1u);
   EXPECT_EQ(Histogram(logits, Hot(1.0, 0, 0.39), 500).size(), 1u);
   const auto two = Histogram(logits, Hot(1.0, 0, 0.41), 20'000);
@@ -197,6 +205,55 @@ TEST(DrawToken, ANucleusWiderThanTheFirstTryIsRight) {
     const auto wanted = static_cast<TokenId>(std::ceil(0.75 * static_cast<double>(size)));
     EXPECT_EQ(Draw(equal, sampling, 0.0), 0);
     EXPECT_EQ(Draw(equal, sampling, 0x1.fffffffffffffp-1), wanted - 1) << size;
+  }
+}
+
+// The definition, as plainly as it can be written.
+TokenId PlainDraw(const std::vector<float>& logits, const Sampling& sampling, double uniform) {
+  std::vector<TokenId> ids(logits.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  const auto logit = [&](TokenId id) { return double{logits[static_cast<std::size_t>(id)]}; };
+  std::ranges::stable_sort(ids, std::greater<>(), logit);
+  if (sampling.top_k > 0)
+    ids.resize(std::min(ids.size(), static_cast<std::size_t>(sampling.top_k)));
+  const auto weight = [&, largest = logit(ids[0])](TokenId id) {
+    return std::exp((logit(id) - largest) / sampling.temperature);
+  };
+  double mass = 0.0;
+  for (const TokenId id : ids) mass += weight(id);
+  std::size_t kept = 0;
+  for (double sum = 0.0; kept < ids.size() && (kept == 0 || sum < sampling.top_p * mass); ++kept)
+    sum += weight(ids[kept]);
+  ids.resize(kept);
+  std::ranges::sort(ids);
+  double total = 0.0;
+  for (const TokenId id : ids) total += weight(id);
+  double sum = 0.0;
+  for (const TokenId id : ids) {
+    sum += weight(id);
+    if (sum > uniform * total) return id;
+  }
+  return ids.back();
+}
+
+TEST(DrawToken, AgreesWithThePlainDefinition) {
+  std::mt19937 generator(11);
+  const auto uniform = [&](double low, double high) {
+    return std::uniform_real_distribution<double>(low, high)(generator);
+  };
+  for (unsigned round = 0; round < 400; ++round) {
+    std::vector<float> logits = RandomLogits(static_cast<std::size_t>(uniform(1.0, 3000.0)), round);
+    if (round % 3 == 0)
+      std::ranges::transform(logits, logits.begin(), [](float logit) { return std::round(logit); });
+    const int64_t top_k = round % 2 == 0 ? 0 : static_cast<int64_t>(uniform(1.0, 600.0));
+    const Sampling sampling =
+        Hot(uniform(0.1, 3.0), top_k, round % 5 == 0 ? 1.0 : uniform(0.01, 1.0));
+    for (int draw = 0; draw < 5; ++draw) {
+      const double at = uniform(0.0, 1.0);
+      ASSERT_EQ(Draw(logits, sampling, at), PlainDraw(logits, sampling, at))
+          << round << ": " << logits.size() << " logits, temperature " << sampling.temperature
+          << ", top_k " << top_k << ", top_p " << sampling.top_p << ", at " << at;
+    }
   }
 }
 
