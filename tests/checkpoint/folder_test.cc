@@ -1,5 +1,6 @@
 // Faults of files and folders that do not depend on the container.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -68,6 +69,23 @@ TEST(FolderTest, ASocketIsNotRead) {
     ExpectOpenError(ErrorCode::kModelMissing, "model.safetensors", folder.path());
   }
   ::close(fd);
+}
+
+// H5: the limit is named, not mistaken for a missing file.
+TEST(FolderTest, TooFewDescriptorsAreASystemLimit) {
+  const TempFolder folder;
+  folder.Write("model.safetensors", testing::GoodSafetensors());
+  rlimit old{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &old), 0);
+  const int free_fd = ::dup(0);
+  ::close(free_fd);
+  const rlimit none = {static_cast<rlim_t>(free_fd), old.rlim_max};
+  const rlimit one = {static_cast<rlim_t>(free_fd) + 1, old.rlim_max};
+  for (const rlimit& limit : {none, one}) {
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+    ExpectOpenError(ErrorCode::kSystemLimit, "ulimit -n", folder.path());
+  }
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &old), 0);
 }
 
 TEST(FolderTest, AMainFileMayBeALink) {

@@ -89,8 +89,7 @@ std::string PickleString(std::string_view text);
 std::vector<ZipFile> TorchFiles(std::string_view pickle);
 std::string GoodTorchZip();  // fp16 [2, 3]
 
-// config.json, generation_config.json and model.safetensors of a two-block OPT with hidden size 8
-// and 4 tokens.
+// The config.json of a two-block OPT of hidden size 8, without its closing brace: a test adds keys.
 std::string TinyConfig();
 
 // The Error that `action` throws, checked for the contract of messages: one line, at most 300

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <ctime>
 #include <ostream>
 
 #include "spillway/error.h"
@@ -198,17 +198,22 @@ TEST(SafetensorsTest, EveryTruncationIsRefused) {
 
 // M11.
 TEST(SafetensorsTest, AMillionTensorsOpenInSeconds) {
+#ifdef NDEBUG
+  constexpr int kNumTensors = 1'000'000;
+#else
+  constexpr int kNumTensors =
+      50'000;  // unoptimised and with sanitizers a tensor takes 50 times as long
+#endif
   std::string header = "{";
-  for (int at = 0; at < 1'000'000; ++at) {
-    header +=
-        HeaderEntry("t" + std::to_string(at), "F16", "[0]", "[0,0]") + (at == 999'999 ? "}" : ",");
+  for (int at = 0; at < kNumTensors; ++at) {
+    if (at > 0) header += ',';
+    header += HeaderEntry("t" + std::to_string(at), "F16", "[0]", "[0,0]");
   }
   const TempFolder folder;
-  folder.Write(kFile, Safetensors(header, ""));
-  const auto begin = std::chrono::steady_clock::now();
-  EXPECT_EQ(OpenCheckpoint(folder.path())->tensors().size(), 1'000'000U);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin,
-            std::chrono::seconds(30));  // 1 s without sanitizers
+  folder.Write(kFile, Safetensors(header + "}", ""));
+  const std::clock_t begin = std::clock();  // CPU time: other tests may run beside this one
+  EXPECT_EQ(OpenCheckpoint(folder.path())->tensors().size(), std::size_t{kNumTensors});
+  EXPECT_LT(std::clock() - begin, 3 * CLOCKS_PER_SEC);
 }
 
 // M27: sizes beyond 32 bits, in a sparse file.
