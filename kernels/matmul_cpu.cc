@@ -31,12 +31,13 @@ struct Grid {
   Grid(const MatmulArgs& args, Isa isa, int num_threads) {
     const bool amx = isa == Isa::kAmx;
     const int64_t max_rows = amx ? kAmxTileRows : kSimdTileRows;
-    tile_outs = amx ? kAmxTileOuts : kSimdTileOuts;
-    row_tiles = DivideUp(args.rows, max_rows);
     const int64_t row_grain = amx ? 32 : 12;  // whole register blocks
-    // Few outputs and many threads: cut the rows as well.
-    const int64_t wanted = 3 * num_threads;
-    if (num_threads > 1 && row_tiles * OutTiles(args) < wanted) {
+    const int64_t out_grain = amx ? kAmxOutGrain : kSimdTileOuts;
+    const int64_t wanted = num_threads == 1 ? 1 : 4 * num_threads;  // tiles, for even work
+    row_tiles = DivideUp(args.rows, max_rows);
+    tile_outs = amx ? kAmxTileOuts : kSimdTileOuts;
+    while (tile_outs > out_grain && row_tiles * OutTiles(args) < wanted) tile_outs -= out_grain;
+    if (row_tiles * OutTiles(args) < wanted) {  // few outputs and many threads: cut the rows as well
       const int64_t most = args.rows / (2 * row_grain);
       row_tiles = std::max(row_tiles, std::min(most, DivideUp(wanted, std::max<int64_t>(1, OutTiles(args)))));
     }
@@ -98,7 +99,7 @@ void RunTiles(const MatmulArgs& args, PieceFilter filter, std::span<std::byte> w
     const int64_t row = index % grid.row_tiles * grid.tile_rows;
     const int64_t out = index / grid.row_tiles * grid.tile_outs;
     function({args.x, args.x_stride, args.in, args.activation, piece, row, std::min(grid.tile_rows, args.rows - row),
-              out, std::min(grid.tile_outs, piece->num_out - out),
+              out, std::min(grid.tile_outs, piece->num_out - out), out + grid.tile_outs * pool.num_threads(),
               workspace.data() + packed_bytes + worker * scratch_bytes, workspace.data(), args.rows});
   };
   pool.Run(num_tasks, task);

@@ -20,6 +20,7 @@ struct MatmulTile {
   int64_t num_rows;
   int64_t out_begin;
   int64_t num_outs;
+  int64_t next_out_begin;   // where this worker likely goes on, for prefetch; may lie past the piece
   std::byte* scratch;       // of this worker, 64-byte aligned
   const std::byte* packed;  // kAmx: all rows of x as PackAmx made them
   int64_t total_rows;       // kAmx: of the call, they fix the packed layout
@@ -36,11 +37,12 @@ void MatmulTilePortable(const MatmulTile& tile);
 void MatmulTileAvx2(const MatmulTile& tile);
 void MatmulTileAvx512(const MatmulTile& tile);
 
-constexpr int64_t kAmxTileRows = 512;
-constexpr int64_t kAmxTileOuts = 128;
-constexpr int64_t kAmxBlockK = 256;
-// Split weights of a block, then the sums of all the tile's elements.
-constexpr int64_t kAmxScratchBytes = kAmxTileOuts * kAmxBlockK * 4 + kAmxTileRows * kAmxTileOuts * 4;  // 384 KiB
+constexpr int64_t kAmxTileRows = 128;
+constexpr int64_t kAmxTileOuts = 512;
+constexpr int64_t kAmxOutGrain = 64;
+constexpr int64_t kAmxBlockBytes = 832 << 10;  // x of a block of k, in an L2 of 2 MiB with the sums and the weights
+constexpr int64_t kAmxRingBytes = 2 * 4 * 2 * 1024;
+constexpr int64_t kAmxScratchBytes = kAmxRingBytes + kAmxTileRows * kAmxTileOuts * 4;  // 272 KiB
 
 constexpr int64_t AmxStepsK(int64_t in) { return (in + 31) / 32; }
 constexpr int64_t AmxBlockRows(int64_t rows) { return rows < 16 ? rows : 16; }

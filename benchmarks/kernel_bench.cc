@@ -1,0 +1,256 @@
+// How fast the CPU kernels are, beside the limits measured in the same run: the rate at which all threads read memory,
+// and the fp32 product of libtorch (MKL) at the same shape.
+//   kernel_bench [--quick] [--isa portable|avx2|avx512|amx] [--threads N] [--only matmul|attention|other] [--no-torch]
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "benchmarks/torch_linear.h"
+#include "kernels/attention.h"
+#include "kernels/convert.h"
+#include "kernels/isa.h"
+#include "kernels/layer_norm.h"
+#include "kernels/matmul.h"
+#include "kernels/random_fill.h"
+#include "kernels/thread_pool.h"
+
+namespace spillway::kernels {
+namespace {
+
+struct Options {
+  bool quick = false;
+  bool torch = true;
+  std::string only;
+  Isa isa = BestIsa();
+  int num_threads = NumPhysicalCores();
+};
+
+using Bytes = std::unique_ptr<std::byte[], decltype(&std::free)>;
+
+Bytes Allocate(int64_t size) {
+  constexpr size_t kAlign = 1 << 21;  // the engine's arenas are aligned likewise
+  void* data = std::aligned_alloc(kAlign, (static_cast<size_t>(size) + kAlign - 1) / kAlign * kAlign);
+  std::memset(data, 0, static_cast<size_t>(size));
+  return Bytes(static_cast<std::byte*>(data), &std::free);
+}
+
+Bytes RandomBytes(int64_t count, DType dtype) {
+  Bytes bytes = Allocate(count * DTypeBytes(dtype));
+  FillUniform({bytes.get(), static_cast<size_t>(count * DTypeBytes(dtype))}, dtype, 7, 0, 0.05F);
+  return bytes;
+}
+
+// The fastest of many calls: what other programs on the machine take is no property of ours.
+double BestSeconds(const Options& options, const std::function<void()>& work) {
+  using Clock = std::chrono::steady_clock;
+  auto seconds = [&] {
+    const auto begin = Clock::now();
+    work();
+    return std::chrono::duration<double>(Clock::now() - begin).count();
+  };
+  const double budget_s = options.quick ? 0.1 : 1.0;
+  seconds();
+  double best = seconds();
+  const auto end = Clock::now() + std::chrono::duration<double>(budget_s);
+  for (int call = 0; call < 3 || Clock::now() < end; ++call) best = std::min(best, seconds());
+  return best;
+}
+
+class Bench {
+ public:
+  explicit Bench(const Options& options) : options_(options), pool_(options.num_threads) {
+    const int64_t size = options.quick ? int64_t{256} << 20 : int64_t{1} << 30;
+    const Bytes memory = RandomBytes(size / 2, DType::kF16);
+    read_bytes_per_s_ = static_cast<double>(size) / BestSeconds(options, [&] { ReadAll(memory.get(), size); });
+    fmt::print("isa {}, {} threads, memory read {:.1f} GB/s\n", IsaName(options.isa), options.num_threads,
+               read_bytes_per_s_ / 1e9);
+    fmt::print("{:<12} {:<22} {:>6} {:>10} {:>9} {:>8} {:>10} {:>9}\n", "op", "shape", "rows", "us", "GB/s", "% read",
+               "GFLOP/s", "x torch");
+  }
+
+  void Matmuls();
+  void Attentions();
+  void Others();
+
+ private:
+  bool Wanted(const char* group) const { return options_.only.empty() || options_.only == group; }
+  void ReadAll(const std::byte* data, int64_t size);
+  void MatmulShape(int64_t in, int64_t out, DType dtype);
+  void AttentionShape(const char* name, int64_t num_rows, int64_t past, int64_t num_new, int64_t head_dim);
+  void Row(const std::string& op, const std::string& shape, int64_t rows, double seconds, double bytes, double flops,
+           double torch_s = 0) {
+    fmt::print("{:<12} {:<22} {:>6} {:>10.1f} {:>9.1f} {:>8.0f} {:>10.1f} {:>9}\n", op, shape, rows, seconds * 1e6,
+               bytes / seconds / 1e9, 100 * bytes / seconds / read_bytes_per_s_, flops / seconds / 1e9,
+               torch_s > 0 ? fmt::format("{:.2f}", torch_s / seconds) : "");
+    std::fflush(stdout);
+  }
+
+  Options options_;
+  ThreadPool pool_;
+  double read_bytes_per_s_ = 0;
+};
+
+void Bench::ReadAll(const std::byte* data, int64_t size) {
+  constexpr int64_t kChunk = 1 << 20;
+  std::vector<uint64_t> sums(static_cast<size_t>(size / kChunk));
+  auto task = [&](int64_t chunk, int /*worker*/) {
+    const uint64_t* words = reinterpret_cast<const uint64_t*>(data + chunk * kChunk);
+    uint64_t sum = 0;
+    for (int64_t i = 0; i < kChunk / 8; ++i) sum += words[i];
+    sums[static_cast<size_t>(chunk)] = sum;
+  };
+  pool_.Run(size / kChunk, task);
+}
+
+// As many copies of the weights as exceed any cache, taken in turn; one copy where arithmetic is the limit.
+void Bench::MatmulShape(int64_t in, int64_t out, DType dtype) {
+  const int64_t weight_bytes = in * out * 2;
+  const int64_t copies = std::max<int64_t>(1, (options_.quick ? int64_t{256} << 20 : int64_t{1} << 30) / weight_bytes);
+  const Bytes weights = RandomBytes(copies * in * out, dtype);
+  const int64_t max_rows = 512;
+  const Bytes x = RandomBytes(max_rows * in, DType::kF32);
+  const Bytes y = Allocate(max_rows * out * 4);
+  const int64_t workspace_bytes = MatmulWorkspaceBytes(max_rows, in, options_.num_threads, options_.isa);
+  const Bytes workspace = Allocate(workspace_bytes);
+  const bool torch = options_.torch && dtype == DType::kF16;
+  for (const int64_t rows : {1, 2, 4, 8, 16, 32, 64, 128, 256, 512}) {
+    if (options_.quick && (rows == 2 || rows == 64 || rows == 256)) continue;
+    int64_t copy = 0;
+    const double seconds = BestSeconds(options_, [&] {
+      MatmulPiece piece;
+      piece.weight = weights.get() + copy * weight_bytes;
+      piece.weight_dtype = dtype;
+      piece.num_out = out;
+      piece.y = reinterpret_cast<float*>(y.get());
+      piece.y_stride = out;
+      copy = (copy + 1) % copies;
+      MatmulArgs args;
+      args.x = reinterpret_cast<const float*>(x.get());
+      args.x_stride = in;
+      args.rows = rows;
+      args.in = in;
+      args.pieces = {&piece, 1};
+      Matmul(args, {workspace.get(), static_cast<size_t>(workspace_bytes)}, pool_, options_.isa);
+    });
+    double torch_s = 0;
+    if (torch && rows >= 8) {
+      TorchLinear linear(rows, in, out, options_.num_threads);
+      torch_s = BestSeconds(options_, [&] { linear.Run(); });
+    }
+    Row(fmt::format("matmul {}", DTypeName(dtype)), fmt::format("{} -> {}", in, out), rows, seconds,
+        static_cast<double>(weight_bytes), 2.0 * static_cast<double>(rows * in * out), torch_s);
+  }
+}
+
+void Bench::Matmuls() {
+  if (!Wanted("matmul")) return;
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    MatmulShape(2048, 2048, dtype);
+    MatmulShape(2048, 8192, dtype);
+    MatmulShape(8192, 2048, dtype);
+    if (!options_.quick) MatmulShape(2048, 50272, dtype);
+  }
+}
+
+void Bench::AttentionShape(const char* name, int64_t num_rows, int64_t past, int64_t num_new, int64_t head_dim) {
+  const int64_t heads = 2048 / head_dim;
+  const int64_t width = heads * head_dim;
+  const int64_t slots = past + num_new;
+  const int64_t row_bytes = 2 * width * slots * 2;
+  const Bytes kv = RandomBytes(num_rows * row_bytes / 2, DType::kF16);
+  const int64_t tokens = num_rows * num_new;
+  const Bytes qkv = RandomBytes(tokens * 3 * width, DType::kF32);
+  const Bytes out = Allocate(tokens * width * 4);
+  std::vector<AttentionRow> rows;
+  for (int64_t row = 0; row < num_rows; ++row) rows.push_back({kv.get() + row * row_bytes, slots, past, num_new, row * num_new});
+  AttentionArgs args;
+  args.q = reinterpret_cast<const float*>(qkv.get());
+  args.k = args.q + width;
+  args.v = args.k + width;
+  args.qkv_stride = 3 * width;
+  args.out = reinterpret_cast<float*>(out.get());
+  args.out_stride = width;
+  args.rows = rows;
+  args.num_heads = args.num_kv_heads = heads;
+  args.head_dim = head_dim;
+  args.scale = 1.0F / std::sqrt(static_cast<float>(head_dim));
+  const int64_t workspace_bytes = AttentionWorkspaceBytes(slots, head_dim, options_.num_threads, options_.isa);
+  const Bytes workspace = Allocate(workspace_bytes);
+  const double seconds = BestSeconds(options_, [&] {
+    Attention(args, {workspace.get(), static_cast<size_t>(workspace_bytes)}, pool_, options_.isa);
+  });
+  // Multiply-adds of q k and p v over what is visible.
+  const double visible = static_cast<double>(num_new) * (static_cast<double>(past) + (static_cast<double>(num_new) + 1) / 2);
+  Row(name, fmt::format("{} x {}, past {}", heads, head_dim, past), num_rows * num_new, seconds,
+      static_cast<double>(num_rows * row_bytes), 4.0 * visible * static_cast<double>(num_rows * width));
+}
+
+void Bench::Attentions() {
+  if (!Wanted("attention")) return;
+  for (const int64_t head_dim : {64, 128}) {
+    AttentionShape("decode", 64, 512, 1, head_dim);
+    AttentionShape("decode", 16, 2000, 1, head_dim);
+    AttentionShape("prefill", 1, 0, 512, head_dim);
+    AttentionShape("prefill", 4, 0, 2000, head_dim);
+  }
+}
+
+void Bench::Others() {
+  if (!Wanted("other")) return;
+  const int64_t count = options_.quick ? int64_t{32} << 20 : int64_t{256} << 20;
+  const Bytes wide = RandomBytes(count, DType::kF32);
+  const Bytes narrow = RandomBytes(count, DType::kF16);
+  const std::span<std::byte> wide_span(wide.get(), static_cast<size_t>(count * 4));
+  const std::span<std::byte> narrow_span(narrow.get(), static_cast<size_t>(count * 2));
+  const double bytes = static_cast<double>(count);
+  auto one_thread = [&](const char* name, double num_bytes, const std::function<void()>& work) {
+    Row(name, fmt::format("{} Mi, 1 thread", count >> 20), 1, BestSeconds(options_, work), num_bytes, 0);
+  };
+  one_thread("fp32->fp16", 6 * bytes, [&] { Convert(wide_span, DType::kF32, narrow_span, DType::kF16); });
+  one_thread("fp16->fp32", 6 * bytes, [&] { Convert(narrow_span, DType::kF16, wide_span, DType::kF32); });
+  one_thread("fp32->bf16", 6 * bytes, [&] { Convert(wide_span, DType::kF32, narrow_span, DType::kBF16); });
+  one_thread("find fp16", 2 * bytes, [&] { FindNonFinite(narrow_span, DType::kF16); });
+  one_thread("fill fp16", 2 * bytes, [&] { FillUniform(narrow_span, DType::kF16, 1, 0, 1.0F); });
+  LayerNormArgs args;
+  args.x = reinterpret_cast<const float*>(wide.get());
+  args.y = reinterpret_cast<float*>(wide.get());
+  args.x_stride = args.y_stride = args.cols = 2048;
+  args.rows = 512;
+  Row("layer norm", "512 x 2048, in place", 512, BestSeconds(options_, [&] { LayerNorm(args, pool_, options_.isa); }),
+      512 * 2048 * 8, 0);
+}
+
+Options ReadOptions(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string flag = argv[i];
+    const std::string value = i + 1 < argc ? argv[i + 1] : "";
+    if (flag == "--quick") options.quick = true;
+    if (flag == "--no-torch") options.torch = false;
+    if (flag == "--only") options.only = value;
+    if (flag == "--threads") options.num_threads = std::stoi(value);
+    if (flag != "--isa") continue;
+    for (const Isa isa : SupportedIsas()) {
+      if (IsaName(isa) == value) options.isa = isa;
+    }
+  }
+  return options;
+}
+
+}  // namespace
+}  // namespace spillway::kernels
+
+int main(int argc, char** argv) {
+  spillway::kernels::Bench bench(spillway::kernels::ReadOptions(argc, argv));
+  bench.Matmuls();
+  bench.Attentions();
+  bench.Others();
+  return 0;
+}
