@@ -36,11 +36,17 @@ def opt_config(**overrides):
     return {"word_embed_proj_dim": config["hidden_size"]} | config
 
 
+def _final_rms(config):
+    """About how large the head's input is: 1 after a norm; without one, as many branches as there are layers added up."""
+    normed = not config["_remove_final_layer_norm"] or not config["do_layer_norm_before"]
+    return 1.0 if normed else 2.5 * config["num_hidden_layers"] ** 0.5
+
+
 def _initial_value(name, shape, config, generator):
     """One tensor, scaled by its role so that logits spread and greedy decoding wanders instead of repeating."""
     noise = torch.randn(shape, generator=generator)
     if "embed_tokens" in name or "lm_head" in name:
-        return noise * LOGIT_STD / config["word_embed_proj_dim"] ** 0.5
+        return noise * LOGIT_STD / config["word_embed_proj_dim"] ** 0.5 / _final_rms(config)
     if "embed_positions" in name:
         return noise * 0.15
     if "layer_norm" in name:
@@ -112,12 +118,11 @@ SAVERS = {
 def _load_numpy(folder):
     config = transformers.OPTConfig.from_pretrained(folder)
     model = transformers.OPTForCausalLM(config)
-    state = {}
+    state = {"lm_head.weight": torch.from_numpy(numpy.load(folder / "lm_head.weight"))}
     for path in folder.glob("decoder.*"):
         name = path.name.replace("decoder.layer_norm", "decoder.final_layer_norm")
         state["model." + name] = torch.from_numpy(numpy.load(path))
-    missing, unexpected = model.load_state_dict(state, strict=False)
-    assert not unexpected and set(missing) <= {"lm_head.weight"}, (missing, unexpected)
+    model.load_state_dict(state)
     model.tie_weights()
     return model
 
