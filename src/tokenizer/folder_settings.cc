@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 
@@ -57,6 +58,28 @@ std::vector<AddedToken> ReadAddedTokensDecoder(const json& decoder,
   return tokens;
 }
 
+// added_tokens.json, {"token": id}, in the order of ids: what was added before added_tokens_decoder
+// existed.
+std::vector<AddedToken> ReadAddedTokensFile(const json& tokens,
+                                            const std::vector<AddedToken>& named,
+                                            const std::filesystem::path& file) {
+  std::map<TokenId, AddedToken> by_id;
+  for (const auto& [content, id] : tokens.items()) {
+    AddedToken token;
+    token.content = content;
+    token.special = std::any_of(named.begin(), named.end(),
+                                [&](const AddedToken& other) { return other.content == content; });
+    token.normalized = !token.special;
+    if (!by_id.emplace(JsonTokenId(id, content, file), token).second) {
+      RefuseTokenizer(file,
+                      fmt::format("the id of \"{}\" belongs to two tokens", Printable(content)));
+    }
+  }
+  std::vector<AddedToken> out;
+  for (auto& [id, token] : by_id) out.push_back(std::move(token));
+  return out;
+}
+
 std::optional<bool> OptionalBool(const json& object, const char* key,
                                  const std::filesystem::path& file) {
   if (!object.contains(key) || object[key].is_null()) return std::nullopt;
@@ -87,6 +110,16 @@ void ReadNamedTokens(const json& config, FolderSettings& settings) {
     token.special = true;
     if (key == "bos_token") settings.bos = token.content;
     if (key == "eos_token") settings.eos = token.content;
+    settings.named_tokens.push_back(std::move(token));
+  }
+  // Two names of one list; releases differ.
+  const char* key = config.contains("extra_special_tokens") ? "extra_special_tokens"
+                                                            : "additional_special_tokens";
+  const auto extra = config.find(key);
+  if (extra == config.end() || !extra->is_array()) return;
+  for (const json& value : *extra) {
+    AddedToken token = ReadToken(value, key, true, settings.file);
+    token.special = true;
     settings.named_tokens.push_back(std::move(token));
   }
 }
@@ -120,6 +153,11 @@ FolderSettings ReadFolderSettings(const std::filesystem::path& folder) {
   settings.add_prefix_space = OptionalBool(config, "add_prefix_space", settings.file);
   settings.legacy = JsonBool(config, "legacy", false, settings.file);
   ReadNamedTokens(config, settings);
+  const std::filesystem::path added_file = folder / "added_tokens.json";
+  if (config.contains("added_tokens_decoder")) return settings;
+  if (const auto added = ReadOptionalJsonObject(added_file)) {
+    settings.added_tokens = ReadAddedTokensFile(*added, settings.named_tokens, added_file);
+  }
   return settings;
 }
 

@@ -22,7 +22,7 @@ struct FolderSettings {
   std::optional<bool> add_eos;
   std::optional<bool> add_prefix_space;
   bool legacy = false;  // LLaMA: a space in front of every part between special tokens
-  std::vector<AddedToken> added_tokens;  // added_tokens_decoder, in the order of ids
+  std::vector<AddedToken> added_tokens;  // added_tokens_decoder or added_tokens.json, by id
   std::vector<AddedToken> named_tokens;  // bos_token, eos_token, ...; all special
 };
 

@@ -13,7 +13,7 @@ class NoTokenizer final : public Tokenizer {
   std::string_view kind() const override { return "none"; }
   int64_t vocab_size() const override { return vocab_size_; }
 
-  // Nothing to encode with: the reader turns an empty result into a line error.
+  bool encodes_text() const override { return false; }
   std::vector<TokenId> Encode(std::string_view, SpecialText) const override { return {}; }
   void AppendBytes(TokenId, bool, std::string&) const override {}
   std::string TokenText(TokenId id) const override { return "token_id:" + std::to_string(id); }

@@ -28,6 +28,7 @@ struct SentencePieceFile {
   std::string bytes;                  // the whole file
   std::vector<SentencePiece> pieces;  // by id
   Model model = Model::kUnigram;
+  std::string chars_map;         // the normalisation table; sound; may be empty
   bool add_dummy_prefix = true;  // a space in front of every text
   bool remove_extra_whitespaces = true;
 };
@@ -35,9 +36,5 @@ struct SentencePieceFile {
 // Throws: Error kTokenizer when the file is no such model, or one that the library could not be
 // trusted with.
 SentencePieceFile ReadSentencePieceFile(const std::filesystem::path& file);
-
-// A normalisation table: u32 size of a double array, the double array, strings that end in NUL.
-// True when no lookup can leave it, and none finds more than the library's 32 results.
-bool IsSoundCharsMap(std::string_view table);
 
 }  // namespace spillway

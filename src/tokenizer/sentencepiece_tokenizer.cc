@@ -3,13 +3,17 @@
 #include <fmt/format.h>
 #include <sentencepiece_processor.h>
 
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "spillway/error.h"
 #include "src/tokenizer/added_tokens.h"
+#include "src/tokenizer/chars_map.h"
 #include "src/tokenizer/decoder.h"
 #include "src/tokenizer/json_file.h"
 #include "src/tokenizer/sentencepiece_file.h"
+#include "src/tokenizer/utf8.h"
 #include "src/tokenizer/vocabulary.h"
 
 namespace spillway {
@@ -36,10 +40,11 @@ class SentencePieceTokenizer : public Tokenizer {
       : is_unigram_(parts.file.model == SentencePieceFile::Model::kUnigram),
         start_(std::move(parts.start)),
         end_(std::move(parts.end)),
+        legacy_(parts.legacy),
         added_tokens_(parts.added_tokens, Contents(parts.added_tokens)) {
     Load(parts.file.bytes, file, opening_);
-    if (!parts.legacy) parts.file.bytes += kNoDummyPrefix;
-    Load(parts.file.bytes, file, following_);
+    Load(parts.file.bytes + std::string(kNoDummyPrefix), file, following_);
+    joined_pairs_ = JoinedPairs(parts.file.chars_map);
     decoder_.replace = ReplaceStep{"\xE2\x96\x81", " "};
     decoder_.strip = std::string(1, ' ');
     decoder_.strip_start =
@@ -64,12 +69,7 @@ class SentencePieceTokenizer : public Tokenizer {
       if (segment.id >= 0) {
         out.push_back(segment.id);
       } else {
-        std::vector<int> ids;
-        const auto status = (opens_text ? opening_ : following_).Encode(segment.text, &ids);
-        if (!status.ok())
-          throw Error(ErrorCode::kTokenizer,
-                      "SentencePiece could not encode a text; report this with the text");
-        out.insert(out.end(), ids.begin(), ids.end());
+        EncodeText(segment.text, opens_text || legacy_, out);
       }
       opens_text = false;
     }
@@ -107,6 +107,61 @@ class SentencePieceTokenizer : public Tokenizer {
           file, fmt::format("SentencePiece does not take it: {}", Printable(status.message())));
   }
 
+  static std::vector<int> Ids(const SentencePieceProcessor& processor, std::string_view text) {
+    std::vector<int> ids;
+    if (!processor.Encode(text, &ids).ok()) {
+      throw Error(ErrorCode::kTokenizer,
+                  "SentencePiece could not encode a text; report this with the text");
+    }
+    return ids;
+  }
+
+  // The library joins a run of unknown characters in time that grows with its square: long texts
+  // are cut within such runs, where no piece and no normalisation reaches over, and the two halves
+  // of the unknown token become one again.
+  void EncodeText(std::string_view text, bool with_space, std::vector<TokenId>& out) const {
+    UnknownChars unknown;
+    for (std::size_t at = 0; at < text.size();) {
+      const std::size_t end = CutAfter(text, at, unknown);
+      const std::vector<int> ids =
+          Ids(at == 0 && with_space ? opening_ : following_, text.substr(at, end - at));
+      const bool continues = at > 0 && !ids.empty();
+      out.insert(out.end(), ids.begin() + (continues ? 1 : 0), ids.end());
+      at = end;
+    }
+  }
+
+  using UnknownChars = std::unordered_map<char32_t, bool>;
+
+  bool IsUnknown(char32_t c, UnknownChars& known) const {
+    const auto [entry, added] = known.try_emplace(c, false);
+    if (added) {
+      std::string text;
+      AppendCodePoint(c, text);
+      const std::vector<int> ids = Ids(following_, text);
+      entry->second = ids.size() == 1 && ids[0] == following_.unk_id();
+    }
+    return entry->second;
+  }
+
+  // The first place to cut that is kMinPart bytes or more behind `at`, or the end.
+  std::size_t CutAfter(std::string_view text, std::size_t at, UnknownChars& unknown) const {
+    constexpr std::size_t kMinPart = 4096;
+    if (text.size() - at <= 2 * kMinPart || joined_pairs_.size() >= kMaxJoinedPairs)
+      return text.size();
+    std::size_t cut = at + kMinPart;
+    while ((static_cast<unsigned char>(text[cut]) & 0xC0) == 0x80) ++cut;
+    CodePoint before = CodePointBefore(text, cut);
+    while (cut < text.size()) {
+      const CodePoint next = CodePointAt(text, cut);
+      const bool joined = joined_pairs_.contains(CharPair(before.value, next.value));
+      if (!joined && IsUnknown(before.value, unknown) && IsUnknown(next.value, unknown)) return cut;
+      before = next;
+      cut += next.bytes;
+    }
+    return cut;
+  }
+
   const SentencePiece* Find(TokenId id) const {
     const auto at = static_cast<std::size_t>(id);
     return id >= 0 && at < pieces_.size() ? &pieces_[at] : nullptr;
@@ -115,9 +170,11 @@ class SentencePieceTokenizer : public Tokenizer {
   bool is_unigram_;
   std::vector<TokenId> start_;
   std::vector<TokenId> end_;
+  bool legacy_;
   AddedTokenFinder added_tokens_;
-  SentencePieceProcessor opening_;    // for what opens the text
-  SentencePieceProcessor following_;  // for what follows a special token
+  SentencePieceProcessor opening_;    // with the space in front, if the model has one
+  SentencePieceProcessor following_;  // without
+  std::unordered_set<uint64_t> joined_pairs_;
   Decoder decoder_;
   std::vector<SentencePiece> pieces_;  // by id
 };

@@ -27,6 +27,10 @@ class Tokenizer {
   // One more than the largest id that can come out of Encode.
   virtual int64_t vocab_size() const = 0;
 
+  // Whether Encode can be used; false where a model comes without a tokenizer and prompts must be
+  // token ids.
+  virtual bool encodes_text() const { return true; }
+
   // The ids of `utf8`, with the start token in front where the family's tokenizer adds one.
   // Requires: valid UTF-8. Linear in the length; no recursion.
   virtual std::vector<TokenId> Encode(std::string_view utf8, SpecialText special) const = 0;

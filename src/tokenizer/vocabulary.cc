@@ -71,20 +71,32 @@ std::vector<AddedToken> PlaceAddedTokens(const std::vector<AddedToken>& required
                                          const StringMap<TokenId>& vocabulary, int64_t vocab_rows,
                                          const std::filesystem::path& file) {
   std::vector<AddedToken> placed;
-  std::unordered_set<std::string> contents;
+  StringMap<std::size_t> places;
   auto next = static_cast<TokenId>(vocabulary.size());
   const auto place = [&](AddedToken token, bool may_lack_row) {
     CheckContent(token, file);
-    if (!contents.insert(token.content).second) return;
     const auto entry = vocabulary.find(token.content);
     token.id = entry != vocabulary.end() ? entry->second : next;
     if (may_lack_row && token.id >= vocab_rows) return;
     CheckRow(token.id, token.content, vocab_rows, file);
     next = std::max(next, token.id + 1);
+    places.emplace(token.content, placed.size());
     placed.push_back(std::move(token));
   };
-  for (const AddedToken& token : required) place(token, false);
-  for (const AddedToken& token : optional) place(token, true);
+  for (const AddedToken& token : required) {
+    if (!places.contains(token.content)) place(token, false);
+  }
+  const std::size_t num_required = placed.size();
+  for (const AddedToken& token : optional) {
+    const auto found = places.find(token.content);
+    if (found == places.end()) {
+      place(token, true);
+    } else if (found->second >= num_required) {
+      const TokenId id = placed[found->second].id;
+      placed[found->second] = token;
+      placed[found->second].id = id;
+    }
+  }
   CheckNewIds(placed, vocabulary, file);
   std::stable_partition(placed.begin(), placed.end(),
                         [](const AddedToken& token) { return token.special; });

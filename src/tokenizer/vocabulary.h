@@ -21,10 +21,10 @@ void CheckRow(TokenId id, std::string_view token, int64_t vocab_rows,
               const std::filesystem::path& file);
 
 // Gives each added token its id as the reference does: its place in the vocabulary, else the next
-// free one behind. The first of several with one text counts. `required` come first; of `optional`,
-// which a settings file names, those that the model has no row for are left out. The result has
-// special tokens first. Throws: Error kTokenizer for an empty or overlong token, or a required one
-// without a row.
+// free one behind. `required` come first, and of several with one text the first counts. `optional`
+// are named by a settings file: of several with one text the last one's flags count, and those that
+// the model has no row for are left out. The result has special tokens first. Throws: Error
+// kTokenizer for an empty or overlong token, or a required one without a row.
 std::vector<AddedToken> PlaceAddedTokens(const std::vector<AddedToken>& required,
                                          const std::vector<AddedToken>& optional,
                                          const StringMap<TokenId>& vocabulary, int64_t vocab_rows,

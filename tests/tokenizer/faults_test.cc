@@ -8,7 +8,7 @@
 #include <string>
 
 #include "spillway/error.h"
-#include "src/tokenizer/sentencepiece_file.h"
+#include "src/tokenizer/chars_map.h"
 #include "src/tokenizer/tokenizer.h"
 
 namespace spillway {

@@ -95,7 +95,7 @@ TEST_P(LongTextTest, TakesLinearTime) {
 
 INSTANTIATE_TEST_SUITE_P(Forms, LongTextTest,
                          testing::Values("gpt2_files", "gpt_neox_json", "llama3_json", "flags_json",
-                                         "llama2_byte_fallback_json", "spm_llama"));
+                                         "llama2_byte_fallback_json", "spm_llama", "spm_bpe"));
 
 TEST(Utf8Test, ReplacesMaximalIllFormedPartsAsPythonDoes) {
   const std::pair<std::string, std::string> cases[] = {
