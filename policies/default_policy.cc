@@ -5,11 +5,13 @@
 namespace spillway {
 namespace {
 
-// At 64 rows a 16-bit weight read from memory feeds 128 FLOPs: past the ratio of arithmetic to memory rate of the
-// processors measured (20 rows with AMX, 10 with AVX-512), so more rows only cost KV.
+// At 64 rows a 16-bit weight read from memory feeds 128 FLOPs: past the ratio of arithmetic to
+// memory rate of the processors measured (20 rows with AMX, 10 with AVX-512), so more rows only
+// cost KV.
 constexpr int64_t kRowsThatPay = 64;
 
-// Enough tokens for a weight tile to be converted once and used often; 16 MiB of MLP activations at hidden 2048.
+// Enough tokens for a weight tile to be converted once and used often; 16 MiB of MLP activations at
+// hidden 2048.
 constexpr int64_t kPrefillChunk = 512;
 
 }  // namespace

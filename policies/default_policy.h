@@ -1,5 +1,5 @@
-// The policy used where none is given: everything in CPU memory, the largest block that pays and fits.
-// Thread rule: pure functions of values.
+// The policy used where none is given: everything in CPU memory, the largest block that pays and
+// fits. Thread rule: pure functions of values.
 #pragma once
 
 #include <cstdint>

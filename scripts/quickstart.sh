@@ -2,7 +2,7 @@
 # Sets up, builds a release and generates completions for examples/prompts.jsonl with the bundled model.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-scripts/setup.sh
+scripts/setup.sh program
 scripts/build.sh release spillway
 mkdir -p out
 build/release/spillway generate --input examples/prompts.jsonl --output out/completions.jsonl --overwrite \

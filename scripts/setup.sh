@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Installs what the build needs and is not there yet: Debian packages (with root or sudo) and the CPU half of libtorch
-# from PyPI, unpacked under .deps/ (git-ignored). Says what it does; the second run finds everything and does nothing.
+# setup.sh [program|tests]: installs what the build needs and is not there yet. Debian packages (with root or sudo) for
+# the program; for the tests and benchmarks (the default) also the CPU half of libtorch from PyPI, 530 MB, unpacked under
+# .deps/ (git-ignored). Says what it does; the second run finds everything and does nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+purpose=${1:-tests}
 
 packages=(g++ cmake ninja-build pkg-config python3 libfmt-dev libcli11-dev nlohmann-json3-dev libtomlplusplus-dev
           libgtest-dev libgmock-dev libbenchmark-dev libpcre2-dev libutf8proc-dev libsentencepiece-dev libxxhash-dev)
@@ -88,5 +90,5 @@ install_torch() {
 
 command -v git >/dev/null || say "git is not there; only development needs it"
 install_packages
-install_torch
+[ "$purpose" = program ] || install_torch
 say "done"

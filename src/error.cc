@@ -1,10 +1,10 @@
 #include "spillway/error.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <cstdio>
 #include <cstdlib>
-
-#include <fmt/format.h>
 
 namespace spillway {
 namespace {
@@ -49,7 +49,8 @@ const CodeRow& Row(ErrorCode code) { return kCodes[static_cast<std::size_t>(code
 
 constexpr std::size_t kMaxLineBytes = 300;
 
-// The length of the valid UTF-8 sequence at text[at], 0 when there is none (RFC 3629: no overlongs, no surrogates).
+// The length of the valid UTF-8 sequence at text[at], 0 when there is none (RFC 3629: no overlongs,
+// no surrogates).
 std::size_t SequenceLength(std::string_view text, std::size_t at) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char lead = byte(at);
@@ -87,7 +88,9 @@ std::string Printable(std::string_view text, std::size_t max_bytes) {
     if (length == 0 || IsControl(sequence)) {
       piece.clear();
       for (const char c : sequence) {
-        piece += c == '\n' ? "\\n" : c == '\t' ? "\\t" : fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+        piece += c == '\n'   ? "\\n"
+                 : c == '\t' ? "\\t"
+                             : fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
       }
     }
     if (out.size() + piece.size() > max_bytes) {

@@ -1,9 +1,9 @@
 // spillway: Config -> Model, Machine, Workload -> Policy -> Plan -> Schedule -> Trace -> Report.
+#include <fmt/format.h>
+
 #include <cstdio>
 #include <exception>
 #include <new>
-
-#include <fmt/format.h>
 
 #include "spillway/error.h"
 #include "src/checkpoint/describe.h"
@@ -22,8 +22,11 @@ int Run(int argc, const char* const* argv) {
   }
   const Config& config = std::get<Config>(parsed);
   switch (config.verb) {
-    case Verb::kGenerate: return RunGenerate(config);
-    case Verb::kInspect: fmt::print("{}", DescribeCheckpoint(config.inspect_path)); return 0;
+    case Verb::kGenerate:
+      return RunGenerate(config);
+    case Verb::kInspect:
+      fmt::print("{}", DescribeCheckpoint(config.inspect_path));
+      return 0;
   }
   return 0;
 }

@@ -24,7 +24,9 @@ TEST(ErrorTest, LineIsOneLineOfAtMost300Bytes) {
 
 TEST(ErrorTest, PrintableEscapesWhatATerminalWouldObey) {
   EXPECT_EQ(Printable("a\x1b[31m\nb"), "a\\x1b[31m\\nb");
-  EXPECT_EQ(Printable("\xc2\x9b" "1m"), "\\xc2\\x9b1m");
+  EXPECT_EQ(Printable("\xc2\x9b"
+                      "1m"),
+            "\\xc2\\x9b1m");
   EXPECT_EQ(Printable("\xff\xc3"), "\\xff\\xc3");
   EXPECT_EQ(Printable("\xed\xa0\x80"), "\\xed\\xa0\\x80");
   EXPECT_EQ(Printable("h\xc3\xa9"), "h\xc3\xa9");

@@ -7,14 +7,18 @@ find_path(TorchCpu_INCLUDE_DIR ATen/ATen.h HINTS ${_torch_hints} PATH_SUFFIXES i
 find_library(TorchCpu_LIBRARY torch_cpu HINTS ${_torch_hints} PATH_SUFFIXES lib)
 find_library(TorchCpu_C10_LIBRARY c10 HINTS ${_torch_hints} PATH_SUFFIXES lib)
 
+# The header that spells the version moved between releases; the three numbers have kept their names.
 set(TorchCpu_VERSION "")
-if(TorchCpu_INCLUDE_DIR AND EXISTS ${TorchCpu_INCLUDE_DIR}/torch/version.h)
-  file(STRINGS ${TorchCpu_INCLUDE_DIR}/torch/version.h _line REGEX "define TORCH_VERSION \"")
-  string(REGEX MATCH "[0-9]+\\.[0-9]+\\.[0-9]+" TorchCpu_VERSION "${_line}")
-elseif(TorchCpu_INCLUDE_DIR AND EXISTS ${TorchCpu_INCLUDE_DIR}/torch/headeronly/version.h)
-  file(STRINGS ${TorchCpu_INCLUDE_DIR}/torch/headeronly/version.h _line REGEX "define TORCH_VERSION \"")
-  string(REGEX MATCH "[0-9]+\\.[0-9]+\\.[0-9]+" TorchCpu_VERSION "${_line}")
-endif()
+foreach(_header torch/headeronly/version.h torch/csrc/api/include/torch/version.h)
+  if(TorchCpu_INCLUDE_DIR AND NOT TorchCpu_VERSION AND EXISTS ${TorchCpu_INCLUDE_DIR}/${_header})
+    file(READ ${TorchCpu_INCLUDE_DIR}/${_header} _text)
+    foreach(_part MAJOR MINOR PATCH)
+      string(REGEX MATCH "TORCH_VERSION_${_part} ([0-9]+)" _ "${_text}")
+      list(APPEND TorchCpu_VERSION ${CMAKE_MATCH_1})
+    endforeach()
+    list(JOIN TorchCpu_VERSION "." TorchCpu_VERSION)
+  endif()
+endforeach()
 
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(TorchCpu REQUIRED_VARS TorchCpu_LIBRARY TorchCpu_C10_LIBRARY TorchCpu_INCLUDE_DIR

@@ -12,9 +12,12 @@ constexpr int64_t DTypeBytes(DType dtype) { return dtype == DType::kF32 ? 4 : 2;
 
 constexpr std::string_view DTypeName(DType dtype) {
   switch (dtype) {
-    case DType::kF32: return "fp32";
-    case DType::kF16: return "fp16";
-    case DType::kBF16: return "bf16";
+    case DType::kF32:
+      return "fp32";
+    case DType::kF16:
+      return "fp16";
+    case DType::kBF16:
+      return "bf16";
   }
   return "unknown";
 }

@@ -10,10 +10,10 @@
 namespace spillway {
 
 struct Machine {
-  std::string name;              // the processor, and the GPU when there is one
-  std::string isa;               // what the CPU kernels use: "amx", "avx512", "avx2", "portable"
-  int num_threads = 1;           // compute threads
-  PerTier<int64_t> cap_bytes;    // hard caps of this run
+  std::string name;            // the processor, and the GPU when there is one
+  std::string isa;             // what the CPU kernels use: "amx", "avx512", "avx2", "portable"
+  int num_threads = 1;         // compute threads
+  PerTier<int64_t> cap_bytes;  // hard caps of this run
 };
 
 }  // namespace spillway

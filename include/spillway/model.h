@@ -27,19 +27,20 @@ struct ModelShape {
   int64_t num_kv_heads = 0;
   int64_t head_dim = 0;
   int64_t vocab_size = 0;
-  int64_t max_positions = 0;   // longest prompt + completion
-  int64_t position_offset = 0; // OPT's learned positions start at row 2
-  int64_t embed_size = 0;      // word_embed_proj_dim; differs from hidden_size when there is project_in/out
+  int64_t max_positions = 0;    // longest prompt + completion
+  int64_t position_offset = 0;  // OPT's learned positions start at row 2
+  int64_t embed_size =
+      0;  // word_embed_proj_dim; differs from hidden_size when there is project_in/out
   Activation activation = Activation::kRelu;
-  bool pre_norm = true;        // do_layer_norm_before
-  bool final_norm = true;      // a norm before the head
-  bool norm_affine = true;     // norms have weight and bias
+  bool pre_norm = true;     // do_layer_norm_before
+  bool final_norm = true;   // a norm before the head
+  bool norm_affine = true;  // norms have weight and bias
   bool linear_bias = true;
   bool tied_head = true;
   double norm_epsilon = 1e-5;
-  DType dtype = DType::kF16;   // matrices as held in memory
-  TokenId bos = -1;            // -1: none
-  std::vector<TokenId> eos;    // any of these ends a row; may be empty
+  DType dtype = DType::kF16;  // matrices as held in memory
+  TokenId bos = -1;           // -1: none
+  std::vector<TokenId> eos;   // any of these ends a row; may be empty
   TokenId pad = -1;
 };
 
@@ -50,7 +51,7 @@ enum class TensorRole {
   kProjectOut,         // [embed, hidden]
   kNormWeight,
   kNormBias,
-  kQueryWeight,        // [heads * head_dim, hidden]
+  kQueryWeight,  // [heads * head_dim, hidden]
   kQueryBias,
   kKeyWeight,
   kKeyBias,
@@ -58,11 +59,11 @@ enum class TensorRole {
   kValueBias,
   kOutWeight,
   kOutBias,
-  kUpWeight,           // fc1 [ffn, hidden]
+  kUpWeight,  // fc1 [ffn, hidden]
   kUpBias,
-  kDownWeight,         // fc2 [hidden, ffn]
+  kDownWeight,  // fc2 [hidden, ffn]
   kDownBias,
-  kHeadWeight,         // [vocab, embed], untied heads only
+  kHeadWeight,  // [vocab, embed], untied heads only
 };
 
 // A tensor the model needs. Matrices are [rows, cols], row-major, one row per output feature;
@@ -87,8 +88,8 @@ struct LayerSpec {
   std::vector<TensorSpec> tensors;
 };
 
-// All layers in execution order: embedding, (attention, mlp) per block, head. A tied head's layer lists no
-// embedding of its own: the embedding layer's tensor serves both.
+// All layers in execution order: embedding, (attention, mlp) per block, head. A tied head's layer
+// lists no embedding of its own: the embedding layer's tensor serves both.
 std::vector<LayerSpec> Layers(const ModelShape& shape);
 
 int64_t NumParameters(const std::vector<LayerSpec>& layers);

@@ -1,5 +1,5 @@
-// Plan: every byte's place, decided before the first is allocated. The stage between Policy and Schedule.
-// Plain values; any thread.
+// Plan: every byte's place, decided before the first is allocated. The stage between Policy and
+// Schedule. Plain values; any thread.
 #pragma once
 
 #include <cstdint>
@@ -49,13 +49,13 @@ struct Region {
 // Buffers that one Compute uses, all in the compute device's arena. Sizes in tokens of a chunk.
 struct WorkspacePlan {
   int64_t chunk_tokens = 0;
-  Region normed;      // fp32 [max(chunk, rows), hidden]
-  Region qkv;         // fp32 [chunk, q + k + v]
-  Region attended;    // fp32 [chunk, q]
-  Region ffn;         // fp32 [chunk, ffn]
-  Region embedded;    // fp32 [max(chunk, rows), embed], with project_in/out
-  Region logits;      // fp32 [rows, vocab]
-  Region matmul;      // the kernels' own
+  Region normed;    // fp32 [max(chunk, rows), hidden]
+  Region qkv;       // fp32 [chunk, q + k + v]
+  Region attended;  // fp32 [chunk, q]
+  Region ffn;       // fp32 [chunk, ffn]
+  Region embedded;  // fp32 [max(chunk, rows), embed], with project_in/out
+  Region logits;    // fp32 [rows, vocab]
+  Region matmul;    // the kernels' own
   Region attention;
 };
 
@@ -66,13 +66,14 @@ struct Plan {
   std::vector<PlannedLayer> layers;  // execution order
   int64_t num_requests = 0;          // of the workload
   BatchCapacity batch;
-  int64_t slot_bytes = 0;            // K and V of one token in one block
-  int64_t slot_align = 1;            // a row's slots are rounded up to a multiple: rows start at 64-byte boundaries
-  Region kv;                         // [batch] of batch.slots slots for every block
-  Region hidden;                     // fp32 [batch][batch.prompt_tokens, hidden]
+  int64_t slot_bytes = 0;  // K and V of one token in one block
+  int64_t slot_align =
+      1;          // a row's slots are rounded up to a multiple: rows start at 64-byte boundaries
+  Region kv;      // [batch] of batch.slots slots for every block
+  Region hidden;  // fp32 [batch][batch.prompt_tokens, hidden]
   WorkspacePlan workspace;
   PerTier<int64_t> weight_bytes;
-  PerTier<int64_t> arena_bytes;      // equals the planned peak
+  PerTier<int64_t> arena_bytes;  // equals the planned peak
 
   int64_t KvBatchBytes() const { return batch.slots * slot_bytes * shape.num_layers; }
   int64_t HiddenBatchBytes() const { return batch.prompt_tokens * shape.hidden_size * 4; }
@@ -85,8 +86,9 @@ struct KernelNeeds {
 };
 
 // Places everything the policy asks for and proves that it fits the caps.
-// Throws: Error kGpuMemory, kCpuMemory, kDiskSpace with needed against available and the nearest change that fits.
-Plan MakePlan(const ModelShape& shape, const Machine& machine, const Workload& work, const Policy& policy,
-              const KernelNeeds& needs);
+// Throws: Error kGpuMemory, kCpuMemory, kDiskSpace with needed against available and the nearest
+// change that fits.
+Plan MakePlan(const ModelShape& shape, const Machine& machine, const Workload& work,
+              const Policy& policy, const KernelNeeds& needs);
 
 }  // namespace spillway

@@ -1,5 +1,5 @@
-// Trace: what happened, in totals that do not grow with the run. The stage between Schedule and Report.
-// Plain values; any thread.
+// Trace: what happened, in totals that do not grow with the run. The stage between Schedule and
+// Report. Plain values; any thread.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,12 @@ struct PhaseTotals {
 
 struct Trace {
   double load_s = 0.0;
-  PhaseTotals prefill;           // passes in which some row's prompt was processed
+  PhaseTotals prefill;  // passes in which some row's prompt was processed
   PhaseTotals decode;
-  int64_t num_blocks = 0;        // of rows
+  int64_t num_blocks = 0;  // of rows
   int64_t num_rows = 0;
-  int64_t kv_bytes = 0;          // largest block
-  int64_t slots_per_row = 0;     // longest row
+  int64_t kv_bytes = 0;       // largest block
+  int64_t slots_per_row = 0;  // longest row
   PerTier<int64_t> peak_bytes;
 };
 

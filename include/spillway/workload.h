@@ -17,8 +17,9 @@ struct RequestShape {
 
 struct Workload {
   int64_t num_requests = 0;
-  std::vector<RequestShape> sample;  // of the first requests in input order; all of them in small files
-  RequestShape longest;              // no request exceeds either number
+  std::vector<RequestShape>
+      sample;            // of the first requests in input order; all of them in small files
+  RequestShape longest;  // no request exceeds either number
 };
 
 }  // namespace spillway

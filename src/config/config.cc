@@ -1,5 +1,9 @@
 #include "src/config/config.h"
 
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
@@ -7,10 +11,6 @@
 #include <numeric>
 #include <set>
 #include <sstream>
-
-#include <CLI/CLI.hpp>
-#include <fmt/format.h>
-#include <toml++/toml.h>
 
 #include "spillway/error.h"
 #include "src/config/flags.h"
@@ -32,8 +32,8 @@ constexpr std::array kVerbs = {
     VerbRow{"inspect", Verb::kInspect, "print a checkpoint in short"},
 };
 // cli.md's other verbs come with later versions; each is refused by name.
-constexpr std::array<std::string_view, 8> kLaterVerbs = {"score",  "bench", "sweep",    "calibrate",
-                                                         "profile", "search", "plan", "simulate"};
+constexpr std::array<std::string_view, 8> kLaterVerbs = {"score",   "bench",  "sweep", "calibrate",
+                                                         "profile", "search", "plan",  "simulate"};
 
 int64_t EditDistance(std::string_view a, std::string_view b) {
   std::vector<int64_t> row(b.size() + 1);
@@ -50,9 +50,13 @@ int64_t EditDistance(std::string_view a, std::string_view b) {
 }
 
 // ", did you mean --input?" when something is close enough to be a slip.
-std::string Suggestion(std::string_view word, const std::vector<std::string>& known, std::string_view dashes) {
-  const auto nearest = std::ranges::min_element(known, {}, [&](const std::string& k) { return EditDistance(word, k); });
-  if (nearest == known.end() || EditDistance(word, *nearest) > 1 + static_cast<int64_t>(word.size()) / 4) return "";
+std::string Suggestion(std::string_view word, const std::vector<std::string>& known,
+                       std::string_view dashes) {
+  const auto nearest = std::ranges::min_element(
+      known, {}, [&](const std::string& k) { return EditDistance(word, k); });
+  if (nearest == known.end() ||
+      EditDistance(word, *nearest) > 1 + static_cast<int64_t>(word.size()) / 4)
+    return "";
   return fmt::format("; did you mean {}{}?", dashes, *nearest);
 }
 
@@ -67,9 +71,10 @@ const AbsentFlag* FindAbsent(std::string_view name) {
   return found == AbsentFlags().end() ? nullptr : &*found;
 }
 
-[[noreturn]] void RefuseUnknown(const std::string& name, const std::vector<Flag>& flags, const std::string& where) {
-  throw Error(ErrorCode::kFlag,
-              fmt::format("{}{}: unknown flag{}", where, Printable(name), Suggestion(name, Names(flags), "--")));
+[[noreturn]] void RefuseUnknown(const std::string& name, const std::vector<Flag>& flags,
+                                const std::string& where) {
+  throw Error(ErrorCode::kFlag, fmt::format("{}{}: unknown flag{}", where, Printable(name),
+                                            Suggestion(name, Names(flags), "--")));
 }
 
 void RefuseAbsent(const std::string& name, const std::string& value) {
@@ -78,7 +83,8 @@ void RefuseAbsent(const std::string& name, const std::string& value) {
   throw Error(ErrorCode::kFlag, fmt::format("--{} {}: {}", name, Printable(value), absent->reason));
 }
 
-// What CLI11 is told to recognise. It splits the command line; values are checked by the table's own setters.
+// What CLI11 is told to recognise. It splits the command line; values are checked by the table's
+// own setters.
 struct Parser {
   CLI::App app;
   std::map<std::string, CLI::Option*> options;
@@ -95,18 +101,23 @@ void Declare(Parser& parser, const VerbRow& verb, const std::vector<Flag>& flags
                         verb.verb == Verb::kInspect ? "what to print" : "same as --input");
   for (const Flag& flag : flags) {
     const std::string name = "--" + flag.name;
-    CLI::Option* option = flag.kind == FlagKind::kSwitch
-                              ? parser.app.add_flag(name, flag.help)
-                              : parser.app.add_option(name)->description(flag.help)->type_name(flag.placeholder);
+    CLI::Option* option =
+        flag.kind == FlagKind::kSwitch
+            ? parser.app.add_flag(name, flag.help)
+            : parser.app.add_option(name)->description(flag.help)->type_name(flag.placeholder);
     if (flag.kind == FlagKind::kValue) option->expected(1);
-    if (flag.kind == FlagKind::kList) option->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    if (flag.kind == FlagKind::kList)
+      option->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     parser.options[flag.name] = option;
   }
-  parser.app.add_option("--config", parser.config_file, "flags from a TOML file")->type_name("FILE");
+  parser.app.add_option("--config", parser.config_file, "flags from a TOML file")
+      ->type_name("FILE");
   if (verb.verb != Verb::kGenerate) return;
   for (const AbsentFlag& flag : AbsentFlags()) {
     const int64_t words = flag.name == "percent" ? 6 : 1;
-    CLI::Option* option = flag.name == "resume" ? parser.app.add_flag("--resume") : parser.app.add_option("--" + std::string(flag.name));
+    CLI::Option* option = flag.name == "resume"
+                              ? parser.app.add_flag("--resume")
+                              : parser.app.add_option("--" + std::string(flag.name));
     if (flag.name != "resume") option->expected(static_cast<int>(words));
     option->group("");
     parser.absent[std::string(flag.name)] = option;
@@ -116,7 +127,8 @@ void Declare(Parser& parser, const VerbRow& verb, const std::vector<Flag>& flags
   }
 }
 
-Given FromCommandLine(Parser& parser, int argc, const char* const* argv, const std::vector<Flag>& flags) {
+Given FromCommandLine(Parser& parser, int argc, const char* const* argv,
+                      const std::vector<Flag>& flags) {
   try {
     parser.app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
@@ -126,13 +138,17 @@ Given FromCommandLine(Parser& parser, int argc, const char* const* argv, const s
   }
   for (const std::string& extra : parser.app.remaining()) {
     if (extra.starts_with("-")) {
-      RefuseUnknown(extra.substr(extra.find_first_not_of('-') == std::string::npos ? 0 : extra.find_first_not_of('-')),
+      RefuseUnknown(extra.substr(extra.find_first_not_of('-') == std::string::npos
+                                     ? 0
+                                     : extra.find_first_not_of('-')),
                     flags, extra.starts_with("--") ? "--" : "-");
     }
-    throw Error(ErrorCode::kFlag, fmt::format("{}: one word too many; see spillway {} --help", Printable(extra), argv[0]));
+    throw Error(ErrorCode::kFlag, fmt::format("{}: one word too many; see spillway {} --help",
+                                              Printable(extra), argv[0]));
   }
   for (const auto& [name, option] : parser.absent) {
-    if (option->count() > 0) RefuseAbsent(name, fmt::format("{}", fmt::join(option->results(), " ")));
+    if (option->count() > 0)
+      RefuseAbsent(name, fmt::format("{}", fmt::join(option->results(), " ")));
   }
   Given given;
   for (const Flag& flag : flags) {
@@ -156,7 +172,8 @@ std::string EnvironmentName(std::string name) {
 Given FromEnvironment(const std::vector<Flag>& flags) {
   Given given;
   for (const Flag& flag : flags) {
-    if (const char* text = std::getenv(EnvironmentName(flag.name).c_str())) given[flag.name] = {text};
+    if (const char* text = std::getenv(EnvironmentName(flag.name).c_str()))
+      given[flag.name] = {text};
   }
   for (const AbsentFlag& flag : AbsentFlags()) {
     const std::string name(flag.name);
@@ -177,10 +194,12 @@ std::vector<std::string> TomlValues(const toml::node& node, const std::string& w
   if (const auto* number = node.as_integer()) return {fmt::format("{}", number->get())};
   if (const auto* real = node.as_floating_point()) return {fmt::format("{}", real->get())};
   if (const auto* truth = node.as_boolean()) return {truth->get() ? "true" : "false"};
-  throw Error(ErrorCode::kFlag, fmt::format("{}: expected a string, number, boolean or list", where));
+  throw Error(ErrorCode::kFlag,
+              fmt::format("{}: expected a string, number, boolean or list", where));
 }
 
-void TakeTable(const toml::table& table, const std::string& where, const std::vector<Flag>& flags, Given& given) {
+void TakeTable(const toml::table& table, const std::string& where, const std::vector<Flag>& flags,
+               Given& given) {
   for (const auto& [key, node] : table) {
     const std::string name(key.str());
     const std::string place = where + Printable(name);
@@ -202,7 +221,9 @@ Given FromFile(const std::string& path, const VerbRow& verb, const std::vector<F
   constexpr std::streamoff kMaxConfigBytes = 1 << 20;
   std::ifstream in(path, std::ios::binary | std::ios::ate);
   if (!in || !std::filesystem::is_regular_file(path) || in.tellg() > kMaxConfigBytes) {
-    throw Error(ErrorCode::kFlag, fmt::format("--config {}: not a readable TOML file of at most 1 MiB", Printable(path)));
+    throw Error(
+        ErrorCode::kFlag,
+        fmt::format("--config {}: not a readable TOML file of at most 1 MiB", Printable(path)));
   }
   in.seekg(0);
   std::stringstream text;
@@ -211,10 +232,12 @@ Given FromFile(const std::string& path, const VerbRow& verb, const std::vector<F
   try {
     const toml::table table = toml::parse(text.str());
     for (const auto& [key, node] : table) {
-      const bool known = std::ranges::any_of(kVerbs, [&](const VerbRow& row) { return row.name == key.str(); }) ||
-                         std::ranges::find(kLaterVerbs, key.str()) != kLaterVerbs.end();
+      const bool known =
+          std::ranges::any_of(kVerbs, [&](const VerbRow& row) { return row.name == key.str(); }) ||
+          std::ranges::find(kLaterVerbs, key.str()) != kLaterVerbs.end();
       if (node.is_table() && !known) {
-        throw Error(ErrorCode::kFlag, fmt::format("{}: [{}] is no verb", Printable(path), Printable(key.str())));
+        throw Error(ErrorCode::kFlag,
+                    fmt::format("{}: [{}] is no verb", Printable(path), Printable(key.str())));
       }
     }
     TakeTable(table, Printable(path) + ": ", flags, given);
@@ -222,8 +245,8 @@ Given FromFile(const std::string& path, const VerbRow& verb, const std::vector<F
       TakeTable(*own, fmt::format("{}: {}.", Printable(path), verb.name), flags, given);
     }
   } catch (const toml::parse_error& error) {
-    throw Error(ErrorCode::kFlag, fmt::format("--config {}: line {}: {}", Printable(path), error.source().begin.line,
-                                              error.description()));
+    throw Error(ErrorCode::kFlag, fmt::format("--config {}: line {}: {}", Printable(path),
+                                              error.source().begin.line, error.description()));
   }
   return given;
 }
@@ -233,37 +256,46 @@ const VerbRow& FindVerb(const std::string& word) {
     if (row.name == word) return row;
   }
   if (std::ranges::find(kLaterVerbs, word) != kLaterVerbs.end()) {
-    throw Error(ErrorCode::kFlag, fmt::format("{}: this version does not have that verb yet", word));
+    throw Error(ErrorCode::kFlag,
+                fmt::format("{}: this version does not have that verb yet", word));
   }
   std::vector<std::string> names;
   for (const VerbRow& row : kVerbs) names.emplace_back(row.name);
-  throw Error(ErrorCode::kFlag, fmt::format("{}: unknown verb{}; see spillway --help", Printable(word),
-                                            Suggestion(word, names, "")));
+  throw Error(ErrorCode::kFlag, fmt::format("{}: unknown verb{}; see spillway --help",
+                                            Printable(word), Suggestion(word, names, "")));
 }
 
 std::string Overview() {
-  std::string text = "Spillway generates text for files of prompts with models larger than the accelerator.\n\n"
-                     "usage: spillway VERB [flags]\n\n";
+  std::string text =
+      "Spillway generates text for files of prompts with models larger than the accelerator.\n\n"
+      "usage: spillway VERB [flags]\n\n";
   for (const VerbRow& row : kVerbs) text += fmt::format("  {:<10} {}\n", row.name, row.help);
-  return text + "\nspillway VERB --help lists the flags. Every flag is also a key of --config's TOML file and an\n"
-                "environment variable SPILLWAY_<FLAG>.\n";
+  return text +
+         "\nspillway VERB --help lists the flags. Every flag is also a key of --config's TOML file "
+         "and an\n"
+         "environment variable SPILLWAY_<FLAG>.\n";
 }
 
 void CheckWhole(Config& config, const Parser& parser) {
   if (config.verb == Verb::kInspect) {
-    if (parser.positional.empty()) throw Error(ErrorCode::kFlag, "inspect: give the folder to print");
+    if (parser.positional.empty())
+      throw Error(ErrorCode::kFlag, "inspect: give the folder to print");
     config.inspect_path = parser.positional;
     return;
   }
   if (!parser.positional.empty()) {
-    if (!config.input.empty()) throw Error(ErrorCode::kFlag, "the input is given twice: as a word and with --input");
+    if (!config.input.empty())
+      throw Error(ErrorCode::kFlag, "the input is given twice: as a word and with --input");
     config.input = parser.positional;
   }
-  if (config.input.empty()) throw Error(ErrorCode::kFlag, "--input: give the file of prompts (- is standard input)");
-  if (config.output.empty()) throw Error(ErrorCode::kFlag, "--output: empty; give a file, or - for standard output");
+  if (config.input.empty())
+    throw Error(ErrorCode::kFlag, "--input: give the file of prompts (- is standard input)");
+  if (config.output.empty())
+    throw Error(ErrorCode::kFlag, "--output: empty; give a file, or - for standard output");
   if (config.sampling.min_tokens > config.sampling.max_tokens) {
-    throw Error(ErrorCode::kFlag, fmt::format("--min-new-tokens {} is more than --max-new-tokens {}",
-                                              config.sampling.min_tokens, config.sampling.max_tokens));
+    throw Error(ErrorCode::kFlag,
+                fmt::format("--min-new-tokens {} is more than --max-new-tokens {}",
+                            config.sampling.min_tokens, config.sampling.max_tokens));
   }
 }
 
@@ -285,7 +317,8 @@ std::variant<Config, Printout> ParseConfig(int argc, const char* const* argv) {
   }
   given.merge(FromEnvironment(flags));
   const char* config_from_environment = std::getenv("SPILLWAY_CONFIG");
-  if (parser.config_file.empty() && config_from_environment != nullptr) parser.config_file = config_from_environment;
+  if (parser.config_file.empty() && config_from_environment != nullptr)
+    parser.config_file = config_from_environment;
   if (!parser.config_file.empty()) given.merge(FromFile(parser.config_file, verb, flags));
 
   Config config;

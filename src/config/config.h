@@ -9,7 +9,7 @@
 #include <string>
 #include <variant>
 
-#include "src/requests/request.h"  // Sampling
+#include "src/requests/request.h"     // Sampling
 #include "src/tokenizer/tokenizer.h"  // SpecialText
 
 namespace spillway {
@@ -49,8 +49,9 @@ struct Printout {
   std::string text;
 };
 
-// Reads the command line, then the environment (SPILLWAY_<FLAG>), then --config's TOML file: the first that states a
-// flag wins. Throws: Error kFlag naming the flag and, for an unknown one, the nearest; kGpu for --device cuda:N.
+// Reads the command line, then the environment (SPILLWAY_<FLAG>), then --config's TOML file: the
+// first that states a flag wins. Throws: Error kFlag naming the flag and, for an unknown one, the
+// nearest; kGpu for --device cuda:N.
 std::variant<Config, Printout> ParseConfig(int argc, const char* const* argv);
 
 }  // namespace spillway

@@ -1,8 +1,8 @@
 #include "src/config/flags.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "spillway/error.h"
 #include "src/config/parse_value.h"
@@ -16,11 +16,14 @@ constexpr int64_t kMaxRows = 1 << 20;
 constexpr int64_t kMaxTokens = 1 << 24;
 
 Flag Value(std::string name, std::string placeholder, std::string help, Setter set) {
-  return {std::move(name), FlagKind::kValue, std::move(placeholder), std::move(help), std::move(set)};
+  return {std::move(name), FlagKind::kValue, std::move(placeholder), std::move(help),
+          std::move(set)};
 }
 
 Flag Switch(std::string name, std::string help, void (*set)(Config&, bool)) {
-  Setter setter = [name, set](Config& config, const std::string& text) { set(config, ParseBool(name, text)); };
+  Setter setter = [name, set](Config& config, const std::string& text) {
+    set(config, ParseBool(name, text));
+  };
   return {std::move(name), FlagKind::kSwitch, "", std::move(help), std::move(setter)};
 }
 
@@ -42,23 +45,28 @@ void SetDevice(Config&, const std::string& text) {
   if (text == "auto" || text == "cpu") return;
   if (text.starts_with("cuda")) {
     throw Error(ErrorCode::kFlag,
-                fmt::format("--device {}: this build has no CUDA executor; use --device cpu", Printable(text)));
+                fmt::format("--device {}: this build has no CUDA executor; use --device cpu",
+                            Printable(text)));
   }
-  throw Error(ErrorCode::kFlag, fmt::format("--device {}: expected auto, cpu or cuda:N", Printable(text)));
+  throw Error(ErrorCode::kFlag,
+              fmt::format("--device {}: expected auto, cpu or cuda:N", Printable(text)));
 }
 
 void SetKvDType(Config& config, const std::string& text) {
   if (text != "fp16" && text != "bf16") {
-    throw Error(ErrorCode::kFlag, fmt::format("--kv-dtype {}: expected fp16 or bf16", Printable(text)));
+    throw Error(ErrorCode::kFlag,
+                fmt::format("--kv-dtype {}: expected fp16 or bf16", Printable(text)));
   }
   config.kv_dtype = text == "fp16" ? DType::kF16 : DType::kBF16;
 }
 
 std::vector<Flag> ModelFlags() {
   return {
-      Value("model", "PATH|NAME", "Hugging Face folder, or a built-in shape (opt-125m ... opt-175b) for dummy weights",
+      Value("model", "PATH|NAME",
+            "Hugging Face folder, or a built-in shape (opt-125m ... opt-175b) for dummy weights",
             [](Config& config, const std::string& text) { config.model = text; }),
-      Value("tokenizer", "DIR", "folder of the tokenizer (default: the model's own; 'none': prompts are token_ids)",
+      Value("tokenizer", "DIR",
+            "folder of the tokenizer (default: the model's own; 'none': prompts are token_ids)",
             [](Config& config, const std::string& text) { config.tokenizer = text; }),
       Switch("dummy-weights", "seeded random weights of the named shape; no checkpoint is read",
              [](Config& config, bool on) { config.dummy_weights = on; }),
@@ -71,25 +79,35 @@ std::vector<Flag> RunFlags() {
   return {
       Value("device", "auto|cpu", "where layers are computed", SetDevice),
       Value("cpu-memory", "SIZE", "hard cap of CPU memory (default: 90 % of what is free)",
-            [](Config& config, const std::string& text) { config.cpu_memory_bytes = ParseBytes("cpu-memory", text); }),
-      // Caps of tiers that this version puts nothing in hold by themselves; a bad value is refused all the same.
+            [](Config& config, const std::string& text) {
+              config.cpu_memory_bytes = ParseBytes("cpu-memory", text);
+            }),
+      // Caps of tiers that this version puts nothing in hold by themselves; a bad value is refused
+      // all the same.
       Value("gpu-memory", "SIZE", "hard cap of GPU memory",
             [](Config&, const std::string& text) { ParseBytes("gpu-memory", text); }),
       Value("disk-space", "SIZE", "hard cap of disk space",
             [](Config&, const std::string& text) { ParseBytes("disk-space", text); }),
-      Integer("threads", "compute threads (default: physical cores)", &Config::num_threads, 1, 4096),
+      Integer("threads", "compute threads (default: physical cores)", &Config::num_threads, 1,
+              4096),
       Integer("gpu-batch-size", "rows computed together", &Config::gpu_batch_size, 1, kMaxRows),
       Integer("num-gpu-batches", "batches per block", &Config::num_gpu_batches, 1, kMaxRows),
-      Integer("prefill-chunk", "tokens of one batch computed at a time in a prefill pass", &Config::prefill_chunk, 1,
-              kMaxTokens),
-      Value("kv-dtype", "fp16|bf16", "how K and V are stored (fp16, for bf16 models too)", SetKvDType),
+      Integer("prefill-chunk", "tokens of one batch computed at a time in a prefill pass",
+              &Config::prefill_chunk, 1, kMaxTokens),
+      Value("kv-dtype", "fp16|bf16", "how K and V are stored (fp16, for bf16 models too)",
+            SetKvDType),
       Value("report", "FILE", "write a JSON report",
             [](Config& config, const std::string& text) { config.report = text; }),
       Switch("quiet", "print errors only",
-             [](Config& config, bool on) { if (on) config.verbosity = Verbosity::kQuiet; }),
+             [](Config& config, bool on) {
+               if (on) config.verbosity = Verbosity::kQuiet;
+             }),
       Switch("verbose", "say what is read and planned",
-             [](Config& config, bool on) { if (on) config.verbosity = Verbosity::kVerbose; }),
-      Switch("no-progress", "no progress line", [](Config& config, bool on) { config.progress = !on; }),
+             [](Config& config, bool on) {
+               if (on) config.verbosity = Verbosity::kVerbose;
+             }),
+      Switch("no-progress", "no progress line",
+             [](Config& config, bool on) { config.progress = !on; }),
       Value("seed", "N", "run seed; each row draws from (seed, line number)",
             [](Config& config, const std::string& text) {
               config.seed = static_cast<uint64_t>(ParseInteger("seed", text, 0, INT64_MAX));
@@ -111,7 +129,8 @@ std::vector<Flag> SamplingFlags() {
             [](Config& config, const std::string& text) {
               config.sampling.temperature = ParseReal("temperature", text, 0.0, 100.0);
             }),
-      Value("top-p", "X", "draw from the smallest set of tokens with this probability mass (1: off)",
+      Value("top-p", "X",
+            "draw from the smallest set of tokens with this probability mass (1: off)",
             [](Config& config, const std::string& text) {
               config.sampling.top_p = ParseReal("top-p", text, 1e-9, 1.0);
             }),
@@ -121,8 +140,11 @@ std::vector<Flag> SamplingFlags() {
             }),
       {"stop", FlagKind::kList, "STR", "end before this text; may be given up to 16 times",
        [](Config& config, const std::string& text) {
-         if (text.empty()) throw Error(ErrorCode::kFlag, "--stop: an empty stop string would end every row at once");
-         if (config.sampling.stop.size() == 16) throw Error(ErrorCode::kFlag, "--stop: at most 16 stop strings");
+         if (text.empty())
+           throw Error(ErrorCode::kFlag,
+                       "--stop: an empty stop string would end every row at once");
+         if (config.sampling.stop.size() == 16)
+           throw Error(ErrorCode::kFlag, "--stop: at most 16 stop strings");
          config.sampling.stop.push_back(text);
        }},
       Switch("ignore-eos", "go on past the end-of-text token",
@@ -140,9 +162,12 @@ std::vector<Flag> GenerateFlags() {
             [](Config& config, const std::string& text) { config.input = text; }),
       Value("output", "FILE", "completions in JSONL (default: - , standard output)",
             [](Config& config, const std::string& text) { config.output = text; }),
-      Switch("overwrite", "replace an existing output", [](Config& config, bool on) { config.overwrite = on; }),
+      Switch("overwrite", "replace an existing output",
+             [](Config& config, bool on) { config.overwrite = on; }),
       Switch("no-parse-special", "take special tokens written in a prompt as plain text",
-             [](Config& config, bool on) { config.special_text = on ? SpecialText::kPlain : SpecialText::kParse; }),
+             [](Config& config, bool on) {
+               config.special_text = on ? SpecialText::kPlain : SpecialText::kParse;
+             }),
   };
   for (auto more : {SamplingFlags(), ModelFlags(), RunFlags()}) {
     std::ranges::move(more, std::back_inserter(flags));
@@ -154,8 +179,10 @@ std::vector<Flag> GenerateFlags() {
 
 std::vector<Flag> FlagsOf(Verb verb) {
   switch (verb) {
-    case Verb::kGenerate: return GenerateFlags();
-    case Verb::kInspect: return {};
+    case Verb::kGenerate:
+      return GenerateFlags();
+    case Verb::kInspect:
+      return {};
   }
   return {};
 }
@@ -163,8 +190,10 @@ std::vector<Flag> FlagsOf(Verb verb) {
 const std::vector<AbsentFlag>& AbsentFlags() {
   static const std::vector<AbsentFlag> flags = {
       {"emulate-gpu", "0", "this version has no emulated GPU tier yet"},
-      {"policy", "auto", "this version reads no policy files yet; use --gpu-batch-size and --num-gpu-batches"},
-      {"percent", "0 100 0 100 0 100", "this version keeps everything in CPU memory: 0 100 0 100 0 100"},
+      {"policy", "auto",
+       "this version reads no policy files yet; use --gpu-batch-size and --num-gpu-batches"},
+      {"percent", "0 100 0 100 0 100",
+       "this version keeps everything in CPU memory: 0 100 0 100 0 100"},
       {"weight-bits", "16", "this version holds weights in 16 bits only"},
       {"kv-bits", "16", "this version holds KV in 16 bits only"},
       {"kv-policy", "full", "this version keeps the full KV cache only"},
@@ -173,7 +202,8 @@ const std::vector<AbsentFlag>& AbsentFlags() {
       {"kv-recent", "", "this version keeps the full KV cache only"},
       {"kv-sinks", "", "this version keeps the full KV cache only"},
       {"trace", "", "this version writes no traces yet; --report has the totals"},
-      {"resume", "false", "this version keeps no journal to resume from; finished lines are in OUT.part"},
+      {"resume", "false",
+       "this version keeps no journal to resume from; finished lines are in OUT.part"},
   };
   return flags;
 }

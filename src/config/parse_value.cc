@@ -1,18 +1,20 @@
 #include "src/config/parse_value.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <charconv>
 #include <cmath>
-
-#include <fmt/format.h>
 
 #include "spillway/error.h"
 
 namespace spillway {
 namespace {
 
-[[noreturn]] void Refuse(std::string_view flag, std::string_view text, const std::string& expected) {
-  throw Error(ErrorCode::kFlag, fmt::format("--{} {}: expected {}", flag, Printable(text), expected));
+[[noreturn]] void Refuse(std::string_view flag, std::string_view text,
+                         const std::string& expected) {
+  throw Error(ErrorCode::kFlag,
+              fmt::format("--{} {}: expected {}", flag, Printable(text), expected));
 }
 
 template <typename T>
@@ -44,9 +46,9 @@ int64_t ParseBytes(std::string_view flag, std::string_view text) {
     std::string_view suffix;
     double bytes;
   };
-  constexpr std::array kUnits = {Unit{"KiB", 0x1p10}, Unit{"MiB", 0x1p20}, Unit{"GiB", 0x1p30}, Unit{"TiB", 0x1p40},
-                                 Unit{"KB", 1e3},     Unit{"MB", 1e6},     Unit{"GB", 1e9},     Unit{"TB", 1e12},
-                                 Unit{"B", 1.0}};
+  constexpr std::array kUnits = {Unit{"KiB", 0x1p10}, Unit{"MiB", 0x1p20}, Unit{"GiB", 0x1p30},
+                                 Unit{"TiB", 0x1p40}, Unit{"KB", 1e3},     Unit{"MB", 1e6},
+                                 Unit{"GB", 1e9},     Unit{"TB", 1e12},    Unit{"B", 1.0}};
   double unit_bytes = 1.0;
   std::string_view number = text;
   for (const Unit& unit : kUnits) {
@@ -57,7 +59,8 @@ int64_t ParseBytes(std::string_view flag, std::string_view text) {
   }
   double value = 0.0;
   constexpr double kMaxBytes = 1e18;
-  if (!ParseWhole(number, value) || !std::isfinite(value) || value < 0 || value * unit_bytes > kMaxBytes) {
+  if (!ParseWhole(number, value) || !std::isfinite(value) || value < 0 ||
+      value * unit_bytes > kMaxBytes) {
     Refuse(flag, text, "a size such as 16GiB, 500MB or a number of bytes");
   }
   return static_cast<int64_t>(value * unit_bytes);

@@ -1,5 +1,5 @@
-// Flag values from text, strictly: no sign, space or letter that the whole value does not account for.
-// Thread rule: pure functions. Each throws Error kFlag that names the flag and the value.
+// Flag values from text, strictly: no sign, space or letter that the whole value does not account
+// for. Thread rule: pure functions. Each throws Error kFlag that names the flag and the value.
 #pragma once
 
 #include <cstdint>

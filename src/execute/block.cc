@@ -5,7 +5,8 @@
 namespace spillway {
 namespace {
 
-// Requests sorted at a time: enough blocks that like lengths meet, few enough that the output's order costs no memory.
+// Requests sorted at a time: enough blocks that like lengths meet, few enough that the output's
+// order costs no memory.
 constexpr int64_t kBlocksPerWindow = 4;
 
 }  // namespace
@@ -39,7 +40,8 @@ void RowBatch::Pack() {
   for (const auto& row : rows_) {
     const auto offset = static_cast<int64_t>(packed_.tokens.size());
     if (row->num_past == 0) {
-      packed_.tokens.insert(packed_.tokens.end(), row->request.prompt.begin(), row->request.prompt.end());
+      packed_.tokens.insert(packed_.tokens.end(), row->request.prompt.begin(),
+                            row->request.prompt.end());
     } else {
       packed_.tokens.push_back(row->sampler.tokens().back());
     }
@@ -52,7 +54,8 @@ void RowBatch::Pack() {
 }
 
 void RowBatch::Advance() {
-  for (std::size_t row = 0; row < rows_.size(); ++row) rows_[row]->num_past += packed_.rows[row].num_new;
+  for (std::size_t row = 0; row < rows_.size(); ++row)
+    rows_[row]->num_past += packed_.rows[row].num_new;
 }
 
 BlockBuilder::BlockBuilder(const Plan& plan, Options options) : plan_(plan), options_(options) {}
@@ -70,7 +73,8 @@ void BlockBuilder::FillWindow(Job& job) {
     if (!request) break;
     window_.push_back(std::move(*request));
   }
-  std::ranges::stable_sort(window_, std::greater<>(), [this](const Request& r) { return SlotsOf(r); });
+  std::ranges::stable_sort(window_, std::greater<>(),
+                           [this](const Request& r) { return SlotsOf(r); });
   std::ranges::reverse(window_);
 }
 
@@ -84,8 +88,8 @@ std::vector<RowBatch> BlockBuilder::Next(Job& job) {
       if (static_cast<int64_t>(batches.size()) == plan_.policy.num_gpu_batches) break;
       batches.emplace_back(static_cast<int64_t>(batches.size()), plan_.batch);
     }
-    batches.back().Add(std::make_unique<Row>(std::move(window_.back()), *options_.tokenizer, plan_.shape.eos,
-                                             options_.run_seed),
+    batches.back().Add(std::make_unique<Row>(std::move(window_.back()), *options_.tokenizer,
+                                             plan_.shape.eos, options_.run_seed),
                        slots);
     window_.pop_back();
   }

@@ -55,8 +55,9 @@ class RowBatch {
   PackedBatch packed_;
 };
 
-// Cuts a job into blocks: reads a window of requests, sorts it by length (longest first, ties in input order) and
-// fills batch after batch. Sorting keeps rows of a block alike, so that they end together.
+// Cuts a job into blocks: reads a window of requests, sorts it by length (longest first, ties in
+// input order) and fills batch after batch. Sorting keeps rows of a block alike, so that they end
+// together.
 class BlockBuilder {
  public:
   struct Options {

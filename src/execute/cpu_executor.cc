@@ -18,12 +18,14 @@ struct CpuExecutor::Chunk {
   int64_t size() const { return end - begin; }
 };
 
-CpuExecutor::CpuExecutor(const Plan& plan, const HostArena& arena, ThreadPool& pool, kernels::Isa isa)
+CpuExecutor::CpuExecutor(const Plan& plan, const HostArena& arena, ThreadPool& pool,
+                         kernels::Isa isa)
     : plan_(plan), arena_(arena), pool_(pool), isa_(isa) {
   attention_rows_.reserve(static_cast<std::size_t>(plan.batch.rows));
   std::size_t max_tiles = 0;
   for (const PlannedLayer& layer : plan.layers) {
-    for (const PlannedTensor& tensor : layer.tensors) max_tiles = std::max(max_tiles, tensor.tiles.size());
+    for (const PlannedTensor& tensor : layer.tensors)
+      max_tiles = std::max(max_tiles, tensor.tiles.size());
   }
   pieces_.reserve(3 * max_tiles);
 }
@@ -31,15 +33,20 @@ CpuExecutor::CpuExecutor(const Plan& plan, const HostArena& arena, ThreadPool& p
 void CpuExecutor::Compute(const Cursor& at, const PackedBatch& batch) {
   const PlannedLayer& layer = plan_.layers[static_cast<std::size_t>(at.layer)];
   switch (layer.kind) {
-    case LayerKind::kEmbedding: return ComputeEmbedding(layer, batch);
-    case LayerKind::kAttention: return ComputeAttention(layer, batch);
-    case LayerKind::kMlp: return ComputeMlp(layer, batch);
-    case LayerKind::kHead: return ComputeHead(layer, batch);
+    case LayerKind::kEmbedding:
+      return ComputeEmbedding(layer, batch);
+    case LayerKind::kAttention:
+      return ComputeAttention(layer, batch);
+    case LayerKind::kMlp:
+      return ComputeMlp(layer, batch);
+    case LayerKind::kHead:
+      return ComputeHead(layer, batch);
   }
 }
 
-// A pass is cut into chunks of tokens, so that the workspace is the plan's and not the longest prompt's. Chunks go in
-// token order: a chunk's attention reads the K and V that earlier chunks of the same row stored.
+// A pass is cut into chunks of tokens, so that the workspace is the plan's and not the longest
+// prompt's. Chunks go in token order: a chunk's attention reads the K and V that earlier chunks of
+// the same row stored.
 template <typename F>
 void CpuExecutor::ForEachChunk(const PackedBatch& batch, F compute) {
   const auto num_tokens = static_cast<int64_t>(batch.tokens.size());
@@ -57,13 +64,20 @@ void CpuExecutor::ComputeEmbedding(const PlannedLayer& layer, const PackedBatch&
     const Rows embedded = {arena_.As<float>(plan_.workspace.embedded), shape.embed_size};
     const auto lookup = [&](TensorRole role, std::span<const int32_t> ids, Rows y) {
       const PlannedTensor& table = *Find(layer, role);
-      return kernels::EmbeddingArgs{arena_.As<std::byte>({table.tiles[0].offset, table.spec.bytes()}),
-                                    table.spec.dtype, table.spec.rows, table.spec.cols, ids, y.data, y.stride};
+      return kernels::EmbeddingArgs{
+          arena_.As<std::byte>({table.tiles[0].offset, table.spec.bytes()}),
+          table.spec.dtype,
+          table.spec.rows,
+          table.spec.cols,
+          ids,
+          y.data,
+          y.stride};
     };
     const auto begin = static_cast<std::size_t>(chunk.begin);
     const auto size = static_cast<std::size_t>(chunk.size());
     const std::span<const int32_t> tokens(batch.tokens.data() + begin, size);
-    kernels::EmbeddingLookup(lookup(TensorRole::kTokenEmbedding, tokens, project ? embedded : hidden));
+    kernels::EmbeddingLookup(
+        lookup(TensorRole::kTokenEmbedding, tokens, project ? embedded : hidden));
     if (project) {
       const std::array linears = {Linear{TensorRole::kProjectIn, TensorRole::kProjectIn, hidden}};
       Multiply(layer, embedded, chunk.size(), linears);
@@ -102,14 +116,16 @@ void CpuExecutor::ComputeAttention(const PlannedLayer& layer, const PackedBatch&
 void CpuExecutor::AttendChunk(const PackedBatch& batch, int64_t block, const Chunk& chunk) {
   const ModelShape& shape = plan_.shape;
   const int64_t layer_bytes = plan_.batch.slots * plan_.slot_bytes;
-  std::byte* kv = arena_.View(plan_.kv).data() + batch.batch * plan_.KvBatchBytes() + block * layer_bytes;
+  std::byte* kv =
+      arena_.View(plan_.kv).data() + batch.batch * plan_.KvBatchBytes() + block * layer_bytes;
   attention_rows_.clear();
   for (const PackedRow& row : batch.rows) {
     const int64_t begin = std::max(chunk.begin, row.token_offset);
     const int64_t end = std::min(chunk.end, row.token_offset + row.num_new);
     if (begin >= end) continue;
     attention_rows_.push_back({kv + row.slot_begin * plan_.slot_bytes, row.num_slots,
-                               row.num_past + (begin - row.token_offset), end - begin, begin - chunk.begin});
+                               row.num_past + (begin - row.token_offset), end - begin,
+                               begin - chunk.begin});
   }
   const int64_t q = shape.num_heads * shape.head_dim;
   const int64_t kv_width = shape.num_kv_heads * shape.head_dim;
@@ -138,7 +154,8 @@ void CpuExecutor::ComputeMlp(const PlannedLayer& layer, const PackedBatch& batch
     if (shape.pre_norm) Norm(layer, hidden, normed, chunk.size());
     const std::array up = {Linear{TensorRole::kUpWeight, TensorRole::kUpBias, inner}};
     Multiply(layer, shape.pre_norm ? normed : hidden, chunk.size(), up, shape.activation);
-    const std::array down = {Linear{TensorRole::kDownWeight, TensorRole::kDownBias, hidden, hidden}};
+    const std::array down = {
+        Linear{TensorRole::kDownWeight, TensorRole::kDownBias, hidden, hidden}};
     Multiply(layer, inner, chunk.size(), down);
     if (!shape.pre_norm) Norm(layer, hidden, hidden, chunk.size());
   });
@@ -169,8 +186,8 @@ void CpuExecutor::ComputeHead(const PlannedLayer& layer, const PackedBatch& batc
   logits_ = {logits.data, static_cast<std::size_t>(num_rows * shape.vocab_size)};
 }
 
-void CpuExecutor::Multiply(const PlannedLayer& layer, Rows x, int64_t rows, std::span<const Linear> linears,
-                           Activation activation) {
+void CpuExecutor::Multiply(const PlannedLayer& layer, Rows x, int64_t rows,
+                           std::span<const Linear> linears, Activation activation) {
   pieces_.clear();
   int64_t in = 0;
   for (const Linear& linear : linears) {
@@ -179,10 +196,13 @@ void CpuExecutor::Multiply(const PlannedLayer& layer, Rows x, int64_t rows, std:
     in = tensor.spec.cols;
     for (const WeightTile& tile : tensor.tiles) {
       const int64_t tile_rows = tile.row_end - tile.row_begin;
-      const auto from = [&](Rows base) { return base.data == nullptr ? nullptr : base.data + tile.row_begin; };
-      pieces_.push_back({arena_.As<std::byte>({tile.offset, tile_rows * in * DTypeBytes(tensor.spec.dtype)}),
-                         tensor.spec.dtype, tile_rows, bias == nullptr ? nullptr : bias + tile.row_begin,
-                         from(linear.y), linear.y.stride, from(linear.residual), linear.residual.stride});
+      const auto from = [&](Rows base) {
+        return base.data == nullptr ? nullptr : base.data + tile.row_begin;
+      };
+      pieces_.push_back(
+          {arena_.As<std::byte>({tile.offset, tile_rows * in * DTypeBytes(tensor.spec.dtype)}),
+           tensor.spec.dtype, tile_rows, bias == nullptr ? nullptr : bias + tile.row_begin,
+           from(linear.y), linear.y.stride, from(linear.residual), linear.residual.stride});
     }
   }
   kernels::MatmulArgs args;
@@ -210,7 +230,8 @@ void CpuExecutor::Norm(const PlannedLayer& layer, Rows x, Rows y, int64_t rows) 
 }
 
 const PlannedTensor* CpuExecutor::Find(const PlannedLayer& layer, TensorRole role) const {
-  const auto found = std::ranges::find(layer.tensors, role, [](const PlannedTensor& t) { return t.spec.role; });
+  const auto found =
+      std::ranges::find(layer.tensors, role, [](const PlannedTensor& t) { return t.spec.role; });
   return found == layer.tensors.end() ? nullptr : &*found;
 }
 
@@ -221,7 +242,8 @@ const float* CpuExecutor::Vector(const PlannedLayer& layer, TensorRole role) con
 }
 
 float* CpuExecutor::Hidden(const PackedBatch& batch) const {
-  return arena_.As<float>(plan_.hidden) + batch.batch * plan_.batch.prompt_tokens * plan_.shape.hidden_size;
+  return arena_.As<float>(plan_.hidden) +
+         batch.batch * plan_.batch.prompt_tokens * plan_.shape.hidden_size;
 }
 
 }  // namespace spillway

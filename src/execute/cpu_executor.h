@@ -52,7 +52,8 @@ class CpuExecutor final : public Executor {
   void Norm(const PlannedLayer& layer, Rows x, Rows y, int64_t rows);
   void AttendChunk(const PackedBatch& batch, int64_t block, const Chunk& chunk);
 
-  const float* Vector(const PlannedLayer& layer, TensorRole role) const;  // null when the model has none
+  const float* Vector(const PlannedLayer& layer,
+                      TensorRole role) const;  // null when the model has none
   const PlannedTensor* Find(const PlannedLayer& layer, TensorRole role) const;
   float* Hidden(const PackedBatch& batch) const;
 

@@ -1,10 +1,10 @@
 #include "src/execute/engine.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <numeric>
-
-#include <fmt/format.h>
 
 #include "spillway/error.h"
 #include "src/execute/interrupt.h"
@@ -20,9 +20,10 @@ double Now() {
 }
 
 int64_t NumRunning(const std::vector<RowBatch>& batches) {
-  return std::accumulate(batches.begin(), batches.end(), int64_t{0}, [](int64_t sum, const RowBatch& batch) {
-    return sum + static_cast<int64_t>(batch.rows().size());
-  });
+  return std::accumulate(batches.begin(), batches.end(), int64_t{0},
+                         [](int64_t sum, const RowBatch& batch) {
+                           return sum + static_cast<int64_t>(batch.rows().size());
+                         });
 }
 
 }  // namespace
@@ -32,8 +33,10 @@ Engine::Engine(const Plan& plan, Executor& executor, ThreadPool& pool)
   trace_.peak_bytes = plan.arena_bytes;
 }
 
-Trace Engine::Run(const Schedule& schedule, BlockBuilder& blocks, Job& job, const ProgressFn& progress) {
-  for (std::vector<RowBatch> batches = blocks.Next(job); !batches.empty(); batches = blocks.Next(job)) {
+Trace Engine::Run(const Schedule& schedule, BlockBuilder& blocks, Job& job,
+                  const ProgressFn& progress) {
+  for (std::vector<RowBatch> batches = blocks.Next(job); !batches.empty();
+       batches = blocks.Next(job)) {
     int64_t slots = 0;
     for (const RowBatch& batch : batches) {
       for (const auto& row : batch.rows()) {
@@ -88,9 +91,10 @@ int64_t Engine::Sample(RowBatch& batch, Job& job) {
     batch.rows()[index]->sampler.Step(logits.subspan(index * vocab, vocab));
   };
   pool_.Run(static_cast<int64_t>(batch.rows().size()), step);
-  const int64_t num_sampled = std::ranges::count_if(batch.rows(), [](const std::unique_ptr<Row>& row) {
-    return row->sampler.status() != RowStatus::kNonFinite;
-  });
+  const int64_t num_sampled =
+      std::ranges::count_if(batch.rows(), [](const std::unique_ptr<Row>& row) {
+        return row->sampler.status() != RowStatus::kNonFinite;
+      });
   progress_.generated_tokens += num_sampled;
   batch.Advance();
   Retire(batch, job);
@@ -101,17 +105,21 @@ int64_t Engine::Sample(RowBatch& batch, Job& job) {
 void Engine::Retire(RowBatch& batch, Job& job) {
   std::erase_if(batch.rows(), [&](const std::unique_ptr<Row>& row) {
     switch (row->sampler.status()) {
-      case RowStatus::kRunning: return false;
+      case RowStatus::kRunning:
+        return false;
       case RowStatus::kStopped:
-      case RowStatus::kLength: job.Finish(row->request, row->sampler.Take()); break;
+      case RowStatus::kLength:
+        job.Finish(row->request, row->sampler.Take());
+        break;
       case RowStatus::kNonFinite:
         job.Fail(row->request, "E-NONFINITE",
-                 fmt::format("line {}: the model gave logits that are not finite after {} tokens", row->request.line,
-                             row->sampler.tokens().size()));
+                 fmt::format("line {}: the model gave logits that are not finite after {} tokens",
+                             row->request.line, row->sampler.tokens().size()));
         if (++num_nonfinite_ > kMaxNonFiniteRows) {
-          throw Error(ErrorCode::kNonFinite,
-                      fmt::format("over {} lines got logits that are not finite; check the model's weights",
-                                  kMaxNonFiniteRows));
+          throw Error(
+              ErrorCode::kNonFinite,
+              fmt::format("over {} lines got logits that are not finite; check the model's weights",
+                          kMaxNonFiniteRows));
         }
         break;
     }

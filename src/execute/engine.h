@@ -1,5 +1,6 @@
-// Engine: the main loop. Walks the schedule block by block, feeds batches to the executor, samples, retires rows.
-// The stage between Schedule and Trace. Thread rule: one thread; sampling uses the pool.
+// Engine: the main loop. Walks the schedule block by block, feeds batches to the executor, samples,
+// retires rows. The stage between Schedule and Trace. Thread rule: one thread; sampling uses the
+// pool.
 #pragma once
 
 #include <cstdint>
@@ -29,11 +30,13 @@ class Engine {
   Engine(const Plan& plan, Executor& executor, ThreadPool& pool);
 
   // Runs the job to its end.
-  // Throws: Error kInterrupted (finished rows have been handed to the job), kNonFinite, and what executor or job throw.
+  // Throws: Error kInterrupted (finished rows have been handed to the job), kNonFinite, and what
+  // executor or job throw.
   Trace Run(const Schedule& schedule, BlockBuilder& blocks, Job& job, const ProgressFn& progress);
 
  private:
-  void RunBlock(const Schedule& schedule, std::vector<RowBatch>& batches, Job& job, const ProgressFn& progress);
+  void RunBlock(const Schedule& schedule, std::vector<RowBatch>& batches, Job& job,
+                const ProgressFn& progress);
   int64_t Sample(RowBatch& batch, Job& job);  // tokens sampled
   void Retire(RowBatch& batch, Job& job);
 

@@ -1,5 +1,5 @@
-// Executor: does the work of one cell of the schedule on one device. Forms: cpu; sim and cuda come with their issues.
-// Thread rule: one thread calls it.
+// Executor: does the work of one cell of the schedule on one device. Forms: cpu; sim and cuda come
+// with their issues. Thread rule: one thread calls it.
 #pragma once
 
 #include <span>
@@ -13,12 +13,13 @@ class Executor {
  public:
   virtual ~Executor() = default;
 
-  // Takes the batch through layer `at.layer`. Hidden states stay in the batch's planned place between layers.
-  // Throws: Error kInterrupted when a stop was asked for (src/execute/interrupt.h); the batch is then lost.
+  // Takes the batch through layer `at.layer`. Hidden states stay in the batch's planned place
+  // between layers. Throws: Error kInterrupted when a stop was asked for (src/execute/interrupt.h);
+  // the batch is then lost.
   virtual void Compute(const Cursor& at, const PackedBatch& batch) = 0;
 
-  // After the last layer: the logits of the last token of each packed row, [rows.size(), vocab], fp32.
-  // Lifetime: until the next Compute.
+  // After the last layer: the logits of the last token of each packed row, [rows.size(), vocab],
+  // fp32. Lifetime: until the next Compute.
   virtual std::span<float> Logits() = 0;
 };
 

@@ -1,10 +1,10 @@
 #include "src/execute/generate.h"
 
+#include <fmt/format.h>
+
 #include <chrono>
 #include <cstdio>
 #include <optional>
-
-#include <fmt/format.h>
 
 #include "kernels/attention.h"
 #include "kernels/matmul.h"
@@ -51,7 +51,8 @@ KernelNeeds CpuKernelNeeds() {
             return kernels::MatmulWorkspaceBytes(rows, in, num_threads, kernels::BestIsa());
           },
           [](int64_t slots, int64_t head_dim, int num_threads) {
-            return kernels::AttentionWorkspaceBytes(slots, head_dim, num_threads, kernels::BestIsa());
+            return kernels::AttentionWorkspaceBytes(slots, head_dim, num_threads,
+                                                    kernels::BestIsa());
           }};
 }
 
@@ -108,7 +109,9 @@ class FileJob final : public Job {
     }
     return std::nullopt;
   }
-  void Finish(const Request& request, const Completion& completion) override { writer_.Put(request, completion); }
+  void Finish(const Request& request, const Completion& completion) override {
+    writer_.Put(request, completion);
+  }
   void Fail(const Request& request, const std::string& code, const std::string& message) override {
     writer_.Put(LineError{request.line, request.custom_id, code, message});
   }
@@ -127,7 +130,8 @@ std::FILE* TerminalOf(const Config& config) {
 }
 
 // Whatever ends a run early, finished lines stay, and the message says where.
-[[noreturn]] void KeepFinishedLines(const Error& error, CompletionWriter& writer, const Config& config) {
+[[noreturn]] void KeepFinishedLines(const Error& error, CompletionWriter& writer,
+                                    const Config& config) {
   writer.FlushFinished();
   if (config.output == "-" || writer.num_completions() + writer.num_errors() == 0) throw error;
   throw Error(error.code(), fmt::format("{}; {} finished lines are in {}", error.what(),
@@ -135,26 +139,30 @@ std::FILE* TerminalOf(const Config& config) {
                                         Printable(writer.part_path().string())));
 }
 
-Trace RunBlocks(const Config& config, const OpenedModel& model, const Plan& plan, Job& job, int64_t num_requests) {
+Trace RunBlocks(const Config& config, const OpenedModel& model, const Plan& plan, Job& job,
+                int64_t num_requests) {
   const double begin_s = Now();
   const HostArena arena(plan.arena_bytes[Tier::kCpu]);
   ThreadPool pool(plan.machine.num_threads);
-  LoadWeights(plan, *model.checkpoint, model.weights, arena, pool,
-              config.allow_nonfinite_weights ? NonFiniteWeights::kAllow : NonFiniteWeights::kRefuse);
+  LoadWeights(
+      plan, *model.checkpoint, model.weights, arena, pool,
+      config.allow_nonfinite_weights ? NonFiniteWeights::kAllow : NonFiniteWeights::kRefuse);
   const double load_s = Now() - begin_s;
 
   CpuExecutor executor(plan, arena, pool, kernels::BestIsa());
   BlockBuilder blocks(plan, {model.tokenizer.get(), config.seed});
   ProgressLine line(config.progress ? TerminalOf(config) : nullptr, num_requests);
-  Trace trace = Engine(plan, executor, pool).Run(ZigZag(plan), blocks, job, [&](const RunProgress& progress) {
-    line.Update(progress.rows_done, progress.rows_running, progress.generated_tokens);
-  });
+  Trace trace =
+      Engine(plan, executor, pool).Run(ZigZag(plan), blocks, job, [&](const RunProgress& progress) {
+        line.Update(progress.rows_done, progress.rows_running, progress.generated_tokens);
+      });
   trace.load_s = load_s;
   return trace;
 }
 
 // Bad lines alone need no model in memory.
-Trace RunJob(const Config& config, const OpenedModel& model, const Plan& plan, FileJob& job, CompletionWriter& writer) {
+Trace RunJob(const Config& config, const OpenedModel& model, const Plan& plan, FileJob& job,
+             CompletionWriter& writer) {
   try {
     if (plan.num_requests > 0) return RunBlocks(config, model, plan, job, plan.num_requests);
     SPILLWAY_CHECK(!job.Next());
@@ -167,10 +175,13 @@ Trace RunJob(const Config& config, const OpenedModel& model, const Plan& plan, F
   }
 }
 
-void PrintTable(const Config& config, const Plan& plan, const Trace& trace, const RunSummary& summary) {
-  if (std::FILE* terminal = TerminalOf(config)) fmt::print(terminal, "{}", ReportTable(plan, trace, summary));
+void PrintTable(const Config& config, const Plan& plan, const Trace& trace,
+                const RunSummary& summary) {
+  if (std::FILE* terminal = TerminalOf(config))
+    fmt::print(terminal, "{}", ReportTable(plan, trace, summary));
   if (summary.num_errors == 0) return;
-  fmt::print(stderr, "spillway: warning: {} of {} lines carry errors; each says why in the output\n",
+  fmt::print(stderr,
+             "spillway: warning: {} of {} lines carry errors; each says why in the output\n",
              summary.num_errors, summary.num_errors + summary.num_completions);
 }
 
@@ -190,23 +201,26 @@ int RunGenerate(const Config& config) {
   const Machine machine = ProbeMachine(config);
   const KernelNeeds needs = CpuKernelNeeds();
   const Workload work = WorkloadOf(scan);
-  const GivenPolicy given = {config.gpu_batch_size, config.num_gpu_batches, config.prefill_chunk, config.kv_dtype};
+  const GivenPolicy given = {config.gpu_batch_size, config.num_gpu_batches, config.prefill_chunk,
+                             config.kv_dtype};
   const Policy policy = DefaultPolicy(model.shape, machine, work, given, needs);
   const Plan plan = MakePlan(model.shape, machine, work, policy, needs);
 
-  CompletionWriter writer(config.output, *model.tokenizer, {model.shape.name, scan.hash, config.overwrite});
+  CompletionWriter writer(config.output, *model.tokenizer,
+                          {model.shape.name, scan.hash, config.overwrite});
   RequestReader reader(prompts.path(), *model.tokenizer, reading);
   FileJob job(reader, writer);
   const Trace trace = RunJob(config, model, plan, job, writer);
   if (reader.input_hash() != scan.hash) {
-    throw Error(ErrorCode::kResume, fmt::format("{} changed while it was read; the answers so far are in {}",
-                                                Printable(config.input.string()),
-                                                Printable(writer.part_path().string())));
+    throw Error(
+        ErrorCode::kResume,
+        fmt::format("{} changed while it was read; the answers so far are in {}",
+                    Printable(config.input.string()), Printable(writer.part_path().string())));
   }
   writer.Commit();
 
-  const RunSummary summary = {job.num_requests(), writer.num_completions(), writer.num_errors(), Now() - begin_s,
-                              writer.fingerprint()};
+  const RunSummary summary = {job.num_requests(), writer.num_completions(), writer.num_errors(),
+                              Now() - begin_s, writer.fingerprint()};
   report.Write(ReportJson(plan, trace, summary));
   PrintTable(config, plan, trace, summary);
   return summary.num_errors == 0 ? 0 : kSomeLinesCarryErrors;

@@ -4,8 +4,9 @@
 
 namespace spillway {
 
-// SIGINT, SIGTERM, SIGHUP and SIGUSR1 ask for a stop; a second SIGINT or SIGTERM ends the process at once.
-// SIGPIPE and SIGXFSZ are ignored: the failing write reports them. A SIGHUP that is ignored (nohup) stays ignored.
+// SIGINT, SIGTERM, SIGHUP and SIGUSR1 ask for a stop; a second SIGINT or SIGTERM ends the process
+// at once. SIGPIPE and SIGXFSZ are ignored: the failing write reports them. A SIGHUP that is
+// ignored (nohup) stays ignored.
 void InstallStopSignals();
 
 bool StopRequested();

@@ -18,7 +18,8 @@ class Job {
 
   // Each request that Next gave comes back through exactly one of these, in any order.
   virtual void Finish(const Request& request, const Completion& completion) = 0;
-  virtual void Fail(const Request& request, const std::string& code, const std::string& message) = 0;
+  virtual void Fail(const Request& request, const std::string& code,
+                    const std::string& message) = 0;
 };
 
 }  // namespace spillway

@@ -1,5 +1,5 @@
-// PackedBatch: the tokens of one pass of one batch, back to back, and where each row's KV lies. Nothing is padded.
-// Plain values; the engine fills one, an executor reads it.
+// PackedBatch: the tokens of one pass of one batch, back to back, and where each row's KV lies.
+// Nothing is padded. Plain values; the engine fills one, an executor reads it.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@ struct PackedRow {
 };
 
 struct PackedBatch {
-  int64_t batch = 0;                // index within the block
+  int64_t batch = 0;  // index within the block
   std::vector<TokenId> tokens;
-  std::vector<int32_t> positions;   // of each token in its row, from 0
-  std::vector<PackedRow> rows;      // only rows that run; never empty when computed
+  std::vector<int32_t> positions;  // of each token in its row, from 0
+  std::vector<PackedRow> rows;     // only rows that run; never empty when computed
 };
 
 }  // namespace spillway

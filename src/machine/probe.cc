@@ -40,8 +40,10 @@ int64_t StatField(const fs::path& path, const std::string& key) {
   return 0;
 }
 
-// What one cgroup still allows. File pages are given back under pressure, so they do not count as used.
-int64_t GroupHeadroom(const fs::path& group, const char* limit_file, const char* usage_file, const char* cache_key) {
+// What one cgroup still allows. File pages are given back under pressure, so they do not count as
+// used.
+int64_t GroupHeadroom(const fs::path& group, const char* limit_file, const char* usage_file,
+                      const char* cache_key) {
   const int64_t limit = NumberIn(group / limit_file);
   const int64_t usage = NumberIn(group / usage_file);
   if (limit < 0 || usage < 0) return std::numeric_limits<int64_t>::max();
@@ -64,9 +66,10 @@ int64_t CgroupHeadroom() {
     fs::path relative = fs::path(line.substr(second + 1)).relative_path();
     while (true) {
       const fs::path group = root / relative;
-      headroom = std::min(headroom, v2 ? GroupHeadroom(group, "memory.max", "memory.current", "file")
-                                       : GroupHeadroom(group, "memory.limit_in_bytes", "memory.usage_in_bytes",
-                                                       "total_cache"));
+      headroom =
+          std::min(headroom, v2 ? GroupHeadroom(group, "memory.max", "memory.current", "file")
+                                : GroupHeadroom(group, "memory.limit_in_bytes",
+                                                "memory.usage_in_bytes", "total_cache"));
       if (relative.empty()) break;
       relative = relative.parent_path();
     }
@@ -81,9 +84,13 @@ int64_t AvailableMemoryBytes() {
   return std::min(available < 0 ? 0 : available, CgroupHeadroom());
 }
 
-int64_t ResidentBytes() { return std::max<int64_t>(0, KilobyteField("/proc/self/status", "VmRSS:")); }
+int64_t ResidentBytes() {
+  return std::max<int64_t>(0, KilobyteField("/proc/self/status", "VmRSS:"));
+}
 
-int64_t PeakResidentBytes() { return std::max<int64_t>(0, KilobyteField("/proc/self/status", "VmHWM:")); }
+int64_t PeakResidentBytes() {
+  return std::max<int64_t>(0, KilobyteField("/proc/self/status", "VmHWM:"));
+}
 
 std::string ProcessorName() {
   std::ifstream in("/proc/cpuinfo");

@@ -1,10 +1,10 @@
 #include "src/memory/arena.h"
 
-#include <cerrno>
-#include <cstring>
+#include <fmt/format.h>
 #include <sys/mman.h>
 
-#include <fmt/format.h>
+#include <cerrno>
+#include <cstring>
 
 #include "spillway/error.h"
 
@@ -15,9 +15,11 @@ HostArena::HostArena(int64_t bytes) : bytes_(bytes) {
   void* base = ::mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED) {
-    throw Error(ErrorCode::kCpuMemory,
-                fmt::format("cannot reserve {} bytes of memory: {}; give a smaller --cpu-memory or raise ulimit -v",
-                            bytes, std::strerror(errno)));
+    throw Error(
+        ErrorCode::kCpuMemory,
+        fmt::format(
+            "cannot reserve {} bytes of memory: {}; give a smaller --cpu-memory or raise ulimit -v",
+            bytes, std::strerror(errno)));
   }
   base_ = static_cast<std::byte*>(base);
   // Advice only: without huge pages the run is slower, not wrong.

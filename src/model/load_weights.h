@@ -14,10 +14,10 @@ namespace spillway {
 
 enum class NonFiniteWeights { kRefuse, kAllow };
 
-// Fills every tile of the plan. Elements are converted to the planned type where the file has another; a finite value
-// that the planned type cannot hold is refused.
-// Throws: Error kNonFinite, kModelUnsupported, and what Checkpoint::Read throws; kInterrupted between tiles.
-void LoadWeights(const Plan& plan, const Checkpoint& checkpoint, const WeightMap& map, const HostArena& arena,
-                 ThreadPool& pool, NonFiniteWeights nonfinite);
+// Fills every tile of the plan. Elements are converted to the planned type where the file has
+// another; a finite value that the planned type cannot hold is refused. Throws: Error kNonFinite,
+// kModelUnsupported, and what Checkpoint::Read throws; kInterrupted between tiles.
+void LoadWeights(const Plan& plan, const Checkpoint& checkpoint, const WeightMap& map,
+                 const HostArena& arena, ThreadPool& pool, NonFiniteWeights nonfinite);
 
 }  // namespace spillway

@@ -1,8 +1,7 @@
 #include "src/model/open_model.h"
 
-#include <unistd.h>
-
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "spillway/error.h"
 #include "src/checkpoint/dummy.h"
@@ -14,7 +13,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Where a numpy folder's tokenizer lies: FlexGen keeps the weights of `opt-30b` in `opt-30b-np` beside it.
+// Where a numpy folder's tokenizer lies: FlexGen keeps the weights of `opt-30b` in `opt-30b-np`
+// beside it.
 fs::path TokenizerFolder(const fs::path& model) {
   const std::string name = model.filename().string();
   constexpr std::string_view kNumpySuffix = "-np";
@@ -26,7 +26,8 @@ fs::path TokenizerFolder(const fs::path& model) {
   return model.parent_path() / name.substr(0, name.size() - kNumpySuffix.size());
 }
 
-std::unique_ptr<Tokenizer> OpenTokenizerFor(const Config& config, const fs::path& folder, const ModelShape& shape) {
+std::unique_ptr<Tokenizer> OpenTokenizerFor(const Config& config, const fs::path& folder,
+                                            const ModelShape& shape) {
   if (config.tokenizer == "none") return std::make_unique<NoTokenizer>(shape.vocab_size);
   if (!config.tokenizer.empty()) return OpenTokenizer(config.tokenizer, shape.vocab_size);
   if (folder.empty()) return std::make_unique<NoTokenizer>(shape.vocab_size);
@@ -41,8 +42,10 @@ bool IsBuiltIn(const Config& config) {
   std::error_code ignored;
   if (!BuiltInShape(config.model) || fs::is_directory(config.model, ignored)) return false;
   if (config.dummy_weights) return true;
-  throw Error(ErrorCode::kModelMissing,
-              fmt::format("{} is a built-in shape without weights; give a folder, or add --dummy-weights", config.model));
+  throw Error(
+      ErrorCode::kModelMissing,
+      fmt::format("{} is a built-in shape without weights; give a folder, or add --dummy-weights",
+                  config.model));
 }
 
 }  // namespace
@@ -69,8 +72,8 @@ fs::path BundledModel() {
   const fs::path installed = binary.parent_path().parent_path() / SPILLWAY_INSTALLED_MODEL;
   if (fs::is_directory(installed, ignored)) return installed;
   if (fs::is_directory(SPILLWAY_SOURCE_MODEL, ignored)) return SPILLWAY_SOURCE_MODEL;
-  throw Error(ErrorCode::kModelMissing,
-              fmt::format("the bundled model is not at {}; give --model", Printable(installed.string())));
+  throw Error(ErrorCode::kModelMissing, fmt::format("the bundled model is not at {}; give --model",
+                                                    Printable(installed.string())));
 }
 
 }  // namespace spillway

@@ -24,7 +24,8 @@ struct OpenedModel {
 // Throws: Error kFlag for contradicting flags, and what the readers throw.
 OpenedModel OpenModel(const Config& config);
 
-// examples/tales-opt-8m beside the source, or where `cmake --install` put it, found from the running binary.
+// examples/tales-opt-8m beside the source, or where `cmake --install` put it, found from the
+// running binary.
 std::filesystem::path BundledModel();
 
 }  // namespace spillway

@@ -1,5 +1,5 @@
-// The two halves of MakePlan, for those that compare many policies: place, then ask whether it fits.
-// Thread rule: pure functions of values.
+// The two halves of MakePlan, for those that compare many policies: place, then ask whether it
+// fits. Thread rule: pure functions of values.
 #pragma once
 
 #include "spillway/plan.h"
@@ -7,8 +7,8 @@
 namespace spillway {
 
 // Places everything without looking at the caps.
-Plan LayOut(const ModelShape& shape, const Machine& machine, const Workload& work, const Policy& policy,
-            const KernelNeeds& needs);
+Plan LayOut(const ModelShape& shape, const Machine& machine, const Workload& work,
+            const Policy& policy, const KernelNeeds& needs);
 
 // Whether each tier's arena is within its cap.
 bool Fits(const Plan& plan);

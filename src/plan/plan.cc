@@ -1,10 +1,10 @@
 #include "spillway/plan.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <functional>
 #include <numeric>
-
-#include <fmt/format.h>
 
 #include "spillway/error.h"
 #include "src/plan/layout.h"
@@ -14,7 +14,9 @@ namespace {
 
 constexpr int64_t kAlignBytes = 64;  // a cache line; tiles of the disk store have their own rule
 
-int64_t RoundUp(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+int64_t RoundUp(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
 
 // Hands out aligned runs of an arena that is only counted, not yet allocated.
 class Cursor64 {
@@ -31,12 +33,15 @@ class Cursor64 {
   int64_t end_;
 };
 
-// The sum of the `count` largest values, which is the most that a batch of that many rows can ask for.
+// The sum of the `count` largest values, which is the most that a batch of that many rows can ask
+// for.
 int64_t SumOfLargest(std::vector<int64_t> values, int64_t count) {
-  const auto kept = static_cast<std::size_t>(std::min<int64_t>(count, static_cast<int64_t>(values.size())));
-  std::partial_sort(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(kept), values.end(),
-                    std::greater<>());
-  return std::accumulate(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(kept), int64_t{0});
+  const auto kept =
+      static_cast<std::size_t>(std::min<int64_t>(count, static_cast<int64_t>(values.size())));
+  std::partial_sort(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(kept),
+                    values.end(), std::greater<>());
+  return std::accumulate(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(kept),
+                         int64_t{0});
 }
 
 BatchCapacity CapacityFor(const Workload& work, int64_t rows, int64_t slot_align) {
@@ -48,7 +53,8 @@ BatchCapacity CapacityFor(const Workload& work, int64_t rows, int64_t slot_align
   }
   BatchCapacity batch;
   batch.rows = std::max<int64_t>(1, std::min(rows, work.num_requests));
-  // A row beyond the sample may be longer than all of it; a batch must at least hold that row alone.
+  // A row beyond the sample may be longer than all of it; a batch must at least hold that row
+  // alone.
   batch.slots = std::max(SumOfLargest(slots, rows), RoundUp(work.longest.slots(), slot_align));
   batch.prompt_tokens = std::max(SumOfLargest(prompts, rows), work.longest.prompt_tokens);
   return batch;
@@ -77,12 +83,14 @@ WorkspacePlan PlaceWorkspace(const Plan& plan, const KernelNeeds& needs, Cursor6
                                           std::max(plan.batch.prompt_tokens, plan.batch.rows));
   const int64_t tokens = std::max(work.chunk_tokens, plan.batch.rows);
   const int64_t max_in = std::max({shape.ffn_size, shape.hidden_size, q, shape.embed_size});
-  const auto floats = [](int64_t rows, int64_t cols) { return rows * cols * int64_t{sizeof(float)}; };
+  const auto floats = [](int64_t rows, int64_t cols) {
+    return rows * cols * int64_t{sizeof(float)};
+  };
 
   work.normed = cpu.Take(floats(tokens, std::max(shape.hidden_size, shape.embed_size)));
   work.matmul = cpu.Take(needs.matmul_bytes(tokens, max_in, plan.machine.num_threads));
-  work.attention = cpu.Take(
-      needs.attention_bytes(plan.batch.slots, shape.head_dim, plan.machine.num_threads));
+  work.attention =
+      cpu.Take(needs.attention_bytes(plan.batch.slots, shape.head_dim, plan.machine.num_threads));
   // Attention, MLP, embedding and head never run at the same time: they share what follows.
   Cursor64 attention(cpu.end());
   work.qkv = attention.Take(floats(work.chunk_tokens, q + 2 * kv));
@@ -97,13 +105,14 @@ WorkspacePlan PlaceWorkspace(const Plan& plan, const KernelNeeds& needs, Cursor6
 }
 
 std::string Gib(int64_t bytes) {
-  return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / static_cast<double>(int64_t{1} << 30));
+  return fmt::format("{:.2f} GiB",
+                     static_cast<double>(bytes) / static_cast<double>(int64_t{1} << 30));
 }
 
 }  // namespace
 
-Plan LayOut(const ModelShape& shape, const Machine& machine, const Workload& work, const Policy& policy,
-            const KernelNeeds& needs) {
+Plan LayOut(const ModelShape& shape, const Machine& machine, const Workload& work,
+            const Policy& policy, const KernelNeeds& needs) {
   Plan plan;
   plan.shape = shape;
   plan.machine = machine;
@@ -117,7 +126,8 @@ Plan LayOut(const ModelShape& shape, const Machine& machine, const Workload& wor
   plan.layers = PlaceWeights(shape, cpu);
   plan.weight_bytes[Tier::kCpu] = cpu.end();
   // A last block of fewer batches needs no place for the others.
-  const int64_t batches = std::min(policy.num_gpu_batches, (work.num_requests + plan.batch.rows - 1) / plan.batch.rows);
+  const int64_t batches =
+      std::min(policy.num_gpu_batches, (work.num_requests + plan.batch.rows - 1) / plan.batch.rows);
   plan.kv = cpu.Take(std::max<int64_t>(1, batches) * plan.KvBatchBytes());
   plan.hidden = cpu.Take(std::max<int64_t>(1, batches) * plan.HiddenBatchBytes());
   plan.workspace = PlaceWorkspace(plan, needs, cpu);
@@ -126,19 +136,19 @@ Plan LayOut(const ModelShape& shape, const Machine& machine, const Workload& wor
 }
 
 bool Fits(const Plan& plan) {
-  return std::ranges::all_of(kAllTiers, [&](Tier tier) {
-    return plan.arena_bytes[tier] <= plan.machine.cap_bytes[tier];
-  });
+  return std::ranges::all_of(
+      kAllTiers, [&](Tier tier) { return plan.arena_bytes[tier] <= plan.machine.cap_bytes[tier]; });
 }
 
-Plan MakePlan(const ModelShape& shape, const Machine& machine, const Workload& work, const Policy& policy,
-              const KernelNeeds& needs) {
+Plan MakePlan(const ModelShape& shape, const Machine& machine, const Workload& work,
+              const Policy& policy, const KernelNeeds& needs) {
   Plan plan = LayOut(shape, machine, work, policy, needs);
   if (Fits(plan)) return plan;
 
   const int64_t needed = plan.arena_bytes[Tier::kCpu];
-  std::string remedy = fmt::format("give --cpu-memory {:.2f}GiB or more",
-                                   static_cast<double>(needed + (int64_t{1} << 27)) / static_cast<double>(int64_t{1} << 30));
+  std::string remedy = fmt::format(
+      "give --cpu-memory {:.2f}GiB or more",
+      static_cast<double>(needed + (int64_t{1} << 27)) / static_cast<double>(int64_t{1} << 30));
   Policy smaller = policy;
   while (smaller.gpu_batch_size * smaller.num_gpu_batches > 1) {
     (smaller.num_gpu_batches > 1 ? smaller.num_gpu_batches : smaller.gpu_batch_size) /= 2;
@@ -147,11 +157,12 @@ Plan MakePlan(const ModelShape& shape, const Machine& machine, const Workload& w
                          smaller.num_gpu_batches);
     break;
   }
-  throw Error(ErrorCode::kCpuMemory,
-              fmt::format("needs {} of CPU memory (weights {}, KV {}, activations {}), {} available; {}", Gib(needed),
-                          Gib(plan.weight_bytes[Tier::kCpu]), Gib(plan.kv.bytes),
-                          Gib(needed - plan.weight_bytes[Tier::kCpu] - plan.kv.bytes),
-                          Gib(machine.cap_bytes[Tier::kCpu]), remedy));
+  throw Error(
+      ErrorCode::kCpuMemory,
+      fmt::format("needs {} of CPU memory (weights {}, KV {}, activations {}), {} available; {}",
+                  Gib(needed), Gib(plan.weight_bytes[Tier::kCpu]), Gib(plan.kv.bytes),
+                  Gib(needed - plan.weight_bytes[Tier::kCpu] - plan.kv.bytes),
+                  Gib(machine.cap_bytes[Tier::kCpu]), remedy));
 }
 
 }  // namespace spillway

@@ -1,10 +1,10 @@
 #include "src/report/progress.h"
 
-#include <chrono>
-#include <string>
-
 #include <fmt/format.h>
 #include <unistd.h>
+
+#include <chrono>
+#include <string>
 
 #include "src/machine/probe.h"
 
@@ -49,11 +49,13 @@ void ProgressLine::Update(int64_t rows_done, int64_t rows_running, int64_t gener
   if (now_s < next_s_) return;
   next_s_ = now_s + (in_place_ ? kRedrawSeconds : kPlainLineSeconds);
   const double elapsed_s = now_s - begin_s_;
-  std::string text = fmt::format("rows {}/{} ({} running)  {:.1f} tokens/s  ", rows_done, total_rows_, rows_running,
-                                 static_cast<double>(generated_tokens) / elapsed_s);
+  std::string text =
+      fmt::format("rows {}/{} ({} running)  {:.1f} tokens/s  ", rows_done, total_rows_,
+                  rows_running, static_cast<double>(generated_tokens) / elapsed_s);
   // The rate of finished rows says nothing until a first few are done.
   if (rows_done > 0 && total_rows_ > rows_done) {
-    const double left = static_cast<double>(total_rows_ - rows_done) / static_cast<double>(rows_done);
+    const double left =
+        static_cast<double>(total_rows_ - rows_done) / static_cast<double>(rows_done);
     text += fmt::format("ETA {}  ", Duration(elapsed_s * left));
   } else {
     text += fmt::format("elapsed {}  ", Duration(elapsed_s));

@@ -1,5 +1,5 @@
-// ProgressLine: how far a run is; redrawn in place on a terminal, a plain line every 10 s elsewhere.
-// Thread rule: one thread.
+// ProgressLine: how far a run is; redrawn in place on a terminal, a plain line every 10 s
+// elsewhere. Thread rule: one thread.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@ class ProgressLine {
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
-  // Prints when it is time to; cheap otherwise. `tokens` counts prompt and generated ones, for the estimate.
+  // Prints when it is time to; cheap otherwise. `tokens` counts prompt and generated ones, for the
+  // estimate.
   void Update(int64_t rows_done, int64_t rows_running, int64_t generated_tokens);
 
   // Erases the line before other text is printed.

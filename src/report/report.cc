@@ -1,17 +1,19 @@
 #include "spillway/report.h"
 
-#include <algorithm>
-#include <tuple>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 namespace spillway {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-double Rate(int64_t count, double seconds) { return seconds > 0.0 ? static_cast<double>(count) / seconds : 0.0; }
+double Rate(int64_t count, double seconds) {
+  return seconds > 0.0 ? static_cast<double>(count) / seconds : 0.0;
+}
 
 double GeneratedRate(const Trace& trace) {
   return Rate(trace.prefill.generated_tokens + trace.decode.generated_tokens,
@@ -30,7 +32,9 @@ PerTier<double> RealisedWeights(const Plan& plan) {
   int64_t total = 0;
   for (const Tier tier : kAllTiers) total += plan.weight_bytes[tier];
   for (const Tier tier : kAllTiers) {
-    share[tier] = total == 0 ? 0.0 : static_cast<double>(plan.weight_bytes[tier]) / static_cast<double>(total);
+    share[tier] = total == 0
+                      ? 0.0
+                      : static_cast<double>(plan.weight_bytes[tier]) / static_cast<double>(total);
   }
   return share;
 }
@@ -40,7 +44,8 @@ int64_t LargestTileBytes(const Plan& plan) {
   for (const PlannedLayer& layer : plan.layers) {
     for (const PlannedTensor& tensor : layer.tensors) {
       for (const WeightTile& tile : tensor.tiles) {
-        bytes = std::max(bytes, (tile.row_end - tile.row_begin) * tensor.spec.cols * DTypeBytes(tensor.spec.dtype));
+        bytes = std::max(bytes, (tile.row_end - tile.row_begin) * tensor.spec.cols *
+                                    DTypeBytes(tensor.spec.dtype));
       }
     }
   }
@@ -61,7 +66,8 @@ Json TiersJson(const Plan& plan, const Trace& trace) {
 Json LinksJson() {
   Json json;
   for (const char* link : {"disk_read", "disk_write", "cpu_to_gpu", "gpu_to_cpu"}) {
-    json[link] = {{"bytes", 0}, {"busy_s", 0.0}, {"bytes_per_s", nullptr}, {"peak_bytes_per_s", nullptr}};
+    json[link] = {
+        {"bytes", 0}, {"busy_s", 0.0}, {"bytes_per_s", nullptr}, {"peak_bytes_per_s", nullptr}};
   }
   return json;
 }
@@ -73,7 +79,8 @@ Json PlacementJson(const Plan& plan) {
             {"realised", PerTierJson(weights)},
             {"tile_bytes", LargestTileBytes(plan)}}},
           {"kv",
-           {{"requested", PerTierJson(plan.policy.kv_frac)}, {"realised", PerTierJson(plan.policy.kv_frac)}}},
+           {{"requested", PerTierJson(plan.policy.kv_frac)},
+            {"realised", PerTierJson(plan.policy.kv_frac)}}},
           {"activations",
            {{"requested", PerTierJson(plan.policy.activation_frac)},
             {"realised", PerTierJson(plan.policy.activation_frac)}}}};
@@ -95,7 +102,8 @@ int64_t TotalWeightBytes(const Plan& plan) {
 
 std::string Size(int64_t bytes) {
   const auto value = static_cast<double>(bytes);
-  return bytes >= int64_t{1} << 30 ? fmt::format("{:.2f} GiB", value / 0x1p30) : fmt::format("{:.1f} MiB", value / 0x1p20);
+  return bytes >= int64_t{1} << 30 ? fmt::format("{:.2f} GiB", value / 0x1p30)
+                                   : fmt::format("{:.1f} MiB", value / 0x1p20);
 }
 
 }  // namespace
@@ -116,8 +124,9 @@ std::string ReportJson(const Plan& plan, const Trace& trace, const RunSummary& s
                     {"weight_bits", 16},
                     {"kv_bits", 16},
                     {"kv_dtype", DTypeName(plan.policy.kv_dtype)}};
-  json["machine"] = {
-      {"name", plan.machine.name}, {"isa", plan.machine.isa}, {"num_threads", plan.machine.num_threads}};
+  json["machine"] = {{"name", plan.machine.name},
+                     {"isa", plan.machine.isa},
+                     {"num_threads", plan.machine.num_threads}};
   json["workload"] = {{"num_requests", summary.num_requests},
                       {"prompt_tokens", trace.prefill.prompt_tokens},
                       {"generated_tokens", generated},
@@ -158,21 +167,27 @@ std::string ReportTable(const Plan& plan, const Trace& trace, const RunSummary& 
     text += fmt::format("  {:<14}{}\n", label, value);
   };
   line("model", fmt::format("{}, {:.1f} M parameters, weights {} in {}", plan.shape.name,
-                            static_cast<double>(Parameters(plan)) / 1e6, Size(TotalWeightBytes(plan)),
-                            DTypeName(plan.shape.dtype)));
-  line("machine", fmt::format("{}, {} threads, {}", plan.machine.name, plan.machine.num_threads, plan.machine.isa));
-  line("requests", fmt::format("{} completions, {} errors", summary.num_completions, summary.num_errors));
-  line("block", fmt::format("{} rows x {} batches, {} blocks, {} passes", plan.policy.gpu_batch_size,
-                            plan.policy.num_gpu_batches, trace.num_blocks, prefill.passes + decode.passes));
-  line("prefill", fmt::format("{:.1f} tokens/s  ({} tokens in {:.2f} s)", Rate(prefill.prompt_tokens, prefill.seconds),
-                              prefill.prompt_tokens, prefill.seconds));
+                            static_cast<double>(Parameters(plan)) / 1e6,
+                            Size(TotalWeightBytes(plan)), DTypeName(plan.shape.dtype)));
+  line("machine", fmt::format("{}, {} threads, {}", plan.machine.name, plan.machine.num_threads,
+                              plan.machine.isa));
+  line("requests",
+       fmt::format("{} completions, {} errors", summary.num_completions, summary.num_errors));
+  line("block",
+       fmt::format("{} rows x {} batches, {} blocks, {} passes", plan.policy.gpu_batch_size,
+                   plan.policy.num_gpu_batches, trace.num_blocks, prefill.passes + decode.passes));
+  line("prefill", fmt::format("{:.1f} tokens/s  ({} tokens in {:.2f} s)",
+                              Rate(prefill.prompt_tokens, prefill.seconds), prefill.prompt_tokens,
+                              prefill.seconds));
   line("decode", fmt::format("{:.1f} tokens/s  ({} tokens in {:.2f} s)",
-                             Rate(decode.generated_tokens, decode.seconds), decode.generated_tokens, decode.seconds));
-  line("generated", fmt::format("{:.1f} tokens/s  (load {:.2f} s, total {:.2f} s)", GeneratedRate(trace),
-                                trace.load_s, summary.total_s));
-  line("cpu memory", fmt::format("{} planned of {} allowed (weights {}, KV {})", Size(plan.arena_bytes[Tier::kCpu]),
-                                 Size(plan.machine.cap_bytes[Tier::kCpu]), Size(TotalWeightBytes(plan)),
-                                 Size(plan.kv.bytes)));
+                             Rate(decode.generated_tokens, decode.seconds), decode.generated_tokens,
+                             decode.seconds));
+  line("generated", fmt::format("{:.1f} tokens/s  (load {:.2f} s, total {:.2f} s)",
+                                GeneratedRate(trace), trace.load_s, summary.total_s));
+  line("cpu memory",
+       fmt::format("{} planned of {} allowed (weights {}, KV {})",
+                   Size(plan.arena_bytes[Tier::kCpu]), Size(plan.machine.cap_bytes[Tier::kCpu]),
+                   Size(TotalWeightBytes(plan)), Size(plan.kv.bytes)));
   return text;
 }
 

@@ -1,11 +1,11 @@
 #include "src/report/report_file.h"
 
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-
-#include <fmt/format.h>
-#include <unistd.h>
 
 #include "spillway/error.h"
 
@@ -18,8 +18,9 @@ ReportFile::ReportFile(fs::path path) : path_(std::move(path)) {
   const fs::path folder = path_.has_parent_path() ? path_.parent_path() : fs::path(".");
   std::error_code ignored;
   if (fs::is_directory(path_, ignored) || ::access(folder.c_str(), W_OK | X_OK) != 0) {
-    throw Error(ErrorCode::kPath, fmt::format("--report {}: cannot be written; give a file in a folder that exists",
-                                              Printable(path_.string())));
+    throw Error(ErrorCode::kPath,
+                fmt::format("--report {}: cannot be written; give a file in a folder that exists",
+                            Printable(path_.string())));
   }
 }
 
@@ -34,8 +35,9 @@ void ReportFile::Write(std::string_view text) const {
   std::error_code failed;
   if (out && replaceable) fs::rename(target, path_, failed);
   if (!out || failed) {
-    throw Error(ErrorCode::kIo, fmt::format("--report {}: writing failed: {}", Printable(path_.string()),
-                                            failed ? failed.message() : std::strerror(errno)));
+    throw Error(ErrorCode::kIo,
+                fmt::format("--report {}: writing failed: {}", Printable(path_.string()),
+                            failed ? failed.message() : std::strerror(errno)));
   }
 }
 

@@ -9,7 +9,8 @@ namespace spillway {
 
 class ReportFile {
  public:
-  // An empty path asks for no report. Throws: Error kPath when the folder is missing or not writable.
+  // An empty path asks for no report. Throws: Error kPath when the folder is missing or not
+  // writable.
   explicit ReportFile(std::filesystem::path path);
 
   // Replaces the file as a whole, by a temporary file beside it and a rename. Throws: Error kIo.

@@ -111,6 +111,9 @@ MaybeFault ReadTokenIds(const json& list, const char* key, std::vector<TokenId>&
 
 MaybeFault EncodePrompt(std::string_view text, const Tokenizer& tokenizer,
                         const ReaderOptions& options, std::vector<TokenId>& prompt) {
+  if (!tokenizer.encodes_text()) {
+    return LineFault{"no_tokenizer", "the model has no tokenizer; give \"token_ids\" or --tokenizer"};
+  }
   if (!text.empty()) prompt = tokenizer.Encode(text, options.special_text);
   if (!prompt.empty()) return std::nullopt;
   if (options.start_token < 0) {

@@ -38,6 +38,12 @@ def linked_output(root):
     os.link(root / "in.jsonl", root / "out" / "out.jsonl")
 
 
+def long_requests(root):
+    """64 rows that ask for 1 GB of KV together."""
+    lines = (json.dumps({"prompt": "Once", "max_tokens": 2000}) + "\n" for _ in range(64))
+    (root / "in.jsonl").write_text("".join(lines))
+
+
 CONFIG_FLAG = ["--config", "{root}/bad.toml"]
 
 FLAGS = [
@@ -95,7 +101,7 @@ FLAGS = [
     ("no such model", 12, ["--model", "{root}/nowhere"], None),
     ("a model that is a file", 12, ["--model", "{input}"], None),
     ("not enough CPU memory", 31, ["--cpu-memory", "4MiB"], None),
-    ("a batch that does not fit", 31, ["--cpu-memory", "24MiB", "--gpu-batch-size", "2", "--max-new-tokens", "2000"], None),
+    ("a batch that does not fit", 31, ["--cpu-memory", "64MiB", "--gpu-batch-size", "64"], long_requests),
 ]
 
 FILES = [

@@ -74,6 +74,14 @@ class Forms(GenerateTest):
         self.assertEqual({line["response"]["body"]["model"] for line in lines}, {"tales-opt-8m"})
         self.assertEqual({len(harness.choice(line)["token_ids"]) for line in lines}, {64})
 
+    def test_without_a_tokenizer_prompts_are_token_ids(self):
+        """Text for a model that comes without a tokenizer is an error of its line, not silently the start token."""
+        records = [{"prompt": "Once"}, {"token_ids": [2, 15], "max_tokens": 3}]
+        text, ids = self.lines(records, "--tokenizer", "none", status=21)
+        self.assertEqual(text["error"]["code"], "no_tokenizer")
+        self.assertEqual(harness.choice(ids)["text"], "")
+        self.assertEqual(len(harness.choice(ids)["token_ids"]), 3)
+
     def test_the_output_line_is_openai_batch(self):
         (line,) = self.lines([{"prompt": "Once upon a time", "max_tokens": 5}])
         self.assertEqual(set(line), {"id", "custom_id", "response", "error"})

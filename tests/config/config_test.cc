@@ -53,8 +53,9 @@ std::string WriteToml(const std::string& text) {
 
 TEST(ConfigTest, ReadsEveryKindOfFlag) {
   const Config config =
-      ParseGenerate({"--output", "out.jsonl", "--max-new-tokens", "7", "--temperature=0.5", "--stop", "a", "--stop",
-                     "-b", "--ignore-eos", "--gpu-batch-size", "3", "--cpu-memory", "1.5GiB", "--overwrite"});
+      ParseGenerate({"--output", "out.jsonl", "--max-new-tokens", "7", "--temperature=0.5",
+                     "--stop", "a", "--stop", "-b", "--ignore-eos", "--gpu-batch-size", "3",
+                     "--cpu-memory", "1.5GiB", "--overwrite"});
   EXPECT_EQ(config.input, "in.jsonl");
   EXPECT_EQ(config.output, "out.jsonl");
   EXPECT_EQ(config.sampling.max_tokens, 7);
@@ -72,8 +73,9 @@ TEST(ConfigTest, TheInputMayBeAWord) {
 }
 
 TEST(ConfigTest, FlagBeatsEnvironmentBeatsFile) {
-  const std::string path = WriteToml("seed = 1\nthreads = 5\n[generate]\nmax-new-tokens = 3\nstop = [\"x\", \"y\"]\n"
-                                     "overwrite = true\n[bench]\nprompt-len = 3\n");
+  const std::string path = WriteToml(
+      "seed = 1\nthreads = 5\n[generate]\nmax-new-tokens = 3\nstop = [\"x\", \"y\"]\n"
+      "overwrite = true\n[bench]\nprompt-len = 3\n");
   const Environment seed("SPILLWAY_SEED", "2");
   const Environment tokens("SPILLWAY_MAX_NEW_TOKENS", "4");
   const Config config = ParseGenerate({"--config", path.c_str(), "--max-new-tokens", "9"});
@@ -123,8 +125,9 @@ TEST(ConfigTest, RefusesWithTheReason) {
 }
 
 TEST(ConfigTest, AcceptsWhatHappensAnyway) {
-  ParseGenerate({"--percent", "0", "100", "0", "100", "0", "100", "--policy", "auto", "--weight-bits", "16",
-                 "--kv-policy", "full", "--no-overlap", "--device", "cpu", "--gpu-memory", "16GiB"});
+  ParseGenerate({"--percent", "0", "100", "0", "100", "0", "100", "--policy", "auto",
+                 "--weight-bits", "16", "--kv-policy", "full", "--no-overlap", "--device", "cpu",
+                 "--gpu-memory", "16GiB"});
 }
 
 TEST(ConfigTest, RefusesBadFiles) {

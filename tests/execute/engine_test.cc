@@ -20,8 +20,8 @@ Plan TinyPlan(BatchCapacity batch, int64_t num_batches) {
   plan.shape.num_layers = 2;
   plan.shape.vocab_size = kVocab;
   plan.shape.eos = {96};
-  for (const LayerKind kind : {LayerKind::kEmbedding, LayerKind::kAttention, LayerKind::kMlp, LayerKind::kAttention,
-                               LayerKind::kMlp, LayerKind::kHead}) {
+  for (const LayerKind kind : {LayerKind::kEmbedding, LayerKind::kAttention, LayerKind::kMlp,
+                               LayerKind::kAttention, LayerKind::kMlp, LayerKind::kHead}) {
     plan.layers.push_back({kind, 0, {}});
   }
   plan.policy.gpu_batch_size = batch.rows;
@@ -51,7 +51,8 @@ class CountingExecutor final : public Executor {
         ASSERT_TRUE(slots.insert(row.slot_begin + slot).second) << "two rows share a slot";
       }
       for (int64_t i = 0; i < row.num_new; ++i) {
-        ASSERT_EQ(batch.positions[static_cast<std::size_t>(row.token_offset + i)], row.num_past + i);
+        ASSERT_EQ(batch.positions[static_cast<std::size_t>(row.token_offset + i)],
+                  row.num_past + i);
       }
     }
     ASSERT_EQ(token, static_cast<int64_t>(batch.tokens.size()));
@@ -59,7 +60,8 @@ class CountingExecutor final : public Executor {
     logits_.assign(batch.rows.size() * kVocab, 0.0F);
     for (std::size_t row = 0; row < batch.rows.size(); ++row) {
       const PackedRow& packed = batch.rows[row];
-      const TokenId last = batch.tokens[static_cast<std::size_t>(packed.token_offset + packed.num_new - 1)];
+      const TokenId last =
+          batch.tokens[static_cast<std::size_t>(packed.token_offset + packed.num_new - 1)];
       logits_[row * kVocab + static_cast<std::size_t>(last + 1)] = last == 50 ? kNan : 1.0F;
     }
   }
@@ -116,7 +118,8 @@ TEST(EngineTest, EveryRowGetsItsOwnTokensForAnyBlockShape) {
       const Plan plan = TinyPlan({rows, 400, 300}, batches);
       std::vector<Request> requests;
       for (int64_t line = 1; line <= 23; ++line) {
-        requests.push_back(MakeRequest(line, 1 + line * 7 % 40, static_cast<TokenId>(line), 1 + line % 9));
+        requests.push_back(
+            MakeRequest(line, 1 + line * 7 % 40, static_cast<TokenId>(line), 1 + line % 9));
       }
       ListJob job(requests);
       CountingExecutor executor(plan);
@@ -186,8 +189,8 @@ TEST(EngineTest, TooManyNonFiniteRowsEndTheRun) {
 
 TEST(BlockBuilderTest, LongestFirstAndWithinCapacity) {
   const Plan plan = TinyPlan({2, 40, 30}, 2);
-  ListJob job({MakeRequest(1, 5, 1, 5), MakeRequest(2, 20, 1, 15), MakeRequest(3, 12, 1, 8), MakeRequest(4, 12, 1, 8),
-               MakeRequest(5, 2, 1, 2)});
+  ListJob job({MakeRequest(1, 5, 1, 5), MakeRequest(2, 20, 1, 15), MakeRequest(3, 12, 1, 8),
+               MakeRequest(4, 12, 1, 8), MakeRequest(5, 2, 1, 2)});
   const NoTokenizer tokenizer(kVocab);
   BlockBuilder blocks(plan, {&tokenizer, 0});
   std::vector<std::vector<int64_t>> lines;

@@ -14,8 +14,9 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const KernelNeeds kNeeds = {[](int64_t rows, int64_t in, int) { return rows * in * 6; },
-                            [](int64_t slots, int64_t head_dim, int threads) { return slots * head_dim * threads; }};
+const KernelNeeds kNeeds = {
+    [](int64_t rows, int64_t in, int) { return rows * in * 6; },
+    [](int64_t slots, int64_t head_dim, int threads) { return slots * head_dim * threads; }};
 
 Machine MachineWith(int64_t cpu_bytes) {
   Machine machine;
@@ -34,7 +35,8 @@ Workload Requests(int64_t count, int64_t prompt, int64_t max_new) {
 
 Policy Batches(int64_t rows, int64_t batches) {
   Policy policy;
-  policy.weight_frac[Tier::kCpu] = policy.kv_frac[Tier::kCpu] = policy.activation_frac[Tier::kCpu] = 1.0;
+  policy.weight_frac[Tier::kCpu] = policy.kv_frac[Tier::kCpu] = policy.activation_frac[Tier::kCpu] =
+      1.0;
   policy.gpu_batch_size = rows;
   policy.num_gpu_batches = batches;
   return policy;
@@ -43,9 +45,12 @@ Policy Batches(int64_t rows, int64_t batches) {
 // Begin and end of every region that is in use at the same time as all the others.
 std::map<int64_t, int64_t> DisjointRegions(const Plan& plan) {
   std::map<int64_t, int64_t> regions;
-  const auto add = [&](const Region& region) { regions[region.offset] = region.offset + region.bytes; };
+  const auto add = [&](const Region& region) {
+    regions[region.offset] = region.offset + region.bytes;
+  };
   for (const PlannedLayer& layer : plan.layers) {
-    for (const PlannedTensor& tensor : layer.tensors) add({tensor.tiles[0].offset, tensor.spec.bytes()});
+    for (const PlannedTensor& tensor : layer.tensors)
+      add({tensor.tiles[0].offset, tensor.spec.bytes()});
   }
   add(plan.kv);
   add(plan.hidden);
@@ -59,8 +64,8 @@ std::map<int64_t, int64_t> DisjointRegions(const Plan& plan) {
 
 TEST(PlanTest, RegionsAreAlignedDisjointAndInsideTheArena) {
   for (const char* name : {"opt-125m", "opt-350m", "opt-1.3b"}) {
-    const Plan plan = MakePlan(*BuiltInShape(name), MachineWith(int64_t{1} << 40), Requests(20, 100, 28),
-                               Batches(4, 3), kNeeds);
+    const Plan plan = MakePlan(*BuiltInShape(name), MachineWith(int64_t{1} << 40),
+                               Requests(20, 100, 28), Batches(4, 3), kNeeds);
     int64_t end = 0;
     for (const auto& [begin, region_end] : DisjointRegions(plan)) {
       EXPECT_EQ(begin % 64, 0);
@@ -68,7 +73,8 @@ TEST(PlanTest, RegionsAreAlignedDisjointAndInsideTheArena) {
       end = region_end;
     }
     EXPECT_LE(end, plan.arena_bytes[Tier::kCpu]);
-    for (const Region& region : {plan.workspace.ffn, plan.workspace.embedded, plan.workspace.logits}) {
+    for (const Region& region :
+         {plan.workspace.ffn, plan.workspace.embedded, plan.workspace.logits}) {
       EXPECT_LE(region.offset + region.bytes, plan.arena_bytes[Tier::kCpu]);
       EXPECT_GE(region.offset, plan.workspace.attention.offset + plan.workspace.attention.bytes);
     }
@@ -79,7 +85,8 @@ TEST(PlanTest, KvHoldsTheLongestRowsOfABatch) {
   Workload work = Requests(3, 10, 6);
   work.sample = {{10, 6}, {100, 28}, {50, 14}};
   work.longest = {100, 28};
-  const Plan plan = MakePlan(*BuiltInShape("opt-125m"), MachineWith(int64_t{1} << 40), work, Batches(2, 1), kNeeds);
+  const Plan plan = MakePlan(*BuiltInShape("opt-125m"), MachineWith(int64_t{1} << 40), work,
+                             Batches(2, 1), kNeeds);
   EXPECT_EQ(plan.slot_bytes, 2 * 768 * 2);
   EXPECT_EQ(plan.batch.rows, 2);
   EXPECT_EQ(plan.batch.slots, 128 + 64);
@@ -91,7 +98,8 @@ TEST(PlanTest, ARowBeyondTheSampleFitsAlone) {
   Workload work = Requests(3, 10, 6);
   work.num_requests = 1000;
   work.longest = {2000, 48};
-  const Plan plan = MakePlan(*BuiltInShape("opt-125m"), MachineWith(int64_t{1} << 40), work, Batches(2, 1), kNeeds);
+  const Plan plan = MakePlan(*BuiltInShape("opt-125m"), MachineWith(int64_t{1} << 40), work,
+                             Batches(2, 1), kNeeds);
   EXPECT_EQ(plan.batch.slots, 2048);
   EXPECT_EQ(plan.batch.prompt_tokens, 2000);
 }
@@ -113,7 +121,8 @@ TEST(PlanTest, RefusalNamesNeededAvailableAndAChangeThatFits) {
 
 TEST(PlanTest, RefusalOfWeightsNamesTheMemoryThatWouldDo) {
   try {
-    MakePlan(*BuiltInShape("opt-1.3b"), MachineWith(int64_t{1} << 30), Requests(1, 8, 8), Batches(1, 1), kNeeds);
+    MakePlan(*BuiltInShape("opt-1.3b"), MachineWith(int64_t{1} << 30), Requests(1, 8, 8),
+             Batches(1, 1), kNeeds);
     FAIL() << "a plan over the cap was accepted";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("give --cpu-memory"));
