@@ -7,7 +7,8 @@ opt-1.3b. A seeded fp16 checkpoint of each shape is made under --work once. The 
 with all threads, in inference mode, with logits of the last position only, after a warm-up, with the faster of its
 attention implementations; its rounds and spillway's alternate, and the best round of each counts. Decode is compared
 with the faster reference, prefill with the float32 one. Also measured in the same run: how fast this machine reads
-memory, and spillway's peak memory against weights + KV.
+memory, and spillway's peak memory against weights + KV. When other programs use the processor meanwhile, the table says
+that it is no measurement, and the exit status is 1.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import dataclasses
 import datetime
 import gc
 import json
+import os
 import pathlib
 import platform
 import shutil
@@ -39,6 +41,7 @@ ATTENTION = ["sdpa", "eager"]
 CALIBRATION_TOKENS = 6
 DECODE_GOAL, PREFILL_GOAL, READ_GOAL = 1.5, 1.0, 0.85
 MEMORY_SLACK_BYTES = 200 << 20
+QUIET_FRAC = 0.05  # of the processor that other programs may use before a cell counts as disturbed
 
 
 @dataclasses.dataclass
@@ -182,6 +185,25 @@ def memory_read_bytes_per_s(seconds=3.0):
     return best
 
 
+class OtherPrograms:
+    """The share of the processor that went to others since it was made. Their load is not fair to both sides: threads
+    that wait for each other at every layer, as the reference's do, lose far more than the share that is taken."""
+
+    def __init__(self):
+        self.begin = self.now()
+
+    @staticmethod
+    def now():
+        """(time, processor seconds of all, of this process and the children it has waited for)."""
+        user, nice, system, _, _, irq, softirq, steal = map(int, pathlib.Path("/proc/stat").read_text().split()[1:9])
+        everyone = (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+        return time.monotonic(), everyone, sum(os.times()[:4])
+
+    def frac(self):
+        elapsed, everyone, ours = (after - before for before, after in zip(self.begin, self.now()))
+        return max(0.0, everyone - ours) / (elapsed * os.cpu_count())
+
+
 def processor_name():
     for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
@@ -206,6 +228,7 @@ def measure(binary, name, folder, references, batch, options):
     rates = {kind: Rate(note=choose_attention(model, prompts)) for kind, model in references.items()}
     rates["spillway"] = Rate()
     peak_bytes = 0
+    others = OtherPrograms()
     for _ in range(options.rounds):
         run = spillway_round(binary, folder, prompts, options.new_tokens, options.threads)
         rates["spillway"].keep_best(run.rate)
@@ -232,6 +255,7 @@ def measure(binary, name, folder, references, batch, options):
         "kv_bytes": kv_bytes,
         "rows_equal_to_fp32": equal_rows,
         "isa": run.report["machine"].get("isa"),
+        "others_cpu_frac": others.frac(),
     }
 
 
@@ -277,6 +301,14 @@ def read_line(cell, read_rate):
     )
 
 
+def disturbance(cells):
+    """A warning that travels with the table: numbers taken beside other work compare nothing."""
+    worst = max(cell["others_cpu_frac"] for cell in cells)
+    if worst <= QUIET_FRAC:
+        return []
+    return [f"**Not a measurement: other programs used up to {worst:.0%} of the processor. Run it again alone.**", ""]
+
+
 def misses(cells, read_rate):
     """What stays under the goals, one sentence each."""
     found = []
@@ -296,6 +328,7 @@ def misses(cells, read_rate):
 def markdown(result):
     machine = result["machine"]
     lines = [
+        *disturbance(result["cells"]),
         f"Tokens per second, prompt {result['prompt_tokens']}, {result['new_tokens']} new tokens a row; "
         f"{machine['processor']}, {machine['threads']} threads; transformers {machine['transformers']}, "
         f"torch {machine['torch']}; commit {machine['commit']}, {result['date']}.",
@@ -358,7 +391,8 @@ def main():
     print("\n" + markdown(result))
     for miss in misses(cells, read_rate):
         print(f"under the goal: {miss}")
+    return 1 if disturbance(cells) else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
