@@ -1,8 +1,8 @@
 // Matmul on the AMX tile unit, fp32-class: bf16 products, fp32 sums.
 // fp16 w = hi + lo exactly (8 + 3 bits of bf16), fp32 x = x1 + x2 + x3 exactly (8 bits each, by truncation). Per step of
 // 32 k an element takes hi*x1, lo*x1, lo*x2, hi*x2, hi*x3 in this order into one fp32 accumulator (lo*x3 lies below
-// the last bit); bf16 weights take x1, x2, x3. That is 5 roundings at the sum's magnitude per 32 k against 32 of an FMA
-// loop. The unit flushes denormals: parts of x under 2^-126 count as zero.
+// the last bit); bf16 weights take x1, x2, x3. Sums of 512 k are added in order. This fixes every bit, whatever the
+// number of rows. The unit flushes denormals: parts of x under 2^-126 count as zero.
 // The weights are the A tile (16 outputs x 32 k, as they lie in memory) and x the B tile (pairs of k x rows), so that
 // no weight is transposed. x is split once per call (PackAmx), weights as they are met.
 #include <immintrin.h>
@@ -179,8 +179,12 @@ struct PanelRows {
 // rows, or two by two. More rows split the same weights again, which costs less than writing and reading a split panel
 // (measured: 390 GFLOP/s a core against 330), and k is cut into blocks whose x stays in L2 for all outputs of a tile.
 
+// Tiles are emptied into fp32 sums after this many steps (512 k), counted from 0. The unit rounds after every pair of k,
+// so one long sum in a tile errs twice as much as the plainest FMA loop; short ones err less than it.
+constexpr int64_t kSumSteps = 16;
+
 // How far ahead of the split weights are asked for, in lines of each stream.
-constexpr int64_t kPrefetchSteps = 8;
+constexpr int64_t kPrefetchSteps = 4;
 
 template <DType kType, int kOutBlocks>
 struct Stream {
@@ -192,6 +196,7 @@ struct Stream {
   int64_t step_end;
   int64_t jump;       // elements from (this panel, step_end) to where this worker likely reads next
   std::byte* ring;    // 2 x [block][part][16 outs][64 B]
+  float* part;        // the sums of one run of kSumSteps
 
   static constexpr int64_t kRowBlocks = 4 / kOutBlocks;
   static constexpr int kLines = 16 * kOutBlocks;
@@ -227,6 +232,7 @@ struct Stream {
 
   template <Split kSplit>
   void Step(int64_t step) const;
+  void AddTiles(float* sums, bool first) const;
   void Run(float* sums) const;
 };
 
@@ -313,29 +319,43 @@ template <DType kType, int kOutBlocks>
 void Stream<kType, kOutBlocks>::Run(float* sums) const {
   const bool tail = tile.in < step_end * kStepK;
   const int64_t full_end = tail ? step_end - 1 : step_end;
-  if (step_begin == 0) {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-  } else {
-    SPILLWAY_TILE_LOAD(0, sums, columns * 4);
-    SPILLWAY_TILE_LOAD(1, sums + 16 * columns, columns * 4);
-    SPILLWAY_TILE_LOAD(2, sums + 32 * columns, columns * 4);
-    SPILLWAY_TILE_LOAD(3, sums + 48 * columns, columns * 4);
-  }
   if (full_end > step_begin) {
     SplitLines<Split::kFull, 0, kLines>(step_begin, Ahead(step_begin));
   } else {
     SplitLines<Split::kTail, 0, kLines>(step_begin, Ahead(step_begin));
   }
-  for (int64_t step = step_begin; step + 1 < full_end; ++step) Step<Split::kFull>(step);
-  if (full_end > step_begin && tail) Step<Split::kTail>(full_end - 1);
-  Step<Split::kNone>(step_end - 1);
-  SPILLWAY_TILE_STORE(0, sums, columns * 4);
-  SPILLWAY_TILE_STORE(1, sums + 16 * columns, columns * 4);
-  SPILLWAY_TILE_STORE(2, sums + 32 * columns, columns * 4);
-  SPILLWAY_TILE_STORE(3, sums + 48 * columns, columns * 4);
+  for (int64_t begin = step_begin; begin < step_end; begin += kSumSteps) {
+    const int64_t end = MinOf(step_end, begin + kSumSteps);
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    for (int64_t step = begin; step < end; ++step) {
+      if (step + 1 < full_end) {
+        Step<Split::kFull>(step);
+      } else if (step + 1 < step_end) {
+        Step<Split::kTail>(step);
+      } else {
+        Step<Split::kNone>(step);
+      }
+    }
+    AddTiles(sums, begin == 0);
+  }
+}
+
+// sums += tiles 0 to 3, or = for the first.
+template <DType kType, int kOutBlocks>
+void Stream<kType, kOutBlocks>::AddTiles(float* sums, bool first) const {
+  float* to = first ? sums : part;
+  const int64_t tile_floats = 16 * columns;
+  SPILLWAY_TILE_STORE(0, to, columns * 4);
+  SPILLWAY_TILE_STORE(1, to + tile_floats, columns * 4);
+  SPILLWAY_TILE_STORE(2, to + 2 * tile_floats, columns * 4);
+  SPILLWAY_TILE_STORE(3, to + 3 * tile_floats, columns * 4);
+  if (first) return;
+  for (int64_t i = 0; i < 4 * tile_floats; i += 16) {
+    _mm512_store_ps(sums + i, _mm512_add_ps(_mm512_load_ps(sums + i), _mm512_load_ps(part + i)));
+  }
 }
 
 // Sums of four pairs of blocks -> y, dropping what lies past the tile.
@@ -371,7 +391,8 @@ void StreamBlock(const MatmulTile& tile, Steps steps) {
   constexpr int64_t kOuts = kOutBlocks * 16;
   constexpr int64_t kRows = 64 / kOutBlocks;
   std::byte* ring = tile.scratch;
-  float* sums = reinterpret_cast<float*>(tile.scratch + kAmxRingBytes);
+  float* part = reinterpret_cast<float*>(tile.scratch + kAmxRingBytes);
+  float* sums = part + 4 * 256;
   const int64_t row_end = tile.row_begin + tile.num_rows;
   for (int64_t out = tile.out_begin; out < tile.out_begin + tile.num_outs; out += kOuts) {
     const PanelRows rows(tile, out);
@@ -379,7 +400,7 @@ void StreamBlock(const MatmulTile& tile, Steps steps) {
       const int64_t jump = row + kRows < row_end ? -(steps.end - steps.begin) * kStepK
                                                  : JumpAfterPanel(tile, out, kOuts, steps);
       Stream<kType, kOutBlocks>{tile,      rows, AmxBlockRows(tile.total_rows), row / 16, steps.begin,
-                                steps.end, jump, ring}
+                                steps.end, jump, ring, part}
           .Run(sums);
       if (steps.end == AmxStepsK(tile.in)) FinishSums<kOutBlocks>(tile, out, row, sums);
     }
@@ -392,7 +413,7 @@ void StreamTile(const MatmulTile& tile) {
   const int64_t num_steps = AmxStepsK(tile.in);
   const int64_t x_bytes = (tile.num_rows + 15) / 16 * num_steps * AmxStepBytes(tile.total_rows);
   const int64_t num_blocks = (x_bytes + kAmxBlockBytes - 1) / kAmxBlockBytes;
-  const int64_t block_steps = (num_steps + num_blocks - 1) / num_blocks;
+  const int64_t block_steps = ((num_steps + num_blocks - 1) / num_blocks + kSumSteps - 1) / kSumSteps * kSumSteps;
   for (int64_t step = 0; step < num_steps; step += block_steps) {
     StreamBlock<kType, kOutBlocks>(tile, {step, MinOf(num_steps, step + block_steps)});
   }

@@ -13,6 +13,7 @@ namespace {
 // Accumulators are kRows x kOuts registers: 24 of 32, or 12 of 16, leave room for x and one weight.
 constexpr int kRows = Simd::kLanes == 16 ? 4 : 3;
 constexpr int kOuts = Simd::kLanes == 16 ? 6 : 4;
+constexpr int64_t kDirectRows = 8 * kRows;  // up to here widening in registers, over and over, costs less than a panel
 
 struct BlockArgs {
   const float* x;
@@ -102,8 +103,15 @@ void MulPanel(const MatmulTile& tile, int64_t out, int64_t k_begin) {
   const char* next = reinterpret_cast<const char*>(weight + kO * tile.in);
   const float* x = tile.x + tile.row_begin * tile.x_stride;
   const int64_t k_end = MinOf(tile.in, k_begin + kSimdBlockK);
-  const BlockArgs direct = {x, tile.x_stride, weight, tile.in, k_begin, k_end, next, sums};
-  if (tile.num_rows <= kRows) return MulRows<kO, kType>(direct, tile.num_rows);
+  BlockArgs direct = {x, tile.x_stride, weight, tile.in, k_begin, k_end, next, sums};
+  if (tile.num_rows <= kDirectRows) {
+    for (int64_t row = 0; row < tile.num_rows; row += kRows) {
+      MulRows<kO, kType>(direct, MinOf(kRows, tile.num_rows - row));
+      direct.x += kRows * tile.x_stride;
+      direct.sums += kRows * kSimdTileOuts;
+    }
+    return;
+  }
   WidenPanel<kO, kType>(direct, panel);
   for (int64_t row = 0; row < tile.num_rows; row += kRows) {
     const BlockArgs block = {x + row * tile.x_stride + k_begin, tile.x_stride, panel,   kSimdBlockK, 0,

@@ -154,7 +154,7 @@ TEST_P(MatmulTest, IsAsAccurateAsAnFmaLoop) {
     const std::vector<float> expected = call.Reference();
     const ErrorSize ours = Compare(call.Run(isa()), expected, 1.0);
     const ErrorSize loop = Compare(FmaLoop(call), expected, 1.0);
-    EXPECT_LT(ours.rms, 1.5 * loop.rms) << "in " << in;
+    EXPECT_LT(ours.rms, 1.25 * loop.rms) << "in " << in;
     EXPECT_LT(ours.largest, 2.0 * loop.largest) << "in " << in;
   }
 }

@@ -1,0 +1,61 @@
+#include "kernels/embedding.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/kernels/kernel_test_util.h"
+
+namespace spillway::kernels {
+namespace {
+
+class EmbeddingTest : public testing::TestWithParam<DType> {};
+
+INSTANTIATE_TEST_SUITE_P(DTypes, EmbeddingTest, testing::Values(DType::kF16, DType::kBF16),
+                         [](const auto& info) { return std::string(DTypeName(info.param)); });
+
+TEST_P(EmbeddingTest, LookupThenAdd) {
+  for (const int64_t cols : {1, 16, 37, 128}) {
+    AlignedBytes table = RandomWeights(10 * cols, GetParam(), 1);
+    const std::vector<int32_t> ids = {3, 0, 9, 3};
+    const std::vector<int32_t> positions = {1, 2, 2, 4};
+    std::vector<float> y(4 * static_cast<size_t>(cols + 2), kPoison);
+    EmbeddingArgs args;
+    args.table = table.data();
+    args.dtype = GetParam();
+    args.table_rows = 10;
+    args.cols = cols;
+    args.ids = ids;
+    args.y = y.data();
+    args.y_stride = cols + 2;
+    EmbeddingLookup(args);
+    args.ids = positions;
+    EmbeddingAdd(args);
+    const auto widen = GetParam() == DType::kF16 ? HalfToFloat : BFloat16ToFloat;
+    for (size_t row = 0; row < 4; ++row) {
+      for (int64_t i = 0; i < cols; ++i) {
+        const float first = widen(table.words()[ids[row] * cols + i]);
+        const float second = widen(table.words()[positions[row] * cols + i]);
+        EXPECT_EQ(y[row * static_cast<size_t>(cols + 2) + static_cast<size_t>(i)], first + second);
+      }
+      EXPECT_TRUE(std::isnan(y[row * static_cast<size_t>(cols + 2) + static_cast<size_t>(cols)]));
+    }
+  }
+}
+
+TEST(EmbeddingDeathTest, IdsAreChecked) {
+  AlignedBytes table = RandomWeights(10 * 4, DType::kF16, 1);
+  std::vector<float> y(4);
+  const std::vector<int32_t> ids = {10};
+  EmbeddingArgs args;
+  args.table = table.data();
+  args.table_rows = 10;
+  args.cols = 4;
+  args.ids = ids;
+  args.y = y.data();
+  args.y_stride = 4;
+  EXPECT_DEATH(EmbeddingLookup(args), "table_rows");
+}
+
+}  // namespace
+}  // namespace spillway::kernels

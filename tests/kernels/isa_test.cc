@@ -1,0 +1,56 @@
+#include "kernels/isa.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+
+#include "spillway/error.h"
+
+namespace spillway::kernels {
+namespace {
+
+class IsaTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const char* value = std::getenv("SPILLWAY_ISA")) before_ = value;
+  }
+  void TearDown() override {
+    before_.empty() ? unsetenv("SPILLWAY_ISA") : setenv("SPILLWAY_ISA", before_.c_str(), 1);
+  }
+
+ private:
+  std::string before_;
+};
+
+TEST_F(IsaTest, PortableIsAlwaysThereAndTheOrderRises) {
+  const std::vector<Isa> isas = SupportedIsas();
+  ASSERT_FALSE(isas.empty());
+  EXPECT_EQ(isas.front(), Isa::kPortable);
+  EXPECT_TRUE(std::is_sorted(isas.begin(), isas.end()));
+}
+
+TEST_F(IsaTest, TheEnvironmentChooses) {
+  unsetenv("SPILLWAY_ISA");
+  EXPECT_EQ(BestIsa(), SupportedIsas().back());
+  for (const Isa isa : SupportedIsas()) {
+    setenv("SPILLWAY_ISA", std::string(IsaName(isa)).c_str(), 1);
+    EXPECT_EQ(BestIsa(), isa);
+  }
+}
+
+TEST_F(IsaTest, AnUnknownNameIsTheUsersMistake) {
+  setenv("SPILLWAY_ISA", "mmx", 1);
+  try {
+    BestIsa();
+    FAIL() << "accepted mmx";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kFlag);
+    EXPECT_NE(std::string(error.what()).find("mmx"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("portable"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace spillway::kernels

@@ -1,0 +1,91 @@
+#include "kernels/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <numeric>
+#include <set>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "kernels/cpu_topology.h"
+
+namespace spillway {
+namespace {
+
+class ThreadPoolTest : public testing::TestWithParam<int> {};
+
+INSTANTIATE_TEST_SUITE_P(Threads, ThreadPoolTest, testing::Values(1, 2, 3, 8));
+
+TEST_P(ThreadPoolTest, EachTaskRunsOnce) {
+  ThreadPool pool(GetParam());
+  ASSERT_EQ(pool.num_threads(), GetParam());
+  for (const int64_t num_tasks : {0, 1, 2, 7, 1000}) {
+    std::vector<int> counts(static_cast<size_t>(num_tasks));
+    auto task = [&](int64_t index, int worker) {
+      ASSERT_GE(worker, 0);
+      ASSERT_LT(worker, GetParam());
+      ++counts[static_cast<size_t>(index)];
+    };
+    pool.Run(num_tasks, task);
+    EXPECT_EQ(counts, std::vector<int>(static_cast<size_t>(num_tasks), 1));
+  }
+}
+
+TEST_P(ThreadPoolTest, ManyShortRunsSeeEachOthersResults) {
+  ThreadPool pool(GetParam());
+  std::vector<int64_t> values(64, 0);
+  auto task = [&](int64_t index, int /*worker*/) { values[static_cast<size_t>((index * 7) % 64)] += index; };
+  for (int run = 0; run < 2000; ++run) pool.Run(64, task);
+  EXPECT_EQ(std::accumulate(values.begin(), values.end(), int64_t{0}), 2000 * 63 * 32);
+}
+
+TEST_P(ThreadPoolTest, WakesAfterSleep) {
+  ThreadPool pool(GetParam());
+  std::atomic<int> count{0};
+  auto task = [&](int64_t /*index*/, int /*worker*/) { ++count; };
+  for (int run = 0; run < 5; ++run) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(3));  // far longer than a worker spins
+    pool.Run(20, task);
+  }
+  EXPECT_EQ(count, 100);
+}
+
+TEST_P(ThreadPoolTest, AnExceptionReachesTheCallerAfterAllTasksEnded) {
+  ThreadPool pool(GetParam());
+  std::atomic<int> count{0};
+  auto task = [&](int64_t index, int /*worker*/) {
+    ++count;
+    if (index % 10 == 3) throw std::runtime_error("task failed");
+  };
+  EXPECT_THROW(pool.Run(100, task), std::runtime_error);
+  EXPECT_EQ(count, 100);
+  auto good = [&](int64_t /*index*/, int /*worker*/) { ++count; };
+  pool.Run(10, good);
+  EXPECT_EQ(count, 110);
+}
+
+TEST(ThreadPool, WorkerNumbersAreDistinct) {
+  ThreadPool pool(4);
+  std::vector<std::atomic<int>> inside(4);
+  std::atomic<bool> clash{false};
+  auto task = [&](int64_t /*index*/, int worker) {
+    if (inside[static_cast<size_t>(worker)]++ != 0) clash = true;
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+    --inside[static_cast<size_t>(worker)];
+  };
+  pool.Run(200, task);
+  EXPECT_FALSE(clash);
+}
+
+TEST(CpuTopology, CoresAreDistinctAndCounted) {
+  const std::vector<int> cores = PhysicalCores();
+  EXPECT_GE(cores.size(), 1U);
+  EXPECT_EQ(std::set<int>(cores.begin(), cores.end()).size(), cores.size());
+  EXPECT_EQ(NumPhysicalCores(), static_cast<int>(cores.size()));
+}
+
+}  // namespace
+}  // namespace spillway
