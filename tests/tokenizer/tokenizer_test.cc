@@ -89,7 +89,7 @@ TEST_P(LongTextTest, TakesLinearTime) {
     const std::vector<TokenId> ids = tokenizer->Encode(text, SpecialText::kParse);
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
     EXPECT_LT(seconds.count(), 20.0) << unit;
-    EXPECT_GT(ids.size(), 1u) << unit;
+    EXPECT_GE(ids.size(), 1u) << unit;  // a SentencePiece model may drop white space
   }
 }
 
