@@ -7,7 +7,8 @@ cd "$(dirname "$0")/.."
 purpose=${1:-tests}
 
 packages=(g++ cmake ninja-build pkg-config python3 libfmt-dev libcli11-dev nlohmann-json3-dev libtomlplusplus-dev
-          libgtest-dev libgmock-dev libbenchmark-dev libpcre2-dev libutf8proc-dev libsentencepiece-dev libxxhash-dev)
+          libgtest-dev libgmock-dev libbenchmark-dev libpcre2-dev libutf8proc-dev libsentencepiece-dev libxxhash-dev
+          liburing-dev)
 torch_version=2.11.0
 cuda_version=13.0
 

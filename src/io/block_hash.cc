@@ -1,0 +1,15 @@
+#include "src/io/block_hash.h"
+
+#ifdef SPILLWAY_XXH_DISPATCH
+#include <xxh_x86dispatch.h>  // the same value, with the widest vectors the processor has
+#else
+#include <xxhash.h>
+#endif
+
+namespace spillway {
+
+uint64_t BlockHash(std::span<const std::byte> bytes, uint64_t seed) {
+  return XXH3_64bits_withSeed(bytes.data(), bytes.size(), seed);
+}
+
+}  // namespace spillway

@@ -1,0 +1,42 @@
+// PartFolder: NAME.part beside NAME, where a store is made, and its move to NAME. Locked, so that
+// of two processes one makes the store. Thread rule: one thread.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "src/requests/descriptor.h"
+
+namespace spillway {
+
+class PartFolder {
+ public:
+  // Takes over what a killed conversion left.
+  // Throws: Error kOutputExists, kRunInUse, kPath, kSystemLimit.
+  PartFolder(const std::filesystem::path& folder, bool replace);
+  ~PartFolder();  // without Commit: removed, with the files of a store that are in it
+  PartFolder(const PartFolder&) = delete;
+  PartFolder& operator=(const PartFolder&) = delete;
+
+  int fd() const { return part_.get(); }
+
+  // Makes the folder durable and gives it its name, replacing a store that has it.
+  // Requires: its files are synced. Throws: Error kIo, kOutputExists, kRunInUse.
+  void Commit();
+
+ private:
+  void CheckTarget(bool replace) const;
+  bool Claim();
+  void Exchange();
+  [[noreturn]] void ThrowPath(const std::string& name) const;
+
+  std::filesystem::path path_;
+  std::string name_;
+  std::string part_name_;
+  bool replace_;
+  bool committed_ = false;
+  Descriptor parent_;
+  Descriptor part_;
+};
+
+}  // namespace spillway

@@ -1,0 +1,134 @@
+#include "src/store/store.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "spillway/error.h"
+#include "src/io/block_hash.h"
+
+namespace spillway {
+namespace {
+
+// opt-175b's table has 12 MiB.
+constexpr int64_t kMaxTableBytes = 256 << 20;
+
+Descriptor OpenStoreFolder(const std::filesystem::path& path) {
+  Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder.valid()) return folder;
+  throw Error(ErrorCode::kModelMissing,
+              fmt::format("{}: {}; give the folder of a converted model", Printable(path.native()),
+                          std::strerror(errno)));
+}
+
+bool HasEntry(int folder, const char* name) {
+  return ::faccessat(folder, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+void CheckFinished(const std::filesystem::path& path, int folder) {
+  if (HasEntry(folder, kStoreTableName)) return;
+  const bool begun = HasEntry(folder, kStoreWeightsName);
+  throw Error(begun ? ErrorCode::kModelTruncated : ErrorCode::kModelMissing,
+              fmt::format("{}: {}; convert the model again", Printable(path.native()),
+                          begun ? "the conversion did not finish" : "holds no converted model"));
+}
+
+StoreTable ReadTable(int folder) {
+  const DiskFile file = DiskFile::OpenAt(folder, kStoreTableName, DiskMode::kBuffered);
+  if (file.size() > kMaxTableBytes) {
+    throw Error(ErrorCode::kModelMalformed,
+                fmt::format("{}: has {} bytes, which no store needs; convert the model again",
+                            kStoreTableName, file.size()));
+  }
+  std::string text(static_cast<std::size_t>(file.size()), '\0');
+  file.ReadAt(0, std::as_writable_bytes(std::span(text)));
+  return ParseStoreTable(text);
+}
+
+void CheckSize(const StoreTable& table, const DiskFile& file) {
+  if (file.size() == table.weights_bytes) return;
+  const bool cut = file.size() < table.weights_bytes;
+  throw Error(cut ? ErrorCode::kModelTruncated : ErrorCode::kModelInconsistent,
+              fmt::format("{}: has {} bytes, but its tiles take {}; convert the model again",
+                          kStoreWeightsName, file.size(), table.weights_bytes));
+}
+
+}  // namespace
+
+Store::Store(StoreTable table, int folder_fd, DiskMode mode)
+    : table_(std::move(table)), file_(DiskFile::OpenAt(folder_fd, kStoreWeightsName, mode)) {
+  CheckSize(table_, file_);
+}
+
+Store OpenStore(const std::filesystem::path& path, DiskMode mode) {
+  const Descriptor folder = OpenStoreFolder(path);
+  CheckFinished(path, folder.get());
+  return Store(ReadTable(folder.get()), folder.get(), mode);
+}
+
+int64_t Store::FirstTensor(int64_t layer) const {
+  const auto first = std::ranges::lower_bound(table_.tensors, layer, {}, &StoredTensorTable::layer);
+  return first - table_.tensors.begin();
+}
+
+const StoredTile& Store::Tile(int64_t tensor, int64_t tile) const {
+  SPILLWAY_CHECK(tensor >= 0 && tensor < static_cast<int64_t>(table_.tensors.size()));
+  const std::vector<StoredTile>& tiles = table_.tensors[static_cast<std::size_t>(tensor)].tiles;
+  SPILLWAY_CHECK(tile >= 0 && tile < static_cast<int64_t>(tiles.size()));
+  return tiles[static_cast<std::size_t>(tile)];
+}
+
+DiskRequest Store::TileRequest(int64_t tensor, int64_t tile, std::span<std::byte> memory) const {
+  const StoredTile& stored = Tile(tensor, tile);
+  SPILLWAY_CHECK(static_cast<int64_t>(memory.size()) == stored.padded_bytes());
+  return {DiskOp::kRead, &file_, stored.offset, memory};
+}
+
+void Store::Verify(int64_t tensor, int64_t tile, std::span<const std::byte> memory) const {
+  const StoredTile& stored = Tile(tensor, tile);
+  SPILLWAY_CHECK(static_cast<int64_t>(memory.size()) == stored.padded_bytes());
+  if (BlockHash(memory) == stored.hash) return;
+  throw Error(
+      ErrorCode::kCorrupt,
+      fmt::format(
+          "{}: tile {} of tensor \"{}\" ({} bytes at {}) {}; convert the model again",
+          kStoreWeightsName, tile,
+          Printable(table_.tensors[static_cast<std::size_t>(tensor)].spec.name),
+          stored.padded_bytes(), stored.offset,
+          file_.Changed() ? "changed: the file was written to while it was in use" : "is damaged"));
+}
+
+void Store::ReadTile(int64_t tensor, int64_t tile, std::span<std::byte> memory) const {
+  const DiskRequest request = TileRequest(tensor, tile, memory);
+  file_.ReadAt(request.offset, memory);
+  if (BlockHash(memory) == Tile(tensor, tile).hash) return;
+  file_.ReadAt(request.offset, memory);
+  Verify(tensor, tile, memory);
+}
+
+bool IsStoreFolder(const std::filesystem::path& path) {
+  const Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  return folder.valid() &&
+         (HasEntry(folder.get(), kStoreTableName) || HasEntry(folder.get(), kStoreWeightsName));
+}
+
+StoreState ProbeStore(const std::filesystem::path& path, std::string_view content_key) {
+  if (!IsStoreFolder(path)) return StoreState::kAbsent;
+  try {
+    const Store store = OpenStore(path);
+    return store.content_key() == content_key ? StoreState::kReady : StoreState::kStale;
+  } catch (const Error& error) {
+    // What conversion would not cure is for the user to see.
+    if (error.code() == ErrorCode::kIo || error.code() == ErrorCode::kSystemLimit ||
+        error.code() == ErrorCode::kPath) {
+      throw;
+    }
+    return StoreState::kUnusable;
+  }
+}
+
+}  // namespace spillway

@@ -1,0 +1,222 @@
+#include "src/store/store_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <utility>
+
+#include "spillway/error.h"
+#include "src/checkpoint/bounded_json.h"
+#include "src/io/block_hash.h"
+#include "src/store/shape_json.h"
+
+namespace spillway {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::string_view kAnyVersion = "{\"version\":";
+constexpr std::string_view kHead = "{\"version\":1,\"xxh3\":\"";
+constexpr std::size_t kDigits = 16;
+constexpr std::string_view kAfterDigits = "\",";
+constexpr std::size_t kBodyBegin = kHead.size() + kDigits + kAfterDigits.size();
+
+// No tile is longer, and none takes fewer bytes of table.
+constexpr int64_t kMaxTileBytes = 8 << 20;
+constexpr int64_t kMinTileTextBytes = 24;
+
+[[noreturn]] void Throw(ErrorCode code, std::string_view what) {
+  throw Error(code, fmt::format("{}: {}; convert the model again", kStoreTableName, what));
+}
+
+std::string Hex(uint64_t value) { return fmt::format("{:016x}", value); }
+
+uint64_t HashOf(std::string_view text) { return BlockHash(std::as_bytes(std::span(text))); }
+
+// All but the hash.
+Json TileToJson(const StoredTile& tile) {
+  return Json{tile.rows.begin, tile.rows.end, tile.offset, tile.bytes};
+}
+
+Json TensorToJson(const StoredTensorTable& tensor) {
+  return Json{{"name", tensor.spec.name},
+              {"layer", tensor.layer},
+              {"rows", tensor.spec.rows},
+              {"cols", tensor.spec.cols},
+              {"dtype", DTypeName(tensor.spec.dtype)}};
+}
+
+std::string BodyText(const StoreTable& table) {
+  Json tensors = Json::array();
+  for (const StoredTensorTable& tensor : table.tensors) {
+    Json out = TensorToJson(tensor);
+    Json& tiles = out["tiles"] = Json::array();
+    for (const StoredTile& tile : tensor.tiles) {
+      Json entry = TileToJson(tile);
+      entry.push_back(Hex(tile.hash));
+      tiles.push_back(std::move(entry));
+    }
+    tensors.push_back(std::move(out));
+  }
+  const Json store = {{"content_key", table.content_key},
+                      {"shape", ShapeToJson(table.shape)},
+                      {"weights_bytes", table.weights_bytes},
+                      {"tensors", std::move(tensors)}};
+  // The folder's name is in there, and may be no UTF-8.
+  return "\"store\":" + store.dump(-1, ' ', false, Json::error_handler_t::replace) + "}";
+}
+
+uint64_t ParseHash(const Json& json, const StoredTensorTable& tensor) {
+  uint64_t value = 0;
+  const std::string text = json.is_string() ? json.get<std::string>() : std::string();
+  const char* end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data(), end, value, 16);
+  if (error != std::errc{} || at != end || text.size() != kDigits) {
+    Throw(ErrorCode::kModelMalformed,
+          fmt::format("a hash of tensor \"{}\" is not 16 digits", Printable(tensor.spec.name)));
+  }
+  return value;
+}
+
+// Fills in the hashes of a tensor that is laid out as the file has to say.
+void ReadTensor(const Json& json, StoredTensorTable& tensor) {
+  const std::string name = Printable(tensor.spec.name);
+  Json expected = TensorToJson(tensor);
+  if (!json.is_object() || !json.contains("tiles") || !json["tiles"].is_array()) {
+    Throw(ErrorCode::kModelMalformed, fmt::format("tensor \"{}\" has no tiles", name));
+  }
+  for (const auto& [key, value] : expected.items()) {
+    if (json.contains(key) && json[key] == value) continue;
+    Throw(ErrorCode::kModelInconsistent,
+          fmt::format("\"{}\" of tensor \"{}\" is not {}", key, name, Printable(value.dump())));
+  }
+  const Json& tiles = json["tiles"];
+  if (tiles.size() != tensor.tiles.size()) {
+    Throw(ErrorCode::kModelInconsistent, fmt::format("tensor \"{}\" has {} tiles, but needs {}",
+                                                     name, tiles.size(), tensor.tiles.size()));
+  }
+  for (std::size_t at = 0; at < tiles.size(); ++at) {
+    Json place = tiles[at];
+    if (!place.is_array() || place.size() != 5) {
+      Throw(ErrorCode::kModelMalformed,
+            fmt::format("tile {} of tensor \"{}\" is not a list of 5", at, name));
+    }
+    tensor.tiles[at].hash = ParseHash(place[4], tensor);
+    place.erase(4);
+    if (place == TileToJson(tensor.tiles[at])) continue;
+    Throw(ErrorCode::kModelInconsistent,
+          fmt::format("tile {} of tensor \"{}\" is at {}, but has to be at {}", at, name,
+                      Printable(place.dump()), TileToJson(tensor.tiles[at]).dump()));
+  }
+}
+
+void CheckSeal(std::string_view text) {
+  if (!text.starts_with(kHead)) {
+    const bool other = text.starts_with(kAnyVersion) && !text.starts_with("{\"version\":1,");
+    if (other) Throw(ErrorCode::kModelUnsupported, "the store is of another version");
+    Throw(ErrorCode::kModelMalformed, "not the table of a store");
+  }
+  const bool whole =
+      text.size() > kBodyBegin &&
+      text.substr(kBodyBegin - kAfterDigits.size(), kAfterDigits.size()) == kAfterDigits &&
+      text.substr(kHead.size(), kDigits) == Hex(HashOf(text.substr(kBodyBegin)));
+  if (!whole) Throw(ErrorCode::kModelMalformed, "damaged or cut off");
+}
+
+Json ParseBody(std::string_view text) {
+  try {
+    const Json root = ParseBoundedJson(text, kStoreTableName);
+    const auto store = root.find("store");
+    if (store != root.end() && store->is_object()) return *store;
+  } catch (const Error&) {
+    // Its advice is for a file that was downloaded.
+  }
+  Throw(ErrorCode::kModelMalformed, "not the JSON of a store");
+}
+
+const Json& Member(const Json& store, const char* key) {
+  const auto found = store.find(key);
+  if (found == store.end()) {
+    Throw(ErrorCode::kModelMalformed, fmt::format("the key \"{}\" is missing", key));
+  }
+  return *found;
+}
+
+// Before anything is allocated for the tiles: a short table cannot ask for many.
+void CheckExtent(const ModelShape& shape, std::size_t text_bytes) {
+  const int64_t least_tiles = WeightBytes(Layers(shape)) / kMaxTileBytes;
+  if (least_tiles > static_cast<int64_t>(text_bytes) / kMinTileTextBytes) {
+    Throw(ErrorCode::kModelInconsistent, "the shape needs more tiles than are listed");
+  }
+}
+
+}  // namespace
+
+StoreTable LayOutStore(const ModelShape& shape, std::string content_key) {
+  StoreTable table{std::move(content_key), shape, 0, {}};
+  int64_t layer_index = 0;
+  for (LayerSpec& layer : Layers(shape)) {
+    int64_t index = 0;
+    for (TensorSpec& spec : layer.tensors) {
+      StoredTensorTable tensor{std::move(spec), layer_index, index++, {}};
+      const int64_t row_bytes = tensor.spec.cols * DTypeBytes(tensor.spec.dtype);
+      const TileSplit split = SplitIntoTiles(tensor.spec.rows, tensor.spec.cols, tensor.spec.dtype);
+      for (int64_t at = 0; at < split.num_tiles; ++at) {
+        const RowRange rows = split.Tile(at);
+        tensor.tiles.push_back({rows, table.weights_bytes, rows.size() * row_bytes, 0});
+        table.weights_bytes += tensor.tiles.back().padded_bytes();
+      }
+      table.tensors.push_back(std::move(tensor));
+    }
+    ++layer_index;
+  }
+  return table;
+}
+
+int64_t LongestTileBytes(const StoreTable& table) {
+  int64_t most = 0;
+  for (const StoredTensorTable& tensor : table.tensors) {
+    for (const StoredTile& tile : tensor.tiles) most = std::max(most, tile.padded_bytes());
+  }
+  return most;
+}
+
+std::string SealStoreText(std::string_view body) {
+  return fmt::format("{}{}{}{}", kHead, Hex(HashOf(body)), kAfterDigits, body);
+}
+
+std::string StoreTableText(const StoreTable& table) { return SealStoreText(BodyText(table)); }
+
+StoreTable ParseStoreTable(std::string_view text) {
+  CheckSeal(text);
+  const Json store = ParseBody(text);
+  const Json& key = Member(store, "content_key");
+  if (!key.is_string()) Throw(ErrorCode::kModelMalformed, "\"content_key\" is not a string");
+  const ModelShape shape = ShapeFromJson(Member(store, "shape"), kStoreTableName);
+  CheckExtent(shape, text.size());
+  StoreTable table = LayOutStore(shape, key.get<std::string>());
+  if (Member(store, "weights_bytes") != Json(table.weights_bytes)) {
+    Throw(ErrorCode::kModelInconsistent,
+          fmt::format("\"weights_bytes\" is not {}, which the shape needs", table.weights_bytes));
+  }
+  const Json& tensors = Member(store, "tensors");
+  if (!tensors.is_array() || tensors.size() != table.tensors.size()) {
+    Throw(ErrorCode::kModelInconsistent,
+          fmt::format("the shape has {} tensors, the table another number", table.tensors.size()));
+  }
+  for (std::size_t at = 0; at < tensors.size(); ++at) ReadTensor(tensors[at], table.tensors[at]);
+  // Whatever is left, an unknown key above all, shows in the text.
+  if (StoreTableText(table) != text) {
+    Throw(ErrorCode::kModelMalformed, "holds a key or a form that is not of a store");
+  }
+  return table;
+}
+
+std::string ShapeText(const ModelShape& shape) {
+  return ShapeToJson(shape).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace spillway

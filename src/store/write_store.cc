@@ -1,0 +1,114 @@
+#include "src/store/write_store.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "spillway/error.h"
+#include "src/io/block_hash.h"
+#include "src/store/part_folder.h"
+
+namespace spillway {
+namespace {
+
+// Tiles on their way to disk: the staging in slots, used in turn.
+class TileWriter {
+ public:
+  TileWriter(DiskQueue& queue, const DiskFile& file, std::span<std::byte> staging,
+             int64_t slot_bytes)
+      : queue_(queue),
+        file_(file),
+        staging_(staging),
+        slot_bytes_(slot_bytes),
+        tickets_(staging.size() / static_cast<std::size_t>(slot_bytes)) {
+    SPILLWAY_CHECK(!tickets_.empty());
+  }
+
+  // What is under way refers to the file and the staging; their owners go after us.
+  ~TileWriter() {
+    for (const DiskTicket ticket : tickets_) {
+      try {
+        queue_.Wait(ticket);
+      } catch (const Error&) {
+        // The error that brought us here is the one to tell.
+      }
+    }
+  }
+  TileWriter(const TileWriter&) = delete;
+  TileWriter& operator=(const TileWriter&) = delete;
+
+  // Memory for a tile, free to be filled.
+  std::span<std::byte> Next(const StoredTile& tile) {
+    queue_.Wait(tickets_[slot_]);
+    return staging_.subspan(slot_ * static_cast<std::size_t>(slot_bytes_),
+                            static_cast<std::size_t>(tile.padded_bytes()));
+  }
+
+  void Write(const StoredTile& tile, std::span<std::byte> memory) {
+    const DiskRequest request = {DiskOp::kWrite, &file_, tile.offset, memory};
+    tickets_[slot_] = queue_.Submit({&request, 1});
+    slot_ = (slot_ + 1) % tickets_.size();
+  }
+
+  void Finish() {
+    for (const DiskTicket ticket : tickets_) queue_.Wait(ticket);
+  }
+
+ private:
+  DiskQueue& queue_;
+  const DiskFile& file_;
+  std::span<std::byte> staging_;
+  int64_t slot_bytes_;
+  std::vector<DiskTicket> tickets_;
+  std::size_t slot_ = 0;
+};
+
+// Writes all tiles and notes their hashes in the table.
+void WriteTiles(const StoreJob& job, StoreTable& table, TileWriter& writer) {
+  for (StoredTensorTable& tensor : table.tensors) {
+    for (StoredTile& tile : tensor.tiles) {
+      const std::span<std::byte> memory = writer.Next(tile);
+      const auto bytes = static_cast<std::size_t>(tile.bytes);
+      job.fill(tensor, tile.rows, memory.first(bytes));
+      std::ranges::fill(memory.subspan(bytes), std::byte{0});
+      tile.hash = BlockHash(memory);
+      writer.Write(tile, memory);
+      if (job.progress) job.progress(tile.offset + tile.padded_bytes(), table.weights_bytes);
+    }
+  }
+  writer.Finish();
+}
+
+void WriteTable(const StoreTable& table, int folder) {
+  const std::string text = StoreTableText(table);
+  const DiskFile file = DiskFile::CreateAt(folder, kStoreTableName,
+                                           static_cast<int64_t>(text.size()), DiskMode::kBuffered);
+  file.WriteAt(0, std::as_bytes(std::span(text)));
+  file.Sync();
+}
+
+}  // namespace
+
+int64_t StoreTileBytes(const ModelShape& shape) { return LongestTileBytes(LayOutStore(shape, {})); }
+
+int64_t StoreStagingBytes(const ModelShape& shape) {
+  constexpr int64_t kSlots = 4;  // one being filled, three on their way
+  return kSlots * StoreTileBytes(shape);
+}
+
+void WriteStore(const StoreJob& job, const std::filesystem::path& folder, DiskQueue& queue,
+                std::span<std::byte> staging) {
+  StoreTable table = LayOutStore(job.shape, job.content_key);
+  PartFolder part(folder, job.replace);
+  {
+    const DiskFile weights =
+        DiskFile::CreateAt(part.fd(), kStoreWeightsName, table.weights_bytes, job.mode);
+    TileWriter writer(queue, weights, staging, LongestTileBytes(table));
+    WriteTiles(job, table, writer);
+    weights.Sync();
+  }
+  WriteTable(table, part.fd());
+  part.Commit();
+}
+
+}  // namespace spillway
