@@ -1,6 +1,7 @@
-// How fast the CPU kernels are, beside the limits measured in the same run: the rate at which all threads read memory,
-// and the fp32 product of libtorch (MKL) at the same shape.
-//   kernel_bench [--quick] [--isa portable|avx2|avx512|amx] [--threads N] [--only matmul|attention|other] [--no-torch]
+// How fast the CPU kernels are, beside the limits measured in the same run: the rate at which all
+// threads read memory, and the fp32 product of libtorch (MKL) at the same shape.
+//   kernel_bench [--quick] [--isa portable|avx2|avx512|amx] [--threads N] [--only
+//   matmul|attention|other] [--no-torch]
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -36,7 +37,8 @@ using Bytes = std::unique_ptr<std::byte[], decltype(&std::free)>;
 
 Bytes Allocate(int64_t size) {
   constexpr size_t kAlign = 1 << 21;  // the engine's arenas are aligned likewise
-  void* data = std::aligned_alloc(kAlign, (static_cast<size_t>(size) + kAlign - 1) / kAlign * kAlign);
+  void* data =
+      std::aligned_alloc(kAlign, (static_cast<size_t>(size) + kAlign - 1) / kAlign * kAlign);
   std::memset(data, 0, static_cast<size_t>(size));
   return Bytes(static_cast<std::byte*>(data), &std::free);
 }
@@ -68,11 +70,12 @@ class Bench {
   explicit Bench(const Options& options) : options_(options), pool_(options.num_threads) {
     const int64_t size = options.quick ? int64_t{256} << 20 : int64_t{1} << 30;
     const Bytes memory = RandomBytes(size / 2, DType::kF16);
-    read_bytes_per_s_ = static_cast<double>(size) / BestSeconds(options, [&] { ReadAll(memory.get(), size); });
-    fmt::print("isa {}, {} threads, memory read {:.1f} GB/s\n", IsaName(options.isa), options.num_threads,
-               read_bytes_per_s_ / 1e9);
-    fmt::print("{:<12} {:<22} {:>6} {:>10} {:>9} {:>8} {:>10} {:>9}\n", "op", "shape", "rows", "us", "GB/s", "% read",
-               "GFLOP/s", "x torch");
+    read_bytes_per_s_ =
+        static_cast<double>(size) / BestSeconds(options, [&] { ReadAll(memory.get(), size); });
+    fmt::print("isa {}, {} threads, memory read {:.1f} GB/s\n", IsaName(options.isa),
+               options.num_threads, read_bytes_per_s_ / 1e9);
+    fmt::print("{:<12} {:<22} {:>6} {:>10} {:>9} {:>8} {:>10} {:>9}\n", "op", "shape", "rows", "us",
+               "GB/s", "% read", "GFLOP/s", "x torch");
   }
 
   void Matmuls();
@@ -83,12 +86,13 @@ class Bench {
   bool Wanted(const char* group) const { return options_.only.empty() || options_.only == group; }
   void ReadAll(const std::byte* data, int64_t size);
   void MatmulShape(int64_t in, int64_t out, DType dtype);
-  void AttentionShape(const char* name, int64_t num_rows, int64_t past, int64_t num_new, int64_t head_dim);
-  void Row(const std::string& op, const std::string& shape, int64_t rows, double seconds, double bytes, double flops,
-           double torch_s = 0) {
-    fmt::print("{:<12} {:<22} {:>6} {:>10.1f} {:>9.1f} {:>8.0f} {:>10.1f} {:>9}\n", op, shape, rows, seconds * 1e6,
-               bytes / seconds / 1e9, 100 * bytes / seconds / read_bytes_per_s_, flops / seconds / 1e9,
-               torch_s > 0 ? fmt::format("{:.2f}", torch_s / seconds) : "");
+  void AttentionShape(const char* name, int64_t num_rows, int64_t past, int64_t num_new,
+                      int64_t head_dim);
+  void Row(const std::string& op, const std::string& shape, int64_t rows, double seconds,
+           double bytes, double flops, double torch_s = 0) {
+    fmt::print("{:<12} {:<22} {:>6} {:>10.1f} {:>9.1f} {:>8.0f} {:>10.1f} {:>9}\n", op, shape, rows,
+               seconds * 1e6, bytes / seconds / 1e9, 100 * bytes / seconds / read_bytes_per_s_,
+               flops / seconds / 1e9, torch_s > 0 ? fmt::format("{:.2f}", torch_s / seconds) : "");
     std::fflush(stdout);
   }
 
@@ -109,15 +113,18 @@ void Bench::ReadAll(const std::byte* data, int64_t size) {
   pool_.Run(size / kChunk, task);
 }
 
-// As many copies of the weights as exceed any cache, taken in turn; one copy where arithmetic is the limit.
+// As many copies of the weights as exceed any cache, taken in turn; one copy where arithmetic is
+// the limit.
 void Bench::MatmulShape(int64_t in, int64_t out, DType dtype) {
   const int64_t weight_bytes = in * out * 2;
-  const int64_t copies = std::max<int64_t>(1, (options_.quick ? int64_t{256} << 20 : int64_t{1} << 30) / weight_bytes);
+  const int64_t copies =
+      std::max<int64_t>(1, (options_.quick ? int64_t{256} << 20 : int64_t{1} << 30) / weight_bytes);
   const Bytes weights = RandomBytes(copies * in * out, dtype);
   const int64_t max_rows = 512;
   const Bytes x = RandomBytes(max_rows * in, DType::kF32);
   const Bytes y = Allocate(max_rows * out * 4);
-  const int64_t workspace_bytes = MatmulWorkspaceBytes(max_rows, in, options_.num_threads, options_.isa);
+  const int64_t workspace_bytes =
+      MatmulWorkspaceBytes(max_rows, in, options_.num_threads, options_.isa);
   const Bytes workspace = Allocate(workspace_bytes);
   const bool torch = options_.torch && dtype == DType::kF16;
   for (const int64_t rows : {1, 2, 4, 8, 16, 32, 64, 128, 256, 512}) {
@@ -159,7 +166,8 @@ void Bench::Matmuls() {
   }
 }
 
-void Bench::AttentionShape(const char* name, int64_t num_rows, int64_t past, int64_t num_new, int64_t head_dim) {
+void Bench::AttentionShape(const char* name, int64_t num_rows, int64_t past, int64_t num_new,
+                           int64_t head_dim) {
   const int64_t heads = 2048 / head_dim;
   const int64_t width = heads * head_dim;
   const int64_t slots = past + num_new;
@@ -169,7 +177,8 @@ void Bench::AttentionShape(const char* name, int64_t num_rows, int64_t past, int
   const Bytes qkv = RandomBytes(tokens * 3 * width, DType::kF32);
   const Bytes out = Allocate(tokens * width * 4);
   std::vector<AttentionRow> rows;
-  for (int64_t row = 0; row < num_rows; ++row) rows.push_back({kv.get() + row * row_bytes, slots, past, num_new, row * num_new});
+  for (int64_t row = 0; row < num_rows; ++row)
+    rows.push_back({kv.get() + row * row_bytes, slots, past, num_new, row * num_new});
   AttentionArgs args;
   args.q = reinterpret_cast<const float*>(qkv.get());
   args.k = args.q + width;
@@ -181,15 +190,18 @@ void Bench::AttentionShape(const char* name, int64_t num_rows, int64_t past, int
   args.num_heads = args.num_kv_heads = heads;
   args.head_dim = head_dim;
   args.scale = 1.0F / std::sqrt(static_cast<float>(head_dim));
-  const int64_t workspace_bytes = AttentionWorkspaceBytes(slots, head_dim, options_.num_threads, options_.isa);
+  const int64_t workspace_bytes =
+      AttentionWorkspaceBytes(slots, head_dim, options_.num_threads, options_.isa);
   const Bytes workspace = Allocate(workspace_bytes);
   const double seconds = BestSeconds(options_, [&] {
     Attention(args, {workspace.get(), static_cast<size_t>(workspace_bytes)}, pool_, options_.isa);
   });
   // Multiply-adds of q k and p v over what is visible.
-  const double visible = static_cast<double>(num_new) * (static_cast<double>(past) + (static_cast<double>(num_new) + 1) / 2);
+  const double visible = static_cast<double>(num_new) *
+                         (static_cast<double>(past) + (static_cast<double>(num_new) + 1) / 2);
   Row(name, fmt::format("{} x {}, past {}", heads, head_dim, past), num_rows * num_new, seconds,
-      static_cast<double>(num_rows * row_bytes), 4.0 * visible * static_cast<double>(num_rows * width));
+      static_cast<double>(num_rows * row_bytes),
+      4.0 * visible * static_cast<double>(num_rows * width));
 }
 
 void Bench::Attentions() {
@@ -211,11 +223,15 @@ void Bench::Others() {
   const std::span<std::byte> narrow_span(narrow.get(), static_cast<size_t>(count * 2));
   const double bytes = static_cast<double>(count);
   auto one_thread = [&](const char* name, double num_bytes, const std::function<void()>& work) {
-    Row(name, fmt::format("{} Mi, 1 thread", count >> 20), 1, BestSeconds(options_, work), num_bytes, 0);
+    Row(name, fmt::format("{} Mi, 1 thread", count >> 20), 1, BestSeconds(options_, work),
+        num_bytes, 0);
   };
-  one_thread("fp32->fp16", 6 * bytes, [&] { Convert(wide_span, DType::kF32, narrow_span, DType::kF16); });
-  one_thread("fp16->fp32", 6 * bytes, [&] { Convert(narrow_span, DType::kF16, wide_span, DType::kF32); });
-  one_thread("fp32->bf16", 6 * bytes, [&] { Convert(wide_span, DType::kF32, narrow_span, DType::kBF16); });
+  one_thread("fp32->fp16", 6 * bytes,
+             [&] { Convert(wide_span, DType::kF32, narrow_span, DType::kF16); });
+  one_thread("fp16->fp32", 6 * bytes,
+             [&] { Convert(narrow_span, DType::kF16, wide_span, DType::kF32); });
+  one_thread("fp32->bf16", 6 * bytes,
+             [&] { Convert(wide_span, DType::kF32, narrow_span, DType::kBF16); });
   one_thread("find fp16", 2 * bytes, [&] { FindNonFinite(narrow_span, DType::kF16); });
   one_thread("fill fp16", 2 * bytes, [&] { FillUniform(narrow_span, DType::kF16, 1, 0, 1.0F); });
   LayerNormArgs args;
@@ -223,8 +239,8 @@ void Bench::Others() {
   args.y = reinterpret_cast<float*>(wide.get());
   args.x_stride = args.y_stride = args.cols = 2048;
   args.rows = 512;
-  Row("layer norm", "512 x 2048, in place", 512, BestSeconds(options_, [&] { LayerNorm(args, pool_, options_.isa); }),
-      512 * 2048 * 8, 0);
+  Row("layer norm", "512 x 2048, in place", 512,
+      BestSeconds(options_, [&] { LayerNorm(args, pool_, options_.isa); }), 512 * 2048 * 8, 0);
 }
 
 Options ReadOptions(int argc, char** argv) {

@@ -1,4 +1,5 @@
-// libtorch's fp32 product, apart from everything else: its include folder carries another version of fmt.
+// libtorch's fp32 product, apart from everything else: its include folder carries another version
+// of fmt.
 #pragma once
 
 #include <cstdint>

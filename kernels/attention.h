@@ -1,7 +1,7 @@
 // Causal attention over a 16-bit KV cache, for ragged packed rows; prefill and decode.
-// A query's result depends on that query and its own row's cache only: keys are visited in slot order in fixed blocks,
-// so neither the neighbours, nor the prefill chunk, nor the number of threads changes a bit.
-// Thread rule: one call at a time per pool and workspace.
+// A query's result depends on that query and its own row's cache only: keys are visited in slot
+// order in fixed blocks, so neither the neighbours, nor the prefill chunk, nor the number of
+// threads changes a bit. Thread rule: one call at a time per pool and workspace.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,8 @@
 
 namespace spillway::kernels {
 
-// One row (sequence) of the packed batch. Its cache for this layer is laid out [K|V][kv_head][slot][head_dim].
+// One row (sequence) of the packed batch. Its cache for this layer is laid out
+// [K|V][kv_head][slot][head_dim].
 struct AttentionRow {
   std::byte* kv = nullptr;   // 64-byte aligned
   int64_t num_slots = 0;     // allocated per K or V and kv_head
@@ -28,7 +29,7 @@ struct AttentionArgs {
   const float* k = nullptr;  // [tokens, num_kv_heads * head_dim], stride qkv_stride
   const float* v = nullptr;
   int64_t qkv_stride = 0;
-  float* out = nullptr;      // [tokens, num_heads * head_dim], stride out_stride
+  float* out = nullptr;  // [tokens, num_heads * head_dim], stride out_stride
   int64_t out_stride = 0;
   std::span<const AttentionRow> rows;
   int64_t num_heads = 0;
@@ -40,9 +41,11 @@ struct AttentionArgs {
 
 int64_t AttentionWorkspaceBytes(int64_t max_slots, int64_t head_dim, int num_threads, Isa isa);
 
-// Rounds the new tokens' K and V to kv_dtype, stores them in their slots, then attends: the token at position p of a
-// row sees slots [0, p]. What is read is always the rounded cache. Requires: workspace as above. Allocates nothing.
-void Attention(const AttentionArgs& args, std::span<std::byte> workspace, ThreadPool& pool, Isa isa);
+// Rounds the new tokens' K and V to kv_dtype, stores them in their slots, then attends: the token
+// at position p of a row sees slots [0, p]. What is read is always the rounded cache. Requires:
+// workspace as above. Allocates nothing.
+void Attention(const AttentionArgs& args, std::span<std::byte> workspace, ThreadPool& pool,
+               Isa isa);
 
 // The oracle: stores K and V likewise, then plain softmax with double accumulation.
 void AttentionRef(const AttentionArgs& args);

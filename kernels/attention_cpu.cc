@@ -19,42 +19,49 @@ const AttentionFunctions& FunctionsOf(Isa isa) {
 void CheckArgs(const AttentionArgs& args) {
   SPILLWAY_CHECK(args.num_kv_heads > 0 && args.num_heads % args.num_kv_heads == 0);
   SPILLWAY_CHECK(args.kv_dtype != DType::kF32);
-  for (const AttentionRow& row : args.rows) SPILLWAY_CHECK(row.num_past + row.num_new <= row.num_slots);
+  for (const AttentionRow& row : args.rows)
+    SPILLWAY_CHECK(row.num_past + row.num_new <= row.num_slots);
 }
 
 }  // namespace
 
-int64_t AttentionWorkspaceBytes(int64_t /*max_slots*/, int64_t head_dim, int num_threads, Isa /*isa*/) {
+int64_t AttentionWorkspaceBytes(int64_t /*max_slots*/, int64_t head_dim, int num_threads,
+                                Isa /*isa*/) {
   return num_threads * AttentionScratchBytes(head_dim);
 }
 
-void Attention(const AttentionArgs& args, std::span<std::byte> workspace, ThreadPool& pool, Isa isa) {
+void Attention(const AttentionArgs& args, std::span<std::byte> workspace, ThreadPool& pool,
+               Isa isa) {
   if (args.rows.empty()) return;
   const int64_t scratch_bytes = AttentionScratchBytes(args.head_dim);
   SPILLWAY_CHECK(static_cast<int64_t>(workspace.size()) >= pool.num_threads() * scratch_bytes);
   SPILLWAY_CHECK(reinterpret_cast<uintptr_t>(workspace.data()) % 64 == 0);
   CheckArgs(args);
   const AttentionFunctions& functions = FunctionsOf(isa);
-  const int64_t num_pairs = static_cast<int64_t>(args.rows.size()) * args.num_kv_heads;  // (row, KV head)
+  const int64_t num_pairs =
+      static_cast<int64_t>(args.rows.size()) * args.num_kv_heads;  // (row, KV head)
   const int64_t group = args.num_heads / args.num_kv_heads;
   auto task_of = [&](int64_t pair, int worker) {
     const AttentionRow* row = &args.rows[static_cast<size_t>(pair / args.num_kv_heads)];
     std::byte* scratch = workspace.data() + worker * scratch_bytes;
-    return AttentionTask{&args, row, pair % args.num_kv_heads, 0, 0, reinterpret_cast<float*>(scratch)};
+    return AttentionTask{&args, row, pair % args.num_kv_heads,
+                         0,     0,   reinterpret_cast<float*>(scratch)};
   };
   int64_t max_new = 0;
   for (const AttentionRow& row : args.rows) max_new = std::max(max_new, row.num_new);
-  // Few rows: their blocks of queries are dealt out in `parts`, every parts-th to a task, so that late blocks, which
-  // see more slots, are spread evenly.
+  // Few rows: their blocks of queries are dealt out in `parts`, every parts-th to a task, so that
+  // late blocks, which see more slots, are spread evenly.
   const int64_t max_blocks = (max_new * group + kAttentionQueries - 1) / kAttentionQueries;
   const int64_t wanted = (4 * pool.num_threads() + num_pairs - 1) / num_pairs;
   const int64_t parts = std::max<int64_t>(1, std::min(max_blocks, wanted));
   auto attend = [&](int64_t index, int worker) {
     AttentionTask task = task_of(index / parts, worker);
-    // With one part nobody else reads this head's new tokens, so they are stored here and are still in the cache.
+    // With one part nobody else reads this head's new tokens, so they are stored here and are still
+    // in the cache.
     if (parts == 1) functions.store_kv(task);
     const int64_t num_queries = task.row->num_new * group;
-    for (int64_t query = index % parts * kAttentionQueries; query < num_queries; query += parts * kAttentionQueries) {
+    for (int64_t query = index % parts * kAttentionQueries; query < num_queries;
+         query += parts * kAttentionQueries) {
       task.query_begin = query;
       task.query_end = std::min(num_queries, query + kAttentionQueries);
       functions.attend(task);

@@ -1,4 +1,5 @@
-// What attention_cpu.cc hands to the instruction sets: some queries of one row and KV head. Private to the kernels.
+// What attention_cpu.cc hands to the instruction sets: some queries of one row and KV head. Private
+// to the kernels.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +8,9 @@
 
 namespace spillway::kernels {
 
-// A query is one head of one new token. Those that share a KV head are counted token by token: query i of the row is
-// token i / group, head kv_head * group + i % group, group = num_heads / num_kv_heads.
+// A query is one head of one new token. Those that share a KV head are counted token by token:
+// query i of the row is token i / group, head kv_head * group + i % group, group = num_heads /
+// num_kv_heads.
 struct AttentionTask {
   const AttentionArgs* args;
   const AttentionRow* row;
@@ -19,13 +21,16 @@ struct AttentionTask {
 };
 
 constexpr int64_t kAttentionQueries = 24;  // share one pass over the keys
-constexpr int64_t kAttentionKeys = 64;     // the softmax is updated once per block of this many slots, from slot 0
+constexpr int64_t kAttentionKeys =
+    64;  // the softmax is updated once per block of this many slots, from slot 0
 
 constexpr int64_t AttentionPaddedDim(int64_t head_dim) { return (head_dim + 15) / 16 * 16; }
-// Queries and sums [24][dim], a widened block of keys or values [64][dim], weights [24][64], 2 floats a query.
+// Queries and sums [24][dim], a widened block of keys or values [64][dim], weights [24][64], 2
+// floats a query.
 constexpr int64_t AttentionScratchBytes(int64_t head_dim) {
   return ((2 * kAttentionQueries + kAttentionKeys) * AttentionPaddedDim(head_dim) +
-          kAttentionQueries * kAttentionKeys + 4 * kAttentionQueries) * 4;
+          kAttentionQueries * kAttentionKeys + 4 * kAttentionQueries) *
+         4;
 }
 
 struct AttentionFunctions {

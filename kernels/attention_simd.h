@@ -1,7 +1,8 @@
 // The body of Attention, compiled once per instruction set.
-// Order of one query: slots are met in blocks of 64 from slot 0; a score is one register of lanes along head_dim, added by
-// the fixed tree; the block's maximum, then exp, then its sum (lanes, then the tree) update the running softmax; values
-// are added slot by slot. How many queries share a pass, and whether K and V were widened first, changes no bit.
+// Order of one query: slots are met in blocks of 64 from slot 0; a score is one register of lanes
+// along head_dim, added by the fixed tree; the block's maximum, then exp, then its sum (lanes, then
+// the tree) update the running softmax; values are added slot by slot. How many queries share a
+// pass, and whether K and V were widened first, changes no bit.
 #pragma once
 
 #include "kernels/attention_isa.h"
@@ -11,17 +12,21 @@ namespace spillway::kernels {
 namespace {
 
 constexpr int64_t kLanes = Simd::kLanes;
-constexpr int kValueQueries = kLanes == 16 ? 6 : 3;  // times 4 registers of head_dim: 24 of 32, or 12 of 16
+constexpr int kValueQueries =
+    kLanes == 16 ? 6 : 3;  // times 4 registers of head_dim: 24 of 32, or 12 of 16
 constexpr int kValueVectors = 4;
-constexpr int64_t kWidenQueries = 3;  // from here a block of K or V is widened to fp32 once for all queries
+constexpr int64_t kWidenQueries =
+    3;  // from here a block of K or V is widened to fp32 once for all queries
 constexpr float kMinusInfinity = -__builtin_inff();
 
 // A block of K or V: the 16-bit cache itself, or its widened copy.
 struct KeyBlock {
   const void* data;
-  int64_t stride;   // elements from slot to slot
-  int64_t count;    // slots that exist
+  int64_t stride;  // elements from slot to slot
+  int64_t count;   // slots that may be read; what lies in those not yet written does not matter
 };
+
+constexpr int64_t RoundUpToLanes(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
 template <DType kKv>
 struct Attend {
@@ -49,11 +54,12 @@ struct Attend {
   }
   const uint16_t* Cache(bool values, int64_t slot) const {
     const int64_t head = (values ? args.num_kv_heads : 0) + kv_head;
-    return reinterpret_cast<const uint16_t*>(row.kv) + (head * row.num_slots + slot) * args.head_dim;
+    return reinterpret_cast<const uint16_t*>(row.kv) +
+           (head * row.num_slots + slot) * args.head_dim;
   }
   KeyBlock Widen(const uint16_t* from, int64_t count) const;
   void LoadQueries() const;
-  void Softmax(int64_t query, int64_t visible) const;
+  void Softmax(int64_t begin, int64_t first) const;
   void Block(int64_t begin) const;
   void Run() const;
 
@@ -84,7 +90,8 @@ template <DType kKv>
 void Attend<kKv>::LoadQueries() const {
   const Simd::F scale = Simd::Set(args.scale);
   for (int64_t query = 0; query < num_queries; ++query) {
-    const float* from = args.q + (row.token_offset + Token(query)) * args.qkv_stride + Head(query) * args.head_dim;
+    const float* from =
+        args.q + (row.token_offset + Token(query)) * args.qkv_stride + Head(query) * args.head_dim;
     for (int64_t d = 0; d < padded_dim; d += kLanes) {
       const int64_t n = d < args.head_dim ? MinOf(kLanes, args.head_dim - d) : 0;
       Simd::Store(q + query * padded_dim + d, Simd::Mul(scale, Simd::LoadPart(from + d, n)));
@@ -92,6 +99,7 @@ void Attend<kKv>::LoadQueries() const {
     }
     maxima[query] = kMinusInfinity;
     totals[query] = 0;
+    factors[query] = 0;
   }
 }
 
@@ -101,34 +109,61 @@ KeyBlock Attend<kKv>::Widen(const uint16_t* from, int64_t count) const {
     for (int64_t d = 0; d < padded_dim; d += kLanes) {
       const int64_t n = d < args.head_dim ? MinOf(kLanes, args.head_dim - d) : 0;
       const int64_t at = slot * args.head_dim + d;
-      Simd::Store(widened + slot * padded_dim + d, n == kLanes ? LoadAs<kKv>(from, at) : LoadPartAs<kKv>(from, at, n));
+      Simd::Store(widened + slot * padded_dim + d,
+                  n == kLanes ? LoadAs<kKv>(from, at) : LoadPartAs<kKv>(from, at, n));
     }
   }
-  return {widened, padded_dim, count};
+  return {widened, padded_dim, kAttentionKeys};
 }
 
-// q . k for kLanes slots from `slot`, those past the last repeating it.
+// q . k for kLanes slots from `slot`. Slots that cannot be read repeat the last that can.
 template <DType kFrom>
-Simd::F Dots(const float* q, KeyBlock keys, int64_t slot, int64_t head_dim) {
+Simd::F DotsAtEnd(const float* q, KeyBlock keys, int64_t slot, int64_t head_dim) {
   Simd::F acc[kLanes];
-  for (int64_t i = 0; i < kLanes; ++i) acc[i] = Simd::Zero();
-  int64_t at[kLanes];
-  for (int64_t i = 0; i < kLanes; ++i) at[i] = MinOf(slot + i, keys.count - 1) * keys.stride;
-  int64_t d = 0;
-  for (; d + kLanes <= head_dim; d += kLanes) {
-    const Simd::F query = Simd::Load(q + d);
-#pragma GCC unroll 16
-    for (int64_t i = 0; i < kLanes; ++i) acc[i] = Simd::Fma(query, LoadAs<kFrom>(keys.data, at[i] + d), acc[i]);
-  }
-  if (d < head_dim) {
-    const Simd::F query = Simd::Load(q + d);
-    for (int64_t i = 0; i < kLanes; ++i) {
-      acc[i] = Simd::Fma(query, LoadPartAs<kFrom>(keys.data, at[i] + d, head_dim - d), acc[i]);
+  for (int64_t i = 0; i < kLanes; ++i) {
+    const int64_t at = MinOf(slot + i, keys.count - 1) * keys.stride;
+    acc[i] = Simd::Zero();
+    for (int64_t d = 0; d < head_dim; d += kLanes) {
+      acc[i] = Simd::Fma(Simd::Load(q + d),
+                         LoadPartAs<kFrom>(keys.data, at + d, MinOf(kLanes, head_dim - d)), acc[i]);
     }
   }
   return Simd::SumEach(acc);
 }
 
+// acc[i] += query . (slot i's registers at `at`), four slots to an address, so that the addresses
+// stay in registers. Unrolled by force: an index that is not a constant would put the accumulators
+// in memory.
+template <DType kFrom, bool kPart>
+inline __attribute__((always_inline)) void AddDots(Simd::F (&acc)[kLanes], Simd::F query,
+                                                   const void* keys, int64_t at, int64_t stride,
+                                                   int64_t part) {
+#pragma GCC unroll 16
+  for (int64_t i = 0; i < kLanes; ++i) {
+    const int64_t slot = at + i / 4 * (4 * stride) + i % 4 * stride;
+    const Simd::F key = kPart ? LoadPartAs<kFrom>(keys, slot, part) : LoadAs<kFrom>(keys, slot);
+    acc[i] = Simd::Fma(query, key, acc[i]);
+  }
+}
+
+// The same for slots that all can be read.
+template <DType kFrom>
+Simd::F Dots(const float* q, KeyBlock keys, int64_t slot, int64_t head_dim) {
+  if (slot + kLanes > keys.count) return DotsAtEnd<kFrom>(q, keys, slot, head_dim);
+  const int64_t at = slot * keys.stride;
+  Simd::F acc[kLanes];
+#pragma GCC unroll 16
+  for (int64_t i = 0; i < kLanes; ++i) acc[i] = Simd::Zero();
+  int64_t d = 0;
+  for (; d + kLanes <= head_dim; d += kLanes) {
+    AddDots<kFrom, false>(acc, Simd::Load(q + d), keys.data, at + d, keys.stride, 0);
+  }
+  if (d < head_dim)
+    AddDots<kFrom, true>(acc, Simd::Load(q + d), keys.data, at + d, keys.stride, head_dim - d);
+  return Simd::SumEach(acc);
+}
+
+// Lanes past `visible` hold a score of nothing; Softmax replaces them.
 template <DType kKv>
 template <DType kFrom>
 void Attend<kKv>::Scores(int64_t query, KeyBlock keys, int64_t visible) const {
@@ -138,30 +173,41 @@ void Attend<kKv>::Scores(int64_t query, KeyBlock keys, int64_t visible) const {
   }
 }
 
-// weights = exp(score - maximum), zero for slots that the query does not see.
+// weights = exp(score - maximum), zero for slots that the query does not see; totals and factors to
+// match. One step for all queries, then the next: alone, each is a chain of latencies.
 template <DType kKv>
-void Attend<kKv>::Softmax(int64_t query, int64_t visible) const {
-  float* w = weights + query * kAttentionKeys;
-  const int64_t end = (visible + kLanes - 1) / kLanes * kLanes;
-  for (int64_t slot = visible; slot < end; ++slot) w[slot] = kMinusInfinity;
-  Simd::F highest = Simd::Set(maxima[query]);
-  for (int64_t slot = 0; slot < end; slot += kLanes) highest = Simd::Max(highest, Simd::Load(w + slot));
-  const float maximum = Simd::MaxOf(highest);
-  const Simd::F offset = Simd::Set(maximum);
-  Simd::F total = Simd::Zero();
-  for (int64_t slot = 0; slot < end; slot += kLanes) {
-    const Simd::F weight = Exp(Simd::Sub(Simd::Load(w + slot), offset));
-    total = Simd::Add(total, weight);
-    Simd::Store(w + slot, weight);
+void Attend<kKv>::Softmax(int64_t begin, int64_t first) const {
+  for (int64_t query = first; query < num_queries; ++query) {
+    float* w = weights + query * kAttentionKeys;
+    const int64_t visible = Visible(query, begin);
+    const int64_t end = RoundUpToLanes(visible);
+    for (int64_t slot = visible; slot < end; ++slot) w[slot] = kMinusInfinity;
+    Simd::F highest = Simd::Set(maxima[query]);
+    for (int64_t slot = 0; slot < end; slot += kLanes)
+      highest = Simd::Max(highest, Simd::Load(w + slot));
+    const float maximum = Simd::MaxOf(highest);
+    factors[query] = maxima[query] - maximum;
+    maxima[query] = maximum;
   }
-  float factor[kLanes];
-  Simd::Store(factor, Exp(Simd::Set(maxima[query] - maximum)));
-  factors[query] = factor[0];
-  totals[query] = totals[query] * factor[0] + Simd::Sum(total);
-  maxima[query] = maximum;
+  for (int64_t query = 0; query < num_queries; query += kLanes) {
+    Simd::Store(factors + query, Exp(Simd::Load(factors + query)));
+  }
+  for (int64_t query = first; query < num_queries; ++query) {
+    float* w = weights + query * kAttentionKeys;
+    const int64_t end = RoundUpToLanes(Visible(query, begin));
+    const Simd::F offset = Simd::Set(maxima[query]);
+    Simd::F total = Simd::Zero();
+    for (int64_t slot = 0; slot < end; slot += kLanes) {
+      const Simd::F weight = Exp(Simd::Sub(Simd::Load(w + slot), offset));
+      total = Simd::Add(total, weight);
+      Simd::Store(w + slot, weight);
+    }
+    totals[query] = totals[query] * factors[query] + Simd::Sum(total);
+  }
 }
 
-// Some queries times some registers of head_dim: sums = sums * factor + weights . values over slots [begin, end).
+// Some queries times some registers of head_dim: sums = sums * factor + weights . values over slots
+// [begin, end).
 struct ValueArgs {
   const void* values;
   int64_t stride;
@@ -171,22 +217,25 @@ struct ValueArgs {
   const float* factors;  // null: keep the sums as they are
   float* sums;
   int64_t sums_stride;
-  int64_t part;          // lanes of the last register that exist
+  int64_t part;  // lanes of the last register that exist
 };
 
 template <int kQ, int kV, DType kFrom, bool kPart>
 void MulValues(const ValueArgs& args) {
   Simd::F acc[kQ][kV];
   for (int query = 0; query < kQ; ++query) {
-    for (int v = 0; v < kV; ++v) acc[query][v] = Simd::Load(args.sums + query * args.sums_stride + v * kLanes);
+    for (int v = 0; v < kV; ++v)
+      acc[query][v] = Simd::Load(args.sums + query * args.sums_stride + v * kLanes);
     if (args.factors == nullptr) continue;
-    for (int v = 0; v < kV; ++v) acc[query][v] = Simd::Mul(acc[query][v], Simd::Set(args.factors[query]));
+    for (int v = 0; v < kV; ++v)
+      acc[query][v] = Simd::Mul(acc[query][v], Simd::Set(args.factors[query]));
   }
   for (int64_t slot = args.begin; slot < args.end; ++slot) {
     Simd::F value[kV];
     for (int v = 0; v < kV; ++v) {
       const int64_t at = slot * args.stride + v * kLanes;
-      value[v] = kPart ? LoadPartAs<kFrom>(args.values, at, args.part) : LoadAs<kFrom>(args.values, at);
+      value[v] =
+          kPart ? LoadPartAs<kFrom>(args.values, at, args.part) : LoadAs<kFrom>(args.values, at);
     }
     for (int query = 0; query < kQ; ++query) {
       const Simd::F weight = Simd::Set(args.weights[query * kAttentionKeys + slot]);
@@ -194,7 +243,8 @@ void MulValues(const ValueArgs& args) {
     }
   }
   for (int query = 0; query < kQ; ++query) {
-    for (int v = 0; v < kV; ++v) Simd::Store(args.sums + query * args.sums_stride + v * kLanes, acc[query][v]);
+    for (int v = 0; v < kV; ++v)
+      Simd::Store(args.sums + query * args.sums_stride + v * kLanes, acc[query][v]);
   }
 }
 
@@ -221,14 +271,19 @@ void Attend<kKv>::Values(int64_t begin, int64_t first, KeyBlock values) const {
   const int64_t dim = kFrom == DType::kF32 ? padded_dim : args.head_dim;
   int64_t query = first;
   auto args_of = [&](int64_t at, int64_t slot_begin, int64_t slot_end, bool scaled) {
-    return ValueArgs{values.data,          values.stride,
-                     slot_begin,           slot_end,
-                     weights + at * kAttentionKeys, scaled ? factors + at : nullptr,
-                     sums + at * padded_dim, padded_dim, 0};
+    return ValueArgs{values.data,
+                     values.stride,
+                     slot_begin,
+                     slot_end,
+                     weights + at * kAttentionKeys,
+                     scaled ? factors + at : nullptr,
+                     sums + at * padded_dim,
+                     padded_dim,
+                     0};
   };
   for (; query + kValueQueries <= num_queries; query += kValueQueries) {
-    // Together as far as the first sees, then each the rest of its own: a slot not seen is not touched, so that a
-    // NaN there stays where it belongs.
+    // Together as far as the first sees, then each the rest of its own: a slot not seen is not
+    // touched, so that a NaN there stays where it belongs.
     const int64_t common = Visible(query, begin);
     MulAllValues<kValueQueries, kFrom>(args_of(query, 0, common, true), dim);
     for (int64_t each = query; each < query + kValueQueries; ++each) {
@@ -242,24 +297,27 @@ void Attend<kKv>::Values(int64_t begin, int64_t first, KeyBlock values) const {
 }
 
 inline void PrefetchLines(const void* from, int64_t bytes) {
-  for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(static_cast<const std::byte*>(from) + at, 0, 2);
+  for (int64_t at = 0; at < bytes; at += 64)
+    __builtin_prefetch(static_cast<const std::byte*>(from) + at, 0, 2);
 }
 
 template <DType kKv>
 void Attend<kKv>::Block(int64_t begin) const {
-  int64_t first = 0;  // queries before it lie before the block; what they see grows with their number
+  int64_t first =
+      0;  // queries before it lie before the block; what they see grows with their number
   while (Visible(first, begin) <= 0) ++first;
   const int64_t count = Visible(num_queries - 1, begin);
   const bool widen = num_queries - first >= kWidenQueries;
   const int64_t block_bytes = count * args.head_dim * 2;
   PrefetchLines(Cache(true, begin), block_bytes);
-  KeyBlock keys = {Cache(false, begin), args.head_dim, count};
+  KeyBlock keys = {Cache(false, begin), args.head_dim,
+                   MinOf(kAttentionKeys, row.num_slots - begin)};
   if (widen) keys = Widen(Cache(false, begin), count);
   for (int64_t query = first; query < num_queries; ++query) {
     const int64_t visible = Visible(query, begin);
     widen ? Scores<DType::kF32>(query, keys, visible) : Scores<kKv>(query, keys, visible);
-    Softmax(query, visible);
   }
+  Softmax(begin, first);
   PrefetchLines(Cache(false, begin + count), block_bytes);
   if (widen) return Values<DType::kF32>(begin, first, Widen(Cache(true, begin), count));
   Values<kKv>(begin, first, {Cache(true, begin), args.head_dim, count});
@@ -271,7 +329,8 @@ void Attend<kKv>::Run() const {
   const int64_t end = row.num_past + Token(num_queries - 1) + 1;
   for (int64_t begin = 0; begin < end; begin += kAttentionKeys) Block(begin);
   for (int64_t query = 0; query < num_queries; ++query) {
-    float* to = args.out + (row.token_offset + Token(query)) * args.out_stride + Head(query) * args.head_dim;
+    float* to = args.out + (row.token_offset + Token(query)) * args.out_stride +
+                Head(query) * args.head_dim;
     const Simd::F scale = Simd::Set(1.0F / totals[query]);
     for (int64_t d = 0; d < args.head_dim; d += kLanes) {
       Simd::StorePart(to + d, Simd::Mul(scale, Simd::Load(sums + query * padded_dim + d)),
@@ -287,9 +346,11 @@ void StoreKv(const AttentionTask& task) {
   for (int64_t half = 0; half < 2; ++half) {
     const float* from = half == 0 ? args.k : args.v;
     const int64_t head = half * args.num_kv_heads + task.kv_head;
-    uint16_t* to = reinterpret_cast<uint16_t*>(row.kv) + (head * row.num_slots + row.num_past) * args.head_dim;
+    uint16_t* to =
+        reinterpret_cast<uint16_t*>(row.kv) + (head * row.num_slots + row.num_past) * args.head_dim;
     for (int64_t token = 0; token < row.num_new; ++token, to += args.head_dim) {
-      const float* x = from + (row.token_offset + token) * args.qkv_stride + task.kv_head * args.head_dim;
+      const float* x =
+          from + (row.token_offset + token) * args.qkv_stride + task.kv_head * args.head_dim;
       for (int64_t d = 0; d < args.head_dim; d += kLanes) {
         const int64_t n = MinOf(kLanes, args.head_dim - d);
         StorePartAs<kKv>(to, d, Simd::LoadPart(x + d, n), n);
@@ -303,7 +364,8 @@ inline void StoreKvSimd(const AttentionTask& task) {
 }
 
 inline void AttendSimd(const AttentionTask& task) {
-  task.args->kv_dtype == DType::kF16 ? Attend<DType::kF16>(task).Run() : Attend<DType::kBF16>(task).Run();
+  task.args->kv_dtype == DType::kF16 ? Attend<DType::kF16>(task).Run()
+                                     : Attend<DType::kBF16>(task).Run();
 }
 
 }  // namespace

@@ -11,7 +11,8 @@ namespace spillway::kernels {
 
 // out = in, element by element. Requires: both spans hold the same number of elements.
 // Returns the number of elements that were finite in `in` and are not in `out` (fp16 overflow).
-int64_t Convert(std::span<const std::byte> in, DType in_dtype, std::span<std::byte> out, DType out_dtype);
+int64_t Convert(std::span<const std::byte> in, DType in_dtype, std::span<std::byte> out,
+                DType out_dtype);
 
 // The index of the first NaN or infinity in `data`, -1 when all are finite.
 int64_t FindNonFinite(std::span<const std::byte> data, DType dtype);

@@ -2,6 +2,7 @@
 
 namespace spillway::kernels {
 
-const ConvertFunctions kConvertAvx512 = {ConvertSimd, FindNonFiniteSimd, AddToFloatSimd, FillRunSimd};
+const ConvertFunctions kConvertAvx512 = {ConvertSimd, FindNonFiniteSimd, AddToFloatSimd,
+                                         FillRunSimd};
 
 }  // namespace spillway::kernels

@@ -19,7 +19,8 @@ const ConvertFunctions& BestConvert() {
   return best;
 }
 
-int64_t Convert(std::span<const std::byte> in, DType in_dtype, std::span<std::byte> out, DType out_dtype) {
+int64_t Convert(std::span<const std::byte> in, DType in_dtype, std::span<std::byte> out,
+                DType out_dtype) {
   const int64_t count = static_cast<int64_t>(in.size()) / DTypeBytes(in_dtype);
   SPILLWAY_CHECK(static_cast<int64_t>(out.size()) == count * DTypeBytes(out_dtype));
   return BestConvert().convert({in.data(), in_dtype, out.data(), out_dtype, count});
@@ -35,7 +36,8 @@ float HalfToFloat(uint16_t bits) {
   const uint32_t magnitude = (bits & 0x7FFFU) << 13;
   if (magnitude > 0x0F800000U) return std::bit_cast<float>(sign | magnitude | 0x7FC00000U);
   if (magnitude == 0x0F800000U) return std::bit_cast<float>(sign | 0x7F800000U);
-  const float value = std::bit_cast<float>(magnitude) * 0x1p112F;  // rebias; normalises denormals too
+  const float value =
+      std::bit_cast<float>(magnitude) * 0x1p112F;  // rebias; normalises denormals too
   return std::bit_cast<float>(std::bit_cast<uint32_t>(value) | sign);
 }
 
@@ -55,7 +57,9 @@ uint16_t FloatToHalf(float value) {
   return static_cast<uint16_t>(half | ((bits >> 16) & 0x8000U));
 }
 
-float BFloat16ToFloat(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+float BFloat16ToFloat(uint16_t bits) {
+  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+}
 
 uint16_t FloatToBFloat16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);

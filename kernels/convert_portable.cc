@@ -2,6 +2,7 @@
 
 namespace spillway::kernels {
 
-const ConvertFunctions kConvertPortable = {ConvertSimd, FindNonFiniteSimd, AddToFloatSimd, FillRunSimd};
+const ConvertFunctions kConvertPortable = {ConvertSimd, FindNonFiniteSimd, AddToFloatSimd,
+                                           FillRunSimd};
 
 }  // namespace spillway::kernels

@@ -20,12 +20,14 @@ int64_t ConvertRun(const void* in, void* out, int64_t count) {
   for (; i + Simd::kLanes <= count; i += Simd::kLanes) {
     const Simd::F v = LoadAs<kIn>(in, i);
     StoreAs<kOut>(out, i, v);
-    if constexpr (kOut != DType::kF32) num_overflows += Simd::CountIn(Simd::Abs(v), kOverflow<kOut>, kInfinity);
+    if constexpr (kOut != DType::kF32)
+      num_overflows += Simd::CountIn(Simd::Abs(v), kOverflow<kOut>, kInfinity);
   }
   if (i < count) {
     const Simd::F v = LoadPartAs<kIn>(in, i, count - i);
     StorePartAs<kOut>(out, i, v, count - i);
-    if constexpr (kOut != DType::kF32) num_overflows += Simd::CountIn(Simd::Abs(v), kOverflow<kOut>, kInfinity);
+    if constexpr (kOut != DType::kF32)
+      num_overflows += Simd::CountIn(Simd::Abs(v), kOverflow<kOut>, kInfinity);
   }
   return num_overflows;
 }
@@ -33,23 +35,30 @@ int64_t ConvertRun(const void* in, void* out, int64_t count) {
 template <DType kIn>
 int64_t ConvertFrom(const void* in, void* out, DType out_dtype, int64_t count) {
   switch (out_dtype) {
-    case DType::kF32: return ConvertRun<kIn, DType::kF32>(in, out, count);
-    case DType::kF16: return ConvertRun<kIn, DType::kF16>(in, out, count);
-    case DType::kBF16: return ConvertRun<kIn, DType::kBF16>(in, out, count);
+    case DType::kF32:
+      return ConvertRun<kIn, DType::kF32>(in, out, count);
+    case DType::kF16:
+      return ConvertRun<kIn, DType::kF16>(in, out, count);
+    case DType::kBF16:
+      return ConvertRun<kIn, DType::kBF16>(in, out, count);
   }
   return 0;
 }
 
 inline int64_t ConvertSimd(const ConvertTask& task) {
   switch (task.in_dtype) {
-    case DType::kF32: return ConvertFrom<DType::kF32>(task.in, task.out, task.out_dtype, task.count);
-    case DType::kF16: return ConvertFrom<DType::kF16>(task.in, task.out, task.out_dtype, task.count);
-    case DType::kBF16: return ConvertFrom<DType::kBF16>(task.in, task.out, task.out_dtype, task.count);
+    case DType::kF32:
+      return ConvertFrom<DType::kF32>(task.in, task.out, task.out_dtype, task.count);
+    case DType::kF16:
+      return ConvertFrom<DType::kF16>(task.in, task.out, task.out_dtype, task.count);
+    case DType::kBF16:
+      return ConvertFrom<DType::kBF16>(task.in, task.out, task.out_dtype, task.count);
   }
   return 0;
 }
 
-// Element by element only within the first run of 4096 that holds a hit; the test itself vectorises.
+// Element by element only within the first run of 4096 that holds a hit; the test itself
+// vectorises.
 template <typename T>
 int64_t FindExponent(const void* data, int64_t count, T exponent) {
   constexpr int64_t kRun = 4096;
@@ -70,9 +79,12 @@ int64_t FindExponent(const void* data, int64_t count, T exponent) {
 
 inline int64_t FindNonFiniteSimd(const void* data, DType dtype, int64_t count) {
   switch (dtype) {
-    case DType::kF32: return FindExponent<uint32_t>(data, count, 0x7F800000U);
-    case DType::kF16: return FindExponent<uint16_t>(data, count, 0x7C00U);
-    case DType::kBF16: return FindExponent<uint16_t>(data, count, 0x7F80U);
+    case DType::kF32:
+      return FindExponent<uint32_t>(data, count, 0x7F800000U);
+    case DType::kF16:
+      return FindExponent<uint16_t>(data, count, 0x7C00U);
+    case DType::kBF16:
+      return FindExponent<uint16_t>(data, count, 0x7F80U);
   }
   return -1;
 }

@@ -39,7 +39,8 @@ double QuotaV2(const std::string& folder) {
   std::ifstream file(folder + "/cpu.max");
   std::string quota;
   double period = 0;
-  if (!(file >> quota >> period) || quota == "max" || period <= 0) return std::numeric_limits<double>::infinity();
+  if (!(file >> quota >> period) || quota == "max" || period <= 0)
+    return std::numeric_limits<double>::infinity();
   return std::strtod(quota.c_str(), nullptr) / period;
 }
 
@@ -59,7 +60,8 @@ double CgroupCpus() {
     const size_t second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos) continue;
     const std::string controllers = line.substr(first + 1, second - first - 1);
-    for (std::string path = line.substr(second + 1); path.size() > 1; path.resize(path.rfind('/'))) {
+    for (std::string path = line.substr(second + 1); path.size() > 1;
+         path.resize(path.rfind('/'))) {
       if (controllers.empty()) cpus = std::min(cpus, QuotaV2("/sys/fs/cgroup" + path));
       if (("," + controllers + ",").find(",cpu,") != std::string::npos) {
         cpus = std::min(cpus, QuotaV1("/sys/fs/cgroup/cpu" + path));
@@ -80,7 +82,8 @@ std::vector<int> PhysicalCores() {
     const int core = ReadInt(topology + "core_id", -1 - cpu);  // unknown: every CPU is a core
     if (seen.emplace(package, core).second) cores.push_back(cpu);
   }
-  // A quota of 1.5 CPUs feeds two threads badly (both are stopped for the rest of the period), so round down.
+  // A quota of 1.5 CPUs feeds two threads badly (both are stopped for the rest of the period), so
+  // round down.
   const double quota = std::max(1.0, std::floor(CgroupCpus()));
   if (static_cast<double>(cores.size()) > quota) cores.resize(static_cast<size_t>(quota));
   return cores;

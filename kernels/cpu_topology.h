@@ -5,7 +5,8 @@
 
 namespace spillway {
 
-// One logical CPU per physical core in this thread's affinity mask, cut to the cgroup's CPU quota; never empty.
+// One logical CPU per physical core in this thread's affinity mask, cut to the cgroup's CPU quota;
+// never empty.
 std::vector<int> PhysicalCores();
 
 }  // namespace spillway

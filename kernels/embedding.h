@@ -14,8 +14,8 @@ struct EmbeddingArgs {
   DType dtype = DType::kF16;    // kF16 or kBF16
   int64_t table_rows = 0;
   int64_t cols = 0;
-  std::span<const int32_t> ids; // each in [0, table_rows), checked
-  float* y = nullptr;           // [ids.size(), cols], stride y_stride
+  std::span<const int32_t> ids;  // each in [0, table_rows), checked
+  float* y = nullptr;            // [ids.size(), cols], stride y_stride
   int64_t y_stride = 0;
 };
 

@@ -18,7 +18,8 @@ namespace {
 constexpr Isa kAllIsas[] = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAmx};
 
 #if defined(__x86_64__)
-// The tile registers are off until the process asks (Linux 5.16+); the permission then holds for all its threads.
+// The tile registers are off until the process asks (Linux 5.16+); the permission then holds for
+// all its threads.
 bool AskForTiles() {
   constexpr unsigned kAmxTile = 1U << 24;  // CPUID leaf 7, EDX
   constexpr unsigned kAmxBf16 = 1U << 22;
@@ -38,10 +39,12 @@ bool Supported(Isa isa) {
     case Isa::kPortable:
       return true;
     case Isa::kAvx2:
-      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+             __builtin_cpu_supports("f16c");
     case Isa::kAvx512:
-      return Supported(Isa::kAvx2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-             __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+      return Supported(Isa::kAvx2) && __builtin_cpu_supports("avx512f") &&
+             __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+             __builtin_cpu_supports("avx512dq");
     case Isa::kAmx:
       return Supported(Isa::kAvx512) && AskForTiles();
   }
@@ -61,10 +64,14 @@ std::string Names(const std::vector<Isa>& isas) {
 
 std::string_view IsaName(Isa isa) {
   switch (isa) {
-    case Isa::kPortable: return "portable";
-    case Isa::kAvx2: return "avx2";
-    case Isa::kAvx512: return "avx512";
-    case Isa::kAmx: return "amx";
+    case Isa::kPortable:
+      return "portable";
+    case Isa::kAvx2:
+      return "avx2";
+    case Isa::kAvx512:
+      return "avx512";
+    case Isa::kAmx:
+      return "amx";
   }
   return "unknown";
 }
@@ -85,7 +92,10 @@ Isa BestIsa() {
   for (const Isa isa : isas) {
     if (IsaName(isa) == wanted) return isa;
   }
-  throw Error(ErrorCode::kFlag, "SPILLWAY_ISA is \"" + Printable(wanted) + "\", which is no instruction set of this machine; set it to one of: " + Names(isas));
+  throw Error(
+      ErrorCode::kFlag,
+      "SPILLWAY_ISA is \"" + Printable(wanted) +
+          "\", which is no instruction set of this machine; set it to one of: " + Names(isas));
 }
 
 }  // namespace spillway::kernels

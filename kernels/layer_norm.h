@@ -11,7 +11,7 @@ namespace spillway::kernels {
 struct LayerNormArgs {
   const float* x = nullptr;  // [rows, cols], stride x_stride
   int64_t x_stride = 0;
-  float* y = nullptr;        // [rows, cols], stride y_stride; may be x
+  float* y = nullptr;  // [rows, cols], stride y_stride; may be x
   int64_t y_stride = 0;
   int64_t rows = 0;
   int64_t cols = 0;

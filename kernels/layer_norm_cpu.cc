@@ -18,7 +18,8 @@ auto RowsFunction(Isa isa) {
 }  // namespace
 
 void LayerNorm(const LayerNormArgs& args, ThreadPool& pool, Isa isa) {
-  constexpr int64_t kTaskElements = 32768;  // about 10 us, well above the cost of handing a task out
+  constexpr int64_t kTaskElements =
+      32768;  // about 10 us, well above the cost of handing a task out
   const int64_t task_rows = std::max<int64_t>(1, kTaskElements / std::max<int64_t>(1, args.cols));
   const auto rows_function = RowsFunction(isa);
   auto task = [&](int64_t index, int /*worker*/) {

@@ -1,7 +1,7 @@
 // Matmul: y = act(x W^T + bias) + residual, fp32 x with 16-bit row-major weights, fp32 accuracy.
-// One routine for every number of rows: each y[row][out] is computed in an order of operations that depends on `in`
-// and the instruction set only, never on the other rows, the split into pieces or the number of threads.
-// Thread rule: one call at a time per pool and workspace.
+// One routine for every number of rows: each y[row][out] is computed in an order of operations that
+// depends on `in` and the instruction set only, never on the other rows, the split into pieces or
+// the number of threads. Thread rule: one call at a time per pool and workspace.
 #pragma once
 
 #include <cstddef>
@@ -15,16 +15,18 @@
 
 namespace spillway::kernels {
 
-// One run of output features, and where it goes. A matrix that is split over tiers, or Q, K and V of one layer, are
-// several pieces of one call, so that x is prepared once.
+// One run of output features, and where it goes. A matrix that is split over tiers, or Q, K and V
+// of one layer, are several pieces of one call, so that x is prepared once.
 struct MatmulPiece {
-  const void* weight = nullptr;     // [num_out, in], dtype `weight_dtype`, rows contiguous, 64-byte aligned
-  DType weight_dtype = DType::kF16; // kF16 or kBF16
+  const void* weight =
+      nullptr;  // [num_out, in], dtype `weight_dtype`, rows contiguous, 64-byte aligned
+  DType weight_dtype = DType::kF16;  // kF16 or kBF16
   int64_t num_out = 0;
-  const float* bias = nullptr;      // [num_out] or null
-  float* y = nullptr;               // [rows, num_out], row stride y_stride (in floats)
+  const float* bias = nullptr;  // [num_out] or null
+  float* y = nullptr;           // [rows, num_out], row stride y_stride (in floats)
   int64_t y_stride = 0;
-  const float* residual = nullptr;  // [rows, num_out], row stride residual_stride, or null; may be y itself
+  const float* residual =
+      nullptr;  // [rows, num_out], row stride residual_stride, or null; may be y itself
   int64_t residual_stride = 0;
 };
 
@@ -40,7 +42,8 @@ struct MatmulArgs {
 // Bytes of workspace (64-byte aligned) that a call with at most these sizes needs.
 int64_t MatmulWorkspaceBytes(int64_t max_rows, int64_t max_in, int num_threads, Isa isa);
 
-// Requires: workspace.size() >= MatmulWorkspaceBytes(rows, in, pool.num_threads(), isa). Allocates nothing.
+// Requires: workspace.size() >= MatmulWorkspaceBytes(rows, in, pool.num_threads(), isa). Allocates
+// nothing.
 void Matmul(const MatmulArgs& args, std::span<std::byte> workspace, ThreadPool& pool, Isa isa);
 
 // The oracle: double accumulation, one thread, no tricks.

@@ -1,10 +1,11 @@
 // Matmul on the AMX tile unit, fp32-class: bf16 products, fp32 sums.
-// fp16 w = hi + lo exactly (8 + 3 bits of bf16), fp32 x = x1 + x2 + x3 exactly (8 bits each, by truncation). Per step of
-// 32 k an element takes hi*x1, lo*x1, lo*x2, hi*x2, hi*x3 in this order into one fp32 accumulator (lo*x3 lies below
-// the last bit); bf16 weights take x1, x2, x3. Sums of 512 k are added in order. This fixes every bit, whatever the
-// number of rows. The unit flushes denormals: parts of x under 2^-126 count as zero.
-// The weights are the A tile (16 outputs x 32 k, as they lie in memory) and x the B tile (pairs of k x rows), so that
-// no weight is transposed. x is split once per call (PackAmx), weights as they are met.
+// fp16 w = hi + lo exactly (8 + 3 bits of bf16), fp32 x = x1 + x2 + x3 exactly (8 bits each, by
+// truncation). Per step of 32 k an element takes hi*x1, lo*x1, lo*x2, hi*x2, hi*x3 in this order
+// into one fp32 accumulator (lo*x3 lies below the last bit); bf16 weights take x1, x2, x3. Sums of
+// 512 k are added in order. This fixes every bit, whatever the number of rows. The unit flushes
+// denormals: parts of x under 2^-126 count as zero. The weights are the A tile (16 outputs x 32 k,
+// as they lie in memory) and x the B tile (pairs of k x rows), so that no weight is transposed. x
+// is split once per call (PackAmx), weights as they are met.
 #include <immintrin.h>
 
 #include "kernels/matmul_finish.h"
@@ -12,10 +13,13 @@
 #include "kernels/simd.h"
 
 // The intrinsics of GCC 12 lack the "memory" clobber, so stores could sink below a tile load.
-#define SPILLWAY_TILE_LOAD(tile, base, stride) \
-  asm volatile("tileloadd (%0,%1,1), %%tmm" #tile ::"r"(base), "r"(static_cast<int64_t>(stride)) : "memory")
-#define SPILLWAY_TILE_STORE(tile, base, stride) \
-  asm volatile("tilestored %%tmm" #tile ", (%0,%1,1)" ::"r"(base), "r"(static_cast<int64_t>(stride)) : "memory")
+#define SPILLWAY_TILE_LOAD(tile, base, stride)                                                   \
+  asm volatile("tileloadd (%0,%1,1), %%tmm" #tile ::"r"(base), "r"(static_cast<int64_t>(stride)) \
+               : "memory")
+#define SPILLWAY_TILE_STORE(tile, base, stride)                    \
+  asm volatile("tilestored %%tmm" #tile ", (%0,%1,1)" ::"r"(base), \
+               "r"(static_cast<int64_t>(stride))                   \
+               : "memory")
 
 namespace spillway::kernels {
 namespace {
@@ -50,28 +54,34 @@ struct Halves {
   __m512i high;
 };
 
-// The top 16 bits of each float of f1 and f0, f0's in the low halves: bf16 pairs (k, k + 16) by truncation.
+// The top 16 bits of each float of f1 and f0, f0's in the low halves: bf16 pairs (k, k + 16) by
+// truncation.
 inline __m512i TopBits(__m512 f0, __m512 f1) {
   const __m512i low = _mm512_srli_epi32(_mm512_castps_si512(f0), 16);
-  return _mm512_ternarylogic_epi32(low, _mm512_castps_si512(f1), _mm512_set1_epi32(-65536), 0xF8);  // a | (b & c)
+  return _mm512_ternarylogic_epi32(low, _mm512_castps_si512(f1), _mm512_set1_epi32(-65536),
+                                   0xF8);  // a | (b & c)
 }
 
 inline __m512 Truncate(__m512 f) {
   return _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(f), _mm512_set1_epi32(-65536)));
 }
 
-// One line (32 k) of one output's weights -> its row in the tile, or two tiles. kTail: the last `n` < 32 of a row.
+// One line (32 k) of one output's weights -> its row in the tile, or two tiles. kTail: the last `n`
+// < 32 of a row.
 template <DType kType, bool kTail>
 void SplitLine(const uint16_t* weight, int64_t n, std::byte* to) {
   if constexpr (kType == DType::kBF16) {
     const __mmask32 mask = kTail ? (1U << n) - 1U : ~0U;
-    const __m512i line = kTail ? _mm512_maskz_loadu_epi16(mask, weight) : _mm512_loadu_si512(weight);
+    const __m512i line =
+        kTail ? _mm512_maskz_loadu_epi16(mask, weight) : _mm512_loadu_si512(weight);
     _mm512_store_si512(to, line);
   } else {
     const __m512 f0 = kTail ? Simd::LoadHalfPart(weight, MinOf(n, 16)) : Simd::LoadHalf(weight);
-    const __m512 f1 = kTail ? Simd::LoadHalfPart(weight + 16, n > 16 ? n - 16 : 0) : Simd::LoadHalf(weight + 16);
+    const __m512 f1 =
+        kTail ? Simd::LoadHalfPart(weight + 16, n > 16 ? n - 16 : 0) : Simd::LoadHalf(weight + 16);
     _mm512_store_si512(to, TopBits(f0, f1));
-    _mm512_store_si512(to + kTileBytes, TopBits(_mm512_sub_ps(f0, Truncate(f0)), _mm512_sub_ps(f1, Truncate(f1))));
+    _mm512_store_si512(to + kTileBytes,
+                       TopBits(_mm512_sub_ps(f0, Truncate(f0)), _mm512_sub_ps(f1, Truncate(f1))));
   }
 }
 
@@ -102,8 +112,8 @@ inline void Transpose(__m512i (&v)[16]) {
   }
 }
 
-// Which k sit together in a pair must match the weights' tiles: (k, k + 16) for split fp16, (2k, 2k + 1) for bf16 as
-// it lies in memory.
+// Which k sit together in a pair must match the weights' tiles: (k, k + 16) for split fp16, (2k, 2k
+// + 1) for bf16 as it lies in memory.
 inline Halves LoadPairs(const float* x, int64_t n, DType weight_dtype) {
   const __m512 f0 = Simd::LoadPart(x, MinOf(n, 16));
   const __m512 f1 = Simd::LoadPart(x + 16, n > 16 ? n - 16 : 0);
@@ -150,7 +160,8 @@ inline void PackStep(const AmxPackTask& task, int64_t step, std::byte* to) {
   for (int part = 0; part < 3; ++part) StorePart(parts[part], columns, to + part * columns * 64);
 }
 
-// y from a tile of sums [16 outs][columns] for outputs [out, out + 16) and rows [row, row + columns), cut to the tile.
+// y from a tile of sums [16 outs][columns] for outputs [out, out + 16) and rows [row, row +
+// columns), cut to the tile.
 inline void FinishTile(const MatmulTile& tile, int64_t out, int64_t row, const float* sums) {
   const int64_t columns = AmxBlockRows(tile.total_rows);
   const int64_t num_outs = MinOf(16, tile.out_begin + tile.num_outs - out);
@@ -160,10 +171,12 @@ inline void FinishTile(const MatmulTile& tile, int64_t out, int64_t row, const f
     v[i] = _mm512_castps_si512(Simd::LoadPart(sums + i * columns, columns));
   }
   Transpose(v);
-  for (int64_t i = 0; i < num_rows; ++i) Finish(tile, row + i, out, _mm512_castsi512_ps(v[i]), num_outs);
+  for (int64_t i = 0; i < num_rows; ++i)
+    Finish(tile, row + i, out, _mm512_castsi512_ps(v[i]), num_outs);
 }
 
-// Where the 64 outputs of a panel lie; those past the end repeat the last one, and their results are dropped.
+// Where the 64 outputs of a panel lie; those past the end repeat the last one, and their results
+// are dropped.
 struct PanelRows {
   const uint16_t* weight[kPanelOuts];
 
@@ -175,16 +188,20 @@ struct PanelRows {
   }
 };
 
-// Weights are split as they stream by, while the unit works on the step before: four blocks of 16 outputs by one of
-// rows, or two by two. More rows split the same weights again, which costs less than writing and reading a split panel
-// (measured: 390 GFLOP/s a core against 330), and k is cut into blocks whose x stays in L2 for all outputs of a tile.
+// Weights are split as they stream by, while the unit works on the step before: four blocks of 16
+// outputs by one of rows, or two by two. More rows split the same weights again, which costs less
+// than writing and reading a split panel (measured: 390 GFLOP/s a core against 330), and k is cut
+// into blocks whose x stays in L2 for all outputs of a tile.
 
-// Tiles are emptied into fp32 sums after this many steps (512 k), counted from 0. The unit rounds after every pair of k,
-// so one long sum in a tile errs twice as much as the plainest FMA loop; short ones err less than it.
+// Tiles are emptied into fp32 sums after this many steps (512 k), counted from 0. The unit rounds
+// after every pair of k, so one long sum in a tile errs twice as much as the plainest FMA loop;
+// short ones err less than it.
 constexpr int64_t kSumSteps = 16;
 
-// How far ahead of the split weights are asked for, in lines of each stream.
-constexpr int64_t kPrefetchSteps = 4;
+// Weights are asked for in groups of consecutive lines of one row, this many groups ahead of the
+// split: line by line, 64 rows apart in memory, every request would open another DRAM page.
+constexpr int64_t kGroupLines = 4;
+constexpr int64_t kGroupsAhead = 1;
 
 template <DType kType, int kOutBlocks>
 struct Stream {
@@ -194,9 +211,9 @@ struct Stream {
   int64_t row_block;  // the first, of 16 rows of the call
   int64_t step_begin;
   int64_t step_end;
-  int64_t jump;       // elements from (this panel, step_end) to where this worker likely reads next
-  std::byte* ring;    // 2 x [block][part][16 outs][64 B]
-  float* part;        // the sums of one run of kSumSteps
+  int64_t jump;     // elements from (this panel, step_end) to where this worker likely reads next
+  std::byte* ring;  // 2 x [block][part][16 outs][64 B]
+  float* part;      // the sums of one run of kSumSteps
 
   static constexpr int64_t kRowBlocks = 4 / kOutBlocks;
   static constexpr int kLines = 16 * kOutBlocks;
@@ -207,7 +224,8 @@ struct Stream {
   // x of a step; past the last block of rows the last is repeated, and what comes of it is dropped.
   const std::byte* X(int64_t block, int64_t step) const {
     const int64_t last = AmxNumBlocks(tile.total_rows) - 1;
-    return tile.packed + (MinOf(row_block + block, last) * AmxStepsK(tile.in) + step) * 3 * columns * 64;
+    return tile.packed +
+           (MinOf(row_block + block, last) * AmxStepsK(tile.in) + step) * 3 * columns * 64;
   }
 
   // Lines [kBegin, kEnd) of `step`.
@@ -217,17 +235,22 @@ struct Stream {
       std::byte* to = Ring(step);
 #pragma GCC unroll 8
       for (int line = kBegin; line < kEnd; ++line) {
+        const uint16_t* coming = rows.weight[line / kGroupLines * kGroupLines + step % kGroupLines];
+        _mm_prefetch(reinterpret_cast<const char*>(coming) + ahead + line % kGroupLines * 64,
+                     _MM_HINT_T0);
         const uint16_t* from = rows.weight[line] + step * kStepK;
-        _mm_prefetch(reinterpret_cast<const char*>(from) + ahead, _MM_HINT_T0);
-        SplitLine<kType, kSplit == Split::kTail>(from, tile.in - step * kStepK,
-                                                 to + (line / 16 * Parts(kType)) * kTileBytes + line % 16 * 64);
+        SplitLine<kType, kSplit == Split::kTail>(
+            from, tile.in - step * kStepK,
+            to + (line / 16 * Parts(kType)) * kTileBytes + line % 16 * 64);
       }
     }
   }
 
-  // Bytes from a line to the one wanted kPrefetchSteps later, in the same row or behind the jump.
+  // Bytes from the start of a row to the group asked for while `step` is split: in the same row or
+  // behind the jump.
   int64_t Ahead(int64_t step) const {
-    return kPrefetchSteps * 64 + (step + kPrefetchSteps < step_end ? 0 : jump * 2);
+    const int64_t coming = (step / kGroupLines + kGroupsAhead) * kGroupLines;
+    return coming * 64 + (coming < step_end ? 0 : jump * 2);
   }
 
   template <Split kSplit>
@@ -236,39 +259,40 @@ struct Stream {
   void Run(float* sums) const;
 };
 
-// One product of the step for the four pairs of blocks; a quarter of its share of the split after each.
-#define SPILLWAY_SPLIT_SHARE(product, num_products, quarter)                          \
-  SplitLines<kSplit, ((product)*4 + (quarter)) * kLines / (4 * (num_products)),       \
+// One product of the step for the four pairs of blocks; a quarter of its share of the split after
+// each.
+#define SPILLWAY_SPLIT_SHARE(product, num_products, quarter)                    \
+  SplitLines<kSplit, ((product)*4 + (quarter)) * kLines / (4 * (num_products)), \
              ((product)*4 + (quarter) + 1) * kLines / (4 * (num_products))>(step + 1, ahead)
 
-#define SPILLWAY_STREAM_4X1(product, num_products, weight_part, x_tile)    \
-  SPILLWAY_TILE_LOAD(4, a + (weight_part)*kTileBytes, 64);                 \
-  _tile_dpbf16ps(0, 4, x_tile);                                            \
-  SPILLWAY_SPLIT_SHARE(product, num_products, 0);                          \
+#define SPILLWAY_STREAM_4X1(product, num_products, weight_part, x_tile)           \
+  SPILLWAY_TILE_LOAD(4, a + (weight_part)*kTileBytes, 64);                        \
+  _tile_dpbf16ps(0, 4, x_tile);                                                   \
+  SPILLWAY_SPLIT_SHARE(product, num_products, 0);                                 \
   SPILLWAY_TILE_LOAD(5, a + (Parts(kType) + (weight_part)) * kTileBytes, 64);     \
-  _tile_dpbf16ps(1, 5, x_tile);                                            \
-  SPILLWAY_SPLIT_SHARE(product, num_products, 1);                          \
+  _tile_dpbf16ps(1, 5, x_tile);                                                   \
+  SPILLWAY_SPLIT_SHARE(product, num_products, 1);                                 \
   SPILLWAY_TILE_LOAD(4, a + (2 * Parts(kType) + (weight_part)) * kTileBytes, 64); \
-  _tile_dpbf16ps(2, 4, x_tile);                                            \
-  SPILLWAY_SPLIT_SHARE(product, num_products, 2);                          \
+  _tile_dpbf16ps(2, 4, x_tile);                                                   \
+  SPILLWAY_SPLIT_SHARE(product, num_products, 2);                                 \
   SPILLWAY_TILE_LOAD(5, a + (3 * Parts(kType) + (weight_part)) * kTileBytes, 64); \
-  _tile_dpbf16ps(3, 5, x_tile);                                            \
+  _tile_dpbf16ps(3, 5, x_tile);                                                   \
   SPILLWAY_SPLIT_SHARE(product, num_products, 3)
 
-#define SPILLWAY_STREAM_2X2(product, num_products, weight_part)            \
-  SPILLWAY_TILE_LOAD(4, a + (weight_part)*kTileBytes, 64);                 \
-  SPILLWAY_TILE_LOAD(5, a + (Parts(kType) + (weight_part)) * kTileBytes, 64);     \
-  _tile_dpbf16ps(0, 4, 6);                                                 \
-  SPILLWAY_SPLIT_SHARE(product, num_products, 0);                          \
-  _tile_dpbf16ps(1, 4, 7);                                                 \
-  SPILLWAY_SPLIT_SHARE(product, num_products, 1);                          \
-  _tile_dpbf16ps(2, 5, 6);                                                 \
-  SPILLWAY_SPLIT_SHARE(product, num_products, 2);                          \
-  _tile_dpbf16ps(3, 5, 7);                                                 \
+#define SPILLWAY_STREAM_2X2(product, num_products, weight_part)               \
+  SPILLWAY_TILE_LOAD(4, a + (weight_part)*kTileBytes, 64);                    \
+  SPILLWAY_TILE_LOAD(5, a + (Parts(kType) + (weight_part)) * kTileBytes, 64); \
+  _tile_dpbf16ps(0, 4, 6);                                                    \
+  SPILLWAY_SPLIT_SHARE(product, num_products, 0);                             \
+  _tile_dpbf16ps(1, 4, 7);                                                    \
+  SPILLWAY_SPLIT_SHARE(product, num_products, 1);                             \
+  _tile_dpbf16ps(2, 5, 6);                                                    \
+  SPILLWAY_SPLIT_SHARE(product, num_products, 2);                             \
+  _tile_dpbf16ps(3, 5, 7);                                                    \
   SPILLWAY_SPLIT_SHARE(product, num_products, 3)
 
-#define SPILLWAY_LOAD_X2(part)                                             \
-  SPILLWAY_TILE_LOAD(6, x + (part)*part_bytes, 64);                        \
+#define SPILLWAY_LOAD_X2(part)                      \
+  SPILLWAY_TILE_LOAD(6, x + (part)*part_bytes, 64); \
   SPILLWAY_TILE_LOAD(7, x_second + (part)*part_bytes, 64)
 
 template <DType kType, int kOutBlocks>
@@ -365,7 +389,8 @@ void FinishSums(const MatmulTile& tile, int64_t out, int64_t row, const float* s
   for (int64_t i = 0; i < 4; ++i) {
     const int64_t first_out = out + i / kRowBlocks * 16;
     const int64_t first_row = row + i % kRowBlocks * 16;
-    if (first_out >= tile.out_begin + tile.num_outs || first_row >= tile.row_begin + tile.num_rows) continue;
+    if (first_out >= tile.out_begin + tile.num_outs || first_row >= tile.row_begin + tile.num_rows)
+      continue;
     FinishTile(tile, first_out, first_row, sums + i * 16 * AmxBlockRows(tile.total_rows));
   }
 }
@@ -376,9 +401,10 @@ struct Steps {
   int64_t end;
 };
 
-// Elements from (`out`, steps.end) to where the worker goes on after this panel: the next panel of the block, the first
-// of the next block, or the next tile.
-inline int64_t JumpAfterPanel(const MatmulTile& tile, int64_t out, int64_t panel_outs, Steps steps) {
+// Elements from (`out`, steps.end) to where the worker goes on after this panel: the next panel of
+// the block, the first of the next block, or the next tile.
+inline int64_t JumpAfterPanel(const MatmulTile& tile, int64_t out, int64_t panel_outs,
+                              Steps steps) {
   if (out + panel_outs < tile.out_begin + tile.num_outs) {
     return panel_outs * tile.in - (steps.end - steps.begin) * kStepK;
   }
@@ -399,8 +425,9 @@ void StreamBlock(const MatmulTile& tile, Steps steps) {
     for (int64_t row = tile.row_begin; row < row_end; row += kRows, sums += 4 * 256) {
       const int64_t jump = row + kRows < row_end ? -(steps.end - steps.begin) * kStepK
                                                  : JumpAfterPanel(tile, out, kOuts, steps);
-      Stream<kType, kOutBlocks>{tile,      rows, AmxBlockRows(tile.total_rows), row / 16, steps.begin,
-                                steps.end, jump, ring, part}
+      Stream<kType, kOutBlocks>{tile,     rows,        AmxBlockRows(tile.total_rows),
+                                row / 16, steps.begin, steps.end,
+                                jump,     ring,        part}
           .Run(sums);
       if (steps.end == AmxStepsK(tile.in)) FinishSums<kOutBlocks>(tile, out, row, sums);
     }
@@ -413,7 +440,8 @@ void StreamTile(const MatmulTile& tile) {
   const int64_t num_steps = AmxStepsK(tile.in);
   const int64_t x_bytes = (tile.num_rows + 15) / 16 * num_steps * AmxStepBytes(tile.total_rows);
   const int64_t num_blocks = (x_bytes + kAmxBlockBytes - 1) / kAmxBlockBytes;
-  const int64_t block_steps = ((num_steps + num_blocks - 1) / num_blocks + kSumSteps - 1) / kSumSteps * kSumSteps;
+  const int64_t block_steps =
+      ((num_steps + num_blocks - 1) / num_blocks + kSumSteps - 1) / kSumSteps * kSumSteps;
   for (int64_t step = 0; step < num_steps; step += block_steps) {
     StreamBlock<kType, kOutBlocks>(tile, {step, MinOf(num_steps, step + block_steps)});
   }
@@ -427,15 +455,18 @@ void MulTile(const MatmulTile& tile) {
 }  // namespace
 
 void PackAmx(const AmxPackTask& task) {
-  std::byte* to = task.packed + (task.block * AmxStepsK(task.in) + task.step_begin) * AmxStepBytes(task.rows);
-  for (int64_t step = task.step_begin; step < task.step_end; ++step, to += AmxStepBytes(task.rows)) {
+  std::byte* to =
+      task.packed + (task.block * AmxStepsK(task.in) + task.step_begin) * AmxStepBytes(task.rows);
+  for (int64_t step = task.step_begin; step < task.step_end;
+       ++step, to += AmxStepBytes(task.rows)) {
     PackStep(task, step, to);
   }
 }
 
 void MatmulTileAmx(const MatmulTile& tile) {
   Configure(AmxBlockRows(tile.total_rows));
-  tile.piece->weight_dtype == DType::kF16 ? MulTile<DType::kF16>(tile) : MulTile<DType::kBF16>(tile);
+  tile.piece->weight_dtype == DType::kF16 ? MulTile<DType::kF16>(tile)
+                                          : MulTile<DType::kBF16>(tile);
   _tile_release();
 }
 

@@ -22,7 +22,8 @@ TileFunction FunctionOf(Isa isa) {
   return MatmulTilePortable;
 }
 
-// How a call is cut into tiles. Any cut gives the same bits; this one is for the caches and for even work.
+// How a call is cut into tiles. Any cut gives the same bits; this one is for the caches and for
+// even work.
 struct Grid {
   int64_t tile_rows;
   int64_t tile_outs;
@@ -37,9 +38,11 @@ struct Grid {
     row_tiles = DivideUp(args.rows, max_rows);
     tile_outs = amx ? kAmxTileOuts : kSimdTileOuts;
     while (tile_outs > out_grain && row_tiles * OutTiles(args) < wanted) tile_outs -= out_grain;
-    if (row_tiles * OutTiles(args) < wanted) {  // few outputs and many threads: cut the rows as well
+    if (row_tiles * OutTiles(args) <
+        wanted) {  // few outputs and many threads: cut the rows as well
       const int64_t most = args.rows / (2 * row_grain);
-      row_tiles = std::max(row_tiles, std::min(most, DivideUp(wanted, std::max<int64_t>(1, OutTiles(args)))));
+      row_tiles = std::max(row_tiles,
+                           std::min(most, DivideUp(wanted, std::max<int64_t>(1, OutTiles(args)))));
     }
     tile_rows = std::min(max_rows, RoundUp(DivideUp(args.rows, row_tiles), row_grain));
     row_tiles = DivideUp(args.rows, tile_rows);
@@ -67,7 +70,8 @@ void PackX(const MatmulArgs& args, DType weight_dtype, std::byte* packed, Thread
   if (args.rows * args.in > kInlineElements) return pool.Run(num_tasks, task);
   for (int64_t index = 0; index < num_tasks; ++index) task(index, 0);
 #else
-  static_cast<void>(args), static_cast<void>(weight_dtype), static_cast<void>(packed), static_cast<void>(pool);
+  static_cast<void>(args), static_cast<void>(weight_dtype), static_cast<void>(packed),
+      static_cast<void>(pool);
 #endif
 }
 
@@ -78,7 +82,8 @@ struct PieceFilter {
   bool Takes(const MatmulPiece& piece) const { return all || piece.weight_dtype == dtype; }
 };
 
-void RunTiles(const MatmulArgs& args, PieceFilter filter, std::span<std::byte> workspace, ThreadPool& pool, Isa isa) {
+void RunTiles(const MatmulArgs& args, PieceFilter filter, std::span<std::byte> workspace,
+              ThreadPool& pool, Isa isa) {
   const Grid grid(args, isa, pool.num_threads());
   const bool amx = isa == Isa::kAmx;
   const int64_t packed_bytes = amx ? RoundUp(AmxPackedBytes(args.rows, args.in), 64) : 0;
@@ -98,9 +103,11 @@ void RunTiles(const MatmulArgs& args, PieceFilter filter, std::span<std::byte> w
     }
     const int64_t row = index % grid.row_tiles * grid.tile_rows;
     const int64_t out = index / grid.row_tiles * grid.tile_outs;
-    function({args.x, args.x_stride, args.in, args.activation, piece, row, std::min(grid.tile_rows, args.rows - row),
-              out, std::min(grid.tile_outs, piece->num_out - out), out + grid.tile_outs * pool.num_threads(),
-              workspace.data() + packed_bytes + worker * scratch_bytes, workspace.data(), args.rows});
+    function(
+        {args.x, args.x_stride, args.in, args.activation, piece, row,
+         std::min(grid.tile_rows, args.rows - row), out,
+         std::min(grid.tile_outs, piece->num_out - out), out + grid.tile_outs * pool.num_threads(),
+         workspace.data() + packed_bytes + worker * scratch_bytes, workspace.data(), args.rows});
   };
   pool.Run(num_tasks, task);
 }
@@ -121,7 +128,8 @@ void Matmul(const MatmulArgs& args, std::span<std::byte> workspace, ThreadPool& 
   // The split x is laid out for one dtype of weights; calls that mix them are split twice.
   for (const DType dtype : {DType::kF16, DType::kBF16}) {
     const PieceFilter filter = {false, dtype};
-    if (std::none_of(args.pieces.begin(), args.pieces.end(), [&](const auto& piece) { return filter.Takes(piece); })) {
+    if (std::none_of(args.pieces.begin(), args.pieces.end(),
+                     [&](const auto& piece) { return filter.Takes(piece); })) {
       continue;
     }
     PackX(args, dtype, workspace.data(), pool);

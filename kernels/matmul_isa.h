@@ -1,4 +1,5 @@
-// What matmul_cpu.cc hands to the instruction sets: one tile of the output at a time. Private to the kernels.
+// What matmul_cpu.cc hands to the instruction sets: one tile of the output at a time. Private to
+// the kernels.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +9,8 @@
 
 namespace spillway::kernels {
 
-// Rows [row_begin, row_begin + num_rows) x outputs [out_begin, out_begin + num_outs) of one piece. No defaults:
-// the files with instruction set flags only read it.
+// Rows [row_begin, row_begin + num_rows) x outputs [out_begin, out_begin + num_outs) of one piece.
+// No defaults: the files with instruction set flags only read it.
 struct MatmulTile {
   const float* x;
   int64_t x_stride;
@@ -20,8 +21,8 @@ struct MatmulTile {
   int64_t num_rows;
   int64_t out_begin;
   int64_t num_outs;
-  int64_t next_out_begin;   // where this worker likely goes on, for prefetch; may lie past the piece
-  std::byte* scratch;       // of this worker, 64-byte aligned
+  int64_t next_out_begin;  // where this worker likely goes on, for prefetch; may lie past the piece
+  std::byte* scratch;      // of this worker, 64-byte aligned
   const std::byte* packed;  // kAmx: all rows of x as PackAmx made them
   int64_t total_rows;       // kAmx: of the call, they fix the packed layout
 };
@@ -29,9 +30,10 @@ struct MatmulTile {
 // A tile's limits, and the scratch each worker needs for it.
 constexpr int64_t kSimdTileRows = 128;  // x block: 128 rows * 1024 k * 4 B = 512 KiB of L2
 constexpr int64_t kSimdTileOuts = 48;
-constexpr int64_t kSimdBlockK = 1024;   // the element's sum is made of blocks of this many k
+constexpr int64_t kSimdBlockK = 1024;  // the element's sum is made of blocks of this many k
 constexpr int64_t kSimdMaxPanel = 6;
-constexpr int64_t kSimdScratchBytes = (kSimdMaxPanel * kSimdBlockK + kSimdTileRows * kSimdTileOuts) * 4;  // 48 KiB
+constexpr int64_t kSimdScratchBytes =
+    (kSimdMaxPanel * kSimdBlockK + kSimdTileRows * kSimdTileOuts) * 4;  // 48 KiB
 
 void MatmulTilePortable(const MatmulTile& tile);
 void MatmulTileAvx2(const MatmulTile& tile);
@@ -40,9 +42,11 @@ void MatmulTileAvx512(const MatmulTile& tile);
 constexpr int64_t kAmxTileRows = 64;
 constexpr int64_t kAmxTileOuts = 512;
 constexpr int64_t kAmxOutGrain = 64;
-constexpr int64_t kAmxBlockBytes = 832 << 10;  // x of a block of k, in an L2 of 2 MiB with the sums and the weights
+constexpr int64_t kAmxBlockBytes =
+    832 << 10;  // x of a block of k, in an L2 of 2 MiB with the sums and the weights
 constexpr int64_t kAmxRingBytes = 2 * 4 * 2 * 1024;
-constexpr int64_t kAmxScratchBytes = kAmxRingBytes + 4096 + kAmxTileRows * kAmxTileOuts * 4;  // 148 KiB
+constexpr int64_t kAmxScratchBytes =
+    kAmxRingBytes + 4096 + kAmxTileRows * kAmxTileOuts * 4;  // 148 KiB
 
 constexpr int64_t AmxStepsK(int64_t in) { return (in + 31) / 32; }
 constexpr int64_t AmxBlockRows(int64_t rows) { return rows < 16 ? rows : 16; }
@@ -53,7 +57,8 @@ constexpr int64_t AmxPackedBytes(int64_t rows, int64_t in) {
   return AmxNumBlocks(rows) * AmxStepsK(in) * AmxStepBytes(rows);
 }
 
-// Splits x into bf16 parts: steps [step_begin, step_end) of one block of rows, for weights of `weight_dtype`.
+// Splits x into bf16 parts: steps [step_begin, step_end) of one block of rows, for weights of
+// `weight_dtype`.
 struct AmxPackTask {
   const float* x;
   int64_t x_stride;

@@ -8,9 +8,12 @@ namespace {
 
 double ActivateRef(double x, Activation activation) {
   switch (activation) {
-    case Activation::kNone: return x;
-    case Activation::kRelu: return x < 0 ? 0 : x;
-    case Activation::kGelu: return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
+    case Activation::kNone:
+      return x;
+    case Activation::kRelu:
+      return x < 0 ? 0 : x;
+    case Activation::kGelu:
+      return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
     case Activation::kGeluTanh: {
       const double inner = 0.7978845608028654 * (x + 0.044715 * x * x * x);
       return 0.5 * x * (1.0 + std::tanh(inner));
@@ -25,11 +28,13 @@ void PieceRef(const MatmulArgs& args, const MatmulPiece& piece, int64_t row) {
   for (int64_t out = 0; out < piece.num_out; ++out) {
     double sum = 0;
     for (int64_t k = 0; k < args.in; ++k) {
-      sum += static_cast<double>(args.x[row * args.x_stride + k]) * static_cast<double>(widen(weight[out * args.in + k]));
+      sum += static_cast<double>(args.x[row * args.x_stride + k]) *
+             static_cast<double>(widen(weight[out * args.in + k]));
     }
     if (piece.bias != nullptr) sum += static_cast<double>(piece.bias[out]);
     double y = ActivateRef(sum, args.activation);
-    if (piece.residual != nullptr) y += static_cast<double>(piece.residual[row * piece.residual_stride + out]);
+    if (piece.residual != nullptr)
+      y += static_cast<double>(piece.residual[row * piece.residual_stride + out]);
     piece.y[row * piece.y_stride + out] = static_cast<float>(y);
   }
 }

@@ -1,6 +1,7 @@
 // The body of Matmul on plain vectors, compiled once per instruction set.
-// Order of one element: for each block of 1024 k, lane l sums x[k] * w[k] over k = l (mod lanes) in rising order by FMA;
-// a fixed tree adds the lanes; the block sums are added in order. Which rows and outputs share registers is free.
+// Order of one element: for each block of 1024 k, lane l sums x[k] * w[k] over k = l (mod lanes) in
+// rising order by FMA; a fixed tree adds the lanes; the block sums are added in order. Which rows
+// and outputs share registers is free.
 #pragma once
 
 #include "kernels/matmul_finish.h"
@@ -13,14 +14,15 @@ namespace {
 // Accumulators are kRows x kOuts registers: 24 of 32, or 12 of 16, leave room for x and one weight.
 constexpr int kRows = Simd::kLanes == 16 ? 4 : 3;
 constexpr int kOuts = Simd::kLanes == 16 ? 6 : 4;
-constexpr int64_t kDirectRows = 8 * kRows;  // up to here widening in registers, over and over, costs less than a panel
+constexpr int64_t kDirectRows =
+    8 * kRows;  // up to here widening in registers, over and over, costs less than a panel
 
 struct BlockArgs {
   const float* x;
   int64_t x_stride;
   const void* weight;
   int64_t weight_stride;
-  int64_t k_begin;   // of x and of a 16-bit weight
+  int64_t k_begin;  // of x and of a 16-bit weight
   int64_t k_end;
   const char* next;  // 16-bit weights to prefetch meanwhile: what follows, at the same stride
   float* sums;       // [row][kSimdTileOuts]
@@ -31,9 +33,12 @@ template <int kCount, int kWidth>
 void AddSums(const Simd::F* acc, float* sums) {
   constexpr int kPadded = (kCount + Simd::kLanes - 1) / Simd::kLanes * Simd::kLanes;
   float values[kPadded];
+#pragma GCC unroll 8
   for (int first = 0; first < kCount; first += Simd::kLanes) {
     Simd::F group[Simd::kLanes];
-    for (int i = 0; i < Simd::kLanes; ++i) group[i] = first + i < kCount ? acc[first + i] : Simd::Zero();
+#pragma GCC unroll 16
+    for (int i = 0; i < Simd::kLanes; ++i)
+      group[i] = first + i < kCount ? acc[first + i] : Simd::Zero();
     Simd::Store(values + first, Simd::SumEach(group));
   }
   for (int i = 0; i < kCount; ++i) sums[i / kWidth * kSimdTileOuts + i % kWidth] += values[i];
@@ -41,25 +46,33 @@ void AddSums(const Simd::F* acc, float* sums) {
 
 template <int kR, int kO, DType kType>
 void MulBlock(const BlockArgs& args) {
+  // Unrolled by force throughout: an index that is not a constant would put the accumulators in
+  // memory.
   Simd::F acc[kR * kO];
+#pragma GCC unroll 32
   for (int i = 0; i < kR * kO; ++i) acc[i] = Simd::Zero();
   int64_t k = args.k_begin;
   for (; k + Simd::kLanes <= args.k_end; k += Simd::kLanes) {
     Simd::F x[kR];
+#pragma GCC unroll 4
     for (int r = 0; r < kR; ++r) x[r] = Simd::Load(args.x + r * args.x_stride + k);
 #pragma GCC unroll 8
     for (int o = 0; o < kO; ++o) {
       const Simd::F w = LoadAs<kType>(args.weight, o * args.weight_stride + k);
       if (kType != DType::kF32) __builtin_prefetch(args.next + (o * args.weight_stride + k) * 2);
+#pragma GCC unroll 4
       for (int r = 0; r < kR; ++r) acc[r * kO + o] = Simd::Fma(x[r], w, acc[r * kO + o]);
     }
   }
   if (k < args.k_end) {
     const int64_t n = args.k_end - k;
+#pragma GCC unroll 8
     for (int o = 0; o < kO; ++o) {
       const Simd::F w = LoadPartAs<kType>(args.weight, o * args.weight_stride + k, n);
+#pragma GCC unroll 4
       for (int r = 0; r < kR; ++r) {
-        acc[r * kO + o] = Simd::Fma(Simd::LoadPart(args.x + r * args.x_stride + k, n), w, acc[r * kO + o]);
+        acc[r * kO + o] =
+            Simd::Fma(Simd::LoadPart(args.x + r * args.x_stride + k, n), w, acc[r * kO + o]);
       }
     }
   }
@@ -69,10 +82,14 @@ void MulBlock(const BlockArgs& args) {
 template <int kO, DType kType>
 void MulRows(const BlockArgs& args, int64_t num_rows) {
   switch (num_rows) {
-    case 1: return MulBlock<1, kO, kType>(args);
-    case 2: return MulBlock<2, kO, kType>(args);
-    case 3: return MulBlock<3, kO, kType>(args);
-    default: return MulBlock<kRows, kO, kType>(args);
+    case 1:
+      return MulBlock<1, kO, kType>(args);
+    case 2:
+      return MulBlock<2, kO, kType>(args);
+    case 3:
+      return MulBlock<3, kO, kType>(args);
+    default:
+      return MulBlock<kRows, kO, kType>(args);
   }
 }
 
@@ -99,7 +116,8 @@ template <int kO, DType kType>
 void MulPanel(const MatmulTile& tile, int64_t out, int64_t k_begin) {
   float* panel = reinterpret_cast<float*>(tile.scratch);
   float* sums = panel + kSimdMaxPanel * kSimdBlockK + out;
-  const uint16_t* weight = static_cast<const uint16_t*>(tile.piece->weight) + (tile.out_begin + out) * tile.in;
+  const uint16_t* weight =
+      static_cast<const uint16_t*>(tile.piece->weight) + (tile.out_begin + out) * tile.in;
   const char* next = reinterpret_cast<const char*>(weight + kO * tile.in);
   const float* x = tile.x + tile.row_begin * tile.x_stride;
   const int64_t k_end = MinOf(tile.in, k_begin + kSimdBlockK);
@@ -114,8 +132,14 @@ void MulPanel(const MatmulTile& tile, int64_t out, int64_t k_begin) {
   }
   WidenPanel<kO, kType>(direct, panel);
   for (int64_t row = 0; row < tile.num_rows; row += kRows) {
-    const BlockArgs block = {x + row * tile.x_stride + k_begin, tile.x_stride, panel,   kSimdBlockK, 0,
-                             k_end - k_begin,                   nullptr,       sums + row * kSimdTileOuts};
+    const BlockArgs block = {x + row * tile.x_stride + k_begin,
+                             tile.x_stride,
+                             panel,
+                             kSimdBlockK,
+                             0,
+                             k_end - k_begin,
+                             nullptr,
+                             sums + row * kSimdTileOuts};
     MulRows<kO, DType::kF32>(block, MinOf(kRows, tile.num_rows - row));
   }
 }
@@ -136,11 +160,13 @@ void MulTile(const MatmulTile& tile) {
     for (; out + kOuts <= tile.num_outs; out += kOuts) MulPanel<kOuts, kType>(tile, out, k);
     for (; out < tile.num_outs; ++out) MulPanel<1, kType>(tile, out, k);
   }
-  for (int64_t row = 0; row < tile.num_rows; ++row) FinishRow(tile, tile.row_begin + row, sums + row * kSimdTileOuts);
+  for (int64_t row = 0; row < tile.num_rows; ++row)
+    FinishRow(tile, tile.row_begin + row, sums + row * kSimdTileOuts);
 }
 
 inline void MatmulTileSimd(const MatmulTile& tile) {
-  tile.piece->weight_dtype == DType::kF16 ? MulTile<DType::kF16>(tile) : MulTile<DType::kBF16>(tile);
+  tile.piece->weight_dtype == DType::kF16 ? MulTile<DType::kF16>(tile)
+                                          : MulTile<DType::kBF16>(tile);
 }
 
 }  // namespace

@@ -16,9 +16,11 @@ uint64_t Mix(uint64_t z) {
 
 }  // namespace
 
-void FillUniform(std::span<std::byte> out, DType dtype, uint64_t seed, uint64_t first_element, float scale) {
+void FillUniform(std::span<std::byte> out, DType dtype, uint64_t seed, uint64_t first_element,
+                 float scale) {
   constexpr uint64_t kRun = 1024;  // 4 KiB of floats stay in L1 before they are rounded
-  constexpr uint64_t kSegment = uint64_t{1} << 32;  // the hash is 32 bits wide; each segment has a key of its own
+  constexpr uint64_t kSegment =
+      uint64_t{1} << 32;  // the hash is 32 bits wide; each segment has a key of its own
   const ConvertFunctions& functions = BestConvert();
   const uint64_t end = first_element + out.size() / static_cast<uint64_t>(DTypeBytes(dtype));
   std::byte* to = out.data();

@@ -1,7 +1,8 @@
 // Simd: one register of floats of the instruction set that this translation unit is compiled for.
-// Private to the kernels. Included by the <op>_avx512.cc, _avx2.cc and _portable.cc files only, each with its own
-// flags, so everything here and in the <op>_simd.h bodies has internal linkage: a shared inline function compiled with
-// AVX-512 could otherwise be picked by the linker for all. For the same reason the bodies use no std:: templates.
+// Private to the kernels. Included by the <op>_avx512.cc, _avx2.cc and _portable.cc files only,
+// each with its own flags, so everything here and in the <op>_simd.h bodies has internal linkage: a
+// shared inline function compiled with AVX-512 could otherwise be picked by the linker for all. For
+// the same reason the bodies use no std:: templates.
 #pragma once
 
 #include <cstdint>
@@ -42,8 +43,9 @@ inline Simd::F Gelu(Simd::F x) {
   const Simd::F one = Simd::Set(1.0F);
   const Simd::F z = Simd::Mul(Simd::Abs(x), Simd::Set(0.707106781F));
   const Simd::F t = Simd::Div(one, Simd::Fma(Simd::Set(0.5F), z, one));
-  constexpr float kCoefficients[] = {-0.82215223F, 1.48851587F, -1.13520398F, 0.27886807F, -0.18628806F,
-                                     0.09678418F,  0.37409196F, 1.00002368F,  -1.26551223F};
+  constexpr float kCoefficients[] = {-0.82215223F, 1.48851587F,  -1.13520398F,
+                                     0.27886807F,  -0.18628806F, 0.09678418F,
+                                     0.37409196F,  1.00002368F,  -1.26551223F};
   Simd::F p = Simd::Set(0.17087277F);
   for (const float coefficient : kCoefficients) p = Simd::Fma(p, t, Simd::Set(coefficient));
   const Simd::F erfc = Simd::Mul(t, Exp(Simd::Fma(Simd::Sub(Simd::Zero(), z), z, p)));
@@ -61,10 +63,14 @@ inline Simd::F GeluTanh(Simd::F x) {
 
 inline Simd::F Activate(Simd::F x, Activation activation) {
   switch (activation) {
-    case Activation::kNone: return x;
-    case Activation::kRelu: return Simd::Max(Simd::Zero(), x);  // keeps a NaN
-    case Activation::kGelu: return Gelu(x);
-    case Activation::kGeluTanh: return GeluTanh(x);
+    case Activation::kNone:
+      return x;
+    case Activation::kRelu:
+      return Simd::Max(Simd::Zero(), x);  // keeps a NaN
+    case Activation::kGelu:
+      return Gelu(x);
+    case Activation::kGeluTanh:
+      return GeluTanh(x);
   }
   return x;
 }
@@ -72,16 +78,21 @@ inline Simd::F Activate(Simd::F x, Activation activation) {
 template <DType kType>
 Simd::F LoadAs(const void* base, int64_t index) {
   if constexpr (kType == DType::kF32) return Simd::Load(static_cast<const float*>(base) + index);
-  if constexpr (kType == DType::kF16) return Simd::LoadHalf(static_cast<const uint16_t*>(base) + index);
-  if constexpr (kType == DType::kBF16) return Simd::LoadBf16(static_cast<const uint16_t*>(base) + index);
+  if constexpr (kType == DType::kF16)
+    return Simd::LoadHalf(static_cast<const uint16_t*>(base) + index);
+  if constexpr (kType == DType::kBF16)
+    return Simd::LoadBf16(static_cast<const uint16_t*>(base) + index);
 }
 
 // The first n lanes; zeros behind them, whose memory is not touched.
 template <DType kType>
 Simd::F LoadPartAs(const void* base, int64_t index, int64_t n) {
-  if constexpr (kType == DType::kF32) return Simd::LoadPart(static_cast<const float*>(base) + index, n);
-  if constexpr (kType == DType::kF16) return Simd::LoadHalfPart(static_cast<const uint16_t*>(base) + index, n);
-  if constexpr (kType == DType::kBF16) return Simd::LoadBf16Part(static_cast<const uint16_t*>(base) + index, n);
+  if constexpr (kType == DType::kF32)
+    return Simd::LoadPart(static_cast<const float*>(base) + index, n);
+  if constexpr (kType == DType::kF16)
+    return Simd::LoadHalfPart(static_cast<const uint16_t*>(base) + index, n);
+  if constexpr (kType == DType::kBF16)
+    return Simd::LoadBf16Part(static_cast<const uint16_t*>(base) + index, n);
 }
 
 template <DType kType>
@@ -94,8 +105,10 @@ void StoreAs(void* base, int64_t index, Simd::F v) {
 template <DType kType>
 void StorePartAs(void* base, int64_t index, Simd::F v, int64_t n) {
   if constexpr (kType == DType::kF32) Simd::StorePart(static_cast<float*>(base) + index, v, n);
-  if constexpr (kType == DType::kF16) Simd::StoreHalfPart(static_cast<uint16_t*>(base) + index, v, n);
-  if constexpr (kType == DType::kBF16) Simd::StoreBf16Part(static_cast<uint16_t*>(base) + index, v, n);
+  if constexpr (kType == DType::kF16)
+    Simd::StoreHalfPart(static_cast<uint16_t*>(base) + index, v, n);
+  if constexpr (kType == DType::kBF16)
+    Simd::StoreBf16Part(static_cast<uint16_t*>(base) + index, v, n);
 }
 
 constexpr int64_t MinOf(int64_t a, int64_t b) { return a < b ? a : b; }

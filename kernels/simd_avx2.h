@@ -13,7 +13,8 @@ struct Simd {
   static constexpr int kLanes = 8;
 
   static __m256i Mask(int64_t n) {
-    return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)),
+                              _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
   }
   static F Zero() { return _mm256_setzero_ps(); }
   static F Set(float value) { return _mm256_set1_ps(value); }
@@ -22,13 +23,21 @@ struct Simd {
   static void Store(float* p, F v) { _mm256_storeu_ps(p, v); }
   static void StorePart(float* p, F v, int64_t n) { _mm256_maskstore_ps(p, Mask(n), v); }
 
-  static F LoadHalf(const uint16_t* p) { return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
+  static F LoadHalf(const uint16_t* p) {
+    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  }
   static F LoadHalfPart(const uint16_t* p, int64_t n) { return _mm256_cvtph_ps(Part(p, n)); }
-  static F LoadBf16(const uint16_t* p) { return Bf16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
+  static F LoadBf16(const uint16_t* p) {
+    return Bf16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  }
   static F LoadBf16Part(const uint16_t* p, int64_t n) { return Bf16(Part(p, n)); }
-  static void StoreHalf(uint16_t* p, F v) { _mm_storeu_si128(reinterpret_cast<__m128i*>(p), ToHalf(v)); }
+  static void StoreHalf(uint16_t* p, F v) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), ToHalf(v));
+  }
   static void StoreHalfPart(uint16_t* p, F v, int64_t n) { StorePart16(p, ToHalf(v), n); }
-  static void StoreBf16(uint16_t* p, F v) { _mm_storeu_si128(reinterpret_cast<__m128i*>(p), ToBf16(v)); }
+  static void StoreBf16(uint16_t* p, F v) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), ToBf16(v));
+  }
   static void StoreBf16Part(uint16_t* p, F v, int64_t n) { StorePart16(p, ToBf16(v), n); }
 
   static F Add(F a, F b) { return _mm256_add_ps(a, b); }
@@ -44,9 +53,12 @@ struct Simd {
     const __m256i biased = _mm256_add_epi32(_mm256_cvtps_epi32(exponent), _mm256_set1_epi32(127));
     return _mm256_mul_ps(a, _mm256_castsi256_ps(_mm256_slli_epi32(biased, 23)));
   }
-  static F SelectLess(F a, F b, F yes, F no) { return _mm256_blendv_ps(no, yes, _mm256_cmp_ps(a, b, _CMP_LT_OQ)); }
+  static F SelectLess(F a, F b, F yes, F no) {
+    return _mm256_blendv_ps(no, yes, _mm256_cmp_ps(a, b, _CMP_LT_OQ));
+  }
   static int CountIn(F v, float low, float end) {
-    const F in = _mm256_and_ps(_mm256_cmp_ps(v, Set(low), _CMP_GE_OQ), _mm256_cmp_ps(v, Set(end), _CMP_LT_OQ));
+    const F in = _mm256_and_ps(_mm256_cmp_ps(v, Set(low), _CMP_GE_OQ),
+                               _mm256_cmp_ps(v, Set(end), _CMP_LT_OQ));
     return __builtin_popcount(static_cast<unsigned>(_mm256_movemask_ps(in)));
   }
   static float Sum(F v) {
@@ -56,8 +68,10 @@ struct Simd {
   }
   static F SumEach(const F (&v)[8]) {
     F s[4];  // lower lane: v[i] folded to 4; upper lane: v[i + 4]
+#pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
-      s[i] = Add(_mm256_permute2f128_ps(v[i], v[i + 4], 0x20), _mm256_permute2f128_ps(v[i], v[i + 4], 0x31));
+      s[i] = Add(_mm256_permute2f128_ps(v[i], v[i + 4], 0x20),
+                 _mm256_permute2f128_ps(v[i], v[i + 4], 0x31));
     }
     const F a = Add(_mm256_shuffle_ps(s[0], s[1], 0x44), _mm256_shuffle_ps(s[0], s[1], 0xEE));
     const F b = Add(_mm256_shuffle_ps(s[2], s[3], 0x44), _mm256_shuffle_ps(s[2], s[3], 0xEE));
@@ -80,7 +94,9 @@ struct Simd {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(lanes), bits);
     for (int64_t i = 0; i < n; ++i) p[i] = lanes[i];
   }
-  static F Bf16(__m128i bits) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16)); }
+  static F Bf16(__m128i bits) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
+  }
   static __m128i ToHalf(F v) { return _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT); }
   static __m128i ToBf16(F v) {
     const __m256i bits = _mm256_castps_si256(v);

@@ -26,12 +26,24 @@ struct Simd {
   static F LoadHalfPart(const uint16_t* p, int64_t n) {
     return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(Mask(n), p));
   }
-  static F LoadBf16(const uint16_t* p) { return Bf16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
-  static F LoadBf16Part(const uint16_t* p, int64_t n) { return Bf16(_mm256_maskz_loadu_epi16(Mask(n), p)); }
-  static void StoreHalf(uint16_t* p, F v) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), ToHalf(v)); }
-  static void StoreHalfPart(uint16_t* p, F v, int64_t n) { _mm256_mask_storeu_epi16(p, Mask(n), ToHalf(v)); }
-  static void StoreBf16(uint16_t* p, F v) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), ToBf16(v)); }
-  static void StoreBf16Part(uint16_t* p, F v, int64_t n) { _mm256_mask_storeu_epi16(p, Mask(n), ToBf16(v)); }
+  static F LoadBf16(const uint16_t* p) {
+    return Bf16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  }
+  static F LoadBf16Part(const uint16_t* p, int64_t n) {
+    return Bf16(_mm256_maskz_loadu_epi16(Mask(n), p));
+  }
+  static void StoreHalf(uint16_t* p, F v) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), ToHalf(v));
+  }
+  static void StoreHalfPart(uint16_t* p, F v, int64_t n) {
+    _mm256_mask_storeu_epi16(p, Mask(n), ToHalf(v));
+  }
+  static void StoreBf16(uint16_t* p, F v) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), ToBf16(v));
+  }
+  static void StoreBf16Part(uint16_t* p, F v, int64_t n) {
+    _mm256_mask_storeu_epi16(p, Mask(n), ToBf16(v));
+  }
 
   static F Add(F a, F b) { return _mm512_add_ps(a, b); }
   static F Sub(F a, F b) { return _mm512_sub_ps(a, b); }
@@ -40,14 +52,19 @@ struct Simd {
   static F Fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
   static F Max(F a, F b) { return _mm512_max_ps(a, b); }  // b when either is NaN
   static F Min(F a, F b) { return _mm512_min_ps(a, b); }  // b when either is NaN
-  static F Round(F a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+  static F Round(F a) {
+    return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  }
   static F Abs(F a) { return _mm512_abs_ps(a); }
-  static F Scale(F a, F exponent) { return _mm512_scalef_ps(a, exponent); }  // a * 2^exponent, exponent whole
-  static F SelectLess(F a, F b, F yes, F no) {                               // a < b ? yes : no
+  static F Scale(F a, F exponent) {
+    return _mm512_scalef_ps(a, exponent);
+  }                                             // a * 2^exponent, exponent whole
+  static F SelectLess(F a, F b, F yes, F no) {  // a < b ? yes : no
     return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), no, yes);
   }
   static int CountIn(F v, float low, float end) {  // lanes in [low, end)
-    const __mmask16 in = _mm512_cmp_ps_mask(v, Set(low), _CMP_GE_OQ) & _mm512_cmp_ps_mask(v, Set(end), _CMP_LT_OQ);
+    const __mmask16 in =
+        _mm512_cmp_ps_mask(v, Set(low), _CMP_GE_OQ) & _mm512_cmp_ps_mask(v, Set(end), _CMP_LT_OQ);
     return __builtin_popcount(in);
   }
   // The same tree as SumEach: halves of 8, of 4, of 2, of 1.
@@ -60,12 +77,16 @@ struct Simd {
   // Lane i of the result is Sum(v[i]), bit for bit, at 2 shuffles a vector instead of 4.
   static F SumEach(const F (&v)[16]) {
     F s[8];  // v[i]'s halves of 8 folded, in the lower half; v[i + 8]'s in the upper
+#pragma GCC unroll 8
     for (int i = 0; i < 8; ++i) {
-      s[i] = Add(_mm512_shuffle_f32x4(v[i], v[i + 8], 0x44), _mm512_shuffle_f32x4(v[i], v[i + 8], 0xEE));
+      s[i] = Add(_mm512_shuffle_f32x4(v[i], v[i + 8], 0x44),
+                 _mm512_shuffle_f32x4(v[i], v[i + 8], 0xEE));
     }
     F t[4];  // 128-bit lanes: v[i], v[i + 4], v[i + 8], v[i + 12], each folded to 4
+#pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
-      t[i] = Add(_mm512_shuffle_f32x4(s[i], s[i + 4], 0x88), _mm512_shuffle_f32x4(s[i], s[i + 4], 0xDD));
+      t[i] = Add(_mm512_shuffle_f32x4(s[i], s[i + 4], 0x88),
+                 _mm512_shuffle_f32x4(s[i], s[i + 4], 0xDD));
     }
     // Lanes now 0: v[i] 1: v[i + 8] 2: v[i + 4] 3: v[i + 12]. Fold 4 to 2, then to 1, within each.
     const F a = Add(_mm512_shuffle_ps(t[0], t[1], 0x44), _mm512_shuffle_ps(t[0], t[1], 0xEE));
@@ -76,8 +97,12 @@ struct Simd {
   static float MaxOf(F v) { return _mm512_reduce_max_ps(v); }
 
  private:
-  static F Bf16(__m256i bits) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16)); }
-  static __m256i ToHalf(F v) { return _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+  static F Bf16(__m256i bits) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
+  }
+  static __m256i ToHalf(F v) {
+    return _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  }
   // Not vcvtneps2bf16: it flushes denormals, and not every AVX-512 machine has it.
   static __m256i ToBf16(F v) {
     const __m512i bits = _mm512_castps_si512(v);

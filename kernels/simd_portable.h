@@ -42,7 +42,9 @@ struct Simd {
   static F Sub(F a, F b) { return a - b; }
   static F Mul(F a, F b) { return a * b; }
   static F Div(F a, F b) { return a / b; }
-  static F Fma(F a, F b, F c) { return a * b + c; }  // two roundings; -ffp-contract=off keeps it so everywhere
+  static F Fma(F a, F b, F c) {
+    return a * b + c;
+  }  // two roundings; -ffp-contract=off keeps it so everywhere
   static F Max(F a, F b) { return Select(a > b, a, b); }
   static F Min(F a, F b) { return Select(a < b, a, b); }
   static F Round(F a) {  // |a| < 2^22
@@ -71,7 +73,8 @@ struct Simd {
   static U AsBits(F v) { return reinterpret_cast<U>(v); }
   static F AsFloat(U v) { return reinterpret_cast<F>(v); }
   static F Select(I mask, F yes, F no) {
-    return reinterpret_cast<F>((mask & reinterpret_cast<I>(yes)) | (~mask & reinterpret_cast<I>(no)));
+    return reinterpret_cast<F>((mask & reinterpret_cast<I>(yes)) |
+                               (~mask & reinterpret_cast<I>(no)));
   }
   static U SelectBits(I mask, U yes, U no) {
     const U bits = reinterpret_cast<U>(mask);
@@ -89,8 +92,10 @@ struct Simd {
   static F FromHalf(U half) {
     const U magnitude = (half & 0x7FFFU) << 13;
     const U finite = AsBits(AsFloat(magnitude) * Set(0x1p112F));
-    const U special = magnitude | 0x7F800000U | SelectBits(magnitude > 0x0F800000U, U{} + 0x400000U, U{});
-    return AsFloat(SelectBits(magnitude >= 0x0F800000U, special, finite) | ((half & 0x8000U) << 16));
+    const U special =
+        magnitude | 0x7F800000U | SelectBits(magnitude > 0x0F800000U, U{} + 0x400000U, U{});
+    return AsFloat(SelectBits(magnitude >= 0x0F800000U, special, finite) |
+                   ((half & 0x8000U) << 16));
   }
   static U ToHalf(F v) {
     const U bits = AsBits(v);

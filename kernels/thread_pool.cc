@@ -17,8 +17,9 @@
 namespace spillway {
 namespace {
 
-// Long enough to bridge the gap between two ops of a layer, short enough that I/O threads on the same cores barely
-// notice: a wake-up through the futex costs 5 to 50 us, a Run of ready workers about 1 us.
+// Long enough to bridge the gap between two ops of a layer, short enough that I/O threads on the
+// same cores barely notice: a wake-up through the futex costs 5 to 50 us, a Run of ready workers
+// about 1 us.
 constexpr auto kSpin = std::chrono::microseconds(40);
 
 void Pause() {
@@ -100,10 +101,12 @@ ThreadPool::ThreadPool(int num_threads) : state_(std::make_unique<State>()) {
   pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
     for (int worker = 1; worker < num_threads; ++worker) {
-      // The caller is not pinned: threads it starts later would inherit its mask. Worker w leaves cpus[0] to it.
+      // The caller is not pinned: threads it starts later would inherit its mask. Worker w leaves
+      // cpus[0] to it.
       const bool fits = num_threads <= static_cast<int>(cpus.size());
       const int cpu = fits ? cpus[static_cast<size_t>(worker)] : -1;
-      state_->threads.emplace_back([state = state_.get(), worker, cpu] { state->Work(worker, cpu); });
+      state_->threads.emplace_back(
+          [state = state_.get(), worker, cpu] { state->Work(worker, cpu); });
     }
   } catch (...) {
     pthread_sigmask(SIG_SETMASK, &before, nullptr);

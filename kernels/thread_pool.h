@@ -1,6 +1,7 @@
-// ThreadPool: compute threads pinned to distinct physical cores; the caller is worker 0 and is not pinned, since
-// threads it starts would inherit the pin. Workers spin for tens of microseconds between runs, then sleep.
-// Thread rule: Run is called by one thread at a time, never from inside a task.
+// ThreadPool: compute threads pinned to distinct physical cores; the caller is worker 0 and is not
+// pinned, since threads it starts would inherit the pin. Workers spin for tens of microseconds
+// between runs, then sleep. Thread rule: Run is called by one thread at a time, never from inside a
+// task.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,8 @@
 
 namespace spillway {
 
-// A reference to a callable, the size of two pointers; nothing is allocated. The callable must outlive the call.
+// A reference to a callable, the size of two pointers; nothing is allocated. The callable must
+// outlive the call.
 class TaskRef {
  public:
   template <typename F>
@@ -32,9 +34,9 @@ class ThreadPool {
 
   int num_threads() const;
 
-  // Calls task(i, worker) once for each i in [0, num_tasks), on any worker, and returns when all are done.
-  // Workers take the next index as they come free, so results must not depend on who computes what.
-  // Throws: what the first failing task threw, after all have ended.
+  // Calls task(i, worker) once for each i in [0, num_tasks), on any worker, and returns when all
+  // are done. Workers take the next index as they come free, so results must not depend on who
+  // computes what. Throws: what the first failing task threw, after all have ended.
   void Run(int64_t num_tasks, TaskRef task);
 
  private:

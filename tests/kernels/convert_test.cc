@@ -28,9 +28,11 @@ class ConvertTest : public testing::TestWithParam<Isa> {
   const ConvertFunctions& functions() const { return FunctionsOf(GetParam()); }
 
   template <typename Out, typename In>
-  std::vector<Out> Run(const std::vector<In>& in, DType from, DType to, int64_t* overflows = nullptr) {
+  std::vector<Out> Run(const std::vector<In>& in, DType from, DType to,
+                       int64_t* overflows = nullptr) {
     std::vector<Out> out(in.size() + 1, Out{77});
-    const int64_t count = functions().convert({in.data(), from, out.data(), to, static_cast<int64_t>(in.size())});
+    const int64_t count =
+        functions().convert({in.data(), from, out.data(), to, static_cast<int64_t>(in.size())});
     if (overflows != nullptr) *overflows = count;
     EXPECT_EQ(out.back(), Out{77}) << "wrote past the end";
     out.pop_back();
@@ -46,7 +48,9 @@ std::vector<uint16_t> All16() {
   return all;
 }
 
-bool IsNan16(uint16_t bits, DType dtype) { return (bits & 0x7FFF) > (dtype == DType::kF16 ? 0x7C00 : 0x7F80); }
+bool IsNan16(uint16_t bits, DType dtype) {
+  return (bits & 0x7FFF) > (dtype == DType::kF16 ? 0x7C00 : 0x7F80);
+}
 
 TEST(ScalarConvert, KnownValues) {
   EXPECT_EQ(FloatToHalf(1.0F), 0x3C00);
@@ -55,10 +59,10 @@ TEST(ScalarConvert, KnownValues) {
   EXPECT_EQ(FloatToHalf(65519.99F), 0x7BFF);
   EXPECT_EQ(FloatToHalf(65520.0F), 0x7C00);
   EXPECT_EQ(FloatToHalf(0x1p-24F), 0x0001);
-  EXPECT_EQ(FloatToHalf(0x1p-25F), 0x0000);       // a tie, to even
-  EXPECT_EQ(FloatToHalf(0x1.8p-24F), 0x0002);     // a tie, to even
-  EXPECT_EQ(FloatToHalf(0x1.002p0F), 0x3C00);     // a tie, to even
-  EXPECT_EQ(FloatToHalf(0x1.006p0F), 0x3C02);     // a tie, to even
+  EXPECT_EQ(FloatToHalf(0x1p-25F), 0x0000);    // a tie, to even
+  EXPECT_EQ(FloatToHalf(0x1.8p-24F), 0x0002);  // a tie, to even
+  EXPECT_EQ(FloatToHalf(0x1.002p0F), 0x3C00);  // a tie, to even
+  EXPECT_EQ(FloatToHalf(0x1.006p0F), 0x3C02);  // a tie, to even
   EXPECT_EQ(FloatToHalf(-0.0F), 0x8000);
   EXPECT_EQ(HalfToFloat(0x0001), 0x1p-24F);
   EXPECT_EQ(HalfToFloat(0x7C00), kInf);
@@ -104,7 +108,8 @@ TEST_P(ConvertTest, All16BitPatternsWidenAsTheScalarsAndComeBack) {
 TEST_P(ConvertTest, FloatsNarrowAsTheScalars) {
   std::vector<float> floats;
   std::mt19937 random(5);
-  for (int i = 0; i < 200001; ++i) floats.push_back(std::bit_cast<float>(static_cast<uint32_t>(random())));
+  for (int i = 0; i < 200001; ++i)
+    floats.push_back(std::bit_cast<float>(static_cast<uint32_t>(random())));
   for (const float scale : {1.0F, 1e-5F, 1e-7F, 1e4F}) {
     for (const float value : RandomFloats(30000, 6, scale)) floats.push_back(value);
   }
@@ -113,7 +118,8 @@ TEST_P(ConvertTest, FloatsNarrowAsTheScalars) {
     const std::vector<uint16_t> narrow = Run<uint16_t>(floats, DType::kF32, dtype, &overflows);
     int64_t expected_overflows = 0;
     for (size_t i = 0; i < floats.size(); ++i) {
-      const uint16_t expected = dtype == DType::kF16 ? FloatToHalf(floats[i]) : FloatToBFloat16(floats[i]);
+      const uint16_t expected =
+          dtype == DType::kF16 ? FloatToHalf(floats[i]) : FloatToBFloat16(floats[i]);
       const float wide = dtype == DType::kF16 ? HalfToFloat(expected) : BFloat16ToFloat(expected);
       if (std::isfinite(floats[i]) && !std::isfinite(wide)) ++expected_overflows;
       ASSERT_EQ(narrow[i], expected) << floats[i];
@@ -184,7 +190,8 @@ TEST(FillUniform, SlicesAgreeWithTheWhole) {
     for (const size_t begin : {1U, 700U, 1499U, 1500U, 1501U, 3000U}) {
       std::vector<std::byte> slice(1777 * width);
       FillUniform(slice, dtype, 42, first + begin, 0.5F);
-      EXPECT_TRUE(std::equal(slice.begin(), slice.end(), whole.begin() + static_cast<int64_t>(begin * width)));
+      EXPECT_TRUE(std::equal(slice.begin(), slice.end(),
+                             whole.begin() + static_cast<int64_t>(begin * width)));
     }
     std::vector<std::byte> other(5000 * width);
     FillUniform(other, dtype, 43, first, 0.5F);

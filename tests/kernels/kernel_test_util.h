@@ -28,7 +28,8 @@ inline constexpr uint16_t kPoison16 = 0x7FFF;  // a NaN both as fp16 and as bf16
 class AlignedBytes {
  public:
   explicit AlignedBytes(int64_t size)
-      : size_(static_cast<size_t>(size)), data_(static_cast<std::byte*>(::operator new(size_, kAlign))) {
+      : size_(static_cast<size_t>(size)),
+        data_(static_cast<std::byte*>(::operator new(size_, kAlign))) {
     std::memset(data_.get(), 0xFF, size_);  // NaN in every type
   }
   std::span<std::byte> span() { return {data_.get(), size_}; }
@@ -80,7 +81,9 @@ inline std::string ParamName(const testing::TestParamInfo<IsaAndDType>& info) {
   return std::string(IsaName(info.param.isa)) + "_" + std::string(DTypeName(info.param.dtype));
 }
 
-inline std::string IsaParamName(const testing::TestParamInfo<Isa>& info) { return std::string(IsaName(info.param)); }
+inline std::string IsaParamName(const testing::TestParamInfo<Isa>& info) {
+  return std::string(IsaName(info.param));
+}
 
 // Each supported instruction set with fp16 and bf16.
 inline std::vector<IsaAndDType> AllCases() {

@@ -11,7 +11,8 @@ namespace {
 
 class LayerNormTest : public testing::TestWithParam<Isa> {
  protected:
-  static LayerNormArgs Args(const std::vector<float>& x, std::vector<float>& y, int64_t rows, int64_t cols) {
+  static LayerNormArgs Args(const std::vector<float>& x, std::vector<float>& y, int64_t rows,
+                            int64_t cols) {
     LayerNormArgs args;
     args.x = x.data();
     args.y = y.data();
@@ -31,8 +32,10 @@ TEST_P(LayerNormTest, AgreesWithTheOracle) {
       const int64_t rows = 7;
       std::vector<float> x = RandomFloats(rows * (cols + 3), 1, 3.0F);
       for (int64_t row = 0; row < rows; ++row) {
-        for (int64_t i = 0; i < cols; ++i) x[static_cast<size_t>(row * (cols + 3) + i)] += 10.0F;  // a large mean
-        for (int64_t i = 0; i < 3; ++i) x[static_cast<size_t>(row * (cols + 3) + cols + i)] = kPoison;
+        for (int64_t i = 0; i < cols; ++i)
+          x[static_cast<size_t>(row * (cols + 3) + i)] += 10.0F;  // a large mean
+        for (int64_t i = 0; i < 3; ++i)
+          x[static_cast<size_t>(row * (cols + 3) + cols + i)] = kPoison;
       }
       std::vector<float> ours(x.size(), kPoison);
       std::vector<float> expected(x.size(), kPoison);
@@ -46,7 +49,8 @@ TEST_P(LayerNormTest, AgreesWithTheOracle) {
       LayerNormRef(args);
       for (size_t i = 0; i < x.size(); ++i) {
         if (i % static_cast<size_t>(cols + 3) < static_cast<size_t>(cols)) {
-          // With one column x - mean is pure rounding error, which epsilon keeps small but does not hide.
+          // With one column x - mean is pure rounding error, which epsilon keeps small but does not
+          // hide.
           ASSERT_NEAR(ours[i], expected[i], cols == 1 ? 1e-3 : 2e-5) << "cols " << cols;
         } else {
           ASSERT_TRUE(std::isnan(ours[i])) << "wrote between rows";

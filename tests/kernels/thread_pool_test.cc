@@ -37,7 +37,9 @@ TEST_P(ThreadPoolTest, EachTaskRunsOnce) {
 TEST_P(ThreadPoolTest, ManyShortRunsSeeEachOthersResults) {
   ThreadPool pool(GetParam());
   std::vector<int64_t> values(64, 0);
-  auto task = [&](int64_t index, int /*worker*/) { values[static_cast<size_t>((index * 7) % 64)] += index; };
+  auto task = [&](int64_t index, int /*worker*/) {
+    values[static_cast<size_t>((index * 7) % 64)] += index;
+  };
   for (int run = 0; run < 2000; ++run) pool.Run(64, task);
   EXPECT_EQ(std::accumulate(values.begin(), values.end(), int64_t{0}), 2000 * 63 * 32);
 }

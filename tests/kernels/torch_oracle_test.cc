@@ -1,5 +1,5 @@
-// Matmul against libtorch. The one test that includes ATen: it takes seconds to compile, and its folder carries
-// another fmt.
+// Matmul against libtorch. The one test that includes ATen: it takes seconds to compile, and its
+// folder carries another fmt.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,8 @@ TEST_P(TorchOracleTest, LinearInDouble) {
   at::manual_seed(1);
   const at::ScalarType type = GetParam().dtype == DType::kF16 ? at::kHalf : at::kBFloat16;
   ThreadPool pool(2);
-  for (const auto& [rows, in, out] : {std::tuple<int64_t, int64_t, int64_t>{1, 768, 300}, {9, 2048, 130}, {70, 1100, 77}}) {
+  for (const auto& [rows, in, out] :
+       {std::tuple<int64_t, int64_t, int64_t>{1, 768, 300}, {9, 2048, 130}, {70, 1100, 77}}) {
     const at::Tensor x = at::randn({rows, in});
     const at::Tensor weight = (at::randn({out, in}) * 0.05).to(type);
     const at::Tensor bias = at::randn({out});
@@ -39,7 +40,8 @@ TEST_P(TorchOracleTest, LinearInDouble) {
     args.pieces = {&piece, 1};
     AlignedBytes workspace(MatmulWorkspaceBytes(rows, in, 2, GetParam().isa));
     Matmul(args, workspace.span(), pool, GetParam().isa);
-    const at::Tensor exact = at::linear(x.to(at::kDouble), weight.to(at::kDouble), bias.to(at::kDouble));
+    const at::Tensor exact =
+        at::linear(x.to(at::kDouble), weight.to(at::kDouble), bias.to(at::kDouble));
     const double ours = (y.to(at::kDouble) - exact).abs().max().item<double>();
     const at::Tensor torch_y = at::linear(x, weight.to(at::kFloat), bias);
     const double torch = (torch_y.to(at::kDouble) - exact).abs().max().item<double>();
