@@ -14,4 +14,6 @@ grep -A 20 'Dependencies: name' "$log" | grep '^-- ' | grep -v -e 'Configuring' 
 targets=()
 [ "$#" -gt 0 ] && targets=(--target "$@")
 echo "build: building${*:+ $*}"
-cmake --build --preset "$preset" "${targets[@]}"
+quiet=()
+[ -t 1 ] || quiet=(-- --quiet)
+cmake --build --preset "$preset" "${targets[@]}" "${quiet[@]}"

@@ -6,7 +6,7 @@ scripts/setup.sh program
 scripts/build.sh release spillway
 mkdir -p out
 build/release/spillway generate --input examples/prompts.jsonl --output out/completions.jsonl --overwrite \
-  --max-new-tokens 48 --report out/report.json
+  --max-new-tokens 48 --temperature 0.8 --top-p 0.95 --report out/report.json
 echo
 echo "Two of the completions in out/completions.jsonl:"
 python3 - <<'PY'
