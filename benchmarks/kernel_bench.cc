@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -24,6 +25,11 @@
 
 namespace spillway::kernels {
 namespace {
+
+constexpr int64_t kFarBytes = int64_t{1}
+                              << 30;  // what is read in turn to be sure that it comes from memory
+constexpr int64_t kReadBytes = int64_t{64}
+                               << 20;  // of it by each call that measures the memory itself
 
 struct Options {
   bool quick = false;
@@ -68,10 +74,13 @@ double BestSeconds(const Options& options, const std::function<void()>& work) {
 class Bench {
  public:
   explicit Bench(const Options& options) : options_(options), pool_(options.num_threads) {
-    const int64_t size = options.quick ? int64_t{256} << 20 : int64_t{1} << 30;
-    const Bytes memory = RandomBytes(size / 2, DType::kF16);
-    read_bytes_per_s_ =
-        static_cast<double>(size) / BestSeconds(options, [&] { ReadAll(memory.get(), size); });
+    const Bytes memory = RandomBytes(kFarBytes / 2, DType::kF16);
+    int64_t begin = 0;
+    const double seconds = BestSeconds(options, [&] {
+      ReadAll(memory.get() + begin);
+      begin = (begin + kReadBytes) % kFarBytes;
+    });
+    read_bytes_per_s_ = static_cast<double>(kReadBytes) / seconds;
     fmt::print("isa {}, {} threads, memory read {:.1f} GB/s\n", IsaName(options.isa),
                options.num_threads, read_bytes_per_s_ / 1e9);
     fmt::print("{:<12} {:<22} {:>6} {:>10} {:>9} {:>8} {:>10} {:>9}\n", "op", "shape", "rows", "us",
@@ -84,7 +93,7 @@ class Bench {
 
  private:
   bool Wanted(const char* group) const { return options_.only.empty() || options_.only == group; }
-  void ReadAll(const std::byte* data, int64_t size);
+  void ReadAll(const std::byte* data);
   void MatmulShape(int64_t in, int64_t out, DType dtype);
   void AttentionShape(const char* name, int64_t num_rows, int64_t past, int64_t num_new,
                       int64_t head_dim);
@@ -101,24 +110,29 @@ class Bench {
   double read_bytes_per_s_ = 0;
 };
 
-void Bench::ReadAll(const std::byte* data, int64_t size) {
+// One word of each line, in four streams a thread: nothing but the memory is in the way.
+void Bench::ReadAll(const std::byte* data) {
   constexpr int64_t kChunk = 1 << 20;
-  std::vector<uint64_t> sums(static_cast<size_t>(size / kChunk));
+  constexpr int64_t kStream = kChunk / 4;
+  std::atomic<uint64_t> total{0};  // keeps the loads alive
   auto task = [&](int64_t chunk, int /*worker*/) {
-    const uint64_t* words = reinterpret_cast<const uint64_t*>(data + chunk * kChunk);
+    const std::byte* from = data + chunk * kChunk;
     uint64_t sum = 0;
-    for (int64_t i = 0; i < kChunk / 8; ++i) sum += words[i];
-    sums[static_cast<size_t>(chunk)] = sum;
+    for (int64_t at = 0; at < kStream; at += 64) {
+      for (int64_t stream = 0; stream < 4; ++stream) {
+        sum += std::to_integer<uint64_t>(from[stream * kStream + at]);
+      }
+    }
+    total += sum;
   };
-  pool_.Run(size / kChunk, task);
+  pool_.Run(kReadBytes / kChunk, task);
 }
 
 // As many copies of the weights as exceed any cache, taken in turn; one copy where arithmetic is
 // the limit.
 void Bench::MatmulShape(int64_t in, int64_t out, DType dtype) {
   const int64_t weight_bytes = in * out * 2;
-  const int64_t copies =
-      std::max<int64_t>(1, (options_.quick ? int64_t{256} << 20 : int64_t{1} << 30) / weight_bytes);
+  const int64_t copies = std::max<int64_t>(1, kFarBytes / weight_bytes);
   const Bytes weights = RandomBytes(copies * in * out, dtype);
   const int64_t max_rows = 512;
   const Bytes x = RandomBytes(max_rows * in, DType::kF32);

@@ -1,5 +1,6 @@
 #include "kernels/thread_pool.h"
 
+#include <fmt/format.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -8,11 +9,13 @@
 #include <atomic>
 #include <chrono>
 #include <exception>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "kernels/cpu_topology.h"
+#include "src/system_error.h"
 
 namespace spillway {
 namespace {
@@ -69,7 +72,7 @@ struct ThreadPool::State {
 };
 
 void ThreadPool::State::Drain(int worker) {
-  for (;;) {
+  while (!failed.load(std::memory_order_relaxed)) {
     const int64_t index = next.fetch_add(1, std::memory_order_relaxed);
     if (index >= num_tasks) return;
     try {
@@ -108,6 +111,11 @@ ThreadPool::ThreadPool(int num_threads) : state_(std::make_unique<State>()) {
       state_->threads.emplace_back(
           [state = state_.get(), worker, cpu] { state->Work(worker, cpu); });
     }
+  } catch (const std::system_error& error) {
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    Stop();
+    ThrowSystemError(error.code().value(), fmt::format("cannot start {} threads", num_threads),
+                     ErrorCode::kSystemLimit, "give fewer --threads");
   } catch (...) {
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
     Stop();

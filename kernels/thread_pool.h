@@ -27,6 +27,7 @@ class TaskRef {
 
 class ThreadPool {
  public:
+  // Throws: Error kSystemLimit when the system refuses a thread.
   explicit ThreadPool(int num_threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -36,7 +37,8 @@ class ThreadPool {
 
   // Calls task(i, worker) once for each i in [0, num_tasks), on any worker, and returns when all
   // are done. Workers take the next index as they come free, so results must not depend on who
-  // computes what. Throws: what the first failing task threw, after all have ended.
+  // computes what. Throws: what the first failing task threw; tasks that had not begun by then are
+  // left out.
   void Run(int64_t num_tasks, TaskRef task);
 
  private:
