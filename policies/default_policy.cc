@@ -1,7 +1,5 @@
 #include "policies/default_policy.h"
 
-#include "src/plan/layout.h"
-
 namespace spillway {
 namespace {
 

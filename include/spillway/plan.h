@@ -65,6 +65,7 @@ struct Plan {
   Policy policy;
   std::vector<PlannedLayer> layers;  // execution order
   int64_t num_requests = 0;          // of the workload
+  int64_t num_batches = 1;           // of a block; no more than the workload can fill
   BatchCapacity batch;
   int64_t slot_bytes = 0;  // K and V of one token in one block
   int64_t slot_align =
@@ -84,6 +85,13 @@ struct KernelNeeds {
   int64_t (*matmul_bytes)(int64_t rows, int64_t in, int num_threads) = nullptr;
   int64_t (*attention_bytes)(int64_t slots, int64_t head_dim, int num_threads) = nullptr;
 };
+
+// Places everything without looking at the caps; for those that compare many policies.
+Plan LayOut(const ModelShape& shape, const Machine& machine, const Workload& work,
+            const Policy& policy, const KernelNeeds& needs);
+
+// Whether each tier's arena is within its cap.
+bool Fits(const Plan& plan);
 
 // Places everything the policy asks for and proves that it fits the caps.
 // Throws: Error kGpuMemory, kCpuMemory, kDiskSpace with needed against available and the nearest

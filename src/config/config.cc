@@ -32,8 +32,8 @@ constexpr std::array kVerbs = {
     VerbRow{"inspect", Verb::kInspect, "print a checkpoint in short"},
 };
 // cli.md's other verbs come with later versions; each is refused by name.
-constexpr std::array<std::string_view, 8> kLaterVerbs = {"score",   "bench",  "sweep", "calibrate",
-                                                         "profile", "search", "plan",  "simulate"};
+constexpr std::array<std::string_view, 9> kLaterVerbs = {
+    "convert", "score", "bench", "sweep", "calibrate", "profile", "search", "plan", "simulate"};
 
 int64_t EditDistance(std::string_view a, std::string_view b) {
   std::vector<int64_t> row(b.size() + 1);
@@ -122,9 +122,6 @@ void Declare(Parser& parser, const VerbRow& verb, const std::vector<Flag>& flags
     option->group("");
     parser.absent[std::string(flag.name)] = option;
   }
-  for (const char* accepted : {"--no-overlap", "--cpu-attention", "--no-cpu-attention"}) {
-    parser.app.add_flag(accepted)->group("");  // all the same where everything is in CPU memory
-  }
 }
 
 Given FromCommandLine(Parser& parser, int argc, const char* const* argv,
@@ -158,6 +155,11 @@ Given FromCommandLine(Parser& parser, int argc, const char* const* argv,
       throw Error(ErrorCode::kFlag, fmt::format("--{}: given more than once", flag.name));
     }
     given[flag.name] = option->results();
+  }
+  if (!parser.positional.empty() && parser.options.contains("input")) {
+    if (given.contains("input"))
+      throw Error(ErrorCode::kFlag, "the input is given twice: as a word and with --input");
+    given["input"] = {parser.positional};
   }
   return given;
 }
@@ -282,11 +284,6 @@ void CheckWhole(Config& config, const Parser& parser) {
       throw Error(ErrorCode::kFlag, "inspect: give the folder to print");
     config.inspect_path = parser.positional;
     return;
-  }
-  if (!parser.positional.empty()) {
-    if (!config.input.empty())
-      throw Error(ErrorCode::kFlag, "the input is given twice: as a word and with --input");
-    config.input = parser.positional;
   }
   if (config.input.empty())
     throw Error(ErrorCode::kFlag, "--input: give the file of prompts (- is standard input)");

@@ -24,8 +24,11 @@ struct Config {
   std::string tokenizer;  // folder; empty: the model's own
   bool dummy_weights = false;
   bool allow_nonfinite_weights = false;
+  std::optional<int64_t> gpu_memory_bytes;
   std::optional<int64_t> cpu_memory_bytes;
-  int num_threads = 0;  // 0: physical cores
+  std::optional<int64_t> disk_space_bytes;
+  std::filesystem::path offload_dir;  // empty: $TMPDIR, or /tmp
+  int num_threads = 0;                // 0: physical cores
   std::optional<int64_t> gpu_batch_size;
   std::optional<int64_t> num_gpu_batches;
   std::optional<int64_t> prefill_chunk;
@@ -51,7 +54,7 @@ struct Printout {
 
 // Reads the command line, then the environment (SPILLWAY_<FLAG>), then --config's TOML file: the
 // first that states a flag wins. Throws: Error kFlag naming the flag and, for an unknown one, the
-// nearest; kGpu for --device cuda:N.
+// nearest; kFlag.
 std::variant<Config, Printout> ParseConfig(int argc, const char* const* argv);
 
 }  // namespace spillway

@@ -12,6 +12,7 @@ namespace {
 
 using Setter = std::function<void(Config&, const std::string&)>;
 
+constexpr int64_t kMaxThreads = 1024;
 constexpr int64_t kMaxRows = 1 << 20;
 constexpr int64_t kMaxTokens = 1 << 24;
 
@@ -39,6 +40,13 @@ Flag Integer(std::string name, std::string help, T Config::*member, int64_t min,
     }
   };
   return {std::move(name), FlagKind::kValue, "N", std::move(help), std::move(setter)};
+}
+
+Flag Bytes(std::string name, std::string help, std::optional<int64_t> Config::*member) {
+  Setter setter = [name, member](Config& config, const std::string& text) {
+    config.*member = ParseBytes(name, text);
+  };
+  return {std::move(name), FlagKind::kValue, "SIZE", std::move(help), std::move(setter)};
 }
 
 void SetDevice(Config&, const std::string& text) {
@@ -78,21 +86,26 @@ std::vector<Flag> ModelFlags() {
 std::vector<Flag> RunFlags() {
   return {
       Value("device", "auto|cpu", "where layers are computed", SetDevice),
-      Value("cpu-memory", "SIZE", "hard cap of CPU memory (default: 90 % of what is free)",
-            [](Config& config, const std::string& text) {
-              config.cpu_memory_bytes = ParseBytes("cpu-memory", text);
-            }),
-      // Caps of tiers that this version puts nothing in hold by themselves; a bad value is refused
-      // all the same.
-      Value("gpu-memory", "SIZE", "hard cap of GPU memory",
-            [](Config&, const std::string& text) { ParseBytes("gpu-memory", text); }),
-      Value("disk-space", "SIZE", "hard cap of disk space",
-            [](Config&, const std::string& text) { ParseBytes("disk-space", text); }),
+      Bytes("cpu-memory", "hard cap of CPU memory (90 % of what is free)",
+            &Config::cpu_memory_bytes),
+      Bytes("gpu-memory", "hard cap of GPU memory; nothing is put there yet",
+            &Config::gpu_memory_bytes),
+      Bytes("disk-space", "hard cap of disk space; nothing is put there yet",
+            &Config::disk_space_bytes),
+      Value("offload-dir", "DIR", "folder for temporary files ($TMPDIR)",
+            [](Config& config, const std::string& text) { config.offload_dir = text; }),
+      Switch("no-overlap", "serial schedule; nothing overlaps while all is in CPU memory",
+             [](Config&, bool) {}),
+      Switch("cpu-attention", "attend to CPU-resident KV on the CPU, as is always done here",
+             [](Config&, bool) {}),
+      Switch("no-cpu-attention", "the same on this device: the CPU computes everything",
+             [](Config&, bool) {}),
       Integer("threads", "compute threads (default: physical cores)", &Config::num_threads, 1,
-              4096),
-      Integer("gpu-batch-size", "rows computed together", &Config::gpu_batch_size, 1, kMaxRows),
-      Integer("num-gpu-batches", "batches per block", &Config::num_gpu_batches, 1, kMaxRows),
-      Integer("prefill-chunk", "tokens of one batch computed at a time in a prefill pass",
+              kMaxThreads),
+      Integer("gpu-batch-size", "rows computed together (up to 64, as memory allows)",
+              &Config::gpu_batch_size, 1, kMaxRows),
+      Integer("num-gpu-batches", "batches per block (1)", &Config::num_gpu_batches, 1, kMaxRows),
+      Integer("prefill-chunk", "tokens of a prefill pass computed at a time (512)",
               &Config::prefill_chunk, 1, kMaxTokens),
       Value("kv-dtype", "fp16|bf16", "how K and V are stored (fp16, for bf16 models too)",
             SetKvDType),

@@ -1,6 +1,10 @@
 #include "src/execute/block.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+
+#include "spillway/error.h"
 
 namespace spillway {
 namespace {
@@ -8,6 +12,13 @@ namespace {
 // Requests sorted at a time: enough blocks that like lengths meet, few enough that the output's
 // order costs no memory.
 constexpr int64_t kBlocksPerWindow = 4;
+
+[[noreturn]] void RefuseUnplanned(const Request& request) {
+  throw Error(ErrorCode::kResume,
+              fmt::format("line {} is longer than any line was when the run was planned; the input "
+                          "must not change during a run",
+                          request.line));
+}
 
 }  // namespace
 
@@ -24,6 +35,7 @@ bool RowBatch::Admits(int64_t slots, int64_t prompt_tokens) const {
 }
 
 void RowBatch::Add(std::unique_ptr<Row> row, int64_t slots) {
+  SPILLWAY_CHECK(Admits(slots, static_cast<int64_t>(row->request.prompt.size())));
   row->slot_begin = next_slot_;
   row->num_slots = slots;
   next_slot_ += slots;
@@ -66,7 +78,7 @@ int64_t BlockBuilder::SlotsOf(const Request& request) const {
 }
 
 void BlockBuilder::FillWindow(Job& job) {
-  const int64_t block_rows = plan_.batch.rows * plan_.policy.num_gpu_batches;
+  const int64_t block_rows = plan_.batch.rows * plan_.num_batches;
   const auto size = static_cast<std::size_t>(kBlocksPerWindow * block_rows);
   while (window_.size() < size) {
     std::optional<Request> request = job.Next();
@@ -85,8 +97,10 @@ std::vector<RowBatch> BlockBuilder::Next(Job& job) {
     const int64_t slots = SlotsOf(window_.back());
     const auto prompt_tokens = static_cast<int64_t>(window_.back().prompt.size());
     if (batches.empty() || !batches.back().Admits(slots, prompt_tokens)) {
-      if (static_cast<int64_t>(batches.size()) == plan_.policy.num_gpu_batches) break;
+      if (static_cast<int64_t>(batches.size()) == plan_.num_batches) break;
       batches.emplace_back(static_cast<int64_t>(batches.size()), plan_.batch);
+      // The plan holds the longest row that the scan of the input allowed for.
+      if (!batches.back().Admits(slots, prompt_tokens)) RefuseUnplanned(window_.back());
     }
     batches.back().Add(std::make_unique<Row>(std::move(window_.back()), *options_.tokenizer,
                                              plan_.shape.eos, options_.run_seed),

@@ -8,7 +8,7 @@
 #include "kernels/embedding.h"
 #include "kernels/layer_norm.h"
 #include "spillway/error.h"
-#include "src/execute/interrupt.h"
+#include "src/stop_signal.h"
 
 namespace spillway {
 
@@ -31,6 +31,8 @@ CpuExecutor::CpuExecutor(const Plan& plan, const HostArena& arena, ThreadPool& p
 }
 
 void CpuExecutor::Compute(const Cursor& at, const PackedBatch& batch) {
+  SPILLWAY_CHECK(batch.batch < plan_.num_batches);
+  SPILLWAY_CHECK(static_cast<int64_t>(batch.tokens.size()) <= plan_.batch.prompt_tokens);
   const PlannedLayer& layer = plan_.layers[static_cast<std::size_t>(at.layer)];
   switch (layer.kind) {
     case LayerKind::kEmbedding:

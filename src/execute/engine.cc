@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "spillway/error.h"
-#include "src/execute/interrupt.h"
+#include "src/stop_signal.h"
 
 namespace spillway {
 namespace {
@@ -129,7 +129,7 @@ void Engine::Retire(RowBatch& batch, Job& job) {
 }
 
 Schedule ZigZag(const Plan& plan) {
-  return {static_cast<int64_t>(plan.layers.size()), plan.policy.num_gpu_batches};
+  return {static_cast<int64_t>(plan.layers.size()), plan.num_batches};
 }
 
 }  // namespace spillway

@@ -14,7 +14,7 @@ class Executor {
   virtual ~Executor() = default;
 
   // Takes the batch through layer `at.layer`. Hidden states stay in the batch's planned place
-  // between layers. Throws: Error kInterrupted when a stop was asked for (src/execute/interrupt.h);
+  // between layers. Throws: Error kInterrupted when a stop was asked for (src/stop_signal.h);
   // the batch is then lost.
   virtual void Compute(const Cursor& at, const PackedBatch& batch) = 0;
 

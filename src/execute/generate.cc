@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <optional>
 
 #include "kernels/attention.h"
@@ -30,8 +31,12 @@ namespace {
 
 constexpr int kSomeLinesCarryErrors = 21;
 
-// Requests whose exact lengths the plan sees; 16 bytes each.
-constexpr int64_t kSampleRequests = 65536;
+// Requests whose exact lengths the plan sees. They are tokenised twice, so no more than what takes
+// half a second.
+constexpr int64_t kSampleRequests = 4096;
+
+// Lines that may be read past an unfinished one; their answers wait in memory.
+constexpr int64_t kMaxLinesAhead = 16384;
 
 double Now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -42,6 +47,8 @@ Machine ProbeMachine(const Config& config) {
   machine.name = ProcessorName();
   machine.isa = kernels::IsaName(kernels::BestIsa());
   machine.num_threads = config.num_threads > 0 ? config.num_threads : NumPhysicalCores();
+  machine.cap_bytes[Tier::kGpu] = config.gpu_memory_bytes.value_or(0);
+  machine.cap_bytes[Tier::kDisk] = config.disk_space_bytes.value_or(0);
   machine.cap_bytes[Tier::kCpu] = config.cpu_memory_bytes.value_or(AvailableMemoryBytes() / 10 * 9);
   return machine;
 }
@@ -76,12 +83,18 @@ Workload WorkloadOf(const InputScan& scan) {
   return work;
 }
 
+std::filesystem::path TemporaryFolder(const Config& config) {
+  if (!config.offload_dir.empty()) return config.offload_dir;
+  const char* named = std::getenv("TMPDIR");
+  return named != nullptr && *named != '\0' ? named : "/tmp";
+}
+
 // The input under a name that can be opened twice: once for the scan, once for the run.
 class Prompts {
  public:
-  explicit Prompts(const std::filesystem::path& path) : path_(path) {
-    if (path != "-") return;
-    staged_.emplace(StageStdin(std::filesystem::temp_directory_path()));
+  explicit Prompts(const Config& config) : path_(config.input) {
+    if (!NeedsStaging(path_)) return;
+    staged_.emplace(StageInput(path_, TemporaryFolder(config)));
     path_ = staged_->path();
   }
   const std::filesystem::path& path() const { return path_; }
@@ -96,12 +109,18 @@ class FileJob final : public Job {
  public:
   FileJob(RequestReader& reader, CompletionWriter& writer) : reader_(reader), writer_(writer) {}
 
+  // Also nullopt when too many lines wait for an unfinished one: the block then runs before more is
+  // read.
   std::optional<Request> Next() override {
-    while (std::optional<RequestOrError> line = reader_.Next()) {
-      if (auto* request = std::get_if<Request>(&*line)) {
+    while (num_unfinished_ == 0 || num_ahead_ < kMaxLinesAhead) {
+      const std::optional<RequestOrError> line = reader_.Next();
+      if (!line) return std::nullopt;
+      num_ahead_ = num_unfinished_ == 0 ? 0 : num_ahead_ + 1;
+      if (const auto* request = std::get_if<Request>(&*line)) {
         writer_.Expect(request->line);
         ++num_requests_;
-        return std::move(*request);
+        ++num_unfinished_;
+        return *request;
       }
       const LineError& error = std::get<LineError>(*line);
       writer_.Expect(error.line);
@@ -110,9 +129,11 @@ class FileJob final : public Job {
     return std::nullopt;
   }
   void Finish(const Request& request, const Completion& completion) override {
+    --num_unfinished_;
     writer_.Put(request, completion);
   }
   void Fail(const Request& request, const std::string& code, const std::string& message) override {
+    --num_unfinished_;
     writer_.Put(LineError{request.line, request.custom_id, code, message});
   }
   int64_t num_requests() const { return num_requests_; }
@@ -121,6 +142,8 @@ class FileJob final : public Job {
   RequestReader& reader_;
   CompletionWriter& writer_;
   int64_t num_requests_ = 0;
+  int64_t num_unfinished_ = 0;
+  int64_t num_ahead_ = 0;  // lines read since a request was first left unfinished
 };
 
 // Where people read; standard output is taken when the completions go there.
@@ -157,7 +180,33 @@ Trace RunBlocks(const Config& config, const OpenedModel& model, const Plan& plan
         line.Update(progress.rows_done, progress.rows_running, progress.generated_tokens);
       });
   trace.load_s = load_s;
+  trace.peak_bytes[Tier::kCpu] = PeakResidentBytes();
   return trace;
+}
+
+// A model that is too large even for one row of two tokens is refused before the input is read.
+void RefuseWhatCannotFit(const ModelShape& shape, const Machine& machine,
+                         const KernelNeeds& needs) {
+  const Workload least = {1, {{1, 1}}, {1, 1}};
+  Policy policy = DefaultPolicy(shape, machine, least, {1, 1, 1}, needs);
+  MakePlan(shape, machine, least, policy, needs);
+}
+
+// --verbose: what was read and what is planned, before the run.
+void Describe(const Config& config, const OpenedModel& model, const InputScan& scan,
+              const Plan& plan) {
+  if (config.verbosity != Verbosity::kVerbose) return;
+  std::FILE* terminal = TerminalOf(config);
+  fmt::print(terminal, "model: {} ({}), tokenizer: {}\n", model.shape.name,
+             model.checkpoint->format(), model.tokenizer->kind());
+  if (!model.weights.surplus.empty()) {
+    fmt::print(terminal, "model: {} tensors are not used, the first is {}\n",
+               model.weights.surplus.size(), Printable(model.weights.surplus.front()));
+  }
+  fmt::print(terminal, "input: {} lines, {} blank, longest prompt at most {} tokens\n",
+             scan.num_lines, scan.num_blank_lines, scan.max_prompt_tokens);
+  fmt::print(terminal, "plan: batches of {} rows and {} KV slots, {} in a block, {} bytes in all\n",
+             plan.batch.rows, plan.batch.slots, plan.num_batches, plan.arena_bytes[Tier::kCpu]);
 }
 
 // Bad lines alone need no model in memory.
@@ -165,7 +214,7 @@ Trace RunJob(const Config& config, const OpenedModel& model, const Plan& plan, F
              CompletionWriter& writer) {
   try {
     if (plan.num_requests > 0) return RunBlocks(config, model, plan, job, plan.num_requests);
-    SPILLWAY_CHECK(!job.Next());
+    if (job.Next()) throw Error(ErrorCode::kResume, "the input changed while it was read");
     return {};
   } catch (const Error& error) {
     KeepFinishedLines(error, writer, config);
@@ -193,21 +242,24 @@ int RunGenerate(const Config& config) {
   if (SameFile(config.input, config.output)) {
     throw Error(ErrorCode::kInput, "--output is the input file; give another name");
   }
-  const Prompts prompts(config.input);
   const ReportFile report(config.report);
-  const ReaderOptions reading = ReadingOptions(config, model.shape);
-  const InputScan scan = ScanInput(prompts.path(), *model.tokenizer, reading, kSampleRequests);
-
+  CompletionWriter writer(config.output, *model.tokenizer, {model.shape.name, 0, config.overwrite});
   const Machine machine = ProbeMachine(config);
   const KernelNeeds needs = CpuKernelNeeds();
+  RefuseWhatCannotFit(model.shape, machine, needs);
+
+  const Prompts prompts(config);
+  const ReaderOptions reading = ReadingOptions(config, model.shape);
+  const InputScan scan = ScanInput(prompts.path(), *model.tokenizer, reading, kSampleRequests);
+  writer.SetRunFingerprint(scan.hash);
+
   const Workload work = WorkloadOf(scan);
   const GivenPolicy given = {config.gpu_batch_size, config.num_gpu_batches, config.prefill_chunk,
                              config.kv_dtype};
   const Policy policy = DefaultPolicy(model.shape, machine, work, given, needs);
   const Plan plan = MakePlan(model.shape, machine, work, policy, needs);
+  Describe(config, model, scan, plan);
 
-  CompletionWriter writer(config.output, *model.tokenizer,
-                          {model.shape.name, scan.hash, config.overwrite});
   RequestReader reader(prompts.path(), *model.tokenizer, reading);
   FileJob job(reader, writer);
   const Trace trace = RunJob(config, model, plan, job, writer);

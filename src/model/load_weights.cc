@@ -7,7 +7,7 @@
 
 #include "kernels/convert.h"
 #include "spillway/error.h"
-#include "src/execute/interrupt.h"
+#include "src/stop_signal.h"
 
 namespace spillway {
 namespace {

@@ -7,7 +7,6 @@
 #include <numeric>
 
 #include "spillway/error.h"
-#include "src/plan/layout.h"
 
 namespace spillway {
 namespace {
@@ -104,9 +103,10 @@ WorkspacePlan PlaceWorkspace(const Plan& plan, const KernelNeeds& needs, Cursor6
   return work;
 }
 
-std::string Gib(int64_t bytes) {
-  return fmt::format("{:.2f} GiB",
-                     static_cast<double>(bytes) / static_cast<double>(int64_t{1} << 30));
+std::string Size(int64_t bytes) {
+  const auto value = static_cast<double>(bytes);
+  return bytes >= int64_t{1} << 30 ? fmt::format("{:.2f} GiB", value / 0x1p30)
+                                   : fmt::format("{:.1f} MiB", value / 0x1p20);
 }
 
 }  // namespace
@@ -126,10 +126,10 @@ Plan LayOut(const ModelShape& shape, const Machine& machine, const Workload& wor
   plan.layers = PlaceWeights(shape, cpu);
   plan.weight_bytes[Tier::kCpu] = cpu.end();
   // A last block of fewer batches needs no place for the others.
-  const int64_t batches =
-      std::min(policy.num_gpu_batches, (work.num_requests + plan.batch.rows - 1) / plan.batch.rows);
-  plan.kv = cpu.Take(std::max<int64_t>(1, batches) * plan.KvBatchBytes());
-  plan.hidden = cpu.Take(std::max<int64_t>(1, batches) * plan.HiddenBatchBytes());
+  plan.num_batches = std::clamp<int64_t>(
+      (work.num_requests + plan.batch.rows - 1) / plan.batch.rows, 1, policy.num_gpu_batches);
+  plan.kv = cpu.Take(plan.num_batches * plan.KvBatchBytes());
+  plan.hidden = cpu.Take(plan.num_batches * plan.HiddenBatchBytes());
   plan.workspace = PlaceWorkspace(plan, needs, cpu);
   plan.arena_bytes[Tier::kCpu] = cpu.end();
   return plan;
@@ -146,9 +146,8 @@ Plan MakePlan(const ModelShape& shape, const Machine& machine, const Workload& w
   if (Fits(plan)) return plan;
 
   const int64_t needed = plan.arena_bytes[Tier::kCpu];
-  std::string remedy = fmt::format(
-      "give --cpu-memory {:.2f}GiB or more",
-      static_cast<double>(needed + (int64_t{1} << 27)) / static_cast<double>(int64_t{1} << 30));
+  std::string remedy =
+      fmt::format("give --cpu-memory {}MiB or more", (needed + (1 << 20) - 1) >> 20);
   Policy smaller = policy;
   while (smaller.gpu_batch_size * smaller.num_gpu_batches > 1) {
     (smaller.num_gpu_batches > 1 ? smaller.num_gpu_batches : smaller.gpu_batch_size) /= 2;
@@ -160,9 +159,9 @@ Plan MakePlan(const ModelShape& shape, const Machine& machine, const Workload& w
   throw Error(
       ErrorCode::kCpuMemory,
       fmt::format("needs {} of CPU memory (weights {}, KV {}, activations {}), {} available; {}",
-                  Gib(needed), Gib(plan.weight_bytes[Tier::kCpu]), Gib(plan.kv.bytes),
-                  Gib(needed - plan.weight_bytes[Tier::kCpu] - plan.kv.bytes),
-                  Gib(machine.cap_bytes[Tier::kCpu]), remedy));
+                  Size(needed), Size(plan.weight_bytes[Tier::kCpu]), Size(plan.kv.bytes),
+                  Size(needed - plan.weight_bytes[Tier::kCpu] - plan.kv.bytes),
+                  Size(machine.cap_bytes[Tier::kCpu]), remedy));
 }
 
 }  // namespace spillway

@@ -7,6 +7,8 @@
 #include <cstring>
 
 #include "spillway/error.h"
+#include "src/system_error.h"
+#include "src/stop_signal.h"
 
 namespace spillway {
 namespace {
@@ -23,7 +25,7 @@ void WaitFor(const Descriptor& file, short events) {
                                                    Printable(name), what, reason));
   }
   const char* advice = error == EPIPE ? "the reader of the output went away" : "check the disk";
-  throw Error(ErrorCode::kIo, fmt::format("{}: {}: {}; {}", Printable(name), what, reason, advice));
+  ThrowSystemError(error, fmt::format("{}: {}", Printable(name), what), ErrorCode::kIo, advice);
 }
 
 }  // namespace
@@ -31,14 +33,17 @@ void WaitFor(const Descriptor& file, short events) {
 std::size_t ReadSome(const Descriptor& file, char* into, std::size_t size,
                      const std::string& name) {
   while (true) {
+    ThrowIfStopRequested();  // a scan of a long file and a wait for a pipe end here
     const ssize_t got = ::read(file.get(), into, size);
     if (got >= 0) return static_cast<std::size_t>(got);
     if (errno == EAGAIN) {
       WaitFor(file, POLLIN);
+    } else if (errno == EBADF) {  // what main puts in place of a closed standard input
+      throw Error(ErrorCode::kInput,
+                  fmt::format("{}: is closed; redirect it or give another --input", Printable(name)));
     } else if (errno != EINTR) {
-      throw Error(ErrorCode::kIo,
-                  fmt::format("{}: cannot be read: {}; check the disk or copy the file elsewhere",
-                              Printable(name), std::strerror(errno)));
+      ThrowSystemError(errno, fmt::format("{}: cannot be read", Printable(name)), ErrorCode::kIo,
+                       "check the disk or copy the file elsewhere");
     }
   }
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "spillway/error.h"
+#include "src/stop_signal.h"
 
 namespace spillway {
 namespace {
@@ -44,6 +45,7 @@ Descriptor NamelessFile(const std::filesystem::path& folder) {
 Descriptor OpenInput(const std::filesystem::path& path) {
   Descriptor file(path == "-" ? ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)
                               : ::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.valid() && errno == EINTR) ThrowIfStopRequested();
   struct stat status {};
   if (!file.valid() || ::fstat(file.get(), &status) != 0) {
     throw Error(ErrorCode::kInput, fmt::format("{}: cannot be opened: {}; check --input",
@@ -78,20 +80,24 @@ std::filesystem::path StagedInput::path() const {
   return fmt::format("/proc/self/fd/{}", file_.get());
 }
 
-StagedInput StageStdin(const std::filesystem::path& folder) {
-  const Descriptor from = OpenInput("-");
+bool NeedsStaging(const std::filesystem::path& path) {
+  const auto status = StatOf(path, STDIN_FILENO);
+  return path == "-" || (status && (S_ISFIFO(status->st_mode) || S_ISCHR(status->st_mode)));
+}
+
+StagedInput StageInput(const std::filesystem::path& path, const std::filesystem::path& folder) {
+  const Descriptor from = OpenInput(path);
   Descriptor to = NamelessFile(folder);
   const std::string folder_name = Printable(folder.string());
   if (!to.valid()) {
-    throw Error(
-        ErrorCode::kPath,
-        fmt::format("{}: cannot hold a copy of standard input: {}; set --offload-dir or TMPDIR",
-                    folder_name, std::strerror(errno)));
+    throw Error(ErrorCode::kPath,
+                fmt::format("{}: cannot hold a copy of the input: {}; set --offload-dir or TMPDIR",
+                            folder_name, std::strerror(errno)));
   }
   std::vector<char> buffer(kCopyBytes);
   int64_t num_bytes = 0;
-  while (const std::size_t got = ReadSome(from, buffer.data(), buffer.size(), "standard input")) {
-    WriteAll(to, {buffer.data(), got}, folder.string() + " (copy of standard input)");
+  while (const std::size_t got = ReadSome(from, buffer.data(), buffer.size(), NameOf(path))) {
+    WriteAll(to, {buffer.data(), got}, folder.string() + " (copy of the input)");
     num_bytes += static_cast<int64_t>(got);
   }
   return {std::move(to), num_bytes};

@@ -18,7 +18,7 @@ Descriptor OpenInput(const std::filesystem::path& path);
 // output.
 bool SameFile(const std::filesystem::path& input, const std::filesystem::path& output);
 
-// A copy of standard input without a name: it is gone with this object, even after kill -9.
+// A copy of a pipe's bytes without a name: it is gone with this object, even after kill -9.
 class StagedInput {
  public:
   StagedInput(Descriptor file, int64_t num_bytes);
@@ -36,6 +36,9 @@ class StagedInput {
 // Copies standard input to its end into a nameless file of mode 0600 in `folder`; 256 KiB of
 // memory.
 // Throws: Error kPath (the folder), kDiskSpace, kIo, kInput (standard input is closed or a folder).
-StagedInput StageStdin(const std::filesystem::path& folder);
+StagedInput StageInput(const std::filesystem::path& path, const std::filesystem::path& folder);
+
+// Whether `path` can be read only once: standard input, a pipe, a character device.
+bool NeedsStaging(const std::filesystem::path& path);
 
 }  // namespace spillway

@@ -34,7 +34,7 @@ struct InputScan {
 
 // Reads all of `path` once: the first `sample_lines` lines that are not blank in full, the others
 // for their length only.
-// Requires: a file that can be opened twice (standard input: StageStdin first).
+// Requires: a file that can be opened twice (standard input: StageInput first).
 // Throws: Error kInput, kIo.
 InputScan ScanInput(const std::filesystem::path& path, const Tokenizer& tokenizer,
                     const ReaderOptions& options, int64_t sample_lines);

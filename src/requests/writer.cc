@@ -65,6 +65,11 @@ CompletionWriter::CompletionWriter(const std::filesystem::path& path, const Toke
 
 CompletionWriter::~CompletionWriter() = default;
 
+void CompletionWriter::SetRunFingerprint(uint64_t fingerprint) {
+  SPILLWAY_CHECK(state_->last_expected == 0);
+  state_->options.run_fingerprint = fingerprint;
+}
+
 void CompletionWriter::Expect(int64_t line) {
   SPILLWAY_CHECK(line > state_->last_expected);
   state_->last_expected = line;
@@ -84,6 +89,7 @@ void CompletionWriter::Put(const LineError& error) {
 }
 
 void CompletionWriter::FlushFinished() {
+  if (state_->file.failed()) return;
   std::deque<Pending>& pending = state_->pending;
   std::erase_if(pending, [](const Pending& line) { return !line.finished; });
   state_->WriteReady();

@@ -35,6 +35,9 @@ class CompletionWriter {
   // Without Commit `path`.part goes away when it holds no line, and stays otherwise.
   ~CompletionWriter();
 
+  // The fingerprint where it was not known when the output was checked. Requires: no Put yet.
+  void SetRunFingerprint(uint64_t fingerprint);
+
   // Says that line `line` will get an answer; lines are expected in ascending order, each once.
   void Expect(int64_t line);
 
@@ -46,7 +49,8 @@ class CompletionWriter {
   void Put(const LineError& error);
 
   // Writes finished lines that still wait for earlier ones (after an interruption), in order, and
-  // syncs. Lines that have no answer are given up; no Put may follow for them.
+  // syncs. Lines that have no answer are given up; no Put may follow for them. After a failed write
+  // or sync it does nothing.
   // Throws: Error kDiskSpace, kIo.
   void FlushFinished();
 

@@ -70,6 +70,8 @@ TEST(ConfigTest, ReadsEveryKindOfFlag) {
 TEST(ConfigTest, TheInputMayBeAWord) {
   EXPECT_EQ(std::get<Config>(Parse({"generate", "p.txt"})).input, "p.txt");
   EXPECT_THAT(RefusalOf({"generate", "p.txt", "--input", "q.txt"}), HasSubstr("given twice"));
+  const Environment input("SPILLWAY_INPUT", "from_environment.txt");
+  EXPECT_EQ(std::get<Config>(Parse({"generate", "p.txt"})).input, "p.txt");
 }
 
 TEST(ConfigTest, FlagBeatsEnvironmentBeatsFile) {
@@ -95,7 +97,7 @@ TEST(ConfigTest, RefusesWithTheReason) {
       {{"generate", "a", "--frobnicate"}, "--frobnicate: unknown flag"},
       {{"generate", "a", "b"}, "one word too many"},
       {{"generate", "a", "--threads", "8x"}, "--threads 8x"},
-      {{"generate", "a", "--threads", "0"}, "from 1 to 4096"},
+      {{"generate", "a", "--threads", "0"}, "from 1 to 1024"},
       {{"generate", "a", "--threads", " 8"}, "--threads"},
       {{"generate", "a", "--threads", "0x8"}, "--threads"},
       {{"generate", "a", "--threads", "99999999999999999999"}, "--threads"},

@@ -26,6 +26,7 @@ Plan TinyPlan(BatchCapacity batch, int64_t num_batches) {
   }
   plan.policy.gpu_batch_size = batch.rows;
   plan.policy.num_gpu_batches = num_batches;
+  plan.num_batches = num_batches;
   plan.batch = batch;
   plan.slot_bytes = 4;
   return plan;
@@ -202,6 +203,37 @@ TEST(BlockBuilderTest, LongestFirstAndWithinCapacity) {
   }
   // 2 asks for 35 of 40 slots, so 3 does not fit beside it; 3 and 4 fill 40.
   EXPECT_EQ(lines, (std::vector<std::vector<int64_t>>{{2}, {3, 4}, {1, 5}}));
+}
+
+TEST(BlockBuilderTest, NeverMakesMoreBatchesThanThePlanHolds) {
+  Plan plan = TinyPlan({4, 40, 40}, 2000);
+  plan.num_batches = 2;
+  std::vector<Request> requests;
+  for (int64_t line = 1; line <= 50; ++line) requests.push_back(MakeRequest(line, 20, 1, 20));
+  ListJob job(requests);
+  const NoTokenizer tokenizer(kVocab);
+  BlockBuilder blocks(plan, {&tokenizer, 0});
+  std::size_t rows = 0;
+  for (auto batches = blocks.Next(job); !batches.empty(); batches = blocks.Next(job)) {
+    ASSERT_LE(batches.size(), 2U);
+    for (const RowBatch& batch : batches) rows += batch.rows().size();
+  }
+  EXPECT_EQ(rows, 50U);
+}
+
+TEST(BlockBuilderTest, ARowThatThePlanDoesNotHoldEndsTheRun) {
+  for (const auto& [prompt, max_new] : {std::pair<int64_t, int64_t>{20, 21}, {31, 1}}) {
+    const Plan plan = TinyPlan({4, 40, 30}, 2);
+    ListJob job({MakeRequest(1, prompt, 1, max_new)});
+    const NoTokenizer tokenizer(kVocab);
+    BlockBuilder blocks(plan, {&tokenizer, 0});
+    try {
+      blocks.Next(job);
+      FAIL() << "a row over the plan was admitted";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kResume);
+    }
+  }
 }
 
 TEST(BlockBuilderTest, SlotsAreRoundedToTheirAlignment) {

@@ -7,7 +7,6 @@
 
 #include "policies/default_policy.h"
 #include "spillway/error.h"
-#include "src/plan/layout.h"
 
 namespace spillway {
 namespace {
@@ -102,6 +101,14 @@ TEST(PlanTest, ARowBeyondTheSampleFitsAlone) {
                              Batches(2, 1), kNeeds);
   EXPECT_EQ(plan.batch.slots, 2048);
   EXPECT_EQ(plan.batch.prompt_tokens, 2000);
+}
+
+TEST(PlanTest, ABlockHasNoMoreBatchesThanTheWorkloadFills) {
+  const ModelShape shape = *BuiltInShape("opt-125m");
+  const Machine machine = MachineWith(int64_t{1} << 40);
+  EXPECT_EQ(MakePlan(shape, machine, Requests(10, 8, 8), Batches(4, 7), kNeeds).num_batches, 3);
+  EXPECT_EQ(MakePlan(shape, machine, Requests(10, 8, 8), Batches(4, 2), kNeeds).num_batches, 2);
+  EXPECT_EQ(MakePlan(shape, machine, Requests(0, 0, 0), Batches(4, 2), kNeeds).num_batches, 1);
 }
 
 TEST(PlanTest, RefusalNamesNeededAvailableAndAChangeThatFits) {

@@ -119,7 +119,7 @@ TEST(StageStdin, CopiesAndLeavesNoName) {
   const TemporaryFolder folder;
   WithStdin([](int pipe) { Send(pipe, FiveLines()); },
             [&] {
-              const StagedInput staged = StageStdin(folder.path());
+              const StagedInput staged = StageInput("-", folder.path());
               EXPECT_EQ(staged.num_bytes(), static_cast<int64_t>(FiveLines().size()));
               EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
               const FakeTokenizer tokenizer;
@@ -137,7 +137,7 @@ TEST(StageStdin, NamesAFolderThatCannotHoldIt) {
   WithStdin([](int) {},
             [] {
               try {
-                StageStdin("/nonexistent/folder");
+                StageInput("-", "/nonexistent/folder");
                 ADD_FAILURE();
               } catch (const Error& error) {
                 EXPECT_EQ(error.code(), ErrorCode::kPath);

@@ -1,4 +1,4 @@
-#include "src/execute/interrupt.h"
+#include "src/stop_signal.h"
 
 #include <csignal>
 #include <initializer_list>
@@ -24,7 +24,8 @@ void InstallStopSignals() {
   struct sigaction action = {};
   action.sa_handler = OnStopSignal;
   sigemptyset(&action.sa_mask);
-  action.sa_flags = SA_RESTART | SA_NODEFER;
+  // No SA_RESTART: a read that waits for a pipe must come back to notice the stop.
+  action.sa_flags = SA_NODEFER;
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) ::sigaction(signal, &action, nullptr);
   struct sigaction previous = {};
   if (::sigaction(SIGHUP, nullptr, &previous) == 0 && previous.sa_handler != SIG_IGN) {
