@@ -113,10 +113,21 @@ void ReadTensor(const Json& json, StoredTensorTable& tensor) {
   }
 }
 
+// A whole version number, and not ours.
+bool IsOtherVersion(std::string_view text) {
+  if (!text.starts_with(kAnyVersion)) return false;
+  const std::string_view number =
+      text.substr(kAnyVersion.size(), text.find(',') - kAnyVersion.size());
+  const bool whole = !number.empty() && number.size() < 8 &&
+                     number.find_first_not_of("0123456789") == std::string_view::npos;
+  return whole && number != std::to_string(kStoreVersion);
+}
+
 void CheckSeal(std::string_view text) {
   if (!text.starts_with(kHead)) {
-    const bool other = text.starts_with(kAnyVersion) && !text.starts_with("{\"version\":1,");
-    if (other) Throw(ErrorCode::kModelUnsupported, "the store is of another version");
+    if (IsOtherVersion(text)) {
+      Throw(ErrorCode::kModelUnsupported, "the store is of another version");
+    }
     Throw(ErrorCode::kModelMalformed, "not the table of a store");
   }
   const bool whole =

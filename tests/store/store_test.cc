@@ -1,0 +1,144 @@
+#include "src/store/store.h"
+
+#include "src/store/content_key.h"
+#include "tests/store/store_test_util.h"
+
+namespace spillway::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST(Store, KeepsShapeAndBytes) {
+  const DiskTempFolder temp;
+  MakeStore(SmallJob(), temp.path() / "small");
+  EXPECT_FALSE(fs::exists(temp.path() / "small.part"));
+  EXPECT_TRUE(IsStoreFolder(temp.path() / "small"));
+  for (const DiskMode mode : {DiskMode::kDirect, DiskMode::kBuffered}) {
+    const Store store = OpenStore(temp.path() / "small", mode);
+    EXPECT_EQ(ShapeText(store.shape()), ShapeText(SmallShape()));
+    EXPECT_EQ(store.content_key(), "0123456789abcdef");
+    EXPECT_EQ(store.MaxTileBytes(), StoreTileBytes(SmallShape()));
+    ReadWholeStore(store);
+  }
+}
+
+TEST(Store, FindsTheTensorsOfALayer) {
+  const DiskTempFolder temp(kMemoryRoot);
+  MakeStore(SmallJob(), temp.path() / "small");
+  const Store store = OpenStore(temp.path() / "small");
+  const std::vector<LayerSpec> layers = Layers(SmallShape());
+  for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+    const int64_t first = store.FirstTensor(static_cast<int64_t>(layer));
+    for (std::size_t tensor = 0; tensor < layers[layer].tensors.size(); ++tensor) {
+      const StoredTensorTable& stored = store.tensors()[static_cast<std::size_t>(first) + tensor];
+      EXPECT_EQ(stored.spec.name, layers[layer].tensors[tensor].name);
+      EXPECT_EQ(stored.index, static_cast<int64_t>(tensor));
+    }
+  }
+  EXPECT_EQ(store.FirstTensor(static_cast<int64_t>(layers.size())),
+            static_cast<int64_t>(store.tensors().size()));
+}
+
+TEST(Store, TilesGoThroughAQueueAndAreVerified) {
+  const DiskTempFolder temp;
+  MakeStore(SmallJob(), temp.path() / "small");
+  const Store store = OpenStore(temp.path() / "small");
+  const BlockMemory memory(store.tensors()[0].tiles[1].padded_bytes());
+  for (const char* faults : {"", "read:flip=12345@0", "read:zero@0", "read:misdirected=4096@0"}) {
+    DiskQueue queue(MakeBackend(DiskBackendKind::kAuto, {}, faults));
+    MoveBytes(queue, store.TileRequest(0, 1, memory.all()));
+    if (std::string(faults).empty()) {
+      store.Verify(0, 1, memory.all());
+      continue;
+    }
+    ExpectDiskError(ErrorCode::kCorrupt,
+                    "weights.bin: tile 1 of tensor \"decoder.embed_tokens.weight\"",
+                    [&] { store.Verify(0, 1, memory.all()); });
+  }
+}
+
+TEST(Store, SaysThatTheFileChangedDuringTheRun) {
+  const DiskTempFolder temp;
+  MakeStore(SmallJob(), temp.path() / "small");
+  const Store store = OpenStore(temp.path() / "small");
+  const BlockMemory memory(store.tensors()[0].tiles[0].padded_bytes());
+  std::string bytes = ReadText(temp.path() / "small" / "weights.bin");
+  bytes[100] = static_cast<char>(bytes[100] ^ 1);
+  WriteText(temp.path() / "small" / "weights.bin", bytes);
+  ExpectDiskError(ErrorCode::kCorrupt, "while it was in use",
+                  [&] { store.ReadTile(0, 0, memory.all()); });
+}
+
+TEST(StoreTable, EveryBuiltInShapeSurvivesItsText) {
+  for (const std::string& name : BuiltInShapeNames()) {
+    SCOPED_TRACE(name);
+    const ModelShape shape = *BuiltInShape(name);
+    if (shape.num_layers > 48) continue;  // 66b and 175b: seconds of JSON under sanitizers
+    StoreTable table = LayOutStore(shape, "key");
+    int64_t next = 0;
+    for (StoredTensorTable& tensor : table.tensors) {
+      for (StoredTile& tile : tensor.tiles) {
+        ASSERT_EQ(tile.offset, next);
+        tile.hash = BlockHash({}, static_cast<uint64_t>(next));
+        next += tile.padded_bytes();
+      }
+    }
+    EXPECT_EQ(table.weights_bytes, next);
+    EXPECT_LT(static_cast<double>(next),
+              1.001 * static_cast<double>(WeightBytes(Layers(shape))) + 1e6);
+    const StoreTable read = ParseStoreTable(StoreTableText(table));
+    EXPECT_EQ(ShapeText(read.shape), ShapeText(shape));
+    for (std::size_t at = 0; at < table.tensors.size(); ++at) {
+      ASSERT_EQ(read.tensors[at].tiles, table.tensors[at].tiles);
+    }
+  }
+}
+
+class ContentKeyTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    WriteText(temp_.path() / "config.json", "{\"a\":1}");
+    WriteText(temp_.path() / "model.safetensors", "weights");
+  }
+  std::string Key() const { return CheckpointContentKey(temp_.path(), SmallShape()); }
+  DiskTempFolder temp_;
+};
+
+TEST_F(ContentKeyTest, ChangesWithTheFiles) {
+  const std::string before = Key();
+  EXPECT_EQ(before.size(), 16U);
+  EXPECT_EQ(Key(), before);
+  WriteText(temp_.path() / "model.safetensors", "weights2");
+  const std::string longer = Key();
+  EXPECT_NE(longer, before);
+  fs::last_write_time(temp_.path() / "model.safetensors",
+                      fs::file_time_type::clock::now() + std::chrono::hours(1));
+  const std::string later = Key();
+  EXPECT_NE(later, longer);
+  WriteText(temp_.path() / "model-2.safetensors", "");
+  EXPECT_NE(Key(), later);
+}
+
+TEST_F(ContentKeyTest, ChangesWithTheShapeInMemory) {
+  ModelShape shape = SmallShape();
+  shape.dtype = DType::kBF16;
+  EXPECT_NE(CheckpointContentKey(temp_.path(), shape), Key());
+  EXPECT_NE(DummyContentKey(shape, 0), DummyContentKey(SmallShape(), 0));
+  EXPECT_NE(DummyContentKey(shape, 0), DummyContentKey(shape, 1));
+}
+
+TEST_F(ContentKeyTest, DecidesWhetherACacheIsUsed) {
+  const fs::path cache = temp_.path() / "cache";
+  EXPECT_EQ(ProbeStore(cache, "0123456789abcdef"), StoreState::kAbsent);
+  fs::create_directory(cache);
+  EXPECT_EQ(ProbeStore(cache, "0123456789abcdef"), StoreState::kAbsent);
+  fs::remove(cache);
+  MakeStore(SmallJob(), cache);
+  EXPECT_EQ(ProbeStore(cache, "0123456789abcdef"), StoreState::kReady);
+  EXPECT_EQ(ProbeStore(cache, "another"), StoreState::kStale);
+  fs::remove(cache / "store.json");
+  EXPECT_EQ(ProbeStore(cache, "0123456789abcdef"), StoreState::kUnusable);
+}
+
+}  // namespace
+}  // namespace spillway::testing
