@@ -96,6 +96,7 @@ int64_t Engine::Sample(RowBatch& batch, Job& job) {
         return row->sampler.status() != RowStatus::kNonFinite;
       });
   progress_.generated_tokens += num_sampled;
+  progress_.settled_tokens += num_sampled;
   batch.Advance();
   Retire(batch, job);
   return num_sampled;
@@ -104,6 +105,7 @@ int64_t Engine::Sample(RowBatch& batch, Job& job) {
 // Rows that ended leave the batch at once: the next pass neither packs nor computes them.
 void Engine::Retire(RowBatch& batch, Job& job) {
   std::erase_if(batch.rows(), [&](const std::unique_ptr<Row>& row) {
+    const auto num_tokens = static_cast<int64_t>(row->sampler.tokens().size());
     switch (row->sampler.status()) {
       case RowStatus::kRunning:
         return false;
@@ -123,7 +125,8 @@ void Engine::Retire(RowBatch& batch, Job& job) {
         }
         break;
     }
-    ++progress_.rows_done;
+    ++progress_.rows;
+    progress_.settled_tokens += row->request.sampling.max_tokens - num_tokens;
     return true;
   });
 }

@@ -13,16 +13,12 @@
 #include "src/execute/block.h"
 #include "src/execute/executor.h"
 #include "src/execute/job.h"
+#include "src/report/progress.h"  // WorkDone
 
 namespace spillway {
 
 // Called after every cell of the schedule; must be quick.
-struct RunProgress {
-  int64_t rows_done = 0;
-  int64_t rows_running = 0;
-  int64_t generated_tokens = 0;
-};
-using ProgressFn = std::function<void(const RunProgress&)>;
+using ProgressFn = std::function<void(const WorkDone&)>;
 
 class Engine {
  public:
@@ -44,7 +40,7 @@ class Engine {
   Executor& executor_;
   ThreadPool& pool_;
   Trace trace_;
-  RunProgress progress_;
+  WorkDone progress_;
   int64_t num_nonfinite_ = 0;
 };
 

@@ -21,6 +21,7 @@
 #include "src/model/open_model.h"
 #include "src/report/progress.h"
 #include "src/report/report_file.h"
+#include "src/report/terminal.h"
 #include "src/requests/input_file.h"
 #include "src/requests/reader.h"
 #include "src/requests/scan.h"
@@ -162,9 +163,28 @@ std::FILE* TerminalOf(const Config& config) {
                                         Printable(writer.part_path().string())));
 }
 
-Trace RunBlocks(const Config& config, const OpenedModel& model, const Plan& plan, Job& job,
-                int64_t num_requests) {
+// What one run is made of, once it is decided.
+struct Run {
+  const Config& config;
+  const OpenedModel& model;
+  const Plan& plan;
+  ExpectedWork expected;
+};
+
+ExpectedWork ExpectedOf(const Workload& work) {
+  double tokens = 0.0;
+  for (const RequestShape& request : work.sample)
+    tokens += static_cast<double>(request.max_new_tokens);
+  const double scale = work.sample.empty() ? 0.0
+                                           : static_cast<double>(work.num_requests) /
+                                                 static_cast<double>(work.sample.size());
+  return {work.num_requests, static_cast<int64_t>(tokens * scale)};
+}
+
+Trace RunBlocks(const Run& run, Job& job, ProgressLine& line) {
+  const auto& [config, model, plan, expected] = run;
   const double begin_s = Now();
+  line.Note("loading weights");
   const HostArena arena(plan.arena_bytes[Tier::kCpu]);
   ThreadPool pool(plan.machine.num_threads);
   LoadWeights(
@@ -174,10 +194,10 @@ Trace RunBlocks(const Config& config, const OpenedModel& model, const Plan& plan
 
   CpuExecutor executor(plan, arena, pool, kernels::BestIsa());
   BlockBuilder blocks(plan, {model.tokenizer.get(), config.seed});
-  ProgressLine line(config.progress ? TerminalOf(config) : nullptr, num_requests);
+  line.Begin(expected);
   Trace trace =
-      Engine(plan, executor, pool).Run(ZigZag(plan), blocks, job, [&](const RunProgress& progress) {
-        line.Update(progress.rows_done, progress.rows_running, progress.generated_tokens);
+      Engine(plan, executor, pool).Run(ZigZag(plan), blocks, job, [&](const WorkDone& done) {
+        line.Update(done);
       });
   trace.load_s = load_s;
   trace.peak_bytes[Tier::kCpu] = PeakResidentBytes();
@@ -196,28 +216,28 @@ void RefuseWhatCannotFit(const ModelShape& shape, const Machine& machine,
 void Describe(const Config& config, const OpenedModel& model, const InputScan& scan,
               const Plan& plan) {
   if (config.verbosity != Verbosity::kVerbose) return;
-  std::FILE* terminal = TerminalOf(config);
-  fmt::print(terminal, "model: {} ({}), tokenizer: {}\n", model.shape.name,
-             model.checkpoint->format(), model.tokenizer->kind());
+  std::string text = fmt::format("model: {} ({}), tokenizer: {}\n", model.shape.name,
+                                 model.checkpoint->format(), model.tokenizer->kind());
   if (!model.weights.surplus.empty()) {
-    fmt::print(terminal, "model: {} tensors are not used, the first is {}\n",
-               model.weights.surplus.size(), Printable(model.weights.surplus.front()));
+    text += fmt::format("model: {} tensors are not used, the first is {}\n",
+                        model.weights.surplus.size(), Printable(model.weights.surplus.front()));
   }
-  fmt::print(terminal, "input: {} lines, {} blank, longest prompt at most {} tokens\n",
-             scan.num_lines, scan.num_blank_lines, scan.max_prompt_tokens);
-  fmt::print(terminal, "plan: batches of {} rows and {} KV slots, {} in a block, {} bytes in all\n",
-             plan.batch.rows, plan.batch.slots, plan.num_batches, plan.arena_bytes[Tier::kCpu]);
+  text += fmt::format("input: {} lines, {} blank, longest prompt at most {} tokens\n",
+                      scan.num_lines, scan.num_blank_lines, scan.max_prompt_tokens);
+  text += fmt::format("plan: batches of {} rows and {} KV slots, {} in a block, {} bytes in all\n",
+                      plan.batch.rows, plan.batch.slots, plan.num_batches,
+                      plan.arena_bytes[Tier::kCpu]);
+  PrintTo(TerminalOf(config), text);
 }
 
 // Bad lines alone need no model in memory.
-Trace RunJob(const Config& config, const OpenedModel& model, const Plan& plan, FileJob& job,
-             CompletionWriter& writer) {
+Trace RunJob(const Run& run, FileJob& job, CompletionWriter& writer, ProgressLine& line) {
   try {
-    if (plan.num_requests > 0) return RunBlocks(config, model, plan, job, plan.num_requests);
+    if (run.plan.num_requests > 0) return RunBlocks(run, job, line);
     if (job.Next()) throw Error(ErrorCode::kResume, "the input changed while it was read");
     return {};
   } catch (const Error& error) {
-    KeepFinishedLines(error, writer, config);
+    KeepFinishedLines(error, writer, run.config);
   } catch (...) {
     writer.FlushFinished();
     throw;
@@ -227,11 +247,12 @@ Trace RunJob(const Config& config, const OpenedModel& model, const Plan& plan, F
 void PrintTable(const Config& config, const Plan& plan, const Trace& trace,
                 const RunSummary& summary) {
   if (std::FILE* terminal = TerminalOf(config))
-    fmt::print(terminal, "{}", ReportTable(plan, trace, summary));
+    PrintTo(terminal, ReportTable(plan, trace, summary));
   if (summary.num_errors == 0) return;
-  fmt::print(stderr,
-             "spillway: warning: {} of {} lines carry errors; each says why in the output\n",
-             summary.num_errors, summary.num_errors + summary.num_completions);
+  PrintTo(
+      stderr,
+      fmt::format("spillway: warning: {} of {} lines carry errors; each says why in the output\n",
+                  summary.num_errors, summary.num_errors + summary.num_completions));
 }
 
 }  // namespace
@@ -248,6 +269,8 @@ int RunGenerate(const Config& config) {
   const KernelNeeds needs = CpuKernelNeeds();
   RefuseWhatCannotFit(model.shape, machine, needs);
 
+  ProgressLine line(config.progress ? TerminalOf(config) : nullptr);
+  line.Note("reading prompts");
   const Prompts prompts(config);
   const ReaderOptions reading = ReadingOptions(config, model.shape);
   const InputScan scan = ScanInput(prompts.path(), *model.tokenizer, reading, kSampleRequests);
@@ -262,7 +285,7 @@ int RunGenerate(const Config& config) {
 
   RequestReader reader(prompts.path(), *model.tokenizer, reading);
   FileJob job(reader, writer);
-  const Trace trace = RunJob(config, model, plan, job, writer);
+  const Trace trace = RunJob({config, model, plan, ExpectedOf(work)}, job, writer, line);
   if (reader.input_hash() != scan.hash) {
     throw Error(
         ErrorCode::kResume,
@@ -274,6 +297,7 @@ int RunGenerate(const Config& config) {
   const RunSummary summary = {job.num_requests(), writer.num_completions(), writer.num_errors(),
                               Now() - begin_s, writer.fingerprint()};
   report.Write(ReportJson(plan, trace, summary));
+  line.Clear();
   PrintTable(config, plan, trace, summary);
   return summary.num_errors == 0 ? 0 : kSomeLinesCarryErrors;
 }

@@ -26,12 +26,25 @@ fs::path TokenizerFolder(const fs::path& model) {
   return model.parent_path() / name.substr(0, name.size() - kNumpySuffix.size());
 }
 
+bool HasTokenizer(const fs::path& folder) {
+  std::error_code ignored;
+  return !folder.empty() && (fs::exists(folder / "tokenizer.json", ignored) ||
+                             fs::exists(folder / "vocab.json", ignored) ||
+                             fs::exists(folder / "tokenizer.model", ignored));
+}
+
+// Dummy weights come without a tokenizer; the bundled one lets text prompts run all the same. Its
+// ids must have rows.
+constexpr int64_t kBundledVocabulary = 4096;
+
 std::unique_ptr<Tokenizer> OpenTokenizerFor(const Config& config, const fs::path& folder,
                                             const ModelShape& shape) {
   if (config.tokenizer == "none") return std::make_unique<NoTokenizer>(shape.vocab_size);
   if (!config.tokenizer.empty()) return OpenTokenizer(config.tokenizer, shape.vocab_size);
-  if (folder.empty()) return std::make_unique<NoTokenizer>(shape.vocab_size);
-  return OpenTokenizer(TokenizerFolder(folder), shape.vocab_size);
+  const fs::path own = folder.empty() ? folder : TokenizerFolder(folder);
+  if (!config.dummy_weights || HasTokenizer(own)) return OpenTokenizer(own, shape.vocab_size);
+  if (shape.vocab_size < kBundledVocabulary) return std::make_unique<NoTokenizer>(shape.vocab_size);
+  return OpenTokenizer(BundledModel(), shape.vocab_size);
 }
 
 fs::path ModelFolder(const Config& config) {

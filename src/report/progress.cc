@@ -1,12 +1,15 @@
 #include "src/report/progress.h"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <string>
 
 #include "src/machine/probe.h"
+#include "src/report/terminal.h"
 
 namespace spillway {
 namespace {
@@ -25,45 +28,57 @@ std::string Duration(double seconds) {
   return fmt::format("{} h {:02} min", whole / 3600, whole / 60 % 60);
 }
 
+// Columns of the terminal; 80 where it does not say.
+std::size_t Width(std::FILE* out) {
+  winsize size{};
+  return ::ioctl(::fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
 }  // namespace
 
-ProgressLine::ProgressLine(std::FILE* out, int64_t total_rows)
-    : out_(out),
-      total_rows_(total_rows),
-      in_place_(out != nullptr && ::isatty(::fileno(out)) == 1),
-      begin_s_(Now()),
-      next_s_(begin_s_ + (in_place_ ? kRedrawSeconds : kPlainLineSeconds)) {}
-
-ProgressLine::~ProgressLine() { Clear(); }
+ProgressLine::ProgressLine(std::FILE* out)
+    : out_(out), in_place_(out != nullptr && ::isatty(::fileno(out)) == 1) {}
 
 void ProgressLine::Clear() {
-  if (!drawn_) return;
-  fmt::print(out_, "\r\x1b[K");
-  std::fflush(out_);
+  if (drawn_) PrintTo(out_, "\r\x1b[K");
   drawn_ = false;
 }
 
-void ProgressLine::Update(int64_t rows_done, int64_t rows_running, int64_t generated_tokens) {
+void ProgressLine::Draw(std::string text) {
+  // A line that wraps could not be redrawn in place.
+  if (in_place_) text.resize(std::min(text.size(), Width(out_) - 1));
+  PrintTo(out_, in_place_ ? "\r" + text + "\x1b[K" : text + "\n");
+  drawn_ = in_place_;
+}
+
+void ProgressLine::Note(const std::string& text) {
+  if (in_place_) Draw(text);
+}
+
+void ProgressLine::Begin(const ExpectedWork& expected) {
+  expected_ = expected;
+  begin_s_ = Now();
+  next_s_ = begin_s_ + (in_place_ ? kRedrawSeconds : kPlainLineSeconds);
+}
+
+void ProgressLine::Update(const WorkDone& done) {
   if (out_ == nullptr) return;
   const double now_s = Now();
   if (now_s < next_s_) return;
   next_s_ = now_s + (in_place_ ? kRedrawSeconds : kPlainLineSeconds);
   const double elapsed_s = now_s - begin_s_;
   std::string text =
-      fmt::format("rows {}/{} ({} running)  {:.1f} tokens/s  ", rows_done, total_rows_,
-                  rows_running, static_cast<double>(generated_tokens) / elapsed_s);
-  // The rate of finished rows says nothing until a first few are done.
-  if (rows_done > 0 && total_rows_ > rows_done) {
-    const double left =
-        static_cast<double>(total_rows_ - rows_done) / static_cast<double>(rows_done);
+      fmt::format("rows {}/{} ({} running)  {:.1f} tokens/s  ", done.rows, expected_.rows,
+                  done.rows_running, static_cast<double>(done.generated_tokens) / elapsed_s);
+  if (done.settled_tokens > 0 && expected_.tokens > done.settled_tokens) {
+    const double left = static_cast<double>(expected_.tokens - done.settled_tokens) /
+                        static_cast<double>(done.settled_tokens);
     text += fmt::format("ETA {}  ", Duration(elapsed_s * left));
   } else {
     text += fmt::format("elapsed {}  ", Duration(elapsed_s));
   }
   text += fmt::format("memory {:.2f} GiB", static_cast<double>(ResidentBytes()) / 0x1p30);
-  fmt::print(out_, "{}{}{}", in_place_ ? "\r" : "", text, in_place_ ? "\x1b[K" : "\n");
-  std::fflush(out_);
-  drawn_ = in_place_;
+  Draw(text);
 }
 
 }  // namespace spillway

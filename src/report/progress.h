@@ -4,31 +4,52 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <string>
 
 namespace spillway {
 
+// What the whole run comes to, as far as the scan of the input could tell.
+struct ExpectedWork {
+  int64_t rows = 0;
+  int64_t tokens = 0;  // sum of max_tokens
+};
+
+struct WorkDone {
+  int64_t rows = 0;
+  int64_t rows_running = 0;
+  int64_t generated_tokens = 0;
+  int64_t settled_tokens = 0;  // generated, and those that ended rows no longer need
+};
+
 class ProgressLine {
  public:
-  // `out` null: silent. `total_rows` 0: unknown.
-  ProgressLine(std::FILE* out, int64_t total_rows);
-  ~ProgressLine();  // clears a line that was drawn in place
+  // `out` null: silent.
+  explicit ProgressLine(std::FILE* out);
+  ~ProgressLine() { Clear(); }
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
-  // Prints when it is time to; cheap otherwise. `tokens` counts prompt and generated ones, for the
-  // estimate.
-  void Update(int64_t rows_done, int64_t rows_running, int64_t generated_tokens);
-
-  // Erases the line before other text is printed.
+  // Erases a line that was drawn in place, before other text is printed.
   void Clear();
 
+  // Says what is going on before the first row runs; on a terminal only.
+  void Note(const std::string& text);
+
+  // The clock of rate and ETA starts here.
+  void Begin(const ExpectedWork& expected);
+
+  // Prints when it is time to; cheap otherwise.
+  void Update(const WorkDone& done);
+
  private:
+  void Draw(std::string text);
+
   std::FILE* out_;
-  int64_t total_rows_;
   bool in_place_ = false;
   bool drawn_ = false;
-  double begin_s_;
-  double next_s_;
+  ExpectedWork expected_;
+  double begin_s_ = 0.0;
+  double next_s_ = 0.0;
 };
 
 }  // namespace spillway

@@ -5,11 +5,13 @@ Standard library only.
 """
 
 import json
+import os
 import pathlib
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -73,6 +75,43 @@ class Forms(GenerateTest):
         self.assertEqual(len(lines), len(PROMPTS))
         self.assertEqual({line["response"]["body"]["model"] for line in lines}, {"tales-opt-8m"})
         self.assertEqual({len(harness.choice(line)["token_ids"]) for line in lines}, {64})
+
+    def test_a_pipe_is_read_once(self):
+        """Named pipes and /dev/stdin are staged like "-": the scan and the run see the same bytes."""
+        pipe = self.folder / "pipe.jsonl"
+        os.mkfifo(pipe)
+        records = [{"prompt": "Once", "max_tokens": 3}, {"prompt": "The king", "max_tokens": 3}]
+        writer = threading.Thread(target=harness.write_jsonl, args=(pipe, records))
+        writer.start()
+        self.generate(pipe, "--quiet")
+        writer.join()
+        self.assertEqual(len(harness.read_jsonl(self.output)), 2)
+
+    def test_input_that_grows_during_the_run_ends_it(self):
+        """A line that the plan does not hold must not get near the KV of others (J16): exit 51, finished lines stay."""
+        source = self.write([{"prompt": "Once upon a time", "max_tokens": 2, "ignore_eos": True}] * 4000)
+        words = ["generate", "--input", source, "--output", self.output, "--quiet", "--gpu-batch-size", "1"]
+        process = subprocess.Popen([BINARY, *words], stderr=subprocess.PIPE, env=harness.clean_environment())
+        self.addCleanup(process.kill)
+        part = self.folder / "out.jsonl.part"
+        while process.poll() is None and not (part.exists() and part.stat().st_size > 0):
+            time.sleep(0.01)
+        with open(source, "a", encoding="utf-8") as grown:
+            grown.write(3 * (json.dumps({"token_ids": [2] + [5] * 1900, "max_tokens": 100}) + "\n"))
+        _, stderr = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 51, stderr)
+        self.assertEqual(part.read_bytes().count(b"\n"), 4000)
+
+    def test_memory_does_not_grow_with_bad_lines(self):
+        """A long tail of bad lines behind a row that still runs is not held in memory."""
+        source = self.folder / "in.jsonl"
+        with open(source, "w", encoding="utf-8") as file:
+            file.write('{"prompt":"Once","max_tokens":400,"ignore_eos":true}\n')
+            file.write('{"promt":1}\n' * 200_000)
+        report = self.folder / "report.json"
+        self.generate(source, "--quiet", "--report", report, status=21)
+        peak = json.loads(report.read_text())["tiers"]["cpu"]["peak_bytes"]
+        self.assertLess(peak, 64 << 20)
 
     def test_without_a_tokenizer_prompts_are_token_ids(self):
         """Text for a model that comes without a tokenizer is an error of its line, not silently the start token."""
