@@ -74,7 +74,7 @@ std::vector<Flag> ModelFlags() {
             "Hugging Face folder, or a built-in shape (opt-125m ... opt-175b) for dummy weights",
             [](Config& config, const std::string& text) { config.model = text; }),
       Value("tokenizer", "DIR",
-            "folder of the tokenizer (default: the model's own; 'none': prompts are token_ids)",
+            "folder of the tokenizer (the model's own; 'none': prompts are token_ids)",
             [](Config& config, const std::string& text) { config.tokenizer = text; }),
       Switch("dummy-weights", "seeded random weights of the named shape; no checkpoint is read",
              [](Config& config, bool on) { config.dummy_weights = on; }),

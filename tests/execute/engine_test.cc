@@ -110,7 +110,7 @@ Trace RunJob(const Plan& plan, CountingExecutor& executor, Job& job) {
   const NoTokenizer tokenizer(kVocab);
   ThreadPool pool(1);
   BlockBuilder blocks(plan, {&tokenizer, 0});
-  return Engine(plan, executor, pool).Run(ZigZag(plan), blocks, job, [](const RunProgress&) {});
+  return Engine(plan, executor, pool).Run(ZigZag(plan), blocks, job, [](const WorkDone&) {});
 }
 
 TEST(EngineTest, EveryRowGetsItsOwnTokensForAnyBlockShape) {
