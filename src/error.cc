@@ -115,7 +115,9 @@ std::string ErrorLine(ErrorCode code, std::string_view message) {
 }
 
 void CheckFailed(const char* condition, const char* file, int line) {
-  fmt::print(stderr, "spillway: internal error: {} does not hold ({}:{})\n", condition, file, line);
+  // Not fmt::print, which throws when the stream is closed or full.
+  std::fprintf(stderr, "spillway: internal error: %s does not hold (%s:%d)\n", condition, file,
+               line);
   std::abort();
 }
 

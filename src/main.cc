@@ -1,6 +1,4 @@
 // spillway: Config -> Model, Machine, Workload -> Policy -> Plan -> Schedule -> Trace -> Report.
-#include <fmt/format.h>
-
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -10,6 +8,8 @@
 #include "src/config/config.h"
 #include "src/execute/generate.h"
 #include "src/execute/interrupt.h"
+#include "src/report/terminal.h"
+#include "src/system_error.h"
 
 namespace spillway {
 namespace {
@@ -17,7 +17,7 @@ namespace {
 int Run(int argc, const char* const* argv) {
   const std::variant<Config, Printout> parsed = ParseConfig(argc, argv);
   if (const auto* printout = std::get_if<Printout>(&parsed)) {
-    fmt::print("{}", printout->text);
+    PrintTo(stdout, printout->text);
     return 0;
   }
   const Config& config = std::get<Config>(parsed);
@@ -25,14 +25,14 @@ int Run(int argc, const char* const* argv) {
     case Verb::kGenerate:
       return RunGenerate(config);
     case Verb::kInspect:
-      fmt::print("{}", DescribeCheckpoint(config.inspect_path));
+      PrintTo(stdout, DescribeCheckpoint(config.inspect_path));
       return 0;
   }
   return 0;
 }
 
 int Fail(ErrorCode code, const char* message) {
-  fmt::print(stderr, "{}\n", ErrorLine(code, message));
+  PrintTo(stderr, ErrorLine(code, message) + "\n");
   return ExitStatus(code);
 }
 
@@ -41,12 +41,17 @@ int Fail(ErrorCode code, const char* message) {
 
 int main(int argc, char** argv) {
   using namespace spillway;
+  FillStandardDescriptors();
   InstallStopSignals();
   try {
     return Run(argc, argv);
   } catch (const Error& error) {
     return Fail(error.code(), error.what());
   } catch (const std::bad_alloc&) {
+    if (IsAddressSpaceLimited())
+      return Fail(
+          ErrorCode::kSystemLimit,
+          "the limit on address space is reached; raise it (ulimit -v) or lower --cpu-memory");
     return Fail(ErrorCode::kCpuMemory, "out of memory; lower --cpu-memory or close other programs");
   } catch (const std::exception& error) {
     return Fail(ErrorCode::kInternal, error.what());

@@ -1,43 +1,155 @@
 #include "src/report/report_file.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
-#include <fstream>
+#include <cstdio>
+#include <optional>
+#include <utility>
 
 #include "spillway/error.h"
+#include "src/system_error.h"
 
 namespace spillway {
+namespace {
 
 namespace fs = std::filesystem;
 
-ReportFile::ReportFile(fs::path path) : path_(std::move(path)) {
-  if (path_.empty()) return;
-  const fs::path folder = path_.has_parent_path() ? path_.parent_path() : fs::path(".");
-  std::error_code ignored;
-  if (fs::is_directory(path_, ignored) || ::access(folder.c_str(), W_OK | X_OK) != 0) {
-    throw Error(ErrorCode::kPath,
-                fmt::format("--report {}: cannot be written; give a file in a folder that exists",
-                            Printable(path_.string())));
+using Inode = std::pair<dev_t, ino_t>;
+
+std::optional<Inode> InodeOf(const fs::path& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return std::nullopt;
+  // Terminals and /dev/null hold nothing that could be lost.
+  return S_ISCHR(status.st_mode) ? std::nullopt
+                                 : std::optional(Inode(status.st_dev, status.st_ino));
+}
+
+fs::path FolderOf(const fs::path& path) {
+  return path.has_parent_path() ? path.parent_path() : ".";
+}
+
+fs::path PartOf(const fs::path& path) { return path.string() + ".part"; }
+
+// By name too, since what will be written may not exist yet.
+bool SamePlace(const fs::path& one, const fs::path& other) {
+  const std::optional<Inode> inode = InodeOf(one);
+  if (inode && inode == InodeOf(other)) return true;
+  const std::optional<Inode> folder = InodeOf(FolderOf(one));
+  return folder && folder == InodeOf(FolderOf(other)) && one.filename() == other.filename();
+}
+
+// Whether writing the report touches `file`.
+bool Touches(const fs::path& report, const fs::path& file) {
+  return SamePlace(report, file) || SamePlace(PartOf(report), file);
+}
+
+fs::path StandardOr(const fs::path& path, const char* standard) {
+  return path == "-" ? standard : path;
+}
+
+// Not valid when `path` is no stream.
+Descriptor OpenStream(const fs::path& path) {
+  struct stat status {};
+  // /dev/stdout and /dev/stderr may be files; opening those anew would start at their beginning.
+  if (path == "/dev/stdout") return Descriptor(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
+  if (path == "/dev/stderr") return Descriptor(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3));
+  if (::stat(path.c_str(), &status) != 0) return {};
+  if (!S_ISFIFO(status.st_mode) && !S_ISCHR(status.st_mode)) return {};
+  Descriptor stream(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY));
+  if (!stream.valid()) {
+    ThrowSystemError(errno, fmt::format("--report {}: cannot be written", Printable(path.string())),
+                     ErrorCode::kPath, "give another --report");
   }
+  return stream;
+}
+
+}  // namespace
+
+ReportFile::ReportFile(fs::path path, const fs::path& input, const fs::path& output)
+    : path_(std::move(path)) {
+  if (path_.empty()) return;
+  if (path_ == "-") {
+    throw Error(ErrorCode::kPath,
+                "--report -: a report has no standard stream; give a file, or /dev/stdout");
+  }
+  if (Touches(path_, StandardOr(input, "/dev/stdin"))) {
+    throw Error(ErrorCode::kInput, Named() + " is the input file; give another name");
+  }
+  const fs::path lines = StandardOr(output, "/dev/stdout");
+  if (Touches(path_, lines) || (output != "-" && Touches(path_, PartOf(lines)))) {
+    throw Error(ErrorCode::kPath, Named() + " is where the output goes; give another name");
+  }
+  stream_ = OpenStream(path_);
+  if (stream_.valid()) return;
+  name_ = path_.filename().string();
+  part_name_ = name_ + ".part";
+  folder_ = Descriptor(::open(FolderOf(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder_.valid() || ::faccessat(folder_.get(), ".", W_OK | X_OK, 0) != 0) {
+    ThrowSystemError(errno, Named() + ": cannot be written", ErrorCode::kPath,
+                     "give a file in a folder that exists");
+  }
+  CheckPlace();
+  RemoveStalePart();
+}
+
+std::string ReportFile::Named() const {
+  return fmt::format("--report {}", Printable(path_.string()));
+}
+
+void ReportFile::CheckPlace() const {
+  struct stat status {};
+  const char* what = nullptr;
+  if (name_.empty() || name_ == "." || name_ == "..") {
+    what = "no file name";
+  } else if (::fstatat(folder_.get(), name_.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0) {
+    what = S_ISREG(status.st_mode)   ? nullptr
+           : S_ISDIR(status.st_mode) ? "a folder"
+           : S_ISLNK(status.st_mode) ? "a symbolic link"
+                                     : "no regular file";
+  }
+  if (what != nullptr) {
+    throw Error(ErrorCode::kPath, fmt::format("{}: is {}; give the path of a file", Named(), what));
+  }
+}
+
+void ReportFile::RemoveStalePart() const {
+  struct stat status {};
+  if (::fstatat(folder_.get(), part_name_.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) return;
+  if (!S_ISREG(status.st_mode)) {
+    throw Error(
+        ErrorCode::kPath,
+        fmt::format("{}.part: is no regular file but would be written; remove it", Named()));
+  }
+  ::unlinkat(folder_.get(), part_name_.c_str(), 0);
 }
 
 void ReportFile::Write(std::string_view text) const {
   if (path_.empty()) return;
-  std::error_code ignored;
-  const bool replaceable = !fs::exists(path_, ignored) || fs::is_regular_file(path_, ignored);
-  const fs::path target = replaceable ? fs::path(path_.string() + ".part") : path_;
-  std::ofstream out(target, std::ios::binary | std::ios::trunc);
-  out << text;
-  out.close();
-  std::error_code failed;
-  if (out && replaceable) fs::rename(target, path_, failed);
-  if (!out || failed) {
-    throw Error(ErrorCode::kIo,
-                fmt::format("--report {}: writing failed: {}", Printable(path_.string()),
-                            failed ? failed.message() : std::strerror(errno)));
+  if (stream_.valid()) return WriteAll(stream_, text, Named());
+  RemoveStalePart();
+  try {
+    WriteBeside(text);
+  } catch (const Error&) {
+    ::unlinkat(folder_.get(), part_name_.c_str(), 0);
+    throw;
+  }
+}
+
+void ReportFile::WriteBeside(std::string_view text) const {
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+  const Descriptor part(::openat(folder_.get(), part_name_.c_str(), kFlags, 0644));
+  if (!part.valid()) {
+    ThrowSystemError(errno, Named() + ".part: cannot be created", ErrorCode::kPath,
+                     "give another --report");
+  }
+  WriteAll(part, text, Named());
+  Sync(part, Named());
+  if (::renameat(folder_.get(), part_name_.c_str(), folder_.get(), name_.c_str()) != 0) {
+    ThrowSystemError(errno, Named() + ": cannot be put in place", ErrorCode::kIo, "check the disk");
   }
 }
 
