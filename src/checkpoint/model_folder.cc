@@ -10,10 +10,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <memory>
 
 #include "spillway/error.h"
+#include "src/system_error.h"
 
 namespace spillway {
 namespace {
@@ -22,18 +22,10 @@ namespace {
 constexpr int kReadFlags = O_RDONLY | O_NONBLOCK | O_CLOEXEC;
 
 [[noreturn]] void ThrowOpen(const std::string& name, int error) {
-  const std::string text = fmt::format("{}: {}", Printable(name), std::strerror(error));
-  switch (error) {
-    case EMFILE:
-    case ENFILE:
-      throw Error(ErrorCode::kSystemLimit, text + "; raise the limit on open files (ulimit -n)");
-    case EIO:
-    case ENOMEM:
-    case ESTALE:
-      throw Error(ErrorCode::kIo, text + "; check the disk");
-    default:
-      throw Error(ErrorCode::kModelMissing, text + "; check --model and the file's permissions");
-  }
+  if (error == EIO || error == ESTALE)
+    ThrowSystemError(error, Printable(name), ErrorCode::kIo, "check the disk");
+  ThrowSystemError(error, Printable(name), ErrorCode::kModelMissing,
+                   "check --model and the file's permissions");
 }
 
 [[noreturn]] void ThrowLeaves(const std::string& name) {

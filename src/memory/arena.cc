@@ -5,8 +5,11 @@
 
 #include <cerrno>
 #include <cstring>
+#include <string>
+#include <string_view>
 
 #include "spillway/error.h"
+#include "src/system_error.h"
 
 namespace spillway {
 
@@ -15,11 +18,14 @@ HostArena::HostArena(int64_t bytes) : bytes_(bytes) {
   void* base = ::mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED) {
-    throw Error(
-        ErrorCode::kCpuMemory,
-        fmt::format(
-            "cannot reserve {} bytes of memory: {}; give a smaller --cpu-memory or raise ulimit -v",
-            bytes, std::strerror(errno)));
+    const int error = errno;
+    const std::string what = fmt::format("cannot reserve {} bytes of memory", bytes);
+    constexpr std::string_view kAdvice = "give a smaller --cpu-memory";
+    // Without that limit it is the machine's memory that was promised to others already.
+    if (error == ENOMEM && !IsAddressSpaceLimited())
+      throw Error(ErrorCode::kCpuMemory,
+                  fmt::format("{}: {}; {}", what, std::strerror(error), kAdvice));
+    ThrowSystemError(error, what, ErrorCode::kCpuMemory, kAdvice);
   }
   base_ = static_cast<std::byte*>(base);
   // Advice only: without huge pages the run is slower, not wrong.

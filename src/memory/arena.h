@@ -13,7 +13,8 @@ namespace spillway {
 // Anonymous memory, page-aligned, with huge pages where the system gives them.
 class HostArena {
  public:
-  // Reserves `bytes`; pages come on first touch. Throws: Error kCpuMemory.
+  // Reserves `bytes`; pages come on first touch. Throws: Error kCpuMemory; kSystemLimit
+  // (ulimit -v).
   explicit HostArena(int64_t bytes);
   ~HostArena();
   HostArena(const HostArena&) = delete;

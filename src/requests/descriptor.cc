@@ -7,8 +7,8 @@
 #include <cstring>
 
 #include "spillway/error.h"
-#include "src/system_error.h"
 #include "src/stop_signal.h"
+#include "src/system_error.h"
 
 namespace spillway {
 namespace {
@@ -39,8 +39,9 @@ std::size_t ReadSome(const Descriptor& file, char* into, std::size_t size,
     if (errno == EAGAIN) {
       WaitFor(file, POLLIN);
     } else if (errno == EBADF) {  // what main puts in place of a closed standard input
-      throw Error(ErrorCode::kInput,
-                  fmt::format("{}: is closed; redirect it or give another --input", Printable(name)));
+      throw Error(
+          ErrorCode::kInput,
+          fmt::format("{}: is closed; redirect it or give another --input", Printable(name)));
     } else if (errno != EINTR) {
       ThrowSystemError(errno, fmt::format("{}: cannot be read", Printable(name)), ErrorCode::kIo,
                        "check the disk or copy the file elsewhere");

@@ -33,7 +33,7 @@ class Descriptor {
 };
 
 // Up to `size` bytes, 0 at the end. Waits where the descriptor is non-blocking.
-// Throws: Error kIo, naming `name`.
+// Throws: Error kIo; kInput when it is closed or not open for reading. Both name `name`.
 std::size_t ReadSome(const Descriptor& file, char* into, std::size_t size, const std::string& name);
 
 // All of `bytes`.

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "spillway/error.h"
+#include "src/system_error.h"
 
 namespace spillway {
 namespace {
@@ -24,10 +25,25 @@ bool IsStream(const struct stat& status) {
 }
 
 Descriptor OpenStream(const std::filesystem::path& path) {
-  if (IsStandardOutput(path)) return Descriptor(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
+  if (IsStandardOutput(path)) {
+    const int flags = ::fcntl(STDOUT_FILENO, F_GETFL);
+    if (flags == -1 || (flags & O_ACCMODE) == O_RDONLY) {
+      throw Error(ErrorCode::kIo, "standard output is closed; redirect it or give --output a file");
+    }
+    Descriptor copy(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
+    // F_DUPFD says EINVAL where the limit is below its argument.
+    if (!copy.valid())
+      ThrowSystemError(errno == EINVAL ? EMFILE : errno, "standard output", ErrorCode::kIo,
+                       "redirect it or give --output a file");
+    return copy;
+  }
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0 || !IsStream(status)) return {};
-  return Descriptor(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY));
+  Descriptor stream(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY));
+  if (!stream.valid())
+    ThrowSystemError(errno, fmt::format("{}: cannot be written", Printable(path.string())),
+                     ErrorCode::kPath, "give --output a writable place");
+  return stream;
 }
 
 }  // namespace
@@ -39,9 +55,6 @@ OutputFile::OutputFile(const std::filesystem::path& path, bool overwrite)
       overwrite_(overwrite) {
   file_ = OpenStream(path);
   if (file_.valid()) return;
-  if (IsStandardOutput(path)) {
-    throw Error(ErrorCode::kIo, "standard output is closed; redirect it or give --output a file");
-  }
   const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
   folder_ = Descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder_.valid()) ThrowPathError(folder.string());
@@ -76,9 +89,8 @@ OutputFile::~OutputFile() {
 }
 
 void OutputFile::ThrowPathError(const std::string& name) const {
-  throw Error(ErrorCode::kPath,
-              fmt::format("{}: cannot be written: {}; give --output a writable place",
-                          Printable(name), std::strerror(errno)));
+  ThrowSystemError(errno, fmt::format("{}: cannot be written", Printable(name)), ErrorCode::kPath,
+                   "give --output a writable place");
 }
 
 void OutputFile::RemoveStalePart() {
@@ -115,10 +127,12 @@ void OutputFile::OpenPart() {
 }
 
 void OutputFile::Write(std::string_view lines) {
+  SPILLWAY_CHECK(!failed_);
   const std::string name = in_place() ? path_.string() : part_path().string();
   try {
     WriteAll(file_, lines, IsStandardOutput(path_) ? "standard output" : name);
   } catch (const Error&) {
+    failed_ = true;
     // Best effort: the write's own error is the one to report.
     if (!in_place() && ::ftruncate(file_.get(), num_bytes_) == 0)
       ::lseek(file_.get(), num_bytes_, SEEK_SET);
@@ -128,7 +142,11 @@ void OutputFile::Write(std::string_view lines) {
 }
 
 void OutputFile::Sync() {
-  if (!in_place()) spillway::Sync(file_, part_path().string());
+  if (in_place()) return;
+  SPILLWAY_CHECK(!failed_);
+  failed_ = true;
+  spillway::Sync(file_, part_path().string());
+  failed_ = false;
 }
 
 void OutputFile::Commit() {

@@ -27,7 +27,12 @@ class OutputFile {
   // Throws: Error kDiskSpace, kIo.
   void Write(std::string_view lines);
 
+  // Throws: as Write.
   void Sync();
+
+  // After a failed Write or Sync: what the disk holds is unknown, and trying again may claim
+  // success for lost pages. Nothing may be written any more.
+  bool failed() const { return failed_; }
 
   // Sync, rename (which never replaces a file that appeared meanwhile, without `overwrite`), sync
   // of the folder.
@@ -51,6 +56,7 @@ class OutputFile {
   Descriptor file_;
   int64_t num_bytes_ = 0;
   bool committed_ = false;
+  bool failed_ = false;
 };
 
 }  // namespace spillway

@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "spillway/error.h"
 #include "src/io/block_hash.h"
+#include "src/system_error.h"
 
 namespace spillway {
 namespace {
@@ -20,9 +20,8 @@ constexpr int64_t kMaxTableBytes = 256 << 20;
 Descriptor OpenStoreFolder(const std::filesystem::path& path) {
   Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (folder.valid()) return folder;
-  throw Error(ErrorCode::kModelMissing,
-              fmt::format("{}: {}; give the folder of a converted model", Printable(path.native()),
-                          std::strerror(errno)));
+  ThrowSystemError(errno, Printable(path.native()), ErrorCode::kModelMissing,
+                   "give the folder of a converted model");
 }
 
 bool HasEntry(int folder, const char* name) {

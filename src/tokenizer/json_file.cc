@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <fstream>
 #include <limits>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "spillway/error.h"
+#include "src/system_error.h"
 
 namespace spillway {
 namespace {
@@ -111,11 +113,13 @@ void RefuseTokenizer(const std::filesystem::path& file, const std::string& what,
 
 std::string ReadTokenizerFile(const std::filesystem::path& file) {
   std::error_code ignored;
+  errno = 0;
   std::ifstream stream(file, std::ios::binary | std::ios::ate);
+  const int error = errno;
   if (!std::filesystem::is_regular_file(file, ignored) || !stream) {
-    throw Error(ErrorCode::kModelMissing, fmt::format("{}: is not there or cannot be read; put the "
-                                                      "model's tokenizer files beside config.json",
-                                                      Printable(file.string())));
+    ThrowSystemError(
+        error, fmt::format("{}: is not there or cannot be read", Printable(file.string())),
+        ErrorCode::kModelMissing, "put the model's tokenizer files beside config.json");
   }
   const auto size = static_cast<std::size_t>(stream.tellg());
   if (size > kMaxFileBytes)

@@ -1,9 +1,12 @@
 #include "kernels/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <atomic>
 #include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <numeric>
 #include <set>
 #include <stdexcept>
@@ -11,6 +14,7 @@
 #include <vector>
 
 #include "kernels/cpu_topology.h"
+#include "spillway/error.h"
 
 namespace spillway {
 namespace {
@@ -55,18 +59,45 @@ TEST_P(ThreadPoolTest, WakesAfterSleep) {
   EXPECT_EQ(count, 100);
 }
 
-TEST_P(ThreadPoolTest, AnExceptionReachesTheCallerAfterAllTasksEnded) {
+TEST_P(ThreadPoolTest, AfterAFailureNothingElseBegins) {
   ThreadPool pool(GetParam());
   std::atomic<int> count{0};
+  std::atomic<int> inside{0};
   auto task = [&](int64_t index, int /*worker*/) {
+    ++inside;
     ++count;
-    if (index % 10 == 3) throw std::runtime_error("task failed");
+    std::this_thread::sleep_for(std::chrono::milliseconds(index == 3 ? 0 : 2));
+    --inside;
+    if (index == 3) throw std::runtime_error("task failed");
   };
-  EXPECT_THROW(pool.Run(100, task), std::runtime_error);
-  EXPECT_EQ(count, 100);
+  EXPECT_THROW(pool.Run(1000, task), std::runtime_error);
+  EXPECT_EQ(inside, 0);
+  EXPECT_GE(count, 4);
+  EXPECT_LT(count, 100);
+  count = 0;
   auto good = [&](int64_t /*index*/, int /*worker*/) { ++count; };
   pool.Run(10, good);
-  EXPECT_EQ(count, 110);
+  EXPECT_EQ(count, 10);
+}
+
+// In a process of its own, which alone has little address space.
+TEST(ThreadPoolDeathTest, AThreadThatTheSystemRefusesIsALimit) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the sanitizer needs address space itself";
+#endif
+  const auto start = [] {
+    const rlimit limit{256 << 20, 256 << 20};
+    ::setrlimit(RLIMIT_AS, &limit);
+    try {
+      ThreadPool pool(300);  // 8 MiB of stack each
+    } catch (const Error& error) {
+      std::fprintf(stderr, "%s\n", error.what());
+      std::_Exit(ExitStatus(error.code()));
+    }
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(start(), testing::ExitedWithCode(33),
+              "cannot start 300 threads: .*ulimit -u.*ulimit -v");
 }
 
 TEST(ThreadPool, WorkerNumbersAreDistinct) {

@@ -259,5 +259,38 @@ TEST(OutputFile, AFullDiskLeavesWholeLines) {
   EXPECT_FALSE(fs::exists(folder / "out"));
 }
 
+// A second write, or a second fsync, may claim success for what the disk has lost.
+TEST(OutputFile, AfterAFailedWriteNothingIsWrittenAgain) {
+  const TemporaryFolder folder;
+  const int status = InChild(-1, [&] {
+    CompletionWriter writer(folder / "out", WriterTokens(), TestWriterOptions());
+    for (int64_t line = 1; line <= 3; ++line) writer.Expect(line);
+    writer.Put(BadLine(3));
+    writer.Put(BadLine(1));
+    const auto kept = static_cast<rlim_t>(fs::file_size(folder / "out.part"));
+    const rlimit full{kept + 10, RLIM_INFINITY};
+    ::setrlimit(RLIMIT_FSIZE, &full);
+    if (CodeOf([&] { writer.Put(BadLine(2)); }) != ErrorCode::kDiskSpace) return 1;
+    const rlimit roomy{RLIM_INFINITY, RLIM_INFINITY};
+    ::setrlimit(RLIMIT_FSIZE, &roomy);
+    writer.FlushFinished();
+    return fs::file_size(folder / "out.part") == kept ? 0 : 2;
+  });
+  EXPECT_EQ(status, 0);
+}
+
+TEST(OutputFile, TooManyOpenFilesAreALimitNotAWrongPath) {
+  const TemporaryFolder folder;
+  for (const char* name : {"out", "-", "/dev/null"}) {
+    const int status = InChild(-1, [&] {
+      const rlimit none{3, 3};
+      ::setrlimit(RLIMIT_NOFILE, &none);
+      WriteOne(std::string_view(name) == "out" ? folder / name : fs::path(name), true);
+      return 0;
+    });
+    EXPECT_EQ(status, 33) << name;
+  }
+}
+
 }  // namespace
 }  // namespace spillway
