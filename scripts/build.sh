@@ -5,6 +5,8 @@ cd "$(dirname "$0")/.."
 preset=$1
 shift
 options=()
+# The program alone needs no test or benchmark library; the preset switches both on again.
+[ "$*" = spillway ] && options+=(-DSPILLWAY_TESTS=OFF -DSPILLWAY_BENCHMARKS=OFF)
 [ -n "${SPILLWAY_TORCH_DIR:-}" ] && options+=("-DSPILLWAY_TORCH_DIR=$SPILLWAY_TORCH_DIR")
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT

@@ -11,6 +11,11 @@ ctest --preset "$preset" -j "$(nproc)" --output-on-failure >"$log" 2>&1 || statu
 grep -v -E '^ *[0-9]+/[0-9]+ Test .* Passed|^ +Start +[0-9]+' "$log" || true
 total=$(sed -n 's/.*tests failed out of \([0-9]*\).*/\1/p' "$log")
 failed=$(sed -n 's/.*, \([0-9]*\) tests failed out of.*/\1/p' "$log")
-skipped=$(grep -c -E '\*\*\*(Skipped|Not Run)' "$log" || true)
+if [ -z "$total" ] || [ -z "$failed" ]; then
+  echo "test: ctest ended without a summary (exit $status); its output is in $log" >&2
+  exit 1
+fi
+# What could not be run is among the failed already.
+skipped=$(grep -c '\*\*\*Skipped' "$log" || true)
 echo "$((total - failed - skipped)) passed, $failed failed, $skipped skipped"
 exit "$status"

@@ -1,0 +1,160 @@
+"""The scripts in a copy of their folder, with stand-ins for what they call: nothing is installed, fetched or built.
+Standard library only.
+
+  python3 scripts_test.py [unittest arguments]
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+TORCH_LIBRARY = ".deps/python/torch/lib/libtorch_cpu.so"
+
+# A python3 with a pip whose wheels are made up; BROKEN names one that cannot be fetched, NO_PIP takes pip away.
+PYTHON = """
+case "$*" in
+  "-m pip --version") [ -z "${NO_PIP:-}" ] ;;
+  "-m pip download"*)
+    echo "$*" >>calls
+    requirement="${!#}"
+    while [ "$1" != -d ]; do shift; done
+    [ "${requirement%%==*}" != "${BROKEN:-}" ] && echo "$requirement" >"$2/x.whl" ;;
+  "-m zipfile -e"*)
+    mkdir -p "$5/torch/lib"
+    case "$(cat "$4")" in torch*) echo 1 >"$5/torch/lib/libtorch_cpu.so" ;; esac ;;
+  *) exit 1 ;;
+esac
+"""
+
+
+class ScriptsTest(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.root = pathlib.Path(temporary.name)
+        shutil.copytree(REPOSITORY / "scripts", self.root / "scripts")
+        self.stand_in("dpkg-query", 'echo "$3" >>asked; echo "install ok installed"')
+        self.stand_in("id", "echo 1000")
+        self.stand_in("sudo", "exit 1")
+        self.stand_in("apt-get", "exit 1")
+        self.stand_in("python3", PYTHON)
+
+    def stand_in(self, name, text):
+        path = self.root / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/bin/bash\n{text}\n")
+        path.chmod(0o755)
+
+    def script(self, *words, **extra):
+        """Exit status and all output."""
+        # Only the stand-ins and the base system: /usr/local may have a real Python with pip.
+        environment = os.environ | {"PATH": f"{self.root}/bin:/usr/bin:/bin"} | extra
+        environment.pop("SPILLWAY_TORCH_DIR", None)
+        done = subprocess.run(
+            ["bash", *words], cwd=self.root, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            check=False,
+        )
+        return done.returncode, done.stdout
+
+
+class Setup(ScriptsTest):
+    def test_an_interrupted_fetch_is_repaired(self):
+        for broken in ("torch", "nvidia-cuda-runtime", "nvidia-cuda-cupti"):
+            status, text = self.script("scripts/setup.sh", BROKEN=broken)
+            self.assertEqual(status, 0, text)
+            self.assertIn("libtorch is skipped", text)
+            self.assertFalse((self.root / ".deps/python").exists(), "half of it must not be found by the build")
+            self.assertFalse((self.root / ".deps/tmp").exists())
+        status, text = self.script("scripts/setup.sh")
+        self.assertEqual(status, 0, text)
+        self.assertTrue((self.root / TORCH_LIBRARY).exists())
+        self.assertIn("libtorch: all there", self.script("scripts/setup.sh")[1])
+
+    def test_a_missing_marker_is_noticed(self):
+        self.script("scripts/setup.sh")
+        (self.root / ".deps/python/.cupti").unlink()
+        _, text = self.script("scripts/setup.sh")
+        self.assertNotIn("all there\nsetup: libtorch: all there", text)
+        self.assertTrue((self.root / ".deps/python/.cupti").exists())
+
+    def test_wheels_stay_inside_the_repository(self):
+        self.script("scripts/setup.sh")
+        for call in (self.root / "calls").read_text().splitlines():
+            self.assertIn("-d .deps/tmp/wheels/", call)
+
+    def test_without_root_and_pip_the_rest_goes_on(self):
+        if pathlib.Path("/usr/local/bin/python3").exists():
+            text = (self.root / "scripts/setup.sh").read_text()
+            (self.root / "scripts/setup.sh").write_text(text.replace("/usr/local/bin/python3", "no-python"))
+        status, text = self.script("scripts/setup.sh", NO_PIP="1")
+        self.assertEqual(status, 0, text)
+        self.assertIn("libtorch is skipped", text)
+
+    def test_the_program_needs_no_test_packages(self):
+        self.script("scripts/setup.sh", "program")
+        asked = (self.root / "asked").read_text().split()
+        self.assertIn("libfmt-dev", asked)
+        for package in ("libgtest-dev", "libbenchmark-dev", "libpcre2-dev", "libutf8proc-dev"):
+            self.assertNotIn(package, asked)
+        self.assertFalse((self.root / "calls").exists())
+
+
+class Build(ScriptsTest):
+    def setUp(self):
+        super().setUp()
+        self.stand_in("cmake", 'echo "$*" >>cmake-calls')
+
+    def test_tests_are_off_for_the_program_alone(self):
+        self.script("scripts/build.sh", "release", "spillway")
+        configured = (self.root / "cmake-calls").read_text().splitlines()[0]
+        self.assertIn("-DSPILLWAY_TESTS=OFF -DSPILLWAY_BENCHMARKS=OFF", configured)
+
+    def test_a_whole_build_leaves_them_to_the_preset(self):
+        self.script("scripts/build.sh", "release")
+        self.assertNotIn("OFF", (self.root / "cmake-calls").read_text())
+        self.assertIn('"SPILLWAY_TESTS": "ON"', (REPOSITORY / "CMakePresets.json").read_text())
+
+
+class Test(ScriptsTest):
+    def ctest(self, output, status):
+        (self.root / "build/release").mkdir(parents=True)
+        (self.root / "output").write_text(output)
+        self.stand_in("cmake", "exit 0")
+        self.stand_in("ctest", f"cat output; exit {status}")
+        return self.script("scripts/test.sh")
+
+    def test_what_could_not_run_is_counted_once(self):
+        status, text = self.ctest(
+            "1/4 Test #1: a ......   Passed    0.1 sec\n"
+            "2/4 Test #2: b ......***Skipped   0.1 sec\n"
+            "3/4 Test #3: c ......***Failed    0.1 sec\n"
+            "4/4 Test #4: d ......***Not Run   0.0 sec\n"
+            "50% tests passed, 2 tests failed out of 4\n", 8,
+        )
+        self.assertEqual((status, text.splitlines()[-1]), (8, "1 passed, 2 failed, 1 skipped"))
+
+    def test_no_summary_is_a_failure(self):
+        status, text = self.ctest("No tests were found!!!\n", 0)
+        self.assertEqual(status, 1)
+        self.assertIn("without a summary", text)
+        self.assertNotIn("passed", text)
+
+
+class Configure(unittest.TestCase):
+    def test_cuda_is_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run(
+                ["cmake", "-S", REPOSITORY, "-B", folder, "-DSPILLWAY_CUDA=ON"], capture_output=True, text=True, check=False
+            )
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("no CUDA executor yet", done.stderr)
+
+
+if __name__ == "__main__":
+    sys.dont_write_bytecode = True
+    unittest.main()
