@@ -7,8 +7,8 @@
 #include "src/checkpoint/describe.h"
 #include "src/config/config.h"
 #include "src/execute/generate.h"
-#include "src/execute/interrupt.h"
 #include "src/report/terminal.h"
+#include "src/stop_signal.h"
 #include "src/system_error.h"
 
 namespace spillway {
