@@ -1,10 +1,14 @@
 #include "src/machine/probe.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <limits>
 #include <sstream>
+
+#include "spillway/error.h"
+#include "src/system_error.h"
 
 namespace spillway {
 namespace {
@@ -23,16 +27,26 @@ int64_t KilobyteField(const char* path, const std::string& key) {
   return -1;
 }
 
+// A file may be missing; one that cannot be opened for want of descriptors would pass for it, and
+// its limit for none.
+std::ifstream OpenLimit(const fs::path& path) {
+  errno = 0;
+  std::ifstream in(path);
+  if (!in && (errno == EMFILE || errno == ENFILE))
+    ThrowSystemError(errno, Printable(path.string()), ErrorCode::kSystemLimit, "");
+  return in;
+}
+
 // A file that holds one number; -1 when it is missing or says "max".
 int64_t NumberIn(const fs::path& path) {
-  std::ifstream in(path);
+  std::ifstream in = OpenLimit(path);
   int64_t number = -1;
   return in >> number ? number : -1;
 }
 
 // "key value" lines, as in memory.stat.
 int64_t StatField(const fs::path& path, const std::string& key) {
-  std::ifstream in(path);
+  std::ifstream in = OpenLimit(path);
   std::string name;
   for (int64_t number = 0; in >> name >> number;) {
     if (name == key) return number;
@@ -54,7 +68,7 @@ int64_t GroupHeadroom(const fs::path& group, const char* limit_file, const char*
 // Walks from this process's cgroup to the root; a limit may be set at any level.
 int64_t CgroupHeadroom() {
   int64_t headroom = std::numeric_limits<int64_t>::max();
-  std::ifstream in("/proc/self/cgroup");
+  std::ifstream in = OpenLimit("/proc/self/cgroup");
   for (std::string line; std::getline(in, line);) {
     const auto first = line.find(':');
     const auto second = line.find(':', first + 1);
@@ -80,6 +94,7 @@ int64_t CgroupHeadroom() {
 }  // namespace
 
 int64_t AvailableMemoryBytes() {
+  OpenLimit("/proc/meminfo");
   const int64_t available = KilobyteField("/proc/meminfo", "MemAvailable:");
   return std::min(available < 0 ? 0 : available, CgroupHeadroom());
 }

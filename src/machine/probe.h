@@ -8,7 +8,8 @@
 namespace spillway {
 
 // Memory this process may still take: the smaller of MemAvailable and the headroom of every
-// enclosing cgroup (v2 and v1), page cache not counted as used.
+// enclosing cgroup (v2 and v1), page cache not counted as used. Throws: Error kSystemLimit (open
+// files).
 int64_t AvailableMemoryBytes();
 
 // Resident memory of this process now, and its high-water mark.
