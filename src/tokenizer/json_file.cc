@@ -115,7 +115,7 @@ std::string ReadTokenizerFile(const std::filesystem::path& file) {
   std::error_code ignored;
   errno = 0;
   std::ifstream stream(file, std::ios::binary | std::ios::ate);
-  const int error = errno;
+  const int error = stream ? EISDIR : errno;  // a folder opens as well as a file
   if (!std::filesystem::is_regular_file(file, ignored) || !stream) {
     ThrowSystemError(
         error, fmt::format("{}: is not there or cannot be read", Printable(file.string())),
