@@ -73,13 +73,13 @@ FaultBackend::FaultBackend(std::unique_ptr<DiskBackend> inner, FaultPlan plan)
 }
 
 FaultBackend::~FaultBackend() {
-  inner_.reset();
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
   changed_.notify_all();
-  deliverer_.join();
+  deliverer_.join();  // may be on its way out of inner_->Start
+  inner_.reset();     // its threads may be on their way out of Completed
 }
 
 void FaultBackend::Connect(DiskSink& sink) {
