@@ -11,10 +11,6 @@
 
 namespace spillway {
 
-UniqueFd::~UniqueFd() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 FileIdentity FileIdentity::Of(const struct stat& status) {
   return {.device = status.st_dev,
           .inode = status.st_ino,
@@ -22,7 +18,7 @@ FileIdentity FileIdentity::Of(const struct stat& status) {
           .modified_ns = status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec};
 }
 
-ModelFile::ModelFile(UniqueFd fd, std::string name) : fd_(std::move(fd)), name_(std::move(name)) {
+ModelFile::ModelFile(Descriptor fd, std::string name) : fd_(std::move(fd)), name_(std::move(name)) {
   struct stat status {};
   if (::fstat(fd_.get(), &status) != 0) {
     throw Error(ErrorCode::kIo,

@@ -8,27 +8,10 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <utility>
+
+#include "src/descriptor.h"
 
 namespace spillway {
-
-// Owns a file descriptor.
-class UniqueFd {
- public:
-  UniqueFd() = default;
-  explicit UniqueFd(int fd) : fd_(fd) {}
-  UniqueFd(UniqueFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  UniqueFd& operator=(UniqueFd&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~UniqueFd();
-
-  int get() const { return fd_; }
-
- private:
-  int fd_ = -1;
-};
 
 // What must stay the same for as long as a file is used.
 struct FileIdentity {
@@ -45,7 +28,7 @@ class ModelFile {
  public:
   // `name` is what messages call the file.
   // Throws: Error kModelMissing when `fd` is not a regular file.
-  ModelFile(UniqueFd fd, std::string name);
+  ModelFile(Descriptor fd, std::string name);
 
   const std::string& name() const { return name_; }
   int64_t size() const { return identity_.size; }
@@ -63,7 +46,7 @@ class ModelFile {
   [[noreturn]] void ThrowChanged() const;
   std::size_t ReadSome(int64_t offset, std::span<std::byte> out) const;
 
-  UniqueFd fd_;
+  Descriptor fd_;
   std::string name_;
   FileIdentity identity_;
 };

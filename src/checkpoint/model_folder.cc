@@ -72,7 +72,7 @@ bool IsCacheLink(std::string_view target) {
 
 ModelFolder::ModelFolder(const std::filesystem::path& path)
     : path_(path), name_(LastComponent(path)) {
-  folder_ = UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  folder_ = Descriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (folder_.get() >= 0) return;
   if (errno == ENOTDIR) {
     throw Error(
@@ -101,7 +101,7 @@ std::vector<std::string> ModelFolder::List() const {
 }
 
 ModelFile ModelFolder::Open(const std::string& name) const {
-  UniqueFd fd(::openat(folder_.get(), name.c_str(), kReadFlags));
+  Descriptor fd(::openat(folder_.get(), name.c_str(), kReadFlags));
   if (fd.get() < 0) ThrowOpen(name, errno);
   return ModelFile(std::move(fd), name);
 }
@@ -118,7 +118,7 @@ void ModelFolder::CheckName(std::string_view name, std::string_view source) {
 
 ModelFile ModelFolder::OpenNamed(const std::string& name) const {
   CheckName(name, name_);
-  UniqueFd fd(OpenBeneath(folder_.get(), name));
+  Descriptor fd(OpenBeneath(folder_.get(), name));
   if (fd.get() >= 0) return ModelFile(std::move(fd), name);
   if (errno != EXDEV && errno != ELOOP) ThrowOpen(name, errno);
   std::array<char, 512> target{};
@@ -126,7 +126,7 @@ ModelFile ModelFolder::OpenNamed(const std::string& name) const {
   if (length <= 0 || length == ssize_t{target.size()}) ThrowLeaves(name);
   const std::string link(target.data(), static_cast<std::size_t>(length));
   if (!IsCacheLink(link)) ThrowLeaves(name);
-  UniqueFd blob(::openat(folder_.get(), link.c_str(), kReadFlags | O_NOFOLLOW));
+  Descriptor blob(::openat(folder_.get(), link.c_str(), kReadFlags | O_NOFOLLOW));
   if (blob.get() < 0) ThrowOpen(name, errno);
   return ModelFile(std::move(blob), name);
 }

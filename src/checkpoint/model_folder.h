@@ -43,7 +43,7 @@ class ModelFolder {
  private:
   std::filesystem::path path_;
   std::string name_;
-  UniqueFd folder_;
+  Descriptor folder_;
 };
 
 }  // namespace spillway

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <numeric>
 
 #include "spillway/error.h"
+#include "src/clock.h"
 #include "src/stop_signal.h"
 
 namespace spillway {
@@ -14,10 +14,6 @@ namespace {
 
 // A model or a machine that gives this many rows of NaN will not get better (reliability.md N3).
 constexpr int64_t kMaxNonFiniteRows = 100;
-
-double Now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 int64_t NumRunning(const std::vector<RowBatch>& batches) {
   return std::accumulate(batches.begin(), batches.end(), int64_t{0},
@@ -55,7 +51,7 @@ Trace Engine::Run(const Schedule& schedule, BlockBuilder& blocks, Job& job,
 void Engine::RunBlock(const Schedule& schedule, std::vector<RowBatch>& batches, Job& job,
                       const ProgressFn& progress) {
   const Schedule grid = {schedule.num_layers, static_cast<int64_t>(batches.size())};
-  double pass_begin_s = Now();
+  double pass_begin_s = NowSeconds();
   PhaseTotals pass;
   for (Cursor at; true; at = grid.Next(at)) {
     RowBatch& batch = batches[static_cast<std::size_t>(at.batch)];
@@ -72,7 +68,7 @@ void Engine::RunBlock(const Schedule& schedule, std::vector<RowBatch>& batches, 
     progress(progress_);
     if (!grid.EndsPass(at)) continue;
     PhaseTotals& phase = at.pass == 0 ? trace_.prefill : trace_.decode;
-    const double now_s = Now();
+    const double now_s = NowSeconds();
     phase.seconds += now_s - pass_begin_s;
     phase.passes += 1;
     phase.prompt_tokens += pass.prompt_tokens;

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
@@ -12,6 +11,7 @@
 #include "policies/default_policy.h"
 #include "spillway/error.h"
 #include "spillway/report.h"
+#include "src/clock.h"
 #include "src/execute/block.h"
 #include "src/execute/cpu_executor.h"
 #include "src/execute/engine.h"
@@ -38,10 +38,6 @@ constexpr int64_t kSampleRequests = 4096;
 
 // Lines that may be read past an unfinished one; their answers wait in memory.
 constexpr int64_t kMaxLinesAhead = 16384;
-
-double Now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 Machine ProbeMachine(const Config& config) {
   Machine machine;
@@ -183,14 +179,14 @@ ExpectedWork ExpectedOf(const Workload& work) {
 
 Trace RunBlocks(const Run& run, Job& job, ProgressLine& line) {
   const auto& [config, model, plan, expected] = run;
-  const double begin_s = Now();
+  const double begin_s = NowSeconds();
   line.Note("loading weights");
   const HostArena arena(plan.arena_bytes[Tier::kCpu]);
   ThreadPool pool(plan.machine.num_threads);
   LoadWeights(
       plan, *model.checkpoint, model.weights, arena, pool,
       config.allow_nonfinite_weights ? NonFiniteWeights::kAllow : NonFiniteWeights::kRefuse);
-  const double load_s = Now() - begin_s;
+  const double load_s = NowSeconds() - begin_s;
 
   CpuExecutor executor(plan, arena, pool, kernels::BestIsa());
   BlockBuilder blocks(plan, {model.tokenizer.get(), config.seed});
@@ -258,7 +254,7 @@ void PrintTable(const Config& config, const Plan& plan, const Trace& trace,
 }  // namespace
 
 int RunGenerate(const Config& config) {
-  const double begin_s = Now();
+  const double begin_s = NowSeconds();
   const OpenedModel model = OpenModel(config);
   if (SameFile(config.input, config.output)) {
     throw Error(ErrorCode::kInput, "--output is the input file; give another name");
@@ -295,7 +291,7 @@ int RunGenerate(const Config& config) {
   writer.Commit();
 
   const RunSummary summary = {job.num_requests(), writer.num_completions(), writer.num_errors(),
-                              Now() - begin_s, writer.fingerprint()};
+                              NowSeconds() - begin_s, writer.fingerprint()};
   report.Write(ReportJson(plan, trace, summary));
   line.Clear();
   PrintTable(config, plan, trace, summary);

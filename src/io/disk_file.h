@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "src/descriptor.h"
 #include "src/io/disk_folder.h"
-#include "src/requests/descriptor.h"
 
 namespace spillway {
 

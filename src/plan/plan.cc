@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "spillway/error.h"
+#include "src/size_text.h"
 
 namespace spillway {
 namespace {
@@ -103,12 +104,6 @@ WorkspacePlan PlaceWorkspace(const Plan& plan, const KernelNeeds& needs, Cursor6
   return work;
 }
 
-std::string Size(int64_t bytes) {
-  const auto value = static_cast<double>(bytes);
-  return bytes >= int64_t{1} << 30 ? fmt::format("{:.2f} GiB", value / 0x1p30)
-                                   : fmt::format("{:.1f} MiB", value / 0x1p20);
-}
-
 }  // namespace
 
 Plan LayOut(const ModelShape& shape, const Machine& machine, const Workload& work,
@@ -159,9 +154,10 @@ Plan MakePlan(const ModelShape& shape, const Machine& machine, const Workload& w
   throw Error(
       ErrorCode::kCpuMemory,
       fmt::format("needs {} of CPU memory (weights {}, KV {}, activations {}), {} available; {}",
-                  Size(needed), Size(plan.weight_bytes[Tier::kCpu]), Size(plan.kv.bytes),
-                  Size(needed - plan.weight_bytes[Tier::kCpu] - plan.kv.bytes),
-                  Size(machine.cap_bytes[Tier::kCpu]), remedy));
+                  SizeText(needed), SizeText(plan.weight_bytes[Tier::kCpu]),
+                  SizeText(plan.kv.bytes),
+                  SizeText(needed - plan.weight_bytes[Tier::kCpu] - plan.kv.bytes),
+                  SizeText(machine.cap_bytes[Tier::kCpu]), remedy));
 }
 
 }  // namespace spillway

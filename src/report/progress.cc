@@ -5,9 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <string>
 
+#include "src/clock.h"
 #include "src/machine/probe.h"
 #include "src/report/terminal.h"
 
@@ -16,10 +16,6 @@ namespace {
 
 constexpr double kRedrawSeconds = 0.2;
 constexpr double kPlainLineSeconds = 10.0;
-
-double Now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 std::string Duration(double seconds) {
   const auto whole = static_cast<int64_t>(seconds + 0.5);
@@ -57,13 +53,13 @@ void ProgressLine::Note(const std::string& text) {
 
 void ProgressLine::Begin(const ExpectedWork& expected) {
   expected_ = expected;
-  begin_s_ = Now();
+  begin_s_ = NowSeconds();
   next_s_ = begin_s_ + (in_place_ ? kRedrawSeconds : kPlainLineSeconds);
 }
 
 void ProgressLine::Update(const WorkDone& done) {
   if (out_ == nullptr) return;
-  const double now_s = Now();
+  const double now_s = NowSeconds();
   if (now_s < next_s_) return;
   next_s_ = now_s + (in_place_ ? kRedrawSeconds : kPlainLineSeconds);
   const double elapsed_s = now_s - begin_s_;

@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "src/size_text.h"
+
 namespace spillway {
 namespace {
 
@@ -100,12 +102,6 @@ int64_t TotalWeightBytes(const Plan& plan) {
   return bytes;
 }
 
-std::string Size(int64_t bytes) {
-  const auto value = static_cast<double>(bytes);
-  return bytes >= int64_t{1} << 30 ? fmt::format("{:.2f} GiB", value / 0x1p30)
-                                   : fmt::format("{:.1f} MiB", value / 0x1p20);
-}
-
 }  // namespace
 
 std::string ReportJson(const Plan& plan, const Trace& trace, const RunSummary& summary) {
@@ -168,7 +164,7 @@ std::string ReportTable(const Plan& plan, const Trace& trace, const RunSummary& 
   };
   line("model", fmt::format("{}, {:.1f} M parameters, weights {} in {}", plan.shape.name,
                             static_cast<double>(Parameters(plan)) / 1e6,
-                            Size(TotalWeightBytes(plan)), DTypeName(plan.shape.dtype)));
+                            SizeText(TotalWeightBytes(plan)), DTypeName(plan.shape.dtype)));
   line("machine", fmt::format("{}, {} threads, {}", plan.machine.name, plan.machine.num_threads,
                               plan.machine.isa));
   line("requests",
@@ -184,10 +180,10 @@ std::string ReportTable(const Plan& plan, const Trace& trace, const RunSummary& 
                              decode.seconds));
   line("generated", fmt::format("{:.1f} tokens/s  (load {:.2f} s, total {:.2f} s)",
                                 GeneratedRate(trace), trace.load_s, summary.total_s));
-  line("cpu memory",
-       fmt::format("{} planned of {} allowed (weights {}, KV {})",
-                   Size(plan.arena_bytes[Tier::kCpu]), Size(plan.machine.cap_bytes[Tier::kCpu]),
-                   Size(TotalWeightBytes(plan)), Size(plan.kv.bytes)));
+  line("cpu memory", fmt::format("{} planned of {} allowed (weights {}, KV {})",
+                                 SizeText(plan.arena_bytes[Tier::kCpu]),
+                                 SizeText(plan.machine.cap_bytes[Tier::kCpu]),
+                                 SizeText(TotalWeightBytes(plan)), SizeText(plan.kv.bytes)));
   return text;
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "src/requests/descriptor.h"
+#include "src/descriptor.h"
 
 namespace spillway {
 

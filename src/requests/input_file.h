@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 
-#include "src/requests/descriptor.h"
+#include "src/descriptor.h"
 
 namespace spillway {
 

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "src/requests/descriptor.h"
+#include "src/descriptor.h"
 
 struct XXH64_state_s;
 

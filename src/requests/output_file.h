@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "src/requests/descriptor.h"
+#include "src/descriptor.h"
 
 namespace spillway {
 

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-#include "src/requests/descriptor.h"
+#include "src/descriptor.h"
 
 namespace spillway {
 

@@ -31,6 +31,16 @@ class TempFolder {
   std::filesystem::path path_;
 };
 
+// A row of a table of bad files: what the file holds, and how it must be refused.
+struct BadFile {
+  const char* name;
+  std::string bytes;
+  ErrorCode code;
+  const char* text;  // part of the message
+};
+
+inline void PrintTo(const BadFile& file, std::ostream* out) { *out << file.name; }
+
 // `value` in little-endian order.
 template <typename T>
 std::string Bytes(T value) {

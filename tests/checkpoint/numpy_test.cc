@@ -10,6 +10,7 @@
 namespace spillway {
 namespace {
 
+using testing::BadFile;
 using testing::ExpectError;
 using testing::ExpectOpenError;
 using testing::GoodNpy;
@@ -41,15 +42,6 @@ TEST(NumpyTest, AFileThatChangesIsNoticed) {
   folder.Write(kEmbedding, GoodNpy() + "x");
   ExpectError(ErrorCode::kCorrupt, "changed", [&] { testing::ReadAll(*checkpoint, kEmbedding); });
 }
-
-struct BadFile {
-  const char* name;
-  std::string bytes;
-  ErrorCode code;
-  const char* text;
-};
-
-void PrintTo(const BadFile& file, std::ostream* out) { *out << file.name; }
 
 class BadNumpyTest : public ::testing::TestWithParam<BadFile> {};
 

@@ -10,6 +10,7 @@
 namespace spillway {
 namespace {
 
+using testing::BadFile;
 using testing::Bytes;
 using testing::ExpectOpenError;
 using testing::GoodSafetensors;
@@ -67,15 +68,6 @@ TEST(SafetensorsTest, UnknownFieldsAreIgnored) {
           "xx"));
   EXPECT_EQ(testing::ReadAll(*OpenCheckpoint(folder.path()), "a"), "xx");
 }
-
-struct BadFile {
-  const char* name;
-  std::string bytes;
-  ErrorCode code;
-  const char* text;
-};
-
-void PrintTo(const BadFile& file, std::ostream* out) { *out << file.name; }
 
 class BadSafetensorsTest : public ::testing::TestWithParam<BadFile> {};
 

@@ -9,6 +9,7 @@
 namespace spillway {
 namespace {
 
+using testing::BadFile;
 using testing::Bytes;
 using testing::ExpectError;
 using testing::ExpectOpenError;
@@ -41,15 +42,6 @@ TEST(TorchZipTest, TensorsAreReadable) {
   EXPECT_EQ(testing::ReadAll(*checkpoint, "a"), "0123456789ab");
   EXPECT_EQ(testing::ReadAll(*checkpoint, "slice"), "4567");
 }
-
-struct BadFile {
-  const char* name;
-  std::string bytes;
-  ErrorCode code;
-  const char* text;
-};
-
-void PrintTo(const BadFile& file, std::ostream* out) { *out << file.name; }
 
 class BadTorchZipTest : public ::testing::TestWithParam<BadFile> {};
 

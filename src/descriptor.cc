@@ -1,4 +1,4 @@
-#include "src/requests/descriptor.h"
+#include "src/descriptor.h"
 
 #include <fmt/format.h>
 #include <poll.h>

@@ -1,0 +1,12 @@
+// Byte counts for people. Pure functions; any thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace spillway {
+
+// "1.50 GiB", or "15.1 MiB" below one GiB.
+std::string SizeText(int64_t bytes);
+
+}  // namespace spillway
