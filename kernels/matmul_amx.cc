@@ -1,35 +1,43 @@
-// Matmul on the AMX tile unit, fp32-class: bf16 products, fp32 sums.
-// fp16 w = hi + lo exactly (8 + 3 bits of bf16), fp32 x = x1 + x2 + x3 exactly (8 bits each, by
-// truncation). Per step of 32 k an element takes hi*x1, lo*x1, lo*x2, hi*x2, hi*x3 in this order
-// into one fp32 accumulator (lo*x3 lies below the last bit); bf16 weights take x1, x2, x3. Sums of
-// 512 k are added in order. This fixes every bit, whatever the number of rows. The unit flushes
-// denormals: parts of x under 2^-126 count as zero. The weights are the A tile (16 outputs x 32 k,
-// as they lie in memory) and x the B tile (pairs of k x rows), so that no weight is transposed. x
-// is split once per call (PackAmx), weights as they are met.
+// Matmul on the AMX tile unit: bf16 products, fp32 sums.
+// An fp16 weight is hi + lo exactly (8 + 3 bits of bf16), x is x1 + x2 to 17 bits (8 + 8, each
+// rounded). Per step of 32 k an element takes lo*x1, hi*x1, hi*x2 in this order into one fp32
+// accumulator; bf16 weights take w*x1, w*x2. What is dropped (lo*x2 and the rest of x) is below
+// 2^-16 of a product and random in sign: 3e-6 of the products' root-mean-square, measured, where
+// bf16 or TF32 units lose 1000 or 100 times as much. Sums of 512 k are added in order. This fixes
+// every bit, whatever the number of rows. The unit flushes denormals: parts of x under 2^-126 count
+// as zero. The weights are the A tile (16 outputs x 32 k, as they lie in memory) and x the B tile
+// (pairs of k x rows), so that no weight is transposed. x is split once per call (PackAmx), weights
+// as they are met.
 #include <immintrin.h>
 
 #include "kernels/matmul_finish.h"
 #include "kernels/matmul_isa.h"
 #include "kernels/simd.h"
 
-// The intrinsics of GCC 12 lack the "memory" clobber, so stores could sink below a tile load.
-#define SPILLWAY_TILE_LOAD(tile, base, stride)                                                   \
-  asm volatile("tileloadd (%0,%1,1), %%tmm" #tile ::"r"(base), "r"(static_cast<int64_t>(stride)) \
-               : "memory")
-#define SPILLWAY_TILE_STORE(tile, base, stride)                    \
-  asm volatile("tilestored %%tmm" #tile ", (%0,%1,1)" ::"r"(base), \
-               "r"(static_cast<int64_t>(stride))                   \
-               : "memory")
-
 namespace spillway::kernels {
 namespace {
 
 constexpr int64_t kStepK = 32;
 constexpr int64_t kTileBytes = 1024;
-constexpr int64_t kPanelOuts = 64;  // at most
 
 // Weight parts per value.
 constexpr int64_t Parts(DType dtype) { return dtype == DType::kF16 ? 2 : 1; }
+
+// Tile registers by number. The intrinsics of GCC 12 lack the "memory" clobber, so stores could
+// sink below a tile load.
+template <int kTile>
+inline void LoadTile(const std::byte* base, int64_t stride) {
+  asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(base), "r"(stride), "i"(kTile) : "memory");
+}
+template <int kTile>
+inline void StoreTile(float* base, int64_t stride) {
+  asm volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(base), "r"(stride), "i"(kTile) : "memory");
+}
+// sums += weights x
+template <int kSums, int kWeights, int kX>
+inline void MulTiles() {
+  asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSums), "i"(kWeights), "i"(kX));
+}
 
 struct alignas(64) TileConfig {
   uint8_t palette = 1;
@@ -54,16 +62,20 @@ struct Halves {
   __m512i high;
 };
 
-// The top 16 bits of each float of f1 and f0, f0's in the low halves: bf16 pairs (k, k + 16) by
-// truncation.
-inline __m512i TopBits(__m512 f0, __m512 f1) {
-  const __m512i low = _mm512_srli_epi32(_mm512_castps_si512(f0), 16);
-  return _mm512_ternarylogic_epi32(low, _mm512_castps_si512(f1), _mm512_set1_epi32(-65536),
-                                   0xF8);  // a | (b & c)
+// bf16 of f and then of what is left, 8 bits each, as the top halves of floats. Ties go away from
+// zero: an add and a mask, where rounding to even takes four instructions.
+inline __m512i Round(__m512 f) {
+  return _mm512_add_epi32(_mm512_castps_si512(f), _mm512_set1_epi32(0x8000));
+}
+inline __m512 Rest(__m512 f, __m512i rounded) {
+  const __m512i top = _mm512_and_si512(rounded, _mm512_set1_epi32(-65536));
+  return _mm512_sub_ps(f, _mm512_castsi512_ps(top));
 }
 
-inline __m512 Truncate(__m512 f) {
-  return _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(f), _mm512_set1_epi32(-65536)));
+// The top 16 bits of each word of f1 and f0, f0's in the low halves: bf16 pairs (k, k + 16).
+inline __m512i TopBits(__m512i f0, __m512i f1) {
+  return _mm512_ternarylogic_epi32(_mm512_srli_epi32(f0, 16), f1, _mm512_set1_epi32(-65536),
+                                   0xF8);  // a | (b & c)
 }
 
 // One line (32 k) of one output's weights -> its row in the tile, or two tiles. kTail: the last `n`
@@ -79,9 +91,11 @@ void SplitLine(const uint16_t* weight, int64_t n, std::byte* to) {
     const __m512 f0 = kTail ? Simd::LoadHalfPart(weight, MinOf(n, 16)) : Simd::LoadHalf(weight);
     const __m512 f1 =
         kTail ? Simd::LoadHalfPart(weight + 16, n > 16 ? n - 16 : 0) : Simd::LoadHalf(weight + 16);
-    _mm512_store_si512(to, TopBits(f0, f1));
-    _mm512_store_si512(to + kTileBytes,
-                       TopBits(_mm512_sub_ps(f0, Truncate(f0)), _mm512_sub_ps(f1, Truncate(f1))));
+    const __m512i hi0 = Round(f0);
+    const __m512i hi1 = Round(f1);
+    _mm512_store_si512(to, TopBits(hi0, hi1));
+    _mm512_store_si512(to + kTileBytes, TopBits(_mm512_castps_si512(Rest(f0, hi0)),
+                                                _mm512_castps_si512(Rest(f1, hi1))));
   }
 }
 
@@ -142,22 +156,23 @@ inline void StorePart(__m512i (&part)[16], int64_t columns, std::byte* to) {
 inline void PackStep(const AmxPackTask& task, int64_t step, std::byte* to) {
   const int64_t columns = AmxBlockRows(task.rows);
   const int64_t n = MinOf(kStepK, task.in - step * kStepK);
-  __m512i parts[3][16];
-  for (int64_t column = 0; column < 16; ++column) {
+  __m512i parts[kAmxXParts][16];
+  for (int64_t column = 0; column < columns; ++column) {
     const int64_t row = task.block * columns + column;
     Halves x = {_mm512_setzero_si512(), _mm512_setzero_si512()};
-    if (column < columns && row < task.rows) {
+    if (row < task.rows) {
       x = LoadPairs(task.x + row * task.x_stride + step * kStepK, n, task.weight_dtype);
     }
-    __m512 f0 = _mm512_castsi512_ps(x.low);
-    __m512 f1 = _mm512_castsi512_ps(x.high);
-    for (int part = 0; part < 3; ++part) {
-      parts[part][column] = TopBits(f0, f1);
-      f0 = _mm512_sub_ps(f0, Truncate(f0));
-      f1 = _mm512_sub_ps(f1, Truncate(f1));
-    }
+    const __m512 f0 = _mm512_castsi512_ps(x.low);
+    const __m512 f1 = _mm512_castsi512_ps(x.high);
+    const __m512i top0 = Round(f0);
+    const __m512i top1 = Round(f1);
+    parts[0][column] = TopBits(top0, top1);
+    parts[1][column] = TopBits(Round(Rest(f0, top0)), Round(Rest(f1, top1)));
   }
-  for (int part = 0; part < 3; ++part) StorePart(parts[part], columns, to + part * columns * 64);
+  for (int part = 0; part < kAmxXParts; ++part) {
+    StorePart(parts[part], columns, to + part * columns * 64);
+  }
 }
 
 // y from a tile of sums [16 outs][columns] for outputs [out, out + 16) and rows [row, row +
@@ -175,23 +190,10 @@ inline void FinishTile(const MatmulTile& tile, int64_t out, int64_t row, const f
     Finish(tile, row + i, out, _mm512_castsi512_ps(v[i]), num_outs);
 }
 
-// Where the 64 outputs of a panel lie; those past the end repeat the last one, and their results
-// are dropped.
-struct PanelRows {
-  const uint16_t* weight[kPanelOuts];
-
-  PanelRows(const MatmulTile& tile, int64_t first_out) {
-    const uint16_t* base = static_cast<const uint16_t*>(tile.piece->weight);
-    for (int64_t i = 0; i < kPanelOuts; ++i) {
-      weight[i] = base + MinOf(first_out + i, tile.out_begin + tile.num_outs - 1) * tile.in;
-    }
-  }
-};
-
-// Weights are split as they stream by, while the unit works on the step before: four blocks of 16
-// outputs by one of rows, or two by two. More rows split the same weights again, which costs less
-// than writing and reading a split panel (measured: 390 GFLOP/s a core against 330), and k is cut
-// into blocks whose x stays in L2 for all outputs of a tile.
+// Weights are split as they stream by, while the unit works on the step before. Four pairs of
+// (block of 16 outputs, block of 16 rows) share registers: 4 x 1, 2 x 2 or 1 x 4, as rows allow.
+// More rows split the same weights again, which costs less than writing and reading a split panel,
+// and k is cut into blocks whose x stays in L2 for all outputs of a tile.
 
 // Tiles are emptied into fp32 sums after this many steps (512 k), counted from 0. The unit rounds
 // after every pair of k, so one long sum in a tile errs twice as much as the plainest FMA loop;
@@ -203,10 +205,32 @@ constexpr int64_t kSumSteps = 16;
 constexpr int64_t kGroupLines = 4;
 constexpr int64_t kGroupsAhead = 1;
 
+// Where the outputs of a panel lie; those past the end repeat the last one, and their results are
+// dropped.
+template <int kOuts>
+struct PanelRows {
+  const uint16_t* weight[kOuts];
+
+  PanelRows(const MatmulTile& tile, int64_t first_out) {
+    const uint16_t* base = static_cast<const uint16_t*>(tile.piece->weight);
+    for (int64_t i = 0; i < kOuts; ++i) {
+      weight[i] = base + MinOf(first_out + i, tile.out_begin + tile.num_outs - 1) * tile.in;
+    }
+  }
+};
+
+// What of the next step is split meanwhile.
+enum class Split { kNone, kFull, kTail };
+
 template <DType kType, int kOutBlocks>
 struct Stream {
+  static constexpr int kRowBlocks = 4 / kOutBlocks;
+  static constexpr int kLines = 16 * kOutBlocks;
+  static constexpr int kPhases = kType == DType::kF16 ? 3 : 2;
+  static constexpr int64_t kRingBytes = kOutBlocks * Parts(kType) * kTileBytes;
+
   const MatmulTile& tile;
-  const PanelRows& rows;
+  const PanelRows<kLines>& rows;
   int64_t columns;
   int64_t row_block;  // the first, of 16 rows of the call
   int64_t step_begin;
@@ -215,17 +239,22 @@ struct Stream {
   std::byte* ring;  // 2 x [block][part][16 outs][64 B]
   float* part;      // the sums of one run of kSumSteps
 
-  static constexpr int64_t kRowBlocks = 4 / kOutBlocks;
-  static constexpr int kLines = 16 * kOutBlocks;
-  static constexpr int64_t kRingBytes = kOutBlocks * Parts(kType) * kTileBytes;
-  enum class Split { kNone, kFull, kTail };
+  // The parts that a phase multiplies: lo*x1, hi*x1, hi*x2.
+  static constexpr int WeightPart(int phase) { return kPhases == 3 && phase == 0 ? 1 : 0; }
+  static constexpr int XPart(int phase) { return phase == kPhases - 1 ? 1 : 0; }
 
   std::byte* Ring(int64_t step) const { return ring + (step & 1) * kRingBytes; }
-  // x of a step; past the last block of rows the last is repeated, and what comes of it is dropped.
-  const std::byte* X(int64_t block, int64_t step) const {
+
+  template <int kTile>
+  void LoadWeights(int64_t step, int block, int weight_part) const {
+    LoadTile<kTile>(Ring(step) + (block * Parts(kType) + weight_part) * kTileBytes, 64);
+  }
+  // Past the last block of rows the last is repeated, and what comes of it is dropped.
+  template <int kTile>
+  void LoadX(int64_t step, int block, int x_part) const {
     const int64_t last = AmxNumBlocks(tile.total_rows) - 1;
-    return tile.packed +
-           (MinOf(row_block + block, last) * AmxStepsK(tile.in) + step) * 3 * columns * 64;
+    const int64_t at = MinOf(row_block + block, last) * AmxStepsK(tile.in) + step;
+    LoadTile<kTile>(tile.packed + (at * kAmxXParts + x_part) * columns * 64, columns * 4);
   }
 
   // Lines [kBegin, kEnd) of `step`.
@@ -253,134 +282,78 @@ struct Stream {
     return coming * 64 + (coming < step_end ? 0 : jump * 2);
   }
 
-  template <Split kSplit>
-  void Step(int64_t step) const;
-  void AddTiles(float* sums, bool first) const;
-  void Run(float* sums) const;
-};
-
-// One product of the step for the four pairs of blocks; a quarter of its share of the split after
-// each.
-#define SPILLWAY_SPLIT_SHARE(product, num_products, quarter)                    \
-  SplitLines<kSplit, ((product)*4 + (quarter)) * kLines / (4 * (num_products)), \
-             ((product)*4 + (quarter) + 1) * kLines / (4 * (num_products))>(step + 1, ahead)
-
-#define SPILLWAY_STREAM_4X1(product, num_products, weight_part, x_tile)           \
-  SPILLWAY_TILE_LOAD(4, a + (weight_part)*kTileBytes, 64);                        \
-  _tile_dpbf16ps(0, 4, x_tile);                                                   \
-  SPILLWAY_SPLIT_SHARE(product, num_products, 0);                                 \
-  SPILLWAY_TILE_LOAD(5, a + (Parts(kType) + (weight_part)) * kTileBytes, 64);     \
-  _tile_dpbf16ps(1, 5, x_tile);                                                   \
-  SPILLWAY_SPLIT_SHARE(product, num_products, 1);                                 \
-  SPILLWAY_TILE_LOAD(4, a + (2 * Parts(kType) + (weight_part)) * kTileBytes, 64); \
-  _tile_dpbf16ps(2, 4, x_tile);                                                   \
-  SPILLWAY_SPLIT_SHARE(product, num_products, 2);                                 \
-  SPILLWAY_TILE_LOAD(5, a + (3 * Parts(kType) + (weight_part)) * kTileBytes, 64); \
-  _tile_dpbf16ps(3, 5, x_tile);                                                   \
-  SPILLWAY_SPLIT_SHARE(product, num_products, 3)
-
-#define SPILLWAY_STREAM_2X2(product, num_products, weight_part)               \
-  SPILLWAY_TILE_LOAD(4, a + (weight_part)*kTileBytes, 64);                    \
-  SPILLWAY_TILE_LOAD(5, a + (Parts(kType) + (weight_part)) * kTileBytes, 64); \
-  _tile_dpbf16ps(0, 4, 6);                                                    \
-  SPILLWAY_SPLIT_SHARE(product, num_products, 0);                             \
-  _tile_dpbf16ps(1, 4, 7);                                                    \
-  SPILLWAY_SPLIT_SHARE(product, num_products, 1);                             \
-  _tile_dpbf16ps(2, 5, 6);                                                    \
-  SPILLWAY_SPLIT_SHARE(product, num_products, 2);                             \
-  _tile_dpbf16ps(3, 5, 7);                                                    \
-  SPILLWAY_SPLIT_SHARE(product, num_products, 3)
-
-#define SPILLWAY_LOAD_X2(part)                      \
-  SPILLWAY_TILE_LOAD(6, x + (part)*part_bytes, 64); \
-  SPILLWAY_TILE_LOAD(7, x_second + (part)*part_bytes, 64)
-
-template <DType kType, int kOutBlocks>
-template <typename Stream<kType, kOutBlocks>::Split kSplit>
-void Stream<kType, kOutBlocks>::Step(int64_t step) const {
-  const std::byte* a = Ring(step);
-  const int64_t part_bytes = columns * 64;
-  const std::byte* x = X(0, step);
-  const int64_t ahead = Ahead(step + 1);
-  if constexpr (kOutBlocks == 2) {
-    const std::byte* x_second = X(1, step);
-    SPILLWAY_LOAD_X2(0);
-    if constexpr (kType == DType::kF16) {
-      SPILLWAY_STREAM_2X2(0, 5, 0);
-      SPILLWAY_STREAM_2X2(1, 5, 1);
-      SPILLWAY_LOAD_X2(1);
-      SPILLWAY_STREAM_2X2(2, 5, 1);
-      SPILLWAY_STREAM_2X2(3, 5, 0);
-      SPILLWAY_LOAD_X2(2);
-      SPILLWAY_STREAM_2X2(4, 5, 0);
-    } else {
-      SPILLWAY_STREAM_2X2(0, 3, 0);
-      SPILLWAY_LOAD_X2(1);
-      SPILLWAY_STREAM_2X2(1, 3, 0);
-      SPILLWAY_LOAD_X2(2);
-      SPILLWAY_STREAM_2X2(2, 3, 0);
+  // One product of a phase, with the loads it is the first to need, and its share of the next
+  // step's split. Tiles 4 and 5 hold weights, 6 and 7 x.
+  template <Split kSplit, int kPhase, int kPair>
+  inline __attribute__((always_inline)) void Product(int64_t step, int64_t ahead) const {
+    constexpr int kOut = kPair / kRowBlocks;
+    constexpr int kRow = kPair % kRowBlocks;
+    constexpr int kWeight = WeightPart(kPhase);
+    constexpr int kX = XPart(kPhase);
+    constexpr bool kNewWeight = kPhase == 0 || kWeight != WeightPart(kPhase - 1);
+    constexpr bool kNewX = kPhase == 0 || kX != XPart(kPhase - 1);
+    constexpr int kWeightTile = 4 + (kOutBlocks == 1 ? kWeight : kOut % 2);
+    constexpr int kXTile = 6 + (kRowBlocks == 1 ? kX : kRow % 2);
+    if constexpr (kOutBlocks == 4 || (kNewWeight && kRow == 0)) {
+      LoadWeights<kWeightTile>(step, kOut, kWeight);
     }
-  } else {
-    SPILLWAY_TILE_LOAD(6, x, columns * 4);
-    SPILLWAY_TILE_LOAD(7, x + part_bytes, columns * 4);
-    if constexpr (kType == DType::kF16) {
-      SPILLWAY_STREAM_4X1(0, 5, 0, 6);
-      SPILLWAY_STREAM_4X1(1, 5, 1, 6);
-      SPILLWAY_STREAM_4X1(2, 5, 1, 7);
-      SPILLWAY_TILE_LOAD(6, x + 2 * part_bytes, columns * 4);
-      SPILLWAY_STREAM_4X1(3, 5, 0, 7);
-      SPILLWAY_STREAM_4X1(4, 5, 0, 6);
-    } else {
-      SPILLWAY_STREAM_4X1(0, 3, 0, 6);
-      SPILLWAY_TILE_LOAD(6, x + 2 * part_bytes, columns * 4);
-      SPILLWAY_STREAM_4X1(1, 3, 0, 7);
-      SPILLWAY_STREAM_4X1(2, 3, 0, 6);
+    if constexpr (kRowBlocks == 4 || (kNewX && kOut == 0)) LoadX<kXTile>(step, kRow, kX);
+    MulTiles<kPair, kWeightTile, kXTile>();
+    constexpr int kProduct = kPhase * 4 + kPair;
+    SplitLines<kSplit, kProduct * kLines / (4 * kPhases), (kProduct + 1) * kLines / (4 * kPhases)>(
+        step + 1, ahead);
+  }
+
+  template <Split kSplit, int kPhase = 0>
+  inline __attribute__((always_inline)) void Step(int64_t step, int64_t ahead) const {
+    Product<kSplit, kPhase, 0>(step, ahead);
+    Product<kSplit, kPhase, 1>(step, ahead);
+    Product<kSplit, kPhase, 2>(step, ahead);
+    Product<kSplit, kPhase, 3>(step, ahead);
+    if constexpr (kPhase + 1 < kPhases) Step<kSplit, kPhase + 1>(step, ahead);
+  }
+
+  // sums += tiles 0 to 3, or = for the first.
+  void AddTiles(float* sums, bool first) const {
+    float* to = first ? sums : part;
+    const int64_t tile_floats = 16 * columns;
+    StoreTile<0>(to, columns * 4);
+    StoreTile<1>(to + tile_floats, columns * 4);
+    StoreTile<2>(to + 2 * tile_floats, columns * 4);
+    StoreTile<3>(to + 3 * tile_floats, columns * 4);
+    if (first) return;
+    for (int64_t i = 0; i < 4 * tile_floats; i += 16) {
+      _mm512_store_ps(sums + i, _mm512_add_ps(_mm512_load_ps(sums + i), _mm512_load_ps(part + i)));
     }
   }
-}
 
-template <DType kType, int kOutBlocks>
-void Stream<kType, kOutBlocks>::Run(float* sums) const {
-  const bool tail = tile.in < step_end * kStepK;
-  const int64_t full_end = tail ? step_end - 1 : step_end;
-  if (full_end > step_begin) {
-    SplitLines<Split::kFull, 0, kLines>(step_begin, Ahead(step_begin));
-  } else {
-    SplitLines<Split::kTail, 0, kLines>(step_begin, Ahead(step_begin));
-  }
-  for (int64_t begin = step_begin; begin < step_end; begin += kSumSteps) {
-    const int64_t end = MinOf(step_end, begin + kSumSteps);
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-    for (int64_t step = begin; step < end; ++step) {
-      if (step + 1 < full_end) {
-        Step<Split::kFull>(step);
-      } else if (step + 1 < step_end) {
-        Step<Split::kTail>(step);
-      } else {
-        Step<Split::kNone>(step);
+  void Run(float* sums) const {
+    const bool tail = tile.in < step_end * kStepK;
+    const int64_t full_end = tail ? step_end - 1 : step_end;
+    if (full_end > step_begin) {
+      SplitLines<Split::kFull, 0, kLines>(step_begin, Ahead(step_begin));
+    } else {
+      SplitLines<Split::kTail, 0, kLines>(step_begin, Ahead(step_begin));
+    }
+    for (int64_t begin = step_begin; begin < step_end; begin += kSumSteps) {
+      const int64_t end = MinOf(step_end, begin + kSumSteps);
+      _tile_zero(0);
+      _tile_zero(1);
+      _tile_zero(2);
+      _tile_zero(3);
+      for (int64_t step = begin; step < end; ++step) {
+        if (step + 1 < full_end) {
+          Step<Split::kFull>(step, Ahead(step + 1));
+        } else if (step + 1 < step_end) {
+          Step<Split::kTail>(step, Ahead(step + 1));
+        } else {
+          Step<Split::kNone>(step, 0);
+        }
       }
+      AddTiles(sums, begin == 0);
     }
-    AddTiles(sums, begin == 0);
   }
-}
-
-// sums += tiles 0 to 3, or = for the first.
-template <DType kType, int kOutBlocks>
-void Stream<kType, kOutBlocks>::AddTiles(float* sums, bool first) const {
-  float* to = first ? sums : part;
-  const int64_t tile_floats = 16 * columns;
-  SPILLWAY_TILE_STORE(0, to, columns * 4);
-  SPILLWAY_TILE_STORE(1, to + tile_floats, columns * 4);
-  SPILLWAY_TILE_STORE(2, to + 2 * tile_floats, columns * 4);
-  SPILLWAY_TILE_STORE(3, to + 3 * tile_floats, columns * 4);
-  if (first) return;
-  for (int64_t i = 0; i < 4 * tile_floats; i += 16) {
-    _mm512_store_ps(sums + i, _mm512_add_ps(_mm512_load_ps(sums + i), _mm512_load_ps(part + i)));
-  }
-}
+};
 
 // Sums of four pairs of blocks -> y, dropping what lies past the tile.
 template <int kOutBlocks>
@@ -421,7 +394,7 @@ void StreamBlock(const MatmulTile& tile, Steps steps) {
   float* sums = part + 4 * 256;
   const int64_t row_end = tile.row_begin + tile.num_rows;
   for (int64_t out = tile.out_begin; out < tile.out_begin + tile.num_outs; out += kOuts) {
-    const PanelRows rows(tile, out);
+    const PanelRows<kOuts> rows(tile, out);
     for (int64_t row = tile.row_begin; row < row_end; row += kRows, sums += 4 * 256) {
       const int64_t jump = row + kRows < row_end ? -(steps.end - steps.begin) * kStepK
                                                  : JumpAfterPanel(tile, out, kOuts, steps);
@@ -449,7 +422,8 @@ void StreamTile(const MatmulTile& tile) {
 
 template <DType kType>
 void MulTile(const MatmulTile& tile) {
-  tile.total_rows <= 16 ? StreamTile<kType, 4>(tile) : StreamTile<kType, 2>(tile);
+  if (tile.num_rows <= 16) return StreamTile<kType, 4>(tile);
+  tile.num_rows <= 32 ? StreamTile<kType, 2>(tile) : StreamTile<kType, 1>(tile);
 }
 
 }  // namespace

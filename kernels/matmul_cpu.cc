@@ -34,7 +34,9 @@ struct Grid {
     const int64_t max_rows = amx ? kAmxTileRows : kSimdTileRows;
     const int64_t row_grain = amx ? 32 : 12;  // whole register blocks
     const int64_t out_grain = amx ? kAmxOutGrain : kSimdTileOuts;
-    const int64_t wanted = num_threads == 1 ? 1 : 4 * num_threads;  // tiles, for even work
+    // Tiles, for even work. With few rows memory is the limit, and workers differ more.
+    const int64_t per_thread = args.rows <= 32 ? 32 : 4;
+    const int64_t wanted = num_threads == 1 ? 1 : per_thread * num_threads;
     row_tiles = DivideUp(args.rows, max_rows);
     tile_outs = amx ? kAmxTileOuts : kSimdTileOuts;
     while (tile_outs > out_grain && row_tiles * OutTiles(args) < wanted) tile_outs -= out_grain;

@@ -51,8 +51,9 @@ constexpr int64_t kAmxScratchBytes =
 constexpr int64_t AmxStepsK(int64_t in) { return (in + 31) / 32; }
 constexpr int64_t AmxBlockRows(int64_t rows) { return rows < 16 ? rows : 16; }
 constexpr int64_t AmxNumBlocks(int64_t rows) { return rows < 16 ? 1 : (rows + 15) / 16; }
-// One block's step: 3 parts of [16 pairs of k][block rows][2] bf16.
-constexpr int64_t AmxStepBytes(int64_t rows) { return 3 * 16 * AmxBlockRows(rows) * 4; }
+constexpr int64_t kAmxXParts = 2;
+// One block's step: the parts of x as [16 pairs of k][block rows][2] bf16.
+constexpr int64_t AmxStepBytes(int64_t rows) { return kAmxXParts * 16 * AmxBlockRows(rows) * 4; }
 constexpr int64_t AmxPackedBytes(int64_t rows, int64_t in) {
   return AmxNumBlocks(rows) * AmxStepsK(in) * AmxStepBytes(rows);
 }

@@ -112,6 +112,10 @@ ErrorSize Compare(const std::vector<float>& y, const std::vector<float>& expecte
   return error;
 }
 
+// sqrt(sum (x w)^2), about: what an error of the sum is relative to. x has deviation 1, w 0.05.
+// A few products may all be large: at least 16 count.
+double ProductNorm(int64_t in) { return std::sqrt(std::max(16.0, static_cast<double>(in))) * 0.05; }
+
 // What the plainest fp32 program gives: one FMA after the other.
 std::vector<float> FmaLoop(const Call& call) {
   std::vector<float> y;
@@ -146,21 +150,22 @@ TEST_P(MatmulTest, AgreesWithTheOracleOnAnyShape) {
       if (in > 1000 && out > 64) continue;
       const int64_t rows = kRows[turn++ % std::size(kRows)];
       Call call({rows, in, out}, dtype(), static_cast<uint32_t>(in * 1000 + out * 10 + rows));
-      const double scale = std::sqrt(static_cast<double>(in)) * 0.05;
-      const ErrorSize error = Compare(call.Run(isa()), call.Reference(), scale);
-      ASSERT_LT(error.largest, 4e-6) << "in " << in << " out " << out << " rows " << rows;
+      const ErrorSize error = Compare(call.Run(isa()), call.Reference(), ProductNorm(in));
+      ASSERT_LT(error.largest, isa() == Isa::kAmx ? 6e-5 : 4e-6)
+          << "in " << in << " out " << out << " rows " << rows;
     }
   }
 }
 
-TEST_P(MatmulTest, IsAsAccurateAsAnFmaLoop) {
+// AMX: 17 bits of x, 16 of the product of the parts (matmul_amx.cc).
+TEST_P(MatmulTest, IsAsAccurateAsAnFmaLoopOrAsTheAmxPartsAllow) {
   for (const int64_t in : {100, 768, 2048, 8192}) {
     Call call({17, in, 33}, dtype(), 11);
     const std::vector<float> expected = call.Reference();
-    const ErrorSize ours = Compare(call.Run(isa()), expected, 1.0);
-    const ErrorSize loop = Compare(FmaLoop(call), expected, 1.0);
-    EXPECT_LT(ours.rms, 1.25 * loop.rms) << "in " << in;
-    EXPECT_LT(ours.largest, 2.0 * loop.largest) << "in " << in;
+    const ErrorSize ours = Compare(call.Run(isa()), expected, ProductNorm(in));
+    const ErrorSize loop = Compare(FmaLoop(call), expected, ProductNorm(in));
+    EXPECT_LT(ours.rms, 1.25 * loop.rms + (isa() == Isa::kAmx ? 4e-6 : 0)) << "in " << in;
+    EXPECT_LT(ours.largest, 2.0 * loop.largest + (isa() == Isa::kAmx ? 1.6e-5 : 0)) << "in " << in;
   }
 }
 
@@ -244,7 +249,8 @@ TEST_P(MatmulTest, BiasActivationAndResidual) {
       call.piece.bias = call.bias.data();
       call.piece.residual = call.residual.data();
       call.piece.residual_stride = 105;
-      EXPECT_LT(Compare(call.Run(isa()), call.Reference(), 1.0).largest, 3e-6)
+      EXPECT_LT(Compare(call.Run(isa()), call.Reference(), 1.0).largest,
+                isa() == Isa::kAmx ? 2e-5 : 3e-6)
           << static_cast<int>(activation);
     }
   }
@@ -271,9 +277,10 @@ TEST_P(MatmulTest, ResidualInPlace) {
   }
 }
 
-TEST_P(MatmulTest, ExtremeWeightsAreExact) {
+TEST_P(MatmulTest, ExtremeWeights) {
   // Denormal halfs, the largest half, and x with all 24 bits. (AMX flushes products under 2^-126;
-  // none is here.)
+  // none is here. It drops 2^-17 of x and 2^-16 of a product.)
+  const float dropped = isa() == Isa::kAmx ? 0x1p-17F + 0x1p-16F : 0.0F;
   for (const int64_t rows : {1, 20}) {
     Call call({rows, 32, 16}, dtype(), 71);
     std::fill_n(call.weight.words(), 32 * 16, uint16_t{0});
@@ -284,7 +291,7 @@ TEST_P(MatmulTest, ExtremeWeightsAreExact) {
     const std::vector<float> y = call.Run(isa());
     const std::vector<float> expected = call.Reference();
     for (size_t i = 0; i < y.size(); ++i) {
-      ASSERT_NEAR(y[i], expected[i], std::abs(expected[i]) * 2.4e-7F) << i;
+      ASSERT_NEAR(y[i], expected[i], std::abs(expected[i]) * (2.4e-7F + dropped)) << i;
     }
   }
 }

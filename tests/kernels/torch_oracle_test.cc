@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "kernels/matmul.h"
 #include "tests/kernels/kernel_test_util.h"
 
@@ -45,7 +47,10 @@ TEST_P(TorchOracleTest, LinearInDouble) {
     const double ours = (y.to(at::kDouble) - exact).abs().max().item<double>();
     const at::Tensor torch_y = at::linear(x, weight.to(at::kFloat), bias);
     const double torch = (torch_y.to(at::kDouble) - exact).abs().max().item<double>();
-    EXPECT_LT(ours, 2.0 * torch + 1e-6) << "rows " << rows << " in " << in;
+    // AMX drops what lies below 17 bits of x and 16 of a product.
+    const double dropped =
+        GetParam().isa == Isa::kAmx ? 2e-5 * 0.05 * std::sqrt(static_cast<double>(in)) : 0;
+    EXPECT_LT(ours, 2.0 * torch + dropped + 1e-6) << "rows " << rows << " in " << in;
   }
 }
 
