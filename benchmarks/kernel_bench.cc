@@ -184,7 +184,7 @@ void Bench::AttentionShape(const char* name, int64_t num_rows, int64_t past, int
                            int64_t head_dim) {
   const int64_t heads = 2048 / head_dim;
   const int64_t width = heads * head_dim;
-  const int64_t slots = past + num_new;
+  const int64_t slots = (past + num_new + kKvBlockSlots - 1) / kKvBlockSlots * kKvBlockSlots;
   const int64_t row_bytes = 2 * width * slots * 2;
   const Bytes kv = RandomBytes(num_rows * row_bytes / 2, DType::kF16);
   const int64_t tokens = num_rows * num_new;

@@ -19,8 +19,10 @@ const AttentionFunctions& FunctionsOf(Isa isa) {
 void CheckArgs(const AttentionArgs& args) {
   SPILLWAY_CHECK(args.num_kv_heads > 0 && args.num_heads % args.num_kv_heads == 0);
   SPILLWAY_CHECK(args.kv_dtype != DType::kF32);
-  for (const AttentionRow& row : args.rows)
+  for (const AttentionRow& row : args.rows) {
     SPILLWAY_CHECK(row.num_past + row.num_new <= row.num_slots);
+    SPILLWAY_CHECK(row.num_slots % kKvBlockSlots == 0);
+  }
 }
 
 }  // namespace

@@ -8,8 +8,11 @@
 namespace spillway::kernels {
 namespace {
 
+// `head` counts those of K, then those of V.
 uint16_t* Slot(const AttentionArgs& args, const AttentionRow& row, int64_t head, int64_t slot) {
-  return reinterpret_cast<uint16_t*>(row.kv) + (head * row.num_slots + slot) * args.head_dim;
+  const int64_t run = slot / kKvBlockSlots * 2 * args.num_kv_heads + head;
+  return reinterpret_cast<uint16_t*>(row.kv) +
+         (run * kKvBlockSlots + slot % kKvBlockSlots) * args.head_dim;
 }
 
 void StoreRef(const AttentionArgs& args, const AttentionRow& row, int64_t token) {

@@ -19,11 +19,18 @@ constexpr int64_t kWidenQueries =
     3;  // from here a block of K or V is widened to fp32 once for all queries
 constexpr float kMinusInfinity = -__builtin_inff();
 
-// A block of K or V: the 16-bit cache itself, or its widened copy.
+static_assert(kKvBlockSlots % kLanes == 0 && kAttentionKeys % kKvBlockSlots == 0);
+
+// 64 slots of K or V: the 16-bit cache itself, or its widened copy. All of the last KV block may be
+// read; what lies in slots not yet written does not matter.
 struct KeyBlock {
   const void* data;
-  int64_t stride;  // elements from slot to slot
-  int64_t count;   // slots that may be read; what lies in those not yet written does not matter
+  int64_t stride;        // elements from slot to slot
+  int64_t block_stride;  // and from KV block to KV block
+
+  int64_t At(int64_t slot) const {
+    return slot / kKvBlockSlots * block_stride + slot % kKvBlockSlots * stride;
+  }
 };
 
 constexpr int64_t RoundUpToLanes(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
@@ -52,12 +59,18 @@ struct Attend {
   int64_t Visible(int64_t query, int64_t begin) const {
     return MinOf(kAttentionKeys, row.num_past + Token(query) + 1 - begin);
   }
+  // Elements from one KV block of a head to the next.
+  int64_t BlockStride() const { return 2 * args.num_kv_heads * kKvBlockSlots * args.head_dim; }
   const uint16_t* Cache(bool values, int64_t slot) const {
     const int64_t head = (values ? args.num_kv_heads : 0) + kv_head;
-    return reinterpret_cast<const uint16_t*>(row.kv) +
-           (head * row.num_slots + slot) * args.head_dim;
+    return reinterpret_cast<const uint16_t*>(row.kv) + slot / kKvBlockSlots * BlockStride() +
+           (head * kKvBlockSlots + slot % kKvBlockSlots) * args.head_dim;
   }
-  KeyBlock Widen(const uint16_t* from, int64_t count) const;
+  KeyBlock InPlace(bool values, int64_t begin) const {
+    return {Cache(values, begin), args.head_dim, BlockStride()};
+  }
+  KeyBlock Widen(bool values, int64_t begin, int64_t count) const;
+  void Prefetch(bool values, int64_t begin, int64_t count) const;
   void LoadQueries() const;
   void Softmax(int64_t begin, int64_t first) const;
   void Block(int64_t begin) const;
@@ -104,31 +117,16 @@ void Attend<kKv>::LoadQueries() const {
 }
 
 template <DType kKv>
-KeyBlock Attend<kKv>::Widen(const uint16_t* from, int64_t count) const {
+KeyBlock Attend<kKv>::Widen(bool values, int64_t begin, int64_t count) const {
   for (int64_t slot = 0; slot < count; ++slot) {
+    const uint16_t* from = Cache(values, begin + slot);
+    float* to = widened + slot * padded_dim;
     for (int64_t d = 0; d < padded_dim; d += kLanes) {
       const int64_t n = d < args.head_dim ? MinOf(kLanes, args.head_dim - d) : 0;
-      const int64_t at = slot * args.head_dim + d;
-      Simd::Store(widened + slot * padded_dim + d,
-                  n == kLanes ? LoadAs<kKv>(from, at) : LoadPartAs<kKv>(from, at, n));
+      Simd::Store(to + d, n == kLanes ? LoadAs<kKv>(from, d) : LoadPartAs<kKv>(from, d, n));
     }
   }
-  return {widened, padded_dim, kAttentionKeys};
-}
-
-// q . k for kLanes slots from `slot`. Slots that cannot be read repeat the last that can.
-template <DType kFrom>
-Simd::F DotsAtEnd(const float* q, KeyBlock keys, int64_t slot, int64_t head_dim) {
-  Simd::F acc[kLanes];
-  for (int64_t i = 0; i < kLanes; ++i) {
-    const int64_t at = MinOf(slot + i, keys.count - 1) * keys.stride;
-    acc[i] = Simd::Zero();
-    for (int64_t d = 0; d < head_dim; d += kLanes) {
-      acc[i] = Simd::Fma(Simd::Load(q + d),
-                         LoadPartAs<kFrom>(keys.data, at + d, MinOf(kLanes, head_dim - d)), acc[i]);
-    }
-  }
-  return Simd::SumEach(acc);
+  return {widened, padded_dim, kKvBlockSlots * padded_dim};
 }
 
 // acc[i] += query . (slot i's registers at `at`), four slots to an address, so that the addresses
@@ -146,11 +144,10 @@ inline __attribute__((always_inline)) void AddDots(Simd::F (&acc)[kLanes], Simd:
   }
 }
 
-// The same for slots that all can be read.
+// q . k for kLanes slots from `slot`, which lie in one KV block.
 template <DType kFrom>
 Simd::F Dots(const float* q, KeyBlock keys, int64_t slot, int64_t head_dim) {
-  if (slot + kLanes > keys.count) return DotsAtEnd<kFrom>(q, keys, slot, head_dim);
-  const int64_t at = slot * keys.stride;
+  const int64_t at = keys.At(slot);
   Simd::F acc[kLanes];
 #pragma GCC unroll 16
   for (int64_t i = 0; i < kLanes; ++i) acc[i] = Simd::Zero();
@@ -209,8 +206,7 @@ void Attend<kKv>::Softmax(int64_t begin, int64_t first) const {
 // Some queries times some registers of head_dim: sums = sums * factor + weights . values over slots
 // [begin, end).
 struct ValueArgs {
-  const void* values;
-  int64_t stride;
+  KeyBlock values;
   int64_t begin;
   int64_t end;
   const float* weights;  // of the first query
@@ -230,17 +226,21 @@ void MulValues(const ValueArgs& args) {
     for (int v = 0; v < kV; ++v)
       acc[query][v] = Simd::Mul(acc[query][v], Simd::Set(args.factors[query]));
   }
-  for (int64_t slot = args.begin; slot < args.end; ++slot) {
-    Simd::F value[kV];
-    for (int v = 0; v < kV; ++v) {
-      const int64_t at = slot * args.stride + v * kLanes;
-      value[v] =
-          kPart ? LoadPartAs<kFrom>(args.values, at, args.part) : LoadAs<kFrom>(args.values, at);
+  for (int64_t begin = args.begin; begin < args.end;) {
+    const int64_t end = MinOf(args.end, (begin / kKvBlockSlots + 1) * kKvBlockSlots);
+    int64_t at = args.values.At(begin);
+    for (int64_t slot = begin; slot < end; ++slot, at += args.values.stride) {
+      Simd::F value[kV];
+      for (int v = 0; v < kV; ++v) {
+        value[v] = kPart ? LoadPartAs<kFrom>(args.values.data, at + v * kLanes, args.part)
+                         : LoadAs<kFrom>(args.values.data, at + v * kLanes);
+      }
+      for (int query = 0; query < kQ; ++query) {
+        const Simd::F weight = Simd::Set(args.weights[query * kAttentionKeys + slot]);
+        for (int v = 0; v < kV; ++v) acc[query][v] = Simd::Fma(weight, value[v], acc[query][v]);
+      }
     }
-    for (int query = 0; query < kQ; ++query) {
-      const Simd::F weight = Simd::Set(args.weights[query * kAttentionKeys + slot]);
-      for (int v = 0; v < kV; ++v) acc[query][v] = Simd::Fma(weight, value[v], acc[query][v]);
-    }
+    begin = end;
   }
   for (int query = 0; query < kQ; ++query) {
     for (int v = 0; v < kV; ++v)
@@ -254,7 +254,8 @@ void MulAllValues(ValueArgs args, int64_t dim) {
   int64_t d = 0;
   auto advance = [&](int64_t elements) {
     d += elements;
-    args.values = static_cast<const std::byte*>(args.values) + elements * DTypeBytes(kFrom);
+    args.values.data =
+        static_cast<const std::byte*>(args.values.data) + elements * DTypeBytes(kFrom);
     args.sums += elements;
   };
   for (; d + kValueVectors * kLanes <= dim; advance(kValueVectors * kLanes)) {
@@ -271,8 +272,7 @@ void Attend<kKv>::Values(int64_t begin, int64_t first, KeyBlock values) const {
   const int64_t dim = kFrom == DType::kF32 ? padded_dim : args.head_dim;
   int64_t query = first;
   auto args_of = [&](int64_t at, int64_t slot_begin, int64_t slot_end, bool scaled) {
-    return ValueArgs{values.data,
-                     values.stride,
+    return ValueArgs{values,
                      slot_begin,
                      slot_end,
                      weights + at * kAttentionKeys,
@@ -296,9 +296,13 @@ void Attend<kKv>::Values(int64_t begin, int64_t first, KeyBlock values) const {
   }
 }
 
-inline void PrefetchLines(const void* from, int64_t bytes) {
-  for (int64_t at = 0; at < bytes; at += 64)
-    __builtin_prefetch(static_cast<const std::byte*>(from) + at, 0, 2);
+template <DType kKv>
+void Attend<kKv>::Prefetch(bool values, int64_t begin, int64_t count) const {
+  for (int64_t slot = begin; slot < begin + count; slot += kKvBlockSlots) {
+    const std::byte* from = reinterpret_cast<const std::byte*>(Cache(values, slot));
+    for (int64_t at = 0; at < kKvBlockSlots * args.head_dim * 2; at += 64)
+      __builtin_prefetch(from + at, 0, 2);
+  }
 }
 
 template <DType kKv>
@@ -308,19 +312,16 @@ void Attend<kKv>::Block(int64_t begin) const {
   while (Visible(first, begin) <= 0) ++first;
   const int64_t count = Visible(num_queries - 1, begin);
   const bool widen = num_queries - first >= kWidenQueries;
-  const int64_t block_bytes = count * args.head_dim * 2;
-  PrefetchLines(Cache(true, begin), block_bytes);
-  KeyBlock keys = {Cache(false, begin), args.head_dim,
-                   MinOf(kAttentionKeys, row.num_slots - begin)};
-  if (widen) keys = Widen(Cache(false, begin), count);
+  Prefetch(true, begin, count);
+  const KeyBlock keys = widen ? Widen(false, begin, count) : InPlace(false, begin);
   for (int64_t query = first; query < num_queries; ++query) {
     const int64_t visible = Visible(query, begin);
     widen ? Scores<DType::kF32>(query, keys, visible) : Scores<kKv>(query, keys, visible);
   }
   Softmax(begin, first);
-  PrefetchLines(Cache(false, begin + count), block_bytes);
-  if (widen) return Values<DType::kF32>(begin, first, Widen(Cache(true, begin), count));
-  Values<kKv>(begin, first, {Cache(true, begin), args.head_dim, count});
+  Prefetch(false, begin + kAttentionKeys, count);
+  if (widen) return Values<DType::kF32>(begin, first, Widen(true, begin, count));
+  Values<kKv>(begin, first, InPlace(true, begin));
 }
 
 template <DType kKv>
@@ -346,9 +347,11 @@ void StoreKv(const AttentionTask& task) {
   for (int64_t half = 0; half < 2; ++half) {
     const float* from = half == 0 ? args.k : args.v;
     const int64_t head = half * args.num_kv_heads + task.kv_head;
-    uint16_t* to =
-        reinterpret_cast<uint16_t*>(row.kv) + (head * row.num_slots + row.num_past) * args.head_dim;
-    for (int64_t token = 0; token < row.num_new; ++token, to += args.head_dim) {
+    for (int64_t token = 0; token < row.num_new; ++token) {
+      const int64_t slot = row.num_past + token;
+      const int64_t run = slot / kKvBlockSlots * 2 * args.num_kv_heads + head;
+      uint16_t* to = reinterpret_cast<uint16_t*>(row.kv) +
+                     (run * kKvBlockSlots + slot % kKvBlockSlots) * args.head_dim;
       const float* x =
           from + (row.token_offset + token) * args.qkv_stride + task.kv_head * args.head_dim;
       for (int64_t d = 0; d < args.head_dim; d += kLanes) {

@@ -9,12 +9,19 @@
 
 namespace spillway::kernels {
 
+// Rows [row_begin, row_end) of the table, wherever they lie.
+struct EmbeddingPiece {
+  const void* rows = nullptr;  // [row_end - row_begin, cols], dtype
+  int64_t row_begin = 0;
+  int64_t row_end = 0;
+};
+
 struct EmbeddingArgs {
-  const void* table = nullptr;  // [table_rows, cols], dtype
-  DType dtype = DType::kF16;    // kF16 or kBF16
-  int64_t table_rows = 0;
+  std::span<const EmbeddingPiece> pieces;  // ascending, without gaps, from row 0
+  DType dtype = DType::kF16;               // kF16 or kBF16
   int64_t cols = 0;
-  std::span<const int32_t> ids;  // each in [0, table_rows), checked
+  int64_t first_row = 0;         // added to each id
+  std::span<const int32_t> ids;  // each names a row of the table, checked
   float* y = nullptr;            // [ids.size(), cols], stride y_stride
   int64_t y_stride = 0;
 };

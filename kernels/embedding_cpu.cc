@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "kernels/convert_isa.h"
 #include "kernels/embedding.h"
 #include "spillway/error.h"
@@ -6,8 +8,11 @@ namespace spillway::kernels {
 namespace {
 
 const std::byte* TableRow(const EmbeddingArgs& args, int32_t id) {
-  SPILLWAY_CHECK(id >= 0 && id < args.table_rows);
-  return static_cast<const std::byte*>(args.table) + id * args.cols * DTypeBytes(args.dtype);
+  const int64_t row = args.first_row + id;
+  const auto piece = std::ranges::upper_bound(args.pieces, row, {}, &EmbeddingPiece::row_end);
+  SPILLWAY_CHECK(piece != args.pieces.end() && row >= piece->row_begin);
+  return static_cast<const std::byte*>(piece->rows) +
+         (row - piece->row_begin) * args.cols * DTypeBytes(args.dtype);
 }
 
 }  // namespace

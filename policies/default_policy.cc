@@ -1,5 +1,7 @@
 #include "policies/default_policy.h"
 
+#include <algorithm>
+
 namespace spillway {
 namespace {
 
@@ -8,32 +10,117 @@ namespace {
 // cost KV.
 constexpr int64_t kRowsThatPay = 64;
 
+// Fewer rows than this leave most of what one read of the weights could do undone: then weights
+// make room.
+constexpr int64_t kRowsWorthSpilling = 8;
+
+// A weight that comes from disk must feed many more: 512 rows at 2 GB/s ask for 0.5 TFLOP/s.
+constexpr int64_t kRowsOfASpilledBlock = 512;
+
 // Enough tokens for a weight tile to be converted once and used often; 16 MiB of MLP activations at
 // hidden 2048.
 constexpr int64_t kPrefillChunk = 512;
+
+// Steps in which weights are put back into memory.
+constexpr int kWeightSteps = 20;
+
+PerTier<double> AllOn(Tier tier) {
+  PerTier<double> frac;
+  frac[tier] = 1.0;
+  return frac;
+}
+
+struct Planner {
+  const ModelShape& shape;
+  const Machine& machine;
+  const Workload& work;
+  const GivenPolicy& given;
+  const KernelNeeds& needs;
+
+  // A second batch would save no transfer.
+  int64_t RowsInPlace() const { return given.gpu_batch_size.value_or(kRowsThatPay); }
+
+  bool Holds(const Policy& policy) const {
+    return Fits(LayOut(shape, machine, work, policy, needs));
+  }
+
+  Policy Start(const Placement& placement) const {
+    Policy policy;
+    policy.weight_frac = placement.weights;
+    policy.kv_frac = placement.kv;
+    policy.activation_frac = placement.activations;
+    policy.cpu_attention = given.cpu_attention;
+    policy.kv_dtype = given.kv_dtype;
+    policy.prefill_chunk = given.prefill_chunk.value_or(kPrefillChunk);
+    policy.gpu_batch_size = given.gpu_batch_size.value_or(kRowsThatPay);
+    policy.num_gpu_batches = given.num_gpu_batches.value_or(1);
+    return policy;
+  }
+
+  // The largest block, up to `rows`, with which the placement fits; the smallest when none does.
+  Policy Shrink(Policy policy, int64_t rows) const {
+    const int64_t wanted = std::clamp<int64_t>(work.num_requests, 1, rows);
+    if (!given.gpu_batch_size) policy.gpu_batch_size = std::min(policy.gpu_batch_size, wanted);
+    if (!given.num_gpu_batches) {
+      policy.num_gpu_batches = (wanted + policy.gpu_batch_size - 1) / policy.gpu_batch_size;
+      while (policy.num_gpu_batches > 1 && !Holds(policy)) --policy.num_gpu_batches;
+    }
+    while (!given.gpu_batch_size && policy.gpu_batch_size > 1 && !Holds(policy)) {
+      policy.gpu_batch_size -= policy.gpu_batch_size > 16 ? 4 : 1;
+    }
+    while (!given.prefill_chunk && policy.prefill_chunk > 32 && !Holds(policy)) {
+      policy.prefill_chunk /= 2;
+    }
+    return policy;
+  }
+
+  // As many weights in `tier`, off the disk, as still fit.
+  Policy PutBack(Policy policy, Tier tier) const {
+    Policy best = policy;
+    const double on_disk = policy.weight_frac[Tier::kDisk];
+    for (int step = 1; step <= kWeightSteps; ++step) {
+      policy.weight_frac[tier] = on_disk * step / kWeightSteps;
+      policy.weight_frac[Tier::kDisk] = on_disk - policy.weight_frac[tier];
+      if (!Holds(policy)) break;
+      best = policy;
+    }
+    return best;
+  }
+
+  bool HoldsEnough(const Policy& policy) const {
+    const int64_t rows = policy.gpu_batch_size * policy.num_gpu_batches;
+    return rows >= std::min(kRowsWorthSpilling, work.num_requests) && Holds(policy);
+  }
+
+  Policy Choose() const {
+    const Tier device = machine.device;
+    const Placement resident = {AllOn(device), AllOn(device), AllOn(device)};
+    const Policy in_place = Shrink(Start(resident), RowsInPlace());
+    if (HoldsEnough(in_place)) return in_place;
+
+    // Weights leave first: one read of them serves the block. KV is read for each row.
+    Placement spilled = {AllOn(Tier::kDisk), AllOn(device), AllOn(device)};
+    Policy policy = Shrink(Start(spilled), kRowsOfASpilledBlock);
+    if (device != Tier::kCpu && !HoldsEnough(policy)) {
+      spilled.kv = spilled.activations = AllOn(Tier::kCpu);
+      policy = Shrink(Start(spilled), kRowsOfASpilledBlock);
+    }
+    if (!Holds(policy)) return in_place;  // whose refusal names the larger need
+    policy = PutBack(policy, device);
+    return device == Tier::kCpu ? policy : PutBack(policy, Tier::kCpu);
+  }
+};
 
 }  // namespace
 
 Policy DefaultPolicy(const ModelShape& shape, const Machine& machine, const Workload& work,
                      const GivenPolicy& given, const KernelNeeds& needs) {
-  Policy policy;
-  policy.weight_frac[Tier::kCpu] = 1.0;
-  policy.kv_frac[Tier::kCpu] = 1.0;
-  policy.activation_frac[Tier::kCpu] = 1.0;
-  // Weights are used in place, so a second batch in the block would save no transfer.
-  policy.num_gpu_batches = given.num_gpu_batches.value_or(1);
-  policy.kv_dtype = given.kv_dtype;
-  policy.prefill_chunk = given.prefill_chunk.value_or(kPrefillChunk);
-  policy.gpu_batch_size = given.gpu_batch_size.value_or(kRowsThatPay);
-  while (!given.gpu_batch_size && policy.gpu_batch_size > 1 &&
-         !Fits(LayOut(shape, machine, work, policy, needs))) {
-    policy.gpu_batch_size -= policy.gpu_batch_size > 16 ? 4 : 1;
-  }
-  while (!given.prefill_chunk && policy.prefill_chunk > 32 &&
-         !Fits(LayOut(shape, machine, work, policy, needs))) {
-    policy.prefill_chunk /= 2;
-  }
-  return policy;
+  const Planner planner = {shape, machine, work, given, needs};
+  if (!given.placement) return planner.Choose();
+  // Batches that share one read of weights from elsewhere pay; in place they would save nothing.
+  const bool moves = given.placement->weights[machine.device] < 1.0;
+  return planner.Shrink(planner.Start(*given.placement),
+                        moves ? kRowsOfASpilledBlock : planner.RowsInPlace());
 }
 
 }  // namespace spillway

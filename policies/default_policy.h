@@ -1,5 +1,6 @@
-// The policy used where none is given: everything in CPU memory, the largest block that pays and
-// fits. Thread rule: pure functions of values.
+// The policy used where none is given: everything in the device's memory when a block that pays
+// fits there; otherwise weights on disk, the largest block, and as many weights in memory as is
+// left. Thread rule: pure functions of values.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +10,20 @@
 
 namespace spillway {
 
+// Shares of the tiers, each of the three summing to 1.
+struct Placement {
+  PerTier<double> weights;
+  PerTier<double> kv;
+  PerTier<double> activations;
+};
+
 // What the command line states outright; never changed.
 struct GivenPolicy {
+  std::optional<Placement> placement;
   std::optional<int64_t> gpu_batch_size;
   std::optional<int64_t> num_gpu_batches;
   std::optional<int64_t> prefill_chunk;
+  bool cpu_attention = false;
   DType kv_dtype = DType::kF16;
 };
 

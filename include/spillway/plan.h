@@ -2,6 +2,7 @@
 // Schedule. Plain values; any thread.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -14,12 +15,15 @@
 
 namespace spillway {
 
-// Output features [row_begin, row_end) of a tensor, contiguous at `offset` of a tier's arena.
+// Output features [row_begin, row_end) of a tensor, in one tier.
 struct WeightTile {
   Tier tier = Tier::kCpu;
   int64_t row_begin = 0;
   int64_t row_end = 0;
-  int64_t offset = 0;
+  int64_t offset =
+      0;  // in the tier's arena; on disk: which tile of the tensor, counted as tile.h cuts it
+  int64_t place =
+      0;  // in the device's arena while its layer is computed; == offset where it lies there
 };
 
 struct PlannedTensor {
@@ -33,6 +37,15 @@ struct PlannedLayer {
   std::vector<PlannedTensor> tensors;
 };
 
+// A named run of bytes in a tier's arena.
+struct Region {
+  int64_t offset = 0;
+  int64_t bytes = 0;
+};
+
+// Hidden states on disk are written, checked and read in blocks of this size.
+inline constexpr int64_t kHiddenBlockBytes = 64 << 10;
+
 // What one batch of rows may hold. A block is num_gpu_batches of these.
 struct BatchCapacity {
   int64_t rows = 0;
@@ -40,13 +53,29 @@ struct BatchCapacity {
   int64_t prompt_tokens = 0;  // sum of the rows' prompts: hidden states of a prefill pass
 };
 
-// A named run of bytes in a tier's arena.
-struct Region {
-  int64_t offset = 0;
-  int64_t bytes = 0;
+// The part of a batch's rows whose KV, or hidden states, a tier holds.
+struct RowShare {
+  int64_t rows = 0;
+  int64_t size = 0;  // KV slots, or tokens, of these rows together
+  Region region;     // of the whole block in the tier's arena; on disk in a scratch file of its own
 };
 
-// Buffers that one Compute uses, all in the compute device's arena. Sizes in tokens of a chunk.
+// Where rows that do not lie in the device's memory are while they are computed: three places, for
+// the batch that is loaded, the one that is computed and the one that is stored.
+struct StagingPlan {
+  Tier tier = Tier::kCpu;
+  std::array<Region, 3> slots;
+};
+
+// Memory through which bytes pass between disk and a device that is not the CPU: one ring for each
+// of weights in, rows in, rows out.
+struct BouncePlan {
+  int64_t chunk_bytes = 0;
+  int64_t num_chunks = 0;  // of a ring
+  std::array<Region, 3> rings;
+};
+
+// Buffers that one Compute uses, all in the device's arena. Sizes in tokens of a chunk.
 struct WorkspacePlan {
   int64_t chunk_tokens = 0;
   Region normed;    // fp32 [max(chunk, rows), hidden]
@@ -68,16 +97,32 @@ struct Plan {
   int64_t num_batches = 1;           // of a block; no more than the workload can fill
   BatchCapacity batch;
   int64_t slot_bytes = 0;  // K and V of one token in one block
-  int64_t slot_align =
-      1;          // a row's slots are rounded up to a multiple: rows start at 64-byte boundaries
-  Region kv;      // [batch] of batch.slots slots for every block
-  Region hidden;  // fp32 [batch][batch.prompt_tokens, hidden]
+  int64_t slot_align = 1;  // a row's slots are rounded up to a multiple: whole KV blocks, and on
+                           // disk whole 4 KiB
+  PerTier<RowShare> kv;      // region: [batch][block][slot]
+  PerTier<RowShare> hidden;  // region: fp32 [batch][token, hidden]
+  Region weight_staging;     // device: tiles of other tiers, while their layer is computed
+  StagingPlan kv_staging;
+  StagingPlan hidden_staging;
+  BouncePlan bounce;  // CPU
   WorkspacePlan workspace;
   PerTier<int64_t> weight_bytes;
-  PerTier<int64_t> arena_bytes;  // equals the planned peak
+  PerTier<int64_t> arena_bytes;  // of disk: the store and the scratch files
+  int64_t table_bytes = 0;       // CPU memory outside the arena: tags, queues, tables
 
-  int64_t KvBatchBytes() const { return batch.slots * slot_bytes * shape.num_layers; }
-  int64_t HiddenBatchBytes() const { return batch.prompt_tokens * shape.hidden_size * 4; }
+  // Where layers are computed, and where KV that lies off it is attended to.
+  Tier device() const { return machine.device; }
+
+  int64_t PlannedBytes(Tier tier) const {
+    return arena_bytes[tier] + (tier == Tier::kCpu ? table_bytes : 0);
+  }
+  // Whether rows with their KV in `tier` are attended to where it lies.
+  bool KvInPlace(Tier tier) const {
+    return tier == device() || (tier == Tier::kCpu && policy.cpu_attention);
+  }
+  int64_t KvBlockBytes() const { return slot_align * slot_bytes; }
+  int64_t KvBytes() const;  // of a block of batches, all tiers
+  int64_t HiddenRowBytes() const { return shape.hidden_size * int64_t{sizeof(float)}; }
 };
 
 // How much workspace the kernels ask for; passed in so that planning links no kernels.
@@ -90,7 +135,7 @@ struct KernelNeeds {
 Plan LayOut(const ModelShape& shape, const Machine& machine, const Workload& work,
             const Policy& policy, const KernelNeeds& needs);
 
-// Whether each tier's arena is within its cap.
+// Whether each tier's bytes are within its cap.
 bool Fits(const Plan& plan);
 
 // Places everything the policy asks for and proves that it fits the caps.

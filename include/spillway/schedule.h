@@ -3,7 +3,11 @@
 // the block. Plain values; any thread.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <vector>
+
+#include "spillway/model.h"  // LayerKind
 
 namespace spillway {
 
@@ -16,22 +20,64 @@ struct Cursor {
   bool operator==(const Cursor&) const = default;
 };
 
+// What is begun at a cell, in this order. A compute waits for its own loads; a load waits for the
+// store that wrote what it reads, or that still reads the place it writes.
+enum class TaskKind { kLoadKv, kLoadHidden, kLoadWeights, kCompute, kStoreKv, kStoreHidden };
+
+struct Task {
+  TaskKind kind = TaskKind::kCompute;
+  Cursor cell;        // what it is for; of weights only the layer counts
+  int64_t share = 0;  // of weights: this part of num_shares
+  int64_t num_shares = 1;
+
+  bool operator==(const Task&) const = default;
+};
+
+// The tasks of one cell. At most one of each kind, so no memory is taken for them.
+class TaskList {
+ public:
+  void Add(const Task& task) { tasks_[static_cast<std::size_t>(size_++)] = task; }
+  const Task* begin() const { return tasks_.data(); }
+  const Task* end() const { return tasks_.data() + size_; }
+
+ private:
+  std::array<Task, 6> tasks_;
+  int64_t size_ = 0;
+};
+
+enum class Overlap { kOn, kOff };
+
 struct Schedule {
-  int64_t num_layers = 0;
+  std::vector<LayerKind> layers;
   int64_t num_batches = 0;
+  Overlap overlap = Overlap::kOn;
+
+  int64_t num_layers() const { return static_cast<int64_t>(layers.size()); }
 
   // The cell after `at`: batch, then layer, then pass. The one place where the grid wraps around.
   Cursor Next(Cursor at) const {
     if (++at.batch < num_batches) return at;
     at.batch = 0;
-    if (++at.layer < num_layers) return at;
+    if (++at.layer < num_layers()) return at;
     at.layer = 0;
     ++at.pass;
     return at;
   }
 
-  bool EndsBatch(const Cursor& at) const { return at.layer == num_layers - 1; }
+  bool EndsBatch(const Cursor& at) const { return at.layer == num_layers() - 1; }
   bool EndsPass(const Cursor& at) const { return EndsBatch(at) && at.batch == num_batches - 1; }
+
+  // What to begin at `at`. With overlap: the loads of what comes next, then this cell's compute,
+  // then its stores; the next layer's weights are spread over this layer's batches. Without: this
+  // cell's own loads, compute and stores, each to be waited for.
+  TaskList At(const Cursor& at) const;
+
+ private:
+  bool IsAttention(const Cursor& at) const {
+    return layers[static_cast<std::size_t>(at.layer)] == LayerKind::kAttention;
+  }
+  TaskList Overlapped(const Cursor& at) const;
+  TaskList Serial(const Cursor& at) const;
 };
 
 }  // namespace spillway

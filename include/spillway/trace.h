@@ -2,26 +2,65 @@
 // Report. Plain values; any thread.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
-#include <string>
+#include <string_view>
 
 #include "spillway/tier.h"
 
 namespace spillway {
 
+enum class Link { kDiskRead, kDiskWrite, kCpuToGpu, kGpuToCpu };
+
+inline constexpr std::array<Link, 4> kAllLinks = {Link::kDiskRead, Link::kDiskWrite,
+                                                  Link::kCpuToGpu, Link::kGpuToCpu};
+
+constexpr std::string_view LinkName(Link link) {
+  constexpr std::array<std::string_view, 4> kNames = {"disk_read", "disk_write", "cpu_to_gpu",
+                                                      "gpu_to_cpu"};
+  return kNames[static_cast<std::size_t>(link)];
+}
+
+// One T for each link.
+template <typename T>
+struct PerLink {
+  std::array<T, 4> values{};
+
+  constexpr T& operator[](Link link) { return values[static_cast<std::size_t>(link)]; }
+  constexpr const T& operator[](Link link) const { return values[static_cast<std::size_t>(link)]; }
+};
+
+struct LinkTotals {
+  int64_t bytes = 0;
+  double busy_s = 0.0;  // in which at least one transfer was under way
+};
+
+// How long computes waited, by what for.
+struct WaitTotals {
+  double weights_s = 0.0;
+  double kv_s = 0.0;
+  double hidden_s = 0.0;
+  double stores_s = 0.0;
+
+  double total_s() const { return weights_s + kv_s + hidden_s + stores_s; }
+};
+
 struct PhaseTotals {
   double seconds = 0.0;
+  double compute_s = 0.0;  // of them
+  WaitTotals waits;        // of them
   int64_t passes = 0;
   int64_t prompt_tokens = 0;     // processed
   int64_t generated_tokens = 0;  // sampled
+  PerLink<LinkTotals> links;
 };
 
 struct Trace {
   double load_s = 0.0;
   PhaseTotals prefill;  // passes in which some row's prompt was processed
   PhaseTotals decode;
-  int64_t num_blocks = 0;  // of rows
-  int64_t num_rows = 0;
+  int64_t num_blocks = 0;     // of rows
   int64_t kv_bytes = 0;       // largest block
   int64_t slots_per_row = 0;  // longest row
   PerTier<int64_t> peak_bytes;

@@ -105,7 +105,7 @@ void Declare(Parser& parser, const VerbRow& verb, const std::vector<Flag>& flags
         flag.kind == FlagKind::kSwitch
             ? parser.app.add_flag(name, flag.help)
             : parser.app.add_option(name)->description(flag.help)->type_name(flag.placeholder);
-    if (flag.kind == FlagKind::kValue) option->expected(1);
+    if (flag.kind == FlagKind::kValue) option->expected(flag.num_words);
     if (flag.kind == FlagKind::kList)
       option->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     parser.options[flag.name] = option;
@@ -114,14 +114,19 @@ void Declare(Parser& parser, const VerbRow& verb, const std::vector<Flag>& flags
       ->type_name("FILE");
   if (verb.verb != Verb::kGenerate) return;
   for (const AbsentFlag& flag : AbsentFlags()) {
-    const int64_t words = flag.name == "percent" ? 6 : 1;
     CLI::Option* option = flag.name == "resume"
                               ? parser.app.add_flag("--resume")
                               : parser.app.add_option("--" + std::string(flag.name));
-    if (flag.name != "resume") option->expected(static_cast<int>(words));
+    if (flag.name != "resume") option->expected(1);
     option->group("");
     parser.absent[std::string(flag.name)] = option;
   }
+}
+
+void JoinWords(const Flag& flag, Given& given) {
+  if (flag.num_words == 1) return;
+  std::vector<std::string>& words = given[flag.name];
+  words = {fmt::format("{}", fmt::join(words, " "))};
 }
 
 Given FromCommandLine(Parser& parser, int argc, const char* const* argv,
@@ -151,10 +156,12 @@ Given FromCommandLine(Parser& parser, int argc, const char* const* argv,
   for (const Flag& flag : flags) {
     CLI::Option* option = parser.options.at(flag.name);
     if (option->count() == 0) continue;
-    if (flag.kind != FlagKind::kList && option->results().size() > 1) {
+    const auto num_words = static_cast<std::size_t>(flag.num_words);
+    if (flag.kind != FlagKind::kList && option->results().size() > num_words) {
       throw Error(ErrorCode::kFlag, fmt::format("--{}: given more than once", flag.name));
     }
     given[flag.name] = option->results();
+    JoinWords(flag, given);
   }
   if (!parser.positional.empty() && parser.options.contains("input")) {
     if (given.contains("input"))
@@ -213,6 +220,7 @@ void TakeTable(const toml::table& table, const std::string& where, const std::ve
     const auto flag = std::ranges::find(flags, name, &Flag::name);
     if (flag == flags.end()) RefuseUnknown(name, flags, where);
     given[name] = TomlValues(node, place);
+    JoinWords(*flag, given);
     if (flag->kind != FlagKind::kList && given[name].size() != 1) {
       throw Error(ErrorCode::kFlag, fmt::format("{}: expected one value", place));
     }

@@ -60,6 +60,33 @@ void SetDevice(Config&, const std::string& text) {
               fmt::format("--device {}: expected auto, cpu or cuda:N", Printable(text)));
 }
 
+// FlexGen's six: weights, KV and activations on gpu and on cpu; the rest of each is on disk.
+void SetPercent(Config& config, const std::string& text) {
+  std::array<double, 6> percent{};
+  std::size_t count = 0;
+  std::size_t begin = 0;
+  while (begin <= text.size()) {
+    const std::size_t end = std::min(text.find(' ', begin), text.size());
+    const std::string word = text.substr(begin, end - begin);
+    begin = end + 1;
+    if (word.empty()) continue;
+    if (count == percent.size()) ++count;
+    if (count > percent.size()) break;
+    percent[count++] = ParseReal("percent", word, 0.0, 100.0);
+  }
+  if (count != percent.size()) {
+    throw Error(
+        ErrorCode::kFlag,
+        fmt::format("--percent {}: expected six numbers, Wg Wc Kg Kc Ag Ac", Printable(text)));
+  }
+  for (std::size_t pair = 0; pair < percent.size(); pair += 2) {
+    if (percent[pair] + percent[pair + 1] <= 100.0) continue;
+    throw Error(ErrorCode::kFlag, fmt::format("--percent {}: {} + {} is more than 100",
+                                              Printable(text), percent[pair], percent[pair + 1]));
+  }
+  config.percent = percent;
+}
+
 void SetKvDType(Config& config, const std::string& text) {
   if (text != "fp16" && text != "bf16") {
     throw Error(ErrorCode::kFlag,
@@ -88,23 +115,27 @@ std::vector<Flag> RunFlags() {
       Value("device", "auto|cpu", "where layers are computed", SetDevice),
       Bytes("cpu-memory", "hard cap of CPU memory (90 % of what is free)",
             &Config::cpu_memory_bytes),
-      Bytes("gpu-memory", "hard cap of GPU memory; nothing is put there yet",
-            &Config::gpu_memory_bytes),
-      Bytes("disk-space", "hard cap of disk space; nothing is put there yet",
+      Bytes("gpu-memory", "hard cap of GPU memory", &Config::gpu_memory_bytes),
+      Bytes("disk-space", "hard cap of disk space (90 % of what is free in --offload-dir)",
             &Config::disk_space_bytes),
-      Value("offload-dir", "DIR", "folder for temporary files ($TMPDIR)",
+      Bytes("emulate-gpu", "a separate arena of this size in CPU memory stands for a GPU's memory",
+            &Config::emulate_gpu_bytes),
+      Value("offload-dir", "DIR", "folder of the disk tier and of temporary files ($TMPDIR)",
             [](Config& config, const std::string& text) { config.offload_dir = text; }),
-      Switch("no-overlap", "serial schedule; nothing overlaps while all is in CPU memory",
-             [](Config&, bool) {}),
-      Switch("cpu-attention", "attend to CPU-resident KV on the CPU, as is always done here",
-             [](Config&, bool) {}),
-      Switch("no-cpu-attention", "the same on this device: the CPU computes everything",
-             [](Config&, bool) {}),
+      {"percent", FlagKind::kValue, "Wg Wc Kg Kc Ag Ac",
+       "percent of weights, KV and activations on gpu and cpu; the rest is on disk", SetPercent, 6},
+      Switch("no-overlap", "serial schedule, for comparison",
+             [](Config& config, bool on) { config.overlap = !on; }),
+      Switch("cpu-attention", "attend to KV in CPU memory on the CPU",
+             [](Config& config, bool on) { config.cpu_attention = on; }),
+      Switch("no-cpu-attention", "attend to all KV on the device (default)",
+             [](Config& config, bool on) { config.cpu_attention = !on; }),
       Integer("threads", "compute threads (default: physical cores)", &Config::num_threads, 1,
               kMaxThreads),
       Integer("gpu-batch-size", "rows computed together (up to 64, as memory allows)",
               &Config::gpu_batch_size, 1, kMaxRows),
-      Integer("num-gpu-batches", "batches per block (1)", &Config::num_gpu_batches, 1, kMaxRows),
+      Integer("num-gpu-batches", "batches that one load of a layer serves (as memory allows)",
+              &Config::num_gpu_batches, 1, kMaxRows),
       Integer("prefill-chunk", "tokens of a prefill pass computed at a time (512)",
               &Config::prefill_chunk, 1, kMaxTokens),
       Value("kv-dtype", "fp16|bf16", "how K and V are stored (fp16, for bf16 models too)",
@@ -202,11 +233,8 @@ std::vector<Flag> FlagsOf(Verb verb) {
 
 const std::vector<AbsentFlag>& AbsentFlags() {
   static const std::vector<AbsentFlag> flags = {
-      {"emulate-gpu", "0", "this version has no emulated GPU tier yet"},
       {"policy", "auto",
        "this version reads no policy files yet; use --gpu-batch-size and --num-gpu-batches"},
-      {"percent", "0 100 0 100 0 100",
-       "this version keeps everything in CPU memory: 0 100 0 100 0 100"},
       {"weight-bits", "16", "this version holds weights in 16 bits only"},
       {"kv-bits", "16", "this version holds KV in 16 bits only"},
       {"kv-policy", "full", "this version keeps the full KV cache only"},

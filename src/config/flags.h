@@ -19,6 +19,7 @@ struct Flag {
   std::string placeholder;  // "N", "FILE"; empty for switches
   std::string help;
   std::function<void(Config&, const std::string&)> set;  // a list's setter is called for each value
+  int num_words = 1;  // of a value; its setter gets them with single spaces between
 };
 
 // Throws: nothing; unknown verbs have no flags.

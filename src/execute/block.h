@@ -1,9 +1,11 @@
-// Block: the rows that run together, in batches, each row with a place in its batch's KV.
+// Block: the rows that run together, in batches, each row with a place in its batch's KV. A row
+// that ends leaves; a waiting request takes its place at the next pass (rolling blocks).
 // Composition depends on the input and the plan only, never on timing. Thread rule: one thread.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -24,40 +26,67 @@ struct Row {
 
   Request request;
   RowSampler sampler;
-  int64_t slot_begin = 0;
+  Tier kv_tier = Tier::kCpu;
+  int64_t slot_begin = 0;  // within the batch's share of that tier
   int64_t num_slots = 0;
+  Tier hidden_tier = Tier::kCpu;
   int64_t num_past = 0;  // tokens whose K and V are stored
+
+  // What it feeds into the next pass: its whole prompt the first time, its last token afterwards.
+  int64_t NumNew() const { return num_past == 0 ? static_cast<int64_t>(request.prompt.size()) : 1; }
 };
 
-// The running rows of one batch and the tokens they feed into the current pass.
+// The running rows of one batch and the tokens they feed into the current pass. A row's KV and
+// hidden states go to the first tier that has room for them.
 class RowBatch {
  public:
-  RowBatch(int64_t index, const BatchCapacity& capacity);
+  // Lifetime: the plan outlives the batch.
+  RowBatch(int64_t index, const Plan& plan);
 
-  // Whether a request of this shape still has room.
+  // Whether a request of this shape has room in the next pass.
   bool Admits(int64_t slots, int64_t prompt_tokens) const;
   void Add(std::unique_ptr<Row> row, int64_t slots);
 
-  // Lists this pass's tokens: a row's whole prompt the first time, its last token afterwards.
+  // Lists this pass's tokens, by the tier of their hidden states.
   void Pack();
 
   // After the pass: what was packed is now stored.
   void Advance();
 
+  // Takes out the rows for which `ended` is true; their places are free again.
+  template <typename F>
+  void Remove(F ended) {
+    std::erase_if(rows_, [&](const std::unique_ptr<Row>& row) {
+      if (!ended(*row)) return false;
+      Free(*row);
+      return true;
+    });
+  }
+
   const PackedBatch& packed() const { return packed_; }
-  std::vector<std::unique_ptr<Row>>& rows() { return rows_; }
   const std::vector<std::unique_ptr<Row>>& rows() const { return rows_; }
+  bool IsFull() const { return static_cast<int64_t>(rows_.size()) == plan_->batch.rows; }
 
  private:
-  BatchCapacity free_;
-  int64_t next_slot_ = 0;
-  std::vector<std::unique_ptr<Row>> rows_;
+  // Slots [begin, begin + size) of a tier's share that no row has.
+  struct Gap {
+    int64_t begin = 0;
+    int64_t size = 0;
+  };
+
+  std::optional<Tier> KvTier(int64_t slots) const;
+  std::optional<Tier> HiddenTier(int64_t prompt_tokens) const;
+  void Free(const Row& row);
+
+  const Plan* plan_;
+  PerTier<std::vector<Gap>> gaps_;          // ascending, never touching
+  std::vector<std::unique_ptr<Row>> rows_;  // by the tier of their hidden states
   PackedBatch packed_;
 };
 
 // Cuts a job into blocks: reads a window of requests, sorts it by length (longest first, ties in
 // input order) and fills batch after batch. Sorting keeps rows of a block alike, so that they end
-// together.
+// together. Rows that end early are replaced from the window, longest first again.
 class BlockBuilder {
  public:
   struct Options {
@@ -69,8 +98,12 @@ class BlockBuilder {
   // The next block's batches, none empty; empty at the end of the job.
   std::vector<RowBatch> Next(Job& job);
 
+  // Gives waiting requests the places that rows of the batch have left.
+  void Refill(RowBatch& batch, Job& job);
+
  private:
   void FillWindow(Job& job);
+  std::unique_ptr<Row> TakeRow(std::size_t index);
   int64_t SlotsOf(const Request& request) const;
 
   const Plan& plan_;

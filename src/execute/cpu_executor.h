@@ -1,4 +1,5 @@
-// CpuExecutor: real arithmetic on the host, on weights and KV where they lie.
+// CpuExecutor: real arithmetic on the host. Its device memory is the CPU arena, or the one that
+// stands for a GPU's.
 // Thread rule: one thread calls it; the pool's threads compute.
 #pragma once
 
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "kernels/attention.h"
+#include "kernels/embedding.h"
 #include "kernels/isa.h"
 #include "kernels/matmul.h"
 #include "kernels/thread_pool.h"
@@ -18,23 +20,24 @@ namespace spillway {
 
 class CpuExecutor final : public Executor {
  public:
-  // Requires: the arena has the plan's size and holds the weights at their places.
+  // `device` is the arena of plan.device().
   // Lifetime: plan, arena and pool outlive the executor.
-  CpuExecutor(const Plan& plan, const HostArena& arena, ThreadPool& pool, kernels::Isa isa);
+  CpuExecutor(const Plan& plan, const HostArena& device, ThreadPool& pool, kernels::Isa isa);
 
-  void Compute(const Cursor& at, const PackedBatch& batch) override;
+  void Compute(const Cursor& at, const PackedBatch& batch, const CellPlaces& places) override;
   std::span<float> Logits() override { return logits_; }
 
  private:
+  struct Cell;   // what Compute was given
   struct Chunk;  // a run of the packed tokens that is computed at once
 
   template <typename F>
-  void ForEachChunk(const PackedBatch& batch, F compute);
+  void ForEachChunk(const Cell& cell, F compute);
 
-  void ComputeEmbedding(const PlannedLayer& layer, const PackedBatch& batch);
-  void ComputeAttention(const PlannedLayer& layer, const PackedBatch& batch);
-  void ComputeMlp(const PlannedLayer& layer, const PackedBatch& batch);
-  void ComputeHead(const PlannedLayer& layer, const PackedBatch& batch);
+  void ComputeEmbedding(const Cell& cell);
+  void ComputeAttention(const Cell& cell);
+  void ComputeMlp(const Cell& cell);
+  void ComputeHead(const Cell& cell);
 
   // Activations [rows, cols] with the floats from one row to the next.
   struct Rows {
@@ -50,19 +53,23 @@ class CpuExecutor final : public Executor {
   void Multiply(const PlannedLayer& layer, Rows x, int64_t rows, std::span<const Linear> linears,
                 Activation activation = Activation::kNone);
   void Norm(const PlannedLayer& layer, Rows x, Rows y, int64_t rows);
-  void AttendChunk(const PackedBatch& batch, int64_t block, const Chunk& chunk);
+  void AttendChunk(const Cell& cell, const Chunk& chunk);
+  kernels::EmbeddingArgs Lookup(const PlannedTensor& table, std::span<const int32_t> ids,
+                                int64_t first_row, Rows y);
 
   const float* Vector(const PlannedLayer& layer,
                       TensorRole role) const;  // null when the model has none
   const PlannedTensor* Find(const PlannedLayer& layer, TensorRole role) const;
-  float* Hidden(const PackedBatch& batch) const;
+  // Where the hidden states of a token are.
+  float* Hidden(const Cell& cell, int64_t token) const;
 
   const Plan& plan_;
-  const HostArena& arena_;
+  const HostArena& device_;
   ThreadPool& pool_;
   kernels::Isa isa_;
   std::vector<kernels::AttentionRow> attention_rows_;  // reserved for batch.rows
   std::vector<kernels::MatmulPiece> pieces_;
+  std::vector<kernels::EmbeddingPiece> table_pieces_;
   std::span<float> logits_;
 };
 

@@ -24,59 +24,102 @@ int64_t NumRunning(const std::vector<RowBatch>& batches) {
 
 }  // namespace
 
-Engine::Engine(const Plan& plan, Executor& executor, ThreadPool& pool)
-    : plan_(plan), executor_(executor), pool_(pool) {
-  trace_.peak_bytes = plan.arena_bytes;
+Engine::Engine(const Plan& plan, Mover& mover, Executor& executor, ThreadPool& pool)
+    : plan_(plan), mover_(mover), executor_(executor), pool_(pool) {
+  for (const Tier tier : kAllTiers) trace_.peak_bytes[tier] = plan.PlannedBytes(tier);
 }
 
 Trace Engine::Run(const Schedule& schedule, BlockBuilder& blocks, Job& job,
                   const ProgressFn& progress) {
+  const Work work = {blocks, job, progress};
+  pass_begin_s_ = NowSeconds();
+  if (schedule.overlap == Overlap::kOn) mover_.Begin({TaskKind::kLoadWeights, {}}, {});
   for (std::vector<RowBatch> batches = blocks.Next(job); !batches.empty();
        batches = blocks.Next(job)) {
-    int64_t slots = 0;
-    for (const RowBatch& batch : batches) {
-      for (const auto& row : batch.rows()) {
-        slots += row->num_slots;
-        trace_.slots_per_row = std::max(trace_.slots_per_row, row->num_slots);
-      }
-    }
-    trace_.kv_bytes = std::max(trace_.kv_bytes, slots * plan_.slot_bytes * plan_.shape.num_layers);
-    trace_.num_rows += NumRunning(batches);
     ++trace_.num_blocks;
-    RunBlock(schedule, batches, job, progress);
+    Schedule grid = schedule;
+    grid.num_batches = static_cast<int64_t>(batches.size());
+    RunBlock(std::move(grid), batches, work);
   }
+  mover_.WaitForStores();
   return trace_;
 }
 
-void Engine::RunBlock(const Schedule& schedule, std::vector<RowBatch>& batches, Job& job,
-                      const ProgressFn& progress) {
-  const Schedule grid = {schedule.num_layers, static_cast<int64_t>(batches.size())};
-  double pass_begin_s = NowSeconds();
-  PhaseTotals pass;
+void Engine::RunBlock(Schedule grid, std::vector<RowBatch>& batches, const Work& work) {
+  mover_.BeginBlock(grid.num_batches);
   for (Cursor at; true; at = grid.Next(at)) {
     RowBatch& batch = batches[static_cast<std::size_t>(at.batch)];
     ThrowIfStopRequested();
-    if (at.layer == 0) batch.Pack();
-    if (!batch.rows().empty()) {
-      executor_.Compute(at, batch.packed());
-      if (grid.EndsBatch(at)) {
-        if (at.pass == 0) pass.prompt_tokens += static_cast<int64_t>(batch.packed().tokens.size());
-        pass.generated_tokens += Sample(batch, job);
+    if (at.layer == 0) {
+      if (at.pass > 0) work.blocks.Refill(batch, work.job);
+      batch.Pack();
+      if (at.batch == grid.num_batches - 1) NoteRows(batches);
+    }
+    RunCell(grid, at, batches);
+    if (grid.EndsBatch(at) && !batch.rows().empty()) {
+      for (const PackedRow& row : batch.packed().rows) {
+        if (row.num_past == 0) pass_.prompt_tokens += row.num_new;
       }
+      pass_.generated_tokens += Sample(batch, work.job);
     }
     progress_.rows_running = NumRunning(batches);
-    progress(progress_);
+    work.progress(progress_);
     if (!grid.EndsPass(at)) continue;
-    PhaseTotals& phase = at.pass == 0 ? trace_.prefill : trace_.decode;
-    const double now_s = NowSeconds();
-    phase.seconds += now_s - pass_begin_s;
-    phase.passes += 1;
-    phase.prompt_tokens += pass.prompt_tokens;
-    phase.generated_tokens += pass.generated_tokens;
-    pass_begin_s = now_s;
-    pass = {};
+    EndPass();
     if (progress_.rows_running == 0) return;
   }
+}
+
+// The tasks that the schedule has for the cell, in its order.
+void Engine::RunCell(const Schedule& grid, const Cursor& at, std::vector<RowBatch>& batches) {
+  for (const Task& task : grid.At(at)) {
+    const PackedBatch& batch = batches[static_cast<std::size_t>(task.cell.batch)].packed();
+    if (task.kind != TaskKind::kCompute) {
+      mover_.Begin(task, batch);
+      if (grid.overlap == Overlap::kOff) mover_.WaitForStores();
+    } else if (!batch.rows.empty()) {
+      const CellPlaces places = mover_.WaitForLoads(at, batch);
+      const double begin_s = NowSeconds();
+      executor_.Compute(at, batch, places);
+      pass_.compute_s += NowSeconds() - begin_s;
+    }
+  }
+}
+
+void Engine::NoteRows(const std::vector<RowBatch>& batches) {
+  int64_t slots = 0;
+  for (const RowBatch& batch : batches) {
+    for (const auto& row : batch.rows()) {
+      slots += row->num_slots;
+      trace_.slots_per_row = std::max(trace_.slots_per_row, row->num_slots);
+    }
+  }
+  trace_.kv_bytes = std::max(trace_.kv_bytes, slots * plan_.slot_bytes * plan_.shape.num_layers);
+}
+
+// Adds the pass to its phase. What a pass moved ahead for the next counts as its own.
+void Engine::EndPass() {
+  PhaseTotals& phase = pass_.prompt_tokens > 0 ? trace_.prefill : trace_.decode;
+  const double now_s = NowSeconds();
+  const WaitTotals& waits = mover_.waits();
+  const PerLink<LinkTotals> links = mover_.links();
+  phase.seconds += now_s - pass_begin_s_;
+  phase.compute_s += pass_.compute_s;
+  phase.waits.weights_s += waits.weights_s - waits_before_.weights_s;
+  phase.waits.kv_s += waits.kv_s - waits_before_.kv_s;
+  phase.waits.hidden_s += waits.hidden_s - waits_before_.hidden_s;
+  phase.waits.stores_s += waits.stores_s - waits_before_.stores_s;
+  phase.passes += 1;
+  phase.prompt_tokens += pass_.prompt_tokens;
+  phase.generated_tokens += pass_.generated_tokens;
+  for (const Link link : kAllLinks) {
+    phase.links[link].bytes += links[link].bytes - links_before_[link].bytes;
+    phase.links[link].busy_s += links[link].busy_s - links_before_[link].busy_s;
+  }
+  pass_begin_s_ = now_s;
+  waits_before_ = waits;
+  links_before_ = links;
+  pass_ = {};
 }
 
 int64_t Engine::Sample(RowBatch& batch, Job& job) {
@@ -100,19 +143,19 @@ int64_t Engine::Sample(RowBatch& batch, Job& job) {
 
 // Rows that ended leave the batch at once: the next pass neither packs nor computes them.
 void Engine::Retire(RowBatch& batch, Job& job) {
-  std::erase_if(batch.rows(), [&](const std::unique_ptr<Row>& row) {
-    const auto num_tokens = static_cast<int64_t>(row->sampler.tokens().size());
-    switch (row->sampler.status()) {
+  batch.Remove([&](Row& row) {
+    const auto num_tokens = static_cast<int64_t>(row.sampler.tokens().size());
+    switch (row.sampler.status()) {
       case RowStatus::kRunning:
         return false;
       case RowStatus::kStopped:
       case RowStatus::kLength:
-        job.Finish(row->request, row->sampler.Take());
+        job.Finish(row.request, row.sampler.Take());
         break;
       case RowStatus::kNonFinite:
-        job.Fail(row->request, "E-NONFINITE",
+        job.Fail(row.request, "E-NONFINITE",
                  fmt::format("line {}: the model gave logits that are not finite after {} tokens",
-                             row->request.line, row->sampler.tokens().size()));
+                             row.request.line, row.sampler.tokens().size()));
         if (++num_nonfinite_ > kMaxNonFiniteRows) {
           throw Error(
               ErrorCode::kNonFinite,
@@ -122,13 +165,17 @@ void Engine::Retire(RowBatch& batch, Job& job) {
         break;
     }
     ++progress_.rows;
-    progress_.settled_tokens += row->request.sampling.max_tokens - num_tokens;
+    progress_.settled_tokens += row.request.sampling.max_tokens - num_tokens;
     return true;
   });
 }
 
-Schedule ZigZag(const Plan& plan) {
-  return {static_cast<int64_t>(plan.layers.size()), plan.num_batches};
+Schedule ZigZag(const Plan& plan, Overlap overlap) {
+  Schedule schedule;
+  for (const PlannedLayer& layer : plan.layers) schedule.layers.push_back(layer.kind);
+  schedule.num_batches = plan.num_batches;
+  schedule.overlap = overlap;
+  return schedule;
 }
 
 }  // namespace spillway

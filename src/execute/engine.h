@@ -1,6 +1,6 @@
-// Engine: the main loop. Walks the schedule block by block, feeds batches to the executor, samples,
-// retires rows. The stage between Schedule and Trace. Thread rule: one thread; sampling uses the
-// pool.
+// Engine: the main loop. Walks the schedule block by block, has the mover bring in and take away,
+// feeds batches to the executor, samples, retires rows. The stage between Schedule and Trace.
+// Thread rule: one thread; sampling uses the pool.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,7 @@
 #include "src/execute/block.h"
 #include "src/execute/executor.h"
 #include "src/execute/job.h"
+#include "src/execute/mover.h"
 #include "src/report/progress.h"  // WorkDone
 
 namespace spillway {
@@ -22,8 +23,8 @@ using ProgressFn = std::function<void(const WorkDone&)>;
 
 class Engine {
  public:
-  // Lifetime: plan, executor and pool outlive the engine.
-  Engine(const Plan& plan, Executor& executor, ThreadPool& pool);
+  // Lifetime: all of these outlive the engine.
+  Engine(const Plan& plan, Mover& mover, Executor& executor, ThreadPool& pool);
 
   // Runs the job to its end.
   // Throws: Error kInterrupted (finished rows have been handed to the job), kNonFinite, and what
@@ -31,20 +32,34 @@ class Engine {
   Trace Run(const Schedule& schedule, BlockBuilder& blocks, Job& job, const ProgressFn& progress);
 
  private:
-  void RunBlock(const Schedule& schedule, std::vector<RowBatch>& batches, Job& job,
-                const ProgressFn& progress);
+  // What one call of Run works on.
+  struct Work {
+    BlockBuilder& blocks;
+    Job& job;
+    const ProgressFn& progress;
+  };
+
+  void RunBlock(Schedule grid, std::vector<RowBatch>& batches, const Work& work);
+  void RunCell(const Schedule& grid, const Cursor& at, std::vector<RowBatch>& batches);
+  void NoteRows(const std::vector<RowBatch>& batches);
+  void EndPass();
   int64_t Sample(RowBatch& batch, Job& job);  // tokens sampled
   void Retire(RowBatch& batch, Job& job);
 
   const Plan& plan_;
+  Mover& mover_;
   Executor& executor_;
   ThreadPool& pool_;
   Trace trace_;
+  PhaseTotals pass_;  // the one that runs
+  double pass_begin_s_ = 0.0;
+  WaitTotals waits_before_;  // at its begin
+  PerLink<LinkTotals> links_before_;
   WorkDone progress_;
   int64_t num_nonfinite_ = 0;
 };
 
 // The grid of a plan: its layers, and the batches of one block.
-Schedule ZigZag(const Plan& plan);
+Schedule ZigZag(const Plan& plan, Overlap overlap = Overlap::kOn);
 
 }  // namespace spillway

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "spillway/schedule.h"
+#include "src/execute/mover.h"  // CellPlaces
 #include "src/execute/packed_batch.h"
 
 namespace spillway {
@@ -13,10 +14,10 @@ class Executor {
  public:
   virtual ~Executor() = default;
 
-  // Takes the batch through layer `at.layer`. Hidden states stay in the batch's planned place
-  // between layers. Throws: Error kInterrupted when a stop was asked for (src/stop_signal.h);
-  // the batch is then lost.
-  virtual void Compute(const Cursor& at, const PackedBatch& batch) = 0;
+  // Takes the batch through layer `at.layer`, whose weights are in place. KV and hidden states are
+  // read and left where `places` says. Throws: Error kInterrupted when a stop was asked for
+  // (src/stop_signal.h); the batch is then lost.
+  virtual void Compute(const Cursor& at, const PackedBatch& batch, const CellPlaces& places) = 0;
 
   // After the last layer: the logits of the last token of each packed row, [rows.size(), vocab],
   // fp32. Lifetime: until the next Compute.

@@ -3,21 +3,14 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <optional>
 
-#include "kernels/attention.h"
-#include "kernels/matmul.h"
 #include "policies/default_policy.h"
 #include "spillway/error.h"
 #include "spillway/report.h"
 #include "src/clock.h"
-#include "src/execute/block.h"
-#include "src/execute/cpu_executor.h"
-#include "src/execute/engine.h"
-#include "src/machine/probe.h"
-#include "src/memory/arena.h"
-#include "src/model/load_weights.h"
+#include "src/execute/prepare.h"
+#include "src/execute/run_blocks.h"
 #include "src/model/open_model.h"
 #include "src/report/progress.h"
 #include "src/report/report_file.h"
@@ -39,27 +32,6 @@ constexpr int64_t kSampleRequests = 4096;
 // Lines that may be read past an unfinished one; their answers wait in memory.
 constexpr int64_t kMaxLinesAhead = 16384;
 
-Machine ProbeMachine(const Config& config) {
-  Machine machine;
-  machine.name = ProcessorName();
-  machine.isa = kernels::IsaName(kernels::BestIsa());
-  machine.num_threads = config.num_threads > 0 ? config.num_threads : NumPhysicalCores();
-  machine.cap_bytes[Tier::kGpu] = config.gpu_memory_bytes.value_or(0);
-  machine.cap_bytes[Tier::kDisk] = config.disk_space_bytes.value_or(0);
-  machine.cap_bytes[Tier::kCpu] = config.cpu_memory_bytes.value_or(AvailableMemoryBytes() / 10 * 9);
-  return machine;
-}
-
-KernelNeeds CpuKernelNeeds() {
-  return {[](int64_t rows, int64_t in, int num_threads) {
-            return kernels::MatmulWorkspaceBytes(rows, in, num_threads, kernels::BestIsa());
-          },
-          [](int64_t slots, int64_t head_dim, int num_threads) {
-            return kernels::AttentionWorkspaceBytes(slots, head_dim, num_threads,
-                                                    kernels::BestIsa());
-          }};
-}
-
 ReaderOptions ReadingOptions(const Config& config, const ModelShape& shape) {
   ReaderOptions options;
   options.defaults = config.sampling;
@@ -80,18 +52,12 @@ Workload WorkloadOf(const InputScan& scan) {
   return work;
 }
 
-std::filesystem::path TemporaryFolder(const Config& config) {
-  if (!config.offload_dir.empty()) return config.offload_dir;
-  const char* named = std::getenv("TMPDIR");
-  return named != nullptr && *named != '\0' ? named : "/tmp";
-}
-
 // The input under a name that can be opened twice: once for the scan, once for the run.
 class Prompts {
  public:
   explicit Prompts(const Config& config) : path_(config.input) {
     if (!NeedsStaging(path_)) return;
-    staged_.emplace(StageInput(path_, TemporaryFolder(config)));
+    staged_.emplace(StageInput(path_, OffloadFolder(config)));
     path_ = staged_->path();
   }
   const std::filesystem::path& path() const { return path_; }
@@ -143,12 +109,6 @@ class FileJob final : public Job {
   int64_t num_ahead_ = 0;  // lines read since a request was first left unfinished
 };
 
-// Where people read; standard output is taken when the completions go there.
-std::FILE* TerminalOf(const Config& config) {
-  if (config.verbosity == Verbosity::kQuiet) return nullptr;
-  return config.output == "-" ? stderr : stdout;
-}
-
 // Whatever ends a run early, finished lines stay, and the message says where.
 [[noreturn]] void KeepFinishedLines(const Error& error, CompletionWriter& writer,
                                     const Config& config) {
@@ -159,14 +119,6 @@ std::FILE* TerminalOf(const Config& config) {
                                         Printable(writer.part_path().string())));
 }
 
-// What one run is made of, once it is decided.
-struct Run {
-  const Config& config;
-  const OpenedModel& model;
-  const Plan& plan;
-  ExpectedWork expected;
-};
-
 ExpectedWork ExpectedOf(const Workload& work) {
   double tokens = 0.0;
   for (const RequestShape& request : work.sample)
@@ -175,37 +127,6 @@ ExpectedWork ExpectedOf(const Workload& work) {
                                            : static_cast<double>(work.num_requests) /
                                                  static_cast<double>(work.sample.size());
   return {work.num_requests, static_cast<int64_t>(tokens * scale)};
-}
-
-Trace RunBlocks(const Run& run, Job& job, ProgressLine& line) {
-  const auto& [config, model, plan, expected] = run;
-  const double begin_s = NowSeconds();
-  line.Note("loading weights");
-  const HostArena arena(plan.arena_bytes[Tier::kCpu]);
-  ThreadPool pool(plan.machine.num_threads);
-  LoadWeights(
-      plan, *model.checkpoint, model.weights, arena, pool,
-      config.allow_nonfinite_weights ? NonFiniteWeights::kAllow : NonFiniteWeights::kRefuse);
-  const double load_s = NowSeconds() - begin_s;
-
-  CpuExecutor executor(plan, arena, pool, kernels::BestIsa());
-  BlockBuilder blocks(plan, {model.tokenizer.get(), config.seed});
-  line.Begin(expected);
-  Trace trace =
-      Engine(plan, executor, pool).Run(ZigZag(plan), blocks, job, [&](const WorkDone& done) {
-        line.Update(done);
-      });
-  trace.load_s = load_s;
-  trace.peak_bytes[Tier::kCpu] = PeakResidentBytes();
-  return trace;
-}
-
-// A model that is too large even for one row of two tokens is refused before the input is read.
-void RefuseWhatCannotFit(const ModelShape& shape, const Machine& machine,
-                         const KernelNeeds& needs) {
-  const Workload least = {1, {{1, 1}}, {1, 1}};
-  Policy policy = DefaultPolicy(shape, machine, least, {1, 1, 1}, needs);
-  MakePlan(shape, machine, least, policy, needs);
 }
 
 // --verbose: what was read and what is planned, before the run.
@@ -263,7 +184,8 @@ int RunGenerate(const Config& config) {
   CompletionWriter writer(config.output, *model.tokenizer, {model.shape.name, 0, config.overwrite});
   const Machine machine = ProbeMachine(config);
   const KernelNeeds needs = CpuKernelNeeds();
-  RefuseWhatCannotFit(model.shape, machine, needs);
+  const GivenPolicy given = PolicyGivenBy(config, machine);
+  RefuseWhatCannotFit(model.shape, machine, given, needs);
 
   ProgressLine line(config.progress ? TerminalOf(config) : nullptr);
   line.Note("reading prompts");
@@ -273,8 +195,6 @@ int RunGenerate(const Config& config) {
   writer.SetRunFingerprint(scan.hash);
 
   const Workload work = WorkloadOf(scan);
-  const GivenPolicy given = {config.gpu_batch_size, config.num_gpu_batches, config.prefill_chunk,
-                             config.kv_dtype};
   const Policy policy = DefaultPolicy(model.shape, machine, work, given, needs);
   const Plan plan = MakePlan(model.shape, machine, work, policy, needs);
   Describe(config, model, scan, plan);

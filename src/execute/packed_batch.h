@@ -1,20 +1,30 @@
 // PackedBatch: the tokens of one pass of one batch, back to back, and where each row's KV lies.
-// Nothing is padded. Plain values; the engine fills one, an executor reads it.
+// Nothing is padded. Plain values; the engine fills one, mover and executor read it.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "spillway/model.h"  // TokenId
+#include "spillway/tier.h"
 
 namespace spillway {
 
 struct PackedRow {
-  int64_t slot_begin = 0;    // first KV slot of the row within its batch
+  Tier kv_tier = Tier::kCpu;
+  int64_t slot_begin = 0;    // first KV slot of the row within its batch's share of that tier
   int64_t num_slots = 0;     // allocated to the row
   int64_t num_past = 0;      // tokens whose K and V are stored
   int64_t num_new = 0;       // tokens of this pass
   int64_t token_offset = 0;  // of the first of them in `tokens`
+};
+
+// Tokens [begin, end).
+struct TokenRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+
+  int64_t size() const { return end - begin; }
 };
 
 struct PackedBatch {
@@ -22,6 +32,9 @@ struct PackedBatch {
   std::vector<TokenId> tokens;
   std::vector<int32_t> positions;  // of each token in its row, from 0
   std::vector<PackedRow> rows;     // only rows that run; never empty when computed
+  // Which tokens' hidden states lie in which tier between layers; ascending in the order of the
+  // tiers, together all.
+  PerTier<TokenRange> hidden;
 };
 
 }  // namespace spillway

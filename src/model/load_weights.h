@@ -1,23 +1,17 @@
-// Checkpoint -> the plan's places, read once, without a second copy in memory.
+// Checkpoint -> the plan's places in memory, read once, without a second copy.
 // Thread rule: one call at a time; reads run on the pool's threads.
 #pragma once
 
-#include <span>
-
 #include "kernels/thread_pool.h"
 #include "spillway/plan.h"
-#include "src/checkpoint/checkpoint.h"
-#include "src/checkpoint/weight_map.h"
 #include "src/memory/arena.h"
+#include "src/model/weight_reader.h"
 
 namespace spillway {
 
-enum class NonFiniteWeights { kRefuse, kAllow };
-
-// Fills every tile of the plan. Elements are converted to the planned type where the file has
-// another; a finite value that the planned type cannot hold is refused. Throws: Error kNonFinite,
-// kModelUnsupported, and what Checkpoint::Read throws; kInterrupted between tiles.
-void LoadWeights(const Plan& plan, const Checkpoint& checkpoint, const WeightMap& map,
-                 const HostArena& arena, ThreadPool& pool, NonFiniteWeights nonfinite);
+// Fills every tile that the plan puts in the tier `tier`, of which `arena` is the memory.
+// Throws: what WeightReader::Read throws.
+void LoadWeights(const Plan& plan, Tier tier, const WeightReader& reader, const HostArena& arena,
+                 ThreadPool& pool);
 
 }  // namespace spillway

@@ -65,17 +65,16 @@ bool IsBuiltIn(const Config& config) {
 
 OpenedModel OpenModel(const Config& config) {
   OpenedModel model;
-  fs::path folder;
   if (IsBuiltIn(config)) {
     model.shape = *BuiltInShape(config.model);
   } else {
-    folder = ModelFolder(config);
-    model.shape = ReadModelShape(folder);
+    model.folder = ModelFolder(config);
+    model.shape = ReadModelShape(model.folder);
   }
-  model.checkpoint =
-      config.dummy_weights ? MakeDummyCheckpoint(model.shape, config.seed) : OpenCheckpoint(folder);
+  model.checkpoint = config.dummy_weights ? MakeDummyCheckpoint(model.shape, config.seed)
+                                          : OpenCheckpoint(model.folder);
   model.weights = ResolveWeights(Layers(model.shape), *model.checkpoint);
-  model.tokenizer = OpenTokenizerFor(config, folder, model.shape);
+  model.tokenizer = OpenTokenizerFor(config, model.folder, model.shape);
   return model;
 }
 

@@ -16,6 +16,7 @@ namespace spillway {
 // A model that is opened, not loaded: headers are read and agree with each other.
 struct OpenedModel {
   ModelShape shape;
+  std::filesystem::path folder;  // empty: built-in shape
   std::unique_ptr<Checkpoint> checkpoint;
   WeightMap weights;
   std::unique_ptr<Tokenizer> tokenizer;

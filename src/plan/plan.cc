@@ -5,14 +5,24 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <optional>
+#include <string_view>
+#include <utility>
 
 #include "spillway/error.h"
+#include "spillway/kv_block.h"
+#include "spillway/tile.h"
+#include "src/plan/place_weights.h"
 #include "src/size_text.h"
 
 namespace spillway {
 namespace {
 
-constexpr int64_t kAlignBytes = 64;  // a cache line; tiles of the disk store have their own rule
+constexpr int64_t kAlignBytes = 64;  // a cache line
+
+// Rows travel in runs of about this much.
+constexpr int64_t kChunkBytes = 2 << 20;
+constexpr int64_t kBounceChunks = 4;  // enough in flight for a disk (measured: 4 of 2 MiB)
 
 int64_t RoundUp(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
@@ -26,6 +36,11 @@ class Cursor64 {
     const Region region{end_, bytes};
     end_ += RoundUp(bytes, kAlignBytes);
     return region;
+  }
+  // For what a disk reads or writes.
+  Region TakeBlocks(int64_t bytes) {
+    if (bytes > 0) end_ = RoundUp(end_, kTileAlignBytes);
+    return Take(RoundUp(bytes, kTileAlignBytes));
   }
   int64_t end() const { return end_; }
 
@@ -44,37 +59,125 @@ int64_t SumOfLargest(std::vector<int64_t> values, int64_t count) {
                          int64_t{0});
 }
 
-BatchCapacity CapacityFor(const Workload& work, int64_t rows, int64_t slot_align) {
+// `rows` dealt to the tiers by largest remainder.
+PerTier<int64_t> DealRows(int64_t rows, const PerTier<double>& frac) {
+  PerTier<int64_t> dealt;
+  int64_t left = rows;
+  for (const Tier tier : kAllTiers) {
+    dealt[tier] = static_cast<int64_t>(frac[tier] * static_cast<double>(rows) + 1e-9);
+    left -= dealt[tier];
+  }
+  while (left-- > 0) {
+    const auto lacking = [&](Tier tier) {
+      return frac[tier] * static_cast<double>(rows) - static_cast<double>(dealt[tier]);
+    };
+    ++dealt[std::ranges::max(kAllTiers, {}, lacking)];
+  }
+  return dealt;
+}
+
+// What each tier holds of a batch, so that any rows of the sample fit, as many as it was dealt.
+// A row beyond the sample may be longer than all of it: the tier with the most rows must at least
+// hold that one alone.
+PerTier<RowShare> ShareOut(const std::vector<int64_t>& sizes, int64_t longest, int64_t rows,
+                           const PerTier<double>& frac) {
+  const PerTier<int64_t> dealt = DealRows(rows, frac);
+  const Tier roomiest = std::ranges::max(kAllTiers, {}, [&](Tier tier) { return dealt[tier]; });
+  PerTier<RowShare> shares;
+  for (const Tier tier : kAllTiers) {
+    shares[tier].rows = dealt[tier];
+    shares[tier].size = SumOfLargest(sizes, dealt[tier]);
+    if (tier == roomiest) shares[tier].size = std::max(shares[tier].size, longest);
+  }
+  return shares;
+}
+
+void SizeBatch(Plan& plan, const Workload& work) {
   std::vector<int64_t> slots;
   std::vector<int64_t> prompts;
   for (const RequestShape& request : work.sample) {
-    slots.push_back(RoundUp(request.slots(), slot_align));
+    slots.push_back(RoundUp(request.slots(), plan.slot_align));
     prompts.push_back(request.prompt_tokens);
   }
-  BatchCapacity batch;
-  batch.rows = std::max<int64_t>(1, std::min(rows, work.num_requests));
-  // A row beyond the sample may be longer than all of it; a batch must at least hold that row
-  // alone.
-  batch.slots = std::max(SumOfLargest(slots, rows), RoundUp(work.longest.slots(), slot_align));
-  batch.prompt_tokens = std::max(SumOfLargest(prompts, rows), work.longest.prompt_tokens);
-  return batch;
-}
-
-std::vector<PlannedLayer> PlaceWeights(const ModelShape& shape, Cursor64& cpu) {
-  std::vector<PlannedLayer> planned;
-  for (LayerSpec& layer : Layers(shape)) {
-    PlannedLayer out{layer.kind, layer.block, {}};
-    for (TensorSpec& tensor : layer.tensors) {
-      const Region place = cpu.Take(tensor.bytes());
-      const WeightTile whole{Tier::kCpu, 0, tensor.rows, place.offset};
-      out.tensors.push_back({std::move(tensor), {whole}});
-    }
-    planned.push_back(std::move(out));
+  plan.batch.rows = std::max<int64_t>(1, std::min(plan.policy.gpu_batch_size, work.num_requests));
+  plan.kv = ShareOut(slots, RoundUp(work.longest.slots(), plan.slot_align), plan.batch.rows,
+                     plan.policy.kv_frac);
+  plan.hidden =
+      ShareOut(prompts, work.longest.prompt_tokens, plan.batch.rows, plan.policy.activation_frac);
+  for (const Tier tier : kAllTiers) {
+    plan.batch.slots += plan.kv[tier].size;
+    plan.batch.prompt_tokens += plan.hidden[tier].size;
   }
-  return planned;
 }
 
-WorkspacePlan PlaceWorkspace(const Plan& plan, const KernelNeeds& needs, Cursor64& cpu) {
+// A row's slots are whole KV blocks; on disk whole disk blocks too.
+int64_t SlotAlign(const Policy& policy, int64_t slot_bytes) {
+  const int64_t block_bytes = kKvBlockSlots * slot_bytes;
+  if (policy.kv_frac[Tier::kDisk] <= 0.0) return kKvBlockSlots;
+  return kKvBlockSlots * (kTileAlignBytes / std::gcd(kTileAlignBytes, block_bytes));
+}
+
+// One arena per tier while it is laid out.
+struct Cursors {
+  Cursor64 gpu{0};
+  Cursor64 cpu{0};
+  Cursor64 disk{0};
+
+  Cursor64& operator[](Tier tier) {
+    return tier == Tier::kGpu ? gpu : tier == Tier::kCpu ? cpu : disk;
+  }
+};
+
+// On disk hidden states take whole blocks.
+int64_t HiddenShareBytes(const Plan& plan, Tier tier) {
+  const int64_t bytes = plan.hidden[tier].size * plan.HiddenRowBytes();
+  return tier == Tier::kDisk ? RoundUp(bytes, kHiddenBlockBytes) : bytes;
+}
+
+void PlaceRows(Plan& plan, Cursors& arenas) {
+  const int64_t layer_slots = plan.num_batches * plan.shape.num_layers;
+  int64_t staged_slots = 0;
+  int64_t staged_hidden = 0;
+  for (const Tier tier : kAllTiers) {
+    RowShare& kv = plan.kv[tier];
+    RowShare& hidden = plan.hidden[tier];
+    // On disk the regions are files of their own.
+    kv.region = arenas[tier].Take(layer_slots * kv.size * plan.slot_bytes);
+    hidden.region = arenas[tier].Take(plan.num_batches * HiddenShareBytes(plan, tier));
+    if (!plan.KvInPlace(tier)) staged_slots += kv.size;
+    if (tier != plan.device()) staged_hidden += HiddenShareBytes(plan, tier);
+  }
+  plan.kv_staging.tier = plan.policy.cpu_attention ? Tier::kCpu : plan.device();
+  plan.hidden_staging.tier = plan.device();
+  for (std::size_t slot = 0; slot < plan.kv_staging.slots.size(); ++slot) {
+    plan.kv_staging.slots[slot] =
+        arenas[plan.kv_staging.tier].TakeBlocks(staged_slots * plan.slot_bytes);
+    plan.hidden_staging.slots[slot] = arenas[plan.device()].TakeBlocks(staged_hidden);
+  }
+}
+
+// Bytes between disk and a device that is not the CPU cross in chunks through CPU memory.
+void PlaceBounce(Plan& plan, Cursors& arenas) {
+  const bool crosses = plan.device() != Tier::kCpu && arenas.disk.end() > 0;
+  if (!crosses) return;
+  int64_t longest = std::max({kChunkBytes, plan.KvBlockBytes(), kHiddenBlockBytes});
+  for (const PlannedLayer& layer : plan.layers) {
+    for (const PlannedTensor& tensor : layer.tensors) {
+      for (const WeightTile& tile : tensor.tiles) {
+        if (tile.tier != Tier::kDisk) continue;
+        longest = std::max(longest, (tile.row_end - tile.row_begin) * tensor.spec.cols *
+                                        DTypeBytes(tensor.spec.dtype));
+      }
+    }
+  }
+  plan.bounce.chunk_bytes = RoundUp(longest, kTileAlignBytes);
+  plan.bounce.num_chunks = kBounceChunks;
+  for (Region& ring : plan.bounce.rings) {
+    ring = arenas.cpu.TakeBlocks(kBounceChunks * plan.bounce.chunk_bytes);
+  }
+}
+
+WorkspacePlan PlaceWorkspace(const Plan& plan, const KernelNeeds& needs, Cursor64& arena) {
   const ModelShape& shape = plan.shape;
   const int64_t q = shape.num_heads * shape.head_dim;
   const int64_t kv = shape.num_kv_heads * shape.head_dim;
@@ -87,21 +190,62 @@ WorkspacePlan PlaceWorkspace(const Plan& plan, const KernelNeeds& needs, Cursor6
     return rows * cols * int64_t{sizeof(float)};
   };
 
-  work.normed = cpu.Take(floats(tokens, std::max(shape.hidden_size, shape.embed_size)));
-  work.matmul = cpu.Take(needs.matmul_bytes(tokens, max_in, plan.machine.num_threads));
+  work.normed = arena.Take(floats(tokens, std::max(shape.hidden_size, shape.embed_size)));
+  work.matmul = arena.Take(needs.matmul_bytes(tokens, max_in, plan.machine.num_threads));
   work.attention =
-      cpu.Take(needs.attention_bytes(plan.batch.slots, shape.head_dim, plan.machine.num_threads));
+      arena.Take(needs.attention_bytes(plan.batch.slots, shape.head_dim, plan.machine.num_threads));
   // Attention, MLP, embedding and head never run at the same time: they share what follows.
-  Cursor64 attention(cpu.end());
+  Cursor64 attention(arena.end());
   work.qkv = attention.Take(floats(work.chunk_tokens, q + 2 * kv));
   work.attended = attention.Take(floats(work.chunk_tokens, q));
-  Cursor64 mlp(cpu.end());
+  Cursor64 mlp(arena.end());
   work.ffn = mlp.Take(floats(work.chunk_tokens, shape.ffn_size));
-  Cursor64 ends(cpu.end());
+  Cursor64 ends(arena.end());
   work.embedded = ends.Take(floats(tokens, shape.embed_size));
   work.logits = ends.Take(floats(plan.batch.rows, shape.vocab_size));
-  cpu.Take(std::max({attention.end(), mlp.end(), ends.end()}) - cpu.end());
+  arena.Take(std::max({attention.end(), mlp.end(), ends.end()}) - arena.end());
   return work;
+}
+
+// What lives outside the arenas, all of it for the disk tier: tags of blocks, the queue of
+// requests, the store's table.
+int64_t TableBytes(const Plan& plan) {
+  if (plan.arena_bytes[Tier::kDisk] == 0) return 0;
+  constexpr int64_t kTagBytes = 16;
+  constexpr int64_t kTileEntryBytes = 48;
+  constexpr int64_t kQueueBytes = 1 << 20;
+  const int64_t blocks = plan.kv[Tier::kDisk].region.bytes / plan.KvBlockBytes() +
+                         plan.hidden[Tier::kDisk].region.bytes / kHiddenBlockBytes;
+  const int64_t tiles = plan.arena_bytes[Tier::kDisk] / (1 << 20);
+  return blocks * kTagBytes + tiles * kTileEntryBytes + kQueueBytes;
+}
+
+// Halves the block until it fits; the policy unchanged when even one row does not.
+std::optional<Policy> SmallerBlock(const ModelShape& shape, const Machine& machine,
+                                   const Workload& work, Policy policy, const KernelNeeds& needs) {
+  while (policy.gpu_batch_size * policy.num_gpu_batches > 1) {
+    (policy.num_gpu_batches > 1 ? policy.num_gpu_batches : policy.gpu_batch_size) /= 2;
+    if (Fits(LayOut(shape, machine, work, policy, needs))) return policy;
+  }
+  return std::nullopt;
+}
+
+struct TierWords {
+  ErrorCode code;
+  std::string_view noun;
+  std::string_view flag;
+};
+
+TierWords WordsOf(Tier tier) {
+  switch (tier) {
+    case Tier::kGpu:
+      return {ErrorCode::kGpuMemory, "GPU memory", "gpu-memory"};
+    case Tier::kCpu:
+      return {ErrorCode::kCpuMemory, "CPU memory", "cpu-memory"};
+    case Tier::kDisk:
+      break;
+  }
+  return {ErrorCode::kDiskSpace, "disk space", "disk-space"};
 }
 
 }  // namespace
@@ -114,25 +258,33 @@ Plan LayOut(const ModelShape& shape, const Machine& machine, const Workload& wor
   plan.policy = policy;
   plan.num_requests = work.num_requests;
   plan.slot_bytes = 2 * shape.num_kv_heads * shape.head_dim * DTypeBytes(policy.kv_dtype);
-  plan.slot_align = kAlignBytes / std::gcd(kAlignBytes, plan.slot_bytes);
-  plan.batch = CapacityFor(work, policy.gpu_batch_size, plan.slot_align);
-
-  Cursor64 cpu(0);
-  plan.layers = PlaceWeights(shape, cpu);
-  plan.weight_bytes[Tier::kCpu] = cpu.end();
+  plan.slot_align = SlotAlign(policy, plan.slot_bytes);
+  SizeBatch(plan, work);
   // A last block of fewer batches needs no place for the others.
   plan.num_batches = std::clamp<int64_t>(
       (work.num_requests + plan.batch.rows - 1) / plan.batch.rows, 1, policy.num_gpu_batches);
-  plan.kv = cpu.Take(plan.num_batches * plan.KvBatchBytes());
-  plan.hidden = cpu.Take(plan.num_batches * plan.HiddenBatchBytes());
-  plan.workspace = PlaceWorkspace(plan, needs, cpu);
-  plan.arena_bytes[Tier::kCpu] = cpu.end();
+
+  Cursors arenas;
+  PlacedWeights weights = PlaceWeights(shape, policy.weight_frac, plan.device());
+  for (const Tier tier : kAllTiers) arenas[tier].Take(weights.arena_bytes[tier]);
+  plan.weight_bytes = weights.bytes;
+  plan.layers = std::move(weights.layers);
+  plan.weight_staging = arenas[plan.device()].TakeBlocks(weights.staging_bytes);
+  PlaceStaging(plan.layers, plan.device(), plan.weight_staging.offset);
+  PlaceRows(plan, arenas);
+  plan.workspace = PlaceWorkspace(plan, needs, arenas[plan.device()]);
+  PlaceBounce(plan, arenas);
+  for (const Tier tier : kAllTiers) plan.arena_bytes[tier] = arenas[tier].end();
+  plan.table_bytes = TableBytes(plan);
   return plan;
 }
 
+int64_t Plan::KvBytes() const { return batch.slots * slot_bytes * shape.num_layers * num_batches; }
+
 bool Fits(const Plan& plan) {
-  return std::ranges::all_of(
-      kAllTiers, [&](Tier tier) { return plan.arena_bytes[tier] <= plan.machine.cap_bytes[tier]; });
+  return std::ranges::all_of(kAllTiers, [&](Tier tier) {
+    return plan.PlannedBytes(tier) <= plan.machine.cap_bytes[tier];
+  });
 }
 
 Plan MakePlan(const ModelShape& shape, const Machine& machine, const Workload& work,
@@ -140,24 +292,23 @@ Plan MakePlan(const ModelShape& shape, const Machine& machine, const Workload& w
   Plan plan = LayOut(shape, machine, work, policy, needs);
   if (Fits(plan)) return plan;
 
-  const int64_t needed = plan.arena_bytes[Tier::kCpu];
-  std::string remedy =
-      fmt::format("give --cpu-memory {}MiB or more", (needed + (1 << 20) - 1) >> 20);
-  Policy smaller = policy;
-  while (smaller.gpu_batch_size * smaller.num_gpu_batches > 1) {
-    (smaller.num_gpu_batches > 1 ? smaller.num_gpu_batches : smaller.gpu_batch_size) /= 2;
-    if (!Fits(LayOut(shape, machine, work, smaller, needs))) continue;
-    remedy = fmt::format("--gpu-batch-size {} --num-gpu-batches {} fits", smaller.gpu_batch_size,
-                         smaller.num_gpu_batches);
-    break;
-  }
-  throw Error(
-      ErrorCode::kCpuMemory,
-      fmt::format("needs {} of CPU memory (weights {}, KV {}, activations {}), {} available; {}",
-                  SizeText(needed), SizeText(plan.weight_bytes[Tier::kCpu]),
-                  SizeText(plan.kv.bytes),
-                  SizeText(needed - plan.weight_bytes[Tier::kCpu] - plan.kv.bytes),
-                  SizeText(machine.cap_bytes[Tier::kCpu]), remedy));
+  const Tier tier = *std::ranges::find_if(kAllTiers, [&](Tier candidate) {
+    return plan.PlannedBytes(candidate) > machine.cap_bytes[candidate];
+  });
+  const TierWords words = WordsOf(tier);
+  const int64_t needed = plan.PlannedBytes(tier);
+  const std::optional<Policy> smaller = SmallerBlock(shape, machine, work, policy, needs);
+  const std::string remedy =
+      smaller ? fmt::format("--gpu-batch-size {} --num-gpu-batches {} fits",
+                            smaller->gpu_batch_size, smaller->num_gpu_batches)
+              : fmt::format("give --{} {}MiB or more", words.flag, (needed + (1 << 20) - 1) >> 20);
+  const int64_t kv_bytes = plan.kv[tier].region.bytes;
+  throw Error(words.code,
+              fmt::format("needs {} of {} (weights {}, KV {}, activations and buffers {}), {} "
+                          "available; {}",
+                          SizeText(needed), words.noun, SizeText(plan.weight_bytes[tier]),
+                          SizeText(kv_bytes), SizeText(needed - plan.weight_bytes[tier] - kv_bytes),
+                          SizeText(machine.cap_bytes[tier]), remedy));
 }
 
 }  // namespace spillway

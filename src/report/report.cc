@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "spillway/tile.h"
 #include "src/size_text.h"
 
 namespace spillway {
@@ -41,14 +42,15 @@ PerTier<double> RealisedWeights(const Plan& plan) {
   return share;
 }
 
+// The unit of placement.
 int64_t LargestTileBytes(const Plan& plan) {
   int64_t bytes = 0;
   for (const PlannedLayer& layer : plan.layers) {
-    for (const PlannedTensor& tensor : layer.tensors) {
-      for (const WeightTile& tile : tensor.tiles) {
-        bytes = std::max(bytes, (tile.row_end - tile.row_begin) * tensor.spec.cols *
-                                    DTypeBytes(tensor.spec.dtype));
-      }
+    for (const auto& [spec, tiles] : layer.tensors) {
+      const TileSplit split = SplitIntoTiles(spec.rows, spec.cols, spec.dtype);
+      const int64_t row_bytes = spec.cols * DTypeBytes(spec.dtype);
+      bytes = std::max({bytes, split.Tile(0).size() * row_bytes,
+                        split.Tile(split.num_tiles - 1).size() * row_bytes});
     }
   }
   return bytes;
@@ -58,20 +60,57 @@ Json TiersJson(const Plan& plan, const Trace& trace) {
   Json json;
   for (const Tier tier : kAllTiers) {
     json[std::string(TierName(tier))] = {{"cap_bytes", plan.machine.cap_bytes[tier]},
-                                         {"planned_peak_bytes", plan.arena_bytes[tier]},
+                                         {"planned_peak_bytes", plan.PlannedBytes(tier)},
                                          {"peak_bytes", trace.peak_bytes[tier]}};
   }
   return json;
 }
 
-// No byte crosses a link while everything is used in place.
-Json LinksJson() {
+LinkTotals Sum(const LinkTotals& a, const LinkTotals& b) {
+  return {a.bytes + b.bytes, a.busy_s + b.busy_s};
+}
+
+// The peak of a link is measured by `profile`, on request.
+Json LinksJson(const Trace& trace) {
   Json json;
-  for (const char* link : {"disk_read", "disk_write", "cpu_to_gpu", "gpu_to_cpu"}) {
-    json[link] = {
-        {"bytes", 0}, {"busy_s", 0.0}, {"bytes_per_s", nullptr}, {"peak_bytes_per_s", nullptr}};
+  for (const Link link : kAllLinks) {
+    const LinkTotals total = Sum(trace.prefill.links[link], trace.decode.links[link]);
+    json[std::string(LinkName(link))] = {
+        {"bytes", total.bytes},
+        {"busy_s", total.busy_s},
+        {"bytes_per_s", total.busy_s > 0.0 ? Json(Rate(total.bytes, total.busy_s)) : Json(nullptr)},
+        {"peak_bytes_per_s", nullptr}};
   }
   return json;
+}
+
+Json PhaseJson(const PhaseTotals& phase) {
+  Json links;
+  for (const Link link : kAllLinks) {
+    links[std::string(LinkName(link))] = {{"bytes", phase.links[link].bytes},
+                                          {"busy_s", phase.links[link].busy_s}};
+  }
+  return {{"passes", phase.passes},
+          {"compute_s", phase.compute_s},
+          {"wait_s",
+           {{"weights", phase.waits.weights_s},
+            {"kv", phase.waits.kv_s},
+            {"activations", phase.waits.hidden_s},
+            {"stores", phase.waits.stores_s}}},
+          {"links", links}};
+}
+
+// The share of each tier in the room for a block's rows.
+PerTier<double> RealisedRows(const PerTier<RowShare>& shares) {
+  PerTier<double> realised;
+  int64_t total = 0;
+  for (const Tier tier : kAllTiers) total += shares[tier].size;
+  for (const Tier tier : kAllTiers) {
+    if (total > 0) {
+      realised[tier] = static_cast<double>(shares[tier].size) / static_cast<double>(total);
+    }
+  }
+  return realised;
 }
 
 Json PlacementJson(const Plan& plan) {
@@ -82,10 +121,10 @@ Json PlacementJson(const Plan& plan) {
             {"tile_bytes", LargestTileBytes(plan)}}},
           {"kv",
            {{"requested", PerTierJson(plan.policy.kv_frac)},
-            {"realised", PerTierJson(plan.policy.kv_frac)}}},
+            {"realised", PerTierJson(RealisedRows(plan.kv))}}},
           {"activations",
            {{"requested", PerTierJson(plan.policy.activation_frac)},
-            {"realised", PerTierJson(plan.policy.activation_frac)}}}};
+            {"realised", PerTierJson(RealisedRows(plan.hidden))}}}};
 }
 
 int64_t Parameters(const Plan& plan) {
@@ -116,6 +155,7 @@ std::string ReportJson(const Plan& plan, const Trace& trace, const RunSummary& s
                     {"activation_frac", PerTierJson(plan.policy.activation_frac)},
                     {"gpu_batch_size", plan.policy.gpu_batch_size},
                     {"num_gpu_batches", plan.policy.num_gpu_batches},
+                    {"cpu_attention", plan.policy.cpu_attention},
                     {"prefill_chunk", plan.workspace.chunk_tokens},
                     {"weight_bits", 16},
                     {"kv_bits", 16},
@@ -138,7 +178,8 @@ std::string ReportJson(const Plan& plan, const Trace& trace, const RunSummary& s
       {"generated_tokens_per_s", GeneratedRate(trace)}};
   json["tiers"] = TiersJson(plan, trace);
   json["placement"] = PlacementJson(plan);
-  json["links"] = LinksJson();
+  json["links"] = LinksJson(trace);
+  json["phases"] = {{"prefill", PhaseJson(trace.prefill)}, {"decode", PhaseJson(trace.decode)}};
   json["kv"] = {{"policy", "full"},
                 {"heavy", 0},
                 {"recent", trace.slots_per_row},
@@ -180,10 +221,29 @@ std::string ReportTable(const Plan& plan, const Trace& trace, const RunSummary& 
                              decode.seconds));
   line("generated", fmt::format("{:.1f} tokens/s  (load {:.2f} s, total {:.2f} s)",
                                 GeneratedRate(trace), trace.load_s, summary.total_s));
-  line("cpu memory", fmt::format("{} planned of {} allowed (weights {}, KV {})",
-                                 SizeText(plan.arena_bytes[Tier::kCpu]),
-                                 SizeText(plan.machine.cap_bytes[Tier::kCpu]),
-                                 SizeText(TotalWeightBytes(plan)), SizeText(plan.kv.bytes)));
+  for (const Tier tier : kAllTiers) {
+    if (plan.PlannedBytes(tier) == 0) continue;
+    line(tier == Tier::kDisk ? "disk" : fmt::format("{} memory", TierName(tier)),
+         fmt::format("{} planned of {} allowed (weights {}, KV {})",
+                     SizeText(plan.PlannedBytes(tier)), SizeText(plan.machine.cap_bytes[tier]),
+                     SizeText(plan.weight_bytes[tier]), SizeText(plan.kv[tier].region.bytes)));
+  }
+  for (const Link link : kAllLinks) {
+    const LinkTotals total = Sum(prefill.links[link], decode.links[link]);
+    if (total.bytes == 0) continue;
+    const double seconds = prefill.seconds + decode.seconds;
+    line(LinkName(link),
+         fmt::format("{} at {:.2f} GB/s, busy {:.0f} % of the time", SizeText(total.bytes),
+                     Rate(total.bytes, total.busy_s) / 1e9,
+                     100.0 * std::min(1.0, total.busy_s / std::max(seconds, 1e-9))));
+  }
+  const double waited_s = prefill.waits.total_s() + decode.waits.total_s();
+  if (waited_s > 0.01 * (prefill.seconds + decode.seconds)) {
+    line("waiting", fmt::format("{:.2f} s for weights, {:.2f} s for KV, {:.2f} s for activations",
+                                prefill.waits.weights_s + decode.waits.weights_s,
+                                prefill.waits.kv_s + decode.waits.kv_s,
+                                prefill.waits.hidden_s + decode.waits.hidden_s));
+  }
   return text;
 }
 

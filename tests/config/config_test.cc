@@ -113,7 +113,8 @@ TEST(ConfigTest, RefusesWithTheReason) {
       {{"generate", "a", "--overwrite=maybe"}, "--overwrite"},
       {{"generate", "a", "--device", "cuda:0"}, "no CUDA"},
       {{"generate", "a", "--device", "tpu"}, "expected auto"},
-      {{"generate", "a", "--percent", "20", "80", "0", "100", "0", "100"}, "--percent 20 80"},
+      {{"generate", "a", "--percent", "30", "80", "0", "100", "0", "100"}, "more than 100"},
+      {{"generate", "a", "--percent=0 100 0 100"}, "--percent"},
       {{"generate", "a", "--weight-bits", "4"}, "--weight-bits 4"},
       {{"generate", "a", "--kv-policy", "h2o"}, "--kv-policy h2o"},
       {{"generate", "a", "--resume"}, "--resume"},
@@ -126,10 +127,15 @@ TEST(ConfigTest, RefusesWithTheReason) {
   }
 }
 
+TEST(ConfigTest, PercentIsSixNumbers) {
+  const Config config = ParseGenerate({"--percent", "20", "80", "0", "50.5", "0", "100"});
+  ASSERT_TRUE(config.percent);
+  EXPECT_EQ(*config.percent, (std::array<double, 6>{20, 80, 0, 50.5, 0, 100}));
+}
+
 TEST(ConfigTest, AcceptsWhatHappensAnyway) {
-  ParseGenerate({"--percent", "0", "100", "0", "100", "0", "100", "--policy", "auto",
-                 "--weight-bits", "16", "--kv-policy", "full", "--no-overlap", "--device", "cpu",
-                 "--gpu-memory", "16GiB"});
+  ParseGenerate({"--policy", "auto", "--weight-bits", "16", "--kv-policy", "full", "--no-overlap",
+                 "--device", "cpu", "--gpu-memory", "16GiB"});
 }
 
 TEST(ConfigTest, RefusesBadFiles) {

@@ -20,22 +20,26 @@ TEST_P(EmbeddingTest, LookupThenAdd) {
     const std::vector<int32_t> ids = {3, 0, 9, 3};
     const std::vector<int32_t> positions = {1, 2, 2, 4};
     std::vector<float> y(4 * static_cast<size_t>(cols + 2), kPoison);
+    // The table in two pieces, the second of which lies apart.
+    AlignedBytes apart(7 * cols * 2);
+    std::memcpy(apart.data(), table.words() + 3 * cols, static_cast<size_t>(7 * cols * 2));
+    const EmbeddingPiece pieces[] = {{table.data(), 0, 3}, {apart.data(), 3, 10}};
     EmbeddingArgs args;
-    args.table = table.data();
+    args.pieces = pieces;
     args.dtype = GetParam();
-    args.table_rows = 10;
     args.cols = cols;
     args.ids = ids;
     args.y = y.data();
     args.y_stride = cols + 2;
     EmbeddingLookup(args);
     args.ids = positions;
+    args.first_row = 2;
     EmbeddingAdd(args);
     const auto widen = GetParam() == DType::kF16 ? HalfToFloat : BFloat16ToFloat;
     for (size_t row = 0; row < 4; ++row) {
       for (int64_t i = 0; i < cols; ++i) {
         const float first = widen(table.words()[ids[row] * cols + i]);
-        const float second = widen(table.words()[positions[row] * cols + i]);
+        const float second = widen(table.words()[(positions[row] + 2) * cols + i]);
         EXPECT_EQ(y[row * static_cast<size_t>(cols + 2) + static_cast<size_t>(i)], first + second);
       }
       EXPECT_TRUE(std::isnan(y[row * static_cast<size_t>(cols + 2) + static_cast<size_t>(cols)]));
@@ -45,16 +49,18 @@ TEST_P(EmbeddingTest, LookupThenAdd) {
 
 TEST(EmbeddingDeathTest, IdsAreChecked) {
   AlignedBytes table = RandomWeights(10 * 4, DType::kF16, 1);
+  const EmbeddingPiece pieces[] = {{table.data(), 0, 10}};
   std::vector<float> y(4);
-  const std::vector<int32_t> ids = {10};
-  EmbeddingArgs args;
-  args.table = table.data();
-  args.table_rows = 10;
-  args.cols = 4;
-  args.ids = ids;
-  args.y = y.data();
-  args.y_stride = 4;
-  EXPECT_DEATH(EmbeddingLookup(args), "table_rows");
+  for (const int32_t id : {10, -1}) {
+    const std::vector<int32_t> ids = {id};
+    EmbeddingArgs args;
+    args.pieces = pieces;
+    args.cols = 4;
+    args.ids = ids;
+    args.y = y.data();
+    args.y_stride = 4;
+    EXPECT_DEATH(EmbeddingLookup(args), "args.pieces");
+  }
 }
 
 }  // namespace

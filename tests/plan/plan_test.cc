@@ -51,8 +51,8 @@ std::map<int64_t, int64_t> DisjointRegions(const Plan& plan) {
     for (const PlannedTensor& tensor : layer.tensors)
       add({tensor.tiles[0].offset, tensor.spec.bytes()});
   }
-  add(plan.kv);
-  add(plan.hidden);
+  add(plan.kv[Tier::kCpu].region);
+  add(plan.hidden[Tier::kCpu].region);
   add(plan.workspace.normed);
   add(plan.workspace.matmul);
   add(plan.workspace.attention);
@@ -90,7 +90,7 @@ TEST(PlanTest, KvHoldsTheLongestRowsOfABatch) {
   EXPECT_EQ(plan.batch.rows, 2);
   EXPECT_EQ(plan.batch.slots, 128 + 64);
   EXPECT_EQ(plan.batch.prompt_tokens, 150);
-  EXPECT_EQ(plan.kv.bytes, 192 * 3072 * 12);
+  EXPECT_EQ(plan.kv[Tier::kCpu].region.bytes, 192 * 3072 * 12);
 }
 
 TEST(PlanTest, ARowBeyondTheSampleFitsAlone) {
@@ -149,8 +149,12 @@ TEST(DefaultPolicyTest, ShrinksTheBatchUntilItFits) {
 }
 
 TEST(DefaultPolicyTest, NeverChangesWhatWasGiven) {
+  GivenPolicy given;
+  given.gpu_batch_size = 256;
+  given.num_gpu_batches = 2;
+  given.prefill_chunk = 64;
   const Policy policy = DefaultPolicy(*BuiltInShape("opt-125m"), MachineWith(int64_t{2} << 30),
-                                      Requests(512, 1000, 1000), {256, 2, 64, DType::kF16}, kNeeds);
+                                      Requests(512, 1000, 1000), given, kNeeds);
   EXPECT_EQ(policy.gpu_batch_size, 256);
   EXPECT_EQ(policy.num_gpu_batches, 2);
   EXPECT_EQ(policy.prefill_chunk, 64);

@@ -2,15 +2,33 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
 #include <vector>
 
 namespace spillway {
 namespace {
 
+Schedule Blocks(int64_t num_blocks, int64_t num_batches, Overlap overlap = Overlap::kOn) {
+  Schedule schedule;
+  schedule.layers = {LayerKind::kEmbedding};
+  for (int64_t block = 0; block < num_blocks; ++block) {
+    schedule.layers.push_back(LayerKind::kAttention);
+    schedule.layers.push_back(LayerKind::kMlp);
+  }
+  schedule.layers.push_back(LayerKind::kHead);
+  schedule.num_batches = num_batches;
+  schedule.overlap = overlap;
+  return schedule;
+}
+
 TEST(ScheduleTest, WalksBatchThenLayerThenPass) {
-  for (int64_t layers = 1; layers <= 5; ++layers) {
+  for (int64_t blocks = 1; blocks <= 3; ++blocks) {
     for (int64_t batches = 1; batches <= 4; ++batches) {
-      const Schedule schedule = {layers, batches};
+      const Schedule schedule = Blocks(blocks, batches);
+      const int64_t layers = schedule.num_layers();
       Cursor at;
       for (int64_t pass = 0; pass < 3; ++pass) {
         for (int64_t layer = 0; layer < layers; ++layer) {
@@ -23,6 +41,92 @@ TEST(ScheduleTest, WalksBatchThenLayerThenPass) {
       }
     }
   }
+}
+
+using CellKey = std::tuple<int64_t, int64_t, int64_t>;
+CellKey KeyOf(const Cursor& cell) { return {cell.pass, cell.layer, cell.batch}; }
+
+// Walks some passes and checks that every load comes before its compute and after the store of what
+// it reads, and that nothing is loaded or stored twice.
+void CheckOrder(const Schedule& schedule) {
+  const int64_t num_layers = schedule.num_layers();
+  const bool overlaps = schedule.overlap == Overlap::kOn;
+  std::set<CellKey> kv_loaded;
+  std::set<CellKey> hidden_loaded;
+  std::set<CellKey> kv_stored;
+  std::set<CellKey> hidden_stored;
+  std::map<std::pair<int64_t, int64_t>, int64_t> weight_shares;  // (pass, layer) -> shares begun
+  if (overlaps) weight_shares[{0, 0}] = schedule.num_batches;    // the engine begins with it
+  Cursor at;
+  for (; at.pass < 3; at = schedule.Next(at)) {
+    for (const Task& task : schedule.At(at)) {
+      const Cursor& cell = task.cell;
+      switch (task.kind) {
+        case TaskKind::kLoadKv:
+          EXPECT_EQ(schedule.layers[static_cast<size_t>(cell.layer)], LayerKind::kAttention);
+          EXPECT_TRUE(kv_loaded.insert(KeyOf(cell)).second);
+          if (cell.pass > 0) {
+            EXPECT_TRUE(kv_stored.contains({cell.pass - 1, cell.layer, cell.batch}));
+          }
+          break;
+        case TaskKind::kLoadHidden:
+          EXPECT_TRUE(hidden_loaded.insert(KeyOf(cell)).second);
+          EXPECT_TRUE(hidden_stored.contains({cell.pass, cell.layer - 1, cell.batch}));
+          break;
+        case TaskKind::kLoadWeights: {
+          // Of the next layer, which may be the next pass's first.
+          const int64_t pass = overlaps && cell.layer == 0 ? cell.pass + 1 : cell.pass;
+          int64_t& shares = weight_shares[{pass, cell.layer}];
+          EXPECT_EQ(task.share, overlaps ? shares : 0);
+          shares += overlaps ? 1 : schedule.num_batches;
+          break;
+        }
+        case TaskKind::kCompute:
+          EXPECT_EQ(cell, at);
+          EXPECT_EQ((weight_shares[{at.pass, at.layer}]), schedule.num_batches);
+          if (schedule.layers[static_cast<size_t>(at.layer)] == LayerKind::kAttention) {
+            EXPECT_TRUE(kv_loaded.contains(KeyOf(at)));
+          }
+          if (schedule.num_batches > 1 && at.layer > 0) {
+            EXPECT_TRUE(hidden_loaded.contains(KeyOf(at)));
+          }
+          break;
+        case TaskKind::kStoreKv:
+          EXPECT_TRUE(kv_stored.insert(KeyOf(cell)).second);
+          break;
+        case TaskKind::kStoreHidden:
+          EXPECT_LT(cell.layer, num_layers - 1);
+          EXPECT_TRUE(hidden_stored.insert(KeyOf(cell)).second);
+          break;
+      }
+    }
+  }
+}
+
+TEST(ScheduleTest, LoadsComeAfterTheStoresTheyReadAndBeforeTheComputesThatNeedThem) {
+  for (const Overlap overlap : {Overlap::kOn, Overlap::kOff}) {
+    for (int64_t blocks = 1; blocks <= 3; ++blocks) {
+      for (int64_t batches = 1; batches <= 5; ++batches) {
+        SCOPED_TRACE(std::to_string(blocks) + " blocks " + std::to_string(batches) + " batches");
+        CheckOrder(Blocks(blocks, batches, overlap));
+      }
+    }
+  }
+}
+
+// FlexGen's loop body: load weights(layer + 1), load KV(batch + 1), store hidden(batch - 1), load
+// hidden(batch + 1), compute, store KV(batch - 1). Here stores are begun at the end of their own
+// cell, which is the beginning of the next one, and weights are spread over the batches.
+TEST(ScheduleTest, ACellHasFlexGensTasks) {
+  const Schedule schedule = Blocks(2, 3);
+  std::vector<Task> tasks;
+  for (const Task& task : schedule.At({1, 3, 1})) tasks.push_back(task);
+  EXPECT_EQ(tasks, (std::vector<Task>{{TaskKind::kLoadKv, {1, 3, 2}},
+                                      {TaskKind::kLoadHidden, {1, 3, 2}},
+                                      {TaskKind::kLoadWeights, {1, 4, 0}, 1, 3},
+                                      {TaskKind::kCompute, {1, 3, 1}},
+                                      {TaskKind::kStoreKv, {1, 3, 1}},
+                                      {TaskKind::kStoreHidden, {1, 3, 1}}}));
 }
 
 }  // namespace

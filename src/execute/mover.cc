@@ -1,0 +1,329 @@
+#include "src/execute/mover.h"
+
+#include <algorithm>
+
+#include "spillway/error.h"
+#include "spillway/kv_block.h"
+#include "spillway/tile.h"
+#include "src/clock.h"
+#include "src/plan/place_weights.h"
+
+namespace spillway {
+namespace {
+
+// Rows travel in runs of at most this much, or of one block where that is longer.
+constexpr int64_t kRunBytes = 2 << 20;
+
+constexpr int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+int64_t TileBytes(const TensorSpec& spec, const WeightTile& tile) {
+  return (tile.row_end - tile.row_begin) * spec.cols * DTypeBytes(spec.dtype);
+}
+
+Move MoveOf(const WeightMove& weight, const Plan& plan, const Tiers& tiers) {
+  const TensorSpec& spec = weight.tensor->spec;
+  const WeightTile& tile = *weight.tile;
+  Move move;
+  move.bytes = TileBytes(spec, tile);
+  if (tile.tier == Tier::kDisk) {
+    move.kind = MoveKind::kReadTile;
+    move.bytes = DivideUp(move.bytes, kTileAlignBytes) * kTileAlignBytes;
+    move.store_tensor = weight.store_tensor;
+    move.store_tile = tile.offset;
+  } else {
+    move.host = tiers.arena(tile.tier).As<std::byte>({tile.offset, move.bytes});
+  }
+  move.device = tiers.arena(plan.device()).As<std::byte>({tile.place, move.bytes});
+  return move;
+}
+
+std::vector<Move> MovesFor(const std::vector<WeightMove>& weights, const Plan& plan,
+                           const Tiers& tiers) {
+  std::vector<Move> moves;
+  for (const WeightMove& weight : weights) moves.push_back(MoveOf(weight, plan, tiers));
+  return moves;
+}
+
+// The most moves that one task of rows asks for: a run for each row and chunk.
+int MaxRowMoves(const Plan& plan) {
+  int64_t kv = 0;
+  int64_t hidden = 0;
+  for (const Tier tier : kAllTiers) {
+    kv += plan.kv[tier].rows + plan.kv[tier].size * plan.slot_bytes / kRunBytes + 1;
+    hidden += plan.hidden[tier].size * plan.HiddenRowBytes() / kRunBytes + 2;
+  }
+  return static_cast<int>(2 * (kv + hidden));
+}
+
+int MaxWeightMoves(const Plan& plan) {
+  std::size_t moves = FirstMoves(plan).size();
+  for (std::size_t layer = 0; layer < plan.layers.size(); ++layer) {
+    moves = std::max(moves, MovesOf(plan, static_cast<int64_t>(layer)).size());
+  }
+  return static_cast<int>(2 * moves + 1);
+}
+
+TransferStream::Options StreamOptions(const Plan& plan, const Tiers& tiers, std::size_t ring,
+                                      int max_moves) {
+  TransferStream::Options options;
+  options.queue = tiers.queue();
+  options.store = tiers.store();
+  options.bounce = tiers.arena(Tier::kCpu).View(plan.bounce.rings[ring]);
+  options.num_chunks = plan.bounce.num_chunks;
+  options.max_moves = max_moves;
+  return options;
+}
+
+}  // namespace
+
+Mover::Mover(const Plan& plan, const Tiers& tiers)
+    : plan_(plan),
+      tiers_(tiers),
+      first_moves_(MovesFor(FirstMoves(plan), plan, tiers)),
+      weights_loaded_(plan.layers.size()),
+      kv_stored_(static_cast<std::size_t>(plan.num_batches * plan.shape.num_layers)),
+      hidden_stored_(static_cast<std::size_t>(plan.num_batches)),
+      out_(StreamOptions(plan, tiers, 2, MaxRowMoves(plan))),
+      rows_in_(StreamOptions(plan, tiers, 1, MaxRowMoves(plan))),
+      weights_in_(StreamOptions(plan, tiers, 0, MaxWeightMoves(plan))) {
+  for (std::size_t layer = 0; layer < plan.layers.size(); ++layer) {
+    weight_moves_.push_back(MovesFor(MovesOf(plan, static_cast<int64_t>(layer)), plan, tiers));
+  }
+  moves_.reserve(static_cast<std::size_t>(MaxRowMoves(plan)));
+}
+
+void Mover::Begin(const Task& task, const PackedBatch& batch) {
+  switch (task.kind) {
+    case TaskKind::kLoadWeights:
+      return LoadWeights(task);
+    case TaskKind::kLoadKv:
+      return LoadKv(task.cell, batch);
+    case TaskKind::kLoadHidden:
+      return LoadHidden(task.cell, batch);
+    case TaskKind::kStoreKv:
+      return StoreKv(task.cell, batch);
+    case TaskKind::kStoreHidden:
+      return StoreHidden(task.cell, batch);
+    case TaskKind::kCompute:
+      break;
+  }
+  SPILLWAY_CHECK(false);
+}
+
+void Mover::LoadWeights(const Task& task) {
+  const auto layer = static_cast<std::size_t>(task.cell.layer);
+  SPILLWAY_CHECK(first_loaded_ || (layer == 0 && task.num_shares == 1));
+  const std::vector<Move>& moves = first_loaded_ ? weight_moves_[layer] : first_moves_;
+  first_loaded_ = true;
+  const auto size = static_cast<int64_t>(moves.size());
+  const int64_t begin = size * task.share / task.num_shares;
+  const int64_t end = size * (task.share + 1) / task.num_shares;
+  weights_loaded_[layer] = weights_in_.Add(std::span(moves).subspan(
+      static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)));
+}
+
+// The blocks that hold tokens, of rows that are not attended to where they lie.
+void Mover::LoadKv(const Cursor& cell, const PackedBatch& batch) {
+  moves_.clear();
+  for (const PackedRow& row : batch.rows) {
+    AddKvRuns(cell, row, 0, DivideUp(row.num_past, plan_.slot_align), Direction::kIn);
+  }
+  const std::size_t slot = KvSlot(cell);
+  kv_.loaded[slot] = rows_in_.Add(moves_, &out_, std::max(kv_.stored[slot], KvStored(cell)));
+}
+
+// The blocks that this pass wrote to.
+void Mover::StoreKv(const Cursor& cell, const PackedBatch& batch) {
+  moves_.clear();
+  for (const PackedRow& row : batch.rows) {
+    AddKvRuns(cell, row, row.num_past / plan_.slot_align,
+              DivideUp(row.num_past + row.num_new, plan_.slot_align), Direction::kOut);
+  }
+  kv_.stored[KvSlot(cell)] = KvStored(cell) = out_.Add(moves_);
+}
+
+void Mover::LoadHidden(const Cursor& cell, const PackedBatch& batch) {
+  moves_.clear();
+  AddHiddenRuns(cell, batch, Direction::kIn);
+  const std::size_t slot = HiddenSlot(cell);
+  const uint64_t stored = hidden_stored_[static_cast<std::size_t>(cell.batch)];
+  hidden_.loaded[slot] = rows_in_.Add(moves_, &out_, std::max(hidden_.stored[slot], stored));
+}
+
+void Mover::StoreHidden(const Cursor& cell, const PackedBatch& batch) {
+  moves_.clear();
+  AddHiddenRuns(cell, batch, Direction::kOut);
+  hidden_.stored[HiddenSlot(cell)] = hidden_stored_[static_cast<std::size_t>(cell.batch)] =
+      out_.Add(moves_);
+}
+
+void Mover::AddKvRuns(const Cursor& cell, const PackedRow& row, int64_t first_block,
+                      int64_t end_block, Direction direction) {
+  if (plan_.KvInPlace(row.kv_tier)) return;
+  const int64_t block_bytes = plan_.KvBlockBytes();
+  const int64_t run_blocks = std::max<int64_t>(1, kRunBytes / block_bytes);
+  const int64_t row_block = row.slot_begin / plan_.slot_align;
+  const int64_t block = Block(cell);
+  for (int64_t at = first_block; at < end_block; at += run_blocks) {
+    const int64_t num_blocks = std::min(run_blocks, end_block - at);
+    const int64_t offset = (row_block + at) * block_bytes;
+    Move move;
+    move.bytes = num_blocks * block_bytes;
+    move.device = KvStaged(row.kv_tier, cell) + offset;
+    move.outward = direction == Direction::kOut;
+    if (row.kv_tier == Tier::kDisk) {
+      move.kind = move.outward ? MoveKind::kWriteScratch : MoveKind::kReadScratch;
+      move.scratch = tiers_.kv_scratch();
+      move.run = {block, cell.batch, row_block + at, num_blocks};
+    } else {
+      move.host = KvHome(row.kv_tier, cell.batch, block) + offset;
+    }
+    moves_.push_back(move);
+  }
+}
+
+void Mover::AddHiddenRuns(const Cursor& cell, const PackedBatch& batch, Direction direction) {
+  for (const Tier tier : kAllTiers) {
+    if (tier == plan_.device()) continue;
+    const bool on_disk = tier == Tier::kDisk;
+    int64_t bytes = batch.hidden[tier].size() * plan_.HiddenRowBytes();
+    if (on_disk) bytes = DivideUp(bytes, kHiddenBlockBytes) * kHiddenBlockBytes;
+    for (int64_t at = 0; at < bytes; at += kRunBytes) {
+      Move move;
+      move.bytes = std::min(kRunBytes, bytes - at);
+      move.device = HiddenStaged(cell, batch, tier) + at;
+      move.outward = direction == Direction::kOut;
+      if (on_disk) {
+        move.kind = move.outward ? MoveKind::kWriteScratch : MoveKind::kReadScratch;
+        move.scratch = tiers_.hidden_scratch();
+        move.run = {0, cell.batch, at / kHiddenBlockBytes, move.bytes / kHiddenBlockBytes};
+      } else {
+        move.host = HiddenHome(tier, cell.batch) + at;
+      }
+      moves_.push_back(move);
+    }
+  }
+}
+
+template <typename F>
+void Mover::Timed(double& waited_s, F wait) {
+  const double begin_s = NowSeconds();
+  wait();
+  waited_s += NowSeconds() - begin_s;
+}
+
+CellPlaces Mover::WaitForLoads(const Cursor& at, const PackedBatch& batch) {
+  Timed(waits_.weights_s,
+        [&] { weights_in_.Wait(weights_loaded_[static_cast<std::size_t>(at.layer)]); });
+  Timed(waits_.hidden_s, [&] {
+    // What the compute writes must not be on its way out any more either.
+    rows_in_.Wait(hidden_.loaded[HiddenSlot(at)]);
+    out_.Wait(hidden_.stored[HiddenSlot(at)]);
+  });
+  CellPlaces places;
+  const bool attends =
+      plan_.layers[static_cast<std::size_t>(at.layer)].kind == LayerKind::kAttention;
+  if (attends) {
+    Timed(waits_.kv_s, [&] {
+      rows_in_.Wait(kv_.loaded[KvSlot(at)]);
+      out_.Wait(kv_.stored[KvSlot(at)]);
+    });
+  }
+  for (const Tier tier : kAllTiers) {
+    if (attends) {
+      places.kv[tier] =
+          plan_.KvInPlace(tier) ? KvHome(tier, at.batch, Block(at)) : KvStaged(tier, at);
+    }
+    places.hidden[tier] = reinterpret_cast<float*>(
+        tier == plan_.device() ? HiddenHome(tier, at.batch) : HiddenStaged(at, batch, tier));
+  }
+  return places;
+}
+
+void Mover::WaitForStores() {
+  Timed(waits_.stores_s, [&] {
+    for (const uint64_t stored : kv_.stored) out_.Wait(stored);
+    for (const uint64_t stored : hidden_.stored) out_.Wait(stored);
+  });
+}
+
+PerLink<LinkTotals> Mover::links() const {
+  PerLink<LinkTotals> links;
+  if (const DiskQueue* queue = tiers_.queue()) {
+    const DiskTotals read = queue->totals(DiskOp::kRead);
+    const DiskTotals written = queue->totals(DiskOp::kWrite);
+    links[Link::kDiskRead] = {read.bytes, read.busy_s};
+    links[Link::kDiskWrite] = {written.bytes, written.busy_s};
+  }
+  if (plan_.device() != Tier::kGpu) return links;
+  for (const TransferStream* stream : {&rows_in_, &weights_in_}) {
+    const StreamTotals totals = stream->totals();
+    links[Link::kCpuToGpu].bytes += totals.copied_bytes;
+    links[Link::kCpuToGpu].busy_s += totals.copy_s;
+  }
+  const StreamTotals totals = out_.totals();
+  links[Link::kGpuToCpu] = {totals.copied_bytes, totals.copy_s};
+  return links;
+}
+
+std::byte* Mover::KvHome(Tier tier, int64_t batch, int64_t block) const {
+  const RowShare& share = plan_.kv[tier];
+  if (share.size == 0 || tier == Tier::kDisk) return nullptr;
+  const int64_t bytes = share.size * plan_.slot_bytes;
+  return tiers_.arena(tier).As<std::byte>(
+      {share.region.offset + (batch * plan_.shape.num_layers + block) * bytes, bytes});
+}
+
+// Staged shares lie one behind the other, in the order of the tiers.
+std::byte* Mover::KvStaged(Tier tier, const Cursor& cell) const {
+  int64_t slots_before = 0;
+  for (const Tier before : kAllTiers) {
+    if (before == tier) break;
+    if (!plan_.KvInPlace(before)) slots_before += plan_.kv[before].size;
+  }
+  const Region& staging = plan_.kv_staging.slots[KvSlot(cell)];
+  return tiers_.arena(plan_.kv_staging.tier).View(staging).data() + slots_before * plan_.slot_bytes;
+}
+
+std::byte* Mover::HiddenHome(Tier tier, int64_t batch) const {
+  const RowShare& share = plan_.hidden[tier];
+  if (share.size == 0 || tier == Tier::kDisk) return nullptr;
+  const int64_t bytes = share.size * plan_.HiddenRowBytes();
+  return tiers_.arena(tier).As<std::byte>({share.region.offset + batch * bytes, bytes});
+}
+
+// Staged tokens lie one behind the other as they are packed.
+std::byte* Mover::HiddenStaged(const Cursor& cell, const PackedBatch& batch, Tier tier) const {
+  int64_t tokens_before = 0;
+  for (const Tier before : kAllTiers) {
+    if (before == tier) break;
+    if (before != plan_.device()) tokens_before += batch.hidden[before].size();
+  }
+  const Region& staging = plan_.hidden_staging.slots[HiddenSlot(cell)];
+  return tiers_.arena(plan_.hidden_staging.tier).View(staging).data() +
+         tokens_before * plan_.HiddenRowBytes();
+}
+
+// The places are taken in turn, cell by cell of those that need one.
+std::size_t Mover::KvSlot(const Cursor& cell) const {
+  const int64_t attentions = cell.pass * plan_.shape.num_layers + Block(cell);
+  return static_cast<std::size_t>((attentions * num_batches_ + cell.batch) % 3);
+}
+
+// States of a single batch stay in one place.
+std::size_t Mover::HiddenSlot(const Cursor& cell) const {
+  if (num_batches_ == 1) return 0;
+  const auto num_layers = static_cast<int64_t>(plan_.layers.size());
+  const int64_t cells = (cell.pass * num_layers + cell.layer) * num_batches_ + cell.batch;
+  return static_cast<std::size_t>(cells % 3);
+}
+
+int64_t Mover::Block(const Cursor& cell) const {
+  return plan_.layers[static_cast<std::size_t>(cell.layer)].block;
+}
+
+uint64_t& Mover::KvStored(const Cursor& cell) {
+  return kv_stored_[static_cast<std::size_t>(cell.batch * plan_.shape.num_layers + Block(cell))];
+}
+
+}  // namespace spillway

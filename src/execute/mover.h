@@ -1,0 +1,96 @@
+// Mover: carries out the loads and stores of the schedule between the tiers, and says where the
+// executor finds what it computes on. Loads and stores run on threads of their own; what must wait
+// for what is kept here, per place, as numbers of moves.
+// Thread rule: the engine's thread. The steady state allocates nothing.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "spillway/plan.h"
+#include "spillway/schedule.h"
+#include "spillway/trace.h"
+#include "src/execute/packed_batch.h"
+#include "src/execute/tiers.h"
+#include "src/execute/transfer_stream.h"
+
+namespace spillway {
+
+// Where one cell's rows are, in place or staged: slot 0, or token 0, of each tier's share.
+struct CellPlaces {
+  PerTier<std::byte*> kv;
+  PerTier<float*> hidden;
+};
+
+class Mover {
+ public:
+  // Lifetime: plan and tiers outlive the mover.
+  Mover(const Plan& plan, const Tiers& tiers);
+
+  // A block of this many batches follows. Requires: none is between its first and last pass.
+  void BeginBlock(int64_t num_batches) { num_batches_ = num_batches; }
+
+  // Begins one load or store. The first load of weights of all must be the whole of layer 0.
+  // Requires: not kCompute; `batch` is the cell's, packed for its pass.
+  void Begin(const Task& task, const PackedBatch& batch);
+
+  // Waits for the loads of a cell. Returns what it is computed on.
+  // Throws: Error kIo, kCorrupt, kDiskSpace, of this or of an earlier load or store.
+  CellPlaces WaitForLoads(const Cursor& at, const PackedBatch& batch);
+
+  // Waits for every store begun so far.
+  void WaitForStores();
+
+  const WaitTotals& waits() const { return waits_; }
+  PerLink<LinkTotals> links() const;
+
+ private:
+  // Rows of one batch, staged: three places in turn. Numbers of moves that must be done before the
+  // place may be filled again, and before it may be used.
+  struct Staging {
+    std::array<uint64_t, 3> stored{};
+    std::array<uint64_t, 3> loaded{};
+  };
+
+  void LoadWeights(const Task& task);
+  void LoadKv(const Cursor& cell, const PackedBatch& batch);
+  void StoreKv(const Cursor& cell, const PackedBatch& batch);
+  void LoadHidden(const Cursor& cell, const PackedBatch& batch);
+  void StoreHidden(const Cursor& cell, const PackedBatch& batch);
+
+  enum class Direction { kIn, kOut };
+  void AddKvRuns(const Cursor& cell, const PackedRow& row, int64_t first_block, int64_t end_block,
+                 Direction direction);
+  void AddHiddenRuns(const Cursor& cell, const PackedBatch& batch, Direction direction);
+  template <typename F>
+  void Timed(double& waited_s, F wait);
+  std::byte* KvHome(Tier tier, int64_t batch, int64_t block) const;
+  std::byte* KvStaged(Tier tier, const Cursor& cell) const;
+  std::byte* HiddenHome(Tier tier, int64_t batch) const;
+  std::byte* HiddenStaged(const Cursor& cell, const PackedBatch& batch, Tier tier) const;
+  std::size_t KvSlot(const Cursor& cell) const;
+  std::size_t HiddenSlot(const Cursor& cell) const;
+  int64_t Block(const Cursor& cell) const;  // the transformer block of the cell's layer
+  uint64_t& KvStored(const Cursor& cell);
+
+  const Plan& plan_;
+  const Tiers& tiers_;
+  std::vector<std::vector<Move>> weight_moves_;  // [layer], in the store's order
+  std::vector<Move> first_moves_;
+  std::vector<uint64_t> weights_loaded_;  // [layer]
+  bool first_loaded_ = false;
+  int64_t num_batches_ = 1;  // of the block that runs
+  Staging kv_;
+  Staging hidden_;
+  std::vector<uint64_t> kv_stored_;      // [batch][block]: the last store of these rows
+  std::vector<uint64_t> hidden_stored_;  // [batch]
+  std::vector<Move> moves_;              // of the task that is being added
+  WaitTotals waits_;
+  TransferStream out_;
+  TransferStream rows_in_;
+  TransferStream weights_in_;
+};
+
+}  // namespace spillway

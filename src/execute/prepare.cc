@@ -1,0 +1,97 @@
+#include "src/execute/prepare.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+
+#include "kernels/attention.h"
+#include "kernels/matmul.h"
+#include "kernels/thread_pool.h"
+#include "spillway/error.h"
+#include "src/io/disk_folder.h"
+#include "src/machine/probe.h"
+
+namespace spillway {
+namespace {
+
+// 90 % of what is free; nothing where the folder cannot be used and was not asked for.
+int64_t FreeDiskBytes(const Config& config) {
+  try {
+    return DiskFolder(OffloadFolder(config)).FreeBytes() / 10 * 9;
+  } catch (const Error&) {
+    if (!config.offload_dir.empty()) throw;
+    return 0;
+  }
+}
+
+PerTier<double> ShareOf(double gpu_percent, double cpu_percent) {
+  PerTier<double> frac;
+  frac[Tier::kGpu] = gpu_percent / 100.0;
+  frac[Tier::kCpu] = cpu_percent / 100.0;
+  frac[Tier::kDisk] = (100.0 - gpu_percent - cpu_percent) / 100.0;
+  return frac;
+}
+
+}  // namespace
+
+std::filesystem::path OffloadFolder(const Config& config) {
+  if (!config.offload_dir.empty()) return config.offload_dir;
+  const char* named = std::getenv("TMPDIR");
+  return named != nullptr && *named != '\0' ? named : "/tmp";
+}
+
+Machine ProbeMachine(const Config& config) {
+  Machine machine;
+  machine.name = ProcessorName();
+  machine.isa = kernels::IsaName(kernels::BestIsa());
+  machine.num_threads = config.num_threads > 0 ? config.num_threads : NumPhysicalCores();
+  if (config.emulate_gpu_bytes.value_or(0) > 0) {
+    machine.device = Tier::kGpu;
+    machine.cap_bytes[Tier::kGpu] =
+        std::min(*config.emulate_gpu_bytes, config.gpu_memory_bytes.value_or(INT64_MAX));
+  }
+  machine.cap_bytes[Tier::kDisk] =
+      config.disk_space_bytes ? *config.disk_space_bytes : FreeDiskBytes(config);
+  machine.cap_bytes[Tier::kCpu] = config.cpu_memory_bytes.value_or(
+      std::max<int64_t>(0, AvailableMemoryBytes() / 10 * 9 - machine.cap_bytes[Tier::kGpu]));
+  return machine;
+}
+
+KernelNeeds CpuKernelNeeds() {
+  return {[](int64_t rows, int64_t in, int num_threads) {
+            return kernels::MatmulWorkspaceBytes(rows, in, num_threads, kernels::BestIsa());
+          },
+          [](int64_t slots, int64_t head_dim, int num_threads) {
+            return kernels::AttentionWorkspaceBytes(slots, head_dim, num_threads,
+                                                    kernels::BestIsa());
+          }};
+}
+
+GivenPolicy PolicyGivenBy(const Config& config, const Machine& machine) {
+  GivenPolicy given;
+  given.gpu_batch_size = config.gpu_batch_size;
+  given.num_gpu_batches = config.num_gpu_batches;
+  given.prefill_chunk = config.prefill_chunk;
+  given.cpu_attention = config.cpu_attention;
+  given.kv_dtype = config.kv_dtype;
+  if (!config.percent) return given;
+  const std::array<double, 6>& percent = *config.percent;
+  if (machine.device != Tier::kGpu && percent[0] + percent[2] + percent[4] > 0.0) {
+    throw Error(
+        ErrorCode::kFlag,
+        "--percent puts a share on the gpu, and there is none; --emulate-gpu SIZE makes one");
+  }
+  given.placement = Placement{ShareOf(percent[0], percent[1]), ShareOf(percent[2], percent[3]),
+                              ShareOf(percent[4], percent[5])};
+  return given;
+}
+
+void RefuseWhatCannotFit(const ModelShape& shape, const Machine& machine, const GivenPolicy& given,
+                         const KernelNeeds& needs) {
+  const Workload least = {1, {{1, 1}}, {1, 1}};
+  GivenPolicy one_row = given;
+  one_row.gpu_batch_size = one_row.num_gpu_batches = one_row.prefill_chunk = 1;
+  MakePlan(shape, machine, least, DefaultPolicy(shape, machine, least, one_row, needs), needs);
+}
+
+}  // namespace spillway

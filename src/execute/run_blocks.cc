@@ -1,0 +1,94 @@
+#include "src/execute/run_blocks.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "kernels/isa.h"
+#include "kernels/thread_pool.h"
+#include "spillway/error.h"
+#include "src/clock.h"
+#include "src/execute/block.h"
+#include "src/execute/cpu_executor.h"
+#include "src/execute/engine.h"
+#include "src/execute/mover.h"
+#include "src/execute/prepare.h"
+#include "src/execute/tiers.h"
+#include "src/machine/probe.h"
+#include "src/memory/arena.h"
+#include "src/model/load_weights.h"
+#include "src/model/make_store.h"
+#include "src/model/weight_reader.h"
+#include "src/size_text.h"
+#include "src/store/content_key.h"
+
+namespace spillway {
+namespace {
+
+// Conversion of weights that the model holds in another type than the file, for each thread.
+constexpr int64_t kConvertBytes = 512 << 10;
+
+// What the store of this run's weights is made from.
+std::string ContentKey(const Config& config, const OpenedModel& model) {
+  const std::string key = config.dummy_weights ? DummyContentKey(model.shape, config.seed)
+                                               : CheckpointContentKey(model.folder, model.shape);
+  return config.allow_nonfinite_weights ? key + "-nonfinite" : key;
+}
+
+// Fills the store, where the plan has weights on disk, and says where it is.
+std::filesystem::path PrepareStore(const Run& run, const WeightReader& reader, ThreadPool& pool,
+                                   ProgressLine& line) {
+  if (run.plan.weight_bytes[Tier::kDisk] == 0) return {};
+  const std::string key = ContentKey(run.config, run.model);
+  const std::filesystem::path path = StorePath(OffloadFolder(run.config), key);
+  EnsureStore({run.model.shape, key, reader}, path, pool, [&](int64_t done, int64_t total) {
+    line.Note(fmt::format("converting weights to {}: {} of {}", Printable(path.string()),
+                          SizeText(done), SizeText(total)));
+  });
+  return path;
+}
+
+}  // namespace
+
+Trace RunBlocks(const Run& run, Job& job, ProgressLine& line) {
+  const auto& [config, model, plan, expected] = run;
+  const double begin_s = NowSeconds();
+  line.Note("loading weights");
+  ThreadPool pool(plan.machine.num_threads);
+  std::optional<HostArena> convert(std::in_place, plan.machine.num_threads * kConvertBytes);
+  const WeightReader reader(
+      *model.checkpoint, model.weights,
+      config.allow_nonfinite_weights ? NonFiniteWeights::kAllow : NonFiniteWeights::kRefuse,
+      convert->View({0, convert->bytes()}), plan.machine.num_threads);
+  const std::filesystem::path store = PrepareStore(run, reader, pool, line);
+  const Tiers tiers(plan, {OffloadFolder(config), store, config.seed});
+  for (const Tier tier : {Tier::kGpu, Tier::kCpu}) {
+    LoadWeights(plan, tier, reader, tiers.arena(tier), pool);
+  }
+  convert.reset();
+  const double load_s = NowSeconds() - begin_s;
+
+  Mover mover(plan, tiers);
+  CpuExecutor executor(plan, tiers.arena(plan.device()), pool, kernels::BestIsa());
+  BlockBuilder blocks(plan, {model.tokenizer.get(), config.seed});
+  line.Begin(expected);
+  const Schedule schedule = ZigZag(plan, config.overlap ? Overlap::kOn : Overlap::kOff);
+  Trace trace =
+      Engine(plan, mover, executor, pool).Run(schedule, blocks, job, [&](const WorkDone& done) {
+        line.Update(done);
+      });
+  trace.load_s = load_s;
+  // The arena that stands for a GPU is in this process too.
+  trace.peak_bytes[Tier::kCpu] = PeakResidentBytes() - plan.arena_bytes[Tier::kGpu];
+  return trace;
+}
+
+std::FILE* TerminalOf(const Config& config) {
+  if (config.verbosity == Verbosity::kQuiet) return nullptr;
+  return config.output == "-" ? stderr : stdout;
+}
+
+}  // namespace spillway

@@ -1,0 +1,29 @@
+// RunBlocks: loads the weights into their tiers and runs a job to its end.
+// Thread rule: the main thread.
+#pragma once
+
+#include "spillway/plan.h"
+#include "spillway/trace.h"
+#include "src/config/config.h"
+#include "src/execute/job.h"
+#include "src/model/open_model.h"
+#include "src/report/progress.h"
+
+namespace spillway {
+
+// What one run is made of, once it is decided.
+struct Run {
+  const Config& config;
+  const OpenedModel& model;
+  const Plan& plan;
+  ExpectedWork expected;
+};
+
+// Makes the store first where the plan has weights on disk and no store has them yet.
+// Throws: Error kInterrupted, kNonFinite, kIo, kCorrupt, kDiskSpace, and what loading throws.
+Trace RunBlocks(const Run& run, Job& job, ProgressLine& line);
+
+// Where people read; standard output is taken when the completions go there.
+std::FILE* TerminalOf(const Config& config);
+
+}  // namespace spillway

@@ -1,0 +1,33 @@
+#include "src/execute/tiers.h"
+
+#include "src/io/disk_backend.h"
+
+namespace spillway {
+
+Tiers::Tiers(const Plan& plan, const DiskOptions& disk)
+    : gpu_(std::make_unique<HostArena>(plan.arena_bytes[Tier::kGpu])),
+      cpu_(std::make_unique<HostArena>(plan.arena_bytes[Tier::kCpu])) {
+  if (plan.arena_bytes[Tier::kDisk] > 0) OpenDisk(plan, disk);
+}
+
+void Tiers::OpenDisk(const Plan& plan, const DiskOptions& disk) {
+  folder_.emplace(disk.folder);
+  if (plan.weight_bytes[Tier::kDisk] > 0) store_.reset(new Store(OpenStore(disk.store)));
+  if (plan.kv[Tier::kDisk].region.bytes > 0) {
+    const ScratchLayout layout = {plan.shape.num_layers, plan.num_batches,
+                                  plan.kv[Tier::kDisk].size / plan.slot_align, plan.KvBlockBytes()};
+    kv_scratch_ = std::make_unique<Scratch>(*folder_, layout, disk.run_id);
+  }
+  if (plan.hidden[Tier::kDisk].region.bytes > 0) {
+    const ScratchLayout layout = {
+        1, plan.num_batches,
+        plan.hidden[Tier::kDisk].region.bytes / plan.num_batches / kHiddenBlockBytes,
+        kHiddenBlockBytes};
+    hidden_scratch_ = std::make_unique<Scratch>(*folder_, layout, disk.run_id + 1);
+  }
+  DiskBackendOptions backend;
+  backend.arena = cpu_->View({0, cpu_->bytes()});
+  queue_ = std::make_unique<DiskQueue>(MakeDiskBackend(backend));
+}
+
+}  // namespace spillway

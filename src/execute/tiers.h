@@ -1,0 +1,51 @@
+// Tiers: the memory and files of a run, as the plan sized them. The owner of every engine byte.
+// Thread rule: construct and destroy on one thread; views may be used from any.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "spillway/plan.h"
+#include "src/io/disk_folder.h"
+#include "src/io/disk_queue.h"
+#include "src/io/scratch.h"
+#include "src/memory/arena.h"
+#include "src/store/store.h"
+
+namespace spillway {
+
+struct DiskOptions {
+  std::filesystem::path folder;
+  std::filesystem::path store;  // of the weights; not used when none is on disk
+  uint64_t run_id = 0;          // binds scratch blocks to this run
+};
+
+class Tiers {
+ public:
+  // Reserves all of it. Throws: Error kCpuMemory, kSystemLimit, and for the disk what DiskFolder,
+  // Scratch and OpenStore throw.
+  Tiers(const Plan& plan, const DiskOptions& disk);
+
+  // Requires: not kDisk.
+  const HostArena& arena(Tier tier) const { return tier == Tier::kGpu ? *gpu_ : *cpu_; }
+
+  // Null when the plan puts nothing there.
+  DiskQueue* queue() const { return queue_.get(); }
+  const Store* store() const { return store_.get(); }
+  Scratch* kv_scratch() const { return kv_scratch_.get(); }
+  Scratch* hidden_scratch() const { return hidden_scratch_.get(); }
+
+ private:
+  void OpenDisk(const Plan& plan, const DiskOptions& disk);
+
+  std::unique_ptr<HostArena> gpu_;
+  std::unique_ptr<HostArena> cpu_;
+  std::optional<DiskFolder> folder_;
+  std::unique_ptr<Store> store_;
+  std::unique_ptr<Scratch> kv_scratch_;
+  std::unique_ptr<Scratch> hidden_scratch_;
+  std::unique_ptr<DiskQueue> queue_;  // the first to go: the files outlive what is in flight
+};
+
+}  // namespace spillway

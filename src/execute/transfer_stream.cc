@@ -1,0 +1,193 @@
+#include "src/execute/transfer_stream.h"
+
+#include <cstring>
+#include <system_error>
+
+#include "spillway/error.h"
+#include "src/clock.h"
+
+namespace spillway {
+namespace {
+
+// Disk moves begun and not finished, when no bounce ring says how many.
+constexpr uint64_t kMaxBegun = 64;
+
+}  // namespace
+
+TransferStream::TransferStream(const Options& options)
+    : options_(options), entries_(static_cast<std::size_t>(options.max_moves)) {
+  if (options.num_chunks > 0) {
+    chunk_bytes_ = static_cast<int64_t>(options.bounce.size()) / options.num_chunks;
+  }
+  try {
+    worker_ = std::thread([this] { Run(); });
+  } catch (const std::system_error&) {
+    throw Error(ErrorCode::kSystemLimit,
+                "the system refuses a thread for transfers; raise ulimit -u");
+  }
+}
+
+TransferStream::~TransferStream() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  worker_.join();
+}
+
+uint64_t TransferStream::Add(std::span<const Move> moves, const TransferStream* other,
+                             uint64_t after) {
+  std::unique_lock lock(mutex_);
+  for (const Move& move : moves) {
+    changed_.wait(lock, [this] { return added_ - done_ < entries_.size() || failure_ != nullptr; });
+    if (failure_ != nullptr) std::rethrow_exception(failure_);
+    At(added_ + 1) = {move, other, after, {}, nullptr};
+    ++added_;
+    changed_.notify_all();
+  }
+  return added_;
+}
+
+void TransferStream::Wait(uint64_t number) const {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return done_ >= number || failure_ != nullptr; });
+  if (done_ < number) std::rethrow_exception(failure_);
+}
+
+StreamTotals TransferStream::totals() const {
+  const std::lock_guard lock(mutex_);
+  return totals_;
+}
+
+bool TransferStream::Reached(uint64_t number) const {
+  const std::lock_guard lock(mutex_);
+  return done_ >= number;
+}
+
+bool TransferStream::UsesBounce(const Move& move) const {
+  return move.kind != MoveKind::kCopy && options_.num_chunks > 0;
+}
+
+void TransferStream::Run() noexcept {
+  try {
+    while (Step()) {
+    }
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    failure_ = std::current_exception();
+  }
+  changed_.notify_all();
+  // The disk may still be at work on memory that its owner frees next.
+  while (begun_ > done_) {
+    Entry& entry = At(++done_);
+    try {
+      if (entry.move.kind != MoveKind::kCopy) options_.queue->Wait(entry.ticket);
+    } catch (const Error&) {  // the first failure is the one that is told
+    }
+  }
+}
+
+// Begins what can begin, then finishes the oldest.
+bool TransferStream::Step() {
+  uint64_t added = 0;
+  uint64_t done = 0;
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return stop_ || added_ > begun_ || begun_ > done_; });
+    if (stop_) return false;
+    added = added_;
+    done = done_;
+  }
+  while (begun_ < added && begun_ - done < kMaxBegun) {
+    Entry& entry = At(begun_ + 1);
+    const bool is_free = entry.other == nullptr || entry.other->Reached(entry.after);
+    if (!is_free) {
+      if (begun_ > done) break;  // finish what is under way first
+      entry.other->Wait(entry.after);
+    }
+    if (!Begin(entry)) break;
+    ++begun_;
+  }
+  Finish(At(done + 1));
+  {
+    const std::lock_guard lock(mutex_);
+    ++done_;
+  }
+  changed_.notify_all();
+  return true;
+}
+
+// False when no memory is free for it; then something before it is under way.
+bool TransferStream::Begin(Entry& entry) {
+  const Move& move = entry.move;
+  if (move.kind == MoveKind::kCopy) return true;
+  entry.memory = move.device;
+  if (UsesBounce(move)) {
+    if (bounced_begun_ - bounced_done_ == static_cast<uint64_t>(options_.num_chunks)) return false;
+    const auto chunk = static_cast<int64_t>(bounced_begun_++) % options_.num_chunks;
+    SPILLWAY_CHECK(move.bytes <= chunk_bytes_);
+    entry.memory = options_.bounce.data() + chunk * chunk_bytes_;
+  }
+  const std::span<std::byte> memory(entry.memory, static_cast<std::size_t>(move.bytes));
+  DiskRequest request;
+  switch (move.kind) {
+    case MoveKind::kReadTile:
+      request = options_.store->TileRequest(move.store_tensor, move.store_tile, memory);
+      break;
+    case MoveKind::kReadScratch:
+      request = move.scratch->BeginRead(move.run, memory);
+      break;
+    case MoveKind::kWriteScratch:
+      if (entry.memory != move.device) Copy(entry.memory, move.device, move.bytes);
+      request = move.scratch->BeginWrite(move.run, memory);
+      break;
+    case MoveKind::kCopy:
+      break;
+  }
+  entry.ticket = options_.queue->Submit({&request, 1});
+  return true;
+}
+
+void TransferStream::Finish(Entry& entry) {
+  const Move& move = entry.move;
+  if (move.kind == MoveKind::kCopy) {
+    return move.outward ? Copy(move.host, move.device, move.bytes)
+                        : Copy(move.device, move.host, move.bytes);
+  }
+  options_.queue->Wait(entry.ticket);
+  const std::span<std::byte> memory(entry.memory, static_cast<std::size_t>(move.bytes));
+  switch (move.kind) {
+    case MoveKind::kReadTile:
+      try {
+        options_.store->Verify(move.store_tensor, move.store_tile, memory);
+      } catch (const Error& error) {
+        // Once more, in case it was the way and not the disk.
+        if (error.code() != ErrorCode::kCorrupt) throw;
+        options_.store->ReadTile(move.store_tensor, move.store_tile, memory);
+      }
+      break;
+    case MoveKind::kReadScratch:
+      move.scratch->EndRead(move.run, memory);
+      break;
+    case MoveKind::kWriteScratch:
+      move.scratch->EndWrite(move.run);
+      break;
+    case MoveKind::kCopy:
+      break;
+  }
+  if (!UsesBounce(move)) return;
+  if (move.kind != MoveKind::kWriteScratch) Copy(move.device, entry.memory, move.bytes);
+  ++bounced_done_;
+}
+
+void TransferStream::Copy(std::byte* to, const std::byte* from, int64_t bytes) {
+  const double begin_s = NowSeconds();
+  std::memcpy(to, from, static_cast<std::size_t>(bytes));
+  const double seconds = NowSeconds() - begin_s;
+  const std::lock_guard lock(mutex_);
+  totals_.copied_bytes += bytes;
+  totals_.copy_s += seconds;
+}
+
+}  // namespace spillway

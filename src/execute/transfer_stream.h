@@ -1,0 +1,109 @@
+// TransferStream: one link's moves, carried out in the order in which they were added, on a thread
+// of its own; the CPU's counterpart of a CUDA stream. A disk read is begun as soon as its turn and
+// the memory for it come, several at a time; checks and copies run when it is the oldest. Thread
+// rule: Add by one thread; Wait by any. The steady state allocates nothing.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "src/io/disk_queue.h"
+#include "src/io/scratch.h"
+#include "src/store/store.h"
+
+namespace spillway {
+
+enum class MoveKind { kCopy, kReadTile, kReadScratch, kWriteScratch };
+
+// `bytes` bytes to or from `device`, memory of the device. The other end is `host` (kCopy: from
+// there to `device`, or back with `outward`), a tile of the store, or a run of a scratch file.
+struct Move {
+  MoveKind kind = MoveKind::kCopy;
+  bool outward = false;
+  std::byte* device = nullptr;
+  std::byte* host = nullptr;
+  int64_t bytes = 0;
+  int64_t store_tensor = 0;
+  int64_t store_tile = 0;
+  Scratch* scratch = nullptr;
+  ScratchRun run;
+};
+
+struct StreamTotals {
+  int64_t copied_bytes = 0;
+  double copy_s = 0.0;
+};
+
+class TransferStream {
+ public:
+  struct Options {
+    DiskQueue* queue = nullptr;    // null when nothing is on disk
+    const Store* store = nullptr;  // of kReadTile
+    // When the device is not the CPU, disk bytes cross through here: `bounce` is num_chunks chunks.
+    std::span<std::byte> bounce;
+    int64_t num_chunks = 0;
+    int max_moves = 1024;  // added and not done
+  };
+
+  // Lifetime: what the options name outlives the stream. Throws: Error kSystemLimit.
+  explicit TransferStream(const Options& options);
+  ~TransferStream();  // ends what was begun; what was not is dropped
+  TransferStream(const TransferStream&) = delete;
+  TransferStream& operator=(const TransferStream&) = delete;
+
+  // The number of the last of these moves, to wait for; of the last one before when there are none.
+  // They begin after move `after` of `other` is done. Waits while max_moves are not done.
+  // Lifetime: the memory of both ends, until the wait or the stream's end.
+  uint64_t Add(std::span<const Move> moves, const TransferStream* other = nullptr,
+               uint64_t after = 0);
+
+  // Returns when the moves up to `number` are done. Throws: what the first failing move threw.
+  void Wait(uint64_t number) const;
+
+  StreamTotals totals() const;
+
+ private:
+  struct Entry {
+    Move move;
+    const TransferStream* other = nullptr;
+    uint64_t after = 0;
+    DiskTicket ticket;
+    std::byte* memory = nullptr;  // what the disk reads or writes
+  };
+
+  void Run() noexcept;
+  bool Step();  // false at the end
+  bool Begin(Entry& entry);
+  void Finish(Entry& entry);
+  void Copy(std::byte* to, const std::byte* from, int64_t bytes);
+  bool Reached(uint64_t number) const;
+  bool UsesBounce(const Move& move) const;
+  Entry& At(uint64_t number) { return entries_[number % entries_.size()]; }
+
+  Options options_;
+  int64_t chunk_bytes_ = 0;
+  std::vector<Entry> entries_;  // a ring; entry n is move n
+  // Of the worker only.
+  uint64_t begun_ = 0;
+  uint64_t bounced_begun_ = 0;
+  uint64_t bounced_done_ = 0;
+
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  // Guarded by mutex_.
+  uint64_t added_ = 0;
+  uint64_t done_ = 0;
+  bool stop_ = false;
+  std::exception_ptr failure_;
+  StreamTotals totals_;
+
+  std::thread worker_;
+};
+
+}  // namespace spillway

@@ -1,0 +1,52 @@
+#include "src/model/make_store.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "src/io/disk_backend.h"
+#include "src/memory/arena.h"
+#include "src/store/store.h"
+#include "src/store/write_store.h"
+
+namespace spillway {
+namespace {
+
+constexpr int64_t kFillBytes = 256 << 10;  // of a tile that one task converts
+
+}  // namespace
+
+std::filesystem::path StorePath(const std::filesystem::path& folder,
+                                const std::string& content_key) {
+  return folder / fmt::format("spillway-{}.store", content_key);
+}
+
+void EnsureStore(const StoreSource& source, const std::filesystem::path& path, ThreadPool& pool,
+                 const std::function<void(int64_t, int64_t)>& progress) {
+  if (ProbeStore(path, source.content_key) == StoreState::kReady) return;
+  StoreJob job;
+  job.shape = source.shape;
+  job.content_key = source.content_key;
+  job.replace = true;
+  job.progress = progress;
+  job.fill = [&](const StoredTensorTable& tensor, RowRange rows, std::span<std::byte> out) {
+    const int64_t element_bytes = DTypeBytes(tensor.spec.dtype);
+    const int64_t step = kFillBytes / element_bytes;
+    const int64_t count = rows.size() * tensor.spec.cols;
+    auto read = [&](int64_t index, int worker) {
+      const int64_t at = index * step;
+      const int64_t num = std::min(step, count - at);
+      source.reader.Read(
+          {tensor.layer, tensor.index, &tensor.spec, rows.begin * tensor.spec.cols + at},
+          out.subspan(static_cast<std::size_t>(at * element_bytes),
+                      static_cast<std::size_t>(num * element_bytes)),
+          worker);
+    };
+    pool.Run((count + step - 1) / step, read);
+  };
+  const HostArena staging(StoreStagingBytes(source.shape));
+  DiskQueue queue(MakeDiskBackend({}));
+  WriteStore(job, path, queue, staging.View({0, staging.bytes()}));
+}
+
+}  // namespace spillway

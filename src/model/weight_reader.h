@@ -1,0 +1,50 @@
+// WeightReader: runs of a checkpoint's weights in the type in which the model holds them.
+// Thread rule: Read from any thread, each with its own worker number.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "spillway/model.h"
+#include "src/checkpoint/checkpoint.h"
+#include "src/checkpoint/weight_map.h"
+
+namespace spillway {
+
+enum class NonFiniteWeights { kRefuse, kAllow };
+
+// A run of elements of tensor `tensor` of layer `layer`, both as Layers(shape) counts.
+struct WeightRun {
+  int64_t layer = 0;
+  int64_t tensor = 0;
+  const TensorSpec* spec = nullptr;
+  int64_t first_element = 0;
+};
+
+class WeightReader {
+ public:
+  // `staging` is for what has to be converted, shared evenly by the workers; 4 KiB each at least.
+  // Lifetime: all of these outlive the reader.
+  WeightReader(const Checkpoint& checkpoint, const WeightMap& map, NonFiniteWeights nonfinite,
+               std::span<std::byte> staging, int num_workers);
+
+  // Fills `out`. Elements are converted where the file has another type; a finite value that the
+  // model's cannot hold is refused. Throws: Error kNonFinite, kModelUnsupported, kInterrupted, and
+  // what Checkpoint::Read throws.
+  void Read(const WeightRun& run, std::span<std::byte> out, int worker) const;
+
+ private:
+  void ReadConverted(const WeightRun& run, int64_t source, std::span<std::byte> out,
+                     int worker) const;
+  void CheckFinite(const CheckpointTensor& source, std::span<const std::byte> data,
+                   int64_t first_element) const;
+
+  const Checkpoint& checkpoint_;
+  const WeightMap& map_;
+  NonFiniteWeights nonfinite_;
+  std::span<std::byte> staging_;
+  int64_t stage_bytes_;
+};
+
+}  // namespace spillway

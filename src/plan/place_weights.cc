@@ -1,0 +1,236 @@
+#include "src/plan/place_weights.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "spillway/error.h"
+#include "spillway/tile.h"
+
+namespace spillway {
+namespace {
+
+constexpr int64_t kArenaAlign = 64;
+
+int64_t RoundUp(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+int64_t TileBytes(const TensorSpec& spec, const WeightTile& tile) {
+  return (tile.row_end - tile.row_begin) * spec.cols * DTypeBytes(spec.dtype);
+}
+
+// Deals tiles to tiers by their deficit: what a tier should hold by now, less what it holds.
+class Dealer {
+ public:
+  explicit Dealer(const PerTier<double>& frac) : frac_(frac) {}
+
+  Tier Deal(int64_t bytes) {
+    dealt_ += bytes;
+    Tier chosen = Tier::kCpu;
+    double most = -1e300;
+    for (const Tier tier : kAllTiers) {
+      if (frac_[tier] <= 0.0) continue;
+      const double deficit =
+          frac_[tier] * static_cast<double>(dealt_) - static_cast<double>(held_[tier]);
+      if (deficit <= most) continue;
+      most = deficit;
+      chosen = tier;
+    }
+    held_[chosen] += bytes;
+    return chosen;
+  }
+
+ private:
+  PerTier<double> frac_;
+  PerTier<int64_t> held_;
+  int64_t dealt_ = 0;
+};
+
+// A run of staging and the layers during which it is taken: from the one in which it is filled,
+// around the end of the pass.
+struct StagedRun {
+  int64_t bytes = 0;
+  int64_t first_layer = 0;
+  int64_t num_layers = 0;
+  int64_t offset = -1;
+
+  bool TakenWith(const StagedRun& other, int64_t cycle) const {
+    const auto begins_in = [cycle](const StagedRun& a, const StagedRun& b) {
+      return (b.first_layer - a.first_layer + cycle) % cycle < a.num_layers;
+    };
+    return begins_in(*this, other) || begins_in(other, *this);
+  }
+};
+
+// Gives each run the lowest offset that no run taken at the same time overlaps, largest first.
+// Returns the bytes of it all.
+int64_t PackRuns(std::vector<StagedRun>& runs, int64_t cycle) {
+  std::vector<StagedRun*> order;
+  for (StagedRun& run : runs) order.push_back(&run);
+  std::ranges::stable_sort(order, std::greater<>(), &StagedRun::bytes);
+  int64_t end = 0;
+  std::vector<const StagedRun*> placed;
+  for (StagedRun* run : order) {
+    std::vector<const StagedRun*> taken;
+    for (const StagedRun* other : placed) {
+      if (run->TakenWith(*other, cycle)) taken.push_back(other);
+    }
+    std::ranges::sort(taken, {}, &StagedRun::offset);
+    run->offset = 0;
+    for (const StagedRun* other : taken) {
+      if (run->offset + run->bytes <= other->offset) break;
+      run->offset = std::max(run->offset, other->offset + other->bytes);
+    }
+    end = std::max(end, run->offset + run->bytes);
+    placed.push_back(run);
+  }
+  return end;
+}
+
+bool IsTiedTable(const ModelShape& shape, const PlannedTensor& tensor) {
+  return shape.tied_head && tensor.spec.role == TensorRole::kTokenEmbedding;
+}
+
+// Lays a tensor's tiles off the device one behind the other, in whole disk blocks.
+int64_t StageTensor(PlannedTensor& tensor, Tier device, int64_t begin) {
+  for (WeightTile& tile : tensor.tiles) {
+    if (tile.tier == device) continue;
+    tile.place = begin;
+    begin += RoundUp(TileBytes(tensor.spec, tile), kTileAlignBytes);
+  }
+  return begin;
+}
+
+int64_t Stage(PlacedWeights& placed, const ModelShape& shape, Tier device) {
+  const auto cycle = static_cast<int64_t>(placed.layers.size());
+  std::vector<StagedRun> runs;
+  std::vector<std::vector<PlannedTensor*>> contents;
+  for (int64_t layer = 0; layer < cycle; ++layer) {
+    // Filled while the layer before it is computed.
+    StagedRun run{0, (layer + cycle - 1) % cycle, 2};
+    StagedRun table{0, cycle - 2, 3};  // of a tied head: kept for the next pass's embedding
+    contents.emplace_back();
+    for (PlannedTensor& tensor : placed.layers[static_cast<std::size_t>(layer)].tensors) {
+      if (IsTiedTable(shape, tensor)) {
+        table.bytes = StageTensor(tensor, device, 0);
+        runs.push_back(table);
+        contents.insert(contents.end() - 1, std::vector<PlannedTensor*>{&tensor});
+      } else {
+        run.bytes = StageTensor(tensor, device, run.bytes);
+        contents.back().push_back(&tensor);
+      }
+    }
+    runs.push_back(run);
+  }
+  const int64_t bytes = PackRuns(runs, cycle);
+  for (std::size_t run = 0; run < runs.size(); ++run) {
+    for (PlannedTensor* tensor : contents[run]) {
+      for (WeightTile& tile : tensor->tiles) {
+        if (tile.tier != device) tile.place += runs[run].offset;
+      }
+    }
+  }
+  return bytes;
+}
+
+// Neighbours in the same memory become one run, so that a product sees as few pieces as it can.
+void MergeTiles(PlannedTensor& tensor) {
+  std::vector<WeightTile> merged;
+  for (const WeightTile& tile : tensor.tiles) {
+    if (!merged.empty() && tile.tier == merged.back().tier && tile.tier != Tier::kDisk) {
+      WeightTile& last = merged.back();
+      const int64_t bytes = TileBytes(tensor.spec, last);
+      if (tile.offset == last.offset + bytes && tile.place == last.place + bytes) {
+        last.row_end = tile.row_end;
+        continue;
+      }
+    }
+    merged.push_back(tile);
+  }
+  tensor.tiles = std::move(merged);
+}
+
+enum class Tables { kTied, kOthers, kAll };
+
+void AddMoves(const Plan& plan, int64_t layer, Tables which, std::vector<WeightMove>& moves) {
+  int64_t store_tensor = 0;
+  for (int64_t before = 0; before < layer; ++before) {
+    store_tensor +=
+        static_cast<int64_t>(plan.layers[static_cast<std::size_t>(before)].tensors.size());
+  }
+  for (const PlannedTensor& tensor : plan.layers[static_cast<std::size_t>(layer)].tensors) {
+    const bool tied = IsTiedTable(plan.shape, tensor);
+    if (which == Tables::kAll || tied == (which == Tables::kTied)) {
+      for (const WeightTile& tile : tensor.tiles) {
+        if (tile.tier != plan.device()) moves.push_back({&tensor, &tile, store_tensor});
+      }
+    }
+    ++store_tensor;
+  }
+}
+
+}  // namespace
+
+PlacedWeights PlaceWeights(const ModelShape& shape, const PerTier<double>& frac, Tier device) {
+  PlacedWeights placed;
+  Dealer dealer(frac);
+  int64_t store_bytes = 0;
+  for (LayerSpec& layer : Layers(shape)) {
+    PlannedLayer out{layer.kind, layer.block, {}};
+    for (TensorSpec& spec : layer.tensors) {
+      const TileSplit split = SplitIntoTiles(spec.rows, spec.cols, spec.dtype);
+      PlannedTensor tensor{std::move(spec), {}};
+      for (int64_t index = 0; index < split.num_tiles; ++index) {
+        const RowRange rows = split.Tile(index);
+        WeightTile tile{Tier::kCpu, rows.begin, rows.end, 0, 0};
+        const int64_t bytes = TileBytes(tensor.spec, tile);
+        tile.tier = dealer.Deal(bytes);
+        placed.bytes[tile.tier] += bytes;
+        store_bytes += RoundUp(bytes, kTileAlignBytes);
+        if (tile.tier == Tier::kDisk) {
+          tile.offset = index;
+        } else {
+          tile.offset = tile.place = placed.arena_bytes[tile.tier];
+          placed.arena_bytes[tile.tier] += RoundUp(bytes, kArenaAlign);
+        }
+        tensor.tiles.push_back(tile);
+      }
+      out.tensors.push_back(std::move(tensor));
+    }
+    placed.layers.push_back(std::move(out));
+  }
+  if (placed.bytes[Tier::kDisk] > 0) placed.arena_bytes[Tier::kDisk] = store_bytes;
+  placed.staging_bytes = Stage(placed, shape, device);
+  for (PlannedLayer& layer : placed.layers) {
+    for (PlannedTensor& tensor : layer.tensors) MergeTiles(tensor);
+  }
+  return placed;
+}
+
+void PlaceStaging(std::vector<PlannedLayer>& layers, Tier device, int64_t begin) {
+  for (PlannedLayer& layer : layers) {
+    for (PlannedTensor& tensor : layer.tensors) {
+      for (WeightTile& tile : tensor.tiles) {
+        if (tile.tier != device) tile.place += begin;
+      }
+    }
+  }
+}
+
+std::vector<WeightMove> MovesOf(const Plan& plan, int64_t layer) {
+  std::vector<WeightMove> moves;
+  AddMoves(plan, layer, Tables::kOthers, moves);
+  if (layer + 1 == static_cast<int64_t>(plan.layers.size())) {
+    AddMoves(plan, 0, Tables::kTied, moves);
+  }
+  return moves;
+}
+
+std::vector<WeightMove> FirstMoves(const Plan& plan) {
+  std::vector<WeightMove> moves;
+  AddMoves(plan, 0, Tables::kAll, moves);
+  return moves;
+}
+
+}  // namespace spillway

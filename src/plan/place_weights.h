@@ -1,0 +1,38 @@
+// Weights -> tiers, tile by tile, and the staging that the tiles off the device pass through.
+// Pure functions; any thread.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "spillway/plan.h"
+
+namespace spillway {
+
+struct PlacedWeights {
+  std::vector<PlannedLayer> layers;
+  PerTier<int64_t> bytes;        // of weights
+  PerTier<int64_t> arena_bytes;  // with alignment; of disk: what the store takes, which holds all
+  int64_t staging_bytes = 0;     // on the device; the tiles' places count from 0 until PlaceStaging
+};
+
+// Deals the tiles out so that after each of them every tier holds its share within one tile: each
+// layer then asks the links for the same share, which is what lets one layer's load hide behind
+// another's compute. Offsets count from 0 in each tier.
+PlacedWeights PlaceWeights(const ModelShape& shape, const PerTier<double>& frac, Tier device);
+
+// Moves the places of the tiles off the device to where the staging begins.
+void PlaceStaging(std::vector<PlannedLayer>& layers, Tier device, int64_t begin);
+
+// The tiles that a layer needs brought to the device, in the order of the store. The table of a
+// tied head comes with the head and stays for the embedding of the next pass: FirstMoves are the
+// embedding's in the very first pass, when no head was before it.
+struct WeightMove {
+  const PlannedTensor* tensor = nullptr;
+  const WeightTile* tile = nullptr;
+  int64_t store_tensor = 0;  // number of the tensor in Layers order over all layers
+};
+std::vector<WeightMove> MovesOf(const Plan& plan, int64_t layer);
+std::vector<WeightMove> FirstMoves(const Plan& plan);
+
+}  // namespace spillway

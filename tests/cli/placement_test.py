@@ -1,0 +1,136 @@
+"""The bytes of the output do not depend on where things are stored: the same for every placement over gpu (emulated), cpu
+and disk, block shape, overlap and KV place. Standard library only.
+
+  python3 placement_test.py path/to/spillway
+"""
+
+import json
+import pathlib
+import random
+import sys
+import tempfile
+
+import harness
+
+PARITY_MODELS = harness.REPOSITORY / "tests" / "parity" / "models"
+SENTENCE = "So the youngest brother set out, and when he had gone a little way he met an old woman. "
+EMULATED = ["--emulate-gpu", "2GiB"]
+
+
+def policy(percent, rows, batches, *more):
+    return ["--percent", *percent.split(), "--gpu-batch-size", rows, "--num-gpu-batches", batches, *more]
+
+
+# The first one is what the others are compared with.
+POLICIES = [
+    ["--gpu-batch-size", 3],
+    # CPU and disk
+    policy("0 0 0 100 0 100", 3, 1),
+    policy("0 0 0 100 0 100", 3, 4),
+    policy("0 50 0 100 0 100", 2, 5),
+    policy("0 100 0 0 0 100", 3, 1),
+    policy("0 100 0 0 0 100", 3, 4),
+    policy("0 100 0 50 0 100", 4, 2),
+    policy("0 100 0 100 0 0", 3, 2),
+    policy("0 100 0 100 0 50", 4, 3),
+    policy("0 0 0 0 0 0", 1, 1),
+    policy("0 0 0 0 0 0", 1, 5),
+    policy("0 0 0 0 0 0", 4, 3),
+    policy("0 30 0 40 0 70", 5, 2),
+    policy("0 30 0 40 0 70", 5, 2, "--no-overlap"),
+    policy("0 0 0 0 0 0", 3, 3, "--no-overlap"),
+    policy("0 0 0 0 0 0", 16, 2, "--threads", 1),
+    policy("0 10 0 30 0 50", 4, 3, "--prefill-chunk", 7),
+    # an emulated GPU
+    policy("100 0 100 0 100 0", 3, 2, *EMULATED),
+    policy("0 100 0 100 0 100", 3, 1, *EMULATED),
+    policy("0 100 0 100 0 100", 3, 4, *EMULATED),
+    policy("0 100 100 0 100 0", 4, 2, *EMULATED),
+    policy("50 50 50 50 50 50", 4, 2, *EMULATED),
+    policy("20 80 0 100 0 100", 3, 3, *EMULATED),
+    policy("20 80 0 100 0 100", 3, 3, "--no-overlap", *EMULATED),
+    policy("0 0 0 0 0 0", 3, 1, *EMULATED),
+    policy("0 0 0 0 0 0", 3, 4, *EMULATED),
+    policy("30 30 30 30 30 30", 6, 2, *EMULATED),
+    policy("30 30 30 30 30 30", 6, 2, "--no-overlap", *EMULATED),
+    policy("30 30 30 30 30 30", 6, 2, "--cpu-attention", *EMULATED),
+    policy("0 100 0 100 100 0", 3, 3, "--cpu-attention", *EMULATED),
+    policy("0 100 0 0 0 100", 3, 3, "--cpu-attention", *EMULATED),
+    policy("10 0 20 0 0 10", 2, 5, "--threads", 1, *EMULATED),
+    ["--cpu-memory", "64MiB"],
+    [*EMULATED],
+]
+LARGE_POLICIES = [
+    ["--gpu-batch-size", 4],
+    policy("0 0 0 100 0 100", 4, 2),
+    policy("0 37 0 50 0 50", 4, 2),
+    policy("25 50 25 50 25 50", 4, 2, *EMULATED),
+    policy("0 0 0 0 0 0", 2, 3, *EMULATED),
+    ["--cpu-memory", "220MiB"],
+]
+
+
+def ragged_requests(num_requests, max_prompt, max_tokens):
+    """Different prompts in every row; rows end early, so that others take their places."""
+    rng = random.Random(11)
+    requests = [{"prompt": SENTENCE[:40], "max_tokens": max_tokens}]
+    while len(requests) < num_requests:
+        ids = [2] + [rng.randrange(4, 384) for _ in range(rng.randint(1, max_prompt))]
+        sampling = rng.choice([{}, {"temperature": 0.9}, {"logprobs": 2}, {"ignore_eos": True}])
+        requests.append({"token_ids": ids, "max_tokens": rng.randint(1, max_tokens)} | sampling)
+    return requests
+
+
+def run(binary, model, source, folder, flags):
+    report = folder / "report.json"
+    result = harness.run(
+        binary,
+        ["generate", *model, "--input", source, "--output", "-", "--seed", 3, "--quiet", "--report", report,
+         "--offload-dir", folder, *flags],
+    )
+    if result.status != 0:
+        sys.exit(f"{model} {flags}: exit {result.status}: {result.stderr.decode(errors='replace')}")
+    return result.stdout, json.loads(report.read_text())
+
+
+def placement_errors(report):
+    """Shares of weights that are off by more than one tile."""
+    weights = report["placement"]["weights"]
+    slack = weights["tile_bytes"] / report["model"]["weight_bytes"] + 1e-9
+    return [
+        f"weights on {tier}: {weights['realised'][tier]:.4f} for {share:.4f}"
+        for tier, share in weights["requested"].items()
+        if abs(weights["realised"][tier] - share) > slack
+    ]
+
+
+def check(binary, model, source, folder, policies):
+    expected, _ = run(binary, model, source, folder, policies[0])
+    failures = 0
+    for flags in policies[1:]:
+        found, report = run(binary, model, source, folder, flags)
+        problems = placement_errors(report)
+        if found != expected:
+            problems.append("other bytes than in place")
+        for problem in problems:
+            print(f"FAILED {' '.join(map(str, model))} {' '.join(map(str, flags))}: {problem}")
+        failures += len(problems)
+    print(f"{' '.join(map(str, model))}: {len(policies)} placements, {failures} failures", flush=True)
+    return failures
+
+
+def main():
+    binary = pathlib.Path(sys.argv[1]).resolve()
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        source = harness.write_jsonl(folder / "in.jsonl", ragged_requests(23, 60, 24))
+        short = harness.write_jsonl(folder / "short.jsonl", ragged_requests(9, 12, 6))
+        failures = 0
+        for model in (harness.BUNDLED_MODEL, PARITY_MODELS / "postnorm-projected", PARITY_MODELS / "gelu-head80-untied"):
+            failures += check(binary, ["--model", model], source, folder, POLICIES)
+        failures += check(binary, ["--model", "opt-125m", "--dummy-weights"], short, folder, LARGE_POLICIES)
+        sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main()
