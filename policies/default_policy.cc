@@ -89,7 +89,8 @@ struct Planner {
 
   bool HoldsEnough(const Policy& policy) const {
     const int64_t rows = policy.gpu_batch_size * policy.num_gpu_batches;
-    return rows >= std::min(kRowsWorthSpilling, work.num_requests) && Holds(policy);
+    return rows >= std::min({kRowsWorthSpilling, work.num_requests, RowsInPlace()}) &&
+           Holds(policy);
   }
 
   Policy Choose() const {

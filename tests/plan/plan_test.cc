@@ -148,6 +148,27 @@ TEST(DefaultPolicyTest, ShrinksTheBatchUntilItFits) {
   EXPECT_TRUE(Fits(LayOut(shape, tight, work, small, kNeeds)));
 }
 
+TEST(DefaultPolicyTest, KeepsOneBatchWhereAllIsInPlace) {
+  GivenPolicy given;
+  given.gpu_batch_size = 2;
+  const Policy policy = DefaultPolicy(*BuiltInShape("opt-125m"), MachineWith(int64_t{8} << 30),
+                                      Requests(512, 100, 100), given, kNeeds);
+  EXPECT_EQ(policy.num_gpu_batches, 1);
+  EXPECT_EQ(policy.weight_frac[Tier::kCpu], 1.0);
+}
+
+// Weights leave for a block that pays, and come back as far as there is room.
+TEST(DefaultPolicyTest, SpillsWeightsForALargeBlock) {
+  const ModelShape shape = *BuiltInShape("opt-1.3b");
+  Machine machine = MachineWith(int64_t{2} << 30);
+  machine.cap_bytes[Tier::kDisk] = int64_t{100} << 30;
+  const Workload work = Requests(256, 32, 64);
+  const Policy policy = DefaultPolicy(shape, machine, work, {}, kNeeds);
+  EXPECT_GT(policy.weight_frac[Tier::kDisk], 0.0);
+  EXPECT_GE(policy.gpu_batch_size * policy.num_gpu_batches, 64);
+  EXPECT_TRUE(Fits(LayOut(shape, machine, work, policy, kNeeds)));
+}
+
 TEST(DefaultPolicyTest, NeverChangesWhatWasGiven) {
   GivenPolicy given;
   given.gpu_batch_size = 256;
