@@ -101,6 +101,7 @@ struct Plan {
                            // disk whole 4 KiB
   PerTier<RowShare> kv;      // region: [batch][block][slot]
   PerTier<RowShare> hidden;  // region: fp32 [batch][token, hidden]
+  int64_t weight_lookahead = 1;  // layers that weights are brought in ahead of their compute
   Region weight_staging;     // device: tiles of other tiers, while their layer is computed
   StagingPlan kv_staging;
   StagingPlan hidden_staging;

@@ -51,6 +51,7 @@ struct Schedule {
   std::vector<LayerKind> layers;
   int64_t num_batches = 0;
   Overlap overlap = Overlap::kOn;
+  int64_t weight_lookahead = 1;  // layers that weights are loaded ahead of their compute
 
   int64_t num_layers() const { return static_cast<int64_t>(layers.size()); }
 
@@ -68,8 +69,9 @@ struct Schedule {
   bool EndsPass(const Cursor& at) const { return EndsBatch(at) && at.batch == num_batches - 1; }
 
   // What to begin at `at`. With overlap: the loads of what comes next, then this cell's compute,
-  // then its stores; the next layer's weights are spread over this layer's batches. Without: this
-  // cell's own loads, compute and stores, each to be waited for.
+  // then its stores; a later layer's weights are spread over this layer's batches, and the first
+  // weight_lookahead layers of a run are begun before its first cell. Without: this cell's own
+  // loads, compute and stores, each to be waited for.
   TaskList At(const Cursor& at) const;
 
  private:

@@ -33,7 +33,10 @@ Trace Engine::Run(const Schedule& schedule, BlockBuilder& blocks, Job& job,
                   const ProgressFn& progress) {
   const Work work = {blocks, job, progress};
   pass_begin_s_ = NowSeconds();
-  if (schedule.overlap == Overlap::kOn) mover_.Begin({TaskKind::kLoadWeights, {}}, {});
+  for (int64_t layer = 0; layer < schedule.weight_lookahead; ++layer) {
+    if (schedule.overlap == Overlap::kOff) break;
+    mover_.Begin({TaskKind::kLoadWeights, {0, layer, 0}}, {});
+  }
   for (std::vector<RowBatch> batches = blocks.Next(job); !batches.empty();
        batches = blocks.Next(job)) {
     ++trace_.num_blocks;
@@ -175,6 +178,7 @@ Schedule ZigZag(const Plan& plan, Overlap overlap) {
   for (const PlannedLayer& layer : plan.layers) schedule.layers.push_back(layer.kind);
   schedule.num_batches = plan.num_batches;
   schedule.overlap = overlap;
+  schedule.weight_lookahead = plan.weight_lookahead;
   return schedule;
 }
 

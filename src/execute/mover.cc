@@ -60,7 +60,7 @@ int MaxWeightMoves(const Plan& plan) {
   for (std::size_t layer = 0; layer < plan.layers.size(); ++layer) {
     moves = std::max(moves, MovesOf(plan, static_cast<int64_t>(layer)).size());
   }
-  return static_cast<int>(2 * moves + 1);
+  return static_cast<int>((plan.weight_lookahead + 1) * static_cast<int64_t>(moves) + 1);
 }
 
 TransferStream::Options StreamOptions(const Plan& plan, const Tiers& tiers, std::size_t ring,

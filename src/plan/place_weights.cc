@@ -102,14 +102,15 @@ int64_t StageTensor(PlannedTensor& tensor, Tier device, int64_t begin) {
   return begin;
 }
 
-int64_t Stage(PlacedWeights& placed, const ModelShape& shape, Tier device) {
+int64_t Stage(PlacedWeights& placed, const ModelShape& shape, Tier device, int64_t lookahead) {
   const auto cycle = static_cast<int64_t>(placed.layers.size());
   std::vector<StagedRun> runs;
   std::vector<std::vector<PlannedTensor*>> contents;
   for (int64_t layer = 0; layer < cycle; ++layer) {
-    // Filled while the layer before it is computed.
-    StagedRun run{0, (layer + cycle - 1) % cycle, 2};
-    StagedRun table{0, cycle - 2, 3};  // of a tied head: kept for the next pass's embedding
+    // Filled while the layers before it are computed.
+    StagedRun run{0, (layer + cycle - lookahead) % cycle, lookahead + 1};
+    // A tied head's table is kept for the next pass's embedding.
+    StagedRun table{0, cycle - 1 - lookahead, lookahead + 2};
     contents.emplace_back();
     for (PlannedTensor& tensor : placed.layers[static_cast<std::size_t>(layer)].tensors) {
       if (IsTiedTable(shape, tensor)) {
@@ -172,7 +173,8 @@ void AddMoves(const Plan& plan, int64_t layer, Tables which, std::vector<WeightM
 
 }  // namespace
 
-PlacedWeights PlaceWeights(const ModelShape& shape, const PerTier<double>& frac, Tier device) {
+PlacedWeights PlaceWeights(const ModelShape& shape, const PerTier<double>& frac, Tier device,
+                           int64_t lookahead) {
   PlacedWeights placed;
   Dealer dealer(frac);
   int64_t store_bytes = 0;
@@ -201,7 +203,7 @@ PlacedWeights PlaceWeights(const ModelShape& shape, const PerTier<double>& frac,
     placed.layers.push_back(std::move(out));
   }
   if (placed.bytes[Tier::kDisk] > 0) placed.arena_bytes[Tier::kDisk] = store_bytes;
-  placed.staging_bytes = Stage(placed, shape, device);
+  placed.staging_bytes = Stage(placed, shape, device, lookahead);
   for (PlannedLayer& layer : placed.layers) {
     for (PlannedTensor& tensor : layer.tensors) MergeTiles(tensor);
   }

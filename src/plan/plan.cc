@@ -22,6 +22,10 @@ constexpr int64_t kAlignBytes = 64;  // a cache line
 
 // Rows travel in runs of about this much.
 constexpr int64_t kChunkBytes = 2 << 20;
+// A layer's load then hides behind the computes of two layers, of which one is an attention and one
+// an MLP: with one layer ahead the disk rests in every MLP that outlasts an attention's load.
+constexpr int64_t kWeightLookahead = 2;
+
 constexpr int64_t kBounceChunks = 4;  // enough in flight for a disk (measured: 4 of 2 MiB)
 
 int64_t RoundUp(int64_t value, int64_t multiple) {
@@ -264,8 +268,10 @@ Plan LayOut(const ModelShape& shape, const Machine& machine, const Workload& wor
   plan.num_batches = std::clamp<int64_t>(
       (work.num_requests + plan.batch.rows - 1) / plan.batch.rows, 1, policy.num_gpu_batches);
 
+  plan.weight_lookahead = kWeightLookahead;
+
   Cursors arenas;
-  PlacedWeights weights = PlaceWeights(shape, policy.weight_frac, plan.device());
+  PlacedWeights weights = PlaceWeights(shape, policy.weight_frac, plan.device(), plan.weight_lookahead);
   for (const Tier tier : kAllTiers) arenas[tier].Take(weights.arena_bytes[tier]);
   plan.weight_bytes = weights.bytes;
   plan.layers = std::move(weights.layers);

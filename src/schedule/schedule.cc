@@ -20,8 +20,9 @@ TaskList Schedule::Overlapped(const Cursor& at) const {
   // embedding and end with the head.
   const Cursor next = Next(at);
   if (num_batches > 1 && next.layer > 0) tasks.Add({TaskKind::kLoadHidden, next});
-  const int64_t next_layer = (at.layer + 1) % num_layers();
-  tasks.Add({TaskKind::kLoadWeights, {at.pass, next_layer, 0}, at.batch, num_batches});
+  const int64_t ahead = at.layer + weight_lookahead;
+  const Cursor coming = {at.pass + ahead / num_layers(), ahead % num_layers(), 0};
+  tasks.Add({TaskKind::kLoadWeights, coming, at.batch, num_batches});
   tasks.Add({TaskKind::kCompute, at});
   if (IsAttention(at)) tasks.Add({TaskKind::kStoreKv, at});
   if (num_batches > 1 && !EndsBatch(at)) tasks.Add({TaskKind::kStoreHidden, at});

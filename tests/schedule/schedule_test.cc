@@ -56,7 +56,9 @@ void CheckOrder(const Schedule& schedule) {
   std::set<CellKey> kv_stored;
   std::set<CellKey> hidden_stored;
   std::map<std::pair<int64_t, int64_t>, int64_t> weight_shares;  // (pass, layer) -> shares begun
-  if (overlaps) weight_shares[{0, 0}] = schedule.num_batches;    // the engine begins with it
+  for (int64_t layer = 0; overlaps && layer < schedule.weight_lookahead; ++layer) {
+    weight_shares[{0, layer}] = schedule.num_batches;  // the engine begins with them
+  }
   Cursor at;
   for (; at.pass < 3; at = schedule.Next(at)) {
     for (const Task& task : schedule.At(at)) {
@@ -74,9 +76,7 @@ void CheckOrder(const Schedule& schedule) {
           EXPECT_TRUE(hidden_stored.contains({cell.pass, cell.layer - 1, cell.batch}));
           break;
         case TaskKind::kLoadWeights: {
-          // Of the next layer, which may be the next pass's first.
-          const int64_t pass = overlaps && cell.layer == 0 ? cell.pass + 1 : cell.pass;
-          int64_t& shares = weight_shares[{pass, cell.layer}];
+          int64_t& shares = weight_shares[{cell.pass, cell.layer}];
           EXPECT_EQ(task.share, overlaps ? shares : 0);
           shares += overlaps ? 1 : schedule.num_batches;
           break;
@@ -108,7 +108,11 @@ TEST(ScheduleTest, LoadsComeAfterTheStoresTheyReadAndBeforeTheComputesThatNeedTh
     for (int64_t blocks = 1; blocks <= 3; ++blocks) {
       for (int64_t batches = 1; batches <= 5; ++batches) {
         SCOPED_TRACE(std::to_string(blocks) + " blocks " + std::to_string(batches) + " batches");
-        CheckOrder(Blocks(blocks, batches, overlap));
+        for (int64_t lookahead = 1; lookahead <= 2; ++lookahead) {
+          Schedule schedule = Blocks(blocks, batches, overlap);
+          schedule.weight_lookahead = lookahead;
+          CheckOrder(schedule);
+        }
       }
     }
   }
