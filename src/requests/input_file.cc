@@ -6,13 +6,13 @@
 
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "spillway/error.h"
 #include "src/stop_signal.h"
+#include "src/system_error.h"
 
 namespace spillway {
 namespace {
@@ -48,8 +48,8 @@ Descriptor OpenInput(const std::filesystem::path& path) {
   if (!file.valid() && errno == EINTR) ThrowIfStopRequested();
   struct stat status {};
   if (!file.valid() || ::fstat(file.get(), &status) != 0) {
-    throw Error(ErrorCode::kInput, fmt::format("{}: cannot be opened: {}; check --input",
-                                               NameOf(path), std::strerror(errno)));
+    ThrowSystemError(errno, fmt::format("{}: cannot be opened", NameOf(path)), ErrorCode::kInput,
+                     "check --input");
   }
   if (S_ISDIR(status.st_mode)) {
     throw Error(ErrorCode::kInput,
@@ -90,9 +90,8 @@ StagedInput StageInput(const std::filesystem::path& path, const std::filesystem:
   Descriptor to = NamelessFile(folder);
   const std::string folder_name = Printable(folder.string());
   if (!to.valid()) {
-    throw Error(ErrorCode::kPath,
-                fmt::format("{}: cannot hold a copy of the input: {}; set --offload-dir or TMPDIR",
-                            folder_name, std::strerror(errno)));
+    ThrowSystemError(errno, fmt::format("{}: cannot hold a copy of the input", folder_name),
+                     ErrorCode::kPath, "set --offload-dir or TMPDIR");
   }
   std::vector<char> buffer(kCopyBytes);
   int64_t num_bytes = 0;

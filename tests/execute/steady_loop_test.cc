@@ -1,0 +1,147 @@
+// The steady loop allocates nothing: real arithmetic, all three tiers, counted by operator new.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <new>
+
+#include "kernels/attention.h"
+#include "kernels/matmul.h"
+#include "src/checkpoint/dummy.h"
+#include "src/checkpoint/weight_map.h"
+#include "src/execute/cpu_executor.h"
+#include "src/execute/engine.h"
+#include "src/model/load_weights.h"
+#include "src/model/make_store.h"
+#include "src/tokenizer/no_tokenizer.h"
+#include "tests/requests/temporary_folder.h"
+
+namespace {
+
+std::atomic<int64_t> num_allocations = 0;
+
+void* Allocate(std::size_t bytes, std::size_t align) {
+  ++num_allocations;
+  void* memory = std::aligned_alloc(align, (bytes + align - 1) / align * align);
+  if (memory == nullptr) std::abort();
+  return memory;
+}
+
+}  // namespace
+
+void* operator new(std::size_t bytes) { return Allocate(bytes, alignof(std::max_align_t)); }
+void* operator new(std::size_t bytes, std::align_val_t align) {
+  return Allocate(bytes, static_cast<std::size_t>(align));
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+
+namespace spillway {
+namespace {
+
+constexpr int64_t kRows = 4;
+constexpr int64_t kBatches = 3;
+constexpr int64_t kNewTokens = 40;
+
+class EqualRows final : public Job {
+ public:
+  std::optional<Request> Next() override {
+    if (next_ == kRows * kBatches) return std::nullopt;
+    Request request;
+    request.line = ++next_;
+    request.prompt.assign(10, static_cast<TokenId>(next_));
+    request.sampling.max_tokens = kNewTokens;
+    request.sampling.ignore_eos = true;
+    return request;
+  }
+  void Finish(const Request&, const Completion&) override { ++num_finished; }
+  void Fail(const Request&, const std::string&, const std::string& message) override {
+    ADD_FAILURE() << message;
+  }
+  int64_t num_finished = 0;
+
+ private:
+  int64_t next_ = 0;
+};
+
+ModelShape SmallShape() {
+  ModelShape shape = *BuiltInShape("opt-125m");
+  shape.num_layers = 2;
+  shape.vocab_size = 1000;
+  return shape;
+}
+
+PerTier<double> Shares(double gpu, double cpu, double disk) {
+  PerTier<double> frac;
+  frac[Tier::kGpu] = gpu;
+  frac[Tier::kCpu] = cpu;
+  frac[Tier::kDisk] = disk;
+  return frac;
+}
+
+Plan MixedPlan(const ModelShape& shape) {
+  Machine machine;
+  machine.num_threads = 2;
+  machine.device = Tier::kGpu;
+  for (const Tier tier : kAllTiers) machine.cap_bytes[tier] = int64_t{1} << 40;
+  Workload work;
+  work.num_requests = kRows * kBatches;
+  work.sample.assign(static_cast<std::size_t>(work.num_requests), {10, kNewTokens});
+  work.longest = {10, kNewTokens};
+  Policy policy;
+  policy.weight_frac = Shares(0.3, 0.3, 0.4);
+  policy.kv_frac = policy.activation_frac = Shares(0.25, 0.25, 0.5);
+  policy.gpu_batch_size = kRows;
+  policy.num_gpu_batches = kBatches;
+  const KernelNeeds needs = {
+      [](int64_t rows, int64_t in, int num_threads) {
+        return kernels::MatmulWorkspaceBytes(rows, in, num_threads, kernels::BestIsa());
+      },
+      [](int64_t slots, int64_t head_dim, int num_threads) {
+        return kernels::AttentionWorkspaceBytes(slots, head_dim, num_threads, kernels::BestIsa());
+      }};
+  return MakePlan(shape, machine, work, policy, needs);
+}
+
+TEST(SteadyLoopTest, ADecodePassAllocatesNothing) {
+  const TemporaryFolder folder;
+  const ModelShape shape = SmallShape();
+  const Plan plan = MixedPlan(shape);
+  const auto checkpoint = MakeDummyCheckpoint(shape, 1);
+  const WeightMap map = ResolveWeights(Layers(shape), *checkpoint);
+  ThreadPool pool(2);
+  const HostArena convert(1 << 20);
+  const WeightReader reader(*checkpoint, map, NonFiniteWeights::kRefuse,
+                            convert.View({0, convert.bytes()}), 2);
+  EnsureStore({shape, "0123456789abcdef", reader}, folder / "weights.store", pool, {});
+  const Tiers tiers(plan, {folder.path(), folder / "weights.store", 1});
+  for (const Tier tier : {Tier::kGpu, Tier::kCpu}) {
+    LoadWeights(plan, tier, reader, tiers.arena(tier), pool);
+  }
+  Mover mover(plan, tiers);
+  CpuExecutor executor(plan, tiers.arena(plan.device()), pool, kernels::BestIsa());
+  const NoTokenizer tokenizer(shape.vocab_size);
+  BlockBuilder blocks(plan, {&tokenizer, 0});
+  EqualRows job;
+  // One call a cell; the count at the end of each pass.
+  const int64_t pass_cells = static_cast<int64_t>(plan.layers.size()) * kBatches;
+  int64_t num_cells = 0;
+  std::array<int64_t, kNewTokens> allocations{};
+  Engine(plan, mover, executor, pool).Run(ZigZag(plan), blocks, job, [&](const WorkDone&) {
+    if (++num_cells % pass_cells == 0) {
+      allocations[static_cast<std::size_t>(num_cells / pass_cells - 1)] = num_allocations;
+    }
+  });
+  ASSERT_EQ(num_cells, pass_cells * kNewTokens);
+  EXPECT_EQ(job.num_finished, kRows * kBatches);
+  // The first passes find the sizes of what is reused; the last one hands out the answers.
+  for (std::size_t pass = 4; pass + 1 < allocations.size(); ++pass) {
+    EXPECT_EQ(allocations[pass], allocations[pass - 1]) << "pass " << pass;
+  }
+}
+
+}  // namespace
+}  // namespace spillway
