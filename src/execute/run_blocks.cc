@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "kernels/isa.h"
 #include "kernels/thread_pool.h"
@@ -51,6 +53,23 @@ std::filesystem::path PrepareStore(const Run& run, const WeightReader& reader, T
   return path;
 }
 
+// The disk tier of a run. Two variables of the environment are for tests: what goes wrong
+// (fault_backend.h) and which backend is used.
+DiskOptions DiskOf(const Config& config, const std::filesystem::path& store) {
+  DiskOptions disk;
+  disk.folder = OffloadFolder(config);
+  disk.store = store;
+  disk.run_id = config.seed;
+  if (const char* faults = std::getenv("SPILLWAY_TEST_DISK_FAULTS")) {
+    disk.faults = ParseFaultPlan(faults);
+  }
+  const char* backend = std::getenv("SPILLWAY_TEST_DISK_BACKEND");
+  if (backend != nullptr && std::string_view(backend) == "threads") {
+    disk.backend = DiskBackendKind::kThreads;
+  }
+  return disk;
+}
+
 }  // namespace
 
 Trace RunBlocks(const Run& run, Job& job, ProgressLine& line) {
@@ -64,7 +83,7 @@ Trace RunBlocks(const Run& run, Job& job, ProgressLine& line) {
       config.allow_nonfinite_weights ? NonFiniteWeights::kAllow : NonFiniteWeights::kRefuse,
       convert->View({0, convert->bytes()}), plan.machine.num_threads);
   const std::filesystem::path store = PrepareStore(run, reader, pool, line);
-  const Tiers tiers(plan, {OffloadFolder(config), store, config.seed});
+  const Tiers tiers(plan, DiskOf(config, store));
   for (const Tier tier : {Tier::kGpu, Tier::kCpu}) {
     LoadWeights(plan, tier, reader, tiers.arena(tier), pool);
   }

@@ -32,9 +32,14 @@ void Tiers::OpenDisk(const Plan& plan, const DiskOptions& disk) {
     hidden_scratch_ = std::make_unique<Scratch>(*folder_, layout, disk.run_id + 1);
   }
   DiskBackendOptions backend;
+  backend.kind = disk.backend;
   backend.depth = kDiskDepth;
   backend.arena = cpu_->View({0, cpu_->bytes()});
-  queue_ = std::make_unique<DiskQueue>(MakeDiskBackend(backend));
+  std::unique_ptr<DiskBackend> made = MakeDiskBackend(backend);
+  if (!disk.faults.faults.empty() || disk.faults.shuffle) {
+    made = std::make_unique<FaultBackend>(std::move(made), disk.faults);
+  }
+  queue_ = std::make_unique<DiskQueue>(std::move(made));
 }
 
 }  // namespace spillway

@@ -9,6 +9,7 @@
 #include "spillway/plan.h"
 #include "src/io/disk_folder.h"
 #include "src/io/disk_queue.h"
+#include "src/io/fault_backend.h"
 #include "src/io/scratch.h"
 #include "src/memory/arena.h"
 #include "src/store/store.h"
@@ -19,6 +20,8 @@ struct DiskOptions {
   std::filesystem::path folder;
   std::filesystem::path store;  // of the weights; not used when none is on disk
   uint64_t run_id = 0;          // binds scratch blocks to this run
+  DiskBackendKind backend = DiskBackendKind::kAuto;
+  FaultPlan faults;  // for tests
 };
 
 class Tiers {

@@ -1,0 +1,101 @@
+"""A disk that fails is never silent: each fault ends in its exit code and one line, or in the same bytes as without it.
+Standard library only.
+
+  python3 disk_faults_test.py path/to/spillway
+"""
+
+import pathlib
+import sys
+import tempfile
+
+import harness
+import placement_test
+
+# What is on disk in each: the model is small, so that every run makes few and short requests.
+WEIGHTS = ["--percent", 0, 0, 0, 100, 0, 100, "--gpu-batch-size", 3, "--num-gpu-batches", 2]
+KV = ["--percent", 0, 100, 0, 0, 0, 100, "--gpu-batch-size", 3, "--num-gpu-batches", 2]
+HIDDEN = ["--percent", 0, 100, 0, 100, 0, 0, "--gpu-batch-size", 3, "--num-gpu-batches", 2]
+GPU = ["--emulate-gpu", "1GiB"]
+SAME = 0
+FAILED = 40
+CORRUPT = 41
+
+CASES = [
+    # what is on disk, faults, backend, exit status
+    (WEIGHTS, "read:error=5@3/1", None, FAILED),
+    (WEIGHTS, "read:error=5@40/1", "threads", FAILED),
+    (KV, "read:error=5@9/1", None, FAILED),
+    (KV, "write:error=5@9", None, FAILED),
+    (KV, "write:error=5@9", "threads", FAILED),
+    (HIDDEN, "write:error=5@20", None, FAILED),
+    (KV + GPU, "write:error=5@9", None, FAILED),
+    (HIDDEN + GPU, "read:error=5@9/1", None, FAILED),
+    # a read that fails once is done again
+    (WEIGHTS, "read:error=5@3", None, SAME),
+    (KV, "read:error=5@9", None, SAME),
+    # a tile that comes back wrong once is read again; one of KV or hidden states has no second source
+    (WEIGHTS, "read:flip=12345@7", None, SAME),
+    (WEIGHTS, "read:zero@7", None, SAME),
+    (KV, "read:flip=999@30", None, CORRUPT),
+    (KV, "read:zero@11", None, CORRUPT),
+    (KV, "write:lost@40", None, CORRUPT),
+    (HIDDEN, "read:flip=5@12", None, CORRUPT),
+    (HIDDEN, "write:lost@30", None, CORRUPT),
+    (KV + GPU, "read:flip=999@30", None, CORRUPT),
+    (HIDDEN + GPU, "write:lost@30", None, CORRUPT),
+    # short transfers, delays and results in any order change nothing
+    (WEIGHTS, "read:short=4096@0/3", None, SAME),
+    (KV, "read:short=4096@0/2,write:short=4096@1/2", None, SAME),
+    (KV, "read:delay=2000@0/7,write:delay=3000@0/5", None, SAME),
+    (WEIGHTS, "shuffle=7", None, SAME),
+    (KV, "shuffle=8", None, SAME),
+    (HIDDEN, "shuffle=9", "threads", SAME),
+    (KV + GPU, "shuffle=10,write:delay=2000@0/4", None, SAME),
+    (WEIGHTS, None, "threads", SAME),
+    (KV + GPU, None, "threads", SAME),
+]
+
+
+def run(binary, source, folder, flags, faults=None, backend=None):
+    env = {}
+    if faults:
+        env["SPILLWAY_TEST_DISK_FAULTS"] = faults
+    if backend:
+        env["SPILLWAY_TEST_DISK_BACKEND"] = backend
+    words = ["generate", "--input", source, "--output", "-", "--quiet", "--seed", 3, "--offload-dir", folder, *flags]
+    return harness.run(binary, words, env=env)
+
+
+def problem_of(result, expected, status):
+    if result.status != status:
+        return f"exit {result.status}, expected {status}: {result.stderr.decode(errors='replace')[:300]}"
+    if status == SAME:
+        return None if result.stdout == expected else "other bytes than without the fault"
+    lines = result.error_lines()
+    if len(lines) != 1 or len(result.stderr.splitlines()) != 1:
+        return f"{len(result.stderr.splitlines())} lines on stderr"
+    return None if len(lines[0]) <= 300 else f"{len(lines[0])} characters"
+
+
+def main():
+    binary = pathlib.Path(sys.argv[1]).resolve()
+    failures = 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        source = harness.write_jsonl(folder / "in.jsonl", placement_test.ragged_requests(14, 40, 20))
+        expected = run(binary, source, folder, ["--gpu-batch-size", 3]).stdout
+        for flags, faults, backend, status in CASES:
+            problem = problem_of(run(binary, source, folder, flags, faults, backend), expected, status)
+            if problem:
+                failures += 1
+                print(f"FAILED {faults} {backend or 'auto'} {' '.join(map(str, flags))}: {problem}")
+        left = sorted(path.name for path in folder.iterdir() if path.name != "in.jsonl")
+        if any(not path.endswith(".store") for path in left):
+            failures += 1
+            print(f"FAILED: files left behind: {left}")
+    print(f"{len(CASES)} faults, {failures} failures")
+    sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main()
