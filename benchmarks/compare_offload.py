@@ -1,0 +1,241 @@
+"""Tokens per second under a memory limit far below the model's size: `spillway generate` beside Hugging Face Accelerate's
+disk offload. Same machine, same weights, the same cgroup limit for both, page cache counted.
+
+  sudo python benchmarks/compare_offload.py path/to/spillway --work /tmp/compare [--quick]
+
+Needs root (it makes a memory cgroup), and the PyPI packages torch, transformers, accelerate, safetensors and numpy. The
+checkpoint (opt-1.3b shape, seeded) is made under --work once, and so are both sides' offload files. Accelerate runs in
+bfloat16 with all threads, in inference mode, with logits of the last position only, at each batch size until one does
+not fit; its prefill is the first forward pass. Spillway runs blocks of growing size. Beside each row stands the bound of
+a decode pass: bytes of weights over the disk's rate as a plain O_DIRECT read of the same store gives it in the same run,
+or FLOPs over the matrix rate that torch's bf16 product of that many rows reaches.
+"""
+
+import argparse
+import json
+import mmap
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+MODEL = "opt-1.3b"
+MATRIX_PARAMETERS = 24 * (4 * 2048 * 2048 + 2 * 2048 * 8192) + 50272 * 2048  # read once a pass
+READ_BYTES = 2 << 20
+READ_SECONDS = 6.0
+
+# --- the limit
+
+
+class MemoryGroup:
+    """A cgroup with a memory limit, version 1 or 2; `command` puts a process into it before it starts."""
+
+    def __init__(self, limit_bytes):
+        v2 = pathlib.Path("/sys/fs/cgroup/cgroup.controllers").exists()
+        root = pathlib.Path("/sys/fs/cgroup" if v2 else "/sys/fs/cgroup/memory")
+        self.folder = root / f"spillway-compare-{os.getpid()}"
+        self.folder.mkdir()
+        name = "memory.max" if v2 else "memory.limit_in_bytes"
+        (self.folder / name).write_text(str(limit_bytes))
+
+    def command(self, words):
+        enter = f"echo $$ > {self.folder}/cgroup.procs && exec \"$@\""
+        return ["sh", "-c", enter, "sh", *map(str, words)]
+
+    def close(self):
+        self.folder.rmdir()
+
+
+# --- Accelerate, in a process of its own
+
+
+def accelerate_child(arguments):
+    import accelerate
+    import torch
+    import transformers
+
+    folder, offload, batch, prompt_tokens, new_tokens = arguments
+    config = transformers.AutoConfig.from_pretrained(folder)
+    with accelerate.init_empty_weights():
+        model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+    model.tie_weights()
+    accelerate.disk_offload(model.eval(), offload, execution_device=torch.device("cpu"))
+    generator = torch.Generator().manual_seed(int(batch))
+    prompts = torch.randint(4, config.vocab_size, (int(batch), int(prompt_tokens)), generator=generator)
+    with torch.inference_mode():
+        begin = time.perf_counter()
+        output = model(prompts, use_cache=True, logits_to_keep=1)
+        token = output.logits[:, -1].argmax(-1, keepdim=True)
+        middle = time.perf_counter()
+        for _ in range(int(new_tokens) - 1):
+            output = model(token, past_key_values=output.past_key_values, use_cache=True, logits_to_keep=1)
+            token = output.logits[:, -1].argmax(-1, keepdim=True)
+        end = time.perf_counter()
+    print(json.dumps({"prefill_s": middle - begin, "decode_s": end - middle}))
+
+
+def make_offload_folder(checkpoint, offload):
+    """The bf16 weights as Accelerate keeps them on disk: one memory-mapped file each."""
+    if (offload / "index.json").exists():
+        return
+    import accelerate.utils
+    import safetensors.torch
+    import torch
+
+    state = safetensors.torch.load_file(checkpoint / "model.safetensors")
+    state = {name: value.to(torch.bfloat16) for name, value in state.items()}
+    state.setdefault("lm_head.weight", state["model.decoder.embed_tokens.weight"])
+    accelerate.utils.offload_state_dict(str(offload), state)
+
+
+def accelerate_round(group, checkpoint, offload, batch, args):
+    words = [sys.executable, __file__, "--child", checkpoint, offload, batch, args.prompt_tokens, args.new_tokens]
+    done = subprocess.run(group.command(words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or ["killed"])[-1]
+        print(f"  accelerate, batch {batch}: does not run in the limit ({last[:100]})", flush=True)
+        return None
+    times = json.loads(done.stdout.splitlines()[-1])
+    return {
+        "rows": batch,
+        "decode": batch * (args.new_tokens - 1) / times["decode_s"],
+        "generated": batch * args.new_tokens / (times["prefill_s"] + times["decode_s"]),
+    }
+
+
+# --- spillway
+
+
+def spillway_round(group, binary, checkpoint, work, rows, args):
+    with tempfile.TemporaryDirectory(dir=work) as name:
+        place = pathlib.Path(name)
+        import torch
+
+        generator = torch.Generator().manual_seed(rows)
+        prompts = torch.randint(4, 50272, (rows, args.prompt_tokens), generator=generator).tolist()
+        lines = [{"token_ids": ids, "max_tokens": args.new_tokens, "ignore_eos": True} for ids in prompts]
+        (place / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        batch = min(rows, 64)
+        words = [binary, "generate", "--model", checkpoint, "--tokenizer", "none", "--quiet"]
+        words += ["--input", place / "in.jsonl", "--output", place / "out.jsonl", "--report", place / "report.json"]
+        words += ["--offload-dir", work, "--cpu-memory", args.limit - (256 << 20)]
+        words += ["--gpu-batch-size", batch, "--num-gpu-batches", (rows + batch - 1) // batch]
+        done = subprocess.run(group.command(words), stderr=subprocess.PIPE, text=True)
+        if done.returncode != 0:
+            print(f"  spillway, {rows} rows: {done.stderr.strip()[:200]}", flush=True)
+            return None
+        report = json.loads((place / "report.json").read_text())
+    return {
+        "rows": rows,
+        "decode": report["throughput"]["decode_tokens_per_s"],
+        "generated": report["throughput"]["generated_tokens_per_s"],
+        "disk_bytes": report["phases"]["decode"]["links"]["disk_read"]["bytes"] / report["phases"]["decode"]["passes"],
+        "disk_busy": report["phases"]["decode"]["links"]["disk_read"]["busy_s"] / report["time_s"]["decode"],
+        "compute": report["phases"]["decode"]["compute_s"] / report["time_s"]["decode"],
+    }
+
+
+# --- the machine
+
+
+def disk_rate(work):
+    """Bytes per second of a plain loop of O_DIRECT reads of the store."""
+    store = next(work.glob("spillway-*.store")) / "weights.bin"
+    file = os.open(store, os.O_RDONLY | os.O_DIRECT)
+    buffer = mmap.mmap(-1, READ_BYTES)
+    size = os.fstat(file).st_size // READ_BYTES * READ_BYTES
+    offset = total = 0
+    begin = time.perf_counter()
+    while time.perf_counter() - begin < READ_SECONDS:
+        total += os.preadv(file, [buffer], offset)
+        offset = (offset + READ_BYTES) % size
+    os.close(file)
+    return total / (time.perf_counter() - begin)
+
+
+def matrix_rate(rows):
+    """FLOPs per second of torch's bf16 product of `rows` rows with matrices that are not in a cache."""
+    import torch
+
+    weights = [torch.randn(8192, 2048).bfloat16() for _ in range(8)]
+    x = torch.randn(rows, 2048).bfloat16()
+    best = 1e9
+    for _ in range(4):
+        begin = time.perf_counter()
+        for weight in weights:
+            torch.nn.functional.linear(x, weight)
+        best = min(best, time.perf_counter() - begin)
+    return 2.0 * rows * 2048 * 8192 * len(weights) / best
+
+
+def bound(row, disk, matrix):
+    """Decode tokens per second that the disk or the matrix rate allows at most, and which of the two."""
+    disk_s = row["disk_bytes"] / disk
+    matrix_s = 2.0 * row["rows"] * MATRIX_PARAMETERS / matrix
+    return row["rows"] / max(disk_s, matrix_s), "disk" if disk_s > matrix_s else "compute"
+
+
+def print_table(result):
+    print("| | rows | decode tokens/s | generated tokens/s | bound | disk busy | compute busy |")
+    print("|---|---|---|---|---|---|---|")
+    for row in result["accelerate"]:
+        print(f"| Accelerate bf16 | {row['rows']} | {row['decode']:.2f} | {row['generated']:.2f} | | | |")
+    for row in result["spillway"]:
+        limit, by = row["bound"]
+        print(f"| Spillway | {row['rows']} | {row['decode']:.1f} | {row['generated']:.1f} | {limit:.1f} ({by})"
+              f" | {100 * row['disk_busy']:.0f} % | {100 * row['compute']:.0f} % |")
+    for what in ("decode", "generated"):
+        ours = max(row[what] for row in result["spillway"])
+        theirs = max(row[what] for row in result["accelerate"])
+        print(f"\n{what}: {ours / theirs:.1f} x Accelerate at its best batch")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("binary", type=pathlib.Path)
+    parser.add_argument("--work", type=pathlib.Path, required=True)
+    parser.add_argument("--limit", type=int, default=1536 << 20, help="bytes of memory for either side (1.5 GiB)")
+    parser.add_argument("--prompt-tokens", type=int, default=32)
+    parser.add_argument("--new-tokens", type=int, default=64)
+    parser.add_argument("--accelerate-batches", type=int, nargs="+", default=[8, 32, 64])
+    parser.add_argument("--spillway-rows", type=int, nargs="+", default=[8, 32, 64, 128, 256])
+    parser.add_argument("--quick", action="store_true", help="8 new tokens, two sizes each")
+    parser.add_argument("--output", type=pathlib.Path, help="the figures as JSON")
+    args = parser.parse_args()
+    if args.quick:
+        args.new_tokens, args.accelerate_batches, args.spillway_rows = 8, [8, 32], [32, 64]
+    import compare_transformers
+
+    work = args.work.resolve()
+    checkpoint = compare_transformers.checkpoint(work, MODEL)
+    offload = work / "accelerate-bf16"
+    make_offload_folder(checkpoint, offload)
+    group = MemoryGroup(args.limit)
+    try:
+        binary = args.binary.resolve()
+        spillway = [spillway_round(group, binary, checkpoint, work, rows, args) for rows in args.spillway_rows]
+        disk = disk_rate(work)
+        accelerate = [accelerate_round(group, checkpoint, offload, batch, args) for batch in args.accelerate_batches]
+    finally:
+        group.close()
+    result = {
+        "limit_bytes": args.limit, "disk_bytes_per_s": disk, "prompt_tokens": args.prompt_tokens,
+        "new_tokens": args.new_tokens, "accelerate": [row for row in accelerate if row],
+        "spillway": [row | {"bound": bound(row, disk, matrix_rate(row["rows"]))} for row in spillway if row],
+    }
+    print(f"limit {args.limit / 2**30:.2f} GiB, disk {disk / 1e9:.2f} GB/s")
+    print_table(result)
+    if args.output:
+        args.output.write_text(json.dumps(result, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--child"]:
+        accelerate_child(sys.argv[2:])
+    else:
+        main()
