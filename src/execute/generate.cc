@@ -180,7 +180,7 @@ int RunGenerate(const Config& config) {
   if (SameFile(config.input, config.output)) {
     throw Error(ErrorCode::kInput, "--output is the input file; give another name");
   }
-  const ReportFile report(config.report, config.input, config.output);
+  const ReportFile report("--report", config.report, {config.input, config.output, {}});
   CompletionWriter writer(config.output, *model.tokenizer, {model.shape.name, 0, config.overwrite});
   const Machine machine = ProbeMachine(config);
   const KernelNeeds needs = CpuKernelNeeds();
