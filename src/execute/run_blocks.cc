@@ -54,7 +54,7 @@ std::filesystem::path PrepareStore(const Run& run, const WeightReader& reader, T
 }  // namespace
 
 Trace RunBlocks(const Run& run, Job& job, ProgressLine& line) {
-  const auto& [config, model, plan, expected] = run;
+  const auto& [config, model, plan, expected, trace_log] = run;
   const double begin_s = NowSeconds();
   line.Note("loading weights");
   ThreadPool pool(plan.machine.num_threads);
@@ -64,22 +64,20 @@ Trace RunBlocks(const Run& run, Job& job, ProgressLine& line) {
       config.allow_nonfinite_weights ? NonFiniteWeights::kAllow : NonFiniteWeights::kRefuse,
       convert->View({0, convert->bytes()}), plan.machine.num_threads);
   const std::filesystem::path store = PrepareStore(run, reader, pool, line);
-  const Tiers tiers(plan, {OffloadFolder(config), store, config.seed});
+  const Tiers tiers(plan, {OffloadFolder(config), store, config.seed, trace_log});
   for (const Tier tier : {Tier::kGpu, Tier::kCpu}) {
     LoadWeights(plan, tier, reader, tiers.arena(tier), pool);
   }
   convert.reset();
   const double load_s = NowSeconds() - begin_s;
 
-  Mover mover(plan, tiers);
+  Mover mover(plan, tiers, trace_log);
   CpuExecutor executor(plan, tiers.arena(plan.device()), pool, kernels::BestIsa());
   BlockBuilder blocks(plan, {model.tokenizer.get(), config.seed});
   line.Begin(expected);
   const Schedule schedule = ZigZag(plan, config.overlap ? Overlap::kOn : Overlap::kOff);
-  Trace trace =
-      Engine(plan, mover, executor, pool).Run(schedule, blocks, job, [&](const WorkDone& done) {
-        line.Update(done);
-      });
+  Engine engine(plan, mover, executor, pool, trace_log);
+  Trace trace = engine.Run(schedule, blocks, job, [&](const WorkDone& done) { line.Update(done); });
   trace.load_s = load_s;
   // The arena that stands for a GPU is in this process too.
   trace.peak_bytes[Tier::kCpu] = PeakResidentBytes() - plan.arena_bytes[Tier::kGpu];

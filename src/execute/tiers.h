@@ -11,20 +11,22 @@
 #include "src/io/disk_queue.h"
 #include "src/io/scratch.h"
 #include "src/memory/arena.h"
+#include "src/report/trace_log.h"
 #include "src/store/store.h"
 
 namespace spillway {
 
 struct DiskOptions {
   std::filesystem::path folder;
-  std::filesystem::path store;  // of the weights; not used when none is on disk
-  uint64_t run_id = 0;          // binds scratch blocks to this run
+  std::filesystem::path store;    // of the weights; not used when none is on disk
+  uint64_t run_id = 0;            // binds scratch blocks to this run
+  TraceLog* trace_log = nullptr;  // of disk transfers; null: none
 };
 
 class Tiers {
  public:
-  // Reserves all of it. Throws: Error kCpuMemory, kSystemLimit, and for the disk what DiskFolder,
-  // Scratch and OpenStore throw.
+  // Reserves all of it. Lifetime: the trace log outlives the tiers. Throws: Error kCpuMemory,
+  // kSystemLimit, and for the disk what DiskFolder, Scratch and OpenStore throw.
   Tiers(const Plan& plan, const DiskOptions& disk);
 
   // Requires: not kDisk.
