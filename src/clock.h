@@ -5,8 +5,10 @@
 
 namespace spillway {
 
-inline double NowSeconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+inline double SecondsOf(std::chrono::steady_clock::time_point time) {
+  return std::chrono::duration<double>(time.time_since_epoch()).count();
 }
+
+inline double NowSeconds() { return SecondsOf(std::chrono::steady_clock::now()); }
 
 }  // namespace spillway

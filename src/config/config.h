@@ -38,6 +38,7 @@ struct Config {
   std::optional<int64_t> prefill_chunk;
   DType kv_dtype = DType::kF16;
   std::filesystem::path report;
+  std::filesystem::path trace;
   Verbosity verbosity = Verbosity::kNormal;
   bool progress = true;
   uint64_t seed = 0;

@@ -142,6 +142,8 @@ std::vector<Flag> RunFlags() {
             SetKvDType),
       Value("report", "FILE", "write a JSON report",
             [](Config& config, const std::string& text) { config.report = text; }),
+      Value("trace", "FILE", "write a Chrome trace of the run, for Perfetto",
+            [](Config& config, const std::string& text) { config.trace = text; }),
       Switch("quiet", "print errors only",
              [](Config& config, bool on) {
                if (on) config.verbosity = Verbosity::kQuiet;
@@ -242,7 +244,6 @@ const std::vector<AbsentFlag>& AbsentFlags() {
       {"kv-heavy", "", "this version keeps the full KV cache only"},
       {"kv-recent", "", "this version keeps the full KV cache only"},
       {"kv-sinks", "", "this version keeps the full KV cache only"},
-      {"trace", "", "this version writes no traces yet; --report has the totals"},
       {"resume", "false",
        "this version keeps no journal to resume from; finished lines are in OUT.part"},
   };

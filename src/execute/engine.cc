@@ -22,10 +22,23 @@ int64_t NumRunning(const std::vector<RowBatch>& batches) {
                          });
 }
 
+// Where rows and weights of other tiers are while they are computed or on their way.
+int64_t StagingBytes(const Plan& plan, Tier tier) {
+  int64_t bytes = tier == plan.device() ? plan.weight_staging.bytes : 0;
+  for (const StagingPlan* staging : {&plan.kv_staging, &plan.hidden_staging}) {
+    if (staging->tier != tier) continue;
+    for (const Region& slot : staging->slots) bytes += slot.bytes;
+  }
+  if (tier != Tier::kCpu) return bytes;
+  for (const Region& ring : plan.bounce.rings) bytes += ring.bytes;
+  return bytes;
+}
+
 }  // namespace
 
-Engine::Engine(const Plan& plan, Mover& mover, Executor& executor, ThreadPool& pool)
-    : plan_(plan), mover_(mover), executor_(executor), pool_(pool) {
+Engine::Engine(const Plan& plan, Mover& mover, Executor& executor, ThreadPool& pool,
+               TraceLog* trace_log)
+    : plan_(plan), mover_(mover), executor_(executor), pool_(pool), trace_log_(trace_log) {
   for (const Tier tier : kAllTiers) trace_.peak_bytes[tier] = plan.PlannedBytes(tier);
 }
 
@@ -45,11 +58,13 @@ Trace Engine::Run(const Schedule& schedule, BlockBuilder& blocks, Job& job,
     RunBlock(std::move(grid), batches, work);
   }
   mover_.WaitForStores();
+  mover_.Stop();
+  AddLinks(trace_.decode.passes > 0 ? trace_.decode : trace_.prefill);
   return trace_;
 }
 
 void Engine::RunBlock(Schedule grid, std::vector<RowBatch>& batches, const Work& work) {
-  mover_.BeginBlock(grid.num_batches);
+  mover_.BeginBlock(grid.num_batches, NumPasses());
   for (Cursor at; true; at = grid.Next(at)) {
     RowBatch& batch = batches[static_cast<std::size_t>(at.batch)];
     ThrowIfStopRequested();
@@ -81,23 +96,44 @@ void Engine::RunCell(const Schedule& grid, const Cursor& at, std::vector<RowBatc
       mover_.Begin(task, batch);
       if (grid.overlap == Overlap::kOff) mover_.WaitForStores();
     } else if (!batch.rows.empty()) {
-      const CellPlaces places = mover_.WaitForLoads(at, batch);
-      const double begin_s = NowSeconds();
-      executor_.Compute(at, batch, places);
-      pass_.compute_s += NowSeconds() - begin_s;
+      Compute(at, batch);
     }
   }
 }
 
+void Engine::Compute(const Cursor& at, const PackedBatch& batch) {
+  const CellPlaces places = mover_.WaitForLoads(at, batch);
+  const double begin_s = NowSeconds();
+  executor_.Compute(at, batch, places);
+  const double end_s = NowSeconds();
+  pass_.compute_s += end_s - begin_s;
+  if (trace_log_ == nullptr) return;
+  const TraceLabel label = {TraceSubject::kCompute, {NumPasses(), at.layer, at.batch}};
+  trace_log_->Add(TraceSpan{TraceLane::kCompute, label, begin_s, end_s, 0});
+}
+
 void Engine::NoteRows(const std::vector<RowBatch>& batches) {
-  int64_t slots = 0;
+  PerTier<int64_t> kv_bytes;
   for (const RowBatch& batch : batches) {
     for (const auto& row : batch.rows()) {
-      slots += row->num_slots;
+      kv_bytes[row->kv_tier] += row->num_slots * plan_.slot_bytes * plan_.shape.num_layers;
       trace_.slots_per_row = std::max(trace_.slots_per_row, row->num_slots);
     }
   }
-  trace_.kv_bytes = std::max(trace_.kv_bytes, slots * plan_.slot_bytes * plan_.shape.num_layers);
+  int64_t total = 0;
+  for (const Tier tier : kAllTiers) total += kv_bytes[tier];
+  trace_.kv_bytes = std::max(trace_.kv_bytes, total);
+  if (trace_log_ != nullptr) TraceTiers(kv_bytes, NumRunning(batches));
+}
+
+void Engine::TraceTiers(const PerTier<int64_t>& kv_bytes, int64_t rows_running) {
+  const double now_s = NowSeconds();
+  trace_log_->Add(RowSample{now_s, rows_running});
+  for (const Tier tier : kAllTiers) {
+    if (plan_.PlannedBytes(tier) == 0) continue;
+    trace_log_->Add(TierSample{now_s, tier, plan_.weight_bytes[tier], kv_bytes[tier],
+                               StagingBytes(plan_, tier)});
+  }
 }
 
 // Adds the pass to its phase. What a pass moved ahead for the next counts as its own.
@@ -105,7 +141,6 @@ void Engine::EndPass() {
   PhaseTotals& phase = pass_.prompt_tokens > 0 ? trace_.prefill : trace_.decode;
   const double now_s = NowSeconds();
   const WaitTotals& waits = mover_.waits();
-  const PerLink<LinkTotals> links = mover_.links();
   phase.seconds += now_s - pass_begin_s_;
   phase.compute_s += pass_.compute_s;
   phase.waits.weights_s += waits.weights_s - waits_before_.weights_s;
@@ -115,14 +150,20 @@ void Engine::EndPass() {
   phase.passes += 1;
   phase.prompt_tokens += pass_.prompt_tokens;
   phase.generated_tokens += pass_.generated_tokens;
+  AddLinks(phase);
+  pass_begin_s_ = now_s;
+  waits_before_ = waits;
+  pass_ = {};
+}
+
+// What was moved since the last call.
+void Engine::AddLinks(PhaseTotals& phase) {
+  const PerLink<LinkTotals> links = mover_.links();
   for (const Link link : kAllLinks) {
     phase.links[link].bytes += links[link].bytes - links_before_[link].bytes;
     phase.links[link].busy_s += links[link].busy_s - links_before_[link].busy_s;
   }
-  pass_begin_s_ = now_s;
-  waits_before_ = waits;
   links_before_ = links;
-  pass_ = {};
 }
 
 int64_t Engine::Sample(RowBatch& batch, Job& job) {

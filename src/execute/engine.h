@@ -15,6 +15,7 @@
 #include "src/execute/job.h"
 #include "src/execute/mover.h"
 #include "src/report/progress.h"  // WorkDone
+#include "src/report/trace_log.h"
 
 namespace spillway {
 
@@ -23,10 +24,11 @@ using ProgressFn = std::function<void(const WorkDone&)>;
 
 class Engine {
  public:
-  // Lifetime: all of these outlive the engine.
-  Engine(const Plan& plan, Mover& mover, Executor& executor, ThreadPool& pool);
+  // `trace_log` null: nothing is traced. Lifetime: all of these outlive the engine.
+  Engine(const Plan& plan, Mover& mover, Executor& executor, ThreadPool& pool,
+         TraceLog* trace_log = nullptr);
 
-  // Runs the job to its end.
+  // Runs the job to its end, and stops the mover then.
   // Throws: Error kInterrupted (finished rows have been handed to the job), kNonFinite, and what
   // executor or job throw.
   Trace Run(const Schedule& schedule, BlockBuilder& blocks, Job& job, const ProgressFn& progress);
@@ -41,8 +43,12 @@ class Engine {
 
   void RunBlock(Schedule grid, std::vector<RowBatch>& batches, const Work& work);
   void RunCell(const Schedule& grid, const Cursor& at, std::vector<RowBatch>& batches);
+  void Compute(const Cursor& at, const PackedBatch& batch);
   void NoteRows(const std::vector<RowBatch>& batches);
+  void TraceTiers(const PerTier<int64_t>& kv_bytes, int64_t rows_running);
   void EndPass();
+  void AddLinks(PhaseTotals& phase);
+  int64_t NumPasses() const { return trace_.prefill.passes + trace_.decode.passes; }
   int64_t Sample(RowBatch& batch, Job& job);  // tokens sampled
   void Retire(RowBatch& batch, Job& job);
 
@@ -50,11 +56,12 @@ class Engine {
   Mover& mover_;
   Executor& executor_;
   ThreadPool& pool_;
+  TraceLog* trace_log_;
   Trace trace_;
   PhaseTotals pass_;  // the one that runs
   double pass_begin_s_ = 0.0;
-  WaitTotals waits_before_;  // at its begin
-  PerLink<LinkTotals> links_before_;
+  WaitTotals waits_before_;           // at its begin
+  PerLink<LinkTotals> links_before_;  // when they were last added to a phase
   WorkDone progress_;
   int64_t num_nonfinite_ = 0;
 };

@@ -180,7 +180,9 @@ int RunGenerate(const Config& config) {
   if (SameFile(config.input, config.output)) {
     throw Error(ErrorCode::kInput, "--output is the input file; give another name");
   }
-  const ReportFile report(config.report, config.input, config.output);
+  const ReportFile report("--report", config.report, {config.input, config.output, config.trace});
+  const ReportFile trace_file("--trace", config.trace,
+                              {config.input, config.output, config.report});
   CompletionWriter writer(config.output, *model.tokenizer, {model.shape.name, 0, config.overwrite});
   const Machine machine = ProbeMachine(config);
   const KernelNeeds needs = CpuKernelNeeds();
@@ -201,7 +203,11 @@ int RunGenerate(const Config& config) {
 
   RequestReader reader(prompts.path(), *model.tokenizer, reading);
   FileJob job(reader, writer);
-  const Trace trace = RunJob({config, model, plan, ExpectedOf(work)}, job, writer, line);
+  std::optional<TraceLog> trace_log;
+  if (trace_file.asked_for()) trace_log.emplace(trace_file, plan);
+  const Trace trace =
+      RunJob({config, model, plan, ExpectedOf(work), trace_log ? &*trace_log : nullptr}, job,
+             writer, line);
   if (reader.input_hash() != scan.hash) {
     throw Error(
         ErrorCode::kResume,
@@ -213,6 +219,7 @@ int RunGenerate(const Config& config) {
   const RunSummary summary = {job.num_requests(), writer.num_completions(), writer.num_errors(),
                               NowSeconds() - begin_s, writer.fingerprint()};
   report.Write(ReportJson(plan, trace, summary));
+  if (trace_log) trace_log->Finish();
   line.Clear();
   PrintTable(config, plan, trace, summary);
   return summary.num_errors == 0 ? 0 : kSomeLinesCarryErrors;

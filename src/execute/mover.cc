@@ -63,9 +63,13 @@ int MaxWeightMoves(const Plan& plan) {
   return static_cast<int>((plan.weight_lookahead + 1) * static_cast<int64_t>(moves) + 1);
 }
 
+// Waits below this only say that there was nothing to wait for.
+constexpr double kLeastTracedWaitS = 1e-6;
+
 TransferStream::Options StreamOptions(const Plan& plan, const Tiers& tiers, std::size_t ring,
-                                      int max_moves) {
+                                      int max_moves, TraceLog* trace_log) {
   TransferStream::Options options;
+  options.trace_log = trace_log;
   options.queue = tiers.queue();
   options.store = tiers.store();
   options.bounce = tiers.arena(Tier::kCpu).View(plan.bounce.rings[ring]);
@@ -74,18 +78,24 @@ TransferStream::Options StreamOptions(const Plan& plan, const Tiers& tiers, std:
   return options;
 }
 
+TransferStream::Options OutOptions(TransferStream::Options options) {
+  options.copy_lane = TraceLane::kGpuToCpu;
+  return options;
+}
+
 }  // namespace
 
-Mover::Mover(const Plan& plan, const Tiers& tiers)
+Mover::Mover(const Plan& plan, const Tiers& tiers, TraceLog* trace_log)
     : plan_(plan),
       tiers_(tiers),
+      trace_log_(trace_log),
       first_moves_(MovesFor(FirstMoves(plan), plan, tiers)),
       weights_loaded_(plan.layers.size()),
       kv_stored_(static_cast<std::size_t>(plan.num_batches * plan.shape.num_layers)),
       hidden_stored_(static_cast<std::size_t>(plan.num_batches)),
-      out_(StreamOptions(plan, tiers, 2, MaxRowMoves(plan))),
-      rows_in_(StreamOptions(plan, tiers, 1, MaxRowMoves(plan))),
-      weights_in_(StreamOptions(plan, tiers, 0, MaxWeightMoves(plan))) {
+      out_(OutOptions(StreamOptions(plan, tiers, 2, MaxRowMoves(plan), trace_log))),
+      rows_in_(StreamOptions(plan, tiers, 1, MaxRowMoves(plan), trace_log)),
+      weights_in_(StreamOptions(plan, tiers, 0, MaxWeightMoves(plan), trace_log)) {
   for (std::size_t layer = 0; layer < plan.layers.size(); ++layer) {
     weight_moves_.push_back(MovesFor(MovesOf(plan, static_cast<int64_t>(layer)), plan, tiers));
   }
@@ -118,8 +128,9 @@ void Mover::LoadWeights(const Task& task) {
   const auto size = static_cast<int64_t>(moves.size());
   const int64_t begin = size * task.share / task.num_shares;
   const int64_t end = size * (task.share + 1) / task.num_shares;
-  weights_loaded_[layer] = weights_in_.Add(std::span(moves).subspan(
-      static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)));
+  const std::span<const Move> part = std::span(moves).subspan(
+      static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+  weights_loaded_[layer] = weights_in_.Add(part, LabelOf(TraceSubject::kWeights, task.cell));
 }
 
 // The blocks that hold tokens, of rows that are not attended to where they lie.
@@ -129,7 +140,8 @@ void Mover::LoadKv(const Cursor& cell, const PackedBatch& batch) {
     AddKvRuns(cell, row, 0, DivideUp(row.num_past, plan_.slot_align), Direction::kIn);
   }
   const std::size_t slot = KvSlot(cell);
-  kv_.loaded[slot] = rows_in_.Add(moves_, &out_, std::max(kv_.stored[slot], KvStored(cell)));
+  kv_.loaded[slot] = rows_in_.Add(moves_, LabelOf(TraceSubject::kKv, cell),
+                                  {&out_, std::max(kv_.stored[slot], KvStored(cell))});
 }
 
 // The blocks that this pass wrote to.
@@ -139,7 +151,7 @@ void Mover::StoreKv(const Cursor& cell, const PackedBatch& batch) {
     AddKvRuns(cell, row, row.num_past / plan_.slot_align,
               DivideUp(row.num_past + row.num_new, plan_.slot_align), Direction::kOut);
   }
-  kv_.stored[KvSlot(cell)] = KvStored(cell) = out_.Add(moves_);
+  kv_.stored[KvSlot(cell)] = KvStored(cell) = out_.Add(moves_, LabelOf(TraceSubject::kKv, cell));
 }
 
 void Mover::LoadHidden(const Cursor& cell, const PackedBatch& batch) {
@@ -147,14 +159,15 @@ void Mover::LoadHidden(const Cursor& cell, const PackedBatch& batch) {
   AddHiddenRuns(cell, batch, Direction::kIn);
   const std::size_t slot = HiddenSlot(cell);
   const uint64_t stored = hidden_stored_[static_cast<std::size_t>(cell.batch)];
-  hidden_.loaded[slot] = rows_in_.Add(moves_, &out_, std::max(hidden_.stored[slot], stored));
+  hidden_.loaded[slot] = rows_in_.Add(moves_, LabelOf(TraceSubject::kHidden, cell),
+                                      {&out_, std::max(hidden_.stored[slot], stored)});
 }
 
 void Mover::StoreHidden(const Cursor& cell, const PackedBatch& batch) {
   moves_.clear();
   AddHiddenRuns(cell, batch, Direction::kOut);
   hidden_.stored[HiddenSlot(cell)] = hidden_stored_[static_cast<std::size_t>(cell.batch)] =
-      out_.Add(moves_);
+      out_.Add(moves_, LabelOf(TraceSubject::kHidden, cell));
 }
 
 void Mover::AddKvRuns(const Cursor& cell, const PackedRow& row, int64_t first_block,
@@ -206,16 +219,24 @@ void Mover::AddHiddenRuns(const Cursor& cell, const PackedBatch& batch, Directio
 }
 
 template <typename F>
-void Mover::Timed(double& waited_s, F wait) {
+void Mover::Timed(double& waited_s, const TraceLabel& label, F wait) {
   const double begin_s = NowSeconds();
   wait();
-  waited_s += NowSeconds() - begin_s;
+  const double end_s = NowSeconds();
+  waited_s += end_s - begin_s;
+  if (trace_log_ == nullptr || end_s - begin_s < kLeastTracedWaitS) return;
+  trace_log_->Add(TraceSpan{TraceLane::kWaiting, label, begin_s, end_s, 0});
+}
+
+TraceLabel Mover::LabelOf(TraceSubject subject, const Cursor& cell) const {
+  const bool of_all_batches = subject == TraceSubject::kWeights;
+  return {subject, {first_pass_ + cell.pass, cell.layer, of_all_batches ? -1 : cell.batch}};
 }
 
 CellPlaces Mover::WaitForLoads(const Cursor& at, const PackedBatch& batch) {
-  Timed(waits_.weights_s,
+  Timed(waits_.weights_s, LabelOf(TraceSubject::kWeights, at),
         [&] { weights_in_.Wait(weights_loaded_[static_cast<std::size_t>(at.layer)]); });
-  Timed(waits_.hidden_s, [&] {
+  Timed(waits_.hidden_s, LabelOf(TraceSubject::kHidden, at), [&] {
     // What the compute writes must not be on its way out any more either.
     rows_in_.Wait(hidden_.loaded[HiddenSlot(at)]);
     out_.Wait(hidden_.stored[HiddenSlot(at)]);
@@ -224,7 +245,7 @@ CellPlaces Mover::WaitForLoads(const Cursor& at, const PackedBatch& batch) {
   const bool attends =
       plan_.layers[static_cast<std::size_t>(at.layer)].kind == LayerKind::kAttention;
   if (attends) {
-    Timed(waits_.kv_s, [&] {
+    Timed(waits_.kv_s, LabelOf(TraceSubject::kKv, at), [&] {
       rows_in_.Wait(kv_.loaded[KvSlot(at)]);
       out_.Wait(kv_.stored[KvSlot(at)]);
     });
@@ -241,10 +262,16 @@ CellPlaces Mover::WaitForLoads(const Cursor& at, const PackedBatch& batch) {
 }
 
 void Mover::WaitForStores() {
-  Timed(waits_.stores_s, [&] {
+  Timed(waits_.stores_s, {TraceSubject::kStores}, [&] {
     for (const uint64_t stored : kv_.stored) out_.Wait(stored);
     for (const uint64_t stored : hidden_.stored) out_.Wait(stored);
   });
+}
+
+void Mover::Stop() {
+  weights_in_.Stop();
+  rows_in_.Stop();
+  out_.Stop();
 }
 
 PerLink<LinkTotals> Mover::links() const {

@@ -26,11 +26,15 @@ struct CellPlaces {
 
 class Mover {
  public:
-  // Lifetime: plan and tiers outlive the mover.
-  Mover(const Plan& plan, const Tiers& tiers);
+  // `trace_log` null: nothing is traced. Lifetime: plan, tiers and log outlive the mover.
+  Mover(const Plan& plan, const Tiers& tiers, TraceLog* trace_log = nullptr);
 
-  // A block of this many batches follows. Requires: none is between its first and last pass.
-  void BeginBlock(int64_t num_batches) { num_batches_ = num_batches; }
+  // A block of this many batches follows; its first pass is number `first_pass` of the run.
+  // Requires: none is between its first and last pass.
+  void BeginBlock(int64_t num_batches, int64_t first_pass) {
+    num_batches_ = num_batches;
+    first_pass_ = first_pass;
+  }
 
   // Begins one load or store. The first load of weights of all must be the whole of layer 0.
   // Requires: not kCompute; `batch` is the cell's, packed for its pass.
@@ -42,6 +46,10 @@ class Mover {
 
   // Waits for every store begun so far.
   void WaitForStores();
+
+  // Ends the run: drops the loads that nothing will wait for. links() is final afterwards.
+  // Requires: stores have been waited for; nothing is begun any more.
+  void Stop();
 
   const WaitTotals& waits() const { return waits_; }
   PerLink<LinkTotals> links() const;
@@ -65,7 +73,8 @@ class Mover {
                  Direction direction);
   void AddHiddenRuns(const Cursor& cell, const PackedBatch& batch, Direction direction);
   template <typename F>
-  void Timed(double& waited_s, F wait);
+  void Timed(double& waited_s, const TraceLabel& label, F wait);
+  TraceLabel LabelOf(TraceSubject subject, const Cursor& cell) const;
   std::byte* KvHome(Tier tier, int64_t batch, int64_t block) const;
   std::byte* KvStaged(Tier tier, const Cursor& cell) const;
   std::byte* HiddenHome(Tier tier, int64_t batch) const;
@@ -77,11 +86,13 @@ class Mover {
 
   const Plan& plan_;
   const Tiers& tiers_;
+  TraceLog* trace_log_;
   std::vector<std::vector<Move>> weight_moves_;  // [layer], in the store's order
   std::vector<Move> first_moves_;
   std::vector<uint64_t> weights_loaded_;  // [layer]
   bool first_loaded_ = false;
   int64_t num_batches_ = 1;  // of the block that runs
+  int64_t first_pass_ = 0;   // of that block, in the run
   Staging kv_;
   Staging hidden_;
   std::vector<uint64_t> kv_stored_;      // [batch][block]: the last store of these rows

@@ -55,11 +55,12 @@ std::filesystem::path PrepareStore(const Run& run, const WeightReader& reader, T
 
 // The disk tier of a run. Two variables of the environment are for tests: what goes wrong
 // (fault_backend.h) and which backend is used.
-DiskOptions DiskOf(const Config& config, const std::filesystem::path& store) {
+DiskOptions DiskOf(const Config& config, const std::filesystem::path& store, TraceLog* trace_log) {
   DiskOptions disk;
   disk.folder = OffloadFolder(config);
   disk.store = store;
   disk.run_id = config.seed;
+  disk.trace_log = trace_log;
   if (const char* faults = std::getenv("SPILLWAY_TEST_DISK_FAULTS")) {
     disk.faults = ParseFaultPlan(faults);
   }
@@ -73,7 +74,7 @@ DiskOptions DiskOf(const Config& config, const std::filesystem::path& store) {
 }  // namespace
 
 Trace RunBlocks(const Run& run, Job& job, ProgressLine& line) {
-  const auto& [config, model, plan, expected] = run;
+  const auto& [config, model, plan, expected, trace_log] = run;
   const double begin_s = NowSeconds();
   line.Note("loading weights");
   ThreadPool pool(plan.machine.num_threads);
@@ -83,22 +84,20 @@ Trace RunBlocks(const Run& run, Job& job, ProgressLine& line) {
       config.allow_nonfinite_weights ? NonFiniteWeights::kAllow : NonFiniteWeights::kRefuse,
       convert->View({0, convert->bytes()}), plan.machine.num_threads);
   const std::filesystem::path store = PrepareStore(run, reader, pool, line);
-  const Tiers tiers(plan, DiskOf(config, store));
+  const Tiers tiers(plan, DiskOf(config, store, trace_log));
   for (const Tier tier : {Tier::kGpu, Tier::kCpu}) {
     LoadWeights(plan, tier, reader, tiers.arena(tier), pool);
   }
   convert.reset();
   const double load_s = NowSeconds() - begin_s;
 
-  Mover mover(plan, tiers);
+  Mover mover(plan, tiers, trace_log);
   CpuExecutor executor(plan, tiers.arena(plan.device()), pool, kernels::BestIsa());
   BlockBuilder blocks(plan, {model.tokenizer.get(), config.seed});
   line.Begin(expected);
   const Schedule schedule = ZigZag(plan, config.overlap ? Overlap::kOn : Overlap::kOff);
-  Trace trace =
-      Engine(plan, mover, executor, pool).Run(schedule, blocks, job, [&](const WorkDone& done) {
-        line.Update(done);
-      });
+  Engine engine(plan, mover, executor, pool, trace_log);
+  Trace trace = engine.Run(schedule, blocks, job, [&](const WorkDone& done) { line.Update(done); });
   trace.load_s = load_s;
   // The arena that stands for a GPU is in this process too.
   trace.peak_bytes[Tier::kCpu] = PeakResidentBytes() - plan.arena_bytes[Tier::kGpu];

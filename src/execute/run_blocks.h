@@ -8,6 +8,7 @@
 #include "src/execute/job.h"
 #include "src/model/open_model.h"
 #include "src/report/progress.h"
+#include "src/report/trace_log.h"
 
 namespace spillway {
 
@@ -17,6 +18,7 @@ struct Run {
   const OpenedModel& model;
   const Plan& plan;
   ExpectedWork expected;
+  TraceLog* trace_log = nullptr;  // null: nothing is traced
 };
 
 // Makes the store first where the plan has weights on disk and no store has them yet.

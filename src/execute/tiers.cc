@@ -1,5 +1,6 @@
 #include "src/execute/tiers.h"
 
+#include "src/clock.h"
 #include "src/io/disk_backend.h"
 
 namespace spillway {
@@ -7,6 +8,17 @@ namespace {
 
 // Requests of 2 MiB in flight: more only lengthen the queue (measured: 4 to 8 MiB are best).
 constexpr int kDiskDepth = 4;
+
+// Streams submit with the label of what is moved, which stays until the ticket is done.
+TraceSpan TraceOf(const DiskSpan& disk) {
+  TraceSpan span;
+  span.lane = LaneOf(disk.op == DiskOp::kRead ? Link::kDiskRead : Link::kDiskWrite);
+  span.label = *static_cast<const TraceLabel*>(disk.user_data);
+  span.begin_s = SecondsOf(disk.begin);
+  span.end_s = SecondsOf(disk.end);
+  span.bytes = disk.bytes;
+  return span;
+}
 
 }  // namespace
 
@@ -39,7 +51,11 @@ void Tiers::OpenDisk(const Plan& plan, const DiskOptions& disk) {
   if (!disk.faults.faults.empty() || disk.faults.shuffle) {
     made = std::make_unique<FaultBackend>(std::move(made), disk.faults);
   }
-  queue_ = std::make_unique<DiskQueue>(std::move(made));
+  DiskQueueOptions options;
+  if (TraceLog* log = disk.trace_log) {
+    options.on_done = [log](const DiskSpan& span) { log->Add(TraceOf(span)); };
+  }
+  queue_ = std::make_unique<DiskQueue>(std::move(made), options);
 }
 
 }  // namespace spillway

@@ -12,6 +12,7 @@
 #include "src/io/fault_backend.h"
 #include "src/io/scratch.h"
 #include "src/memory/arena.h"
+#include "src/report/trace_log.h"
 #include "src/store/store.h"
 
 namespace spillway {
@@ -21,13 +22,14 @@ struct DiskOptions {
   std::filesystem::path store;  // of the weights; not used when none is on disk
   uint64_t run_id = 0;          // binds scratch blocks to this run
   DiskBackendKind backend = DiskBackendKind::kAuto;
-  FaultPlan faults;  // for tests
+  FaultPlan faults;               // for tests
+  TraceLog* trace_log = nullptr;  // of disk transfers; null: none
 };
 
 class Tiers {
  public:
-  // Reserves all of it. Throws: Error kCpuMemory, kSystemLimit, and for the disk what DiskFolder,
-  // Scratch and OpenStore throw.
+  // Reserves all of it. Lifetime: the trace log outlives the tiers. Throws: Error kCpuMemory,
+  // kSystemLimit, and for the disk what DiskFolder, Scratch and OpenStore throw.
   Tiers(const Plan& plan, const DiskOptions& disk);
 
   // Requires: not kDisk.

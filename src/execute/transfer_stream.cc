@@ -27,22 +27,24 @@ TransferStream::TransferStream(const Options& options)
   }
 }
 
-TransferStream::~TransferStream() {
+TransferStream::~TransferStream() { Stop(); }
+
+void TransferStream::Stop() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
   }
   changed_.notify_all();
-  worker_.join();
+  if (worker_.joinable()) worker_.join();
 }
 
-uint64_t TransferStream::Add(std::span<const Move> moves, const TransferStream* other,
-                             uint64_t after) {
+uint64_t TransferStream::Add(std::span<const Move> moves, const TraceLabel& label,
+                             const NumberedMove& after) {
   std::unique_lock lock(mutex_);
   for (const Move& move : moves) {
     changed_.wait(lock, [this] { return added_ - done_ < entries_.size() || failure_ != nullptr; });
     if (failure_ != nullptr) std::rethrow_exception(failure_);
-    At(added_ + 1) = {move, other, after, {}, nullptr};
+    At(added_ + 1) = {move, label, after, {}, nullptr};
     ++added_;
     changed_.notify_all();
   }
@@ -101,10 +103,11 @@ bool TransferStream::Step() {
   }
   while (begun_ < added && begun_ - done < kMaxBegun) {
     Entry& entry = At(begun_ + 1);
-    const bool is_free = entry.other == nullptr || entry.other->Reached(entry.after);
+    const bool is_free =
+        entry.after.stream == nullptr || entry.after.stream->Reached(entry.after.number);
     if (!is_free) {
       if (begun_ > done) break;  // finish what is under way first
-      entry.other->Wait(entry.after);
+      entry.after.stream->Wait(entry.after.number);
     }
     if (!Begin(entry)) break;
     ++begun_;
@@ -139,21 +142,20 @@ bool TransferStream::Begin(Entry& entry) {
       request = move.scratch->BeginRead(move.run, memory);
       break;
     case MoveKind::kWriteScratch:
-      if (entry.memory != move.device) Copy(entry.memory, move.device, move.bytes);
+      if (entry.memory != move.device) Copy(entry.memory, move.device, entry);
       request = move.scratch->BeginWrite(move.run, memory);
       break;
     case MoveKind::kCopy:
       break;
   }
-  entry.ticket = options_.queue->Submit({&request, 1});
+  entry.ticket = options_.queue->Submit({&request, 1}, &entry.label);
   return true;
 }
 
 void TransferStream::Finish(Entry& entry) {
   const Move& move = entry.move;
   if (move.kind == MoveKind::kCopy) {
-    return move.outward ? Copy(move.host, move.device, move.bytes)
-                        : Copy(move.device, move.host, move.bytes);
+    return move.outward ? Copy(move.host, move.device, entry) : Copy(move.device, move.host, entry);
   }
   options_.queue->Wait(entry.ticket);
   const std::span<std::byte> memory(entry.memory, static_cast<std::size_t>(move.bytes));
@@ -177,17 +179,21 @@ void TransferStream::Finish(Entry& entry) {
       break;
   }
   if (!UsesBounce(move)) return;
-  if (move.kind != MoveKind::kWriteScratch) Copy(move.device, entry.memory, move.bytes);
+  if (move.kind != MoveKind::kWriteScratch) Copy(move.device, entry.memory, entry);
   ++bounced_done_;
 }
 
-void TransferStream::Copy(std::byte* to, const std::byte* from, int64_t bytes) {
+void TransferStream::Copy(std::byte* to, const std::byte* from, const Entry& entry) {
+  const int64_t bytes = entry.move.bytes;
   const double begin_s = NowSeconds();
   std::memcpy(to, from, static_cast<std::size_t>(bytes));
-  const double seconds = NowSeconds() - begin_s;
+  const double end_s = NowSeconds();
+  if (TraceLog* log = options_.trace_log) {
+    log->Add(TraceSpan{options_.copy_lane, entry.label, begin_s, end_s, bytes});
+  }
   const std::lock_guard lock(mutex_);
   totals_.copied_bytes += bytes;
-  totals_.copy_s += seconds;
+  totals_.copy_s += end_s - begin_s;
 }
 
 }  // namespace spillway

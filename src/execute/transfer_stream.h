@@ -15,6 +15,7 @@
 
 #include "src/io/disk_queue.h"
 #include "src/io/scratch.h"
+#include "src/report/trace_log.h"
 #include "src/store/store.h"
 
 namespace spillway {
@@ -40,6 +41,14 @@ struct StreamTotals {
   double copy_s = 0.0;
 };
 
+class TransferStream;
+
+// Move `number` of a stream; null: none.
+struct NumberedMove {
+  const TransferStream* stream = nullptr;
+  uint64_t number = 0;
+};
+
 class TransferStream {
  public:
   struct Options {
@@ -48,20 +57,26 @@ class TransferStream {
     // When the device is not the CPU, disk bytes cross through here: `bounce` is num_chunks chunks.
     std::span<std::byte> bounce;
     int64_t num_chunks = 0;
-    int max_moves = 1024;  // added and not done
+    int max_moves = 1024;           // added and not done
+    TraceLog* trace_log = nullptr;  // of copies; null: none
+    TraceLane copy_lane = TraceLane::kCpuToGpu;
   };
 
   // Lifetime: what the options name outlives the stream. Throws: Error kSystemLimit.
   explicit TransferStream(const Options& options);
-  ~TransferStream();  // ends what was begun; what was not is dropped
+  ~TransferStream();  // stops
   TransferStream(const TransferStream&) = delete;
   TransferStream& operator=(const TransferStream&) = delete;
 
   // The number of the last of these moves, to wait for; of the last one before when there are none.
-  // They begin after move `after` of `other` is done. Waits while max_moves are not done.
-  // Lifetime: the memory of both ends, until the wait or the stream's end.
-  uint64_t Add(std::span<const Move> moves, const TransferStream* other = nullptr,
-               uint64_t after = 0);
+  // They are traced as `label`, and begin after `after`, of another stream, is done. Waits while
+  // max_moves are not done. Lifetime: the memory of both ends, until the wait or the stream's end.
+  uint64_t Add(std::span<const Move> moves, const TraceLabel& label,
+               const NumberedMove& after = {});
+
+  // Ends what was begun and drops what was not; totals are final then. Nothing may be added or
+  // waited for afterwards.
+  void Stop();
 
   // Returns when the moves up to `number` are done. Throws: what the first failing move threw.
   void Wait(uint64_t number) const;
@@ -71,8 +86,8 @@ class TransferStream {
  private:
   struct Entry {
     Move move;
-    const TransferStream* other = nullptr;
-    uint64_t after = 0;
+    TraceLabel label;
+    NumberedMove after;
     DiskTicket ticket;
     std::byte* memory = nullptr;  // what the disk reads or writes
   };
@@ -81,7 +96,7 @@ class TransferStream {
   bool Step();  // false at the end
   bool Begin(Entry& entry);
   void Finish(Entry& entry);
-  void Copy(std::byte* to, const std::byte* from, int64_t bytes);
+  void Copy(std::byte* to, const std::byte* from, const Entry& entry);
   bool Reached(uint64_t number) const;
   bool UsesBounce(const Move& move) const;
   Entry& At(uint64_t number) { return entries_[number % entries_.size()]; }

@@ -68,14 +68,14 @@ int64_t DiskQueue::CountPieces(std::span<const DiskRequest> requests) const {
   return count;
 }
 
-DiskTicket DiskQueue::Submit(std::span<const DiskRequest> requests) {
+DiskTicket DiskQueue::Submit(std::span<const DiskRequest> requests, const void* user_data) {
   const int64_t num_pieces = CountPieces(requests);
   if (num_pieces == 0) return {};
   Lock lock(mutex_);
   const uint32_t index = TakeTicket(lock);
   Ticket& ticket = tickets_[index];
   ticket.pieces_left = num_pieces;
-  ticket.span = {{index, ticket.generation}, requests.front().op, 0, {}, {}};
+  ticket.span = {{index, ticket.generation}, user_data, requests.front().op, 0, {}, {}};
   const DiskTicket name = ticket.span.ticket;
   for (const DiskRequest& request : requests) {
     for (int64_t at = 0; at < request.bytes(); at += options_.transfer_bytes) {

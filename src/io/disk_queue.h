@@ -34,7 +34,8 @@ struct DiskTotals {
 // When the bytes of a ticket moved; for traces.
 struct DiskSpan {
   DiskTicket ticket;
-  DiskOp op = DiskOp::kRead;  // of its first request
+  const void* user_data = nullptr;  // as given to Submit
+  DiskOp op = DiskOp::kRead;        // of its first request
   int64_t bytes = 0;
   std::chrono::steady_clock::time_point begin;  // its first attempt began
   std::chrono::steady_clock::time_point end;
@@ -61,9 +62,10 @@ class DiskQueue : private DiskSink {
   // fails, those not begun are dropped and no byte that was to be read may be used.
   // Requires: inside the files; for direct files the alignment of kDiskBlockBytes; no memory is in
   // two requests that are not done.
+  // `user_data` comes back in the ticket's DiskSpan; the queue never looks at it.
   // Lifetime: files and memory outlive the Wait, failed or not; nothing touches them after it.
   // Throws: Error kIo when so many tickets have failed that none is left.
-  DiskTicket Submit(std::span<const DiskRequest> requests);
+  DiskTicket Submit(std::span<const DiskRequest> requests, const void* user_data = nullptr);
 
   // Whether Wait would return or throw at once.
   bool Done(DiskTicket ticket) const;

@@ -52,7 +52,7 @@ fs::path StandardOr(const fs::path& path, const char* standard) {
 }
 
 // Not valid when `path` is no stream.
-Descriptor OpenStream(const fs::path& path) {
+Descriptor OpenStream(const fs::path& path, const std::string& flag) {
   struct stat status {};
   // /dev/stdout and /dev/stderr may be files; opening those anew would start at their beginning.
   if (path == "/dev/stdout") return Descriptor(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
@@ -61,29 +61,23 @@ Descriptor OpenStream(const fs::path& path) {
   if (!S_ISFIFO(status.st_mode) && !S_ISCHR(status.st_mode)) return {};
   Descriptor stream(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY));
   if (!stream.valid()) {
-    ThrowSystemError(errno, fmt::format("--report {}: cannot be written", Printable(path.string())),
-                     ErrorCode::kPath, "give another --report");
+    ThrowSystemError(errno, fmt::format("{} {}: cannot be written", flag, Printable(path.string())),
+                     ErrorCode::kPath, "give another " + flag);
   }
   return stream;
 }
 
 }  // namespace
 
-ReportFile::ReportFile(fs::path path, const fs::path& input, const fs::path& output)
-    : path_(std::move(path)) {
+ReportFile::ReportFile(std::string flag, fs::path path, const OtherFiles& others)
+    : flag_(std::move(flag)), path_(std::move(path)) {
   if (path_.empty()) return;
   if (path_ == "-") {
     throw Error(ErrorCode::kPath,
-                "--report -: a report has no standard stream; give a file, or /dev/stdout");
+                Named() + ": it has no standard stream; give a file, or /dev/stdout");
   }
-  if (Touches(path_, StandardOr(input, "/dev/stdin"))) {
-    throw Error(ErrorCode::kInput, Named() + " is the input file; give another name");
-  }
-  const fs::path lines = StandardOr(output, "/dev/stdout");
-  if (Touches(path_, lines) || (output != "-" && Touches(path_, PartOf(lines)))) {
-    throw Error(ErrorCode::kPath, Named() + " is where the output goes; give another name");
-  }
-  stream_ = OpenStream(path_);
+  RefuseOthers(others);
+  stream_ = OpenStream(path_, flag_);
   if (stream_.valid()) return;
   name_ = path_.filename().string();
   part_name_ = name_ + ".part";
@@ -97,7 +91,22 @@ ReportFile::ReportFile(fs::path path, const fs::path& input, const fs::path& out
 }
 
 std::string ReportFile::Named() const {
-  return fmt::format("--report {}", Printable(path_.string()));
+  return fmt::format("{} {}", flag_, Printable(path_.string()));
+}
+
+void ReportFile::RefuseOthers(const OtherFiles& others) const {
+  if (Touches(path_, StandardOr(others.input, "/dev/stdin"))) {
+    throw Error(ErrorCode::kInput, Named() + " is the input file; give another name");
+  }
+  const fs::path lines = StandardOr(others.output, "/dev/stdout");
+  if (Touches(path_, lines) || (others.output != "-" && Touches(path_, PartOf(lines)))) {
+    throw Error(ErrorCode::kPath, Named() + " is where the output goes; give another name");
+  }
+  if (others.report.empty()) return;
+  if (Touches(path_, others.report) || Touches(path_, PartOf(others.report))) {
+    throw Error(ErrorCode::kPath, fmt::format("{} is where {} goes; give another name", Named(),
+                                              Printable(others.report.string())));
+  }
 }
 
 void ReportFile::CheckPlace() const {
@@ -128,29 +137,43 @@ void ReportFile::RemoveStalePart() const {
 }
 
 void ReportFile::Write(std::string_view text) const {
-  if (path_.empty()) return;
-  if (stream_.valid()) return WriteAll(stream_, text, Named());
-  RemoveStalePart();
+  if (!asked_for()) return;
+  const Descriptor part = Create();
   try {
-    WriteBeside(text);
+    WriteAll(part, text, Named());
+    Commit(part);
   } catch (const Error&) {
-    ::unlinkat(folder_.get(), part_name_.c_str(), 0);
+    Discard();
     throw;
   }
 }
 
-void ReportFile::WriteBeside(std::string_view text) const {
-  constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-  const Descriptor part(::openat(folder_.get(), part_name_.c_str(), kFlags, 0644));
+Descriptor ReportFile::Create() const {
+  Descriptor part;
+  if (stream_.valid()) {
+    part = Descriptor(::fcntl(stream_.get(), F_DUPFD_CLOEXEC, 3));
+  } else {
+    RemoveStalePart();
+    constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+    part = Descriptor(::openat(folder_.get(), part_name_.c_str(), kFlags, 0644));
+  }
   if (!part.valid()) {
     ThrowSystemError(errno, Named() + ".part: cannot be created", ErrorCode::kPath,
-                     "give another --report");
+                     "give another " + flag_);
   }
-  WriteAll(part, text, Named());
+  return part;
+}
+
+void ReportFile::Commit(const Descriptor& part) const {
+  if (stream_.valid()) return;
   Sync(part, Named());
   if (::renameat(folder_.get(), part_name_.c_str(), folder_.get(), name_.c_str()) != 0) {
     ThrowSystemError(errno, Named() + ": cannot be put in place", ErrorCode::kIo, "check the disk");
   }
+}
+
+void ReportFile::Discard() const noexcept {
+  if (!stream_.valid()) ::unlinkat(folder_.get(), part_name_.c_str(), 0);
 }
 
 }  // namespace spillway

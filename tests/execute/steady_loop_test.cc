@@ -117,7 +117,10 @@ TEST(SteadyLoopTest, ADecodePassAllocatesNothing) {
   const WeightReader reader(*checkpoint, map, NonFiniteWeights::kRefuse,
                             convert.View({0, convert.bytes()}), 2);
   EnsureStore({shape, "0123456789abcdef", reader}, folder / "weights.store", pool, {});
-  const Tiers tiers(plan, {folder.path(), folder / "weights.store", 1});
+  DiskOptions disk;
+  disk.folder = folder.path();
+  disk.store = folder / "weights.store";
+  const Tiers tiers(plan, disk);
   for (const Tier tier : {Tier::kGpu, Tier::kCpu}) {
     LoadWeights(plan, tier, reader, tiers.arena(tier), pool);
   }

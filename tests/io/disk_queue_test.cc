@@ -131,11 +131,12 @@ TEST_P(DiskQueueTest, TellsWhenBytesMoved) {
   MakeQueue(options);
   const auto before = std::chrono::steady_clock::now();
   const DiskRequest write = Write(0, memory_.Part(0, 256 << 10));
-  const DiskTicket ticket = queue_->Submit({&write, 1});
+  const DiskTicket ticket = queue_->Submit({&write, 1}, &mutex);
   queue_->Wait(ticket);
   const std::lock_guard lock(mutex);
   ASSERT_EQ(spans.size(), 1U);
   EXPECT_EQ(spans[0].ticket, ticket);
+  EXPECT_EQ(spans[0].user_data, &mutex);
   EXPECT_EQ(spans[0].op, DiskOp::kWrite);
   EXPECT_EQ(spans[0].bytes, 256 << 10);
   EXPECT_LE(before, spans[0].begin);

@@ -21,7 +21,7 @@ class ReportFileTest : public testing::Test {
   // The code of the refusal; nullopt when the report was written.
   std::optional<ErrorCode> Write(const fs::path& path) const {
     try {
-      ReportFile(path, input_, output_).Write("{}\n");
+      ReportFile("--report", path, {input_, output_, other_report_}).Write("{}\n");
       return std::nullopt;
     } catch (const Error& error) {
       return error.code();
@@ -31,6 +31,7 @@ class ReportFileTest : public testing::Test {
   TemporaryFolder folder_;
   fs::path input_;
   fs::path output_;
+  fs::path other_report_;
 };
 
 TEST_F(ReportFileTest, AnEarlierReportIsReplaced) {
@@ -67,6 +68,26 @@ TEST_F(ReportFileTest, TheOutputIsNeverReplaced) {
   EXPECT_EQ(Write("/dev/stdout"), ErrorCode::kPath);
 }
 
+TEST_F(ReportFileTest, AnotherReportIsNeverReplaced) {
+  other_report_ = folder_ / "t.json";
+  for (const char* name : {"t.json", "t.json.part", "./t.json"}) {
+    EXPECT_EQ(Write(folder_ / name), ErrorCode::kPath) << name;
+  }
+  other_report_ = folder_.Write("r.json.part", "of the other");
+  EXPECT_EQ(Write(folder_ / "r.json"), ErrorCode::kPath);
+  EXPECT_EQ(FileText(other_report_), "of the other");
+}
+
+TEST_F(ReportFileTest, WhatIsDiscardedLeavesTheEarlierOne) {
+  const fs::path path = folder_.Write("r.json", "earlier");
+  const ReportFile report("--report", path, {input_, output_, {}});
+  const Descriptor part = report.Create();
+  WriteAll(part, "{", "part");
+  report.Discard();
+  EXPECT_EQ(FileText(path), "earlier");
+  EXPECT_FALSE(fs::exists(folder_ / "r.json.part"));
+}
+
 TEST_F(ReportFileTest, NoLinkIsFollowed) {
   const fs::path victim = folder_.Write("victim", "precious");
   fs::create_symlink(victim, folder_ / "r.json.part");
@@ -78,7 +99,7 @@ TEST_F(ReportFileTest, NoLinkIsFollowed) {
 
 TEST_F(ReportFileTest, ALinkThatAppearsDuringTheRunIsNotFollowed) {
   const fs::path victim = folder_.Write("victim", "precious");
-  const ReportFile report(folder_ / "r.json", input_, output_);
+  const ReportFile report("--report", folder_ / "r.json", {input_, output_, {}});
   fs::create_symlink(victim, folder_ / "r.json.part");
   EXPECT_THROW(report.Write("{}\n"), Error);
   EXPECT_EQ(FileText(victim), "precious");
@@ -87,7 +108,7 @@ TEST_F(ReportFileTest, ALinkThatAppearsDuringTheRunIsNotFollowed) {
 TEST_F(ReportFileTest, WhatIsNoFileIsRefusedAtOnce) {
   for (const fs::path& path :
        {folder_.path(), folder_ / "missing/r.json", folder_ / "", fs::path("-")}) {
-    EXPECT_THROW(ReportFile(path, input_, output_), Error) << path;
+    EXPECT_THROW(ReportFile("--report", path, {input_, output_, {}}), Error) << path;
   }
 }
 

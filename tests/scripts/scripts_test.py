@@ -145,6 +145,18 @@ class Test(ScriptsTest):
         self.assertNotIn("passed", text)
 
 
+class PlotTimeline(unittest.TestCase):
+    def test_it_says_what_is_missing(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "matplotlib.py").write_text("raise ImportError\n")
+            done = subprocess.run(
+                [sys.executable, "-B", REPOSITORY / "scripts" / "plot_timeline.py", "none.json"], capture_output=True, text=True,
+                env=os.environ | {"PYTHONPATH": folder}, check=False,
+            )
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, r"\Aplot_timeline: needs matplotlib; [^\n]*\n\Z")
+
+
 class Configure(unittest.TestCase):
     def test_cuda_is_refused(self):
         with tempfile.TemporaryDirectory() as folder:
