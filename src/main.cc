@@ -6,6 +6,7 @@
 #include "spillway/error.h"
 #include "src/checkpoint/describe.h"
 #include "src/config/config.h"
+#include "src/execute/bench.h"
 #include "src/execute/generate.h"
 #include "src/report/terminal.h"
 #include "src/stop_signal.h"
@@ -24,6 +25,8 @@ int Run(int argc, const char* const* argv) {
   switch (config.verb) {
     case Verb::kGenerate:
       return RunGenerate(config);
+    case Verb::kBench:
+      return RunBench(config);
     case Verb::kInspect:
       PrintTo(stdout, DescribeCheckpoint(config.inspect_path));
       return 0;

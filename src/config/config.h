@@ -14,7 +14,7 @@
 
 namespace spillway {
 
-enum class Verb { kGenerate, kInspect };
+enum class Verb { kGenerate, kBench, kInspect };
 enum class Verbosity { kQuiet, kNormal, kVerbose };
 
 struct Config {
@@ -43,10 +43,14 @@ struct Config {
   uint64_t seed = 0;
 
   std::filesystem::path input;
-  std::filesystem::path output = "-";
+  std::filesystem::path output;  // "-": standard output; empty for verbs without one
   Sampling sampling;
   SpecialText special_text = SpecialText::kParse;
   bool overwrite = false;
+
+  std::optional<int64_t> prompt_len;  // tokens of a synthetic row
+  std::optional<int64_t> gen_len;
+  std::optional<int64_t> num_requests;
 
   std::filesystem::path inspect_path;
 };

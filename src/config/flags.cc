@@ -15,6 +15,7 @@ using Setter = std::function<void(Config&, const std::string&)>;
 constexpr int64_t kMaxThreads = 1024;
 constexpr int64_t kMaxRows = 1 << 20;
 constexpr int64_t kMaxTokens = 1 << 24;
+constexpr int64_t kMaxRequests = 1 << 30;
 
 Flag Value(std::string name, std::string placeholder, std::string help, Setter set) {
   return {std::move(name), FlagKind::kValue, std::move(placeholder), std::move(help),
@@ -100,9 +101,6 @@ std::vector<Flag> ModelFlags() {
       Value("model", "PATH|NAME",
             "Hugging Face folder, or a built-in shape (opt-125m ... opt-175b) for dummy weights",
             [](Config& config, const std::string& text) { config.model = text; }),
-      Value("tokenizer", "DIR",
-            "folder of the tokenizer (the model's own; 'none': prompts are token_ids)",
-            [](Config& config, const std::string& text) { config.tokenizer = text; }),
       Switch("dummy-weights", "seeded random weights of the named shape; no checkpoint is read",
              [](Config& config, bool on) { config.dummy_weights = on; }),
       Switch("allow-nonfinite-weights", "load weights that hold NaN or infinity",
@@ -200,8 +198,27 @@ std::vector<Flag> SamplingFlags() {
   };
 }
 
-std::vector<Flag> GenerateFlags() {
-  std::vector<Flag> flags = {
+std::vector<Flag> SyntheticFlags() {
+  return {
+      Integer("prompt-len", "tokens of each prompt, the start token included (512)",
+              &Config::prompt_len, 1, kMaxTokens),
+      Integer("gen-len", "tokens to generate for each prompt (32)", &Config::gen_len, 1,
+              kMaxTokens),
+      Integer("num-requests", "prompts (one block of the given batches; 64 where none are given)",
+              &Config::num_requests, 1, kMaxRequests),
+  };
+}
+
+std::vector<Flag> Joined(std::initializer_list<std::vector<Flag>> groups) {
+  std::vector<Flag> flags;
+  for (const std::vector<Flag>& group : groups) {
+    flags.insert(flags.end(), group.begin(), group.end());
+  }
+  return flags;
+}
+
+std::vector<Flag> InputFlags() {
+  return {
       Value("input", "FILE", "prompts: JSONL, or one a line in a .txt file; - is standard input",
             [](Config& config, const std::string& text) { config.input = text; }),
       Value("output", "FILE", "completions in JSONL (default: - , standard output)",
@@ -212,11 +229,10 @@ std::vector<Flag> GenerateFlags() {
              [](Config& config, bool on) {
                config.special_text = on ? SpecialText::kPlain : SpecialText::kParse;
              }),
+      Value("tokenizer", "DIR",
+            "folder of the tokenizer (the model's own; 'none': prompts are token_ids)",
+            [](Config& config, const std::string& text) { config.tokenizer = text; }),
   };
-  for (auto more : {SamplingFlags(), ModelFlags(), RunFlags()}) {
-    std::ranges::move(more, std::back_inserter(flags));
-  }
-  return flags;
 }
 
 }  // namespace
@@ -224,7 +240,9 @@ std::vector<Flag> GenerateFlags() {
 std::vector<Flag> FlagsOf(Verb verb) {
   switch (verb) {
     case Verb::kGenerate:
-      return GenerateFlags();
+      return Joined({InputFlags(), SamplingFlags(), ModelFlags(), RunFlags()});
+    case Verb::kBench:
+      return Joined({SyntheticFlags(), ModelFlags(), RunFlags()});
     case Verb::kInspect:
       return {};
   }

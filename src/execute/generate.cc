@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <optional>
 
-#include "policies/default_policy.h"
 #include "spillway/error.h"
 #include "spillway/report.h"
 #include "src/clock.h"
@@ -22,8 +21,6 @@
 
 namespace spillway {
 namespace {
-
-constexpr int kSomeLinesCarryErrors = 21;
 
 // Requests whose exact lengths the plan sees. They are tokenised twice, so no more than what takes
 // half a second.
@@ -183,9 +180,7 @@ int RunGenerate(const Config& config) {
   const ReportFile report(config.report, config.input, config.output);
   CompletionWriter writer(config.output, *model.tokenizer, {model.shape.name, 0, config.overwrite});
   const Machine machine = ProbeMachine(config);
-  const KernelNeeds needs = CpuKernelNeeds();
-  const GivenPolicy given = PolicyGivenBy(config, machine);
-  RefuseWhatCannotFit(model.shape, machine, given, needs);
+  RefuseWhatCannotFit(config, model.shape, machine);
 
   ProgressLine line(config.progress ? TerminalOf(config) : nullptr);
   line.Note("reading prompts");
@@ -195,8 +190,7 @@ int RunGenerate(const Config& config) {
   writer.SetRunFingerprint(scan.hash);
 
   const Workload work = WorkloadOf(scan);
-  const Policy policy = DefaultPolicy(model.shape, machine, work, given, needs);
-  const Plan plan = MakePlan(model.shape, machine, work, policy, needs);
+  const Plan plan = PlanFor(config, model.shape, machine, work);
   Describe(config, model, scan, plan);
 
   RequestReader reader(prompts.path(), *model.tokenizer, reading);

@@ -1,0 +1,113 @@
+"""`spillway bench`: a measured run on synthetic prompts. Standard library only.
+
+  python3 verbs_test.py path/to/spillway [unittest arguments]
+"""
+
+import json
+import pathlib
+import sys
+import tempfile
+import unittest
+
+import harness
+
+BINARY = pathlib.Path()
+PARITY_MODELS = harness.REPOSITORY / "tests" / "parity" / "models"
+SMALL = ["--prompt-len", 20, "--gen-len", 5]
+ON_DISK = ["--percent", 0, 0, 0, 100, 0, 100]
+MIXED = ["--percent", 0, 40, 0, 50, 0, 50]
+
+
+class VerbTest(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name)
+
+    def run_verb(self, verb, *words, status=0, env=None):
+        result = harness.run(BINARY, [verb, *words], cwd=self.folder, env=env)
+        self.assertEqual(result.status, status, result.stderr.decode(errors="replace"))
+        return result
+
+    def report_of(self, verb, *words):
+        path = self.folder / "report.json"
+        self.run_verb(verb, *words, "--offload-dir", self.folder, "--quiet", "--report", path)
+        return json.loads(path.read_text())
+
+    def refusal(self, status, verb, *words):
+        """The one line on stderr."""
+        result = self.run_verb(verb, *words, status=status)
+        self.assertEqual(result.stdout, b"")
+        lines = result.stderr.splitlines()
+        self.assertEqual(len(lines), 1, lines)
+        self.assertTrue(lines[0].startswith(b"spillway: error[E-"), lines)
+        return lines[0].decode()
+
+
+class Bench(VerbTest):
+    def test_every_row_has_its_length(self):
+        report = self.report_of("bench", *SMALL, "--num-requests", 7, "--gpu-batch-size", 3)
+        self.assertEqual(report["workload"], {
+            "num_requests": 7, "prompt_tokens": 140, "generated_tokens": 35, "num_completions": 7, "num_errors": 0})
+        self.assertGreater(report["throughput"]["generated_tokens_per_s"], 0)
+
+    def test_one_block_where_no_number_is_given(self):
+        report = self.report_of("bench", *SMALL)
+        self.assertEqual(report["workload"]["num_requests"], 64)
+        given = self.report_of("bench", *SMALL, "--gpu-batch-size", 3, "--num-gpu-batches", 2)
+        self.assertEqual(given["workload"]["num_requests"], 6)
+        self.assertEqual(given["block"]["num_blocks"], 1)
+
+    def test_the_fingerprint_depends_on_seed_and_model_alone(self):
+        base = self.report_of("bench", *SMALL, "--num-requests", 9)["fingerprint"]
+        for flags in (["--gpu-batch-size", 2], ["--gpu-batch-size", 4, *ON_DISK], ["--gpu-batch-size", 2, *MIXED],
+                      ["--emulate-gpu", "256MiB", "--percent", 50, 50, 50, 50, 50, 50, "--gpu-batch-size", 3]):
+            self.assertEqual(self.report_of("bench", *SMALL, "--num-requests", 9, *flags)["fingerprint"], base, flags)
+        self.assertNotEqual(self.report_of("bench", *SMALL, "--num-requests", 9, "--seed", 1)["fingerprint"], base)
+
+    def test_the_fingerprint_is_that_of_generate(self):
+        """One row, one token: the start token alone is what generate can be given too."""
+        bench = self.report_of("bench", "--prompt-len", 1, "--gen-len", 12, "--num-requests", 3)
+        source = harness.write_jsonl(self.folder / "in.jsonl", [{"token_ids": [2]}] * 3)
+        generate = self.report_of("generate", source, "--output", self.folder / "out.jsonl", "--max-new-tokens", 12,
+                                  "--ignore-eos")
+        self.assertEqual(bench["fingerprint"], generate["fingerprint"])
+
+    def test_dummy_weights_and_no_tokenizer(self):
+        words = ["--model", "opt-125m", "--dummy-weights", "--prompt-len", 8, "--gen-len", 2, "--num-requests", 2]
+        result = self.run_verb("bench", *words)
+        self.assertIn(b"opt-125m", result.stdout)
+        self.assertIn(b"2 completions", result.stdout)
+        self.assertEqual(result.stderr, b"")
+
+    def test_refusals(self):
+        self.assertIn("positions", self.refusal(2, "bench", "--prompt-len", 2040, "--gen-len", 32))
+        self.assertIn("--gen-len 0", self.refusal(2, "bench", "--gen-len", 0))
+        self.assertIn("--temperature", self.refusal(2, "bench", "--temperature", 1))
+        self.assertIn("--input", self.refusal(2, "bench", "--input", "x"))
+        self.assertIn("one word too many", self.refusal(2, "bench", "x"))
+        self.assertIn("gpu", self.refusal(2, "bench", *SMALL, "--percent", 50, 0, 0, 100, 0, 100))
+        self.refusal(31, "bench", *SMALL, "--gpu-batch-size", 64, "--cpu-memory", "1MiB")
+        self.refusal(12, "bench", "--model", "opt-1.3b", *SMALL)
+        self.refusal(60, "bench", *SMALL, "--report", "no/such/folder/r.json")
+
+    def test_help_lists_the_verbs_flags(self):
+        text = self.run_verb("bench", "--help").stdout.decode()
+        for flag in ("--prompt-len", "--gen-len", "--num-requests", "--percent", "--report", "--dummy-weights"):
+            self.assertIn(flag, text)
+        for flag in ("--input", "--output", "--temperature", "--tokenizer", "--overwrite"):
+            self.assertNotIn(flag, text)
+
+    def test_flags_from_a_file_and_the_environment(self):
+        config = self.folder / "c.toml"
+        config.write_text('seed = 1\n[bench]\nprompt-len = 20\ngen-len = 5\nnum-requests = 4\n[generate]\ninput = "x"\n')
+        self.assertEqual(self.report_of("bench", "--config", config)["fingerprint"],
+                         self.report_of("bench", *SMALL, "--num-requests", 4, "--seed", 1)["fingerprint"])
+        path = self.folder / "r.json"
+        self.run_verb("bench", *SMALL, "--quiet", "--report", path, env={"SPILLWAY_NUM_REQUESTS": "3"})
+        self.assertEqual(json.loads(path.read_text())["workload"]["num_requests"], 3)
+
+
+if __name__ == "__main__":
+    BINARY = pathlib.Path(sys.argv.pop(1)).resolve()
+    unittest.main()
