@@ -8,6 +8,7 @@
 #include "src/config/config.h"
 #include "src/execute/bench.h"
 #include "src/execute/generate.h"
+#include "src/execute/plan_verb.h"
 #include "src/report/terminal.h"
 #include "src/stop_signal.h"
 #include "src/system_error.h"
@@ -27,6 +28,8 @@ int Run(int argc, const char* const* argv) {
       return RunGenerate(config);
     case Verb::kBench:
       return RunBench(config);
+    case Verb::kPlan:
+      return RunPlan(config);
     case Verb::kInspect:
       PrintTo(stdout, DescribeCheckpoint(config.inspect_path));
       return 0;

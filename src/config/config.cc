@@ -30,11 +30,12 @@ struct VerbRow {
 constexpr std::array kVerbs = {
     VerbRow{"generate", Verb::kGenerate, "prompts file in, completions file out"},
     VerbRow{"bench", Verb::kBench, "one measured run on synthetic prompts"},
+    VerbRow{"plan", Verb::kPlan, "where every byte goes and whether it fits; runs nothing"},
     VerbRow{"inspect", Verb::kInspect, "print a checkpoint in short"},
 };
 // cli.md's other verbs come with later versions; each is refused by name.
-constexpr std::array<std::string_view, 8> kLaterVerbs = {"convert", "score",  "sweep", "calibrate",
-                                                         "profile", "search", "plan",  "simulate"};
+constexpr std::array<std::string_view, 7> kLaterVerbs = {
+    "convert", "score", "sweep", "calibrate", "profile", "search", "simulate"};
 
 int64_t EditDistance(std::string_view a, std::string_view b) {
   std::vector<int64_t> row(b.size() + 1);
@@ -312,12 +313,33 @@ void CheckGenerate(const Config& config) {
   }
 }
 
-void CheckWhole(Config& config, const Parser& parser) {
+// The lengths come from --input or from the flags, never from both.
+void CheckPlan(Config& config, const Given& given) {
+  const auto stated = [&](const char* name) {
+    const auto found = given.find(name);
+    return found != given.end() && !found->second.empty();
+  };
+  if (config.input.empty()) {
+    config.tokenizer = "none";
+    if (!stated("max-new-tokens")) return;
+    throw Error(ErrorCode::kFlag,
+                "--max-new-tokens: belongs to --input; without one give --gen-len");
+  }
+  for (const char* name : {"prompt-len", "gen-len", "num-requests"}) {
+    if (!stated(name)) continue;
+    throw Error(ErrorCode::kFlag,
+                fmt::format("--{}: the lengths come from --input; leave one of the two out", name));
+  }
+}
+
+void CheckWhole(Config& config, const Parser& parser, const Given& given) {
   switch (config.verb) {
     case Verb::kGenerate:
       return CheckGenerate(config);
     case Verb::kBench:
       return;
+    case Verb::kPlan:
+      return CheckPlan(config, given);
     case Verb::kInspect:
       if (parser.positional.empty())
         throw Error(ErrorCode::kFlag, "inspect: give the folder to print");
@@ -352,7 +374,7 @@ std::variant<Config, Printout> ParseConfig(int argc, const char* const* argv) {
   for (const Flag& flag : flags) {
     for (const std::string& value : given[flag.name]) flag.set(config, value);
   }
-  CheckWhole(config, parser);
+  CheckWhole(config, parser, given);
   return config;
 }
 

@@ -14,7 +14,7 @@
 
 namespace spillway {
 
-enum class Verb { kGenerate, kBench, kInspect };
+enum class Verb { kGenerate, kBench, kPlan, kInspect };
 enum class Verbosity { kQuiet, kNormal, kVerbose };
 
 struct Config {

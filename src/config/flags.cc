@@ -217,14 +217,29 @@ std::vector<Flag> Joined(std::initializer_list<std::vector<Flag>> groups) {
   return flags;
 }
 
-std::vector<Flag> InputFlags() {
+std::vector<Flag> OutputFlags() {
   return {
-      Value("input", "FILE", "prompts: JSONL, or one a line in a .txt file; - is standard input",
-            [](Config& config, const std::string& text) { config.input = text; }),
       Value("output", "FILE", "completions in JSONL (default: - , standard output)",
             [](Config& config, const std::string& text) { config.output = text; }),
       Switch("overwrite", "replace an existing output",
              [](Config& config, bool on) { config.overwrite = on; }),
+  };
+}
+
+// So that a command line of `generate` is planned by changing its verb.
+std::vector<Flag> UnusedOutputFlags() {
+  return {
+      Value("output", "FILE", "taken as generate takes it; nothing is written there",
+            [](Config& config, const std::string& text) { config.output = text; }),
+      Switch("overwrite", "taken as generate takes it; nothing is replaced",
+             [](Config& config, bool on) { config.overwrite = on; }),
+  };
+}
+
+std::vector<Flag> InputFlags() {
+  return {
+      Value("input", "FILE", "prompts: JSONL, or one a line in a .txt file; - is standard input",
+            [](Config& config, const std::string& text) { config.input = text; }),
       Switch("no-parse-special", "take special tokens written in a prompt as plain text",
              [](Config& config, bool on) {
                config.special_text = on ? SpecialText::kPlain : SpecialText::kParse;
@@ -240,9 +255,12 @@ std::vector<Flag> InputFlags() {
 std::vector<Flag> FlagsOf(Verb verb) {
   switch (verb) {
     case Verb::kGenerate:
-      return Joined({InputFlags(), SamplingFlags(), ModelFlags(), RunFlags()});
+      return Joined({InputFlags(), OutputFlags(), SamplingFlags(), ModelFlags(), RunFlags()});
     case Verb::kBench:
       return Joined({SyntheticFlags(), ModelFlags(), RunFlags()});
+    case Verb::kPlan:
+      return Joined({SyntheticFlags(), InputFlags(), UnusedOutputFlags(), SamplingFlags(),
+                     ModelFlags(), RunFlags()});
     case Verb::kInspect:
       return {};
   }

@@ -21,6 +21,7 @@ int RunBench(const Config& config) {
   const Workload work = SyntheticWork(config, model.shape);
   const Plan plan = PlanFor(config, model.shape, ProbeMachine(config), work);
 
+  if (config.verbosity == Verbosity::kVerbose) PrintTo(TerminalOf(config), PlanTable(plan, work));
   ProgressLine line(config.progress ? TerminalOf(config) : nullptr);
   SyntheticJob job(work, model.shape, config.seed);
   const ExpectedWork expected = {work.num_requests,

@@ -88,7 +88,7 @@ Trace RunBlocks(const Run& run, Job& job, ProgressLine& line) {
 
 std::FILE* TerminalOf(const Config& config) {
   if (config.verbosity == Verbosity::kQuiet) return nullptr;
-  return config.output == "-" ? stderr : stdout;
+  return config.verb == Verb::kGenerate && config.output == "-" ? stderr : stdout;
 }
 
 }  // namespace spillway

@@ -42,7 +42,8 @@ std::unique_ptr<Tokenizer> OpenTokenizerFor(const Config& config, const fs::path
   if (config.tokenizer == "none") return std::make_unique<NoTokenizer>(shape.vocab_size);
   if (!config.tokenizer.empty()) return OpenTokenizer(config.tokenizer, shape.vocab_size);
   const fs::path own = folder.empty() ? folder : TokenizerFolder(folder);
-  if (!config.dummy_weights || HasTokenizer(own)) return OpenTokenizer(own, shape.vocab_size);
+  const bool is_shape_only = config.dummy_weights || folder.empty();
+  if (!is_shape_only || HasTokenizer(own)) return OpenTokenizer(own, shape.vocab_size);
   if (shape.vocab_size < kBundledVocabulary) return std::make_unique<NoTokenizer>(shape.vocab_size);
   return OpenTokenizer(BundledModel(), shape.vocab_size);
 }
@@ -54,7 +55,8 @@ fs::path ModelFolder(const Config& config) {
 bool IsBuiltIn(const Config& config) {
   std::error_code ignored;
   if (!BuiltInShape(config.model) || fs::is_directory(config.model, ignored)) return false;
-  if (config.dummy_weights) return true;
+  // A plan needs the shape alone.
+  if (config.dummy_weights || config.verb == Verb::kPlan) return true;
   throw Error(
       ErrorCode::kModelMissing,
       fmt::format("{} is a built-in shape without weights; give a folder, or add --dummy-weights",
@@ -71,8 +73,9 @@ OpenedModel OpenModel(const Config& config) {
     model.folder = ModelFolder(config);
     model.shape = ReadModelShape(model.folder);
   }
-  model.checkpoint = config.dummy_weights ? MakeDummyCheckpoint(model.shape, config.seed)
-                                          : OpenCheckpoint(model.folder);
+  const bool dummy = config.dummy_weights || model.folder.empty();
+  model.checkpoint =
+      dummy ? MakeDummyCheckpoint(model.shape, config.seed) : OpenCheckpoint(model.folder);
   model.weights = ResolveWeights(Layers(model.shape), *model.checkpoint);
   model.tokenizer = OpenTokenizerFor(config, model.folder, model.shape);
   return model;

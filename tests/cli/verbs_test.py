@@ -1,4 +1,4 @@
-"""`spillway bench`: a measured run on synthetic prompts. Standard library only.
+"""`spillway bench` and `spillway plan`: synthetic prompts, measured or planned. Standard library only.
 
   python3 verbs_test.py path/to/spillway [unittest arguments]
 """
@@ -7,6 +7,7 @@ import json
 import pathlib
 import sys
 import tempfile
+import time
 import unittest
 
 import harness
@@ -106,6 +107,88 @@ class Bench(VerbTest):
         path = self.folder / "r.json"
         self.run_verb("bench", *SMALL, "--quiet", "--report", path, env={"SPILLWAY_NUM_REQUESTS": "3"})
         self.assertEqual(json.loads(path.read_text())["workload"]["num_requests"], 3)
+
+
+def leaves(value, path=()):
+    """(path, value) of everything in a report that is not an object."""
+    if not isinstance(value, dict):
+        return [(path, value)]
+    return [leaf for key, below in value.items() for leaf in leaves(below, (*path, key))]
+
+
+MEASURED = {"time_s", "throughput", "links", "phases", "fingerprint", "predicted"}
+MEASURED_LEAVES = {"peak_bytes", "prompt_tokens", "generated_tokens", "num_completions", "num_errors", "num_blocks",
+                   "passes"}
+
+
+class Plan(VerbTest):
+    def check_against_run(self, planned, measured):
+        """The same keys; what is measured is null, the rest is what the run reports."""
+        self.assertEqual([path for path, _ in leaves(planned)], [path for path, _ in leaves(measured)])
+        run = dict(leaves(measured))
+        for path, value in leaves(planned):
+            if path[0] in MEASURED or path[-1] in MEASURED_LEAVES:
+                self.assertIsNone(value, path)
+            elif path[-1] != "cap_bytes":
+                self.assertEqual(value, run[path], path)
+
+    def check_sums(self, report):
+        for tier in report["tiers"].values():
+            self.assertEqual(sum(tier["planned_bytes"].values()), tier["planned_peak_bytes"])
+            self.assertTrue(all(value >= 0 for value in tier["planned_bytes"].values()), tier)
+
+    def test_is_the_plan_of_the_bench(self):
+        emulated = ["--emulate-gpu", "256MiB"]
+        for flags in ([], ON_DISK, MIXED, ["--percent", 0, 0, 0, 0, 0, 0],
+                      [*emulated, "--percent", 20, 30, 40, 30, 50, 20],
+                      [*emulated, "--percent", 0, 0, 0, 0, 0, 0],
+                      [*emulated, "--percent", 0, 100, 0, 100, 100, 0, "--cpu-attention"]):
+            words = [*SMALL, "--gpu-batch-size", 4, "--num-gpu-batches", 2, *flags]
+            planned = self.report_of("plan", *words)
+            self.check_sums(planned)
+            self.check_against_run(planned, self.report_of("bench", *words))
+
+    def test_is_the_plan_of_generate(self):
+        source = harness.write_jsonl(self.folder / "in.jsonl", [{"prompt": "Once upon a time"}] * 5)
+        words = ["--input", source, "--output", self.folder / "out.jsonl", "--max-new-tokens", 9, "--ignore-eos"]
+        planned = self.report_of("plan", *words)
+        self.assertFalse((self.folder / "out.jsonl").exists())
+        self.assertEqual(planned["workload"]["num_requests"], 5)
+        self.check_against_run(planned, self.report_of("generate", *words))
+
+    def test_a_built_in_shape_needs_no_weights(self):
+        text = self.run_verb("plan", "--model", "opt-1.3b", "--cpu-memory", "64GiB").stdout.decode()
+        self.assertIn("64 rows x 1 batches", text)
+        for word in ("weights", "kv", "activations", "workspace", "planned", "allowed", "realised"):
+            self.assertIn(word, text)
+
+    def test_planned_bytes_add_up(self):
+        report = self.report_of("plan", "--model", "opt-6.7b", "--cpu-memory", "8GiB", "--disk-space", "100GiB")
+        self.check_sums(report)
+        self.assertGreater(report["tiers"]["disk"]["planned_bytes"]["weights"], 0)
+        self.assertGreater(report["tiers"]["cpu"]["planned_bytes"]["staging"], 0)
+
+    def test_what_does_not_fit(self):
+        big = ["--model", "opt-30b", "--gpu-batch-size", 32]
+        begin = time.monotonic()
+        self.refusal(30, "plan", *big, "--emulate-gpu", "1GiB", "--percent", 100, 0, 100, 0, 100, 0)
+        self.refusal(31, "plan", *big, "--cpu-memory", "1GiB", "--percent", 0, 100, 0, 100, 0, 100)
+        self.refusal(32, "plan", *big, "--cpu-memory", "64GiB", "--disk-space", "1GiB", "--percent", 0, 0, 0, 100, 0, 100)
+        self.assertLess(time.monotonic() - begin, 3)
+
+    def test_refusals(self):
+        source = harness.write_jsonl(self.folder / "in.jsonl", [{"prompt": "a"}])
+        self.assertIn("--gen-len", self.refusal(2, "plan", "--input", source, "--gen-len", 3))
+        self.assertIn("--gen-len", self.refusal(2, "plan", "--max-new-tokens", 3))
+        self.assertIn("positions", self.refusal(2, "plan", "--prompt-len", 4000))
+        self.refusal(20, "plan", "--input", "missing.jsonl")
+
+    def test_flags_from_a_file(self):
+        config = self.folder / "c.toml"
+        config.write_text("[plan]\nprompt-len = 20\ngen-len = 5\npercent = [0, 40, 0, 50, 0, 50]\n")
+        caps = ["--cpu-memory", "4GiB", "--disk-space", "4GiB"]
+        self.assertEqual(self.report_of("plan", "--config", config, *caps),
+                         self.report_of("plan", *SMALL, *MIXED, *caps))
 
 
 if __name__ == "__main__":
