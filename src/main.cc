@@ -4,10 +4,11 @@
 #include <new>
 
 #include "spillway/error.h"
-#include "src/checkpoint/describe.h"
 #include "src/config/config.h"
 #include "src/execute/bench.h"
+#include "src/execute/convert.h"
 #include "src/execute/generate.h"
+#include "src/execute/inspect.h"
 #include "src/execute/plan_verb.h"
 #include "src/report/terminal.h"
 #include "src/stop_signal.h"
@@ -30,8 +31,10 @@ int Run(int argc, const char* const* argv) {
       return RunBench(config);
     case Verb::kPlan:
       return RunPlan(config);
+    case Verb::kConvert:
+      return RunConvert(config);
     case Verb::kInspect:
-      PrintTo(stdout, DescribeCheckpoint(config.inspect_path));
+      PrintTo(stdout, DescribeFolder(config.inspect_path));
       return 0;
   }
   return 0;

@@ -31,11 +31,12 @@ constexpr std::array kVerbs = {
     VerbRow{"generate", Verb::kGenerate, "prompts file in, completions file out"},
     VerbRow{"bench", Verb::kBench, "one measured run on synthetic prompts"},
     VerbRow{"plan", Verb::kPlan, "where every byte goes and whether it fits; runs nothing"},
-    VerbRow{"inspect", Verb::kInspect, "print a checkpoint in short"},
+    VerbRow{"convert", Verb::kConvert, "checkpoint -> store of aligned tiles"},
+    VerbRow{"inspect", Verb::kInspect, "print a checkpoint or a store in short"},
 };
 // cli.md's other verbs come with later versions; each is refused by name.
-constexpr std::array<std::string_view, 7> kLaterVerbs = {
-    "convert", "score", "sweep", "calibrate", "profile", "search", "simulate"};
+constexpr std::array<std::string_view, 6> kLaterVerbs = {"score",   "sweep",  "calibrate",
+                                                         "profile", "search", "simulate"};
 
 int64_t EditDistance(std::string_view a, std::string_view b) {
   std::vector<int64_t> row(b.size() + 1);
@@ -117,7 +118,7 @@ void Declare(Parser& parser, const VerbRow& verb, const std::vector<Flag>& flags
   }
   parser.app.add_option("--config", parser.config_file, "flags from a TOML file")
       ->type_name("FILE");
-  if (verb.verb == Verb::kInspect) return;
+  if (verb.verb == Verb::kInspect || verb.verb == Verb::kConvert) return;
   for (const AbsentFlag& flag : AbsentFlags()) {
     if (flag.name == "resume" && verb.verb != Verb::kGenerate) continue;
     CLI::Option* option = flag.name == "resume"
@@ -340,6 +341,10 @@ void CheckWhole(Config& config, const Parser& parser, const Given& given) {
       return;
     case Verb::kPlan:
       return CheckPlan(config, given);
+    case Verb::kConvert:
+      if (config.output.empty() || config.output == "-")
+        throw Error(ErrorCode::kFlag, "--output: give a name for the folder of the store");
+      return;
     case Verb::kInspect:
       if (parser.positional.empty())
         throw Error(ErrorCode::kFlag, "inspect: give the folder to print");

@@ -14,13 +14,13 @@
 
 namespace spillway {
 
-enum class Verb { kGenerate, kBench, kPlan, kInspect };
+enum class Verb { kGenerate, kBench, kPlan, kConvert, kInspect };
 enum class Verbosity { kQuiet, kNormal, kVerbose };
 
 struct Config {
   Verb verb = Verb::kGenerate;
 
-  std::string model;      // folder or built-in shape; empty: the bundled model
+  std::string model;      // folder, store or built-in shape; empty: the bundled model
   std::string tokenizer;  // folder; empty: the model's own
   bool dummy_weights = false;
   bool allow_nonfinite_weights = false;

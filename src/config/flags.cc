@@ -99,12 +99,39 @@ void SetKvDType(Config& config, const std::string& text) {
 std::vector<Flag> ModelFlags() {
   return {
       Value("model", "PATH|NAME",
-            "Hugging Face folder, or a built-in shape (opt-125m ... opt-175b) for dummy weights",
+            "Hugging Face folder, store, or a built-in shape (opt-125m ... opt-175b) for dummy "
+            "weights",
             [](Config& config, const std::string& text) { config.model = text; }),
       Switch("dummy-weights", "seeded random weights of the named shape; no checkpoint is read",
              [](Config& config, bool on) { config.dummy_weights = on; }),
       Switch("allow-nonfinite-weights", "load weights that hold NaN or infinity",
              [](Config& config, bool on) { config.allow_nonfinite_weights = on; }),
+  };
+}
+
+Flag ThreadsFlag() {
+  return Integer("threads", "compute threads (default: physical cores)", &Config::num_threads, 1,
+                 kMaxThreads);
+}
+
+Flag SeedFlag(std::string help) {
+  return Value("seed", "N", std::move(help), [](Config& config, const std::string& text) {
+    config.seed = static_cast<uint64_t>(ParseInteger("seed", text, 0, INT64_MAX));
+  });
+}
+
+std::vector<Flag> TerminalFlags() {
+  return {
+      Switch("quiet", "print errors only",
+             [](Config& config, bool on) {
+               if (on) config.verbosity = Verbosity::kQuiet;
+             }),
+      Switch("verbose", "say what is read and planned, or copied",
+             [](Config& config, bool on) {
+               if (on) config.verbosity = Verbosity::kVerbose;
+             }),
+      Switch("no-progress", "no progress line",
+             [](Config& config, bool on) { config.progress = !on; }),
   };
 }
 
@@ -128,8 +155,7 @@ std::vector<Flag> RunFlags() {
              [](Config& config, bool on) { config.cpu_attention = on; }),
       Switch("no-cpu-attention", "attend to all KV on the device (default)",
              [](Config& config, bool on) { config.cpu_attention = !on; }),
-      Integer("threads", "compute threads (default: physical cores)", &Config::num_threads, 1,
-              kMaxThreads),
+      ThreadsFlag(),
       Integer("gpu-batch-size", "rows computed together (up to 64, as memory allows)",
               &Config::gpu_batch_size, 1, kMaxRows),
       Integer("num-gpu-batches", "batches that one load of a layer serves (as memory allows)",
@@ -140,20 +166,7 @@ std::vector<Flag> RunFlags() {
             SetKvDType),
       Value("report", "FILE", "write a JSON report",
             [](Config& config, const std::string& text) { config.report = text; }),
-      Switch("quiet", "print errors only",
-             [](Config& config, bool on) {
-               if (on) config.verbosity = Verbosity::kQuiet;
-             }),
-      Switch("verbose", "say what is read and planned",
-             [](Config& config, bool on) {
-               if (on) config.verbosity = Verbosity::kVerbose;
-             }),
-      Switch("no-progress", "no progress line",
-             [](Config& config, bool on) { config.progress = !on; }),
-      Value("seed", "N", "run seed; each row draws from (seed, line number)",
-            [](Config& config, const std::string& text) {
-              config.seed = static_cast<uint64_t>(ParseInteger("seed", text, 0, INT64_MAX));
-            }),
+      SeedFlag("run seed; each row draws from (seed, line number)"),
   };
 }
 
@@ -195,6 +208,25 @@ std::vector<Flag> SamplingFlags() {
             [](Config& config, const std::string& text) {
               config.sampling.num_logprobs = ParseInteger("logprobs", text, 0, 20);
             }),
+  };
+}
+
+std::vector<Flag> TokenizerFlags() {
+  return {
+      Value("tokenizer", "DIR",
+            "folder of the tokenizer (the model's own; 'none': prompts are token_ids)",
+            [](Config& config, const std::string& text) { config.tokenizer = text; }),
+  };
+}
+
+std::vector<Flag> ConvertFlags() {
+  return {
+      Value("output", "DIR", "the store: a new folder",
+            [](Config& config, const std::string& text) { config.output = text; }),
+      Switch("overwrite", "replace an existing store",
+             [](Config& config, bool on) { config.overwrite = on; }),
+      ThreadsFlag(),
+      SeedFlag("seed of dummy weights (0)"),
   };
 }
 
@@ -244,9 +276,6 @@ std::vector<Flag> InputFlags() {
              [](Config& config, bool on) {
                config.special_text = on ? SpecialText::kPlain : SpecialText::kParse;
              }),
-      Value("tokenizer", "DIR",
-            "folder of the tokenizer (the model's own; 'none': prompts are token_ids)",
-            [](Config& config, const std::string& text) { config.tokenizer = text; }),
   };
 }
 
@@ -255,12 +284,15 @@ std::vector<Flag> InputFlags() {
 std::vector<Flag> FlagsOf(Verb verb) {
   switch (verb) {
     case Verb::kGenerate:
-      return Joined({InputFlags(), OutputFlags(), SamplingFlags(), ModelFlags(), RunFlags()});
+      return Joined({InputFlags(), OutputFlags(), SamplingFlags(), ModelFlags(), TokenizerFlags(),
+                     RunFlags(), TerminalFlags()});
     case Verb::kBench:
-      return Joined({SyntheticFlags(), ModelFlags(), RunFlags()});
+      return Joined({SyntheticFlags(), ModelFlags(), RunFlags(), TerminalFlags()});
     case Verb::kPlan:
       return Joined({SyntheticFlags(), InputFlags(), UnusedOutputFlags(), SamplingFlags(),
-                     ModelFlags(), RunFlags()});
+                     ModelFlags(), TokenizerFlags(), RunFlags(), TerminalFlags()});
+    case Verb::kConvert:
+      return Joined({ConvertFlags(), ModelFlags(), TokenizerFlags(), TerminalFlags()});
     case Verb::kInspect:
       return {};
   }

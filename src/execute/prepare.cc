@@ -11,6 +11,7 @@
 #include "spillway/error.h"
 #include "src/io/disk_folder.h"
 #include "src/machine/probe.h"
+#include "src/store/store.h"
 
 namespace spillway {
 namespace {
@@ -23,6 +24,15 @@ int64_t FreeDiskBytes(const Config& config) {
     if (!config.offload_dir.empty()) throw;
     return 0;
   }
+}
+
+// A store that --model names takes its place on disk already.
+int64_t StoredBytes(const Config& config) {
+  std::error_code error;
+  if (config.dummy_weights || !IsStoreFolder(config.model)) return 0;
+  const auto bytes =
+      std::filesystem::file_size(std::filesystem::path(config.model) / kStoreWeightsName, error);
+  return error ? 0 : static_cast<int64_t>(bytes);
 }
 
 PerTier<double> ShareOf(double gpu_percent, double cpu_percent) {
@@ -88,8 +98,9 @@ Machine ProbeMachine(const Config& config) {
     machine.cap_bytes[Tier::kGpu] =
         std::min(*config.emulate_gpu_bytes, config.gpu_memory_bytes.value_or(INT64_MAX));
   }
-  machine.cap_bytes[Tier::kDisk] =
-      config.disk_space_bytes ? *config.disk_space_bytes : FreeDiskBytes(config);
+  machine.cap_bytes[Tier::kDisk] = config.disk_space_bytes
+                                       ? *config.disk_space_bytes
+                                       : FreeDiskBytes(config) + StoredBytes(config);
   machine.cap_bytes[Tier::kCpu] = config.cpu_memory_bytes.value_or(
       std::max<int64_t>(0, AvailableMemoryBytes() / 10 * 9 - machine.cap_bytes[Tier::kGpu]));
   return machine;

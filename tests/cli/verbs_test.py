@@ -1,10 +1,14 @@
-"""`spillway bench` and `spillway plan`: synthetic prompts, measured or planned. Standard library only.
+"""`spillway bench` and `spillway plan`: synthetic prompts, measured or planned; `spillway convert` and stores as models.
+Standard library only.
 
   python3 verbs_test.py path/to/spillway [unittest arguments]
 """
 
 import json
 import pathlib
+import shutil
+import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -189,6 +193,152 @@ class Plan(VerbTest):
         caps = ["--cpu-memory", "4GiB", "--disk-space", "4GiB"]
         self.assertEqual(self.report_of("plan", "--config", config, *caps),
                          self.report_of("plan", *SMALL, *MIXED, *caps))
+
+
+class Convert(VerbTest):
+    PLACEMENTS = [[], ON_DISK, MIXED, ["--emulate-gpu", "256MiB", "--percent", 30, 30, 30, 30, 30, 30]]
+
+    def convert(self, *model, name="model.store"):
+        store = self.folder / name
+        self.run_verb("convert", *model, "--seed", 3, "--output", store, "--quiet")
+        return store
+
+    def completions(self, *words):
+        """The bytes of a run of generate, with nothing of a store left in the offload folder."""
+        offload = self.folder / "offload"
+        offload.mkdir(exist_ok=True)
+        output = self.folder / "out.jsonl"
+        self.run_verb("generate", *words, "--output", output, "--overwrite", "--quiet", "--offload-dir", offload)
+        return output.read_bytes(), sorted(path.name for path in offload.iterdir())
+
+    def check_same_outputs(self, *model, source):
+        store = self.convert(*model)
+        tail = ["--input", source, "--gpu-batch-size", 3, "--seed", 3]
+        expected, _ = self.completions(*model, *tail)
+        for flags in self.PLACEMENTS:
+            found, left = self.completions("--model", store, *tail, *flags)
+            self.assertEqual(found, expected, flags)
+            self.assertEqual(left, [], "weights are read from the store itself")
+        return store
+
+    def requests(self):
+        return harness.write_jsonl(self.folder / "in.jsonl", [
+            {"prompt": "Once upon a time there was a king", "max_tokens": 9},
+            {"prompt": "The", "max_tokens": 14, "temperature": 0.9},
+            {"token_ids": [2, 7, 9], "max_tokens": 5, "logprobs": 2},
+            {"prompt": "a b c", "max_tokens": 3}])
+
+    def test_the_same_bytes_as_from_the_folder(self):
+        for model in (harness.BUNDLED_MODEL, PARITY_MODELS / "prenorm-head64", PARITY_MODELS / "fp32-plain",
+                      PARITY_MODELS / "gelu-head80-untied", PARITY_MODELS / "flexgen-np"):
+            with self.subTest(model=model.name):
+                store = self.check_same_outputs("--model", model, source=self.requests())
+                shutil.rmtree(store)
+
+    def test_the_folder_needs_no_other(self):
+        model = self.folder / "original"
+        shutil.copytree(PARITY_MODELS / "postnorm-projected", model)
+        tail = ["--input", self.requests(), "--seed", 3]
+        expected, _ = self.completions("--model", model, *tail)
+        store = self.convert("--model", model)
+        for path in sorted(model.iterdir()):
+            if path.suffix != ".safetensors":
+                self.assertEqual((store / path.name).read_bytes(), path.read_bytes(), path.name)
+        shutil.rmtree(model)
+        moved = store.rename(self.folder / "elsewhere")
+        self.assertEqual(self.completions("--model", moved, *tail, *MIXED)[0], expected)
+
+    def test_dummy_weights(self):
+        source = harness.write_jsonl(self.folder / "in.jsonl", [{"prompt": "a b c", "max_tokens": 3}] * 2)
+        store = self.check_same_outputs("--model", "opt-125m", "--dummy-weights", source=source)
+        self.assertFalse((store / "config.json").exists())
+
+    def test_bench_plan_and_inspect_take_a_store(self):
+        store = self.convert("--model", harness.BUNDLED_MODEL)
+        words = [*SMALL, "--num-requests", 4]
+        self.assertEqual(self.report_of("bench", "--model", store, *words, *MIXED)["fingerprint"],
+                         self.report_of("bench", *words)["fingerprint"])
+        planned = self.report_of("plan", "--model", store, *words, *ON_DISK)
+        self.assertEqual(planned["model"]["name"], "tales-opt-8m")
+        text = self.run_verb("inspect", store).stdout.decode()
+        for part in ("store", "tiles", "tales-opt-8m", "every tensor of the model is there", "first tensors"):
+            self.assertIn(part, text)
+
+    def test_a_store_of_a_store_is_the_same(self):
+        first = self.convert("--model", PARITY_MODELS / "bf16-head128", name="first")
+        second = self.convert("--model", first, name="second")
+        self.assertEqual((first / "weights.bin").read_bytes(), (second / "weights.bin").read_bytes())
+
+    def test_an_existing_output(self):
+        store = self.convert("--model", PARITY_MODELS / "bf16-head128")
+        words = ["convert", "--model", PARITY_MODELS / "prenorm-head64", "--output"]
+        self.assertIn("--overwrite", self.refusal(52, *words, store))
+        self.run_verb(*words, store, "--overwrite", "--quiet")
+        self.assertIn("prenorm-head64", self.run_verb("inspect", store).stdout.decode())
+        self.assertFalse((store / "vocab.json").exists(), "the old store's files are gone")
+        self.assertEqual([path.name for path in self.folder.iterdir()], ["model.store"])
+        other = self.folder / "mine"
+        other.mkdir()
+        (other / "notes.txt").write_text("kept")
+        self.refusal(52, *words, other)
+        self.refusal(52, *words, other, "--overwrite")
+        self.assertEqual((other / "notes.txt").read_text(), "kept")
+        shutil.copytree(PARITY_MODELS / "bf16-head128", self.folder / "model")
+        (self.folder / "model" / "weights.bin").write_bytes(b"of somebody else")
+        self.refusal(52, *words, self.folder / "model", "--overwrite")
+        self.assertTrue((self.folder / "model" / "config.json").exists())
+
+    def test_refusals_leave_nothing(self):
+        model = ["--model", PARITY_MODELS / "bf16-head128"]
+        self.assertIn("--output", self.refusal(2, "convert", *model))
+        self.assertIn("--percent", self.refusal(2, "convert", *model, "--output", "s", "--percent", 0))
+        self.refusal(60, "convert", *model, "--output", self.folder / "no" / "s")
+        self.refusal(12, "convert", "--model", self.folder / "missing", "--output", "s")
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_an_interruption_leaves_nothing(self):
+        words = ["convert", "--model", "opt-1.3b", "--dummy-weights", "--output", "s", "--quiet"]
+        process = subprocess.Popen([BINARY, *words], cwd=self.folder, stderr=subprocess.PIPE, env=harness.clean_environment())
+        while process.poll() is None and not (self.folder / "s.part" / "weights.bin").exists():
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        self.assertIn(b"E-INTERRUPTED", process.communicate()[1])
+        self.assertEqual(process.returncode, 75)
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_a_damaged_store(self):
+        store = self.convert("--model", harness.BUNDLED_MODEL)
+        weights = store / "weights.bin"
+        good = weights.read_bytes()
+        weights.write_bytes(good[:5000] + bytes([good[5000] ^ 1]) + good[5001:])
+        self.assertIn("tile 0", self.refusal(41, "bench", "--model", store, *SMALL))
+        self.refusal(41, "bench", "--model", store, *SMALL, *ON_DISK, "--offload-dir", self.folder)
+        weights.write_bytes(good[:-4096])
+        self.refusal(10, "bench", "--model", store, *SMALL)
+        (store / "store.json").unlink()
+        self.refusal(10, "inspect", store)
+
+    def test_unchecked_weights_are_asked_for_again(self):
+        model = self.folder / "bad"
+        shutil.copytree(PARITY_MODELS / "bf16-head128", model)
+        weights = model / "model.safetensors"
+        content = bytearray(weights.read_bytes())
+        content[-2:] = b"\xc0\x7f"  # NaN in bf16
+        weights.write_bytes(content)
+        self.refusal(44, "convert", "--model", model, "--output", self.folder / "s")
+        self.run_verb("convert", "--model", model, "--output", self.folder / "s", "--allow-nonfinite-weights", "--quiet")
+        self.assertIn("--allow-nonfinite-weights", self.refusal(44, "bench", "--model", self.folder / "s", *SMALL))
+
+    def test_help_and_file(self):
+        text = self.run_verb("convert", "--help").stdout.decode()
+        for flag in ("--output", "--overwrite", "--model", "--threads"):
+            self.assertIn(flag, text)
+        for flag in ("--percent", "--prompt-len", "--temperature", "--report"):
+            self.assertNotIn(flag, text)
+        config = self.folder / "c.toml"
+        config.write_text(f'[convert]\nmodel = "{PARITY_MODELS / "bf16-head128"}"\noutput = "{self.folder / "s"}"\n')
+        self.assertIn(b"bf16-head128", self.run_verb("convert", "--config", config).stdout)
+        self.assertTrue((self.folder / "s" / "store.json").exists())
 
 
 if __name__ == "__main__":
