@@ -4,9 +4,12 @@
 #include <new>
 
 #include "spillway/error.h"
-#include "src/checkpoint/describe.h"
 #include "src/config/config.h"
+#include "src/execute/bench.h"
+#include "src/execute/convert.h"
 #include "src/execute/generate.h"
+#include "src/execute/inspect.h"
+#include "src/execute/plan_verb.h"
 #include "src/report/terminal.h"
 #include "src/stop_signal.h"
 #include "src/system_error.h"
@@ -24,8 +27,14 @@ int Run(int argc, const char* const* argv) {
   switch (config.verb) {
     case Verb::kGenerate:
       return RunGenerate(config);
+    case Verb::kBench:
+      return RunBench(config);
+    case Verb::kPlan:
+      return RunPlan(config);
+    case Verb::kConvert:
+      return RunConvert(config);
     case Verb::kInspect:
-      PrintTo(stdout, DescribeCheckpoint(config.inspect_path));
+      PrintTo(stdout, DescribeFolder(config.inspect_path));
       return 0;
   }
   return 0;

@@ -20,7 +20,13 @@ struct RunSummary {
 // The JSON of cli.md, indented; links and predictions that this run has none of are null.
 std::string ReportJson(const Plan& plan, const Trace& trace, const RunSummary& summary);
 
-// The same in short for a terminal.
+// The JSON of a plan that is not run: what a run measures is null.
+std::string PlanJson(const Plan& plan, const Workload& work);
+
+// Where every byte of a plan goes, for a terminal.
+std::string PlanTable(const Plan& plan, const Workload& work);
+
+// A run in short, for a terminal.
 std::string ReportTable(const Plan& plan, const Trace& trace, const RunSummary& summary);
 
 }  // namespace spillway

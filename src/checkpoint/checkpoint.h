@@ -41,6 +41,9 @@ class Checkpoint {
   // data. Requires: offset + out.size() <= tensors()[index].bytes. Throws: Error kIo,
   // kModelTruncated, kCorrupt (the file changed since it was opened).
   virtual void Read(int64_t index, int64_t offset, std::span<std::byte> out) const = 0;
+
+  // Frees the memory that is kept from one Read to the next, when no more are to come soon.
+  virtual void FreeBuffers() const {}
 };
 
 // Finds out which container `folder` holds (model.safetensors, its index, pytorch_model.bin, its

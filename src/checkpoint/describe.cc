@@ -76,10 +76,12 @@ std::string DescribeShape(const ModelShape& shape) {
   return text;
 }
 
-std::string DescribeModel(const std::filesystem::path& folder, const Checkpoint& checkpoint) {
+// `read_shape` may throw: a folder whose config.json is of no use is described without it.
+template <typename F>
+std::string DescribeAgreement(const Checkpoint& checkpoint, F read_shape) {
   std::string text;
   try {
-    const ModelShape shape = ReadModelShape(folder);
+    const ModelShape shape = read_shape();
     text = DescribeShape(shape);
     const WeightMap map = ResolveWeights(Layers(shape), checkpoint);
     text += fmt::format("agreement   every tensor of the model is there, {} more are not used\n",
@@ -91,13 +93,8 @@ std::string DescribeModel(const std::filesystem::path& folder, const Checkpoint&
   return text;
 }
 
-}  // namespace
-
-std::string DescribeCheckpoint(const std::filesystem::path& folder) {
-  const std::unique_ptr<Checkpoint> checkpoint = OpenCheckpoint(folder);
-  std::string text = DescribeTensors(*checkpoint) + DescribeModel(folder, *checkpoint);
-  const std::vector<CheckpointTensor>& tensors = checkpoint->tensors();
-  text += "first tensors\n";
+std::string DescribeFirst(const std::vector<CheckpointTensor>& tensors) {
+  std::string text = "first tensors\n";
   for (std::size_t at = 0; at < std::min(kShownTensors, tensors.size()); ++at) {
     text += fmt::format("  {:<56} {} [{}]\n", Printable(tensors[at].name),
                         DTypeName(tensors[at].dtype), fmt::join(tensors[at].shape, ", "));
@@ -105,6 +102,22 @@ std::string DescribeCheckpoint(const std::filesystem::path& folder) {
   if (tensors.size() > kShownTensors)
     text += fmt::format("  ... {} more\n", tensors.size() - kShownTensors);
   return text;
+}
+
+template <typename F>
+std::string Describe(const Checkpoint& checkpoint, F read_shape) {
+  return DescribeTensors(checkpoint) + DescribeAgreement(checkpoint, read_shape) +
+         DescribeFirst(checkpoint.tensors());
+}
+
+}  // namespace
+
+std::string DescribeCheckpoint(const std::filesystem::path& folder) {
+  return Describe(*OpenCheckpoint(folder), [&] { return ReadModelShape(folder); });
+}
+
+std::string DescribeModel(const Checkpoint& checkpoint, const ModelShape& shape) {
+  return Describe(checkpoint, [&] { return shape; });
 }
 
 }  // namespace spillway

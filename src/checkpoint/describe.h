@@ -4,11 +4,17 @@
 #include <filesystem>
 #include <string>
 
+#include "spillway/model.h"
+#include "src/checkpoint/checkpoint.h"
+
 namespace spillway {
 
 // Several lines: format, tensors, bytes by element type, the model's shape, whether the two agree,
 // first tensors. A folder whose config.json is missing or not supported is described without the
 // shape, and the reason is shown. Throws: what OpenCheckpoint throws.
 std::string DescribeCheckpoint(const std::filesystem::path& folder);
+
+// The same lines of a checkpoint whose shape is known. Throws: nothing.
+std::string DescribeModel(const Checkpoint& checkpoint, const ModelShape& shape);
 
 }  // namespace spillway

@@ -29,11 +29,14 @@ struct VerbRow {
 };
 constexpr std::array kVerbs = {
     VerbRow{"generate", Verb::kGenerate, "prompts file in, completions file out"},
-    VerbRow{"inspect", Verb::kInspect, "print a checkpoint in short"},
+    VerbRow{"bench", Verb::kBench, "one measured run on synthetic prompts"},
+    VerbRow{"plan", Verb::kPlan, "where every byte goes and whether it fits; runs nothing"},
+    VerbRow{"convert", Verb::kConvert, "checkpoint -> store of aligned tiles"},
+    VerbRow{"inspect", Verb::kInspect, "print a checkpoint or a store in short"},
 };
 // cli.md's other verbs come with later versions; each is refused by name.
-constexpr std::array<std::string_view, 9> kLaterVerbs = {
-    "convert", "score", "bench", "sweep", "calibrate", "profile", "search", "plan", "simulate"};
+constexpr std::array<std::string_view, 6> kLaterVerbs = {"score",   "sweep",  "calibrate",
+                                                         "profile", "search", "simulate"};
 
 int64_t EditDistance(std::string_view a, std::string_view b) {
   std::vector<int64_t> row(b.size() + 1);
@@ -97,8 +100,11 @@ void Declare(Parser& parser, const VerbRow& verb, const std::vector<Flag>& flags
   parser.app.name(fmt::format("spillway {}", verb.name));
   parser.app.description(std::string(verb.help));
   parser.app.allow_extras();
-  parser.app.add_option(verb.verb == Verb::kInspect ? "path" : "file", parser.positional,
-                        verb.verb == Verb::kInspect ? "what to print" : "same as --input");
+  if (verb.verb == Verb::kInspect) {
+    parser.app.add_option("path", parser.positional, "what to print");
+  } else if (std::ranges::find(flags, "input", &Flag::name) != flags.end()) {
+    parser.app.add_option("file", parser.positional, "same as --input");
+  }
   for (const Flag& flag : flags) {
     const std::string name = "--" + flag.name;
     CLI::Option* option =
@@ -112,8 +118,9 @@ void Declare(Parser& parser, const VerbRow& verb, const std::vector<Flag>& flags
   }
   parser.app.add_option("--config", parser.config_file, "flags from a TOML file")
       ->type_name("FILE");
-  if (verb.verb != Verb::kGenerate) return;
+  if (verb.verb == Verb::kInspect || verb.verb == Verb::kConvert) return;
   for (const AbsentFlag& flag : AbsentFlags()) {
+    if (flag.name == "resume" && verb.verb != Verb::kGenerate) continue;
     CLI::Option* option = flag.name == "resume"
                               ? parser.app.add_flag("--resume")
                               : parser.app.add_option("--" + std::string(flag.name));
@@ -286,13 +293,16 @@ std::string Overview() {
          "environment variable SPILLWAY_<FLAG>.\n";
 }
 
-void CheckWhole(Config& config, const Parser& parser) {
-  if (config.verb == Verb::kInspect) {
-    if (parser.positional.empty())
-      throw Error(ErrorCode::kFlag, "inspect: give the folder to print");
-    config.inspect_path = parser.positional;
-    return;
-  }
+// What a verb does without being told.
+Config DefaultsOf(Verb verb) {
+  Config config;
+  config.verb = verb;
+  if (verb == Verb::kGenerate) config.output = "-";
+  if (verb == Verb::kBench) config.tokenizer = "none";
+  return config;
+}
+
+void CheckGenerate(const Config& config) {
   if (config.input.empty())
     throw Error(ErrorCode::kFlag, "--input: give the file of prompts (- is standard input)");
   if (config.output.empty())
@@ -301,6 +311,45 @@ void CheckWhole(Config& config, const Parser& parser) {
     throw Error(ErrorCode::kFlag,
                 fmt::format("--min-new-tokens {} is more than --max-new-tokens {}",
                             config.sampling.min_tokens, config.sampling.max_tokens));
+  }
+}
+
+// The lengths come from --input or from the flags, never from both.
+void CheckPlan(Config& config, const Given& given) {
+  const auto stated = [&](const char* name) {
+    const auto found = given.find(name);
+    return found != given.end() && !found->second.empty();
+  };
+  if (config.input.empty()) {
+    config.tokenizer = "none";
+    if (!stated("max-new-tokens")) return;
+    throw Error(ErrorCode::kFlag,
+                "--max-new-tokens: belongs to --input; without one give --gen-len");
+  }
+  for (const char* name : {"prompt-len", "gen-len", "num-requests"}) {
+    if (!stated(name)) continue;
+    throw Error(ErrorCode::kFlag,
+                fmt::format("--{}: the lengths come from --input; leave one of the two out", name));
+  }
+}
+
+void CheckWhole(Config& config, const Parser& parser, const Given& given) {
+  switch (config.verb) {
+    case Verb::kGenerate:
+      return CheckGenerate(config);
+    case Verb::kBench:
+      return;
+    case Verb::kPlan:
+      return CheckPlan(config, given);
+    case Verb::kConvert:
+      if (config.output.empty() || config.output == "-")
+        throw Error(ErrorCode::kFlag, "--output: give a name for the folder of the store");
+      return;
+    case Verb::kInspect:
+      if (parser.positional.empty())
+        throw Error(ErrorCode::kFlag, "inspect: give the folder to print");
+      config.inspect_path = parser.positional;
+      return;
   }
 }
 
@@ -326,12 +375,11 @@ std::variant<Config, Printout> ParseConfig(int argc, const char* const* argv) {
     parser.config_file = config_from_environment;
   if (!parser.config_file.empty()) given.merge(FromFile(parser.config_file, verb, flags));
 
-  Config config;
-  config.verb = verb.verb;
+  Config config = DefaultsOf(verb.verb);
   for (const Flag& flag : flags) {
     for (const std::string& value : given[flag.name]) flag.set(config, value);
   }
-  CheckWhole(config, parser);
+  CheckWhole(config, parser, given);
   return config;
 }
 

@@ -14,13 +14,13 @@
 
 namespace spillway {
 
-enum class Verb { kGenerate, kInspect };
+enum class Verb { kGenerate, kBench, kPlan, kConvert, kInspect };
 enum class Verbosity { kQuiet, kNormal, kVerbose };
 
 struct Config {
   Verb verb = Verb::kGenerate;
 
-  std::string model;      // folder or built-in shape; empty: the bundled model
+  std::string model;      // folder, store or built-in shape; empty: the bundled model
   std::string tokenizer;  // folder; empty: the model's own
   bool dummy_weights = false;
   bool allow_nonfinite_weights = false;
@@ -44,10 +44,14 @@ struct Config {
   uint64_t seed = 0;
 
   std::filesystem::path input;
-  std::filesystem::path output = "-";
+  std::filesystem::path output;  // "-": standard output; empty for verbs without one
   Sampling sampling;
   SpecialText special_text = SpecialText::kParse;
   bool overwrite = false;
+
+  std::optional<int64_t> prompt_len;  // tokens of a synthetic row
+  std::optional<int64_t> gen_len;
+  std::optional<int64_t> num_requests;
 
   std::filesystem::path inspect_path;
 };

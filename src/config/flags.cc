@@ -15,6 +15,7 @@ using Setter = std::function<void(Config&, const std::string&)>;
 constexpr int64_t kMaxThreads = 1024;
 constexpr int64_t kMaxRows = 1 << 20;
 constexpr int64_t kMaxTokens = 1 << 24;
+constexpr int64_t kMaxRequests = 1 << 30;
 
 Flag Value(std::string name, std::string placeholder, std::string help, Setter set) {
   return {std::move(name), FlagKind::kValue, std::move(placeholder), std::move(help),
@@ -98,15 +99,39 @@ void SetKvDType(Config& config, const std::string& text) {
 std::vector<Flag> ModelFlags() {
   return {
       Value("model", "PATH|NAME",
-            "Hugging Face folder, or a built-in shape (opt-125m ... opt-175b) for dummy weights",
+            "Hugging Face folder, store, or a built-in shape (opt-125m ... opt-175b) for dummy "
+            "weights",
             [](Config& config, const std::string& text) { config.model = text; }),
-      Value("tokenizer", "DIR",
-            "folder of the tokenizer (the model's own; 'none': prompts are token_ids)",
-            [](Config& config, const std::string& text) { config.tokenizer = text; }),
       Switch("dummy-weights", "seeded random weights of the named shape; no checkpoint is read",
              [](Config& config, bool on) { config.dummy_weights = on; }),
       Switch("allow-nonfinite-weights", "load weights that hold NaN or infinity",
              [](Config& config, bool on) { config.allow_nonfinite_weights = on; }),
+  };
+}
+
+Flag ThreadsFlag() {
+  return Integer("threads", "compute threads (default: physical cores)", &Config::num_threads, 1,
+                 kMaxThreads);
+}
+
+Flag SeedFlag(std::string help) {
+  return Value("seed", "N", std::move(help), [](Config& config, const std::string& text) {
+    config.seed = static_cast<uint64_t>(ParseInteger("seed", text, 0, INT64_MAX));
+  });
+}
+
+std::vector<Flag> TerminalFlags() {
+  return {
+      Switch("quiet", "print errors only",
+             [](Config& config, bool on) {
+               if (on) config.verbosity = Verbosity::kQuiet;
+             }),
+      Switch("verbose", "say what is read and planned, or copied",
+             [](Config& config, bool on) {
+               if (on) config.verbosity = Verbosity::kVerbose;
+             }),
+      Switch("no-progress", "no progress line",
+             [](Config& config, bool on) { config.progress = !on; }),
   };
 }
 
@@ -130,8 +155,7 @@ std::vector<Flag> RunFlags() {
              [](Config& config, bool on) { config.cpu_attention = on; }),
       Switch("no-cpu-attention", "attend to all KV on the device (default)",
              [](Config& config, bool on) { config.cpu_attention = !on; }),
-      Integer("threads", "compute threads (default: physical cores)", &Config::num_threads, 1,
-              kMaxThreads),
+      ThreadsFlag(),
       Integer("gpu-batch-size", "rows computed together (up to 64, as memory allows)",
               &Config::gpu_batch_size, 1, kMaxRows),
       Integer("num-gpu-batches", "batches that one load of a layer serves (as memory allows)",
@@ -144,20 +168,7 @@ std::vector<Flag> RunFlags() {
             [](Config& config, const std::string& text) { config.report = text; }),
       Value("trace", "FILE", "write a Chrome trace of the run, for Perfetto",
             [](Config& config, const std::string& text) { config.trace = text; }),
-      Switch("quiet", "print errors only",
-             [](Config& config, bool on) {
-               if (on) config.verbosity = Verbosity::kQuiet;
-             }),
-      Switch("verbose", "say what is read and planned",
-             [](Config& config, bool on) {
-               if (on) config.verbosity = Verbosity::kVerbose;
-             }),
-      Switch("no-progress", "no progress line",
-             [](Config& config, bool on) { config.progress = !on; }),
-      Value("seed", "N", "run seed; each row draws from (seed, line number)",
-            [](Config& config, const std::string& text) {
-              config.seed = static_cast<uint64_t>(ParseInteger("seed", text, 0, INT64_MAX));
-            }),
+      SeedFlag("run seed; each row draws from (seed, line number)"),
   };
 }
 
@@ -202,23 +213,72 @@ std::vector<Flag> SamplingFlags() {
   };
 }
 
-std::vector<Flag> GenerateFlags() {
-  std::vector<Flag> flags = {
-      Value("input", "FILE", "prompts: JSONL, or one a line in a .txt file; - is standard input",
-            [](Config& config, const std::string& text) { config.input = text; }),
+std::vector<Flag> TokenizerFlags() {
+  return {
+      Value("tokenizer", "DIR",
+            "folder of the tokenizer (the model's own; 'none': prompts are token_ids)",
+            [](Config& config, const std::string& text) { config.tokenizer = text; }),
+  };
+}
+
+std::vector<Flag> ConvertFlags() {
+  return {
+      Value("output", "DIR", "the store: a new folder",
+            [](Config& config, const std::string& text) { config.output = text; }),
+      Switch("overwrite", "replace an existing store",
+             [](Config& config, bool on) { config.overwrite = on; }),
+      ThreadsFlag(),
+      SeedFlag("seed of dummy weights (0)"),
+  };
+}
+
+std::vector<Flag> SyntheticFlags() {
+  return {
+      Integer("prompt-len", "tokens of each prompt, the start token included (512)",
+              &Config::prompt_len, 1, kMaxTokens),
+      Integer("gen-len", "tokens to generate for each prompt (32)", &Config::gen_len, 1,
+              kMaxTokens),
+      Integer("num-requests", "prompts (one block of the given batches; 64 where none are given)",
+              &Config::num_requests, 1, kMaxRequests),
+  };
+}
+
+std::vector<Flag> Joined(std::initializer_list<std::vector<Flag>> groups) {
+  std::vector<Flag> flags;
+  for (const std::vector<Flag>& group : groups) {
+    flags.insert(flags.end(), group.begin(), group.end());
+  }
+  return flags;
+}
+
+std::vector<Flag> OutputFlags() {
+  return {
       Value("output", "FILE", "completions in JSONL (default: - , standard output)",
             [](Config& config, const std::string& text) { config.output = text; }),
       Switch("overwrite", "replace an existing output",
              [](Config& config, bool on) { config.overwrite = on; }),
+  };
+}
+
+// So that a command line of `generate` is planned by changing its verb.
+std::vector<Flag> UnusedOutputFlags() {
+  return {
+      Value("output", "FILE", "taken as generate takes it; nothing is written there",
+            [](Config& config, const std::string& text) { config.output = text; }),
+      Switch("overwrite", "taken as generate takes it; nothing is replaced",
+             [](Config& config, bool on) { config.overwrite = on; }),
+  };
+}
+
+std::vector<Flag> InputFlags() {
+  return {
+      Value("input", "FILE", "prompts: JSONL, or one a line in a .txt file; - is standard input",
+            [](Config& config, const std::string& text) { config.input = text; }),
       Switch("no-parse-special", "take special tokens written in a prompt as plain text",
              [](Config& config, bool on) {
                config.special_text = on ? SpecialText::kPlain : SpecialText::kParse;
              }),
   };
-  for (auto more : {SamplingFlags(), ModelFlags(), RunFlags()}) {
-    std::ranges::move(more, std::back_inserter(flags));
-  }
-  return flags;
 }
 
 }  // namespace
@@ -226,7 +286,15 @@ std::vector<Flag> GenerateFlags() {
 std::vector<Flag> FlagsOf(Verb verb) {
   switch (verb) {
     case Verb::kGenerate:
-      return GenerateFlags();
+      return Joined({InputFlags(), OutputFlags(), SamplingFlags(), ModelFlags(), TokenizerFlags(),
+                     RunFlags(), TerminalFlags()});
+    case Verb::kBench:
+      return Joined({SyntheticFlags(), ModelFlags(), RunFlags(), TerminalFlags()});
+    case Verb::kPlan:
+      return Joined({SyntheticFlags(), InputFlags(), UnusedOutputFlags(), SamplingFlags(),
+                     ModelFlags(), TokenizerFlags(), RunFlags(), TerminalFlags()});
+    case Verb::kConvert:
+      return Joined({ConvertFlags(), ModelFlags(), TokenizerFlags(), TerminalFlags()});
     case Verb::kInspect:
       return {};
   }

@@ -5,67 +5,24 @@
 #include <cstdio>
 #include <optional>
 
-#include "policies/default_policy.h"
 #include "spillway/error.h"
 #include "spillway/report.h"
 #include "src/clock.h"
 #include "src/execute/prepare.h"
+#include "src/execute/prompt_file.h"
 #include "src/execute/run_blocks.h"
 #include "src/model/open_model.h"
 #include "src/report/progress.h"
 #include "src/report/report_file.h"
 #include "src/report/terminal.h"
 #include "src/requests/input_file.h"
-#include "src/requests/reader.h"
-#include "src/requests/scan.h"
 #include "src/requests/writer.h"
 
 namespace spillway {
 namespace {
 
-constexpr int kSomeLinesCarryErrors = 21;
-
-// Requests whose exact lengths the plan sees. They are tokenised twice, so no more than what takes
-// half a second.
-constexpr int64_t kSampleRequests = 4096;
-
 // Lines that may be read past an unfinished one; their answers wait in memory.
 constexpr int64_t kMaxLinesAhead = 16384;
-
-ReaderOptions ReadingOptions(const Config& config, const ModelShape& shape) {
-  ReaderOptions options;
-  options.defaults = config.sampling;
-  options.special_text = config.special_text;
-  options.max_positions = shape.max_positions;
-  options.vocab_rows = shape.vocab_size;
-  options.start_token = shape.bos;
-  return options;
-}
-
-Workload WorkloadOf(const InputScan& scan) {
-  Workload work;
-  work.num_requests = scan.is_complete ? static_cast<int64_t>(scan.sample.size()) : scan.num_lines;
-  for (const SampledRequest& request : scan.sample) {
-    work.sample.push_back({request.num_prompt_tokens, request.max_tokens});
-  }
-  work.longest = {scan.max_prompt_tokens, scan.max_row_tokens - scan.max_prompt_tokens};
-  return work;
-}
-
-// The input under a name that can be opened twice: once for the scan, once for the run.
-class Prompts {
- public:
-  explicit Prompts(const Config& config) : path_(config.input) {
-    if (!NeedsStaging(path_)) return;
-    staged_.emplace(StageInput(path_, OffloadFolder(config)));
-    path_ = staged_->path();
-  }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-  std::optional<StagedInput> staged_;
-};
 
 // The lines of the input file on one side, the lines of the output file on the other.
 class FileJob final : public Job {
@@ -185,23 +142,19 @@ int RunGenerate(const Config& config) {
                               {config.input, config.output, config.report});
   CompletionWriter writer(config.output, *model.tokenizer, {model.shape.name, 0, config.overwrite});
   const Machine machine = ProbeMachine(config);
-  const KernelNeeds needs = CpuKernelNeeds();
-  const GivenPolicy given = PolicyGivenBy(config, machine);
-  RefuseWhatCannotFit(model.shape, machine, given, needs);
+  RefuseWhatCannotFit(config, model.shape, machine);
 
   ProgressLine line(config.progress ? TerminalOf(config) : nullptr);
   line.Note("reading prompts");
-  const Prompts prompts(config);
-  const ReaderOptions reading = ReadingOptions(config, model.shape);
-  const InputScan scan = ScanInput(prompts.path(), *model.tokenizer, reading, kSampleRequests);
+  const PromptFile prompts(config, model);
+  const InputScan scan = prompts.Scan();
   writer.SetRunFingerprint(scan.hash);
 
   const Workload work = WorkloadOf(scan);
-  const Policy policy = DefaultPolicy(model.shape, machine, work, given, needs);
-  const Plan plan = MakePlan(model.shape, machine, work, policy, needs);
+  const Plan plan = PlanFor(config, model.shape, machine, work);
   Describe(config, model, scan, plan);
 
-  RequestReader reader(prompts.path(), *model.tokenizer, reading);
+  RequestReader reader = prompts.Read();
   FileJob job(reader, writer);
   std::optional<TraceLog> trace_log;
   if (trace_file.asked_for()) trace_log.emplace(trace_file, plan);

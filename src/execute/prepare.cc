@@ -7,9 +7,11 @@
 #include "kernels/attention.h"
 #include "kernels/matmul.h"
 #include "kernels/thread_pool.h"
+#include "policies/default_policy.h"
 #include "spillway/error.h"
 #include "src/io/disk_folder.h"
 #include "src/machine/probe.h"
+#include "src/store/store.h"
 
 namespace spillway {
 namespace {
@@ -24,6 +26,15 @@ int64_t FreeDiskBytes(const Config& config) {
   }
 }
 
+// A store that --model names takes its place on disk already.
+int64_t StoredBytes(const Config& config) {
+  std::error_code error;
+  if (config.dummy_weights || !IsStoreFolder(config.model)) return 0;
+  const auto bytes =
+      std::filesystem::file_size(std::filesystem::path(config.model) / kStoreWeightsName, error);
+  return error ? 0 : static_cast<int64_t>(bytes);
+}
+
 PerTier<double> ShareOf(double gpu_percent, double cpu_percent) {
   PerTier<double> frac;
   frac[Tier::kGpu] = gpu_percent / 100.0;
@@ -32,31 +43,7 @@ PerTier<double> ShareOf(double gpu_percent, double cpu_percent) {
   return frac;
 }
 
-}  // namespace
-
-std::filesystem::path OffloadFolder(const Config& config) {
-  if (!config.offload_dir.empty()) return config.offload_dir;
-  const char* named = std::getenv("TMPDIR");
-  return named != nullptr && *named != '\0' ? named : "/tmp";
-}
-
-Machine ProbeMachine(const Config& config) {
-  Machine machine;
-  machine.name = ProcessorName();
-  machine.isa = kernels::IsaName(kernels::BestIsa());
-  machine.num_threads = config.num_threads > 0 ? config.num_threads : NumPhysicalCores();
-  if (config.emulate_gpu_bytes.value_or(0) > 0) {
-    machine.device = Tier::kGpu;
-    machine.cap_bytes[Tier::kGpu] =
-        std::min(*config.emulate_gpu_bytes, config.gpu_memory_bytes.value_or(INT64_MAX));
-  }
-  machine.cap_bytes[Tier::kDisk] =
-      config.disk_space_bytes ? *config.disk_space_bytes : FreeDiskBytes(config);
-  machine.cap_bytes[Tier::kCpu] = config.cpu_memory_bytes.value_or(
-      std::max<int64_t>(0, AvailableMemoryBytes() / 10 * 9 - machine.cap_bytes[Tier::kGpu]));
-  return machine;
-}
-
+// What the CPU's kernels ask for.
 KernelNeeds CpuKernelNeeds() {
   return {[](int64_t rows, int64_t in, int num_threads) {
             return kernels::MatmulWorkspaceBytes(rows, in, num_threads, kernels::BestIsa());
@@ -86,12 +73,49 @@ GivenPolicy PolicyGivenBy(const Config& config, const Machine& machine) {
   return given;
 }
 
-void RefuseWhatCannotFit(const ModelShape& shape, const Machine& machine, const GivenPolicy& given,
-                         const KernelNeeds& needs) {
+Plan PlanWith(const ModelShape& shape, const Machine& machine, const Workload& work,
+              const GivenPolicy& given) {
+  const KernelNeeds needs = CpuKernelNeeds();
+  const Policy policy = DefaultPolicy(shape, machine, work, given, needs);
+  return MakePlan(shape, machine, work, policy, needs);
+}
+
+}  // namespace
+
+std::filesystem::path OffloadFolder(const Config& config) {
+  if (!config.offload_dir.empty()) return config.offload_dir;
+  const char* named = std::getenv("TMPDIR");
+  return named != nullptr && *named != '\0' ? named : "/tmp";
+}
+
+Machine ProbeMachine(const Config& config) {
+  Machine machine;
+  machine.name = ProcessorName();
+  machine.isa = kernels::IsaName(kernels::BestIsa());
+  machine.num_threads = config.num_threads > 0 ? config.num_threads : NumPhysicalCores();
+  if (config.emulate_gpu_bytes.value_or(0) > 0) {
+    machine.device = Tier::kGpu;
+    machine.cap_bytes[Tier::kGpu] =
+        std::min(*config.emulate_gpu_bytes, config.gpu_memory_bytes.value_or(INT64_MAX));
+  }
+  machine.cap_bytes[Tier::kDisk] = config.disk_space_bytes
+                                       ? *config.disk_space_bytes
+                                       : FreeDiskBytes(config) + StoredBytes(config);
+  machine.cap_bytes[Tier::kCpu] = config.cpu_memory_bytes.value_or(
+      std::max<int64_t>(0, AvailableMemoryBytes() / 10 * 9 - machine.cap_bytes[Tier::kGpu]));
+  return machine;
+}
+
+Plan PlanFor(const Config& config, const ModelShape& shape, const Machine& machine,
+             const Workload& work) {
+  return PlanWith(shape, machine, work, PolicyGivenBy(config, machine));
+}
+
+void RefuseWhatCannotFit(const Config& config, const ModelShape& shape, const Machine& machine) {
   const Workload least = {1, {{1, 1}}, {1, 1}};
-  GivenPolicy one_row = given;
+  GivenPolicy one_row = PolicyGivenBy(config, machine);
   one_row.gpu_batch_size = one_row.num_gpu_batches = one_row.prefill_chunk = 1;
-  MakePlan(shape, machine, least, DefaultPolicy(shape, machine, least, one_row, needs), needs);
+  PlanWith(shape, machine, least, one_row);
 }
 
 }  // namespace spillway

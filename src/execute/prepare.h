@@ -4,7 +4,6 @@
 
 #include <filesystem>
 
-#include "policies/default_policy.h"
 #include "spillway/machine.h"
 #include "spillway/model.h"
 #include "spillway/plan.h"
@@ -16,17 +15,14 @@ namespace spillway {
 // Throws: Error kPath, kIo: --offload-dir cannot be used.
 Machine ProbeMachine(const Config& config);
 
-// What the CPU's kernels ask for.
-KernelNeeds CpuKernelNeeds();
-
-// What the flags state of the policy.
-// Throws: Error kFlag: a share on a gpu that there is none of.
-GivenPolicy PolicyGivenBy(const Config& config, const Machine& machine);
+// The plan of the policy that the flags state, and that is chosen where they are silent.
+// Throws: Error kFlag: a share on a gpu that there is none of; what MakePlan throws.
+Plan PlanFor(const Config& config, const ModelShape& shape, const Machine& machine,
+             const Workload& work);
 
 // A model that is too large even for one row of two tokens is refused before the input is read.
-// Throws: what MakePlan throws.
-void RefuseWhatCannotFit(const ModelShape& shape, const Machine& machine, const GivenPolicy& given,
-                         const KernelNeeds& needs);
+// Throws: what PlanFor throws.
+void RefuseWhatCannotFit(const Config& config, const ModelShape& shape, const Machine& machine);
 
 // --offload-dir, or $TMPDIR, or /tmp.
 std::filesystem::path OffloadFolder(const Config& config);

@@ -25,28 +25,19 @@
 #include "src/model/make_store.h"
 #include "src/model/weight_reader.h"
 #include "src/size_text.h"
-#include "src/store/content_key.h"
 
 namespace spillway {
 namespace {
 
-// Conversion of weights that the model holds in another type than the file, for each thread.
-constexpr int64_t kConvertBytes = 512 << 10;
-
-// What the store of this run's weights is made from.
-std::string ContentKey(const Config& config, const OpenedModel& model) {
-  const std::string key = config.dummy_weights ? DummyContentKey(model.shape, config.seed)
-                                               : CheckpointContentKey(model.folder, model.shape);
-  return config.allow_nonfinite_weights ? key + "-nonfinite" : key;
-}
-
-// Fills the store, where the plan has weights on disk, and says where it is.
+// Where the weights on disk are read from; converted first where they are in no store yet. Empty
+// where the plan has none on disk.
 std::filesystem::path PrepareStore(const Run& run, const WeightReader& reader, ThreadPool& pool,
                                    ProgressLine& line) {
   if (run.plan.weight_bytes[Tier::kDisk] == 0) return {};
+  if (!run.model.store.empty()) return run.model.store;
   const std::string key = ContentKey(run.config, run.model);
   const std::filesystem::path path = StorePath(OffloadFolder(run.config), key);
-  EnsureStore({run.model.shape, key, reader}, path, pool, [&](int64_t done, int64_t total) {
+  EnsureStore({run.model.shape, key, reader, {}}, path, pool, [&](int64_t done, int64_t total) {
     line.Note(fmt::format("converting weights to {}: {} of {}", Printable(path.string()),
                           SizeText(done), SizeText(total)));
   });
@@ -79,16 +70,15 @@ Trace RunBlocks(const Run& run, Job& job, ProgressLine& line) {
   line.Note("loading weights");
   ThreadPool pool(plan.machine.num_threads);
   std::optional<HostArena> convert(std::in_place, plan.machine.num_threads * kConvertBytes);
-  const WeightReader reader(
-      *model.checkpoint, model.weights,
-      config.allow_nonfinite_weights ? NonFiniteWeights::kAllow : NonFiniteWeights::kRefuse,
-      convert->View({0, convert->bytes()}), plan.machine.num_threads);
+  const WeightReader reader(*model.checkpoint, model.weights, NonFiniteOf(config),
+                            convert->View({0, convert->bytes()}), plan.machine.num_threads);
   const std::filesystem::path store = PrepareStore(run, reader, pool, line);
   const Tiers tiers(plan, DiskOf(config, store, trace_log));
   for (const Tier tier : {Tier::kGpu, Tier::kCpu}) {
     LoadWeights(plan, tier, reader, tiers.arena(tier), pool);
   }
   convert.reset();
+  model.checkpoint->FreeBuffers();
   const double load_s = NowSeconds() - begin_s;
 
   Mover mover(plan, tiers, trace_log);
@@ -106,7 +96,7 @@ Trace RunBlocks(const Run& run, Job& job, ProgressLine& line) {
 
 std::FILE* TerminalOf(const Config& config) {
   if (config.verbosity == Verbosity::kQuiet) return nullptr;
-  return config.output == "-" ? stderr : stdout;
+  return config.verb == Verb::kGenerate && config.output == "-" ? stderr : stdout;
 }
 
 }  // namespace spillway

@@ -12,6 +12,9 @@
 
 namespace spillway {
 
+// The exit status of a run that finished, some requests of which carry errors.
+inline constexpr int kSomeLinesCarryErrors = 21;
+
 // What one run is made of, once it is decided.
 struct Run {
   const Config& config;

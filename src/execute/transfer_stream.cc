@@ -81,8 +81,9 @@ void TransferStream::Run() noexcept {
   }
   changed_.notify_all();
   // The disk may still be at work on memory that its owner frees next.
-  while (begun_ > done_) {
-    Entry& entry = At(++done_);
+  // These moves never count as done.
+  for (uint64_t number = done_ + 1; number <= begun_; ++number) {
+    const Entry& entry = At(number);
     try {
       if (entry.move.kind != MoveKind::kCopy) options_.queue->Wait(entry.ticket);
     } catch (const Error&) {  // the first failure is the one that is told

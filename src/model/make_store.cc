@@ -21,13 +21,13 @@ std::filesystem::path StorePath(const std::filesystem::path& folder,
   return folder / fmt::format("spillway-{}.store", content_key);
 }
 
-void EnsureStore(const StoreSource& source, const std::filesystem::path& path, ThreadPool& pool,
-                 const std::function<void(int64_t, int64_t)>& progress) {
-  if (ProbeStore(path, source.content_key) == StoreState::kReady) return;
+void MakeStore(const StoreSource& source, const std::filesystem::path& path, ExistingStore existing,
+               ThreadPool& pool, const StoreProgress& progress) {
   StoreJob job;
   job.shape = source.shape;
   job.content_key = source.content_key;
-  job.replace = true;
+  job.companions = source.companions;
+  job.replace = existing == ExistingStore::kReplace;
   job.progress = progress;
   job.fill = [&](const StoredTensorTable& tensor, RowRange rows, std::span<std::byte> out) {
     const int64_t element_bytes = DTypeBytes(tensor.spec.dtype);
@@ -47,6 +47,12 @@ void EnsureStore(const StoreSource& source, const std::filesystem::path& path, T
   const HostArena staging(StoreStagingBytes(source.shape));
   DiskQueue queue(MakeDiskBackend({}));
   WriteStore(job, path, queue, staging.View({0, staging.bytes()}));
+}
+
+void EnsureStore(const StoreSource& source, const std::filesystem::path& path, ThreadPool& pool,
+                 const StoreProgress& progress) {
+  if (ProbeStore(path, source.content_key) == StoreState::kReady) return;
+  MakeStore(source, path, ExistingStore::kReplace, pool, progress);
 }
 
 }  // namespace spillway

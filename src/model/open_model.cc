@@ -3,9 +3,14 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <utility>
+
 #include "spillway/error.h"
 #include "src/checkpoint/dummy.h"
 #include "src/model/model_config.h"
+#include "src/model/store_checkpoint.h"
+#include "src/store/content_key.h"
+#include "src/store/store.h"
 #include "src/tokenizer/no_tokenizer.h"
 
 namespace spillway {
@@ -37,24 +42,41 @@ bool HasTokenizer(const fs::path& folder) {
 // ids must have rows.
 constexpr int64_t kBundledVocabulary = 4096;
 
-std::unique_ptr<Tokenizer> OpenTokenizerFor(const Config& config, const fs::path& folder,
-                                            const ModelShape& shape) {
-  if (config.tokenizer == "none") return std::make_unique<NoTokenizer>(shape.vocab_size);
-  if (!config.tokenizer.empty()) return OpenTokenizer(config.tokenizer, shape.vocab_size);
-  const fs::path own = folder.empty() ? folder : TokenizerFolder(folder);
-  if (!config.dummy_weights || HasTokenizer(own)) return OpenTokenizer(own, shape.vocab_size);
-  if (shape.vocab_size < kBundledVocabulary) return std::make_unique<NoTokenizer>(shape.vocab_size);
-  return OpenTokenizer(BundledModel(), shape.vocab_size);
+// Empty: prompts are token ids.
+fs::path FindTokenizer(const Config& config, const OpenedModel& model) {
+  if (config.tokenizer == "none") return {};
+  if (!config.tokenizer.empty()) return config.tokenizer;
+  const fs::path own = model.folder.empty() ? model.folder : TokenizerFolder(model.folder);
+  const bool is_shape_only = config.dummy_weights || model.folder.empty();
+  if (!is_shape_only || HasTokenizer(own)) return own;
+  return model.shape.vocab_size < kBundledVocabulary ? fs::path() : BundledModel();
 }
 
 fs::path ModelFolder(const Config& config) {
   return config.model.empty() ? BundledModel() : fs::path(config.model);
 }
 
+// Ends the key of a store whose weights were not checked for NaN and infinity.
+constexpr std::string_view kNonFiniteKey = "-nonfinite";
+
+void OpenStored(const Config& config, OpenedModel& model) {
+  std::unique_ptr<const Store> store(new Store(OpenStore(model.folder)));
+  model.shape = store->shape();
+  if (config.dummy_weights) return;
+  if (store->content_key().ends_with(kNonFiniteKey) && !config.allow_nonfinite_weights) {
+    throw Error(ErrorCode::kNonFinite,
+                fmt::format("{}: was converted with --allow-nonfinite-weights; give it here too",
+                            Printable(model.folder.string())));
+  }
+  model.store = model.folder;
+  model.checkpoint = MakeStoreCheckpoint(std::move(store));
+}
+
 bool IsBuiltIn(const Config& config) {
   std::error_code ignored;
   if (!BuiltInShape(config.model) || fs::is_directory(config.model, ignored)) return false;
-  if (config.dummy_weights) return true;
+  // A plan needs the shape alone.
+  if (config.dummy_weights || config.verb == Verb::kPlan) return true;
   throw Error(
       ErrorCode::kModelMissing,
       fmt::format("{} is a built-in shape without weights; give a folder, or add --dummy-weights",
@@ -67,15 +89,34 @@ OpenedModel OpenModel(const Config& config) {
   OpenedModel model;
   if (IsBuiltIn(config)) {
     model.shape = *BuiltInShape(config.model);
+  } else if (model.folder = ModelFolder(config); IsStoreFolder(model.folder)) {
+    OpenStored(config, model);
   } else {
-    model.folder = ModelFolder(config);
     model.shape = ReadModelShape(model.folder);
+    if (!config.dummy_weights) model.checkpoint = OpenCheckpoint(model.folder);
   }
-  model.checkpoint = config.dummy_weights ? MakeDummyCheckpoint(model.shape, config.seed)
-                                          : OpenCheckpoint(model.folder);
+  if (model.checkpoint == nullptr) {
+    model.checkpoint = MakeDummyCheckpoint(model.shape, config.seed);
+  }
   model.weights = ResolveWeights(Layers(model.shape), *model.checkpoint);
-  model.tokenizer = OpenTokenizerFor(config, model.folder, model.shape);
+  model.tokenizer_folder = FindTokenizer(config, model);
+  if (model.tokenizer_folder.empty()) {
+    model.tokenizer = std::make_unique<NoTokenizer>(model.shape.vocab_size);
+  } else {
+    model.tokenizer = OpenTokenizer(model.tokenizer_folder, model.shape.vocab_size);
+  }
   return model;
+}
+
+std::string ContentKey(const Config& config, const OpenedModel& model) {
+  const bool dummy = config.dummy_weights || model.folder.empty();
+  const std::string key = dummy ? DummyContentKey(model.shape, config.seed)
+                                : CheckpointContentKey(model.folder, model.shape);
+  return config.allow_nonfinite_weights ? key + std::string(kNonFiniteKey) : key;
+}
+
+NonFiniteWeights NonFiniteOf(const Config& config) {
+  return config.allow_nonfinite_weights ? NonFiniteWeights::kAllow : NonFiniteWeights::kRefuse;
 }
 
 fs::path BundledModel() {

@@ -12,6 +12,9 @@
 
 namespace spillway {
 
+// Staging for each worker that keeps its conversions in the cache.
+inline constexpr int64_t kConvertBytes = 512 << 10;
+
 enum class NonFiniteWeights { kRefuse, kAllow };
 
 // A run of elements of tensor `tensor` of layer `layer`, both as Layers(shape) counts.

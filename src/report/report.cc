@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "spillway/byte_use.h"
 #include "spillway/tile.h"
 #include "src/size_text.h"
 
@@ -56,11 +57,19 @@ int64_t LargestTileBytes(const Plan& plan) {
   return bytes;
 }
 
+Json UsedBytesJson(const UsedBytes& used) {
+  Json json;
+  for (const ByteUse use : kAllByteUses) json[std::string(ByteUseName(use))] = used[use];
+  return json;
+}
+
 Json TiersJson(const Plan& plan, const Trace& trace) {
+  const PerTier<UsedBytes> used = BytesByUse(plan);
   Json json;
   for (const Tier tier : kAllTiers) {
     json[std::string(TierName(tier))] = {{"cap_bytes", plan.machine.cap_bytes[tier]},
                                          {"planned_peak_bytes", plan.PlannedBytes(tier)},
+                                         {"planned_bytes", UsedBytesJson(used[tier])},
                                          {"peak_bytes", trace.peak_bytes[tier]}};
   }
   return json;
@@ -141,9 +150,7 @@ int64_t TotalWeightBytes(const Plan& plan) {
   return bytes;
 }
 
-}  // namespace
-
-std::string ReportJson(const Plan& plan, const Trace& trace, const RunSummary& summary) {
+Json ToJson(const Plan& plan, const Trace& trace, const RunSummary& summary) {
   const int64_t generated = trace.prefill.generated_tokens + trace.decode.generated_tokens;
   Json json;
   json["version"] = 1;
@@ -194,20 +201,121 @@ std::string ReportJson(const Plan& plan, const Trace& trace, const RunSummary& s
                        {"generated_tokens_per_s", nullptr},
                        {"bound_by", nullptr}};
   json["fingerprint"] = summary.fingerprint;
+  return json;
+}
+
+std::string Dump(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+// Null for every value, the keys kept.
+void ClearValues(Json& json) {
+  if (!json.is_object()) {
+    json = nullptr;
+    return;
+  }
+  for (Json& value : json) ClearValues(value);
+}
+
+int64_t SlotsOfLongestRow(const Plan& plan, const Workload& work) {
+  return (work.longest.slots() + plan.slot_align - 1) / plan.slot_align * plan.slot_align;
+}
+
+std::string ModelLine(const Plan& plan) {
+  return fmt::format("{}, {:.1f} M parameters, weights {} in {}", plan.shape.name,
+                     static_cast<double>(Parameters(plan)) / 1e6, SizeText(TotalWeightBytes(plan)),
+                     DTypeName(plan.shape.dtype));
+}
+
+std::string MachineLine(const Plan& plan) {
+  return fmt::format("{}, {} threads, {}", plan.machine.name, plan.machine.num_threads,
+                     plan.machine.isa);
+}
+
+std::string TableLine(std::string_view label, std::string_view value) {
+  return fmt::format("  {:<14}{}\n", label, value);
+}
+
+// One value for each tier, in columns.
+template <typename F>
+std::string TierColumns(F text_of) {
+  std::string text;
+  for (const Tier tier : kAllTiers) text += fmt::format("{:>14}", text_of(tier));
+  return text;
+}
+
+std::string SizeOrDash(int64_t bytes) { return bytes == 0 ? "-" : SizeText(bytes); }
+
+std::string ShareLine(const PerTier<double>& requested, const PerTier<double>& realised) {
+  return TierColumns([&](Tier tier) {
+    return fmt::format("{:.1f} / {:.1f}", 100.0 * requested[tier], 100.0 * realised[tier]);
+  });
+}
+
+// Planned bytes by use and tier; uses that take nothing anywhere are left out.
+std::string BytesTable(const Plan& plan) {
+  const PerTier<UsedBytes> used = BytesByUse(plan);
+  std::string text = TableLine("bytes", TierColumns([](Tier tier) { return TierName(tier); }));
+  for (const ByteUse use : kAllByteUses) {
+    const auto takes = [&](Tier tier) { return used[tier][use] > 0; };
+    if (std::ranges::none_of(kAllTiers, takes)) continue;
+    text += TableLine(ByteUseName(use),
+                      TierColumns([&](Tier tier) { return SizeOrDash(used[tier][use]); }));
+  }
+  text += TableLine("planned",
+                    TierColumns([&](Tier tier) { return SizeOrDash(plan.PlannedBytes(tier)); }));
+  return text + TableLine("allowed", TierColumns([&](Tier tier) {
+                            return SizeOrDash(plan.machine.cap_bytes[tier]);
+                          }));
+}
+
+}  // namespace
+
+std::string ReportJson(const Plan& plan, const Trace& trace, const RunSummary& summary) {
+  return Dump(ToJson(plan, trace, summary));
+}
+
+std::string PlanJson(const Plan& plan, const Workload& work) {
+  Json json = ToJson(plan, {}, {});
+  for (const char* measured :
+       {"workload", "time_s", "throughput", "links", "phases", "fingerprint"}) {
+    ClearValues(json[measured]);
+  }
+  json["workload"]["num_requests"] = work.num_requests;
+  for (Json& tier : json["tiers"]) tier["peak_bytes"] = nullptr;
+  json["kv"]["recent"] = json["kv"]["slots_per_row"] = SlotsOfLongestRow(plan, work);
+  json["kv"]["bytes"] = plan.KvBytes();
+  json["block"]["num_blocks"] = json["block"]["passes"] = nullptr;
+  return Dump(json);
+}
+
+std::string PlanTable(const Plan& plan, const Workload& work) {
+  std::string text = TableLine("model", ModelLine(plan)) + TableLine("machine", MachineLine(plan));
+  text += TableLine("requests",
+                    fmt::format("{}, prompts of up to {} tokens, {} in all", work.num_requests,
+                                work.longest.prompt_tokens, work.longest.slots()));
+  text +=
+      TableLine("block", fmt::format("{} rows x {} batches, {} KV slots for the longest row, "
+                                     "prefill in chunks of {} tokens",
+                                     plan.batch.rows, plan.num_batches,
+                                     SlotsOfLongestRow(plan, work), plan.workspace.chunk_tokens));
+  text += BytesTable(plan);
+  text += TableLine("% placed", "as requested / as realised");
+  text += TableLine("weights", ShareLine(plan.policy.weight_frac, RealisedWeights(plan)));
+  text += TableLine("kv", ShareLine(plan.policy.kv_frac, RealisedRows(plan.kv)));
+  text +=
+      TableLine("activations", ShareLine(plan.policy.activation_frac, RealisedRows(plan.hidden)));
+  return text;
 }
 
 std::string ReportTable(const Plan& plan, const Trace& trace, const RunSummary& summary) {
   const auto& [prefill, decode] = std::tie(trace.prefill, trace.decode);
   std::string text;
   const auto line = [&](std::string_view label, const std::string& value) {
-    text += fmt::format("  {:<14}{}\n", label, value);
+    text += TableLine(label, value);
   };
-  line("model", fmt::format("{}, {:.1f} M parameters, weights {} in {}", plan.shape.name,
-                            static_cast<double>(Parameters(plan)) / 1e6,
-                            SizeText(TotalWeightBytes(plan)), DTypeName(plan.shape.dtype)));
-  line("machine", fmt::format("{}, {} threads, {}", plan.machine.name, plan.machine.num_threads,
-                              plan.machine.isa));
+  line("model", ModelLine(plan));
+  line("machine", MachineLine(plan));
   line("requests",
        fmt::format("{} completions, {} errors", summary.num_completions, summary.num_errors));
   line("block",

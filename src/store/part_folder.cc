@@ -6,11 +6,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 
 #include "spillway/error.h"
+#include "src/store/companions.h"
 #include "src/store/store_table.h"
 
 namespace spillway {
@@ -23,6 +25,19 @@ constexpr int kFolderFlags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 void RemoveStoreFiles(int folder) {
   ::unlinkat(folder, kStoreTableName, 0);
   ::unlinkat(folder, kStoreWeightsName, 0);
+  for (const char* name : kCompanionNames) ::unlinkat(folder, name, 0);
+}
+
+// A store whose removal was cut short, rather than a model of somebody's that has a weights.bin.
+bool HoldsOnlyStoreFiles(const std::filesystem::path& folder) {
+  const auto is_ours = [](const std::filesystem::directory_entry& entry) {
+    const std::string name = entry.path().filename().string();
+    return name == kStoreWeightsName ||
+           std::ranges::find(kCompanionNames, name) != kCompanionNames.end();
+  };
+  std::error_code error;
+  const std::filesystem::directory_iterator entries(folder, error);
+  return !error && std::all_of(begin(entries), end(entries), is_ours);
 }
 
 bool SameFolder(int folder, int parent, const std::string& name) {
@@ -91,8 +106,9 @@ void PartFolder::CheckTarget(bool replace) const {
   const std::string table = name_ + "/" + kStoreTableName;
   const std::string weights = name_ + "/" + kStoreWeightsName;
   const bool is_store =
-      S_ISDIR(status.st_mode) && (::faccessat(parent_.get(), table.c_str(), F_OK, 0) == 0 ||
-                                  ::faccessat(parent_.get(), weights.c_str(), F_OK, 0) == 0);
+      S_ISDIR(status.st_mode) &&
+      (::faccessat(parent_.get(), table.c_str(), F_OK, 0) == 0 ||
+       (::faccessat(parent_.get(), weights.c_str(), F_OK, 0) == 0 && HoldsOnlyStoreFiles(path_)));
   if (is_store && replace) return;
   throw Error(ErrorCode::kOutputExists,
               fmt::format("{}: exists{}; give {}another --output", Printable(path_.native()),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string_view>
 #include <vector>
 
 #include "spillway/error.h"
@@ -79,10 +80,9 @@ void WriteTiles(const StoreJob& job, StoreTable& table, TileWriter& writer) {
   writer.Finish();
 }
 
-void WriteTable(const StoreTable& table, int folder) {
-  const std::string text = StoreTableText(table);
-  const DiskFile file = DiskFile::CreateAt(folder, kStoreTableName,
-                                           static_cast<int64_t>(text.size()), DiskMode::kBuffered);
+void WriteText(int folder, const char* name, std::string_view text) {
+  const DiskFile file =
+      DiskFile::CreateAt(folder, name, static_cast<int64_t>(text.size()), DiskMode::kBuffered);
   file.WriteAt(0, std::as_bytes(std::span(text)));
   file.Sync();
 }
@@ -107,7 +107,10 @@ void WriteStore(const StoreJob& job, const std::filesystem::path& folder, DiskQu
     WriteTiles(job, table, writer);
     weights.Sync();
   }
-  WriteTable(table, part.fd());
+  for (const CompanionFile& companion : job.companions) {
+    WriteText(part.fd(), companion.name.c_str(), companion.content);
+  }
+  WriteText(part.fd(), kStoreTableName, StoreTableText(table));
   part.Commit();
 }
 

@@ -9,10 +9,12 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "spillway/model.h"
 #include "spillway/tile.h"
 #include "src/io/disk_queue.h"
+#include "src/store/companions.h"
 #include "src/store/store_table.h"
 
 namespace spillway {
@@ -27,6 +29,7 @@ struct StoreJob {
       fill;
 
   std::function<void(int64_t bytes_done, int64_t bytes_total)> progress;  // may be empty
+  std::vector<CompanionFile> companions;                                  // copied beside the table
   bool replace = false;  // whether a store of that name is replaced
   DiskMode mode = DiskMode::kDirect;
 };

@@ -116,7 +116,7 @@ TEST(SteadyLoopTest, ADecodePassAllocatesNothing) {
   const HostArena convert(1 << 20);
   const WeightReader reader(*checkpoint, map, NonFiniteWeights::kRefuse,
                             convert.View({0, convert.bytes()}), 2);
-  EnsureStore({shape, "0123456789abcdef", reader}, folder / "weights.store", pool, {});
+  EnsureStore({shape, "0123456789abcdef", reader, {}}, folder / "weights.store", pool, {});
   DiskOptions disk;
   disk.folder = folder.path();
   disk.store = folder / "weights.store";

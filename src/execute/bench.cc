@@ -1,0 +1,52 @@
+#include "src/execute/bench.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "spillway/report.h"
+#include "src/clock.h"
+#include "src/execute/prepare.h"
+#include "src/execute/run_blocks.h"
+#include "src/execute/synthetic.h"
+#include "src/model/open_model.h"
+#include "src/report/progress.h"
+#include "src/report/report_file.h"
+#include "src/report/terminal.h"
+
+namespace spillway {
+
+int RunBench(const Config& config) {
+  const double begin_s = NowSeconds();
+  const OpenedModel model = OpenModel(config);
+  const ReportFile report("--report", config.report, {{}, {}, config.trace});
+  const ReportFile trace_file("--trace", config.trace, {{}, {}, config.report});
+  const Workload work = SyntheticWork(config, model.shape);
+  const Plan plan = PlanFor(config, model.shape, ProbeMachine(config), work);
+
+  if (config.verbosity == Verbosity::kVerbose) PrintTo(TerminalOf(config), PlanTable(plan, work));
+  ProgressLine line(config.progress ? TerminalOf(config) : nullptr);
+  SyntheticJob job(work, model.shape, config.seed);
+  const ExpectedWork expected = {work.num_requests,
+                                 work.num_requests * work.longest.max_new_tokens};
+  std::optional<TraceLog> trace_log;
+  if (trace_file.asked_for()) trace_log.emplace(trace_file, plan);
+  const Trace trace =
+      RunBlocks({config, model, plan, expected, trace_log ? &*trace_log : nullptr}, job, line);
+
+  const RunSummary summary = {job.num_requests(), job.num_completions(), job.num_errors(),
+                              NowSeconds() - begin_s, job.fingerprint()};
+  report.Write(ReportJson(plan, trace, summary));
+  if (trace_log) trace_log->Finish();
+  line.Clear();
+  if (std::FILE* terminal = TerminalOf(config)) {
+    PrintTo(terminal, ReportTable(plan, trace, summary));
+  }
+  if (summary.num_errors == 0) return 0;
+  PrintTo(stderr, fmt::format("spillway: warning: {} of {} rows failed: their logits are not "
+                              "finite\n",
+                              summary.num_errors, summary.num_requests));
+  return kSomeLinesCarryErrors;
+}
+
+}  // namespace spillway

@@ -1,0 +1,26 @@
+#include "src/execute/inspect.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <utility>
+
+#include "src/checkpoint/describe.h"
+#include "src/model/store_checkpoint.h"
+#include "src/store/store.h"
+
+namespace spillway {
+
+std::string DescribeFolder(const std::filesystem::path& folder) {
+  if (!IsStoreFolder(folder)) return DescribeCheckpoint(folder);
+  std::unique_ptr<const Store> store(new Store(OpenStore(folder)));
+  std::size_t num_tiles = 0;
+  for (const StoredTensorTable& tensor : store->tensors()) num_tiles += tensor.tiles.size();
+  std::string text =
+      fmt::format("store       version {}, {} tiles in {} bytes, made from {}\n", kStoreVersion,
+                  num_tiles, store->file().size(), store->content_key());
+  const ModelShape shape = store->shape();
+  return text + DescribeModel(*MakeStoreCheckpoint(std::move(store)), shape);
+}
+
+}  // namespace spillway

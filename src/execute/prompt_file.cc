@@ -1,0 +1,49 @@
+#include "src/execute/prompt_file.h"
+
+#include "src/execute/prepare.h"
+
+namespace spillway {
+namespace {
+
+// Requests whose exact lengths the plan sees. They are tokenised twice, so no more than what takes
+// half a second.
+constexpr int64_t kSampleRequests = 4096;
+
+ReaderOptions ReadingOptions(const Config& config, const ModelShape& shape) {
+  ReaderOptions options;
+  options.defaults = config.sampling;
+  options.special_text = config.special_text;
+  options.max_positions = shape.max_positions;
+  options.vocab_rows = shape.vocab_size;
+  options.start_token = shape.bos;
+  return options;
+}
+
+}  // namespace
+
+PromptFile::PromptFile(const Config& config, const OpenedModel& model)
+    : path_(config.input),
+      options_(ReadingOptions(config, model.shape)),
+      tokenizer_(*model.tokenizer) {
+  if (!NeedsStaging(path_)) return;
+  staged_.emplace(StageInput(path_, OffloadFolder(config)));
+  path_ = staged_->path();
+}
+
+InputScan PromptFile::Scan() const {
+  return ScanInput(path_, tokenizer_, options_, kSampleRequests);
+}
+
+RequestReader PromptFile::Read() const { return RequestReader(path_, tokenizer_, options_); }
+
+Workload WorkloadOf(const InputScan& scan) {
+  Workload work;
+  work.num_requests = scan.is_complete ? static_cast<int64_t>(scan.sample.size()) : scan.num_lines;
+  for (const SampledRequest& request : scan.sample) {
+    work.sample.push_back({request.num_prompt_tokens, request.max_tokens});
+  }
+  work.longest = {scan.max_prompt_tokens, scan.max_row_tokens - scan.max_prompt_tokens};
+  return work;
+}
+
+}  // namespace spillway

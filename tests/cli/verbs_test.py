@@ -1,0 +1,346 @@
+"""`spillway bench` and `spillway plan`: synthetic prompts, measured or planned; `spillway convert` and stores as models.
+Standard library only.
+
+  python3 verbs_test.py path/to/spillway [unittest arguments]
+"""
+
+import json
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import harness
+
+BINARY = pathlib.Path()
+PARITY_MODELS = harness.REPOSITORY / "tests" / "parity" / "models"
+SMALL = ["--prompt-len", 20, "--gen-len", 5]
+ON_DISK = ["--percent", 0, 0, 0, 100, 0, 100]
+MIXED = ["--percent", 0, 40, 0, 50, 0, 50]
+
+
+class VerbTest(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name)
+
+    def run_verb(self, verb, *words, status=0, env=None):
+        result = harness.run(BINARY, [verb, *words], cwd=self.folder, env=env)
+        self.assertEqual(result.status, status, result.stderr.decode(errors="replace"))
+        return result
+
+    def report_of(self, verb, *words):
+        path = self.folder / "report.json"
+        self.run_verb(verb, *words, "--offload-dir", self.folder, "--quiet", "--report", path)
+        return json.loads(path.read_text())
+
+    def refusal(self, status, verb, *words):
+        """The one line on stderr."""
+        result = self.run_verb(verb, *words, status=status)
+        self.assertEqual(result.stdout, b"")
+        lines = result.stderr.splitlines()
+        self.assertEqual(len(lines), 1, lines)
+        self.assertTrue(lines[0].startswith(b"spillway: error[E-"), lines)
+        return lines[0].decode()
+
+
+class Bench(VerbTest):
+    def test_every_row_has_its_length(self):
+        report = self.report_of("bench", *SMALL, "--num-requests", 7, "--gpu-batch-size", 3)
+        self.assertEqual(report["workload"], {
+            "num_requests": 7, "prompt_tokens": 140, "generated_tokens": 35, "num_completions": 7, "num_errors": 0})
+        self.assertGreater(report["throughput"]["generated_tokens_per_s"], 0)
+
+    def test_one_block_where_no_number_is_given(self):
+        report = self.report_of("bench", *SMALL)
+        self.assertEqual(report["workload"]["num_requests"], 64)
+        given = self.report_of("bench", *SMALL, "--gpu-batch-size", 3, "--num-gpu-batches", 2)
+        self.assertEqual(given["workload"]["num_requests"], 6)
+        self.assertEqual(given["block"]["num_blocks"], 1)
+
+    def test_the_fingerprint_depends_on_seed_and_model_alone(self):
+        base = self.report_of("bench", *SMALL, "--num-requests", 9)["fingerprint"]
+        for flags in (["--gpu-batch-size", 2], ["--gpu-batch-size", 4, *ON_DISK], ["--gpu-batch-size", 2, *MIXED],
+                      ["--emulate-gpu", "256MiB", "--percent", 50, 50, 50, 50, 50, 50, "--gpu-batch-size", 3]):
+            self.assertEqual(self.report_of("bench", *SMALL, "--num-requests", 9, *flags)["fingerprint"], base, flags)
+        self.assertNotEqual(self.report_of("bench", *SMALL, "--num-requests", 9, "--seed", 1)["fingerprint"], base)
+
+    def test_the_fingerprint_is_that_of_generate(self):
+        """One row, one token: the start token alone is what generate can be given too."""
+        bench = self.report_of("bench", "--prompt-len", 1, "--gen-len", 12, "--num-requests", 3)
+        source = harness.write_jsonl(self.folder / "in.jsonl", [{"token_ids": [2]}] * 3)
+        generate = self.report_of("generate", source, "--output", self.folder / "out.jsonl", "--max-new-tokens", 12,
+                                  "--ignore-eos")
+        self.assertEqual(bench["fingerprint"], generate["fingerprint"])
+
+    def test_dummy_weights_and_no_tokenizer(self):
+        words = ["--model", "opt-125m", "--dummy-weights", "--prompt-len", 8, "--gen-len", 2, "--num-requests", 2]
+        result = self.run_verb("bench", *words)
+        self.assertIn(b"opt-125m", result.stdout)
+        self.assertIn(b"2 completions", result.stdout)
+        self.assertEqual(result.stderr, b"")
+
+    def test_refusals(self):
+        self.assertIn("positions", self.refusal(2, "bench", "--prompt-len", 2040, "--gen-len", 32))
+        self.assertIn("--gen-len 0", self.refusal(2, "bench", "--gen-len", 0))
+        self.assertIn("--temperature", self.refusal(2, "bench", "--temperature", 1))
+        self.assertIn("--input", self.refusal(2, "bench", "--input", "x"))
+        self.assertIn("one word too many", self.refusal(2, "bench", "x"))
+        self.assertIn("gpu", self.refusal(2, "bench", *SMALL, "--percent", 50, 0, 0, 100, 0, 100))
+        self.refusal(31, "bench", *SMALL, "--gpu-batch-size", 64, "--cpu-memory", "1MiB")
+        self.refusal(12, "bench", "--model", "opt-1.3b", *SMALL)
+        self.refusal(60, "bench", *SMALL, "--report", "no/such/folder/r.json")
+
+    def test_help_lists_the_verbs_flags(self):
+        text = self.run_verb("bench", "--help").stdout.decode()
+        for flag in ("--prompt-len", "--gen-len", "--num-requests", "--percent", "--report", "--dummy-weights"):
+            self.assertIn(flag, text)
+        for flag in ("--input", "--output", "--temperature", "--tokenizer", "--overwrite"):
+            self.assertNotIn(flag, text)
+
+    def test_flags_from_a_file_and_the_environment(self):
+        config = self.folder / "c.toml"
+        config.write_text('seed = 1\n[bench]\nprompt-len = 20\ngen-len = 5\nnum-requests = 4\n[generate]\ninput = "x"\n')
+        self.assertEqual(self.report_of("bench", "--config", config)["fingerprint"],
+                         self.report_of("bench", *SMALL, "--num-requests", 4, "--seed", 1)["fingerprint"])
+        path = self.folder / "r.json"
+        self.run_verb("bench", *SMALL, "--quiet", "--report", path, env={"SPILLWAY_NUM_REQUESTS": "3"})
+        self.assertEqual(json.loads(path.read_text())["workload"]["num_requests"], 3)
+
+
+def leaves(value, path=()):
+    """(path, value) of everything in a report that is not an object."""
+    if not isinstance(value, dict):
+        return [(path, value)]
+    return [leaf for key, below in value.items() for leaf in leaves(below, (*path, key))]
+
+
+MEASURED = {"time_s", "throughput", "links", "phases", "fingerprint", "predicted"}
+MEASURED_LEAVES = {"peak_bytes", "prompt_tokens", "generated_tokens", "num_completions", "num_errors", "num_blocks",
+                   "passes"}
+
+
+class Plan(VerbTest):
+    def check_against_run(self, planned, measured):
+        """The same keys; what is measured is null, the rest is what the run reports."""
+        self.assertEqual([path for path, _ in leaves(planned)], [path for path, _ in leaves(measured)])
+        run = dict(leaves(measured))
+        for path, value in leaves(planned):
+            if path[0] in MEASURED or path[-1] in MEASURED_LEAVES:
+                self.assertIsNone(value, path)
+            elif path[-1] != "cap_bytes":
+                self.assertEqual(value, run[path], path)
+
+    def check_sums(self, report):
+        for tier in report["tiers"].values():
+            self.assertEqual(sum(tier["planned_bytes"].values()), tier["planned_peak_bytes"])
+            self.assertTrue(all(value >= 0 for value in tier["planned_bytes"].values()), tier)
+
+    def test_is_the_plan_of_the_bench(self):
+        emulated = ["--emulate-gpu", "256MiB"]
+        for flags in ([], ON_DISK, MIXED, ["--percent", 0, 0, 0, 0, 0, 0],
+                      [*emulated, "--percent", 20, 30, 40, 30, 50, 20],
+                      [*emulated, "--percent", 0, 0, 0, 0, 0, 0],
+                      [*emulated, "--percent", 0, 100, 0, 100, 100, 0, "--cpu-attention"]):
+            words = [*SMALL, "--gpu-batch-size", 4, "--num-gpu-batches", 2, *flags]
+            planned = self.report_of("plan", *words)
+            self.check_sums(planned)
+            self.check_against_run(planned, self.report_of("bench", *words))
+
+    def test_is_the_plan_of_generate(self):
+        source = harness.write_jsonl(self.folder / "in.jsonl", [{"prompt": "Once upon a time"}] * 5)
+        words = ["--input", source, "--output", self.folder / "out.jsonl", "--max-new-tokens", 9, "--ignore-eos"]
+        planned = self.report_of("plan", *words)
+        self.assertFalse((self.folder / "out.jsonl").exists())
+        self.assertEqual(planned["workload"]["num_requests"], 5)
+        self.check_against_run(planned, self.report_of("generate", *words))
+
+    def test_a_built_in_shape_needs_no_weights(self):
+        text = self.run_verb("plan", "--model", "opt-1.3b", "--cpu-memory", "64GiB").stdout.decode()
+        self.assertIn("64 rows x 1 batches", text)
+        for word in ("weights", "kv", "activations", "workspace", "planned", "allowed", "realised"):
+            self.assertIn(word, text)
+
+    def test_planned_bytes_add_up(self):
+        report = self.report_of("plan", "--model", "opt-6.7b", "--cpu-memory", "8GiB", "--disk-space", "100GiB")
+        self.check_sums(report)
+        self.assertGreater(report["tiers"]["disk"]["planned_bytes"]["weights"], 0)
+        self.assertGreater(report["tiers"]["cpu"]["planned_bytes"]["staging"], 0)
+
+    def test_what_does_not_fit(self):
+        big = ["--model", "opt-30b", "--gpu-batch-size", 32]
+        begin = time.monotonic()
+        self.refusal(30, "plan", *big, "--emulate-gpu", "1GiB", "--percent", 100, 0, 100, 0, 100, 0)
+        self.refusal(31, "plan", *big, "--cpu-memory", "1GiB", "--percent", 0, 100, 0, 100, 0, 100)
+        self.refusal(32, "plan", *big, "--cpu-memory", "64GiB", "--disk-space", "1GiB", "--percent", 0, 0, 0, 100, 0, 100)
+        self.assertLess(time.monotonic() - begin, 3)
+
+    def test_refusals(self):
+        source = harness.write_jsonl(self.folder / "in.jsonl", [{"prompt": "a"}])
+        self.assertIn("--gen-len", self.refusal(2, "plan", "--input", source, "--gen-len", 3))
+        self.assertIn("--gen-len", self.refusal(2, "plan", "--max-new-tokens", 3))
+        self.assertIn("positions", self.refusal(2, "plan", "--prompt-len", 4000))
+        self.refusal(20, "plan", "--input", "missing.jsonl")
+
+    def test_flags_from_a_file(self):
+        config = self.folder / "c.toml"
+        config.write_text("[plan]\nprompt-len = 20\ngen-len = 5\npercent = [0, 40, 0, 50, 0, 50]\n")
+        caps = ["--cpu-memory", "4GiB", "--disk-space", "4GiB"]
+        self.assertEqual(self.report_of("plan", "--config", config, *caps),
+                         self.report_of("plan", *SMALL, *MIXED, *caps))
+
+
+class Convert(VerbTest):
+    PLACEMENTS = [[], ON_DISK, MIXED, ["--emulate-gpu", "256MiB", "--percent", 30, 30, 30, 30, 30, 30]]
+
+    def convert(self, *model, name="model.store"):
+        store = self.folder / name
+        self.run_verb("convert", *model, "--seed", 3, "--output", store, "--quiet")
+        return store
+
+    def completions(self, *words):
+        """The bytes of a run of generate, with nothing of a store left in the offload folder."""
+        offload = self.folder / "offload"
+        offload.mkdir(exist_ok=True)
+        output = self.folder / "out.jsonl"
+        self.run_verb("generate", *words, "--output", output, "--overwrite", "--quiet", "--offload-dir", offload)
+        return output.read_bytes(), sorted(path.name for path in offload.iterdir())
+
+    def check_same_outputs(self, *model, source):
+        store = self.convert(*model)
+        tail = ["--input", source, "--gpu-batch-size", 3, "--seed", 3]
+        expected, _ = self.completions(*model, *tail)
+        for flags in self.PLACEMENTS:
+            found, left = self.completions("--model", store, *tail, *flags)
+            self.assertEqual(found, expected, flags)
+            self.assertEqual(left, [], "weights are read from the store itself")
+        return store
+
+    def requests(self):
+        return harness.write_jsonl(self.folder / "in.jsonl", [
+            {"prompt": "Once upon a time there was a king", "max_tokens": 9},
+            {"prompt": "The", "max_tokens": 14, "temperature": 0.9},
+            {"token_ids": [2, 7, 9], "max_tokens": 5, "logprobs": 2},
+            {"prompt": "a b c", "max_tokens": 3}])
+
+    def test_the_same_bytes_as_from_the_folder(self):
+        for model in (harness.BUNDLED_MODEL, PARITY_MODELS / "prenorm-head64", PARITY_MODELS / "fp32-plain",
+                      PARITY_MODELS / "gelu-head80-untied", PARITY_MODELS / "flexgen-np"):
+            with self.subTest(model=model.name):
+                store = self.check_same_outputs("--model", model, source=self.requests())
+                shutil.rmtree(store)
+
+    def test_the_folder_needs_no_other(self):
+        model = self.folder / "original"
+        shutil.copytree(PARITY_MODELS / "postnorm-projected", model)
+        tail = ["--input", self.requests(), "--seed", 3]
+        expected, _ = self.completions("--model", model, *tail)
+        store = self.convert("--model", model)
+        for path in sorted(model.iterdir()):
+            if path.suffix != ".safetensors":
+                self.assertEqual((store / path.name).read_bytes(), path.read_bytes(), path.name)
+        shutil.rmtree(model)
+        moved = store.rename(self.folder / "elsewhere")
+        self.assertEqual(self.completions("--model", moved, *tail, *MIXED)[0], expected)
+
+    def test_dummy_weights(self):
+        source = harness.write_jsonl(self.folder / "in.jsonl", [{"prompt": "a b c", "max_tokens": 3}] * 2)
+        store = self.check_same_outputs("--model", "opt-125m", "--dummy-weights", source=source)
+        self.assertFalse((store / "config.json").exists())
+
+    def test_bench_plan_and_inspect_take_a_store(self):
+        store = self.convert("--model", harness.BUNDLED_MODEL)
+        words = [*SMALL, "--num-requests", 4]
+        self.assertEqual(self.report_of("bench", "--model", store, *words, *MIXED)["fingerprint"],
+                         self.report_of("bench", *words)["fingerprint"])
+        planned = self.report_of("plan", "--model", store, *words, *ON_DISK)
+        self.assertEqual(planned["model"]["name"], "tales-opt-8m")
+        text = self.run_verb("inspect", store).stdout.decode()
+        for part in ("store", "tiles", "tales-opt-8m", "every tensor of the model is there", "first tensors"):
+            self.assertIn(part, text)
+
+    def test_a_store_of_a_store_is_the_same(self):
+        first = self.convert("--model", PARITY_MODELS / "bf16-head128", name="first")
+        second = self.convert("--model", first, name="second")
+        self.assertEqual((first / "weights.bin").read_bytes(), (second / "weights.bin").read_bytes())
+
+    def test_an_existing_output(self):
+        store = self.convert("--model", PARITY_MODELS / "bf16-head128")
+        words = ["convert", "--model", PARITY_MODELS / "prenorm-head64", "--output"]
+        self.assertIn("--overwrite", self.refusal(52, *words, store))
+        self.run_verb(*words, store, "--overwrite", "--quiet")
+        self.assertIn("prenorm-head64", self.run_verb("inspect", store).stdout.decode())
+        self.assertFalse((store / "vocab.json").exists(), "the old store's files are gone")
+        self.assertEqual([path.name for path in self.folder.iterdir()], ["model.store"])
+        other = self.folder / "mine"
+        other.mkdir()
+        (other / "notes.txt").write_text("kept")
+        self.refusal(52, *words, other)
+        self.refusal(52, *words, other, "--overwrite")
+        self.assertEqual((other / "notes.txt").read_text(), "kept")
+        shutil.copytree(PARITY_MODELS / "bf16-head128", self.folder / "model")
+        (self.folder / "model" / "weights.bin").write_bytes(b"of somebody else")
+        self.refusal(52, *words, self.folder / "model", "--overwrite")
+        self.assertTrue((self.folder / "model" / "config.json").exists())
+
+    def test_refusals_leave_nothing(self):
+        model = ["--model", PARITY_MODELS / "bf16-head128"]
+        self.assertIn("--output", self.refusal(2, "convert", *model))
+        self.assertIn("--percent", self.refusal(2, "convert", *model, "--output", "s", "--percent", 0))
+        self.refusal(60, "convert", *model, "--output", self.folder / "no" / "s")
+        self.refusal(12, "convert", "--model", self.folder / "missing", "--output", "s")
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_an_interruption_leaves_nothing(self):
+        words = ["convert", "--model", "opt-1.3b", "--dummy-weights", "--output", "s", "--quiet"]
+        process = subprocess.Popen([BINARY, *words], cwd=self.folder, stderr=subprocess.PIPE, env=harness.clean_environment())
+        while process.poll() is None and not (self.folder / "s.part" / "weights.bin").exists():
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        self.assertIn(b"E-INTERRUPTED", process.communicate()[1])
+        self.assertEqual(process.returncode, 75)
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_a_damaged_store(self):
+        store = self.convert("--model", harness.BUNDLED_MODEL)
+        weights = store / "weights.bin"
+        good = weights.read_bytes()
+        weights.write_bytes(good[:5000] + bytes([good[5000] ^ 1]) + good[5001:])
+        self.assertIn("tile 0", self.refusal(41, "bench", "--model", store, *SMALL))
+        self.refusal(41, "bench", "--model", store, *SMALL, *ON_DISK, "--offload-dir", self.folder)
+        weights.write_bytes(good[:-4096])
+        self.refusal(10, "bench", "--model", store, *SMALL)
+        (store / "store.json").unlink()
+        self.refusal(10, "inspect", store)
+
+    def test_unchecked_weights_are_asked_for_again(self):
+        model = self.folder / "bad"
+        shutil.copytree(PARITY_MODELS / "bf16-head128", model)
+        weights = model / "model.safetensors"
+        content = bytearray(weights.read_bytes())
+        content[-2:] = b"\xc0\x7f"  # NaN in bf16
+        weights.write_bytes(content)
+        self.refusal(44, "convert", "--model", model, "--output", self.folder / "s")
+        self.run_verb("convert", "--model", model, "--output", self.folder / "s", "--allow-nonfinite-weights", "--quiet")
+        self.assertIn("--allow-nonfinite-weights", self.refusal(44, "bench", "--model", self.folder / "s", *SMALL))
+
+    def test_help_and_file(self):
+        text = self.run_verb("convert", "--help").stdout.decode()
+        for flag in ("--output", "--overwrite", "--model", "--threads"):
+            self.assertIn(flag, text)
+        for flag in ("--percent", "--prompt-len", "--temperature", "--report"):
+            self.assertNotIn(flag, text)
+        config = self.folder / "c.toml"
+        config.write_text(f'[convert]\nmodel = "{PARITY_MODELS / "bf16-head128"}"\noutput = "{self.folder / "s"}"\n')
+        self.assertIn(b"bf16-head128", self.run_verb("convert", "--config", config).stdout)
+        self.assertTrue((self.folder / "s" / "store.json").exists())
+
+
+if __name__ == "__main__":
+    BINARY = pathlib.Path(sys.argv.pop(1)).resolve()
+    unittest.main()
