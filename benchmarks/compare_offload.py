@@ -12,6 +12,7 @@ or FLOPs over the matrix rate that torch's bf16 product of that many rows reache
 """
 
 import argparse
+import concurrent.futures
 import json
 import mmap
 import os
@@ -27,7 +28,7 @@ sys.path.insert(0, str(HERE))
 MODEL = "opt-1.3b"
 MATRIX_PARAMETERS = 24 * (4 * 2048 * 2048 + 2 * 2048 * 8192) + 50272 * 2048  # read once a pass
 READ_BYTES = 2 << 20
-READ_SECONDS = 6.0
+READ_SECONDS = 4.0
 
 # --- the limit
 
@@ -143,19 +144,29 @@ def spillway_round(group, binary, checkpoint, work, rows, args):
 # --- the machine
 
 
-def disk_rate(work):
-    """Bytes per second of a plain loop of O_DIRECT reads of the store."""
-    store = next(work.glob("spillway-*.store")) / "weights.bin"
-    file = os.open(store, os.O_RDONLY | os.O_DIRECT)
+def read_store(path, first, step, seconds):
+    """Bytes that a loop of O_DIRECT reads of every step-th run of the file brings in `seconds`."""
+    file = os.open(path, os.O_RDONLY | os.O_DIRECT)
     buffer = mmap.mmap(-1, READ_BYTES)
-    size = os.fstat(file).st_size // READ_BYTES * READ_BYTES
-    offset = total = 0
-    begin = time.perf_counter()
-    while time.perf_counter() - begin < READ_SECONDS:
-        total += os.preadv(file, [buffer], offset)
-        offset = (offset + READ_BYTES) % size
+    size = os.fstat(file).st_size // READ_BYTES
+    at, total, begin = first, 0, time.perf_counter()
+    while time.perf_counter() - begin < seconds:
+        total += os.preadv(file, [buffer], at % size * READ_BYTES)
+        at += step
     os.close(file)
-    return total / (time.perf_counter() - begin)
+    return total
+
+
+def disk_rate(work):
+    """Bytes per second of plain O_DIRECT reads of the store: the best of one, two and four loops at a time."""
+    store = next(work.glob("spillway-*.store")) / "weights.bin"
+    best = 0.0
+    for loops in (1, 2, 4):
+        with concurrent.futures.ThreadPoolExecutor(loops) as pool:
+            begin = time.perf_counter()
+            parts = pool.map(lambda first: read_store(store, first, loops, READ_SECONDS), range(loops))
+            best = max(best, sum(parts) / (time.perf_counter() - begin))
+    return best
 
 
 def matrix_rate(rows):
@@ -189,6 +200,9 @@ def print_table(result):
         limit, by = row["bound"]
         print(f"| Spillway | {row['rows']} | {row['decode']:.1f} | {row['generated']:.1f} | {limit:.1f} ({by})"
               f" | {100 * row['disk_busy']:.0f} % | {100 * row['compute']:.0f} % |")
+    if not result["accelerate"]:
+        print("\nAccelerate runs at none of these batch sizes in this limit")
+        return
     for what in ("decode", "generated"):
         ours = max(row[what] for row in result["spillway"])
         theirs = max(row[what] for row in result["accelerate"])

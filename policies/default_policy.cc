@@ -74,13 +74,13 @@ struct Planner {
     return policy;
   }
 
-  // As many weights in `tier`, off the disk, as still fit.
-  Policy PutBack(Policy policy, Tier tier) const {
+  // As many weights from one tier to a faster one as still fit.
+  Policy Raise(Policy policy, Tier from, Tier to) const {
     Policy best = policy;
-    const double on_disk = policy.weight_frac[Tier::kDisk];
+    const double movable = policy.weight_frac[from];
     for (int step = 1; step <= kWeightSteps; ++step) {
-      policy.weight_frac[tier] = on_disk * step / kWeightSteps;
-      policy.weight_frac[Tier::kDisk] = on_disk - policy.weight_frac[tier];
+      policy.weight_frac[to] = movable * step / kWeightSteps;
+      policy.weight_frac[from] = movable - policy.weight_frac[to];
       if (!Holds(policy)) break;
       best = policy;
     }
@@ -100,15 +100,34 @@ struct Planner {
     if (HoldsEnough(in_place)) return in_place;
 
     // Weights leave first: one read of them serves the block. KV is read for each row.
-    Placement spilled = {AllOn(Tier::kDisk), AllOn(device), AllOn(device)};
-    Policy policy = Shrink(Start(spilled), kRowsOfASpilledBlock);
-    if (device != Tier::kCpu && !HoldsEnough(policy)) {
-      spilled.kv = spilled.activations = AllOn(Tier::kCpu);
-      policy = Shrink(Start(spilled), kRowsOfASpilledBlock);
+    if (device == Tier::kCpu) {
+      const Policy policy = Spill(Tier::kDisk, device);
+      if (Holds(policy)) return Raise(policy, Tier::kDisk, device);
+      return LacksDiskOnly(policy) ? policy : in_place;  // whose refusal names the larger need
     }
-    if (!Holds(policy)) return in_place;  // whose refusal names the larger need
-    policy = PutBack(policy, device);
-    return device == Tier::kCpu ? policy : PutBack(policy, Tier::kCpu);
+    for (const Tier rows : {device, Tier::kCpu}) {
+      const Policy policy = Spill(Tier::kCpu, rows);
+      if (HoldsEnough(policy)) return Raise(policy, Tier::kCpu, device);
+    }
+    for (const Tier rows : {device, Tier::kCpu}) {
+      const Policy policy = Spill(Tier::kDisk, rows);
+      if (!HoldsEnough(policy)) continue;
+      return Raise(Raise(policy, Tier::kDisk, device), Tier::kDisk, Tier::kCpu);
+    }
+    const Policy last = Spill(Tier::kDisk, Tier::kCpu);
+    return Holds(last) || LacksDiskOnly(last) ? last : in_place;
+  }
+
+  // All weights in one tier, KV and activations in another.
+  Policy Spill(Tier weights, Tier rows) const {
+    return Shrink(Start({AllOn(weights), AllOn(rows), AllOn(rows)}), kRowsOfASpilledBlock);
+  }
+
+  bool LacksDiskOnly(const Policy& policy) const {
+    const Plan plan = LayOut(shape, machine, work, policy, needs);
+    return std::ranges::all_of(kAllTiers, [&](Tier tier) {
+      return tier == Tier::kDisk || plan.PlannedBytes(tier) <= machine.cap_bytes[tier];
+    });
   }
 };
 

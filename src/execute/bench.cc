@@ -22,7 +22,7 @@ int RunBench(const Config& config) {
   const ReportFile report("--report", config.report, {{}, {}, config.trace});
   const ReportFile trace_file("--trace", config.trace, {{}, {}, config.report});
   const Workload work = SyntheticWork(config, model.shape);
-  const Plan plan = PlanFor(config, model.shape, ProbeMachine(config), work);
+  const Plan plan = PlanFor(config, model.shape, ProbeMachine(config, model), work);
 
   if (config.verbosity == Verbosity::kVerbose) PrintTo(TerminalOf(config), PlanTable(plan, work));
   ProgressLine line(config.progress ? TerminalOf(config) : nullptr);

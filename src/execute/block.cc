@@ -150,7 +150,9 @@ std::unique_ptr<Row> BlockBuilder::TakeRow(std::size_t index) {
 }
 
 std::vector<RowBatch> BlockBuilder::Next(Job& job) {
-  if (window_.empty()) FillWindow(job);
+  // A block has as many batches as it begins with: it must not begin with the rest of a window.
+  const int64_t block_rows = plan_.batch.rows * plan_.num_batches;
+  if (static_cast<int64_t>(window_.size()) < block_rows) FillWindow(job);
   std::vector<RowBatch> batches;
   while (!window_.empty()) {
     const int64_t slots = SlotsOf(window_.back());

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "spillway/schedule.h"
-#include "src/execute/mover.h"  // CellPlaces
+#include "src/execute/cell_places.h"
 #include "src/execute/packed_batch.h"
 
 namespace spillway {

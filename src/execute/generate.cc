@@ -141,7 +141,7 @@ int RunGenerate(const Config& config) {
   const ReportFile trace_file("--trace", config.trace,
                               {config.input, config.output, config.report});
   CompletionWriter writer(config.output, *model.tokenizer, {model.shape.name, 0, config.overwrite});
-  const Machine machine = ProbeMachine(config);
+  const Machine machine = ProbeMachine(config, model);
   RefuseWhatCannotFit(config, model.shape, machine);
 
   ProgressLine line(config.progress ? TerminalOf(config) : nullptr);

@@ -144,6 +144,16 @@ void Mover::LoadKv(const Cursor& cell, const PackedBatch& batch) {
                                   {&out_, std::max(kv_.stored[slot], KvStored(cell))});
 }
 
+template <typename F>
+void Mover::Timed(double& waited_s, const TraceLabel& label, F wait) {
+  const double begin_s = NowSeconds();
+  wait();
+  const double end_s = NowSeconds();
+  waited_s += end_s - begin_s;
+  if (trace_log_ == nullptr || end_s - begin_s < kLeastTracedWaitS) return;
+  trace_log_->Add(TraceSpan{TraceLane::kWaiting, label, begin_s, end_s, 0});
+}
+
 // The blocks that this pass wrote to.
 void Mover::StoreKv(const Cursor& cell, const PackedBatch& batch) {
   moves_.clear();
@@ -218,16 +228,6 @@ void Mover::AddHiddenRuns(const Cursor& cell, const PackedBatch& batch, Directio
   }
 }
 
-template <typename F>
-void Mover::Timed(double& waited_s, const TraceLabel& label, F wait) {
-  const double begin_s = NowSeconds();
-  wait();
-  const double end_s = NowSeconds();
-  waited_s += end_s - begin_s;
-  if (trace_log_ == nullptr || end_s - begin_s < kLeastTracedWaitS) return;
-  trace_log_->Add(TraceSpan{TraceLane::kWaiting, label, begin_s, end_s, 0});
-}
-
 TraceLabel Mover::LabelOf(TraceSubject subject, const Cursor& cell) const {
   const bool of_all_batches = subject == TraceSubject::kWeights;
   return {subject, {first_pass_ + cell.pass, cell.layer, of_all_batches ? -1 : cell.batch}};
@@ -235,19 +235,19 @@ TraceLabel Mover::LabelOf(TraceSubject subject, const Cursor& cell) const {
 
 CellPlaces Mover::WaitForLoads(const Cursor& at, const PackedBatch& batch) {
   Timed(waits_.weights_s, LabelOf(TraceSubject::kWeights, at),
-        [&] { weights_in_.Wait(weights_loaded_[static_cast<std::size_t>(at.layer)]); });
+        [&] { weights_in_.WaitOrStop(weights_loaded_[static_cast<std::size_t>(at.layer)]); });
   Timed(waits_.hidden_s, LabelOf(TraceSubject::kHidden, at), [&] {
     // What the compute writes must not be on its way out any more either.
-    rows_in_.Wait(hidden_.loaded[HiddenSlot(at)]);
-    out_.Wait(hidden_.stored[HiddenSlot(at)]);
+    rows_in_.WaitOrStop(hidden_.loaded[HiddenSlot(at)]);
+    out_.WaitOrStop(hidden_.stored[HiddenSlot(at)]);
   });
   CellPlaces places;
   const bool attends =
       plan_.layers[static_cast<std::size_t>(at.layer)].kind == LayerKind::kAttention;
   if (attends) {
     Timed(waits_.kv_s, LabelOf(TraceSubject::kKv, at), [&] {
-      rows_in_.Wait(kv_.loaded[KvSlot(at)]);
-      out_.Wait(kv_.stored[KvSlot(at)]);
+      rows_in_.WaitOrStop(kv_.loaded[KvSlot(at)]);
+      out_.WaitOrStop(kv_.stored[KvSlot(at)]);
     });
   }
   for (const Tier tier : kAllTiers) {
@@ -263,8 +263,8 @@ CellPlaces Mover::WaitForLoads(const Cursor& at, const PackedBatch& batch) {
 
 void Mover::WaitForStores() {
   Timed(waits_.stores_s, {TraceSubject::kStores}, [&] {
-    for (const uint64_t stored : kv_.stored) out_.Wait(stored);
-    for (const uint64_t stored : hidden_.stored) out_.Wait(stored);
+    for (const uint64_t stored : kv_.stored) out_.WaitOrStop(stored);
+    for (const uint64_t stored : hidden_.stored) out_.WaitOrStop(stored);
   });
 }
 

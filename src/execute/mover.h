@@ -12,17 +12,12 @@
 #include "spillway/plan.h"
 #include "spillway/schedule.h"
 #include "spillway/trace.h"
+#include "src/execute/cell_places.h"
 #include "src/execute/packed_batch.h"
 #include "src/execute/tiers.h"
 #include "src/execute/transfer_stream.h"
 
 namespace spillway {
-
-// Where one cell's rows are, in place or staged: slot 0, or token 0, of each tier's share.
-struct CellPlaces {
-  PerTier<std::byte*> kv;
-  PerTier<float*> hidden;
-};
 
 class Mover {
  public:

@@ -23,7 +23,7 @@ Workload WorkOf(const Config& config, const OpenedModel& model, const Machine& m
 int RunPlan(const Config& config) {
   const OpenedModel model = OpenModel(config);
   const ReportFile report("--report", config.report, {config.input, config.output, config.trace});
-  const Machine machine = ProbeMachine(config);
+  const Machine machine = ProbeMachine(config, model);
   const Workload work = WorkOf(config, model, machine);
   const Plan plan = PlanFor(config, model.shape, machine, work);
   report.Write(PlanJson(plan, work));

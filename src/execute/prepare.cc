@@ -11,6 +11,7 @@
 #include "spillway/error.h"
 #include "src/io/disk_folder.h"
 #include "src/machine/probe.h"
+#include "src/model/make_store.h"
 #include "src/store/store.h"
 
 namespace spillway {
@@ -26,12 +27,16 @@ int64_t FreeDiskBytes(const Config& config) {
   }
 }
 
-// A store that --model names takes its place on disk already.
-int64_t StoredBytes(const Config& config) {
+// A store that is there already, named by --model or made by an earlier run, has its place on disk.
+int64_t StoredBytes(const Config& config, const OpenedModel& model) {
+  std::filesystem::path store = model.store;
+  if (store.empty()) {
+    const std::string key = ContentKey(config, model);
+    store = StorePath(OffloadFolder(config), key);
+    if (ProbeStore(store, key) != StoreState::kReady) return 0;
+  }
   std::error_code error;
-  if (config.dummy_weights || !IsStoreFolder(config.model)) return 0;
-  const auto bytes =
-      std::filesystem::file_size(std::filesystem::path(config.model) / kStoreWeightsName, error);
+  const auto bytes = std::filesystem::file_size(store / kStoreWeightsName, error);
   return error ? 0 : static_cast<int64_t>(bytes);
 }
 
@@ -88,7 +93,7 @@ std::filesystem::path OffloadFolder(const Config& config) {
   return named != nullptr && *named != '\0' ? named : "/tmp";
 }
 
-Machine ProbeMachine(const Config& config) {
+Machine ProbeMachine(const Config& config, const OpenedModel& model) {
   Machine machine;
   machine.name = ProcessorName();
   machine.isa = kernels::IsaName(kernels::BestIsa());
@@ -100,7 +105,7 @@ Machine ProbeMachine(const Config& config) {
   }
   machine.cap_bytes[Tier::kDisk] = config.disk_space_bytes
                                        ? *config.disk_space_bytes
-                                       : FreeDiskBytes(config) + StoredBytes(config);
+                                       : FreeDiskBytes(config) + StoredBytes(config, model);
   machine.cap_bytes[Tier::kCpu] = config.cpu_memory_bytes.value_or(
       std::max<int64_t>(0, AvailableMemoryBytes() / 10 * 9 - machine.cap_bytes[Tier::kGpu]));
   return machine;

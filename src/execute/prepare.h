@@ -8,12 +8,13 @@
 #include "spillway/model.h"
 #include "spillway/plan.h"
 #include "src/config/config.h"
+#include "src/model/open_model.h"
 
 namespace spillway {
 
 // This host, and the caps that the flags or what is free set.
 // Throws: Error kPath, kIo: --offload-dir cannot be used.
-Machine ProbeMachine(const Config& config);
+Machine ProbeMachine(const Config& config, const OpenedModel& model);
 
 // The plan of the policy that the flags state, and that is chosen where they are silent.
 // Throws: Error kFlag: a share on a gpu that there is none of; what MakePlan throws.

@@ -90,7 +90,7 @@ Trace RunBlocks(const Run& run, Job& job, ProgressLine& line) {
   Trace trace = engine.Run(schedule, blocks, job, [&](const WorkDone& done) { line.Update(done); });
   trace.load_s = load_s;
   // The arena that stands for a GPU is in this process too.
-  trace.peak_bytes[Tier::kCpu] = PeakResidentBytes() - plan.arena_bytes[Tier::kGpu];
+  trace.peak_bytes[Tier::kCpu] = PeakResidentBytes() - tiers.arena(Tier::kGpu).ResidentBytes();
   return trace;
 }
 

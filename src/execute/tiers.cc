@@ -1,7 +1,11 @@
 #include "src/execute/tiers.h"
 
+#include <fmt/format.h>
+
+#include "spillway/error.h"
 #include "src/clock.h"
 #include "src/io/disk_backend.h"
+#include "src/store/store_table.h"
 
 namespace spillway {
 namespace {
@@ -30,7 +34,14 @@ Tiers::Tiers(const Plan& plan, const DiskOptions& disk)
 
 void Tiers::OpenDisk(const Plan& plan, const DiskOptions& disk) {
   folder_.emplace(disk.folder);
-  if (plan.weight_bytes[Tier::kDisk] > 0) store_.reset(new Store(OpenStore(disk.store)));
+  if (plan.weight_bytes[Tier::kDisk] > 0) {
+    store_.reset(new Store(OpenStore(disk.store)));
+    if (ShapeText(store_->shape()) != ShapeText(plan.shape)) {
+      throw Error(ErrorCode::kModelInconsistent,
+                  fmt::format("{}: is the store of another model; delete it",
+                              Printable(disk.store.string())));
+    }
+  }
   if (plan.kv[Tier::kDisk].region.bytes > 0) {
     const ScratchLayout layout = {plan.shape.num_layers, plan.num_batches,
                                   plan.kv[Tier::kDisk].size / plan.slot_align, plan.KvBlockBytes()};

@@ -1,16 +1,21 @@
 #include "src/execute/transfer_stream.h"
 
+#include <chrono>
 #include <cstring>
 #include <system_error>
 
 #include "spillway/error.h"
 #include "src/clock.h"
+#include "src/stop_signal.h"
 
 namespace spillway {
 namespace {
 
 // Disk moves begun and not finished, when no bounce ring says how many.
-constexpr uint64_t kMaxBegun = 64;
+// Few, since what another stream needs sooner queues behind them.
+constexpr uint64_t kMaxBegun = 8;
+
+constexpr std::chrono::milliseconds kStopPoll{100};
 
 }  // namespace
 
@@ -57,6 +62,15 @@ void TransferStream::Wait(uint64_t number) const {
   if (done_ < number) std::rethrow_exception(failure_);
 }
 
+void TransferStream::WaitOrStop(uint64_t number) const {
+  std::unique_lock lock(mutex_);
+  while (
+      !changed_.wait_for(lock, kStopPoll, [&] { return done_ >= number || failure_ != nullptr; })) {
+    ThrowIfStopRequested();
+  }
+  if (done_ < number) std::rethrow_exception(failure_);
+}
+
 StreamTotals TransferStream::totals() const {
   const std::lock_guard lock(mutex_);
   return totals_;
@@ -86,7 +100,7 @@ void TransferStream::Run() noexcept {
     const Entry& entry = At(number);
     try {
       if (entry.move.kind != MoveKind::kCopy) options_.queue->Wait(entry.ticket);
-    } catch (const Error&) {  // the first failure is the one that is told
+    } catch (...) {  // the first failure is the one that is told
     }
   }
 }

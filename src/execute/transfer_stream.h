@@ -81,6 +81,9 @@ class TransferStream {
   // Returns when the moves up to `number` are done. Throws: what the first failing move threw.
   void Wait(uint64_t number) const;
 
+  // The same for the engine. Throws: also Error kInterrupted, soon after a stop was asked for.
+  void WaitOrStop(uint64_t number) const;
+
   StreamTotals totals() const;
 
  private:

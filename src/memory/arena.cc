@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "spillway/error.h"
 #include "src/system_error.h"
@@ -34,6 +37,20 @@ HostArena::HostArena(int64_t bytes) : bytes_(bytes) {
 
 HostArena::~HostArena() {
   if (base_ != nullptr) ::munmap(base_, static_cast<std::size_t>(bytes_));
+}
+
+int64_t HostArena::ResidentBytes() const {
+  const int64_t page = ::sysconf(_SC_PAGESIZE);
+  constexpr int64_t kPagesAtOnce = 1 << 16;
+  std::vector<unsigned char> state(kPagesAtOnce);
+  int64_t pages = 0;
+  for (int64_t at = 0; at < bytes_; at += kPagesAtOnce * page) {
+    const int64_t size = std::min(kPagesAtOnce * page, bytes_ - at);
+    if (::mincore(base_ + at, static_cast<std::size_t>(size), state.data()) != 0) continue;
+    pages += std::count_if(state.begin(), state.begin() + (size + page - 1) / page,
+                           [](unsigned char in) { return (in & 1) != 0; });
+  }
+  return std::min(bytes_, pages * page);
 }
 
 std::span<std::byte> HostArena::View(const Region& region) const {

@@ -22,6 +22,9 @@ class HostArena {
 
   int64_t bytes() const { return bytes_; }
 
+  // What the system has given pages for.
+  int64_t ResidentBytes() const;
+
   // Requires: the region lies inside the arena.
   std::span<std::byte> View(const Region& region) const;
 

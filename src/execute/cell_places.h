@@ -1,0 +1,17 @@
+// CellPlaces: where the rows of one cell of the schedule are while it is computed. Plain values;
+// the mover fills one, an executor reads it.
+#pragma once
+
+#include <cstddef>
+
+#include "spillway/tier.h"
+
+namespace spillway {
+
+// In place or staged: the address of slot 0, or token 0, of each tier's share.
+struct CellPlaces {
+  PerTier<std::byte*> kv;
+  PerTier<float*> hidden;
+};
+
+}  // namespace spillway
