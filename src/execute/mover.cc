@@ -161,7 +161,11 @@ void Mover::StoreKv(const Cursor& cell, const PackedBatch& batch) {
     AddKvRuns(cell, row, row.num_past / plan_.slot_align,
               DivideUp(row.num_past + row.num_new, plan_.slot_align), Direction::kOut);
   }
-  kv_.stored[KvSlot(cell)] = KvStored(cell) = out_.Add(moves_, LabelOf(TraceSubject::kKv, cell));
+  // One store of these blocks at a time; rows that have just come loaded nothing that waited for
+  // it.
+  const TraceLabel label = LabelOf(TraceSubject::kKv, cell);
+  Timed(waits_.stores_s, label, [&] { out_.WaitOrStop(KvStored(cell)); });
+  kv_.stored[KvSlot(cell)] = KvStored(cell) = out_.Add(moves_, label);
 }
 
 void Mover::LoadHidden(const Cursor& cell, const PackedBatch& batch) {
