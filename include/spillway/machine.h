@@ -1,13 +1,37 @@
-// Machine: what there is to plan with. Probed for the memory of this host.
+// Machine: what there is to plan with: caps, and how fast its links and units are.
 // Plain values; any thread.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "spillway/tier.h"
+#include "spillway/trace.h"  // Link
 
 namespace spillway {
+
+// What a device gives in matrix products with this many rows: fp16 weights in its memory, fp32
+// accumulation.
+struct MatmulRate {
+  int64_t rows = 0;
+  double flops_per_s = 0.0;
+};
+
+// Measured (profile) or taken from a data sheet. Zero where the machine has no such device.
+struct DeviceRates {
+  double memory_bytes_per_s = 0.0;             // read
+  std::vector<MatmulRate> matmul;              // ascending rows
+  double prefill_attention_flops_per_s = 0.0;  // 4 * query * key * head_dim each
+  double decode_attention_bytes_per_s = 0.0;   // of K and V
+  double launch_s = 0.0;  // what computing one layer for one batch costs beyond its arithmetic
+};
+
+struct MachineRates {
+  PerLink<double> link_bytes_per_s;
+  DeviceRates gpu;
+  DeviceRates cpu;
+};
 
 struct Machine {
   std::string name;            // the processor, and the GPU when there is one
@@ -15,6 +39,7 @@ struct Machine {
   int num_threads = 1;         // compute threads
   Tier device = Tier::kCpu;    // where layers are computed; kGpu also when it is emulated
   PerTier<int64_t> cap_bytes;  // hard caps of this run
+  MachineRates rates;          // zero: not known
 };
 
 }  // namespace spillway

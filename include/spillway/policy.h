@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "spillway/dtype.h"
+#include "spillway/kv_policy.h"
 #include "spillway/tier.h"
 
 namespace spillway {
@@ -19,6 +20,7 @@ struct Policy {
   // K and V come nowhere near 65504. A value that overflows makes its row fail with E-NONFINITE;
   // --kv-dtype bf16 is the way out.
   DType kv_dtype = DType::kF16;
+  KvPolicy kv;                  // which tokens stay
   bool cpu_attention = false;   // KV off the device is attended to by the CPU, where it lies
   int64_t prefill_chunk = 512;  // tokens of one batch computed at a time in a prefill pass
 };

@@ -1,0 +1,78 @@
+// KvPolicy: which tokens stay in the KV cache of a row, per layer and KV head. A part of Policy.
+// H2O (arXiv 2306.14048), made exact: the most recent tokens and the heavy hitters.
+// Plain values; any thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace spillway {
+
+enum class KvPolicyKind {
+  kFull,        // all tokens
+  kH2o,         // heavy hitters and recent tokens
+  kWindow,      // first tokens and recent tokens
+  kH2oFlexgen,  // h2o as h2o_flexgen does it, for comparison
+};
+
+constexpr std::string_view KvPolicyName(KvPolicyKind kind) {
+  switch (kind) {
+    case KvPolicyKind::kFull:
+      return "full";
+    case KvPolicyKind::kH2o:
+      return "h2o";
+    case KvPolicyKind::kWindow:
+      return "window";
+    case KvPolicyKind::kH2oFlexgen:
+      break;
+  }
+  return "h2o-flexgen";
+}
+
+// A number of tokens, or a share of a row's prompt + max new tokens.
+struct TokenAmount {
+  double frac = 0.0;  // used where it is not 0
+  int64_t tokens = 0;
+
+  int64_t Of(int64_t row_tokens) const;  // rounded up
+
+  bool operator==(const TokenAmount&) const = default;
+};
+
+// How much one layer keeps. `kept` counts where `heavy` and `recent` are not set apart: half heavy,
+// half recent, the odd one recent; with a window all recent.
+struct KvBudget {
+  TokenAmount kept;
+  std::optional<TokenAmount> heavy;
+  std::optional<TokenAmount> recent;
+
+  bool operator==(const KvBudget&) const = default;
+};
+
+struct KvPolicy {
+  KvPolicyKind kind = KvPolicyKind::kFull;
+  KvBudget budget;
+  std::vector<KvBudget> layer_budgets;  // [block]; empty: `budget` for all
+  int64_t num_sinks = 0;                // first tokens that are never evicted; window only
+
+  bool evicts() const { return kind != KvPolicyKind::kFull; }
+};
+
+// What a row keeps in one layer: tokens of each kind.
+struct KvKeep {
+  int64_t sinks = 0;
+  int64_t heavy = 0;
+  int64_t recent = 0;
+
+  int64_t slots() const { return sinks + heavy + recent; }
+
+  bool operator==(const KvKeep&) const = default;
+};
+
+// Of a row of `row_tokens` = prompt + max new tokens in transformer block `block`. recent >= 1;
+// with kFull all of the row is recent. A row's budget depends on nothing but the row.
+KvKeep KeepOf(const KvPolicy& policy, int64_t block, int64_t row_tokens);
+
+}  // namespace spillway

@@ -1,0 +1,62 @@
+// What a row keeps: halves, odd numbers, shares of its own length, parts set apart, per layer.
+#include "spillway/kv_policy.h"
+
+#include <gtest/gtest.h>
+
+namespace spillway {
+namespace {
+
+KvPolicy Kept(KvPolicyKind kind, TokenAmount kept) {
+  KvPolicy policy;
+  policy.kind = kind;
+  policy.budget.kept = kept;
+  return policy;
+}
+
+TEST(KvPolicy, FullKeepsTheRow) { EXPECT_EQ(KeepOf(KvPolicy{}, 3, 544), (KvKeep{0, 0, 544})); }
+
+TEST(KvPolicy, TwentyPercentOfTheRowHalfHeavyTheOddOneRecent) {
+  const KvPolicy policy = Kept(KvPolicyKind::kH2o, {0.2, 0});
+  EXPECT_EQ(KeepOf(policy, 0, 544), (KvKeep{0, 54, 55}));  // ceil(108.8) = 109
+  EXPECT_EQ(KeepOf(policy, 0, 5), (KvKeep{0, 0, 1}));      // 0.2 * 5 is one token, not two
+  EXPECT_EQ(KeepOf(policy, 0, 640), (KvKeep{0, 64, 64}));
+}
+
+TEST(KvPolicy, ANumberOfTokensIsTheSameForEveryRow) {
+  const KvPolicy policy = Kept(KvPolicyKind::kH2o, {0.0, 7});
+  EXPECT_EQ(KeepOf(policy, 0, 10), (KvKeep{0, 3, 4}));
+  EXPECT_EQ(KeepOf(policy, 0, 2000), (KvKeep{0, 3, 4}));
+}
+
+TEST(KvPolicy, AWindowIsAllRecentAfterItsSinks) {
+  KvPolicy policy = Kept(KvPolicyKind::kWindow, {0.0, 20});
+  EXPECT_EQ(KeepOf(policy, 0, 100), (KvKeep{0, 0, 20}));
+  policy.num_sinks = 4;
+  EXPECT_EQ(KeepOf(policy, 0, 100), (KvKeep{4, 0, 16}));
+}
+
+TEST(KvPolicy, PartsSetApart) {
+  KvPolicy policy = Kept(KvPolicyKind::kH2o, {0.2, 0});
+  policy.budget.heavy = TokenAmount{0.0, 0};
+  policy.budget.recent = TokenAmount{0.0, 1};
+  EXPECT_EQ(KeepOf(policy, 0, 100), (KvKeep{0, 0, 1}));
+  policy.budget.recent.reset();
+  EXPECT_EQ(KeepOf(policy, 0, 100), (KvKeep{0, 0, 20}));
+  policy.budget.heavy.reset();
+  policy.budget.recent = TokenAmount{0.05, 0};
+  EXPECT_EQ(KeepOf(policy, 0, 100), (KvKeep{0, 15, 5}));
+}
+
+TEST(KvPolicy, LayersMayDiffer) {
+  KvPolicy policy = Kept(KvPolicyKind::kH2o, {0.2, 0});
+  policy.layer_budgets = {{{0.5, 0}, {}, {}}, {{0.0, 8}, {}, {}}};
+  EXPECT_EQ(KeepOf(policy, 0, 100).slots(), 50);
+  EXPECT_EQ(KeepOf(policy, 1, 100).slots(), 8);
+}
+
+TEST(KvPolicy, OneRecentTokenIsTheLeast) {
+  EXPECT_EQ(KeepOf(Kept(KvPolicyKind::kH2o, {1e-6, 0}), 0, 1).recent, 1);
+}
+
+}  // namespace
+}  // namespace spillway
