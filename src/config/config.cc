@@ -302,6 +302,28 @@ Config DefaultsOf(Verb verb) {
   return config;
 }
 
+// Amounts that the KV policy has no use for are refused, not ignored.
+void CheckKvFlags(const Config& config) {
+  const bool window = config.kv_policy == KvPolicyKind::kWindow;
+  const auto refuse = [&](bool given, std::string_view flag, std::string_view reason) {
+    if (given) throw Error(ErrorCode::kFlag, fmt::format("--{}: {}", flag, reason));
+  };
+  if (config.kv_policy == KvPolicyKind::kFull) {
+    constexpr std::string_view kAllStay =
+        "the full KV policy keeps every token; give --kv-policy h2o or window";
+    refuse(config.kv_budget.has_value(), "kv-budget", kAllStay);
+    refuse(config.kv_heavy.has_value(), "kv-heavy", kAllStay);
+    refuse(config.kv_recent.has_value(), "kv-recent", kAllStay);
+  }
+  refuse(!window && config.kv_sinks.value_or(0) > 0, "kv-sinks", "belongs to --kv-policy window");
+  refuse(window && config.kv_heavy.has_value(), "kv-heavy", "a window keeps no heavy hitters");
+  refuse(config.kv_budget && config.kv_heavy && config.kv_recent, "kv-budget",
+         "--kv-heavy and --kv-recent say it all; leave one of the three out");
+  const bool counted = config.kv_budget && config.kv_budget->frac == 0.0 && !config.kv_recent;
+  refuse(window && counted && config.kv_budget->tokens <= config.kv_sinks.value_or(0), "kv-sinks",
+         "--kv-budget must leave room for a recent token");
+}
+
 void CheckGenerate(const Config& config) {
   if (config.input.empty())
     throw Error(ErrorCode::kFlag, "--input: give the file of prompts (- is standard input)");
@@ -379,6 +401,7 @@ std::variant<Config, Printout> ParseConfig(int argc, const char* const* argv) {
   for (const Flag& flag : flags) {
     for (const std::string& value : given[flag.name]) flag.set(config, value);
   }
+  CheckKvFlags(config);
   CheckWhole(config, parser, given);
   return config;
 }

@@ -9,6 +9,7 @@
 #include <string>
 #include <variant>
 
+#include "spillway/kv_policy.h"
 #include "src/requests/request.h"     // Sampling
 #include "src/tokenizer/tokenizer.h"  // SpecialText
 
@@ -37,6 +38,11 @@ struct Config {
   std::optional<int64_t> num_gpu_batches;
   std::optional<int64_t> prefill_chunk;
   DType kv_dtype = DType::kF16;
+  KvPolicyKind kv_policy = KvPolicyKind::kFull;
+  std::optional<TokenAmount> kv_budget;
+  std::optional<TokenAmount> kv_heavy;
+  std::optional<TokenAmount> kv_recent;
+  std::optional<int64_t> kv_sinks;
   std::filesystem::path report;
   std::filesystem::path trace;
   Verbosity verbosity = Verbosity::kNormal;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "spillway/byte_use.h"
 #include "spillway/error.h"
 #include "src/clock.h"
 #include "src/stop_signal.h"
@@ -22,24 +23,16 @@ int64_t NumRunning(const std::vector<RowBatch>& batches) {
                          });
 }
 
-// Where rows and weights of other tiers are while they are computed or on their way.
-int64_t StagingBytes(const Plan& plan, Tier tier) {
-  int64_t bytes = tier == plan.device() ? plan.weight_staging.bytes : 0;
-  for (const StagingPlan* staging : {&plan.kv_staging, &plan.hidden_staging}) {
-    if (staging->tier != tier) continue;
-    for (const Region& slot : staging->slots) bytes += slot.bytes;
-  }
-  if (tier != Tier::kCpu) return bytes;
-  for (const Region& ring : plan.bounce.rings) bytes += ring.bytes;
-  return bytes;
-}
-
 }  // namespace
 
 Engine::Engine(const Plan& plan, Mover& mover, Executor& executor, ThreadPool& pool,
                TraceLog* trace_log)
     : plan_(plan), mover_(mover), executor_(executor), pool_(pool), trace_log_(trace_log) {
-  for (const Tier tier : kAllTiers) trace_.peak_bytes[tier] = plan.PlannedBytes(tier);
+  const PerTier<UsedBytes> used = BytesByUse(plan);
+  for (const Tier tier : kAllTiers) {
+    trace_.peak_bytes[tier] = plan.PlannedBytes(tier);
+    staging_bytes_[tier] = used[tier][ByteUse::kStaging] + used[tier][ByteUse::kBounce];
+  }
 }
 
 Trace Engine::Run(const Schedule& schedule, BlockBuilder& blocks, Job& job,
@@ -116,8 +109,13 @@ void Engine::NoteRows(const std::vector<RowBatch>& batches) {
   PerTier<int64_t> kv_bytes;
   for (const RowBatch& batch : batches) {
     for (const auto& row : batch.rows()) {
-      kv_bytes[row->kv_tier] += row->num_slots * plan_.slot_bytes * plan_.shape.num_layers;
-      trace_.slots_per_row = std::max(trace_.slots_per_row, row->num_slots);
+      for (const int64_t kv_class : plan_.kv_class_of) {
+        const KvPlace& place = row->kv_places[static_cast<std::size_t>(kv_class)];
+        kv_bytes[row->kv_tier] += place.num_slots * plan_.slot_bytes;
+        if (place.num_slots <= trace_.slots_per_row) continue;
+        trace_.slots_per_row = place.num_slots;
+        trace_.largest_keep = place.keep;
+      }
     }
   }
   int64_t total = 0;
@@ -131,8 +129,8 @@ void Engine::TraceTiers(const PerTier<int64_t>& kv_bytes, int64_t rows_running) 
   trace_log_->Add(RowSample{now_s, rows_running});
   for (const Tier tier : kAllTiers) {
     if (plan_.PlannedBytes(tier) == 0) continue;
-    trace_log_->Add(TierSample{now_s, tier, plan_.weight_bytes[tier], kv_bytes[tier],
-                               StagingBytes(plan_, tier)});
+    trace_log_->Add(
+        TierSample{now_s, tier, plan_.weight_bytes[tier], kv_bytes[tier], staging_bytes_[tier]});
   }
 }
 

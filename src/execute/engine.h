@@ -57,6 +57,7 @@ class Engine {
   Executor& executor_;
   ThreadPool& pool_;
   TraceLog* trace_log_;
+  PerTier<int64_t> staging_bytes_;  // places for what is computed or on its way
   Trace trace_;
   PhaseTotals pass_;  // the one that runs
   double pass_begin_s_ = 0.0;

@@ -5,6 +5,8 @@
 #include <cstdlib>
 
 #include "kernels/attention.h"
+#include "kernels/budget_attention.h"
+#include "kernels/kv_compact.h"
 #include "kernels/matmul.h"
 #include "kernels/thread_pool.h"
 #include "policies/default_policy.h"
@@ -56,7 +58,25 @@ KernelNeeds CpuKernelNeeds() {
           [](int64_t slots, int64_t head_dim, int num_threads) {
             return kernels::AttentionWorkspaceBytes(slots, head_dim, num_threads,
                                                     kernels::BestIsa());
+          },
+          [](int64_t slots, int64_t head_dim, int num_threads) {
+            const kernels::Isa isa = kernels::BestIsa();
+            return std::max(
+                {kernels::AttentionWorkspaceBytesWithScores(slots, head_dim, num_threads, isa),
+                 kernels::BudgetAttentionWorkspaceBytes(slots, head_dim, num_threads, isa),
+                 kernels::KvCompactWorkspaceBytes(slots, num_threads)});
           }};
+}
+
+constexpr double kDefaultKvFrac = 0.2;
+
+KvPolicy KvPolicyGivenBy(const Config& config) {
+  KvPolicy kv;
+  kv.kind = config.kv_policy;
+  kv.budget = {config.kv_budget.value_or(TokenAmount{kDefaultKvFrac, 0}), config.kv_heavy,
+               config.kv_recent};
+  kv.num_sinks = config.kv_sinks.value_or(0);
+  return kv;
 }
 
 GivenPolicy PolicyGivenBy(const Config& config, const Machine& machine) {
@@ -66,6 +86,7 @@ GivenPolicy PolicyGivenBy(const Config& config, const Machine& machine) {
   given.prefill_chunk = config.prefill_chunk;
   given.cpu_attention = config.cpu_attention;
   given.kv_dtype = config.kv_dtype;
+  given.kv = KvPolicyGivenBy(config);
   if (!config.percent) return given;
   const std::array<double, 6>& percent = *config.percent;
   if (machine.device != Tier::kGpu && percent[0] + percent[2] + percent[4] > 0.0) {

@@ -30,17 +30,22 @@ Json PerTierJson(const PerTier<double>& values) {
   return json;
 }
 
-// The share of each tier as the plan placed the bytes.
-PerTier<double> RealisedWeights(const Plan& plan) {
+// The share of each tier in what the plan placed; zero of nothing.
+PerTier<double> Realised(const PerTier<int64_t>& amounts) {
   PerTier<double> share;
-  int64_t total = 0;
-  for (const Tier tier : kAllTiers) total += plan.weight_bytes[tier];
+  const int64_t total = amounts[Tier::kGpu] + amounts[Tier::kCpu] + amounts[Tier::kDisk];
+  if (total == 0) return share;
   for (const Tier tier : kAllTiers) {
-    share[tier] = total == 0
-                      ? 0.0
-                      : static_cast<double>(plan.weight_bytes[tier]) / static_cast<double>(total);
+    share[tier] = static_cast<double>(amounts[tier]) / static_cast<double>(total);
   }
   return share;
+}
+
+// The room for a block's rows.
+PerTier<double> Realised(const PerTier<RowShare>& shares) {
+  PerTier<int64_t> sizes;
+  for (const Tier tier : kAllTiers) sizes[tier] = shares[tier].size;
+  return Realised(sizes);
 }
 
 // The unit of placement.
@@ -109,31 +114,17 @@ Json PhaseJson(const PhaseTotals& phase) {
           {"links", links}};
 }
 
-// The share of each tier in the room for a block's rows.
-PerTier<double> RealisedRows(const PerTier<RowShare>& shares) {
-  PerTier<double> realised;
-  int64_t total = 0;
-  for (const Tier tier : kAllTiers) total += shares[tier].size;
-  for (const Tier tier : kAllTiers) {
-    if (total > 0) {
-      realised[tier] = static_cast<double>(shares[tier].size) / static_cast<double>(total);
-    }
-  }
-  return realised;
-}
-
 Json PlacementJson(const Plan& plan) {
-  const PerTier<double> weights = RealisedWeights(plan);
   return {{"weights",
            {{"requested", PerTierJson(plan.policy.weight_frac)},
-            {"realised", PerTierJson(weights)},
+            {"realised", PerTierJson(Realised(plan.weight_bytes))},
             {"tile_bytes", LargestTileBytes(plan)}}},
           {"kv",
            {{"requested", PerTierJson(plan.policy.kv_frac)},
-            {"realised", PerTierJson(RealisedRows(plan.kv))}}},
+            {"realised", PerTierJson(Realised(plan.kv))}}},
           {"activations",
            {{"requested", PerTierJson(plan.policy.activation_frac)},
-            {"realised", PerTierJson(RealisedRows(plan.hidden))}}}};
+            {"realised", PerTierJson(Realised(plan.hidden))}}}};
 }
 
 int64_t Parameters(const Plan& plan) {
@@ -187,11 +178,9 @@ Json ToJson(const Plan& plan, const Trace& trace, const RunSummary& summary) {
   json["placement"] = PlacementJson(plan);
   json["links"] = LinksJson(trace);
   json["phases"] = {{"prefill", PhaseJson(trace.prefill)}, {"decode", PhaseJson(trace.decode)}};
-  json["kv"] = {{"policy", "full"},
-                {"heavy", 0},
-                {"recent", trace.slots_per_row},
-                {"slots_per_row", trace.slots_per_row},
-                {"bytes", trace.kv_bytes}};
+  json["kv"] = {{"policy", KvPolicyName(plan.policy.kv.kind)}, {"heavy", trace.largest_keep.heavy},
+                {"recent", trace.largest_keep.recent},         {"sinks", trace.largest_keep.sinks},
+                {"slots_per_row", trace.slots_per_row},        {"bytes", trace.kv_bytes}};
   json["block"] = {{"gpu_batch_size", plan.policy.gpu_batch_size},
                    {"num_gpu_batches", plan.policy.num_gpu_batches},
                    {"num_blocks", trace.num_blocks},
@@ -217,8 +206,27 @@ void ClearValues(Json& json) {
   for (Json& value : json) ClearValues(value);
 }
 
+// The class of transformer blocks in which the longest row keeps most.
+int64_t LargestClass(const Plan& plan, const Workload& work) {
+  int64_t largest = 0;
+  for (int64_t kv_class = 1; kv_class < std::ssize(plan.kv_classes); ++kv_class) {
+    const auto slots = [&](int64_t c) { return plan.RowSlots(c, work.longest.slots()); };
+    if (slots(kv_class) > slots(largest)) largest = kv_class;
+  }
+  return largest;
+}
+
 int64_t SlotsOfLongestRow(const Plan& plan, const Workload& work) {
-  return (work.longest.slots() + plan.slot_align - 1) / plan.slot_align * plan.slot_align;
+  return plan.RowSlots(LargestClass(plan, work), work.longest.slots());
+}
+
+std::string KvLine(const Plan& plan, const KvKeep& keep, int64_t slots) {
+  const KvPolicyKind kind = plan.policy.kv.kind;
+  if (!plan.policy.kv.evicts()) return fmt::format("full, {} slots for the longest row", slots);
+  const std::string layers =
+      plan.kv_classes.size() == 1 ? "" : fmt::format(", {} budgets", plan.kv_classes.size());
+  return fmt::format("{}, {} heavy + {} recent + {} first tokens of the longest row, {} slots{}",
+                     KvPolicyName(kind), keep.heavy, keep.recent, keep.sinks, slots, layers);
 }
 
 std::string ModelLine(const Plan& plan) {
@@ -283,7 +291,11 @@ std::string PlanJson(const Plan& plan, const Workload& work) {
   }
   json["workload"]["num_requests"] = work.num_requests;
   for (Json& tier : json["tiers"]) tier["peak_bytes"] = nullptr;
-  json["kv"]["recent"] = json["kv"]["slots_per_row"] = SlotsOfLongestRow(plan, work);
+  const KvKeep keep = plan.RowKeep(LargestClass(plan, work), work.longest.slots());
+  json["kv"]["heavy"] = keep.heavy;
+  json["kv"]["recent"] = keep.recent;
+  json["kv"]["sinks"] = keep.sinks;
+  json["kv"]["slots_per_row"] = SlotsOfLongestRow(plan, work);
   json["kv"]["bytes"] = plan.KvBytes();
   json["block"]["num_blocks"] = json["block"]["passes"] = nullptr;
   return Dump(json);
@@ -294,17 +306,16 @@ std::string PlanTable(const Plan& plan, const Workload& work) {
   text += TableLine("requests",
                     fmt::format("{}, prompts of up to {} tokens, {} in all", work.num_requests,
                                 work.longest.prompt_tokens, work.longest.slots()));
-  text +=
-      TableLine("block", fmt::format("{} rows x {} batches, {} KV slots for the longest row, "
-                                     "prefill in chunks of {} tokens",
-                                     plan.batch.rows, plan.num_batches,
-                                     SlotsOfLongestRow(plan, work), plan.workspace.chunk_tokens));
+  text += TableLine(
+      "block", fmt::format("{} rows x {} batches, prefill in chunks of {} tokens", plan.batch.rows,
+                           plan.num_batches, plan.workspace.chunk_tokens));
+  text += TableLine("KV", KvLine(plan, plan.RowKeep(LargestClass(plan, work), work.longest.slots()),
+                                 SlotsOfLongestRow(plan, work)));
   text += BytesTable(plan);
   text += TableLine("% placed", "as requested / as realised");
-  text += TableLine("weights", ShareLine(plan.policy.weight_frac, RealisedWeights(plan)));
-  text += TableLine("kv", ShareLine(plan.policy.kv_frac, RealisedRows(plan.kv)));
-  text +=
-      TableLine("activations", ShareLine(plan.policy.activation_frac, RealisedRows(plan.hidden)));
+  text += TableLine("weights", ShareLine(plan.policy.weight_frac, Realised(plan.weight_bytes)));
+  text += TableLine("kv", ShareLine(plan.policy.kv_frac, Realised(plan.kv)));
+  text += TableLine("activations", ShareLine(plan.policy.activation_frac, Realised(plan.hidden)));
   return text;
 }
 
@@ -321,6 +332,7 @@ std::string ReportTable(const Plan& plan, const Trace& trace, const RunSummary& 
   line("block",
        fmt::format("{} rows x {} batches, {} blocks, {} passes", plan.policy.gpu_batch_size,
                    plan.policy.num_gpu_batches, trace.num_blocks, prefill.passes + decode.passes));
+  if (plan.policy.kv.evicts()) line("KV", KvLine(plan, trace.largest_keep, trace.slots_per_row));
   line("prefill", fmt::format("{:.1f} tokens/s  ({} tokens in {:.2f} s)",
                               Rate(prefill.prompt_tokens, prefill.seconds), prefill.prompt_tokens,
                               prefill.seconds));

@@ -31,6 +31,11 @@ Plan TinyPlan(BatchCapacity batch, int64_t num_batches) {
   plan.batch = batch;
   plan.slot_bytes = 4;
   plan.kv[Tier::kCpu] = {batch.rows, batch.slots, {}};
+  plan.kv_classes = {{0, {}}};
+  plan.kv_classes[0].slots[Tier::kCpu] = batch.slots;
+  plan.kv_class_of = {0, 0};
+  for (const Tier tier : kAllTiers) plan.kv_begin[tier] = {0, 0, 0};
+  plan.kv_begin[Tier::kCpu] = {0, batch.slots, 2 * batch.slots};
   plan.hidden[Tier::kCpu] = {batch.rows, batch.prompt_tokens, {}};
   // Nobody computes, so KV and hidden states may lie over each other.
   plan.shape.hidden_size = 1;
@@ -49,13 +54,15 @@ class CountingExecutor final : public Executor {
     ASSERT_LE(static_cast<int64_t>(batch.tokens.size()), plan_.batch.prompt_tokens);
     int64_t token = 0;
     std::set<int64_t> slots;
-    for (const PackedRow& row : batch.rows) {
+    for (std::size_t index = 0; index < batch.rows.size(); ++index) {
+      const PackedRow& row = batch.rows[index];
+      const KvPlace& place = batch.KvPlaceOf(index, 0);
       ASSERT_EQ(row.token_offset, token);
       token += row.num_new;
-      ASSERT_LE(row.num_past + row.num_new, row.num_slots);
-      ASSERT_LE(row.slot_begin + row.num_slots, plan_.batch.slots);
-      for (int64_t slot = 0; slot < row.num_slots; ++slot) {
-        ASSERT_TRUE(slots.insert(row.slot_begin + slot).second) << "two rows share a slot";
+      ASSERT_LE(row.num_past + row.num_new, place.num_slots);
+      ASSERT_LE(place.slot_begin + place.num_slots, plan_.batch.slots);
+      for (int64_t slot = 0; slot < place.num_slots; ++slot) {
+        ASSERT_TRUE(slots.insert(place.slot_begin + slot).second) << "two rows share a slot";
       }
       for (int64_t i = 0; i < row.num_new; ++i) {
         ASSERT_EQ(batch.positions[static_cast<std::size_t>(row.token_offset + i)],
@@ -251,9 +258,41 @@ TEST(BlockBuilderTest, SlotsAreRoundedToTheirAlignment) {
   BlockBuilder blocks(plan, {&tokenizer, 0});
   const auto batches = blocks.Next(job);
   ASSERT_EQ(batches.size(), 1U);
-  EXPECT_EQ(batches[0].rows()[0]->num_slots, 32);
-  EXPECT_EQ(batches[0].rows()[1]->num_slots, 16);
-  EXPECT_EQ(batches[0].rows()[1]->slot_begin, 32);
+  EXPECT_EQ(batches[0].rows()[0]->kv_places[0].num_slots, 32);
+  EXPECT_EQ(batches[0].rows()[1]->kv_places[0].num_slots, 16);
+  EXPECT_EQ(batches[0].rows()[1]->kv_places[0].slot_begin, 32);
+}
+
+TEST(BlockBuilderTest, EachClassOfBlocksHasItsOwnPlaces) {
+  Plan plan = TinyPlan({4, 64, 64}, 1);
+  plan.policy.kv.kind = KvPolicyKind::kH2o;
+  plan.policy.kv.layer_budgets = {{{0.5, 0}, {}, {}}, {{0.0, 4}, {}, {}}};
+  plan.kv_classes = {{0, {}}, {1, {}}};
+  plan.kv_classes[0].slots[Tier::kCpu] = 22;
+  plan.kv_classes[1].slots[Tier::kCpu] = 15;
+  plan.kv_class_of = {0, 1};
+  plan.kv_begin[Tier::kCpu] = {0, 22, 37};
+  const NoTokenizer tokenizer(kVocab);
+  RowBatch batch(0, plan);
+  const auto add = [&](int64_t line) {
+    batch.Add(std::make_unique<Row>(MakeRequest(line, 10, 1, 10), tokenizer, plan.shape.eos, 0));
+  };
+  add(1);
+  add(2);
+  // 10 of 20 tokens and the newest in the first block, 4 and the newest in the second.
+  const std::vector<KvPlace>& second = batch.rows()[1]->kv_places;
+  EXPECT_EQ(second[0].slot_begin, 11);
+  EXPECT_EQ(second[0].num_slots, 11);
+  EXPECT_EQ(second[0].keep, (KvKeep{0, 5, 5}));
+  EXPECT_EQ(second[1].slot_begin, 5);
+  EXPECT_EQ(second[1].num_slots, 5);
+  EXPECT_FALSE(batch.Admits({10, 10})) << "the second class has room, the first has none";
+  batch.Remove([](const Row& row) { return row.request.line == 1; });
+  EXPECT_TRUE(batch.Admits({10, 10}));
+  add(3);
+  batch.Pack();
+  EXPECT_EQ(batch.packed().KvPlaceOf(1, 1).slot_begin, 0);
+  EXPECT_EQ(batch.packed().KvPlaceOf(0, 0).slot_begin, 11);
 }
 
 TEST(EngineTest, WaitingRequestsTakeThePlacesOfRowsThatEnded) {
@@ -274,8 +313,8 @@ TEST(RowBatchTest, PlacesAreFreedJoinedAndTakenAgain) {
   const NoTokenizer tokenizer(kVocab);
   RowBatch batch(0, plan);
   const auto add = [&](int64_t line, int64_t slots) {
-    batch.Add(std::make_unique<Row>(MakeRequest(line, 2, 1, 2), tokenizer, plan.shape.eos, 0),
-              slots);
+    batch.Add(
+        std::make_unique<Row>(MakeRequest(line, 2, 1, slots - 2), tokenizer, plan.shape.eos, 0));
   };
   const auto remove = [&](int64_t line) {
     batch.Remove([&](const Row& row) { return row.request.line == line; });
@@ -283,15 +322,15 @@ TEST(RowBatchTest, PlacesAreFreedJoinedAndTakenAgain) {
   add(1, 16);
   add(2, 16);
   add(3, 32);
-  EXPECT_FALSE(batch.Admits(1, 2));
+  EXPECT_FALSE(batch.Admits({1, 0}));
   remove(2);
-  EXPECT_TRUE(batch.Admits(16, 2));
-  EXPECT_FALSE(batch.Admits(17, 2));
+  EXPECT_TRUE(batch.Admits({2, 14}));
+  EXPECT_FALSE(batch.Admits({2, 15}));
   remove(1);
-  EXPECT_TRUE(batch.Admits(32, 2));
+  EXPECT_TRUE(batch.Admits({2, 30}));
   add(4, 32);
-  EXPECT_EQ(batch.rows().back()->slot_begin, 0);
-  EXPECT_FALSE(batch.Admits(1, 2));
+  EXPECT_EQ(batch.rows().back()->kv_places[0].slot_begin, 0);
+  EXPECT_FALSE(batch.Admits({1, 0}));
 }
 
 }  // namespace
