@@ -50,24 +50,6 @@ PerTier<double> ShareOf(double gpu_percent, double cpu_percent) {
   return frac;
 }
 
-// What the CPU's kernels ask for.
-KernelNeeds CpuKernelNeeds() {
-  return {[](int64_t rows, int64_t in, int num_threads) {
-            return kernels::MatmulWorkspaceBytes(rows, in, num_threads, kernels::BestIsa());
-          },
-          [](int64_t slots, int64_t head_dim, int num_threads) {
-            return kernels::AttentionWorkspaceBytes(slots, head_dim, num_threads,
-                                                    kernels::BestIsa());
-          },
-          [](int64_t slots, int64_t head_dim, int num_threads) {
-            const kernels::Isa isa = kernels::BestIsa();
-            return std::max(
-                {kernels::AttentionWorkspaceBytesWithScores(slots, head_dim, num_threads, isa),
-                 kernels::BudgetAttentionWorkspaceBytes(slots, head_dim, num_threads, isa),
-                 kernels::KvCompactWorkspaceBytes(slots, num_threads)});
-          }};
-}
-
 constexpr double kDefaultKvFrac = 0.2;
 
 KvPolicy KvPolicyGivenBy(const Config& config) {
@@ -107,6 +89,23 @@ Plan PlanWith(const ModelShape& shape, const Machine& machine, const Workload& w
 }
 
 }  // namespace
+
+KernelNeeds CpuKernelNeeds() {
+  return {[](int64_t rows, int64_t in, int num_threads) {
+            return kernels::MatmulWorkspaceBytes(rows, in, num_threads, kernels::BestIsa());
+          },
+          [](int64_t slots, int64_t head_dim, int num_threads) {
+            return kernels::AttentionWorkspaceBytes(slots, head_dim, num_threads,
+                                                    kernels::BestIsa());
+          },
+          [](int64_t slots, int64_t head_dim, int num_threads) {
+            const kernels::Isa isa = kernels::BestIsa();
+            return std::max(
+                {kernels::AttentionWorkspaceBytesWithScores(slots, head_dim, num_threads, isa),
+                 kernels::BudgetAttentionWorkspaceBytes(slots, head_dim, num_threads, isa),
+                 kernels::KvCompactWorkspaceBytes(slots, num_threads)});
+          }};
+}
 
 std::filesystem::path OffloadFolder(const Config& config) {
   if (!config.offload_dir.empty()) return config.offload_dir;

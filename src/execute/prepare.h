@@ -25,6 +25,9 @@ Plan PlanFor(const Config& config, const ModelShape& shape, const Machine& machi
 // Throws: what PlanFor throws.
 void RefuseWhatCannotFit(const Config& config, const ModelShape& shape, const Machine& machine);
 
+// What the CPU's kernels ask for.
+KernelNeeds CpuKernelNeeds();
+
 // --offload-dir, or $TMPDIR, or /tmp.
 std::filesystem::path OffloadFolder(const Config& config);
 

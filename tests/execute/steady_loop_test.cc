@@ -12,6 +12,7 @@
 #include "src/checkpoint/weight_map.h"
 #include "src/execute/cpu_executor.h"
 #include "src/execute/engine.h"
+#include "src/execute/prepare.h"
 #include "src/model/load_weights.h"
 #include "src/model/make_store.h"
 #include "src/tokenizer/no_tokenizer.h"
@@ -82,7 +83,7 @@ PerTier<double> Shares(double gpu, double cpu, double disk) {
   return frac;
 }
 
-Plan MixedPlan(const ModelShape& shape) {
+Plan MixedPlan(const ModelShape& shape, KvPolicyKind kind) {
   Machine machine;
   machine.num_threads = 2;
   machine.device = Tier::kGpu;
@@ -96,20 +97,17 @@ Plan MixedPlan(const ModelShape& shape) {
   policy.kv_frac = policy.activation_frac = Shares(0.25, 0.25, 0.5);
   policy.gpu_batch_size = kRows;
   policy.num_gpu_batches = kBatches;
-  const KernelNeeds needs = {
-      [](int64_t rows, int64_t in, int num_threads) {
-        return kernels::MatmulWorkspaceBytes(rows, in, num_threads, kernels::BestIsa());
-      },
-      [](int64_t slots, int64_t head_dim, int num_threads) {
-        return kernels::AttentionWorkspaceBytes(slots, head_dim, num_threads, kernels::BestIsa());
-      }};
-  return MakePlan(shape, machine, work, policy, needs);
+  policy.kv.kind = kind;
+  policy.kv.budget.kept = {0.5, 0};
+  return MakePlan(shape, machine, work, policy, CpuKernelNeeds());
 }
 
-TEST(SteadyLoopTest, ADecodePassAllocatesNothing) {
+class SteadyLoopTest : public ::testing::TestWithParam<KvPolicyKind> {};
+
+TEST_P(SteadyLoopTest, ADecodePassAllocatesNothing) {
   const TemporaryFolder folder;
   const ModelShape shape = SmallShape();
-  const Plan plan = MixedPlan(shape);
+  const Plan plan = MixedPlan(shape, GetParam());
   const auto checkpoint = MakeDummyCheckpoint(shape, 1);
   const WeightMap map = ResolveWeights(Layers(shape), *checkpoint);
   ThreadPool pool(2);
@@ -145,6 +143,10 @@ TEST(SteadyLoopTest, ADecodePassAllocatesNothing) {
     EXPECT_EQ(allocations[pass], allocations[pass - 1]) << "pass " << pass;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(KvPolicies, SteadyLoopTest,
+                         ::testing::Values(KvPolicyKind::kFull, KvPolicyKind::kH2o,
+                                           KvPolicyKind::kWindow));
 
 }  // namespace
 }  // namespace spillway
