@@ -9,12 +9,13 @@
 #include <string>
 #include <variant>
 
+#include "spillway/kv_policy.h"
 #include "src/requests/request.h"     // Sampling
 #include "src/tokenizer/tokenizer.h"  // SpecialText
 
 namespace spillway {
 
-enum class Verb { kGenerate, kBench, kPlan, kConvert, kInspect };
+enum class Verb { kGenerate, kScore, kBench, kPlan, kConvert, kInspect };
 enum class Verbosity { kQuiet, kNormal, kVerbose };
 
 struct Config {
@@ -37,6 +38,7 @@ struct Config {
   std::optional<int64_t> num_gpu_batches;
   std::optional<int64_t> prefill_chunk;
   DType kv_dtype = DType::kF16;
+  KvPolicy kv;  // which tokens stay in the KV cache
   std::filesystem::path report;
   std::filesystem::path trace;
   Verbosity verbosity = Verbosity::kNormal;
@@ -48,6 +50,12 @@ struct Config {
   Sampling sampling;
   SpecialText special_text = SpecialText::kParse;
   bool overwrite = false;
+
+  std::filesystem::path perplexity;  // a text, in place of --input; "-": standard input
+  std::optional<int64_t> window;     // tokens that the model sees at a time
+  std::optional<int64_t> stride;     // tokens from one window to the next
+  bool start_each_window = false;    // the first token of each window gives way to the start token
+  std::optional<int64_t> prefill;    // known tokens of the first pass of a row
 
   std::optional<int64_t> prompt_len;  // tokens of a synthetic row
   std::optional<int64_t> gen_len;
