@@ -59,6 +59,7 @@ struct BatchCapacity {
   int64_t rows = 0;
   int64_t slots = 0;          // sum of the rows' KV slots, in the blocks that keep most
   int64_t prompt_tokens = 0;  // sum of the rows' prompts: hidden states of a prefill pass
+  int64_t logits = 0;         // tokens whose logits exist at a time; at least `rows`
 };
 
 // The part of a batch's rows whose KV, or hidden states, a tier holds.
@@ -105,12 +106,12 @@ struct PromptKvPlan {
 // Buffers that one Compute uses, all in the device's arena. Sizes in tokens of a chunk.
 struct WorkspacePlan {
   int64_t chunk_tokens = 0;
-  Region normed;    // fp32 [max(chunk, rows), hidden]
+  Region normed;    // fp32 [max(chunk, logits), hidden]
   Region qkv;       // fp32 [chunk, q + k + v]
   Region attended;  // fp32 [chunk, q]
   Region ffn;       // fp32 [chunk, ffn]
-  Region embedded;  // fp32 [max(chunk, rows), embed], with project_in/out
-  Region logits;    // fp32 [rows, vocab]
+  Region embedded;  // fp32 [max(chunk, logits), embed], with project_in/out
+  Region logits;    // fp32 [batch.logits, vocab]
   Region matmul;    // the kernels' own
   Region attention;
   PromptKvPlan prompt;

@@ -53,7 +53,7 @@ struct PhaseTotals {
   WaitTotals waits;        // of them
   int64_t passes = 0;
   int64_t prompt_tokens = 0;     // processed
-  int64_t generated_tokens = 0;  // sampled
+  int64_t generated_tokens = 0;  // sampled; of texts that are scored: predicted
   PerLink<LinkTotals> links;
 };
 

@@ -15,7 +15,7 @@
 
 namespace spillway {
 
-enum class Verb { kGenerate, kBench, kPlan, kConvert, kInspect };
+enum class Verb { kGenerate, kScore, kBench, kPlan, kConvert, kInspect };
 enum class Verbosity { kQuiet, kNormal, kVerbose };
 
 struct Config {
@@ -54,6 +54,12 @@ struct Config {
   Sampling sampling;
   SpecialText special_text = SpecialText::kParse;
   bool overwrite = false;
+
+  std::filesystem::path perplexity;  // a text, in place of --input; "-": standard input
+  std::optional<int64_t> window;     // tokens that the model sees at a time
+  std::optional<int64_t> stride;     // tokens from one window to the next
+  bool start_each_window = false;    // the first token of each window gives way to the start token
+  std::optional<int64_t> prefill;    // known tokens of the first pass of a row
 
   std::optional<int64_t> prompt_len;  // tokens of a synthetic row
   std::optional<int64_t> gen_len;

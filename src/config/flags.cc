@@ -164,6 +164,13 @@ Flag SeedFlag(std::string help) {
   });
 }
 
+Flag ParseSpecialFlag() {
+  return Switch("no-parse-special", "take special tokens written in the input as plain text",
+                [](Config& config, bool on) {
+                  config.special_text = on ? SpecialText::kPlain : SpecialText::kParse;
+                });
+}
+
 std::vector<Flag> TerminalFlags() {
   return {
       Switch("quiet", "print errors only",
@@ -312,14 +319,35 @@ std::vector<Flag> UnusedOutputFlags() {
   };
 }
 
+std::vector<Flag> ScoreFlags() {
+  return {
+      Value("input", "FILE", "texts: JSONL, or one a line in a .txt file; - is standard input",
+            [](Config& config, const std::string& text) { config.input = text; }),
+      Value("output", "FILE", "scores in JSONL (default: - , standard output)",
+            [](Config& config, const std::string& text) { config.output = text; }),
+      Switch("overwrite", "replace an existing output",
+             [](Config& config, bool on) { config.overwrite = on; }),
+      Value("perplexity", "FILE", "perplexity of this text, in place of --input",
+            [](Config& config, const std::string& text) { config.perplexity = text; }),
+      Integer("window", "tokens the model sees at a time (2048, or all its positions)",
+              &Config::window, 2, kMaxTokens),
+      Integer("stride", "tokens from one window to the next, scored once (512)", &Config::stride, 1,
+              kMaxTokens),
+      Switch(
+          "start-each-window",
+          "put the start token in place of each window's first token; for models that lean on it",
+          [](Config& config, bool on) { config.start_each_window = on; }),
+      Integer("prefill", "known tokens of the first pass; the others follow one a pass (all)",
+              &Config::prefill, 1, kMaxTokens),
+      ParseSpecialFlag(),
+  };
+}
+
 std::vector<Flag> InputFlags() {
   return {
       Value("input", "FILE", "prompts: JSONL, or one a line in a .txt file; - is standard input",
             [](Config& config, const std::string& text) { config.input = text; }),
-      Switch("no-parse-special", "take special tokens written in a prompt as plain text",
-             [](Config& config, bool on) {
-               config.special_text = on ? SpecialText::kPlain : SpecialText::kParse;
-             }),
+      ParseSpecialFlag(),
   };
 }
 
@@ -330,6 +358,9 @@ std::vector<Flag> FlagsOf(Verb verb) {
     case Verb::kGenerate:
       return Joined({InputFlags(), OutputFlags(), SamplingFlags(), ModelFlags(), TokenizerFlags(),
                      RunFlags(), KvFlags(), TerminalFlags()});
+    case Verb::kScore:
+      return Joined(
+          {ScoreFlags(), ModelFlags(), TokenizerFlags(), RunFlags(), KvFlags(), TerminalFlags()});
     case Verb::kBench:
       return Joined({SyntheticFlags(), ModelFlags(), RunFlags(), KvFlags(), TerminalFlags()});
     case Verb::kPlan:

@@ -24,6 +24,7 @@ constexpr int64_t kBlocksPerWindow = 4;
 }  // namespace
 
 RowBatch::RowBatch(int64_t index, const Plan& plan) : plan_(&plan) {
+  SPILLWAY_CHECK(plan.batch.logits >= plan.batch.rows);
   for (const Tier tier : kAllTiers) {
     for (const KvClass& kv_class : plan.kv_classes) {
       gaps_[tier].emplace_back();
@@ -126,21 +127,31 @@ void RowBatch::Pack() {
   for (const auto& row : rows_) {
     const auto offset = static_cast<int64_t>(packed_.tokens.size());
     const int64_t num_new = row->NumNew();
+    const int64_t num_logits = packed_.NumLogits();
     if (row->num_past == 0) {
       packed_.tokens.insert(packed_.tokens.end(), row->request.prompt.begin(),
                             row->request.prompt.end());
     } else {
-      packed_.tokens.push_back(row->sampler.tokens().back());
+      packed_.tokens.push_back(row->next->newest());
     }
     for (int64_t token = 0; token < num_new; ++token) {
       packed_.positions.push_back(static_cast<int32_t>(row->num_past + token));
     }
-    packed_.rows.push_back({row->kv_tier, row->num_past, num_new, offset});
+    packed_.rows.push_back(
+        {row->kv_tier, row->num_past, num_new, offset, row->NumNewLogits(), num_logits});
     packed_.kv_places.insert(packed_.kv_places.end(), row->kv_places.begin(), row->kv_places.end());
     TokenRange& range = packed_.hidden[row->hidden_tier];
     if (range.size() == 0) range.begin = offset;
     range.end = offset + num_new;
   }
+  packed_.head = {};
+  NextLogits();
+}
+
+bool RowBatch::NextLogits() {
+  const int64_t begin = packed_.head.end;
+  packed_.head = {begin, std::min(packed_.NumLogits(), begin + plan_->batch.logits)};
+  return packed_.head.size() > 0;
 }
 
 void RowBatch::Advance() {

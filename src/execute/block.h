@@ -13,7 +13,7 @@
 #include "spillway/plan.h"
 #include "src/execute/job.h"
 #include "src/execute/packed_batch.h"
-#include "src/requests/sampler.h"
+#include "src/requests/next_token.h"
 
 namespace spillway {
 
@@ -21,24 +21,28 @@ inline RequestShape ShapeOf(const Request& request) {
   return {static_cast<int64_t>(request.prompt.size()), request.sampling.max_tokens};
 }
 
-// A request on its way through the passes. Not movable: the sampler refers to the request.
+// A request on its way through the passes. Not movable: what tells its next token
+// refers to the request.
 struct Row {
   Row(Request r, const Tokenizer& tokenizer, std::span<const TokenId> eos, uint64_t run_seed)
-      : request(std::move(r)), sampler(request, tokenizer, eos, run_seed) {}
+      : request(std::move(r)), next(MakeNextToken(request, tokenizer, eos, run_seed)) {}
   Row(const Row&) = delete;
   Row& operator=(const Row&) = delete;
 
   Request request;
-  RowSampler sampler;
+  std::unique_ptr<NextToken> next;
   Tier kv_tier = Tier::kCpu;
   std::vector<KvPlace> kv_places;  // [class]
   Tier hidden_tier = Tier::kCpu;
-  int64_t num_past = 0;  // tokens whose K and V are stored
+  int64_t num_past = 0;    // tokens whose K and V are stored
+  int64_t num_logits = 0;  // that it was given and that were finite
 
   RequestShape shape() const { return ShapeOf(request); }
 
   // What it feeds into the next pass: its whole prompt the first time, its last token afterwards.
   int64_t NumNew() const { return num_past == 0 ? static_cast<int64_t>(request.prompt.size()) : 1; }
+  // Of how many of them, the last ones, logits are wanted.
+  int64_t NumNewLogits() const { return num_past == 0 ? request.NumPromptLogits() : 1; }
 };
 
 // The running rows of one batch and the tokens they feed into the current pass. A row's KV and
@@ -54,6 +58,10 @@ class RowBatch {
 
   // Lists this pass's tokens, by the tier of their hidden states.
   void Pack();
+
+  // Turns to the next of the wanted logits, as many as the plan has room for; false when the head
+  // has computed all.
+  bool NextLogits();
 
   // After the pass: what was packed is now stored.
   void Advance();

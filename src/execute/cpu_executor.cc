@@ -250,15 +250,16 @@ void CpuExecutor::ComputeMlp(const Cell& cell) {
   });
 }
 
-// Logits of each row's last token only: at 512 prompt tokens that is 1/512 of the head's work.
+// Logits of the wanted tokens only: of generated rows the last one, at 512 prompt tokens 1/512 of
+// the head's work.
 void CpuExecutor::ComputeHead(const Cell& cell) {
   const ModelShape& shape = plan_.shape;
-  const auto num_rows = static_cast<int64_t>(cell.batch.rows.size());
+  const int64_t num_rows = cell.batch.head.size();
+  SPILLWAY_CHECK(num_rows <= plan_.batch.logits);
   const Rows last = {device_.As<float>(plan_.workspace.normed), shape.hidden_size};
   for (int64_t row = 0; row < num_rows; ++row) {
-    const PackedRow& packed = cell.batch.rows[static_cast<std::size_t>(row)];
     std::memcpy(last.data + row * shape.hidden_size,
-                Hidden(cell, packed.token_offset + packed.num_new - 1),
+                Hidden(cell, cell.batch.Wanted(cell.batch.head.begin + row).token),
                 static_cast<std::size_t>(shape.hidden_size) * sizeof(float));
   }
   if (shape.final_norm) Norm(cell.layer, last, last, num_rows);

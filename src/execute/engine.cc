@@ -68,10 +68,8 @@ void Engine::RunBlock(Schedule grid, std::vector<RowBatch>& batches, const Work&
     }
     RunCell(grid, at, batches);
     if (grid.EndsBatch(at) && !batch.rows().empty()) {
-      for (const PackedRow& row : batch.packed().rows) {
-        if (row.num_past == 0) pass_.prompt_tokens += row.num_new;
-      }
-      pass_.generated_tokens += Sample(batch, work.job);
+      Head(at, batch);
+      EndRows(batch, work.job);
     }
     progress_.rows_running = NumRunning(batches);
     work.progress(progress_);
@@ -164,40 +162,60 @@ void Engine::AddLinks(PhaseTotals& phase) {
   links_before_ = links;
 }
 
-int64_t Engine::Sample(RowBatch& batch, Job& job) {
+// The cell of the head has computed as many logits as there is room for: mostly all. A text that is
+// scored may want more than that.
+void Engine::Head(const Cursor& at, RowBatch& batch) {
+  SeeLogits(batch);
+  while (batch.NextLogits()) {
+    ThrowIfStopRequested();
+    Compute(at, batch.packed());
+    SeeLogits(batch);
+  }
+}
+
+void Engine::SeeLogits(const RowBatch& batch) {
   const std::span<float> logits = executor_.Logits();
   const auto vocab = static_cast<std::size_t>(plan_.shape.vocab_size);
-  auto step = [&](int64_t row, int) {
-    const auto index = static_cast<std::size_t>(row);
-    batch.rows()[index]->sampler.Step(logits.subspan(index * vocab, vocab));
+  const PackedBatch& packed = batch.packed();
+  auto see = [&](int64_t index, int) {
+    const PackedBatch::WantedToken wanted = packed.Wanted(packed.head.begin + index);
+    const int64_t position = packed.positions[static_cast<std::size_t>(wanted.token)];
+    batch.rows()[wanted.row]->next->See(
+        position, logits.subspan(static_cast<std::size_t>(index) * vocab, vocab));
   };
-  pool_.Run(static_cast<int64_t>(batch.rows().size()), step);
-  const int64_t num_sampled =
-      std::ranges::count_if(batch.rows(), [](const std::unique_ptr<Row>& row) {
-        return row->sampler.status() != RowStatus::kNonFinite;
-      });
-  progress_.generated_tokens += num_sampled;
-  progress_.settled_tokens += num_sampled;
+  pool_.Run(packed.head.size(), see);
+}
+
+void Engine::EndRows(RowBatch& batch, Job& job) {
+  int64_t num_seen = 0;
+  for (const std::unique_ptr<Row>& row : batch.rows()) {
+    if (row->num_past == 0) pass_.prompt_tokens += row->NumNew();
+    if (row->next->EndPass() == RowStatus::kNonFinite) continue;
+    row->num_logits += row->NumNewLogits();
+    num_seen += row->NumNewLogits();
+  }
+  pass_.generated_tokens += num_seen;
+  progress_.generated_tokens += num_seen;
+  progress_.settled_tokens += num_seen;
   batch.Advance();
   Retire(batch, job);
-  return num_sampled;
 }
 
 // Rows that ended leave the batch at once: the next pass neither packs nor computes them.
 void Engine::Retire(RowBatch& batch, Job& job) {
   batch.Remove([&](Row& row) {
-    const auto num_tokens = static_cast<int64_t>(row.sampler.tokens().size());
-    switch (row.sampler.status()) {
+    switch (row.next->status()) {
       case RowStatus::kRunning:
         return false;
       case RowStatus::kStopped:
       case RowStatus::kLength:
-        job.Finish(row.request, row.sampler.Take());
+        job.Finish(row.request, row.next->Take());
         break;
       case RowStatus::kNonFinite:
         job.Fail(row.request, "E-NONFINITE",
                  fmt::format("line {}: the model gave logits that are not finite after {} tokens",
-                             row.request.line, row.sampler.tokens().size()));
+                             row.request.line,
+                             row.num_past - static_cast<int64_t>(row.request.prompt.size())));
         if (++num_nonfinite_ > kMaxNonFiniteRows) {
           throw Error(
               ErrorCode::kNonFinite,
@@ -207,7 +225,7 @@ void Engine::Retire(RowBatch& batch, Job& job) {
         break;
     }
     ++progress_.rows;
-    progress_.settled_tokens += row.request.sampling.max_tokens - num_tokens;
+    progress_.settled_tokens += row.request.NumLogits() - row.num_logits;
     return true;
   });
 }

@@ -16,11 +16,12 @@ class Executor {
 
   // Takes the batch through layer `at.layer`, whose weights are in place. KV and hidden states are
   // read and left where `places` says. Throws: Error kInterrupted when a stop was asked for
-  // (src/stop_signal.h); the batch is then lost.
+  // (src/stop_signal.h); the batch is then lost. The head computes the logits of `batch.head`; it
+  // may be called again for the others that are wanted.
   virtual void Compute(const Cursor& at, const PackedBatch& batch, const CellPlaces& places) = 0;
 
-  // After the last layer: the logits of the last token of each packed row, [rows.size(), vocab],
-  // fp32. Lifetime: until the next Compute.
+  // After the last layer: the logits of the tokens of batch.head, [batch.head.size(), vocab], fp32.
+  // Lifetime: until the next Compute.
   virtual std::span<float> Logits() = 0;
 };
 

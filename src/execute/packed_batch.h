@@ -25,9 +25,13 @@ struct KvPlace {
 
 struct PackedRow {
   Tier kv_tier = Tier::kCpu;
-  int64_t num_past = 0;      // tokens whose K and V are stored
-  int64_t num_new = 0;       // tokens of this pass
-  int64_t token_offset = 0;  // of the first of them in `tokens`
+  int64_t num_past = 0;       // tokens whose K and V are stored
+  int64_t num_new = 0;        // tokens of this pass
+  int64_t token_offset = 0;   // of the first of them in `tokens`
+  int64_t num_logits = 1;     // of their last ones the logits are wanted
+  int64_t logits_offset = 0;  // wanted of the rows before
+
+  int64_t logits_end() const { return logits_offset + num_logits; }
 };
 
 // Tokens [begin, end).
@@ -48,6 +52,22 @@ struct PackedBatch {
   // Which tokens' hidden states lie in which tier between layers; ascending in the order of the
   // tiers, together all.
   PerTier<TokenRange> hidden;
+  // Of the tokens whose logits are wanted, counted through the rows: those that the head computes
+  // at a time.
+  TokenRange head;
+
+  int64_t NumLogits() const { return rows.empty() ? 0 : rows.back().logits_end(); }
+
+  // The `index`-th token whose logits are wanted. Requires: 0 <= index < NumLogits().
+  struct WantedToken {
+    std::size_t row = 0;
+    int64_t token = 0;  // in `tokens`
+  };
+  WantedToken Wanted(int64_t index) const {
+    const auto row = std::ranges::upper_bound(rows, index, {}, &PackedRow::logits_end);
+    const int64_t last = row->token_offset + row->num_new;
+    return {static_cast<std::size_t>(row - rows.begin()), last - (row->logits_end() - index)};
+  }
 
   const KvPlace& KvPlaceOf(std::size_t row, int64_t kv_class) const {
     return kv_places[row * static_cast<std::size_t>(num_kv_classes) +

@@ -27,6 +27,10 @@ constexpr int64_t kWeightLookahead = 2;
 
 constexpr int64_t kBounceChunks = 4;  // enough in flight for a disk (measured: 4 of 2 MiB)
 
+// Logits of a text that is scored, computed at a time where the rows are fewer: enough for one read
+// of the head's weights to pay, 13 MB with a vocabulary of 50k.
+constexpr int64_t kScoredAtATime = 64;
+
 // Hands out aligned runs of an arena that is only counted, not yet allocated.
 class Cursor64 {
  public:
@@ -134,7 +138,13 @@ void SizeKv(Plan& plan, const Workload& work) {
 
 void SizeHidden(Plan& plan, const Workload& work) {
   std::vector<int64_t> prompts;
-  for (const RequestShape& request : work.sample) prompts.push_back(request.prompt_tokens);
+  std::vector<int64_t> logits = {work.longest.prompt_logits};
+  for (const RequestShape& request : work.sample) {
+    prompts.push_back(request.prompt_tokens);
+    logits.push_back(request.prompt_logits);
+  }
+  plan.batch.logits =
+      std::max(plan.batch.rows, std::min(kScoredAtATime, SumOfLargest(logits, plan.batch.rows)));
   plan.hidden =
       ShareOut(prompts, work.longest.prompt_tokens, plan.batch.rows, plan.policy.activation_frac);
   for (const Tier tier : kAllTiers) plan.batch.prompt_tokens += plan.hidden[tier].size;
@@ -230,7 +240,7 @@ WorkspacePlan PlaceWorkspace(const Plan& plan, const KernelNeeds& needs, Cursor6
   WorkspacePlan work;
   work.chunk_tokens = std::clamp<int64_t>(plan.policy.prefill_chunk, 1,
                                           std::max(plan.batch.prompt_tokens, plan.batch.rows));
-  const int64_t tokens = std::max(work.chunk_tokens, plan.batch.rows);
+  const int64_t tokens = std::max(work.chunk_tokens, plan.batch.logits);
   const int64_t max_in = std::max({shape.ffn_size, shape.hidden_size, q, shape.embed_size});
   const auto floats = [](int64_t rows, int64_t cols) {
     return rows * cols * int64_t{sizeof(float)};
@@ -250,7 +260,7 @@ WorkspacePlan PlaceWorkspace(const Plan& plan, const KernelNeeds& needs, Cursor6
   work.ffn = mlp.Take(floats(work.chunk_tokens, shape.ffn_size));
   Cursor64 ends(arena.end());
   work.embedded = ends.Take(floats(tokens, shape.embed_size));
-  work.logits = ends.Take(floats(plan.batch.rows, shape.vocab_size));
+  work.logits = ends.Take(floats(plan.batch.logits, shape.vocab_size));
   arena.Take(std::max({attention.end(), mlp.end(), ends.end()}) - arena.end());
   return work;
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <tuple>
 
@@ -19,9 +20,23 @@ double Rate(int64_t count, double seconds) {
   return seconds > 0.0 ? static_cast<double>(count) / seconds : 0.0;
 }
 
-double GeneratedRate(const Trace& trace) {
-  return Rate(trace.prefill.generated_tokens + trace.decode.generated_tokens,
-              trace.prefill.seconds + trace.decode.seconds);
+// Of the time that blocks were computed.
+double RunRate(int64_t count, const Trace& trace) {
+  return Rate(count, trace.prefill.seconds + trace.decode.seconds);
+}
+
+// A run that scores generates nothing.
+int64_t GeneratedTokens(const Trace& trace, const RunSummary& summary) {
+  return summary.score ? 0 : trace.prefill.generated_tokens + trace.decode.generated_tokens;
+}
+
+Json ScoreJson(const ScoreSummary& score, const Trace& trace) {
+  const std::optional<double> perplexity = score.perplexity();
+  const bool finite = perplexity && std::isfinite(*perplexity);
+  return {{"num_tokens", score.num_tokens},
+          {"logprob_sum", score.logprob_sum},
+          {"perplexity", finite ? Json(*perplexity) : Json(nullptr)},
+          {"tokens_per_s", RunRate(score.num_tokens, trace)}};
 }
 
 Json PerTierJson(const PerTier<double>& values) {
@@ -142,7 +157,7 @@ int64_t TotalWeightBytes(const Plan& plan) {
 }
 
 Json ToJson(const Plan& plan, const Trace& trace, const RunSummary& summary) {
-  const int64_t generated = trace.prefill.generated_tokens + trace.decode.generated_tokens;
+  const int64_t generated = GeneratedTokens(trace, summary);
   Json json;
   json["version"] = 1;
   json["model"] = {{"name", plan.shape.name},
@@ -173,7 +188,7 @@ Json ToJson(const Plan& plan, const Trace& trace, const RunSummary& summary) {
   json["throughput"] = {
       {"prefill_tokens_per_s", Rate(trace.prefill.prompt_tokens, trace.prefill.seconds)},
       {"decode_tokens_per_s", Rate(trace.decode.generated_tokens, trace.decode.seconds)},
-      {"generated_tokens_per_s", GeneratedRate(trace)}};
+      {"generated_tokens_per_s", RunRate(generated, trace)}};
   json["tiers"] = TiersJson(plan, trace);
   json["placement"] = PlacementJson(plan);
   json["links"] = LinksJson(trace);
@@ -190,6 +205,7 @@ Json ToJson(const Plan& plan, const Trace& trace, const RunSummary& summary) {
                        {"generated_tokens_per_s", nullptr},
                        {"bound_by", nullptr}};
   json["fingerprint"] = summary.fingerprint;
+  if (summary.score) json["score"] = ScoreJson(*summary.score, trace);
   return json;
 }
 
@@ -279,6 +295,11 @@ std::string BytesTable(const Plan& plan) {
 
 }  // namespace
 
+std::optional<double> ScoreSummary::perplexity() const {
+  if (num_tokens == 0) return std::nullopt;
+  return std::exp(-logprob_sum / static_cast<double>(num_tokens));
+}
+
 std::string ReportJson(const Plan& plan, const Trace& trace, const RunSummary& summary) {
   return Dump(ToJson(plan, trace, summary));
 }
@@ -327,8 +348,8 @@ std::string ReportTable(const Plan& plan, const Trace& trace, const RunSummary& 
   };
   line("model", ModelLine(plan));
   line("machine", MachineLine(plan));
-  line("requests",
-       fmt::format("{} completions, {} errors", summary.num_completions, summary.num_errors));
+  line("requests", fmt::format("{} {}, {} errors", summary.num_completions,
+                               summary.score ? "scored" : "completions", summary.num_errors));
   line("block",
        fmt::format("{} rows x {} batches, {} blocks, {} passes", plan.policy.gpu_batch_size,
                    plan.policy.num_gpu_batches, trace.num_blocks, prefill.passes + decode.passes));
@@ -339,8 +360,11 @@ std::string ReportTable(const Plan& plan, const Trace& trace, const RunSummary& 
   line("decode", fmt::format("{:.1f} tokens/s  ({} tokens in {:.2f} s)",
                              Rate(decode.generated_tokens, decode.seconds), decode.generated_tokens,
                              decode.seconds));
-  line("generated", fmt::format("{:.1f} tokens/s  (load {:.2f} s, total {:.2f} s)",
-                                GeneratedRate(trace), trace.load_s, summary.total_s));
+  const int64_t answered =
+      summary.score ? summary.score->num_tokens : GeneratedTokens(trace, summary);
+  line(summary.score ? "scored" : "generated",
+       fmt::format("{:.1f} tokens/s  (load {:.2f} s, total {:.2f} s)", RunRate(answered, trace),
+                   trace.load_s, summary.total_s));
   for (const Tier tier : kAllTiers) {
     if (plan.PlannedBytes(tier) == 0) continue;
     line(tier == Tier::kDisk ? "disk" : fmt::format("{} memory", TierName(tier)),

@@ -91,7 +91,7 @@ TEST(ConfigTest, FlagBeatsEnvironmentBeatsFile) {
 TEST(ConfigTest, RefusesWithTheReason) {
   const std::vector<std::pair<std::vector<const char*>, const char*>> cases = {
       {{"generte"}, "did you mean generate?"},
-      {{"score"}, "does not have that verb yet"},
+      {{"sweep"}, "does not have that verb yet"},
       {{"generate"}, "--input"},
       {{"generate", "a", "--outptu", "b"}, "did you mean --output?"},
       {{"generate", "a", "--frobnicate"}, "--frobnicate: unknown flag"},

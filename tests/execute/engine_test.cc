@@ -29,6 +29,7 @@ Plan TinyPlan(BatchCapacity batch, int64_t num_batches) {
   plan.policy.num_gpu_batches = num_batches;
   plan.num_batches = num_batches;
   plan.batch = batch;
+  plan.batch.logits = std::max(batch.logits, batch.rows);
   plan.slot_bytes = 4;
   plan.kv[Tier::kCpu] = {batch.rows, batch.slots, {}};
   plan.kv_classes = {{0, {}}};
