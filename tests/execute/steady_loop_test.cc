@@ -14,6 +14,7 @@
 #include "src/execute/engine.h"
 #include "src/model/load_weights.h"
 #include "src/model/make_store.h"
+#include "src/requests/score_request.h"
 #include "src/tokenizer/no_tokenizer.h"
 #include "tests/requests/temporary_folder.h"
 
@@ -46,15 +47,25 @@ constexpr int64_t kRows = 4;
 constexpr int64_t kBatches = 3;
 constexpr int64_t kNewTokens = 40;
 
+// Rows that sample, or that are told, as many tokens.
+enum class RowKind { kSampled, kTold };
+
 class EqualRows final : public Job {
  public:
+  explicit EqualRows(RowKind kind) : kind_(kind) {}
+
   std::optional<Request> Next() override {
     if (next_ == kRows * kBatches) return std::nullopt;
+    const auto token = static_cast<TokenId>(++next_);
     Request request;
-    request.line = ++next_;
-    request.prompt.assign(10, static_cast<TokenId>(next_));
-    request.sampling.max_tokens = kNewTokens;
-    request.sampling.ignore_eos = true;
+    if (kind_ == RowKind::kTold) {
+      request = ScoreRequest({std::vector<TokenId>(10 + kNewTokens, token), 1, 0}, {10, false});
+    } else {
+      request.prompt.assign(10, token);
+      request.sampling.max_tokens = kNewTokens;
+      request.sampling.ignore_eos = true;
+    }
+    request.line = next_;
     return request;
   }
   void Finish(const Request&, const Completion&) override { ++num_finished; }
@@ -64,6 +75,7 @@ class EqualRows final : public Job {
   int64_t num_finished = 0;
 
  private:
+  RowKind kind_;
   int64_t next_ = 0;
 };
 
@@ -89,8 +101,8 @@ Plan MixedPlan(const ModelShape& shape) {
   for (const Tier tier : kAllTiers) machine.cap_bytes[tier] = int64_t{1} << 40;
   Workload work;
   work.num_requests = kRows * kBatches;
-  work.sample.assign(static_cast<std::size_t>(work.num_requests), {10, kNewTokens});
-  work.longest = {10, kNewTokens};
+  work.sample.assign(static_cast<std::size_t>(work.num_requests), {10, kNewTokens, 10});
+  work.longest = {10, kNewTokens, 10};
   Policy policy;
   policy.weight_frac = Shares(0.3, 0.3, 0.4);
   policy.kv_frac = policy.activation_frac = Shares(0.25, 0.25, 0.5);
@@ -106,7 +118,9 @@ Plan MixedPlan(const ModelShape& shape) {
   return MakePlan(shape, machine, work, policy, needs);
 }
 
-TEST(SteadyLoopTest, ADecodePassAllocatesNothing) {
+class SteadyLoopTest : public ::testing::TestWithParam<RowKind> {};
+
+TEST_P(SteadyLoopTest, ADecodePassAllocatesNothing) {
   const TemporaryFolder folder;
   const ModelShape shape = SmallShape();
   const Plan plan = MixedPlan(shape);
@@ -128,7 +142,7 @@ TEST(SteadyLoopTest, ADecodePassAllocatesNothing) {
   CpuExecutor executor(plan, tiers.arena(plan.device()), pool, kernels::BestIsa());
   const NoTokenizer tokenizer(shape.vocab_size);
   BlockBuilder blocks(plan, {&tokenizer, 0});
-  EqualRows job;
+  EqualRows job(GetParam());
   // One call a cell; the count at the end of each pass.
   const int64_t pass_cells = static_cast<int64_t>(plan.layers.size()) * kBatches;
   int64_t num_cells = 0;
@@ -145,6 +159,9 @@ TEST(SteadyLoopTest, ADecodePassAllocatesNothing) {
     EXPECT_EQ(allocations[pass], allocations[pass - 1]) << "pass " << pass;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Kinds, SteadyLoopTest,
+                         ::testing::Values(RowKind::kSampled, RowKind::kTold));
 
 }  // namespace
 }  // namespace spillway
