@@ -3,11 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
+#include <tuple>
 
 #include "spillway/error.h"
+#include "src/requests/score_request.h"
 #include "src/tokenizer/no_tokenizer.h"
 
 namespace spillway {
@@ -72,12 +76,17 @@ class CountingExecutor final : public Executor {
     }
     ASSERT_EQ(token, static_cast<int64_t>(batch.tokens.size()));
     if (at.layer != static_cast<int64_t>(plan_.layers.size()) - 1) return;
-    logits_.assign(batch.rows.size() * kVocab, 0.0F);
-    for (std::size_t row = 0; row < batch.rows.size(); ++row) {
-      const PackedRow& packed = batch.rows[row];
-      const TokenId last =
-          batch.tokens[static_cast<std::size_t>(packed.token_offset + packed.num_new - 1)];
-      logits_[row * kVocab + static_cast<std::size_t>(last + 1)] = last == 50 ? kNan : 1.0F;
+    ASSERT_LE(batch.head.size(), plan_.batch.logits);
+    const auto num_logits = static_cast<std::size_t>(batch.head.size());
+    logits_.assign(num_logits * kVocab, 0.0F);
+    for (std::size_t index = 0; index < num_logits; ++index) {
+      const PackedBatch::WantedToken wanted =
+          batch.Wanted(batch.head.begin + static_cast<int64_t>(index));
+      const PackedRow& packed = batch.rows[wanted.row];
+      ASSERT_GE(wanted.token, packed.token_offset + packed.num_new - packed.num_logits);
+      ASSERT_LT(wanted.token, packed.token_offset + packed.num_new);
+      const TokenId last = batch.tokens[static_cast<std::size_t>(wanted.token)];
+      logits_[index * kVocab + static_cast<std::size_t>(last + 1)] = last == 50 ? kNan : 1.0F;
     }
   }
   std::span<float> Logits() override { return logits_; }
@@ -153,6 +162,64 @@ TEST(EngineTest, EveryRowGetsItsOwnTokensForAnyBlockShape) {
       EXPECT_EQ(trace.prefill.generated_tokens + trace.decode.generated_tokens, generated);
     }
   }
+}
+
+// A text that counts up from `begin`, but for one token that is `wrong`, a 0.
+Request CountedText(int64_t line, TokenId begin, int64_t num_tokens, int64_t wrong,
+                    const ScorePrefill& prefill) {
+  KnownTokens text;
+  for (int64_t token = 0; token < num_tokens; ++token) {
+    text.tokens.push_back(token == wrong ? 0 : begin + static_cast<TokenId>(token));
+  }
+  text.first = 1 + line % 3;
+  Request request = ScoreRequest(std::move(text), prefill);
+  request.line = line;
+  return request;
+}
+
+TEST(EngineTest, ScoresAreTheSameForAnyBlockShapeAndFirstPass) {
+  // All logits are 0 but one, which is 1.
+  const float likely = 1.0F - std::log(96.0F + std::exp(1.0F));
+  const float unlikely = -std::log(96.0F + std::exp(1.0F));
+  for (const auto& [rows, logits, batches] :
+       {std::tuple{1, 1, 1}, {1, 7, 2}, {4, 4, 1}, {4, 9, 3}, {23, 64, 1}}) {
+    for (const std::optional<int64_t> prefill : {std::optional<int64_t>(), {1}, {3}}) {
+      const Plan plan = TinyPlan({rows, 400, 400, logits}, batches);
+      std::vector<Request> requests;
+      for (int64_t line = 1; line <= 23; ++line) {
+        requests.push_back(CountedText(line, 1, 5 + line, 4 + line % 5, {prefill, false}));
+      }
+      ListJob job(requests);
+      CountingExecutor executor(plan);
+      RunJob(plan, executor, job);
+      ASSERT_EQ(job.finished.size(), 23U);
+      for (const auto& [line, completion] : job.finished) {
+        const std::vector<float>& found = completion.scores.logprobs;
+        const int64_t first = 1 + line % 3;
+        ASSERT_EQ(static_cast<int64_t>(found.size()), 5 + line - first);
+        const int64_t wrong = 4 + line % 5;
+        EXPECT_EQ(completion.scores.greedy_match, wrong >= 5 + line);
+        for (int64_t token = first; token < 5 + line; ++token) {
+          const bool is_next = token != wrong && token != wrong + 1;
+          EXPECT_NEAR(found[static_cast<std::size_t>(token - first)], is_next ? likely : unlikely,
+                      1e-5);
+        }
+      }
+    }
+  }
+}
+
+TEST(EngineTest, TextsAndPromptsRunSideBySide) {
+  const Plan plan = TinyPlan({3, 64, 64, 5}, 1);
+  ListJob job({CountedText(1, 1, 12, -1, {}), MakeRequest(2, 4, 10, 6),
+               CountedText(3, 20, 9, -1, {2, false}), CountedText(4, 47, 6, -1, {})});
+  CountingExecutor executor(plan);
+  const Trace trace = RunJob(plan, executor, job);
+  EXPECT_EQ(job.finished.at(1).scores.logprobs.size(), 10U);
+  EXPECT_EQ(job.finished.at(2).tokens, (std::vector<TokenId>{11, 12, 13, 14, 15, 16}));
+  EXPECT_TRUE(job.finished.at(3).scores.greedy_match);
+  EXPECT_EQ(job.failed, (std::map<int64_t, std::string>{{4, "E-NONFINITE"}}));  // after token 50
+  EXPECT_EQ(trace.prefill.prompt_tokens, 11 + 4 + 2 + 5);
 }
 
 TEST(EngineTest, WalksTheZigZag) {
