@@ -47,6 +47,8 @@ struct FlexGenRates {
   double prefill_attention_flops_per_s = 0.0;
   double decode_attention_flops_per_s = 0.0;
   double cpu_attention_flops_per_s = 0.0;  // decode
+  double gpu_memory_bytes_per_s = 0.0;     // read; bounds small batches
+  double launch_s = 0.0;                   // of one layer for one batch
 };
 
 struct Machine {

@@ -54,6 +54,8 @@ constexpr std::array kFlexGenFields = {
     Field<FlexGenRates>{"decode_attention_flops_per_s",
                         &FlexGenRates::decode_attention_flops_per_s},
     Field<FlexGenRates>{"cpu_attention_flops_per_s", &FlexGenRates::cpu_attention_flops_per_s},
+    Field<FlexGenRates>{"gpu_memory_bytes_per_s", &FlexGenRates::gpu_memory_bytes_per_s},
+    Field<FlexGenRates>{"launch_s", &FlexGenRates::launch_s, kLaunch},
 };
 
 template <typename Section, std::size_t num_fields>

@@ -35,7 +35,7 @@ Machine FullMachine() {
   machine.rates.link_bytes_per_s = {{1.6e9, 1.1e9, 1.2e10, 0.1e9 + 0.2}};
   machine.rates.gpu = Rates(40.0);
   machine.rates.cpu = Rates(1.0);
-  machine.flexgen = FlexGenRates{1.5, 2.5, 3.5, 4.5, 5.5, 6.5, 7.5, 8.5, 9.5, 10.5};
+  machine.flexgen = FlexGenRates{1.5, 2.5, 3.5, 4.5, 5.5, 6.5, 7.5, 8.5, 9.5, 10.5, 11.5, 0.125};
   machine.date = "2026-01-02";
   machine.sources = {"a data sheet", "a guess"};
   return machine;
@@ -77,6 +77,8 @@ TEST(MachineFile, EveryFieldComesBack) {
   EXPECT_EQ(read.flexgen->prefill_attention_flops_per_s, 8.5);
   EXPECT_EQ(read.flexgen->decode_attention_flops_per_s, 9.5);
   EXPECT_EQ(read.flexgen->cpu_attention_flops_per_s, 10.5);
+  EXPECT_EQ(read.flexgen->gpu_memory_bytes_per_s, 11.5);
+  EXPECT_EQ(read.flexgen->launch_s, 0.125);
 }
 
 TEST(MachineFile, WithoutAGpuItsRatesMayBeLeftOut) {
@@ -200,6 +202,28 @@ TEST(MachineFile, AFileThatIsNotThere) {
       EXPECT_THAT(error.what(), HasSubstr(path.substr(0, 40)));
     }
   }
+}
+
+TEST(MachineFile, TheExamplesAreComplete) {
+  const std::filesystem::path folder =
+      std::filesystem::path(SPILLWAY_SOURCE_DIR) / "examples" / "machines";
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    SCOPED_TRACE(entry.path().string());
+    const Machine machine = ReadMachine(entry.path());
+    ++count;
+    EXPECT_EQ(machine.device, Tier::kGpu);
+    EXPECT_GT(machine.rates.gpu.memory_bytes_per_s, machine.rates.cpu.memory_bytes_per_s);
+    EXPECT_FALSE(machine.sources.empty());
+    EXPECT_EQ(machine.flexgen.has_value(), entry.path().stem() == "t4");
+    for (const DeviceRates* device : {&machine.rates.gpu, &machine.rates.cpu}) {
+      for (std::size_t i = 1; i < device->matmul.size(); ++i)
+        EXPECT_GT(device->matmul[i].flops_per_s, device->matmul[i - 1].flops_per_s);
+      // One flop for each byte of weights and row: more rows than one share a read of the weights.
+      EXPECT_LE(device->matmul[0].flops_per_s, device->memory_bytes_per_s);
+    }
+  }
+  EXPECT_EQ(count, 4);
 }
 
 TEST(MachineFile, ReadFromAFile) {
