@@ -15,16 +15,22 @@ namespace {
 using nlohmann::json;
 using Path = std::filesystem::path;
 
+// "22 TFLOP/s", "13.8 GB/s".
+std::string RateText(double per_s, std::string_view unit) {
+  return per_s >= 1e12 ? fmt::format("{:.4g} T{}", per_s / 1e12, unit)
+                       : fmt::format("{:.4g} G{}", per_s / 1e9, unit);
+}
+
 std::string RatesText(std::string_view name, const DeviceRates& rates) {
   if (rates.matmul.empty()) return "";
   std::string text = fmt::format(
-      "{:<11} memory {:.4g} GB/s, attention prefill {:.4g} GFLOP/s, decode {:.4g} "
-      "GB/s, launch {:.3g} us\n{:<11} matmul",
-      name, rates.memory_bytes_per_s / 1e9, rates.prefill_attention_flops_per_s / 1e9,
-      rates.decode_attention_bytes_per_s / 1e9, rates.launch_s * 1e6, "");
+      "{:<11} memory {}, attention prefill {}, decode {}, launch {:.3g} us\n{:<11} matmul", name,
+      RateText(rates.memory_bytes_per_s, "B/s"),
+      RateText(rates.prefill_attention_flops_per_s, "FLOP/s"),
+      RateText(rates.decode_attention_bytes_per_s, "B/s"), rates.launch_s * 1e6, "");
   for (const MatmulRate& rate : rates.matmul) {
-    text += fmt::format("{} {:.4g} GFLOP/s at {} rows", &rate == rates.matmul.data() ? "" : ",",
-                        rate.flops_per_s / 1e9, rate.rows);
+    text += fmt::format("{} {} at {} rows", &rate == rates.matmul.data() ? "" : ",",
+                        RateText(rate.flops_per_s, "FLOP/s"), rate.rows);
   }
   return text + '\n';
 }
@@ -41,7 +47,7 @@ std::string DescribeMachine(const Path& file, const json&) {
   text += "\nlinks      ";
   for (const Link link : kAllLinks) {
     const double rate = machine.rates.link_bytes_per_s[link];
-    if (rate > 0.0) text += fmt::format(" {} {:.4g} GB/s", LinkName(link), rate / 1e9);
+    if (rate > 0.0) text += fmt::format(" {} {}", LinkName(link), RateText(rate, "B/s"));
   }
   text += '\n' + RatesText("gpu", machine.rates.gpu) + RatesText("cpu", machine.rates.cpu);
   if (machine.flexgen) text += "flexgen     has FlexGen's effective rates\n";
