@@ -89,9 +89,14 @@ class Builder : public nlohmann::json_sax<json> {
     return false;
   }
 
+  bool Count() {
+    if (++num_values_ <= max_values_) return true;
+    fault_ = {"$", fmt::format("holds more than {} values", max_values_)};
+    return false;
+  }
+
   bool Add(json value) {
-    if (++num_values_ > max_values_)
-      return Fail(fmt::format("is one value too many: the file holds more than {}", max_values_));
+    if (!Count()) return false;
     Place(std::move(value));
     return true;
   }
@@ -112,8 +117,7 @@ class Builder : public nlohmann::json_sax<json> {
   bool Open(json container) {
     if (open_.size() == kMaxStrictJsonDepth)
       return Fail(fmt::format("nests deeper than {} levels", kMaxStrictJsonDepth));
-    if (++num_values_ > max_values_)
-      return Fail(fmt::format("is one value too many: the file holds more than {}", max_values_));
+    if (!Count()) return false;
     open_.push_back({Place(std::move(container))});
     return true;
   }

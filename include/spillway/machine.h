@@ -23,7 +23,7 @@ struct MatmulRate {
 struct DeviceRates {
   double memory_bytes_per_s = 0.0;             // read
   std::vector<MatmulRate> matmul;              // ascending rows
-  double prefill_attention_flops_per_s = 0.0;  // 4 * query * key * head_dim each
+  double prefill_attention_flops_per_s = 0.0;  // 4 * head_dim of each pair attended to
   double decode_attention_bytes_per_s = 0.0;   // of K and V
   double launch_s = 0.0;  // what computing one layer for one batch costs beyond its arithmetic
 };

@@ -33,6 +33,10 @@ struct Lengths {
 constexpr Lengths kFullLengths = {15, 0.15, 0.5, int64_t{1} << 30};
 constexpr Lengths kQuickLengths = {7, 0.05, 0.2, int64_t{1} << 28};
 
+// Long beside a call's start and a timer tick, short enough that some of them pass undisturbed on a
+// machine that does a little else.
+constexpr double kSliceSeconds = 0.03;
+
 constexpr double kGiga = 1e9;
 constexpr std::array<int64_t, 4> kRowCounts = {1, 8, 64, 512};
 
@@ -48,17 +52,25 @@ struct Measurement {
   std::vector<double> rounds;
 };
 
-// Units per second of calls that return units, over at least `seconds`.
-double RateOf(const std::function<int64_t()>& call, double seconds) {
+// Units per second of calls that return units, over at least one slice.
+double RateOfSlice(const std::function<int64_t()>& call) {
   ThrowIfStopRequested();
   int64_t units = 0;
   const double begin_s = NowSeconds();
   double elapsed_s = 0.0;
-  while (elapsed_s < seconds) {
+  while (elapsed_s < kSliceSeconds) {
     units += call();
     elapsed_s = NowSeconds() - begin_s;
   }
   return static_cast<double>(units) / elapsed_s;
+}
+
+// The best of the slices of a round. Requires: seconds > 0.
+double RateOf(const std::function<int64_t()>& call, double seconds) {
+  const double end_s = NowSeconds() + seconds;
+  double best = 0.0;
+  while (NowSeconds() < end_s) best = std::max(best, RateOfSlice(call));
+  return best;
 }
 
 // Of all threads of this process.
