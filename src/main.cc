@@ -11,6 +11,7 @@
 #include "src/execute/inspect.h"
 #include "src/execute/perplexity.h"
 #include "src/execute/plan_verb.h"
+#include "src/execute/profile_verb.h"
 #include "src/report/terminal.h"
 #include "src/stop_signal.h"
 #include "src/system_error.h"
@@ -34,10 +35,12 @@ int Run(int argc, const char* const* argv) {
       return RunBench(config);
     case Verb::kPlan:
       return RunPlan(config);
+    case Verb::kProfile:
+      return RunProfile(config);
     case Verb::kConvert:
       return RunConvert(config);
     case Verb::kInspect:
-      PrintTo(stdout, DescribeFolder(config.inspect_path));
+      PrintTo(stdout, DescribePath(config.inspect_path));
       return 0;
   }
   return 0;

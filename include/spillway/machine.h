@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,7 @@ struct MatmulRate {
 struct DeviceRates {
   double memory_bytes_per_s = 0.0;             // read
   std::vector<MatmulRate> matmul;              // ascending rows
-  double prefill_attention_flops_per_s = 0.0;  // 4 * query * key * head_dim each
+  double prefill_attention_flops_per_s = 0.0;  // 4 * head_dim of each pair attended to
   double decode_attention_bytes_per_s = 0.0;   // of K and V
   double launch_s = 0.0;  // what computing one layer for one batch costs beyond its arithmetic
 };
@@ -33,6 +34,23 @@ struct MachineRates {
   DeviceRates cpu;
 };
 
+// FlexGen's effective rates (algorithms.md, section 2): what its own loop reaches, with the copies
+// and waits that are its own. Only for `simulate --as-flexgen`.
+struct FlexGenRates {
+  double cpu_to_gpu_bytes_per_s = 0.0;
+  double gpu_to_cpu_kv_bytes_per_s = 0.0;
+  double gpu_to_cpu_hidden_bytes_per_s = 0.0;
+  double disk_read_bytes_per_s = 0.0;
+  double disk_write_bytes_per_s = 0.0;
+  double prefill_matmul_flops_per_s = 0.0;
+  double decode_matmul_flops_per_s = 0.0;
+  double prefill_attention_flops_per_s = 0.0;
+  double decode_attention_flops_per_s = 0.0;
+  double cpu_attention_flops_per_s = 0.0;  // decode
+  double gpu_memory_bytes_per_s = 0.0;     // read; bounds small batches
+  double launch_s = 0.0;                   // of one layer for one batch
+};
+
 struct Machine {
   std::string name;            // the processor, and the GPU when there is one
   std::string isa;             // what the CPU kernels use: "amx", "avx512", "avx2", "portable"
@@ -40,6 +58,9 @@ struct Machine {
   Tier device = Tier::kCpu;    // where layers are computed; kGpu also when it is emulated
   PerTier<int64_t> cap_bytes;  // hard caps of this run
   MachineRates rates;          // zero: not known
+  std::optional<FlexGenRates> flexgen;
+  std::string date;                  // of the rates, as a file says it; empty: not from a file
+  std::vector<std::string> sources;  // where they come from, as a file says it
 };
 
 }  // namespace spillway

@@ -2,14 +2,14 @@
 // object. Pure functions; any thread.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <string_view>
 
 #include "src/checkpoint/model_file.h"
+#include "src/strict_json.h"
 
 namespace spillway {
 
-constexpr int kMaxJsonDepth = 64;
+constexpr int kMaxJsonDepth = static_cast<int>(kMaxStrictJsonDepth);
 
 // `source` is what messages call the text.
 // Throws: Error kModelMalformed.

@@ -32,11 +32,13 @@ constexpr std::array kVerbs = {
     VerbRow{"score", Verb::kScore, "log-likelihood of given texts, or perplexity of one"},
     VerbRow{"bench", Verb::kBench, "one measured run on synthetic prompts"},
     VerbRow{"plan", Verb::kPlan, "where every byte goes and whether it fits; runs nothing"},
+    VerbRow{"profile", Verb::kProfile, "measure this machine: links, products, attention"},
     VerbRow{"convert", Verb::kConvert, "checkpoint -> store of aligned tiles"},
-    VerbRow{"inspect", Verb::kInspect, "print a checkpoint or a store in short"},
+    VerbRow{"inspect", Verb::kInspect,
+            "print a checkpoint, store, machine file, report or trace in short"},
 };
 // cli.md's other verbs come with later versions; each is refused by name.
-constexpr std::array<std::string_view, 5> kLaterVerbs = {"sweep", "calibrate", "profile", "search",
+constexpr std::array<std::string_view, 4> kLaterVerbs = {"sweep", "calibrate", "search",
                                                          "simulate"};
 
 int64_t EditDistance(std::string_view a, std::string_view b) {
@@ -119,7 +121,8 @@ void Declare(Parser& parser, const VerbRow& verb, const std::vector<Flag>& flags
   }
   parser.app.add_option("--config", parser.config_file, "flags from a TOML file")
       ->type_name("FILE");
-  if (verb.verb == Verb::kInspect || verb.verb == Verb::kConvert) return;
+  if (verb.verb == Verb::kInspect || verb.verb == Verb::kConvert || verb.verb == Verb::kProfile)
+    return;
   for (const AbsentFlag& flag : AbsentFlags()) {
     if (flag.name == "resume" && verb.verb != Verb::kGenerate) continue;
     CLI::Option* option = flag.name == "resume"
@@ -388,13 +391,15 @@ void CheckWhole(Config& config, const Parser& parser, const Given& given) {
       return;
     case Verb::kPlan:
       return CheckPlan(config, given);
+    case Verb::kProfile:
+      return;
     case Verb::kConvert:
       if (config.output.empty() || config.output == "-")
         throw Error(ErrorCode::kFlag, "--output: give a name for the folder of the store");
       return;
     case Verb::kInspect:
       if (parser.positional.empty())
-        throw Error(ErrorCode::kFlag, "inspect: give the folder to print");
+        throw Error(ErrorCode::kFlag, "inspect: give the folder or file to print");
       config.inspect_path = parser.positional;
       return;
   }

@@ -15,7 +15,7 @@
 
 namespace spillway {
 
-enum class Verb { kGenerate, kScore, kBench, kPlan, kConvert, kInspect };
+enum class Verb { kGenerate, kScore, kBench, kPlan, kProfile, kConvert, kInspect };
 enum class Verbosity { kQuiet, kNormal, kVerbose };
 
 struct Config {
@@ -64,6 +64,8 @@ struct Config {
   std::optional<int64_t> prompt_len;  // tokens of a synthetic row
   std::optional<int64_t> gen_len;
   std::optional<int64_t> num_requests;
+
+  bool quick = false;  // of profile
 
   std::filesystem::path inspect_path;
 };

@@ -158,6 +158,11 @@ Flag ThreadsFlag() {
                  kMaxThreads);
 }
 
+Flag OffloadDirFlag() {
+  return Value("offload-dir", "DIR", "folder of the disk tier and of temporary files ($TMPDIR)",
+               [](Config& config, const std::string& text) { config.offload_dir = text; });
+}
+
 Flag SeedFlag(std::string help) {
   return Value("seed", "N", std::move(help), [](Config& config, const std::string& text) {
     config.seed = static_cast<uint64_t>(ParseInteger("seed", text, 0, INT64_MAX));
@@ -196,8 +201,7 @@ std::vector<Flag> RunFlags() {
             &Config::disk_space_bytes),
       Bytes("emulate-gpu", "a separate arena of this size in CPU memory stands for a GPU's memory",
             &Config::emulate_gpu_bytes),
-      Value("offload-dir", "DIR", "folder of the disk tier and of temporary files ($TMPDIR)",
-            [](Config& config, const std::string& text) { config.offload_dir = text; }),
+      OffloadDirFlag(),
       {"percent", FlagKind::kValue, "Wg Wc Kg Kc Ag Ac",
        "percent of weights, KV and activations on gpu and cpu; the rest is on disk", SetPercent, 6},
       Switch("no-overlap", "serial schedule, for comparison",
@@ -278,6 +282,17 @@ std::vector<Flag> ConvertFlags() {
              [](Config& config, bool on) { config.overwrite = on; }),
       ThreadsFlag(),
       SeedFlag("seed of dummy weights (0)"),
+  };
+}
+
+std::vector<Flag> ProfileFlags() {
+  return {
+      Value("output", "FILE", "write the machine file here too, beside the cached one",
+            [](Config& config, const std::string& text) { config.output = text; }),
+      Switch("quick", "fewer and shorter rounds: about 8 s in place of 45",
+             [](Config& config, bool on) { config.quick = on; }),
+      OffloadDirFlag(),
+      ThreadsFlag(),
   };
 }
 
@@ -366,6 +381,8 @@ std::vector<Flag> FlagsOf(Verb verb) {
     case Verb::kPlan:
       return Joined({SyntheticFlags(), InputFlags(), UnusedOutputFlags(), SamplingFlags(),
                      ModelFlags(), TokenizerFlags(), RunFlags(), KvFlags(), TerminalFlags()});
+    case Verb::kProfile:
+      return Joined({ProfileFlags(), TerminalFlags()});
     case Verb::kConvert:
       return Joined({ConvertFlags(), ModelFlags(), TokenizerFlags(), TerminalFlags()});
     case Verb::kInspect:

@@ -18,7 +18,8 @@
 namespace spillway {
 
 inline RequestShape ShapeOf(const Request& request) {
-  return {static_cast<int64_t>(request.prompt.size()), request.sampling.max_tokens};
+  return {static_cast<int64_t>(request.prompt.size()), request.sampling.max_tokens,
+          request.NumPromptLogits()};
 }
 
 // A request on its way through the passes. Not movable: what tells its next token

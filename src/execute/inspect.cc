@@ -6,13 +6,15 @@
 #include <utility>
 
 #include "src/checkpoint/describe.h"
+#include "src/execute/inspect_file.h"
 #include "src/model/store_checkpoint.h"
 #include "src/store/store.h"
 
 namespace spillway {
 
-std::string DescribeFolder(const std::filesystem::path& folder) {
-  if (!IsStoreFolder(folder)) return DescribeCheckpoint(folder);
+namespace {
+
+std::string DescribeStore(const std::filesystem::path& folder) {
   std::unique_ptr<const Store> store(new Store(OpenStore(folder)));
   std::size_t num_tiles = 0;
   for (const StoredTensorTable& tensor : store->tensors()) num_tiles += tensor.tiles.size();
@@ -21,6 +23,14 @@ std::string DescribeFolder(const std::filesystem::path& folder) {
                   num_tiles, store->file().size(), store->content_key());
   const ModelShape shape = store->shape();
   return text + DescribeModel(*MakeStoreCheckpoint(std::move(store)), shape);
+}
+
+}  // namespace
+
+std::string DescribePath(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(path, ignored)) return DescribeFile(path);
+  return IsStoreFolder(path) ? DescribeStore(path) : DescribeCheckpoint(path);
 }
 
 }  // namespace spillway

@@ -6,8 +6,8 @@
 
 namespace spillway {
 
-// A checkpoint folder or a store in short; reads no weights.
-// Throws: what OpenCheckpoint and OpenStore throw.
-std::string DescribeFolder(const std::filesystem::path& folder);
+// A checkpoint folder, a store, or a file of ours in short; reads no weights.
+// Throws: what OpenCheckpoint, OpenStore and DescribeFile throw.
+std::string DescribePath(const std::filesystem::path& path);
 
 }  // namespace spillway

@@ -13,6 +13,7 @@
 #include "spillway/error.h"
 #include "src/io/disk_folder.h"
 #include "src/machine/probe.h"
+#include "src/machine/profile_cache.h"
 #include "src/model/make_store.h"
 #include "src/store/store.h"
 
@@ -113,21 +114,30 @@ std::filesystem::path OffloadFolder(const Config& config) {
   return named != nullptr && *named != '\0' ? named : "/tmp";
 }
 
-Machine ProbeMachine(const Config& config, const OpenedModel& model) {
+Machine HostMachine(const Config& config) {
   Machine machine;
   machine.name = ProcessorName();
   machine.isa = kernels::IsaName(kernels::BestIsa());
   machine.num_threads = config.num_threads > 0 ? config.num_threads : NumPhysicalCores();
+  machine.cap_bytes[Tier::kCpu] = AvailableMemoryBytes() / 10 * 9;
+  return machine;
+}
+
+Machine ProbeMachine(const Config& config, const OpenedModel& model) {
+  Machine machine = HostMachine(config);
+  const ProfileKey key = MakeProfileKey(machine, OffloadFolder(config));
+  machine.rates = CachedRates(key).value_or(MachineRates{});
   if (config.emulate_gpu_bytes.value_or(0) > 0) {
     machine.device = Tier::kGpu;
     machine.cap_bytes[Tier::kGpu] =
         std::min(*config.emulate_gpu_bytes, config.gpu_memory_bytes.value_or(INT64_MAX));
+    machine.rates.gpu = machine.rates.cpu;  // the same processor computes
   }
   machine.cap_bytes[Tier::kDisk] = config.disk_space_bytes
                                        ? *config.disk_space_bytes
                                        : FreeDiskBytes(config) + StoredBytes(config, model);
   machine.cap_bytes[Tier::kCpu] = config.cpu_memory_bytes.value_or(
-      std::max<int64_t>(0, AvailableMemoryBytes() / 10 * 9 - machine.cap_bytes[Tier::kGpu]));
+      std::max<int64_t>(0, machine.cap_bytes[Tier::kCpu] - machine.cap_bytes[Tier::kGpu]));
   return machine;
 }
 

@@ -12,8 +12,11 @@
 
 namespace spillway {
 
-// This host, and the caps that the flags or what is free set.
-// Throws: Error kPath, kIo: --offload-dir cannot be used.
+// This host's processor, and 90 % of the memory that is free; no rates, no disk.
+Machine HostMachine(const Config& config);
+
+// This host, what an earlier `profile` measured of it, and the caps that the flags or what is free
+// set. Throws: Error kPath, kIo: --offload-dir cannot be used.
 Machine ProbeMachine(const Config& config, const OpenedModel& model);
 
 // The plan of the policy that the flags state, and that is chosen where they are silent.

@@ -10,9 +10,6 @@
 namespace spillway {
 namespace {
 
-// Requests of 2 MiB in flight: more only lengthen the queue (measured: 4 to 8 MiB are best).
-constexpr int kDiskDepth = 4;
-
 // Streams submit with the label of what is moved, which stays until the ticket is done.
 TraceSpan TraceOf(const DiskSpan& disk) {
   TraceSpan span;
@@ -57,7 +54,7 @@ void Tiers::OpenDisk(const Plan& plan, const DiskOptions& disk) {
   }
   DiskBackendOptions backend;
   backend.kind = disk.backend;
-  backend.depth = kDiskDepth;
+  backend.depth = kStreamingDepth;
   backend.arena = cpu_->View({0, cpu_->bytes()});
   std::unique_ptr<DiskBackend> made = MakeDiskBackend(backend);
   if (!disk.faults.faults.empty() || disk.faults.shuffle) {

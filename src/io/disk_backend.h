@@ -44,6 +44,10 @@ class DiskBackend {
   virtual void Start(int32_t id, const DiskRequest& request) = 0;
 };
 
+// Requests of 2 MiB in flight at a time: more only lengthen the queue (measured: 4 to 8 MiB are
+// best).
+inline constexpr int kStreamingDepth = 4;
+
 // kAuto is io_uring where the system has it and lets us, otherwise threads.
 enum class DiskBackendKind { kAuto, kUring, kThreads };
 

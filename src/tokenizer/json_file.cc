@@ -7,9 +7,10 @@
 #include <fstream>
 #include <limits>
 #include <utility>
-#include <vector>
+#include <variant>
 
 #include "spillway/error.h"
+#include "src/strict_json.h"
 #include "src/system_error.h"
 
 namespace spillway {
@@ -21,87 +22,6 @@ using nlohmann::json;
 // hostile one.
 constexpr std::size_t kMaxFileBytes = std::size_t{256} << 20;
 constexpr std::size_t kMaxValues = 8'000'000;
-constexpr std::size_t kMaxDepth = 64;
-
-// Builds the document by events, because nlohmann's own builder keeps the last of two equal keys
-// and any depth.
-class Builder : public nlohmann::json_sax<json> {
- public:
-  json TakeDocument() { return std::move(document_); }
-  const std::string& fault() const { return fault_; }
-
-  bool null() override { return Add(nullptr); }
-  bool boolean(bool value) override { return Add(value); }
-  bool number_integer(number_integer_t value) override { return Add(value); }
-  bool number_unsigned(number_unsigned_t value) override { return Add(value); }
-  bool number_float(number_float_t value, const string_t&) override { return Add(value); }
-  bool string(string_t& value) override { return Add(std::move(value)); }
-  bool binary(binary_t&) override { return false; }
-  bool start_object(std::size_t) override { return Open(json::object()); }
-  bool start_array(std::size_t) override { return Open(json::array()); }
-  bool end_object() override { return Close(); }
-  bool end_array() override { return Close(); }
-
-  bool key(string_t& name) override {
-    const auto [member, added] = open_.back()->emplace(name, nullptr);
-    if (!added)
-      return Fail(fmt::format("the key \"{}\" occurs twice in one object", Printable(name)));
-    slot_ = &*member;
-    return true;
-  }
-
-  bool parse_error(std::size_t position, const std::string&,
-                   const nlohmann::detail::exception&) override {
-    return Fail(fmt::format("is not valid JSON at byte {}", position));
-  }
-
- private:
-  bool Fail(std::string fault) {
-    fault_ = std::move(fault);
-    return false;
-  }
-
-  bool Add(json value) {
-    if (++num_values_ > kMaxValues)
-      return Fail(fmt::format("holds more than {} values", kMaxValues));
-    Place(std::move(value));
-    return true;
-  }
-
-  json* Place(json value) {
-    if (open_.empty()) {
-      document_ = std::move(value);
-      return &document_;
-    }
-    if (open_.back()->is_array()) {
-      open_.back()->push_back(std::move(value));
-      return &open_.back()->back();
-    }
-    *slot_ = std::move(value);
-    return slot_;
-  }
-
-  bool Open(json container) {
-    if (open_.size() == kMaxDepth)
-      return Fail(fmt::format("nests deeper than {} levels", kMaxDepth));
-    if (++num_values_ > kMaxValues)
-      return Fail(fmt::format("holds more than {} values", kMaxValues));
-    open_.push_back(Place(std::move(container)));
-    return true;
-  }
-
-  bool Close() {
-    open_.pop_back();
-    return true;
-  }
-
-  json document_;
-  std::vector<json*> open_;  // the containers around the current value; stable, a parent grows only
-                             // after its child
-  json* slot_ = nullptr;     // the value of the last key
-  std::size_t num_values_ = 0;
-  std::string fault_;
-};
 
 }  // namespace
 
@@ -135,12 +55,12 @@ std::string ReadTokenizerFile(const std::filesystem::path& file) {
 }
 
 json ReadJsonObject(const std::filesystem::path& file) {
-  const std::string bytes = ReadTokenizerFile(file);
-  Builder builder;
-  if (!json::sax_parse(bytes, &builder)) RefuseTokenizer(file, builder.fault());
-  json document = builder.TakeDocument();
+  std::variant<json, JsonFault> parsed = ParseStrictJson(ReadTokenizerFile(file), kMaxValues);
+  if (const auto* fault = std::get_if<JsonFault>(&parsed))
+    RefuseTokenizer(file, fmt::format("{} {}", fault->path, fault->what));
+  json& document = std::get<json>(parsed);
   if (!document.is_object()) RefuseTokenizer(file, "does not hold a JSON object");
-  return document;
+  return std::move(document);
 }
 
 std::optional<json> ReadOptionalJsonObject(const std::filesystem::path& file) {

@@ -215,12 +215,12 @@ struct BadIndex {
 TEST(ShardsTest, BadIndexFilesAreMalformed) {
   const std::string deep = std::string(100'000, '[');
   for (const BadIndex& bad :
-       {BadIndex{"", "not JSON"}, BadIndex{"[]", "weight_map"}, BadIndex{"{}", "weight_map"},
+       {BadIndex{"", "not valid JSON"}, BadIndex{"[]", "weight_map"}, BadIndex{"{}", "weight_map"},
         BadIndex{R"({"weight_map":[]})", "weight_map"}, BadIndex{R"({"weight_map":{}})", "empty"},
         BadIndex{R"({"weight_map":{"a":1}})", "not a string"},
         BadIndex{R"({"weight_map":{"a":"x","a":"y"}})", "occurs twice"},
         BadIndex{R"({"weight_map":1e999})", "out of range"},
-        BadIndex{deep.c_str(), "nested deeper than 64"}}) {
+        BadIndex{deep.c_str(), "nests deeper than 64"}}) {
     const TempFolder folder;
     folder.Write(kIndex, bad.text);
     ExpectOpenError(ErrorCode::kModelMalformed, bad.message, folder.path());

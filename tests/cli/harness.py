@@ -24,9 +24,10 @@ class Result:
 
 
 def clean_environment(extra=None):
-    """The caller's environment without SPILLWAY_ variables, so that a developer's settings cannot decide a test."""
+    """The caller's environment without SPILLWAY_ variables and without a cached machine file, so that a developer's
+    settings cannot decide a test."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith("SPILLWAY_")}
-    return kept | (extra or {})
+    return kept | {"XDG_CACHE_HOME": "/nonexistent"} | (extra or {})
 
 
 def run(binary, arguments, stdin=b"", cwd=None, env=None, timeout_s=TIMEOUT_S):

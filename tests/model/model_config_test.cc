@@ -130,11 +130,11 @@ constexpr ErrorCode kUnsupported = ErrorCode::kModelUnsupported;
 INSTANTIATE_TEST_SUITE_P(
     M12M20, BadConfigTest,
     ::testing::Values(
-        BadConfig{"Empty", "", kMalformed, "not JSON"},
-        BadConfig{"NotJson", "{'model_type': 'opt'}", kMalformed, "not JSON"},
+        BadConfig{"Empty", "", kMalformed, "not valid JSON"},
+        BadConfig{"NotJson", "{'model_type': 'opt'}", kMalformed, "not valid JSON"},
         BadConfig{"Array", "[]", kMalformed, "not a JSON object"},
         BadConfig{"Deep", "{\"a\":" + std::string(100'000, '['), kMalformed,
-                  "nested deeper than 64"},
+                  "nests deeper than 64"},
         BadConfig{"DeepObjects",
                   ConfigWith("a",
                              [] {
@@ -142,7 +142,7 @@ INSTANTIATE_TEST_SUITE_P(
                                for (int at = 0; at < 100'000; ++at) text += "{\"a\":";
                                return text;
                              }()),
-                  kMalformed, "nested deeper than 64"},
+                  kMalformed, "nests deeper than 64"},
         BadConfig{"Twice", TinyConfig() + ",\"vocab_size\":17}", kMalformed, "occurs twice"},
         BadConfig{"Huge", TinyConfig() + std::string(2 << 20, ' ') + "}", kUnsupported,
                   "at most 1048576"},

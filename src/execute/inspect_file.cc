@@ -1,0 +1,124 @@
+#include "src/execute/inspect_file.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "src/machine/machine_file.h"
+#include "src/report/trace_summary.h"
+#include "src/size_text.h"
+#include "src/strict_json.h"
+
+namespace spillway {
+namespace {
+
+using nlohmann::json;
+using Path = std::filesystem::path;
+
+// "22 TFLOP/s", "13.8 GB/s".
+std::string RateText(double per_s, std::string_view unit) {
+  return per_s >= 1e12 ? fmt::format("{:.4g} T{}", per_s / 1e12, unit)
+                       : fmt::format("{:.4g} G{}", per_s / 1e9, unit);
+}
+
+std::string RatesText(std::string_view name, const DeviceRates& rates) {
+  if (rates.matmul.empty()) return "";
+  std::string text = fmt::format(
+      "{:<11} memory {}, attention prefill {}, decode {}, launch {:.3g} us\n{:<11} matmul", name,
+      RateText(rates.memory_bytes_per_s, "B/s"),
+      RateText(rates.prefill_attention_flops_per_s, "FLOP/s"),
+      RateText(rates.decode_attention_bytes_per_s, "B/s"), rates.launch_s * 1e6, "");
+  for (const MatmulRate& rate : rates.matmul) {
+    text += fmt::format("{} {} at {} rows", &rate == rates.matmul.data() ? "" : ",",
+                        RateText(rate.flops_per_s, "FLOP/s"), rate.rows);
+  }
+  return text + '\n';
+}
+
+std::string DescribeMachine(const Path& file, const json&) {
+  const Machine machine = ReadMachine(file);
+  std::string text =
+      fmt::format("machine     {}, computes on {}, {} threads{}{}\n", Printable(machine.name),
+                  TierName(machine.device), machine.num_threads, machine.isa.empty() ? "" : ", ",
+                  Printable(machine.isa, 20));
+  text += "caps       ";
+  for (const Tier tier : kAllTiers)
+    text += fmt::format(" {} {}", TierName(tier), SizeText(machine.cap_bytes[tier]));
+  text += "\nlinks      ";
+  for (const Link link : kAllLinks) {
+    const double rate = machine.rates.link_bytes_per_s[link];
+    if (rate > 0.0) text += fmt::format(" {} {}", LinkName(link), RateText(rate, "B/s"));
+  }
+  text += '\n' + RatesText("gpu", machine.rates.gpu) + RatesText("cpu", machine.rates.cpu);
+  if (machine.flexgen) text += "flexgen     has FlexGen's effective rates\n";
+  text += fmt::format("from        {}\n",
+                      machine.date.empty() ? "no date" : Printable(machine.date, 40));
+  for (const std::string& source : machine.sources)
+    text += fmt::format("            {}\n", Printable(source, 400));
+  return text;
+}
+
+// Reports grow from version to version and are ours to write, so that what is shown is looked up
+// and what is missing is left out.
+std::string ValueText(const json& value) {
+  return value.is_string()         ? Printable(value.get<std::string>())
+         : value.is_number_float() ? fmt::format("{:.6g}", value.get<double>())
+         : value.is_structured()   ? std::string(value.type_name())
+                                   : value.dump();
+}
+
+std::string MembersText(std::string_view name, const json& object) {
+  std::string text;
+  if (!object.is_object()) return text;
+  for (const auto& [key, value] : object.items()) {
+    if (value.is_structured() || value.is_null()) continue;
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", Printable(key, 40), ValueText(value));
+  }
+  return text.empty() ? text : fmt::format("{:<11} {}\n", name, text);
+}
+
+std::string DescribeReport(const Path&, const json& report) {
+  const auto fingerprint = report.find("fingerprint");
+  const bool ran = fingerprint != report.end() && fingerprint->is_string() &&
+                   !fingerprint->get_ref<const std::string&>().empty();
+  std::string text = fmt::format("{:<11} version {}\n", ran ? "report" : "plan",
+                                 ValueText(report.value("version", json())));
+  for (const char* section :
+       {"model", "machine", "policy", "workload", "block", "kv", "time_s", "throughput"}) {
+    if (const auto found = report.find(section); found != report.end())
+      text += MembersText(section, *found);
+  }
+  const auto tiers = report.find("tiers");
+  if (tiers != report.end() && tiers->is_object()) {
+    for (const auto& [name, tier] : tiers->items()) text += MembersText(Printable(name, 10), tier);
+  }
+  if (ran) text += fmt::format("{:<11} {}\n", "fingerprint", ValueText(*fingerprint));
+  return text;
+}
+
+// How a file is told from the others: a key at its top that only this kind has. A kind of file that
+// comes later (policies) adds its row.
+struct FileKind {
+  std::string_view key;
+  std::string (*describe)(const Path& file, const json& document);
+};
+constexpr std::array kKinds = {
+    FileKind{"link_bytes_per_s", DescribeMachine},
+    FileKind{"throughput", DescribeReport},
+};
+
+}  // namespace
+
+std::string DescribeFile(const Path& file) {
+  if (LooksLikeTrace(file)) return DescribeTrace(file);
+  const JsonOrigin origin = {file.string(), ErrorCode::kInput};
+  const json document = ReadJsonFile(file, origin);
+  for (const FileKind& kind : kKinds) {
+    if (document.is_object() && document.contains(kind.key)) return kind.describe(file, document);
+  }
+  JsonNode(document, origin)
+      .Refuse("is no machine file, report or trace",
+              "give one of them, or the folder of a model or store");
+}
+
+}  // namespace spillway

@@ -1,0 +1,13 @@
+// What a file of ours says, in short, for `inspect`. Thread rule: any thread.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace spillway {
+
+// A machine file, a report, a plan or a trace. Requires: a regular file.
+// Throws: Error kInput: none of them; and what their readers throw.
+std::string DescribeFile(const std::filesystem::path& file);
+
+}  // namespace spillway

@@ -1,0 +1,92 @@
+#include "src/execute/profile_verb.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ctime>
+
+#include "kernels/isa.h"
+#include "kernels/thread_pool.h"
+#include "spillway/error.h"
+#include "src/clock.h"
+#include "src/execute/prepare.h"
+#include "src/execute/run_blocks.h"
+#include "src/machine/machine_file.h"
+#include "src/machine/profile.h"
+#include "src/machine/profile_cache.h"
+#include "src/report/progress.h"
+#include "src/report/report_file.h"
+#include "src/report/terminal.h"
+
+namespace spillway {
+namespace {
+
+// With less of the processor, a second profile may not agree within 10 %.
+constexpr double kQuietShare = 0.95;
+
+std::string Table(const MeasuredMachine& measured, const Machine& machine, double seconds) {
+  std::string text = fmt::format("  {:<20}{}, {} threads, {}\n", "machine", machine.name,
+                                 machine.num_threads, machine.isa);
+  text += fmt::format("  {:<20}{}\n", "disk", measured.disk_way);
+  for (const MeasuredRate& line : measured.lines) {
+    text += fmt::format("  {:<20}{:>9.2f} {:<8}  median of rounds {:4.1f} % below the best\n",
+                        line.name, line.value, line.unit, 100.0 * line.spread);
+  }
+  if (measured.processor_share < kQuietShare) {
+    text += fmt::format(
+        "  {:<20}others took {:.0f} % of the processor; run it again when it is quiet\n",
+        "disturbed", 100.0 * (1.0 - measured.processor_share));
+  }
+  return text + fmt::format("  {:<20}{:.0f} s\n", "measured in", seconds);
+}
+
+std::vector<std::string> Sources(const Config& config, const MeasuredMachine& measured) {
+  return {fmt::format("measured on this machine by spillway profile{}; disk: {}",
+                      config.quick ? " --quick" : "", measured.disk_way),
+          "cpu_to_gpu and gpu_to_cpu are copies from memory to memory by one thread, as with "
+          "--emulate-gpu; disk rates are medians of the rounds, all others the best"};
+}
+
+// The cache is a copy: where a file was asked for, its loss is worth a line and no more.
+std::string Cache(const Config& config, const Machine& machine) {
+  const auto path = CachedProfilePath(MakeProfileKey(machine, OffloadFolder(config)));
+  try {
+    if (path.empty())
+      throw Error(ErrorCode::kPath,
+                  "there is no folder for it; set XDG_CACHE_HOME or HOME, or give --output");
+    CacheProfile(path, machine);
+  } catch (const Error& error) {
+    if (config.output.empty()) throw;
+    PrintTo(stderr, fmt::format("spillway: warning: not cached: {}\n", error.what()));
+    return "";
+  }
+  return fmt::format("  {:<20}{}, used by later runs\n", "cached", Printable(path.string(), 200));
+}
+
+}  // namespace
+
+int RunProfile(const Config& config) {
+  const double begin_s = NowSeconds();
+  const ReportFile output("--output", config.output, {});
+  const DiskFolder folder(OffloadFolder(config));
+  Machine machine = HostMachine(config);
+  machine.cap_bytes[Tier::kDisk] = folder.FreeBytes() / 10 * 9;
+  ProgressLine line(config.progress ? TerminalOf(config) : nullptr);
+  const MeasuredMachine measured =
+      MeasureMachine(folder, {machine.num_threads, kernels::BestIsa(),
+                              config.quick ? ProfileLength::kQuick : ProfileLength::kFull,
+                              [&line](const std::string& text) { line.Note(text); }});
+  line.Clear();
+  machine.rates = measured.rates;
+  machine.date = fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)));
+  machine.sources = Sources(config, measured);
+  output.Write(MachineJson(machine));
+  std::string text = Table(measured, machine, NowSeconds() - begin_s) + Cache(config, machine);
+  if (output.asked_for())
+    text += fmt::format("  {:<20}{}\n", "written", Printable(config.output.string(), 200));
+  if (std::FILE* terminal = TerminalOf(config)) PrintTo(terminal, text);
+  return 0;
+}
+
+}  // namespace spillway

@@ -1,0 +1,68 @@
+#include "src/machine/disk_probe.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstring>
+
+#include "kernels/random_fill.h"
+#include "src/clock.h"
+#include "src/stop_signal.h"
+
+namespace spillway {
+namespace {
+
+constexpr int64_t kRequestBytes = int64_t{1} << 21;  // a tile of the store
+// One more than are in flight, as the engine has one being checked.
+constexpr int64_t kNumSlots = kStreamingDepth + 1;
+
+}  // namespace
+
+DiskProbe::DiskProbe(const DiskFolder& folder, int64_t file_bytes)
+    : file_(DiskFile::CreateScratch(folder, file_bytes / kRequestBytes * kRequestBytes)),
+      memory_(kNumSlots * kRequestBytes) {
+  // Zeros could be stored as none.
+  kernels::FillUniform(memory_.View({0, memory_.bytes()}), DType::kF32, 11, 0, 1.0F);
+  DiskBackendOptions backend;
+  backend.depth = kStreamingDepth;
+  backend.arena = memory_.View({0, memory_.bytes()});
+  queue_ = std::make_unique<DiskQueue>(MakeDiskBackend(backend));
+  for (int64_t at = 0; at < file_.size(); at += kRequestBytes) {
+    ThrowIfStopRequested();
+    queue_->Wait(Begin(DiskOp::kWrite, at / kRequestBytes));
+  }
+}
+
+DiskProbe::~DiskProbe() = default;
+
+DiskTicket DiskProbe::Begin(DiskOp op, int64_t request) {
+  const int64_t num_requests = file_.size() / kRequestBytes;
+  const DiskRequest whole = {op, &file_, request % num_requests * kRequestBytes,
+                             memory_.View({request % kNumSlots * kRequestBytes, kRequestBytes})};
+  return queue_->Submit({&whole, 1});
+}
+
+double DiskProbe::Move(DiskOp op, double seconds) {
+  std::array<DiskTicket, kNumSlots> tickets;
+  const double begin_s = NowSeconds();
+  int64_t bytes = 0;
+  while (NowSeconds() - begin_s < seconds) {
+    ThrowIfStopRequested();
+    DiskTicket& ticket = tickets[static_cast<std::size_t>(next_request_ % kNumSlots)];
+    queue_->Wait(ticket);
+    ticket = Begin(op, next_request_++);
+    bytes += kRequestBytes;
+  }
+  for (const DiskTicket& ticket : tickets) queue_->Wait(ticket);
+  return static_cast<double>(bytes) / (NowSeconds() - begin_s);
+}
+
+std::string DiskProbe::Way() const {
+  std::string way(queue_->backend().name());
+  if (const std::string note = queue_->backend().note(); !note.empty())
+    way += fmt::format(" ({})", note);
+  if (!file_.direct()) way += fmt::format(", not direct: {}", file_.buffered_reason());
+  return way;
+}
+
+}  // namespace spillway

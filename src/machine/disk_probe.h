@@ -1,0 +1,40 @@
+// DiskProbe: reads and writes a file of its own as the engine does (requests of a tile's size,
+// several in flight, O_DIRECT), to measure the disk tier's links. Thread rule: one thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "src/io/disk_folder.h"
+#include "src/io/disk_queue.h"
+#include "src/memory/arena.h"
+
+namespace spillway {
+
+class DiskProbe {
+ public:
+  // Makes a file without a name of `file_bytes` and writes it once, so that no request of a
+  // measurement meets a block that was never written.
+  // Throws: Error kDiskSpace, kPath, kIo, kCpuMemory, kSystemLimit, kInterrupted.
+  DiskProbe(const DiskFolder& folder, int64_t file_bytes);
+  ~DiskProbe();
+
+  // Moves requests for at least this long, from where the last call ended, and waits for all of
+  // them. Returns bytes per second. Throws: Error kIo, kDiskSpace, kInterrupted.
+  double Read(double seconds) { return Move(DiskOp::kRead, seconds); }
+  double Write(double seconds) { return Move(DiskOp::kWrite, seconds); }
+
+  // "io_uring", and why the file is not read directly where it is not.
+  std::string Way() const;
+
+ private:
+  double Move(DiskOp op, double seconds);
+  DiskTicket Begin(DiskOp op, int64_t request);
+
+  DiskFile file_;
+  HostArena memory_;
+  std::unique_ptr<DiskQueue> queue_;
+  int64_t next_request_ = 0;
+};
+
+}  // namespace spillway

@@ -1,0 +1,33 @@
+// machine.json: a Machine as a file, from `profile` or a data sheet. Version 1.
+// Pure functions but for ReadMachine; any thread.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "spillway/machine.h"
+
+namespace spillway {
+
+inline constexpr int kMachineVersion = 1;
+
+// Keys, all rates in bytes, operations or seconds and more than zero (launch_s may be zero):
+//   version, name, device ("gpu", "cpu"), cap_bytes {gpu, cpu, disk},
+//   link_bytes_per_s {disk_read, disk_write, cpu_to_gpu, gpu_to_cpu},
+//   gpu, cpu {memory_bytes_per_s, matmul [{rows, flops_per_s}] with rising rows,
+//             prefill_attention_flops_per_s, decode_attention_bytes_per_s, launch_s}
+//   and, where there is something to say: isa, threads, date, sources [text], flexgen {...}.
+// Without a GPU, `gpu` and its links may be left out; they are zero then.
+// `source` is what messages call the text.
+// Throws: Error kMachine with the JSON path: no JSON, an unknown or missing key, a wrong type, a
+// value out of range, a newer version.
+Machine MachineFromJson(std::string_view text, const std::string& source);
+
+// Throws: also Error kMachine when there is no such file; kSystemLimit.
+Machine ReadMachine(const std::filesystem::path& file);
+
+// What MachineFromJson reads; every number comes back as it was. Requires: values that it takes.
+std::string MachineJson(const Machine& machine);
+
+}  // namespace spillway

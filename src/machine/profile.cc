@@ -1,0 +1,223 @@
+#include "src/machine/profile.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <ctime>
+#include <utility>
+
+#include "spillway/error.h"
+#include "src/clock.h"
+#include "src/machine/cpu_probe.h"
+#include "src/machine/disk_probe.h"
+#include "src/machine/probe.h"
+#include "src/size_text.h"
+#include "src/stop_signal.h"
+
+namespace spillway {
+namespace {
+
+// Of the rounds of one measurement: the best where what disturbs can only slow down (memory and
+// arithmetic), so that the best repeats from run to run; the median of the disk, which also has
+// moments in which a cache of its own answers.
+enum class Choice { kBest, kMedian };
+
+struct Lengths {
+  int num_rounds;
+  double cpu_round_s;
+  double disk_round_s;
+  int64_t disk_file_bytes;
+};
+constexpr Lengths kFullLengths = {15, 0.15, 0.5, int64_t{1} << 30};
+constexpr Lengths kQuickLengths = {7, 0.05, 0.2, int64_t{1} << 28};
+
+// Long beside a call's start and a timer tick, short enough that some of them pass undisturbed on a
+// machine that does a little else.
+constexpr double kSliceSeconds = 0.03;
+
+constexpr double kGiga = 1e9;
+constexpr std::array<int64_t, 4> kRowCounts = {1, 8, 64, 512};
+
+// How a rate is shown.
+enum class Unit { kBytes, kOperations, kCalls };
+
+struct Measurement {
+  std::string name;
+  Unit unit = Unit::kBytes;
+  Choice choice = Choice::kBest;
+  std::function<double()> round;  // measures once: units per second
+  double* rate = nullptr;         // where the chosen round goes
+  std::vector<double> rounds;
+};
+
+// Units per second of calls that return units, over at least one slice.
+double RateOfSlice(const std::function<int64_t()>& call) {
+  ThrowIfStopRequested();
+  int64_t units = 0;
+  const double begin_s = NowSeconds();
+  double elapsed_s = 0.0;
+  while (elapsed_s < kSliceSeconds) {
+    units += call();
+    elapsed_s = NowSeconds() - begin_s;
+  }
+  return static_cast<double>(units) / elapsed_s;
+}
+
+// The best of the slices of a round. Requires: seconds > 0.
+double RateOf(const std::function<int64_t()>& call, double seconds) {
+  const double end_s = NowSeconds() + seconds;
+  double best = 0.0;
+  while (NowSeconds() < end_s) best = std::max(best, RateOfSlice(call));
+  return best;
+}
+
+// Of all threads of this process.
+double ProcessorSeconds() {
+  timespec time{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+// To four digits, more than repeat.
+double Rounded(double rate) {
+  const double unit = std::pow(10.0, std::floor(std::log10(rate)) - 3.0);
+  return std::round(rate / unit) * unit;
+}
+
+void RefuseLittleMemory(int64_t needed) {
+  const int64_t available = AvailableMemoryBytes();
+  if (available >= needed) return;
+  throw Error(ErrorCode::kCpuMemory,
+              fmt::format("profile needs {} of memory and {} is available; close other programs",
+                          SizeText(needed), SizeText(available)));
+}
+
+// Chooses among the rounds, and says it in a line. Requires: there are some.
+MeasuredRate Conclude(Measurement& measurement) {
+  std::vector<double>& rounds = measurement.rounds;
+  std::ranges::sort(rounds);
+  const double best = rounds.back();
+  const double median = rounds[rounds.size() / 2];
+  const double rate = measurement.choice == Choice::kBest ? best : median;
+  *measurement.rate = Rounded(rate);
+  const double spread = (best - median) / best;
+  switch (measurement.unit) {
+    case Unit::kBytes:
+      return {measurement.name, "GB/s", rate / kGiga, spread};
+    case Unit::kOperations:
+      return {measurement.name, "GFLOP/s", rate / kGiga, spread};
+    case Unit::kCalls:
+      return {measurement.name, "us", 1e6 / rate, spread};
+  }
+  return {};
+}
+
+class Profiler {
+ public:
+  Profiler(const DiskFolder& folder, const ProfileOptions& options)
+      : options_(options),
+        lengths_(options.length == ProfileLength::kQuick ? kQuickLengths : kFullLengths),
+        pool_(options.num_threads),
+        cpu_(pool_, options.isa),
+        disk_(folder, lengths_.disk_file_bytes) {
+    result_.rates.cpu.matmul.resize(kRowCounts.size());
+  }
+
+  MeasuredMachine Run() {
+    AddMeasurements();
+    // In turns, so that a moment in which something else runs costs each one round and not one all
+    // of them. The first round warms up and does not count.
+    for (int round = 0; round <= lengths_.num_rounds; ++round) {
+      options_.note(fmt::format("measuring: round {} of {}", round, lengths_.num_rounds));
+      for (Measurement& measurement : measurements_) {
+        const double rate = measurement.round();
+        if (round > 0) measurement.rounds.push_back(rate);
+      }
+    }
+    for (Measurement& measurement : measurements_) result_.lines.push_back(Conclude(measurement));
+    result_.rates.cpu.launch_s = Rounded(1.0 / launches_per_s_);
+    result_.processor_share = processor_s_ / (products_s_ * options_.num_threads);
+    result_.disk_way = disk_.Way();
+    return std::move(result_);
+  }
+
+ private:
+  void AddDisk(Link link, double (DiskProbe::*move)(double)) {
+    measurements_.push_back({std::string(LinkName(link)),
+                             Unit::kBytes,
+                             Choice::kMedian,
+                             [this, move] { return (disk_.*move)(lengths_.disk_round_s); },
+                             &result_.rates.link_bytes_per_s[link],
+                             {}});
+  }
+
+  void AddCpu(std::string name, Unit unit, std::function<int64_t()> call, double* rate) {
+    measurements_.push_back({std::move(name),
+                             unit,
+                             Choice::kBest,
+                             [this, unit, call = std::move(call)] {
+                               const double begin_s = NowSeconds();
+                               const double processor_begin_s = ProcessorSeconds();
+                               const double rate = RateOf(call, lengths_.cpu_round_s);
+                               if (unit == Unit::kOperations) {
+                                 products_s_ += NowSeconds() - begin_s;
+                                 processor_s_ += ProcessorSeconds() - processor_begin_s;
+                               }
+                               return rate;
+                             },
+                             rate,
+                             {}});
+  }
+
+  void AddMeasurements() {
+    PerLink<double>& links = result_.rates.link_bytes_per_s;
+    DeviceRates& cpu = result_.rates.cpu;
+    AddDisk(Link::kDiskRead, &DiskProbe::Read);
+    AddDisk(Link::kDiskWrite, &DiskProbe::Write);
+    AddCpu(
+        "cpu_to_gpu (copy)", Unit::kBytes, [this] { return cpu_.CopyToDevice(); },
+        &links[Link::kCpuToGpu]);
+    AddCpu(
+        "gpu_to_cpu (copy)", Unit::kBytes, [this] { return cpu_.CopyFromDevice(); },
+        &links[Link::kGpuToCpu]);
+    AddCpu(
+        "memory read", Unit::kBytes, [this] { return cpu_.ReadMemory(); }, &cpu.memory_bytes_per_s);
+    for (std::size_t i = 0; i < kRowCounts.size(); ++i) {
+      const int64_t rows = cpu.matmul[i].rows = kRowCounts[i];
+      AddCpu(
+          fmt::format("matmul, rows {}", rows), Unit::kOperations,
+          [this, rows] { return cpu_.Multiply(rows); }, &cpu.matmul[i].flops_per_s);
+    }
+    AddCpu(
+        "prefill attention", Unit::kOperations, [this] { return cpu_.AttendPrefill(); },
+        &cpu.prefill_attention_flops_per_s);
+    AddCpu(
+        "decode attention", Unit::kBytes, [this] { return cpu_.AttendDecode(); },
+        &cpu.decode_attention_bytes_per_s);
+    AddCpu(
+        "launch", Unit::kCalls, [this] { return cpu_.Launch(); }, &launches_per_s_);
+  }
+
+  const ProfileOptions& options_;
+  Lengths lengths_;
+  ThreadPool pool_;
+  CpuProbe cpu_;
+  DiskProbe disk_;
+  MeasuredMachine result_;
+  double launches_per_s_ = 0.0;
+  double products_s_ = 0.0;   // in which all compute threads had work,
+  double processor_s_ = 0.0;  // and the time of the processor they got in it
+  std::vector<Measurement> measurements_;
+};
+
+}  // namespace
+
+MeasuredMachine MeasureMachine(const DiskFolder& folder, const ProfileOptions& options) {
+  RefuseLittleMemory(CpuProbe::Bytes(options.num_threads, options.isa));
+  options.note("filling memory and a file");
+  return Profiler(folder, options).Run();
+}
+
+}  // namespace spillway

@@ -1,0 +1,43 @@
+// Profile: measures this machine's links and units, for machine.json. Thread rule: the main thread.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "kernels/isa.h"
+#include "spillway/machine.h"
+#include "src/io/disk_folder.h"
+
+namespace spillway {
+
+enum class ProfileLength { kFull, kQuick };
+
+struct ProfileOptions {
+  int num_threads = 1;
+  kernels::Isa isa = kernels::Isa::kPortable;
+  ProfileLength length = ProfileLength::kFull;
+  std::function<void(const std::string&)> note;  // hears what is going on
+};
+
+// One rate, and how far its rounds lie apart.
+struct MeasuredRate {
+  std::string name;
+  std::string unit;     // "GB/s", "GFLOP/s", "us"
+  double value = 0.0;   // in this unit
+  double spread = 0.0;  // (best - median) / best of the rounds, 0..1
+};
+
+struct MeasuredMachine {
+  MachineRates rates;  // of the CPU and all links; cpu_to_gpu and back are those of an emulated GPU
+  std::vector<MeasuredRate> lines;
+  std::string disk_way;          // how the disk was reached
+  double processor_share = 1.0;  // of its time that the compute threads got; less: others ran
+};
+
+// Takes about 45 s, or 8 s with kQuick, whatever the rates are; 1.4 GiB of memory and 1 GiB
+// (256 MiB) of disk.
+// Throws: Error kCpuMemory, kDiskSpace, kPath, kIo, kSystemLimit, kInterrupted.
+MeasuredMachine MeasureMachine(const DiskFolder& folder, const ProfileOptions& options);
+
+}  // namespace spillway

@@ -1,0 +1,163 @@
+"""`spillway profile` and the machine file it leaves, and `spillway inspect` on files. Standard library only.
+
+  python3 profile_test.py path/to/spillway [unittest arguments]
+"""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import harness
+
+BINARY = pathlib.Path()
+MACHINES = harness.REPOSITORY / "examples" / "machines"
+SMALL = ["--prompt-len", 8, "--gen-len", 2, "--num-requests", 2, "--quiet"]
+
+
+class ProfileTest(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name)
+        self.cache = self.folder / "cache"
+        self.offload = self.folder / "offload"
+        self.offload.mkdir()
+        self.env = {"XDG_CACHE_HOME": str(self.cache)}
+
+    def run_verb(self, *words, status=0):
+        result = harness.run(BINARY, words, cwd=self.folder, env=self.env)
+        self.assertEqual(result.status, status, result.stderr.decode(errors="replace"))
+        return result
+
+    def profile(self, *words, status=0):
+        return self.run_verb("profile", "--quick", "--offload-dir", self.offload, *words, status=status)
+
+    def cached(self):
+        return list((self.cache / "spillway").glob("machine-*.json"))
+
+    def bench(self):
+        report = self.folder / "r.json"
+        result = self.run_verb("bench", *SMALL, "--offload-dir", self.offload, "--report", report)
+        return result.stderr, json.loads(report.read_text())["fingerprint"]
+
+
+class Profile(ProfileTest):
+    def test_measures_every_rate_and_keeps_the_file(self):
+        output = self.folder / "machine.json"
+        began = time.monotonic()
+        result = self.profile("--output", output)
+        self.assertLess(time.monotonic() - began, 60)  # 20 on a quiet machine
+        machine = json.loads(output.read_text())
+        self.assertEqual((machine["version"], machine["device"]), (1, "cpu"))
+        self.assertEqual(set(machine["link_bytes_per_s"]), {"disk_read", "disk_write", "cpu_to_gpu", "gpu_to_cpu"})
+        for name, rate in machine["link_bytes_per_s"].items():
+            self.assertGreater(rate, 1e6, name)
+        cpu = machine["cpu"]
+        self.assertEqual([entry["rows"] for entry in cpu["matmul"]], [1, 8, 64, 512])
+        # Eight rows share one read of the weights, on any processor.
+        self.assertGreater(cpu["matmul"][1]["flops_per_s"], 2 * cpu["matmul"][0]["flops_per_s"])
+        # One row cannot be faster than its weights are read (a flop a byte); twice for the disturbed.
+        self.assertLess(cpu["matmul"][0]["flops_per_s"], 2 * cpu["memory_bytes_per_s"])
+        self.assertLess(cpu["launch_s"], 0.01)
+        self.assertIn("--quick", machine["sources"][0])
+        for name in (b"disk_read", b"matmul, rows 512", b"decode attention", b"launch"):
+            self.assertIn(name, result.stdout)
+        self.assertEqual([path.read_text() for path in self.cached()], [output.read_text()])
+        self.assertEqual(list(self.offload.iterdir()), [])
+        self.assertIn(b"matmul", self.run_verb("inspect", output).stdout)
+        self.uses_and_survives_the_cache()
+
+    def uses_and_survives_the_cache(self):
+        """Later runs take the cached file; a damaged one costs a line and changes nothing."""
+        (path,) = self.cached()
+        stderr, fingerprint = self.bench()
+        self.assertEqual(stderr, b"")
+        path.write_text(path.read_text().replace('"cpu"', '"spu"'))
+        stderr, damaged = self.bench()
+        self.assertEqual(damaged, fingerprint)
+        self.assertEqual(len(stderr.splitlines()), 1, stderr)
+        self.assertIn(b"warning: the cached machine file is not used", stderr)
+
+    def test_other_verbs_measure_nothing(self):
+        self.bench()
+        self.assertFalse(self.cache.exists())
+
+    def test_bad_places_are_refused_before_anything_is_measured(self):
+        for words in (["--output", self.folder / "none" / "m.json"], ["--offload-dir", self.folder / "none"]):
+            began = time.monotonic()
+            result = self.run_verb("profile", "--quick", *words, status=60)
+            self.assertEqual(len(result.error_lines()), 1)
+            self.assertLess(time.monotonic() - began, 2)
+        self.assertFalse(self.cache.exists())
+
+    def test_a_stop_leaves_nothing(self):
+        env = harness.clean_environment(self.env)
+        process = subprocess.Popen(
+            [str(BINARY), "profile", "--offload-dir", str(self.offload)], stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, env=env)
+        time.sleep(1.5)
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=30)
+        self.assertEqual(process.returncode, 75, stderr)
+        self.assertFalse(self.cache.exists())
+        self.assertEqual(list(self.offload.iterdir()), [])
+
+
+class Inspect(ProfileTest):
+    def test_machine_files(self):
+        files = sorted(MACHINES.glob("*.json"))
+        self.assertEqual(len(files), 4)
+        for file in files:
+            machine = json.loads(file.read_text())
+            text = self.run_verb("inspect", file).stdout.decode()
+            self.assertTrue(text.startswith("machine     " + machine["name"][:40]), text)
+            self.assertIn("computes on gpu", text)
+            self.assertEqual("FlexGen's effective rates" in text, "flexgen" in machine)
+
+    def test_a_bad_machine_file_names_the_place(self):
+        machine = json.loads((MACHINES / "t4.json").read_text())
+        machine["gpu"]["matmul"][2]["flops_per_s"] = -1
+        bad = self.folder / "bad.json"
+        bad.write_text(json.dumps(machine))
+        (line,) = self.run_verb("inspect", bad, status=3).error_lines()
+        self.assertIn(b"error[E-MACHINE]", line)
+        self.assertIn(b"$.gpu.matmul[2].flops_per_s: is -1, must be a number from 1 to", line)
+
+    def test_reports_plans_and_traces(self):
+        report, trace, plan = (self.folder / name for name in ("r.json", "t.json", "p.json"))
+        self.run_verb("bench", *SMALL, "--report", report, "--trace", trace, "--percent", 0, 0, 0, 100, 0, 100,
+                      "--offload-dir", self.offload)
+        self.run_verb("plan", *SMALL, "--report", plan, "--offload-dir", self.offload)
+        values = json.loads(report.read_text())
+        text = self.run_verb("inspect", report).stdout.decode()
+        self.assertTrue(text.startswith("report "), text)
+        self.assertIn(values["fingerprint"], text)
+        self.assertIn("num_requests 2", text)
+        self.assertTrue(self.run_verb("inspect", plan).stdout.startswith(b"plan "))
+        text = self.run_verb("inspect", trace).stdout.decode()
+        spans = sum(event["ph"] == "X" for event in json.loads(trace.read_text())["traceEvents"])
+        self.assertTrue(text.startswith(f"trace       {spans} spans over "), text)
+        self.assertIn("disk_read", text)
+        trace.write_bytes(trace.read_bytes()[:-100])
+        (line,) = self.run_verb("inspect", trace, status=20).error_lines()
+        self.assertIn(b"not valid JSON", line)
+
+    def test_other_files_are_refused(self):
+        for name, content in (("empty", b""), ("text", b"once upon a time"), ("list.json", b"[1]"),
+                              ("other.json", b'{"a":1}'), ("deep.json", b"[" * 100_000), ("large", b" " * (1 << 21))):
+            file = self.folder / name
+            file.write_bytes(content)
+            self.assertEqual(len(self.run_verb("inspect", file, status=20).error_lines()), 1, name)
+        os.mkfifo(self.folder / "pipe")
+        self.run_verb("inspect", self.folder / "pipe", status=12)
+
+
+if __name__ == "__main__":
+    BINARY = pathlib.Path(sys.argv.pop(1)).resolve()
+    unittest.main()
