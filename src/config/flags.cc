@@ -289,7 +289,7 @@ std::vector<Flag> ProfileFlags() {
   return {
       Value("output", "FILE", "write the machine file here too, beside the cached one",
             [](Config& config, const std::string& text) { config.output = text; }),
-      Switch("quick", "fewer and shorter rounds: about 8 s in place of 45",
+      Switch("quick", "fewer and shorter rounds: about 10 s in place of 50",
              [](Config& config, bool on) { config.quick = on; }),
       OffloadDirFlag(),
       ThreadsFlag(),

@@ -35,7 +35,7 @@ struct MeasuredMachine {
   double processor_share = 1.0;  // of its time that the compute threads got; less: others ran
 };
 
-// Takes about 45 s, or 8 s with kQuick, whatever the rates are; 1.4 GiB of memory and 1 GiB
+// Takes about 50 s, or 10 s with kQuick, whatever the rates are; 1.4 GiB of memory and 1 GiB
 // (256 MiB) of disk.
 // Throws: Error kCpuMemory, kDiskSpace, kPath, kIo, kSystemLimit, kInterrupted.
 MeasuredMachine MeasureMachine(const DiskFolder& folder, const ProfileOptions& options);
