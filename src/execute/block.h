@@ -17,6 +17,10 @@
 
 namespace spillway {
 
+// Requests sorted at a time: enough blocks that like lengths meet, few enough that the output's
+// order costs no memory.
+inline constexpr int64_t kBlocksPerWindow = 4;
+
 // A request on its way through the passes. Not movable: the sampler refers to the request.
 struct Row {
   Row(Request r, const Tokenizer& tokenizer, std::span<const TokenId> eos, uint64_t run_seed)
