@@ -6,16 +6,10 @@
 #include <cstdint>
 #include <optional>
 
+#include "policies/placement.h"
 #include "spillway/plan.h"
 
 namespace spillway {
-
-// Shares of the tiers, each of the three summing to 1.
-struct Placement {
-  PerTier<double> weights;
-  PerTier<double> kv;
-  PerTier<double> activations;
-};
 
 // What the command line states outright; never changed.
 struct GivenPolicy {
@@ -23,8 +17,9 @@ struct GivenPolicy {
   std::optional<int64_t> gpu_batch_size;
   std::optional<int64_t> num_gpu_batches;
   std::optional<int64_t> prefill_chunk;
-  bool cpu_attention = false;
-  DType kv_dtype = DType::kF16;
+  std::optional<bool> cpu_attention;
+  std::optional<DType> kv_dtype;
+  std::optional<KvPolicy> kv;
 };
 
 Policy DefaultPolicy(const ModelShape& shape, const Machine& machine, const Workload& work,

@@ -30,13 +30,13 @@ struct Config {
   std::optional<int64_t> emulate_gpu_bytes;
   std::filesystem::path offload_dir;             // empty: $TMPDIR, or /tmp
   std::optional<std::array<double, 6>> percent;  // weights, KV, activations: on gpu and on cpu each
-  bool cpu_attention = false;
+  std::optional<bool> cpu_attention;
   bool overlap = true;
   int num_threads = 0;  // 0: physical cores
   std::optional<int64_t> gpu_batch_size;
   std::optional<int64_t> num_gpu_batches;
   std::optional<int64_t> prefill_chunk;
-  DType kv_dtype = DType::kF16;
+  std::optional<DType> kv_dtype;
   std::filesystem::path report;
   std::filesystem::path trace;
   Verbosity verbosity = Verbosity::kNormal;
