@@ -54,6 +54,16 @@ BatchLoad LoadOf(const Plan& plan, std::span<const RowGroup> rows) {
   return load;
 }
 
+Workload Repeated(const Workload& work, int64_t num_requests) {
+  Workload repeated = work;
+  repeated.num_requests = num_requests;
+  const std::size_t size = work.sample.size();
+  while (static_cast<int64_t>(repeated.sample.size()) < num_requests) {
+    repeated.sample.push_back(work.sample[repeated.sample.size() % size]);
+  }
+  return repeated;
+}
+
 int64_t RowSlots(const Plan& plan, const RequestShape& row) {
   if (!plan.policy.kv.evicts()) return RoundUp(row.slots(), plan.slot_align);
   int64_t slots = 0;

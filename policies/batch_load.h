@@ -50,6 +50,10 @@ struct BatchLoad {
 
 BatchLoad LoadOf(const Plan& plan, std::span<const RowGroup> rows);
 
+// A workload of so many requests; its sample is repeated where it is shorter than a batch of them
+// can be. Requires: the sample is not empty.
+Workload Repeated(const Workload& work, int64_t num_requests);
+
 // Slots that a row takes in the block that keeps most.
 int64_t RowSlots(const Plan& plan, const RequestShape& row);
 

@@ -83,11 +83,14 @@ Tier TierOf(const PerTier<double>& share) {
 
 PlacementLp::PlacementLp(const ModelShape& shape, const Machine& machine, const Workload& work,
                          const Policy& policy, const KernelNeeds& needs)
-    : shape_(shape), machine_(machine), work_(work), policy_(policy), needs_(needs) {
+    : shape_(shape),
+      machine_(machine),
+      work_(Repeated(work, std::max(work.num_requests, policy.gpu_batch_size))),
+      policy_(policy),
+      needs_(needs) {
   const RequestShape mean = MeanOf(work);
   policy_.num_gpu_batches = 1;
   policy_.kv = EvenBudget(policy.kv, shape.num_layers, mean.slots());
-  work_.num_requests = std::max(work_.num_requests, policy.gpu_batch_size);
   decode_passes_ = static_cast<double>(mean.max_new_tokens - 1);
   const PerTier<double> home = AllOn(machine.device);
   base_ = SampleAt({home, home, home});

@@ -205,7 +205,7 @@ class Search {
       }
       const auto rounded = SolveLp(block, whole);
       const Policy policy = PolicyOf(block, rounded ? rounded->placement : loose->placement);
-      const Workload work = WorkFor(input_, policy);
+      const Workload work = input_.endless ? OneBlock(input_.work, policy) : input_.work;
       const Plan plan = LayOut(input_.shape, input_.machine, work, policy, input_.needs);
       if (Fits(plan)) return Keep(plan, work, *loose);
       for (const Tier tier : kAllTiers) {
@@ -279,10 +279,8 @@ class Search {
 
 }  // namespace
 
-Workload WorkFor(const SearchInput& input, const Policy& policy) {
-  Workload work = input.work;
-  if (input.endless) work.num_requests = policy.gpu_batch_size * policy.num_gpu_batches;
-  return work;
+Workload OneBlock(const Workload& work, const Policy& policy) {
+  return Repeated(work, policy.gpu_batch_size * policy.num_gpu_batches);
 }
 
 SearchResult SearchPolicies(const SearchInput& input) {

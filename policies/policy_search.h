@@ -54,7 +54,7 @@ struct SearchResult {
 // Requires: KnowsRates(machine), work.num_requests > 0.
 SearchResult SearchPolicies(const SearchInput& input);
 
-// The requests that a policy is judged by: the workload's, or a full block of them.
-Workload WorkFor(const SearchInput& input, const Policy& policy);
+// The requests that a policy is judged by when a workload is endless: one full block.
+Workload OneBlock(const Workload& work, const Policy& policy);
 
 }  // namespace spillway

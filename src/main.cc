@@ -10,6 +10,8 @@
 #include "src/execute/generate.h"
 #include "src/execute/inspect.h"
 #include "src/execute/plan_verb.h"
+#include "src/execute/search_verb.h"
+#include "src/execute/simulate_verb.h"
 #include "src/report/terminal.h"
 #include "src/stop_signal.h"
 #include "src/system_error.h"
@@ -31,6 +33,10 @@ int Run(int argc, const char* const* argv) {
       return RunBench(config);
     case Verb::kPlan:
       return RunPlan(config);
+    case Verb::kSearch:
+      return RunSearch(config);
+    case Verb::kSimulate:
+      return RunSimulate(config);
     case Verb::kConvert:
       return RunConvert(config);
     case Verb::kInspect:

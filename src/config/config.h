@@ -9,12 +9,20 @@
 #include <string>
 #include <variant>
 
+#include "spillway/machine.h"
+#include "spillway/policy.h"
 #include "src/requests/request.h"     // Sampling
 #include "src/tokenizer/tokenizer.h"  // SpecialText
 
 namespace spillway {
 
-enum class Verb { kGenerate, kBench, kPlan, kConvert, kInspect };
+enum class Verb { kGenerate, kBench, kPlan, kSearch, kSimulate, kConvert, kInspect };
+
+// Verbs that plan and run nothing.
+constexpr bool PlansOnly(Verb verb) {
+  return verb == Verb::kPlan || verb == Verb::kSearch || verb == Verb::kSimulate;
+}
+
 enum class Verbosity { kQuiet, kNormal, kVerbose };
 
 struct Config {
@@ -32,7 +40,9 @@ struct Config {
   std::optional<std::array<double, 6>> percent;  // weights, KV, activations: on gpu and on cpu each
   std::optional<bool> cpu_attention;
   bool overlap = true;
-  int num_threads = 0;  // 0: physical cores
+  int num_threads = 0;             // 0: physical cores
+  std::optional<Policy> policy;    // of a file; what a flag states beats it
+  std::optional<Machine> machine;  // of a file
   std::optional<int64_t> gpu_batch_size;
   std::optional<int64_t> num_gpu_batches;
   std::optional<int64_t> prefill_chunk;
@@ -52,6 +62,8 @@ struct Config {
   std::optional<int64_t> prompt_len;  // tokens of a synthetic row
   std::optional<int64_t> gen_len;
   std::optional<int64_t> num_requests;
+
+  bool as_flexgen = false;  // simulate
 
   std::filesystem::path inspect_path;
 };

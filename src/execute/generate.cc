@@ -8,6 +8,7 @@
 #include "spillway/error.h"
 #include "spillway/report.h"
 #include "src/clock.h"
+#include "src/execute/choose_policy.h"
 #include "src/execute/prepare.h"
 #include "src/execute/prompt_file.h"
 #include "src/execute/run_blocks.h"
@@ -141,7 +142,7 @@ int RunGenerate(const Config& config) {
   const ReportFile trace_file("--trace", config.trace,
                               {config.input, config.output, config.report});
   CompletionWriter writer(config.output, *model.tokenizer, {model.shape.name, 0, config.overwrite});
-  const Machine machine = ProbeMachine(config, model);
+  const Machine machine = MachineToPlanFor(config, model);
   RefuseWhatCannotFit(config, model.shape, machine);
 
   ProgressLine line(config.progress ? TerminalOf(config) : nullptr);
@@ -169,8 +170,9 @@ int RunGenerate(const Config& config) {
   }
   writer.Commit();
 
-  const RunSummary summary = {job.num_requests(), writer.num_completions(), writer.num_errors(),
-                              NowSeconds() - begin_s, writer.fingerprint()};
+  const RunSummary summary = {job.num_requests(),   writer.num_completions(),
+                              writer.num_errors(),  NowSeconds() - begin_s,
+                              writer.fingerprint(), PredictionFor(config, plan, work)};
   report.Write(ReportJson(plan, trace, summary));
   if (trace_log) trace_log->Finish();
   line.Clear();

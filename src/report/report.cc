@@ -79,8 +79,8 @@ LinkTotals Sum(const LinkTotals& a, const LinkTotals& b) {
   return {a.bytes + b.bytes, a.busy_s + b.busy_s};
 }
 
-// The peak of a link is measured by `profile`, on request.
-Json LinksJson(const Trace& trace) {
+// What a link can do at most is known where the machine's rates are.
+Json LinksJson(const MachineRates& rates, const Trace& trace) {
   Json json;
   for (const Link link : kAllLinks) {
     const LinkTotals total = Sum(trace.prefill.links[link], trace.decode.links[link]);
@@ -88,7 +88,8 @@ Json LinksJson(const Trace& trace) {
         {"bytes", total.bytes},
         {"busy_s", total.busy_s},
         {"bytes_per_s", total.busy_s > 0.0 ? Json(Rate(total.bytes, total.busy_s)) : Json(nullptr)},
-        {"peak_bytes_per_s", nullptr}};
+        {"peak_bytes_per_s",
+         rates.link_bytes_per_s[link] > 0.0 ? Json(rates.link_bytes_per_s[link]) : Json(nullptr)}};
   }
   return json;
 }
@@ -134,6 +135,22 @@ Json PlacementJson(const Plan& plan) {
           {"activations",
            {{"requested", PerTierJson(plan.policy.activation_frac)},
             {"realised", PerTierJson(RealisedRows(plan.hidden))}}}};
+}
+
+Json PredictionJson(const std::optional<Prediction>& predicted) {
+  const auto value_of = [&](auto member) {
+    return predicted ? Json((*predicted).*member) : Json(nullptr);
+  };
+  return {{"prefill_s", value_of(&Prediction::prefill_s)},
+          {"decode_s", value_of(&Prediction::decode_s)},
+          {"generated_tokens_per_s", value_of(&Prediction::generated_tokens_per_s)},
+          {"bound_by", value_of(&Prediction::bound_by)}};
+}
+
+std::string PredictionLine(const Prediction& predicted) {
+  return fmt::format("{:.1f} tokens/s  (prefill {:.2f} s, decode {:.2f} s), bound by {}",
+                     predicted.generated_tokens_per_s, predicted.prefill_s, predicted.decode_s,
+                     predicted.bound_by);
 }
 
 int64_t Parameters(const Plan& plan) {
@@ -185,7 +202,7 @@ Json ToJson(const Plan& plan, const Trace& trace, const RunSummary& summary) {
       {"generated_tokens_per_s", GeneratedRate(trace)}};
   json["tiers"] = TiersJson(plan, trace);
   json["placement"] = PlacementJson(plan);
-  json["links"] = LinksJson(trace);
+  json["links"] = LinksJson(plan.machine.rates, trace);
   json["phases"] = {{"prefill", PhaseJson(trace.prefill)}, {"decode", PhaseJson(trace.decode)}};
   json["kv"] = {{"policy", "full"},
                 {"heavy", 0},
@@ -196,10 +213,7 @@ Json ToJson(const Plan& plan, const Trace& trace, const RunSummary& summary) {
                    {"num_gpu_batches", plan.policy.num_gpu_batches},
                    {"num_blocks", trace.num_blocks},
                    {"passes", trace.prefill.passes + trace.decode.passes}};
-  json["predicted"] = {{"prefill_s", nullptr},
-                       {"decode_s", nullptr},
-                       {"generated_tokens_per_s", nullptr},
-                       {"bound_by", nullptr}};
+  json["predicted"] = PredictionJson(summary.predicted);
   json["fingerprint"] = summary.fingerprint;
   return json;
 }
@@ -275,8 +289,11 @@ std::string ReportJson(const Plan& plan, const Trace& trace, const RunSummary& s
   return Dump(ToJson(plan, trace, summary));
 }
 
-std::string PlanJson(const Plan& plan, const Workload& work) {
-  Json json = ToJson(plan, {}, {});
+std::string PlanJson(const Plan& plan, const Workload& work,
+                     const std::optional<Prediction>& predicted) {
+  RunSummary summary;
+  summary.predicted = predicted;
+  Json json = ToJson(plan, {}, summary);
   for (const char* measured :
        {"workload", "time_s", "throughput", "links", "phases", "fingerprint"}) {
     ClearValues(json[measured]);
@@ -289,7 +306,8 @@ std::string PlanJson(const Plan& plan, const Workload& work) {
   return Dump(json);
 }
 
-std::string PlanTable(const Plan& plan, const Workload& work) {
+std::string PlanTable(const Plan& plan, const Workload& work,
+                      const std::optional<Prediction>& predicted) {
   std::string text = TableLine("model", ModelLine(plan)) + TableLine("machine", MachineLine(plan));
   text += TableLine("requests",
                     fmt::format("{}, prompts of up to {} tokens, {} in all", work.num_requests,
@@ -305,6 +323,7 @@ std::string PlanTable(const Plan& plan, const Workload& work) {
   text += TableLine("kv", ShareLine(plan.policy.kv_frac, RealisedRows(plan.kv)));
   text +=
       TableLine("activations", ShareLine(plan.policy.activation_frac, RealisedRows(plan.hidden)));
+  if (predicted) text += TableLine("predicted", PredictionLine(*predicted));
   return text;
 }
 
@@ -329,6 +348,7 @@ std::string ReportTable(const Plan& plan, const Trace& trace, const RunSummary& 
                              decode.seconds));
   line("generated", fmt::format("{:.1f} tokens/s  (load {:.2f} s, total {:.2f} s)",
                                 GeneratedRate(trace), trace.load_s, summary.total_s));
+  if (summary.predicted) line("predicted", PredictionLine(*summary.predicted));
   for (const Tier tier : kAllTiers) {
     if (plan.PlannedBytes(tier) == 0) continue;
     line(tier == Tier::kDisk ? "disk" : fmt::format("{} memory", TierName(tier)),
