@@ -49,9 +49,9 @@ struct Planner {
     policy.weight_frac = placement.weights;
     policy.kv_frac = placement.kv;
     policy.activation_frac = placement.activations;
-    policy.kv = given.kv;
-    policy.cpu_attention = given.cpu_attention;
-    policy.kv_dtype = given.kv_dtype;
+    policy.cpu_attention = given.cpu_attention.value_or(false);
+    policy.kv_dtype = given.kv_dtype.value_or(DType::kF16);
+    policy.kv = given.kv.value_or(KvPolicy{});
     policy.prefill_chunk = given.prefill_chunk.value_or(kPrefillChunk);
     policy.gpu_batch_size = given.gpu_batch_size.value_or(kRowsThatPay);
     policy.num_gpu_batches = given.num_gpu_batches.value_or(1);

@@ -12,6 +12,8 @@
 #include "src/execute/perplexity.h"
 #include "src/execute/plan_verb.h"
 #include "src/execute/profile_verb.h"
+#include "src/execute/search_verb.h"
+#include "src/execute/simulate_verb.h"
 #include "src/report/terminal.h"
 #include "src/stop_signal.h"
 #include "src/system_error.h"
@@ -37,6 +39,10 @@ int Run(int argc, const char* const* argv) {
       return RunPlan(config);
     case Verb::kProfile:
       return RunProfile(config);
+    case Verb::kSearch:
+      return RunSearch(config);
+    case Verb::kSimulate:
+      return RunSimulate(config);
     case Verb::kConvert:
       return RunConvert(config);
     case Verb::kInspect:

@@ -159,6 +159,7 @@ struct Plan {
   // more than it keeps, for the newest token while it is not decided which one goes.
   KvKeep RowKeep(int64_t kv_class, int64_t row_tokens) const;
   int64_t RowSlots(int64_t kv_class, int64_t row_tokens) const;
+  int64_t LargestKvClass(int64_t row_tokens) const;  // in which such a row takes most slots
   // The slots of a batch in one block, and where they begin within the tier's region.
   int64_t KvSlots(Tier tier, int64_t block) const;
   int64_t KvOffset(Tier tier, int64_t batch, int64_t block) const;  // bytes

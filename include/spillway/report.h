@@ -6,6 +6,7 @@
 #include <string>
 
 #include "spillway/plan.h"
+#include "spillway/prediction.h"
 #include "spillway/trace.h"
 
 namespace spillway {
@@ -26,16 +27,19 @@ struct RunSummary {
   double total_s = 0.0;
   std::string fingerprint;  // xxh64 of all generated token ids in input order
   std::optional<ScoreSummary> score;
+  std::optional<Prediction> predicted = std::nullopt;  // of this run; none where rates are unknown
 };
 
 // The JSON of cli.md, indented; links and predictions that this run has none of are null.
 std::string ReportJson(const Plan& plan, const Trace& trace, const RunSummary& summary);
 
 // The JSON of a plan that is not run: what a run measures is null.
-std::string PlanJson(const Plan& plan, const Workload& work);
+std::string PlanJson(const Plan& plan, const Workload& work,
+                     const std::optional<Prediction>& predicted);
 
 // Where every byte of a plan goes, for a terminal.
-std::string PlanTable(const Plan& plan, const Workload& work);
+std::string PlanTable(const Plan& plan, const Workload& work,
+                      const std::optional<Prediction>& predicted);
 
 // A run in short, for a terminal.
 std::string ReportTable(const Plan& plan, const Trace& trace, const RunSummary& summary);

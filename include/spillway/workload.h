@@ -15,6 +15,8 @@ struct RequestShape {
 
   // KV slots the row can come to need: the last token's K and V are never read, but are stored.
   int64_t slots() const { return prompt_tokens + max_new_tokens; }
+
+  bool operator==(const RequestShape&) const = default;
 };
 
 struct Workload {

@@ -33,13 +33,14 @@ constexpr std::array kVerbs = {
     VerbRow{"bench", Verb::kBench, "one measured run on synthetic prompts"},
     VerbRow{"plan", Verb::kPlan, "where every byte goes and whether it fits; runs nothing"},
     VerbRow{"profile", Verb::kProfile, "measure this machine: links, products, attention"},
+    VerbRow{"search", Verb::kSearch, "the best policy for a model, a machine and a workload"},
+    VerbRow{"simulate", Verb::kSimulate, "run the schedule on a virtual clock, for any machine"},
     VerbRow{"convert", Verb::kConvert, "checkpoint -> store of aligned tiles"},
     VerbRow{"inspect", Verb::kInspect,
             "print a checkpoint, store, machine file, report or trace in short"},
 };
 // cli.md's other verbs come with later versions; each is refused by name.
-constexpr std::array<std::string_view, 4> kLaterVerbs = {"sweep", "calibrate", "search",
-                                                         "simulate"};
+constexpr std::array<std::string_view, 2> kLaterVerbs = {"sweep", "calibrate"};
 
 int64_t EditDistance(std::string_view a, std::string_view b) {
   std::vector<int64_t> row(b.size() + 1);
@@ -306,13 +307,15 @@ Config DefaultsOf(Verb verb) {
   return config;
 }
 
+constexpr TokenAmount kDefaultKvBudget = {0.2, 0};
+
 // Amounts that the KV policy has no use for are refused, not ignored.
-void CheckKvFlags(const Config& config) {
-  const bool window = config.kv_policy == KvPolicyKind::kWindow;
+void CheckKvFlags(const Config& config, KvPolicyKind kind) {
+  const bool window = kind == KvPolicyKind::kWindow;
   const auto refuse = [&](bool given, std::string_view flag, std::string_view reason) {
     if (given) throw Error(ErrorCode::kFlag, fmt::format("--{}: {}", flag, reason));
   };
-  if (config.kv_policy == KvPolicyKind::kFull) {
+  if (kind == KvPolicyKind::kFull) {
     constexpr std::string_view kAllStay =
         "the full KV policy keeps every token; give --kv-policy h2o or window";
     refuse(config.kv_budget.has_value(), "kv-budget", kAllStay);
@@ -326,6 +329,23 @@ void CheckKvFlags(const Config& config) {
   const bool counted = config.kv_budget && config.kv_budget->frac == 0.0 && !config.kv_recent;
   refuse(window && counted && config.kv_budget->tokens <= config.kv_sinks.value_or(0), "kv-sinks",
          "--kv-budget must leave room for a recent token");
+}
+
+// The policy file's, where no flag says otherwise. A budget on the command line is that of all
+// layers.
+void ResolveKv(Config& config) {
+  const KvPolicy from_file = config.policy ? config.policy->kv.value_or(KvPolicy{}) : KvPolicy{};
+  const KvPolicyKind kind = config.kv_policy.value_or(from_file.kind);
+  CheckKvFlags(config, kind);
+  const bool amounts = config.kv_budget || config.kv_heavy || config.kv_recent || config.kv_sinks;
+  if (kind == from_file.kind && !amounts) {
+    config.kv = from_file;
+    return;
+  }
+  config.kv.kind = kind;
+  config.kv.budget = {config.kv_budget.value_or(kDefaultKvBudget), config.kv_heavy,
+                      config.kv_recent};
+  config.kv.num_sinks = config.kv_sinks.value_or(0);
 }
 
 void CheckGenerate(const Config& config) {
@@ -366,6 +386,18 @@ void CheckScore(const Config& config, const Given& given) {
   }
 }
 
+// What a policy file says counts where no flag says otherwise. Shares are not taken here: six
+// percents would not hold them exactly.
+void TakePolicyFile(Config& config) {
+  if (!config.policy) return;
+  const GivenPolicy& policy = *config.policy;
+  if (!config.gpu_batch_size) config.gpu_batch_size = policy.gpu_batch_size;
+  if (!config.num_gpu_batches) config.num_gpu_batches = policy.num_gpu_batches;
+  if (!config.prefill_chunk) config.prefill_chunk = policy.prefill_chunk;
+  if (!config.cpu_attention) config.cpu_attention = policy.cpu_attention;
+  if (!config.kv_dtype) config.kv_dtype = policy.kv_dtype;
+}
+
 // The lengths come from --input or from the flags, never from both.
 void CheckPlan(Config& config, const Given& given) {
   if (config.input.empty()) {
@@ -390,6 +422,8 @@ void CheckWhole(Config& config, const Parser& parser, const Given& given) {
     case Verb::kBench:
       return;
     case Verb::kPlan:
+    case Verb::kSearch:
+    case Verb::kSimulate:
       return CheckPlan(config, given);
     case Verb::kProfile:
       return;
@@ -431,7 +465,8 @@ std::variant<Config, Printout> ParseConfig(int argc, const char* const* argv) {
   for (const Flag& flag : flags) {
     for (const std::string& value : given[flag.name]) flag.set(config, value);
   }
-  CheckKvFlags(config);
+  TakePolicyFile(config);
+  ResolveKv(config);
   CheckWhole(config, parser, given);
   return config;
 }

@@ -9,13 +9,31 @@
 #include <string>
 #include <variant>
 
+#include "policies/given_policy.h"
 #include "spillway/kv_policy.h"
+#include "spillway/machine.h"
 #include "src/requests/request.h"     // Sampling
 #include "src/tokenizer/tokenizer.h"  // SpecialText
 
 namespace spillway {
 
-enum class Verb { kGenerate, kScore, kBench, kPlan, kProfile, kConvert, kInspect };
+enum class Verb {
+  kGenerate,
+  kScore,
+  kBench,
+  kPlan,
+  kProfile,
+  kSearch,
+  kSimulate,
+  kConvert,
+  kInspect
+};
+
+// Verbs that plan and run nothing.
+constexpr bool PlansOnly(Verb verb) {
+  return verb == Verb::kPlan || verb == Verb::kSearch || verb == Verb::kSimulate;
+}
+
 enum class Verbosity { kQuiet, kNormal, kVerbose };
 
 struct Config {
@@ -31,18 +49,21 @@ struct Config {
   std::optional<int64_t> emulate_gpu_bytes;
   std::filesystem::path offload_dir;             // empty: $TMPDIR, or /tmp
   std::optional<std::array<double, 6>> percent;  // weights, KV, activations: on gpu and on cpu each
-  bool cpu_attention = false;
+  std::optional<bool> cpu_attention;
   bool overlap = true;
-  int num_threads = 0;  // 0: physical cores
+  int num_threads = 0;                // 0: physical cores
+  std::optional<GivenPolicy> policy;  // of a file; what a flag states beats it
+  std::optional<Machine> machine;     // of a file
   std::optional<int64_t> gpu_batch_size;
   std::optional<int64_t> num_gpu_batches;
   std::optional<int64_t> prefill_chunk;
-  DType kv_dtype = DType::kF16;
-  KvPolicyKind kv_policy = KvPolicyKind::kFull;
+  std::optional<DType> kv_dtype;
+  std::optional<KvPolicyKind> kv_policy;
   std::optional<TokenAmount> kv_budget;
   std::optional<TokenAmount> kv_heavy;
   std::optional<TokenAmount> kv_recent;
   std::optional<int64_t> kv_sinks;
+  KvPolicy kv;  // what these and the policy file come to
   std::filesystem::path report;
   std::filesystem::path trace;
   Verbosity verbosity = Verbosity::kNormal;
@@ -65,7 +86,8 @@ struct Config {
   std::optional<int64_t> gen_len;
   std::optional<int64_t> num_requests;
 
-  bool quick = false;  // of profile
+  bool quick = false;       // of profile
+  bool as_flexgen = false;  // simulate
 
   std::filesystem::path inspect_path;
 };

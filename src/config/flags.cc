@@ -6,6 +6,8 @@
 
 #include "spillway/error.h"
 #include "src/config/parse_value.h"
+#include "src/config/policy_file.h"
+#include "src/machine/machine_file.h"
 
 namespace spillway {
 namespace {
@@ -140,6 +142,10 @@ std::vector<Flag> KvFlags() {
   };
 }
 
+void SetPolicy(Config& config, const std::string& text) {
+  if (text != "auto") config.policy = ReadPolicy(text);
+}
+
 std::vector<Flag> ModelFlags() {
   return {
       Value("model", "PATH|NAME",
@@ -204,6 +210,11 @@ std::vector<Flag> RunFlags() {
       OffloadDirFlag(),
       {"percent", FlagKind::kValue, "Wg Wc Kg Kc Ag Ac",
        "percent of weights, KV and activations on gpu and cpu; the rest is on disk", SetPercent, 6},
+      Value("policy", "FILE|auto",
+            "a policy file; auto: the best by search where the machine's rates are known",
+            SetPolicy),
+      Value("machine", "FILE", "a machine file: rates, and the machine that a plan is for",
+            [](Config& config, const std::string& text) { config.machine = ReadMachine(text); }),
       Switch("no-overlap", "serial schedule, for comparison",
              [](Config& config, bool on) { config.overlap = !on; }),
       Switch("cpu-attention", "attend to KV in CPU memory on the CPU",
@@ -358,6 +369,20 @@ std::vector<Flag> ScoreFlags() {
   };
 }
 
+std::vector<Flag> PolicyOutputFlags() {
+  return {
+      Value("output", "FILE", "write the best policy here",
+            [](Config& config, const std::string& text) { config.output = text; }),
+  };
+}
+
+std::vector<Flag> SimulateFlags() {
+  return {
+      Switch("as-flexgen", "FlexGen's schedule and the machine file's effective rates of it",
+             [](Config& config, bool on) { config.as_flexgen = on; }),
+  };
+}
+
 std::vector<Flag> InputFlags() {
   return {
       Value("input", "FILE", "prompts: JSONL, or one a line in a .txt file; - is standard input",
@@ -383,6 +408,12 @@ std::vector<Flag> FlagsOf(Verb verb) {
                      ModelFlags(), TokenizerFlags(), RunFlags(), KvFlags(), TerminalFlags()});
     case Verb::kProfile:
       return Joined({ProfileFlags(), TerminalFlags()});
+    case Verb::kSearch:
+      return Joined({SyntheticFlags(), InputFlags(), PolicyOutputFlags(), SamplingFlags(),
+                     ModelFlags(), TokenizerFlags(), RunFlags(), KvFlags(), TerminalFlags()});
+    case Verb::kSimulate:
+      return Joined({SyntheticFlags(), InputFlags(), SimulateFlags(), SamplingFlags(), ModelFlags(),
+                     TokenizerFlags(), RunFlags(), KvFlags(), TerminalFlags()});
     case Verb::kConvert:
       return Joined({ConvertFlags(), ModelFlags(), TokenizerFlags(), TerminalFlags()});
     case Verb::kInspect:
@@ -393,8 +424,6 @@ std::vector<Flag> FlagsOf(Verb verb) {
 
 const std::vector<AbsentFlag>& AbsentFlags() {
   static const std::vector<AbsentFlag> flags = {
-      {"policy", "auto",
-       "this version reads no policy files yet; use --gpu-batch-size and --num-gpu-batches"},
       {"weight-bits", "16", "this version holds weights in 16 bits only"},
       {"kv-bits", "16", "this version holds KV in 16 bits only"},
       {"resume", "false",

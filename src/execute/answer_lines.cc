@@ -8,6 +8,7 @@
 #include "spillway/error.h"
 #include "spillway/report.h"
 #include "src/clock.h"
+#include "src/execute/choose_policy.h"
 #include "src/execute/prepare.h"
 #include "src/execute/prompt_file.h"
 #include "src/execute/run_blocks.h"
@@ -152,7 +153,7 @@ int AnswerLines(const Config& config) {
   CompletionWriter writer(config.output, *model.tokenizer,
                           {model.shape.name, 0, config.overwrite,
                            scores ? AnswerForm::kScore : AnswerForm::kCompletion});
-  const Machine machine = ProbeMachine(config, model);
+  const Machine machine = MachineToPlanFor(config, model);
   RefuseWhatCannotFit(config, model.shape, machine);
 
   ProgressLine line(config.progress ? TerminalOf(config) : nullptr);
@@ -180,8 +181,13 @@ int AnswerLines(const Config& config) {
   }
   writer.Commit();
 
-  RunSummary summary = {job.num_requests(),     writer.num_completions(), writer.num_errors(),
-                        NowSeconds() - begin_s, writer.fingerprint(),     std::nullopt};
+  RunSummary summary = {job.num_requests(),
+                        writer.num_completions(),
+                        writer.num_errors(),
+                        NowSeconds() - begin_s,
+                        writer.fingerprint(),
+                        std::nullopt,
+                        PredictionFor(config, plan, work)};
   if (scores) summary.score = {writer.scores().num_tokens, writer.scores().logprob_sum};
   report.Write(ReportJson(plan, trace, summary));
   if (trace_log) trace_log->Finish();

@@ -6,6 +6,7 @@
 
 #include "spillway/report.h"
 #include "src/clock.h"
+#include "src/execute/choose_policy.h"
 #include "src/execute/prepare.h"
 #include "src/execute/run_blocks.h"
 #include "src/execute/synthetic.h"
@@ -22,9 +23,12 @@ int RunBench(const Config& config) {
   const ReportFile report("--report", config.report, {{}, {}, config.trace});
   const ReportFile trace_file("--trace", config.trace, {{}, {}, config.report});
   const Workload work = SyntheticWork(config, model.shape);
-  const Plan plan = PlanFor(config, model.shape, ProbeMachine(config, model), work);
+  const Plan plan = PlanFor(config, model.shape, MachineToPlanFor(config, model), work);
 
-  if (config.verbosity == Verbosity::kVerbose) PrintTo(TerminalOf(config), PlanTable(plan, work));
+  const std::optional<Prediction> predicted = PredictionFor(config, plan, work);
+  if (config.verbosity == Verbosity::kVerbose) {
+    PrintTo(TerminalOf(config), PlanTable(plan, work, predicted));
+  }
   ProgressLine line(config.progress ? TerminalOf(config) : nullptr);
   SyntheticJob job(work, model.shape, config.seed);
   const ExpectedWork expected = {work.num_requests,
@@ -34,8 +38,9 @@ int RunBench(const Config& config) {
   const Trace trace =
       RunBlocks({config, model, plan, expected, trace_log ? &*trace_log : nullptr}, job, line);
 
-  const RunSummary summary = {job.num_requests(),     job.num_completions(), job.num_errors(),
-                              NowSeconds() - begin_s, job.fingerprint(),     std::nullopt};
+  const RunSummary summary = {
+      job.num_requests(), job.num_completions(), job.num_errors(), NowSeconds() - begin_s,
+      job.fingerprint(),  std::nullopt,          predicted};
   report.Write(ReportJson(plan, trace, summary));
   if (trace_log) trace_log->Finish();
   line.Clear();

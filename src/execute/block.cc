@@ -10,10 +10,6 @@
 namespace spillway {
 namespace {
 
-// Requests sorted at a time: enough blocks that like lengths meet, few enough that the output's
-// order costs no memory.
-constexpr int64_t kBlocksPerWindow = 4;
-
 [[noreturn]] void RefuseUnplanned(const Request& request) {
   throw Error(ErrorCode::kResume,
               fmt::format("line {} is longer than any line was when the run was planned; the input "

@@ -17,6 +17,10 @@
 
 namespace spillway {
 
+// Requests sorted at a time: enough blocks that like lengths meet, few enough that the output's
+// order costs no memory.
+inline constexpr int64_t kBlocksPerWindow = 4;
+
 inline RequestShape ShapeOf(const Request& request) {
   return {static_cast<int64_t>(request.prompt.size()), request.sampling.max_tokens,
           request.NumPromptLogits()};

@@ -1,33 +1,25 @@
 #include "src/execute/plan_verb.h"
 
 #include "spillway/report.h"
+#include "src/execute/choose_policy.h"
+#include "src/execute/planned_work.h"
 #include "src/execute/prepare.h"
-#include "src/execute/prompt_file.h"
 #include "src/execute/run_blocks.h"
-#include "src/execute/synthetic.h"
 #include "src/model/open_model.h"
 #include "src/report/report_file.h"
 #include "src/report/terminal.h"
 
 namespace spillway {
-namespace {
-
-Workload WorkOf(const Config& config, const OpenedModel& model, const Machine& machine) {
-  if (config.input.empty()) return SyntheticWork(config, model.shape);
-  RefuseWhatCannotFit(config, model.shape, machine);
-  return WorkloadOf(PromptFile(config, model).Scan());
-}
-
-}  // namespace
 
 int RunPlan(const Config& config) {
   const OpenedModel model = OpenModel(config);
   const ReportFile report("--report", config.report, {config.input, config.output, config.trace});
-  const Machine machine = ProbeMachine(config, model);
-  const Workload work = WorkOf(config, model, machine);
+  const Machine machine = MachineToPlanFor(config, model);
+  const Workload work = PlannedWork(config, model, machine);
   const Plan plan = PlanFor(config, model.shape, machine, work);
-  report.Write(PlanJson(plan, work));
-  if (std::FILE* terminal = TerminalOf(config)) PrintTo(terminal, PlanTable(plan, work));
+  const std::optional<Prediction> predicted = PredictionFor(config, plan, work);
+  report.Write(PlanJson(plan, work, predicted));
+  if (std::FILE* terminal = TerminalOf(config)) PrintTo(terminal, PlanTable(plan, work, predicted));
   return 0;
 }
 

@@ -1,16 +1,14 @@
 #include "src/execute/prepare.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 
-#include "kernels/attention.h"
-#include "kernels/budget_attention.h"
-#include "kernels/kv_compact.h"
-#include "kernels/matmul.h"
+#include "kernels/isa.h"
 #include "kernels/thread_pool.h"
-#include "policies/default_policy.h"
 #include "spillway/error.h"
+#include "src/execute/choose_policy.h"
 #include "src/io/disk_folder.h"
 #include "src/machine/probe.h"
 #include "src/machine/profile_cache.h"
@@ -43,70 +41,15 @@ int64_t StoredBytes(const Config& config, const OpenedModel& model) {
   return error ? 0 : static_cast<int64_t>(bytes);
 }
 
-PerTier<double> ShareOf(double gpu_percent, double cpu_percent) {
-  PerTier<double> frac;
-  frac[Tier::kGpu] = gpu_percent / 100.0;
-  frac[Tier::kCpu] = cpu_percent / 100.0;
-  frac[Tier::kDisk] = (100.0 - gpu_percent - cpu_percent) / 100.0;
-  return frac;
-}
-
-constexpr double kDefaultKvFrac = 0.2;
-
-KvPolicy KvPolicyGivenBy(const Config& config) {
-  KvPolicy kv;
-  kv.kind = config.kv_policy;
-  kv.budget = {config.kv_budget.value_or(TokenAmount{kDefaultKvFrac, 0}), config.kv_heavy,
-               config.kv_recent};
-  kv.num_sinks = config.kv_sinks.value_or(0);
-  return kv;
-}
-
-GivenPolicy PolicyGivenBy(const Config& config, const Machine& machine) {
-  GivenPolicy given;
-  given.gpu_batch_size = config.gpu_batch_size;
-  given.num_gpu_batches = config.num_gpu_batches;
-  given.prefill_chunk = config.prefill_chunk;
-  given.cpu_attention = config.cpu_attention;
-  given.kv_dtype = config.kv_dtype;
-  given.kv = KvPolicyGivenBy(config);
-  if (!config.percent) return given;
-  const std::array<double, 6>& percent = *config.percent;
-  if (machine.device != Tier::kGpu && percent[0] + percent[2] + percent[4] > 0.0) {
-    throw Error(
-        ErrorCode::kFlag,
-        "--percent puts a share on the gpu, and there is none; --emulate-gpu SIZE makes one");
-  }
-  given.placement = Placement{ShareOf(percent[0], percent[1]), ShareOf(percent[2], percent[3]),
-                              ShareOf(percent[4], percent[5])};
-  return given;
-}
-
-Plan PlanWith(const ModelShape& shape, const Machine& machine, const Workload& work,
-              const GivenPolicy& given) {
-  const KernelNeeds needs = CpuKernelNeeds();
-  const Policy policy = DefaultPolicy(shape, machine, work, given, needs);
-  return MakePlan(shape, machine, work, policy, needs);
+// What the flags cap is capped, of this host or of the machine of a file.
+void TakeCaps(const Config& config, Machine& machine) {
+  if (config.gpu_memory_bytes && machine.device == Tier::kGpu)
+    machine.cap_bytes[Tier::kGpu] = *config.gpu_memory_bytes;
+  if (config.cpu_memory_bytes) machine.cap_bytes[Tier::kCpu] = *config.cpu_memory_bytes;
+  if (config.disk_space_bytes) machine.cap_bytes[Tier::kDisk] = *config.disk_space_bytes;
 }
 
 }  // namespace
-
-KernelNeeds CpuKernelNeeds() {
-  return {[](int64_t rows, int64_t in, int num_threads) {
-            return kernels::MatmulWorkspaceBytes(rows, in, num_threads, kernels::BestIsa());
-          },
-          [](int64_t slots, int64_t head_dim, int num_threads) {
-            return kernels::AttentionWorkspaceBytes(slots, head_dim, num_threads,
-                                                    kernels::BestIsa());
-          },
-          [](int64_t slots, int64_t head_dim, int num_threads) {
-            const kernels::Isa isa = kernels::BestIsa();
-            return std::max(
-                {kernels::AttentionWorkspaceBytesWithScores(slots, head_dim, num_threads, isa),
-                 kernels::BudgetAttentionWorkspaceBytes(slots, head_dim, num_threads, isa),
-                 kernels::KvCompactWorkspaceBytes(slots, num_threads)});
-          }};
-}
 
 std::filesystem::path OffloadFolder(const Config& config) {
   if (!config.offload_dir.empty()) return config.offload_dir;
@@ -141,16 +84,32 @@ Machine ProbeMachine(const Config& config, const OpenedModel& model) {
   return machine;
 }
 
+Machine MachineToPlanFor(const Config& config, const OpenedModel& model) {
+  const bool foreign = config.machine && PlansOnly(config.verb);
+  Machine machine = foreign ? *config.machine : ProbeMachine(config, model);
+  if (foreign) TakeCaps(config, machine);
+  if (!foreign && config.machine) machine.rates = config.machine->rates;
+  return machine;
+}
+
 Plan PlanFor(const Config& config, const ModelShape& shape, const Machine& machine,
              const Workload& work) {
-  return PlanWith(shape, machine, work, PolicyGivenBy(config, machine));
+  const auto num_budgets = std::ssize(config.kv.layer_budgets);
+  if (num_budgets != 0 && num_budgets != shape.num_layers) {
+    throw Error(ErrorCode::kPolicy,
+                fmt::format("the policy file has KV budgets for {} layers, {} has {}", num_budgets,
+                            Printable(shape.name), shape.num_layers));
+  }
+  const Policy policy = ChoosePolicy(config, shape, machine, work);
+  return MakePlan(shape, machine, work, policy, CpuKernelNeeds());
 }
 
 void RefuseWhatCannotFit(const Config& config, const ModelShape& shape, const Machine& machine) {
   const Workload least = {1, {{1, 1}}, {1, 1}};
   GivenPolicy one_row = PolicyGivenBy(config, machine);
   one_row.gpu_batch_size = one_row.num_gpu_batches = one_row.prefill_chunk = 1;
-  PlanWith(shape, machine, least, one_row);
+  const KernelNeeds needs = CpuKernelNeeds();
+  MakePlan(shape, machine, least, DefaultPolicy(shape, machine, least, one_row, needs), needs);
 }
 
 }  // namespace spillway

@@ -19,7 +19,12 @@ Machine HostMachine(const Config& config);
 // set. Throws: Error kPath, kIo: --offload-dir cannot be used.
 Machine ProbeMachine(const Config& config, const OpenedModel& model);
 
-// The plan of the policy that the flags state, and that is chosen where they are silent.
+// This host with the rates of --machine; for verbs that run nothing, the machine of that file with
+// the caps of the flags.
+// Throws: as ProbeMachine.
+Machine MachineToPlanFor(const Config& config, const OpenedModel& model);
+
+// The plan of the policy that flags and files state, and that is chosen where they are silent.
 // Throws: Error kFlag: a share on a gpu that there is none of; what MakePlan throws.
 Plan PlanFor(const Config& config, const ModelShape& shape, const Machine& machine,
              const Workload& work);
@@ -27,9 +32,6 @@ Plan PlanFor(const Config& config, const ModelShape& shape, const Machine& machi
 // A model that is too large even for one row of two tokens is refused before the input is read.
 // Throws: what PlanFor throws.
 void RefuseWhatCannotFit(const Config& config, const ModelShape& shape, const Machine& machine);
-
-// What the CPU's kernels ask for.
-KernelNeeds CpuKernelNeeds();
 
 // --offload-dir, or $TMPDIR, or /tmp.
 std::filesystem::path OffloadFolder(const Config& config);

@@ -50,7 +50,7 @@ Workload WorkloadOf(const InputScan& scan) {
 }
 
 ScorePrefill PrefillOf(const Config& config) {
-  return {config.prefill, config.kv_policy != KvPolicyKind::kFull};
+  return {config.prefill, config.kv.evicts()};
 }
 
 }  // namespace spillway

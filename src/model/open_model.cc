@@ -76,7 +76,7 @@ bool IsBuiltIn(const Config& config) {
   std::error_code ignored;
   if (!BuiltInShape(config.model) || fs::is_directory(config.model, ignored)) return false;
   // A plan needs the shape alone.
-  if (config.dummy_weights || config.verb == Verb::kPlan) return true;
+  if (config.dummy_weights || PlansOnly(config.verb)) return true;
   throw Error(
       ErrorCode::kModelMissing,
       fmt::format("{} is a built-in shape without weights; give a folder, or add --dummy-weights",

@@ -358,6 +358,14 @@ int64_t Plan::RowSlots(int64_t kv_class, int64_t row_tokens) const {
   return RoundUp(std::min(row_tokens, RowKeep(kv_class, row_tokens).slots() + 1), slot_align);
 }
 
+int64_t Plan::LargestKvClass(int64_t row_tokens) const {
+  int64_t largest = 0;
+  for (int64_t kv_class = 1; kv_class < std::ssize(kv_classes); ++kv_class) {
+    if (RowSlots(kv_class, row_tokens) > RowSlots(largest, row_tokens)) largest = kv_class;
+  }
+  return largest;
+}
+
 int64_t Plan::KvSlots(Tier tier, int64_t block) const {
   const auto at = static_cast<std::size_t>(block);
   return kv_begin[tier][at + 1] - kv_begin[tier][at];

@@ -99,8 +99,8 @@ LinkTotals Sum(const LinkTotals& a, const LinkTotals& b) {
   return {a.bytes + b.bytes, a.busy_s + b.busy_s};
 }
 
-// The peak of a link is measured by `profile`, on request.
-Json LinksJson(const Trace& trace) {
+// What a link can do at most is known where the machine's rates are.
+Json LinksJson(const MachineRates& rates, const Trace& trace) {
   Json json;
   for (const Link link : kAllLinks) {
     const LinkTotals total = Sum(trace.prefill.links[link], trace.decode.links[link]);
@@ -108,7 +108,8 @@ Json LinksJson(const Trace& trace) {
         {"bytes", total.bytes},
         {"busy_s", total.busy_s},
         {"bytes_per_s", total.busy_s > 0.0 ? Json(Rate(total.bytes, total.busy_s)) : Json(nullptr)},
-        {"peak_bytes_per_s", nullptr}};
+        {"peak_bytes_per_s",
+         rates.link_bytes_per_s[link] > 0.0 ? Json(rates.link_bytes_per_s[link]) : Json(nullptr)}};
   }
   return json;
 }
@@ -140,6 +141,22 @@ Json PlacementJson(const Plan& plan) {
           {"activations",
            {{"requested", PerTierJson(plan.policy.activation_frac)},
             {"realised", PerTierJson(Realised(plan.hidden))}}}};
+}
+
+Json PredictionJson(const std::optional<Prediction>& predicted) {
+  const auto value_of = [&](auto member) {
+    return predicted ? Json((*predicted).*member) : Json(nullptr);
+  };
+  return {{"prefill_s", value_of(&Prediction::prefill_s)},
+          {"decode_s", value_of(&Prediction::decode_s)},
+          {"generated_tokens_per_s", value_of(&Prediction::generated_tokens_per_s)},
+          {"bound_by", value_of(&Prediction::bound_by)}};
+}
+
+std::string PredictionLine(const Prediction& predicted) {
+  return fmt::format("{:.1f} tokens/s  (prefill {:.2f} s, decode {:.2f} s), bound by {}",
+                     predicted.generated_tokens_per_s, predicted.prefill_s, predicted.decode_s,
+                     predicted.bound_by);
 }
 
 int64_t Parameters(const Plan& plan) {
@@ -191,7 +208,7 @@ Json ToJson(const Plan& plan, const Trace& trace, const RunSummary& summary) {
       {"generated_tokens_per_s", RunRate(generated, trace)}};
   json["tiers"] = TiersJson(plan, trace);
   json["placement"] = PlacementJson(plan);
-  json["links"] = LinksJson(trace);
+  json["links"] = LinksJson(plan.machine.rates, trace);
   json["phases"] = {{"prefill", PhaseJson(trace.prefill)}, {"decode", PhaseJson(trace.decode)}};
   json["kv"] = {{"policy", KvPolicyName(plan.policy.kv.kind)}, {"heavy", trace.largest_keep.heavy},
                 {"recent", trace.largest_keep.recent},         {"sinks", trace.largest_keep.sinks},
@@ -200,10 +217,7 @@ Json ToJson(const Plan& plan, const Trace& trace, const RunSummary& summary) {
                    {"num_gpu_batches", plan.policy.num_gpu_batches},
                    {"num_blocks", trace.num_blocks},
                    {"passes", trace.prefill.passes + trace.decode.passes}};
-  json["predicted"] = {{"prefill_s", nullptr},
-                       {"decode_s", nullptr},
-                       {"generated_tokens_per_s", nullptr},
-                       {"bound_by", nullptr}};
+  json["predicted"] = PredictionJson(summary.predicted);
   json["fingerprint"] = summary.fingerprint;
   if (summary.score) json["score"] = ScoreJson(*summary.score, trace);
   return json;
@@ -222,18 +236,14 @@ void ClearValues(Json& json) {
   for (Json& value : json) ClearValues(value);
 }
 
-// The class of transformer blocks in which the longest row keeps most.
-int64_t LargestClass(const Plan& plan, const Workload& work) {
-  int64_t largest = 0;
-  for (int64_t kv_class = 1; kv_class < std::ssize(plan.kv_classes); ++kv_class) {
-    const auto slots = [&](int64_t c) { return plan.RowSlots(c, work.longest.slots()); };
-    if (slots(kv_class) > slots(largest)) largest = kv_class;
-  }
-  return largest;
+int64_t SlotsOfLongestRow(const Plan& plan, const Workload& work) {
+  const int64_t tokens = work.longest.slots();
+  return plan.RowSlots(plan.LargestKvClass(tokens), tokens);
 }
 
-int64_t SlotsOfLongestRow(const Plan& plan, const Workload& work) {
-  return plan.RowSlots(LargestClass(plan, work), work.longest.slots());
+KvKeep KeepOfLongestRow(const Plan& plan, const Workload& work) {
+  const int64_t tokens = work.longest.slots();
+  return plan.RowKeep(plan.LargestKvClass(tokens), tokens);
 }
 
 std::string KvLine(const Plan& plan, const KvKeep& keep, int64_t slots) {
@@ -304,15 +314,18 @@ std::string ReportJson(const Plan& plan, const Trace& trace, const RunSummary& s
   return Dump(ToJson(plan, trace, summary));
 }
 
-std::string PlanJson(const Plan& plan, const Workload& work) {
-  Json json = ToJson(plan, {}, {});
+std::string PlanJson(const Plan& plan, const Workload& work,
+                     const std::optional<Prediction>& predicted) {
+  RunSummary summary;
+  summary.predicted = predicted;
+  Json json = ToJson(plan, {}, summary);
   for (const char* measured :
        {"workload", "time_s", "throughput", "links", "phases", "fingerprint"}) {
     ClearValues(json[measured]);
   }
   json["workload"]["num_requests"] = work.num_requests;
   for (Json& tier : json["tiers"]) tier["peak_bytes"] = nullptr;
-  const KvKeep keep = plan.RowKeep(LargestClass(plan, work), work.longest.slots());
+  const KvKeep keep = KeepOfLongestRow(plan, work);
   json["kv"]["heavy"] = keep.heavy;
   json["kv"]["recent"] = keep.recent;
   json["kv"]["sinks"] = keep.sinks;
@@ -322,7 +335,8 @@ std::string PlanJson(const Plan& plan, const Workload& work) {
   return Dump(json);
 }
 
-std::string PlanTable(const Plan& plan, const Workload& work) {
+std::string PlanTable(const Plan& plan, const Workload& work,
+                      const std::optional<Prediction>& predicted) {
   std::string text = TableLine("model", ModelLine(plan)) + TableLine("machine", MachineLine(plan));
   text += TableLine("requests",
                     fmt::format("{}, prompts of up to {} tokens, {} in all", work.num_requests,
@@ -330,13 +344,14 @@ std::string PlanTable(const Plan& plan, const Workload& work) {
   text += TableLine(
       "block", fmt::format("{} rows x {} batches, prefill in chunks of {} tokens", plan.batch.rows,
                            plan.num_batches, plan.workspace.chunk_tokens));
-  text += TableLine("KV", KvLine(plan, plan.RowKeep(LargestClass(plan, work), work.longest.slots()),
-                                 SlotsOfLongestRow(plan, work)));
+  text +=
+      TableLine("KV", KvLine(plan, KeepOfLongestRow(plan, work), SlotsOfLongestRow(plan, work)));
   text += BytesTable(plan);
   text += TableLine("% placed", "as requested / as realised");
   text += TableLine("weights", ShareLine(plan.policy.weight_frac, Realised(plan.weight_bytes)));
   text += TableLine("kv", ShareLine(plan.policy.kv_frac, Realised(plan.kv)));
   text += TableLine("activations", ShareLine(plan.policy.activation_frac, Realised(plan.hidden)));
+  if (predicted) text += TableLine("predicted", PredictionLine(*predicted));
   return text;
 }
 
@@ -365,6 +380,7 @@ std::string ReportTable(const Plan& plan, const Trace& trace, const RunSummary& 
   line(summary.score ? "scored" : "generated",
        fmt::format("{:.1f} tokens/s  (load {:.2f} s, total {:.2f} s)", RunRate(answered, trace),
                    trace.load_s, summary.total_s));
+  if (summary.predicted) line("predicted", PredictionLine(*summary.predicted));
   for (const Tier tier : kAllTiers) {
     if (plan.PlannedBytes(tier) == 0) continue;
     line(tier == Tier::kDisk ? "disk" : fmt::format("{} memory", TierName(tier)),

@@ -1,0 +1,60 @@
+// BatchLoad: what one batch brings into one pass: the tokens it feeds, and the KV that its rows
+// hold in each tier. What the cost model counts bytes and operations of.
+// Pure functions of values; any thread.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "spillway/plan.h"
+
+namespace spillway {
+
+// Rows that are alike, as a pass finds them.
+struct RowGroup {
+  RequestShape shape;
+  int64_t num_past = 0;  // tokens that they have been through; 0: the prompt comes now
+  Tier kv_tier = Tier::kCpu;
+  Tier hidden_tier = Tier::kCpu;
+  int64_t count = 0;
+
+  int64_t NumNew() const { return num_past == 0 ? shape.prompt_tokens : 1; }
+  // Passes to go. The last token is sampled and never fed.
+  int64_t NumPasses() const {
+    return num_past == 0 ? shape.max_new_tokens : shape.slots() - num_past - 1;
+  }
+};
+
+// KV of a batch's rows in one tier and one transformer block.
+struct KvLoad {
+  int64_t loaded_slots = 0;     // in whole KV blocks: held before the pass
+  int64_t stored_slots = 0;     // in whole KV blocks: written by the pass
+  int64_t new_tokens = 0;       // whose K and V the pass makes and keeps
+  int64_t attended_tokens = 0;  // by rows that feed one token
+  int64_t prompt_pairs = 0;     // of a query and a key that it sees, in whole prompts
+};
+
+struct BatchLoad {
+  int64_t rows = 0;
+  int64_t tokens = 0;         // that are fed
+  int64_t prompt_tokens = 0;  // of them
+  PerTier<int64_t> hidden_tokens;
+  std::vector<PerTier<KvLoad>> kv;  // [block], or one for all where they keep the same
+
+  bool prefills() const { return prompt_tokens > 0; }
+  const PerTier<KvLoad>& KvOf(int64_t block) const {
+    return kv[kv.size() == 1 ? 0 : static_cast<std::size_t>(block)];
+  }
+};
+
+BatchLoad LoadOf(const Plan& plan, std::span<const RowGroup> rows);
+
+// A workload of so many requests; its sample is repeated where it is shorter than a batch of them
+// can be. Requires: the sample is not empty.
+Workload Repeated(const Workload& work, int64_t num_requests);
+
+// Slots that a row takes in the block that keeps most.
+int64_t RowSlots(const Plan& plan, const RequestShape& row);
+
+}  // namespace spillway

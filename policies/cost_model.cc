@@ -1,0 +1,329 @@
+#include "policies/cost_model.h"
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "spillway/error.h"
+#include "spillway/round.h"
+#include "spillway/tile.h"
+
+namespace spillway {
+namespace {
+
+bool IsTiedTable(const Plan& plan, const TensorSpec& spec) {
+  return plan.shape.tied_head && spec.role == TensorRole::kTokenEmbedding;
+}
+
+bool IsTable(const TensorSpec& spec) {
+  return spec.role == TensorRole::kTokenEmbedding || spec.role == TensorRole::kPositionEmbedding;
+}
+
+double Over(double amount, double rate) { return rate > 0.0 ? amount / rate : 0.0; }
+
+// A tile's way to the device.
+void AddTile(const Plan& plan, const TensorSpec& spec, const WeightTile& tile,
+             PerLink<int64_t>& bytes) {
+  if (tile.tier == plan.device()) return;
+  const int64_t size = TileBytes(spec, tile);
+  if (tile.tier == Tier::kDisk) bytes[Link::kDiskRead] += RoundUp(size, kTileAlignBytes);
+  if (plan.device() == Tier::kGpu) bytes[Link::kCpuToGpu] += size;
+}
+
+void AddTensors(const Plan& plan, const PlannedLayer& layer, bool tied_tables,
+                PerLink<int64_t>& bytes) {
+  for (const PlannedTensor& tensor : layer.tensors) {
+    if (IsTiedTable(plan, tensor.spec) != tied_tables) continue;
+    for (const WeightTile& tile : tensor.tiles) AddTile(plan, tensor.spec, tile, bytes);
+  }
+}
+
+// Seconds per weight element of a product with `rows` rows. Between two measurements a straight
+// line; below the first the weights still have to be read.
+double SecondsPerElement(const std::vector<MatmulRate>& rates, double rows) {
+  const auto seconds = [](const MatmulRate& rate) {
+    return 2.0 * static_cast<double>(rate.rows) / rate.flops_per_s;
+  };
+  const auto above = std::ranges::find_if(
+      rates, [rows](const MatmulRate& rate) { return static_cast<double>(rate.rows) >= rows; });
+  if (above == rates.end()) return 2.0 * rows / rates.back().flops_per_s;
+  if (above == rates.begin()) return seconds(*above);
+  const MatmulRate& below = *std::prev(above);
+  const double part =
+      (rows - static_cast<double>(below.rows)) / static_cast<double>(above->rows - below.rows);
+  return seconds(below) + part * (seconds(*above) - seconds(below));
+}
+
+bool Crosses(const PerTier<KvLoad>& kv, const Plan& plan) {
+  return plan.device() == Tier::kGpu && plan.policy.cpu_attention &&
+         kv[Tier::kCpu].attended_tokens + kv[Tier::kCpu].prompt_pairs > 0;
+}
+
+// Head dimensions that a token's K or V, or its query, has over all heads.
+int64_t QueryBytes(const Plan& plan) {
+  return plan.shape.num_heads * plan.shape.head_dim * DTypeBytes(plan.policy.kv_dtype);
+}
+
+// Where rows in `tier` are attended to once they are in place.
+bool OnCpu(const Plan& plan, Tier tier) {
+  return plan.device() == Tier::kCpu || (plan.policy.cpu_attention && tier != Tier::kGpu);
+}
+
+// What the links that are in use take from the CPU memory's rate.
+double LinkTrafficBytesPerS(const Plan& plan, const CostRates& rates) {
+  const bool disk = plan.weight_bytes[Tier::kDisk] + plan.kv[Tier::kDisk].size > 0;
+  const bool up =
+      plan.device() == Tier::kGpu &&
+      plan.weight_bytes[Tier::kGpu] < std::accumulate(plan.weight_bytes.values.begin(),
+                                                      plan.weight_bytes.values.end(), int64_t{0});
+  return (disk ? rates.link_bytes_per_s[Link::kDiskRead] : 0.0) +
+         (up ? rates.link_bytes_per_s[Link::kCpuToGpu] : 0.0);
+}
+
+constexpr double kLeastMemoryShare = 0.25;  // what transfers can never take from the cores
+
+}  // namespace
+
+std::string CostUnitName(CostUnit unit, Tier device) {
+  constexpr std::array<std::string_view, 6> kNames = {"matmul",        "memory", "attention",
+                                                      "cpu attention", "logits", "launch"};
+  const std::string name(kNames[static_cast<std::size_t>(unit)]);
+  return unit == CostUnit::kCpuAttention ? name : std::string(TierName(device)) + " " + name;
+}
+
+UnitSeconds& UnitSeconds::operator+=(const UnitSeconds& other) {
+  for (std::size_t unit = 0; unit < values.size(); ++unit) values[unit] += other.values[unit];
+  return *this;
+}
+
+double UnitSeconds::total_s() const { return std::accumulate(values.begin(), values.end(), 0.0); }
+
+bool KnowsRates(const Machine& machine) { return !machine.rates.cpu.matmul.empty(); }
+
+CostRates RatesOf(const Machine& machine) {
+  SPILLWAY_CHECK(KnowsRates(machine));
+  CostRates rates;
+  rates.cpu = machine.rates.cpu;
+  const bool has_gpu = machine.device == Tier::kGpu && !machine.rates.gpu.matmul.empty();
+  rates.device = has_gpu ? machine.rates.gpu : machine.rates.cpu;
+  rates.link_bytes_per_s = machine.rates.link_bytes_per_s;
+  for (const Link link : {Link::kCpuToGpu, Link::kGpuToCpu}) {
+    // A copy reads and writes memory.
+    double& rate = rates.link_bytes_per_s[link];
+    if (machine.device == Tier::kGpu && rate == 0.0) rate = rates.cpu.memory_bytes_per_s / 2.0;
+  }
+  rates.kv_bytes_per_s = rates.link_bytes_per_s;
+  return rates;
+}
+
+// A tied head's table comes with the head and stays for the next pass's embedding.
+PerLink<int64_t> WeightBytes(const Plan& plan, int64_t layer) {
+  PerLink<int64_t> bytes;
+  AddTensors(plan, plan.layers[static_cast<std::size_t>(layer)], false, bytes);
+  if (layer + 1 == static_cast<int64_t>(plan.layers.size())) {
+    AddTensors(plan, plan.layers.front(), true, bytes);
+  }
+  return bytes;
+}
+
+PerLink<int64_t> KvInBytes(const Plan& plan, const PerTier<KvLoad>& kv) {
+  PerLink<int64_t> bytes;
+  for (const Tier tier : kAllTiers) {
+    if (plan.KvInPlace(tier)) continue;
+    const int64_t size = kv[tier].loaded_slots * plan.slot_bytes;
+    if (tier == Tier::kDisk) bytes[Link::kDiskRead] += size;
+    if (plan.kv_staging.tier == Tier::kGpu) bytes[Link::kCpuToGpu] += size;
+  }
+  return bytes;
+}
+
+// Rows that the CPU attends to get their new tokens from the GPU that made them.
+PerLink<int64_t> KvOutBytes(const Plan& plan, const PerTier<KvLoad>& kv) {
+  PerLink<int64_t> bytes;
+  for (const Tier tier : kAllTiers) {
+    const int64_t size = kv[tier].stored_slots * plan.slot_bytes;
+    if (!plan.KvInPlace(tier)) {
+      if (tier == Tier::kDisk) bytes[Link::kDiskWrite] += size;
+      if (plan.kv_staging.tier == Tier::kGpu) bytes[Link::kGpuToCpu] += size;
+    }
+    if (plan.device() == Tier::kGpu && plan.policy.cpu_attention && tier != Tier::kGpu) {
+      bytes[Link::kGpuToCpu] += kv[tier].new_tokens * plan.slot_bytes;
+    }
+  }
+  return bytes;
+}
+
+PerLink<int64_t> HiddenInBytes(const Plan& plan, const BatchLoad& load) {
+  PerLink<int64_t> bytes;
+  for (const Tier tier : kAllTiers) {
+    if (tier == plan.device()) continue;
+    int64_t size = load.hidden_tokens[tier] * plan.HiddenRowBytes();
+    if (tier == Tier::kDisk) size = RoundUp(size, kHiddenBlockBytes);
+    if (tier == Tier::kDisk) bytes[Link::kDiskRead] += size;
+    if (plan.device() == Tier::kGpu) bytes[Link::kCpuToGpu] += size;
+  }
+  return bytes;
+}
+
+PerLink<int64_t> HiddenOutBytes(const Plan& plan, const BatchLoad& load) {
+  const PerLink<int64_t> in = HiddenInBytes(plan, load);
+  PerLink<int64_t> bytes;
+  bytes[Link::kDiskWrite] = in[Link::kDiskRead];
+  bytes[Link::kGpuToCpu] = in[Link::kCpuToGpu];
+  return bytes;
+}
+
+UnitSeconds ProductSeconds(const DeviceRates& rates, const ProductSize& size) {
+  UnitSeconds seconds;
+  const double arithmetic_s = static_cast<double>(size.elements) *
+                              SecondsPerElement(rates.matmul, static_cast<double>(size.rows));
+  const double read_s = Over(static_cast<double>(size.bytes), rates.memory_bytes_per_s);
+  seconds[read_s > arithmetic_s ? CostUnit::kMemory : CostUnit::kMatmul] =
+      std::max(read_s, arithmetic_s);
+  return seconds;
+}
+
+// Two products of head_dim for each pair and head: scores, and the sum of values.
+double PrefillAttentionSeconds(const Plan& plan, const DeviceRates& rates, int64_t pairs) {
+  const double flops = 4.0 * static_cast<double>(pairs) *
+                       static_cast<double>(plan.shape.num_heads * plan.shape.head_dim);
+  return Over(flops, rates.prefill_attention_flops_per_s);
+}
+
+double DecodeAttentionSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens) {
+  return Over(static_cast<double>(tokens * plan.slot_bytes), rates.decode_attention_bytes_per_s);
+}
+
+double CpuAttentionSeconds(const Plan& plan, const CostRates& rates, const BatchLoad& load,
+                           int64_t block) {
+  const PerTier<KvLoad>& kv = load.KvOf(block);
+  int64_t tokens = 0;
+  for (const Tier tier : kAllTiers) {
+    if (OnCpu(plan, tier)) tokens += kv[tier].attended_tokens;
+  }
+  DeviceRates cpu = rates.cpu;
+  const double memory = cpu.memory_bytes_per_s;
+  const double left =
+      std::max(kLeastMemoryShare * memory, memory - LinkTrafficBytesPerS(plan, rates));
+  cpu.decode_attention_bytes_per_s = std::min(cpu.decode_attention_bytes_per_s, left);
+  double seconds = DecodeAttentionSeconds(plan, cpu, tokens);
+  if (Crosses(kv, plan) && !load.prefills()) {
+    const auto rows = static_cast<double>(load.rows * QueryBytes(plan));
+    seconds += Over(rows, rates.link_bytes_per_s[Link::kGpuToCpu]) +
+               Over(rows, rates.link_bytes_per_s[Link::kCpuToGpu]);
+  }
+  return seconds;
+}
+
+double StatesSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens) {
+  constexpr int64_t kPasses = 4;  // norm: read, written; sum: read, written
+  return Over(static_cast<double>(kPasses * tokens * plan.HiddenRowBytes()),
+              rates.memory_bytes_per_s);
+}
+
+double GatherSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens) {
+  const int64_t row_bytes = plan.shape.embed_size * DTypeBytes(plan.shape.dtype) +
+                            plan.shape.hidden_size * DTypeBytes(plan.shape.dtype) +
+                            plan.HiddenRowBytes();
+  return Over(static_cast<double>(tokens * row_bytes), rates.memory_bytes_per_s);
+}
+
+double LogitsSeconds(const Plan& plan, const CostRates& rates, int64_t rows) {
+  const auto bytes = static_cast<double>(rows * plan.shape.vocab_size) * sizeof(float);
+  const double crossing_s =
+      plan.device() == Tier::kGpu ? Over(bytes, rates.link_bytes_per_s[Link::kGpuToCpu]) : 0.0;
+  return crossing_s + Over(bytes, rates.cpu.memory_bytes_per_s);
+}
+
+CostModel::CostModel(const Plan& plan, CostRates rates) : plan_(plan), rates_(std::move(rates)) {
+  for (std::size_t layer = 0; layer < plan.layers.size(); ++layer) {
+    LayerSize size;
+    for (const PlannedTensor& tensor : plan.layers[layer].tensors) {
+      if (tensor.spec.is_vector() || IsTable(tensor.spec)) continue;
+      size.elements += tensor.spec.rows * tensor.spec.cols;
+      size.bytes += tensor.spec.bytes();
+    }
+    if (plan.layers[layer].kind == LayerKind::kHead && plan.shape.tied_head) {
+      const TensorSpec& table = plan.layers.front().tensors.front().spec;
+      size.elements += table.rows * table.cols;
+      size.bytes += table.bytes();
+    }
+    size.loads = WeightBytes(plan, static_cast<int64_t>(layer));
+    layers_.push_back(size);
+  }
+}
+
+PerLink<int64_t> CostModel::Bytes(const Task& task, const BatchLoad& load) const {
+  const auto layer = static_cast<std::size_t>(task.cell.layer);
+  switch (task.kind) {
+    case TaskKind::kLoadKv:
+      return KvInBytes(plan_, load.KvOf(plan_.layers[layer].block));
+    case TaskKind::kStoreKv:
+      return KvOutBytes(plan_, load.KvOf(plan_.layers[layer].block));
+    case TaskKind::kLoadHidden:
+      return HiddenInBytes(plan_, load);
+    case TaskKind::kStoreHidden:
+      return HiddenOutBytes(plan_, load);
+    case TaskKind::kCompute:
+      return {};
+    case TaskKind::kLoadWeights:
+      break;
+  }
+  PerLink<int64_t> bytes = layers_[layer].loads;
+  for (int64_t& size : bytes.values) {
+    size = size * (task.share + 1) / task.num_shares - size * task.share / task.num_shares;
+  }
+  return bytes;
+}
+
+double CostModel::Seconds(Link link, TaskKind kind, int64_t bytes) const {
+  if (bytes == 0) return 0.0;
+  const bool kv = kind == TaskKind::kLoadKv || kind == TaskKind::kStoreKv;
+  const double rate = (kv ? rates_.kv_bytes_per_s : rates_.link_bytes_per_s)[link];
+  SPILLWAY_CHECK(rate > 0.0);
+  return static_cast<double>(bytes) / rate;
+}
+
+UnitSeconds CostModel::Attention(int64_t layer, const BatchLoad& load) const {
+  const int64_t block = plan_.layers[static_cast<std::size_t>(layer)].block;
+  UnitSeconds seconds;
+  int64_t pairs = 0;
+  int64_t tokens = 0;
+  for (const Tier tier : kAllTiers) {
+    const KvLoad& kv = load.KvOf(block)[tier];
+    pairs += kv.prompt_pairs;
+    if (!OnCpu(plan_, tier)) tokens += kv.attended_tokens;
+  }
+  seconds[CostUnit::kAttention] = PrefillAttentionSeconds(plan_, rates_.device, pairs) +
+                                  DecodeAttentionSeconds(plan_, rates_.device, tokens);
+  seconds[CostUnit::kCpuAttention] = CpuAttentionSeconds(plan_, rates_, load, block);
+  return seconds;
+}
+
+UnitSeconds CostModel::Compute(int64_t layer, const BatchLoad& load) const {
+  const LayerSize& size = layers_[static_cast<std::size_t>(layer)];
+  const LayerKind kind = plan_.layers[static_cast<std::size_t>(layer)].kind;
+  const bool head = kind == LayerKind::kHead;
+  // The head sees the last token of each row, all at once; the others see chunks.
+  const int64_t tokens = head ? load.rows : load.tokens;
+  const int64_t chunk = head ? tokens : std::min(tokens, plan_.workspace.chunk_tokens);
+  const int64_t num_chunks = (tokens + chunk - 1) / chunk;
+  UnitSeconds seconds;
+  if (size.elements > 0) {
+    const UnitSeconds product = ProductSeconds(rates_.device, {chunk, size.elements, size.bytes});
+    const double chunks = static_cast<double>(tokens) / static_cast<double>(chunk);
+    for (const CostUnit unit : {CostUnit::kMatmul, CostUnit::kMemory}) {
+      seconds[unit] = chunks * product[unit];
+    }
+  }
+  seconds[CostUnit::kMemory] += kind == LayerKind::kEmbedding
+                                    ? GatherSeconds(plan_, rates_.device, tokens)
+                                    : StatesSeconds(plan_, rates_.device, tokens);
+  if (kind == LayerKind::kAttention) seconds += Attention(layer, load);
+  if (head) seconds[CostUnit::kLogits] = LogitsSeconds(plan_, rates_, load.rows);
+  seconds[CostUnit::kLaunch] = static_cast<double>(num_chunks) * rates_.device.launch_s;
+  return seconds;
+}
+
+}  // namespace spillway

@@ -1,0 +1,110 @@
+// The cost model: how many bytes each task of the schedule moves over each link, and how long each
+// takes on a machine of known rates. The equations of FlexGen (section 4.3) with what they lack:
+// memory bandwidth, embedding and head, logits, launch cost, KV of bounded size, CPU attention
+// bound by memory. Bytes are those that the Plan placed, so that neither search nor prediction can
+// disagree with what runs. Pure functions of values; any thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "policies/batch_load.h"
+#include "spillway/plan.h"
+#include "spillway/schedule.h"  // Task
+#include "spillway/trace.h"     // Link
+
+namespace spillway {
+
+// What a compute of one layer for one batch spends its time on, one after the other.
+enum class CostUnit { kMatmul, kMemory, kAttention, kCpuAttention, kLogits, kLaunch };
+
+inline constexpr std::array<CostUnit, 6> kAllCostUnits = {
+    CostUnit::kMatmul,       CostUnit::kMemory, CostUnit::kAttention,
+    CostUnit::kCpuAttention, CostUnit::kLogits, CostUnit::kLaunch};
+
+// "gpu matmul", "cpu memory"; the CPU's attention is "cpu attention" on any device.
+std::string CostUnitName(CostUnit unit, Tier device);
+
+struct UnitSeconds {
+  std::array<double, 6> values{};
+
+  double& operator[](CostUnit unit) { return values[static_cast<std::size_t>(unit)]; }
+  double operator[](CostUnit unit) const { return values[static_cast<std::size_t>(unit)]; }
+  UnitSeconds& operator+=(const UnitSeconds& other);
+  double total_s() const;
+};
+
+// The rates of a run. KV may cross the links at a pace of its own (FlexGen's unpinned KV).
+struct CostRates {
+  PerLink<double> link_bytes_per_s;
+  PerLink<double> kv_bytes_per_s;
+  DeviceRates device;
+  DeviceRates cpu;
+};
+
+// Whether enough is known of the machine to predict anything.
+bool KnowsRates(const Machine& machine);
+
+// The machine's plain rates. A GPU that is emulated computes at the CPU's rates, and its links copy
+// within CPU memory. Requires: KnowsRates.
+CostRates RatesOf(const Machine& machine);
+
+// Bytes that a batch's rows, or one layer's weights, move over each link.
+PerLink<int64_t> WeightBytes(const Plan& plan, int64_t layer);  // to the device, for one pass
+PerLink<int64_t> KvInBytes(const Plan& plan, const PerTier<KvLoad>& kv);
+PerLink<int64_t> KvOutBytes(const Plan& plan, const PerTier<KvLoad>& kv);
+PerLink<int64_t> HiddenInBytes(const Plan& plan, const BatchLoad& load);
+PerLink<int64_t> HiddenOutBytes(const Plan& plan, const BatchLoad& load);
+
+// A product of `rows` rows with matrices of `elements` numbers: arithmetic at the rate measured for
+// so many rows, or reading the weights, whichever is longer.
+struct ProductSize {
+  int64_t rows = 0;
+  int64_t elements = 0;
+  int64_t bytes = 0;
+};
+UnitSeconds ProductSeconds(const DeviceRates& rates, const ProductSize& size);
+
+double PrefillAttentionSeconds(const Plan& plan, const DeviceRates& rates, int64_t pairs);
+double DecodeAttentionSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens);
+
+// CPU attention reads KV at its own rate, or at what the links leave of the memory's.
+double CpuAttentionSeconds(const Plan& plan, const CostRates& rates, const BatchLoad& load,
+                           int64_t block);
+// Norms and residual sums pass over the states of all tokens.
+double StatesSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens);
+// The rows of the table that the tokens ask for.
+double GatherSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens);
+// Written by the head, read by the sampler, which is the CPU's.
+double LogitsSeconds(const Plan& plan, const CostRates& rates, int64_t rows);
+
+// What the equations give for each task of one plan.
+class CostModel {
+ public:
+  // Lifetime: the plan outlives the model.
+  CostModel(const Plan& plan, CostRates rates);
+
+  PerLink<int64_t> Bytes(const Task& task, const BatchLoad& load) const;
+  double Seconds(Link link, TaskKind kind, int64_t bytes) const;
+  // Requires: load.rows > 0.
+  UnitSeconds Compute(int64_t layer, const BatchLoad& load) const;
+
+  const Plan& plan() const { return plan_; }
+
+ private:
+  struct LayerSize {
+    int64_t elements = 0;  // of matrices that all tokens are multiplied with
+    int64_t bytes = 0;
+    PerLink<int64_t> loads;
+  };
+
+  UnitSeconds Attention(int64_t layer, const BatchLoad& load) const;
+
+  const Plan& plan_;
+  CostRates rates_;
+  std::vector<LayerSize> layers_;
+};
+
+}  // namespace spillway

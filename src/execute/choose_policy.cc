@@ -1,0 +1,111 @@
+#include "src/execute/choose_policy.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "kernels/attention.h"
+#include "kernels/budget_attention.h"
+#include "kernels/kv_compact.h"
+#include "kernels/matmul.h"
+#include "policies/cost_model.h"
+#include "spillway/error.h"
+#include "src/execute/simulate.h"
+
+namespace spillway {
+namespace {
+
+// Of a simulation among many: neighbouring passes are taken together.
+constexpr int64_t kCellsOfACandidate = 20'000;
+
+PerTier<double> ShareOf(double gpu_percent, double cpu_percent) {
+  PerTier<double> frac;
+  frac[Tier::kGpu] = gpu_percent / 100.0;
+  frac[Tier::kCpu] = cpu_percent / 100.0;
+  frac[Tier::kDisk] = (100.0 - gpu_percent - cpu_percent) / 100.0;
+  return frac;
+}
+
+std::optional<Placement> StatedPlacement(const Config& config) {
+  if (config.percent) {
+    const std::array<double, 6>& percent = *config.percent;
+    return Placement{ShareOf(percent[0], percent[1]), ShareOf(percent[2], percent[3]),
+                     ShareOf(percent[4], percent[5])};
+  }
+  return config.policy ? config.policy->placement : std::nullopt;
+}
+
+}  // namespace
+
+bool IsEndless(const Config& config) {
+  return config.verb == Verb::kSearch && config.input.empty() && !config.num_requests;
+}
+
+KernelNeeds CpuKernelNeeds() {
+  return {[](int64_t rows, int64_t in, int num_threads) {
+            return kernels::MatmulWorkspaceBytes(rows, in, num_threads, kernels::BestIsa());
+          },
+          [](int64_t slots, int64_t head_dim, int num_threads) {
+            return kernels::AttentionWorkspaceBytes(slots, head_dim, num_threads,
+                                                    kernels::BestIsa());
+          },
+          [](int64_t slots, int64_t head_dim, int num_threads) {
+            const kernels::Isa isa = kernels::BestIsa();
+            return std::max(
+                {kernels::AttentionWorkspaceBytesWithScores(slots, head_dim, num_threads, isa),
+                 kernels::BudgetAttentionWorkspaceBytes(slots, head_dim, num_threads, isa),
+                 kernels::KvCompactWorkspaceBytes(slots, num_threads)});
+          }};
+}
+
+GivenPolicy PolicyGivenBy(const Config& config, const Machine& machine) {
+  GivenPolicy given;
+  given.gpu_batch_size = config.gpu_batch_size;
+  given.num_gpu_batches = config.num_gpu_batches;
+  given.prefill_chunk = config.prefill_chunk;
+  given.cpu_attention = config.cpu_attention;
+  given.kv_dtype = config.kv_dtype;
+  given.kv = config.kv;
+  given.placement = StatedPlacement(config);
+  if (!given.placement || machine.device == Tier::kGpu) return given;
+  const auto& [weights, kv, activations] = *given.placement;
+  if (weights[Tier::kGpu] + kv[Tier::kGpu] + activations[Tier::kGpu] > 0.0) {
+    throw Error(config.percent ? ErrorCode::kFlag : ErrorCode::kPolicy,
+                fmt::format("{} puts a share on the gpu, and there is none; --emulate-gpu SIZE "
+                            "makes one",
+                            config.percent ? "--percent" : "the policy file"));
+  }
+  return given;
+}
+
+SearchResult SearchFor(const Config& config, const ModelShape& shape, const Machine& machine,
+                       const Workload& work) {
+  const auto predict = [&config](const Plan& plan, const Workload& of_plan) {
+    SimOptions options;
+    options.overlap = config.overlap ? Overlap::kOn : Overlap::kOff;
+    options.max_cells = kCellsOfACandidate;
+    return Simulate(plan, of_plan, options).prediction;
+  };
+  return SearchPolicies({shape, machine, work, PolicyGivenBy(config, machine), CpuKernelNeeds(),
+                         predict, IsEndless(config)});
+}
+
+Policy ChoosePolicy(const Config& config, const ModelShape& shape, const Machine& machine,
+                    const Workload& work) {
+  const bool whole = config.policy && config.policy->placement;
+  if (KnowsRates(machine) && !whole && work.num_requests > 0) {
+    const SearchResult result = SearchFor(config, shape, machine, work);
+    if (result.feasible()) return result.best.front().policy;
+  }
+  return DefaultPolicy(shape, machine, work, PolicyGivenBy(config, machine), CpuKernelNeeds());
+}
+
+std::optional<Prediction> PredictionFor(const Config& config, const Plan& plan,
+                                        const Workload& work) {
+  if (!KnowsRates(plan.machine) || work.num_requests == 0) return std::nullopt;
+  SimOptions options;
+  options.overlap = config.overlap ? Overlap::kOn : Overlap::kOff;
+  return Simulate(plan, work, options).prediction;
+}
+
+}  // namespace spillway

@@ -1,0 +1,41 @@
+// ChoosePolicy: the policy that flags and files state, the rest of it searched for where the
+// machine's rates are known. Thread rule: the main thread.
+#pragma once
+
+#include <optional>
+
+#include "policies/policy_search.h"
+#include "spillway/machine.h"
+#include "spillway/model.h"
+#include "spillway/plan.h"
+#include "spillway/prediction.h"
+#include "spillway/workload.h"
+#include "src/config/config.h"
+
+namespace spillway {
+
+// What the kernels of this host ask for.
+KernelNeeds CpuKernelNeeds();
+
+// What flags and a policy file state.
+// Throws: Error kFlag, kPolicy: a share on a gpu that there is none of.
+GivenPolicy PolicyGivenBy(const Config& config, const Machine& machine);
+
+// Lengths without a number of requests: as many as a policy takes at a time.
+bool IsEndless(const Config& config);
+
+// Requires: KnowsRates(machine).
+SearchResult SearchFor(const Config& config, const ModelShape& shape, const Machine& machine,
+                       const Workload& work);
+
+// The best of a search; the default policy where the rates are not known, where nothing is left to
+// search for, or where nothing fits: planning it then says what is missing.
+// Throws: as PolicyGivenBy.
+Policy ChoosePolicy(const Config& config, const ModelShape& shape, const Machine& machine,
+                    const Workload& work);
+
+// What the cost model expects of the run; nullopt where the rates are not known.
+std::optional<Prediction> PredictionFor(const Config& config, const Plan& plan,
+                                        const Workload& work);
+
+}  // namespace spillway

@@ -1,0 +1,118 @@
+#include "src/execute/search_verb.h"
+
+#include <fmt/format.h>
+
+#include <string>
+
+#include "policies/cost_model.h"
+#include "spillway/error.h"
+#include "spillway/report.h"
+#include "src/config/policy_file.h"
+#include "src/execute/choose_policy.h"
+#include "src/execute/planned_work.h"
+#include "src/execute/prepare.h"
+#include "src/execute/run_blocks.h"
+#include "src/model/open_model.h"
+#include "src/report/report_file.h"
+#include "src/report/terminal.h"
+#include "src/size_text.h"
+
+namespace spillway {
+namespace {
+
+ErrorCode CodeOf(Tier tier) {
+  return tier == Tier::kGpu   ? ErrorCode::kGpuMemory
+         : tier == Tier::kCpu ? ErrorCode::kCpuMemory
+                              : ErrorCode::kDiskSpace;
+}
+
+[[noreturn]] void RefuseInfeasible(const Shortage& shortage) {
+  const std::string_view flag = shortage.tier == Tier::kGpu   ? "--gpu-memory"
+                                : shortage.tier == Tier::kCpu ? "--cpu-memory"
+                                                              : "--disk-space";
+  throw Error(CodeOf(shortage.tier),
+              fmt::format("no policy fits: even a small block lacks {} of {}; raise {}, or a "
+                          "faster tier's",
+                          SizeText(shortage.bytes), TierName(shortage.tier), flag));
+}
+
+std::string Percent(double frac) { return fmt::format("{:.0f}", 100.0 * frac); }
+
+// FlexGen's six: weights, KV and activations on gpu and cpu.
+std::string Percents(const Policy& policy) {
+  std::string text;
+  for (const PerTier<double>* share :
+       {&policy.weight_frac, &policy.kv_frac, &policy.activation_frac}) {
+    text += fmt::format("{}{}/{}", text.empty() ? "" : " ", Percent((*share)[Tier::kGpu]),
+                        Percent((*share)[Tier::kCpu]));
+  }
+  return text;
+}
+
+std::string CandidateLine(const Candidate& candidate) {
+  const auto& [policy, predicted, bytes, bound_by, per_gib, per_gb_per_s] = candidate;
+  return fmt::format("{:>9.2f}{:>10.1f}{:>10.1f}{:>6}{:>5}  {:<4}{:<22}{}\n",
+                     predicted.generated_tokens_per_s, predicted.prefill_s, predicted.decode_s,
+                     policy.gpu_batch_size, policy.num_gpu_batches,
+                     policy.cpu_attention ? "cpu" : "-", Percents(policy), bound_by);
+}
+
+std::string CandidateTable(const SearchResult& result) {
+  std::string text =
+      "   tok/s  prefill_s  decode_s  rows  x N  att W K A on gpu/cpu %       bound by\n";
+  for (const Candidate& candidate : result.best) text += CandidateLine(candidate);
+  return text;
+}
+
+// What more of a resource would give; nothing where it would give nothing.
+std::string GainLines(const Candidate& best) {
+  constexpr double kLeast = 0.0005;
+  std::string text;
+  for (const Tier tier : kAllTiers) {
+    if (best.per_gib[tier] < kLeast) continue;
+    text += fmt::format("  one more GiB of {:<10} {:+.3f} tokens/s\n", TierName(tier),
+                        best.per_gib[tier]);
+  }
+  for (const Link link : kAllLinks) {
+    if (best.per_gb_per_s[link] < kLeast) continue;
+    text += fmt::format("  one more GB/s of {:<10} {:+.3f} tokens/s\n", LinkName(link),
+                        best.per_gb_per_s[link]);
+  }
+  return text.empty() ? text : "at the best one's block shape, by its linear program:\n" + text;
+}
+
+std::string SourceOf(const Config& config, const OpenedModel& model, const Machine& machine,
+                     const Workload& work, const Candidate& best) {
+  return fmt::format(
+      "spillway search: {} on {}; prompts of up to {} tokens, {} new; predicted "
+      "{:.2f} tokens/s{}",
+      model.shape.name, machine.name, work.longest.prompt_tokens, work.longest.max_new_tokens,
+      best.prediction.generated_tokens_per_s, config.overlap ? "" : " without overlap");
+}
+
+}  // namespace
+
+int RunSearch(const Config& config) {
+  const OpenedModel model = OpenModel(config);
+  const ReportFile output("--output", config.output, {config.input, {}, config.report});
+  const ReportFile report("--report", config.report, {config.input, config.output, {}});
+  const Machine machine = MachineToPlanFor(config, model);
+  if (!KnowsRates(machine)) {
+    throw Error(ErrorCode::kMachine,
+                "the machine's rates are not known; give --machine FILE, as profile writes it");
+  }
+  const Workload work = PlannedWork(config, model, machine);
+  const SearchResult result = SearchFor(config, model.shape, machine, work);
+  if (!result.feasible()) RefuseInfeasible(result.shortage);
+  const Candidate& best = result.best.front();
+  output.Write(PolicyJson(best.policy, {SourceOf(config, model, machine, work, best)}));
+  const Workload judged = IsEndless(config) ? OneBlock(work, best.policy) : work;
+  const Plan plan = MakePlan(model.shape, machine, judged, best.policy, CpuKernelNeeds());
+  report.Write(PlanJson(plan, judged, best.prediction));
+  if (std::FILE* terminal = TerminalOf(config)) {
+    PrintTo(terminal, CandidateTable(result) + GainLines(best));
+  }
+  return 0;
+}
+
+}  // namespace spillway

@@ -1,0 +1,110 @@
+#include "src/execute/sim_links.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "spillway/error.h"
+
+namespace spillway {
+namespace {
+
+// Less than a clock could tell: rounding of sums, not time.
+constexpr double kNothing = 1e-12;
+
+bool IsEmpty(const PerLink<double>& seconds) {
+  return std::ranges::all_of(seconds.values, [](double s) { return s <= 0.0; });
+}
+
+}  // namespace
+
+uint64_t SimLinks::Add(SimStream stream, SimTransfer transfer) {
+  Lane& lane = LaneOf(stream);
+  if (IsEmpty(transfer.seconds)) return lane.added;
+  lane.queue.push_back(std::move(transfer));
+  return ++lane.added;
+}
+
+// A finished head makes way for the next, which another lane's head may have waited for.
+void SimLinks::BeginHeads() {
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (Lane& lane : lanes_) {
+      if (lane.active && IsEmpty(lane.left_s)) {
+        lane.queue.pop_front();
+        lane.active = false;
+        ++lane.done;
+        changed = true;
+      }
+      if (lane.active || lane.queue.empty()) continue;
+      if (lane.queue.front().after > LaneOf(SimStream::kOut).done) continue;
+      lane.active = true;
+      lane.left_s = lane.queue.front().seconds;
+      lane.begin_s = now_s_;
+      changed = true;
+    }
+  }
+}
+
+void SimLinks::FinishLink(Lane& lane, Link link) {
+  lane.left_s[link] = 0.0;
+  const SimTransfer& transfer = lane.queue.front();
+  totals_[link].bytes += transfer.bytes[link];
+  if (!sink_) return;
+  sink_(TraceSpan{spillway::LaneOf(link), transfer.label, lane.begin_s, now_s_,
+                  transfer.bytes[link]});
+}
+
+bool SimLinks::Step(double limit_s) {
+  BeginHeads();
+  PerLink<int> users;
+  for (const Lane& lane : lanes_) {
+    if (!lane.active) continue;
+    for (const Link link : kAllLinks) users[link] += lane.left_s[link] > 0.0 ? 1 : 0;
+  }
+  double step_s = std::numeric_limits<double>::infinity();
+  for (const Lane& lane : lanes_) {
+    if (!lane.active) continue;
+    for (const Link link : kAllLinks) {
+      if (lane.left_s[link] > 0.0) step_s = std::min(step_s, lane.left_s[link] * users[link]);
+    }
+  }
+  const bool moves = step_s < std::numeric_limits<double>::infinity();
+  step_s = std::min(step_s, limit_s - now_s_);
+  if (!moves) return false;
+  now_s_ += step_s;
+  for (const Link link : kAllLinks) {
+    if (users[link] > 0) totals_[link].busy_s += step_s;
+  }
+  for (Lane& lane : lanes_) {
+    if (!lane.active) continue;
+    for (const Link link : kAllLinks) {
+      if (lane.left_s[link] <= 0.0) continue;
+      lane.left_s[link] -= step_s / users[link];
+      if (lane.left_s[link] <= kNothing) FinishLink(lane, link);
+    }
+  }
+  return true;
+}
+
+void SimLinks::AdvanceTo(double time_s) {
+  while (now_s_ < time_s && Step(time_s)) {
+  }
+  now_s_ = std::max(now_s_, time_s);
+}
+
+void SimLinks::WaitFor(SimStream stream, uint64_t number) {
+  const Lane& lane = LaneOf(stream);
+  BeginHeads();
+  while (lane.done < number) {
+    SPILLWAY_CHECK(Step(std::numeric_limits<double>::infinity()));
+    BeginHeads();
+  }
+}
+
+void SimLinks::WaitForAll() {
+  for (const SimStream stream : {SimStream::kWeightsIn, SimStream::kRowsIn, SimStream::kOut}) {
+    WaitFor(stream, LaneOf(stream).added);
+  }
+}
+
+}  // namespace spillway

@@ -1,0 +1,67 @@
+// SimLinks: the three transfer streams of a run on a virtual clock. A stream carries out its
+// transfers one after the other; a link that two streams use at once gives each half. Within a
+// transfer the links it crosses work at the same time, as chunks pass from one to the next.
+// Thread rule: one thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <functional>
+
+#include "spillway/trace.h"
+#include "src/report/trace_event.h"
+
+namespace spillway {
+
+enum class SimStream { kWeightsIn, kRowsIn, kOut };
+
+using EventSink = std::function<void(const TraceEvent&)>;  // empty: nothing is traced
+
+struct SimTransfer {
+  PerLink<int64_t> bytes;
+  PerLink<double> seconds;  // that each link alone would take
+  TraceLabel label;
+  uint64_t after = 0;  // number of the transfer out that must be done before this one begins
+};
+
+class SimLinks {
+ public:
+  explicit SimLinks(EventSink sink) : sink_(std::move(sink)) {}
+
+  // Begins it as soon as its turn comes. Returns its number in the stream; that of the one before
+  // when it moves nothing.
+  uint64_t Add(SimStream stream, SimTransfer transfer);
+
+  // Lets the time pass. Requires: not earlier than now_s().
+  void AdvanceTo(double time_s);
+
+  // Lets the time pass until transfer `number` is done.
+  void WaitFor(SimStream stream, uint64_t number);
+  void WaitForAll();
+
+  double now_s() const { return now_s_; }
+  const PerLink<LinkTotals>& totals() const { return totals_; }  // of what is done
+
+ private:
+  struct Lane {
+    std::deque<SimTransfer> queue;
+    PerLink<double> left_s;  // of the first one
+    double begin_s = 0.0;
+    bool active = false;
+    uint64_t added = 0;
+    uint64_t done = 0;
+  };
+
+  Lane& LaneOf(SimStream stream) { return lanes_[static_cast<std::size_t>(stream)]; }
+  void BeginHeads();
+  bool Step(double limit_s);  // false: nothing moves
+  void FinishLink(Lane& lane, Link link);
+
+  EventSink sink_;
+  std::array<Lane, 3> lanes_;
+  double now_s_ = 0.0;
+  PerLink<LinkTotals> totals_;
+};
+
+}  // namespace spillway

@@ -1,0 +1,67 @@
+// SimMover: the mover on a virtual clock. The same places of staging and the same waits as Mover,
+// with the cost model's seconds instead of bytes that move. Thread rule: one thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "policies/cost_model.h"
+#include "spillway/schedule.h"
+#include "src/execute/sim_links.h"
+
+namespace spillway {
+
+class SimMover {
+ public:
+  // Lifetime: the plan outlives the mover.
+  SimMover(const Plan& plan, const EventSink& sink);
+
+  // A block of this many batches follows; its first pass is number `first_pass` of the run.
+  void BeginBlock(int64_t num_batches, int64_t first_pass);
+
+  // Begins a load or store of what `load` says. Requires: not kCompute.
+  void Begin(const Task& task, const CostModel& model, const BatchLoad& load);
+
+  void WaitForLoads(const Cursor& at);
+  void WaitForStores();
+  void WaitForAll() { links_.WaitForAll(); }
+
+  // Lets the time of a compute pass.
+  void Compute(const Cursor& at, double seconds);
+
+  double now_s() const { return links_.now_s(); }
+  const WaitTotals& waits() const { return waits_; }
+  const PerLink<LinkTotals>& links() const { return links_.totals(); }
+
+ private:
+  // Numbers of transfers, for each of three places in turn.
+  struct Staging {
+    std::array<uint64_t, 3> stored{};
+    std::array<uint64_t, 3> loaded{};
+  };
+
+  template <typename F>
+  void Timed(double& waited_s, TraceSubject subject, const Cursor& cell, F wait);
+  TraceLabel LabelOf(TraceSubject subject, const Cursor& cell) const;
+  std::size_t KvSlot(const Cursor& cell) const;
+  std::size_t HiddenSlot(const Cursor& cell) const;
+  uint64_t& KvStored(const Cursor& cell);
+  int64_t Block(const Cursor& cell) const {
+    return plan_.layers[static_cast<std::size_t>(cell.layer)].block;
+  }
+
+  const Plan& plan_;
+  EventSink sink_;
+  SimLinks links_;
+  int64_t num_batches_ = 1;
+  int64_t first_pass_ = 0;
+  std::vector<uint64_t> weights_loaded_;  // [layer]
+  Staging kv_;
+  Staging hidden_;
+  std::vector<uint64_t> kv_stored_;      // [batch][block]
+  std::vector<uint64_t> hidden_stored_;  // [batch]
+  WaitTotals waits_;
+};
+
+}  // namespace spillway

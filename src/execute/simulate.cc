@@ -1,0 +1,277 @@
+#include "src/execute/simulate.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/execute/engine.h"  // ZigZag
+#include "src/execute/flexgen_schedule.h"
+#include "src/execute/sim_mover.h"
+#include "src/execute/sim_rows.h"
+
+namespace spillway {
+namespace {
+
+// Blocks after which the rest of a long workload is like what was walked.
+constexpr int64_t kBlocksOfAlikeRows = 2;
+constexpr int64_t kBlocksOfOtherRows = 2 * kBlocksPerWindow;
+
+// What a run adds up to; of a part of it too.
+struct Totals {
+  PhaseTotals prefill;
+  PhaseTotals decode;
+  UnitSeconds units;
+  int64_t num_blocks = 0;
+};
+
+void Add(const PhaseTotals& from, double times, PhaseTotals& to) {
+  const auto scaled = [times](int64_t count) {
+    return static_cast<int64_t>(static_cast<double>(count) * times + 0.5);
+  };
+  to.seconds += times * from.seconds;
+  to.compute_s += times * from.compute_s;
+  to.waits.weights_s += times * from.waits.weights_s;
+  to.waits.kv_s += times * from.waits.kv_s;
+  to.waits.hidden_s += times * from.waits.hidden_s;
+  to.waits.stores_s += times * from.waits.stores_s;
+  to.passes += scaled(from.passes);
+  to.prompt_tokens += scaled(from.prompt_tokens);
+  to.generated_tokens += scaled(from.generated_tokens);
+  for (const Link link : kAllLinks) {
+    to.links[link].bytes += scaled(from.links[link].bytes);
+    to.links[link].busy_s += times * from.links[link].busy_s;
+  }
+}
+
+void Add(const Totals& from, double times, Totals& to) {
+  Add(from.prefill, times, to.prefill);
+  Add(from.decode, times, to.decode);
+  for (const CostUnit unit : kAllCostUnits) to.units[unit] += times * from.units[unit];
+  to.num_blocks += static_cast<int64_t>(static_cast<double>(from.num_blocks) * times + 0.5);
+}
+
+CostRates RatesFor(const Plan& plan, const SimOptions& options, FlexGenPass pass) {
+  return options.schedule == SimSchedule::kFlexGen ? FlexGenRatesOf(plan.machine, pass)
+                                                   : RatesOf(plan.machine);
+}
+
+// Walks blocks one after the other; a clock and links that go on between them.
+class Simulator {
+ public:
+  Simulator(const Plan& plan, const SimOptions& options)
+      : plan_(plan),
+        options_(options),
+        prefill_model_(plan, RatesFor(plan, options, FlexGenPass::kPrefill)),
+        decode_model_(plan, RatesFor(plan, options, FlexGenPass::kDecode)),
+        mover_(plan, options.sink),
+        schedule_(ZigZag(plan, options.overlap)) {}
+
+  // One pass of a stretch stands for this many.
+  void set_stride(int64_t passes) { stride_ = std::max<int64_t>(1, passes); }
+
+  Totals RunBlock(std::vector<SimBatch> batches, SimRequests& requests) {
+    if (num_passes_ == 0) BeginWeights();
+    Schedule grid = schedule_;
+    grid.num_batches = static_cast<int64_t>(batches.size());
+    mover_.BeginBlock(grid.num_batches, num_passes_);
+    Totals totals;
+    totals.num_blocks = 1;
+    for (int64_t pass = 0; true; ++pass) {
+      if (pass > 0) {
+        for (SimBatch& batch : batches) requests.Refill(batch);
+      }
+      const bool ended = std::ranges::all_of(batches, &SimBatch::empty);
+      if (ended) return totals;
+      RunPass(grid, pass, batches, totals);
+    }
+  }
+
+ private:
+  void BeginWeights() {
+    const bool flexgen = options_.schedule == SimSchedule::kFlexGen;
+    const int64_t ahead = flexgen ? 1 : schedule_.weight_lookahead;
+    for (int64_t layer = 0; layer < ahead && options_.overlap == Overlap::kOn; ++layer) {
+      mover_.Begin({TaskKind::kLoadWeights, {0, layer, 0}}, prefill_model_, {});
+    }
+    if (flexgen) mover_.WaitForAll();
+  }
+
+  // Passes that differ from the next one in the length of their rows alone, the next one included.
+  int64_t Stretch(const std::vector<SimBatch>& batches) const {
+    int64_t passes = stride_;
+    for (const SimBatch& batch : batches) {
+      if (!batch.empty()) passes = std::min(passes, batch.PassesToEnd());
+      for (const RowGroup& group : batch.groups()) {
+        if (group.num_past == 0) return 1;
+      }
+    }
+    return passes;
+  }
+
+  void RunPass(const Schedule& grid, int64_t pass, std::vector<SimBatch>& batches, Totals& totals) {
+    const int64_t stretch = Stretch(batches);
+    // At its middle.
+    for (SimBatch& batch : batches) batch.Advance((stretch - 1) / 2);
+    std::vector<BatchLoad> loads;
+    for (const SimBatch& batch : batches) loads.push_back(batch.Load());
+    PhaseTotals one;
+    for (const BatchLoad& load : loads) {
+      one.prompt_tokens += load.prompt_tokens;
+      one.generated_tokens += load.rows;
+    }
+    if (options_.sink) options_.sink(RowSample{mover_.now_s(), one.generated_tokens});
+    const bool prefills = one.prompt_tokens > 0;
+    const UnitSeconds units =
+        RunCells(grid, pass, loads, prefills ? prefill_model_ : decode_model_);
+    one.passes = 1;
+    one.compute_s = units.total_s();
+    EndPass(one);
+    const auto times = static_cast<double>(stretch);
+    Add(one, times, prefills ? totals.prefill : totals.decode);
+    for (const CostUnit unit : kAllCostUnits) totals.units[unit] += times * units[unit];
+    num_passes_ += stretch;
+    for (SimBatch& batch : batches) batch.Advance(stretch - (stretch - 1) / 2);
+  }
+
+  UnitSeconds RunCells(const Schedule& grid, int64_t pass, const std::vector<BatchLoad>& loads,
+                       const CostModel& model) {
+    UnitSeconds units;
+    for (Cursor at = {pass, 0, 0}; at.pass == pass; at = grid.Next(at)) {
+      const bool flexgen = options_.schedule == SimSchedule::kFlexGen;
+      for (const Task& task : flexgen ? FlexGenTasks(grid, at) : grid.At(at)) {
+        const BatchLoad& load = loads[static_cast<std::size_t>(task.cell.batch)];
+        if (task.kind != TaskKind::kCompute) {
+          mover_.Begin(task, model, load);
+          if (grid.overlap == Overlap::kOff) mover_.WaitForStores();
+        } else if (load.rows > 0) {
+          mover_.WaitForLoads(at);
+          const UnitSeconds seconds = model.Compute(at.layer, load);
+          mover_.Compute(at, seconds.total_s());
+          units += seconds;
+        }
+      }
+      if (flexgen) mover_.WaitForAll();
+    }
+    return units;
+  }
+
+  void EndPass(PhaseTotals& pass) {
+    const WaitTotals& waits = mover_.waits();
+    const PerLink<LinkTotals>& links = mover_.links();
+    pass.seconds = mover_.now_s() - pass_begin_s_;
+    pass.waits = {waits.weights_s - waits_before_.weights_s, waits.kv_s - waits_before_.kv_s,
+                  waits.hidden_s - waits_before_.hidden_s, waits.stores_s - waits_before_.stores_s};
+    for (const Link link : kAllLinks) {
+      pass.links[link] = {links[link].bytes - links_before_[link].bytes,
+                          links[link].busy_s - links_before_[link].busy_s};
+    }
+    pass_begin_s_ = mover_.now_s();
+    waits_before_ = waits;
+    links_before_ = links;
+  }
+
+  const Plan& plan_;
+  const SimOptions& options_;
+  CostModel prefill_model_;
+  CostModel decode_model_;
+  SimMover mover_;
+  Schedule schedule_;
+  int64_t stride_ = 1;
+  int64_t num_passes_ = 0;
+  double pass_begin_s_ = 0.0;
+  WaitTotals waits_before_;
+  PerLink<LinkTotals> links_before_;
+};
+
+bool AllAlike(const Workload& work) {
+  return std::ranges::all_of(work.sample,
+                             [&](const RequestShape& row) { return row == work.sample.front(); });
+}
+
+// How much of a workload is walked.
+struct Walk {
+  int64_t rows = 0;         // walked
+  int64_t more_blocks = 0;  // like the last full one of them
+  double more_rows = 0.0;   // like the average of those walked: their number over `rows`
+  int64_t passes = 0;       // about
+};
+
+// Alike rows: two full blocks, of which the second stands for all that follow, and the rest.
+Walk WalkOf(const Plan& plan, const Workload& work) {
+  const int64_t block_rows = plan.batch.rows * plan.num_batches;
+  Walk walk;
+  if (AllAlike(work)) {
+    const int64_t full_blocks = work.num_requests / block_rows;
+    walk.more_blocks = std::max<int64_t>(0, full_blocks - kBlocksOfAlikeRows);
+    walk.rows = work.num_requests - walk.more_blocks * block_rows;
+  } else {
+    walk.rows = std::min(work.num_requests, kBlocksOfOtherRows * block_rows);
+    walk.more_rows =
+        static_cast<double>(work.num_requests - walk.rows) / static_cast<double>(walk.rows);
+  }
+  const int64_t blocks = (walk.rows + block_rows - 1) / block_rows;
+  walk.passes = blocks * work.longest.max_new_tokens;
+  return walk;
+}
+
+std::string BoundBy(const Plan& plan, const Totals& totals) {
+  std::string name = "nothing";
+  double most_s = 0.0;
+  for (const Link link : kAllLinks) {
+    const double busy_s = totals.prefill.links[link].busy_s + totals.decode.links[link].busy_s;
+    if (busy_s <= most_s) continue;
+    most_s = busy_s;
+    name = LinkName(link);
+  }
+  if (totals.units.total_s() < most_s) return name;
+  const CostUnit unit = *std::ranges::max_element(
+      kAllCostUnits, {}, [&](CostUnit candidate) { return totals.units[candidate]; });
+  return CostUnitName(unit, plan.device());
+}
+
+SimResult Summarize(const Plan& plan, const Workload& work, const Totals& totals) {
+  SimResult result;
+  Trace& trace = result.trace;
+  trace.prefill = totals.prefill;
+  trace.decode = totals.decode;
+  trace.num_blocks = totals.num_blocks;
+  trace.kv_bytes = plan.KvBytes();
+  trace.slots_per_row = RowSlots(plan, work.longest);
+  trace.largest_keep =
+      plan.RowKeep(plan.LargestKvClass(work.longest.slots()), work.longest.slots());
+  for (const Tier tier : kAllTiers) trace.peak_bytes[tier] = plan.PlannedBytes(tier);
+  result.units = totals.units;
+  const int64_t generated = trace.prefill.generated_tokens + trace.decode.generated_tokens;
+  Prediction& prediction = result.prediction;
+  prediction.prefill_s = trace.prefill.seconds;
+  prediction.decode_s = trace.decode.seconds;
+  prediction.generated_tokens_per_s = static_cast<double>(generated) / prediction.total_s();
+  prediction.bound_by = BoundBy(plan, totals);
+  return result;
+}
+
+}  // namespace
+
+SimResult Simulate(const Plan& plan, const Workload& work, const SimOptions& options) {
+  const Walk walk = WalkOf(plan, work);
+  SimRequests requests(plan, work, walk.rows);
+  Simulator simulator(plan, options);
+  const int64_t pass_cells = plan.num_batches * static_cast<int64_t>(plan.layers.size());
+  simulator.set_stride(walk.passes * pass_cells / options.max_cells + 1);
+  Totals totals;
+  int64_t num_walked = 0;
+  for (std::vector<SimBatch> batches = requests.NextBlock(); !batches.empty();
+       batches = requests.NextBlock()) {
+    const Totals block = simulator.RunBlock(std::move(batches), requests);
+    Add(block, 1.0, totals);
+    if (++num_walked == kBlocksOfAlikeRows && walk.more_blocks > 0) {
+      Add(block, static_cast<double>(walk.more_blocks), totals);
+    }
+  }
+  if (walk.more_rows > 0.0) Add(Totals(totals), walk.more_rows, totals);
+  return Summarize(plan, work, totals);
+}
+
+}  // namespace spillway

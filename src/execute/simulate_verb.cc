@@ -1,0 +1,91 @@
+#include "src/execute/simulate_verb.h"
+
+#include <optional>
+
+#include "policies/cost_model.h"
+#include "spillway/error.h"
+#include "spillway/report.h"
+#include "src/clock.h"
+#include "src/execute/planned_work.h"
+#include "src/execute/prepare.h"
+#include "src/execute/run_blocks.h"
+#include "src/execute/simulate.h"
+#include "src/model/open_model.h"
+#include "src/report/chrome_trace.h"
+#include "src/report/report_file.h"
+#include "src/report/terminal.h"
+
+namespace spillway {
+namespace {
+
+void CheckRates(const Config& config, const Machine& machine) {
+  if (!KnowsRates(machine)) {
+    throw Error(ErrorCode::kMachine,
+                "the machine's rates are not known; give --machine FILE, as profile writes it");
+  }
+  if (config.as_flexgen && !machine.flexgen) {
+    throw Error(ErrorCode::kMachine,
+                "--as-flexgen: the machine file has no flexgen section; give one that has");
+  }
+}
+
+// A trace of virtual time. The file counts from when it was opened, the simulation from 0.
+class SimTrace {
+ public:
+  SimTrace(const ReportFile& file, const Plan& plan)
+      : file_(file), trace_(file.Create(), file.Named(), plan), begin_s_(NowSeconds()) {}
+
+  void Add(TraceEvent event) {
+    if (auto* span = std::get_if<TraceSpan>(&event)) {
+      span->begin_s += begin_s_;
+      span->end_s += begin_s_;
+    } else if (auto* rows = std::get_if<RowSample>(&event)) {
+      rows->at_s += begin_s_;
+    }
+    trace_.Write(event);
+  }
+  void Finish() {
+    trace_.End(0);
+    file_.Commit(trace_.file());
+  }
+
+ private:
+  const ReportFile& file_;
+  ChromeTrace trace_;
+  double begin_s_;
+};
+
+}  // namespace
+
+int RunSimulate(const Config& config) {
+  const OpenedModel model = OpenModel(config);
+  const ReportFile report("--report", config.report, {config.input, {}, config.trace});
+  const ReportFile trace_file("--trace", config.trace, {config.input, {}, config.report});
+  const Machine machine = MachineToPlanFor(config, model);
+  CheckRates(config, machine);
+  const Workload work = PlannedWork(config, model, machine);
+  const Plan plan = PlanFor(config, model.shape, machine, work);
+
+  SimOptions options;
+  options.overlap = config.overlap ? Overlap::kOn : Overlap::kOff;
+  if (config.as_flexgen) options.schedule = SimSchedule::kFlexGen;
+  std::optional<SimTrace> trace;
+  if (trace_file.asked_for()) {
+    trace.emplace(trace_file, plan);
+    options.sink = [&trace](const TraceEvent& event) { trace->Add(event); };
+  }
+  const SimResult result = Simulate(plan, work, options);
+  if (trace) trace->Finish();
+
+  RunSummary summary;
+  summary.num_requests = summary.num_completions = work.num_requests;
+  summary.total_s = result.prediction.total_s();
+  summary.predicted = result.prediction;
+  report.Write(ReportJson(plan, result.trace, summary));
+  if (std::FILE* terminal = TerminalOf(config)) {
+    PrintTo(terminal, ReportTable(plan, result.trace, summary));
+  }
+  return 0;
+}
+
+}  // namespace spillway

@@ -1,0 +1,199 @@
+#include "policies/policy_search.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "spillway/error.h"
+#include "src/execute/simulate.h"
+#include "src/machine/machine_file.h"
+
+namespace spillway {
+namespace {
+
+using ::testing::Ge;
+using ::testing::HasSubstr;
+
+const KernelNeeds kNeeds = {
+    [](int64_t rows, int64_t in, int) { return rows * in * 6; },
+    [](int64_t slots, int64_t head_dim, int threads) { return slots * head_dim * threads; }};
+
+Machine T4() { return ReadMachine(SPILLWAY_SOURCE_DIR "/examples/machines/t4.json"); }
+
+Workload Rows(int64_t count, RequestShape row) {
+  Workload work;
+  work.num_requests = count;
+  work.sample.assign(static_cast<std::size_t>(count), row);
+  work.longest = row;
+  return work;
+}
+
+Prediction Simulated(const Plan& plan, const Workload& work) {
+  SimOptions options;
+  options.max_cells = 20'000;
+  return Simulate(plan, work, options).prediction;
+}
+
+PerTier<double> Share(double gpu, double cpu) {
+  PerTier<double> frac;
+  frac[Tier::kGpu] = gpu;
+  frac[Tier::kCpu] = cpu;
+  frac[Tier::kDisk] = 1.0 - gpu - cpu;
+  return frac;
+}
+
+struct Case {
+  const char* model;
+  RequestShape row;
+  int64_t num_requests;  // 0: endless
+};
+
+SearchResult Search(const Case& c, const Machine& machine, const GivenPolicy& given = {}) {
+  const ModelShape shape = *BuiltInShape(c.model);
+  const Workload work = Rows(c.num_requests > 0 ? c.num_requests : 4096, c.row);
+  return SearchPolicies({shape, machine, work, given, kNeeds, Simulated, c.num_requests == 0});
+}
+
+TEST(PolicySearch, ThePlannerAcceptsAllItReturns) {
+  const Machine cpu = [] {
+    Machine machine = T4();
+    machine.device = Tier::kCpu;
+    machine.cap_bytes = {{0, int64_t{20} << 30, int64_t{500} << 30}};
+    return machine;
+  }();
+  for (const Case& c : {Case{"opt-30b", {512, 32}, 0}, Case{"opt-6.7b", {512, 32}, 300},
+                        Case{"opt-175b", {512, 32}, 0}, Case{"opt-13b", {100, 7}, 10}}) {
+    for (const Machine& machine : {T4(), cpu}) {
+      const SearchResult result = Search(c, machine);
+      const ModelShape shape = *BuiltInShape(c.model);
+      ASSERT_TRUE(result.feasible())
+          << c.model << " lacks " << result.shortage.bytes << " of "
+          << TierName(result.shortage.tier) << " on " << TierName(machine.device);
+      EXPECT_THAT(result.best.size(), testing::Le(10));
+      for (const Candidate& candidate : result.best) {
+        const int64_t rows = candidate.policy.gpu_batch_size * candidate.policy.num_gpu_batches;
+        const Workload work = Rows(c.num_requests > 0 ? c.num_requests : rows, c.row);
+        EXPECT_NO_THROW(MakePlan(shape, machine, work, candidate.policy, kNeeds)) << c.model;
+        EXPECT_GT(candidate.prediction.generated_tokens_per_s, 0.0);
+      }
+      EXPECT_TRUE(std::ranges::is_sorted(result.best, std::greater<>(), [](const Candidate& a) {
+        return a.prediction.generated_tokens_per_s;
+      }));
+    }
+  }
+}
+
+// FlexGen's policies for OPT-30B on a T4 (benchmark suites of FlexGen and H2O), in our schedule.
+struct Published {
+  RequestShape row;
+  int64_t batch;
+  int64_t num_batches;
+};
+
+TEST(PolicySearch, IsAtLeastAsFastAsWhatWasPublished) {
+  for (const Published& point :
+       {Published{{512, 32}, 48, 3}, Published{{512, 512}, 40, 2}, Published{{512, 1024}, 48, 1}}) {
+    Policy policy;
+    policy.weight_frac = Share(0.2, 0.8);
+    policy.kv_frac = policy.activation_frac = Share(0.0, 1.0);
+    policy.gpu_batch_size = point.batch;
+    policy.num_gpu_batches = point.num_batches;
+    policy.cpu_attention = true;
+    const ModelShape shape = *BuiltInShape("opt-30b");
+    const Workload work = Rows(point.batch * point.num_batches, point.row);
+    const Plan plan = LayOut(shape, T4(), work, policy, kNeeds);
+    const SearchResult result = Search({"opt-30b", point.row, 0}, T4());
+    ASSERT_TRUE(result.feasible());
+    EXPECT_THAT(result.best[0].prediction.generated_tokens_per_s,
+                Ge(Simulated(plan, work).generated_tokens_per_s));
+  }
+}
+
+TEST(PolicySearch, NamesTheTierThatIsShort) {
+  Machine machine = T4();
+  machine.cap_bytes = {{int64_t{16} << 30, int64_t{1} << 30, int64_t{10} << 30}};
+  const SearchResult result = Search({"opt-30b", {512, 32}, 0}, machine);
+  EXPECT_FALSE(result.feasible());
+  EXPECT_EQ(result.shortage.tier, Tier::kDisk);
+  EXPECT_GT(result.shortage.bytes, int64_t{20} << 30);
+}
+
+TEST(PolicySearch, KeepsWhatIsGiven) {
+  GivenPolicy given;
+  given.gpu_batch_size = 7;
+  given.num_gpu_batches = 2;
+  given.cpu_attention = false;
+  given.placement = Placement{Share(0.1, 0.9), Share(0.0, 1.0), Share(1.0, 0.0)};
+  const SearchResult result = Search({"opt-30b", {512, 32}, 100}, T4(), given);
+  ASSERT_EQ(result.best.size(), 1U);
+  const Policy& policy = result.best[0].policy;
+  EXPECT_EQ(policy.gpu_batch_size, 7);
+  EXPECT_EQ(policy.num_gpu_batches, 2);
+  EXPECT_FALSE(policy.cpu_attention);
+  EXPECT_EQ(policy.kv_frac, given.placement->kv);
+  EXPECT_EQ(policy.activation_frac, given.placement->activations);
+  for (const Tier tier : kAllTiers) {
+    EXPECT_NEAR(policy.weight_frac[tier], given.placement->weights[tier], 1e-9);
+  }
+}
+
+// Rates of links and units, and caps, drawn anew.
+Machine RandomMachine(std::mt19937& random) {
+  Machine machine = T4();
+  std::uniform_real_distribution<double> power(-1.0, 1.0);
+  for (double& rate : machine.rates.link_bytes_per_s.values) rate *= std::pow(10.0, power(random));
+  machine.rates.gpu.memory_bytes_per_s *= std::pow(10.0, power(random));
+  std::uniform_real_distribution<double> cap(0.05, 1.0);
+  machine.cap_bytes[Tier::kGpu] = static_cast<int64_t>(cap(random) * 1e9);
+  machine.cap_bytes[Tier::kCpu] = static_cast<int64_t>(cap(random) * 1e9);
+  machine.cap_bytes[Tier::kDisk] = static_cast<int64_t>(cap(random) * 2e9);
+  return machine;
+}
+
+std::vector<PerTier<double>> Grid() {
+  std::vector<PerTier<double>> grid;
+  for (int gpu = 0; gpu <= 4; ++gpu) {
+    for (int cpu = 0; gpu + cpu <= 4; ++cpu) grid.push_back(Share(0.25 * gpu, 0.25 * cpu));
+  }
+  return grid;
+}
+
+// No placement of a grid is faster than the one that the program finds.
+TEST(PlacementLp, BeatsEveryPlacementOfAGrid) {
+  std::mt19937 random(11);
+  const ModelShape shape = *BuiltInShape("opt-125m");
+  const Workload work = Rows(16, {128, 16});
+  const std::vector<PerTier<double>> grid = Grid();
+  int num_feasible = 0;
+  for (int trial = 0; trial < 8; ++trial) {
+    const Machine machine = RandomMachine(random);
+    Policy policy;
+    policy.gpu_batch_size = 8;
+    const PlacementLp program(shape, machine, work, policy, kNeeds);
+    PlacementLp::Limits limits;
+    limits.num_batches = 2;
+    limits.cap_bytes = machine.cap_bytes;
+    const auto best = program.Solve(limits);
+    PlacementLp::Limits fixed = limits;
+    for (const auto& weights : grid) {
+      for (const auto& kv : grid) {
+        for (const auto& activations : grid) {
+          fixed.weights = weights;
+          fixed.kv = kv;
+          fixed.activations = activations;
+          const auto answer = program.Solve(fixed);
+          if (!answer) continue;
+          ++num_feasible;
+          ASSERT_TRUE(best.has_value());
+          ASSERT_LE(best->block_s, answer->block_s * (1 + 1e-4)) << trial;
+        }
+      }
+    }
+  }
+  EXPECT_GT(num_feasible, 1000);
+}
+
+}  // namespace
+}  // namespace spillway
