@@ -26,8 +26,11 @@ double Over(double amount, double rate) { return rate > 0.0 ? amount / rate : 0.
 void AddTile(const Plan& plan, const TensorSpec& spec, const WeightTile& tile,
              PerLink<int64_t>& bytes) {
   if (tile.tier == plan.device()) return;
-  const int64_t size = TileBytes(spec, tile);
-  if (tile.tier == Tier::kDisk) bytes[Link::kDiskRead] += RoundUp(size, kTileAlignBytes);
+  int64_t size = TileBytes(spec, tile);
+  if (tile.tier == Tier::kDisk) {
+    size = RoundUp(size, kTileAlignBytes);
+    bytes[Link::kDiskRead] += size;
+  }
   if (plan.device() == Tier::kGpu) bytes[Link::kCpuToGpu] += size;
 }
 
@@ -123,6 +126,14 @@ PerLink<int64_t> WeightBytes(const Plan& plan, int64_t layer) {
   AddTensors(plan, plan.layers[static_cast<std::size_t>(layer)], false, bytes);
   if (layer + 1 == static_cast<int64_t>(plan.layers.size())) {
     AddTensors(plan, plan.layers.front(), true, bytes);
+  }
+  return bytes;
+}
+
+PerLink<int64_t> FirstWeightBytes(const Plan& plan) {
+  PerLink<int64_t> bytes;
+  for (const bool tied_tables : {false, true}) {
+    AddTensors(plan, plan.layers.front(), tied_tables, bytes);
   }
   return bytes;
 }

@@ -53,6 +53,7 @@ CostRates RatesOf(const Machine& machine);
 
 // Bytes that a batch's rows, or one layer's weights, move over each link.
 PerLink<int64_t> WeightBytes(const Plan& plan, int64_t layer);  // to the device, for one pass
+PerLink<int64_t> FirstWeightBytes(const Plan& plan);  // the embedding's, when no head was before it
 PerLink<int64_t> KvInBytes(const Plan& plan, const PerTier<KvLoad>& kv);
 PerLink<int64_t> KvOutBytes(const Plan& plan, const PerTier<KvLoad>& kv);
 PerLink<int64_t> HiddenInBytes(const Plan& plan, const BatchLoad& load);

@@ -23,6 +23,10 @@ void SimMover::Begin(const Task& task, const CostModel& model, const BatchLoad& 
   const Cursor& cell = task.cell;
   SimTransfer transfer;
   transfer.bytes = model.Bytes(task, load);
+  if (task.kind == TaskKind::kLoadWeights && !first_loaded_) {
+    transfer.bytes = FirstWeightBytes(plan_);
+    first_loaded_ = true;
+  }
   for (const Link link : kAllLinks) {
     transfer.seconds[link] = model.Seconds(link, task.kind, transfer.bytes[link]);
   }

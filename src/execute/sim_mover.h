@@ -57,6 +57,7 @@ class SimMover {
   int64_t num_batches_ = 1;
   int64_t first_pass_ = 0;
   std::vector<uint64_t> weights_loaded_;  // [layer]
+  bool first_loaded_ = false;
   Staging kv_;
   Staging hidden_;
   std::vector<uint64_t> kv_stored_;      // [batch][block]

@@ -1,6 +1,7 @@
 #include "src/execute/simulate.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,7 +15,7 @@
 namespace spillway {
 namespace {
 
-// Blocks after which the rest of a long workload is like what was walked.
+// Blocks after which a long workload goes on in the same way.
 constexpr int64_t kBlocksOfAlikeRows = 2;
 constexpr int64_t kBlocksOfOtherRows = 2 * kBlocksPerWindow;
 
@@ -28,7 +29,7 @@ struct Totals {
 
 void Add(const PhaseTotals& from, double times, PhaseTotals& to) {
   const auto scaled = [times](int64_t count) {
-    return static_cast<int64_t>(static_cast<double>(count) * times + 0.5);
+    return std::llround(static_cast<double>(count) * times);
   };
   to.seconds += times * from.seconds;
   to.compute_s += times * from.compute_s;
@@ -49,7 +50,7 @@ void Add(const Totals& from, double times, Totals& to) {
   Add(from.prefill, times, to.prefill);
   Add(from.decode, times, to.decode);
   for (const CostUnit unit : kAllCostUnits) to.units[unit] += times * from.units[unit];
-  to.num_blocks += static_cast<int64_t>(static_cast<double>(from.num_blocks) * times + 0.5);
+  to.num_blocks += std::llround(static_cast<double>(from.num_blocks) * times);
 }
 
 CostRates RatesFor(const Plan& plan, const SimOptions& options, FlexGenPass pass) {
@@ -78,14 +79,13 @@ class Simulator {
     mover_.BeginBlock(grid.num_batches, num_passes_);
     Totals totals;
     totals.num_blocks = 1;
-    for (int64_t pass = 0; true; ++pass) {
+    for (int64_t pass = 0; !std::ranges::all_of(batches, &SimBatch::empty); ++pass) {
       if (pass > 0) {
         for (SimBatch& batch : batches) requests.Refill(batch);
       }
-      const bool ended = std::ranges::all_of(batches, &SimBatch::empty);
-      if (ended) return totals;
       RunPass(grid, pass, batches, totals);
     }
+    return totals;
   }
 
  private:
@@ -190,30 +190,57 @@ bool AllAlike(const Workload& work) {
                              [&](const RequestShape& row) { return row == work.sample.front(); });
 }
 
-// How much of a workload is walked.
-struct Walk {
-  int64_t rows = 0;         // walked
-  int64_t more_blocks = 0;  // like the last full one of them
-  double more_rows = 0.0;   // like the average of those walked: their number over `rows`
-  int64_t passes = 0;       // about
-};
+int64_t BlockRows(const Plan& plan) { return plan.batch.rows * plan.num_batches; }
 
-// Alike rows: two full blocks, of which the second stands for all that follow, and the rest.
-Walk WalkOf(const Plan& plan, const Workload& work) {
-  const int64_t block_rows = plan.batch.rows * plan.num_batches;
-  Walk walk;
-  if (AllAlike(work)) {
-    const int64_t full_blocks = work.num_requests / block_rows;
-    walk.more_blocks = std::max<int64_t>(0, full_blocks - kBlocksOfAlikeRows);
-    walk.rows = work.num_requests - walk.more_blocks * block_rows;
-  } else {
-    walk.rows = std::min(work.num_requests, kBlocksOfOtherRows * block_rows);
-    walk.more_rows =
-        static_cast<double>(work.num_requests - walk.rows) / static_cast<double>(walk.rows);
+// The first `rows` requests, block after block.
+std::vector<Totals> WalkBlocks(const Plan& plan, const Workload& work, const SimOptions& options,
+                               int64_t rows) {
+  const int64_t num_blocks = (rows + BlockRows(plan) - 1) / BlockRows(plan);
+  const int64_t pass_cells = plan.num_batches * static_cast<int64_t>(plan.layers.size());
+  const int64_t cells = num_blocks * work.longest.max_new_tokens * pass_cells;
+  Simulator simulator(plan, options);
+  simulator.set_stride(cells / options.max_cells + 1);
+  SimRequests requests(plan, work, rows);
+  std::vector<Totals> blocks;
+  for (std::vector<SimBatch> batches = requests.NextBlock(); !batches.empty();
+       batches = requests.NextBlock()) {
+    blocks.push_back(simulator.RunBlock(std::move(batches), requests));
   }
-  const int64_t blocks = (walk.rows + block_rows - 1) / block_rows;
-  walk.passes = blocks * work.longest.max_new_tokens;
-  return walk;
+  return blocks;
+}
+
+Totals SumOf(const std::vector<Totals>& blocks) {
+  Totals sum;
+  for (const Totals& block : blocks) Add(block, 1.0, sum);
+  return sum;
+}
+
+// Two full blocks, of which the second stands for those that follow, and the rest.
+Totals WalkAlikeRows(const Plan& plan, const Workload& work, const SimOptions& options) {
+  const int64_t more_blocks =
+      std::max<int64_t>(0, work.num_requests / BlockRows(plan) - kBlocksOfAlikeRows);
+  const std::vector<Totals> blocks =
+      WalkBlocks(plan, work, options, work.num_requests - more_blocks * BlockRows(plan));
+  Totals totals = SumOf(blocks);
+  if (more_blocks > 0) Add(blocks[1], static_cast<double>(more_blocks), totals);
+  return totals;
+}
+
+// What follows is like the second half of what is walked: what the whole takes beyond the first
+// half, which begins and ends in the same way.
+Totals WalkOtherRows(const Plan& plan, const Workload& work, const SimOptions& options) {
+  const int64_t half = kBlocksOfOtherRows * BlockRows(plan);
+  const int64_t rows = std::min(work.num_requests, 2 * half);
+  Totals totals = SumOf(WalkBlocks(plan, work, options, rows));
+  if (rows == work.num_requests) return totals;
+  SimOptions untraced = options;
+  untraced.sink = nullptr;
+  const Totals first_half = SumOf(WalkBlocks(plan, work, untraced, half));
+  const double more = static_cast<double>(work.num_requests - rows) / static_cast<double>(half);
+  const Totals whole = totals;
+  Add(whole, more, totals);
+  Add(first_half, -more, totals);
+  return totals;
 }
 
 std::string BoundBy(const Plan& plan, const Totals& totals) {
@@ -255,22 +282,9 @@ SimResult Summarize(const Plan& plan, const Workload& work, const Totals& totals
 }  // namespace
 
 SimResult Simulate(const Plan& plan, const Workload& work, const SimOptions& options) {
-  const Walk walk = WalkOf(plan, work);
-  SimRequests requests(plan, work, walk.rows);
-  Simulator simulator(plan, options);
-  const int64_t pass_cells = plan.num_batches * static_cast<int64_t>(plan.layers.size());
-  simulator.set_stride(walk.passes * pass_cells / options.max_cells + 1);
-  Totals totals;
-  int64_t num_walked = 0;
-  for (std::vector<SimBatch> batches = requests.NextBlock(); !batches.empty();
-       batches = requests.NextBlock()) {
-    const Totals block = simulator.RunBlock(std::move(batches), requests);
-    Add(block, 1.0, totals);
-    if (++num_walked == kBlocksOfAlikeRows && walk.more_blocks > 0) {
-      Add(block, static_cast<double>(walk.more_blocks), totals);
-    }
-  }
-  if (walk.more_rows > 0.0) Add(Totals(totals), walk.more_rows, totals);
+  const Totals totals = options.walk_all ? SumOf(WalkBlocks(plan, work, options, work.num_requests))
+                        : AllAlike(work) ? WalkAlikeRows(plan, work, options)
+                                         : WalkOtherRows(plan, work, options);
   return Summarize(plan, work, totals);
 }
 

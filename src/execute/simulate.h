@@ -22,7 +22,8 @@ struct SimOptions {
   // Cells that are walked, about. Beyond, one pass stands for several neighbours that differ in the
   // length of their rows alone, at their middle. Up to it the walk is complete.
   int64_t max_cells = 400'000;
-  EventSink sink;  // gets what is walked, from second 0 on
+  bool walk_all = false;  // every block; for tests
+  EventSink sink;         // gets what is walked, from second 0 on
 };
 
 struct SimResult {

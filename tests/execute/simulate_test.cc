@@ -35,6 +35,7 @@ PerTier<double> Share(double gpu, double cpu) {
 
 struct Published {
   const char* model;
+  RequestShape row;
   int64_t batch;
   int64_t num_batches;
   std::array<double, 6> share;  // weights, KV, activations: on gpu and cpu each
@@ -52,27 +53,124 @@ double FlexGenTokensPerS(const Published& point) {
   policy.num_gpu_batches = point.num_batches;
   policy.cpu_attention = point.cpu_attention;
   policy.prefill_chunk = 1 << 20;
-  const Workload work = Requests(point.batch * point.num_batches, {512, 32});
+  const Workload work = Requests(point.batch * point.num_batches, point.row);
   const Plan plan = LayOut(*BuiltInShape(point.model), T4(), work, policy, kNeeds);
   SimOptions options;
   options.schedule = SimSchedule::kFlexGen;
   const SimResult result = Simulate(plan, work, options);
-  printf("%s %.2f tokens/s prefill %.1f decode %.1f bound %s\n", point.model,
-         result.prediction.generated_tokens_per_s, result.prediction.prefill_s,
-         result.prediction.decode_s, result.prediction.bound_by.c_str());
   return result.prediction.generated_tokens_per_s;
 }
 
+// algorithms.md, section 2; policies as FlexGen's and H2O's benchmark suites have them.
 TEST(SimulateAsFlexGen, PredictsWhatWasPublished) {
   constexpr double kTolerance = 0.15;
+  constexpr std::array kMostOnCpu = {0.2, 0.8, 0.0, 1.0, 0.0, 1.0};
   for (const Published& point :
-       {Published{"opt-30b", 48, 3, {0.2, 0.8, 0.0, 1.0, 0.0, 1.0}, true, 7.32, 8.1},
-        Published{"opt-6.7b", 2, 1, {1.0, 0.0, 1.0, 0.0, 1.0, 0.0}, false, 20.2, 25.3},
-        Published{"opt-175b", 32, 8, {0.0, 0.5, 0.0, 0.0, 0.0, 1.0}, true, 0.69, 0.69}}) {
+       {Published{"opt-30b", {512, 32}, 48, 3, kMostOnCpu, true, 7.32, 8.1},
+        Published{"opt-30b", {512, 512}, 40, 2, kMostOnCpu, true, 8.5, 8.5},
+        Published{"opt-30b", {512, 1024}, 48, 1, kMostOnCpu, true, 7.1, 7.1},
+        Published{"opt-6.7b", {512, 32}, 2, 1, {1.0, 0.0, 1.0, 0.0, 1.0, 0.0}, false, 20.2, 25.3},
+        Published{
+            "opt-175b", {512, 32}, 32, 8, {0.0, 0.5, 0.0, 0.0, 0.0, 1.0}, true, 0.69, 0.69}}) {
     EXPECT_THAT(FlexGenTokensPerS(point),
                 AllOf(Ge((1 - kTolerance) * point.low), Le((1 + kTolerance) * point.high)))
-        << point.model;
+        << point.model << " " << point.row.max_new_tokens;
   }
+}
+
+Plan SpilledPlan(const Workload& work, int64_t rows, int64_t num_batches) {
+  Policy policy;
+  policy.weight_frac = Share(0.1, 0.6);
+  policy.kv_frac = Share(0.2, 0.6);
+  policy.activation_frac = Share(0.0, 1.0);
+  policy.gpu_batch_size = rows;
+  policy.num_gpu_batches = num_batches;
+  return LayOut(*BuiltInShape("opt-1.3b"), T4(), work, policy, kNeeds);
+}
+
+void ExpectNear(const Trace& a, const Trace& b, double tolerance) {
+  EXPECT_EQ(a.num_blocks, b.num_blocks);
+  EXPECT_EQ(a.prefill.prompt_tokens, b.prefill.prompt_tokens);
+  EXPECT_EQ(a.prefill.passes, b.prefill.passes);
+  EXPECT_EQ(a.decode.passes, b.decode.passes);
+  EXPECT_EQ(a.decode.generated_tokens, b.decode.generated_tokens);
+  EXPECT_NEAR(a.prefill.seconds, b.prefill.seconds, tolerance * b.prefill.seconds);
+  EXPECT_NEAR(a.decode.seconds, b.decode.seconds, tolerance * b.decode.seconds);
+  for (const Link link : kAllLinks) {
+    const auto bytes = static_cast<double>(b.decode.links[link].bytes);
+    EXPECT_NEAR(static_cast<double>(a.decode.links[link].bytes), bytes, tolerance * bytes + 1.0)
+        << LinkName(link);
+  }
+}
+
+// A pass that stands for its neighbours stands for what they do.
+TEST(Simulate, PassesTakenTogetherTakeAsLong) {
+  const Workload work = Requests(32, {100, 200});
+  const Plan plan = SpilledPlan(work, 8, 4);
+  SimOptions few;
+  few.max_cells = 2'000;
+  ExpectNear(Simulate(plan, work, few).trace, Simulate(plan, work, {}).trace, 0.01);
+}
+
+// Of alike rows the third block and those after it are like the second; of others like the average.
+TEST(Simulate, ManyBlocksAreCountedOn) {
+  for (const bool alike : {true, false}) {
+    Workload work = Requests(8 * 40 + 3, {60, 12});
+    for (std::size_t row = 0; row < work.sample.size() && !alike; ++row) {
+      work.sample[row] = {20 + static_cast<int64_t>(row % 3) * 20,
+                          4 + static_cast<int64_t>(row % 5) * 2};
+    }
+    const Plan plan = SpilledPlan(work, 4, 2);
+    SimOptions every;
+    every.walk_all = true;
+    const SimResult counted = Simulate(plan, work, {});
+    const SimResult walked = Simulate(plan, work, every);
+    if (alike) {
+      ExpectNear(counted.trace, walked.trace, 0.002);
+      continue;
+    }
+    const double rate = walked.prediction.generated_tokens_per_s;
+    EXPECT_NEAR(counted.prediction.generated_tokens_per_s, rate, 0.03 * rate);
+  }
+}
+
+// By hand: everything on the GPU, one row, one token: all weights are read once from its memory.
+TEST(Simulate, OneTokenReadsTheWeightsOnce) {
+  Machine machine = T4();
+  machine.rates.gpu.launch_s = 0.0;
+  const Workload work = Requests(1, {1, 1});
+  Policy policy;
+  policy.weight_frac = policy.kv_frac = policy.activation_frac = Share(1.0, 0.0);
+  const Plan plan = LayOut(*BuiltInShape("opt-6.7b"), machine, work, policy, kNeeds);
+  const SimResult result = Simulate(plan, work, {});
+  int64_t matrix_bytes = 0;
+  for (const PlannedLayer& layer : plan.layers) {
+    for (const PlannedTensor& tensor : layer.tensors) {
+      const bool looked_up = tensor.spec.role == TensorRole::kPositionEmbedding;
+      if (!tensor.spec.is_vector() && !looked_up) matrix_bytes += tensor.spec.bytes();
+    }
+  }
+  const double read_s = static_cast<double>(matrix_bytes) / machine.rates.gpu.memory_bytes_per_s;
+  EXPECT_NEAR(result.trace.prefill.seconds, read_s, 0.01 * read_s);
+  EXPECT_EQ(result.trace.decode.passes, 0);
+  EXPECT_EQ(result.prediction.bound_by.substr(0, 3), "gpu");
+}
+
+// The link is the bound: a pass of few rows takes as long as its weights' way.
+TEST(Simulate, FewRowsWaitForTheirWeights) {
+  const Workload work = Requests(4, {16, 33});
+  Policy policy;
+  policy.weight_frac = Share(0.0, 1.0);
+  policy.kv_frac = policy.activation_frac = Share(1.0, 0.0);
+  policy.gpu_batch_size = 4;
+  const Machine machine = T4();
+  const Plan plan = LayOut(*BuiltInShape("opt-6.7b"), machine, work, policy, kNeeds);
+  const SimResult result = Simulate(plan, work, {});
+  const double pass_s = static_cast<double>(plan.weight_bytes[Tier::kCpu]) /
+                        machine.rates.link_bytes_per_s[Link::kCpuToGpu];
+  EXPECT_NEAR(result.trace.decode.seconds, 32 * pass_s, 0.02 * 32 * pass_s);
+  EXPECT_EQ(result.prediction.bound_by, "cpu_to_gpu");
+  EXPECT_GT(result.trace.decode.waits.weights_s, 0.8 * result.trace.decode.seconds);
 }
 
 }  // namespace

@@ -1,0 +1,104 @@
+#include "src/execute/loaded_model.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "kernels/isa.h"
+#include "kernels/thread_pool.h"
+#include "spillway/error.h"
+#include "src/clock.h"
+#include "src/execute/block.h"
+#include "src/execute/cpu_executor.h"
+#include "src/execute/engine.h"
+#include "src/execute/mover.h"
+#include "src/execute/prepare.h"
+#include "src/execute/tiers.h"
+#include "src/machine/probe.h"
+#include "src/memory/arena.h"
+#include "src/model/load_weights.h"
+#include "src/model/make_store.h"
+#include "src/model/weight_reader.h"
+#include "src/size_text.h"
+
+namespace spillway {
+namespace {
+
+// Where the weights on disk are read from; converted first where they are in no store yet. Empty
+// where the plan has none on disk.
+std::filesystem::path PrepareStore(const Run& run, const WeightReader& reader, ThreadPool& pool,
+                                   ProgressLine& line) {
+  if (run.plan.weight_bytes[Tier::kDisk] == 0) return {};
+  if (!run.model.store.empty()) return run.model.store;
+  const std::string key = ContentKey(run.config, run.model);
+  const std::filesystem::path path = StorePath(OffloadFolder(run.config), key);
+  EnsureStore({run.model.shape, key, reader, {}}, path, pool, [&](int64_t done, int64_t total) {
+    line.Note(fmt::format("converting weights to {}: {} of {}", Printable(path.string()),
+                          SizeText(done), SizeText(total)));
+  });
+  return path;
+}
+
+// The disk tier of a run. Two variables of the environment are for tests: what goes wrong
+// (fault_backend.h) and which backend is used.
+DiskOptions DiskOf(const Config& config, const std::filesystem::path& store, TraceLog* trace_log) {
+  DiskOptions disk;
+  disk.folder = OffloadFolder(config);
+  disk.store = store;
+  disk.run_id = config.seed;
+  disk.trace_log = trace_log;
+  if (const char* faults = std::getenv("SPILLWAY_TEST_DISK_FAULTS")) {
+    disk.faults = ParseFaultPlan(faults);
+  }
+  const char* backend = std::getenv("SPILLWAY_TEST_DISK_BACKEND");
+  if (backend != nullptr && std::string_view(backend) == "threads") {
+    disk.backend = DiskBackendKind::kThreads;
+  }
+  return disk;
+}
+
+}  // namespace
+
+LoadedModel::LoadedModel(const spillway::Run& run, ProgressLine& line)
+    : config_(run.config),
+      model_(run.model),
+      plan_(run.plan),
+      trace_log_(run.trace_log),
+      pool_(run.plan.machine.num_threads) {
+  const double begin_s = NowSeconds();
+  line.Note("loading weights");
+  const HostArena convert(pool_.num_threads() * kConvertBytes);
+  const WeightReader reader(*model_.checkpoint, model_.weights, NonFiniteOf(config_),
+                            convert.View({0, convert.bytes()}), pool_.num_threads());
+  const std::filesystem::path store = PrepareStore(run, reader, pool_, line);
+  tiers_.emplace(plan_, DiskOf(config_, store, trace_log_));
+  for (const Tier tier : {Tier::kGpu, Tier::kCpu}) {
+    LoadWeights(plan_, tier, reader, tiers_->arena(tier), pool_);
+  }
+  model_.checkpoint->FreeBuffers();
+  load_s_ = NowSeconds() - begin_s;
+}
+
+Trace LoadedModel::Run(const Plan& plan, Job& job, const ProgressFn& progress) {
+  for (const Tier tier : kAllTiers) {
+    SPILLWAY_CHECK(plan.weight_bytes[tier] == plan_.weight_bytes[tier]);
+    SPILLWAY_CHECK(plan.arena_bytes[tier] <= plan_.arena_bytes[tier]);
+  }
+  Mover mover(plan, *tiers_, trace_log_);
+  CpuExecutor executor(plan, tiers_->arena(plan.device()), pool_, kernels::BestIsa());
+  BlockBuilder blocks(plan, {model_.tokenizer.get(), config_.seed});
+  const Schedule schedule = ZigZag(plan, config_.overlap ? Overlap::kOn : Overlap::kOff);
+  Engine engine(plan, mover, executor, pool_, trace_log_);
+  Trace trace = engine.Run(schedule, blocks, job, progress);
+  trace.load_s = load_s_;
+  // The arena that stands for a GPU is in this process too.
+  trace.peak_bytes[Tier::kCpu] = PeakResidentBytes() - tiers_->arena(Tier::kGpu).ResidentBytes();
+  return trace;
+}
+
+}  // namespace spillway

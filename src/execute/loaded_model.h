@@ -1,0 +1,41 @@
+// LoadedModel: the weights of a run in their tiers, and the threads, memory and files that jobs
+// need beside them. The owner of all of it. Thread rule: the main thread.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "kernels/thread_pool.h"
+#include "spillway/trace.h"
+#include "src/execute/engine.h"  // ProgressFn
+#include "src/execute/job.h"
+#include "src/execute/run_blocks.h"  // Run
+#include "src/execute/tiers.h"
+#include "src/report/progress.h"
+
+namespace spillway {
+
+class LoadedModel {
+ public:
+  // Makes the store first where the plan has weights on disk and no store has them yet.
+  // Lifetime: what the run names outlives the model. Throws: what loading throws.
+  LoadedModel(const Run& run, ProgressLine& line);
+  LoadedModel(const LoadedModel&) = delete;
+  LoadedModel& operator=(const LoadedModel&) = delete;
+
+  // Runs a job to its end. `plan` is the run's, or one that differs from it in the KV policy alone
+  // and takes no more memory: weights lie in the same places then.
+  // Throws: Error kInterrupted, kNonFinite, kIo, kCorrupt.
+  Trace Run(const Plan& plan, Job& job, const ProgressFn& progress);
+
+ private:
+  const Config& config_;
+  const OpenedModel& model_;
+  const Plan& plan_;
+  TraceLog* trace_log_;
+  ThreadPool pool_;
+  std::optional<Tiers> tiers_;
+  double load_s_ = 0.0;
+};
+
+}  // namespace spillway

@@ -1,0 +1,200 @@
+"""`spillway search` and `spillway simulate`, --policy and --machine: what is predicted against what runs, and what is
+refused. Standard library only.
+
+  python3 simulate_test.py path/to/spillway [unittest arguments]
+"""
+
+import json
+import pathlib
+import sys
+import tempfile
+import unittest
+
+import harness
+
+BINARY = pathlib.Path()
+T4 = harness.REPOSITORY / "examples" / "machines" / "t4.json"
+POLICIES = harness.REPOSITORY / "examples" / "policies"
+OPT_30B = ["--model", "opt-30b", "--machine", T4, "--prompt-len", 512, "--gen-len", 32]
+LINKS = ["disk_read", "disk_write", "cpu_to_gpu", "gpu_to_cpu"]
+
+
+class PlanningTest(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name)
+
+    def run_verb(self, verb, *words, status=0):
+        result = harness.run(BINARY, [verb, *words], cwd=self.folder)
+        self.assertEqual(result.status, status, result.stderr.decode(errors="replace"))
+        return result
+
+    def report_of(self, verb, *words):
+        path = self.folder / "report.json"
+        self.run_verb(verb, *words, "--quiet", "--report", path)
+        return json.loads(path.read_text())
+
+    def refusal(self, status, verb, *words):
+        result = self.run_verb(verb, *words, status=status)
+        lines = result.stderr.decode().splitlines()
+        self.assertEqual(len(lines), 1, lines)
+        return lines[0]
+
+    def machine_like(self, **changes):
+        """The T4's file with other values."""
+        document = json.loads(T4.read_text()) | changes
+        path = self.folder / "machine.json"
+        path.write_text(json.dumps(document))
+        return path
+
+
+class Search(PlanningTest):
+    def test_what_it_finds_is_what_is_simulated(self):
+        best = self.report_of("search", *OPT_30B, "--output", self.folder / "policy.json")
+        policy = json.loads((self.folder / "policy.json").read_text())
+        self.assertEqual(policy["version"], 1)
+        self.assertEqual(best["policy"]["gpu_batch_size"], policy["gpu_batch_size"])
+        run = self.report_of("simulate", *OPT_30B, "--policy", self.folder / "policy.json")
+        self.assertEqual(run["block"]["num_blocks"], 1)
+        rate = run["throughput"]["generated_tokens_per_s"]
+        self.assertAlmostEqual(run["predicted"]["generated_tokens_per_s"], rate, delta=1e-6 * rate)
+        # The search takes neighbouring passes together.
+        self.assertAlmostEqual(best["predicted"]["generated_tokens_per_s"], rate, delta=0.01 * rate)
+        plan = self.report_of("plan", *OPT_30B, "--policy", self.folder / "policy.json")
+        self.assertEqual(plan["predicted"], run["predicted"])
+        for tier in plan["tiers"].values():
+            self.assertLessEqual(tier["planned_peak_bytes"], tier["cap_bytes"])
+
+    def test_the_table_has_ten_lines_and_what_more_would_give(self):
+        text = self.run_verb("search", *OPT_30B).stdout.decode()
+        self.assertEqual(len(text.split("at the best one's")[0].splitlines()), 11)
+        self.assertIn("one more GB/s of cpu_to_gpu", text)
+
+    def test_lengths_of_a_file_are_searched_for(self):
+        harness.write_jsonl(self.folder / "in.jsonl",
+                            [{"token_ids": [2] * (10 + 50 * (row % 5)), "max_tokens": 4 + row % 9} for row in range(40)])
+        report = self.report_of("search", "--model", "opt-6.7b", "--tokenizer", "none", "--machine", T4, "--input",
+                                self.folder / "in.jsonl", "--output", self.folder / "policy.json")
+        self.assertEqual(report["workload"]["num_requests"], 40)
+        self.assertLessEqual(report["policy"]["gpu_batch_size"], 40)
+        self.assertGreater(report["predicted"]["generated_tokens_per_s"], 0)
+
+    def test_names_what_is_missing(self):
+        line = self.refusal(32, "search", *OPT_30B, "--cpu-memory", "1GiB", "--disk-space", "10GiB")
+        self.assertIn("no policy fits", line)
+        self.assertIn("of disk; raise --disk-space", line)
+        self.assertIn("rates are not known", self.refusal(3, "search", "--model", "opt-125m"))
+
+
+class Simulate(PlanningTest):
+    def test_as_flexgen_is_slower(self):
+        flags = [*OPT_30B, "--policy", POLICIES / "flexgen-opt-30b-512-32.json", "--cpu-memory", "300GiB"]
+        rates = [self.report_of("simulate", *flags, *more)["throughput"]["generated_tokens_per_s"]
+                 for more in ([], ["--as-flexgen"], ["--no-overlap"])]
+        self.assertGreater(rates[0], 1.2 * rates[1])
+        self.assertGreater(rates[0], 1.02 * rates[2])
+        without = json.loads(T4.read_text())
+        del without["flexgen"]
+        (self.folder / "machine.json").write_text(json.dumps(without))
+        line = self.refusal(3, "simulate", "--model", "opt-125m", "--machine", self.folder / "machine.json",
+                            "--as-flexgen")
+        self.assertIn("no flexgen section", line)
+
+    def test_a_trace_shows_what_the_report_counts(self):
+        path = self.folder / "trace.json"
+        report = self.report_of("simulate", "--model", "opt-1.3b", "--machine", T4, "--prompt-len", 64, "--gen-len", 3,
+                                "--percent", 0, 50, 0, 50, 0, 100, "--gpu-batch-size", 4, "--num-gpu-batches", 2,
+                                "--trace", path)
+        events = [event for event in json.loads(path.read_text())["traceEvents"] if event["ph"] == "X"]
+        tracks = {event["tid"]: event["args"]["name"] for event in json.loads(path.read_text())["traceEvents"]
+                  if event["name"] == "thread_name"}
+        for link in LINKS:
+            moved = sum(event["args"].get("bytes", 0) for event in events if tracks[event["tid"]].startswith(link))
+            self.assertGreater(moved, 0)
+            self.assertAlmostEqual(moved, report["links"][link]["bytes"], delta=0.01 * moved)
+
+    def test_bytes_are_those_of_a_run(self):
+        """A run on an emulated GPU of the same size moves what was simulated, but for the weights that it has asked for
+        ahead when it ends."""
+        caps = {"gpu": 512 << 20, "cpu": 4 << 30, "disk": 4 << 30}
+        machine = self.machine_like(cap_bytes=caps, threads=1)
+        work = ["--model", "opt-125m", "--dummy-weights", "--prompt-len", 40, "--gen-len", 9, "--num-requests", 10,
+                "--no-cpu-attention"]
+        for policy in (["--percent", 30, 30, 30, 30, 30, 30, "--gpu-batch-size", 3, "--num-gpu-batches", 2],
+                       ["--percent", 0, 0, 0, 0, 0, 0, "--gpu-batch-size", 4, "--num-gpu-batches", 1],
+                       ["--percent", 50, 50, 0, 100, 0, 100, "--gpu-batch-size", 2, "--num-gpu-batches", 3],
+                       ["--percent", 0, 50, 0, 0, 0, 0, "--gpu-batch-size", 5, "--num-gpu-batches", 2, "--no-overlap"]):
+            run = self.report_of("bench", *work, *policy, "--emulate-gpu", caps["gpu"], "--cpu-memory", caps["cpu"],
+                                 "--disk-space", caps["disk"], "--threads", 1, "--offload-dir", self.folder,
+                                 "--machine", machine)
+            simulated = self.report_of("simulate", *work, *policy, "--machine", machine)
+            for key in ("block", "placement", "policy"):
+                self.assertEqual(run[key], simulated[key], policy)
+            self.assertGreater(run["predicted"]["generated_tokens_per_s"], 0)
+            for key in ("prompt_tokens", "generated_tokens"):
+                self.assertEqual(run["workload"][key], simulated["workload"][key], policy)
+            for link in LINKS:
+                bytes_moved = run["links"][link]["bytes"]
+                slack = 3 * (14 << 20) if link in ("disk_read", "cpu_to_gpu") else 0
+                self.assertAlmostEqual(simulated["links"][link]["bytes"], bytes_moved, delta=slack, msg=(policy, link))
+
+
+class PolicyFiles(PlanningTest):
+    def test_flags_beat_the_file(self):
+        flags = [*OPT_30B, "--policy", POLICIES / "flexgen-opt-30b-512-32.json", "--cpu-memory", "300GiB"]
+        report = self.report_of("plan", *flags)
+        self.assertEqual(report["policy"]["gpu_batch_size"], 48)
+        self.assertEqual(report["policy"]["weight_frac"], {"gpu": 0.2, "cpu": 0.8, "disk": 0.0})
+        self.assertTrue(report["policy"]["cpu_attention"])
+        report = self.report_of("plan", *flags, "--gpu-batch-size", 8, "--no-cpu-attention",
+                                "--percent", 0, 100, 0, 100, 0, 100)
+        self.assertEqual(report["policy"]["gpu_batch_size"], 8)
+        self.assertEqual(report["policy"]["num_gpu_batches"], 3)
+        self.assertFalse(report["policy"]["cpu_attention"])
+        self.assertEqual(report["policy"]["weight_frac"]["cpu"], 1.0)
+
+    def test_a_policy_of_a_search_keeps_what_is_given(self):
+        report = self.report_of("simulate", *OPT_30B, "--gpu-batch-size", 6, "--num-gpu-batches", 2)
+        self.assertEqual(report["policy"]["gpu_batch_size"], 6)
+        self.assertEqual(report["policy"]["num_gpu_batches"], 2)
+
+    def test_bad_files_are_refused_with_their_path(self):
+        document = json.loads((POLICIES / "flexgen-opt-30b-512-32.json").read_text())
+        path = self.folder / "bad.json"
+        for change, expected in (({"version": 2}, "$.version"), ({"extra": 1}, "$.extra: unknown key"),
+                                 ({"weight_frac": {"gpu": 0.9, "cpu": 0.9, "disk": 0}}, "$.weight_frac"),
+                                 ({"gpu_batch_size": "8"}, "$.gpu_batch_size")):
+            path.write_text(json.dumps(document | change))
+            self.assertIn(expected, self.refusal(3, "plan", *OPT_30B, "--policy", path))
+        path.write_text(json.dumps(document)[:-1])
+        self.assertIn("not valid JSON", self.refusal(3, "plan", *OPT_30B, "--policy", path))
+        self.refusal(3, "plan", *OPT_30B, "--policy", self.folder / "none.json")
+
+    def test_a_gpu_that_is_not_there(self):
+        line = self.refusal(3, "bench", "--prompt-len", 9, "--gen-len", 2, "--policy",
+                            POLICIES / "flexgen-opt-6.7b-512-32.json")
+        self.assertIn("the policy file puts a share on the gpu", line)
+
+    def test_generate_takes_a_policy_file(self):
+        policy = json.loads((POLICIES / "flexgen-opt-30b-512-32.json").read_text())
+        everything = {"gpu": 0, "cpu": 1, "disk": 0}
+        policy |= {"weight_frac": everything, "kv_frac": everything, "activation_frac": everything,
+                   "gpu_batch_size": 2, "num_gpu_batches": 2}
+        path = self.folder / "policy.json"
+        path.write_text(json.dumps(policy))
+        source = harness.write_jsonl(self.folder / "in.jsonl", [{"prompt": "a tale"}] * 5)
+        outputs = []
+        for words in ([], ["--policy", path], ["--policy", "auto"]):
+            out = self.folder / f"out{len(outputs)}.jsonl"
+            report = self.report_of("generate", source, "--output", out, "--max-new-tokens", 4, *words)
+            outputs.append([harness.choice(line)["token_ids"] for line in harness.read_jsonl(out)])
+            if words == ["--policy", path]:
+                self.assertEqual(report["block"]["gpu_batch_size"], 2)
+        self.assertEqual(outputs[0], outputs[1])
+        self.assertEqual(outputs[0], outputs[2])
+
+
+if __name__ == "__main__":
+    BINARY = pathlib.Path(sys.argv.pop(1)).resolve()
+    unittest.main(verbosity=2)
