@@ -7,6 +7,7 @@
 #include "src/config/config.h"
 #include "src/execute/answer_lines.h"
 #include "src/execute/bench.h"
+#include "src/execute/calibrate.h"
 #include "src/execute/convert.h"
 #include "src/execute/inspect.h"
 #include "src/execute/perplexity.h"
@@ -37,6 +38,8 @@ int Run(int argc, const char* const* argv) {
       return RunBench(config);
     case Verb::kPlan:
       return RunPlan(config);
+    case Verb::kCalibrate:
+      return RunCalibrate(config);
     case Verb::kProfile:
       return RunProfile(config);
     case Verb::kSearch:

@@ -32,6 +32,7 @@ constexpr std::array kVerbs = {
     VerbRow{"score", Verb::kScore, "log-likelihood of given texts, or perplexity of one"},
     VerbRow{"bench", Verb::kBench, "one measured run on synthetic prompts"},
     VerbRow{"plan", Verb::kPlan, "where every byte goes and whether it fits; runs nothing"},
+    VerbRow{"calibrate", Verb::kCalibrate, "how much KV each layer needs -> budgets per layer"},
     VerbRow{"profile", Verb::kProfile, "measure this machine: links, products, attention"},
     VerbRow{"search", Verb::kSearch, "the best policy for a model, a machine and a workload"},
     VerbRow{"simulate", Verb::kSimulate, "run the schedule on a virtual clock, for any machine"},
@@ -40,7 +41,7 @@ constexpr std::array kVerbs = {
             "print a checkpoint, store, machine file, report or trace in short"},
 };
 // cli.md's other verbs come with later versions; each is refused by name.
-constexpr std::array<std::string_view, 2> kLaterVerbs = {"sweep", "calibrate"};
+constexpr std::array<std::string_view, 1> kLaterVerbs = {"sweep"};
 
 int64_t EditDistance(std::string_view a, std::string_view b) {
   std::vector<int64_t> row(b.size() + 1);
@@ -386,6 +387,14 @@ void CheckScore(const Config& config, const Given& given) {
   }
 }
 
+void CheckCalibrate(Config& config) {
+  if (config.perplexity.empty())
+    throw Error(ErrorCode::kFlag, "--text: give the file of text to calibrate on");
+  if (config.kv_budget || config.kv_heavy || config.kv_recent)
+    throw Error(ErrorCode::kFlag, "--kv-budget: calibrate finds the budgets; leave it out");
+  if (!config.kv.evicts()) config.kv.kind = KvPolicyKind::kH2o;
+}
+
 // What a policy file says counts where no flag says otherwise. Shares are not taken here: six
 // percents would not hold them exactly.
 void TakePolicyFile(Config& config) {
@@ -425,6 +434,8 @@ void CheckWhole(Config& config, const Parser& parser, const Given& given) {
     case Verb::kSearch:
     case Verb::kSimulate:
       return CheckPlan(config, given);
+    case Verb::kCalibrate:
+      return CheckCalibrate(config);
     case Verb::kProfile:
       return;
     case Verb::kConvert:

@@ -22,6 +22,7 @@ enum class Verb {
   kScore,
   kBench,
   kPlan,
+  kCalibrate,
   kProfile,
   kSearch,
   kSimulate,
@@ -86,8 +87,10 @@ struct Config {
   std::optional<int64_t> gen_len;
   std::optional<int64_t> num_requests;
 
-  bool quick = false;       // of profile
-  bool as_flexgen = false;  // simulate
+  bool quick = false;             // of profile
+  double max_loss_frac = 0.01;    // of perplexity; calibrate
+  std::optional<int64_t> sample;  // windows; calibrate
+  bool as_flexgen = false;        // simulate
 
   std::filesystem::path inspect_path;
 };

@@ -345,6 +345,27 @@ std::vector<Flag> UnusedOutputFlags() {
   };
 }
 
+void SetMaxLoss(Config& config, const std::string& text) {
+  const bool percent = text.ends_with('%');
+  const std::string number = percent ? text.substr(0, text.size() - 1) : text;
+  config.max_loss_frac = ParseReal("max-loss", number, 0.0, 1000.0) / (percent ? 100.0 : 1.0);
+}
+
+std::vector<Flag> CalibrateFlags() {
+  return {
+      Value("text", "FILE", "text that the model is measured on",
+            [](Config& config, const std::string& text) { config.perplexity = text; }),
+      Value("max-loss", "N%", "how much perplexity may rise (1%)", SetMaxLoss),
+      Value("output", "FILE", "write the budgets here, a policy file",
+            [](Config& config, const std::string& text) { config.output = text; }),
+      Integer("window", "tokens of a sample (640)", &Config::window, 2, kMaxTokens),
+      Integer("prefill", "of them the prompt; the others are scored (half)", &Config::prefill, 1,
+              kMaxTokens),
+      Integer("sample", "windows spread over the text (16)", &Config::sample, 1, kMaxRows),
+      ParseSpecialFlag(),
+  };
+}
+
 std::vector<Flag> ScoreFlags() {
   return {
       Value("input", "FILE", "texts: JSONL, or one a line in a .txt file; - is standard input",
@@ -406,6 +427,9 @@ std::vector<Flag> FlagsOf(Verb verb) {
     case Verb::kPlan:
       return Joined({SyntheticFlags(), InputFlags(), UnusedOutputFlags(), SamplingFlags(),
                      ModelFlags(), TokenizerFlags(), RunFlags(), KvFlags(), TerminalFlags()});
+    case Verb::kCalibrate:
+      return Joined({CalibrateFlags(), ModelFlags(), TokenizerFlags(), RunFlags(), KvFlags(),
+                     TerminalFlags()});
     case Verb::kProfile:
       return Joined({ProfileFlags(), TerminalFlags()});
     case Verb::kSearch:
