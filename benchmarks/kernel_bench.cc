@@ -4,6 +4,7 @@
 //   kernel_bench [--quick] [--isa portable|avx2|avx512|amx] [--threads N] [--only
 //   matmul|attention|budget|other] [--no-torch]
 #include <fmt/core.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <atomic>
@@ -45,9 +46,10 @@ struct Options {
 using Bytes = std::unique_ptr<std::byte[], decltype(&std::free)>;
 
 Bytes Allocate(int64_t size) {
-  constexpr size_t kAlign = 1 << 21;  // the engine's arenas are aligned likewise
-  void* data =
-      std::aligned_alloc(kAlign, (static_cast<size_t>(size) + kAlign - 1) / kAlign * kAlign);
+  constexpr size_t kAlign = 1 << 21;  // large pages, as the engine's arenas ask for
+  const size_t rounded = (static_cast<size_t>(size) + kAlign - 1) / kAlign * kAlign;
+  void* data = std::aligned_alloc(kAlign, rounded);
+  static_cast<void>(::madvise(data, rounded, MADV_HUGEPAGE));
   std::memset(data, 0, static_cast<size_t>(size));
   return Bytes(static_cast<std::byte*>(data), &std::free);
 }

@@ -15,6 +15,26 @@ const AttentionFunctions& AttentionFunctionsOf(Isa isa) {
   return kAttentionPortable;
 }
 
+int64_t AttentionRunLength(int64_t num_tasks, int num_threads) {
+  return std::clamp<int64_t>(num_tasks / (8 * num_threads), 1, 8);
+}
+
+const std::byte* AttentionKeys(const AttentionTask& task) {
+  return task.row->kv + task.kv_head * kKvBlockSlots * task.args->head_dim * 2;
+}
+
+void PrefetchInputs(const AttentionTask& task) {
+  const AttentionArgs& args = *task.args;
+  const int64_t group = args.num_heads / args.num_kv_heads;
+  auto prefetch = [&](const float* values, int64_t head, int64_t num_heads) {
+    values += task.row->token_offset * args.qkv_stride + head * args.head_dim;
+    for (int64_t i = 0; i < num_heads * args.head_dim; i += 16) __builtin_prefetch(values + i);
+  };
+  prefetch(args.q, task.kv_head * group, group);
+  prefetch(args.k, task.kv_head, 1);
+  prefetch(args.v, task.kv_head, 1);
+}
+
 namespace {
 
 void CheckArgs(const AttentionArgs& args) {
@@ -85,8 +105,14 @@ void Attention(const AttentionArgs& args, std::span<std::byte> workspace, Thread
   // Scores are added up in order of the queries, so these stay in one task.
   const bool scored = scratch_bytes > AttentionScratchBytes(args.head_dim);
   const int64_t parts = scored ? 1 : std::max<int64_t>(1, std::min(max_blocks, wanted));
-  auto attend = [&](int64_t index, int worker) {
+  const int64_t run = max_new > 1 ? 1 : AttentionRunLength(num_pairs * parts, pool.num_threads());
+  auto attend_pair = [&](int64_t index, int worker, bool followed) {
     AttentionTask task = task_of(index / parts, worker);
+    if (followed) {
+      const AttentionTask next = task_of(index + 1, worker);
+      task.next_keys = AttentionKeys(next);
+      PrefetchInputs(next);
+    }
     // With one part nobody else reads this head's new tokens, so they are stored here and are still
     // in the cache.
     if (parts == 1) functions.store_kv(task);
@@ -98,11 +124,16 @@ void Attention(const AttentionArgs& args, std::span<std::byte> workspace, Thread
       functions.attend(task);
     }
   };
+  auto attend = [&](int64_t index, int worker) {
+    const int64_t end = std::min((index + 1) * run, num_pairs * parts);
+    for (int64_t pair = index * run; pair < end; ++pair)
+      attend_pair(pair, worker, run > 1 && pair + 1 < end);
+  };
   if (parts > 1) {
     auto store = [&](int64_t pair, int worker) { functions.store_kv(task_of(pair, worker)); };
     pool.Run(num_pairs, store);
   }
-  pool.Run(num_pairs * parts, attend);
+  pool.Run((num_pairs * parts + run - 1) / run, attend);
 }
 
 }  // namespace spillway::kernels

@@ -2,6 +2,7 @@
 // to the kernels.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "kernels/attention.h"
@@ -23,6 +24,7 @@ struct AttentionTask {
   // scratch then has room for AttentionHistoryBytes behind AttentionScratchBytes.
   float* scores = nullptr;
   int64_t scores_stride = 0;
+  const std::byte* next_keys = nullptr;  // what this worker attends to next; null: not known
 };
 
 constexpr int64_t kAttentionQueries = 24;  // share one pass over the keys
@@ -49,6 +51,15 @@ struct AttentionFunctions {
 };
 
 const AttentionFunctions& AttentionFunctionsOf(Isa isa);
+
+// How many tasks of one query one worker does in a row, so that it can fetch each one's first keys
+// while it ends the one before it: 8, or fewer where that would leave workers idle.
+int64_t AttentionRunLength(int64_t num_tasks, int num_threads);
+
+const std::byte* AttentionKeys(const AttentionTask& task);  // those in slot 0
+
+// Asks the caches for the first new token's q, k and v of a task that comes soon.
+void PrefetchInputs(const AttentionTask& task);
 
 extern const AttentionFunctions kAttentionPortable;
 extern const AttentionFunctions kAttentionAvx2;

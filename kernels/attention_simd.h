@@ -29,6 +29,7 @@ struct KeyBlock {
   const void* data;
   int64_t stride;        // elements from slot to slot
   int64_t block_stride;  // and from KV block to KV block
+  int64_t ahead = 0;     // bytes from what is read to what is fetched into the caches meanwhile
 
   int64_t At(int64_t slot) const {
     return slot / kKvBlockSlots * block_stride + slot % kKvBlockSlots * stride;
@@ -73,10 +74,10 @@ struct Attend {
            (head * kKvBlockSlots + slot % kKvBlockSlots) * args.head_dim;
   }
   KeyBlock InPlace(bool values, int64_t begin) const {
-    return {Cache(values, begin), args.head_dim, task.block_stride};
+    return {Cache(values, begin), args.head_dim, task.block_stride, Ahead(values, begin)};
   }
   KeyBlock Widen(bool values, int64_t begin, int64_t count) const;
-  void Prefetch(bool values, int64_t begin, int64_t count) const;
+  int64_t Ahead(bool values, int64_t begin) const;
   void LoadQueries() const;
   void Softmax(int64_t begin, int64_t first) const;
   void Block(int64_t begin) const;
@@ -126,10 +127,31 @@ void Attend<kKv>::LoadQueries() const {
   }
 }
 
+// Bytes from the block's keys to its values, or from its values to the keys that come next. The two
+// are laid out alike, so that each line read asks for one that lies so far ahead. In a burst the
+// requests would fill the line buffers, and arithmetic would wait for them.
+template <DType kKv>
+int64_t Attend<kKv>::Ahead(bool values, int64_t begin) const {
+  const int64_t next = begin + kAttentionKeys;
+  const bool last = next >= row.num_past + Token(num_queries - 1) + 1;
+  const void* wanted = last ? static_cast<const void*>(task.next_keys) : Cache(false, next);
+  if (!values) wanted = Cache(true, begin);
+  if (wanted == nullptr) return 0;
+  return reinterpret_cast<intptr_t>(wanted) - reinterpret_cast<intptr_t>(Cache(values, begin));
+}
+
+// The lines of `bytes` from `at`, to the second-level cache.
+inline void Fetch(const void* at, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; i += 64)
+    __builtin_prefetch(static_cast<const std::byte*>(at) + i, 0, 2);
+}
+
 template <DType kKv>
 KeyBlock Attend<kKv>::Widen(bool values, int64_t begin, int64_t count) const {
+  const int64_t ahead = Ahead(values, begin);
   for (int64_t slot = 0; slot < count; ++slot) {
     const uint16_t* from = Cache(values, begin + slot);
+    Fetch(reinterpret_cast<const std::byte*>(from) + ahead, args.head_dim * 2);
     float* to = widened + slot * padded_dim;
     for (int64_t d = 0; d < padded_dim; d += kLanes) {
       const int64_t n = d < args.head_dim ? MinOf(kLanes, args.head_dim - d) : 0;
@@ -158,11 +180,14 @@ inline __attribute__((always_inline)) void AddDots(Simd::F (&acc)[kLanes], Simd:
 template <DType kFrom>
 Simd::F Dots(const float* q, KeyBlock keys, int64_t slot, int64_t head_dim) {
   const int64_t at = keys.At(slot);
+  const std::byte* ahead = static_cast<const std::byte*>(keys.data) + at * 2 + keys.ahead;
   Simd::F acc[kLanes];
 #pragma GCC unroll 16
   for (int64_t i = 0; i < kLanes; ++i) acc[i] = Simd::Zero();
   int64_t d = 0;
   for (; d + kLanes <= head_dim; d += kLanes) {
+    // The slots lie side by side: of their kLanes * head_dim elements, a share to each step.
+    if constexpr (kFrom != DType::kF32) Fetch(ahead + d * kLanes * 2, kLanes * kLanes * 2);
     AddDots<kFrom, false>(acc, Simd::Load(q + d), keys.data, at + d, keys.stride, 0);
   }
   if (d < head_dim)
@@ -242,6 +267,9 @@ void MulValues(const ValueArgs& args) {
     const int64_t end = MinOf(args.end, (begin / kKvBlockSlots + 1) * kKvBlockSlots);
     int64_t at = args.values.At(begin);
     for (int64_t slot = begin; slot < end; ++slot, at += args.values.stride) {
+      if constexpr (kFrom != DType::kF32)
+        Fetch(static_cast<const std::byte*>(args.values.data) + at * 2 + args.values.ahead,
+              kV * kLanes * 2);
       Simd::F value[kV];
       for (int v = 0; v < kV; ++v) {
         value[v] = kPart ? LoadPartAs<kFrom>(args.values.data, at + v * kLanes, args.part)
@@ -309,28 +337,17 @@ void Attend<kKv>::Values(int64_t begin, int64_t first, KeyBlock values) const {
 }
 
 template <DType kKv>
-void Attend<kKv>::Prefetch(bool values, int64_t begin, int64_t count) const {
-  for (int64_t slot = begin; slot < begin + count; slot += kKvBlockSlots) {
-    const std::byte* from = reinterpret_cast<const std::byte*>(Cache(values, slot));
-    for (int64_t at = 0; at < kKvBlockSlots * args.head_dim * 2; at += 64)
-      __builtin_prefetch(from + at, 0, 2);
-  }
-}
-
-template <DType kKv>
 void Attend<kKv>::Block(int64_t begin) const {
   int64_t first =
       0;  // queries before it lie before the block; what they see grows with their number
   while (Visible(first, begin) <= 0) ++first;
   const int64_t count = Visible(num_queries - 1, begin);
   const bool widen = num_queries - first >= kWidenQueries;
-  Prefetch(true, begin, count);
   const KeyBlock keys = widen ? Widen(false, begin, count) : InPlace(false, begin);
   for (int64_t query = first; query < num_queries; ++query) {
     widen ? Scores<DType::kF32>(query, keys, begin) : Scores<kKv>(query, keys, begin);
   }
   Softmax(begin, first);
-  Prefetch(false, begin + kAttentionKeys, count);
   if (widen) return Values<DType::kF32>(begin, first, Widen(true, begin, count));
   Values<kKv>(begin, first, InPlace(true, begin));
 }
@@ -417,7 +434,9 @@ void StoreKv(const AttentionTask& task) {
           from + (row.token_offset + token) * args.qkv_stride + task.kv_head * args.head_dim;
       for (int64_t d = 0; d < args.head_dim; d += kLanes) {
         const int64_t n = MinOf(kLanes, args.head_dim - d);
-        StorePartAs<kKv>(to, d, Simd::LoadPart(x + d, n), n);
+        // Read again at once: no load waits for a whole register's store, as it does for a part's.
+        n == kLanes ? StoreAs<kKv>(to, d, Simd::Load(x + d))
+                    : StorePartAs<kKv>(to, d, Simd::LoadPart(x + d, n), n);
       }
     }
   }

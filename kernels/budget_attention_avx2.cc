@@ -2,6 +2,6 @@
 
 namespace spillway::kernels {
 
-const BudgetFunctions kBudgetAvx2 = {AddWeightsSimd, FindVictimSimd};
+int64_t UpdateBudgetAvx2(const BudgetTask& task) { return UpdateBudgetSimd(task); }
 
 }  // namespace spillway::kernels

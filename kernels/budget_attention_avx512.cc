@@ -2,6 +2,6 @@
 
 namespace spillway::kernels {
 
-const BudgetFunctions kBudgetAvx512 = {AddWeightsSimd, FindVictimSimd};
+int64_t UpdateBudgetAvx512(const BudgetTask& task) { return UpdateBudgetSimd(task); }
 
 }  // namespace spillway::kernels

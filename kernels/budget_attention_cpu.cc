@@ -14,13 +14,15 @@ namespace {
 
 constexpr int64_t kMaxPosition = int64_t{1} << 24;  // positions are compared as floats
 
-const BudgetFunctions& BudgetFunctionsOf(Isa isa) {
+using UpdateBudget = int64_t (*)(const BudgetTask& task);
+
+UpdateBudget UpdateBudgetOf(Isa isa) {
 #if defined(SPILLWAY_X86)
-  if (isa >= Isa::kAvx512) return kBudgetAvx512;
-  if (isa == Isa::kAvx2) return kBudgetAvx2;
+  if (isa >= Isa::kAvx512) return UpdateBudgetAvx512;
+  if (isa == Isa::kAvx2) return UpdateBudgetAvx2;
 #endif
   static_cast<void>(isa);
-  return kBudgetPortable;
+  return UpdateBudgetPortable;
 }
 
 void CheckArgs(const BudgetAttentionArgs& args) {
@@ -69,8 +71,11 @@ struct Step {
   const AttentionArgs& plain;
   const BudgetAttentionRow& row;
   KvHead<std::byte> head;
+  AttentionRow plain_row;
   std::byte* scratch;
 
+  Step(const BudgetAttentionArgs& budget_args, const AttentionArgs& plain_args, int64_t pair,
+       std::byte* worker_scratch);
   int64_t num_held() const { return row.num_held + 1; }
   // [num_held rounded up], the sums over the group's heads; null where scores do not matter.
   float* weights() const {
@@ -78,29 +83,49 @@ struct Step {
     return reinterpret_cast<float*>(scratch + AttentionScratchBytes(args.head_dim) +
                                     AttentionHistoryBytes(num_held()));
   }
-  void PrefetchState() const;
-  void Attend(const AttentionFunctions& functions) const;
-  void UpdateState(const BudgetFunctions& functions) const;
+  AttentionTask Task() const;
+  void Prefetch() const;
+  void Attend(const AttentionFunctions& functions, const Step* next) const;
+  void UpdateState(UpdateBudget update) const;
   void MoveNewTokenTo(int64_t slot) const;
 };
 
-// Two lines of each block, which lie far apart: no hardware prefetcher finds them.
-void Step::PrefetchState() const {
+Step::Step(const BudgetAttentionArgs& budget_args, const AttentionArgs& plain_args, int64_t pair,
+           std::byte* worker_scratch)
+    : args(budget_args),
+      plain(plain_args),
+      row(args.rows[static_cast<size_t>(pair / args.num_kv_heads)]),
+      head{row.kv, args.num_kv_heads, args.head_dim, pair % args.num_kv_heads,
+           KvBlockBytesWithState(args.num_kv_heads, args.head_dim)},
+      plain_row{row.kv, row.num_slots, row.num_held, 1, row.token_offset, nullptr},
+      scratch(worker_scratch) {}
+
+AttentionTask Step::Task() const {
+  return {.args = &plain,
+          .row = &plain_row,
+          .kv_head = head.kv_head,
+          .scratch = reinterpret_cast<float*>(scratch),
+          .block_stride = head.block_bytes / 2,
+          .scores = weights(),
+          .scores_stride = 0};  // all heads of the group into one
+}
+
+// What this step touches besides K and V: the inputs, and two lines of each block, which lie too
+// far apart for a hardware prefetcher.
+void Step::Prefetch() const {
+  PrefetchInputs(Task());
   for (int64_t slot = 0; slot < num_held(); slot += kKvBlockSlots) {
     __builtin_prefetch(head.Score(slot), 1, 2);
     __builtin_prefetch(head.Position(slot), 0, 2);
   }
 }
 
-void Step::Attend(const AttentionFunctions& functions) const {
-  const AttentionRow plain_row{row.kv, row.num_slots, row.num_held, 1, row.token_offset, nullptr};
-  AttentionTask task{.args = &plain,
-                     .row = &plain_row,
-                     .kv_head = head.kv_head,
-                     .scratch = reinterpret_cast<float*>(scratch),
-                     .block_stride = head.block_bytes / 2,
-                     .scores = weights(),
-                     .scores_stride = 0};  // all heads of the group into one
+void Step::Attend(const AttentionFunctions& functions, const Step* next) const {
+  AttentionTask task = Task();
+  if (next != nullptr) {
+    task.next_keys = next->head.Key(0);
+    next->Prefetch();
+  }
   functions.store_kv(task);
   if (task.scores != nullptr) std::fill_n(task.scores, PaddedSlots(num_held()), 0.0F);
   const int64_t group = args.num_heads / args.num_kv_heads;
@@ -111,7 +136,7 @@ void Step::Attend(const AttentionFunctions& functions) const {
   }
 }
 
-void Step::UpdateState(const BudgetFunctions& functions) const {
+void Step::UpdateState(UpdateBudget update) const {
   *head.Score(row.num_held) = 0.0F;
   *head.Position(row.num_held) = static_cast<int32_t>(row.position);
   const PositionRange candidates = Candidates(args.kind, row.keep, row.position);
@@ -122,9 +147,8 @@ void Step::UpdateState(const BudgetFunctions& functions) const {
                         .weights = weights(),
                         .first_candidate = candidates.first,
                         .last_candidate = candidates.last};
-  if (task.weights != nullptr) functions.add_weights(task);
+  const int64_t victim = update(task);
   if (num_held() <= row.keep.slots()) return;
-  const int64_t victim = functions.find_victim(task);
   SPILLWAY_CHECK(victim >= 0 && victim < row.num_held);
   MoveNewTokenTo(victim);
 }
@@ -154,19 +178,22 @@ void BudgetAttention(const BudgetAttentionArgs& args, std::span<std::byte> works
   SPILLWAY_CHECK(static_cast<int64_t>(workspace.size()) >= pool.num_threads() * scratch_bytes);
   SPILLWAY_CHECK(reinterpret_cast<uintptr_t>(workspace.data()) % 64 == 0);
   const AttentionFunctions& attention = AttentionFunctionsOf(isa);
-  const BudgetFunctions& budget = BudgetFunctionsOf(isa);
+  const UpdateBudget update = UpdateBudgetOf(isa);
   const AttentionArgs plain = PlainArgs(args);
-  const int64_t block_bytes = KvBlockBytesWithState(args.num_kv_heads, args.head_dim);
+  const int64_t num_pairs = static_cast<int64_t>(args.rows.size()) * args.num_kv_heads;
+  const int64_t run_length = AttentionRunLength(num_pairs, pool.num_threads());
   auto run = [&](int64_t index, int worker) {
-    const BudgetAttentionRow& row = args.rows[static_cast<size_t>(index / args.num_kv_heads)];
-    const KvHead<std::byte> head{row.kv, args.num_kv_heads, args.head_dim,
-                                 index % args.num_kv_heads, block_bytes};
-    const Step step{args, plain, row, head, workspace.data() + worker * scratch_bytes};
-    step.PrefetchState();
-    step.Attend(attention);
-    step.UpdateState(budget);
+    std::byte* scratch = workspace.data() + worker * scratch_bytes;
+    const int64_t end = std::min((index + 1) * run_length, num_pairs);
+    Step(args, plain, index * run_length, scratch).Prefetch();
+    for (int64_t pair = index * run_length; pair < end; ++pair) {
+      const Step step(args, plain, pair, scratch);
+      const Step next(args, plain, std::min(pair + 1, end - 1), scratch);
+      step.Attend(attention, pair + 1 < end ? &next : nullptr);
+      step.UpdateState(update);
+    }
   };
-  pool.Run(static_cast<int64_t>(args.rows.size()) * args.num_kv_heads, run);
+  pool.Run((num_pairs + run_length - 1) / run_length, run);
 }
 
 }  // namespace spillway::kernels

@@ -17,14 +17,10 @@ struct BudgetTask {
   int64_t last_candidate = 0;      // included
 };
 
-struct BudgetFunctions {
-  void (*add_weights)(const BudgetTask& task);
-  // The slot of the candidate that goes; -1 when there is no candidate.
-  int64_t (*find_victim)(const BudgetTask& task);
-};
-
-extern const BudgetFunctions kBudgetPortable;
-extern const BudgetFunctions kBudgetAvx2;
-extern const BudgetFunctions kBudgetAvx512;
+// Adds the weights to the scores. Returns the slot of the candidate that goes; -1 when no token is
+// a candidate.
+int64_t UpdateBudgetPortable(const BudgetTask& task);
+int64_t UpdateBudgetAvx2(const BudgetTask& task);
+int64_t UpdateBudgetAvx512(const BudgetTask& task);
 
 }  // namespace spillway::kernels

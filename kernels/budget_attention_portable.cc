@@ -2,6 +2,6 @@
 
 namespace spillway::kernels {
 
-const BudgetFunctions kBudgetPortable = {AddWeightsSimd, FindVictimSimd};
+int64_t UpdateBudgetPortable(const BudgetTask& task) { return UpdateBudgetSimd(task); }
 
 }  // namespace spillway::kernels

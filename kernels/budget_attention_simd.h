@@ -47,39 +47,51 @@ inline Simd::F Urgency(const BudgetTask& task, int64_t slot) {
   return Simd::SelectLess(index, Simd::Zero(), urgency, stays);
 }
 
-inline void AddWeightsSimd(const BudgetTask& task) {
-  for (int64_t slot = 0; slot < task.num_held; slot += kLanes) {
-    const int64_t n = MinOf(kLanes, task.num_held - slot);
-    float* scores = ScoresAt(task, slot);
-    const Simd::F sum = Simd::Add(Simd::LoadPart(scores, n), Simd::Load(task.weights + slot));
-    Simd::StorePart(scores, sum, n);
-  }
+inline void AddWeights(const BudgetTask& task, int64_t slot) {
+  const int64_t n = MinOf(kLanes, task.num_held - slot);
+  float* scores = ScoresAt(task, slot);
+  const Simd::F sum = Simd::Add(Simd::LoadPart(scores, n), Simd::Load(task.weights + slot));
+  Simd::StorePart(scores, sum, n);
 }
 
-inline int64_t FindSlot(const BudgetTask& task, int32_t position) {
-  int64_t found = -1;
-  for (int64_t begin = 0; begin < task.num_held && found < 0; begin += kKvBlockSlots) {
-    const int32_t* positions = PositionsAt(task, begin);
-    const int64_t count = MinOf(kKvBlockSlots, task.num_held - begin);
-    for (int64_t i = 0; i < count; ++i) found = positions[i] == position ? begin + i : found;
-  }
-  return found;
-}
-
-// The highest urgency, then the highest position that has it, then where that is.
-inline int64_t FindVictimSimd(const BudgetTask& task) {
-  Simd::F highest = Simd::Set(-kInfinity);
-  for (int64_t slot = 0; slot < task.num_held; slot += kLanes)
-    highest = Simd::Max(highest, Urgency(task, slot));
-  const float urgency = Simd::MaxOf(highest);
-  if (urgency < -kLargest) return -1;
+// Per lane the token that should go first of those seen: the highest urgency, of equal ones the
+// highest position.
+struct Victims {
+  Simd::F urgency = Simd::Set(-kInfinity);
   Simd::F position = Simd::Set(-1.0F);
-  for (int64_t slot = 0; slot < task.num_held; slot += kLanes) {
-    const Simd::F each = Simd::LoadInt(PositionsAt(task, slot));
-    position = Simd::Max(position, Simd::SelectLess(Urgency(task, slot), Simd::Set(urgency),
-                                                    Simd::Set(-1.0F), each));
+  Simd::F slot = Simd::Set(-1.0F);
+
+  void Meet(Simd::F other, Simd::F other_position, Simd::F other_slot) {
+    const Simd::F tie_slot = Simd::SelectLess(position, other_position, other_slot, slot);
+    const Simd::F tie_position = Simd::Max(other_position, position);
+    slot = Choose(other, other_slot, slot, tie_slot);
+    position = Choose(other, other_position, position, tie_position);
+    urgency = Simd::Max(other, urgency);
   }
-  return FindSlot(task, static_cast<int32_t>(Simd::MaxOf(position)));
+  // `more` where the other is more urgent, `less` where it is less, else `equal`.
+  Simd::F Choose(Simd::F other, Simd::F more, Simd::F less, Simd::F equal) const {
+    return Simd::SelectLess(urgency, other, more, Simd::SelectLess(other, urgency, less, equal));
+  }
+  int64_t Slot() const;
+};
+
+inline int64_t Victims::Slot() const {
+  const float highest = Simd::MaxOf(urgency);
+  if (highest < -kLargest) return -1;
+  const Simd::F stays = Simd::Set(-1.0F);
+  const Simd::F positions = Simd::SelectLess(urgency, Simd::Set(highest), stays, position);
+  const Simd::F last = Simd::Set(Simd::MaxOf(positions));
+  return static_cast<int64_t>(Simd::MaxOf(Simd::SelectLess(positions, last, stays, slot)));
+}
+
+inline int64_t UpdateBudgetSimd(const BudgetTask& task) {
+  Victims victims;
+  for (int64_t slot = 0; slot < task.num_held; slot += kLanes) {
+    if (task.weights != nullptr) AddWeights(task, slot);
+    victims.Meet(Urgency(task, slot), Simd::LoadInt(PositionsAt(task, slot)),
+                 Simd::Add(Simd::Load(kLaneNumbers), Simd::Set(static_cast<float>(slot))));
+  }
+  return victims.Slot();
 }
 
 }  // namespace
