@@ -25,7 +25,7 @@ struct CpuExecutor::Chunk {
   int64_t size() const { return end - begin; }
 };
 
-CpuExecutor::CpuExecutor(const Plan& plan, const HostArena& device, ThreadPool& pool,
+CpuExecutor::CpuExecutor(const Plan& plan, const Arena& device, ThreadPool& pool,
                          kernels::Isa isa)
     : plan_(plan), device_(device), pool_(pool), isa_(isa) {
   attention_rows_.reserve(static_cast<std::size_t>(plan.batch.rows));

@@ -22,7 +22,7 @@ class CpuExecutor final : public Executor {
  public:
   // `device` is the arena of plan.device().
   // Lifetime: plan, arena and pool outlive the executor.
-  CpuExecutor(const Plan& plan, const HostArena& device, ThreadPool& pool, kernels::Isa isa);
+  CpuExecutor(const Plan& plan, const Arena& device, ThreadPool& pool, kernels::Isa isa);
 
   void Compute(const Cursor& at, const PackedBatch& batch, const CellPlaces& places) override;
   std::span<float> Logits() override { return logits_; }
@@ -64,7 +64,7 @@ class CpuExecutor final : public Executor {
   float* Hidden(const Cell& cell, int64_t token) const;
 
   const Plan& plan_;
-  const HostArena& device_;
+  const Arena& device_;
   ThreadPool& pool_;
   kernels::Isa isa_;
   std::vector<kernels::AttentionRow> attention_rows_;  // reserved for batch.rows

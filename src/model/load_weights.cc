@@ -15,7 +15,7 @@ struct Piece {
   std::span<std::byte> place;
 };
 
-void AddPieces(WeightRun run, const WeightTile& tile, const HostArena& arena,
+void AddPieces(WeightRun run, const WeightTile& tile, const Arena& arena,
                std::vector<Piece>& pieces) {
   const int64_t element_bytes = DTypeBytes(run.spec->dtype);
   const int64_t step = kReadBytes / element_bytes;
@@ -31,7 +31,7 @@ void AddPieces(WeightRun run, const WeightTile& tile, const HostArena& arena,
 
 }  // namespace
 
-void LoadWeights(const Plan& plan, Tier tier, const WeightReader& reader, const HostArena& arena,
+void LoadWeights(const Plan& plan, Tier tier, const WeightReader& reader, const Arena& arena,
                  ThreadPool& pool) {
   std::vector<Piece> pieces;
   for (std::size_t layer = 0; layer < plan.layers.size(); ++layer) {

@@ -11,7 +11,7 @@ namespace spillway {
 
 // Fills every tile that the plan puts in the tier `tier`, of which `arena` is the memory.
 // Throws: what WeightReader::Read throws.
-void LoadWeights(const Plan& plan, Tier tier, const WeightReader& reader, const HostArena& arena,
+void LoadWeights(const Plan& plan, Tier tier, const WeightReader& reader, const Arena& arena,
                  ThreadPool& pool);
 
 }  // namespace spillway

@@ -1,0 +1,34 @@
+// The GPU of a run: is there one, how much memory has it. Needs no toolkit to include.
+// Thread rule: Open by the main thread before any other CUDA call.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace spillway {
+
+struct GpuInfo {
+  int index = 0;
+  std::string name;
+  int major = 0;  // compute capability
+  int minor = 0;
+  int num_processors = 0;
+  int64_t total_bytes = 0;
+  int64_t free_bytes = 0;
+  // Taken on the card once this process is set up on it: the context, the loaded kernels, and what
+  // other processes hold. It counts against --gpu-memory, so that a capped run fits a card of that
+  // size.
+  int64_t used_bytes = 0;
+};
+
+// The number of GPUs that this process can use; 0 also without a driver.
+int CountGpus();
+
+// Makes the GPU current for the calling thread, sets up its context and loads the kernels.
+// Throws: Error kGpu: no such GPU, or one that is too old.
+GpuInfo OpenGpu(int index);
+
+// Makes the GPU current for another thread. Throws: Error kGpu.
+void UseGpu(int index);
+
+}  // namespace spillway
