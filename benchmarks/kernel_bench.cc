@@ -1,5 +1,6 @@
 // How fast the CPU kernels are, beside the limits measured in the same run: the rate at which all
-// threads read memory, and the fp32 product of libtorch (MKL) at the same shape.
+// threads read memory, and, where it was built with it, the fp32 product of libtorch (MKL) at the
+// same shape.
 //   kernel_bench [--quick] [--isa portable|avx2|avx512|amx] [--threads N] [--only
 //   matmul|attention|other] [--no-torch]
 #include <fmt/core.h>
@@ -140,7 +141,7 @@ void Bench::MatmulShape(int64_t in, int64_t out, DType dtype) {
   const int64_t workspace_bytes =
       MatmulWorkspaceBytes(max_rows, in, options_.num_threads, options_.isa);
   const Bytes workspace = Allocate(workspace_bytes);
-  const bool torch = options_.torch && dtype == DType::kF16;
+  [[maybe_unused]] const bool torch = options_.torch && dtype == DType::kF16;
   for (const int64_t rows : {1, 2, 4, 8, 16, 32, 64, 128, 256, 512}) {
     if (options_.quick && (rows == 2 || rows == 64 || rows == 256)) continue;
     int64_t copy = 0;
@@ -161,10 +162,12 @@ void Bench::MatmulShape(int64_t in, int64_t out, DType dtype) {
       Matmul(args, {workspace.get(), static_cast<size_t>(workspace_bytes)}, pool_, options_.isa);
     });
     double torch_s = 0;
+#if defined(SPILLWAY_TORCH)
     if (torch && rows >= 8) {
       TorchLinear linear(rows, in, out, options_.num_threads);
       torch_s = BestSeconds(options_, [&] { linear.Run(); });
     }
+#endif
     Row(fmt::format("matmul {}", DTypeName(dtype)), fmt::format("{} -> {}", in, out), rows, seconds,
         static_cast<double>(weight_bytes), 2.0 * static_cast<double>(rows * in * out), torch_s);
   }

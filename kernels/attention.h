@@ -23,6 +23,10 @@ struct AttentionRow {
   int64_t num_past = 0;      // tokens already in slots [0, num_past)
   int64_t num_new = 0;       // tokens of this call; they take slots [num_past, num_past + num_new)
   int64_t token_offset = 0;  // index of the first of them in the packed q, k, v and out
+  // [num_heads][token_scores_stride], null: not wanted. The softmax weight that each new token's
+  // query gives to a token is added to the token's score, in order of the queries. Zeroed by the
+  // caller before a row's first call; scores of tokens that no query sees are not touched.
+  float* token_scores = nullptr;
 };
 
 struct AttentionArgs {
@@ -38,13 +42,19 @@ struct AttentionArgs {
   int64_t head_dim = 0;      // any; 64, 80 and 128 are the fast ones
   float scale = 1.0F;        // q is multiplied by it in fp32
   DType kv_dtype = DType::kF16;
+  int64_t token_scores_stride = 0;  // at least the tokens of each row that has token_scores
 };
 
 int64_t AttentionWorkspaceBytes(int64_t max_slots, int64_t head_dim, int num_threads, Isa isa);
 
+// As much as calls with token_scores need: the q k of 24 queries over max_slots more per thread.
+int64_t AttentionWorkspaceBytesWithScores(int64_t max_slots, int64_t head_dim, int num_threads,
+                                          Isa isa);
+
 // Rounds the new tokens' K and V to kv_dtype, stores them in their slots, then attends: the token
-// at position p of a row sees slots [0, p]. What is read is always the rounded cache. Requires:
-// workspace as above. Allocates nothing.
+// at position p of a row sees slots [0, p]. What is read is always the rounded cache. Token scores,
+// where asked for, change no bit of `out`, and their own bits depend on the row only; a row and KV
+// head is then one task. Requires: workspace as above. Allocates nothing.
 void Attention(const AttentionArgs& args, std::span<std::byte> workspace, ThreadPool& pool,
                Isa isa);
 

@@ -5,9 +5,8 @@
 #include "spillway/error.h"
 
 namespace spillway::kernels {
-namespace {
 
-const AttentionFunctions& FunctionsOf(Isa isa) {
+const AttentionFunctions& AttentionFunctionsOf(Isa isa) {
 #if defined(SPILLWAY_X86)
   if (isa >= Isa::kAvx512) return kAttentionAvx512;
   if (isa == Isa::kAvx2) return kAttentionAvx2;
@@ -16,13 +15,27 @@ const AttentionFunctions& FunctionsOf(Isa isa) {
   return kAttentionPortable;
 }
 
+namespace {
+
 void CheckArgs(const AttentionArgs& args) {
   SPILLWAY_CHECK(args.num_kv_heads > 0 && args.num_heads % args.num_kv_heads == 0);
   SPILLWAY_CHECK(args.kv_dtype != DType::kF32);
   for (const AttentionRow& row : args.rows) {
     SPILLWAY_CHECK(row.num_past + row.num_new <= row.num_slots);
     SPILLWAY_CHECK(row.num_slots % kKvBlockSlots == 0);
+    if (row.token_scores == nullptr) continue;
+    SPILLWAY_CHECK(row.num_past + row.num_new <= args.token_scores_stride);
   }
+}
+
+// Of one worker.
+int64_t ScratchBytes(const AttentionArgs& args) {
+  int64_t scored_slots = 0;
+  for (const AttentionRow& row : args.rows) {
+    if (row.token_scores != nullptr)
+      scored_slots = std::max(scored_slots, row.num_past + row.num_new);
+  }
+  return AttentionScratchBytes(args.head_dim) + AttentionHistoryBytes(scored_slots);
 }
 
 }  // namespace
@@ -32,22 +45,36 @@ int64_t AttentionWorkspaceBytes(int64_t /*max_slots*/, int64_t head_dim, int num
   return num_threads * AttentionScratchBytes(head_dim);
 }
 
+int64_t AttentionWorkspaceBytesWithScores(int64_t max_slots, int64_t head_dim, int num_threads,
+                                          Isa /*isa*/) {
+  return num_threads * (AttentionScratchBytes(head_dim) + AttentionHistoryBytes(max_slots));
+}
+
 void Attention(const AttentionArgs& args, std::span<std::byte> workspace, ThreadPool& pool,
                Isa isa) {
   if (args.rows.empty()) return;
-  const int64_t scratch_bytes = AttentionScratchBytes(args.head_dim);
+  const int64_t scratch_bytes = ScratchBytes(args);
   SPILLWAY_CHECK(static_cast<int64_t>(workspace.size()) >= pool.num_threads() * scratch_bytes);
   SPILLWAY_CHECK(reinterpret_cast<uintptr_t>(workspace.data()) % 64 == 0);
   CheckArgs(args);
-  const AttentionFunctions& functions = FunctionsOf(isa);
+  const AttentionFunctions& functions = AttentionFunctionsOf(isa);
   const int64_t num_pairs =
       static_cast<int64_t>(args.rows.size()) * args.num_kv_heads;  // (row, KV head)
   const int64_t group = args.num_heads / args.num_kv_heads;
   auto task_of = [&](int64_t pair, int worker) {
     const AttentionRow* row = &args.rows[static_cast<size_t>(pair / args.num_kv_heads)];
     std::byte* scratch = workspace.data() + worker * scratch_bytes;
-    return AttentionTask{&args, row, pair % args.num_kv_heads,
-                         0,     0,   reinterpret_cast<float*>(scratch)};
+    const int64_t kv_head = pair % args.num_kv_heads;
+    float* scores = row->token_scores == nullptr
+                        ? nullptr
+                        : row->token_scores + kv_head * group * args.token_scores_stride;
+    return AttentionTask{.args = &args,
+                         .row = row,
+                         .kv_head = kv_head,
+                         .scratch = reinterpret_cast<float*>(scratch),
+                         .block_stride = KvBlockBytes(args.num_kv_heads, args.head_dim) / 2,
+                         .scores = scores,
+                         .scores_stride = args.token_scores_stride};
   };
   int64_t max_new = 0;
   for (const AttentionRow& row : args.rows) max_new = std::max(max_new, row.num_new);
@@ -55,7 +82,9 @@ void Attention(const AttentionArgs& args, std::span<std::byte> workspace, Thread
   // late blocks, which see more slots, are spread evenly.
   const int64_t max_blocks = (max_new * group + kAttentionQueries - 1) / kAttentionQueries;
   const int64_t wanted = (4 * pool.num_threads() + num_pairs - 1) / num_pairs;
-  const int64_t parts = std::max<int64_t>(1, std::min(max_blocks, wanted));
+  // Scores are added up in order of the queries, so these stay in one task.
+  const bool scored = scratch_bytes > AttentionScratchBytes(args.head_dim);
+  const int64_t parts = scored ? 1 : std::max<int64_t>(1, std::min(max_blocks, wanted));
   auto attend = [&](int64_t index, int worker) {
     AttentionTask task = task_of(index / parts, worker);
     // With one part nobody else reads this head's new tokens, so they are stored here and are still

@@ -12,12 +12,17 @@ namespace spillway::kernels {
 // query i of the row is token i / group, head kv_head * group + i % group, group = num_heads /
 // num_kv_heads.
 struct AttentionTask {
-  const AttentionArgs* args;
-  const AttentionRow* row;
-  int64_t kv_head;
-  int64_t query_begin;
-  int64_t query_end;  // at most kAttentionQueries more
-  float* scratch;     // of this worker, 64-byte aligned
+  const AttentionArgs* args = nullptr;
+  const AttentionRow* row = nullptr;
+  int64_t kv_head = 0;
+  int64_t query_begin = 0;
+  int64_t query_end = 0;     // at most kAttentionQueries more
+  float* scratch = nullptr;  // of this worker, 64-byte aligned
+  int64_t block_stride = 0;  // 16-bit elements from one KV block of the row to the next
+  // Where weights are added, [head of the group][slot], stride scores_stride; null: nowhere. The
+  // scratch then has room for AttentionHistoryBytes behind AttentionScratchBytes.
+  float* scores = nullptr;
+  int64_t scores_stride = 0;
 };
 
 constexpr int64_t kAttentionQueries = 24;  // share one pass over the keys
@@ -33,10 +38,17 @@ constexpr int64_t AttentionScratchBytes(int64_t head_dim) {
          4;
 }
 
+// q k of 24 queries over all slots, kept until a query's maximum and total are known.
+constexpr int64_t AttentionHistoryBytes(int64_t max_slots) {
+  return (max_slots + kAttentionKeys - 1) / kAttentionKeys * kAttentionKeys * kAttentionQueries * 4;
+}
+
 struct AttentionFunctions {
   void (*store_kv)(const AttentionTask& task);  // all new tokens of the row, one KV head
   void (*attend)(const AttentionTask& task);
 };
+
+const AttentionFunctions& AttentionFunctionsOf(Isa isa);
 
 extern const AttentionFunctions kAttentionPortable;
 extern const AttentionFunctions kAttentionAvx2;

@@ -45,6 +45,11 @@ void AttendRef(const AttentionArgs& args, const AttentionRow& row, int64_t token
   const double maximum = *std::max_element(weights.begin(), weights.end());
   double total = 0;
   for (double& weight : weights) total += weight = std::exp(weight - maximum);
+  if (row.token_scores != nullptr) {
+    float* scores = row.token_scores + head * args.token_scores_stride;
+    for (int64_t slot = 0; slot < num_keys; ++slot)
+      scores[slot] += static_cast<float>(weights[static_cast<size_t>(slot)] / total);
+  }
   float* out = args.out + (row.token_offset + token) * args.out_stride + head * args.head_dim;
   for (int64_t d = 0; d < args.head_dim; ++d) {
     double sum = 0;

@@ -15,6 +15,8 @@ constexpr int64_t kLanes = Simd::kLanes;
 constexpr int kValueQueries =
     kLanes == 16 ? 6 : 3;  // times 4 registers of head_dim: 24 of 32, or 12 of 16
 constexpr int kValueVectors = 4;
+constexpr int kAddVectors = 4;  // registers of scores that weights are added to at a time
+constexpr int64_t kAddSlots = kAddVectors * kLanes;
 constexpr int64_t kWidenQueries =
     3;  // from here a block of K or V is widened to fp32 once for all queries
 constexpr float kMinusInfinity = -__builtin_inff();
@@ -37,6 +39,7 @@ constexpr int64_t RoundUpToLanes(int64_t n) { return (n + kLanes - 1) / kLanes *
 
 template <DType kKv>
 struct Attend {
+  const AttentionTask& task;
   const AttentionArgs& args;
   const AttentionRow& row;
   int64_t kv_head;
@@ -51,40 +54,46 @@ struct Attend {
   float* maxima;   // [query]
   float* totals;   // [query]
   float* factors;  // [query]: what the sums so far are multiplied by in this block
+  float* history;  // [block][query][64]: the scores, where the task adds weights up
 
-  explicit Attend(const AttentionTask& task);
+  explicit Attend(const AttentionTask& attention_task);
   int64_t Token(int64_t query) const { return (first_query + query) / group; }
   int64_t Head(int64_t query) const { return kv_head * group + (first_query + query) % group; }
   // Slots of the block at `begin` that the query sees; 0 or less when it sees none.
   int64_t Visible(int64_t query, int64_t begin) const {
     return MinOf(kAttentionKeys, row.num_past + Token(query) + 1 - begin);
   }
-  // Elements from one KV block of a head to the next.
-  int64_t BlockStride() const { return 2 * args.num_kv_heads * kKvBlockSlots * args.head_dim; }
+  // [query][64] of the block at `begin`.
+  float* ScoresOf(int64_t begin) const {
+    return task.scores == nullptr ? weights : history + begin * num_queries;
+  }
   const uint16_t* Cache(bool values, int64_t slot) const {
     const int64_t head = (values ? args.num_kv_heads : 0) + kv_head;
-    return reinterpret_cast<const uint16_t*>(row.kv) + slot / kKvBlockSlots * BlockStride() +
+    return reinterpret_cast<const uint16_t*>(row.kv) + slot / kKvBlockSlots * task.block_stride +
            (head * kKvBlockSlots + slot % kKvBlockSlots) * args.head_dim;
   }
   KeyBlock InPlace(bool values, int64_t begin) const {
-    return {Cache(values, begin), args.head_dim, BlockStride()};
+    return {Cache(values, begin), args.head_dim, task.block_stride};
   }
   KeyBlock Widen(bool values, int64_t begin, int64_t count) const;
   void Prefetch(bool values, int64_t begin, int64_t count) const;
   void LoadQueries() const;
   void Softmax(int64_t begin, int64_t first) const;
   void Block(int64_t begin) const;
+  void AddWeights(int64_t first, int64_t begin, int64_t slot) const;
+  void AddAllWeights() const;
   void Run() const;
 
   template <DType kFrom>
-  void Scores(int64_t query, KeyBlock keys, int64_t visible) const;
+  void Scores(int64_t query, KeyBlock keys, int64_t begin) const;
   template <DType kFrom>
   void Values(int64_t begin, int64_t first, KeyBlock values) const;
 };
 
 template <DType kKv>
-Attend<kKv>::Attend(const AttentionTask& task)
-    : args(*task.args),
+Attend<kKv>::Attend(const AttentionTask& attention_task)
+    : task(attention_task),
+      args(*task.args),
       row(*task.row),
       kv_head(task.kv_head),
       num_queries(task.query_end - task.query_begin),
@@ -97,7 +106,8 @@ Attend<kKv>::Attend(const AttentionTask& task)
       weights(widened + kAttentionKeys * padded_dim),
       maxima(weights + kAttentionQueries * kAttentionKeys),
       totals(maxima + kAttentionQueries),
-      factors(totals + kAttentionQueries) {}
+      factors(totals + kAttentionQueries),
+      history(task.scratch + AttentionScratchBytes(args.head_dim) / 4) {}
 
 template <DType kKv>
 void Attend<kKv>::LoadQueries() const {
@@ -163,10 +173,11 @@ Simd::F Dots(const float* q, KeyBlock keys, int64_t slot, int64_t head_dim) {
 // Lanes past `visible` hold a score of nothing; Softmax replaces them.
 template <DType kKv>
 template <DType kFrom>
-void Attend<kKv>::Scores(int64_t query, KeyBlock keys, int64_t visible) const {
+void Attend<kKv>::Scores(int64_t query, KeyBlock keys, int64_t begin) const {
+  float* scores = ScoresOf(begin) + query * kAttentionKeys;
+  const int64_t visible = Visible(query, begin);
   for (int64_t slot = 0; slot < visible; slot += kLanes) {
-    Simd::Store(weights + query * kAttentionKeys + slot,
-                Dots<kFrom>(q + query * padded_dim, keys, slot, args.head_dim));
+    Simd::Store(scores + slot, Dots<kFrom>(q + query * padded_dim, keys, slot, args.head_dim));
   }
 }
 
@@ -175,13 +186,13 @@ void Attend<kKv>::Scores(int64_t query, KeyBlock keys, int64_t visible) const {
 template <DType kKv>
 void Attend<kKv>::Softmax(int64_t begin, int64_t first) const {
   for (int64_t query = first; query < num_queries; ++query) {
-    float* w = weights + query * kAttentionKeys;
+    float* scores = ScoresOf(begin) + query * kAttentionKeys;
     const int64_t visible = Visible(query, begin);
     const int64_t end = RoundUpToLanes(visible);
-    for (int64_t slot = visible; slot < end; ++slot) w[slot] = kMinusInfinity;
+    for (int64_t slot = visible; slot < end; ++slot) scores[slot] = kMinusInfinity;
     Simd::F highest = Simd::Set(maxima[query]);
     for (int64_t slot = 0; slot < end; slot += kLanes)
-      highest = Simd::Max(highest, Simd::Load(w + slot));
+      highest = Simd::Max(highest, Simd::Load(scores + slot));
     const float maximum = Simd::MaxOf(highest);
     factors[query] = maxima[query] - maximum;
     maxima[query] = maximum;
@@ -190,12 +201,13 @@ void Attend<kKv>::Softmax(int64_t begin, int64_t first) const {
     Simd::Store(factors + query, Exp(Simd::Load(factors + query)));
   }
   for (int64_t query = first; query < num_queries; ++query) {
+    const float* scores = ScoresOf(begin) + query * kAttentionKeys;
     float* w = weights + query * kAttentionKeys;
     const int64_t end = RoundUpToLanes(Visible(query, begin));
     const Simd::F offset = Simd::Set(maxima[query]);
     Simd::F total = Simd::Zero();
     for (int64_t slot = 0; slot < end; slot += kLanes) {
-      const Simd::F weight = Exp(Simd::Sub(Simd::Load(w + slot), offset));
+      const Simd::F weight = Exp(Simd::Sub(Simd::Load(scores + slot), offset));
       total = Simd::Add(total, weight);
       Simd::Store(w + slot, weight);
     }
@@ -315,8 +327,7 @@ void Attend<kKv>::Block(int64_t begin) const {
   Prefetch(true, begin, count);
   const KeyBlock keys = widen ? Widen(false, begin, count) : InPlace(false, begin);
   for (int64_t query = first; query < num_queries; ++query) {
-    const int64_t visible = Visible(query, begin);
-    widen ? Scores<DType::kF32>(query, keys, visible) : Scores<kKv>(query, keys, visible);
+    widen ? Scores<DType::kF32>(query, keys, begin) : Scores<kKv>(query, keys, begin);
   }
   Softmax(begin, first);
   Prefetch(false, begin + kAttentionKeys, count);
@@ -324,11 +335,61 @@ void Attend<kKv>::Block(int64_t begin) const {
   Values<kKv>(begin, first, InPlace(true, begin));
 }
 
+// The weights of one head's queries, `first` and every group-th after it, for kAddSlots slots of
+// the block at `begin`. Each is exp(score - maximum) / total anew: the exps of the pass are
+// relative to the maximum of their time, so that equal scores in two blocks would end up an ulp
+// apart.
+template <DType kKv>
+void Attend<kKv>::AddWeights(int64_t first, int64_t begin, int64_t slot) const {
+  const float* scores = ScoresOf(begin) + slot;
+  float* to = task.scores + Head(first) % group * task.scores_stride + begin + slot;
+  auto weight_of = [&](int64_t query, int64_t at) {
+    const Simd::F score = Simd::Load(scores + query * kAttentionKeys + at);
+    return Exp(Simd::Sub(score, Simd::Set(maxima[query])));
+  };
+  int64_t query = first;
+  // What they see grows with their number: those that see part of the slots, then those that see
+  // all. A slot not seen is not touched.
+  for (; query < num_queries; query += group) {
+    const int64_t visible = Visible(query, begin) - slot;
+    if (visible >= kAddSlots) break;
+    for (int64_t at = 0; at < visible; at += kLanes) {
+      const int64_t n = MinOf(kLanes, visible - at);
+      const Simd::F sum = Simd::LoadPart(to + at, n);
+      const Simd::F inverse = Simd::Set(factors[query]);
+      Simd::StorePart(to + at, Simd::Fma(inverse, weight_of(query, at), sum), n);
+    }
+  }
+  if (query >= num_queries) return;
+  Simd::F sums_of[kAddVectors];
+  for (int v = 0; v < kAddVectors; ++v) sums_of[v] = Simd::Load(to + v * kLanes);
+  for (; query < num_queries; query += group) {
+    const Simd::F inverse = Simd::Set(factors[query]);
+    for (int v = 0; v < kAddVectors; ++v)
+      sums_of[v] = Simd::Fma(inverse, weight_of(query, v * kLanes), sums_of[v]);
+  }
+  for (int v = 0; v < kAddVectors; ++v) Simd::Store(to + v * kLanes, sums_of[v]);
+}
+
+// The queries of each head in ascending order, whichever blocks of queries they came in.
+template <DType kKv>
+void Attend<kKv>::AddAllWeights() const {
+  for (int64_t query = 0; query < num_queries; ++query) factors[query] = 1.0F / totals[query];
+  const int64_t end = row.num_past + Token(num_queries - 1) + 1;
+  for (int64_t first = 0; first < MinOf(group, num_queries); ++first) {
+    for (int64_t begin = 0; begin < end; begin += kAttentionKeys) {
+      for (int64_t slot = 0; slot < kAttentionKeys; slot += kAddSlots)
+        AddWeights(first, begin, slot);
+    }
+  }
+}
+
 template <DType kKv>
 void Attend<kKv>::Run() const {
   LoadQueries();
   const int64_t end = row.num_past + Token(num_queries - 1) + 1;
   for (int64_t begin = 0; begin < end; begin += kAttentionKeys) Block(begin);
+  if (task.scores != nullptr) AddAllWeights();
   for (int64_t query = 0; query < num_queries; ++query) {
     float* to = args.out + (row.token_offset + Token(query)) * args.out_stride +
                 Head(query) * args.head_dim;
@@ -349,9 +410,9 @@ void StoreKv(const AttentionTask& task) {
     const int64_t head = half * args.num_kv_heads + task.kv_head;
     for (int64_t token = 0; token < row.num_new; ++token) {
       const int64_t slot = row.num_past + token;
-      const int64_t run = slot / kKvBlockSlots * 2 * args.num_kv_heads + head;
       uint16_t* to = reinterpret_cast<uint16_t*>(row.kv) +
-                     (run * kKvBlockSlots + slot % kKvBlockSlots) * args.head_dim;
+                     slot / kKvBlockSlots * task.block_stride +
+                     (head * kKvBlockSlots + slot % kKvBlockSlots) * args.head_dim;
       const float* x =
           from + (row.token_offset + token) * args.qkv_stride + task.kv_head * args.head_dim;
       for (int64_t d = 0; d < args.head_dim; d += kLanes) {

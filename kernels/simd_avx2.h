@@ -23,6 +23,9 @@ struct Simd {
   static void Store(float* p, F v) { _mm256_storeu_ps(p, v); }
   static void StorePart(float* p, F v, int64_t n) { _mm256_maskstore_ps(p, Mask(n), v); }
 
+  static F LoadInt(const int32_t* p) {
+    return _mm256_cvtepi32_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  }
   static F LoadHalf(const uint16_t* p) {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
   }

@@ -20,6 +20,7 @@ struct Simd {
   static void Store(float* p, F v) { _mm512_storeu_ps(p, v); }
   static void StorePart(float* p, F v, int64_t n) { _mm512_mask_storeu_ps(p, Mask(n), v); }
 
+  static F LoadInt(const int32_t* p) { return _mm512_cvtepi32_ps(_mm512_loadu_si512(p)); }
   static F LoadHalf(const uint16_t* p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
   }

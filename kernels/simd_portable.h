@@ -29,6 +29,11 @@ struct Simd {
     for (int64_t i = 0; i < n; ++i) p[i] = v[i];
   }
 
+  static F LoadInt(const int32_t* p) {
+    I v;
+    __builtin_memcpy(&v, p, sizeof(v));
+    return __builtin_convertvector(v, F);
+  }
   static F LoadHalf(const uint16_t* p) { return FromHalf(Wide(p, kLanes)); }
   static F LoadHalfPart(const uint16_t* p, int64_t n) { return FromHalf(Wide(p, n)); }
   static F LoadBf16(const uint16_t* p) { return AsFloat(Wide(p, kLanes) << 16); }

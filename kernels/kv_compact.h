@@ -1,0 +1,44 @@
+// Compaction of a prompt's KV: from the workspace that prefill attends to, where all tokens lie, to
+// the row's cache of fixed size, with scores and positions. kernels/kv_eviction.h has the rule.
+// Thread rule: one call at a time per pool and workspace.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "kernels/thread_pool.h"
+#include "spillway/kv_policy.h"
+
+namespace spillway::kernels {
+
+// One row, after the last chunk of its prompt. `from` and `kv` do not overlap.
+struct KvCompactRow {
+  const std::byte* from = nullptr;      // all tokens' KV, without state; 64-byte aligned
+  const float* token_scores = nullptr;  // [num_heads][token_scores_stride], as Attention left them
+  int64_t num_tokens = 0;
+  std::byte* kv = nullptr;  // the row's cache, with state; 64-byte aligned
+  int64_t num_slots = 0;    // there; a multiple of kKvBlockSlots
+  KvKeep keep;
+};
+
+struct KvCompactArgs {
+  std::span<const KvCompactRow> rows;
+  KvPolicyKind kind = KvPolicyKind::kH2o;  // not kFull; with kWindow token_scores may be null
+  int64_t token_scores_stride = 0;
+  int64_t num_heads = 0;
+  int64_t num_kv_heads = 0;  // divides num_heads
+  int64_t head_dim = 0;      // of 16-bit elements, whichever
+};
+
+int64_t KvCompactWorkspaceBytes(int64_t max_tokens, int num_threads);
+
+// Copies what stays to slots [0, min(num_tokens, keep.slots())), in order of position, with its
+// scores (summed over the heads that share a KV head, in their order; 0 without token_scores) and
+// positions. Requires: workspace as above. Allocates nothing.
+void KvCompact(const KvCompactArgs& args, std::span<std::byte> workspace, ThreadPool& pool);
+
+// The oracle: sorts all tokens, head by head.
+void KvCompactRef(const KvCompactArgs& args);
+
+}  // namespace spillway::kernels

@@ -1,0 +1,67 @@
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "kernels/kv_compact.h"
+#include "kernels/kv_eviction.h"
+#include "kernels/kv_head.h"
+
+namespace spillway::kernels {
+namespace {
+
+struct Token {
+  int64_t position;
+  float score;
+};
+
+std::vector<Token> AllTokens(const KvCompactArgs& args, const KvCompactRow& row, int64_t kv_head) {
+  const int64_t group = args.num_heads / args.num_kv_heads;
+  std::vector<Token> tokens;
+  for (int64_t position = 0; position < row.num_tokens; ++position) {
+    float score = 0;
+    for (int64_t head = kv_head * group; row.token_scores && head < (kv_head + 1) * group; ++head)
+      score += row.token_scores[head * args.token_scores_stride + position];
+    tokens.push_back({position, score});
+  }
+  return tokens;
+}
+
+bool IsHeavier(const Token& a, const Token& b) {
+  return OrderedScore(a.score) > OrderedScore(b.score);
+}
+
+// In place; in order of position.
+void KeepSome(std::vector<Token>& tokens, KvKeep kept) {
+  if (static_cast<int64_t>(tokens.size()) <= kept.slots()) return;
+  const auto first = tokens.begin() + kept.sinks;
+  const auto last = tokens.end() - kept.recent;
+  std::stable_sort(first, last, IsHeavier);
+  tokens.erase(first + kept.heavy, last);
+  std::sort(tokens.begin(), tokens.end(),
+            [](const Token& a, const Token& b) { return a.position < b.position; });
+}
+
+}  // namespace
+
+void KvCompactRef(const KvCompactArgs& args) {
+  const int64_t bytes = args.head_dim * 2;
+  for (const KvCompactRow& row : args.rows) {
+    for (int64_t head = 0; head < args.num_kv_heads; ++head) {
+      const KvHead<const std::byte> from{row.from, args.num_kv_heads, args.head_dim, head,
+                                         KvBlockBytes(args.num_kv_heads, args.head_dim)};
+      const KvHead<std::byte> to{row.kv, args.num_kv_heads, args.head_dim, head,
+                                 KvBlockBytesWithState(args.num_kv_heads, args.head_dim)};
+      std::vector<Token> tokens = AllTokens(args, row, head);
+      KeepSome(tokens, KeptTokens(args.kind, row.keep));
+      for (size_t slot = 0; slot < tokens.size(); ++slot) {
+        const auto at = static_cast<int64_t>(slot);
+        std::memcpy(to.Key(at), from.Key(tokens[slot].position), static_cast<size_t>(bytes));
+        std::memcpy(to.Value(at), from.Value(tokens[slot].position), static_cast<size_t>(bytes));
+        *to.Score(at) = tokens[slot].score;
+        *to.Position(at) = static_cast<int32_t>(tokens[slot].position);
+      }
+    }
+  }
+}
+
+}  // namespace spillway::kernels
