@@ -9,8 +9,8 @@
 
 namespace spillway::kernels {
 
-// One layer's cache of a row (spillway/kv_block.h): blocks of 16 slots, `block_bytes` apart. With a
-// policy that evicts, [kv_head][16] fp32 scores and [kv_head][16] int32 positions follow K and V.
+// One layer's cache of a row (spillway/kv_block.h): blocks of 16 slots, `block_bytes` apart, with or
+// without the state of a policy that evicts. KvHead (kv_head.h) is the CPU's view of the same.
 struct KvLayout {
   int64_t num_kv_heads = 0;
   int64_t head_dim = 0;
@@ -21,17 +21,12 @@ enum class KvPart { kKey, kValue };
 
 inline constexpr int64_t kKvElementBytes = 2;
 
-constexpr int64_t KvDataBytes(int64_t num_kv_heads, int64_t head_dim) {
-  return 2 * num_kv_heads * kKvBlockSlots * head_dim * kKvElementBytes;
-}
-
 constexpr KvLayout FullKvLayout(int64_t num_kv_heads, int64_t head_dim) {
-  return {num_kv_heads, head_dim, KvDataBytes(num_kv_heads, head_dim)};
+  return {num_kv_heads, head_dim, KvBlockBytes(num_kv_heads, head_dim)};
 }
 
-constexpr KvLayout ScoredKvLayout(int64_t num_kv_heads, int64_t head_dim) {
-  return {num_kv_heads, head_dim,
-          KvDataBytes(num_kv_heads, head_dim) + num_kv_heads * kKvBlockSlots * 8};
+constexpr KvLayout KvLayoutWithState(int64_t num_kv_heads, int64_t head_dim) {
+  return {num_kv_heads, head_dim, KvBlockBytesWithState(num_kv_heads, head_dim)};
 }
 
 // Bytes from the begin of a row's cache to a slot's K or V of one head.
@@ -41,14 +36,14 @@ constexpr int64_t KvOffset(const KvLayout& layout, KvPart part, int64_t kv_head,
          (run * kKvBlockSlots + slot % kKvBlockSlots) * layout.head_dim * kKvElementBytes;
 }
 
-// The same to a slot's score. Requires: a layout with scores.
+// The same to a slot's score. Requires: a layout with state.
 constexpr int64_t ScoreOffset(const KvLayout& layout, int64_t kv_head, int64_t slot) {
   return slot / kKvBlockSlots * layout.block_bytes +
-         KvDataBytes(layout.num_kv_heads, layout.head_dim) +
+         KvBlockBytes(layout.num_kv_heads, layout.head_dim) +
          (kv_head * kKvBlockSlots + slot % kKvBlockSlots) * 4;
 }
 
-// The same to a slot's position. Requires: a layout with scores.
+// The same to a slot's position. Requires: a layout with state.
 constexpr int64_t PositionOffset(const KvLayout& layout, int64_t kv_head, int64_t slot) {
   return ScoreOffset(layout, kv_head, slot) + layout.num_kv_heads * kKvBlockSlots * 4;
 }

@@ -10,6 +10,10 @@
 #include "kernels/thread_pool.h"
 #include "spillway/kv_policy.h"
 
+namespace spillway {
+class Stream;
+}
+
 namespace spillway::kernels {
 
 // One row, after the last chunk of its prompt. `from` and `kv` do not overlap.
@@ -40,5 +44,16 @@ void KvCompact(const KvCompactArgs& args, std::span<std::byte> workspace, Thread
 
 // The oracle: sorts all tokens, head by head.
 void KvCompactRef(const KvCompactArgs& args);
+
+// On the GPU: pointers, the rows and what they point to are in its memory.
+struct GpuKvCompactArgs {
+  KvCompactArgs compact;     // head_dim: a multiple of 8
+  float* scores = nullptr;   // [rows, num_kv_heads, max_tokens]: workspace
+  int32_t* kept = nullptr;   // the same
+  int64_t max_tokens = 0;    // at least any row's
+};
+
+// Stream: one kernel.
+void KvCompactAsync(const GpuKvCompactArgs& args, Stream& stream);
 
 }  // namespace spillway::kernels

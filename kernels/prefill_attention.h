@@ -39,19 +39,17 @@ struct PrefillAttentionArgs {
 // Stream: one kernel.
 void PrefillAttentionAsync(const PrefillAttentionArgs& args, Stream& stream);
 
-// The sums over queries of each token's attention weights, for policies that evict: adds to
-// token_scores[row][head][slot] the weights of this call's queries, one after the other in their
+// The sums over queries of each token's attention weights, for policies that evict: adds to each
+// row's token_scores[head][slot] the weights of this call's queries, one after the other in their
 // order, so that the sums do not depend on how a prompt was cut into calls.
-// `tiles` are of kTileKeys slots each, of rows [0, num_past + num_new).
 struct PrefillScoresArgs {
-  PrefillAttentionArgs attention;            // with log_sums, as PrefillAttention left them
-  const RowTile* key_tiles = nullptr;        // every kTileKeys slots of every row
+  PrefillAttentionArgs attention;      // with log_sums, as PrefillAttention left them
+  const RowTile* key_tiles = nullptr;  // every kTileKeys slots of every row, new tokens included
   int64_t num_key_tiles = 0;
-  float* const* token_scores = nullptr;  // of each row: [num_heads][token_scores_stride]
-  int64_t token_scores_stride = 0;
+  int64_t token_scores_stride = 0;  // of the rows' token_scores, which none lacks
 };
 
-// A row's sums begin at 0 in the call with num_past == 0. Stream: one kernel.
+// Stream: one kernel.
 void PrefillScoresAsync(const PrefillScoresArgs& args, Stream& stream);
 
 }  // namespace spillway::kernels

@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(kTileThreads) PrefillScoresKernel(const Prefil
   __syncthreads();
   const int64_t slot = tile.begin + threadIdx.x;
   const bool sums = threadIdx.x < kTileKeys && slot < source.num_keys;
-  float* score = args.token_scores[tile.row] + head * args.token_scores_stride + slot;
+  float* score = row.token_scores + head * args.token_scores_stride + slot;
   float sum = sums && slot < row.num_past ? *score : 0.0F;
   // Queries before the tile's first key see none of it.
   const int64_t unseen = tile.begin > row.num_past ? tile.begin - row.num_past : 0;
