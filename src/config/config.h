@@ -15,6 +15,14 @@
 namespace spillway {
 
 enum class Verb { kGenerate, kBench, kPlan, kConvert, kInspect };
+enum class DeviceKind { kAuto, kCpu, kCuda };
+
+// --device
+struct DeviceChoice {
+  DeviceKind kind = DeviceKind::kAuto;
+  int index = 0;  // of kCuda
+};
+
 enum class Verbosity { kQuiet, kNormal, kVerbose };
 
 struct Config {
@@ -24,6 +32,7 @@ struct Config {
   std::string tokenizer;  // folder; empty: the model's own
   bool dummy_weights = false;
   bool allow_nonfinite_weights = false;
+  DeviceChoice device;
   std::optional<int64_t> gpu_memory_bytes;
   std::optional<int64_t> cpu_memory_bytes;
   std::optional<int64_t> disk_space_bytes;

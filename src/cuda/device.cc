@@ -28,6 +28,12 @@ int CountGpus() {
 
 void UseGpu(int index) { CudaCheck(cudaSetDevice(index), "choosing the GPU"); }
 
+std::byte* GpuAddressOf(std::byte* pinned) {
+  void* address = nullptr;
+  CudaCheck(cudaHostGetDevicePointer(&address, pinned, 0), "mapping pinned memory");
+  return static_cast<std::byte*>(address);
+}
+
 GpuInfo OpenGpu(int index) {
   // Kernels that were loaded only when first used would take memory after the plan was made.
   ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);

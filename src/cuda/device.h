@@ -2,6 +2,7 @@
 // Thread rule: Open by the main thread before any other CUDA call.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -30,5 +31,8 @@ GpuInfo OpenGpu(int index);
 
 // Makes the GPU current for another thread. Throws: Error kGpu.
 void UseGpu(int index);
+
+// Where kernels find pinned host memory. Throws: Error kGpu.
+std::byte* GpuAddressOf(std::byte* pinned);
 
 }  // namespace spillway

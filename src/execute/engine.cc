@@ -167,7 +167,9 @@ void Engine::AddLinks(PhaseTotals& phase) {
 }
 
 int64_t Engine::Sample(RowBatch& batch, Job& job) {
+  const double begin_s = NowSeconds();
   const std::span<float> logits = executor_.Logits();
+  pass_.compute_s += NowSeconds() - begin_s;  // what is left of it where computes are enqueued
   const auto vocab = static_cast<std::size_t>(plan_.shape.vocab_size);
   auto step = [&](int64_t row, int) {
     const auto index = static_cast<std::size_t>(row);

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <memory>
 #include <optional>
 
 #include "spillway/error.h"
 #include "spillway/report.h"
 #include "src/clock.h"
+#include "src/execute/open_device.h"
 #include "src/execute/prepare.h"
 #include "src/execute/prompt_file.h"
 #include "src/execute/run_blocks.h"
@@ -133,6 +135,7 @@ void PrintTable(const Config& config, const Plan& plan, const Trace& trace,
 
 int RunGenerate(const Config& config) {
   const double begin_s = NowSeconds();
+  const std::unique_ptr<Device> device = OpenDevice(config);
   const OpenedModel model = OpenModel(config);
   if (SameFile(config.input, config.output)) {
     throw Error(ErrorCode::kInput, "--output is the input file; give another name");
@@ -141,8 +144,8 @@ int RunGenerate(const Config& config) {
   const ReportFile trace_file("--trace", config.trace,
                               {config.input, config.output, config.report});
   CompletionWriter writer(config.output, *model.tokenizer, {model.shape.name, 0, config.overwrite});
-  const Machine machine = ProbeMachine(config, model);
-  RefuseWhatCannotFit(config, model.shape, machine);
+  const Machine machine = ProbeMachine(config, model, *device);
+  RefuseWhatCannotFit(config, model.shape, machine, *device);
 
   ProgressLine line(config.progress ? TerminalOf(config) : nullptr);
   line.Note("reading prompts");
@@ -151,7 +154,7 @@ int RunGenerate(const Config& config) {
   writer.SetRunFingerprint(scan.hash);
 
   const Workload work = WorkloadOf(scan);
-  const Plan plan = PlanFor(config, model.shape, machine, work);
+  const Plan plan = PlanFor(config, model.shape, machine, work, *device);
   Describe(config, model, scan, plan);
 
   RequestReader reader = prompts.Read();
@@ -159,8 +162,8 @@ int RunGenerate(const Config& config) {
   std::optional<TraceLog> trace_log;
   if (trace_file.asked_for()) trace_log.emplace(trace_file, plan);
   const Trace trace =
-      RunJob({config, model, plan, ExpectedOf(work), trace_log ? &*trace_log : nullptr}, job,
-             writer, line);
+      RunJob({config, model, plan, *device, ExpectedOf(work), trace_log ? &*trace_log : nullptr},
+             job, writer, line);
   if (reader.input_hash() != scan.hash) {
     throw Error(
         ErrorCode::kResume,

@@ -1,17 +1,19 @@
 #include "src/execute/prepare.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdlib>
 
-#include "kernels/attention.h"
-#include "kernels/matmul.h"
+#include "kernels/isa.h"
 #include "kernels/thread_pool.h"
 #include "policies/default_policy.h"
 #include "spillway/error.h"
 #include "src/io/disk_folder.h"
 #include "src/machine/probe.h"
 #include "src/model/make_store.h"
+#include "src/size_text.h"
 #include "src/store/store.h"
 
 namespace spillway {
@@ -48,15 +50,18 @@ PerTier<double> ShareOf(double gpu_percent, double cpu_percent) {
   return frac;
 }
 
-// What the CPU's kernels ask for.
-KernelNeeds CpuKernelNeeds() {
-  return {[](int64_t rows, int64_t in, int num_threads) {
-            return kernels::MatmulWorkspaceBytes(rows, in, num_threads, kernels::BestIsa());
-          },
-          [](int64_t slots, int64_t head_dim, int num_threads) {
-            return kernels::AttentionWorkspaceBytes(slots, head_dim, num_threads,
-                                                    kernels::BestIsa());
-          }};
+// What a run may take of a GPU.
+int64_t GpuCap(const Config& config, const DeviceMemory& memory) {
+  const int64_t wanted =
+      std::min(config.gpu_memory_bytes.value_or(memory.total_bytes / 10 * 9), memory.total_bytes);
+  if (wanted <= memory.used_bytes) {
+    throw Error(ErrorCode::kGpuMemory,
+                fmt::format("{} of GPU memory are asked for, and {} are in use before the run (the "
+                            "CUDA context's included); give a larger --gpu-memory or close other "
+                            "programs on the GPU",
+                            SizeText(wanted), SizeText(memory.used_bytes)));
+  }
+  return wanted - memory.used_bytes;
 }
 
 GivenPolicy PolicyGivenBy(const Config& config, const Machine& machine) {
@@ -79,10 +84,12 @@ GivenPolicy PolicyGivenBy(const Config& config, const Machine& machine) {
 }
 
 Plan PlanWith(const ModelShape& shape, const Machine& machine, const Workload& work,
-              const GivenPolicy& given) {
-  const KernelNeeds needs = CpuKernelNeeds();
+              const GivenPolicy& given, const Device& device) {
+  const KernelNeeds needs = device.needs();
   const Policy policy = DefaultPolicy(shape, machine, work, given, needs);
-  return MakePlan(shape, machine, work, policy, needs);
+  Plan plan = MakePlan(shape, machine, work, policy, needs);
+  device.RefuseWhatItLacks(plan);
+  return plan;
 }
 
 }  // namespace
@@ -93,12 +100,16 @@ std::filesystem::path OffloadFolder(const Config& config) {
   return named != nullptr && *named != '\0' ? named : "/tmp";
 }
 
-Machine ProbeMachine(const Config& config, const OpenedModel& model) {
+Machine ProbeMachine(const Config& config, const OpenedModel& model, const Device& device) {
   Machine machine;
   machine.name = ProcessorName();
   machine.isa = kernels::IsaName(kernels::BestIsa());
   machine.num_threads = config.num_threads > 0 ? config.num_threads : NumPhysicalCores();
-  if (config.emulate_gpu_bytes.value_or(0) > 0) {
+  if (const DeviceMemory memory = device.memory(); memory.total_bytes > 0) {
+    machine.name += ", " + device.name();
+    machine.device = Tier::kGpu;
+    machine.cap_bytes[Tier::kGpu] = GpuCap(config, memory);
+  } else if (config.emulate_gpu_bytes.value_or(0) > 0) {
     machine.device = Tier::kGpu;
     machine.cap_bytes[Tier::kGpu] =
         std::min(*config.emulate_gpu_bytes, config.gpu_memory_bytes.value_or(INT64_MAX));
@@ -106,21 +117,23 @@ Machine ProbeMachine(const Config& config, const OpenedModel& model) {
   machine.cap_bytes[Tier::kDisk] = config.disk_space_bytes
                                        ? *config.disk_space_bytes
                                        : FreeDiskBytes(config) + StoredBytes(config, model);
+  const int64_t emulated = device.IsHostMemory() ? machine.cap_bytes[Tier::kGpu] : 0;
   machine.cap_bytes[Tier::kCpu] = config.cpu_memory_bytes.value_or(
-      std::max<int64_t>(0, AvailableMemoryBytes() / 10 * 9 - machine.cap_bytes[Tier::kGpu]));
+      std::max<int64_t>(0, AvailableMemoryBytes() / 10 * 9 - emulated));
   return machine;
 }
 
 Plan PlanFor(const Config& config, const ModelShape& shape, const Machine& machine,
-             const Workload& work) {
-  return PlanWith(shape, machine, work, PolicyGivenBy(config, machine));
+             const Workload& work, const Device& device) {
+  return PlanWith(shape, machine, work, PolicyGivenBy(config, machine), device);
 }
 
-void RefuseWhatCannotFit(const Config& config, const ModelShape& shape, const Machine& machine) {
+void RefuseWhatCannotFit(const Config& config, const ModelShape& shape, const Machine& machine,
+                         const Device& device) {
   const Workload least = {1, {{1, 1}}, {1, 1}};
   GivenPolicy one_row = PolicyGivenBy(config, machine);
   one_row.gpu_batch_size = one_row.num_gpu_batches = one_row.prefill_chunk = 1;
-  PlanWith(shape, machine, least, one_row);
+  PlanWith(shape, machine, least, one_row, device);
 }
 
 }  // namespace spillway

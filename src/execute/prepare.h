@@ -8,22 +8,26 @@
 #include "spillway/model.h"
 #include "spillway/plan.h"
 #include "src/config/config.h"
+#include "src/execute/device.h"
 #include "src/model/open_model.h"
 
 namespace spillway {
 
-// This host, and the caps that the flags or what is free set.
-// Throws: Error kPath, kIo: --offload-dir cannot be used.
-Machine ProbeMachine(const Config& config, const OpenedModel& model);
+// This host and device, and the caps that the flags or what is free set. A GPU's cap is what is left
+// of --gpu-memory beside what is in use when the run starts.
+// Throws: Error kPath, kIo: --offload-dir cannot be used; kGpuMemory: nothing is left.
+Machine ProbeMachine(const Config& config, const OpenedModel& model, const Device& device);
 
 // The plan of the policy that the flags state, and that is chosen where they are silent.
-// Throws: Error kFlag: a share on a gpu that there is none of; what MakePlan throws.
+// Throws: Error kFlag: a share on a gpu that there is none of; what MakePlan and
+// Device::RefuseWhatItLacks throw.
 Plan PlanFor(const Config& config, const ModelShape& shape, const Machine& machine,
-             const Workload& work);
+             const Workload& work, const Device& device);
 
 // A model that is too large even for one row of two tokens is refused before the input is read.
 // Throws: what PlanFor throws.
-void RefuseWhatCannotFit(const Config& config, const ModelShape& shape, const Machine& machine);
+void RefuseWhatCannotFit(const Config& config, const ModelShape& shape, const Machine& machine,
+                         const Device& device);
 
 // --offload-dir, or $TMPDIR, or /tmp.
 std::filesystem::path OffloadFolder(const Config& config);

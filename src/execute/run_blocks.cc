@@ -5,16 +5,15 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
-#include "kernels/isa.h"
 #include "kernels/thread_pool.h"
 #include "spillway/error.h"
 #include "src/clock.h"
 #include "src/execute/block.h"
-#include "src/execute/cpu_executor.h"
 #include "src/execute/engine.h"
 #include "src/execute/mover.h"
 #include "src/execute/prepare.h"
@@ -62,10 +61,23 @@ DiskOptions DiskOf(const Config& config, const std::filesystem::path& store, Tra
   return disk;
 }
 
+void LoadTiers(const Run& run, const WeightReader& reader, const Tiers& tiers, ThreadPool& pool) {
+  LoadWeights(run.plan, Tier::kCpu, reader, tiers.arena(Tier::kCpu), pool);
+  if (run.device.IsHostMemory()) {
+    return LoadWeights(run.plan, Tier::kGpu, reader, tiers.arena(Tier::kGpu), pool);
+  }
+  const HostArena staging(pool.num_threads() * kStagedReadBytes);
+  const WeightUpload upload = {staging.View({0, staging.bytes()}),
+                               [&](std::byte* to, std::span<const std::byte> from) {
+                                 run.device.CopyIn(to, from);
+                               }};
+  LoadWeights(run.plan, Tier::kGpu, reader, tiers.arena(Tier::kGpu), pool, &upload);
+}
+
 }  // namespace
 
 Trace RunBlocks(const Run& run, Job& job, ProgressLine& line) {
-  const auto& [config, model, plan, expected, trace_log] = run;
+  const auto& [config, model, plan, device, expected, trace_log] = run;
   const double begin_s = NowSeconds();
   line.Note("loading weights");
   ThreadPool pool(plan.machine.num_threads);
@@ -73,20 +85,19 @@ Trace RunBlocks(const Run& run, Job& job, ProgressLine& line) {
   const WeightReader reader(*model.checkpoint, model.weights, NonFiniteOf(config),
                             convert->View({0, convert->bytes()}), plan.machine.num_threads);
   const std::filesystem::path store = PrepareStore(run, reader, pool, line);
-  const Tiers tiers(plan, DiskOf(config, store, trace_log));
-  for (const Tier tier : {Tier::kGpu, Tier::kCpu}) {
-    LoadWeights(plan, tier, reader, tiers.arena(tier), pool);
-  }
+  const Tiers tiers(plan, DiskOf(config, store, trace_log), device);
+  LoadTiers(run, reader, tiers, pool);
   convert.reset();
   model.checkpoint->FreeBuffers();
   const double load_s = NowSeconds() - begin_s;
 
   Mover mover(plan, tiers, trace_log);
-  CpuExecutor executor(plan, tiers.arena(plan.device()), pool, kernels::BestIsa());
+  const std::unique_ptr<Executor> executor =
+      device.MakeExecutor(plan, {tiers.arena(Tier::kGpu), tiers.arena(Tier::kCpu)}, pool);
   BlockBuilder blocks(plan, {model.tokenizer.get(), config.seed});
   line.Begin(expected);
   const Schedule schedule = ZigZag(plan, config.overlap ? Overlap::kOn : Overlap::kOff);
-  Engine engine(plan, mover, executor, pool, trace_log);
+  Engine engine(plan, mover, *executor, pool, trace_log);
   Trace trace = engine.Run(schedule, blocks, job, [&](const WorkDone& done) { line.Update(done); });
   trace.load_s = load_s;
   // The arena that stands for a GPU is in this process too.

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "spillway/error.h"
+#include "src/execute/host_device.h"
 #include "src/tokenizer/no_tokenizer.h"
 
 namespace spillway {
@@ -115,7 +116,8 @@ Request MakeRequest(int64_t line, int64_t prompt_tokens, TokenId last, int64_t m
 Trace RunJob(const Plan& plan, CountingExecutor& executor, Job& job) {
   const NoTokenizer tokenizer(kVocab);
   ThreadPool pool(1);
-  const Tiers tiers(plan, {});
+  HostDevice device;
+  const Tiers tiers(plan, {}, device);
   Mover mover(plan, tiers);
   BlockBuilder blocks(plan, {&tokenizer, 0});
   return Engine(plan, mover, executor, pool).Run(ZigZag(plan), blocks, job, [](const WorkDone&) {});

@@ -12,6 +12,7 @@
 #include "src/checkpoint/weight_map.h"
 #include "src/execute/cpu_executor.h"
 #include "src/execute/engine.h"
+#include "src/execute/host_device.h"
 #include "src/model/load_weights.h"
 #include "src/model/make_store.h"
 #include "src/tokenizer/no_tokenizer.h"
@@ -96,14 +97,7 @@ Plan MixedPlan(const ModelShape& shape) {
   policy.kv_frac = policy.activation_frac = Shares(0.25, 0.25, 0.5);
   policy.gpu_batch_size = kRows;
   policy.num_gpu_batches = kBatches;
-  const KernelNeeds needs = {
-      [](int64_t rows, int64_t in, int num_threads) {
-        return kernels::MatmulWorkspaceBytes(rows, in, num_threads, kernels::BestIsa());
-      },
-      [](int64_t slots, int64_t head_dim, int num_threads) {
-        return kernels::AttentionWorkspaceBytes(slots, head_dim, num_threads, kernels::BestIsa());
-      }};
-  return MakePlan(shape, machine, work, policy, needs);
+  return MakePlan(shape, machine, work, policy, HostDevice().needs());
 }
 
 TEST(SteadyLoopTest, ADecodePassAllocatesNothing) {
@@ -120,7 +114,8 @@ TEST(SteadyLoopTest, ADecodePassAllocatesNothing) {
   DiskOptions disk;
   disk.folder = folder.path();
   disk.store = folder / "weights.store";
-  const Tiers tiers(plan, disk);
+  HostDevice device;
+  const Tiers tiers(plan, disk, device);
   for (const Tier tier : {Tier::kGpu, Tier::kCpu}) {
     LoadWeights(plan, tier, reader, tiers.arena(tier), pool);
   }

@@ -1,0 +1,31 @@
+// Exchange: the memory through which a GPU's executor and the host pass what is neither weights nor
+// KV nor hidden states: the tables that the kernels of a compute read, and the logits. Sized by the
+// plan. Pure functions; any thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "spillway/plan.h"
+#include "src/execute/attention_lists.h"
+
+namespace spillway {
+
+// Computes that the host may be ahead of the GPU; each has a table of its own in host memory.
+inline constexpr int64_t kComputesAhead = 2;
+inline constexpr int64_t kHostTables = kComputesAhead + 1;
+
+// Sizes, and offsets within plan.exchange.
+struct ExchangeLayout {
+  int64_t table_bytes = 0;
+  int64_t partials_bytes = 0;  // GPU, behind the table: of decode attention's splits
+  int64_t logits_bytes = 0;    // host, behind the tables
+};
+
+ExchangeLayout LayOutExchange(const Plan& plan);
+AttentionLimits ChunkLimits(const Plan& plan);
+
+// What plan.exchange takes. Requires: all of the plan but its exchange is laid out.
+ExchangeBytes ExchangeBytesOf(const Plan& plan);
+
+}  // namespace spillway
