@@ -9,8 +9,8 @@
 
 namespace spillway::kernels {
 
-// One layer's cache of a row (spillway/kv_block.h): blocks of 16 slots, `block_bytes` apart, with or
-// without the state of a policy that evicts. KvHead (kv_head.h) is the CPU's view of the same.
+// One layer's cache of a row (spillway/kv_block.h): blocks of 16 slots, `block_bytes` apart, with
+// or without the state of a policy that evicts. KvHead (kv_head.h) is the CPU's view of the same.
 struct KvLayout {
   int64_t num_kv_heads = 0;
   int64_t head_dim = 0;

@@ -84,9 +84,8 @@ struct BudgetStep {
     for (int64_t first = 0; first < NumKeys(); first += kParts) {
       const int64_t slot = first + threadIdx.x / kLanes;
       const bool is_key = slot < NumKeys() && has_dims;
-      const uint4 bits =
-          is_key ? *KvVector(row.kv, layout, KvPart::kKey, {kv_head, slot, vector})
-                 : uint4{0, 0, 0, 0};
+      const uint4 bits = is_key ? *KvVector(row.kv, layout, KvPart::kKey, {kv_head, slot, vector})
+                                : uint4{0, 0, 0, 0};
       float key[kVectorElements];
       WidenVector<T>(bits, key);
       float dot = 0.0F;
@@ -240,8 +239,7 @@ void LaunchDims(const GpuBudgetAttentionArgs& args, Stream& stream) {
 }  // namespace
 
 void BudgetAttentionAsync(const GpuBudgetAttentionArgs& args, Stream& stream) {
-  SPILLWAY_CHECK(args.step.head_dim % kVectorElements == 0 &&
-                 args.step.head_dim <= kMaxGpuHeadDim);
+  SPILLWAY_CHECK(args.step.head_dim % kVectorElements == 0 && args.step.head_dim <= kMaxGpuHeadDim);
   if (args.step.rows.empty()) return;
   if (args.step.kv_dtype == DType::kF16) {
     LaunchDims<__half>(args, stream);

@@ -62,9 +62,9 @@ void BudgetAttentionRef(const BudgetAttentionArgs& args);
 
 // On the GPU: pointers, the rows and what they point to are in its memory.
 struct GpuBudgetAttentionArgs {
-  BudgetAttentionArgs step;     // head_dim: a multiple of 8, at most 128
-  float* weights = nullptr;     // [rows, num_heads, weights_stride]: workspace
-  int64_t weights_stride = 0;   // over any row's num_held
+  BudgetAttentionArgs step;    // head_dim: a multiple of 8, at most 128
+  float* weights = nullptr;    // [rows, num_heads, weights_stride]: workspace
+  int64_t weights_stride = 0;  // over any row's num_held
 };
 
 // Stream: one kernel.

@@ -25,9 +25,9 @@ struct Running {
 // exchanged until the end.
 template <typename T, int kLanes, int kHeads>
 struct DecodeTile {
-  static constexpr int kGroups = kWarp / kLanes;            // slots of one load
-  static constexpr int kStep = kLoads * kGroups;            // slots of a warp's step
-  static constexpr int kParts = kWarps * kGroups;           // lane groups of a block
+  static constexpr int kGroups = kWarp / kLanes;   // slots of one load
+  static constexpr int kStep = kLoads * kGroups;   // slots of a warp's step
+  static constexpr int kParts = kWarps * kGroups;  // lane groups of a block
   static constexpr int kPartFloats = kLanes * kVectorElements + 2;
 
   const DecodeAttentionArgs& args;
@@ -41,7 +41,8 @@ struct DecodeTile {
     return KvVector(row.kv, args.layout, part, {kv_head, slot, lane_in_key});
   }
 
-  __device__ void LoadStep(KvPart part, int64_t first, int64_t end, uint4 (&vectors)[kLoads]) const {
+  __device__ void LoadStep(KvPart part, int64_t first, int64_t end,
+                           uint4 (&vectors)[kLoads]) const {
 #pragma unroll
     for (int load = 0; load < kLoads; ++load) {
       const int64_t slot = first + load * kGroups + group;
@@ -83,7 +84,8 @@ struct DecodeTile {
 #pragma unroll
       for (float& weighted : running.weighted[head]) weighted *= shrink;
 #pragma unroll
-      for (int load = 0; load < kLoads; ++load) scores[head][load] = __expf(scores[head][load] - base);
+      for (int load = 0; load < kLoads; ++load)
+        scores[head][load] = __expf(scores[head][load] - base);
     }
 #pragma unroll
     for (int load = 0; load < kLoads; ++load) {
@@ -118,8 +120,8 @@ __global__ void __launch_bounds__(kThreads) DecodeKernel(const DecodeAttentionAr
   const int64_t dim = args.layout.head_dim;
   const int warp = threadIdx.x / kWarp;
   const int lane = threadIdx.x % kWarp;
-  const Tile tile = {args, row, kv_head, lane % kLanes, lane / kLanes,
-                     lane % kLanes * kVectorElements < dim};
+  const Tile tile = {args,          row,           kv_head,
+                     lane % kLanes, lane / kLanes, lane % kLanes * kVectorElements < dim};
 
   float q[kHeads][kVectorElements];
   Running<kHeads> running;

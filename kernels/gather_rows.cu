@@ -1,5 +1,4 @@
 #include "kernels/gather_rows.h"
-
 #include "kernels/launch.cuh"
 
 namespace spillway::kernels {

@@ -17,8 +17,7 @@ __global__ void __launch_bounds__(kThreads) KvAppendKernel(const KvAppendArgs ar
   for (int64_t at = threadIdx.x; at < 2 * width; at += kThreads) {
     const KvPart part = at < width ? KvPart::kKey : KvPart::kValue;
     const int64_t col = part == KvPart::kKey ? at : at - width;
-    const float value =
-        (part == KvPart::kKey ? args.k : args.v)[token * args.qkv_stride + col];
+    const float value = (part == KvPart::kKey ? args.k : args.v)[token * args.qkv_stride + col];
     T* to = reinterpret_cast<T*>(row.kv + KvOffset(args.layout, part, col / dim, slot));
     to[col % dim] = Narrow<T>(value);
   }

@@ -30,8 +30,8 @@ struct Compaction {
     const int64_t group = compact.num_heads / compact.num_kv_heads;
     for (int64_t token = threadIdx.x; token < row.num_tokens; token += kThreads) {
       float sum = 0.0F;
-      for (int64_t head = kv_head * group; row.token_scores != nullptr && head < (kv_head + 1) * group;
-           ++head) {
+      for (int64_t head = kv_head * group;
+           row.token_scores != nullptr && head < (kv_head + 1) * group; ++head) {
         sum += row.token_scores[head * compact.token_scores_stride + token];
       }
       Scores()[token] = sum;

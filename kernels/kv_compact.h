@@ -47,10 +47,10 @@ void KvCompactRef(const KvCompactArgs& args);
 
 // On the GPU: pointers, the rows and what they point to are in its memory.
 struct GpuKvCompactArgs {
-  KvCompactArgs compact;     // head_dim: a multiple of 8
-  float* scores = nullptr;   // [rows, num_kv_heads, max_tokens]: workspace
-  int32_t* kept = nullptr;   // the same
-  int64_t max_tokens = 0;    // at least any row's
+  KvCompactArgs compact;    // head_dim: a multiple of 8
+  float* scores = nullptr;  // [rows, num_kv_heads, max_tokens]: workspace
+  int32_t* kept = nullptr;  // the same
+  int64_t max_tokens = 0;   // at least any row's
 };
 
 // Stream: one kernel.

@@ -1,12 +1,11 @@
 // Matmul (kernels/matmul.h) on the GPU: y = act(x W^T + bias) + residual through cuBLASLt, with x
 // rounded to the weights' 16-bit type, products of tensor cores and fp32 sums. The rounding of x is
-// what it differs by from the CPU's: a relative error of 2^-11 (fp16) or 2^-8 (bf16) in each factor,
-// which adds up to that times sqrt(sum (x w)^2), about.
-// For each length of a row there is one algorithm without split sums, chosen by a nominal shape and
-// used for every number of rows and outputs: the order in which an output is summed is then the
-// same whatever is computed beside it. That gives up speed where a shape of its own would get
-// another one: in prefill, and in a decode of few rows on a GPU with many processors.
-// Thread rule: one thread.
+// what it differs by from the CPU's: a relative error of 2^-11 (fp16) or 2^-8 (bf16) in each
+// factor, which adds up to that times sqrt(sum (x w)^2), about. For each length of a row there is
+// one algorithm without split sums, chosen by a nominal shape and used for every number of rows and
+// outputs: the order in which an output is summed is then the same whatever is computed beside it.
+// That gives up speed where a shape of its own would get another one: in prefill, and in a decode
+// of few rows on a GPU with many processors. Thread rule: one thread.
 #pragma once
 
 #include <cublasLt.h>

@@ -94,15 +94,14 @@ GpuMatmul::Algorithm GpuMatmul::Choose(int64_t in, int64_t max_rows) {
   }
   std::array<cublasLtMatmulHeuristicResult_t, 32> found;
   int num_found = 0;
-  CublasCheck(cublasLtMatmulAlgoGetHeuristic(handle_.get(), &operation_, &nominal.weight,
-                                             &nominal.x, &nominal.y, &nominal.y, &preference,
-                                             static_cast<int>(found.size()), found.data(),
-                                             &num_found),
+  CublasCheck(cublasLtMatmulAlgoGetHeuristic(
+                  handle_.get(), &operation_, &nominal.weight, &nominal.x, &nominal.y, &nominal.y,
+                  &preference, static_cast<int>(found.size()), found.data(), &num_found),
               "choosing an algorithm for products");
   std::array<Layouts, 4> others = {Layouts({in, kNominalOuts, 1, kNominalOuts}, type_),
-                                         Layouts({in, kNominalOuts, max_rows, kNominalOuts}, type_),
-                                         Layouts({in, 16, 1, kNominalOuts}, type_),
-                                         Layouts({in, 16, max_rows, kNominalOuts}, type_)};
+                                   Layouts({in, kNominalOuts, max_rows, kNominalOuts}, type_),
+                                   Layouts({in, 16, 1, kNominalOuts}, type_),
+                                   Layouts({in, 16, max_rows, kNominalOuts}, type_)};
   for (const auto& result : std::span(found).first(static_cast<std::size_t>(num_found))) {
     const bool computes_all = std::ranges::all_of(
         others, [&](Layouts& layouts) { return Computes(result.algo, layouts); });
@@ -116,9 +115,9 @@ GpuMatmul::Algorithm GpuMatmul::Choose(int64_t in, int64_t max_rows) {
 
 bool GpuMatmul::Computes(const cublasLtMatmulAlgo_t& algorithm, Layouts& layouts) {
   cublasLtMatmulHeuristicResult_t result;
-  const cublasStatus_t status = cublasLtMatmulAlgoCheck(
-      handle_.get(), &operation_, &layouts.weight, &layouts.x, &layouts.y, &layouts.y, &algorithm,
-      &result);
+  const cublasStatus_t status =
+      cublasLtMatmulAlgoCheck(handle_.get(), &operation_, &layouts.weight, &layouts.x, &layouts.y,
+                              &layouts.y, &algorithm, &result);
   return status == CUBLAS_STATUS_SUCCESS && result.state == CUBLAS_STATUS_SUCCESS &&
          result.workspaceSize <= static_cast<std::size_t>(kLtWorkspaceBytes);
 }

@@ -1,8 +1,7 @@
-#include "kernels/prefill_attention.h"
-
 #include <cmath>
 
 #include "kernels/decode_attention.h"  // kMaxGpuHeadDim
+#include "kernels/prefill_attention.h"
 #include "kernels/prefill_tile.cuh"
 #include "spillway/error.h"
 
@@ -60,9 +59,7 @@ __device__ void Softmax(float (&scores)[kKeyColumns][4], int64_t position, int64
 template <typename T, int kDim>
 __device__ void AddValues(const float (&weights)[kKeyColumns][4], const SharedTile<T, kDim>& values,
                           Running<kDim>& running) {
-  const int lane = threadIdx.x % kWarp;
-  const int key = lane / 8 % 2 * 8 + lane % 8;
-  const int d = lane / 16 * 8;
+  const TilePlace from = ValueAddress(threadIdx.x % kWarp);
 #pragma unroll
   for (int step = 0; step < kTileKeys / 16; ++step) {
     const auto& low = weights[2 * step];
@@ -71,8 +68,9 @@ __device__ void AddValues(const float (&weights)[kKeyColumns][4], const SharedTi
                           NarrowPair<T>(high[0], high[1]), NarrowPair<T>(high[2], high[3])}};
 #pragma unroll
     for (int column = 0; column < kDim / 8; column += 2) {
-      const Fragment4 b = LoadMatrices<true>(
-          &values.values[(step * 16 + key) * SharedTile<T, kDim>::kStride + column * 8 + d]);
+      const Fragment4 b =
+          LoadMatrices<true>(&values.values[(step * 16 + from.row) * SharedTile<T, kDim>::kStride +
+                                            column * 8 + from.col]);
       MultiplyAdd<T>(running.weighted[column], a, b.words[0], b.words[1]);
       MultiplyAdd<T>(running.weighted[column + 1], a, b.words[2], b.words[3]);
     }

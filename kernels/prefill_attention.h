@@ -1,11 +1,11 @@
 // Causal attention of many new tokens a row, on the GPU's tensor cores, streaming over the row's
 // cache; no matrix of scores. Ragged rows are packed, each cut into tiles of kTileQueries queries.
-// Queries and weights are rounded to the cache's 16-bit type for the products, sums are fp32: beside
-// the CPU's kernel, which keeps both in fp32, that is a relative error of 2^-11 with fp16 and 2^-8
-// with bf16 in each factor.
-// A query's bits depend on that query and its row's cache only: keys are visited in slot order from
-// slot 0 in tiles of kTileKeys, and a key that is masked adds an exact zero.
-// The oracle is AttentionRef (kernels/attention.h); KvAppend has stored the new tokens before.
+// Queries and weights are rounded to the cache's 16-bit type for the products, sums are fp32:
+// beside the CPU's kernel, which keeps both in fp32, that is a relative error of 2^-11 with fp16
+// and 2^-8 with bf16 in each factor. A query's bits depend on that query and its row's cache only:
+// keys are visited in slot order from slot 0 in tiles of kTileKeys, and a key that is masked adds
+// an exact zero. The oracle is AttentionRef (kernels/attention.h); KvAppend has stored the new
+// tokens before.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,8 @@ struct PrefillAttentionArgs {
   int64_t q_stride = 0;
   float* out = nullptr;  // [tokens, num_heads * head_dim], stride out_stride
   int64_t out_stride = 0;
-  float* log_sums = nullptr;  // [tokens, num_heads]: log(sum(exp(score))), for PrefillScores; or null
+  float* log_sums =
+      nullptr;  // [tokens, num_heads]: log(sum(exp(score))), for PrefillScores; or null
   const AttentionRow* rows = nullptr;
   const RowTile* tiles = nullptr;  // every kTileQueries queries of every row
   int64_t num_tiles = 0;

@@ -20,7 +20,8 @@ __device__ void StoreWeights(const PrefillAttentionArgs& args, const AttentionRo
     const bool is_query = query < row.num_new;
     const float log_sum =
         is_query ? args.log_sums[(row.token_offset + query) * args.num_heads + head] : 0.0F;
-    float* to = weights + (query - first_query + threadIdx.x / kWarp * kWarpQueries) * kWeightStride;
+    float* to =
+        weights + (query - first_query + threadIdx.x / kWarp * kWarpQueries) * kWeightStride;
 #pragma unroll
     for (int column = 0; column < kKeyColumns; ++column) {
 #pragma unroll

@@ -1,10 +1,11 @@
-// Tiles of prefill attention: a block of 4 warps, 16 queries each, against 64 keys in shared memory.
-// Products are mma.m16n8k16 of 16-bit factors with fp32 sums. In its layout lane l holds of A and C
-// rows l / 4 and l / 4 + 8, and of each 8 columns the two from 2 * (l % 4).
+// Tiles of prefill attention: a block of 4 warps, 16 queries each, against 64 keys in shared
+// memory. Products are mma.m16n8k16 of 16-bit factors with fp32 sums. mma_index.h says which of
+// their elements a lane holds.
 #pragma once
 
 #include "kernels/kv_vectors.cuh"
 #include "kernels/launch.cuh"
+#include "kernels/mma_index.h"
 #include "kernels/prefill_attention.h"
 
 namespace spillway::kernels {
@@ -133,12 +134,13 @@ struct QueryFragments {
     for (int step = 0; step < kDim / 16; ++step) {
 #pragma unroll
       for (int word = 0; word < 4; ++word) {
-        const int64_t query = first + lane / 4 + word % 2 * 8;
-        const int64_t d = step * 16 + 2 * (lane % 4) + word / 2 * 8;
+        const TilePlace place = FactorPlace(lane, word);
+        const int64_t query = first + place.row;
+        const int64_t d = step * 16 + place.col;
         float pair[2] = {0.0F, 0.0F};
         if (query < row.num_new && d < args.layout.head_dim) {
-          const float* from = args.q + (row.token_offset + query) * args.q_stride +
-                              head * args.layout.head_dim + d;
+          const float* from =
+              args.q + (row.token_offset + query) * args.q_stride + head * args.layout.head_dim + d;
           pair[0] = from[0] * args.scale;
           pair[1] = from[1] * args.scale;
         }
@@ -148,22 +150,20 @@ struct QueryFragments {
   }
 };
 
-// scores[c][i] of 16 queries and 64 keys: column 8 c + 2 (lane % 4) + i % 2 of row lane / 4 + 8 (i /
-// 2).
+// scores[c][i] of 16 queries and 64 keys: SumPlace(lane, i) in columns 8 c to 8 c + 7.
 template <typename T, int kDim>
 __device__ void ScoreTile(const QueryFragments<T, kDim>& q, const SharedTile<T, kDim>& keys,
                           float (&scores)[kKeyColumns][4]) {
-  const int lane = threadIdx.x % kWarp;
-  const int key = lane / 16 * 8 + lane % 8;
-  const int d = lane / 8 % 2 * 8;
+  const TilePlace from = KeyAddress(threadIdx.x % kWarp);
 #pragma unroll
   for (int column = 0; column < kKeyColumns; column += 2) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) scores[column][i] = scores[column + 1][i] = 0.0F;
 #pragma unroll
     for (int step = 0; step < kDim / 16; ++step) {
-      const Fragment4 b = LoadMatrices<false>(
-          &keys.values[(column * 8 + key) * SharedTile<T, kDim>::kStride + step * 16 + d]);
+      const Fragment4 b =
+          LoadMatrices<false>(&keys.values[(column * 8 + from.row) * SharedTile<T, kDim>::kStride +
+                                           step * 16 + from.col]);
       MultiplyAdd<T>(scores[column], q.steps[step], b.words[0], b.words[1]);
       MultiplyAdd<T>(scores[column + 1], q.steps[step], b.words[2], b.words[3]);
     }

@@ -28,9 +28,9 @@ void CudaCheck(cudaError_t result, const char* what, std::source_location where)
 
 void CublasCheck(cublasStatus_t result, const char* what, std::source_location where) {
   if (result == CUBLAS_STATUS_SUCCESS) return;
-  throw Error(result == CUBLAS_STATUS_ALLOC_FAILED ? ErrorCode::kGpuMemory : ErrorCode::kGpu,
-              fmt::format("{} failed: {} ({})", what, cublasLtGetStatusString(result),
-                          Where(where)));
+  throw Error(
+      result == CUBLAS_STATUS_ALLOC_FAILED ? ErrorCode::kGpuMemory : ErrorCode::kGpu,
+      fmt::format("{} failed: {} ({})", what, cublasLtGetStatusString(result), Where(where)));
 }
 
 }  // namespace spillway

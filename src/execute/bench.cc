@@ -25,8 +25,8 @@ int RunBench(const Config& config) {
   const ReportFile report("--report", config.report, {{}, {}, config.trace});
   const ReportFile trace_file("--trace", config.trace, {{}, {}, config.report});
   const Workload work = SyntheticWork(config, model.shape);
-  const Plan plan = PlanFor(config, model.shape, ProbeMachine(config, model, *device), work,
-                            *device);
+  const Plan plan =
+      PlanFor(config, model.shape, ProbeMachine(config, model, *device), work, *device);
 
   if (config.verbosity == Verbosity::kVerbose) PrintTo(TerminalOf(config), PlanTable(plan, work));
   ProgressLine line(config.progress ? TerminalOf(config) : nullptr);
@@ -35,9 +35,8 @@ int RunBench(const Config& config) {
                                  work.num_requests * work.longest.max_new_tokens};
   std::optional<TraceLog> trace_log;
   if (trace_file.asked_for()) trace_log.emplace(trace_file, plan);
-  const Trace trace =
-      RunBlocks({config, model, plan, *device, expected, trace_log ? &*trace_log : nullptr}, job,
-                line);
+  const Trace trace = RunBlocks(
+      {config, model, plan, *device, expected, trace_log ? &*trace_log : nullptr}, job, line);
 
   const RunSummary summary = {job.num_requests(), job.num_completions(), job.num_errors(),
                               NowSeconds() - begin_s, job.fingerprint()};

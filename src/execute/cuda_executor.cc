@@ -32,9 +32,7 @@ std::array<int64_t, 4> ProductLengths(const ModelShape& shape) {
                           Printable(shape.name), what, value, rule));
 }
 
-int64_t MaxRows(const Plan& plan) {
-  return std::max(plan.workspace.chunk_tokens, plan.batch.rows);
-}
+int64_t MaxRows(const Plan& plan) { return std::max(plan.workspace.chunk_tokens, plan.batch.rows); }
 
 }  // namespace
 
@@ -45,8 +43,7 @@ CudaExecutor::CudaExecutor(const Plan& plan, const Arenas& arenas, ComputeQueue&
       computes_(computes),
       exchange_(LayOutExchange(plan)),
       host_tables_gpu_(GpuAddressOf(host_.View(plan.exchange.host).data())),
-      matmul_(ProductLengths(plan.shape), plan.shape.dtype,
-              MaxRows(plan)),
+      matmul_(ProductLengths(plan.shape), plan.shape.dtype, MaxRows(plan)),
       table_({}, nullptr),
       lists_(ChunkLimits(plan)) {
   const int64_t num_chunks = plan.batch.prompt_tokens / plan.workspace.chunk_tokens + 3;
@@ -97,9 +94,8 @@ void CudaExecutor::Compute(const Cursor& at, const PackedBatch& batch, const Cel
   ThrowIfStopRequested();
   const auto number = static_cast<int64_t>(computes_.num_computes()) + 1;
   if (number > kComputesAhead) computes_.Wait(static_cast<uint64_t>(number - kComputesAhead));
-  const Region table = {
-      plan_.exchange.host.offset + number % kHostTables * exchange_.table_bytes,
-      exchange_.table_bytes};
+  const Region table = {plan_.exchange.host.offset + number % kHostTables * exchange_.table_bytes,
+                        exchange_.table_bytes};
   table_ = TableWriter(host_.View(table), device_.View(plan_.exchange.device).data());
   const Cell cell = {plan_.layers[static_cast<std::size_t>(at.layer)], batch, places};
   CutIntoChunks(cell);

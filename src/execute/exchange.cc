@@ -11,7 +11,8 @@ namespace {
 int64_t EmbeddingTableBytes(const Plan& plan) {
   int64_t bytes = 2 * TableBytes(plan.batch.prompt_tokens * int64_t{sizeof(int32_t)});
   for (const PlannedTensor& tensor : plan.layers.front().tensors) {
-    bytes += TableBytes(static_cast<int64_t>(tensor.tiles.size() * sizeof(kernels::EmbeddingPiece)));
+    bytes +=
+        TableBytes(static_cast<int64_t>(tensor.tiles.size() * sizeof(kernels::EmbeddingPiece)));
   }
   return bytes;
 }
@@ -31,10 +32,9 @@ ExchangeLayout LayOutExchange(const Plan& plan) {
       std::max({EmbeddingTableBytes(plan), AttentionLists::MaxBytes(pass, num_chunks),
                 TableBytes(plan.batch.rows * int64_t{sizeof(float*)})});
   layout.table_bytes = TableBytes(layout.table_bytes);
-  layout.partials_bytes =
-      TableBytes(kernels::MaxDecodeItems(plan.batch.rows, plan.batch.slots) *
-                 kernels::PartialFloats(plan.shape.num_heads, plan.shape.head_dim) *
-                 int64_t{sizeof(float)});
+  layout.partials_bytes = TableBytes(
+      kernels::MaxDecodeItems(plan.batch.rows, plan.batch.slots) *
+      kernels::PartialFloats(plan.shape.num_heads, plan.shape.head_dim) * int64_t{sizeof(float)});
   layout.logits_bytes =
       TableBytes(plan.batch.rows * plan.shape.vocab_size * int64_t{sizeof(float)});
   return layout;

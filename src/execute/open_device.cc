@@ -15,8 +15,9 @@ std::unique_ptr<Device> OpenDevice(const Config& config) {
   const bool emulates = config.emulate_gpu_bytes.value_or(0) > 0;
   if (config.device.kind == DeviceKind::kCuda) {
     if (emulates) {
-      throw Error(ErrorCode::kFlag, "--emulate-gpu stands for a GPU on the CPU; with --device cuda "
-                                    "leave it out, and cap the GPU with --gpu-memory");
+      throw Error(ErrorCode::kFlag,
+                  "--emulate-gpu stands for a GPU on the CPU; with --device cuda "
+                  "leave it out, and cap the GPU with --gpu-memory");
     }
     return std::make_unique<CudaDevice>(config.device.index);
   }

@@ -13,9 +13,9 @@
 
 namespace spillway {
 
-// This host and device, and the caps that the flags or what is free set. A GPU's cap is what is left
-// of --gpu-memory beside what is in use when the run starts.
-// Throws: Error kPath, kIo: --offload-dir cannot be used; kGpuMemory: nothing is left.
+// This host and device, and the caps that the flags or what is free set. A GPU's cap is what is
+// left of --gpu-memory beside what is in use when the run starts. Throws: Error kPath, kIo:
+// --offload-dir cannot be used; kGpuMemory: nothing is left.
 Machine ProbeMachine(const Config& config, const OpenedModel& model, const Device& device);
 
 // The plan of the policy that the flags state, and that is chosen where they are silent.

@@ -67,10 +67,9 @@ void LoadTiers(const Run& run, const WeightReader& reader, const Tiers& tiers, T
     return LoadWeights(run.plan, Tier::kGpu, reader, tiers.arena(Tier::kGpu), pool);
   }
   const HostArena staging(pool.num_threads() * kStagedReadBytes);
-  const WeightUpload upload = {staging.View({0, staging.bytes()}),
-                               [&](std::byte* to, std::span<const std::byte> from) {
-                                 run.device.CopyIn(to, from);
-                               }};
+  const WeightUpload upload = {
+      staging.View({0, staging.bytes()}),
+      [&](std::byte* to, std::span<const std::byte> from) { run.device.CopyIn(to, from); }};
   LoadWeights(run.plan, Tier::kGpu, reader, tiers.arena(Tier::kGpu), pool, &upload);
 }
 

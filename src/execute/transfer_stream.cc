@@ -19,7 +19,9 @@ constexpr std::chrono::milliseconds kStopPoll{100};
 }  // namespace
 
 TransferStream::TransferStream(const Options& options, std::unique_ptr<CopyQueue> copies)
-    : options_(options), copies_(std::move(copies)), entries_(static_cast<std::size_t>(options.max_moves)) {
+    : options_(options),
+      copies_(std::move(copies)),
+      entries_(static_cast<std::size_t>(options.max_moves)) {
   if (options.num_chunks > 0) {
     chunk_bytes_ = static_cast<int64_t>(options.bounce.size()) / options.num_chunks;
   }
@@ -145,7 +147,8 @@ bool TransferStream::Begin(Entry& entry) {
   const Move& move = entry.move;
   if (move.kind == MoveKind::kCopy) {
     std::byte* to = move.outward ? move.host : move.device;
-    entry.copy = {to, to == move.host ? move.device : move.host, move.bytes, entry.after_compute, 0};
+    entry.copy = {to, to == move.host ? move.device : move.host, move.bytes, entry.after_compute,
+                  0};
     copies_->Begin(entry.copy);
     return true;
   }

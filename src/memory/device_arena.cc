@@ -34,9 +34,8 @@ DeviceArena::~DeviceArena() {
 PinnedArena::PinnedArena(int64_t bytes) : memory_(bytes) {
   if (bytes == 0) return;
   std::byte* base = memory_.As<std::byte>({0, bytes});
-  const cudaError_t result =
-      cudaHostRegister(
-      base, static_cast<std::size_t>(bytes), cudaHostRegisterPortable | cudaHostRegisterMapped);
+  const cudaError_t result = cudaHostRegister(base, static_cast<std::size_t>(bytes),
+                                              cudaHostRegisterPortable | cudaHostRegisterMapped);
   if (result == cudaErrorMemoryAllocation) {
     throw Error(ErrorCode::kCpuMemory,
                 fmt::format("the system refuses to pin {} of memory for the GPU's copies; give a "
