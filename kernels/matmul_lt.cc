@@ -133,6 +133,7 @@ void GpuMatmul::MatmulAsync(const MatmulArgs& args, std::span<std::byte> workspa
   RoundRowsAsync({args.x, args.x_stride, args.rows, args.in, workspace.data(), dtype}, stream);
   for (const MatmulPiece& piece : args.pieces) {
     SPILLWAY_CHECK(piece.weight_dtype == dtype && piece.y_stride % 4 == 0);
+    SPILLWAY_CHECK(reinterpret_cast<uintptr_t>(piece.y) % kPointerAlign == 0);
     const bool adds = piece.residual != nullptr;
     SPILLWAY_CHECK(!adds || (piece.residual == piece.y && args.activation == Activation::kNone &&
                              piece.residual_stride == piece.y_stride));

@@ -36,7 +36,7 @@ class ComputeQueue {
  private:
   // Marks are used again: an old number then stands for a later compute of the same stream, which
   // is only later than asked for.
-  static constexpr uint64_t kMarks = 16;
+  static constexpr uint64_t kMarks = 16;  // more than the host is ahead
   const Event& Mark(uint64_t number) const { return marks_[number % kMarks]; }
 
   Stream stream_;

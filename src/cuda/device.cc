@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
-
 #include "spillway/error.h"
 #include "src/cuda/check.h"
 
@@ -28,6 +26,13 @@ int CountGpus() {
 
 void UseGpu(int index) { CudaCheck(cudaSetDevice(index), "choosing the GPU"); }
 
+int64_t GpuBytesInUse() {
+  std::size_t free_bytes = 0;
+  std::size_t total_bytes = 0;
+  CudaCheck(cudaMemGetInfo(&free_bytes, &total_bytes), "asking for the GPU's memory");
+  return static_cast<int64_t>(total_bytes - free_bytes);
+}
+
 std::byte* GpuAddressOf(std::byte* pinned) {
   void* address = nullptr;
   CudaCheck(cudaHostGetDevicePointer(&address, pinned, 0), "mapping pinned memory");
@@ -35,8 +40,6 @@ std::byte* GpuAddressOf(std::byte* pinned) {
 }
 
 GpuInfo OpenGpu(int index) {
-  // Kernels that were loaded only when first used would take memory after the plan was made.
-  ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   int count = 0;
   const cudaError_t counted = cudaGetDeviceCount(&count);
   if (counted != cudaSuccess) RefuseGpu(index, cudaGetErrorString(counted));

@@ -16,18 +16,19 @@ struct GpuInfo {
   int num_processors = 0;
   int64_t total_bytes = 0;
   int64_t free_bytes = 0;
-  // Taken on the card once this process is set up on it: the context, the loaded kernels, and what
-  // other processes hold. It counts against --gpu-memory, so that a capped run fits a card of that
-  // size.
+  // Taken on the card once this process is set up on it: by its context and by other processes.
   int64_t used_bytes = 0;
 };
 
 // The number of GPUs that this process can use; 0 also without a driver.
 int CountGpus();
 
-// Makes the GPU current for the calling thread, sets up its context and loads the kernels.
+// Makes the GPU current for the calling thread and sets up its context.
 // Throws: Error kGpu: no such GPU, or one that is too old.
 GpuInfo OpenGpu(int index);
+
+// Memory in use on the current GPU now, by whomever. Throws: Error kGpu.
+int64_t GpuBytesInUse();
 
 // Makes the GPU current for another thread. Throws: Error kGpu.
 void UseGpu(int index);

@@ -9,6 +9,21 @@
 
 namespace spillway {
 
+namespace {
+
+// Kernels are loaded when they are first used. All of cuBLASLt's at the start would be gigabytes;
+// room for the few dozen that a run uses is set aside. An estimate: the placement check of
+// gpu_check.sh compares it with what a run takes.
+constexpr int64_t kLoadedLaterBytes = 64 << 20;
+
+}  // namespace
+
+DeviceMemory CudaDevice::memory() const {
+  return {info_.total_bytes, info_.free_bytes, info_.used_bytes + kLoadedLaterBytes};
+}
+
+int64_t CudaDevice::TakenBytes() const { return GpuBytesInUse() - info_.used_bytes; }
+
 // Attention's own memory is in the exchange, which is sized by rows and heads too.
 KernelNeeds CudaDevice::needs() const {
   KernelNeeds needs;

@@ -17,9 +17,8 @@ class CudaDevice final : public Device {
 
   const GpuInfo& info() const { return info_; }
   KernelNeeds needs() const override;
-  DeviceMemory memory() const override {
-    return {info_.total_bytes, info_.free_bytes, info_.used_bytes};
-  }
+  DeviceMemory memory() const override;
+  int64_t TakenBytes() const override;
   std::string name() const override { return info_.name; }
   void RefuseWhatItLacks(const Plan& plan) const override;
   std::unique_ptr<Arena> MakeArena(Tier tier, int64_t bytes) override;

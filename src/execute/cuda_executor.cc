@@ -20,6 +20,8 @@
 namespace spillway {
 namespace {
 
+constexpr int64_t kMaxGridRows = 65535;  // a launch's second dimension
+
 // The lengths of rows that are multiplied.
 std::array<int64_t, 4> ProductLengths(const ModelShape& shape) {
   return {shape.hidden_size, shape.num_heads * shape.head_dim, shape.ffn_size, shape.embed_size};
@@ -69,6 +71,12 @@ void CudaExecutor::RefuseWhatKernelsLack(const Plan& plan) {
   }
   if (shape.vocab_size % 4 != 0) {
     RefuseShape(shape, "the vocabulary", shape.vocab_size, "multiples of 4");
+  }
+  if (MaxRows(plan) > kMaxGridRows) {
+    throw Error(ErrorCode::kFlag,
+                fmt::format("--prefill-chunk and --gpu-batch-size: the GPU computes at most {} "
+                            "tokens at a time; give less than {}",
+                            kMaxGridRows, MaxRows(plan)));
   }
   if (plan.policy.cpu_attention) {
     throw Error(ErrorCode::kFlag,

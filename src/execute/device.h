@@ -21,7 +21,9 @@ namespace spillway {
 struct DeviceMemory {
   int64_t total_bytes = 0;
   int64_t free_bytes = 0;
-  int64_t used_bytes = 0;  // when a run starts: by its context, and by other processes
+  // Counts against --gpu-memory, so that a capped run fits a card of that size: what is in use when
+  // a run starts, by its context and by other processes, and what its kernels will take.
+  int64_t used_bytes = 0;
 };
 
 // The memory of a run, as the plan sized it.
@@ -38,6 +40,9 @@ class Device {
 
   // All 0 where there is no GPU.
   virtual DeviceMemory memory() const = 0;
+
+  // GPU memory that this process has taken since the device was opened. Throws: Error kGpu.
+  virtual int64_t TakenBytes() const = 0;
 
   // Of the GPU; empty where there is none.
   virtual std::string name() const = 0;

@@ -12,7 +12,8 @@
 namespace spillway {
 
 // Computes that the host may be ahead of the GPU; each has a table of its own in host memory.
-inline constexpr int64_t kComputesAhead = 2;
+// Enough that a sleeping host wakes before the GPU runs dry.
+inline constexpr int64_t kComputesAhead = 4;
 inline constexpr int64_t kHostTables = kComputesAhead + 1;
 
 // Sizes, and offsets within plan.exchange.

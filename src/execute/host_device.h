@@ -9,6 +9,7 @@ class HostDevice final : public Device {
  public:
   KernelNeeds needs() const override;
   DeviceMemory memory() const override { return {}; }
+  int64_t TakenBytes() const override { return 0; }
   std::string name() const override { return {}; }
   void RefuseWhatItLacks(const Plan&) const override {}
   std::unique_ptr<Arena> MakeArena(Tier tier, int64_t bytes) override;

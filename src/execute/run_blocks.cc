@@ -99,6 +99,7 @@ Trace RunBlocks(const Run& run, Job& job, ProgressLine& line) {
   Engine engine(plan, mover, *executor, pool, trace_log);
   Trace trace = engine.Run(schedule, blocks, job, [&](const WorkDone& done) { line.Update(done); });
   trace.load_s = load_s;
+  if (!device.IsHostMemory()) trace.peak_bytes[Tier::kGpu] = device.TakenBytes();
   // The arena that stands for a GPU is in this process too.
   trace.peak_bytes[Tier::kCpu] = PeakResidentBytes() - tiers.arena(Tier::kGpu).ResidentBytes();
   return trace;

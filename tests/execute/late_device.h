@@ -67,6 +67,7 @@ class LateDevice final : public Device {
 
   KernelNeeds needs() const override { return host_.needs(); }
   DeviceMemory memory() const override { return {}; }
+  int64_t TakenBytes() const override { return 0; }
   std::string name() const override { return {}; }
   void RefuseWhatItLacks(const Plan&) const override {}
   std::unique_ptr<Arena> MakeArena(Tier tier, int64_t bytes) override {

@@ -12,6 +12,7 @@ import sys
 SENTENCE = "So the youngest brother set out, and when he had gone a little way he met an old woman. "
 # Tokens that may differ from the CPU's where two logits nearly tie; every later token of the row then does too.
 MOST_ROWS_THAT_DIFFER = 0.1
+SET_ASIDE_BYTES = 64 << 20  # cuda_device.cc
 
 
 def policy(percent, rows, batches, *more):
@@ -46,6 +47,16 @@ def texts(output):
     return [answer["response"]["body"]["choices"][0]["text"] for answer in answers]
 
 
+def check_memory(spillway, prompts, folder, gpu):
+    """What a run takes on the GPU beside its plan fits what is set aside for loaded kernels."""
+    report = folder / "report.json"
+    run(spillway, prompts, folder / "report.jsonl", [*gpu, "--report", str(report)])
+    tier = json.loads(report.read_text())["tiers"]["gpu"]
+    beside = tier["peak_bytes"] - tier["planned_peak_bytes"]
+    print(f"GPU memory beside the plan: {beside / 2**20:.1f} MiB of {SET_ASIDE_BYTES / 2**20:.0f} MiB set aside")
+    return beside <= SET_ASIDE_BYTES
+
+
 def main():
     spillway, folder = sys.argv[1], pathlib.Path(sys.argv[2])
     prompts = folder / "prompts.jsonl"
@@ -61,6 +72,7 @@ def main():
         if output != first:
             num_failed += 1
             print(f"other bytes than the first with {' '.join(flags)}")
+    num_failed += not check_memory(spillway, prompts, folder, gpu)
     on_cpu = texts(run(spillway, prompts, folder / "cpu.jsonl", ["--device", "cpu"]))
     differing = sum(a != b for a, b in zip(texts(first), on_cpu))
     print(f"{len(POLICIES)} placements; {differing} of {len(lines)} rows differ from the CPU's")
