@@ -2,7 +2,7 @@
 // threads read memory, and, where it was built with it, the fp32 product of libtorch (MKL) at the
 // same shape.
 //   kernel_bench [--quick] [--isa portable|avx2|avx512|amx] [--threads N] [--only
-//   matmul|attention|other] [--no-torch]
+//   matmul|attention|budget|other] [--no-torch]
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -17,8 +17,10 @@
 
 #include "benchmarks/torch_linear.h"
 #include "kernels/attention.h"
+#include "kernels/budget_attention.h"
 #include "kernels/convert.h"
 #include "kernels/isa.h"
+#include "kernels/kv_head.h"
 #include "kernels/layer_norm.h"
 #include "kernels/matmul.h"
 #include "kernels/random_fill.h"
@@ -72,6 +74,15 @@ double BestSeconds(const Options& options, const std::function<void()>& work) {
   return best;
 }
 
+struct AttentionBench {
+  const char* name;
+  int64_t num_rows;
+  int64_t past;
+  int64_t num_new;
+  int64_t head_dim;
+  bool scored = false;  // with token scores
+};
+
 class Bench {
  public:
   explicit Bench(const Options& options) : options_(options), pool_(options.num_threads) {
@@ -90,14 +101,15 @@ class Bench {
 
   void Matmuls();
   void Attentions();
+  void Budgets();
   void Others();
 
  private:
   bool Wanted(const char* group) const { return options_.only.empty() || options_.only == group; }
   void ReadAll(const std::byte* data);
   void MatmulShape(int64_t in, int64_t out, DType dtype);
-  void AttentionShape(const char* name, int64_t num_rows, int64_t past, int64_t num_new,
-                      int64_t head_dim);
+  void AttentionShape(const AttentionBench& bench);
+  void DecodeShape(KvPolicyKind kind, int64_t slots);
   void Row(const std::string& op, const std::string& shape, int64_t rows, double seconds,
            double bytes, double flops, double torch_s = 0) {
     fmt::print("{:<12} {:<22} {:>6} {:>10.1f} {:>9.1f} {:>8.0f} {:>10.1f} {:>9}\n", op, shape, rows,
@@ -183,8 +195,8 @@ void Bench::Matmuls() {
   }
 }
 
-void Bench::AttentionShape(const char* name, int64_t num_rows, int64_t past, int64_t num_new,
-                           int64_t head_dim) {
+void Bench::AttentionShape(const AttentionBench& bench) {
+  const auto [name, num_rows, past, num_new, head_dim, scored] = bench;
   const int64_t heads = 2048 / head_dim;
   const int64_t width = heads * head_dim;
   const int64_t slots = (past + num_new + kKvBlockSlots - 1) / kKvBlockSlots * kKvBlockSlots;
@@ -195,7 +207,11 @@ void Bench::AttentionShape(const char* name, int64_t num_rows, int64_t past, int
   const Bytes out = Allocate(tokens * width * 4);
   std::vector<AttentionRow> rows;
   for (int64_t row = 0; row < num_rows; ++row)
-    rows.push_back({kv.get() + row * row_bytes, slots, past, num_new, row * num_new});
+    rows.push_back({kv.get() + row * row_bytes, slots, past, num_new, row * num_new, nullptr});
+  const Bytes scores = Allocate(scored ? num_rows * heads * slots * 4 : 64);
+  for (int64_t row = 0; scored && row < num_rows; ++row)
+    rows[static_cast<size_t>(row)].token_scores =
+        reinterpret_cast<float*>(scores.get()) + row * heads * slots;
   AttentionArgs args;
   args.q = reinterpret_cast<const float*>(qkv.get());
   args.k = args.q + width;
@@ -207,8 +223,9 @@ void Bench::AttentionShape(const char* name, int64_t num_rows, int64_t past, int
   args.num_heads = args.num_kv_heads = heads;
   args.head_dim = head_dim;
   args.scale = 1.0F / std::sqrt(static_cast<float>(head_dim));
+  args.token_scores_stride = slots;
   const int64_t workspace_bytes =
-      AttentionWorkspaceBytes(slots, head_dim, options_.num_threads, options_.isa);
+      AttentionWorkspaceBytesWithScores(slots, head_dim, options_.num_threads, options_.isa);
   const Bytes workspace = Allocate(workspace_bytes);
   const double seconds = BestSeconds(options_, [&] {
     Attention(args, {workspace.get(), static_cast<size_t>(workspace_bytes)}, pool_, options_.isa);
@@ -224,10 +241,127 @@ void Bench::AttentionShape(const char* name, int64_t num_rows, int64_t past, int
 void Bench::Attentions() {
   if (!Wanted("attention")) return;
   for (const int64_t head_dim : {64, 128}) {
-    AttentionShape("decode", 64, 512, 1, head_dim);
-    AttentionShape("decode", 16, 2000, 1, head_dim);
-    AttentionShape("prefill", 1, 0, 512, head_dim);
-    AttentionShape("prefill", 4, 0, 2000, head_dim);
+    AttentionShape({"decode", 64, 512, 1, head_dim});
+    AttentionShape({"decode", 16, 2000, 1, head_dim});
+    AttentionShape({"prefill", 1, 0, 512, head_dim});
+    AttentionShape({"prefill", 4, 0, 2000, head_dim});
+  }
+}
+
+// Decode of 16 rows that hold as many tokens as they may, 32 heads of 64, over as many copies of
+// their KV as exceed any cache, taken in turn. With kFull by plain attention, over as many slots.
+struct DecodeBench {
+  static constexpr int64_t kRows = 16;
+  static constexpr int64_t kHeads = 32;
+  static constexpr int64_t kHeadDim = 64;
+  static constexpr int64_t kWidth = kHeads * kHeadDim;
+
+  KvPolicyKind kind;
+  int64_t slots;
+  int64_t row_bytes;
+  int64_t copies;
+  Bytes kv;
+  Bytes qkv = RandomBytes(kRows * 3 * kWidth, DType::kF32);
+  Bytes out = Allocate(kRows * kWidth * 4);
+  int64_t workspace_bytes;
+  Bytes workspace;
+  int64_t num_calls = 0;
+
+  DecodeBench(const Options& options, KvPolicyKind policy, int64_t num_slots);
+  void FillState(std::byte* row) const;
+  std::byte* NextKv() { return kv.get() + num_calls++ % copies * kRows * row_bytes; }
+  template <typename Args>
+  void SetCommon(Args& args) const;
+  void RunPlain(ThreadPool& pool, Isa isa);
+  void RunBudget(ThreadPool& pool, Isa isa);
+};
+
+DecodeBench::DecodeBench(const Options& options, KvPolicyKind policy, int64_t num_slots)
+    : kind(policy),
+      slots(num_slots),
+      row_bytes(slots * (policy == KvPolicyKind::kFull ? KvSlotBytes(kHeads, kHeadDim)
+                                                       : KvSlotBytesWithState(kHeads, kHeadDim))),
+      copies(kFarBytes / (kRows * row_bytes) + 1),
+      kv(RandomBytes(copies * kRows * row_bytes / 2, DType::kF16)),
+      workspace_bytes(
+          BudgetAttentionWorkspaceBytes(slots, kHeadDim, options.num_threads, options.isa)),
+      workspace(Allocate(workspace_bytes)) {
+  if (kind == KvPolicyKind::kFull) return;
+  for (int64_t row = 0; row < copies * kRows; ++row) FillState(kv.get() + row * row_bytes);
+}
+
+void DecodeBench::FillState(std::byte* row) const {
+  for (int64_t kv_head = 0; kv_head < kHeads; ++kv_head) {
+    const KvHead<std::byte> head{row, kHeads, kHeadDim, kv_head,
+                                 KvBlockBytesWithState(kHeads, kHeadDim)};
+    for (int64_t slot = 0; slot < slots; ++slot) {
+      *head.Score(slot) = static_cast<float>((slot * 37 + kv_head * 11) % slots);
+      *head.Position(slot) = static_cast<int32_t>(slot);
+    }
+  }
+}
+
+template <typename Args>
+void DecodeBench::SetCommon(Args& args) const {
+  args.q = reinterpret_cast<const float*>(qkv.get());
+  args.k = args.q + kWidth;
+  args.v = args.k + kWidth;
+  args.qkv_stride = 3 * kWidth;
+  args.out = reinterpret_cast<float*>(out.get());
+  args.out_stride = kWidth;
+  args.num_heads = args.num_kv_heads = kHeads;
+  args.head_dim = kHeadDim;
+  args.scale = 0.125F;
+}
+
+void DecodeBench::RunPlain(ThreadPool& pool, Isa isa) {
+  std::vector<AttentionRow> rows;
+  std::byte* first = NextKv();
+  for (int64_t row = 0; row < kRows; ++row)
+    rows.push_back({first + row * row_bytes, slots, slots - 1, 1, row, nullptr});
+  AttentionArgs args;
+  SetCommon(args);
+  args.rows = rows;
+  Attention(args, {workspace.get(), static_cast<size_t>(workspace_bytes)}, pool, isa);
+}
+
+void DecodeBench::RunBudget(ThreadPool& pool, Isa isa) {
+  const bool window = kind == KvPolicyKind::kWindow;
+  const int64_t held = slots - 1;
+  const KvKeep keep{0, window ? 0 : held / 2, window ? held : held - held / 2};
+  const int64_t position = held + num_calls / copies;
+  std::vector<BudgetAttentionRow> rows;
+  std::byte* first = NextKv();
+  for (int64_t row = 0; row < kRows; ++row)
+    rows.push_back({first + row * row_bytes, slots, held, position, keep, row});
+  BudgetAttentionArgs args;
+  SetCommon(args);
+  args.rows = rows;
+  args.kind = kind;
+  BudgetAttention(args, {workspace.get(), static_cast<size_t>(workspace_bytes)}, pool, isa);
+}
+
+void Bench::DecodeShape(KvPolicyKind kind, int64_t slots) {
+  DecodeBench bench(options_, kind, slots);
+  const double seconds = BestSeconds(options_, [&] {
+    kind == KvPolicyKind::kFull ? bench.RunPlain(pool_, options_.isa)
+                                : bench.RunBudget(pool_, options_.isa);
+  });
+  Row(fmt::format("step {}", KvPolicyName(kind)), fmt::format("32 x 64, slots {}", slots),
+      DecodeBench::kRows, seconds, static_cast<double>(DecodeBench::kRows * bench.row_bytes),
+      4.0 * static_cast<double>(slots * DecodeBench::kRows * DecodeBench::kWidth));
+}
+
+void Bench::Budgets() {
+  if (!Wanted("budget")) return;
+  for (const int64_t slots : {128, 512}) {
+    for (const KvPolicyKind kind : {KvPolicyKind::kFull, KvPolicyKind::kWindow, KvPolicyKind::kH2o})
+      DecodeShape(kind, slots);
+  }
+  for (const bool scored : {false, true}) {
+    const char* name = scored ? "prefill h2o" : "prefill full";
+    for (const int64_t head_dim : {64, 128})
+      AttentionShape({name, 4, 0, options_.quick ? 512 : 2000, head_dim, scored});
   }
 }
 
@@ -284,6 +418,7 @@ int main(int argc, char** argv) {
   spillway::kernels::Bench bench(spillway::kernels::ReadOptions(argc, argv));
   bench.Matmuls();
   bench.Attentions();
+  bench.Budgets();
   bench.Others();
   return 0;
 }

@@ -11,7 +11,9 @@ template <typename T>
 __global__ void __launch_bounds__(kThreads) KvAppendKernel(const KvAppendArgs args) {
   const int64_t token = blockIdx.x;
   const AttentionRow& row = args.rows[RowOfToken(args.rows, args.num_rows, token)];
-  const int64_t slot = row.num_past + (token - row.token_offset);
+  const int64_t in_row = token - row.token_offset;
+  if (in_row < 0 || in_row >= row.num_new) return;
+  const int64_t slot = row.num_past + in_row;
   const int64_t dim = args.layout.head_dim;
   const int64_t width = args.layout.num_kv_heads * dim;
   for (int64_t at = threadIdx.x; at < 2 * width; at += kThreads) {
@@ -26,7 +28,7 @@ __global__ void __launch_bounds__(kThreads) KvAppendKernel(const KvAppendArgs ar
 }  // namespace
 
 void KvAppendAsync(const KvAppendArgs& args, Stream& stream) {
-  if (args.num_tokens == 0) return;
+  if (args.num_tokens == 0 || args.num_rows == 0) return;
   const auto blocks = static_cast<unsigned>(args.num_tokens);
   if (args.kv_dtype == DType::kF16) {
     KvAppendKernel<__half><<<blocks, kThreads, 0, stream.get()>>>(args);

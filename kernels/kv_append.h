@@ -19,7 +19,7 @@ struct KvAppendArgs {
   const float* v = nullptr;
   int64_t qkv_stride = 0;
   int64_t num_tokens = 0;
-  const AttentionRow* rows = nullptr;  // GPU memory; their tokens are [0, num_tokens), ascending
+  const AttentionRow* rows = nullptr;  // GPU memory; ascending. Tokens of none of them are left out
   int64_t num_rows = 0;
   KvLayout layout;
   DType kv_dtype = DType::kF16;

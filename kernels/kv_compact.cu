@@ -18,7 +18,8 @@ struct Compaction {
   int64_t kv_head;
 
   __device__ int64_t Workspace() const {
-    return (blockIdx.x * args.compact.num_kv_heads + kv_head) * args.max_tokens;
+    const int64_t slot_bytes = KvSlotBytes(args.compact.num_kv_heads, args.compact.head_dim);
+    return kv_head * args.num_slots + (row.from - args.from_begin) / slot_bytes;
   }
   __device__ float* Scores() const { return args.scores + Workspace(); }
   __device__ int32_t* Kept() const { return args.kept + Workspace(); }

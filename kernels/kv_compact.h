@@ -47,10 +47,12 @@ void KvCompactRef(const KvCompactArgs& args);
 
 // On the GPU: pointers, the rows and what they point to are in its memory.
 struct GpuKvCompactArgs {
-  KvCompactArgs compact;    // head_dim: a multiple of 8
-  float* scores = nullptr;  // [rows, num_kv_heads, max_tokens]: workspace
+  KvCompactArgs compact;  // head_dim: a multiple of 8
+  // The rows' `from` are runs of one memory of num_slots slots that begins here.
+  const std::byte* from_begin = nullptr;
+  int64_t num_slots = 0;
+  float* scores = nullptr;  // [num_kv_heads, num_slots]: workspace
   int32_t* kept = nullptr;  // the same
-  int64_t max_tokens = 0;   // at least any row's
 };
 
 // Stream: one kernel.

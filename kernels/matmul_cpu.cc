@@ -3,12 +3,10 @@
 #include "kernels/matmul.h"
 #include "kernels/matmul_isa.h"
 #include "spillway/error.h"
+#include "spillway/round.h"
 
 namespace spillway::kernels {
 namespace {
-
-constexpr int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
-constexpr int64_t RoundUp(int64_t a, int64_t b) { return DivideUp(a, b) * b; }
 
 using TileFunction = void (*)(const MatmulTile&);
 

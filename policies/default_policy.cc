@@ -49,6 +49,7 @@ struct Planner {
     policy.weight_frac = placement.weights;
     policy.kv_frac = placement.kv;
     policy.activation_frac = placement.activations;
+    policy.kv = given.kv;
     policy.cpu_attention = given.cpu_attention;
     policy.kv_dtype = given.kv_dtype;
     policy.prefill_chunk = given.prefill_chunk.value_or(kPrefillChunk);

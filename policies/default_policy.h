@@ -23,6 +23,7 @@ struct GivenPolicy {
   std::optional<int64_t> gpu_batch_size;
   std::optional<int64_t> num_gpu_batches;
   std::optional<int64_t> prefill_chunk;
+  KvPolicy kv;
   bool cpu_attention = false;
   DType kv_dtype = DType::kF16;
 };

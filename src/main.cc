@@ -5,10 +5,11 @@
 
 #include "spillway/error.h"
 #include "src/config/config.h"
+#include "src/execute/answer_lines.h"
 #include "src/execute/bench.h"
 #include "src/execute/convert.h"
-#include "src/execute/generate.h"
 #include "src/execute/inspect.h"
+#include "src/execute/perplexity.h"
 #include "src/execute/plan_verb.h"
 #include "src/report/terminal.h"
 #include "src/stop_signal.h"
@@ -26,7 +27,9 @@ int Run(int argc, const char* const* argv) {
   const Config& config = std::get<Config>(parsed);
   switch (config.verb) {
     case Verb::kGenerate:
-      return RunGenerate(config);
+      return AnswerLines(config);
+    case Verb::kScore:
+      return config.perplexity.empty() ? AnswerLines(config) : RunPerplexity(config);
     case Verb::kBench:
       return RunBench(config);
     case Verb::kPlan:

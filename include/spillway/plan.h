@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "spillway/kv_policy.h"
 #include "spillway/machine.h"
 #include "spillway/model.h"
 #include "spillway/policy.h"
@@ -25,6 +26,10 @@ struct WeightTile {
   int64_t place =
       0;  // in the device's arena while its layer is computed; == offset where it lies there
 };
+
+inline int64_t TileBytes(const TensorSpec& spec, const WeightTile& tile) {
+  return (tile.row_end - tile.row_begin) * spec.cols * DTypeBytes(spec.dtype);
+}
 
 struct PlannedTensor {
   TensorSpec spec;
@@ -46,11 +51,15 @@ struct Region {
 // Hidden states on disk are written, checked and read in blocks of this size.
 inline constexpr int64_t kHiddenBlockBytes = 64 << 10;
 
+// Rows travel in runs of at most this much, or of one block where that is longer.
+inline constexpr int64_t kRunBytes = 2 << 20;
+
 // What one batch of rows may hold. A block is num_gpu_batches of these.
 struct BatchCapacity {
   int64_t rows = 0;
-  int64_t slots = 0;          // sum of the rows' KV slots
+  int64_t slots = 0;          // sum of the rows' KV slots, in the blocks that keep most
   int64_t prompt_tokens = 0;  // sum of the rows' prompts: hidden states of a prefill pass
+  int64_t logits = 0;         // tokens whose logits exist at a time; at least `rows`
 };
 
 // The part of a batch's rows whose KV, or hidden states, a tier holds.
@@ -58,6 +67,13 @@ struct RowShare {
   int64_t rows = 0;
   int64_t size = 0;  // KV slots, or tokens, of these rows together
   Region region;     // of the whole block in the tier's arena; on disk in a scratch file of its own
+};
+
+// Transformer blocks in which a row keeps the same tokens' worth of KV: one division of a batch's
+// slots among its rows serves them all. Blocks differ with budgets per layer only.
+struct KvClass {
+  int64_t first_block = 0;  // its budget is that of all
+  PerTier<int64_t> slots;   // of a batch
 };
 
 // Where rows that do not lie in the device's memory are while they are computed: three places, for
@@ -85,17 +101,30 @@ struct ExchangeBytes {
   int64_t host = 0;
 };
 
+// With a KV policy that evicts, K and V of the prompts that are computed, until it is known which
+// tokens stay. Two places for the longest prompt, which chunks of a pass may cut, then room for the
+// prompts that lie within one chunk; all in slots without anything beside K and V.
+struct PromptKvPlan {
+  int64_t longest_slots = 0;
+  int64_t chunk_slots = 0;
+  Region kv;      // [2 * longest_slots + chunk_slots]
+  Region scores;  // fp32 [num_heads][slots]; none with a window
+
+  int64_t slots() const { return 2 * longest_slots + chunk_slots; }
+};
+
 // Buffers that one Compute uses, all in the device's arena. Sizes in tokens of a chunk.
 struct WorkspacePlan {
   int64_t chunk_tokens = 0;
-  Region normed;    // fp32 [max(chunk, rows), hidden]
+  Region normed;    // fp32 [max(chunk, logits), hidden]
   Region qkv;       // fp32 [chunk, q + k + v]
   Region attended;  // fp32 [chunk, q]
   Region ffn;       // fp32 [chunk, ffn]
-  Region embedded;  // fp32 [max(chunk, rows), embed], with project_in/out
-  Region logits;    // fp32 [rows, vocab]
+  Region embedded;  // fp32 [max(chunk, logits), embed], with project_in/out
+  Region logits;    // fp32 [batch.logits, vocab]
   Region matmul;    // the kernels' own
   Region attention;
+  PromptKvPlan prompt;
 };
 
 struct Plan {
@@ -104,15 +133,19 @@ struct Plan {
   Policy policy;
   std::vector<PlannedLayer> layers;  // execution order
   int64_t num_requests = 0;          // of the workload
+  RequestShape longest;              // of its requests, in each number
   int64_t num_batches = 1;           // of a block; no more than the workload can fill
   BatchCapacity batch;
-  int64_t slot_bytes = 0;  // K and V of one token in one block
+  int64_t slot_bytes = 0;  // K and V of one token in one block, and what is kept beside them
   int64_t slot_align = 1;  // a row's slots are rounded up to a multiple: whole KV blocks, and on
                            // disk whole 4 KiB
-  PerTier<RowShare> kv;      // region: [batch][block][slot]
-  PerTier<RowShare> hidden;  // region: fp32 [batch][token, hidden]
+  std::vector<KvClass> kv_classes;
+  std::vector<int64_t> kv_class_of;        // [block]
+  PerTier<std::vector<int64_t>> kv_begin;  // [block + 1], in slots from a batch's first
+  PerTier<RowShare> kv;          // size: of the largest class; region: [batch][block][slot]
+  PerTier<RowShare> hidden;      // region: fp32 [batch][token, hidden]
   int64_t weight_lookahead = 1;  // layers that weights are brought in ahead of their compute
-  Region weight_staging;     // device: tiles of other tiers, while their layer is computed
+  Region weight_staging;         // device: tiles of other tiers, while their layer is computed
   StagingPlan kv_staging;
   StagingPlan hidden_staging;
   BouncePlan bounce;  // CPU
@@ -133,6 +166,13 @@ struct Plan {
     return tier == device() || (tier == Tier::kCpu && policy.cpu_attention);
   }
   int64_t KvBlockBytes() const { return slot_align * slot_bytes; }
+  // What a row keeps in the transformer blocks of a class, and the slots that it takes there: one
+  // more than it keeps, for the newest token while it is not decided which one goes.
+  KvKeep RowKeep(int64_t kv_class, int64_t row_tokens) const;
+  int64_t RowSlots(int64_t kv_class, int64_t row_tokens) const;
+  // The slots of a batch in one block, and where they begin within the tier's region.
+  int64_t KvSlots(Tier tier, int64_t block) const;
+  int64_t KvOffset(Tier tier, int64_t batch, int64_t block) const;  // bytes
   int64_t KvBytes() const;  // of a block of batches, all tiers
   int64_t HiddenRowBytes() const { return shape.hidden_size * int64_t{sizeof(float)}; }
 };
@@ -141,7 +181,9 @@ struct Plan {
 // null: the executor is the host's own.
 struct KernelNeeds {
   int64_t (*matmul_bytes)(int64_t rows, int64_t in, int num_threads) = nullptr;
-  int64_t (*attention_bytes)(int64_t slots, int64_t head_dim, int num_threads) = nullptr;
+  int64_t (*attention_bytes)(int64_t row_slots, int64_t head_dim, int num_threads) = nullptr;
+  // Of a policy that evicts: attention with token scores, compaction, decode.
+  int64_t (*eviction_bytes)(int64_t row_slots, int64_t head_dim, int num_threads) = nullptr;
   ExchangeBytes (*exchange)(const Plan& plan) = nullptr;
 };
 

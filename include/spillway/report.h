@@ -2,6 +2,7 @@
 // Thread rule: pure functions of values.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "spillway/plan.h"
@@ -9,12 +10,22 @@
 
 namespace spillway {
 
+// What `score` adds to a run's report. Natural logs.
+struct ScoreSummary {
+  int64_t num_tokens = 0;
+  double logprob_sum = 0.0;
+
+  // exp(-mean); nullopt without a token.
+  std::optional<double> perplexity() const;
+};
+
 struct RunSummary {
   int64_t num_requests = 0;
   int64_t num_completions = 0;
   int64_t num_errors = 0;
   double total_s = 0.0;
   std::string fingerprint;  // xxh64 of all generated token ids in input order
+  std::optional<ScoreSummary> score;
 };
 
 // The JSON of cli.md, indented; links and predictions that this run has none of are null.

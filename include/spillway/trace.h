@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "spillway/kv_policy.h"
 #include "spillway/tier.h"
 
 namespace spillway {
@@ -52,7 +53,7 @@ struct PhaseTotals {
   WaitTotals waits;        // of them
   int64_t passes = 0;
   int64_t prompt_tokens = 0;     // processed
-  int64_t generated_tokens = 0;  // sampled
+  int64_t generated_tokens = 0;  // sampled; of texts that are scored: predicted
   PerLink<LinkTotals> links;
 };
 
@@ -62,7 +63,8 @@ struct Trace {
   PhaseTotals decode;
   int64_t num_blocks = 0;     // of rows
   int64_t kv_bytes = 0;       // largest block
-  int64_t slots_per_row = 0;  // longest row
+  int64_t slots_per_row = 0;  // of the row and block with most
+  KvKeep largest_keep;        // there
   PerTier<int64_t> peak_bytes;
 };
 

@@ -10,6 +10,8 @@ namespace spillway {
 struct RequestShape {
   int64_t prompt_tokens = 0;
   int64_t max_new_tokens = 0;
+  int64_t prompt_logits = 1;  // tokens of the prompt whose logits are wanted: more than the last
+                              // one where a text is scored
 
   // KV slots the row can come to need: the last token's K and V are never read, but are stored.
   int64_t slots() const { return prompt_tokens + max_new_tokens; }
@@ -19,7 +21,7 @@ struct Workload {
   int64_t num_requests = 0;
   std::vector<RequestShape>
       sample;            // of the first requests in input order; all of them in small files
-  RequestShape longest;  // no request exceeds either number
+  RequestShape longest;  // no request exceeds any of its numbers
 };
 
 }  // namespace spillway

@@ -29,14 +29,15 @@ struct VerbRow {
 };
 constexpr std::array kVerbs = {
     VerbRow{"generate", Verb::kGenerate, "prompts file in, completions file out"},
+    VerbRow{"score", Verb::kScore, "log-likelihood of given texts, or perplexity of one"},
     VerbRow{"bench", Verb::kBench, "one measured run on synthetic prompts"},
     VerbRow{"plan", Verb::kPlan, "where every byte goes and whether it fits; runs nothing"},
     VerbRow{"convert", Verb::kConvert, "checkpoint -> store of aligned tiles"},
     VerbRow{"inspect", Verb::kInspect, "print a checkpoint or a store in short"},
 };
 // cli.md's other verbs come with later versions; each is refused by name.
-constexpr std::array<std::string_view, 6> kLaterVerbs = {"score",   "sweep",  "calibrate",
-                                                         "profile", "search", "simulate"};
+constexpr std::array<std::string_view, 5> kLaterVerbs = {"sweep", "calibrate", "profile", "search",
+                                                         "simulate"};
 
 int64_t EditDistance(std::string_view a, std::string_view b) {
   std::vector<int64_t> row(b.size() + 1);
@@ -297,9 +298,31 @@ std::string Overview() {
 Config DefaultsOf(Verb verb) {
   Config config;
   config.verb = verb;
-  if (verb == Verb::kGenerate) config.output = "-";
+  if (verb == Verb::kGenerate || verb == Verb::kScore) config.output = "-";
   if (verb == Verb::kBench) config.tokenizer = "none";
   return config;
+}
+
+// Amounts that the KV policy has no use for are refused, not ignored.
+void CheckKvFlags(const Config& config) {
+  const bool window = config.kv_policy == KvPolicyKind::kWindow;
+  const auto refuse = [&](bool given, std::string_view flag, std::string_view reason) {
+    if (given) throw Error(ErrorCode::kFlag, fmt::format("--{}: {}", flag, reason));
+  };
+  if (config.kv_policy == KvPolicyKind::kFull) {
+    constexpr std::string_view kAllStay =
+        "the full KV policy keeps every token; give --kv-policy h2o or window";
+    refuse(config.kv_budget.has_value(), "kv-budget", kAllStay);
+    refuse(config.kv_heavy.has_value(), "kv-heavy", kAllStay);
+    refuse(config.kv_recent.has_value(), "kv-recent", kAllStay);
+  }
+  refuse(!window && config.kv_sinks.value_or(0) > 0, "kv-sinks", "belongs to --kv-policy window");
+  refuse(window && config.kv_heavy.has_value(), "kv-heavy", "a window keeps no heavy hitters");
+  refuse(config.kv_budget && config.kv_heavy && config.kv_recent, "kv-budget",
+         "--kv-heavy and --kv-recent say it all; leave one of the three out");
+  const bool counted = config.kv_budget && config.kv_budget->frac == 0.0 && !config.kv_recent;
+  refuse(window && counted && config.kv_budget->tokens <= config.kv_sinks.value_or(0), "kv-sinks",
+         "--kv-budget must leave room for a recent token");
 }
 
 void CheckGenerate(const Config& config) {
@@ -314,20 +337,42 @@ void CheckGenerate(const Config& config) {
   }
 }
 
+bool IsStated(const Given& given, const char* name) {
+  const auto found = given.find(name);
+  return found != given.end() && !found->second.empty();
+}
+
+// Lines of a file, or one text in windows.
+void CheckScore(const Config& config, const Given& given) {
+  const bool lines = config.perplexity.empty();
+  if (lines == config.input.empty()) {
+    throw Error(ErrorCode::kFlag,
+                lines
+                    ? "--input: give the file of texts (- is standard input), or --perplexity FILE"
+                    : "--perplexity: takes the place of --input; leave one of the two out");
+  }
+  if (lines && config.output.empty())
+    throw Error(ErrorCode::kFlag, "--output: empty; give a file, or - for standard output");
+  for (const char* name : {"window", "stride", "start-each-window"}) {
+    if (lines && IsStated(given, name))
+      throw Error(ErrorCode::kFlag, fmt::format("--{}: belongs to --perplexity", name));
+  }
+  for (const char* name : {"output", "overwrite"}) {
+    if (!lines && IsStated(given, name))
+      throw Error(ErrorCode::kFlag, fmt::format("--{}: belongs to --input", name));
+  }
+}
+
 // The lengths come from --input or from the flags, never from both.
 void CheckPlan(Config& config, const Given& given) {
-  const auto stated = [&](const char* name) {
-    const auto found = given.find(name);
-    return found != given.end() && !found->second.empty();
-  };
   if (config.input.empty()) {
     config.tokenizer = "none";
-    if (!stated("max-new-tokens")) return;
+    if (!IsStated(given, "max-new-tokens")) return;
     throw Error(ErrorCode::kFlag,
                 "--max-new-tokens: belongs to --input; without one give --gen-len");
   }
   for (const char* name : {"prompt-len", "gen-len", "num-requests"}) {
-    if (!stated(name)) continue;
+    if (!IsStated(given, name)) continue;
     throw Error(ErrorCode::kFlag,
                 fmt::format("--{}: the lengths come from --input; leave one of the two out", name));
   }
@@ -337,6 +382,8 @@ void CheckWhole(Config& config, const Parser& parser, const Given& given) {
   switch (config.verb) {
     case Verb::kGenerate:
       return CheckGenerate(config);
+    case Verb::kScore:
+      return CheckScore(config, given);
     case Verb::kBench:
       return;
     case Verb::kPlan:
@@ -379,6 +426,7 @@ std::variant<Config, Printout> ParseConfig(int argc, const char* const* argv) {
   for (const Flag& flag : flags) {
     for (const std::string& value : given[flag.name]) flag.set(config, value);
   }
+  CheckKvFlags(config);
   CheckWhole(config, parser, given);
   return config;
 }

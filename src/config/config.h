@@ -9,12 +9,13 @@
 #include <string>
 #include <variant>
 
+#include "spillway/kv_policy.h"
 #include "src/requests/request.h"     // Sampling
 #include "src/tokenizer/tokenizer.h"  // SpecialText
 
 namespace spillway {
 
-enum class Verb { kGenerate, kBench, kPlan, kConvert, kInspect };
+enum class Verb { kGenerate, kScore, kBench, kPlan, kConvert, kInspect };
 enum class DeviceKind { kAuto, kCpu, kCuda };
 
 // --device
@@ -46,6 +47,11 @@ struct Config {
   std::optional<int64_t> num_gpu_batches;
   std::optional<int64_t> prefill_chunk;
   DType kv_dtype = DType::kF16;
+  KvPolicyKind kv_policy = KvPolicyKind::kFull;
+  std::optional<TokenAmount> kv_budget;
+  std::optional<TokenAmount> kv_heavy;
+  std::optional<TokenAmount> kv_recent;
+  std::optional<int64_t> kv_sinks;
   std::filesystem::path report;
   std::filesystem::path trace;
   Verbosity verbosity = Verbosity::kNormal;
@@ -57,6 +63,12 @@ struct Config {
   Sampling sampling;
   SpecialText special_text = SpecialText::kParse;
   bool overwrite = false;
+
+  std::filesystem::path perplexity;  // a text, in place of --input; "-": standard input
+  std::optional<int64_t> window;     // tokens that the model sees at a time
+  std::optional<int64_t> stride;     // tokens from one window to the next
+  bool start_each_window = false;    // the first token of each window gives way to the start token
+  std::optional<int64_t> prefill;    // known tokens of the first pass of a row
 
   std::optional<int64_t> prompt_len;  // tokens of a synthetic row
   std::optional<int64_t> gen_len;

@@ -110,6 +110,50 @@ void SetKvDType(Config& config, const std::string& text) {
   config.kv_dtype = text == "fp16" ? DType::kF16 : DType::kBF16;
 }
 
+void SetKvPolicy(Config& config, const std::string& text) {
+  for (const KvPolicyKind kind : {KvPolicyKind::kFull, KvPolicyKind::kH2o, KvPolicyKind::kWindow,
+                                  KvPolicyKind::kH2oFlexgen}) {
+    if (KvPolicyName(kind) != text) continue;
+    config.kv_policy = kind;
+    return;
+  }
+  throw Error(
+      ErrorCode::kFlag,
+      fmt::format("--kv-policy {}: expected full, h2o, window or h2o-flexgen", Printable(text)));
+}
+
+// "20%" of prompt + max new tokens, or a number of tokens.
+TokenAmount ParseAmount(std::string_view flag, const std::string& text, int64_t min_tokens) {
+  if (!text.ends_with('%')) return {0.0, ParseInteger(flag, text, min_tokens, kMaxTokens)};
+  const double percent = ParseReal(flag, text.substr(0, text.size() - 1), 0.0, 100.0);
+  if (percent > 0.0) return {percent / 100.0, 0};
+  return {0.0, ParseInteger(flag, "0", min_tokens, kMaxTokens)};
+}
+
+Flag Amount(std::string name, std::string help, std::optional<TokenAmount> Config::*member,
+            int64_t min_tokens) {
+  Setter setter = [name, member, min_tokens](Config& config, const std::string& text) {
+    config.*member = ParseAmount(name, text, min_tokens);
+  };
+  return {std::move(name), FlagKind::kValue, "N|N%", std::move(help), std::move(setter)};
+}
+
+std::vector<Flag> KvFlags() {
+  return {
+      Value("kv-policy", "full|h2o|window", "which tokens stay in the KV cache (full)",
+            SetKvPolicy),
+      Amount("kv-budget",
+             "tokens kept per row, layer and KV head: a number, or a share of prompt + max new "
+             "tokens; half heavy hitters, half recent (20%)",
+             &Config::kv_budget, 1),
+      Amount("kv-heavy", "heavy hitters kept, set apart from --kv-budget", &Config::kv_heavy, 0),
+      Amount("kv-recent", "recent tokens kept, set apart from --kv-budget", &Config::kv_recent, 1),
+      Integer("kv-sinks", "first tokens that a window keeps (0)", &Config::kv_sinks, 0, kMaxTokens),
+      Value("kv-dtype", "fp16|bf16", "how K and V are stored (fp16, for bf16 models too)",
+            SetKvDType),
+  };
+}
+
 std::vector<Flag> ModelFlags() {
   return {
       Value("model", "PATH|NAME",
@@ -132,6 +176,13 @@ Flag SeedFlag(std::string help) {
   return Value("seed", "N", std::move(help), [](Config& config, const std::string& text) {
     config.seed = static_cast<uint64_t>(ParseInteger("seed", text, 0, INT64_MAX));
   });
+}
+
+Flag ParseSpecialFlag() {
+  return Switch("no-parse-special", "take special tokens written in the input as plain text",
+                [](Config& config, bool on) {
+                  config.special_text = on ? SpecialText::kPlain : SpecialText::kParse;
+                });
 }
 
 std::vector<Flag> TerminalFlags() {
@@ -176,8 +227,6 @@ std::vector<Flag> RunFlags() {
               &Config::num_gpu_batches, 1, kMaxRows),
       Integer("prefill-chunk", "tokens of a prefill pass computed at a time (512)",
               &Config::prefill_chunk, 1, kMaxTokens),
-      Value("kv-dtype", "fp16|bf16", "how K and V are stored (fp16, for bf16 models too)",
-            SetKvDType),
       Value("report", "FILE", "write a JSON report",
             [](Config& config, const std::string& text) { config.report = text; }),
       Value("trace", "FILE", "write a Chrome trace of the run, for Perfetto",
@@ -284,14 +333,35 @@ std::vector<Flag> UnusedOutputFlags() {
   };
 }
 
+std::vector<Flag> ScoreFlags() {
+  return {
+      Value("input", "FILE", "texts: JSONL, or one a line in a .txt file; - is standard input",
+            [](Config& config, const std::string& text) { config.input = text; }),
+      Value("output", "FILE", "scores in JSONL (default: - , standard output)",
+            [](Config& config, const std::string& text) { config.output = text; }),
+      Switch("overwrite", "replace an existing output",
+             [](Config& config, bool on) { config.overwrite = on; }),
+      Value("perplexity", "FILE", "perplexity of this text, in place of --input",
+            [](Config& config, const std::string& text) { config.perplexity = text; }),
+      Integer("window", "tokens the model sees at a time (2048, or all its positions)",
+              &Config::window, 2, kMaxTokens),
+      Integer("stride", "tokens from one window to the next, scored once (512)", &Config::stride, 1,
+              kMaxTokens),
+      Switch(
+          "start-each-window",
+          "put the start token in place of each window's first token; for models that lean on it",
+          [](Config& config, bool on) { config.start_each_window = on; }),
+      Integer("prefill", "known tokens of the first pass; the others follow one a pass (all)",
+              &Config::prefill, 1, kMaxTokens),
+      ParseSpecialFlag(),
+  };
+}
+
 std::vector<Flag> InputFlags() {
   return {
       Value("input", "FILE", "prompts: JSONL, or one a line in a .txt file; - is standard input",
             [](Config& config, const std::string& text) { config.input = text; }),
-      Switch("no-parse-special", "take special tokens written in a prompt as plain text",
-             [](Config& config, bool on) {
-               config.special_text = on ? SpecialText::kPlain : SpecialText::kParse;
-             }),
+      ParseSpecialFlag(),
   };
 }
 
@@ -301,12 +371,15 @@ std::vector<Flag> FlagsOf(Verb verb) {
   switch (verb) {
     case Verb::kGenerate:
       return Joined({InputFlags(), OutputFlags(), SamplingFlags(), ModelFlags(), TokenizerFlags(),
-                     RunFlags(), TerminalFlags()});
+                     RunFlags(), KvFlags(), TerminalFlags()});
+    case Verb::kScore:
+      return Joined(
+          {ScoreFlags(), ModelFlags(), TokenizerFlags(), RunFlags(), KvFlags(), TerminalFlags()});
     case Verb::kBench:
-      return Joined({SyntheticFlags(), ModelFlags(), RunFlags(), TerminalFlags()});
+      return Joined({SyntheticFlags(), ModelFlags(), RunFlags(), KvFlags(), TerminalFlags()});
     case Verb::kPlan:
       return Joined({SyntheticFlags(), InputFlags(), UnusedOutputFlags(), SamplingFlags(),
-                     ModelFlags(), TokenizerFlags(), RunFlags(), TerminalFlags()});
+                     ModelFlags(), TokenizerFlags(), RunFlags(), KvFlags(), TerminalFlags()});
     case Verb::kConvert:
       return Joined({ConvertFlags(), ModelFlags(), TokenizerFlags(), TerminalFlags()});
     case Verb::kInspect:
@@ -321,11 +394,6 @@ const std::vector<AbsentFlag>& AbsentFlags() {
        "this version reads no policy files yet; use --gpu-batch-size and --num-gpu-batches"},
       {"weight-bits", "16", "this version holds weights in 16 bits only"},
       {"kv-bits", "16", "this version holds KV in 16 bits only"},
-      {"kv-policy", "full", "this version keeps the full KV cache only"},
-      {"kv-budget", "", "this version keeps the full KV cache only"},
-      {"kv-heavy", "", "this version keeps the full KV cache only"},
-      {"kv-recent", "", "this version keeps the full KV cache only"},
-      {"kv-sinks", "", "this version keeps the full KV cache only"},
       {"resume", "false",
        "this version keeps no journal to resume from; finished lines are in OUT.part"},
   };

@@ -38,8 +38,8 @@ int RunBench(const Config& config) {
   const Trace trace = RunBlocks(
       {config, model, plan, *device, expected, trace_log ? &*trace_log : nullptr}, job, line);
 
-  const RunSummary summary = {job.num_requests(), job.num_completions(), job.num_errors(),
-                              NowSeconds() - begin_s, job.fingerprint()};
+  const RunSummary summary = {job.num_requests(),     job.num_completions(), job.num_errors(),
+                              NowSeconds() - begin_s, job.fingerprint(),     std::nullopt};
   report.Write(ReportJson(plan, trace, summary));
   if (trace_log) trace_log->Finish();
   line.Clear();

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "spillway/error.h"
+#include "spillway/round.h"
 
 namespace spillway {
 namespace {
@@ -23,20 +24,32 @@ constexpr int64_t kBlocksPerWindow = 4;
 }  // namespace
 
 RowBatch::RowBatch(int64_t index, const Plan& plan) : plan_(&plan) {
+  SPILLWAY_CHECK(plan.batch.logits >= plan.batch.rows);
   for (const Tier tier : kAllTiers) {
-    if (plan.kv[tier].size > 0) gaps_[tier].push_back({0, plan.kv[tier].size});
+    for (const KvClass& kv_class : plan.kv_classes) {
+      gaps_[tier].emplace_back();
+      if (kv_class.slots[tier] > 0) gaps_[tier].back().push_back({0, kv_class.slots[tier]});
+    }
   }
   const auto max_rows = static_cast<std::size_t>(plan.batch.rows);
   packed_.batch = index;
   rows_.reserve(max_rows);
   packed_.rows.reserve(max_rows);
+  packed_.num_kv_classes = static_cast<int64_t>(plan.kv_classes.size());
+  packed_.kv_places.reserve(max_rows * plan.kv_classes.size());
   packed_.tokens.reserve(static_cast<std::size_t>(plan.batch.prompt_tokens));
   packed_.positions.reserve(static_cast<std::size_t>(plan.batch.prompt_tokens));
 }
 
-std::optional<Tier> RowBatch::KvTier(int64_t slots) const {
+// The first tier with room in every class.
+std::optional<Tier> RowBatch::KvTier(int64_t row_tokens) const {
   const auto found = std::ranges::find_if(kAllTiers, [&](Tier tier) {
-    return std::ranges::any_of(gaps_[tier], [&](const Gap& gap) { return gap.size >= slots; });
+    for (std::size_t kv_class = 0; kv_class < plan_->kv_classes.size(); ++kv_class) {
+      const int64_t slots = plan_->RowSlots(static_cast<int64_t>(kv_class), row_tokens);
+      const auto holds = [&](const Gap& gap) { return gap.size >= slots; };
+      if (std::ranges::none_of(gaps_[tier][kv_class], holds)) return false;
+    }
+    return true;
   });
   return found == kAllTiers.end() ? std::nullopt : std::optional<Tier>(*found);
 }
@@ -52,36 +65,50 @@ std::optional<Tier> RowBatch::HiddenTier(int64_t prompt_tokens) const {
   return std::nullopt;
 }
 
-bool RowBatch::Admits(int64_t slots, int64_t prompt_tokens) const {
-  return !IsFull() && KvTier(slots) && HiddenTier(prompt_tokens);
+bool RowBatch::Admits(const RequestShape& request) const {
+  return !IsFull() && KvTier(request.slots()) && HiddenTier(request.prompt_tokens);
 }
 
-void RowBatch::Add(std::unique_ptr<Row> row, int64_t slots) {
-  const std::optional<Tier> kv = KvTier(slots);
-  const std::optional<Tier> hidden = HiddenTier(row->NumNew());
-  SPILLWAY_CHECK(!IsFull() && kv && hidden);
-  std::vector<Gap>& gaps = gaps_[*kv];
+KvPlace RowBatch::Take(Tier tier, std::size_t kv_class, int64_t row_tokens) {
+  const auto index = static_cast<int64_t>(kv_class);
+  const int64_t slots = plan_->RowSlots(index, row_tokens);
+  std::vector<Gap>& gaps = gaps_[tier][kv_class];
   // The smallest that is large enough, the first of equals.
   auto best = gaps.end();
   for (auto gap = gaps.begin(); gap != gaps.end(); ++gap) {
     if (gap->size >= slots && (best == gaps.end() || gap->size < best->size)) best = gap;
   }
-  row->kv_tier = *kv;
-  row->slot_begin = best->begin;
-  row->num_slots = slots;
-  row->hidden_tier = *hidden;
+  const KvPlace place = {best->begin, slots, plan_->RowKeep(index, row_tokens)};
   best->begin += slots;
   best->size -= slots;
   if (best->size == 0) gaps.erase(best);
+  return place;
+}
+
+void RowBatch::Add(std::unique_ptr<Row> row) {
+  const int64_t row_tokens = row->shape().slots();
+  const std::optional<Tier> kv = KvTier(row_tokens);
+  const std::optional<Tier> hidden = HiddenTier(row->NumNew());
+  SPILLWAY_CHECK(!IsFull() && kv && hidden);
+  row->kv_tier = *kv;
+  row->hidden_tier = *hidden;
+  for (std::size_t kv_class = 0; kv_class < plan_->kv_classes.size(); ++kv_class) {
+    row->kv_places.push_back(Take(*kv, kv_class, row_tokens));
+  }
   const auto after = std::ranges::upper_bound(
       rows_, *hidden, {}, [](const std::unique_ptr<Row>& other) { return other->hidden_tier; });
   rows_.insert(after, std::move(row));
 }
 
 void RowBatch::Free(const Row& row) {
-  std::vector<Gap>& gaps = gaps_[row.kv_tier];
-  auto next = std::ranges::upper_bound(gaps, row.slot_begin, {}, &Gap::begin);
-  next = gaps.insert(next, {row.slot_begin, row.num_slots});
+  for (std::size_t kv_class = 0; kv_class < row.kv_places.size(); ++kv_class) {
+    Free(gaps_[row.kv_tier][kv_class], row.kv_places[kv_class]);
+  }
+}
+
+void RowBatch::Free(std::vector<Gap>& gaps, const KvPlace& place) {
+  auto next = std::ranges::upper_bound(gaps, place.slot_begin, {}, &Gap::begin);
+  next = gaps.insert(next, {place.slot_begin, place.num_slots});
   const auto join = [&](std::vector<Gap>::iterator left) {
     if (std::next(left) == gaps.end() || left->begin + left->size != std::next(left)->begin) return;
     left->size += std::next(left)->size;
@@ -95,25 +122,36 @@ void RowBatch::Pack() {
   packed_.tokens.clear();
   packed_.positions.clear();
   packed_.rows.clear();
+  packed_.kv_places.clear();
   packed_.hidden = {};
   for (const auto& row : rows_) {
     const auto offset = static_cast<int64_t>(packed_.tokens.size());
     const int64_t num_new = row->NumNew();
+    const int64_t num_logits = packed_.NumLogits();
     if (row->num_past == 0) {
       packed_.tokens.insert(packed_.tokens.end(), row->request.prompt.begin(),
                             row->request.prompt.end());
     } else {
-      packed_.tokens.push_back(row->sampler.tokens().back());
+      packed_.tokens.push_back(row->next->newest());
     }
     for (int64_t token = 0; token < num_new; ++token) {
       packed_.positions.push_back(static_cast<int32_t>(row->num_past + token));
     }
     packed_.rows.push_back(
-        {row->kv_tier, row->slot_begin, row->num_slots, row->num_past, num_new, offset});
+        {row->kv_tier, row->num_past, num_new, offset, row->NumNewLogits(), num_logits});
+    packed_.kv_places.insert(packed_.kv_places.end(), row->kv_places.begin(), row->kv_places.end());
     TokenRange& range = packed_.hidden[row->hidden_tier];
     if (range.size() == 0) range.begin = offset;
     range.end = offset + num_new;
   }
+  packed_.head = {};
+  NextLogits();
+}
+
+bool RowBatch::NextLogits() {
+  const int64_t begin = packed_.head.end;
+  packed_.head = {begin, std::min(packed_.NumLogits(), begin + plan_->batch.logits)};
+  return packed_.head.size() > 0;
 }
 
 void RowBatch::Advance() {
@@ -123,11 +161,6 @@ void RowBatch::Advance() {
 
 BlockBuilder::BlockBuilder(const Plan& plan, Options options) : plan_(plan), options_(options) {}
 
-int64_t BlockBuilder::SlotsOf(const Request& request) const {
-  const int64_t slots = static_cast<int64_t>(request.prompt.size()) + request.sampling.max_tokens;
-  return (slots + plan_.slot_align - 1) / plan_.slot_align * plan_.slot_align;
-}
-
 void BlockBuilder::FillWindow(Job& job) {
   const int64_t block_rows = plan_.batch.rows * plan_.num_batches;
   const auto size = static_cast<std::size_t>(kBlocksPerWindow * block_rows);
@@ -136,8 +169,9 @@ void BlockBuilder::FillWindow(Job& job) {
     if (!request) break;
     window_.push_back(std::move(*request));
   }
-  std::ranges::stable_sort(window_, std::greater<>(),
-                           [this](const Request& r) { return SlotsOf(r); });
+  std::ranges::stable_sort(window_, std::greater<>(), [this](const Request& request) {
+    return DivideUp(ShapeOf(request).slots(), plan_.slot_align);
+  });
   std::ranges::reverse(window_);
 }
 
@@ -155,15 +189,14 @@ std::vector<RowBatch> BlockBuilder::Next(Job& job) {
   if (static_cast<int64_t>(window_.size()) < block_rows) FillWindow(job);
   std::vector<RowBatch> batches;
   while (!window_.empty()) {
-    const int64_t slots = SlotsOf(window_.back());
-    const auto prompt_tokens = static_cast<int64_t>(window_.back().prompt.size());
-    if (batches.empty() || !batches.back().Admits(slots, prompt_tokens)) {
+    const RequestShape shape = ShapeOf(window_.back());
+    if (batches.empty() || !batches.back().Admits(shape)) {
       if (static_cast<int64_t>(batches.size()) == plan_.num_batches) break;
       batches.emplace_back(static_cast<int64_t>(batches.size()), plan_);
       // The plan holds the longest row that the scan of the input allowed for.
-      if (!batches.back().Admits(slots, prompt_tokens)) RefuseUnplanned(window_.back());
+      if (!batches.back().Admits(shape)) RefuseUnplanned(window_.back());
     }
-    batches.back().Add(TakeRow(window_.size() - 1), slots);
+    batches.back().Add(TakeRow(window_.size() - 1));
   }
   return batches;
 }
@@ -172,11 +205,7 @@ void BlockBuilder::Refill(RowBatch& batch, Job& job) {
   if (batch.IsFull()) return;
   if (window_.empty()) FillWindow(job);
   for (std::size_t left = window_.size(); left > 0 && !batch.IsFull(); --left) {
-    const Request& request = window_[left - 1];
-    const int64_t slots = SlotsOf(request);
-    if (batch.Admits(slots, static_cast<int64_t>(request.prompt.size()))) {
-      batch.Add(TakeRow(left - 1), slots);
-    }
+    if (batch.Admits(ShapeOf(window_[left - 1]))) batch.Add(TakeRow(left - 1));
   }
 }
 

@@ -13,27 +13,36 @@
 #include "spillway/plan.h"
 #include "src/execute/job.h"
 #include "src/execute/packed_batch.h"
-#include "src/requests/sampler.h"
+#include "src/requests/next_token.h"
 
 namespace spillway {
 
-// A request on its way through the passes. Not movable: the sampler refers to the request.
+inline RequestShape ShapeOf(const Request& request) {
+  return {static_cast<int64_t>(request.prompt.size()), request.sampling.max_tokens};
+}
+
+// A request on its way through the passes. Not movable: what tells its next token
+// refers to the request.
 struct Row {
   Row(Request r, const Tokenizer& tokenizer, std::span<const TokenId> eos, uint64_t run_seed)
-      : request(std::move(r)), sampler(request, tokenizer, eos, run_seed) {}
+      : request(std::move(r)), next(MakeNextToken(request, tokenizer, eos, run_seed)) {}
   Row(const Row&) = delete;
   Row& operator=(const Row&) = delete;
 
   Request request;
-  RowSampler sampler;
+  std::unique_ptr<NextToken> next;
   Tier kv_tier = Tier::kCpu;
-  int64_t slot_begin = 0;  // within the batch's share of that tier
-  int64_t num_slots = 0;
+  std::vector<KvPlace> kv_places;  // [class]
   Tier hidden_tier = Tier::kCpu;
-  int64_t num_past = 0;  // tokens whose K and V are stored
+  int64_t num_past = 0;    // tokens whose K and V are stored
+  int64_t num_logits = 0;  // that it was given and that were finite
+
+  RequestShape shape() const { return ShapeOf(request); }
 
   // What it feeds into the next pass: its whole prompt the first time, its last token afterwards.
   int64_t NumNew() const { return num_past == 0 ? static_cast<int64_t>(request.prompt.size()) : 1; }
+  // Of how many of them, the last ones, logits are wanted.
+  int64_t NumNewLogits() const { return num_past == 0 ? request.NumPromptLogits() : 1; }
 };
 
 // The running rows of one batch and the tokens they feed into the current pass. A row's KV and
@@ -44,11 +53,15 @@ class RowBatch {
   RowBatch(int64_t index, const Plan& plan);
 
   // Whether a request of this shape has room in the next pass.
-  bool Admits(int64_t slots, int64_t prompt_tokens) const;
-  void Add(std::unique_ptr<Row> row, int64_t slots);
+  bool Admits(const RequestShape& request) const;
+  void Add(std::unique_ptr<Row> row);
 
   // Lists this pass's tokens, by the tier of their hidden states.
   void Pack();
+
+  // Turns to the next of the wanted logits, as many as the plan has room for; false when the head
+  // has computed all.
+  bool NextLogits();
 
   // After the pass: what was packed is now stored.
   void Advance();
@@ -74,13 +87,15 @@ class RowBatch {
     int64_t size = 0;
   };
 
-  std::optional<Tier> KvTier(int64_t slots) const;
+  std::optional<Tier> KvTier(int64_t row_tokens) const;
+  KvPlace Take(Tier tier, std::size_t kv_class, int64_t row_tokens);
   std::optional<Tier> HiddenTier(int64_t prompt_tokens) const;
   void Free(const Row& row);
+  static void Free(std::vector<Gap>& gaps, const KvPlace& place);
 
   const Plan* plan_;
-  PerTier<std::vector<Gap>> gaps_;          // ascending, never touching
-  std::vector<std::unique_ptr<Row>> rows_;  // by the tier of their hidden states
+  PerTier<std::vector<std::vector<Gap>>> gaps_;  // [class]: ascending, never touching
+  std::vector<std::unique_ptr<Row>> rows_;       // by the tier of their hidden states
   PackedBatch packed_;
 };
 
@@ -104,8 +119,6 @@ class BlockBuilder {
  private:
   void FillWindow(Job& job);
   std::unique_ptr<Row> TakeRow(std::size_t index);
-  int64_t SlotsOf(const Request& request) const;
-
   const Plan& plan_;
   Options options_;
   std::vector<Request> window_;  // sorted, the next request last

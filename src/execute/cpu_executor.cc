@@ -8,6 +8,8 @@
 #include "kernels/embedding.h"
 #include "kernels/layer_norm.h"
 #include "spillway/error.h"
+#include "spillway/kv_block.h"
+#include "spillway/round.h"
 #include "src/stop_signal.h"
 
 namespace spillway {
@@ -25,10 +27,25 @@ struct CpuExecutor::Chunk {
   int64_t size() const { return end - begin; }
 };
 
+struct CpuExecutor::KvOfRow {
+  const KvPlace& slots;
+  std::byte* kv;  // the first of them
+};
+
+struct CpuExecutor::RowInChunk {
+  const PackedRow& row;
+  KvOfRow place;
+  TokenRange tokens;  // of the row, in this chunk; never empty
+  int64_t offset;     // of the first of them in the chunk
+};
+
 CpuExecutor::CpuExecutor(const Plan& plan, const Arena& device, ThreadPool& pool,
                          kernels::Isa isa)
-    : plan_(plan), device_(device), pool_(pool), isa_(isa) {
-  attention_rows_.reserve(static_cast<std::size_t>(plan.batch.rows));
+    : plan_(plan), device_(device), pool_(pool), isa_(isa), prompt_places_(plan.workspace.prompt) {
+  const auto max_rows = static_cast<std::size_t>(plan.batch.rows);
+  attention_rows_.reserve(max_rows);
+  compact_rows_.reserve(max_rows);
+  budget_rows_.reserve(max_rows);
   std::size_t max_tiles = 0;
   for (const PlannedLayer& layer : plan.layers) {
     for (const PlannedTensor& tensor : layer.tensors)
@@ -97,9 +114,8 @@ kernels::EmbeddingArgs CpuExecutor::Lookup(const PlannedTensor& table, std::span
   const TensorSpec& spec = table.spec;
   table_pieces_.clear();
   for (const WeightTile& tile : table.tiles) {
-    const int64_t bytes = (tile.row_end - tile.row_begin) * spec.cols * DTypeBytes(spec.dtype);
     table_pieces_.push_back(
-        {device_.As<std::byte>({tile.place, bytes}), tile.row_begin, tile.row_end});
+        {device_.As<std::byte>({tile.place, TileBytes(spec, tile)}), tile.row_begin, tile.row_end});
   }
   return {table_pieces_, spec.dtype, spec.cols, first_row, ids, y.data, y.stride};
 }
@@ -127,18 +143,70 @@ void CpuExecutor::ComputeAttention(const Cell& cell) {
 }
 
 void CpuExecutor::AttendChunk(const Cell& cell, const Chunk& chunk) {
-  const ModelShape& shape = plan_.shape;
   attention_rows_.clear();
-  for (const PackedRow& row : cell.batch.rows) {
-    const int64_t begin = std::max(chunk.begin, row.token_offset);
-    const int64_t end = std::min(chunk.end, row.token_offset + row.num_new);
-    if (begin >= end) continue;
-    attention_rows_.push_back({cell.places.kv[row.kv_tier] + row.slot_begin * plan_.slot_bytes,
-                               row.num_slots, row.num_past + (begin - row.token_offset),
-                               end - begin, begin - chunk.begin});
+  compact_rows_.clear();
+  budget_rows_.clear();
+  prompt_places_.BeginChunk();
+  for (std::size_t row = 0; row < cell.batch.rows.size(); ++row) {
+    const PackedRow& packed = cell.batch.rows[row];
+    const TokenRange tokens = {std::max(chunk.begin, packed.token_offset),
+                               std::min(chunk.end, packed.token_offset + packed.num_new)};
+    if (tokens.size() <= 0) continue;
+    const RowInChunk at = {packed, PlaceOf(cell, row), tokens, tokens.begin - chunk.begin};
+    if (!plan_.policy.kv.evicts()) {
+      AddRow(at);
+    } else if (packed.num_past == 0) {
+      AddPrompt(at);
+    } else {
+      budget_rows_.push_back({at.place.kv, at.place.slots.num_slots,
+                              at.place.slots.NumHeld(packed.num_past), packed.num_past,
+                              at.place.slots.keep, at.offset});
+    }
   }
+  Attend();
+}
+
+CpuExecutor::KvOfRow CpuExecutor::PlaceOf(const Cell& cell, std::size_t row) const {
+  const int64_t kv_class = plan_.kv_class_of[static_cast<std::size_t>(cell.layer.block)];
+  const KvPlace& slots = cell.batch.KvPlaceOf(row, kv_class);
+  const Tier tier = cell.batch.rows[row].kv_tier;
+  return {slots, cell.places.kv[tier] + slots.slot_begin * plan_.slot_bytes};
+}
+
+void CpuExecutor::AddRow(const RowInChunk& at) {
+  const int64_t num_past = at.row.num_past + (at.tokens.begin - at.row.token_offset);
+  attention_rows_.push_back(
+      {at.place.kv, at.place.slots.num_slots, num_past, at.tokens.size(), at.offset, nullptr});
+}
+
+// A prompt is attended to in the workspace, where all of it lies; what stays of it goes to the
+// row's cache after its last chunk.
+void CpuExecutor::AddPrompt(const RowInChunk& at) {
+  const ModelShape& shape = plan_.shape;
+  const PromptKvPlan& prompt = plan_.workspace.prompt;
+  const int64_t slot = prompt_places_.Place(at.row, at.tokens);
+  const int64_t num_past = at.tokens.begin - at.row.token_offset;
+  std::byte* kv =
+      device_.As<std::byte>(prompt.kv) + slot * KvSlotBytes(shape.num_kv_heads, shape.head_dim);
+  float* scores = prompt.scores.bytes == 0 ? nullptr : device_.As<float>(prompt.scores) + slot;
+  if (num_past == 0 && scores != nullptr) {
+    for (int64_t head = 0; head < shape.num_heads; ++head) {
+      std::fill_n(scores + head * prompt.slots(), at.row.num_new, 0.0F);
+    }
+  }
+  attention_rows_.push_back(
+      {kv, RoundUp(at.row.num_new, kKvBlockSlots), num_past, at.tokens.size(), at.offset, scores});
+  if (num_past + at.tokens.size() < at.row.num_new) return;
+  compact_rows_.push_back(
+      {kv, scores, at.row.num_new, at.place.kv, at.place.slots.num_slots, at.place.slots.keep});
+}
+
+// Prompts, what stays of those that end here, then single tokens.
+void CpuExecutor::Attend() {
+  const ModelShape& shape = plan_.shape;
   const int64_t q = shape.num_heads * shape.head_dim;
   const int64_t kv_width = shape.num_kv_heads * shape.head_dim;
+  const std::span<std::byte> workspace = device_.View(plan_.workspace.attention);
   kernels::AttentionArgs args;
   args.q = device_.As<float>(plan_.workspace.qkv);
   args.k = args.q + q;
@@ -152,7 +220,18 @@ void CpuExecutor::AttendChunk(const Cell& cell, const Chunk& chunk) {
   args.head_dim = shape.head_dim;
   args.scale = 1.0F / std::sqrt(static_cast<float>(shape.head_dim));
   args.kv_dtype = plan_.policy.kv_dtype;
-  kernels::Attention(args, device_.View(plan_.workspace.attention), pool_, isa_);
+  args.token_scores_stride = plan_.workspace.prompt.slots();
+  kernels::Attention(args, workspace, pool_, isa_);
+  if (!compact_rows_.empty()) {
+    kernels::KvCompact({compact_rows_, plan_.policy.kv.kind, args.token_scores_stride,
+                        shape.num_heads, shape.num_kv_heads, shape.head_dim},
+                       workspace, pool_);
+  }
+  if (budget_rows_.empty()) return;
+  kernels::BudgetAttention({args.q, args.k, args.v, args.qkv_stride, args.out, args.out_stride,
+                            budget_rows_, shape.num_heads, shape.num_kv_heads, shape.head_dim,
+                            args.scale, args.kv_dtype, plan_.policy.kv.kind},
+                           workspace, pool_, isa_);
 }
 
 void CpuExecutor::ComputeMlp(const Cell& cell) {
@@ -171,15 +250,16 @@ void CpuExecutor::ComputeMlp(const Cell& cell) {
   });
 }
 
-// Logits of each row's last token only: at 512 prompt tokens that is 1/512 of the head's work.
+// Logits of the wanted tokens only: of generated rows the last one, at 512 prompt tokens 1/512 of
+// the head's work.
 void CpuExecutor::ComputeHead(const Cell& cell) {
   const ModelShape& shape = plan_.shape;
-  const auto num_rows = static_cast<int64_t>(cell.batch.rows.size());
+  const int64_t num_rows = cell.batch.head.size();
+  SPILLWAY_CHECK(num_rows <= plan_.batch.logits);
   const Rows last = {device_.As<float>(plan_.workspace.normed), shape.hidden_size};
   for (int64_t row = 0; row < num_rows; ++row) {
-    const PackedRow& packed = cell.batch.rows[static_cast<std::size_t>(row)];
     std::memcpy(last.data + row * shape.hidden_size,
-                Hidden(cell, packed.token_offset + packed.num_new - 1),
+                Hidden(cell, cell.batch.Wanted(cell.batch.head.begin + row).token),
                 static_cast<std::size_t>(shape.hidden_size) * sizeof(float));
   }
   if (shape.final_norm) Norm(cell.layer, last, last, num_rows);
@@ -209,10 +289,10 @@ void CpuExecutor::Multiply(const PlannedLayer& layer, Rows x, int64_t rows,
       const auto from = [&](Rows base) {
         return base.data == nullptr ? nullptr : base.data + tile.row_begin;
       };
-      pieces_.push_back(
-          {device_.As<std::byte>({tile.place, tile_rows * in * DTypeBytes(tensor.spec.dtype)}),
-           tensor.spec.dtype, tile_rows, bias == nullptr ? nullptr : bias + tile.row_begin,
-           from(linear.y), linear.y.stride, from(linear.residual), linear.residual.stride});
+      pieces_.push_back({device_.As<std::byte>({tile.place, TileBytes(tensor.spec, tile)}),
+                         tensor.spec.dtype, tile_rows,
+                         bias == nullptr ? nullptr : bias + tile.row_begin, from(linear.y),
+                         linear.y.stride, from(linear.residual), linear.residual.stride});
     }
   }
   kernels::MatmulArgs args;

@@ -8,12 +8,15 @@
 #include <vector>
 
 #include "kernels/attention.h"
+#include "kernels/budget_attention.h"
 #include "kernels/embedding.h"
 #include "kernels/isa.h"
+#include "kernels/kv_compact.h"
 #include "kernels/matmul.h"
 #include "kernels/thread_pool.h"
 #include "spillway/plan.h"
 #include "src/execute/executor.h"
+#include "src/execute/prompt_places.h"
 #include "src/memory/arena.h"
 
 namespace spillway {
@@ -30,6 +33,8 @@ class CpuExecutor final : public Executor {
  private:
   struct Cell;   // what Compute was given
   struct Chunk;  // a run of the packed tokens that is computed at once
+  struct KvOfRow;
+  struct RowInChunk;
 
   template <typename F>
   void ForEachChunk(const Cell& cell, F compute);
@@ -54,6 +59,10 @@ class CpuExecutor final : public Executor {
                 Activation activation = Activation::kNone);
   void Norm(const PlannedLayer& layer, Rows x, Rows y, int64_t rows);
   void AttendChunk(const Cell& cell, const Chunk& chunk);
+  KvOfRow PlaceOf(const Cell& cell, std::size_t row) const;
+  void AddRow(const RowInChunk& at);
+  void AddPrompt(const RowInChunk& at);
+  void Attend();
   kernels::EmbeddingArgs Lookup(const PlannedTensor& table, std::span<const int32_t> ids,
                                 int64_t first_row, Rows y);
 
@@ -67,7 +76,11 @@ class CpuExecutor final : public Executor {
   const Arena& device_;
   ThreadPool& pool_;
   kernels::Isa isa_;
-  std::vector<kernels::AttentionRow> attention_rows_;  // reserved for batch.rows
+  // What one chunk attends to; each reserved for batch.rows.
+  std::vector<kernels::AttentionRow> attention_rows_;
+  std::vector<kernels::KvCompactRow> compact_rows_;
+  std::vector<kernels::BudgetAttentionRow> budget_rows_;
+  PromptPlaces prompt_places_;
   std::vector<kernels::MatmulPiece> pieces_;
   std::vector<kernels::EmbeddingPiece> table_pieces_;
   std::span<float> logits_;

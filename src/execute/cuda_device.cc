@@ -31,6 +31,7 @@ KernelNeeds CudaDevice::needs() const {
     return kernels::GpuMatmulWorkspaceBytes(rows, in);
   };
   needs.attention_bytes = [](int64_t, int64_t, int) { return int64_t{0}; };
+  needs.eviction_bytes = needs.attention_bytes;
   needs.exchange = ExchangeBytesOf;
   return needs;
 }

@@ -6,13 +6,17 @@
 #include <array>
 #include <cmath>
 
+#include "kernels/budget_attention.h"
 #include "kernels/decode_attention.h"
 #include "kernels/fetch_host.h"
 #include "kernels/gather_rows.h"
 #include "kernels/kv_append.h"
+#include "kernels/kv_compact.h"
 #include "kernels/layer_norm.h"
 #include "kernels/prefill_attention.h"
 #include "spillway/error.h"
+#include "spillway/kv_block.h"
+#include "spillway/round.h"
 #include "src/cuda/check.h"
 #include "src/cuda/device.h"
 #include "src/stop_signal.h"
@@ -34,7 +38,9 @@ std::array<int64_t, 4> ProductLengths(const ModelShape& shape) {
                           Printable(shape.name), what, value, rule));
 }
 
-int64_t MaxRows(const Plan& plan) { return std::max(plan.workspace.chunk_tokens, plan.batch.rows); }
+int64_t MaxRows(const Plan& plan) {
+  return std::max(plan.workspace.chunk_tokens, plan.batch.logits);
+}
 
 }  // namespace
 
@@ -47,11 +53,12 @@ CudaExecutor::CudaExecutor(const Plan& plan, const Arenas& arenas, ComputeQueue&
       host_tables_gpu_(GpuAddressOf(host_.View(plan.exchange.host).data())),
       matmul_(ProductLengths(plan.shape), plan.shape.dtype, MaxRows(plan)),
       table_({}, nullptr),
-      lists_(ChunkLimits(plan)) {
+      lists_(ChunkLimits(plan)),
+      prompt_places_(plan.workspace.prompt) {
   const int64_t num_chunks = plan.batch.prompt_tokens / plan.workspace.chunk_tokens + 3;
   chunks_.reserve(static_cast<std::size_t>(num_chunks));
   attentions_.reserve(static_cast<std::size_t>(num_chunks));
-  last_rows_.reserve(static_cast<std::size_t>(plan.batch.rows));
+  last_rows_.reserve(static_cast<std::size_t>(plan.batch.logits));
   std::size_t max_tiles = 0;
   for (const PlannedLayer& layer : plan.layers) {
     for (const PlannedTensor& tensor : layer.tensors)
@@ -81,11 +88,6 @@ void CudaExecutor::RefuseWhatKernelsLack(const Plan& plan) {
   if (plan.policy.cpu_attention) {
     throw Error(ErrorCode::kFlag,
                 "--cpu-attention: with --device cuda KV is attended to on the GPU; leave it out");
-  }
-  if (plan.policy.kv.evicts()) {
-    throw Error(ErrorCode::kFlag,
-                fmt::format("--kv-policy {}: this version evicts on the CPU only; use --device cpu",
-                            KvPolicyName(plan.policy.kv.kind)));
   }
 }
 
@@ -224,69 +226,129 @@ void CudaExecutor::ComputeAttention(const Cell& cell) {
 
 CudaExecutor::ChunkAttention CudaExecutor::ListAttention(const Cell& cell, const Chunk& chunk) {
   lists_.Clear();
-  for (const PackedRow& row : cell.batch.rows) {
-    const int64_t begin = std::max(chunk.begin, row.token_offset);
-    const int64_t end = std::min(chunk.end, row.token_offset + row.num_new);
-    if (begin >= end) continue;
-    kernels::AttentionRow attention;
-    attention.kv = cell.places.kv[row.kv_tier] + row.slot_begin * plan_.slot_bytes;
-    attention.num_slots = row.num_slots;
-    attention.num_past = row.num_past + (begin - row.token_offset);
-    attention.num_new = end - begin;
-    attention.token_offset = begin - chunk.begin;
-    SPILLWAY_CHECK(attention.num_past + attention.num_new <= attention.num_slots);
-    lists_.Add(attention, row.num_past == 0 ? RowPhase::kPrompt : RowPhase::kDecode);
+  prompt_places_.BeginChunk();
+  const int64_t kv_class = plan_.kv_class_of[static_cast<std::size_t>(cell.layer.block)];
+  for (std::size_t index = 0; index < cell.batch.rows.size(); ++index) {
+    const PackedRow& row = cell.batch.rows[index];
+    const TokenRange tokens = {std::max(chunk.begin, row.token_offset),
+                               std::min(chunk.end, row.token_offset + row.num_new)};
+    if (tokens.size() <= 0) continue;
+    const KvPlace& slots = cell.batch.KvPlaceOf(index, kv_class);
+    std::byte* kv = cell.places.kv[row.kv_tier] + slots.slot_begin * plan_.slot_bytes;
+    ListRow({row, slots, kv, tokens, tokens.begin - chunk.begin});
   }
-  return {table_.Put(std::span<const kernels::AttentionRow>(lists_.rows())),
-          table_.Put(std::span<const kernels::RowTile>(lists_.tiles())),
-          table_.Put(std::span<const kernels::DecodeItem>(lists_.items()))};
+  return {
+      table_.Put(std::span(lists_.rows())),         table_.Put(std::span(lists_.tiles())),
+      table_.Put(std::span(lists_.items())),        table_.Put(std::span(lists_.key_tiles())),
+      table_.Put(std::span(lists_.compact_rows())), table_.Put(std::span(lists_.budget_rows()))};
 }
 
-kernels::KvLayout CudaExecutor::Layout() const {
-  return kernels::FullKvLayout(plan_.shape.num_kv_heads, plan_.shape.head_dim);
+void CudaExecutor::ListRow(const RowInChunk& at) {
+  const bool in_prompt = at.row.num_past == 0;
+  if (plan_.policy.kv.evicts()) {
+    if (in_prompt) return ListPrompt(at);
+    return lists_.Add(kernels::BudgetAttentionRow{at.kv, at.slots.num_slots,
+                                                  at.slots.NumHeld(at.row.num_past),
+                                                  at.row.num_past, at.slots.keep, at.offset});
+  }
+  const int64_t num_past = at.row.num_past + (at.tokens.begin - at.row.token_offset);
+  SPILLWAY_CHECK(num_past + at.tokens.size() <= at.slots.num_slots);
+  lists_.Add({at.kv, at.slots.num_slots, num_past, at.tokens.size(), at.offset, nullptr},
+             in_prompt ? RowPhase::kPrompt : RowPhase::kDecode);
 }
 
-void CudaExecutor::Attend(const Chunk& chunk, const ChunkAttention& attention) {
+// A prompt is attended to in the workspace, where all of it lies; what stays of it goes to the
+// row's cache after its last chunk.
+void CudaExecutor::ListPrompt(const RowInChunk& at) {
+  const ModelShape& shape = plan_.shape;
+  const PromptKvPlan& prompt = plan_.workspace.prompt;
+  const int64_t slot = prompt_places_.Place(at.row, at.tokens);
+  const int64_t num_past = at.tokens.begin - at.row.token_offset;
+  std::byte* kv =
+      device_.As<std::byte>(prompt.kv) + slot * KvSlotBytes(shape.num_kv_heads, shape.head_dim);
+  float* scores = prompt.scores.bytes == 0 ? nullptr : device_.As<float>(prompt.scores) + slot;
+  lists_.Add(
+      {kv, RoundUp(at.row.num_new, kKvBlockSlots), num_past, at.tokens.size(), at.offset, scores},
+      RowPhase::kPrompt);
+  if (num_past + at.tokens.size() < at.row.num_new) return;
+  lists_.Add(
+      kernels::KvCompactRow{kv, scores, at.row.num_new, at.kv, at.slots.num_slots, at.slots.keep});
+}
+
+template <typename T>
+T* CudaExecutor::Scratch(const Region& region) const {
+  if (region.bytes == 0) return nullptr;
+  return device_.As<T>({plan_.exchange.device.offset + region.offset, region.bytes});
+}
+
+kernels::PrefillAttentionArgs CudaExecutor::PrefillArgs(const ChunkAttention& attention) const {
   const ModelShape& shape = plan_.shape;
   const int64_t q = shape.num_heads * shape.head_dim;
-  const int64_t kv = shape.num_kv_heads * shape.head_dim;
-  const float* qkv = device_.As<float>(plan_.workspace.qkv);
-  float* attended = device_.As<float>(plan_.workspace.attended);
-  const float scale = 1.0F / std::sqrt(static_cast<float>(shape.head_dim));
-  const DType kv_dtype = plan_.policy.kv_dtype;
-  const int64_t stride = q + 2 * kv;
-  const auto num_rows = static_cast<int64_t>(attention.rows.size());
-  kernels::KvAppendAsync({qkv + q, qkv + q + kv, stride, chunk.size(), attention.rows.data(),
-                          num_rows, Layout(), kv_dtype},
-                         computes_.stream());
-  kernels::PrefillAttentionArgs prefill;
-  prefill.q = qkv;
-  prefill.q_stride = stride;
-  prefill.out = attended;
-  prefill.out_stride = q;
-  prefill.rows = attention.rows.data();
-  prefill.tiles = attention.tiles.data();
-  prefill.num_tiles = static_cast<int64_t>(attention.tiles.size());
-  prefill.num_heads = shape.num_heads;
-  prefill.layout = Layout();
-  prefill.scale = scale;
-  prefill.kv_dtype = kv_dtype;
+  kernels::PrefillAttentionArgs args;
+  args.q = device_.As<float>(plan_.workspace.qkv);
+  args.q_stride = q + 2 * shape.num_kv_heads * shape.head_dim;
+  args.out = device_.As<float>(plan_.workspace.attended);
+  args.out_stride = q;
+  args.log_sums = Scratch<float>(exchange_.scratch.log_sums);
+  args.rows = attention.rows.data();
+  args.tiles = attention.tiles.data();
+  args.num_tiles = static_cast<int64_t>(attention.tiles.size());
+  args.num_heads = shape.num_heads;
+  args.layout = kernels::FullKvLayout(shape.num_kv_heads, shape.head_dim);
+  args.scale = 1.0F / std::sqrt(static_cast<float>(shape.head_dim));
+  args.kv_dtype = plan_.policy.kv_dtype;
+  return args;
+}
+
+// Prompts, then single tokens.
+void CudaExecutor::Attend(const Chunk& chunk, const ChunkAttention& attention) {
+  const kernels::PrefillAttentionArgs prefill = PrefillArgs(attention);
+  const int64_t kv = plan_.shape.num_kv_heads * plan_.shape.head_dim;
+  const float* k = prefill.q + prefill.out_stride;
+  kernels::KvAppendAsync(
+      {k, k + kv, prefill.q_stride, chunk.size(), attention.rows.data(),
+       static_cast<int64_t>(attention.rows.size()), prefill.layout, prefill.kv_dtype},
+      computes_.stream());
   kernels::PrefillAttentionAsync(prefill, computes_.stream());
-  kernels::DecodeAttentionArgs decode;
-  decode.q = qkv;
-  decode.q_stride = stride;
-  decode.out = attended;
-  decode.out_stride = q;
-  decode.rows = attention.rows.data();
-  decode.items = attention.items.data();
-  decode.num_items = static_cast<int64_t>(attention.items.size());
-  decode.partials = device_.As<float>(
-      {plan_.exchange.device.offset + exchange_.table_bytes, exchange_.partials_bytes});
-  decode.num_heads = shape.num_heads;
-  decode.layout = Layout();
-  decode.scale = scale;
-  decode.kv_dtype = kv_dtype;
-  kernels::DecodeAttentionAsync(decode, computes_.stream());
+  if (plan_.policy.kv.evicts()) return Evict(prefill, attention);
+  Decode(prefill, attention);
+}
+
+void CudaExecutor::Decode(const kernels::PrefillAttentionArgs& prefill,
+                          const ChunkAttention& attention) {
+  kernels::DecodeAttentionAsync(
+      {prefill.q, prefill.q_stride, prefill.out, prefill.out_stride, prefill.rows,
+       attention.items.data(), static_cast<int64_t>(attention.items.size()),
+       Scratch<float>(exchange_.scratch.partials), prefill.num_heads, prefill.layout, prefill.scale,
+       prefill.kv_dtype},
+      computes_.stream());
+}
+
+// What stays of the prompts that end here, then single tokens.
+void CudaExecutor::Evict(const kernels::PrefillAttentionArgs& prefill,
+                         const ChunkAttention& attention) {
+  const ModelShape& shape = plan_.shape;
+  const AttentionScratch& scratch = exchange_.scratch;
+  const PromptKvPlan& prompt = plan_.workspace.prompt;
+  const KvPolicyKind kind = plan_.policy.kv.kind;
+  kernels::PrefillScoresAsync({prefill, attention.key_tiles.data(),
+                               static_cast<int64_t>(attention.key_tiles.size()), prompt.slots()},
+                              computes_.stream());
+  kernels::KvCompactAsync({{attention.compact_rows, kind, prompt.slots(), shape.num_heads,
+                            shape.num_kv_heads, shape.head_dim},
+                           device_.As<std::byte>(prompt.kv),
+                           prompt.slots(),
+                           Scratch<float>(scratch.compact_scores),
+                           Scratch<int32_t>(scratch.compact_kept)},
+                          computes_.stream());
+  const float* k = prefill.q + prefill.out_stride;
+  kernels::BudgetAttentionAsync(
+      {{prefill.q, k, k + shape.num_kv_heads * shape.head_dim, prefill.q_stride, prefill.out,
+        prefill.out_stride, attention.budget_rows, shape.num_heads, shape.num_kv_heads,
+        shape.head_dim, prefill.scale, prefill.kv_dtype, kind},
+       Scratch<float>(scratch.weights),
+       scratch.weights_stride},
+      computes_.stream());
 }
 
 void CudaExecutor::ComputeMlp(const Cell& cell) {
@@ -305,14 +367,16 @@ void CudaExecutor::ComputeMlp(const Cell& cell) {
   }
 }
 
-// Logits of each row's last token only: at 512 prompt tokens that is 1/512 of the head's work.
+// Logits of the wanted tokens only: of generated rows the last one, at 512 prompt tokens 1/512 of
+// the head's work.
 void CudaExecutor::ComputeHead(const Cell& cell) {
   const ModelShape& shape = plan_.shape;
-  const auto num_rows = static_cast<int64_t>(cell.batch.rows.size());
+  const int64_t num_rows = cell.batch.head.size();
+  SPILLWAY_CHECK(num_rows <= plan_.batch.logits);
   const Rows last = {device_.As<float>(plan_.workspace.normed), shape.hidden_size};
   last_rows_.clear();
-  for (const PackedRow& row : cell.batch.rows) {
-    last_rows_.push_back(Hidden(cell, row.token_offset + row.num_new - 1));
+  for (int64_t row = 0; row < num_rows; ++row) {
+    last_rows_.push_back(Hidden(cell, cell.batch.Wanted(cell.batch.head.begin + row).token));
   }
   const auto last_rows = table_.Put(std::span<const float* const>(last_rows_));
   SendTable();

@@ -10,12 +10,14 @@
 
 #include "kernels/embedding.h"
 #include "kernels/matmul_gpu.h"
+#include "kernels/prefill_attention.h"
 #include "spillway/plan.h"
 #include "src/cuda/compute_queue.h"
 #include "src/execute/attention_lists.h"
 #include "src/execute/device.h"  // Arenas
 #include "src/execute/exchange.h"
 #include "src/execute/executor.h"
+#include "src/execute/prompt_places.h"
 #include "src/execute/table_writer.h"
 
 namespace spillway {
@@ -55,6 +57,16 @@ class CudaExecutor final : public Executor {
     std::span<const kernels::AttentionRow> rows;
     std::span<const kernels::RowTile> tiles;
     std::span<const kernels::DecodeItem> items;
+    std::span<const kernels::RowTile> key_tiles;
+    std::span<const kernels::KvCompactRow> compact_rows;
+    std::span<const kernels::BudgetAttentionRow> budget_rows;
+  };
+  struct RowInChunk {
+    const PackedRow& row;
+    const KvPlace& slots;
+    std::byte* kv;      // the first of them
+    TokenRange tokens;  // of the row, in this chunk; never empty
+    int64_t offset;     // of the first of them in the chunk
   };
   struct Linear {  // one planned matrix and what is fused onto its product
     TensorRole weight;
@@ -70,7 +82,14 @@ class CudaExecutor final : public Executor {
 
   void CutIntoChunks(const Cell& cell);
   ChunkAttention ListAttention(const Cell& cell, const Chunk& chunk);
+  void ListRow(const RowInChunk& at);
+  void ListPrompt(const RowInChunk& at);
   void Attend(const Chunk& chunk, const ChunkAttention& attention);
+  kernels::PrefillAttentionArgs PrefillArgs(const ChunkAttention& attention) const;
+  void Decode(const kernels::PrefillAttentionArgs& prefill, const ChunkAttention& attention);
+  void Evict(const kernels::PrefillAttentionArgs& prefill, const ChunkAttention& attention);
+  template <typename T>
+  T* Scratch(const Region& region) const;
   void Multiply(const PlannedLayer& layer, Rows x, int64_t rows, std::span<const Linear> linears,
                 Activation activation = Activation::kNone);
   void Norm(const PlannedLayer& layer, Rows x, Rows y, int64_t rows);
@@ -81,7 +100,6 @@ class CudaExecutor final : public Executor {
                       TensorRole role) const;  // null when the model has none
   const PlannedTensor* Find(const PlannedLayer& layer, TensorRole role) const;
   float* Hidden(const Cell& cell, int64_t token) const;
-  kernels::KvLayout Layout() const;
 
   const Plan& plan_;
   const Arena& device_;
@@ -92,6 +110,7 @@ class CudaExecutor final : public Executor {
   kernels::GpuMatmul matmul_;
   TableWriter table_;
   AttentionLists lists_;
+  PromptPlaces prompt_places_;
   std::vector<Chunk> chunks_;  // of the cell that is being enqueued
   std::vector<ChunkAttention> attentions_;
   std::vector<const float*> last_rows_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "spillway/byte_use.h"
 #include "spillway/error.h"
 #include "src/clock.h"
 #include "src/stop_signal.h"
@@ -22,24 +23,16 @@ int64_t NumRunning(const std::vector<RowBatch>& batches) {
                          });
 }
 
-// Where rows and weights of other tiers are while they are computed or on their way.
-int64_t StagingBytes(const Plan& plan, Tier tier) {
-  int64_t bytes = tier == plan.device() ? plan.weight_staging.bytes : 0;
-  for (const StagingPlan* staging : {&plan.kv_staging, &plan.hidden_staging}) {
-    if (staging->tier != tier) continue;
-    for (const Region& slot : staging->slots) bytes += slot.bytes;
-  }
-  if (tier != Tier::kCpu) return bytes;
-  for (const Region& ring : plan.bounce.rings) bytes += ring.bytes;
-  return bytes;
-}
-
 }  // namespace
 
 Engine::Engine(const Plan& plan, Mover& mover, Executor& executor, ThreadPool& pool,
                TraceLog* trace_log)
     : plan_(plan), mover_(mover), executor_(executor), pool_(pool), trace_log_(trace_log) {
-  for (const Tier tier : kAllTiers) trace_.peak_bytes[tier] = plan.PlannedBytes(tier);
+  const PerTier<UsedBytes> used = BytesByUse(plan);
+  for (const Tier tier : kAllTiers) {
+    trace_.peak_bytes[tier] = plan.PlannedBytes(tier);
+    staging_bytes_[tier] = used[tier][ByteUse::kStaging] + used[tier][ByteUse::kBounce];
+  }
 }
 
 Trace Engine::Run(const Schedule& schedule, BlockBuilder& blocks, Job& job,
@@ -75,10 +68,8 @@ void Engine::RunBlock(Schedule grid, std::vector<RowBatch>& batches, const Work&
     }
     RunCell(grid, at, batches);
     if (grid.EndsBatch(at) && !batch.rows().empty()) {
-      for (const PackedRow& row : batch.packed().rows) {
-        if (row.num_past == 0) pass_.prompt_tokens += row.num_new;
-      }
-      pass_.generated_tokens += Sample(batch, work.job);
+      Head(at, batch);
+      EndRows(batch, work.job);
     }
     progress_.rows_running = NumRunning(batches);
     work.progress(progress_);
@@ -116,8 +107,13 @@ void Engine::NoteRows(const std::vector<RowBatch>& batches) {
   PerTier<int64_t> kv_bytes;
   for (const RowBatch& batch : batches) {
     for (const auto& row : batch.rows()) {
-      kv_bytes[row->kv_tier] += row->num_slots * plan_.slot_bytes * plan_.shape.num_layers;
-      trace_.slots_per_row = std::max(trace_.slots_per_row, row->num_slots);
+      for (const int64_t kv_class : plan_.kv_class_of) {
+        const KvPlace& place = row->kv_places[static_cast<std::size_t>(kv_class)];
+        kv_bytes[row->kv_tier] += place.num_slots * plan_.slot_bytes;
+        if (place.num_slots <= trace_.slots_per_row) continue;
+        trace_.slots_per_row = place.num_slots;
+        trace_.largest_keep = place.keep;
+      }
     }
   }
   int64_t total = 0;
@@ -131,8 +127,8 @@ void Engine::TraceTiers(const PerTier<int64_t>& kv_bytes, int64_t rows_running) 
   trace_log_->Add(RowSample{now_s, rows_running});
   for (const Tier tier : kAllTiers) {
     if (plan_.PlannedBytes(tier) == 0) continue;
-    trace_log_->Add(TierSample{now_s, tier, plan_.weight_bytes[tier], kv_bytes[tier],
-                               StagingBytes(plan_, tier)});
+    trace_log_->Add(
+        TierSample{now_s, tier, plan_.weight_bytes[tier], kv_bytes[tier], staging_bytes_[tier]});
   }
 }
 
@@ -166,42 +162,62 @@ void Engine::AddLinks(PhaseTotals& phase) {
   links_before_ = links;
 }
 
-int64_t Engine::Sample(RowBatch& batch, Job& job) {
+// The cell of the head has computed as many logits as there is room for: mostly all. A text that is
+// scored may want more than that.
+void Engine::Head(const Cursor& at, RowBatch& batch) {
+  SeeLogits(batch);
+  while (batch.NextLogits()) {
+    ThrowIfStopRequested();
+    Compute(at, batch.packed());
+    SeeLogits(batch);
+  }
+}
+
+void Engine::SeeLogits(const RowBatch& batch) {
   const double begin_s = NowSeconds();
   const std::span<float> logits = executor_.Logits();
   pass_.compute_s += NowSeconds() - begin_s;  // what is left of it where computes are enqueued
   const auto vocab = static_cast<std::size_t>(plan_.shape.vocab_size);
-  auto step = [&](int64_t row, int) {
-    const auto index = static_cast<std::size_t>(row);
-    batch.rows()[index]->sampler.Step(logits.subspan(index * vocab, vocab));
+  const PackedBatch& packed = batch.packed();
+  auto see = [&](int64_t index, int) {
+    const PackedBatch::WantedToken wanted = packed.Wanted(packed.head.begin + index);
+    const int64_t position = packed.positions[static_cast<std::size_t>(wanted.token)];
+    batch.rows()[wanted.row]->next->See(
+        position, logits.subspan(static_cast<std::size_t>(index) * vocab, vocab));
   };
-  pool_.Run(static_cast<int64_t>(batch.rows().size()), step);
-  const int64_t num_sampled =
-      std::ranges::count_if(batch.rows(), [](const std::unique_ptr<Row>& row) {
-        return row->sampler.status() != RowStatus::kNonFinite;
-      });
-  progress_.generated_tokens += num_sampled;
-  progress_.settled_tokens += num_sampled;
+  pool_.Run(packed.head.size(), see);
+}
+
+void Engine::EndRows(RowBatch& batch, Job& job) {
+  int64_t num_seen = 0;
+  for (const std::unique_ptr<Row>& row : batch.rows()) {
+    if (row->num_past == 0) pass_.prompt_tokens += row->NumNew();
+    if (row->next->EndPass() == RowStatus::kNonFinite) continue;
+    row->num_logits += row->NumNewLogits();
+    num_seen += row->NumNewLogits();
+  }
+  pass_.generated_tokens += num_seen;
+  progress_.generated_tokens += num_seen;
+  progress_.settled_tokens += num_seen;
   batch.Advance();
   Retire(batch, job);
-  return num_sampled;
 }
 
 // Rows that ended leave the batch at once: the next pass neither packs nor computes them.
 void Engine::Retire(RowBatch& batch, Job& job) {
   batch.Remove([&](Row& row) {
-    const auto num_tokens = static_cast<int64_t>(row.sampler.tokens().size());
-    switch (row.sampler.status()) {
+    switch (row.next->status()) {
       case RowStatus::kRunning:
         return false;
       case RowStatus::kStopped:
       case RowStatus::kLength:
-        job.Finish(row.request, row.sampler.Take());
+        job.Finish(row.request, row.next->Take());
         break;
       case RowStatus::kNonFinite:
         job.Fail(row.request, "E-NONFINITE",
                  fmt::format("line {}: the model gave logits that are not finite after {} tokens",
-                             row.request.line, row.sampler.tokens().size()));
+                             row.request.line,
+                             row.num_past - static_cast<int64_t>(row.request.prompt.size())));
         if (++num_nonfinite_ > kMaxNonFiniteRows) {
           throw Error(
               ErrorCode::kNonFinite,
@@ -211,7 +227,7 @@ void Engine::Retire(RowBatch& batch, Job& job) {
         break;
     }
     ++progress_.rows;
-    progress_.settled_tokens += row.request.sampling.max_tokens - num_tokens;
+    progress_.settled_tokens += row.request.NumLogits() - row.num_logits;
     return true;
   });
 }

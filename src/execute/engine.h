@@ -1,6 +1,6 @@
 // Engine: the main loop. Walks the schedule block by block, has the mover bring in and take away,
-// feeds batches to the executor, samples, retires rows. The stage between Schedule and Trace.
-// Thread rule: one thread; sampling uses the pool.
+// feeds batches to the executor, has rows sample or score, retires them. The stage between Schedule
+// and Trace. Thread rule: one thread; rows see their logits on the pool.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +49,9 @@ class Engine {
   void EndPass();
   void AddLinks(PhaseTotals& phase);
   int64_t NumPasses() const { return trace_.prefill.passes + trace_.decode.passes; }
-  int64_t Sample(RowBatch& batch, Job& job);  // tokens sampled
+  void Head(const Cursor& at, RowBatch& batch);
+  void SeeLogits(const RowBatch& batch);
+  void EndRows(RowBatch& batch, Job& job);
   void Retire(RowBatch& batch, Job& job);
 
   const Plan& plan_;
@@ -57,6 +59,7 @@ class Engine {
   Executor& executor_;
   ThreadPool& pool_;
   TraceLog* trace_log_;
+  PerTier<int64_t> staging_bytes_;  // places for what is computed or on its way
   Trace trace_;
   PhaseTotals pass_;  // the one that runs
   double pass_begin_s_ = 0.0;

@@ -16,11 +16,23 @@ namespace spillway {
 inline constexpr int64_t kComputesAhead = 4;
 inline constexpr int64_t kHostTables = kComputesAhead + 1;
 
+// What the attention kernels leave for one another: offsets within plan.exchange.device. Either of
+// a full cache or of one that evicts.
+struct AttentionScratch {
+  Region partials;        // fp32: of decode attention's splits
+  Region log_sums;        // fp32 [chunk tokens, heads]: of prefill, for the token scores
+  Region compact_scores;  // fp32 [KV heads, prompt slots]
+  Region compact_kept;    // int32, the same
+  Region weights;         // fp32 [rows, heads, weights_stride]: of a decode step
+  int64_t weights_stride = 0;
+  int64_t end = 0;
+};
+
 // Sizes, and offsets within plan.exchange.
 struct ExchangeLayout {
   int64_t table_bytes = 0;
-  int64_t partials_bytes = 0;  // GPU, behind the table: of decode attention's splits
-  int64_t logits_bytes = 0;    // host, behind the tables
+  AttentionScratch scratch;  // GPU, behind the table
+  int64_t logits_bytes = 0;  // host, behind the tables
 };
 
 ExchangeLayout LayOutExchange(const Plan& plan);

@@ -1,9 +1,12 @@
 #include "src/execute/host_device.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "kernels/attention.h"
+#include "kernels/budget_attention.h"
 #include "kernels/isa.h"
+#include "kernels/kv_compact.h"
 #include "kernels/matmul.h"
 #include "src/execute/cpu_executor.h"
 
@@ -16,6 +19,12 @@ KernelNeeds HostDevice::needs() const {
   };
   needs.attention_bytes = [](int64_t slots, int64_t head_dim, int num_threads) {
     return kernels::AttentionWorkspaceBytes(slots, head_dim, num_threads, kernels::BestIsa());
+  };
+  needs.eviction_bytes = [](int64_t slots, int64_t head_dim, int num_threads) {
+    const kernels::Isa isa = kernels::BestIsa();
+    return std::max({kernels::AttentionWorkspaceBytesWithScores(slots, head_dim, num_threads, isa),
+                     kernels::BudgetAttentionWorkspaceBytes(slots, head_dim, num_threads, isa),
+                     kernels::KvCompactWorkspaceBytes(slots, num_threads)});
   };
   return needs;
 }

@@ -4,21 +4,13 @@
 
 #include "spillway/error.h"
 #include "spillway/kv_block.h"
+#include "spillway/round.h"
 #include "spillway/tile.h"
 #include "src/clock.h"
 #include "src/plan/place_weights.h"
 
 namespace spillway {
 namespace {
-
-// Rows travel in runs of at most this much, or of one block where that is longer.
-constexpr int64_t kRunBytes = 2 << 20;
-
-constexpr int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-int64_t TileBytes(const TensorSpec& spec, const WeightTile& tile) {
-  return (tile.row_end - tile.row_begin) * spec.cols * DTypeBytes(spec.dtype);
-}
 
 Move MoveOf(const WeightMove& weight, const Plan& plan, const Tiers& tiers) {
   const TensorSpec& spec = weight.tensor->spec;
@@ -27,7 +19,7 @@ Move MoveOf(const WeightMove& weight, const Plan& plan, const Tiers& tiers) {
   move.bytes = TileBytes(spec, tile);
   if (tile.tier == Tier::kDisk) {
     move.kind = MoveKind::kReadTile;
-    move.bytes = DivideUp(move.bytes, kTileAlignBytes) * kTileAlignBytes;
+    move.bytes = RoundUp(move.bytes, kTileAlignBytes);
     move.store_tensor = weight.store_tensor;
     move.store_tile = tile.offset;
   } else {
@@ -138,8 +130,9 @@ void Mover::LoadWeights(const Task& task) {
 // The blocks that hold tokens, of rows that are not attended to where they lie.
 void Mover::LoadKv(const Cursor& cell, const PackedBatch& batch) {
   moves_.clear();
-  for (const PackedRow& row : batch.rows) {
-    AddKvRuns(cell, row, 0, DivideUp(row.num_past, plan_.slot_align), Direction::kIn);
+  for (std::size_t row = 0; row < batch.rows.size(); ++row) {
+    const int64_t num_held = KvPlaceOf(cell, batch, row).NumHeld(batch.rows[row].num_past);
+    AddKvRuns(cell, batch, row, {0, DivideUp(num_held, plan_.slot_align)}, Direction::kIn);
   }
   const std::size_t slot = KvSlot(cell);
   kv_.loaded[slot] = rows_in_.Add(moves_, LabelOf(TraceSubject::kKv, cell),
@@ -156,12 +149,14 @@ void Mover::Timed(double& waited_s, const TraceLabel& label, F wait) {
   trace_log_->Add(TraceSpan{TraceLane::kWaiting, label, begin_s, end_s, 0});
 }
 
-// The blocks that this pass wrote to.
+// The blocks that this pass wrote to: all of them where scores are kept.
 void Mover::StoreKv(const Cursor& cell, const PackedBatch& batch) {
   moves_.clear();
-  for (const PackedRow& row : batch.rows) {
-    AddKvRuns(cell, row, row.num_past / plan_.slot_align,
-              DivideUp(row.num_past + row.num_new, plan_.slot_align), Direction::kOut);
+  for (std::size_t index = 0; index < batch.rows.size(); ++index) {
+    const PackedRow& row = batch.rows[index];
+    const int64_t num_held = KvPlaceOf(cell, batch, index).NumHeld(row.num_past + row.num_new);
+    const int64_t first = plan_.policy.kv.evicts() ? 0 : row.num_past / plan_.slot_align;
+    AddKvRuns(cell, batch, index, {first, DivideUp(num_held, plan_.slot_align)}, Direction::kOut);
   }
   // One store of these blocks at a time; rows that have just come loaded nothing that waited for
   // it.
@@ -186,15 +181,16 @@ void Mover::StoreHidden(const Cursor& cell, const PackedBatch& batch) {
       out_.Add(moves_, LabelOf(TraceSubject::kHidden, cell));
 }
 
-void Mover::AddKvRuns(const Cursor& cell, const PackedRow& row, int64_t first_block,
-                      int64_t end_block, Direction direction) {
+void Mover::AddKvRuns(const Cursor& cell, const PackedBatch& batch, std::size_t index,
+                      const BlockRange& blocks, Direction direction) {
+  const PackedRow& row = batch.rows[index];
   if (plan_.KvInPlace(row.kv_tier)) return;
   const int64_t block_bytes = plan_.KvBlockBytes();
   const int64_t run_blocks = std::max<int64_t>(1, kRunBytes / block_bytes);
-  const int64_t row_block = row.slot_begin / plan_.slot_align;
+  const int64_t row_block = KvPlaceOf(cell, batch, index).slot_begin / plan_.slot_align;
   const int64_t block = Block(cell);
-  for (int64_t at = first_block; at < end_block; at += run_blocks) {
-    const int64_t num_blocks = std::min(run_blocks, end_block - at);
+  for (int64_t at = blocks.begin; at < blocks.end; at += run_blocks) {
+    const int64_t num_blocks = std::min(run_blocks, blocks.end - at);
     const int64_t offset = (row_block + at) * block_bytes;
     Move move;
     move.bytes = num_blocks * block_bytes;
@@ -216,7 +212,7 @@ void Mover::AddHiddenRuns(const Cursor& cell, const PackedBatch& batch, Directio
     if (tier == plan_.device()) continue;
     const bool on_disk = tier == Tier::kDisk;
     int64_t bytes = batch.hidden[tier].size() * plan_.HiddenRowBytes();
-    if (on_disk) bytes = DivideUp(bytes, kHiddenBlockBytes) * kHiddenBlockBytes;
+    if (on_disk) bytes = RoundUp(bytes, kHiddenBlockBytes);
     for (int64_t at = 0; at < bytes; at += kRunBytes) {
       Move move;
       move.bytes = std::min(kRunBytes, bytes - at);
@@ -302,9 +298,8 @@ PerLink<LinkTotals> Mover::links() const {
 std::byte* Mover::KvHome(Tier tier, int64_t batch, int64_t block) const {
   const RowShare& share = plan_.kv[tier];
   if (share.size == 0 || tier == Tier::kDisk) return nullptr;
-  const int64_t bytes = share.size * plan_.slot_bytes;
-  return tiers_.arena(tier).As<std::byte>(
-      {share.region.offset + (batch * plan_.shape.num_layers + block) * bytes, bytes});
+  return tiers_.arena(tier).As<std::byte>({share.region.offset + plan_.KvOffset(tier, batch, block),
+                                           plan_.KvSlots(tier, block) * plan_.slot_bytes});
 }
 
 // Staged shares lie one behind the other, in the order of the tiers.
@@ -349,6 +344,11 @@ std::size_t Mover::HiddenSlot(const Cursor& cell) const {
   const auto num_layers = static_cast<int64_t>(plan_.layers.size());
   const int64_t cells = (cell.pass * num_layers + cell.layer) * num_batches_ + cell.batch;
   return static_cast<std::size_t>(cells % 3);
+}
+
+const KvPlace& Mover::KvPlaceOf(const Cursor& cell, const PackedBatch& batch,
+                                std::size_t row) const {
+  return batch.KvPlaceOf(row, plan_.kv_class_of[static_cast<std::size_t>(Block(cell))]);
 }
 
 int64_t Mover::Block(const Cursor& cell) const {

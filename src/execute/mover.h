@@ -64,8 +64,12 @@ class Mover {
   void StoreHidden(const Cursor& cell, const PackedBatch& batch);
 
   enum class Direction { kIn, kOut };
-  void AddKvRuns(const Cursor& cell, const PackedRow& row, int64_t first_block, int64_t end_block,
-                 Direction direction);
+  struct BlockRange {  // blocks [begin, end) of a row's KV
+    int64_t begin = 0;
+    int64_t end = 0;
+  };
+  void AddKvRuns(const Cursor& cell, const PackedBatch& batch, std::size_t row,
+                 const BlockRange& blocks, Direction direction);
   void AddHiddenRuns(const Cursor& cell, const PackedBatch& batch, Direction direction);
   template <typename F>
   void Timed(double& waited_s, const TraceLabel& label, F wait);
@@ -76,6 +80,7 @@ class Mover {
   std::byte* HiddenStaged(const Cursor& cell, const PackedBatch& batch, Tier tier) const;
   std::size_t KvSlot(const Cursor& cell) const;
   std::size_t HiddenSlot(const Cursor& cell) const;
+  const KvPlace& KvPlaceOf(const Cursor& cell, const PackedBatch& batch, std::size_t row) const;
   int64_t Block(const Cursor& cell) const;  // the transformer block of the cell's layer
   uint64_t& KvStored(const Cursor& cell);
 

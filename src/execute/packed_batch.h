@@ -2,21 +2,36 @@
 // Nothing is padded. Plain values; the engine fills one, mover and executor read it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
+#include "spillway/kv_policy.h"
 #include "spillway/model.h"  // TokenId
 #include "spillway/tier.h"
 
 namespace spillway {
 
+// Where a row's KV lies in the transformer blocks of one class (Plan::kv_classes), and how much of
+// it stays.
+struct KvPlace {
+  int64_t slot_begin = 0;  // the row's first slot within its batch's share of its tier
+  int64_t num_slots = 0;   // allocated to the row
+  KvKeep keep;
+
+  // Tokens in the cache when the row has this many.
+  int64_t NumHeld(int64_t num_tokens) const { return std::min(num_tokens, keep.slots()); }
+};
+
 struct PackedRow {
   Tier kv_tier = Tier::kCpu;
-  int64_t slot_begin = 0;    // first KV slot of the row within its batch's share of that tier
-  int64_t num_slots = 0;     // allocated to the row
-  int64_t num_past = 0;      // tokens whose K and V are stored
-  int64_t num_new = 0;       // tokens of this pass
-  int64_t token_offset = 0;  // of the first of them in `tokens`
+  int64_t num_past = 0;       // tokens whose K and V are stored
+  int64_t num_new = 0;        // tokens of this pass
+  int64_t token_offset = 0;   // of the first of them in `tokens`
+  int64_t num_logits = 1;     // of their last ones the logits are wanted
+  int64_t logits_offset = 0;  // wanted of the rows before
+
+  int64_t logits_end() const { return logits_offset + num_logits; }
 };
 
 // Tokens [begin, end).
@@ -32,9 +47,32 @@ struct PackedBatch {
   std::vector<TokenId> tokens;
   std::vector<int32_t> positions;  // of each token in its row, from 0
   std::vector<PackedRow> rows;     // only rows that run; never empty when computed
+  int64_t num_kv_classes = 1;
+  std::vector<KvPlace> kv_places;  // [row][class]
   // Which tokens' hidden states lie in which tier between layers; ascending in the order of the
   // tiers, together all.
   PerTier<TokenRange> hidden;
+  // Of the tokens whose logits are wanted, counted through the rows: those that the head computes
+  // at a time.
+  TokenRange head;
+
+  int64_t NumLogits() const { return rows.empty() ? 0 : rows.back().logits_end(); }
+
+  // The `index`-th token whose logits are wanted. Requires: 0 <= index < NumLogits().
+  struct WantedToken {
+    std::size_t row = 0;
+    int64_t token = 0;  // in `tokens`
+  };
+  WantedToken Wanted(int64_t index) const {
+    const auto row = std::ranges::upper_bound(rows, index, {}, &PackedRow::logits_end);
+    const int64_t last = row->token_offset + row->num_new;
+    return {static_cast<std::size_t>(row - rows.begin()), last - (row->logits_end() - index)};
+  }
+
+  const KvPlace& KvPlaceOf(std::size_t row, int64_t kv_class) const {
+    return kv_places[row * static_cast<std::size_t>(num_kv_classes) +
+                     static_cast<std::size_t>(kv_class)];
+  }
 };
 
 }  // namespace spillway

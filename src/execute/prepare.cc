@@ -64,6 +64,17 @@ int64_t GpuCap(const Config& config, const DeviceMemory& memory) {
   return wanted - memory.used_bytes;
 }
 
+constexpr double kDefaultKvFrac = 0.2;
+
+KvPolicy KvPolicyGivenBy(const Config& config) {
+  KvPolicy kv;
+  kv.kind = config.kv_policy;
+  kv.budget = {config.kv_budget.value_or(TokenAmount{kDefaultKvFrac, 0}), config.kv_heavy,
+               config.kv_recent};
+  kv.num_sinks = config.kv_sinks.value_or(0);
+  return kv;
+}
+
 GivenPolicy PolicyGivenBy(const Config& config, const Machine& machine) {
   GivenPolicy given;
   given.gpu_batch_size = config.gpu_batch_size;
@@ -71,6 +82,7 @@ GivenPolicy PolicyGivenBy(const Config& config, const Machine& machine) {
   given.prefill_chunk = config.prefill_chunk;
   given.cpu_attention = config.cpu_attention;
   given.kv_dtype = config.kv_dtype;
+  given.kv = KvPolicyGivenBy(config);
   if (!config.percent) return given;
   const std::array<double, 6>& percent = *config.percent;
   if (machine.device != Tier::kGpu && percent[0] + percent[2] + percent[4] > 0.0) {

@@ -16,6 +16,7 @@ ReaderOptions ReadingOptions(const Config& config, const ModelShape& shape) {
   options.max_positions = shape.max_positions;
   options.vocab_rows = shape.vocab_size;
   options.start_token = shape.bos;
+  if (config.verb == Verb::kScore) options.score = PrefillOf(config);
   return options;
 }
 
@@ -40,10 +41,16 @@ Workload WorkloadOf(const InputScan& scan) {
   Workload work;
   work.num_requests = scan.is_complete ? static_cast<int64_t>(scan.sample.size()) : scan.num_lines;
   for (const SampledRequest& request : scan.sample) {
-    work.sample.push_back({request.num_prompt_tokens, request.max_tokens});
+    work.sample.push_back(
+        {request.num_prompt_tokens, request.max_tokens, request.num_prompt_logits});
   }
-  work.longest = {scan.max_prompt_tokens, scan.max_row_tokens - scan.max_prompt_tokens};
+  work.longest = {scan.max_prompt_tokens, scan.max_row_tokens - scan.max_prompt_tokens,
+                  scan.max_prompt_logits};
   return work;
+}
+
+ScorePrefill PrefillOf(const Config& config) {
+  return {config.prefill, config.kv_policy != KvPolicyKind::kFull};
 }
 
 }  // namespace spillway

@@ -1,5 +1,5 @@
-// PromptFile: the input of `generate`, and of `plan` where lengths come from a file: scanned for
-// the plan, then read for the run. Thread rule: one thread.
+// PromptFile: the input of `generate` and `score`, and of `plan` where lengths come from a file:
+// scanned for the plan, then read for the run. Thread rule: one thread.
 #pragma once
 
 #include <filesystem>
@@ -32,5 +32,9 @@ class PromptFile {
 };
 
 Workload WorkloadOf(const InputScan& scan);
+
+// What --prefill says, and what happens where it says nothing: with the full KV cache all known
+// tokens go in one pass; one that evicts is to act on what is scored.
+ScorePrefill PrefillOf(const Config& config);
 
 }  // namespace spillway

@@ -107,7 +107,9 @@ Trace RunBlocks(const Run& run, Job& job, ProgressLine& line) {
 
 std::FILE* TerminalOf(const Config& config) {
   if (config.verbosity == Verbosity::kQuiet) return nullptr;
-  return config.verb == Verb::kGenerate && config.output == "-" ? stderr : stdout;
+  const bool answers_lines =
+      config.verb == Verb::kGenerate || (config.verb == Verb::kScore && config.perplexity.empty());
+  return answers_lines && config.output == "-" ? stderr : stdout;
 }
 
 }  // namespace spillway

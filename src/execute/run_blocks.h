@@ -30,7 +30,7 @@ struct Run {
 // Throws: Error kInterrupted, kNonFinite, kIo, kCorrupt, kDiskSpace, and what loading throws.
 Trace RunBlocks(const Run& run, Job& job, ProgressLine& line);
 
-// Where people read; standard output is taken when the completions go there.
+// Where people read; standard output is taken when the answers go there.
 std::FILE* TerminalOf(const Config& config);
 
 }  // namespace spillway

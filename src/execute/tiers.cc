@@ -44,15 +44,16 @@ void Tiers::OpenDisk(const Plan& plan, const DiskOptions& disk) {
     }
   }
   if (plan.kv[Tier::kDisk].region.bytes > 0) {
-    const ScratchLayout layout = {plan.shape.num_layers, plan.num_batches,
-                                  plan.kv[Tier::kDisk].size / plan.slot_align, plan.KvBlockBytes()};
+    ScratchLayout layout = {plan.num_batches, {}, plan.KvBlockBytes()};
+    for (int64_t block = 0; block < plan.shape.num_layers; ++block) {
+      layout.blocks_per_slot.push_back(plan.KvSlots(Tier::kDisk, block) / plan.slot_align);
+    }
     kv_scratch_ = std::make_unique<Scratch>(*folder_, layout, disk.run_id);
   }
   if (plan.hidden[Tier::kDisk].region.bytes > 0) {
+    const int64_t batch_bytes = plan.hidden[Tier::kDisk].region.bytes / plan.num_batches;
     const ScratchLayout layout = {
-        1, plan.num_batches,
-        plan.hidden[Tier::kDisk].region.bytes / plan.num_batches / kHiddenBlockBytes,
-        kHiddenBlockBytes};
+        plan.num_batches, {batch_bytes / kHiddenBlockBytes}, kHiddenBlockBytes};
     hidden_scratch_ = std::make_unique<Scratch>(*folder_, layout, disk.run_id + 1);
   }
   DiskBackendOptions backend;

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "spillway/error.h"
 #include "src/io/block_hash.h"
@@ -11,17 +13,33 @@ namespace spillway {
 namespace {
 
 ScratchLayout Checked(const ScratchLayout& layout) {
-  SPILLWAY_CHECK(layout.num_layers > 0 && layout.slots_per_layer > 0);
-  SPILLWAY_CHECK(layout.blocks_per_slot > 0 && layout.block_bytes > 0);
+  SPILLWAY_CHECK(layout.num_layers() > 0 && layout.slots_per_layer > 0);
+  SPILLWAY_CHECK(std::ranges::min(layout.blocks_per_slot) > 0 && layout.block_bytes > 0);
   SPILLWAY_CHECK(layout.block_bytes % kDiskBlockBytes == 0);
   return layout;
 }
 
+std::vector<int64_t> FirstBlocks(const ScratchLayout& layout) {
+  std::vector<int64_t> first;
+  int64_t blocks = 0;
+  for (const int64_t per_slot : layout.blocks_per_slot) {
+    first.push_back(blocks);
+    blocks += layout.slots_per_layer * per_slot;
+  }
+  return first;
+}
+
 }  // namespace
+
+int64_t ScratchLayout::num_blocks() const {
+  return slots_per_layer *
+         std::accumulate(blocks_per_slot.begin(), blocks_per_slot.end(), int64_t{0});
+}
 
 Scratch::Scratch(const DiskFolder& folder, const ScratchLayout& layout, uint64_t run_id,
                  DiskMode mode)
     : layout_(Checked(layout)),
+      first_blocks_(FirstBlocks(layout)),
       run_id_(run_id),
       file_(DiskFile::CreateScratch(folder, layout.file_bytes(), mode)),
       blocks_(std::make_unique<Block[]>(static_cast<std::size_t>(layout.num_blocks()))) {}
@@ -31,12 +49,13 @@ int64_t Scratch::TableBytes(const ScratchLayout& layout) {
 }
 
 int64_t Scratch::FirstBlock(const ScratchRun& run) const {
-  SPILLWAY_CHECK(run.layer >= 0 && run.layer < layout_.num_layers);
+  SPILLWAY_CHECK(run.layer >= 0 && run.layer < layout_.num_layers());
   SPILLWAY_CHECK(run.slot >= 0 && run.slot < layout_.slots_per_layer);
   SPILLWAY_CHECK(run.first_block >= 0 && run.num_blocks > 0);
-  SPILLWAY_CHECK(run.num_blocks <= layout_.blocks_per_slot - run.first_block);
-  return (run.layer * layout_.slots_per_layer + run.slot) * layout_.blocks_per_slot +
-         run.first_block;
+  const auto layer = static_cast<std::size_t>(run.layer);
+  const int64_t per_slot = layout_.blocks_per_slot[layer];
+  SPILLWAY_CHECK(run.num_blocks <= per_slot - run.first_block);
+  return first_blocks_[layer] + run.slot * per_slot + run.first_block;
 }
 
 std::span<Scratch::Block> Scratch::Blocks(const ScratchRun& run) const {

@@ -7,21 +7,22 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "src/io/disk_file.h"
 #include "src/io/disk_transfer.h"
 
 namespace spillway {
 
-// Slot (layer, slot) holds blocks_per_slot blocks, one after the other; the slots of a layer are
-// neighbours.
+// Slot (layer, slot) holds blocks_per_slot[layer] blocks, one after the other; the slots of a layer
+// are neighbours.
 struct ScratchLayout {
-  int64_t num_layers = 0;
   int64_t slots_per_layer = 0;
-  int64_t blocks_per_slot = 0;
-  int64_t block_bytes = 0;  // a multiple of kDiskBlockBytes; what one tag covers
+  std::vector<int64_t> blocks_per_slot;  // [layer]
+  int64_t block_bytes = 0;               // a multiple of kDiskBlockBytes; what one tag covers
 
-  int64_t num_blocks() const { return num_layers * slots_per_layer * blocks_per_slot; }
+  int64_t num_layers() const { return static_cast<int64_t>(blocks_per_slot.size()); }
+  int64_t num_blocks() const;
   int64_t file_bytes() const { return num_blocks() * block_bytes; }
 };
 
@@ -88,6 +89,7 @@ class Scratch {
   [[noreturn]] void ThrowCorrupt(const ScratchRun& run, int64_t block) const;
 
   ScratchLayout layout_;
+  std::vector<int64_t> first_blocks_;  // [layer]
   uint64_t run_id_;
   DiskFile file_;
   std::unique_ptr<Block[]> blocks_;

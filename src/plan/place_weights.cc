@@ -5,20 +5,13 @@
 #include <utility>
 
 #include "spillway/error.h"
+#include "spillway/round.h"
 #include "spillway/tile.h"
 
 namespace spillway {
 namespace {
 
 constexpr int64_t kArenaAlign = 64;
-
-int64_t RoundUp(int64_t value, int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
-
-int64_t TileBytes(const TensorSpec& spec, const WeightTile& tile) {
-  return (tile.row_end - tile.row_begin) * spec.cols * DTypeBytes(spec.dtype);
-}
 
 // Deals tiles to tiers by their deficit: what a tier should hold by now, less what it holds.
 class Dealer {

@@ -11,6 +11,7 @@
 
 #include "spillway/error.h"
 #include "spillway/kv_block.h"
+#include "spillway/round.h"
 #include "spillway/tile.h"
 #include "src/plan/place_weights.h"
 #include "src/size_text.h"
@@ -20,17 +21,15 @@ namespace {
 
 constexpr int64_t kAlignBytes = 64;  // a cache line
 
-// Rows travel in runs of about this much.
-constexpr int64_t kChunkBytes = 2 << 20;
 // A layer's load then hides behind the computes of two layers, of which one is an attention and one
 // an MLP: with one layer ahead the disk rests in every MLP that outlasts an attention's load.
 constexpr int64_t kWeightLookahead = 2;
 
 constexpr int64_t kBounceChunks = 4;  // enough in flight for a disk (measured: 4 of 2 MiB)
 
-int64_t RoundUp(int64_t value, int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
+// Logits of a text that is scored, computed at a time where the rows are fewer: enough for one read
+// of the head's weights to pay, 13 MB with a vocabulary of 50k.
+constexpr int64_t kScoredAtATime = 64;
 
 // Hands out aligned runs of an arena that is only counted, not yet allocated.
 class Cursor64 {
@@ -96,22 +95,64 @@ PerTier<RowShare> ShareOut(const std::vector<int64_t>& sizes, int64_t longest, i
   return shares;
 }
 
-void SizeBatch(Plan& plan, const Workload& work) {
-  std::vector<int64_t> slots;
-  std::vector<int64_t> prompts;
-  for (const RequestShape& request : work.sample) {
-    slots.push_back(RoundUp(request.slots(), plan.slot_align));
-    prompts.push_back(request.prompt_tokens);
+// Blocks with equal budgets share a class.
+void Classify(Plan& plan) {
+  const std::vector<KvBudget>& budgets = plan.policy.kv.layer_budgets;
+  const auto budget_of = [&](int64_t block) {
+    return budgets.empty() ? plan.policy.kv.budget : budgets[static_cast<std::size_t>(block)];
+  };
+  for (int64_t block = 0; block < plan.shape.num_layers; ++block) {
+    const auto same = std::ranges::find(plan.kv_classes, budget_of(block),
+                                        [&](const KvClass& c) { return budget_of(c.first_block); });
+    plan.kv_class_of.push_back(same - plan.kv_classes.begin());
+    if (same == plan.kv_classes.end()) plan.kv_classes.push_back({block, {}});
   }
-  plan.batch.rows = std::max<int64_t>(1, std::min(plan.policy.gpu_batch_size, work.num_requests));
-  plan.kv = ShareOut(slots, RoundUp(work.longest.slots(), plan.slot_align), plan.batch.rows,
-                     plan.policy.kv_frac);
+}
+
+// Room for a batch's rows in each tier and class, and where each block's begins.
+void SizeKv(Plan& plan, const Workload& work) {
+  for (std::size_t index = 0; index < plan.kv_classes.size(); ++index) {
+    const auto kv_class = static_cast<int64_t>(index);
+    std::vector<int64_t> slots;
+    for (const RequestShape& request : work.sample) {
+      slots.push_back(plan.RowSlots(kv_class, request.slots()));
+    }
+    const PerTier<RowShare> shares = ShareOut(slots, plan.RowSlots(kv_class, work.longest.slots()),
+                                              plan.batch.rows, plan.policy.kv_frac);
+    for (const Tier tier : kAllTiers) {
+      plan.kv_classes[index].slots[tier] = shares[tier].size;
+      plan.kv[tier].rows = shares[tier].rows;
+      plan.kv[tier].size = std::max(plan.kv[tier].size, shares[tier].size);
+    }
+  }
+  for (const Tier tier : kAllTiers) {
+    std::vector<int64_t>& begin = plan.kv_begin[tier];
+    begin.assign(1, 0);
+    for (const int64_t kv_class : plan.kv_class_of) {
+      begin.push_back(begin.back() +
+                      plan.kv_classes[static_cast<std::size_t>(kv_class)].slots[tier]);
+    }
+    plan.batch.slots += plan.kv[tier].size;
+  }
+}
+
+void SizeHidden(Plan& plan, const Workload& work) {
+  std::vector<int64_t> prompts;
+  std::vector<int64_t> logits = {work.longest.prompt_logits};
+  for (const RequestShape& request : work.sample) {
+    prompts.push_back(request.prompt_tokens);
+    logits.push_back(request.prompt_logits);
+  }
+  plan.batch.logits =
+      std::max(plan.batch.rows, std::min(kScoredAtATime, SumOfLargest(logits, plan.batch.rows)));
   plan.hidden =
       ShareOut(prompts, work.longest.prompt_tokens, plan.batch.rows, plan.policy.activation_frac);
-  for (const Tier tier : kAllTiers) {
-    plan.batch.slots += plan.kv[tier].size;
-    plan.batch.prompt_tokens += plan.hidden[tier].size;
-  }
+  for (const Tier tier : kAllTiers) plan.batch.prompt_tokens += plan.hidden[tier].size;
+}
+
+int64_t SlotBytes(const ModelShape& shape, const Policy& policy) {
+  return policy.kv.evicts() ? KvSlotBytesWithState(shape.num_kv_heads, shape.head_dim)
+                            : KvSlotBytes(shape.num_kv_heads, shape.head_dim);
 }
 
 // A row's slots are whole KV blocks; on disk whole disk blocks too.
@@ -139,14 +180,13 @@ int64_t HiddenShareBytes(const Plan& plan, Tier tier) {
 }
 
 void PlaceRows(Plan& plan, Cursors& arenas) {
-  const int64_t layer_slots = plan.num_batches * plan.shape.num_layers;
   int64_t staged_slots = 0;
   int64_t staged_hidden = 0;
   for (const Tier tier : kAllTiers) {
     RowShare& kv = plan.kv[tier];
     RowShare& hidden = plan.hidden[tier];
     // On disk the regions are files of their own.
-    kv.region = arenas[tier].Take(layer_slots * kv.size * plan.slot_bytes);
+    kv.region = arenas[tier].Take(plan.num_batches * plan.kv_begin[tier].back() * plan.slot_bytes);
     hidden.region = arenas[tier].Take(plan.num_batches * HiddenShareBytes(plan, tier));
     if (!plan.KvInPlace(tier)) staged_slots += kv.size;
     if (tier != plan.device()) staged_hidden += HiddenShareBytes(plan, tier);
@@ -164,13 +204,12 @@ void PlaceRows(Plan& plan, Cursors& arenas) {
 void PlaceBounce(Plan& plan, Cursors& arenas) {
   const bool crosses = plan.device() != Tier::kCpu && arenas.disk.end() > 0;
   if (!crosses) return;
-  int64_t longest = std::max({kChunkBytes, plan.KvBlockBytes(), kHiddenBlockBytes});
+  int64_t longest = std::max({kRunBytes, plan.KvBlockBytes(), kHiddenBlockBytes});
   for (const PlannedLayer& layer : plan.layers) {
     for (const PlannedTensor& tensor : layer.tensors) {
       for (const WeightTile& tile : tensor.tiles) {
         if (tile.tier != Tier::kDisk) continue;
-        longest = std::max(longest, (tile.row_end - tile.row_begin) * tensor.spec.cols *
-                                        DTypeBytes(tensor.spec.dtype));
+        longest = std::max(longest, TileBytes(tensor.spec, tile));
       }
     }
   }
@@ -181,6 +220,19 @@ void PlaceBounce(Plan& plan, Cursors& arenas) {
   }
 }
 
+// Prompts lie within a chunk, or are cut by its begin or its end.
+PromptKvPlan PlacePromptKv(const Plan& plan, int64_t chunk_tokens, Cursor64& arena) {
+  PromptKvPlan prompt;
+  prompt.longest_slots = RoundUp(plan.longest.prompt_tokens, kKvBlockSlots);
+  prompt.chunk_slots = chunk_tokens + (kKvBlockSlots - 1) * std::min(chunk_tokens, plan.batch.rows);
+  const int64_t slot_bytes = KvSlotBytes(plan.shape.num_kv_heads, plan.shape.head_dim);
+  prompt.kv = arena.Take(prompt.slots() * slot_bytes);
+  if (plan.policy.kv.kind != KvPolicyKind::kWindow) {
+    prompt.scores = arena.Take(prompt.slots() * plan.shape.num_heads * int64_t{sizeof(float)});
+  }
+  return prompt;
+}
+
 WorkspacePlan PlaceWorkspace(const Plan& plan, const KernelNeeds& needs, Cursor64& arena) {
   const ModelShape& shape = plan.shape;
   const int64_t q = shape.num_heads * shape.head_dim;
@@ -188,7 +240,7 @@ WorkspacePlan PlaceWorkspace(const Plan& plan, const KernelNeeds& needs, Cursor6
   WorkspacePlan work;
   work.chunk_tokens = std::clamp<int64_t>(plan.policy.prefill_chunk, 1,
                                           std::max(plan.batch.prompt_tokens, plan.batch.rows));
-  const int64_t tokens = std::max(work.chunk_tokens, plan.batch.rows);
+  const int64_t tokens = std::max(work.chunk_tokens, plan.batch.logits);
   const int64_t max_in = std::max({shape.ffn_size, shape.hidden_size, q, shape.embed_size});
   const auto floats = [](int64_t rows, int64_t cols) {
     return rows * cols * int64_t{sizeof(float)};
@@ -196,8 +248,10 @@ WorkspacePlan PlaceWorkspace(const Plan& plan, const KernelNeeds& needs, Cursor6
 
   work.normed = arena.Take(floats(tokens, std::max(shape.hidden_size, shape.embed_size)));
   work.matmul = arena.Take(needs.matmul_bytes(tokens, max_in, plan.machine.num_threads));
-  work.attention =
-      arena.Take(needs.attention_bytes(plan.batch.slots, shape.head_dim, plan.machine.num_threads));
+  const bool evicts = plan.policy.kv.evicts();
+  work.attention = arena.Take((evicts ? needs.eviction_bytes : needs.attention_bytes)(
+      RoundUp(plan.longest.slots() + 1, kKvBlockSlots), shape.head_dim, plan.machine.num_threads));
+  if (evicts) work.prompt = PlacePromptKv(plan, work.chunk_tokens, arena);
   // Attention, MLP, embedding and head never run at the same time: they share what follows.
   Cursor64 attention(arena.end());
   work.qkv = attention.Take(floats(work.chunk_tokens, q + 2 * kv));
@@ -206,7 +260,7 @@ WorkspacePlan PlaceWorkspace(const Plan& plan, const KernelNeeds& needs, Cursor6
   work.ffn = mlp.Take(floats(work.chunk_tokens, shape.ffn_size));
   Cursor64 ends(arena.end());
   work.embedded = ends.Take(floats(tokens, shape.embed_size));
-  work.logits = ends.Take(floats(plan.batch.rows, shape.vocab_size));
+  work.logits = ends.Take(floats(plan.batch.logits, shape.vocab_size));
   arena.Take(std::max({attention.end(), mlp.end(), ends.end()}) - arena.end());
   return work;
 }
@@ -261,9 +315,13 @@ Plan LayOut(const ModelShape& shape, const Machine& machine, const Workload& wor
   plan.machine = machine;
   plan.policy = policy;
   plan.num_requests = work.num_requests;
-  plan.slot_bytes = 2 * shape.num_kv_heads * shape.head_dim * DTypeBytes(policy.kv_dtype);
+  plan.slot_bytes = SlotBytes(shape, policy);
   plan.slot_align = SlotAlign(policy, plan.slot_bytes);
-  SizeBatch(plan, work);
+  plan.batch.rows = std::max<int64_t>(1, std::min(policy.gpu_batch_size, work.num_requests));
+  plan.longest = work.longest;
+  Classify(plan);
+  SizeKv(plan, work);
+  SizeHidden(plan, work);
   // A last block of fewer batches needs no place for the others.
   plan.num_batches = std::clamp<int64_t>(
       (work.num_requests + plan.batch.rows - 1) / plan.batch.rows, 1, policy.num_gpu_batches);
@@ -271,7 +329,8 @@ Plan LayOut(const ModelShape& shape, const Machine& machine, const Workload& wor
   plan.weight_lookahead = kWeightLookahead;
 
   Cursors arenas;
-  PlacedWeights weights = PlaceWeights(shape, policy.weight_frac, plan.device(), plan.weight_lookahead);
+  PlacedWeights weights =
+      PlaceWeights(shape, policy.weight_frac, plan.device(), plan.weight_lookahead);
   for (const Tier tier : kAllTiers) arenas[tier].Take(weights.arena_bytes[tier]);
   plan.weight_bytes = weights.bytes;
   plan.layers = std::move(weights.layers);
@@ -290,7 +349,29 @@ Plan LayOut(const ModelShape& shape, const Machine& machine, const Workload& wor
   return plan;
 }
 
-int64_t Plan::KvBytes() const { return batch.slots * slot_bytes * shape.num_layers * num_batches; }
+int64_t Plan::KvBytes() const {
+  int64_t slots = 0;
+  for (const Tier tier : kAllTiers) slots += kv_begin[tier].back();
+  return slots * slot_bytes * num_batches;
+}
+
+KvKeep Plan::RowKeep(int64_t kv_class, int64_t row_tokens) const {
+  return KeepOf(policy.kv, kv_classes[static_cast<std::size_t>(kv_class)].first_block, row_tokens);
+}
+
+int64_t Plan::RowSlots(int64_t kv_class, int64_t row_tokens) const {
+  return RoundUp(std::min(row_tokens, RowKeep(kv_class, row_tokens).slots() + 1), slot_align);
+}
+
+int64_t Plan::KvSlots(Tier tier, int64_t block) const {
+  const auto at = static_cast<std::size_t>(block);
+  return kv_begin[tier][at + 1] - kv_begin[tier][at];
+}
+
+int64_t Plan::KvOffset(Tier tier, int64_t batch, int64_t block) const {
+  const std::vector<int64_t>& begin = kv_begin[tier];
+  return (batch * begin.back() + begin[static_cast<std::size_t>(block)]) * slot_bytes;
+}
 
 bool Fits(const Plan& plan) {
   return std::ranges::all_of(kAllTiers, [&](Tier tier) {

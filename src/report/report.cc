@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <tuple>
 
@@ -19,9 +20,23 @@ double Rate(int64_t count, double seconds) {
   return seconds > 0.0 ? static_cast<double>(count) / seconds : 0.0;
 }
 
-double GeneratedRate(const Trace& trace) {
-  return Rate(trace.prefill.generated_tokens + trace.decode.generated_tokens,
-              trace.prefill.seconds + trace.decode.seconds);
+// Of the time that blocks were computed.
+double RunRate(int64_t count, const Trace& trace) {
+  return Rate(count, trace.prefill.seconds + trace.decode.seconds);
+}
+
+// A run that scores generates nothing.
+int64_t GeneratedTokens(const Trace& trace, const RunSummary& summary) {
+  return summary.score ? 0 : trace.prefill.generated_tokens + trace.decode.generated_tokens;
+}
+
+Json ScoreJson(const ScoreSummary& score, const Trace& trace) {
+  const std::optional<double> perplexity = score.perplexity();
+  const bool finite = perplexity && std::isfinite(*perplexity);
+  return {{"num_tokens", score.num_tokens},
+          {"logprob_sum", score.logprob_sum},
+          {"perplexity", finite ? Json(*perplexity) : Json(nullptr)},
+          {"tokens_per_s", RunRate(score.num_tokens, trace)}};
 }
 
 Json PerTierJson(const PerTier<double>& values) {
@@ -30,17 +45,22 @@ Json PerTierJson(const PerTier<double>& values) {
   return json;
 }
 
-// The share of each tier as the plan placed the bytes.
-PerTier<double> RealisedWeights(const Plan& plan) {
+// The share of each tier in what the plan placed; zero of nothing.
+PerTier<double> Realised(const PerTier<int64_t>& amounts) {
   PerTier<double> share;
-  int64_t total = 0;
-  for (const Tier tier : kAllTiers) total += plan.weight_bytes[tier];
+  const int64_t total = amounts[Tier::kGpu] + amounts[Tier::kCpu] + amounts[Tier::kDisk];
+  if (total == 0) return share;
   for (const Tier tier : kAllTiers) {
-    share[tier] = total == 0
-                      ? 0.0
-                      : static_cast<double>(plan.weight_bytes[tier]) / static_cast<double>(total);
+    share[tier] = static_cast<double>(amounts[tier]) / static_cast<double>(total);
   }
   return share;
+}
+
+// The room for a block's rows.
+PerTier<double> Realised(const PerTier<RowShare>& shares) {
+  PerTier<int64_t> sizes;
+  for (const Tier tier : kAllTiers) sizes[tier] = shares[tier].size;
+  return Realised(sizes);
 }
 
 // The unit of placement.
@@ -109,31 +129,17 @@ Json PhaseJson(const PhaseTotals& phase) {
           {"links", links}};
 }
 
-// The share of each tier in the room for a block's rows.
-PerTier<double> RealisedRows(const PerTier<RowShare>& shares) {
-  PerTier<double> realised;
-  int64_t total = 0;
-  for (const Tier tier : kAllTiers) total += shares[tier].size;
-  for (const Tier tier : kAllTiers) {
-    if (total > 0) {
-      realised[tier] = static_cast<double>(shares[tier].size) / static_cast<double>(total);
-    }
-  }
-  return realised;
-}
-
 Json PlacementJson(const Plan& plan) {
-  const PerTier<double> weights = RealisedWeights(plan);
   return {{"weights",
            {{"requested", PerTierJson(plan.policy.weight_frac)},
-            {"realised", PerTierJson(weights)},
+            {"realised", PerTierJson(Realised(plan.weight_bytes))},
             {"tile_bytes", LargestTileBytes(plan)}}},
           {"kv",
            {{"requested", PerTierJson(plan.policy.kv_frac)},
-            {"realised", PerTierJson(RealisedRows(plan.kv))}}},
+            {"realised", PerTierJson(Realised(plan.kv))}}},
           {"activations",
            {{"requested", PerTierJson(plan.policy.activation_frac)},
-            {"realised", PerTierJson(RealisedRows(plan.hidden))}}}};
+            {"realised", PerTierJson(Realised(plan.hidden))}}}};
 }
 
 int64_t Parameters(const Plan& plan) {
@@ -151,7 +157,7 @@ int64_t TotalWeightBytes(const Plan& plan) {
 }
 
 Json ToJson(const Plan& plan, const Trace& trace, const RunSummary& summary) {
-  const int64_t generated = trace.prefill.generated_tokens + trace.decode.generated_tokens;
+  const int64_t generated = GeneratedTokens(trace, summary);
   Json json;
   json["version"] = 1;
   json["model"] = {{"name", plan.shape.name},
@@ -182,16 +188,14 @@ Json ToJson(const Plan& plan, const Trace& trace, const RunSummary& summary) {
   json["throughput"] = {
       {"prefill_tokens_per_s", Rate(trace.prefill.prompt_tokens, trace.prefill.seconds)},
       {"decode_tokens_per_s", Rate(trace.decode.generated_tokens, trace.decode.seconds)},
-      {"generated_tokens_per_s", GeneratedRate(trace)}};
+      {"generated_tokens_per_s", RunRate(generated, trace)}};
   json["tiers"] = TiersJson(plan, trace);
   json["placement"] = PlacementJson(plan);
   json["links"] = LinksJson(trace);
   json["phases"] = {{"prefill", PhaseJson(trace.prefill)}, {"decode", PhaseJson(trace.decode)}};
-  json["kv"] = {{"policy", "full"},
-                {"heavy", 0},
-                {"recent", trace.slots_per_row},
-                {"slots_per_row", trace.slots_per_row},
-                {"bytes", trace.kv_bytes}};
+  json["kv"] = {{"policy", KvPolicyName(plan.policy.kv.kind)}, {"heavy", trace.largest_keep.heavy},
+                {"recent", trace.largest_keep.recent},         {"sinks", trace.largest_keep.sinks},
+                {"slots_per_row", trace.slots_per_row},        {"bytes", trace.kv_bytes}};
   json["block"] = {{"gpu_batch_size", plan.policy.gpu_batch_size},
                    {"num_gpu_batches", plan.policy.num_gpu_batches},
                    {"num_blocks", trace.num_blocks},
@@ -201,6 +205,7 @@ Json ToJson(const Plan& plan, const Trace& trace, const RunSummary& summary) {
                        {"generated_tokens_per_s", nullptr},
                        {"bound_by", nullptr}};
   json["fingerprint"] = summary.fingerprint;
+  if (summary.score) json["score"] = ScoreJson(*summary.score, trace);
   return json;
 }
 
@@ -217,8 +222,27 @@ void ClearValues(Json& json) {
   for (Json& value : json) ClearValues(value);
 }
 
+// The class of transformer blocks in which the longest row keeps most.
+int64_t LargestClass(const Plan& plan, const Workload& work) {
+  int64_t largest = 0;
+  for (int64_t kv_class = 1; kv_class < std::ssize(plan.kv_classes); ++kv_class) {
+    const auto slots = [&](int64_t c) { return plan.RowSlots(c, work.longest.slots()); };
+    if (slots(kv_class) > slots(largest)) largest = kv_class;
+  }
+  return largest;
+}
+
 int64_t SlotsOfLongestRow(const Plan& plan, const Workload& work) {
-  return (work.longest.slots() + plan.slot_align - 1) / plan.slot_align * plan.slot_align;
+  return plan.RowSlots(LargestClass(plan, work), work.longest.slots());
+}
+
+std::string KvLine(const Plan& plan, const KvKeep& keep, int64_t slots) {
+  const KvPolicyKind kind = plan.policy.kv.kind;
+  if (!plan.policy.kv.evicts()) return fmt::format("full, {} slots for the longest row", slots);
+  const std::string layers =
+      plan.kv_classes.size() == 1 ? "" : fmt::format(", {} budgets", plan.kv_classes.size());
+  return fmt::format("{}, {} heavy + {} recent + {} first tokens of the longest row, {} slots{}",
+                     KvPolicyName(kind), keep.heavy, keep.recent, keep.sinks, slots, layers);
 }
 
 std::string ModelLine(const Plan& plan) {
@@ -271,6 +295,11 @@ std::string BytesTable(const Plan& plan) {
 
 }  // namespace
 
+std::optional<double> ScoreSummary::perplexity() const {
+  if (num_tokens == 0) return std::nullopt;
+  return std::exp(-logprob_sum / static_cast<double>(num_tokens));
+}
+
 std::string ReportJson(const Plan& plan, const Trace& trace, const RunSummary& summary) {
   return Dump(ToJson(plan, trace, summary));
 }
@@ -283,7 +312,11 @@ std::string PlanJson(const Plan& plan, const Workload& work) {
   }
   json["workload"]["num_requests"] = work.num_requests;
   for (Json& tier : json["tiers"]) tier["peak_bytes"] = nullptr;
-  json["kv"]["recent"] = json["kv"]["slots_per_row"] = SlotsOfLongestRow(plan, work);
+  const KvKeep keep = plan.RowKeep(LargestClass(plan, work), work.longest.slots());
+  json["kv"]["heavy"] = keep.heavy;
+  json["kv"]["recent"] = keep.recent;
+  json["kv"]["sinks"] = keep.sinks;
+  json["kv"]["slots_per_row"] = SlotsOfLongestRow(plan, work);
   json["kv"]["bytes"] = plan.KvBytes();
   json["block"]["num_blocks"] = json["block"]["passes"] = nullptr;
   return Dump(json);
@@ -294,17 +327,16 @@ std::string PlanTable(const Plan& plan, const Workload& work) {
   text += TableLine("requests",
                     fmt::format("{}, prompts of up to {} tokens, {} in all", work.num_requests,
                                 work.longest.prompt_tokens, work.longest.slots()));
-  text +=
-      TableLine("block", fmt::format("{} rows x {} batches, {} KV slots for the longest row, "
-                                     "prefill in chunks of {} tokens",
-                                     plan.batch.rows, plan.num_batches,
-                                     SlotsOfLongestRow(plan, work), plan.workspace.chunk_tokens));
+  text += TableLine(
+      "block", fmt::format("{} rows x {} batches, prefill in chunks of {} tokens", plan.batch.rows,
+                           plan.num_batches, plan.workspace.chunk_tokens));
+  text += TableLine("KV", KvLine(plan, plan.RowKeep(LargestClass(plan, work), work.longest.slots()),
+                                 SlotsOfLongestRow(plan, work)));
   text += BytesTable(plan);
   text += TableLine("% placed", "as requested / as realised");
-  text += TableLine("weights", ShareLine(plan.policy.weight_frac, RealisedWeights(plan)));
-  text += TableLine("kv", ShareLine(plan.policy.kv_frac, RealisedRows(plan.kv)));
-  text +=
-      TableLine("activations", ShareLine(plan.policy.activation_frac, RealisedRows(plan.hidden)));
+  text += TableLine("weights", ShareLine(plan.policy.weight_frac, Realised(plan.weight_bytes)));
+  text += TableLine("kv", ShareLine(plan.policy.kv_frac, Realised(plan.kv)));
+  text += TableLine("activations", ShareLine(plan.policy.activation_frac, Realised(plan.hidden)));
   return text;
 }
 
@@ -316,19 +348,23 @@ std::string ReportTable(const Plan& plan, const Trace& trace, const RunSummary& 
   };
   line("model", ModelLine(plan));
   line("machine", MachineLine(plan));
-  line("requests",
-       fmt::format("{} completions, {} errors", summary.num_completions, summary.num_errors));
+  line("requests", fmt::format("{} {}, {} errors", summary.num_completions,
+                               summary.score ? "scored" : "completions", summary.num_errors));
   line("block",
        fmt::format("{} rows x {} batches, {} blocks, {} passes", plan.policy.gpu_batch_size,
                    plan.policy.num_gpu_batches, trace.num_blocks, prefill.passes + decode.passes));
+  if (plan.policy.kv.evicts()) line("KV", KvLine(plan, trace.largest_keep, trace.slots_per_row));
   line("prefill", fmt::format("{:.1f} tokens/s  ({} tokens in {:.2f} s)",
                               Rate(prefill.prompt_tokens, prefill.seconds), prefill.prompt_tokens,
                               prefill.seconds));
   line("decode", fmt::format("{:.1f} tokens/s  ({} tokens in {:.2f} s)",
                              Rate(decode.generated_tokens, decode.seconds), decode.generated_tokens,
                              decode.seconds));
-  line("generated", fmt::format("{:.1f} tokens/s  (load {:.2f} s, total {:.2f} s)",
-                                GeneratedRate(trace), trace.load_s, summary.total_s));
+  const int64_t answered =
+      summary.score ? summary.score->num_tokens : GeneratedTokens(trace, summary);
+  line(summary.score ? "scored" : "generated",
+       fmt::format("{:.1f} tokens/s  (load {:.2f} s, total {:.2f} s)", RunRate(answered, trace),
+                   trace.load_s, summary.total_s));
   for (const Tier tier : kAllTiers) {
     if (plan.PlannedBytes(tier) == 0) continue;
     line(tier == Tier::kDisk ? "disk" : fmt::format("{} memory", TierName(tier)),

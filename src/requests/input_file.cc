@@ -42,22 +42,22 @@ Descriptor NamelessFile(const std::filesystem::path& folder) {
 
 }  // namespace
 
-Descriptor OpenInput(const std::filesystem::path& path) {
+Descriptor OpenInput(const std::filesystem::path& path, std::string_view flag) {
   Descriptor file(path == "-" ? ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)
                               : ::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.valid() && errno == EINTR) ThrowIfStopRequested();
   struct stat status {};
   if (!file.valid() || ::fstat(file.get(), &status) != 0) {
     ThrowSystemError(errno, fmt::format("{}: cannot be opened", NameOf(path)), ErrorCode::kInput,
-                     "check --input");
+                     fmt::format("check {}", flag));
   }
   if (S_ISDIR(status.st_mode)) {
     throw Error(ErrorCode::kInput,
-                fmt::format("{}: is a folder; --input takes one file", NameOf(path)));
+                fmt::format("{}: is a folder; {} takes one file", NameOf(path), flag));
   }
   if (S_ISBLK(status.st_mode)) {
-    throw Error(ErrorCode::kInput,
-                fmt::format("{}: is a block device; --input takes a file or a pipe", NameOf(path)));
+    throw Error(ErrorCode::kInput, fmt::format("{}: is a block device; {} takes a file or a pipe",
+                                               NameOf(path), flag));
   }
   return file;
 }

@@ -4,14 +4,16 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string_view>
 
 #include "src/descriptor.h"
 
 namespace spillway {
 
-// "-" is standard input. Regular files, pipes and character devices are fine.
+// "-" is standard input. Regular files, pipes and character devices are fine. `flag` is named in
+// errors.
 // Throws: Error kInput when it is missing, unreadable, a folder or another thing that has no lines.
-Descriptor OpenInput(const std::filesystem::path& path);
+Descriptor OpenInput(const std::filesystem::path& path, std::string_view flag = "--input");
 
 // Whether writing `output` would touch the regular file that `input` is read from, by inode: the
 // output itself or the `output`.part that lines go to first. "-" is standard input and standard

@@ -20,8 +20,14 @@ std::string Quoted(std::string_view text) {
 }
 
 // JSON has no -inf; OpenAI's floor stands for "never".
+float Printed(float logprob) { return std::isfinite(logprob) ? logprob : -9999.0F; }
+
 void AppendLogprob(float logprob, std::string& out) {
-  fmt::format_to(std::back_inserter(out), "{}", std::isfinite(logprob) ? logprob : -9999.0F);
+  fmt::format_to(std::back_inserter(out), "{}", Printed(logprob));
+}
+
+std::string NameOf(int64_t line, const std::string& custom_id) {
+  return Quoted(custom_id.empty() ? std::to_string(line) : custom_id);
 }
 
 // The token as OpenAI's completions print it: its text with the leading space; "bytes:\xe2\x80" for
@@ -88,7 +94,11 @@ void AppendLogprobs(const Completion& completion, const Tokenizer& tokenizer, st
 // {"id":"...","custom_id":"...","response":
 std::string Head(int64_t line, const std::string& custom_id, uint64_t fingerprint) {
   return fmt::format(R"({{"id":"batch_req_{:016x}_{}","custom_id":{},"response":)", fingerprint,
-                     line, Quoted(custom_id.empty() ? std::to_string(line) : custom_id));
+                     line, NameOf(line, custom_id));
+}
+
+std::string ErrorObject(const LineError& error) {
+  return fmt::format(R"({{"code":{},"message":{}}})", Quoted(error.code), Quoted(error.message));
 }
 
 }  // namespace
@@ -120,10 +130,37 @@ std::string CompletionLine(const Request& request, const Completion& completion,
   return out;
 }
 
+std::string ScoreLine(const Request& request, const Scores& scores) {
+  const ScoreTotals totals = TotalsOf(scores);
+  std::string out =
+      fmt::format(R"({{"custom_id":{},"logprob_sum":{},"num_tokens":{},"token_logprobs":[)",
+                  NameOf(request.line, request.custom_id), totals.logprob_sum, totals.num_tokens);
+  const int64_t num_unscored = request.scored->num_unscored;
+  for (int64_t entry = 0; entry < num_unscored; ++entry) out += entry == 0 ? "null" : ",null";
+  bool first = num_unscored == 0;
+  for (const float logprob : scores.logprobs) {
+    if (!first) out += ',';
+    first = false;
+    AppendLogprob(logprob, out);
+  }
+  return out + (scores.greedy_match ? "],\"greedy_match\":true}\n" : "],\"greedy_match\":false}\n");
+}
+
+ScoreTotals TotalsOf(const Scores& scores) {
+  ScoreTotals totals;
+  totals.num_tokens = static_cast<int64_t>(scores.logprobs.size());
+  for (const float logprob : scores.logprobs) totals.logprob_sum += Printed(logprob);
+  return totals;
+}
+
 std::string ErrorOutputLine(const LineError& error, const WriterOptions& options) {
-  return fmt::format("{}null,\"error\":{{\"code\":{},\"message\":{}}}}}\n",
-                     Head(error.line, error.custom_id, options.run_fingerprint), Quoted(error.code),
-                     Quoted(error.message));
+  if (options.form == AnswerForm::kScore) {
+    return fmt::format("{{\"custom_id\":{},\"error\":{}}}\n", NameOf(error.line, error.custom_id),
+                       ErrorObject(error));
+  }
+  return fmt::format("{}null,\"error\":{}}}\n",
+                     Head(error.line, error.custom_id, options.run_fingerprint),
+                     ErrorObject(error));
 }
 
 }  // namespace spillway

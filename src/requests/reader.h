@@ -11,6 +11,7 @@
 #include <variant>
 
 #include "src/requests/request.h"
+#include "src/requests/score_request.h"
 #include "src/tokenizer/tokenizer.h"
 
 namespace spillway {
@@ -22,6 +23,7 @@ struct ReaderOptions {
   int64_t vocab_rows = 0;     // bound of given token_ids; must be set
   TokenId start_token = -1;   // an empty prompt is this alone; -1: an empty prompt is a line error
   int64_t max_line_bytes = 16 << 20;
+  std::optional<ScorePrefill> score;  // lines are texts to score; otherwise prompts
 };
 
 using RequestOrError = std::variant<Request, LineError>;

@@ -1,6 +1,7 @@
 // Request: one prompt with its sampling parameters, as a line of the input file stated it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -22,11 +23,29 @@ struct Sampling {
   int64_t num_logprobs = -1;  // -1: none; N >= 0: the chosen token's and the N best of each step
 };
 
+// A text that is scored: nothing is sampled. Its tokens are the request's prompt, which is fed in
+// one pass, and those that the passes after it are told.
+struct ScoredText {
+  std::vector<TokenId> told;  // the last one is scored and never fed
+  int64_t first = 1;         // of prompt + told: the first that is scored; what precedes is context
+  int64_t num_unscored = 0;  // entries of the answer before it, all null
+};
+
 struct Request {
   int64_t line = 0;             // 1-based line of the input file
   std::string custom_id;        // the line's, or the line number
   std::vector<TokenId> prompt;  // never empty; start token included
-  Sampling sampling;
+  Sampling sampling;            // of a scored text max_tokens only: how many are told
+  std::optional<ScoredText> scored;
+
+  // Tokens at the prompt's end whose logits are wanted: the last one, or all that precede a scored
+  // token.
+  int64_t NumPromptLogits() const {
+    const auto num_tokens = static_cast<int64_t>(prompt.size());
+    return scored ? std::max<int64_t>(1, num_tokens - scored->first + 1) : 1;
+  }
+  // Tokens whose logits are wanted, prompt and later passes together.
+  int64_t NumLogits() const { return NumPromptLogits() + sampling.max_tokens - 1; }
 };
 
 // A line that cannot be run. Printed as the output line's "error".
@@ -49,12 +68,19 @@ struct StepLogprobs {
   std::vector<TokenLogprob> top;  // descending
 };
 
+// Of a scored text, natural logs.
+struct Scores {
+  std::vector<float> logprobs;  // one a scored token; -infinity where it has no probability at all
+  bool greedy_match = true;     // each of them is the likeliest, the lowest id among equals
+};
+
 struct Completion {
   std::string text;
   std::vector<TokenId> tokens;
   FinishReason finish_reason = FinishReason::kLength;
   int64_t num_prompt_tokens = 0;
   std::vector<StepLogprobs> logprobs;  // one a token, when asked for
+  Scores scores;                       // of a request that is scored; the rest is empty then
 };
 
 }  // namespace spillway

@@ -13,6 +13,7 @@
 #include "src/requests/line_fault.h"
 #include "src/requests/line_json.h"
 #include "src/requests/line_text.h"
+#include "src/requests/prompt_keys.h"
 #include "src/requests/sampling_keys.h"
 
 namespace spillway {
@@ -21,26 +22,14 @@ namespace {
 using nlohmann::json;
 
 constexpr std::string_view kUrl = "/v1/completions";
-constexpr std::size_t kMaxCustomIdBytes = 64 << 10;
 
 bool IsPromptKey(std::string_view key) { return key == "prompt" || key == "token_ids"; }
 bool IsBatchKey(std::string_view key) { return key == "method" || key == "url" || key == "body"; }
 
-LineFault Invalid(std::string message) { return {"invalid_value", std::move(message)}; }
-
-template <typename Known>
-MaybeFault CheckKeys(const json& object, const char* where, Known known) {
-  for (const auto& [name, value] : object.items()) {
-    if (!known(name))
-      return LineFault{"unknown_key", fmt::format("unknown key \"{}\"{}", Printable(name), where)};
-  }
-  return std::nullopt;
-}
-
 MaybeFault CheckExactly(const json& line, const char* key, std::string_view wanted) {
   const auto value = line.find(key);
   if (value == line.end()) return LineFault{"missing_key", fmt::format("has no key \"{}\"", key)};
-  if (!value->is_string()) return Invalid(fmt::format("\"{}\" must be a string", key));
+  if (!value->is_string()) return InvalidValue(fmt::format("\"{}\" must be a string", key));
   const auto& text = value->get_ref<const std::string&>();
   if (text == wanted) return std::nullopt;
   return LineFault{"unsupported_value",
@@ -64,7 +53,7 @@ std::variant<const json*, LineFault> FindBody(const json& line) {
   if (MaybeFault fault = CheckExactly(line, "url", kUrl)) return *fault;
   const auto body = line.find("body");
   if (body == line.end()) return LineFault{"missing_key", "has no key \"body\""};
-  if (!body->is_object()) return Invalid("\"body\" must be an object");
+  if (!body->is_object()) return InvalidValue("\"body\" must be an object");
   const auto known_inside = [](std::string_view key) {
     return IsPromptKey(key) || IsSamplingKey(key);
   };
@@ -72,78 +61,32 @@ std::variant<const json*, LineFault> FindBody(const json& line) {
   return &*body;
 }
 
-// Missing, null and "" leave `custom_id` empty: the line number takes its place. Control characters
-// are kept; JSON escapes them on the way out.
-MaybeFault ReadCustomId(const json& line, std::string& custom_id) {
-  const auto value = line.find("custom_id");
-  if (value == line.end() || value->is_null()) return std::nullopt;
-  if (!value->is_string()) return Invalid("\"custom_id\" must be a string");
-  const auto& text = value->get_ref<const std::string&>();
-  if (text.size() > kMaxCustomIdBytes) {
-    return Invalid(fmt::format("\"custom_id\" has {} bytes; at most {} are taken", text.size(),
-                               kMaxCustomIdBytes));
-  }
-  custom_id = text;
-  return std::nullopt;
-}
-
-MaybeFault ReadTokenIds(const json& list, const char* key, std::vector<TokenId>& prompt,
-                        int64_t vocab_rows) {
-  prompt.reserve(list.size());
-  for (const json& item : list) {
-    if (item.is_array() || item.is_string()) {
-      return Invalid(fmt::format("\"{}\" holds several prompts; give each its own line", key));
-    }
-    if (!item.is_number_integer())
-      return Invalid(fmt::format("\"{}\" must hold integers only", key));
-    // An unsigned number over INT64_MAX comes out negative here.
-    const auto id = item.get<int64_t>();
-    if (id < 0 || id >= vocab_rows) {
-      return LineFault{"token_out_of_range",
-                       fmt::format("token id {} at index {}; the model's ids are 0 to {}",
-                                   item.dump(), prompt.size(), vocab_rows - 1)};
-    }
-    prompt.push_back(static_cast<TokenId>(id));
-  }
-  if (prompt.empty()) return LineFault{"empty_prompt", fmt::format("\"{}\" is empty", key)};
-  return std::nullopt;
-}
-
-MaybeFault EncodePrompt(std::string_view text, const Tokenizer& tokenizer,
-                        const ReaderOptions& options, std::vector<TokenId>& prompt) {
-  if (!tokenizer.encodes_text()) {
-    return LineFault{"no_tokenizer", "the model has no tokenizer; give \"token_ids\" or --tokenizer"};
-  }
-  if (!text.empty()) prompt = tokenizer.Encode(text, options.special_text);
-  if (!prompt.empty()) return std::nullopt;
-  if (options.start_token < 0) {
-    return LineFault{"empty_prompt", "the prompt is empty and this model has no start token"};
-  }
-  prompt.push_back(options.start_token);
-  return std::nullopt;
-}
-
-MaybeFault ReadPrompt(const json& body, const Tokenizer& tokenizer, const ReaderOptions& options,
-                      std::vector<TokenId>& prompt) {
+TokensOrFault ReadPrompt(const json& body, const Tokenizer& tokenizer,
+                         const ReaderOptions& options) {
   const auto text = body.find("prompt");
   const auto ids = body.find("token_ids");
   if (text == body.end() && ids == body.end())
     return LineFault{"missing_key", "has no key \"prompt\""};
   if (text != body.end() && ids != body.end())
-    return Invalid("has both \"prompt\" and \"token_ids\"; give one");
+    return InvalidValue("has both \"prompt\" and \"token_ids\"; give one");
   if (ids != body.end()) {
-    if (!ids->is_array()) return Invalid("\"token_ids\" must be a list of integers");
-    return ReadTokenIds(*ids, "token_ids", prompt, options.vocab_rows);
+    if (!ids->is_array()) return InvalidValue("\"token_ids\" must be a list of integers");
+    return ReadTokenIds(*ids, "token_ids", options.vocab_rows);
   }
-  if (text->is_array()) return ReadTokenIds(*text, "prompt", prompt, options.vocab_rows);
-  if (!text->is_string()) return Invalid("\"prompt\" must be a string or a list of token ids");
-  return EncodePrompt(text->get_ref<const std::string&>(), tokenizer, options, prompt);
+  if (text->is_array()) return ReadTokenIds(*text, "prompt", options.vocab_rows);
+  if (!text->is_string()) return InvalidValue("\"prompt\" must be a string or a list of token ids");
+  return EncodePrompt(text->get_ref<const std::string&>(), tokenizer, options);
 }
 
 MaybeFault CheckLength(const Request& request, int64_t max_positions) {
   const auto num_prompt = static_cast<int64_t>(request.prompt.size());
   const int64_t max_tokens = request.sampling.max_tokens;
   if (num_prompt <= max_positions && max_tokens <= max_positions - num_prompt) return std::nullopt;
+  if (request.scored) {
+    return LineFault{"context_length_exceeded",
+                     fmt::format("text of {} tokens is over the model's {} positions; shorten it",
+                                 num_prompt + max_tokens, max_positions)};
+  }
   return LineFault{
       "context_length_exceeded",
       fmt::format(
@@ -152,19 +95,22 @@ MaybeFault CheckLength(const Request& request, int64_t max_positions) {
           num_prompt, max_tokens, max_positions)};
 }
 
-// `request.custom_id` is set as soon as it is known, so that a fault found later can carry it.
-MaybeFault ReadJsonRequest(std::string_view text, const Tokenizer& tokenizer,
-                           const ReaderOptions& options, Request& request) {
-  std::variant<json, LineFault> parsed = ParseLineJson(text);
-  if (auto* fault = std::get_if<LineFault>(&parsed)) return std::move(*fault);
-  const json& line = std::get<json>(parsed);
-  if (!line.is_object()) return Invalid("must be a JSON object");
-  if (MaybeFault fault = ReadCustomId(line, request.custom_id)) return fault;
+RequestOrFault MakePrompt(TokensOrFault prompt, Sampling sampling) {
+  if (auto* fault = std::get_if<LineFault>(&prompt)) return std::move(*fault);
+  Request request;
+  request.prompt = std::move(std::get<std::vector<TokenId>>(prompt));
+  request.sampling = std::move(sampling);
+  return request;
+}
+
+RequestOrFault ReadPromptLine(const json& line, const Tokenizer& tokenizer,
+                              const ReaderOptions& options) {
   std::variant<const json*, LineFault> found = FindBody(line);
   if (auto* fault = std::get_if<LineFault>(&found)) return std::move(*fault);
   const json& body = *std::get<const json*>(found);
-  if (MaybeFault fault = ReadSamplingKeys(body, request.sampling)) return fault;
-  return ReadPrompt(body, tokenizer, options, request.prompt);
+  Sampling sampling = options.defaults;
+  if (MaybeFault fault = ReadSamplingKeys(body, sampling)) return std::move(*fault);
+  return MakePrompt(ReadPrompt(body, tokenizer, options), std::move(sampling));
 }
 
 }  // namespace
@@ -181,26 +127,48 @@ RequestParser::RequestParser(InputForm form, const Tokenizer& tokenizer, ReaderO
   SPILLWAY_CHECK(options_.max_positions > 0 && options_.vocab_rows > 0);
 }
 
-RequestOrError RequestParser::Parse(const Line& line) const {
-  Request request{
-      .line = line.number, .custom_id = {}, .prompt = {}, .sampling = options_.defaults};
-  MaybeFault fault;
+RequestOrFault RequestParser::ParseText(const Line& line) const {
+  if (options_.score) return ReadScoreText(line.text, tokenizer_, options_);
+  return MakePrompt(EncodePrompt(line.text, tokenizer_, options_), options_.defaults);
+}
+
+RequestOrFault RequestParser::ParseJson(const Line& line, std::string& custom_id) const {
+  std::variant<json, LineFault> parsed = ParseLineJson(line.text);
+  if (auto* fault = std::get_if<LineFault>(&parsed)) return std::move(*fault);
+  const json& object = std::get<json>(parsed);
+  if (!object.is_object()) return InvalidValue("must be a JSON object");
+  std::variant<std::string, LineFault> id = ReadCustomId(object);
+  if (auto* fault = std::get_if<LineFault>(&id)) return std::move(*fault);
+  custom_id = std::move(std::get<std::string>(id));
+  return options_.score ? ReadScoreLine(object, tokenizer_, options_)
+                        : ReadPromptLine(object, tokenizer_, options_);
+}
+
+RequestOrFault RequestParser::ParseAny(const Line& line, std::string& custom_id) const {
   if (line.too_long) {
-    fault = LineFault{"line_too_long", fmt::format("has {} bytes; at most {} are taken",
-                                                   line.num_bytes, options_.max_line_bytes)};
-  } else if ((fault = CheckText(line.text))) {
-  } else if (form_ == InputForm::kPlainLines) {
-    fault = EncodePrompt(line.text, tokenizer_, options_, request.prompt);
-  } else {
-    fault = ReadJsonRequest(line.text, tokenizer_, options_, request);
+    return LineFault{"line_too_long", fmt::format("has {} bytes; at most {} are taken",
+                                                  line.num_bytes, options_.max_line_bytes)};
   }
-  if (!fault) fault = CheckLength(request, options_.max_positions);
-  if (fault) {
-    return LineError{line.number, std::move(request.custom_id), std::move(fault->code),
+  if (MaybeFault fault = CheckText(line.text)) return std::move(*fault);
+  RequestOrFault request =
+      form_ == InputForm::kPlainLines ? ParseText(line) : ParseJson(line, custom_id);
+  const auto* read = std::get_if<Request>(&request);
+  if (read == nullptr) return request;
+  if (MaybeFault fault = CheckLength(*read, options_.max_positions)) return std::move(*fault);
+  return request;
+}
+
+RequestOrError RequestParser::Parse(const Line& line) const {
+  std::string custom_id;
+  RequestOrFault parsed = ParseAny(line, custom_id);
+  if (auto* fault = std::get_if<LineFault>(&parsed)) {
+    return LineError{line.number, std::move(custom_id), std::move(fault->code),
                      fmt::format("line {}: {}", line.number, fault->message)};
   }
-  if (request.custom_id.empty()) request.custom_id = std::to_string(line.number);
-  return request;
+  Request& request = std::get<Request>(parsed);
+  request.line = line.number;
+  request.custom_id = custom_id.empty() ? std::to_string(line.number) : std::move(custom_id);
+  return std::move(request);
 }
 
 }  // namespace spillway

@@ -2,10 +2,12 @@
 // Thread rule: const methods from any thread.
 #pragma once
 
+#include <string>
 #include <variant>
 
 #include "src/requests/line_source.h"  // Line
 #include "src/requests/reader.h"       // ReaderOptions, RequestOrError
+#include "src/requests/score_line.h"   // RequestOrFault
 
 namespace spillway {
 
@@ -24,6 +26,11 @@ class RequestParser {
   RequestOrError Parse(const Line& line) const;
 
  private:
+  // `custom_id` is set as soon as it is known, so that a fault found later can carry it.
+  RequestOrFault ParseAny(const Line& line, std::string& custom_id) const;
+  RequestOrFault ParseJson(const Line& line, std::string& custom_id) const;
+  RequestOrFault ParseText(const Line& line) const;
+
   InputForm form_;
   const Tokenizer& tokenizer_;
   ReaderOptions options_;

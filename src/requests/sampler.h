@@ -10,17 +10,16 @@
 #include <string>
 #include <vector>
 
+#include "src/requests/next_token.h"
 #include "src/requests/random.h"  // UniformDraw
 #include "src/requests/request.h"
 #include "src/tokenizer/tokenizer.h"
 
 namespace spillway {
 
-enum class RowStatus { kRunning, kStopped, kLength, kNonFinite };
-
 // Everything one row carries from step to step: chosen tokens, stop-string search,
 // log-probabilities.
-class RowSampler {
+class RowSampler final : public NextToken {
  public:
   // Requires: request, tokenizer and eos outlive the sampler.
   RowSampler(const Request& request, const Tokenizer& tokenizer, std::span<const TokenId> eos,
@@ -37,14 +36,19 @@ class RowSampler {
   // Requires: status() is kRunning.
   RowStatus Step(std::span<float> logits);
 
-  RowStatus status() const { return status_; }
+  // A pass has one step, of the row's last token.
+  void See(int64_t, std::span<float> logits) override { Step(logits); }
+  RowStatus EndPass() override { return status_; }
+
+  RowStatus status() const override { return status_; }
+  TokenId newest() const override { return completion_.tokens.back(); }
   const std::vector<TokenId>& tokens() const { return completion_.tokens; }
 
   // The finished completion; leaves the sampler empty. Bytes that are no UTF-8, such as the half of
   // a character at max_tokens, are U+FFFD in its text, which goes on from the prompt: a first token
   // keeps its leading space unless the prompt has no text at all.
   // Requires: status() is kStopped or kLength.
-  Completion Take();
+  Completion Take() override;
 
  private:
   // The next token; nullopt when the logits are not finite. Appends to the log-probabilities.

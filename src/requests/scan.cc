@@ -18,7 +18,8 @@ void AddToSample(const RequestOrError& parsed, InputScan& scan) {
     return;
   }
   const SampledRequest row{static_cast<int64_t>(request->prompt.size()),
-                           request->sampling.max_tokens};
+                           request->sampling.max_tokens, request->NumPromptLogits()};
+  scan.max_prompt_logits = std::max(scan.max_prompt_logits, row.num_prompt_logits);
   scan.max_prompt_tokens = std::max(scan.max_prompt_tokens, row.num_prompt_tokens);
   scan.max_row_tokens = std::max(scan.max_row_tokens, row.num_prompt_tokens + row.max_tokens);
   scan.sample.push_back(row);
@@ -49,6 +50,7 @@ InputScan ScanInput(const std::filesystem::path& path, const Tokenizer& tokenize
         std::min(longest_bytes + kTokensBesideBytes, options.max_positions - 1);
     scan.max_prompt_tokens = std::max(scan.max_prompt_tokens, by_bytes);
     scan.max_row_tokens = options.max_positions;
+    if (options.score) scan.max_prompt_logits = scan.max_prompt_tokens;
   }
   return scan;
 }

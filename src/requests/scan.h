@@ -14,6 +14,7 @@ namespace spillway {
 struct SampledRequest {
   int64_t num_prompt_tokens = 0;
   int64_t max_tokens = 0;
+  int64_t num_prompt_logits = 1;  // Request::NumPromptLogits
 };
 
 struct InputScan {
@@ -28,6 +29,9 @@ struct InputScan {
   // max_positions - 1. Holds for vocabularies with at most one token a byte, which all supported
   // families have.
   int64_t max_prompt_tokens = 0;
+  // Of no prompt more logits are wanted: exact when complete, else all of max_prompt_tokens for
+  // texts to score.
+  int64_t max_prompt_logits = 1;
   // No prompt + max_tokens is longer: exact when complete, else max_positions.
   int64_t max_row_tokens = 0;
 };

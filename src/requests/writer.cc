@@ -18,6 +18,7 @@ struct Pending {
   bool finished = false;
   std::string text;
   std::vector<TokenId> tokens;
+  ScoreTotals scores;
 };
 
 }  // namespace
@@ -26,7 +27,7 @@ struct CompletionWriter::State {
   State(const std::filesystem::path& path, const Tokenizer& used, WriterOptions given)
       : file(path, given.overwrite), tokenizer(used), options(std::move(given)) {}
 
-  void Finish(int64_t line, std::string text, std::vector<TokenId> tokens);
+  void Finish(Pending answer);
   void WriteReady();
   void WriteFirst();
 
@@ -35,15 +36,16 @@ struct CompletionWriter::State {
   WriterOptions options;
   std::deque<Pending> pending;  // ascending lines
   TokenFingerprint fingerprint;
+  ScoreTotals scores;
   int64_t last_expected = 0;
   int64_t num_completions = 0;
   int64_t num_errors = 0;
 };
 
-void CompletionWriter::State::Finish(int64_t line, std::string text, std::vector<TokenId> tokens) {
-  const auto found = std::ranges::lower_bound(pending, line, {}, &Pending::line);
-  SPILLWAY_CHECK(found != pending.end() && found->line == line && !found->finished);
-  *found = {line, true, std::move(text), std::move(tokens)};
+void CompletionWriter::State::Finish(Pending answer) {
+  const auto found = std::ranges::lower_bound(pending, answer.line, {}, &Pending::line);
+  SPILLWAY_CHECK(found != pending.end() && found->line == answer.line && !found->finished);
+  *found = std::move(answer);
   WriteReady();
 }
 
@@ -56,6 +58,8 @@ void CompletionWriter::State::WriteReady() {
 void CompletionWriter::State::WriteFirst() {
   file.Write(pending.front().text);
   fingerprint.Add(pending.front().tokens);
+  scores.num_tokens += pending.front().scores.num_tokens;
+  scores.logprob_sum += pending.front().scores.logprob_sum;
   pending.pop_front();
 }
 
@@ -73,19 +77,29 @@ void CompletionWriter::SetRunFingerprint(uint64_t fingerprint) {
 void CompletionWriter::Expect(int64_t line) {
   SPILLWAY_CHECK(line > state_->last_expected);
   state_->last_expected = line;
-  state_->pending.push_back({.line = line, .finished = false, .text = {}, .tokens = {}});
+  state_->pending.emplace_back().line = line;
 }
 
 void CompletionWriter::Put(const Request& request, const Completion& completion) {
   ++state_->num_completions;
-  state_->Finish(request.line,
-                 CompletionLine(request, completion, state_->tokenizer, state_->options),
-                 completion.tokens);
+  Pending answer = {.line = request.line, .finished = true, .text = {}, .tokens = {}, .scores = {}};
+  if (state_->options.form == AnswerForm::kScore) {
+    answer.text = ScoreLine(request, completion.scores);
+    answer.scores = TotalsOf(completion.scores);
+  } else {
+    answer.text = CompletionLine(request, completion, state_->tokenizer, state_->options);
+    answer.tokens = completion.tokens;
+  }
+  state_->Finish(std::move(answer));
 }
 
 void CompletionWriter::Put(const LineError& error) {
   ++state_->num_errors;
-  state_->Finish(error.line, ErrorOutputLine(error, state_->options), {});
+  state_->Finish({.line = error.line,
+                  .finished = true,
+                  .text = ErrorOutputLine(error, state_->options),
+                  .tokens = {},
+                  .scores = {}});
 }
 
 void CompletionWriter::FlushFinished() {
@@ -104,6 +118,7 @@ void CompletionWriter::Commit() {
 int64_t CompletionWriter::num_completions() const { return state_->num_completions; }
 int64_t CompletionWriter::num_errors() const { return state_->num_errors; }
 std::string CompletionWriter::fingerprint() const { return state_->fingerprint.Hex(); }
+ScoreTotals CompletionWriter::scores() const { return state_->scores; }
 std::filesystem::path CompletionWriter::part_path() const { return state_->file.part_path(); }
 
 }  // namespace spillway

@@ -1,4 +1,5 @@
-// CompletionWriter: output lines in input order, whatever the order in which rows finish.
+// CompletionWriter: output lines (completions, or scores) in input order, whatever the order in
+// which rows finish.
 // Thread rule: one thread.
 #pragma once
 
@@ -13,11 +14,21 @@
 
 namespace spillway {
 
+// OpenAI Batch lines of `generate`, or the lines of `score`.
+enum class AnswerForm { kCompletion, kScore };
+
 struct WriterOptions {
   std::string model_name;
   // Of the input and of what decides the output; makes "id" and "request_id".
   uint64_t run_fingerprint = 0;
   bool overwrite = false;
+  AnswerForm form = AnswerForm::kCompletion;
+};
+
+// Of scored tokens, natural log; summed in input order.
+struct ScoreTotals {
+  int64_t num_tokens = 0;
+  double logprob_sum = 0.0;
 };
 
 class CompletionWriter {
@@ -62,6 +73,8 @@ class CompletionWriter {
   int64_t num_errors() const;
   // TokenFingerprint of the lines written so far, 16 hex digits: the report's "fingerprint".
   std::string fingerprint() const;
+  // Of the lines written so far.
+  ScoreTotals scores() const;
   std::filesystem::path part_path() const;  // empty when the output is written in place
 
  private:

@@ -60,6 +60,24 @@ POLICIES = [
     ["--cpu-memory", "64MiB"],
     [*EMULATED],
 ]
+# Caches that evict, with whole rows on the way.
+KV_POLICIES = [
+    ["--kv-policy", "h2o", "--kv-budget", "30%"],
+    ["--kv-policy", "h2o", "--kv-heavy", 5, "--kv-recent", 1],
+    ["--kv-policy", "h2o-flexgen", "--kv-budget", 9],
+    ["--kv-policy", "window", "--kv-budget", 12, "--kv-sinks", 2],
+]
+EVICTING_PLACEMENTS = [
+    ["--gpu-batch-size", 3],
+    ["--threads", 1, "--prefill-chunk", 5],
+    policy("0 0 0 0 0 0", 4, 3),
+    policy("0 100 0 50 0 100", 4, 2, "--prefill-chunk", 33),
+    policy("0 30 0 40 0 70", 5, 2, "--no-overlap"),
+    policy("20 80 0 100 0 100", 3, 3, *EMULATED),
+    policy("30 30 30 30 30 30", 6, 2, *EMULATED),
+    policy("30 30 30 30 30 30", 6, 2, "--cpu-attention", *EMULATED),
+    policy("100 0 0 0 0 0", 3, 4, "--threads", 1, *EMULATED),
+]
 LARGE_POLICIES = [
     ["--gpu-batch-size", 4],
     policy("0 0 0 100 0 100", 4, 2),
@@ -119,6 +137,18 @@ def check(binary, model, source, folder, policies):
     return failures
 
 
+def check_whole_budget(binary, source, folder):
+    """A budget that nothing exceeds is the full cache, to the byte."""
+    model = ["--model", harness.BUNDLED_MODEL]
+    full, _ = run(binary, model, source, folder, [])
+    failures = 0
+    for flags in (["--kv-policy", "h2o", "--kv-budget", "100%"], ["--kv-policy", "window", "--kv-budget", 2048]):
+        if run(binary, model, source, folder, flags)[0] != full:
+            print(f"FAILED {' '.join(map(str, flags))}: other bytes than the full cache")
+            failures += 1
+    return failures
+
+
 def main():
     binary = pathlib.Path(sys.argv[1]).resolve()
     with tempfile.TemporaryDirectory() as name:
@@ -128,6 +158,10 @@ def main():
         failures = 0
         for model in (harness.BUNDLED_MODEL, PARITY_MODELS / "postnorm-projected", PARITY_MODELS / "gelu-head80-untied"):
             failures += check(binary, ["--model", model], source, folder, POLICIES)
+        for kv_policy in KV_POLICIES:
+            for model in (harness.BUNDLED_MODEL, PARITY_MODELS / "sharded-head16"):
+                failures += check(binary, ["--model", model, *kv_policy], source, folder, EVICTING_PLACEMENTS)
+        failures += check_whole_budget(binary, source, folder)
         failures += check(binary, ["--model", "opt-125m", "--dummy-weights"], short, folder, LARGE_POLICIES)
         sys.exit(1 if failures else 0)
 

@@ -91,7 +91,7 @@ TEST(ConfigTest, FlagBeatsEnvironmentBeatsFile) {
 TEST(ConfigTest, RefusesWithTheReason) {
   const std::vector<std::pair<std::vector<const char*>, const char*>> cases = {
       {{"generte"}, "did you mean generate?"},
-      {{"score"}, "does not have that verb yet"},
+      {{"sweep"}, "does not have that verb yet"},
       {{"generate"}, "--input"},
       {{"generate", "a", "--outptu", "b"}, "did you mean --output?"},
       {{"generate", "a", "--frobnicate"}, "--frobnicate: unknown flag"},
@@ -122,7 +122,20 @@ TEST(ConfigTest, RefusesWithTheReason) {
       {{"generate", "a", "--percent", "30", "80", "0", "100", "0", "100"}, "more than 100"},
       {{"generate", "a", "--percent=0 100 0 100"}, "--percent"},
       {{"generate", "a", "--weight-bits", "4"}, "--weight-bits 4"},
-      {{"generate", "a", "--kv-policy", "h2o"}, "--kv-policy h2o"},
+      {{"generate", "a", "--kv-policy", "lru"}, "expected full, h2o, window"},
+      {{"generate", "a", "--kv-budget", "20%"}, "give --kv-policy h2o"},
+      {{"generate", "a", "--kv-policy", "h2o", "--kv-budget", "0"}, "--kv-budget"},
+      {{"generate", "a", "--kv-policy", "h2o", "--kv-budget", "0%"}, "--kv-budget"},
+      {{"generate", "a", "--kv-policy", "h2o", "--kv-budget", "120%"}, "--kv-budget"},
+      {{"generate", "a", "--kv-policy", "h2o", "--kv-budget", "20 %"}, "--kv-budget"},
+      {{"generate", "a", "--kv-policy", "h2o", "--kv-sinks", "4"}, "--kv-policy window"},
+      {{"generate", "a", "--kv-policy", "window", "--kv-heavy", "4"}, "no heavy hitters"},
+      {{"generate", "a", "--kv-policy", "window", "--kv-budget", "4", "--kv-sinks", "4"},
+       "leave room"},
+      {{"generate", "a", "--kv-policy", "h2o", "--kv-recent", "0"}, "--kv-recent"},
+      {{"generate", "a", "--kv-policy", "h2o", "--kv-budget", "9", "--kv-heavy", "4", "--kv-recent",
+        "5"},
+       "leave one of the three out"},
       {{"generate", "a", "--resume"}, "--resume"},
       {{"generate", "a", "--config", "/nonexistent.toml"}, "--config"},
       {{"generate", "a", "--min-new-tokens", "9", "--max-new-tokens", "8"}, "--min-new-tokens 9"},
@@ -137,6 +150,15 @@ TEST(ConfigTest, PercentIsSixNumbers) {
   const Config config = ParseGenerate({"--percent", "20", "80", "0", "50.5", "0", "100"});
   ASSERT_TRUE(config.percent);
   EXPECT_EQ(*config.percent, (std::array<double, 6>{20, 80, 0, 50.5, 0, 100}));
+}
+
+TEST(ConfigTest, KvAmountsAreNumbersOrShares) {
+  const Config config = ParseGenerate({"--kv-policy", "h2o", "--kv-budget", "12.5%"});
+  EXPECT_EQ(config.kv_budget, (TokenAmount{0.125, 0}));
+  const Config parts =
+      ParseGenerate({"--kv-policy", "h2o", "--kv-heavy", "0", "--kv-recent", "64"});
+  EXPECT_EQ(parts.kv_heavy, (TokenAmount{0.0, 0}));
+  EXPECT_EQ(parts.kv_recent, (TokenAmount{0.0, 64}));
 }
 
 TEST(ConfigTest, AcceptsWhatHappensAnyway) {

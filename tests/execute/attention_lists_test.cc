@@ -85,8 +85,11 @@ TEST(AttentionListsTest, ATableOfThePlannedSizeHoldsAnyPass) {
   std::mt19937 random(4);
   for (int trial = 0; trial < 500; ++trial) {
     const std::vector<Row> rows = RandomRows(random);
-    AttentionLimits pass = {static_cast<int64_t>(rows.size()), 0, 0};
+    AttentionLimits pass = {static_cast<int64_t>(rows.size()), 0, 0, 0};
+    float scores = 0.0F;
+    float* const wanted = trial % 2 == 0 ? &scores : nullptr;  // only its address is passed on
     for (const Row& row : rows) {
+      if (wanted != nullptr) pass.longest = std::max(pass.longest, row.num_new);
       pass.tokens += row.num_new;
       pass.slots +=
           (row.num_past + row.num_new + kKvBlockSlots - 1) / kKvBlockSlots * kKvBlockSlots;
@@ -96,7 +99,8 @@ TEST(AttentionListsTest, ATableOfThePlannedSizeHoldsAnyPass) {
     const int64_t bytes = AttentionLists::MaxBytes(pass, num_chunks);
     std::vector<std::byte> host(static_cast<std::size_t>(TableBytes(bytes)));
     TableWriter table(host, nullptr);
-    AttentionLists lists({pass.rows, chunk, pass.slots});
+    const AttentionLimits in_chunk = {pass.rows, chunk, pass.slots, pass.longest};
+    AttentionLists lists(in_chunk);
     for (int64_t begin = 0; begin < pass.tokens; begin += chunk) {
       lists.Clear();
       int64_t offset = 0;
@@ -104,8 +108,14 @@ TEST(AttentionListsTest, ATableOfThePlannedSizeHoldsAnyPass) {
         const int64_t from = std::max(begin, offset);
         const int64_t to = std::min({begin + chunk, pass.tokens, offset + row.num_new});
         if (from < to) {
-          lists.Add(AttentionRowOf(row.num_past + from - offset, to - from, from - begin),
-                    row.phase);
+          kernels::AttentionRow listed =
+              AttentionRowOf(row.num_past + from - offset, to - from, from - begin);
+          const bool in_prompt = row.phase == RowPhase::kPrompt;
+          listed.token_scores = in_prompt ? wanted : nullptr;
+          lists.Add(listed, row.phase);
+          // As many as a policy that evicts has, beside the others.
+          if (in_prompt && to == offset + row.num_new) lists.Add(kernels::KvCompactRow{});
+          if (!in_prompt) lists.Add(kernels::BudgetAttentionRow{});
         }
         offset += row.num_new;
       }
@@ -113,6 +123,11 @@ TEST(AttentionListsTest, ATableOfThePlannedSizeHoldsAnyPass) {
       table.Put(std::span(lists.rows()));
       table.Put(std::span(lists.tiles()));
       table.Put(std::span(lists.items()));
+      table.Put(std::span(lists.key_tiles()));
+      table.Put(std::span(lists.compact_rows()));
+      table.Put(std::span(lists.budget_rows()));
+      ASSERT_LE(static_cast<int64_t>(lists.key_tiles().size()),
+                AttentionLists::MaxKeyTiles(in_chunk));
       ASSERT_LE(static_cast<int64_t>(lists.items().size()),
                 kernels::MaxDecodeItems(pass.rows, pass.slots));
       ASSERT_LE(static_cast<int64_t>(lists.tiles().size()), kernels::MaxRowTiles(pass.rows, chunk));

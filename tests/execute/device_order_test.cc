@@ -81,6 +81,17 @@ PerTier<double> Shares(int gpu, int cpu) {
   return frac;
 }
 
+// A block's shape, and which tokens stay.
+struct Shape {
+  int64_t rows;
+  int64_t batches;
+  KvPolicyKind kv;
+};
+constexpr Shape kShapes[] = {{5, 1, KvPolicyKind::kFull},
+                             {2, 2, KvPolicyKind::kH2o},
+                             {3, 3, KvPolicyKind::kFull},
+                             {3, 3, KvPolicyKind::kH2o}};
+
 class DeviceOrderTest : public testing::Test {
  protected:
   static constexpr int64_t kNumRows = 14;
@@ -96,7 +107,7 @@ class DeviceOrderTest : public testing::Test {
     EnsureStore({shape_, "0123456789abcdef", reader_, {}}, folder_ / "weights.store", pool_, {});
   }
 
-  Plan MakePlanOf(const Placing& placing, int64_t rows, int64_t batches) const {
+  Plan MakePlanOf(const Placing& placing, const Shape& block) const {
     Machine machine;
     machine.num_threads = 2;
     machine.device = Tier::kGpu;
@@ -109,8 +120,10 @@ class DeviceOrderTest : public testing::Test {
     policy.weight_frac = Shares(placing.weights_gpu, placing.weights_cpu);
     policy.kv_frac = Shares(placing.kv_gpu, placing.kv_cpu);
     policy.activation_frac = Shares(placing.hidden_gpu, placing.hidden_cpu);
-    policy.gpu_batch_size = rows;
-    policy.num_gpu_batches = batches;
+    policy.gpu_batch_size = block.rows;
+    policy.num_gpu_batches = block.batches;
+    policy.kv.kind = block.kv;
+    policy.kv.budget.kept = {0.4, 0};
     policy.prefill_chunk = 16;
     return MakePlan(shape_, machine, work, policy, HostDevice().needs());
   }
@@ -147,16 +160,10 @@ constexpr Placing kPlacings[] = {
     {100, 0, 100, 0, 100, 0}, {0, 100, 0, 100, 0, 100}, {0, 0, 0, 0, 0, 0},
     {30, 40, 25, 50, 25, 50}, {0, 100, 100, 0, 100, 0}, {50, 0, 0, 0, 100, 0},
 };
-struct Shape {
-  int64_t rows;
-  int64_t batches;
-};
-constexpr Shape kShapes[] = {{5, 1}, {2, 2}, {3, 3}};
-
 TEST_F(DeviceOrderTest, AnyOrderThatTheMarksAllowGivesTheSameTokens) {
   for (const Placing& placing : kPlacings) {
-    for (const auto& [rows, batches] : kShapes) {
-      const Plan plan = MakePlanOf(placing, rows, batches);
+    for (const Shape& block : kShapes) {
+      const Plan plan = MakePlanOf(placing, block);
       HostDevice host;
       const Tokens expected = Run(plan, host);
       ASSERT_EQ(static_cast<int64_t>(expected.size()), kNumRows);
@@ -165,7 +172,8 @@ TEST_F(DeviceOrderTest, AnyOrderThatTheMarksAllowGivesTheSameTokens) {
         LateDevice late(pace, seed);
         ASSERT_EQ(Run(plan, late), expected)
             << "weights on gpu " << placing.weights_gpu << ", KV on gpu " << placing.kv_gpu
-            << ", rows " << rows << ", batches " << batches << ", seed " << seed;
+            << ", rows " << block.rows << ", batches " << block.batches << ", KV "
+            << KvPolicyName(block.kv) << ", seed " << seed;
       }
     }
   }
@@ -174,7 +182,7 @@ TEST_F(DeviceOrderTest, AnyOrderThatTheMarksAllowGivesTheSameTokens) {
 // The test above can fail: without marks a late compute finds its places filled with what comes
 // next, and a store takes away what was there before.
 TEST_F(DeviceOrderTest, WithoutMarksTheTokensAreWrong) {
-  const Plan plan = MakePlanOf({0, 100, 0, 100, 0, 100}, 3, 3);
+  const Plan plan = MakePlanOf({0, 100, 0, 100, 0, 100}, {3, 3, KvPolicyKind::kFull});
   HostDevice host;
   LateDevice unordered(Pace::kLate, 1, Marks::kIgnored);
   std::vector<std::string> failures;

@@ -3,12 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
+#include <tuple>
 
 #include "spillway/error.h"
 #include "src/execute/host_device.h"
+#include "src/requests/score_request.h"
 #include "src/tokenizer/no_tokenizer.h"
 
 namespace spillway {
@@ -30,8 +34,14 @@ Plan TinyPlan(BatchCapacity batch, int64_t num_batches) {
   plan.policy.num_gpu_batches = num_batches;
   plan.num_batches = num_batches;
   plan.batch = batch;
+  plan.batch.logits = std::max(batch.logits, batch.rows);
   plan.slot_bytes = 4;
   plan.kv[Tier::kCpu] = {batch.rows, batch.slots, {}};
+  plan.kv_classes = {{0, {}}};
+  plan.kv_classes[0].slots[Tier::kCpu] = batch.slots;
+  plan.kv_class_of = {0, 0};
+  for (const Tier tier : kAllTiers) plan.kv_begin[tier] = {0, 0, 0};
+  plan.kv_begin[Tier::kCpu] = {0, batch.slots, 2 * batch.slots};
   plan.hidden[Tier::kCpu] = {batch.rows, batch.prompt_tokens, {}};
   // Nobody computes, so KV and hidden states may lie over each other.
   plan.shape.hidden_size = 1;
@@ -50,13 +60,15 @@ class CountingExecutor final : public Executor {
     ASSERT_LE(static_cast<int64_t>(batch.tokens.size()), plan_.batch.prompt_tokens);
     int64_t token = 0;
     std::set<int64_t> slots;
-    for (const PackedRow& row : batch.rows) {
+    for (std::size_t index = 0; index < batch.rows.size(); ++index) {
+      const PackedRow& row = batch.rows[index];
+      const KvPlace& place = batch.KvPlaceOf(index, 0);
       ASSERT_EQ(row.token_offset, token);
       token += row.num_new;
-      ASSERT_LE(row.num_past + row.num_new, row.num_slots);
-      ASSERT_LE(row.slot_begin + row.num_slots, plan_.batch.slots);
-      for (int64_t slot = 0; slot < row.num_slots; ++slot) {
-        ASSERT_TRUE(slots.insert(row.slot_begin + slot).second) << "two rows share a slot";
+      ASSERT_LE(row.num_past + row.num_new, place.num_slots);
+      ASSERT_LE(place.slot_begin + place.num_slots, plan_.batch.slots);
+      for (int64_t slot = 0; slot < place.num_slots; ++slot) {
+        ASSERT_TRUE(slots.insert(place.slot_begin + slot).second) << "two rows share a slot";
       }
       for (int64_t i = 0; i < row.num_new; ++i) {
         ASSERT_EQ(batch.positions[static_cast<std::size_t>(row.token_offset + i)],
@@ -65,12 +77,17 @@ class CountingExecutor final : public Executor {
     }
     ASSERT_EQ(token, static_cast<int64_t>(batch.tokens.size()));
     if (at.layer != static_cast<int64_t>(plan_.layers.size()) - 1) return;
-    logits_.assign(batch.rows.size() * kVocab, 0.0F);
-    for (std::size_t row = 0; row < batch.rows.size(); ++row) {
-      const PackedRow& packed = batch.rows[row];
-      const TokenId last =
-          batch.tokens[static_cast<std::size_t>(packed.token_offset + packed.num_new - 1)];
-      logits_[row * kVocab + static_cast<std::size_t>(last + 1)] = last == 50 ? kNan : 1.0F;
+    ASSERT_LE(batch.head.size(), plan_.batch.logits);
+    const auto num_logits = static_cast<std::size_t>(batch.head.size());
+    logits_.assign(num_logits * kVocab, 0.0F);
+    for (std::size_t index = 0; index < num_logits; ++index) {
+      const PackedBatch::WantedToken wanted =
+          batch.Wanted(batch.head.begin + static_cast<int64_t>(index));
+      const PackedRow& packed = batch.rows[wanted.row];
+      ASSERT_GE(wanted.token, packed.token_offset + packed.num_new - packed.num_logits);
+      ASSERT_LT(wanted.token, packed.token_offset + packed.num_new);
+      const TokenId last = batch.tokens[static_cast<std::size_t>(wanted.token)];
+      logits_[index * kVocab + static_cast<std::size_t>(last + 1)] = last == 50 ? kNan : 1.0F;
     }
   }
   std::span<float> Logits() override { return logits_; }
@@ -147,6 +164,64 @@ TEST(EngineTest, EveryRowGetsItsOwnTokensForAnyBlockShape) {
       EXPECT_EQ(trace.prefill.generated_tokens + trace.decode.generated_tokens, generated);
     }
   }
+}
+
+// A text that counts up from `begin`, but for one token that is `wrong`, a 0.
+Request CountedText(int64_t line, TokenId begin, int64_t num_tokens, int64_t wrong,
+                    const ScorePrefill& prefill) {
+  KnownTokens text;
+  for (int64_t token = 0; token < num_tokens; ++token) {
+    text.tokens.push_back(token == wrong ? 0 : begin + static_cast<TokenId>(token));
+  }
+  text.first = 1 + line % 3;
+  Request request = ScoreRequest(std::move(text), prefill);
+  request.line = line;
+  return request;
+}
+
+TEST(EngineTest, ScoresAreTheSameForAnyBlockShapeAndFirstPass) {
+  // All logits are 0 but one, which is 1.
+  const float likely = 1.0F - std::log(96.0F + std::exp(1.0F));
+  const float unlikely = -std::log(96.0F + std::exp(1.0F));
+  for (const auto& [rows, logits, batches] :
+       {std::tuple{1, 1, 1}, {1, 7, 2}, {4, 4, 1}, {4, 9, 3}, {23, 64, 1}}) {
+    for (const std::optional<int64_t> prefill : {std::optional<int64_t>(), {1}, {3}}) {
+      const Plan plan = TinyPlan({rows, 400, 400, logits}, batches);
+      std::vector<Request> requests;
+      for (int64_t line = 1; line <= 23; ++line) {
+        requests.push_back(CountedText(line, 1, 5 + line, 4 + line % 5, {prefill, false}));
+      }
+      ListJob job(requests);
+      CountingExecutor executor(plan);
+      RunJob(plan, executor, job);
+      ASSERT_EQ(job.finished.size(), 23U);
+      for (const auto& [line, completion] : job.finished) {
+        const std::vector<float>& found = completion.scores.logprobs;
+        const int64_t first = 1 + line % 3;
+        ASSERT_EQ(static_cast<int64_t>(found.size()), 5 + line - first);
+        const int64_t wrong = 4 + line % 5;
+        EXPECT_EQ(completion.scores.greedy_match, wrong >= 5 + line);
+        for (int64_t token = first; token < 5 + line; ++token) {
+          const bool is_next = token != wrong && token != wrong + 1;
+          EXPECT_NEAR(found[static_cast<std::size_t>(token - first)], is_next ? likely : unlikely,
+                      1e-5);
+        }
+      }
+    }
+  }
+}
+
+TEST(EngineTest, TextsAndPromptsRunSideBySide) {
+  const Plan plan = TinyPlan({3, 64, 64, 5}, 1);
+  ListJob job({CountedText(1, 1, 12, -1, {}), MakeRequest(2, 4, 10, 6),
+               CountedText(3, 20, 9, -1, {2, false}), CountedText(4, 47, 6, -1, {})});
+  CountingExecutor executor(plan);
+  const Trace trace = RunJob(plan, executor, job);
+  EXPECT_EQ(job.finished.at(1).scores.logprobs.size(), 10U);
+  EXPECT_EQ(job.finished.at(2).tokens, (std::vector<TokenId>{11, 12, 13, 14, 15, 16}));
+  EXPECT_TRUE(job.finished.at(3).scores.greedy_match);
+  EXPECT_EQ(job.failed, (std::map<int64_t, std::string>{{4, "E-NONFINITE"}}));  // after token 50
+  EXPECT_EQ(trace.prefill.prompt_tokens, 11 + 4 + 2 + 5);
 }
 
 TEST(EngineTest, WalksTheZigZag) {
@@ -253,9 +328,41 @@ TEST(BlockBuilderTest, SlotsAreRoundedToTheirAlignment) {
   BlockBuilder blocks(plan, {&tokenizer, 0});
   const auto batches = blocks.Next(job);
   ASSERT_EQ(batches.size(), 1U);
-  EXPECT_EQ(batches[0].rows()[0]->num_slots, 32);
-  EXPECT_EQ(batches[0].rows()[1]->num_slots, 16);
-  EXPECT_EQ(batches[0].rows()[1]->slot_begin, 32);
+  EXPECT_EQ(batches[0].rows()[0]->kv_places[0].num_slots, 32);
+  EXPECT_EQ(batches[0].rows()[1]->kv_places[0].num_slots, 16);
+  EXPECT_EQ(batches[0].rows()[1]->kv_places[0].slot_begin, 32);
+}
+
+TEST(BlockBuilderTest, EachClassOfBlocksHasItsOwnPlaces) {
+  Plan plan = TinyPlan({4, 64, 64}, 1);
+  plan.policy.kv.kind = KvPolicyKind::kH2o;
+  plan.policy.kv.layer_budgets = {{{0.5, 0}, {}, {}}, {{0.0, 4}, {}, {}}};
+  plan.kv_classes = {{0, {}}, {1, {}}};
+  plan.kv_classes[0].slots[Tier::kCpu] = 22;
+  plan.kv_classes[1].slots[Tier::kCpu] = 15;
+  plan.kv_class_of = {0, 1};
+  plan.kv_begin[Tier::kCpu] = {0, 22, 37};
+  const NoTokenizer tokenizer(kVocab);
+  RowBatch batch(0, plan);
+  const auto add = [&](int64_t line) {
+    batch.Add(std::make_unique<Row>(MakeRequest(line, 10, 1, 10), tokenizer, plan.shape.eos, 0));
+  };
+  add(1);
+  add(2);
+  // 10 of 20 tokens and the newest in the first block, 4 and the newest in the second.
+  const std::vector<KvPlace>& second = batch.rows()[1]->kv_places;
+  EXPECT_EQ(second[0].slot_begin, 11);
+  EXPECT_EQ(second[0].num_slots, 11);
+  EXPECT_EQ(second[0].keep, (KvKeep{0, 5, 5}));
+  EXPECT_EQ(second[1].slot_begin, 5);
+  EXPECT_EQ(second[1].num_slots, 5);
+  EXPECT_FALSE(batch.Admits({10, 10})) << "the second class has room, the first has none";
+  batch.Remove([](const Row& row) { return row.request.line == 1; });
+  EXPECT_TRUE(batch.Admits({10, 10}));
+  add(3);
+  batch.Pack();
+  EXPECT_EQ(batch.packed().KvPlaceOf(1, 1).slot_begin, 0);
+  EXPECT_EQ(batch.packed().KvPlaceOf(0, 0).slot_begin, 11);
 }
 
 TEST(EngineTest, WaitingRequestsTakeThePlacesOfRowsThatEnded) {
@@ -276,8 +383,8 @@ TEST(RowBatchTest, PlacesAreFreedJoinedAndTakenAgain) {
   const NoTokenizer tokenizer(kVocab);
   RowBatch batch(0, plan);
   const auto add = [&](int64_t line, int64_t slots) {
-    batch.Add(std::make_unique<Row>(MakeRequest(line, 2, 1, 2), tokenizer, plan.shape.eos, 0),
-              slots);
+    batch.Add(
+        std::make_unique<Row>(MakeRequest(line, 2, 1, slots - 2), tokenizer, plan.shape.eos, 0));
   };
   const auto remove = [&](int64_t line) {
     batch.Remove([&](const Row& row) { return row.request.line == line; });
@@ -285,15 +392,15 @@ TEST(RowBatchTest, PlacesAreFreedJoinedAndTakenAgain) {
   add(1, 16);
   add(2, 16);
   add(3, 32);
-  EXPECT_FALSE(batch.Admits(1, 2));
+  EXPECT_FALSE(batch.Admits({1, 0}));
   remove(2);
-  EXPECT_TRUE(batch.Admits(16, 2));
-  EXPECT_FALSE(batch.Admits(17, 2));
+  EXPECT_TRUE(batch.Admits({2, 14}));
+  EXPECT_FALSE(batch.Admits({2, 15}));
   remove(1);
-  EXPECT_TRUE(batch.Admits(32, 2));
+  EXPECT_TRUE(batch.Admits({2, 30}));
   add(4, 32);
-  EXPECT_EQ(batch.rows().back()->slot_begin, 0);
-  EXPECT_FALSE(batch.Admits(1, 2));
+  EXPECT_EQ(batch.rows().back()->kv_places[0].slot_begin, 0);
+  EXPECT_FALSE(batch.Admits({1, 0}));
 }
 
 }  // namespace

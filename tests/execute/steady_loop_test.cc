@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <new>
+#include <tuple>
 
 #include "kernels/attention.h"
 #include "kernels/matmul.h"
@@ -15,6 +16,7 @@
 #include "src/execute/host_device.h"
 #include "src/model/load_weights.h"
 #include "src/model/make_store.h"
+#include "src/requests/score_request.h"
 #include "src/tokenizer/no_tokenizer.h"
 #include "tests/requests/temporary_folder.h"
 
@@ -47,15 +49,25 @@ constexpr int64_t kRows = 4;
 constexpr int64_t kBatches = 3;
 constexpr int64_t kNewTokens = 40;
 
+// Rows that sample, or that are told, as many tokens.
+enum class RowKind { kSampled, kTold };
+
 class EqualRows final : public Job {
  public:
+  explicit EqualRows(RowKind kind) : kind_(kind) {}
+
   std::optional<Request> Next() override {
     if (next_ == kRows * kBatches) return std::nullopt;
+    const auto token = static_cast<TokenId>(++next_);
     Request request;
-    request.line = ++next_;
-    request.prompt.assign(10, static_cast<TokenId>(next_));
-    request.sampling.max_tokens = kNewTokens;
-    request.sampling.ignore_eos = true;
+    if (kind_ == RowKind::kTold) {
+      request = ScoreRequest({std::vector<TokenId>(10 + kNewTokens, token), 1, 0}, {10, false});
+    } else {
+      request.prompt.assign(10, token);
+      request.sampling.max_tokens = kNewTokens;
+      request.sampling.ignore_eos = true;
+    }
+    request.line = next_;
     return request;
   }
   void Finish(const Request&, const Completion&) override { ++num_finished; }
@@ -65,6 +77,7 @@ class EqualRows final : public Job {
   int64_t num_finished = 0;
 
  private:
+  RowKind kind_;
   int64_t next_ = 0;
 };
 
@@ -83,27 +96,34 @@ PerTier<double> Shares(double gpu, double cpu, double disk) {
   return frac;
 }
 
-Plan MixedPlan(const ModelShape& shape) {
+Plan MixedPlan(const ModelShape& shape, KvPolicyKind kind) {
   Machine machine;
   machine.num_threads = 2;
   machine.device = Tier::kGpu;
   for (const Tier tier : kAllTiers) machine.cap_bytes[tier] = int64_t{1} << 40;
   Workload work;
   work.num_requests = kRows * kBatches;
-  work.sample.assign(static_cast<std::size_t>(work.num_requests), {10, kNewTokens});
-  work.longest = {10, kNewTokens};
+  work.sample.assign(static_cast<std::size_t>(work.num_requests), {10, kNewTokens, 10});
+  work.longest = {10, kNewTokens, 10};
   Policy policy;
   policy.weight_frac = Shares(0.3, 0.3, 0.4);
   policy.kv_frac = policy.activation_frac = Shares(0.25, 0.25, 0.5);
   policy.gpu_batch_size = kRows;
   policy.num_gpu_batches = kBatches;
+  policy.kv.kind = kind;
+  policy.kv.budget.kept = {0.5, 0};
   return MakePlan(shape, machine, work, policy, HostDevice().needs());
 }
 
-TEST(SteadyLoopTest, ADecodePassAllocatesNothing) {
+using Kinds = std::tuple<RowKind, KvPolicyKind>;
+
+class SteadyLoopTest : public ::testing::TestWithParam<Kinds> {};
+
+TEST_P(SteadyLoopTest, ADecodePassAllocatesNothing) {
   const TemporaryFolder folder;
   const ModelShape shape = SmallShape();
-  const Plan plan = MixedPlan(shape);
+  const auto [row_kind, kv_kind] = GetParam();
+  const Plan plan = MixedPlan(shape, kv_kind);
   const auto checkpoint = MakeDummyCheckpoint(shape, 1);
   const WeightMap map = ResolveWeights(Layers(shape), *checkpoint);
   ThreadPool pool(2);
@@ -123,7 +143,7 @@ TEST(SteadyLoopTest, ADecodePassAllocatesNothing) {
   CpuExecutor executor(plan, tiers.arena(plan.device()), pool, kernels::BestIsa());
   const NoTokenizer tokenizer(shape.vocab_size);
   BlockBuilder blocks(plan, {&tokenizer, 0});
-  EqualRows job;
+  EqualRows job(row_kind);
   // One call a cell; the count at the end of each pass.
   const int64_t pass_cells = static_cast<int64_t>(plan.layers.size()) * kBatches;
   int64_t num_cells = 0;
@@ -140,6 +160,12 @@ TEST(SteadyLoopTest, ADecodePassAllocatesNothing) {
     EXPECT_EQ(allocations[pass], allocations[pass - 1]) << "pass " << pass;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Kinds, SteadyLoopTest,
+                         ::testing::Combine(::testing::Values(RowKind::kSampled, RowKind::kTold),
+                                            ::testing::Values(KvPolicyKind::kFull,
+                                                              KvPolicyKind::kH2o,
+                                                              KvPolicyKind::kWindow)));
 
 }  // namespace
 }  // namespace spillway

@@ -56,7 +56,6 @@ class Sequences {
     std::vector<float> qkv;
     std::vector<AttentionRow> rows;
     AttentionLists lists({100, 10000, 100000});
-    std::vector<RowTile> key_tiles;
     int64_t num_tokens = 0;
     for (const Part& part : parts) {
       const auto from = qkv_[part.sequence].begin() + part.past * heads_.stride();
@@ -68,11 +67,8 @@ class Sequences {
       const AttentionRow row = {kv,         Slots(part.sequence), part.past,
                                 part.count, num_tokens,           scores};
       const bool decodes = part.past > 0 && part.count == 1;
-      for (int64_t key = 0; !decodes && key < part.past + part.count; key += kTileKeys) {
-        key_tiles.push_back({static_cast<int32_t>(rows.size()), static_cast<int32_t>(key)});
-      }
-      if (decodes) rows.push_back(row), rows.back().token_scores = nullptr;
-      if (!decodes) rows.push_back(row);
+      rows.push_back(row);
+      if (decodes) rows.back().token_scores = nullptr;
       lists.Add(rows.back(), decodes ? RowPhase::kDecode : RowPhase::kPrompt);
       num_tokens += part.count;
     }
@@ -87,7 +83,7 @@ class Sequences {
     GpuArray<float> gpu_out(out, stream_);
     GpuArray<AttentionRow> gpu_rows(lists.rows(), stream_);
     GpuArray<RowTile> tiles(lists.tiles(), stream_);
-    GpuArray<RowTile> gpu_key_tiles(key_tiles, stream_);
+    GpuArray<RowTile> gpu_key_tiles(lists.key_tiles(), stream_);
     GpuArray<DecodeItem> items(lists.items(), stream_);
     GpuArray<float> partials(
         std::vector<float>(lists.items().size() *
@@ -113,9 +109,9 @@ class Sequences {
                                           Scale(),
                                           dtype_};
     PrefillAttentionAsync(prefill, stream_);
-    PrefillScoresAsync(
-        {prefill, gpu_key_tiles.data(), static_cast<int64_t>(key_tiles.size()), kScoreStride},
-        stream_);
+    PrefillScoresAsync({prefill, gpu_key_tiles.data(),
+                        static_cast<int64_t>(lists.key_tiles().size()), kScoreStride},
+                       stream_);
     DecodeAttentionAsync({q, heads_.stride(), gpu_out.data(), heads_.q_width(), gpu_rows.data(),
                           items.data(), static_cast<int64_t>(lists.items().size()), partials.data(),
                           heads_.num_heads, layout, Scale(), dtype_},

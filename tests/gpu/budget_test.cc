@@ -42,50 +42,42 @@ TEST_F(BudgetTest, CompactionIsExact) {
   for (const Shape& shape : kShapes) {
     for (const KvPolicyKind kind : kKinds) {
       const KvKeep keep = KeepFor(kind);
-      constexpr int64_t kStride = 700;
+      const std::vector<int64_t> lengths = {1, 34, 35, 36, 255, 256, 257, 700};
+      int64_t num_slots = 0;
+      for (const int64_t tokens : lengths) num_slots += SlotsFor(tokens);
+      const int64_t slot_bytes = KvSlotBytes(shape.num_kv_heads, shape.head_dim);
+      GpuArray<std::byte> from(RandomCache(num_slots * slot_bytes, 1), stream());
+      std::vector<float> values = RandomFloats(shape.num_heads * num_slots, 2);
+      for (float& value : values) value = std::round(value * 4.0F);  // many are equal
+      GpuArray<float> scores(values, stream());
+      const int64_t slots = SlotsFor(keep.slots() + 1);
+      const int64_t row_bytes =
+          slots / kKvBlockSlots * KvBlockBytesWithState(shape.num_kv_heads, shape.head_dim);
+      std::vector<std::byte> expected(lengths.size() * static_cast<size_t>(row_bytes),
+                                      std::byte{0x5A});
+      GpuArray<std::byte> to(expected, stream());
       std::vector<KvCompactRow> rows;
       std::vector<KvCompactRow> gpu_rows;
-      std::vector<std::unique_ptr<GpuArray<std::byte>>> from;
-      std::vector<std::unique_ptr<GpuArray<std::byte>>> to;
-      std::vector<std::vector<std::byte>> expected;
-      std::vector<std::unique_ptr<GpuArray<float>>> scores;
-      for (const int64_t tokens : {1, 34, 35, 36, 255, 256, 257, 700}) {
-        from.push_back(std::make_unique<GpuArray<std::byte>>(
-            RandomCache(
-                SlotsFor(tokens) / kKvBlockSlots * KvBlockBytes(shape.num_kv_heads, shape.head_dim),
-                static_cast<uint32_t>(tokens)),
-            stream()));
-        std::vector<float> values =
-            RandomFloats(shape.num_heads * kStride, static_cast<uint32_t>(tokens + 1));
-        for (float& value : values) value = std::round(value * 4.0F);  // many are equal
-        scores.push_back(std::make_unique<GpuArray<float>>(values, stream()));
-        const int64_t slots = SlotsFor(keep.slots() + 1);
-        expected.emplace_back(
-            static_cast<size_t>(slots / kKvBlockSlots *
-                                KvBlockBytesWithState(shape.num_kv_heads, shape.head_dim)),
-            std::byte{0x5A});
-        to.push_back(std::make_unique<GpuArray<std::byte>>(expected.back(), stream()));
-        gpu_rows.push_back(
-            {from.back()->data(), scores.back()->data(), tokens, to.back()->data(), slots, keep});
+      int64_t slot = 0;
+      for (const int64_t tokens : lengths) {
+        const auto row = static_cast<int64_t>(rows.size());
+        rows.push_back({from.host().data() + slot * slot_bytes, scores.host().data() + slot, tokens,
+                        expected.data() + row * row_bytes, slots, keep});
+        gpu_rows.push_back({from.data() + slot * slot_bytes, scores.data() + slot, tokens,
+                            to.data() + row * row_bytes, slots, keep});
+        slot += SlotsFor(tokens);
       }
-      for (size_t row = 0; row < gpu_rows.size(); ++row) {
-        rows.push_back(gpu_rows[row]);
-        rows.back().from = from[row]->host().data();
-        rows.back().token_scores = scores[row]->host().data();
-        rows.back().kv = expected[row].data();
-      }
-      KvCompactArgs args{rows, kind, kStride, shape.num_heads, shape.num_kv_heads, shape.head_dim};
+      KvCompactArgs args{rows,          kind, num_slots, shape.num_heads, shape.num_kv_heads,
+                         shape.head_dim};
       KvCompactRef(args);
       GpuArray<KvCompactRow> list(gpu_rows, stream());
-      const auto places = gpu_rows.size() * static_cast<size_t>(shape.num_kv_heads * kStride);
+      const auto places = static_cast<size_t>(shape.num_kv_heads * num_slots);
       GpuArray<float> sums(std::vector<float>(places), stream());
       GpuArray<int32_t> kept(std::vector<int32_t>(places), stream());
       args.rows = list.span();
-      KvCompactAsync({args, sums.data(), kept.data(), kStride}, stream());
+      KvCompactAsync({args, from.data(), num_slots, sums.data(), kept.data()}, stream());
       Finish();
-      for (size_t row = 0; row < rows.size(); ++row) {
-        EXPECT_EQ(to[row]->Download(), expected[row]) << "tokens " << rows[row].num_tokens;
-      }
+      EXPECT_EQ(to.Download(), expected);
     }
   }
 }

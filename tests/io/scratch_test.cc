@@ -8,17 +8,17 @@
 namespace spillway::testing {
 namespace {
 
-constexpr ScratchLayout kLayout = {
-    .num_layers = 3, .slots_per_layer = 4, .blocks_per_slot = 2, .block_bytes = 16 << 10};
-constexpr int64_t kSlotBytes = kLayout.blocks_per_slot * kLayout.block_bytes;
+constexpr int64_t kSlotBlocks = 2;
+const ScratchLayout kLayout = {.slots_per_layer = 4,
+                               .blocks_per_slot = {kSlotBlocks, kSlotBlocks, kSlotBlocks},
+                               .block_bytes = 16 << 10};
+const int64_t kSlotBytes = kSlotBlocks * kLayout.block_bytes;
 
 class ScratchTest : public ::testing::Test {
  protected:
   ScratchTest() : folder_(temp_.path()), scratch_(folder_, kLayout, 42) {}
 
-  static ScratchRun Slot(int64_t layer, int64_t slot) {
-    return {layer, slot, 0, kLayout.blocks_per_slot};
-  }
+  static ScratchRun Slot(int64_t layer, int64_t slot) { return {layer, slot, 0, kSlotBlocks}; }
 
   void UseFaults(const std::string& faults) {
     queue_.reset(new DiskQueue(MakeBackend(DiskBackendKind::kAuto, {}, faults)));
@@ -56,12 +56,12 @@ class ScratchDeathTest : public ScratchTest {
 };
 
 TEST_F(ScratchTest, EverySlotKeepsItsBytes) {
-  for (int64_t layer = 0; layer < kLayout.num_layers; ++layer) {
+  for (int64_t layer = 0; layer < kLayout.num_layers(); ++layer) {
     for (int64_t slot = 0; slot < kLayout.slots_per_layer; ++slot) {
       Write(Slot(layer, slot), static_cast<uint64_t>(layer * 100 + slot));
     }
   }
-  for (int64_t layer = 0; layer < kLayout.num_layers; ++layer) {
+  for (int64_t layer = 0; layer < kLayout.num_layers(); ++layer) {
     for (int64_t slot = 0; slot < kLayout.slots_per_layer; ++slot) {
       Read(Slot(layer, slot), static_cast<uint64_t>(layer * 100 + slot));
     }
@@ -187,7 +187,7 @@ TEST_F(ScratchTest, ThreadsUseTheirOwnSlots) {
   for (int64_t slot = 0; slot < kLayout.slots_per_layer; ++slot) {
     threads.emplace_back([&, slot] {
       for (uint64_t round = 0; round < 20; ++round) {
-        for (int64_t layer = 0; layer < kLayout.num_layers; ++layer) {
+        for (int64_t layer = 0; layer < kLayout.num_layers(); ++layer) {
           Write(Slot(layer, slot), round * 10 + static_cast<uint64_t>(slot));
           Read(Slot(layer, slot), round * 10 + static_cast<uint64_t>(slot));
         }

@@ -49,9 +49,21 @@ struct Sequences {
 
 struct Caches {
   std::vector<AlignedBytes> kv;
+  std::vector<std::vector<float>> scores;  // [sequence][head][scores_stride], or none
+  int64_t scores_stride = 0;
+
   explicit Caches(const Sequences& s) {
     for (size_t i = 0; i < s.lengths.size(); ++i)
       kv.emplace_back(2 * s.heads.kv_width() * s.slots(i) * 2);
+  }
+  // Zero as far as a sequence goes, then NaN, which nothing may touch.
+  void WantScores(const Sequences& s) {
+    scores_stride = *std::max_element(s.lengths.begin(), s.lengths.end()) + 3;
+    for (const int64_t length : s.lengths) {
+      scores.emplace_back(static_cast<size_t>(s.heads.num_heads * scores_stride), kPoison);
+      for (int64_t head = 0; head < s.heads.num_heads; ++head)
+        std::fill_n(scores.back().begin() + head * scores_stride, length, 0.0F);
+    }
   }
 };
 
@@ -77,6 +89,7 @@ void RunParts(const Sequences& s, Caches& caches, const std::vector<Part>& parts
     packed.insert(packed.end(), from, from + part.count * s.stride);
     rows.push_back({caches.kv[part.sequence].data(), s.slots(part.sequence), part.past, part.count,
                     num_tokens});
+    if (!caches.scores.empty()) rows.back().token_scores = caches.scores[part.sequence].data();
     num_tokens += part.count;
   }
   const int64_t out_stride = s.heads.q_width() + 2;
@@ -94,6 +107,7 @@ void RunParts(const Sequences& s, Caches& caches, const std::vector<Part>& parts
   args.head_dim = s.heads.head_dim;
   args.scale = 1.0F / std::sqrt(static_cast<float>(s.heads.head_dim));
   args.kv_dtype = s.dtype;
+  args.token_scores_stride = caches.scores_stride;
   attention(args);
   auto at = out.begin();
   for (const Part& part : parts) {
@@ -135,6 +149,29 @@ std::vector<std::vector<Part>> Chunks(const Sequences& s, int64_t chunk) {
     if (parts.empty()) return calls;
     calls.push_back(parts);
   }
+}
+
+struct Scored {
+  Outputs outputs;
+  std::vector<std::vector<float>> scores;
+};
+
+// With scores of all sequences.
+Scored RunScored(const Sequences& s, const std::vector<std::vector<Part>>& calls, Isa isa,
+                 int num_threads) {
+  Caches caches(s);
+  caches.WantScores(s);
+  Scored scored;
+  for (const std::vector<Part>& parts : calls) {
+    RunParts(s, caches, parts, scored.outputs, [&](const AttentionArgs& args) {
+      const int64_t longest = caches.scores_stride;
+      AlignedBytes workspace(
+          AttentionWorkspaceBytesWithScores(longest, args.head_dim, num_threads, isa));
+      Attention(args, workspace.span(), Pool(num_threads), isa);
+    });
+  }
+  scored.scores = caches.scores;
+  return scored;
 }
 
 class AttentionTest : public testing::TestWithParam<IsaAndDType> {
@@ -226,6 +263,106 @@ TEST_P(AttentionTest, LargeScoresDoNotOverflow) {
   for (const auto& [at, out] : outputs) {
     EXPECT_TRUE(std::all_of(out.begin(), out.end(), [](float v) { return std::isfinite(v); }));
   }
+}
+
+TEST_P(AttentionTest, TokenScoresAreTheSumsOfTheWeights) {
+  for (const Heads heads : {Heads{4, 4, 64}, Heads{3, 3, 80}, Heads{2, 2, 128}, Heads{8, 2, 64},
+                            Heads{5, 1, 24}, Heads{2, 1, 7}, Heads{30, 1, 16}, Heads{1, 1, 200}}) {
+    const Sequences s(heads, dtype(), {1, 63, 64, 65, 150, 331});
+    Caches reference(s);
+    reference.WantScores(s);
+    Outputs outputs;
+    for (const auto& parts : Whole(s)) RunParts(s, reference, parts, outputs, AttentionRef);
+    const Scored ours = RunScored(s, Whole(s), isa(), 2);
+    for (size_t sequence = 0; sequence < s.lengths.size(); ++sequence) {
+      for (int64_t head = 0; head < heads.num_heads; ++head) {
+        double total = 0;  // each query gives away 1
+        for (int64_t token = 0; token < reference.scores_stride; ++token) {
+          const auto at = static_cast<size_t>(head * reference.scores_stride + token);
+          const float score = ours.scores[sequence][at];
+          ASSERT_EQ(std::isnan(score), token >= s.lengths[sequence]) << token;
+          if (std::isnan(score)) continue;
+          total += score;
+          ASSERT_NEAR(score, reference.scores[sequence][at], 1e-5 * (1 + score))
+              << "head_dim " << heads.head_dim << " sequence " << sequence << " head " << head
+              << " token " << token;
+        }
+        const auto length = static_cast<double>(s.lengths[sequence]);
+        ASSERT_NEAR(total, length, 1e-5 * length);
+      }
+    }
+  }
+}
+
+TEST_P(AttentionTest, TokenScoresChangeNoOutputAndTheirBitsDependOnTheRowOnly) {
+  for (const Heads heads : {Heads{4, 4, 64}, Heads{6, 2, 80}, Heads{30, 1, 16}, Heads{3, 3, 20}}) {
+    const Sequences s(heads, dtype(), {1, 100, 130, 64, 199});
+    const Outputs plain = RunAll(s, Whole(s), isa(), 1);
+    const Scored whole = RunScored(s, Whole(s), isa(), 1);
+    std::vector<Scored> others;
+    for (const int64_t chunk : {1, 7, 64, 100})
+      others.push_back(RunScored(s, Chunks(s, chunk), isa(), 4));
+    std::vector<std::vector<Part>> alone;
+    for (size_t i = 0; i < s.lengths.size(); ++i) alone.push_back({{i, 0, s.lengths[i]}});
+    others.push_back(RunScored(s, alone, isa(), 2));
+    others.push_back(whole);
+    for (const Scored& other : others) {
+      for (const auto& [at, out] : other.outputs) ASSERT_EQ(Bits(out), Bits(plain.at(at)));
+      for (size_t i = 0; i < s.lengths.size(); ++i)
+        ASSERT_EQ(Bits(other.scores[i]), Bits(whole.scores[i])) << "sequence " << i;
+    }
+  }
+}
+
+// One query over keys that are all the same, in several blocks: the same weight, to the bit.
+TEST_P(AttentionTest, EqualKeysGetEqualScores) {
+  Sequences s({2, 1, 64}, dtype(), {200});
+  const int64_t k = s.heads.q_width();
+  for (int64_t token = 1; token < 200; ++token)
+    std::copy_n(s.qkv[0].begin() + k, 64, s.qkv[0].begin() + token * s.stride + k);
+  for (float& q : std::span(s.qkv[0]).subspan(static_cast<size_t>(199 * s.stride), 128)) q *= 3;
+  Caches caches(s);
+  Outputs outputs;
+  auto attention = [&](const AttentionArgs& args) {
+    AlignedBytes workspace(AttentionWorkspaceBytesWithScores(200, args.head_dim, 1, isa()));
+    Attention(args, workspace.span(), Pool(1), isa());
+  };
+  RunParts(s, caches, {{0, 0, 199}}, outputs, attention);
+  caches.WantScores(s);
+  RunParts(s, caches, {{0, 199, 1}}, outputs, attention);
+  for (int64_t head = 0; head < 2; ++head) {
+    const float* scores = caches.scores[0].data() + head * caches.scores_stride;
+    EXPECT_NEAR(scores[0], 1.0 / 200, 1e-8);
+    for (int64_t token = 0; token < 200; ++token) EXPECT_EQ(scores[token], scores[0]) << token;
+  }
+}
+
+TEST_P(AttentionTest, ABadQueryScoresOnlyWhatItSees) {
+  Sequences s({2, 2, 64}, dtype(), {90});
+  std::fill_n(s.qkv[0].begin() + 70 * s.stride, s.heads.q_width(), kPoison);
+  const Scored bad = RunScored(s, Whole(s), isa(), 1);
+  for (int64_t token = 0; token < 90; ++token) {
+    EXPECT_EQ(std::isnan(bad.scores[0][static_cast<size_t>(token)]), token <= 70) << token;
+  }
+}
+
+TEST_P(AttentionTest, RowsWithAndWithoutScoresInOneCall) {
+  const Sequences s({4, 2, 64}, dtype(), {70, 90});
+  const Scored expected = RunScored(s, Whole(s), isa(), 1);
+  Caches caches(s);
+  caches.WantScores(s);
+  Outputs outputs;
+  RunParts(s, caches, {{0, 0, 70}, {1, 0, 90}}, outputs, [&](const AttentionArgs& args) {
+    std::vector<AttentionRow> rows(args.rows.begin(), args.rows.end());
+    rows[0].token_scores = nullptr;
+    AttentionArgs mixed = args;
+    mixed.rows = rows;
+    AlignedBytes workspace(AttentionWorkspaceBytesWithScores(90, args.head_dim, 2, isa()));
+    Attention(mixed, workspace.span(), Pool(2), isa());
+  });
+  for (const auto& [at, out] : outputs) EXPECT_EQ(Bits(out), Bits(expected.outputs.at(at)));
+  EXPECT_EQ(caches.scores[0][0], 0.0F);
+  EXPECT_EQ(Bits(caches.scores[1]), Bits(expected.scores[1]));
 }
 
 TEST_P(AttentionTest, NoRowsAndNoNewTokens) {

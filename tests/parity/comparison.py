@@ -69,12 +69,12 @@ def compare(reference_rows, rows, tolerance=LOGPROB_TOLERANCE):
     return summary
 
 
-TABLE_HEAD = f"{'model':<28} {'rows':>4} {'steps':>6} {'near ties':>9} {'diverged':>8} {'logprob':>9} {'best five':>9}"
+TABLE_HEAD = f"{'model':<36} {'rows':>4} {'steps':>6} {'near ties':>9} {'diverged':>8} {'logprob':>9} {'best five':>9}"
 
 
 def table_line(name, summary):
     verdict = "ok" if not summary.failures else f"FAILED ({len(summary.failures)})"
     return (
-        f"{name:<28} {summary.num_rows:>4} {summary.num_steps:>6} {summary.num_near_ties:>9} "
+        f"{name:<36} {summary.num_rows:>4} {summary.num_steps:>6} {summary.num_near_ties:>9} "
         f"{summary.num_divergences:>8} {summary.max_chosen_error:>9.5f} {summary.max_top_error:>9.5f}  {verdict}"
     )

@@ -15,7 +15,8 @@ using ::testing::HasSubstr;
 
 const KernelNeeds kNeeds = {
     [](int64_t rows, int64_t in, int) { return rows * in * 6; },
-    [](int64_t slots, int64_t head_dim, int threads) { return slots * head_dim * threads; }};
+    [](int64_t slots, int64_t head_dim, int threads) { return slots * head_dim * threads; },
+    [](int64_t slots, int64_t head_dim, int threads) { return 2 * slots * head_dim * threads; }};
 
 Machine MachineWith(int64_t cpu_bytes) {
   Machine machine;

@@ -1,4 +1,4 @@
-#include "src/execute/generate.h"
+#include "src/execute/answer_lines.h"
 
 #include <fmt/format.h>
 
@@ -26,6 +26,10 @@ namespace {
 // Lines that may be read past an unfinished one; their answers wait in memory.
 constexpr int64_t kMaxLinesAhead = 16384;
 
+bool HasNothingToScore(const Request& request) {
+  return request.scored && request.scored->told.empty();
+}
+
 // The lines of the input file on one side, the lines of the output file on the other.
 class FileJob final : public Job {
  public:
@@ -41,6 +45,10 @@ class FileJob final : public Job {
       if (const auto* request = std::get_if<Request>(&*line)) {
         writer_.Expect(request->line);
         ++num_requests_;
+        if (HasNothingToScore(*request)) {
+          writer_.Put(*request, {});
+          continue;
+        }
         ++num_unfinished_;
         return *request;
       }
@@ -81,7 +89,7 @@ class FileJob final : public Job {
 ExpectedWork ExpectedOf(const Workload& work) {
   double tokens = 0.0;
   for (const RequestShape& request : work.sample)
-    tokens += static_cast<double>(request.max_new_tokens);
+    tokens += static_cast<double>(request.prompt_logits - 1 + request.max_new_tokens);
   const double scale = work.sample.empty() ? 0.0
                                            : static_cast<double>(work.num_requests) /
                                                  static_cast<double>(work.sample.size());
@@ -133,7 +141,7 @@ void PrintTable(const Config& config, const Plan& plan, const Trace& trace,
 
 }  // namespace
 
-int RunGenerate(const Config& config) {
+int AnswerLines(const Config& config) {
   const double begin_s = NowSeconds();
   const std::unique_ptr<Device> device = OpenDevice(config);
   const OpenedModel model = OpenModel(config);
@@ -143,12 +151,15 @@ int RunGenerate(const Config& config) {
   const ReportFile report("--report", config.report, {config.input, config.output, config.trace});
   const ReportFile trace_file("--trace", config.trace,
                               {config.input, config.output, config.report});
-  CompletionWriter writer(config.output, *model.tokenizer, {model.shape.name, 0, config.overwrite});
+  const bool scores = config.verb == Verb::kScore;
+  CompletionWriter writer(config.output, *model.tokenizer,
+                          {model.shape.name, 0, config.overwrite,
+                           scores ? AnswerForm::kScore : AnswerForm::kCompletion});
   const Machine machine = ProbeMachine(config, model, *device);
   RefuseWhatCannotFit(config, model.shape, machine, *device);
 
   ProgressLine line(config.progress ? TerminalOf(config) : nullptr);
-  line.Note("reading prompts");
+  line.Note("reading the input");
   const PromptFile prompts(config, model);
   const InputScan scan = prompts.Scan();
   writer.SetRunFingerprint(scan.hash);
@@ -172,8 +183,9 @@ int RunGenerate(const Config& config) {
   }
   writer.Commit();
 
-  const RunSummary summary = {job.num_requests(), writer.num_completions(), writer.num_errors(),
-                              NowSeconds() - begin_s, writer.fingerprint()};
+  RunSummary summary = {job.num_requests(),     writer.num_completions(), writer.num_errors(),
+                        NowSeconds() - begin_s, writer.fingerprint(),     std::nullopt};
+  if (scores) summary.score = {writer.scores().num_tokens, writer.scores().logprob_sum};
   report.Write(ReportJson(plan, trace, summary));
   if (trace_log) trace_log->Finish();
   line.Clear();

@@ -1,0 +1,71 @@
+#include "src/requests/prompt_keys.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "spillway/error.h"
+
+namespace spillway {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kMaxCustomIdBytes = 64 << 10;
+
+}  // namespace
+
+LineFault InvalidValue(std::string message) { return {"invalid_value", std::move(message)}; }
+
+LineFault UnknownKey(std::string_view key, std::string_view where) {
+  return {"unknown_key", fmt::format("unknown key \"{}\"{}", Printable(key), where)};
+}
+
+std::variant<std::string, LineFault> ReadCustomId(const json& line) {
+  const auto value = line.find("custom_id");
+  if (value == line.end() || value->is_null()) return "";
+  if (!value->is_string()) return InvalidValue("\"custom_id\" must be a string");
+  const auto& text = value->get_ref<const std::string&>();
+  if (text.size() <= kMaxCustomIdBytes) return text;
+  return InvalidValue(fmt::format("\"custom_id\" has {} bytes; at most {} are taken", text.size(),
+                                  kMaxCustomIdBytes));
+}
+
+TokensOrFault ReadTokenIds(const json& list, std::string_view key, int64_t vocab_rows) {
+  std::vector<TokenId> ids;
+  ids.reserve(list.size());
+  for (const json& item : list) {
+    if (item.is_array() || item.is_string()) {
+      return InvalidValue(fmt::format("\"{}\" holds several prompts; give each its own line", key));
+    }
+    if (!item.is_number_integer())
+      return InvalidValue(fmt::format("\"{}\" must hold integers only", key));
+    // An unsigned number over INT64_MAX comes out negative here.
+    const auto id = item.get<int64_t>();
+    if (id < 0 || id >= vocab_rows) {
+      return LineFault{"token_out_of_range",
+                       fmt::format("token id {} at index {}; the model's ids are 0 to {}",
+                                   item.dump(), ids.size(), vocab_rows - 1)};
+    }
+    ids.push_back(static_cast<TokenId>(id));
+  }
+  if (ids.empty()) return LineFault{"empty_prompt", fmt::format("\"{}\" is empty", key)};
+  return ids;
+}
+
+TokensOrFault EncodePrompt(std::string_view text, const Tokenizer& tokenizer,
+                           const ReaderOptions& options) {
+  if (!tokenizer.encodes_text()) {
+    return LineFault{"no_tokenizer",
+                     "the model has no tokenizer; give \"token_ids\" or --tokenizer"};
+  }
+  std::vector<TokenId> ids;
+  if (!text.empty()) ids = tokenizer.Encode(text, options.special_text);
+  if (!ids.empty()) return ids;
+  if (options.start_token < 0) {
+    return LineFault{"empty_prompt", "the prompt is empty and this model has no start token"};
+  }
+  return std::vector<TokenId>{options.start_token};
+}
+
+}  // namespace spillway

@@ -1,0 +1,296 @@
+// The kernels of a fixed-size KV cache against the rule from scratch, over whole runs; and their
+// bits against plain attention, other numbers of threads and other neighbours.
+#include "kernels/budget_attention.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "tests/kernels/kv_budget_model.h"
+#include "tests/kernels/kv_budget_row.h"
+
+namespace spillway::kernels {
+namespace {
+
+class BudgetAttentionTest : public testing::TestWithParam<IsaAndDType> {
+ protected:
+  Isa isa() const { return GetParam().isa; }
+  DType dtype() const { return GetParam().dtype; }
+};
+
+INSTANTIATE_TEST_SUITE_P(All, BudgetAttentionTest, testing::ValuesIn(AllCases()), ParamName);
+
+// A row and its model, one KV head each.
+struct Checked {
+  BudgetRow row;
+  std::vector<KvBudgetModel> models;
+
+  Checked(const BudgetCase& c, DType dtype, uint32_t seed, double tolerance)
+      : row(c, dtype, seed),
+        models(static_cast<size_t>(c.num_kv_heads), KvBudgetModel(c.kind, c.keep, tolerance)) {}
+
+  // Adds the token to each model and compares the outputs of its heads with `out`.
+  void AttendToken(int64_t token, const float* out) {
+    const BudgetCase& c = row.c;
+    for (int64_t kv_head = 0; kv_head < c.num_kv_heads; ++kv_head) {
+      KvBudgetModel& model = models[static_cast<size_t>(kv_head)];
+      ModelToken added{token, {}, {}};
+      for (int64_t d = 0; d < c.head_dim; ++d) {
+        added.k.push_back(row.Rounded(row.k(token)[kv_head * c.head_dim + d]));
+        added.v.push_back(row.Rounded(row.v(token)[kv_head * c.head_dim + d]));
+      }
+      model.Add(std::move(added));
+      for (int64_t head = kv_head * c.group(); head < (kv_head + 1) * c.group(); ++head) {
+        std::vector<double> q;
+        for (int64_t d = 0; d < c.head_dim; ++d)
+          q.push_back(row.q(token)[head * c.head_dim + d] * c.scale());
+        const std::vector<double> expected = model.Attend(q);
+        for (int64_t d = 0; d < c.head_dim; ++d)
+          ASSERT_NEAR(out[head * c.head_dim + d], expected[static_cast<size_t>(d)], 1e-5)
+              << "position " << token << " head " << head;
+      }
+    }
+  }
+  // Which tokens are held, after the model has done likewise, and what is kept with them.
+  void CheckCache() {
+    for (int64_t kv_head = 0; kv_head < row.c.num_kv_heads; ++kv_head) {
+      for (const ModelToken& token : models[static_cast<size_t>(kv_head)].tokens())
+        CheckToken(kv_head, token);
+    }
+  }
+  void CheckToken(int64_t kv_head, const ModelToken& token) {
+    const KvHead<std::byte> head = row.head(kv_head);
+    int64_t slot = 0;
+    while (*head.Position(slot) != token.position) ++slot;
+    ASSERT_LT(slot, row.num_held);
+    if (UsesScores(row.c.kind)) {
+      ASSERT_NEAR(*head.Score(slot), token.score, 2e-5 * (1 + token.score))
+          << "position " << token.position << " KV head " << kv_head;
+    }
+    for (int64_t d = 0; d < row.c.head_dim; ++d) {
+      const auto widen = row.dtype == DType::kF16 ? HalfToFloat : BFloat16ToFloat;
+      ASSERT_EQ(widen(reinterpret_cast<const uint16_t*>(head.Key(slot))[d]),
+                token.k[static_cast<size_t>(d)]);
+      ASSERT_EQ(widen(reinterpret_cast<const uint16_t*>(head.Value(slot))[d]),
+                token.v[static_cast<size_t>(d)]);
+    }
+  }
+  void RunPrompt(int64_t chunk, Isa isa) {
+    Prefill(row, chunk, 2, isa);
+    for (int64_t token = 0; token < row.c.prompt; ++token)
+      ASSERT_NO_FATAL_FAILURE(
+          AttendToken(token, row.out.data() + token * row.c.num_heads * row.c.head_dim));
+    for (int64_t kv_head = 0; kv_head < row.c.num_kv_heads; ++kv_head)
+      ASSERT_NO_FATAL_FAILURE(
+          models[static_cast<size_t>(kv_head)].KeepAfterPrompt(row.HeldPositions(kv_head)));
+    ASSERT_NO_FATAL_FAILURE(CheckCache());
+  }
+  void RunStep(Isa isa) {
+    const int64_t token = row.position;
+    StepAll({&row}, 2, isa);
+    ASSERT_NO_FATAL_FAILURE(AttendToken(token, row.out.data()));
+    for (int64_t kv_head = 0; kv_head < row.c.num_kv_heads; ++kv_head)
+      ASSERT_NO_FATAL_FAILURE(
+          models[static_cast<size_t>(kv_head)].Evict(row.HeldPositions(kv_head)))
+          << "position " << token << " KV head " << kv_head;
+    ASSERT_NO_FATAL_FAILURE(CheckCache());
+  }
+};
+
+// Shapes and budgets of all kinds; prompts shorter than, as long as and longer than the budget.
+BudgetCase RandomCase(std::mt19937& random) {
+  constexpr int64_t kShapes[][3] = {{2, 2, 64}, {4, 1, 32}, {2, 2, 80}, {4, 1, 128},
+                                    {8, 2, 20}, {3, 3, 7},  {30, 1, 16}};
+  constexpr KvPolicyKind kKinds[] = {KvPolicyKind::kH2o, KvPolicyKind::kH2o, KvPolicyKind::kWindow,
+                                     KvPolicyKind::kH2oFlexgen};
+  auto below = [&](int64_t end) {
+    return static_cast<int64_t>(random() % static_cast<uint64_t>(end));
+  };
+  const auto& shape = kShapes[below(std::size(kShapes))];
+  BudgetCase c{shape[0], shape[1], shape[2], kKinds[below(std::size(kKinds))], {}, 0, 0};
+  const bool window = c.kind == KvPolicyKind::kWindow;
+  c.keep.sinks = window ? below(5) : 0;
+  c.keep.heavy = window || below(4) == 0 ? 0 : below(40);
+  c.keep.recent = below(4) == 0 ? 1 : 1 + below(40);
+  const int64_t prompts[] = {1 + below(c.keep.slots()), c.keep.slots(), c.keep.slots() + 1,
+                             c.keep.slots() + 1 + below(80)};
+  c.prompt = prompts[below(4)];
+  c.steps = std::max<int64_t>(0, c.keep.slots() - c.prompt) + 55;
+  return c;
+}
+
+TEST_P(BudgetAttentionTest, WholeRunsFollowTheRule) {
+  std::mt19937 random(11);
+  for (uint32_t run = 0; run < 40; ++run) {
+    const BudgetCase c = RandomCase(random);
+    SCOPED_TRACE(testing::PrintToString(c));
+    Checked checked(c, dtype(), run, 1e-5);
+    ASSERT_NO_FATAL_FAILURE(checked.RunPrompt(1 + static_cast<int64_t>(random() % 60), isa()));
+    while (checked.row.position < c.num_tokens()) ASSERT_NO_FATAL_FAILURE(checked.RunStep(isa()));
+  }
+}
+
+TEST_P(BudgetAttentionTest, EqualKeysAndScoresLoseTheHigherPosition) {
+  for (const KvPolicyKind kind : {KvPolicyKind::kH2o, KvPolicyKind::kH2oFlexgen}) {
+    for (const KvKeep keep : {KvKeep{0, 70, 5}, KvKeep{0, 3, 1}, KvKeep{0, 33, 40}}) {
+      const BudgetCase c{4, 2, 64, kind, keep, keep.slots() + 9, 60};
+      SCOPED_TRACE(testing::PrintToString(c));
+      Checked checked(c, dtype(), 5, 0);
+      for (int64_t token = 1; token < c.num_tokens(); ++token)
+        std::copy_n(checked.row.k(0), 2 * 64, const_cast<float*>(checked.row.k(token)));
+      Prefill(checked.row, 10, 2, isa());
+      // The prompt's own scores differ by the number of queries: all are made the same.
+      for (int64_t kv_head = 0; kv_head < 2; ++kv_head) {
+        KvBudgetModel& model = checked.models[static_cast<size_t>(kv_head)];
+        for (int64_t slot = 0; slot < checked.row.num_held; ++slot) {
+          const KvHead<std::byte> head = checked.row.head(kv_head);
+          *head.Score(slot) = 0.5F;
+          ModelToken token{*head.Position(slot), {}, {}, 0.5};
+          for (int64_t d = 0; d < 64; ++d) {
+            token.k.push_back(checked.row.Rounded(checked.row.k(token.position)[kv_head * 64 + d]));
+            token.v.push_back(checked.row.Rounded(checked.row.v(token.position)[kv_head * 64 + d]));
+          }
+          model.Add(token);
+        }
+      }
+      while (checked.row.position < c.num_tokens()) ASSERT_NO_FATAL_FAILURE(checked.RunStep(isa()));
+    }
+  }
+}
+
+TEST_P(BudgetAttentionTest, AgreesWithTheOracleStepByStep) {
+  for (const KvPolicyKind kind :
+       {KvPolicyKind::kH2o, KvPolicyKind::kWindow, KvPolicyKind::kH2oFlexgen}) {
+    const bool window = kind == KvPolicyKind::kWindow;
+    const BudgetCase c{4, 2, 80, kind, {window ? 3 : 0, window ? 0 : 30, 20}, 45, 60};
+    BudgetRow row(c, dtype(), 3);
+    Prefill(row, 20, 2, isa());
+    BudgetRow reference(c, dtype(), 3);
+    while (row.position < c.num_tokens()) {
+      std::ranges::copy(row.cache.span(), reference.cache.data());
+      reference.num_held = row.num_held;
+      reference.position = row.position;
+      StepAll({&reference}, BudgetAttentionRef);
+      StepAll({&row}, 2, isa());
+      for (size_t i = 0; i < row.out.size(); ++i) ASSERT_NEAR(row.out[i], reference.out[i], 4e-6);
+      for (int64_t kv_head = 0; kv_head < 2; ++kv_head) {
+        for (int64_t slot = 0; slot < row.num_held; ++slot) {
+          const KvHead<std::byte> ours = row.head(kv_head);
+          const KvHead<std::byte> theirs = reference.head(kv_head);
+          ASSERT_EQ(*ours.Position(slot), *theirs.Position(slot));
+          ASSERT_NEAR(*ours.Score(slot), *theirs.Score(slot), 1e-5);
+          ASSERT_TRUE(std::equal(ours.Key(slot), ours.Key(slot) + 160, theirs.Key(slot)));
+          ASSERT_TRUE(std::equal(ours.Value(slot), ours.Value(slot) + 160, theirs.Value(slot)));
+        }
+      }
+    }
+  }
+}
+
+// Plain attention over a copy of the same slots, without state, before the step.
+std::vector<float> PlainOutput(BudgetRow& row, Isa isa) {
+  const BudgetCase& c = row.c;
+  AlignedBytes kv(row.num_slots() * KvSlotBytes(c.num_kv_heads, c.head_dim));
+  const int64_t block = KvBlockBytes(c.num_kv_heads, c.head_dim);
+  for (int64_t slot = 0; slot < row.num_slots(); slot += kKvBlockSlots)
+    std::copy_n(row.head(0).Block(slot), block, kv.data() + slot / kKvBlockSlots * block);
+  const AttentionRow plain{kv.data(), row.num_slots(), row.num_held, 1, 0, nullptr};
+  std::vector<float> out(static_cast<size_t>(c.num_heads * c.head_dim));
+  AttentionArgs args;
+  args.q = row.q(row.position);
+  args.k = row.k(row.position);
+  args.v = row.v(row.position);
+  args.qkv_stride = c.stride();
+  args.out = out.data();
+  args.out_stride = c.num_heads * c.head_dim;
+  args.rows = {&plain, 1};
+  args.num_heads = c.num_heads;
+  args.num_kv_heads = c.num_kv_heads;
+  args.head_dim = c.head_dim;
+  args.scale = c.scale();
+  args.kv_dtype = row.dtype;
+  AlignedBytes workspace(AttentionWorkspaceBytes(row.num_slots(), c.head_dim, 2, isa));
+  Attention(args, workspace.span(), PoolOf(2), isa);
+  return out;
+}
+
+TEST_P(BudgetAttentionTest, OutputIsPlainAttentionsToTheBit) {
+  std::mt19937 random(23);
+  for (uint32_t run = 0; run < 12; ++run) {
+    const BudgetCase c = RandomCase(random);
+    SCOPED_TRACE(testing::PrintToString(c));
+    BudgetRow row(c, dtype(), run);
+    Prefill(row, 64, 2, isa());
+    while (row.position < c.num_tokens()) {
+      const std::vector<float> plain = PlainOutput(row, isa());
+      StepAll({&row}, 2, isa());
+      ASSERT_EQ(Bits(row.out), Bits(plain)) << row.position;
+    }
+  }
+}
+
+// Four rows of different lengths and budgets: together, alone, in chunks, on other threads.
+TEST_P(BudgetAttentionTest, BitsDoNotDependOnChunksNeighboursOrThreads) {
+  for (const KvPolicyKind kind : {KvPolicyKind::kH2o, KvPolicyKind::kH2oFlexgen}) {
+    const BudgetCase cases[] = {{8, 2, 64, kind, {0, 20, 21}, 100, 20},
+                                {8, 2, 64, kind, {0, 70, 10}, 30, 20},
+                                {8, 2, 64, kind, {0, 0, 1}, 3, 20},
+                                {8, 2, 64, kind, {0, 15, 1}, 16, 20}};
+    auto run_all = [&](int64_t chunk, int num_threads, bool together) {
+      std::vector<std::unique_ptr<BudgetRow>> rows;
+      std::vector<BudgetRow*> all;
+      for (const BudgetCase& c : cases) {
+        rows.push_back(std::make_unique<BudgetRow>(c, dtype(), 40 + rows.size()));
+        Prefill(*rows.back(), chunk, num_threads, isa());
+        all.push_back(rows.back().get());
+      }
+      for (int64_t step = 0; step < 20; ++step) {
+        if (together) StepAll(all, num_threads, isa());
+        for (size_t i = 0; !together && i < all.size(); ++i) StepAll({all[i]}, num_threads, isa());
+      }
+      return rows;
+    };
+    const auto expected = run_all(1000, 1, false);
+    for (const auto& rows : {run_all(1000, 2, true), run_all(7, 4, true), run_all(1, 2, false)}) {
+      for (size_t i = 0; i < rows.size(); ++i) {
+        EXPECT_EQ(Bits(rows[i]->out), Bits(expected[i]->out)) << i;
+        EXPECT_TRUE(std::ranges::equal(rows[i]->cache.span(), expected[i]->cache.span())) << i;
+      }
+    }
+  }
+}
+
+TEST_P(BudgetAttentionTest, ANanScoreGoesFirst) {
+  const BudgetCase c{2, 2, 64, KvPolicyKind::kH2o, {0, 40, 4}, 60, 3};
+  BudgetRow row(c, dtype(), 8);
+  Prefill(row, 60, 1, isa());
+  const int64_t slot = 17;
+  const int64_t position = *row.head(1).Position(slot);
+  *row.head(1).Score(slot) = kPoison;
+  StepAll({&row}, 1, isa());
+  EXPECT_FALSE(row.HeldPositions(1).contains(position));
+  EXPECT_EQ(*row.head(1).Position(slot), 60);
+  // A query of NaN makes every score NaN; then positions alone decide, and the run goes on.
+  std::fill_n(const_cast<float*>(row.q(61)), c.stride(), kPoison);
+  StepAll({&row}, 1, isa());
+  EXPECT_FALSE(row.HeldPositions(0).contains(61 - 4));
+  StepAll({&row}, 1, isa());
+  EXPECT_EQ(row.HeldPositions(0).size(), 44U);
+}
+
+TEST_P(BudgetAttentionTest, AWindowLeavesScoresAlone) {
+  const BudgetCase c{2, 2, 64, KvPolicyKind::kWindow, {2, 0, 14}, 30, 40};
+  BudgetRow row(c, dtype(), 8);
+  Prefill(row, 60, 1, isa());
+  for (int64_t slot = 0; slot < row.num_held; ++slot) *row.head(0).Score(slot) = 7.0F;
+  while (row.position < c.num_tokens()) StepAll({&row}, 1, isa());
+  EXPECT_EQ(*row.head(0).Score(0), 7.0F);  // a sink's
+  std::set<int64_t> expected = {0, 1};
+  for (int64_t position = 56; position < 70; ++position) expected.insert(position);
+  EXPECT_EQ(row.HeldPositions(0), expected);
+  EXPECT_EQ(row.HeldPositions(1), expected);
+}
+
+}  // namespace
+}  // namespace spillway::kernels

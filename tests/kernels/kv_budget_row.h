@@ -1,0 +1,173 @@
+// One row of random tokens through the kernels of a fixed-size KV cache: prompt, compaction, steps.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "kernels/attention.h"
+#include "kernels/budget_attention.h"
+#include "kernels/kv_compact.h"
+#include "kernels/kv_eviction.h"
+#include "kernels/kv_head.h"
+#include "tests/kernels/kernel_test_util.h"
+
+namespace spillway::kernels {
+
+struct BudgetCase {
+  int64_t num_heads;
+  int64_t num_kv_heads;
+  int64_t head_dim;
+  KvPolicyKind kind;
+  KvKeep keep;
+  int64_t prompt;
+  int64_t steps;
+
+  int64_t group() const { return num_heads / num_kv_heads; }
+  int64_t num_tokens() const { return prompt + steps; }
+  int64_t stride() const { return (num_heads + 2 * num_kv_heads) * head_dim + 3; }
+  float scale() const { return 1.0F / std::sqrt(static_cast<float>(head_dim)); }
+};
+
+inline void PrintTo(const BudgetCase& c, std::ostream* out) {
+  *out << KvPolicyName(c.kind) << " heads " << c.num_heads << "/" << c.num_kv_heads << " x "
+       << c.head_dim << " keep " << c.keep.sinks << "+" << c.keep.heavy << "+" << c.keep.recent
+       << " prompt " << c.prompt << " steps " << c.steps;
+}
+
+inline int64_t WholeBlocks(int64_t slots) {
+  return (slots + kKvBlockSlots - 1) / kKvBlockSlots * kKvBlockSlots;
+}
+
+inline ThreadPool& PoolOf(int num_threads) {
+  static std::map<int, std::unique_ptr<ThreadPool>> pools;
+  auto& pool = pools[num_threads];
+  if (!pool) pool = std::make_unique<ThreadPool>(num_threads);
+  return *pool;
+}
+
+struct BudgetRow {
+  BudgetCase c;
+  DType dtype;
+  std::vector<float> qkv;  // [token][q | k | v]
+  AlignedBytes prompt_kv;
+  AlignedBytes cache;
+  std::vector<float> token_scores;  // [num_heads][prompt]
+  int64_t num_held = 0;
+  int64_t position = 0;
+  std::vector<float> out;  // of the last call's tokens
+
+  BudgetRow(const BudgetCase& budget_case, DType kv_dtype, uint32_t seed)
+      : c(budget_case),
+        dtype(kv_dtype),
+        qkv(RandomFloats(c.num_tokens() * c.stride(), seed, 1.5F)),
+        prompt_kv(WholeBlocks(c.prompt) * KvSlotBytes(c.num_kv_heads, c.head_dim)),
+        cache(num_slots() * KvSlotBytesWithState(c.num_kv_heads, c.head_dim)),
+        token_scores(static_cast<size_t>(c.num_heads * c.prompt)) {}
+
+  int64_t num_slots() const { return WholeBlocks(c.keep.slots() + 1); }
+  const float* q(int64_t token) const { return qkv.data() + token * c.stride(); }
+  const float* k(int64_t token) const { return q(token) + c.num_heads * c.head_dim; }
+  const float* v(int64_t token) const { return k(token) + c.num_kv_heads * c.head_dim; }
+  KvHead<std::byte> head(int64_t kv_head) {
+    return {cache.data(), c.num_kv_heads, c.head_dim, kv_head,
+            KvBlockBytesWithState(c.num_kv_heads, c.head_dim)};
+  }
+  std::set<int64_t> HeldPositions(int64_t kv_head) {
+    std::set<int64_t> held;
+    for (int64_t slot = 0; slot < num_held; ++slot) held.insert(*head(kv_head).Position(slot));
+    return held;
+  }
+  // What a stored element is worth.
+  double Rounded(float x) const {
+    return dtype == DType::kF16 ? HalfToFloat(FloatToHalf(x)) : BFloat16ToFloat(FloatToBFloat16(x));
+  }
+};
+
+// All chunks of the prompt, then the compaction.
+inline void Prefill(BudgetRow& row, int64_t chunk, int num_threads, Isa isa) {
+  const BudgetCase& c = row.c;
+  AttentionArgs args;
+  args.qkv_stride = c.stride();
+  args.out_stride = c.num_heads * c.head_dim;
+  args.num_heads = c.num_heads;
+  args.num_kv_heads = c.num_kv_heads;
+  args.head_dim = c.head_dim;
+  args.scale = c.scale();
+  args.kv_dtype = row.dtype;
+  args.token_scores_stride = c.prompt;
+  const int64_t bytes =
+      std::max(AttentionWorkspaceBytesWithScores(c.prompt, c.head_dim, num_threads, isa),
+               KvCompactWorkspaceBytes(c.prompt, num_threads));
+  AlignedBytes workspace(bytes);
+  row.out.assign(static_cast<size_t>(c.prompt * args.out_stride), kPoison);
+  for (int64_t begin = 0; begin < c.prompt; begin += chunk) {
+    const AttentionRow part{
+        row.prompt_kv.data(),   WholeBlocks(c.prompt), begin, std::min(chunk, c.prompt - begin), 0,
+        row.token_scores.data()};
+    args.q = row.q(begin);
+    args.k = row.k(begin);
+    args.v = row.v(begin);
+    args.out = row.out.data() + begin * args.out_stride;
+    args.rows = {&part, 1};
+    Attention(args, workspace.span(), PoolOf(num_threads), isa);
+  }
+  const KvCompactRow compact_row{row.prompt_kv.data(), row.token_scores.data(), c.prompt,
+                                 row.cache.data(),     row.num_slots(),         c.keep};
+  KvCompact({{&compact_row, 1}, c.kind, c.prompt, c.num_heads, c.num_kv_heads, c.head_dim},
+            workspace.span(), PoolOf(num_threads));
+  row.num_held = std::min(c.prompt, c.keep.slots());
+  row.position = c.prompt;
+}
+
+// One decode step of rows that have one shape and kind, by `step(args)`.
+template <typename Function>
+void StepAll(const std::vector<BudgetRow*>& rows, Function step) {
+  const BudgetCase& c = rows.front()->c;
+  std::vector<float> packed;
+  std::vector<BudgetAttentionRow> args_rows;
+  for (BudgetRow* row : rows) {
+    args_rows.push_back({row->cache.data(), row->num_slots(), row->num_held, row->position,
+                         row->c.keep, static_cast<int64_t>(args_rows.size())});
+    packed.insert(packed.end(), row->q(row->position), row->q(row->position) + c.stride());
+  }
+  const int64_t width = c.num_heads * c.head_dim;
+  std::vector<float> out(rows.size() * static_cast<size_t>(width + 2), kPoison);
+  BudgetAttentionArgs args;
+  args.q = packed.data();
+  args.k = args.q + width;
+  args.v = args.k + c.num_kv_heads * c.head_dim;
+  args.qkv_stride = c.stride();
+  args.out = out.data();
+  args.out_stride = width + 2;
+  args.rows = args_rows;
+  args.num_heads = c.num_heads;
+  args.num_kv_heads = c.num_kv_heads;
+  args.head_dim = c.head_dim;
+  args.scale = c.scale();
+  args.kv_dtype = rows.front()->dtype;
+  args.kind = c.kind;
+  step(args);
+  auto at = out.begin();
+  for (BudgetRow* row : rows) {
+    row->out.assign(at, at + width);
+    EXPECT_TRUE(std::isnan(at[width])) << "wrote between rows";
+    at += width + 2;
+    row->num_held = HeldAfterStep(row->c.keep, row->num_held);
+    ++row->position;
+  }
+}
+
+inline void StepAll(const std::vector<BudgetRow*>& rows, int num_threads, Isa isa) {
+  StepAll(rows, [&](const BudgetAttentionArgs& args) {
+    AlignedBytes workspace(BudgetAttentionWorkspaceBytes(rows.front()->num_slots() + 500,
+                                                         args.head_dim, num_threads, isa));
+    BudgetAttention(args, workspace.span(), PoolOf(num_threads), isa);
+  });
+}
+
+}  // namespace spillway::kernels

@@ -1,0 +1,161 @@
+#include "kernels/kv_compact.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <set>
+
+#include "tests/kernels/kv_budget_row.h"
+
+namespace spillway::kernels {
+namespace {
+
+// A compaction's inputs: every element of K and V tells its token, head and column apart.
+struct Prompt {
+  BudgetCase c;
+  AlignedBytes from;
+  AlignedBytes to;
+  std::vector<float> scores;  // [num_heads][prompt + 2]
+
+  Prompt(const BudgetCase& budget_case, uint32_t seed)
+      : c(budget_case),
+        from(WholeBlocks(c.prompt) * KvSlotBytes(c.num_kv_heads, c.head_dim)),
+        to(num_slots() * KvSlotBytesWithState(c.num_kv_heads, c.head_dim)),
+        scores(static_cast<size_t>(c.num_heads * stride())) {
+    std::mt19937 random(seed);
+    for (int64_t i = 0; i < WholeBlocks(c.prompt) * 2 * c.num_kv_heads * c.head_dim; ++i)
+      from.words()[i] = static_cast<uint16_t>(random());
+    // Few values, exact in fp32 whatever the order of a sum: many ties.
+    for (float& score : scores) score = static_cast<float>(random() % 4) * 0.25F;
+  }
+  int64_t stride() const { return c.prompt + 2; }
+  int64_t num_slots() const { return WholeBlocks(c.keep.slots() + 1); }
+  KvCompactRow Row(AlignedBytes& kv) const {
+    return {const_cast<AlignedBytes&>(from).data(),
+            scores.data(),
+            c.prompt,
+            kv.data(),
+            num_slots(),
+            c.keep};
+  }
+  KvCompactArgs Args(std::span<const KvCompactRow> rows) const {
+    return {rows, c.kind, stride(), c.num_heads, c.num_kv_heads, c.head_dim};
+  }
+  double Score(int64_t kv_head, int64_t token) const {
+    double sum = 0;
+    for (int64_t head = kv_head * c.group(); head < (kv_head + 1) * c.group(); ++head)
+      sum += scores[static_cast<size_t>(head * stride() + token)];
+    return std::isnan(sum) ? -1 : sum;
+  }
+  // The rule: a token between stays when fewer than `heavy` others there are before it.
+  std::vector<int64_t> Kept(int64_t kv_head) const {
+    KvKeep keep = c.keep;
+    if (c.kind == KvPolicyKind::kH2oFlexgen && keep.heavy > 0) keep.heavy--, keep.recent++;
+    std::vector<int64_t> kept;
+    for (int64_t token = 0; token < c.prompt; ++token) {
+      int64_t before = 0;
+      for (int64_t other = keep.sinks; other < c.prompt - keep.recent; ++other) {
+        const double gap = Score(kv_head, other) - Score(kv_head, token);
+        if (gap > 0 || (gap == 0 && other < token)) ++before;
+      }
+      const bool fixed = token < keep.sinks || token >= c.prompt - keep.recent;
+      if (c.prompt <= keep.slots() || fixed || before < keep.heavy) kept.push_back(token);
+    }
+    return kept;
+  }
+};
+
+void Compact(const KvCompactArgs& args, int64_t max_tokens, int num_threads) {
+  AlignedBytes workspace(KvCompactWorkspaceBytes(max_tokens, num_threads));
+  KvCompact(args, workspace.span(), PoolOf(num_threads));
+}
+
+void ExpectKept(Prompt& prompt, int64_t kv_head) {
+  const BudgetCase& c = prompt.c;
+  const std::vector<int64_t> kept = prompt.Kept(kv_head);
+  ASSERT_EQ(static_cast<int64_t>(kept.size()), std::min(c.prompt, c.keep.slots()));
+  const KvHead<std::byte> from{prompt.from.data(), c.num_kv_heads, c.head_dim, kv_head,
+                               KvBlockBytes(c.num_kv_heads, c.head_dim)};
+  const KvHead<std::byte> to{prompt.to.data(), c.num_kv_heads, c.head_dim, kv_head,
+                             KvBlockBytesWithState(c.num_kv_heads, c.head_dim)};
+  for (size_t i = 0; i < kept.size(); ++i) {
+    const auto slot = static_cast<int64_t>(i);
+    ASSERT_EQ(*to.Position(slot), kept[i]) << "KV head " << kv_head;
+    const float score = *to.Score(slot);
+    ASSERT_EQ(std::isnan(score) ? -1.0 : score, prompt.Score(kv_head, kept[i]));
+    ASSERT_TRUE(std::equal(to.Key(slot), to.Key(slot) + c.head_dim * 2, from.Key(kept[i])));
+    ASSERT_TRUE(std::equal(to.Value(slot), to.Value(slot) + c.head_dim * 2, from.Value(kept[i])));
+  }
+}
+
+BudgetCase RandomCase(std::mt19937& random) {
+  constexpr int64_t kShapes[][3] = {{2, 2, 64}, {8, 2, 5}, {4, 1, 80}};
+  constexpr KvPolicyKind kKinds[] = {KvPolicyKind::kH2o, KvPolicyKind::kWindow,
+                                     KvPolicyKind::kH2oFlexgen};
+  const auto& shape = kShapes[random() % 3];
+  BudgetCase c{shape[0], shape[1], shape[2], kKinds[random() % 3], {}, 0, 0};
+  const bool window = c.kind == KvPolicyKind::kWindow;
+  c.keep.sinks = window ? random() % 4 : 0;
+  c.keep.heavy = window || random() % 4 == 0 ? 0 : random() % 50;
+  c.keep.recent = 1 + random() % 30;
+  const int64_t slots = c.keep.slots();
+  const int64_t prompts[] = {1 + static_cast<int64_t>(random()) % slots, slots, slots + 1,
+                             slots + 100};
+  c.prompt = prompts[random() % 4];
+  return c;
+}
+
+TEST(KvCompactTest, KeepsWhatTheRuleSays) {
+  std::mt19937 random(3);
+  for (uint32_t run = 0; run < 300; ++run) {
+    Prompt prompt(RandomCase(random), run);
+    SCOPED_TRACE(testing::PrintToString(prompt.c));
+    // Some scores NaN: these go first.
+    for (uint32_t i = 0; i < run % 20; ++i)
+      prompt.scores[random() % prompt.scores.size()] = kPoison;
+    const KvCompactRow row = prompt.Row(prompt.to);
+    Compact(prompt.Args({&row, 1}), prompt.c.prompt, 2);
+    for (int64_t kv_head = 0; kv_head < prompt.c.num_kv_heads; ++kv_head)
+      ASSERT_NO_FATAL_FAILURE(ExpectKept(prompt, kv_head));
+  }
+}
+
+TEST(KvCompactTest, AgreesWithTheOracleToTheByte) {
+  std::mt19937 random(4);
+  for (uint32_t run = 0; run < 100; ++run) {
+    Prompt prompt(RandomCase(random), run);
+    SCOPED_TRACE(testing::PrintToString(prompt.c));
+    AlignedBytes reference(static_cast<int64_t>(prompt.to.span().size()));
+    const KvCompactRow row = prompt.Row(prompt.to);
+    const KvCompactRow row_ref = prompt.Row(reference);
+    Compact(prompt.Args({&row, 1}), prompt.c.prompt + 20, 1 + static_cast<int>(run % 3));
+    KvCompactRef(prompt.Args({&row_ref, 1}));
+    ASSERT_TRUE(std::ranges::equal(prompt.to.span(), reference.span()));
+  }
+}
+
+TEST(KvCompactTest, RowsOfOneCallDoNotMix) {
+  BudgetCase c{4, 2, 64, KvPolicyKind::kH2o, {0, 10, 10}, 90, 0};
+  Prompt first(c, 1);
+  Prompt second(c, 2);
+  Prompt third(c, 3);
+  second.c.keep = {0, 2, 5};
+  const KvCompactRow rows[] = {first.Row(first.to), second.Row(second.to), third.Row(third.to)};
+  Compact(first.Args(rows), 90, 4);
+  for (Prompt* prompt : {&first, &second, &third}) {
+    for (const int64_t kv_head : {0, 1}) ASSERT_NO_FATAL_FAILURE(ExpectKept(*prompt, kv_head));
+  }
+}
+
+TEST(KvCompactTest, AWindowNeedsNoScores) {
+  Prompt prompt({2, 2, 64, KvPolicyKind::kWindow, {3, 0, 20}, 70, 0}, 1);
+  std::ranges::fill(prompt.scores, 0.0F);
+  KvCompactRow row = prompt.Row(prompt.to);
+  row.token_scores = nullptr;
+  Compact(prompt.Args({&row, 1}), 70, 2);
+  ASSERT_NO_FATAL_FAILURE(ExpectKept(prompt, 0));
+}
+
+}  // namespace
+}  // namespace spillway::kernels

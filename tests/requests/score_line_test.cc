@@ -1,0 +1,150 @@
+#include "src/requests/score_line.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+
+#include "src/requests/reader.h"
+#include "src/requests/writer.h"
+#include "tests/requests/fake_tokenizer.h"
+#include "tests/requests/temporary_folder.h"
+
+namespace spillway {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+ReaderOptions Options() {
+  ReaderOptions options;
+  options.max_positions = 100;
+  options.vocab_rows = FakeTokenizer::kFirstPiece;
+  options.start_token = FakeTokenizer::kStart;
+  options.score = ScorePrefill{};
+  return options;
+}
+
+// One token a byte, and no start token of its own.
+class BareTokenizer final : public FakeTokenizer {
+ public:
+  std::vector<TokenId> Encode(std::string_view utf8, SpecialText special) const override {
+    std::vector<TokenId> ids = FakeTokenizer::Encode(utf8, special);
+    ids.erase(ids.begin());
+    return ids;
+  }
+};
+
+Request Read(const json& line, const Tokenizer& tokenizer = FakeTokenizer(),
+             const ReaderOptions& options = Options()) {
+  const RequestOrFault read = ReadScoreLine(line, tokenizer, options);
+  if (const auto* fault = std::get_if<LineFault>(&read)) ADD_FAILURE() << fault->message;
+  return std::get<Request>(read);
+}
+
+std::string FaultOf(const json& line, const Tokenizer& tokenizer = FakeTokenizer(),
+                    const ReaderOptions& options = Options()) {
+  const RequestOrFault read = ReadScoreLine(line, tokenizer, options);
+  const auto* fault = std::get_if<LineFault>(&read);
+  return fault == nullptr ? "none" : fault->code;
+}
+
+std::vector<TokenId> Tokens(const Request& request) {
+  std::vector<TokenId> tokens = request.prompt;
+  tokens.insert(tokens.end(), request.scored->told.begin(), request.scored->told.end());
+  return tokens;
+}
+
+TEST(ScoreLineTest, ATextIsScoredAfterItsStartToken) {
+  const Request request = Read({{"text", "abc"}});
+  EXPECT_EQ(Tokens(request), FakeTokenizer().Encode("abc", SpecialText::kParse));
+  EXPECT_EQ(request.scored->first, 1);
+  EXPECT_EQ(request.scored->num_unscored, 0);
+  EXPECT_EQ(request.NumPromptLogits(), 3);
+}
+
+TEST(ScoreLineTest, WithoutAStartTokenTheFirstEntryIsNull) {
+  EXPECT_EQ(Read({{"text", "abc"}}, BareTokenizer()).scored->num_unscored, 1);
+  // Even where it is the start token.
+  EXPECT_EQ(Read({{"token_ids", {FakeTokenizer::kStart, 9}}}).scored->num_unscored, 1);
+}
+
+TEST(ScoreLineTest, SpacesAtTheContextsEndAreTheContinuations) {
+  for (const char* spaces : {"", " ", " \t\r\n", "\u00a0\u2003", "\x1c"}) {
+    const Request request = Read({{"context", std::string("ab") + spaces}, {"continuation", "c"}});
+    EXPECT_EQ(Tokens(request),
+              FakeTokenizer().Encode(std::string("ab") + spaces + "c", SpecialText::kParse));
+    EXPECT_EQ(request.scored->first, 3);
+    EXPECT_EQ(request.scored->num_unscored, 0);
+  }
+}
+
+TEST(ScoreLineTest, AnEmptyContextIsTheStartToken) {
+  const FakeTokenizer adds_start;
+  const BareTokenizer bare;
+  for (const FakeTokenizer* tokenizer : {&adds_start, static_cast<const FakeTokenizer*>(&bare)}) {
+    const Request request = Read({{"context", "  "}, {"continuation", "c"}}, *tokenizer);
+    EXPECT_EQ(Tokens(request), adds_start.Encode("  c", SpecialText::kParse));
+    EXPECT_EQ(request.scored->first, 1);
+  }
+  ReaderOptions options = Options();
+  options.start_token = -1;
+  EXPECT_EQ(FaultOf({{"context", ""}, {"continuation", "c"}}, BareTokenizer(), options),
+            "empty_prompt");
+}
+
+TEST(ScoreLineTest, AContinuationWithoutTokensIsAFault) {
+  EXPECT_EQ(FaultOf({{"context", "ab"}, {"continuation", ""}}), "empty_continuation");
+  EXPECT_EQ(FaultOf({{"context", ""}, {"continuation", ""}}), "empty_continuation");
+  // These spaces are a continuation.
+  EXPECT_EQ(FaultOf({{"context", "ab "}, {"continuation", ""}}), "none");
+}
+
+TEST(ScoreLineTest, AKvPolicyThatEvictsIsFedFromTheContextOn) {
+  ReaderOptions options = Options();
+  options.score = ScorePrefill{{}, true};
+  EXPECT_EQ(Read({{"text", "abcdef"}}, FakeTokenizer(), options).prompt.size(), 1U);
+  EXPECT_EQ(
+      Read({{"context", "abc"}, {"continuation", "def"}}, FakeTokenizer(), options).prompt.size(),
+      4U);
+}
+
+TEST(ScoreLineTest, ReaderKeepsNumbersAndNames) {
+  TemporaryFolder folder;
+  const auto path = folder.Write("in.jsonl",
+                                 "{\"text\":\"a\"}\n\n{\"text\":\"a\",\"custom_id\":\"x\"}\n{"
+                                 "\"text\":1,\"custom_id\":\"y\"}\n");
+  const FakeTokenizer tokenizer;
+  RequestReader reader(path, tokenizer, Options());
+  EXPECT_EQ(std::get<Request>(*reader.Next()).custom_id, "1");
+  const auto second = std::get<Request>(*reader.Next());
+  EXPECT_EQ(second.custom_id, "x");
+  EXPECT_EQ(second.line, 3);
+  const auto third = std::get<LineError>(*reader.Next());
+  EXPECT_EQ(third.custom_id, "y");
+  EXPECT_THAT(third.message, HasSubstr("line 4: "));
+}
+
+TEST(ScoreLineTest, WhatHasNoProbabilityCountsAsTheFloor) {
+  TemporaryFolder folder;
+  const FakeTokenizer tokenizer;
+  CompletionWriter writer(folder / "out.jsonl", tokenizer, {"m", 0, false, AnswerForm::kScore});
+  Request request = Read({{"token_ids", {9, 8, 7}}});
+  request.line = 1;
+  request.custom_id = "1";
+  Completion completion;
+  completion.scores = {{-0.5F, -std::numeric_limits<float>::infinity()}, false};
+  writer.Expect(1);
+  writer.Put(request, completion);
+  EXPECT_EQ(writer.scores().num_tokens, 2);
+  EXPECT_EQ(writer.scores().logprob_sum, -9999.5);
+  writer.Commit();
+  EXPECT_EQ(
+      FileText(folder / "out.jsonl"),
+      "{\"custom_id\":\"1\",\"logprob_sum\":-9999.5,\"num_tokens\":2,\"token_logprobs\":[null,-0.5,"
+      "-9999],\"greedy_match\":false}\n");
+}
+
+}  // namespace
+}  // namespace spillway
