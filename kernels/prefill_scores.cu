@@ -9,25 +9,33 @@ namespace {
 // One element of padding: the 64 threads that each sum a column then read 64 different banks.
 constexpr int kWeightStride = kTileKeys + 1;
 
-// The weights of 16 queries, 0 where the key is masked or there is no query.
-__device__ void StoreWeights(const PrefillAttentionArgs& args, const AttentionRow& row,
-                             int64_t head, int64_t first_query, int64_t first_key,
+// A warp's 16 queries against a tile of keys.
+struct TileOfScores {
+  const AttentionRow& row;
+  int64_t head;
+  int64_t first_query;
+  int64_t first_key;
+};
+
+// Their weights, 0 where the key is masked or there is no query.
+__device__ void StoreWeights(const PrefillAttentionArgs& args, const TileOfScores& tile,
                              const float (&scores)[kKeyColumns][4], float* weights) {
   const int lane = threadIdx.x % kWarp;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int64_t query = first_query + lane / 4 + half * 8;
-    const bool is_query = query < row.num_new;
+    const int64_t query = tile.first_query + lane / 4 + half * 8;
+    const bool is_query = query < tile.row.num_new;
     const float log_sum =
-        is_query ? args.log_sums[(row.token_offset + query) * args.num_heads + head] : 0.0F;
+        is_query ? args.log_sums[(tile.row.token_offset + query) * args.num_heads + tile.head]
+                 : 0.0F;
     float* to =
-        weights + (query - first_query + threadIdx.x / kWarp * kWarpQueries) * kWeightStride;
+        weights + (query - tile.first_query + threadIdx.x / kWarp * kWarpQueries) * kWeightStride;
 #pragma unroll
     for (int column = 0; column < kKeyColumns; ++column) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         const int key = column * 8 + 2 * (lane % 4) + i;
-        const bool is_seen = is_query && first_key + key <= row.num_past + query;
+        const bool is_seen = is_query && tile.first_key + key <= tile.row.num_past + query;
         to[key] = is_seen ? __expf(scores[column][2 * half + i] - log_sum) : 0.0F;
       }
     }
@@ -64,7 +72,7 @@ __global__ void __launch_bounds__(kTileThreads) PrefillScoresKernel(const Prefil
     q.Load(attention, row, head, first_query);
     float scores[kKeyColumns][4];
     ScoreTile(q, keys, scores);
-    StoreWeights(attention, row, head, first_query, tile.begin, scores, weights);
+    StoreWeights(attention, {row, head, first_query, tile.begin}, scores, weights);
     __syncthreads();
     if (sums) {
       for (int query = 0; query < kTileQueries; ++query) {
