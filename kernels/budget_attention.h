@@ -13,6 +13,10 @@
 #include "spillway/dtype.h"
 #include "spillway/kv_policy.h"
 
+namespace spillway {
+class Stream;
+}
+
 namespace spillway::kernels {
 
 // One row and its one new token.
@@ -55,5 +59,15 @@ void BudgetAttention(const BudgetAttentionArgs& args, std::span<std::byte> works
 
 // The oracle: plain softmax in double, scores rounded to fp32 once per step.
 void BudgetAttentionRef(const BudgetAttentionArgs& args);
+
+// On the GPU: pointers, the rows and what they point to are in its memory.
+struct GpuBudgetAttentionArgs {
+  BudgetAttentionArgs step;    // head_dim: a multiple of 8, at most 128
+  float* weights = nullptr;    // [rows, num_heads, weights_stride]: workspace
+  int64_t weights_stride = 0;  // over any row's num_held
+};
+
+// Stream: one kernel.
+void BudgetAttentionAsync(const GpuBudgetAttentionArgs& args, Stream& stream);
 
 }  // namespace spillway::kernels

@@ -7,6 +7,10 @@
 
 #include "spillway/dtype.h"
 
+namespace spillway {
+class Stream;
+}
+
 namespace spillway::kernels {
 
 // Rows [row_begin, row_end) of the table, wherever they lie.
@@ -28,5 +32,10 @@ struct EmbeddingArgs {
 
 void EmbeddingLookup(const EmbeddingArgs& args);  // overwrites y
 void EmbeddingAdd(const EmbeddingArgs& args);     // adds to y
+
+// On the GPU: pointers and what the spans view are in its memory. The ids are not checked there.
+// Stream: one kernel.
+void EmbeddingLookupAsync(const EmbeddingArgs& args, Stream& stream);
+void EmbeddingAddAsync(const EmbeddingArgs& args, Stream& stream);
 
 }  // namespace spillway::kernels

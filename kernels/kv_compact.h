@@ -10,6 +10,10 @@
 #include "kernels/thread_pool.h"
 #include "spillway/kv_policy.h"
 
+namespace spillway {
+class Stream;
+}
+
 namespace spillway::kernels {
 
 // One row, after the last chunk of its prompt. `from` and `kv` do not overlap.
@@ -40,5 +44,18 @@ void KvCompact(const KvCompactArgs& args, std::span<std::byte> workspace, Thread
 
 // The oracle: sorts all tokens, head by head.
 void KvCompactRef(const KvCompactArgs& args);
+
+// On the GPU: pointers, the rows and what they point to are in its memory.
+struct GpuKvCompactArgs {
+  KvCompactArgs compact;  // head_dim: a multiple of 8
+  // The rows' `from` are runs of one memory of num_slots slots that begins here.
+  const std::byte* from_begin = nullptr;
+  int64_t num_slots = 0;
+  float* scores = nullptr;  // [num_kv_heads, num_slots]: workspace
+  int32_t* kept = nullptr;  // the same
+};
+
+// Stream: one kernel.
+void KvCompactAsync(const GpuKvCompactArgs& args, Stream& stream);
 
 }  // namespace spillway::kernels

@@ -6,6 +6,10 @@
 #include "kernels/isa.h"
 #include "kernels/thread_pool.h"
 
+namespace spillway {
+class Stream;
+}
+
 namespace spillway::kernels {
 
 struct LayerNormArgs {
@@ -22,5 +26,8 @@ struct LayerNormArgs {
 
 void LayerNorm(const LayerNormArgs& args, ThreadPool& pool, Isa isa);
 void LayerNormRef(const LayerNormArgs& args);
+
+// On the GPU, all pointers in its memory. Stream: one kernel.
+void LayerNormAsync(const LayerNormArgs& args, Stream& stream);
 
 }  // namespace spillway::kernels

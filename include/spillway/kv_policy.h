@@ -66,7 +66,7 @@ struct KvKeep {
   int64_t heavy = 0;
   int64_t recent = 0;
 
-  int64_t slots() const { return sinks + heavy + recent; }
+  constexpr int64_t slots() const { return sinks + heavy + recent; }
 
   bool operator==(const KvKeep&) const = default;
 };

@@ -91,6 +91,16 @@ struct BouncePlan {
   std::array<Region, 3> rings;
 };
 
+// What a GPU's executor and the host pass each other beside all that: tables in, logits out.
+struct ExchangePlan {
+  Region device;
+  Region host;  // CPU
+};
+struct ExchangeBytes {
+  int64_t device = 0;
+  int64_t host = 0;
+};
+
 // With a KV policy that evicts, K and V of the prompts that are computed, until it is known which
 // tokens stay. Two places for the longest prompt, which chunks of a pass may cut, then room for the
 // prompts that lie within one chunk; all in slots without anything beside K and V.
@@ -140,6 +150,7 @@ struct Plan {
   StagingPlan hidden_staging;
   BouncePlan bounce;  // CPU
   WorkspacePlan workspace;
+  ExchangePlan exchange;
   PerTier<int64_t> weight_bytes;
   PerTier<int64_t> arena_bytes;  // of disk: the store and the scratch files
   int64_t table_bytes = 0;       // CPU memory outside the arena: tags, queues, tables
@@ -167,12 +178,14 @@ struct Plan {
   int64_t HiddenRowBytes() const { return shape.hidden_size * int64_t{sizeof(float)}; }
 };
 
-// How much workspace the kernels ask for; passed in so that planning links no kernels.
+// How much workspace the kernels ask for; passed in so that planning links no kernels. `exchange`
+// null: the executor is the host's own.
 struct KernelNeeds {
   int64_t (*matmul_bytes)(int64_t rows, int64_t in, int num_threads) = nullptr;
   int64_t (*attention_bytes)(int64_t row_slots, int64_t head_dim, int num_threads) = nullptr;
   // Of a policy that evicts: attention with token scores, compaction, decode.
   int64_t (*eviction_bytes)(int64_t row_slots, int64_t head_dim, int num_threads) = nullptr;
+  ExchangeBytes (*exchange)(const Plan& plan) = nullptr;
 };
 
 // Places everything without looking at the caps; for those that compare many policies.

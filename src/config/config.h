@@ -35,6 +35,14 @@ constexpr bool PlansOnly(Verb verb) {
   return verb == Verb::kPlan || verb == Verb::kSearch || verb == Verb::kSimulate;
 }
 
+enum class DeviceKind { kAuto, kCpu, kCuda };
+
+// --device
+struct DeviceChoice {
+  DeviceKind kind = DeviceKind::kAuto;
+  int index = 0;  // of kCuda
+};
+
 enum class Verbosity { kQuiet, kNormal, kVerbose };
 
 struct Config {
@@ -44,6 +52,7 @@ struct Config {
   std::string tokenizer;  // folder; empty: the model's own
   bool dummy_weights = false;
   bool allow_nonfinite_weights = false;
+  DeviceChoice device;
   std::optional<int64_t> gpu_memory_bytes;
   std::optional<int64_t> cpu_memory_bytes;
   std::optional<int64_t> disk_space_bytes;

@@ -52,13 +52,27 @@ Flag Bytes(std::string name, std::string help, std::optional<int64_t> Config::*m
   return {std::move(name), FlagKind::kValue, "SIZE", std::move(help), std::move(setter)};
 }
 
-void SetDevice(Config&, const std::string& text) {
-  if (text == "auto" || text == "cpu") return;
-  if (text.starts_with("cuda")) {
+void SetDevice(Config& config, const std::string& text) {
+  if (text == "auto" || text == "cpu") {
+    config.device.kind = text == "cpu" ? DeviceKind::kCpu : DeviceKind::kAuto;
+    return;
+  }
+  constexpr std::string_view kCuda = "cuda:";
+#if defined(SPILLWAY_CUDA)
+  if (text.starts_with(kCuda)) {
+    constexpr int64_t kMaxIndex = 1023;
+    const std::string index = text.substr(kCuda.size());
+    config.device = {DeviceKind::kCuda,
+                     static_cast<int>(ParseInteger("device", index, 0, kMaxIndex))};
+    return;
+  }
+#else
+  if (text.starts_with(kCuda.substr(0, kCuda.size() - 1))) {
     throw Error(ErrorCode::kFlag,
                 fmt::format("--device {}: this build has no CUDA executor; use --device cpu",
                             Printable(text)));
   }
+#endif
   throw Error(ErrorCode::kFlag,
               fmt::format("--device {}: expected auto, cpu or cuda:N", Printable(text)));
 }
@@ -199,7 +213,7 @@ std::vector<Flag> TerminalFlags() {
 
 std::vector<Flag> RunFlags() {
   return {
-      Value("device", "auto|cpu", "where layers are computed", SetDevice),
+      Value("device", "auto|cpu|cuda:N", "where layers are computed", SetDevice),
       Bytes("cpu-memory", "hard cap of CPU memory (90 % of what is free)",
             &Config::cpu_memory_bytes),
       Bytes("gpu-memory", "hard cap of GPU memory", &Config::gpu_memory_bytes),

@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <memory>
 #include <optional>
 
 #include "spillway/error.h"
 #include "spillway/report.h"
 #include "src/clock.h"
 #include "src/execute/choose_policy.h"
+#include "src/execute/open_device.h"
 #include "src/execute/prepare.h"
 #include "src/execute/prompt_file.h"
 #include "src/execute/run_blocks.h"
@@ -142,6 +144,7 @@ void PrintTable(const Config& config, const Plan& plan, const Trace& trace,
 
 int AnswerLines(const Config& config) {
   const double begin_s = NowSeconds();
+  const std::unique_ptr<Device> device = OpenDevice(config);
   const OpenedModel model = OpenModel(config);
   if (SameFile(config.input, config.output)) {
     throw Error(ErrorCode::kInput, "--output is the input file; give another name");
@@ -153,8 +156,8 @@ int AnswerLines(const Config& config) {
   CompletionWriter writer(config.output, *model.tokenizer,
                           {model.shape.name, 0, config.overwrite,
                            scores ? AnswerForm::kScore : AnswerForm::kCompletion});
-  const Machine machine = MachineToPlanFor(config, model);
-  RefuseWhatCannotFit(config, model.shape, machine);
+  const Machine machine = MachineToPlanFor(config, model, *device);
+  RefuseWhatCannotFit(config, model.shape, machine, *device);
 
   ProgressLine line(config.progress ? TerminalOf(config) : nullptr);
   line.Note("reading the input");
@@ -163,7 +166,7 @@ int AnswerLines(const Config& config) {
   writer.SetRunFingerprint(scan.hash);
 
   const Workload work = WorkloadOf(scan);
-  const Plan plan = PlanFor(config, model.shape, machine, work);
+  const Plan plan = PlanFor(config, model.shape, machine, work, *device);
   Describe(config, model, scan, plan);
 
   RequestReader reader = prompts.Read();
@@ -171,8 +174,8 @@ int AnswerLines(const Config& config) {
   std::optional<TraceLog> trace_log;
   if (trace_file.asked_for()) trace_log.emplace(trace_file, plan);
   const Trace trace =
-      RunJob({config, model, plan, ExpectedOf(work), trace_log ? &*trace_log : nullptr}, job,
-             writer, line);
+      RunJob({config, model, plan, *device, ExpectedOf(work), trace_log ? &*trace_log : nullptr},
+             job, writer, line);
   if (reader.input_hash() != scan.hash) {
     throw Error(
         ErrorCode::kResume,

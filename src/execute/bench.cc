@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <memory>
 #include <optional>
 
 #include "spillway/report.h"
 #include "src/clock.h"
 #include "src/execute/choose_policy.h"
+#include "src/execute/open_device.h"
 #include "src/execute/prepare.h"
 #include "src/execute/run_blocks.h"
 #include "src/execute/synthetic.h"
@@ -19,11 +21,13 @@ namespace spillway {
 
 int RunBench(const Config& config) {
   const double begin_s = NowSeconds();
+  const std::unique_ptr<Device> device = OpenDevice(config);
   const OpenedModel model = OpenModel(config);
   const ReportFile report("--report", config.report, {{}, {}, config.trace});
   const ReportFile trace_file("--trace", config.trace, {{}, {}, config.report});
   const Workload work = SyntheticWork(config, model.shape);
-  const Plan plan = PlanFor(config, model.shape, MachineToPlanFor(config, model), work);
+  const Plan plan =
+      PlanFor(config, model.shape, MachineToPlanFor(config, model, *device), work, *device);
 
   const std::optional<Prediction> predicted = PredictionFor(config, plan, work);
   if (config.verbosity == Verbosity::kVerbose) {
@@ -35,8 +39,8 @@ int RunBench(const Config& config) {
                                  work.num_requests * work.longest.max_new_tokens};
   std::optional<TraceLog> trace_log;
   if (trace_file.asked_for()) trace_log.emplace(trace_file, plan);
-  const Trace trace =
-      RunBlocks({config, model, plan, expected, trace_log ? &*trace_log : nullptr}, job, line);
+  const Trace trace = RunBlocks(
+      {config, model, plan, *device, expected, trace_log ? &*trace_log : nullptr}, job, line);
 
   const RunSummary summary = {
       job.num_requests(), job.num_completions(), job.num_errors(), NowSeconds() - begin_s,

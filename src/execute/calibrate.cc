@@ -7,6 +7,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -15,8 +16,8 @@
 #include "policies/kv_calibration.h"
 #include "spillway/error.h"
 #include "src/config/policy_file.h"
-#include "src/execute/choose_policy.h"
 #include "src/execute/loaded_model.h"
+#include "src/execute/open_device.h"
 #include "src/execute/prepare.h"
 #include "src/execute/window_job.h"
 #include "src/model/open_model.h"
@@ -206,15 +207,17 @@ std::string CalibrationJson(const Calibration& calibration, const Budgets& budge
 }
 
 // The plan with every token kept, whose memory all others use.
-Plan WholePlan(const Config& config, const OpenedModel& model, const Workload& work) {
+Plan WholePlan(const Config& config, const OpenedModel& model, const Workload& work,
+               const Device& device) {
   Config whole = config;
   whole.kv = KvWith(config, std::vector(static_cast<std::size_t>(model.shape.num_layers), 1.0));
-  return PlanFor(whole, model.shape, ProbeMachine(config, model), work);
+  return PlanFor(whole, model.shape, ProbeMachine(config, model, device), work, device);
 }
 
 }  // namespace
 
 int RunCalibrate(const Config& config) {
+  const std::unique_ptr<Device> device = OpenDevice(config);
   const OpenedModel model = OpenModel(config);
   const ReportFile output("--output", config.output, {config.perplexity, {}, config.report});
   const ReportFile report("--report", config.report, {config.perplexity, config.output, {}});
@@ -227,8 +230,8 @@ int RunCalibrate(const Config& config) {
   feed.prefill.tokens = windows.front().first - windows.front().begin;
   if (model.shape.bos >= 0) feed.start = model.shape.bos;
   const Workload work = WindowJob(tokens, windows, feed).Work();
-  const Plan plan = WholePlan(config, model, work);
-  LoadedModel loaded({config, model, plan, {}, nullptr}, line);
+  const Plan plan = WholePlan(config, model, work, *device);
+  LoadedModel loaded({config, model, plan, *device, {}, nullptr}, line);
 
   int num_runs = 0;
   const auto measure = [&](const std::vector<double>& kept_frac) {
@@ -236,7 +239,7 @@ int RunCalibrate(const Config& config) {
     policy.kv = KvWith(config, kept_frac);
     line.Note(fmt::format("calibrating: run {}", ++num_runs));
     WindowJob job(tokens, windows, feed);
-    loaded.Run(LayOut(model.shape, plan.machine, work, policy, CpuKernelNeeds()), job,
+    loaded.Run(LayOut(model.shape, plan.machine, work, policy, device->needs()), job,
                [](const WorkDone&) {});
     const ScoreSummary score = job.Summary();
     return -score.logprob_sum / static_cast<double>(score.num_tokens);

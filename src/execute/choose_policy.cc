@@ -4,10 +4,6 @@
 
 #include <array>
 
-#include "kernels/attention.h"
-#include "kernels/budget_attention.h"
-#include "kernels/kv_compact.h"
-#include "kernels/matmul.h"
 #include "policies/cost_model.h"
 #include "spillway/error.h"
 #include "src/execute/simulate.h"
@@ -41,23 +37,6 @@ bool IsEndless(const Config& config) {
   return config.verb == Verb::kSearch && config.input.empty() && !config.num_requests;
 }
 
-KernelNeeds CpuKernelNeeds() {
-  return {[](int64_t rows, int64_t in, int num_threads) {
-            return kernels::MatmulWorkspaceBytes(rows, in, num_threads, kernels::BestIsa());
-          },
-          [](int64_t slots, int64_t head_dim, int num_threads) {
-            return kernels::AttentionWorkspaceBytes(slots, head_dim, num_threads,
-                                                    kernels::BestIsa());
-          },
-          [](int64_t slots, int64_t head_dim, int num_threads) {
-            const kernels::Isa isa = kernels::BestIsa();
-            return std::max(
-                {kernels::AttentionWorkspaceBytesWithScores(slots, head_dim, num_threads, isa),
-                 kernels::BudgetAttentionWorkspaceBytes(slots, head_dim, num_threads, isa),
-                 kernels::KvCompactWorkspaceBytes(slots, num_threads)});
-          }};
-}
-
 GivenPolicy PolicyGivenBy(const Config& config, const Machine& machine) {
   GivenPolicy given;
   given.gpu_batch_size = config.gpu_batch_size;
@@ -79,25 +58,25 @@ GivenPolicy PolicyGivenBy(const Config& config, const Machine& machine) {
 }
 
 SearchResult SearchFor(const Config& config, const ModelShape& shape, const Machine& machine,
-                       const Workload& work) {
+                       const Workload& work, const KernelNeeds& needs) {
   const auto predict = [&config](const Plan& plan, const Workload& of_plan) {
     SimOptions options;
     options.overlap = config.overlap ? Overlap::kOn : Overlap::kOff;
     options.max_cells = kCellsOfACandidate;
     return Simulate(plan, of_plan, options).prediction;
   };
-  return SearchPolicies({shape, machine, work, PolicyGivenBy(config, machine), CpuKernelNeeds(),
-                         predict, IsEndless(config)});
+  return SearchPolicies(
+      {shape, machine, work, PolicyGivenBy(config, machine), needs, predict, IsEndless(config)});
 }
 
 Policy ChoosePolicy(const Config& config, const ModelShape& shape, const Machine& machine,
-                    const Workload& work) {
+                    const Workload& work, const KernelNeeds& needs) {
   const bool whole = config.policy && config.policy->placement;
   if (KnowsRates(machine) && !whole && work.num_requests > 0) {
-    const SearchResult result = SearchFor(config, shape, machine, work);
+    const SearchResult result = SearchFor(config, shape, machine, work, needs);
     if (result.feasible()) return result.best.front().policy;
   }
-  return DefaultPolicy(shape, machine, work, PolicyGivenBy(config, machine), CpuKernelNeeds());
+  return DefaultPolicy(shape, machine, work, PolicyGivenBy(config, machine), needs);
 }
 
 std::optional<Prediction> PredictionFor(const Config& config, const Plan& plan,

@@ -14,9 +14,6 @@
 
 namespace spillway {
 
-// What the kernels of this host ask for.
-KernelNeeds CpuKernelNeeds();
-
 // What flags and a policy file state.
 // Throws: Error kFlag, kPolicy: a share on a gpu that there is none of.
 GivenPolicy PolicyGivenBy(const Config& config, const Machine& machine);
@@ -26,13 +23,13 @@ bool IsEndless(const Config& config);
 
 // Requires: KnowsRates(machine).
 SearchResult SearchFor(const Config& config, const ModelShape& shape, const Machine& machine,
-                       const Workload& work);
+                       const Workload& work, const KernelNeeds& needs);
 
 // The best of a search; the default policy where the rates are not known, where nothing is left to
 // search for, or where nothing fits: planning it then says what is missing.
 // Throws: as PolicyGivenBy.
 Policy ChoosePolicy(const Config& config, const ModelShape& shape, const Machine& machine,
-                    const Workload& work);
+                    const Workload& work, const KernelNeeds& needs);
 
 // What the cost model expects of the run; nullopt where the rates are not known.
 std::optional<Prediction> PredictionFor(const Config& config, const Plan& plan,

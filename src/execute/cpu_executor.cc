@@ -39,7 +39,7 @@ struct CpuExecutor::RowInChunk {
   int64_t offset;     // of the first of them in the chunk
 };
 
-CpuExecutor::CpuExecutor(const Plan& plan, const HostArena& device, ThreadPool& pool,
+CpuExecutor::CpuExecutor(const Plan& plan, const Arena& device, ThreadPool& pool,
                          kernels::Isa isa)
     : plan_(plan), device_(device), pool_(pool), isa_(isa), prompt_places_(plan.workspace.prompt) {
   const auto max_rows = static_cast<std::size_t>(plan.batch.rows);

@@ -25,7 +25,7 @@ class CpuExecutor final : public Executor {
  public:
   // `device` is the arena of plan.device().
   // Lifetime: plan, arena and pool outlive the executor.
-  CpuExecutor(const Plan& plan, const HostArena& device, ThreadPool& pool, kernels::Isa isa);
+  CpuExecutor(const Plan& plan, const Arena& device, ThreadPool& pool, kernels::Isa isa);
 
   void Compute(const Cursor& at, const PackedBatch& batch, const CellPlaces& places) override;
   std::span<float> Logits() override { return logits_; }
@@ -73,7 +73,7 @@ class CpuExecutor final : public Executor {
   float* Hidden(const Cell& cell, int64_t token) const;
 
   const Plan& plan_;
-  const HostArena& device_;
+  const Arena& device_;
   ThreadPool& pool_;
   kernels::Isa isa_;
   // What one chunk attends to; each reserved for batch.rows.

@@ -174,7 +174,9 @@ void Engine::Head(const Cursor& at, RowBatch& batch) {
 }
 
 void Engine::SeeLogits(const RowBatch& batch) {
+  const double begin_s = NowSeconds();
   const std::span<float> logits = executor_.Logits();
+  pass_.compute_s += NowSeconds() - begin_s;  // what is left of it where computes are enqueued
   const auto vocab = static_cast<std::size_t>(plan_.shape.vocab_size);
   const PackedBatch& packed = batch.packed();
   auto see = [&](int64_t index, int) {

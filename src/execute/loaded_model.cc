@@ -5,16 +5,15 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
-#include "kernels/isa.h"
 #include "kernels/thread_pool.h"
 #include "spillway/error.h"
 #include "src/clock.h"
 #include "src/execute/block.h"
-#include "src/execute/cpu_executor.h"
 #include "src/execute/engine.h"
 #include "src/execute/mover.h"
 #include "src/execute/prepare.h"
@@ -62,12 +61,25 @@ DiskOptions DiskOf(const Config& config, const std::filesystem::path& store, Tra
   return disk;
 }
 
+void LoadTiers(const Run& run, const WeightReader& reader, const Tiers& tiers, ThreadPool& pool) {
+  LoadWeights(run.plan, Tier::kCpu, reader, tiers.arena(Tier::kCpu), pool);
+  if (run.device.IsHostMemory()) {
+    return LoadWeights(run.plan, Tier::kGpu, reader, tiers.arena(Tier::kGpu), pool);
+  }
+  const HostArena staging(pool.num_threads() * kStagedReadBytes);
+  const WeightUpload upload = {
+      staging.View({0, staging.bytes()}),
+      [&](std::byte* to, std::span<const std::byte> from) { run.device.CopyIn(to, from); }};
+  LoadWeights(run.plan, Tier::kGpu, reader, tiers.arena(Tier::kGpu), pool, &upload);
+}
+
 }  // namespace
 
 LoadedModel::LoadedModel(const spillway::Run& run, ProgressLine& line)
     : config_(run.config),
       model_(run.model),
       plan_(run.plan),
+      device_(run.device),
       trace_log_(run.trace_log),
       pool_(run.plan.machine.num_threads) {
   const double begin_s = NowSeconds();
@@ -76,10 +88,8 @@ LoadedModel::LoadedModel(const spillway::Run& run, ProgressLine& line)
   const WeightReader reader(*model_.checkpoint, model_.weights, NonFiniteOf(config_),
                             convert.View({0, convert.bytes()}), pool_.num_threads());
   const std::filesystem::path store = PrepareStore(run, reader, pool_, line);
-  tiers_.emplace(plan_, DiskOf(config_, store, trace_log_));
-  for (const Tier tier : {Tier::kGpu, Tier::kCpu}) {
-    LoadWeights(plan_, tier, reader, tiers_->arena(tier), pool_);
-  }
+  tiers_.emplace(plan_, DiskOf(config_, store, trace_log_), device_);
+  LoadTiers(run, reader, *tiers_, pool_);
   model_.checkpoint->FreeBuffers();
   load_s_ = NowSeconds() - begin_s;
 }
@@ -90,12 +100,14 @@ Trace LoadedModel::Run(const Plan& plan, Job& job, const ProgressFn& progress) {
     SPILLWAY_CHECK(plan.arena_bytes[tier] <= plan_.arena_bytes[tier]);
   }
   Mover mover(plan, *tiers_, trace_log_);
-  CpuExecutor executor(plan, tiers_->arena(plan.device()), pool_, kernels::BestIsa());
+  const std::unique_ptr<Executor> executor =
+      device_.MakeExecutor(plan, {tiers_->arena(Tier::kGpu), tiers_->arena(Tier::kCpu)}, pool_);
   BlockBuilder blocks(plan, {model_.tokenizer.get(), config_.seed});
   const Schedule schedule = ZigZag(plan, config_.overlap ? Overlap::kOn : Overlap::kOff);
-  Engine engine(plan, mover, executor, pool_, trace_log_);
+  Engine engine(plan, mover, *executor, pool_, trace_log_);
   Trace trace = engine.Run(schedule, blocks, job, progress);
   trace.load_s = load_s_;
+  if (!device_.IsHostMemory()) trace.peak_bytes[Tier::kGpu] = device_.TakenBytes();
   // The arena that stands for a GPU is in this process too.
   trace.peak_bytes[Tier::kCpu] = PeakResidentBytes() - tiers_->arena(Tier::kGpu).ResidentBytes();
   return trace;

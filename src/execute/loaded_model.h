@@ -7,6 +7,7 @@
 
 #include "kernels/thread_pool.h"
 #include "spillway/trace.h"
+#include "src/execute/device.h"
 #include "src/execute/engine.h"  // ProgressFn
 #include "src/execute/job.h"
 #include "src/execute/run_blocks.h"  // Run
@@ -32,6 +33,7 @@ class LoadedModel {
   const Config& config_;
   const OpenedModel& model_;
   const Plan& plan_;
+  Device& device_;
   TraceLog* trace_log_;
   ThreadPool pool_;
   std::optional<Tiers> tiers_;

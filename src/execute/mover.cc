@@ -85,9 +85,11 @@ Mover::Mover(const Plan& plan, const Tiers& tiers, TraceLog* trace_log)
       weights_loaded_(plan.layers.size()),
       kv_stored_(static_cast<std::size_t>(plan.num_batches * plan.shape.num_layers)),
       hidden_stored_(static_cast<std::size_t>(plan.num_batches)),
-      out_(OutOptions(StreamOptions(plan, tiers, 2, MaxRowMoves(plan), trace_log))),
-      rows_in_(StreamOptions(plan, tiers, 1, MaxRowMoves(plan), trace_log)),
-      weights_in_(StreamOptions(plan, tiers, 0, MaxWeightMoves(plan), trace_log)) {
+      out_(OutOptions(StreamOptions(plan, tiers, 2, MaxRowMoves(plan), trace_log)),
+           tiers.MakeCopyQueue()),
+      rows_in_(StreamOptions(plan, tiers, 1, MaxRowMoves(plan), trace_log), tiers.MakeCopyQueue()),
+      weights_in_(StreamOptions(plan, tiers, 0, MaxWeightMoves(plan), trace_log),
+                  tiers.MakeCopyQueue()) {
   for (std::size_t layer = 0; layer < plan.layers.size(); ++layer) {
     weight_moves_.push_back(MovesFor(MovesOf(plan, static_cast<int64_t>(layer)), plan, tiers));
   }

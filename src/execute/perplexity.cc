@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "spillway/error.h"
 #include "spillway/report.h"
 #include "src/clock.h"
+#include "src/execute/open_device.h"
 #include "src/execute/prepare.h"
 #include "src/execute/prompt_file.h"
 #include "src/execute/run_blocks.h"
@@ -58,11 +60,12 @@ std::optional<TokenId> WindowStart(const Config& config, const ModelShape& shape
 
 int RunPerplexity(const Config& config) {
   const double begin_s = NowSeconds();
+  const std::unique_ptr<Device> device = OpenDevice(config);
   const OpenedModel model = OpenModel(config);
   const ReportFile report("--report", config.report, {config.perplexity, {}, config.trace});
   const ReportFile trace_file("--trace", config.trace, {config.perplexity, {}, config.report});
-  const Machine machine = ProbeMachine(config, model);
-  RefuseWhatCannotFit(config, model.shape, machine);
+  const Machine machine = ProbeMachine(config, model, *device);
+  RefuseWhatCannotFit(config, model.shape, machine, *device);
 
   ProgressLine line(config.progress ? TerminalOf(config) : nullptr);
   line.Note("reading the text");
@@ -70,11 +73,11 @@ int RunPerplexity(const Config& config) {
       ReadTextTokens(config, config.perplexity, "--perplexity", *model.tokenizer);
   WindowJob job(tokens, CutIntoWindows(config, model.shape, static_cast<int64_t>(tokens.size())),
                 {PrefillOf(config), WindowStart(config, model.shape)});
-  const Plan plan = PlanFor(config, model.shape, machine, job.Work());
+  const Plan plan = PlanFor(config, model.shape, machine, job.Work(), *device);
   std::optional<TraceLog> trace_log;
   if (trace_file.asked_for()) trace_log.emplace(trace_file, plan);
   const Trace trace = RunBlocks(
-      {config, model, plan, job.Expected(), trace_log ? &*trace_log : nullptr}, job, line);
+      {config, model, plan, *device, job.Expected(), trace_log ? &*trace_log : nullptr}, job, line);
 
   const ScoreSummary score = job.Summary();
   const RunSummary summary = {job.num_windows(),      job.num_windows(),        0,

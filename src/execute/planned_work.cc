@@ -6,9 +6,10 @@
 
 namespace spillway {
 
-Workload PlannedWork(const Config& config, const OpenedModel& model, const Machine& machine) {
+Workload PlannedWork(const Config& config, const OpenedModel& model, const Machine& machine,
+                     const Device& device) {
   if (config.input.empty()) return SyntheticWork(config, model.shape);
-  RefuseWhatCannotFit(config, model.shape, machine);
+  RefuseWhatCannotFit(config, model.shape, machine, device);
   return WorkloadOf(PromptFile(config, model).Scan());
 }
 

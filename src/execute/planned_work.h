@@ -5,11 +5,13 @@
 #include "spillway/machine.h"
 #include "spillway/workload.h"
 #include "src/config/config.h"
+#include "src/execute/device.h"
 #include "src/model/open_model.h"
 
 namespace spillway {
 
 // Throws: Error kFlag, kInput, kIo, and what refusing a model that cannot fit throws.
-Workload PlannedWork(const Config& config, const OpenedModel& model, const Machine& machine);
+Workload PlannedWork(const Config& config, const OpenedModel& model, const Machine& machine,
+                     const Device& device);
 
 }  // namespace spillway

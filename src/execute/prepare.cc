@@ -13,6 +13,7 @@
 #include "src/machine/probe.h"
 #include "src/machine/profile_cache.h"
 #include "src/model/make_store.h"
+#include "src/size_text.h"
 #include "src/store/store.h"
 
 namespace spillway {
@@ -49,6 +50,20 @@ void TakeCaps(const Config& config, Machine& machine) {
   if (config.disk_space_bytes) machine.cap_bytes[Tier::kDisk] = *config.disk_space_bytes;
 }
 
+// What a run may take of a GPU.
+int64_t GpuCap(const Config& config, const DeviceMemory& memory) {
+  const int64_t wanted =
+      std::min(config.gpu_memory_bytes.value_or(memory.total_bytes / 10 * 9), memory.total_bytes);
+  if (wanted <= memory.used_bytes) {
+    throw Error(ErrorCode::kGpuMemory,
+                fmt::format("{} of GPU memory are asked for, and {} are in use before the run (the "
+                            "CUDA context's included); give a larger --gpu-memory or close other "
+                            "programs on the GPU",
+                            SizeText(wanted), SizeText(memory.used_bytes)));
+  }
+  return wanted - memory.used_bytes;
+}
+
 }  // namespace
 
 std::filesystem::path OffloadFolder(const Config& config) {
@@ -66,11 +81,15 @@ Machine HostMachine(const Config& config) {
   return machine;
 }
 
-Machine ProbeMachine(const Config& config, const OpenedModel& model) {
+Machine ProbeMachine(const Config& config, const OpenedModel& model, const Device& device) {
   Machine machine = HostMachine(config);
   const ProfileKey key = MakeProfileKey(machine, OffloadFolder(config));
   machine.rates = CachedRates(key).value_or(MachineRates{});
-  if (config.emulate_gpu_bytes.value_or(0) > 0) {
+  if (const DeviceMemory memory = device.memory(); memory.total_bytes > 0) {
+    machine.name += ", " + device.name();
+    machine.device = Tier::kGpu;
+    machine.cap_bytes[Tier::kGpu] = GpuCap(config, memory);
+  } else if (config.emulate_gpu_bytes.value_or(0) > 0) {
     machine.device = Tier::kGpu;
     machine.cap_bytes[Tier::kGpu] =
         std::min(*config.emulate_gpu_bytes, config.gpu_memory_bytes.value_or(INT64_MAX));
@@ -79,37 +98,43 @@ Machine ProbeMachine(const Config& config, const OpenedModel& model) {
   machine.cap_bytes[Tier::kDisk] = config.disk_space_bytes
                                        ? *config.disk_space_bytes
                                        : FreeDiskBytes(config) + StoredBytes(config, model);
+  const int64_t emulated = device.IsHostMemory() ? machine.cap_bytes[Tier::kGpu] : 0;
   machine.cap_bytes[Tier::kCpu] = config.cpu_memory_bytes.value_or(
-      std::max<int64_t>(0, machine.cap_bytes[Tier::kCpu] - machine.cap_bytes[Tier::kGpu]));
+      std::max<int64_t>(0, machine.cap_bytes[Tier::kCpu] - emulated));
   return machine;
 }
 
-Machine MachineToPlanFor(const Config& config, const OpenedModel& model) {
+Machine MachineToPlanFor(const Config& config, const OpenedModel& model, const Device& device) {
   const bool foreign = config.machine && PlansOnly(config.verb);
-  Machine machine = foreign ? *config.machine : ProbeMachine(config, model);
+  Machine machine = foreign ? *config.machine : ProbeMachine(config, model, device);
   if (foreign) TakeCaps(config, machine);
   if (!foreign && config.machine) machine.rates = config.machine->rates;
   return machine;
 }
 
 Plan PlanFor(const Config& config, const ModelShape& shape, const Machine& machine,
-             const Workload& work) {
+             const Workload& work, const Device& device) {
   const auto num_budgets = std::ssize(config.kv.layer_budgets);
   if (num_budgets != 0 && num_budgets != shape.num_layers) {
     throw Error(ErrorCode::kPolicy,
                 fmt::format("the policy file has KV budgets for {} layers, {} has {}", num_budgets,
                             Printable(shape.name), shape.num_layers));
   }
-  const Policy policy = ChoosePolicy(config, shape, machine, work);
-  return MakePlan(shape, machine, work, policy, CpuKernelNeeds());
+  const KernelNeeds needs = device.needs();
+  const Policy policy = ChoosePolicy(config, shape, machine, work, needs);
+  Plan plan = MakePlan(shape, machine, work, policy, needs);
+  device.RefuseWhatItLacks(plan);
+  return plan;
 }
 
-void RefuseWhatCannotFit(const Config& config, const ModelShape& shape, const Machine& machine) {
+void RefuseWhatCannotFit(const Config& config, const ModelShape& shape, const Machine& machine,
+                         const Device& device) {
   const Workload least = {1, {{1, 1}}, {1, 1}};
   GivenPolicy one_row = PolicyGivenBy(config, machine);
   one_row.gpu_batch_size = one_row.num_gpu_batches = one_row.prefill_chunk = 1;
-  const KernelNeeds needs = CpuKernelNeeds();
-  MakePlan(shape, machine, least, DefaultPolicy(shape, machine, least, one_row, needs), needs);
+  const KernelNeeds needs = device.needs();
+  device.RefuseWhatItLacks(
+      MakePlan(shape, machine, least, DefaultPolicy(shape, machine, least, one_row, needs), needs));
 }
 
 }  // namespace spillway

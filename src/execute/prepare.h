@@ -8,6 +8,7 @@
 #include "spillway/model.h"
 #include "spillway/plan.h"
 #include "src/config/config.h"
+#include "src/execute/device.h"
 #include "src/model/open_model.h"
 
 namespace spillway {
@@ -15,23 +16,26 @@ namespace spillway {
 // This host's processor, and 90 % of the memory that is free; no rates, no disk.
 Machine HostMachine(const Config& config);
 
-// This host, what an earlier `profile` measured of it, and the caps that the flags or what is free
-// set. Throws: Error kPath, kIo: --offload-dir cannot be used.
-Machine ProbeMachine(const Config& config, const OpenedModel& model);
+// This host and device, what an earlier `profile` measured of them, and the caps that the flags or
+// what is free set. A GPU's cap is what is left of --gpu-memory beside what is in use when the run
+// starts. Throws: Error kPath, kIo: --offload-dir cannot be used; kGpuMemory: nothing is left.
+Machine ProbeMachine(const Config& config, const OpenedModel& model, const Device& device);
 
 // This host with the rates of --machine; for verbs that run nothing, the machine of that file with
 // the caps of the flags.
 // Throws: as ProbeMachine.
-Machine MachineToPlanFor(const Config& config, const OpenedModel& model);
+Machine MachineToPlanFor(const Config& config, const OpenedModel& model, const Device& device);
 
 // The plan of the policy that flags and files state, and that is chosen where they are silent.
-// Throws: Error kFlag: a share on a gpu that there is none of; what MakePlan throws.
+// Throws: Error kFlag: a share on a gpu that there is none of; what MakePlan and
+// Device::RefuseWhatItLacks throw.
 Plan PlanFor(const Config& config, const ModelShape& shape, const Machine& machine,
-             const Workload& work);
+             const Workload& work, const Device& device);
 
 // A model that is too large even for one row of two tokens is refused before the input is read.
 // Throws: what PlanFor throws.
-void RefuseWhatCannotFit(const Config& config, const ModelShape& shape, const Machine& machine);
+void RefuseWhatCannotFit(const Config& config, const ModelShape& shape, const Machine& machine,
+                         const Device& device);
 
 // --offload-dir, or $TMPDIR, or /tmp.
 std::filesystem::path OffloadFolder(const Config& config);

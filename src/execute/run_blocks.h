@@ -5,6 +5,7 @@
 #include "spillway/plan.h"
 #include "spillway/trace.h"
 #include "src/config/config.h"
+#include "src/execute/device.h"
 #include "src/execute/job.h"
 #include "src/model/open_model.h"
 #include "src/report/progress.h"
@@ -20,6 +21,7 @@ struct Run {
   const Config& config;
   const OpenedModel& model;
   const Plan& plan;
+  Device& device;
   ExpectedWork expected;
   TraceLog* trace_log = nullptr;  // null: nothing is traced
 };

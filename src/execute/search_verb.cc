@@ -9,6 +9,7 @@
 #include "spillway/report.h"
 #include "src/config/policy_file.h"
 #include "src/execute/choose_policy.h"
+#include "src/execute/host_device.h"
 #include "src/execute/planned_work.h"
 #include "src/execute/prepare.h"
 #include "src/execute/run_blocks.h"
@@ -93,21 +94,22 @@ std::string SourceOf(const Config& config, const OpenedModel& model, const Machi
 }  // namespace
 
 int RunSearch(const Config& config) {
+  const HostDevice device;  // nothing is computed: its kernels' needs stand for those of any
   const OpenedModel model = OpenModel(config);
   const ReportFile output("--output", config.output, {config.input, {}, config.report});
   const ReportFile report("--report", config.report, {config.input, config.output, {}});
-  const Machine machine = MachineToPlanFor(config, model);
+  const Machine machine = MachineToPlanFor(config, model, device);
   if (!KnowsRates(machine)) {
     throw Error(ErrorCode::kMachine,
                 "the machine's rates are not known; give --machine FILE, as profile writes it");
   }
-  const Workload work = PlannedWork(config, model, machine);
-  const SearchResult result = SearchFor(config, model.shape, machine, work);
+  const Workload work = PlannedWork(config, model, machine, device);
+  const SearchResult result = SearchFor(config, model.shape, machine, work, device.needs());
   if (!result.feasible()) RefuseInfeasible(result.shortage);
   const Candidate& best = result.best.front();
   output.Write(PolicyJson(best.policy, {SourceOf(config, model, machine, work, best)}));
   const Workload judged = IsEndless(config) ? OneBlock(work, best.policy) : work;
-  const Plan plan = MakePlan(model.shape, machine, judged, best.policy, CpuKernelNeeds());
+  const Plan plan = MakePlan(model.shape, machine, judged, best.policy, device.needs());
   report.Write(PlanJson(plan, judged, best.prediction));
   if (std::FILE* terminal = TerminalOf(config)) {
     PrintTo(terminal, CandidateTable(result) + GainLines(best));

@@ -6,6 +6,7 @@
 #include "spillway/error.h"
 #include "spillway/report.h"
 #include "src/clock.h"
+#include "src/execute/host_device.h"
 #include "src/execute/planned_work.h"
 #include "src/execute/prepare.h"
 #include "src/execute/run_blocks.h"
@@ -58,13 +59,14 @@ class SimTrace {
 }  // namespace
 
 int RunSimulate(const Config& config) {
+  const HostDevice device;  // nothing is computed: its kernels' needs stand for those of any
   const OpenedModel model = OpenModel(config);
   const ReportFile report("--report", config.report, {config.input, {}, config.trace});
   const ReportFile trace_file("--trace", config.trace, {config.input, {}, config.report});
-  const Machine machine = MachineToPlanFor(config, model);
+  const Machine machine = MachineToPlanFor(config, model, device);
   CheckRates(config, machine);
-  const Workload work = PlannedWork(config, model, machine);
-  const Plan plan = PlanFor(config, model.shape, machine, work);
+  const Workload work = PlannedWork(config, model, machine, device);
+  const Plan plan = PlanFor(config, model.shape, machine, work, device);
 
   SimOptions options;
   options.overlap = config.overlap ? Overlap::kOn : Overlap::kOff;

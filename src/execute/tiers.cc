@@ -23,9 +23,10 @@ TraceSpan TraceOf(const DiskSpan& disk) {
 
 }  // namespace
 
-Tiers::Tiers(const Plan& plan, const DiskOptions& disk)
-    : gpu_(std::make_unique<HostArena>(plan.arena_bytes[Tier::kGpu])),
-      cpu_(std::make_unique<HostArena>(plan.arena_bytes[Tier::kCpu])) {
+Tiers::Tiers(const Plan& plan, const DiskOptions& disk, Device& device)
+    : device_(device),
+      gpu_(device.MakeArena(Tier::kGpu, plan.arena_bytes[Tier::kGpu])),
+      cpu_(device.MakeArena(Tier::kCpu, plan.arena_bytes[Tier::kCpu])) {
   if (plan.arena_bytes[Tier::kDisk] > 0) OpenDisk(plan, disk);
 }
 

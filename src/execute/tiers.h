@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "spillway/plan.h"
+#include "src/execute/device.h"
 #include "src/io/disk_folder.h"
 #include "src/io/disk_queue.h"
 #include "src/io/fault_backend.h"
@@ -28,12 +29,13 @@ struct DiskOptions {
 
 class Tiers {
  public:
-  // Reserves all of it. Lifetime: the trace log outlives the tiers. Throws: Error kCpuMemory,
-  // kSystemLimit, and for the disk what DiskFolder, Scratch and OpenStore throw.
-  Tiers(const Plan& plan, const DiskOptions& disk);
+  // Reserves all of it. Lifetime: device and trace log outlive the tiers. Throws: Error kGpuMemory,
+  // kCpuMemory, kSystemLimit, and for the disk what DiskFolder, Scratch and OpenStore throw.
+  Tiers(const Plan& plan, const DiskOptions& disk, Device& device);
 
   // Requires: not kDisk.
-  const HostArena& arena(Tier tier) const { return tier == Tier::kGpu ? *gpu_ : *cpu_; }
+  const Arena& arena(Tier tier) const { return tier == Tier::kGpu ? *gpu_ : *cpu_; }
+  std::unique_ptr<CopyQueue> MakeCopyQueue() const { return device_.MakeCopyQueue(); }
 
   // Null when the plan puts nothing there.
   DiskQueue* queue() const { return queue_.get(); }
@@ -44,8 +46,9 @@ class Tiers {
  private:
   void OpenDisk(const Plan& plan, const DiskOptions& disk);
 
-  std::unique_ptr<HostArena> gpu_;
-  std::unique_ptr<HostArena> cpu_;
+  Device& device_;
+  std::unique_ptr<Arena> gpu_;
+  std::unique_ptr<Arena> cpu_;
   std::optional<DiskFolder> folder_;
   std::unique_ptr<Store> store_;
   std::unique_ptr<Scratch> kv_scratch_;

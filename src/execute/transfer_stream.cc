@@ -1,11 +1,10 @@
 #include "src/execute/transfer_stream.h"
 
 #include <chrono>
-#include <cstring>
 #include <system_error>
+#include <utility>
 
 #include "spillway/error.h"
-#include "src/clock.h"
 #include "src/stop_signal.h"
 
 namespace spillway {
@@ -19,8 +18,10 @@ constexpr std::chrono::milliseconds kStopPoll{100};
 
 }  // namespace
 
-TransferStream::TransferStream(const Options& options)
-    : options_(options), entries_(static_cast<std::size_t>(options.max_moves)) {
+TransferStream::TransferStream(const Options& options, std::unique_ptr<CopyQueue> copies)
+    : options_(options),
+      copies_(std::move(copies)),
+      entries_(static_cast<std::size_t>(options.max_moves)) {
   if (options.num_chunks > 0) {
     chunk_bytes_ = static_cast<int64_t>(options.bounce.size()) / options.num_chunks;
   }
@@ -45,11 +46,12 @@ void TransferStream::Stop() {
 
 uint64_t TransferStream::Add(std::span<const Move> moves, const TraceLabel& label,
                              const NumberedMove& after) {
+  const uint64_t after_compute = copies_->Mark();
   std::unique_lock lock(mutex_);
   for (const Move& move : moves) {
     changed_.wait(lock, [this] { return added_ - done_ < entries_.size() || failure_ != nullptr; });
     if (failure_ != nullptr) std::rethrow_exception(failure_);
-    At(added_ + 1) = {move, label, after, {}, nullptr};
+    At(added_ + 1) = {move, label, after, after_compute, {}, nullptr, {}};
     ++added_;
     changed_.notify_all();
   }
@@ -94,12 +96,16 @@ void TransferStream::Run() noexcept {
     failure_ = std::current_exception();
   }
   changed_.notify_all();
-  // The disk may still be at work on memory that its owner frees next.
+  // Disk and device may still be at work on memory that its owner frees next.
   // These moves never count as done.
   for (uint64_t number = done_ + 1; number <= begun_; ++number) {
     const Entry& entry = At(number);
     try {
-      if (entry.move.kind != MoveKind::kCopy) options_.queue->Wait(entry.ticket);
+      if (entry.move.kind == MoveKind::kCopy) {
+        copies_->Finish(entry.copy);
+      } else {
+        options_.queue->Wait(entry.ticket);
+      }
     } catch (...) {  // the first failure is the one that is told
     }
   }
@@ -139,7 +145,13 @@ bool TransferStream::Step() {
 // False when no memory is free for it; then something before it is under way.
 bool TransferStream::Begin(Entry& entry) {
   const Move& move = entry.move;
-  if (move.kind == MoveKind::kCopy) return true;
+  if (move.kind == MoveKind::kCopy) {
+    std::byte* to = move.outward ? move.host : move.device;
+    entry.copy = {to, to == move.host ? move.device : move.host, move.bytes, entry.after_compute,
+                  0};
+    copies_->Begin(entry.copy);
+    return true;
+  }
   entry.memory = move.device;
   if (UsesBounce(move)) {
     if (bounced_begun_ - bounced_done_ == static_cast<uint64_t>(options_.num_chunks)) return false;
@@ -169,9 +181,7 @@ bool TransferStream::Begin(Entry& entry) {
 
 void TransferStream::Finish(Entry& entry) {
   const Move& move = entry.move;
-  if (move.kind == MoveKind::kCopy) {
-    return move.outward ? Copy(move.host, move.device, entry) : Copy(move.device, move.host, entry);
-  }
+  if (move.kind == MoveKind::kCopy) return FinishCopy(entry.copy, entry);
   options_.queue->Wait(entry.ticket);
   const std::span<std::byte> memory(entry.memory, static_cast<std::size_t>(move.bytes));
   switch (move.kind) {
@@ -199,16 +209,19 @@ void TransferStream::Finish(Entry& entry) {
 }
 
 void TransferStream::Copy(std::byte* to, const std::byte* from, const Entry& entry) {
-  const int64_t bytes = entry.move.bytes;
-  const double begin_s = NowSeconds();
-  std::memcpy(to, from, static_cast<std::size_t>(bytes));
-  const double end_s = NowSeconds();
+  DeviceCopy copy = {to, from, entry.move.bytes, entry.after_compute, 0};
+  copies_->Begin(copy);
+  FinishCopy(copy, entry);
+}
+
+void TransferStream::FinishCopy(const DeviceCopy& copy, const Entry& entry) {
+  const CopyTimes times = copies_->Finish(copy);
   if (TraceLog* log = options_.trace_log) {
-    log->Add(TraceSpan{options_.copy_lane, entry.label, begin_s, end_s, bytes});
+    log->Add(TraceSpan{options_.copy_lane, entry.label, times.begin_s, times.end_s, copy.bytes});
   }
   const std::lock_guard lock(mutex_);
-  totals_.copied_bytes += bytes;
-  totals_.copy_s += end_s - begin_s;
+  totals_.copied_bytes += copy.bytes;
+  totals_.copy_s += times.end_s - times.begin_s;
 }
 
 }  // namespace spillway

@@ -1,5 +1,6 @@
 // TransferStream: one link's moves, carried out in the order in which they were added, on a thread
-// of its own; the CPU's counterpart of a CUDA stream. A disk read is begun as soon as its turn and
+// of its own. How the device's memory is copied to and from is its CopyQueue's; a move begins after
+// the computes that were begun before it was added. A disk read is begun as soon as its turn and
 // the memory for it come, several at a time; checks and copies run when it is the oldest. Thread
 // rule: Add by one thread; Wait by any. The steady state allocates nothing.
 #pragma once
@@ -8,11 +9,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <thread>
 #include <vector>
 
+#include "src/execute/copy_queue.h"
 #include "src/io/disk_queue.h"
 #include "src/io/scratch.h"
 #include "src/report/trace_log.h"
@@ -63,7 +66,7 @@ class TransferStream {
   };
 
   // Lifetime: what the options name outlives the stream. Throws: Error kSystemLimit.
-  explicit TransferStream(const Options& options);
+  TransferStream(const Options& options, std::unique_ptr<CopyQueue> copies);
   ~TransferStream();  // stops
   TransferStream(const TransferStream&) = delete;
   TransferStream& operator=(const TransferStream&) = delete;
@@ -91,8 +94,10 @@ class TransferStream {
     Move move;
     TraceLabel label;
     NumberedMove after;
+    uint64_t after_compute = 0;
     DiskTicket ticket;
     std::byte* memory = nullptr;  // what the disk reads or writes
+    DeviceCopy copy;              // of kCopy
   };
 
   void Run() noexcept;
@@ -100,11 +105,13 @@ class TransferStream {
   bool Begin(Entry& entry);
   void Finish(Entry& entry);
   void Copy(std::byte* to, const std::byte* from, const Entry& entry);
+  void FinishCopy(const DeviceCopy& copy, const Entry& entry);
   bool Reached(uint64_t number) const;
   bool UsesBounce(const Move& move) const;
   Entry& At(uint64_t number) { return entries_[number % entries_.size()]; }
 
   Options options_;
+  std::unique_ptr<CopyQueue> copies_;
   int64_t chunk_bytes_ = 0;
   std::vector<Entry> entries_;  // a ring; entry n is move n
   // Of the worker only.

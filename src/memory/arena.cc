@@ -16,7 +16,7 @@
 
 namespace spillway {
 
-HostArena::HostArena(int64_t bytes) : bytes_(bytes) {
+HostArena::HostArena(int64_t bytes) {
   if (bytes == 0) return;
   void* base = ::mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -30,13 +30,13 @@ HostArena::HostArena(int64_t bytes) : bytes_(bytes) {
                   fmt::format("{}: {}; {}", what, std::strerror(error), kAdvice));
     ThrowSystemError(error, what, ErrorCode::kCpuMemory, kAdvice);
   }
-  base_ = static_cast<std::byte*>(base);
+  Set(static_cast<std::byte*>(base), bytes);
   // Advice only: without huge pages the run is slower, not wrong.
-  static_cast<void>(::madvise(base_, static_cast<std::size_t>(bytes), MADV_HUGEPAGE));
+  static_cast<void>(::madvise(base, static_cast<std::size_t>(bytes), MADV_HUGEPAGE));
 }
 
 HostArena::~HostArena() {
-  if (base_ != nullptr) ::munmap(base_, static_cast<std::size_t>(bytes_));
+  if (bytes() > 0) ::munmap(base(), static_cast<std::size_t>(bytes()));
 }
 
 int64_t HostArena::ResidentBytes() const {
@@ -44,18 +44,13 @@ int64_t HostArena::ResidentBytes() const {
   constexpr int64_t kPagesAtOnce = 1 << 16;
   std::vector<unsigned char> state(kPagesAtOnce);
   int64_t pages = 0;
-  for (int64_t at = 0; at < bytes_; at += kPagesAtOnce * page) {
-    const int64_t size = std::min(kPagesAtOnce * page, bytes_ - at);
-    if (::mincore(base_ + at, static_cast<std::size_t>(size), state.data()) != 0) continue;
+  for (int64_t at = 0; at < bytes(); at += kPagesAtOnce * page) {
+    const int64_t size = std::min(kPagesAtOnce * page, bytes() - at);
+    if (::mincore(base() + at, static_cast<std::size_t>(size), state.data()) != 0) continue;
     pages += std::count_if(state.begin(), state.begin() + (size + page - 1) / page,
                            [](unsigned char in) { return (in & 1) != 0; });
   }
-  return std::min(bytes_, pages * page);
-}
-
-std::span<std::byte> HostArena::View(const Region& region) const {
-  SPILLWAY_CHECK(region.offset >= 0 && region.bytes >= 0 && region.offset + region.bytes <= bytes_);
-  return {base_ + region.offset, static_cast<std::size_t>(region.bytes)};
+  return std::min(bytes(), pages * page);
 }
 
 }  // namespace spillway

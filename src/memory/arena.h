@@ -6,36 +6,58 @@
 #include <cstdint>
 #include <span>
 
+#include "spillway/error.h"
 #include "spillway/plan.h"  // Region
 
 namespace spillway {
 
-// Anonymous memory, page-aligned, with huge pages where the system gives them.
-class HostArena {
+// What all arenas are: one run of addresses. Of a GPU's memory the host may only pass them on.
+class Arena {
  public:
-  // Reserves `bytes`; pages come on first touch. Throws: Error kCpuMemory; kSystemLimit
-  // (ulimit -v).
-  explicit HostArena(int64_t bytes);
-  ~HostArena();
-  HostArena(const HostArena&) = delete;
-  HostArena& operator=(const HostArena&) = delete;
+  virtual ~Arena() = default;
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
 
   int64_t bytes() const { return bytes_; }
 
-  // What the system has given pages for.
-  int64_t ResidentBytes() const;
+  // Host memory that the system has given pages for.
+  virtual int64_t ResidentBytes() const = 0;
 
   // Requires: the region lies inside the arena.
-  std::span<std::byte> View(const Region& region) const;
+  std::span<std::byte> View(const Region& region) const {
+    SPILLWAY_CHECK(region.offset >= 0 && region.bytes >= 0 &&
+                   region.offset + region.bytes <= bytes_);
+    return {base_ + region.offset, static_cast<std::size_t>(region.bytes)};
+  }
 
   template <typename T>
   T* As(const Region& region) const {
     return reinterpret_cast<T*>(View(region).data());
   }
 
+ protected:
+  Arena() = default;
+  std::byte* base() const { return base_; }
+  // Once the memory is there; until then the arena has none.
+  void Set(std::byte* base, int64_t bytes) {
+    base_ = base;
+    bytes_ = bytes;
+  }
+
  private:
   std::byte* base_ = nullptr;
   int64_t bytes_ = 0;
+};
+
+// Anonymous memory, page-aligned, with huge pages where the system gives them.
+class HostArena final : public Arena {
+ public:
+  // Reserves `bytes`; pages come on first touch. Throws: Error kCpuMemory; kSystemLimit
+  // (ulimit -v).
+  explicit HostArena(int64_t bytes);
+  ~HostArena() override;
+
+  int64_t ResidentBytes() const override;
 };
 
 }  // namespace spillway

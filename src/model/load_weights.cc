@@ -8,14 +8,14 @@ namespace {
 
 // Bytes of a tile that one task reads: long enough for the disk, short enough for the threads to
 // share a tensor.
-constexpr int64_t kReadBytes = 4 << 20;
+constexpr int64_t kReadBytes = kStagedReadBytes;
 
 struct Piece {
   WeightRun run;
   std::span<std::byte> place;
 };
 
-void AddPieces(WeightRun run, const WeightTile& tile, const HostArena& arena,
+void AddPieces(WeightRun run, const WeightTile& tile, const Arena& arena,
                std::vector<Piece>& pieces) {
   const int64_t element_bytes = DTypeBytes(run.spec->dtype);
   const int64_t step = kReadBytes / element_bytes;
@@ -31,8 +31,8 @@ void AddPieces(WeightRun run, const WeightTile& tile, const HostArena& arena,
 
 }  // namespace
 
-void LoadWeights(const Plan& plan, Tier tier, const WeightReader& reader, const HostArena& arena,
-                 ThreadPool& pool) {
+void LoadWeights(const Plan& plan, Tier tier, const WeightReader& reader, const Arena& arena,
+                 ThreadPool& pool, const WeightUpload* upload) {
   std::vector<Piece> pieces;
   for (std::size_t layer = 0; layer < plan.layers.size(); ++layer) {
     const std::vector<PlannedTensor>& tensors = plan.layers[layer].tensors;
@@ -46,7 +46,11 @@ void LoadWeights(const Plan& plan, Tier tier, const WeightReader& reader, const 
   }
   auto load = [&](int64_t index, int worker) {
     const Piece& piece = pieces[static_cast<std::size_t>(index)];
-    reader.Read(piece.run, piece.place, worker);
+    if (upload == nullptr) return reader.Read(piece.run, piece.place, worker);
+    const std::span<std::byte> staged = upload->staging.subspan(
+        static_cast<std::size_t>(worker * kStagedReadBytes), piece.place.size());
+    reader.Read(piece.run, staged, worker);
+    upload->copy(piece.place.data(), staged);
   };
   pool.Run(static_cast<int64_t>(pieces.size()), load);
 }

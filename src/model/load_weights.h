@@ -2,6 +2,11 @@
 // Thread rule: one call at a time; reads run on the pool's threads.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+
 #include "kernels/thread_pool.h"
 #include "spillway/plan.h"
 #include "src/memory/arena.h"
@@ -9,9 +14,17 @@
 
 namespace spillway {
 
+// How tiles get to memory that the host cannot write to: through `staging`, kStagedReadBytes for
+// each thread of the pool.
+struct WeightUpload {
+  std::span<std::byte> staging;
+  std::function<void(std::byte* to, std::span<const std::byte> from)> copy;  // by any thread
+};
+inline constexpr int64_t kStagedReadBytes = 4 << 20;
+
 // Fills every tile that the plan puts in the tier `tier`, of which `arena` is the memory.
-// Throws: what WeightReader::Read throws.
-void LoadWeights(const Plan& plan, Tier tier, const WeightReader& reader, const HostArena& arena,
-                 ThreadPool& pool);
+// `upload` null: the arena is host memory. Throws: what WeightReader::Read and upload->copy throw.
+void LoadWeights(const Plan& plan, Tier tier, const WeightReader& reader, const Arena& arena,
+                 ThreadPool& pool, const WeightUpload* upload = nullptr);
 
 }  // namespace spillway

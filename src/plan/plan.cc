@@ -339,6 +339,11 @@ Plan LayOut(const ModelShape& shape, const Machine& machine, const Workload& wor
   PlaceRows(plan, arenas);
   plan.workspace = PlaceWorkspace(plan, needs, arenas[plan.device()]);
   PlaceBounce(plan, arenas);
+  if (needs.exchange != nullptr) {
+    const ExchangeBytes bytes = needs.exchange(plan);
+    plan.exchange.device = arenas[plan.device()].Take(bytes.device);
+    plan.exchange.host = arenas.cpu.TakeBlocks(bytes.host);
+  }
   for (const Tier tier : kAllTiers) plan.arena_bytes[tier] = arenas[tier].end();
   plan.table_bytes = TableBytes(plan);
   return plan;

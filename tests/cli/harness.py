@@ -30,6 +30,12 @@ def clean_environment(extra=None):
     return kept | {"XDG_CACHE_HOME": "/nonexistent"} | (extra or {})
 
 
+def links_cuda(binary):
+    """A build with CUDA maps cuBLASLt, which is larger than the program, its data and small limits together."""
+    done = subprocess.run(["ldd", str(binary)], capture_output=True, check=False)
+    return b"libcublasLt" in done.stdout
+
+
 def run(binary, arguments, stdin=b"", cwd=None, env=None, timeout_s=TIMEOUT_S):
     done = subprocess.run(
         [str(binary), *map(str, arguments)],

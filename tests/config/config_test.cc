@@ -111,7 +111,13 @@ TEST(ConfigTest, RefusesWithTheReason) {
       {{"generate", "a", "--cpu-memory", "-3GiB"}, "--cpu-memory"},
       {{"generate", "a", "--stop", ""}, "--stop"},
       {{"generate", "a", "--overwrite=maybe"}, "--overwrite"},
+#if defined(SPILLWAY_CUDA)
+      {{"generate", "a", "--device", "cuda"}, "expected auto"},
+      {{"generate", "a", "--device", "cuda:-1"}, "--device"},
+      {{"generate", "a", "--device", "cuda:x"}, "--device"},
+#else
       {{"generate", "a", "--device", "cuda:0"}, "no CUDA"},
+#endif
       {{"generate", "a", "--device", "tpu"}, "expected auto"},
       {{"generate", "a", "--percent", "30", "80", "0", "100", "0", "100"}, "more than 100"},
       {{"generate", "a", "--percent=0 100 0 100"}, "--percent"},

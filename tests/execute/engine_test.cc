@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "spillway/error.h"
+#include "src/execute/host_device.h"
 #include "src/requests/score_request.h"
 #include "src/tokenizer/no_tokenizer.h"
 
@@ -132,7 +133,8 @@ Request MakeRequest(int64_t line, int64_t prompt_tokens, TokenId last, int64_t m
 Trace RunJob(const Plan& plan, CountingExecutor& executor, Job& job) {
   const NoTokenizer tokenizer(kVocab);
   ThreadPool pool(1);
-  const Tiers tiers(plan, {});
+  HostDevice device;
+  const Tiers tiers(plan, {}, device);
   Mover mover(plan, tiers);
   BlockBuilder blocks(plan, {&tokenizer, 0});
   return Engine(plan, mover, executor, pool).Run(ZigZag(plan), blocks, job, [](const WorkDone&) {});

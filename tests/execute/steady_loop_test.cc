@@ -14,6 +14,7 @@
 #include "src/execute/choose_policy.h"
 #include "src/execute/cpu_executor.h"
 #include "src/execute/engine.h"
+#include "src/execute/host_device.h"
 #include "src/model/load_weights.h"
 #include "src/model/make_store.h"
 #include "src/requests/score_request.h"
@@ -112,7 +113,7 @@ Plan MixedPlan(const ModelShape& shape, KvPolicyKind kind) {
   policy.num_gpu_batches = kBatches;
   policy.kv.kind = kind;
   policy.kv.budget.kept = {0.5, 0};
-  return MakePlan(shape, machine, work, policy, CpuKernelNeeds());
+  return MakePlan(shape, machine, work, policy, HostDevice().needs());
 }
 
 using Kinds = std::tuple<RowKind, KvPolicyKind>;
@@ -134,7 +135,8 @@ TEST_P(SteadyLoopTest, ADecodePassAllocatesNothing) {
   DiskOptions disk;
   disk.folder = folder.path();
   disk.store = folder / "weights.store";
-  const Tiers tiers(plan, disk);
+  HostDevice device;
+  const Tiers tiers(plan, disk, device);
   for (const Tier tier : {Tier::kGpu, Tier::kCpu}) {
     LoadWeights(plan, tier, reader, tiers.arena(tier), pool);
   }

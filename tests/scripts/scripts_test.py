@@ -158,13 +158,14 @@ class PlotTimeline(unittest.TestCase):
 
 
 class Configure(unittest.TestCase):
-    def test_cuda_is_refused(self):
+    def test_cuda_without_its_compiler_is_refused(self):
         with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run(
-                ["cmake", "-S", REPOSITORY, "-B", folder, "-DSPILLWAY_CUDA=ON"], capture_output=True, text=True, check=False
+                ["cmake", "-S", REPOSITORY, "-B", folder, "-DSPILLWAY_CUDA=ON", "-DCMAKE_CUDA_COMPILER=NOTFOUND"],
+                capture_output=True, text=True, check=False,
             )
         self.assertNotEqual(done.returncode, 0)
-        self.assertIn("no CUDA executor yet", done.stderr)
+        self.assertIn("no nvcc was found", " ".join(done.stderr.split()))
 
 
 if __name__ == "__main__":

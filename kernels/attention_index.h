@@ -1,0 +1,135 @@
+// The index arithmetic of the GPU's attention kernels: where a slot lies, which tiles and splits a
+// row is cut into, which row a token belongs to. constexpr, so that kernels and host tests run the
+// same code. Pure functions; any thread.
+#pragma once
+
+#include <cstdint>
+
+#include "spillway/kv_block.h"
+
+namespace spillway::kernels {
+
+// One layer's cache of a row (spillway/kv_block.h): blocks of 16 slots, `block_bytes` apart, with
+// or without the state of a policy that evicts. KvHead (kv_head.h) is the CPU's view of the same.
+struct KvLayout {
+  int64_t num_kv_heads = 0;
+  int64_t head_dim = 0;
+  int64_t block_bytes = 0;
+};
+
+enum class KvPart { kKey, kValue };
+
+inline constexpr int64_t kKvElementBytes = 2;
+
+constexpr KvLayout FullKvLayout(int64_t num_kv_heads, int64_t head_dim) {
+  return {num_kv_heads, head_dim, KvBlockBytes(num_kv_heads, head_dim)};
+}
+
+constexpr KvLayout KvLayoutWithState(int64_t num_kv_heads, int64_t head_dim) {
+  return {num_kv_heads, head_dim, KvBlockBytesWithState(num_kv_heads, head_dim)};
+}
+
+// Bytes from the begin of a row's cache to a slot's K or V of one head.
+constexpr int64_t KvOffset(const KvLayout& layout, KvPart part, int64_t kv_head, int64_t slot) {
+  const int64_t run = (part == KvPart::kKey ? 0 : layout.num_kv_heads) + kv_head;
+  return slot / kKvBlockSlots * layout.block_bytes +
+         (run * kKvBlockSlots + slot % kKvBlockSlots) * layout.head_dim * kKvElementBytes;
+}
+
+// The same to a slot's score. Requires: a layout with state.
+constexpr int64_t ScoreOffset(const KvLayout& layout, int64_t kv_head, int64_t slot) {
+  return slot / kKvBlockSlots * layout.block_bytes +
+         KvBlockBytes(layout.num_kv_heads, layout.head_dim) +
+         (kv_head * kKvBlockSlots + slot % kKvBlockSlots) * 4;
+}
+
+// The same to a slot's position. Requires: a layout with state.
+constexpr int64_t PositionOffset(const KvLayout& layout, int64_t kv_head, int64_t slot) {
+  return ScoreOffset(layout, kv_head, slot) + layout.num_kv_heads * kKvBlockSlots * 4;
+}
+
+// Decode attention: a row's keys in splits of this many slots, each computed by a block of its own.
+// Fixed, and not chosen by how busy the GPU is: a row's bits must not depend on its neighbours.
+inline constexpr int64_t kSplitSlots = 256;
+
+constexpr int64_t NumSplits(int64_t num_keys) { return (num_keys + kSplitSlots - 1) / kSplitSlots; }
+
+struct SlotRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+constexpr SlotRange SplitRange(int64_t split, int64_t num_keys) {
+  const int64_t begin = split * kSplitSlots;
+  const int64_t end = begin + kSplitSlots;
+  return {begin, end < num_keys ? end : num_keys};
+}
+
+// A split of a row of the packed batch. A row's splits are listed one behind the other.
+struct DecodeItem {
+  int32_t row = 0;
+  int32_t split = 0;
+};
+
+// The most items that rows with this many slots together can have.
+constexpr int64_t MaxDecodeItems(int64_t rows, int64_t slots) { return rows + slots / kSplitSlots; }
+
+// Floats of one item's part of the result: for each head the weighted sum of V, the maximum and the
+// sum of the weights.
+constexpr int64_t PartialFloats(int64_t num_heads, int64_t head_dim) {
+  return num_heads * (head_dim + 2);
+}
+
+// Prefill attention: queries of one row and head that a block computes, and keys that it reads at a
+// time.
+inline constexpr int64_t kTileQueries = 64;
+inline constexpr int64_t kTileKeys = 64;
+
+constexpr int64_t NumTiles(int64_t size, int64_t tile) { return (size + tile - 1) / tile; }
+
+// Queries [begin, begin + kTileQueries) of a row's new tokens; or keys, of all its slots.
+struct RowTile {
+  int32_t row = 0;
+  int32_t begin = 0;
+};
+
+// The most tiles that rows with this many tokens together can have.
+constexpr int64_t MaxRowTiles(int64_t rows, int64_t tokens) { return rows + tokens / kTileQueries; }
+
+// Keys that queries [begin, begin + kTileQueries) of `num_new` see together.
+constexpr int64_t KeysOfTile(int64_t begin, int64_t num_past, int64_t num_new) {
+  const int64_t end = begin + kTileQueries;
+  return num_past + (end < num_new ? end : num_new);
+}
+
+// The row that a packed token belongs to: the last that begins at or before it. Row: has
+// token_offset, ascending. Requires: num_rows > 0, rows[0].token_offset <= token.
+template <typename Row>
+constexpr int64_t RowOfToken(const Row* rows, int64_t num_rows, int64_t token) {
+  int64_t low = 0;
+  int64_t high = num_rows;
+  while (high - low > 1) {
+    const int64_t middle = (low + high) / 2;
+    (rows[middle].token_offset <= token ? low : high) = middle;
+  }
+  return low;
+}
+
+// The piece of a table that holds a row of it. Piece: has row_end, ascending. Requires: one of them
+// holds it.
+template <typename Piece>
+constexpr int64_t PieceOfRow(const Piece* pieces, int64_t num_pieces, int64_t row) {
+  int64_t low = 0;
+  int64_t high = num_pieces - 1;
+  while (low < high) {
+    const int64_t middle = (low + high) / 2;
+    if (row < pieces[middle].row_end) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return low;
+}
+
+}  // namespace spillway::kernels

@@ -1,0 +1,94 @@
+// What every launcher and kernel shares: checked launches, fixed-order reductions, 16-bit types.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "spillway/dtype.h"
+#include "src/cuda/check.h"
+#include "src/cuda/stream.h"
+
+namespace spillway::kernels {
+
+inline constexpr int kWarp = 32;
+inline constexpr unsigned kAllLanes = 0xFFFFFFFFU;
+
+// Thread rule of all launchers: they enqueue and return; the stream's order is theirs.
+inline void CheckLaunch(const char* what) { CudaCheck(cudaGetLastError(), what); }
+
+inline unsigned Blocks(int64_t count, int64_t per_block) {
+  return static_cast<unsigned>((count + per_block - 1) / per_block);
+}
+
+__device__ inline float Widen(__half value) { return __half2float(value); }
+__device__ inline float Widen(__nv_bfloat16 value) { return __bfloat162float(value); }
+
+template <typename T>
+__device__ T Narrow(float value);
+template <>
+__device__ inline __half Narrow<__half>(float value) {
+  return __float2half_rn(value);
+}
+template <>
+__device__ inline __nv_bfloat16 Narrow<__nv_bfloat16>(float value) {
+  return __float2bfloat16_rn(value);
+}
+
+// Two neighbours in one register, the lower address in the lower half.
+template <typename T>
+__device__ uint32_t NarrowPair(float low, float high) {
+  const T pair[2] = {Narrow<T>(low), Narrow<T>(high)};
+  uint32_t bits;
+  memcpy(&bits, pair, sizeof(bits));
+  return bits;
+}
+
+// Over groups of `width` neighbouring lanes; every lane gets the result. The tree is fixed.
+template <int width>
+__device__ float SumOverLanes(float value) {
+#pragma unroll
+  for (int offset = width / 2; offset > 0; offset /= 2) {
+    value += __shfl_xor_sync(kAllLanes, value, offset);
+  }
+  return value;
+}
+
+template <int width>
+__device__ float MaxOverLanes(float value) {
+#pragma unroll
+  for (int offset = width / 2; offset > 0; offset /= 2) {
+    value = fmaxf(value, __shfl_xor_sync(kAllLanes, value, offset));
+  }
+  return value;
+}
+
+// Over a block of kWarps warps: by lane, then by warp in order. `shared`: kWarps floats, free again
+// when it returns.
+template <int kWarps>
+__device__ float SumOverBlock(float value, float* shared) {
+  value = SumOverLanes<kWarp>(value);
+  if (threadIdx.x % kWarp == 0) shared[threadIdx.x / kWarp] = value;
+  __syncthreads();
+  float sum = 0.0F;
+#pragma unroll
+  for (int warp = 0; warp < kWarps; ++warp) sum += shared[warp];
+  __syncthreads();
+  return sum;
+}
+
+template <int kWarps>
+__device__ float MaxOverBlock(float value, float* shared) {
+  value = MaxOverLanes<kWarp>(value);
+  if (threadIdx.x % kWarp == 0) shared[threadIdx.x / kWarp] = value;
+  __syncthreads();
+  float largest = shared[0];
+#pragma unroll
+  for (int warp = 1; warp < kWarps; ++warp) largest = fmaxf(largest, shared[warp]);
+  __syncthreads();
+  return largest;
+}
+
+}  // namespace spillway::kernels

@@ -1,0 +1,62 @@
+#include <cmath>
+
+#include "kernels/launch.cuh"
+#include "kernels/matmul_gpu.h"
+
+namespace spillway::kernels {
+namespace {
+
+constexpr int kThreads = 256;
+
+// grid: (columns, row).
+template <typename T>
+__global__ void __launch_bounds__(kThreads) RoundRowsKernel(const RoundRowsArgs args) {
+  const int64_t col = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  const int64_t row = blockIdx.y;
+  if (col >= args.cols) return;
+  static_cast<T*>(args.y)[row * args.cols + col] = Narrow<T>(args.x[row * args.x_stride + col]);
+}
+
+__device__ float Activate(float x, Activation activation) {
+  switch (activation) {
+    case Activation::kNone:
+      return x;
+    case Activation::kRelu:
+      return x < 0.0F ? 0.0F : x;  // a NaN stays one
+    case Activation::kGelu:
+      return 0.5F * x * erfcf(-x * 0.70710678F);
+    case Activation::kGeluTanh:
+      return 0.5F * x * (1.0F + tanhf(0.79788456F * (x + 0.044715F * x * x * x)));
+  }
+  return x;
+}
+
+// grid: (columns, row).
+__global__ void __launch_bounds__(kThreads) FinishKernel(const FinishArgs args) {
+  const int64_t col = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (col >= args.cols) return;
+  float* y = args.y + blockIdx.y * args.y_stride + col;
+  const float bias = args.bias != nullptr ? args.bias[col] : 0.0F;
+  *y = Activate(*y + bias, args.activation);
+}
+
+}  // namespace
+
+void RoundRowsAsync(const RoundRowsArgs& args, Stream& stream) {
+  const dim3 grid(Blocks(args.cols, kThreads), static_cast<unsigned>(args.rows));
+  if (args.y_dtype == DType::kF16) {
+    RoundRowsKernel<__half><<<grid, kThreads, 0, stream.get()>>>(args);
+  } else {
+    RoundRowsKernel<__nv_bfloat16><<<grid, kThreads, 0, stream.get()>>>(args);
+  }
+  CheckLaunch("matmul rounding launch");
+}
+
+void FinishAsync(const FinishArgs& args, Stream& stream) {
+  if (args.bias == nullptr && args.activation == Activation::kNone) return;
+  const dim3 grid(Blocks(args.cols, kThreads), static_cast<unsigned>(args.rows));
+  FinishKernel<<<grid, kThreads, 0, stream.get()>>>(args);
+  CheckLaunch("matmul finish launch");
+}
+
+}  // namespace spillway::kernels

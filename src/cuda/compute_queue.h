@@ -1,0 +1,47 @@
+// ComputeQueue: the stream in which a run computes, with a numbered mark after each compute, so
+// that copies of other streams can begin after it.
+// Thread rule: one thread enqueues, waits and takes marks; HoldUntil by any.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "src/cuda/stream.h"
+
+namespace spillway {
+
+class ComputeQueue {
+ public:
+  // Throws: Error kGpu.
+  ComputeQueue() = default;
+
+  Stream& stream() { return stream_; }
+
+  // What was enqueued since the last call is one compute. Returns its number, from 1. Throws: Error
+  // kGpu.
+  uint64_t EndCompute();
+
+  // The number of the last compute; 0 before the first.
+  uint64_t num_computes() const { return num_computes_; }
+
+  // Waits on the host until compute `number` is done, or a later one. Throws: Error kGpu.
+  void Wait(uint64_t number) const;
+
+  // What is enqueued in `other` from now on begins after compute `number`, or after a later one
+  // that is enqueued already. No compute waits for another stream on the GPU (the host has waited
+  // for its loads before it is enqueued), so that this can never close a circle.
+  // Requires: number <= num_computes(). Throws: Error kGpu.
+  void HoldUntil(uint64_t number, Stream& other) const;
+
+ private:
+  // Marks are used again: an old number then stands for a later compute of the same stream, which
+  // is only later than asked for.
+  static constexpr uint64_t kMarks = 16;  // more than the host is ahead
+  const Event& Mark(uint64_t number) const { return marks_[number % kMarks]; }
+
+  Stream stream_;
+  std::array<Event, kMarks> marks_;
+  uint64_t num_computes_ = 0;
+};
+
+}  // namespace spillway

@@ -1,0 +1,67 @@
+#include "src/execute/cuda_device.h"
+
+#include "kernels/matmul_gpu.h"
+#include "src/cuda/check.h"
+#include "src/cuda/copy_queue.h"
+#include "src/execute/cuda_executor.h"
+#include "src/execute/exchange.h"
+#include "src/memory/device_arena.h"
+
+namespace spillway {
+
+namespace {
+
+// Kernels are loaded when they are first used. All of cuBLASLt's at the start would be gigabytes;
+// room for the few dozen that a run uses is set aside. An estimate: the placement check of
+// gpu_check.sh compares it with what a run takes.
+constexpr int64_t kLoadedLaterBytes = 64 << 20;
+
+}  // namespace
+
+DeviceMemory CudaDevice::memory() const {
+  return {info_.total_bytes, info_.free_bytes, info_.used_bytes + kLoadedLaterBytes};
+}
+
+int64_t CudaDevice::TakenBytes() const { return GpuBytesInUse() - info_.used_bytes; }
+
+// Attention's own memory is in the exchange, which is sized by rows and heads too.
+KernelNeeds CudaDevice::needs() const {
+  KernelNeeds needs;
+  needs.matmul_bytes = [](int64_t rows, int64_t in, int) {
+    return kernels::GpuMatmulWorkspaceBytes(rows, in);
+  };
+  needs.attention_bytes = [](int64_t, int64_t, int) { return int64_t{0}; };
+  needs.eviction_bytes = needs.attention_bytes;
+  needs.exchange = ExchangeBytesOf;
+  return needs;
+}
+
+void CudaDevice::RefuseWhatItLacks(const Plan& plan) const {
+  CudaExecutor::RefuseWhatKernelsLack(plan);
+}
+
+std::unique_ptr<Arena> CudaDevice::MakeArena(Tier tier, int64_t bytes) {
+  UseGpu(info_.index);
+  if (tier == Tier::kGpu) return std::make_unique<DeviceArena>(bytes);
+  return std::make_unique<PinnedArena>(bytes);
+}
+
+std::unique_ptr<CopyQueue> CudaDevice::MakeCopyQueue() {
+  return std::make_unique<CudaCopyQueue>(computes_, info_.index);
+}
+
+std::unique_ptr<Executor> CudaDevice::MakeExecutor(const Plan& plan, const Arenas& arenas,
+                                                   ThreadPool&) {
+  return std::make_unique<CudaExecutor>(plan, arenas, computes_);
+}
+
+void CudaDevice::CopyIn(std::byte* to, std::span<const std::byte> from) {
+  const std::lock_guard lock(mutex_);
+  UseGpu(info_.index);
+  CudaCheck(cudaMemcpyAsync(to, from.data(), from.size(), cudaMemcpyHostToDevice, load_.get()),
+            "a copy of weights");
+  load_.Record(loaded_);
+  loaded_.Wait();
+}
+
+}  // namespace spillway

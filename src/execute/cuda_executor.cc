@@ -1,0 +1,469 @@
+#include "src/execute/cuda_executor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "kernels/budget_attention.h"
+#include "kernels/decode_attention.h"
+#include "kernels/fetch_host.h"
+#include "kernels/gather_rows.h"
+#include "kernels/kv_append.h"
+#include "kernels/kv_compact.h"
+#include "kernels/layer_norm.h"
+#include "kernels/prefill_attention.h"
+#include "spillway/error.h"
+#include "spillway/kv_block.h"
+#include "spillway/round.h"
+#include "src/cuda/check.h"
+#include "src/cuda/device.h"
+#include "src/stop_signal.h"
+
+namespace spillway {
+namespace {
+
+constexpr int64_t kMaxGridRows = 65535;  // a launch's second dimension
+
+// The lengths of rows that are multiplied.
+std::array<int64_t, 4> ProductLengths(const ModelShape& shape) {
+  return {shape.hidden_size, shape.num_heads * shape.head_dim, shape.ffn_size, shape.embed_size};
+}
+
+[[noreturn]] void RefuseShape(const ModelShape& shape, std::string_view what, int64_t value,
+                              std::string_view rule) {
+  throw Error(ErrorCode::kModelUnsupported,
+              fmt::format("{}: {} is {}, and the GPU's kernels take {}; use --device cpu",
+                          Printable(shape.name), what, value, rule));
+}
+
+int64_t MaxRows(const Plan& plan) {
+  return std::max(plan.workspace.chunk_tokens, plan.batch.logits);
+}
+
+}  // namespace
+
+CudaExecutor::CudaExecutor(const Plan& plan, const Arenas& arenas, ComputeQueue& computes)
+    : plan_(plan),
+      device_(arenas.gpu),
+      host_(arenas.cpu),
+      computes_(computes),
+      exchange_(LayOutExchange(plan)),
+      host_tables_gpu_(GpuAddressOf(host_.View(plan.exchange.host).data())),
+      matmul_(ProductLengths(plan.shape), plan.shape.dtype, MaxRows(plan)),
+      table_({}, nullptr),
+      lists_(ChunkLimits(plan)),
+      prompt_places_(plan.workspace.prompt) {
+  const int64_t num_chunks = plan.batch.prompt_tokens / plan.workspace.chunk_tokens + 3;
+  chunks_.reserve(static_cast<std::size_t>(num_chunks));
+  attentions_.reserve(static_cast<std::size_t>(num_chunks));
+  last_rows_.reserve(static_cast<std::size_t>(plan.batch.logits));
+  std::size_t max_tiles = 0;
+  for (const PlannedLayer& layer : plan.layers) {
+    for (const PlannedTensor& tensor : layer.tensors)
+      max_tiles = std::max(max_tiles, tensor.tiles.size());
+  }
+  pieces_.reserve(3 * max_tiles);
+  table_pieces_.reserve(max_tiles);
+}
+
+void CudaExecutor::RefuseWhatKernelsLack(const Plan& plan) {
+  const ModelShape& shape = plan.shape;
+  if (shape.head_dim % 8 != 0 || shape.head_dim > kernels::kMaxGpuHeadDim) {
+    RefuseShape(shape, "the head dimension", shape.head_dim, "multiples of 8 up to 128");
+  }
+  for (const int64_t length : ProductLengths(shape)) {
+    if (length % 8 != 0) RefuseShape(shape, "a layer's width", length, "multiples of 8");
+  }
+  if (shape.vocab_size % 4 != 0) {
+    RefuseShape(shape, "the vocabulary", shape.vocab_size, "multiples of 4");
+  }
+  if (MaxRows(plan) > kMaxGridRows) {
+    throw Error(ErrorCode::kFlag,
+                fmt::format("--prefill-chunk and --gpu-batch-size: the GPU computes at most {} "
+                            "tokens at a time; give less than {}",
+                            kMaxGridRows, MaxRows(plan)));
+  }
+  if (plan.policy.cpu_attention) {
+    throw Error(ErrorCode::kFlag,
+                "--cpu-attention: with --device cuda KV is attended to on the GPU; leave it out");
+  }
+}
+
+CudaExecutor::~CudaExecutor() {
+  try {
+    computes_.Wait(computes_.EndCompute());
+  } catch (const Error&) {  // a lost GPU computes nothing more
+  }
+}
+
+void CudaExecutor::Compute(const Cursor& at, const PackedBatch& batch, const CellPlaces& places) {
+  SPILLWAY_CHECK(batch.batch < plan_.num_batches);
+  SPILLWAY_CHECK(static_cast<int64_t>(batch.tokens.size()) <= plan_.batch.prompt_tokens);
+  ThrowIfStopRequested();
+  const auto number = static_cast<int64_t>(computes_.num_computes()) + 1;
+  if (number > kComputesAhead) computes_.Wait(static_cast<uint64_t>(number - kComputesAhead));
+  const Region table = {plan_.exchange.host.offset + number % kHostTables * exchange_.table_bytes,
+                        exchange_.table_bytes};
+  table_ = TableWriter(host_.View(table), device_.View(plan_.exchange.device).data());
+  const Cell cell = {plan_.layers[static_cast<std::size_t>(at.layer)], batch, places};
+  CutIntoChunks(cell);
+  switch (cell.layer.kind) {
+    case LayerKind::kEmbedding:
+      ComputeEmbedding(cell);
+      break;
+    case LayerKind::kAttention:
+      ComputeAttention(cell);
+      break;
+    case LayerKind::kMlp:
+      ComputeMlp(cell);
+      break;
+    case LayerKind::kHead:
+      ComputeHead(cell);
+      break;
+  }
+  const uint64_t ended = computes_.EndCompute();
+  if (cell.layer.kind == LayerKind::kHead) logits_compute_ = ended;
+}
+
+std::span<float> CudaExecutor::Logits() {
+  computes_.Wait(logits_compute_);
+  return logits_;
+}
+
+// A pass is cut into chunks of tokens, so that the workspace is the plan's and not the longest
+// prompt's; in token order, since a chunk's attention reads what earlier ones of its row stored.
+void CudaExecutor::CutIntoChunks(const Cell& cell) {
+  chunks_.clear();
+  for (const Tier tier : kAllTiers) {
+    const TokenRange& range = cell.batch.hidden[tier];
+    for (int64_t begin = range.begin; begin < range.end; begin += plan_.workspace.chunk_tokens) {
+      const int64_t end = std::min(range.end, begin + plan_.workspace.chunk_tokens);
+      chunks_.push_back({begin, end, {Hidden(cell, begin), plan_.shape.hidden_size}});
+    }
+  }
+}
+
+void CudaExecutor::SendTable() {
+  const std::byte* begin = host_.View(plan_.exchange.host).data();
+  const std::span<const std::byte> written = table_.written();
+  kernels::FetchHostAsync({host_tables_gpu_ + (written.data() - begin), table_.device(),
+                           static_cast<int64_t>(written.size())},
+                          computes_.stream());
+}
+
+void CudaExecutor::ComputeEmbedding(const Cell& cell) {
+  const ModelShape& shape = plan_.shape;
+  const bool project = shape.embed_size != shape.hidden_size;
+  const PlannedTensor& token_table = *Find(cell.layer, TensorRole::kTokenEmbedding);
+  const PlannedTensor& position_table = *Find(cell.layer, TensorRole::kPositionEmbedding);
+  for (const TokenId id : cell.batch.tokens) {
+    SPILLWAY_CHECK(id >= 0 && id < token_table.spec.rows);
+  }
+  const auto tokens = table_.Put(std::span<const TokenId>(cell.batch.tokens));
+  const auto positions = table_.Put(std::span<const int32_t>(cell.batch.positions));
+  const auto token_pieces = PutPieces(token_table);
+  const auto position_pieces = PutPieces(position_table);
+  SendTable();
+  const Rows embedded = {device_.As<float>(plan_.workspace.embedded), shape.embed_size};
+  for (const Chunk& chunk : chunks_) {
+    const auto begin = static_cast<std::size_t>(chunk.begin);
+    const auto size = static_cast<std::size_t>(chunk.size());
+    const Rows& to = project ? embedded : chunk.hidden;
+    kernels::EmbeddingLookupAsync({token_pieces, token_table.spec.dtype, token_table.spec.cols, 0,
+                                   tokens.subspan(begin, size), to.data, to.stride},
+                                  computes_.stream());
+    if (project) {
+      const std::array linears = {
+          Linear{TensorRole::kProjectIn, TensorRole::kProjectIn, chunk.hidden}};
+      Multiply(cell.layer, embedded, chunk.size(), linears);
+    }
+    kernels::EmbeddingAddAsync(
+        {position_pieces, position_table.spec.dtype, position_table.spec.cols,
+         shape.position_offset, positions.subspan(begin, size), chunk.hidden.data,
+         chunk.hidden.stride},
+        computes_.stream());
+  }
+}
+
+std::span<const kernels::EmbeddingPiece> CudaExecutor::PutPieces(const PlannedTensor& table) {
+  const TensorSpec& spec = table.spec;
+  table_pieces_.clear();
+  for (const WeightTile& tile : table.tiles) {
+    const int64_t bytes = (tile.row_end - tile.row_begin) * spec.cols * DTypeBytes(spec.dtype);
+    table_pieces_.push_back(
+        {device_.As<std::byte>({tile.place, bytes}), tile.row_begin, tile.row_end});
+  }
+  return table_.Put(std::span<const kernels::EmbeddingPiece>(table_pieces_));
+}
+
+void CudaExecutor::ComputeAttention(const Cell& cell) {
+  const ModelShape& shape = plan_.shape;
+  const int64_t q = shape.num_heads * shape.head_dim;
+  const int64_t kv = shape.num_kv_heads * shape.head_dim;
+  const int64_t stride = q + 2 * kv;
+  float* qkv = device_.As<float>(plan_.workspace.qkv);
+  const Rows normed = {device_.As<float>(plan_.workspace.normed), shape.hidden_size};
+  attentions_.clear();
+  for (const Chunk& chunk : chunks_) attentions_.push_back(ListAttention(cell, chunk));
+  SendTable();
+  for (std::size_t index = 0; index < chunks_.size(); ++index) {
+    const Chunk& chunk = chunks_[index];
+    const Rows& hidden = chunk.hidden;
+    if (shape.pre_norm) Norm(cell.layer, hidden, normed, chunk.size());
+    const std::array projections = {
+        Linear{TensorRole::kQueryWeight, TensorRole::kQueryBias, {qkv, stride}},
+        Linear{TensorRole::kKeyWeight, TensorRole::kKeyBias, {qkv + q, stride}},
+        Linear{TensorRole::kValueWeight, TensorRole::kValueBias, {qkv + q + kv, stride}}};
+    Multiply(cell.layer, shape.pre_norm ? normed : hidden, chunk.size(), projections);
+    Attend(chunk, attentions_[index]);
+    const std::array out = {Linear{TensorRole::kOutWeight, TensorRole::kOutBias, hidden, hidden}};
+    Multiply(cell.layer, {device_.As<float>(plan_.workspace.attended), q}, chunk.size(), out);
+    if (!shape.pre_norm) Norm(cell.layer, hidden, hidden, chunk.size());
+  }
+}
+
+CudaExecutor::ChunkAttention CudaExecutor::ListAttention(const Cell& cell, const Chunk& chunk) {
+  lists_.Clear();
+  prompt_places_.BeginChunk();
+  const int64_t kv_class = plan_.kv_class_of[static_cast<std::size_t>(cell.layer.block)];
+  for (std::size_t index = 0; index < cell.batch.rows.size(); ++index) {
+    const PackedRow& row = cell.batch.rows[index];
+    const TokenRange tokens = {std::max(chunk.begin, row.token_offset),
+                               std::min(chunk.end, row.token_offset + row.num_new)};
+    if (tokens.size() <= 0) continue;
+    const KvPlace& slots = cell.batch.KvPlaceOf(index, kv_class);
+    std::byte* kv = cell.places.kv[row.kv_tier] + slots.slot_begin * plan_.slot_bytes;
+    ListRow({row, slots, kv, tokens, tokens.begin - chunk.begin});
+  }
+  return {
+      table_.Put(std::span(lists_.rows())),         table_.Put(std::span(lists_.tiles())),
+      table_.Put(std::span(lists_.items())),        table_.Put(std::span(lists_.key_tiles())),
+      table_.Put(std::span(lists_.compact_rows())), table_.Put(std::span(lists_.budget_rows()))};
+}
+
+void CudaExecutor::ListRow(const RowInChunk& at) {
+  const bool in_prompt = at.row.num_past == 0;
+  if (plan_.policy.kv.evicts()) {
+    if (in_prompt) return ListPrompt(at);
+    return lists_.Add(kernels::BudgetAttentionRow{at.kv, at.slots.num_slots,
+                                                  at.slots.NumHeld(at.row.num_past),
+                                                  at.row.num_past, at.slots.keep, at.offset});
+  }
+  const int64_t num_past = at.row.num_past + (at.tokens.begin - at.row.token_offset);
+  SPILLWAY_CHECK(num_past + at.tokens.size() <= at.slots.num_slots);
+  lists_.Add({at.kv, at.slots.num_slots, num_past, at.tokens.size(), at.offset, nullptr},
+             in_prompt ? RowPhase::kPrompt : RowPhase::kDecode);
+}
+
+// A prompt is attended to in the workspace, where all of it lies; what stays of it goes to the
+// row's cache after its last chunk.
+void CudaExecutor::ListPrompt(const RowInChunk& at) {
+  const ModelShape& shape = plan_.shape;
+  const PromptKvPlan& prompt = plan_.workspace.prompt;
+  const int64_t slot = prompt_places_.Place(at.row, at.tokens);
+  const int64_t num_past = at.tokens.begin - at.row.token_offset;
+  std::byte* kv =
+      device_.As<std::byte>(prompt.kv) + slot * KvSlotBytes(shape.num_kv_heads, shape.head_dim);
+  float* scores = prompt.scores.bytes == 0 ? nullptr : device_.As<float>(prompt.scores) + slot;
+  lists_.Add(
+      {kv, RoundUp(at.row.num_new, kKvBlockSlots), num_past, at.tokens.size(), at.offset, scores},
+      RowPhase::kPrompt);
+  if (num_past + at.tokens.size() < at.row.num_new) return;
+  lists_.Add(
+      kernels::KvCompactRow{kv, scores, at.row.num_new, at.kv, at.slots.num_slots, at.slots.keep});
+}
+
+template <typename T>
+T* CudaExecutor::Scratch(const Region& region) const {
+  if (region.bytes == 0) return nullptr;
+  return device_.As<T>({plan_.exchange.device.offset + region.offset, region.bytes});
+}
+
+kernels::PrefillAttentionArgs CudaExecutor::PrefillArgs(const ChunkAttention& attention) const {
+  const ModelShape& shape = plan_.shape;
+  const int64_t q = shape.num_heads * shape.head_dim;
+  kernels::PrefillAttentionArgs args;
+  args.q = device_.As<float>(plan_.workspace.qkv);
+  args.q_stride = q + 2 * shape.num_kv_heads * shape.head_dim;
+  args.out = device_.As<float>(plan_.workspace.attended);
+  args.out_stride = q;
+  args.log_sums = Scratch<float>(exchange_.scratch.log_sums);
+  args.rows = attention.rows.data();
+  args.tiles = attention.tiles.data();
+  args.num_tiles = static_cast<int64_t>(attention.tiles.size());
+  args.num_heads = shape.num_heads;
+  args.layout = kernels::FullKvLayout(shape.num_kv_heads, shape.head_dim);
+  args.scale = 1.0F / std::sqrt(static_cast<float>(shape.head_dim));
+  args.kv_dtype = plan_.policy.kv_dtype;
+  return args;
+}
+
+// Prompts, then single tokens.
+void CudaExecutor::Attend(const Chunk& chunk, const ChunkAttention& attention) {
+  const kernels::PrefillAttentionArgs prefill = PrefillArgs(attention);
+  const int64_t kv = plan_.shape.num_kv_heads * plan_.shape.head_dim;
+  const float* k = prefill.q + prefill.out_stride;
+  kernels::KvAppendAsync(
+      {k, k + kv, prefill.q_stride, chunk.size(), attention.rows.data(),
+       static_cast<int64_t>(attention.rows.size()), prefill.layout, prefill.kv_dtype},
+      computes_.stream());
+  kernels::PrefillAttentionAsync(prefill, computes_.stream());
+  if (plan_.policy.kv.evicts()) return Evict(prefill, attention);
+  Decode(prefill, attention);
+}
+
+void CudaExecutor::Decode(const kernels::PrefillAttentionArgs& prefill,
+                          const ChunkAttention& attention) {
+  kernels::DecodeAttentionAsync(
+      {prefill.q, prefill.q_stride, prefill.out, prefill.out_stride, prefill.rows,
+       attention.items.data(), static_cast<int64_t>(attention.items.size()),
+       Scratch<float>(exchange_.scratch.partials), prefill.num_heads, prefill.layout, prefill.scale,
+       prefill.kv_dtype},
+      computes_.stream());
+}
+
+// What stays of the prompts that end here, then single tokens.
+void CudaExecutor::Evict(const kernels::PrefillAttentionArgs& prefill,
+                         const ChunkAttention& attention) {
+  const ModelShape& shape = plan_.shape;
+  const AttentionScratch& scratch = exchange_.scratch;
+  const PromptKvPlan& prompt = plan_.workspace.prompt;
+  const KvPolicyKind kind = plan_.policy.kv.kind;
+  kernels::PrefillScoresAsync({prefill, attention.key_tiles.data(),
+                               static_cast<int64_t>(attention.key_tiles.size()), prompt.slots()},
+                              computes_.stream());
+  kernels::KvCompactAsync({{attention.compact_rows, kind, prompt.slots(), shape.num_heads,
+                            shape.num_kv_heads, shape.head_dim},
+                           device_.As<std::byte>(prompt.kv),
+                           prompt.slots(),
+                           Scratch<float>(scratch.compact_scores),
+                           Scratch<int32_t>(scratch.compact_kept)},
+                          computes_.stream());
+  const float* k = prefill.q + prefill.out_stride;
+  kernels::BudgetAttentionAsync(
+      {{prefill.q, k, k + shape.num_kv_heads * shape.head_dim, prefill.q_stride, prefill.out,
+        prefill.out_stride, attention.budget_rows, shape.num_heads, shape.num_kv_heads,
+        shape.head_dim, prefill.scale, prefill.kv_dtype, kind},
+       Scratch<float>(scratch.weights),
+       scratch.weights_stride},
+      computes_.stream());
+}
+
+void CudaExecutor::ComputeMlp(const Cell& cell) {
+  const ModelShape& shape = plan_.shape;
+  const Rows inner = {device_.As<float>(plan_.workspace.ffn), shape.ffn_size};
+  const Rows normed = {device_.As<float>(plan_.workspace.normed), shape.hidden_size};
+  for (const Chunk& chunk : chunks_) {
+    const Rows& hidden = chunk.hidden;
+    if (shape.pre_norm) Norm(cell.layer, hidden, normed, chunk.size());
+    const std::array up = {Linear{TensorRole::kUpWeight, TensorRole::kUpBias, inner}};
+    Multiply(cell.layer, shape.pre_norm ? normed : hidden, chunk.size(), up, shape.activation);
+    const std::array down = {
+        Linear{TensorRole::kDownWeight, TensorRole::kDownBias, hidden, hidden}};
+    Multiply(cell.layer, inner, chunk.size(), down);
+    if (!shape.pre_norm) Norm(cell.layer, hidden, hidden, chunk.size());
+  }
+}
+
+// Logits of the wanted tokens only: of generated rows the last one, at 512 prompt tokens 1/512 of
+// the head's work.
+void CudaExecutor::ComputeHead(const Cell& cell) {
+  const ModelShape& shape = plan_.shape;
+  const int64_t num_rows = cell.batch.head.size();
+  SPILLWAY_CHECK(num_rows <= plan_.batch.logits);
+  const Rows last = {device_.As<float>(plan_.workspace.normed), shape.hidden_size};
+  last_rows_.clear();
+  for (int64_t row = 0; row < num_rows; ++row) {
+    last_rows_.push_back(Hidden(cell, cell.batch.Wanted(cell.batch.head.begin + row).token));
+  }
+  const auto last_rows = table_.Put(std::span<const float* const>(last_rows_));
+  SendTable();
+  kernels::GatherRowsAsync({last_rows, shape.hidden_size, last.data, last.stride},
+                           computes_.stream());
+  if (shape.final_norm) Norm(cell.layer, last, last, num_rows);
+  Rows features = last;
+  if (shape.embed_size != shape.hidden_size) {
+    features = {device_.As<float>(plan_.workspace.embedded), shape.embed_size};
+    const std::array project = {Linear{TensorRole::kProjectOut, TensorRole::kProjectOut, features}};
+    Multiply(cell.layer, last, num_rows, project);
+  }
+  const Rows logits = {device_.As<float>(plan_.workspace.logits), shape.vocab_size};
+  const TensorRole weight = shape.tied_head ? TensorRole::kTokenEmbedding : TensorRole::kHeadWeight;
+  const std::array head = {Linear{weight, weight, logits}};
+  Multiply(shape.tied_head ? plan_.layers.front() : cell.layer, features, num_rows, head);
+  const Region home = {plan_.exchange.host.offset + kHostTables * exchange_.table_bytes,
+                       exchange_.logits_bytes};
+  const auto count = static_cast<std::size_t>(num_rows * shape.vocab_size);
+  logits_ = {host_.As<float>(home), count};
+  CudaCheck(cudaMemcpyAsync(logits_.data(), logits.data, count * sizeof(float),
+                            cudaMemcpyDeviceToHost, computes_.stream().get()),
+            "a copy of logits");
+}
+
+void CudaExecutor::Multiply(const PlannedLayer& layer, Rows x, int64_t rows,
+                            std::span<const Linear> linears, Activation activation) {
+  pieces_.clear();
+  int64_t in = 0;
+  for (const Linear& linear : linears) {
+    const PlannedTensor& tensor = *Find(layer, linear.weight);
+    const float* bias = linear.bias == linear.weight ? nullptr : Vector(layer, linear.bias);
+    in = tensor.spec.cols;
+    for (const WeightTile& tile : tensor.tiles) {
+      const int64_t tile_rows = tile.row_end - tile.row_begin;
+      const auto from = [&](Rows base) {
+        return base.data == nullptr ? nullptr : base.data + tile.row_begin;
+      };
+      pieces_.push_back(
+          {device_.As<std::byte>({tile.place, tile_rows * in * DTypeBytes(tensor.spec.dtype)}),
+           tensor.spec.dtype, tile_rows, bias == nullptr ? nullptr : bias + tile.row_begin,
+           from(linear.y), linear.y.stride, from(linear.residual), linear.residual.stride});
+    }
+  }
+  kernels::MatmulArgs args;
+  args.x = x.data;
+  args.x_stride = x.stride;
+  args.rows = rows;
+  args.in = in;
+  args.activation = activation;
+  args.pieces = pieces_;
+  matmul_.MatmulAsync(args, device_.View(plan_.workspace.matmul), computes_.stream());
+}
+
+void CudaExecutor::Norm(const PlannedLayer& layer, Rows x, Rows y, int64_t rows) {
+  kernels::LayerNormArgs args;
+  args.x = x.data;
+  args.x_stride = x.stride;
+  args.y = y.data;
+  args.y_stride = y.stride;
+  args.rows = rows;
+  args.cols = plan_.shape.hidden_size;
+  args.weight = Vector(layer, TensorRole::kNormWeight);
+  args.bias = Vector(layer, TensorRole::kNormBias);
+  args.epsilon = static_cast<float>(plan_.shape.norm_epsilon);
+  kernels::LayerNormAsync(args, computes_.stream());
+}
+
+const PlannedTensor* CudaExecutor::Find(const PlannedLayer& layer, TensorRole role) const {
+  const auto found =
+      std::ranges::find(layer.tensors, role, [](const PlannedTensor& t) { return t.spec.role; });
+  return found == layer.tensors.end() ? nullptr : &*found;
+}
+
+const float* CudaExecutor::Vector(const PlannedLayer& layer, TensorRole role) const {
+  const PlannedTensor* tensor = Find(layer, role);
+  if (tensor == nullptr) return nullptr;
+  return device_.As<float>({tensor->tiles[0].place, tensor->spec.bytes()});
+}
+
+float* CudaExecutor::Hidden(const Cell& cell, int64_t token) const {
+  const auto holds = [&](Tier tier) {
+    return token >= cell.batch.hidden[tier].begin && token < cell.batch.hidden[tier].end;
+  };
+  const Tier tier = *std::ranges::find_if(kAllTiers, holds);
+  return cell.places.hidden[tier] +
+         (token - cell.batch.hidden[tier].begin) * plan_.shape.hidden_size;
+}
+
+}  // namespace spillway

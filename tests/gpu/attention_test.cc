@@ -1,0 +1,249 @@
+// Append, prefill, decode and token scores on the GPU against AttentionRef.
+#include "kernels/attention.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/decode_attention.h"
+#include "kernels/kv_append.h"
+#include "kernels/prefill_attention.h"
+#include "src/execute/attention_lists.h"
+#include "tests/gpu/gpu_test_util.h"
+#include "tests/kernels/kernel_test_util.h"
+
+namespace spillway::kernels {
+namespace {
+
+struct Heads {
+  int64_t num_heads;
+  int64_t num_kv_heads;
+  int64_t head_dim;
+
+  int64_t q_width() const { return num_heads * head_dim; }
+  int64_t kv_width() const { return num_kv_heads * head_dim; }
+  int64_t stride() const { return q_width() + 2 * kv_width() + 3; }
+};
+
+constexpr Heads kHeads[] = {{4, 4, 64}, {3, 3, 80}, {2, 2, 128},
+                            {8, 2, 64}, {5, 1, 24}, {6, 1, 16}};
+
+// Tokens [past, past + count) of a sequence.
+struct Part {
+  size_t sequence;
+  int64_t past;
+  int64_t count;
+};
+
+enum class Where { kOracle, kGpu };
+
+// Sequences with all their tokens' q, k and v, and their caches on host and GPU.
+class Sequences {
+ public:
+  Sequences(Heads heads, DType dtype, std::vector<int64_t> lengths, Stream& stream)
+      : heads_(heads), dtype_(dtype), lengths_(std::move(lengths)), stream_(stream) {
+    for (size_t i = 0; i < lengths_.size(); ++i) {
+      qkv_.push_back(RandomFloats(lengths_[i] * heads.stride(), static_cast<uint32_t>(100 + i)));
+      const auto bytes = static_cast<size_t>(2 * heads.kv_width() * Slots(i) * 2);
+      caches_.emplace_back(bytes, std::byte{0xFF});
+      gpu_caches_.push_back(std::make_unique<GpuArray<std::byte>>(caches_.back(), stream));
+      scores_.emplace_back(static_cast<size_t>(heads.num_heads * kScoreStride), 0.0F);
+      gpu_scores_.push_back(std::make_unique<GpuArray<float>>(scores_.back(), stream));
+    }
+  }
+
+  // Outputs of one call over `parts`, [tokens, q_width].
+  std::vector<float> Run(const std::vector<Part>& parts, Where where) {
+    std::vector<float> qkv;
+    std::vector<AttentionRow> rows;
+    AttentionLists lists({100, 10000, 100000});
+    int64_t num_tokens = 0;
+    for (const Part& part : parts) {
+      const auto from = qkv_[part.sequence].begin() + part.past * heads_.stride();
+      qkv.insert(qkv.end(), from, from + part.count * heads_.stride());
+      std::byte* kv =
+          where == Where::kGpu ? gpu_caches_[part.sequence]->data() : caches_[part.sequence].data();
+      float* scores =
+          where == Where::kGpu ? gpu_scores_[part.sequence]->data() : scores_[part.sequence].data();
+      const AttentionRow row = {kv,         Slots(part.sequence), part.past,
+                                part.count, num_tokens,           scores};
+      const bool decodes = part.past > 0 && part.count == 1;
+      rows.push_back(row);
+      if (decodes) rows.back().token_scores = nullptr;
+      lists.Add(rows.back(), decodes ? RowPhase::kDecode : RowPhase::kPrompt);
+      num_tokens += part.count;
+    }
+    std::vector<float> out(static_cast<size_t>(num_tokens * heads_.q_width()), kPoison);
+    if (where == Where::kOracle) {
+      AttentionArgs args = OracleArgs(qkv, out);
+      args.rows = rows;
+      AttentionRef(args);
+      return out;
+    }
+    GpuArray<float> gpu_qkv(qkv, stream_);
+    GpuArray<float> gpu_out(out, stream_);
+    GpuArray<AttentionRow> gpu_rows(lists.rows(), stream_);
+    GpuArray<RowTile> tiles(lists.tiles(), stream_);
+    GpuArray<RowTile> gpu_key_tiles(lists.key_tiles(), stream_);
+    GpuArray<DecodeItem> items(lists.items(), stream_);
+    GpuArray<float> partials(
+        std::vector<float>(lists.items().size() *
+                           static_cast<size_t>(PartialFloats(heads_.num_heads, heads_.head_dim))),
+        stream_);
+    GpuArray<float> log_sums(
+        std::vector<float>(static_cast<size_t>(num_tokens * heads_.num_heads), kPoison), stream_);
+    const KvLayout layout = FullKvLayout(heads_.num_kv_heads, heads_.head_dim);
+    const float* q = gpu_qkv.data();
+    KvAppendAsync({q + heads_.q_width(), q + heads_.q_width() + heads_.kv_width(), heads_.stride(),
+                   num_tokens, gpu_rows.data(), static_cast<int64_t>(rows.size()), layout, dtype_},
+                  stream_);
+    const PrefillAttentionArgs prefill = {q,
+                                          heads_.stride(),
+                                          gpu_out.data(),
+                                          heads_.q_width(),
+                                          log_sums.data(),
+                                          gpu_rows.data(),
+                                          tiles.data(),
+                                          static_cast<int64_t>(lists.tiles().size()),
+                                          heads_.num_heads,
+                                          layout,
+                                          Scale(),
+                                          dtype_};
+    PrefillAttentionAsync(prefill, stream_);
+    PrefillScoresAsync({prefill, gpu_key_tiles.data(),
+                        static_cast<int64_t>(lists.key_tiles().size()), kScoreStride},
+                       stream_);
+    DecodeAttentionAsync({q, heads_.stride(), gpu_out.data(), heads_.q_width(), gpu_rows.data(),
+                          items.data(), static_cast<int64_t>(lists.items().size()), partials.data(),
+                          heads_.num_heads, layout, Scale(), dtype_},
+                         stream_);
+    return gpu_out.Download();
+  }
+
+  const std::vector<std::byte>& Cache(size_t sequence, Where where) {
+    return where == Where::kGpu ? gpu_caches_[sequence]->Download() : caches_[sequence];
+  }
+  const std::vector<float>& Scores(size_t sequence, Where where) {
+    return where == Where::kGpu ? gpu_scores_[sequence]->Download() : scores_[sequence];
+  }
+
+  static constexpr int64_t kScoreStride = 1200;
+
+ private:
+  int64_t Slots(size_t sequence) const {
+    return (lengths_[sequence] + kKvBlockSlots - 1) / kKvBlockSlots * kKvBlockSlots;
+  }
+  float Scale() const { return 1.0F / std::sqrt(static_cast<float>(heads_.head_dim)); }
+  AttentionArgs OracleArgs(const std::vector<float>& qkv, std::vector<float>& out) const {
+    AttentionArgs args;
+    args.q = qkv.data();
+    args.k = args.q + heads_.q_width();
+    args.v = args.k + heads_.kv_width();
+    args.qkv_stride = heads_.stride();
+    args.out = out.data();
+    args.out_stride = heads_.q_width();
+    args.num_heads = heads_.num_heads;
+    args.num_kv_heads = heads_.num_kv_heads;
+    args.head_dim = heads_.head_dim;
+    args.scale = Scale();
+    args.kv_dtype = dtype_;
+    args.token_scores_stride = kScoreStride;
+    return args;
+  }
+
+  Heads heads_;
+  DType dtype_;
+  std::vector<int64_t> lengths_;
+  Stream& stream_;
+  std::vector<std::vector<float>> qkv_;  // [sequence][token][q | k | v]
+  std::vector<std::vector<std::byte>> caches_;
+  std::vector<std::unique_ptr<GpuArray<std::byte>>> gpu_caches_;
+  std::vector<std::vector<float>> scores_;
+  std::vector<std::unique_ptr<GpuArray<float>>> gpu_scores_;
+};
+
+void ExpectNear(const std::vector<float>& a, const std::vector<float>& b, float bound) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t at = 0; at < a.size(); ++at) ASSERT_NEAR(a[at], b[at], bound) << at;
+}
+
+class GpuAttentionTest : public GpuTest {
+ protected:
+  // Lengths at the edges of blocks, tiles and splits.
+  static std::vector<int64_t> Lengths() {
+    return {1, 2, 15, 16, 17, 63, 64, 65, 130, 255, 256, 257, 600, 1025};
+  }
+  static std::vector<Part> Whole(const std::vector<int64_t>& lengths) {
+    std::vector<Part> parts;
+    for (size_t i = 0; i < lengths.size(); ++i) parts.push_back({i, 0, lengths[i]});
+    return parts;
+  }
+  static float Bound(DType dtype) { return dtype == DType::kF16 ? 3e-3F : 3e-2F; }
+};
+
+TEST_F(GpuAttentionTest, PrefillAgreesWithTheOracle) {
+  for (const Heads& heads : kHeads) {
+    for (const DType dtype : {DType::kF16, DType::kBF16}) {
+      const std::vector<int64_t> lengths = Lengths();
+      Sequences sequences(heads, dtype, lengths, stream());
+      const std::vector<float> expected = sequences.Run(Whole(lengths), Where::kOracle);
+      ExpectNear(sequences.Run(Whole(lengths), Where::kGpu), expected, Bound(dtype));
+      for (size_t i = 0; i < lengths.size(); ++i) {
+        EXPECT_EQ(sequences.Cache(i, Where::kGpu), sequences.Cache(i, Where::kOracle)) << i;
+        ExpectNear(sequences.Scores(i, Where::kGpu), sequences.Scores(i, Where::kOracle),
+                   Bound(dtype) * 10.0F);
+      }
+    }
+  }
+}
+
+TEST_F(GpuAttentionTest, DecodeAgreesWithTheOracle) {
+  for (const Heads& heads : kHeads) {
+    for (const DType dtype : {DType::kF16, DType::kBF16}) {
+      const std::vector<int64_t> lengths = Lengths();
+      Sequences sequences(heads, dtype, lengths, stream());
+      std::vector<Part> prompts;
+      std::vector<Part> steps;
+      for (size_t i = 0; i < lengths.size(); ++i) {
+        if (lengths[i] == 1) continue;
+        prompts.push_back({i, 0, lengths[i] - 1});
+        steps.push_back({i, lengths[i] - 1, 1});
+      }
+      for (const Where where : {Where::kOracle, Where::kGpu}) sequences.Run(prompts, where);
+      const std::vector<float> expected = sequences.Run(steps, Where::kOracle);
+      ExpectNear(sequences.Run(steps, Where::kGpu), expected, Bound(dtype));
+    }
+  }
+}
+
+// Chunks of a prompt and the rows beside it change no bit of a row: neither output nor scores.
+TEST_F(GpuAttentionTest, ARowsBitsDependOnTheRowOnly) {
+  const Heads heads = {4, 2, 64};
+  const std::vector<int64_t> lengths = {300, 77, 500};
+  Sequences together(heads, DType::kF16, lengths, stream());
+  const std::vector<float> all = together.Run(Whole(lengths), Where::kGpu);
+  Sequences apart(heads, DType::kF16, lengths, stream());
+  std::vector<float> in_chunks;
+  for (int64_t past = 0; past < 300; past += 70) {
+    const int64_t count = std::min<int64_t>(70, 300 - past);
+    const std::vector<float> chunk = apart.Run({{0, past, count}}, Where::kGpu);
+    in_chunks.insert(in_chunks.end(), chunk.begin(), chunk.end());
+  }
+  EXPECT_EQ(Bits(in_chunks), Bits(std::span(all).first(in_chunks.size())));
+  EXPECT_EQ(Bits(apart.Scores(0, Where::kGpu)), Bits(together.Scores(0, Where::kGpu)));
+}
+
+TEST_F(GpuAttentionTest, ADecodeStepsBitsDependOnTheRowOnly) {
+  const Heads heads = {4, 4, 128};
+  const std::vector<int64_t> lengths = {700, 40, 1000};
+  const std::vector<Part> prompts = {{0, 0, 699}, {1, 0, 39}, {2, 0, 999}};
+  Sequences together(heads, DType::kF16, lengths, stream());
+  together.Run(prompts, Where::kGpu);
+  const std::vector<float> all = together.Run({{0, 699, 1}, {1, 39, 1}, {2, 999, 1}}, Where::kGpu);
+  Sequences alone(heads, DType::kF16, lengths, stream());
+  alone.Run(prompts, Where::kGpu);
+  const std::vector<float> last = alone.Run({{2, 999, 1}}, Where::kGpu);
+  EXPECT_EQ(Bits(last), Bits(std::span(all).last(last.size())));
+}
+
+}  // namespace
+}  // namespace spillway::kernels

@@ -1,0 +1,201 @@
+// Norm, embedding, gather, product and fetch on the GPU against their oracles.
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/embedding.h"
+#include "kernels/fetch_host.h"
+#include "kernels/gather_rows.h"
+#include "kernels/layer_norm.h"
+#include "kernels/matmul_gpu.h"
+#include "tests/gpu/gpu_test_util.h"
+#include "tests/kernels/kernel_test_util.h"
+
+namespace spillway::kernels {
+namespace {
+
+using OpsTest = GpuTest;
+
+TEST_F(OpsTest, LayerNormAgreesWithTheOracle) {
+  for (const int64_t cols : {1, 7, 256, 257, 2560, 7168}) {
+    constexpr int64_t kRows = 5;
+    const int64_t stride = cols + 3;
+    GpuArray<float> x(RandomFloats(kRows * stride, 1), stream());
+    GpuArray<float> weight(RandomFloats(cols, 2), stream());
+    GpuArray<float> bias(RandomFloats(cols, 3), stream());
+    GpuArray<float> y(std::vector<float>(static_cast<size_t>(kRows * stride), kPoison), stream());
+    LayerNormArgs args{x.data(), stride,        y.data(),    stride, kRows,
+                       cols,     weight.data(), bias.data(), 1e-5F};
+    LayerNormAsync(args, stream());
+    Finish();
+    std::vector<float> expected(y.host());
+    LayerNormArgs on_host = args;
+    on_host.x = x.host().data();
+    on_host.y = expected.data();
+    on_host.weight = weight.host().data();
+    on_host.bias = bias.host().data();
+    LayerNormRef(on_host);
+    y.Download();
+    for (int64_t row = 0; row < kRows; ++row) {
+      for (int64_t col = 0; col < cols; ++col) {
+        const auto at = static_cast<size_t>(row * stride + col);
+        ASSERT_NEAR(y.host()[at], expected[at], 2e-5F) << cols << " " << row << " " << col;
+      }
+      EXPECT_TRUE(std::isnan(y.host()[static_cast<size_t>(row * stride + cols)]));
+    }
+  }
+}
+
+TEST_F(OpsTest, EmbeddingIsExact) {
+  constexpr int64_t kCols = 200;
+  constexpr int64_t kTableRows = 30;
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    AlignedBytes table = RandomWeights(kTableRows * kCols, dtype, 4);
+    const std::vector<uint16_t> words(table.words(), table.words() + kTableRows * kCols);
+    GpuArray<uint16_t> there(words, stream());
+    std::vector<EmbeddingPiece> pieces;
+    std::vector<EmbeddingPiece> pieces_there;
+    for (const auto& [begin, end] : {std::pair{0, 1}, {1, 17}, {17, 30}}) {
+      pieces.push_back({table.words() + begin * kCols, begin, end});
+      pieces_there.push_back({there.data() + begin * kCols, begin, end});
+    }
+    GpuArray<EmbeddingPiece> gpu_pieces(pieces_there, stream());
+    const std::vector<int32_t> ids = {0, 1, 14, 15, 27, 5};
+    GpuArray<int32_t> gpu_ids(ids, stream());
+    std::vector<float> expected(ids.size() * kCols, 0.0F);
+    GpuArray<float> y(expected, stream());
+    const EmbeddingArgs on_host{pieces, dtype, kCols, 2, ids, expected.data(), kCols};
+    const EmbeddingArgs args{gpu_pieces.span(), dtype, kCols, 2, gpu_ids.span(), y.data(), kCols};
+    EmbeddingLookup(on_host);
+    EmbeddingAdd(on_host);
+    EmbeddingLookupAsync(args, stream());
+    EmbeddingAddAsync(args, stream());
+    Finish();
+    EXPECT_EQ(Bits(y.Download()), Bits(expected));
+  }
+}
+
+TEST_F(OpsTest, GatherCopiesRows) {
+  constexpr int64_t kCols = 300;
+  GpuArray<float> x(RandomFloats(10 * kCols, 5), stream());
+  const std::vector<int64_t> wanted = {9, 0, 4, 4};
+  std::vector<const float*> rows;
+  for (const int64_t row : wanted) rows.push_back(x.data() + row * kCols);
+  GpuArray<const float*> list(rows, stream());
+  GpuArray<float> y(std::vector<float>(wanted.size() * kCols), stream());
+  GatherRowsAsync({list.span(), kCols, y.data(), kCols}, stream());
+  Finish();
+  y.Download();
+  for (size_t row = 0; row < wanted.size(); ++row) {
+    EXPECT_TRUE(std::equal(y.host().begin() + static_cast<int64_t>(row) * kCols,
+                           y.host().begin() + static_cast<int64_t>(row + 1) * kCols,
+                           x.host().begin() + wanted[row] * kCols));
+  }
+}
+
+TEST_F(OpsTest, FetchCopiesPinnedMemory) {
+  for (const int64_t bytes : {1, 16, 17, 4096, 1 << 20}) {
+    const PinnedArena pinned(2 << 20);
+    const std::span<std::byte> host = pinned.View({4096, bytes});
+    for (size_t at = 0; at < host.size(); ++at) host[at] = static_cast<std::byte>(at * 7 + 1);
+    GpuArray<std::byte> there(std::vector<std::byte>(static_cast<size_t>(bytes + 16)), stream());
+    FetchHostAsync({GpuAddressOf(host.data()), there.data(), bytes}, stream());
+    Finish();
+    there.Download();
+    EXPECT_TRUE(std::equal(host.begin(), host.end(), there.host().begin()));
+  }
+}
+
+// One weight matrix, in pieces as tiers cut it.
+struct Product {
+  int64_t in;
+  int64_t out;
+  DType dtype;
+  Activation activation;
+  bool adds;  // to y itself
+};
+
+class MatmulTest : public GpuTest {
+ protected:
+  // y [rows, out], computed on the GPU in pieces that end at `cuts`.
+  std::vector<float> Run(const Product& p, int64_t rows, const std::vector<int64_t>& cuts) {
+    const Data data = Make(p, rows);
+    GpuArray<uint16_t> weight(data.weight, stream());
+    GpuArray<float> x(data.x, stream());
+    GpuArray<float> bias(data.bias, stream());
+    GpuArray<float> y(data.y, stream());
+    GpuArray<std::byte> workspace(
+        std::vector<std::byte>(static_cast<size_t>(GpuMatmulWorkspaceBytes(kMaxRows, p.in))),
+        stream());
+    std::vector<MatmulPiece> pieces;
+    int64_t begin = 0;
+    for (const int64_t end : cuts) {
+      float* to = y.data() + begin;
+      pieces.push_back({weight.data() + begin * p.in, p.dtype, end - begin, bias.data() + begin, to,
+                        p.out, p.adds ? to : nullptr, p.adds ? p.out : 0});
+      begin = end;
+    }
+    const std::array<int64_t, 1> ins = {p.in};
+    GpuMatmul matmul(ins, p.dtype, kMaxRows);
+    matmul.MatmulAsync({x.data(), p.in, rows, p.in, p.activation, pieces},
+                       {workspace.data(), workspace.host().size()}, stream());
+    Finish();
+    return y.Download();
+  }
+
+  struct Data {
+    std::vector<uint16_t> weight;
+    std::vector<float> x, bias, y;
+  };
+  static Data Make(const Product& p, int64_t rows) {
+    AlignedBytes weight = RandomWeights(p.in * p.out, p.dtype, 6);
+    Data data;
+    data.weight.assign(weight.words(), weight.words() + p.in * p.out);
+    data.x = RandomFloats(kMaxRows * p.in, 7);
+    data.x.resize(static_cast<size_t>(rows * p.in));
+    data.bias = RandomFloats(p.out, 8);
+    data.y = RandomFloats(rows * p.out, 9);
+    return data;
+  }
+  static constexpr int64_t kMaxRows = 512;
+};
+
+TEST_F(MatmulTest, AgreesWithTheOracle) {
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    for (const Product& p : {Product{256, 1024, dtype, Activation::kRelu, false},
+                             Product{1024, 256, dtype, Activation::kNone, true},
+                             Product{2560, 64, dtype, Activation::kGelu, false},
+                             Product{4096, 4096, dtype, Activation::kGeluTanh, false}}) {
+      for (const int64_t rows : {1, 3, 64, 200}) {
+        const Data data = Make(p, rows);
+        std::vector<float> expected = data.y;
+        std::vector<MatmulPiece> pieces = {{data.weight.data(), p.dtype, p.out, data.bias.data(),
+                                            expected.data(), p.out,
+                                            p.adds ? data.y.data() : nullptr, p.out}};
+        MatmulRef({data.x.data(), p.in, rows, p.in, p.activation, pieces});
+        const std::vector<float> y = Run(p, rows, {p.out});
+        // x is rounded: half a unit in the last place of each factor, added up at random.
+        const float unit = dtype == DType::kF16 ? 0x1p-11F : 0x1p-8F;
+        const float bound = 6.0F * unit * 0.05F * std::sqrt(static_cast<float>(p.in)) + 1e-5F;
+        for (size_t at = 0; at < y.size(); ++at) ASSERT_NEAR(y[at], expected[at], bound) << at;
+      }
+    }
+  }
+}
+
+TEST_F(MatmulTest, ARowsBitsDependOnTheRowOnly) {
+  const Product p = {1024, 512, DType::kF16, Activation::kNone, false};
+  const std::vector<float> all = Run(p, kMaxRows, {p.out});
+  for (const int64_t rows : {1, 2, 7, 16, 33, 64, 65, 129, 400}) {
+    const std::vector<float> some = Run(p, rows, {p.out});
+    EXPECT_EQ(Bits(some), Bits(std::span(all).first(some.size()))) << rows << " rows";
+  }
+}
+
+TEST_F(MatmulTest, TilesGiveTheBitsOfTheWhole) {
+  const Product p = {1024, 512, DType::kF16, Activation::kRelu, false};
+  const std::vector<float> whole = Run(p, 30, {512});
+  EXPECT_EQ(Bits(Run(p, 30, {16, 128, 144, 512})), Bits(whole));
+}
+
+}  // namespace
+}  // namespace spillway::kernels

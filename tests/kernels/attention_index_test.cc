@@ -1,0 +1,166 @@
+#include "kernels/attention_index.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <set>
+#include <vector>
+
+#include "kernels/embedding.h"
+#include "kernels/kv_head.h"
+
+namespace spillway::kernels {
+namespace {
+
+struct Heads {
+  int64_t num_kv_heads;
+  int64_t head_dim;
+};
+constexpr Heads kHeads[] = {{1, 8}, {2, 16}, {3, 80}, {5, 24}, {8, 128}};
+
+// KvHead is what the CPU's kernels read and write by.
+TEST(AttentionIndexTest, SlotsLieWhereTheCpuHasThem) {
+  for (const Heads heads : kHeads) {
+    for (const KvLayout& layout : {FullKvLayout(heads.num_kv_heads, heads.head_dim),
+                                   KvLayoutWithState(heads.num_kv_heads, heads.head_dim)}) {
+      std::vector<std::byte> memory(static_cast<std::size_t>(5 * layout.block_bytes));
+      std::byte* none = memory.data();
+      for (int64_t head = 0; head < heads.num_kv_heads; ++head) {
+        const KvHead<std::byte> cpu{none, heads.num_kv_heads, heads.head_dim, head,
+                                    layout.block_bytes};
+        for (int64_t slot = 0; slot < 70; ++slot) {
+          ASSERT_EQ(KvOffset(layout, KvPart::kKey, head, slot), cpu.Key(slot) - none);
+          ASSERT_EQ(KvOffset(layout, KvPart::kValue, head, slot), cpu.Value(slot) - none);
+        }
+      }
+    }
+  }
+}
+
+TEST(AttentionIndexTest, StateLiesWhereTheCpuHasIt) {
+  for (const Heads heads : kHeads) {
+    const KvLayout layout = KvLayoutWithState(heads.num_kv_heads, heads.head_dim);
+    std::vector<std::byte> memory(static_cast<std::size_t>(5 * layout.block_bytes));
+    std::byte* none = memory.data();
+    for (int64_t head = 0; head < heads.num_kv_heads; ++head) {
+      const KvHead<std::byte> cpu{none, heads.num_kv_heads, heads.head_dim, head,
+                                  layout.block_bytes};
+      for (int64_t slot = 0; slot < 70; ++slot) {
+        ASSERT_EQ(ScoreOffset(layout, head, slot),
+                  reinterpret_cast<std::byte*>(cpu.Score(slot)) - none);
+        ASSERT_EQ(PositionOffset(layout, head, slot),
+                  reinterpret_cast<std::byte*>(cpu.Position(slot)) - none);
+      }
+    }
+  }
+}
+
+// Every byte of the blocks belongs to one slot's K, V, score or position.
+TEST(AttentionIndexTest, NothingOverlapsAndNothingIsLeft) {
+  for (const Heads heads : kHeads) {
+    const KvLayout layout = KvLayoutWithState(heads.num_kv_heads, heads.head_dim);
+    constexpr int64_t kSlots = 3 * kKvBlockSlots;
+    std::vector<int> uses(static_cast<std::size_t>(kSlots / kKvBlockSlots * layout.block_bytes));
+    const auto use = [&](int64_t offset, int64_t bytes) {
+      for (int64_t at = offset; at < offset + bytes; ++at) ++uses.at(static_cast<std::size_t>(at));
+    };
+    for (int64_t head = 0; head < heads.num_kv_heads; ++head) {
+      for (int64_t slot = 0; slot < kSlots; ++slot) {
+        use(KvOffset(layout, KvPart::kKey, head, slot), heads.head_dim * kKvElementBytes);
+        use(KvOffset(layout, KvPart::kValue, head, slot), heads.head_dim * kKvElementBytes);
+        use(ScoreOffset(layout, head, slot), 4);
+        use(PositionOffset(layout, head, slot), 4);
+      }
+    }
+    EXPECT_EQ(uses, std::vector<int>(uses.size(), 1));
+  }
+}
+
+// A lane's 16 bytes never straddle, whatever the head dimension.
+TEST(AttentionIndexTest, VectorsAreAligned) {
+  for (int64_t dim = 8; dim <= 128; dim += 8) {
+    for (const KvLayout& layout : {FullKvLayout(3, dim), KvLayoutWithState(3, dim)}) {
+      EXPECT_EQ(layout.block_bytes % 16, 0);
+      for (int64_t slot = 0; slot < 40; ++slot) {
+        EXPECT_EQ(KvOffset(layout, KvPart::kValue, 2, slot) % 16, 0);
+      }
+    }
+  }
+}
+
+TEST(AttentionIndexTest, SplitsCoverEveryKeyOnce) {
+  for (int64_t num_keys = 1; num_keys <= 5 * kSplitSlots + 3; ++num_keys) {
+    int64_t next = 0;
+    for (int64_t split = 0; split < NumSplits(num_keys); ++split) {
+      const SlotRange range = SplitRange(split, num_keys);
+      ASSERT_EQ(range.begin, next);
+      ASSERT_GT(range.end, range.begin);
+      ASSERT_LE(range.end - range.begin, kSplitSlots);
+      next = range.end;
+    }
+    ASSERT_EQ(next, num_keys);
+  }
+}
+
+// Where a key lies among the splits must not depend on how many come after it.
+TEST(AttentionIndexTest, SplitsDoNotMoveAsARowGrows) {
+  for (int64_t num_keys = 1; num_keys <= 3 * kSplitSlots; ++num_keys) {
+    for (int64_t split = 0; split + 1 < NumSplits(num_keys); ++split) {
+      ASSERT_EQ(SplitRange(split, num_keys).begin, SplitRange(split, num_keys + 1).begin);
+      ASSERT_EQ(SplitRange(split, num_keys).end, SplitRange(split, num_keys + 1).end);
+    }
+  }
+}
+
+TEST(AttentionIndexTest, KeysOfATileAreThoseItsLastQuerySees) {
+  for (const int64_t num_past : {0, 1, 63, 64, 65, 200}) {
+    for (int64_t num_new = 1; num_new <= 3 * kTileQueries + 1; ++num_new) {
+      for (int64_t begin = 0; begin < num_new; begin += kTileQueries) {
+        const int64_t last = std::min(begin + kTileQueries, num_new) - 1;
+        ASSERT_EQ(KeysOfTile(begin, num_past, num_new), num_past + last + 1);
+      }
+    }
+  }
+}
+
+struct TokenRow {
+  int64_t token_offset;
+};
+
+TEST(AttentionIndexTest, EveryTokenFindsItsRow) {
+  std::mt19937 random(1);
+  for (int trial = 0; trial < 300; ++trial) {
+    std::vector<TokenRow> rows;
+    std::vector<int64_t> row_of;
+    const int num_rows = 1 + static_cast<int>(random() % 9);
+    for (int row = 0; row < num_rows; ++row) {
+      rows.push_back({static_cast<int64_t>(row_of.size())});
+      row_of.insert(row_of.end(), 1 + random() % 4, row);
+    }
+    for (std::size_t token = 0; token < row_of.size(); ++token) {
+      ASSERT_EQ(RowOfToken(rows.data(), num_rows, static_cast<int64_t>(token)), row_of[token]);
+    }
+  }
+}
+
+TEST(AttentionIndexTest, EveryRowOfATableFindsItsPiece) {
+  std::mt19937 random(2);
+  for (int trial = 0; trial < 300; ++trial) {
+    std::vector<EmbeddingPiece> pieces;
+    int64_t end = 0;
+    const int64_t num_pieces = 1 + static_cast<int64_t>(random() % 8);
+    for (int64_t piece = 0; piece < num_pieces; ++piece) {
+      const int64_t begin = end;
+      end += 1 + static_cast<int64_t>(random() % 5);
+      pieces.push_back({nullptr, begin, end});
+    }
+    for (int64_t row = 0; row < end; ++row) {
+      const int64_t piece = PieceOfRow(pieces.data(), num_pieces, row);
+      const EmbeddingPiece& found = pieces[static_cast<std::size_t>(piece)];
+      ASSERT_TRUE(found.row_begin <= row && row < found.row_end) << row;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace spillway::kernels
