@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "spillway/error.h"
+
 namespace spillway {
 
 int64_t TokenAmount::Of(int64_t row_tokens) const {
@@ -13,6 +15,7 @@ int64_t TokenAmount::Of(int64_t row_tokens) const {
 
 KvKeep KeepOf(const KvPolicy& policy, int64_t block, int64_t row_tokens) {
   if (!policy.evicts()) return {0, 0, row_tokens};
+  SPILLWAY_CHECK(policy.layer_budgets.empty() || block < std::ssize(policy.layer_budgets));
   const KvBudget& budget = policy.layer_budgets.empty()
                                ? policy.budget
                                : policy.layer_budgets[static_cast<std::size_t>(block)];
@@ -27,6 +30,10 @@ KvKeep KeepOf(const KvPolicy& policy, int64_t block, int64_t row_tokens) {
   keep.heavy = std::max<int64_t>(0, keep.heavy);
   keep.recent = budget.recent ? budget.recent->Of(row_tokens) : kept - keep.heavy - keep.sinks;
   keep.recent = std::max<int64_t>(1, keep.recent);
+  // No more than the row has: first what is oldest.
+  keep.sinks = std::min(keep.sinks, row_tokens - 1);
+  keep.heavy = std::min(keep.heavy, row_tokens - 1 - keep.sinks);
+  keep.recent = std::min(keep.recent, row_tokens - keep.sinks - keep.heavy);
   return keep;
 }
 

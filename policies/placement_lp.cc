@@ -85,7 +85,8 @@ PlacementLp::PlacementLp(const ModelShape& shape, const Machine& machine, const 
                          const Policy& policy, const KernelNeeds& needs)
     : shape_(shape),
       machine_(machine),
-      work_(Repeated(work, std::max(work.num_requests, policy.gpu_batch_size))),
+      work_(Repeated(work,
+                     std::max(static_cast<int64_t>(work.sample.size()), policy.gpu_batch_size))),
       policy_(policy),
       needs_(needs) {
   const RequestShape mean = MeanOf(work);

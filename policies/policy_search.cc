@@ -12,6 +12,7 @@
 
 #include "policies/cost_model.h"
 #include "spillway/error.h"
+#include "src/stop_signal.h"
 
 namespace spillway {
 namespace {
@@ -115,6 +116,7 @@ class Search {
       for (const int64_t batch_size : BatchSizes()) {
         for (const int64_t num_batches : BatchCounts(batch_size)) {
           const BlockShape block = {batch_size, num_batches, cpu_attention};
+          ThrowIfStopRequested();
           const auto answer = SolveLp(block, LimitsOf(block));
           if (!answer) break;  // more batches need more room
           drafts.push_back({block, DraftRate(block, answer->block_s)});
@@ -218,6 +220,7 @@ class Search {
   }
 
   void Keep(const Plan& plan, const Workload& work, const PlacementAnswer& answer) {
+    ThrowIfStopRequested();
     ++result_.num_plans;
     Candidate candidate;
     candidate.policy = plan.policy;

@@ -332,21 +332,65 @@ void CheckKvFlags(const Config& config, KvPolicyKind kind) {
          "--kv-budget must leave room for a recent token");
 }
 
-// The policy file's, where no flag says otherwise. A budget on the command line is that of all
-// layers.
+void CheckBudget(const KvBudget& budget, const KvPolicy& kv) {
+  const auto refuse = [](std::string_view reason) {
+    throw Error(ErrorCode::kFlag, fmt::format("--kv-budget: {}", reason));
+  };
+  if (kv.kind == KvPolicyKind::kWindow && budget.heavy) refuse("a window keeps no heavy hitters");
+  if (budget.heavy && budget.recent) return;
+  if (budget.kept.frac != 0.0) return;
+  const auto counted = [](const std::optional<TokenAmount>& part) {
+    return part && part->frac == 0.0 ? part->tokens : 0;
+  };
+  if (counted(budget.heavy) >= budget.kept.tokens)
+    refuse("leaves no recent token beside --kv-heavy");
+  if (counted(budget.recent) > budget.kept.tokens) refuse("is less than --kv-recent");
+  if (!budget.recent && kv.num_sinks >= budget.kept.tokens)
+    refuse("leaves no recent token beside --kv-sinks");
+}
+
+// Amounts in tokens that contradict each other; shares are cut to what a row has.
+void CheckKvWhole(const KvPolicy& kv) {
+  if (!kv.evicts()) return;
+  if (kv.layer_budgets.empty()) CheckBudget(kv.budget, kv);
+  for (const KvBudget& budget : kv.layer_budgets) CheckBudget(budget, kv);
+}
+
+// A flag's budget is that of all layers; the file's are set aside then.
+KvBudget BudgetOver(const KvBudget& from_file, const Config& config) {
+  const bool split = config.kv_heavy && config.kv_recent;
+  KvBudget budget = from_file;
+  if (config.kv_budget) budget = {*config.kv_budget, {}, {}};
+  if (split) budget = {};
+  if (config.kv_heavy) budget.heavy = config.kv_heavy;
+  if (config.kv_recent) budget.recent = config.kv_recent;
+  return budget;
+}
+
+// What the policy file says, and over it what flags say, amount by amount.
 void ResolveKv(Config& config) {
   const KvPolicy from_file = config.policy ? config.policy->kv.value_or(KvPolicy{}) : KvPolicy{};
   const KvPolicyKind kind = config.kv_policy.value_or(from_file.kind);
   CheckKvFlags(config, kind);
-  const bool amounts = config.kv_budget || config.kv_heavy || config.kv_recent || config.kv_sinks;
-  if (kind == from_file.kind && !amounts) {
-    config.kv = from_file;
-    return;
+  const bool amounts = config.kv_budget || config.kv_heavy || config.kv_recent;
+  const bool parts_only = (config.kv_heavy || config.kv_recent) && !config.kv_budget;
+  if (!from_file.layer_budgets.empty() && parts_only && !(config.kv_heavy && config.kv_recent)) {
+    throw Error(ErrorCode::kFlag,
+                "--kv-heavy, --kv-recent: the policy file has a budget for each layer; give "
+                "--kv-budget or both parts to replace them");
   }
+  config.kv = from_file;
   config.kv.kind = kind;
-  config.kv.budget = {config.kv_budget.value_or(kDefaultKvBudget), config.kv_heavy,
-                      config.kv_recent};
-  config.kv.num_sinks = config.kv_sinks.value_or(0);
+  if (config.kv_sinks) config.kv.num_sinks = *config.kv_sinks;
+  if (kind != KvPolicyKind::kWindow) config.kv.num_sinks = 0;
+  if (amounts) {
+    config.kv.layer_budgets.clear();
+    config.kv.budget = BudgetOver(
+        from_file.evicts() ? from_file.budget : KvBudget{kDefaultKvBudget, {}, {}}, config);
+  } else if (!from_file.evicts()) {
+    config.kv.budget = {kDefaultKvBudget, {}, {}};
+  }
+  CheckKvWhole(config.kv);
 }
 
 void CheckGenerate(const Config& config) {
@@ -392,6 +436,11 @@ void CheckCalibrate(Config& config) {
     throw Error(ErrorCode::kFlag, "--text: give the file of text to calibrate on");
   if (config.kv_budget || config.kv_heavy || config.kv_recent)
     throw Error(ErrorCode::kFlag, "--kv-budget: calibrate finds the budgets; leave it out");
+  if (config.policy && config.policy->kv)
+    throw Error(ErrorCode::kFlag,
+                "--policy: has a KV policy, and calibrate finds one; leave it out");
+  if (config.kv_policy == KvPolicyKind::kFull)
+    throw Error(ErrorCode::kFlag, "--kv-policy full: keeps every token; give h2o or window");
   if (!config.kv.evicts()) config.kv.kind = KvPolicyKind::kH2o;
 }
 
@@ -409,6 +458,12 @@ void TakePolicyFile(Config& config) {
 
 // The lengths come from --input or from the flags, never from both.
 void CheckPlan(Config& config, const Given& given) {
+  for (const char* name : {"emulate-gpu", "threads", "device"}) {
+    if (config.machine && IsStated(given, name)) {
+      throw Error(ErrorCode::kFlag,
+                  fmt::format("--{}: --machine says what the machine is; leave it out", name));
+    }
+  }
   if (config.input.empty()) {
     config.tokenizer = "none";
     if (!IsStated(given, "max-new-tokens")) return;

@@ -124,12 +124,27 @@ void SetKvPolicy(Config& config, const std::string& text) {
       fmt::format("--kv-policy {}: expected full, h2o, window or h2o-flexgen", Printable(text)));
 }
 
+[[noreturn]] void RefusePercent(std::string_view flag, const std::string& text) {
+  throw Error(ErrorCode::kFlag, fmt::format("--{} {}: expected a number of tokens, or a share from "
+                                            "over 0% to 100%",
+                                            flag, Printable(text)));
+}
+
+double ParsePercent(std::string_view flag, const std::string& text) {
+  constexpr double kMaxPercent = 1e6;
+  try {
+    return ParseReal(flag, text.substr(0, text.size() - 1), 0.0, kMaxPercent);
+  } catch (const Error&) {
+    RefusePercent(flag, text);
+  }
+}
+
 // "20%" of prompt + max new tokens, or a number of tokens.
 TokenAmount ParseAmount(std::string_view flag, const std::string& text, int64_t min_tokens) {
   if (!text.ends_with('%')) return {0.0, ParseInteger(flag, text, min_tokens, kMaxTokens)};
-  const double percent = ParseReal(flag, text.substr(0, text.size() - 1), 0.0, 100.0);
-  if (percent > 0.0) return {percent / 100.0, 0};
-  return {0.0, ParseInteger(flag, "0", min_tokens, kMaxTokens)};
+  const double percent = ParsePercent(flag, text);
+  if (percent > 100.0 || (percent == 0.0 && min_tokens > 0)) RefusePercent(flag, text);
+  return {percent / 100.0, 0};
 }
 
 Flag Amount(std::string name, std::string help, std::optional<TokenAmount> Config::*member,
@@ -142,7 +157,7 @@ Flag Amount(std::string name, std::string help, std::optional<TokenAmount> Confi
 
 std::vector<Flag> KvFlags() {
   return {
-      Value("kv-policy", "full|h2o|window", "which tokens stay in the KV cache (full)",
+      Value("kv-policy", "full|h2o|window|h2o-flexgen", "which tokens stay in the KV cache (full)",
             SetKvPolicy),
       Amount("kv-budget",
              "tokens kept per row, layer and KV head: a number, or a share of prompt + max new "
@@ -398,7 +413,9 @@ std::vector<Flag> ScoreFlags() {
           "start-each-window",
           "put the start token in place of each window's first token; for models that lean on it",
           [](Config& config, bool on) { config.start_each_window = on; }),
-      Integer("prefill", "known tokens of the first pass; the others follow one a pass (all)",
+      Integer("prefill",
+              "known tokens of the first pass; the others follow one a pass (all; with h2o and "
+              "window what precedes the first scored token)",
               &Config::prefill, 1, kMaxTokens),
       ParseSpecialFlag(),
   };

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <optional>
 
+#include "src/report/kv_policy_json.h"
 #include "src/strict_json.h"
 
 namespace spillway {
@@ -147,32 +148,6 @@ Json SharesJson(const PerTier<double>& shares) {
   return json;
 }
 
-Json AmountJson(const TokenAmount& amount) {
-  return amount.frac != 0.0 ? Json{{"frac", amount.frac}} : Json{{"tokens", amount.tokens}};
-}
-
-Json BudgetJson(const KvBudget& budget) {
-  Json json;
-  if (!budget.heavy || !budget.recent) json["kept"] = AmountJson(budget.kept);
-  if (budget.heavy) json["heavy"] = AmountJson(*budget.heavy);
-  if (budget.recent) json["recent"] = AmountJson(*budget.recent);
-  return json;
-}
-
-Json KvJson(const KvPolicy& kv) {
-  Json json;
-  json["policy"] = KvPolicyName(kv.kind);
-  if (!kv.evicts()) return json;
-  if (kv.layer_budgets.empty()) {
-    json["budget"] = BudgetJson(kv.budget);
-  } else {
-    for (const KvBudget& budget : kv.layer_budgets)
-      json["layer_budgets"].push_back(BudgetJson(budget));
-  }
-  if (kv.kind == KvPolicyKind::kWindow) json["num_sinks"] = kv.num_sinks;
-  return json;
-}
-
 }  // namespace
 
 GivenPolicy PolicyFromJson(std::string_view text, const std::string& source) {
@@ -186,7 +161,7 @@ GivenPolicy ReadPolicy(const std::filesystem::path& file) {
 }
 
 std::string PolicyJson(const KvPolicy& kv, const std::vector<std::string>& sources) {
-  return Dump({{"version", kPolicyVersion}, {"kv", KvJson(kv)}, {"sources", sources}});
+  return Dump({{"version", kPolicyVersion}, {"kv", KvPolicyJson(kv)}, {"sources", sources}});
 }
 
 std::string PolicyJson(const Policy& policy, const std::vector<std::string>& sources) {
@@ -200,7 +175,7 @@ std::string PolicyJson(const Policy& policy, const std::vector<std::string>& sou
   json["cpu_attention"] = policy.cpu_attention;
   json["prefill_chunk"] = policy.prefill_chunk;
   json["kv_dtype"] = DTypeName(policy.kv_dtype);
-  json["kv"] = KvJson(policy.kv);
+  json["kv"] = KvPolicyJson(policy.kv);
   if (!sources.empty()) json["sources"] = sources;
   return Dump(json);
 }

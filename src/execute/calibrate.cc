@@ -42,7 +42,8 @@ constexpr int kJointRounds = 6;
 // tokens; their first halves are the prompts.
 std::vector<TextWindow> SampleWindows(const Config& config, const ModelShape& shape,
                                       int64_t num_tokens) {
-  const int64_t window = config.window.value_or(std::min(kWindow, shape.max_positions));
+  const int64_t window =
+      config.window.value_or(std::min({kWindow, shape.max_positions, num_tokens}));
   if (window > shape.max_positions || window > num_tokens) {
     throw Error(ErrorCode::kFlag,
                 fmt::format("--window {}: the text has {} tokens and {} {} positions; give at most "
@@ -152,7 +153,19 @@ class Calibration {
       if (fits && budgets.mean_frac() < best.mean_frac()) best = budgets;
       (fits ? low : high) = allowed;
     }
-    return best;
+    return best.mean_frac() < 1.0 ? best : Lift();
+  }
+
+  // Layers that lose nothing alone may lose together: all a step up, until they do not.
+  Budgets Lift() {
+    std::vector<std::size_t> chosen = SmallestBudgets(layers_, 0.0);
+    while (true) {
+      for (std::size_t layer = 0; layer < chosen.size(); ++layer) {
+        chosen[layer] = std::min(chosen[layer] + 1, layers_[layer].size() - 1);
+      }
+      const Budgets budgets = {SharesOf(chosen), LossOf(SharesOf(chosen))};
+      if (budgets.loss <= max_loss_ || budgets.mean_frac() == 1.0) return budgets;
+    }
   }
 
   double max_loss_;
@@ -170,9 +183,18 @@ KvPolicy KvWith(const Config& config, const std::vector<double>& kept_frac) {
   return kv;
 }
 
+// Of all KV of such rows: sinks count too.
+double KeptOfAll(const KvPolicy& kv, int64_t row_tokens) {
+  int64_t kept = 0;
+  for (int64_t block = 0; block < std::ssize(kv.layer_budgets); ++block) {
+    kept += KeepOf(kv, block, row_tokens).slots();
+  }
+  return static_cast<double>(kept) / static_cast<double>(std::ssize(kv.layer_budgets) * row_tokens);
+}
+
 std::string Percent(double frac) { return fmt::format("{:.2f} %", 100.0 * frac); }
 
-std::string Table(const Calibration& calibration, const Budgets& budgets) {
+std::string Table(const Calibration& calibration, const Budgets& budgets, double kept_of_all) {
   std::string text = "  layer   keeps   perplexity alone, by share kept\n";
   for (std::size_t layer = 0; layer < budgets.kept_frac.size(); ++layer) {
     text += fmt::format("  {:>5}  {:>4.0f} %  ", layer, 100.0 * budgets.kept_frac[layer]);
@@ -183,19 +205,20 @@ std::string Table(const Calibration& calibration, const Budgets& budgets) {
     }
     text += "\n";
   }
-  return text + fmt::format("perplexity {:.2f}, {:.2f} with all KV ({} more); KV kept {}\n",
+  return text + fmt::format("perplexity {:.2f}, {:.2f} with all KV ({:+.2f} %); KV kept {}\n",
                             std::exp(calibration.full() + budgets.loss),
-                            std::exp(calibration.full()), Percent(std::expm1(budgets.loss)),
-                            Percent(budgets.mean_frac()));
+                            std::exp(calibration.full()), 100.0 * std::expm1(budgets.loss),
+                            Percent(kept_of_all));
 }
 
-std::string CalibrationJson(const Calibration& calibration, const Budgets& budgets) {
+std::string CalibrationJson(const Calibration& calibration, const Budgets& budgets,
+                            double kept_of_all) {
   nlohmann::ordered_json json;
   json["version"] = 1;
   nlohmann::ordered_json& out = json["calibration"];
   out["perplexity_full"] = std::exp(calibration.full());
   out["perplexity"] = std::exp(calibration.full() + budgets.loss);
-  out["kv_frac"] = budgets.mean_frac();
+  out["kv_frac"] = kept_of_all;
   for (std::size_t layer = 0; layer < budgets.kept_frac.size(); ++layer) {
     nlohmann::ordered_json losses;
     for (const BudgetLoss& at : calibration.layers()[layer]) {
@@ -247,6 +270,8 @@ int RunCalibrate(const Config& config) {
   Calibration calibration(model.shape.num_layers, std::log1p(config.max_loss_frac), measure);
   const Budgets budgets = calibration.Run();
 
+  const double kept_of_all =
+      KeptOfAll(KvWith(config, budgets.kept_frac), windows.front().end - windows.front().begin);
   line.Clear();
   output.Write(PolicyJson(
       KvWith(config, budgets.kept_frac),
@@ -254,9 +279,9 @@ int RunCalibrate(const Config& config) {
                    "most {}, KV kept {}",
                    model.shape.name, windows.size(), windows.front().end - windows.front().begin,
                    Percent(std::expm1(budgets.loss)), Percent(config.max_loss_frac),
-                   Percent(budgets.mean_frac()))}));
-  report.Write(CalibrationJson(calibration, budgets));
-  if (terminal != nullptr) PrintTo(terminal, Table(calibration, budgets));
+                   Percent(kept_of_all))}));
+  report.Write(CalibrationJson(calibration, budgets, kept_of_all));
+  if (terminal != nullptr) PrintTo(terminal, Table(calibration, budgets, kept_of_all));
   return 0;
 }
 

@@ -37,7 +37,15 @@ bool IsEndless(const Config& config) {
   return config.verb == Verb::kSearch && config.input.empty() && !config.num_requests;
 }
 
-GivenPolicy PolicyGivenBy(const Config& config, const Machine& machine) {
+GivenPolicy PolicyGivenBy(const Config& config, const ModelShape& shape, const Machine& machine) {
+  const auto num_budgets = std::ssize(config.kv.layer_budgets);
+  if (num_budgets != 0 && num_budgets != shape.num_layers) {
+    throw Error(
+        ErrorCode::kPolicy,
+        fmt::format("--policy: $.kv.layer_budgets: has KV budgets for {} layers, {} has {}; "
+                    "calibrate this model",
+                    num_budgets, Printable(shape.name), shape.num_layers));
+  }
   GivenPolicy given;
   given.gpu_batch_size = config.gpu_batch_size;
   given.num_gpu_batches = config.num_gpu_batches;
@@ -65,8 +73,8 @@ SearchResult SearchFor(const Config& config, const ModelShape& shape, const Mach
     options.max_cells = kCellsOfACandidate;
     return Simulate(plan, of_plan, options).prediction;
   };
-  return SearchPolicies(
-      {shape, machine, work, PolicyGivenBy(config, machine), needs, predict, IsEndless(config)});
+  return SearchPolicies({shape, machine, work, PolicyGivenBy(config, shape, machine), needs,
+                         predict, IsEndless(config)});
 }
 
 Policy ChoosePolicy(const Config& config, const ModelShape& shape, const Machine& machine,
@@ -76,7 +84,7 @@ Policy ChoosePolicy(const Config& config, const ModelShape& shape, const Machine
     const SearchResult result = SearchFor(config, shape, machine, work, needs);
     if (result.feasible()) return result.best.front().policy;
   }
-  return DefaultPolicy(shape, machine, work, PolicyGivenBy(config, machine), needs);
+  return DefaultPolicy(shape, machine, work, PolicyGivenBy(config, shape, machine), needs);
 }
 
 std::optional<Prediction> PredictionFor(const Config& config, const Plan& plan,

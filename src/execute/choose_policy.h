@@ -15,8 +15,9 @@
 namespace spillway {
 
 // What flags and a policy file state.
-// Throws: Error kFlag, kPolicy: a share on a gpu that there is none of.
-GivenPolicy PolicyGivenBy(const Config& config, const Machine& machine);
+// Throws: Error kFlag, kPolicy: a share on a gpu that there is none of; kPolicy: KV budgets of a
+// model with another number of layers.
+GivenPolicy PolicyGivenBy(const Config& config, const ModelShape& shape, const Machine& machine);
 
 // Lengths without a number of requests: as many as a policy takes at a time.
 bool IsEndless(const Config& config);

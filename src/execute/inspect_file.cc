@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "src/config/policy_file.h"
 #include "src/machine/machine_file.h"
 #include "src/report/trace_summary.h"
 #include "src/size_text.h"
@@ -33,6 +34,41 @@ std::string RatesText(std::string_view name, const DeviceRates& rates) {
                         RateText(rate.flops_per_s, "FLOP/s"), rate.rows);
   }
   return text + '\n';
+}
+
+std::string SharesText(std::string_view name, const PerTier<double>& frac) {
+  return fmt::format("{:<11} gpu {:.4g} %, cpu {:.4g} %, disk {:.4g} %\n", name,
+                     100.0 * frac[Tier::kGpu], 100.0 * frac[Tier::kCpu], 100.0 * frac[Tier::kDisk]);
+}
+
+std::string KvText(const KvPolicy& kv) {
+  std::string text = fmt::format("kv policy   {}", KvPolicyName(kv.kind));
+  const auto kept = [](const KvBudget& budget) {
+    if (budget.heavy && budget.recent) return std::string("parts");
+    return budget.kept.frac != 0.0 ? fmt::format("{:.4g}%", 100.0 * budget.kept.frac)
+                                   : fmt::format("{}", budget.kept.tokens);
+  };
+  if (kv.evicts() && kv.layer_budgets.empty()) text += fmt::format(", keeps {}", kept(kv.budget));
+  for (const KvBudget& budget : kv.layer_budgets) text += fmt::format(" {}", kept(budget));
+  text += '\n';
+  return text;
+}
+
+std::string DescribePolicy(const Path& file, const json&) {
+  const GivenPolicy policy = ReadPolicy(file);
+  std::string text = "policy\n";
+  if (policy.placement) {
+    text += SharesText("weights", policy.placement->weights);
+    text += SharesText("kv", policy.placement->kv);
+    text += SharesText("activations", policy.placement->activations);
+  }
+  if (policy.gpu_batch_size) text += fmt::format("rows        {}\n", *policy.gpu_batch_size);
+  if (policy.num_gpu_batches) text += fmt::format("batches     {}\n", *policy.num_gpu_batches);
+  if (policy.cpu_attention)
+    text += fmt::format("attention   on the {}\n",
+                        *policy.cpu_attention ? "CPU for KV there" : "device");
+  if (policy.kv) text += KvText(*policy.kv);
+  return text;
 }
 
 std::string DescribeMachine(const Path& file, const json&) {
@@ -105,6 +141,8 @@ struct FileKind {
 constexpr std::array kKinds = {
     FileKind{"link_bytes_per_s", DescribeMachine},
     FileKind{"throughput", DescribeReport},
+    FileKind{"weight_frac", DescribePolicy},
+    FileKind{"kv", DescribePolicy},
 };
 
 }  // namespace
@@ -117,7 +155,7 @@ std::string DescribeFile(const Path& file) {
     if (document.is_object() && document.contains(kind.key)) return kind.describe(file, document);
   }
   JsonNode(document, origin)
-      .Refuse("is no machine file, report or trace",
+      .Refuse("is no policy file, machine file, report or trace",
               "give one of them, or the folder of a model or store");
 }
 

@@ -114,12 +114,6 @@ Machine MachineToPlanFor(const Config& config, const OpenedModel& model, const D
 
 Plan PlanFor(const Config& config, const ModelShape& shape, const Machine& machine,
              const Workload& work, const Device& device) {
-  const auto num_budgets = std::ssize(config.kv.layer_budgets);
-  if (num_budgets != 0 && num_budgets != shape.num_layers) {
-    throw Error(ErrorCode::kPolicy,
-                fmt::format("the policy file has KV budgets for {} layers, {} has {}", num_budgets,
-                            Printable(shape.name), shape.num_layers));
-  }
   const KernelNeeds needs = device.needs();
   const Policy policy = ChoosePolicy(config, shape, machine, work, needs);
   Plan plan = MakePlan(shape, machine, work, policy, needs);
@@ -130,7 +124,7 @@ Plan PlanFor(const Config& config, const ModelShape& shape, const Machine& machi
 void RefuseWhatCannotFit(const Config& config, const ModelShape& shape, const Machine& machine,
                          const Device& device) {
   const Workload least = {1, {{1, 1}}, {1, 1}};
-  GivenPolicy one_row = PolicyGivenBy(config, machine);
+  GivenPolicy one_row = PolicyGivenBy(config, shape, machine);
   one_row.gpu_batch_size = one_row.num_gpu_batches = one_row.prefill_chunk = 1;
   const KernelNeeds needs = device.needs();
   device.RefuseWhatItLacks(

@@ -11,6 +11,7 @@
 #include "src/execute/flexgen_schedule.h"
 #include "src/execute/sim_mover.h"
 #include "src/execute/sim_rows.h"
+#include "src/stop_signal.h"
 
 namespace spillway {
 namespace {
@@ -111,6 +112,7 @@ class Simulator {
   }
 
   void RunPass(const Schedule& grid, int64_t pass, std::vector<SimBatch>& batches, Totals& totals) {
+    ThrowIfStopRequested();
     const int64_t stretch = Stretch(batches);
     // At its middle.
     for (SimBatch& batch : batches) batch.Advance((stretch - 1) / 2);

@@ -9,6 +9,7 @@
 
 #include "spillway/byte_use.h"
 #include "spillway/tile.h"
+#include "src/report/kv_policy_json.h"
 #include "src/size_text.h"
 
 namespace spillway {
@@ -189,7 +190,8 @@ Json ToJson(const Plan& plan, const Trace& trace, const RunSummary& summary) {
                     {"prefill_chunk", plan.workspace.chunk_tokens},
                     {"weight_bits", 16},
                     {"kv_bits", 16},
-                    {"kv_dtype", DTypeName(plan.policy.kv_dtype)}};
+                    {"kv_dtype", DTypeName(plan.policy.kv_dtype)},
+                    {"kv", KvPolicyJson(plan.policy.kv)}};
   json["machine"] = {{"name", plan.machine.name},
                      {"isa", plan.machine.isa},
                      {"num_threads", plan.machine.num_threads}};

@@ -40,7 +40,7 @@ class Calibrate(unittest.TestCase):
         self.assertLess(found["kv_frac"], 1.0)
         budgets = [budget["kept"]["frac"] for budget in policy["kv"]["layer_budgets"]]
         self.assertEqual(budgets, [layer["kept_frac"] for layer in found["layers"]])
-        self.assertAlmostEqual(sum(budgets) / len(budgets), found["kv_frac"])
+        self.assertAlmostEqual(sum(budgets) / len(budgets), found["kv_frac"], delta=0.011)  # whole tokens of 96
 
     def test_the_bundled_model_keeps_little_in_its_late_layers(self):
         _, found = self.calibrate("--max-loss", "2%")
@@ -72,6 +72,11 @@ class Calibrate(unittest.TestCase):
         self.calibrate("--model", SMALL_MODEL, "--max-loss", "5%")
         result = self.run_verb("plan", "--policy", "kv.json", "--prompt-len", 8, "--gen-len", 8, status=3)
         self.assertIn("KV budgets for 2 layers", result.stderr.decode())
+        t4 = harness.REPOSITORY / "examples" / "machines" / "t4.json"
+        for words in (["search", "--machine", t4], ["simulate", "--machine", t4], ["bench"]):
+            self.run_verb(*words, "--policy", "kv.json", "--prompt-len", 8, "--gen-len", 8, status=3)
+        shown = self.run_verb("inspect", "kv.json").stdout.decode()
+        self.assertIn("kv policy   h2o", shown)
 
     def test_bad_flags(self):
         for words, part in (
@@ -80,6 +85,7 @@ class Calibrate(unittest.TestCase):
             (["--text", TALES, "--window", 4000], "--window 4000"),
             (["--text", TALES, "--window", 64, "--prefill", 64], "--prefill 64"),
             (["--text", TALES, "--max-loss", "-1%"], "--max-loss"),
+            (["--text", TALES, "--kv-policy", "full"], "--kv-policy full"),
             (["--text", TALES, "--kv-budget", "20%", "--kv-policy", "h2o"], "--kv-budget"),
         ):
             result = harness.run(BINARY, ["calibrate", *words], cwd=self.folder)

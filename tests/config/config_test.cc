@@ -90,56 +90,61 @@ TEST(ConfigTest, FlagBeatsEnvironmentBeatsFile) {
 
 TEST(ConfigTest, RefusesWithTheReason) {
   const std::vector<std::pair<std::vector<const char*>, const char*>> cases = {
-      {{"generte"}, "did you mean generate?"},
-      {{"sweep"}, "does not have that verb yet"},
-      {{"generate"}, "--input"},
-      {{"generate", "a", "--outptu", "b"}, "did you mean --output?"},
-      {{"generate", "a", "--frobnicate"}, "--frobnicate: unknown flag"},
-      {{"generate", "a", "b"}, "one word too many"},
-      {{"generate", "a", "--threads", "8x"}, "--threads 8x"},
-      {{"generate", "a", "--threads", "0"}, "from 1 to 1024"},
-      {{"generate", "a", "--threads", " 8"}, "--threads"},
-      {{"generate", "a", "--threads", "0x8"}, "--threads"},
-      {{"generate", "a", "--threads", "99999999999999999999"}, "--threads"},
-      {{"generate", "a", "--threads"}, "--threads"},
-      {{"generate", "a", "--threads", "1", "--threads", "2"}, "--threads"},
-      {{"generate", "a", "--gpu-batch-size", "0"}, "--gpu-batch-size"},
-      {{"generate", "a", "--temperature", "nan"}, "--temperature"},
-      {{"generate", "a", "--temperature", "-1"}, "--temperature"},
-      {{"generate", "a", "--top-p", "7"}, "--top-p"},
-      {{"generate", "a", "--cpu-memory", "3 GiB"}, "--cpu-memory"},
-      {{"generate", "a", "--cpu-memory", "-3GiB"}, "--cpu-memory"},
-      {{"generate", "a", "--stop", ""}, "--stop"},
-      {{"generate", "a", "--overwrite=maybe"}, "--overwrite"},
+    {{"generte"}, "did you mean generate?"},
+    {{"sweep"}, "does not have that verb yet"},
+    {{"generate"}, "--input"},
+    {{"generate", "a", "--outptu", "b"}, "did you mean --output?"},
+    {{"generate", "a", "--frobnicate"}, "--frobnicate: unknown flag"},
+    {{"generate", "a", "b"}, "one word too many"},
+    {{"generate", "a", "--threads", "8x"}, "--threads 8x"},
+    {{"generate", "a", "--threads", "0"}, "from 1 to 1024"},
+    {{"generate", "a", "--threads", " 8"}, "--threads"},
+    {{"generate", "a", "--threads", "0x8"}, "--threads"},
+    {{"generate", "a", "--threads", "99999999999999999999"}, "--threads"},
+    {{"generate", "a", "--threads"}, "--threads"},
+    {{"generate", "a", "--threads", "1", "--threads", "2"}, "--threads"},
+    {{"generate", "a", "--gpu-batch-size", "0"}, "--gpu-batch-size"},
+    {{"generate", "a", "--temperature", "nan"}, "--temperature"},
+    {{"generate", "a", "--temperature", "-1"}, "--temperature"},
+    {{"generate", "a", "--top-p", "7"}, "--top-p"},
+    {{"generate", "a", "--cpu-memory", "3 GiB"}, "--cpu-memory"},
+    {{"generate", "a", "--cpu-memory", "-3GiB"}, "--cpu-memory"},
+    {{"generate", "a", "--stop", ""}, "--stop"},
+    {{"generate", "a", "--overwrite=maybe"}, "--overwrite"},
 #if defined(SPILLWAY_CUDA)
-      {{"generate", "a", "--device", "cuda"}, "expected auto"},
-      {{"generate", "a", "--device", "cuda:-1"}, "--device"},
-      {{"generate", "a", "--device", "cuda:x"}, "--device"},
+    {{"generate", "a", "--device", "cuda"}, "expected auto"},
+    {{"generate", "a", "--device", "cuda:-1"}, "--device"},
+    {{"generate", "a", "--device", "cuda:x"}, "--device"},
 #else
-      {{"generate", "a", "--device", "cuda:0"}, "no CUDA"},
+    {{"generate", "a", "--device", "cuda:0"}, "no CUDA"},
 #endif
-      {{"generate", "a", "--device", "tpu"}, "expected auto"},
-      {{"generate", "a", "--percent", "30", "80", "0", "100", "0", "100"}, "more than 100"},
-      {{"generate", "a", "--percent=0 100 0 100"}, "--percent"},
-      {{"generate", "a", "--weight-bits", "4"}, "--weight-bits 4"},
-      {{"generate", "a", "--kv-policy", "lru"}, "expected full, h2o, window"},
-      {{"generate", "a", "--kv-budget", "20%"}, "give --kv-policy h2o"},
-      {{"generate", "a", "--kv-policy", "h2o", "--kv-budget", "0"}, "--kv-budget"},
-      {{"generate", "a", "--kv-policy", "h2o", "--kv-budget", "0%"}, "--kv-budget"},
-      {{"generate", "a", "--kv-policy", "h2o", "--kv-budget", "120%"}, "--kv-budget"},
-      {{"generate", "a", "--kv-policy", "h2o", "--kv-budget", "20 %"}, "--kv-budget"},
-      {{"generate", "a", "--kv-policy", "h2o", "--kv-sinks", "4"}, "--kv-policy window"},
-      {{"generate", "a", "--kv-policy", "window", "--kv-heavy", "4"}, "no heavy hitters"},
-      {{"generate", "a", "--kv-policy", "window", "--kv-budget", "4", "--kv-sinks", "4"},
-       "leave room"},
-      {{"generate", "a", "--kv-policy", "h2o", "--kv-recent", "0"}, "--kv-recent"},
-      {{"generate", "a", "--kv-policy", "h2o", "--kv-budget", "9", "--kv-heavy", "4", "--kv-recent",
-        "5"},
-       "leave one of the three out"},
-      {{"generate", "a", "--resume"}, "--resume"},
-      {{"generate", "a", "--config", "/nonexistent.toml"}, "--config"},
-      {{"generate", "a", "--min-new-tokens", "9", "--max-new-tokens", "8"}, "--min-new-tokens 9"},
-      {{"inspect"}, "give the folder"},
+    {{"generate", "a", "--device", "tpu"}, "expected auto"},
+    {{"generate", "a", "--percent", "30", "80", "0", "100", "0", "100"}, "more than 100"},
+    {{"generate", "a", "--percent=0 100 0 100"}, "--percent"},
+    {{"generate", "a", "--weight-bits", "4"}, "--weight-bits 4"},
+    {{"generate", "a", "--kv-policy", "lru"}, "expected full, h2o, window"},
+    {{"generate", "a", "--kv-budget", "20%"}, "give --kv-policy h2o"},
+    {{"generate", "a", "--kv-policy", "h2o", "--kv-budget", "0"}, "--kv-budget"},
+    {{"generate", "a", "--kv-policy", "h2o", "--kv-budget", "0%"}, "--kv-budget"},
+    {{"generate", "a", "--kv-policy", "h2o", "--kv-budget", "120%"}, "--kv-budget"},
+    {{"generate", "a", "--kv-policy", "h2o", "--kv-budget", "20 %"}, "--kv-budget"},
+    {{"generate", "a", "--kv-policy", "h2o", "--kv-sinks", "4"}, "--kv-policy window"},
+    {{"generate", "a", "--kv-policy", "window", "--kv-heavy", "4"}, "no heavy hitters"},
+    {{"generate", "a", "--kv-policy", "window", "--kv-budget", "4", "--kv-sinks", "4"},
+     "leave room"},
+    {{"generate", "a", "--kv-policy", "h2o", "--kv-recent", "0"}, "--kv-recent"},
+    {{"generate", "a", "--kv-policy", "h2o", "--kv-budget", "101%"}, "--kv-budget 101%"},
+    {{"generate", "a", "--kv-policy", "h2o", "--kv-budget", "6", "--kv-heavy", "50"},
+     "no recent token"},
+    {{"generate", "a", "--kv-policy", "h2o", "--kv-budget", "6", "--kv-recent", "50"},
+     "less than --kv-recent"},
+    {{"generate", "a", "--kv-policy", "h2o", "--kv-budget", "9", "--kv-heavy", "4", "--kv-recent",
+      "5"},
+     "leave one of the three out"},
+    {{"generate", "a", "--resume"}, "--resume"},
+    {{"generate", "a", "--config", "/nonexistent.toml"}, "--config"},
+    {{"generate", "a", "--min-new-tokens", "9", "--max-new-tokens", "8"}, "--min-new-tokens 9"},
+    {{"inspect"}, "give the folder"},
   };
   for (const auto& [words, part] : cases) {
     EXPECT_THAT(RefusalOf(words), HasSubstr(part)) << ::testing::PrintToString(words);
@@ -159,6 +164,34 @@ TEST(ConfigTest, KvAmountsAreNumbersOrShares) {
       ParseGenerate({"--kv-policy", "h2o", "--kv-heavy", "0", "--kv-recent", "64"});
   EXPECT_EQ(parts.kv_heavy, (TokenAmount{0.0, 0}));
   EXPECT_EQ(parts.kv_recent, (TokenAmount{0.0, 64}));
+}
+
+std::string WriteKvFile(const std::string& kv) {
+  const std::string path = ::testing::TempDir() + "kv_policy.json";
+  std::ofstream(path) << R"({"version":1,"kv":)" << kv << "}";
+  return path;
+}
+
+TEST(ConfigTest, KvFlagsReplaceWhatTheFileSaysAmountByAmount) {
+  const std::string h2o = WriteKvFile(R"({"policy":"h2o","budget":{"kept":{"tokens":10}}})");
+  const KvPolicy heavy = ParseGenerate({"--policy", h2o.c_str(), "--kv-heavy", "2"}).kv;
+  EXPECT_EQ(KeepOf(heavy, 0, 100), (KvKeep{0, 2, 8}));
+  const KvPolicy same = ParseGenerate({"--policy", h2o.c_str(), "--kv-sinks", "0"}).kv;
+  EXPECT_EQ(KeepOf(same, 0, 100), (KvKeep{0, 5, 5}));
+  const KvPolicy window = ParseGenerate({"--policy", h2o.c_str(), "--kv-policy", "window"}).kv;
+  EXPECT_EQ(KeepOf(window, 0, 100), (KvKeep{0, 0, 10}));
+  const std::string sinks =
+      WriteKvFile(R"({"policy":"window","budget":{"kept":{"tokens":10}},"num_sinks":4})");
+  const KvPolicy fewer = ParseGenerate({"--policy", sinks.c_str(), "--kv-budget", "8"}).kv;
+  EXPECT_EQ(KeepOf(fewer, 0, 100), (KvKeep{4, 0, 4}));
+  EXPECT_THAT(RefusalOf({"generate", "a", "--policy", sinks.c_str(), "--kv-budget", "3"}),
+              HasSubstr("--kv-sinks"));
+  const std::string layers = WriteKvFile(
+      R"({"policy":"h2o","layer_budgets":[{"kept":{"tokens":8}},{"kept":{"tokens":9}}]})");
+  EXPECT_THAT(RefusalOf({"generate", "a", "--policy", layers.c_str(), "--kv-heavy", "3"}),
+              HasSubstr("a budget for each layer"));
+  const KvPolicy all = ParseGenerate({"--policy", layers.c_str(), "--kv-budget", "50%"}).kv;
+  EXPECT_EQ(KeepOf(all, 1, 100), (KvKeep{0, 25, 25}));
 }
 
 TEST(ConfigTest, AcceptsWhatHappensAnyway) {
