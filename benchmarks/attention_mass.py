@@ -7,10 +7,10 @@ NUM_WINDOWS = 8
 
 
 def measure(model_folder, text_file):
-    """{"kept_frac", "own": by layer, "heavy": by layer}, shares of mass at each of kept_frac; or why there is none.
+    """{"kept_frac", "own": by layer, "kept": by layer}, shares of mass at each of kept_frac; or why there is none.
 
-    own: each query's own top tokens, of those that it sees. heavy: one set for all queries, the tokens of the prompt that
-    have received most attention from the prompt, as H2O ranks them; the mass that later queries put on the prompt is 1.
+    own: each query's own top tokens, of those that it sees. kept: the tokens that H2O would keep at that budget, half of
+    them the most recent, half those that have received most attention; nothing is evicted while the sums are taken.
     """
     try:
         import torch
@@ -27,19 +27,19 @@ def measure(model_folder, text_file):
     count = min(NUM_WINDOWS, len(tokens) // WINDOW)
     if count == 0:
         return f"the text has {len(tokens)} tokens, fewer than {WINDOW}"
-    own, heavy = [], []
+    own, kept = [], []
     for index in range(count):
         window = tokens[index * WINDOW : (index + 1) * WINDOW].clone()
         window[0] = tokens[0]  # the start token, which the tokenizer puts first
         with torch.inference_mode():
             layers = model(window[None], output_attentions=True).attentions
         own.append([own_curve(torch, layer[0]) for layer in layers])
-        heavy.append([heavy_curve(torch, layer[0]) for layer in layers])
+        kept.append([kept_curve(torch, layer[0]) for layer in layers])
     return {
         "kept_frac": SHARES,
         "num_windows": count,
         "own": torch.tensor(own).mean(0).tolist(),
-        "heavy": torch.tensor(heavy).mean(0).tolist(),
+        "kept": torch.tensor(kept).mean(0).tolist(),
     }
 
 
@@ -56,10 +56,20 @@ def at_share(torch, mass, share, visible):
     return mass.gather(-1, last.expand(mass.shape[0], -1)[..., None]).mean().item()
 
 
-def heavy_curve(torch, weights):
-    """weights [heads, queries, keys]; the prompt's keys in the order of the prompt's column sums."""
+def kept_curve(torch, weights):
+    """weights [heads, queries, keys]; the mass on what H2O would keep: half recent, half of the largest sums so far."""
     half = WINDOW // 2
-    order = weights[:, :half, :half].sum(1).argsort(-1, descending=True)
-    later = weights[:, half:, :half].sum(1).gather(-1, order)
-    mass = later.cumsum(-1) / later.sum(-1, keepdim=True)
-    return [mass[:, max(1, round(share * half)) - 1].mean().item() for share in SHARES]
+    later = weights[:, half:]
+    sums = weights.cumsum(1)[:, half - 1 : -1]  # what each key has received before each query
+    visible = torch.arange(half + 1, WINDOW + 1)[:, None]
+    age = visible - 1 - torch.arange(WINDOW)  # of a key, negative for those that come later
+    curve = []
+    for share in SHARES:
+        kept = (share * visible).ceil().long()
+        heavy = kept // 2
+        recent = (age >= 0) & (age < kept - heavy)
+        order = sums.masked_fill(recent | (age < 0), -1.0).argsort(-1, descending=True)
+        first = torch.arange(WINDOW) < heavy
+        mass = (later * recent).sum(-1) + (later.gather(-1, order) * first).sum(-1)
+        curve.append(mass.mean().item())
+    return curve

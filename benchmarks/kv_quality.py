@@ -7,10 +7,11 @@ Budgets per layer are found by `spillway calibrate` on the first half of the tex
 second half, which calibrate has not seen:
 - perplexity at uniform budgets and with the calibrated ones. Windows of 640 tokens, the first 320 in one pass, the other
   320 a token a pass and scored, so that a budget acts on them as on generated tokens.
+- perplexity when one layer alone keeps 20 %, layer by layer.
 - next-token agreement with the full cache: greedy generation after long prompts. Up to the first token that differs both
   have seen the same text, so agreement is the share of equal choices among those made after the same text. The first
   token of a completion comes from the prompt's pass, which attends to everything, and does not count.
-- the share of the attention on the top x % of the tokens, with transformers, where torch and transformers are installed.
+- the share of the attention on the top x % of the tokens, where the PyPI packages torch and transformers are installed.
 Writes kv_quality.json, kv_quality.md, kv_quality.png, kv_layers.png and attention_mass.png. Needs the PyPI package
 matplotlib (Debian: python3-matplotlib). --redraw makes the pictures and the table anew from kv_quality.json.
 """
@@ -38,11 +39,12 @@ POLICIES = {
 BUDGETS = [100, 60, 40, 20, 10, 5]  # percent of prompt + new tokens
 WINDOW = ["--window", "640", "--stride", "320", "--prefill", "320", "--start-each-window"]
 MAX_LOSS = "1%"
+ALONE_FRAC = 0.2
 PROMPT_CHARACTERS = 1500
 NEW_TOKENS = 32
-SIZES = {  # of the study: the share of each half that is read, windows of calibrate, prompts
+SIZES = {  # of the study: the share of the second half whose perplexity is measured, windows of calibrate, prompts
     "full": {"text_frac": 1.0, "sample": 16, "prompts": 64},
-    "quick": {"text_frac": 0.2, "sample": 4, "prompts": 16},
+    "quick": {"text_frac": 0.2, "sample": 8, "prompts": 16},
 }
 
 
@@ -53,13 +55,14 @@ def fail(message):
 # --- text
 
 
-def halves(text, frac):
-    """The leading `frac` of each half, cut at ends of lines."""
+def halves(text):
     middle = text.find("\n", len(text) // 2) + 1
-    parts = []
-    for half in (text[:middle], text[middle:]):
-        parts.append(half[: half.find("\n", int(len(half) * frac) - 1) + 1] or half)
-    return parts
+    return text[:middle], text[middle:]
+
+
+def leading(text, frac):
+    """Its first lines, about `frac` of it."""
+    return text[: text.find("\n", int(len(text) * frac) - 1) + 1] or text
 
 
 def long_prompts(text, number):
@@ -81,13 +84,13 @@ class Study:
     def __init__(self, options, place):
         self.options, self.place = options, place
         size = SIZES[options.size]
-        known, unseen = halves(options.text.read_text(encoding="utf-8"), size["text_frac"])
+        known, unseen = halves(options.text.read_text(encoding="utf-8"))
         self.known, self.unseen, self.prompts = place / "known.txt", place / "unseen.txt", place / "prompts.jsonl"
         self.known.write_text(known, encoding="utf-8")
-        self.unseen.write_text(unseen, encoding="utf-8")
+        self.unseen.write_text(leading(unseen, size["text_frac"]), encoding="utf-8")
         lines = [json.dumps({"prompt": prompt}) + "\n" for prompt in long_prompts(unseen, size["prompts"])]
         self.prompts.write_text("".join(lines), encoding="utf-8")
-        self.sample = size["sample"]
+        self.sample = options.sample or size["sample"]
 
     def run(self, verb, *words):
         """The report of one run."""
@@ -132,6 +135,19 @@ def agreement(full, other):
     }
 
 
+def alone_ratios(study, kv, full):
+    """Perplexity on the unseen half when one layer alone keeps ALONE_FRAC, over the full cache's; by layer. `kv` is that
+    of a policy file with layer_budgets."""
+    file = study.place / "alone.json"
+    ratios = []
+    for layer in range(len(kv["layer_budgets"])):
+        shares = [ALONE_FRAC if index == layer else 1.0 for index in range(len(kv["layer_budgets"]))]
+        budgets = [{"kept": {"frac": share}} for share in shares]
+        file.write_text(json.dumps({"version": 1, "kv": {**kv, "layer_budgets": budgets}}))
+        ratios.append(study.perplexity(["--policy", file])["perplexity"] / full["perplexity"])
+    return ratios
+
+
 def measure_point(study, flags, full_tokens):
     score = study.perplexity(flags)
     tokens = study.completions(flags)
@@ -161,7 +177,10 @@ def measure(study):
     for name, flags in POLICIES.items():
         policy, layers = study.calibrate(flags)
         point, _ = measure_point(study, ["--policy", policy], tokens)
-        found["calibrated"][name] = {"kv_frac": layers["kv_frac"], **point, "on_known_text": layers}
+        alone = alone_ratios(study, json.loads(policy.read_text())["kv"], full)
+        found["calibrated"][name] = {
+            "kv_frac": layers["kv_frac"], **point, "perplexity_ratio_alone_at_20": alone, "on_known_text": layers,
+        }
         say(begin, f"{name} calibrated, {100 * layers['kv_frac']:.1f} %", point)
     found["duration_s"] = round(time.monotonic() - begin)
     return found
@@ -184,6 +203,8 @@ def commit():
 
 def about(options):
     flags = ["--quick"] if options.size == "quick" else []
+    flags += ["--sample", str(options.sample)] if options.sample else []
+    size = SIZES[options.size]
     return {
         "command": " ".join(["python3 benchmarks/kv_quality.py spillway", *flags]),
         "date": datetime.date.today().isoformat(),
@@ -193,16 +214,14 @@ def about(options):
         "text": options.text.name,
         "max_loss": MAX_LOSS,
         "new_tokens": NEW_TOKENS,
-        **SIZES[options.size],
+        "note": options.note,
+        **size,
+        "sample": options.sample or size["sample"],
     }
 
 
 def cell(point):
     return f"{point['perplexity']:.2f} ({100 * point['next_token_agreement']:.1f} %)"
-
-
-def alone_at_20(layer):
-    return next(at["perplexity_ratio"] for at in layer["alone"] if at["kept_frac"] == 0.2)
 
 
 def uniform_table(found):
@@ -216,11 +235,14 @@ def uniform_table(found):
 
 
 def layer_table(found):
-    calibrated = [found["calibrated"][name]["on_known_text"]["layers"] for name in POLICIES]
     lines = ["| layer | " + " | ".join(POLICIES) + " |", "|---:" * (len(POLICIES) + 1) + "|"]
-    for index, layers in enumerate(zip(*calibrated, strict=True)):
-        cells = [f"x {alone_at_20(layer):.3f}; {100 * layer['kept_frac']:.0f} %" for layer in layers]
-        lines.append(f"| {index} | " + " | ".join(cells) + " |")
+    calibrated = [found["calibrated"][name] for name in POLICIES]
+    for layer in range(len(calibrated[0]["perplexity_ratio_alone_at_20"])):
+        cells = []
+        for point in calibrated:
+            kept = point["on_known_text"]["layers"][layer]["kept_frac"]
+            cells.append(f"x {point['perplexity_ratio_alone_at_20'][layer]:.4f}; {100 * kept:.0f} %")
+        lines.append(f"| {layer} | " + " | ".join(cells) + " |")
     return lines
 
 
@@ -232,9 +254,10 @@ def markdown(result):
         "",
         f"`{about_it['command']}`, {about_it['date']}, {about_it['machine']}, commit {about_it['commit']}; took "
         f"{found['duration_s']} s.",
+        *filter(None, [about_it["note"]]),
         "",
-        f"Perplexity of {full['num_scored_tokens']} tokens of the text's second half (read: {100 * about_it['text_frac']:.0f} "
-        "% of each half), in brackets the next-token",
+        f"Perplexity of {full['num_scored_tokens']} tokens of the text's second half ({100 * about_it['text_frac']:.0f} % of "
+        "it), in brackets the next-token",
         f"agreement with the full cache ({about_it['prompts']} prompts, {NEW_TOKENS} greedy tokens; equal choices among those "
         "made after the same text).",
         f"With all KV: {full['perplexity']:.2f}. Calibrated: budgets per layer found on the first half, "
@@ -242,8 +265,8 @@ def markdown(result):
         "",
         *uniform_table(found),
         "",
-        "Each layer: perplexity when this layer alone keeps 20 %, against the full cache; then its calibrated budget. Both on "
-        "the first half.",
+        "Each layer: perplexity when this layer alone keeps 20 %, over the full cache's (second half); then the budget that "
+        "calibrate gave it.",
         "",
         *layer_table(found),
         "",
@@ -257,8 +280,10 @@ def parse_arguments():
     parser.add_argument("--text", type=pathlib.Path, default=REPOSITORY / "examples" / "heldout_tales.txt")
     parser.add_argument("--output", type=pathlib.Path, default=REPOSITORY / "benchmarks" / "results", metavar="DIR")
     parser.add_argument("--threads", type=int, help="compute threads of spillway (default: its own)")
+    parser.add_argument("--sample", type=int, help="windows for calibrate (default: 16, with --quick 8)")
     parser.add_argument("--quick", dest="size", action="store_const", const="quick", default="full",
-                        help="a fifth of the text, 4 windows for calibrate, 16 prompts")
+                        help="perplexity of a fifth of the second half, 8 windows for calibrate, 16 prompts in place of 64")
+    parser.add_argument("--note", default="", metavar="TEXT", help="a sentence that goes with the results")
     parser.add_argument("--redraw", action="store_true", help="only draw OUTPUT/kv_quality.json again")
     options = parser.parse_args()
     options.binary, options.model = options.binary.resolve(), options.model.resolve()
@@ -289,7 +314,7 @@ def main():
         file.write_text(json.dumps(result, indent=1) + "\n")
     (options.output / "kv_quality.md").write_text(markdown(result))
     for name, figure in kv_quality_plots.draw_all(pyplot, result).items():
-        figure.savefig(options.output / name, dpi=110)
+        figure.savefig(options.output / name, dpi=90)
         print(options.output / name)
 
 
