@@ -109,21 +109,19 @@ class Calibration {
     return LossOf(shares);
   }
 
-  // Down from the first share while the layer alone stays within the bound, or up until it does.
+  // Up from the first share until the layer's loss is small beside its part of the bound; down
+  // while the layer alone stays within it.
   std::vector<BudgetLoss> Ladder(std::size_t layer) {
-    std::vector<BudgetLoss> ladder = {{1.0, 0.0}};
+    const double part = max_loss_ / static_cast<double>(2 * whole_.size());
     const double first = LossAlone(layer, kShares[kFirstShare]);
-    if (first <= max_loss_) {
-      ladder.push_back({kShares[kFirstShare], first});
-      for (std::size_t share = kFirstShare; share-- > 0;) {
-        ladder.push_back({kShares[share], LossAlone(layer, kShares[share])});
-        if (ladder.back().loss > max_loss_) break;
-      }
-    } else {
-      for (std::size_t share = kFirstShare + 1; share < kShares.size(); ++share) {
-        ladder.push_back({kShares[share], LossAlone(layer, kShares[share])});
-        if (ladder.back().loss <= max_loss_) break;
-      }
+    std::vector<BudgetLoss> ladder = {{1.0, 0.0}, {kShares[kFirstShare], first}};
+    for (std::size_t share = kFirstShare + 1; share < kShares.size(); ++share) {
+      if (ladder.back().loss <= part) break;
+      ladder.push_back({kShares[share], LossAlone(layer, kShares[share])});
+    }
+    for (std::size_t share = kFirstShare; first <= max_loss_ && share-- > 0;) {
+      ladder.push_back({kShares[share], LossAlone(layer, kShares[share])});
+      if (ladder.back().loss > max_loss_) break;
     }
     std::ranges::sort(ladder, {}, &BudgetLoss::kept_frac);
     return ladder;
