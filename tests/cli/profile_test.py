@@ -112,12 +112,12 @@ class Profile(ProfileTest):
 class Inspect(ProfileTest):
     def test_machine_files(self):
         files = sorted(MACHINES.glob("*.json"))
-        self.assertEqual(len(files), 4)
+        self.assertEqual(len(files), 5)
         for file in files:
             machine = json.loads(file.read_text())
             text = self.run_verb("inspect", file).stdout.decode()
             self.assertTrue(text.startswith("machine     " + machine["name"][:40]), text)
-            self.assertIn("computes on gpu", text)
+            self.assertIn(f"computes on {machine['device']}", text)
             self.assertEqual("FlexGen's effective rates" in text, "flexgen" in machine)
 
     def test_a_bad_machine_file_names_the_place(self):
