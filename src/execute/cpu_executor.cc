@@ -8,51 +8,16 @@
 #include "kernels/embedding.h"
 #include "kernels/layer_norm.h"
 #include "spillway/error.h"
-#include "spillway/kv_block.h"
-#include "spillway/round.h"
 #include "src/stop_signal.h"
 
 namespace spillway {
 
-struct CpuExecutor::Cell {
-  const PlannedLayer& layer;
-  const PackedBatch& batch;
-  const CellPlaces& places;
-};
-
-struct CpuExecutor::Chunk {
-  int64_t begin = 0;  // tokens [begin, end) of the packed batch, their states in one tier
-  int64_t end = 0;
-  Rows hidden = {nullptr, 0};
-  int64_t size() const { return end - begin; }
-};
-
-struct CpuExecutor::KvOfRow {
-  const KvPlace& slots;
-  std::byte* kv;  // the first of them
-};
-
-struct CpuExecutor::RowInChunk {
-  const PackedRow& row;
-  KvOfRow place;
-  TokenRange tokens;  // of the row, in this chunk; never empty
-  int64_t offset;     // of the first of them in the chunk
-};
-
-CpuExecutor::CpuExecutor(const Plan& plan, const Arena& device, ThreadPool& pool,
-                         kernels::Isa isa)
-    : plan_(plan), device_(device), pool_(pool), isa_(isa), prompt_places_(plan.workspace.prompt) {
+CpuExecutor::CpuExecutor(const Plan& plan, const Arena& device, ThreadPool& pool, kernels::Isa isa)
+    : plan_(plan), device_(device), pool_(pool), isa_(isa), layer_(plan, device) {
   const auto max_rows = static_cast<std::size_t>(plan.batch.rows);
   attention_rows_.reserve(max_rows);
   compact_rows_.reserve(max_rows);
   budget_rows_.reserve(max_rows);
-  std::size_t max_tiles = 0;
-  for (const PlannedLayer& layer : plan.layers) {
-    for (const PlannedTensor& tensor : layer.tensors)
-      max_tiles = std::max(max_tiles, tensor.tiles.size());
-  }
-  pieces_.reserve(3 * max_tiles);
-  table_pieces_.reserve(max_tiles);
 }
 
 void CpuExecutor::Compute(const Cursor& at, const PackedBatch& batch, const CellPlaces& places) {
@@ -81,9 +46,7 @@ void CpuExecutor::ForEachChunk(const Cell& cell, F compute) {
     const TokenRange& range = cell.batch.hidden[tier];
     for (int64_t begin = range.begin; begin < range.end; begin += plan_.workspace.chunk_tokens) {
       ThrowIfStopRequested();
-      compute(Chunk{begin,
-                    std::min(range.end, begin + plan_.workspace.chunk_tokens),
-                    {Hidden(cell, begin), plan_.shape.hidden_size}});
+      compute(layer_.ChunkAt(cell, begin, range.end));
     }
   }
 }
@@ -91,8 +54,8 @@ void CpuExecutor::ForEachChunk(const Cell& cell, F compute) {
 void CpuExecutor::ComputeEmbedding(const Cell& cell) {
   const ModelShape& shape = plan_.shape;
   const bool project = shape.embed_size != shape.hidden_size;
-  const PlannedTensor& tokens = *Find(cell.layer, TensorRole::kTokenEmbedding);
-  const PlannedTensor& positions = *Find(cell.layer, TensorRole::kPositionEmbedding);
+  const PlannedTensor& tokens = *LayerArgs::Find(cell.layer, TensorRole::kTokenEmbedding);
+  const PlannedTensor& positions = *LayerArgs::Find(cell.layer, TensorRole::kPositionEmbedding);
   ForEachChunk(cell, [&](const Chunk& chunk) {
     const Rows embedded = {device_.As<float>(plan_.workspace.embedded), shape.embed_size};
     const auto begin = static_cast<std::size_t>(chunk.begin);
@@ -111,13 +74,8 @@ void CpuExecutor::ComputeEmbedding(const Cell& cell) {
 
 kernels::EmbeddingArgs CpuExecutor::Lookup(const PlannedTensor& table, std::span<const int32_t> ids,
                                            int64_t first_row, Rows y) {
-  const TensorSpec& spec = table.spec;
-  table_pieces_.clear();
-  for (const WeightTile& tile : table.tiles) {
-    table_pieces_.push_back(
-        {device_.As<std::byte>({tile.place, TileBytes(spec, tile)}), tile.row_begin, tile.row_end});
-  }
-  return {table_pieces_, spec.dtype, spec.cols, first_row, ids, y.data, y.stride};
+  return {
+      layer_.Pieces(table), table.spec.dtype, table.spec.cols, first_row, ids, y.data, y.stride};
 }
 
 void CpuExecutor::ComputeAttention(const Cell& cell) {
@@ -146,59 +104,32 @@ void CpuExecutor::AttendChunk(const Cell& cell, const Chunk& chunk) {
   attention_rows_.clear();
   compact_rows_.clear();
   budget_rows_.clear();
-  prompt_places_.BeginChunk();
+  layer_.BeginChunk();
   for (std::size_t row = 0; row < cell.batch.rows.size(); ++row) {
-    const PackedRow& packed = cell.batch.rows[row];
-    const TokenRange tokens = {std::max(chunk.begin, packed.token_offset),
-                               std::min(chunk.end, packed.token_offset + packed.num_new)};
-    if (tokens.size() <= 0) continue;
-    const RowInChunk at = {packed, PlaceOf(cell, row), tokens, tokens.begin - chunk.begin};
+    const auto at = layer_.RowIn(cell, chunk, row);
+    if (!at) continue;
     if (!plan_.policy.kv.evicts()) {
-      AddRow(at);
-    } else if (packed.num_past == 0) {
-      AddPrompt(at);
+      attention_rows_.push_back(LayerArgs::CachedRow(*at));
+    } else if (at->row.num_past == 0) {
+      AddPrompt(*at);
     } else {
-      budget_rows_.push_back({at.place.kv, at.place.slots.num_slots,
-                              at.place.slots.NumHeld(packed.num_past), packed.num_past,
-                              at.place.slots.keep, at.offset});
+      budget_rows_.push_back(LayerArgs::BudgetRow(*at));
     }
   }
   Attend();
 }
 
-CpuExecutor::KvOfRow CpuExecutor::PlaceOf(const Cell& cell, std::size_t row) const {
-  const int64_t kv_class = plan_.kv_class_of[static_cast<std::size_t>(cell.layer.block)];
-  const KvPlace& slots = cell.batch.KvPlaceOf(row, kv_class);
-  const Tier tier = cell.batch.rows[row].kv_tier;
-  return {slots, cell.places.kv[tier] + slots.slot_begin * plan_.slot_bytes};
-}
-
-void CpuExecutor::AddRow(const RowInChunk& at) {
-  const int64_t num_past = at.row.num_past + (at.tokens.begin - at.row.token_offset);
-  attention_rows_.push_back(
-      {at.place.kv, at.place.slots.num_slots, num_past, at.tokens.size(), at.offset, nullptr});
-}
-
-// A prompt is attended to in the workspace, where all of it lies; what stays of it goes to the
-// row's cache after its last chunk.
-void CpuExecutor::AddPrompt(const RowInChunk& at) {
-  const ModelShape& shape = plan_.shape;
-  const PromptKvPlan& prompt = plan_.workspace.prompt;
-  const int64_t slot = prompt_places_.Place(at.row, at.tokens);
-  const int64_t num_past = at.tokens.begin - at.row.token_offset;
-  std::byte* kv =
-      device_.As<std::byte>(prompt.kv) + slot * KvSlotBytes(shape.num_kv_heads, shape.head_dim);
-  float* scores = prompt.scores.bytes == 0 ? nullptr : device_.As<float>(prompt.scores) + slot;
-  if (num_past == 0 && scores != nullptr) {
-    for (int64_t head = 0; head < shape.num_heads; ++head) {
-      std::fill_n(scores + head * prompt.slots(), at.row.num_new, 0.0F);
+// The kernel adds to a prompt's scores from chunk to chunk.
+void CpuExecutor::AddPrompt(const LayerArgs::RowInChunk& at) {
+  const LayerArgs::PromptRow prompt = layer_.Prompt(at);
+  float* scores = prompt.attention.token_scores;
+  if (prompt.attention.num_past == 0 && scores != nullptr) {
+    for (int64_t head = 0; head < plan_.shape.num_heads; ++head) {
+      std::fill_n(scores + head * plan_.workspace.prompt.slots(), at.row.num_new, 0.0F);
     }
   }
-  attention_rows_.push_back(
-      {kv, RoundUp(at.row.num_new, kKvBlockSlots), num_past, at.tokens.size(), at.offset, scores});
-  if (num_past + at.tokens.size() < at.row.num_new) return;
-  compact_rows_.push_back(
-      {kv, scores, at.row.num_new, at.place.kv, at.place.slots.num_slots, at.place.slots.keep});
+  attention_rows_.push_back(prompt.attention);
+  if (prompt.compact) compact_rows_.push_back(*prompt.compact);
 }
 
 // Prompts, what stays of those that end here, then single tokens.
@@ -259,7 +190,7 @@ void CpuExecutor::ComputeHead(const Cell& cell) {
   const Rows last = {device_.As<float>(plan_.workspace.normed), shape.hidden_size};
   for (int64_t row = 0; row < num_rows; ++row) {
     std::memcpy(last.data + row * shape.hidden_size,
-                Hidden(cell, cell.batch.Wanted(cell.batch.head.begin + row).token),
+                layer_.Hidden(cell, cell.batch.Wanted(cell.batch.head.begin + row).token),
                 static_cast<std::size_t>(shape.hidden_size) * sizeof(float));
   }
   if (shape.final_norm) Norm(cell.layer, last, last, num_rows);
@@ -278,66 +209,12 @@ void CpuExecutor::ComputeHead(const Cell& cell) {
 
 void CpuExecutor::Multiply(const PlannedLayer& layer, Rows x, int64_t rows,
                            std::span<const Linear> linears, Activation activation) {
-  pieces_.clear();
-  int64_t in = 0;
-  for (const Linear& linear : linears) {
-    const PlannedTensor& tensor = *Find(layer, linear.weight);
-    const float* bias = linear.bias == linear.weight ? nullptr : Vector(layer, linear.bias);
-    in = tensor.spec.cols;
-    for (const WeightTile& tile : tensor.tiles) {
-      const int64_t tile_rows = tile.row_end - tile.row_begin;
-      const auto from = [&](Rows base) {
-        return base.data == nullptr ? nullptr : base.data + tile.row_begin;
-      };
-      pieces_.push_back({device_.As<std::byte>({tile.place, TileBytes(tensor.spec, tile)}),
-                         tensor.spec.dtype, tile_rows,
-                         bias == nullptr ? nullptr : bias + tile.row_begin, from(linear.y),
-                         linear.y.stride, from(linear.residual), linear.residual.stride});
-    }
-  }
-  kernels::MatmulArgs args;
-  args.x = x.data;
-  args.x_stride = x.stride;
-  args.rows = rows;
-  args.in = in;
-  args.activation = activation;
-  args.pieces = pieces_;
-  kernels::Matmul(args, device_.View(plan_.workspace.matmul), pool_, isa_);
+  kernels::Matmul(layer_.Matmul(layer, x, rows, linears, activation),
+                  device_.View(plan_.workspace.matmul), pool_, isa_);
 }
 
 void CpuExecutor::Norm(const PlannedLayer& layer, Rows x, Rows y, int64_t rows) {
-  kernels::LayerNormArgs args;
-  args.x = x.data;
-  args.x_stride = x.stride;
-  args.y = y.data;
-  args.y_stride = y.stride;
-  args.rows = rows;
-  args.cols = plan_.shape.hidden_size;
-  args.weight = Vector(layer, TensorRole::kNormWeight);
-  args.bias = Vector(layer, TensorRole::kNormBias);
-  args.epsilon = static_cast<float>(plan_.shape.norm_epsilon);
-  kernels::LayerNorm(args, pool_, isa_);
-}
-
-const PlannedTensor* CpuExecutor::Find(const PlannedLayer& layer, TensorRole role) const {
-  const auto found =
-      std::ranges::find(layer.tensors, role, [](const PlannedTensor& t) { return t.spec.role; });
-  return found == layer.tensors.end() ? nullptr : &*found;
-}
-
-const float* CpuExecutor::Vector(const PlannedLayer& layer, TensorRole role) const {
-  const PlannedTensor* tensor = Find(layer, role);
-  if (tensor == nullptr) return nullptr;
-  return device_.As<float>({tensor->tiles[0].place, tensor->spec.bytes()});
-}
-
-float* CpuExecutor::Hidden(const Cell& cell, int64_t token) const {
-  const auto holds = [&](Tier tier) {
-    return token >= cell.batch.hidden[tier].begin && token < cell.batch.hidden[tier].end;
-  };
-  const Tier tier = *std::ranges::find_if(kAllTiers, holds);
-  return cell.places.hidden[tier] +
-         (token - cell.batch.hidden[tier].begin) * plan_.shape.hidden_size;
+  kernels::LayerNorm(layer_.Norm(layer, x, y, rows), pool_, isa_);
 }
 
 }  // namespace spillway

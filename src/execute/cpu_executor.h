@@ -7,16 +7,12 @@
 #include <span>
 #include <vector>
 
-#include "kernels/attention.h"
-#include "kernels/budget_attention.h"
 #include "kernels/embedding.h"
 #include "kernels/isa.h"
-#include "kernels/kv_compact.h"
-#include "kernels/matmul.h"
 #include "kernels/thread_pool.h"
 #include "spillway/plan.h"
 #include "src/execute/executor.h"
-#include "src/execute/prompt_places.h"
+#include "src/execute/layer_args.h"
 #include "src/memory/arena.h"
 
 namespace spillway {
@@ -31,10 +27,10 @@ class CpuExecutor final : public Executor {
   std::span<float> Logits() override { return logits_; }
 
  private:
-  struct Cell;   // what Compute was given
-  struct Chunk;  // a run of the packed tokens that is computed at once
-  struct KvOfRow;
-  struct RowInChunk;
+  using Rows = LayerArgs::Rows;
+  using Linear = LayerArgs::Linear;
+  using Cell = LayerArgs::Cell;
+  using Chunk = LayerArgs::Chunk;
 
   template <typename F>
   void ForEachChunk(const Cell& cell, F compute);
@@ -44,45 +40,24 @@ class CpuExecutor final : public Executor {
   void ComputeMlp(const Cell& cell);
   void ComputeHead(const Cell& cell);
 
-  // Activations [rows, cols] with the floats from one row to the next.
-  struct Rows {
-    float* data;
-    int64_t stride;
-  };
-  struct Linear {  // one planned matrix and what is fused onto its product
-    TensorRole weight;
-    TensorRole bias;
-    Rows y;
-    Rows residual = {nullptr, 0};
-  };
   void Multiply(const PlannedLayer& layer, Rows x, int64_t rows, std::span<const Linear> linears,
                 Activation activation = Activation::kNone);
   void Norm(const PlannedLayer& layer, Rows x, Rows y, int64_t rows);
   void AttendChunk(const Cell& cell, const Chunk& chunk);
-  KvOfRow PlaceOf(const Cell& cell, std::size_t row) const;
-  void AddRow(const RowInChunk& at);
-  void AddPrompt(const RowInChunk& at);
+  void AddPrompt(const LayerArgs::RowInChunk& at);
   void Attend();
   kernels::EmbeddingArgs Lookup(const PlannedTensor& table, std::span<const int32_t> ids,
                                 int64_t first_row, Rows y);
-
-  const float* Vector(const PlannedLayer& layer,
-                      TensorRole role) const;  // null when the model has none
-  const PlannedTensor* Find(const PlannedLayer& layer, TensorRole role) const;
-  // Where the hidden states of a token are.
-  float* Hidden(const Cell& cell, int64_t token) const;
 
   const Plan& plan_;
   const Arena& device_;
   ThreadPool& pool_;
   kernels::Isa isa_;
+  LayerArgs layer_;
   // What one chunk attends to; each reserved for batch.rows.
   std::vector<kernels::AttentionRow> attention_rows_;
   std::vector<kernels::KvCompactRow> compact_rows_;
   std::vector<kernels::BudgetAttentionRow> budget_rows_;
-  PromptPlaces prompt_places_;
-  std::vector<kernels::MatmulPiece> pieces_;
-  std::vector<kernels::EmbeddingPiece> table_pieces_;
   std::span<float> logits_;
 };
 

@@ -54,18 +54,11 @@ CudaExecutor::CudaExecutor(const Plan& plan, const Arenas& arenas, ComputeQueue&
       matmul_(ProductLengths(plan.shape), plan.shape.dtype, MaxRows(plan)),
       table_({}, nullptr),
       lists_(ChunkLimits(plan)),
-      prompt_places_(plan.workspace.prompt) {
+      layer_(plan, arenas.gpu) {
   const int64_t num_chunks = plan.batch.prompt_tokens / plan.workspace.chunk_tokens + 3;
   chunks_.reserve(static_cast<std::size_t>(num_chunks));
   attentions_.reserve(static_cast<std::size_t>(num_chunks));
   last_rows_.reserve(static_cast<std::size_t>(plan.batch.logits));
-  std::size_t max_tiles = 0;
-  for (const PlannedLayer& layer : plan.layers) {
-    for (const PlannedTensor& tensor : layer.tensors)
-      max_tiles = std::max(max_tiles, tensor.tiles.size());
-  }
-  pieces_.reserve(3 * max_tiles);
-  table_pieces_.reserve(max_tiles);
 }
 
 void CudaExecutor::RefuseWhatKernelsLack(const Plan& plan) {
@@ -139,8 +132,7 @@ void CudaExecutor::CutIntoChunks(const Cell& cell) {
   for (const Tier tier : kAllTiers) {
     const TokenRange& range = cell.batch.hidden[tier];
     for (int64_t begin = range.begin; begin < range.end; begin += plan_.workspace.chunk_tokens) {
-      const int64_t end = std::min(range.end, begin + plan_.workspace.chunk_tokens);
-      chunks_.push_back({begin, end, {Hidden(cell, begin), plan_.shape.hidden_size}});
+      chunks_.push_back(layer_.ChunkAt(cell, begin, range.end));
     }
   }
 }
@@ -156,15 +148,16 @@ void CudaExecutor::SendTable() {
 void CudaExecutor::ComputeEmbedding(const Cell& cell) {
   const ModelShape& shape = plan_.shape;
   const bool project = shape.embed_size != shape.hidden_size;
-  const PlannedTensor& token_table = *Find(cell.layer, TensorRole::kTokenEmbedding);
-  const PlannedTensor& position_table = *Find(cell.layer, TensorRole::kPositionEmbedding);
+  const PlannedTensor& token_table = *LayerArgs::Find(cell.layer, TensorRole::kTokenEmbedding);
+  const PlannedTensor& position_table =
+      *LayerArgs::Find(cell.layer, TensorRole::kPositionEmbedding);
   for (const TokenId id : cell.batch.tokens) {
     SPILLWAY_CHECK(id >= 0 && id < token_table.spec.rows);
   }
   const auto tokens = table_.Put(std::span<const TokenId>(cell.batch.tokens));
   const auto positions = table_.Put(std::span<const int32_t>(cell.batch.positions));
-  const auto token_pieces = PutPieces(token_table);
-  const auto position_pieces = PutPieces(position_table);
+  const auto token_pieces = table_.Put(layer_.Pieces(token_table));
+  const auto position_pieces = table_.Put(layer_.Pieces(position_table));
   SendTable();
   const Rows embedded = {device_.As<float>(plan_.workspace.embedded), shape.embed_size};
   for (const Chunk& chunk : chunks_) {
@@ -185,17 +178,6 @@ void CudaExecutor::ComputeEmbedding(const Cell& cell) {
          chunk.hidden.stride},
         computes_.stream());
   }
-}
-
-std::span<const kernels::EmbeddingPiece> CudaExecutor::PutPieces(const PlannedTensor& table) {
-  const TensorSpec& spec = table.spec;
-  table_pieces_.clear();
-  for (const WeightTile& tile : table.tiles) {
-    const int64_t bytes = (tile.row_end - tile.row_begin) * spec.cols * DTypeBytes(spec.dtype);
-    table_pieces_.push_back(
-        {device_.As<std::byte>({tile.place, bytes}), tile.row_begin, tile.row_end});
-  }
-  return table_.Put(std::span<const kernels::EmbeddingPiece>(table_pieces_));
 }
 
 void CudaExecutor::ComputeAttention(const Cell& cell) {
@@ -226,16 +208,9 @@ void CudaExecutor::ComputeAttention(const Cell& cell) {
 
 CudaExecutor::ChunkAttention CudaExecutor::ListAttention(const Cell& cell, const Chunk& chunk) {
   lists_.Clear();
-  prompt_places_.BeginChunk();
-  const int64_t kv_class = plan_.kv_class_of[static_cast<std::size_t>(cell.layer.block)];
-  for (std::size_t index = 0; index < cell.batch.rows.size(); ++index) {
-    const PackedRow& row = cell.batch.rows[index];
-    const TokenRange tokens = {std::max(chunk.begin, row.token_offset),
-                               std::min(chunk.end, row.token_offset + row.num_new)};
-    if (tokens.size() <= 0) continue;
-    const KvPlace& slots = cell.batch.KvPlaceOf(index, kv_class);
-    std::byte* kv = cell.places.kv[row.kv_tier] + slots.slot_begin * plan_.slot_bytes;
-    ListRow({row, slots, kv, tokens, tokens.begin - chunk.begin});
+  layer_.BeginChunk();
+  for (std::size_t row = 0; row < cell.batch.rows.size(); ++row) {
+    if (const auto at = layer_.RowIn(cell, chunk, row)) ListRow(*at);
   }
   return {
       table_.Put(std::span(lists_.rows())),         table_.Put(std::span(lists_.tiles())),
@@ -243,36 +218,15 @@ CudaExecutor::ChunkAttention CudaExecutor::ListAttention(const Cell& cell, const
       table_.Put(std::span(lists_.compact_rows())), table_.Put(std::span(lists_.budget_rows()))};
 }
 
-void CudaExecutor::ListRow(const RowInChunk& at) {
+void CudaExecutor::ListRow(const LayerArgs::RowInChunk& at) {
   const bool in_prompt = at.row.num_past == 0;
-  if (plan_.policy.kv.evicts()) {
-    if (in_prompt) return ListPrompt(at);
-    return lists_.Add(kernels::BudgetAttentionRow{at.kv, at.slots.num_slots,
-                                                  at.slots.NumHeld(at.row.num_past),
-                                                  at.row.num_past, at.slots.keep, at.offset});
+  if (!plan_.policy.kv.evicts()) {
+    return lists_.Add(LayerArgs::CachedRow(at), in_prompt ? RowPhase::kPrompt : RowPhase::kDecode);
   }
-  const int64_t num_past = at.row.num_past + (at.tokens.begin - at.row.token_offset);
-  SPILLWAY_CHECK(num_past + at.tokens.size() <= at.slots.num_slots);
-  lists_.Add({at.kv, at.slots.num_slots, num_past, at.tokens.size(), at.offset, nullptr},
-             in_prompt ? RowPhase::kPrompt : RowPhase::kDecode);
-}
-
-// A prompt is attended to in the workspace, where all of it lies; what stays of it goes to the
-// row's cache after its last chunk.
-void CudaExecutor::ListPrompt(const RowInChunk& at) {
-  const ModelShape& shape = plan_.shape;
-  const PromptKvPlan& prompt = plan_.workspace.prompt;
-  const int64_t slot = prompt_places_.Place(at.row, at.tokens);
-  const int64_t num_past = at.tokens.begin - at.row.token_offset;
-  std::byte* kv =
-      device_.As<std::byte>(prompt.kv) + slot * KvSlotBytes(shape.num_kv_heads, shape.head_dim);
-  float* scores = prompt.scores.bytes == 0 ? nullptr : device_.As<float>(prompt.scores) + slot;
-  lists_.Add(
-      {kv, RoundUp(at.row.num_new, kKvBlockSlots), num_past, at.tokens.size(), at.offset, scores},
-      RowPhase::kPrompt);
-  if (num_past + at.tokens.size() < at.row.num_new) return;
-  lists_.Add(
-      kernels::KvCompactRow{kv, scores, at.row.num_new, at.kv, at.slots.num_slots, at.slots.keep});
+  if (!in_prompt) return lists_.Add(LayerArgs::BudgetRow(at));
+  const LayerArgs::PromptRow prompt = layer_.Prompt(at);
+  lists_.Add(prompt.attention, RowPhase::kPrompt);
+  if (prompt.compact) lists_.Add(*prompt.compact);
 }
 
 template <typename T>
@@ -376,7 +330,7 @@ void CudaExecutor::ComputeHead(const Cell& cell) {
   const Rows last = {device_.As<float>(plan_.workspace.normed), shape.hidden_size};
   last_rows_.clear();
   for (int64_t row = 0; row < num_rows; ++row) {
-    last_rows_.push_back(Hidden(cell, cell.batch.Wanted(cell.batch.head.begin + row).token));
+    last_rows_.push_back(layer_.Hidden(cell, cell.batch.Wanted(cell.batch.head.begin + row).token));
   }
   const auto last_rows = table_.Put(std::span<const float* const>(last_rows_));
   SendTable();
@@ -404,66 +358,12 @@ void CudaExecutor::ComputeHead(const Cell& cell) {
 
 void CudaExecutor::Multiply(const PlannedLayer& layer, Rows x, int64_t rows,
                             std::span<const Linear> linears, Activation activation) {
-  pieces_.clear();
-  int64_t in = 0;
-  for (const Linear& linear : linears) {
-    const PlannedTensor& tensor = *Find(layer, linear.weight);
-    const float* bias = linear.bias == linear.weight ? nullptr : Vector(layer, linear.bias);
-    in = tensor.spec.cols;
-    for (const WeightTile& tile : tensor.tiles) {
-      const int64_t tile_rows = tile.row_end - tile.row_begin;
-      const auto from = [&](Rows base) {
-        return base.data == nullptr ? nullptr : base.data + tile.row_begin;
-      };
-      pieces_.push_back(
-          {device_.As<std::byte>({tile.place, tile_rows * in * DTypeBytes(tensor.spec.dtype)}),
-           tensor.spec.dtype, tile_rows, bias == nullptr ? nullptr : bias + tile.row_begin,
-           from(linear.y), linear.y.stride, from(linear.residual), linear.residual.stride});
-    }
-  }
-  kernels::MatmulArgs args;
-  args.x = x.data;
-  args.x_stride = x.stride;
-  args.rows = rows;
-  args.in = in;
-  args.activation = activation;
-  args.pieces = pieces_;
-  matmul_.MatmulAsync(args, device_.View(plan_.workspace.matmul), computes_.stream());
+  matmul_.MatmulAsync(layer_.Matmul(layer, x, rows, linears, activation),
+                      device_.View(plan_.workspace.matmul), computes_.stream());
 }
 
 void CudaExecutor::Norm(const PlannedLayer& layer, Rows x, Rows y, int64_t rows) {
-  kernels::LayerNormArgs args;
-  args.x = x.data;
-  args.x_stride = x.stride;
-  args.y = y.data;
-  args.y_stride = y.stride;
-  args.rows = rows;
-  args.cols = plan_.shape.hidden_size;
-  args.weight = Vector(layer, TensorRole::kNormWeight);
-  args.bias = Vector(layer, TensorRole::kNormBias);
-  args.epsilon = static_cast<float>(plan_.shape.norm_epsilon);
-  kernels::LayerNormAsync(args, computes_.stream());
-}
-
-const PlannedTensor* CudaExecutor::Find(const PlannedLayer& layer, TensorRole role) const {
-  const auto found =
-      std::ranges::find(layer.tensors, role, [](const PlannedTensor& t) { return t.spec.role; });
-  return found == layer.tensors.end() ? nullptr : &*found;
-}
-
-const float* CudaExecutor::Vector(const PlannedLayer& layer, TensorRole role) const {
-  const PlannedTensor* tensor = Find(layer, role);
-  if (tensor == nullptr) return nullptr;
-  return device_.As<float>({tensor->tiles[0].place, tensor->spec.bytes()});
-}
-
-float* CudaExecutor::Hidden(const Cell& cell, int64_t token) const {
-  const auto holds = [&](Tier tier) {
-    return token >= cell.batch.hidden[tier].begin && token < cell.batch.hidden[tier].end;
-  };
-  const Tier tier = *std::ranges::find_if(kAllTiers, holds);
-  return cell.places.hidden[tier] +
-         (token - cell.batch.hidden[tier].begin) * plan_.shape.hidden_size;
+  kernels::LayerNormAsync(layer_.Norm(layer, x, y, rows), computes_.stream());
 }
 
 }  // namespace spillway

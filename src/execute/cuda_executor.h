@@ -8,7 +8,6 @@
 #include <span>
 #include <vector>
 
-#include "kernels/embedding.h"
 #include "kernels/matmul_gpu.h"
 #include "kernels/prefill_attention.h"
 #include "spillway/plan.h"
@@ -17,7 +16,7 @@
 #include "src/execute/device.h"  // Arenas
 #include "src/execute/exchange.h"
 #include "src/execute/executor.h"
-#include "src/execute/prompt_places.h"
+#include "src/execute/layer_args.h"
 #include "src/execute/table_writer.h"
 
 namespace spillway {
@@ -36,23 +35,10 @@ class CudaExecutor final : public Executor {
   std::span<float> Logits() override;
 
  private:
-  // Activations [rows, cols] with the floats from one row to the next.
-  struct Rows {
-    float* data;
-    int64_t stride;
-  };
-  struct Cell {  // what Compute was given
-    const PlannedLayer& layer;
-    const PackedBatch& batch;
-    const CellPlaces& places;
-  };
-  // Tokens [begin, end) of the packed batch, their states in one tier; computed at once.
-  struct Chunk {
-    int64_t begin = 0;
-    int64_t end = 0;
-    Rows hidden = {nullptr, 0};
-    int64_t size() const { return end - begin; }
-  };
+  using Rows = LayerArgs::Rows;
+  using Linear = LayerArgs::Linear;
+  using Cell = LayerArgs::Cell;
+  using Chunk = LayerArgs::Chunk;
   struct ChunkAttention {  // the rows of a chunk, in GPU memory
     std::span<const kernels::AttentionRow> rows;
     std::span<const kernels::RowTile> tiles;
@@ -60,19 +46,6 @@ class CudaExecutor final : public Executor {
     std::span<const kernels::RowTile> key_tiles;
     std::span<const kernels::KvCompactRow> compact_rows;
     std::span<const kernels::BudgetAttentionRow> budget_rows;
-  };
-  struct RowInChunk {
-    const PackedRow& row;
-    const KvPlace& slots;
-    std::byte* kv;      // the first of them
-    TokenRange tokens;  // of the row, in this chunk; never empty
-    int64_t offset;     // of the first of them in the chunk
-  };
-  struct Linear {  // one planned matrix and what is fused onto its product
-    TensorRole weight;
-    TensorRole bias;
-    Rows y;
-    Rows residual = {nullptr, 0};
   };
 
   void ComputeEmbedding(const Cell& cell);
@@ -82,8 +55,7 @@ class CudaExecutor final : public Executor {
 
   void CutIntoChunks(const Cell& cell);
   ChunkAttention ListAttention(const Cell& cell, const Chunk& chunk);
-  void ListRow(const RowInChunk& at);
-  void ListPrompt(const RowInChunk& at);
+  void ListRow(const LayerArgs::RowInChunk& at);
   void Attend(const Chunk& chunk, const ChunkAttention& attention);
   kernels::PrefillAttentionArgs PrefillArgs(const ChunkAttention& attention) const;
   void Decode(const kernels::PrefillAttentionArgs& prefill, const ChunkAttention& attention);
@@ -93,13 +65,7 @@ class CudaExecutor final : public Executor {
   void Multiply(const PlannedLayer& layer, Rows x, int64_t rows, std::span<const Linear> linears,
                 Activation activation = Activation::kNone);
   void Norm(const PlannedLayer& layer, Rows x, Rows y, int64_t rows);
-  std::span<const kernels::EmbeddingPiece> PutPieces(const PlannedTensor& table);
   void SendTable();  // what was put so far crosses to the GPU
-
-  const float* Vector(const PlannedLayer& layer,
-                      TensorRole role) const;  // null when the model has none
-  const PlannedTensor* Find(const PlannedLayer& layer, TensorRole role) const;
-  float* Hidden(const Cell& cell, int64_t token) const;
 
   const Plan& plan_;
   const Arena& device_;
@@ -110,12 +76,10 @@ class CudaExecutor final : public Executor {
   kernels::GpuMatmul matmul_;
   TableWriter table_;
   AttentionLists lists_;
-  PromptPlaces prompt_places_;
+  LayerArgs layer_;
   std::vector<Chunk> chunks_;  // of the cell that is being enqueued
   std::vector<ChunkAttention> attentions_;
   std::vector<const float*> last_rows_;
-  std::vector<kernels::MatmulPiece> pieces_;
-  std::vector<kernels::EmbeddingPiece> table_pieces_;
   uint64_t logits_compute_ = 0;
   std::span<float> logits_;
 };
