@@ -18,7 +18,6 @@ import gc
 import json
 import os
 import pathlib
-import platform
 import shutil
 import subprocess
 import sys
@@ -28,6 +27,8 @@ import time
 import safetensors.torch
 import torch
 import transformers
+
+import origin
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 SHAPES = {
@@ -204,18 +205,6 @@ class OtherPrograms:
         return max(0.0, everyone - ours) / (elapsed * os.cpu_count())
 
 
-def processor_name():
-    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.processor()
-
-
-def commit():
-    done = subprocess.run(["git", "-C", REPOSITORY, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
-    return done.stdout.strip() or "unknown"
-
-
 # --- one cell of the table: a model at a batch size
 
 
@@ -373,11 +362,11 @@ def main():
     result = {
         "date": datetime.date.today().isoformat(),
         "machine": {
-            "processor": processor_name(),
+            "processor": origin.processor_name(),
             "threads": options.threads,
             "torch": torch.__version__,
             "transformers": transformers.__version__,
-            "commit": commit(),
+            "commit": origin.commit(),
         },
         "prompt_tokens": options.prompt_tokens,
         "new_tokens": options.new_tokens,

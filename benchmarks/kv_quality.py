@@ -21,7 +21,6 @@ import datetime
 import json
 import os
 import pathlib
-import platform
 import subprocess
 import sys
 import tempfile
@@ -29,6 +28,7 @@ import time
 
 import attention_mass
 import kv_quality_plots
+import origin
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 POLICIES = {
@@ -189,18 +189,6 @@ def measure(study):
 # --- what is written
 
 
-def processor_name():
-    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.processor()
-
-
-def commit():
-    done = subprocess.run(["git", "-C", REPOSITORY, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
-    return done.stdout.strip() or "unknown"
-
-
 def about(options):
     flags = ["--quick"] if options.size == "quick" else []
     flags += ["--sample", str(options.sample)] if options.sample else []
@@ -208,8 +196,8 @@ def about(options):
     return {
         "command": " ".join(["python3 benchmarks/kv_quality.py spillway", *flags]),
         "date": datetime.date.today().isoformat(),
-        "machine": f"{os.cpu_count()} cores of {processor_name()}",
-        "commit": commit(),
+        "machine": f"{os.cpu_count()} cores of {origin.processor_name()}",
+        "commit": origin.commit(),
         "model": options.model.name,
         "text": options.text.name,
         "max_loss": MAX_LOSS,

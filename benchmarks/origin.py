@@ -1,0 +1,19 @@
+"""Where figures come from: the processor and the commit. Standard library only."""
+
+import pathlib
+import platform
+import subprocess
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
+
+
+def processor_name():
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor()
+
+
+def commit():
+    done = subprocess.run(["git", "-C", REPOSITORY, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+    return done.stdout.strip() or "unknown"
