@@ -13,7 +13,6 @@ int64_t NumKvLoads(const Plan& plan) {
 
 // Tokens whose KV a row holds after `num_past` of them.
 int64_t NumHeld(const Plan& plan, int64_t block, const RowGroup& rows, int64_t num_past) {
-  if (!plan.policy.kv.evicts()) return num_past;
   return std::min(num_past, KeepOf(plan.policy.kv, block, rows.shape.slots()).slots());
 }
 

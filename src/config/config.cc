@@ -327,9 +327,6 @@ void CheckKvFlags(const Config& config, KvPolicyKind kind) {
   refuse(window && config.kv_heavy.has_value(), "kv-heavy", "a window keeps no heavy hitters");
   refuse(config.kv_budget && config.kv_heavy && config.kv_recent, "kv-budget",
          "--kv-heavy and --kv-recent say it all; leave one of the three out");
-  const bool counted = config.kv_budget && config.kv_budget->frac == 0.0 && !config.kv_recent;
-  refuse(window && counted && config.kv_budget->tokens <= config.kv_sinks.value_or(0), "kv-sinks",
-         "--kv-budget must leave room for a recent token");
 }
 
 void CheckBudget(const KvBudget& budget, const KvPolicy& kv) {
@@ -345,8 +342,9 @@ void CheckBudget(const KvBudget& budget, const KvPolicy& kv) {
   if (counted(budget.heavy) >= budget.kept.tokens)
     refuse("leaves no recent token beside --kv-heavy");
   if (counted(budget.recent) > budget.kept.tokens) refuse("is less than --kv-recent");
-  if (!budget.recent && kv.num_sinks >= budget.kept.tokens)
-    refuse("leaves no recent token beside --kv-sinks");
+  if (!budget.recent && kv.num_sinks >= budget.kept.tokens) {
+    throw Error(ErrorCode::kFlag, "--kv-sinks: --kv-budget must leave room for a recent token");
+  }
 }
 
 // Amounts in tokens that contradict each other; shares are cut to what a row has.
@@ -373,8 +371,9 @@ void ResolveKv(Config& config) {
   const KvPolicyKind kind = config.kv_policy.value_or(from_file.kind);
   CheckKvFlags(config, kind);
   const bool amounts = config.kv_budget || config.kv_heavy || config.kv_recent;
-  const bool parts_only = (config.kv_heavy || config.kv_recent) && !config.kv_budget;
-  if (!from_file.layer_budgets.empty() && parts_only && !(config.kv_heavy && config.kv_recent)) {
+  const bool one_part =
+      !config.kv_budget && config.kv_heavy.has_value() != config.kv_recent.has_value();
+  if (!from_file.layer_budgets.empty() && one_part) {
     throw Error(ErrorCode::kFlag,
                 "--kv-heavy, --kv-recent: the policy file has a budget for each layer; give "
                 "--kv-budget or both parts to replace them");
