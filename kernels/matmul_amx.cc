@@ -190,10 +190,11 @@ inline void FinishTile(const MatmulTile& tile, int64_t out, int64_t row, const f
     Finish(tile, row + i, out, _mm512_castsi512_ps(v[i]), num_outs);
 }
 
-// Weights are split as they stream by, while the unit works on the step before. Four pairs of
-// (block of 16 outputs, block of 16 rows) share registers: 4 x 1, 2 x 2 or 1 x 4, as rows allow.
-// More rows split the same weights again, which costs less than writing and reading a split panel,
-// and k is cut into blocks whose x stays in L2 for all outputs of a tile.
+// Weights are split as they stream by, while the unit works on the step before: a panel of 16
+// outputs against 1, 2 or 4 blocks of 16 rows. Sixteen rows of weights are as many streams as the
+// processor's own prefetcher follows; 64 at a time read memory a tenth slower. More rows split the
+// same weights again, which costs less than writing and reading a split panel, and k is cut into
+// blocks whose x stays in L2 for all outputs of a tile.
 
 // Tiles are emptied into fp32 sums after this many steps (512 k), counted from 0. The unit rounds
 // after every pair of k, so one long sum in a tile errs twice as much as the plainest FMA loop;
@@ -201,19 +202,20 @@ inline void FinishTile(const MatmulTile& tile, int64_t out, int64_t row, const f
 constexpr int64_t kSumSteps = 16;
 
 // Weights are asked for in groups of consecutive lines of one row, this many groups ahead of the
-// split: line by line, 64 rows apart in memory, every request would open another DRAM page.
+// split: line by line, 16 rows apart in memory, every request would open another DRAM page.
 constexpr int64_t kGroupLines = 4;
-constexpr int64_t kGroupsAhead = 1;
+constexpr int64_t kGroupsAhead = 2;
+
+constexpr int64_t kPanelOuts = 16;
 
 // Where the outputs of a panel lie; those past the end repeat the last one, and their results are
 // dropped.
-template <int kOuts>
 struct PanelRows {
-  const uint16_t* weight[kOuts];
+  const uint16_t* weight[kPanelOuts];
 
   PanelRows(const MatmulTile& tile, int64_t first_out) {
     const uint16_t* base = static_cast<const uint16_t*>(tile.piece->weight);
-    for (int64_t i = 0; i < kOuts; ++i) {
+    for (int64_t i = 0; i < kPanelOuts; ++i) {
       weight[i] = base + MinOf(first_out + i, tile.out_begin + tile.num_outs - 1) * tile.in;
     }
   }
@@ -222,21 +224,20 @@ struct PanelRows {
 // What of the next step is split meanwhile.
 enum class Split { kNone, kFull, kTail };
 
-template <DType kType, int kOutBlocks>
+template <DType kType, int kRowBlocks>
 struct Stream {
-  static constexpr int kRowBlocks = 4 / kOutBlocks;
-  static constexpr int kLines = 16 * kOutBlocks;
+  static constexpr int kLines = kPanelOuts;
   static constexpr int kPhases = kType == DType::kF16 ? 3 : 2;
-  static constexpr int64_t kRingBytes = kOutBlocks * Parts(kType) * kTileBytes;
+  static constexpr int64_t kRingBytes = Parts(kType) * kTileBytes;
 
   const MatmulTile& tile;
-  const PanelRows<kLines>& rows;
+  const PanelRows& rows;
   int64_t columns;
   int64_t row_block;  // the first, of 16 rows of the call
   int64_t step_begin;
   int64_t step_end;
   int64_t jump;     // elements from (this panel, step_end) to where this worker likely reads next
-  std::byte* ring;  // 2 x [block][part][16 outs][64 B]
+  std::byte* ring;  // 2 x [part][16 outs][64 B]
   float* part;      // the sums of one run of kSumSteps
 
   // The parts that a phase multiplies: lo*x1, hi*x1, hi*x2.
@@ -246,8 +247,8 @@ struct Stream {
   std::byte* Ring(int64_t step) const { return ring + (step & 1) * kRingBytes; }
 
   template <int kTile>
-  void LoadWeights(int64_t step, int block, int weight_part) const {
-    LoadTile<kTile>(Ring(step) + (block * Parts(kType) + weight_part) * kTileBytes, 64);
+  void LoadWeights(int64_t step, int weight_part) const {
+    LoadTile<kTile>(Ring(step) + weight_part * kTileBytes, 64);
   }
   // Past the last block of rows the last is repeated, and what comes of it is dropped.
   template <int kTile>
@@ -268,9 +269,7 @@ struct Stream {
         _mm_prefetch(reinterpret_cast<const char*>(coming) + ahead + line % kGroupLines * 64,
                      _MM_HINT_T0);
         const uint16_t* from = rows.weight[line] + step * kStepK;
-        SplitLine<kType, kSplit == Split::kTail>(
-            from, tile.in - step * kStepK,
-            to + (line / 16 * Parts(kType)) * kTileBytes + line % 16 * 64);
+        SplitLine<kType, kSplit == Split::kTail>(from, tile.in - step * kStepK, to + line * 64);
       }
     }
   }
@@ -284,45 +283,41 @@ struct Stream {
 
   // One product of a phase, with the loads it is the first to need, and its share of the next
   // step's split. Tiles 4 and 5 hold weights, 6 and 7 x.
-  template <Split kSplit, int kPhase, int kPair>
+  template <Split kSplit, int kPhase, int kRow>
   inline __attribute__((always_inline)) void Product(int64_t step, int64_t ahead) const {
-    constexpr int kOut = kPair / kRowBlocks;
-    constexpr int kRow = kPair % kRowBlocks;
     constexpr int kWeight = WeightPart(kPhase);
     constexpr int kX = XPart(kPhase);
     constexpr bool kNewWeight = kPhase == 0 || kWeight != WeightPart(kPhase - 1);
     constexpr bool kNewX = kPhase == 0 || kX != XPart(kPhase - 1);
-    constexpr int kWeightTile = 4 + (kOutBlocks == 1 ? kWeight : kOut % 2);
+    constexpr int kWeightTile = 4 + kWeight;
     constexpr int kXTile = 6 + (kRowBlocks == 1 ? kX : kRow % 2);
-    if constexpr (kOutBlocks == 4 || (kNewWeight && kRow == 0)) {
-      LoadWeights<kWeightTile>(step, kOut, kWeight);
-    }
-    if constexpr (kRowBlocks == 4 || (kNewX && kOut == 0)) LoadX<kXTile>(step, kRow, kX);
-    MulTiles<kPair, kWeightTile, kXTile>();
-    constexpr int kProduct = kPhase * 4 + kPair;
-    SplitLines<kSplit, kProduct * kLines / (4 * kPhases), (kProduct + 1) * kLines / (4 * kPhases)>(
-        step + 1, ahead);
+    if constexpr (kNewWeight && kRow == 0) LoadWeights<kWeightTile>(step, kWeight);
+    if constexpr (kRowBlocks == 4 || kNewX) LoadX<kXTile>(step, kRow, kX);
+    MulTiles<kRow, kWeightTile, kXTile>();
+    constexpr int kProduct = kPhase * kRowBlocks + kRow;
+    constexpr int kProducts = kPhases * kRowBlocks;
+    SplitLines<kSplit, kProduct * kLines / kProducts, (kProduct + 1) * kLines / kProducts>(step + 1,
+                                                                                           ahead);
   }
 
-  template <Split kSplit, int kPhase = 0>
+  template <Split kSplit, int kProduct = 0>
   inline __attribute__((always_inline)) void Step(int64_t step, int64_t ahead) const {
-    Product<kSplit, kPhase, 0>(step, ahead);
-    Product<kSplit, kPhase, 1>(step, ahead);
-    Product<kSplit, kPhase, 2>(step, ahead);
-    Product<kSplit, kPhase, 3>(step, ahead);
-    if constexpr (kPhase + 1 < kPhases) Step<kSplit, kPhase + 1>(step, ahead);
+    Product<kSplit, kProduct / kRowBlocks, kProduct % kRowBlocks>(step, ahead);
+    if constexpr (kProduct + 1 < kPhases * kRowBlocks) Step<kSplit, kProduct + 1>(step, ahead);
   }
 
-  // sums += tiles 0 to 3, or = for the first.
+  // sums += the tiles, or = for the first.
   void AddTiles(float* sums, bool first) const {
     float* to = first ? sums : part;
-    const int64_t tile_floats = 16 * columns;
+    const int64_t tile_floats = kPanelOuts * columns;
     StoreTile<0>(to, columns * 4);
-    StoreTile<1>(to + tile_floats, columns * 4);
-    StoreTile<2>(to + 2 * tile_floats, columns * 4);
-    StoreTile<3>(to + 3 * tile_floats, columns * 4);
+    if constexpr (kRowBlocks > 1) StoreTile<1>(to + tile_floats, columns * 4);
+    if constexpr (kRowBlocks > 2) {
+      StoreTile<2>(to + 2 * tile_floats, columns * 4);
+      StoreTile<3>(to + 3 * tile_floats, columns * 4);
+    }
     if (first) return;
-    for (int64_t i = 0; i < 4 * tile_floats; i += 16) {
+    for (int64_t i = 0; i < kRowBlocks * tile_floats; i += 16) {
       _mm512_store_ps(sums + i, _mm512_add_ps(_mm512_load_ps(sums + i), _mm512_load_ps(part + i)));
     }
   }
@@ -355,16 +350,12 @@ struct Stream {
   }
 };
 
-// Sums of four pairs of blocks -> y, dropping what lies past the tile.
-template <int kOutBlocks>
+// Sums of a panel -> y, dropping what lies past the tile.
+template <int kRowBlocks>
 void FinishSums(const MatmulTile& tile, int64_t out, int64_t row, const float* sums) {
-  constexpr int64_t kRowBlocks = 4 / kOutBlocks;
-  for (int64_t i = 0; i < 4; ++i) {
-    const int64_t first_out = out + i / kRowBlocks * 16;
-    const int64_t first_row = row + i % kRowBlocks * 16;
-    if (first_out >= tile.out_begin + tile.num_outs || first_row >= tile.row_begin + tile.num_rows)
-      continue;
-    FinishTile(tile, first_out, first_row, sums + i * 16 * AmxBlockRows(tile.total_rows));
+  const int64_t columns = AmxBlockRows(tile.total_rows);
+  for (int64_t i = 0; i < kRowBlocks && row + i * 16 < tile.row_begin + tile.num_rows; ++i) {
+    FinishTile(tile, out, row + i * 16, sums + i * kPanelOuts * columns);
   }
 }
 
@@ -376,38 +367,37 @@ struct Steps {
 
 // Elements from (`out`, steps.end) to where the worker goes on after this panel: the next panel of
 // the block, the first of the next block, or the next tile.
-inline int64_t JumpAfterPanel(const MatmulTile& tile, int64_t out, int64_t panel_outs,
-                              Steps steps) {
-  if (out + panel_outs < tile.out_begin + tile.num_outs) {
-    return panel_outs * tile.in - (steps.end - steps.begin) * kStepK;
+inline int64_t JumpAfterPanel(const MatmulTile& tile, int64_t out, Steps steps) {
+  if (out + kPanelOuts < tile.out_begin + tile.num_outs) {
+    return kPanelOuts * tile.in - (steps.end - steps.begin) * kStepK;
   }
   if (steps.end < AmxStepsK(tile.in)) return (tile.out_begin - out) * tile.in;
   return (tile.next_out_begin - out) * tile.in - steps.end * kStepK;
 }
 
-template <DType kType, int kOutBlocks>
+template <DType kType, int kRowBlocks>
 void StreamBlock(const MatmulTile& tile, Steps steps) {
-  constexpr int64_t kOuts = kOutBlocks * 16;
-  constexpr int64_t kRows = 64 / kOutBlocks;
+  constexpr int64_t kRows = kRowBlocks * 16;
   std::byte* ring = tile.scratch;
   float* part = reinterpret_cast<float*>(tile.scratch + kAmxRingBytes);
   float* sums = part + 4 * 256;
+  const int64_t columns = AmxBlockRows(tile.total_rows);
   const int64_t row_end = tile.row_begin + tile.num_rows;
-  for (int64_t out = tile.out_begin; out < tile.out_begin + tile.num_outs; out += kOuts) {
-    const PanelRows<kOuts> rows(tile, out);
-    for (int64_t row = tile.row_begin; row < row_end; row += kRows, sums += 4 * 256) {
+  for (int64_t out = tile.out_begin; out < tile.out_begin + tile.num_outs; out += kPanelOuts) {
+    const PanelRows rows(tile, out);
+    for (int64_t row = tile.row_begin; row < row_end; row += kRows) {
       const int64_t jump = row + kRows < row_end ? -(steps.end - steps.begin) * kStepK
-                                                 : JumpAfterPanel(tile, out, kOuts, steps);
-      Stream<kType, kOutBlocks>{tile,     rows,        AmxBlockRows(tile.total_rows),
-                                row / 16, steps.begin, steps.end,
-                                jump,     ring,        part}
+                                                 : JumpAfterPanel(tile, out, steps);
+      Stream<kType, kRowBlocks>{tile,      rows, columns, row / 16, steps.begin,
+                                steps.end, jump, ring,    part}
           .Run(sums);
-      if (steps.end == AmxStepsK(tile.in)) FinishSums<kOutBlocks>(tile, out, row, sums);
+      if (steps.end == AmxStepsK(tile.in)) FinishSums<kRowBlocks>(tile, out, row, sums);
+      sums += kRows * kPanelOuts;
     }
   }
 }
 
-template <DType kType, int kOutBlocks>
+template <DType kType, int kRowBlocks>
 void StreamTile(const MatmulTile& tile) {
   // Equal blocks whose x is at most kAmxBlockBytes.
   const int64_t num_steps = AmxStepsK(tile.in);
@@ -416,14 +406,14 @@ void StreamTile(const MatmulTile& tile) {
   const int64_t block_steps =
       ((num_steps + num_blocks - 1) / num_blocks + kSumSteps - 1) / kSumSteps * kSumSteps;
   for (int64_t step = 0; step < num_steps; step += block_steps) {
-    StreamBlock<kType, kOutBlocks>(tile, {step, MinOf(num_steps, step + block_steps)});
+    StreamBlock<kType, kRowBlocks>(tile, {step, MinOf(num_steps, step + block_steps)});
   }
 }
 
 template <DType kType>
 void MulTile(const MatmulTile& tile) {
-  if (tile.num_rows <= 16) return StreamTile<kType, 4>(tile);
-  tile.num_rows <= 32 ? StreamTile<kType, 2>(tile) : StreamTile<kType, 1>(tile);
+  if (tile.num_rows <= 16) return StreamTile<kType, 1>(tile);
+  tile.num_rows <= 32 ? StreamTile<kType, 2>(tile) : StreamTile<kType, 4>(tile);
 }
 
 }  // namespace

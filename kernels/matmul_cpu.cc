@@ -31,9 +31,11 @@ struct Grid {
     const bool amx = isa == Isa::kAmx;
     const int64_t max_rows = amx ? kAmxTileRows : kSimdTileRows;
     const int64_t row_grain = amx ? 32 : 12;  // whole register blocks
-    const int64_t out_grain = amx ? kAmxOutGrain : kSimdTileOuts;
     // Tiles, for even work. With few rows memory is the limit, and workers differ more.
-    const int64_t per_thread = args.rows <= 32 ? 32 : 4;
+    const bool few_rows = args.rows <= 32;
+    const int64_t per_thread = few_rows ? 32 : 4;
+    const int64_t amx_grain = few_rows ? kAmxFewRowsOutGrain : kAmxOutGrain;
+    const int64_t out_grain = amx ? amx_grain : kSimdTileOuts;
     const int64_t wanted = num_threads == 1 ? 1 : per_thread * num_threads;
     row_tiles = DivideUp(args.rows, max_rows);
     tile_outs = amx ? kAmxTileOuts : kSimdTileOuts;
