@@ -126,12 +126,8 @@ void Declare(Parser& parser, const VerbRow& verb, const std::vector<Flag>& flags
   if (verb.verb == Verb::kInspect || verb.verb == Verb::kConvert || verb.verb == Verb::kProfile)
     return;
   for (const AbsentFlag& flag : AbsentFlags()) {
-    if (flag.name == "resume" && verb.verb != Verb::kGenerate) continue;
-    CLI::Option* option = flag.name == "resume"
-                              ? parser.app.add_flag("--resume")
-                              : parser.app.add_option("--" + std::string(flag.name));
-    if (flag.name != "resume") option->expected(1);
-    option->group("");
+    CLI::Option* option = parser.app.add_option("--" + std::string(flag.name));
+    option->expected(1)->group("");
     parser.absent[std::string(flag.name)] = option;
   }
 }
@@ -397,6 +393,12 @@ void CheckGenerate(const Config& config) {
     throw Error(ErrorCode::kFlag, "--input: give the file of prompts (- is standard input)");
   if (config.output.empty())
     throw Error(ErrorCode::kFlag, "--output: empty; give a file, or - for standard output");
+  if (config.resume && config.overwrite)
+    throw Error(ErrorCode::kFlag, "--resume and --overwrite: one keeps what the other replaces");
+  if (config.resume && config.output == "-") {
+    throw Error(ErrorCode::kFlag,
+                "--resume: standard output is nothing to go on with; give the run's --output");
+  }
   if (config.sampling.min_tokens > config.sampling.max_tokens) {
     throw Error(ErrorCode::kFlag,
                 fmt::format("--min-new-tokens {} is more than --max-new-tokens {}",

@@ -85,6 +85,7 @@ struct Config {
   Sampling sampling;
   SpecialText special_text = SpecialText::kParse;
   bool overwrite = false;
+  bool resume = false;
 
   std::filesystem::path perplexity;  // a text, in place of --input; "-": standard input
   std::optional<int64_t> window;     // tokens that the model sees at a time

@@ -361,6 +361,8 @@ std::vector<Flag> OutputFlags() {
             [](Config& config, const std::string& text) { config.output = text; }),
       Switch("overwrite", "replace an existing output",
              [](Config& config, bool on) { config.overwrite = on; }),
+      Switch("resume", "go on with the interrupted run that left OUTPUT.part",
+             [](Config& config, bool on) { config.resume = on; }),
   };
 }
 
@@ -371,6 +373,8 @@ std::vector<Flag> UnusedOutputFlags() {
             [](Config& config, const std::string& text) { config.output = text; }),
       Switch("overwrite", "taken as generate takes it; nothing is replaced",
              [](Config& config, bool on) { config.overwrite = on; }),
+      Switch("resume", "taken as generate takes it; nothing is resumed",
+             [](Config& config, bool on) { config.resume = on; }),
   };
 }
 
@@ -481,8 +485,6 @@ const std::vector<AbsentFlag>& AbsentFlags() {
   static const std::vector<AbsentFlag> flags = {
       {"weight-bits", "16", "this version holds weights in 16 bits only"},
       {"kv-bits", "16", "this version holds KV in 16 bits only"},
-      {"resume", "false",
-       "this version keeps no journal to resume from; finished lines are in OUT.part"},
   };
   return flags;
 }

@@ -14,6 +14,7 @@
 #include "src/execute/prepare.h"
 #include "src/execute/prompt_file.h"
 #include "src/execute/run_blocks.h"
+#include "src/execute/run_identity.h"
 #include "src/model/open_model.h"
 #include "src/report/progress.h"
 #include "src/report/report_file.h"
@@ -39,6 +40,7 @@ class FileJob final : public Job {
   // Also nullopt when too many lines wait for an unfinished one: the block then runs before more is
   // read.
   std::optional<Request> Next() override {
+    if (num_unfinished_ == 0) writer_.CommitIfDue();  // a new block begins
     while (num_unfinished_ == 0 || num_ahead_ < kMaxLinesAhead) {
       const std::optional<RequestOrError> line = reader_.Next();
       if (!line) return std::nullopt;
@@ -80,11 +82,14 @@ class FileJob final : public Job {
 // Whatever ends a run early, finished lines stay, and the message says where.
 [[noreturn]] void KeepFinishedLines(const Error& error, CompletionWriter& writer,
                                     const Config& config) {
+  if (error.code() == ErrorCode::kInterrupted && config.verb == Verb::kGenerate) writer.Keep();
   writer.FlushFinished();
-  if (config.output == "-" || writer.num_completions() + writer.num_errors() == 0) throw error;
-  throw Error(error.code(), fmt::format("{}; {} finished lines are in {}", error.what(),
-                                        writer.num_completions() + writer.num_errors(),
-                                        Printable(writer.part_path().string())));
+  const int64_t num_lines = writer.num_completions() + writer.num_errors();
+  if (writer.part_path().empty() || num_lines == 0) throw error;
+  throw Error(error.code(),
+              fmt::format("{}; {} finished lines are in {}{}", error.what(), num_lines,
+                          Printable(writer.part_path().string()),
+                          config.verb == Verb::kGenerate ? "; --resume goes on" : ""));
 }
 
 ExpectedWork ExpectedOf(const Workload& work) {
@@ -140,6 +145,33 @@ void PrintTable(const Config& config, const Plan& plan, const Trace& trace,
                   summary.num_errors, summary.num_errors + summary.num_completions));
 }
 
+WriterOptions WriterOptionsOf(const Config& config, const OpenedModel& model) {
+  WriterOptions options;
+  options.model_name = model.shape.name;
+  if (config.overwrite) options.existing = ExistingOutput::kReplace;
+  if (config.resume) options.existing = ExistingOutput::kResume;
+  if (config.verb == Verb::kScore) options.form = AnswerForm::kScore;
+  return options;
+}
+
+// --resume after the run had ended.
+int ReportFinished(const Config& config, const CompletionWriter& writer, const InputScan& scan) {
+  const FinishedOutput output = writer.FinishedRun(scan.hash, scan.num_lines);
+  if (std::FILE* terminal = TerminalOf(config)) {
+    PrintTo(terminal, fmt::format("{} is whole: {} completions, {} errors; nothing to resume\n",
+                                  Printable(config.output.string()), output.num_completions,
+                                  output.num_errors));
+  }
+  return output.num_errors == 0 ? 0 : kSomeLinesCarryErrors;
+}
+
+// The lines that an interrupted run has answered are passed over.
+void BeginOrResume(const RunManifest& manifest, CompletionWriter& writer, RequestReader& reader) {
+  const int64_t num_answered = writer.Begin(manifest);
+  if (reader.Skip(num_answered)) return;
+  throw Error(ErrorCode::kResume, "the input changed while it was read");
+}
+
 }  // namespace
 
 int AnswerLines(const Config& config) {
@@ -153,9 +185,7 @@ int AnswerLines(const Config& config) {
   const ReportFile trace_file("--trace", config.trace,
                               {config.input, config.output, config.report});
   const bool scores = config.verb == Verb::kScore;
-  CompletionWriter writer(config.output, *model.tokenizer,
-                          {model.shape.name, 0, config.overwrite,
-                           scores ? AnswerForm::kScore : AnswerForm::kCompletion});
+  CompletionWriter writer(config.output, *model.tokenizer, WriterOptionsOf(config, model));
   const Machine machine = MachineToPlanFor(config, model, *device);
   RefuseWhatCannotFit(config, model.shape, machine, *device);
 
@@ -163,6 +193,7 @@ int AnswerLines(const Config& config) {
   line.Note("reading the input");
   const PromptFile prompts(config, model);
   const InputScan scan = prompts.Scan();
+  if (writer.finished()) return ReportFinished(config, writer, scan);
   writer.SetRunFingerprint(scan.hash);
 
   const Workload work = WorkloadOf(scan);
@@ -170,6 +201,8 @@ int AnswerLines(const Config& config) {
   Describe(config, model, scan, plan);
 
   RequestReader reader = prompts.Read();
+  if (!scores)
+    BeginOrResume(IdentityOf(config, model, plan.policy, *device, scan.hash), writer, reader);
   FileJob job(reader, writer);
   std::optional<TraceLog> trace_log;
   if (trace_file.asked_for()) trace_log.emplace(trace_file, plan);
@@ -182,7 +215,7 @@ int AnswerLines(const Config& config) {
         fmt::format("{} changed while it was read; the answers so far are in {}",
                     Printable(config.input.string()), Printable(writer.part_path().string())));
   }
-  writer.Commit();
+  writer.Finish();
 
   RunSummary summary = {job.num_requests(),
                         writer.num_completions(),

@@ -4,10 +4,12 @@
 #include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <xxhash.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <vector>
 
 #include "spillway/error.h"
 #include "src/system_error.h"
@@ -46,46 +48,88 @@ Descriptor OpenStream(const std::filesystem::path& path) {
   return stream;
 }
 
+// All of a file that is not expected to be large.
+std::string ReadAll(const Descriptor& file, const std::string& name) {
+  constexpr std::size_t kMaxBytes = 1U << 30;
+  std::string text;
+  std::vector<char> buffer(1 << 18);
+  while (const std::size_t got = ReadSome(file, buffer.data(), buffer.size(), name)) {
+    text.append(buffer.data(), got);
+    if (text.size() > kMaxBytes)
+      throw Error(ErrorCode::kCorrupt, fmt::format("{}: is no journal", Printable(name)));
+  }
+  return text;
+}
+
+std::string Joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
 }  // namespace
 
-OutputFile::OutputFile(const std::filesystem::path& path, bool overwrite)
+void OutputFile::HashDeleter::operator()(XXH3_state_s* state) const { XXH3_freeState(state); }
+
+OutputFile::OutputFile(const std::filesystem::path& path, ExistingOutput existing)
     : path_(path),
       name_(path.filename().string()),
       part_name_(name_ + ".part"),
-      overwrite_(overwrite) {
+      journal_name_(name_ + ".journal"),
+      existing_(existing),
+      replaces_(existing == ExistingOutput::kReplace) {
   file_ = OpenStream(path);
-  if (file_.valid()) return;
+  if (file_.valid()) {
+    if (existing != ExistingOutput::kResume) return;
+    throw Error(ErrorCode::kFlag, fmt::format("--resume: --output {} is no file to go on with",
+                                              Printable(path.string())));
+  }
   const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
   folder_ = Descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder_.valid()) ThrowPathError(folder.string());
-  if (name_.empty() || name_ == "." || name_ == "..") {
-    throw Error(ErrorCode::kPath, fmt::format("{}: is no file name; --output takes a file",
-                                              Printable(path.string())));
-  }
-  struct stat status {};
-  if (::fstatat(folder_.get(), name_.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0) {
-    if (!S_ISREG(status.st_mode)) {
-      throw Error(ErrorCode::kPath, fmt::format("{}: is {}; give --output the path of a file",
-                                                Printable(path.string()),
-                                                S_ISDIR(status.st_mode)   ? "a folder"
-                                                : S_ISLNK(status.st_mode) ? "a symbolic link"
-                                                                          : "no regular file"));
-    }
-    if (!overwrite) {
-      throw Error(ErrorCode::kOutputExists,
-                  fmt::format("{}: exists; give --overwrite or another --output",
-                              Printable(path.string())));
-    }
-  } else if (errno != ENOENT) {
-    ThrowPathError(path.string());
+  CheckPlace();
+  if (existing == ExistingOutput::kResume) {
+    ResumePart();
+    return;
   }
   RemoveStalePart();
+  RemoveStaleJournal();
   OpenPart();
 }
 
 OutputFile::~OutputFile() {
-  if (in_place() || committed_ || !file_.valid() || num_bytes_ > 0) return;
+  if (in_place() || moved_ || keep_ || !file_.valid() || num_bytes_ > 0) return;
   ::unlinkat(folder_.get(), part_name_.c_str(), 0);
+  if (journal_) ::unlinkat(folder_.get(), journal_name_.c_str(), 0);
+}
+
+void OutputFile::CheckPlace() {
+  if (name_.empty() || name_ == "." || name_ == "..") {
+    throw Error(ErrorCode::kPath, fmt::format("{}: is no file name; --output takes a file",
+                                              Printable(path_.string())));
+  }
+  struct stat status {};
+  if (::fstatat(folder_.get(), name_.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) {
+    if (errno != ENOENT) ThrowPathError(path_.string());
+    return;
+  }
+  if (!S_ISREG(status.st_mode)) {
+    throw Error(ErrorCode::kPath, fmt::format("{}: is {}; give --output the path of a file",
+                                              Printable(path_.string()),
+                                              S_ISDIR(status.st_mode)   ? "a folder"
+                                              : S_ISLNK(status.st_mode) ? "a symbolic link"
+                                                                        : "no regular file"));
+  }
+  if (existing_ == ExistingOutput::kRefuse) {
+    throw Error(
+        ErrorCode::kOutputExists,
+        fmt::format("{}: exists; give --overwrite or another --output", Printable(path_.string())));
+  }
+}
+
+bool OutputFile::Exists(const std::string& name) const {
+  struct stat status {};
+  return ::fstatat(folder_.get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 void OutputFile::ThrowPathError(const std::string& name) const {
@@ -93,28 +137,55 @@ void OutputFile::ThrowPathError(const std::string& name) const {
                    "give --output a writable place");
 }
 
-void OutputFile::RemoveStalePart() {
-  struct stat status {};
-  if (::fstatat(folder_.get(), part_name_.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) return;
+// The .part of an earlier run, locked.
+Descriptor OutputFile::OpenExistingPart(int access) const {
   const std::string name = Printable(part_path().string());
-  if (!S_ISREG(status.st_mode)) {
+  struct stat status {};
+  if (::fstatat(folder_.get(), part_name_.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0 ||
+      !S_ISREG(status.st_mode)) {
     throw Error(ErrorCode::kPath,
                 fmt::format("{}: is no regular file but would be written; remove it", name));
   }
-  const Descriptor part(
-      ::openat(folder_.get(), part_name_.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  Descriptor part(
+      ::openat(folder_.get(), part_name_.c_str(), access | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (part.valid() && ::flock(part.get(), LOCK_EX | LOCK_NB) != 0) {
     throw Error(ErrorCode::kRunInUse,
                 fmt::format("{}: another run is writing it; wait or give another --output", name));
   }
-  if (status.st_size > 0 && !overwrite_) {
-    throw Error(
-        ErrorCode::kOutputExists,
-        fmt::format(
-            "{}: holds the finished lines of an interrupted run; move it away or give --overwrite",
-            name));
+  return part;
+}
+
+void OutputFile::RemoveStalePart() {
+  if (!Exists(part_name_)) return;
+  const Descriptor part = OpenExistingPart(O_RDONLY);
+  struct stat status {};
+  const bool has_lines =
+      ::fstatat(folder_.get(), part_name_.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+      status.st_size > 0;
+  if (has_lines && existing_ != ExistingOutput::kReplace) {
+    throw Error(ErrorCode::kOutputExists,
+                fmt::format("{}: holds the finished lines of an interrupted run; give --resume to "
+                            "go on, or --overwrite",
+                            Printable(part_path().string())));
   }
   if (::unlinkat(folder_.get(), part_name_.c_str(), 0) != 0) ThrowPathError(part_path().string());
+}
+
+// Left by a run that was killed just before it removed it, or whose .part went away.
+void OutputFile::RemoveStaleJournal() {
+  if (!Exists(journal_name_)) return;
+  const std::string name = path_.string() + ".journal";
+  const Descriptor file(
+      ::openat(folder_.get(), journal_name_.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  struct stat status {};
+  const bool regular = file.valid() && ::fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode);
+  // A first line without its end is a manifest that was never whole.
+  if (!regular || (status.st_size > 0 && !IsJournal(ReadAll(file, name)))) {
+    throw Error(ErrorCode::kPath,
+                fmt::format("{}: is in the place of the run's journal and none; move it away",
+                            Printable(name)));
+  }
+  if (::unlinkat(folder_.get(), journal_name_.c_str(), 0) != 0) ThrowPathError(name);
 }
 
 void OutputFile::OpenPart() {
@@ -124,6 +195,123 @@ void OutputFile::OpenPart() {
   // Without locks (some network filesystems) two runs on one output are only caught by O_EXCL.
   ::flock(file.get(), LOCK_EX | LOCK_NB);
   file_ = std::move(file);
+}
+
+void OutputFile::ResumePart() {
+  if (!Exists(part_name_)) {
+    if (!Exists(name_)) {
+      throw Error(ErrorCode::kResume,
+                  fmt::format("{}: no interrupted run has left this; leave --resume away to start",
+                              Printable(part_path().string())));
+    }
+    finished_ = true;
+    return;
+  }
+  file_ = OpenExistingPart(O_RDWR);
+  if (!file_.valid()) ThrowPathError(part_path().string());
+  keep_ = true;
+}
+
+CommitRecord OutputFile::Begin(const RunManifest& manifest,
+                               const std::function<void(std::string_view)>& on_line) {
+  SPILLWAY_CHECK(!journal_ && num_bytes_ == 0 && !finished_);
+  if (in_place()) return {};
+  hash_.reset(XXH3_createState());
+  if (hash_ == nullptr) throw std::bad_alloc();
+  XXH3_64bits_reset(hash_.get());
+  if (existing_ == ExistingOutput::kResume && Exists(journal_name_)) {
+    const CommitRecord last = ResumeJournal(manifest, on_line);
+    if (journal_) return last;
+  }
+  // A .part without a journal was never committed; with bytes in it, it is not of such a run.
+  if (::lseek(file_.get(), 0, SEEK_END) > 0) {
+    throw Error(ErrorCode::kResume,
+                fmt::format("{}: has lines but no journal that says of which run; give --overwrite "
+                            "to start again",
+                            Printable(part_path().string())));
+  }
+  RemoveStaleJournal();
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+  const std::string name = path_.string() + ".journal";
+  Descriptor file(::openat(folder_.get(), journal_name_.c_str(), kFlags, 0644));
+  if (!file.valid()) ThrowPathError(name);
+  journal_.emplace(std::move(file), name, manifest, replaces_);
+  spillway::Sync(folder_, path_.string());
+  return {};
+}
+
+CommitRecord OutputFile::ResumeJournal(const RunManifest& manifest,
+                                       const std::function<void(std::string_view)>& on_line) {
+  const std::string name = path_.string() + ".journal";
+  Descriptor file(::openat(folder_.get(), journal_name_.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
+  if (!file.valid()) ThrowPathError(name);
+  const std::optional<JournalContent> content = ParseJournal(ReadAll(file, name), name);
+  if (!content) return {};
+  const std::vector<std::string> differ = DifferingKeys(content->manifest, manifest);
+  if (!differ.empty()) {
+    throw Error(ErrorCode::kResume,
+                fmt::format("{}: the interrupted run had another {}; give the same or --overwrite "
+                            "to start again",
+                            Printable(name), Joined(differ)));
+  }
+  replaces_ = content->replaces;
+  if (Exists(name_) && !replaces_) {
+    throw Error(ErrorCode::kOutputExists,
+                fmt::format("{}: has appeared since the run began; move it away",
+                            Printable(path_.string())));
+  }
+  Verify(*content, on_line);
+  journal_.emplace(std::move(file), name, *content);
+  return content->commits.empty() ? CommitRecord{} : content->commits.back();
+}
+
+// Reads the committed bytes once, commit by commit; no line is given out before its hash agrees.
+void OutputFile::Verify(const JournalContent& content,
+                        const std::function<void(std::string_view)>& on_line) {
+  const std::string name = part_path().string();
+  int64_t lines = 0;
+  for (const CommitRecord& commit : content.commits) {
+    const std::string text = ReadPart(commit.bytes - num_bytes_);
+    XXH3_64bits_update(hash_.get(), text.data(), text.size());
+    if (XXH3_64bits_digest(hash_.get()) != commit.hash) {
+      throw Error(ErrorCode::kResume,
+                  fmt::format("{}: lines {} to {} are not what the run wrote; restore them or give "
+                              "--overwrite to start again",
+                              Printable(name), lines + 1, commit.lines));
+    }
+    num_bytes_ = commit.bytes;
+    lines = commit.lines;
+    for (std::size_t begin = 0, end = 0; on_line && begin < text.size(); begin = end) {
+      end = std::min(text.size(), text.find('\n', begin) + 1);
+      on_line(std::string_view(text).substr(begin, end - begin));
+    }
+  }
+  if (::ftruncate(file_.get(), num_bytes_) != 0 || ::lseek(file_.get(), num_bytes_, SEEK_SET) < 0) {
+    ThrowSystemError(errno, fmt::format("{}: cannot be cut", Printable(name)), ErrorCode::kIo,
+                     "check the disk");
+  }
+}
+
+// The next `size` bytes.
+std::string OutputFile::ReadPart(int64_t size) const {
+  const std::string name = part_path().string();
+  struct stat status {};
+  if (::fstat(file_.get(), &status) != 0 || status.st_size < num_bytes_ + size) {
+    throw Error(ErrorCode::kResume,
+                fmt::format("{}: ends at byte {} but {} were committed; restore it or give "
+                            "--overwrite to start again",
+                            Printable(name), status.st_size, num_bytes_ + size));
+  }
+  std::string text(static_cast<std::size_t>(size), '\0');
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t got = ReadSome(file_, text.data() + at, text.size() - at, name);
+    if (got == 0) {
+      throw Error(ErrorCode::kResume,
+                  fmt::format("{}: was cut while it was read", Printable(name)));
+    }
+    at += got;
+  }
+  return text;
 }
 
 void OutputFile::Write(std::string_view lines) {
@@ -139,6 +327,7 @@ void OutputFile::Write(std::string_view lines) {
     throw;
   }
   num_bytes_ += static_cast<int64_t>(lines.size());
+  if (hash_) XXH3_64bits_update(hash_.get(), lines.data(), lines.size());
 }
 
 void OutputFile::Sync() {
@@ -149,13 +338,21 @@ void OutputFile::Sync() {
   failed_ = false;
 }
 
-void OutputFile::Commit() {
-  SPILLWAY_CHECK(!committed_);
-  committed_ = true;
+void OutputFile::Commit(int64_t lines) {
+  Sync();
+  if (!journal_) return;
+  failed_ = true;
+  journal_->Append({lines, num_bytes_, XXH3_64bits_digest(hash_.get())});
+  failed_ = false;
+}
+
+void OutputFile::Finish() {
+  SPILLWAY_CHECK(!moved_);
+  moved_ = true;
   if (in_place()) return;
   Sync();
   int renamed = ::renameat2(folder_.get(), part_name_.c_str(), folder_.get(), name_.c_str(),
-                            overwrite_ ? 0 : RENAME_NOREPLACE);
+                            replaces_ ? 0 : RENAME_NOREPLACE);
   if (renamed != 0 && errno == EINVAL) {  // a filesystem without the flag
     renamed = ::renameat(folder_.get(), part_name_.c_str(), folder_.get(), name_.c_str());
   }
@@ -167,6 +364,7 @@ void OutputFile::Commit() {
                     Printable(path_.string()), std::strerror(errno), Printable(part_name_)));
   }
   spillway::Sync(folder_, path_.string());
+  if (journal_) ::unlinkat(folder_.get(), journal_name_.c_str(), 0);
 }
 
 std::filesystem::path OutputFile::part_path() const {

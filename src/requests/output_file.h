@@ -1,61 +1,109 @@
 // OutputFile: where the lines go. A regular file is written beside its place and moved there when
-// it is whole.
+// it is whole; meanwhile a journal says how much of it is on the disk.
 // Thread rule: one thread.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "src/descriptor.h"
+#include "src/requests/journal.h"
+
+struct XXH3_state_s;
 
 namespace spillway {
+
+// What to do where the output, or the .part of an interrupted run, is there already.
+enum class ExistingOutput { kRefuse, kReplace, kResume };
 
 class OutputFile {
  public:
   // "-" and "/dev/stdout" are standard output; a pipe or a character device (/dev/null) is written
   // as it is. Otherwise `path`.part is created, mode 0644 less the umask, never through a link that
   // somebody else put there, and locked. A `path`.part with lines in it is what an interrupted run
-  // finished: it only goes away with `overwrite`.
-  // Throws: Error kOutputExists, kPath, kRunInUse (another process is writing it), kIo.
-  OutputFile(const std::filesystem::path& path, bool overwrite);
-  ~OutputFile();  // without Commit: an empty .part is removed
+  // finished: it only goes away with kReplace, and kResume opens it to go on.
+  // Throws: Error kOutputExists, kPath, kRunInUse (another process is writing it), kIo; with
+  // kResume kResume where nothing is there, kFlag where `path` is a stream.
+  OutputFile(const std::filesystem::path& path, ExistingOutput existing);
+  ~OutputFile();  // without Finish or Keep: an empty .part is removed
+
+  // kResume found the finished output instead of a .part: nothing is open, nothing may be called.
+  bool finished() const { return finished_; }
+
+  // Before the first Write, and only for what is to be resumable: starts the journal
+  // `path`.journal. With kResume: reads it, verifies what it says is committed, gives each
+  // committed line (with its newline) to `on_line`, cuts off what follows, and returns the last
+  // commit. Throws: Error kResume (another manifest, or a .part that is not what the run wrote),
+  // kCorrupt (a damaged journal), kOutputExists, kDiskSpace, kIo.
+  CommitRecord Begin(const RunManifest& manifest,
+                     const std::function<void(std::string_view)>& on_line = {});
 
   // Appends whole lines. On failure what was written of them is cut off again, so that .part ends
   // with a whole line.
   // Throws: Error kDiskSpace, kIo.
   void Write(std::string_view lines);
 
+  // Puts what was written on the disk; where a journal was begun, records that it answers the first
+  // `lines` lines of the input.
   // Throws: as Write.
+  void Commit(int64_t lines);
+
+  // Puts what was written on the disk. Throws: as Write.
   void Sync();
 
-  // After a failed Write or Sync: what the disk holds is unknown, and trying again may claim
+  // An interrupted run without a line is to be resumable too.
+  void Keep() { keep_ = true; }
+
+  // After a failed Write or Commit: what the disk holds is unknown, and trying again may claim
   // success for lost pages. Nothing may be written any more.
   bool failed() const { return failed_; }
 
-  // Sync, rename (which never replaces a file that appeared meanwhile, without `overwrite`), sync
-  // of the folder.
+  // Sync, rename (which never replaces a file that appeared meanwhile, except for kReplace), sync
+  // of the folder; the journal goes away.
   // Throws: Error kDiskSpace, kIo, kOutputExists.
-  void Commit();
+  void Finish();
 
-  // Where the lines are until Commit; empty when they are written in place.
+  // Where the lines are until Finish; empty when they are written in place.
   std::filesystem::path part_path() const;
 
  private:
+  struct HashDeleter {
+    void operator()(XXH3_state_s* state) const;
+  };
+
   bool in_place() const { return !folder_.valid(); }
-  void OpenPart();
+  void CheckPlace();
+  Descriptor OpenExistingPart(int access) const;
   void RemoveStalePart();
+  void RemoveStaleJournal();
+  void OpenPart();
+  void ResumePart();
+  CommitRecord ResumeJournal(const RunManifest& manifest,
+                             const std::function<void(std::string_view)>& on_line);
+  void Verify(const JournalContent& content, const std::function<void(std::string_view)>& on_line);
+  std::string ReadPart(int64_t size) const;
+  bool Exists(const std::string& name) const;
   [[noreturn]] void ThrowPathError(const std::string& name) const;
 
   std::filesystem::path path_;
   std::string name_;  // of the path's last part; everything is done relative to folder_
   std::string part_name_;
-  bool overwrite_;
+  std::string journal_name_;
+  ExistingOutput existing_;
+  bool replaces_;  // an output that is there at the end
   Descriptor folder_;
   Descriptor file_;
+  std::optional<Journal> journal_;
+  std::unique_ptr<XXH3_state_s, HashDeleter> hash_;  // of all bytes, once a journal is begun
   int64_t num_bytes_ = 0;
-  bool committed_ = false;
+  bool finished_ = false;
+  bool moved_ = false;
+  bool keep_ = false;
   bool failed_ = false;
 };
 

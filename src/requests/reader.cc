@@ -26,6 +26,15 @@ std::optional<RequestOrError> RequestReader::Next() {
   return std::nullopt;
 }
 
+bool RequestReader::Skip(int64_t count) {
+  while (count > 0) {
+    const std::optional<Line> line = state_->lines.Next();
+    if (!line) return false;
+    if (!line->blank) --count;
+  }
+  return true;
+}
+
 int64_t RequestReader::num_lines_read() const { return state_->lines.num_lines(); }
 int64_t RequestReader::num_blank_lines() const { return state_->lines.num_blank_lines(); }
 int64_t RequestReader::num_bytes_read() const { return state_->lines.num_bytes(); }

@@ -42,6 +42,10 @@ class RequestReader {
   // Throws: Error kIo.
   std::optional<RequestOrError> Next();
 
+  // Passes over the next `count` lines that are not blank, unparsed; false: there are fewer.
+  // Throws: Error kIo.
+  bool Skip(int64_t count);
+
   int64_t num_lines_read() const;  // blank ones included
   int64_t num_blank_lines() const;
   int64_t num_bytes_read() const;  // of the lines given so far, not of what is buffered ahead

@@ -1,16 +1,23 @@
 #include "src/requests/writer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <deque>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "spillway/error.h"
+#include "src/clock.h"
 #include "src/requests/fingerprint.h"
-#include "src/requests/output_file.h"
 #include "src/requests/output_line.h"
 
 namespace spillway {
 namespace {
+
+// A commit costs two syncs: a millisecond, or thirty on a busy disk.
+constexpr double kCommitShare = 0.02;
 
 // A line that was announced and not written yet.
 struct Pending {
@@ -21,16 +28,44 @@ struct Pending {
   ScoreTotals scores;
 };
 
+// What a line of `generate` that is there already says.
+struct EarlierLine {
+  std::string id;
+  bool is_error = false;
+  std::vector<TokenId> tokens;
+};
+
+// Throws: nlohmann::json::exception where it is no such line.
+EarlierLine ParseEarlierLine(std::string_view text) {
+  const nlohmann::json line = nlohmann::json::parse(text);
+  EarlierLine earlier = {.id = line.at("id").get<std::string>(),
+                         .is_error = !line.at("error").is_null(),
+                         .tokens = {}};
+  if (!earlier.is_error) {
+    earlier.tokens = line.at("response")
+                         .at("body")
+                         .at("choices")
+                         .at(0)
+                         .at("token_ids")
+                         .get<std::vector<TokenId>>();
+  }
+  return earlier;
+}
+
 }  // namespace
 
 struct CompletionWriter::State {
   State(const std::filesystem::path& path, const Tokenizer& used, WriterOptions given)
-      : file(path, given.overwrite), tokenizer(used), options(std::move(given)) {}
+      : place(path), file(path, given.existing), tokenizer(used), options(std::move(given)) {}
+
+  void TakeEarlier(std::string_view text);
 
   void Finish(Pending answer);
+  void CommitWritten();
   void WriteReady();
   void WriteFirst();
 
+  std::filesystem::path place;
   OutputFile file;
   const Tokenizer& tokenizer;
   WriterOptions options;
@@ -40,7 +75,18 @@ struct CompletionWriter::State {
   int64_t last_expected = 0;
   int64_t num_completions = 0;
   int64_t num_errors = 0;
+  int64_t num_written = 0;    // lines, those of an earlier run included
+  int64_t num_committed = 0;  // of them
+  double committed_s = 0.0;  // when the last commit ended
+  double commit_s = 0.0;     // what it took
 };
+
+void CompletionWriter::State::TakeEarlier(std::string_view text) {
+  const EarlierLine line = ParseEarlierLine(text);
+  ++(line.is_error ? num_errors : num_completions);
+  fingerprint.Add(line.tokens);
+  ++num_written;
+}
 
 void CompletionWriter::State::Finish(Pending answer) {
   const auto found = std::ranges::lower_bound(pending, answer.line, {}, &Pending::line);
@@ -61,6 +107,7 @@ void CompletionWriter::State::WriteFirst() {
   scores.num_tokens += pending.front().scores.num_tokens;
   scores.logprob_sum += pending.front().scores.logprob_sum;
   pending.pop_front();
+  ++num_written;
 }
 
 CompletionWriter::CompletionWriter(const std::filesystem::path& path, const Tokenizer& tokenizer,
@@ -69,9 +116,40 @@ CompletionWriter::CompletionWriter(const std::filesystem::path& path, const Toke
 
 CompletionWriter::~CompletionWriter() = default;
 
+bool CompletionWriter::finished() const { return state_->file.finished(); }
+
+FinishedOutput CompletionWriter::FinishedRun(uint64_t run_fingerprint, int64_t num_lines) const {
+  SPILLWAY_CHECK(finished());
+  const std::string start = fmt::format("batch_req_{:016x}_", run_fingerprint);
+  FinishedOutput output;
+  std::ifstream file(state_->place);
+  try {
+    for (std::string text; std::getline(file, text);) {
+      const EarlierLine line = ParseEarlierLine(text);
+      if (!line.id.starts_with(start)) throw std::out_of_range("id");
+      ++(line.is_error ? output.num_errors : output.num_completions);
+    }
+    if (output.num_completions + output.num_errors == num_lines) return output;
+  } catch (const std::exception&) {
+  }
+  throw Error(ErrorCode::kResume,
+              fmt::format("{}: is whole but not the output of this input; nothing to resume, give "
+                          "--overwrite or another --output",
+                          Printable(state_->place.string())));
+}
+
 void CompletionWriter::SetRunFingerprint(uint64_t fingerprint) {
   SPILLWAY_CHECK(state_->last_expected == 0);
   state_->options.run_fingerprint = fingerprint;
+}
+
+int64_t CompletionWriter::Begin(const RunManifest& manifest) {
+  SPILLWAY_CHECK(state_->last_expected == 0);
+  const CommitRecord last =
+      state_->file.Begin(manifest, [this](std::string_view line) { state_->TakeEarlier(line); });
+  state_->num_committed = last.lines;
+  SPILLWAY_CHECK(state_->num_written == last.lines);
+  return last.lines;
 }
 
 void CompletionWriter::Expect(int64_t line) {
@@ -91,6 +169,7 @@ void CompletionWriter::Put(const Request& request, const Completion& completion)
     answer.tokens = completion.tokens;
   }
   state_->Finish(std::move(answer));
+  CommitIfDue();
 }
 
 void CompletionWriter::Put(const LineError& error) {
@@ -102,17 +181,34 @@ void CompletionWriter::Put(const LineError& error) {
                   .scores = {}});
 }
 
+void CompletionWriter::State::CommitWritten() {
+  if (num_written == num_committed) return;
+  const double begin_s = NowSeconds();
+  file.Commit(num_written);
+  num_committed = num_written;
+  committed_s = NowSeconds();
+  commit_s = committed_s - begin_s;
+}
+
+void CompletionWriter::CommitIfDue() {
+  if (kCommitShare * (NowSeconds() - state_->committed_s) > state_->commit_s)
+    state_->CommitWritten();
+}
+
 void CompletionWriter::FlushFinished() {
   if (state_->file.failed()) return;
+  state_->CommitWritten();
   std::deque<Pending>& pending = state_->pending;
   std::erase_if(pending, [](const Pending& line) { return !line.finished; });
   state_->WriteReady();
   state_->file.Sync();
 }
 
-void CompletionWriter::Commit() {
+void CompletionWriter::Keep() { state_->file.Keep(); }
+
+void CompletionWriter::Finish() {
   SPILLWAY_CHECK(state_->pending.empty());
-  state_->file.Commit();
+  state_->file.Finish();
 }
 
 int64_t CompletionWriter::num_completions() const { return state_->num_completions; }

@@ -9,7 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "src/requests/output_file.h"
 #include "src/requests/request.h"
+#include "src/requests/run_manifest.h"
 #include "src/tokenizer/tokenizer.h"
 
 namespace spillway {
@@ -21,7 +23,7 @@ struct WriterOptions {
   std::string model_name;
   // Of the input and of what decides the output; makes "id" and "request_id".
   uint64_t run_fingerprint = 0;
-  bool overwrite = false;
+  ExistingOutput existing = ExistingOutput::kRefuse;
   AnswerForm form = AnswerForm::kCompletion;
 };
 
@@ -31,23 +33,40 @@ struct ScoreTotals {
   double logprob_sum = 0.0;
 };
 
+struct FinishedOutput {
+  int64_t num_completions = 0;
+  int64_t num_errors = 0;
+};
+
 class CompletionWriter {
  public:
-  // Lines go to `path`.part, renamed to `path` by Commit; "-" is standard output, and what is no
+  // Lines go to `path`.part, renamed to `path` by Finish; "-" is standard output, and what is no
   // regular file (/dev/null, a pipe) is written in place.
-  // Refuses at once what could only fail later: an existing output without overwrite, or a .part
-  // with the lines of an interrupted run; a folder that is missing or not writable; a path that is
-  // a folder or a link to a file.
-  // Requires: SIGPIPE and SIGXFSZ are ignored. The caller has checked SameFile (input_file.h).
-  // Lifetime: the tokenizer outlives the writer.
-  // Throws: Error kOutputExists, kPath, kRunInUse, kIo.
+  // Refuses at once what could only fail later: an existing output that is not to be replaced, a
+  // .part with the lines of an interrupted run, or none to resume; a folder that is missing or not
+  // writable; a path that is a folder or a link to a file. Requires: SIGPIPE and SIGXFSZ are
+  // ignored. The caller has checked SameFile (input_file.h). Lifetime: the tokenizer outlives the
+  // writer. Throws: as OutputFile.
   CompletionWriter(const std::filesystem::path& path, const Tokenizer& tokenizer,
                    WriterOptions options);
-  // Without Commit `path`.part goes away when it holds no line, and stays otherwise.
+  // Without Finish or Keep `path`.part goes away when it holds no line, and stays otherwise.
   ~CompletionWriter();
+
+  // kResume, and the output is whole already: only FinishedRun may be called.
+  bool finished() const;
+
+  // What the finished output holds. Requires: finished().
+  // Throws: Error kResume when it is not of the run with this fingerprint and number of lines; kIo.
+  FinishedOutput FinishedRun(uint64_t run_fingerprint, int64_t num_lines) const;
 
   // The fingerprint where it was not known when the output was checked. Requires: no Put yet.
   void SetRunFingerprint(uint64_t fingerprint);
+
+  // Makes a run of `generate` resumable from here on; returns the number of lines
+  // at the start of the input that have their answers already (0, except with kResume). Their
+  // completions, errors and tokens count as this run's. Requires: nothing expected yet.
+  // Throws: as OutputFile::Begin.
+  int64_t Begin(const RunManifest& manifest);
 
   // Says that line `line` will get an answer; lines are expected in ascending order, each once.
   void Expect(int64_t line);
@@ -59,15 +78,25 @@ class CompletionWriter {
   void Put(const Request& request, const Completion& completion);
   void Put(const LineError& error);
 
-  // Writes finished lines that still wait for earlier ones (after an interruption), in order, and
-  // syncs. Lines that have no answer are given up; no Put may follow for them. After a failed write
-  // or sync it does nothing.
+  // Puts the lines written so far on the disk and records them, if there are any since the last
+  // time and commits have taken under 2 % of the time since. Put does this by itself; a caller that
+  // is about to compute for long does it before.
+  // Throws: Error kDiskSpace, kIo.
+  void CommitIfDue();
+
+  // After an interruption: commits; then finished lines that still wait for earlier ones are
+  // written too, in order, for people to take from .part (a resumed run computes them again). Lines
+  // that have no answer are given up; nothing may be put any more. After a failed write or sync it
+  // does nothing.
   // Throws: Error kDiskSpace, kIo.
   void FlushFinished();
 
+  // An interrupted run is to be resumable even if it has finished no line.
+  void Keep();
+
   // Requires: every expected line has its answer. fsync, rename, fsync of the folder.
   // Throws: Error kIo, kDiskSpace, kOutputExists (a file appeared there meanwhile).
-  void Commit();
+  void Finish();
 
   int64_t num_completions() const;
   int64_t num_errors() const;

@@ -142,6 +142,7 @@ TEST(ConfigTest, RefusesWithTheReason) {
       "5"},
      "leave one of the three out"},
     {{"generate", "a", "--resume"}, "--resume"},
+    {{"generate", "a", "--output", "b", "--resume", "--overwrite"}, "--resume and --overwrite"},
     {{"generate", "a", "--config", "/nonexistent.toml"}, "--config"},
     {{"generate", "a", "--min-new-tokens", "9", "--max-new-tokens", "8"}, "--min-new-tokens 9"},
     {{"inspect"}, "give the folder"},

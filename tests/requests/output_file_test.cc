@@ -23,17 +23,17 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-ErrorCode OpeningFails(const fs::path& path, bool overwrite = false,
+ErrorCode OpeningFails(const fs::path& path, ExistingOutput existing = ExistingOutput::kRefuse,
                        std::string* message = nullptr) {
-  return CodeOf([&] { CompletionWriter(path, WriterTokens(), TestWriterOptions(overwrite)); },
+  return CodeOf([&] { CompletionWriter(path, WriterTokens(), TestWriterOptions(existing)); },
                 message);
 }
 
-void WriteOne(const fs::path& path, bool overwrite = false) {
-  CompletionWriter writer(path, WriterTokens(), TestWriterOptions(overwrite));
+void WriteOne(const fs::path& path, ExistingOutput existing = ExistingOutput::kRefuse) {
+  CompletionWriter writer(path, WriterTokens(), TestWriterOptions(existing));
   writer.Expect(1);
   writer.Put(RequestOfLine(1), Answer("t", {7}));
-  writer.Commit();
+  writer.Finish();
 }
 
 TEST(OutputFile, AnInterruptedRunKeepsItsFinishedLines) {
@@ -50,10 +50,10 @@ TEST(OutputFile, AnInterruptedRunKeepsItsFinishedLines) {
   EXPECT_THAT(kept, HasSubstr("line 2"));
   EXPECT_LT(kept.find("line 2"), kept.find("line 4"));
   std::string message;
-  EXPECT_EQ(OpeningFails(path, false, &message), ErrorCode::kOutputExists);
+  EXPECT_EQ(OpeningFails(path, ExistingOutput::kRefuse, &message), ErrorCode::kOutputExists);
   EXPECT_THAT(message, HasSubstr("out.part: holds the finished lines of an interrupted run"));
   EXPECT_EQ(FileText(folder / "out.part"), kept);
-  WriteOne(path, true);
+  WriteOne(path, ExistingOutput::kReplace);
   EXPECT_FALSE(fs::exists(folder / "out.part"));
 }
 
@@ -68,7 +68,7 @@ TEST(OutputFile, AnUnfinishedRunWithoutLinesLeavesNothing) {
 
 TEST(OutputFile, AnEmptyInputGivesAnEmptyFile) {
   const TemporaryFolder folder;
-  CompletionWriter(folder / "out", WriterTokens(), TestWriterOptions()).Commit();
+  CompletionWriter(folder / "out", WriterTokens(), TestWriterOptions()).Finish();
   EXPECT_TRUE(fs::exists(folder / "out"));
   EXPECT_EQ(fs::file_size(folder / "out"), 0u);
 }
@@ -79,11 +79,11 @@ TEST(OutputFile, AnExistingOutputIsOnlyReplacedWhenAsked) {
   EXPECT_EQ(OpeningFails(path), ErrorCode::kOutputExists);
   EXPECT_EQ(FileText(path), "old");
   {
-    CompletionWriter writer(path, WriterTokens(), TestWriterOptions(true));
+    CompletionWriter writer(path, WriterTokens(), TestWriterOptions(ExistingOutput::kReplace));
     EXPECT_EQ(FileText(path), "old");  // until Commit
   }
   EXPECT_EQ(FileText(path), "old");
-  WriteOne(path, true);
+  WriteOne(path, ExistingOutput::kReplace);
   EXPECT_NE(FileText(path), "old");
   EXPECT_FALSE(fs::exists(folder / "out.part"));
 }
@@ -95,7 +95,7 @@ TEST(OutputFile, AFileThatAppearsMeanwhileIsNotReplaced) {
   writer.Put(BadLine(1));
   folder.Write("out", "another's");
   std::string message;
-  EXPECT_EQ(CodeOf([&] { writer.Commit(); }, &message), ErrorCode::kOutputExists);
+  EXPECT_EQ(CodeOf([&] { writer.Finish(); }, &message), ErrorCode::kOutputExists);
   EXPECT_THAT(message, HasSubstr("the lines are in out.part"));
   EXPECT_EQ(FileText(folder / "out"), "another's");
   EXPECT_THAT(FileText(folder / "out.part"), HasSubstr("line 1"));
@@ -105,17 +105,18 @@ TEST(OutputFile, TwoRunsDoNotShareAnOutput) {
   const TemporaryFolder folder;
   CompletionWriter writer(folder / "out", WriterTokens(), TestWriterOptions());
   EXPECT_EQ(OpeningFails(folder / "out"), ErrorCode::kRunInUse);
-  EXPECT_EQ(OpeningFails(folder / "out", true), ErrorCode::kRunInUse);
-  writer.Commit();
+  EXPECT_EQ(OpeningFails(folder / "out", ExistingOutput::kReplace), ErrorCode::kRunInUse);
+  writer.Finish();
 }
 
 TEST(OutputFile, RefusesPathsAtOnce) {
   const TemporaryFolder folder;
   std::string message;
-  EXPECT_EQ(OpeningFails(folder / "missing/out", false, &message), ErrorCode::kPath);
+  EXPECT_EQ(OpeningFails(folder / "missing/out", ExistingOutput::kRefuse, &message),
+            ErrorCode::kPath);
   EXPECT_THAT(message, HasSubstr("missing: cannot be written: No such file"));
   EXPECT_EQ(OpeningFails(folder.path()), ErrorCode::kPath);
-  EXPECT_EQ(OpeningFails(folder.path(), true), ErrorCode::kPath);
+  EXPECT_EQ(OpeningFails(folder.path(), ExistingOutput::kReplace), ErrorCode::kPath);
   EXPECT_EQ(OpeningFails(folder.path().string() + "/"), ErrorCode::kPath);
   EXPECT_EQ(OpeningFails(folder.Write("file", "") / "out"), ErrorCode::kPath);
   EXPECT_EQ(OpeningFails(folder / std::string(300, 'n')), ErrorCode::kPath);
@@ -127,15 +128,16 @@ TEST(OutputFile, NeverWritesThroughALink) {
   const fs::path victim = folder.Write("victim", "precious");
   fs::create_symlink(victim, folder / "out");
   EXPECT_EQ(OpeningFails(folder / "out"), ErrorCode::kPath);
-  EXPECT_EQ(OpeningFails(folder / "out", true), ErrorCode::kPath);
+  EXPECT_EQ(OpeningFails(folder / "out", ExistingOutput::kReplace), ErrorCode::kPath);
   fs::create_symlink(victim, folder / "two.part");
-  EXPECT_EQ(OpeningFails(folder / "two", true), ErrorCode::kPath);
+  EXPECT_EQ(OpeningFails(folder / "two", ExistingOutput::kReplace), ErrorCode::kPath);
   fs::create_symlink(folder / "nowhere", folder / "three");
   EXPECT_EQ(OpeningFails(folder / "three"), ErrorCode::kPath);
   fs::create_hard_link(victim, folder / "four.part");
-  WriteOne(folder / "four", true);  // the name goes away, not the file behind it
+  WriteOne(folder / "four",
+           ExistingOutput::kReplace);  // the name goes away, not the file behind it
   ASSERT_EQ(::mkfifo((folder / "five.part").c_str(), 0600), 0);
-  EXPECT_EQ(OpeningFails(folder / "five", true), ErrorCode::kPath);
+  EXPECT_EQ(OpeningFails(folder / "five", ExistingOutput::kReplace), ErrorCode::kPath);
   EXPECT_EQ(FileText(victim), "precious");
 }
 
@@ -197,7 +199,7 @@ int WriteToStdout() {
     writer.Expect(line);
     writer.Put(BadLine(line));
   }
-  writer.Commit();
+  writer.Finish();
   return 0;
 }
 
@@ -285,7 +287,8 @@ TEST(OutputFile, TooManyOpenFilesAreALimitNotAWrongPath) {
     const int status = InChild(-1, [&] {
       const rlimit none{3, 3};
       ::setrlimit(RLIMIT_NOFILE, &none);
-      WriteOne(std::string_view(name) == "out" ? folder / name : fs::path(name), true);
+      WriteOne(std::string_view(name) == "out" ? folder / name : fs::path(name),
+               ExistingOutput::kReplace);
       return 0;
     });
     EXPECT_EQ(status, 33) << name;

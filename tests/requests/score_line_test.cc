@@ -129,7 +129,8 @@ TEST(ScoreLineTest, ReaderKeepsNumbersAndNames) {
 TEST(ScoreLineTest, WhatHasNoProbabilityCountsAsTheFloor) {
   TemporaryFolder folder;
   const FakeTokenizer tokenizer;
-  CompletionWriter writer(folder / "out.jsonl", tokenizer, {"m", 0, false, AnswerForm::kScore});
+  CompletionWriter writer(folder / "out.jsonl", tokenizer,
+                          {"m", 0, ExistingOutput::kRefuse, AnswerForm::kScore});
   Request request = Read({{"token_ids", {9, 8, 7}}});
   request.line = 1;
   request.custom_id = "1";
@@ -139,7 +140,7 @@ TEST(ScoreLineTest, WhatHasNoProbabilityCountsAsTheFloor) {
   writer.Put(request, completion);
   EXPECT_EQ(writer.scores().num_tokens, 2);
   EXPECT_EQ(writer.scores().logprob_sum, -9999.5);
-  writer.Commit();
+  writer.Finish();
   EXPECT_EQ(
       FileText(folder / "out.jsonl"),
       "{\"custom_id\":\"1\",\"logprob_sum\":-9999.5,\"num_tokens\":2,\"token_logprobs\":[null,-0.5,"

@@ -31,7 +31,7 @@ TEST(CompletionWriter, WritesTheDocumentedLines) {
     writer.Put(BadLine(3));
     EXPECT_FALSE(fs::exists(folder / "out.jsonl"));
     EXPECT_EQ(writer.part_path(), folder / "out.jsonl.part");
-    writer.Commit();
+    writer.Finish();
     EXPECT_EQ(writer.num_completions(), 1);
     EXPECT_EQ(writer.num_errors(), 1);
   }
@@ -53,14 +53,14 @@ TEST(CompletionWriter, LinesAreValidJsonWhateverTheyHold) {
   const std::string nasty =
       std::string("\0\x01\x1b[2J\x7f\\\"/\r\n\u2028\U0001F600", 19) + "\xff\xc3";
   {
-    CompletionWriter writer(folder / "out", WriterTokens(), {nasty, 1, false});
+    CompletionWriter writer(folder / "out", WriterTokens(), {nasty, 1, ExistingOutput::kRefuse});
     writer.Expect(1);
     writer.Expect(2);
     Request request = RequestOfLine(1);
     request.custom_id = nasty;
     writer.Put(request, Answer(nasty, {}));
     writer.Put(LineError{2, nasty, nasty, nasty});
-    writer.Commit();
+    writer.Finish();
   }
   const std::string text = FileText(folder / "out");
   EXPECT_EQ(std::ranges::count(text, '\n'), 2);
@@ -88,7 +88,7 @@ TEST(CompletionWriter, LogprobsHaveOpenAisForm) {
                            {-std::numeric_limits<float>::infinity(),
                             {{FakeTokenizer::Piece(1), -0.5F}, {FakeTokenizer::Piece(2), -1.0F}}}};
     writer.Put(request, completion);
-    writer.Commit();
+    writer.Finish();
   }
   EXPECT_THAT(
       FileText(folder / "out"),
@@ -117,7 +117,7 @@ TEST(CompletionWriter, KeepsTheInputsOrderForAnyOrderOfAnswers) {
         writer.Put(RequestOfLine(line), Answer("t", {static_cast<TokenId>(line), 9}));
       }
     }
-    writer.Commit();
+    writer.Finish();
     if (round == 0) {
       expected = FileText(path);
       expected_fingerprint = writer.fingerprint();
@@ -162,7 +162,7 @@ TEST(CompletionWriterDeathTest, AnswersMustBeExpectedOnce) {
   writer.Expect(2);
   EXPECT_DEATH(writer.Expect(2), "does not hold");
   EXPECT_DEATH(writer.Put(BadLine(1)), "does not hold");
-  EXPECT_DEATH(writer.Commit(), "does not hold");
+  EXPECT_DEATH(writer.Finish(), "does not hold");
 }
 
 }  // namespace

@@ -19,8 +19,8 @@ inline const FakeTokenizer& WriterTokens() {
   return tokenizer;
 }
 
-inline WriterOptions TestWriterOptions(bool overwrite = false) {
-  return {"tales", 0xabcd, overwrite};
+inline WriterOptions TestWriterOptions(ExistingOutput existing = ExistingOutput::kRefuse) {
+  return {"tales", 0xabcd, existing};
 }
 
 inline Request RequestOfLine(int64_t line) {

@@ -1,0 +1,100 @@
+#include "src/execute/run_identity.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <vector>
+
+#include "kernels/isa.h"
+#include "src/checkpoint/model_folder.h"
+#include "src/config/version.h"
+#include "src/io/block_hash.h"
+#include "src/report/kv_policy_json.h"
+#include "src/store/companions.h"
+#include "src/store/content_key.h"
+
+namespace spillway {
+namespace {
+
+std::string Digits(uint64_t value) { return fmt::format("{:016x}", value); }
+
+std::string DigitsOf(const std::string& text) {
+  return Digits(BlockHash(std::as_bytes(std::span(text))));
+}
+
+// Training changes every part of a file, so that a few samples tell two models apart.
+std::string SamplesOf(const ModelFile& file) {
+  constexpr int64_t kSamples = 16;
+  constexpr int64_t kSampleBytes = 4096;
+  std::vector<std::byte> bytes(kSampleBytes);
+  uint64_t hash = 0;
+  for (int64_t sample = 0; sample < kSamples; ++sample) {
+    const int64_t last = std::max<int64_t>(0, file.size() - kSampleBytes);
+    const auto view =
+        std::span(bytes).first(static_cast<std::size_t>(std::min(kSampleBytes, file.size())));
+    file.ReadAt(last * sample / (kSamples - 1), view);
+    hash = BlockHash(view, hash);
+  }
+  return fmt::format("{} {} {}\n", file.name(), file.size(), Digits(hash));
+}
+
+std::string ModelKey(const Config& config, const OpenedModel& model) {
+  if (config.dummy_weights || model.folder.empty()) {
+    return DummyContentKey(model.shape, config.seed);
+  }
+  const ModelFolder folder(model.folder);
+  std::string text;
+  for (const std::string& name : folder.List()) {
+    // Links are followed, as when the files are read.
+    std::error_code error;
+    if (name.starts_with('.') || !std::filesystem::is_regular_file(model.folder / name, error)) {
+      continue;
+    }
+    text += SamplesOf(folder.Open(name));
+  }
+  return DigitsOf(text);
+}
+
+std::string TokenizerKey(const OpenedModel& model) {
+  if (model.tokenizer_folder.empty()) return "none";
+  std::string text;
+  for (const CompanionFile& file : ReadCompanions({}, model.tokenizer_folder))
+    text += fmt::format("{} {}\n{}\n", file.name, file.content.size(), file.content);
+  return DigitsOf(text);
+}
+
+std::string SamplingText(const Config& config) {
+  const Sampling& sampling = config.sampling;
+  const nlohmann::ordered_json text = {
+      {"temperature", sampling.temperature},
+      {"top_p", sampling.top_p},
+      {"top_k", sampling.top_k},
+      {"max_tokens", sampling.max_tokens},
+      {"min_tokens", sampling.min_tokens},
+      {"stop", sampling.stop},
+      {"ignore_eos", sampling.ignore_eos},
+      {"logprobs", sampling.num_logprobs},
+      {"seed", config.seed},
+      {"parse_special", config.special_text == SpecialText::kParse}};
+  return text.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace
+
+RunManifest IdentityOf(const Config& config, const OpenedModel& model, const Policy& policy,
+                       const Device& device, uint64_t input_hash) {
+  const std::string gpu = device.name();
+  return {{"input", Digits(input_hash)},
+          {"model", ModelKey(config, model)},
+          {"model name", model.shape.name},
+          {"tokenizer", TokenizerKey(model)},
+          {"sampling flags", SamplingText(config)},
+          {"KV policy", KvPolicyJson(policy.kv).dump()},
+          {"KV type", std::string(DTypeName(policy.kv_dtype))},
+          {"spillway version", std::string(kVersion)},
+          {"processor", gpu.empty() ? std::string(kernels::IsaName(kernels::BestIsa())) : gpu}};
+}
+
+}  // namespace spillway

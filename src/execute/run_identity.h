@@ -1,0 +1,22 @@
+// What decides the bytes of a run's output: two runs with the same identity write the same lines.
+// Thread rule: plain functions; any thread.
+#pragma once
+
+#include <cstdint>
+
+#include "spillway/policy.h"
+#include "src/config/config.h"
+#include "src/execute/device.h"
+#include "src/model/open_model.h"
+#include "src/requests/run_manifest.h"
+
+namespace spillway {
+
+// Not in it: paths, placement, block shape, threads, for none of them changes a byte. Model and
+// tokenizer count by what they hold: of each model file its name, its size and samples of its bytes
+// (64 KiB in all), of a store the checksums, of the tokenizer everything.
+// Throws: Error kModelMissing, kSystemLimit, kIo, kCorrupt.
+RunManifest IdentityOf(const Config& config, const OpenedModel& model, const Policy& policy,
+                       const Device& device, uint64_t input_hash);
+
+}  // namespace spillway

@@ -1,0 +1,20 @@
+#include "src/requests/run_manifest.h"
+
+#include <algorithm>
+
+namespace spillway {
+
+std::vector<std::string> DifferingKeys(const RunManifest& a, const RunManifest& b) {
+  std::vector<std::string> keys;
+  for (const auto& [key, text] : a) {
+    const auto found = b.find(key);
+    if (found == b.end() || found->second != text) keys.push_back(key);
+  }
+  for (const auto& [key, text] : b) {
+    if (!a.contains(key)) keys.push_back(key);
+  }
+  std::ranges::sort(keys);
+  return keys;
+}
+
+}  // namespace spillway

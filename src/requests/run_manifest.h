@@ -1,0 +1,17 @@
+// RunManifest: everything that decides the bytes of a run's output, as named texts. A run is
+// resumed by one with an equal manifest only.
+// Thread rule: a plain value.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace spillway {
+
+using RunManifest = std::map<std::string, std::string>;
+
+// Names whose texts differ, or that only one of the two has; ascending.
+std::vector<std::string> DifferingKeys(const RunManifest& a, const RunManifest& b);
+
+}  // namespace spillway

@@ -1,0 +1,226 @@
+"""`spillway generate --resume`: whatever interrupts a run, going on gives the bytes of an undisturbed one.
+Standard library only.
+
+  python3 resume_test.py path/to/spillway [unittest arguments]
+"""
+
+import json
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import harness
+
+BINARY = pathlib.Path()
+RECORDS = [
+    {"prompt": f"Once upon a time there were {number} goats", "max_tokens": 8 + number % 9, "temperature": 0.7}
+    for number in range(60)
+]
+RECORDS[7] = {"prompt": 5}  # an error line
+
+
+class ResumeTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = tempfile.TemporaryDirectory()
+        cls.shared = pathlib.Path(cls.temporary.name)
+        cls.source = harness.write_jsonl(cls.shared / "in.jsonl", RECORDS)
+        done = harness.run(BINARY, cls.words(cls.shared / "whole.jsonl", "--report", cls.shared / "whole.json"))
+        assert done.status == 21, done.stderr
+        cls.whole = (cls.shared / "whole.jsonl").read_bytes()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.temporary.cleanup()
+
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name)
+        self.output = self.folder / "out.jsonl"
+        self.part = self.folder / "out.jsonl.part"
+        self.journal = self.folder / "out.jsonl.journal"
+
+    @classmethod
+    def words(cls, output, *flags):
+        """Small blocks, so that a run has many ends of blocks."""
+        shape = ["--gpu-batch-size", 4, "--num-gpu-batches", 1, "--quiet"]
+        return ["generate", "--input", cls.source, "--output", output, *shape, *flags]
+
+    def resume(self, *flags, status=21):
+        result = harness.run(BINARY, self.words(self.output, "--resume", *flags))
+        self.assertEqual(result.status, status, result.stderr.decode(errors="replace"))
+        return result
+
+    def start(self, *flags):
+        """A run in the background."""
+        words = [str(word) for word in [BINARY, *self.words(self.output, *flags)]]
+        run = subprocess.Popen(words, stderr=subprocess.PIPE, env=harness.clean_environment())
+        self.addCleanup(run.stderr.close)
+        return run
+
+    def interrupt(self, number=signal.SIGKILL, after_lines=4):
+        """A run that gets the signal once it has written some lines."""
+        run = self.start()
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and run.poll() is None:
+            if self.part.exists() and self.part.read_bytes().count(b"\n") >= after_lines:
+                run.send_signal(number)
+                break
+            time.sleep(0.002)
+        run.wait(60)
+        return run
+
+    def assert_whole(self):
+        self.assertEqual(self.output.read_bytes(), self.whole)
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["out.jsonl"])
+
+
+class Interruptions(ResumeTest):
+    def test_kill_at_random_times_until_done(self):
+        generator = random.Random(1)
+        status = None
+        for attempt in range(40):
+            flags = ["--resume"] if self.part.exists() or self.output.exists() else []
+            run = self.start(*flags)
+            try:
+                status = run.wait(generator.uniform(0.01, 0.15) if attempt < 39 else 60)
+            except subprocess.TimeoutExpired:
+                run.kill()
+                run.wait()
+                continue
+            self.assertEqual(status, 21, run.stderr.read())
+            break
+        self.assertEqual(status, 21)
+        self.assert_whole()
+
+    def test_signals_end_with_75_and_go_on(self):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with self.subTest(number=number):
+                run = self.interrupt(number)
+                if run.returncode == 75:
+                    self.assertIn(b"--resume goes on", run.stderr.read())
+                    self.resume()
+                self.assert_whole()
+                self.output.unlink()
+
+    def test_an_interruption_before_the_first_line_goes_on(self):
+        run = self.start()
+        deadline = time.monotonic() + 60
+        while not self.journal.exists() and run.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.0005)
+        run.send_signal(signal.SIGTERM)
+        self.assertIn(run.wait(60), (75, 21))
+        self.resume()
+        self.assert_whole()
+
+    def test_another_block_shape_and_thread_count_go_on(self):
+        self.interrupt()
+        words = ["generate", "--input", self.source, "--output", self.output, "--quiet", "--resume"]
+        result = harness.run(BINARY, [*words, "--gpu-batch-size", 16, "--threads", 1])
+        self.assertEqual(result.status, 21, result.stderr)
+        self.assert_whole()
+
+    def test_the_report_has_the_fingerprint_of_all_lines(self):
+        self.interrupt()
+        self.resume("--report", self.folder / "report.json")
+        whole = json.loads((self.shared / "whole.json").read_text())["fingerprint"]
+        self.assertEqual(json.loads((self.folder / "report.json").read_text())["fingerprint"], whole)
+
+    def test_a_copy_of_the_input_elsewhere_goes_on(self):
+        self.interrupt()
+        copy = self.folder / "copy.jsonl"
+        copy.write_bytes(self.source.read_bytes())
+        words = ["generate", "--input", copy, "--output", self.output, "--quiet", "--resume"]
+        self.assertEqual(harness.run(BINARY, words).status, 21)
+        self.assertEqual(self.output.read_bytes(), self.whole)
+
+    def test_standard_input_goes_on(self):
+        self.interrupt()
+        words = ["generate", "--input", "-", "--output", self.output, "--quiet", "--resume"]
+        self.assertEqual(harness.run(BINARY, words, stdin=self.source.read_bytes()).status, 21)
+        self.assert_whole()
+
+
+class Refusals(ResumeTest):
+    def assert_refused(self, result, code, words):
+        text = result.stderr.decode()
+        self.assertEqual(len(text.splitlines()), 1, text)
+        self.assertLessEqual(len(text), 301)
+        self.assertIn(f"error[{code}]", text)
+        self.assertIn(words, text)
+
+    def test_a_finished_run_is_left_alone(self):
+        harness.run(BINARY, self.words(self.output))
+        before = self.output.stat()
+        self.resume()
+        self.assertEqual(self.output.stat().st_mtime_ns, before.st_mtime_ns)
+        self.assert_whole()
+
+    def test_another_output_is_not_taken_for_finished(self):
+        self.output.write_bytes(self.whole[: self.whole.index(b"\n") + 1])
+        self.assert_refused(self.resume(status=51), "E-RESUME", "is whole but not the output")
+
+    def test_nothing_to_resume(self):
+        self.assert_refused(self.resume(status=51), "E-RESUME", "no interrupted run")
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_without_resume_the_part_is_kept(self):
+        self.interrupt()
+        before = self.part.read_bytes()
+        result = harness.run(BINARY, self.words(self.output))
+        self.assertEqual(result.status, 52)
+        self.assert_refused(result, "E-OUTPUT-EXISTS", "--resume")
+        self.assertEqual(self.part.read_bytes(), before)
+
+    def test_overwrite_starts_again(self):
+        self.interrupt()
+        self.assertEqual(harness.run(BINARY, self.words(self.output, "--overwrite")).status, 21)
+        self.assert_whole()
+
+    def test_what_decides_the_output_must_be_the_same(self):
+        self.interrupt()
+        other = harness.write_jsonl(self.folder / "other.jsonl", RECORDS[:-1])
+        cases = [
+            (["--input", other], "another input"),
+            (["--seed", "1"], "another sampling flags"),
+            (["--kv-policy", "h2o"], "another KV policy"),
+            (["--kv-dtype", "bf16"], "another KV type"),
+        ]
+        for flags, words in cases:
+            with self.subTest(flags=flags):
+                base = self.words(self.output, "--resume")
+                if flags[0] == "--input":
+                    base[base.index("--input") : base.index("--input") + 2] = flags
+                    flags = []
+                result = harness.run(BINARY, [*base, *flags])
+                self.assertEqual(result.status, 51, result.stderr)
+                self.assert_refused(result, "E-RESUME", words)
+        self.resume()
+        self.assertEqual(self.output.read_bytes(), self.whole)
+
+    def test_an_edited_part_is_refused(self):
+        self.interrupt(signal.SIGTERM)
+        text = bytearray(self.part.read_bytes())
+        text[3] ^= 1
+        self.part.write_bytes(text)
+        self.assert_refused(self.resume(status=51), "E-RESUME", "are not what the run wrote")
+        self.assertEqual(self.part.read_bytes(), text)
+
+    def test_streams_and_contradictions(self):
+        for flags, words in [(["--output", "-"], "--resume"), (["--output", "x", "--overwrite"], "--overwrite")]:
+            result = harness.run(BINARY, ["generate", "--input", self.source, "--resume", *flags])
+            self.assertEqual(result.status, 2)
+            self.assert_refused(result, "E-FLAG", words)
+        result = harness.run(BINARY, ["generate", "--input", self.source, "--resume", "--output", "/dev/null"])
+        self.assertEqual(result.status, 2, result.stderr)
+
+
+if __name__ == "__main__":
+    BINARY = pathlib.Path(sys.argv.pop(1)).resolve()
+    unittest.main()
