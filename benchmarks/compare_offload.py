@@ -5,7 +5,7 @@ disk offload. Same machine, same weights, the same cgroup limit for both, page c
 
 Needs root (it makes a memory cgroup), and the PyPI packages torch, transformers, accelerate, safetensors and numpy. The
 checkpoint (opt-1.3b shape, seeded) is made under --work once, and so are both sides' offload files. Accelerate runs in
-bfloat16 with all threads, in inference mode, with logits of the last position only, at each batch size until one does
+bfloat16 with all threads, in inference mode, with logits of the last position only (in one product), at each batch size until one does
 not fit; its prefill is the first forward pass. Spillway runs blocks of growing size. Beside each row stands the bound of
 a decode pass: bytes of weights over the disk's rate as a plain O_DIRECT read of the same store gives it in the same run,
 or FLOPs over the matrix rate that torch's bf16 product of that many rows reaches.
@@ -68,14 +68,20 @@ def accelerate_child(arguments):
     accelerate.disk_offload(model.eval(), offload, execution_device=torch.device("cpu"))
     generator = torch.Generator().manual_seed(int(batch))
     prompts = torch.randint(4, config.vocab_size, (int(batch), int(prompt_tokens)), generator=generator)
+
+    def next_token(ids, past):
+        """Of each row, and the cache. The head gets a contiguous matrix: on a slice of hidden states, which is what the
+        model's own logits_to_keep hands it, torch multiplies row by row with as many copies of the weights."""
+        output = model.model(ids, past_key_values=past, use_cache=True)
+        logits = model.lm_head(output.last_hidden_state[:, -1].contiguous())
+        return logits.argmax(-1, keepdim=True), output.past_key_values
+
     with torch.inference_mode():
         begin = time.perf_counter()
-        output = model(prompts, use_cache=True, logits_to_keep=1)
-        token = output.logits[:, -1].argmax(-1, keepdim=True)
+        token, past = next_token(prompts, None)
         middle = time.perf_counter()
         for _ in range(int(new_tokens) - 1):
-            output = model(token, past_key_values=output.past_key_values, use_cache=True, logits_to_keep=1)
-            token = output.logits[:, -1].argmax(-1, keepdim=True)
+            token, past = next_token(token, past)
         end = time.perf_counter()
     print(json.dumps({"prefill_s": middle - begin, "decode_s": end - middle}))
 
