@@ -435,6 +435,22 @@ std::vector<Flag> SimulateFlags() {
   };
 }
 
+void SetRunVerb(Config& config, const std::string& text) {
+  config.run_verb = SweptVerb(text);
+  if (config.run_verb) return;
+  throw Error(ErrorCode::kFlag,
+              fmt::format("--verb {}: expected bench or simulate", Printable(text)));
+}
+
+std::vector<Flag> SweepFlags() {
+  return {
+      Value("output", "DIR", "folder for the results; a sweep that was cut short goes on there",
+            [](Config& config, const std::string& text) { config.output = text; }),
+      Value("verb", "bench|simulate", "what each point is (as the grid says, or bench)",
+            SetRunVerb),
+  };
+}
+
 std::vector<Flag> InputFlags() {
   return {
       Value("input", "FILE", "prompts: JSONL, or one a line in a .txt file; - is standard input",
@@ -471,6 +487,8 @@ std::vector<Flag> FlagsOf(Verb verb) {
                      TokenizerFlags(), RunFlags(), KvFlags(), TerminalFlags()});
     case Verb::kConvert:
       return Joined({ConvertFlags(), ModelFlags(), TokenizerFlags(), TerminalFlags()});
+    case Verb::kSweep:
+      return Joined({SweepFlags(), TerminalFlags()});
     case Verb::kInspect:
       return {};
   }
