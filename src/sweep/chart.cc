@@ -10,8 +10,8 @@ namespace spillway {
 namespace {
 
 constexpr double kWidth = 920.0;
-constexpr double kLetterWidth = 6.6;  // of 12 px text, on the broad side
-constexpr std::size_t kMaxLabel = 44;
+constexpr double kLetterWidth = 7.0;  // of 12 px text in a broad font
+constexpr std::size_t kMaxLabel = 52;
 
 struct Box {
   double left = 0.0;
@@ -74,13 +74,23 @@ std::string Mark(const Dot& dot, double x, double y) {
   return fmt::format("<path d=\"M{:.1f} {:.1f}l-6.5 -11h13z\" {}</path>\n", x, y + 6.5, attributes);
 }
 
+// The names of the series that are drawn; the others' are empty, for a colour is known by its
+// place.
+template <typename T>
+std::vector<std::string> NamesOfDrawn(const std::vector<std::string>& series,
+                                      const std::vector<T>& drawn) {
+  std::vector<std::string> names(series.size());
+  for (const T& one : drawn) names[one.series] = series[one.series];
+  return names;
+}
+
 // Names in one row; those that do not fit go to the next. Adds to `y` what the rows take.
 std::string Legend(const std::vector<std::string>& series, const std::vector<std::string>& shapes,
                    double left, double& y) {
   std::string text;
   double x = left;
   const auto entry = [&](const std::string& name, const Dot& dot, bool outlined) {
-    const double width = 28.0 + kLetterWidth * static_cast<double>(name.size());
+    const double width = 36.0 + kLetterWidth * static_cast<double>(name.size());
     if (x + width > kWidth && x > left) {
       x = left;
       y += 20.0;
@@ -91,7 +101,7 @@ std::string Legend(const std::vector<std::string>& series, const std::vector<std
     x += width;
   };
   for (std::size_t at = 0; at < series.size(); ++at) {
-    entry(series[at], {0.0, 0.0, at, DotShape::kSquare, ""}, false);
+    if (!series[at].empty()) entry(series[at], {0.0, 0.0, at, DotShape::kSquare, ""}, false);
   }
   for (std::size_t at = 0; at < shapes.size(); ++at) {
     entry(shapes[at], {0.0, 0.0, 0, static_cast<DotShape>(at), ""}, true);
@@ -181,6 +191,10 @@ XyFrame FrameFor(const XyChart& chart, double top) {
     ys.push_back(line.to[1]);
     xs.push_back(line.from[0]);
   }
+  if (chart.same_range) {
+    xs.insert(xs.end(), ys.begin(), ys.end());
+    ys = xs;
+  }
   return {{84.0, top, kWidth - 84.0 - 30.0, 400.0}, AxisFor(xs), AxisFor(ys)};
 }
 
@@ -222,7 +236,7 @@ std::string DrawLine(const ChartLine& line, const XyFrame& frame, const std::str
   if (slope == 0.0) x = frame.box.right() - length;
   const double y_low = frame.box.bottom() - 12.0;
   if (slope != 0.0 && y1 + slope * (x - x1) > y_low) x = x1 + (y_low - y1) / slope;
-  const double y = y1 + slope * (x - x1) - 6.0;
+  const double y = y1 + slope * (x - x1) - 7.0 * std::sqrt(1.0 + slope * slope);
   return text + fmt::format(
                     "<text x=\"{0:.1f}\" y=\"{1:.1f}\" class=\"soft\" "
                     "transform=\"rotate({2:.1f} {0:.1f} {1:.1f})\">{3}</text>\n",
@@ -323,9 +337,13 @@ std::string ShortNumber(double value) {
 
 std::string DrawBars(const BarChart& chart) {
   double y = 14.0;
-  std::string content = Legend(chart.series, {}, 8.0, y);
+  std::string content = Legend(NamesOfDrawn(chart.series, chart.bars), {}, 8.0, y);
   const BarFrame frame = FrameFor(chart, y);
   content += Axes(chart, frame);
+  if (chart.mark) {
+    const double x = frame.X(*chart.mark);
+    content += LineAt(x, frame.box.top, x, frame.box.bottom(), "roof dashed");
+  }
   for (std::size_t at = 0; at < chart.bars.size(); ++at) {
     const bool starts = StartsGroup(chart, at);
     y += starts ? kGroupGap : kBarGap;
@@ -335,16 +353,12 @@ std::string DrawBars(const BarChart& chart) {
     content += DrawBar(chart.bars[at], frame, y);
     y += kBarHeight;
   }
-  if (chart.mark) {
-    const double x = frame.X(*chart.mark);
-    content += LineAt(x, frame.box.top, x, frame.box.bottom(), "roof dashed");
-  }
   return Svg(frame.box.bottom() + 54.0, chart.title, content);
 }
 
 std::string DrawXy(const XyChart& chart) {
   double y = 14.0;
-  std::string content = Legend(chart.series, chart.shapes, 8.0, y);
+  std::string content = Legend(NamesOfDrawn(chart.series, chart.dots), chart.shapes, 8.0, y);
   const XyFrame frame = FrameFor(chart, y);
   const Box& box = frame.box;
   content += fmt::format(

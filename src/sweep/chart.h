@@ -58,9 +58,10 @@ struct XyChart {
   std::vector<std::string> shapes;  // names, of DotShape's first ones; empty: shapes mean nothing
   std::vector<Dot> dots;
   std::vector<ChartLine> lines;
+  bool same_range = false;  // of both axes: what is equal lies on the diagonal
 };
 
-// Requires: positive values, and some of them.
+// Requires: values of an XyChart are positive, and there are some; each series has its name.
 std::string DrawBars(const BarChart& chart);
 std::string DrawXy(const XyChart& chart);
 

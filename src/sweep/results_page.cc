@@ -83,7 +83,9 @@ std::string Row(std::size_t index, const PointResult& result, const RunFigures& 
     return row + fmt::format("<td class=\"reason\" colspan=\"5\">{} {}</td></tr>\n",
                              EscapeHtml(result.fault->code), EscapeHtml(result.fault->message));
   }
-  row += Number(run.tokens_per_s) + Number(run.predicted_tokens_per_s) + Number(run.speedup, " x");
+  row += Number(run.tokens_per_s) +
+         Number(run.simulated ? std::nullopt : run.predicted_tokens_per_s) +
+         Number(run.speedup, " x");
   const auto block = [&](const char* key) {
     const auto& report = result.report;
     return report.contains("block") && report["block"].contains(key) ? report["block"][key].dump()

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 
 #include "spillway/trace.h"  // Link
+#include "src/sweep/point_names.h"
 
 namespace spillway {
 namespace {
@@ -58,8 +58,6 @@ std::string KvText(const Json& report) {
   return text;
 }
 
-bool TellsKv(const std::string& flag) { return flag.starts_with("kv-") || flag == "weight-bits"; }
-
 // The same of a point that has no report.
 std::string KvText(const SweepPoint& point) {
   std::string text;
@@ -69,36 +67,6 @@ std::string KvText(const SweepPoint& point) {
     text += fmt::format("{}{}", text.empty() ? "" : " ", is_kind ? value : flag + " " + value);
   }
   return text.empty() ? "full" : text;
-}
-
-std::string SettingText(const std::string& flag, const std::string& value) {
-  if (flag == "model") return std::filesystem::path(value).filename();
-  if (flag == "policy" || flag == "machine") return std::filesystem::path(value).stem();
-  if (value == "true") return flag;
-  return flag + " " + value;
-}
-
-// What tells a point from the others, but for its KV policy.
-std::string NameOf(const SweepPoint& point, const std::vector<std::string>& varied) {
-  std::string text;
-  const auto add = [&text](const std::string& part) {
-    text += fmt::format("{}{}", text.empty() ? "" : ", ", part);
-  };
-  const bool both_lengths =
-      point.settings.contains("prompt-len") && point.settings.contains("gen-len");
-  for (const std::string& flag : varied) {
-    const auto setting = point.settings.find(flag);
-    if (setting == point.settings.end() || setting->second == "false" || TellsKv(flag)) continue;
-    const bool is_length = flag == "prompt-len" || flag == "gen-len";
-    if (!is_length || !both_lengths) {
-      add(SettingText(flag, setting->second));
-      continue;
-    }
-    const std::string lengths =
-        point.settings.at("prompt-len") + " + " + point.settings.at("gen-len");
-    if (text.find(lengths) == std::string::npos) add(lengths);
-  }
-  return text;
 }
 
 std::string LengthsText(const Json& report) {
@@ -140,9 +108,8 @@ std::optional<RoofPoint> RoofOf(const Json& report) {
                    peak};
 }
 
-RunFigures FiguresOf(const PointResult& result, const std::vector<std::string>& varied) {
+RunFigures FiguresOf(const PointResult& result) {
   RunFigures figures;
-  figures.name = NameOf(result.point, varied);
   figures.simulated = result.point.verb == Verb::kSimulate;
   if (result.fault) {
     figures.kv = KvText(result.point);
@@ -154,12 +121,28 @@ RunFigures FiguresOf(const PointResult& result, const std::vector<std::string>& 
   figures.model = TextAt(report, "/model/name");
   figures.machine = TextAt(report, "/machine/name");
   figures.lengths = LengthsText(report);
-  if (figures.name.empty()) figures.name = figures.model + ", " + figures.lengths;
   figures.tokens_per_s = NumberAt(report, "/throughput/generated_tokens_per_s");
   const double predicted = NumberAt(report, "/predicted/generated_tokens_per_s");
   if (predicted > 0.0) figures.predicted_tokens_per_s = predicted;
   figures.roof = RoofOf(report);
   return figures;
+}
+
+// A sweep that varies nothing but KV is of one model and one pair of lengths.
+void AddNames(const std::vector<PointResult>& results, const std::vector<std::string>& varied,
+              std::vector<RunFigures>& all) {
+  std::vector<SweepPoint> points;
+  std::vector<std::string> kv;
+  for (std::size_t at = 0; at < all.size(); ++at) {
+    points.push_back(results[at].point);
+    kv.push_back(all[at].kv);
+  }
+  std::vector<std::string> names = PointNames(points, kv, varied);
+  for (std::size_t at = 0; at < all.size(); ++at) {
+    RunFigures& run = all[at];
+    run.name = std::move(names[at]);
+    if (run.name.empty() && run.fault.empty()) run.name = run.model + ", " + run.lengths;
+  }
 }
 
 // Runs whose rates are compared with each other's.
@@ -180,11 +163,12 @@ std::vector<RunFigures> FiguresOf(const std::vector<PointResult>& results,
   std::vector<RunFigures> all;
   std::map<std::string, double> full;  // the fastest of each kind of work
   for (const PointResult& result : results) {
-    all.push_back(FiguresOf(result, varied));
+    all.push_back(FiguresOf(result));
     if (result.fault || !KeepsAllKv(result)) continue;
     double& best = full[WorkKey(result, all.back())];
     best = std::max(best, all.back().tokens_per_s);
   }
+  AddNames(results, varied, all);
   for (std::size_t at = 0; at < all.size(); ++at) {
     const auto found = full.find(WorkKey(results[at], all[at]));
     if (results[at].fault || found == full.end() || found->second <= 0.0) continue;

@@ -85,10 +85,12 @@ std::vector<ChartLine> Roofs(const std::vector<RunFigures>& figures) {
 
 BarChart ThroughputChart(const std::vector<RunFigures>& figures) {
   Series series = KvSeries(figures);
+  Series names;
   BarChart chart;
   chart.title = "Generated tokens per second of each point";
   chart.x_axis = "generated tokens per second";
   for (const RunFigures& run : figures) {
+    names.IndexOf(run.name);
     Bar bar{run.name, series.IndexOf(run.kv), {}, run.kv + ": " + run.fault, run.fault};
     if (run.fault.empty()) {
       bar.value = run.tokens_per_s;
@@ -97,35 +99,33 @@ BarChart ThroughputChart(const std::vector<RunFigures>& figures) {
     }
     chart.bars.push_back(std::move(bar));
   }
+  // What differs in its KV policy alone stands together.
+  std::ranges::stable_sort(chart.bars, {},
+                           [&](const Bar& bar) { return names.IndexOf(bar.label); });
   chart.series = series.names();
   return chart;
 }
 
 std::optional<BarChart> SpeedupChart(const std::vector<RunFigures>& figures) {
   Series series = KvSeries(figures);
-  std::vector<std::pair<std::string, std::string>> order;  // work and KV policy
-  std::map<std::pair<std::string, std::string>, const RunFigures*> best;
+  Series works;
+  // By work and KV policy, each in the order in which they first come.
+  std::map<std::pair<std::size_t, std::size_t>, const RunFigures*> best;
   for (const RunFigures& run : figures) {
     if (!run.speedup || run.kv == "full") continue;
-    const std::pair key(run.model + ", " + run.lengths, run.kv);
-    const auto [found, is_new] = best.try_emplace(key, &run);
-    if (is_new) order.push_back(key);
-    if (*run.speedup > *found->second->speedup) found->second = &run;
+    const std::pair key(works.IndexOf(run.model + ", " + run.lengths), series.IndexOf(run.kv));
+    const RunFigures*& fastest = best.try_emplace(key, &run).first->second;
+    if (*run.speedup > *fastest->speedup) fastest = &run;
   }
-  if (order.empty()) return std::nullopt;
-  std::ranges::stable_sort(order, {}, [&](const auto& key) {
-    return std::ranges::find(order, key.first, [](const auto& k) { return k.first; }) -
-           order.begin();
-  });
+  if (best.empty()) return std::nullopt;
   BarChart chart;
   chart.title = "Speed-up over full KV";
   chart.x_axis = "times the fastest run with full KV";
   chart.mark = 1.0;
   chart.series = series.names();
-  for (const auto& key : order) {
-    const RunFigures& run = *best[key];
-    chart.bars.push_back({key.first, series.IndexOf(run.kv), *run.speedup,
-                          fmt::format("{:.2f} x", *run.speedup), HoverText(run)});
+  for (const auto& [key, run] : best) {
+    chart.bars.push_back({works.names()[key.first], key.second, *run->speedup,
+                          fmt::format("{:.2f} x", *run->speedup), HoverText(*run)});
   }
   return chart;
 }
@@ -146,6 +146,7 @@ std::optional<XyChart> PredictionChart(const std::vector<RunFigures>& figures) {
                                       ShortNumber(*run.predicted_tokens_per_s))});
   }
   if (chart.dots.empty()) return std::nullopt;
+  chart.same_range = true;
   constexpr double kLow = 1e-6;
   constexpr double kHigh = 1e9;
   constexpr double kOff = 0.15;

@@ -9,7 +9,8 @@
 
 namespace spillway {
 
-// A bar for each point, in their order; a point without figures says why.
+// A bar for each point; those that differ in their KV policy alone stand together, otherwise they
+// come in their order. A point without figures says why.
 BarChart ThroughputChart(const std::vector<RunFigures>& figures);
 
 // For each model and lengths, the fastest run with each KV policy over the fastest with all KV.
