@@ -1,18 +1,20 @@
 """The papers' throughput tables beside Spillway's: simulated on the papers' machines, and measured on this one, written as
 benchmarks/published.md. Runs the grids of examples/sweeps; what an earlier call finished in --work is not run again.
-Standard library only.
+--measure runs the grid h2o-cpu on this machine, which wants it alone. Standard library only.
 
-  python3 benchmarks/published.py build/release/spillway --work DIR [--measured DIR ...] [--output FILE]
+  python3 benchmarks/published.py build/release/spillway --work DIR [--measure] [--measured DIR ...] [--output FILE]
 """
 
 import argparse
 import csv
 import datetime
 import pathlib
+import shutil
 import subprocess
 import sys
 
 import origin
+from other_programs import QUIET_FRAC, OtherPrograms
 
 GRIDS = origin.REPOSITORY / "examples" / "sweeps"
 SIMULATED = ["flexgen-t4", "h2o-t4-published", "h2o-t4"]
@@ -135,7 +137,7 @@ def machine_of(rows):
     return next((row["machine_name"] for row in rows if row["machine_name"]), "no machine")
 
 
-def page(binary, work, others):
+def page(binary, work, measured):
     flexgen, under_published, found = (sweep(binary, grid, work / grid) for grid in SIMULATED)
     text = f"""# Published tables, and Spillway's
 
@@ -144,7 +146,7 @@ def page(binary, work, others):
 Tokens/s are generated tokens over prefill and decode time. **Published** figures are the papers' own, from their machines.
 **Simulated** ones are predictions: Spillway's schedule, or FlexGen's, on a virtual clock with the rates of
 `examples/machines/t4.json`, most of them from data sheets; nothing of Spillway was run on a T4. **Measured** ones are runs of
-this program on the machine that is named.
+this program on the machine that is named; --measure and --measured add them.
 
 ## H2O's table: one T4 of 16 GB, 208 GB of memory
 
@@ -164,29 +166,46 @@ rates: it checks the model against the published columns. `spillway sweep exampl
 OPT has 2,048 learned positions. The paper let positions beyond be dropped, Spillway does not.
 
 {a100_table(binary)}"""
-    for folder in [work / MEASURED, *others]:
-        rows = sweep(binary, MEASURED, folder) if folder == work / MEASURED else read_rows(folder)
-        title = next(line for line in (folder / "grid.toml").read_text().splitlines() if line.startswith("title"))
-        text += f"""
+    return text + "".join(measured_section(folder) for folder in measured)
+
+
+def measured_section(folder):
+    rows = read_rows(folder)
+    title = next(line for line in (folder / "grid.toml").read_text().splitlines() if line.startswith("title"))
+    return f"""
 ## Measured on {machine_of(rows)}
 
-{title.partition("=")[2].strip().strip('"')}. Dummy weights; each point is one run. `spillway sweep` of the grid below repeats it.
+{title.partition("=")[2].strip().strip('"')}. Dummy weights, one run for each point; `grid.toml` in the sweep's folder repeats it.
 
-{measured_table(rows)}
-"""
-    return text
+{measured_table(rows)}"""
+
+
+def measure(binary, folder):
+    """Nothing of a sweep that was disturbed is kept: its figures are no measurements."""
+    others = OtherPrograms()
+    sweep(binary, MEASURED, folder)
+    taken = others.frac()
+    if taken > QUIET_FRAC:
+        shutil.rmtree(folder)
+        sys.exit(f"published: other programs took {taken:.0%} of the processor; measure again alone")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("binary", type=pathlib.Path)
     parser.add_argument("--work", type=pathlib.Path, required=True, help="folder for the sweeps")
+    parser.add_argument("--measure", action="store_true", help="run h2o-cpu here, unless it was finished in --work")
     parser.add_argument("--measured", type=pathlib.Path, nargs="*", default=[], metavar="DIR",
                         help="sweeps that were measured elsewhere, to be shown too")
     parser.add_argument("--output", type=pathlib.Path, default=origin.REPOSITORY / "benchmarks" / "published.md")
     arguments = parser.parse_args()
     arguments.work.mkdir(parents=True, exist_ok=True)
-    arguments.output.write_text(page(arguments.binary.resolve(), arguments.work.resolve(), arguments.measured))
+    binary, work, measured = arguments.binary.resolve(), arguments.work.resolve(), list(arguments.measured)
+    if arguments.measure:
+        if not (work / MEASURED / "results.csv").exists():
+            measure(binary, work / MEASURED)
+        measured.insert(0, work / MEASURED)
+    arguments.output.write_text(page(binary, work, measured))
     print(arguments.output)
 
 

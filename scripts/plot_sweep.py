@@ -88,13 +88,11 @@ def bars(pyplot, theme, groups, names, label):
 
 
 def grouped(entries):
-    """Neighbours with the same label under one."""
-    groups = []
+    """What has the same label stands together, where its first one comes."""
+    groups = {}
     for label, entry in entries:
-        if not groups or groups[-1][0] != label:
-            groups.append((label, []))
-        groups[-1][1].append(entry)
-    return groups
+        groups.setdefault(label, []).append(entry)
+    return list(groups.items())
 
 
 def throughput(pyplot, theme, rows, names):
@@ -124,9 +122,15 @@ def speedup(pyplot, theme, rows, names):
 
 
 def log_axes(pyplot, x_label, y_label):
+    from matplotlib import ticker
+
     figure, axes = pyplot.subplots(figsize=(9.2, 5.2), layout="constrained")
     axes.set_xscale("log")
     axes.set_yscale("log")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:.10g}"))
+        axis.set_minor_locator(ticker.NullLocator())
     axes.set_xlabel(x_label)
     axes.set_ylabel(y_label)
     axes.grid()
@@ -180,13 +184,14 @@ def roofline(pyplot, theme, rows, names):
     bottom = axes.get_ylim()[0]
     for level, rate, peak in sorted(roofs):
         style = "-" if level == "memory" else "--"
-        axes.plot([low, peak / rate, high], [low * rate / 1e9, peak / 1e9, peak / 1e9], style, color=theme["soft"],
-                  linewidth=1.2)
+        axes.plot([low, peak / rate], [low * rate / 1e9, peak / 1e9], style, color=theme["soft"], linewidth=1.2)
         start = max(low, 1e9 * bottom / rate) * 1.15
         axes.annotate(f"{level} {rate / 1e9:.3g} GB/s", (start, start * rate / 1e9), (0, 5), textcoords="offset points",
                       rotation=45, rotation_mode="anchor", transform_rotates_text=True, fontsize=9,
                       color=theme["soft"])
     for peak in {peak for _, _, peak in roofs}:
+        ridge = min(peak / rate for _, rate, under in roofs if under == peak)
+        axes.plot([ridge, high], [peak / 1e9, peak / 1e9], color=theme["soft"], linewidth=1.2)
         axes.annotate(f"products {peak / 1e9:.0f} GFLOP/s", (high, peak / 1e9), (-4, 4), textcoords="offset points",
                       ha="right", fontsize=9, color=theme["soft"])
     axes.set_xlim(low, high)
