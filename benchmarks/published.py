@@ -112,7 +112,7 @@ def a100_table(binary):
         if done.returncode == 0:
             sys.exit(f"published: {model} runs with {prompt_len} + {gen_len} tokens now; give its seconds a column")
         lines.append([f"{model}, {prompt_len} + {gen_len}, batch {batch}", *published,
-                      done.stderr.strip().partition("]: ")[2]])
+                      f'refused: {done.stderr.strip().partition("]: ")[2]}'])
     return table(["model, prompt + new", "FlexGen, s (published)", "H2O, s (published)", "Spillway"], lines)
 
 
@@ -150,9 +150,8 @@ this program on the machine that is named; --measure and --measured add them.
 
 ## H2O's table: one T4 of 16 GB, 208 GB of memory
 
-Full keeps all KV, H2O 20 % of it. The columns under published policies (`examples/policies`) give 300 GiB of memory to the
-blocks that Spillway counts as larger than 208; a dash: no policy was published. FlexGen's schedule runs at FlexGen's own effective
-rates: it checks the model against the published columns. `spillway sweep examples/sweeps/h2o-t4.toml --output DIR` and
+Full keeps all KV, H2O 20 % of it. Published policies are those of `examples/policies`; a dash: there is none. FlexGen's
+schedule runs at FlexGen's own effective rates: it checks the model against the published columns. `spillway sweep examples/sweeps/h2o-t4.toml --output DIR` and
 `h2o-t4-published.toml` repeat them.
 
 {h2o_table(under_published, found)}
@@ -163,7 +162,7 @@ rates: it checks the model against the published columns. `spillway sweep exampl
 {flexgen_table(flexgen)}
 ## H2O's latencies: one A100 of 80 GB
 
-OPT has 2,048 learned positions. The paper let positions beyond be dropped, Spillway does not.
+OPT has 2,048 learned positions. h2o_flexgen drops the positions of longer rows; Spillway refuses such rows.
 
 {a100_table(binary)}"""
     return text + "".join(measured_section(folder) for folder in measured)
