@@ -101,7 +101,8 @@ def throughput(pyplot, theme, rows, names):
         value = number(row, "generated_tokens_per_s")
         text = f"{value:.3g}" if value and value < 100 else f"{value:.0f}" if value else f'{row["error_code"]} {row["error"]}'
         entries.append((row["name"], (row["kv"], value, text if len(text) < 90 else text[:90] + "…")))
-    return bars(pyplot, theme, grouped(entries), names, "generated tokens per second")[0]
+    how = ", simulated" if all(row["status"] != "measured" for row in rows) else ""
+    return bars(pyplot, theme, grouped(entries), names, f"generated tokens per second{how}")[0]
 
 
 def speedup(pyplot, theme, rows, names):

@@ -88,7 +88,9 @@ BarChart ThroughputChart(const std::vector<RunFigures>& figures) {
   Series names;
   BarChart chart;
   chart.title = "Generated tokens per second of each point";
-  chart.x_axis = "generated tokens per second";
+  const bool simulated = std::ranges::all_of(figures, &RunFigures::simulated);
+  chart.x_axis =
+      simulated ? "generated tokens per second, simulated" : "generated tokens per second";
   for (const RunFigures& run : figures) {
     names.IndexOf(run.name);
     Bar bar{run.name, series.IndexOf(run.kv), {}, run.kv + ": " + run.fault, run.fault};
