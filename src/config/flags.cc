@@ -217,7 +217,7 @@ std::vector<Flag> TerminalFlags() {
              [](Config& config, bool on) {
                if (on) config.verbosity = Verbosity::kQuiet;
              }),
-      Switch("verbose", "say what is read and planned, or copied",
+      Switch("verbose", "say what is read and planned, copied, or run",
              [](Config& config, bool on) {
                if (on) config.verbosity = Verbosity::kVerbose;
              }),

@@ -26,11 +26,19 @@ class SweepProgress {
  public:
   SweepProgress(const Config& config, const Grid& grid)
       : out_(config.progress ? TerminalOf(config) : nullptr),
+        says_commands_(config.verbosity == Verbosity::kVerbose),
         line_(out_),
         varied_(VariedFlags(grid)),
         num_points_(grid.points.size()) {}
 
   void Skip() { ++num_done_; }
+
+  void Begin(const SweepPoint& point) {
+    if (out_ == nullptr || !says_commands_) return;
+    constexpr std::size_t kMaxCommand = 1000;
+    const std::string command = fmt::format("{}", fmt::join(PointCommand(point), " "));
+    PrintTo(out_, fmt::format("{}\n", Printable(command, kMaxCommand)));
+  }
 
   void Tick(const SweepPoint& point, double elapsed_s) {
     line_.Note(fmt::format("point {}/{}  {}  {}  {}", num_done_ + 1, num_points_,
@@ -70,6 +78,7 @@ class SweepProgress {
   }
 
   std::FILE* out_;
+  bool says_commands_;
   ProgressLine line_;
   std::vector<std::string> varied_;
   std::size_t num_points_;
@@ -126,6 +135,7 @@ std::vector<PointResult> RunPoints(const Grid& grid, PointStore& store, SweepPro
     }
     stopped = stopped || StopRequested();
     if (stopped) continue;
+    progress.Begin(point);
     const PointRun run = RunPoint(point, store.PlaceForReport(),
                                   [&](double elapsed_s) { progress.Tick(point, elapsed_s); });
     stopped =
