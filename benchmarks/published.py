@@ -1,5 +1,5 @@
 """The papers' throughput tables beside Spillway's: simulated on the papers' machines, and measured on this one, written as
-benchmarks/published.md. Runs the grids of examples/sweeps; what an earlier call finished in --work is not run again.
+benchmarks/published.md. Runs the grids of examples/sweeps.
 --measure runs the grid h2o-cpu on this machine, which wants it alone. Standard library only.
 
   python3 benchmarks/published.py build/release/spillway --work DIR [--measure] [--measured DIR ...] [--output FILE]
@@ -42,7 +42,8 @@ A100_TABLE = {
 
 
 def sweep(binary, grid, folder):
-    """Rows of results.csv; the sweep goes on where it was."""
+    """Rows of results.csv. Points of an earlier call are run again: they may be another commit's."""
+    shutil.rmtree(folder, ignore_errors=True)
     done = subprocess.run([binary, "sweep", GRIDS / f"{grid}.toml", "--output", folder], cwd=origin.REPOSITORY,
                           check=False)
     if done.returncode not in (0, A_ROW_COULD_NOT_RUN):
@@ -151,8 +152,8 @@ this program on the machine that is named; --measure and --measured add them.
 ## H2O's table: one T4 of 16 GB, 208 GB of memory
 
 Full keeps all KV, H2O 20 % of it. Published policies are those of `examples/policies`; a dash: there is none. FlexGen's
-schedule runs at FlexGen's own effective rates: it checks the model against the published columns. `spillway sweep examples/sweeps/h2o-t4.toml --output DIR` and
-`h2o-t4-published.toml` repeat them.
+schedule runs at FlexGen's own effective rates: it checks the model against the published columns.
+`spillway sweep examples/sweeps/h2o-t4.toml --output DIR` and `h2o-t4-published.toml` repeat them.
 
 {h2o_table(under_published, found)}
 ## FlexGen's table: the same machine, 1.5 TB of SSD
@@ -193,7 +194,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("binary", type=pathlib.Path)
     parser.add_argument("--work", type=pathlib.Path, required=True, help="folder for the sweeps")
-    parser.add_argument("--measure", action="store_true", help="run h2o-cpu here, unless it was finished in --work")
+    parser.add_argument("--measure", action="store_true", help="run h2o-cpu here too")
     parser.add_argument("--measured", type=pathlib.Path, nargs="*", default=[], metavar="DIR",
                         help="sweeps that were measured elsewhere, to be shown too")
     parser.add_argument("--output", type=pathlib.Path, default=origin.REPOSITORY / "benchmarks" / "published.md")
@@ -201,8 +202,7 @@ def main():
     arguments.work.mkdir(parents=True, exist_ok=True)
     binary, work, measured = arguments.binary.resolve(), arguments.work.resolve(), list(arguments.measured)
     if arguments.measure:
-        if not (work / MEASURED / "results.csv").exists():
-            measure(binary, work / MEASURED)
+        measure(binary, work / MEASURED)
         measured.insert(0, work / MEASURED)
     arguments.output.write_text(page(binary, work, measured))
     print(arguments.output)
