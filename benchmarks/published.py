@@ -175,7 +175,7 @@ def measured_section(folder):
     return f"""
 ## Measured on {machine_of(rows)}
 
-{title.partition("=")[2].strip().strip('"')}. Dummy weights, one run for each point; `grid.toml` in the sweep's folder repeats it.
+{title.partition("=")[2].strip().strip('"')}. One run for each point; `grid.toml` in the sweep's folder repeats it.
 
 {measured_table(rows)}"""
 
