@@ -29,6 +29,7 @@ import torch
 import transformers
 
 import origin
+from other_programs import QUIET_FRAC, OtherPrograms
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 SHAPES = {
@@ -42,7 +43,6 @@ ATTENTION = ["sdpa", "eager"]
 CALIBRATION_TOKENS = 6
 DECODE_GOAL, PREFILL_GOAL, READ_GOAL = 1.5, 1.0, 0.85
 MEMORY_SLACK_BYTES = 200 << 20
-QUIET_FRAC = 0.05  # of the processor that other programs may use before a cell counts as disturbed
 
 
 @dataclasses.dataclass
@@ -184,25 +184,6 @@ def memory_read_bytes_per_s(seconds=3.0):
         buffer.sum()
         best = max(best, buffer.nbytes / (time.perf_counter() - begin))
     return best
-
-
-class OtherPrograms:
-    """The share of the processor that went to others since it was made. Their load is not fair to both sides: threads
-    that wait for each other at every layer, as the reference's do, lose far more than the share that is taken."""
-
-    def __init__(self):
-        self.begin = self.now()
-
-    @staticmethod
-    def now():
-        """(time, processor seconds of all, of this process and the children it has waited for)."""
-        user, nice, system, _, _, irq, softirq, steal = map(int, pathlib.Path("/proc/stat").read_text().split()[1:9])
-        everyone = (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
-        return time.monotonic(), everyone, sum(os.times()[:4])
-
-    def frac(self):
-        elapsed, everyone, ours = (after - before for before, after in zip(self.begin, self.now()))
-        return max(0.0, everyone - ours) / (elapsed * os.cpu_count())
 
 
 # --- one cell of the table: a model at a batch size

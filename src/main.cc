@@ -17,6 +17,7 @@
 #include "src/execute/simulate_verb.h"
 #include "src/report/terminal.h"
 #include "src/stop_signal.h"
+#include "src/sweep/sweep_verb.h"
 #include "src/system_error.h"
 
 namespace spillway {
@@ -36,6 +37,8 @@ int Run(int argc, const char* const* argv) {
       return config.perplexity.empty() ? AnswerLines(config) : RunPerplexity(config);
     case Verb::kBench:
       return RunBench(config);
+    case Verb::kSweep:
+      return RunSweep(config);
     case Verb::kPlan:
       return RunPlan(config);
     case Verb::kCalibrate:

@@ -6,14 +6,13 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
 #include <map>
-#include <numeric>
 #include <set>
-#include <sstream>
 
 #include "spillway/error.h"
 #include "src/config/flags.h"
+#include "src/config/suggestion.h"
+#include "src/config/toml_text.h"
 #include "src/config/version.h"
 
 namespace spillway {
@@ -31,6 +30,7 @@ constexpr std::array kVerbs = {
     VerbRow{"generate", Verb::kGenerate, "prompts file in, completions file out"},
     VerbRow{"score", Verb::kScore, "log-likelihood of given texts, or perplexity of one"},
     VerbRow{"bench", Verb::kBench, "one measured run on synthetic prompts"},
+    VerbRow{"sweep", Verb::kSweep, "a grid of bench or simulate runs -> JSON, CSV and plots"},
     VerbRow{"plan", Verb::kPlan, "where every byte goes and whether it fits; runs nothing"},
     VerbRow{"calibrate", Verb::kCalibrate, "how much KV each layer needs -> budgets per layer"},
     VerbRow{"profile", Verb::kProfile, "measure this machine: links, products, attention"},
@@ -40,33 +40,6 @@ constexpr std::array kVerbs = {
     VerbRow{"inspect", Verb::kInspect,
             "print a checkpoint, store, machine file, report or trace in short"},
 };
-// cli.md's other verbs come with later versions; each is refused by name.
-constexpr std::array<std::string_view, 1> kLaterVerbs = {"sweep"};
-
-int64_t EditDistance(std::string_view a, std::string_view b) {
-  std::vector<int64_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), 0);
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    int64_t diagonal = row[0]++;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const int64_t substitute = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({substitute, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row.back();
-}
-
-// ", did you mean --input?" when something is close enough to be a slip.
-std::string Suggestion(std::string_view word, const std::vector<std::string>& known,
-                       std::string_view dashes) {
-  const auto nearest = std::ranges::min_element(
-      known, {}, [&](const std::string& k) { return EditDistance(word, k); });
-  if (nearest == known.end() ||
-      EditDistance(word, *nearest) > 1 + static_cast<int64_t>(word.size()) / 4)
-    return "";
-  return fmt::format("; did you mean {}{}?", dashes, *nearest);
-}
 
 std::vector<std::string> Names(const std::vector<Flag>& flags) {
   std::vector<std::string> names;
@@ -101,12 +74,19 @@ struct Parser {
   std::string config_file;
 };
 
+bool HasNoRunFlags(Verb verb) {
+  return verb == Verb::kInspect || verb == Verb::kConvert || verb == Verb::kProfile ||
+         verb == Verb::kSweep;
+}
+
 void Declare(Parser& parser, const VerbRow& verb, const std::vector<Flag>& flags) {
   parser.app.name(fmt::format("spillway {}", verb.name));
   parser.app.description(std::string(verb.help));
   parser.app.allow_extras();
   if (verb.verb == Verb::kInspect) {
     parser.app.add_option("path", parser.positional, "what to print");
+  } else if (verb.verb == Verb::kSweep) {
+    parser.app.add_option("grid", parser.positional, "TOML file: what to run");
   } else if (std::ranges::find(flags, "input", &Flag::name) != flags.end()) {
     parser.app.add_option("file", parser.positional, "same as --input");
   }
@@ -123,8 +103,7 @@ void Declare(Parser& parser, const VerbRow& verb, const std::vector<Flag>& flags
   }
   parser.app.add_option("--config", parser.config_file, "flags from a TOML file")
       ->type_name("FILE");
-  if (verb.verb == Verb::kInspect || verb.verb == Verb::kConvert || verb.verb == Verb::kProfile)
-    return;
+  if (HasNoRunFlags(verb.verb)) return;
   for (const AbsentFlag& flag : AbsentFlags()) {
     CLI::Option* option = parser.app.add_option("--" + std::string(flag.name));
     option->expected(1)->group("");
@@ -208,10 +187,7 @@ std::vector<std::string> TomlValues(const toml::node& node, const std::string& w
     }
     return values;
   }
-  if (const auto* text = node.as_string()) return {text->get()};
-  if (const auto* number = node.as_integer()) return {fmt::format("{}", number->get())};
-  if (const auto* real = node.as_floating_point()) return {fmt::format("{}", real->get())};
-  if (const auto* truth = node.as_boolean()) return {truth->get() ? "true" : "false"};
+  if (std::optional<std::string> value = TomlScalar(node)) return {std::move(*value)};
   throw Error(ErrorCode::kFlag,
               fmt::format("{}: expected a string, number, boolean or list", where));
 }
@@ -237,23 +213,13 @@ void TakeTable(const toml::table& table, const std::string& where, const std::ve
 }
 
 Given FromFile(const std::string& path, const VerbRow& verb, const std::vector<Flag>& flags) {
-  constexpr std::streamoff kMaxConfigBytes = 1 << 20;
-  std::ifstream in(path, std::ios::binary | std::ios::ate);
-  if (!in || !std::filesystem::is_regular_file(path) || in.tellg() > kMaxConfigBytes) {
-    throw Error(
-        ErrorCode::kFlag,
-        fmt::format("--config {}: not a readable TOML file of at most 1 MiB", Printable(path)));
-  }
-  in.seekg(0);
-  std::stringstream text;
-  text << in.rdbuf();
+  const std::string text = ReadTomlText(path, "--config");
   Given given;
   try {
-    const toml::table table = toml::parse(text.str());
+    const toml::table table = toml::parse(text);
     for (const auto& [key, node] : table) {
       const bool known =
-          std::ranges::any_of(kVerbs, [&](const VerbRow& row) { return row.name == key.str(); }) ||
-          std::ranges::find(kLaterVerbs, key.str()) != kLaterVerbs.end();
+          std::ranges::any_of(kVerbs, [&](const VerbRow& row) { return row.name == key.str(); });
       if (node.is_table() && !known) {
         throw Error(ErrorCode::kFlag,
                     fmt::format("{}: [{}] is no verb", Printable(path), Printable(key.str())));
@@ -273,10 +239,6 @@ Given FromFile(const std::string& path, const VerbRow& verb, const std::vector<F
 const VerbRow& FindVerb(const std::string& word) {
   for (const VerbRow& row : kVerbs) {
     if (row.name == word) return row;
-  }
-  if (std::ranges::find(kLaterVerbs, word) != kLaterVerbs.end()) {
-    throw Error(ErrorCode::kFlag,
-                fmt::format("{}: this version does not have that verb yet", word));
   }
   std::vector<std::string> names;
   for (const VerbRow& row : kVerbs) names.emplace_back(row.name);
@@ -478,6 +440,14 @@ void CheckPlan(Config& config, const Given& given) {
   }
 }
 
+void CheckSweep(Config& config, const Parser& parser) {
+  if (parser.positional.empty())
+    throw Error(ErrorCode::kFlag, "sweep: give the TOML file that says what to run");
+  if (config.output.empty() || config.output == "-")
+    throw Error(ErrorCode::kFlag, "--output: give the folder for the results");
+  config.grid = parser.positional;
+}
+
 void CheckWhole(Config& config, const Parser& parser, const Given& given) {
   switch (config.verb) {
     case Verb::kGenerate:
@@ -503,10 +473,23 @@ void CheckWhole(Config& config, const Parser& parser, const Given& given) {
         throw Error(ErrorCode::kFlag, "inspect: give the folder or file to print");
       config.inspect_path = parser.positional;
       return;
+    case Verb::kSweep:
+      return CheckSweep(config, parser);
   }
 }
 
 }  // namespace
+
+std::string_view VerbName(Verb verb) {
+  return std::ranges::find(kVerbs, verb, &VerbRow::verb)->name;
+}
+
+std::optional<Verb> SweptVerb(std::string_view word) {
+  for (const Verb verb : {Verb::kBench, Verb::kSimulate}) {
+    if (word == VerbName(verb)) return verb;
+  }
+  return std::nullopt;
+}
 
 std::variant<Config, Printout> ParseConfig(int argc, const char* const* argv) {
   const std::string word = argc > 1 ? argv[1] : "--help";

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 
 #include "policies/given_policy.h"
@@ -21,6 +22,7 @@ enum class Verb {
   kGenerate,
   kScore,
   kBench,
+  kSweep,
   kPlan,
   kCalibrate,
   kProfile,
@@ -34,6 +36,12 @@ enum class Verb {
 constexpr bool PlansOnly(Verb verb) {
   return verb == Verb::kPlan || verb == Verb::kSearch || verb == Verb::kSimulate;
 }
+
+// The word on the command line.
+std::string_view VerbName(Verb verb);
+
+// A verb that a sweep runs: bench or simulate; nullopt for any other word.
+std::optional<Verb> SweptVerb(std::string_view word);
 
 enum class DeviceKind { kAuto, kCpu, kCuda };
 
@@ -101,6 +109,9 @@ struct Config {
   double max_loss_frac = 0.01;    // of perplexity; calibrate
   std::optional<int64_t> sample;  // windows; calibrate
   bool as_flexgen = false;        // simulate
+
+  std::filesystem::path grid;    // sweep
+  std::optional<Verb> run_verb;  // of a sweep's runs; kBench or kSimulate
 
   std::filesystem::path inspect_path;
 };

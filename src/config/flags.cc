@@ -217,7 +217,7 @@ std::vector<Flag> TerminalFlags() {
              [](Config& config, bool on) {
                if (on) config.verbosity = Verbosity::kQuiet;
              }),
-      Switch("verbose", "say what is read and planned, or copied",
+      Switch("verbose", "say what is read and planned, copied, or run",
              [](Config& config, bool on) {
                if (on) config.verbosity = Verbosity::kVerbose;
              }),
@@ -439,6 +439,22 @@ std::vector<Flag> SimulateFlags() {
   };
 }
 
+void SetRunVerb(Config& config, const std::string& text) {
+  config.run_verb = SweptVerb(text);
+  if (config.run_verb) return;
+  throw Error(ErrorCode::kFlag,
+              fmt::format("--verb {}: expected bench or simulate", Printable(text)));
+}
+
+std::vector<Flag> SweepFlags() {
+  return {
+      Value("output", "DIR", "folder for the results; a sweep that was cut short goes on there",
+            [](Config& config, const std::string& text) { config.output = text; }),
+      Value("verb", "bench|simulate", "what each point is (as the grid says, or bench)",
+            SetRunVerb),
+  };
+}
+
 std::vector<Flag> InputFlags() {
   return {
       Value("input", "FILE", "prompts: JSONL, or one a line in a .txt file; - is standard input",
@@ -475,6 +491,8 @@ std::vector<Flag> FlagsOf(Verb verb) {
                      TokenizerFlags(), RunFlags(), KvFlags(), TerminalFlags()});
     case Verb::kConvert:
       return Joined({ConvertFlags(), ModelFlags(), TokenizerFlags(), TerminalFlags()});
+    case Verb::kSweep:
+      return Joined({SweepFlags(), TerminalFlags()});
     case Verb::kInspect:
       return {};
   }

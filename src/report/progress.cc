@@ -17,13 +17,6 @@ namespace {
 constexpr double kRedrawSeconds = 0.2;
 constexpr double kPlainLineSeconds = 10.0;
 
-std::string Duration(double seconds) {
-  const auto whole = static_cast<int64_t>(seconds + 0.5);
-  if (whole < 60) return fmt::format("{} s", whole);
-  if (whole < 3600) return fmt::format("{} min {:02} s", whole / 60, whole % 60);
-  return fmt::format("{} h {:02} min", whole / 3600, whole / 60 % 60);
-}
-
 // Columns of the terminal; 80 where it does not say.
 std::size_t Width(std::FILE* out) {
   winsize size{};
@@ -31,6 +24,13 @@ std::size_t Width(std::FILE* out) {
 }
 
 }  // namespace
+
+std::string DurationText(double seconds) {
+  const auto whole = static_cast<int64_t>(seconds + 0.5);
+  if (whole < 60) return fmt::format("{} s", whole);
+  if (whole < 3600) return fmt::format("{} min {:02} s", whole / 60, whole % 60);
+  return fmt::format("{} h {:02} min", whole / 3600, whole / 60 % 60);
+}
 
 ProgressLine::ProgressLine(std::FILE* out)
     : out_(out), in_place_(out != nullptr && ::isatty(::fileno(out)) == 1) {}
@@ -69,9 +69,9 @@ void ProgressLine::Update(const WorkDone& done) {
   if (done.settled_tokens > 0 && expected_.tokens > done.settled_tokens) {
     const double left = static_cast<double>(expected_.tokens - done.settled_tokens) /
                         static_cast<double>(done.settled_tokens);
-    text += fmt::format("ETA {}  ", Duration(elapsed_s * left));
+    text += fmt::format("ETA {}  ", DurationText(elapsed_s * left));
   } else {
-    text += fmt::format("elapsed {}  ", Duration(elapsed_s));
+    text += fmt::format("elapsed {}  ", DurationText(elapsed_s));
   }
   text += fmt::format("memory {:.2f} GiB", static_cast<double>(ResidentBytes()) / 0x1p30);
   Draw(text);

@@ -21,6 +21,9 @@ struct WorkDone {
   int64_t settled_tokens = 0;  // generated, and those that ended rows no longer need
 };
 
+// "12 s", "3 min 05 s", "2 h 10 min".
+std::string DurationText(double seconds);
+
 class ProgressLine {
  public:
   // `out` null: silent.
@@ -32,7 +35,7 @@ class ProgressLine {
   // Erases a line that was drawn in place, before other text is printed.
   void Clear();
 
-  // Says what is going on before the first row runs; on a terminal only.
+  // Says what is going on where no rows are counted; on a terminal only.
   void Note(const std::string& text);
 
   // The clock of rate and ETA starts here.

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "policies/decode_work.h"
 #include "spillway/byte_use.h"
 #include "spillway/tile.h"
 #include "src/report/kv_policy_json.h"
@@ -115,6 +116,23 @@ Json LinksJson(const MachineRates& rates, const Trace& trace) {
   return json;
 }
 
+// The limits of the device that computes, where its rates are known.
+Json MachineJson(const Machine& machine) {
+  const DeviceRates& rates = machine.device == Tier::kGpu ? machine.rates.gpu : machine.rates.cpu;
+  const auto fastest = std::ranges::max_element(rates.matmul, {}, &MatmulRate::flops_per_s);
+  const bool known = fastest != rates.matmul.end();
+  return {{"name", machine.name},
+          {"isa", machine.isa},
+          {"num_threads", machine.num_threads},
+          {"memory_bytes_per_s", known ? Json(rates.memory_bytes_per_s) : Json(nullptr)},
+          {"matmul_flops_per_s", known ? Json(fastest->flops_per_s) : Json(nullptr)}};
+}
+
+Json WorkJson(const Plan& plan, const Trace& trace) {
+  const DecodeWork work = DecodeWorkOf(plan, trace);
+  return {{"decode_flops", work.flops}, {"decode_memory_bytes", work.memory_bytes}};
+}
+
 Json PhaseJson(const PhaseTotals& phase) {
   Json links;
   for (const Link link : kAllLinks) {
@@ -192,9 +210,7 @@ Json ToJson(const Plan& plan, const Trace& trace, const RunSummary& summary) {
                     {"kv_bits", 16},
                     {"kv_dtype", DTypeName(plan.policy.kv_dtype)},
                     {"kv", KvPolicyJson(plan.policy.kv)}};
-  json["machine"] = {{"name", plan.machine.name},
-                     {"isa", plan.machine.isa},
-                     {"num_threads", plan.machine.num_threads}};
+  json["machine"] = MachineJson(plan.machine);
   json["workload"] = {{"num_requests", summary.num_requests},
                       {"prompt_tokens", trace.prefill.prompt_tokens},
                       {"generated_tokens", generated},
@@ -211,6 +227,7 @@ Json ToJson(const Plan& plan, const Trace& trace, const RunSummary& summary) {
   json["tiers"] = TiersJson(plan, trace);
   json["placement"] = PlacementJson(plan);
   json["links"] = LinksJson(plan.machine.rates, trace);
+  json["work"] = WorkJson(plan, trace);
   json["phases"] = {{"prefill", PhaseJson(trace.prefill)}, {"decode", PhaseJson(trace.decode)}};
   json["kv"] = {{"policy", KvPolicyName(plan.policy.kv.kind)}, {"heavy", trace.largest_keep.heavy},
                 {"recent", trace.largest_keep.recent},         {"sinks", trace.largest_keep.sinks},
@@ -322,7 +339,7 @@ std::string PlanJson(const Plan& plan, const Workload& work,
   summary.predicted = predicted;
   Json json = ToJson(plan, {}, summary);
   for (const char* measured :
-       {"workload", "time_s", "throughput", "links", "phases", "fingerprint"}) {
+       {"workload", "time_s", "throughput", "links", "work", "phases", "fingerprint"}) {
     ClearValues(json[measured]);
   }
   json["workload"]["num_requests"] = work.num_requests;

@@ -48,7 +48,6 @@ CONFIG_FLAG = ["--config", "{root}/bad.toml"]
 
 FLAGS = [
     ("no verb that exists", 2, ["VERB", "generat"], None),
-    ("a verb of a later version", 2, ["VERB", "sweep"], None),
     ("an unknown flag", 2, ["--frobnicate"], None),
     ("a misspelt flag", 2, ["--max-new-token", "5"], None),
     ("a flag's name with control characters", 2, ["--\x1b[31m\nflag"], None),

@@ -114,6 +114,18 @@ class Simulate(PlanningTest):
             self.assertGreater(moved, 0)
             self.assertAlmostEqual(moved, report["links"][link]["bytes"], delta=0.01 * moved)
 
+    def test_work_is_what_decoding_computes_and_reads(self):
+        report = self.report_of("simulate", "--model", "opt-125m", "--machine", T4, "--prompt-len", 4, "--gen-len", 3,
+                                "--num-requests", 6, "--gpu-batch-size", 2, "--num-gpu-batches", 3, "--no-cpu-attention")
+        hidden, blocks, vocabulary, passes, rows, batches = 768, 12, 50272, 2, 6, 3
+        multiplied = blocks * 12 * hidden**2 + vocabulary * hidden
+        attended = rows * blocks * (5 + 6)
+        self.assertEqual(report["work"]["decode_flops"], 2 * multiplied * rows * passes + 4 * attended * hidden)
+        self.assertEqual(report["work"]["decode_memory_bytes"],
+                         report["model"]["weight_bytes"] * passes * batches + 4 * attended * hidden)
+        self.assertEqual(report["machine"]["matmul_flops_per_s"], 2.2e13)
+        self.assertEqual(report["machine"]["memory_bytes_per_s"], 2.2e11)
+
     def test_bytes_are_those_of_a_run(self):
         """A run on an emulated GPU of the same size moves what was simulated, but for the weights that it has asked for
         ahead when it ends."""

@@ -91,7 +91,9 @@ TEST(ConfigTest, FlagBeatsEnvironmentBeatsFile) {
 TEST(ConfigTest, RefusesWithTheReason) {
   const std::vector<std::pair<std::vector<const char*>, const char*>> cases = {
     {{"generte"}, "did you mean generate?"},
-    {{"sweep"}, "does not have that verb yet"},
+    {{"sweep"}, "give the TOML file"},
+    {{"sweep", "g.toml"}, "--output: give the folder"},
+    {{"sweep", "g.toml", "--output", "d", "--verb", "plan"}, "expected bench or simulate"},
     {{"generate"}, "--input"},
     {{"generate", "a", "--outptu", "b"}, "did you mean --output?"},
     {{"generate", "a", "--frobnicate"}, "--frobnicate: unknown flag"},

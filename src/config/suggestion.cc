@@ -1,0 +1,38 @@
+#include "src/config/suggestion.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+
+namespace spillway {
+namespace {
+
+int64_t EditDistance(std::string_view a, std::string_view b) {
+  std::vector<int64_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), 0);
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    int64_t diagonal = row[0]++;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const int64_t substitute = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({substitute, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+std::string Suggestion(std::string_view word, const std::vector<std::string>& known,
+                       std::string_view dashes) {
+  const auto nearest = std::ranges::min_element(
+      known, {}, [&](const std::string& k) { return EditDistance(word, k); });
+  if (nearest == known.end() ||
+      EditDistance(word, *nearest) > 1 + static_cast<int64_t>(word.size()) / 4)
+    return "";
+  return fmt::format("; did you mean {}{}?", dashes, *nearest);
+}
+
+}  // namespace spillway

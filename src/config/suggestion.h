@@ -1,0 +1,14 @@
+// What a misspelt word may have meant. Pure function; any thread.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace spillway {
+
+// "; did you mean --input?" when one of the known words is close enough to be a slip; else nothing.
+std::string Suggestion(std::string_view word, const std::vector<std::string>& known,
+                       std::string_view dashes);
+
+}  // namespace spillway

@@ -1,0 +1,180 @@
+#include "src/sweep/run_figures.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "spillway/trace.h"  // Link
+#include "src/sweep/point_names.h"
+
+namespace spillway {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// A value of a report, wherever a file that people may have edited has one.
+const Json& At(const Json& report, const std::string& pointer) {
+  static const Json none;
+  const Json::json_pointer place(pointer);
+  return report.contains(place) ? report.at(place) : none;
+}
+
+double NumberAt(const Json& report, const std::string& pointer) {
+  const Json& value = At(report, pointer);
+  return value.is_number() ? value.get<double>() : 0.0;
+}
+
+std::string TextAt(const Json& report, const std::string& pointer) {
+  const Json& value = At(report, pointer);
+  return value.is_string() ? value.get<std::string>() : "";
+}
+
+std::string AmountText(const Json& amount) {
+  if (amount.contains("frac")) return fmt::format("{:.4g} %", 100.0 * NumberAt(amount, "/frac"));
+  return fmt::format("{:.0f}", NumberAt(amount, "/tokens"));
+}
+
+std::string BudgetText(const Json& budget) {
+  if (budget.contains("kept") && budget.size() == 1) return AmountText(budget["kept"]);
+  std::string text;
+  for (const auto& [part, amount] : budget.items()) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", AmountText(amount), part);
+  }
+  return text;
+}
+
+// "h2o 20 %", from the report's policy.
+std::string KvText(const Json& report) {
+  const Json& kv = At(report, "/policy/kv");
+  std::string text = TextAt(kv, "/policy");
+  if (kv.contains("layer_budgets")) text += " per layer";
+  if (kv.contains("budget")) text += fmt::format(" {}", BudgetText(kv["budget"]));
+  if (NumberAt(kv, "/num_sinks") > 0) text += fmt::format(" + {:.0f}", NumberAt(kv, "/num_sinks"));
+  for (const char* what : {"kv", "weight"}) {
+    const double bits = NumberAt(report, fmt::format("/policy/{}_bits", what));
+    if (bits != 16.0) text += fmt::format(", {:.0f}-bit {}s", bits, what);
+  }
+  return text;
+}
+
+// The same of a point that has no report.
+std::string KvText(const SweepPoint& point) {
+  std::string text;
+  for (const auto& [flag, value] : point.settings) {
+    if (!TellsKv(flag)) continue;
+    const bool is_kind = flag == "kv-policy";
+    text += fmt::format("{}{}", text.empty() ? "" : " ", is_kind ? value : flag + " " + value);
+  }
+  return text.empty() ? "full" : text;
+}
+
+std::string LengthsText(const Json& report) {
+  const double rows = NumberAt(report, "/workload/num_requests");
+  if (rows <= 0.0) return "";
+  return fmt::format("{:.0f} + {:.0f}", NumberAt(report, "/workload/prompt_tokens") / rows,
+                     NumberAt(report, "/workload/generated_tokens") / rows);
+}
+
+struct Level {
+  std::string name;
+  double bytes = 0.0;
+  double bytes_per_s = 0.0;
+
+  double busy_s() const { return bytes_per_s > 0.0 ? bytes / bytes_per_s : 0.0; }
+};
+
+// What decoding reads of the device's memory, and what it moves over each link.
+std::vector<Level> LevelsOf(const Json& report) {
+  std::vector<Level> levels = {{"memory", NumberAt(report, "/work/decode_memory_bytes"),
+                                NumberAt(report, "/machine/memory_bytes_per_s")}};
+  for (const Link link : kAllLinks) {
+    const std::string name(LinkName(link));
+    levels.push_back({name, NumberAt(report, "/phases/decode/links/" + name + "/bytes"),
+                      NumberAt(report, "/links/" + name + "/peak_bytes_per_s")});
+  }
+  return levels;
+}
+
+std::optional<RoofPoint> RoofOf(const Json& report) {
+  const double flops = NumberAt(report, "/work/decode_flops");
+  const double decode_s = NumberAt(report, "/time_s/decode");
+  const double peak = NumberAt(report, "/machine/matmul_flops_per_s");
+  const std::vector<Level> levels = LevelsOf(report);
+  const Level& busiest = *std::ranges::max_element(levels, {}, &Level::busy_s);
+  if (flops <= 0.0 || decode_s <= 0.0 || peak <= 0.0 || busiest.busy_s() <= 0.0)
+    return std::nullopt;
+  return RoofPoint{busiest.name, flops / busiest.bytes, flops / decode_s, busiest.bytes_per_s,
+                   peak};
+}
+
+RunFigures FiguresOf(const PointResult& result) {
+  RunFigures figures;
+  figures.simulated = result.point.verb == Verb::kSimulate;
+  if (result.fault) {
+    figures.kv = KvText(result.point);
+    figures.fault = result.fault->message;
+    return figures;
+  }
+  const Json& report = result.report;
+  figures.kv = KvText(report);
+  figures.model = TextAt(report, "/model/name");
+  figures.machine = TextAt(report, "/machine/name");
+  figures.lengths = LengthsText(report);
+  figures.tokens_per_s = NumberAt(report, "/throughput/generated_tokens_per_s");
+  const double predicted = NumberAt(report, "/predicted/generated_tokens_per_s");
+  if (predicted > 0.0) figures.predicted_tokens_per_s = predicted;
+  figures.roof = RoofOf(report);
+  return figures;
+}
+
+// A sweep that varies nothing but KV is of one model and one pair of lengths.
+void AddNames(const std::vector<PointResult>& results, const std::vector<std::string>& varied,
+              std::vector<RunFigures>& all) {
+  std::vector<SweepPoint> points;
+  std::vector<std::string> kv;
+  for (std::size_t at = 0; at < all.size(); ++at) {
+    points.push_back(results[at].point);
+    kv.push_back(all[at].kv);
+  }
+  std::vector<std::string> names = PointNames(points, kv, varied);
+  for (std::size_t at = 0; at < all.size(); ++at) {
+    RunFigures& run = all[at];
+    run.name = std::move(names[at]);
+    if (run.name.empty() && run.fault.empty()) run.name = run.model + ", " + run.lengths;
+  }
+}
+
+// Runs whose rates are compared with each other's.
+std::string WorkKey(const PointResult& result, const RunFigures& figures) {
+  return fmt::format("{}\n{}\n{}\n{}\n{}", figures.model, figures.machine, figures.lengths,
+                     figures.simulated, NumberAt(result.report, "/policy/weight_bits"));
+}
+
+bool KeepsAllKv(const PointResult& result) {
+  return TextAt(result.report, "/policy/kv/policy") == "full" &&
+         NumberAt(result.report, "/policy/kv_bits") == 16.0;
+}
+
+}  // namespace
+
+std::vector<RunFigures> FiguresOf(const std::vector<PointResult>& results,
+                                  const std::vector<std::string>& varied) {
+  std::vector<RunFigures> all;
+  std::map<std::string, double> full;  // the fastest of each kind of work
+  for (const PointResult& result : results) {
+    all.push_back(FiguresOf(result));
+    if (result.fault || !KeepsAllKv(result)) continue;
+    double& best = full[WorkKey(result, all.back())];
+    best = std::max(best, all.back().tokens_per_s);
+  }
+  AddNames(results, varied, all);
+  for (std::size_t at = 0; at < all.size(); ++at) {
+    const auto found = full.find(WorkKey(results[at], all[at]));
+    if (results[at].fault || found == full.end() || found->second <= 0.0) continue;
+    all[at].speedup = all[at].tokens_per_s / found->second;
+  }
+  return all;
+}
+
+}  // namespace spillway

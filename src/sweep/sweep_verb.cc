@@ -1,0 +1,184 @@
+#include "src/sweep/sweep_verb.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "spillway/error.h"
+#include "src/clock.h"
+#include "src/config/toml_text.h"
+#include "src/execute/run_blocks.h"  // TerminalOf, kSomeLinesCarryErrors
+#include "src/report/progress.h"
+#include "src/report/terminal.h"
+#include "src/stop_signal.h"
+#include "src/sweep/grid.h"
+#include "src/sweep/point_store.h"
+#include "src/sweep/results_csv.h"
+#include "src/sweep/results_page.h"
+#include "src/sweep/run_figures.h"
+#include "src/sweep/run_point.h"
+
+namespace spillway {
+namespace {
+
+// How far a sweep is: a line for each point that was run, and on a terminal the one that runs.
+class SweepProgress {
+ public:
+  SweepProgress(const Config& config, const Grid& grid)
+      : out_(config.progress ? TerminalOf(config) : nullptr),
+        says_commands_(config.verbosity == Verbosity::kVerbose),
+        line_(out_),
+        varied_(VariedFlags(grid)),
+        num_points_(grid.points.size()) {}
+
+  void Skip() { ++num_done_; }
+
+  void Begin(const SweepPoint& point) {
+    if (out_ == nullptr || !says_commands_) return;
+    constexpr std::size_t kMaxCommand = 1000;
+    const std::string command = fmt::format("{}", fmt::join(PointCommand(point), " "));
+    PrintTo(out_, fmt::format("{}\n", Printable(command, kMaxCommand)));
+  }
+
+  void Tick(const SweepPoint& point, double elapsed_s) {
+    line_.Note(fmt::format("point {}/{}  {}  {}  {}", num_done_ + 1, num_points_,
+                           DurationText(elapsed_s), EtaText(), LabelText(point)));
+  }
+
+  void Finish(const PointResult& result) {
+    ++num_done_;
+    ++num_run_;
+    run_s_ += result.wall_s;
+    line_.Clear();
+    if (out_ == nullptr) return;
+    PrintTo(out_, fmt::format("{:>5}/{}  {:<28}  {}  {}\n", num_done_, num_points_,
+                              OutcomeText(result), EtaText(), LabelText(result.point)));
+  }
+
+  void Clear() { line_.Clear(); }
+
+ private:
+  static std::string OutcomeText(const PointResult& result) {
+    if (result.fault) return fmt::format("{} {}", StateOf(result), result.fault->code);
+    const auto& throughput = result.report["throughput"];
+    return fmt::format("{:.4g} tokens/s in {}", throughput.value("generated_tokens_per_s", 0.0),
+                       DurationText(result.wall_s));
+  }
+
+  std::string LabelText(const SweepPoint& point) const {
+    constexpr std::size_t kMaxLabel = 160;
+    return Printable(PointLabel(point, varied_), kMaxLabel);
+  }
+
+  // As if the points to come took as long as those that this sweep ran.
+  std::string EtaText() const {
+    if (num_run_ == 0) return "ETA -";
+    const auto left = static_cast<double>(num_points_ - num_done_);
+    return "ETA " + DurationText(left * run_s_ / static_cast<double>(num_run_));
+  }
+
+  std::FILE* out_;
+  bool says_commands_;
+  ProgressLine line_;
+  std::vector<std::string> varied_;
+  std::size_t num_points_;
+  std::size_t num_done_ = 0;
+  std::size_t num_run_ = 0;  // by this process
+  double run_s_ = 0.0;
+};
+
+// The last "error[CODE]: message" that a program wrote; what it ended with where it wrote none.
+PointFault FaultOf(const PointRun& run) {
+  PointFault fault{"", "", run.status};
+  constexpr std::string_view kBegin = "spillway: error[";
+  const std::size_t begin = run.diagnostics.rfind(kBegin);
+  if (begin != std::string::npos) {
+    const std::string line = run.diagnostics.substr(
+        begin + kBegin.size(), run.diagnostics.find('\n', begin) - begin - kBegin.size());
+    const std::size_t end = line.find("]: ");
+    if (end != std::string::npos) return {line.substr(0, end), line.substr(end + 3), run.status};
+  }
+  fault.message = run.status > 128 ? fmt::format("ended by signal {}", run.status - 128)
+                                   : fmt::format("ended with status {}", run.status);
+  return fault;
+}
+
+bool RanToEnd(const PointRun& run) {
+  return run.status == 0 || run.status == kSomeLinesCarryErrors;
+}
+
+// A run that finished has its report, also when some of its rows failed.
+PointResult ResultOf(const SweepPoint& point, const PointRun& run, const PointStore& store) {
+  PointResult result;
+  result.point = point;
+  result.wall_s = run.wall_s;
+  if (RanToEnd(run)) {
+    if (auto report = store.TakeReport()) {
+      result.report = std::move(*report);
+      return result;
+    }
+  }
+  result.fault = FaultOf(run);
+  return result;
+}
+
+// Runs what no earlier sweep has finished. After a stop, what is finished already is all there is.
+std::vector<PointResult> RunPoints(const Grid& grid, PointStore& store, SweepProgress& progress) {
+  std::vector<PointResult> results;
+  const std::vector<std::string> varied = VariedFlags(grid);
+  bool stopped = false;
+  for (const SweepPoint& point : grid.points) {
+    if (std::optional<PointResult> done = store.Find(point)) {
+      results.push_back(std::move(*done));
+      progress.Skip();
+      continue;
+    }
+    stopped = stopped || StopRequested();
+    if (stopped) continue;
+    progress.Begin(point);
+    const PointRun run = RunPoint(point, store.PlaceForReport(),
+                                  [&](double elapsed_s) { progress.Tick(point, elapsed_s); });
+    stopped =
+        !RanToEnd(run) && (StopRequested() || run.status == ExitStatus(ErrorCode::kInterrupted));
+    if (stopped) continue;
+    results.push_back(store.Keep(ResultOf(point, run, store), PointLabel(point, varied)));
+    progress.Finish(results.back());
+  }
+  progress.Clear();
+  return results;
+}
+
+std::string SummaryText(const Config& config, const std::vector<PointResult>& results) {
+  const auto faults = std::ranges::count_if(
+      results, [](const PointResult& result) { return result.fault.has_value(); });
+  const std::string refused = faults == 0 ? "" : fmt::format(", {} could not run", faults);
+  return fmt::format("  {} points{}\n  {}\n  {}\n", results.size(), refused,
+                     (config.output / "results.csv").string(),
+                     (config.output / "index.html").string());
+}
+
+}  // namespace
+
+int RunSweep(const Config& config) {
+  const std::string text = ReadTomlText(config.grid.string(), "sweep");
+  const Grid grid = ParseGrid(config.grid.string(), text, config.run_verb);
+  PointStore store(config.output);
+  store.WriteFile("grid.toml", text);
+  SweepProgress progress(config, grid);
+  const std::vector<PointResult> results = RunPoints(grid, store, progress);
+
+  const std::vector<RunFigures> figures = FiguresOf(results, VariedFlags(grid));
+  store.WriteFile("results.csv", ResultsCsv(results, figures, grid.flags));
+  if (!results.empty()) store.WriteFile("index.html", ResultsPage(grid.title, results, figures));
+  if (results.size() < grid.points.size()) {
+    throw Error(ErrorCode::kInterrupted,
+                fmt::format("stopped with {} of {} points finished; the same command goes on",
+                            results.size(), grid.points.size()));
+  }
+  if (std::FILE* terminal = TerminalOf(config)) PrintTo(terminal, SummaryText(config, results));
+  const bool all_ran = std::ranges::none_of(
+      results, [](const PointResult& result) { return result.fault.has_value(); });
+  return all_ran ? 0 : kSomeLinesCarryErrors;
+}
+
+}  // namespace spillway

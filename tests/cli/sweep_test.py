@@ -1,0 +1,271 @@
+"""`spillway sweep`: a grid of runs, resumed, refused, stopped and killed. Standard library only.
+
+  python3 sweep_test.py path/to/spillway [unittest arguments]
+"""
+
+import csv
+import json
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import harness
+
+BINARY = pathlib.Path()
+T4 = harness.REPOSITORY / "examples" / "machines" / "t4.json"
+SMALL = """
+threads = 1
+num-requests = 2
+gpu-batch-size = 2
+prompt-len = 8
+gen-len = [2, 3]
+"""
+# A point of about a second, then quick ones.
+SLOW_FIRST = """
+threads = 1
+gpu-batch-size = 4
+prompt-len = 8
+gen-len = [1500, 2, 3]
+"""
+
+
+class SweepTest(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name)
+        self.out = self.folder / "out"
+
+    def grid(self, text):
+        path = self.folder / "grid.toml"
+        path.write_text(text)
+        return path
+
+    def sweep(self, text, *words, status=0, env=None):
+        result = harness.run(BINARY, ["sweep", self.grid(text), "--output", self.out, *words], cwd=self.folder, env=env)
+        self.assertEqual(result.status, status, result.stderr.decode(errors="replace"))
+        return result
+
+    def refusal(self, text, *words, status=2):
+        lines = self.sweep(text, *words, status=status).stderr.decode().splitlines()
+        self.assertEqual(len(lines), 1, lines)
+        return lines[0]
+
+    def rows(self):
+        with open(self.out / "results.csv", newline="", encoding="utf-8") as file:
+            return list(csv.DictReader(file))
+
+    def points(self):
+        return sorted((self.out / "points").glob("*.json"))
+
+    def start(self, text):
+        words = [str(BINARY), "sweep", str(self.grid(text)), "--output", str(self.out), "--quiet"]
+        return subprocess.Popen(words, cwd=self.folder, env=harness.clean_environment(), stderr=subprocess.PIPE)
+
+    def wait_for(self, condition):
+        deadline = time.monotonic() + 60
+        while not condition():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+
+    def running(self):
+        """Processes that run a point of this test's sweep."""
+        found = []
+        for folder in pathlib.Path("/proc").iterdir():
+            try:
+                words = (folder / "cmdline").read_bytes() if folder.name.isdigit() else b""
+            except OSError:
+                continue
+            if str(self.out).encode() in words and b"\0bench\0" in words:
+                found.append(int(folder.name))
+        return found
+
+
+class Results(SweepTest):
+    def test_a_report_for_each_point_and_a_table(self):
+        text = self.sweep(SMALL).stdout.decode()
+        self.assertIn("2/2", text)
+        self.assertIn("ETA", text)
+        self.assertEqual([row["gen-len"] for row in self.rows()], ["2", "3"])
+        for row in self.rows():
+            report = json.loads((self.out / row["file"]).read_text())
+            self.assertEqual(row["status"], "measured")
+            self.assertEqual(row["generated_tokens"], str(2 * int(row["gen-len"])))
+            self.assertEqual(float(row["generated_tokens_per_s"]), report["throughput"]["generated_tokens_per_s"])
+            self.assertEqual(report["sweep"]["settings"]["gen-len"], row["gen-len"])
+            self.assertIsNone(report["sweep"]["error"])
+            self.assertEqual(report["version"], 1)
+        self.assertIn("<svg", (self.out / "index.html").read_text())
+        self.assertEqual((self.out / "grid.toml").read_text(), SMALL)
+        self.assertEqual(len(self.points()), 2)
+        self.assertEqual(len(list((self.out / "points").iterdir())), 2)
+
+    def test_a_point_is_the_run_of_its_command(self):
+        self.sweep(SMALL)
+        report = self.folder / "r.json"
+        harness.run(BINARY, ["bench", "--num-requests", 2, "--gpu-batch-size", 2, "--prompt-len", 8, "--gen-len", 3,
+                             "--report", report, "--quiet"])
+        self.assertEqual(self.rows()[1]["fingerprint"], json.loads(report.read_text())["fingerprint"])
+
+    def test_simulated_points_need_no_weights(self):
+        self.sweep(f'verb = "simulate"\nmodel = "opt-6.7b"\nmachine = "{T4}"\ngen-len = 8\nkv-policy = ["full", "h2o"]\n'
+                   "gpu-batch-size = 4\nnum-gpu-batches = 2\n")
+        full, h2o = self.rows()
+        self.assertEqual((full["status"], full["kv"], h2o["kv"]), ("simulated", "full", "h2o 20 %"))
+        self.assertEqual(float(full["speedup_over_full_kv"]), 1.0)
+        self.assertGreater(float(h2o["speedup_over_full_kv"]), 1.0)
+        self.assertGreater(float(h2o["decode_flops_per_byte"]), 0)
+
+    def test_the_verb_of_the_command_line_counts(self):
+        text = SMALL.replace("threads = 1", "") + f'[bench]\nthreads = 1\n[simulate]\nmachine = "{T4}"\n'
+        self.sweep(text, "--verb", "simulate", "--quiet")
+        self.assertEqual({row["status"] for row in self.rows()}, {"simulated"})
+
+    def test_points_take_nothing_from_the_environment(self):
+        self.sweep(SMALL, env={"SPILLWAY_PROMPT_LEN": "30", "SPILLWAY_REPORT": str(self.folder / "x.json")})
+        self.assertEqual({row["prompt_tokens"] for row in self.rows()}, {"16"})
+        self.assertFalse((self.folder / "x.json").exists())
+
+    def test_a_point_that_cannot_run_is_a_row(self):
+        result = self.sweep(SMALL.replace("[2, 3]", "[2, 5000, 3]") + 'cpu-memory = ["1MiB", "1GiB"]\n', status=21)
+        self.assertIn(b"4 could not run", result.stdout)
+        rows = self.rows()
+        self.assertEqual([row["status"] for row in rows],
+                         ["refused", "measured", "refused", "refused", "refused", "measured"])
+        self.assertEqual(rows[0]["error_code"], "E-CPU-MEMORY")
+        self.assertIn("--cpu-memory", rows[0]["error"])
+        self.assertEqual(rows[2]["error_code"], "E-FLAG")
+        self.assertIn("positions", rows[2]["error"])
+        self.assertEqual(rows[0]["generated_tokens_per_s"], "")
+        self.assertIn("E-CPU-MEMORY", (self.out / "index.html").read_text())
+
+
+class Resumed(SweepTest):
+    def times(self):
+        return {path.name: path.stat().st_mtime_ns for path in self.points()}
+
+    def test_finished_points_are_not_run_again(self):
+        self.sweep(SMALL)
+        before = self.times()
+        self.sweep(SMALL)
+        self.assertEqual(self.times(), before)
+        self.sweep(SMALL.replace("[2, 3]", "[4, 3, 2]"))
+        self.assertEqual({name: time for name, time in self.times().items() if name in before}, before)
+        self.assertEqual([row["generated_tokens"] for row in self.rows()], ["8", "6", "4"])
+        self.assertEqual(len(self.points()), 3)
+
+    def test_what_counts_is_in_the_file_not_its_name(self):
+        self.sweep(SMALL)
+        two, three = self.points()
+        swapped = two.read_bytes()
+        two.write_bytes(three.read_bytes())
+        three.write_bytes(swapped)
+        before = self.times()
+        self.sweep(SMALL)
+        self.assertEqual(self.times(), before)
+        self.assertEqual([row["generated_tokens"] for row in self.rows()], ["4", "6"])
+        self.assertEqual([pathlib.Path(row["file"]).name for row in self.rows()], [three.name, two.name])
+        # Another point's result under this one's name.
+        two.write_bytes(three.read_bytes())
+        self.sweep(SMALL)
+        self.assertEqual([row["generated_tokens"] for row in self.rows()], ["4", "6"])
+
+    def test_files_that_were_cut_short_do_not_count(self):
+        self.sweep(SMALL)
+        whole = self.points()[0].read_bytes()
+        for half in (whole[: len(whole) // 2], b"", b"{}", b"[]", b"\0" * 100, b'{"sweep": 3}'):
+            self.points()[0].write_bytes(half)
+            self.sweep(SMALL, "--quiet")
+            self.assertEqual(json.loads(self.points()[0].read_bytes())["workload"],
+                             json.loads(whole)["workload"], half)
+
+    def test_a_machine_file_that_was_edited_makes_a_new_point(self):
+        machine = self.folder / "machine.json"
+        document = json.loads(T4.read_text())
+        text = f'verb = "simulate"\nmodel = "opt-125m"\nmachine = "{machine}"\ngen-len = 4\ngpu-batch-size = 2\n'
+        machine.write_text(json.dumps(document))
+        self.sweep(text)
+        first = self.rows()[0]["generated_tokens_per_s"]
+        document["gpu"]["memory_bytes_per_s"] /= 4
+        machine.write_text(json.dumps(document))
+        self.sweep(text)
+        self.assertLess(float(self.rows()[0]["generated_tokens_per_s"]), float(first))
+
+    def test_refused_points_are_tried_again(self):
+        text = SMALL + 'offload-dir = "later"\n'
+        self.sweep(text, status=21)
+        self.assertEqual({row["status"] for row in self.rows()}, {"refused"})
+        (self.folder / "later").mkdir()
+        self.sweep(text)
+        self.assertEqual({row["status"] for row in self.rows()}, {"measured"})
+        self.assertEqual(len(self.points()), 2)
+
+
+class Stopped(SweepTest):
+    def test_a_kill_in_the_middle(self):
+        process = self.start(SLOW_FIRST.replace("[1500, 2, 3]", "[2, 1500, 3]"))
+        self.wait_for(lambda: len(self.points()) == 1 and self.running())
+        process.kill()
+        process.communicate()
+        self.wait_for(lambda: not self.running())  # the point that ran does not outlive its sweep
+        self.assertEqual(len(self.points()), 1)
+        kept = self.points()[0].stat().st_mtime_ns
+        self.sweep(SLOW_FIRST.replace("1500", "4"), "--quiet")
+        self.assertEqual([row["gen-len"] for row in self.rows()], ["4", "2", "3"])
+        self.assertIn(kept, [path.stat().st_mtime_ns for path in self.points()])
+        self.assertEqual([path for path in (self.out / "points").iterdir() if path.name.startswith(".")], [])
+
+    def test_a_stop_keeps_what_is_finished(self):
+        self.sweep(SLOW_FIRST.replace("1500, ", ""), "--quiet")
+        process = self.start(SLOW_FIRST)
+        self.wait_for(self.running)
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 75, stderr)
+        self.assertIn(b"2 of 3 points", stderr)
+        self.assertEqual(self.running(), [])
+        self.assertEqual([row["gen-len"] for row in self.rows()], ["2", "3"])
+
+    def test_one_sweep_at_a_time(self):
+        process = self.start(SLOW_FIRST)
+        self.wait_for(self.running)
+        self.assertIn("another sweep", self.refusal(SLOW_FIRST, status=50))
+        process.terminate()
+        process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 75)
+
+
+class Refused(SweepTest):
+    def test_grids(self):
+        self.assertIn("grid.toml:2:1: genlen: bench has no such flag; did you mean gen-len?",
+                      self.refusal("threads = 1\ngenlen = 4\n"))
+        self.assertIn(":1:12: --gen-len x", self.refusal('gen-len = ["x"]'))
+        self.assertFalse(self.out.exists())
+        self.out = self.folder / "no" / "out"
+        self.assertIn("--output", self.refusal(SMALL, status=60))
+        missing = harness.run(BINARY, ["sweep", self.folder / "none.toml", "--output", self.folder / "o"])
+        self.assertEqual(missing.status, 2)
+
+    def test_folders_of_other_things(self):
+        self.out.mkdir()
+        (self.out / "index.html").write_text("mine")
+        self.assertIn("holds other files", self.refusal(SMALL, status=52))
+        self.assertEqual((self.out / "index.html").read_text(), "mine")
+        self.out = self.folder / "file"
+        self.out.write_text("")
+        self.refusal(SMALL, status=60)
+
+    def test_the_grids_that_are_shipped_are_grids(self):
+        for grid in sorted((harness.REPOSITORY / "examples" / "sweeps").glob("*.toml")):
+            # What is wrong with a grid is said before its folder is made.
+            result = harness.run(BINARY, ["sweep", grid, "--output", self.folder / "no" / "o"], cwd=harness.REPOSITORY)
+            self.assertEqual(result.status, 60, result.stderr)
+
+
+if __name__ == "__main__":
+    BINARY = pathlib.Path(sys.argv.pop(1)).resolve()
+    unittest.main(verbosity=2)

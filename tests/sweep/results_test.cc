@@ -1,0 +1,142 @@
+// What a sweep makes of its results: figures, the table, the page.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "src/sweep/chart.h"
+#include "src/sweep/results_csv.h"
+#include "src/sweep/results_page.h"
+#include "src/sweep/run_figures.h"
+#include "src/sweep/run_point.h"
+
+namespace spillway {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Json = nlohmann::ordered_json;
+
+PointResult Ran(const std::string& kv, double tokens_per_s, Verb verb = Verb::kBench) {
+  PointResult result;
+  result.point = {verb, {{"model", "opt-125m"}, {"kv-policy", kv}}};
+  result.file = "points/" + kv + ".json";
+  result.wall_s = 1.5;
+  Json kv_json = {{"policy", kv}};
+  if (kv != "full") kv_json["budget"] = {{"kept", {{"frac", 0.2}}}};
+  const Json none = {{"bytes", 0}};
+  result.report = {
+      {"model", {{"name", "opt-125m"}}},
+      {"machine",
+       {{"name", "a machine"}, {"memory_bytes_per_s", 1e10}, {"matmul_flops_per_s", 1e12}}},
+      {"policy", {{"weight_bits", 16}, {"kv_bits", 16}, {"kv", kv_json}}},
+      {"workload", {{"num_requests", 4}, {"prompt_tokens", 32}, {"generated_tokens", 16}}},
+      {"time_s", {{"decode", 2.0}}},
+      {"throughput", {{"generated_tokens_per_s", tokens_per_s}}},
+      {"predicted", {{"generated_tokens_per_s", 1.1 * tokens_per_s}}},
+      {"work", {{"decode_flops", 4e9}, {"decode_memory_bytes", 2e9}}},
+      {"links",
+       {{"disk_read", {{"peak_bytes_per_s", 1e9}}},
+        {"cpu_to_gpu", {{"peak_bytes_per_s", nullptr}}}}},
+      {"phases",
+       {{"decode", {{"links", {{"disk_read", {{"bytes", 1e9}}}, {"cpu_to_gpu", none}}}}}}},
+  };
+  return result;
+}
+
+PointResult Refused(const std::string& message) {
+  PointResult result;
+  result.point = {Verb::kBench, {{"model", "opt-125m"}, {"kv-policy", "full"}}};
+  result.fault = PointFault{"E-CPU-MEMORY", message, 31};
+  return result;
+}
+
+std::vector<std::string> LinesOf(const std::string& text) {
+  std::vector<std::string> lines;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = text.find('\n', begin);
+    lines.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return lines;
+}
+
+TEST(RunFiguresTest, ComparesWithTheFastestFullKv) {
+  const std::vector<PointResult> results = {Ran("full", 10.0), Ran("h2o", 30.0), Ran("full", 20.0),
+                                            Refused("no room")};
+  const std::vector<RunFigures> figures = FiguresOf(results, {"kv-policy"});
+  EXPECT_EQ(figures[1].kv, "h2o 20 %");
+  EXPECT_EQ(figures[1].name, "opt-125m, 8 + 4");
+  EXPECT_DOUBLE_EQ(figures[0].speedup.value(), 0.5);
+  EXPECT_DOUBLE_EQ(figures[1].speedup.value(), 1.5);
+  EXPECT_FALSE(figures[3].speedup.has_value());
+  EXPECT_EQ(figures[3].fault, "no room");
+  const std::vector<PointResult> alone = {Ran("h2o", 30.0), Ran("full", 10.0, Verb::kSimulate)};
+  EXPECT_FALSE(FiguresOf(alone, {})[0].speedup.has_value());
+}
+
+TEST(RunFiguresTest, TheRoofIsTheLevelThatTakesLongest) {
+  // 2 GB of memory at 10 GB/s take 0.2 s, 1 GB of disk at 1 GB/s takes 1 s.
+  const RoofPoint roof = FiguresOf({Ran("full", 10.0)}, {})[0].roof.value();
+  EXPECT_EQ(roof.level, "disk_read");
+  EXPECT_DOUBLE_EQ(roof.flops_per_byte, 4.0);
+  EXPECT_DOUBLE_EQ(roof.flops_per_s, 2e9);
+  EXPECT_DOUBLE_EQ(roof.level_bytes_per_s, 1e9);
+  PointResult unknown = Ran("full", 10.0);
+  unknown.report["machine"]["matmul_flops_per_s"] = nullptr;
+  EXPECT_FALSE(FiguresOf({unknown}, {})[0].roof.has_value());
+}
+
+TEST(RunFiguresTest, AReportThatLacksEverythingIsNoFault) {
+  PointResult result = Ran("full", 1.0);
+  result.report = {{"throughput", 3}};
+  EXPECT_EQ(FiguresOf({result}, {})[0].tokens_per_s, 0.0);
+}
+
+TEST(ResultsCsvTest, QuotesWhatWouldNotBeReadBack) {
+  PointResult odd = Refused("\"quoted\", with a comma\nand a line");
+  odd.point.settings["model"] = " spaced";
+  const std::vector<PointResult> results = {Ran("h2o", 12.5), odd};
+  const std::vector<std::string> flags = {"model", "kv-policy"};
+  const std::string csv = ResultsCsv(results, FiguresOf(results, flags), flags);
+  const std::vector<std::string> lines = LinesOf(csv);
+  EXPECT_THAT(lines[0],
+              HasSubstr("point,status,verb,name,kv,model,kv-policy,generated_tokens_per_s"));
+  EXPECT_THAT(lines[1], HasSubstr("1,measured,bench,"));
+  EXPECT_THAT(lines[1], HasSubstr(",opt-125m,h2o,12.5,"));
+  EXPECT_THAT(csv, HasSubstr("E-CPU-MEMORY,\"\"\"quoted\"\", with a comma\nand a line\""));
+  EXPECT_THAT(csv, HasSubstr(",\" spaced\",full,"));
+  EXPECT_THAT(csv, HasSubstr("2,refused,"));
+}
+
+TEST(ResultsPageTest, NeedsNothingBesideItAndEscapes) {
+  PointResult odd = Refused("<script>&\"");
+  const std::vector<PointResult> results = {Ran("full", 10.0), Ran("h2o", 30.0), odd};
+  const std::string page = ResultsPage("a < b", results, FiguresOf(results, {"kv-policy"}));
+  EXPECT_THAT(page, HasSubstr("<h1>a &lt; b</h1>"));
+  EXPECT_THAT(page, HasSubstr("&lt;script&gt;&amp;&quot;"));
+  EXPECT_THAT(page, Not(HasSubstr("<script")));
+  EXPECT_THAT(page, Not(HasSubstr("http")));
+  for (const char* section : {"Throughput", "Speed-up over full KV", "Predicted against measured",
+                              "Roofline", "3.00 x", "prefers-color-scheme: dark"}) {
+    EXPECT_THAT(page, HasSubstr(section));
+  }
+}
+
+TEST(ChartTest, NumbersKeepThreeDigits) {
+  EXPECT_EQ(ShortNumber(0.012345), "0.0123");
+  EXPECT_EQ(ShortNumber(8.5), "8.5");
+  EXPECT_EQ(ShortNumber(99.96), "100");
+  EXPECT_EQ(ShortNumber(12345.6), "12346");
+}
+
+TEST(PointCommandTest, IsWhatACommandLineWouldSay) {
+  const SweepPoint point = {
+      Verb::kBench,
+      {{"no-overlap", "false"}, {"percent", "0 100 0 100 0 100"}, {"prompt-len", "8"}}};
+  EXPECT_THAT(PointCommand(point),
+              ElementsAre("spillway", "bench", "--no-overlap=false", "--percent", "0", "100", "0",
+                          "100", "0", "100", "--prompt-len=8"));
+}
+
+}  // namespace
+}  // namespace spillway
