@@ -33,7 +33,7 @@ constexpr int64_t kAttentionKeys =
 
 constexpr int64_t AttentionPaddedDim(int64_t head_dim) { return (head_dim + 15) / 16 * 16; }
 // Queries and sums [24][dim], a widened block of keys or values [64][dim], weights [24][64], the
-// block's min and scale [64][group][2], 4 floats a query.
+// block's min and scale [4][group][16][2], 4 floats a query.
 constexpr int64_t AttentionScratchBytes(int64_t head_dim) {
   return ((2 * kAttentionQueries + kAttentionKeys) * AttentionPaddedDim(head_dim) +
           kAttentionQueries * kAttentionKeys + 2 * kAttentionKeys * KvGroups(head_dim) +

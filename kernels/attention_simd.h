@@ -59,7 +59,7 @@ struct Attend {
   float* sums;          // [query][padded_dim]
   float* widened;       // [slot][padded_dim]
   float* weights;       // [query][64]: scores, then exp
-  float* ranges;        // [slot][group][min, scale] of a block of codes
+  float* ranges;        // [KV block][group][16][min, scale] of a block of codes
   float* maxima;        // [query]
   float* totals;        // [query]
   float* factors;       // [query]: what the sums so far are multiplied by in this block
@@ -495,7 +495,6 @@ void StoreKv(const AttentionTask& task) {
   const AttentionArgs& args = *task.args;
   const AttentionRow& row = *task.row;
   const int64_t code_bytes = KvCodeBytes(args.head_dim, kBits);
-  const int64_t range_bytes = KvRangeBytes(args.head_dim, kBits);
   for (int64_t half = 0; half < 2; ++half) {
     const float* from = (half == 0 ? args.k : args.v) + task.kv_head * args.head_dim;
     const int64_t head = half * args.num_kv_heads + task.kv_head;
@@ -506,7 +505,7 @@ void StoreKv(const AttentionTask& task) {
       std::byte* to = run + slot % kKvBlockSlots * code_bytes;
       const float* x = from + (row.token_offset + token) * args.qkv_stride;
       if constexpr (kBits < 16) {
-        std::byte* ranges = run + kKvBlockSlots * code_bytes + slot % kKvBlockSlots * range_bytes;
+        std::byte* ranges = run + kKvBlockSlots * code_bytes + slot % kKvBlockSlots * 4;
         EncodeToken<kBits>(x, args.head_dim, to, ranges);
       } else {
         StoreToken<kKv>(x, args.head_dim, to);

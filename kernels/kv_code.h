@@ -58,7 +58,8 @@ KvRange KvRangeOf(float lowest, float highest, int bits);
 // By how much an element of a group within [lowest, highest] may be off.
 float KvErrorBound(float lowest, float highest, int bits);
 
-// The oracle: one token's K, or V, of one head.
+// The oracle: one token's K, or V, of one head. `ranges`: of its first group, the others
+// kKvRangeStride apart.
 void EncodeKvRef(const float* x, int64_t head_dim, int bits, std::byte* codes, std::byte* ranges);
 float DecodeKvRef(const std::byte* codes, const std::byte* ranges, int64_t element,
                   int64_t head_dim, int bits);

@@ -35,7 +35,9 @@ KvRange KvRangeOf(float lowest, float highest, int bits) {
   highest = std::min(highest, kLargestHalf);
   KvRange range;
   range.min = HalfBelow(lowest);
-  range.scale = HalfAbove((highest - HalfToFloat(range.min)) / static_cast<float>(KvSteps(bits)));
+  // Here too: a group of zeros may end in -0.
+  const float size = highest - HalfToFloat(range.min) + 0.0F;
+  range.scale = HalfAbove(size / static_cast<float>(KvSteps(bits)));
   return range;
 }
 

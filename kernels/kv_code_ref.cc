@@ -36,7 +36,7 @@ void EncodeKvRef(const float* x, int64_t head_dim, int bits, std::byte* codes, s
   for (int64_t begin = 0; begin < head_dim; begin += kKvGroup) {
     const int64_t size = std::min(kKvGroup, head_dim - begin);
     const KvRange range = RangeOf(x + begin, size, bits);
-    std::memcpy(ranges + begin / kKvGroup * 4, &range, sizeof(range));
+    std::memcpy(ranges + begin / kKvGroup * kKvRangeStride, &range, sizeof(range));
     for (int64_t i = begin; i < begin + size; ++i) {
       const KvCodePlace at = KvCodeAt(i, head_dim, bits);
       codes[at.byte] |= std::byte(CodeOf(x[i], range, bits) << at.shift);
@@ -47,7 +47,7 @@ void EncodeKvRef(const float* x, int64_t head_dim, int bits, std::byte* codes, s
 float DecodeKvRef(const std::byte* codes, const std::byte* ranges, int64_t element,
                   int64_t head_dim, int bits) {
   KvRange range;
-  std::memcpy(&range, ranges + element / kKvGroup * 4, sizeof(range));
+  std::memcpy(&range, ranges + element / kKvGroup * kKvRangeStride, sizeof(range));
   const KvCodePlace at = KvCodeAt(element, head_dim, bits);
   const unsigned steps = static_cast<unsigned>(KvSteps(bits));
   const unsigned code = std::to_integer<unsigned>(codes[at.byte] >> at.shift) & steps;

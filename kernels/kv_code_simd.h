@@ -71,13 +71,13 @@ void EncodeGroup(const float* from, int64_t size, uint8_t* codes, uint16_t* rang
   PackCodes<kBits>(code, size, codes);
 }
 
-// One token's K, or V, of one head.
+// One token's K, or V, of one head. `ranges`: of its first group.
 template <int kBits>
 void EncodeToken(const float* x, int64_t head_dim, std::byte* codes, std::byte* ranges) {
   for (int64_t begin = 0; begin < head_dim; begin += kKvGroup) {
     EncodeGroup<kBits>(x + begin, MinOf(kKvGroup, head_dim - begin),
                        reinterpret_cast<uint8_t*>(codes) + begin * kBits / 8,
-                       reinterpret_cast<uint16_t*>(ranges) + begin / kKvGroup * 2);
+                       reinterpret_cast<uint16_t*>(ranges + begin / kKvGroup * kKvRangeStride));
   }
 }
 
@@ -86,23 +86,27 @@ void EncodeToken(const float* x, int64_t head_dim, std::byte* codes, std::byte* 
 template <int kBits>
 struct CodedBlock {
   const std::byte* codes;  // of slot 0
-  const float* ranges;     // [slot][group][min, scale]
+  const float* ranges;     // [KV block][group][16][min, scale]
   int64_t head_dim;
   int64_t block_bytes;  // from KV block to KV block
   int64_t ahead;        // bytes from what is read to what is fetched into the caches meanwhile
 
-  int64_t token_bytes() const { return KvTokenBytes(head_dim, kBits); }
+  int64_t code_bytes() const { return KvCodeBytes(head_dim, kBits); }
   const std::byte* At(int64_t slot) const {
-    return codes + slot / kKvBlockSlots * block_bytes +
-           slot % kKvBlockSlots * KvCodeBytes(head_dim, kBits);
+    return codes + slot / kKvBlockSlots * block_bytes + slot % kKvBlockSlots * code_bytes();
   }
-  const float* RangesAt(int64_t slot) const { return ranges + slot * KvGroups(head_dim) * 2; }
+  // Of a slot's first group; one slot is 2 floats from the next, one group kGroupFloats.
+  const float* RangesAt(int64_t slot) const {
+    return ranges + slot / kKvBlockSlots * KvGroups(head_dim) * kGroupFloats +
+           slot % kKvBlockSlots * 2;
+  }
   // A slot's part of the bytes of its KV block. Spread over the slots, for in a burst the requests
   // would fill the line buffers, and arithmetic would wait for them.
-  void FetchAhead(int64_t slot) const {
-    Fetch(codes + slot / kKvBlockSlots * block_bytes + slot % kKvBlockSlots * token_bytes() + ahead,
-          token_bytes());
+  __attribute__((always_inline)) void FetchAhead(int64_t slot) const {
+    const int64_t part = KvTokenBytes(head_dim, kBits);
+    Fetch(codes + slot / kKvBlockSlots * block_bytes + slot % kKvBlockSlots * part + ahead, part);
   }
+  static constexpr int64_t kGroupFloats = 2 * kKvBlockSlots;
 };
 
 // The values of a whole group.
@@ -134,7 +138,7 @@ void DecodeSlot(const CodedBlock<kBits>& block, int64_t slot, int64_t padded_dim
   const std::byte* codes = block.At(slot);
   const float* range = block.RangesAt(slot);
   int64_t d = 0;
-  for (; d + kKvGroup <= block.head_dim; d += kKvGroup, range += 2) {
+  for (; d + kKvGroup <= block.head_dim; d += kKvGroup, range += block.kGroupFloats) {
     Simd::F value[kGroupVectors];
     DecodeGroup<kBits>(codes + d * kBits / 8, range, value);
     for (int64_t v = 0; v < kGroupVectors; ++v) Simd::Store(to + d + v * Simd::kLanes, value[v]);
@@ -149,19 +153,19 @@ void DecodeSlot(const CodedBlock<kBits>& block, int64_t slot, int64_t padded_dim
 template <int kBits>
 Simd::F Dots(const float* q, const CodedBlock<kBits>& keys, int64_t slot, int64_t head_dim) {
   const std::byte* codes = keys.At(slot);
-  const float* ranges = keys.RangesAt(slot);
-  const int64_t code_bytes = KvCodeBytes(head_dim, kBits);
-  const int64_t range_floats = KvGroups(head_dim) * 2;
+  const float* range = keys.RangesAt(slot);
+  const int64_t code_bytes = keys.code_bytes();
   Simd::F acc[Simd::kLanes];
 #pragma GCC unroll 16
   for (int64_t i = 0; i < Simd::kLanes; ++i) acc[i] = Simd::Zero();
+  for (int64_t i = 0; i < Simd::kLanes; ++i) keys.FetchAhead(slot + i);
   int64_t d = 0;
-  for (; d + kKvGroup <= head_dim; d += kKvGroup, ranges += 2) {
+  for (; d + kKvGroup <= head_dim; d += kKvGroup, range += keys.kGroupFloats) {
+    const std::byte* at = codes + d * kBits / 8;
 #pragma GCC unroll 16
-    for (int64_t i = 0; i < Simd::kLanes; ++i) {
-      if (d == 0) keys.FetchAhead(slot + i);
+    for (int64_t i = 0; i < Simd::kLanes; ++i, at += code_bytes) {
       Simd::F value[kGroupVectors];
-      DecodeGroup<kBits>(codes + i * code_bytes + d * kBits / 8, ranges + i * range_floats, value);
+      DecodeGroup<kBits>(at, range + 2 * i, value);
 #pragma GCC unroll 16
       for (int64_t v = 0; v < kGroupVectors; ++v)
         acc[i] = Simd::Fma(Simd::Load(q + d + v * Simd::kLanes), value[v], acc[i]);
@@ -169,46 +173,55 @@ Simd::F Dots(const float* q, const CodedBlock<kBits>& keys, int64_t slot, int64_
   }
   for (; d < head_dim; d += Simd::kLanes) {
     const Simd::F query = Simd::Load(q + d);
+    const std::byte* at = codes + d * kBits / 8;
 #pragma GCC unroll 16
-    for (int64_t i = 0; i < Simd::kLanes; ++i) {
-      const Simd::F key =
-          DecodeVector<kBits>(codes + i * code_bytes + d * kBits / 8, ranges + i * range_floats);
-      acc[i] = Simd::Fma(query, key, acc[i]);
-    }
+    for (int64_t i = 0; i < Simd::kLanes; ++i, at += code_bytes)
+      acc[i] = Simd::Fma(query, DecodeVector<kBits>(at, range + 2 * i), acc[i]);
   }
   return Simd::SumEach(acc);
 }
 
-// sums = sums * factor + weights . values over slots [0, end), slot by slot, for one query.
+// acc = acc + weights . values of some registers from element d, over slots [0, end), slot by slot.
+template <int kBits, int64_t kVectors>
+inline void AddValues(const CodedBlock<kBits>& values, int64_t d, int64_t end, const float* weights,
+                      Simd::F (&acc)[kVectors]) {
+  const int64_t code_bytes = values.code_bytes();
+  for (int64_t begin = 0; begin < end; begin += kKvBlockSlots) {
+    const std::byte* at = values.At(begin) + d * kBits / 8;
+    const float* range = values.RangesAt(begin) + d / kKvGroup * values.kGroupFloats;
+    const int64_t last = MinOf(end, begin + kKvBlockSlots);
+    for (int64_t slot = begin; slot < last; ++slot, at += code_bytes, range += 2) {
+      if (d == 0) values.FetchAhead(slot);
+      Simd::F value[kVectors];
+      if constexpr (kVectors == kGroupVectors) {
+        DecodeGroup<kBits>(at, range, value);
+      } else {
+        value[0] = DecodeVector<kBits>(at, range);
+      }
+      const Simd::F weight = Simd::Set(weights[slot]);
+#pragma GCC unroll 16
+      for (int64_t v = 0; v < kVectors; ++v) acc[v] = Simd::Fma(weight, value[v], acc[v]);
+    }
+  }
+}
+
+// sums = sums * factor + weights . values over slots [0, end), for one query.
 template <int kBits>
 void MulValues(const CodedBlock<kBits>& values, int64_t end, const float* weights, float factor,
                float* sums) {
   const Simd::F scaled = Simd::Set(factor);
   int64_t d = 0;
   for (; d + kKvGroup <= values.head_dim; d += kKvGroup) {
-    const int64_t group = d / kKvGroup;
     Simd::F acc[kGroupVectors];
     for (int64_t v = 0; v < kGroupVectors; ++v)
       acc[v] = Simd::Mul(Simd::Load(sums + d + v * Simd::kLanes), scaled);
-    for (int64_t slot = 0; slot < end; ++slot) {
-      if (d == 0) values.FetchAhead(slot);
-      Simd::F value[kGroupVectors];
-      DecodeGroup<kBits>(values.At(slot) + d * kBits / 8, values.RangesAt(slot) + group * 2, value);
-      const Simd::F weight = Simd::Set(weights[slot]);
-#pragma GCC unroll 16
-      for (int64_t v = 0; v < kGroupVectors; ++v) acc[v] = Simd::Fma(weight, value[v], acc[v]);
-    }
+    AddValues<kBits, kGroupVectors>(values, d, end, weights, acc);
     for (int64_t v = 0; v < kGroupVectors; ++v) Simd::Store(sums + d + v * Simd::kLanes, acc[v]);
   }
-  const int64_t group = d / kKvGroup;
   for (; d < values.head_dim; d += Simd::kLanes) {
-    Simd::F acc = Simd::Mul(Simd::Load(sums + d), scaled);
-    for (int64_t slot = 0; slot < end; ++slot) {
-      const Simd::F value =
-          DecodeVector<kBits>(values.At(slot) + d * kBits / 8, values.RangesAt(slot) + group * 2);
-      acc = Simd::Fma(Simd::Set(weights[slot]), value, acc);
-    }
-    Simd::Store(sums + d, acc);
+    Simd::F acc[1] = {Simd::Mul(Simd::Load(sums + d), scaled)};
+    AddValues<kBits, 1>(values, d, end, weights, acc);
+    Simd::Store(sums + d, acc[0]);
   }
 }
 

@@ -24,10 +24,10 @@ struct KvHead {
   Byte* Key(int64_t slot) const { return Codes(slot, kv_head); }
   Byte* Value(int64_t slot) const { return Codes(slot, num_kv_heads + kv_head); }
   int64_t TokenBytes() const { return KvCodeBytes(head_dim, bits); }  // of a key, or of a value
-  // Its groups' {min, scale}; below 16 bits only.
+  // {min, scale} of its first group, the others kKvRangeStride apart; below 16 bits only.
   Byte* KeyRanges(int64_t slot) const { return Ranges(slot, kv_head); }
   Byte* ValueRanges(int64_t slot) const { return Ranges(slot, num_kv_heads + kv_head); }
-  int64_t RangeBytes() const { return KvRangeBytes(head_dim, bits); }
+  int64_t NumRanges() const { return bits == 16 ? 0 : KvGroups(head_dim); }
 
   // With state only.
   auto Score(int64_t slot) const { return State<float>(slot, kv_head); }
@@ -42,7 +42,7 @@ struct KvHead {
     return Run(slot, head) + slot % kKvBlockSlots * TokenBytes();
   }
   Byte* Ranges(int64_t slot, int64_t head) const {
-    return Run(slot, head) + kKvBlockSlots * TokenBytes() + slot % kKvBlockSlots * RangeBytes();
+    return Run(slot, head) + kKvBlockSlots * TokenBytes() + slot % kKvBlockSlots * 4;
   }
   // `head` counts those of the scores, then those of the positions.
   template <typename T>
@@ -60,9 +60,11 @@ void CopyToken(const KvHead<Byte>& from, int64_t from_slot, const KvHead<std::by
   const auto codes = static_cast<std::size_t>(to.TokenBytes());
   std::memcpy(to.Key(to_slot), from.Key(from_slot), codes);
   std::memcpy(to.Value(to_slot), from.Value(from_slot), codes);
-  const auto ranges = static_cast<std::size_t>(to.RangeBytes());
-  std::memcpy(to.KeyRanges(to_slot), from.KeyRanges(from_slot), ranges);
-  std::memcpy(to.ValueRanges(to_slot), from.ValueRanges(from_slot), ranges);
+  for (int64_t group = 0; group < to.NumRanges(); ++group) {
+    const int64_t at = group * kKvRangeStride;
+    std::memcpy(to.KeyRanges(to_slot) + at, from.KeyRanges(from_slot) + at, 4);
+    std::memcpy(to.ValueRanges(to_slot) + at, from.ValueRanges(from_slot) + at, 4);
+  }
 }
 
 }  // namespace spillway::kernels

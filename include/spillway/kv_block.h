@@ -6,7 +6,7 @@
 // KV heads, in no order.
 // Below 16 bits an element is a code, min + scale * code of its group of 64 along head_dim. The
 // [slot % 16][head_dim] of one head is then [slot % 16][code bytes], and behind these
-// [slot % 16][group]{min, scale} in fp16; kernels/kv_code.h has the order of the codes.
+// [group][slot % 16]{min, scale} in fp16; kernels/kv_code.h has the order of the codes.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,7 @@ namespace spillway {
 inline constexpr int64_t kKvBlockSlots = 16;
 inline constexpr int64_t kKvStateBytes = 8;  // of a slot and KV head: score and position
 inline constexpr int64_t kKvGroup = 64;      // elements that share min and scale; the last: fewer
+inline constexpr int64_t kKvRangeStride = kKvBlockSlots * 4;  // bytes from a token's group to group
 
 constexpr int64_t KvGroups(int64_t head_dim) { return (head_dim + kKvGroup - 1) / kKvGroup; }
 

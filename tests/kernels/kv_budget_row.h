@@ -90,7 +90,7 @@ struct BudgetRow {
   // What one head of a token's K, or V, is worth once it is stored.
   std::vector<double> Rounded(const float* x) const {
     AlignedBytes codes(KvCodeBytes(c.head_dim, storage.bits));
-    AlignedBytes ranges(std::max<int64_t>(4, KvRangeBytes(c.head_dim, storage.bits)));
+    AlignedBytes ranges(KvGroups(c.head_dim) * kKvRangeStride);
     const KvTokenRef token{codes.data(), ranges.data(), c.head_dim, storage.bits, storage.dtype};
     token.Store(x);
     return Elements(token);

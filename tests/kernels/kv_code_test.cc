@@ -26,7 +26,7 @@ struct Stored {
 
   Stored(int64_t dim, int kv_bits)
       : codes(static_cast<size_t>(KvCodeBytes(dim, kv_bits)), std::byte{0xFF}),
-        ranges(static_cast<size_t>(KvRangeBytes(dim, kv_bits)), std::byte{0xFF}),
+        ranges(static_cast<size_t>(KvGroups(dim) * kKvRangeStride), std::byte{0xFF}),
         head_dim(dim),
         bits(kv_bits) {}
   std::vector<float> Values() const {
@@ -64,7 +64,12 @@ Stored StoreBy(Isa isa, const std::vector<float>& x, int bits) {
   Attention(args, workspace.span(), pool, isa);
   const KvHead<std::byte> head{kv.data(), 1, dim, 0, KvBlockBytes(1, dim, bits), bits};
   std::copy_n(head.Key(5), stored.codes.size(), stored.codes.begin());
-  std::copy_n(head.KeyRanges(5), stored.ranges.size(), stored.ranges.begin());
+  for (int64_t group = 0; group < head.NumRanges(); ++group) {
+    const int64_t at = group * kKvRangeStride;
+    std::copy_n(head.KeyRanges(5) + at, 4, stored.ranges.begin() + at);
+    EXPECT_TRUE(
+        std::equal(head.KeyRanges(5) + at, head.KeyRanges(5) + at + 4, head.ValueRanges(5) + at));
+  }
   EXPECT_TRUE(std::equal(stored.codes.begin(), stored.codes.end(), head.Value(5)));
   return stored;
 }
