@@ -123,8 +123,8 @@ TEST(PlanTest, CodesOnDiskTakeWholeDiskBlocks) {
   policy.kv_bits = 4;
   policy.kv_frac = {};
   policy.kv_frac[Tier::kDisk] = 1.0;
-  const Plan plan = MakePlan(*BuiltInShape("opt-2.7b"), MachineWith(int64_t{1} << 40),
-                             Requests(4, 100, 28), policy, kNeeds);
+  const Plan plan = LayOut(*BuiltInShape("opt-2.7b"), MachineWith(int64_t{1} << 40),
+                           Requests(4, 100, 28), policy, kNeeds);
   EXPECT_EQ(plan.KvBlockBytes() % 4096, 0);
   EXPECT_EQ(plan.RowSlots(0, 128) % plan.slot_align, 0);
 }
