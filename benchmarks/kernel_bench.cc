@@ -83,7 +83,13 @@ struct AttentionBench {
   int64_t num_new;
   int64_t head_dim;
   bool scored = false;  // with token scores
+  int kv_bits = 16;
 };
+
+// "decode", "decode 4b"
+std::string NameWithBits(std::string_view name, int kv_bits) {
+  return kv_bits == 16 ? std::string(name) : fmt::format("{} {}b", name, kv_bits);
+}
 
 class Bench {
  public:
@@ -111,7 +117,7 @@ class Bench {
   void ReadAll(const std::byte* data);
   void MatmulShape(int64_t in, int64_t out, DType dtype);
   void AttentionShape(const AttentionBench& bench);
-  void DecodeShape(KvPolicyKind kind, int64_t slots);
+  void DecodeShape(KvPolicyKind kind, int64_t slots, int kv_bits);
   void Row(const std::string& op, const std::string& shape, int64_t rows, double seconds,
            double bytes, double flops, double torch_s = 0) {
     fmt::print("{:<12} {:<22} {:>6} {:>10.1f} {:>9.1f} {:>8.0f} {:>10.1f} {:>9}\n", op, shape, rows,
@@ -198,11 +204,11 @@ void Bench::Matmuls() {
 }
 
 void Bench::AttentionShape(const AttentionBench& bench) {
-  const auto [name, num_rows, past, num_new, head_dim, scored] = bench;
+  const auto [name, num_rows, past, num_new, head_dim, scored, kv_bits] = bench;
   const int64_t heads = 2048 / head_dim;
   const int64_t width = heads * head_dim;
   const int64_t slots = (past + num_new + kKvBlockSlots - 1) / kKvBlockSlots * kKvBlockSlots;
-  const int64_t row_bytes = 2 * width * slots * 2;
+  const int64_t row_bytes = slots * KvSlotBytes(heads, head_dim, kv_bits);
   const Bytes kv = RandomBytes(num_rows * row_bytes / 2, DType::kF16);
   const int64_t tokens = num_rows * num_new;
   const Bytes qkv = RandomBytes(tokens * 3 * width, DType::kF32);
@@ -226,6 +232,7 @@ void Bench::AttentionShape(const AttentionBench& bench) {
   args.head_dim = head_dim;
   args.scale = 1.0F / std::sqrt(static_cast<float>(head_dim));
   args.token_scores_stride = slots;
+  args.kv_bits = kv_bits;
   const int64_t workspace_bytes =
       AttentionWorkspaceBytesWithScores(slots, head_dim, options_.num_threads, options_.isa);
   const Bytes workspace = Allocate(workspace_bytes);
@@ -235,18 +242,20 @@ void Bench::AttentionShape(const AttentionBench& bench) {
   // Multiply-adds of q k and p v over what is visible.
   const double visible = static_cast<double>(num_new) *
                          (static_cast<double>(past) + (static_cast<double>(num_new) + 1) / 2);
-  Row(name, fmt::format("{} x {}, past {}", heads, head_dim, past), num_rows * num_new, seconds,
-      static_cast<double>(num_rows * row_bytes),
+  Row(NameWithBits(name, kv_bits), fmt::format("{} x {}, past {}", heads, head_dim, past),
+      num_rows * num_new, seconds, static_cast<double>(num_rows * row_bytes),
       4.0 * visible * static_cast<double>(num_rows * width));
 }
 
 void Bench::Attentions() {
   if (!Wanted("attention")) return;
-  for (const int64_t head_dim : {64, 128}) {
-    AttentionShape({"decode", 64, 512, 1, head_dim});
-    AttentionShape({"decode", 16, 2000, 1, head_dim});
-    AttentionShape({"prefill", 1, 0, 512, head_dim});
-    AttentionShape({"prefill", 4, 0, 2000, head_dim});
+  for (const int kv_bits : {16, 8, 4}) {
+    for (const int64_t head_dim : {64, 128}) {
+      AttentionShape({"decode", 64, 512, 1, head_dim, false, kv_bits});
+      AttentionShape({"decode", 16, 2000, 1, head_dim, false, kv_bits});
+      AttentionShape({"prefill", 1, 0, 512, head_dim, false, kv_bits});
+      AttentionShape({"prefill", 4, 0, 2000, head_dim, false, kv_bits});
+    }
   }
 }
 
@@ -260,6 +269,7 @@ struct DecodeBench {
 
   KvPolicyKind kind;
   int64_t slots;
+  int kv_bits;
   int64_t row_bytes;
   int64_t copies;
   Bytes kv;
@@ -269,7 +279,7 @@ struct DecodeBench {
   Bytes workspace;
   int64_t num_calls = 0;
 
-  DecodeBench(const Options& options, KvPolicyKind policy, int64_t num_slots);
+  DecodeBench(const Options& options, KvPolicyKind policy, int64_t num_slots, int bits);
   void FillState(std::byte* row) const;
   std::byte* NextKv() { return kv.get() + num_calls++ % copies * kRows * row_bytes; }
   template <typename Args>
@@ -278,11 +288,13 @@ struct DecodeBench {
   void RunBudget(ThreadPool& pool, Isa isa);
 };
 
-DecodeBench::DecodeBench(const Options& options, KvPolicyKind policy, int64_t num_slots)
+// Random halves are random codes, and as good as any for their min and scale.
+DecodeBench::DecodeBench(const Options& options, KvPolicyKind policy, int64_t num_slots, int bits)
     : kind(policy),
       slots(num_slots),
-      row_bytes(slots * (policy == KvPolicyKind::kFull ? KvSlotBytes(kHeads, kHeadDim)
-                                                       : KvSlotBytesWithState(kHeads, kHeadDim))),
+      kv_bits(bits),
+      row_bytes(slots * (policy == KvPolicyKind::kFull ? KvSlotBytes : KvSlotBytesWithState)(
+                            kHeads, kHeadDim, bits)),
       copies(kFarBytes / (kRows * row_bytes) + 1),
       kv(RandomBytes(copies * kRows * row_bytes / 2, DType::kF16)),
       workspace_bytes(
@@ -294,8 +306,8 @@ DecodeBench::DecodeBench(const Options& options, KvPolicyKind policy, int64_t nu
 
 void DecodeBench::FillState(std::byte* row) const {
   for (int64_t kv_head = 0; kv_head < kHeads; ++kv_head) {
-    const KvHead<std::byte> head{row, kHeads, kHeadDim, kv_head,
-                                 KvBlockBytesWithState(kHeads, kHeadDim)};
+    const KvHead<std::byte> head{
+        row, kHeads, kHeadDim, kv_head, KvBlockBytesWithState(kHeads, kHeadDim, kv_bits), kv_bits};
     for (int64_t slot = 0; slot < slots; ++slot) {
       *head.Score(slot) = static_cast<float>((slot * 37 + kv_head * 11) % slots);
       *head.Position(slot) = static_cast<int32_t>(slot);
@@ -314,6 +326,7 @@ void DecodeBench::SetCommon(Args& args) const {
   args.num_heads = args.num_kv_heads = kHeads;
   args.head_dim = kHeadDim;
   args.scale = 0.125F;
+  args.kv_bits = kv_bits;
 }
 
 void DecodeBench::RunPlain(ThreadPool& pool, Isa isa) {
@@ -343,22 +356,23 @@ void DecodeBench::RunBudget(ThreadPool& pool, Isa isa) {
   BudgetAttention(args, {workspace.get(), static_cast<size_t>(workspace_bytes)}, pool, isa);
 }
 
-void Bench::DecodeShape(KvPolicyKind kind, int64_t slots) {
-  DecodeBench bench(options_, kind, slots);
+void Bench::DecodeShape(KvPolicyKind kind, int64_t slots, int kv_bits) {
+  DecodeBench bench(options_, kind, slots, kv_bits);
   const double seconds = BestSeconds(options_, [&] {
     kind == KvPolicyKind::kFull ? bench.RunPlain(pool_, options_.isa)
                                 : bench.RunBudget(pool_, options_.isa);
   });
-  Row(fmt::format("step {}", KvPolicyName(kind)), fmt::format("32 x 64, slots {}", slots),
-      DecodeBench::kRows, seconds, static_cast<double>(DecodeBench::kRows * bench.row_bytes),
+  const std::string name = fmt::format("step {}", KvPolicyName(kind));
+  Row(NameWithBits(name, kv_bits), fmt::format("32 x 64, slots {}", slots), DecodeBench::kRows,
+      seconds, static_cast<double>(DecodeBench::kRows * bench.row_bytes),
       4.0 * static_cast<double>(slots * DecodeBench::kRows * DecodeBench::kWidth));
 }
 
 void Bench::Budgets() {
   if (!Wanted("budget")) return;
-  for (const int64_t slots : {128, 512}) {
+  for (const int64_t slots : {128, 512, 2048}) {
     for (const KvPolicyKind kind : {KvPolicyKind::kFull, KvPolicyKind::kWindow, KvPolicyKind::kH2o})
-      DecodeShape(kind, slots);
+      for (const int kv_bits : {16, 8, 4}) DecodeShape(kind, slots, kv_bits);
   }
   for (const bool scored : {false, true}) {
     const char* name = scored ? "prefill h2o" : "prefill full";

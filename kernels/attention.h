@@ -1,4 +1,4 @@
-// Causal attention over a 16-bit KV cache, for ragged packed rows; prefill and decode.
+// Causal attention over a KV cache of 16, 8 or 4 bits, for ragged packed rows; prefill and decode.
 // A query's result depends on that query and its own row's cache only: keys are visited in slot
 // order in fixed blocks, so neither the neighbours, nor the prefill chunk, nor the number of
 // threads changes a bit. Thread rule: one call at a time per pool and workspace.
@@ -43,6 +43,7 @@ struct AttentionArgs {
   float scale = 1.0F;        // q is multiplied by it in fp32
   DType kv_dtype = DType::kF16;
   int64_t token_scores_stride = 0;  // at least the tokens of each row that has token_scores
+  int kv_bits = 16;  // 8 and 4: codes, as kernels/kv_code.h defines them; kv_dtype is not used then
 };
 
 int64_t AttentionWorkspaceBytes(int64_t max_slots, int64_t head_dim, int num_threads, Isa isa);
@@ -51,8 +52,9 @@ int64_t AttentionWorkspaceBytes(int64_t max_slots, int64_t head_dim, int num_thr
 int64_t AttentionWorkspaceBytesWithScores(int64_t max_slots, int64_t head_dim, int num_threads,
                                           Isa isa);
 
-// Rounds the new tokens' K and V to kv_dtype, stores them in their slots, then attends: the token
-// at position p of a row sees slots [0, p]. What is read is always the rounded cache. Token scores,
+// Rounds the new tokens' K and V to kv_dtype or kv_bits, stores them in their slots, then attends:
+// the token at position p of a row sees slots [0, p]. What is read is always the rounded cache; a
+// cache of codes gives the bits that a cache of fp32 with the codes' values would. Token scores,
 // where asked for, change no bit of `out`, and their own bits depend on the row only; a row and KV
 // head is then one task. Requires: workspace as above. Allocates nothing.
 void Attention(const AttentionArgs& args, std::span<std::byte> workspace, ThreadPool& pool,

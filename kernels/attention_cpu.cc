@@ -20,7 +20,8 @@ int64_t AttentionRunLength(int64_t num_tasks, int num_threads) {
 }
 
 const std::byte* AttentionKeys(const AttentionTask& task) {
-  return task.row->kv + task.kv_head * kKvBlockSlots * task.args->head_dim * 2;
+  const int64_t token_bytes = KvTokenBytes(task.args->head_dim, task.args->kv_bits);
+  return task.row->kv + task.kv_head * kKvBlockSlots * token_bytes;
 }
 
 void PrefetchInputs(const AttentionTask& task) {
@@ -40,6 +41,7 @@ namespace {
 void CheckArgs(const AttentionArgs& args) {
   SPILLWAY_CHECK(args.num_kv_heads > 0 && args.num_heads % args.num_kv_heads == 0);
   SPILLWAY_CHECK(args.kv_dtype != DType::kF32);
+  SPILLWAY_CHECK(args.kv_bits == 16 || args.kv_bits == 8 || args.kv_bits == 4);
   for (const AttentionRow& row : args.rows) {
     SPILLWAY_CHECK(row.num_past + row.num_new <= row.num_slots);
     SPILLWAY_CHECK(row.num_slots % kKvBlockSlots == 0);
@@ -88,13 +90,14 @@ void Attention(const AttentionArgs& args, std::span<std::byte> workspace, Thread
     float* scores = row->token_scores == nullptr
                         ? nullptr
                         : row->token_scores + kv_head * group * args.token_scores_stride;
-    return AttentionTask{.args = &args,
-                         .row = row,
-                         .kv_head = kv_head,
-                         .scratch = reinterpret_cast<float*>(scratch),
-                         .block_stride = KvBlockBytes(args.num_kv_heads, args.head_dim) / 2,
-                         .scores = scores,
-                         .scores_stride = args.token_scores_stride};
+    return AttentionTask{
+        .args = &args,
+        .row = row,
+        .kv_head = kv_head,
+        .scratch = reinterpret_cast<float*>(scratch),
+        .block_bytes = KvBlockBytes(args.num_kv_heads, args.head_dim, args.kv_bits),
+        .scores = scores,
+        .scores_stride = args.token_scores_stride};
   };
   int64_t max_new = 0;
   for (const AttentionRow& row : args.rows) max_new = std::max(max_new, row.num_new);

@@ -19,7 +19,7 @@ struct AttentionTask {
   int64_t query_begin = 0;
   int64_t query_end = 0;     // at most kAttentionQueries more
   float* scratch = nullptr;  // of this worker, 64-byte aligned
-  int64_t block_stride = 0;  // 16-bit elements from one KV block of the row to the next
+  int64_t block_bytes = 0;   // from one KV block of the row to the next
   // Where weights are added, [head of the group][slot], stride scores_stride; null: nowhere. The
   // scratch then has room for AttentionHistoryBytes behind AttentionScratchBytes.
   float* scores = nullptr;
@@ -32,11 +32,12 @@ constexpr int64_t kAttentionKeys =
     64;  // the softmax is updated once per block of this many slots, from slot 0
 
 constexpr int64_t AttentionPaddedDim(int64_t head_dim) { return (head_dim + 15) / 16 * 16; }
-// Queries and sums [24][dim], a widened block of keys or values [64][dim], weights [24][64], 2
-// floats a query.
+// Queries and sums [24][dim], a widened block of keys or values [64][dim], weights [24][64], the
+// block's min and scale [4][group][16][2], 4 floats a query.
 constexpr int64_t AttentionScratchBytes(int64_t head_dim) {
   return ((2 * kAttentionQueries + kAttentionKeys) * AttentionPaddedDim(head_dim) +
-          kAttentionQueries * kAttentionKeys + 4 * kAttentionQueries) *
+          kAttentionQueries * kAttentionKeys + 2 * kAttentionKeys * KvGroups(head_dim) +
+          4 * kAttentionQueries) *
          4;
 }
 

@@ -3,42 +3,40 @@
 #include <vector>
 
 #include "kernels/attention.h"
-#include "kernels/convert.h"
+#include "kernels/kv_element_ref.h"
 
 namespace spillway::kernels {
 namespace {
 
-// `head` counts those of K, then those of V.
-uint16_t* Slot(const AttentionArgs& args, const AttentionRow& row, int64_t head, int64_t slot) {
-  const int64_t run = slot / kKvBlockSlots * 2 * args.num_kv_heads + head;
-  return reinterpret_cast<uint16_t*>(row.kv) +
-         (run * kKvBlockSlots + slot % kKvBlockSlots) * args.head_dim;
+KvHead<std::byte> HeadOf(const AttentionArgs& args, const AttentionRow& row, int64_t kv_head) {
+  return {row.kv,
+          args.num_kv_heads,
+          args.head_dim,
+          kv_head,
+          KvBlockBytes(args.num_kv_heads, args.head_dim, args.kv_bits),
+          args.kv_bits};
 }
 
 void StoreRef(const AttentionArgs& args, const AttentionRow& row, int64_t token) {
-  const auto narrow = args.kv_dtype == DType::kF16 ? FloatToHalf : FloatToBFloat16;
   const int64_t from = (row.token_offset + token) * args.qkv_stride;
-  for (int64_t head = 0; head < args.num_kv_heads; ++head) {
-    uint16_t* k = Slot(args, row, head, row.num_past + token);
-    uint16_t* v = Slot(args, row, args.num_kv_heads + head, row.num_past + token);
-    for (int64_t d = 0; d < args.head_dim; ++d) {
-      k[d] = narrow(args.k[from + head * args.head_dim + d]);
-      v[d] = narrow(args.v[from + head * args.head_dim + d]);
-    }
+  const int64_t slot = row.num_past + token;
+  for (int64_t kv_head = 0; kv_head < args.num_kv_heads; ++kv_head) {
+    const KvHead<std::byte> head = HeadOf(args, row, kv_head);
+    KvTokenRef::Key(head, slot, args.kv_dtype).Store(args.k + from + kv_head * args.head_dim);
+    KvTokenRef::Value(head, slot, args.kv_dtype).Store(args.v + from + kv_head * args.head_dim);
   }
 }
 
 void AttendRef(const AttentionArgs& args, const AttentionRow& row, int64_t token, int64_t head) {
-  const auto widen = args.kv_dtype == DType::kF16 ? HalfToFloat : BFloat16ToFloat;
-  const int64_t kv_head = head / (args.num_heads / args.num_kv_heads);
+  const KvHead<std::byte> kv = HeadOf(args, row, head / (args.num_heads / args.num_kv_heads));
   const int64_t num_keys = row.num_past + token + 1;
   const float* q = args.q + (row.token_offset + token) * args.qkv_stride + head * args.head_dim;
   std::vector<double> weights(static_cast<size_t>(num_keys));
   for (int64_t slot = 0; slot < num_keys; ++slot) {
-    const uint16_t* k = Slot(args, row, kv_head, slot);
+    const KvTokenRef k = KvTokenRef::Key(kv, slot, args.kv_dtype);
     double score = 0;
     for (int64_t d = 0; d < args.head_dim; ++d) {
-      score += static_cast<double>(q[d] * args.scale) * static_cast<double>(widen(k[d]));
+      score += static_cast<double>(q[d] * args.scale) * k.At(d);
     }
     weights[static_cast<size_t>(slot)] = score;
   }
@@ -54,8 +52,7 @@ void AttendRef(const AttentionArgs& args, const AttentionRow& row, int64_t token
   for (int64_t d = 0; d < args.head_dim; ++d) {
     double sum = 0;
     for (int64_t slot = 0; slot < num_keys; ++slot) {
-      const uint16_t* v = Slot(args, row, args.num_kv_heads + kv_head, slot);
-      sum += weights[static_cast<size_t>(slot)] * static_cast<double>(widen(v[d]));
+      sum += weights[static_cast<size_t>(slot)] * KvTokenRef::Value(kv, slot, args.kv_dtype).At(d);
     }
     out[d] = static_cast<float>(sum / total);
   }

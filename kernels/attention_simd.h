@@ -2,10 +2,12 @@
 // Order of one query: slots are met in blocks of 64 from slot 0; a score is one register of lanes
 // along head_dim, added by the fixed tree; the block's maximum, then exp, then its sum (lanes, then
 // the tree) update the running softmax; values are added slot by slot. How many queries share a
-// pass, and whether K and V were widened first, changes no bit.
+// pass, and whether K and V were widened first, changes no bit. K and V of 8 and 4 bits are read as
+// min + scale * code wherever an element is loaded; after that the order is the same.
 #pragma once
 
 #include "kernels/attention_isa.h"
+#include "kernels/kv_code_simd.h"
 #include "kernels/simd.h"
 
 namespace spillway::kernels {
@@ -17,14 +19,16 @@ constexpr int kValueQueries =
 constexpr int kValueVectors = 4;
 constexpr int kAddVectors = 4;  // registers of scores that weights are added to at a time
 constexpr int64_t kAddSlots = kAddVectors * kLanes;
-constexpr int64_t kWidenQueries =
-    3;  // from here a block of K or V is widened to fp32 once for all queries
+// From here a block of K or V is widened to fp32 once for all queries.
+constexpr int64_t kWidenQueries = 3;
+constexpr int64_t kWidenCodedQueries = 2;
 constexpr float kMinusInfinity = -__builtin_inff();
 
 static_assert(kKvBlockSlots % kLanes == 0 && kAttentionKeys % kKvBlockSlots == 0);
 
-// 64 slots of K or V: the 16-bit cache itself, or its widened copy. All of the last KV block may be
+// 64 slots of K or V: the 16-bit cache itself, or a widened copy. All of the last KV block may be
 // read; what lies in slots not yet written does not matter.
+template <DType kFrom>
 struct KeyBlock {
   const void* data;
   int64_t stride;        // elements from slot to slot
@@ -38,7 +42,8 @@ struct KeyBlock {
 
 constexpr int64_t RoundUpToLanes(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
-template <DType kKv>
+// kBits below 16: of codes, and kKv does not matter.
+template <DType kKv, int kBits>
 struct Attend {
   const AttentionTask& task;
   const AttentionArgs& args;
@@ -48,14 +53,17 @@ struct Attend {
   int64_t first_query;
   int64_t group;
   int64_t padded_dim;
-  float* q;        // [query][padded_dim], scaled
-  float* sums;     // [query][padded_dim]
-  float* widened;  // [slot][padded_dim]
-  float* weights;  // [query][64]: scores, then exp
-  float* maxima;   // [query]
-  float* totals;   // [query]
-  float* factors;  // [query]: what the sums so far are multiplied by in this block
-  float* history;  // [block][query][64]: the scores, where the task adds weights up
+  int64_t code_bytes;   // of a token's K or V
+  int64_t token_bytes;  // of the same, min and scale included
+  float* q;             // [query][padded_dim], scaled
+  float* sums;          // [query][padded_dim]
+  float* widened;       // [slot][padded_dim]
+  float* weights;       // [query][64]: scores, then exp
+  float* ranges;        // [KV block][group][16][min, scale] of a block of codes
+  float* maxima;        // [query]
+  float* totals;        // [query]
+  float* factors;       // [query]: what the sums so far are multiplied by in this block
+  float* history;       // [block][query][64]: the scores, where the task adds weights up
 
   explicit Attend(const AttentionTask& attention_task);
   int64_t Token(int64_t query) const { return (first_query + query) / group; }
@@ -68,15 +76,19 @@ struct Attend {
   float* ScoresOf(int64_t begin) const {
     return task.scores == nullptr ? weights : history + begin * num_queries;
   }
-  const uint16_t* Cache(bool values, int64_t slot) const {
+  // 16 tokens' K or V.
+  const std::byte* RunOf(bool values, int64_t slot) const {
     const int64_t head = (values ? args.num_kv_heads : 0) + kv_head;
-    return reinterpret_cast<const uint16_t*>(row.kv) + slot / kKvBlockSlots * task.block_stride +
-           (head * kKvBlockSlots + slot % kKvBlockSlots) * args.head_dim;
+    return row.kv + slot / kKvBlockSlots * task.block_bytes + head * kKvBlockSlots * token_bytes;
   }
-  KeyBlock InPlace(bool values, int64_t begin) const {
-    return {Cache(values, begin), args.head_dim, task.block_stride, Ahead(values, begin)};
+  const std::byte* Cache(bool values, int64_t slot) const {
+    return RunOf(values, slot) + slot % kKvBlockSlots * code_bytes;
   }
-  KeyBlock Widen(bool values, int64_t begin, int64_t count) const;
+  KeyBlock<kKv> InPlace(bool values, int64_t begin) const {
+    return {Cache(values, begin), args.head_dim, task.block_bytes / 2, Ahead(values, begin)};
+  }
+  CodedBlock<kBits> Coded(bool values, int64_t begin, int64_t count) const;
+  KeyBlock<DType::kF32> Widen(bool values, int64_t begin, int64_t count) const;
   int64_t Ahead(bool values, int64_t begin) const;
   void LoadQueries() const;
   void Softmax(int64_t begin, int64_t first) const;
@@ -85,14 +97,16 @@ struct Attend {
   void AddAllWeights() const;
   void Run() const;
 
+  void ScoresInPlace(int64_t begin, int64_t first) const;
+  void ValuesInPlace(int64_t begin, int64_t first) const;
+  template <typename Keys>
+  void Scores(int64_t query, const Keys& keys, int64_t begin) const;
   template <DType kFrom>
-  void Scores(int64_t query, KeyBlock keys, int64_t begin) const;
-  template <DType kFrom>
-  void Values(int64_t begin, int64_t first, KeyBlock values) const;
+  void Values(int64_t begin, int64_t first, KeyBlock<kFrom> values) const;
 };
 
-template <DType kKv>
-Attend<kKv>::Attend(const AttentionTask& attention_task)
+template <DType kKv, int kBits>
+Attend<kKv, kBits>::Attend(const AttentionTask& attention_task)
     : task(attention_task),
       args(*task.args),
       row(*task.row),
@@ -101,17 +115,20 @@ Attend<kKv>::Attend(const AttentionTask& attention_task)
       first_query(task.query_begin),
       group(task.args->num_heads / task.args->num_kv_heads),
       padded_dim(AttentionPaddedDim(task.args->head_dim)),
+      code_bytes(KvCodeBytes(task.args->head_dim, kBits)),
+      token_bytes(KvTokenBytes(task.args->head_dim, kBits)),
       q(task.scratch),
       sums(q + kAttentionQueries * padded_dim),
       widened(sums + kAttentionQueries * padded_dim),
       weights(widened + kAttentionKeys * padded_dim),
-      maxima(weights + kAttentionQueries * kAttentionKeys),
+      ranges(weights + kAttentionQueries * kAttentionKeys),
+      maxima(ranges + 2 * kAttentionKeys * KvGroups(args.head_dim)),
       totals(maxima + kAttentionQueries),
       factors(totals + kAttentionQueries),
       history(task.scratch + AttentionScratchBytes(args.head_dim) / 4) {}
 
-template <DType kKv>
-void Attend<kKv>::LoadQueries() const {
+template <DType kKv, int kBits>
+void Attend<kKv, kBits>::LoadQueries() const {
   const Simd::F scale = Simd::Set(args.scale);
   for (int64_t query = 0; query < num_queries; ++query) {
     const float* from =
@@ -130,35 +147,51 @@ void Attend<kKv>::LoadQueries() const {
 // Bytes from the block's keys to its values, or from its values to the keys that come next. The two
 // are laid out alike, so that each line read asks for one that lies so far ahead. In a burst the
 // requests would fill the line buffers, and arithmetic would wait for them.
-template <DType kKv>
-int64_t Attend<kKv>::Ahead(bool values, int64_t begin) const {
+template <DType kKv, int kBits>
+int64_t Attend<kKv, kBits>::Ahead(bool values, int64_t begin) const {
   const int64_t next = begin + kAttentionKeys;
   const bool last = next >= row.num_past + Token(num_queries - 1) + 1;
-  const void* wanted = last ? static_cast<const void*>(task.next_keys) : Cache(false, next);
+  const std::byte* wanted = last ? task.next_keys : Cache(false, next);
   if (!values) wanted = Cache(true, begin);
   if (wanted == nullptr) return 0;
   return reinterpret_cast<intptr_t>(wanted) - reinterpret_cast<intptr_t>(Cache(values, begin));
 }
 
-// The lines of `bytes` from `at`, to the second-level cache.
-inline void Fetch(const void* at, int64_t bytes) {
-  for (int64_t i = 0; i < bytes; i += 64)
-    __builtin_prefetch(static_cast<const std::byte*>(at) + i, 0, 2);
+// Codes where they lie, their min and scale as floats.
+template <DType kKv, int kBits>
+CodedBlock<kBits> Attend<kKv, kBits>::Coded(bool values, int64_t begin, int64_t count) const {
+  const int64_t floats = kKvBlockSlots * 2 * KvGroups(args.head_dim);
+  float* to = ranges;
+  for (int64_t slot = begin; slot < begin + count; slot += kKvBlockSlots, to += floats) {
+    const auto* from =
+        reinterpret_cast<const uint16_t*>(RunOf(values, slot) + kKvBlockSlots * code_bytes);
+    for (int64_t i = 0; i < floats; i += kLanes) Simd::Store(to + i, Simd::LoadHalf(from + i));
+  }
+  return {Cache(values, begin), ranges, args.head_dim, task.block_bytes, Ahead(values, begin)};
 }
 
-template <DType kKv>
-KeyBlock Attend<kKv>::Widen(bool values, int64_t begin, int64_t count) const {
+template <DType kKv, int kBits>
+KeyBlock<DType::kF32> Attend<kKv, kBits>::Widen(bool values, int64_t begin, int64_t count) const {
+  const KeyBlock<DType::kF32> block = {widened, padded_dim, kKvBlockSlots * padded_dim};
+  if constexpr (kBits < 16) {
+    const CodedBlock<kBits> coded = Coded(values, begin, count);
+    for (int64_t slot = 0; slot < count; ++slot) {
+      coded.FetchAhead(slot);
+      DecodeSlot(coded, slot, padded_dim, widened + slot * padded_dim);
+    }
+    return block;
+  }
   const int64_t ahead = Ahead(values, begin);
   for (int64_t slot = 0; slot < count; ++slot) {
-    const uint16_t* from = Cache(values, begin + slot);
-    Fetch(reinterpret_cast<const std::byte*>(from) + ahead, args.head_dim * 2);
+    const std::byte* from = Cache(values, begin + slot);
+    Fetch(from + ahead, args.head_dim * 2);
     float* to = widened + slot * padded_dim;
     for (int64_t d = 0; d < padded_dim; d += kLanes) {
       const int64_t n = d < args.head_dim ? MinOf(kLanes, args.head_dim - d) : 0;
       Simd::Store(to + d, n == kLanes ? LoadAs<kKv>(from, d) : LoadPartAs<kKv>(from, d, n));
     }
   }
-  return {widened, padded_dim, kKvBlockSlots * padded_dim};
+  return block;
 }
 
 // acc[i] += query . (slot i's registers at `at`), four slots to an address, so that the addresses
@@ -178,7 +211,7 @@ inline __attribute__((always_inline)) void AddDots(Simd::F (&acc)[kLanes], Simd:
 
 // q . k for kLanes slots from `slot`, which lie in one KV block.
 template <DType kFrom>
-Simd::F Dots(const float* q, KeyBlock keys, int64_t slot, int64_t head_dim) {
+Simd::F Dots(const float* q, const KeyBlock<kFrom>& keys, int64_t slot, int64_t head_dim) {
   const int64_t at = keys.At(slot);
   const std::byte* ahead = static_cast<const std::byte*>(keys.data) + at * 2 + keys.ahead;
   Simd::F acc[kLanes];
@@ -196,20 +229,20 @@ Simd::F Dots(const float* q, KeyBlock keys, int64_t slot, int64_t head_dim) {
 }
 
 // Lanes past `visible` hold a score of nothing; Softmax replaces them.
-template <DType kKv>
-template <DType kFrom>
-void Attend<kKv>::Scores(int64_t query, KeyBlock keys, int64_t begin) const {
+template <DType kKv, int kBits>
+template <typename Keys>
+void Attend<kKv, kBits>::Scores(int64_t query, const Keys& keys, int64_t begin) const {
   float* scores = ScoresOf(begin) + query * kAttentionKeys;
   const int64_t visible = Visible(query, begin);
   for (int64_t slot = 0; slot < visible; slot += kLanes) {
-    Simd::Store(scores + slot, Dots<kFrom>(q + query * padded_dim, keys, slot, args.head_dim));
+    Simd::Store(scores + slot, Dots(q + query * padded_dim, keys, slot, args.head_dim));
   }
 }
 
 // weights = exp(score - maximum), zero for slots that the query does not see; totals and factors to
 // match. One step for all queries, then the next: alone, each is a chain of latencies.
-template <DType kKv>
-void Attend<kKv>::Softmax(int64_t begin, int64_t first) const {
+template <DType kKv, int kBits>
+void Attend<kKv, kBits>::Softmax(int64_t begin, int64_t first) const {
   for (int64_t query = first; query < num_queries; ++query) {
     float* scores = ScoresOf(begin) + query * kAttentionKeys;
     const int64_t visible = Visible(query, begin);
@@ -242,8 +275,9 @@ void Attend<kKv>::Softmax(int64_t begin, int64_t first) const {
 
 // Some queries times some registers of head_dim: sums = sums * factor + weights . values over slots
 // [begin, end).
+template <DType kFrom>
 struct ValueArgs {
-  KeyBlock values;
+  KeyBlock<kFrom> values;
   int64_t begin;
   int64_t end;
   const float* weights;  // of the first query
@@ -254,7 +288,7 @@ struct ValueArgs {
 };
 
 template <int kQ, int kV, DType kFrom, bool kPart>
-void MulValues(const ValueArgs& args) {
+void MulValues(const ValueArgs<kFrom>& args) {
   Simd::F acc[kQ][kV];
   for (int query = 0; query < kQ; ++query) {
     for (int v = 0; v < kV; ++v)
@@ -290,7 +324,7 @@ void MulValues(const ValueArgs& args) {
 
 // All of head_dim for kQ queries.
 template <int kQ, DType kFrom>
-void MulAllValues(ValueArgs args, int64_t dim) {
+void MulAllValues(ValueArgs<kFrom> args, int64_t dim) {
   int64_t d = 0;
   auto advance = [&](int64_t elements) {
     d += elements;
@@ -306,20 +340,20 @@ void MulAllValues(ValueArgs args, int64_t dim) {
   if (args.part > 0) MulValues<kQ, 1, kFrom, true>(args);
 }
 
-template <DType kKv>
+template <DType kKv, int kBits>
 template <DType kFrom>
-void Attend<kKv>::Values(int64_t begin, int64_t first, KeyBlock values) const {
+void Attend<kKv, kBits>::Values(int64_t begin, int64_t first, KeyBlock<kFrom> values) const {
   const int64_t dim = kFrom == DType::kF32 ? padded_dim : args.head_dim;
   int64_t query = first;
   auto args_of = [&](int64_t at, int64_t slot_begin, int64_t slot_end, bool scaled) {
-    return ValueArgs{values,
-                     slot_begin,
-                     slot_end,
-                     weights + at * kAttentionKeys,
-                     scaled ? factors + at : nullptr,
-                     sums + at * padded_dim,
-                     padded_dim,
-                     0};
+    return ValueArgs<kFrom>{values,
+                            slot_begin,
+                            slot_end,
+                            weights + at * kAttentionKeys,
+                            scaled ? factors + at : nullptr,
+                            sums + at * padded_dim,
+                            padded_dim,
+                            0};
   };
   for (; query + kValueQueries <= num_queries; query += kValueQueries) {
     // Together as far as the first sees, then each the rest of its own: a slot not seen is not
@@ -336,28 +370,55 @@ void Attend<kKv>::Values(int64_t begin, int64_t first, KeyBlock values) const {
   }
 }
 
-template <DType kKv>
-void Attend<kKv>::Block(int64_t begin) const {
+// For queries too few to pay for a widened copy.
+template <DType kKv, int kBits>
+void Attend<kKv, kBits>::ScoresInPlace(int64_t begin, int64_t first) const {
+  if constexpr (kBits < 16) {
+    const CodedBlock<kBits> keys = Coded(false, begin, Visible(num_queries - 1, begin));
+    for (int64_t query = first; query < num_queries; ++query) Scores(query, keys, begin);
+  } else {
+    const KeyBlock<kKv> keys = InPlace(false, begin);
+    for (int64_t query = first; query < num_queries; ++query) Scores(query, keys, begin);
+  }
+}
+
+template <DType kKv, int kBits>
+void Attend<kKv, kBits>::ValuesInPlace(int64_t begin, int64_t first) const {
+  if constexpr (kBits < 16) {
+    const CodedBlock<kBits> values = Coded(true, begin, Visible(num_queries - 1, begin));
+    for (int64_t query = first; query < num_queries; ++query) {
+      MulValues(values, Visible(query, begin), weights + query * kAttentionKeys, factors[query],
+                sums + query * padded_dim);
+    }
+  } else {
+    Values<kKv>(begin, first, InPlace(true, begin));
+  }
+}
+
+template <DType kKv, int kBits>
+void Attend<kKv, kBits>::Block(int64_t begin) const {
   int64_t first =
       0;  // queries before it lie before the block; what they see grows with their number
   while (Visible(first, begin) <= 0) ++first;
   const int64_t count = Visible(num_queries - 1, begin);
-  const bool widen = num_queries - first >= kWidenQueries;
-  const KeyBlock keys = widen ? Widen(false, begin, count) : InPlace(false, begin);
-  for (int64_t query = first; query < num_queries; ++query) {
-    widen ? Scores<DType::kF32>(query, keys, begin) : Scores<kKv>(query, keys, begin);
+  const bool widen = num_queries - first >= (kBits < 16 ? kWidenCodedQueries : kWidenQueries);
+  if (widen) {
+    const KeyBlock<DType::kF32> keys = Widen(false, begin, count);
+    for (int64_t query = first; query < num_queries; ++query) Scores(query, keys, begin);
+  } else {
+    ScoresInPlace(begin, first);
   }
   Softmax(begin, first);
   if (widen) return Values<DType::kF32>(begin, first, Widen(true, begin, count));
-  Values<kKv>(begin, first, InPlace(true, begin));
+  ValuesInPlace(begin, first);
 }
 
 // The weights of one head's queries, `first` and every group-th after it, for kAddSlots slots of
 // the block at `begin`. Each is exp(score - maximum) / total anew: the exps of the pass are
 // relative to the maximum of their time, so that equal scores in two blocks would end up an ulp
 // apart.
-template <DType kKv>
-void Attend<kKv>::AddWeights(int64_t first, int64_t begin, int64_t slot) const {
+template <DType kKv, int kBits>
+void Attend<kKv, kBits>::AddWeights(int64_t first, int64_t begin, int64_t slot) const {
   const float* scores = ScoresOf(begin) + slot;
   float* to = task.scores + Head(first) % group * task.scores_stride + begin + slot;
   auto weight_of = [&](int64_t query, int64_t at) {
@@ -389,8 +450,8 @@ void Attend<kKv>::AddWeights(int64_t first, int64_t begin, int64_t slot) const {
 }
 
 // The queries of each head in ascending order, whichever blocks of queries they came in.
-template <DType kKv>
-void Attend<kKv>::AddAllWeights() const {
+template <DType kKv, int kBits>
+void Attend<kKv, kBits>::AddAllWeights() const {
   for (int64_t query = 0; query < num_queries; ++query) factors[query] = 1.0F / totals[query];
   const int64_t end = row.num_past + Token(num_queries - 1) + 1;
   for (int64_t first = 0; first < MinOf(group, num_queries); ++first) {
@@ -401,8 +462,8 @@ void Attend<kKv>::AddAllWeights() const {
   }
 }
 
-template <DType kKv>
-void Attend<kKv>::Run() const {
+template <DType kKv, int kBits>
+void Attend<kKv, kBits>::Run() const {
   LoadQueries();
   const int64_t end = row.num_past + Token(num_queries - 1) + 1;
   for (int64_t begin = 0; begin < end; begin += kAttentionKeys) Block(begin);
@@ -418,37 +479,53 @@ void Attend<kKv>::Run() const {
   }
 }
 
+// One token's K, or V.
 template <DType kKv>
+void StoreToken(const float* x, int64_t head_dim, std::byte* to) {
+  for (int64_t d = 0; d < head_dim; d += kLanes) {
+    const int64_t n = MinOf(kLanes, head_dim - d);
+    // Read again at once: no load waits for a whole register's store, as it does for a part's.
+    n == kLanes ? StoreAs<kKv>(to, d, Simd::Load(x + d))
+                : StorePartAs<kKv>(to, d, Simd::LoadPart(x + d, n), n);
+  }
+}
+
+template <DType kKv, int kBits>
 void StoreKv(const AttentionTask& task) {
   const AttentionArgs& args = *task.args;
   const AttentionRow& row = *task.row;
+  const int64_t code_bytes = KvCodeBytes(args.head_dim, kBits);
   for (int64_t half = 0; half < 2; ++half) {
-    const float* from = half == 0 ? args.k : args.v;
+    const float* from = (half == 0 ? args.k : args.v) + task.kv_head * args.head_dim;
     const int64_t head = half * args.num_kv_heads + task.kv_head;
     for (int64_t token = 0; token < row.num_new; ++token) {
       const int64_t slot = row.num_past + token;
-      uint16_t* to = reinterpret_cast<uint16_t*>(row.kv) +
-                     slot / kKvBlockSlots * task.block_stride +
-                     (head * kKvBlockSlots + slot % kKvBlockSlots) * args.head_dim;
-      const float* x =
-          from + (row.token_offset + token) * args.qkv_stride + task.kv_head * args.head_dim;
-      for (int64_t d = 0; d < args.head_dim; d += kLanes) {
-        const int64_t n = MinOf(kLanes, args.head_dim - d);
-        // Read again at once: no load waits for a whole register's store, as it does for a part's.
-        n == kLanes ? StoreAs<kKv>(to, d, Simd::Load(x + d))
-                    : StorePartAs<kKv>(to, d, Simd::LoadPart(x + d, n), n);
+      std::byte* run = row.kv + slot / kKvBlockSlots * task.block_bytes +
+                       head * kKvBlockSlots * KvTokenBytes(args.head_dim, kBits);
+      std::byte* to = run + slot % kKvBlockSlots * code_bytes;
+      const float* x = from + (row.token_offset + token) * args.qkv_stride;
+      if constexpr (kBits < 16) {
+        std::byte* ranges = run + kKvBlockSlots * code_bytes + slot % kKvBlockSlots * 4;
+        EncodeToken<kBits>(x, args.head_dim, to, ranges);
+      } else {
+        StoreToken<kKv>(x, args.head_dim, to);
       }
     }
   }
 }
 
 inline void StoreKvSimd(const AttentionTask& task) {
-  task.args->kv_dtype == DType::kF16 ? StoreKv<DType::kF16>(task) : StoreKv<DType::kBF16>(task);
+  if (task.args->kv_bits == 8) return StoreKv<DType::kF16, 8>(task);
+  if (task.args->kv_bits == 4) return StoreKv<DType::kF16, 4>(task);
+  task.args->kv_dtype == DType::kF16 ? StoreKv<DType::kF16, 16>(task)
+                                     : StoreKv<DType::kBF16, 16>(task);
 }
 
 inline void AttendSimd(const AttentionTask& task) {
-  task.args->kv_dtype == DType::kF16 ? Attend<DType::kF16>(task).Run()
-                                     : Attend<DType::kBF16>(task).Run();
+  if (task.args->kv_bits == 8) return Attend<DType::kF16, 8>(task).Run();
+  if (task.args->kv_bits == 4) return Attend<DType::kF16, 4>(task).Run();
+  task.args->kv_dtype == DType::kF16 ? Attend<DType::kF16, 16>(task).Run()
+                                     : Attend<DType::kBF16, 16>(task).Run();
 }
 
 }  // namespace

@@ -43,13 +43,14 @@ struct BudgetAttentionArgs {
   float scale = 1.0F;  // q is multiplied by it in fp32
   DType kv_dtype = DType::kF16;
   KvPolicyKind kind = KvPolicyKind::kH2o;  // not kFull; kWindow leaves the scores alone
+  int kv_bits = 16;                        // as in AttentionArgs
 };
 
 int64_t BudgetAttentionWorkspaceBytes(int64_t max_slots, int64_t head_dim, int num_threads,
                                       Isa isa);
 
-// Per row and KV head: stores the new token, rounded to kv_dtype, in slot num_held; attends over
-// slots [0, num_held]; adds the weights, summed over the heads that share the KV head in their
+// Per row and KV head: stores the new token, rounded as Attention does, in slot num_held; attends
+// over slots [0, num_held]; adds the weights, summed over the heads that share the KV head in their
 // order, to the scores, the new token's starting with its own. If then more than keep.slots() are
 // held, the lowest-scoring candidate goes and the new token moves to its slot. HeldAfterStep of
 // kernels/kv_eviction.h is the row's next num_held. Requires: workspace as above. Allocates

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstring>
 
 #include "kernels/attention.h"
 #include "kernels/attention_isa.h"
@@ -28,6 +27,7 @@ UpdateBudget UpdateBudgetOf(Isa isa) {
 void CheckArgs(const BudgetAttentionArgs& args) {
   SPILLWAY_CHECK(args.num_kv_heads > 0 && args.num_heads % args.num_kv_heads == 0);
   SPILLWAY_CHECK(args.kv_dtype != DType::kF32);
+  SPILLWAY_CHECK(args.kv_bits == 16 || args.kv_bits == 8 || args.kv_bits == 4);
   SPILLWAY_CHECK(args.kind != KvPolicyKind::kFull);
   for (const BudgetAttentionRow& row : args.rows) {
     SPILLWAY_CHECK(row.num_held < row.num_slots && row.num_slots % kKvBlockSlots == 0);
@@ -52,6 +52,7 @@ AttentionArgs PlainArgs(const BudgetAttentionArgs& args) {
   plain.head_dim = args.head_dim;
   plain.scale = args.scale;
   plain.kv_dtype = args.kv_dtype;
+  plain.kv_bits = args.kv_bits;
   return plain;
 }
 
@@ -95,8 +96,12 @@ Step::Step(const BudgetAttentionArgs& budget_args, const AttentionArgs& plain_ar
     : args(budget_args),
       plain(plain_args),
       row(args.rows[static_cast<size_t>(pair / args.num_kv_heads)]),
-      head{row.kv, args.num_kv_heads, args.head_dim, pair % args.num_kv_heads,
-           KvBlockBytesWithState(args.num_kv_heads, args.head_dim)},
+      head{row.kv,
+           args.num_kv_heads,
+           args.head_dim,
+           pair % args.num_kv_heads,
+           KvBlockBytesWithState(args.num_kv_heads, args.head_dim, args.kv_bits),
+           args.kv_bits},
       plain_row{row.kv, row.num_slots, row.num_held, 1, row.token_offset, nullptr},
       scratch(worker_scratch) {}
 
@@ -105,7 +110,7 @@ AttentionTask Step::Task() const {
           .row = &plain_row,
           .kv_head = head.kv_head,
           .scratch = reinterpret_cast<float*>(scratch),
-          .block_stride = head.block_bytes / 2,
+          .block_bytes = head.block_bytes,
           .scores = weights(),
           .scores_stride = 0};  // all heads of the group into one
 }
@@ -154,9 +159,7 @@ void Step::UpdateState(UpdateBudget update) const {
 }
 
 void Step::MoveNewTokenTo(int64_t slot) const {
-  const auto bytes = static_cast<size_t>(head.TokenBytes());
-  std::memcpy(head.Key(slot), head.Key(row.num_held), bytes);
-  std::memcpy(head.Value(slot), head.Value(row.num_held), bytes);
+  CopyToken(head, row.num_held, head, slot);
   *head.Score(slot) = *head.Score(row.num_held);
   *head.Position(slot) = *head.Position(row.num_held);
 }

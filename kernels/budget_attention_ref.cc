@@ -3,9 +3,8 @@
 #include <vector>
 
 #include "kernels/budget_attention.h"
-#include "kernels/convert.h"
+#include "kernels/kv_element_ref.h"
 #include "kernels/kv_eviction.h"
-#include "kernels/kv_head.h"
 
 namespace spillway::kernels {
 namespace {
@@ -16,15 +15,10 @@ struct StepRef {
   const BudgetAttentionRow& row;
   KvHead<std::byte> head;
 
-  double Element(const std::byte* token, int64_t d) const {
-    const uint16_t bits = reinterpret_cast<const uint16_t*>(token)[d];
-    return args.kv_dtype == DType::kF16 ? HalfToFloat(bits) : BFloat16ToFloat(bits);
-  }
-  void Store(const float* from, std::byte* to) const {
-    const auto narrow = args.kv_dtype == DType::kF16 ? FloatToHalf : FloatToBFloat16;
-    from += row.token_offset * args.qkv_stride + head.kv_head * args.head_dim;
-    for (int64_t d = 0; d < args.head_dim; ++d)
-      reinterpret_cast<uint16_t*>(to)[d] = narrow(from[d]);
+  KvTokenRef Key(int64_t slot) const { return KvTokenRef::Key(head, slot, args.kv_dtype); }
+  KvTokenRef Value(int64_t slot) const { return KvTokenRef::Value(head, slot, args.kv_dtype); }
+  const float* New(const float* from) const {
+    return from + row.token_offset * args.qkv_stride + head.kv_head * args.head_dim;
   }
   std::vector<double> Attend(int64_t query_head) const;
   void AddScores() const;
@@ -37,9 +31,9 @@ std::vector<double> StepRef::Attend(int64_t query_head) const {
   float* out = args.out + row.token_offset * args.out_stride + query_head * args.head_dim;
   std::vector<double> weights(static_cast<size_t>(row.num_held + 1));
   for (size_t slot = 0; slot < weights.size(); ++slot) {
-    const std::byte* key = head.Key(static_cast<int64_t>(slot));
+    const KvTokenRef key = Key(static_cast<int64_t>(slot));
     for (int64_t d = 0; d < args.head_dim; ++d)
-      weights[slot] += static_cast<double>(q[d] * args.scale) * Element(key, d);
+      weights[slot] += static_cast<double>(q[d] * args.scale) * key.At(d);
   }
   const double maximum = *std::max_element(weights.begin(), weights.end());
   double total = 0;
@@ -48,7 +42,7 @@ std::vector<double> StepRef::Attend(int64_t query_head) const {
   for (int64_t d = 0; d < args.head_dim; ++d) {
     double sum = 0;
     for (size_t slot = 0; slot < weights.size(); ++slot)
-      sum += weights[slot] * Element(head.Value(static_cast<int64_t>(slot)), d);
+      sum += weights[slot] * Value(static_cast<int64_t>(slot)).At(d);
     out[d] = static_cast<float>(sum);
   }
   return weights;
@@ -81,8 +75,7 @@ void StepRef::Evict() const {
     const bool higher = victim < 0 || position > *head.Position(victim);
     if (victim < 0 || score < lowest || (score == lowest && higher)) victim = slot;
   }
-  std::copy_n(head.Key(row.num_held), head.TokenBytes(), head.Key(victim));
-  std::copy_n(head.Value(row.num_held), head.TokenBytes(), head.Value(victim));
+  CopyToken(head, row.num_held, head, victim);
   *head.Score(victim) = *head.Score(row.num_held);
   *head.Position(victim) = *head.Position(row.num_held);
 }
@@ -90,13 +83,14 @@ void StepRef::Evict() const {
 }  // namespace
 
 void BudgetAttentionRef(const BudgetAttentionArgs& args) {
-  const int64_t block_bytes = KvBlockBytesWithState(args.num_kv_heads, args.head_dim);
+  const int64_t block_bytes = KvBlockBytesWithState(args.num_kv_heads, args.head_dim, args.kv_bits);
   for (const BudgetAttentionRow& row : args.rows) {
     for (int64_t kv_head = 0; kv_head < args.num_kv_heads; ++kv_head) {
-      const KvHead<std::byte> head{row.kv, args.num_kv_heads, args.head_dim, kv_head, block_bytes};
+      const KvHead<std::byte> head{row.kv,  args.num_kv_heads, args.head_dim,
+                                   kv_head, block_bytes,       args.kv_bits};
       const StepRef step{args, row, head};
-      step.Store(args.k, head.Key(row.num_held));
-      step.Store(args.v, head.Value(row.num_held));
+      step.Key(row.num_held).Store(step.New(args.k));
+      step.Value(row.num_held).Store(step.New(args.v));
       *head.Score(row.num_held) = 0.0F;
       *head.Position(row.num_held) = static_cast<int32_t>(row.position);
       step.AddScores();

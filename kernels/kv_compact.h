@@ -32,7 +32,8 @@ struct KvCompactArgs {
   int64_t token_scores_stride = 0;
   int64_t num_heads = 0;
   int64_t num_kv_heads = 0;  // divides num_heads
-  int64_t head_dim = 0;      // of 16-bit elements, whichever
+  int64_t head_dim = 0;
+  int kv_bits = 16;  // what an element is does not matter, only how long it is
 };
 
 int64_t KvCompactWorkspaceBytes(int64_t max_tokens, int num_threads);

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstring>
 
 #include "kernels/kv_compact.h"
 #include "kernels/kv_eviction.h"
@@ -58,10 +57,18 @@ void Compaction::SelectHeavy(KvKeep kept) const {
 }
 
 void Compaction::Copy(KvKeep kept) const {
-  const KvHead<const std::byte> from{row.from, args.num_kv_heads, args.head_dim, kv_head,
-                                     KvBlockBytes(args.num_kv_heads, args.head_dim)};
-  const KvHead<std::byte> to{row.kv, args.num_kv_heads, args.head_dim, kv_head,
-                             KvBlockBytesWithState(args.num_kv_heads, args.head_dim)};
+  const KvHead<const std::byte> from{row.from,
+                                     args.num_kv_heads,
+                                     args.head_dim,
+                                     kv_head,
+                                     KvBlockBytes(args.num_kv_heads, args.head_dim, args.kv_bits),
+                                     args.kv_bits};
+  const KvHead<std::byte> to{row.kv,
+                             args.num_kv_heads,
+                             args.head_dim,
+                             kv_head,
+                             KvBlockBytesWithState(args.num_kv_heads, args.head_dim, args.kv_bits),
+                             args.kv_bits};
   const bool all = row.num_tokens <= kept.slots();
   const int64_t num_older = kept.sinks + kept.heavy;
   auto position_of = [&](int64_t slot) {
@@ -71,8 +78,7 @@ void Compaction::Copy(KvKeep kept) const {
   };
   for (int64_t slot = 0; slot < std::min(row.num_tokens, kept.slots()); ++slot) {
     const int64_t position = position_of(slot);
-    std::memcpy(to.Key(slot), from.Key(position), static_cast<size_t>(to.TokenBytes()));
-    std::memcpy(to.Value(slot), from.Value(position), static_cast<size_t>(to.TokenBytes()));
+    CopyToken(from, position, to, slot);
     *to.Score(slot) = scores[position];
     *to.Position(slot) = static_cast<int32_t>(position);
   }

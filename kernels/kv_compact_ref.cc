@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "kernels/kv_compact.h"
@@ -44,19 +43,19 @@ void KeepSome(std::vector<Token>& tokens, KvKeep kept) {
 }  // namespace
 
 void KvCompactRef(const KvCompactArgs& args) {
-  const int64_t bytes = args.head_dim * 2;
+  const int64_t from_block = KvBlockBytes(args.num_kv_heads, args.head_dim, args.kv_bits);
+  const int64_t to_block = KvBlockBytesWithState(args.num_kv_heads, args.head_dim, args.kv_bits);
   for (const KvCompactRow& row : args.rows) {
     for (int64_t head = 0; head < args.num_kv_heads; ++head) {
-      const KvHead<const std::byte> from{row.from, args.num_kv_heads, args.head_dim, head,
-                                         KvBlockBytes(args.num_kv_heads, args.head_dim)};
-      const KvHead<std::byte> to{row.kv, args.num_kv_heads, args.head_dim, head,
-                                 KvBlockBytesWithState(args.num_kv_heads, args.head_dim)};
+      const KvHead<const std::byte> from{row.from, args.num_kv_heads, args.head_dim,
+                                         head,     from_block,        args.kv_bits};
+      const KvHead<std::byte> to{row.kv, args.num_kv_heads, args.head_dim,
+                                 head,   to_block,          args.kv_bits};
       std::vector<Token> tokens = AllTokens(args, row, head);
       KeepSome(tokens, KeptTokens(args.kind, row.keep));
       for (size_t slot = 0; slot < tokens.size(); ++slot) {
         const auto at = static_cast<int64_t>(slot);
-        std::memcpy(to.Key(at), from.Key(tokens[slot].position), static_cast<size_t>(bytes));
-        std::memcpy(to.Value(at), from.Value(tokens[slot].position), static_cast<size_t>(bytes));
+        CopyToken(from, tokens[slot].position, to, at);
         *to.Score(at) = tokens[slot].score;
         *to.Position(at) = static_cast<int32_t>(tokens[slot].position);
       }

@@ -26,6 +26,33 @@ struct Simd {
   static F LoadInt(const int32_t* p) {
     return _mm256_cvtepi32_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
   }
+  static F LoadBytes(const void* p) {
+    return _mm256_cvtepi32_ps(
+        _mm256_cvtepu8_epi32(_mm_loadl_epi64(static_cast<const __m128i*>(p))));
+  }
+  static F LoadNibbles(const void* p) {  // two in a byte, the lower first
+    const __m256i bytes = _mm256_cvtepu8_epi64(_mm_loadu_si32(p));
+    const __m256i nibbles = _mm256_or_si256(bytes, _mm256_slli_epi64(bytes, 28));
+    return _mm256_cvtepi32_ps(_mm256_and_si256(nibbles, _mm256_set1_epi32(15)));
+  }
+  // min + scale * code of 64 codes of 4 bits: nibble j of word i goes to lane i of out's pair j.
+  static void Dequantise(const void* p, F min, F scale, F (&out)[8]) {
+    const __m128i* words = static_cast<const __m128i*>(p);
+    const __m256i low = _mm256_cvtepu16_epi32(_mm_loadu_si128(words));
+    const __m256i high = _mm256_cvtepu16_epi32(_mm_loadu_si128(words + 1));
+    const auto value = [&](__m256i shifted) {
+      const __m256i code = _mm256_and_si256(shifted, _mm256_set1_epi32(15));
+      return Fma(scale, _mm256_cvtepi32_ps(code), min);
+    };
+    out[0] = value(low);
+    out[1] = value(high);
+    out[2] = value(_mm256_srli_epi32(low, 4));
+    out[3] = value(_mm256_srli_epi32(high, 4));
+    out[4] = value(_mm256_srli_epi32(low, 8));
+    out[5] = value(_mm256_srli_epi32(high, 8));
+    out[6] = value(_mm256_srli_epi32(low, 12));
+    out[7] = value(_mm256_srli_epi32(high, 12));
+  }
   static F LoadHalf(const uint16_t* p) {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
   }

@@ -21,6 +21,26 @@ struct Simd {
   static void StorePart(float* p, F v, int64_t n) { _mm512_mask_storeu_ps(p, Mask(n), v); }
 
   static F LoadInt(const int32_t* p) { return _mm512_cvtepi32_ps(_mm512_loadu_si512(p)); }
+  static F LoadBytes(const void* p) {
+    return _mm512_cvtepi32_ps(
+        _mm512_cvtepu8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p))));
+  }
+  static F LoadNibbles(const void* p) {  // two in a byte, the lower first
+    const __m512i bytes = _mm512_cvtepu8_epi64(_mm_loadl_epi64(static_cast<const __m128i*>(p)));
+    const __m512i nibbles = _mm512_or_si512(bytes, _mm512_slli_epi64(bytes, 28));
+    return _mm512_cvtepi32_ps(_mm512_and_si512(nibbles, _mm512_set1_epi32(15)));
+  }
+  // min + scale * code of 64 codes of 4 bits: nibble j of word i goes to lane i of out[j]. A code
+  // looks its value up: of the index of a permutation only 4 bits count.
+  static void Dequantise(const void* p, F min, F scale, F (&out)[4]) {
+    const __m512i words = _mm512_cvtepu16_epi32(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
+    const F codes = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const F values = Fma(scale, codes, min);
+    out[0] = _mm512_permutexvar_ps(words, values);
+    out[1] = _mm512_permutexvar_ps(_mm512_srli_epi32(words, 4), values);
+    out[2] = _mm512_permutexvar_ps(_mm512_srli_epi32(words, 8), values);
+    out[3] = _mm512_permutexvar_ps(_mm512_srli_epi32(words, 12), values);
+  }
   static F LoadHalf(const uint16_t* p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
   }

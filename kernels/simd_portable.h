@@ -34,6 +34,30 @@ struct Simd {
     __builtin_memcpy(&v, p, sizeof(v));
     return __builtin_convertvector(v, F);
   }
+  static F LoadBytes(const void* p) {
+    const uint8_t* bytes = static_cast<const uint8_t*>(p);
+    F v = Zero();
+    for (int i = 0; i < kLanes; ++i) v[i] = bytes[i];
+    return v;
+  }
+  static F LoadNibbles(const void* p) {  // two in a byte, the lower first
+    const uint8_t* bytes = static_cast<const uint8_t*>(p);
+    F v = Zero();
+    for (int i = 0; i < kLanes; ++i) v[i] = static_cast<float>((bytes[i / 2] >> i % 2 * 4) & 15);
+    return v;
+  }
+  // min + scale * code of 64 codes of 4 bits: nibble j of word i goes to lane i of out's four j.
+  static void Dequantise(const void* p, F min, F scale, F (&out)[16]) {
+    const uint8_t* bytes = static_cast<const uint8_t*>(p);
+    for (int v = 0; v < 16; ++v) {
+      F codes = Zero();
+      for (int i = 0; i < kLanes; ++i) {
+        const int word = (v * kLanes + i) % 16;
+        codes[i] = static_cast<float>((bytes[word * 2 + v / 8] >> v / 4 % 2 * 4) & 15);
+      }
+      out[v] = Fma(scale, codes, min);
+    }
+  }
   static F LoadHalf(const uint16_t* p) { return FromHalf(Wide(p, kLanes)); }
   static F LoadHalfPart(const uint16_t* p, int64_t n) { return FromHalf(Wide(p, n)); }
   static F LoadBf16(const uint16_t* p) { return AsFloat(Wide(p, kLanes) << 16); }

@@ -51,6 +51,7 @@ struct Planner {
     policy.activation_frac = placement.activations;
     policy.cpu_attention = given.cpu_attention.value_or(false);
     policy.kv_dtype = given.kv_dtype.value_or(DType::kF16);
+    policy.kv_bits = given.kv_bits.value_or(16);
     policy.kv = given.kv.value_or(KvPolicy{});
     policy.prefill_chunk = given.prefill_chunk.value_or(kPrefillChunk);
     policy.gpu_batch_size = given.gpu_batch_size.value_or(kRowsThatPay);

@@ -17,6 +17,7 @@ struct GivenPolicy {
   std::optional<int64_t> prefill_chunk;
   std::optional<bool> cpu_attention;
   std::optional<DType> kv_dtype;
+  std::optional<int> kv_bits;
   std::optional<KvPolicy> kv;
 };
 

@@ -145,6 +145,7 @@ class Search {
     policy.num_gpu_batches = block.num_batches;
     policy.cpu_attention = block.cpu_attention;
     policy.kv_dtype = input_.given.kv_dtype.value_or(DType::kF16);
+    policy.kv_bits = input_.given.kv_bits.value_or(16);
     policy.kv = input_.given.kv.value_or(KvPolicy{});
     policy.prefill_chunk = input_.given.prefill_chunk.value_or(kPrefillChunk);
     return policy;

@@ -4,6 +4,9 @@
 // the row. Where tokens are evicted, a block is the same K and V, then its state: scores
 // [kv_head][16] fp32, then positions [kv_head][16] int32. A slot then holds other tokens for other
 // KV heads, in no order.
+// Below 16 bits an element is a code, min + scale * code of its group of 64 along head_dim. The
+// [slot % 16][head_dim] of one head is then [slot % 16][code bytes], and behind these
+// [group][slot % 16]{min, scale} in fp16; kernels/kv_code.h has the order of the codes.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +15,37 @@ namespace spillway {
 
 inline constexpr int64_t kKvBlockSlots = 16;
 inline constexpr int64_t kKvStateBytes = 8;  // of a slot and KV head: score and position
+inline constexpr int64_t kKvGroup = 64;      // elements that share min and scale; the last: fewer
+inline constexpr int64_t kKvRangeStride = kKvBlockSlots * 4;  // bytes from a token's group to group
 
-// Of one slot of one layer, all KV heads; elements of 16 bits.
-constexpr int64_t KvSlotBytes(int64_t num_kv_heads, int64_t head_dim) {
-  return 2 * num_kv_heads * head_dim * 2;
+constexpr int64_t KvGroups(int64_t head_dim) { return (head_dim + kKvGroup - 1) / kKvGroup; }
+
+// Of one token's K, or V, of one KV head: its elements or codes, which are filled up to a multiple
+// of 4 bytes, and its groups' min and scale.
+constexpr int64_t KvCodeBytes(int64_t head_dim, int bits) {
+  return bits == 16 ? 2 * head_dim : (head_dim * bits + 31) / 32 * 4;
 }
-constexpr int64_t KvSlotBytesWithState(int64_t num_kv_heads, int64_t head_dim) {
-  return KvSlotBytes(num_kv_heads, head_dim) + num_kv_heads * kKvStateBytes;
+constexpr int64_t KvRangeBytes(int64_t head_dim, int bits) {
+  return bits == 16 ? 0 : 4 * KvGroups(head_dim);
+}
+constexpr int64_t KvTokenBytes(int64_t head_dim, int bits) {
+  return KvCodeBytes(head_dim, bits) + KvRangeBytes(head_dim, bits);
+}
+
+// Of one slot of one layer, all KV heads. What sizes, places or moves KV comes here for the size.
+constexpr int64_t KvSlotBytes(int64_t num_kv_heads, int64_t head_dim, int bits = 16) {
+  return 2 * num_kv_heads * KvTokenBytes(head_dim, bits);
+}
+constexpr int64_t KvSlotBytesWithState(int64_t num_kv_heads, int64_t head_dim, int bits = 16) {
+  return KvSlotBytes(num_kv_heads, head_dim, bits) + num_kv_heads * kKvStateBytes;
 }
 
 // From one block of a row to the next; a multiple of 64.
-constexpr int64_t KvBlockBytes(int64_t num_kv_heads, int64_t head_dim) {
-  return kKvBlockSlots * KvSlotBytes(num_kv_heads, head_dim);
+constexpr int64_t KvBlockBytes(int64_t num_kv_heads, int64_t head_dim, int bits = 16) {
+  return kKvBlockSlots * KvSlotBytes(num_kv_heads, head_dim, bits);
 }
-constexpr int64_t KvBlockBytesWithState(int64_t num_kv_heads, int64_t head_dim) {
-  return kKvBlockSlots * KvSlotBytesWithState(num_kv_heads, head_dim);
+constexpr int64_t KvBlockBytesWithState(int64_t num_kv_heads, int64_t head_dim, int bits = 16) {
+  return kKvBlockSlots * KvSlotBytesWithState(num_kv_heads, head_dim, bits);
 }
 
 }  // namespace spillway

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "spillway/kv_block.h"
 #include "spillway/kv_policy.h"
 #include "spillway/machine.h"
 #include "spillway/model.h"
@@ -166,6 +167,10 @@ struct Plan {
     return tier == device() || (tier == Tier::kCpu && policy.cpu_attention);
   }
   int64_t KvBlockBytes() const { return slot_align * slot_bytes; }
+  // K and V of one token in one block without anything beside them: a prompt's before eviction.
+  int64_t PromptSlotBytes() const {
+    return KvSlotBytes(shape.num_kv_heads, shape.head_dim, policy.kv_bits);
+  }
   // What a row keeps in the transformer blocks of a class, and the slots that it takes there: one
   // more than it keeps, for the newest token while it is not decided which one goes.
   KvKeep RowKeep(int64_t kv_class, int64_t row_tokens) const;

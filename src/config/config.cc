@@ -350,6 +350,22 @@ void ResolveKv(Config& config) {
   CheckKvWhole(config.kv);
 }
 
+// Below 16 bits K and V are codes, whatever type they would have at 16.
+void CheckKvBits(const Config& config) {
+  if (config.kv_bits.value_or(16) == 16) return;
+  if (config.device.kind == DeviceKind::kCuda) {
+    throw Error(ErrorCode::kFlag,
+                fmt::format("--kv-bits {}: with --device cuda KV has 16 bits; leave it out, or "
+                            "compute with --device cpu",
+                            *config.kv_bits));
+  }
+  if (config.kv_dtype.value_or(DType::kF16) == DType::kF16) return;
+  throw Error(ErrorCode::kFlag,
+              fmt::format("--kv-dtype {}: belongs to KV of 16 bits, and --kv-bits is {}; leave one "
+                          "of the two out",
+                          DTypeName(*config.kv_dtype), *config.kv_bits));
+}
+
 void CheckGenerate(const Config& config) {
   if (config.input.empty())
     throw Error(ErrorCode::kFlag, "--input: give the file of prompts (- is standard input)");
@@ -417,6 +433,7 @@ void TakePolicyFile(Config& config) {
   if (!config.prefill_chunk) config.prefill_chunk = policy.prefill_chunk;
   if (!config.cpu_attention) config.cpu_attention = policy.cpu_attention;
   if (!config.kv_dtype) config.kv_dtype = policy.kv_dtype;
+  if (!config.kv_bits) config.kv_bits = policy.kv_bits;
 }
 
 // The lengths come from --input or from the flags, never from both.
@@ -517,6 +534,7 @@ std::variant<Config, Printout> ParseConfig(int argc, const char* const* argv) {
   }
   TakePolicyFile(config);
   ResolveKv(config);
+  CheckKvBits(config);
   CheckWhole(config, parser, given);
   return config;
 }

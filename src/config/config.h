@@ -76,6 +76,7 @@ struct Config {
   std::optional<int64_t> num_gpu_batches;
   std::optional<int64_t> prefill_chunk;
   std::optional<DType> kv_dtype;
+  std::optional<int> kv_bits;
   std::optional<KvPolicyKind> kv_policy;
   std::optional<TokenAmount> kv_budget;
   std::optional<TokenAmount> kv_heavy;

@@ -112,6 +112,14 @@ void SetKvDType(Config& config, const std::string& text) {
   config.kv_dtype = text == "fp16" ? DType::kF16 : DType::kBF16;
 }
 
+void SetKvBits(Config& config, const std::string& text) {
+  if (text != "16" && text != "8" && text != "4") {
+    throw Error(ErrorCode::kFlag,
+                fmt::format("--kv-bits {}: expected 16, 8 or 4", Printable(text)));
+  }
+  config.kv_bits = text == "16" ? 16 : text == "8" ? 8 : 4;
+}
+
 void SetKvPolicy(Config& config, const std::string& text) {
   for (const KvPolicyKind kind : {KvPolicyKind::kFull, KvPolicyKind::kH2o, KvPolicyKind::kWindow,
                                   KvPolicyKind::kH2oFlexgen}) {
@@ -168,6 +176,9 @@ std::vector<Flag> KvFlags() {
       Integer("kv-sinks", "first tokens that a window keeps (0)", &Config::kv_sinks, 0, kMaxTokens),
       Value("kv-dtype", "fp16|bf16", "how K and V are stored (fp16, for bf16 models too)",
             SetKvDType),
+      Value("kv-bits", "16|8|4",
+            "bits of an element of K and V; below 16 in groups of 64, with a min and a scale (16)",
+            SetKvBits),
   };
 }
 
@@ -502,7 +513,6 @@ std::vector<Flag> FlagsOf(Verb verb) {
 const std::vector<AbsentFlag>& AbsentFlags() {
   static const std::vector<AbsentFlag> flags = {
       {"weight-bits", "16", "this version holds weights in 16 bits only"},
-      {"kv-bits", "16", "this version holds KV in 16 bits only"},
   };
   return flags;
 }

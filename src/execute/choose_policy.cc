@@ -52,6 +52,7 @@ GivenPolicy PolicyGivenBy(const Config& config, const ModelShape& shape, const M
   given.prefill_chunk = config.prefill_chunk;
   given.cpu_attention = config.cpu_attention;
   given.kv_dtype = config.kv_dtype;
+  given.kv_bits = config.kv_bits;
   given.kv = config.kv;
   given.placement = StatedPlacement(config);
   if (!given.placement || machine.device == Tier::kGpu) return given;

@@ -152,16 +152,17 @@ void CpuExecutor::Attend() {
   args.scale = 1.0F / std::sqrt(static_cast<float>(shape.head_dim));
   args.kv_dtype = plan_.policy.kv_dtype;
   args.token_scores_stride = plan_.workspace.prompt.slots();
+  args.kv_bits = plan_.policy.kv_bits;
   kernels::Attention(args, workspace, pool_, isa_);
   if (!compact_rows_.empty()) {
     kernels::KvCompact({compact_rows_, plan_.policy.kv.kind, args.token_scores_stride,
-                        shape.num_heads, shape.num_kv_heads, shape.head_dim},
+                        shape.num_heads, shape.num_kv_heads, shape.head_dim, args.kv_bits},
                        workspace, pool_);
   }
   if (budget_rows_.empty()) return;
   kernels::BudgetAttention({args.q, args.k, args.v, args.qkv_stride, args.out, args.out_stride,
                             budget_rows_, shape.num_heads, shape.num_kv_heads, shape.head_dim,
-                            args.scale, args.kv_dtype, plan_.policy.kv.kind},
+                            args.scale, args.kv_dtype, plan_.policy.kv.kind, args.kv_bits},
                            workspace, pool_, isa_);
 }
 

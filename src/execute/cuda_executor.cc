@@ -78,6 +78,12 @@ void CudaExecutor::RefuseWhatKernelsLack(const Plan& plan) {
                             "tokens at a time; give less than {}",
                             kMaxGridRows, MaxRows(plan)));
   }
+  if (plan.policy.kv_bits != 16) {
+    throw Error(ErrorCode::kFlag,
+                fmt::format("--kv-bits {}: with --device cuda KV has 16 bits; leave it out, or "
+                            "compute with --device cpu",
+                            plan.policy.kv_bits));
+  }
   if (plan.policy.cpu_attention) {
     throw Error(ErrorCode::kFlag,
                 "--cpu-attention: with --device cuda KV is attended to on the GPU; leave it out");

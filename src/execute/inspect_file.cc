@@ -67,6 +67,7 @@ std::string DescribePolicy(const Path& file, const json&) {
   if (policy.cpu_attention)
     text += fmt::format("attention   on the {}\n",
                         *policy.cpu_attention ? "CPU for KV there" : "device");
+  if (policy.kv_bits) text += fmt::format("kv bits     {}\n", *policy.kv_bits);
   if (policy.kv) text += KvText(*policy.kv);
   return text;
 }

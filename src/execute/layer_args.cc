@@ -118,12 +118,10 @@ kernels::AttentionRow LayerArgs::CachedRow(const RowInChunk& at) {
 }
 
 LayerArgs::PromptRow LayerArgs::Prompt(const RowInChunk& at) {
-  const ModelShape& shape = plan_.shape;
   const PromptKvPlan& prompt = plan_.workspace.prompt;
   const int64_t slot = prompt_places_.Place(at.row, at.tokens);
   const int64_t num_past = at.tokens.begin - at.row.token_offset;
-  std::byte* kv =
-      device_.As<std::byte>(prompt.kv) + slot * KvSlotBytes(shape.num_kv_heads, shape.head_dim);
+  std::byte* kv = device_.As<std::byte>(prompt.kv) + slot * plan_.PromptSlotBytes();
   float* scores = prompt.scores.bytes == 0 ? nullptr : device_.As<float>(prompt.scores) + slot;
   PromptRow row = {
       {kv, RoundUp(at.row.num_new, kKvBlockSlots), num_past, at.tokens.size(), at.offset, scores},

@@ -92,7 +92,8 @@ RunManifest IdentityOf(const Config& config, const OpenedModel& model, const Pol
           {"tokenizer", TokenizerKey(model)},
           {"sampling flags", SamplingText(config)},
           {"KV policy", KvPolicyJson(policy.kv).dump()},
-          {"KV type", std::string(DTypeName(policy.kv_dtype))},
+          {"KV type", policy.kv_bits == 16 ? std::string(DTypeName(policy.kv_dtype))
+                                           : fmt::format("{} bits", policy.kv_bits)},
           {"spillway version", std::string(kVersion)},
           {"processor", gpu.empty() ? std::string(kernels::IsaName(kernels::BestIsa())) : gpu}};
 }

@@ -151,8 +151,8 @@ void SizeHidden(Plan& plan, const Workload& work) {
 }
 
 int64_t SlotBytes(const ModelShape& shape, const Policy& policy) {
-  return policy.kv.evicts() ? KvSlotBytesWithState(shape.num_kv_heads, shape.head_dim)
-                            : KvSlotBytes(shape.num_kv_heads, shape.head_dim);
+  return (policy.kv.evicts() ? KvSlotBytesWithState : KvSlotBytes)(shape.num_kv_heads,
+                                                                   shape.head_dim, policy.kv_bits);
 }
 
 // A row's slots are whole KV blocks; on disk whole disk blocks too.
@@ -225,8 +225,7 @@ PromptKvPlan PlacePromptKv(const Plan& plan, int64_t chunk_tokens, Cursor64& are
   PromptKvPlan prompt;
   prompt.longest_slots = RoundUp(plan.longest.prompt_tokens, kKvBlockSlots);
   prompt.chunk_slots = chunk_tokens + (kKvBlockSlots - 1) * std::min(chunk_tokens, plan.batch.rows);
-  const int64_t slot_bytes = KvSlotBytes(plan.shape.num_kv_heads, plan.shape.head_dim);
-  prompt.kv = arena.Take(prompt.slots() * slot_bytes);
+  prompt.kv = arena.Take(prompt.slots() * plan.PromptSlotBytes());
   if (plan.policy.kv.kind != KvPolicyKind::kWindow) {
     prompt.scores = arena.Take(prompt.slots() * plan.shape.num_heads * int64_t{sizeof(float)});
   }

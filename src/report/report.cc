@@ -207,7 +207,7 @@ Json ToJson(const Plan& plan, const Trace& trace, const RunSummary& summary) {
                     {"cpu_attention", plan.policy.cpu_attention},
                     {"prefill_chunk", plan.workspace.chunk_tokens},
                     {"weight_bits", 16},
-                    {"kv_bits", 16},
+                    {"kv_bits", plan.policy.kv_bits},
                     {"kv_dtype", DTypeName(plan.policy.kv_dtype)},
                     {"kv", KvPolicyJson(plan.policy.kv)}};
   json["machine"] = MachineJson(plan.machine);
@@ -267,11 +267,14 @@ KvKeep KeepOfLongestRow(const Plan& plan, const Workload& work) {
 
 std::string KvLine(const Plan& plan, const KvKeep& keep, int64_t slots) {
   const KvPolicyKind kind = plan.policy.kv.kind;
-  if (!plan.policy.kv.evicts()) return fmt::format("full, {} slots for the longest row", slots);
+  const int bits = plan.policy.kv_bits;
+  const std::string width = bits == 16 ? "" : fmt::format(", {} bits", bits);
+  if (!plan.policy.kv.evicts())
+    return fmt::format("full, {} slots for the longest row{}", slots, width);
   const std::string layers =
       plan.kv_classes.size() == 1 ? "" : fmt::format(", {} budgets", plan.kv_classes.size());
-  return fmt::format("{}, {} heavy + {} recent + {} first tokens of the longest row, {} slots{}",
-                     KvPolicyName(kind), keep.heavy, keep.recent, keep.sinks, slots, layers);
+  return fmt::format("{}, {} heavy + {} recent + {} first tokens of the longest row, {} slots{}{}",
+                     KvPolicyName(kind), keep.heavy, keep.recent, keep.sinks, slots, layers, width);
 }
 
 std::string ModelLine(const Plan& plan) {
@@ -387,7 +390,8 @@ std::string ReportTable(const Plan& plan, const Trace& trace, const RunSummary& 
   line("block",
        fmt::format("{} rows x {} batches, {} blocks, {} passes", plan.policy.gpu_batch_size,
                    plan.policy.num_gpu_batches, trace.num_blocks, prefill.passes + decode.passes));
-  if (plan.policy.kv.evicts()) line("KV", KvLine(plan, trace.largest_keep, trace.slots_per_row));
+  if (plan.policy.kv.evicts() || plan.policy.kv_bits != 16)
+    line("KV", KvLine(plan, trace.largest_keep, trace.slots_per_row));
   line("prefill", fmt::format("{:.1f} tokens/s  ({} tokens in {:.2f} s)",
                               Rate(prefill.prompt_tokens, prefill.seconds), prefill.prompt_tokens,
                               prefill.seconds));

@@ -82,6 +82,8 @@ FLAGS = [
     ("a size over 64 bits", 2, ["--disk-space", "99999999999TiB"], None),
     ("an unknown device", 2, ["--device", "tpu"], None),
     ("5-bit weights", 2, ["--weight-bits", "5"], None),
+    ("5-bit KV", 2, ["--kv-bits", "5"], None),
+    ("4-bit KV of a 16-bit type", 2, ["--kv-bits", "4", "--kv-dtype", "bf16"], None),
     ("an unknown KV policy", 2, ["--kv-policy", "oracle"], None),
     ("percentages over 100", 2, ["--percent", "120", "0", "0", "100", "0", "100"], None),
     ("percentages that sum over 100", 2, ["--percent", "60", "60", "0", "100", "0", "100"], None),

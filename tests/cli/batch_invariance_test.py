@@ -14,10 +14,13 @@ import harness
 
 PARITY_MODELS = harness.REPOSITORY / "tests" / "parity" / "models"
 MODELS = [
-    harness.BUNDLED_MODEL,
-    PARITY_MODELS / "postnorm-projected",
-    PARITY_MODELS / "bf16-head128",
-    PARITY_MODELS / "gelu-head80-untied",
+    [harness.BUNDLED_MODEL],
+    [PARITY_MODELS / "postnorm-projected"],
+    [PARITY_MODELS / "bf16-head128"],
+    [PARITY_MODELS / "gelu-head80-untied"],
+    [harness.BUNDLED_MODEL, "--kv-bits", "4"],
+    [PARITY_MODELS / "bf16-head128", "--kv-bits", "8"],
+    [PARITY_MODELS / "gelu-head80-untied", "--kv-bits", "4", "--kv-policy", "h2o", "--kv-budget", "40%"],
 ]
 # The first one is what the others are compared with.
 FLAGS = [
@@ -64,13 +67,17 @@ def mixed_requests():
     return requests
 
 
+def name_of(model):
+    return " ".join([model[0].name, *model[1:]])
+
+
 def output(binary, model, source, flags):
     result = harness.run(
         binary,
-        ["generate", "--model", model, "--input", source, "--output", "-", "--seed", "3", "--quiet", *flags],
+        ["generate", "--model", *model, "--input", source, "--output", "-", "--seed", "3", "--quiet", *flags],
     )
     if result.status != 0:
-        sys.exit(f"{model.name} {' '.join(flags)}: exit {result.status}: {result.stderr.decode(errors='replace')}")
+        sys.exit(f"{name_of(model)} {' '.join(flags)}: exit {result.status}: {result.stderr.decode(errors='replace')}")
     return result.stdout
 
 
@@ -90,8 +97,8 @@ def check(binary, model, source):
         found = output(binary, model, source, flags)
         if found != expected:
             different += 1
-            print(f"FAILED {model.name} {' '.join(flags)}: {first_difference(expected, found)}")
-    print(f"{model.name}: {len(FLAGS)} runs of {generated} tokens, {different} differ", flush=True)
+            print(f"FAILED {name_of(model)} {' '.join(flags)}: {first_difference(expected, found)}")
+    print(f"{name_of(model)}: {len(FLAGS)} runs of {generated} tokens, {different} differ", flush=True)
     return different
 
 

@@ -78,6 +78,12 @@ EVICTING_PLACEMENTS = [
     policy("30 30 30 30 30 30", 6, 2, "--cpu-attention", *EMULATED),
     policy("100 0 0 0 0 0", 3, 4, "--threads", 1, *EMULATED),
 ]
+# Caches of codes, whose slots have other sizes and whose blocks on disk other alignments.
+CODED_CACHES = [
+    ["--kv-bits", 8, "--kv-policy", "h2o", "--kv-budget", "30%"],
+    ["--kv-bits", 4, "--kv-policy", "h2o", "--kv-budget", "30%"],
+    ["--kv-bits", 4, "--kv-policy", "window", "--kv-budget", 12, "--kv-sinks", 2],
+]
 LARGE_POLICIES = [
     ["--gpu-batch-size", 4],
     policy("0 0 0 100 0 100", 4, 2),
@@ -137,9 +143,27 @@ def check(binary, model, source, folder, policies):
     return failures
 
 
-def check_whole_budget(binary, source, folder):
-    """A budget that nothing exceeds is the full cache, to the byte."""
+def check_kv_bytes(binary, source, folder):
+    """The report says what the cache was: of 64 elements 128, 68 or 36 bytes."""
+    failures = 0
     model = ["--model", harness.BUNDLED_MODEL]
+    found = {}
+    for bits in (16, 8, 4):
+        out, report = run(binary, model, source, folder, ["--gpu-batch-size", 8, "--kv-bits", bits])
+        found[bits] = (report["kv"]["bytes"], out)
+        if report["policy"]["kv_bits"] != bits:
+            print(f"FAILED --kv-bits {bits}: the report says {report['policy']['kv_bits']}")
+            failures += 1
+    for bits, token_bytes in ((8, 68), (4, 36)):
+        if found[bits][0] * 128 != found[16][0] * token_bytes or found[bits][1] == found[16][1]:
+            print(f"FAILED --kv-bits {bits}: {found[bits][0]} bytes for {found[16][0]} of 16 bits, or the same text")
+            failures += 1
+    return failures
+
+
+def check_whole_budget(binary, source, folder, flags):
+    """A budget that nothing exceeds is the full cache, to the byte."""
+    model = ["--model", harness.BUNDLED_MODEL, *flags]
     full, _ = run(binary, model, source, folder, [])
     failures = 0
     for flags in (["--kv-policy", "h2o", "--kv-budget", "100%"], ["--kv-policy", "window", "--kv-budget", 2048]):
@@ -161,7 +185,14 @@ def main():
         for kv_policy in KV_POLICIES:
             for model in (harness.BUNDLED_MODEL, PARITY_MODELS / "sharded-head16"):
                 failures += check(binary, ["--model", model, *kv_policy], source, folder, EVICTING_PLACEMENTS)
-        failures += check_whole_budget(binary, source, folder)
+        for model in (harness.BUNDLED_MODEL, PARITY_MODELS / "gelu-head80-untied"):
+            failures += check(binary, ["--model", model, "--kv-bits", 4], source, folder, POLICIES)
+            failures += check(binary, ["--model", model, "--kv-bits", 8], source, folder, EVICTING_PLACEMENTS)
+            for cache in CODED_CACHES:
+                failures += check(binary, ["--model", model, *cache], source, folder, EVICTING_PLACEMENTS)
+        for bits in (16, 8, 4):
+            failures += check_whole_budget(binary, source, folder, ["--kv-bits", bits])
+        failures += check_kv_bytes(binary, source, folder)
         failures += check(binary, ["--model", "opt-125m", "--dummy-weights"], short, folder, LARGE_POLICIES)
         sys.exit(1 if failures else 0)
 

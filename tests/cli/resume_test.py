@@ -191,6 +191,7 @@ class Refusals(ResumeTest):
             (["--seed", "1"], "another sampling flags"),
             (["--kv-policy", "h2o"], "another KV policy"),
             (["--kv-dtype", "bf16"], "another KV type"),
+            (["--kv-bits", "8"], "another KV type"),
         ]
         for flags, words in cases:
             with self.subTest(flags=flags):

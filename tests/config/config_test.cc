@@ -117,6 +117,7 @@ TEST(ConfigTest, RefusesWithTheReason) {
     {{"generate", "a", "--device", "cuda"}, "expected auto"},
     {{"generate", "a", "--device", "cuda:-1"}, "--device"},
     {{"generate", "a", "--device", "cuda:x"}, "--device"},
+    {{"generate", "a", "--device", "cuda:0", "--kv-bits", "4"}, "--kv-bits 4: with --device cuda"},
 #else
     {{"generate", "a", "--device", "cuda:0"}, "no CUDA"},
 #endif
@@ -124,6 +125,10 @@ TEST(ConfigTest, RefusesWithTheReason) {
     {{"generate", "a", "--percent", "30", "80", "0", "100", "0", "100"}, "more than 100"},
     {{"generate", "a", "--percent=0 100 0 100"}, "--percent"},
     {{"generate", "a", "--weight-bits", "4"}, "--weight-bits 4"},
+    {{"generate", "a", "--kv-bits", "2"}, "--kv-bits 2: expected 16, 8 or 4"},
+    {{"generate", "a", "--kv-bits", "4.0"}, "--kv-bits 4.0"},
+    {{"generate", "a", "--kv-bits", ""}, "--kv-bits"},
+    {{"generate", "a", "--kv-bits", "4", "--kv-dtype", "bf16"}, "--kv-dtype bf16: belongs to"},
     {{"generate", "a", "--kv-policy", "lru"}, "expected full, h2o, window"},
     {{"generate", "a", "--kv-budget", "20%"}, "give --kv-policy h2o"},
     {{"generate", "a", "--kv-policy", "h2o", "--kv-budget", "0"}, "--kv-budget"},
@@ -198,8 +203,9 @@ TEST(ConfigTest, KvFlagsReplaceWhatTheFileSaysAmountByAmount) {
 }
 
 TEST(ConfigTest, AcceptsWhatHappensAnyway) {
-  ParseGenerate({"--policy", "auto", "--weight-bits", "16", "--kv-policy", "full", "--no-overlap",
-                 "--device", "cpu", "--gpu-memory", "16GiB"});
+  ParseGenerate({"--policy", "auto", "--weight-bits", "16", "--kv-bits", "16", "--kv-dtype", "bf16",
+                 "--kv-policy", "full", "--no-overlap", "--device", "cpu", "--gpu-memory",
+                 "16GiB"});
 }
 
 TEST(ConfigTest, RefusesBadFiles) {

@@ -37,6 +37,7 @@ void ExpectSame(const GivenPolicy& a, const Policy& b) {
   EXPECT_EQ(a.cpu_attention, b.cpu_attention);
   EXPECT_EQ(a.prefill_chunk, b.prefill_chunk);
   EXPECT_EQ(a.kv_dtype, b.kv_dtype);
+  EXPECT_EQ(a.kv_bits, b.kv_bits);
   EXPECT_EQ(a.kv->kind, b.kv.kind);
   EXPECT_EQ(a.kv->budget, b.kv.budget);
   EXPECT_EQ(a.kv->layer_budgets, b.kv.layer_budgets);
@@ -50,6 +51,8 @@ TEST(PolicyFile, ComesBackAsItWas) {
   policy.kv.budget = {{0.2, 0}, {}, TokenAmount{0.0, 64}};
   ExpectSame(PolicyFromJson(PolicyJson(policy), "p"), policy);
   policy.kv.kind = KvPolicyKind::kWindow;
+  policy.kv_dtype = DType::kF16;
+  policy.kv_bits = 4;
   policy.kv.num_sinks = 4;
   policy.kv.budget = {};
   policy.kv.layer_budgets = {{{0.1, 0}, {}, {}}, {{}, TokenAmount{0.0, 7}, TokenAmount{0.3, 0}}};
@@ -63,7 +66,8 @@ TEST(PolicyFile, StatesWhatItStates) {
   const GivenPolicy given = PolicyFromJson(PolicyJson(kv, {"calibrated"}), "p");
   ASSERT_TRUE(given.kv);
   EXPECT_EQ(given.kv->layer_budgets, kv.layer_budgets);
-  EXPECT_FALSE(given.placement || given.gpu_batch_size || given.cpu_attention || given.kv_dtype);
+  EXPECT_FALSE(given.placement || given.gpu_batch_size || given.cpu_attention || given.kv_dtype ||
+               given.kv_bits);
 }
 
 // What is wrong with a file after one change.
@@ -92,6 +96,10 @@ TEST(PolicyFile, RefusesFaultsWithTheirPath) {
   EXPECT_THAT(Fault("/cpu_attention", "yes"), HasSubstr("$.cpu_attention"));
   EXPECT_THAT(Fault("/kv_dtype", "fp8"), HasSubstr("$.kv_dtype: is \"fp8\""));
   EXPECT_THAT(Fault("/weight_bits", 4), HasSubstr("$.weight_bits"));
+  EXPECT_THAT(Fault("/kv_bits", 5), HasSubstr("$.kv_bits: is 5, must be 16, 8 or 4"));
+  EXPECT_THAT(Fault("/kv_bits", "4"), HasSubstr("$.kv_bits"));
+  EXPECT_THAT(Fault("/kv_bits", 32), HasSubstr("$.kv_bits"));
+  EXPECT_THAT(Fault("/kv_bits", 4), HasSubstr("$.kv_dtype: belongs to kv_bits 16"));
   EXPECT_THAT(Fault("/sources", {3}), HasSubstr("$.sources[0]"));
   EXPECT_EQ(Fault("/weight_bits", 16), "accepted");
   EXPECT_THROW(PolicyFromJson(R"({"version":1,"kv_frac":{"gpu":0,"cpu":1,"disk":0}})", "p"), Error);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 
+#include "kernels/kv_code.h"
 #include "tests/kernels/kernel_test_util.h"
 
 namespace spillway::kernels {
@@ -30,13 +31,13 @@ struct Heads {
 // Sequences of given lengths with all their tokens' q, k and v; the cache starts out as NaN.
 struct Sequences {
   Heads heads;
-  DType dtype;
+  KvStorage storage;
   std::vector<int64_t> lengths;
   std::vector<std::vector<float>> qkv;  // [sequence][token][q | k | v]
   int64_t stride;
 
-  Sequences(Heads h, DType d, std::vector<int64_t> l)
-      : heads(h), dtype(d), lengths(std::move(l)), stride(h.q_width() + 2 * h.kv_width() + 3) {
+  Sequences(Heads h, KvStorage kv, std::vector<int64_t> l)
+      : heads(h), storage(kv), lengths(std::move(l)), stride(h.q_width() + 2 * h.kv_width() + 3) {
     for (size_t i = 0; i < lengths.size(); ++i) {
       qkv.push_back(RandomFloats(lengths[i] * stride, static_cast<uint32_t>(100 + i), 1.5F));
     }
@@ -54,7 +55,8 @@ struct Caches {
 
   explicit Caches(const Sequences& s) {
     for (size_t i = 0; i < s.lengths.size(); ++i)
-      kv.emplace_back(2 * s.heads.kv_width() * s.slots(i) * 2);
+      kv.emplace_back(s.slots(i) *
+                      KvSlotBytes(s.heads.num_kv_heads, s.heads.head_dim, s.storage.bits));
   }
   // Zero as far as a sequence goes, then NaN, which nothing may touch.
   void WantScores(const Sequences& s) {
@@ -106,7 +108,8 @@ void RunParts(const Sequences& s, Caches& caches, const std::vector<Part>& parts
   args.num_kv_heads = s.heads.num_kv_heads;
   args.head_dim = s.heads.head_dim;
   args.scale = 1.0F / std::sqrt(static_cast<float>(s.heads.head_dim));
-  args.kv_dtype = s.dtype;
+  args.kv_dtype = s.storage.dtype;
+  args.kv_bits = s.storage.bits;
   args.token_scores_stride = caches.scores_stride;
   attention(args);
   auto at = out.begin();
@@ -174,18 +177,18 @@ Scored RunScored(const Sequences& s, const std::vector<std::vector<Part>>& calls
   return scored;
 }
 
-class AttentionTest : public testing::TestWithParam<IsaAndDType> {
+class AttentionTest : public testing::TestWithParam<IsaAndKv> {
  protected:
   Isa isa() const { return GetParam().isa; }
-  DType dtype() const { return GetParam().dtype; }
+  KvStorage kv() const { return GetParam().kv; }
 };
 
-INSTANTIATE_TEST_SUITE_P(All, AttentionTest, testing::ValuesIn(AllCases()), ParamName);
+INSTANTIATE_TEST_SUITE_P(All, AttentionTest, testing::ValuesIn(AllKvCases()), KvParamName);
 
 TEST_P(AttentionTest, AgreesWithTheOracle) {
   for (const Heads heads : {Heads{4, 4, 64}, Heads{3, 3, 80}, Heads{2, 2, 128}, Heads{8, 2, 64},
                             Heads{5, 1, 24}, Heads{2, 1, 7}, Heads{30, 1, 16}, Heads{1, 1, 200}}) {
-    const Sequences s(heads, dtype(), {1, 63, 64, 65, 150});
+    const Sequences s(heads, kv(), {1, 63, 64, 65, 150});
     Caches caches(s);
     Outputs expected;
     for (const auto& parts : Whole(s)) RunParts(s, caches, parts, expected, AttentionRef);
@@ -200,9 +203,46 @@ TEST_P(AttentionTest, AgreesWithTheOracle) {
   }
 }
 
+// Elements that are k / 16 with k in [0, steps], of which each group has the least and the largest:
+// the codes are then the k, and what is read is what was given.
+void MakeLossless(Sequences& s, int bits) {
+  const int64_t dim = s.heads.head_dim;
+  for (std::vector<float>& qkv : s.qkv) {
+    for (size_t i = 0; i < qkv.size(); ++i) {
+      const int64_t column = static_cast<int64_t>(i) % s.stride - s.heads.q_width();
+      if (column < 0) continue;  // q
+      const auto code = static_cast<int>(std::abs(qkv[i]) * 1000) % (KvSteps(bits) + 1);
+      const int64_t in_group = column % dim % kKvGroup;
+      const int chosen = in_group == 0 ? 0 : in_group == 1 ? KvSteps(bits) : code;
+      qkv[i] = static_cast<float>(chosen) / 16.0F - 0.5F;
+    }
+  }
+}
+
+// A cache of codes is read as one of the codes' values is: in prefill, in decode, with scores.
+TEST_P(AttentionTest, CodesGiveTheBitsOfTheirValues) {
+  if (kv().bits == 16) return;
+  for (const Heads heads : {Heads{4, 4, 64}, Heads{3, 3, 80}, Heads{2, 2, 128}, Heads{8, 2, 64},
+                            Heads{5, 1, 24}, Heads{2, 1, 7}, Heads{30, 1, 16}, Heads{1, 1, 200}}) {
+    Sequences coded(heads, kv(), {1, 63, 64, 65, 150});
+    MakeLossless(coded, kv().bits);
+    Sequences plain = coded;
+    plain.storage = {};
+    for (const int64_t chunk : {1, 3, 150}) {
+      const Scored ours = RunScored(coded, Chunks(coded, chunk), isa(), 2);
+      const Scored expected = RunScored(plain, Chunks(plain, chunk), isa(), 2);
+      for (const auto& [at, out] : ours.outputs)
+        ASSERT_EQ(Bits(out), Bits(expected.outputs.at(at)))
+            << "head_dim " << heads.head_dim << " chunk " << chunk << " position " << at.second;
+      for (size_t i = 0; i < ours.scores.size(); ++i)
+        ASSERT_EQ(Bits(ours.scores[i]), Bits(expected.scores[i])) << "sequence " << i;
+    }
+  }
+}
+
 TEST_P(AttentionTest, BitsDoNotDependOnChunksNeighboursOrThreads) {
   for (const Heads heads : {Heads{4, 4, 64}, Heads{6, 2, 80}, Heads{2, 1, 128}, Heads{3, 3, 20}}) {
-    const Sequences s(heads, dtype(), {1, 100, 130, 64, 199});
+    const Sequences s(heads, kv(), {1, 100, 130, 64, 199});
     const Outputs whole = RunAll(s, Whole(s), isa(), 1);
     for (const int64_t chunk : {1, 7, 64, 100}) {
       for (const int num_threads : {2, 4}) {
@@ -227,7 +267,7 @@ TEST_P(AttentionTest, BitsDoNotDependOnChunksNeighboursOrThreads) {
 }
 
 TEST_P(AttentionTest, StoresRoundedKeysAndValuesAndTouchesNoOtherSlot) {
-  const Sequences s({4, 2, 20}, dtype(), {70, 3});
+  const Sequences s({4, 2, 20}, kv(), {70, 3});
   Caches ours(s);
   Caches reference(s);
   Outputs outputs;
@@ -243,7 +283,7 @@ TEST_P(AttentionTest, StoresRoundedKeysAndValuesAndTouchesNoOtherSlot) {
 }
 
 TEST_P(AttentionTest, ABadTokenDoesNotReachEarlierOnes) {
-  Sequences s({2, 2, 64}, dtype(), {90});
+  Sequences s({2, 2, 64}, kv(), {90});
   const Outputs good = RunAll(s, Whole(s), isa(), 1);
   for (int64_t i = 0; i < s.stride; ++i) s.qkv[0][static_cast<size_t>(70 * s.stride + i)] = kPoison;
   const Outputs bad = RunAll(s, Whole(s), isa(), 1);
@@ -257,7 +297,7 @@ TEST_P(AttentionTest, ABadTokenDoesNotReachEarlierOnes) {
 }
 
 TEST_P(AttentionTest, LargeScoresDoNotOverflow) {
-  Sequences s({2, 2, 64}, dtype(), {80});
+  Sequences s({2, 2, 64}, kv(), {80});
   for (float& value : s.qkv[0]) value *= 60.0F;
   const Outputs outputs = RunAll(s, Whole(s), isa(), 1);
   for (const auto& [at, out] : outputs) {
@@ -268,7 +308,7 @@ TEST_P(AttentionTest, LargeScoresDoNotOverflow) {
 TEST_P(AttentionTest, TokenScoresAreTheSumsOfTheWeights) {
   for (const Heads heads : {Heads{4, 4, 64}, Heads{3, 3, 80}, Heads{2, 2, 128}, Heads{8, 2, 64},
                             Heads{5, 1, 24}, Heads{2, 1, 7}, Heads{30, 1, 16}, Heads{1, 1, 200}}) {
-    const Sequences s(heads, dtype(), {1, 63, 64, 65, 200});
+    const Sequences s(heads, kv(), {1, 63, 64, 65, 200});
     Caches reference(s);
     reference.WantScores(s);
     Outputs outputs;
@@ -296,7 +336,7 @@ TEST_P(AttentionTest, TokenScoresAreTheSumsOfTheWeights) {
 
 TEST_P(AttentionTest, TokenScoresChangeNoOutputAndTheirBitsDependOnTheRowOnly) {
   for (const Heads heads : {Heads{4, 4, 64}, Heads{6, 2, 80}, Heads{30, 1, 16}, Heads{3, 3, 20}}) {
-    const Sequences s(heads, dtype(), {1, 100, 130, 64, 199});
+    const Sequences s(heads, kv(), {1, 100, 130, 64, 199});
     const Outputs plain = RunAll(s, Whole(s), isa(), 1);
     const Scored whole = RunScored(s, Whole(s), isa(), 1);
     std::vector<Scored> others;
@@ -316,7 +356,7 @@ TEST_P(AttentionTest, TokenScoresChangeNoOutputAndTheirBitsDependOnTheRowOnly) {
 
 // One query over keys that are all the same, in several blocks: the same weight, to the bit.
 TEST_P(AttentionTest, EqualKeysGetEqualScores) {
-  Sequences s({2, 1, 64}, dtype(), {200});
+  Sequences s({2, 1, 64}, kv(), {200});
   const int64_t k = s.heads.q_width();
   for (int64_t token = 1; token < 200; ++token)
     std::copy_n(s.qkv[0].begin() + k, 64, s.qkv[0].begin() + token * s.stride + k);
@@ -338,7 +378,7 @@ TEST_P(AttentionTest, EqualKeysGetEqualScores) {
 }
 
 TEST_P(AttentionTest, ABadQueryScoresOnlyWhatItSees) {
-  Sequences s({2, 2, 64}, dtype(), {90});
+  Sequences s({2, 2, 64}, kv(), {90});
   std::fill_n(s.qkv[0].begin() + 70 * s.stride, s.heads.q_width(), kPoison);
   const Scored bad = RunScored(s, Whole(s), isa(), 1);
   for (int64_t token = 0; token < 90; ++token) {
@@ -347,7 +387,7 @@ TEST_P(AttentionTest, ABadQueryScoresOnlyWhatItSees) {
 }
 
 TEST_P(AttentionTest, RowsWithAndWithoutScoresInOneCall) {
-  const Sequences s({4, 2, 64}, dtype(), {70, 90});
+  const Sequences s({4, 2, 64}, kv(), {70, 90});
   const Scored expected = RunScored(s, Whole(s), isa(), 1);
   Caches caches(s);
   caches.WantScores(s);
@@ -366,7 +406,7 @@ TEST_P(AttentionTest, RowsWithAndWithoutScoresInOneCall) {
 }
 
 TEST_P(AttentionTest, NoRowsAndNoNewTokens) {
-  const Sequences s({2, 2, 16}, dtype(), {4, 4});
+  const Sequences s({2, 2, 16}, kv(), {4, 4});
   EXPECT_TRUE(RunAll(s, {{}}, isa(), 2).empty());
   EXPECT_EQ(RunAll(s, {{{0, 0, 0}, {1, 0, 4}}}, isa(), 2).size(), 4U);
 }

@@ -13,21 +13,21 @@
 namespace spillway::kernels {
 namespace {
 
-class BudgetAttentionTest : public testing::TestWithParam<IsaAndDType> {
+class BudgetAttentionTest : public testing::TestWithParam<IsaAndKv> {
  protected:
   Isa isa() const { return GetParam().isa; }
-  DType dtype() const { return GetParam().dtype; }
+  KvStorage kv() const { return GetParam().kv; }
 };
 
-INSTANTIATE_TEST_SUITE_P(All, BudgetAttentionTest, testing::ValuesIn(AllCases()), ParamName);
+INSTANTIATE_TEST_SUITE_P(All, BudgetAttentionTest, testing::ValuesIn(AllKvCases()), KvParamName);
 
 // A row and its model, one KV head each.
 struct Checked {
   BudgetRow row;
   std::vector<KvBudgetModel> models;
 
-  Checked(const BudgetCase& c, DType dtype, uint32_t seed, double tolerance)
-      : row(c, dtype, seed),
+  Checked(const BudgetCase& c, KvStorage kv, uint32_t seed, double tolerance)
+      : row(c, kv, seed),
         models(static_cast<size_t>(c.num_kv_heads), KvBudgetModel(c.kind, c.keep, tolerance)) {}
 
   // Adds the token to each model and compares the outputs of its heads with `out`.
@@ -35,12 +35,8 @@ struct Checked {
     const BudgetCase& c = row.c;
     for (int64_t kv_head = 0; kv_head < c.num_kv_heads; ++kv_head) {
       KvBudgetModel& model = models[static_cast<size_t>(kv_head)];
-      ModelToken added{token, {}, {}};
-      for (int64_t d = 0; d < c.head_dim; ++d) {
-        added.k.push_back(row.Rounded(row.k(token)[kv_head * c.head_dim + d]));
-        added.v.push_back(row.Rounded(row.v(token)[kv_head * c.head_dim + d]));
-      }
-      model.Add(std::move(added));
+      model.Add({token, row.Rounded(row.k(token) + kv_head * c.head_dim),
+                 row.Rounded(row.v(token) + kv_head * c.head_dim)});
       for (int64_t head = kv_head * c.group(); head < (kv_head + 1) * c.group(); ++head) {
         std::vector<double> q;
         for (int64_t d = 0; d < c.head_dim; ++d)
@@ -68,13 +64,8 @@ struct Checked {
       ASSERT_NEAR(*head.Score(slot), token.score, 2e-5 * (1 + token.score))
           << "position " << token.position << " KV head " << kv_head;
     }
-    for (int64_t d = 0; d < row.c.head_dim; ++d) {
-      const auto widen = row.dtype == DType::kF16 ? HalfToFloat : BFloat16ToFloat;
-      ASSERT_EQ(widen(reinterpret_cast<const uint16_t*>(head.Key(slot))[d]),
-                token.k[static_cast<size_t>(d)]);
-      ASSERT_EQ(widen(reinterpret_cast<const uint16_t*>(head.Value(slot))[d]),
-                token.v[static_cast<size_t>(d)]);
-    }
+    ASSERT_EQ(row.Elements(KvTokenRef::Key(head, slot, row.storage.dtype)), token.k);
+    ASSERT_EQ(row.Elements(KvTokenRef::Value(head, slot, row.storage.dtype)), token.v);
   }
   void RunPrompt(int64_t chunk, Isa isa) {
     Prefill(row, chunk, 2, isa);
@@ -125,7 +116,7 @@ TEST_P(BudgetAttentionTest, WholeRunsFollowTheRule) {
   for (uint32_t run = 0; run < 40; ++run) {
     const BudgetCase c = RandomCase(random);
     SCOPED_TRACE(testing::PrintToString(c));
-    Checked checked(c, dtype(), run, 1e-5);
+    Checked checked(c, kv(), run, 1e-5);
     ASSERT_NO_FATAL_FAILURE(checked.RunPrompt(1 + static_cast<int64_t>(random() % 60), isa()));
     while (checked.row.position < c.num_tokens()) ASSERT_NO_FATAL_FAILURE(checked.RunStep(isa()));
   }
@@ -136,7 +127,7 @@ TEST_P(BudgetAttentionTest, EqualKeysAndScoresLoseTheHigherPosition) {
     for (const KvKeep keep : {KvKeep{0, 70, 5}, KvKeep{0, 3, 1}, KvKeep{0, 33, 40}}) {
       const BudgetCase c{4, 2, 64, kind, keep, keep.slots() + 9, 60};
       SCOPED_TRACE(testing::PrintToString(c));
-      Checked checked(c, dtype(), 5, 0);
+      Checked checked(c, kv(), 5, 0);
       for (int64_t token = 1; token < c.num_tokens(); ++token)
         std::copy_n(checked.row.k(0), 2 * 64, const_cast<float*>(checked.row.k(token)));
       Prefill(checked.row, 10, 2, isa());
@@ -146,12 +137,9 @@ TEST_P(BudgetAttentionTest, EqualKeysAndScoresLoseTheHigherPosition) {
         for (int64_t slot = 0; slot < checked.row.num_held; ++slot) {
           const KvHead<std::byte> head = checked.row.head(kv_head);
           *head.Score(slot) = 0.5F;
-          ModelToken token{*head.Position(slot), {}, {}, 0.5};
-          for (int64_t d = 0; d < 64; ++d) {
-            token.k.push_back(checked.row.Rounded(checked.row.k(token.position)[kv_head * 64 + d]));
-            token.v.push_back(checked.row.Rounded(checked.row.v(token.position)[kv_head * 64 + d]));
-          }
-          model.Add(token);
+          const int64_t position = *head.Position(slot);
+          model.Add({position, checked.row.Rounded(checked.row.k(position) + kv_head * 64),
+                     checked.row.Rounded(checked.row.v(position) + kv_head * 64), 0.5});
         }
       }
       while (checked.row.position < c.num_tokens()) ASSERT_NO_FATAL_FAILURE(checked.RunStep(isa()));
@@ -164,9 +152,9 @@ TEST_P(BudgetAttentionTest, AgreesWithTheOracleStepByStep) {
        {KvPolicyKind::kH2o, KvPolicyKind::kWindow, KvPolicyKind::kH2oFlexgen}) {
     const bool window = kind == KvPolicyKind::kWindow;
     const BudgetCase c{4, 2, 80, kind, {window ? 3 : 0, window ? 0 : 30, 20}, 45, 60};
-    BudgetRow row(c, dtype(), 3);
+    BudgetRow row(c, kv(), 3);
     Prefill(row, 20, 2, isa());
-    BudgetRow reference(c, dtype(), 3);
+    BudgetRow reference(c, kv(), 3);
     while (row.position < c.num_tokens()) {
       std::ranges::copy(row.cache.span(), reference.cache.data());
       reference.num_held = row.num_held;
@@ -180,8 +168,10 @@ TEST_P(BudgetAttentionTest, AgreesWithTheOracleStepByStep) {
           const KvHead<std::byte> theirs = reference.head(kv_head);
           ASSERT_EQ(*ours.Position(slot), *theirs.Position(slot));
           ASSERT_NEAR(*ours.Score(slot), *theirs.Score(slot), 1e-5);
-          ASSERT_TRUE(std::equal(ours.Key(slot), ours.Key(slot) + 160, theirs.Key(slot)));
-          ASSERT_TRUE(std::equal(ours.Value(slot), ours.Value(slot) + 160, theirs.Value(slot)));
+          ASSERT_EQ(row.Elements(KvTokenRef::Key(ours, slot, kv().dtype)),
+                    row.Elements(KvTokenRef::Key(theirs, slot, kv().dtype)));
+          ASSERT_EQ(row.Elements(KvTokenRef::Value(ours, slot, kv().dtype)),
+                    row.Elements(KvTokenRef::Value(theirs, slot, kv().dtype)));
         }
       }
     }
@@ -191,8 +181,8 @@ TEST_P(BudgetAttentionTest, AgreesWithTheOracleStepByStep) {
 // Plain attention over a copy of the same slots, without state, before the step.
 std::vector<float> PlainOutput(BudgetRow& row, Isa isa) {
   const BudgetCase& c = row.c;
-  AlignedBytes kv(row.num_slots() * KvSlotBytes(c.num_kv_heads, c.head_dim));
-  const int64_t block = KvBlockBytes(c.num_kv_heads, c.head_dim);
+  AlignedBytes kv(row.num_slots() * KvSlotBytes(c.num_kv_heads, c.head_dim, row.storage.bits));
+  const int64_t block = KvBlockBytes(c.num_kv_heads, c.head_dim, row.storage.bits);
   for (int64_t slot = 0; slot < row.num_slots(); slot += kKvBlockSlots)
     std::copy_n(row.head(0).Block(slot), block, kv.data() + slot / kKvBlockSlots * block);
   const AttentionRow plain{kv.data(), row.num_slots(), row.num_held, 1, 0, nullptr};
@@ -209,7 +199,8 @@ std::vector<float> PlainOutput(BudgetRow& row, Isa isa) {
   args.num_kv_heads = c.num_kv_heads;
   args.head_dim = c.head_dim;
   args.scale = c.scale();
-  args.kv_dtype = row.dtype;
+  args.kv_dtype = row.storage.dtype;
+  args.kv_bits = row.storage.bits;
   AlignedBytes workspace(AttentionWorkspaceBytes(row.num_slots(), c.head_dim, 2, isa));
   Attention(args, workspace.span(), PoolOf(2), isa);
   return out;
@@ -220,7 +211,7 @@ TEST_P(BudgetAttentionTest, OutputIsPlainAttentionsToTheBit) {
   for (uint32_t run = 0; run < 12; ++run) {
     const BudgetCase c = RandomCase(random);
     SCOPED_TRACE(testing::PrintToString(c));
-    BudgetRow row(c, dtype(), run);
+    BudgetRow row(c, kv(), run);
     Prefill(row, 64, 2, isa());
     while (row.position < c.num_tokens()) {
       const std::vector<float> plain = PlainOutput(row, isa());
@@ -241,7 +232,7 @@ TEST_P(BudgetAttentionTest, BitsDoNotDependOnChunksNeighboursOrThreads) {
       std::vector<std::unique_ptr<BudgetRow>> rows;
       std::vector<BudgetRow*> all;
       for (const BudgetCase& c : cases) {
-        rows.push_back(std::make_unique<BudgetRow>(c, dtype(), 40 + rows.size()));
+        rows.push_back(std::make_unique<BudgetRow>(c, kv(), 40 + rows.size()));
         Prefill(*rows.back(), chunk, num_threads, isa());
         all.push_back(rows.back().get());
       }
@@ -263,7 +254,7 @@ TEST_P(BudgetAttentionTest, BitsDoNotDependOnChunksNeighboursOrThreads) {
 
 TEST_P(BudgetAttentionTest, ANanScoreGoesFirst) {
   const BudgetCase c{2, 2, 64, KvPolicyKind::kH2o, {0, 40, 4}, 60, 3};
-  BudgetRow row(c, dtype(), 8);
+  BudgetRow row(c, kv(), 8);
   Prefill(row, 60, 1, isa());
   const int64_t slot = 17;
   const int64_t position = *row.head(1).Position(slot);
@@ -281,7 +272,7 @@ TEST_P(BudgetAttentionTest, ANanScoreGoesFirst) {
 
 TEST_P(BudgetAttentionTest, AWindowLeavesScoresAlone) {
   const BudgetCase c{2, 2, 64, KvPolicyKind::kWindow, {2, 0, 14}, 30, 40};
-  BudgetRow row(c, dtype(), 8);
+  BudgetRow row(c, kv(), 8);
   Prefill(row, 60, 1, isa());
   for (int64_t slot = 0; slot < row.num_held; ++slot) *row.head(0).Score(slot) = 7.0F;
   while (row.position < c.num_tokens()) StepAll({&row}, 1, isa());

@@ -94,4 +94,39 @@ inline std::vector<IsaAndDType> AllCases() {
   return cases;
 }
 
+// How K and V are stored: in 16 bits of a type, or in codes.
+struct KvStorage {
+  DType dtype = DType::kF16;
+  int bits = 16;
+
+  std::string name() const {
+    return bits == 16 ? std::string(DTypeName(dtype)) : "kv" + std::to_string(bits);
+  }
+};
+
+struct IsaAndKv {
+  Isa isa;
+  KvStorage kv;
+};
+
+inline void PrintTo(const IsaAndKv& param, std::ostream* out) {
+  *out << IsaName(param.isa) << "_" << param.kv.name();
+}
+
+inline std::string KvParamName(const testing::TestParamInfo<IsaAndKv>& info) {
+  return std::string(IsaName(info.param.isa)) + "_" + info.param.kv.name();
+}
+
+// Each supported instruction set with each storage of KV.
+inline std::vector<IsaAndKv> AllKvCases() {
+  std::vector<IsaAndKv> cases;
+  for (const Isa isa : SupportedIsas()) {
+    for (const KvStorage& kv : {KvStorage{DType::kF16, 16}, KvStorage{DType::kBF16, 16},
+                                KvStorage{DType::kF16, 8}, KvStorage{DType::kF16, 4}}) {
+      cases.push_back({isa, kv});
+    }
+  }
+  return cases;
+}
+
 }  // namespace spillway::kernels

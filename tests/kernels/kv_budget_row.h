@@ -12,6 +12,7 @@
 #include "kernels/attention.h"
 #include "kernels/budget_attention.h"
 #include "kernels/kv_compact.h"
+#include "kernels/kv_element_ref.h"
 #include "kernels/kv_eviction.h"
 #include "kernels/kv_head.h"
 #include "tests/kernels/kernel_test_util.h"
@@ -52,7 +53,7 @@ inline ThreadPool& PoolOf(int num_threads) {
 
 struct BudgetRow {
   BudgetCase c;
-  DType dtype;
+  KvStorage storage;
   std::vector<float> qkv;  // [token][q | k | v]
   AlignedBytes prompt_kv;
   AlignedBytes cache;
@@ -61,12 +62,12 @@ struct BudgetRow {
   int64_t position = 0;
   std::vector<float> out;  // of the last call's tokens
 
-  BudgetRow(const BudgetCase& budget_case, DType kv_dtype, uint32_t seed)
+  BudgetRow(const BudgetCase& budget_case, KvStorage kv, uint32_t seed)
       : c(budget_case),
-        dtype(kv_dtype),
+        storage(kv),
         qkv(RandomFloats(c.num_tokens() * c.stride(), seed, 1.5F)),
-        prompt_kv(WholeBlocks(c.prompt) * KvSlotBytes(c.num_kv_heads, c.head_dim)),
-        cache(num_slots() * KvSlotBytesWithState(c.num_kv_heads, c.head_dim)),
+        prompt_kv(WholeBlocks(c.prompt) * KvSlotBytes(c.num_kv_heads, c.head_dim, kv.bits)),
+        cache(num_slots() * KvSlotBytesWithState(c.num_kv_heads, c.head_dim, kv.bits)),
         token_scores(static_cast<size_t>(c.num_heads * c.prompt)) {}
 
   int64_t num_slots() const { return WholeBlocks(c.keep.slots() + 1); }
@@ -74,17 +75,30 @@ struct BudgetRow {
   const float* k(int64_t token) const { return q(token) + c.num_heads * c.head_dim; }
   const float* v(int64_t token) const { return k(token) + c.num_kv_heads * c.head_dim; }
   KvHead<std::byte> head(int64_t kv_head) {
-    return {cache.data(), c.num_kv_heads, c.head_dim, kv_head,
-            KvBlockBytesWithState(c.num_kv_heads, c.head_dim)};
+    return {cache.data(),
+            c.num_kv_heads,
+            c.head_dim,
+            kv_head,
+            KvBlockBytesWithState(c.num_kv_heads, c.head_dim, storage.bits),
+            storage.bits};
   }
   std::set<int64_t> HeldPositions(int64_t kv_head) {
     std::set<int64_t> held;
     for (int64_t slot = 0; slot < num_held; ++slot) held.insert(*head(kv_head).Position(slot));
     return held;
   }
-  // What a stored element is worth.
-  double Rounded(float x) const {
-    return dtype == DType::kF16 ? HalfToFloat(FloatToHalf(x)) : BFloat16ToFloat(FloatToBFloat16(x));
+  // What one head of a token's K, or V, is worth once it is stored.
+  std::vector<double> Rounded(const float* x) const {
+    AlignedBytes codes(KvCodeBytes(c.head_dim, storage.bits));
+    AlignedBytes ranges(KvGroups(c.head_dim) * kKvRangeStride);
+    const KvTokenRef token{codes.data(), ranges.data(), c.head_dim, storage.bits, storage.dtype};
+    token.Store(x);
+    return Elements(token);
+  }
+  std::vector<double> Elements(const KvTokenRef& token) const {
+    std::vector<double> elements;
+    for (int64_t d = 0; d < c.head_dim; ++d) elements.push_back(token.At(d));
+    return elements;
   }
 };
 
@@ -98,7 +112,8 @@ inline void Prefill(BudgetRow& row, int64_t chunk, int num_threads, Isa isa) {
   args.num_kv_heads = c.num_kv_heads;
   args.head_dim = c.head_dim;
   args.scale = c.scale();
-  args.kv_dtype = row.dtype;
+  args.kv_dtype = row.storage.dtype;
+  args.kv_bits = row.storage.bits;
   args.token_scores_stride = c.prompt;
   const int64_t bytes =
       std::max(AttentionWorkspaceBytesWithScores(c.prompt, c.head_dim, num_threads, isa),
@@ -118,7 +133,13 @@ inline void Prefill(BudgetRow& row, int64_t chunk, int num_threads, Isa isa) {
   }
   const KvCompactRow compact_row{row.prompt_kv.data(), row.token_scores.data(), c.prompt,
                                  row.cache.data(),     row.num_slots(),         c.keep};
-  KvCompact({{&compact_row, 1}, c.kind, c.prompt, c.num_heads, c.num_kv_heads, c.head_dim},
+  KvCompact({{&compact_row, 1},
+             c.kind,
+             c.prompt,
+             c.num_heads,
+             c.num_kv_heads,
+             c.head_dim,
+             row.storage.bits},
             workspace.span(), PoolOf(num_threads));
   row.num_held = std::min(c.prompt, c.keep.slots());
   row.position = c.prompt;
@@ -149,7 +170,8 @@ void StepAll(const std::vector<BudgetRow*>& rows, Function step) {
   args.num_kv_heads = c.num_kv_heads;
   args.head_dim = c.head_dim;
   args.scale = c.scale();
-  args.kv_dtype = rows.front()->dtype;
+  args.kv_dtype = rows.front()->storage.dtype;
+  args.kv_bits = rows.front()->storage.bits;
   args.kind = c.kind;
   step(args);
   auto at = out.begin();

@@ -14,18 +14,19 @@ namespace {
 // A compaction's inputs: every element of K and V tells its token, head and column apart.
 struct Prompt {
   BudgetCase c;
+  int bits;
   AlignedBytes from;
   AlignedBytes to;
   std::vector<float> scores;  // [num_heads][prompt + 2]
 
-  Prompt(const BudgetCase& budget_case, uint32_t seed)
+  Prompt(const BudgetCase& budget_case, uint32_t seed, int kv_bits = 16)
       : c(budget_case),
-        from(WholeBlocks(c.prompt) * KvSlotBytes(c.num_kv_heads, c.head_dim)),
-        to(num_slots() * KvSlotBytesWithState(c.num_kv_heads, c.head_dim)),
+        bits(kv_bits),
+        from(WholeBlocks(c.prompt) * KvSlotBytes(c.num_kv_heads, c.head_dim, bits)),
+        to(num_slots() * KvSlotBytesWithState(c.num_kv_heads, c.head_dim, bits)),
         scores(static_cast<size_t>(c.num_heads * stride())) {
     std::mt19937 random(seed);
-    for (int64_t i = 0; i < WholeBlocks(c.prompt) * 2 * c.num_kv_heads * c.head_dim; ++i)
-      from.words()[i] = static_cast<uint16_t>(random());
+    for (std::byte& byte : from.span()) byte = std::byte(random() & 0xFF);
     // Few values, exact in fp32 whatever the order of a sum: many ties.
     for (float& score : scores) score = static_cast<float>(random() % 4) * 0.25F;
   }
@@ -40,7 +41,7 @@ struct Prompt {
             c.keep};
   }
   KvCompactArgs Args(std::span<const KvCompactRow> rows) const {
-    return {rows, c.kind, stride(), c.num_heads, c.num_kv_heads, c.head_dim};
+    return {rows, c.kind, stride(), c.num_heads, c.num_kv_heads, c.head_dim, bits};
   }
   double Score(int64_t kv_head, int64_t token) const {
     double sum = 0;
@@ -75,17 +76,34 @@ void ExpectKept(Prompt& prompt, int64_t kv_head) {
   const BudgetCase& c = prompt.c;
   const std::vector<int64_t> kept = prompt.Kept(kv_head);
   ASSERT_EQ(static_cast<int64_t>(kept.size()), std::min(c.prompt, c.keep.slots()));
-  const KvHead<std::byte> from{prompt.from.data(), c.num_kv_heads, c.head_dim, kv_head,
-                               KvBlockBytes(c.num_kv_heads, c.head_dim)};
-  const KvHead<std::byte> to{prompt.to.data(), c.num_kv_heads, c.head_dim, kv_head,
-                             KvBlockBytesWithState(c.num_kv_heads, c.head_dim)};
+  const KvHead<std::byte> from{prompt.from.data(),
+                               c.num_kv_heads,
+                               c.head_dim,
+                               kv_head,
+                               KvBlockBytes(c.num_kv_heads, c.head_dim, prompt.bits),
+                               prompt.bits};
+  const KvHead<std::byte> to{prompt.to.data(),
+                             c.num_kv_heads,
+                             c.head_dim,
+                             kv_head,
+                             KvBlockBytesWithState(c.num_kv_heads, c.head_dim, prompt.bits),
+                             prompt.bits};
+  const auto equal = [](const std::byte* a, const std::byte* b, int64_t bytes) {
+    return std::equal(a, a + bytes, b);
+  };
   for (size_t i = 0; i < kept.size(); ++i) {
     const auto slot = static_cast<int64_t>(i);
     ASSERT_EQ(*to.Position(slot), kept[i]) << "KV head " << kv_head;
     const float score = *to.Score(slot);
     ASSERT_EQ(std::isnan(score) ? -1.0 : score, prompt.Score(kv_head, kept[i]));
-    ASSERT_TRUE(std::equal(to.Key(slot), to.Key(slot) + c.head_dim * 2, from.Key(kept[i])));
-    ASSERT_TRUE(std::equal(to.Value(slot), to.Value(slot) + c.head_dim * 2, from.Value(kept[i])));
+    const int64_t bytes = KvCodeBytes(c.head_dim, prompt.bits);
+    ASSERT_TRUE(equal(to.Key(slot), from.Key(kept[i]), bytes));
+    ASSERT_TRUE(equal(to.Value(slot), from.Value(kept[i]), bytes));
+    for (int64_t group = 0; group < to.NumRanges(); ++group) {
+      const int64_t at = group * kKvRangeStride;
+      ASSERT_TRUE(equal(to.KeyRanges(slot) + at, from.KeyRanges(kept[i]) + at, 4));
+      ASSERT_TRUE(equal(to.ValueRanges(slot) + at, from.ValueRanges(kept[i]) + at, 4));
+    }
   }
 }
 
@@ -109,7 +127,7 @@ BudgetCase RandomCase(std::mt19937& random) {
 TEST(KvCompactTest, KeepsWhatTheRuleSays) {
   std::mt19937 random(3);
   for (uint32_t run = 0; run < 300; ++run) {
-    Prompt prompt(RandomCase(random), run);
+    Prompt prompt(RandomCase(random), run, 16 >> run % 3);
     SCOPED_TRACE(testing::PrintToString(prompt.c));
     // Some scores NaN: these go first.
     for (uint32_t i = 0; i < run % 20; ++i)
@@ -124,7 +142,7 @@ TEST(KvCompactTest, KeepsWhatTheRuleSays) {
 TEST(KvCompactTest, AgreesWithTheOracleToTheByte) {
   std::mt19937 random(4);
   for (uint32_t run = 0; run < 100; ++run) {
-    Prompt prompt(RandomCase(random), run);
+    Prompt prompt(RandomCase(random), run, 16 >> run % 3);
     SCOPED_TRACE(testing::PrintToString(prompt.c));
     AlignedBytes reference(static_cast<int64_t>(prompt.to.span().size()));
     const KvCompactRow row = prompt.Row(prompt.to);

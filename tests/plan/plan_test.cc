@@ -94,6 +94,41 @@ TEST(PlanTest, KvHoldsTheLongestRowsOfABatch) {
   EXPECT_EQ(plan.kv[Tier::kCpu].region.bytes, 192 * 3072 * 12);
 }
 
+// opt-125m: 12 heads of 64; opt-2.7b: 32 of 80, whose second group has 16 elements.
+TEST(PlanTest, CodesOfKvAndTheirRangesAreSized) {
+  const Workload work = Requests(4, 100, 28);
+  for (const auto& [name, bits, token_bytes] : {std::tuple{"opt-125m", 8, 64 + 4},
+                                                {"opt-125m", 4, 32 + 4},
+                                                {"opt-2.7b", 8, 80 + 8},
+                                                {"opt-2.7b", 4, 40 + 8}}) {
+    const ModelShape shape = *BuiltInShape(name);
+    Policy policy = Batches(2, 1);
+    policy.kv_bits = bits;
+    const Plan full = MakePlan(shape, MachineWith(int64_t{1} << 40), work, policy, kNeeds);
+    EXPECT_EQ(full.slot_bytes, 2 * shape.num_heads * token_bytes);
+    EXPECT_EQ(full.kv[Tier::kCpu].region.bytes, 2 * 128 * full.slot_bytes * shape.num_layers);
+    EXPECT_EQ(full.KvBytes(), full.kv[Tier::kCpu].region.bytes);
+    policy.kv.kind = KvPolicyKind::kH2o;
+    policy.kv.budget = {{0.0, 31}, {}, {}};
+    const Plan h2o = MakePlan(shape, MachineWith(int64_t{1} << 40), work, policy, kNeeds);
+    EXPECT_EQ(h2o.slot_bytes, full.slot_bytes + 8 * shape.num_heads);
+    EXPECT_EQ(h2o.kv[Tier::kCpu].region.bytes, 2 * 32 * h2o.slot_bytes * shape.num_layers);
+    EXPECT_EQ(h2o.workspace.prompt.kv.bytes, h2o.workspace.prompt.slots() * full.slot_bytes);
+    EXPECT_EQ(full.KvBlockBytes() % 64, 0);
+  }
+}
+
+TEST(PlanTest, CodesOnDiskTakeWholeDiskBlocks) {
+  Policy policy = Batches(2, 1);
+  policy.kv_bits = 4;
+  policy.kv_frac = {};
+  policy.kv_frac[Tier::kDisk] = 1.0;
+  const Plan plan = LayOut(*BuiltInShape("opt-2.7b"), MachineWith(int64_t{1} << 40),
+                           Requests(4, 100, 28), policy, kNeeds);
+  EXPECT_EQ(plan.KvBlockBytes() % 4096, 0);
+  EXPECT_EQ(plan.RowSlots(0, 128) % plan.slot_align, 0);
+}
+
 TEST(PlanTest, ARowBeyondTheSampleFitsAlone) {
   Workload work = Requests(3, 10, 6);
   work.num_requests = 1000;

@@ -1,0 +1,67 @@
+// How K and V are stored below 16 bits: what a group of up to 64 elements along head_dim becomes.
+// With steps = 2^bits - 1:
+//   min   = the largest fp16 value that is not above the group's lowest element,
+//   scale = the smallest fp16 value that is not below (highest - min) / steps, divided in fp32,
+//   code  = (x - min) / scale in fp32, rounded to nearest even, cut to [0, steps]; 0 where scale
+//   is.
+// An element reads as fma(scale, code, min) in fp32: one rounding where the instruction set has an
+// FMA, two in the portable form. Rounding outwards, min and scale cover the group, so that an
+// element is off by at most scale / 2 and the fp32 rounding; KvErrorBound says how much that is. A
+// group of one fp16 value is exact: its scale is 0. So are fp16 denormals that lie within `steps`
+// of each other, for no scale but 0 is less than their distance.
+// Elements round to fp16's range as the 16-bit cache has it: from 65504 to 65520 in size they are
+// 65504. A group with a NaN, or with an element from 65520, has a min of NaN and reads as NaN, so
+// that its row fails by name.
+// Pure functions; any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "spillway/kv_block.h"
+
+namespace spillway::kernels {
+
+// Where an element's code lies within its token's: 8 bits, or 4 bits from bit `shift`.
+// At 4 bits the codes of a whole group are 16 words of 4, nibble j of word i being element
+// 16 j + i: a register of 16 words, shifted by 0, 4, 8 and 12, then has 64 elements in their order.
+// In a shorter group a byte has two neighbours, the first in its lower half. Bytes are little
+// endian; what is filled up is 0.
+struct KvCodePlace {
+  int64_t byte = 0;
+  int shift = 0;
+};
+
+constexpr KvCodePlace KvCodeAt(int64_t element, int64_t head_dim, int bits) {
+  if (bits == 8) return {element, 0};
+  const int64_t begin = element / kKvGroup * kKvGroup;
+  const int64_t index = element - begin;
+  if (begin + kKvGroup > head_dim) {
+    return {begin / 2 + index / 2, static_cast<int>(index % 2 * 4)};
+  }
+  const int64_t nibble = index / 16;
+  return {begin / 2 + index % 16 * 2 + nibble / 2, static_cast<int>(nibble % 2 * 4)};
+}
+
+constexpr int KvSteps(int bits) { return (1 << bits) - 1; }
+
+// As stored, in fp16.
+struct KvRange {
+  uint16_t min = 0;
+  uint16_t scale = 0;
+};
+
+// Of a group whose elements lie in [lowest, highest]; a NaN in one of them: of one that reads as
+// NaN. The same bits for every instruction set.
+KvRange KvRangeOf(float lowest, float highest, int bits);
+
+// By how much an element of a group within [lowest, highest] may be off.
+float KvErrorBound(float lowest, float highest, int bits);
+
+// The oracle: one token's K, or V, of one head. `ranges`: of its first group, the others
+// kKvRangeStride apart.
+void EncodeKvRef(const float* x, int64_t head_dim, int bits, std::byte* codes, std::byte* ranges);
+float DecodeKvRef(const std::byte* codes, const std::byte* ranges, int64_t element,
+                  int64_t head_dim, int bits);
+
+}  // namespace spillway::kernels
