@@ -1,11 +1,14 @@
 #include "policies/cost_model.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 #include <string>
 #include <utility>
 
 #include "spillway/error.h"
+#include "spillway/kv_block.h"
 #include "spillway/round.h"
 #include "spillway/tile.h"
 
@@ -73,26 +76,34 @@ bool OnCpu(const Plan& plan, Tier tier) {
   return plan.device() == Tier::kCpu || (plan.policy.cpu_attention && tier != Tier::kGpu);
 }
 
-// What the links that are in use take from the CPU memory's rate.
+// What the links that are in use take from the CPU memory's rate, as far as it is not measured.
 double LinkTrafficBytesPerS(const Plan& plan, const CostRates& rates) {
+  const auto rate_of = [&](Link link) {
+    const bool measured = rates.beside_compute[link] != SharedPace{};
+    return measured ? 0.0 : rates.link_bytes_per_s[link];
+  };
   const bool disk = plan.weight_bytes[Tier::kDisk] + plan.kv[Tier::kDisk].size > 0;
   const bool up =
       plan.device() == Tier::kGpu &&
       plan.weight_bytes[Tier::kGpu] < std::accumulate(plan.weight_bytes.values.begin(),
                                                       plan.weight_bytes.values.end(), int64_t{0});
-  return (disk ? rates.link_bytes_per_s[Link::kDiskRead] : 0.0) +
-         (up ? rates.link_bytes_per_s[Link::kCpuToGpu] : 0.0);
+  return (disk ? rate_of(Link::kDiskRead) : 0.0) + (up ? rate_of(Link::kCpuToGpu) : 0.0);
 }
+
+// The widths of head that attention is measured with.
+constexpr double kWideHead = 128.0;
+constexpr double kNarrowHead = 64.0;
 
 constexpr double kLeastMemoryShare = 0.25;  // what transfers can never take from the cores
 
 }  // namespace
 
 std::string CostUnitName(CostUnit unit, Tier device) {
-  constexpr std::array<std::string_view, 6> kNames = {"matmul",        "memory", "attention",
-                                                      "cpu attention", "logits", "launch"};
-  const std::string name(kNames[static_cast<std::size_t>(unit)]);
-  return unit == CostUnit::kCpuAttention ? name : std::string(TierName(device)) + " " + name;
+  constexpr std::array<std::string_view, kAllCostUnits.size()> kNames = {
+      "matmul", "memory", "attention", "attention", "states", "logits", "sampling", "launch"};
+  const bool on_cpu = unit == CostUnit::kCpuAttention || unit == CostUnit::kSampling;
+  return fmt::format("{} {}", TierName(on_cpu ? Tier::kCpu : device),
+                     kNames[static_cast<std::size_t>(unit)]);
 }
 
 UnitSeconds& UnitSeconds::operator+=(const UnitSeconds& other) {
@@ -110,6 +121,9 @@ CostRates RatesOf(const Machine& machine) {
   rates.cpu = machine.rates.cpu;
   const bool has_gpu = machine.device == Tier::kGpu && !machine.rates.gpu.matmul.empty();
   rates.device = has_gpu ? machine.rates.gpu : machine.rates.cpu;
+  // A GPU's own engines copy beside its computes.
+  if (!has_gpu || machine.rates.gpu == machine.rates.cpu)
+    rates.beside_compute = machine.rates.beside_compute;
   rates.link_bytes_per_s = machine.rates.link_bytes_per_s;
   for (const Link link : {Link::kCpuToGpu, Link::kGpuToCpu}) {
     // A copy reads and writes memory.
@@ -195,14 +209,30 @@ UnitSeconds ProductSeconds(const DeviceRates& rates, const ProductSize& size) {
   return seconds;
 }
 
-// Two products of head_dim for each pair and head: scores, and the sum of values.
 double PrefillAttentionSeconds(const Plan& plan, const DeviceRates& rates, int64_t pairs) {
-  const double flops = 4.0 * static_cast<double>(pairs) *
-                       static_cast<double>(plan.shape.num_heads * plan.shape.head_dim);
-  return Over(flops, rates.prefill_attention_flops_per_s);
+  // Of one score: two products of the head's width, and its softmax.
+  const double wide_s = Over(4.0 * kWideHead, rates.prefill_attention_flops_per_s);
+  double score_s = wide_s * static_cast<double>(plan.shape.head_dim) / kWideHead;
+  if (rates.narrow_attention_flops_per_s > 0.0) {
+    const double narrow_s = Over(4.0 * kNarrowHead, rates.narrow_attention_flops_per_s);
+    const double per_width_s = std::max(0.0, (wide_s - narrow_s) / (kWideHead - kNarrowHead));
+    score_s = wide_s + (static_cast<double>(plan.shape.head_dim) - kWideHead) * per_width_s;
+  }
+  return static_cast<double>(pairs * plan.shape.num_heads) * score_s;
+}
+
+double PrefillEvictionSeconds(const Plan& plan, const DeviceRates& rates, int64_t pairs) {
+  if (!plan.policy.kv.evicts() || rates.evicting_prefill_flops_per_s == 0.0) return 0.0;
+  const double more_s = Over(4.0 * kWideHead, rates.evicting_prefill_flops_per_s) -
+                        Over(4.0 * kWideHead, rates.prefill_attention_flops_per_s);
+  return static_cast<double>(pairs * plan.shape.num_heads) * std::max(0.0, more_s);
 }
 
 double DecodeAttentionSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens) {
+  if (plan.policy.kv.evicts() && rates.evicting_decode_bytes_per_s > 0.0) {
+    const int64_t kept = KvSlotBytes(plan.shape.num_kv_heads, plan.shape.head_dim);
+    return Over(static_cast<double>(tokens * kept), rates.evicting_decode_bytes_per_s);
+  }
   return Over(static_cast<double>(tokens * plan.slot_bytes), rates.decode_attention_bytes_per_s);
 }
 
@@ -227,8 +257,15 @@ double CpuAttentionSeconds(const Plan& plan, const CostRates& rates, const Batch
   return seconds;
 }
 
-double StatesSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens) {
-  constexpr int64_t kPasses = 4;  // norm: read, written; sum: read, written
+double NormSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens) {
+  if (rates.norm_elements_per_s > 0.0) {
+    return Over(static_cast<double>(tokens * plan.shape.hidden_size), rates.norm_elements_per_s);
+  }
+  return ResidualSeconds(plan, rates, tokens);
+}
+
+double ResidualSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens) {
+  constexpr int64_t kPasses = 2;  // read and written
   return Over(static_cast<double>(kPasses * tokens * plan.HiddenRowBytes()),
               rates.memory_bytes_per_s);
 }
@@ -242,9 +279,16 @@ double GatherSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens)
 
 double LogitsSeconds(const Plan& plan, const CostRates& rates, int64_t rows) {
   const auto bytes = static_cast<double>(rows * plan.shape.vocab_size) * sizeof(float);
-  const double crossing_s =
-      plan.device() == Tier::kGpu ? Over(bytes, rates.link_bytes_per_s[Link::kGpuToCpu]) : 0.0;
-  return crossing_s + Over(bytes, rates.cpu.memory_bytes_per_s);
+  return plan.device() == Tier::kGpu ? Over(bytes, rates.link_bytes_per_s[Link::kGpuToCpu]) : 0.0;
+}
+
+double SamplingSeconds(const Plan& plan, const DeviceRates& cpu, int64_t rows) {
+  if (cpu.logits_per_s == 0.0) {
+    return Over(static_cast<double>(rows * plan.shape.vocab_size) * sizeof(float),
+                cpu.memory_bytes_per_s);
+  }
+  const int64_t rounds = DivideUp(rows, plan.machine.num_threads);
+  return Over(static_cast<double>(rounds * plan.shape.vocab_size), cpu.logits_per_s);
 }
 
 CostModel::CostModel(const Plan& plan, CostRates rates) : plan_(plan), rates_(std::move(rates)) {
@@ -307,6 +351,7 @@ UnitSeconds CostModel::Attention(int64_t layer, const BatchLoad& load) const {
     if (!OnCpu(plan_, tier)) tokens += kv.attended_tokens;
   }
   seconds[CostUnit::kAttention] = PrefillAttentionSeconds(plan_, rates_.device, pairs) +
+                                  PrefillEvictionSeconds(plan_, rates_.device, pairs) +
                                   DecodeAttentionSeconds(plan_, rates_.device, tokens);
   seconds[CostUnit::kCpuAttention] = CpuAttentionSeconds(plan_, rates_, load, block);
   return seconds;
@@ -328,11 +373,17 @@ UnitSeconds CostModel::Compute(int64_t layer, const BatchLoad& load) const {
       seconds[unit] = chunks * product[unit];
     }
   }
-  seconds[CostUnit::kMemory] += kind == LayerKind::kEmbedding
-                                    ? GatherSeconds(plan_, rates_.device, tokens)
-                                    : StatesSeconds(plan_, rates_.device, tokens);
+  if (kind == LayerKind::kEmbedding) {
+    seconds[CostUnit::kMemory] += GatherSeconds(plan_, rates_.device, tokens);
+  } else {
+    seconds[CostUnit::kStates] =
+        NormSeconds(plan_, rates_.device, tokens) + ResidualSeconds(plan_, rates_.device, tokens);
+  }
   if (kind == LayerKind::kAttention) seconds += Attention(layer, load);
-  if (head) seconds[CostUnit::kLogits] = LogitsSeconds(plan_, rates_, load.rows);
+  if (head) {
+    seconds[CostUnit::kLogits] = LogitsSeconds(plan_, rates_, load.rows);
+    seconds[CostUnit::kSampling] = SamplingSeconds(plan_, rates_.cpu, load.rows);
+  }
   seconds[CostUnit::kLaunch] = static_cast<double>(num_chunks) * rates_.device.launch_s;
   return seconds;
 }

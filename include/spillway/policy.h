@@ -20,6 +20,8 @@ struct Policy {
   // K and V come nowhere near 65504. A value that overflows makes its row fail with E-NONFINITE;
   // --kv-dtype bf16 is the way out.
   DType kv_dtype = DType::kF16;
+  int weight_bits = 16;         // a stored weight's
+  int kv_bits = 16;             // a stored element's of K and V
   KvPolicy kv;                  // which tokens stay
   bool cpu_attention = false;   // KV off the device is attended to by the CPU, where it lies
   int64_t prefill_chunk = 512;  // tokens of one batch computed at a time in a prefill pass

@@ -26,6 +26,7 @@ struct MeasuredRate {
   std::string unit;     // "GB/s", "GFLOP/s", "us"
   double value = 0.0;   // in this unit
   double spread = 0.0;  // (best - median) / best of the rounds, 0..1
+  bool steady = true;   // on a quiet machine the rounds lie close together; a disk's need not
 };
 
 struct MeasuredMachine {
@@ -34,6 +35,10 @@ struct MeasuredMachine {
   std::string disk_way;          // how the disk was reached
   double processor_share = 1.0;  // of its time that the compute threads got; less: others ran
 };
+
+// Why these rates may be too low: others took the processor, or a rate's rounds lie far apart.
+// Empty where nothing speaks against them.
+std::string DisturbanceOf(const MeasuredMachine& measured);
 
 // Takes about 50 s, or 10 s with kQuick, whatever the rates are; 1.4 GiB of memory and 1 GiB
 // (256 MiB) of disk.
