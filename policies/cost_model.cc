@@ -25,6 +25,42 @@ bool IsTable(const TensorSpec& spec) {
 
 double Over(double amount, double rate) { return rate > 0.0 ? amount / rate : 0.0; }
 
+// What rates are measured of: matrices, heads and prompts of two sizes.
+constexpr double kWideWidth = 4096.0;
+constexpr double kNarrowWidth = 1024.0;
+constexpr double kWideHead = 128.0;
+constexpr double kNarrowHead = 64.0;
+constexpr double kLongPrompt = 512.0;
+constexpr double kShortPrompt = 128.0;
+
+double Pairs(double prompt) { return prompt * (prompt + 1.0) / 2.0; }
+
+// Seconds that a token, and a pair of tokens, take for each element of the heads' width.
+struct AttentionCost {
+  double token_s = 0.0;
+  double pair_s = 0.0;
+};
+
+AttentionCost PrefillCost(const DeviceRates& rates) {
+  const double long_s = Over(4.0 * Pairs(kLongPrompt), rates.prefill_attention_flops_per_s);
+  if (rates.short_attention_flops_per_s == 0.0) return {0.0, long_s / Pairs(kLongPrompt)};
+  const double prompts = kLongPrompt / kShortPrompt;
+  const double short_s =
+      Over(4.0 * prompts * Pairs(kShortPrompt), rates.short_attention_flops_per_s);
+  const double pair_s =
+      std::max(0.0, long_s - short_s) / (Pairs(kLongPrompt) - prompts * Pairs(kShortPrompt));
+  return {std::max(0.0, long_s - Pairs(kLongPrompt) * pair_s) / kLongPrompt, pair_s};
+}
+
+// How much longer a score of heads this wide takes than its width says.
+double SoftmaxStretch(const DeviceRates& rates, double head_dim) {
+  if (rates.narrow_attention_flops_per_s == 0.0) return 1.0;
+  const double wide_s = kWideHead / rates.prefill_attention_flops_per_s;
+  const double narrow_s = kNarrowHead / rates.narrow_attention_flops_per_s;
+  const double width_s = std::max(0.0, wide_s - narrow_s) / (kWideHead - kNarrowHead);
+  return (wide_s + (head_dim - kWideHead) * width_s) / (wide_s * head_dim / kWideHead);
+}
+
 // A tile's way to the device.
 void AddTile(const Plan& plan, const TensorSpec& spec, const WeightTile& tile,
              PerLink<int64_t>& bytes) {
@@ -45,20 +81,36 @@ void AddTensors(const Plan& plan, const PlannedLayer& layer, bool tied_tables,
   }
 }
 
-// Seconds per weight element of a product with `rows` rows. Between two measurements a straight
-// line; below the first the weights still have to be read.
-double SecondsPerElement(const std::vector<MatmulRate>& rates, double rows) {
-  const auto seconds = [](const MatmulRate& rate) {
-    return 2.0 * static_cast<double>(rate.rows) / rate.flops_per_s;
-  };
+// Seconds that a product with so many rows takes for each weight element, and for each edge.
+struct ProductCost {
+  double element_s = 0.0;
+  double edge_s = 0.0;
+};
+
+ProductCost CostOf(const MatmulRate& rate) {
+  const double flops = 2.0 * static_cast<double>(rate.rows);
+  const double wide_s = flops / rate.flops_per_s;
+  if (rate.narrow_flops_per_s == 0.0) return {wide_s, 0.0};
+  // Of a square matrix: element_s + edge_s / width.
+  const double more_s = std::max(0.0, flops / rate.narrow_flops_per_s - wide_s);
+  const double edge_s = more_s / (1.0 / kNarrowWidth - 1.0 / kWideWidth);
+  return {std::max(0.0, wide_s - edge_s / kWideWidth), edge_s};
+}
+
+// Between two measurements a straight line; below the first the weights still have to be read.
+ProductCost CostAt(const std::vector<MatmulRate>& rates, double rows) {
   const auto above = std::ranges::find_if(
       rates, [rows](const MatmulRate& rate) { return static_cast<double>(rate.rows) >= rows; });
-  if (above == rates.end()) return 2.0 * rows / rates.back().flops_per_s;
-  if (above == rates.begin()) return seconds(*above);
+  if (above == rates.begin()) return CostOf(*above);
+  const bool beyond = above == rates.end();
   const MatmulRate& below = *std::prev(above);
-  const double part =
-      (rows - static_cast<double>(below.rows)) / static_cast<double>(above->rows - below.rows);
-  return seconds(below) + part * (seconds(*above) - seconds(below));
+  const ProductCost low = beyond ? ProductCost{} : CostOf(below);
+  const ProductCost high = CostOf(beyond ? below : *above);
+  const double low_rows = beyond ? 0.0 : static_cast<double>(below.rows);
+  const double high_rows = static_cast<double>(beyond ? below.rows : above->rows);
+  const double part = (rows - low_rows) / (high_rows - low_rows);
+  return {low.element_s + part * (high.element_s - low.element_s),
+          low.edge_s + part * (high.edge_s - low.edge_s)};
 }
 
 bool Crosses(const PerTier<KvLoad>& kv, const Plan& plan) {
@@ -89,10 +141,6 @@ double LinkTrafficBytesPerS(const Plan& plan, const CostRates& rates) {
                                                       plan.weight_bytes.values.end(), int64_t{0});
   return (disk ? rate_of(Link::kDiskRead) : 0.0) + (up ? rate_of(Link::kCpuToGpu) : 0.0);
 }
-
-// The widths of head that attention is measured with.
-constexpr double kWideHead = 128.0;
-constexpr double kNarrowHead = 64.0;
 
 constexpr double kLeastMemoryShare = 0.25;  // what transfers can never take from the cores
 
@@ -201,8 +249,9 @@ PerLink<int64_t> HiddenOutBytes(const Plan& plan, const BatchLoad& load) {
 
 UnitSeconds ProductSeconds(const DeviceRates& rates, const ProductSize& size) {
   UnitSeconds seconds;
-  const double arithmetic_s = static_cast<double>(size.elements) *
-                              SecondsPerElement(rates.matmul, static_cast<double>(size.rows));
+  const ProductCost cost = CostAt(rates.matmul, static_cast<double>(size.rows));
+  const double arithmetic_s =
+      static_cast<double>(size.elements) * cost.element_s + size.edges * cost.edge_s;
   const double read_s = Over(static_cast<double>(size.bytes), rates.memory_bytes_per_s);
   seconds[read_s > arithmetic_s ? CostUnit::kMemory : CostUnit::kMatmul] =
       std::max(read_s, arithmetic_s);
@@ -210,15 +259,14 @@ UnitSeconds ProductSeconds(const DeviceRates& rates, const ProductSize& size) {
 }
 
 double PrefillAttentionSeconds(const Plan& plan, const DeviceRates& rates, int64_t pairs) {
-  // Of one score: two products of the head's width, and its softmax.
-  const double wide_s = Over(4.0 * kWideHead, rates.prefill_attention_flops_per_s);
-  double score_s = wide_s * static_cast<double>(plan.shape.head_dim) / kWideHead;
-  if (rates.narrow_attention_flops_per_s > 0.0) {
-    const double narrow_s = Over(4.0 * kNarrowHead, rates.narrow_attention_flops_per_s);
-    const double per_width_s = std::max(0.0, (wide_s - narrow_s) / (kWideHead - kNarrowHead));
-    score_s = wide_s + (static_cast<double>(plan.shape.head_dim) - kWideHead) * per_width_s;
-  }
-  return static_cast<double>(pairs * plan.shape.num_heads) * score_s;
+  const int64_t width = plan.shape.num_heads * plan.shape.head_dim;
+  return static_cast<double>(pairs * width) * PrefillCost(rates).pair_s *
+         SoftmaxStretch(rates, static_cast<double>(plan.shape.head_dim));
+}
+
+double KvAppendSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens) {
+  const int64_t width = plan.shape.num_heads * plan.shape.head_dim;
+  return static_cast<double>(tokens * width) * PrefillCost(rates).token_s;
 }
 
 double PrefillEvictionSeconds(const Plan& plan, const DeviceRates& rates, int64_t pairs) {
@@ -297,11 +345,13 @@ CostModel::CostModel(const Plan& plan, CostRates rates) : plan_(plan), rates_(st
     for (const PlannedTensor& tensor : plan.layers[layer].tensors) {
       if (tensor.spec.is_vector() || IsTable(tensor.spec)) continue;
       size.elements += tensor.spec.rows * tensor.spec.cols;
+      size.edges += 0.5 * static_cast<double>(tensor.spec.rows + tensor.spec.cols);
       size.bytes += tensor.spec.bytes();
     }
     if (plan.layers[layer].kind == LayerKind::kHead && plan.shape.tied_head) {
       const TensorSpec& table = plan.layers.front().tensors.front().spec;
       size.elements += table.rows * table.cols;
+      size.edges += 0.5 * static_cast<double>(table.rows + table.cols);
       size.bytes += table.bytes();
     }
     size.loads = WeightBytes(plan, static_cast<int64_t>(layer));
@@ -352,6 +402,7 @@ UnitSeconds CostModel::Attention(int64_t layer, const BatchLoad& load) const {
   }
   seconds[CostUnit::kAttention] = PrefillAttentionSeconds(plan_, rates_.device, pairs) +
                                   PrefillEvictionSeconds(plan_, rates_.device, pairs) +
+                                  KvAppendSeconds(plan_, rates_.device, load.prompt_tokens) +
                                   DecodeAttentionSeconds(plan_, rates_.device, tokens);
   seconds[CostUnit::kCpuAttention] = CpuAttentionSeconds(plan_, rates_, load, block);
   return seconds;
@@ -367,7 +418,8 @@ UnitSeconds CostModel::Compute(int64_t layer, const BatchLoad& load) const {
   const int64_t num_chunks = (tokens + chunk - 1) / chunk;
   UnitSeconds seconds;
   if (size.elements > 0) {
-    const UnitSeconds product = ProductSeconds(rates_.device, {chunk, size.elements, size.bytes});
+    const UnitSeconds product =
+        ProductSeconds(rates_.device, {chunk, size.elements, size.bytes, size.edges});
     const double chunks = static_cast<double>(tokens) / static_cast<double>(chunk);
     for (const CostUnit unit : {CostUnit::kMatmul, CostUnit::kMemory}) {
       seconds[unit] = chunks * product[unit];

@@ -75,12 +75,15 @@ struct ProductSize {
   int64_t rows = 0;
   int64_t elements = 0;
   int64_t bytes = 0;
+  double edges = 0.0;  // (inputs + outputs) / 2 of each matrix: what a row is read and written of
 };
 UnitSeconds ProductSeconds(const DeviceRates& rates, const ProductSize& size);
 
 // Scores, softmax and the sum of values. The softmax takes as long for heads of any width; the rest
 // grows with the width.
 double PrefillAttentionSeconds(const Plan& plan, const DeviceRates& rates, int64_t pairs);
+// The prompt's K and V go to the cache, token by token.
+double KvAppendSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens);
 // What a prompt costs beyond its attention where tokens are evicted: scores of all, and the choice.
 double PrefillEvictionSeconds(const Plan& plan, const DeviceRates& rates, int64_t pairs);
 double DecodeAttentionSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens);
@@ -115,6 +118,7 @@ class CostModel {
  private:
   struct LayerSize {
     int64_t elements = 0;  // of matrices that all tokens are multiplied with
+    double edges = 0.0;
     int64_t bytes = 0;
     PerLink<int64_t> loads;
   };

@@ -16,7 +16,8 @@ namespace spillway {
 // accumulation.
 struct MatmulRate {
   int64_t rows = 0;
-  double flops_per_s = 0.0;
+  double flops_per_s = 0.0;         // of 4096 x 4096 weights
+  double narrow_flops_per_s = 0.0;  // of 1024 x 1024: inputs and outputs weigh more; 0: not known
 
   bool operator==(const MatmulRate&) const = default;
 };
@@ -29,9 +30,11 @@ struct DeviceRates {
   double decode_attention_bytes_per_s = 0.0;   // of K and V
   double launch_s = 0.0;  // what computing one layer for one batch costs beyond its arithmetic
   // Zero where they are not known: the cost model then makes do with the rates above.
-  double norm_elements_per_s = 0.0;           // layer norms of fp32 states
-  double logits_per_s = 0.0;                  // looked through by one thread, for a greedy token
-  double narrow_attention_flops_per_s = 0.0;  // prefill with heads half as wide: more softmax
+  double norm_elements_per_s = 0.0;  // layer norms of fp32 states
+  double logits_per_s = 0.0;         // looked through by one thread, for a greedy token
+  // Prefill with heads half as wide: more softmax; with prompts of 128 tokens: more tokens stored.
+  double narrow_attention_flops_per_s = 0.0;
+  double short_attention_flops_per_s = 0.0;
   double evicting_prefill_flops_per_s = 0.0;  // with the tokens' scores and the choice of them
   double evicting_decode_bytes_per_s = 0.0;   // of K and V
 

@@ -39,7 +39,11 @@ constexpr int64_t kKeptSlots = 112;
 constexpr int64_t kKeptBytes = kKeptSlots * KvSlotBytesWithState(kNumHeads, kHeadDim);
 
 constexpr int64_t kNormRows = 128;  // states that no first-level cache holds
+// As the head of OPT leaves them: other threads wrote them, and no near cache holds them all. Fewer
+// than a tile's bytes.
 constexpr int64_t kNumLogits = 50'272;
+
+constexpr int64_t kMaxPrompts = 4;
 
 // Regions of the work arena.
 constexpr int64_t kInBytes = CpuProbe::kMaxRows * 3 * kHidden * 4;
@@ -126,10 +130,10 @@ std::span<std::byte> CpuProbe::Workspace() const {
   return work_.View({before, work_.bytes() - before});
 }
 
-int64_t CpuProbe::Multiply(int64_t rows) {
+int64_t CpuProbe::Multiply(int64_t rows, int64_t width) {
   SPILLWAY_CHECK(rows <= kMaxRows);
-  MultiplyBy(NextFar(kHidden * kHidden * 2), rows, kHidden);
-  return 2 * rows * kHidden * kHidden;
+  MultiplyBy(NextFar(width * width * 2), rows, width);
+  return 2 * rows * width * width;
 }
 
 // Heads as wide as this that fill the width, with their inputs and outputs; no rows yet.
@@ -147,12 +151,19 @@ kernels::AttentionArgs CpuProbe::Heads(int64_t head_dim) const {
   return args;
 }
 
-int64_t CpuProbe::AttendPrefill(int64_t head_dim) {
-  const kernels::AttentionRow row = {NextFar(kRowBytes), kSlots, 0, kSlots, 0};
+int64_t CpuProbe::AttendPrefill(int64_t head_dim, int64_t prompt_tokens) {
+  std::array<kernels::AttentionRow, kMaxPrompts> rows;
+  const int64_t num_rows = kSlots / prompt_tokens;
+  SPILLWAY_CHECK(num_rows <= kMaxPrompts);
+  std::byte* const kv = NextFar(kRowBytes);
+  for (int64_t row = 0; row < num_rows; ++row) {
+    rows[static_cast<std::size_t>(row)] = {kv + row * (kRowBytes / num_rows), prompt_tokens, 0,
+                                           prompt_tokens, row * prompt_tokens};
+  }
   kernels::AttentionArgs args = Heads(head_dim);
-  args.rows = {&row, 1};
+  args.rows = std::span(rows).first(static_cast<std::size_t>(num_rows));
   kernels::Attention(args, Workspace(), pool_, isa_);
-  return 4 * kHidden * kPairs;
+  return 4 * kHidden * num_rows * (prompt_tokens * (prompt_tokens + 1) / 2);
 }
 
 int64_t CpuProbe::AttendDecode() {
@@ -211,7 +222,7 @@ int64_t CpuProbe::Normalize() {
 }
 
 int64_t CpuProbe::ChooseToken() {
-  const float* const logits = work_.As<float>({0, kInBytes});
+  const auto* const logits = reinterpret_cast<const float*>(NextCopy().host);
   const std::optional<TokenId> token = ArgMax({logits, kNumLogits});
   SPILLWAY_CHECK(token.has_value());
   return kNumLogits;

@@ -21,10 +21,12 @@ class CpuProbe {
   static int64_t Bytes(int num_threads, kernels::Isa isa);
 
   // Each does its work once and returns how much it was.
-  int64_t ReadMemory();            // bytes, by all threads
-  int64_t Multiply(int64_t rows);  // operations of fp16 weights with this many rows <= kMaxRows
-  // Operations: 4 * head_dim of each pair that is attended to. Requires: head_dim divides kHidden.
-  int64_t AttendPrefill(int64_t head_dim);
+  int64_t ReadMemory();  // bytes, by all threads
+  // Operations of fp16 weights, `width` square, with this many rows <= kMaxRows.
+  int64_t Multiply(int64_t rows, int64_t width = kHidden);
+  // Operations: 4 * head_dim of each pair that is attended to, in kMaxRows tokens of prompts this
+  // long. Requires: head_dim divides kHidden, and the length kMaxRows.
+  int64_t AttendPrefill(int64_t head_dim, int64_t prompt_tokens);
   int64_t AttendDecode();  // bytes of K and V
   // The same where tokens are evicted: with their scores and what stays of the prompt, and over
   // the tokens that are kept.

@@ -46,6 +46,7 @@ constexpr std::array kDeviceExtras = {
     Field<DeviceRates>{"norm_elements_per_s", &DeviceRates::norm_elements_per_s},
     Field<DeviceRates>{"logits_per_s", &DeviceRates::logits_per_s},
     Field<DeviceRates>{"narrow_attention_flops_per_s", &DeviceRates::narrow_attention_flops_per_s},
+    Field<DeviceRates>{"short_attention_flops_per_s", &DeviceRates::short_attention_flops_per_s},
     Field<DeviceRates>{"evicting_prefill_flops_per_s", &DeviceRates::evicting_prefill_flops_per_s},
     Field<DeviceRates>{"evicting_decode_bytes_per_s", &DeviceRates::evicting_decode_bytes_per_s},
 };
@@ -98,10 +99,12 @@ Json FieldsJson(const Section& section, const std::array<Field<Section>, num_fie
 std::vector<MatmulRate> ReadMatmul(const JsonNode& node) {
   std::vector<MatmulRate> rates;
   for (const JsonNode& item : node.Items()) {
-    item.ExpectKeys({"rows", "flops_per_s"});
+    item.ExpectKeys({"rows", "flops_per_s", "narrow_flops_per_s"});
     const int64_t least = rates.empty() ? 1 : rates.back().rows + 1;
     rates.push_back({item.Member("rows").Integer(least, kMaxRows),
-                     item.Member("flops_per_s").Number(kRate.low, kRate.high)});
+                     item.Member("flops_per_s").Number(kRate.low, kRate.high), 0.0});
+    if (const auto narrow = item.Find("narrow_flops_per_s"))
+      rates.back().narrow_flops_per_s = narrow->Number(kRate.low, kRate.high);
   }
   if (rates.empty()) node.Refuse("is an empty list, must hold at least one rate");
   return rates;
@@ -211,8 +214,11 @@ Json DeviceRatesJson(const DeviceRates& rates) {
     if (rates.*member > 0.0) json[std::string(key)] = rates.*member;
   }
   Json& matmul = json["matmul"] = Json::array();
-  for (const MatmulRate& rate : rates.matmul)
+  for (const MatmulRate& rate : rates.matmul) {
     matmul.push_back({{"rows", rate.rows}, {"flops_per_s", rate.flops_per_s}});
+    if (rate.narrow_flops_per_s > 0.0)
+      matmul.back()["narrow_flops_per_s"] = rate.narrow_flops_per_s;
+  }
   return json;
 }
 

@@ -39,6 +39,8 @@ constexpr Lengths kQuickLengths = {7, 0.05, 0.2, int64_t{1} << 28};
 constexpr double kSliceSeconds = 0.03;
 
 constexpr double kGiga = 1e9;
+constexpr int64_t kNarrowWidth = 1024;
+constexpr std::size_t kSharedRows = 5;  // in kRowCounts: bound by memory and arithmetic alike
 constexpr std::array<int64_t, 7> kRowCounts = {1, 4, 8, 16, 32, 64, 512};
 
 // How a rate is shown.
@@ -61,7 +63,6 @@ struct SharedRound {
 struct SharedMeasurement {
   Link link = Link::kDiskRead;
   std::function<double(double)> move;  // for so many seconds: bytes per second
-  int64_t rows = 0;                    // of the products beside it
   std::vector<SharedRound> rounds;
 };
 
@@ -173,7 +174,7 @@ class Profiler {
 
  private:
   void AddShared(Link link, std::function<double(double)> move) {
-    for (int64_t rows : {8, 64, 512}) shared_.push_back({link, move, rows, {}});
+    shared_.push_back({link, std::move(move), {}});
   }
 
   SharedRound Share(const SharedMeasurement& shared) {
@@ -183,28 +184,30 @@ class Profiler {
     const double begin_s = NowSeconds();
     double operations = 0.0;
     while (link.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
-      operations += static_cast<double>(cpu_.Multiply(shared.rows));
+      operations += static_cast<double>(cpu_.Multiply(kRowCounts[kSharedRows]));
     }
     round.compute_per_s = operations / (NowSeconds() - begin_s);
     round.link_bytes_per_s = link.get();
     return round;
   }
 
-  // The least disturbed round: others take from the link and from the computes.
+  // Their means: which core the link's thread shares changes from round to round, and in a run too.
   void ConcludeShared(const SharedMeasurement& shared) {
     const double link_alone = result_.rates.link_bytes_per_s[shared.link];
-    double compute_alone = 0;
-    for (const auto& r : result_.rates.cpu.matmul)
-      if (r.rows == shared.rows) compute_alone = r.flops_per_s;
-    SharedPace best = {0.0, 0.0};
+    const double compute_alone = result_.rates.cpu.matmul[kSharedRows].flops_per_s;
+    SharedPace mean = {0.0, 0.0};
     for (const SharedRound& round : shared.rounds) {
-      const SharedPace pace = {std::min(1.0, round.link_bytes_per_s / link_alone),
-                               std::min(1.0, round.compute_per_s / compute_alone)};
-      fmt::print("{} rows {} link {:.3f} compute {:.3f}\n", LinkName(shared.link), shared.rows,
-                 pace.link_frac, pace.compute_frac);
-      if (pace.link_frac + pace.compute_frac > best.link_frac + best.compute_frac) best = pace;
+      const auto count = static_cast<double>(shared.rounds.size());
+      mean.link_frac += std::min(1.0, round.link_bytes_per_s / link_alone) / count;
+      mean.compute_frac += std::min(1.0, round.compute_per_s / compute_alone) / count;
     }
-    result_.rates.beside_compute[shared.link] = best;
+    for (double* frac : {&mean.link_frac, &mean.compute_frac})
+      *frac = std::clamp(std::round(100.0 * *frac) / 100.0, 0.01, 1.0);
+    result_.rates.beside_compute[shared.link] = mean;
+    result_.lines.push_back({fmt::format("{} beside products", LinkName(shared.link)), "% of alone",
+                             100.0 * mean.link_frac, 0.0, false});
+    result_.lines.push_back(
+        {fmt::format("  products beside it"), "% of alone", 100.0 * mean.compute_frac, 0.0, false});
   }
 
   void AddDisk(Link link, double (DiskProbe::*move)(double)) {
@@ -252,13 +255,20 @@ class Profiler {
       AddCpu(
           fmt::format("matmul, rows {}", rows), Unit::kOperations,
           [this, rows] { return cpu_.Multiply(rows); }, &cpu.matmul[i].flops_per_s);
+      AddCpu(
+          fmt::format("  narrow, rows {}", rows), Unit::kOperations,
+          [this, rows] { return cpu_.Multiply(rows, kNarrowWidth); },
+          &cpu.matmul[i].narrow_flops_per_s);
     }
     AddCpu(
-        "prefill attention", Unit::kOperations, [this] { return cpu_.AttendPrefill(128); },
+        "prefill attention", Unit::kOperations, [this] { return cpu_.AttendPrefill(128, 512); },
         &cpu.prefill_attention_flops_per_s);
     AddCpu(
-        "  narrow heads", Unit::kOperations, [this] { return cpu_.AttendPrefill(64); },
+        "  narrow heads", Unit::kOperations, [this] { return cpu_.AttendPrefill(64, 512); },
         &cpu.narrow_attention_flops_per_s);
+    AddCpu(
+        "  short prompts", Unit::kOperations, [this] { return cpu_.AttendPrefill(128, 128); },
+        &cpu.short_attention_flops_per_s);
     AddCpu(
         "  evicting", Unit::kOperations, [this] { return cpu_.EvictPrefill(); },
         &cpu.evicting_prefill_flops_per_s);
