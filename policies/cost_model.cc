@@ -276,6 +276,14 @@ double PrefillEvictionSeconds(const Plan& plan, const DeviceRates& rates, int64_
   return static_cast<double>(pairs * plan.shape.num_heads) * std::max(0.0, more_s);
 }
 
+double FirstTouchSeconds(const Plan& plan, const CostRates& rates, const PerTier<KvLoad>& kv) {
+  int64_t bytes = 0;
+  for (const Tier tier : kAllTiers) {
+    if (plan.KvInPlace(tier)) bytes += kv[tier].new_tokens * plan.slot_bytes;
+  }
+  return Over(static_cast<double>(bytes), rates.device.first_touch_bytes_per_s);
+}
+
 double DecodeAttentionSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens) {
   if (plan.policy.kv.evicts() && rates.evicting_decode_bytes_per_s > 0.0) {
     const int64_t kept = KvSlotBytes(plan.shape.num_kv_heads, plan.shape.head_dim);

@@ -86,6 +86,8 @@ double PrefillAttentionSeconds(const Plan& plan, const DeviceRates& rates, int64
 double KvAppendSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens);
 // What a prompt costs beyond its attention where tokens are evicted: scores of all, and the choice.
 double PrefillEvictionSeconds(const Plan& plan, const DeviceRates& rates, int64_t pairs);
+// Memory of K and V that a run's first block is the first to write.
+double FirstTouchSeconds(const Plan& plan, const CostRates& rates, const PerTier<KvLoad>& kv);
 double DecodeAttentionSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens);
 
 // CPU attention reads KV at its own rate, or at what the links leave of the memory's.

@@ -35,6 +35,7 @@ struct DeviceRates {
   // Prefill with heads half as wide: more softmax; with prompts of 128 tokens: more tokens stored.
   double narrow_attention_flops_per_s = 0.0;
   double short_attention_flops_per_s = 0.0;
+  double first_touch_bytes_per_s = 0.0;       // of memory that the system has yet to find
   double evicting_prefill_flops_per_s = 0.0;  // with the tokens' scores and the choice of them
   double evicting_decode_bytes_per_s = 0.0;   // of K and V
 

@@ -75,7 +75,8 @@ class Simulator {
   void set_stride(int64_t passes) { stride_ = std::max<int64_t>(1, passes); }
 
   Totals RunBlock(std::vector<SimBatch> batches, SimRequests& requests) {
-    if (num_passes_ == 0) BeginWeights();
+    is_first_block_ = num_passes_ == 0;
+    if (is_first_block_) BeginWeights();
     Schedule grid = schedule_;
     grid.num_batches = static_cast<int64_t>(batches.size());
     mover_.BeginBlock(grid.num_batches, num_passes_);
@@ -149,10 +150,19 @@ class Simulator {
           if (grid.overlap == Overlap::kOff) mover_.WaitForStores();
         } else if (load.rows > 0) {
           mover_.WaitForLoads(at);
-          units += Compute(at, model.Compute(at.layer, load), totals);
+          units += Compute(at, UnitsOf(at, load, model), totals);
         }
       }
       if (flexgen) mover_.WaitForAll();
+    }
+    return units;
+  }
+
+  UnitSeconds UnitsOf(const Cursor& at, const BatchLoad& load, const CostModel& model) const {
+    UnitSeconds units = model.Compute(at.layer, load);
+    const PlannedLayer& layer = plan_.layers[static_cast<std::size_t>(at.layer)];
+    if (is_first_block_ && layer.kind == LayerKind::kAttention) {
+      units[CostUnit::kMemory] += FirstTouchSeconds(plan_, model.rates(), load.KvOf(layer.block));
     }
     return units;
   }
@@ -192,6 +202,7 @@ class Simulator {
   Schedule schedule_;
   int64_t stride_ = 1;
   int64_t num_passes_ = 0;
+  bool is_first_block_ = true;
   double pass_begin_s_ = 0.0;
   WaitTotals waits_before_;
   PerLink<LinkTotals> links_before_;

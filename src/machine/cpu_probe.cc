@@ -22,6 +22,7 @@ namespace {
 constexpr int64_t kFarBytes = int64_t{1} << 30;  // several times any cache's size
 constexpr int64_t kDeviceBytes = int64_t{1} << 28;
 constexpr int64_t kReadBytes = int64_t{1} << 26;  // of one ReadMemory
+constexpr int64_t kTouchBytes = int64_t{1} << 26;
 constexpr int64_t kCopyBytes = int64_t{1} << 21;  // a tile
 
 constexpr int64_t kHidden = CpuProbe::kHidden;
@@ -208,6 +209,15 @@ int64_t CpuProbe::EvictDecode() {
        kNumHeads, kHeadDim, heads.scale, DType::kF16, KvPolicyKind::kH2o},
       Workspace(), pool_, isa_);
   return kDecodeRows * (held + 1) * KvSlotBytes(kNumHeads, kHeadDim);
+}
+
+int64_t CpuProbe::TouchFirst() {
+  const HostArena fresh(kTouchBytes);
+  auto task = [&](int64_t chunk, int /*worker*/) {
+    std::memset(fresh.View({chunk * kCopyBytes, kCopyBytes}).data(), 1, kCopyBytes);
+  };
+  pool_.Run(kTouchBytes / kCopyBytes, task);
+  return kTouchBytes;
 }
 
 int64_t CpuProbe::Normalize() {

@@ -32,6 +32,7 @@ class CpuProbe {
   // the tokens that are kept.
   int64_t EvictPrefill();  // operations
   int64_t EvictDecode();   // bytes of K and V, without what is kept beside them
+  int64_t TouchFirst();    // bytes of memory that is new to this process
   int64_t Normalize();     // elements of states
   int64_t ChooseToken();   // logits, by one thread
   int64_t Launch();        // layers of hardly any arithmetic

@@ -43,6 +43,7 @@ constexpr std::array kDeviceFields = {
 
 // Those that a file may leave out.
 constexpr std::array kDeviceExtras = {
+    Field<DeviceRates>{"first_touch_bytes_per_s", &DeviceRates::first_touch_bytes_per_s},
     Field<DeviceRates>{"norm_elements_per_s", &DeviceRates::norm_elements_per_s},
     Field<DeviceRates>{"logits_per_s", &DeviceRates::logits_per_s},
     Field<DeviceRates>{"narrow_attention_flops_per_s", &DeviceRates::narrow_attention_flops_per_s},

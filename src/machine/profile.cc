@@ -279,6 +279,9 @@ class Profiler {
         "  evicting", Unit::kBytes, [this] { return cpu_.EvictDecode(); },
         &cpu.evicting_decode_bytes_per_s);
     AddCpu(
+        "first touch", Unit::kBytes, [this] { return cpu_.TouchFirst(); },
+        &cpu.first_touch_bytes_per_s);
+    AddCpu(
         "layer norm", Unit::kElements, [this] { return cpu_.Normalize(); },
         &cpu.norm_elements_per_s);
     AddCpu(

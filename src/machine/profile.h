@@ -40,7 +40,7 @@ struct MeasuredMachine {
 // Empty where nothing speaks against them.
 std::string DisturbanceOf(const MeasuredMachine& measured);
 
-// Takes about 50 s, or 10 s with kQuick, whatever the rates are; 1.4 GiB of memory and 1 GiB
+// Takes about 90 s, or 20 s with kQuick, whatever the rates are; 1.4 GiB of memory and 1 GiB
 // (256 MiB) of disk.
 // Throws: Error kCpuMemory, kDiskSpace, kPath, kIo, kSystemLimit, kInterrupted.
 MeasuredMachine MeasureMachine(const DiskFolder& folder, const ProfileOptions& options);
