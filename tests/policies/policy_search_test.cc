@@ -144,11 +144,13 @@ TEST(PolicySearch, KeepsWhatIsGiven) {
 TEST(PolicySearch, TriesTheBudgetsThatAreAllowed) {
   const ModelShape shape = *BuiltInShape("opt-30b");
   const Workload work = Rows(4096, {512, 32});
+  KernelNeeds needs = kNeeds;
+  needs.eviction_bytes = kNeeds.attention_bytes;
   GivenPolicy given;
   given.kv = KvPolicy{KvPolicyKind::kH2o, {{0.2, 0}, {}, {}}, {}, 0};
   const std::array<TokenAmount, 3> budgets = {TokenAmount{0.5, 0}, {0.1, 0}, {0.0, 300}};
   const SearchResult result = SearchPolicies(
-      {shape, T4(), work, given, kNeeds, Simulated, StorageChoices(false, budgets), true});
+      {shape, T4(), work, given, needs, Simulated, StorageChoices(false, budgets), true});
   ASSERT_TRUE(result.feasible());
   EXPECT_EQ(result.best.front().storage.kv_budget, budgets[1]);
   for (const TokenAmount& budget : budgets) {
