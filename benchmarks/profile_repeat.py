@@ -22,7 +22,9 @@ def rates_of(machine):
     rates = dict(machine["link_bytes_per_s"])
     rates |= {key: cpu[key] for key in ("memory_bytes_per_s", "prefill_attention_flops_per_s",
                                         "decode_attention_bytes_per_s")}
+    rates |= {key: cpu[key] for key in cpu if key not in rates | {"matmul": 0, "launch_s": 0}}
     rates |= {f"matmul, rows {entry['rows']}": entry["flops_per_s"] for entry in cpu["matmul"]}
+    rates |= {f"narrow matmul, rows {entry['rows']}": entry["narrow_flops_per_s"] for entry in cpu["matmul"]}
     return rates | {"launches_per_s": 1 / cpu["launch_s"]}
 
 

@@ -1,11 +1,14 @@
 #include "policies/cost_model.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 #include <string>
 #include <utility>
 
 #include "spillway/error.h"
+#include "spillway/kv_block.h"
 #include "spillway/round.h"
 #include "spillway/tile.h"
 
@@ -21,6 +24,42 @@ bool IsTable(const TensorSpec& spec) {
 }
 
 double Over(double amount, double rate) { return rate > 0.0 ? amount / rate : 0.0; }
+
+// What rates are measured of: matrices, heads and prompts of two sizes.
+constexpr double kWideWidth = 4096.0;
+constexpr double kNarrowWidth = 1024.0;
+constexpr double kWideHead = 128.0;
+constexpr double kNarrowHead = 64.0;
+constexpr double kLongPrompt = 512.0;
+constexpr double kShortPrompt = 128.0;
+
+double Pairs(double prompt) { return prompt * (prompt + 1.0) / 2.0; }
+
+// Seconds that a token, and a pair of tokens, take for each element of the heads' width.
+struct AttentionCost {
+  double token_s = 0.0;
+  double pair_s = 0.0;
+};
+
+AttentionCost PrefillCost(const DeviceRates& rates) {
+  const double long_s = Over(4.0 * Pairs(kLongPrompt), rates.prefill_attention_flops_per_s);
+  if (rates.short_attention_flops_per_s == 0.0) return {0.0, long_s / Pairs(kLongPrompt)};
+  const double prompts = kLongPrompt / kShortPrompt;
+  const double short_s =
+      Over(4.0 * prompts * Pairs(kShortPrompt), rates.short_attention_flops_per_s);
+  const double pair_s =
+      std::max(0.0, long_s - short_s) / (Pairs(kLongPrompt) - prompts * Pairs(kShortPrompt));
+  return {std::max(0.0, long_s - Pairs(kLongPrompt) * pair_s) / kLongPrompt, pair_s};
+}
+
+// How much longer a score of heads this wide takes than its width says.
+double SoftmaxStretch(const DeviceRates& rates, double head_dim) {
+  if (rates.narrow_attention_flops_per_s == 0.0) return 1.0;
+  const double wide_s = kWideHead / rates.prefill_attention_flops_per_s;
+  const double narrow_s = kNarrowHead / rates.narrow_attention_flops_per_s;
+  const double width_s = std::max(0.0, wide_s - narrow_s) / (kWideHead - kNarrowHead);
+  return (wide_s + (head_dim - kWideHead) * width_s) / (wide_s * head_dim / kWideHead);
+}
 
 // A tile's way to the device.
 void AddTile(const Plan& plan, const TensorSpec& spec, const WeightTile& tile,
@@ -42,20 +81,36 @@ void AddTensors(const Plan& plan, const PlannedLayer& layer, bool tied_tables,
   }
 }
 
-// Seconds per weight element of a product with `rows` rows. Between two measurements a straight
-// line; below the first the weights still have to be read.
-double SecondsPerElement(const std::vector<MatmulRate>& rates, double rows) {
-  const auto seconds = [](const MatmulRate& rate) {
-    return 2.0 * static_cast<double>(rate.rows) / rate.flops_per_s;
-  };
+// Seconds that a product with so many rows takes for each weight element, and for each edge.
+struct ProductCost {
+  double element_s = 0.0;
+  double edge_s = 0.0;
+};
+
+ProductCost CostOf(const MatmulRate& rate) {
+  const double flops = 2.0 * static_cast<double>(rate.rows);
+  const double wide_s = flops / rate.flops_per_s;
+  if (rate.narrow_flops_per_s == 0.0) return {wide_s, 0.0};
+  // Of a square matrix: element_s + edge_s / width.
+  const double more_s = std::max(0.0, flops / rate.narrow_flops_per_s - wide_s);
+  const double edge_s = more_s / (1.0 / kNarrowWidth - 1.0 / kWideWidth);
+  return {std::max(0.0, wide_s - edge_s / kWideWidth), edge_s};
+}
+
+// Between two measurements a straight line; below the first the weights still have to be read.
+ProductCost CostAt(const std::vector<MatmulRate>& rates, double rows) {
   const auto above = std::ranges::find_if(
       rates, [rows](const MatmulRate& rate) { return static_cast<double>(rate.rows) >= rows; });
-  if (above == rates.end()) return 2.0 * rows / rates.back().flops_per_s;
-  if (above == rates.begin()) return seconds(*above);
+  if (above == rates.begin()) return CostOf(*above);
+  const bool beyond = above == rates.end();
   const MatmulRate& below = *std::prev(above);
-  const double part =
-      (rows - static_cast<double>(below.rows)) / static_cast<double>(above->rows - below.rows);
-  return seconds(below) + part * (seconds(*above) - seconds(below));
+  const ProductCost low = beyond ? ProductCost{} : CostOf(below);
+  const ProductCost high = CostOf(beyond ? below : *above);
+  const double low_rows = beyond ? 0.0 : static_cast<double>(below.rows);
+  const double high_rows = static_cast<double>(beyond ? below.rows : above->rows);
+  const double part = (rows - low_rows) / (high_rows - low_rows);
+  return {low.element_s + part * (high.element_s - low.element_s),
+          low.edge_s + part * (high.edge_s - low.edge_s)};
 }
 
 bool Crosses(const PerTier<KvLoad>& kv, const Plan& plan) {
@@ -73,15 +128,18 @@ bool OnCpu(const Plan& plan, Tier tier) {
   return plan.device() == Tier::kCpu || (plan.policy.cpu_attention && tier != Tier::kGpu);
 }
 
-// What the links that are in use take from the CPU memory's rate.
+// What the links that are in use take from the CPU memory's rate, as far as it is not measured.
 double LinkTrafficBytesPerS(const Plan& plan, const CostRates& rates) {
+  const auto rate_of = [&](Link link) {
+    const bool measured = rates.beside_compute[link] != SharedPace{};
+    return measured ? 0.0 : rates.link_bytes_per_s[link];
+  };
   const bool disk = plan.weight_bytes[Tier::kDisk] + plan.kv[Tier::kDisk].size > 0;
   const bool up =
       plan.device() == Tier::kGpu &&
       plan.weight_bytes[Tier::kGpu] < std::accumulate(plan.weight_bytes.values.begin(),
                                                       plan.weight_bytes.values.end(), int64_t{0});
-  return (disk ? rates.link_bytes_per_s[Link::kDiskRead] : 0.0) +
-         (up ? rates.link_bytes_per_s[Link::kCpuToGpu] : 0.0);
+  return (disk ? rate_of(Link::kDiskRead) : 0.0) + (up ? rate_of(Link::kCpuToGpu) : 0.0);
 }
 
 constexpr double kLeastMemoryShare = 0.25;  // what transfers can never take from the cores
@@ -94,10 +152,11 @@ double CodedRateShare(int kv_bits) { return kv_bits == 16 ? 1.0 : kv_bits == 8 ?
 }  // namespace
 
 std::string CostUnitName(CostUnit unit, Tier device) {
-  constexpr std::array<std::string_view, 6> kNames = {"matmul",        "memory", "attention",
-                                                      "cpu attention", "logits", "launch"};
-  const std::string name(kNames[static_cast<std::size_t>(unit)]);
-  return unit == CostUnit::kCpuAttention ? name : std::string(TierName(device)) + " " + name;
+  constexpr std::array<std::string_view, kAllCostUnits.size()> kNames = {
+      "matmul", "memory", "attention", "attention", "states", "logits", "sampling", "launch"};
+  const bool on_cpu = unit == CostUnit::kCpuAttention || unit == CostUnit::kSampling;
+  return fmt::format("{} {}", TierName(on_cpu ? Tier::kCpu : device),
+                     kNames[static_cast<std::size_t>(unit)]);
 }
 
 UnitSeconds& UnitSeconds::operator+=(const UnitSeconds& other) {
@@ -115,6 +174,9 @@ CostRates RatesOf(const Machine& machine) {
   rates.cpu = machine.rates.cpu;
   const bool has_gpu = machine.device == Tier::kGpu && !machine.rates.gpu.matmul.empty();
   rates.device = has_gpu ? machine.rates.gpu : machine.rates.cpu;
+  // A GPU's own engines copy beside its computes.
+  if (!has_gpu || machine.rates.gpu == machine.rates.cpu)
+    rates.beside_compute = machine.rates.beside_compute;
   rates.link_bytes_per_s = machine.rates.link_bytes_per_s;
   for (const Link link : {Link::kCpuToGpu, Link::kGpuToCpu}) {
     // A copy reads and writes memory.
@@ -192,22 +254,46 @@ PerLink<int64_t> HiddenOutBytes(const Plan& plan, const BatchLoad& load) {
 
 UnitSeconds ProductSeconds(const DeviceRates& rates, const ProductSize& size) {
   UnitSeconds seconds;
-  const double arithmetic_s = static_cast<double>(size.elements) *
-                              SecondsPerElement(rates.matmul, static_cast<double>(size.rows));
+  const ProductCost cost = CostAt(rates.matmul, static_cast<double>(size.rows));
+  const double arithmetic_s =
+      static_cast<double>(size.elements) * cost.element_s + size.edges * cost.edge_s;
   const double read_s = Over(static_cast<double>(size.bytes), rates.memory_bytes_per_s);
   seconds[read_s > arithmetic_s ? CostUnit::kMemory : CostUnit::kMatmul] =
       std::max(read_s, arithmetic_s);
   return seconds;
 }
 
-// Two products of head_dim for each pair and head: scores, and the sum of values.
 double PrefillAttentionSeconds(const Plan& plan, const DeviceRates& rates, int64_t pairs) {
-  const double flops = 4.0 * static_cast<double>(pairs) *
-                       static_cast<double>(plan.shape.num_heads * plan.shape.head_dim);
-  return Over(flops, rates.prefill_attention_flops_per_s);
+  const int64_t width = plan.shape.num_heads * plan.shape.head_dim;
+  return static_cast<double>(pairs * width) * PrefillCost(rates).pair_s *
+         SoftmaxStretch(rates, static_cast<double>(plan.shape.head_dim));
+}
+
+double KvAppendSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens) {
+  const int64_t width = plan.shape.num_heads * plan.shape.head_dim;
+  return static_cast<double>(tokens * width) * PrefillCost(rates).token_s;
+}
+
+double PrefillEvictionSeconds(const Plan& plan, const DeviceRates& rates, int64_t pairs) {
+  if (!plan.policy.kv.evicts() || rates.evicting_prefill_flops_per_s == 0.0) return 0.0;
+  const double more_s = Over(4.0 * kWideHead, rates.evicting_prefill_flops_per_s) -
+                        Over(4.0 * kWideHead, rates.prefill_attention_flops_per_s);
+  return static_cast<double>(pairs * plan.shape.num_heads) * std::max(0.0, more_s);
+}
+
+double FirstTouchSeconds(const Plan& plan, const CostRates& rates, const PerTier<KvLoad>& kv) {
+  int64_t bytes = 0;
+  for (const Tier tier : kAllTiers) {
+    if (plan.KvInPlace(tier)) bytes += kv[tier].new_tokens * plan.slot_bytes;
+  }
+  return Over(static_cast<double>(bytes), rates.device.first_touch_bytes_per_s);
 }
 
 double DecodeAttentionSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens) {
+  if (plan.policy.kv.evicts() && rates.evicting_decode_bytes_per_s > 0.0) {
+    const int64_t kept = KvSlotBytes(plan.shape.num_kv_heads, plan.shape.head_dim);
+    return Over(static_cast<double>(tokens * kept), rates.evicting_decode_bytes_per_s);
+  }
   return Over(static_cast<double>(tokens * plan.slot_bytes), rates.decode_attention_bytes_per_s);
 }
 
@@ -233,8 +319,15 @@ double CpuAttentionSeconds(const Plan& plan, const CostRates& rates, const Batch
   return seconds;
 }
 
-double StatesSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens) {
-  constexpr int64_t kPasses = 4;  // norm: read, written; sum: read, written
+double NormSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens) {
+  if (rates.norm_elements_per_s > 0.0) {
+    return Over(static_cast<double>(tokens * plan.shape.hidden_size), rates.norm_elements_per_s);
+  }
+  return ResidualSeconds(plan, rates, tokens);
+}
+
+double ResidualSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens) {
+  constexpr int64_t kPasses = 2;  // read and written
   return Over(static_cast<double>(kPasses * tokens * plan.HiddenRowBytes()),
               rates.memory_bytes_per_s);
 }
@@ -248,9 +341,16 @@ double GatherSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens)
 
 double LogitsSeconds(const Plan& plan, const CostRates& rates, int64_t rows) {
   const auto bytes = static_cast<double>(rows * plan.shape.vocab_size) * sizeof(float);
-  const double crossing_s =
-      plan.device() == Tier::kGpu ? Over(bytes, rates.link_bytes_per_s[Link::kGpuToCpu]) : 0.0;
-  return crossing_s + Over(bytes, rates.cpu.memory_bytes_per_s);
+  return plan.device() == Tier::kGpu ? Over(bytes, rates.link_bytes_per_s[Link::kGpuToCpu]) : 0.0;
+}
+
+double SamplingSeconds(const Plan& plan, const DeviceRates& cpu, int64_t rows) {
+  if (cpu.logits_per_s == 0.0) {
+    return Over(static_cast<double>(rows * plan.shape.vocab_size) * sizeof(float),
+                cpu.memory_bytes_per_s);
+  }
+  const int64_t rounds = DivideUp(rows, plan.machine.num_threads);
+  return Over(static_cast<double>(rounds * plan.shape.vocab_size), cpu.logits_per_s);
 }
 
 CostModel::CostModel(const Plan& plan, CostRates rates) : plan_(plan), rates_(std::move(rates)) {
@@ -259,11 +359,13 @@ CostModel::CostModel(const Plan& plan, CostRates rates) : plan_(plan), rates_(st
     for (const PlannedTensor& tensor : plan.layers[layer].tensors) {
       if (tensor.spec.is_vector() || IsTable(tensor.spec)) continue;
       size.elements += tensor.spec.rows * tensor.spec.cols;
+      size.edges += 0.5 * static_cast<double>(tensor.spec.rows + tensor.spec.cols);
       size.bytes += tensor.spec.bytes();
     }
     if (plan.layers[layer].kind == LayerKind::kHead && plan.shape.tied_head) {
       const TensorSpec& table = plan.layers.front().tensors.front().spec;
       size.elements += table.rows * table.cols;
+      size.edges += 0.5 * static_cast<double>(table.rows + table.cols);
       size.bytes += table.bytes();
     }
     size.loads = WeightBytes(plan, static_cast<int64_t>(layer));
@@ -313,6 +415,8 @@ UnitSeconds CostModel::Attention(int64_t layer, const BatchLoad& load) const {
     if (!OnCpu(plan_, tier)) tokens += kv.attended_tokens;
   }
   seconds[CostUnit::kAttention] = PrefillAttentionSeconds(plan_, rates_.device, pairs) +
+                                  PrefillEvictionSeconds(plan_, rates_.device, pairs) +
+                                  KvAppendSeconds(plan_, rates_.device, load.prompt_tokens) +
                                   DecodeAttentionSeconds(plan_, rates_.device, tokens);
   seconds[CostUnit::kCpuAttention] = CpuAttentionSeconds(plan_, rates_, load, block);
   return seconds;
@@ -328,17 +432,24 @@ UnitSeconds CostModel::Compute(int64_t layer, const BatchLoad& load) const {
   const int64_t num_chunks = (tokens + chunk - 1) / chunk;
   UnitSeconds seconds;
   if (size.elements > 0) {
-    const UnitSeconds product = ProductSeconds(rates_.device, {chunk, size.elements, size.bytes});
+    const UnitSeconds product =
+        ProductSeconds(rates_.device, {chunk, size.elements, size.bytes, size.edges});
     const double chunks = static_cast<double>(tokens) / static_cast<double>(chunk);
     for (const CostUnit unit : {CostUnit::kMatmul, CostUnit::kMemory}) {
       seconds[unit] = chunks * product[unit];
     }
   }
-  seconds[CostUnit::kMemory] += kind == LayerKind::kEmbedding
-                                    ? GatherSeconds(plan_, rates_.device, tokens)
-                                    : StatesSeconds(plan_, rates_.device, tokens);
+  if (kind == LayerKind::kEmbedding) {
+    seconds[CostUnit::kMemory] += GatherSeconds(plan_, rates_.device, tokens);
+  } else {
+    seconds[CostUnit::kStates] =
+        NormSeconds(plan_, rates_.device, tokens) + ResidualSeconds(plan_, rates_.device, tokens);
+  }
   if (kind == LayerKind::kAttention) seconds += Attention(layer, load);
-  if (head) seconds[CostUnit::kLogits] = LogitsSeconds(plan_, rates_, load.rows);
+  if (head) {
+    seconds[CostUnit::kLogits] = LogitsSeconds(plan_, rates_, load.rows);
+    seconds[CostUnit::kSampling] = SamplingSeconds(plan_, rates_.cpu, load.rows);
+  }
   seconds[CostUnit::kLaunch] = static_cast<double>(num_chunks) * rates_.device.launch_s;
   return seconds;
 }

@@ -18,17 +18,26 @@
 namespace spillway {
 
 // What a compute of one layer for one batch spends its time on, one after the other.
-enum class CostUnit { kMatmul, kMemory, kAttention, kCpuAttention, kLogits, kLaunch };
+enum class CostUnit {
+  kMatmul,
+  kMemory,
+  kAttention,
+  kCpuAttention,
+  kStates,  // norms and residual sums
+  kLogits,
+  kSampling,
+  kLaunch
+};
 
-inline constexpr std::array<CostUnit, 6> kAllCostUnits = {
-    CostUnit::kMatmul,       CostUnit::kMemory, CostUnit::kAttention,
-    CostUnit::kCpuAttention, CostUnit::kLogits, CostUnit::kLaunch};
+inline constexpr std::array<CostUnit, 8> kAllCostUnits = {
+    CostUnit::kMatmul, CostUnit::kMemory, CostUnit::kAttention, CostUnit::kCpuAttention,
+    CostUnit::kStates, CostUnit::kLogits, CostUnit::kSampling,  CostUnit::kLaunch};
 
-// "gpu matmul", "cpu memory"; the CPU's attention is "cpu attention" on any device.
+// "gpu matmul", "cpu memory"; attention by the CPU and sampling are the CPU's on any device.
 std::string CostUnitName(CostUnit unit, Tier device);
 
 struct UnitSeconds {
-  std::array<double, 6> values{};
+  std::array<double, kAllCostUnits.size()> values{};
 
   double& operator[](CostUnit unit) { return values[static_cast<std::size_t>(unit)]; }
   double operator[](CostUnit unit) const { return values[static_cast<std::size_t>(unit)]; }
@@ -40,6 +49,7 @@ struct UnitSeconds {
 struct CostRates {
   PerLink<double> link_bytes_per_s;
   PerLink<double> kv_bytes_per_s;
+  PerLink<SharedPace> beside_compute;  // of links and the device
   DeviceRates device;
   DeviceRates cpu;
 };
@@ -65,21 +75,33 @@ struct ProductSize {
   int64_t rows = 0;
   int64_t elements = 0;
   int64_t bytes = 0;
+  double edges = 0.0;  // (inputs + outputs) / 2 of each matrix: what a row is read and written of
 };
 UnitSeconds ProductSeconds(const DeviceRates& rates, const ProductSize& size);
 
+// Scores, softmax and the sum of values. The softmax takes as long for heads of any width; the rest
+// grows with the width.
 double PrefillAttentionSeconds(const Plan& plan, const DeviceRates& rates, int64_t pairs);
+// The prompt's K and V go to the cache, token by token.
+double KvAppendSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens);
+// What a prompt costs beyond its attention where tokens are evicted: scores of all, and the choice.
+double PrefillEvictionSeconds(const Plan& plan, const DeviceRates& rates, int64_t pairs);
+// Memory of K and V that a run's first block is the first to write.
+double FirstTouchSeconds(const Plan& plan, const CostRates& rates, const PerTier<KvLoad>& kv);
 double DecodeAttentionSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens);
 
 // CPU attention reads KV at its own rate, or at what the links leave of the memory's.
 double CpuAttentionSeconds(const Plan& plan, const CostRates& rates, const BatchLoad& load,
                            int64_t block);
-// Norms and residual sums pass over the states of all tokens.
-double StatesSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens);
+// One norm and one residual sum pass over the states of all tokens in each layer.
+double NormSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens);
+double ResidualSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens);
 // The rows of the table that the tokens ask for.
 double GatherSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens);
-// Written by the head, read by the sampler, which is the CPU's.
+// From the head to the CPU, which chooses the tokens.
 double LogitsSeconds(const Plan& plan, const CostRates& rates, int64_t rows);
+// Greedy: each row's logits are looked through by one of the CPU's threads.
+double SamplingSeconds(const Plan& plan, const DeviceRates& cpu, int64_t rows);
 
 // What the equations give for each task of one plan.
 class CostModel {
@@ -93,10 +115,12 @@ class CostModel {
   UnitSeconds Compute(int64_t layer, const BatchLoad& load) const;
 
   const Plan& plan() const { return plan_; }
+  const CostRates& rates() const { return rates_; }
 
  private:
   struct LayerSize {
     int64_t elements = 0;  // of matrices that all tokens are multiplied with
+    double edges = 0.0;
     int64_t bytes = 0;
     PerLink<int64_t> loads;
   };

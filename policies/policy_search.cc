@@ -40,6 +40,7 @@ struct BlockShape {
   int64_t batch_size = 1;
   int64_t num_batches = 1;
   bool cpu_attention = false;
+  std::size_t storage = 0;  // in SearchInput
 
   auto operator<=>(const BlockShape&) const = default;
 };
@@ -62,17 +63,51 @@ class Search {
       return std::move(result_);
     }
     std::ranges::stable_sort(drafts, std::greater<>(), &Draft::tokens_per_s);
+    for (std::size_t storage = 0; storage < input_.storage.size(); ++storage) {
+      TryBestOf(storage, drafts);
+    }
     for (const Draft& draft : drafts) {
       if (result_.best.size() == kNumFinalists || tried_.size() == kMaxTries) break;
       Try(draft.block);
     }
     if (!result_.feasible()) Try(drafts.back().block);
     Refine();
-    if (result_.best.size() > kNumBest) result_.best.resize(kNumBest);
+    KeepBest();
     return std::move(result_);
   }
 
  private:
+  // So that each storage has its place in the result.
+  void TryBestOf(std::size_t storage, const std::vector<Draft>& drafts) {
+    if (input_.storage.size() == 1) return;
+    for (const Draft& draft : drafts) {
+      const std::size_t before = result_.best.size();
+      if (draft.block.storage == storage) Try(draft.block);
+      if (result_.best.size() > before) return;
+    }
+  }
+
+  // The first of each storage, and of the others as many as there is room for.
+  void KeepBest() {
+    std::vector<Candidate> firsts;
+    const auto is_first = [&](const Candidate& candidate) {
+      return std::ranges::find(firsts, candidate.storage, &Candidate::storage) == firsts.end();
+    };
+    std::size_t room = kNumBest - std::min(kNumBest, input_.storage.size());
+    std::vector<Candidate> kept;
+    for (Candidate& candidate : result_.best) {
+      if (is_first(candidate)) {
+        firsts.push_back(candidate);
+      } else if (room > 0) {
+        --room;
+      } else {
+        continue;
+      }
+      kept.push_back(std::move(candidate));
+    }
+    result_.best = std::move(kept);
+  }
+
   std::vector<bool> AttentionChoices() const {
     if (input_.given.cpu_attention) return {*input_.given.cpu_attention};
     if (input_.machine.device == Tier::kCpu) return {false};
@@ -107,23 +142,30 @@ class Search {
 
   BlockShape Smallest() const {
     return {input_.given.gpu_batch_size.value_or(1), input_.given.num_gpu_batches.value_or(1),
-            input_.given.cpu_attention.value_or(false)};
+            input_.given.cpu_attention.value_or(false), 0};
   }
 
   std::vector<Draft> Drafts() {
     std::vector<Draft> drafts;
-    for (const bool cpu_attention : AttentionChoices()) {
-      for (const int64_t batch_size : BatchSizes()) {
-        for (const int64_t num_batches : BatchCounts(batch_size)) {
-          const BlockShape block = {batch_size, num_batches, cpu_attention};
-          ThrowIfStopRequested();
-          const auto answer = SolveLp(block, LimitsOf(block));
-          if (!answer) break;  // more batches need more room
-          drafts.push_back({block, DraftRate(block, answer->block_s)});
+    for (std::size_t storage = 0; storage < input_.storage.size(); ++storage) {
+      for (const bool cpu_attention : AttentionChoices()) {
+        for (const int64_t batch_size : BatchSizes()) {
+          AddDrafts({batch_size, 1, cpu_attention, storage}, drafts);
         }
       }
     }
     return drafts;
+  }
+
+  // Of blocks of such batches.
+  void AddDrafts(BlockShape block, std::vector<Draft>& drafts) {
+    for (const int64_t num_batches : BatchCounts(block.batch_size)) {
+      block.num_batches = num_batches;
+      ThrowIfStopRequested();
+      const auto answer = SolveLp(block, LimitsOf(block));
+      if (!answer) return;  // more batches need more room
+      drafts.push_back({block, DraftRate(block, answer->block_s)});
+    }
   }
 
   // A last block that is not full moves the same weights for fewer rows: between its rows' share
@@ -147,12 +189,19 @@ class Search {
     policy.kv_dtype = input_.given.kv_dtype.value_or(DType::kF16);
     policy.kv_bits = input_.given.kv_bits.value_or(16);
     policy.kv = input_.given.kv.value_or(KvPolicy{});
+    const StorageChoice& storage = input_.storage[block.storage];
+    policy.weight_bits = storage.weight_bits;
+    policy.kv_bits = storage.kv_bits;
+    if (storage.kv_budget) {
+      policy.kv.budget = {*storage.kv_budget, {}, {}};
+      policy.kv.layer_budgets.clear();
+    }
     policy.prefill_chunk = input_.given.prefill_chunk.value_or(kPrefillChunk);
     return policy;
   }
 
   const PlacementLp& LpOf(const BlockShape& block) {
-    const std::pair key(block.batch_size, block.cpu_attention);
+    const std::tuple key(block.batch_size, block.cpu_attention, block.storage);
     std::unique_ptr<PlacementLp>& lp = lps_[key];
     if (!lp) {
       lp = std::make_unique<PlacementLp>(input_.shape, input_.machine, input_.work,
@@ -210,7 +259,7 @@ class Search {
       const Policy policy = PolicyOf(block, rounded ? rounded->placement : loose->placement);
       const Workload work = input_.endless ? OneBlock(input_.work, policy) : input_.work;
       const Plan plan = LayOut(input_.shape, input_.machine, work, policy, input_.needs);
-      if (Fits(plan)) return Keep(plan, work, *loose);
+      if (Fits(plan)) return Keep(block, plan, work, *loose);
       for (const Tier tier : kAllTiers) {
         const int64_t excess = plan.PlannedBytes(tier) - input_.machine.cap_bytes[tier];
         if (excess <= 0) continue;
@@ -220,11 +269,21 @@ class Search {
     }
   }
 
-  void Keep(const Plan& plan, const Workload& work, const PlacementAnswer& answer) {
+  // Policies whose runs cannot be told apart: one that attends on the CPU to KV that is all on the
+  // GPU, blocks that the workload fills in the same way.
+  static bool AreAlike(const Candidate& a, const Candidate& b) {
+    return a.storage == b.storage && a.policy.gpu_batch_size == b.policy.gpu_batch_size &&
+           a.prediction.prefill_s == b.prediction.prefill_s &&
+           a.prediction.decode_s == b.prediction.decode_s && a.planned_bytes == b.planned_bytes;
+  }
+
+  void Keep(const BlockShape& block, const Plan& plan, const Workload& work,
+            const PlacementAnswer& answer) {
     ThrowIfStopRequested();
     ++result_.num_plans;
     Candidate candidate;
     candidate.policy = plan.policy;
+    candidate.storage = input_.storage[block.storage];
     candidate.prediction = input_.predict(plan, work);
     candidate.bound_by = answer.bound_by;
     for (const Tier tier : kAllTiers) candidate.planned_bytes[tier] = plan.PlannedBytes(tier);
@@ -236,6 +295,8 @@ class Search {
     for (const Link link : kAllLinks) {
       candidate.per_gb_per_s[link] = gain * answer.gains.s_per_byte_per_s[link] * 1e9;
     }
+    const auto alike = [&](const Candidate& other) { return AreAlike(other, candidate); };
+    if (std::ranges::any_of(result_.best, alike)) return;
     const auto slower = std::ranges::find_if(result_.best, [&](const Candidate& other) {
       return other.prediction.generated_tokens_per_s < candidate.prediction.generated_tokens_per_s;
     });
@@ -246,7 +307,10 @@ class Search {
   void Refine() {
     for (std::size_t tries = 0; tries < kNumRefined && result_.feasible();) {
       const Policy& best = result_.best.front().policy;
-      const BlockShape centre = {best.gpu_batch_size, best.num_gpu_batches, best.cpu_attention};
+      const auto storage =
+          std::ranges::find(input_.storage, result_.best.front().storage) - input_.storage.begin();
+      const BlockShape centre = {best.gpu_batch_size, best.num_gpu_batches, best.cpu_attention,
+                                 static_cast<std::size_t>(storage)};
       const std::size_t before = tried_.size();
       for (const BlockShape& block : Beside(centre)) {
         if (tried_.size() == before) Try(block);
@@ -264,7 +328,7 @@ class Search {
                                  (input_.given.num_gpu_batches && num_batches != block.num_batches);
       if (changes_given || batch_size < 1 || num_batches < 1) return;
       if (batch_size > MaxRows() || (num_batches - 1) * batch_size >= MaxRows()) return;
-      shapes.push_back({batch_size, num_batches, block.cpu_attention});
+      shapes.push_back({batch_size, num_batches, block.cpu_attention, block.storage});
     };
     add(block.batch_size, block.num_batches + 1);
     add(block.batch_size, block.num_batches - 1);
@@ -277,7 +341,7 @@ class Search {
 
   const SearchInput& input_;
   SearchResult result_;
-  std::map<std::pair<int64_t, bool>, std::unique_ptr<PlacementLp>> lps_;
+  std::map<std::tuple<int64_t, bool, std::size_t>, std::unique_ptr<PlacementLp>> lps_;
   std::set<BlockShape> tried_;
 };
 

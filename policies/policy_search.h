@@ -1,7 +1,8 @@
 // PolicySearch: the best policies for a model, a machine whose rates are known, and a workload.
-// Walks over block shapes and CPU attention; for each the placement is a linear program, rounded to
-// whole rows and tiles by the plan itself. The best are laid out, checked and ranked by a
-// prediction. Thread rule: pure functions of values, as far as `predict` is one.
+// Walks over block shapes, CPU attention and what storage is allowed; for each the placement is a
+// linear program, rounded to whole rows and tiles by the plan itself. The best are laid out,
+// checked and ranked by a prediction. Thread rule: pure functions of values, as far as `predict` is
+// one.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +13,7 @@
 
 #include "policies/default_policy.h"  // GivenPolicy
 #include "policies/placement_lp.h"
+#include "policies/storage_choice.h"
 #include "spillway/plan.h"
 #include "spillway/prediction.h"
 
@@ -27,12 +29,14 @@ struct SearchInput {
   GivenPolicy given;  // what is stated; never changed
   KernelNeeds needs;
   PredictFn predict;
+  std::vector<StorageChoice> storage = {{}};  // that are tried; not empty
   // Every block is full: as many requests as a policy takes at a time, for as long as one asks.
   bool endless = false;
 };
 
 struct Candidate {
   Policy policy;
+  StorageChoice storage;  // that the policy was made with
   Prediction prediction;
   PerTier<int64_t> planned_bytes;
   std::string bound_by;  // the limits of its placement, most costly first
@@ -43,10 +47,12 @@ struct Candidate {
 };
 
 struct SearchResult {
-  std::vector<Candidate> best;  // at most 10, the fastest first; empty: none fits
-  Shortage shortage;            // of a small block, when none fits
-  int64_t num_programs = 0;     // linear programs solved
-  int64_t num_plans = 0;        // laid out and predicted
+  // The fastest first, no two alike: at most 10, or the fastest of each storage that was tried;
+  // empty: none fits.
+  std::vector<Candidate> best;
+  Shortage shortage;         // of a small block, when none fits
+  int64_t num_programs = 0;  // linear programs solved
+  int64_t num_plans = 0;     // laid out and predicted
 
   bool feasible() const { return !best.empty(); }
 };

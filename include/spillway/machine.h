@@ -16,7 +16,10 @@ namespace spillway {
 // accumulation.
 struct MatmulRate {
   int64_t rows = 0;
-  double flops_per_s = 0.0;
+  double flops_per_s = 0.0;         // of 4096 x 4096 weights
+  double narrow_flops_per_s = 0.0;  // of 1024 x 1024: inputs and outputs weigh more; 0: not known
+
+  bool operator==(const MatmulRate&) const = default;
 };
 
 // Measured (profile) or taken from a data sheet. Zero where the machine has no such device.
@@ -26,10 +29,31 @@ struct DeviceRates {
   double prefill_attention_flops_per_s = 0.0;  // 4 * head_dim of each pair attended to
   double decode_attention_bytes_per_s = 0.0;   // of K and V
   double launch_s = 0.0;  // what computing one layer for one batch costs beyond its arithmetic
+  // Zero where they are not known: the cost model then makes do with the rates above.
+  double norm_elements_per_s = 0.0;  // layer norms of fp32 states
+  double logits_per_s = 0.0;         // looked through by one thread, for a greedy token
+  // Prefill with heads half as wide: more softmax; with prompts of 128 tokens: more tokens stored.
+  double narrow_attention_flops_per_s = 0.0;
+  double short_attention_flops_per_s = 0.0;
+  double first_touch_bytes_per_s = 0.0;       // of memory that the system has yet to find
+  double evicting_prefill_flops_per_s = 0.0;  // with the tokens' scores and the choice of them
+  double evicting_decode_bytes_per_s = 0.0;   // of K and V
+
+  bool operator==(const DeviceRates&) const = default;
+};
+
+// What is left to a link and to computes while both are at work, as shares of what each gives
+// alone. 1 where they have nothing in common.
+struct SharedPace {
+  double link_frac = 1.0;
+  double compute_frac = 1.0;
+
+  bool operator==(const SharedPace&) const = default;
 };
 
 struct MachineRates {
   PerLink<double> link_bytes_per_s;
+  PerLink<SharedPace> beside_compute;  // of the CPU's computes
   DeviceRates gpu;
   DeviceRates cpu;
 };
@@ -59,7 +83,8 @@ struct Machine {
   PerTier<int64_t> cap_bytes;  // hard caps of this run
   MachineRates rates;          // zero: not known
   std::optional<FlexGenRates> flexgen;
-  std::string date;                  // of the rates, as a file says it; empty: not from a file
+  std::string date;       // of the rates, as a file says it; empty: not from a file
+  std::string disturbed;  // why the rates may be too low, where other programs ran beside a profile
   std::vector<std::string> sources;  // where they come from, as a file says it
 };
 

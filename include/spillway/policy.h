@@ -20,6 +20,7 @@ struct Policy {
   // K and V come nowhere near 65504. A value that overflows makes its row fail with E-NONFINITE;
   // --kv-dtype bf16 is the way out.
   DType kv_dtype = DType::kF16;
+  int weight_bits = 16;  // of a stored weight
   int kv_bits = 16;  // of an element; 8 and 4: codes of groups of 64, kv_block.h, in place of dtype
   KvPolicy kv;       // which tokens stay
   bool cpu_attention = false;   // KV off the device is attended to by the CPU, where it lies

@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "spillway/trace.h"  // PerLink, PartSeconds
+
 namespace spillway {
 
 struct Prediction {
@@ -11,6 +13,9 @@ struct Prediction {
   double decode_s = 0.0;
   double generated_tokens_per_s = 0.0;
   std::string bound_by;  // the link or unit that is busy longest: "disk_read", "gpu matmul"
+
+  PerLink<double> link_busy_s;
+  PartSeconds parts;
 
   double total_s() const { return prefill_s + decode_s; }
 };

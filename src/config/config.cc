@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 
+#include "policies/storage_choice.h"
 #include "spillway/error.h"
 #include "src/config/flags.h"
 #include "src/config/suggestion.h"
@@ -280,7 +281,11 @@ void CheckKvFlags(const Config& config, KvPolicyKind kind) {
     refuse(config.kv_budget.has_value(), "kv-budget", kAllStay);
     refuse(config.kv_heavy.has_value(), "kv-heavy", kAllStay);
     refuse(config.kv_recent.has_value(), "kv-recent", kAllStay);
+    refuse(!config.kv_budgets.empty(), "kv-budgets", kAllStay);
   }
+  const bool amounts = config.kv_budget || config.kv_heavy || config.kv_recent;
+  refuse(!config.kv_budgets.empty() && amounts, "kv-budgets",
+         "--kv-budget, --kv-heavy and --kv-recent say the budget; leave one or the other out");
   refuse(!window && config.kv_sinks.value_or(0) > 0, "kv-sinks", "belongs to --kv-policy window");
   refuse(window && config.kv_heavy.has_value(), "kv-heavy", "a window keeps no heavy hitters");
   refuse(config.kv_budget && config.kv_heavy && config.kv_recent, "kv-budget",
@@ -310,6 +315,15 @@ void CheckKvWhole(const KvPolicy& kv) {
   if (!kv.evicts()) return;
   if (kv.layer_budgets.empty()) CheckBudget(kv.budget, kv);
   for (const KvBudget& budget : kv.layer_budgets) CheckBudget(budget, kv);
+}
+
+// Fewer bits are refused as long as nothing is stored in them.
+void CheckSearch(const Config& config) {
+  for (const TokenAmount& budget : config.kv_budgets) CheckBudget({budget, {}, {}}, config.kv);
+  if (config.allow_4bit && kWeightBits.size() == 1 && kKvBits.size() == 1) {
+    throw Error(ErrorCode::kFlag,
+                "--allow-4bit: this version stores weights and KV in 16 bits only");
+  }
 }
 
 // A flag's budget is that of all layers; the file's are set aside then.
@@ -473,8 +487,10 @@ void CheckWhole(Config& config, const Parser& parser, const Given& given) {
       return CheckScore(config, given);
     case Verb::kBench:
       return;
-    case Verb::kPlan:
     case Verb::kSearch:
+      CheckSearch(config);
+      return CheckPlan(config, given);
+    case Verb::kPlan:
     case Verb::kSimulate:
       return CheckPlan(config, given);
     case Verb::kCalibrate:

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "policies/given_policy.h"
 #include "spillway/kv_policy.h"
@@ -106,10 +107,12 @@ struct Config {
   std::optional<int64_t> gen_len;
   std::optional<int64_t> num_requests;
 
-  bool quick = false;             // of profile
-  double max_loss_frac = 0.01;    // of perplexity; calibrate
-  std::optional<int64_t> sample;  // windows; calibrate
-  bool as_flexgen = false;        // simulate
+  bool quick = false;                   // of profile
+  double max_loss_frac = 0.01;          // of perplexity; calibrate
+  std::optional<int64_t> sample;        // windows; calibrate
+  bool as_flexgen = false;              // simulate
+  bool allow_4bit = false;              // search may store weights and KV in fewer bits
+  std::vector<TokenAmount> kv_budgets;  // that search chooses from; empty: kv's
 
   std::filesystem::path grid;    // sweep
   std::optional<Verb> run_verb;  // of a sweep's runs; kBench or kSimulate

@@ -466,6 +466,29 @@ std::vector<Flag> SweepFlags() {
   };
 }
 
+// "10%,20%,64"
+void SetKvBudgets(Config& config, const std::string& text) {
+  config.kv_budgets.clear();
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    config.kv_budgets.push_back(ParseAmount("kv-budgets", text.substr(begin, end - begin), 1));
+    begin = end + 1;
+  }
+}
+
+std::vector<Flag> SearchFlags() {
+  return {
+      Value("kv-budgets", "N|N%,...",
+            "KV budgets to try, in place of the one of --kv-budget; less KV is faster and less "
+            "accurate: the table has the best policy of each, the file the fastest",
+            SetKvBudgets),
+      Switch("allow-4bit",
+             "try weights and KV in fewer bits too: faster where links or memory are short, less "
+             "accurate",
+             [](Config& config, bool on) { config.allow_4bit = on; }),
+  };
+}
+
 std::vector<Flag> InputFlags() {
   return {
       Value("input", "FILE", "prompts: JSONL, or one a line in a .txt file; - is standard input",
@@ -495,8 +518,9 @@ std::vector<Flag> FlagsOf(Verb verb) {
     case Verb::kProfile:
       return Joined({ProfileFlags(), TerminalFlags()});
     case Verb::kSearch:
-      return Joined({SyntheticFlags(), InputFlags(), PolicyOutputFlags(), SamplingFlags(),
-                     ModelFlags(), TokenizerFlags(), RunFlags(), KvFlags(), TerminalFlags()});
+      return Joined({SyntheticFlags(), InputFlags(), PolicyOutputFlags(), SearchFlags(),
+                     SamplingFlags(), ModelFlags(), TokenizerFlags(), RunFlags(), KvFlags(),
+                     TerminalFlags()});
     case Verb::kSimulate:
       return Joined({SyntheticFlags(), InputFlags(), SimulateFlags(), SamplingFlags(), ModelFlags(),
                      TokenizerFlags(), RunFlags(), KvFlags(), TerminalFlags()});

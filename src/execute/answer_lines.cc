@@ -92,14 +92,18 @@ class FileJob final : public Job {
                           config.verb == Verb::kGenerate ? "; --resume goes on" : ""));
 }
 
-ExpectedWork ExpectedOf(const Workload& work) {
+ExpectedWork ExpectedOf(const Workload& work, const Plan& plan,
+                        const std::optional<Prediction>& predicted) {
   double tokens = 0.0;
   for (const RequestShape& request : work.sample)
     tokens += static_cast<double>(request.prompt_logits - 1 + request.max_new_tokens);
   const double scale = work.sample.empty() ? 0.0
                                            : static_cast<double>(work.num_requests) /
                                                  static_cast<double>(work.sample.size());
-  return {work.num_requests, static_cast<int64_t>(tokens * scale)};
+  ExpectedWork expected = {work.num_requests, static_cast<int64_t>(tokens * scale),
+                           plan.batch.rows * plan.num_batches, std::nullopt};
+  if (predicted) expected.predicted_s = predicted->total_s();
+  return expected;
 }
 
 // --verbose: what was read and what is planned, before the run.
@@ -198,6 +202,7 @@ int AnswerLines(const Config& config) {
 
   const Workload work = WorkloadOf(scan);
   const Plan plan = PlanFor(config, model.shape, machine, work, *device);
+  const std::optional<Prediction> predicted = PredictionFor(config, plan, work);
   Describe(config, model, scan, plan);
 
   RequestReader reader = prompts.Read();
@@ -206,9 +211,9 @@ int AnswerLines(const Config& config) {
   FileJob job(reader, writer);
   std::optional<TraceLog> trace_log;
   if (trace_file.asked_for()) trace_log.emplace(trace_file, plan);
-  const Trace trace =
-      RunJob({config, model, plan, *device, ExpectedOf(work), trace_log ? &*trace_log : nullptr},
-             job, writer, line);
+  const Trace trace = RunJob({config, model, plan, *device, ExpectedOf(work, plan, predicted),
+                              trace_log ? &*trace_log : nullptr},
+                             job, writer, line);
   if (reader.input_hash() != scan.hash) {
     throw Error(
         ErrorCode::kResume,
@@ -223,7 +228,7 @@ int AnswerLines(const Config& config) {
                         NowSeconds() - begin_s,
                         writer.fingerprint(),
                         std::nullopt,
-                        PredictionFor(config, plan, work)};
+                        predicted};
   if (scores) summary.score = {writer.scores().num_tokens, writer.scores().logprob_sum};
   report.Write(ReportJson(plan, trace, summary));
   if (trace_log) trace_log->Finish();

@@ -75,7 +75,8 @@ SearchResult SearchFor(const Config& config, const ModelShape& shape, const Mach
     return Simulate(plan, of_plan, options).prediction;
   };
   return SearchPolicies({shape, machine, work, PolicyGivenBy(config, shape, machine), needs,
-                         predict, IsEndless(config)});
+                         predict, StorageChoices(config.allow_4bit, config.kv_budgets),
+                         IsEndless(config)});
 }
 
 Policy ChoosePolicy(const Config& config, const ModelShape& shape, const Machine& machine,

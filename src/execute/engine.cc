@@ -98,6 +98,7 @@ void Engine::Compute(const Cursor& at, const PackedBatch& batch) {
   executor_.Compute(at, batch, places);
   const double end_s = NowSeconds();
   pass_.compute_s += end_s - begin_s;
+  pass_.parts[PartOf(plan_.layers[static_cast<std::size_t>(at.layer)].kind)] += end_s - begin_s;
   if (trace_log_ == nullptr) return;
   const TraceLabel label = {TraceSubject::kCompute, {NumPasses(), at.layer, at.batch}};
   trace_log_->Add(TraceSpan{TraceLane::kCompute, label, begin_s, end_s, 0});
@@ -139,6 +140,7 @@ void Engine::EndPass() {
   const WaitTotals& waits = mover_.waits();
   phase.seconds += now_s - pass_begin_s_;
   phase.compute_s += pass_.compute_s;
+  for (const ComputePart part : kAllComputeParts) phase.parts[part] += pass_.parts[part];
   phase.waits.weights_s += waits.weights_s - waits_before_.weights_s;
   phase.waits.kv_s += waits.kv_s - waits_before_.kv_s;
   phase.waits.hidden_s += waits.hidden_s - waits_before_.hidden_s;
@@ -176,7 +178,9 @@ void Engine::Head(const Cursor& at, RowBatch& batch) {
 void Engine::SeeLogits(const RowBatch& batch) {
   const double begin_s = NowSeconds();
   const std::span<float> logits = executor_.Logits();
-  pass_.compute_s += NowSeconds() - begin_s;  // what is left of it where computes are enqueued
+  const double computed_s = NowSeconds();
+  pass_.compute_s += computed_s - begin_s;  // what is left of it where computes are enqueued
+  pass_.parts[ComputePart::kHead] += computed_s - begin_s;
   const auto vocab = static_cast<std::size_t>(plan_.shape.vocab_size);
   const PackedBatch& packed = batch.packed();
   auto see = [&](int64_t index, int) {
@@ -186,9 +190,11 @@ void Engine::SeeLogits(const RowBatch& batch) {
         position, logits.subspan(static_cast<std::size_t>(index) * vocab, vocab));
   };
   pool_.Run(packed.head.size(), see);
+  pass_.parts[ComputePart::kSampling] += NowSeconds() - computed_s;
 }
 
 void Engine::EndRows(RowBatch& batch, Job& job) {
+  const double begin_s = NowSeconds();
   int64_t num_seen = 0;
   for (const std::unique_ptr<Row>& row : batch.rows()) {
     if (row->num_past == 0) pass_.prompt_tokens += row->NumNew();
@@ -201,6 +207,7 @@ void Engine::EndRows(RowBatch& batch, Job& job) {
   progress_.settled_tokens += num_seen;
   batch.Advance();
   Retire(batch, job);
+  pass_.parts[ComputePart::kSampling] += NowSeconds() - begin_s;
 }
 
 // Rows that ended leave the batch at once: the next pass neither packs nor computes them.

@@ -22,9 +22,6 @@
 namespace spillway {
 namespace {
 
-// With less of the processor, a second profile may not agree within 10 %.
-constexpr double kQuietShare = 0.95;
-
 std::string Table(const MeasuredMachine& measured, const Machine& machine, double seconds) {
   std::string text = fmt::format("  {:<20}{}, {} threads, {}\n", "machine", machine.name,
                                  machine.num_threads, machine.isa);
@@ -33,10 +30,9 @@ std::string Table(const MeasuredMachine& measured, const Machine& machine, doubl
     text += fmt::format("  {:<20}{:>9.2f} {:<8}  median of rounds {:4.1f} % below the best\n",
                         line.name, line.value, line.unit, 100.0 * line.spread);
   }
-  if (measured.processor_share < kQuietShare) {
-    text += fmt::format(
-        "  {:<20}others took {:.0f} % of the processor; run it again when it is quiet\n",
-        "disturbed", 100.0 * (1.0 - measured.processor_share));
+  if (!machine.disturbed.empty()) {
+    text +=
+        fmt::format("  {:<20}{}; run it again when it is quiet\n", "disturbed", machine.disturbed);
   }
   return text + fmt::format("  {:<20}{:.0f} s\n", "measured in", seconds);
 }
@@ -48,9 +44,22 @@ std::vector<std::string> Sources(const Config& config, const MeasuredMachine& me
           "--emulate-gpu; disk rates are medians of the rounds, all others the best"};
 }
 
+// A disturbed profile never takes the place of a better one, and says what it is.
+bool TakesThePlace(const Machine& machine, const ProfileKey& key) {
+  if (machine.disturbed.empty()) return true;
+  const bool keeps = HasQuietProfile(key);
+  PrintTo(stderr, fmt::format("spillway: warning: this profile was disturbed ({}); {}\n",
+                              Printable(machine.disturbed, 100),
+                              keeps ? "the one from before stays in use"
+                                    : "it is used until a better one is made"));
+  return !keeps;
+}
+
 // The cache is a copy: where a file was asked for, its loss is worth a line and no more.
 std::string Cache(const Config& config, const Machine& machine) {
-  const auto path = CachedProfilePath(MakeProfileKey(machine, OffloadFolder(config)));
+  const ProfileKey key = MakeProfileKey(machine, OffloadFolder(config));
+  const auto path = CachedProfilePath(key);
+  if (!TakesThePlace(machine, key)) return "";
   try {
     if (path.empty())
       throw Error(ErrorCode::kPath,
@@ -80,6 +89,7 @@ int RunProfile(const Config& config) {
   line.Clear();
   machine.rates = measured.rates;
   machine.date = fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)));
+  machine.disturbed = DisturbanceOf(measured);
   machine.sources = Sources(config, measured);
   output.Write(MachineJson(machine));
   std::string text = Table(measured, machine, NowSeconds() - begin_s) + Cache(config, machine);

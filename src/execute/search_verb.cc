@@ -50,12 +50,26 @@ std::string Percents(const Policy& policy) {
   return text;
 }
 
+// What was chosen of it; empty where there was no choice.
+std::string StorageText(const StorageChoice& storage) {
+  std::string text;
+  if (const auto& budget = storage.kv_budget) {
+    text += budget->frac != 0.0 ? fmt::format("KV {:g} %, ", 100.0 * budget->frac)
+                                : fmt::format("KV {} tokens, ", budget->tokens);
+  }
+  if (storage.weight_bits != 16) text += fmt::format("{}-bit weights, ", storage.weight_bits);
+  if (storage.kv_bits != 16) text += fmt::format("{}-bit KV, ", storage.kv_bits);
+  return text;
+}
+
 std::string CandidateLine(const Candidate& candidate) {
-  const auto& [policy, predicted, bytes, bound_by, per_gib, per_gb_per_s] = candidate;
-  return fmt::format("{:>9.2f}{:>10.1f}{:>10.1f}{:>6}{:>5}  {:<4}{:<22}{}\n",
+  const Policy& policy = candidate.policy;
+  const Prediction& predicted = candidate.prediction;
+  return fmt::format("{:>9.2f}{:>10.1f}{:>10.1f}{:>6}{:>5}  {:<4}{:<22}{}{}\n",
                      predicted.generated_tokens_per_s, predicted.prefill_s, predicted.decode_s,
                      policy.gpu_batch_size, policy.num_gpu_batches,
-                     policy.cpu_attention ? "cpu" : "-", Percents(policy), bound_by);
+                     policy.cpu_attention ? "cpu" : "-", Percents(policy),
+                     StorageText(candidate.storage), candidate.bound_by);
 }
 
 std::string CandidateTable(const SearchResult& result) {

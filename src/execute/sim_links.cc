@@ -54,23 +54,39 @@ void SimLinks::FinishLink(Lane& lane, Link link) {
                   transfer.bytes[link]});
 }
 
-bool SimLinks::Step(double limit_s) {
-  BeginHeads();
+PerLink<int> SimLinks::Users() const {
   PerLink<int> users;
   for (const Lane& lane : lanes_) {
     if (!lane.active) continue;
     for (const Link link : kAllLinks) users[link] += lane.left_s[link] > 0.0 ? 1 : 0;
   }
+  return users;
+}
+
+double SimLinks::ComputePace(const PerLink<int>& users) const {
+  double pace = 1.0;
+  for (const Link link : kAllLinks) {
+    if (users[link] > 0) pace *= beside_compute_[link].compute_frac;
+  }
+  return pace;
+}
+
+bool SimLinks::Step(double limit_s, bool computing) {
+  const PerLink<int> users = Users();
+  // Seconds that a lane takes for one of a link's own.
+  PerLink<double> stretch;
+  for (const Link link : kAllLinks) {
+    stretch[link] = users[link] / (computing ? beside_compute_[link].link_frac : 1.0);
+  }
   double step_s = std::numeric_limits<double>::infinity();
   for (const Lane& lane : lanes_) {
     if (!lane.active) continue;
     for (const Link link : kAllLinks) {
-      if (lane.left_s[link] > 0.0) step_s = std::min(step_s, lane.left_s[link] * users[link]);
+      if (lane.left_s[link] > 0.0) step_s = std::min(step_s, lane.left_s[link] * stretch[link]);
     }
   }
-  const bool moves = step_s < std::numeric_limits<double>::infinity();
+  if (step_s == std::numeric_limits<double>::infinity()) return false;
   step_s = std::min(step_s, limit_s - now_s_);
-  if (!moves) return false;
   now_s_ += step_s;
   for (const Link link : kAllLinks) {
     if (users[link] > 0) totals_[link].busy_s += step_s;
@@ -79,24 +95,28 @@ bool SimLinks::Step(double limit_s) {
     if (!lane.active) continue;
     for (const Link link : kAllLinks) {
       if (lane.left_s[link] <= 0.0) continue;
-      lane.left_s[link] -= step_s / users[link];
+      lane.left_s[link] -= step_s / stretch[link];
       if (lane.left_s[link] <= kNothing) FinishLink(lane, link);
     }
   }
   return true;
 }
 
-void SimLinks::AdvanceTo(double time_s) {
-  while (now_s_ < time_s && Step(time_s)) {
+void SimLinks::Compute(double seconds) {
+  while (seconds > kNothing) {
+    BeginHeads();
+    const double pace = ComputePace(Users());
+    const double begin_s = now_s_;
+    if (!Step(now_s_ + seconds / pace, true)) now_s_ += seconds;
+    seconds -= (now_s_ - begin_s) * pace;
   }
-  now_s_ = std::max(now_s_, time_s);
 }
 
 void SimLinks::WaitFor(SimStream stream, uint64_t number) {
   const Lane& lane = LaneOf(stream);
   BeginHeads();
   while (lane.done < number) {
-    SPILLWAY_CHECK(Step(std::numeric_limits<double>::infinity()));
+    SPILLWAY_CHECK(Step(std::numeric_limits<double>::infinity(), false));
     BeginHeads();
   }
 }

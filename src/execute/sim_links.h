@@ -1,6 +1,7 @@
 // SimLinks: the three transfer streams of a run on a virtual clock. A stream carries out its
 // transfers one after the other; a link that two streams use at once gives each half. Within a
 // transfer the links it crosses work at the same time, as chunks pass from one to the next.
+// Computes and links slow each other down where both live on the processor's time.
 // Thread rule: one thread.
 #pragma once
 
@@ -9,6 +10,7 @@
 #include <deque>
 #include <functional>
 
+#include "spillway/machine.h"  // SharedPace
 #include "spillway/trace.h"
 #include "src/report/trace_event.h"
 
@@ -27,14 +29,15 @@ struct SimTransfer {
 
 class SimLinks {
  public:
-  explicit SimLinks(EventSink sink) : sink_(std::move(sink)) {}
+  SimLinks(EventSink sink, const PerLink<SharedPace>& beside_compute)
+      : sink_(std::move(sink)), beside_compute_(beside_compute) {}
 
   // Begins it as soon as its turn comes. Returns its number in the stream; that of the one before
   // when it moves nothing.
   uint64_t Add(SimStream stream, SimTransfer transfer);
 
-  // Lets the time pass. Requires: not earlier than now_s().
-  void AdvanceTo(double time_s);
+  // Lets the time pass that a compute takes which alone would take `seconds`.
+  void Compute(double seconds);
 
   // Lets the time pass until transfer `number` is done.
   void WaitFor(SimStream stream, uint64_t number);
@@ -55,10 +58,13 @@ class SimLinks {
 
   Lane& LaneOf(SimStream stream) { return lanes_[static_cast<std::size_t>(stream)]; }
   void BeginHeads();
-  bool Step(double limit_s);  // false: nothing moves
+  PerLink<int> Users() const;  // lanes that a link works for
+  double ComputePace(const PerLink<int>& users) const;
+  bool Step(double limit_s, bool computing);  // false: nothing moves
   void FinishLink(Lane& lane, Link link);
 
   EventSink sink_;
+  PerLink<SharedPace> beside_compute_;
   std::array<Lane, 3> lanes_;
   double now_s_ = 0.0;
   PerLink<LinkTotals> totals_;

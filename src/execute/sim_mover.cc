@@ -6,10 +6,11 @@
 
 namespace spillway {
 
-SimMover::SimMover(const Plan& plan, const EventSink& sink)
+SimMover::SimMover(const Plan& plan, const PerLink<SharedPace>& beside_compute,
+                   const EventSink& sink)
     : plan_(plan),
       sink_(sink),
-      links_(sink),
+      links_(sink, beside_compute),
       weights_loaded_(plan.layers.size()),
       kv_stored_(static_cast<std::size_t>(plan.num_batches * plan.shape.num_layers)),
       hidden_stored_(static_cast<std::size_t>(plan.num_batches)) {}
@@ -97,11 +98,13 @@ void SimMover::WaitForStores() {
   });
 }
 
-void SimMover::Compute(const Cursor& at, double seconds) {
+double SimMover::Compute(const Cursor& at, double seconds) {
   const double begin_s = now_s();
-  links_.AdvanceTo(begin_s + seconds);
-  if (!sink_) return;
-  sink_(TraceSpan{TraceLane::kCompute, LabelOf(TraceSubject::kCompute, at), begin_s, now_s(), 0});
+  links_.Compute(seconds);
+  if (sink_) {
+    sink_(TraceSpan{TraceLane::kCompute, LabelOf(TraceSubject::kCompute, at), begin_s, now_s(), 0});
+  }
+  return now_s() - begin_s;
 }
 
 TraceLabel SimMover::LabelOf(TraceSubject subject, const Cursor& cell) const {

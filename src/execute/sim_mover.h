@@ -15,7 +15,7 @@ namespace spillway {
 class SimMover {
  public:
   // Lifetime: the plan outlives the mover.
-  SimMover(const Plan& plan, const EventSink& sink);
+  SimMover(const Plan& plan, const PerLink<SharedPace>& beside_compute, const EventSink& sink);
 
   // A block of this many batches follows; its first pass is number `first_pass` of the run.
   void BeginBlock(int64_t num_batches, int64_t first_pass);
@@ -27,8 +27,8 @@ class SimMover {
   void WaitForStores();
   void WaitForAll() { links_.WaitForAll(); }
 
-  // Lets the time of a compute pass.
-  void Compute(const Cursor& at, double seconds);
+  // Lets the time pass of a compute that alone takes so long. Returns how long it took.
+  double Compute(const Cursor& at, double seconds);
 
   double now_s() const { return links_.now_s(); }
   const WaitTotals& waits() const { return waits_; }

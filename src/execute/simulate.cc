@@ -34,6 +34,7 @@ void Add(const PhaseTotals& from, double times, PhaseTotals& to) {
   };
   to.seconds += times * from.seconds;
   to.compute_s += times * from.compute_s;
+  for (const ComputePart part : kAllComputeParts) to.parts[part] += times * from.parts[part];
   to.waits.weights_s += times * from.waits.weights_s;
   to.waits.kv_s += times * from.waits.kv_s;
   to.waits.hidden_s += times * from.waits.hidden_s;
@@ -67,14 +68,15 @@ class Simulator {
         options_(options),
         prefill_model_(plan, RatesFor(plan, options, FlexGenPass::kPrefill)),
         decode_model_(plan, RatesFor(plan, options, FlexGenPass::kDecode)),
-        mover_(plan, options.sink),
+        mover_(plan, prefill_model_.rates().beside_compute, options.sink),
         schedule_(ZigZag(plan, options.overlap)) {}
 
   // One pass of a stretch stands for this many.
   void set_stride(int64_t passes) { stride_ = std::max<int64_t>(1, passes); }
 
   Totals RunBlock(std::vector<SimBatch> batches, SimRequests& requests) {
-    if (num_passes_ == 0) BeginWeights();
+    is_first_block_ = num_passes_ == 0;
+    if (is_first_block_) BeginWeights();
     Schedule grid = schedule_;
     grid.num_batches = static_cast<int64_t>(batches.size());
     mover_.BeginBlock(grid.num_batches, num_passes_);
@@ -126,9 +128,8 @@ class Simulator {
     if (options_.sink) options_.sink(RowSample{mover_.now_s(), one.generated_tokens});
     const bool prefills = one.prompt_tokens > 0;
     const UnitSeconds units =
-        RunCells(grid, pass, loads, prefills ? prefill_model_ : decode_model_);
+        RunCells(grid, pass, loads, prefills ? prefill_model_ : decode_model_, one);
     one.passes = 1;
-    one.compute_s = units.total_s();
     EndPass(one);
     const auto times = static_cast<double>(stretch);
     Add(one, times, prefills ? totals.prefill : totals.decode);
@@ -138,7 +139,7 @@ class Simulator {
   }
 
   UnitSeconds RunCells(const Schedule& grid, int64_t pass, const std::vector<BatchLoad>& loads,
-                       const CostModel& model) {
+                       const CostModel& model, PhaseTotals& totals) {
     UnitSeconds units;
     for (Cursor at = {pass, 0, 0}; at.pass == pass; at = grid.Next(at)) {
       const bool flexgen = options_.schedule == SimSchedule::kFlexGen;
@@ -149,13 +150,32 @@ class Simulator {
           if (grid.overlap == Overlap::kOff) mover_.WaitForStores();
         } else if (load.rows > 0) {
           mover_.WaitForLoads(at);
-          const UnitSeconds seconds = model.Compute(at.layer, load);
-          mover_.Compute(at, seconds.total_s());
-          units += seconds;
+          units += Compute(at, UnitsOf(at, load, model), totals);
         }
       }
       if (flexgen) mover_.WaitForAll();
     }
+    return units;
+  }
+
+  UnitSeconds UnitsOf(const Cursor& at, const BatchLoad& load, const CostModel& model) const {
+    UnitSeconds units = model.Compute(at.layer, load);
+    const PlannedLayer& layer = plan_.layers[static_cast<std::size_t>(at.layer)];
+    if (is_first_block_ && layer.kind == LayerKind::kAttention) {
+      units[CostUnit::kMemory] += FirstTouchSeconds(plan_, model.rates(), load.KvOf(layer.block));
+    }
+    return units;
+  }
+
+  // The time that a cell's units take, links beside them; choosing tokens is the last of it.
+  UnitSeconds Compute(const Cursor& at, UnitSeconds units, PhaseTotals& totals) {
+    const double alone_s = units.total_s();
+    const double stretch = alone_s > 0.0 ? mover_.Compute(at, alone_s) / alone_s : 1.0;
+    for (const CostUnit unit : kAllCostUnits) units[unit] *= stretch;
+    const ComputePart part = PartOf(plan_.layers[static_cast<std::size_t>(at.layer)].kind);
+    totals.parts[part] += units.total_s() - units[CostUnit::kSampling];
+    totals.parts[ComputePart::kSampling] += units[CostUnit::kSampling];
+    totals.compute_s += units.total_s() - units[CostUnit::kSampling];
     return units;
   }
 
@@ -182,6 +202,7 @@ class Simulator {
   Schedule schedule_;
   int64_t stride_ = 1;
   int64_t num_passes_ = 0;
+  bool is_first_block_ = true;
   double pass_begin_s_ = 0.0;
   WaitTotals waits_before_;
   PerLink<LinkTotals> links_before_;
@@ -278,6 +299,13 @@ SimResult Summarize(const Plan& plan, const Workload& work, const Totals& totals
   prediction.decode_s = trace.decode.seconds;
   prediction.generated_tokens_per_s = static_cast<double>(generated) / prediction.total_s();
   prediction.bound_by = BoundBy(plan, totals);
+  for (const Link link : kAllLinks) {
+    prediction.link_busy_s[link] =
+        trace.prefill.links[link].busy_s + trace.decode.links[link].busy_s;
+  }
+  for (const ComputePart part : kAllComputeParts) {
+    prediction.parts[part] = trace.prefill.parts[part] + trace.decode.parts[part];
+  }
   return result;
 }
 

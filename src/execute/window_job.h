@@ -45,7 +45,7 @@ class WindowJob final : public Job {
 
   ScoreSummary Summary() const;
   Workload Work() const;
-  ExpectedWork Expected() const { return {num_windows(), Summary().num_tokens}; }
+  ExpectedWork Expected() const { return {num_windows(), Summary().num_tokens, 0, std::nullopt}; }
   int64_t num_windows() const { return static_cast<int64_t>(windows_.size()); }
 
  private:

@@ -7,9 +7,14 @@
 #include <cstring>
 
 #include "kernels/attention.h"
+#include "kernels/budget_attention.h"
+#include "kernels/kv_compact.h"
+#include "kernels/layer_norm.h"
 #include "kernels/matmul.h"
 #include "kernels/random_fill.h"
 #include "spillway/error.h"
+#include "spillway/kv_block.h"
+#include "src/requests/token_choice.h"
 
 namespace spillway {
 namespace {
@@ -17,23 +22,39 @@ namespace {
 constexpr int64_t kFarBytes = int64_t{1} << 30;  // several times any cache's size
 constexpr int64_t kDeviceBytes = int64_t{1} << 28;
 constexpr int64_t kReadBytes = int64_t{1} << 26;  // of one ReadMemory
+constexpr int64_t kTouchBytes = int64_t{1} << 26;
 constexpr int64_t kCopyBytes = int64_t{1} << 21;  // a tile
 
-// The products and heads of OPT-6.7B.
-constexpr int64_t kHidden = 4096;
+constexpr int64_t kHidden = CpuProbe::kHidden;
 constexpr int64_t kHeadDim = 128;
+constexpr int64_t kNumHeads = kHidden / kHeadDim;
 constexpr int64_t kSlots = 512;  // of a row: the prompt of the published settings
+constexpr int64_t kPairs = kSlots * (kSlots + 1) / 2;  // of a prompt that long
 constexpr int64_t kDecodeRows = 32;
 constexpr int64_t kRowBytes = 2 * kHidden * kSlots * 2;  // K and V of one layer
 constexpr int64_t kTiny = 64;                            // width of a layer of no arithmetic
+
+// Of a row that evicts: a fifth of its slots, half and half, with state.
+constexpr KvKeep kKeep = {0, 51, 52};
+constexpr int64_t kKeptSlots = 112;
+constexpr int64_t kKeptBytes = kKeptSlots * KvSlotBytesWithState(kNumHeads, kHeadDim);
+
+constexpr int64_t kNormRows = 128;  // states that no first-level cache holds
+// As the head of OPT leaves them: other threads wrote them, and no near cache holds them all. Fewer
+// than a tile's bytes.
+constexpr int64_t kNumLogits = 50'272;
+
+constexpr int64_t kMaxPrompts = 4;
 
 // Regions of the work arena.
 constexpr int64_t kInBytes = CpuProbe::kMaxRows * 3 * kHidden * 4;
 constexpr int64_t kOutBytes = CpuProbe::kMaxRows * kHidden * 4;
 
 int64_t WorkspaceBytes(int num_threads, kernels::Isa isa) {
-  return std::max(kernels::MatmulWorkspaceBytes(CpuProbe::kMaxRows, kHidden, num_threads, isa),
-                  kernels::AttentionWorkspaceBytes(kSlots, kHeadDim, num_threads, isa));
+  return std::max({kernels::MatmulWorkspaceBytes(CpuProbe::kMaxRows, kHidden, num_threads, isa),
+                   kernels::AttentionWorkspaceBytesWithScores(kSlots, kHeadDim, num_threads, isa),
+                   kernels::BudgetAttentionWorkspaceBytes(kSlots, kHeadDim, num_threads, isa),
+                   kernels::KvCompactWorkspaceBytes(kSlots, num_threads)});
 }
 
 // Small numbers, so that no sum leaves fp16; one part is random and the rest repeats it.
@@ -62,9 +83,9 @@ CpuProbe::CpuProbe(ThreadPool& pool, kernels::Isa isa)
   Fill(work_, DType::kF32);
 }
 
-// The next `bytes` of the far memory, from its start again at the end.
+// The next `bytes` of the far memory that is not for copies, from its start again at the end.
 std::byte* CpuProbe::NextFar(int64_t bytes) {
-  if (next_far_ + bytes > far_.bytes()) next_far_ = 0;
+  if (next_far_ + bytes > kFarBytes - kDeviceBytes) next_far_ = 0;
   std::byte* const begin = far_.View({next_far_, bytes}).data();
   next_far_ += bytes;
   return begin;
@@ -102,22 +123,22 @@ void CpuProbe::MultiplyBy(const std::byte* weights, int64_t rows, int64_t size) 
   args.rows = rows;
   args.in = size;
   args.pieces = {&piece, 1};
+  kernels::Matmul(args, Workspace(), pool_, isa_);
+}
+
+std::span<std::byte> CpuProbe::Workspace() const {
   const int64_t before = kInBytes + kOutBytes;
-  kernels::Matmul(args, work_.View({before, work_.bytes() - before}), pool_, isa_);
+  return work_.View({before, work_.bytes() - before});
 }
 
-int64_t CpuProbe::Multiply(int64_t rows) {
+int64_t CpuProbe::Multiply(int64_t rows, int64_t width) {
   SPILLWAY_CHECK(rows <= kMaxRows);
-  MultiplyBy(NextFar(kHidden * kHidden * 2), rows, kHidden);
-  return 2 * rows * kHidden * kHidden;
+  MultiplyBy(NextFar(width * width * 2), rows, width);
+  return 2 * rows * width * width;
 }
 
-void CpuProbe::Attend(std::byte* kv, int64_t num_rows, int64_t num_past, int64_t num_new) {
-  std::array<kernels::AttentionRow, kDecodeRows> rows;
-  for (int64_t row = 0; row < num_rows; ++row) {
-    rows[static_cast<std::size_t>(row)] = {kv + row * kRowBytes, kSlots, num_past, num_new,
-                                           row * num_new};
-  }
+// Heads as wide as this that fill the width, with their inputs and outputs; no rows yet.
+kernels::AttentionArgs CpuProbe::Heads(int64_t head_dim) const {
   kernels::AttentionArgs args;
   args.q = work_.As<float>({0, kInBytes});
   args.k = args.q + kHidden;
@@ -125,29 +146,103 @@ void CpuProbe::Attend(std::byte* kv, int64_t num_rows, int64_t num_past, int64_t
   args.qkv_stride = 3 * kHidden;
   args.out = work_.As<float>({kInBytes, kOutBytes});
   args.out_stride = kHidden;
-  args.rows = std::span(rows).first(static_cast<std::size_t>(num_rows));
-  args.num_heads = args.num_kv_heads = kHidden / kHeadDim;
-  args.head_dim = kHeadDim;
-  args.scale = 1.0F / std::sqrt(static_cast<float>(kHeadDim));
-  const int64_t before = kInBytes + kOutBytes;
-  kernels::Attention(args, work_.View({before, work_.bytes() - before}), pool_, isa_);
+  args.num_heads = args.num_kv_heads = kHidden / head_dim;
+  args.head_dim = head_dim;
+  args.scale = 1.0F / std::sqrt(static_cast<float>(head_dim));
+  return args;
 }
 
-int64_t CpuProbe::AttendPrefill() {
-  Attend(NextFar(kRowBytes), 1, 0, kSlots);
-  return 4 * kHidden * (kSlots * (kSlots + 1) / 2);
+int64_t CpuProbe::AttendPrefill(int64_t head_dim, int64_t prompt_tokens) {
+  std::array<kernels::AttentionRow, kMaxPrompts> rows;
+  const int64_t num_rows = kSlots / prompt_tokens;
+  SPILLWAY_CHECK(num_rows <= kMaxPrompts);
+  std::byte* const kv = NextFar(kRowBytes);
+  for (int64_t row = 0; row < num_rows; ++row) {
+    rows[static_cast<std::size_t>(row)] = {kv + row * (kRowBytes / num_rows), prompt_tokens, 0,
+                                           prompt_tokens, row * prompt_tokens};
+  }
+  kernels::AttentionArgs args = Heads(head_dim);
+  args.rows = std::span(rows).first(static_cast<std::size_t>(num_rows));
+  kernels::Attention(args, Workspace(), pool_, isa_);
+  return 4 * kHidden * num_rows * (prompt_tokens * (prompt_tokens + 1) / 2);
 }
 
 int64_t CpuProbe::AttendDecode() {
-  Attend(NextFar(kDecodeRows * kRowBytes), kDecodeRows, kSlots - 1, 1);
+  std::byte* const kv = NextFar(kDecodeRows * kRowBytes);
+  std::array<kernels::AttentionRow, kDecodeRows> rows;
+  for (int64_t row = 0; row < kDecodeRows; ++row) {
+    rows[static_cast<std::size_t>(row)] = {kv + row * kRowBytes, kSlots, kSlots - 1, 1, row};
+  }
+  kernels::AttentionArgs args = Heads(kHeadDim);
+  args.rows = rows;
+  kernels::Attention(args, Workspace(), pool_, isa_);
   return kDecodeRows * kRowBytes;
+}
+
+int64_t CpuProbe::EvictPrefill() {
+  std::byte* const kv = NextFar(kRowBytes);
+  float* const scores = device_.As<float>({0, kNumHeads * kSlots * int64_t{sizeof(float)}});
+  std::fill_n(scores, kNumHeads * kSlots, 0.0F);
+  const kernels::AttentionRow row = {kv, kSlots, 0, kSlots, 0, scores};
+  kernels::AttentionArgs args = Heads(kHeadDim);
+  args.rows = {&row, 1};
+  args.token_scores_stride = kSlots;
+  kernels::Attention(args, Workspace(), pool_, isa_);
+  const kernels::KvCompactRow kept = {kv, scores, kSlots, NextFar(kKeptBytes), kKeptSlots, kKeep};
+  kernels::KvCompact({{&kept, 1}, KvPolicyKind::kH2o, kSlots, kNumHeads, kNumHeads, kHeadDim},
+                     Workspace(), pool_);
+  return 4 * kHidden * kPairs;
+}
+
+// One token short of its budget, so that no call depends on what the one before it left.
+int64_t CpuProbe::EvictDecode() {
+  const int64_t held = kKeep.slots() - 1;
+  std::byte* const kv = NextFar(kDecodeRows * kKeptBytes);
+  std::array<kernels::BudgetAttentionRow, kDecodeRows> rows;
+  for (int64_t row = 0; row < kDecodeRows; ++row) {
+    rows[static_cast<std::size_t>(row)] = {
+        kv + row * kKeptBytes, kKeptSlots, held, kSlots, kKeep, row};
+  }
+  const kernels::AttentionArgs heads = Heads(kHeadDim);
+  kernels::BudgetAttention(
+      {heads.q, heads.k, heads.v, heads.qkv_stride, heads.out, heads.out_stride, rows, kNumHeads,
+       kNumHeads, kHeadDim, heads.scale, DType::kF16, KvPolicyKind::kH2o},
+      Workspace(), pool_, isa_);
+  return kDecodeRows * (held + 1) * KvSlotBytes(kNumHeads, kHeadDim);
+}
+
+int64_t CpuProbe::TouchFirst() {
+  const HostArena fresh(kTouchBytes);
+  auto task = [&](int64_t chunk, int /*worker*/) {
+    std::memset(fresh.View({chunk * kCopyBytes, kCopyBytes}).data(), 1, kCopyBytes);
+  };
+  pool_.Run(kTouchBytes / kCopyBytes, task);
+  return kTouchBytes;
+}
+
+int64_t CpuProbe::Normalize() {
+  kernels::LayerNormArgs args;
+  args.x = work_.As<float>({0, kInBytes});
+  args.y = work_.As<float>({kInBytes, kOutBytes});
+  args.x_stride = args.y_stride = args.cols = kHidden;
+  args.rows = kNormRows;
+  args.weight = args.bias = args.x;
+  kernels::LayerNorm(args, pool_, isa_);
+  return kNormRows * kHidden;
+}
+
+int64_t CpuProbe::ChooseToken() {
+  const auto* const logits = reinterpret_cast<const float*>(NextCopy().host);
+  const std::optional<TokenId> token = ArgMax({logits, kNumLogits});
+  SPILLWAY_CHECK(token.has_value());
+  return kNumLogits;
 }
 
 // Two products and an attention, which is what both kinds of layer come to.
 int64_t CpuProbe::Launch() {
   std::byte* near = device_.View({0, kRowBytes}).data();
   MultiplyBy(near, 1, kTiny);
-  kernels::AttentionRow row = {near, kKvBlockSlots, 0, 1, 0};
+  const kernels::AttentionRow row = {near, kKvBlockSlots, 0, 1, 0};
   kernels::AttentionArgs args;
   args.q = args.k = args.v = work_.As<float>({0, kInBytes});
   args.qkv_stride = args.out_stride = kTiny;
@@ -155,26 +250,28 @@ int64_t CpuProbe::Launch() {
   args.rows = {&row, 1};
   args.num_heads = args.num_kv_heads = 1;
   args.head_dim = kTiny;
-  const int64_t before = kInBytes + kOutBytes;
-  kernels::Attention(args, work_.View({before, work_.bytes() - before}), pool_, isa_);
+  kernels::Attention(args, Workspace(), pool_, isa_);
   MultiplyBy(near, 1, kTiny);
   return 1;
 }
 
-// The place of the device's memory that the last kCopyBytes of NextFar go to or come from.
-std::byte* CpuProbe::DevicePlace() const {
-  return device_.View({(next_far_ - kCopyBytes) % kDeviceBytes, kCopyBytes}).data();
+// A tile's places in the host's memory and in the device's; the next one at each call.
+CpuProbe::CopyPlaces CpuProbe::NextCopy() {
+  const int64_t at = next_copy_;
+  next_copy_ = (next_copy_ + kCopyBytes) % kDeviceBytes;
+  return {far_.View({kFarBytes - kDeviceBytes + at, kCopyBytes}).data(),
+          device_.View({at, kCopyBytes}).data()};
 }
 
 int64_t CpuProbe::CopyToDevice() {
-  const std::byte* from = NextFar(kCopyBytes);
-  std::memcpy(DevicePlace(), from, kCopyBytes);
+  const CopyPlaces places = NextCopy();
+  std::memcpy(places.device, places.host, kCopyBytes);
   return kCopyBytes;
 }
 
 int64_t CpuProbe::CopyFromDevice() {
-  std::byte* to = NextFar(kCopyBytes);
-  std::memcpy(to, DevicePlace(), kCopyBytes);
+  const CopyPlaces places = NextCopy();
+  std::memcpy(places.host, places.device, kCopyBytes);
   return kCopyBytes;
 }
 

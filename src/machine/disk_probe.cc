@@ -6,7 +6,9 @@
 #include <cstring>
 
 #include "kernels/random_fill.h"
+#include "spillway/error.h"
 #include "src/clock.h"
+#include "src/io/block_hash.h"
 #include "src/stop_signal.h"
 
 namespace spillway {
@@ -50,6 +52,7 @@ double DiskProbe::Move(DiskOp op, double seconds) {
     ThrowIfStopRequested();
     DiskTicket& ticket = tickets[static_cast<std::size_t>(next_request_ % kNumSlots)];
     queue_->Wait(ticket);
+    checked_ ^= BlockHash(memory_.View({next_request_ % kNumSlots * kRequestBytes, kRequestBytes}));
     ticket = Begin(op, next_request_++);
     bytes += kRequestBytes;
   }

@@ -19,8 +19,9 @@ class DiskProbe {
   DiskProbe(const DiskFolder& folder, int64_t file_bytes);
   ~DiskProbe();
 
-  // Moves requests for at least this long, from where the last call ended, and waits for all of
-  // them. Returns bytes per second. Throws: Error kIo, kDiskSpace, kInterrupted.
+  // Moves requests for at least this long, from where the last call ended, takes the checksum of
+  // each as the engine does, and waits for all of them. Returns bytes per second. Throws: Error
+  // kIo, kDiskSpace, kInterrupted.
   double Read(double seconds) { return Move(DiskOp::kRead, seconds); }
   double Write(double seconds) { return Move(DiskOp::kWrite, seconds); }
 
@@ -35,6 +36,7 @@ class DiskProbe {
   HostArena memory_;
   std::unique_ptr<DiskQueue> queue_;
   int64_t next_request_ = 0;
+  uint64_t checked_ = 0;  // keeps the checksums alive
 };
 
 }  // namespace spillway

@@ -19,6 +19,7 @@ struct Range {
 };
 constexpr Range kRate;
 constexpr Range kLaunch = {0.0, 1.0};
+constexpr Range kShare = {0.01, 1.0};
 
 constexpr int64_t kMaxCapBytes = int64_t{1} << 60;
 constexpr int64_t kMaxRows = 1 << 20;
@@ -38,6 +39,22 @@ constexpr std::array kDeviceFields = {
                        &DeviceRates::prefill_attention_flops_per_s},
     Field<DeviceRates>{"decode_attention_bytes_per_s", &DeviceRates::decode_attention_bytes_per_s},
     Field<DeviceRates>{"launch_s", &DeviceRates::launch_s, kLaunch},
+};
+
+// Those that a file may leave out.
+constexpr std::array kDeviceExtras = {
+    Field<DeviceRates>{"first_touch_bytes_per_s", &DeviceRates::first_touch_bytes_per_s},
+    Field<DeviceRates>{"norm_elements_per_s", &DeviceRates::norm_elements_per_s},
+    Field<DeviceRates>{"logits_per_s", &DeviceRates::logits_per_s},
+    Field<DeviceRates>{"narrow_attention_flops_per_s", &DeviceRates::narrow_attention_flops_per_s},
+    Field<DeviceRates>{"short_attention_flops_per_s", &DeviceRates::short_attention_flops_per_s},
+    Field<DeviceRates>{"evicting_prefill_flops_per_s", &DeviceRates::evicting_prefill_flops_per_s},
+    Field<DeviceRates>{"evicting_decode_bytes_per_s", &DeviceRates::evicting_decode_bytes_per_s},
+};
+
+constexpr std::array kSharedFields = {
+    Field<SharedPace>{"link_frac", &SharedPace::link_frac, kShare},
+    Field<SharedPace>{"compute_frac", &SharedPace::compute_frac, kShare},
 };
 
 constexpr std::array kFlexGenFields = {
@@ -83,10 +100,12 @@ Json FieldsJson(const Section& section, const std::array<Field<Section>, num_fie
 std::vector<MatmulRate> ReadMatmul(const JsonNode& node) {
   std::vector<MatmulRate> rates;
   for (const JsonNode& item : node.Items()) {
-    item.ExpectKeys({"rows", "flops_per_s"});
+    item.ExpectKeys({"rows", "flops_per_s", "narrow_flops_per_s"});
     const int64_t least = rates.empty() ? 1 : rates.back().rows + 1;
     rates.push_back({item.Member("rows").Integer(least, kMaxRows),
-                     item.Member("flops_per_s").Number(kRate.low, kRate.high)});
+                     item.Member("flops_per_s").Number(kRate.low, kRate.high), 0.0});
+    if (const auto narrow = item.Find("narrow_flops_per_s"))
+      rates.back().narrow_flops_per_s = narrow->Number(kRate.low, kRate.high);
   }
   if (rates.empty()) node.Refuse("is an empty list, must hold at least one rate");
   return rates;
@@ -94,9 +113,13 @@ std::vector<MatmulRate> ReadMatmul(const JsonNode& node) {
 
 DeviceRates ReadDeviceRates(const JsonNode& node) {
   std::vector<std::string_view> keys = KeysOf(kDeviceFields);
+  for (const auto& extra : kDeviceExtras) keys.push_back(extra.key);
   keys.push_back("matmul");
   node.ExpectKeys(keys);
   DeviceRates rates = ReadFields(node, kDeviceFields);
+  for (const auto& [key, member, range] : kDeviceExtras) {
+    if (const auto value = node.Find(key)) rates.*member = value->Number(range.low, range.high);
+  }
   rates.matmul = ReadMatmul(node.Member("matmul"));
   return rates;
 }
@@ -140,12 +163,27 @@ PerLink<double> ReadLinks(const JsonNode& node, Tier device) {
   return rates;
 }
 
+PerLink<SharedPace> ReadBesideCompute(const JsonNode& node) {
+  std::vector<std::string_view> keys;
+  for (const Link link : kAllLinks) keys.push_back(LinkName(link));
+  node.ExpectKeys(keys);
+  PerLink<SharedPace> paces;
+  for (const Link link : kAllLinks) {
+    const auto pace = node.Find(LinkName(link));
+    if (!pace) continue;
+    pace->ExpectKeys(KeysOf(kSharedFields));
+    paces[link] = ReadFields(*pace, kSharedFields);
+  }
+  return paces;
+}
+
 // What says where the rates come from; nothing is computed from it.
 void ReadOrigin(const JsonNode& root, Machine& machine) {
   if (const auto isa = root.Find("isa")) machine.isa = isa->Text();
   if (const auto threads = root.Find("threads"))
     machine.num_threads = static_cast<int>(threads->Integer(1, kMaxThreads));
   if (const auto date = root.Find("date")) machine.date = date->Text();
+  if (const auto disturbed = root.Find("disturbed")) machine.disturbed = disturbed->Text();
   if (const auto sources = root.Find("sources")) {
     for (const JsonNode& source : sources->Items()) machine.sources.push_back(source.Text());
   }
@@ -155,13 +193,15 @@ Machine FromDocument(const nlohmann::json& document, const JsonOrigin& origin) {
   const JsonNode root(document, origin);
   ExpectVersion(root, kMachineVersion);
   root.ExpectKeys({"version", "name", "device", "isa", "threads", "cap_bytes", "link_bytes_per_s",
-                   "gpu", "cpu", "flexgen", "date", "sources"});
+                   "beside_compute", "gpu", "cpu", "flexgen", "date", "disturbed", "sources"});
   Machine machine;
   machine.name = root.Member("name").Text();
   machine.device = ReadDevice(root.Member("device"));
   ReadOrigin(root, machine);
   machine.cap_bytes = ReadCaps(root.Member("cap_bytes"), machine.device);
   machine.rates.link_bytes_per_s = ReadLinks(root.Member("link_bytes_per_s"), machine.device);
+  if (const auto shared = root.Find("beside_compute"))
+    machine.rates.beside_compute = ReadBesideCompute(*shared);
   if (machine.device == Tier::kGpu || root.Find("gpu"))
     machine.rates.gpu = ReadDeviceRates(root.Member("gpu"));
   machine.rates.cpu = ReadDeviceRates(root.Member("cpu"));
@@ -171,9 +211,15 @@ Machine FromDocument(const nlohmann::json& document, const JsonOrigin& origin) {
 
 Json DeviceRatesJson(const DeviceRates& rates) {
   Json json = FieldsJson(rates, kDeviceFields);
+  for (const auto& [key, member, range] : kDeviceExtras) {
+    if (rates.*member > 0.0) json[std::string(key)] = rates.*member;
+  }
   Json& matmul = json["matmul"] = Json::array();
-  for (const MatmulRate& rate : rates.matmul)
+  for (const MatmulRate& rate : rates.matmul) {
     matmul.push_back({{"rows", rate.rows}, {"flops_per_s", rate.flops_per_s}});
+    if (rate.narrow_flops_per_s > 0.0)
+      matmul.back()["narrow_flops_per_s"] = rate.narrow_flops_per_s;
+  }
   return json;
 }
 
@@ -197,11 +243,17 @@ std::string MachineJson(const Machine& machine) {
   if (!machine.isa.empty()) json["isa"] = machine.isa;
   json["threads"] = machine.num_threads;
   if (!machine.date.empty()) json["date"] = machine.date;
+  if (!machine.disturbed.empty()) json["disturbed"] = machine.disturbed;
   for (const Tier tier : kAllTiers)
     json["cap_bytes"][std::string(TierName(tier))] = machine.cap_bytes[tier];
   for (const Link link : kAllLinks) {
     const double rate = machine.rates.link_bytes_per_s[link];
     if (rate > 0.0) json["link_bytes_per_s"][std::string(LinkName(link))] = rate;
+  }
+  for (const Link link : kAllLinks) {
+    const SharedPace& pace = machine.rates.beside_compute[link];
+    if (pace == SharedPace{}) continue;
+    json["beside_compute"][std::string(LinkName(link))] = FieldsJson(pace, kSharedFields);
   }
   if (!machine.rates.gpu.matmul.empty()) json["gpu"] = DeviceRatesJson(machine.rates.gpu);
   json["cpu"] = DeviceRatesJson(machine.rates.cpu);

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <ctime>
+#include <future>
 #include <utility>
 
 #include "spillway/error.h"
@@ -38,10 +39,12 @@ constexpr Lengths kQuickLengths = {7, 0.05, 0.2, int64_t{1} << 28};
 constexpr double kSliceSeconds = 0.03;
 
 constexpr double kGiga = 1e9;
-constexpr std::array<int64_t, 4> kRowCounts = {1, 8, 64, 512};
+constexpr int64_t kNarrowWidth = 1024;
+constexpr std::size_t kSharedRows = 5;  // in kRowCounts: bound by memory and arithmetic alike
+constexpr std::array<int64_t, 7> kRowCounts = {1, 4, 8, 16, 32, 64, 512};
 
 // How a rate is shown.
-enum class Unit { kBytes, kOperations, kCalls };
+enum class Unit { kBytes, kOperations, kElements, kCalls };
 
 struct Measurement {
   std::string name;
@@ -50,6 +53,17 @@ struct Measurement {
   std::function<double()> round;  // measures once: units per second
   double* rate = nullptr;         // where the chosen round goes
   std::vector<double> rounds;
+};
+
+// A link and computes at work at the same time, round by round.
+struct SharedRound {
+  double link_bytes_per_s = 0.0;
+  double compute_per_s = 0.0;
+};
+struct SharedMeasurement {
+  Link link = Link::kDiskRead;
+  std::function<double(double)> move;  // for so many seconds: bytes per second
+  std::vector<SharedRound> rounds;
 };
 
 // Units per second of calls that return units, over at least one slice.
@@ -102,16 +116,26 @@ MeasuredRate Conclude(Measurement& measurement) {
   const double median = rounds[rounds.size() / 2];
   const double rate = measurement.choice == Choice::kBest ? best : median;
   *measurement.rate = Rounded(rate);
-  const double spread = (best - median) / best;
+  MeasuredRate line;
+  line.name = measurement.name;
+  line.spread = (best - median) / best;
+  line.steady = measurement.choice == Choice::kBest;
+  line.value = measurement.unit == Unit::kCalls ? 1e6 / rate : rate / kGiga;
   switch (measurement.unit) {
     case Unit::kBytes:
-      return {measurement.name, "GB/s", rate / kGiga, spread};
+      line.unit = "GB/s";
+      break;
     case Unit::kOperations:
-      return {measurement.name, "GFLOP/s", rate / kGiga, spread};
+      line.unit = "GFLOP/s";
+      break;
+    case Unit::kElements:
+      line.unit = "G/s";
+      break;
     case Unit::kCalls:
-      return {measurement.name, "us", 1e6 / rate, spread};
+      line.unit = "us";
+      break;
   }
-  return {};
+  return line;
 }
 
 class Profiler {
@@ -135,15 +159,57 @@ class Profiler {
         const double rate = measurement.round();
         if (round > 0) measurement.rounds.push_back(rate);
       }
+      for (SharedMeasurement& shared : shared_) {
+        const SharedRound both = Share(shared);
+        if (round > 0) shared.rounds.push_back(both);
+      }
     }
     for (Measurement& measurement : measurements_) result_.lines.push_back(Conclude(measurement));
     result_.rates.cpu.launch_s = Rounded(1.0 / launches_per_s_);
+    for (const SharedMeasurement& shared : shared_) ConcludeShared(shared);
     result_.processor_share = processor_s_ / (products_s_ * options_.num_threads);
     result_.disk_way = disk_.Way();
     return std::move(result_);
   }
 
  private:
+  void AddShared(Link link, std::function<double(double)> move) {
+    shared_.push_back({link, std::move(move), {}});
+  }
+
+  SharedRound Share(const SharedMeasurement& shared) {
+    std::future<double> link =
+        std::async(std::launch::async, [&] { return shared.move(lengths_.cpu_round_s); });
+    SharedRound round;
+    const double begin_s = NowSeconds();
+    double operations = 0.0;
+    while (link.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+      operations += static_cast<double>(cpu_.Multiply(kRowCounts[kSharedRows]));
+    }
+    round.compute_per_s = operations / (NowSeconds() - begin_s);
+    round.link_bytes_per_s = link.get();
+    return round;
+  }
+
+  // Their means: which core the link's thread shares changes from round to round, and in a run too.
+  void ConcludeShared(const SharedMeasurement& shared) {
+    const double link_alone = result_.rates.link_bytes_per_s[shared.link];
+    const double compute_alone = result_.rates.cpu.matmul[kSharedRows].flops_per_s;
+    SharedPace mean = {0.0, 0.0};
+    for (const SharedRound& round : shared.rounds) {
+      const auto count = static_cast<double>(shared.rounds.size());
+      mean.link_frac += std::min(1.0, round.link_bytes_per_s / link_alone) / count;
+      mean.compute_frac += std::min(1.0, round.compute_per_s / compute_alone) / count;
+    }
+    for (double* frac : {&mean.link_frac, &mean.compute_frac})
+      *frac = std::clamp(std::round(100.0 * *frac) / 100.0, 0.01, 1.0);
+    result_.rates.beside_compute[shared.link] = mean;
+    result_.lines.push_back({fmt::format("{} beside products", LinkName(shared.link)), "% of alone",
+                             100.0 * mean.link_frac, 0.0, false});
+    result_.lines.push_back(
+        {fmt::format("  products beside it"), "% of alone", 100.0 * mean.compute_frac, 0.0, false});
+  }
+
   void AddDisk(Link link, double (DiskProbe::*move)(double)) {
     measurements_.push_back({std::string(LinkName(link)),
                              Unit::kBytes,
@@ -189,15 +255,47 @@ class Profiler {
       AddCpu(
           fmt::format("matmul, rows {}", rows), Unit::kOperations,
           [this, rows] { return cpu_.Multiply(rows); }, &cpu.matmul[i].flops_per_s);
+      AddCpu(
+          fmt::format("  narrow, rows {}", rows), Unit::kOperations,
+          [this, rows] { return cpu_.Multiply(rows, kNarrowWidth); },
+          &cpu.matmul[i].narrow_flops_per_s);
     }
     AddCpu(
-        "prefill attention", Unit::kOperations, [this] { return cpu_.AttendPrefill(); },
+        "prefill attention", Unit::kOperations, [this] { return cpu_.AttendPrefill(128, 512); },
         &cpu.prefill_attention_flops_per_s);
+    AddCpu(
+        "  narrow heads", Unit::kOperations, [this] { return cpu_.AttendPrefill(64, 512); },
+        &cpu.narrow_attention_flops_per_s);
+    AddCpu(
+        "  short prompts", Unit::kOperations, [this] { return cpu_.AttendPrefill(128, 128); },
+        &cpu.short_attention_flops_per_s);
+    AddCpu(
+        "  evicting", Unit::kOperations, [this] { return cpu_.EvictPrefill(); },
+        &cpu.evicting_prefill_flops_per_s);
     AddCpu(
         "decode attention", Unit::kBytes, [this] { return cpu_.AttendDecode(); },
         &cpu.decode_attention_bytes_per_s);
     AddCpu(
+        "  evicting", Unit::kBytes, [this] { return cpu_.EvictDecode(); },
+        &cpu.evicting_decode_bytes_per_s);
+    AddCpu(
+        "first touch", Unit::kBytes, [this] { return cpu_.TouchFirst(); },
+        &cpu.first_touch_bytes_per_s);
+    AddCpu(
+        "layer norm", Unit::kElements, [this] { return cpu_.Normalize(); },
+        &cpu.norm_elements_per_s);
+    AddCpu(
+        "greedy token", Unit::kElements, [this] { return cpu_.ChooseToken(); }, &cpu.logits_per_s);
+    AddCpu(
         "launch", Unit::kCalls, [this] { return cpu_.Launch(); }, &launches_per_s_);
+    AddShared(Link::kDiskRead, [this](double seconds) { return disk_.Read(seconds); });
+    AddShared(Link::kDiskWrite, [this](double seconds) { return disk_.Write(seconds); });
+    AddShared(Link::kCpuToGpu, [this](double seconds) {
+      return RateOf([this] { return cpu_.CopyToDevice(); }, seconds);
+    });
+    AddShared(Link::kGpuToCpu, [this](double seconds) {
+      return RateOf([this] { return cpu_.CopyFromDevice(); }, seconds);
+    });
   }
 
   const ProfileOptions& options_;
@@ -210,9 +308,28 @@ class Profiler {
   double products_s_ = 0.0;   // in which all compute threads had work,
   double processor_s_ = 0.0;  // and the time of the processor they got in it
   std::vector<Measurement> measurements_;
+  std::vector<SharedMeasurement> shared_;
 };
 
+// With less of the processor, a second profile may not agree within 10 %.
+constexpr double kQuietShare = 0.95;
+constexpr double kQuietSpread =
+    0.25;  // of a quiet machine's rounds: under 0.1, but for few outliers
+
 }  // namespace
+
+std::string DisturbanceOf(const MeasuredMachine& measured) {
+  if (measured.processor_share < kQuietShare) {
+    return fmt::format("others took {:.0f} % of the processor",
+                       100.0 * (1.0 - measured.processor_share));
+  }
+  for (const MeasuredRate& line : measured.lines) {
+    if (!line.steady || line.spread <= kQuietSpread) continue;
+    return fmt::format("{}: the median of the rounds is {:.0f} % below the best", line.name,
+                       100.0 * line.spread);
+  }
+  return "";
+}
 
 MeasuredMachine MeasureMachine(const DiskFolder& folder, const ProfileOptions& options) {
   RefuseLittleMemory(CpuProbe::Bytes(options.num_threads, options.isa));

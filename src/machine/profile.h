@@ -26,6 +26,7 @@ struct MeasuredRate {
   std::string unit;     // "GB/s", "GFLOP/s", "us"
   double value = 0.0;   // in this unit
   double spread = 0.0;  // (best - median) / best of the rounds, 0..1
+  bool steady = true;   // on a quiet machine the rounds lie close together; a disk's need not
 };
 
 struct MeasuredMachine {
@@ -35,7 +36,11 @@ struct MeasuredMachine {
   double processor_share = 1.0;  // of its time that the compute threads got; less: others ran
 };
 
-// Takes about 50 s, or 10 s with kQuick, whatever the rates are; 1.4 GiB of memory and 1 GiB
+// Why these rates may be too low: others took the processor, or a rate's rounds lie far apart.
+// Empty where nothing speaks against them.
+std::string DisturbanceOf(const MeasuredMachine& measured);
+
+// Takes about 90 s, or 20 s with kQuick, whatever the rates are; 1.4 GiB of memory and 1 GiB
 // (256 MiB) of disk.
 // Throws: Error kCpuMemory, kDiskSpace, kPath, kIo, kSystemLimit, kInterrupted.
 MeasuredMachine MeasureMachine(const DiskFolder& folder, const ProfileOptions& options);

@@ -47,6 +47,23 @@ void WarnOf(const std::string& message) {
                               Printable(message, 240)));
 }
 
+std::optional<Machine> CachedMachine(const ProfileKey& key) {
+  const fs::path path = CachedProfilePath(key);
+  std::error_code ignored;
+  if (path.empty() || !fs::exists(path, ignored)) return std::nullopt;
+  try {
+    Machine machine = ReadMachine(path);
+    // Names that differ in signs alone have one file.
+    if (machine.name == key.processor && machine.isa == key.isa &&
+        machine.num_threads == key.num_threads)
+      return machine;
+    WarnOf(fmt::format("{}: is of another machine; run spillway profile", path.string()));
+  } catch (const Error& error) {
+    WarnOf(error.what());
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 ProfileKey MakeProfileKey(const Machine& machine, const fs::path& folder) {
@@ -67,21 +84,20 @@ fs::path CachedProfilePath(const ProfileKey& key) {
                      key.num_threads, key.disk_device);
 }
 
+bool HasQuietProfile(const ProfileKey& key) {
+  const std::optional<Machine> machine = CachedMachine(key);
+  return machine && machine->disturbed.empty();
+}
+
 std::optional<MachineRates> CachedRates(const ProfileKey& key) {
-  const fs::path path = CachedProfilePath(key);
-  std::error_code ignored;
-  if (path.empty() || !fs::exists(path, ignored)) return std::nullopt;
-  try {
-    const Machine machine = ReadMachine(path);
-    // Names that differ in signs alone have one file.
-    if (machine.name == key.processor && machine.isa == key.isa &&
-        machine.num_threads == key.num_threads)
-      return machine.rates;
-    WarnOf(fmt::format("{}: is of another machine; run spillway profile", path.string()));
-  } catch (const Error& error) {
-    WarnOf(error.what());
+  const std::optional<Machine> machine = CachedMachine(key);
+  if (!machine) return std::nullopt;
+  if (!machine->disturbed.empty()) {
+    PrintTo(stderr, fmt::format("spillway: warning: this machine's profile was disturbed ({}); run "
+                                "spillway profile again when it is quiet\n",
+                                Printable(machine->disturbed, 120)));
   }
-  return std::nullopt;
+  return machine->rates;
 }
 
 void CacheProfile(const fs::path& path, const Machine& machine) {

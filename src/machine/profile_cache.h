@@ -25,8 +25,11 @@ ProfileKey MakeProfileKey(const Machine& machine, const std::filesystem::path& f
 std::filesystem::path CachedProfilePath(const ProfileKey& key);
 
 // The rates that an earlier `profile` found; nullopt where there is none. A file that cannot be
-// used is passed over with one warning line on stderr.
+// used is passed over with one warning line on stderr; one that was disturbed is used with one.
 std::optional<MachineRates> CachedRates(const ProfileKey& key);
+
+// Whether there is one that was not disturbed.
+bool HasQuietProfile(const ProfileKey& key);
 
 // Puts `machine` there, making the folders. Throws: Error kPath, kIo, kDiskSpace, kSystemLimit.
 void CacheProfile(const std::filesystem::path& path, const Machine& machine);

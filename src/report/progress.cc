@@ -53,6 +53,7 @@ void ProgressLine::Note(const std::string& text) {
 
 void ProgressLine::Begin(const ExpectedWork& expected) {
   expected_ = expected;
+  eta_ = Eta(expected);
   begin_s_ = NowSeconds();
   next_s_ = begin_s_ + (in_place_ ? kRedrawSeconds : kPlainLineSeconds);
 }
@@ -60,16 +61,15 @@ void ProgressLine::Begin(const ExpectedWork& expected) {
 void ProgressLine::Update(const WorkDone& done) {
   if (out_ == nullptr) return;
   const double now_s = NowSeconds();
+  const double elapsed_s = now_s - begin_s_;
+  eta_.See(done, elapsed_s);
   if (now_s < next_s_) return;
   next_s_ = now_s + (in_place_ ? kRedrawSeconds : kPlainLineSeconds);
-  const double elapsed_s = now_s - begin_s_;
   std::string text =
       fmt::format("rows {}/{} ({} running)  {:.1f} tokens/s  ", done.rows, expected_.rows,
                   done.rows_running, static_cast<double>(done.generated_tokens) / elapsed_s);
-  if (done.settled_tokens > 0 && expected_.tokens > done.settled_tokens) {
-    const double left = static_cast<double>(expected_.tokens - done.settled_tokens) /
-                        static_cast<double>(done.settled_tokens);
-    text += fmt::format("ETA {}  ", DurationText(elapsed_s * left));
+  if (const std::optional<double> left_s = eta_.LeftSeconds(done, elapsed_s)) {
+    text += fmt::format("ETA {}  ", DurationText(*left_s));
   } else {
     text += fmt::format("elapsed {}  ", DurationText(elapsed_s));
   }

@@ -6,20 +6,9 @@
 #include <cstdio>
 #include <string>
 
+#include "src/report/eta.h"
+
 namespace spillway {
-
-// What the whole run comes to, as far as the scan of the input could tell.
-struct ExpectedWork {
-  int64_t rows = 0;
-  int64_t tokens = 0;  // sum of max_tokens
-};
-
-struct WorkDone {
-  int64_t rows = 0;
-  int64_t rows_running = 0;
-  int64_t generated_tokens = 0;
-  int64_t settled_tokens = 0;  // generated, and those that ended rows no longer need
-};
 
 // "12 s", "3 min 05 s", "2 h 10 min".
 std::string DurationText(double seconds);
@@ -51,6 +40,7 @@ class ProgressLine {
   bool in_place_ = false;
   bool drawn_ = false;
   ExpectedWork expected_;
+  Eta eta_;
   double begin_s_ = 0.0;
   double next_s_ = 0.0;
 };

@@ -172,6 +172,36 @@ Json PredictionJson(const std::optional<Prediction>& predicted) {
           {"bound_by", value_of(&Prediction::bound_by)}};
 }
 
+// Predicted beside measured seconds; null where one of the two is not known or there was nothing.
+Json ErrorJson(const std::optional<double>& predicted_s, double measured_s) {
+  const bool comparable = predicted_s && measured_s > 0.0;
+  return {{"predicted_s", predicted_s ? Json(*predicted_s) : Json(nullptr)},
+          {"measured_s", measured_s},
+          {"error", comparable ? Json(*predicted_s / measured_s - 1.0) : Json(nullptr)}};
+}
+
+Json PredictionErrorJson(const std::optional<Prediction>& predicted, const Trace& trace) {
+  const auto value_of = [&](auto get) {
+    return predicted ? std::optional<double>(get(*predicted)) : std::nullopt;
+  };
+  Json json;
+  json["prefill"] =
+      ErrorJson(value_of([](const Prediction& p) { return p.prefill_s; }), trace.prefill.seconds);
+  json["decode"] =
+      ErrorJson(value_of([](const Prediction& p) { return p.decode_s; }), trace.decode.seconds);
+  for (const Link link : kAllLinks) {
+    json["links"][std::string(LinkName(link))] =
+        ErrorJson(value_of([&](const Prediction& p) { return p.link_busy_s[link]; }),
+                  trace.prefill.links[link].busy_s + trace.decode.links[link].busy_s);
+  }
+  for (const ComputePart part : kAllComputeParts) {
+    json["units"][std::string(ComputePartName(part))] =
+        ErrorJson(value_of([&](const Prediction& p) { return p.parts[part]; }),
+                  trace.prefill.parts[part] + trace.decode.parts[part]);
+  }
+  return json;
+}
+
 std::string PredictionLine(const Prediction& predicted) {
   return fmt::format("{:.1f} tokens/s  (prefill {:.2f} s, decode {:.2f} s), bound by {}",
                      predicted.generated_tokens_per_s, predicted.prefill_s, predicted.decode_s,
@@ -237,6 +267,7 @@ Json ToJson(const Plan& plan, const Trace& trace, const RunSummary& summary) {
                    {"num_blocks", trace.num_blocks},
                    {"passes", trace.prefill.passes + trace.decode.passes}};
   json["predicted"] = PredictionJson(summary.predicted);
+  json["prediction_error"] = PredictionErrorJson(summary.predicted, trace);
   json["fingerprint"] = summary.fingerprint;
   if (summary.score) json["score"] = ScoreJson(*summary.score, trace);
   return json;
@@ -341,8 +372,8 @@ std::string PlanJson(const Plan& plan, const Workload& work,
   RunSummary summary;
   summary.predicted = predicted;
   Json json = ToJson(plan, {}, summary);
-  for (const char* measured :
-       {"workload", "time_s", "throughput", "links", "work", "phases", "fingerprint"}) {
+  for (const char* measured : {"workload", "time_s", "throughput", "links", "work", "phases",
+                               "prediction_error", "fingerprint"}) {
     ClearValues(json[measured]);
   }
   json["workload"]["num_requests"] = work.num_requests;

@@ -59,12 +59,14 @@ class Profile(ProfileTest):
         for name, rate in machine["link_bytes_per_s"].items():
             self.assertGreater(rate, 1e6, name)
         cpu = machine["cpu"]
-        self.assertEqual([entry["rows"] for entry in cpu["matmul"]], [1, 8, 64, 512])
+        self.assertEqual([entry["rows"] for entry in cpu["matmul"]], [1, 4, 8, 16, 32, 64, 512])
         # Eight rows share one read of the weights, on any processor.
-        self.assertGreater(cpu["matmul"][1]["flops_per_s"], 2 * cpu["matmul"][0]["flops_per_s"])
+        self.assertGreater(cpu["matmul"][2]["flops_per_s"], 2 * cpu["matmul"][0]["flops_per_s"])
         # One row cannot be faster than its weights are read (a flop a byte); twice for the disturbed.
         self.assertLess(cpu["matmul"][0]["flops_per_s"], 2 * cpu["memory_bytes_per_s"])
         self.assertLess(cpu["launch_s"], 0.01)
+        self.assertEqual(set(machine["beside_compute"]), set(machine["link_bytes_per_s"]))
+        self.assertEqual("disturbed" in machine, b"warning: this profile was disturbed" in result.stderr)
         self.assertIn("--quick", machine["sources"][0])
         for name in (b"disk_read", b"matmul, rows 512", b"decode attention", b"launch"):
             self.assertIn(name, result.stdout)
@@ -76,8 +78,10 @@ class Profile(ProfileTest):
     def uses_and_survives_the_cache(self):
         """Later runs take the cached file; a damaged one costs a line and changes nothing."""
         (path,) = self.cached()
+        disturbed = "disturbed" in json.loads(path.read_text())
         stderr, fingerprint = self.bench()
-        self.assertEqual(stderr, b"")
+        self.assertEqual(len(stderr.splitlines()), int(disturbed), stderr)
+        self.assertEqual(b"profile was disturbed" in stderr, disturbed)
         path.write_text(path.read_text().replace('"cpu"', '"spu"'))
         stderr, damaged = self.bench()
         self.assertEqual(damaged, fingerprint)

@@ -120,7 +120,7 @@ def leaves(value, path=()):
     return [leaf for key, below in value.items() for leaf in leaves(below, (*path, key))]
 
 
-MEASURED = {"time_s", "throughput", "links", "work", "phases", "fingerprint", "predicted"}
+MEASURED = {"time_s", "throughput", "links", "work", "phases", "fingerprint", "predicted", "prediction_error"}
 MEASURED_LEAVES = {"peak_bytes", "prompt_tokens", "generated_tokens", "num_completions", "num_errors", "num_blocks",
                    "passes"}
 

@@ -78,6 +78,37 @@ TEST(SimulateAsFlexGen, PredictsWhatWasPublished) {
   }
 }
 
+// By hand: half the link's pace and 0.8 of the compute's while both are at work.
+TEST(SimLinks, ComputesAndLinksSlowEachOther) {
+  PerLink<SharedPace> paces;
+  paces[Link::kDiskRead] = {0.5, 0.8};
+  SimLinks links(nullptr, paces);
+  SimTransfer transfer;
+  transfer.bytes[Link::kDiskRead] = 1'000;
+  transfer.seconds[Link::kDiskRead] = 1.0;
+  const uint64_t number = links.Add(SimStream::kWeightsIn, transfer);
+  links.Compute(1.0);
+  EXPECT_NEAR(links.now_s(), 1.25, 1e-9);  // 0.625 s of the transfer are done
+  links.WaitFor(SimStream::kWeightsIn, number);
+  EXPECT_NEAR(links.now_s(), 1.625, 1e-9);
+  links.Compute(1.0);  // alone
+  EXPECT_NEAR(links.now_s(), 2.625, 1e-9);
+  EXPECT_EQ(links.totals()[Link::kDiskRead].bytes, 1'000);
+  EXPECT_NEAR(links.totals()[Link::kDiskRead].busy_s, 1.625, 1e-9);
+}
+
+// A transfer that ends during a compute slows the rest of it no more.
+TEST(SimLinks, AComputeGoesOnAloneOnceTheLinkIsDone) {
+  PerLink<SharedPace> paces;
+  paces[Link::kCpuToGpu] = {1.0, 0.5};
+  SimLinks links(nullptr, paces);
+  SimTransfer transfer;
+  transfer.seconds[Link::kCpuToGpu] = 1.0;
+  links.Add(SimStream::kWeightsIn, transfer);
+  links.Compute(2.0);
+  EXPECT_NEAR(links.now_s(), 2.5, 1e-9);
+}
+
 Plan SpilledPlan(const Workload& work, int64_t rows, int64_t num_batches) {
   Policy policy;
   policy.weight_frac = Share(0.1, 0.6);

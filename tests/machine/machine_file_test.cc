@@ -81,6 +81,26 @@ TEST(MachineFile, EveryFieldComesBack) {
   EXPECT_EQ(read.flexgen->launch_s, 0.125);
 }
 
+TEST(MachineFile, WhatMayBeLeftOutComesBackToo) {
+  Machine machine = FullMachine();
+  machine.disturbed = "others took 20 % of the processor";
+  machine.rates.beside_compute[Link::kDiskRead] = {0.75, 0.5};
+  DeviceRates& cpu = machine.rates.cpu;
+  cpu.norm_elements_per_s = 1.5e9;
+  cpu.logits_per_s = 2.5e9;
+  cpu.narrow_attention_flops_per_s = 3.5e9;
+  cpu.short_attention_flops_per_s = 4.5e9;
+  cpu.first_touch_bytes_per_s = 5.5e9;
+  cpu.evicting_prefill_flops_per_s = 6.5e9;
+  cpu.evicting_decode_bytes_per_s = 7.5e9;
+  cpu.matmul[1].narrow_flops_per_s = 8.5e9;
+  const Machine read = MachineFromJson(MachineJson(machine), "m");
+  EXPECT_EQ(read.disturbed, machine.disturbed);
+  EXPECT_EQ(read.rates.beside_compute.values, machine.rates.beside_compute.values);
+  EXPECT_EQ(read.rates.cpu, machine.rates.cpu);
+  EXPECT_EQ(read.rates.gpu, machine.rates.gpu);
+}
+
 TEST(MachineFile, WithoutAGpuItsRatesMayBeLeftOut) {
   Machine machine = FullMachine();
   machine.device = Tier::kCpu;
@@ -113,6 +133,18 @@ std::string Refusal(const std::string& text) {
   }
   ADD_FAILURE() << "taken: " << text;
   return "";
+}
+
+TEST(MachineFile, SharesLieBetweenNothingAndAll) {
+  for (const char* key : {"link_frac", "compute_frac"}) {
+    for (const double bad : {0.0, -0.5, 1.5}) {
+      json file = json::parse(MachineJson(FullMachine()));
+      file["beside_compute"]["disk_read"] = {{"link_frac", 0.5}, {"compute_frac", 0.5}};
+      file["beside_compute"]["disk_read"][key] = bad;
+      EXPECT_THAT(Refusal(file.dump()),
+                  HasSubstr(std::string("$.beside_compute.disk_read.") + key + ": is "));
+    }
+  }
 }
 
 TEST(MachineFile, EveryKeyIsRequiredOrKnownAndTyped) {

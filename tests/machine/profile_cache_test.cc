@@ -10,6 +10,7 @@
 
 #include "spillway/error.h"
 #include "src/machine/machine_file.h"
+#include "src/machine/profile.h"
 
 namespace spillway {
 namespace {
@@ -55,6 +56,31 @@ TEST_F(ProfileCache, FindsWhatWasKept) {
   ASSERT_TRUE(rates);
   EXPECT_EQ(rates->link_bytes_per_s[Link::kDiskRead], 2e9);
   EXPECT_EQ(rates->cpu.matmul.at(1).flops_per_s, 1e11);
+}
+
+TEST_F(ProfileCache, ADisturbedProfileIsMarkedAndSaysSo) {
+  EXPECT_FALSE(HasQuietProfile(key_));
+  machine_.disturbed = "others took 30 % of the processor";
+  CacheProfile(CachedProfilePath(key_), machine_);
+  EXPECT_FALSE(HasQuietProfile(key_));
+  testing::internal::CaptureStderr();
+  EXPECT_TRUE(CachedRates(key_));
+  const std::string warning = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(warning, HasSubstr("disturbed (others took 30 % of the processor)"));
+  EXPECT_EQ(std::ranges::count(warning, '\n'), 1);
+  machine_.disturbed.clear();
+  CacheProfile(CachedProfilePath(key_), machine_);
+  EXPECT_TRUE(HasQuietProfile(key_));
+}
+
+TEST(Disturbance, IsTheProcessorsOrOfASteadyRate) {
+  MeasuredMachine measured;
+  measured.lines = {{"disk_read", "GB/s", 3.0, 0.5, false}, {"launch", "us", 2.0, 0.2, true}};
+  EXPECT_EQ(DisturbanceOf(measured), "");
+  measured.lines[1].spread = 0.3;
+  EXPECT_THAT(DisturbanceOf(measured), HasSubstr("launch: the median of the rounds is 30 % below"));
+  measured.processor_share = 0.8;
+  EXPECT_EQ(DisturbanceOf(measured), "others took 20 % of the processor");
 }
 
 TEST_F(ProfileCache, EveryPartOfTheKeyCounts) {

@@ -53,7 +53,8 @@ struct Case {
 SearchResult Search(const Case& c, const Machine& machine, const GivenPolicy& given = {}) {
   const ModelShape shape = *BuiltInShape(c.model);
   const Workload work = Rows(c.num_requests > 0 ? c.num_requests : 4096, c.row);
-  return SearchPolicies({shape, machine, work, given, kNeeds, Simulated, c.num_requests == 0});
+  return SearchPolicies(
+      {shape, machine, work, given, kNeeds, Simulated, {StorageChoice{}}, c.num_requests == 0});
 }
 
 TEST(PolicySearch, ThePlannerAcceptsAllItReturns) {
@@ -137,6 +138,49 @@ TEST(PolicySearch, KeepsWhatIsGiven) {
   for (const Tier tier : kAllTiers) {
     EXPECT_NEAR(policy.weight_frac[tier], given.placement->weights[tier], 1e-9);
   }
+}
+
+// Each budget that is allowed has its best policy in the result, and none is listed twice.
+TEST(PolicySearch, TriesTheBudgetsThatAreAllowed) {
+  const ModelShape shape = *BuiltInShape("opt-30b");
+  const Workload work = Rows(4096, {512, 32});
+  KernelNeeds needs = kNeeds;
+  needs.eviction_bytes = kNeeds.attention_bytes;
+  GivenPolicy given;
+  given.kv = KvPolicy{KvPolicyKind::kH2o, {{0.2, 0}, {}, {}}, {}, 0};
+  const std::array<TokenAmount, 3> budgets = {TokenAmount{0.5, 0}, {0.1, 0}, {0.0, 300}};
+  const SearchResult result = SearchPolicies(
+      {shape, T4(), work, given, needs, Simulated, StorageChoices(false, budgets), true});
+  ASSERT_TRUE(result.feasible());
+  EXPECT_EQ(result.best.front().storage.kv_budget, budgets[1]);
+  for (const TokenAmount& budget : budgets) {
+    const auto found = std::ranges::find_if(
+        result.best, [&](const Candidate& c) { return c.storage.kv_budget == budget; });
+    ASSERT_NE(found, result.best.end());
+    EXPECT_EQ(found->policy.kv.budget.kept, budget);
+    EXPECT_EQ(found->policy.kv.kind, KvPolicyKind::kH2o);
+  }
+  EXPECT_LE(result.best.size(), 10U);
+}
+
+TEST(PolicySearch, ListsNoPolicyTwice) {
+  const SearchResult result = Search({"opt-6.7b", {512, 32}, 7}, T4());
+  ASSERT_GT(result.best.size(), 1U);
+  for (const Candidate& a : result.best) {
+    EXPECT_EQ(1, std::ranges::count_if(result.best, [&](const Candidate& b) {
+                return a.prediction.prefill_s == b.prediction.prefill_s &&
+                       a.prediction.decode_s == b.prediction.decode_s &&
+                       a.planned_bytes == b.planned_bytes &&
+                       a.policy.gpu_batch_size == b.policy.gpu_batch_size;
+              }));
+  }
+}
+
+TEST(StorageChoices, AreSixteenBitsUnlessFewerAreAllowed) {
+  EXPECT_EQ(StorageChoices(false, {}), (std::vector<StorageChoice>{{16, 16, std::nullopt}}));
+  EXPECT_EQ(StorageChoices(true, {}).size(), kWeightBits.size() * kKvBits.size());
+  const std::array<TokenAmount, 2> budgets = {TokenAmount{0.2, 0}, {0.4, 0}};
+  EXPECT_EQ(StorageChoices(true, budgets).size(), 2 * kWeightBits.size() * kKvBits.size());
 }
 
 // Rates of links and units, and caps, drawn anew.
