@@ -144,6 +144,7 @@ class Search {
     policy.gpu_batch_size = block.batch_size;
     policy.num_gpu_batches = block.num_batches;
     policy.cpu_attention = block.cpu_attention;
+    policy.weight_bits = input_.shape.weight_bits;
     policy.kv_dtype = input_.given.kv_dtype.value_or(DType::kF16);
     policy.kv = input_.given.kv.value_or(KvPolicy{});
     policy.prefill_chunk = input_.given.prefill_chunk.value_or(kPrefillChunk);

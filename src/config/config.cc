@@ -452,6 +452,7 @@ void TakePolicyFile(Config& config) {
   if (!config.num_gpu_batches) config.num_gpu_batches = policy.num_gpu_batches;
   if (!config.prefill_chunk) config.prefill_chunk = policy.prefill_chunk;
   if (!config.cpu_attention) config.cpu_attention = policy.cpu_attention;
+  if (!config.weight_bits) config.weight_bits = policy.weight_bits;
   if (!config.kv_dtype) config.kv_dtype = policy.kv_dtype;
 }
 
@@ -474,6 +475,15 @@ void CheckPlan(Config& config, const Given& given) {
     throw Error(ErrorCode::kFlag,
                 fmt::format("--{}: the lengths come from --input; leave one of the two out", name));
   }
+}
+
+// A group of NaN has no minimum.
+void CheckWeightBits(const Config& config) {
+  if (config.weight_bits.value_or(16) == 16 || !config.allow_nonfinite_weights) return;
+  throw Error(ErrorCode::kFlag,
+              fmt::format("--allow-nonfinite-weights: NaN and infinity cannot be held in {} bits; "
+                          "leave it or --weight-bits out",
+                          *config.weight_bits));
 }
 
 void CheckWhole(Config& config, const Parser& parser, const Given& given) {
@@ -531,6 +541,7 @@ std::variant<Config, Printout> ParseConfig(int argc, const char* const* argv) {
     for (const std::string& value : given[flag.name]) flag.set(config, value);
   }
   TakePolicyFile(config);
+  CheckWeightBits(config);
   ResolveKv(config);
   CheckWhole(config, parser, given);
   return config;
