@@ -85,7 +85,7 @@ inline __m512i TopBits(__m512i f0, __m512i f1) {
 }
 
 // hi of a line of weights (k and k + 16) to its row in one tile, lo to that in the next.
-inline void StoreParts(__m512 f0, __m512 f1, std::byte* to) {
+[[gnu::always_inline]] inline void StoreParts(__m512 f0, __m512 f1, std::byte* to) {
   const __m512i hi0 = Round(f0);
   const __m512i hi1 = Round(f1);
   _mm512_store_si512(to, TopBits(hi0, hi1));
@@ -96,7 +96,7 @@ inline void StoreParts(__m512 f0, __m512 f1, std::byte* to) {
 // One line (32 k) of one output's weights -> its row in the tile, or two tiles. kTail: the last `n`
 // < 32 of a row.
 template <DType kType, bool kTail>
-void SplitLine(const uint16_t* weight, int64_t n, std::byte* to) {
+[[gnu::always_inline]] inline void SplitLine(const uint16_t* weight, int64_t n, std::byte* to) {
   if constexpr (kType == DType::kBF16) {
     const __mmask32 mask = kTail ? (1U << n) - 1U : ~0U;
     const __m512i line =
@@ -115,7 +115,8 @@ void SplitLine(const uint16_t* weight, int64_t n, std::byte* to) {
 // a word, of which vpermw takes bits 1 to 4 of the index as the code and does not mind bit 0. Two
 // rotations bring the codes there, in the order of the tiles (kNibbleBegin): 16 instructions for 64
 // weights, on two ports.
-inline void SplitGroup4(const std::byte* codes, const float* head, std::byte* to) {
+[[gnu::always_inline]] inline void SplitGroup4(const std::byte* codes, const float* head,
+                                               std::byte* to) {
   const __m512 code = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   const __m512 values =
       Simd::ToHalfAndBack(_mm512_fmadd_ps(code, _mm512_set1_ps(head[1]), _mm512_set1_ps(head[0])));
@@ -135,7 +136,8 @@ inline void SplitGroup4(const std::byte* codes, const float* head, std::byte* to
 }
 
 // The same of 8 bits, each made and split by itself.
-inline void SplitGroup8(const std::byte* codes, const float* head, std::byte* to) {
+[[gnu::always_inline]] inline void SplitGroup8(const std::byte* codes, const float* head,
+                                               std::byte* to) {
   const __m512 minimum = _mm512_set1_ps(head[0]);
   const __m512 step = _mm512_set1_ps(head[1]);
   const auto load = [&](int64_t k) {
@@ -296,49 +298,59 @@ struct Stream {
   static constexpr int WeightPart(int phase) { return kPhases == 3 && phase == 0 ? 1 : 0; }
   static constexpr int XPart(int phase) { return phase == kPhases - 1 ? 1 : 0; }
 
-  std::byte* Ring(int64_t step) const { return ring + step % (2 * kUnitSteps) * kStepRingBytes; }
+  std::byte* Ring(int64_t step) const {
+    return ring + (step & (2 * kUnitSteps - 1)) * kStepRingBytes;
+  }
+  // Steps are not negative; said so, the division is a shift.
+  static constexpr int64_t UnitOf(int64_t step) {
+    return static_cast<int64_t>(static_cast<uint64_t>(step) / kUnitSteps);
+  }
 
   template <int kTile>
-  void LoadWeights(int64_t step, int weight_part) const {
+  [[gnu::always_inline]] inline void LoadWeights(int64_t step, int weight_part) const {
     LoadTile<kTile>(Ring(step) + weight_part * kTileBytes, 64);
   }
   // Past the last block of rows the last is repeated, and what comes of it is dropped.
   template <int kTile>
-  void LoadX(int64_t step, int block, int x_part) const {
+  [[gnu::always_inline]] inline void LoadX(int64_t step, int block, int x_part) const {
     const int64_t last = AmxNumBlocks(tile.total_rows) - 1;
     const int64_t at = MinOf(row_block + block, last) * AmxStepsK(tile.in) + step;
     LoadTile<kTile>(tile.packed + (at * kAmxXParts + x_part) * columns * 64, columns * 4);
   }
 
   // Asks for what is split later, while line `line` of the unit at `step` is.
-  inline __attribute__((always_inline)) void Prefetch(int64_t step, int line, int64_t ahead) const {
-    const int64_t unit = step / kUnitSteps;
-    const std::byte* coming = rows.weight[line / kRunUnits * kRunUnits + unit % kRunUnits];
+  [[gnu::always_inline]] inline void Prefetch(int64_t step, int line, int64_t ahead) const {
+    const int64_t in_run = UnitOf(step) & (kRunUnits - 1);
+    const std::byte* coming = rows.weight[line / kRunUnits * kRunUnits + in_run];
     _mm_prefetch(reinterpret_cast<const char*>(coming) + ahead + line % kRunUnits * kUnitBytes,
                  _MM_HINT_T0);
   }
 
   // The heads of all lines as floats in memory, from where they are broadcast without a shuffle.
-  inline __attribute__((always_inline)) void WidenHeads(int64_t step) const {
+  // GCC neither converts from memory nor keeps from 16 addresses in registers by itself.
+  [[gnu::always_inline]] inline void WidenHeads(int64_t step) const {
+    float* to = heads;
+    asm volatile("" : "+r"(to));
 #pragma GCC unroll 16
     for (int line = 0; line < kLines; ++line) {
-      const std::byte* group = rows.weight[line] + step / kUnitSteps * kUnitBytes;
-      const __m128i halfs = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(group));
-      _mm_storel_pi(reinterpret_cast<__m64*>(heads + 2 * line), _mm_cvtph_ps(halfs));
+      const std::byte* group = rows.weight[line] + UnitOf(step) * kUnitBytes;
+      __m128 head;
+      asm("vcvtph2ps %1, %0" : "=x"(head) : "m"(*reinterpret_cast<const int64_t*>(group)));
+      _mm_storel_pi(reinterpret_cast<__m64*>(to + 2 * line), head);
     }
-    asm volatile("" ::: "memory");  // or GCC would shuffle after all
+    asm volatile("" ::: "memory");
   }
 
   // Lines [kBegin, kEnd) of the unit at `step`.
   template <Split kSplit, int kBegin, int kEnd>
-  inline __attribute__((always_inline)) void SplitLines(int64_t step, int64_t ahead) const {
+  [[gnu::always_inline]] inline void SplitLines(int64_t step, int64_t ahead) const {
     if constexpr (kSplit != Split::kNone) {
       if constexpr (IsQuantised(kType) && kBegin == 0) WidenHeads(step);
       std::byte* to = Ring(step);
 #pragma GCC unroll 8
       for (int line = kBegin; line < kEnd; ++line) {
         Prefetch(step, line, ahead);
-        const std::byte* from = rows.weight[line] + step / kUnitSteps * kUnitBytes;
+        const std::byte* from = rows.weight[line] + UnitOf(step) * kUnitBytes;
         const std::byte* codes = from + kGroupHeadBytes;
         if constexpr (kType == DType::kQ4) {
           SplitGroup4(codes, heads + 2 * line, to + line * 64);
@@ -355,14 +367,14 @@ struct Stream {
   // Bytes from the start of a row to the run asked for while the unit at `step` is split: in the
   // same row or behind the jump.
   int64_t Ahead(int64_t step) const {
-    const int64_t coming = (step / kUnitSteps / kRunUnits + kRunsAhead) * kRunUnits;
+    const int64_t coming = (UnitOf(step) & -kRunUnits) + kRunsAhead * kRunUnits;
     return coming * kUnitBytes + (coming * kUnitSteps < step_end ? 0 : jump);
   }
 
   // Product number kProduct of a unit of kSteps steps, with the loads it is the first to need, and
   // its share of the next unit's split. Tiles 4 and 5 hold weights, 6 and 7 x.
   template <Split kSplit, int kSteps, int kProduct>
-  inline __attribute__((always_inline)) void Product(int64_t unit_step, int64_t ahead) const {
+  [[gnu::always_inline]] inline void Product(int64_t unit_step, int64_t ahead) const {
     constexpr int kStepProducts = kPhases * kRowBlocks;
     constexpr int kPhase = kProduct % kStepProducts / kRowBlocks;
     constexpr int kRow = kProduct % kRowBlocks;

@@ -95,13 +95,22 @@ inline Extremes ExtremesOf(const float* weights) {
   return {0.0F - Simd::MaxOf(Simd::Sub(Simd::Zero(), low)), Simd::MaxOf(high) + 0.0F};
 }
 
-// The least fp16 that is not below `step`, which is far below infinity.
-inline uint16_t UpToHalf(float step) {
+inline float FromHalf(uint16_t half) {
+  float floats[Simd::kLanes];
+  Simd::Store(floats, Simd::LoadHalfPart(&half, 1));
+  return floats[0];
+}
+
+// The step as an fp16: the least that reaches the highest weight, or the one below where that takes
+// the last code beyond fp16.
+inline uint16_t StepOf(const Extremes& extremes, float max_code) {
+  constexpr float kOverflowsHalf = 65520.0F;
+  const float step = (extremes.high - extremes.low) / max_code;
   uint16_t half;
   Simd::StoreHalfPart(&half, Simd::Set(step), 1);
-  float back[Simd::kLanes];
-  Simd::Store(back, Simd::LoadHalfPart(&half, 1));
-  return back[0] < step ? static_cast<uint16_t>(half + 1) : half;
+  if (FromHalf(half) < step) ++half;
+  if (extremes.low + max_code * FromHalf(half) >= kOverflowsHalf) --half;
+  return half;
 }
 
 // `count` weights, at most 64.
@@ -116,10 +125,9 @@ void QuantiseGroup(const uint16_t* halfs, int64_t count, std::byte* group) {
   }
   const Extremes extremes = ExtremesOf(weights);
   constexpr float kMax = MaxCode(kType);
-  const uint16_t step_half = UpToHalf((extremes.high - extremes.low) / kMax);
-  float step[Simd::kLanes];
-  Simd::Store(step, Simd::LoadHalfPart(&step_half, 1));
-  const Simd::F inverse = Simd::Set(step[0] > 0.0F ? 1.0F / step[0] : 0.0F);
+  const uint16_t step_half = StepOf(extremes, kMax);
+  const float step = FromHalf(step_half);
+  const Simd::F inverse = Simd::Set(step > 0.0F ? 1.0F / step : 0.0F);
   for (int64_t k = 0; k < kGroupWeights; k += Simd::kLanes) {
     const Simd::F above = Simd::Sub(Simd::Load(weights + k), Simd::Set(extremes.low));
     const Simd::F code = Simd::Round(Simd::Mul(above, inverse));

@@ -74,7 +74,10 @@ void OpenStored(const Config& config, OpenedModel& model) {
   model.shape = store->shape();
   if (config.dummy_weights) return TakeWeightBits(config, model.shape);
   const int bits = config.weight_bits.value_or(model.shape.weight_bits);
-  if (bits != model.shape.weight_bits) {
+  const bool makes_another = config.verb == Verb::kConvert && model.shape.weight_bits == 16;
+  if (makes_another) {
+    model.shape.weight_bits = bits;
+  } else if (bits != model.shape.weight_bits) {
     throw Error(ErrorCode::kModelUnsupported,
                 fmt::format("{}: a store of {}-bit weights, and {} bits are asked for; leave "
                             "--weight-bits out, or convert the checkpoint with --weight-bits {}",
