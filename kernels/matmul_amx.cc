@@ -53,12 +53,14 @@ struct alignas(64) TileConfig {
   uint8_t rows[16] = {};
 };
 
-// Tiles 0-3 accumulate [16 outs][columns], 4 and 5 hold weights, 6 and 7 hold x.
-inline void Configure(int64_t columns) {
+// Tiles from 0 accumulate [16 outs][columns], those from `first_weights` to 5 hold weights, 6 and 7
+// hold x.
+inline void Configure(int64_t columns, int first_weights) {
   TileConfig config;
   for (int tile = 0; tile < 8; ++tile) {
     config.rows[tile] = 16;
-    config.column_bytes[tile] = tile == 4 || tile == 5 ? 64 : static_cast<uint16_t>(columns * 4);
+    const bool weights = tile >= first_weights && tile <= 5;
+    config.column_bytes[tile] = weights ? 64 : static_cast<uint16_t>(columns * 4);
   }
   asm volatile("ldtilecfg %0" ::"m"(config) : "memory");
 }
@@ -84,12 +86,13 @@ inline __m512i TopBits(__m512i f0, __m512i f1) {
                                    0xF8);  // a | (b & c)
 }
 
-// hi of a line of weights (k and k + 16) to its row in one tile, lo to that in the next.
-[[gnu::always_inline]] inline void StoreParts(__m512 f0, __m512 f1, std::byte* to) {
+// hi of a line of weights (k and k + 16) to its row in one tile, lo to that in another.
+[[gnu::always_inline]] inline void StoreParts(__m512 f0, __m512 f1, int64_t part_bytes,
+                                              std::byte* to) {
   const __m512i hi0 = Round(f0);
   const __m512i hi1 = Round(f1);
   _mm512_store_si512(to, TopBits(hi0, hi1));
-  _mm512_store_si512(to + kTileBytes, TopBits(_mm512_castps_si512(Rest(f0, hi0)),
+  _mm512_store_si512(to + part_bytes, TopBits(_mm512_castps_si512(Rest(f0, hi0)),
                                               _mm512_castps_si512(Rest(f1, hi1))));
 }
 
@@ -106,17 +109,17 @@ template <DType kType, bool kTail>
     const __m512 f0 = kTail ? Simd::LoadHalfPart(weight, MinOf(n, 16)) : Simd::LoadHalf(weight);
     const __m512 f1 =
         kTail ? Simd::LoadHalfPart(weight + 16, n > 16 ? n - 16 : 0) : Simd::LoadHalf(weight + 16);
-    StoreParts(f0, f1, to);
+    StoreParts(f0, f1, kTileBytes, to);
   }
 }
 
-// A group of 4-bit weights (64 k) of one output -> its rows in four tiles: hi and lo of two steps.
-// A group has 16 values, so each is made and split once: tables of a value's part in both halves of
-// a word, of which vpermw takes bits 1 to 4 of the index as the code and does not mind bit 0. Two
-// rotations bring the codes there, in the order of the tiles (kNibbleBegin): 16 instructions for 64
-// weights, on two ports.
+// A group of 4-bit weights (64 k) of one output -> its rows in four tiles, part_bytes apart: hi and
+// lo of two steps. A group has 16 values, so each is made and split once: tables of a value's part
+// in both halves of a word, of which vpermw takes bits 1 to 4 of the index as the code and does not
+// mind bit 0. Two rotations bring the codes there, in the order of the tiles (kNibbleBegin): 16
+// instructions for 64 weights, on two ports.
 [[gnu::always_inline]] inline void SplitGroup4(const std::byte* codes, const float* head,
-                                               std::byte* to) {
+                                               int64_t part_bytes, std::byte* to) {
   const __m512 code = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   const __m512 values =
       Simd::ToHalfAndBack(_mm512_fmadd_ps(code, _mm512_set1_ps(head[1]), _mm512_set1_ps(head[0])));
@@ -130,14 +133,14 @@ template <DType kType, bool kTail>
   const __m512i first = _mm512_rorv_epi32(words, turns);
   const __m512i second = _mm512_ror_epi32(first, 8);
   _mm512_store_si512(to, _mm512_permutexvar_epi16(first, hi));
-  _mm512_store_si512(to + kTileBytes, _mm512_permutexvar_epi16(first, lo));
-  _mm512_store_si512(to + 2 * kTileBytes, _mm512_permutexvar_epi16(second, hi));
-  _mm512_store_si512(to + 3 * kTileBytes, _mm512_permutexvar_epi16(second, lo));
+  _mm512_store_si512(to + part_bytes, _mm512_permutexvar_epi16(first, lo));
+  _mm512_store_si512(to + 2 * part_bytes, _mm512_permutexvar_epi16(second, hi));
+  _mm512_store_si512(to + 3 * part_bytes, _mm512_permutexvar_epi16(second, lo));
 }
 
 // The same of 8 bits, each made and split by itself.
 [[gnu::always_inline]] inline void SplitGroup8(const std::byte* codes, const float* head,
-                                               std::byte* to) {
+                                               int64_t part_bytes, std::byte* to) {
   const __m512 minimum = _mm512_set1_ps(head[0]);
   const __m512 step = _mm512_set1_ps(head[1]);
   const auto load = [&](int64_t k) {
@@ -145,8 +148,8 @@ template <DType kType, bool kTail>
     return Simd::ToHalfAndBack(
         _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes)), step, minimum));
   };
-  StoreParts(load(0), load(16), to);
-  StoreParts(load(32), load(48), to + 2 * kTileBytes);
+  StoreParts(load(0), load(16), part_bytes, to);
+  StoreParts(load(32), load(48), part_bytes, to + 2 * part_bytes);
 }
 
 // In-register transposition of 16 x 16 words.
@@ -258,14 +261,22 @@ constexpr int64_t kRunsAhead = 2;
 
 constexpr int64_t kPanelOuts = 16;
 
-// Where the outputs of a panel lie; those past the end repeat the last one, and their results are
-// dropped.
+// Products into one accumulator wait for each other, 52 cycles each, 312 in a group. That is more
+// than splitting a panel of quantised weights takes: with one block of rows two panels go side by
+// side. 16-bit weights wait for memory longer.
+constexpr int NumPanels(DType dtype, int row_blocks) {
+  return IsQuantised(dtype) && row_blocks == 1 ? 2 : 1;
+}
+
+// Where the outputs of one or two panels lie; those past the end repeat the last one, and their
+// results are dropped.
+template <int kPanels>
 struct PanelRows {
-  const std::byte* weight[kPanelOuts];
+  const std::byte* weight[kPanels * kPanelOuts];
 
   PanelRows(const MatmulTile& tile, int64_t row_bytes, int64_t first_out) {
     const std::byte* base = static_cast<const std::byte*>(tile.piece->weight);
-    for (int64_t i = 0; i < kPanelOuts; ++i) {
+    for (int64_t i = 0; i < kPanels * kPanelOuts; ++i) {
       weight[i] = base + MinOf(first_out + i, tile.out_begin + tile.num_outs - 1) * row_bytes;
     }
   }
@@ -277,21 +288,23 @@ enum class Split { kNone, kFull, kTail };
 
 template <DType kType, int kRowBlocks>
 struct Stream {
-  static constexpr int kLines = kPanelOuts;
+  static constexpr int kPanels = NumPanels(kType, kRowBlocks);
+  static constexpr int kLines = kPanels * kPanelOuts;
   static constexpr int kPhases = kType == DType::kBF16 ? 2 : 3;
   static constexpr int kUnitSteps = UnitSteps(kType);
   static constexpr int64_t kUnitBytes = UnitBytes(kType);
-  static constexpr int64_t kStepRingBytes = Parts(kType) * kTileBytes;
+  static constexpr int64_t kPartBytes = kPanels * kTileBytes;
+  static constexpr int64_t kStepRingBytes = Parts(kType) * kPartBytes;
 
   const MatmulTile& tile;
-  const PanelRows& rows;
+  const PanelRows<kPanels>& rows;
   int64_t columns;
   int64_t row_block;  // the first, of 16 rows of the call
   int64_t step_begin;
   int64_t step_end;
   int64_t jump;     // bytes from (this panel, step_end) to where this worker likely reads next
-  std::byte* ring;  // 2 x [step of a unit][part][16 outs][64 B]
-  float* heads;     // minimum and step of 16 groups
+  std::byte* ring;  // 2 x [step of a unit][part][panel][16 outs][64 B]
+  float* heads;     // minimum and step of a group of each line
   float* part;      // the sums of one run of kSumSteps
 
   // The parts that a phase multiplies: lo*x1, hi*x1, hi*x2.
@@ -307,8 +320,8 @@ struct Stream {
   }
 
   template <int kTile>
-  [[gnu::always_inline]] inline void LoadWeights(int64_t step, int weight_part) const {
-    LoadTile<kTile>(Ring(step) + weight_part * kTileBytes, 64);
+  [[gnu::always_inline]] inline void LoadWeights(int64_t step, int panel, int weight_part) const {
+    LoadTile<kTile>(Ring(step) + weight_part * kPartBytes + panel * kTileBytes, 64);
   }
   // Past the last block of rows the last is repeated, and what comes of it is dropped.
   template <int kTile>
@@ -326,13 +339,14 @@ struct Stream {
                  _MM_HINT_T0);
   }
 
-  // The heads of all lines as floats in memory, from where they are broadcast without a shuffle.
-  // GCC neither converts from memory nor keeps from 16 addresses in registers by itself.
+  // The heads of lines as floats in memory, from where they are broadcast without a shuffle. GCC
+  // neither converts from memory nor keeps from an address in a register for each by itself.
+  template <int kBegin, int kEnd>
   [[gnu::always_inline]] inline void WidenHeads(int64_t step) const {
     float* to = heads;
     asm volatile("" : "+r"(to));
-#pragma GCC unroll 16
-    for (int line = 0; line < kLines; ++line) {
+#pragma GCC unroll 32
+    for (int line = kBegin; line < kEnd; ++line) {
       const std::byte* group = rows.weight[line] + UnitOf(step) * kUnitBytes;
       __m128 head;
       asm("vcvtph2ps %1, %0" : "=x"(head) : "m"(*reinterpret_cast<const int64_t*>(group)));
@@ -345,17 +359,17 @@ struct Stream {
   template <Split kSplit, int kBegin, int kEnd>
   [[gnu::always_inline]] inline void SplitLines(int64_t step, int64_t ahead) const {
     if constexpr (kSplit != Split::kNone) {
-      if constexpr (IsQuantised(kType) && kBegin == 0) WidenHeads(step);
+      if constexpr (IsQuantised(kType)) WidenHeads<kBegin, kEnd>(step);
       std::byte* to = Ring(step);
-#pragma GCC unroll 8
+#pragma GCC unroll 32
       for (int line = kBegin; line < kEnd; ++line) {
         Prefetch(step, line, ahead);
         const std::byte* from = rows.weight[line] + UnitOf(step) * kUnitBytes;
         const std::byte* codes = from + kGroupHeadBytes;
         if constexpr (kType == DType::kQ4) {
-          SplitGroup4(codes, heads + 2 * line, to + line * 64);
+          SplitGroup4(codes, heads + 2 * line, kPartBytes, to + line * 64);
         } else if constexpr (kType == DType::kQ8) {
-          SplitGroup8(codes, heads + 2 * line, to + line * 64);
+          SplitGroup8(codes, heads + 2 * line, kPartBytes, to + line * 64);
         } else {
           SplitLine<kType, kSplit == Split::kTail>(reinterpret_cast<const uint16_t*>(from),
                                                    tile.in - step * kStepK, to + line * 64);
@@ -372,22 +386,25 @@ struct Stream {
   }
 
   // Product number kProduct of a unit of kSteps steps, with the loads it is the first to need, and
-  // its share of the next unit's split. Tiles 4 and 5 hold weights, 6 and 7 x.
+  // its share of the next unit's split. Tiles 4 and 5 hold weights, 2 and 3 those of a second
+  // panel, 6 and 7 x.
   template <Split kSplit, int kSteps, int kProduct>
   [[gnu::always_inline]] inline void Product(int64_t unit_step, int64_t ahead) const {
-    constexpr int kStepProducts = kPhases * kRowBlocks;
-    constexpr int kPhase = kProduct % kStepProducts / kRowBlocks;
-    constexpr int kRow = kProduct % kRowBlocks;
+    constexpr int kSums = kPanels * kRowBlocks;
+    constexpr int kStepProducts = kPhases * kSums;
+    constexpr int kPhase = kProduct % kStepProducts / kSums;
+    constexpr int kPanel = kProduct % kPanels;  // of two panels there is one block of rows
+    constexpr int kRow = kPanels == 1 ? kProduct % kRowBlocks : 0;
     constexpr int kWeight = WeightPart(kPhase);
     constexpr int kX = XPart(kPhase);
     constexpr bool kNewWeight = kPhase == 0 || kWeight != WeightPart(kPhase - 1);
     constexpr bool kNewX = kPhase == 0 || kX != XPart(kPhase - 1);
-    constexpr int kWeightTile = 4 + kWeight;
+    constexpr int kWeightTile = 4 - 2 * kPanel + kWeight;
     constexpr int kXTile = 6 + (kRowBlocks == 1 ? kX : kRow % 2);
     const int64_t step = unit_step + kProduct / kStepProducts;
-    if constexpr (kNewWeight && kRow == 0) LoadWeights<kWeightTile>(step, kWeight);
-    if constexpr (kRowBlocks == 4 || kNewX) LoadX<kXTile>(step, kRow, kX);
-    MulTiles<kRow, kWeightTile, kXTile>();
+    if constexpr (kNewWeight && kRow == 0) LoadWeights<kWeightTile>(step, kPanel, kWeight);
+    if constexpr (kPanel == 0 && (kRowBlocks == 4 || kNewX)) LoadX<kXTile>(step, kRow, kX);
+    MulTiles<kPanel + kRow, kWeightTile, kXTile>();
     constexpr int kProducts = kSteps * kStepProducts;
     SplitLines<kSplit, kProduct * kLines / kProducts, (kProduct + 1) * kLines / kProducts>(
         unit_step + kUnitSteps, ahead);
@@ -401,13 +418,13 @@ struct Stream {
     float* to = first ? sums : part;
     const int64_t tile_floats = kPanelOuts * columns;
     StoreTile<0>(to, columns * 4);
-    if constexpr (kRowBlocks > 1) StoreTile<1>(to + tile_floats, columns * 4);
+    if constexpr (kPanels * kRowBlocks > 1) StoreTile<1>(to + tile_floats, columns * 4);
     if constexpr (kRowBlocks > 2) {
       StoreTile<2>(to + 2 * tile_floats, columns * 4);
       StoreTile<3>(to + 3 * tile_floats, columns * 4);
     }
     if (first) return;
-    for (int64_t i = 0; i < kRowBlocks * tile_floats; i += 16) {
+    for (int64_t i = 0; i < kPanels * kRowBlocks * tile_floats; i += 16) {
       _mm512_store_ps(sums + i, _mm512_add_ps(_mm512_load_ps(sums + i), _mm512_load_ps(part + i)));
     }
   }
@@ -433,20 +450,26 @@ struct Stream {
       const int64_t end = MinOf(step_end, begin + kSumSteps);
       _tile_zero(0);
       _tile_zero(1);
-      _tile_zero(2);
-      _tile_zero(3);
+      if constexpr (kRowBlocks > 2) {
+        _tile_zero(2);
+        _tile_zero(3);
+      }
       for (int64_t step = begin; step < end; step += kUnitSteps) MulUnit(step, full_end);
       AddTiles(sums, begin == 0);
     }
   }
 };
 
-// Sums of a panel -> y, dropping what lies past the tile.
-template <int kRowBlocks>
+// Sums of panels -> y, dropping what lies past the tile.
+template <int kPanels, int kRowBlocks>
 void FinishSums(const MatmulTile& tile, int64_t out, int64_t row, const float* sums) {
   const int64_t columns = AmxBlockRows(tile.total_rows);
-  for (int64_t i = 0; i < kRowBlocks && row + i * 16 < tile.row_begin + tile.num_rows; ++i) {
-    FinishTile(tile, out, row + i * 16, sums + i * kPanelOuts * columns);
+  for (int64_t i = 0; i < kPanels * kRowBlocks; ++i, sums += kPanelOuts * columns) {
+    const int64_t at_out = out + (kPanels == 1 ? 0 : i * kPanelOuts);
+    const int64_t at_row = row + (kPanels == 1 ? i * 16 : 0);
+    const bool within =
+        at_out < tile.out_begin + tile.num_outs && at_row < tile.row_begin + tile.num_rows;
+    if (within) FinishTile(tile, at_out, at_row, sums);
   }
 }
 
@@ -462,13 +485,13 @@ constexpr int64_t BytesOf(int64_t num_steps) {
   return num_steps * UnitBytes(kType) / UnitSteps(kType);
 }
 
-// Bytes from (`out`, steps.end) to where the worker goes on after this panel: the next panel of the
-// block, the first of the next block, or the next tile.
+// Bytes from (`out`, steps.end) to where the worker goes on after these panels: the next ones of
+// the block, the first of the next block, or the next tile.
 template <DType kType>
-int64_t JumpAfterPanel(const MatmulTile& tile, int64_t out, Steps steps) {
+int64_t JumpAfterPanels(const MatmulTile& tile, int64_t out, int64_t num_outs, Steps steps) {
   const int64_t row_bytes = RowBytes(kType, tile.in);
-  if (out + kPanelOuts < tile.out_begin + tile.num_outs) {
-    return kPanelOuts * row_bytes - BytesOf<kType>(steps.end - steps.begin);
+  if (out + num_outs < tile.out_begin + tile.num_outs) {
+    return num_outs * row_bytes - BytesOf<kType>(steps.end - steps.begin);
   }
   if (steps.end < AmxStepsK(tile.in)) return (tile.out_begin - out) * row_bytes;
   return (tile.next_out_begin - out) * row_bytes - BytesOf<kType>(steps.end);
@@ -476,6 +499,8 @@ int64_t JumpAfterPanel(const MatmulTile& tile, int64_t out, Steps steps) {
 
 template <DType kType, int kRowBlocks>
 void StreamBlock(const MatmulTile& tile, Steps steps) {
+  constexpr int kPanels = NumPanels(kType, kRowBlocks);
+  constexpr int64_t kOuts = kPanels * kPanelOuts;
   constexpr int64_t kRows = kRowBlocks * 16;
   std::byte* ring = tile.scratch;
   float* heads = reinterpret_cast<float*>(tile.scratch + kAmxRingBytes);
@@ -483,16 +508,16 @@ void StreamBlock(const MatmulTile& tile, Steps steps) {
   float* sums = part + 4 * 256;
   const int64_t columns = AmxBlockRows(tile.total_rows);
   const int64_t row_end = tile.row_begin + tile.num_rows;
-  for (int64_t out = tile.out_begin; out < tile.out_begin + tile.num_outs; out += kPanelOuts) {
-    const PanelRows rows(tile, RowBytes(kType, tile.in), out);
+  for (int64_t out = tile.out_begin; out < tile.out_begin + tile.num_outs; out += kOuts) {
+    const PanelRows<kPanels> rows(tile, RowBytes(kType, tile.in), out);
     for (int64_t row = tile.row_begin; row < row_end; row += kRows) {
       const int64_t jump = row + kRows < row_end ? -BytesOf<kType>(steps.end - steps.begin)
-                                                 : JumpAfterPanel<kType>(tile, out, steps);
+                                                 : JumpAfterPanels<kType>(tile, out, kOuts, steps);
       Stream<kType, kRowBlocks>{tile,      rows, columns, row / 16, steps.begin,
                                 steps.end, jump, ring,    heads,    part}
           .Run(sums);
-      if (steps.end == AmxStepsK(tile.in)) FinishSums<kRowBlocks>(tile, out, row, sums);
-      sums += kRows * kPanelOuts;
+      if (steps.end == AmxStepsK(tile.in)) FinishSums<kPanels, kRowBlocks>(tile, out, row, sums);
+      sums += kRows * kOuts;
     }
   }
 }
@@ -543,7 +568,8 @@ void PackAmx(const AmxPackTask& task) {
 }
 
 void MatmulTileAmx(const MatmulTile& tile) {
-  Configure(AmxBlockRows(tile.total_rows));
+  const int num_panels = NumPanels(tile.piece->weight_dtype, tile.num_rows <= 16 ? 1 : 2);
+  Configure(AmxBlockRows(tile.total_rows), num_panels == 2 ? 2 : 4);
   MulTileOf(tile);
   _tile_release();
 }

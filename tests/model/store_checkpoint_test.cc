@@ -99,7 +99,10 @@ StoreJob QuantisedJob(int bits) {
   job.shape.weight_bits = bits;
   job.fill = [](const StoredTensorTable& tensor, RowRange rows, std::span<std::byte> out) {
     FillRows(tensor, rows, out);
-    if (!IsQuantised(tensor.spec.dtype)) return std::ranges::fill(out, std::byte{0});
+    if (!IsQuantised(tensor.spec.dtype)) {
+      std::ranges::fill(out, std::byte{0});
+      return;
+    }
     constexpr std::array<uint16_t, 2> kHead = {0x3C00, 0x2400};
     const auto group = static_cast<std::size_t>(GroupBytes(tensor.spec.dtype));
     for (std::size_t at = 0; at < out.size(); at += group) {
@@ -115,7 +118,7 @@ class QuantisedStoreTest : public ::testing::TestWithParam<int> {
   void ReadAll(const StoreJob& job) const {
     const fs::path path = temp_.path() / "quantised";
     MakeStore(job, path);
-    const auto store = std::make_unique<Store>(OpenStore(path));
+    const std::unique_ptr<const Store> store(new Store(OpenStore(path)));
     EXPECT_EQ(store->shape().weight_bits, GetParam());
     const auto checkpoint =
         MakeStoreCheckpoint(std::unique_ptr<const Store>(new Store(OpenStore(path))));
