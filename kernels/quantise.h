@@ -23,9 +23,9 @@ inline constexpr int64_t kNibbleBegin[8] = {0, 8, 32, 40, 16, 24, 48, 56};
 
 // Requires: finite halfs; row.size() == RowBytes(dtype, halfs.size()).
 // With range = max - min of a group the step is range / MaxCode rounded up to an fp16 (down where
-// the last code would be worth infinity), so nothing divides by zero or overflows, and a weight comes back within 0.501 steps, plus half a unit in the
-// last place of fp16. Groups of one value, and those whose range is MaxCode times 2^-24 or less,
-// come back exactly (-0 as 0).
+// the last code would be worth infinity), so nothing divides by zero or overflows, and a weight
+// comes back within 0.501 steps, plus half a unit in the last place of fp16. Groups of one value,
+// and those whose range is MaxCode times 2^-24 or less, come back exactly (-0 as 0).
 void QuantiseRow(std::span<const uint16_t> halfs, DType dtype, std::span<std::byte> row);
 
 // What a row is worth, as floats that fp16 can hold.
