@@ -13,6 +13,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,7 @@
 #include "kernels/kv_head.h"
 #include "kernels/layer_norm.h"
 #include "kernels/matmul.h"
+#include "kernels/quantise.h"
 #include "kernels/random_fill.h"
 #include "kernels/thread_pool.h"
 
@@ -52,6 +54,18 @@ Bytes Allocate(int64_t size) {
   static_cast<void>(::madvise(data, rounded, MADV_HUGEPAGE));
   std::memset(data, 0, static_cast<size_t>(size));
   return Bytes(static_cast<std::byte*>(data), &std::free);
+}
+
+// Matrices of halfs in groups.
+Bytes QuantisedBytes(int64_t rows, int64_t cols, DType dtype) {
+  const int64_t row_bytes = RowBytes(dtype, cols);
+  Bytes bytes = Allocate(rows * row_bytes);
+  std::vector<uint16_t> halfs(static_cast<size_t>(cols));
+  FillUniform(std::as_writable_bytes(std::span(halfs)), DType::kF16, 7, 0, 0.05F);
+  for (int64_t row = 0; row < rows; ++row) {
+    QuantiseRow(halfs, dtype, {bytes.get() + row * row_bytes, static_cast<size_t>(row_bytes)});
+  }
+  return bytes;
 }
 
 Bytes RandomBytes(int64_t count, DType dtype) {
@@ -152,9 +166,10 @@ void Bench::ReadAll(const std::byte* data) {
 // As many copies of the weights as exceed any cache, taken in turn; one copy where arithmetic is
 // the limit.
 void Bench::MatmulShape(int64_t in, int64_t out, DType dtype) {
-  const int64_t weight_bytes = in * out * 2;
+  const int64_t weight_bytes = out * RowBytes(dtype, in);
   const int64_t copies = std::max<int64_t>(1, kFarBytes / weight_bytes);
-  const Bytes weights = RandomBytes(copies * in * out, dtype);
+  const Bytes weights = IsQuantised(dtype) ? QuantisedBytes(copies * out, in, dtype)
+                                           : RandomBytes(copies * in * out, dtype);
   const int64_t max_rows = 512;
   const Bytes x = RandomBytes(max_rows * in, DType::kF32);
   const Bytes y = Allocate(max_rows * out * 4);
@@ -195,7 +210,7 @@ void Bench::MatmulShape(int64_t in, int64_t out, DType dtype) {
 
 void Bench::Matmuls() {
   if (!Wanted("matmul")) return;
-  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+  for (const DType dtype : {DType::kF16, DType::kBF16, DType::kQ8, DType::kQ4}) {
     MatmulShape(2048, 2048, dtype);
     MatmulShape(2048, 8192, dtype);
     MatmulShape(8192, 2048, dtype);

@@ -1,7 +1,9 @@
 #include "kernels/convert_simd.h"
+#include "kernels/quantise_simd.h"
 
 namespace spillway::kernels {
 
-const ConvertFunctions kConvertAvx2 = {ConvertSimd, FindNonFiniteSimd, AddToFloatSimd, FillRunSimd};
+const ConvertFunctions kConvertAvx2 = {ConvertSimd, FindNonFiniteSimd, AddToFloatSimd,
+                                       FillRunSimd, QuantiseSimd,      DequantiseSimd};
 
 }  // namespace spillway::kernels

@@ -1,6 +1,7 @@
 // What convert_cpu.cc calls; one set of functions per instruction set. Private to the kernels.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "spillway/dtype.h"
@@ -21,6 +22,8 @@ struct ConvertFunctions {
   int64_t (*find_non_finite)(const void* data, DType dtype, int64_t count);
   void (*add_to_float)(const void* in, DType dtype, float* y, int64_t count);
   void (*fill_run)(uint32_t key, uint32_t first, float scale, float* out, int64_t count);
+  void (*quantise)(const uint16_t* halfs, int64_t count, DType dtype, std::byte* row);
+  void (*dequantise)(const std::byte* row, DType dtype, float* out, int64_t count);
 };
 
 extern const ConvertFunctions kConvertPortable;

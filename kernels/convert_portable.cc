@@ -1,8 +1,9 @@
 #include "kernels/convert_simd.h"
+#include "kernels/quantise_simd.h"
 
 namespace spillway::kernels {
 
 const ConvertFunctions kConvertPortable = {ConvertSimd, FindNonFiniteSimd, AddToFloatSimd,
-                                           FillRunSimd};
+                                           FillRunSimd, QuantiseSimd,      DequantiseSimd};
 
 }  // namespace spillway::kernels

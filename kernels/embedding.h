@@ -1,4 +1,5 @@
-// Embedding: y[token] = float(table[id]) (+ y[token]), rows gathered from a 16-bit table.
+// Embedding: y[token] = float(table[id]) (+ y[token]), rows gathered from a 16-bit table, or a
+// quantised one (on the CPU; looked up, not added).
 #pragma once
 
 #include <cstddef>
@@ -22,7 +23,7 @@ struct EmbeddingPiece {
 
 struct EmbeddingArgs {
   std::span<const EmbeddingPiece> pieces;  // ascending, without gaps, from row 0
-  DType dtype = DType::kF16;               // kF16 or kBF16
+  DType dtype = DType::kF16;               // not kF32
   int64_t cols = 0;
   int64_t first_row = 0;         // added to each id
   std::span<const int32_t> ids;  // each names a row of the table, checked

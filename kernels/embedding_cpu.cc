@@ -12,7 +12,7 @@ const std::byte* TableRow(const EmbeddingArgs& args, int32_t id) {
   const auto piece = std::ranges::upper_bound(args.pieces, row, {}, &EmbeddingPiece::row_end);
   SPILLWAY_CHECK(piece != args.pieces.end() && row >= piece->row_begin);
   return static_cast<const std::byte*>(piece->rows) +
-         (row - piece->row_begin) * args.cols * DTypeBytes(args.dtype);
+         (row - piece->row_begin) * RowBytes(args.dtype, args.cols);
 }
 
 }  // namespace
@@ -20,12 +20,18 @@ const std::byte* TableRow(const EmbeddingArgs& args, int32_t id) {
 void EmbeddingLookup(const EmbeddingArgs& args) {
   float* y = args.y;
   for (const int32_t id : args.ids) {
-    BestConvert().convert({TableRow(args, id), args.dtype, y, DType::kF32, args.cols});
+    const std::byte* row = TableRow(args, id);
+    if (IsQuantised(args.dtype)) {
+      BestConvert().dequantise(row, args.dtype, y, args.cols);
+    } else {
+      BestConvert().convert({row, args.dtype, y, DType::kF32, args.cols});
+    }
     y += args.y_stride;
   }
 }
 
 void EmbeddingAdd(const EmbeddingArgs& args) {
+  SPILLWAY_CHECK(!IsQuantised(args.dtype));
   float* y = args.y;
   for (const int32_t id : args.ids) {
     BestConvert().add_to_float(TableRow(args, id), args.dtype, y, args.cols);

@@ -2,7 +2,8 @@
 // Relative to sqrt(sum (x w)^2) the error is that of an fp32 FMA loop (1e-6 at in = 2048); on AMX
 // 4e-6. One routine for every number of rows: each y[row][out] is computed in an order of
 // operations that depends on `in` and the instruction set only, never on the other rows, the split
-// into pieces or the number of threads. Thread rule: one call at a time per pool and workspace.
+// into pieces or the number of threads. Quantised weights give the bits that an fp16 matrix of what
+// they are worth gives (quantise.h). Thread rule: one call at a time per pool and workspace.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +22,7 @@ namespace spillway::kernels {
 struct MatmulPiece {
   const void* weight =
       nullptr;  // [num_out, in], dtype `weight_dtype`, rows contiguous, 64-byte aligned
-  DType weight_dtype = DType::kF16;  // kF16 or kBF16
+  DType weight_dtype = DType::kF16;  // not kF32
   int64_t num_out = 0;
   const float* bias = nullptr;  // [num_out] or null
   float* y = nullptr;           // [rows, num_out], row stride y_stride (in floats)

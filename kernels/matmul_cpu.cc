@@ -77,11 +77,14 @@ void PackX(const MatmulArgs& args, DType weight_dtype, std::byte* packed, Thread
 #endif
 }
 
-// Every piece whose weights are `dtype`, or all of them.
+// Every piece whose weights take x split as for `dtype`, or all of them. Quantised weights take it
+// as fp16 does.
 struct PieceFilter {
   bool all;
   DType dtype;
-  bool Takes(const MatmulPiece& piece) const { return all || piece.weight_dtype == dtype; }
+  bool Takes(const MatmulPiece& piece) const {
+    return all || (piece.weight_dtype == DType::kBF16) == (dtype == DType::kBF16);
+  }
 };
 
 void RunTiles(const MatmulArgs& args, PieceFilter filter, std::span<std::byte> workspace,

@@ -45,9 +45,10 @@ constexpr int64_t kAmxOutGrain = 64;
 constexpr int64_t kAmxFewRowsOutGrain = 32;
 constexpr int64_t kAmxBlockBytes =
     832 << 10;  // x of a block of k, in an L2 of 2 MiB with the sums and the weights
-constexpr int64_t kAmxRingBytes = 2 * 2 * 1024;
+constexpr int64_t kAmxRingBytes = 2 * 2 * 2 * 2 * 1024;
+constexpr int64_t kAmxHeadBytes = 32 * 2 * 4;  // of 32 groups of quantised weights
 constexpr int64_t kAmxScratchBytes =
-    kAmxRingBytes + 4096 + kAmxTileRows * kAmxTileOuts * 4;  // 136 KiB
+    kAmxRingBytes + kAmxHeadBytes + 4096 + kAmxTileRows * kAmxTileOuts * 4;  // 148 KiB
 
 constexpr int64_t AmxStepsK(int64_t in) { return (in + 31) / 32; }
 constexpr int64_t AmxBlockRows(int64_t rows) { return rows < 16 ? rows : 16; }

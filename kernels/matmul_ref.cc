@@ -2,6 +2,7 @@
 
 #include "kernels/convert.h"
 #include "kernels/matmul.h"
+#include "kernels/quantise.h"
 
 namespace spillway::kernels {
 namespace {
@@ -22,14 +23,20 @@ double ActivateRef(double x, Activation activation) {
   return x;
 }
 
+float WeightRef(const std::byte* row, DType dtype, int64_t k) {
+  if (IsQuantised(dtype)) return DequantiseRef(row, dtype, k);
+  const uint16_t bits = reinterpret_cast<const uint16_t*>(row)[k];
+  return dtype == DType::kF16 ? HalfToFloat(bits) : BFloat16ToFloat(bits);
+}
+
 void PieceRef(const MatmulArgs& args, const MatmulPiece& piece, int64_t row) {
-  const uint16_t* weight = static_cast<const uint16_t*>(piece.weight);
-  const auto widen = piece.weight_dtype == DType::kF16 ? HalfToFloat : BFloat16ToFloat;
+  const int64_t row_bytes = RowBytes(piece.weight_dtype, args.in);
   for (int64_t out = 0; out < piece.num_out; ++out) {
+    const std::byte* weights = static_cast<const std::byte*>(piece.weight) + out * row_bytes;
     double sum = 0;
     for (int64_t k = 0; k < args.in; ++k) {
       sum += static_cast<double>(args.x[row * args.x_stride + k]) *
-             static_cast<double>(widen(weight[out * args.in + k]));
+             static_cast<double>(WeightRef(weights, piece.weight_dtype, k));
     }
     if (piece.bias != nullptr) sum += static_cast<double>(piece.bias[out]);
     double y = ActivateRef(sum, args.activation);

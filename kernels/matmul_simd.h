@@ -6,6 +6,7 @@
 
 #include "kernels/matmul_finish.h"
 #include "kernels/matmul_isa.h"
+#include "kernels/quantise_simd.h"
 #include "kernels/simd.h"
 
 namespace spillway::kernels {
@@ -111,26 +112,42 @@ void WidenPanel(const BlockArgs& args, float* panel) {
   }
 }
 
+// The same of quantised rows, `row_bytes` apart; k begins with a group.
+template <int kO, DType kType>
+void DequantisePanel(const std::byte* rows, int64_t row_bytes, int64_t count, float* panel) {
+  for (int o = 0; o < kO; ++o) {
+    DequantiseRun<kType>(rows + o * row_bytes, panel + o * kSimdBlockK, count);
+  }
+}
+
 // Outputs [out, out + kO) of the tile, k in [k_begin, k_end), all rows.
 template <int kO, DType kType>
 void MulPanel(const MatmulTile& tile, int64_t out, int64_t k_begin) {
   float* panel = reinterpret_cast<float*>(tile.scratch);
   float* sums = panel + kSimdMaxPanel * kSimdBlockK + out;
-  const uint16_t* weight =
-      static_cast<const uint16_t*>(tile.piece->weight) + (tile.out_begin + out) * tile.in;
-  const char* next = reinterpret_cast<const char*>(weight + kO * tile.in);
   const float* x = tile.x + tile.row_begin * tile.x_stride;
   const int64_t k_end = MinOf(tile.in, k_begin + kSimdBlockK);
-  BlockArgs direct = {x, tile.x_stride, weight, tile.in, k_begin, k_end, next, sums};
-  if (tile.num_rows <= kDirectRows) {
-    for (int64_t row = 0; row < tile.num_rows; row += kRows) {
-      MulRows<kO, kType>(direct, MinOf(kRows, tile.num_rows - row));
-      direct.x += kRows * tile.x_stride;
-      direct.sums += kRows * kSimdTileOuts;
+  if constexpr (IsQuantised(kType)) {
+    const int64_t row_bytes = RowBytes(kType, tile.in);
+    const std::byte* rows = static_cast<const std::byte*>(tile.piece->weight) +
+                            (tile.out_begin + out) * row_bytes +
+                            k_begin / kGroupWeights * GroupBytes(kType);
+    DequantisePanel<kO, kType>(rows, row_bytes, k_end - k_begin, panel);
+  } else {
+    const uint16_t* weight =
+        static_cast<const uint16_t*>(tile.piece->weight) + (tile.out_begin + out) * tile.in;
+    const char* next = reinterpret_cast<const char*>(weight + kO * tile.in);
+    BlockArgs direct = {x, tile.x_stride, weight, tile.in, k_begin, k_end, next, sums};
+    if (tile.num_rows <= kDirectRows) {
+      for (int64_t row = 0; row < tile.num_rows; row += kRows) {
+        MulRows<kO, kType>(direct, MinOf(kRows, tile.num_rows - row));
+        direct.x += kRows * tile.x_stride;
+        direct.sums += kRows * kSimdTileOuts;
+      }
+      return;
     }
-    return;
+    WidenPanel<kO, kType>(direct, panel);
   }
-  WidenPanel<kO, kType>(direct, panel);
   for (int64_t row = 0; row < tile.num_rows; row += kRows) {
     const BlockArgs block = {x + row * tile.x_stride + k_begin,
                              tile.x_stride,
@@ -165,8 +182,18 @@ void MulTile(const MatmulTile& tile) {
 }
 
 inline void MatmulTileSimd(const MatmulTile& tile) {
-  tile.piece->weight_dtype == DType::kF16 ? MulTile<DType::kF16>(tile)
-                                          : MulTile<DType::kBF16>(tile);
+  switch (tile.piece->weight_dtype) {
+    case DType::kF16:
+      return MulTile<DType::kF16>(tile);
+    case DType::kBF16:
+      return MulTile<DType::kBF16>(tile);
+    case DType::kQ8:
+      return MulTile<DType::kQ8>(tile);
+    case DType::kQ4:
+      return MulTile<DType::kQ4>(tile);
+    case DType::kF32:
+      break;
+  }
 }
 
 }  // namespace

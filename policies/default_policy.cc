@@ -50,6 +50,7 @@ struct Planner {
     policy.kv_frac = placement.kv;
     policy.activation_frac = placement.activations;
     policy.cpu_attention = given.cpu_attention.value_or(false);
+    policy.weight_bits = shape.weight_bits;
     policy.kv_dtype = given.kv_dtype.value_or(DType::kF16);
     policy.kv_bits = given.kv_bits.value_or(16);
     policy.kv = given.kv.value_or(KvPolicy{});

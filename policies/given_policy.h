@@ -16,6 +16,7 @@ struct GivenPolicy {
   std::optional<int64_t> num_gpu_batches;
   std::optional<int64_t> prefill_chunk;
   std::optional<bool> cpu_attention;
+  std::optional<int> weight_bits;  // taken when the model is opened
   std::optional<DType> kv_dtype;
   std::optional<int> kv_bits;
   std::optional<KvPolicy> kv;

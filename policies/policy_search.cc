@@ -186,12 +186,13 @@ class Search {
     policy.gpu_batch_size = block.batch_size;
     policy.num_gpu_batches = block.num_batches;
     policy.cpu_attention = block.cpu_attention;
+    policy.weight_bits = input_.shape.weight_bits;
     policy.kv_dtype = input_.given.kv_dtype.value_or(DType::kF16);
     policy.kv_bits = input_.given.kv_bits.value_or(16);
     policy.kv = input_.given.kv.value_or(KvPolicy{});
     const StorageChoice& storage = input_.storage[block.storage];
-    policy.weight_bits = storage.weight_bits;
-    policy.kv_bits = storage.kv_bits;
+    if (storage.weight_bits != 16) policy.weight_bits = storage.weight_bits;
+    if (storage.kv_bits != 16) policy.kv_bits = storage.kv_bits;
     if (storage.kv_budget) {
       policy.kv.budget = {*storage.kv_budget, {}, {}};
       policy.kv.layer_budgets.clear();

@@ -1,14 +1,36 @@
-// Element types as they are stored. Arithmetic is always fp32 (design.md section 5).
+// Element types as they are stored, and how long rows of them are. Arithmetic is always fp32
+// (design.md section 5).
 #pragma once
 
 #include <cstdint>
 #include <string_view>
 
+#include "spillway/round.h"
+
 namespace spillway {
 
-enum class DType { kF32, kF16, kBF16 };
+// kQ8 and kQ4: groups of 64 along a matrix row, each with its own minimum and step; see
+// kernels/quantise.h. Of matrices only.
+enum class DType { kF32, kF16, kBF16, kQ8, kQ4 };
 
+constexpr bool IsQuantised(DType dtype) { return dtype == DType::kQ8 || dtype == DType::kQ4; }
+
+// A group of quantised weights: its minimum and step, 2 bytes each, then the codes. The last group
+// of a row is stored whole.
+inline constexpr int64_t kGroupWeights = 64;
+inline constexpr int64_t kGroupHeadBytes = 4;
+constexpr int64_t GroupBytes(DType dtype) {
+  return kGroupHeadBytes + (dtype == DType::kQ8 ? kGroupWeights : kGroupWeights / 2);
+}
+
+// Of one element. Requires: !IsQuantised(dtype), whose elements have no bytes of their own.
 constexpr int64_t DTypeBytes(DType dtype) { return dtype == DType::kF32 ? 4 : 2; }
+
+// Of a matrix row: the one place that knows how long rows are.
+constexpr int64_t RowBytes(DType dtype, int64_t cols) {
+  return IsQuantised(dtype) ? DivideUp(cols, kGroupWeights) * GroupBytes(dtype)
+                            : cols * DTypeBytes(dtype);
+}
 
 constexpr std::string_view DTypeName(DType dtype) {
   switch (dtype) {
@@ -18,6 +40,10 @@ constexpr std::string_view DTypeName(DType dtype) {
       return "fp16";
     case DType::kBF16:
       return "bf16";
+    case DType::kQ8:
+      return "q8";
+    case DType::kQ4:
+      return "q4";
   }
   return "unknown";
 }

@@ -38,11 +38,18 @@ struct ModelShape {
   bool linear_bias = true;
   bool tied_head = true;
   double norm_epsilon = 1e-5;
-  DType dtype = DType::kF16;  // matrices as held in memory
+  DType dtype = DType::kF16;  // matrices as held in memory, unless they are quantised
+  int weight_bits = 16;       // 8, 4: all matrices but the positions' in groups of 64
   TokenId bos = -1;           // -1: none
   std::vector<TokenId> eos;   // any of these ends a row; may be empty
   TokenId pad = -1;
 };
+
+// What the shape's matrices are held as, but for the positions', which are 16 bits always.
+constexpr DType MatrixDType(const ModelShape& shape) {
+  if (shape.weight_bits == 16) return shape.dtype;
+  return shape.weight_bits == 8 ? DType::kQ8 : DType::kQ4;
+}
 
 enum class TensorRole {
   kTokenEmbedding,     // [vocab, embed]; also the head when tied
@@ -76,7 +83,11 @@ struct TensorSpec {
   DType dtype = DType::kF16;  // as held in memory
 
   bool is_vector() const { return dtype == DType::kF32; }
-  int64_t bytes() const { return rows * cols * DTypeBytes(dtype); }
+  int64_t row_bytes() const { return RowBytes(dtype, cols); }
+  int64_t bytes() const { return rows * row_bytes(); }
+  // The least that can be read or made by itself: an element, or a row of groups.
+  int64_t unit_elements() const { return IsQuantised(dtype) ? cols : 1; }
+  int64_t unit_bytes() const { return IsQuantised(dtype) ? row_bytes() : DTypeBytes(dtype); }
 };
 
 // The units of the schedule: attention and MLP of a block are scheduled apart.

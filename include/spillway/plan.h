@@ -29,7 +29,7 @@ struct WeightTile {
 };
 
 inline int64_t TileBytes(const TensorSpec& spec, const WeightTile& tile) {
-  return (tile.row_end - tile.row_begin) * spec.cols * DTypeBytes(spec.dtype);
+  return (tile.row_end - tile.row_begin) * spec.row_bytes();
 }
 
 struct PlannedTensor {

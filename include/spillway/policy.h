@@ -16,11 +16,11 @@ struct Policy {
   PerTier<double> activation_frac;
   int64_t gpu_batch_size = 1;   // rows computed together
   int64_t num_gpu_batches = 1;  // batches that one read of a layer's weights serves
+  int weight_bits = 16;         // the shape's, for those who are told the policy alone
   // fp16 for bf16 models too: bf16's 8 bits of mantissa put logits 0.01 off (0.001 with fp16), and
   // K and V come nowhere near 65504. A value that overflows makes its row fail with E-NONFINITE;
   // --kv-dtype bf16 is the way out.
   DType kv_dtype = DType::kF16;
-  int weight_bits = 16;  // of a stored weight
   int kv_bits = 16;  // of an element; 8 and 4: codes of groups of 64, kv_block.h, in place of dtype
   KvPolicy kv;       // which tokens stay
   bool cpu_attention = false;   // KV off the device is attended to by the CPU, where it lies

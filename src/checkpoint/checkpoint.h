@@ -20,7 +20,7 @@ struct CheckpointTensor {
   std::string name;           // as in the file
   DType dtype = DType::kF16;  // as on disk
   std::vector<int64_t> shape;
-  int64_t bytes = 0;  // equals the product of shape times the element size
+  int64_t bytes = 0;  // shape[0] rows; of a vector as many elements
 };
 
 class Checkpoint {

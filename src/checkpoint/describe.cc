@@ -41,14 +41,14 @@ std::string_view ActivationName(Activation activation) {
 }
 
 std::string DescribeTensors(const Checkpoint& checkpoint) {
-  std::array<int64_t, 3> counts{};
+  std::array<int64_t, 5> counts{};
   int64_t bytes = 0;
   for (const CheckpointTensor& tensor : checkpoint.tensors()) {
     ++counts[static_cast<std::size_t>(tensor.dtype)];
     bytes += tensor.bytes;
   }
   std::vector<std::string> types;
-  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8, DType::kQ4}) {
     const int64_t count = counts[static_cast<std::size_t>(dtype)];
     if (count > 0) types.push_back(fmt::format("{} {}", count, DTypeName(dtype)));
   }
@@ -60,7 +60,7 @@ std::string DescribeShape(const ModelShape& shape) {
   const std::vector<LayerSpec> layers = Layers(shape);
   std::string text = fmt::format("model       {} ({}), {} parameters, {} in memory as {}\n",
                                  Printable(shape.name), shape.family, NumParameters(layers),
-                                 Size(WeightBytes(layers)), DTypeName(shape.dtype));
+                                 Size(WeightBytes(layers)), DTypeName(MatrixDType(shape)));
   text += fmt::format("blocks      {} of hidden size {}, {} heads of {}, ffn {} {}\n",
                       shape.num_layers, shape.hidden_size, shape.num_heads, shape.head_dim,
                       shape.ffn_size, ActivationName(shape.activation));

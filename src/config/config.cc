@@ -48,21 +48,10 @@ std::vector<std::string> Names(const std::vector<Flag>& flags) {
   return names;
 }
 
-const AbsentFlag* FindAbsent(std::string_view name) {
-  const auto found = std::ranges::find(AbsentFlags(), name, &AbsentFlag::name);
-  return found == AbsentFlags().end() ? nullptr : &*found;
-}
-
 [[noreturn]] void RefuseUnknown(const std::string& name, const std::vector<Flag>& flags,
                                 const std::string& where) {
   throw Error(ErrorCode::kFlag, fmt::format("{}{}: unknown flag{}", where, Printable(name),
                                             Suggestion(name, Names(flags), "--")));
-}
-
-void RefuseAbsent(const std::string& name, const std::string& value) {
-  const AbsentFlag* absent = FindAbsent(name);
-  if (absent == nullptr || (!absent->neutral.empty() && value == absent->neutral)) return;
-  throw Error(ErrorCode::kFlag, fmt::format("--{} {}: {}", name, Printable(value), absent->reason));
 }
 
 // What CLI11 is told to recognise. It splits the command line; values are checked by the table's
@@ -70,7 +59,6 @@ void RefuseAbsent(const std::string& name, const std::string& value) {
 struct Parser {
   CLI::App app;
   std::map<std::string, CLI::Option*> options;
-  std::map<std::string, CLI::Option*> absent;
   std::string positional;
   std::string config_file;
 };
@@ -104,12 +92,6 @@ void Declare(Parser& parser, const VerbRow& verb, const std::vector<Flag>& flags
   }
   parser.app.add_option("--config", parser.config_file, "flags from a TOML file")
       ->type_name("FILE");
-  if (HasNoRunFlags(verb.verb)) return;
-  for (const AbsentFlag& flag : AbsentFlags()) {
-    CLI::Option* option = parser.app.add_option("--" + std::string(flag.name));
-    option->expected(1)->group("");
-    parser.absent[std::string(flag.name)] = option;
-  }
 }
 
 void JoinWords(const Flag& flag, Given& given) {
@@ -136,10 +118,6 @@ Given FromCommandLine(Parser& parser, int argc, const char* const* argv,
     }
     throw Error(ErrorCode::kFlag, fmt::format("{}: one word too many; see spillway {} --help",
                                               Printable(extra), argv[0]));
-  }
-  for (const auto& [name, option] : parser.absent) {
-    if (option->count() > 0)
-      RefuseAbsent(name, fmt::format("{}", fmt::join(option->results(), " ")));
   }
   Given given;
   for (const Flag& flag : flags) {
@@ -173,10 +151,6 @@ Given FromEnvironment(const std::vector<Flag>& flags) {
     if (const char* text = std::getenv(EnvironmentName(flag.name).c_str()))
       given[flag.name] = {text};
   }
-  for (const AbsentFlag& flag : AbsentFlags()) {
-    const std::string name(flag.name);
-    if (const char* text = std::getenv(EnvironmentName(name).c_str())) RefuseAbsent(name, text);
-  }
   return given;
 }
 
@@ -199,10 +173,6 @@ void TakeTable(const toml::table& table, const std::string& where, const std::ve
     const std::string name(key.str());
     const std::string place = where + Printable(name);
     if (node.is_table()) continue;  // a verb's table; checked by the caller
-    if (FindAbsent(name) != nullptr) {
-      RefuseAbsent(name, fmt::format("{}", fmt::join(TomlValues(node, place), " ")));
-      continue;
-    }
     const auto flag = std::ranges::find(flags, name, &Flag::name);
     if (flag == flags.end()) RefuseUnknown(name, flags, where);
     given[name] = TomlValues(node, place);
@@ -446,6 +416,7 @@ void TakePolicyFile(Config& config) {
   if (!config.num_gpu_batches) config.num_gpu_batches = policy.num_gpu_batches;
   if (!config.prefill_chunk) config.prefill_chunk = policy.prefill_chunk;
   if (!config.cpu_attention) config.cpu_attention = policy.cpu_attention;
+  if (!config.weight_bits) config.weight_bits = policy.weight_bits;
   if (!config.kv_dtype) config.kv_dtype = policy.kv_dtype;
   if (!config.kv_bits) config.kv_bits = policy.kv_bits;
 }
@@ -477,6 +448,23 @@ void CheckSweep(Config& config, const Parser& parser) {
   if (config.output.empty() || config.output == "-")
     throw Error(ErrorCode::kFlag, "--output: give the folder for the results");
   config.grid = parser.positional;
+}
+
+// A group of NaN has no minimum.
+void CheckWeightBits(const Config& config) {
+  if (config.weight_bits.value_or(16) == 16) return;
+  // The executor refuses what only a store says, or where the GPU was found by itself.
+  if (config.device.kind == DeviceKind::kCuda) {
+    throw Error(ErrorCode::kFlag,
+                fmt::format("--weight-bits {}: with --device cuda weights have 16 bits; use "
+                            "--device cpu, or leave it out",
+                            *config.weight_bits));
+  }
+  if (!config.allow_nonfinite_weights) return;
+  throw Error(ErrorCode::kFlag,
+              fmt::format("--allow-nonfinite-weights: NaN and infinity cannot be held in {} bits; "
+                          "leave it or --weight-bits out",
+                          *config.weight_bits));
 }
 
 void CheckWhole(Config& config, const Parser& parser, const Given& given) {
@@ -549,6 +537,7 @@ std::variant<Config, Printout> ParseConfig(int argc, const char* const* argv) {
     for (const std::string& value : given[flag.name]) flag.set(config, value);
   }
   TakePolicyFile(config);
+  CheckWeightBits(config);
   ResolveKv(config);
   CheckKvBits(config);
   CheckWhole(config, parser, given);

@@ -186,6 +186,14 @@ void SetPolicy(Config& config, const std::string& text) {
   if (text != "auto") config.policy = ReadPolicy(text);
 }
 
+void SetWeightBits(Config& config, const std::string& text) {
+  if (text != "16" && text != "8" && text != "4") {
+    throw Error(ErrorCode::kFlag,
+                fmt::format("--weight-bits {}: expected 16, 8 or 4", Printable(text)));
+  }
+  config.weight_bits = std::stoi(text);
+}
+
 std::vector<Flag> ModelFlags() {
   return {
       Value("model", "PATH|NAME",
@@ -194,6 +202,10 @@ std::vector<Flag> ModelFlags() {
             [](Config& config, const std::string& text) { config.model = text; }),
       Switch("dummy-weights", "seeded random weights of the named shape; no checkpoint is read",
              [](Config& config, bool on) { config.dummy_weights = on; }),
+      Value("weight-bits", "16|8|4",
+            "how matrices are held: 8 and 4 in groups of 64 with a minimum and a step each (as the "
+            "store is; 16 for other models)",
+            SetWeightBits),
       Switch("allow-nonfinite-weights", "load weights that hold NaN or infinity",
              [](Config& config, bool on) { config.allow_nonfinite_weights = on; }),
   };
@@ -532,13 +544,6 @@ std::vector<Flag> FlagsOf(Verb verb) {
       return {};
   }
   return {};
-}
-
-const std::vector<AbsentFlag>& AbsentFlags() {
-  static const std::vector<AbsentFlag> flags = {
-      {"weight-bits", "16", "this version holds weights in 16 bits only"},
-  };
-  return flags;
 }
 
 }  // namespace spillway

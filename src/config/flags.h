@@ -25,14 +25,4 @@ struct Flag {
 // Throws: nothing; unknown verbs have no flags.
 std::vector<Flag> FlagsOf(Verb verb);
 
-// Flags that cli.md lists for a later stage of this program; given, they are refused with the
-// reason.
-struct AbsentFlag {
-  std::string_view name;
-  std::string_view
-      neutral;  // the value that is allowed because it is what happens anyway; empty: none
-  std::string_view reason;
-};
-const std::vector<AbsentFlag>& AbsentFlags();
-
 }  // namespace spillway

@@ -101,10 +101,11 @@ DType ReadKvDType(const JsonNode& node) {
   node.Refuse(fmt::format("is \"{}\", must be fp16 or bf16", Printable(name, 40)));
 }
 
-int ReadKvBits(const JsonNode& node) {
-  const int64_t bits = node.Integer(4, 16);
-  if (bits != 16 && bits != 8 && bits != 4)
+int ReadBits(const JsonNode& node) {
+  const int64_t bits = node.Integer(1, 16);
+  if (bits != 16 && bits != 8 && bits != 4) {
     node.Refuse(fmt::format("is {}, must be 16, 8 or 4", bits));
+  }
   return static_cast<int>(bits);
 }
 
@@ -135,8 +136,8 @@ GivenPolicy FromDocument(const nlohmann::json& document, const JsonOrigin& origi
   policy.prefill_chunk = FindInteger(root, "prefill_chunk", kMaxTokens);
   if (const auto node = root.Find("cpu_attention")) policy.cpu_attention = node->Boolean();
   if (const auto node = root.Find("kv_dtype")) policy.kv_dtype = ReadKvDType(*node);
-  if (const auto node = root.Find("weight_bits")) node->Integer(16, 16);
-  if (const auto node = root.Find("kv_bits")) policy.kv_bits = ReadKvBits(*node);
+  if (const auto node = root.Find("weight_bits")) policy.weight_bits = ReadBits(*node);
+  if (const auto node = root.Find("kv_bits")) policy.kv_bits = ReadBits(*node);
   if (policy.kv_bits.value_or(16) != 16 && policy.kv_dtype == DType::kBF16)
     root.Member("kv_dtype").Refuse("belongs to kv_bits 16; leave it out");
   if (const auto kv = root.Find("kv")) policy.kv = ReadKv(*kv);
@@ -182,6 +183,7 @@ std::string PolicyJson(const Policy& policy, const std::vector<std::string>& sou
   json["num_gpu_batches"] = policy.num_gpu_batches;
   json["cpu_attention"] = policy.cpu_attention;
   json["prefill_chunk"] = policy.prefill_chunk;
+  json["weight_bits"] = policy.weight_bits;
   json["kv_dtype"] = DTypeName(policy.kv_dtype);
   json["kv_bits"] = policy.kv_bits;
   json["kv"] = KvPolicyJson(policy.kv);

@@ -91,6 +91,7 @@ RunManifest IdentityOf(const Config& config, const OpenedModel& model, const Pol
           {"model name", model.shape.name},
           {"tokenizer", TokenizerKey(model)},
           {"sampling flags", SamplingText(config)},
+          {"weight bits", fmt::format("{}", model.shape.weight_bits)},
           {"KV policy", KvPolicyJson(policy.kv).dump()},
           {"KV type", policy.kv_bits == 16 ? std::string(DTypeName(policy.kv_dtype))
                                            : fmt::format("{} bits", policy.kv_bits)},

@@ -17,15 +17,14 @@ struct Piece {
 
 void AddPieces(WeightRun run, const WeightTile& tile, const Arena& arena,
                std::vector<Piece>& pieces) {
-  const int64_t element_bytes = DTypeBytes(run.spec->dtype);
-  const int64_t step = kReadBytes / element_bytes;
+  const int64_t unit_bytes = run.spec->unit_bytes();
+  const int64_t step = std::max<int64_t>(1, kReadBytes / unit_bytes);
   const int64_t begin = tile.row_begin * run.spec->cols;
-  const int64_t end = tile.row_end * run.spec->cols;
-  for (int64_t at = begin; at < end; at += step) {
-    const int64_t count = std::min(step, end - at);
-    run.first_element = at;
-    pieces.push_back(
-        {run, arena.View({tile.offset + (at - begin) * element_bytes, count * element_bytes})});
+  const int64_t num_units = TileBytes(*run.spec, tile) / unit_bytes;
+  for (int64_t at = 0; at < num_units; at += step) {
+    const int64_t count = std::min(step, num_units - at);
+    run.first_element = begin + at * run.spec->unit_elements();
+    pieces.push_back({run, arena.View({tile.offset + at * unit_bytes, count * unit_bytes})});
   }
 }
 

@@ -30,16 +30,17 @@ void MakeStore(const StoreSource& source, const std::filesystem::path& path, Exi
   job.replace = existing == ExistingStore::kReplace;
   job.progress = progress;
   job.fill = [&](const StoredTensorTable& tensor, RowRange rows, std::span<std::byte> out) {
-    const int64_t element_bytes = DTypeBytes(tensor.spec.dtype);
-    const int64_t step = kFillBytes / element_bytes;
-    const int64_t count = rows.size() * tensor.spec.cols;
+    const TensorSpec& spec = tensor.spec;
+    const int64_t unit_bytes = spec.unit_bytes();
+    const int64_t step = std::max<int64_t>(1, kFillBytes / unit_bytes);
+    const int64_t count = rows.size() * spec.row_bytes() / unit_bytes;
     auto read = [&](int64_t index, int worker) {
       const int64_t at = index * step;
       const int64_t num = std::min(step, count - at);
       source.reader.Read(
-          {tensor.layer, tensor.index, &tensor.spec, rows.begin * tensor.spec.cols + at},
-          out.subspan(static_cast<std::size_t>(at * element_bytes),
-                      static_cast<std::size_t>(num * element_bytes)),
+          {tensor.layer, tensor.index, &spec, rows.begin * spec.cols + at * spec.unit_elements()},
+          out.subspan(static_cast<std::size_t>(at * unit_bytes),
+                      static_cast<std::size_t>(num * unit_bytes)),
           worker);
     };
     pool.Run((count + step - 1) / step, read);

@@ -59,10 +59,30 @@ fs::path ModelFolder(const Config& config) {
 // Ends the key of a store whose weights were not checked for NaN and infinity.
 constexpr std::string_view kNonFiniteKey = "-nonfinite";
 
+void TakeWeightBits(const Config& config, ModelShape& shape) {
+  shape.weight_bits = config.weight_bits.value_or(shape.weight_bits);
+}
+
+// What dummy weights are quantised from.
+ModelShape Unquantised(ModelShape shape) {
+  shape.weight_bits = 16;
+  return shape;
+}
+
 void OpenStored(const Config& config, OpenedModel& model) {
   std::unique_ptr<const Store> store(new Store(OpenStore(model.folder)));
   model.shape = store->shape();
-  if (config.dummy_weights) return;
+  if (config.dummy_weights) return TakeWeightBits(config, model.shape);
+  const int bits = config.weight_bits.value_or(model.shape.weight_bits);
+  const bool makes_another = config.verb == Verb::kConvert && model.shape.weight_bits == 16;
+  if (makes_another) {
+    model.shape.weight_bits = bits;
+  } else if (bits != model.shape.weight_bits) {
+    throw Error(ErrorCode::kModelUnsupported,
+                fmt::format("{}: a store of {}-bit weights, and {} bits are asked for; leave "
+                            "--weight-bits out, or convert the checkpoint with --weight-bits {}",
+                            Printable(model.folder.string()), model.shape.weight_bits, bits, bits));
+  }
   if (store->content_key().ends_with(kNonFiniteKey) && !config.allow_nonfinite_weights) {
     throw Error(ErrorCode::kNonFinite,
                 fmt::format("{}: was converted with --allow-nonfinite-weights; give it here too",
@@ -89,14 +109,16 @@ OpenedModel OpenModel(const Config& config) {
   OpenedModel model;
   if (IsBuiltIn(config)) {
     model.shape = *BuiltInShape(config.model);
+    TakeWeightBits(config, model.shape);
   } else if (model.folder = ModelFolder(config); IsStoreFolder(model.folder)) {
     OpenStored(config, model);
   } else {
     model.shape = ReadModelShape(model.folder);
+    TakeWeightBits(config, model.shape);
     if (!config.dummy_weights) model.checkpoint = OpenCheckpoint(model.folder);
   }
   if (model.checkpoint == nullptr) {
-    model.checkpoint = MakeDummyCheckpoint(model.shape, config.seed);
+    model.checkpoint = MakeDummyCheckpoint(Unquantised(model.shape), config.seed);
   }
   model.weights = ResolveWeights(Layers(model.shape), *model.checkpoint);
   model.tokenizer_folder = FindTokenizer(config, model);

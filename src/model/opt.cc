@@ -14,7 +14,13 @@ class LayerBuilder {
       : shape_(shape), layer_{kind, block, {}} {}
 
   void AddMatrix(TensorRole role, std::string name, int64_t rows, int64_t cols) {
-    layer_.tensors.push_back({role, std::move(name), rows, cols, shape_.dtype});
+    layer_.tensors.push_back({role, std::move(name), rows, cols, MatrixDType(shape_)});
+  }
+
+  // Learned positions are few, and their errors would add to every token's state.
+  void AddPositions(std::string name, int64_t rows, int64_t cols) {
+    layer_.tensors.push_back(
+        {TensorRole::kPositionEmbedding, std::move(name), rows, cols, shape_.dtype});
   }
 
   void AddVector(TensorRole role, std::string name, int64_t rows) {
@@ -45,8 +51,8 @@ LayerSpec EmbeddingLayer(const ModelShape& shape) {
   LayerBuilder layer(shape, LayerKind::kEmbedding, -1);
   layer.AddMatrix(TensorRole::kTokenEmbedding, "decoder.embed_tokens.weight", shape.vocab_size,
                   shape.embed_size);
-  layer.AddMatrix(TensorRole::kPositionEmbedding, "decoder.embed_positions.weight",
-                  shape.max_positions + shape.position_offset, shape.hidden_size);
+  layer.AddPositions("decoder.embed_positions.weight", shape.max_positions + shape.position_offset,
+                     shape.hidden_size);
   if (shape.embed_size != shape.hidden_size) {
     layer.AddMatrix(TensorRole::kProjectIn, "decoder.project_in.weight", shape.hidden_size,
                     shape.embed_size);

@@ -98,7 +98,7 @@ void StoreCheckpoint::Read(int64_t index, int64_t offset, std::span<std::byte> o
   const StoredTensorTable& table = store_->tensors()[static_cast<std::size_t>(tensor)];
   const int64_t end = offset + static_cast<int64_t>(out.size());
   SPILLWAY_CHECK(offset >= 0 && end <= table.spec.bytes());
-  const int64_t row_bytes = table.spec.cols * DTypeBytes(table.spec.dtype);
+  const int64_t row_bytes = table.spec.row_bytes();
   for (std::size_t tile = 0; tile < table.tiles.size(); ++tile) {
     const int64_t tile_begin = table.tiles[tile].rows.begin * row_bytes;
     const int64_t from = std::max(offset, tile_begin);

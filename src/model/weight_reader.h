@@ -17,7 +17,8 @@ inline constexpr int64_t kConvertBytes = 512 << 10;
 
 enum class NonFiniteWeights { kRefuse, kAllow };
 
-// A run of elements of tensor `tensor` of layer `layer`, both as Layers(shape) counts.
+// A run of elements (of a quantised tensor: of whole rows) of tensor `tensor` of layer `layer`,
+// both as Layers(shape) counts.
 struct WeightRun {
   int64_t layer = 0;
   int64_t tensor = 0;
@@ -32,14 +33,20 @@ class WeightReader {
   WeightReader(const Checkpoint& checkpoint, const WeightMap& map, NonFiniteWeights nonfinite,
                std::span<std::byte> staging, int num_workers);
 
-  // Fills `out`. Elements are converted where the file has another type; a finite value that the
-  // model's cannot hold is refused. Throws: Error kNonFinite, kModelUnsupported, kInterrupted, and
-  // what Checkpoint::Read throws.
+  // Fills `out`. Elements are converted, or quantised, where the file has another type; a finite
+  // value that the model's cannot hold is refused. Throws: Error kNonFinite, kModelUnsupported,
+  // kInterrupted, and what Checkpoint::Read throws.
   void Read(const WeightRun& run, std::span<std::byte> out, int worker) const;
 
  private:
   void ReadConverted(const WeightRun& run, int64_t source, std::span<std::byte> out,
                      int worker) const;
+  std::span<std::byte> StageOf(int worker) const;
+  void ReadQuantised(const WeightRun& run, int64_t source, std::span<std::byte> out,
+                     int worker) const;
+  // Elements of the file in another type, by way of the worker's staging.
+  void ReadAs(DType to, const WeightRun& run, int64_t source, std::span<std::byte> out,
+              std::span<std::byte> stage) const;
   void CheckFinite(const CheckpointTensor& source, std::span<const std::byte> data,
                    int64_t first_element) const;
 

@@ -27,7 +27,7 @@ int64_t UnitRows(int64_t row_bytes) {
 
 TileSplit SplitIntoTiles(int64_t rows, int64_t cols, DType dtype) {
   SPILLWAY_CHECK(rows > 0 && cols > 0);
-  const int64_t row_bytes = cols * DTypeBytes(dtype);
+  const int64_t row_bytes = RowBytes(dtype, cols);
   if (cols == 1 || rows * row_bytes <= kTargetBytes) return {rows, rows, 1};
   const int64_t unit_rows = UnitRows(row_bytes);
   const int64_t unit_bytes = unit_rows * row_bytes;

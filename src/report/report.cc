@@ -71,9 +71,8 @@ int64_t LargestTileBytes(const Plan& plan) {
   for (const PlannedLayer& layer : plan.layers) {
     for (const auto& [spec, tiles] : layer.tensors) {
       const TileSplit split = SplitIntoTiles(spec.rows, spec.cols, spec.dtype);
-      const int64_t row_bytes = spec.cols * DTypeBytes(spec.dtype);
-      bytes = std::max({bytes, split.Tile(0).size() * row_bytes,
-                        split.Tile(split.num_tiles - 1).size() * row_bytes});
+      bytes = std::max({bytes, split.Tile(0).size() * spec.row_bytes(),
+                        split.Tile(split.num_tiles - 1).size() * spec.row_bytes()});
     }
   }
   return bytes;
@@ -236,7 +235,7 @@ Json ToJson(const Plan& plan, const Trace& trace, const RunSummary& summary) {
                     {"num_gpu_batches", plan.policy.num_gpu_batches},
                     {"cpu_attention", plan.policy.cpu_attention},
                     {"prefill_chunk", plan.workspace.chunk_tokens},
-                    {"weight_bits", 16},
+                    {"weight_bits", plan.shape.weight_bits},
                     {"kv_bits", plan.policy.kv_bits},
                     {"kv_dtype", DTypeName(plan.policy.kv_dtype)},
                     {"kv", KvPolicyJson(plan.policy.kv)}};
@@ -311,7 +310,7 @@ std::string KvLine(const Plan& plan, const KvKeep& keep, int64_t slots) {
 std::string ModelLine(const Plan& plan) {
   return fmt::format("{}, {:.1f} M parameters, weights {} in {}", plan.shape.name,
                      static_cast<double>(Parameters(plan)) / 1e6, SizeText(TotalWeightBytes(plan)),
-                     DTypeName(plan.shape.dtype));
+                     DTypeName(MatrixDType(plan.shape)));
 }
 
 std::string MachineLine(const Plan& plan) {

@@ -52,6 +52,13 @@ DType ReadDType(const ConfigReader& reader) {
                      fmt::format("\"dtype\" is \"{}\", which is none", Printable(found, 40)));
 }
 
+int ReadWeightBits(const ConfigReader& reader) {
+  if (!reader.Has("weight_bits")) return 16;
+  const int64_t bits = reader.Integer("weight_bits", {1, 16});
+  if (bits == 8 || bits == 4) return static_cast<int>(bits);
+  ThrowContradiction(reader.source(), fmt::format("\"weight_bits\" is {}, not 8 or 4", bits));
+}
+
 double ReadEpsilon(const Json& json, const std::string& source) {
   const auto found = json.find("norm_epsilon");
   const double value = found != json.end() && found->is_number_float() ? found->get<double>() : 0.0;
@@ -79,29 +86,32 @@ void CheckHeads(const ModelShape& shape, const std::string& source) {
 Json ShapeToJson(const ModelShape& shape) {
   const auto* activation = kActivations.begin();
   while (activation->first != shape.activation) ++activation;
-  return Json{{"name", shape.name},
-              {"family", shape.family},
-              {"num_layers", shape.num_layers},
-              {"hidden_size", shape.hidden_size},
-              {"ffn_size", shape.ffn_size},
-              {"num_heads", shape.num_heads},
-              {"num_kv_heads", shape.num_kv_heads},
-              {"head_dim", shape.head_dim},
-              {"vocab_size", shape.vocab_size},
-              {"max_positions", shape.max_positions},
-              {"position_offset", shape.position_offset},
-              {"embed_size", shape.embed_size},
-              {"activation", activation->second},
-              {"pre_norm", shape.pre_norm},
-              {"final_norm", shape.final_norm},
-              {"norm_affine", shape.norm_affine},
-              {"linear_bias", shape.linear_bias},
-              {"tied_head", shape.tied_head},
-              {"norm_epsilon", shape.norm_epsilon},
-              {"dtype", DTypeName(shape.dtype)},
-              {"bos", shape.bos},
-              {"eos", shape.eos},
-              {"pad", shape.pad}};
+  Json json = {{"name", shape.name},
+               {"family", shape.family},
+               {"num_layers", shape.num_layers},
+               {"hidden_size", shape.hidden_size},
+               {"ffn_size", shape.ffn_size},
+               {"num_heads", shape.num_heads},
+               {"num_kv_heads", shape.num_kv_heads},
+               {"head_dim", shape.head_dim},
+               {"vocab_size", shape.vocab_size},
+               {"max_positions", shape.max_positions},
+               {"position_offset", shape.position_offset},
+               {"embed_size", shape.embed_size},
+               {"activation", activation->second},
+               {"pre_norm", shape.pre_norm},
+               {"final_norm", shape.final_norm},
+               {"norm_affine", shape.norm_affine},
+               {"linear_bias", shape.linear_bias},
+               {"tied_head", shape.tied_head},
+               {"norm_epsilon", shape.norm_epsilon},
+               {"dtype", DTypeName(shape.dtype)},
+               {"bos", shape.bos},
+               {"eos", shape.eos},
+               {"pad", shape.pad}};
+  // A store that is not quantised stays what it was before there were any.
+  if (shape.weight_bits != 16) json["weight_bits"] = shape.weight_bits;
+  return json;
 }
 
 ModelShape ShapeFromJson(const Json& json, const std::string& source) {
@@ -135,6 +145,7 @@ ModelShape ShapeFromJson(const Json& json, const std::string& source) {
   shape.tied_head = reader.Boolean("tied_head", true);
   shape.norm_epsilon = ReadEpsilon(json, source);
   shape.dtype = ReadDType(reader);
+  shape.weight_bits = ReadWeightBits(reader);
   ReadTokenIds(reader, shape);
   CheckHeads(shape, source);
   return shape;

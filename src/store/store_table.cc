@@ -173,11 +173,11 @@ StoreTable LayOutStore(const ModelShape& shape, std::string content_key) {
     int64_t index = 0;
     for (TensorSpec& spec : layer.tensors) {
       StoredTensorTable tensor{std::move(spec), layer_index, index++, {}};
-      const int64_t row_bytes = tensor.spec.cols * DTypeBytes(tensor.spec.dtype);
       const TileSplit split = SplitIntoTiles(tensor.spec.rows, tensor.spec.cols, tensor.spec.dtype);
       for (int64_t at = 0; at < split.num_tiles; ++at) {
         const RowRange rows = split.Tile(at);
-        tensor.tiles.push_back({rows, table.weights_bytes, rows.size() * row_bytes, 0});
+        tensor.tiles.push_back(
+            {rows, table.weights_bytes, rows.size() * tensor.spec.row_bytes(), 0});
         table.weights_bytes += tensor.tiles.back().padded_bytes();
       }
       table.tensors.push_back(std::move(tensor));

@@ -112,20 +112,12 @@ class GridReader {
     }
     const std::vector<Flag> flags = FlagsOf(verb);
     const auto flag = std::ranges::find(flags, name, &Flag::name);
-    const bool absent = std::ranges::find(AbsentFlags(), name, &AbsentFlag::name) !=
-                        AbsentFlags().end();  // refused, or allowed as it is, when it is run
-    if (flag == flags.end() && !absent) RefuseUnknown(key, verb, flags);
+    if (flag == flags.end()) RefuseUnknown(key, verb, flags);
     Axis axis{name, {}, key.source().begin};
-    if (flag == flags.end()) {
-      AddValues(
-          node, 1, [](const std::string&) {}, axis);
-    } else {
-      Config scratch;
-      scratch.verb = verb;
-      AddValues(
-          node, flag->num_words, [&](const std::string& value) { flag->set(scratch, value); },
-          axis);
-    }
+    Config scratch;
+    scratch.verb = verb;
+    AddValues(
+        node, flag->num_words, [&](const std::string& value) { flag->set(scratch, value); }, axis);
     axes[name] = std::move(axis);
   }
 

@@ -84,6 +84,18 @@ CODED_CACHES = [
     ["--kv-bits", 4, "--kv-policy", "h2o", "--kv-budget", "30%"],
     ["--kv-bits", 4, "--kv-policy", "window", "--kv-budget", 12, "--kv-sinks", 2],
 ]
+# Weights in groups: rows of other lengths, so other tiles.
+QUANTISED_PLACEMENTS = [
+    ["--gpu-batch-size", 3],
+    policy("0 0 0 100 0 100", 3, 4, "--threads", 1),
+    policy("0 50 0 50 0 50", 20, 1),
+    policy("0 30 0 40 0 70", 5, 2, "--no-overlap"),
+    policy("0 10 0 30 0 50", 4, 3, "--kv-policy", "h2o", "--kv-budget", "100%"),
+    policy("20 80 0 100 0 100", 3, 3, *EMULATED),
+    policy("30 30 30 30 30 30", 6, 2, "--cpu-attention", *EMULATED),
+    policy("0 0 0 0 0 0", 3, 4, *EMULATED),
+    ["--cpu-memory", "64MiB"],
+]
 LARGE_POLICIES = [
     ["--gpu-batch-size", 4],
     policy("0 0 0 100 0 100", 4, 2),
@@ -193,6 +205,13 @@ def main():
         for bits in (16, 8, 4):
             failures += check_whole_budget(binary, source, folder, ["--kv-bits", bits])
         failures += check_kv_bytes(binary, source, folder)
+        for bits in (8, 4):
+            for model in (harness.BUNDLED_MODEL, PARITY_MODELS / "postnorm-projected", PARITY_MODELS / "gelu-head80-untied"):
+                failures += check(binary, ["--model", model, "--weight-bits", bits], source, folder, QUANTISED_PLACEMENTS)
+        kv_policy = ["--weight-bits", 4, *KV_POLICIES[0]]
+        failures += check(binary, ["--model", harness.BUNDLED_MODEL, *kv_policy], source, folder, EVICTING_PLACEMENTS)
+        large = ["--model", "opt-125m", "--dummy-weights", "--weight-bits", 4]
+        failures += check(binary, large, short, folder, LARGE_POLICIES[:-1])
         failures += check(binary, ["--model", "opt-125m", "--dummy-weights"], short, folder, LARGE_POLICIES)
         sys.exit(1 if failures else 0)
 

@@ -192,6 +192,7 @@ class Refusals(ResumeTest):
             (["--kv-policy", "h2o"], "another KV policy"),
             (["--kv-dtype", "bf16"], "another KV type"),
             (["--kv-bits", "8"], "another KV type"),
+            (["--weight-bits", "8"], "another weight bits"),
         ]
         for flags, words in cases:
             with self.subTest(flags=flags):

@@ -124,11 +124,13 @@ TEST(ConfigTest, RefusesWithTheReason) {
     {{"generate", "a", "--device", "tpu"}, "expected auto"},
     {{"generate", "a", "--percent", "30", "80", "0", "100", "0", "100"}, "more than 100"},
     {{"generate", "a", "--percent=0 100 0 100"}, "--percent"},
-    {{"generate", "a", "--weight-bits", "4"}, "--weight-bits 4"},
     {{"generate", "a", "--kv-bits", "2"}, "--kv-bits 2: expected 16, 8 or 4"},
     {{"generate", "a", "--kv-bits", "4.0"}, "--kv-bits 4.0"},
     {{"generate", "a", "--kv-bits", ""}, "--kv-bits"},
     {{"generate", "a", "--kv-bits", "4", "--kv-dtype", "bf16"}, "--kv-dtype bf16: belongs to"},
+    {{"generate", "a", "--weight-bits", "5"}, "expected 16, 8 or 4"},
+    {{"generate", "a", "--weight-bits", "04"}, "expected 16, 8 or 4"},
+    {{"generate", "a", "--weight-bits", "8", "--allow-nonfinite-weights"}, "in 8 bits"},
     {{"generate", "a", "--kv-policy", "lru"}, "expected full, h2o, window"},
     {{"generate", "a", "--kv-budget", "20%"}, "give --kv-policy h2o"},
     {{"generate", "a", "--kv-policy", "h2o", "--kv-budget", "0"}, "--kv-budget"},
@@ -215,7 +217,7 @@ TEST(ConfigTest, RefusesBadFiles) {
            {"seed = \n", "line 1"},
            {"seed = [1, 2]\n", "expected one value"},
            {"seed = 1979-05-27\n", "expected a string"},
-           {"weight-bits = 4\n", "--weight-bits 4"}}) {
+           {"weight-bits = 3\n", "--weight-bits 3"}}) {
     const std::string path = WriteToml(text);
     EXPECT_THAT(RefusalOf({"generate", "a", "--config", path.c_str()}), HasSubstr(part)) << text;
   }

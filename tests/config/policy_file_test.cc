@@ -95,13 +95,15 @@ TEST(PolicyFile, RefusesFaultsWithTheirPath) {
   EXPECT_THAT(Fault("/gpu_batch_size", 4.0), HasSubstr("$.gpu_batch_size"));
   EXPECT_THAT(Fault("/cpu_attention", "yes"), HasSubstr("$.cpu_attention"));
   EXPECT_THAT(Fault("/kv_dtype", "fp8"), HasSubstr("$.kv_dtype: is \"fp8\""));
-  EXPECT_THAT(Fault("/weight_bits", 4), HasSubstr("$.weight_bits"));
   EXPECT_THAT(Fault("/kv_bits", 5), HasSubstr("$.kv_bits: is 5, must be 16, 8 or 4"));
   EXPECT_THAT(Fault("/kv_bits", "4"), HasSubstr("$.kv_bits"));
   EXPECT_THAT(Fault("/kv_bits", 32), HasSubstr("$.kv_bits"));
   EXPECT_THAT(Fault("/kv_bits", 4), HasSubstr("$.kv_dtype: belongs to kv_bits 16"));
+  EXPECT_THAT(Fault("/weight_bits", 5), HasSubstr("$.weight_bits: is 5"));
+  EXPECT_THAT(Fault("/weight_bits", 0), HasSubstr("$.weight_bits"));
+  EXPECT_THAT(Fault("/weight_bits", "4"), HasSubstr("$.weight_bits"));
   EXPECT_THAT(Fault("/sources", {3}), HasSubstr("$.sources[0]"));
-  EXPECT_EQ(Fault("/weight_bits", 16), "accepted");
+  for (const int bits : {16, 8, 4}) EXPECT_EQ(Fault("/weight_bits", bits), "accepted");
   EXPECT_THROW(PolicyFromJson(R"({"version":1,"kv_frac":{"gpu":0,"cpu":1,"disk":0}})", "p"), Error);
 }
 

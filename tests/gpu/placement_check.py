@@ -47,6 +47,19 @@ def texts(output):
     return [answer["response"]["body"]["choices"][0]["text"] for answer in answers]
 
 
+def refuses_quantised_weights(spillway, prompts, folder):
+    """Named by the flag's refusal, or by the executor's where no flag names the GPU."""
+    num_wrong = 0
+    for device in ("cuda:0", "auto"):
+        command = [spillway, "generate", "--input", str(prompts), "--output", str(folder / "no.jsonl"), "--device", device,
+                   "--weight-bits", "4", "--quiet"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 2 or "--weight-bits 4" not in done.stderr:
+            num_wrong += 1
+            print(f"--device {device} --weight-bits 4 ended with {done.returncode}: {done.stderr}")
+    return num_wrong == 0
+
+
 def check_memory(spillway, prompts, folder, gpu):
     """What a run takes on the GPU beside its plan fits what is set aside for loaded kernels."""
     report = folder / "report.json"
@@ -72,6 +85,7 @@ def main():
         if output != first:
             num_failed += 1
             print(f"other bytes than the first with {' '.join(flags)}")
+    num_failed += not refuses_quantised_weights(spillway, prompts, folder)
     num_failed += not check_memory(spillway, prompts, folder, gpu)
     on_cpu = texts(run(spillway, prompts, folder / "cpu.jsonl", ["--device", "cpu"]))
     differing = sum(a != b for a, b in zip(texts(first), on_cpu))

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "kernels/quantise.h"
 #include "tests/kernels/kernel_test_util.h"
 
 namespace spillway::kernels {
@@ -43,6 +44,31 @@ TEST_P(EmbeddingTest, LookupThenAdd) {
         EXPECT_EQ(y[row * static_cast<size_t>(cols + 2) + static_cast<size_t>(i)], first + second);
       }
       EXPECT_TRUE(std::isnan(y[row * static_cast<size_t>(cols + 2) + static_cast<size_t>(cols)]));
+    }
+  }
+}
+
+TEST(QuantisedEmbedding, GivesWhatTheRowIsWorth) {
+  for (const DType dtype : {DType::kQ8, DType::kQ4}) {
+    for (const int64_t cols : {1, 37, 64, 200}) {
+      AlignedBytes halfs = RandomWeights(10 * cols, DType::kF16, 3);
+      const int64_t row_bytes = RowBytes(dtype, cols);
+      AlignedBytes table(10 * row_bytes);
+      for (int64_t row = 0; row < 10; ++row) {
+        QuantiseRow({halfs.words() + row * cols, static_cast<size_t>(cols)}, dtype,
+                    {table.data() + row * row_bytes, static_cast<size_t>(row_bytes)});
+      }
+      const std::vector<int32_t> ids = {3, 0, 9};
+      const EmbeddingPiece pieces[] = {{table.data(), 0, 4}, {table.data() + 4 * row_bytes, 4, 10}};
+      std::vector<float> y(ids.size() * static_cast<size_t>(cols + 2), kPoison);
+      EmbeddingLookup({pieces, dtype, cols, 0, ids, y.data(), cols + 2});
+      for (size_t row = 0; row < ids.size(); ++row) {
+        const float* found = y.data() + row * static_cast<size_t>(cols + 2);
+        for (int64_t k = 0; k < cols; ++k) {
+          EXPECT_EQ(found[k], DequantiseRef(table.data() + ids[row] * row_bytes, dtype, k));
+        }
+        EXPECT_TRUE(std::isnan(found[cols]));
+      }
     }
   }
 }

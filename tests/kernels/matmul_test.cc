@@ -7,6 +7,7 @@
 #include <map>
 #include <tuple>
 
+#include "kernels/quantise.h"
 #include "tests/kernels/kernel_test_util.h"
 
 namespace spillway::kernels {
@@ -302,6 +303,114 @@ TEST_P(MatmulTest, NonFiniteInputsShow) {
     call.x[3 * 67 + 40] = bad;
     const std::vector<float> y = call.Run(isa());
     for (size_t i = 0; i < y.size(); ++i) EXPECT_EQ(std::isfinite(y[i]), i / 32 != 3) << i;
+  }
+}
+
+// A matrix in groups, and the halfs it is worth.
+struct QuantisedWeights {
+  AlignedBytes groups;
+  AlignedBytes halfs;
+
+  QuantisedWeights(int64_t out, int64_t in, DType dtype, uint32_t seed)
+      : groups(out * RowBytes(dtype, in)), halfs(RandomWeights(out * in, DType::kF16, seed)) {
+    for (int64_t row = 0; row < out; ++row) {
+      const std::span<uint16_t> half_row(halfs.words() + row * in, static_cast<size_t>(in));
+      std::byte* group_row = groups.data() + row * RowBytes(dtype, in);
+      // Some groups of one value, and some of denormals.
+      if (row % 5 == 3) std::fill(half_row.begin(), half_row.end(), half_row[0]);
+      if (row % 5 == 4) {
+        for (uint16_t& half : half_row) half &= 0x83FF;
+      }
+      QuantiseRow(half_row, dtype, {group_row, static_cast<size_t>(RowBytes(dtype, in))});
+      for (int64_t k = 0; k < in; ++k) {
+        half_row[static_cast<size_t>(k)] = FloatToHalf(DequantiseRef(group_row, dtype, k));
+      }
+    }
+  }
+};
+
+class QuantisedMatmulTest : public testing::TestWithParam<IsaAndDType> {
+ protected:
+  Isa isa() const { return GetParam().isa; }
+  DType dtype() const { return GetParam().dtype; }
+
+  // The calls differ in their weights alone.
+  void ExpectSameBits(Shape shape, uint32_t seed, std::span<const int> threads) const {
+    Call half(shape, DType::kF16, seed);
+    QuantisedWeights weights(shape.out, shape.in, dtype(), seed + 9);
+    half.piece.weight = weights.halfs.data();
+    half.piece.bias = half.bias.data();
+    half.args.activation = Activation::kGelu;
+    const std::vector<uint32_t> expected = Bits(half.Run(isa()));
+    const std::vector<float> reference = half.Reference();
+    half.piece.weight = weights.groups.data();
+    half.piece.weight_dtype = dtype();
+    EXPECT_EQ(Bits(half.Reference()), Bits(reference));
+    for (const int num_threads : threads) {
+      ASSERT_EQ(Bits(half.Run(isa(), num_threads, 0, shape.rows)), expected)
+          << "in " << shape.in << " out " << shape.out << " rows " << shape.rows << " threads "
+          << num_threads;
+    }
+  }
+};
+
+std::vector<IsaAndDType> QuantisedCases() {
+  std::vector<IsaAndDType> cases;
+  for (const Isa isa : SupportedIsas()) {
+    for (const DType dtype : {DType::kQ8, DType::kQ4}) cases.push_back({isa, dtype});
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, QuantisedMatmulTest, testing::ValuesIn(QuantisedCases()), ParamName);
+
+TEST_P(QuantisedMatmulTest, GivesTheBitsOfWhatTheWeightsAreWorth) {
+  constexpr int64_t kRows[] = {1, 3, 5, 16, 17, 33, 40};
+  constexpr int kThreads[] = {1, 2};
+  size_t turn = 0;
+  for (const int64_t in : {1, 7, 31, 32, 33, 63, 64, 65, 96, 97, 100, 513, 768, 1025, 2100}) {
+    for (const int64_t out : {1, 5, 16, 17, 50, 130, 200}) {
+      if (in > 1000 && out > 50) continue;
+      const int64_t rows = kRows[turn++ % std::size(kRows)];
+      ExpectSameBits({rows, in, out}, static_cast<uint32_t>(in * 1000 + out * 10 + rows), kThreads);
+    }
+  }
+}
+
+TEST_P(QuantisedMatmulTest, WithAnyNumberOfRowsAndThreads) {
+  constexpr int kThreads[] = {1, 2, 4};
+  for (const int64_t rows : {1, 2, 4, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, 129, 200}) {
+    ExpectSameBits({rows, 672, 150}, static_cast<uint32_t>(rows), kThreads);
+  }
+  // Long enough for k to be cut into blocks.
+  constexpr int kOne[] = {2};
+  ExpectSameBits({200, 8200, 70}, 3, kOne);
+}
+
+TEST_P(QuantisedMatmulTest, PiecesOfOtherTypesBesideIt) {
+  constexpr int64_t kIn = 200;
+  for (const int64_t rows : {1, 40}) {
+    Call call({rows, kIn, 150}, DType::kF16, 31);
+    QuantisedWeights weights(150, kIn, dtype(), 32);
+    call.piece.weight = weights.halfs.data();
+    const std::vector<uint32_t> whole = Bits(call.Run(isa()));
+    for (const int64_t cut : {1, 16, 50, 149}) {
+      std::vector<float> y(static_cast<size_t>(rows * 150), kPoison);
+      MatmulPiece pieces[2] = {call.piece, call.piece};
+      pieces[0].weight = weights.groups.data();
+      pieces[0].weight_dtype = dtype();
+      pieces[0].num_out = cut;
+      pieces[1].weight = weights.halfs.words() + cut * kIn;
+      pieces[1].num_out = 150 - cut;
+      pieces[0].y = y.data();
+      pieces[1].y = y.data() + cut;
+      pieces[0].y_stride = pieces[1].y_stride = 150;
+      MatmulArgs args = call.args;
+      args.pieces = pieces;
+      AlignedBytes workspace(MatmulWorkspaceBytes(rows, kIn, 2, isa()));
+      Matmul(args, workspace.span(), Pool(2), isa());
+      EXPECT_EQ(Bits(y), whole) << "rows " << rows << " cut " << cut;
+    }
   }
 }
 

@@ -45,6 +45,23 @@ TEST(BuiltInShapeNamesTest, UnknownNamesAreNone) {
   EXPECT_EQ(BuiltInShapeNames().size(), 9U);
 }
 
+TEST(LayersTest, QuantisedAreAllMatricesButThePositions) {
+  for (const int bits : {8, 4}) {
+    ModelShape shape = *BuiltInShape("opt-350m");
+    shape.weight_bits = bits;
+    shape.tied_head = false;
+    for (const LayerSpec& layer : Layers(shape)) {
+      for (const TensorSpec& tensor : layer.tensors) {
+        const bool quantised = !tensor.is_vector() && tensor.role != TensorRole::kPositionEmbedding;
+        EXPECT_EQ(IsQuantised(tensor.dtype), quantised) << tensor.name;
+        if (!quantised) continue;
+        // 512, 1024 and 4096 columns: whole groups, 4.5 or 8.5 bits a weight.
+        EXPECT_EQ(tensor.bytes() * 16, tensor.rows * tensor.cols * (2 * bits + 1)) << tensor.name;
+      }
+    }
+  }
+}
+
 TEST(LayersTest, AreEmbeddingThenTwoPerBlockThenHead) {
   const std::vector<LayerSpec> layers = Layers(*BuiltInShape("opt-125m"));
   ASSERT_EQ(layers.size(), 26U);

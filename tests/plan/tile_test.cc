@@ -14,7 +14,7 @@ constexpr int64_t kMiB = 1 << 20;
 // What holds for the tiles of every tensor.
 void CheckTiles(int64_t rows, int64_t cols, DType dtype) {
   const TileSplit split = SplitIntoTiles(rows, cols, dtype);
-  const int64_t row_bytes = cols * DTypeBytes(dtype);
+  const int64_t row_bytes = RowBytes(dtype, cols);
   int64_t next = 0;
   for (int64_t tile = 0; tile < split.num_tiles; ++tile) {
     const RowRange range = split.Tile(tile);
@@ -30,17 +30,17 @@ void CheckTiles(int64_t rows, int64_t cols, DType dtype) {
 }
 
 TEST(SplitIntoTiles, CoversEveryBuiltInTensorOnce) {
-  for (const std::string& name : BuiltInShapeNames()) {
-    for (const LayerSpec& layer : Layers(*BuiltInShape(name))) {
+  const auto check = [](const ModelShape& shape) {
+    for (const LayerSpec& layer : Layers(shape)) {
       for (const TensorSpec& tensor : layer.tensors) {
-        SCOPED_TRACE(name + " " + tensor.name);
+        SCOPED_TRACE(shape.name + " " + tensor.name);
         CheckTiles(tensor.rows, tensor.cols, tensor.dtype);
         const TileSplit split = SplitIntoTiles(tensor.rows, tensor.cols, tensor.dtype);
         if (tensor.is_vector()) {
           ASSERT_EQ(split.num_tiles, 1);
         }
         if (split.num_tiles == 1) continue;
-        const int64_t row_bytes = tensor.cols * DTypeBytes(tensor.dtype);
+        const int64_t row_bytes = tensor.row_bytes();
         ASSERT_EQ(split.tile_rows % 16, 0);
         for (int64_t tile = 0; tile < split.num_tiles; ++tile) {
           ASSERT_LE(split.Tile(tile).size() * row_bytes, 4 * kMiB);
@@ -48,6 +48,13 @@ TEST(SplitIntoTiles, CoversEveryBuiltInTensorOnce) {
           ASSERT_GE(split.Tile(tile).size() * row_bytes, kMiB);
         }
       }
+    }
+  };
+  for (const std::string& name : BuiltInShapeNames()) {
+    for (const int bits : {16, 8, 4}) {
+      ModelShape shape = *BuiltInShape(name);
+      shape.weight_bits = bits;
+      check(shape);
     }
   }
 }
@@ -69,6 +76,8 @@ TEST(SplitIntoTiles, AwkwardShapes) {
       if (cols % 2 == 1 && cols > 1024)
         continue;  // 2048 such rows exceed a tile: no alignment then
       CheckTiles(rows, cols, DType::kF16);
+      CheckTiles(rows, cols, DType::kQ8);
+      CheckTiles(rows, cols, DType::kQ4);
     }
   }
   // One row of 8 MiB: a tile, though longer than others are.

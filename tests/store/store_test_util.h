@@ -31,7 +31,7 @@ inline ModelShape SmallShape() {
 // The bytes that rows of a tensor have: different for every tensor and place.
 inline void FillRows(const StoredTensorTable& tensor, RowRange rows, std::span<std::byte> out) {
   const uint64_t seed = BlockHash(std::as_bytes(std::span(tensor.spec.name)));
-  const auto row_bytes = static_cast<std::size_t>(tensor.spec.cols * DTypeBytes(tensor.spec.dtype));
+  const auto row_bytes = static_cast<std::size_t>(tensor.spec.row_bytes());
   for (int64_t row = rows.begin; row < rows.end; ++row) {
     const auto at = static_cast<std::size_t>(row - rows.begin) * row_bytes;
     std::memset(&out[at], static_cast<int>(seed + static_cast<uint64_t>(row)) & 0xFF, row_bytes);

@@ -1,0 +1,42 @@
+// Matrix rows in groups of 64 weights along the row, 8 or 4 bits each: kQ8 and kQ4 of dtype.h.
+// A group is its minimum and its step, both fp16, and 64 codes; the last one of a row may stand for
+// fewer weights, its other codes are 0. A weight is worth fp16(minimum + code * step), one FMA in
+// fp32 and one rounding: the same bits wherever it is computed.
+// Codes of 8 bits lie in order. Of 4 bits: eight little-endian words, weight k in word k % 8; the
+// order within a word is that in which two shifts of the words give the AMX kernel the pairs it
+// multiplies.
+// Thread rule: pure functions; any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "spillway/dtype.h"
+
+namespace spillway::kernels {
+
+constexpr int64_t MaxCode(DType dtype) { return dtype == DType::kQ8 ? 255 : 15; }
+
+// Bits [4 i, 4 i + 4) of word j are the code of weight kNibbleBegin[i] + j of the group.
+inline constexpr int64_t kNibbleBegin[8] = {0, 8, 32, 40, 16, 24, 48, 56};
+
+// Requires: finite halfs; row.size() == RowBytes(dtype, halfs.size()).
+// With range = max - min of a group the step is range / MaxCode rounded up to an fp16 (down where
+// the last code would be worth infinity), so nothing divides by zero or overflows, and a weight
+// comes back within 0.501 steps, plus half a unit in the last place of fp16. Groups of one value,
+// and those whose range is MaxCode times 2^-24 or less, come back exactly (-0 as 0).
+void QuantiseRow(std::span<const uint16_t> halfs, DType dtype, std::span<std::byte> row);
+
+// What a row is worth, as floats that fp16 can hold.
+// Requires: row holds RowBytes(dtype, floats.size()).
+void DequantiseRow(const std::byte* row, DType dtype, std::span<float> floats);
+
+// The first group of `rows` that can be worth NaN or infinity, -1 when none can.
+// Requires: whole groups.
+int64_t FindNonFiniteGroup(std::span<const std::byte> rows, DType dtype);
+
+// The oracle: weight k of a row, from its definition.
+float DequantiseRef(const std::byte* row, DType dtype, int64_t k);
+
+}  // namespace spillway::kernels
