@@ -63,11 +63,6 @@ struct Parser {
   std::string config_file;
 };
 
-bool HasNoRunFlags(Verb verb) {
-  return verb == Verb::kInspect || verb == Verb::kConvert || verb == Verb::kProfile ||
-         verb == Verb::kSweep;
-}
-
 void Declare(Parser& parser, const VerbRow& verb, const std::vector<Flag>& flags) {
   parser.app.name(fmt::format("spillway {}", verb.name));
   parser.app.description(std::string(verb.help));
