@@ -10,6 +10,7 @@ namespace {
 
 // Less than a clock could tell: rounding of sums, not time.
 constexpr double kNothing = 1e-12;
+constexpr double kForever = std::numeric_limits<double>::infinity();
 
 bool IsEmpty(const PerLink<double>& seconds) {
   return std::ranges::all_of(seconds.values, [](double s) { return s <= 0.0; });
@@ -71,22 +72,22 @@ double SimLinks::ComputePace(const PerLink<int>& users) const {
   return pace;
 }
 
-bool SimLinks::Step(double limit_s, bool computing) {
+double SimLinks::Step(double limit_s, bool computing) {
   const PerLink<int> users = Users();
   // Seconds that a lane takes for one of a link's own.
   PerLink<double> stretch;
   for (const Link link : kAllLinks) {
     stretch[link] = users[link] / (computing ? beside_compute_[link].link_frac : 1.0);
   }
-  double step_s = std::numeric_limits<double>::infinity();
+  double step_s = kForever;
   for (const Lane& lane : lanes_) {
     if (!lane.active) continue;
     for (const Link link : kAllLinks) {
       if (lane.left_s[link] > 0.0) step_s = std::min(step_s, lane.left_s[link] * stretch[link]);
     }
   }
-  if (step_s == std::numeric_limits<double>::infinity()) return false;
-  step_s = std::min(step_s, limit_s - now_s_);
+  if (step_s == kForever) return kForever;
+  step_s = std::min(step_s, limit_s);
   now_s_ += step_s;
   for (const Link link : kAllLinks) {
     if (users[link] > 0) totals_[link].busy_s += step_s;
@@ -99,16 +100,19 @@ bool SimLinks::Step(double limit_s, bool computing) {
       if (lane.left_s[link] <= kNothing) FinishLink(lane, link);
     }
   }
-  return true;
+  return step_s;
 }
 
 void SimLinks::Compute(double seconds) {
   while (seconds > kNothing) {
     BeginHeads();
     const double pace = ComputePace(Users());
-    const double begin_s = now_s_;
-    if (!Step(now_s_ + seconds / pace, true)) now_s_ += seconds;
-    seconds -= (now_s_ - begin_s) * pace;
+    const double passed_s = Step(seconds / pace, true);
+    if (passed_s == kForever) {  // no transfer to go beside
+      now_s_ += seconds;
+      return;
+    }
+    seconds -= passed_s * pace;
   }
 }
 
@@ -116,7 +120,7 @@ void SimLinks::WaitFor(SimStream stream, uint64_t number) {
   const Lane& lane = LaneOf(stream);
   BeginHeads();
   while (lane.done < number) {
-    SPILLWAY_CHECK(Step(std::numeric_limits<double>::infinity(), false));
+    SPILLWAY_CHECK(Step(kForever, false) < kForever);
     BeginHeads();
   }
 }

@@ -60,7 +60,10 @@ class SimLinks {
   void BeginHeads();
   PerLink<int> Users() const;  // lanes that a link works for
   double ComputePace(const PerLink<int>& users) const;
-  bool Step(double limit_s, bool computing);  // false: nothing moves
+  // Lets time pass until a link is done with a transfer, at most `limit_s`. Returns how much, which
+  // on a late clock may be too little for now_s_ to change; infinity: nothing moves, none has
+  // passed.
+  double Step(double limit_s, bool computing);
   void FinishLink(Lane& lane, Link link);
 
   EventSink sink_;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "src/execute/sim_links.h"
 #include "src/machine/machine_file.h"
 
 namespace spillway {
@@ -202,6 +203,17 @@ TEST(Simulate, FewRowsWaitForTheirWeights) {
   EXPECT_NEAR(result.trace.decode.seconds, 32 * pass_s, 0.02 * 32 * pass_s);
   EXPECT_EQ(result.prediction.bound_by, "cpu_to_gpu");
   EXPECT_GT(result.trace.decode.waits.weights_s, 0.8 * result.trace.decode.seconds);
+}
+
+// So late that a step is less than the clock can tell.
+TEST(SimLinks, ALateClockEndsWhatItBegan) {
+  SimLinks links({}, {});
+  links.Compute(1e9);
+  links.Add(SimStream::kWeightsIn,
+            {.bytes = {}, .seconds = {{1.0, 0.0, 0.0, 0.0}}, .label = {}, .after = 0});
+  for (int i = 0; i < 100; ++i) links.Compute(3e-12);
+  links.WaitForAll();
+  EXPECT_NEAR(links.now_s(), 1e9 + 1.0, 1e-3);
 }
 
 }  // namespace
