@@ -186,13 +186,11 @@ class Search {
     policy.gpu_batch_size = block.batch_size;
     policy.num_gpu_batches = block.num_batches;
     policy.cpu_attention = block.cpu_attention;
-    policy.weight_bits = input_.shape.weight_bits;
     policy.kv_dtype = input_.given.kv_dtype.value_or(DType::kF16);
-    policy.kv_bits = input_.given.kv_bits.value_or(16);
     policy.kv = input_.given.kv.value_or(KvPolicy{});
     const StorageChoice& storage = input_.storage[block.storage];
-    if (storage.weight_bits != 16) policy.weight_bits = storage.weight_bits;
-    if (storage.kv_bits != 16) policy.kv_bits = storage.kv_bits;
+    policy.weight_bits = storage.weight_bits;
+    policy.kv_bits = storage.kv_bits;
     if (storage.kv_budget) {
       policy.kv.budget = {*storage.kv_budget, {}, {}};
       policy.kv.layer_budgets.clear();
@@ -201,11 +199,18 @@ class Search {
     return policy;
   }
 
+  // The model as it is stored there.
+  ModelShape ShapeOf(const BlockShape& block) const {
+    ModelShape shape = input_.shape;
+    shape.weight_bits = input_.storage[block.storage].weight_bits;
+    return shape;
+  }
+
   const PlacementLp& LpOf(const BlockShape& block) {
     const std::tuple key(block.batch_size, block.cpu_attention, block.storage);
     std::unique_ptr<PlacementLp>& lp = lps_[key];
     if (!lp) {
-      lp = std::make_unique<PlacementLp>(input_.shape, input_.machine, input_.work,
+      lp = std::make_unique<PlacementLp>(ShapeOf(block), input_.machine, input_.work,
                                          PolicyOf(block, {}), input_.needs);
     }
     return *lp;
@@ -259,7 +264,7 @@ class Search {
       const auto rounded = SolveLp(block, whole);
       const Policy policy = PolicyOf(block, rounded ? rounded->placement : loose->placement);
       const Workload work = input_.endless ? OneBlock(input_.work, policy) : input_.work;
-      const Plan plan = LayOut(input_.shape, input_.machine, work, policy, input_.needs);
+      const Plan plan = LayOut(ShapeOf(block), input_.machine, work, policy, input_.needs);
       if (Fits(plan)) return Keep(block, plan, work, *loose);
       for (const Tier tier : kAllTiers) {
         const int64_t excess = plan.PlannedBytes(tier) - input_.machine.cap_bytes[tier];

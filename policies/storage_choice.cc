@@ -1,22 +1,16 @@
 #include "policies/storage_choice.h"
 
 namespace spillway {
-namespace {
 
-std::vector<int> Allowed(std::span<const int> stored, bool fewer_bits) {
-  return fewer_bits ? std::vector<int>(stored.begin(), stored.end()) : std::vector<int>{16};
-}
-
-}  // namespace
-
-std::vector<StorageChoice> StorageChoices(bool fewer_bits,
+std::vector<StorageChoice> StorageChoices(std::span<const int> weight_bits,
+                                          std::span<const int> kv_bits,
                                           std::span<const TokenAmount> kv_budgets) {
   std::vector<std::optional<TokenAmount>> budgets(kv_budgets.begin(), kv_budgets.end());
   if (budgets.empty()) budgets.emplace_back();
   std::vector<StorageChoice> choices;
-  for (const int weight_bits : Allowed(kWeightBits, fewer_bits)) {
-    for (const int kv_bits : Allowed(kKvBits, fewer_bits)) {
-      for (const auto& budget : budgets) choices.push_back({weight_bits, kv_bits, budget});
+  for (const int of_weights : weight_bits) {
+    for (const int of_kv : kv_bits) {
+      for (const auto& budget : budgets) choices.push_back({of_weights, of_kv, budget});
     }
   }
   return choices;

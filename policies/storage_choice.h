@@ -12,9 +12,8 @@
 
 namespace spillway {
 
-// Bits that a number may be stored in, of those that this version stores.
-inline constexpr std::array kWeightBits = {16};
-inline constexpr std::array kKvBits = {16};
+// Bits that a weight, or an element of K and V, can be stored in.
+inline constexpr std::array kStoredBits = {16, 8, 4};
 
 struct StorageChoice {
   int weight_bits = 16;
@@ -24,8 +23,10 @@ struct StorageChoice {
   bool operator==(const StorageChoice&) const = default;
 };
 
-// Every combination of the bits (16 alone, or all that are stored) and the budgets (the given one
-// where there are none). Never empty; the given one in 16 bits comes first where it is among them.
-std::vector<StorageChoice> StorageChoices(bool fewer_bits, std::span<const TokenAmount> kv_budgets);
+// Every combination of the bits and the budgets (the given one where there are none), in the order
+// of the lists. Requires: a number of bits for each.
+std::vector<StorageChoice> StorageChoices(std::span<const int> weight_bits,
+                                          std::span<const int> kv_bits,
+                                          std::span<const TokenAmount> kv_budgets);
 
 }  // namespace spillway

@@ -9,7 +9,6 @@
 #include <map>
 #include <set>
 
-#include "policies/storage_choice.h"
 #include "spillway/error.h"
 #include "src/config/flags.h"
 #include "src/config/suggestion.h"
@@ -282,13 +281,8 @@ void CheckKvWhole(const KvPolicy& kv) {
   for (const KvBudget& budget : kv.layer_budgets) CheckBudget(budget, kv);
 }
 
-// Fewer bits are refused as long as nothing is stored in them.
 void CheckSearch(const Config& config) {
   for (const TokenAmount& budget : config.kv_budgets) CheckBudget({budget, {}, {}}, config.kv);
-  if (config.allow_4bit && kWeightBits.size() == 1 && kKvBits.size() == 1) {
-    throw Error(ErrorCode::kFlag,
-                "--allow-4bit: this version stores weights and KV in 16 bits only");
-  }
 }
 
 // A flag's budget is that of all layers; the file's are set aside then.

@@ -66,6 +66,17 @@ GivenPolicy PolicyGivenBy(const Config& config, const ModelShape& shape, const M
   return given;
 }
 
+// --allow-4bit varies what is not given. A quantised store is of its own bits.
+std::vector<StorageChoice> StorageToTry(const Config& config, const ModelShape& shape) {
+  const std::vector<int> all(kStoredBits.begin(), kStoredBits.end());
+  const bool vary_weights = config.allow_4bit && !config.weight_bits && shape.weight_bits == 16 &&
+                            !config.allow_nonfinite_weights;
+  const bool vary_kv = config.allow_4bit && !config.kv_bits && !config.kv_dtype;
+  return StorageChoices(vary_weights ? all : std::vector<int>{shape.weight_bits},
+                        vary_kv ? all : std::vector<int>{config.kv_bits.value_or(16)},
+                        config.kv_budgets);
+}
+
 SearchResult SearchFor(const Config& config, const ModelShape& shape, const Machine& machine,
                        const Workload& work, const KernelNeeds& needs) {
   const auto predict = [&config](const Plan& plan, const Workload& of_plan) {
@@ -75,8 +86,7 @@ SearchResult SearchFor(const Config& config, const ModelShape& shape, const Mach
     return Simulate(plan, of_plan, options).prediction;
   };
   return SearchPolicies({shape, machine, work, PolicyGivenBy(config, shape, machine), needs,
-                         predict, StorageChoices(config.allow_4bit, config.kv_budgets),
-                         IsEndless(config)});
+                         predict, StorageToTry(config, shape), IsEndless(config)});
 }
 
 Policy ChoosePolicy(const Config& config, const ModelShape& shape, const Machine& machine,

@@ -123,7 +123,9 @@ int RunSearch(const Config& config) {
   const Candidate& best = result.best.front();
   output.Write(PolicyJson(best.policy, {SourceOf(config, model, machine, work, best)}));
   const Workload judged = IsEndless(config) ? OneBlock(work, best.policy) : work;
-  const Plan plan = MakePlan(model.shape, machine, judged, best.policy, device.needs());
+  ModelShape stored = model.shape;
+  stored.weight_bits = best.policy.weight_bits;
+  const Plan plan = MakePlan(stored, machine, judged, best.policy, device.needs());
   report.Write(PlanJson(plan, judged, best.prediction));
   if (std::FILE* terminal = TerminalOf(config)) {
     PrintTo(terminal, CandidateTable(result) + GainLines(best));

@@ -66,6 +66,18 @@ class Search(PlanningTest):
         for tier in plan["tiers"].values():
             self.assertLessEqual(tier["planned_peak_bytes"], tier["cap_bytes"])
 
+    def test_fewer_bits_are_found_and_run(self):
+        best = self.report_of("search", *OPT_30B, "--allow-4bit", "--output", self.folder / "policy.json")
+        policy = json.loads((self.folder / "policy.json").read_text())
+        self.assertLess(policy["weight_bits"], 16)
+        self.assertEqual(best["policy"]["weight_bits"], policy["weight_bits"])
+        run = self.report_of("simulate", *OPT_30B, "--policy", self.folder / "policy.json")
+        self.assertEqual(run["policy"]["kv_bits"], policy["kv_bits"])
+        rate = run["throughput"]["generated_tokens_per_s"]
+        self.assertAlmostEqual(best["predicted"]["generated_tokens_per_s"], rate, delta=0.01 * rate)
+        sixteen = self.report_of("search", *OPT_30B, "--allow-4bit", "--weight-bits", 16, "--kv-bits", 16)
+        self.assertLess(sixteen["predicted"]["generated_tokens_per_s"], rate)
+
     def test_the_table_has_ten_lines_and_what_more_would_give(self):
         text = self.run_verb("search", *OPT_30B).stdout.decode()
         self.assertEqual(len(text.split("at the best one's")[0].splitlines()), 11)

@@ -57,6 +57,8 @@ SearchResult Search(const Case& c, const Machine& machine, const GivenPolicy& gi
       {shape, machine, work, given, kNeeds, Simulated, {StorageChoice{}}, c.num_requests == 0});
 }
 
+constexpr std::array kSixteen = {16};
+
 TEST(PolicySearch, ThePlannerAcceptsAllItReturns) {
   const Machine cpu = [] {
     Machine machine = T4();
@@ -149,8 +151,8 @@ TEST(PolicySearch, TriesTheBudgetsThatAreAllowed) {
   GivenPolicy given;
   given.kv = KvPolicy{KvPolicyKind::kH2o, {{0.2, 0}, {}, {}}, {}, 0};
   const std::array<TokenAmount, 3> budgets = {TokenAmount{0.5, 0}, {0.1, 0}, {0.0, 300}};
-  const SearchResult result = SearchPolicies(
-      {shape, T4(), work, given, needs, Simulated, StorageChoices(false, budgets), true});
+  const SearchResult result = SearchPolicies({shape, T4(), work, given, needs, Simulated,
+                                              StorageChoices(kSixteen, kSixteen, budgets), true});
   ASSERT_TRUE(result.feasible());
   EXPECT_EQ(result.best.front().storage.kv_budget, budgets[1]);
   for (const TokenAmount& budget : budgets) {
@@ -176,11 +178,40 @@ TEST(PolicySearch, ListsNoPolicyTwice) {
   }
 }
 
-TEST(StorageChoices, AreSixteenBitsUnlessFewerAreAllowed) {
-  EXPECT_EQ(StorageChoices(false, {}), (std::vector<StorageChoice>{{16, 16, std::nullopt}}));
-  EXPECT_EQ(StorageChoices(true, {}).size(), kWeightBits.size() * kKvBits.size());
+TEST(StorageChoices, AreAllCombinations) {
+  EXPECT_EQ(StorageChoices(kSixteen, kSixteen, {}),
+            (std::vector<StorageChoice>{{16, 16, std::nullopt}}));
+  EXPECT_EQ(StorageChoices(kStoredBits, kStoredBits, {}).size(), 9U);
   const std::array<TokenAmount, 2> budgets = {TokenAmount{0.2, 0}, {0.4, 0}};
-  EXPECT_EQ(StorageChoices(true, budgets).size(), 2 * kWeightBits.size() * kKvBits.size());
+  EXPECT_EQ(StorageChoices(kStoredBits, kSixteen, budgets).size(), 6U);
+}
+
+// Fewer bits are the faster where the links are the limit, and the planner accepts what is found.
+TEST(PolicySearch, TriesFewerBitsWhereAllowed) {
+  const ModelShape shape = *BuiltInShape("opt-30b");
+  const Workload work = Rows(1, {512, 32});
+  const SearchResult result = SearchPolicies({shape,
+                                              T4(),
+                                              work,
+                                              {},
+                                              kNeeds,
+                                              Simulated,
+                                              StorageChoices(kStoredBits, kStoredBits, {}),
+                                              true});
+  ASSERT_TRUE(result.feasible());
+  const Candidate& best = result.best.front();
+  EXPECT_LT(best.policy.weight_bits, 16);
+  const auto sixteen = std::ranges::find_if(
+      result.best, [](const Candidate& c) { return c.storage == StorageChoice{}; });
+  ASSERT_NE(sixteen, result.best.end());
+  EXPECT_GT(best.prediction.generated_tokens_per_s,
+            sixteen->prediction.generated_tokens_per_s);
+  for (const Candidate& candidate : result.best) {
+    ModelShape stored = shape;
+    stored.weight_bits = candidate.policy.weight_bits;
+    const int64_t rows = candidate.policy.gpu_batch_size * candidate.policy.num_gpu_batches;
+    EXPECT_NO_THROW(MakePlan(stored, T4(), Rows(rows, {512, 32}), candidate.policy, kNeeds));
+  }
 }
 
 // Rates of links and units, and caps, drawn anew.
