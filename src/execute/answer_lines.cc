@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -86,10 +87,12 @@ class FileJob final : public Job {
   writer.FlushFinished();
   const int64_t num_lines = writer.num_completions() + writer.num_errors();
   if (writer.part_path().empty() || num_lines == 0) throw error;
-  throw Error(error.code(),
-              fmt::format("{}; {} finished lines are in {}{}", error.what(), num_lines,
-                          Printable(writer.part_path().string()),
-                          config.verb == Verb::kGenerate ? "; --resume goes on" : ""));
+  throw Error(error.code(), fmt::format("{}; {} finished lines are in {}{}", error.what(),
+                                        num_lines, Printable(writer.part_path().string()),
+                                        config.verb == Verb::kGenerate
+                                            ? fmt::format("; --resume goes on after {} of them",
+                                                          writer.num_committed())
+                                            : ""));
 }
 
 ExpectedWork ExpectedOf(const Workload& work, const Plan& plan,
@@ -103,6 +106,17 @@ ExpectedWork ExpectedOf(const Workload& work, const Plan& plan,
   ExpectedWork expected = {work.num_requests, static_cast<int64_t>(tokens * scale),
                            plan.batch.rows * plan.num_batches, std::nullopt};
   if (predicted) expected.predicted_s = predicted->total_s();
+  return expected;
+}
+
+// What an interrupted run has left of it.
+ExpectedWork Rest(ExpectedWork expected, int64_t num_answered) {
+  if (num_answered == 0 || expected.rows == 0) return expected;
+  const double share = 1.0 - static_cast<double>(std::min(num_answered, expected.rows)) /
+                                 static_cast<double>(expected.rows);
+  expected.rows -= std::min(num_answered, expected.rows);
+  expected.tokens = static_cast<int64_t>(static_cast<double>(expected.tokens) * share);
+  if (expected.predicted_s) *expected.predicted_s *= share;
   return expected;
 }
 
@@ -159,8 +173,9 @@ WriterOptions WriterOptionsOf(const Config& config, const OpenedModel& model) {
 }
 
 // --resume after the run had ended.
-int ReportFinished(const Config& config, const CompletionWriter& writer, const InputScan& scan) {
-  const FinishedOutput output = writer.FinishedRun(scan.hash, scan.num_lines);
+int ReportFinished(const Config& config, const CompletionWriter& writer,
+                   const RunManifest& manifest, const InputScan& scan) {
+  const FinishedOutput output = writer.FinishedRun(manifest, scan.num_lines);
   if (std::FILE* terminal = TerminalOf(config)) {
     PrintTo(terminal, fmt::format("{} is whole: {} completions, {} errors; nothing to resume\n",
                                   Printable(config.output.string()), output.num_completions,
@@ -170,9 +185,11 @@ int ReportFinished(const Config& config, const CompletionWriter& writer, const I
 }
 
 // The lines that an interrupted run has answered are passed over.
-void BeginOrResume(const RunManifest& manifest, CompletionWriter& writer, RequestReader& reader) {
+// Returns their number.
+int64_t BeginOrResume(const RunManifest& manifest, CompletionWriter& writer,
+                      RequestReader& reader) {
   const int64_t num_answered = writer.Begin(manifest);
-  if (reader.Skip(num_answered)) return;
+  if (reader.Skip(num_answered)) return num_answered;
   throw Error(ErrorCode::kResume, "the input changed while it was read");
 }
 
@@ -197,23 +214,24 @@ int AnswerLines(const Config& config) {
   line.Note("reading the input");
   const PromptFile prompts(config, model);
   const InputScan scan = prompts.Scan();
-  if (writer.finished()) return ReportFinished(config, writer, scan);
-  writer.SetRunFingerprint(scan.hash);
 
   const Workload work = WorkloadOf(scan);
   const Plan plan = PlanFor(config, model.shape, machine, work, *device);
   const std::optional<Prediction> predicted = PredictionFor(config, plan, work);
   Describe(config, model, scan, plan);
+  const RunManifest manifest = IdentityOf(config, model, plan.policy, *device, scan.hash);
+  if (writer.finished()) return ReportFinished(config, writer, manifest, scan);
+  writer.SetRunFingerprint(scan.hash);
 
   RequestReader reader = prompts.Read();
-  if (!scores)
-    BeginOrResume(IdentityOf(config, model, plan.policy, *device, scan.hash), writer, reader);
+  const int64_t num_answered = scores ? 0 : BeginOrResume(manifest, writer, reader);
+  const ExpectedWork expected = Rest(ExpectedOf(work, plan, predicted), num_answered);
   FileJob job(reader, writer);
   std::optional<TraceLog> trace_log;
   if (trace_file.asked_for()) trace_log.emplace(trace_file, plan);
-  const Trace trace = RunJob({config, model, plan, *device, ExpectedOf(work, plan, predicted),
-                              trace_log ? &*trace_log : nullptr},
-                             job, writer, line);
+  const Trace trace =
+      RunJob({config, model, plan, *device, expected, trace_log ? &*trace_log : nullptr}, job,
+             writer, line);
   if (reader.input_hash() != scan.hash) {
     throw Error(
         ErrorCode::kResume,

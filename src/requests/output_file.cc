@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <xxhash.h>
 
 #include <cerrno>
@@ -16,6 +17,8 @@
 
 namespace spillway {
 namespace {
+
+constexpr const char* kRunAttribute = "user.spillway.run";
 
 bool IsStandardOutput(const std::filesystem::path& path) {
   return path == "-" || path == "/dev/stdout";
@@ -192,8 +195,15 @@ void OutputFile::OpenPart() {
   constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
   Descriptor file(::openat(folder_.get(), part_name_.c_str(), kFlags, 0644));
   if (!file.valid()) ThrowPathError(part_path().string());
-  // Without locks (some network filesystems) two runs on one output are only caught by O_EXCL.
-  ::flock(file.get(), LOCK_EX | LOCK_NB);
+  // Without locks (some network filesystems) two runs on one output are only caught by O_EXCL. One
+  // that came between the two calls has taken the file for a stale one, and removed it.
+  const bool taken = ::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  struct stat status {};
+  if (taken || (::fstat(file.get(), &status) == 0 && status.st_nlink == 0)) {
+    throw Error(ErrorCode::kRunInUse,
+                fmt::format("{}: another run is writing it; wait or give another --output",
+                            Printable(part_path().string())));
+  }
   file_ = std::move(file);
 }
 
@@ -212,6 +222,12 @@ void OutputFile::ResumePart() {
   keep_ = true;
 }
 
+bool OutputFile::IsOf(const RunManifest& manifest) const {
+  std::string digest(16, '\0');
+  const ssize_t size = ::getxattr(path_.c_str(), kRunAttribute, digest.data(), digest.size());
+  return size == static_cast<ssize_t>(digest.size()) && digest == ManifestDigest(manifest);
+}
+
 CommitRecord OutputFile::Begin(const RunManifest& manifest,
                                const std::function<void(std::string_view)>& on_line) {
   SPILLWAY_CHECK(!journal_ && num_bytes_ == 0 && !finished_);
@@ -219,6 +235,9 @@ CommitRecord OutputFile::Begin(const RunManifest& manifest,
   hash_.reset(XXH3_createState());
   if (hash_ == nullptr) throw std::bad_alloc();
   XXH3_64bits_reset(hash_.get());
+  // Best effort: without it a finished output is not recognised.
+  const std::string digest = ManifestDigest(manifest);
+  static_cast<void>(::fsetxattr(file_.get(), kRunAttribute, digest.data(), digest.size(), 0));
   if (existing_ == ExistingOutput::kResume && Exists(journal_name_)) {
     const CommitRecord last = ResumeJournal(manifest, on_line);
     if (journal_) return last;

@@ -35,6 +35,10 @@ class OutputFile {
   // kResume found the finished output instead of a .part: nothing is open, nothing may be called.
   bool finished() const { return finished_; }
 
+  // Whether the finished output is known to be of such a run: Begin leaves the manifest's digest in
+  // the file's attribute user.spillway.run, where the filesystem has attributes.
+  bool IsOf(const RunManifest& manifest) const;
+
   // Before the first Write, and only for what is to be resumable: starts the journal
   // `path`.journal. With kResume: reads it, verifies what it says is committed, gives each
   // committed line (with its newline) to `on_line`, cuts off what follows, and returns the last

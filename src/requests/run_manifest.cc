@@ -1,5 +1,8 @@
 #include "src/requests/run_manifest.h"
 
+#include <fmt/format.h>
+#include <xxhash.h>
+
 #include <algorithm>
 
 namespace spillway {
@@ -15,6 +18,13 @@ std::vector<std::string> DifferingKeys(const RunManifest& a, const RunManifest& 
   }
   std::ranges::sort(keys);
   return keys;
+}
+
+std::string ManifestDigest(const RunManifest& manifest) {
+  std::string text;
+  for (const auto& [key, value] : manifest)
+    text += fmt::format("{} {} {}\n{}\n", key.size(), value.size(), key, value);
+  return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
 }
 
 }  // namespace spillway

@@ -14,4 +14,7 @@ using RunManifest = std::map<std::string, std::string>;
 // Names whose texts differ, or that only one of the two has; ascending.
 std::vector<std::string> DifferingKeys(const RunManifest& a, const RunManifest& b);
 
+// 16 digits that stand for a manifest.
+std::string ManifestDigest(const RunManifest& manifest);
+
 }  // namespace spillway

@@ -30,7 +30,6 @@ struct Pending {
 
 // What a line of `generate` that is there already says.
 struct EarlierLine {
-  std::string id;
   bool is_error = false;
   std::vector<TokenId> tokens;
 };
@@ -38,9 +37,7 @@ struct EarlierLine {
 // Throws: nlohmann::json::exception where it is no such line.
 EarlierLine ParseEarlierLine(std::string_view text) {
   const nlohmann::json line = nlohmann::json::parse(text);
-  EarlierLine earlier = {.id = line.at("id").get<std::string>(),
-                         .is_error = !line.at("error").is_null(),
-                         .tokens = {}};
+  EarlierLine earlier = {.is_error = !line.at("error").is_null(), .tokens = {}};
   if (!earlier.is_error) {
     earlier.tokens = line.at("response")
                          .at("body")
@@ -77,8 +74,8 @@ struct CompletionWriter::State {
   int64_t num_errors = 0;
   int64_t num_written = 0;    // lines, those of an earlier run included
   int64_t num_committed = 0;  // of them
-  double committed_s = 0.0;  // when the last commit ended
-  double commit_s = 0.0;     // what it took
+  double committed_s = 0.0;   // when the last commit ended
+  double commit_s = 0.0;      // what it took
 };
 
 void CompletionWriter::State::TakeEarlier(std::string_view text) {
@@ -118,23 +115,22 @@ CompletionWriter::~CompletionWriter() = default;
 
 bool CompletionWriter::finished() const { return state_->file.finished(); }
 
-FinishedOutput CompletionWriter::FinishedRun(uint64_t run_fingerprint, int64_t num_lines) const {
+FinishedOutput CompletionWriter::FinishedRun(const RunManifest& manifest, int64_t num_lines) const {
   SPILLWAY_CHECK(finished());
-  const std::string start = fmt::format("batch_req_{:016x}_", run_fingerprint);
   FinishedOutput output;
-  std::ifstream file(state_->place);
-  try {
-    for (std::string text; std::getline(file, text);) {
-      const EarlierLine line = ParseEarlierLine(text);
-      if (!line.id.starts_with(start)) throw std::out_of_range("id");
-      ++(line.is_error ? output.num_errors : output.num_completions);
+  if (state_->file.IsOf(manifest)) {
+    std::ifstream file(state_->place);
+    try {
+      for (std::string text; std::getline(file, text);) {
+        ++(ParseEarlierLine(text).is_error ? output.num_errors : output.num_completions);
+      }
+      if (output.num_completions + output.num_errors == num_lines) return output;
+    } catch (const nlohmann::json::exception&) {  // edited since: refused as any other
     }
-    if (output.num_completions + output.num_errors == num_lines) return output;
-  } catch (const std::exception&) {
   }
   throw Error(ErrorCode::kResume,
-              fmt::format("{}: is whole but not the output of this input; nothing to resume, give "
-                          "--overwrite or another --output",
+              fmt::format("{}: is whole but not known as the output of this run (same input, model "
+                          "and flags); give --overwrite or another --output",
                           Printable(state_->place.string())));
 }
 
@@ -211,6 +207,7 @@ void CompletionWriter::Finish() {
   state_->file.Finish();
 }
 
+int64_t CompletionWriter::num_committed() const { return state_->num_committed; }
 int64_t CompletionWriter::num_completions() const { return state_->num_completions; }
 int64_t CompletionWriter::num_errors() const { return state_->num_errors; }
 std::string CompletionWriter::fingerprint() const { return state_->fingerprint.Hex(); }

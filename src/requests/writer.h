@@ -56,8 +56,8 @@ class CompletionWriter {
   bool finished() const;
 
   // What the finished output holds. Requires: finished().
-  // Throws: Error kResume when it is not of the run with this fingerprint and number of lines; kIo.
-  FinishedOutput FinishedRun(uint64_t run_fingerprint, int64_t num_lines) const;
+  // Throws: Error kResume when it is not known to be all of this run, with `num_lines` lines.
+  FinishedOutput FinishedRun(const RunManifest& manifest, int64_t num_lines) const;
 
   // The fingerprint where it was not known when the output was checked. Requires: no Put yet.
   void SetRunFingerprint(uint64_t fingerprint);
@@ -98,6 +98,7 @@ class CompletionWriter {
   // Throws: Error kIo, kDiskSpace, kOutputExists (a file appeared there meanwhile).
   void Finish();
 
+  int64_t num_committed() const;  // lines that a resumed run keeps
   int64_t num_completions() const;
   int64_t num_errors() const;
   // TokenFingerprint of the lines written so far, 16 hex digits: the report's "fingerprint".

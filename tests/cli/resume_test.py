@@ -5,6 +5,7 @@ Standard library only.
 """
 
 import json
+import os
 import pathlib
 import random
 import signal
@@ -158,13 +159,19 @@ class Refusals(ResumeTest):
     def test_a_finished_run_is_left_alone(self):
         harness.run(BINARY, self.words(self.output))
         before = self.output.stat()
+        try:
+            os.getxattr(self.output, "user.spillway.run")
+        except OSError:
+            self.skipTest("the filesystem has no attributes")
         self.resume()
         self.assertEqual(self.output.stat().st_mtime_ns, before.st_mtime_ns)
+        for flags in (["--temperature", "1"], ["--kv-bits", "4"], ["--max-new-tokens", "5"]):
+            self.assert_refused(self.resume(*flags, status=51), "E-RESUME", "not known as the output of this run")
         self.assert_whole()
 
     def test_another_output_is_not_taken_for_finished(self):
         self.output.write_bytes(self.whole[: self.whole.index(b"\n") + 1])
-        self.assert_refused(self.resume(status=51), "E-RESUME", "is whole but not the output")
+        self.assert_refused(self.resume(status=51), "E-RESUME", "is whole but not known")
 
     def test_nothing_to_resume(self):
         self.assert_refused(self.resume(status=51), "E-RESUME", "no interrupted run")
