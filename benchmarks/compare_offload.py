@@ -206,9 +206,10 @@ def print_table(result):
         limit, by = row["bound"]
         print(f"| Spillway | {row['rows']} | {row['decode']:.1f} | {row['generated']:.1f} | {limit:.1f} ({by})"
               f" | {100 * row['disk_busy']:.0f} % | {100 * row['compute']:.0f} % |")
-    if not result["accelerate"]:
-        print("\nAccelerate runs at none of these batch sizes in this limit")
-        return
+    for side in ("accelerate", "spillway"):
+        if not result[side]:
+            print(f"\n{side} runs at none of these sizes in this limit")
+            return
     for what in ("decode", "generated"):
         ours = max(row[what] for row in result["spillway"])
         theirs = max(row[what] for row in result["accelerate"])
