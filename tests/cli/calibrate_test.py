@@ -7,7 +7,6 @@ import json
 import pathlib
 import re
 import sys
-import tempfile
 import unittest
 
 import harness
@@ -18,17 +17,7 @@ SMALL_MODEL = harness.REPOSITORY / "tests" / "parity" / "models" / "prenorm-head
 SAMPLE = ["--window", 96, "--prefill", 48, "--sample", 3]
 
 
-class Calibrate(unittest.TestCase):
-    def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.folder = pathlib.Path(temporary.name)
-
-    def run_verb(self, *words, status=0):
-        result = harness.run(BINARY, [*words], cwd=self.folder)
-        self.assertEqual(result.status, status, result.stderr.decode(errors="replace"))
-        return result
-
+class Calibrate(harness.VerbTest):
     def calibrate(self, *words):
         self.run_verb("calibrate", "--text", TALES, *SAMPLE, "--output", "kv.json", "--report", "r.json", "--quiet", *words)
         policy = json.loads((self.folder / "kv.json").read_text())
@@ -94,5 +83,5 @@ class Calibrate(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    BINARY = pathlib.Path(sys.argv.pop(1)).resolve()
+    harness.VerbTest.binary = BINARY = pathlib.Path(sys.argv.pop(1)).resolve()
     unittest.main()

@@ -5,6 +5,8 @@ import json
 import os
 import pathlib
 import subprocess
+import tempfile
+import unittest
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 BUNDLED_MODEL = REPOSITORY / "examples" / "tales-opt-8m"
@@ -62,3 +64,34 @@ def choice(line):
     """The completion in an output line; an AssertionError naming the line's error when there is none."""
     assert line["error"] is None, f"line {line['custom_id']} failed: {line['error']}"
     return line["response"]["body"]["choices"][0]
+
+
+class VerbTest(unittest.TestCase):
+    """Tests of verbs, each in a folder of its own. A script sets `binary` before it runs them."""
+
+    binary = pathlib.Path()
+    env = None  # beside clean_environment's
+
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name)
+
+    def run_verb(self, verb, *words, status=0, env=None):
+        result = run(self.binary, [verb, *words], cwd=self.folder, env=env or self.env)
+        self.assertEqual(result.status, status, result.stderr.decode(errors="replace"))
+        return result
+
+    def report_of(self, verb, *words):
+        path = self.folder / "report.json"
+        self.run_verb(verb, *words, "--offload-dir", self.folder, "--quiet", "--report", path)
+        return json.loads(path.read_text())
+
+    def refusal(self, status, verb, *words):
+        """The one line on stderr."""
+        result = self.run_verb(verb, *words, status=status)
+        self.assertEqual(result.stdout, b"")
+        lines = result.stderr.splitlines()
+        self.assertEqual(len(lines), 1, lines)
+        self.assertTrue(lines[0].startswith(b"spillway: error[E-") and len(lines[0]) <= 300, lines)
+        return lines[0].decode()

@@ -9,7 +9,6 @@ import pathlib
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
 
@@ -20,20 +19,13 @@ MACHINES = harness.REPOSITORY / "examples" / "machines"
 SMALL = ["--prompt-len", 8, "--gen-len", 2, "--num-requests", 2, "--quiet"]
 
 
-class ProfileTest(unittest.TestCase):
+class ProfileTest(harness.VerbTest):
     def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.folder = pathlib.Path(temporary.name)
+        super().setUp()
         self.cache = self.folder / "cache"
         self.offload = self.folder / "offload"
         self.offload.mkdir()
         self.env = {"XDG_CACHE_HOME": str(self.cache)}
-
-    def run_verb(self, *words, status=0):
-        result = harness.run(BINARY, words, cwd=self.folder, env=self.env)
-        self.assertEqual(result.status, status, result.stderr.decode(errors="replace"))
-        return result
 
     def profile(self, *words, status=0):
         return self.run_verb("profile", "--quick", "--offload-dir", self.offload, *words, status=status)
@@ -163,5 +155,5 @@ class Inspect(ProfileTest):
 
 
 if __name__ == "__main__":
-    BINARY = pathlib.Path(sys.argv.pop(1)).resolve()
+    harness.VerbTest.binary = BINARY = pathlib.Path(sys.argv.pop(1)).resolve()
     unittest.main()

@@ -25,7 +25,7 @@ RECORDS = [
 RECORDS[7] = {"prompt": 5}  # an error line
 
 
-class ResumeTest(unittest.TestCase):
+class ResumeTest(harness.VerbTest):
     @classmethod
     def setUpClass(cls):
         cls.temporary = tempfile.TemporaryDirectory()
@@ -40,9 +40,7 @@ class ResumeTest(unittest.TestCase):
         cls.temporary.cleanup()
 
     def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.folder = pathlib.Path(temporary.name)
+        super().setUp()
         self.output = self.folder / "out.jsonl"
         self.part = self.folder / "out.jsonl.part"
         self.journal = self.folder / "out.jsonl.journal"

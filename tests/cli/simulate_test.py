@@ -7,40 +7,17 @@ refused. Standard library only.
 import json
 import pathlib
 import sys
-import tempfile
 import unittest
 
 import harness
 
-BINARY = pathlib.Path()
 T4 = harness.REPOSITORY / "examples" / "machines" / "t4.json"
 POLICIES = harness.REPOSITORY / "examples" / "policies"
 OPT_30B = ["--model", "opt-30b", "--machine", T4, "--prompt-len", 512, "--gen-len", 32]
 LINKS = ["disk_read", "disk_write", "cpu_to_gpu", "gpu_to_cpu"]
 
 
-class PlanningTest(unittest.TestCase):
-    def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.folder = pathlib.Path(temporary.name)
-
-    def run_verb(self, verb, *words, status=0):
-        result = harness.run(BINARY, [verb, *words], cwd=self.folder)
-        self.assertEqual(result.status, status, result.stderr.decode(errors="replace"))
-        return result
-
-    def report_of(self, verb, *words):
-        path = self.folder / "report.json"
-        self.run_verb(verb, *words, "--quiet", "--report", path)
-        return json.loads(path.read_text())
-
-    def refusal(self, status, verb, *words):
-        result = self.run_verb(verb, *words, status=status)
-        lines = result.stderr.decode().splitlines()
-        self.assertEqual(len(lines), 1, lines)
-        return lines[0]
-
+class PlanningTest(harness.VerbTest):
     def machine_like(self, **changes):
         """The T4's file with other values."""
         document = json.loads(T4.read_text()) | changes
@@ -150,8 +127,7 @@ class Simulate(PlanningTest):
                        ["--percent", 50, 50, 0, 100, 0, 100, "--gpu-batch-size", 2, "--num-gpu-batches", 3],
                        ["--percent", 0, 50, 0, 0, 0, 0, "--gpu-batch-size", 5, "--num-gpu-batches", 2, "--no-overlap"]):
             run = self.report_of("bench", *work, *policy, "--emulate-gpu", caps["gpu"], "--cpu-memory", caps["cpu"],
-                                 "--disk-space", caps["disk"], "--threads", 1, "--offload-dir", self.folder,
-                                 "--machine", machine)
+                                 "--disk-space", caps["disk"], "--threads", 1, "--machine", machine)
             simulated = self.report_of("simulate", *work, *policy, "--machine", machine)
             for key in ("block", "placement", "policy"):
                 self.assertEqual(run[key], simulated[key], policy)
@@ -220,5 +196,5 @@ class PolicyFiles(PlanningTest):
 
 
 if __name__ == "__main__":
-    BINARY = pathlib.Path(sys.argv.pop(1)).resolve()
+    harness.VerbTest.binary = pathlib.Path(sys.argv.pop(1)).resolve()
     unittest.main(verbosity=2)

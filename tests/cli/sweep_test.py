@@ -9,7 +9,6 @@ import pathlib
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
 
@@ -33,11 +32,9 @@ gen-len = [1500, 2, 3]
 """
 
 
-class SweepTest(unittest.TestCase):
+class SweepTest(harness.VerbTest):
     def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.folder = pathlib.Path(temporary.name)
+        super().setUp()
         self.out = self.folder / "out"
 
     def grid(self, text):

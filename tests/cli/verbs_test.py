@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
 
@@ -23,33 +22,7 @@ ON_DISK = ["--percent", 0, 0, 0, 100, 0, 100]
 MIXED = ["--percent", 0, 40, 0, 50, 0, 50]
 
 
-class VerbTest(unittest.TestCase):
-    def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.folder = pathlib.Path(temporary.name)
-
-    def run_verb(self, verb, *words, status=0, env=None):
-        result = harness.run(BINARY, [verb, *words], cwd=self.folder, env=env)
-        self.assertEqual(result.status, status, result.stderr.decode(errors="replace"))
-        return result
-
-    def report_of(self, verb, *words):
-        path = self.folder / "report.json"
-        self.run_verb(verb, *words, "--offload-dir", self.folder, "--quiet", "--report", path)
-        return json.loads(path.read_text())
-
-    def refusal(self, status, verb, *words):
-        """The one line on stderr."""
-        result = self.run_verb(verb, *words, status=status)
-        self.assertEqual(result.stdout, b"")
-        lines = result.stderr.splitlines()
-        self.assertEqual(len(lines), 1, lines)
-        self.assertTrue(lines[0].startswith(b"spillway: error[E-"), lines)
-        return lines[0].decode()
-
-
-class Bench(VerbTest):
+class Bench(harness.VerbTest):
     def test_every_row_has_its_length(self):
         report = self.report_of("bench", *SMALL, "--num-requests", 7, "--gpu-batch-size", 3)
         self.assertEqual(report["workload"], {
@@ -125,7 +98,7 @@ MEASURED_LEAVES = {"peak_bytes", "prompt_tokens", "generated_tokens", "num_compl
                    "passes"}
 
 
-class Plan(VerbTest):
+class Plan(harness.VerbTest):
     def check_against_run(self, planned, measured):
         """The same keys; what is measured is null, the rest is what the run reports."""
         self.assertEqual([path for path, _ in leaves(planned)], [path for path, _ in leaves(measured)])
@@ -195,7 +168,7 @@ class Plan(VerbTest):
                          self.report_of("plan", *SMALL, *MIXED, *caps))
 
 
-class Convert(VerbTest):
+class Convert(harness.VerbTest):
     PLACEMENTS = [[], ON_DISK, MIXED, ["--emulate-gpu", "256MiB", "--percent", 30, 30, 30, 30, 30, 30]]
 
     def convert(self, *model, name="model.store"):
@@ -342,5 +315,5 @@ class Convert(VerbTest):
 
 
 if __name__ == "__main__":
-    BINARY = pathlib.Path(sys.argv.pop(1)).resolve()
+    harness.VerbTest.binary = BINARY = pathlib.Path(sys.argv.pop(1)).resolve()
     unittest.main()

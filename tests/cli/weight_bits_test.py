@@ -8,12 +8,10 @@ import json
 import pathlib
 import shutil
 import sys
-import tempfile
 import unittest
 
 import harness
 
-BINARY = pathlib.Path()
 PARITY_MODELS = harness.REPOSITORY / "tests" / "parity" / "models"
 HELD_OUT = harness.REPOSITORY / "examples" / "heldout_tales.txt"
 SMALL = ["--prompt-len", 20, "--gen-len", 5, "--num-requests", 4]
@@ -23,29 +21,7 @@ EMULATED = ["--emulate-gpu", "256MiB", "--percent", 30, 30, 30, 30, 30, 30]
 BITS = (8, 4)
 
 
-class WeightBitsTest(unittest.TestCase):
-    def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.folder = pathlib.Path(temporary.name)
-
-    def run_verb(self, verb, *words, status=0):
-        result = harness.run(BINARY, [verb, *words], cwd=self.folder)
-        self.assertEqual(result.status, status, result.stderr.decode(errors="replace"))
-        return result
-
-    def refusal(self, status, verb, *words):
-        result = self.run_verb(verb, *words, status=status)
-        lines = result.stderr.splitlines()
-        self.assertEqual(len(lines), 1, lines)
-        self.assertTrue(lines[0].startswith(b"spillway: error[E-") and len(lines[0]) <= 300, lines)
-        return lines[0].decode()
-
-    def report_of(self, verb, *words):
-        path = self.folder / "report.json"
-        self.run_verb(verb, *words, "--offload-dir", self.folder, "--quiet", "--report", path)
-        return json.loads(path.read_text())
-
+class WeightBitsTest(harness.VerbTest):
     def convert(self, *words, name="model.store"):
         store = self.folder / name
         self.run_verb("convert", *words, "--seed", 3, "--output", store, "--quiet")
@@ -223,5 +199,5 @@ class Runs(WeightBitsTest):
 
 
 if __name__ == "__main__":
-    BINARY = pathlib.Path(sys.argv.pop(1)).resolve()
+    harness.VerbTest.binary = pathlib.Path(sys.argv.pop(1)).resolve()
     unittest.main()
