@@ -12,9 +12,7 @@ or FLOPs over the matrix rate that torch's bf16 product of that many rows reache
 """
 
 import argparse
-import concurrent.futures
 import json
-import mmap
 import os
 import pathlib
 import subprocess
@@ -27,8 +25,6 @@ sys.path.insert(0, str(HERE))
 
 MODEL = "opt-1.3b"
 MATRIX_PARAMETERS = 24 * (4 * 2048 * 2048 + 2 * 2048 * 8192) + 50272 * 2048  # read once a pass
-READ_BYTES = 2 << 20
-READ_SECONDS = 4.0
 
 # --- the limit
 
@@ -150,31 +146,6 @@ def spillway_round(group, binary, checkpoint, work, rows, args):
 # --- the machine
 
 
-def read_store(path, first, step, seconds):
-    """Bytes that a loop of O_DIRECT reads of every step-th run of the file brings in `seconds`."""
-    file = os.open(path, os.O_RDONLY | os.O_DIRECT)
-    buffer = mmap.mmap(-1, READ_BYTES)
-    size = os.fstat(file).st_size // READ_BYTES
-    at, total, begin = first, 0, time.perf_counter()
-    while time.perf_counter() - begin < seconds:
-        total += os.preadv(file, [buffer], at % size * READ_BYTES)
-        at += step
-    os.close(file)
-    return total
-
-
-def disk_rate(work):
-    """Bytes per second of plain O_DIRECT reads of the store: the best of one, two and four loops at a time."""
-    store = next(work.glob("spillway-*.store")) / "weights.bin"
-    best = 0.0
-    for loops in (1, 2, 4):
-        with concurrent.futures.ThreadPoolExecutor(loops) as pool:
-            begin = time.perf_counter()
-            parts = pool.map(lambda first: read_store(store, first, loops, READ_SECONDS), range(loops))
-            best = max(best, sum(parts) / (time.perf_counter() - begin))
-    return best
-
-
 def matrix_rate(rows):
     """FLOPs per second of torch's bf16 product of `rows` rows with matrices that are not in a cache."""
     import torch
@@ -231,6 +202,7 @@ def main():
     if args.quick:
         args.new_tokens, args.accelerate_batches, args.spillway_rows = 8, [8, 32], [32, 64]
     import compare_transformers
+    import raw_disk
 
     work = args.work.resolve()
     checkpoint = compare_transformers.checkpoint(work, MODEL)
@@ -240,7 +212,7 @@ def main():
     try:
         binary = args.binary.resolve()
         spillway = [spillway_round(group, binary, checkpoint, work, rows, args) for rows in args.spillway_rows]
-        disk = disk_rate(work)
+        disk = raw_disk.read_rate(next(work.glob("spillway-*.store")) / "weights.bin")
         accelerate = [accelerate_round(group, checkpoint, offload, batch, args) for batch in args.accelerate_batches]
     finally:
         group.close()

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Draws one pass of a trace (spillway generate --trace FILE) as a PNG: a lane each for compute, waiting and the links.
-Needs the PyPI package matplotlib."""
+"""Draws one pass of a trace (spillway generate --trace FILE), or some of its layers, as a PNG: a lane each for compute,
+waiting and the links. Needs the PyPI package matplotlib."""
 
 import argparse
 import collections
@@ -49,15 +49,18 @@ def read_trace(path):
         fail(f"{path}: is no trace of spillway generate --trace")
 
 
-def window_of(spans, number):
-    """When the pass began and ended: its first and last compute, and the wait before."""
-    computes = [event for event in spans["compute"] if event["args"]["pass"] == number]
+def window_of(spans, number, layers):
+    """When the layers of the pass began and ended: their first and last compute, and the wait before."""
+    def inside(event):
+        return event["args"].get("pass") == number and event["args"]["layer"] in layers
+
+    computes = [event for event in spans["compute"] if inside(event)]
     if not computes:
         last = max((event["args"]["pass"] for event in spans["compute"]), default=-1)
-        fail(f"the trace has no pass {number}; its last is {last}")
+        fail(f"the trace has no pass {number} with such layers; its last pass is {last}")
     begin = min(event["ts"] for event in computes)
     end = max(event["ts"] + event["dur"] for event in computes)
-    waits = [event["ts"] for event in spans["waiting"] if event["args"].get("pass") == number]
+    waits = [event["ts"] for event in spans["waiting"] if inside(event)]
     return min([begin, *waits]), end
 
 
@@ -89,12 +92,16 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("trace", type=pathlib.Path)
     parser.add_argument("--pass", dest="number", type=int, default=1, metavar="N", help="counted from 0 (default: 1)")
+    parser.add_argument("--layers", type=int, nargs=2, default=[0, sys.maxsize - 1], metavar=("FIRST", "LAST"),
+                        help="only these, counted from 0, the embedding first (default: all)")
     parser.add_argument("--output", type=pathlib.Path, metavar="FILE", help="default: the trace's name with .png")
     arguments = parser.parse_args()
     pyplot = load_pyplot()
     lanes, spans, dropped = read_trace(arguments.trace)
-    figure = draw(pyplot, lanes, spans, window_of(spans, arguments.number))
-    figure.suptitle(f"{arguments.trace.name}, pass {arguments.number}", x=0.01, ha="left")
+    first, last = arguments.layers
+    figure = draw(pyplot, lanes, spans, window_of(spans, arguments.number, range(first, last + 1)))
+    part = f", layers {first} to {last}" if last < sys.maxsize - 1 else ""
+    figure.suptitle(f"{arguments.trace.name}, pass {arguments.number}{part}", x=0.01, ha="left")
     output = arguments.output or arguments.trace.with_suffix(".png")
     figure.savefig(output, dpi=150)
     if dropped:
