@@ -295,6 +295,10 @@ PerLink<LinkTotals> Mover::links() const {
   return links;
 }
 
+int64_t Mover::num_rereads() const {
+  return rows_in_.totals().rereads + weights_in_.totals().rereads;
+}
+
 std::byte* Mover::KvHome(Tier tier, int64_t batch, int64_t block) const {
   const RowShare& share = plan_.kv[tier];
   if (share.size == 0 || tier == Tier::kDisk) return nullptr;

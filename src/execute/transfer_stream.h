@@ -1,8 +1,9 @@
 // TransferStream: one link's moves, carried out in the order in which they were added, on a thread
 // of its own. How the device's memory is copied to and from is its CopyQueue's; a move begins after
 // the computes that were begun before it was added. A disk read is begun as soon as its turn and
-// the memory for it come, several at a time; checks and copies run when it is the oldest. Thread
-// rule: Add by one thread; Wait by any. The steady state allocates nothing.
+// the memory for it come, several at a time; checks and copies run when it is the oldest. What
+// comes back from disk with other bytes is read once again, in case it was the way and not the disk.
+// Thread rule: Add by one thread; Wait by any. The steady state allocates nothing.
 #pragma once
 
 #include <condition_variable>
@@ -42,6 +43,7 @@ struct Move {
 struct StreamTotals {
   int64_t copied_bytes = 0;
   double copy_s = 0.0;
+  int64_t rereads = 0;  // reads from disk done again, since other bytes came than were written
 };
 
 class TransferStream;
@@ -98,12 +100,17 @@ class TransferStream {
     DiskTicket ticket;
     std::byte* memory = nullptr;  // what the disk reads or writes
     DeviceCopy copy;              // of kCopy
+
+    std::span<std::byte> Memory() const { return {memory, static_cast<std::size_t>(move.bytes)}; }
   };
 
   void Run() noexcept;
   bool Step();  // false at the end
   bool Begin(Entry& entry);
+  void BeginRead(Entry& entry);
   void Finish(Entry& entry);
+  void FinishRead(Entry& entry);
+  void CheckRead(const Entry& entry) const;
   void Copy(std::byte* to, const std::byte* from, const Entry& entry);
   void FinishCopy(const DeviceCopy& copy, const Entry& entry);
   bool Reached(uint64_t number) const;
