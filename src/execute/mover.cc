@@ -132,7 +132,8 @@ void Mover::LoadKv(const Cursor& cell, const PackedBatch& batch) {
   moves_.clear();
   for (std::size_t row = 0; row < batch.rows.size(); ++row) {
     const int64_t num_held = KvPlaceOf(cell, batch, row).NumHeld(batch.rows[row].num_past);
-    AddKvRuns(cell, batch, row, {0, DivideUp(num_held, plan_.slot_align)}, Direction::kIn);
+    const int64_t align = plan_.slot_align[batch.rows[row].kv_tier];
+    AddKvRuns(cell, batch, row, {0, DivideUp(num_held, align)}, Direction::kIn);
   }
   const std::size_t slot = KvSlot(cell);
   kv_.loaded[slot] = rows_in_.Add(moves_, LabelOf(TraceSubject::kKv, cell),
@@ -155,8 +156,9 @@ void Mover::StoreKv(const Cursor& cell, const PackedBatch& batch) {
   for (std::size_t index = 0; index < batch.rows.size(); ++index) {
     const PackedRow& row = batch.rows[index];
     const int64_t num_held = KvPlaceOf(cell, batch, index).NumHeld(row.num_past + row.num_new);
-    const int64_t first = plan_.policy.kv.evicts() ? 0 : row.num_past / plan_.slot_align;
-    AddKvRuns(cell, batch, index, {first, DivideUp(num_held, plan_.slot_align)}, Direction::kOut);
+    const int64_t align = plan_.slot_align[row.kv_tier];
+    const int64_t first = plan_.policy.kv.evicts() ? 0 : row.num_past / align;
+    AddKvRuns(cell, batch, index, {first, DivideUp(num_held, align)}, Direction::kOut);
   }
   // One store of these blocks at a time; rows that have just come loaded nothing that waited for
   // it.
@@ -185,9 +187,10 @@ void Mover::AddKvRuns(const Cursor& cell, const PackedBatch& batch, std::size_t 
                       const BlockRange& blocks, Direction direction) {
   const PackedRow& row = batch.rows[index];
   if (plan_.KvInPlace(row.kv_tier)) return;
-  const int64_t block_bytes = plan_.KvBlockBytes();
+  const int64_t block_bytes = plan_.KvBlockBytes(row.kv_tier);
   const int64_t run_blocks = std::max<int64_t>(1, kRunBytes / block_bytes);
-  const int64_t row_block = KvPlaceOf(cell, batch, index).slot_begin / plan_.slot_align;
+  const int64_t row_block =
+      KvPlaceOf(cell, batch, index).slot_begin / plan_.slot_align[row.kv_tier];
   const int64_t block = Block(cell);
   for (int64_t at = blocks.begin; at < blocks.end; at += run_blocks) {
     const int64_t num_blocks = std::min(run_blocks, blocks.end - at);

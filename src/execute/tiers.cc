@@ -41,9 +41,10 @@ void Tiers::OpenDisk(const Plan& plan, const DiskOptions& disk) {
     }
   }
   if (plan.kv[Tier::kDisk].region.bytes > 0) {
-    ScratchLayout layout = {plan.num_batches, {}, plan.KvBlockBytes()};
+    ScratchLayout layout = {plan.num_batches, {}, plan.KvBlockBytes(Tier::kDisk)};
     for (int64_t block = 0; block < plan.shape.num_layers; ++block) {
-      layout.blocks_per_slot.push_back(plan.KvSlots(Tier::kDisk, block) / plan.slot_align);
+      layout.blocks_per_slot.push_back(plan.KvSlots(Tier::kDisk, block) /
+                                       plan.slot_align[Tier::kDisk]);
     }
     kv_scratch_ = std::make_unique<Scratch>(*folder_, layout, disk.run_id);
   }

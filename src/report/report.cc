@@ -287,8 +287,7 @@ void ClearValues(Json& json) {
 }
 
 int64_t SlotsOfLongestRow(const Plan& plan, const Workload& work) {
-  const int64_t tokens = work.longest.slots();
-  return plan.RowSlots(plan.LargestKvClass(tokens), tokens);
+  return plan.MostRowSlots(work.longest.slots());
 }
 
 KvKeep KeepOfLongestRow(const Plan& plan, const Workload& work) {

@@ -94,7 +94,7 @@ TEST(PlanTest, CodesOfKvAndTheirRangesAreSized) {
     EXPECT_EQ(h2o.slot_bytes, full.slot_bytes + 8 * shape.num_heads);
     EXPECT_EQ(h2o.kv[Tier::kCpu].region.bytes, 2 * 32 * h2o.slot_bytes * shape.num_layers);
     EXPECT_EQ(h2o.workspace.prompt.kv.bytes, h2o.workspace.prompt.slots() * full.slot_bytes);
-    EXPECT_EQ(full.KvBlockBytes() % 64, 0);
+    EXPECT_EQ(full.KvBlockBytes(Tier::kCpu) % 64, 0);
   }
 }
 
@@ -105,8 +105,26 @@ TEST(PlanTest, CodesOnDiskTakeWholeDiskBlocks) {
   policy.kv_frac[Tier::kDisk] = 1.0;
   const Plan plan = LayOut(*BuiltInShape("opt-2.7b"), MachineWith(int64_t{1} << 40),
                            Requests(4, 100, 28), policy, kNeeds);
-  EXPECT_EQ(plan.KvBlockBytes() % 4096, 0);
-  EXPECT_EQ(plan.RowSlots(0, 128) % plan.slot_align, 0);
+  EXPECT_EQ(plan.KvBlockBytes(Tier::kDisk) % 4096, 0);
+  EXPECT_EQ(plan.RowSlots(Tier::kDisk, 0, 128) % plan.slot_align[Tier::kDisk], 0);
+}
+
+// With scores and positions 16 slots of opt-30b are 113.75 disk blocks: on disk a row's slots are a
+// multiple of 64, in memory of 16 all the same.
+TEST(PlanTest, RowsInMemoryAreNotPaddedForThoseOnDisk) {
+  Policy policy = Batches(8, 1);
+  policy.kv.kind = KvPolicyKind::kH2o;
+  policy.kv.budget = {{0.2, 0}, {}, {}};
+  const ModelShape shape = *BuiltInShape("opt-30b");
+  const Workload work = Requests(8, 512, 32);
+  const Plan in_memory = LayOut(shape, MachineWith(0), work, policy, kNeeds);
+  policy.kv_frac[Tier::kCpu] = policy.kv_frac[Tier::kDisk] = 0.5;
+  const Plan mixed = LayOut(shape, MachineWith(0), work, policy, kNeeds);
+  EXPECT_EQ(mixed.RowSlots(Tier::kCpu, 0, 544), 112);  // 109 tokens and the newest
+  EXPECT_EQ(mixed.RowSlots(Tier::kDisk, 0, 544), 128);
+  EXPECT_EQ(mixed.MostRowSlots(544), 128);
+  EXPECT_EQ(in_memory.MostRowSlots(544), 112);
+  EXPECT_EQ(2 * mixed.kv[Tier::kCpu].region.bytes, in_memory.kv[Tier::kCpu].region.bytes);
 }
 
 TEST(PlanTest, ARowBeyondTheSampleFitsAlone) {
