@@ -85,7 +85,7 @@ struct StagingPlan {
 };
 
 // Memory through which bytes pass between disk and a device that is not the CPU: one ring for each
-// of weights in, rows in, rows out.
+// of weights in, rows in, rows out. None where only KV that the CPU attends to is on disk.
 struct BouncePlan {
   int64_t chunk_bytes = 0;
   int64_t num_chunks = 0;  // of a ring

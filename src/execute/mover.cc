@@ -198,6 +198,7 @@ void Mover::AddKvRuns(const Cursor& cell, const PackedBatch& batch, std::size_t 
     Move move;
     move.bytes = num_blocks * block_bytes;
     move.device = KvStaged(row.kv_tier, cell) + offset;
+    move.on_host = plan_.kv_staging.tier == Tier::kCpu;
     move.outward = direction == Direction::kOut;
     if (row.kv_tier == Tier::kDisk) {
       move.kind = move.outward ? MoveKind::kWriteScratch : MoveKind::kReadScratch;

@@ -84,7 +84,7 @@ bool TransferStream::Reached(uint64_t number) const {
 }
 
 bool TransferStream::UsesBounce(const Move& move) const {
-  return move.kind != MoveKind::kCopy && options_.num_chunks > 0;
+  return move.kind != MoveKind::kCopy && !move.on_host && options_.num_chunks > 0;
 }
 
 void TransferStream::Run() noexcept {

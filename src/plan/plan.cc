@@ -199,9 +199,14 @@ void PlaceRows(Plan& plan, Cursors& arenas) {
   }
 }
 
-// Bytes between disk and a device that is not the CPU cross in chunks through CPU memory.
+// Bytes between disk and a device that is not the CPU cross in chunks through CPU memory. KV that
+// the CPU attends to does not: it is read to where it is attended to.
 void PlaceBounce(Plan& plan, Cursors& arenas) {
-  const bool crosses = plan.device() != Tier::kCpu && arenas.disk.end() > 0;
+  if (plan.device() == Tier::kCpu) return;
+  const bool kv_crosses =
+      plan.kv[Tier::kDisk].region.bytes > 0 && plan.kv_staging.tier != Tier::kCpu;
+  const bool crosses =
+      kv_crosses || plan.weight_bytes[Tier::kDisk] > 0 || plan.hidden[Tier::kDisk].region.bytes > 0;
   if (!crosses) return;
   int64_t longest = std::max({kRunBytes, plan.KvBlockBytes(Tier::kDisk), kHiddenBlockBytes});
   for (const PlannedLayer& layer : plan.layers) {

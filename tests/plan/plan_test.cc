@@ -109,6 +109,21 @@ TEST(PlanTest, CodesOnDiskTakeWholeDiskBlocks) {
   EXPECT_EQ(plan.RowSlots(Tier::kDisk, 0, 128) % plan.slot_align[Tier::kDisk], 0);
 }
 
+TEST(PlanTest, KvThatTheCpuAttendsToNeedsNoBounce) {
+  Machine machine = MachineWith(int64_t{1} << 40);
+  machine.device = Tier::kGpu;
+  Policy policy = Batches(8, 2);
+  policy.kv_frac = {};
+  policy.kv_frac[Tier::kDisk] = 1.0;
+  const ModelShape shape = *BuiltInShape("opt-125m");
+  for (const bool cpu_attention : {false, true}) {
+    policy.cpu_attention = cpu_attention;
+    const Plan plan = LayOut(shape, machine, Requests(16, 100, 28), policy, kNeeds);
+    EXPECT_EQ(plan.bounce.num_chunks == 0, cpu_attention);
+    for (const Region& slot : plan.kv_staging.slots) EXPECT_EQ(slot.offset % 4096, 0);
+  }
+}
+
 // With scores and positions 16 slots of opt-30b are 113.75 disk blocks: on disk a row's slots are a
 // multiple of 64, in memory of 16 all the same.
 TEST(PlanTest, RowsInMemoryAreNotPaddedForThoseOnDisk) {
