@@ -59,9 +59,8 @@ int MaxWeightMoves(const Plan& plan) {
 constexpr double kLeastTracedWaitS = 1e-6;
 
 TransferStream::Options StreamOptions(const Plan& plan, const Tiers& tiers, std::size_t ring,
-                                      int max_moves, TraceLog* trace_log) {
+                                      int max_moves) {
   TransferStream::Options options;
-  options.trace_log = trace_log;
   options.queue = tiers.queue();
   options.store = tiers.store();
   options.bounce = tiers.arena(Tier::kCpu).View(plan.bounce.rings[ring]);
@@ -70,8 +69,11 @@ TransferStream::Options StreamOptions(const Plan& plan, const Tiers& tiers, std:
   return options;
 }
 
-TransferStream::Options OutOptions(TransferStream::Options options) {
-  options.copy_lane = TraceLane::kGpuToCpu;
+TransferStream::Options Noting(TransferStream::Options options, LinkMeter& meter, TraceLane lane,
+                               TraceLog* trace_log) {
+  options.meter = &meter;
+  options.copy_lane = lane;
+  options.trace_log = trace_log;
   return options;
 }
 
@@ -85,10 +87,14 @@ Mover::Mover(const Plan& plan, const Tiers& tiers, TraceLog* trace_log)
       weights_loaded_(plan.layers.size()),
       kv_stored_(static_cast<std::size_t>(plan.num_batches * plan.shape.num_layers)),
       hidden_stored_(static_cast<std::size_t>(plan.num_batches)),
-      out_(OutOptions(StreamOptions(plan, tiers, 2, MaxRowMoves(plan), trace_log)),
+      out_(Noting(StreamOptions(plan, tiers, 2, MaxRowMoves(plan)), to_cpu_, TraceLane::kGpuToCpu,
+                  trace_log),
            tiers.MakeCopyQueue()),
-      rows_in_(StreamOptions(plan, tiers, 1, MaxRowMoves(plan), trace_log), tiers.MakeCopyQueue()),
-      weights_in_(StreamOptions(plan, tiers, 0, MaxWeightMoves(plan), trace_log),
+      rows_in_(Noting(StreamOptions(plan, tiers, 1, MaxRowMoves(plan)), to_gpu_,
+                      TraceLane::kCpuToGpu, trace_log),
+               tiers.MakeCopyQueue()),
+      weights_in_(Noting(StreamOptions(plan, tiers, 0, MaxWeightMoves(plan)), to_gpu_,
+                         TraceLane::kCpuToGpu, trace_log),
                   tiers.MakeCopyQueue()) {
   for (std::size_t layer = 0; layer < plan.layers.size(); ++layer) {
     weight_moves_.push_back(MovesFor(MovesOf(plan, static_cast<int64_t>(layer)), plan, tiers));
@@ -289,19 +295,12 @@ PerLink<LinkTotals> Mover::links() const {
     links[Link::kDiskWrite] = {written.bytes, written.busy_s};
   }
   if (plan_.device() != Tier::kGpu) return links;
-  for (const TransferStream* stream : {&rows_in_, &weights_in_}) {
-    const StreamTotals totals = stream->totals();
-    links[Link::kCpuToGpu].bytes += totals.copied_bytes;
-    links[Link::kCpuToGpu].busy_s += totals.copy_s;
-  }
-  const StreamTotals totals = out_.totals();
-  links[Link::kGpuToCpu] = {totals.copied_bytes, totals.copy_s};
+  links[Link::kCpuToGpu] = to_gpu_.totals();
+  links[Link::kGpuToCpu] = to_cpu_.totals();
   return links;
 }
 
-int64_t Mover::num_rereads() const {
-  return rows_in_.totals().rereads + weights_in_.totals().rereads;
-}
+int64_t Mover::num_rereads() const { return rows_in_.num_rereads() + weights_in_.num_rereads(); }
 
 std::byte* Mover::KvHome(Tier tier, int64_t batch, int64_t block) const {
   const RowShare& share = plan_.kv[tier];

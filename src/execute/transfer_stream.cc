@@ -73,9 +73,9 @@ void TransferStream::WaitOrStop(uint64_t number) const {
   if (done_ < number) std::rethrow_exception(failure_);
 }
 
-StreamTotals TransferStream::totals() const {
+int64_t TransferStream::num_rereads() const {
   const std::lock_guard lock(mutex_);
-  return totals_;
+  return num_rereads_;
 }
 
 bool TransferStream::Reached(uint64_t number) const {
@@ -202,7 +202,7 @@ void TransferStream::FinishRead(Entry& entry) {
   options_.queue->Wait(entry.ticket);
   CheckRead(entry);
   const std::lock_guard lock(mutex_);
-  ++totals_.rereads;
+  ++num_rereads_;
 }
 
 void TransferStream::CheckRead(const Entry& entry) const {
@@ -225,9 +225,7 @@ void TransferStream::FinishCopy(const DeviceCopy& copy, const Entry& entry) {
   if (TraceLog* log = options_.trace_log) {
     log->Add(TraceSpan{options_.copy_lane, entry.label, times.begin_s, times.end_s, copy.bytes});
   }
-  const std::lock_guard lock(mutex_);
-  totals_.copied_bytes += copy.bytes;
-  totals_.copy_s += times.end_s - times.begin_s;
+  if (options_.meter != nullptr) options_.meter->Add(times, copy.bytes);
 }
 
 }  // namespace spillway

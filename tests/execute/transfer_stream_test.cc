@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <random>
+#include <set>
 #include <string>
 
 #include "tests/io/disk_test_util.h"
@@ -27,7 +29,7 @@ class RereadTest : public ::testing::Test {
   }
 
   // Throws what the stream throws.
-  StreamTotals Read(const std::string& faults) {
+  int64_t NumRereads(const std::string& faults) {
     DiskQueue queue(MakeBackend(DiskBackendKind::kAuto, {}, faults));
     TransferStream::Options options;
     options.queue = &queue;
@@ -40,7 +42,7 @@ class RereadTest : public ::testing::Test {
     move.run = kRun;
     stream.Wait(stream.Add({&move, 1}, {TraceSubject::kKv}));
     stream.Stop();
-    return stream.totals();
+    return stream.num_rereads();
   }
 
   DiskTempFolder temp_;
@@ -51,21 +53,76 @@ class RereadTest : public ::testing::Test {
 };
 
 TEST_F(RereadTest, WhatIsRightIsReadOnce) {
-  EXPECT_EQ(Read("").rereads, 0);
+  EXPECT_EQ(NumRereads(""), 0);
   EXPECT_TRUE(SameBytes(read_.all(), written_.all()));
 }
 
 TEST_F(RereadTest, ABlockThatIsWrongOnceIsReadAgain) {
   for (const char* fault : {"read:flip=200000@0", "read:zero@0", "read:misdirected=4096@0"}) {
-    EXPECT_EQ(Read(fault).rereads, 1) << fault;
+    EXPECT_EQ(NumRereads(fault), 1) << fault;
     EXPECT_TRUE(SameBytes(read_.all(), written_.all())) << fault;
   }
 }
 
 TEST_F(RereadTest, ABlockThatIsWrongTwiceIsCorrupt) {
   ExpectDiskError(ErrorCode::kCorrupt, "block 1 of layer 0",
-                  [&] { Read("read:flip=9@0,read:flip=300@1"); });
-  EXPECT_EQ(Read("").rereads, 0);
+                  [&] { NumRereads("read:flip=9@0,read:flip=300@1"); });
+  EXPECT_EQ(NumRereads(""), 0);
+}
+
+// Copies nothing; each copy takes the times that it is told.
+class TimedCopyQueue final : public CopyQueue {
+ public:
+  explicit TimedCopyQueue(CopyTimes times) : times_(times) {}
+
+  uint64_t Mark() const override { return 0; }
+  void Begin(DeviceCopy&) override {}
+  CopyTimes Finish(const DeviceCopy&) override { return times_; }
+
+ private:
+  CopyTimes times_;
+};
+
+TEST(LinkMeterTest, StreamsThatCopyAtATimeAreCountedOnce) {
+  LinkMeter meter;
+  for (const CopyTimes times : {CopyTimes{0.0, 10.0}, CopyTimes{5.0, 15.0}}) {
+    TransferStream::Options options;
+    options.meter = &meter;
+    TransferStream stream(options, std::make_unique<TimedCopyQueue>(times));
+    Move move;
+    move.bytes = 100;
+    stream.Wait(stream.Add({&move, 1}, {TraceSubject::kKv}));
+  }
+  EXPECT_EQ(meter.totals().bytes, 200);
+  EXPECT_EQ(meter.totals().busy_s, 15.0);
+}
+
+// Whole seconds, each counted in a set.
+TEST(LinkMeterTest, CountsTheSecondsInWhichSomethingMoves) {
+  std::mt19937 random(3);
+  for (int round = 0; round < 50; ++round) {
+    LinkMeter meter;
+    std::set<int> busy;
+    for (int transfer = 0; transfer < 60; ++transfer) {
+      const int begin = static_cast<int>(random() % 200);
+      const int end = begin + static_cast<int>(random() % 9);
+      for (int second = begin; second < end; ++second) busy.insert(second);
+      meter.Add({static_cast<double>(begin), static_cast<double>(end)}, 1);
+      ASSERT_EQ(meter.totals().busy_s, static_cast<double>(busy.size()));
+    }
+  }
+}
+
+TEST(LinkMeterTest, GoesOnForAsManyTransfersAsThereAre) {
+  LinkMeter meter;
+  for (int at = 0; at < 10'000; ++at) {
+    // Two streams, of which one tells its long transfer after the short ones within it.
+    const double begin_s = 16.0 * at;
+    for (int part = 0; part < 10; ++part) meter.Add({begin_s + part, begin_s + part + 0.5}, 1);
+    meter.Add({begin_s, begin_s + 12.0}, 1);
+  }
+  EXPECT_EQ(meter.totals().busy_s, 120'000.0);
+  EXPECT_EQ(meter.totals().bytes, 110'000);
 }
 
 }  // namespace
