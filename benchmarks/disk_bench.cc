@@ -91,7 +91,7 @@ void Compare(const Bench& bench, DiskBackendKind kind, int64_t request_bytes, in
   options.kind = kind;
   options.depth = depth;
   options.num_threads = depth;
-  options.arena = {bench.memory.get(), 64 * kMiB};
+  options.buffers = {{bench.memory.get(), 64 * kMiB}};
   DiskQueue queue(MakeDiskBackend(options));
   double loop_s = 1e9;
   double queue_s = 1e9;
@@ -126,7 +126,7 @@ void MeasureVerification(const Bench& bench) {
   constexpr int kDepth = 4;
   DiskBackendOptions options;
   options.depth = kDepth;
-  options.arena = {bench.memory.get(), 64 * kMiB};
+  options.buffers = {{bench.memory.get(), 64 * kMiB}};
   DiskQueue queue(MakeDiskBackend(options));
   double plain_s = 1e9;
   double verified_s = 1e9;

@@ -21,9 +21,9 @@ void Add(const Plan& plan, int64_t block, const RowGroup& rows, KvLoad& load) {
   const int64_t holds = NumHeld(plan, block, rows, rows.num_past + rows.NumNew());
   // An eviction changes the scores of all that stays.
   const int64_t first_stored = plan.policy.kv.evicts() ? 0 : rows.num_past;
-  load.loaded_slots += rows.count * RoundUp(held, plan.slot_align);
-  load.stored_slots += rows.count * (RoundUp(holds, plan.slot_align) -
-                                     first_stored / plan.slot_align * plan.slot_align);
+  const int64_t align = plan.slot_align[rows.kv_tier];
+  load.loaded_slots += rows.count * RoundUp(held, align);
+  load.stored_slots += rows.count * (RoundUp(holds, align) - first_stored / align * align);
   load.new_tokens += rows.count * std::min(holds, rows.NumNew());
   if (rows.num_past > 0) {
     load.attended_tokens += rows.count * (held + 1);
@@ -61,8 +61,8 @@ Workload Repeated(const Workload& work, int64_t num_requests) {
   return repeated;
 }
 
-int64_t RowSlots(const Plan& plan, const RequestShape& row) {
-  return plan.RowSlots(plan.LargestKvClass(row.slots()), row.slots());
+int64_t RowSlots(const Plan& plan, Tier tier, const RequestShape& row) {
+  return plan.RowSlots(tier, plan.LargestKvClass(row.slots()), row.slots());
 }
 
 }  // namespace spillway

@@ -54,7 +54,7 @@ BatchLoad LoadOf(const Plan& plan, std::span<const RowGroup> rows);
 // can be. Requires: the sample is not empty.
 Workload Repeated(const Workload& work, int64_t num_requests);
 
-// Slots that a row takes in the block that keeps most.
-int64_t RowSlots(const Plan& plan, const RequestShape& row);
+// Slots that a row takes in a tier, in the block that keeps most.
+int64_t RowSlots(const Plan& plan, Tier tier, const RequestShape& row);
 
 }  // namespace spillway

@@ -1,6 +1,10 @@
 #include "policies/default_policy.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <iterator>
+#include <optional>
+#include <vector>
 
 namespace spillway {
 namespace {
@@ -21,13 +25,45 @@ constexpr int64_t kRowsOfASpilledBlock = 512;
 // hidden 2048.
 constexpr int64_t kPrefillChunk = 512;
 
-// Steps in which weights are put back into memory.
-constexpr int kWeightSteps = 20;
+// Less than this saves little memory.
+constexpr int64_t kLeastPrefillChunk = 32;
+
+// Steps in which a share is put back into faster memory.
+constexpr int kSteps = 20;
+
+// Weights, KV or activations of a policy.
+using Shares = PerTier<double> Policy::*;
 
 PerTier<double> AllOn(Tier tier) {
   PerTier<double> frac;
   frac[tier] = 1.0;
   return frac;
+}
+
+// `from`, and what follows by `next`, to `to`.
+template <typename F>
+std::vector<int64_t> Descending(int64_t from, int64_t to, F next) {
+  std::vector<int64_t> values;
+  for (int64_t value = from; value > to; value = next(value)) values.push_back(value);
+  values.push_back(to);
+  return values;
+}
+
+// The first of choices that take less and less for which `holds`; the last when none does. A layout
+// of 175 billion weights takes milliseconds, so few are tried.
+template <typename F>
+std::size_t FirstThatHolds(std::size_t num_choices, F holds) {
+  if (holds(0)) return 0;
+  std::size_t begin = 1;
+  for (std::size_t end = num_choices - 1; begin < end;) {
+    const std::size_t middle = (begin + end) / 2;
+    if (holds(middle)) {
+      end = middle;
+    } else {
+      begin = middle + 1;
+    }
+  }
+  return std::min(begin, num_choices - 1);
 }
 
 struct Planner {
@@ -60,34 +96,69 @@ struct Planner {
     return policy;
   }
 
-  // The largest block, up to `rows`, with which the placement fits; the smallest when none does.
-  Policy Shrink(Policy policy, int64_t rows) const {
-    const int64_t wanted = std::clamp<int64_t>(work.num_requests, 1, rows);
-    if (!given.gpu_batch_size) policy.gpu_batch_size = std::min(policy.gpu_batch_size, wanted);
-    if (!given.num_gpu_batches) {
-      policy.num_gpu_batches = (wanted + policy.gpu_batch_size - 1) / policy.gpu_batch_size;
-      while (policy.num_gpu_batches > 1 && !Holds(policy)) --policy.num_gpu_batches;
-    }
-    while (!given.gpu_batch_size && policy.gpu_batch_size > 1 && !Holds(policy)) {
-      policy.gpu_batch_size -= policy.gpu_batch_size > 16 ? 4 : 1;
-    }
-    while (!given.prefill_chunk && policy.prefill_chunk > 32 && !Holds(policy)) {
-      policy.prefill_chunk /= 2;
-    }
+  Policy Smallest(Policy policy) const {
+    if (!given.gpu_batch_size) policy.gpu_batch_size = 1;
+    if (!given.num_gpu_batches) policy.num_gpu_batches = 1;
+    if (!given.prefill_chunk) policy.prefill_chunk = kLeastPrefillChunk;
     return policy;
   }
 
-  // As many weights from one tier to a faster one as still fit.
-  Policy Raise(Policy policy, Tier from, Tier to) const {
-    Policy best = policy;
-    const double movable = policy.weight_frac[from];
-    for (int step = 1; step <= kWeightSteps; ++step) {
-      policy.weight_frac[to] = movable * step / kWeightSteps;
-      policy.weight_frac[from] = movable - policy.weight_frac[to];
-      if (!Holds(policy)) break;
-      best = policy;
+  // The largest block, up to `rows`, with which the placement fits; the smallest when none does.
+  Policy Shrink(Policy policy, int64_t rows) const {
+    if (const Policy smallest = Smallest(policy); !Holds(smallest)) return smallest;
+    const int64_t wanted = std::clamp<int64_t>(work.num_requests, 1, rows);
+    const auto choose = [&](int64_t Policy::*field, const std::vector<int64_t>& values) {
+      policy.*field = values[FirstThatHolds(values.size(), [&](std::size_t at) {
+        policy.*field = values[at];
+        return Holds(policy);
+      })];
+    };
+    if (!given.gpu_batch_size) policy.gpu_batch_size = std::min(policy.gpu_batch_size, wanted);
+    if (!given.num_gpu_batches) {
+      const int64_t most = (wanted + policy.gpu_batch_size - 1) / policy.gpu_batch_size;
+      choose(&Policy::num_gpu_batches, Descending(most, 1, [](int64_t n) { return n - 1; }));
     }
-    return best;
+    if (!given.gpu_batch_size) {
+      choose(&Policy::gpu_batch_size, Descending(policy.gpu_batch_size, 1,
+                                                 [](int64_t n) { return n > 16 ? n - 4 : n - 1; }));
+    }
+    return Holds(policy) ? policy : ShortenChunk(policy);
+  }
+
+  // The longest chunk with which memory holds the policy.
+  Policy ShortenChunk(Policy policy) const {
+    if (given.prefill_chunk) return policy;
+    const std::vector<int64_t> chunks =
+        Descending(kPrefillChunk, kLeastPrefillChunk, [](int64_t n) { return n / 2; });
+    policy.prefill_chunk = chunks[FirstThatHolds(chunks.size(), [&](std::size_t at) {
+      policy.prefill_chunk = chunks[at];
+      return MemoryHolds(policy);
+    })];
+    return policy;
+  }
+
+  // As much of one kind from a tier to a faster one as memory has room for.
+  Policy Raise(const Policy& policy, Shares shares, Tier from, Tier to) const {
+    const double movable = (policy.*shares)[from];
+    const auto at = [&](int step) {
+      Policy raised = policy;
+      const double moved = movable * step / kSteps;
+      (raised.*shares)[to] += moved;
+      (raised.*shares)[from] = movable - moved;
+      return raised;
+    };
+    if (movable <= 0.0) return policy;
+    // All of it may take less than most of it, which is staged beside.
+    const std::size_t kept = FirstThatHolds(kSteps + 1, [&](std::size_t back) {
+      return MemoryHolds(at(kSteps - static_cast<int>(back)));
+    });
+    return at(kSteps - static_cast<int>(kept));
+  }
+
+  // From disk to wherever there is room.
+  Policy RaiseFromDisk(const Policy& policy, Shares shares) const {
+    const Policy raised = Raise(policy, shares, Tier::kDisk, machine.device);
+    return machine.device == Tier::kCpu ? raised : Raise(raised, shares, Tier::kDisk, Tier::kCpu);
   }
 
   bool HoldsEnough(const Policy& policy) const {
@@ -103,22 +174,17 @@ struct Planner {
     if (HoldsEnough(in_place)) return in_place;
 
     // Weights leave first: one read of them serves the block. KV is read for each row.
-    if (device == Tier::kCpu) {
-      const Policy policy = Spill(Tier::kDisk, device);
-      if (Holds(policy)) return Raise(policy, Tier::kDisk, device);
-      return LacksDiskOnly(policy) ? policy : in_place;  // whose refusal names the larger need
-    }
-    for (const Tier rows : {device, Tier::kCpu}) {
-      const Policy policy = Spill(Tier::kCpu, rows);
-      if (HoldsEnough(policy)) return Raise(policy, Tier::kCpu, device);
+    if (device == Tier::kGpu) {
+      for (const Tier rows : {device, Tier::kCpu}) {
+        const Policy policy = Spill(Tier::kCpu, rows);
+        if (HoldsEnough(policy)) return Raise(policy, &Policy::weight_frac, Tier::kCpu, device);
+      }
     }
     for (const Tier rows : {device, Tier::kCpu}) {
       const Policy policy = Spill(Tier::kDisk, rows);
-      if (!HoldsEnough(policy)) continue;
-      return Raise(Raise(policy, Tier::kDisk, device), Tier::kDisk, Tier::kCpu);
+      if (HoldsEnough(policy)) return RaiseFromDisk(policy, &Policy::weight_frac);
     }
-    const Policy last = Spill(Tier::kDisk, Tier::kCpu);
-    return Holds(last) || LacksDiskOnly(last) ? last : in_place;
+    return SpillRows();
   }
 
   // All weights in one tier, KV and activations in another.
@@ -126,10 +192,83 @@ struct Planner {
     return Shrink(Start({AllOn(weights), AllOn(rows), AllOn(rows)}), kRowsOfASpilledBlock);
   }
 
-  bool LacksDiskOnly(const Policy& policy) const {
+  // Memory does not hold the rows of a block that pays: KV leaves too. Where some rows fit all the
+  // same, what has less to read for a row is the faster. The refusal of what does not fit names the
+  // least that is needed.
+  Policy SpillRows() const {
+    const Policy few = Spill(Tier::kDisk, Tier::kCpu);
+    const Policy many = FillMemory(Leanest());
+    if (!Holds(few)) return Holds(many) ? many : InWholeTiers().value_or(many);
+    const Policy filled = RaiseFromDisk(few, &Policy::weight_frac);
+    return Holds(many) && DiskBytesOfARow(many) < DiskBytesOfARow(filled) ? many : filled;
+  }
+
+  // Where disk is short as well: any placement that fits, the largest block with it.
+  std::optional<Policy> InWholeTiers() const {
+    for (const Tier weights : kAllTiers) {
+      for (const Tier kv : kAllTiers) {
+        for (const Tier activations : kAllTiers) {
+          const Policy policy =
+              Shrink(Start({AllOn(weights), AllOn(kv), AllOn(activations)}), kRowsOfASpilledBlock);
+          if (Holds(policy)) return policy;
+        }
+      }
+    }
+    return std::nullopt;
+  }
+
+  // Everything on disk that takes less memory there. A kind is staged in a few places, which may be
+  // more than it has of its own: the activations of one batch have one, and three on their way.
+  Policy Leanest() const {
+    Policy policy = Spill(Tier::kDisk, Tier::kDisk);
+    if (MemoryHolds(policy)) return policy;
+    for (const Shares shares : {&Policy::weight_frac, &Policy::kv_frac, &Policy::activation_frac}) {
+      Policy at_home = policy;
+      at_home.*shares = AllOn(machine.device);
+      if (TakesNoMore(at_home, policy)) policy = at_home;
+    }
+    return policy;
+  }
+
+  // Activations come back first, which pass the disk twice in every layer. A byte of weights is
+  // read once a pass, one of KV a little less often and, where tokens are evicted, written too. On
+  // a small disk the other order may be the one that fits.
+  Policy FillMemory(const Policy& policy) const {
+    if (!MemoryHolds(policy)) return policy;
+    // In their place they may leave room for longer chunks than on their way.
+    const Policy begun = ShortenChunk(RaiseFromDisk(policy, &Policy::activation_frac));
+    const auto filled = [&](Shares first, Shares second) {
+      return RaiseFromDisk(RaiseFromDisk(begun, first), second);
+    };
+    const Policy weights_first = filled(&Policy::weight_frac, &Policy::kv_frac);
+    const Policy kv_first = filled(&Policy::kv_frac, &Policy::weight_frac);
+    const bool prefers_kv = policy.kv.evicts() ? Holds(kv_first) : !Holds(weights_first);
+    return prefers_kv ? kv_first : weights_first;
+  }
+
+  // What one pass reads and writes, with rows at their longest.
+  double DiskBytesOfARow(const Policy& policy) const {
+    const Plan plan = LayOut(shape, machine, work, policy, needs);
+    const int64_t kv = plan.kv[Tier::kDisk].region.bytes * (policy.kv.evicts() ? 2 : 1);
+    const int64_t hidden = 2 * std::ssize(plan.layers) * plan.num_batches *
+                           plan.hidden[Tier::kDisk].rows * plan.HiddenRowBytes();
+    return static_cast<double>(plan.weight_bytes[Tier::kDisk] + kv + hidden) /
+           static_cast<double>(plan.batch.rows * plan.num_batches);
+  }
+
+  // What lies on disk beyond its cap may still come to memory.
+  bool MemoryHolds(const Policy& policy) const {
     const Plan plan = LayOut(shape, machine, work, policy, needs);
     return std::ranges::all_of(kAllTiers, [&](Tier tier) {
       return tier == Tier::kDisk || plan.PlannedBytes(tier) <= machine.cap_bytes[tier];
+    });
+  }
+
+  bool TakesNoMore(const Policy& policy, const Policy& than) const {
+    const Plan plan = LayOut(shape, machine, work, policy, needs);
+    const Plan other = LayOut(shape, machine, work, than, needs);
+    return std::ranges::all_of(kAllTiers, [&](Tier tier) {
+      return tier == Tier::kDisk || plan.PlannedBytes(tier) <= other.PlannedBytes(tier);
     });
   }
 };

@@ -85,7 +85,7 @@ struct StagingPlan {
 };
 
 // Memory through which bytes pass between disk and a device that is not the CPU: one ring for each
-// of weights in, rows in, rows out.
+// of weights in, rows in, rows out. None where only KV that the CPU attends to is on disk.
 struct BouncePlan {
   int64_t chunk_bytes = 0;
   int64_t num_chunks = 0;  // of a ring
@@ -138,8 +138,8 @@ struct Plan {
   int64_t num_batches = 1;           // of a block; no more than the workload can fill
   BatchCapacity batch;
   int64_t slot_bytes = 0;  // K and V of one token in one block, and what is kept beside them
-  int64_t slot_align = 1;  // a row's slots are rounded up to a multiple: whole KV blocks, and on
-                           // disk whole 4 KiB
+  // A row's slots in a tier are rounded up to a multiple: whole KV blocks, and on disk whole 4 KiB.
+  PerTier<int64_t> slot_align = {{1, 1, 1}};
   std::vector<KvClass> kv_classes;
   std::vector<int64_t> kv_class_of;        // [block]
   PerTier<std::vector<int64_t>> kv_begin;  // [block + 1], in slots from a batch's first
@@ -166,16 +166,18 @@ struct Plan {
   bool KvInPlace(Tier tier) const {
     return tier == device() || (tier == Tier::kCpu && policy.cpu_attention);
   }
-  int64_t KvBlockBytes() const { return slot_align * slot_bytes; }
+  // What is moved and checked as one.
+  int64_t KvBlockBytes(Tier tier) const { return slot_align[tier] * slot_bytes; }
   // K and V of one token in one block without anything beside them: a prompt's before eviction.
   int64_t PromptSlotBytes() const {
     return KvSlotBytes(shape.num_kv_heads, shape.head_dim, policy.kv_bits);
   }
-  // What a row keeps in the transformer blocks of a class, and the slots that it takes there: one
-  // more than it keeps, for the newest token while it is not decided which one goes.
+  // What a row keeps in the transformer blocks of a class, and the slots that it takes there in a
+  // tier: one more than it keeps, for the newest token while it is not decided which one goes.
   KvKeep RowKeep(int64_t kv_class, int64_t row_tokens) const;
-  int64_t RowSlots(int64_t kv_class, int64_t row_tokens) const;
+  int64_t RowSlots(Tier tier, int64_t kv_class, int64_t row_tokens) const;
   int64_t LargestKvClass(int64_t row_tokens) const;  // in which such a row takes most slots
+  int64_t MostRowSlots(int64_t row_tokens) const;    // there, in any tier that holds KV
   // The slots of a batch in one block, and where they begin within the tier's region.
   int64_t KvSlots(Tier tier, int64_t block) const;
   int64_t KvOffset(Tier tier, int64_t batch, int64_t block) const;  // bytes

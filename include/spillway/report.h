@@ -32,9 +32,10 @@ struct RunSummary {
 
 // The JSON of cli.md, indented; links and predictions that this run has none of are null. Beside
 // its keys: "phases" (of prefill and decode: passes, compute_s, wait_s, links),
-// "tiers.*.planned_bytes" (by use), and "prediction_error": for "prefill", "decode", each of
-// "links" (busy seconds) and each of "units" (embedding, attention, mlp, head, sampling: seconds of
-// computes) "predicted_s", "measured_s" and "error", predicted over measured less one.
+// "tiers.*.planned_bytes" (by use), "links.disk_read.rereads", and "prediction_error": for
+// "prefill", "decode", each of "links" (busy seconds) and each of "units" (embedding, attention,
+// mlp, head, sampling: seconds of computes) "predicted_s", "measured_s" and "error", predicted over
+// measured less one.
 std::string ReportJson(const Plan& plan, const Trace& trace, const RunSummary& summary);
 
 // The JSON of a plan that is not run: what a run measures is null.

@@ -104,6 +104,7 @@ struct Trace {
   int64_t kv_bytes = 0;       // largest block
   int64_t slots_per_row = 0;  // of the row and block with most
   KvKeep largest_keep;        // there
+  int64_t num_rereads = 0;    // from disk: other bytes came than were written, then the right ones
   PerTier<int64_t> peak_bytes;
 };
 

@@ -41,7 +41,7 @@ RowBatch::RowBatch(int64_t index, const Plan& plan) : plan_(&plan) {
 std::optional<Tier> RowBatch::KvTier(int64_t row_tokens) const {
   const auto found = std::ranges::find_if(kAllTiers, [&](Tier tier) {
     for (std::size_t kv_class = 0; kv_class < plan_->kv_classes.size(); ++kv_class) {
-      const int64_t slots = plan_->RowSlots(static_cast<int64_t>(kv_class), row_tokens);
+      const int64_t slots = plan_->RowSlots(tier, static_cast<int64_t>(kv_class), row_tokens);
       const auto holds = [&](const Gap& gap) { return gap.size >= slots; };
       if (std::ranges::none_of(gaps_[tier][kv_class], holds)) return false;
     }
@@ -67,7 +67,7 @@ bool RowBatch::Admits(const RequestShape& request) const {
 
 KvPlace RowBatch::Take(Tier tier, std::size_t kv_class, int64_t row_tokens) {
   const auto index = static_cast<int64_t>(kv_class);
-  const int64_t slots = plan_->RowSlots(index, row_tokens);
+  const int64_t slots = plan_->RowSlots(tier, index, row_tokens);
   std::vector<Gap>& gaps = gaps_[tier][kv_class];
   // The smallest that is large enough, the first of equals.
   auto best = gaps.end();
@@ -165,8 +165,9 @@ void BlockBuilder::FillWindow(Job& job) {
     if (!request) break;
     window_.push_back(std::move(*request));
   }
+  // As memory rounds them, wherever they go: the order is the same for every placement.
   std::ranges::stable_sort(window_, std::greater<>(), [this](const Request& request) {
-    return DivideUp(ShapeOf(request).slots(), plan_.slot_align);
+    return DivideUp(ShapeOf(request).slots(), plan_.slot_align[Tier::kCpu]);
   });
   std::ranges::reverse(window_);
 }

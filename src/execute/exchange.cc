@@ -42,11 +42,7 @@ AttentionScratch LayOutScratch(const Plan& plan, int64_t begin) {
   }
   scratch.compact_scores = take(shape.num_kv_heads * prompt_slots);
   scratch.compact_kept = take(shape.num_kv_heads * prompt_slots);
-  for (std::size_t kv_class = 0; kv_class < plan.kv_classes.size(); ++kv_class) {
-    scratch.weights_stride =
-        std::max(scratch.weights_stride,
-                 plan.RowSlots(static_cast<int64_t>(kv_class), plan.longest.slots()));
-  }
+  scratch.weights_stride = plan.MostRowSlots(plan.longest.slots());
   scratch.weights = take(plan.batch.rows * shape.num_heads * scratch.weights_stride);
   return scratch;
 }

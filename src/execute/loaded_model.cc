@@ -23,6 +23,7 @@
 #include "src/model/load_weights.h"
 #include "src/model/make_store.h"
 #include "src/model/weight_reader.h"
+#include "src/report/terminal.h"
 #include "src/size_text.h"
 
 namespace spillway {
@@ -107,6 +108,11 @@ Trace LoadedModel::Run(const Plan& plan, Job& job, const ProgressFn& progress) {
   Engine engine(plan, mover, *executor, pool_, trace_log_);
   Trace trace = engine.Run(schedule, blocks, job, progress);
   trace.load_s = load_s_;
+  if (trace.num_rereads > 0) {
+    PrintTo(stderr, fmt::format("spillway: warning: {} disk reads gave other bytes than were "
+                                "written and the right ones when repeated; check the disk\n",
+                                trace.num_rereads));
+  }
   if (!device_.IsHostMemory()) trace.peak_bytes[Tier::kGpu] = device_.TakenBytes();
   // The arena that stands for a GPU is in this process too.
   trace.peak_bytes[Tier::kCpu] = PeakResidentBytes() - tiers_->arena(Tier::kGpu).ResidentBytes();

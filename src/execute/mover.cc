@@ -59,9 +59,8 @@ int MaxWeightMoves(const Plan& plan) {
 constexpr double kLeastTracedWaitS = 1e-6;
 
 TransferStream::Options StreamOptions(const Plan& plan, const Tiers& tiers, std::size_t ring,
-                                      int max_moves, TraceLog* trace_log) {
+                                      int max_moves) {
   TransferStream::Options options;
-  options.trace_log = trace_log;
   options.queue = tiers.queue();
   options.store = tiers.store();
   options.bounce = tiers.arena(Tier::kCpu).View(plan.bounce.rings[ring]);
@@ -70,8 +69,11 @@ TransferStream::Options StreamOptions(const Plan& plan, const Tiers& tiers, std:
   return options;
 }
 
-TransferStream::Options OutOptions(TransferStream::Options options) {
-  options.copy_lane = TraceLane::kGpuToCpu;
+TransferStream::Options Noting(TransferStream::Options options, LinkMeter& meter, TraceLane lane,
+                               TraceLog* trace_log) {
+  options.meter = &meter;
+  options.copy_lane = lane;
+  options.trace_log = trace_log;
   return options;
 }
 
@@ -85,10 +87,14 @@ Mover::Mover(const Plan& plan, const Tiers& tiers, TraceLog* trace_log)
       weights_loaded_(plan.layers.size()),
       kv_stored_(static_cast<std::size_t>(plan.num_batches * plan.shape.num_layers)),
       hidden_stored_(static_cast<std::size_t>(plan.num_batches)),
-      out_(OutOptions(StreamOptions(plan, tiers, 2, MaxRowMoves(plan), trace_log)),
+      out_(Noting(StreamOptions(plan, tiers, 2, MaxRowMoves(plan)), to_cpu_, TraceLane::kGpuToCpu,
+                  trace_log),
            tiers.MakeCopyQueue()),
-      rows_in_(StreamOptions(plan, tiers, 1, MaxRowMoves(plan), trace_log), tiers.MakeCopyQueue()),
-      weights_in_(StreamOptions(plan, tiers, 0, MaxWeightMoves(plan), trace_log),
+      rows_in_(Noting(StreamOptions(plan, tiers, 1, MaxRowMoves(plan)), to_gpu_,
+                      TraceLane::kCpuToGpu, trace_log),
+               tiers.MakeCopyQueue()),
+      weights_in_(Noting(StreamOptions(plan, tiers, 0, MaxWeightMoves(plan)), to_gpu_,
+                         TraceLane::kCpuToGpu, trace_log),
                   tiers.MakeCopyQueue()) {
   for (std::size_t layer = 0; layer < plan.layers.size(); ++layer) {
     weight_moves_.push_back(MovesFor(MovesOf(plan, static_cast<int64_t>(layer)), plan, tiers));
@@ -132,7 +138,8 @@ void Mover::LoadKv(const Cursor& cell, const PackedBatch& batch) {
   moves_.clear();
   for (std::size_t row = 0; row < batch.rows.size(); ++row) {
     const int64_t num_held = KvPlaceOf(cell, batch, row).NumHeld(batch.rows[row].num_past);
-    AddKvRuns(cell, batch, row, {0, DivideUp(num_held, plan_.slot_align)}, Direction::kIn);
+    const int64_t align = plan_.slot_align[batch.rows[row].kv_tier];
+    AddKvRuns(cell, batch, row, {0, DivideUp(num_held, align)}, Direction::kIn);
   }
   const std::size_t slot = KvSlot(cell);
   kv_.loaded[slot] = rows_in_.Add(moves_, LabelOf(TraceSubject::kKv, cell),
@@ -155,8 +162,9 @@ void Mover::StoreKv(const Cursor& cell, const PackedBatch& batch) {
   for (std::size_t index = 0; index < batch.rows.size(); ++index) {
     const PackedRow& row = batch.rows[index];
     const int64_t num_held = KvPlaceOf(cell, batch, index).NumHeld(row.num_past + row.num_new);
-    const int64_t first = plan_.policy.kv.evicts() ? 0 : row.num_past / plan_.slot_align;
-    AddKvRuns(cell, batch, index, {first, DivideUp(num_held, plan_.slot_align)}, Direction::kOut);
+    const int64_t align = plan_.slot_align[row.kv_tier];
+    const int64_t first = plan_.policy.kv.evicts() ? 0 : row.num_past / align;
+    AddKvRuns(cell, batch, index, {first, DivideUp(num_held, align)}, Direction::kOut);
   }
   // One store of these blocks at a time; rows that have just come loaded nothing that waited for
   // it.
@@ -185,9 +193,10 @@ void Mover::AddKvRuns(const Cursor& cell, const PackedBatch& batch, std::size_t 
                       const BlockRange& blocks, Direction direction) {
   const PackedRow& row = batch.rows[index];
   if (plan_.KvInPlace(row.kv_tier)) return;
-  const int64_t block_bytes = plan_.KvBlockBytes();
+  const int64_t block_bytes = plan_.KvBlockBytes(row.kv_tier);
   const int64_t run_blocks = std::max<int64_t>(1, kRunBytes / block_bytes);
-  const int64_t row_block = KvPlaceOf(cell, batch, index).slot_begin / plan_.slot_align;
+  const int64_t row_block =
+      KvPlaceOf(cell, batch, index).slot_begin / plan_.slot_align[row.kv_tier];
   const int64_t block = Block(cell);
   for (int64_t at = blocks.begin; at < blocks.end; at += run_blocks) {
     const int64_t num_blocks = std::min(run_blocks, blocks.end - at);
@@ -195,6 +204,7 @@ void Mover::AddKvRuns(const Cursor& cell, const PackedBatch& batch, std::size_t 
     Move move;
     move.bytes = num_blocks * block_bytes;
     move.device = KvStaged(row.kv_tier, cell) + offset;
+    move.on_host = plan_.kv_staging.tier == Tier::kCpu;
     move.outward = direction == Direction::kOut;
     if (row.kv_tier == Tier::kDisk) {
       move.kind = move.outward ? MoveKind::kWriteScratch : MoveKind::kReadScratch;
@@ -285,15 +295,12 @@ PerLink<LinkTotals> Mover::links() const {
     links[Link::kDiskWrite] = {written.bytes, written.busy_s};
   }
   if (plan_.device() != Tier::kGpu) return links;
-  for (const TransferStream* stream : {&rows_in_, &weights_in_}) {
-    const StreamTotals totals = stream->totals();
-    links[Link::kCpuToGpu].bytes += totals.copied_bytes;
-    links[Link::kCpuToGpu].busy_s += totals.copy_s;
-  }
-  const StreamTotals totals = out_.totals();
-  links[Link::kGpuToCpu] = {totals.copied_bytes, totals.copy_s};
+  links[Link::kCpuToGpu] = to_gpu_.totals();
+  links[Link::kGpuToCpu] = to_cpu_.totals();
   return links;
 }
+
+int64_t Mover::num_rereads() const { return rows_in_.num_rereads() + weights_in_.num_rereads(); }
 
 std::byte* Mover::KvHome(Tier tier, int64_t batch, int64_t block) const {
   const RowShare& share = plan_.kv[tier];

@@ -13,6 +13,7 @@
 #include "spillway/schedule.h"
 #include "spillway/trace.h"
 #include "src/execute/cell_places.h"
+#include "src/execute/link_meter.h"
 #include "src/execute/packed_batch.h"
 #include "src/execute/tiers.h"
 #include "src/execute/transfer_stream.h"
@@ -48,6 +49,8 @@ class Mover {
 
   const WaitTotals& waits() const { return waits_; }
   PerLink<LinkTotals> links() const;
+  // Reads from disk that were right the second time only.
+  int64_t num_rereads() const;
 
  private:
   // Rows of one batch, staged: three places in turn. Numbers of moves that must be done before the
@@ -99,6 +102,8 @@ class Mover {
   std::vector<uint64_t> hidden_stored_;  // [batch]
   std::vector<Move> moves_;              // of the task that is being added
   WaitTotals waits_;
+  LinkMeter to_gpu_;  // of both streams that come in
+  LinkMeter to_cpu_;
   TransferStream out_;
   TransferStream rows_in_;
   TransferStream weights_in_;

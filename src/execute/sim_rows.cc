@@ -11,11 +11,10 @@
 namespace spillway {
 
 const Tier* SimBatch::KvTier(const RequestShape& row) const {
-  const int64_t slots = RowSlots(*plan_, row);
   for (const Tier& tier : kAllTiers) {
-    int64_t taken = slots;
+    int64_t taken = RowSlots(*plan_, tier, row);
     for (const RowGroup& group : groups_) {
-      if (group.kv_tier == tier) taken += group.count * RowSlots(*plan_, group.shape);
+      if (group.kv_tier == tier) taken += group.count * RowSlots(*plan_, tier, group.shape);
     }
     if (taken <= plan_->kv[tier].size) return &tier;
   }
@@ -78,8 +77,9 @@ void SimRequests::FillWindow() {
     window_.push_back(work_.sample[static_cast<std::size_t>(taken_++) % work_.sample.size()]);
     --left_;
   }
-  std::ranges::stable_sort(window_, std::less<>(),
-                           [this](const RequestShape& row) { return RowSlots(plan_, row); });
+  std::ranges::stable_sort(window_, std::less<>(), [this](const RequestShape& row) {
+    return RowSlots(plan_, Tier::kCpu, row);
+  });
 }
 
 std::vector<SimBatch> SimRequests::NextBlock() {

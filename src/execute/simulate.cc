@@ -288,7 +288,7 @@ SimResult Summarize(const Plan& plan, const Workload& work, const Totals& totals
   trace.decode = totals.decode;
   trace.num_blocks = totals.num_blocks;
   trace.kv_bytes = plan.KvBytes();
-  trace.slots_per_row = RowSlots(plan, work.longest);
+  trace.slots_per_row = plan.MostRowSlots(work.longest.slots());
   trace.largest_keep =
       plan.RowKeep(plan.LargestKvClass(work.longest.slots()), work.longest.slots());
   for (const Tier tier : kAllTiers) trace.peak_bytes[tier] = plan.PlannedBytes(tier);

@@ -30,6 +30,22 @@ Tiers::Tiers(const Plan& plan, const DiskOptions& disk, Device& device)
   if (plan.arena_bytes[Tier::kDisk] > 0) OpenDisk(plan, disk);
 }
 
+// What disk requests read or write: staging in CPU memory and the bounce rings. The rest of the
+// arena is never a request's, and to register it would take all of its pages at once.
+std::vector<std::span<std::byte>> Tiers::DiskMemory(const Plan& plan) const {
+  std::vector<Region> regions(plan.bounce.rings.begin(), plan.bounce.rings.end());
+  if (plan.device() == Tier::kCpu) regions.push_back(plan.weight_staging);
+  for (const StagingPlan& staging : {plan.kv_staging, plan.hidden_staging}) {
+    if (staging.tier != Tier::kCpu) continue;
+    regions.insert(regions.end(), staging.slots.begin(), staging.slots.end());
+  }
+  std::vector<std::span<std::byte>> memory;
+  for (const Region& region : regions) {
+    if (region.bytes > 0) memory.push_back(cpu_->View(region));
+  }
+  return memory;
+}
+
 void Tiers::OpenDisk(const Plan& plan, const DiskOptions& disk) {
   folder_.emplace(disk.folder);
   if (plan.weight_bytes[Tier::kDisk] > 0) {
@@ -41,9 +57,10 @@ void Tiers::OpenDisk(const Plan& plan, const DiskOptions& disk) {
     }
   }
   if (plan.kv[Tier::kDisk].region.bytes > 0) {
-    ScratchLayout layout = {plan.num_batches, {}, plan.KvBlockBytes()};
+    ScratchLayout layout = {plan.num_batches, {}, plan.KvBlockBytes(Tier::kDisk)};
     for (int64_t block = 0; block < plan.shape.num_layers; ++block) {
-      layout.blocks_per_slot.push_back(plan.KvSlots(Tier::kDisk, block) / plan.slot_align);
+      layout.blocks_per_slot.push_back(plan.KvSlots(Tier::kDisk, block) /
+                                       plan.slot_align[Tier::kDisk]);
     }
     kv_scratch_ = std::make_unique<Scratch>(*folder_, layout, disk.run_id);
   }
@@ -56,7 +73,7 @@ void Tiers::OpenDisk(const Plan& plan, const DiskOptions& disk) {
   DiskBackendOptions backend;
   backend.kind = disk.backend;
   backend.depth = kStreamingDepth;
-  backend.arena = cpu_->View({0, cpu_->bytes()});
+  backend.buffers = DiskMemory(plan);
   std::unique_ptr<DiskBackend> made = MakeDiskBackend(backend);
   if (!disk.faults.faults.empty() || disk.faults.shuffle) {
     made = std::make_unique<FaultBackend>(std::move(made), disk.faults);

@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "spillway/plan.h"
 #include "src/execute/device.h"
@@ -45,6 +47,7 @@ class Tiers {
 
  private:
   void OpenDisk(const Plan& plan, const DiskOptions& disk);
+  std::vector<std::span<std::byte>> DiskMemory(const Plan& plan) const;
 
   Device& device_;
   std::unique_ptr<Arena> gpu_;

@@ -73,9 +73,9 @@ void TransferStream::WaitOrStop(uint64_t number) const {
   if (done_ < number) std::rethrow_exception(failure_);
 }
 
-StreamTotals TransferStream::totals() const {
+int64_t TransferStream::num_rereads() const {
   const std::lock_guard lock(mutex_);
-  return totals_;
+  return num_rereads_;
 }
 
 bool TransferStream::Reached(uint64_t number) const {
@@ -84,7 +84,7 @@ bool TransferStream::Reached(uint64_t number) const {
 }
 
 bool TransferStream::UsesBounce(const Move& move) const {
-  return move.kind != MoveKind::kCopy && options_.num_chunks > 0;
+  return move.kind != MoveKind::kCopy && !move.on_host && options_.num_chunks > 0;
 }
 
 void TransferStream::Run() noexcept {
@@ -159,53 +159,59 @@ bool TransferStream::Begin(Entry& entry) {
     SPILLWAY_CHECK(move.bytes <= chunk_bytes_);
     entry.memory = options_.bounce.data() + chunk * chunk_bytes_;
   }
-  const std::span<std::byte> memory(entry.memory, static_cast<std::size_t>(move.bytes));
-  DiskRequest request;
-  switch (move.kind) {
-    case MoveKind::kReadTile:
-      request = options_.store->TileRequest(move.store_tensor, move.store_tile, memory);
-      break;
-    case MoveKind::kReadScratch:
-      request = move.scratch->BeginRead(move.run, memory);
-      break;
-    case MoveKind::kWriteScratch:
-      if (entry.memory != move.device) Copy(entry.memory, move.device, entry);
-      request = move.scratch->BeginWrite(move.run, memory);
-      break;
-    case MoveKind::kCopy:
-      break;
+  if (move.kind != MoveKind::kWriteScratch) {
+    BeginRead(entry);
+    return true;
   }
+  if (entry.memory != move.device) Copy(entry.memory, move.device, entry);
+  const DiskRequest request = move.scratch->BeginWrite(move.run, entry.Memory());
   entry.ticket = options_.queue->Submit({&request, 1}, &entry.label);
   return true;
+}
+
+void TransferStream::BeginRead(Entry& entry) {
+  const Move& move = entry.move;
+  const DiskRequest request =
+      move.kind == MoveKind::kReadTile
+          ? options_.store->TileRequest(move.store_tensor, move.store_tile, entry.Memory())
+          : move.scratch->BeginRead(move.run, entry.Memory());
+  entry.ticket = options_.queue->Submit({&request, 1}, &entry.label);
 }
 
 void TransferStream::Finish(Entry& entry) {
   const Move& move = entry.move;
   if (move.kind == MoveKind::kCopy) return FinishCopy(entry.copy, entry);
-  options_.queue->Wait(entry.ticket);
-  const std::span<std::byte> memory(entry.memory, static_cast<std::size_t>(move.bytes));
-  switch (move.kind) {
-    case MoveKind::kReadTile:
-      try {
-        options_.store->Verify(move.store_tensor, move.store_tile, memory);
-      } catch (const Error& error) {
-        // Once more, in case it was the way and not the disk.
-        if (error.code() != ErrorCode::kCorrupt) throw;
-        options_.store->ReadTile(move.store_tensor, move.store_tile, memory);
-      }
-      break;
-    case MoveKind::kReadScratch:
-      move.scratch->EndRead(move.run, memory);
-      break;
-    case MoveKind::kWriteScratch:
-      move.scratch->EndWrite(move.run);
-      break;
-    case MoveKind::kCopy:
-      break;
+  if (move.kind == MoveKind::kWriteScratch) {
+    options_.queue->Wait(entry.ticket);
+    move.scratch->EndWrite(move.run);
+  } else {
+    FinishRead(entry);
+    if (UsesBounce(move)) Copy(move.device, entry.memory, entry);
   }
-  if (!UsesBounce(move)) return;
-  if (move.kind != MoveKind::kWriteScratch) Copy(move.device, entry.memory, entry);
-  ++bounced_done_;
+  if (UsesBounce(move)) ++bounced_done_;
+}
+
+void TransferStream::FinishRead(Entry& entry) {
+  options_.queue->Wait(entry.ticket);
+  try {
+    return CheckRead(entry);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kCorrupt) throw;
+  }
+  BeginRead(entry);
+  options_.queue->Wait(entry.ticket);
+  CheckRead(entry);
+  const std::lock_guard lock(mutex_);
+  ++num_rereads_;
+}
+
+void TransferStream::CheckRead(const Entry& entry) const {
+  const Move& move = entry.move;
+  if (move.kind == MoveKind::kReadTile) {
+    options_.store->Verify(move.store_tensor, move.store_tile, entry.Memory());
+  } else {
+    move.scratch->EndRead(move.run, entry.Memory());
+  }
 }
 
 void TransferStream::Copy(std::byte* to, const std::byte* from, const Entry& entry) {
@@ -219,9 +225,7 @@ void TransferStream::FinishCopy(const DeviceCopy& copy, const Entry& entry) {
   if (TraceLog* log = options_.trace_log) {
     log->Add(TraceSpan{options_.copy_lane, entry.label, times.begin_s, times.end_s, copy.bytes});
   }
-  const std::lock_guard lock(mutex_);
-  totals_.copied_bytes += copy.bytes;
-  totals_.copy_s += times.end_s - times.begin_s;
+  if (options_.meter != nullptr) options_.meter->Add(times, copy.bytes);
 }
 
 }  // namespace spillway

@@ -1,8 +1,9 @@
 // TransferStream: one link's moves, carried out in the order in which they were added, on a thread
 // of its own. How the device's memory is copied to and from is its CopyQueue's; a move begins after
 // the computes that were begun before it was added. A disk read is begun as soon as its turn and
-// the memory for it come, several at a time; checks and copies run when it is the oldest. Thread
-// rule: Add by one thread; Wait by any. The steady state allocates nothing.
+// the memory for it come, several at a time; checks and copies run when it is the oldest. What
+// comes back from disk with other bytes is read once again, in case it was the way and not the
+// disk. Thread rule: Add by one thread; Wait by any. The steady state allocates nothing.
 #pragma once
 
 #include <condition_variable>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "src/execute/copy_queue.h"
+#include "src/execute/link_meter.h"
 #include "src/io/disk_queue.h"
 #include "src/io/scratch.h"
 #include "src/report/trace_log.h"
@@ -30,6 +32,7 @@ enum class MoveKind { kCopy, kReadTile, kReadScratch, kWriteScratch };
 struct Move {
   MoveKind kind = MoveKind::kCopy;
   bool outward = false;
+  bool on_host = false;  // `device` is CPU memory that the CPU computes on: the disk reaches it
   std::byte* device = nullptr;
   std::byte* host = nullptr;
   int64_t bytes = 0;
@@ -37,11 +40,6 @@ struct Move {
   int64_t store_tile = 0;
   Scratch* scratch = nullptr;
   ScratchRun run;
-};
-
-struct StreamTotals {
-  int64_t copied_bytes = 0;
-  double copy_s = 0.0;
 };
 
 class TransferStream;
@@ -61,7 +59,8 @@ class TransferStream {
     std::span<std::byte> bounce;
     int64_t num_chunks = 0;
     int max_moves = 1024;           // added and not done
-    TraceLog* trace_log = nullptr;  // of copies; null: none
+    LinkMeter* meter = nullptr;     // of copies; null: none
+    TraceLog* trace_log = nullptr;  // the same
     TraceLane copy_lane = TraceLane::kCpuToGpu;
   };
 
@@ -77,8 +76,8 @@ class TransferStream {
   uint64_t Add(std::span<const Move> moves, const TraceLabel& label,
                const NumberedMove& after = {});
 
-  // Ends what was begun and drops what was not; totals are final then. Nothing may be added or
-  // waited for afterwards.
+  // Ends what was begun and drops what was not; what was counted is final then. Nothing may be
+  // added or waited for afterwards.
   void Stop();
 
   // Returns when the moves up to `number` are done. Throws: what the first failing move threw.
@@ -87,7 +86,8 @@ class TransferStream {
   // The same for the engine. Throws: also Error kInterrupted, soon after a stop was asked for.
   void WaitOrStop(uint64_t number) const;
 
-  StreamTotals totals() const;
+  // Reads from disk done again, since other bytes came than were written, and right then.
+  int64_t num_rereads() const;
 
  private:
   struct Entry {
@@ -98,12 +98,17 @@ class TransferStream {
     DiskTicket ticket;
     std::byte* memory = nullptr;  // what the disk reads or writes
     DeviceCopy copy;              // of kCopy
+
+    std::span<std::byte> Memory() const { return {memory, static_cast<std::size_t>(move.bytes)}; }
   };
 
   void Run() noexcept;
   bool Step();  // false at the end
   bool Begin(Entry& entry);
+  void BeginRead(Entry& entry);
   void Finish(Entry& entry);
+  void FinishRead(Entry& entry);
+  void CheckRead(const Entry& entry) const;
   void Copy(std::byte* to, const std::byte* from, const Entry& entry);
   void FinishCopy(const DeviceCopy& copy, const Entry& entry);
   bool Reached(uint64_t number) const;
@@ -126,7 +131,7 @@ class TransferStream {
   uint64_t done_ = 0;
   bool stop_ = false;
   std::exception_ptr failure_;
-  StreamTotals totals_;
+  int64_t num_rereads_ = 0;
 
   std::thread worker_;
 };

@@ -13,7 +13,7 @@ namespace spillway {
 std::unique_ptr<DiskBackend> MakeDiskBackend(const DiskBackendOptions& options) {
   std::string note;
   if (options.kind != DiskBackendKind::kThreads) {
-    UringBackend::Made made = UringBackend::Make(options.depth, options.arena);
+    UringBackend::Made made = UringBackend::Make(options.depth, options.buffers);
     if (made.backend != nullptr) return std::move(made.backend);
     note = "io_uring is not available: " + made.refusal;
     if (options.kind == DiskBackendKind::kUring) {

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "src/io/disk_transfer.h"
 
@@ -55,9 +56,9 @@ struct DiskBackendOptions {
   DiskBackendKind kind = DiskBackendKind::kAuto;
   int depth = 16;
   int num_threads = 8;  // of the threads backend
-  // Registered with io_uring, so that its pages are looked up once and not for every request; it
-  // becomes resident as a whole. Memory elsewhere works too. Lifetime: outlives the backend.
-  std::span<std::byte> arena;
+  // Registered with io_uring, so that their pages are looked up once and not for every request;
+  // they become resident as a whole. Memory elsewhere works too. Lifetime: outlive the backend.
+  std::vector<std::span<std::byte>> buffers;
 };
 
 // Throws: Error kSystemLimit (no threads), kIo (kUring was asked for and is refused).

@@ -117,7 +117,7 @@ void Scratch::EndRead(const ScratchRun& run, std::span<const std::byte> memory) 
   for (std::size_t at = 0; at < blocks.size(); ++at) {
     SPILLWAY_CHECK(blocks[at].state.load(std::memory_order_acquire) == State::kReading);
     if (Tag(run, static_cast<int64_t>(at), memory) == blocks[at].tag) continue;
-    Move(run, State::kReading, State::kEmpty);
+    Move(run, State::kReading, State::kValid);
     ThrowCorrupt(run, static_cast<int64_t>(at));
   }
   Move(run, State::kReading, State::kValid);

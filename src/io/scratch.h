@@ -64,7 +64,8 @@ class Scratch {
   DiskRequest BeginRead(const ScratchRun& run, std::span<std::byte> memory);
 
   // Checks what the request, which succeeded, brought; may be called on the thread that uses it.
-  // Throws: Error kCorrupt naming layer, slot, block and generation; then these blocks are empty.
+  // Throws: Error kCorrupt naming layer, slot, block and generation; the blocks are as before
+  // BeginRead then, and may be read again.
   void EndRead(const ScratchRun& run, std::span<const std::byte> memory);
   void DropRead(const ScratchRun& run);  // it failed, or was never made
 

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "src/io/disk_backend.h"
 
@@ -19,7 +20,7 @@ class UringBackend : public DiskBackend {
     std::unique_ptr<UringBackend> backend;
     std::string refusal;
   };
-  static Made Make(int depth, std::span<std::byte> arena);
+  static Made Make(int depth, std::span<const std::span<std::byte>> buffers);
 
   ~UringBackend() override;
   UringBackend(const UringBackend&) = delete;
@@ -32,9 +33,9 @@ class UringBackend : public DiskBackend {
   void Start(int32_t id, const DiskRequest& request) override;
 
  private:
-  UringBackend(const io_uring& ring, int depth, std::span<std::byte> arena);
+  UringBackend(const io_uring& ring, int depth, std::span<const std::span<std::byte>> buffers);
 
-  void RegisterArena();
+  void Register(std::span<const std::span<std::byte>> buffers);
   int BufferIndex(std::span<const std::byte> memory) const;
   void SubmitLocked();
   void Reap();
@@ -42,8 +43,7 @@ class UringBackend : public DiskBackend {
 
   io_uring ring_;
   int depth_;
-  std::span<std::byte> arena_;
-  bool registered_ = false;
+  std::vector<std::span<std::byte>> registered_;  // by index
   std::string note_;
   DiskSink* sink_ = nullptr;
   std::mutex mutex_;  // of the submission side; the completion side is reaper_'s alone

@@ -27,7 +27,7 @@ DiskProbe::DiskProbe(const DiskFolder& folder, int64_t file_bytes)
   kernels::FillUniform(memory_.View({0, memory_.bytes()}), DType::kF32, 11, 0, 1.0F);
   DiskBackendOptions backend;
   backend.depth = kStreamingDepth;
-  backend.arena = memory_.View({0, memory_.bytes()});
+  backend.buffers = {memory_.View({0, memory_.bytes()})};
   queue_ = std::make_unique<DiskQueue>(MakeDiskBackend(backend));
   for (int64_t at = 0; at < file_.size(); at += kRequestBytes) {
     ThrowIfStopRequested();

@@ -113,16 +113,16 @@ void Classify(Plan& plan) {
 void SizeKv(Plan& plan, const Workload& work) {
   for (std::size_t index = 0; index < plan.kv_classes.size(); ++index) {
     const auto kv_class = static_cast<int64_t>(index);
-    std::vector<int64_t> slots;
-    for (const RequestShape& request : work.sample) {
-      slots.push_back(plan.RowSlots(kv_class, request.slots()));
-    }
-    const PerTier<RowShare> shares = ShareOut(slots, plan.RowSlots(kv_class, work.longest.slots()),
-                                              plan.batch.rows, plan.policy.kv_frac);
     for (const Tier tier : kAllTiers) {
-      plan.kv_classes[index].slots[tier] = shares[tier].size;
-      plan.kv[tier].rows = shares[tier].rows;
-      plan.kv[tier].size = std::max(plan.kv[tier].size, shares[tier].size);
+      std::vector<int64_t> slots;
+      for (const RequestShape& request : work.sample) {
+        slots.push_back(plan.RowSlots(tier, kv_class, request.slots()));
+      }
+      const int64_t longest = plan.RowSlots(tier, kv_class, work.longest.slots());
+      const RowShare share = ShareOut(slots, longest, plan.batch.rows, plan.policy.kv_frac)[tier];
+      plan.kv_classes[index].slots[tier] = share.size;
+      plan.kv[tier].rows = share.rows;
+      plan.kv[tier].size = std::max(plan.kv[tier].size, share.size);
     }
   }
   for (const Tier tier : kAllTiers) {
@@ -155,11 +155,10 @@ int64_t SlotBytes(const ModelShape& shape, const Policy& policy) {
                                                                    shape.head_dim, policy.kv_bits);
 }
 
-// A row's slots are whole KV blocks; on disk whole disk blocks too.
-int64_t SlotAlign(const Policy& policy, int64_t slot_bytes) {
+PerTier<int64_t> SlotAlign(int64_t slot_bytes) {
   const int64_t block_bytes = kKvBlockSlots * slot_bytes;
-  if (policy.kv_frac[Tier::kDisk] <= 0.0) return kKvBlockSlots;
-  return kKvBlockSlots * (kTileAlignBytes / std::gcd(kTileAlignBytes, block_bytes));
+  const int64_t blocks_on_disk = kTileAlignBytes / std::gcd(kTileAlignBytes, block_bytes);
+  return {{kKvBlockSlots, kKvBlockSlots, kKvBlockSlots * blocks_on_disk}};
 }
 
 // One arena per tier while it is laid out.
@@ -200,11 +199,16 @@ void PlaceRows(Plan& plan, Cursors& arenas) {
   }
 }
 
-// Bytes between disk and a device that is not the CPU cross in chunks through CPU memory.
+// Bytes between disk and a device that is not the CPU cross in chunks through CPU memory. KV that
+// the CPU attends to does not: it is read to where it is attended to.
 void PlaceBounce(Plan& plan, Cursors& arenas) {
-  const bool crosses = plan.device() != Tier::kCpu && arenas.disk.end() > 0;
+  if (plan.device() == Tier::kCpu) return;
+  const bool kv_crosses =
+      plan.kv[Tier::kDisk].region.bytes > 0 && plan.kv_staging.tier != Tier::kCpu;
+  const bool crosses =
+      kv_crosses || plan.weight_bytes[Tier::kDisk] > 0 || plan.hidden[Tier::kDisk].region.bytes > 0;
   if (!crosses) return;
-  int64_t longest = std::max({kRunBytes, plan.KvBlockBytes(), kHiddenBlockBytes});
+  int64_t longest = std::max({kRunBytes, plan.KvBlockBytes(Tier::kDisk), kHiddenBlockBytes});
   for (const PlannedLayer& layer : plan.layers) {
     for (const PlannedTensor& tensor : layer.tensors) {
       for (const WeightTile& tile : tensor.tiles) {
@@ -271,7 +275,7 @@ int64_t TableBytes(const Plan& plan) {
   constexpr int64_t kTagBytes = 16;
   constexpr int64_t kTileEntryBytes = 48;
   constexpr int64_t kQueueBytes = 1 << 20;
-  const int64_t blocks = plan.kv[Tier::kDisk].region.bytes / plan.KvBlockBytes() +
+  const int64_t blocks = plan.kv[Tier::kDisk].region.bytes / plan.KvBlockBytes(Tier::kDisk) +
                          plan.hidden[Tier::kDisk].region.bytes / kHiddenBlockBytes;
   const int64_t tiles = plan.arena_bytes[Tier::kDisk] / (1 << 20);
   return blocks * kTagBytes + tiles * kTileEntryBytes + kQueueBytes;
@@ -315,7 +319,7 @@ Plan LayOut(const ModelShape& shape, const Machine& machine, const Workload& wor
   plan.policy = policy;
   plan.num_requests = work.num_requests;
   plan.slot_bytes = SlotBytes(shape, policy);
-  plan.slot_align = SlotAlign(policy, plan.slot_bytes);
+  plan.slot_align = SlotAlign(plan.slot_bytes);
   plan.batch.rows = std::max<int64_t>(1, std::min(policy.gpu_batch_size, work.num_requests));
   plan.longest = work.longest;
   Classify(plan);
@@ -358,16 +362,27 @@ KvKeep Plan::RowKeep(int64_t kv_class, int64_t row_tokens) const {
   return KeepOf(policy.kv, kv_classes[static_cast<std::size_t>(kv_class)].first_block, row_tokens);
 }
 
-int64_t Plan::RowSlots(int64_t kv_class, int64_t row_tokens) const {
-  return RoundUp(std::min(row_tokens, RowKeep(kv_class, row_tokens).slots() + 1), slot_align);
+int64_t Plan::RowSlots(Tier tier, int64_t kv_class, int64_t row_tokens) const {
+  return RoundUp(std::min(row_tokens, RowKeep(kv_class, row_tokens).slots() + 1), slot_align[tier]);
 }
 
 int64_t Plan::LargestKvClass(int64_t row_tokens) const {
   int64_t largest = 0;
   for (int64_t kv_class = 1; kv_class < std::ssize(kv_classes); ++kv_class) {
-    if (RowSlots(kv_class, row_tokens) > RowSlots(largest, row_tokens)) largest = kv_class;
+    // Which tier's rounding is taken does not matter: disk's is a multiple of memory's.
+    const auto slots = [&](int64_t of) { return RowSlots(Tier::kCpu, of, row_tokens); };
+    if (slots(kv_class) > slots(largest)) largest = kv_class;
   }
   return largest;
+}
+
+int64_t Plan::MostRowSlots(int64_t row_tokens) const {
+  int64_t most = 0;
+  for (const Tier tier : kAllTiers) {
+    if (kv[tier].rows == 0) continue;
+    most = std::max(most, RowSlots(tier, LargestKvClass(row_tokens), row_tokens));
+  }
+  return most;
 }
 
 int64_t Plan::KvSlots(Tier tier, int64_t block) const {

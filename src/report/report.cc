@@ -256,6 +256,7 @@ Json ToJson(const Plan& plan, const Trace& trace, const RunSummary& summary) {
   json["tiers"] = TiersJson(plan, trace);
   json["placement"] = PlacementJson(plan);
   json["links"] = LinksJson(plan.machine.rates, trace);
+  json["links"]["disk_read"]["rereads"] = trace.num_rereads;
   json["work"] = WorkJson(plan, trace);
   json["phases"] = {{"prefill", PhaseJson(trace.prefill)}, {"decode", PhaseJson(trace.decode)}};
   json["kv"] = {{"policy", KvPolicyName(plan.policy.kv.kind)}, {"heavy", trace.largest_keep.heavy},
@@ -286,8 +287,7 @@ void ClearValues(Json& json) {
 }
 
 int64_t SlotsOfLongestRow(const Plan& plan, const Workload& work) {
-  const int64_t tokens = work.longest.slots();
-  return plan.RowSlots(plan.LargestKvClass(tokens), tokens);
+  return plan.MostRowSlots(work.longest.slots());
 }
 
 KvKeep KeepOfLongestRow(const Plan& plan, const Workload& work) {

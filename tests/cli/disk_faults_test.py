@@ -4,6 +4,7 @@ Standard library only.
   python3 disk_faults_test.py path/to/spillway
 """
 
+import json
 import pathlib
 import sys
 import tempfile
@@ -16,7 +17,9 @@ WEIGHTS = ["--percent", 0, 0, 0, 100, 0, 100, "--gpu-batch-size", 3, "--num-gpu-
 KV = ["--percent", 0, 100, 0, 0, 0, 100, "--gpu-batch-size", 3, "--num-gpu-batches", 2]
 HIDDEN = ["--percent", 0, 100, 0, 100, 0, 0, "--gpu-batch-size", 3, "--num-gpu-batches", 2]
 GPU = ["--emulate-gpu", "1GiB"]
+REPORT = "report.json"
 SAME = 0
+REREAD = "the same after one read was repeated"
 FAILED = 40
 CORRUPT = 41
 
@@ -33,15 +36,22 @@ CASES = [
     # a read that fails once is done again
     (WEIGHTS, "read:error=5@3", None, SAME),
     (KV, "read:error=5@9", None, SAME),
-    # a tile that comes back wrong once is read again; one of KV or hidden states has no second source
-    (WEIGHTS, "read:flip=12345@7", None, SAME),
-    (WEIGHTS, "read:zero@7", None, SAME),
-    (KV, "read:flip=999@30", None, CORRUPT),
-    (KV, "read:zero@11", None, CORRUPT),
+    # what comes back wrong once is read again
+    (WEIGHTS, "read:flip=12345@7", None, REREAD),
+    (WEIGHTS, "read:zero@7", None, REREAD),
+    (KV, "read:flip=999@30", None, REREAD),
+    (KV, "read:zero@11", "threads", REREAD),
+    (HIDDEN, "read:flip=5@12", None, REREAD),
+    (KV + GPU, "read:flip=999@30", None, REREAD),
+    (HIDDEN + GPU, "read:misdirected=65536@9", None, REREAD),
+    # what is wrong on the disk, or each time it is read, ends the run
+    (WEIGHTS, "read:flip=12345@7/1", None, CORRUPT),
+    (KV, "read:flip=999@30/1", None, CORRUPT),
+    (KV, "read:zero@11/1", "threads", CORRUPT),
     (KV, "write:lost@40", None, CORRUPT),
-    (HIDDEN, "read:flip=5@12", None, CORRUPT),
+    (HIDDEN, "read:flip=5@12/1", None, CORRUPT),
     (HIDDEN, "write:lost@30", None, CORRUPT),
-    (KV + GPU, "read:flip=999@30", None, CORRUPT),
+    (KV + GPU, "read:flip=999@30/1", None, CORRUPT),
     (HIDDEN + GPU, "write:lost@30", None, CORRUPT),
     # short transfers, delays and results in any order change nothing
     (WEIGHTS, "read:short=4096@0/3", None, SAME),
@@ -62,15 +72,27 @@ def run(binary, source, folder, flags, faults=None, backend=None):
         env["SPILLWAY_TEST_DISK_FAULTS"] = faults
     if backend:
         env["SPILLWAY_TEST_DISK_BACKEND"] = backend
-    words = ["generate", "--input", source, "--output", "-", "--quiet", "--seed", 3, "--offload-dir", folder, *flags]
+    words = ["generate", "--input", source, "--output", "-", "--quiet", "--seed", 3, "--offload-dir", folder]
+    words += ["--report", folder / REPORT, *flags]
     return harness.run(binary, words, env=env)
 
 
-def problem_of(result, expected, status):
-    if result.status != status:
-        return f"exit {result.status}, expected {status}: {result.stderr.decode(errors='replace')[:300]}"
-    if status == SAME:
-        return None if result.stdout == expected else "other bytes than without the fault"
+def problem_of_same(result, expected, report, num_rereads):
+    if result.stdout != expected:
+        return "other bytes than without the fault"
+    reported = json.loads(report.read_text())["links"]["disk_read"]["rereads"]
+    if reported != num_rereads:
+        return f"{reported} repeated reads reported for {num_rereads}"
+    warnings = result.stderr.count(b"spillway: warning: ")
+    return None if warnings == num_rereads else f"{warnings} warnings"
+
+
+def problem_of(result, expected, report, status):
+    exit_status = SAME if status == REREAD else status
+    if result.status != exit_status:
+        return f"exit {result.status}, expected {exit_status}: {result.stderr.decode(errors='replace')[:300]}"
+    if exit_status == SAME:
+        return problem_of_same(result, expected, report, 1 if status == REREAD else 0)
     lines = result.error_lines()
     if len(lines) != 1 or len(result.stderr.splitlines()) != 1:
         return f"{len(result.stderr.splitlines())} lines on stderr"
@@ -85,11 +107,12 @@ def main():
         source = harness.write_jsonl(folder / "in.jsonl", placement_test.ragged_requests(14, 40, 20))
         expected = run(binary, source, folder, ["--gpu-batch-size", 3]).stdout
         for flags, faults, backend, status in CASES:
-            problem = problem_of(run(binary, source, folder, flags, faults, backend), expected, status)
+            result = run(binary, source, folder, flags, faults, backend)
+            problem = problem_of(result, expected, folder / REPORT, status)
             if problem:
                 failures += 1
                 print(f"FAILED {faults} {backend or 'auto'} {' '.join(map(str, flags))}: {problem}")
-        left = sorted(path.name for path in folder.iterdir() if path.name != "in.jsonl")
+        left = sorted(path.name for path in folder.iterdir() if path.name not in ("in.jsonl", REPORT))
         if any(not path.endswith(".store") for path in left):
             failures += 1
             print(f"FAILED: files left behind: {left}")

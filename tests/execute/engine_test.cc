@@ -322,7 +322,7 @@ TEST(BlockBuilderTest, ARowThatThePlanDoesNotHoldEndsTheRun) {
 
 TEST(BlockBuilderTest, SlotsAreRoundedToTheirAlignment) {
   Plan plan = TinyPlan({4, 64, 64}, 1);
-  plan.slot_align = 16;
+  plan.slot_align[Tier::kCpu] = 16;
   ListJob job({MakeRequest(1, 3, 1, 2), MakeRequest(2, 3, 1, 14)});
   const NoTokenizer tokenizer(kVocab);
   BlockBuilder blocks(plan, {&tokenizer, 0});

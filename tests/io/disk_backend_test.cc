@@ -46,7 +46,7 @@ bool Works(const DiskBackendOptions& options, std::string_view name, std::string
   if (backend->note().find(note) == std::string::npos) return false;
   DiskQueue queue(std::move(backend));
   const BlockMemory in(1 << 20);
-  const std::span<std::byte> out = options.arena.first(1 << 20);
+  const std::span<std::byte> out = options.buffers[0].first(1 << 20);
   FillRandom(out, 1);
   MoveBytes(queue, {DiskOp::kWrite, &file, 0, out});
   MoveBytes(queue, {DiskOp::kRead, &file, 0, in.all()});
@@ -83,7 +83,7 @@ TEST_F(DiskFallbackTest, ThreadsWhereUringIsRefused) {
     const int status = InChild([&] {
       if (!RefuseUring(error)) return kCannotTest;
       DiskBackendOptions options;
-      options.arena = arena_.all();
+      options.buffers = {arena_.all()};
       return Works(options, "threads", std::strerror(error), file_) ? 0 : 1;
     });
     if (status == kCannotTest) GTEST_SKIP() << "no seccomp filter here";
@@ -98,7 +98,7 @@ TEST_F(DiskFallbackTest, UnregisteredBuffersWhereMemoryMayNotBeLocked) {
     if (!RefuseLockedMemory()) return kCannotTest;
     DiskBackendOptions options;
     options.kind = DiskBackendKind::kUring;
-    options.arena = arena_.all();
+    options.buffers = {arena_.all()};
     return Works(options, "io_uring", "not registered", file_) ? 0 : 1;
   });
   if (status == kCannotTest) GTEST_SKIP() << "cannot become another user";

@@ -80,7 +80,7 @@ inline std::unique_ptr<DiskBackend> MakeBackend(DiskBackendKind kind, std::span<
   options.kind = kind;
   options.depth = depth;
   options.num_threads = 4;
-  options.arena = arena;
+  if (!arena.empty()) options.buffers = {arena};
   std::unique_ptr<DiskBackend> backend = MakeDiskBackend(options);
   if (faults.empty()) return backend;
   return std::make_unique<FaultBackend>(std::move(backend), ParseFaultPlan(faults));

@@ -84,6 +84,13 @@ TEST_F(ScratchTest, NamesLayerSlotAndGeneration) {
   ExpectCorrupt(Slot(1, 2), "layer 1, slot 2, generation 2");
 }
 
+TEST_F(ScratchTest, WhatCameBackWrongMayBeReadAgain) {
+  Write(Slot(1, 2), 7);
+  UseFaults("read:flip=99@0");
+  ExpectCorrupt(Slot(1, 2), "layer 1, slot 2");
+  Read(Slot(1, 2), 7);
+}
+
 TEST_F(ScratchTest, EveryFlippedBitIsFound) {
   for (int64_t bit = 0; bit < kSlotBytes * 8; bit += 8 * 1021 + 1) {
     UseFaults("");

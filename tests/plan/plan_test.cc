@@ -5,33 +5,13 @@
 
 #include <map>
 
-#include "policies/default_policy.h"
 #include "spillway/error.h"
+#include "tests/plan/plan_test_util.h"
 
 namespace spillway {
 namespace {
 
 using ::testing::HasSubstr;
-
-const KernelNeeds kNeeds = {
-    [](int64_t rows, int64_t in, int) { return rows * in * 6; },
-    [](int64_t slots, int64_t head_dim, int threads) { return slots * head_dim * threads; },
-    [](int64_t slots, int64_t head_dim, int threads) { return 2 * slots * head_dim * threads; }};
-
-Machine MachineWith(int64_t cpu_bytes) {
-  Machine machine;
-  machine.num_threads = 2;
-  machine.cap_bytes[Tier::kCpu] = cpu_bytes;
-  return machine;
-}
-
-Workload Requests(int64_t count, int64_t prompt, int64_t max_new) {
-  Workload work;
-  work.num_requests = count;
-  work.sample.assign(static_cast<std::size_t>(count), {prompt, max_new});
-  work.longest = {prompt, max_new};
-  return work;
-}
 
 Policy Batches(int64_t rows, int64_t batches) {
   Policy policy;
@@ -114,7 +94,7 @@ TEST(PlanTest, CodesOfKvAndTheirRangesAreSized) {
     EXPECT_EQ(h2o.slot_bytes, full.slot_bytes + 8 * shape.num_heads);
     EXPECT_EQ(h2o.kv[Tier::kCpu].region.bytes, 2 * 32 * h2o.slot_bytes * shape.num_layers);
     EXPECT_EQ(h2o.workspace.prompt.kv.bytes, h2o.workspace.prompt.slots() * full.slot_bytes);
-    EXPECT_EQ(full.KvBlockBytes() % 64, 0);
+    EXPECT_EQ(full.KvBlockBytes(Tier::kCpu) % 64, 0);
   }
 }
 
@@ -125,8 +105,41 @@ TEST(PlanTest, CodesOnDiskTakeWholeDiskBlocks) {
   policy.kv_frac[Tier::kDisk] = 1.0;
   const Plan plan = LayOut(*BuiltInShape("opt-2.7b"), MachineWith(int64_t{1} << 40),
                            Requests(4, 100, 28), policy, kNeeds);
-  EXPECT_EQ(plan.KvBlockBytes() % 4096, 0);
-  EXPECT_EQ(plan.RowSlots(0, 128) % plan.slot_align, 0);
+  EXPECT_EQ(plan.KvBlockBytes(Tier::kDisk) % 4096, 0);
+  EXPECT_EQ(plan.RowSlots(Tier::kDisk, 0, 128) % plan.slot_align[Tier::kDisk], 0);
+}
+
+TEST(PlanTest, KvThatTheCpuAttendsToNeedsNoBounce) {
+  Machine machine = MachineWith(int64_t{1} << 40);
+  machine.device = Tier::kGpu;
+  Policy policy = Batches(8, 2);
+  policy.kv_frac = {};
+  policy.kv_frac[Tier::kDisk] = 1.0;
+  const ModelShape shape = *BuiltInShape("opt-125m");
+  for (const bool cpu_attention : {false, true}) {
+    policy.cpu_attention = cpu_attention;
+    const Plan plan = LayOut(shape, machine, Requests(16, 100, 28), policy, kNeeds);
+    EXPECT_EQ(plan.bounce.num_chunks == 0, cpu_attention);
+    for (const Region& slot : plan.kv_staging.slots) EXPECT_EQ(slot.offset % 4096, 0);
+  }
+}
+
+// With scores and positions 16 slots of opt-30b are 113.75 disk blocks: on disk a row's slots are a
+// multiple of 64, in memory of 16 all the same.
+TEST(PlanTest, RowsInMemoryAreNotPaddedForThoseOnDisk) {
+  Policy policy = Batches(8, 1);
+  policy.kv.kind = KvPolicyKind::kH2o;
+  policy.kv.budget = {{0.2, 0}, {}, {}};
+  const ModelShape shape = *BuiltInShape("opt-30b");
+  const Workload work = Requests(8, 512, 32);
+  const Plan in_memory = LayOut(shape, MachineWith(0), work, policy, kNeeds);
+  policy.kv_frac[Tier::kCpu] = policy.kv_frac[Tier::kDisk] = 0.5;
+  const Plan mixed = LayOut(shape, MachineWith(0), work, policy, kNeeds);
+  EXPECT_EQ(mixed.RowSlots(Tier::kCpu, 0, 544), 112);  // 109 tokens and the newest
+  EXPECT_EQ(mixed.RowSlots(Tier::kDisk, 0, 544), 128);
+  EXPECT_EQ(mixed.MostRowSlots(544), 128);
+  EXPECT_EQ(in_memory.MostRowSlots(544), 112);
+  EXPECT_EQ(2 * mixed.kv[Tier::kCpu].region.bytes, in_memory.kv[Tier::kCpu].region.bytes);
 }
 
 TEST(PlanTest, ARowBeyondTheSampleFitsAlone) {
@@ -170,51 +183,6 @@ TEST(PlanTest, RefusalOfWeightsNamesTheMemoryThatWouldDo) {
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("give --cpu-memory"));
   }
-}
-
-TEST(DefaultPolicyTest, ShrinksTheBatchUntilItFits) {
-  const ModelShape shape = *BuiltInShape("opt-125m");
-  const Workload work = Requests(512, 1000, 1000);
-  const Policy roomy = DefaultPolicy(shape, MachineWith(int64_t{1} << 40), work, {}, kNeeds);
-  EXPECT_EQ(roomy.gpu_batch_size, 64);
-  const Machine tight = MachineWith(int64_t{2} << 30);
-  const Policy small = DefaultPolicy(shape, tight, work, {}, kNeeds);
-  EXPECT_LT(small.gpu_batch_size, 64);
-  EXPECT_GE(small.gpu_batch_size, 16);
-  EXPECT_TRUE(Fits(LayOut(shape, tight, work, small, kNeeds)));
-}
-
-TEST(DefaultPolicyTest, KeepsOneBatchWhereAllIsInPlace) {
-  GivenPolicy given;
-  given.gpu_batch_size = 2;
-  const Policy policy = DefaultPolicy(*BuiltInShape("opt-125m"), MachineWith(int64_t{8} << 30),
-                                      Requests(512, 100, 100), given, kNeeds);
-  EXPECT_EQ(policy.num_gpu_batches, 1);
-  EXPECT_EQ(policy.weight_frac[Tier::kCpu], 1.0);
-}
-
-// Weights leave for a block that pays, and come back as far as there is room.
-TEST(DefaultPolicyTest, SpillsWeightsForALargeBlock) {
-  const ModelShape shape = *BuiltInShape("opt-1.3b");
-  Machine machine = MachineWith(int64_t{2} << 30);
-  machine.cap_bytes[Tier::kDisk] = int64_t{100} << 30;
-  const Workload work = Requests(256, 32, 64);
-  const Policy policy = DefaultPolicy(shape, machine, work, {}, kNeeds);
-  EXPECT_GT(policy.weight_frac[Tier::kDisk], 0.0);
-  EXPECT_GE(policy.gpu_batch_size * policy.num_gpu_batches, 64);
-  EXPECT_TRUE(Fits(LayOut(shape, machine, work, policy, kNeeds)));
-}
-
-TEST(DefaultPolicyTest, NeverChangesWhatWasGiven) {
-  GivenPolicy given;
-  given.gpu_batch_size = 256;
-  given.num_gpu_batches = 2;
-  given.prefill_chunk = 64;
-  const Policy policy = DefaultPolicy(*BuiltInShape("opt-125m"), MachineWith(int64_t{2} << 30),
-                                      Requests(512, 1000, 1000), given, kNeeds);
-  EXPECT_EQ(policy.gpu_batch_size, 256);
-  EXPECT_EQ(policy.num_gpu_batches, 2);
-  EXPECT_EQ(policy.prefill_chunk, 64);
 }
 
 }  // namespace

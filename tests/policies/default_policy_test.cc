@@ -1,0 +1,189 @@
+#include "policies/default_policy.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "tests/plan/plan_test_util.h"
+
+namespace spillway {
+namespace {
+
+constexpr int64_t kMiB = 1 << 20;
+
+TEST(DefaultPolicyTest, ShrinksTheBatchUntilItFits) {
+  const ModelShape shape = *BuiltInShape("opt-125m");
+  const Workload work = Requests(512, 1000, 1000);
+  const Policy roomy = DefaultPolicy(shape, MachineWith(int64_t{1} << 40), work, {}, kNeeds);
+  EXPECT_EQ(roomy.gpu_batch_size, 64);
+  const Machine tight = MachineWith(int64_t{2} << 30);
+  const Policy small = DefaultPolicy(shape, tight, work, {}, kNeeds);
+  EXPECT_LT(small.gpu_batch_size, 64);
+  EXPECT_GE(small.gpu_batch_size, 16);
+  EXPECT_TRUE(Fits(LayOut(shape, tight, work, small, kNeeds)));
+}
+
+TEST(DefaultPolicyTest, KeepsOneBatchWhereAllIsInPlace) {
+  GivenPolicy given;
+  given.gpu_batch_size = 2;
+  const Policy policy = DefaultPolicy(*BuiltInShape("opt-125m"), MachineWith(int64_t{8} << 30),
+                                      Requests(512, 100, 100), given, kNeeds);
+  EXPECT_EQ(policy.num_gpu_batches, 1);
+  EXPECT_EQ(policy.weight_frac[Tier::kCpu], 1.0);
+}
+
+// Weights leave for a block that pays, and come back as far as there is room.
+TEST(DefaultPolicyTest, SpillsWeightsForALargeBlock) {
+  const ModelShape shape = *BuiltInShape("opt-1.3b");
+  Machine machine = MachineWith(int64_t{2} << 30);
+  machine.cap_bytes[Tier::kDisk] = int64_t{100} << 30;
+  const Workload work = Requests(256, 32, 64);
+  const Policy policy = DefaultPolicy(shape, machine, work, {}, kNeeds);
+  EXPECT_GT(policy.weight_frac[Tier::kDisk], 0.0);
+  EXPECT_GE(policy.gpu_batch_size * policy.num_gpu_batches, 64);
+  EXPECT_TRUE(Fits(LayOut(shape, machine, work, policy, kNeeds)));
+}
+
+TEST(DefaultPolicyTest, NeverChangesWhatWasGiven) {
+  GivenPolicy given;
+  given.gpu_batch_size = 256;
+  given.num_gpu_batches = 2;
+  given.prefill_chunk = 64;
+  const Policy policy = DefaultPolicy(*BuiltInShape("opt-125m"), MachineWith(int64_t{2} << 30),
+                                      Requests(512, 1000, 1000), given, kNeeds);
+  EXPECT_EQ(policy.gpu_batch_size, 256);
+  EXPECT_EQ(policy.num_gpu_batches, 2);
+  EXPECT_EQ(policy.prefill_chunk, 64);
+}
+
+// 128 rows of opt-1.3b have 2.25 GiB of KV, its weights 2.45 GiB.
+TEST(DefaultPolicyTest, SpillsKvWhereTheBlockWasGiven) {
+  const ModelShape shape = *BuiltInShape("opt-1.3b");
+  Machine machine = MachineWith(1024 * kMiB);
+  machine.cap_bytes[Tier::kDisk] = int64_t{100} << 30;
+  for (const int64_t rows : {128, 256}) {
+    GivenPolicy given;
+    given.gpu_batch_size = rows;
+    const Policy policy = DefaultPolicy(shape, machine, Requests(256, 32, 64), given, kNeeds);
+    EXPECT_EQ(policy.gpu_batch_size, rows);
+    const Plan plan = LayOut(shape, machine, Requests(256, 32, 64), policy, kNeeds);
+    EXPECT_TRUE(Fits(plan));
+    EXPECT_EQ(policy.activation_frac[Tier::kCpu], 1.0);
+    EXPECT_EQ(policy.prefill_chunk, 512);
+    EXPECT_GT(plan.kv[Tier::kDisk].rows, 0);
+    // What is left of memory is used.
+    EXPECT_GT(plan.PlannedBytes(Tier::kCpu), 900 * kMiB);
+  }
+}
+
+// A block of few rows that fits is left for a large one with KV on disk, when that reads less a
+// row.
+TEST(DefaultPolicyTest, SpillsKvOfABlockThatWouldBeSmall) {
+  const ModelShape shape = *BuiltInShape("opt-1.3b");
+  Machine machine = MachineWith(420 * kMiB);
+  machine.cap_bytes[Tier::kDisk] = int64_t{100} << 30;
+  const Workload work = Requests(256, 32, 64);
+  const Policy policy = DefaultPolicy(shape, machine, work, {}, kNeeds);
+  EXPECT_TRUE(Fits(LayOut(shape, machine, work, policy, kNeeds)));
+  EXPECT_GT(policy.kv_frac[Tier::kDisk], 0.0);
+  EXPECT_GE(policy.gpu_batch_size * policy.num_gpu_batches, 20);
+}
+
+std::vector<Machine> Machines() {
+  std::vector<Machine> machines;
+  for (const int64_t gpu : {0, 96, 600}) {
+    for (const int64_t cpu : {40, 110, 180, 400, 1200}) {
+      for (const int64_t disk : {0, 150, 700, 100'000}) {
+        Machine machine = MachineWith(cpu * kMiB);
+        if (gpu > 0) machine.device = Tier::kGpu;
+        machine.cap_bytes[Tier::kGpu] = gpu * kMiB;
+        machine.cap_bytes[Tier::kDisk] = disk * kMiB;
+        machines.push_back(machine);
+      }
+    }
+  }
+  return machines;
+}
+
+// The smallest blocks that leave unchanged what is given, each kind in one tier.
+std::vector<Policy> WholeTiers(const GivenPolicy& given, const Machine& machine) {
+  std::vector<Policy> policies;
+  const auto on = [](Tier tier) {
+    PerTier<double> frac;
+    frac[tier] = 1.0;
+    return frac;
+  };
+  for (const Tier weights : kAllTiers) {
+    for (const Tier kv : kAllTiers) {
+      for (const Tier activations : kAllTiers) {
+        if (std::min({weights, kv, activations}) < machine.device) continue;
+        Policy policy;
+        policy.weight_frac = on(weights);
+        policy.kv_frac = on(kv);
+        policy.activation_frac = on(activations);
+        policy.gpu_batch_size = given.gpu_batch_size.value_or(1);
+        policy.num_gpu_batches = given.num_gpu_batches.value_or(1);
+        policy.prefill_chunk = given.prefill_chunk.value_or(32);
+        policy.cpu_attention = given.cpu_attention.value_or(false);
+        policy.kv = given.kv.value_or(KvPolicy{});
+        policies.push_back(policy);
+      }
+    }
+  }
+  return policies;
+}
+
+std::vector<GivenPolicy> Shapes() {
+  std::vector<GivenPolicy> shapes;
+  const auto add = [&](std::optional<int64_t> rows, std::optional<int64_t> batches) {
+    shapes.emplace_back();
+    shapes.back().gpu_batch_size = rows;
+    shapes.back().num_gpu_batches = batches;
+  };
+  add(std::nullopt, std::nullopt);
+  add(std::nullopt, 6);
+  add(1, 1);
+  add(16, std::nullopt);
+  add(16, 12);
+  add(192, 1);
+  add(192, 2);
+  shapes.back().cpu_attention = true;
+  add(192, std::nullopt);
+  shapes.back().prefill_chunk = 256;
+  add(384, 1);
+  shapes.back().kv = KvPolicy{};
+  shapes.back().kv->kind = KvPolicyKind::kH2o;
+  shapes.back().kv->budget = {{0.0, 40}, {}, {}};
+  return shapes;
+}
+
+// A model of 4 blocks: enough for everything but the time that a test takes.
+TEST(DefaultPolicyTest, FitsWhereverAPlacementInWholeTiersFits) {
+  ModelShape shape = *BuiltInShape("opt-125m");
+  shape.num_layers = 4;
+  const Workload work = Requests(400, 32, 64);
+  int num_possible = 0;
+  int num_refused = 0;
+  for (const Machine& machine : Machines()) {
+    for (const GivenPolicy& given : Shapes()) {
+      const bool possible = std::ranges::any_of(WholeTiers(given, machine), [&](const Policy& p) {
+        return Fits(LayOut(shape, machine, work, p, kNeeds));
+      });
+      const Policy chosen = DefaultPolicy(shape, machine, work, given, kNeeds);
+      const bool fits = Fits(LayOut(shape, machine, work, chosen, kNeeds));
+      EXPECT_TRUE(fits || !possible)
+          << "gpu " << machine.cap_bytes[Tier::kGpu] << ", cpu " << machine.cap_bytes[Tier::kCpu]
+          << ", disk " << machine.cap_bytes[Tier::kDisk] << ", rows "
+          << given.gpu_batch_size.value_or(0) << " x " << given.num_gpu_batches.value_or(0);
+      EXPECT_EQ(chosen.gpu_batch_size, given.gpu_batch_size.value_or(chosen.gpu_batch_size));
+      EXPECT_EQ(chosen.num_gpu_batches, given.num_gpu_batches.value_or(chosen.num_gpu_batches));
+      ++(possible ? num_possible : num_refused);
+    }
+  }
+  EXPECT_GT(num_possible, 100);
+  EXPECT_GT(num_refused, 50);
+}
+
+}  // namespace
+}  // namespace spillway
