@@ -7,6 +7,7 @@
 
 #include "policies/default_policy.h"
 #include "spillway/error.h"
+#include "spillway/reference_prompt.h"
 
 namespace spillway {
 namespace {
@@ -108,6 +109,7 @@ TEST(PlanTest, CodesOfKvAndTheirRangesAreSized) {
     EXPECT_EQ(full.slot_bytes, 2 * shape.num_heads * token_bytes);
     EXPECT_EQ(full.kv[Tier::kCpu].region.bytes, 2 * 128 * full.slot_bytes * shape.num_layers);
     EXPECT_EQ(full.KvBytes(), full.kv[Tier::kCpu].region.bytes);
+    EXPECT_EQ(full.table_bytes, ReferenceBytesOf(shape).total());
     policy.kv.kind = KvPolicyKind::kH2o;
     policy.kv.budget = {{0.0, 31}, {}, {}};
     const Plan h2o = MakePlan(shape, MachineWith(int64_t{1} << 40), work, policy, kNeeds);
