@@ -3,10 +3,14 @@
 //   min   = the largest fp16 value that is not above the group's lowest element,
 //   scale = the smallest fp16 value that is not below (highest - min) / steps, divided in fp32,
 //   code  = (x - min) / scale in fp32, rounded to nearest even, cut to [0, steps]; 0 where scale
-//   is.
+//   is,
+// and min is stored moved by what the elements are off on average, as far as that is half a step or
+// less and fp16 has it. A query's elements have a mean of their own, often the largest part of it,
+// and the errors of 64 elements that lean one way add up there.
 // An element reads as fma(scale, code, min) in fp32: one rounding where the instruction set has an
 // FMA, two in the portable form. Rounding outwards, min and scale cover the group, so that an
-// element is off by at most scale / 2 and the fp32 rounding; KvErrorBound says how much that is. A
+// element is off by at most scale / 2, as much again where min has moved, and the fp32 rounding;
+// KvErrorBound says how much that is. A
 // group of one fp16 value is exact: its scale is 0. So are fp16 denormals that lie within `steps`
 // of each other, for no scale but 0 is less than their distance.
 // Elements round to fp16's range as the 16-bit cache has it: from 65504 to 65520 in size they are
@@ -54,6 +58,13 @@ struct KvRange {
 // Of a group whose elements lie in [lowest, highest]; a NaN in one of them: of one that reads as
 // NaN. The same bits for every instruction set.
 KvRange KvRangeOf(float lowest, float highest, int bits);
+
+// Of a group's elements, in one fixed order.
+float KvSum(const float* x, int64_t size);
+
+// The min to store for a group with this sum, whose codes have that sum. Requires: range.scale is
+// not 0.
+uint16_t KvMovedMin(const KvRange& range, float sum, int64_t sum_of_codes, int64_t size);
 
 // By how much an element of a group within [lowest, highest] may be off.
 float KvErrorBound(float lowest, float highest, int bits);

@@ -41,13 +41,34 @@ KvRange KvRangeOf(float lowest, float highest, int bits) {
   return range;
 }
 
+float KvSum(const float* x, int64_t size) {
+  constexpr int64_t kPartialSums = 16;
+  float sums[kPartialSums] = {};
+  for (int64_t i = 0; i < size; ++i) sums[i % kPartialSums] += x[i];
+  for (int64_t half = kPartialSums / 2; half > 0; half /= 2) {
+    for (int64_t i = 0; i < half; ++i) sums[i] += sums[i + half];
+  }
+  return sums[0];
+}
+
+uint16_t KvMovedMin(const KvRange& range, float sum, int64_t sum_of_codes, int64_t size) {
+  const double scale = HalfToFloat(range.scale);
+  const double min = HalfToFloat(range.min);
+  const double wanted = (static_cast<double>(sum) - scale * static_cast<double>(sum_of_codes)) /
+                        static_cast<double>(size);
+  const uint16_t moved = FloatToHalf(static_cast<float>(wanted));
+  const double to = HalfToFloat(moved);
+  const bool nearer = std::abs(wanted - to) < std::abs(wanted - min);
+  return nearer && std::abs(to - min) <= 0.5 * scale ? moved : range.min;
+}
+
 float KvErrorBound(float lowest, float highest, int bits) {
   const KvRange range = KvRangeOf(lowest, highest, bits);
   const float largest = std::max(std::abs(lowest), std::abs(highest));
-  // Beside half a step: the difference, the quotient and the sum are rounded, and from 65504 on the
-  // element is cut.
+  // Beside half a step and half a step that min moves: the difference, the quotient and the sum are
+  // rounded, and from 65504 on the element is cut.
   const float rounding = 4.0F * largest * std::numeric_limits<float>::epsilon();
-  return 0.5F * HalfToFloat(range.scale) + rounding + std::max(0.0F, largest - kLargestHalf);
+  return HalfToFloat(range.scale) + rounding + std::max(0.0F, largest - kLargestHalf);
 }
 
 }  // namespace spillway::kernels

@@ -35,12 +35,16 @@ void EncodeKvRef(const float* x, int64_t head_dim, int bits, std::byte* codes, s
   std::memset(codes, 0, static_cast<size_t>(KvCodeBytes(head_dim, bits)));
   for (int64_t begin = 0; begin < head_dim; begin += kKvGroup) {
     const int64_t size = std::min(kKvGroup, head_dim - begin);
-    const KvRange range = RangeOf(x + begin, size, bits);
-    std::memcpy(ranges + begin / kKvGroup * kKvRangeStride, &range, sizeof(range));
+    KvRange range = RangeOf(x + begin, size, bits);
+    int64_t sum_of_codes = 0;
     for (int64_t i = begin; i < begin + size; ++i) {
       const KvCodePlace at = KvCodeAt(i, head_dim, bits);
-      codes[at.byte] |= std::byte(CodeOf(x[i], range, bits) << at.shift);
+      const unsigned code = CodeOf(x[i], range, bits);
+      codes[at.byte] |= std::byte(code << at.shift);
+      sum_of_codes += code;
     }
+    if (range.scale != 0) range.min = KvMovedMin(range, KvSum(x + begin, size), sum_of_codes, size);
+    std::memcpy(ranges + begin / kKvGroup * kKvRangeStride, &range, sizeof(range));
   }
 }
 

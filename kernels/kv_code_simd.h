@@ -65,8 +65,12 @@ void EncodeGroup(const float* from, int64_t size, uint8_t* codes, uint16_t* rang
       const Simd::F quotient = Simd::Div(Simd::Sub(v, min), scale);
       Simd::Store(x + i, Simd::Min(steps, Simd::Max(Simd::Zero(), Simd::Round(quotient))));
     }
-    for (int64_t i = 0; i < kKvGroup; ++i)
-      code[i] = static_cast<uint8_t>(i < size ? static_cast<int32_t>(x[i]) : 0);
+    int64_t sum_of_codes = 0;
+    for (int64_t i = 0; i < size; ++i) {
+      code[i] = static_cast<uint8_t>(static_cast<int32_t>(x[i]));
+      sum_of_codes += code[i];
+    }
+    range_to[0] = KvMovedMin(range, KvSum(from, size), sum_of_codes, size);
   }
   PackCodes<kBits>(code, size, codes);
 }

@@ -294,7 +294,8 @@ double FirstTouchSeconds(const Plan& plan, const CostRates& rates, const PerTier
 
 double DecodeAttentionSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens) {
   if (plan.policy.kv.evicts() && rates.evicting_decode_bytes_per_s > 0.0) {
-    const int64_t kept = KvSlotBytes(plan.shape.num_kv_heads, plan.shape.head_dim);
+    const int64_t kept =
+        KvSlotBytes(plan.shape.num_kv_heads, plan.shape.head_dim, plan.policy.kv_bits);
     return Over(static_cast<double>(tokens * kept), rates.evicting_decode_bytes_per_s);
   }
   return Over(static_cast<double>(tokens * plan.slot_bytes), rates.decode_attention_bytes_per_s);
@@ -311,8 +312,9 @@ double CpuAttentionSeconds(const Plan& plan, const CostRates& rates, const Batch
   const double memory = cpu.memory_bytes_per_s;
   const double left =
       std::max(kLeastMemoryShare * memory, memory - LinkTrafficBytesPerS(plan, rates));
-  const double unpacked = cpu.decode_attention_bytes_per_s * CodedRateShare(plan.policy.kv_bits);
-  cpu.decode_attention_bytes_per_s = std::min(unpacked, left);
+  const double share = CodedRateShare(plan.policy.kv_bits);
+  cpu.decode_attention_bytes_per_s = std::min(cpu.decode_attention_bytes_per_s * share, left);
+  cpu.evicting_decode_bytes_per_s *= share;
   double seconds = DecodeAttentionSeconds(plan, cpu, tokens);
   if (Crosses(kv, plan) && !load.prefills()) {
     const auto rows = static_cast<double>(load.rows * QueryBytes(plan));

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "kernels/embedding.h"
+#include "kernels/head_reflection.h"
 #include "kernels/layer_norm.h"
 #include "spillway/error.h"
 #include "src/stop_signal.h"
@@ -13,7 +14,7 @@
 namespace spillway {
 
 CpuExecutor::CpuExecutor(const Plan& plan, const Arena& device, ThreadPool& pool, kernels::Isa isa)
-    : plan_(plan), device_(device), pool_(pool), isa_(isa), layer_(plan, device) {
+    : plan_(plan), device_(device), pool_(pool), isa_(isa), layer_(plan, device), reference_(plan) {
   const auto max_rows = static_cast<std::size_t>(plan.batch.rows);
   attention_rows_.reserve(max_rows);
   compact_rows_.reserve(max_rows);
@@ -23,6 +24,7 @@ CpuExecutor::CpuExecutor(const Plan& plan, const Arena& device, ThreadPool& pool
 void CpuExecutor::Compute(const Cursor& at, const PackedBatch& batch, const CellPlaces& places) {
   SPILLWAY_CHECK(batch.batch < plan_.num_batches);
   SPILLWAY_CHECK(static_cast<int64_t>(batch.tokens.size()) <= plan_.batch.prompt_tokens);
+  AdvanceReference(at);
   const PlannedLayer& layer = plan_.layers[static_cast<std::size_t>(at.layer)];
   const Cell cell = {layer, batch, places};
   switch (layer.kind) {
@@ -52,24 +54,28 @@ void CpuExecutor::ForEachChunk(const Cell& cell, F compute) {
 }
 
 void CpuExecutor::ComputeEmbedding(const Cell& cell) {
-  const ModelShape& shape = plan_.shape;
-  const bool project = shape.embed_size != shape.hidden_size;
-  const PlannedTensor& tokens = *LayerArgs::Find(cell.layer, TensorRole::kTokenEmbedding);
-  const PlannedTensor& positions = *LayerArgs::Find(cell.layer, TensorRole::kPositionEmbedding);
   ForEachChunk(cell, [&](const Chunk& chunk) {
-    const Rows embedded = {device_.As<float>(plan_.workspace.embedded), shape.embed_size};
     const auto begin = static_cast<std::size_t>(chunk.begin);
     const auto size = static_cast<std::size_t>(chunk.size());
-    kernels::EmbeddingLookup(Lookup(tokens, std::span(cell.batch.tokens).subspan(begin, size), 0,
-                                    project ? embedded : chunk.hidden));
-    if (project) {
-      const std::array linears = {
-          Linear{TensorRole::kProjectIn, TensorRole::kProjectIn, chunk.hidden}};
-      Multiply(cell.layer, embedded, chunk.size(), linears);
-    }
-    kernels::EmbeddingAdd(Lookup(positions, std::span(cell.batch.positions).subspan(begin, size),
-                                 shape.position_offset, chunk.hidden));
+    Embed(cell.layer,
+          {std::span(cell.batch.tokens).subspan(begin, size),
+           std::span(cell.batch.positions).subspan(begin, size)},
+          chunk.hidden);
   });
+}
+
+void CpuExecutor::Embed(const PlannedLayer& layer, const TokenInput& input, Rows hidden) {
+  const ModelShape& shape = plan_.shape;
+  const bool project = shape.embed_size != shape.hidden_size;
+  const PlannedTensor& tokens = *LayerArgs::Find(layer, TensorRole::kTokenEmbedding);
+  const PlannedTensor& positions = *LayerArgs::Find(layer, TensorRole::kPositionEmbedding);
+  const Rows embedded = {device_.As<float>(plan_.workspace.embedded), shape.embed_size};
+  kernels::EmbeddingLookup(Lookup(tokens, input.tokens, 0, project ? embedded : hidden));
+  if (project) {
+    const std::array linears = {Linear{TensorRole::kProjectIn, TensorRole::kProjectIn, hidden}};
+    Multiply(layer, embedded, std::ssize(input.tokens), linears);
+  }
+  kernels::EmbeddingAdd(Lookup(positions, input.positions, shape.position_offset, hidden));
 }
 
 kernels::EmbeddingArgs CpuExecutor::Lookup(const PlannedTensor& table, std::span<const int32_t> ids,
@@ -79,25 +85,36 @@ kernels::EmbeddingArgs CpuExecutor::Lookup(const PlannedTensor& table, std::span
 }
 
 void CpuExecutor::ComputeAttention(const Cell& cell) {
+  ForEachChunk(cell, [&](const Chunk& chunk) {
+    Project(cell.layer, chunk.hidden, chunk.size());
+    if (plan_.policy.kv_bits < 16) Reflect(cell.layer, chunk.size());
+    AttendChunk(cell, chunk);
+    FinishAttention(cell.layer, chunk.hidden, chunk.size());
+  });
+}
+
+void CpuExecutor::Project(const PlannedLayer& layer, Rows hidden, int64_t rows) {
   const ModelShape& shape = plan_.shape;
   const int64_t q = shape.num_heads * shape.head_dim;
   const int64_t kv = shape.num_kv_heads * shape.head_dim;
   float* qkv = device_.As<float>(plan_.workspace.qkv);
   const int64_t stride = q + 2 * kv;
-  ForEachChunk(cell, [&](const Chunk& chunk) {
-    const Rows& hidden = chunk.hidden;
-    const Rows normed = {device_.As<float>(plan_.workspace.normed), shape.hidden_size};
-    if (shape.pre_norm) Norm(cell.layer, hidden, normed, chunk.size());
-    const std::array projections = {
-        Linear{TensorRole::kQueryWeight, TensorRole::kQueryBias, {qkv, stride}},
-        Linear{TensorRole::kKeyWeight, TensorRole::kKeyBias, {qkv + q, stride}},
-        Linear{TensorRole::kValueWeight, TensorRole::kValueBias, {qkv + q + kv, stride}}};
-    Multiply(cell.layer, shape.pre_norm ? normed : hidden, chunk.size(), projections);
-    AttendChunk(cell, chunk);
-    const std::array out = {Linear{TensorRole::kOutWeight, TensorRole::kOutBias, hidden, hidden}};
-    Multiply(cell.layer, {device_.As<float>(plan_.workspace.attended), q}, chunk.size(), out);
-    if (!shape.pre_norm) Norm(cell.layer, hidden, hidden, chunk.size());
-  });
+  const Rows normed = {device_.As<float>(plan_.workspace.normed), shape.hidden_size};
+  if (shape.pre_norm) Norm(layer, hidden, normed, rows);
+  const std::array projections = {
+      Linear{TensorRole::kQueryWeight, TensorRole::kQueryBias, {qkv, stride}},
+      Linear{TensorRole::kKeyWeight, TensorRole::kKeyBias, {qkv + q, stride}},
+      Linear{TensorRole::kValueWeight, TensorRole::kValueBias, {qkv + q + kv, stride}}};
+  Multiply(layer, shape.pre_norm ? normed : hidden, rows, projections);
+}
+
+void CpuExecutor::FinishAttention(const PlannedLayer& layer, Rows hidden, int64_t rows) {
+  const ModelShape& shape = plan_.shape;
+  const Rows attended = {device_.As<float>(plan_.workspace.attended),
+                         shape.num_heads * shape.head_dim};
+  const std::array out = {Linear{TensorRole::kOutWeight, TensorRole::kOutBias, hidden, hidden}};
+  Multiply(layer, attended, rows, out);
+  if (!shape.pre_norm) Norm(layer, hidden, hidden, rows);
 }
 
 void CpuExecutor::AttendChunk(const Cell& cell, const Chunk& chunk) {
@@ -132,12 +149,10 @@ void CpuExecutor::AddPrompt(const LayerArgs::RowInChunk& at) {
   if (prompt.compact) compact_rows_.push_back(*prompt.compact);
 }
 
-// Prompts, what stays of those that end here, then single tokens.
-void CpuExecutor::Attend() {
+kernels::AttentionArgs CpuExecutor::PlainAttention() const {
   const ModelShape& shape = plan_.shape;
   const int64_t q = shape.num_heads * shape.head_dim;
   const int64_t kv_width = shape.num_kv_heads * shape.head_dim;
-  const std::span<std::byte> workspace = device_.View(plan_.workspace.attention);
   kernels::AttentionArgs args;
   args.q = device_.As<float>(plan_.workspace.qkv);
   args.k = args.q + q;
@@ -145,11 +160,19 @@ void CpuExecutor::Attend() {
   args.qkv_stride = q + 2 * kv_width;
   args.out = device_.As<float>(plan_.workspace.attended);
   args.out_stride = q;
-  args.rows = attention_rows_;
   args.num_heads = shape.num_heads;
   args.num_kv_heads = shape.num_kv_heads;
   args.head_dim = shape.head_dim;
   args.scale = 1.0F / std::sqrt(static_cast<float>(shape.head_dim));
+  return args;
+}
+
+// Prompts, what stays of those that end here, then single tokens.
+void CpuExecutor::Attend() {
+  const ModelShape& shape = plan_.shape;
+  const std::span<std::byte> workspace = device_.View(plan_.workspace.attention);
+  kernels::AttentionArgs args = PlainAttention();
+  args.rows = attention_rows_;
   args.kv_dtype = plan_.policy.kv_dtype;
   args.token_scores_stride = plan_.workspace.prompt.slots();
   args.kv_bits = plan_.policy.kv_bits;
@@ -167,19 +190,19 @@ void CpuExecutor::Attend() {
 }
 
 void CpuExecutor::ComputeMlp(const Cell& cell) {
+  ForEachChunk(cell, [&](const Chunk& chunk) { Mlp(cell.layer, chunk.hidden, chunk.size()); });
+}
+
+void CpuExecutor::Mlp(const PlannedLayer& layer, Rows hidden, int64_t rows) {
   const ModelShape& shape = plan_.shape;
   const Rows inner = {device_.As<float>(plan_.workspace.ffn), shape.ffn_size};
-  ForEachChunk(cell, [&](const Chunk& chunk) {
-    const Rows& hidden = chunk.hidden;
-    const Rows normed = {device_.As<float>(plan_.workspace.normed), shape.hidden_size};
-    if (shape.pre_norm) Norm(cell.layer, hidden, normed, chunk.size());
-    const std::array up = {Linear{TensorRole::kUpWeight, TensorRole::kUpBias, inner}};
-    Multiply(cell.layer, shape.pre_norm ? normed : hidden, chunk.size(), up, shape.activation);
-    const std::array down = {
-        Linear{TensorRole::kDownWeight, TensorRole::kDownBias, hidden, hidden}};
-    Multiply(cell.layer, inner, chunk.size(), down);
-    if (!shape.pre_norm) Norm(cell.layer, hidden, hidden, chunk.size());
-  });
+  const Rows normed = {device_.As<float>(plan_.workspace.normed), shape.hidden_size};
+  if (shape.pre_norm) Norm(layer, hidden, normed, rows);
+  const std::array up = {Linear{TensorRole::kUpWeight, TensorRole::kUpBias, inner}};
+  Multiply(layer, shape.pre_norm ? normed : hidden, rows, up, shape.activation);
+  const std::array down = {Linear{TensorRole::kDownWeight, TensorRole::kDownBias, hidden, hidden}};
+  Multiply(layer, inner, rows, down);
+  if (!shape.pre_norm) Norm(layer, hidden, hidden, rows);
 }
 
 // Logits of the wanted tokens only: of generated rows the last one, at 512 prompt tokens 1/512 of
@@ -206,6 +229,50 @@ void CpuExecutor::ComputeHead(const Cell& cell) {
   const std::array head = {Linear{weight, weight, logits}};
   Multiply(shape.tied_head ? plan_.layers.front() : cell.layer, features, num_rows, head);
   logits_ = {logits.data, static_cast<std::size_t>(num_rows * shape.vocab_size)};
+}
+
+// The first pass comes to every layer in order, with its weights in place. In chunks as any prompt.
+void CpuExecutor::AdvanceReference(const Cursor& at) {
+  if (!reference_.Awaits(at.layer)) return;
+  const PlannedLayer& layer = plan_.layers[static_cast<std::size_t>(at.layer)];
+  const int64_t num_tokens = reference_.num_tokens();
+  const int64_t chunk = plan_.workspace.chunk_tokens;
+  for (int64_t begin = 0; begin < num_tokens; begin += chunk) {
+    const int64_t rows = std::min(chunk, num_tokens - begin);
+    const Rows hidden = {reference_.Hidden(begin), plan_.shape.hidden_size};
+    if (layer.kind == LayerKind::kEmbedding)
+      Embed(layer, {reference_.Tokens(begin, rows), reference_.Positions(begin, rows)}, hidden);
+    if (layer.kind == LayerKind::kAttention) AttendReference(layer, begin, rows);
+    if (layer.kind == LayerKind::kMlp) Mlp(layer, hidden, rows);
+  }
+  reference_.Finish(layer);
+}
+
+void CpuExecutor::AttendReference(const PlannedLayer& layer, int64_t begin, int64_t rows) {
+  const Rows hidden = {reference_.Hidden(begin), plan_.shape.hidden_size};
+  Project(layer, hidden, rows);
+  kernels::AttentionArgs args = PlainAttention();
+  reference_.AddKeys(args.k, args.qkv_stride, rows);
+  const kernels::AttentionRow row = reference_.Row(begin, rows);
+  args.rows = {&row, 1};
+  kernels::Attention(args, device_.View(plan_.workspace.attention), pool_, isa_);
+  FinishAttention(layer, hidden, rows);
+}
+
+void CpuExecutor::Reflect(const PlannedLayer& layer, int64_t rows) {
+  const ModelShape& shape = plan_.shape;
+  kernels::HeadReflectionArgs args;
+  args.x = device_.As<float>(plan_.workspace.qkv);
+  args.stride = (shape.num_heads + 2 * shape.num_kv_heads) * shape.head_dim;
+  args.rows = rows;
+  args.num_heads = shape.num_heads;
+  args.num_kv_heads = shape.num_kv_heads;
+  args.head_dim = shape.head_dim;
+  args.reflectors = reference_.Reflectors(layer.block);
+  kernels::ReflectHeads(args, pool_);
+  args.x += shape.num_heads * shape.head_dim;
+  args.num_heads = shape.num_kv_heads;
+  kernels::ReflectHeads(args, pool_);
 }
 
 void CpuExecutor::Multiply(const PlannedLayer& layer, Rows x, int64_t rows,

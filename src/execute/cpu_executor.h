@@ -13,6 +13,7 @@
 #include "spillway/plan.h"
 #include "src/execute/executor.h"
 #include "src/execute/layer_args.h"
+#include "src/execute/reference_keys.h"
 #include "src/memory/arena.h"
 
 namespace spillway {
@@ -40,12 +41,28 @@ class CpuExecutor final : public Executor {
   void ComputeMlp(const Cell& cell);
   void ComputeHead(const Cell& cell);
 
+  // Of tokens whose states are `hidden`, [rows]; at most a chunk.
+  struct TokenInput {
+    std::span<const TokenId> tokens;
+    std::span<const int32_t> positions;
+  };
+  void Embed(const PlannedLayer& layer, const TokenInput& input, Rows hidden);
+  void Project(const PlannedLayer& layer, Rows hidden, int64_t rows);  // to workspace.qkv
+  void FinishAttention(const PlannedLayer& layer, Rows hidden, int64_t rows);
+  void Mlp(const PlannedLayer& layer, Rows hidden, int64_t rows);
+
+  // The reference prompt through the layer, the first time that the layer is computed.
+  void AdvanceReference(const Cursor& at);
+  void AttendReference(const PlannedLayer& layer, int64_t begin, int64_t rows);
+  void Reflect(const PlannedLayer& layer, int64_t rows);  // queries and keys in workspace.qkv
+
   void Multiply(const PlannedLayer& layer, Rows x, int64_t rows, std::span<const Linear> linears,
                 Activation activation = Activation::kNone);
   void Norm(const PlannedLayer& layer, Rows x, Rows y, int64_t rows);
   void AttendChunk(const Cell& cell, const Chunk& chunk);
   void AddPrompt(const LayerArgs::RowInChunk& at);
   void Attend();
+  kernels::AttentionArgs PlainAttention() const;  // of what workspace.qkv holds; no rows yet
   kernels::EmbeddingArgs Lookup(const PlannedTensor& table, std::span<const int32_t> ids,
                                 int64_t first_row, Rows y);
 
@@ -54,6 +71,7 @@ class CpuExecutor final : public Executor {
   ThreadPool& pool_;
   kernels::Isa isa_;
   LayerArgs layer_;
+  ReferenceKeys reference_;
   // What one chunk attends to; each reserved for batch.rows.
   std::vector<kernels::AttentionRow> attention_rows_;
   std::vector<kernels::KvCompactRow> compact_rows_;

@@ -11,6 +11,7 @@
 
 #include "spillway/error.h"
 #include "spillway/kv_block.h"
+#include "spillway/reference_prompt.h"
 #include "spillway/round.h"
 #include "spillway/tile.h"
 #include "src/plan/place_weights.h"
@@ -268,17 +269,18 @@ WorkspacePlan PlaceWorkspace(const Plan& plan, const KernelNeeds& needs, Cursor6
   return work;
 }
 
-// What lives outside the arenas, all of it for the disk tier: tags of blocks, the queue of
-// requests, the store's table.
+// What lives outside the arenas: for KV below 16 bits the reference prompt, for the disk tier tags
+// of blocks, the queue of requests, the store's table.
 int64_t TableBytes(const Plan& plan) {
-  if (plan.arena_bytes[Tier::kDisk] == 0) return 0;
+  const int64_t reference = plan.policy.kv_bits == 16 ? 0 : ReferenceBytesOf(plan.shape).total();
+  if (plan.arena_bytes[Tier::kDisk] == 0) return reference;
   constexpr int64_t kTagBytes = 16;
   constexpr int64_t kTileEntryBytes = 48;
   constexpr int64_t kQueueBytes = 1 << 20;
   const int64_t blocks = plan.kv[Tier::kDisk].region.bytes / plan.KvBlockBytes(Tier::kDisk) +
                          plan.hidden[Tier::kDisk].region.bytes / kHiddenBlockBytes;
   const int64_t tiles = plan.arena_bytes[Tier::kDisk] / (1 << 20);
-  return blocks * kTagBytes + tiles * kTileEntryBytes + kQueueBytes;
+  return reference + blocks * kTagBytes + tiles * kTileEntryBytes + kQueueBytes;
 }
 
 // Halves the block until it fits; the policy unchanged when even one row does not.

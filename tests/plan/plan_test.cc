@@ -6,6 +6,7 @@
 #include <map>
 
 #include "spillway/error.h"
+#include "spillway/reference_prompt.h"
 #include "tests/plan/plan_test_util.h"
 
 namespace spillway {
@@ -88,6 +89,7 @@ TEST(PlanTest, CodesOfKvAndTheirRangesAreSized) {
     EXPECT_EQ(full.slot_bytes, 2 * shape.num_heads * token_bytes);
     EXPECT_EQ(full.kv[Tier::kCpu].region.bytes, 2 * 128 * full.slot_bytes * shape.num_layers);
     EXPECT_EQ(full.KvBytes(), full.kv[Tier::kCpu].region.bytes);
+    EXPECT_EQ(full.table_bytes, ReferenceBytesOf(shape).total());
     policy.kv.kind = KvPolicyKind::kH2o;
     policy.kv.budget = {{0.0, 31}, {}, {}};
     const Plan h2o = MakePlan(shape, MachineWith(int64_t{1} << 40), work, policy, kNeeds);

@@ -1,0 +1,34 @@
+// The reference prompt: with KV below 16 bits, tokens of the program's own, the same in every run
+// of a model, whose keys show what the model's keys have in common (src/execute/reference_keys.h).
+// What memory they take, outside the arenas. Pure functions; any thread.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "spillway/kv_block.h"
+#include "spillway/model.h"
+
+namespace spillway {
+
+// One KV block; 64 tokens show no more.
+constexpr int64_t ReferenceTokens(const ModelShape& shape) {
+  return std::min(kKvBlockSlots, shape.max_positions);
+}
+
+struct ReferenceBytes {
+  int64_t kv = 0;          // of one layer, in 16 bits
+  int64_t hidden = 0;      // fp32 [token, hidden]
+  int64_t reflectors = 0;  // fp32 [block][kv_head][head_dim]
+
+  constexpr int64_t total() const { return kv + hidden + reflectors; }
+};
+
+constexpr ReferenceBytes ReferenceBytesOf(const ModelShape& shape) {
+  const int64_t width = shape.num_kv_heads * shape.head_dim;
+  return {KvBlockBytes(shape.num_kv_heads, shape.head_dim),
+          ReferenceTokens(shape) * shape.hidden_size * int64_t{sizeof(float)},
+          shape.num_layers * width * int64_t{sizeof(float)}};
+}
+
+}  // namespace spillway
