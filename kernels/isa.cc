@@ -23,6 +23,7 @@ constexpr Isa kAllIsas[] = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAmx}
 bool AskForTiles() {
   constexpr unsigned kAmxTile = 1U << 24;  // CPUID leaf 7, EDX
   constexpr unsigned kAmxBf16 = 1U << 22;
+  constexpr unsigned kAmxInt8 = 1U << 25;
   constexpr long kArchReqXcompPerm = 0x1023;
   constexpr long kXfeatureXtiledata = 18;
   unsigned eax = 0;
@@ -30,7 +31,8 @@ bool AskForTiles() {
   unsigned ecx = 0;
   unsigned edx = 0;
   if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
-  if ((edx & kAmxTile) == 0 || (edx & kAmxBf16) == 0) return false;
+  constexpr unsigned kNeeded = kAmxTile | kAmxBf16 | kAmxInt8;
+  if ((edx & kNeeded) != kNeeded) return false;
   return syscall(SYS_arch_prctl, kArchReqXcompPerm, kXfeatureXtiledata) == 0;
 }
 

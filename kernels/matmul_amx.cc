@@ -10,7 +10,7 @@
 // as they are met.
 #include <immintrin.h>
 
-#include "kernels/matmul_finish.h"
+#include "kernels/matmul_amx_tile.h"
 #include "kernels/matmul_isa.h"
 #include "kernels/simd.h"
 
@@ -18,51 +18,14 @@ namespace spillway::kernels {
 namespace {
 
 constexpr int64_t kStepK = 32;
-constexpr int64_t kTileBytes = 1024;
 
 // Weight parts per value.
-constexpr int64_t Parts(DType dtype) { return dtype == DType::kBF16 ? 1 : 2; }
+constexpr int64_t Parts(DType dtype) { return dtype == DType::kF16 ? 2 : 1; }
 
-// Steps that are split at a time: quantised weights have one minimum and one step for two.
-constexpr int UnitSteps(DType dtype) { return IsQuantised(dtype) ? 2 : 1; }
-constexpr int64_t UnitBytes(DType dtype) {
-  return IsQuantised(dtype) ? GroupBytes(dtype) : kStepK * 2;
-}
-
-// Tile registers by number. The intrinsics of GCC 12 lack the "memory" clobber, so stores could
-// sink below a tile load.
-template <int kTile>
-inline void LoadTile(const std::byte* base, int64_t stride) {
-  asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(base), "r"(stride), "i"(kTile) : "memory");
-}
-template <int kTile>
-inline void StoreTile(float* base, int64_t stride) {
-  asm volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(base), "r"(stride), "i"(kTile) : "memory");
-}
 // sums += weights x
 template <int kSums, int kWeights, int kX>
 inline void MulTiles() {
   asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSums), "i"(kWeights), "i"(kX));
-}
-
-struct alignas(64) TileConfig {
-  uint8_t palette = 1;
-  uint8_t start_row = 0;
-  uint8_t reserved[14] = {};
-  uint16_t column_bytes[16] = {};
-  uint8_t rows[16] = {};
-};
-
-// Tiles from 0 accumulate [16 outs][columns], those from `first_weights` to 5 hold weights, 6 and 7
-// hold x.
-inline void Configure(int64_t columns, int first_weights) {
-  TileConfig config;
-  for (int tile = 0; tile < 8; ++tile) {
-    config.rows[tile] = 16;
-    const bool weights = tile >= first_weights && tile <= 5;
-    config.column_bytes[tile] = weights ? 64 : static_cast<uint16_t>(columns * 4);
-  }
-  asm volatile("ldtilecfg %0" ::"m"(config) : "memory");
 }
 
 struct Halves {
@@ -86,20 +49,10 @@ inline __m512i TopBits(__m512i f0, __m512i f1) {
                                    0xF8);  // a | (b & c)
 }
 
-// hi of a line of weights (k and k + 16) to its row in one tile, lo to that in another.
-[[gnu::always_inline]] inline void StoreParts(__m512 f0, __m512 f1, int64_t part_bytes,
-                                              std::byte* to) {
-  const __m512i hi0 = Round(f0);
-  const __m512i hi1 = Round(f1);
-  _mm512_store_si512(to, TopBits(hi0, hi1));
-  _mm512_store_si512(to + part_bytes, TopBits(_mm512_castps_si512(Rest(f0, hi0)),
-                                              _mm512_castps_si512(Rest(f1, hi1))));
-}
-
 // One line (32 k) of one output's weights -> its row in the tile, or two tiles. kTail: the last `n`
 // < 32 of a row.
 template <DType kType, bool kTail>
-[[gnu::always_inline]] inline void SplitLine(const uint16_t* weight, int64_t n, std::byte* to) {
+void SplitLine(const uint16_t* weight, int64_t n, std::byte* to) {
   if constexpr (kType == DType::kBF16) {
     const __mmask32 mask = kTail ? (1U << n) - 1U : ~0U;
     const __m512i line =
@@ -109,101 +62,24 @@ template <DType kType, bool kTail>
     const __m512 f0 = kTail ? Simd::LoadHalfPart(weight, MinOf(n, 16)) : Simd::LoadHalf(weight);
     const __m512 f1 =
         kTail ? Simd::LoadHalfPart(weight + 16, n > 16 ? n - 16 : 0) : Simd::LoadHalf(weight + 16);
-    StoreParts(f0, f1, kTileBytes, to);
+    const __m512i hi0 = Round(f0);
+    const __m512i hi1 = Round(f1);
+    _mm512_store_si512(to, TopBits(hi0, hi1));
+    _mm512_store_si512(to + kTileBytes, TopBits(_mm512_castps_si512(Rest(f0, hi0)),
+                                                _mm512_castps_si512(Rest(f1, hi1))));
   }
 }
 
-// A group of 4-bit weights (64 k) of one output -> its rows in four tiles, part_bytes apart: hi and
-// lo of two steps. A group has 16 values, so each is made and split once: tables of a value's part
-// in both halves of a word, of which vpermw takes bits 1 to 4 of the index as the code and does not
-// mind bit 0. Two rotations bring the codes there, in the order of the tiles (kNibbleBegin): 16
-// instructions for 64 weights, on two ports.
-[[gnu::always_inline]] inline void SplitGroup4(const std::byte* codes, const float* head,
-                                               int64_t part_bytes, std::byte* to) {
-  const __m512 code = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-  const __m512 values =
-      Simd::ToHalfAndBack(_mm512_fmadd_ps(code, _mm512_set1_ps(head[1]), _mm512_set1_ps(head[0])));
-  const __m512i rounded = Round(values);
-  const __m512i twice = _mm512_set4_epi32(0x0F0E0F0E, 0x0B0A0B0A, 0x07060706, 0x03020302);
-  const __m512i hi = _mm512_shuffle_epi8(rounded, twice);
-  const __m512i lo = _mm512_shuffle_epi8(_mm512_castps_si512(Rest(values, rounded)), twice);
-  const __m512i words =
-      _mm512_broadcast_i64x4(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes)));
-  const __m512i turns = _mm512_setr_epi32(31, 31, 31, 31, 31, 31, 31, 31, 3, 3, 3, 3, 3, 3, 3, 3);
-  const __m512i first = _mm512_rorv_epi32(words, turns);
-  const __m512i second = _mm512_ror_epi32(first, 8);
-  _mm512_store_si512(to, _mm512_permutexvar_epi16(first, hi));
-  _mm512_store_si512(to + part_bytes, _mm512_permutexvar_epi16(first, lo));
-  _mm512_store_si512(to + 2 * part_bytes, _mm512_permutexvar_epi16(second, hi));
-  _mm512_store_si512(to + 3 * part_bytes, _mm512_permutexvar_epi16(second, lo));
-}
-
-// The same of 8 bits, each made and split by itself.
-[[gnu::always_inline]] inline void SplitGroup8(const std::byte* codes, const float* head,
-                                               int64_t part_bytes, std::byte* to) {
-  const __m512 minimum = _mm512_set1_ps(head[0]);
-  const __m512 step = _mm512_set1_ps(head[1]);
-  const auto load = [&](int64_t k) {
-    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes + k));
-    return Simd::ToHalfAndBack(
-        _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes)), step, minimum));
-  };
-  StoreParts(load(0), load(16), part_bytes, to);
-  StoreParts(load(32), load(48), part_bytes, to + 2 * part_bytes);
-}
-
-// In-register transposition of 16 x 16 words.
-inline void Transpose(__m512i (&v)[16]) {
-  __m512i t[16];
-  for (int i = 0; i < 16; i += 2) {
-    t[i] = _mm512_unpacklo_epi32(v[i], v[i + 1]);
-    t[i + 1] = _mm512_unpackhi_epi32(v[i], v[i + 1]);
-  }
-  for (int i = 0; i < 16; i += 4) {
-    v[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
-    v[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
-    v[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
-    v[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
-  }
-  for (int i = 0; i < 4; ++i) {
-    t[i] = _mm512_shuffle_i32x4(v[i], v[i + 4], 0x88);
-    t[i + 4] = _mm512_shuffle_i32x4(v[i], v[i + 4], 0xDD);
-    t[i + 8] = _mm512_shuffle_i32x4(v[i + 8], v[i + 12], 0x88);
-    t[i + 12] = _mm512_shuffle_i32x4(v[i + 8], v[i + 12], 0xDD);
-  }
-  for (int i = 0; i < 4; ++i) {
-    v[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88);
-    v[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0xDD);
-    v[i + 4] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0x88);
-    v[i + 12] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0xDD);
-  }
-}
-
-// Which k sit together in a pair must match the weights' tiles: (k, k + 16) for split weights,
-// (2k, 2k + 1) for bf16 as it lies in memory.
+// Which k sit together in a pair must match the weights' tiles: (k, k + 16) for split fp16, (2k, 2k
+// + 1) for bf16 as it lies in memory.
 inline Halves LoadPairs(const float* x, int64_t n, DType weight_dtype) {
   const __m512 f0 = Simd::LoadPart(x, MinOf(n, 16));
   const __m512 f1 = Simd::LoadPart(x + 16, n > 16 ? n - 16 : 0);
-  if (weight_dtype != DType::kBF16) return {_mm512_castps_si512(f0), _mm512_castps_si512(f1)};
+  if (weight_dtype == DType::kF16) return {_mm512_castps_si512(f0), _mm512_castps_si512(f1)};
   const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
   const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
   return {_mm512_castps_si512(_mm512_permutex2var_ps(f0, even, f1)),
           _mm512_castps_si512(_mm512_permutex2var_ps(f0, odd, f1))};
-}
-
-// [columns][16 pairs] -> [16 pairs][columns]
-inline void StorePart(__m512i (&part)[16], int64_t columns, std::byte* to) {
-  if (columns == 16) {
-    Transpose(part);
-    for (int pair = 0; pair < 16; ++pair) _mm512_store_si512(to + pair * 64, part[pair]);
-    return;
-  }
-  uint32_t* words = reinterpret_cast<uint32_t*>(to);
-  for (int64_t column = 0; column < columns; ++column) {
-    alignas(64) uint32_t pairs[16];
-    _mm512_store_si512(pairs, part[column]);
-    for (int64_t pair = 0; pair < 16; ++pair) words[pair * columns + column] = pairs[pair];
-  }
 }
 
 inline void PackStep(const AmxPackTask& task, int64_t step, std::byte* to) {
@@ -224,23 +100,8 @@ inline void PackStep(const AmxPackTask& task, int64_t step, std::byte* to) {
     parts[1][column] = TopBits(Round(Rest(f0, top0)), Round(Rest(f1, top1)));
   }
   for (int part = 0; part < kAmxXParts; ++part) {
-    StorePart(parts[part], columns, to + part * columns * 64);
+    StoreColumns(parts[part], columns, to + part * columns * 64);
   }
-}
-
-// y from a tile of sums [16 outs][columns] for outputs [out, out + 16) and rows [row, row +
-// columns), cut to the tile.
-inline void FinishTile(const MatmulTile& tile, int64_t out, int64_t row, const float* sums) {
-  const int64_t columns = AmxBlockRows(tile.total_rows);
-  const int64_t num_outs = MinOf(16, tile.out_begin + tile.num_outs - out);
-  const int64_t num_rows = MinOf(columns, tile.row_begin + tile.num_rows - row);
-  __m512i v[16];
-  for (int64_t i = 0; i < 16; ++i) {
-    v[i] = _mm512_castps_si512(Simd::LoadPart(sums + i * columns, columns));
-  }
-  Transpose(v);
-  for (int64_t i = 0; i < num_rows; ++i)
-    Finish(tile, row + i, out, _mm512_castsi512_ps(v[i]), num_outs);
 }
 
 // Weights are split as they stream by, while the unit works on the step before: a panel of 16
@@ -254,163 +115,107 @@ inline void FinishTile(const MatmulTile& tile, int64_t out, int64_t row, const f
 // short ones err less than it.
 constexpr int64_t kSumSteps = 16;
 
-// Weights are asked for in runs of consecutive units of one row, this many runs ahead of the split:
-// unit by unit, 16 rows apart in memory, every request would open another DRAM page.
-constexpr int64_t kRunUnits = 4;
-constexpr int64_t kRunsAhead = 2;
+// Weights are asked for in groups of consecutive lines of one row, this many groups ahead of the
+// split: line by line, 16 rows apart in memory, every request would open another DRAM page.
+constexpr int64_t kGroupLines = 4;
+constexpr int64_t kGroupsAhead = 2;
 
-constexpr int64_t kPanelOuts = 16;
-
-// Two panels of quantised weights share each load of x where there is one block of rows: 156 us for
-// 175 us of 2 M weights in L2 at 4 bits, one row, one thread. Their splitting is the limit there
-// (12 cycles for a row of a group, measured alone), not memory; 16-bit weights wait for memory.
-constexpr int NumPanels(DType dtype, int row_blocks) {
-  return IsQuantised(dtype) && row_blocks == 1 ? 2 : 1;
-}
-
-// Where the outputs of one or two panels lie; those past the end repeat the last one, and their
-// results are dropped.
-template <int kPanels>
+// Where the outputs of a panel lie; those past the end repeat the last one, and their results are
+// dropped.
 struct PanelRows {
-  const std::byte* weight[kPanels * kPanelOuts];
+  const uint16_t* weight[kPanelOuts];
 
-  PanelRows(const MatmulTile& tile, int64_t row_bytes, int64_t first_out) {
-    const std::byte* base = static_cast<const std::byte*>(tile.piece->weight);
-    for (int64_t i = 0; i < kPanels * kPanelOuts; ++i) {
-      weight[i] = base + MinOf(first_out + i, tile.out_begin + tile.num_outs - 1) * row_bytes;
+  PanelRows(const MatmulTile& tile, int64_t first_out) {
+    const uint16_t* base = static_cast<const uint16_t*>(tile.piece->weight);
+    for (int64_t i = 0; i < kPanelOuts; ++i) {
+      weight[i] = base + MinOf(first_out + i, tile.out_begin + tile.num_outs - 1) * tile.in;
     }
   }
 };
 
-// What of the next unit is split meanwhile. kTail: a unit of which the row has a part only; groups
-// are stored whole.
+// What of the next step is split meanwhile.
 enum class Split { kNone, kFull, kTail };
 
 template <DType kType, int kRowBlocks>
 struct Stream {
-  static constexpr int kPanels = NumPanels(kType, kRowBlocks);
-  static constexpr int kLines = kPanels * kPanelOuts;
-  static constexpr int kPhases = kType == DType::kBF16 ? 2 : 3;
-  static constexpr int kUnitSteps = UnitSteps(kType);
-  static constexpr int64_t kUnitBytes = UnitBytes(kType);
-  static constexpr int64_t kPartBytes = kPanels * kTileBytes;
-  static constexpr int64_t kStepRingBytes = Parts(kType) * kPartBytes;
+  static constexpr int kLines = kPanelOuts;
+  static constexpr int kPhases = kType == DType::kF16 ? 3 : 2;
+  static constexpr int64_t kRingBytes = Parts(kType) * kTileBytes;
 
   const MatmulTile& tile;
-  const PanelRows<kPanels>& rows;
+  const PanelRows& rows;
   int64_t columns;
   int64_t row_block;  // the first, of 16 rows of the call
   int64_t step_begin;
   int64_t step_end;
-  int64_t jump;     // bytes from (this panel, step_end) to where this worker likely reads next
-  std::byte* ring;  // 2 x [step of a unit][part][panel][16 outs][64 B]
-  float* heads;     // minimum and step of a group of each line
+  int64_t jump;     // elements from (this panel, step_end) to where this worker likely reads next
+  std::byte* ring;  // 2 x [part][16 outs][64 B]
   float* part;      // the sums of one run of kSumSteps
 
   // The parts that a phase multiplies: lo*x1, hi*x1, hi*x2.
   static constexpr int WeightPart(int phase) { return kPhases == 3 && phase == 0 ? 1 : 0; }
   static constexpr int XPart(int phase) { return phase == kPhases - 1 ? 1 : 0; }
 
-  std::byte* Ring(int64_t step) const {
-    return ring + (step & (2 * kUnitSteps - 1)) * kStepRingBytes;
-  }
-  // Steps are not negative; said so, the division is a shift.
-  static constexpr int64_t UnitOf(int64_t step) {
-    return static_cast<int64_t>(static_cast<uint64_t>(step) / kUnitSteps);
-  }
+  std::byte* Ring(int64_t step) const { return ring + (step & 1) * kRingBytes; }
 
   template <int kTile>
-  [[gnu::always_inline]] inline void LoadWeights(int64_t step, int panel, int weight_part) const {
-    LoadTile<kTile>(Ring(step) + weight_part * kPartBytes + panel * kTileBytes, 64);
+  void LoadWeights(int64_t step, int weight_part) const {
+    LoadTile<kTile>(Ring(step) + weight_part * kTileBytes, 64);
   }
   // Past the last block of rows the last is repeated, and what comes of it is dropped.
   template <int kTile>
-  [[gnu::always_inline]] inline void LoadX(int64_t step, int block, int x_part) const {
+  void LoadX(int64_t step, int block, int x_part) const {
     const int64_t last = AmxNumBlocks(tile.total_rows) - 1;
     const int64_t at = MinOf(row_block + block, last) * AmxStepsK(tile.in) + step;
     LoadTile<kTile>(tile.packed + (at * kAmxXParts + x_part) * columns * 64, columns * 4);
   }
 
-  // Asks for what is split later, while line `line` of the unit at `step` is.
-  [[gnu::always_inline]] inline void Prefetch(int64_t step, int line, int64_t ahead) const {
-    const int64_t in_run = UnitOf(step) & (kRunUnits - 1);
-    const std::byte* coming = rows.weight[line / kRunUnits * kRunUnits + in_run];
-    _mm_prefetch(reinterpret_cast<const char*>(coming) + ahead + line % kRunUnits * kUnitBytes,
-                 _MM_HINT_T0);
-  }
-
-  // The heads of lines as floats in memory, from where they are broadcast without a shuffle. GCC
-  // neither converts from memory nor keeps from an address in a register for each by itself.
-  template <int kBegin, int kEnd>
-  [[gnu::always_inline]] inline void WidenHeads(int64_t step) const {
-    float* to = heads;
-    asm volatile("" : "+r"(to));
-#pragma GCC unroll 32
-    for (int line = kBegin; line < kEnd; ++line) {
-      const std::byte* group = rows.weight[line] + UnitOf(step) * kUnitBytes;
-      __m128 head;
-      asm("vcvtph2ps %1, %0" : "=x"(head) : "m"(*reinterpret_cast<const int64_t*>(group)));
-      _mm_storel_pi(reinterpret_cast<__m64*>(to + 2 * line), head);
-    }
-    asm volatile("" ::: "memory");
-  }
-
-  // Lines [kBegin, kEnd) of the unit at `step`.
+  // Lines [kBegin, kEnd) of `step`.
   template <Split kSplit, int kBegin, int kEnd>
-  [[gnu::always_inline]] inline void SplitLines(int64_t step, int64_t ahead) const {
+  inline __attribute__((always_inline)) void SplitLines(int64_t step, int64_t ahead) const {
     if constexpr (kSplit != Split::kNone) {
-      if constexpr (IsQuantised(kType)) WidenHeads<kBegin, kEnd>(step);
       std::byte* to = Ring(step);
-#pragma GCC unroll 32
+#pragma GCC unroll 8
       for (int line = kBegin; line < kEnd; ++line) {
-        Prefetch(step, line, ahead);
-        const std::byte* from = rows.weight[line] + UnitOf(step) * kUnitBytes;
-        const std::byte* codes = from + kGroupHeadBytes;
-        if constexpr (kType == DType::kQ4) {
-          SplitGroup4(codes, heads + 2 * line, kPartBytes, to + line * 64);
-        } else if constexpr (kType == DType::kQ8) {
-          SplitGroup8(codes, heads + 2 * line, kPartBytes, to + line * 64);
-        } else {
-          SplitLine<kType, kSplit == Split::kTail>(reinterpret_cast<const uint16_t*>(from),
-                                                   tile.in - step * kStepK, to + line * 64);
-        }
+        const uint16_t* coming = rows.weight[line / kGroupLines * kGroupLines + step % kGroupLines];
+        _mm_prefetch(reinterpret_cast<const char*>(coming) + ahead + line % kGroupLines * 64,
+                     _MM_HINT_T0);
+        const uint16_t* from = rows.weight[line] + step * kStepK;
+        SplitLine<kType, kSplit == Split::kTail>(from, tile.in - step * kStepK, to + line * 64);
       }
     }
   }
 
-  // Bytes from the start of a row to the run asked for while the unit at `step` is split: in the
-  // same row or behind the jump.
+  // Bytes from the start of a row to the group asked for while `step` is split: in the same row or
+  // behind the jump.
   int64_t Ahead(int64_t step) const {
-    const int64_t coming = (UnitOf(step) & -kRunUnits) + kRunsAhead * kRunUnits;
-    return coming * kUnitBytes + (coming * kUnitSteps < step_end ? 0 : jump);
+    const int64_t coming = (step / kGroupLines + kGroupsAhead) * kGroupLines;
+    return coming * 64 + (coming < step_end ? 0 : jump * 2);
   }
 
-  // Product number kProduct of a unit of kSteps steps, with the loads it is the first to need, and
-  // its share of the next unit's split. Tiles 4 and 5 hold weights, 2 and 3 those of a second
-  // panel, 6 and 7 x.
-  template <Split kSplit, int kSteps, int kProduct>
-  [[gnu::always_inline]] inline void Product(int64_t unit_step, int64_t ahead) const {
-    constexpr int kSums = kPanels * kRowBlocks;
-    constexpr int kStepProducts = kPhases * kSums;
-    constexpr int kPhase = kProduct % kStepProducts / kSums;
-    constexpr int kPanel = kProduct % kPanels;  // of two panels there is one block of rows
-    constexpr int kRow = kPanels == 1 ? kProduct % kRowBlocks : 0;
+  // One product of a phase, with the loads it is the first to need, and its share of the next
+  // step's split. Tiles 4 and 5 hold weights, 6 and 7 x.
+  template <Split kSplit, int kPhase, int kRow>
+  inline __attribute__((always_inline)) void Product(int64_t step, int64_t ahead) const {
     constexpr int kWeight = WeightPart(kPhase);
     constexpr int kX = XPart(kPhase);
     constexpr bool kNewWeight = kPhase == 0 || kWeight != WeightPart(kPhase - 1);
     constexpr bool kNewX = kPhase == 0 || kX != XPart(kPhase - 1);
-    constexpr int kWeightTile = 4 - 2 * kPanel + kWeight;
+    constexpr int kWeightTile = 4 + kWeight;
     constexpr int kXTile = 6 + (kRowBlocks == 1 ? kX : kRow % 2);
-    const int64_t step = unit_step + kProduct / kStepProducts;
-    if constexpr (kNewWeight && kRow == 0) LoadWeights<kWeightTile>(step, kPanel, kWeight);
-    if constexpr (kPanel == 0 && (kRowBlocks == 4 || kNewX)) LoadX<kXTile>(step, kRow, kX);
-    MulTiles<kPanel + kRow, kWeightTile, kXTile>();
-    constexpr int kProducts = kSteps * kStepProducts;
-    SplitLines<kSplit, kProduct * kLines / kProducts, (kProduct + 1) * kLines / kProducts>(
-        unit_step + kUnitSteps, ahead);
-    if constexpr (kProduct + 1 < kProducts) {
-      Product<kSplit, kSteps, kProduct + 1>(unit_step, ahead);
-    }
+    if constexpr (kNewWeight && kRow == 0) LoadWeights<kWeightTile>(step, kWeight);
+    if constexpr (kRowBlocks == 4 || kNewX) LoadX<kXTile>(step, kRow, kX);
+    MulTiles<kRow, kWeightTile, kXTile>();
+    constexpr int kProduct = kPhase * kRowBlocks + kRow;
+    constexpr int kProducts = kPhases * kRowBlocks;
+    SplitLines<kSplit, kProduct * kLines / kProducts, (kProduct + 1) * kLines / kProducts>(step + 1,
+                                                                                           ahead);
+  }
+
+  template <Split kSplit, int kProduct = 0>
+  inline __attribute__((always_inline)) void Step(int64_t step, int64_t ahead) const {
+    Product<kSplit, kProduct / kRowBlocks, kProduct % kRowBlocks>(step, ahead);
+    if constexpr (kProduct + 1 < kPhases * kRowBlocks) Step<kSplit, kProduct + 1>(step, ahead);
   }
 
   // sums += the tiles, or = for the first.
@@ -418,28 +223,19 @@ struct Stream {
     float* to = first ? sums : part;
     const int64_t tile_floats = kPanelOuts * columns;
     StoreTile<0>(to, columns * 4);
-    if constexpr (kPanels * kRowBlocks > 1) StoreTile<1>(to + tile_floats, columns * 4);
+    if constexpr (kRowBlocks > 1) StoreTile<1>(to + tile_floats, columns * 4);
     if constexpr (kRowBlocks > 2) {
       StoreTile<2>(to + 2 * tile_floats, columns * 4);
       StoreTile<3>(to + 3 * tile_floats, columns * 4);
     }
     if (first) return;
-    for (int64_t i = 0; i < kPanels * kRowBlocks * tile_floats; i += 16) {
+    for (int64_t i = 0; i < kRowBlocks * tile_floats; i += 16) {
       _mm512_store_ps(sums + i, _mm512_add_ps(_mm512_load_ps(sums + i), _mm512_load_ps(part + i)));
     }
   }
 
-  // The unit at `step`, while the next one is split.
-  void MulUnit(int64_t step, int64_t full_end) const {
-    const int64_t next = step + kUnitSteps;
-    if (next < full_end) return Product<Split::kFull, kUnitSteps, 0>(step, Ahead(next));
-    if (next < step_end) return Product<Split::kTail, kUnitSteps, 0>(step, Ahead(next));
-    if (next == step_end) return Product<Split::kNone, kUnitSteps, 0>(step, 0);
-    Product<Split::kNone, 1, 0>(step, 0);  // half a group
-  }
-
   void Run(float* sums) const {
-    const bool tail = !IsQuantised(kType) && tile.in < step_end * kStepK;
+    const bool tail = tile.in < step_end * kStepK;
     const int64_t full_end = tail ? step_end - 1 : step_end;
     if (full_end > step_begin) {
       SplitLines<Split::kFull, 0, kLines>(step_begin, Ahead(step_begin));
@@ -450,26 +246,28 @@ struct Stream {
       const int64_t end = MinOf(step_end, begin + kSumSteps);
       _tile_zero(0);
       _tile_zero(1);
-      if constexpr (kRowBlocks > 2) {
-        _tile_zero(2);
-        _tile_zero(3);
+      _tile_zero(2);
+      _tile_zero(3);
+      for (int64_t step = begin; step < end; ++step) {
+        if (step + 1 < full_end) {
+          Step<Split::kFull>(step, Ahead(step + 1));
+        } else if (step + 1 < step_end) {
+          Step<Split::kTail>(step, Ahead(step + 1));
+        } else {
+          Step<Split::kNone>(step, 0);
+        }
       }
-      for (int64_t step = begin; step < end; step += kUnitSteps) MulUnit(step, full_end);
       AddTiles(sums, begin == 0);
     }
   }
 };
 
-// Sums of panels -> y, dropping what lies past the tile.
-template <int kPanels, int kRowBlocks>
+// Sums of a panel -> y, dropping what lies past the tile.
+template <int kRowBlocks>
 void FinishSums(const MatmulTile& tile, int64_t out, int64_t row, const float* sums) {
   const int64_t columns = AmxBlockRows(tile.total_rows);
-  for (int64_t i = 0; i < kPanels * kRowBlocks; ++i, sums += kPanelOuts * columns) {
-    const int64_t at_out = out + (kPanels == 1 ? 0 : i * kPanelOuts);
-    const int64_t at_row = row + (kPanels == 1 ? i * 16 : 0);
-    const bool within =
-        at_out < tile.out_begin + tile.num_outs && at_row < tile.row_begin + tile.num_rows;
-    if (within) FinishTile(tile, at_out, at_row, sums);
+  for (int64_t i = 0; i < kRowBlocks && row + i * 16 < tile.row_begin + tile.num_rows; ++i) {
+    FinishTile(tile, out, row + i * 16, {sums + i * kPanelOuts * columns, columns});
   }
 }
 
@@ -479,45 +277,34 @@ struct Steps {
   int64_t end;
 };
 
-// Of a run of steps of one row, about: groups are not cut.
-template <DType kType>
-constexpr int64_t BytesOf(int64_t num_steps) {
-  return num_steps * UnitBytes(kType) / UnitSteps(kType);
-}
-
-// Bytes from (`out`, steps.end) to where the worker goes on after these panels: the next ones of
+// Elements from (`out`, steps.end) to where the worker goes on after this panel: the next panel of
 // the block, the first of the next block, or the next tile.
-template <DType kType>
-int64_t JumpAfterPanels(const MatmulTile& tile, int64_t out, int64_t num_outs, Steps steps) {
-  const int64_t row_bytes = RowBytes(kType, tile.in);
-  if (out + num_outs < tile.out_begin + tile.num_outs) {
-    return num_outs * row_bytes - BytesOf<kType>(steps.end - steps.begin);
+inline int64_t JumpAfterPanel(const MatmulTile& tile, int64_t out, Steps steps) {
+  if (out + kPanelOuts < tile.out_begin + tile.num_outs) {
+    return kPanelOuts * tile.in - (steps.end - steps.begin) * kStepK;
   }
-  if (steps.end < AmxStepsK(tile.in)) return (tile.out_begin - out) * row_bytes;
-  return (tile.next_out_begin - out) * row_bytes - BytesOf<kType>(steps.end);
+  if (steps.end < AmxStepsK(tile.in)) return (tile.out_begin - out) * tile.in;
+  return (tile.next_out_begin - out) * tile.in - steps.end * kStepK;
 }
 
 template <DType kType, int kRowBlocks>
 void StreamBlock(const MatmulTile& tile, Steps steps) {
-  constexpr int kPanels = NumPanels(kType, kRowBlocks);
-  constexpr int64_t kOuts = kPanels * kPanelOuts;
   constexpr int64_t kRows = kRowBlocks * 16;
   std::byte* ring = tile.scratch;
-  float* heads = reinterpret_cast<float*>(tile.scratch + kAmxRingBytes);
-  float* part = reinterpret_cast<float*>(tile.scratch + kAmxRingBytes + kAmxHeadBytes);
+  float* part = reinterpret_cast<float*>(tile.scratch + kAmxRingBytes);
   float* sums = part + 4 * 256;
   const int64_t columns = AmxBlockRows(tile.total_rows);
   const int64_t row_end = tile.row_begin + tile.num_rows;
-  for (int64_t out = tile.out_begin; out < tile.out_begin + tile.num_outs; out += kOuts) {
-    const PanelRows<kPanels> rows(tile, RowBytes(kType, tile.in), out);
+  for (int64_t out = tile.out_begin; out < tile.out_begin + tile.num_outs; out += kPanelOuts) {
+    const PanelRows rows(tile, out);
     for (int64_t row = tile.row_begin; row < row_end; row += kRows) {
-      const int64_t jump = row + kRows < row_end ? -BytesOf<kType>(steps.end - steps.begin)
-                                                 : JumpAfterPanels<kType>(tile, out, kOuts, steps);
+      const int64_t jump = row + kRows < row_end ? -(steps.end - steps.begin) * kStepK
+                                                 : JumpAfterPanel(tile, out, steps);
       Stream<kType, kRowBlocks>{tile,      rows, columns, row / 16, steps.begin,
-                                steps.end, jump, ring,    heads,    part}
+                                steps.end, jump, ring,    part}
           .Run(sums);
-      if (steps.end == AmxStepsK(tile.in)) FinishSums<kPanels, kRowBlocks>(tile, out, row, sums);
-      sums += kRows * kOuts;
+      if (steps.end == AmxStepsK(tile.in)) FinishSums<kRowBlocks>(tile, out, row, sums);
+      sums += kRows * kPanelOuts;
     }
   }
 }
@@ -541,21 +328,6 @@ void MulTile(const MatmulTile& tile) {
   tile.num_rows <= 32 ? StreamTile<kType, 2>(tile) : StreamTile<kType, 4>(tile);
 }
 
-inline void MulTileOf(const MatmulTile& tile) {
-  switch (tile.piece->weight_dtype) {
-    case DType::kF16:
-      return MulTile<DType::kF16>(tile);
-    case DType::kBF16:
-      return MulTile<DType::kBF16>(tile);
-    case DType::kQ8:
-      return MulTile<DType::kQ8>(tile);
-    case DType::kQ4:
-      return MulTile<DType::kQ4>(tile);
-    case DType::kF32:
-      break;
-  }
-}
-
 }  // namespace
 
 void PackAmx(const AmxPackTask& task) {
@@ -568,9 +340,9 @@ void PackAmx(const AmxPackTask& task) {
 }
 
 void MatmulTileAmx(const MatmulTile& tile) {
-  const int num_panels = NumPanels(tile.piece->weight_dtype, tile.num_rows <= 16 ? 1 : 2);
-  Configure(AmxBlockRows(tile.total_rows), num_panels == 2 ? 2 : 4);
-  MulTileOf(tile);
+  ConfigureTiles(AmxBlockRows(tile.total_rows));
+  tile.piece->weight_dtype == DType::kF16 ? MulTile<DType::kF16>(tile)
+                                          : MulTile<DType::kBF16>(tile);
   _tile_release();
 }
 

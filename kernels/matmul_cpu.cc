@@ -10,13 +10,13 @@ namespace {
 
 using TileFunction = void (*)(const MatmulTile&);
 
-TileFunction FunctionOf(Isa isa) {
+TileFunction FunctionOf(Isa isa, DType weight_dtype) {
 #if defined(SPILLWAY_X86)
-  if (isa == Isa::kAmx) return MatmulTileAmx;
+  if (isa == Isa::kAmx) return IsQuantised(weight_dtype) ? MatmulTileAmxGroups : MatmulTileAmx;
   if (isa == Isa::kAvx512) return MatmulTileAvx512;
   if (isa == Isa::kAvx2) return MatmulTileAvx2;
 #endif
-  static_cast<void>(isa);
+  static_cast<void>(isa), static_cast<void>(weight_dtype);
   return MatmulTilePortable;
 }
 
@@ -56,18 +56,21 @@ struct Grid {
   }
 };
 
-// Splits x once for all tiles (kAmx).
+// Packs x once for all tiles (kAmx).
 void PackX(const MatmulArgs& args, DType weight_dtype, std::byte* packed, ThreadPool& pool) {
 #if defined(SPILLWAY_X86)
-  constexpr int64_t kTaskSteps = 16;  // 16 rows * 512 k: about 5 us
-  const int64_t steps = AmxStepsK(args.in);
-  const int64_t step_tasks = DivideUp(steps, kTaskSteps);
+  const bool groups = IsQuantised(weight_dtype);
+  const int64_t task_steps = groups ? 8 : 16;  // 16 rows * 512 k: about 5 us
+  const int64_t steps = groups ? AmxNumGroups(args.in) : AmxStepsK(args.in);
+  const int64_t step_tasks = DivideUp(steps, task_steps);
   auto task = [&](int64_t index, int /*worker*/) {
-    const int64_t begin = index % step_tasks * kTaskSteps;
-    PackAmx({args.x, args.x_stride, args.rows, args.in, weight_dtype, index / step_tasks, begin,
-             std::min(steps, begin + kTaskSteps), packed});
+    const int64_t begin = index % step_tasks * task_steps;
+    (groups ? PackAmxGroups
+            : PackAmx)({args.x, args.x_stride, args.rows, args.in, weight_dtype, index / step_tasks,
+                        begin, std::min(steps, begin + task_steps), packed});
   };
-  const int64_t num_tasks = step_tasks * AmxNumBlocks(args.rows);
+  const int64_t num_tasks =
+      step_tasks * (groups ? AmxGroupBlocks(args.rows) : AmxNumBlocks(args.rows));
   constexpr int64_t kInlineElements = 16384;  // cheaper than waking the pool
   if (args.rows * args.in > kInlineElements) return pool.Run(num_tasks, task);
   for (int64_t index = 0; index < num_tasks; ++index) task(index, 0);
@@ -77,23 +80,25 @@ void PackX(const MatmulArgs& args, DType weight_dtype, std::byte* packed, Thread
 #endif
 }
 
-// Every piece whose weights take x split as for `dtype`, or all of them. Quantised weights take it
-// as fp16 does.
+// Every piece with weights of `dtype`, or all of them.
 struct PieceFilter {
   bool all;
   DType dtype;
-  bool Takes(const MatmulPiece& piece) const {
-    return all || (piece.weight_dtype == DType::kBF16) == (dtype == DType::kBF16);
-  }
+  bool Takes(const MatmulPiece& piece) const { return all || piece.weight_dtype == dtype; }
 };
+
+// Of x, whatever the weights; whole lines.
+int64_t PackedBytes(int64_t rows, int64_t in) {
+  return RoundUp(std::max(AmxPackedBytes(rows, in), AmxGroupPackedBytes(rows, in)), 64);
+}
 
 void RunTiles(const MatmulArgs& args, PieceFilter filter, std::span<std::byte> workspace,
               ThreadPool& pool, Isa isa) {
   const Grid grid(args, isa, pool.num_threads());
   const bool amx = isa == Isa::kAmx;
-  const int64_t packed_bytes = amx ? RoundUp(AmxPackedBytes(args.rows, args.in), 64) : 0;
+  const int64_t packed_bytes = amx ? PackedBytes(args.rows, args.in) : 0;
   const int64_t scratch_bytes = amx ? kAmxScratchBytes : kSimdScratchBytes;
-  const TileFunction function = FunctionOf(isa);
+  const TileFunction function = FunctionOf(isa, filter.dtype);
   int64_t num_tasks = 0;
   for (const MatmulPiece& piece : args.pieces) {
     if (filter.Takes(piece)) num_tasks += DivideUp(piece.num_out, grid.tile_outs) * grid.row_tiles;
@@ -121,7 +126,7 @@ void RunTiles(const MatmulArgs& args, PieceFilter filter, std::span<std::byte> w
 
 int64_t MatmulWorkspaceBytes(int64_t max_rows, int64_t max_in, int num_threads, Isa isa) {
   if (isa != Isa::kAmx) return num_threads * kSimdScratchBytes;
-  return RoundUp(AmxPackedBytes(max_rows, max_in), 64) + num_threads * kAmxScratchBytes;
+  return PackedBytes(max_rows, max_in) + num_threads * kAmxScratchBytes;
 }
 
 void Matmul(const MatmulArgs& args, std::span<std::byte> workspace, ThreadPool& pool, Isa isa) {
@@ -130,8 +135,8 @@ void Matmul(const MatmulArgs& args, std::span<std::byte> workspace, ThreadPool& 
                  MatmulWorkspaceBytes(args.rows, args.in, pool.num_threads(), isa));
   SPILLWAY_CHECK(reinterpret_cast<uintptr_t>(workspace.data()) % 64 == 0);
   if (isa != Isa::kAmx) return RunTiles(args, {true, DType::kF16}, workspace, pool, isa);
-  // The split x is laid out for one dtype of weights; calls that mix them are split twice.
-  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+  // x is packed for one dtype of weights; calls that mix them pack it again.
+  for (const DType dtype : {DType::kF16, DType::kBF16, DType::kQ8, DType::kQ4}) {
     const PieceFilter filter = {false, dtype};
     if (std::none_of(args.pieces.begin(), args.pieces.end(),
                      [&](const auto& piece) { return filter.Takes(piece); })) {

@@ -45,10 +45,9 @@ constexpr int64_t kAmxOutGrain = 64;
 constexpr int64_t kAmxFewRowsOutGrain = 32;
 constexpr int64_t kAmxBlockBytes =
     832 << 10;  // x of a block of k, in an L2 of 2 MiB with the sums and the weights
-constexpr int64_t kAmxRingBytes = 2 * 2 * 2 * 2 * 1024;
-constexpr int64_t kAmxHeadBytes = 32 * 2 * 4;  // of 32 groups of quantised weights
+constexpr int64_t kAmxRingBytes = 2 * 2 * 1024;
 constexpr int64_t kAmxScratchBytes =
-    kAmxRingBytes + kAmxHeadBytes + 4096 + kAmxTileRows * kAmxTileOuts * 4;  // 148 KiB
+    kAmxRingBytes + 4096 + kAmxTileRows * kAmxTileOuts * 4;  // 136 KiB
 
 constexpr int64_t AmxStepsK(int64_t in) { return (in + 31) / 32; }
 constexpr int64_t AmxBlockRows(int64_t rows) { return rows < 16 ? rows : 16; }
@@ -60,8 +59,20 @@ constexpr int64_t AmxPackedBytes(int64_t rows, int64_t in) {
   return AmxNumBlocks(rows) * AmxStepsK(in) * AmxStepBytes(rows);
 }
 
-// Splits x into bf16 parts: steps [step_begin, step_end) of one block of rows, for weights of
-// `weight_dtype`.
+// For quantised weights x is packed by groups of 64 k: two tiles of bytes for 16 rows, or one for
+// up to 8, as [16 words of 4 k][columns], then a scale and a total of each column.
+constexpr int64_t AmxGroupColumns(int64_t rows) { return rows <= 8 ? rows : 16; }
+constexpr int64_t AmxGroupBlocks(int64_t rows) { return DivideUp(rows, 16); }
+constexpr int64_t AmxNumGroups(int64_t in) { return DivideUp(in, kGroupWeights); }
+constexpr int64_t AmxGroupXBytes(int64_t rows) {
+  return AmxGroupColumns(rows) * (2 * kGroupWeights + 2 * 4);
+}
+constexpr int64_t AmxGroupPackedBytes(int64_t rows, int64_t in) {
+  return AmxGroupBlocks(rows) * AmxNumGroups(in) * AmxGroupXBytes(rows);
+}
+
+// Steps [step_begin, step_end) of x in one block of rows, for weights of `weight_dtype`: of 32 k
+// for PackAmx, which splits x into bf16 parts, groups for PackAmxGroups.
 struct AmxPackTask {
   const float* x;
   int64_t x_stride;
@@ -75,5 +86,7 @@ struct AmxPackTask {
 };
 void PackAmx(const AmxPackTask& task);
 void MatmulTileAmx(const MatmulTile& tile);
+void PackAmxGroups(const AmxPackTask& task);
+void MatmulTileAmxGroups(const MatmulTile& tile);
 
 }  // namespace spillway::kernels

@@ -1,11 +1,11 @@
 // Matrix rows in groups of 64 weights along the row, 8 or 4 bits each: kQ8 and kQ4 of dtype.h.
 // A group is its minimum and its step, both fp16, and 64 codes; the last one of a row may stand for
-// fewer weights, its other codes are 0. A weight is worth fp16(minimum + code * step), one FMA in
-// fp32 and one rounding: the same bits wherever it is computed.
-// Codes of 8 bits lie in order. Of 4 bits: eight little-endian words, weight k in word k % 8; the
-// order within a word is that in which two shifts of the words give the AMX kernel the pairs it
-// multiplies.
-// Thread rule: pure functions; any thread.
+// fewer weights, its other codes are 0. A weight is worth minimum + code * step, one FMA in fp32
+// (its product is exact): the same bits wherever it is computed. Codes of 8 bits lie in order. Of 4
+// bits: eight little-endian words, weight k in word k % 8; the order within a word is that in which
+// the AMX kernel, which multiplies four bytes of a word at a time, packs x without a shuffle: byte
+// b of the words of low and then of high halves is weight 16 {0, 2, 1, 3}[b] + word. Thread rule:
+// pure functions; any thread.
 #pragma once
 
 #include <cstddef>
@@ -22,17 +22,16 @@ constexpr int64_t MaxCode(DType dtype) { return dtype == DType::kQ8 ? 255 : 15; 
 inline constexpr int64_t kNibbleBegin[8] = {0, 8, 32, 40, 16, 24, 48, 56};
 
 // Requires: finite halfs; row.size() == RowBytes(dtype, halfs.size()).
-// With range = max - min of a group the step is range / MaxCode rounded up to an fp16 (down where
-// the last code would be worth infinity), so nothing divides by zero or overflows, and a weight
-// comes back within 0.501 steps, plus half a unit in the last place of fp16. Groups of one value,
+// With range = max - min of a group the step is range / MaxCode rounded up to an fp16, so nothing
+// divides by zero or overflows, and a weight comes back within 0.501 steps. Groups of one value,
 // and those whose range is MaxCode times 2^-24 or less, come back exactly (-0 as 0).
 void QuantiseRow(std::span<const uint16_t> halfs, DType dtype, std::span<std::byte> row);
 
-// What a row is worth, as floats that fp16 can hold.
+// What a row is worth.
 // Requires: row holds RowBytes(dtype, floats.size()).
 void DequantiseRow(const std::byte* row, DType dtype, std::span<float> floats);
 
-// The first group of `rows` that can be worth NaN or infinity, -1 when none can.
+// The first group of `rows` whose minimum or step is NaN or infinity, -1 when none is.
 // Requires: whole groups.
 int64_t FindNonFiniteGroup(std::span<const std::byte> rows, DType dtype);
 

@@ -22,7 +22,7 @@ GroupHead HeadOf(const std::byte* group) {
 }
 
 float Worth(const GroupHead& head, int64_t code) {
-  return HalfToFloat(FloatToHalf(std::fma(static_cast<float>(code), head.step, head.minimum)));
+  return std::fma(static_cast<float>(code), head.step, head.minimum);
 }
 
 }  // namespace
@@ -43,9 +43,7 @@ int64_t FindNonFiniteGroup(std::span<const std::byte> rows, DType dtype) {
   SPILLWAY_CHECK(IsQuantised(dtype) && rows.size() % bytes == 0);
   for (std::size_t at = 0; at < rows.size(); at += bytes) {
     const GroupHead head = HeadOf(rows.data() + at);
-    // Worths lie between those of the first and the last code.
-    if (!std::isfinite(head.minimum) || !std::isfinite(head.step) ||
-        !std::isfinite(Worth(head, MaxCode(dtype)))) {
+    if (!std::isfinite(head.minimum) || !std::isfinite(head.step)) {
       return static_cast<int64_t>(at / bytes);
     }
   }

@@ -57,7 +57,7 @@ void DequantiseGroup(const std::byte* group, float* out) {
   UnpackCodes<kType>(group + kGroupHeadBytes, codes);
 #pragma GCC unroll 16
   for (int64_t k = 0; k < kGroupWeights; k += Simd::kLanes) {
-    Simd::Store(out + k, Simd::ToHalfAndBack(Simd::Fma(Simd::LoadInt(codes + k), step, minimum)));
+    Simd::Store(out + k, Simd::Fma(Simd::LoadInt(codes + k), step, minimum));
   }
 }
 
@@ -101,15 +101,12 @@ inline float FromHalf(uint16_t half) {
   return floats[0];
 }
 
-// The step as an fp16: the least that reaches the highest weight, or the one below where that takes
-// the last code beyond fp16.
+// The step as an fp16: the least that reaches the highest weight.
 inline uint16_t StepOf(const Extremes& extremes, float max_code) {
-  constexpr float kOverflowsHalf = 65520.0F;
   const float step = (extremes.high - extremes.low) / max_code;
   uint16_t half;
   Simd::StoreHalfPart(&half, Simd::Set(step), 1);
   if (FromHalf(half) < step) ++half;
-  if (extremes.low + max_code * FromHalf(half) >= kOverflowsHalf) --half;
   return half;
 }
 

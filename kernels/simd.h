@@ -112,6 +112,7 @@ void StorePartAs(void* base, int64_t index, Simd::F v, int64_t n) {
 }
 
 constexpr int64_t MinOf(int64_t a, int64_t b) { return a < b ? a : b; }
+constexpr int64_t MaxOf(int64_t a, int64_t b) { return a > b ? a : b; }
 
 // The lines of `bytes` from `at`, to the second-level cache. Always inlined: as a function it would
 // have no side effect that GCC knows of, and calls of it would go.

@@ -65,7 +65,6 @@ struct Simd {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), ToHalf(v));
   }
   static void StoreHalfPart(uint16_t* p, F v, int64_t n) { StorePart16(p, ToHalf(v), n); }
-  static F ToHalfAndBack(F v) { return _mm256_cvtph_ps(ToHalf(v)); }
   static void StoreBf16(uint16_t* p, F v) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), ToBf16(v));
   }

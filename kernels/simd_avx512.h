@@ -59,7 +59,6 @@ struct Simd {
   static void StoreHalfPart(uint16_t* p, F v, int64_t n) {
     _mm256_mask_storeu_epi16(p, Mask(n), ToHalf(v));
   }
-  static F ToHalfAndBack(F v) { return _mm512_cvtph_ps(ToHalf(v)); }
   static void StoreBf16(uint16_t* p, F v) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), ToBf16(v));
   }

@@ -64,7 +64,6 @@ struct Simd {
   static F LoadBf16Part(const uint16_t* p, int64_t n) { return AsFloat(Wide(p, n) << 16); }
   static void StoreHalf(uint16_t* p, F v) { Narrow(p, ToHalf(v), kLanes); }
   static void StoreHalfPart(uint16_t* p, F v, int64_t n) { Narrow(p, ToHalf(v), n); }
-  static F ToHalfAndBack(F v) { return FromHalf(ToHalf(v)); }
   static void StoreBf16(uint16_t* p, F v) { Narrow(p, ToBf16(v), kLanes); }
   static void StoreBf16Part(uint16_t* p, F v, int64_t n) { Narrow(p, ToBf16(v), n); }
 

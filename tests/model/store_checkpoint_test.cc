@@ -142,9 +142,9 @@ INSTANTIATE_TEST_SUITE_P(Bits, QuantisedStoreTest, ::testing::Values(8, 4));
 
 TEST_P(QuantisedStoreTest, GivesTheGroupsThatWereStored) { ReadAll(QuantisedJob(GetParam())); }
 
-// Crafted: every hash is right, and a group is worth NaN, or infinity at its last code.
+// Crafted: every hash is right, and a group's minimum is NaN or its step infinite.
 TEST_P(QuantisedStoreTest, AGroupThatIsNotFiniteIsRefused) {
-  for (const uint32_t head : {0x24007E00U, 0x7C003C00U, 0x7BFF3C00U}) {
+  for (const uint32_t head : {0x24007E00U, 0x7C003C00U}) {
     StoreJob job = QuantisedJob(GetParam());
     job.fill = [fill = job.fill, head](const StoredTensorTable& tensor, RowRange rows,
                                        std::span<std::byte> out) {
