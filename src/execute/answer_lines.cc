@@ -95,20 +95,6 @@ class FileJob final : public Job {
                                             : ""));
 }
 
-ExpectedWork ExpectedOf(const Workload& work, const Plan& plan,
-                        const std::optional<Prediction>& predicted) {
-  double tokens = 0.0;
-  for (const RequestShape& request : work.sample)
-    tokens += static_cast<double>(request.prompt_logits - 1 + request.max_new_tokens);
-  const double scale = work.sample.empty() ? 0.0
-                                           : static_cast<double>(work.num_requests) /
-                                                 static_cast<double>(work.sample.size());
-  ExpectedWork expected = {work.num_requests, static_cast<int64_t>(tokens * scale),
-                           plan.batch.rows * plan.num_batches, std::nullopt};
-  if (predicted) expected.predicted_s = predicted->total_s();
-  return expected;
-}
-
 // What an interrupted run has left of it.
 ExpectedWork Rest(ExpectedWork expected, int64_t num_answered) {
   if (num_answered == 0 || expected.rows == 0) return expected;
