@@ -98,9 +98,9 @@ class FileJob final : public Job {
 // What an interrupted run has left of it.
 ExpectedWork Rest(ExpectedWork expected, int64_t num_answered) {
   if (num_answered == 0 || expected.rows == 0) return expected;
-  const double share = 1.0 - static_cast<double>(std::min(num_answered, expected.rows)) /
-                                 static_cast<double>(expected.rows);
-  expected.rows -= std::min(num_answered, expected.rows);
+  const int64_t rows = std::max<int64_t>(0, expected.rows - num_answered);
+  const double share = static_cast<double>(rows) / static_cast<double>(expected.rows);
+  expected.rows = rows;
   expected.tokens = static_cast<int64_t>(static_cast<double>(expected.tokens) * share);
   if (expected.predicted_s) *expected.predicted_s *= share;
   return expected;
@@ -170,8 +170,8 @@ int ReportFinished(const Config& config, const CompletionWriter& writer,
   return output.num_errors == 0 ? 0 : kSomeLinesCarryErrors;
 }
 
-// The lines that an interrupted run has answered are passed over.
-// Returns their number.
+// Passes over the lines of the input that an interrupted run has answered, and returns their
+// number.
 int64_t BeginOrResume(const RunManifest& manifest, CompletionWriter& writer,
                       RequestReader& reader) {
   const int64_t num_answered = writer.Begin(manifest);
@@ -205,7 +205,9 @@ int AnswerLines(const Config& config) {
   const Plan plan = PlanFor(config, model.shape, machine, work, *device);
   const std::optional<Prediction> predicted = PredictionFor(config, plan, work);
   Describe(config, model, scan, plan);
-  const RunManifest manifest = IdentityOf(config, model, plan.policy, *device, scan.hash);
+  // Taking it reads from the model's files; a run that scores cannot be resumed.
+  const RunManifest manifest =
+      scores ? RunManifest{} : IdentityOf(config, model, plan.policy, *device, scan.hash);
   if (writer.finished()) return ReportFinished(config, writer, manifest, scan);
   writer.SetRunFingerprint(scan.hash);
 
