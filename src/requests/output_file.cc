@@ -51,17 +51,10 @@ Descriptor OpenStream(const std::filesystem::path& path) {
   return stream;
 }
 
-// All of a file that is not expected to be large.
-std::string ReadAll(const Descriptor& file, const std::string& name) {
+std::string ReadJournal(const Descriptor& file, const std::string& name) {
   constexpr std::size_t kMaxBytes = 1U << 30;
-  std::string text;
-  std::vector<char> buffer(1 << 18);
-  while (const std::size_t got = ReadSome(file, buffer.data(), buffer.size(), name)) {
-    text.append(buffer.data(), got);
-    if (text.size() > kMaxBytes)
-      throw Error(ErrorCode::kCorrupt, fmt::format("{}: is no journal", Printable(name)));
-  }
-  return text;
+  if (std::optional<std::string> text = ReadToEnd(file, kMaxBytes, name)) return *std::move(text);
+  throw Error(ErrorCode::kCorrupt, fmt::format("{}: is no journal", Printable(name)));
 }
 
 std::string Joined(const std::vector<std::string>& words) {
@@ -183,7 +176,7 @@ void OutputFile::RemoveStaleJournal() {
   struct stat status {};
   const bool regular = file.valid() && ::fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode);
   // A first line without its end is a manifest that was never whole.
-  if (!regular || (status.st_size > 0 && !IsJournal(ReadAll(file, name)))) {
+  if (!regular || (status.st_size > 0 && !IsJournal(ReadJournal(file, name)))) {
     throw Error(ErrorCode::kPath,
                 fmt::format("{}: is in the place of the run's journal and none; move it away",
                             Printable(name)));
@@ -264,7 +257,7 @@ CommitRecord OutputFile::ResumeJournal(const RunManifest& manifest,
   const std::string name = path_.string() + ".journal";
   Descriptor file(::openat(folder_.get(), journal_name_.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
   if (!file.valid()) ThrowPathError(name);
-  const std::optional<JournalContent> content = ParseJournal(ReadAll(file, name), name);
+  const std::optional<JournalContent> content = ParseJournal(ReadJournal(file, name), name);
   if (!content) return {};
   const std::vector<std::string> differ = DifferingKeys(content->manifest, manifest);
   if (!differ.empty()) {
