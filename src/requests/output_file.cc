@@ -57,12 +57,6 @@ std::string ReadJournal(const Descriptor& file, const std::string& name) {
   throw Error(ErrorCode::kCorrupt, fmt::format("{}: is no journal", Printable(name)));
 }
 
-std::string Joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
-}
-
 }  // namespace
 
 void OutputFile::HashDeleter::operator()(XXH3_state_s* state) const { XXH3_freeState(state); }
@@ -170,7 +164,7 @@ void OutputFile::RemoveStalePart() {
 // Left by a run that was killed just before it removed it, or whose .part went away.
 void OutputFile::RemoveStaleJournal() {
   if (!Exists(journal_name_)) return;
-  const std::string name = path_.string() + ".journal";
+  const std::string name = journal_path().string();
   const Descriptor file(
       ::openat(folder_.get(), journal_name_.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
   struct stat status {};
@@ -184,10 +178,16 @@ void OutputFile::RemoveStaleJournal() {
   if (::unlinkat(folder_.get(), journal_name_.c_str(), 0) != 0) ThrowPathError(name);
 }
 
-void OutputFile::OpenPart() {
+// A file in folder_ that was not there.
+Descriptor OutputFile::Create(const std::filesystem::path& path) const {
   constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-  Descriptor file(::openat(folder_.get(), part_name_.c_str(), kFlags, 0644));
-  if (!file.valid()) ThrowPathError(part_path().string());
+  Descriptor file(::openat(folder_.get(), path.filename().c_str(), kFlags, 0644));
+  if (!file.valid()) ThrowPathError(path.string());
+  return file;
+}
+
+void OutputFile::OpenPart() {
+  Descriptor file = Create(part_path());
   // Without locks (some network filesystems) two runs on one output are only caught by O_EXCL. One
   // that came between the two calls has taken the file for a stale one, and removed it.
   const bool taken = ::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
@@ -243,18 +243,14 @@ CommitRecord OutputFile::Begin(const RunManifest& manifest,
                             Printable(part_path().string())));
   }
   RemoveStaleJournal();
-  constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-  const std::string name = path_.string() + ".journal";
-  Descriptor file(::openat(folder_.get(), journal_name_.c_str(), kFlags, 0644));
-  if (!file.valid()) ThrowPathError(name);
-  journal_.emplace(std::move(file), name, manifest, replaces_);
+  journal_.emplace(Create(journal_path()), journal_path().string(), manifest, replaces_);
   spillway::Sync(folder_, path_.string());
   return {};
 }
 
 CommitRecord OutputFile::ResumeJournal(const RunManifest& manifest,
                                        const std::function<void(std::string_view)>& on_line) {
-  const std::string name = path_.string() + ".journal";
+  const std::string name = journal_path().string();
   Descriptor file(::openat(folder_.get(), journal_name_.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
   if (!file.valid()) ThrowPathError(name);
   const std::optional<JournalContent> content = ParseJournal(ReadJournal(file, name), name);
@@ -264,7 +260,7 @@ CommitRecord OutputFile::ResumeJournal(const RunManifest& manifest,
     throw Error(ErrorCode::kResume,
                 fmt::format("{}: the interrupted run had another {}; give the same or --overwrite "
                             "to start again",
-                            Printable(name), Joined(differ)));
+                            Printable(name), fmt::join(differ, ", ")));
   }
   replaces_ = content->replaces;
   if (Exists(name_) && !replaces_) {
@@ -382,5 +378,7 @@ void OutputFile::Finish() {
 std::filesystem::path OutputFile::part_path() const {
   return in_place() ? std::filesystem::path() : std::filesystem::path(path_.string() + ".part");
 }
+
+std::filesystem::path OutputFile::journal_path() const { return path_.string() + ".journal"; }
 
 }  // namespace spillway

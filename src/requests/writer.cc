@@ -53,7 +53,7 @@ EarlierLine ParseEarlierLine(std::string_view text) {
 
 struct CompletionWriter::State {
   State(const std::filesystem::path& path, const Tokenizer& used, WriterOptions given)
-      : place(path), file(path, given.existing), tokenizer(used), options(std::move(given)) {}
+      : file(path, given.existing), tokenizer(used), options(std::move(given)) {}
 
   void TakeEarlier(std::string_view text);
 
@@ -62,7 +62,6 @@ struct CompletionWriter::State {
   void WriteReady();
   void WriteFirst();
 
-  std::filesystem::path place;
   OutputFile file;
   const Tokenizer& tokenizer;
   WriterOptions options;
@@ -119,7 +118,7 @@ FinishedOutput CompletionWriter::FinishedRun(const RunManifest& manifest, int64_
   SPILLWAY_CHECK(finished());
   FinishedOutput output;
   if (state_->file.IsOf(manifest)) {
-    std::ifstream file(state_->place);
+    std::ifstream file(state_->file.path());
     try {
       for (std::string text; std::getline(file, text);) {
         ++(ParseEarlierLine(text).is_error ? output.num_errors : output.num_completions);
@@ -131,7 +130,7 @@ FinishedOutput CompletionWriter::FinishedRun(const RunManifest& manifest, int64_
   throw Error(ErrorCode::kResume,
               fmt::format("{}: is whole but not known as the output of this run (same input, model "
                           "and flags); give --overwrite or another --output",
-                          Printable(state_->place.string())));
+                          Printable(state_->file.path().string())));
 }
 
 void CompletionWriter::SetRunFingerprint(uint64_t fingerprint) {
