@@ -228,13 +228,17 @@ CommitRecord OutputFile::Begin(const RunManifest& manifest,
   hash_.reset(XXH3_createState());
   if (hash_ == nullptr) throw std::bad_alloc();
   XXH3_64bits_reset(hash_.get());
+  CommitRecord last;
+  if (existing_ == ExistingOutput::kResume && Exists(journal_name_))
+    last = ResumeJournal(manifest, on_line);
+  if (!journal_) StartJournal(manifest);
   // Best effort: without it a finished output is not recognised.
   const std::string digest = ManifestDigest(manifest);
   static_cast<void>(::fsetxattr(file_.get(), kRunAttribute, digest.data(), digest.size(), 0));
-  if (existing_ == ExistingOutput::kResume && Exists(journal_name_)) {
-    const CommitRecord last = ResumeJournal(manifest, on_line);
-    if (journal_) return last;
-  }
+  return last;
+}
+
+void OutputFile::StartJournal(const RunManifest& manifest) {
   // A .part without a journal was never committed; with bytes in it, it is not of such a run.
   if (::lseek(file_.get(), 0, SEEK_END) > 0) {
     throw Error(ErrorCode::kResume,
@@ -245,9 +249,9 @@ CommitRecord OutputFile::Begin(const RunManifest& manifest,
   RemoveStaleJournal();
   journal_.emplace(Create(journal_path()), journal_path().string(), manifest, replaces_);
   spillway::Sync(folder_, path_.string());
-  return {};
 }
 
+// Without a journal afterwards where not even its manifest was whole.
 CommitRecord OutputFile::ResumeJournal(const RunManifest& manifest,
                                        const std::function<void(std::string_view)>& on_line) {
   const std::string name = journal_path().string();

@@ -91,6 +91,7 @@ class OutputFile {
   Descriptor Create(const std::filesystem::path& path) const;
   void OpenPart();
   void ResumePart();
+  void StartJournal(const RunManifest& manifest);
   CommitRecord ResumeJournal(const RunManifest& manifest,
                              const std::function<void(std::string_view)>& on_line);
   void Verify(const JournalContent& content, const std::function<void(std::string_view)>& on_line);
