@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <span>
 
 #include "src/checkpoint/model_folder.h"
 #include "src/io/block_hash.h"
@@ -15,10 +14,6 @@ namespace {
 
 constexpr const char* kConfig = "config.json";
 constexpr int64_t kMaxConfigBytes = 1 << 20;
-
-std::string Digits(const std::string& text) {
-  return fmt::format("{:016x}", BlockHash(std::as_bytes(std::span(text))));
-}
 
 }  // namespace
 
@@ -36,11 +31,11 @@ std::string CheckpointContentKey(const std::filesystem::path& folder_path,
     text += fmt::format("{} {} {}\n", name, identity.size, identity.modified_ns);
   }
   if (folder.Has(kConfig)) text += folder.Open(kConfig).ReadStart(kMaxConfigBytes);
-  return Digits(text);
+  return HashDigits(TextHash(text));
 }
 
 std::string DummyContentKey(const ModelShape& shape, uint64_t seed) {
-  return Digits(fmt::format("dummy\n{}\n{}", ShapeText(shape), seed));
+  return HashDigits(TextHash(fmt::format("dummy\n{}\n{}", ShapeText(shape), seed)));
 }
 
 }  // namespace spillway

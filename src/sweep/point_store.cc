@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <fstream>
-#include <span>
 #include <sstream>
 
 #include "spillway/error.h"
@@ -37,10 +36,6 @@ std::optional<std::string> ReadRegular(const fs::path& path) {
   return in ? std::optional(text.str()) : std::nullopt;
 }
 
-std::string HashOf(std::string_view text) {
-  return fmt::format("{:016x}", BlockHash(std::as_bytes(std::span(text.data(), text.size()))));
-}
-
 // A document, unless the text is none: cut short, say.
 std::optional<Json> ParseObject(const std::string& text) {
   Json json = Json::parse(text, nullptr, false);
@@ -54,7 +49,8 @@ Json FileHashes(const SweepPoint& point) {
   for (const Flag& flag : FlagsOf(point.verb)) {
     const auto setting = point.settings.find(flag.name);
     if (setting == point.settings.end() || !flag.placeholder.starts_with("FILE")) continue;
-    if (const auto text = ReadRegular(setting->second)) hashes[setting->second] = HashOf(*text);
+    if (const auto text = ReadRegular(setting->second))
+      hashes[setting->second] = HashDigits(TextHash(*text));
   }
   return hashes;
 }
@@ -201,7 +197,7 @@ std::optional<Json> PointStore::TakeReport() const {
 }
 
 PointResult PointStore::Keep(PointResult result, const std::string& label) {
-  const std::string hash = HashOf(IdentityOf(result.point).dump());
+  const std::string hash = HashDigits(TextHash(IdentityOf(result.point).dump()));
   result.file = fs::path(kPoints) / fmt::format("{}-{}.json", FileLabel(label), hash);
   WriteFile(result.file, Dump(FileJson(result)));
   std::error_code error;
