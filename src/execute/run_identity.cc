@@ -40,14 +40,7 @@ std::string ModelKey(const Config& config, const OpenedModel& model) {
   }
   const ModelFolder folder(model.folder);
   std::string text;
-  for (const std::string& name : folder.List()) {
-    // Links are followed, as when the files are read.
-    std::error_code error;
-    if (name.starts_with('.') || !std::filesystem::is_regular_file(model.folder / name, error)) {
-      continue;
-    }
-    text += SamplesOf(folder.Open(name));
-  }
+  for (const std::string& name : folder.Files()) text += SamplesOf(folder.Open(name));
   return HashDigits(TextHash(text));
 }
 

@@ -1,9 +1,6 @@
 #include "src/store/content_key.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
-
-#include <algorithm>
 
 #include "src/checkpoint/model_folder.h"
 #include "src/io/block_hash.h"
@@ -21,12 +18,7 @@ std::string CheckpointContentKey(const std::filesystem::path& folder_path,
                                  const ModelShape& shape) {
   const ModelFolder folder(folder_path);
   std::string text = "checkpoint\n" + ShapeText(shape) + "\n";
-  for (const std::string& name : folder.List()) {
-    // Links are followed, as when the files are read: a Hugging Face cache consists of them.
-    std::error_code error;
-    if (name.starts_with('.') || !std::filesystem::is_regular_file(folder_path / name, error)) {
-      continue;
-    }
+  for (const std::string& name : folder.Files()) {
     const FileIdentity identity = folder.Open(name).identity();
     text += fmt::format("{} {} {}\n", name, identity.size, identity.modified_ns);
   }
