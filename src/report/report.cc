@@ -215,19 +215,13 @@ int64_t Parameters(const Plan& plan) {
   return count;
 }
 
-int64_t TotalWeightBytes(const Plan& plan) {
-  int64_t bytes = 0;
-  for (const Tier tier : kAllTiers) bytes += plan.weight_bytes[tier];
-  return bytes;
-}
-
 Json ToJson(const Plan& plan, const Trace& trace, const RunSummary& summary) {
   const int64_t generated = GeneratedTokens(trace, summary);
   Json json;
   json["version"] = 1;
   json["model"] = {{"name", plan.shape.name},
                    {"num_parameters", Parameters(plan)},
-                   {"weight_bytes", TotalWeightBytes(plan)}};
+                   {"weight_bytes", plan.WeightBytes()}};
   json["policy"] = {{"weight_frac", PerTierJson(plan.policy.weight_frac)},
                     {"kv_frac", PerTierJson(plan.policy.kv_frac)},
                     {"activation_frac", PerTierJson(plan.policy.activation_frac)},
@@ -309,7 +303,7 @@ std::string KvLine(const Plan& plan, const KvKeep& keep, int64_t slots) {
 
 std::string ModelLine(const Plan& plan) {
   return fmt::format("{}, {:.1f} M parameters, weights {} in {}", plan.shape.name,
-                     static_cast<double>(Parameters(plan)) / 1e6, SizeText(TotalWeightBytes(plan)),
+                     static_cast<double>(Parameters(plan)) / 1e6, SizeText(plan.WeightBytes()),
                      DTypeName(MatrixDType(plan.shape)));
 }
 
