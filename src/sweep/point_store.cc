@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include "spillway/error.h"
 #include "src/config/flags.h"
@@ -70,9 +71,9 @@ Json FaultJson(const std::optional<PointFault>& fault) {
   return {{"code", fault->code}, {"message", fault->message}, {"exit_status", fault->exit_status}};
 }
 
-Json FileJson(const PointResult& result) {
+Json FileJson(const PointResult& result, Json identity) {
   Json json = result.report.is_object() ? result.report : Json{{"version", 1}};
-  json["sweep"] = IdentityOf(result.point);
+  json["sweep"] = std::move(identity);
   json["sweep"]["wall_s"] = result.wall_s;
   json["sweep"]["error"] = FaultJson(result.fault);
   return json;
@@ -197,9 +198,10 @@ std::optional<Json> PointStore::TakeReport() const {
 }
 
 PointResult PointStore::Keep(PointResult result, const std::string& label) {
-  const std::string hash = HashDigits(TextHash(IdentityOf(result.point).dump()));
+  Json identity = IdentityOf(result.point);
+  const std::string hash = HashDigits(TextHash(identity.dump()));
   result.file = fs::path(kPoints) / fmt::format("{}-{}.json", FileLabel(label), hash);
-  WriteFile(result.file, Dump(FileJson(result)));
+  WriteFile(result.file, Dump(FileJson(result, std::move(identity))));
   std::error_code error;
   fs::remove(PlaceForReport(), error);
   return result;
