@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <vector>
 
 #include "spillway/error.h"
 #include "src/system_error.h"
@@ -55,6 +54,17 @@ std::string ReadJournal(const Descriptor& file, const std::string& name) {
   constexpr std::size_t kMaxBytes = 1U << 30;
   if (std::optional<std::string> text = ReadToEnd(file, kMaxBytes, name)) return *std::move(text);
   throw Error(ErrorCode::kCorrupt, fmt::format("{}: is no journal", Printable(name)));
+}
+
+[[noreturn]] void RefuseOtherRun(const std::string& journal, const RunManifest& then,
+                                 const RunManifest& now) {
+  constexpr std::size_t kMaxBytes = 270;  // an error's line has 300, with its code
+  constexpr std::string_view kAdvice = "; give the same or --overwrite to start again";
+  const std::string head = Printable(journal) + ": the interrupted run had another ";
+  throw Error(
+      ErrorCode::kResume,
+      fmt::format("{}{}{}", head,
+                  DifferenceText(then, now, kMaxBytes - head.size() - kAdvice.size()), kAdvice));
 }
 
 }  // namespace
@@ -259,13 +269,7 @@ CommitRecord OutputFile::ResumeJournal(const RunManifest& manifest,
   if (!file.valid()) ThrowPathError(name);
   const std::optional<JournalContent> content = ParseJournal(ReadJournal(file, name), name);
   if (!content) return {};
-  const std::vector<std::string> differ = DifferingKeys(content->manifest, manifest);
-  if (!differ.empty()) {
-    throw Error(ErrorCode::kResume,
-                fmt::format("{}: the interrupted run had another {}; give the same or --overwrite "
-                            "to start again",
-                            Printable(name), fmt::join(differ, ", ")));
-  }
+  if (content->manifest != manifest) RefuseOtherRun(name, content->manifest, manifest);
   replaces_ = content->replaces;
   if (Exists(name_) && !replaces_) {
     throw Error(ErrorCode::kOutputExists,

@@ -192,12 +192,14 @@ class Refusals(ResumeTest):
         self.interrupt()
         other = harness.write_jsonl(self.folder / "other.jsonl", RECORDS[:-1])
         cases = [
-            (["--input", other], "another input"),
-            (["--seed", "1"], "another sampling flags"),
-            (["--kv-policy", "h2o"], "another KV policy"),
-            (["--kv-dtype", "bf16"], "another KV type"),
-            (["--kv-bits", "8"], "another KV type"),
-            (["--weight-bits", "8"], "another weight bits"),
+            (["--input", other], "another input;"),
+            (["--seed", "1"], 'another sampling flags ({"seed":0}, now {"seed":1})'),
+            (["--max-new-tokens", "5", "--stop", "x" * 61], "another sampling flags;"),
+            (["--kv-policy", "h2o"], 'another KV policy ({"policy":"full"}, now {"policy":"h2o"'),
+            (["--kv-dtype", "bf16"], "another KV type (fp16, now bf16)"),
+            (["--kv-bits", "8"], "another KV type (fp16, now 8 bits)"),
+            (["--weight-bits", "8"], "another weight bits (16, now 8)"),
+            (["--kv-bits", "8", "--weight-bits", "8", "--kv-policy", "window", "--seed", "9"], "weight bits"),
         ]
         for flags, words in cases:
             with self.subTest(flags=flags):

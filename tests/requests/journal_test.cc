@@ -67,6 +67,28 @@ TEST(RunManifest, NamesWhatDiffers) {
   EXPECT_THAT(DifferingKeys(kManifest, kManifest), ElementsAre());
 }
 
+TEST(RunManifest, SaysWhatDiffersWhereThatIsShort) {
+  constexpr std::size_t kRoom = 100;
+  const RunManifest then = {{"bits", "16"},
+                            {"flags", R"({"top_k":0,"seed":0,"stop":["a"]})"},
+                            {"gone", "x"},
+                            {"long", std::string(61, 'a')},
+                            {"model", "0123456789abcdef"}};
+  const RunManifest now = {{"bits", "8"},
+                           {"flags", R"({"top_k":0,"seed":1,"stop":["a"]})"},
+                           {"long", "b"},
+                           {"model", "fedcba9876543210"}};
+  const std::string values =
+      R"(bits (16, now 8), flags ({"seed":0}, now {"seed":1}), gone (x, now none), )"
+      "long, model";
+  EXPECT_EQ(DifferenceText(then, now, kRoom), values);
+  EXPECT_EQ(DifferenceText(then, now, values.size()), values);
+  EXPECT_EQ(DifferenceText(then, now, values.size() - 1),
+            R"(bits (16, now 8), flags ({"seed":0}, now {"seed":1}), gone, long, model)");
+  EXPECT_EQ(DifferenceText(then, now, 0), "bits, flags, gone, long, model");
+  EXPECT_EQ(DifferenceText(then, then, kRoom), "");
+}
+
 TEST(Journal, WhatIsCommittedIsThereAgain) {
   const TemporaryFolder folder;
   const fs::path path = folder / "out";
@@ -153,7 +175,7 @@ TEST(Journal, AnotherRunIsRefusedByName) {
   std::string message;
   EXPECT_EQ(ResumeFails(folder / "out", &message, {{"input", "other"}, {"model", "bb"}}),
             ErrorCode::kResume);
-  EXPECT_THAT(message, HasSubstr("had another input;"));
+  EXPECT_THAT(message, HasSubstr("had another input (aa, now other);"));
   EXPECT_EQ(MarkOf(folder / "out.part"), mark);
 }
 
