@@ -239,6 +239,10 @@ Json ToJson(const Plan& plan, const Trace& trace, const RunSummary& summary) {
                       {"generated_tokens", generated},
                       {"num_completions", summary.num_completions},
                       {"num_errors", summary.num_errors}};
+  if (const auto& resumed = summary.resumed) {
+    json["resumed"] = {{"num_completions", resumed->num_completions},
+                       {"num_errors", resumed->num_errors}};
+  }
   json["time_s"] = {{"load", trace.load_s},
                     {"prefill", trace.prefill.seconds},
                     {"decode", trace.decode.seconds},
@@ -310,6 +314,15 @@ std::string ModelLine(const Plan& plan) {
 std::string MachineLine(const Plan& plan) {
   return fmt::format("{}, {} threads, {}", plan.machine.name, plan.machine.num_threads,
                      plan.machine.isa);
+}
+
+std::string RequestsLine(const RunSummary& summary) {
+  std::string text = fmt::format("{} {}, {} errors", summary.num_completions,
+                                 summary.score ? "scored" : "completions", summary.num_errors);
+  if (const auto& resumed = summary.resumed)
+    text += fmt::format("; {} and {} of the interrupted run", resumed->num_completions,
+                        resumed->num_errors);
+  return text;
 }
 
 std::string TableLine(std::string_view label, std::string_view value) {
@@ -409,8 +422,7 @@ std::string ReportTable(const Plan& plan, const Trace& trace, const RunSummary& 
   };
   line("model", ModelLine(plan));
   line("machine", MachineLine(plan));
-  line("requests", fmt::format("{} {}, {} errors", summary.num_completions,
-                               summary.score ? "scored" : "completions", summary.num_errors));
+  line("requests", RequestsLine(summary));
   line("block",
        fmt::format("{} rows x {} batches, {} blocks, {} passes", plan.policy.gpu_batch_size,
                    plan.policy.num_gpu_batches, trace.num_blocks, prefill.passes + decode.passes));

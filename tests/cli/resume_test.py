@@ -131,6 +131,23 @@ class Interruptions(ResumeTest):
         whole = json.loads((self.shared / "whole.json").read_text())["fingerprint"]
         self.assertEqual(json.loads((self.folder / "report.json").read_text())["fingerprint"], whole)
 
+    def test_the_report_counts_what_the_resumed_run_did(self):
+        self.assertEqual(self.interrupt(signal.SIGTERM).returncode, 75)
+        self.resume("--report", self.folder / "report.json")
+        report = json.loads((self.folder / "report.json").read_text())
+        workload, earlier = report["workload"], report["resumed"]
+        lines = [json.loads(line) for line in self.output.read_bytes().splitlines()]
+        before = earlier["num_completions"] + earlier["num_errors"]
+        self.assertGreaterEqual(before, 4)
+        usage = [line["response"]["body"]["usage"] for line in lines[before:] if line["error"] is None]
+        self.assertEqual(workload["num_completions"], len(usage))
+        self.assertEqual(workload["num_requests"], len(usage))
+        self.assertEqual(workload["num_errors"], len(lines) - before - len(usage))
+        self.assertEqual(earlier["num_errors"] + workload["num_errors"], 1)
+        self.assertEqual(workload["generated_tokens"], sum(row["completion_tokens"] for row in usage))
+        self.assertEqual(workload["prompt_tokens"], sum(row["prompt_tokens"] for row in usage))
+        self.assertNotIn("resumed", json.loads((self.shared / "whole.json").read_text()))
+
     def test_a_copy_of_the_input_elsewhere_goes_on(self):
         self.interrupt()
         copy = self.folder / "copy.jsonl"

@@ -265,8 +265,10 @@ TEST(CompletionWriter, CountsWhatAnInterruptedRunWrote) {
     EXPECT_EQ(done, stop % 4);
     put(writer, done + 1, 4);
     writer.Finish();
-    EXPECT_EQ(writer.num_completions(), 3);
-    EXPECT_EQ(writer.num_errors(), 1);
+    EXPECT_EQ(writer.earlier().num_lines(), done);
+    EXPECT_EQ(writer.earlier().num_errors, done == 2 ? 1 : 0);
+    EXPECT_EQ(writer.answers().num_lines(), 4 - done);
+    EXPECT_EQ((writer.answers() + writer.earlier()).num_errors, 1);
     if (stop == 4) whole_fingerprint = writer.fingerprint();
     EXPECT_EQ(writer.fingerprint(), whole_fingerprint);
     EXPECT_EQ(FileText(path), FileText(folder / "4"));
