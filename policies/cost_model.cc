@@ -135,10 +135,7 @@ double LinkTrafficBytesPerS(const Plan& plan, const CostRates& rates) {
     return measured ? 0.0 : rates.link_bytes_per_s[link];
   };
   const bool disk = plan.weight_bytes[Tier::kDisk] + plan.kv[Tier::kDisk].size > 0;
-  const bool up =
-      plan.device() == Tier::kGpu &&
-      plan.weight_bytes[Tier::kGpu] < std::accumulate(plan.weight_bytes.values.begin(),
-                                                      plan.weight_bytes.values.end(), int64_t{0});
+  const bool up = plan.device() == Tier::kGpu && plan.weight_bytes[Tier::kGpu] < plan.WeightBytes();
   return (disk ? rate_of(Link::kDiskRead) : 0.0) + (up ? rate_of(Link::kCpuToGpu) : 0.0);
 }
 

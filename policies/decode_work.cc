@@ -20,12 +20,6 @@ int64_t NumMultiplied(const Plan& plan) {
   return count;
 }
 
-double WeightBytes(const Plan& plan) {
-  int64_t bytes = 0;
-  for (const Tier tier : kAllTiers) bytes += plan.weight_bytes[tier];
-  return static_cast<double>(bytes);
-}
-
 // Tokens attended to by one row in one transformer block, over all its decode passes.
 double AttendedTokens(const Plan& plan, int64_t block, const RequestShape& row) {
   const int64_t keep = KeepOf(plan.policy.kv, block, row.slots()).slots();
@@ -58,7 +52,7 @@ DecodeWork DecodeWorkOf(const Plan& plan, const Trace& trace) {
   if (trace.decode.passes == 0 || plan.num_requests == 0) return work;
   const auto batches = static_cast<double>(trace.decode.passes * plan.num_batches);
   work.flops = 2.0 * static_cast<double>(NumMultiplied(plan) * trace.decode.generated_tokens);
-  work.memory_bytes = batches * WeightBytes(plan);
+  work.memory_bytes = batches * static_cast<double>(plan.WeightBytes());
   const RequestShape row = MeanRow(trace, plan.num_requests);
   double attended = 0.0;  // by all rows in all blocks
   for (int64_t block = 0; block < plan.shape.num_layers; ++block) {

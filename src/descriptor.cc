@@ -49,6 +49,22 @@ std::size_t ReadSome(const Descriptor& file, char* into, std::size_t size,
   }
 }
 
+std::optional<std::string> ReadToEnd(const Descriptor& file, std::size_t max_bytes,
+                                     const std::string& name) {
+  constexpr std::size_t kStepBytes = 256 << 10;
+  std::string text;
+  std::size_t size = 0;
+  while (size <= max_bytes) {
+    text.resize(size + kStepBytes);
+    const std::size_t got = ReadSome(file, text.data() + size, kStepBytes, name);
+    size += got;
+    if (got > 0) continue;
+    text.resize(size);
+    return text;
+  }
+  return std::nullopt;
+}
+
 void WriteAll(const Descriptor& file, std::string_view bytes, const std::string& name) {
   while (!bytes.empty()) {
     const ssize_t written = ::write(file.get(), bytes.data(), bytes.size());

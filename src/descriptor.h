@@ -1,4 +1,4 @@
-// Descriptor: owns one file descriptor; and the two calls on it that must survive signals and
+// Descriptor: owns one file descriptor; and the calls on it that must survive signals and
 // non-blocking pipes.
 // Thread rule: one thread at a time.
 #pragma once
@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -35,6 +36,11 @@ class Descriptor {
 // Up to `size` bytes, 0 at the end. Waits where the descriptor is non-blocking.
 // Throws: Error kIo; kInput when it is closed or not open for reading. Both name `name`.
 std::size_t ReadSome(const Descriptor& file, char* into, std::size_t size, const std::string& name);
+
+// Everything up to the end; nullopt where that is over `max_bytes`.
+// Throws: as ReadSome.
+std::optional<std::string> ReadToEnd(const Descriptor& file, std::size_t max_bytes,
+                                     const std::string& name);
 
 // All of `bytes`.
 // Throws: Error kDiskSpace when the disk, the quota or the file size limit is full; otherwise kIo.

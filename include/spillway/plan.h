@@ -181,7 +181,8 @@ struct Plan {
   // The slots of a batch in one block, and where they begin within the tier's region.
   int64_t KvSlots(Tier tier, int64_t block) const;
   int64_t KvOffset(Tier tier, int64_t batch, int64_t block) const;  // bytes
-  int64_t KvBytes() const;  // of a block of batches, all tiers
+  int64_t KvBytes() const;      // of a block of batches, all tiers
+  int64_t WeightBytes() const;  // all tiers
   int64_t HiddenRowBytes() const { return shape.hidden_size * int64_t{sizeof(float)}; }
 };
 

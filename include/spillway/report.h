@@ -20,14 +20,22 @@ struct ScoreSummary {
   std::optional<double> perplexity() const;
 };
 
+// Lines of the output that a resumed run found answered.
+struct ResumedSummary {
+  int64_t num_completions = 0;
+  int64_t num_errors = 0;
+};
+
+// All of it counts what this run did, but for the fingerprint.
 struct RunSummary {
   int64_t num_requests = 0;
   int64_t num_completions = 0;
   int64_t num_errors = 0;
   double total_s = 0.0;
-  std::string fingerprint;  // xxh64 of all generated token ids in input order
+  std::string fingerprint;  // xxh64 of all generated token ids of the output, in input order
   std::optional<ScoreSummary> score;
   std::optional<Prediction> predicted = std::nullopt;  // of this run; none where rates are unknown
+  std::optional<ResumedSummary> resumed = std::nullopt;
 };
 
 // The JSON of cli.md, indented; links and predictions that this run has none of are null. Beside
@@ -35,7 +43,8 @@ struct RunSummary {
 // "tiers.*.planned_bytes" (by use), "links.disk_read.rereads", and "prediction_error": for
 // "prefill", "decode", each of "links" (busy seconds) and each of "units" (embedding, attention,
 // mlp, head, sampling: seconds of computes) "predicted_s", "measured_s" and "error", predicted over
-// measured less one.
+// measured less one. "resumed" ("num_completions", "num_errors"), in a resumed run alone, is what
+// was answered before it; all else but the fingerprint is of the run itself.
 std::string ReportJson(const Plan& plan, const Trace& trace, const RunSummary& summary);
 
 // The JSON of a plan that is not run: what a run measures is null.

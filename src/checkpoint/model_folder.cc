@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/openat2.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -97,6 +98,16 @@ std::vector<std::string> ModelFolder::List() const {
   std::vector<std::string> names;
   while (const dirent* entry = ::readdir(directory.get())) names.emplace_back(entry->d_name);
   std::ranges::sort(names);
+  return names;
+}
+
+std::vector<std::string> ModelFolder::Files() const {
+  std::vector<std::string> names = List();
+  std::erase_if(names, [this](const std::string& name) {
+    struct stat status {};
+    return name.starts_with('.') || ::fstatat(folder_.get(), name.c_str(), &status, 0) != 0 ||
+           !S_ISREG(status.st_mode);
+  });
   return names;
 }
 

@@ -27,6 +27,10 @@ class ModelFolder {
   // Every entry's name, sorted.
   std::vector<std::string> List() const;
 
+  // Of them the regular files that are not hidden. Links are followed, as when the files are read:
+  // a Hugging Face cache consists of them.
+  std::vector<std::string> Files() const;
+
   // Opens an entry whose name we chose. It may be a symlink to anywhere, as in a Hugging Face
   // cache. Throws: Error kModelMissing, kSystemLimit, kIo.
   ModelFile Open(const std::string& name) const;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "policies/storage_choice.h"  // kStoredBits
 #include "spillway/error.h"
 #include "src/config/parse_value.h"
 #include "src/config/policy_file.h"
@@ -112,12 +113,18 @@ void SetKvDType(Config& config, const std::string& text) {
   config.kv_dtype = text == "fp16" ? DType::kF16 : DType::kBF16;
 }
 
-void SetKvBits(Config& config, const std::string& text) {
-  if (text != "16" && text != "8" && text != "4") {
-    throw Error(ErrorCode::kFlag,
-                fmt::format("--kv-bits {}: expected 16, 8 or 4", Printable(text)));
+int ParseBits(std::string_view flag, const std::string& text) {
+  for (const int bits : kStoredBits) {
+    if (text == std::to_string(bits)) return bits;
   }
-  config.kv_bits = text == "16" ? 16 : text == "8" ? 8 : 4;
+  throw Error(ErrorCode::kFlag, fmt::format("--{} {}: expected 16, 8 or 4", flag, Printable(text)));
+}
+
+Flag Bits(std::string name, std::string help, std::optional<int> Config::*member) {
+  Setter setter = [name, member](Config& config, const std::string& text) {
+    config.*member = ParseBits(name, text);
+  };
+  return {std::move(name), FlagKind::kValue, "16|8|4", std::move(help), std::move(setter)};
 }
 
 void SetKvPolicy(Config& config, const std::string& text) {
@@ -176,22 +183,14 @@ std::vector<Flag> KvFlags() {
       Integer("kv-sinks", "first tokens that a window keeps (0)", &Config::kv_sinks, 0, kMaxTokens),
       Value("kv-dtype", "fp16|bf16", "how K and V are stored (fp16, for bf16 models too)",
             SetKvDType),
-      Value("kv-bits", "16|8|4",
-            "bits of an element of K and V; below 16 in groups of 64, with a min and a scale (16)",
-            SetKvBits),
+      Bits("kv-bits",
+           "bits of an element of K and V; below 16 in groups of 64, with a min and a scale (16)",
+           &Config::kv_bits),
   };
 }
 
 void SetPolicy(Config& config, const std::string& text) {
   if (text != "auto") config.policy = ReadPolicy(text);
-}
-
-void SetWeightBits(Config& config, const std::string& text) {
-  if (text != "16" && text != "8" && text != "4") {
-    throw Error(ErrorCode::kFlag,
-                fmt::format("--weight-bits {}: expected 16, 8 or 4", Printable(text)));
-  }
-  config.weight_bits = std::stoi(text);
 }
 
 std::vector<Flag> ModelFlags() {
@@ -202,10 +201,10 @@ std::vector<Flag> ModelFlags() {
             [](Config& config, const std::string& text) { config.model = text; }),
       Switch("dummy-weights", "seeded random weights of the named shape; no checkpoint is read",
              [](Config& config, bool on) { config.dummy_weights = on; }),
-      Value("weight-bits", "16|8|4",
-            "how matrices are held: 8 and 4 in groups of 64 with a minimum and a step each (as the "
-            "store is; 16 for other models)",
-            SetWeightBits),
+      Bits("weight-bits",
+           "how matrices are held: 8 and 4 in groups of 64 with a minimum and a step each (as the "
+           "store is; 16 for other models)",
+           &Config::weight_bits),
       Switch("allow-nonfinite-weights", "load weights that hold NaN or infinity",
              [](Config& config, bool on) { config.allow_nonfinite_weights = on; }),
   };

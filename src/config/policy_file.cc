@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <optional>
 
+#include "policies/storage_choice.h"  // kStoredBits
 #include "src/report/kv_policy_json.h"
 #include "src/strict_json.h"
 
@@ -103,7 +105,7 @@ DType ReadKvDType(const JsonNode& node) {
 
 int ReadBits(const JsonNode& node) {
   const int64_t bits = node.Integer(1, 16);
-  if (bits != 16 && bits != 8 && bits != 4) {
+  if (std::ranges::find(kStoredBits, bits) == kStoredBits.end()) {
     node.Refuse(fmt::format("is {}, must be 16, 8 or 4", bits));
   }
   return static_cast<int>(bits);

@@ -85,7 +85,7 @@ class FileJob final : public Job {
                                     const Config& config) {
   if (error.code() == ErrorCode::kInterrupted && config.verb == Verb::kGenerate) writer.Keep();
   writer.FlushFinished();
-  const int64_t num_lines = writer.num_completions() + writer.num_errors();
+  const int64_t num_lines = (writer.earlier() + writer.answers()).num_lines();
   if (writer.part_path().empty() || num_lines == 0) throw error;
   throw Error(error.code(), fmt::format("{}; {} finished lines are in {}{}", error.what(),
                                         num_lines, Printable(writer.part_path().string()),
@@ -95,29 +95,13 @@ class FileJob final : public Job {
                                             : ""));
 }
 
-ExpectedWork ExpectedOf(const Workload& work, const Plan& plan,
-                        const std::optional<Prediction>& predicted) {
-  double tokens = 0.0;
-  for (const RequestShape& request : work.sample)
-    tokens += static_cast<double>(request.prompt_logits - 1 + request.max_new_tokens);
-  const double scale = work.sample.empty() ? 0.0
-                                           : static_cast<double>(work.num_requests) /
-                                                 static_cast<double>(work.sample.size());
-  ExpectedWork expected = {work.num_requests, static_cast<int64_t>(tokens * scale),
-                           plan.batch.rows * plan.num_batches, std::nullopt};
-  if (predicted) expected.predicted_s = predicted->total_s();
-  return expected;
-}
-
-// What an interrupted run has left of it.
-ExpectedWork Rest(ExpectedWork expected, int64_t num_answered) {
-  if (num_answered == 0 || expected.rows == 0) return expected;
-  const double share = 1.0 - static_cast<double>(std::min(num_answered, expected.rows)) /
-                                 static_cast<double>(expected.rows);
-  expected.rows -= std::min(num_answered, expected.rows);
-  expected.tokens = static_cast<int64_t>(static_cast<double>(expected.tokens) * share);
-  if (expected.predicted_s) *expected.predicted_s *= share;
-  return expected;
+// What an interrupted run has left of it; a sample of some stands for the others all the same.
+Workload Rest(Workload work, int64_t num_completions) {
+  const int64_t done = std::min(num_completions, work.num_requests);
+  if (std::ssize(work.sample) == work.num_requests)
+    work.sample.erase(work.sample.begin(), work.sample.begin() + done);
+  work.num_requests -= done;
+  return work;
 }
 
 // --verbose: what was read and what is planned, before the run.
@@ -153,14 +137,14 @@ Trace RunJob(const Run& run, FileJob& job, CompletionWriter& writer, ProgressLin
 }
 
 void PrintTable(const Config& config, const Plan& plan, const Trace& trace,
-                const RunSummary& summary) {
+                const RunSummary& summary, const AnswerCounts& output) {
   if (std::FILE* terminal = TerminalOf(config))
     PrintTo(terminal, ReportTable(plan, trace, summary));
-  if (summary.num_errors == 0) return;
+  if (output.num_errors == 0) return;
   PrintTo(
       stderr,
       fmt::format("spillway: warning: {} of {} lines carry errors; each says why in the output\n",
-                  summary.num_errors, summary.num_errors + summary.num_completions));
+                  output.num_errors, output.num_lines()));
 }
 
 WriterOptions WriterOptionsOf(const Config& config, const OpenedModel& model) {
@@ -175,7 +159,7 @@ WriterOptions WriterOptionsOf(const Config& config, const OpenedModel& model) {
 // --resume after the run had ended.
 int ReportFinished(const Config& config, const CompletionWriter& writer,
                    const RunManifest& manifest, const InputScan& scan) {
-  const FinishedOutput output = writer.FinishedRun(manifest, scan.num_lines);
+  const AnswerCounts output = writer.FinishedRun(manifest, scan.num_lines);
   if (std::FILE* terminal = TerminalOf(config)) {
     PrintTo(terminal, fmt::format("{} is whole: {} completions, {} errors; nothing to resume\n",
                                   Printable(config.output.string()), output.num_completions,
@@ -184,12 +168,9 @@ int ReportFinished(const Config& config, const CompletionWriter& writer,
   return output.num_errors == 0 ? 0 : kSomeLinesCarryErrors;
 }
 
-// The lines that an interrupted run has answered are passed over.
-// Returns their number.
-int64_t BeginOrResume(const RunManifest& manifest, CompletionWriter& writer,
-                      RequestReader& reader) {
-  const int64_t num_answered = writer.Begin(manifest);
-  if (reader.Skip(num_answered)) return num_answered;
+// Passes over the lines of the input that an interrupted run has answered.
+void BeginOrResume(const RunManifest& manifest, CompletionWriter& writer, RequestReader& reader) {
+  if (reader.Skip(writer.Begin(manifest))) return;
   throw Error(ErrorCode::kResume, "the input changed while it was read");
 }
 
@@ -216,22 +197,25 @@ int AnswerLines(const Config& config) {
   const InputScan scan = prompts.Scan();
 
   const Workload work = WorkloadOf(scan);
-  const Plan plan = PlanFor(config, model.shape, machine, work, *device);
-  const std::optional<Prediction> predicted = PredictionFor(config, plan, work);
+  Plan plan = PlanFor(config, model.shape, machine, work, *device);
   Describe(config, model, scan, plan);
-  const RunManifest manifest = IdentityOf(config, model, plan.policy, *device, scan.hash);
+  // Taking it reads from the model's files; a run that scores cannot be resumed.
+  const RunManifest manifest =
+      scores ? RunManifest{} : IdentityOf(config, model, plan.policy, *device, scan.hash);
   if (writer.finished()) return ReportFinished(config, writer, manifest, scan);
   writer.SetRunFingerprint(scan.hash);
 
   RequestReader reader = prompts.Read();
-  const int64_t num_answered = scores ? 0 : BeginOrResume(manifest, writer, reader);
-  const ExpectedWork expected = Rest(ExpectedOf(work, plan, predicted), num_answered);
+  if (!scores) BeginOrResume(manifest, writer, reader);
+  const Workload rest = Rest(work, writer.earlier().num_completions);
+  plan.num_requests = rest.num_requests;  // its places stay those of the whole input
+  const std::optional<Prediction> predicted = PredictionFor(config, plan, rest);
   FileJob job(reader, writer);
   std::optional<TraceLog> trace_log;
   if (trace_file.asked_for()) trace_log.emplace(trace_file, plan);
-  const Trace trace =
-      RunJob({config, model, plan, *device, expected, trace_log ? &*trace_log : nullptr}, job,
-             writer, line);
+  const Trace trace = RunJob({config, model, plan, *device, ExpectedOf(rest, plan, predicted),
+                              trace_log ? &*trace_log : nullptr},
+                             job, writer, line);
   if (reader.input_hash() != scan.hash) {
     throw Error(
         ErrorCode::kResume,
@@ -241,18 +225,21 @@ int AnswerLines(const Config& config) {
   writer.Finish();
 
   RunSummary summary = {job.num_requests(),
-                        writer.num_completions(),
-                        writer.num_errors(),
+                        writer.answers().num_completions,
+                        writer.answers().num_errors,
                         NowSeconds() - begin_s,
                         writer.fingerprint(),
                         std::nullopt,
                         predicted};
   if (scores) summary.score = {writer.scores().num_tokens, writer.scores().logprob_sum};
+  const AnswerCounts earlier = writer.earlier();
+  if (config.resume) summary.resumed = {earlier.num_completions, earlier.num_errors};
   report.Write(ReportJson(plan, trace, summary));
   if (trace_log) trace_log->Finish();
   line.Clear();
-  PrintTable(config, plan, trace, summary);
-  return summary.num_errors == 0 ? 0 : kSomeLinesCarryErrors;
+  const AnswerCounts output = earlier + writer.answers();
+  PrintTable(config, plan, trace, summary, output);
+  return output.num_errors == 0 ? 0 : kSomeLinesCarryErrors;
 }
 
 }  // namespace spillway

@@ -35,13 +35,11 @@ int RunBench(const Config& config) {
   }
   ProgressLine line(config.progress ? TerminalOf(config) : nullptr);
   SyntheticJob job(work, model.shape, config.seed);
-  ExpectedWork expected = {work.num_requests, work.num_requests * work.longest.max_new_tokens,
-                           plan.batch.rows * plan.num_batches, std::nullopt};
-  if (predicted) expected.predicted_s = predicted->total_s();
   std::optional<TraceLog> trace_log;
   if (trace_file.asked_for()) trace_log.emplace(trace_file, plan);
-  const Trace trace = RunBlocks(
-      {config, model, plan, *device, expected, trace_log ? &*trace_log : nullptr}, job, line);
+  const Trace trace = RunBlocks({config, model, plan, *device, ExpectedOf(work, plan, predicted),
+                                 trace_log ? &*trace_log : nullptr},
+                                job, line);
 
   const RunSummary summary = {
       job.num_requests(), job.num_completions(), job.num_errors(), NowSeconds() - begin_s,

@@ -7,6 +7,7 @@
 
 #include "kernels/isa.h"
 #include "kernels/thread_pool.h"
+#include "policies/cost_model.h"
 #include "spillway/error.h"
 #include "src/execute/choose_policy.h"
 #include "src/io/disk_folder.h"
@@ -110,6 +111,12 @@ Machine MachineToPlanFor(const Config& config, const OpenedModel& model, const D
   if (foreign) TakeCaps(config, machine);
   if (!foreign && config.machine) machine.rates = config.machine->rates;
   return machine;
+}
+
+void RequireRates(const Machine& machine) {
+  if (KnowsRates(machine)) return;
+  throw Error(ErrorCode::kMachine,
+              "the machine's rates are not known; give --machine FILE, as profile writes it");
 }
 
 Plan PlanFor(const Config& config, const ModelShape& shape, const Machine& machine,

@@ -26,6 +26,9 @@ Machine ProbeMachine(const Config& config, const OpenedModel& model, const Devic
 // Throws: as ProbeMachine.
 Machine MachineToPlanFor(const Config& config, const OpenedModel& model, const Device& device);
 
+// Throws: Error kMachine: the machine's rates are not known.
+void RequireRates(const Machine& machine);
+
 // The plan of the policy that flags and files state, and that is chosen where they are silent.
 // Throws: Error kFlag: a share on a gpu that there is none of; what MakePlan and
 // Device::RefuseWhatItLacks throw.

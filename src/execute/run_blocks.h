@@ -2,8 +2,12 @@
 // Thread rule: the main thread.
 #pragma once
 
+#include <optional>
+
 #include "spillway/plan.h"
+#include "spillway/prediction.h"
 #include "spillway/trace.h"
+#include "spillway/workload.h"
 #include "src/config/config.h"
 #include "src/execute/device.h"
 #include "src/execute/job.h"
@@ -25,6 +29,10 @@ struct Run {
   ExpectedWork expected;
   TraceLog* trace_log = nullptr;  // null: nothing is traced
 };
+
+// What the progress line is told of a run: its sample's tokens, scaled to all requests.
+ExpectedWork ExpectedOf(const Workload& work, const Plan& plan,
+                        const std::optional<Prediction>& predicted);
 
 // Makes the store first where the plan has weights on disk and no store has them yet.
 // Throws: Error kInterrupted, kNonFinite, kIo, kCorrupt, kDiskSpace, and what loading throws.

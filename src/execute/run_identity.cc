@@ -18,12 +18,6 @@
 namespace spillway {
 namespace {
 
-std::string Digits(uint64_t value) { return fmt::format("{:016x}", value); }
-
-std::string DigitsOf(const std::string& text) {
-  return Digits(BlockHash(std::as_bytes(std::span(text))));
-}
-
 // Training changes every part of a file, so that a few samples tell two models apart.
 std::string SamplesOf(const ModelFile& file) {
   constexpr int64_t kSamples = 16;
@@ -37,7 +31,7 @@ std::string SamplesOf(const ModelFile& file) {
     file.ReadAt(last * sample / (kSamples - 1), view);
     hash = BlockHash(view, hash);
   }
-  return fmt::format("{} {} {}\n", file.name(), file.size(), Digits(hash));
+  return fmt::format("{} {} {}\n", file.name(), file.size(), HashDigits(hash));
 }
 
 std::string ModelKey(const Config& config, const OpenedModel& model) {
@@ -46,15 +40,8 @@ std::string ModelKey(const Config& config, const OpenedModel& model) {
   }
   const ModelFolder folder(model.folder);
   std::string text;
-  for (const std::string& name : folder.List()) {
-    // Links are followed, as when the files are read.
-    std::error_code error;
-    if (name.starts_with('.') || !std::filesystem::is_regular_file(model.folder / name, error)) {
-      continue;
-    }
-    text += SamplesOf(folder.Open(name));
-  }
-  return DigitsOf(text);
+  for (const std::string& name : folder.Files()) text += SamplesOf(folder.Open(name));
+  return HashDigits(TextHash(text));
 }
 
 std::string TokenizerKey(const OpenedModel& model) {
@@ -62,7 +49,7 @@ std::string TokenizerKey(const OpenedModel& model) {
   std::string text;
   for (const CompanionFile& file : ReadCompanions({}, model.tokenizer_folder))
     text += fmt::format("{} {}\n{}\n", file.name, file.content.size(), file.content);
-  return DigitsOf(text);
+  return HashDigits(TextHash(text));
 }
 
 std::string SamplingText(const Config& config) {
@@ -86,7 +73,7 @@ std::string SamplingText(const Config& config) {
 RunManifest IdentityOf(const Config& config, const OpenedModel& model, const Policy& policy,
                        const Device& device, uint64_t input_hash) {
   const std::string gpu = device.name();
-  return {{"input", Digits(input_hash)},
+  return {{"input", HashDigits(input_hash)},
           {"model", ModelKey(config, model)},
           {"model name", model.shape.name},
           {"tokenizer", TokenizerKey(model)},

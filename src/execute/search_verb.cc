@@ -4,7 +4,6 @@
 
 #include <string>
 
-#include "policies/cost_model.h"
 #include "spillway/error.h"
 #include "spillway/report.h"
 #include "src/config/policy_file.h"
@@ -113,10 +112,7 @@ int RunSearch(const Config& config) {
   const ReportFile output("--output", config.output, {config.input, {}, config.report});
   const ReportFile report("--report", config.report, {config.input, config.output, {}});
   const Machine machine = MachineToPlanFor(config, model, device);
-  if (!KnowsRates(machine)) {
-    throw Error(ErrorCode::kMachine,
-                "the machine's rates are not known; give --machine FILE, as profile writes it");
-  }
+  RequireRates(machine);
   const Workload work = PlannedWork(config, model, machine, device);
   const SearchResult result = SearchFor(config, model.shape, machine, work, device.needs());
   if (!result.feasible()) RefuseInfeasible(result.shortage);

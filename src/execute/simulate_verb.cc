@@ -2,7 +2,6 @@
 
 #include <optional>
 
-#include "policies/cost_model.h"
 #include "spillway/error.h"
 #include "spillway/report.h"
 #include "src/clock.h"
@@ -20,10 +19,7 @@ namespace spillway {
 namespace {
 
 void CheckRates(const Config& config, const Machine& machine) {
-  if (!KnowsRates(machine)) {
-    throw Error(ErrorCode::kMachine,
-                "the machine's rates are not known; give --machine FILE, as profile writes it");
-  }
+  RequireRates(machine);
   if (config.as_flexgen && !machine.flexgen) {
     throw Error(ErrorCode::kMachine,
                 "--as-flexgen: the machine file has no flexgen section; give one that has");

@@ -360,6 +360,10 @@ int64_t Plan::KvBytes() const {
   return slots * slot_bytes * num_batches;
 }
 
+int64_t Plan::WeightBytes() const {
+  return std::accumulate(weight_bytes.values.begin(), weight_bytes.values.end(), int64_t{0});
+}
+
 KvKeep Plan::RowKeep(int64_t kv_class, int64_t row_tokens) const {
   return KeepOf(policy.kv, kv_classes[static_cast<std::size_t>(kv_class)].first_block, row_tokens);
 }

@@ -215,19 +215,13 @@ int64_t Parameters(const Plan& plan) {
   return count;
 }
 
-int64_t TotalWeightBytes(const Plan& plan) {
-  int64_t bytes = 0;
-  for (const Tier tier : kAllTiers) bytes += plan.weight_bytes[tier];
-  return bytes;
-}
-
 Json ToJson(const Plan& plan, const Trace& trace, const RunSummary& summary) {
   const int64_t generated = GeneratedTokens(trace, summary);
   Json json;
   json["version"] = 1;
   json["model"] = {{"name", plan.shape.name},
                    {"num_parameters", Parameters(plan)},
-                   {"weight_bytes", TotalWeightBytes(plan)}};
+                   {"weight_bytes", plan.WeightBytes()}};
   json["policy"] = {{"weight_frac", PerTierJson(plan.policy.weight_frac)},
                     {"kv_frac", PerTierJson(plan.policy.kv_frac)},
                     {"activation_frac", PerTierJson(plan.policy.activation_frac)},
@@ -245,6 +239,10 @@ Json ToJson(const Plan& plan, const Trace& trace, const RunSummary& summary) {
                       {"generated_tokens", generated},
                       {"num_completions", summary.num_completions},
                       {"num_errors", summary.num_errors}};
+  if (const auto& resumed = summary.resumed) {
+    json["resumed"] = {{"num_completions", resumed->num_completions},
+                       {"num_errors", resumed->num_errors}};
+  }
   json["time_s"] = {{"load", trace.load_s},
                     {"prefill", trace.prefill.seconds},
                     {"decode", trace.decode.seconds},
@@ -309,13 +307,22 @@ std::string KvLine(const Plan& plan, const KvKeep& keep, int64_t slots) {
 
 std::string ModelLine(const Plan& plan) {
   return fmt::format("{}, {:.1f} M parameters, weights {} in {}", plan.shape.name,
-                     static_cast<double>(Parameters(plan)) / 1e6, SizeText(TotalWeightBytes(plan)),
+                     static_cast<double>(Parameters(plan)) / 1e6, SizeText(plan.WeightBytes()),
                      DTypeName(MatrixDType(plan.shape)));
 }
 
 std::string MachineLine(const Plan& plan) {
   return fmt::format("{}, {} threads, {}", plan.machine.name, plan.machine.num_threads,
                      plan.machine.isa);
+}
+
+std::string RequestsLine(const RunSummary& summary) {
+  std::string text = fmt::format("{} {}, {} errors", summary.num_completions,
+                                 summary.score ? "scored" : "completions", summary.num_errors);
+  if (const auto& resumed = summary.resumed)
+    text += fmt::format("; {} and {} of the interrupted run", resumed->num_completions,
+                        resumed->num_errors);
+  return text;
 }
 
 std::string TableLine(std::string_view label, std::string_view value) {
@@ -415,8 +422,7 @@ std::string ReportTable(const Plan& plan, const Trace& trace, const RunSummary& 
   };
   line("model", ModelLine(plan));
   line("machine", MachineLine(plan));
-  line("requests", fmt::format("{} {}, {} errors", summary.num_completions,
-                               summary.score ? "scored" : "completions", summary.num_errors));
+  line("requests", RequestsLine(summary));
   line("block",
        fmt::format("{} rows x {} batches, {} blocks, {} passes", plan.policy.gpu_batch_size,
                    plan.policy.num_gpu_batches, trace.num_blocks, prefill.passes + decode.passes));

@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <vector>
 
 #include "spillway/error.h"
 #include "src/system_error.h"
@@ -51,23 +50,21 @@ Descriptor OpenStream(const std::filesystem::path& path) {
   return stream;
 }
 
-// All of a file that is not expected to be large.
-std::string ReadAll(const Descriptor& file, const std::string& name) {
+std::string ReadJournal(const Descriptor& file, const std::string& name) {
   constexpr std::size_t kMaxBytes = 1U << 30;
-  std::string text;
-  std::vector<char> buffer(1 << 18);
-  while (const std::size_t got = ReadSome(file, buffer.data(), buffer.size(), name)) {
-    text.append(buffer.data(), got);
-    if (text.size() > kMaxBytes)
-      throw Error(ErrorCode::kCorrupt, fmt::format("{}: is no journal", Printable(name)));
-  }
-  return text;
+  if (std::optional<std::string> text = ReadToEnd(file, kMaxBytes, name)) return *std::move(text);
+  throw Error(ErrorCode::kCorrupt, fmt::format("{}: is no journal", Printable(name)));
 }
 
-std::string Joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
+[[noreturn]] void RefuseOtherRun(const std::string& journal, const RunManifest& then,
+                                 const RunManifest& now) {
+  constexpr std::size_t kMaxBytes = 270;  // an error's line has 300, with its code
+  constexpr std::string_view kAdvice = "; give the same or --overwrite to start again";
+  const std::string head = Printable(journal) + ": the interrupted run had another ";
+  throw Error(
+      ErrorCode::kResume,
+      fmt::format("{}{}{}", head,
+                  DifferenceText(then, now, kMaxBytes - head.size() - kAdvice.size()), kAdvice));
 }
 
 }  // namespace
@@ -177,13 +174,13 @@ void OutputFile::RemoveStalePart() {
 // Left by a run that was killed just before it removed it, or whose .part went away.
 void OutputFile::RemoveStaleJournal() {
   if (!Exists(journal_name_)) return;
-  const std::string name = path_.string() + ".journal";
+  const std::string name = journal_path().string();
   const Descriptor file(
       ::openat(folder_.get(), journal_name_.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
   struct stat status {};
   const bool regular = file.valid() && ::fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode);
   // A first line without its end is a manifest that was never whole.
-  if (!regular || (status.st_size > 0 && !IsJournal(ReadAll(file, name)))) {
+  if (!regular || (status.st_size > 0 && !IsJournal(ReadJournal(file, name)))) {
     throw Error(ErrorCode::kPath,
                 fmt::format("{}: is in the place of the run's journal and none; move it away",
                             Printable(name)));
@@ -191,10 +188,16 @@ void OutputFile::RemoveStaleJournal() {
   if (::unlinkat(folder_.get(), journal_name_.c_str(), 0) != 0) ThrowPathError(name);
 }
 
-void OutputFile::OpenPart() {
+// A file in folder_ that was not there.
+Descriptor OutputFile::Create(const std::filesystem::path& path) const {
   constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-  Descriptor file(::openat(folder_.get(), part_name_.c_str(), kFlags, 0644));
-  if (!file.valid()) ThrowPathError(part_path().string());
+  Descriptor file(::openat(folder_.get(), path.filename().c_str(), kFlags, 0644));
+  if (!file.valid()) ThrowPathError(path.string());
+  return file;
+}
+
+void OutputFile::OpenPart() {
+  Descriptor file = Create(part_path());
   // Without locks (some network filesystems) two runs on one output are only caught by O_EXCL. One
   // that came between the two calls has taken the file for a stale one, and removed it.
   const bool taken = ::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
@@ -235,13 +238,17 @@ CommitRecord OutputFile::Begin(const RunManifest& manifest,
   hash_.reset(XXH3_createState());
   if (hash_ == nullptr) throw std::bad_alloc();
   XXH3_64bits_reset(hash_.get());
+  CommitRecord last;
+  if (existing_ == ExistingOutput::kResume && Exists(journal_name_))
+    last = ResumeJournal(manifest, on_line);
+  if (!journal_) StartJournal(manifest);
   // Best effort: without it a finished output is not recognised.
   const std::string digest = ManifestDigest(manifest);
   static_cast<void>(::fsetxattr(file_.get(), kRunAttribute, digest.data(), digest.size(), 0));
-  if (existing_ == ExistingOutput::kResume && Exists(journal_name_)) {
-    const CommitRecord last = ResumeJournal(manifest, on_line);
-    if (journal_) return last;
-  }
+  return last;
+}
+
+void OutputFile::StartJournal(const RunManifest& manifest) {
   // A .part without a journal was never committed; with bytes in it, it is not of such a run.
   if (::lseek(file_.get(), 0, SEEK_END) > 0) {
     throw Error(ErrorCode::kResume,
@@ -250,29 +257,19 @@ CommitRecord OutputFile::Begin(const RunManifest& manifest,
                             Printable(part_path().string())));
   }
   RemoveStaleJournal();
-  constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-  const std::string name = path_.string() + ".journal";
-  Descriptor file(::openat(folder_.get(), journal_name_.c_str(), kFlags, 0644));
-  if (!file.valid()) ThrowPathError(name);
-  journal_.emplace(std::move(file), name, manifest, replaces_);
+  journal_.emplace(Create(journal_path()), journal_path().string(), manifest, replaces_);
   spillway::Sync(folder_, path_.string());
-  return {};
 }
 
+// Without a journal afterwards where not even its manifest was whole.
 CommitRecord OutputFile::ResumeJournal(const RunManifest& manifest,
                                        const std::function<void(std::string_view)>& on_line) {
-  const std::string name = path_.string() + ".journal";
+  const std::string name = journal_path().string();
   Descriptor file(::openat(folder_.get(), journal_name_.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
   if (!file.valid()) ThrowPathError(name);
-  const std::optional<JournalContent> content = ParseJournal(ReadAll(file, name), name);
+  const std::optional<JournalContent> content = ParseJournal(ReadJournal(file, name), name);
   if (!content) return {};
-  const std::vector<std::string> differ = DifferingKeys(content->manifest, manifest);
-  if (!differ.empty()) {
-    throw Error(ErrorCode::kResume,
-                fmt::format("{}: the interrupted run had another {}; give the same or --overwrite "
-                            "to start again",
-                            Printable(name), Joined(differ)));
-  }
+  if (content->manifest != manifest) RefuseOtherRun(name, content->manifest, manifest);
   replaces_ = content->replaces;
   if (Exists(name_) && !replaces_) {
     throw Error(ErrorCode::kOutputExists,
@@ -389,5 +386,7 @@ void OutputFile::Finish() {
 std::filesystem::path OutputFile::part_path() const {
   return in_place() ? std::filesystem::path() : std::filesystem::path(path_.string() + ".part");
 }
+
+std::filesystem::path OutputFile::journal_path() const { return path_.string() + ".journal"; }
 
 }  // namespace spillway

@@ -72,6 +72,8 @@ class OutputFile {
   // Throws: Error kDiskSpace, kIo, kOutputExists.
   void Finish();
 
+  const std::filesystem::path& path() const { return path_; }
+
   // Where the lines are until Finish; empty when they are written in place.
   std::filesystem::path part_path() const;
 
@@ -81,12 +83,15 @@ class OutputFile {
   };
 
   bool in_place() const { return !folder_.valid(); }
+  std::filesystem::path journal_path() const;
   void CheckPlace();
   Descriptor OpenExistingPart(int access) const;
   void RemoveStalePart();
   void RemoveStaleJournal();
+  Descriptor Create(const std::filesystem::path& path) const;
   void OpenPart();
   void ResumePart();
+  void StartJournal(const RunManifest& manifest);
   CommitRecord ResumeJournal(const RunManifest& manifest,
                              const std::function<void(std::string_view)>& on_line);
   void Verify(const JournalContent& content, const std::function<void(std::string_view)>& on_line);

@@ -10,7 +10,6 @@
 namespace spillway {
 namespace {
 
-constexpr std::size_t kReadBytes = 256 << 10;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 }  // namespace
@@ -18,25 +17,16 @@ constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 std::string ReadTextFile(const std::filesystem::path& path, std::string_view flag) {
   const std::string name = path == "-" ? "standard input" : Printable(path.string());
   const Descriptor file = OpenInput(path, flag);
-  std::string text;
-  std::size_t size = 0;
-  while (true) {
-    text.resize(size + kReadBytes);
-    const std::size_t got = ReadSome(file, text.data() + size, kReadBytes, name);
-    if (got == 0) break;
-    size += got;
-    if (size > kMaxTextBytes) {
-      throw Error(ErrorCode::kInput,
-                  fmt::format("{}: has more than the {} MiB that {} takes; cut it", name,
-                              kMaxTextBytes >> 20, flag));
-    }
+  std::optional<std::string> text = ReadToEnd(file, kMaxTextBytes, name);
+  if (!text) {
+    throw Error(ErrorCode::kInput, fmt::format("{}: has more than the {} MiB that {} takes; cut it",
+                                               name, kMaxTextBytes >> 20, flag));
   }
-  text.resize(size);
-  if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
-  if (const MaybeFault fault = CheckText(text)) {
+  if (text->starts_with(kByteOrderMark)) text->erase(0, kByteOrderMark.size());
+  if (const MaybeFault fault = CheckText(*text)) {
     throw Error(ErrorCode::kInput, fmt::format("{}: {}", name, fault->message));
   }
-  return text;
+  return *std::move(text);
 }
 
 }  // namespace spillway

@@ -49,11 +49,15 @@ EarlierLine ParseEarlierLine(std::string_view text) {
   return earlier;
 }
 
+void Count(const EarlierLine& line, AnswerCounts& counts) {
+  ++(line.is_error ? counts.num_errors : counts.num_completions);
+}
+
 }  // namespace
 
 struct CompletionWriter::State {
   State(const std::filesystem::path& path, const Tokenizer& used, WriterOptions given)
-      : place(path), file(path, given.existing), tokenizer(used), options(std::move(given)) {}
+      : file(path, given.existing), tokenizer(used), options(std::move(given)) {}
 
   void TakeEarlier(std::string_view text);
 
@@ -62,7 +66,6 @@ struct CompletionWriter::State {
   void WriteReady();
   void WriteFirst();
 
-  std::filesystem::path place;
   OutputFile file;
   const Tokenizer& tokenizer;
   WriterOptions options;
@@ -70,8 +73,8 @@ struct CompletionWriter::State {
   TokenFingerprint fingerprint;
   ScoreTotals scores;
   int64_t last_expected = 0;
-  int64_t num_completions = 0;
-  int64_t num_errors = 0;
+  AnswerCounts answers;
+  AnswerCounts earlier;
   int64_t num_written = 0;    // lines, those of an earlier run included
   int64_t num_committed = 0;  // of them
   double committed_s = 0.0;   // when the last commit ended
@@ -80,7 +83,7 @@ struct CompletionWriter::State {
 
 void CompletionWriter::State::TakeEarlier(std::string_view text) {
   const EarlierLine line = ParseEarlierLine(text);
-  ++(line.is_error ? num_errors : num_completions);
+  Count(line, earlier);
   fingerprint.Add(line.tokens);
   ++num_written;
 }
@@ -115,23 +118,21 @@ CompletionWriter::~CompletionWriter() = default;
 
 bool CompletionWriter::finished() const { return state_->file.finished(); }
 
-FinishedOutput CompletionWriter::FinishedRun(const RunManifest& manifest, int64_t num_lines) const {
+AnswerCounts CompletionWriter::FinishedRun(const RunManifest& manifest, int64_t num_lines) const {
   SPILLWAY_CHECK(finished());
-  FinishedOutput output;
+  AnswerCounts output;
   if (state_->file.IsOf(manifest)) {
-    std::ifstream file(state_->place);
+    std::ifstream file(state_->file.path());
     try {
-      for (std::string text; std::getline(file, text);) {
-        ++(ParseEarlierLine(text).is_error ? output.num_errors : output.num_completions);
-      }
-      if (output.num_completions + output.num_errors == num_lines) return output;
+      for (std::string text; std::getline(file, text);) Count(ParseEarlierLine(text), output);
+      if (output.num_lines() == num_lines) return output;
     } catch (const nlohmann::json::exception&) {  // edited since: refused as any other
     }
   }
   throw Error(ErrorCode::kResume,
               fmt::format("{}: is whole but not known as the output of this run (same input, model "
                           "and flags); give --overwrite or another --output",
-                          Printable(state_->place.string())));
+                          Printable(state_->file.path().string())));
 }
 
 void CompletionWriter::SetRunFingerprint(uint64_t fingerprint) {
@@ -155,7 +156,7 @@ void CompletionWriter::Expect(int64_t line) {
 }
 
 void CompletionWriter::Put(const Request& request, const Completion& completion) {
-  ++state_->num_completions;
+  ++state_->answers.num_completions;
   Pending answer = {.line = request.line, .finished = true, .text = {}, .tokens = {}, .scores = {}};
   if (state_->options.form == AnswerForm::kScore) {
     answer.text = ScoreLine(request, completion.scores);
@@ -169,7 +170,7 @@ void CompletionWriter::Put(const Request& request, const Completion& completion)
 }
 
 void CompletionWriter::Put(const LineError& error) {
-  ++state_->num_errors;
+  ++state_->answers.num_errors;
   state_->Finish({.line = error.line,
                   .finished = true,
                   .text = ErrorOutputLine(error, state_->options),
@@ -208,8 +209,8 @@ void CompletionWriter::Finish() {
 }
 
 int64_t CompletionWriter::num_committed() const { return state_->num_committed; }
-int64_t CompletionWriter::num_completions() const { return state_->num_completions; }
-int64_t CompletionWriter::num_errors() const { return state_->num_errors; }
+AnswerCounts CompletionWriter::answers() const { return state_->answers; }
+AnswerCounts CompletionWriter::earlier() const { return state_->earlier; }
 std::string CompletionWriter::fingerprint() const { return state_->fingerprint.Hex(); }
 ScoreTotals CompletionWriter::scores() const { return state_->scores; }
 std::filesystem::path CompletionWriter::part_path() const { return state_->file.part_path(); }

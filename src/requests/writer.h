@@ -33,9 +33,15 @@ struct ScoreTotals {
   double logprob_sum = 0.0;
 };
 
-struct FinishedOutput {
+// Lines of output by what they carry.
+struct AnswerCounts {
   int64_t num_completions = 0;
   int64_t num_errors = 0;
+
+  int64_t num_lines() const { return num_completions + num_errors; }
+  AnswerCounts operator+(const AnswerCounts& other) const {
+    return {num_completions + other.num_completions, num_errors + other.num_errors};
+  }
 };
 
 class CompletionWriter {
@@ -57,14 +63,14 @@ class CompletionWriter {
 
   // What the finished output holds. Requires: finished().
   // Throws: Error kResume when it is not known to be all of this run, with `num_lines` lines.
-  FinishedOutput FinishedRun(const RunManifest& manifest, int64_t num_lines) const;
+  AnswerCounts FinishedRun(const RunManifest& manifest, int64_t num_lines) const;
 
   // The fingerprint where it was not known when the output was checked. Requires: no Put yet.
   void SetRunFingerprint(uint64_t fingerprint);
 
   // Makes a run of `generate` resumable from here on; returns the number of lines
-  // at the start of the input that have their answers already (0, except with kResume). Their
-  // completions, errors and tokens count as this run's. Requires: nothing expected yet.
+  // at the start of the input that have their answers already (0, except with kResume), which are
+  // earlier() from then on. Their tokens are in the fingerprint. Requires: nothing expected yet.
   // Throws: as OutputFile::Begin.
   int64_t Begin(const RunManifest& manifest);
 
@@ -99,8 +105,8 @@ class CompletionWriter {
   void Finish();
 
   int64_t num_committed() const;  // lines that a resumed run keeps
-  int64_t num_completions() const;
-  int64_t num_errors() const;
+  AnswerCounts answers() const;   // put by this run
+  AnswerCounts earlier() const;   // of the interrupted run that it resumes
   // TokenFingerprint of the lines written so far, 16 hex digits: the report's "fingerprint".
   std::string fingerprint() const;
   // Of the lines written so far.

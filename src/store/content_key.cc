@@ -1,10 +1,6 @@
 #include "src/store/content_key.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
-
-#include <algorithm>
-#include <span>
 
 #include "src/checkpoint/model_folder.h"
 #include "src/io/block_hash.h"
@@ -16,31 +12,22 @@ namespace {
 constexpr const char* kConfig = "config.json";
 constexpr int64_t kMaxConfigBytes = 1 << 20;
 
-std::string Digits(const std::string& text) {
-  return fmt::format("{:016x}", BlockHash(std::as_bytes(std::span(text))));
-}
-
 }  // namespace
 
 std::string CheckpointContentKey(const std::filesystem::path& folder_path,
                                  const ModelShape& shape) {
   const ModelFolder folder(folder_path);
   std::string text = "checkpoint\n" + ShapeText(shape) + "\n";
-  for (const std::string& name : folder.List()) {
-    // Links are followed, as when the files are read: a Hugging Face cache consists of them.
-    std::error_code error;
-    if (name.starts_with('.') || !std::filesystem::is_regular_file(folder_path / name, error)) {
-      continue;
-    }
+  for (const std::string& name : folder.Files()) {
     const FileIdentity identity = folder.Open(name).identity();
     text += fmt::format("{} {} {}\n", name, identity.size, identity.modified_ns);
   }
   if (folder.Has(kConfig)) text += folder.Open(kConfig).ReadStart(kMaxConfigBytes);
-  return Digits(text);
+  return HashDigits(TextHash(text));
 }
 
 std::string DummyContentKey(const ModelShape& shape, uint64_t seed) {
-  return Digits(fmt::format("dummy\n{}\n{}", ShapeText(shape), seed));
+  return HashDigits(TextHash(fmt::format("dummy\n{}\n{}", ShapeText(shape), seed)));
 }
 
 }  // namespace spillway

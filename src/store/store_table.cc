@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
-#include <span>
 #include <utility>
 
 #include "spillway/error.h"
@@ -32,10 +31,6 @@ constexpr int64_t kMinTileTextBytes = 24;
   throw Error(code, fmt::format("{}: {}; convert the model again", kStoreTableName, what));
 }
 
-std::string Hex(uint64_t value) { return fmt::format("{:016x}", value); }
-
-uint64_t HashOf(std::string_view text) { return BlockHash(std::as_bytes(std::span(text))); }
-
 // All but the hash.
 Json TileToJson(const StoredTile& tile) {
   return Json{tile.rows.begin, tile.rows.end, tile.offset, tile.bytes};
@@ -56,7 +51,7 @@ std::string BodyText(const StoreTable& table) {
     Json& tiles = out["tiles"] = Json::array();
     for (const StoredTile& tile : tensor.tiles) {
       Json entry = TileToJson(tile);
-      entry.push_back(Hex(tile.hash));
+      entry.push_back(HashDigits(tile.hash));
       tiles.push_back(std::move(entry));
     }
     tensors.push_back(std::move(out));
@@ -133,7 +128,7 @@ void CheckSeal(std::string_view text) {
   const bool whole =
       text.size() > kBodyBegin &&
       text.substr(kBodyBegin - kAfterDigits.size(), kAfterDigits.size()) == kAfterDigits &&
-      text.substr(kHead.size(), kDigits) == Hex(HashOf(text.substr(kBodyBegin)));
+      text.substr(kHead.size(), kDigits) == HashDigits(TextHash(text.substr(kBodyBegin)));
   if (!whole) Throw(ErrorCode::kModelMalformed, "damaged or cut off");
 }
 
@@ -196,7 +191,7 @@ int64_t LongestTileBytes(const StoreTable& table) {
 }
 
 std::string SealStoreText(std::string_view body) {
-  return fmt::format("{}{}{}{}", kHead, Hex(HashOf(body)), kAfterDigits, body);
+  return fmt::format("{}{}{}{}", kHead, HashDigits(TextHash(body)), kAfterDigits, body);
 }
 
 std::string StoreTableText(const StoreTable& table) { return SealStoreText(BodyText(table)); }

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <fstream>
-#include <span>
 #include <sstream>
+#include <utility>
 
 #include "spillway/error.h"
 #include "src/config/flags.h"
@@ -37,10 +37,6 @@ std::optional<std::string> ReadRegular(const fs::path& path) {
   return in ? std::optional(text.str()) : std::nullopt;
 }
 
-std::string HashOf(std::string_view text) {
-  return fmt::format("{:016x}", BlockHash(std::as_bytes(std::span(text.data(), text.size()))));
-}
-
 // A document, unless the text is none: cut short, say.
 std::optional<Json> ParseObject(const std::string& text) {
   Json json = Json::parse(text, nullptr, false);
@@ -54,7 +50,8 @@ Json FileHashes(const SweepPoint& point) {
   for (const Flag& flag : FlagsOf(point.verb)) {
     const auto setting = point.settings.find(flag.name);
     if (setting == point.settings.end() || !flag.placeholder.starts_with("FILE")) continue;
-    if (const auto text = ReadRegular(setting->second)) hashes[setting->second] = HashOf(*text);
+    if (const auto text = ReadRegular(setting->second))
+      hashes[setting->second] = HashDigits(TextHash(*text));
   }
   return hashes;
 }
@@ -74,9 +71,9 @@ Json FaultJson(const std::optional<PointFault>& fault) {
   return {{"code", fault->code}, {"message", fault->message}, {"exit_status", fault->exit_status}};
 }
 
-Json FileJson(const PointResult& result) {
+Json FileJson(const PointResult& result, Json identity) {
   Json json = result.report.is_object() ? result.report : Json{{"version", 1}};
-  json["sweep"] = IdentityOf(result.point);
+  json["sweep"] = std::move(identity);
   json["sweep"]["wall_s"] = result.wall_s;
   json["sweep"]["error"] = FaultJson(result.fault);
   return json;
@@ -201,9 +198,10 @@ std::optional<Json> PointStore::TakeReport() const {
 }
 
 PointResult PointStore::Keep(PointResult result, const std::string& label) {
-  const std::string hash = HashOf(IdentityOf(result.point).dump());
+  Json identity = IdentityOf(result.point);
+  const std::string hash = HashDigits(TextHash(identity.dump()));
   result.file = fs::path(kPoints) / fmt::format("{}-{}.json", FileLabel(label), hash);
-  WriteFile(result.file, Dump(FileJson(result)));
+  WriteFile(result.file, Dump(FileJson(result, std::move(identity))));
   std::error_code error;
   fs::remove(PlaceForReport(), error);
   return result;

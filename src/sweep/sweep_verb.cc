@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "spillway/error.h"
 #include "src/clock.h"
@@ -24,11 +25,11 @@ namespace {
 // How far a sweep is: a line for each point that was run, and on a terminal the one that runs.
 class SweepProgress {
  public:
-  SweepProgress(const Config& config, const Grid& grid)
+  SweepProgress(const Config& config, const Grid& grid, std::vector<std::string> varied)
       : out_(config.progress ? TerminalOf(config) : nullptr),
         says_commands_(config.verbosity == Verbosity::kVerbose),
         line_(out_),
-        varied_(VariedFlags(grid)),
+        varied_(std::move(varied)),
         num_points_(grid.points.size()) {}
 
   void Skip() { ++num_done_; }
@@ -123,9 +124,9 @@ PointResult ResultOf(const SweepPoint& point, const PointRun& run, const PointSt
 }
 
 // Runs what no earlier sweep has finished. After a stop, what is finished already is all there is.
-std::vector<PointResult> RunPoints(const Grid& grid, PointStore& store, SweepProgress& progress) {
+std::vector<PointResult> RunPoints(const Grid& grid, const std::vector<std::string>& varied,
+                                   PointStore& store, SweepProgress& progress) {
   std::vector<PointResult> results;
-  const std::vector<std::string> varied = VariedFlags(grid);
   bool stopped = false;
   for (const SweepPoint& point : grid.points) {
     if (std::optional<PointResult> done = store.Find(point)) {
@@ -164,10 +165,11 @@ int RunSweep(const Config& config) {
   const Grid grid = ParseGrid(config.grid.string(), text, config.run_verb);
   PointStore store(config.output);
   store.WriteFile("grid.toml", text);
-  SweepProgress progress(config, grid);
-  const std::vector<PointResult> results = RunPoints(grid, store, progress);
+  const std::vector<std::string> varied = VariedFlags(grid);
+  SweepProgress progress(config, grid, varied);
+  const std::vector<PointResult> results = RunPoints(grid, varied, store, progress);
 
-  const std::vector<RunFigures> figures = FiguresOf(results, VariedFlags(grid));
+  const std::vector<RunFigures> figures = FiguresOf(results, varied);
   store.WriteFile("results.csv", ResultsCsv(results, figures, grid.flags));
   if (!results.empty()) store.WriteFile("index.html", ResultsPage(grid.title, results, figures));
   if (results.size() < grid.points.size()) {

@@ -10,6 +10,7 @@
 
 #include "spillway/error.h"
 #include "src/checkpoint/checkpoint.h"
+#include "src/checkpoint/model_folder.h"
 #include "tests/checkpoint/model_files.h"
 
 namespace spillway {
@@ -95,6 +96,16 @@ TEST(FolderTest, AMainFileMayBeALink) {
   cache.Write("blobs/0a1b", testing::GoodSafetensors());
   fs::create_symlink("../../blobs/0a1b", cache.path() / "snapshots" / "main" / "model.safetensors");
   EXPECT_EQ(OpenCheckpoint(cache.path() / "snapshots" / "main")->tensors().size(), 2U);
+}
+
+TEST(FolderTest, FilesAreWhatLinksLeadTo) {
+  const TempFolder folder;
+  folder.Write("b", "x");
+  folder.Write(".hidden", "x");
+  fs::create_directory(folder.path() / "d");
+  fs::create_symlink("b", folder.path() / "a");
+  fs::create_symlink("nowhere", folder.path() / "c");
+  EXPECT_EQ(ModelFolder(folder.path()).Files(), (std::vector<std::string>{"a", "b"}));
 }
 
 // M14.

@@ -131,6 +131,23 @@ class Interruptions(ResumeTest):
         whole = json.loads((self.shared / "whole.json").read_text())["fingerprint"]
         self.assertEqual(json.loads((self.folder / "report.json").read_text())["fingerprint"], whole)
 
+    def test_the_report_counts_what_the_resumed_run_did(self):
+        self.assertEqual(self.interrupt(signal.SIGTERM).returncode, 75)
+        self.resume("--report", self.folder / "report.json")
+        report = json.loads((self.folder / "report.json").read_text())
+        workload, earlier = report["workload"], report["resumed"]
+        lines = [json.loads(line) for line in self.output.read_bytes().splitlines()]
+        before = earlier["num_completions"] + earlier["num_errors"]
+        self.assertGreaterEqual(before, 4)
+        usage = [line["response"]["body"]["usage"] for line in lines[before:] if line["error"] is None]
+        self.assertEqual(workload["num_completions"], len(usage))
+        self.assertEqual(workload["num_requests"], len(usage))
+        self.assertEqual(workload["num_errors"], len(lines) - before - len(usage))
+        self.assertEqual(earlier["num_errors"] + workload["num_errors"], 1)
+        self.assertEqual(workload["generated_tokens"], sum(row["completion_tokens"] for row in usage))
+        self.assertEqual(workload["prompt_tokens"], sum(row["prompt_tokens"] for row in usage))
+        self.assertNotIn("resumed", json.loads((self.shared / "whole.json").read_text()))
+
     def test_a_copy_of_the_input_elsewhere_goes_on(self):
         self.interrupt()
         copy = self.folder / "copy.jsonl"
@@ -192,12 +209,14 @@ class Refusals(ResumeTest):
         self.interrupt()
         other = harness.write_jsonl(self.folder / "other.jsonl", RECORDS[:-1])
         cases = [
-            (["--input", other], "another input"),
-            (["--seed", "1"], "another sampling flags"),
-            (["--kv-policy", "h2o"], "another KV policy"),
-            (["--kv-dtype", "bf16"], "another KV type"),
-            (["--kv-bits", "8"], "another KV type"),
-            (["--weight-bits", "8"], "another weight bits"),
+            (["--input", other], "another input;"),
+            (["--seed", "1"], 'another sampling flags ({"seed":0}, now {"seed":1})'),
+            (["--max-new-tokens", "5", "--stop", "x" * 61], "another sampling flags;"),
+            (["--kv-policy", "h2o"], 'another KV policy ({"policy":"full"}, now {"policy":"h2o"'),
+            (["--kv-dtype", "bf16"], "another KV type (fp16, now bf16)"),
+            (["--kv-bits", "8"], "another KV type (fp16, now 8 bits)"),
+            (["--weight-bits", "8"], "another weight bits (16, now 8)"),
+            (["--kv-bits", "8", "--weight-bits", "8", "--kv-policy", "window", "--seed", "9"], "weight bits"),
         ]
         for flags, words in cases:
             with self.subTest(flags=flags):

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "src/execute/sim_links.h"
-#include "src/machine/machine_file.h"
+#include "tests/policies/policy_test_util.h"
 
 namespace spillway {
 namespace {
@@ -12,11 +12,11 @@ namespace {
 using ::testing::AllOf;
 using ::testing::Ge;
 using ::testing::Le;
+using testing::Share;
+using testing::T4;
 
 const KernelNeeds kNeeds = {[](int64_t, int64_t, int) { return int64_t{0}; },
                             [](int64_t, int64_t, int) { return int64_t{0}; }};
-
-Machine T4() { return ReadMachine(SPILLWAY_SOURCE_DIR "/examples/machines/t4.json"); }
 
 Workload Requests(int64_t count, RequestShape row) {
   Workload work;
@@ -24,14 +24,6 @@ Workload Requests(int64_t count, RequestShape row) {
   work.sample.assign(static_cast<std::size_t>(std::min<int64_t>(count, 4096)), row);
   work.longest = row;
   return work;
-}
-
-PerTier<double> Share(double gpu, double cpu) {
-  PerTier<double> frac;
-  frac[Tier::kGpu] = gpu;
-  frac[Tier::kCpu] = cpu;
-  frac[Tier::kDisk] = 1.0 - gpu - cpu;
-  return frac;
 }
 
 struct Published {

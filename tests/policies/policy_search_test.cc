@@ -8,19 +8,19 @@
 
 #include "spillway/error.h"
 #include "src/execute/simulate.h"
-#include "src/machine/machine_file.h"
+#include "tests/policies/policy_test_util.h"
 
 namespace spillway {
 namespace {
 
 using ::testing::Ge;
 using ::testing::HasSubstr;
+using testing::Share;
+using testing::T4;
 
 const KernelNeeds kNeeds = {
     [](int64_t rows, int64_t in, int) { return rows * in * 6; },
     [](int64_t slots, int64_t head_dim, int threads) { return slots * head_dim * threads; }};
-
-Machine T4() { return ReadMachine(SPILLWAY_SOURCE_DIR "/examples/machines/t4.json"); }
 
 Workload Rows(int64_t count, RequestShape row) {
   Workload work;
@@ -34,14 +34,6 @@ Prediction Simulated(const Plan& plan, const Workload& work) {
   SimOptions options;
   options.max_cells = 20'000;
   return Simulate(plan, work, options).prediction;
-}
-
-PerTier<double> Share(double gpu, double cpu) {
-  PerTier<double> frac;
-  frac[Tier::kGpu] = gpu;
-  frac[Tier::kCpu] = cpu;
-  frac[Tier::kDisk] = 1.0 - gpu - cpu;
-  return frac;
 }
 
 struct Case {
@@ -74,7 +66,7 @@ TEST(PolicySearch, ThePlannerAcceptsAllItReturns) {
       ASSERT_TRUE(result.feasible())
           << c.model << " lacks " << result.shortage.bytes << " of "
           << TierName(result.shortage.tier) << " on " << TierName(machine.device);
-      EXPECT_THAT(result.best.size(), testing::Le(10));
+      EXPECT_THAT(result.best.size(), ::testing::Le(10));
       for (const Candidate& candidate : result.best) {
         const int64_t rows = candidate.policy.gpu_batch_size * candidate.policy.num_gpu_batches;
         const Workload work = Rows(c.num_requests > 0 ? c.num_requests : rows, c.row);
@@ -204,8 +196,7 @@ TEST(PolicySearch, TriesFewerBitsWhereAllowed) {
   const auto sixteen = std::ranges::find_if(
       result.best, [](const Candidate& c) { return c.storage == StorageChoice{}; });
   ASSERT_NE(sixteen, result.best.end());
-  EXPECT_GT(best.prediction.generated_tokens_per_s,
-            sixteen->prediction.generated_tokens_per_s);
+  EXPECT_GT(best.prediction.generated_tokens_per_s, sixteen->prediction.generated_tokens_per_s);
   for (const Candidate& candidate : result.best) {
     ModelShape stored = shape;
     stored.weight_bits = candidate.policy.weight_bits;

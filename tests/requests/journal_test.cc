@@ -67,6 +67,28 @@ TEST(RunManifest, NamesWhatDiffers) {
   EXPECT_THAT(DifferingKeys(kManifest, kManifest), ElementsAre());
 }
 
+TEST(RunManifest, SaysWhatDiffersWhereThatIsShort) {
+  constexpr std::size_t kRoom = 100;
+  const RunManifest then = {{"bits", "16"},
+                            {"flags", R"({"top_k":0,"seed":0,"stop":["a"]})"},
+                            {"gone", "x"},
+                            {"long", std::string(61, 'a')},
+                            {"model", "0123456789abcdef"}};
+  const RunManifest now = {{"bits", "8"},
+                           {"flags", R"({"top_k":0,"seed":1,"stop":["a"]})"},
+                           {"long", "b"},
+                           {"model", "fedcba9876543210"}};
+  const std::string values =
+      R"(bits (16, now 8), flags ({"seed":0}, now {"seed":1}), gone (x, now none), )"
+      "long, model";
+  EXPECT_EQ(DifferenceText(then, now, kRoom), values);
+  EXPECT_EQ(DifferenceText(then, now, values.size()), values);
+  EXPECT_EQ(DifferenceText(then, now, values.size() - 1),
+            R"(bits (16, now 8), flags ({"seed":0}, now {"seed":1}), gone, long, model)");
+  EXPECT_EQ(DifferenceText(then, now, 0), "bits, flags, gone, long, model");
+  EXPECT_EQ(DifferenceText(then, then, kRoom), "");
+}
+
 TEST(Journal, WhatIsCommittedIsThereAgain) {
   const TemporaryFolder folder;
   const fs::path path = folder / "out";
@@ -139,13 +161,22 @@ TEST(Journal, DamageBeforeAWholeRecordIsCorruption) {
   }
 }
 
+// What Begin leaves in the file's attribute; empty where the filesystem has none.
+std::string MarkOf(const fs::path& path) {
+  std::string mark(16, ' ');
+  const ssize_t size = ::getxattr(path.c_str(), "user.spillway.run", mark.data(), mark.size());
+  return size < 0 ? "" : mark;
+}
+
 TEST(Journal, AnotherRunIsRefusedByName) {
   const TemporaryFolder folder;
   RunUntilKilled(folder / "out", 1);
+  const std::string mark = MarkOf(folder / "out.part");
   std::string message;
   EXPECT_EQ(ResumeFails(folder / "out", &message, {{"input", "other"}, {"model", "bb"}}),
             ErrorCode::kResume);
-  EXPECT_THAT(message, HasSubstr("had another input;"));
+  EXPECT_THAT(message, HasSubstr("had another input (aa, now other);"));
+  EXPECT_EQ(MarkOf(folder / "out.part"), mark);
 }
 
 TEST(Journal, AnEditedOutputIsRefused) {
@@ -234,8 +265,10 @@ TEST(CompletionWriter, CountsWhatAnInterruptedRunWrote) {
     EXPECT_EQ(done, stop % 4);
     put(writer, done + 1, 4);
     writer.Finish();
-    EXPECT_EQ(writer.num_completions(), 3);
-    EXPECT_EQ(writer.num_errors(), 1);
+    EXPECT_EQ(writer.earlier().num_lines(), done);
+    EXPECT_EQ(writer.earlier().num_errors, done == 2 ? 1 : 0);
+    EXPECT_EQ(writer.answers().num_lines(), 4 - done);
+    EXPECT_EQ((writer.answers() + writer.earlier()).num_errors, 1);
     if (stop == 4) whole_fingerprint = writer.fingerprint();
     EXPECT_EQ(writer.fingerprint(), whole_fingerprint);
     EXPECT_EQ(FileText(path), FileText(folder / "4"));
@@ -244,9 +277,7 @@ TEST(CompletionWriter, CountsWhatAnInterruptedRunWrote) {
   ASSERT_TRUE(writer.finished());
   EXPECT_EQ(CodeOf([&] { writer.FinishedRun(kManifest, 5); }), ErrorCode::kResume);
   EXPECT_EQ(CodeOf([&] { writer.FinishedRun({{"input", "aa"}}, 4); }), ErrorCode::kResume);
-  char digest[16];
-  if (::getxattr((folder / "4").c_str(), "user.spillway.run", digest, sizeof(digest)) < 0)
-    GTEST_SKIP() << "the filesystem has no attributes";
+  if (MarkOf(folder / "4").empty()) GTEST_SKIP() << "the filesystem has no attributes";
   EXPECT_EQ(writer.FinishedRun(kManifest, 4).num_errors, 1);
 }
 

@@ -32,8 +32,8 @@ TEST(CompletionWriter, WritesTheDocumentedLines) {
     EXPECT_FALSE(fs::exists(folder / "out.jsonl"));
     EXPECT_EQ(writer.part_path(), folder / "out.jsonl.part");
     writer.Finish();
-    EXPECT_EQ(writer.num_completions(), 1);
-    EXPECT_EQ(writer.num_errors(), 1);
+    EXPECT_EQ(writer.answers().num_completions, 1);
+    EXPECT_EQ(writer.answers().num_errors, 1);
   }
   EXPECT_EQ(
       FileText(folder / "out.jsonl"),

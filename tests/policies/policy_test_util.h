@@ -1,0 +1,22 @@
+// What tests of policies are made of: a machine of known rates, and shares of its tiers.
+#pragma once
+
+#include "spillway/machine.h"
+#include "spillway/tier.h"
+#include "src/machine/machine_file.h"
+
+namespace spillway::testing {
+
+// The machine of the papers.
+inline Machine T4() { return ReadMachine(SPILLWAY_SOURCE_DIR "/examples/machines/t4.json"); }
+
+// The rest is on disk.
+inline PerTier<double> Share(double gpu, double cpu) {
+  PerTier<double> frac;
+  frac[Tier::kGpu] = gpu;
+  frac[Tier::kCpu] = cpu;
+  frac[Tier::kDisk] = 1.0 - gpu - cpu;
+  return frac;
+}
+
+}  // namespace spillway::testing
