@@ -25,6 +25,8 @@ namespace {
 // about 1 us.
 constexpr auto kSpin = std::chrono::microseconds(40);
 
+constexpr uint32_t kClosed = 1U << 31;
+
 void Pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -58,18 +60,37 @@ void PinSelf(int cpu) {
 struct ThreadPool::State {
   std::vector<std::thread> threads;
   std::atomic<uint32_t> epoch{0};  // one per Run; the workers wait on it
-  std::atomic<int32_t> busy{0};    // workers that have not finished this epoch
+  // Workers inside the running Run, and kClosed when no more may enter: Run waits for those who
+  // came, not for one whose core another program has.
+  std::atomic<uint32_t> gate{kClosed};
   std::atomic<bool> stop{false};
   std::atomic<bool> failed{false};
   alignas(64) std::atomic<int64_t> next{0};
-  // Written by Run before `epoch` rises, read by workers after.
+  // Written by Run while the gate is closed and nobody inside.
   int64_t num_tasks = 0;
   const TaskRef* task = nullptr;
   std::exception_ptr error;  // the first failure's; written by whoever set `failed`
 
+  bool Enter();
+  void Leave();
   void Drain(int worker);
   void Work(int worker, int cpu);
 };
+
+bool ThreadPool::State::Enter() {
+  uint32_t inside = gate.load(std::memory_order_relaxed);
+  while ((inside & kClosed) == 0) {
+    if (gate.compare_exchange_weak(inside, inside + 1, std::memory_order_acquire,
+                                   std::memory_order_relaxed)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void ThreadPool::State::Leave() {
+  if (gate.fetch_sub(1, std::memory_order_release) == (kClosed | 1)) gate.notify_one();
+}
 
 void ThreadPool::State::Drain(int worker) {
   while (!failed.load(std::memory_order_relaxed)) {
@@ -90,8 +111,9 @@ void ThreadPool::State::Work(int worker, int cpu) {
     SpinThenWait(epoch, seen);
     seen = epoch.load(std::memory_order_acquire);
     if (stop.load(std::memory_order_relaxed)) return;
+    if (!Enter()) continue;
     Drain(worker);
-    if (busy.fetch_sub(1, std::memory_order_acq_rel) == 1) busy.notify_one();
+    Leave();
   }
 }
 
@@ -143,15 +165,15 @@ void ThreadPool::Run(int64_t num_tasks, TaskRef task) {
   state.failed.store(false, std::memory_order_relaxed);
   const bool alone = num_tasks <= 1 || state.threads.empty();
   if (!alone) {
-    state.busy.store(static_cast<int32_t>(state.threads.size()), std::memory_order_relaxed);
+    state.gate.store(0, std::memory_order_release);
     state.epoch.fetch_add(1, std::memory_order_release);
     state.epoch.notify_all();
   }
   state.Drain(0);
   if (!alone) {
-    for (int32_t busy = state.busy.load(std::memory_order_acquire); busy != 0;
-         busy = state.busy.load(std::memory_order_acquire)) {
-      SpinThenWait(state.busy, busy);
+    uint32_t inside = state.gate.fetch_or(kClosed, std::memory_order_acquire) | kClosed;
+    for (; inside != kClosed; inside = state.gate.load(std::memory_order_acquire)) {
+      SpinThenWait(state.gate, inside);
     }
   }
   if (state.failed.load(std::memory_order_relaxed)) {
