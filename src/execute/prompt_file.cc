@@ -1,5 +1,7 @@
 #include "src/execute/prompt_file.h"
 
+#include <cstddef>
+
 #include "src/execute/prepare.h"
 
 namespace spillway {
@@ -18,6 +20,16 @@ ReaderOptions ReadingOptions(const Config& config, const ModelShape& shape) {
   options.start_token = shape.bos;
   if (config.verb == Verb::kScore) options.score = PrefillOf(config);
   return options;
+}
+
+// Lines follow that may all be requests: each bad one looked at is replaced by a good one, or by
+// the longest that can follow where there is none.
+void StandInForBadLines(Workload& work) {
+  if (work.sample.empty()) work.sample.push_back(work.longest);
+  const std::size_t num_good = work.sample.size();
+  while (std::ssize(work.sample) < kSampleRequests) {
+    work.sample.push_back(work.sample[work.sample.size() % num_good]);
+  }
 }
 
 }  // namespace
@@ -46,6 +58,7 @@ Workload WorkloadOf(const InputScan& scan) {
   }
   work.longest = {scan.max_prompt_tokens, scan.max_row_tokens - scan.max_prompt_tokens,
                   scan.max_prompt_logits};
+  if (!scan.is_complete) StandInForBadLines(work);
   return work;
 }
 

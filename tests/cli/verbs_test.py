@@ -167,6 +167,17 @@ class Plan(harness.VerbTest):
         self.assertEqual(self.report_of("plan", "--config", config, *caps),
                          self.report_of("plan", *SMALL, *MIXED, *caps))
 
+    def test_an_input_that_begins_with_thousands_of_bad_lines(self):
+        """None of the lines whose lengths a plan looks at is a request."""
+        lines = self.folder / "bad.jsonl"
+        lines.write_text('{"prompt":5}\n' * 5000 + '{"prompt":"Once","max_tokens":4}\n')
+        machine = harness.REPOSITORY / "examples" / "machines" / "t4.json"
+        report = self.report_of("plan", "--model", harness.BUNDLED_MODEL, "--machine", machine, "--input", lines)
+        self.assertGreater(report["block"]["gpu_batch_size"], 0)
+        path = self.folder / "run.json"
+        self.run_verb("generate", "--input", lines, "--output", self.folder / "out.jsonl", "--report", path, status=21)
+        self.assertEqual(json.loads(path.read_text())["workload"]["num_completions"], 1)
+
 
 class Convert(harness.VerbTest):
     PLACEMENTS = [[], ON_DISK, MIXED, ["--emulate-gpu", "256MiB", "--percent", 30, 30, 30, 30, 30, 30]]
