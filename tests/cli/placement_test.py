@@ -1,7 +1,7 @@
 """The bytes of the output do not depend on where things are stored: the same for every placement over gpu (emulated), cpu
 and disk, block shape, overlap and KV place. Standard library only.
 
-  python3 placement_test.py path/to/spillway
+  python3 placement_test.py path/to/spillway PART
 """
 
 import json
@@ -185,35 +185,59 @@ def check_whole_budget(binary, source, folder, flags):
     return failures
 
 
+SMALL_MODELS = [harness.BUNDLED_MODEL, PARITY_MODELS / "postnorm-projected", PARITY_MODELS / "gelu-head80-untied"]
+
+
+def full_caches(binary, source, folder):
+    return sum(check(binary, ["--model", model], source, folder, POLICIES) for model in SMALL_MODELS)
+
+
+def evicting_caches(binary, source, folder):
+    models = (harness.BUNDLED_MODEL, PARITY_MODELS / "sharded-head16")
+    return sum(check(binary, ["--model", model, *kv_policy], source, folder, EVICTING_PLACEMENTS)
+               for model in models for kv_policy in KV_POLICIES)
+
+
+def coded_caches(binary, source, folder):
+    failures = check(binary, ["--model", harness.BUNDLED_MODEL, "--kv-bits", 4], source, folder, POLICIES)
+    failures += check_kv_bytes(binary, source, folder)
+    for bits in (16, 8, 4):
+        failures += check_whole_budget(binary, source, folder, ["--kv-bits", bits])
+    return failures
+
+
+def coded_evicting_caches(binary, source, folder):
+    failures = 0
+    for model in (harness.BUNDLED_MODEL, PARITY_MODELS / "gelu-head80-untied"):
+        for cache in (["--kv-bits", 8], ["--kv-bits", 4], *CODED_CACHES):
+            failures += check(binary, ["--model", model, *cache], source, folder, EVICTING_PLACEMENTS)
+    return failures
+
+
+def quantised_weights(binary, source, folder):
+    failures = sum(check(binary, ["--model", model, "--weight-bits", bits], source, folder, QUANTISED_PLACEMENTS)
+                   for model in SMALL_MODELS for bits in (8, 4))
+    kv_policy = ["--weight-bits", 4, *KV_POLICIES[0]]
+    return failures + check(binary, ["--model", harness.BUNDLED_MODEL, *kv_policy], source, folder, EVICTING_PLACEMENTS)
+
+
+def large_weights(binary, source, folder):
+    short = harness.write_jsonl(folder / "short.jsonl", ragged_requests(9, 12, 6))
+    model = ["--model", "opt-125m", "--dummy-weights"]
+    failures = check(binary, [*model, "--weight-bits", 4], short, folder, LARGE_POLICIES[:-1])
+    return failures + check(binary, model, short, folder, LARGE_POLICIES)
+
+
+PARTS = [full_caches, evicting_caches, coded_caches, coded_evicting_caches, quantised_weights, large_weights]
+
+
 def main():
     binary = pathlib.Path(sys.argv[1]).resolve()
+    part = next(part for part in PARTS if part.__name__ == sys.argv[2])
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         source = harness.write_jsonl(folder / "in.jsonl", ragged_requests(23, 60, 24))
-        short = harness.write_jsonl(folder / "short.jsonl", ragged_requests(9, 12, 6))
-        failures = 0
-        for model in (harness.BUNDLED_MODEL, PARITY_MODELS / "postnorm-projected", PARITY_MODELS / "gelu-head80-untied"):
-            failures += check(binary, ["--model", model], source, folder, POLICIES)
-        for kv_policy in KV_POLICIES:
-            for model in (harness.BUNDLED_MODEL, PARITY_MODELS / "sharded-head16"):
-                failures += check(binary, ["--model", model, *kv_policy], source, folder, EVICTING_PLACEMENTS)
-        for model in (harness.BUNDLED_MODEL, PARITY_MODELS / "gelu-head80-untied"):
-            failures += check(binary, ["--model", model, "--kv-bits", 4], source, folder, POLICIES)
-            failures += check(binary, ["--model", model, "--kv-bits", 8], source, folder, EVICTING_PLACEMENTS)
-            for cache in CODED_CACHES:
-                failures += check(binary, ["--model", model, *cache], source, folder, EVICTING_PLACEMENTS)
-        for bits in (16, 8, 4):
-            failures += check_whole_budget(binary, source, folder, ["--kv-bits", bits])
-        failures += check_kv_bytes(binary, source, folder)
-        for bits in (8, 4):
-            for model in (harness.BUNDLED_MODEL, PARITY_MODELS / "postnorm-projected", PARITY_MODELS / "gelu-head80-untied"):
-                failures += check(binary, ["--model", model, "--weight-bits", bits], source, folder, QUANTISED_PLACEMENTS)
-        kv_policy = ["--weight-bits", 4, *KV_POLICIES[0]]
-        failures += check(binary, ["--model", harness.BUNDLED_MODEL, *kv_policy], source, folder, EVICTING_PLACEMENTS)
-        large = ["--model", "opt-125m", "--dummy-weights", "--weight-bits", 4]
-        failures += check(binary, large, short, folder, LARGE_POLICIES[:-1])
-        failures += check(binary, ["--model", "opt-125m", "--dummy-weights"], short, folder, LARGE_POLICIES)
-        sys.exit(1 if failures else 0)
+        sys.exit(1 if part(binary, source, folder) else 0)
 
 
 if __name__ == "__main__":
