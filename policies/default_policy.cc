@@ -1,9 +1,11 @@
 #include "policies/default_policy.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <iterator>
-#include <optional>
+#include <tuple>
 #include <vector>
 
 namespace spillway {
@@ -114,13 +116,16 @@ struct Planner {
       })];
     };
     if (!given.gpu_batch_size) policy.gpu_batch_size = std::min(policy.gpu_batch_size, wanted);
-    if (!given.num_gpu_batches) {
+    const auto choose_batches = [&] {
+      if (given.num_gpu_batches) return;
       const int64_t most = (wanted + policy.gpu_batch_size - 1) / policy.gpu_batch_size;
       choose(&Policy::num_gpu_batches, Descending(most, 1, [](int64_t n) { return n - 1; }));
-    }
+    };
+    choose_batches();
     if (!given.gpu_batch_size) {
       choose(&Policy::gpu_batch_size, Descending(policy.gpu_batch_size, 1,
                                                  [](int64_t n) { return n > 16 ? n - 4 : n - 1; }));
+      choose_batches();  // of smaller ones more may fit
     }
     return Holds(policy) ? policy : ShortenChunk(policy);
   }
@@ -152,7 +157,15 @@ struct Planner {
     const std::size_t kept = FirstThatHolds(kSteps + 1, [&](std::size_t back) {
       return MemoryHolds(at(kSteps - static_cast<int>(back)));
     });
-    return at(kSteps - static_cast<int>(kept));
+    const Policy raised = at(kSteps - static_cast<int>(kept));
+    return PlacedIn(raised, to) == PlacedIn(policy, to) ? policy : raised;
+  }
+
+  // Bytes of weights and KV, and rows of activations, that lie in a tier: what a share of few rows
+  // comes to may be nothing.
+  std::array<int64_t, 3> PlacedIn(const Policy& policy, Tier tier) const {
+    const Plan plan = LayOut(shape, machine, work, policy, needs);
+    return {plan.weight_bytes[tier], plan.kv[tier].region.bytes, plan.hidden[tier].rows};
   }
 
   // From disk to wherever there is room.
@@ -179,12 +192,11 @@ struct Planner {
         const Policy policy = Spill(Tier::kCpu, rows);
         if (HoldsEnough(policy)) return Raise(policy, &Policy::weight_frac, Tier::kCpu, device);
       }
-    }
-    for (const Tier rows : {device, Tier::kCpu}) {
-      const Policy policy = Spill(Tier::kDisk, rows);
+      const Policy policy = Spill(Tier::kDisk, device);
       if (HoldsEnough(policy)) return RaiseFromDisk(policy, &Policy::weight_frac);
     }
-    return SpillRows();
+    const Policy policy = Spill(Tier::kDisk, Tier::kCpu);
+    return HoldsEnough(policy) ? RaiseFromDisk(policy, &Policy::weight_frac) : SpillRows(policy);
   }
 
   // All weights in one tier, KV and activations in another.
@@ -192,29 +204,49 @@ struct Planner {
     return Shrink(Start({AllOn(weights), AllOn(rows), AllOn(rows)}), kRowsOfASpilledBlock);
   }
 
-  // Memory does not hold the rows of a block that pays: KV leaves too. Where some rows fit all the
-  // same, what has less to read for a row is the faster. The refusal of what does not fit names the
-  // least that is needed.
-  Policy SpillRows() const {
-    const Policy few = Spill(Tier::kDisk, Tier::kCpu);
-    const Policy many = FillMemory(Leanest());
-    if (!Holds(few)) return Holds(many) ? many : InWholeTiers().value_or(many);
+  // Memory does not hold the rows of a block that pays: KV leaves too. Where `few` rows fit all the
+  // same, what has less to read for a row is the faster.
+  Policy SpillRows(const Policy& few) const {
+    const Policy leanest = Leanest();
+    const Policy many = FillMemory(leanest);
+    if (!Holds(few)) return Holds(leanest) ? many : InWholeTiers(many);
     const Policy filled = RaiseFromDisk(few, &Policy::weight_frac);
     return Holds(many) && DiskBytesOfARow(many) < DiskBytesOfARow(filled) ? many : filled;
   }
 
-  // Where disk is short as well: any placement that fits, the largest block with it.
-  std::optional<Policy> InWholeTiers() const {
-    for (const Tier weights : kAllTiers) {
-      for (const Tier kv : kAllTiers) {
-        for (const Tier activations : kAllTiers) {
+  // Where disk is short as well: of the placements in whole tiers that fit the one with most rows,
+  // then with least to read for a row. When none fits, the one that lacks least: its refusal names
+  // what would be enough.
+  Policy InWholeTiers(const Policy& refused) const {
+    Policy best = refused;
+    for (const Tier weights : UsableTiers()) {
+      for (const Tier kv : UsableTiers()) {
+        for (const Tier activations : UsableTiers()) {
           const Policy policy =
               Shrink(Start({AllOn(weights), AllOn(kv), AllOn(activations)}), kRowsOfASpilledBlock);
-          if (Holds(policy)) return policy;
+          if (Rank(policy) < Rank(best)) best = policy;
         }
       }
     }
-    return std::nullopt;
+    return Holds(best) ? FillMemory(best) : best;
+  }
+
+  std::vector<Tier> UsableTiers() const {
+    std::vector<Tier> tiers;
+    for (const Tier tier : kAllTiers) {
+      if (machine.cap_bytes[tier] > 0) tiers.push_back(tier);
+    }
+    return tiers;
+  }
+
+  // The bytes that are missing, then rows (more is less), then bytes read for a row.
+  std::tuple<int64_t, int64_t, double> Rank(const Policy& policy) const {
+    const Plan plan = LayOut(shape, machine, work, policy, needs);
+    int64_t missing = 0;
+    for (const Tier tier : kAllTiers) {
+      missing += std::max<int64_t>(0, plan.PlannedBytes(tier) - machine.cap_bytes[tier]);
+    }
+    return {missing, -policy.gpu_batch_size * policy.num_gpu_batches, DiskBytesOfARow(policy)};
   }
 
   // Everything on disk that takes less memory there. A kind is staged in a few places, which may be

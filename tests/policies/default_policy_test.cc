@@ -90,6 +90,63 @@ TEST(DefaultPolicyTest, SpillsKvOfABlockThatWouldBeSmall) {
   EXPECT_GE(policy.gpu_batch_size * policy.num_gpu_batches, 20);
 }
 
+// Another batch costs little memory where KV is on disk, and saves a read of all weights.
+TEST(DefaultPolicyTest, TakesAsManyBatchesOfASmallBatchAsFit) {
+  const ModelShape shape = *BuiltInShape("opt-1.3b");
+  Machine machine = MachineWith(700 * kMiB);
+  machine.cap_bytes[Tier::kDisk] = int64_t{100} << 30;
+  const Workload work = Requests(64, 900, 100);
+  const Policy policy = DefaultPolicy(shape, machine, work, {}, kNeeds);
+  EXPECT_LT(policy.gpu_batch_size, 64);
+  EXPECT_GE(policy.gpu_batch_size * policy.num_gpu_batches, 64);
+}
+
+// 1 GiB of disk is too small for the weights, and of use for KV.
+TEST(DefaultPolicyTest, UsesADiskThatIsTooSmallForTheWeights) {
+  const ModelShape shape = *BuiltInShape("opt-1.3b");
+  Machine machine = MachineWith(2700 * kMiB);
+  machine.cap_bytes[Tier::kDisk] = int64_t{1} << 30;
+  const Workload work = Requests(256, 512, 32);
+  const Policy policy = DefaultPolicy(shape, machine, work, {}, kNeeds);
+  const Plan plan = LayOut(shape, machine, work, policy, kNeeds);
+  EXPECT_TRUE(Fits(plan));
+  EXPECT_GT(policy.gpu_batch_size * policy.num_gpu_batches, 3);
+  EXPECT_GT(plan.kv[Tier::kDisk].rows, 0);
+}
+
+// What a refusal asks for is the least of all placements.
+TEST(DefaultPolicyTest, LacksNoMoreThanAnyPlacementInWholeTiers) {
+  const ModelShape shape = *BuiltInShape("opt-125m");
+  Machine machine = MachineWith(20 * kMiB);
+  machine.cap_bytes[Tier::kDisk] = int64_t{100} << 30;
+  const Workload work = Requests(16, 20, 24);
+  const Policy chosen = DefaultPolicy(shape, machine, work, {}, kNeeds);
+  const int64_t needed = LayOut(shape, machine, work, chosen, kNeeds).PlannedBytes(Tier::kCpu);
+  ASSERT_GT(needed, machine.cap_bytes[Tier::kCpu]);
+  machine.cap_bytes[Tier::kCpu] = needed;
+  const Policy given_more = DefaultPolicy(shape, machine, work, {}, kNeeds);
+  EXPECT_TRUE(Fits(LayOut(shape, machine, work, given_more, kNeeds)));
+  machine.cap_bytes[Tier::kCpu] = needed - kMiB;
+  const Policy given_less = DefaultPolicy(shape, machine, work, {}, kNeeds);
+  EXPECT_FALSE(Fits(LayOut(shape, machine, work, given_less, kNeeds)));
+}
+
+// Of one row there are no 45 %.
+TEST(DefaultPolicyTest, StatesNoShareThatPlacesNothing) {
+  const ModelShape shape = *BuiltInShape("opt-1.3b");
+  Machine machine = MachineWith(1024 * kMiB);
+  machine.device = Tier::kGpu;
+  machine.cap_bytes[Tier::kGpu] = 500 * kMiB;
+  machine.cap_bytes[Tier::kDisk] = int64_t{100} << 30;
+  const Workload work = Requests(256, 1500, 500);
+  const Policy policy = DefaultPolicy(shape, machine, work, {}, kNeeds);
+  const Plan plan = LayOut(shape, machine, work, policy, kNeeds);
+  for (const Tier tier : kAllTiers) {
+    EXPECT_EQ(policy.kv_frac[tier] > 0.0, plan.kv[tier].rows > 0);
+    EXPECT_EQ(policy.weight_frac[tier] > 0.0, plan.weight_bytes[tier] > 0);
+  }
+}
+
 std::vector<Machine> Machines() {
   std::vector<Machine> machines;
   for (const int64_t gpu : {0, 96, 600}) {
