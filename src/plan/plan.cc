@@ -423,11 +423,14 @@ Plan MakePlan(const ModelShape& shape, const Machine& machine, const Workload& w
                             smaller->gpu_batch_size, smaller->num_gpu_batches)
               : fmt::format("give --{} {}MiB or more", words.flag, (needed + (1 << 20) - 1) >> 20);
   const int64_t kv_bytes = plan.kv[tier].region.bytes;
+  const int64_t rows_bytes = kv_bytes + plan.hidden[tier].region.bytes;
+  // On disk the store of all weights, whatever memory holds of them.
+  const int64_t weight_bytes = tier == Tier::kDisk ? needed - rows_bytes : plan.weight_bytes[tier];
   throw Error(words.code,
               fmt::format("needs {} of {} (weights {}, KV {}, activations and buffers {}), {} "
                           "available; {}",
-                          SizeText(needed), words.noun, SizeText(plan.weight_bytes[tier]),
-                          SizeText(kv_bytes), SizeText(needed - plan.weight_bytes[tier] - kv_bytes),
+                          SizeText(needed), words.noun, SizeText(weight_bytes), SizeText(kv_bytes),
+                          SizeText(needed - weight_bytes - kv_bytes),
                           SizeText(machine.cap_bytes[tier]), remedy));
 }
 
