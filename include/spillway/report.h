@@ -32,7 +32,8 @@ struct RunSummary {
   int64_t num_completions = 0;
   int64_t num_errors = 0;
   double total_s = 0.0;
-  std::string fingerprint;  // xxh64 of all generated token ids of the output, in input order
+  std::string fingerprint;  // xxh64 of all generated token ids of the output, in input order;
+                            // empty (null in the report) where the output was whole before
   std::optional<ScoreSummary> score;
   std::optional<Prediction> predicted = std::nullopt;  // of this run; none where rates are unknown
   std::optional<ResumedSummary> resumed = std::nullopt;

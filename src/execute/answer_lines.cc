@@ -156,10 +156,14 @@ WriterOptions WriterOptionsOf(const Config& config, const OpenedModel& model) {
   return options;
 }
 
-// --resume after the run had ended.
-int ReportFinished(const Config& config, const CompletionWriter& writer,
-                   const RunManifest& manifest, const InputScan& scan) {
-  const AnswerCounts output = writer.FinishedRun(manifest, scan.num_lines);
+// --resume after the run had ended: nothing is left to do, and the report says so.
+int ReportFinished(const Config& config, const AnswerCounts& output, const ReportFile& report,
+                   Plan plan, double total_s) {
+  plan.num_requests = 0;
+  RunSummary summary;
+  summary.total_s = total_s;
+  summary.resumed = {output.num_completions, output.num_errors};
+  report.Write(ReportJson(plan, {}, summary));
   if (std::FILE* terminal = TerminalOf(config)) {
     PrintTo(terminal, fmt::format("{} is whole: {} completions, {} errors; nothing to resume\n",
                                   Printable(config.output.string()), output.num_completions,
@@ -202,7 +206,12 @@ int AnswerLines(const Config& config) {
   // Taking it reads from the model's files; a run that scores cannot be resumed.
   const RunManifest manifest =
       scores ? RunManifest{} : IdentityOf(config, model, plan.policy, *device, scan.hash);
-  if (writer.finished()) return ReportFinished(config, writer, manifest, scan);
+  if (writer.finished()) {
+    const AnswerCounts output = writer.FinishedRun(manifest, scan.num_lines);
+    line.Clear();
+    if (trace_file.asked_for()) TraceLog(trace_file, plan).Finish();
+    return ReportFinished(config, output, report, plan, NowSeconds() - begin_s);
+  }
   writer.SetRunFingerprint(scan.hash);
 
   RequestReader reader = prompts.Read();

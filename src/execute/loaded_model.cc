@@ -82,6 +82,7 @@ LoadedModel::LoadedModel(const spillway::Run& run, ProgressLine& line)
       plan_(run.plan),
       device_(run.device),
       trace_log_(run.trace_log),
+      line_(line),
       pool_(run.plan.machine.num_threads) {
   const double begin_s = NowSeconds();
   line.Note("loading weights");
@@ -106,17 +107,27 @@ Trace LoadedModel::Run(const Plan& plan, Job& job, const ProgressFn& progress) {
   BlockBuilder blocks(plan, {model_.tokenizer.get(), config_.seed});
   const Schedule schedule = ZigZag(plan, config_.overlap ? Overlap::kOn : Overlap::kOff);
   Engine engine(plan, mover, *executor, pool_, trace_log_);
-  Trace trace = engine.Run(schedule, blocks, job, progress);
-  trace.load_s = load_s_;
-  if (trace.num_rereads > 0) {
-    PrintTo(stderr, fmt::format("spillway: warning: {} disk reads gave other bytes than were "
-                                "written and the right ones when repeated; check the disk\n",
-                                trace.num_rereads));
+  Trace trace;
+  try {
+    trace = engine.Run(schedule, blocks, job, progress);
+  } catch (...) {
+    WarnOfRereads(mover.num_rereads());
+    throw;
   }
+  WarnOfRereads(trace.num_rereads);
+  trace.load_s = load_s_;
   if (!device_.IsHostMemory()) trace.peak_bytes[Tier::kGpu] = device_.TakenBytes();
   // The arena that stands for a GPU is in this process too.
   trace.peak_bytes[Tier::kCpu] = PeakResidentBytes() - tiers_->arena(Tier::kGpu).ResidentBytes();
   return trace;
+}
+
+void LoadedModel::WarnOfRereads(int64_t num_rereads) {
+  if (num_rereads == 0) return;
+  line_.Clear();
+  PrintTo(stderr, fmt::format("spillway: warning: {} disk read{} gave other bytes than were "
+                              "written and the right ones when repeated; check the disk\n",
+                              num_rereads, num_rereads == 1 ? "" : "s"));
 }
 
 }  // namespace spillway

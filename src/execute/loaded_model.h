@@ -30,11 +30,14 @@ class LoadedModel {
   Trace Run(const Plan& plan, Job& job, const ProgressFn& progress);
 
  private:
+  void WarnOfRereads(int64_t num_rereads);
+
   const Config& config_;
   const OpenedModel& model_;
   const Plan& plan_;
   Device& device_;
   TraceLog* trace_log_;
+  ProgressLine& line_;
   ThreadPool pool_;
   std::optional<Tiers> tiers_;
   double load_s_ = 0.0;

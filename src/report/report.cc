@@ -266,7 +266,7 @@ Json ToJson(const Plan& plan, const Trace& trace, const RunSummary& summary) {
                    {"passes", trace.prefill.passes + trace.decode.passes}};
   json["predicted"] = PredictionJson(summary.predicted);
   json["prediction_error"] = PredictionErrorJson(summary.predicted, trace);
-  json["fingerprint"] = summary.fingerprint;
+  json["fingerprint"] = summary.fingerprint.empty() ? Json() : Json(summary.fingerprint);
   if (summary.score) json["score"] = ScoreJson(*summary.score, trace);
   return json;
 }

@@ -99,6 +99,13 @@ def problem_of(result, expected, report, status):
     return None if len(lines[0]) <= 300 else f"{len(lines[0])} characters"
 
 
+def warns_of_what_came_before_a_failure(binary, source, folder):
+    """A disk that gave wrong bytes before it failed has been seen to."""
+    result = run(binary, source, folder, KV, "read:flip=9@3,read:error=5@31/1")
+    lines = result.stderr.decode().splitlines()
+    return result.status == FAILED and len(lines) == 2 and "1 disk read gave other bytes" in lines[0]
+
+
 def main():
     binary = pathlib.Path(sys.argv[1]).resolve()
     failures = 0
@@ -112,6 +119,9 @@ def main():
             if problem:
                 failures += 1
                 print(f"FAILED {faults} {backend or 'auto'} {' '.join(map(str, flags))}: {problem}")
+        if not warns_of_what_came_before_a_failure(binary, source, folder):
+            failures += 1
+            print("FAILED: a repeated read is not told of when the run fails later")
         left = sorted(path.name for path in folder.iterdir() if path.name not in ("in.jsonl", REPORT))
         if any(not path.endswith(".store") for path in left):
             failures += 1

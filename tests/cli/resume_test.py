@@ -178,8 +178,15 @@ class Refusals(ResumeTest):
             os.getxattr(self.output, "user.spillway.run")
         except OSError:
             self.skipTest("the filesystem has no attributes")
-        self.resume()
+        report, trace = self.shared / "finished.json", self.shared / "trace.json"
+        self.resume("--report", report, "--trace", trace)
         self.assertEqual(self.output.stat().st_mtime_ns, before.st_mtime_ns)
+        found = json.loads(report.read_text())
+        self.assertEqual(found["workload"]["num_requests"], 0)
+        self.assertEqual(found["workload"]["generated_tokens"], 0)
+        self.assertEqual(found["resumed"], {"num_completions": len(RECORDS) - 1, "num_errors": 1})
+        self.assertIsNone(found["fingerprint"])
+        self.assertIn("traceEvents", json.loads(trace.read_text()))
         for flags in (["--temperature", "1"], ["--kv-bits", "4"], ["--max-new-tokens", "5"]):
             self.assert_refused(self.resume(*flags, status=51), "E-RESUME", "not known as the output of this run")
         self.assert_whole()
