@@ -32,10 +32,11 @@ def clean_environment(extra=None):
     return kept | {"XDG_CACHE_HOME": "/nonexistent"} | (extra or {})
 
 
-def links_cuda(binary):
-    """A build with CUDA maps cuBLASLt, which is larger than the program, its data and small limits together."""
-    done = subprocess.run(["ldd", str(binary)], capture_output=True, check=False)
-    return b"libcublasLt" in done.stdout
+def large_library(binary):
+    """What a build with CUDA or with sanitizers links that needs more memory, address space or descriptors for itself
+    than a test with small limits leaves; None where there is none."""
+    done = subprocess.run(["ldd", str(binary)], capture_output=True, check=False, text=True)
+    return next((name for name in ("libcublasLt", "libasan", "libtsan") if name in done.stdout), None)
 
 
 def run(binary, arguments, stdin=b"", cwd=None, env=None, timeout_s=TIMEOUT_S):

@@ -32,16 +32,22 @@ void* Allocate(std::size_t bytes, std::size_t align) {
   return memory;
 }
 
+// Out of line: where GCC sees free() in a delete, it takes it for the wrong partner of new.
+[[gnu::noinline]] void Free(void* memory) { std::free(memory); }
+
 }  // namespace
 
 void* operator new(std::size_t bytes) { return Allocate(bytes, alignof(std::max_align_t)); }
 void* operator new(std::size_t bytes, std::align_val_t align) {
   return Allocate(bytes, static_cast<std::size_t>(align));
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+void* operator new(std::size_t bytes, const std::nothrow_t& /*tag*/) noexcept {
+  return Allocate(bytes, alignof(std::max_align_t));
+}
+void operator delete(void* memory) noexcept { Free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { Free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { Free(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { Free(memory); }
 
 namespace spillway {
 namespace {

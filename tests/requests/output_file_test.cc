@@ -282,6 +282,9 @@ TEST(OutputFile, AfterAFailedWriteNothingIsWrittenAgain) {
 }
 
 TEST(OutputFile, TooManyOpenFilesAreALimitNotAWrongPath) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the sanitizer needs descriptors itself";
+#endif
   const TemporaryFolder folder;
   for (const char* name : {"out", "-", "/dev/null"}) {
     const int status = InChild(-1, [&] {
