@@ -57,7 +57,7 @@ class SweepTest(harness.VerbTest):
             return list(csv.DictReader(file))
 
     def points(self):
-        return sorted((self.out / "points").glob("*.json"))
+        return sorted((self.out / "points").glob("[!.]*.json"))
 
     def start(self, text):
         words = [str(BINARY), "sweep", str(self.grid(text)), "--output", str(self.out), "--quiet"]
