@@ -177,6 +177,7 @@ struct Plan {
   KvKeep RowKeep(int64_t kv_class, int64_t row_tokens) const;
   int64_t RowSlots(Tier tier, int64_t kv_class, int64_t row_tokens) const;
   int64_t LargestKvClass(int64_t row_tokens) const;  // in which such a row takes most slots
+  KvKeep MostRowKeep(int64_t row_tokens) const;      // there
   int64_t MostRowSlots(int64_t row_tokens) const;    // there, in any tier that holds KV
   // The slots of a batch in one block, and where they begin within the tier's region.
   int64_t KvSlots(Tier tier, int64_t block) const;

@@ -289,8 +289,7 @@ SimResult Summarize(const Plan& plan, const Workload& work, const Totals& totals
   trace.num_blocks = totals.num_blocks;
   trace.kv_bytes = plan.KvBytes();
   trace.slots_per_row = plan.MostRowSlots(work.longest.slots());
-  trace.largest_keep =
-      plan.RowKeep(plan.LargestKvClass(work.longest.slots()), work.longest.slots());
+  trace.largest_keep = plan.MostRowKeep(work.longest.slots());
   for (const Tier tier : kAllTiers) trace.peak_bytes[tier] = plan.PlannedBytes(tier);
   result.units = totals.units;
   const int64_t generated = trace.prefill.generated_tokens + trace.decode.generated_tokens;

@@ -80,20 +80,17 @@ PerTier<int64_t> DealRows(int64_t rows, const PerTier<double>& frac) {
   return dealt;
 }
 
-// What each tier holds of a batch, so that any rows of the sample fit, as many as it was dealt.
-// A row beyond the sample may be longer than all of it: the tier with the most rows must at least
-// hold that one alone.
-PerTier<RowShare> ShareOut(const std::vector<int64_t>& sizes, int64_t longest, int64_t rows,
-                           const PerTier<double>& frac) {
-  const PerTier<int64_t> dealt = DealRows(rows, frac);
-  const Tier roomiest = std::ranges::max(kAllTiers, {}, [&](Tier tier) { return dealt[tier]; });
-  PerTier<RowShare> shares;
-  for (const Tier tier : kAllTiers) {
-    shares[tier].rows = dealt[tier];
-    shares[tier].size = SumOfLargest(sizes, dealt[tier]);
-    if (tier == roomiest) shares[tier].size = std::max(shares[tier].size, longest);
-  }
-  return shares;
+// What one tier holds of a batch that is dealt so, so that any of the rows, whose sizes are those
+// of the sample, fit, as many as the tier was dealt. A row beyond the sample may be longer than all
+// of it: the tier with the most rows must at least hold that one alone.
+RowShare ShareOf(Tier tier, const PerTier<int64_t>& dealt, const std::vector<int64_t>& sizes,
+                 int64_t longest) {
+  RowShare share;
+  share.rows = dealt[tier];
+  share.size = SumOfLargest(sizes, share.rows);
+  const Tier roomiest = std::ranges::max(kAllTiers, {}, [&](Tier of) { return dealt[of]; });
+  if (tier == roomiest) share.size = std::max(share.size, longest);
+  return share;
 }
 
 // Blocks with equal budgets share a class.
@@ -112,15 +109,17 @@ void Classify(Plan& plan) {
 
 // Room for a batch's rows in each tier and class, and where each block's begins.
 void SizeKv(Plan& plan, const Workload& work) {
+  const PerTier<int64_t> dealt = DealRows(plan.batch.rows, plan.policy.kv_frac);
   for (std::size_t index = 0; index < plan.kv_classes.size(); ++index) {
     const auto kv_class = static_cast<int64_t>(index);
     for (const Tier tier : kAllTiers) {
+      if (dealt[tier] == 0) continue;
       std::vector<int64_t> slots;
       for (const RequestShape& request : work.sample) {
         slots.push_back(plan.RowSlots(tier, kv_class, request.slots()));
       }
       const int64_t longest = plan.RowSlots(tier, kv_class, work.longest.slots());
-      const RowShare share = ShareOut(slots, longest, plan.batch.rows, plan.policy.kv_frac)[tier];
+      const RowShare share = ShareOf(tier, dealt, slots, longest);
       plan.kv_classes[index].slots[tier] = share.size;
       plan.kv[tier].rows = share.rows;
       plan.kv[tier].size = std::max(plan.kv[tier].size, share.size);
@@ -146,9 +145,11 @@ void SizeHidden(Plan& plan, const Workload& work) {
   }
   plan.batch.logits =
       std::max(plan.batch.rows, std::min(kScoredAtATime, SumOfLargest(logits, plan.batch.rows)));
-  plan.hidden =
-      ShareOut(prompts, work.longest.prompt_tokens, plan.batch.rows, plan.policy.activation_frac);
-  for (const Tier tier : kAllTiers) plan.batch.prompt_tokens += plan.hidden[tier].size;
+  const PerTier<int64_t> dealt = DealRows(plan.batch.rows, plan.policy.activation_frac);
+  for (const Tier tier : kAllTiers) {
+    plan.hidden[tier] = ShareOf(tier, dealt, prompts, work.longest.prompt_tokens);
+    plan.batch.prompt_tokens += plan.hidden[tier].size;
+  }
 }
 
 int64_t SlotBytes(const ModelShape& shape, const Policy& policy) {
@@ -380,6 +381,10 @@ int64_t Plan::LargestKvClass(int64_t row_tokens) const {
     if (slots(kv_class) > slots(largest)) largest = kv_class;
   }
   return largest;
+}
+
+KvKeep Plan::MostRowKeep(int64_t row_tokens) const {
+  return RowKeep(LargestKvClass(row_tokens), row_tokens);
 }
 
 int64_t Plan::MostRowSlots(int64_t row_tokens) const {

@@ -284,15 +284,6 @@ void ClearValues(Json& json) {
   for (Json& value : json) ClearValues(value);
 }
 
-int64_t SlotsOfLongestRow(const Plan& plan, const Workload& work) {
-  return plan.MostRowSlots(work.longest.slots());
-}
-
-KvKeep KeepOfLongestRow(const Plan& plan, const Workload& work) {
-  const int64_t tokens = work.longest.slots();
-  return plan.RowKeep(plan.LargestKvClass(tokens), tokens);
-}
-
 std::string KvLine(const Plan& plan, const KvKeep& keep, int64_t slots) {
   const KvPolicyKind kind = plan.policy.kv.kind;
   const int bits = plan.policy.kv_bits;
@@ -384,11 +375,11 @@ std::string PlanJson(const Plan& plan, const Workload& work,
   }
   json["workload"]["num_requests"] = work.num_requests;
   for (Json& tier : json["tiers"]) tier["peak_bytes"] = nullptr;
-  const KvKeep keep = KeepOfLongestRow(plan, work);
+  const KvKeep keep = plan.MostRowKeep(work.longest.slots());
   json["kv"]["heavy"] = keep.heavy;
   json["kv"]["recent"] = keep.recent;
   json["kv"]["sinks"] = keep.sinks;
-  json["kv"]["slots_per_row"] = SlotsOfLongestRow(plan, work);
+  json["kv"]["slots_per_row"] = plan.MostRowSlots(work.longest.slots());
   json["kv"]["bytes"] = plan.KvBytes();
   json["block"]["num_blocks"] = json["block"]["passes"] = nullptr;
   return Dump(json);
@@ -403,8 +394,8 @@ std::string PlanTable(const Plan& plan, const Workload& work,
   text += TableLine(
       "block", fmt::format("{} rows x {} batches, prefill in chunks of {} tokens", plan.batch.rows,
                            plan.num_batches, plan.workspace.chunk_tokens));
-  text +=
-      TableLine("KV", KvLine(plan, KeepOfLongestRow(plan, work), SlotsOfLongestRow(plan, work)));
+  text += TableLine("KV", KvLine(plan, plan.MostRowKeep(work.longest.slots()),
+                                 plan.MostRowSlots(work.longest.slots())));
   text += BytesTable(plan);
   text += TableLine("% placed", "as requested / as realised");
   text += TableLine("weights", ShareLine(plan.policy.weight_frac, Realised(plan.weight_bytes)));
