@@ -78,9 +78,9 @@ struct Planner {
   // A second batch would save no transfer.
   int64_t RowsInPlace() const { return given.gpu_batch_size.value_or(kRowsThatPay); }
 
-  bool Holds(const Policy& policy) const {
-    return Fits(LayOut(shape, machine, work, policy, needs));
-  }
+  Plan PlanOf(const Policy& policy) const { return LayOut(shape, machine, work, policy, needs); }
+
+  bool Holds(const Policy& policy) const { return Fits(PlanOf(policy)); }
 
   Policy Start(const Placement& placement) const {
     Policy policy;
@@ -164,7 +164,7 @@ struct Planner {
   // Bytes of weights and KV, and rows of activations, that lie in a tier: what a share of few rows
   // comes to may be nothing.
   std::array<int64_t, 3> PlacedIn(const Policy& policy, Tier tier) const {
-    const Plan plan = LayOut(shape, machine, work, policy, needs);
+    const Plan plan = PlanOf(policy);
     return {plan.weight_bytes[tier], plan.kv[tier].region.bytes, plan.hidden[tier].rows};
   }
 
@@ -211,7 +211,8 @@ struct Planner {
     const Policy many = FillMemory(leanest);
     if (!Holds(few)) return Holds(leanest) ? many : InWholeTiers(many);
     const Policy filled = RaiseFromDisk(few, &Policy::weight_frac);
-    return Holds(many) && DiskBytesOfARow(many) < DiskBytesOfARow(filled) ? many : filled;
+    return Holds(many) && DiskBytesOfARow(PlanOf(many)) < DiskBytesOfARow(PlanOf(filled)) ? many
+                                                                                          : filled;
   }
 
   // Where disk is short as well: of the placements in whole tiers that fit the one with most rows,
@@ -219,12 +220,16 @@ struct Planner {
   // what would be enough.
   Policy InWholeTiers(const Policy& refused) const {
     Policy best = refused;
+    auto best_rank = Rank(refused);
     for (const Tier weights : UsableTiers()) {
       for (const Tier kv : UsableTiers()) {
         for (const Tier activations : UsableTiers()) {
           const Policy policy =
               Shrink(Start({AllOn(weights), AllOn(kv), AllOn(activations)}), kRowsOfASpilledBlock);
-          if (Rank(policy) < Rank(best)) best = policy;
+          const auto rank = Rank(policy);
+          if (rank >= best_rank) continue;
+          best = policy;
+          best_rank = rank;
         }
       }
     }
@@ -241,12 +246,12 @@ struct Planner {
 
   // The bytes that are missing, then rows (more is less), then bytes read for a row.
   std::tuple<int64_t, int64_t, double> Rank(const Policy& policy) const {
-    const Plan plan = LayOut(shape, machine, work, policy, needs);
+    const Plan plan = PlanOf(policy);
     int64_t missing = 0;
     for (const Tier tier : kAllTiers) {
       missing += std::max<int64_t>(0, plan.PlannedBytes(tier) - machine.cap_bytes[tier]);
     }
-    return {missing, -policy.gpu_batch_size * policy.num_gpu_batches, DiskBytesOfARow(policy)};
+    return {missing, -policy.gpu_batch_size * policy.num_gpu_batches, DiskBytesOfARow(plan)};
   }
 
   // Everything on disk that takes less memory there. A kind is staged in a few places, which may be
@@ -279,9 +284,8 @@ struct Planner {
   }
 
   // What one pass reads and writes, with rows at their longest.
-  double DiskBytesOfARow(const Policy& policy) const {
-    const Plan plan = LayOut(shape, machine, work, policy, needs);
-    const int64_t kv = plan.kv[Tier::kDisk].region.bytes * (policy.kv.evicts() ? 2 : 1);
+  static double DiskBytesOfARow(const Plan& plan) {
+    const int64_t kv = plan.kv[Tier::kDisk].region.bytes * (plan.policy.kv.evicts() ? 2 : 1);
     const int64_t hidden = 2 * std::ssize(plan.layers) * plan.num_batches *
                            plan.hidden[Tier::kDisk].rows * plan.HiddenRowBytes();
     return static_cast<double>(plan.weight_bytes[Tier::kDisk] + kv + hidden) /
@@ -290,15 +294,15 @@ struct Planner {
 
   // What lies on disk beyond its cap may still come to memory.
   bool MemoryHolds(const Policy& policy) const {
-    const Plan plan = LayOut(shape, machine, work, policy, needs);
+    const Plan plan = PlanOf(policy);
     return std::ranges::all_of(kAllTiers, [&](Tier tier) {
       return tier == Tier::kDisk || plan.PlannedBytes(tier) <= machine.cap_bytes[tier];
     });
   }
 
   bool TakesNoMore(const Policy& policy, const Policy& than) const {
-    const Plan plan = LayOut(shape, machine, work, policy, needs);
-    const Plan other = LayOut(shape, machine, work, than, needs);
+    const Plan plan = PlanOf(policy);
+    const Plan other = PlanOf(than);
     return std::ranges::all_of(kAllTiers, [&](Tier tier) {
       return tier == Tier::kDisk || plan.PlannedBytes(tier) <= other.PlannedBytes(tier);
     });
