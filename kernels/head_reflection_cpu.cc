@@ -2,16 +2,15 @@
 #include <cmath>
 
 #include "kernels/head_reflection.h"
+#include "kernels/partial_sums.h"
 #include "spillway/error.h"
 #include "spillway/kv_block.h"  // kKvGroup
 
 namespace spillway::kernels {
 namespace {
 
-constexpr int64_t kPartialSums = 16;  // side by side, so that a compiler may use registers of them
 constexpr int64_t kRowsPerTask = 16;
 
-// In a fixed order for every compiler's vectors.
 float Dot(const float* x, const float* y, int64_t size) {
   float sums[kPartialSums] = {};
   int64_t i = 0;
@@ -19,10 +18,7 @@ float Dot(const float* x, const float* y, int64_t size) {
     for (int64_t lane = 0; lane < kPartialSums; ++lane) sums[lane] += x[i + lane] * y[i + lane];
   }
   for (int64_t lane = 0; i + lane < size; ++lane) sums[lane] += x[i + lane] * y[i + lane];
-  for (int64_t half = kPartialSums / 2; half > 0; half /= 2) {
-    for (int64_t lane = 0; lane < half; ++lane) sums[lane] += sums[lane + half];
-  }
-  return sums[0];
+  return TotalOf(sums);
 }
 
 void ReflectHead(const float* reflector, int64_t head_dim, float* x) {

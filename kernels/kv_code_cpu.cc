@@ -4,6 +4,7 @@
 
 #include "kernels/convert.h"
 #include "kernels/kv_code.h"
+#include "kernels/partial_sums.h"
 
 namespace spillway::kernels {
 namespace {
@@ -42,13 +43,9 @@ KvRange KvRangeOf(float lowest, float highest, int bits) {
 }
 
 float KvSum(const float* x, int64_t size) {
-  constexpr int64_t kPartialSums = 16;
   float sums[kPartialSums] = {};
   for (int64_t i = 0; i < size; ++i) sums[i % kPartialSums] += x[i];
-  for (int64_t half = kPartialSums / 2; half > 0; half /= 2) {
-    for (int64_t i = 0; i < half; ++i) sums[i] += sums[i + half];
-  }
-  return sums[0];
+  return TotalOf(sums);
 }
 
 uint16_t KvMovedMin(const KvRange& range, float sum, int64_t sum_of_codes, int64_t size) {

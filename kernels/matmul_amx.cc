@@ -120,19 +120,6 @@ constexpr int64_t kSumSteps = 16;
 constexpr int64_t kGroupLines = 4;
 constexpr int64_t kGroupsAhead = 2;
 
-// Where the outputs of a panel lie; those past the end repeat the last one, and their results are
-// dropped.
-struct PanelRows {
-  const uint16_t* weight[kPanelOuts];
-
-  PanelRows(const MatmulTile& tile, int64_t first_out) {
-    const uint16_t* base = static_cast<const uint16_t*>(tile.piece->weight);
-    for (int64_t i = 0; i < kPanelOuts; ++i) {
-      weight[i] = base + MinOf(first_out + i, tile.out_begin + tile.num_outs - 1) * tile.in;
-    }
-  }
-};
-
 // What of the next step is split meanwhile.
 enum class Split { kNone, kFull, kTail };
 
@@ -143,7 +130,7 @@ struct Stream {
   static constexpr int64_t kRingBytes = Parts(kType) * kTileBytes;
 
   const MatmulTile& tile;
-  const PanelRows& rows;
+  const PanelRows<uint16_t>& rows;
   int64_t columns;
   int64_t row_block;  // the first, of 16 rows of the call
   int64_t step_begin;
@@ -296,7 +283,7 @@ void StreamBlock(const MatmulTile& tile, Steps steps) {
   const int64_t columns = AmxBlockRows(tile.total_rows);
   const int64_t row_end = tile.row_begin + tile.num_rows;
   for (int64_t out = tile.out_begin; out < tile.out_begin + tile.num_outs; out += kPanelOuts) {
-    const PanelRows rows(tile, out);
+    const PanelRows<uint16_t> rows(tile, tile.in, out);
     for (int64_t row = tile.row_begin; row < row_end; row += kRows) {
       const int64_t jump = row + kRows < row_end ? -(steps.end - steps.begin) * kStepK
                                                  : JumpAfterPanel(tile, out, steps);

@@ -100,19 +100,6 @@ inline void PackGroup(const AmxPackTask& task, int64_t group, std::byte* to) {
   StoreColumns(high, 2 * columns, to);
 }
 
-// Where the outputs of a panel lie; those past the end repeat the last one, and their results are
-// dropped.
-struct PanelRows {
-  const std::byte* row[kPanelOuts];
-
-  PanelRows(const MatmulTile& tile, int64_t row_bytes, int64_t first_out) {
-    const std::byte* base = static_cast<const std::byte*>(tile.piece->weight);
-    for (int64_t i = 0; i < kPanelOuts; ++i) {
-      row[i] = base + MinOf(first_out + i, tile.out_begin + tile.num_outs - 1) * row_bytes;
-    }
-  }
-};
-
 // A panel is multiplied with all blocks of x by this many groups at a time: 8 KiB of codes.
 constexpr int64_t kChunkGroups = 8;
 
@@ -157,7 +144,7 @@ struct PanelStream {
   static constexpr int kSums = kRows == Rows::kOne ? 1 : 16;
 
   const MatmulTile& tile;
-  const PanelRows& rows;
+  const PanelRows<std::byte>& rows;
   const std::byte* next;  // 16 rows, where this worker likely goes on
   int64_t columns;        // of a block of x
   Scratch& scratch;
@@ -176,7 +163,7 @@ struct PanelStream {
     }
 #pragma GCC unroll 16
     for (int line = 0; line < kPanelOuts; ++line) {
-      const std::byte* from = rows.row[line] + group * kBytes;
+      const std::byte* from = rows.weight[line] + group * kBytes;
       __builtin_memcpy(&scratch.heads[slot][line], from, kGroupHeadBytes);
       const std::byte* codes = from + kGroupHeadBytes;
       __m512i bytes;
@@ -275,7 +262,7 @@ template <DType kType, Rows kRows>
 void MulPanel(const MatmulTile& tile, int64_t out, Scratch& scratch) {
   using Stream = PanelStream<kType, kRows>;
   const int64_t row_bytes = RowBytes(kType, tile.in);
-  const PanelRows rows(tile, row_bytes, out);
+  const PanelRows<std::byte> rows(tile, row_bytes, out);
   const bool last = out + kPanelOuts >= tile.out_begin + tile.num_outs;
   const std::byte* next = static_cast<const std::byte*>(tile.piece->weight) +
                           (last ? tile.next_out_begin : out + kPanelOuts) * row_bytes;

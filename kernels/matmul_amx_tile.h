@@ -84,6 +84,20 @@ inline void StoreColumns(__m512i (&words)[16], int64_t columns, std::byte* to) {
   }
 }
 
+// Where the outputs of a panel lie, rows `stride` elements apart; those past the end repeat the
+// last one, and their results are dropped.
+template <typename T>
+struct PanelRows {
+  const T* weight[kPanelOuts];
+
+  PanelRows(const MatmulTile& tile, int64_t stride, int64_t first_out) {
+    const T* base = static_cast<const T*>(tile.piece->weight);
+    for (int64_t i = 0; i < kPanelOuts; ++i) {
+      weight[i] = base + MinOf(first_out + i, tile.out_begin + tile.num_outs - 1) * stride;
+    }
+  }
+};
+
 // Sums of 16 outputs, [16 outs][columns].
 struct PanelSums {
   const float* sums;
