@@ -13,10 +13,11 @@ inline const KernelNeeds kNeeds = {
     [](int64_t slots, int64_t head_dim, int threads) { return slots * head_dim * threads; },
     [](int64_t slots, int64_t head_dim, int threads) { return 2 * slots * head_dim * threads; }};
 
-inline Machine MachineWith(int64_t cpu_bytes) {
+inline Machine MachineWith(int64_t cpu_bytes, int64_t disk_bytes = 0) {
   Machine machine;
   machine.num_threads = 2;
   machine.cap_bytes[Tier::kCpu] = cpu_bytes;
+  machine.cap_bytes[Tier::kDisk] = disk_bytes;
   return machine;
 }
 

@@ -36,8 +36,7 @@ TEST(DefaultPolicyTest, KeepsOneBatchWhereAllIsInPlace) {
 // Weights leave for a block that pays, and come back as far as there is room.
 TEST(DefaultPolicyTest, SpillsWeightsForALargeBlock) {
   const ModelShape shape = *BuiltInShape("opt-1.3b");
-  Machine machine = MachineWith(int64_t{2} << 30);
-  machine.cap_bytes[Tier::kDisk] = int64_t{100} << 30;
+  Machine machine = MachineWith(int64_t{2} << 30, int64_t{100} << 30);
   const Workload work = Requests(256, 32, 64);
   const Policy policy = DefaultPolicy(shape, machine, work, {}, kNeeds);
   EXPECT_GT(policy.weight_frac[Tier::kDisk], 0.0);
@@ -60,8 +59,7 @@ TEST(DefaultPolicyTest, NeverChangesWhatWasGiven) {
 // 128 rows of opt-1.3b have 2.25 GiB of KV, its weights 2.45 GiB.
 TEST(DefaultPolicyTest, SpillsKvWhereTheBlockWasGiven) {
   const ModelShape shape = *BuiltInShape("opt-1.3b");
-  Machine machine = MachineWith(1024 * kMiB);
-  machine.cap_bytes[Tier::kDisk] = int64_t{100} << 30;
+  Machine machine = MachineWith(1024 * kMiB, int64_t{100} << 30);
   for (const int64_t rows : {128, 256}) {
     GivenPolicy given;
     given.gpu_batch_size = rows;
@@ -81,8 +79,7 @@ TEST(DefaultPolicyTest, SpillsKvWhereTheBlockWasGiven) {
 // row.
 TEST(DefaultPolicyTest, SpillsKvOfABlockThatWouldBeSmall) {
   const ModelShape shape = *BuiltInShape("opt-1.3b");
-  Machine machine = MachineWith(420 * kMiB);
-  machine.cap_bytes[Tier::kDisk] = int64_t{100} << 30;
+  Machine machine = MachineWith(420 * kMiB, int64_t{100} << 30);
   const Workload work = Requests(256, 32, 64);
   const Policy policy = DefaultPolicy(shape, machine, work, {}, kNeeds);
   EXPECT_TRUE(Fits(LayOut(shape, machine, work, policy, kNeeds)));
@@ -93,8 +90,7 @@ TEST(DefaultPolicyTest, SpillsKvOfABlockThatWouldBeSmall) {
 // Another batch costs little memory where KV is on disk, and saves a read of all weights.
 TEST(DefaultPolicyTest, TakesAsManyBatchesOfASmallBatchAsFit) {
   const ModelShape shape = *BuiltInShape("opt-1.3b");
-  Machine machine = MachineWith(700 * kMiB);
-  machine.cap_bytes[Tier::kDisk] = int64_t{100} << 30;
+  Machine machine = MachineWith(700 * kMiB, int64_t{100} << 30);
   const Workload work = Requests(64, 900, 100);
   const Policy policy = DefaultPolicy(shape, machine, work, {}, kNeeds);
   EXPECT_LT(policy.gpu_batch_size, 64);
@@ -104,8 +100,7 @@ TEST(DefaultPolicyTest, TakesAsManyBatchesOfASmallBatchAsFit) {
 // 1 GiB of disk is too small for the weights, and of use for KV.
 TEST(DefaultPolicyTest, UsesADiskThatIsTooSmallForTheWeights) {
   const ModelShape shape = *BuiltInShape("opt-1.3b");
-  Machine machine = MachineWith(2700 * kMiB);
-  machine.cap_bytes[Tier::kDisk] = int64_t{1} << 30;
+  Machine machine = MachineWith(2700 * kMiB, int64_t{1} << 30);
   const Workload work = Requests(256, 512, 32);
   const Policy policy = DefaultPolicy(shape, machine, work, {}, kNeeds);
   const Plan plan = LayOut(shape, machine, work, policy, kNeeds);
@@ -117,8 +112,7 @@ TEST(DefaultPolicyTest, UsesADiskThatIsTooSmallForTheWeights) {
 // What a refusal asks for is the least of all placements.
 TEST(DefaultPolicyTest, LacksNoMoreThanAnyPlacementInWholeTiers) {
   const ModelShape shape = *BuiltInShape("opt-125m");
-  Machine machine = MachineWith(20 * kMiB);
-  machine.cap_bytes[Tier::kDisk] = int64_t{100} << 30;
+  Machine machine = MachineWith(20 * kMiB, int64_t{100} << 30);
   const Workload work = Requests(16, 20, 24);
   const Policy chosen = DefaultPolicy(shape, machine, work, {}, kNeeds);
   const int64_t needed = LayOut(shape, machine, work, chosen, kNeeds).PlannedBytes(Tier::kCpu);
@@ -134,10 +128,9 @@ TEST(DefaultPolicyTest, LacksNoMoreThanAnyPlacementInWholeTiers) {
 // Of one row there are no 45 %.
 TEST(DefaultPolicyTest, StatesNoShareThatPlacesNothing) {
   const ModelShape shape = *BuiltInShape("opt-1.3b");
-  Machine machine = MachineWith(1024 * kMiB);
+  Machine machine = MachineWith(1024 * kMiB, int64_t{100} << 30);
   machine.device = Tier::kGpu;
   machine.cap_bytes[Tier::kGpu] = 500 * kMiB;
-  machine.cap_bytes[Tier::kDisk] = int64_t{100} << 30;
   const Workload work = Requests(256, 1500, 500);
   const Policy policy = DefaultPolicy(shape, machine, work, {}, kNeeds);
   const Plan plan = LayOut(shape, machine, work, policy, kNeeds);
@@ -152,10 +145,9 @@ std::vector<Machine> Machines() {
   for (const int64_t gpu : {0, 96, 600}) {
     for (const int64_t cpu : {40, 110, 180, 400, 1200}) {
       for (const int64_t disk : {0, 150, 700, 100'000}) {
-        Machine machine = MachineWith(cpu * kMiB);
+        Machine machine = MachineWith(cpu * kMiB, disk * kMiB);
         if (gpu > 0) machine.device = Tier::kGpu;
         machine.cap_bytes[Tier::kGpu] = gpu * kMiB;
-        machine.cap_bytes[Tier::kDisk] = disk * kMiB;
         machines.push_back(machine);
       }
     }
