@@ -104,7 +104,7 @@ inline void PackStep(const AmxPackTask& task, int64_t step, std::byte* to) {
   }
 }
 
-// Weights are split as they stream by, while the unit works on the step before: a panel of 16
+// Weights are split as they stream by, while the unit works on earlier steps: a panel of 16
 // outputs against 1, 2 or 4 blocks of 16 rows. Sixteen rows of weights are as many streams as the
 // processor's own prefetcher follows; 64 at a time read memory a tenth slower. More rows split the
 // same weights again, which costs less than writing and reading a split panel, and k is cut into
@@ -120,8 +120,27 @@ constexpr int64_t kSumSteps = 16;
 constexpr int64_t kGroupLines = 4;
 constexpr int64_t kGroupsAhead = 2;
 
-// What of the next step is split meanwhile.
+// Weights are split this many steps before they are multiplied: a tile cannot be loaded from stores
+// that have not left for the cache.
+constexpr int64_t kStepsAhead = 3;
+
+// What of a coming step is split meanwhile.
 enum class Split { kNone, kFull, kTail };
+
+// Where the blocks of 16 rows of x lie; past the last one it is repeated, and what comes of it is
+// dropped.
+template <int kRowBlocks>
+struct BlocksOfX {
+  const std::byte* block[kRowBlocks];
+
+  BlocksOfX(const MatmulTile& tile, int64_t first) {
+    const int64_t last = AmxNumBlocks(tile.total_rows) - 1;
+    const int64_t block_bytes = AmxStepsK(tile.in) * AmxStepBytes(tile.total_rows);
+    for (int64_t i = 0; i < kRowBlocks; ++i) {
+      block[i] = tile.packed + MinOf(first + i, last) * block_bytes;
+    }
+  }
+};
 
 template <DType kType, int kRowBlocks>
 struct Stream {
@@ -129,32 +148,29 @@ struct Stream {
   static constexpr int kPhases = kType == DType::kF16 ? 3 : 2;
   static constexpr int64_t kRingBytes = Parts(kType) * kTileBytes;
 
-  const MatmulTile& tile;
   const PanelRows<uint16_t>& rows;
+  const BlocksOfX<kRowBlocks>& x;
+  int64_t in;
   int64_t columns;
-  int64_t row_block;  // the first, of 16 rows of the call
   int64_t step_begin;
   int64_t step_end;
   int64_t jump;     // elements from (this panel, step_end) to where this worker likely reads next
-  std::byte* ring;  // 2 x [part][16 outs][64 B]
+  std::byte* ring;  // kAmxRingSteps x [part][16 outs][64 B]
   float* part;      // the sums of one run of kSumSteps
 
   // The parts that a phase multiplies: lo*x1, hi*x1, hi*x2.
   static constexpr int WeightPart(int phase) { return kPhases == 3 && phase == 0 ? 1 : 0; }
   static constexpr int XPart(int phase) { return phase == kPhases - 1 ? 1 : 0; }
 
-  std::byte* Ring(int64_t step) const { return ring + (step & 1) * kRingBytes; }
+  std::byte* Ring(int64_t step) const { return ring + step % kAmxRingSteps * kRingBytes; }
 
   template <int kTile>
   void LoadWeights(int64_t step, int weight_part) const {
     LoadTile<kTile>(Ring(step) + weight_part * kTileBytes, 64);
   }
-  // Past the last block of rows the last is repeated, and what comes of it is dropped.
   template <int kTile>
   void LoadX(int64_t step, int block, int x_part) const {
-    const int64_t last = AmxNumBlocks(tile.total_rows) - 1;
-    const int64_t at = MinOf(row_block + block, last) * AmxStepsK(tile.in) + step;
-    LoadTile<kTile>(tile.packed + (at * kAmxXParts + x_part) * columns * 64, columns * 4);
+    LoadTile<kTile>(x.block[block] + (step * kAmxXParts + x_part) * columns * 64, columns * 4);
   }
 
   // Lines [kBegin, kEnd) of `step`.
@@ -168,7 +184,7 @@ struct Stream {
         _mm_prefetch(reinterpret_cast<const char*>(coming) + ahead + line % kGroupLines * 64,
                      _MM_HINT_T0);
         const uint16_t* from = rows.weight[line] + step * kStepK;
-        SplitLine<kType, kSplit == Split::kTail>(from, tile.in - step * kStepK, to + line * 64);
+        SplitLine<kType, kSplit == Split::kTail>(from, in - step * kStepK, to + line * 64);
       }
     }
   }
@@ -180,29 +196,27 @@ struct Stream {
     return coming * 64 + (coming < step_end ? 0 : jump * 2);
   }
 
-  // One product of a phase, with the loads it is the first to need, and its share of the next
-  // step's split. Tiles 4 and 5 hold weights, 6 and 7 x.
-  template <Split kSplit, int kPhase, int kRow>
+  // One product of a block of rows, with the loads it is the first to need, and its share of the
+  // split. Tiles 4 and 5 hold weights, 6 and 7 x.
+  template <Split kSplit, int kBlock, int kPhase>
   inline __attribute__((always_inline)) void Product(int64_t step, int64_t ahead) const {
     constexpr int kWeight = WeightPart(kPhase);
     constexpr int kX = XPart(kPhase);
     constexpr bool kNewWeight = kPhase == 0 || kWeight != WeightPart(kPhase - 1);
     constexpr bool kNewX = kPhase == 0 || kX != XPart(kPhase - 1);
-    constexpr int kWeightTile = 4 + kWeight;
-    constexpr int kXTile = 6 + (kRowBlocks == 1 ? kX : kRow % 2);
-    if constexpr (kNewWeight && kRow == 0) LoadWeights<kWeightTile>(step, kWeight);
-    if constexpr (kRowBlocks == 4 || kNewX) LoadX<kXTile>(step, kRow, kX);
-    MulTiles<kRow, kWeightTile, kXTile>();
-    constexpr int kProduct = kPhase * kRowBlocks + kRow;
-    constexpr int kProducts = kPhases * kRowBlocks;
-    SplitLines<kSplit, kProduct * kLines / kProducts, (kProduct + 1) * kLines / kProducts>(step + 1,
-                                                                                           ahead);
+    if constexpr (kNewWeight && kBlock == 0) LoadWeights<4 + kWeight>(step, kWeight);
+    if constexpr (kNewX) LoadX<6 + kX>(step, kBlock, kX);
+    MulTiles<kBlock, 4 + kWeight, 6 + kX>();
+    constexpr int kProduct = kBlock * kPhases + kPhase;
+    constexpr int kProducts = kRowBlocks * kPhases;
+    SplitLines<kSplit, kProduct * kLines / kProducts, (kProduct + 1) * kLines / kProducts>(
+        step + kStepsAhead, ahead);
   }
 
   template <Split kSplit, int kProduct = 0>
   inline __attribute__((always_inline)) void Step(int64_t step, int64_t ahead) const {
-    Product<kSplit, kProduct / kRowBlocks, kProduct % kRowBlocks>(step, ahead);
-    if constexpr (kProduct + 1 < kPhases * kRowBlocks) Step<kSplit, kProduct + 1>(step, ahead);
+    Product<kSplit, kProduct / kPhases, kProduct % kPhases>(step, ahead);
+    if constexpr (kProduct + 1 < kRowBlocks * kPhases) Step<kSplit, kProduct + 1>(step, ahead);
   }
 
   // sums += the tiles, or = for the first.
@@ -222,12 +236,14 @@ struct Stream {
   }
 
   void Run(float* sums) const {
-    const bool tail = tile.in < step_end * kStepK;
+    const bool tail = in < step_end * kStepK;
     const int64_t full_end = tail ? step_end - 1 : step_end;
-    if (full_end > step_begin) {
-      SplitLines<Split::kFull, 0, kLines>(step_begin, Ahead(step_begin));
-    } else {
-      SplitLines<Split::kTail, 0, kLines>(step_begin, Ahead(step_begin));
+    for (int64_t step = step_begin; step < MinOf(step_end, step_begin + kStepsAhead); ++step) {
+      if (step < full_end) {
+        SplitLines<Split::kFull, 0, kLines>(step, Ahead(step));
+      } else {
+        SplitLines<Split::kTail, 0, kLines>(step, Ahead(step));
+      }
     }
     for (int64_t begin = step_begin; begin < step_end; begin += kSumSteps) {
       const int64_t end = MinOf(step_end, begin + kSumSteps);
@@ -236,10 +252,11 @@ struct Stream {
       _tile_zero(2);
       _tile_zero(3);
       for (int64_t step = begin; step < end; ++step) {
-        if (step + 1 < full_end) {
-          Step<Split::kFull>(step, Ahead(step + 1));
-        } else if (step + 1 < step_end) {
-          Step<Split::kTail>(step, Ahead(step + 1));
+        const int64_t split = step + kStepsAhead;
+        if (split < full_end) {
+          Step<Split::kFull>(step, Ahead(split));
+        } else if (split < step_end) {
+          Step<Split::kTail>(step, Ahead(split));
         } else {
           Step<Split::kNone>(step, 0);
         }
@@ -287,8 +304,8 @@ void StreamBlock(const MatmulTile& tile, Steps steps) {
     for (int64_t row = tile.row_begin; row < row_end; row += kRows) {
       const int64_t jump = row + kRows < row_end ? -(steps.end - steps.begin) * kStepK
                                                  : JumpAfterPanel(tile, out, steps);
-      Stream<kType, kRowBlocks>{tile,      rows, columns, row / 16, steps.begin,
-                                steps.end, jump, ring,    part}
+      const BlocksOfX<kRowBlocks> x(tile, row / 16);
+      Stream<kType, kRowBlocks>{rows, x, tile.in, columns, steps.begin, steps.end, jump, ring, part}
           .Run(sums);
       if (steps.end == AmxStepsK(tile.in)) FinishSums<kRowBlocks>(tile, out, row, sums);
       sums += kRows * kPanelOuts;

@@ -45,7 +45,8 @@ constexpr int64_t kAmxOutGrain = 64;
 constexpr int64_t kAmxFewRowsOutGrain = 32;
 constexpr int64_t kAmxBlockBytes =
     832 << 10;  // x of a block of k, in an L2 of 2 MiB with the sums and the weights
-constexpr int64_t kAmxRingBytes = 2 * 2 * 1024;
+constexpr int64_t kAmxRingSteps = 4;
+constexpr int64_t kAmxRingBytes = kAmxRingSteps * 2 * 1024;
 constexpr int64_t kAmxScratchBytes =
     kAmxRingBytes + 4096 + kAmxTileRows * kAmxTileOuts * 4;  // 136 KiB
 
