@@ -58,15 +58,17 @@ void CheckSize(const StoreTable& table, const DiskFile& file) {
 
 }  // namespace
 
-Store::Store(StoreTable table, int folder_fd, DiskMode mode)
-    : table_(std::move(table)), file_(DiskFile::OpenAt(folder_fd, kStoreWeightsName, mode)) {
+Store::Store(StoreTable table, const std::filesystem::path& path, int folder_fd, DiskMode mode)
+    : table_(std::move(table)),
+      path_(path),
+      file_(DiskFile::OpenAt(folder_fd, kStoreWeightsName, mode)) {
   CheckSize(table_, file_);
 }
 
 Store OpenStore(const std::filesystem::path& path, DiskMode mode) {
   const Descriptor folder = OpenStoreFolder(path);
   CheckFinished(path, folder.get());
-  return Store(ReadTable(folder.get()), folder.get(), mode);
+  return Store(ReadTable(folder.get()), path, folder.get(), mode);
 }
 
 int64_t Store::FirstTensor(int64_t layer) const {
@@ -94,8 +96,9 @@ void Store::Verify(int64_t tensor, int64_t tile, std::span<const std::byte> memo
   throw Error(
       ErrorCode::kCorrupt,
       fmt::format(
-          "{}: tile {} of tensor \"{}\" ({} bytes at {}) {}; convert the model again",
-          kStoreWeightsName, tile,
+          "{}: tile {} of tensor \"{}\" ({} bytes at {}) {}; delete the store, it can be made from "
+          "the model again",
+          Printable((path_ / kStoreWeightsName).native()), tile,
           Printable(table_.tensors[static_cast<std::size_t>(tensor)].spec.name),
           stored.padded_bytes(), stored.offset,
           file_.Changed() ? "changed: the file was written to while it was in use" : "is damaged"));

@@ -45,11 +45,12 @@ class Store {
 
  private:
   friend Store OpenStore(const std::filesystem::path& folder, DiskMode mode);
-  Store(StoreTable table, int folder_fd, DiskMode mode);
+  Store(StoreTable table, const std::filesystem::path& path, int folder_fd, DiskMode mode);
 
   const StoredTile& Tile(int64_t tensor, int64_t tile) const;
 
   StoreTable table_;
+  std::filesystem::path path_;
   DiskFile file_;
 };
 
