@@ -33,6 +33,9 @@ constexpr std::size_t kMaxTries = 4 * kNumFinalists;  // some drafts do not surv
 constexpr std::size_t kNumRefined = 12;
 constexpr std::size_t kNumBest = 10;
 
+// Predictions that differ by less cannot be told apart.
+constexpr double kAsFast = 0.01;
+
 // Tightened caps after which a placement that still does not fit is given up.
 constexpr int kMaxRoundings = 4;
 
@@ -73,6 +76,7 @@ class Search {
     if (!result_.feasible()) Try(drafts.back().block);
     Refine();
     KeepBest();
+    LeadWithMostBits();
     return std::move(result_);
   }
 
@@ -106,6 +110,23 @@ class Search {
       kept.push_back(std::move(candidate));
     }
     result_.best = std::move(kept);
+  }
+
+  // Of those that are as fast as the best, as far as a prediction can tell, the one that is stored
+  // most exactly comes first.
+  void LeadWithMostBits() {
+    if (!result_.feasible()) return;
+    const auto bits = [](const Candidate& candidate) {
+      return candidate.storage.weight_bits + candidate.storage.kv_bits;
+    };
+    const auto rate = [](const Candidate& candidate) {
+      return candidate.prediction.generated_tokens_per_s;
+    };
+    const double least = (1.0 - kAsFast) * rate(result_.best.front());
+    const auto slower =
+        std::ranges::find_if(result_.best, [&](const auto& other) { return rate(other) < least; });
+    const auto leader = std::ranges::max_element(result_.best.begin(), slower, std::less<>(), bits);
+    std::rotate(result_.best.begin(), leader, std::next(leader));
   }
 
   std::vector<bool> AttentionChoices() const {

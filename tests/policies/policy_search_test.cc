@@ -178,6 +178,27 @@ TEST(StorageChoices, AreAllCombinations) {
   EXPECT_EQ(StorageChoices(kStoredBits, kSixteen, budgets).size(), 6U);
 }
 
+// The KV of one short row is nothing beside the weights.
+TEST(PolicySearch, LosesNoBitsForLessThanAPercent) {
+  const ModelShape shape = *BuiltInShape("opt-6.7b");
+  const SearchResult result = SearchPolicies({shape,
+                                              T4(),
+                                              Rows(1, {32, 32}),
+                                              {},
+                                              kNeeds,
+                                              Simulated,
+                                              StorageChoices(kSixteen, kStoredBits, {}),
+                                              false});
+  ASSERT_TRUE(result.feasible());
+  const Candidate& leader = result.best.front();
+  EXPECT_EQ(leader.policy.kv_bits, 16);
+  const auto faster = std::ranges::find_if(result.best, [&](const Candidate& other) {
+    return other.prediction.generated_tokens_per_s > leader.prediction.generated_tokens_per_s;
+  });
+  ASSERT_NE(faster, result.best.end());
+  EXPECT_LT(faster->policy.kv_bits, 16);
+}
+
 // Fewer bits are the faster where the links are the limit, and the planner accepts what is found.
 TEST(PolicySearch, TriesFewerBitsWhereAllowed) {
   const ModelShape shape = *BuiltInShape("opt-30b");
