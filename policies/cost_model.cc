@@ -113,6 +113,23 @@ ProductCost CostAt(const std::vector<MatmulRate>& rates, double rows) {
           low.edge_s + part * (high.edge_s - low.edge_s)};
 }
 
+const std::vector<MatmulRate>& CodedRates(const DeviceRates& rates, DType weights) {
+  return weights == DType::kQ8 ? rates.matmul_8bit : rates.matmul_4bit;
+}
+
+// Quantised weights have the edges of 16-bit ones, and where their own rates are not known the rest
+// as well: right where arithmetic is the limit, too slow for single rows.
+ProductCost CostOf(const DeviceRates& rates, const ProductSize& size) {
+  const auto rows = static_cast<double>(size.rows);
+  ProductCost cost = CostAt(rates.matmul, rows);
+  if (!IsQuantised(size.weights)) return cost;
+  const std::vector<MatmulRate>& coded = CodedRates(rates, size.weights);
+  if (coded.empty()) return cost;
+  const double edges_s = cost.edge_s / kWideWidth;
+  cost.element_s = std::max(0.0, CostAt(coded, rows).element_s - edges_s);
+  return cost;
+}
+
 bool Crosses(const PerTier<KvLoad>& kv, const Plan& plan) {
   return plan.device() == Tier::kGpu && plan.policy.cpu_attention &&
          kv[Tier::kCpu].attended_tokens + kv[Tier::kCpu].prompt_pairs > 0;
@@ -145,6 +162,12 @@ constexpr double kLeastMemoryShare = 0.25;  // what transfers can never take fro
 // codes. Measured with AVX-512 on one core (kernel_bench --only budget, 128 slots): 13.7 GB/s of 16
 // bits, 9.3 of 8, 6.7 of 4.
 double CodedRateShare(int kv_bits) { return kv_bits == 16 ? 1.0 : kv_bits == 8 ? 0.68 : 0.49; }
+
+DeviceRates OnCodes(DeviceRates cpu, int kv_bits) {
+  cpu.decode_attention_bytes_per_s *= CodedRateShare(kv_bits);
+  cpu.evicting_decode_bytes_per_s *= CodedRateShare(kv_bits);
+  return cpu;
+}
 
 }  // namespace
 
@@ -249,12 +272,9 @@ PerLink<int64_t> HiddenOutBytes(const Plan& plan, const BatchLoad& load) {
   return bytes;
 }
 
-// The rates are of 16-bit weights. Quantised ones are taken to be multiplied as fast, with their
-// own bytes to read: right where arithmetic is the limit, too slow where the measured rate is that
-// of reading 16-bit weights, which is up to twice the prediction at a single row.
 UnitSeconds ProductSeconds(const DeviceRates& rates, const ProductSize& size) {
   UnitSeconds seconds;
-  const ProductCost cost = CostAt(rates.matmul, static_cast<double>(size.rows));
+  const ProductCost cost = CostOf(rates, size);
   const double arithmetic_s =
       static_cast<double>(size.elements) * cost.element_s + size.edges * cost.edge_s;
   const double read_s = Over(static_cast<double>(size.bytes), rates.memory_bytes_per_s);
@@ -305,13 +325,11 @@ double CpuAttentionSeconds(const Plan& plan, const CostRates& rates, const Batch
   for (const Tier tier : kAllTiers) {
     if (OnCpu(plan, tier)) tokens += kv[tier].attended_tokens;
   }
-  DeviceRates cpu = rates.cpu;
+  DeviceRates cpu = OnCodes(rates.cpu, plan.policy.kv_bits);
   const double memory = cpu.memory_bytes_per_s;
   const double left =
       std::max(kLeastMemoryShare * memory, memory - LinkTrafficBytesPerS(plan, rates));
-  const double share = CodedRateShare(plan.policy.kv_bits);
-  cpu.decode_attention_bytes_per_s = std::min(cpu.decode_attention_bytes_per_s * share, left);
-  cpu.evicting_decode_bytes_per_s *= share;
+  cpu.decode_attention_bytes_per_s = std::min(cpu.decode_attention_bytes_per_s, left);
   double seconds = DecodeAttentionSeconds(plan, cpu, tokens);
   if (Crosses(kv, plan) && !load.prefills()) {
     const auto rows = static_cast<double>(load.rows * QueryBytes(plan));
@@ -356,6 +374,8 @@ double SamplingSeconds(const Plan& plan, const DeviceRates& cpu, int64_t rows) {
 }
 
 CostModel::CostModel(const Plan& plan, CostRates rates) : plan_(plan), rates_(std::move(rates)) {
+  const bool emulated = rates_.device == rates_.cpu;
+  if (emulated) rates_.device = OnCodes(rates_.device, plan.policy.kv_bits);
   for (std::size_t layer = 0; layer < plan.layers.size(); ++layer) {
     LayerSize size;
     for (const PlannedTensor& tensor : plan.layers[layer].tensors) {
@@ -434,8 +454,8 @@ UnitSeconds CostModel::Compute(int64_t layer, const BatchLoad& load) const {
   const int64_t num_chunks = (tokens + chunk - 1) / chunk;
   UnitSeconds seconds;
   if (size.elements > 0) {
-    const UnitSeconds product =
-        ProductSeconds(rates_.device, {chunk, size.elements, size.bytes, size.edges});
+    const UnitSeconds product = ProductSeconds(
+        rates_.device, {chunk, size.elements, size.bytes, size.edges, MatrixDType(plan_.shape)});
     const double chunks = static_cast<double>(tokens) / static_cast<double>(chunk);
     for (const CostUnit unit : {CostUnit::kMatmul, CostUnit::kMemory}) {
       seconds[unit] = chunks * product[unit];

@@ -76,6 +76,7 @@ struct ProductSize {
   int64_t elements = 0;
   int64_t bytes = 0;
   double edges = 0.0;  // (inputs + outputs) / 2 of each matrix: what a row is read and written of
+  DType weights = DType::kF16;
 };
 UnitSeconds ProductSeconds(const DeviceRates& rates, const ProductSize& size);
 

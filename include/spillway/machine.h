@@ -12,7 +12,7 @@
 
 namespace spillway {
 
-// What a device gives in matrix products with this many rows: fp16 weights in its memory, fp32
+// What a device gives in matrix products with this many rows: weights in its memory, fp32
 // accumulation.
 struct MatmulRate {
   int64_t rows = 0;
@@ -25,11 +25,13 @@ struct MatmulRate {
 // Measured (profile) or taken from a data sheet. Zero where the machine has no such device.
 struct DeviceRates {
   double memory_bytes_per_s = 0.0;             // read
-  std::vector<MatmulRate> matmul;              // ascending rows
+  std::vector<MatmulRate> matmul;              // of fp16 weights, ascending rows
   double prefill_attention_flops_per_s = 0.0;  // 4 * head_dim of each pair attended to
   double decode_attention_bytes_per_s = 0.0;   // of K and V
   double launch_s = 0.0;  // what computing one layer for one batch costs beyond its arithmetic
-  // Zero where they are not known: the cost model then makes do with the rates above.
+  // Zero, or none, where they are not known: the cost model then makes do with the rates above.
+  std::vector<MatmulRate> matmul_8bit;  // of quantised weights, 4096 x 4096 alone
+  std::vector<MatmulRate> matmul_4bit;
   double norm_elements_per_s = 0.0;  // layer norms of fp32 states
   double logits_per_s = 0.0;         // looked through by one thread, for a greedy token
   // Prefill with heads half as wide: more softmax; with prompts of 128 tokens: more tokens stored.

@@ -111,9 +111,10 @@ int64_t CpuProbe::ReadMemory() {
   return kReadBytes;
 }
 
-void CpuProbe::MultiplyBy(const std::byte* weights, int64_t rows, int64_t size) {
+void CpuProbe::MultiplyBy(const std::byte* weights, DType dtype, int64_t rows, int64_t size) {
   kernels::MatmulPiece piece;
   piece.weight = weights;
+  piece.weight_dtype = dtype;
   piece.num_out = size;
   piece.y = work_.As<float>({kInBytes, kOutBytes});
   piece.y_stride = size;
@@ -131,9 +132,10 @@ std::span<std::byte> CpuProbe::Workspace() const {
   return work_.View({before, work_.bytes() - before});
 }
 
-int64_t CpuProbe::Multiply(int64_t rows, int64_t width) {
+// Halfs are as good as any bytes for codes, and small minima and steps of groups.
+int64_t CpuProbe::Multiply(int64_t rows, int64_t width, DType weights) {
   SPILLWAY_CHECK(rows <= kMaxRows);
-  MultiplyBy(NextFar(width * width * 2), rows, width);
+  MultiplyBy(NextFar(width * RowBytes(weights, width)), weights, rows, width);
   return 2 * rows * width * width;
 }
 
@@ -241,7 +243,7 @@ int64_t CpuProbe::ChooseToken() {
 // Two products and an attention, which is what both kinds of layer come to.
 int64_t CpuProbe::Launch() {
   std::byte* near = device_.View({0, kRowBytes}).data();
-  MultiplyBy(near, 1, kTiny);
+  MultiplyBy(near, DType::kF16, 1, kTiny);
   const kernels::AttentionRow row = {near, kKvBlockSlots, 0, 1, 0};
   kernels::AttentionArgs args;
   args.q = args.k = args.v = work_.As<float>({0, kInBytes});
@@ -251,7 +253,7 @@ int64_t CpuProbe::Launch() {
   args.num_heads = args.num_kv_heads = 1;
   args.head_dim = kTiny;
   kernels::Attention(args, Workspace(), pool_, isa_);
-  MultiplyBy(near, 1, kTiny);
+  MultiplyBy(near, DType::kF16, 1, kTiny);
   return 1;
 }
 

@@ -8,6 +8,7 @@
 #include "kernels/attention.h"
 #include "kernels/isa.h"
 #include "kernels/thread_pool.h"
+#include "spillway/dtype.h"
 #include "src/memory/arena.h"
 
 namespace spillway {
@@ -22,8 +23,8 @@ class CpuProbe {
 
   // Each does its work once and returns how much it was.
   int64_t ReadMemory();  // bytes, by all threads
-  // Operations of fp16 weights, `width` square, with this many rows <= kMaxRows.
-  int64_t Multiply(int64_t rows, int64_t width = kHidden);
+  // Operations of `width` square weights, with this many rows <= kMaxRows.
+  int64_t Multiply(int64_t rows, int64_t width = kHidden, DType weights = DType::kF16);
   // Operations: 4 * head_dim of each pair that is attended to, in kMaxRows tokens of prompts this
   // long. Requires: head_dim divides kHidden, and the length kMaxRows.
   int64_t AttendPrefill(int64_t head_dim, int64_t prompt_tokens);
@@ -51,7 +52,7 @@ class CpuProbe {
     std::byte* device;
   };
   CopyPlaces NextCopy();
-  void MultiplyBy(const std::byte* weights, int64_t rows, int64_t size);
+  void MultiplyBy(const std::byte* weights, DType dtype, int64_t rows, int64_t size);
   kernels::AttentionArgs Heads(int64_t head_dim) const;
   std::span<std::byte> Workspace() const;
 

@@ -111,16 +111,28 @@ std::vector<MatmulRate> ReadMatmul(const JsonNode& node) {
   return rates;
 }
 
+// Each list of products by its key; the first is in every file.
+struct MatmulList {
+  std::string_view key;
+  std::vector<MatmulRate> DeviceRates::*rates;
+};
+constexpr std::array kMatmulLists = {MatmulList{"matmul", &DeviceRates::matmul},
+                                     MatmulList{"matmul_8bit", &DeviceRates::matmul_8bit},
+                                     MatmulList{"matmul_4bit", &DeviceRates::matmul_4bit}};
+
 DeviceRates ReadDeviceRates(const JsonNode& node) {
   std::vector<std::string_view> keys = KeysOf(kDeviceFields);
   for (const auto& extra : kDeviceExtras) keys.push_back(extra.key);
-  keys.push_back("matmul");
+  for (const MatmulList& list : kMatmulLists) keys.push_back(list.key);
   node.ExpectKeys(keys);
   DeviceRates rates = ReadFields(node, kDeviceFields);
   for (const auto& [key, member, range] : kDeviceExtras) {
     if (const auto value = node.Find(key)) rates.*member = value->Number(range.low, range.high);
   }
-  rates.matmul = ReadMatmul(node.Member("matmul"));
+  for (const auto& [key, list] : kMatmulLists) {
+    const bool needed = list == &DeviceRates::matmul;
+    if (needed || node.Find(key)) rates.*list = ReadMatmul(node.Member(key));
+  }
   return rates;
 }
 
@@ -209,16 +221,22 @@ Machine FromDocument(const nlohmann::json& document, const JsonOrigin& origin) {
   return machine;
 }
 
+Json MatmulJson(const std::vector<MatmulRate>& rates) {
+  Json json = Json::array();
+  for (const MatmulRate& rate : rates) {
+    json.push_back({{"rows", rate.rows}, {"flops_per_s", rate.flops_per_s}});
+    if (rate.narrow_flops_per_s > 0.0) json.back()["narrow_flops_per_s"] = rate.narrow_flops_per_s;
+  }
+  return json;
+}
+
 Json DeviceRatesJson(const DeviceRates& rates) {
   Json json = FieldsJson(rates, kDeviceFields);
   for (const auto& [key, member, range] : kDeviceExtras) {
     if (rates.*member > 0.0) json[std::string(key)] = rates.*member;
   }
-  Json& matmul = json["matmul"] = Json::array();
-  for (const MatmulRate& rate : rates.matmul) {
-    matmul.push_back({{"rows", rate.rows}, {"flops_per_s", rate.flops_per_s}});
-    if (rate.narrow_flops_per_s > 0.0)
-      matmul.back()["narrow_flops_per_s"] = rate.narrow_flops_per_s;
+  for (const auto& [key, list] : kMatmulLists) {
+    if (!(rates.*list).empty()) json[std::string(key)] = MatmulJson(rates.*list);
   }
   return json;
 }

@@ -42,6 +42,7 @@ constexpr double kGiga = 1e9;
 constexpr int64_t kNarrowWidth = 1024;
 constexpr std::size_t kSharedRows = 5;  // in kRowCounts: bound by memory and arithmetic alike
 constexpr std::array<int64_t, 7> kRowCounts = {1, 4, 8, 16, 32, 64, 512};
+constexpr std::array<int64_t, 5> kCodedRowCounts = {1, 4, 16, 64, 512};
 
 // How a rate is shown.
 enum class Unit { kBytes, kOperations, kElements, kCalls };
@@ -147,6 +148,8 @@ class Profiler {
         cpu_(pool_, options.isa),
         disk_(folder, lengths_.disk_file_bytes) {
     result_.rates.cpu.matmul.resize(kRowCounts.size());
+    result_.rates.cpu.matmul_8bit.resize(kCodedRowCounts.size());
+    result_.rates.cpu.matmul_4bit.resize(kCodedRowCounts.size());
   }
 
   MeasuredMachine Run() {
@@ -237,6 +240,16 @@ class Profiler {
                              {}});
   }
 
+  void AddCoded(std::string_view name, DType weights, std::vector<MatmulRate>& rates) {
+    for (std::size_t i = 0; i < kCodedRowCounts.size(); ++i) {
+      const int64_t rows = rates[i].rows = kCodedRowCounts[i];
+      AddCpu(
+          fmt::format("{}, rows {}", name, rows), Unit::kOperations,
+          [this, rows, weights] { return cpu_.Multiply(rows, CpuProbe::kHidden, weights); },
+          &rates[i].flops_per_s);
+    }
+  }
+
   void AddMeasurements() {
     PerLink<double>& links = result_.rates.link_bytes_per_s;
     DeviceRates& cpu = result_.rates.cpu;
@@ -260,6 +273,8 @@ class Profiler {
           [this, rows] { return cpu_.Multiply(rows, kNarrowWidth); },
           &cpu.matmul[i].narrow_flops_per_s);
     }
+    AddCoded("8-bit weights", DType::kQ8, cpu.matmul_8bit);
+    AddCoded("4-bit weights", DType::kQ4, cpu.matmul_4bit);
     AddCpu(
         "prefill attention", Unit::kOperations, [this] { return cpu_.AttendPrefill(128, 512); },
         &cpu.prefill_attention_flops_per_s);

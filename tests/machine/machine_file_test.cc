@@ -94,6 +94,8 @@ TEST(MachineFile, WhatMayBeLeftOutComesBackToo) {
   cpu.evicting_prefill_flops_per_s = 6.5e9;
   cpu.evicting_decode_bytes_per_s = 7.5e9;
   cpu.matmul[1].narrow_flops_per_s = 8.5e9;
+  cpu.matmul_8bit = {{1, 9.5e9, 0.0}};
+  cpu.matmul_4bit = {{1, 10.5e9, 0.0}, {4, 11.5e9, 0.0}};
   const Machine read = MachineFromJson(MachineJson(machine), "m");
   EXPECT_EQ(read.disturbed, machine.disturbed);
   EXPECT_EQ(read.rates.beside_compute.values, machine.rates.beside_compute.values);

@@ -1,0 +1,108 @@
+// The cost model's equations against numbers worked out by hand.
+#include "policies/cost_model.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+
+#include "spillway/model.h"
+#include "spillway/plan.h"
+#include "spillway/tier.h"
+#include "tests/plan/plan_test_util.h"
+
+namespace spillway {
+namespace {
+
+// Products of 1 row at 2e9 and of 9 rows at 10e9 operations per second.
+DeviceRates Rates() {
+  DeviceRates rates;
+  rates.memory_bytes_per_s = 1e12;
+  rates.matmul = {{1, 2e9, 0.0}, {9, 10e9, 0.0}};
+  rates.prefill_attention_flops_per_s = 1e9;
+  rates.decode_attention_bytes_per_s = 1e9;
+  return rates;
+}
+
+double SecondsOf(const DeviceRates& rates, const ProductSize& size) {
+  return ProductSeconds(rates, size).total_s();
+}
+
+TEST(CostModel, ProductsTakeWhatIsMeasuredOfSoManyRows) {
+  EXPECT_DOUBLE_EQ(SecondsOf(Rates(), {1, 1'000'000}), 1e-3);    // 2e6 operations
+  EXPECT_DOUBLE_EQ(SecondsOf(Rates(), {9, 1'000'000}), 1.8e-3);  // 18e6
+}
+
+TEST(CostModel, BetweenTwoMeasurementsTimeIsAStraightLineAndBeyondThemTheRateStays) {
+  EXPECT_DOUBLE_EQ(SecondsOf(Rates(), {5, 1'000'000}), 1.4e-3);
+  EXPECT_DOUBLE_EQ(SecondsOf(Rates(), {90, 1'000'000}), 18e-3);
+}
+
+TEST(CostModel, AProductTakesAtLeastItsWeightsWayFromMemory) {
+  DeviceRates rates = Rates();
+  rates.memory_bytes_per_s = 1e9;
+  const UnitSeconds read = ProductSeconds(rates, {1, 1'000'000, 2'000'000});
+  EXPECT_DOUBLE_EQ(read[CostUnit::kMemory], 2e-3);
+  EXPECT_EQ(read[CostUnit::kMatmul], 0.0);
+  const UnitSeconds multiplied = ProductSeconds(rates, {1, 1'000'000, 500'000});
+  EXPECT_DOUBLE_EQ(multiplied[CostUnit::kMatmul], 1e-3);
+  EXPECT_EQ(multiplied[CostUnit::kMemory], 0.0);
+}
+
+// A square matrix of either width takes as long as it was measured to.
+TEST(CostModel, EdgesMakeUpForNarrowMatrices) {
+  DeviceRates rates = Rates();
+  rates.matmul[0].narrow_flops_per_s = 1e9;
+  EXPECT_DOUBLE_EQ(SecondsOf(rates, {1, 4096 * 4096, 0, 4096.0}), 2.0 * 4096 * 4096 / 2e9);
+  EXPECT_DOUBLE_EQ(SecondsOf(rates, {1, 1024 * 1024, 0, 1024.0}), 2.0 * 1024 * 1024 / 1e9);
+}
+
+TEST(CostModel, QuantisedWeightsAreMultipliedAtTheirOwnRates) {
+  DeviceRates rates = Rates();
+  rates.matmul_4bit = {{1, 8e9, 0.0}};
+  EXPECT_DOUBLE_EQ(SecondsOf(rates, {1, 1'000'000, 0, 0.0, DType::kQ4}), 0.25e-3);
+  EXPECT_DOUBLE_EQ(SecondsOf(rates, {1, 1'000'000, 0, 0.0, DType::kQ8}), 1e-3);  // not known
+}
+
+TEST(CostModel, QuantisedWeightsHaveTheEdgesOfOthers) {
+  DeviceRates rates = Rates();
+  rates.matmul[0].narrow_flops_per_s = 1e9;
+  rates.matmul_8bit = {{1, 4e9, 0.0}};
+  EXPECT_DOUBLE_EQ(SecondsOf(rates, {1, 4096 * 4096, 0, 4096.0, DType::kQ8}),
+                   2.0 * 4096 * 4096 / 4e9);
+  const double more_s = 2.0 * 1024 * 1024 * (1.0 / 1e9 - 1.0 / 2e9);  // as of 16 bits
+  EXPECT_NEAR(SecondsOf(rates, {1, 1024 * 1024, 0, 1024.0, DType::kQ8}),
+              2.0 * 1024 * 1024 / 4e9 + more_s, 1e-9);
+}
+
+// Seconds of attention of one row that attends to 100 tokens, with a cache of so many bits.
+double AttentionSeconds(const Machine& machine, int kv_bits) {
+  Policy policy;
+  policy.weight_frac = policy.kv_frac = policy.activation_frac = PerTier<double>{};
+  for (PerTier<double>* frac : {&policy.weight_frac, &policy.kv_frac, &policy.activation_frac})
+    (*frac)[machine.device] = 1.0;
+  policy.kv_bits = kv_bits;
+  const Plan plan = LayOut(*BuiltInShape("opt-125m"), machine, Requests(1, 99, 2), policy, kNeeds);
+  BatchLoad load;
+  load.rows = load.tokens = 1;
+  load.kv.resize(1);
+  load.kv[0][machine.device].attended_tokens = 100;
+  const UnitSeconds seconds = CostModel(plan, RatesOf(machine)).Compute(1, load);
+  return seconds[CostUnit::kAttention] + seconds[CostUnit::kCpuAttention];
+}
+
+TEST(CostModel, CodesSlowDownTheCpusAttentionOnAnEmulatedGpuToo) {
+  Machine machine = MachineWith(int64_t{1} << 40);
+  machine.cap_bytes[Tier::kGpu] = int64_t{1} << 40;
+  machine.rates.cpu = Rates();
+  double ratio[2] = {};
+  for (const Tier device : {Tier::kCpu, Tier::kGpu}) {
+    machine.device = device;
+    // Bytes shrink by more than the rate.
+    ratio[device == Tier::kGpu] = AttentionSeconds(machine, 4) / AttentionSeconds(machine, 16);
+    EXPECT_LT(ratio[device == Tier::kGpu], 1.0);
+  }
+  EXPECT_DOUBLE_EQ(ratio[0], ratio[1]);
+}
+
+}  // namespace
+}  // namespace spillway
