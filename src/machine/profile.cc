@@ -31,7 +31,7 @@ struct Lengths {
   double disk_round_s;
   int64_t disk_file_bytes;
 };
-constexpr Lengths kFullLengths = {15, 0.15, 0.5, int64_t{1} << 30};
+constexpr Lengths kFullLengths = {15, 0.12, 0.5, int64_t{1} << 30};
 constexpr Lengths kQuickLengths = {7, 0.05, 0.2, int64_t{1} << 28};
 
 // Long beside a call's start and a timer tick, short enough that some of them pass undisturbed on a
