@@ -163,10 +163,24 @@ constexpr double kLeastMemoryShare = 0.25;  // what transfers can never take fro
 // bits, 9.3 of 8, 6.7 of 4.
 double CodedRateShare(int kv_bits) { return kv_bits == 16 ? 1.0 : kv_bits == 8 ? 0.68 : 0.49; }
 
-DeviceRates OnCodes(DeviceRates cpu, int kv_bits) {
+// Makes the rates of the CPU's kernels those on a cache of so many bits.
+void TakeCodedShare(DeviceRates& cpu, int kv_bits) {
   cpu.decode_attention_bytes_per_s *= CodedRateShare(kv_bits);
   cpu.evicting_decode_bytes_per_s *= CodedRateShare(kv_bits);
-  return cpu;
+}
+
+struct DecodeRates {
+  double full_bytes_per_s = 0.0;
+  double evicting_bytes_per_s = 0.0;
+};
+
+double DecodeSeconds(const Plan& plan, const DecodeRates& rates, int64_t tokens) {
+  if (plan.policy.kv.evicts() && rates.evicting_bytes_per_s > 0.0) {
+    const int64_t kept =
+        KvSlotBytes(plan.shape.num_kv_heads, plan.shape.head_dim, plan.policy.kv_bits);
+    return Over(static_cast<double>(tokens * kept), rates.evicting_bytes_per_s);
+  }
+  return Over(static_cast<double>(tokens * plan.slot_bytes), rates.full_bytes_per_s);
 }
 
 }  // namespace
@@ -310,12 +324,8 @@ double FirstTouchSeconds(const Plan& plan, const CostRates& rates, const PerTier
 }
 
 double DecodeAttentionSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens) {
-  if (plan.policy.kv.evicts() && rates.evicting_decode_bytes_per_s > 0.0) {
-    const int64_t kept =
-        KvSlotBytes(plan.shape.num_kv_heads, plan.shape.head_dim, plan.policy.kv_bits);
-    return Over(static_cast<double>(tokens * kept), rates.evicting_decode_bytes_per_s);
-  }
-  return Over(static_cast<double>(tokens * plan.slot_bytes), rates.decode_attention_bytes_per_s);
+  return DecodeSeconds(
+      plan, {rates.decode_attention_bytes_per_s, rates.evicting_decode_bytes_per_s}, tokens);
 }
 
 double CpuAttentionSeconds(const Plan& plan, const CostRates& rates, const BatchLoad& load,
@@ -325,12 +335,12 @@ double CpuAttentionSeconds(const Plan& plan, const CostRates& rates, const Batch
   for (const Tier tier : kAllTiers) {
     if (OnCpu(plan, tier)) tokens += kv[tier].attended_tokens;
   }
-  DeviceRates cpu = OnCodes(rates.cpu, plan.policy.kv_bits);
-  const double memory = cpu.memory_bytes_per_s;
+  const double memory = rates.cpu.memory_bytes_per_s;
   const double left =
       std::max(kLeastMemoryShare * memory, memory - LinkTrafficBytesPerS(plan, rates));
-  cpu.decode_attention_bytes_per_s = std::min(cpu.decode_attention_bytes_per_s, left);
-  double seconds = DecodeAttentionSeconds(plan, cpu, tokens);
+  const DecodeRates cpu = {std::min(rates.cpu.decode_attention_bytes_per_s, left),
+                           rates.cpu.evicting_decode_bytes_per_s};
+  double seconds = DecodeSeconds(plan, cpu, tokens);
   if (Crosses(kv, plan) && !load.prefills()) {
     const auto rows = static_cast<double>(load.rows * QueryBytes(plan));
     seconds += Over(rows, rates.link_bytes_per_s[Link::kGpuToCpu]) +
@@ -374,8 +384,9 @@ double SamplingSeconds(const Plan& plan, const DeviceRates& cpu, int64_t rows) {
 }
 
 CostModel::CostModel(const Plan& plan, CostRates rates) : plan_(plan), rates_(std::move(rates)) {
-  const bool emulated = rates_.device == rates_.cpu;
-  if (emulated) rates_.device = OnCodes(rates_.device, plan.policy.kv_bits);
+  const bool of_the_cpu = rates_.device == rates_.cpu;  // an emulated GPU's too
+  TakeCodedShare(rates_.cpu, plan.policy.kv_bits);
+  if (of_the_cpu) TakeCodedShare(rates_.device, plan.policy.kv_bits);
   for (std::size_t layer = 0; layer < plan.layers.size(); ++layer) {
     LayerSize size;
     for (const PlannedTensor& tensor : plan.layers[layer].tensors) {

@@ -91,7 +91,8 @@ double PrefillEvictionSeconds(const Plan& plan, const DeviceRates& rates, int64_
 double FirstTouchSeconds(const Plan& plan, const CostRates& rates, const PerTier<KvLoad>& kv);
 double DecodeAttentionSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens);
 
-// CPU attention reads KV at its own rate, or at what the links leave of the memory's.
+// CPU attention reads KV at its own rate on a cache of the plan's bits, or at what the links leave
+// of the memory's.
 double CpuAttentionSeconds(const Plan& plan, const CostRates& rates, const BatchLoad& load,
                            int64_t block);
 // One norm and one residual sum pass over the states of all tokens in each layer.

@@ -42,11 +42,12 @@ struct Case {
   int64_t num_requests;  // 0: endless
 };
 
-SearchResult Search(const Case& c, const Machine& machine, const GivenPolicy& given = {}) {
+SearchResult Search(const Case& c, const Machine& machine, const GivenPolicy& given = {},
+                    const std::vector<StorageChoice>& storage = {StorageChoice{}}) {
   const ModelShape shape = *BuiltInShape(c.model);
   const Workload work = Rows(c.num_requests > 0 ? c.num_requests : 4096, c.row);
   return SearchPolicies(
-      {shape, machine, work, given, kNeeds, Simulated, {StorageChoice{}}, c.num_requests == 0});
+      {shape, machine, work, given, kNeeds, Simulated, storage, c.num_requests == 0});
 }
 
 constexpr std::array kSixteen = {16};
@@ -180,15 +181,8 @@ TEST(StorageChoices, AreAllCombinations) {
 
 // The KV of one short row is nothing beside the weights.
 TEST(PolicySearch, LosesNoBitsForLessThanAPercent) {
-  const ModelShape shape = *BuiltInShape("opt-6.7b");
-  const SearchResult result = SearchPolicies({shape,
-                                              T4(),
-                                              Rows(1, {32, 32}),
-                                              {},
-                                              kNeeds,
-                                              Simulated,
-                                              StorageChoices(kSixteen, kStoredBits, {}),
-                                              false});
+  const SearchResult result =
+      Search({"opt-6.7b", {32, 32}, 1}, T4(), {}, StorageChoices(kSixteen, kStoredBits, {}));
   ASSERT_TRUE(result.feasible());
   const Candidate& leader = result.best.front();
   EXPECT_EQ(leader.policy.kv_bits, 16);
