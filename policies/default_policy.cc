@@ -286,8 +286,9 @@ struct Planner {
   // What one pass reads and writes, with rows at their longest.
   static double DiskBytesOfARow(const Plan& plan) {
     const int64_t kv = plan.kv[Tier::kDisk].region.bytes * (plan.policy.kv.evicts() ? 2 : 1);
-    const int64_t hidden = 2 * std::ssize(plan.layers) * plan.num_batches *
-                           plan.hidden[Tier::kDisk].rows * plan.HiddenRowBytes();
+    const int64_t num_groups = plan.shape.num_layers + 2;  // of layers, with the ends
+    const int64_t hidden = 2 * (num_groups - 1) * plan.num_batches * plan.hidden[Tier::kDisk].rows *
+                           plan.HiddenRowBytes();
     return static_cast<double>(plan.weight_bytes[Tier::kDisk] + kv + hidden) /
            static_cast<double>(plan.batch.rows * plan.num_batches);
   }

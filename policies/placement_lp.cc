@@ -150,8 +150,9 @@ PlacementLp::Sample PlacementLp::SampleAt(const Placement& placement) const {
     for (const int64_t layer : {int64_t{0}, int64_t{1}, int64_t{2}, last}) {
       const double times = layer == 1 || layer == 2 ? blocks : 1.0;
       add(cost.weights_s, TaskKind::kLoadWeights, layer, times);
-      if (layer != last) add(cost.hidden_s, TaskKind::kStoreHidden, layer, times);
-      if (layer != 0) add(cost.hidden_s, TaskKind::kLoadHidden, layer, times);
+      // Between a block's layers states stay where they are.
+      if (layer == 0 || layer == 2) add(cost.hidden_s, TaskKind::kStoreHidden, layer, times);
+      if (layer == 1 || layer == last) add(cost.hidden_s, TaskKind::kLoadHidden, layer, times);
       cost.compute_s += times * model.Compute(layer, load).total_s();
     }
     add(cost.kv_s, TaskKind::kLoadKv, 1, blocks);

@@ -12,6 +12,7 @@
 #include "spillway/machine.h"
 #include "spillway/model.h"
 #include "spillway/policy.h"
+#include "spillway/schedule.h"  // GridOrder
 #include "spillway/tier.h"
 #include "spillway/workload.h"
 
@@ -143,8 +144,9 @@ struct Plan {
   std::vector<KvClass> kv_classes;
   std::vector<int64_t> kv_class_of;        // [block]
   PerTier<std::vector<int64_t>> kv_begin;  // [block + 1], in slots from a batch's first
-  PerTier<RowShare> kv;          // size: of the largest class; region: [batch][block][slot]
-  PerTier<RowShare> hidden;      // region: fp32 [batch][token, hidden]
+  PerTier<RowShare> kv;      // size: of the largest class; region: [batch][block][slot]
+  PerTier<RowShare> hidden;  // region: fp32 [batch][token, hidden]
+  GridOrder order = GridOrder::kByLayer;
   int64_t weight_lookahead = 1;  // layers that weights are brought in ahead of their compute
   Region weight_staging;         // device: tiles of other tiers, while their layer is computed
   StagingPlan kv_staging;

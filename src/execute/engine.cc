@@ -58,7 +58,7 @@ Trace Engine::Run(const Schedule& schedule, BlockBuilder& blocks, Job& job,
 }
 
 void Engine::RunBlock(Schedule grid, std::vector<RowBatch>& batches, const Work& work) {
-  mover_.BeginBlock(grid.num_batches, NumPasses());
+  mover_.BeginBlock(grid, NumPasses());
   for (Cursor at; true; at = grid.Next(at)) {
     RowBatch& batch = batches[static_cast<std::size_t>(at.batch)];
     ThrowIfStopRequested();
@@ -245,6 +245,7 @@ Schedule ZigZag(const Plan& plan, Overlap overlap) {
   for (const PlannedLayer& layer : plan.layers) schedule.layers.push_back(layer.kind);
   schedule.num_batches = plan.num_batches;
   schedule.overlap = overlap;
+  schedule.order = plan.order;
   schedule.weight_lookahead = plan.weight_lookahead;
   return schedule;
 }

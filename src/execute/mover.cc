@@ -342,14 +342,14 @@ std::byte* Mover::HiddenStaged(const Cursor& cell, const PackedBatch& batch, Tie
 // The places are taken in turn, cell by cell of those that need one.
 std::size_t Mover::KvSlot(const Cursor& cell) const {
   const int64_t attentions = cell.pass * plan_.shape.num_layers + Block(cell);
-  return static_cast<std::size_t>((attentions * num_batches_ + cell.batch) % 3);
+  return static_cast<std::size_t>((attentions * grid_->num_batches + cell.batch) % 3);
 }
 
 // States of a single batch stay in one place.
 std::size_t Mover::HiddenSlot(const Cursor& cell) const {
-  if (num_batches_ == 1) return 0;
-  const auto num_layers = static_cast<int64_t>(plan_.layers.size());
-  const int64_t cells = (cell.pass * num_layers + cell.layer) * num_batches_ + cell.batch;
+  if (grid_->num_batches == 1) return 0;
+  const int64_t groups = cell.pass * grid_->num_groups() + grid_->GroupOf(cell.layer);
+  const int64_t cells = groups * grid_->num_batches + cell.batch;
   return static_cast<std::size_t>(cells % 3);
 }
 

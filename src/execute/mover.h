@@ -25,10 +25,10 @@ class Mover {
   // `trace_log` null: nothing is traced. Lifetime: plan, tiers and log outlive the mover.
   Mover(const Plan& plan, const Tiers& tiers, TraceLog* trace_log = nullptr);
 
-  // A block of this many batches follows; its first pass is number `first_pass` of the run.
-  // Requires: none is between its first and last pass.
-  void BeginBlock(int64_t num_batches, int64_t first_pass) {
-    num_batches_ = num_batches;
+  // A block follows; its first pass is number `first_pass` of the run. Lifetime: the grid is there
+  // as long as the block runs. Requires: none is between its first and last pass.
+  void BeginBlock(const Schedule& grid, int64_t first_pass) {
+    grid_ = &grid;
     first_pass_ = first_pass;
   }
 
@@ -94,8 +94,8 @@ class Mover {
   std::vector<Move> first_moves_;
   std::vector<uint64_t> weights_loaded_;  // [layer]
   bool first_loaded_ = false;
-  int64_t num_batches_ = 1;  // of the block that runs
-  int64_t first_pass_ = 0;   // of that block, in the run
+  const Schedule* grid_ = nullptr;  // of the block that runs
+  int64_t first_pass_ = 0;          // of that block, in the run
   Staging kv_;
   Staging hidden_;
   std::vector<uint64_t> kv_stored_;      // [batch][block]: the last store of these rows

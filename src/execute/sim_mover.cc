@@ -15,8 +15,8 @@ SimMover::SimMover(const Plan& plan, const PerLink<SharedPace>& beside_compute,
       kv_stored_(static_cast<std::size_t>(plan.num_batches * plan.shape.num_layers)),
       hidden_stored_(static_cast<std::size_t>(plan.num_batches)) {}
 
-void SimMover::BeginBlock(int64_t num_batches, int64_t first_pass) {
-  num_batches_ = num_batches;
+void SimMover::BeginBlock(const Schedule& grid, int64_t first_pass) {
+  grid_ = &grid;
   first_pass_ = first_pass;
 }
 
@@ -115,13 +115,13 @@ TraceLabel SimMover::LabelOf(TraceSubject subject, const Cursor& cell) const {
 
 std::size_t SimMover::KvSlot(const Cursor& cell) const {
   const int64_t attentions = cell.pass * plan_.shape.num_layers + Block(cell);
-  return static_cast<std::size_t>((attentions * num_batches_ + cell.batch) % 3);
+  return static_cast<std::size_t>((attentions * grid_->num_batches + cell.batch) % 3);
 }
 
 std::size_t SimMover::HiddenSlot(const Cursor& cell) const {
-  if (num_batches_ == 1) return 0;
-  const auto num_layers = static_cast<int64_t>(plan_.layers.size());
-  const int64_t cells = (cell.pass * num_layers + cell.layer) * num_batches_ + cell.batch;
+  if (grid_->num_batches == 1) return 0;
+  const int64_t groups = cell.pass * grid_->num_groups() + grid_->GroupOf(cell.layer);
+  const int64_t cells = groups * grid_->num_batches + cell.batch;
   return static_cast<std::size_t>(cells % 3);
 }
 

@@ -17,8 +17,9 @@ class SimMover {
   // Lifetime: the plan outlives the mover.
   SimMover(const Plan& plan, const PerLink<SharedPace>& beside_compute, const EventSink& sink);
 
-  // A block of this many batches follows; its first pass is number `first_pass` of the run.
-  void BeginBlock(int64_t num_batches, int64_t first_pass);
+  // A block follows; its first pass is number `first_pass` of the run. Lifetime: the grid is there
+  // as long as the block runs.
+  void BeginBlock(const Schedule& grid, int64_t first_pass);
 
   // Begins a load or store of what `load` says. Requires: not kCompute.
   void Begin(const Task& task, const CostModel& model, const BatchLoad& load);
@@ -54,7 +55,7 @@ class SimMover {
   const Plan& plan_;
   EventSink sink_;
   SimLinks links_;
-  int64_t num_batches_ = 1;
+  const Schedule* grid_ = nullptr;  // of the block that runs
   int64_t first_pass_ = 0;
   std::vector<uint64_t> weights_loaded_;  // [layer]
   bool first_loaded_ = false;

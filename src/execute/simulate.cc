@@ -69,7 +69,9 @@ class Simulator {
         prefill_model_(plan, RatesFor(plan, options, FlexGenPass::kPrefill)),
         decode_model_(plan, RatesFor(plan, options, FlexGenPass::kDecode)),
         mover_(plan, prefill_model_.rates().beside_compute, options.sink),
-        schedule_(ZigZag(plan, options.overlap)) {}
+        schedule_(ZigZag(plan, options.overlap)) {
+    if (options.schedule == SimSchedule::kFlexGen) schedule_.order = GridOrder::kByLayer;
+  }
 
   // One pass of a stretch stands for this many.
   void set_stride(int64_t passes) { stride_ = std::max<int64_t>(1, passes); }
@@ -79,7 +81,7 @@ class Simulator {
     if (is_first_block_) BeginWeights();
     Schedule grid = schedule_;
     grid.num_batches = static_cast<int64_t>(batches.size());
-    mover_.BeginBlock(grid.num_batches, num_passes_);
+    mover_.BeginBlock(grid, num_passes_);
     Totals totals;
     totals.num_blocks = 1;
     for (int64_t pass = 0; !std::ranges::all_of(batches, &SimBatch::empty); ++pass) {

@@ -95,15 +95,43 @@ int64_t StageTensor(PlannedTensor& tensor, Tier device, int64_t begin) {
   return begin;
 }
 
-int64_t Stage(PlacedWeights& placed, const ModelShape& shape, Tier device, int64_t lookahead) {
-  const auto cycle = static_cast<int64_t>(placed.layers.size());
+// The layers of a pass, one pass after the other.
+class Cycle {
+ public:
+  Cycle(const std::vector<PlannedLayer>& layers, const StagingTimes& times)
+      : layers_(layers), times_(times) {}
+
+  int64_t size() const { return static_cast<int64_t>(layers_.size()); }
+
+  // Taken from the cells in which `layer` begins to be filled to the last cells of `until`. By
+  // block, the cells of both layers of a block go on from its first batch to its last.
+  StagedRun Run(int64_t layer, int64_t until) const {
+    int64_t begin = (layer + size() - times_.lookahead) % size();
+    int64_t last = until;
+    if (times_.order == GridOrder::kByBlock) {
+      if (KindOf(begin) == LayerKind::kMlp) --begin;
+      if (KindOf(last) == LayerKind::kAttention) ++last;
+    }
+    return {0, begin, (last - begin + size()) % size() + 1};
+  }
+
+ private:
+  LayerKind KindOf(int64_t layer) const { return layers_[static_cast<std::size_t>(layer)].kind; }
+
+  const std::vector<PlannedLayer>& layers_;
+  const StagingTimes& times_;
+};
+
+int64_t Stage(PlacedWeights& placed, const ModelShape& shape, Tier device,
+              const StagingTimes& times) {
+  const Cycle cycle(placed.layers, times);
   std::vector<StagedRun> runs;
   std::vector<std::vector<PlannedTensor*>> contents;
-  for (int64_t layer = 0; layer < cycle; ++layer) {
+  for (int64_t layer = 0; layer < cycle.size(); ++layer) {
     // Filled while the layers before it are computed.
-    StagedRun run{0, (layer + cycle - lookahead) % cycle, lookahead + 1};
+    StagedRun run = cycle.Run(layer, layer);
     // A tied head's table is kept for the next pass's embedding.
-    StagedRun table{0, cycle - 1 - lookahead, lookahead + 2};
+    StagedRun table = cycle.Run(cycle.size() - 1, 0);
     contents.emplace_back();
     for (PlannedTensor& tensor : placed.layers[static_cast<std::size_t>(layer)].tensors) {
       if (IsTiedTable(shape, tensor)) {
@@ -117,7 +145,7 @@ int64_t Stage(PlacedWeights& placed, const ModelShape& shape, Tier device, int64
     }
     runs.push_back(run);
   }
-  const int64_t bytes = PackRuns(runs, cycle);
+  const int64_t bytes = PackRuns(runs, cycle.size());
   for (std::size_t run = 0; run < runs.size(); ++run) {
     for (PlannedTensor* tensor : contents[run]) {
       for (WeightTile& tile : tensor->tiles) {
@@ -167,7 +195,7 @@ void AddMoves(const Plan& plan, int64_t layer, Tables which, std::vector<WeightM
 }  // namespace
 
 PlacedWeights PlaceWeights(const ModelShape& shape, const PerTier<double>& frac, Tier device,
-                           int64_t lookahead) {
+                           const StagingTimes& times) {
   PlacedWeights placed;
   Dealer dealer(frac);
   int64_t store_bytes = 0;
@@ -196,7 +224,7 @@ PlacedWeights PlaceWeights(const ModelShape& shape, const PerTier<double>& frac,
     placed.layers.push_back(std::move(out));
   }
   if (placed.bytes[Tier::kDisk] > 0) placed.arena_bytes[Tier::kDisk] = store_bytes;
-  placed.staging_bytes = Stage(placed, shape, device, lookahead);
+  placed.staging_bytes = Stage(placed, shape, device, times);
   for (PlannedLayer& layer : placed.layers) {
     for (PlannedTensor& tensor : layer.tensors) MergeTiles(tensor);
   }

@@ -16,11 +16,17 @@ struct PlacedWeights {
   int64_t staging_bytes = 0;     // on the device; the tiles' places count from 0 until PlaceStaging
 };
 
+// When staged weights come and how long they are needed.
+struct StagingTimes {
+  GridOrder order = GridOrder::kByLayer;
+  int64_t lookahead = 1;  // layers
+};
+
 // Deals the tiles out so that after each of them every tier holds its share within one tile: each
 // layer then asks the links for the same share, which is what lets one layer's load hide behind
 // another's compute. Offsets count from 0 in each tier.
 PlacedWeights PlaceWeights(const ModelShape& shape, const PerTier<double>& frac, Tier device,
-                           int64_t lookahead);
+                           const StagingTimes& times);
 
 // Moves the places of the tiles off the device to where the staging begins.
 void PlaceStaging(std::vector<PlannedLayer>& layers, Tier device, int64_t begin);

@@ -332,11 +332,13 @@ Plan LayOut(const ModelShape& shape, const Machine& machine, const Workload& wor
   plan.num_batches = std::clamp<int64_t>(
       (work.num_requests + plan.batch.rows - 1) / plan.batch.rows, 1, policy.num_gpu_batches);
 
+  // A single batch walks both orders alike, and by layer it needs less staging.
+  plan.order = plan.num_batches > 1 ? GridOrder::kByBlock : GridOrder::kByLayer;
   plan.weight_lookahead = kWeightLookahead;
 
   Cursors arenas;
   PlacedWeights weights =
-      PlaceWeights(shape, policy.weight_frac, plan.device(), plan.weight_lookahead);
+      PlaceWeights(shape, policy.weight_frac, plan.device(), {plan.order, plan.weight_lookahead});
   for (const Tier tier : kAllTiers) arenas[tier].Take(weights.arena_bytes[tier]);
   plan.weight_bytes = weights.bytes;
   plan.layers = std::move(weights.layers);

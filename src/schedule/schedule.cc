@@ -18,25 +18,31 @@ TaskList Schedule::Overlapped(const Cursor& at) const {
   }
   // The states of a single batch stay where they are computed; those of a pass begin with the
   // embedding and end with the head.
-  const Cursor next = Next(at);
-  if (num_batches > 1 && next.layer > 0) tasks.Add({TaskKind::kLoadHidden, next});
+  const Cursor next = AfterGroup(at);
+  if (num_batches > 1 && BeginsGroup(at) && next.layer > 0) {
+    tasks.Add({TaskKind::kLoadHidden, next});
+  }
   const int64_t ahead = at.layer + weight_lookahead;
   const Cursor coming = {at.pass + ahead / num_layers(), ahead % num_layers(), 0};
   tasks.Add({TaskKind::kLoadWeights, coming, at.batch, num_batches});
   tasks.Add({TaskKind::kCompute, at});
   if (IsAttention(at)) tasks.Add({TaskKind::kStoreKv, at});
-  if (num_batches > 1 && !EndsBatch(at)) tasks.Add({TaskKind::kStoreHidden, at});
+  if (num_batches > 1 && EndsGroup(at) && !EndsBatch(at)) {
+    tasks.Add({TaskKind::kStoreHidden, at});
+  }
   return tasks;
 }
 
 TaskList Schedule::Serial(const Cursor& at) const {
   TaskList tasks;
   if (IsAttention(at)) tasks.Add({TaskKind::kLoadKv, at});
-  if (num_batches > 1 && at.layer > 0) tasks.Add({TaskKind::kLoadHidden, at});
+  if (num_batches > 1 && BeginsGroup(at) && at.layer > 0) tasks.Add({TaskKind::kLoadHidden, at});
   if (at.batch == 0) tasks.Add({TaskKind::kLoadWeights, {at.pass, at.layer, 0}});
   tasks.Add({TaskKind::kCompute, at});
   if (IsAttention(at)) tasks.Add({TaskKind::kStoreKv, at});
-  if (num_batches > 1 && !EndsBatch(at)) tasks.Add({TaskKind::kStoreHidden, at});
+  if (num_batches > 1 && EndsGroup(at) && !EndsBatch(at)) {
+    tasks.Add({TaskKind::kStoreHidden, at});
+  }
   return tasks;
 }
 

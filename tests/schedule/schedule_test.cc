@@ -24,10 +24,11 @@ Schedule Blocks(int64_t num_blocks, int64_t num_batches, Overlap overlap = Overl
   return schedule;
 }
 
-TEST(ScheduleTest, WalksBatchThenLayerThenPass) {
+TEST(ScheduleTest, WalksAsFlexGenDoesBatchThenLayerThenPass) {
   for (int64_t blocks = 1; blocks <= 3; ++blocks) {
     for (int64_t batches = 1; batches <= 4; ++batches) {
-      const Schedule schedule = Blocks(blocks, batches);
+      Schedule schedule = Blocks(blocks, batches);
+      schedule.order = GridOrder::kByLayer;
       const int64_t layers = schedule.num_layers();
       Cursor at;
       for (int64_t pass = 0; pass < 3; ++pass) {
@@ -40,6 +41,32 @@ TEST(ScheduleTest, WalksBatchThenLayerThenPass) {
         }
       }
     }
+  }
+}
+
+// A batch goes through both layers of a block before the next one does.
+TEST(ScheduleTest, WalksLayersOfABlockThenBatchThenBlockThenPass) {
+  const Schedule schedule = Blocks(2, 2);
+  std::vector<std::pair<int64_t, int64_t>> cells;  // layer, batch
+  Cursor at;
+  for (; at.pass == 0; at = schedule.Next(at)) cells.emplace_back(at.layer, at.batch);
+  EXPECT_EQ(cells, (std::vector<std::pair<int64_t, int64_t>>{{0, 0},
+                                                             {0, 1},  //
+                                                             {1, 0},
+                                                             {2, 0},
+                                                             {1, 1},
+                                                             {2, 1},  //
+                                                             {3, 0},
+                                                             {4, 0},
+                                                             {3, 1},
+                                                             {4, 1},  //
+                                                             {5, 0},
+                                                             {5, 1}}));
+  EXPECT_EQ(at, (Cursor{1, 0, 0}));
+  EXPECT_EQ(schedule.num_groups(), 4);
+  const std::vector<int64_t> groups = {0, 1, 1, 2, 2, 3};
+  for (int64_t layer = 0; layer < schedule.num_layers(); ++layer) {
+    EXPECT_EQ(schedule.GroupOf(layer), groups[static_cast<size_t>(layer)]);
   }
 }
 
@@ -74,6 +101,7 @@ void CheckOrder(const Schedule& schedule) {
         case TaskKind::kLoadHidden:
           EXPECT_TRUE(hidden_loaded.insert(KeyOf(cell)).second);
           EXPECT_TRUE(hidden_stored.contains({cell.pass, cell.layer - 1, cell.batch}));
+          EXPECT_NE(schedule.GroupOf(cell.layer), schedule.GroupOf(cell.layer - 1));
           break;
         case TaskKind::kLoadWeights: {
           int64_t& shares = weight_shares[{cell.pass, cell.layer}];
@@ -87,7 +115,8 @@ void CheckOrder(const Schedule& schedule) {
           if (schedule.layers[static_cast<size_t>(at.layer)] == LayerKind::kAttention) {
             EXPECT_TRUE(kv_loaded.contains(KeyOf(at)));
           }
-          if (schedule.num_batches > 1 && at.layer > 0) {
+          if (schedule.num_batches > 1 && at.layer > 0 &&
+              schedule.GroupOf(at.layer) != schedule.GroupOf(at.layer - 1)) {
             EXPECT_TRUE(hidden_loaded.contains(KeyOf(at)));
           }
           break;
@@ -108,9 +137,10 @@ TEST(ScheduleTest, LoadsComeAfterTheStoresTheyReadAndBeforeTheComputesThatNeedTh
     for (int64_t blocks = 1; blocks <= 3; ++blocks) {
       for (int64_t batches = 1; batches <= 5; ++batches) {
         SCOPED_TRACE(std::to_string(blocks) + " blocks " + std::to_string(batches) + " batches");
-        for (int64_t lookahead = 1; lookahead <= 2; ++lookahead) {
+        for (const GridOrder order : {GridOrder::kByBlock, GridOrder::kByLayer}) {
           Schedule schedule = Blocks(blocks, batches, overlap);
-          schedule.weight_lookahead = lookahead;
+          schedule.weight_lookahead = 2;
+          schedule.order = order;
           CheckOrder(schedule);
         }
       }
@@ -122,7 +152,8 @@ TEST(ScheduleTest, LoadsComeAfterTheStoresTheyReadAndBeforeTheComputesThatNeedTh
 // hidden(batch + 1), compute, store KV(batch - 1). Here stores are begun at the end of their own
 // cell, which is the beginning of the next one, and weights are spread over the batches.
 TEST(ScheduleTest, ACellHasFlexGensTasks) {
-  const Schedule schedule = Blocks(2, 3);
+  Schedule schedule = Blocks(2, 3);
+  schedule.order = GridOrder::kByLayer;
   std::vector<Task> tasks;
   for (const Task& task : schedule.At({1, 3, 1})) tasks.push_back(task);
   EXPECT_EQ(tasks, (std::vector<Task>{{TaskKind::kLoadKv, {1, 3, 2}},
@@ -131,6 +162,25 @@ TEST(ScheduleTest, ACellHasFlexGensTasks) {
                                       {TaskKind::kCompute, {1, 3, 1}},
                                       {TaskKind::kStoreKv, {1, 3, 1}},
                                       {TaskKind::kStoreHidden, {1, 3, 1}}}));
+}
+
+// The same with both layers of a block in a cell (FlexGen without sep_layer): what the next batch
+// needs is asked for at the attention, and the states leave behind the MLP.
+TEST(ScheduleTest, ABlockHasTheTasksOfOneCell) {
+  Schedule schedule = Blocks(2, 3);
+  schedule.weight_lookahead = 2;
+  std::vector<Task> tasks;
+  for (const int64_t layer : {3, 4}) {
+    for (const Task& task : schedule.At({1, layer, 1})) tasks.push_back(task);
+  }
+  EXPECT_EQ(tasks, (std::vector<Task>{{TaskKind::kLoadKv, {1, 3, 2}},
+                                      {TaskKind::kLoadHidden, {1, 3, 2}},
+                                      {TaskKind::kLoadWeights, {1, 5, 0}, 1, 3},
+                                      {TaskKind::kCompute, {1, 3, 1}},
+                                      {TaskKind::kStoreKv, {1, 3, 1}},
+                                      {TaskKind::kLoadWeights, {2, 0, 0}, 1, 3},
+                                      {TaskKind::kCompute, {1, 4, 1}},
+                                      {TaskKind::kStoreHidden, {1, 4, 1}}}));
 }
 
 }  // namespace
