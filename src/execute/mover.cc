@@ -248,12 +248,7 @@ TraceLabel Mover::LabelOf(TraceSubject subject, const Cursor& cell) const {
 CellPlaces Mover::WaitForLoads(const Cursor& at, const PackedBatch& batch) {
   Timed(waits_.weights_s, LabelOf(TraceSubject::kWeights, at),
         [&] { weights_in_.WaitOrStop(weights_loaded_[static_cast<std::size_t>(at.layer)]); });
-  Timed(waits_.hidden_s, LabelOf(TraceSubject::kHidden, at), [&] {
-    // What the compute writes must not be on its way out any more either.
-    rows_in_.WaitOrStop(hidden_.loaded[HiddenSlot(at)]);
-    out_.WaitOrStop(hidden_.stored[HiddenSlot(at)]);
-  });
-  CellPlaces places;
+  // KV is asked for before the states of its cell: the wait for both is one for KV.
   const bool attends =
       plan_.layers[static_cast<std::size_t>(at.layer)].kind == LayerKind::kAttention;
   if (attends) {
@@ -262,6 +257,12 @@ CellPlaces Mover::WaitForLoads(const Cursor& at, const PackedBatch& batch) {
       out_.WaitOrStop(kv_.stored[KvSlot(at)]);
     });
   }
+  Timed(waits_.hidden_s, LabelOf(TraceSubject::kHidden, at), [&] {
+    // What the compute writes must not be on its way out any more either.
+    rows_in_.WaitOrStop(hidden_.loaded[HiddenSlot(at)]);
+    out_.WaitOrStop(hidden_.stored[HiddenSlot(at)]);
+  });
+  CellPlaces places;
   for (const Tier tier : kAllTiers) {
     if (attends) {
       places.kv[tier] =

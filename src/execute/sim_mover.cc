@@ -80,14 +80,15 @@ void SimMover::WaitForLoads(const Cursor& at) {
   Timed(waits_.weights_s, TraceSubject::kWeights, at, [&] {
     links_.WaitFor(SimStream::kWeightsIn, weights_loaded_[static_cast<std::size_t>(at.layer)]);
   });
+  if (plan_.layers[static_cast<std::size_t>(at.layer)].kind == LayerKind::kAttention) {
+    Timed(waits_.kv_s, TraceSubject::kKv, at, [&] {
+      links_.WaitFor(SimStream::kRowsIn, kv_.loaded[KvSlot(at)]);
+      links_.WaitFor(SimStream::kOut, kv_.stored[KvSlot(at)]);
+    });
+  }
   Timed(waits_.hidden_s, TraceSubject::kHidden, at, [&] {
     links_.WaitFor(SimStream::kRowsIn, hidden_.loaded[HiddenSlot(at)]);
     links_.WaitFor(SimStream::kOut, hidden_.stored[HiddenSlot(at)]);
-  });
-  if (plan_.layers[static_cast<std::size_t>(at.layer)].kind != LayerKind::kAttention) return;
-  Timed(waits_.kv_s, TraceSubject::kKv, at, [&] {
-    links_.WaitFor(SimStream::kRowsIn, kv_.loaded[KvSlot(at)]);
-    links_.WaitFor(SimStream::kOut, kv_.stored[KvSlot(at)]);
   });
 }
 
