@@ -433,6 +433,7 @@ Options ReadOptions(int argc, char** argv) {
     if (flag == "--quick") options.quick = true;
     if (flag == "--no-torch") options.torch = false;
     if (flag == "--only") options.only = value;
+    if (flag == "--bf16") options.isa = BestIsa(CpuCompute::kBf16);
     if (flag == "--threads") options.num_threads = std::stoi(value);
     if (flag != "--isa") continue;
     for (const Isa isa : SupportedIsas()) {

@@ -48,7 +48,8 @@ bool Supported(Isa isa) {
              __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
              __builtin_cpu_supports("avx512dq");
     case Isa::kAmx:
-      return Supported(Isa::kAvx512) && AskForTiles();
+    case Isa::kAmxBf16:
+      return Supported(Isa::kAvx512) && __builtin_cpu_supports("avx512bf16") && AskForTiles();
   }
   return false;
 }
@@ -74,6 +75,8 @@ std::string_view IsaName(Isa isa) {
       return "avx512";
     case Isa::kAmx:
       return "amx";
+    case Isa::kAmxBf16:
+      return "amx_bf16";
   }
   return "unknown";
 }
@@ -98,6 +101,14 @@ Isa BestIsa() {
       ErrorCode::kFlag,
       "SPILLWAY_ISA is \"" + Printable(wanted) +
           "\", which is no instruction set of this machine; set it to one of: " + Names(isas));
+}
+
+Isa BestIsa(CpuCompute compute) {
+  const Isa best = BestIsa();
+  if (compute == CpuCompute::kFp32) return best;
+  if (best == Isa::kAmx) return Isa::kAmxBf16;
+  throw Error(ErrorCode::kFlag, "--cpu-compute bf16 needs a processor with AMX, and this run has " +
+                                    std::string(IsaName(best)) + "; leave it out");
 }
 
 }  // namespace spillway::kernels

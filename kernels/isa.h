@@ -6,17 +6,27 @@
 
 namespace spillway::kernels {
 
-// In rising order of preference. kPortable is plain C++ (and what other processors use).
-enum class Isa { kPortable, kAvx2, kAvx512, kAmx };
+// In rising order of preference. kPortable is plain C++ (and what other processors use). kAmxBf16
+// is kAmx with 16-bit weights and what meets them rounded to bf16: a third of the products, and
+// only by request.
+enum class Isa { kPortable, kAvx2, kAvx512, kAmx, kAmxBf16 };
+
+constexpr bool HasTiles(Isa isa) { return isa >= Isa::kAmx; }
 
 std::string_view IsaName(Isa isa);
 
-// Those this processor, kernel and build can run, in rising order; kAmx has asked the kernel for
-// tile permission.
+// Those of fp32 precision that this processor, kernel and build can run, in rising order; kAmx has
+// asked the kernel for tile permission.
 std::vector<Isa> SupportedIsas();
 
 // The best supported one; SPILLWAY_ISA=portable|avx2|avx512|amx caps it (for tests and
 // comparisons). Throws: Error kFlag when SPILLWAY_ISA names none, or one this machine lacks.
 Isa BestIsa();
+
+// What products of 16-bit weights are computed from: fp32 activations, or all rounded to bf16.
+enum class CpuCompute { kFp32, kBf16 };
+
+// BestIsa, or for kBf16 kAmxBf16. Throws: Error kFlag, also when kBf16 is not for this machine.
+Isa BestIsa(CpuCompute compute);
 
 }  // namespace spillway::kernels

@@ -5,9 +5,10 @@
 // 2^-16 of a product and random in sign: 3e-6 of the products' root-mean-square, measured, where
 // bf16 or TF32 units lose 1000 or 100 times as much. Sums of 512 k are added in order. This fixes
 // every bit, whatever the number of rows. The unit flushes denormals: parts of x under 2^-126 count
-// as zero. The weights are the A tile (16 outputs x 32 k, as they lie in memory) and x the B tile
-// (pairs of k x rows), so that no weight is transposed. x is split once per call (PackAmx), weights
-// as they are met.
+// as zero. Rounded (kAmxBf16), x and fp16 weights are one bf16 each, to the nearest even: one
+// product, which loses 2^-9 of either. The weights are the A tile (16 outputs x 32 k, as they lie
+// in memory) and x the B tile (pairs of k x rows), so that no weight is transposed. x is split once
+// per call (PackAmx), weights as they are met.
 #include <immintrin.h>
 
 #include "kernels/matmul_amx_tile.h"
@@ -20,18 +21,15 @@ namespace {
 constexpr int64_t kStepK = 32;
 
 // Weight parts per value.
-constexpr int64_t Parts(DType dtype) { return dtype == DType::kF16 ? 2 : 1; }
+constexpr int64_t Parts(DType dtype, AmxX x) {
+  return dtype == DType::kF16 && x == AmxX::kSplit ? 2 : 1;
+}
 
 // sums += weights x
 template <int kSums, int kWeights, int kX>
 inline void MulTiles() {
   asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSums), "i"(kWeights), "i"(kX));
 }
-
-struct Halves {
-  __m512i low;
-  __m512i high;
-};
 
 // bf16 of f and then of what is left, 8 bits each, as the top halves of floats. Ties go away from
 // zero: an add and a mask, where rounding to even takes four instructions.
@@ -49,9 +47,14 @@ inline __m512i TopBits(__m512i f0, __m512i f1) {
                                    0xF8);  // a | (b & c)
 }
 
+// 32 floats as bf16 in their order.
+inline __m512i RoundLine(__m512 f0, __m512 f1) {
+  return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(f1, f0));
+}
+
 // One line (32 k) of one output's weights -> its row in the tile, or two tiles. kTail: the last `n`
 // < 32 of a row.
-template <DType kType, bool kTail>
+template <DType kType, AmxX kX, bool kTail>
 void SplitLine(const uint16_t* weight, int64_t n, std::byte* to) {
   if constexpr (kType == DType::kBF16) {
     const __mmask32 mask = kTail ? (1U << n) - 1U : ~0U;
@@ -62,6 +65,7 @@ void SplitLine(const uint16_t* weight, int64_t n, std::byte* to) {
     const __m512 f0 = kTail ? Simd::LoadHalfPart(weight, MinOf(n, 16)) : Simd::LoadHalf(weight);
     const __m512 f1 =
         kTail ? Simd::LoadHalfPart(weight + 16, n > 16 ? n - 16 : 0) : Simd::LoadHalf(weight + 16);
+    if constexpr (kX == AmxX::kRounded) return _mm512_store_si512(to, RoundLine(f0, f1));
     const __m512i hi0 = Round(f0);
     const __m512i hi1 = Round(f1);
     _mm512_store_si512(to, TopBits(hi0, hi1));
@@ -70,36 +74,44 @@ void SplitLine(const uint16_t* weight, int64_t n, std::byte* to) {
   }
 }
 
+struct Floats {
+  __m512 first;
+  __m512 second;
+};
+
 // Which k sit together in a pair must match the weights' tiles: (k, k + 16) for split fp16, (2k, 2k
-// + 1) for bf16 as it lies in memory.
-inline Halves LoadPairs(const float* x, int64_t n, DType weight_dtype) {
-  const __m512 f0 = Simd::LoadPart(x, MinOf(n, 16));
-  const __m512 f1 = Simd::LoadPart(x + 16, n > 16 ? n - 16 : 0);
-  if (weight_dtype == DType::kF16) return {_mm512_castps_si512(f0), _mm512_castps_si512(f1)};
+// + 1) for bf16 as it lies in memory, or rounded as it would.
+inline Floats PairsOf(const Floats& x, DType weight_dtype) {
+  if (weight_dtype == DType::kF16) return x;
   const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
   const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
-  return {_mm512_castps_si512(_mm512_permutex2var_ps(f0, even, f1)),
-          _mm512_castps_si512(_mm512_permutex2var_ps(f0, odd, f1))};
+  return {_mm512_permutex2var_ps(x.first, even, x.second),
+          _mm512_permutex2var_ps(x.first, odd, x.second)};
 }
 
-inline void PackStep(const AmxPackTask& task, int64_t step, std::byte* to) {
+template <AmxX kX>
+void PackStep(const AmxPackTask& task, int64_t step, std::byte* to) {
   const int64_t columns = AmxBlockRows(task.rows);
   const int64_t n = MinOf(kStepK, task.in - step * kStepK);
-  __m512i parts[kAmxXParts][16];
+  __m512i parts[AmxXParts(kX)][16];
   for (int64_t column = 0; column < columns; ++column) {
     const int64_t row = task.block * columns + column;
-    Halves x = {_mm512_setzero_si512(), _mm512_setzero_si512()};
+    Floats x = {_mm512_setzero_ps(), _mm512_setzero_ps()};
     if (row < task.rows) {
-      x = LoadPairs(task.x + row * task.x_stride + step * kStepK, n, task.weight_dtype);
+      const float* from = task.x + row * task.x_stride + step * kStepK;
+      x = {Simd::LoadPart(from, MinOf(n, 16)), Simd::LoadPart(from + 16, n > 16 ? n - 16 : 0)};
     }
-    const __m512 f0 = _mm512_castsi512_ps(x.low);
-    const __m512 f1 = _mm512_castsi512_ps(x.high);
-    const __m512i top0 = Round(f0);
-    const __m512i top1 = Round(f1);
-    parts[0][column] = TopBits(top0, top1);
-    parts[1][column] = TopBits(Round(Rest(f0, top0)), Round(Rest(f1, top1)));
+    if constexpr (kX == AmxX::kRounded) {
+      parts[0][column] = RoundLine(x.first, x.second);
+    } else {
+      const auto [f0, f1] = PairsOf(x, task.weight_dtype);
+      const __m512i top0 = Round(f0);
+      const __m512i top1 = Round(f1);
+      parts[0][column] = TopBits(top0, top1);
+      parts[1][column] = TopBits(Round(Rest(f0, top0)), Round(Rest(f1, top1)));
+    }
   }
-  for (int part = 0; part < kAmxXParts; ++part) {
+  for (int part = 0; part < AmxXParts(kX); ++part) {
     StoreColumns(parts[part], columns, to + part * columns * 64);
   }
 }
@@ -129,27 +141,28 @@ enum class Split { kNone, kFull, kTail };
 
 // Where the blocks of 16 rows of x lie; past the last one it is repeated, and what comes of it is
 // dropped.
-template <int kRowBlocks>
+template <AmxX kX, int kRowBlocks>
 struct BlocksOfX {
   const std::byte* block[kRowBlocks];
 
   BlocksOfX(const MatmulTile& tile, int64_t first) {
     const int64_t last = AmxNumBlocks(tile.total_rows) - 1;
-    const int64_t block_bytes = AmxStepsK(tile.in) * AmxStepBytes(tile.total_rows);
+    const int64_t block_bytes = AmxStepsK(tile.in) * AmxStepBytes(tile.total_rows, kX);
     for (int64_t i = 0; i < kRowBlocks; ++i) {
       block[i] = tile.packed + MinOf(first + i, last) * block_bytes;
     }
   }
 };
 
-template <DType kType, int kRowBlocks>
+template <DType kType, AmxX kX, int kRowBlocks>
 struct Stream {
   static constexpr int kLines = kPanelOuts;
-  static constexpr int kPhases = kType == DType::kF16 ? 3 : 2;
-  static constexpr int64_t kRingBytes = Parts(kType) * kTileBytes;
+  static constexpr int64_t kXParts = AmxXParts(kX);
+  static constexpr int kPhases = kX == AmxX::kRounded ? 1 : kType == DType::kF16 ? 3 : 2;
+  static constexpr int64_t kRingBytes = Parts(kType, kX) * kTileBytes;
 
   const PanelRows<uint16_t>& rows;
-  const BlocksOfX<kRowBlocks>& x;
+  const BlocksOfX<kX, kRowBlocks>& x;
   int64_t in;
   int64_t columns;
   int64_t step_begin;
@@ -160,7 +173,12 @@ struct Stream {
 
   // The parts that a phase multiplies: lo*x1, hi*x1, hi*x2.
   static constexpr int WeightPart(int phase) { return kPhases == 3 && phase == 0 ? 1 : 0; }
-  static constexpr int XPart(int phase) { return phase == kPhases - 1 ? 1 : 0; }
+  static constexpr int XPart(int phase) { return phase > 0 && phase == kPhases - 1 ? 1 : 0; }
+  // Where a part of x is held: one that is alone takes turns, so that a block need not wait for
+  // the product of the one before.
+  static constexpr int XTile(int block, int phase) {
+    return kPhases == 1 ? 6 + block % 2 : 6 + XPart(phase);
+  }
 
   std::byte* Ring(int64_t step) const { return ring + step % kAmxRingSteps * kRingBytes; }
 
@@ -170,7 +188,7 @@ struct Stream {
   }
   template <int kTile>
   void LoadX(int64_t step, int block, int x_part) const {
-    LoadTile<kTile>(x.block[block] + (step * kAmxXParts + x_part) * columns * 64, columns * 4);
+    LoadTile<kTile>(x.block[block] + (step * kXParts + x_part) * columns * 64, columns * 4);
   }
 
   // Lines [kBegin, kEnd) of `step`.
@@ -184,7 +202,7 @@ struct Stream {
         _mm_prefetch(reinterpret_cast<const char*>(coming) + ahead + line % kGroupLines * 64,
                      _MM_HINT_T0);
         const uint16_t* from = rows.weight[line] + step * kStepK;
-        SplitLine<kType, kSplit == Split::kTail>(from, in - step * kStepK, to + line * 64);
+        SplitLine<kType, kX, kSplit == Split::kTail>(from, in - step * kStepK, to + line * 64);
       }
     }
   }
@@ -201,12 +219,12 @@ struct Stream {
   template <Split kSplit, int kBlock, int kPhase>
   inline __attribute__((always_inline)) void Product(int64_t step, int64_t ahead) const {
     constexpr int kWeight = WeightPart(kPhase);
-    constexpr int kX = XPart(kPhase);
+    constexpr int kXTile = XTile(kBlock, kPhase);
     constexpr bool kNewWeight = kPhase == 0 || kWeight != WeightPart(kPhase - 1);
-    constexpr bool kNewX = kPhase == 0 || kX != XPart(kPhase - 1);
+    constexpr bool kNewX = kPhase == 0 || XPart(kPhase) != XPart(kPhase - 1);
     if constexpr (kNewWeight && kBlock == 0) LoadWeights<4 + kWeight>(step, kWeight);
-    if constexpr (kNewX) LoadX<6 + kX>(step, kBlock, kX);
-    MulTiles<kBlock, 4 + kWeight, 6 + kX>();
+    if constexpr (kNewX) LoadX<kXTile>(step, kBlock, XPart(kPhase));
+    MulTiles<kBlock, 4 + kWeight, kXTile>();
     constexpr int kProduct = kBlock * kPhases + kPhase;
     constexpr int kProducts = kRowBlocks * kPhases;
     SplitLines<kSplit, kProduct * kLines / kProducts, (kProduct + 1) * kLines / kProducts>(
@@ -291,7 +309,7 @@ inline int64_t JumpAfterPanel(const MatmulTile& tile, int64_t out, Steps steps) 
   return (tile.next_out_begin - out) * tile.in - steps.end * kStepK;
 }
 
-template <DType kType, int kRowBlocks>
+template <DType kType, AmxX kX, int kRowBlocks>
 void StreamBlock(const MatmulTile& tile, Steps steps) {
   constexpr int64_t kRows = kRowBlocks * 16;
   std::byte* ring = tile.scratch;
@@ -304,8 +322,9 @@ void StreamBlock(const MatmulTile& tile, Steps steps) {
     for (int64_t row = tile.row_begin; row < row_end; row += kRows) {
       const int64_t jump = row + kRows < row_end ? -(steps.end - steps.begin) * kStepK
                                                  : JumpAfterPanel(tile, out, steps);
-      const BlocksOfX<kRowBlocks> x(tile, row / 16);
-      Stream<kType, kRowBlocks>{rows, x, tile.in, columns, steps.begin, steps.end, jump, ring, part}
+      const BlocksOfX<kX, kRowBlocks> x(tile, row / 16);
+      Stream<kType, kX, kRowBlocks>{rows,      x,    tile.in, columns, steps.begin,
+                                    steps.end, jump, ring,    part}
           .Run(sums);
       if (steps.end == AmxStepsK(tile.in)) FinishSums<kRowBlocks>(tile, out, row, sums);
       sums += kRows * kPanelOuts;
@@ -313,41 +332,47 @@ void StreamBlock(const MatmulTile& tile, Steps steps) {
   }
 }
 
-template <DType kType, int kRowBlocks>
+template <DType kType, AmxX kX, int kRowBlocks>
 void StreamTile(const MatmulTile& tile) {
   // Equal blocks whose x is at most kAmxBlockBytes.
   const int64_t num_steps = AmxStepsK(tile.in);
-  const int64_t x_bytes = (tile.num_rows + 15) / 16 * num_steps * AmxStepBytes(tile.total_rows);
+  const int64_t x_bytes = (tile.num_rows + 15) / 16 * num_steps * AmxStepBytes(tile.total_rows, kX);
   const int64_t num_blocks = (x_bytes + kAmxBlockBytes - 1) / kAmxBlockBytes;
   const int64_t block_steps =
       ((num_steps + num_blocks - 1) / num_blocks + kSumSteps - 1) / kSumSteps * kSumSteps;
   for (int64_t step = 0; step < num_steps; step += block_steps) {
-    StreamBlock<kType, kRowBlocks>(tile, {step, MinOf(num_steps, step + block_steps)});
+    StreamBlock<kType, kX, kRowBlocks>(tile, {step, MinOf(num_steps, step + block_steps)});
   }
 }
 
-template <DType kType>
+template <DType kType, AmxX kX>
 void MulTile(const MatmulTile& tile) {
-  if (tile.num_rows <= 16) return StreamTile<kType, 1>(tile);
-  tile.num_rows <= 32 ? StreamTile<kType, 2>(tile) : StreamTile<kType, 4>(tile);
+  if (tile.num_rows <= 16) return StreamTile<kType, kX, 1>(tile);
+  tile.num_rows <= 32 ? StreamTile<kType, kX, 2>(tile) : StreamTile<kType, kX, 4>(tile);
+}
+
+template <AmxX kX>
+void MulTileOf(const MatmulTile& tile) {
+  ConfigureTiles(AmxBlockRows(tile.total_rows));
+  tile.piece->weight_dtype == DType::kF16 ? MulTile<DType::kF16, kX>(tile)
+                                          : MulTile<DType::kBF16, kX>(tile);
+  _tile_release();
+}
+
+template <AmxX kX>
+void Pack(const AmxPackTask& task) {
+  const int64_t step_bytes = AmxStepBytes(task.rows, kX);
+  std::byte* to = task.packed + (task.block * AmxStepsK(task.in) + task.step_begin) * step_bytes;
+  for (int64_t step = task.step_begin; step < task.step_end; ++step, to += step_bytes) {
+    PackStep<kX>(task, step, to);
+  }
 }
 
 }  // namespace
 
-void PackAmx(const AmxPackTask& task) {
-  std::byte* to =
-      task.packed + (task.block * AmxStepsK(task.in) + task.step_begin) * AmxStepBytes(task.rows);
-  for (int64_t step = task.step_begin; step < task.step_end;
-       ++step, to += AmxStepBytes(task.rows)) {
-    PackStep(task, step, to);
-  }
-}
-
-void MatmulTileAmx(const MatmulTile& tile) {
-  ConfigureTiles(AmxBlockRows(tile.total_rows));
-  tile.piece->weight_dtype == DType::kF16 ? MulTile<DType::kF16>(tile)
-                                          : MulTile<DType::kBF16>(tile);
-  _tile_release();
-}
+void PackAmx(const AmxPackTask& task) { Pack<AmxX::kSplit>(task); }
+void PackAmxBf16(const AmxPackTask& task) { Pack<AmxX::kRounded>(task); }
+void MatmulTileAmx(const MatmulTile& tile) { MulTileOf<AmxX::kSplit>(tile); }
+void MatmulTileAmxBf16(const MatmulTile& tile) { MulTileOf<AmxX::kRounded>(tile); }
 
 }  // namespace spillway::kernels

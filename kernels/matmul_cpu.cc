@@ -12,7 +12,9 @@ using TileFunction = void (*)(const MatmulTile&);
 
 TileFunction FunctionOf(Isa isa, DType weight_dtype) {
 #if defined(SPILLWAY_X86)
-  if (isa == Isa::kAmx) return IsQuantised(weight_dtype) ? MatmulTileAmxGroups : MatmulTileAmx;
+  if (HasTiles(isa) && IsQuantised(weight_dtype)) return MatmulTileAmxGroups;
+  if (isa == Isa::kAmxBf16) return MatmulTileAmxBf16;
+  if (isa == Isa::kAmx) return MatmulTileAmx;
   if (isa == Isa::kAvx512) return MatmulTileAvx512;
   if (isa == Isa::kAvx2) return MatmulTileAvx2;
 #endif
@@ -28,7 +30,7 @@ struct Grid {
   int64_t row_tiles;
 
   Grid(const MatmulArgs& args, Isa isa, int num_threads) {
-    const bool amx = isa == Isa::kAmx;
+    const bool amx = HasTiles(isa);
     const int64_t max_rows = amx ? kAmxTileRows : kSimdTileRows;
     const int64_t row_grain = amx ? 32 : 12;  // whole register blocks
     // Tiles, for even work. With few rows memory is the limit, and workers differ more.
@@ -56,18 +58,19 @@ struct Grid {
   }
 };
 
-// Packs x once for all tiles (kAmx).
-void PackX(const MatmulArgs& args, DType weight_dtype, std::byte* packed, ThreadPool& pool) {
+// Packs x once for all tiles (HasTiles).
+void PackX(const MatmulArgs& args, DType weight_dtype, std::byte* packed, ThreadPool& pool,
+           Isa isa) {
 #if defined(SPILLWAY_X86)
   const bool groups = IsQuantised(weight_dtype);
+  const auto pack = groups ? PackAmxGroups : isa == Isa::kAmxBf16 ? PackAmxBf16 : PackAmx;
   const int64_t task_steps = groups ? 8 : 16;  // 16 rows * 512 k: about 5 us
   const int64_t steps = groups ? AmxNumGroups(args.in) : AmxStepsK(args.in);
   const int64_t step_tasks = DivideUp(steps, task_steps);
   auto task = [&](int64_t index, int /*worker*/) {
     const int64_t begin = index % step_tasks * task_steps;
-    (groups ? PackAmxGroups
-            : PackAmx)({args.x, args.x_stride, args.rows, args.in, weight_dtype, index / step_tasks,
-                        begin, std::min(steps, begin + task_steps), packed});
+    pack({args.x, args.x_stride, args.rows, args.in, weight_dtype, index / step_tasks, begin,
+          std::min(steps, begin + task_steps), packed});
   };
   const int64_t num_tasks =
       step_tasks * (groups ? AmxGroupBlocks(args.rows) : AmxNumBlocks(args.rows));
@@ -76,7 +79,7 @@ void PackX(const MatmulArgs& args, DType weight_dtype, std::byte* packed, Thread
   for (int64_t index = 0; index < num_tasks; ++index) task(index, 0);
 #else
   static_cast<void>(args), static_cast<void>(weight_dtype), static_cast<void>(packed),
-      static_cast<void>(pool);
+      static_cast<void>(pool), static_cast<void>(isa);
 #endif
 }
 
@@ -88,16 +91,20 @@ struct PieceFilter {
 };
 
 // Of x, whatever the weights; whole lines.
-int64_t PackedBytes(int64_t rows, int64_t in) {
-  return RoundUp(std::max(AmxPackedBytes(rows, in), AmxGroupPackedBytes(rows, in)), 64);
+int64_t PackedBytes(int64_t rows, int64_t in, Isa isa) {
+  if (!HasTiles(isa)) return 0;
+  const AmxX x = isa == Isa::kAmxBf16 ? AmxX::kRounded : AmxX::kSplit;
+  return RoundUp(std::max(AmxPackedBytes(rows, in, x), AmxGroupPackedBytes(rows, in)), 64);
 }
+
+// Of a worker.
+int64_t ScratchBytes(Isa isa) { return HasTiles(isa) ? kAmxScratchBytes : kSimdScratchBytes; }
 
 void RunTiles(const MatmulArgs& args, PieceFilter filter, std::span<std::byte> workspace,
               ThreadPool& pool, Isa isa) {
   const Grid grid(args, isa, pool.num_threads());
-  const bool amx = isa == Isa::kAmx;
-  const int64_t packed_bytes = amx ? PackedBytes(args.rows, args.in) : 0;
-  const int64_t scratch_bytes = amx ? kAmxScratchBytes : kSimdScratchBytes;
+  const int64_t packed_bytes = PackedBytes(args.rows, args.in, isa);
+  const int64_t scratch_bytes = ScratchBytes(isa);
   const TileFunction function = FunctionOf(isa, filter.dtype);
   int64_t num_tasks = 0;
   for (const MatmulPiece& piece : args.pieces) {
@@ -125,8 +132,7 @@ void RunTiles(const MatmulArgs& args, PieceFilter filter, std::span<std::byte> w
 }  // namespace
 
 int64_t MatmulWorkspaceBytes(int64_t max_rows, int64_t max_in, int num_threads, Isa isa) {
-  if (isa != Isa::kAmx) return num_threads * kSimdScratchBytes;
-  return PackedBytes(max_rows, max_in) + num_threads * kAmxScratchBytes;
+  return PackedBytes(max_rows, max_in, isa) + num_threads * ScratchBytes(isa);
 }
 
 void Matmul(const MatmulArgs& args, std::span<std::byte> workspace, ThreadPool& pool, Isa isa) {
@@ -134,7 +140,7 @@ void Matmul(const MatmulArgs& args, std::span<std::byte> workspace, ThreadPool& 
   SPILLWAY_CHECK(static_cast<int64_t>(workspace.size()) >=
                  MatmulWorkspaceBytes(args.rows, args.in, pool.num_threads(), isa));
   SPILLWAY_CHECK(reinterpret_cast<uintptr_t>(workspace.data()) % 64 == 0);
-  if (isa != Isa::kAmx) return RunTiles(args, {true, DType::kF16}, workspace, pool, isa);
+  if (!HasTiles(isa)) return RunTiles(args, {true, DType::kF16}, workspace, pool, isa);
   // x is packed for one dtype of weights; calls that mix them pack it again.
   for (const DType dtype : {DType::kF16, DType::kBF16, DType::kQ8, DType::kQ4}) {
     const PieceFilter filter = {false, dtype};
@@ -142,7 +148,7 @@ void Matmul(const MatmulArgs& args, std::span<std::byte> workspace, ThreadPool& 
                      [&](const auto& piece) { return filter.Takes(piece); })) {
       continue;
     }
-    PackX(args, dtype, workspace.data(), pool);
+    PackX(args, dtype, workspace.data(), pool, isa);
     RunTiles(args, filter, workspace, pool, isa);
   }
 }

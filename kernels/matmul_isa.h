@@ -23,8 +23,8 @@ struct MatmulTile {
   int64_t num_outs;
   int64_t next_out_begin;  // where this worker likely goes on, for prefetch; may lie past the piece
   std::byte* scratch;      // of this worker, 64-byte aligned
-  const std::byte* packed;  // kAmx: all rows of x as PackAmx made them
-  int64_t total_rows;       // kAmx: of the call, they fix the packed layout
+  const std::byte* packed;  // HasTiles: all rows of x as PackAmx made them
+  int64_t total_rows;       // HasTiles: of the call, they fix the packed layout
 };
 
 // A tile's limits, and the scratch each worker needs for it.
@@ -53,11 +53,15 @@ constexpr int64_t kAmxScratchBytes =
 constexpr int64_t AmxStepsK(int64_t in) { return (in + 31) / 32; }
 constexpr int64_t AmxBlockRows(int64_t rows) { return rows < 16 ? rows : 16; }
 constexpr int64_t AmxNumBlocks(int64_t rows) { return rows < 16 ? 1 : (rows + 15) / 16; }
-constexpr int64_t kAmxXParts = 2;
+// What x is for the products: the sum of two bf16, or rounded to one.
+enum class AmxX { kSplit, kRounded };
+constexpr int64_t AmxXParts(AmxX x) { return x == AmxX::kSplit ? 2 : 1; }
 // One block's step: the parts of x as [16 pairs of k][block rows][2] bf16.
-constexpr int64_t AmxStepBytes(int64_t rows) { return kAmxXParts * 16 * AmxBlockRows(rows) * 4; }
-constexpr int64_t AmxPackedBytes(int64_t rows, int64_t in) {
-  return AmxNumBlocks(rows) * AmxStepsK(in) * AmxStepBytes(rows);
+constexpr int64_t AmxStepBytes(int64_t rows, AmxX x) {
+  return AmxXParts(x) * 16 * AmxBlockRows(rows) * 4;
+}
+constexpr int64_t AmxPackedBytes(int64_t rows, int64_t in, AmxX x) {
+  return AmxNumBlocks(rows) * AmxStepsK(in) * AmxStepBytes(rows, x);
 }
 
 // For quantised weights x is packed by groups of 64 k: two tiles of bytes for 16 rows, or one for
@@ -73,7 +77,7 @@ constexpr int64_t AmxGroupPackedBytes(int64_t rows, int64_t in) {
 }
 
 // Steps [step_begin, step_end) of x in one block of rows, for weights of `weight_dtype`: of 32 k
-// for PackAmx, which splits x into bf16 parts, groups for PackAmxGroups.
+// for PackAmx and PackAmxBf16, which split x into bf16 parts or round it, groups for PackAmxGroups.
 struct AmxPackTask {
   const float* x;
   int64_t x_stride;
@@ -87,6 +91,8 @@ struct AmxPackTask {
 };
 void PackAmx(const AmxPackTask& task);
 void MatmulTileAmx(const MatmulTile& tile);
+void PackAmxBf16(const AmxPackTask& task);
+void MatmulTileAmxBf16(const MatmulTile& tile);
 void PackAmxGroups(const AmxPackTask& task);
 void MatmulTileAmxGroups(const MatmulTile& tile);
 

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -192,11 +193,13 @@ struct Plan {
 // How much workspace the kernels ask for; passed in so that planning links no kernels. `exchange`
 // null: the executor is the host's own.
 struct KernelNeeds {
-  int64_t (*matmul_bytes)(int64_t rows, int64_t in, int num_threads) = nullptr;
-  int64_t (*attention_bytes)(int64_t row_slots, int64_t head_dim, int num_threads) = nullptr;
+  std::function<int64_t(int64_t rows, int64_t in, int num_threads)> matmul_bytes = nullptr;
+  std::function<int64_t(int64_t row_slots, int64_t head_dim, int num_threads)> attention_bytes =
+      nullptr;
   // Of a policy that evicts: attention with token scores, compaction, decode.
-  int64_t (*eviction_bytes)(int64_t row_slots, int64_t head_dim, int num_threads) = nullptr;
-  ExchangeBytes (*exchange)(const Plan& plan) = nullptr;
+  std::function<int64_t(int64_t row_slots, int64_t head_dim, int num_threads)> eviction_bytes =
+      nullptr;
+  std::function<ExchangeBytes(const Plan& plan)> exchange = nullptr;
 };
 
 // Places everything without looking at the caps; for those that compare many policies.

@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "kernels/isa.h"  // CpuCompute
 #include "policies/given_policy.h"
 #include "spillway/kv_policy.h"
 #include "spillway/machine.h"
@@ -70,7 +71,8 @@ struct Config {
   std::optional<std::array<double, 6>> percent;  // weights, KV, activations: on gpu and on cpu each
   std::optional<bool> cpu_attention;
   bool overlap = true;
-  int num_threads = 0;                // 0: physical cores
+  int num_threads = 0;  // 0: physical cores
+  kernels::CpuCompute cpu_compute = kernels::CpuCompute::kFp32;
   std::optional<GivenPolicy> policy;  // of a file; what a flag states beats it
   std::optional<Machine> machine;     // of a file
   std::optional<int64_t> gpu_batch_size;

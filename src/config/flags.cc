@@ -215,6 +215,18 @@ Flag ThreadsFlag() {
                  kMaxThreads);
 }
 
+Flag CpuComputeFlag() {
+  return Value("cpu-compute", "fp32|bf16",
+               "what products of 16-bit weights take on the CPU: fp32, or all rounded to bf16, "
+               "faster and less exact (fp32)",
+               [](Config& config, const std::string& text) {
+                 if (text != "fp32" && text != "bf16")
+                   throw Error(ErrorCode::kFlag, "--cpu-compute: give fp32 or bf16");
+                 config.cpu_compute =
+                     text == "bf16" ? kernels::CpuCompute::kBf16 : kernels::CpuCompute::kFp32;
+               });
+}
+
 Flag OffloadDirFlag() {
   return Value("offload-dir", "DIR", "folder of the disk tier and of temporary files ($TMPDIR)",
                [](Config& config, const std::string& text) { config.offload_dir = text; });
@@ -273,6 +285,7 @@ std::vector<Flag> RunFlags() {
       Switch("no-cpu-attention", "attend to all KV on the device (default)",
              [](Config& config, bool on) { config.cpu_attention = !on; }),
       ThreadsFlag(),
+      CpuComputeFlag(),
       Integer("gpu-batch-size", "rows computed together (up to 64, as memory allows)",
               &Config::gpu_batch_size, 1, kMaxRows),
       Integer("num-gpu-batches", "batches that one load of a layer serves (as memory allows)",
@@ -355,6 +368,7 @@ std::vector<Flag> ProfileFlags() {
              [](Config& config, bool on) { config.quick = on; }),
       OffloadDirFlag(),
       ThreadsFlag(),
+      CpuComputeFlag(),
   };
 }
 

@@ -5,7 +5,6 @@
 
 #include "kernels/attention.h"
 #include "kernels/budget_attention.h"
-#include "kernels/isa.h"
 #include "kernels/kv_compact.h"
 #include "kernels/matmul.h"
 #include "src/execute/cpu_executor.h"
@@ -14,14 +13,13 @@ namespace spillway {
 
 KernelNeeds HostDevice::needs() const {
   KernelNeeds needs;
-  needs.matmul_bytes = [](int64_t rows, int64_t in, int num_threads) {
-    return kernels::MatmulWorkspaceBytes(rows, in, num_threads, kernels::BestIsa());
+  needs.matmul_bytes = [isa = isa_](int64_t rows, int64_t in, int num_threads) {
+    return kernels::MatmulWorkspaceBytes(rows, in, num_threads, isa);
   };
-  needs.attention_bytes = [](int64_t slots, int64_t head_dim, int num_threads) {
-    return kernels::AttentionWorkspaceBytes(slots, head_dim, num_threads, kernels::BestIsa());
+  needs.attention_bytes = [isa = isa_](int64_t slots, int64_t head_dim, int num_threads) {
+    return kernels::AttentionWorkspaceBytes(slots, head_dim, num_threads, isa);
   };
-  needs.eviction_bytes = [](int64_t slots, int64_t head_dim, int num_threads) {
-    const kernels::Isa isa = kernels::BestIsa();
+  needs.eviction_bytes = [isa = isa_](int64_t slots, int64_t head_dim, int num_threads) {
     return std::max({kernels::AttentionWorkspaceBytesWithScores(slots, head_dim, num_threads, isa),
                      kernels::BudgetAttentionWorkspaceBytes(slots, head_dim, num_threads, isa),
                      kernels::KvCompactWorkspaceBytes(slots, num_threads)});
@@ -38,7 +36,7 @@ std::unique_ptr<CopyQueue> HostDevice::MakeCopyQueue() { return std::make_unique
 std::unique_ptr<Executor> HostDevice::MakeExecutor(const Plan& plan, const Arenas& arenas,
                                                    ThreadPool& pool) {
   const Arena& memory = plan.device() == Tier::kGpu ? arenas.gpu : arenas.cpu;
-  return std::make_unique<CpuExecutor>(plan, memory, pool, kernels::BestIsa());
+  return std::make_unique<CpuExecutor>(plan, memory, pool, isa_);
 }
 
 void HostDevice::CopyIn(std::byte* to, std::span<const std::byte> from) {

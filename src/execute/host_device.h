@@ -1,12 +1,15 @@
 // HostDevice: the CPU computes, and its memory stands for a GPU's where one is emulated.
 #pragma once
 
+#include "kernels/isa.h"
 #include "src/execute/device.h"
 
 namespace spillway {
 
 class HostDevice final : public Device {
  public:
+  explicit HostDevice(kernels::Isa isa = kernels::BestIsa()) : isa_(isa) {}
+
   KernelNeeds needs() const override;
   DeviceMemory memory() const override { return {}; }
   int64_t TakenBytes() const override { return 0; }
@@ -18,6 +21,9 @@ class HostDevice final : public Device {
                                          ThreadPool& pool) override;
   bool IsHostMemory() const override { return true; }
   void CopyIn(std::byte* to, std::span<const std::byte> from) override;
+
+ private:
+  kernels::Isa isa_;
 };
 
 }  // namespace spillway

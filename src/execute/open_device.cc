@@ -8,6 +8,19 @@
 #endif
 
 namespace spillway {
+#if defined(SPILLWAY_CUDA)
+namespace {
+
+std::unique_ptr<Device> OpenGpu(const Config& config, int index) {
+  if (config.cpu_compute != kernels::CpuCompute::kFp32) {
+    throw Error(ErrorCode::kFlag,
+                "--cpu-compute: products run on the GPU; leave it out, or give --device cpu");
+  }
+  return std::make_unique<CudaDevice>(index);
+}
+
+}  // namespace
+#endif
 
 // Without CUDA in the build, flags have refused a GPU that is named.
 std::unique_ptr<Device> OpenDevice(const Config& config) {
@@ -19,15 +32,13 @@ std::unique_ptr<Device> OpenDevice(const Config& config) {
                   "--emulate-gpu stands for a GPU on the CPU; with --device cuda "
                   "leave it out, and cap the GPU with --gpu-memory");
     }
-    return std::make_unique<CudaDevice>(config.device.index);
+    return OpenGpu(config, config.device.index);
   }
   if (config.device.kind == DeviceKind::kAuto && !emulates && CountGpus() > 0) {
-    return std::make_unique<CudaDevice>(0);
+    return OpenGpu(config, 0);
   }
-#else
-  static_cast<void>(config);
 #endif
-  return std::make_unique<HostDevice>();
+  return std::make_unique<HostDevice>(kernels::BestIsa(config.cpu_compute));
 }
 
 }  // namespace spillway

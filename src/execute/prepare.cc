@@ -76,7 +76,7 @@ std::filesystem::path OffloadFolder(const Config& config) {
 Machine HostMachine(const Config& config) {
   Machine machine;
   machine.name = ProcessorName();
-  machine.isa = kernels::IsaName(kernels::BestIsa());
+  machine.isa = kernels::IsaName(kernels::BestIsa(config.cpu_compute));
   machine.num_threads = config.num_threads > 0 ? config.num_threads : NumPhysicalCores();
   machine.cap_bytes[Tier::kCpu] = AvailableMemoryBytes() / 10 * 9;
   return machine;

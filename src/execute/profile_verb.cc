@@ -83,7 +83,7 @@ int RunProfile(const Config& config) {
   machine.cap_bytes[Tier::kDisk] = folder.FreeBytes() / 10 * 9;
   ProgressLine line(config.progress ? TerminalOf(config) : nullptr);
   const MeasuredMachine measured =
-      MeasureMachine(folder, {machine.num_threads, kernels::BestIsa(),
+      MeasureMachine(folder, {machine.num_threads, kernels::BestIsa(config.cpu_compute),
                               config.quick ? ProfileLength::kQuick : ProfileLength::kFull,
                               [&line](const std::string& text) { line.Note(text); }});
   line.Clear();

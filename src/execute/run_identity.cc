@@ -73,17 +73,19 @@ std::string SamplingText(const Config& config) {
 RunManifest IdentityOf(const Config& config, const OpenedModel& model, const Policy& policy,
                        const Device& device, uint64_t input_hash) {
   const std::string gpu = device.name();
-  return {{"input", HashDigits(input_hash)},
-          {"model", ModelKey(config, model)},
-          {"model name", model.shape.name},
-          {"tokenizer", TokenizerKey(model)},
-          {"sampling flags", SamplingText(config)},
-          {"weight bits", fmt::format("{}", model.shape.weight_bits)},
-          {"KV policy", KvPolicyJson(policy.kv).dump()},
-          {"KV type", policy.kv_bits == 16 ? std::string(DTypeName(policy.kv_dtype))
-                                           : fmt::format("{} bits", policy.kv_bits)},
-          {"spillway version", std::string(kVersion)},
-          {"processor", gpu.empty() ? std::string(kernels::IsaName(kernels::BestIsa())) : gpu}};
+  return {
+      {"input", HashDigits(input_hash)},
+      {"model", ModelKey(config, model)},
+      {"model name", model.shape.name},
+      {"tokenizer", TokenizerKey(model)},
+      {"sampling flags", SamplingText(config)},
+      {"weight bits", fmt::format("{}", model.shape.weight_bits)},
+      {"KV policy", KvPolicyJson(policy.kv).dump()},
+      {"KV type", policy.kv_bits == 16 ? std::string(DTypeName(policy.kv_dtype))
+                                       : fmt::format("{} bits", policy.kv_bits)},
+      {"spillway version", std::string(kVersion)},
+      {"processor",
+       gpu.empty() ? std::string(kernels::IsaName(kernels::BestIsa(config.cpu_compute))) : gpu}};
 }
 
 }  // namespace spillway

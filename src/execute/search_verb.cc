@@ -107,7 +107,8 @@ std::string SourceOf(const Config& config, const OpenedModel& model, const Machi
 }  // namespace
 
 int RunSearch(const Config& config) {
-  const HostDevice device;  // nothing is computed: its kernels' needs stand for those of any
+  // Nothing is computed: its kernels' needs stand for those of any device.
+  const HostDevice device(kernels::BestIsa(config.cpu_compute));
   const OpenedModel model = OpenModel(config);
   const ReportFile output("--output", config.output, {config.input, {}, config.report});
   const ReportFile report("--report", config.report, {config.input, config.output, {}});

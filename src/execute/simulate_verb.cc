@@ -55,7 +55,8 @@ class SimTrace {
 }  // namespace
 
 int RunSimulate(const Config& config) {
-  const HostDevice device;  // nothing is computed: its kernels' needs stand for those of any
+  // Nothing is computed: its kernels' needs stand for those of any device.
+  const HostDevice device(kernels::BestIsa(config.cpu_compute));
   const OpenedModel model = OpenModel(config);
   const ReportFile report("--report", config.report, {config.input, {}, config.trace});
   const ReportFile trace_file("--trace", config.trace, {config.input, {}, config.report});

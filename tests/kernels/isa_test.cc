@@ -52,5 +52,21 @@ TEST_F(IsaTest, AnUnknownNameIsTheUsersMistake) {
   }
 }
 
+TEST_F(IsaTest, Bf16NeedsTheTileUnit) {
+  unsetenv("SPILLWAY_ISA");
+  EXPECT_EQ(BestIsa(CpuCompute::kFp32), BestIsa());
+  if (BestIsa() == Isa::kAmx) {
+    EXPECT_EQ(BestIsa(CpuCompute::kBf16), Isa::kAmxBf16);
+  }
+  setenv("SPILLWAY_ISA", "portable", 1);
+  try {
+    BestIsa(CpuCompute::kBf16);
+    FAIL() << "accepted bf16 without AMX";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kFlag);
+    EXPECT_NE(std::string(error.what()).find("portable"), std::string::npos);
+  }
+}
+
 }  // namespace
 }  // namespace spillway::kernels
