@@ -5,10 +5,11 @@ disk offload. Same machine, same weights, the same cgroup limit for both, page c
 
 Needs root (it makes a memory cgroup), and the PyPI packages torch, transformers, accelerate, safetensors and numpy. The
 checkpoint (opt-1.3b shape, seeded) is made under --work once, and so are both sides' offload files. Accelerate runs in
-bfloat16 with all threads, in inference mode, with logits of the last position only (in one product), at each batch size until one does
-not fit; its prefill is the first forward pass. Spillway runs blocks of growing size. Beside each row stands the bound of
-a decode pass: bytes of weights over the disk's rate as a plain O_DIRECT read of the same store gives it in the same run,
-or FLOPs over the matrix rate that torch's bf16 product of that many rows reaches.
+bfloat16 with all threads, in inference mode, with logits of the last position only (in one product), at each batch size
+until one does not fit; its prefill is the first forward pass. Spillway runs blocks of growing size, in bfloat16 too unless
+--cpu-compute says fp32 (which any processor can). Beside each row stands the bound of a decode pass: bytes of weights over
+the disk's rate as a plain O_DIRECT read of the same store gives it in the same run, or FLOPs over the matrix rate that
+torch's bf16 product of that many rows reaches.
 """
 
 import argparse
@@ -126,7 +127,7 @@ def spillway_round(group, binary, checkpoint, work, rows, args):
         batch = min(rows, 64)
         words = [binary, "generate", "--model", checkpoint, "--tokenizer", "none", "--quiet"]
         words += ["--input", place / "in.jsonl", "--output", place / "out.jsonl", "--report", place / "report.json"]
-        words += ["--offload-dir", work, "--cpu-memory", args.limit - (256 << 20)]
+        words += ["--offload-dir", work, "--cpu-memory", args.limit - (256 << 20), "--cpu-compute", args.cpu_compute]
         words += ["--gpu-batch-size", batch, "--num-gpu-batches", (rows + batch - 1) // batch]
         done = subprocess.run(group.command(words), stderr=subprocess.PIPE, text=True)
         if done.returncode != 0:
@@ -175,7 +176,7 @@ def print_table(result):
         print(f"| Accelerate bf16 | {row['rows']} | {row['decode']:.2f} | {row['generated']:.2f} | | | |")
     for row in result["spillway"]:
         limit, by = row["bound"]
-        print(f"| Spillway | {row['rows']} | {row['decode']:.1f} | {row['generated']:.1f} | {limit:.1f} ({by})"
+        print(f"| Spillway {result['cpu_compute']} | {row['rows']} | {row['decode']:.1f} | {row['generated']:.1f} | {limit:.1f} ({by})"
               f" | {100 * row['disk_busy']:.0f} % | {100 * row['compute']:.0f} % |")
     for side in ("accelerate", "spillway"):
         if not result[side]:
@@ -195,7 +196,8 @@ def main():
     parser.add_argument("--prompt-tokens", type=int, default=32)
     parser.add_argument("--new-tokens", type=int, default=64)
     parser.add_argument("--accelerate-batches", type=int, nargs="+", default=[8, 32, 64])
-    parser.add_argument("--spillway-rows", type=int, nargs="+", default=[8, 32, 64, 128, 256])
+    parser.add_argument("--spillway-rows", type=int, nargs="+", default=[8, 32, 64, 128, 256, 512])
+    parser.add_argument("--cpu-compute", choices=["bf16", "fp32"], default="bf16", help="what Spillway computes in")
     parser.add_argument("--quick", action="store_true", help="8 new tokens, two sizes each")
     parser.add_argument("--output", type=pathlib.Path, help="the figures as JSON")
     args = parser.parse_args()
@@ -218,7 +220,7 @@ def main():
         group.close()
     result = {
         "limit_bytes": args.limit, "disk_bytes_per_s": disk, "prompt_tokens": args.prompt_tokens,
-        "new_tokens": args.new_tokens, "accelerate": [row for row in accelerate if row],
+        "new_tokens": args.new_tokens, "cpu_compute": args.cpu_compute, "accelerate": [row for row in accelerate if row],
         "spillway": [row | {"bound": bound(row, disk, matrix_rate(row["rows"]))} for row in spillway if row],
     }
     print(f"limit {args.limit / 2**30:.2f} GiB, disk {disk / 1e9:.2f} GB/s")

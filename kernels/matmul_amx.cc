@@ -6,9 +6,9 @@
 // bf16 or TF32 units lose 1000 or 100 times as much. Sums of 512 k are added in order. This fixes
 // every bit, whatever the number of rows. The unit flushes denormals: parts of x under 2^-126 count
 // as zero. Rounded (kAmxBf16), x and fp16 weights are one bf16 each, to the nearest even: one
-// product, which loses 2^-9 of either. The weights are the A tile (16 outputs x 32 k, as they lie
-// in memory) and x the B tile (pairs of k x rows), so that no weight is transposed. x is split once
-// per call (PackAmx), weights as they are met.
+// product, which loses up to 2^-8 of either. The weights are the A tile (16 outputs x 32 k, as they
+// lie in memory) and x the B tile (pairs of k x rows), so that no weight is transposed. x is split
+// once per call (PackAmx), weights as they are met.
 #include <immintrin.h>
 
 #include "kernels/matmul_amx_tile.h"
