@@ -284,6 +284,17 @@ int64_t TableBytes(const Plan& plan) {
   return reference + blocks * kTagBytes + tiles * kTileEntryBytes + kQueueBytes;
 }
 
+// By block, what batches move has longer to come, and staged weights take more room: worth it where
+// there is more than one batch and KV or states of some do move.
+GridOrder OrderOf(const Plan& plan) {
+  bool moves = false;
+  for (const Tier tier : kAllTiers) {
+    moves |= plan.kv[tier].size > 0 && !plan.KvInPlace(tier);
+    moves |= plan.hidden[tier].size > 0 && tier != plan.device();
+  }
+  return moves && plan.num_batches > 1 ? GridOrder::kByBlock : GridOrder::kByLayer;
+}
+
 // Halves the block until it fits; the policy unchanged when even one row does not.
 std::optional<Policy> SmallerBlock(const ModelShape& shape, const Machine& machine,
                                    const Workload& work, Policy policy, const KernelNeeds& needs) {
@@ -332,8 +343,7 @@ Plan LayOut(const ModelShape& shape, const Machine& machine, const Workload& wor
   plan.num_batches = std::clamp<int64_t>(
       (work.num_requests + plan.batch.rows - 1) / plan.batch.rows, 1, policy.num_gpu_batches);
 
-  // A single batch walks both orders alike, and by layer it needs less staging.
-  plan.order = plan.num_batches > 1 ? GridOrder::kByBlock : GridOrder::kByLayer;
+  plan.order = OrderOf(plan);
   plan.weight_lookahead = kWeightLookahead;
 
   Cursors arenas;

@@ -43,6 +43,46 @@ std::map<int64_t, int64_t> DisjointRegions(const Plan& plan) {
   return regions;
 }
 
+Policy WeightsOnDisk(int64_t rows, int64_t batches) {
+  Policy policy = Batches(rows, batches);
+  policy.weight_frac = {};
+  policy.weight_frac[Tier::kDisk] = 1.0;
+  return policy;
+}
+
+// By block, the weights of two whole blocks are staged at once; by layer, those of three layers.
+TEST(PlanTest, GoesByBlockWhereBatchesMoveRowsAndByLayerWhereTheyStay) {
+  ModelShape shape = *BuiltInShape("opt-30b");
+  shape.vocab_size = 1000;  // or the head is the largest layer
+  const Machine machine = MachineWith(int64_t{1} << 40, int64_t{1} << 40);
+  const auto plan_of = [&](const Policy& policy) {
+    return MakePlan(shape, machine, Requests(20, 100, 28), policy, kNeeds);
+  };
+  const int64_t attention_bytes = int64_t{4} * 7168 * 7168 * 2;
+  const int64_t mlp_bytes = int64_t{2} * 7168 * 28672 * 2;
+
+  const Plan in_place = plan_of(WeightsOnDisk(4, 3));
+  EXPECT_EQ(in_place.order, GridOrder::kByLayer);
+  EXPECT_GE(in_place.weight_staging.bytes, attention_bytes + 2 * mlp_bytes);
+
+  Policy spilled = WeightsOnDisk(4, 3);
+  spilled.kv_frac[Tier::kCpu] = 0.5;
+  spilled.kv_frac[Tier::kDisk] = 0.5;
+  const Plan moving = plan_of(spilled);
+  EXPECT_EQ(moving.order, GridOrder::kByBlock);
+  EXPECT_GE(moving.weight_staging.bytes, 2 * (attention_bytes + mlp_bytes));
+  EXPECT_LT(moving.weight_staging.bytes, 1.05 * 2 * (attention_bytes + mlp_bytes));
+  EXPECT_GT(moving.weight_staging.bytes, in_place.weight_staging.bytes);
+
+  spilled.num_gpu_batches = 1;
+  EXPECT_EQ(plan_of(spilled).order, GridOrder::kByLayer);
+
+  Policy states = WeightsOnDisk(4, 3);
+  states.activation_frac = {};
+  states.activation_frac[Tier::kDisk] = 1.0;
+  EXPECT_EQ(plan_of(states).order, GridOrder::kByBlock);
+}
+
 TEST(PlanTest, RegionsAreAlignedDisjointAndInsideTheArena) {
   for (const char* name : {"opt-125m", "opt-350m", "opt-1.3b"}) {
     const Plan plan = MakePlan(*BuiltInShape(name), MachineWith(int64_t{1} << 40),
