@@ -13,7 +13,7 @@
 #include "spillway/machine.h"
 #include "spillway/model.h"
 #include "spillway/policy.h"
-#include "spillway/schedule.h"  // GridOrder
+#include "spillway/schedule.h"  // GridOrder, kStagingSlots
 #include "spillway/tier.h"
 #include "spillway/workload.h"
 
@@ -83,7 +83,7 @@ struct KvClass {
 // the batch that is loaded, the one that is computed and the one that is stored.
 struct StagingPlan {
   Tier tier = Tier::kCpu;
-  std::array<Region, 3> slots;
+  std::array<Region, kStagingSlots> slots;
 };
 
 // Memory through which bytes pass between disk and a device that is not the CPU: one ring for each

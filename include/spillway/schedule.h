@@ -3,8 +3,8 @@
 // the block of batches. Plain values; any thread.
 #pragma once
 
-#include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -53,19 +53,23 @@ enum class Overlap { kOn, kOff };
 // they are; or each layer by itself, as in FlexGen.
 enum class GridOrder { kByBlock, kByLayer };
 
+// Places that staged KV, and staged states, take in turn: one is computed on, one comes, one
+// leaves.
+inline constexpr std::size_t kStagingSlots = 3;
+
 struct Schedule {
-  std::vector<LayerKind> layers;
+  std::vector<LayerKind> layers;  // the embedding, attention and MLP of each block, the head
   int64_t num_batches = 0;
   Overlap overlap = Overlap::kOn;
   int64_t weight_lookahead = 1;           // layers that weights are loaded ahead of their compute
-  GridOrder order = GridOrder::kByBlock;  // with overlap: weight_lookahead is 2 or more
+  GridOrder order = GridOrder::kByLayer;  // kByBlock with overlap: weight_lookahead is 2 or more
 
   int64_t num_layers() const { return static_cast<int64_t>(layers.size()); }
 
   // The cell after `at`: the layers of a group, then batch, then group, then pass. The one place
   // where the grid wraps around.
   Cursor Next(Cursor at) const {
-    if (!EndsGroup(at)) {
+    if (at.layer < GroupEnd(at.layer)) {
       ++at.layer;
       return at;
     }
@@ -80,14 +84,29 @@ struct Schedule {
     return at;
   }
 
-  // A group is what a batch goes through in one go. Its number within the pass, its first layer.
+  // A group is what a batch goes through in one go: its number within the pass, its first and its
+  // last layer.
   int64_t GroupOf(int64_t layer) const {
-    if (order == GridOrder::kByLayer) return layer;
-    return layer - std::count(layers.begin(), layers.begin() + layer + 1, LayerKind::kMlp);
+    return order == GridOrder::kByBlock ? (layer + 1) / 2 : layer;
   }
   int64_t num_groups() const { return GroupOf(num_layers() - 1) + 1; }
-  bool EndsGroup(const Cursor& at) const {
-    return order == GridOrder::kByLayer || !IsAttention(at);
+  int64_t GroupBegin(int64_t layer) const {
+    return order == GridOrder::kByBlock && Is(LayerKind::kMlp, layer) ? layer - 1 : layer;
+  }
+  int64_t GroupEnd(int64_t layer) const {
+    return order == GridOrder::kByBlock && Is(LayerKind::kAttention, layer) ? layer + 1 : layer;
+  }
+
+  // Where the KV of an attention cell is staged, and the states of a cell; those of a single batch
+  // stay in one place.
+  std::size_t KvSlot(const Cursor& attention) const {
+    const int64_t blocks = attention.pass * (num_layers() / 2 - 1) + attention.layer / 2;
+    return static_cast<std::size_t>(blocks * num_batches + attention.batch) % kStagingSlots;
+  }
+  std::size_t HiddenSlot(const Cursor& at) const {
+    if (num_batches == 1) return 0;
+    const int64_t groups = at.pass * num_groups() + GroupOf(at.layer);
+    return static_cast<std::size_t>(groups * num_batches + at.batch) % kStagingSlots;
   }
 
   bool EndsBatch(const Cursor& at) const { return at.layer == num_layers() - 1; }
@@ -100,19 +119,12 @@ struct Schedule {
   TaskList At(const Cursor& at) const;
 
  private:
-  bool IsAttention(const Cursor& at) const {
-    return layers[static_cast<std::size_t>(at.layer)] == LayerKind::kAttention;
+  bool Is(LayerKind kind, int64_t layer) const {
+    return layers[static_cast<std::size_t>(layer)] == kind;
   }
-  int64_t GroupBegin(int64_t layer) const {
-    const bool follows = layers[static_cast<std::size_t>(layer)] == LayerKind::kMlp;
-    return order == GridOrder::kByBlock && follows ? layer - 1 : layer;
-  }
+  bool IsAttention(const Cursor& at) const { return Is(LayerKind::kAttention, at.layer); }
   bool BeginsGroup(const Cursor& at) const { return GroupBegin(at.layer) == at.layer; }
-  // The first cell after those of this batch in its group.
-  Cursor AfterGroup(Cursor at) const {
-    while (!EndsGroup(at)) at = Next(at);
-    return Next(at);
-  }
+  bool EndsGroup(const Cursor& at) const { return GroupEnd(at.layer) == at.layer; }
   TaskList Overlapped(const Cursor& at) const;
   TaskList Serial(const Cursor& at) const;
 };

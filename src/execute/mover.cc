@@ -141,7 +141,7 @@ void Mover::LoadKv(const Cursor& cell, const PackedBatch& batch) {
     const int64_t align = plan_.slot_align[batch.rows[row].kv_tier];
     AddKvRuns(cell, batch, row, {0, DivideUp(num_held, align)}, Direction::kIn);
   }
-  const std::size_t slot = KvSlot(cell);
+  const std::size_t slot = grid_->KvSlot(cell);
   kv_.loaded[slot] = rows_in_.Add(moves_, LabelOf(TraceSubject::kKv, cell),
                                   {&out_, std::max(kv_.stored[slot], KvStored(cell))});
 }
@@ -170,13 +170,13 @@ void Mover::StoreKv(const Cursor& cell, const PackedBatch& batch) {
   // it.
   const TraceLabel label = LabelOf(TraceSubject::kKv, cell);
   Timed(waits_.stores_s, label, [&] { out_.WaitOrStop(KvStored(cell)); });
-  kv_.stored[KvSlot(cell)] = KvStored(cell) = out_.Add(moves_, label);
+  kv_.stored[grid_->KvSlot(cell)] = KvStored(cell) = out_.Add(moves_, label);
 }
 
 void Mover::LoadHidden(const Cursor& cell, const PackedBatch& batch) {
   moves_.clear();
   AddHiddenRuns(cell, batch, Direction::kIn);
-  const std::size_t slot = HiddenSlot(cell);
+  const std::size_t slot = grid_->HiddenSlot(cell);
   const uint64_t stored = hidden_stored_[static_cast<std::size_t>(cell.batch)];
   hidden_.loaded[slot] = rows_in_.Add(moves_, LabelOf(TraceSubject::kHidden, cell),
                                       {&out_, std::max(hidden_.stored[slot], stored)});
@@ -185,7 +185,7 @@ void Mover::LoadHidden(const Cursor& cell, const PackedBatch& batch) {
 void Mover::StoreHidden(const Cursor& cell, const PackedBatch& batch) {
   moves_.clear();
   AddHiddenRuns(cell, batch, Direction::kOut);
-  hidden_.stored[HiddenSlot(cell)] = hidden_stored_[static_cast<std::size_t>(cell.batch)] =
+  hidden_.stored[grid_->HiddenSlot(cell)] = hidden_stored_[static_cast<std::size_t>(cell.batch)] =
       out_.Add(moves_, LabelOf(TraceSubject::kHidden, cell));
 }
 
@@ -253,14 +253,14 @@ CellPlaces Mover::WaitForLoads(const Cursor& at, const PackedBatch& batch) {
       plan_.layers[static_cast<std::size_t>(at.layer)].kind == LayerKind::kAttention;
   if (attends) {
     Timed(waits_.kv_s, LabelOf(TraceSubject::kKv, at), [&] {
-      rows_in_.WaitOrStop(kv_.loaded[KvSlot(at)]);
-      out_.WaitOrStop(kv_.stored[KvSlot(at)]);
+      rows_in_.WaitOrStop(kv_.loaded[grid_->KvSlot(at)]);
+      out_.WaitOrStop(kv_.stored[grid_->KvSlot(at)]);
     });
   }
   Timed(waits_.hidden_s, LabelOf(TraceSubject::kHidden, at), [&] {
     // What the compute writes must not be on its way out any more either.
-    rows_in_.WaitOrStop(hidden_.loaded[HiddenSlot(at)]);
-    out_.WaitOrStop(hidden_.stored[HiddenSlot(at)]);
+    rows_in_.WaitOrStop(hidden_.loaded[grid_->HiddenSlot(at)]);
+    out_.WaitOrStop(hidden_.stored[grid_->HiddenSlot(at)]);
   });
   CellPlaces places;
   for (const Tier tier : kAllTiers) {
@@ -317,7 +317,7 @@ std::byte* Mover::KvStaged(Tier tier, const Cursor& cell) const {
     if (before == tier) break;
     if (!plan_.KvInPlace(before)) slots_before += plan_.kv[before].size;
   }
-  const Region& staging = plan_.kv_staging.slots[KvSlot(cell)];
+  const Region& staging = plan_.kv_staging.slots[grid_->KvSlot(cell)];
   return tiers_.arena(plan_.kv_staging.tier).View(staging).data() + slots_before * plan_.slot_bytes;
 }
 
@@ -335,23 +335,9 @@ std::byte* Mover::HiddenStaged(const Cursor& cell, const PackedBatch& batch, Tie
     if (before == tier) break;
     if (before != plan_.device()) tokens_before += batch.hidden[before].size();
   }
-  const Region& staging = plan_.hidden_staging.slots[HiddenSlot(cell)];
+  const Region& staging = plan_.hidden_staging.slots[grid_->HiddenSlot(cell)];
   return tiers_.arena(plan_.hidden_staging.tier).View(staging).data() +
          tokens_before * plan_.HiddenRowBytes();
-}
-
-// The places are taken in turn, cell by cell of those that need one.
-std::size_t Mover::KvSlot(const Cursor& cell) const {
-  const int64_t attentions = cell.pass * plan_.shape.num_layers + Block(cell);
-  return static_cast<std::size_t>((attentions * grid_->num_batches + cell.batch) % 3);
-}
-
-// States of a single batch stay in one place.
-std::size_t Mover::HiddenSlot(const Cursor& cell) const {
-  if (grid_->num_batches == 1) return 0;
-  const int64_t groups = cell.pass * grid_->num_groups() + grid_->GroupOf(cell.layer);
-  const int64_t cells = groups * grid_->num_batches + cell.batch;
-  return static_cast<std::size_t>(cells % 3);
 }
 
 const KvPlace& Mover::KvPlaceOf(const Cursor& cell, const PackedBatch& batch,

@@ -56,8 +56,8 @@ class Mover {
   // Rows of one batch, staged: three places in turn. Numbers of moves that must be done before the
   // place may be filled again, and before it may be used.
   struct Staging {
-    std::array<uint64_t, 3> stored{};
-    std::array<uint64_t, 3> loaded{};
+    std::array<uint64_t, kStagingSlots> stored{};
+    std::array<uint64_t, kStagingSlots> loaded{};
   };
 
   void LoadWeights(const Task& task);
@@ -81,8 +81,6 @@ class Mover {
   std::byte* KvStaged(Tier tier, const Cursor& cell) const;
   std::byte* HiddenHome(Tier tier, int64_t batch) const;
   std::byte* HiddenStaged(const Cursor& cell, const PackedBatch& batch, Tier tier) const;
-  std::size_t KvSlot(const Cursor& cell) const;
-  std::size_t HiddenSlot(const Cursor& cell) const;
   const KvPlace& KvPlaceOf(const Cursor& cell, const PackedBatch& batch, std::size_t row) const;
   int64_t Block(const Cursor& cell) const;  // the transformer block of the cell's layer
   uint64_t& KvStored(const Cursor& cell);

@@ -40,23 +40,23 @@ void SimMover::Begin(const Task& task, const CostModel& model, const BatchLoad& 
       return;
     case TaskKind::kLoadKv:
       transfer.label = LabelOf(TraceSubject::kKv, cell);
-      transfer.after = std::max(kv_.stored[KvSlot(cell)], KvStored(cell));
-      kv_.loaded[KvSlot(cell)] = links_.Add(SimStream::kRowsIn, transfer);
+      transfer.after = std::max(kv_.stored[grid_->KvSlot(cell)], KvStored(cell));
+      kv_.loaded[grid_->KvSlot(cell)] = links_.Add(SimStream::kRowsIn, transfer);
       return;
     case TaskKind::kLoadHidden:
       transfer.label = LabelOf(TraceSubject::kHidden, cell);
-      transfer.after = std::max(hidden_.stored[HiddenSlot(cell)], hidden_stored_[batch]);
-      hidden_.loaded[HiddenSlot(cell)] = links_.Add(SimStream::kRowsIn, transfer);
+      transfer.after = std::max(hidden_.stored[grid_->HiddenSlot(cell)], hidden_stored_[batch]);
+      hidden_.loaded[grid_->HiddenSlot(cell)] = links_.Add(SimStream::kRowsIn, transfer);
       return;
     case TaskKind::kStoreKv:
       transfer.label = LabelOf(TraceSubject::kKv, cell);
       Timed(waits_.stores_s, TraceSubject::kKv, cell,
             [&] { links_.WaitFor(SimStream::kOut, KvStored(cell)); });
-      kv_.stored[KvSlot(cell)] = KvStored(cell) = links_.Add(SimStream::kOut, transfer);
+      kv_.stored[grid_->KvSlot(cell)] = KvStored(cell) = links_.Add(SimStream::kOut, transfer);
       return;
     case TaskKind::kStoreHidden:
       transfer.label = LabelOf(TraceSubject::kHidden, cell);
-      hidden_.stored[HiddenSlot(cell)] = hidden_stored_[batch] =
+      hidden_.stored[grid_->HiddenSlot(cell)] = hidden_stored_[batch] =
           links_.Add(SimStream::kOut, transfer);
       return;
     case TaskKind::kCompute:
@@ -82,13 +82,13 @@ void SimMover::WaitForLoads(const Cursor& at) {
   });
   if (plan_.layers[static_cast<std::size_t>(at.layer)].kind == LayerKind::kAttention) {
     Timed(waits_.kv_s, TraceSubject::kKv, at, [&] {
-      links_.WaitFor(SimStream::kRowsIn, kv_.loaded[KvSlot(at)]);
-      links_.WaitFor(SimStream::kOut, kv_.stored[KvSlot(at)]);
+      links_.WaitFor(SimStream::kRowsIn, kv_.loaded[grid_->KvSlot(at)]);
+      links_.WaitFor(SimStream::kOut, kv_.stored[grid_->KvSlot(at)]);
     });
   }
   Timed(waits_.hidden_s, TraceSubject::kHidden, at, [&] {
-    links_.WaitFor(SimStream::kRowsIn, hidden_.loaded[HiddenSlot(at)]);
-    links_.WaitFor(SimStream::kOut, hidden_.stored[HiddenSlot(at)]);
+    links_.WaitFor(SimStream::kRowsIn, hidden_.loaded[grid_->HiddenSlot(at)]);
+    links_.WaitFor(SimStream::kOut, hidden_.stored[grid_->HiddenSlot(at)]);
   });
 }
 
@@ -112,18 +112,6 @@ TraceLabel SimMover::LabelOf(TraceSubject subject, const Cursor& cell) const {
   if (cell.layer < 0) return {subject};
   const bool of_all_batches = subject == TraceSubject::kWeights;
   return {subject, {first_pass_ + cell.pass, cell.layer, of_all_batches ? -1 : cell.batch}};
-}
-
-std::size_t SimMover::KvSlot(const Cursor& cell) const {
-  const int64_t attentions = cell.pass * plan_.shape.num_layers + Block(cell);
-  return static_cast<std::size_t>((attentions * grid_->num_batches + cell.batch) % 3);
-}
-
-std::size_t SimMover::HiddenSlot(const Cursor& cell) const {
-  if (grid_->num_batches == 1) return 0;
-  const int64_t groups = cell.pass * grid_->num_groups() + grid_->GroupOf(cell.layer);
-  const int64_t cells = groups * grid_->num_batches + cell.batch;
-  return static_cast<std::size_t>(cells % 3);
 }
 
 uint64_t& SimMover::KvStored(const Cursor& cell) {

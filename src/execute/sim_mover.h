@@ -38,15 +38,13 @@ class SimMover {
  private:
   // Numbers of transfers, for each of three places in turn.
   struct Staging {
-    std::array<uint64_t, 3> stored{};
-    std::array<uint64_t, 3> loaded{};
+    std::array<uint64_t, kStagingSlots> stored{};
+    std::array<uint64_t, kStagingSlots> loaded{};
   };
 
   template <typename F>
   void Timed(double& waited_s, TraceSubject subject, const Cursor& cell, F wait);
   TraceLabel LabelOf(TraceSubject subject, const Cursor& cell) const;
-  std::size_t KvSlot(const Cursor& cell) const;
-  std::size_t HiddenSlot(const Cursor& cell) const;
   uint64_t& KvStored(const Cursor& cell);
   int64_t Block(const Cursor& cell) const {
     return plan_.layers[static_cast<std::size_t>(cell.layer)].block;

@@ -95,43 +95,33 @@ int64_t StageTensor(PlannedTensor& tensor, Tier device, int64_t begin) {
   return begin;
 }
 
-// The layers of a pass, one pass after the other.
-class Cycle {
- public:
-  Cycle(const std::vector<PlannedLayer>& layers, const StagingTimes& times)
-      : layers_(layers), times_(times) {}
+Schedule ScheduleOf(const std::vector<PlannedLayer>& layers, const StagingTimes& times) {
+  Schedule schedule;
+  for (const PlannedLayer& layer : layers) schedule.layers.push_back(layer.kind);
+  schedule.order = times.order;
+  schedule.weight_lookahead = times.lookahead;
+  return schedule;
+}
 
-  int64_t size() const { return static_cast<int64_t>(layers_.size()); }
-
-  // Taken from the cells in which `layer` begins to be filled to the last cells of `until`. By
-  // block, the cells of both layers of a block go on from its first batch to its last.
-  StagedRun Run(int64_t layer, int64_t until) const {
-    int64_t begin = (layer + size() - times_.lookahead) % size();
-    int64_t last = until;
-    if (times_.order == GridOrder::kByBlock) {
-      if (KindOf(begin) == LayerKind::kMlp) --begin;
-      if (KindOf(last) == LayerKind::kAttention) ++last;
-    }
-    return {0, begin, (last - begin + size()) % size() + 1};
-  }
-
- private:
-  LayerKind KindOf(int64_t layer) const { return layers_[static_cast<std::size_t>(layer)].kind; }
-
-  const std::vector<PlannedLayer>& layers_;
-  const StagingTimes& times_;
-};
+// Taken from the cells in which `layer` begins to be filled to the last cells of `until`; the cells
+// of all layers of a group go on from its first batch to its last.
+StagedRun RunOf(const Schedule& schedule, int64_t layer, int64_t until) {
+  const int64_t cycle = schedule.num_layers();
+  const int64_t begin = schedule.GroupBegin((layer + cycle - schedule.weight_lookahead) % cycle);
+  return {0, begin, (schedule.GroupEnd(until) - begin + cycle) % cycle + 1};
+}
 
 int64_t Stage(PlacedWeights& placed, const ModelShape& shape, Tier device,
               const StagingTimes& times) {
-  const Cycle cycle(placed.layers, times);
+  const Schedule schedule = ScheduleOf(placed.layers, times);
+  const int64_t cycle = schedule.num_layers();
   std::vector<StagedRun> runs;
   std::vector<std::vector<PlannedTensor*>> contents;
-  for (int64_t layer = 0; layer < cycle.size(); ++layer) {
+  for (int64_t layer = 0; layer < cycle; ++layer) {
     // Filled while the layers before it are computed.
-    StagedRun run = cycle.Run(layer, layer);
+    StagedRun run = RunOf(schedule, layer, layer);
     // A tied head's table is kept for the next pass's embedding.
-    StagedRun table = cycle.Run(cycle.size() - 1, 0);
+    StagedRun table = RunOf(schedule, cycle - 1, 0);
     contents.emplace_back();
     for (PlannedTensor& tensor : placed.layers[static_cast<std::size_t>(layer)].tensors) {
       if (IsTiedTable(shape, tensor)) {
@@ -145,7 +135,7 @@ int64_t Stage(PlacedWeights& placed, const ModelShape& shape, Tier device,
     }
     runs.push_back(run);
   }
-  const int64_t bytes = PackRuns(runs, cycle.size());
+  const int64_t bytes = PackRuns(runs, cycle);
   for (std::size_t run = 0; run < runs.size(); ++run) {
     for (PlannedTensor* tensor : contents[run]) {
       for (WeightTile& tile : tensor->tiles) {

@@ -180,24 +180,44 @@ int64_t HiddenShareBytes(const Plan& plan, Tier tier) {
   return tier == Tier::kDisk ? RoundUp(bytes, kHiddenBlockBytes) : bytes;
 }
 
+// Of a batch: what does not lie where it is computed on.
+struct StagedRows {
+  int64_t kv_slots = 0;
+  int64_t hidden_bytes = 0;
+};
+
+StagedRows StagedRowsOf(const Plan& plan) {
+  StagedRows staged;
+  for (const Tier tier : kAllTiers) {
+    if (!plan.KvInPlace(tier)) staged.kv_slots += plan.kv[tier].size;
+    if (tier != plan.device()) staged.hidden_bytes += HiddenShareBytes(plan, tier);
+  }
+  return staged;
+}
+
+// By block, what batches move has longer to come, and staged weights take more room: worth it where
+// there is more than one batch and KV or states of some do move.
+GridOrder OrderOf(const Plan& plan) {
+  const StagedRows staged = StagedRowsOf(plan);
+  const bool moves = staged.kv_slots > 0 || staged.hidden_bytes > 0;
+  return moves && plan.num_batches > 1 ? GridOrder::kByBlock : GridOrder::kByLayer;
+}
+
 void PlaceRows(Plan& plan, Cursors& arenas) {
-  int64_t staged_slots = 0;
-  int64_t staged_hidden = 0;
   for (const Tier tier : kAllTiers) {
     RowShare& kv = plan.kv[tier];
     RowShare& hidden = plan.hidden[tier];
     // On disk the regions are files of their own.
     kv.region = arenas[tier].Take(plan.num_batches * plan.kv_begin[tier].back() * plan.slot_bytes);
     hidden.region = arenas[tier].Take(plan.num_batches * HiddenShareBytes(plan, tier));
-    if (!plan.KvInPlace(tier)) staged_slots += kv.size;
-    if (tier != plan.device()) staged_hidden += HiddenShareBytes(plan, tier);
   }
+  const StagedRows staged = StagedRowsOf(plan);
   plan.kv_staging.tier = plan.policy.cpu_attention ? Tier::kCpu : plan.device();
   plan.hidden_staging.tier = plan.device();
   for (std::size_t slot = 0; slot < plan.kv_staging.slots.size(); ++slot) {
     plan.kv_staging.slots[slot] =
-        arenas[plan.kv_staging.tier].TakeBlocks(staged_slots * plan.slot_bytes);
-    plan.hidden_staging.slots[slot] = arenas[plan.device()].TakeBlocks(staged_hidden);
+        arenas[plan.kv_staging.tier].TakeBlocks(staged.kv_slots * plan.slot_bytes);
+    plan.hidden_staging.slots[slot] = arenas[plan.device()].TakeBlocks(staged.hidden_bytes);
   }
 }
 
@@ -282,17 +302,6 @@ int64_t TableBytes(const Plan& plan) {
                          plan.hidden[Tier::kDisk].region.bytes / kHiddenBlockBytes;
   const int64_t tiles = plan.arena_bytes[Tier::kDisk] / (1 << 20);
   return reference + blocks * kTagBytes + tiles * kTileEntryBytes + kQueueBytes;
-}
-
-// By block, what batches move has longer to come, and staged weights take more room: worth it where
-// there is more than one batch and KV or states of some do move.
-GridOrder OrderOf(const Plan& plan) {
-  bool moves = false;
-  for (const Tier tier : kAllTiers) {
-    moves |= plan.kv[tier].size > 0 && !plan.KvInPlace(tier);
-    moves |= plan.hidden[tier].size > 0 && tier != plan.device();
-  }
-  return moves && plan.num_batches > 1 ? GridOrder::kByBlock : GridOrder::kByLayer;
 }
 
 // Halves the block until it fits; the policy unchanged when even one row does not.

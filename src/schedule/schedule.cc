@@ -18,7 +18,7 @@ TaskList Schedule::Overlapped(const Cursor& at) const {
   }
   // The states of a single batch stay where they are computed; those of a pass begin with the
   // embedding and end with the head.
-  const Cursor next = AfterGroup(at);
+  const Cursor next = Next({at.pass, GroupEnd(at.layer), at.batch});
   if (num_batches > 1 && BeginsGroup(at) && next.layer > 0) {
     tasks.Add({TaskKind::kLoadHidden, next});
   }
