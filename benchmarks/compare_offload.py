@@ -176,8 +176,8 @@ def print_table(result):
         print(f"| Accelerate bf16 | {row['rows']} | {row['decode']:.2f} | {row['generated']:.2f} | | | |")
     for row in result["spillway"]:
         limit, by = row["bound"]
-        print(f"| Spillway {result['cpu_compute']} | {row['rows']} | {row['decode']:.1f} | {row['generated']:.1f} | {limit:.1f} ({by})"
-              f" | {100 * row['disk_busy']:.0f} % | {100 * row['compute']:.0f} % |")
+        print(f"| Spillway {result['cpu_compute']} | {row['rows']} | {row['decode']:.1f} | {row['generated']:.1f}"
+              f" | {limit:.1f} ({by}) | {100 * row['disk_busy']:.0f} % | {100 * row['compute']:.0f} % |")
     for side in ("accelerate", "spillway"):
         if not result[side]:
             print(f"\n{side} runs at none of these sizes in this limit")
