@@ -56,12 +56,21 @@ class Spillway:
         if done.returncode != 0:
             sys.exit(done.stderr)
         generated = json.loads(report.read_text())["workload"]["generated_tokens"]
-        busy_s = collections.Counter()
-        for event in json.loads(trace.read_text())["traceEvents"]:
-            waits = event["ph"] != "X" or event["name"].startswith("wait")
-            if not waits and event["cat"] in BOUND_OF:
-                busy_s[BOUND_OF[event["cat"]]] += event["dur"] / 1e6
+        busy_s = busy_seconds(json.loads(trace.read_text())["traceEvents"])
         return {name: generated / seconds for name, seconds in busy_s.items() if seconds > 0}
+
+
+def busy_seconds(events):
+    """By bound, the seconds of the link or processor that has most to do for it."""
+    tracks = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    busy_s = collections.Counter()
+    for event in events:
+        if event["ph"] == "X" and tracks[event["tid"]] != "waiting" and event["cat"] in BOUND_OF:
+            busy_s[BOUND_OF[event["cat"]], event["tid"]] += event["dur"] / 1e6
+    longest = {}
+    for (name, _), seconds in busy_s.items():
+        longest[name] = max(seconds, longest.get(name, 0))
+    return longest
 
 
 def rows_of(report):
@@ -88,8 +97,10 @@ def curve_of(spillway, flags):
 
 
 def draw(pyplot, result):
-    figure, panels = pyplot.subplots(1, len(result), figsize=(13, 5.5), sharey=True, layout="constrained")
+    figure, panels = pyplot.subplots(1, len(result), figsize=(13, 5.5), sharex=True, sharey=True, layout="constrained")
     for axes, (title, found) in zip(panels, result.items()):
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log", base=2)
         rows = [point["rows"] for point in found["curve"]]
         for name, color in COLORS.items():
             line = [(point["rows"], point["bounds"][name]) for point in found["curve"] if name in point["bounds"]]
@@ -97,13 +108,10 @@ def draw(pyplot, result):
         axes.plot(rows, [point["tokens_per_s"] for point in found["curve"]], "o-", color="black", markersize=4,
                   label="predicted")
         if found["too_large"]:
-            axes.axvspan(rows[-1], 2 * found["too_large"], color="gray", alpha=0.25, label="does not fit")
-            axes.set_xlim(right=2 * found["too_large"])
+            axes.axvspan(found["too_large"], 2 * found["too_large"], color="gray", alpha=0.25, label="does not fit")
         chosen = found["chosen"]
         axes.plot(chosen["rows"], chosen["tokens_per_s"], "*", color="tab:red", markersize=16,
                   label=f"chosen: {chosen['rows']} rows, {chosen['tokens_per_s']:.1f} tokens/s")
-        axes.set_xscale("log", base=2)
-        axes.set_yscale("log", base=2)
         axes.set_ylim(0.25, 128)
         axes.xaxis.set_major_formatter("{x:g}")
         axes.yaxis.set_major_formatter("{x:g}")

@@ -1,0 +1,145 @@
+"""What the policy search finds on this machine beside an exhaustive sweep, for three workloads. Standard library only.
+
+  search_vs_sweep.py build/release/spillway [--machine machine.json] [--work DIR] [--rounds 5] [--json FILE]
+
+Profiles the machine first where no machine file is given. The sweep runs every block shape with every placement of
+weights and KV that fits in the cap, and gives a run up when it has taken twice the fastest one's time. The found policy
+and the fastest of the sweep then run in turns, and each counts with its fastest round: what else the machine does can
+only slow one down. Prints a Markdown table; exit status 1 when a found policy is more than 5 % behind.
+"""
+
+import argparse
+import itertools
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import origin
+import predicted_measured
+
+LIMIT = 0.05
+FINALISTS = 3
+GIVEN_UP_AT = 2  # times the fastest run
+NOT_ENOUGH_MEMORY = (30, 31, 32)
+WORKLOADS = {
+    "all in memory": "--model opt-125m --cpu-memory 700MiB --prompt-len 64 --gen-len 16 --num-requests 128",
+    "weights beyond the cap": "--model opt-350m --cpu-memory 400MiB --prompt-len 32 --gen-len 16 --num-requests 128",
+    "KV beyond the cap": "--model opt-125m --cpu-memory 450MiB --prompt-len 256 --gen-len 32 --num-requests 64",
+}
+BATCH_SIZES = (8, 16, 32, 64, 128)
+NUM_BATCHES = (1, 2, 4)
+WEIGHTS_ON_CPU = (100, 50, 0)  # percent; the rest is on disk
+KV_ON_CPU = (100, 50, 0)
+
+
+class Bench:
+    """Runs of one workload."""
+
+    def __init__(self, options, workload, folder):
+        self.flags = ["--dummy-weights", "--quiet", "--machine", options.machine, "--offload-dir", folder,
+                      *workload.split()]
+        self.binary = options.binary
+        self.folder = folder
+
+    def command(self, verb, *words):
+        return [str(word) for word in (self.binary, verb, *self.flags, *words)]
+
+    def search(self):
+        policy = self.folder / "found.json"
+        subprocess.run(self.command("search", "--output", policy), check=True, stdout=subprocess.DEVNULL)
+        return policy
+
+    def run(self, words, limit_s=None):
+        """(generated tokens/s, seconds of the whole process); None where it does not fit or takes too long."""
+        report = self.folder / "report.json"
+        try:
+            done = subprocess.run(self.command("bench", "--report", report, *words), capture_output=True, text=True,
+                                  check=False, timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            return None
+        if done.returncode in NOT_ENOUGH_MEMORY:
+            return None
+        if done.returncode != 0:
+            sys.exit(done.stderr)
+        time_s = json.loads(report.read_text())["time_s"]
+        generated = json.loads(report.read_text())["workload"]["generated_tokens"]
+        return generated / (time_s["prefill"] + time_s["decode"]), time_s["total"]
+
+
+def grid(num_requests):
+    for batch, batches in itertools.product(BATCH_SIZES, NUM_BATCHES):
+        if batch * batches > num_requests:
+            continue
+        for weights, kv in itertools.product(WEIGHTS_ON_CPU, KV_ON_CPU):
+            yield ["--gpu-batch-size", batch, "--num-gpu-batches", batches, "--percent", 0, weights, 0, kv, 0, 100]
+
+
+def sweep(bench, num_requests):
+    """[(tokens/s, flags)] of all that fit and end in time, the fastest first."""
+    rates, limit_s = [], None
+    for words in grid(num_requests):
+        found = bench.run(words, limit_s)
+        if found is None:
+            continue
+        rate, total_s = found
+        if not rates or rate > max(rates)[0]:
+            limit_s = max(5.0, GIVEN_UP_AT * total_s)
+        rates.append((rate, words))
+    return sorted(rates, key=lambda pair: pair[0], reverse=True)
+
+
+def compare(options, name, folder):
+    bench = Bench(options, WORKLOADS[name], folder)
+    words = WORKLOADS[name].split()
+    swept = sweep(bench, int(words[words.index("--num-requests") + 1]))
+    sides = {"found": ["--policy", bench.search()]}
+    sides |= {" ".join(map(str, words)): words for _, words in swept[:FINALISTS]}
+    fastest = dict.fromkeys(sides, 0.0)
+    for _ in range(options.rounds):
+        for side, words in sides.items():
+            fastest[side] = max(fastest[side], bench.run(words)[0])
+    best = max((side for side in sides if side != "found"), key=fastest.get)
+    policy = json.loads((folder / "found.json").read_text())
+    return {"workload": name, "flags": WORKLOADS[name], "points": len(swept), "found_tokens_per_s": fastest["found"],
+            "best_tokens_per_s": fastest[best], "best": best, "ratio": fastest["found"] / fastest[best],
+            "found": {key: policy[key] for key in ("gpu_batch_size", "num_gpu_batches", "weight_frac", "kv_frac")}}
+
+
+def text_of(policy):
+    return (f"{policy['gpu_batch_size']} x {policy['num_gpu_batches']}, {100 * policy['weight_frac']['cpu']:.0f} % of the "
+            f"weights and {100 * policy['kv_frac']['cpu']:.0f} % of the KV in memory")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("binary", type=lambda text: pathlib.Path(text).resolve())
+    parser.add_argument("--machine", type=pathlib.Path)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--work", type=pathlib.Path, help="a folder for the disk tier, on the disk to measure")
+    parser.add_argument("--only", default="", help="workloads whose name has this in it")
+    parser.add_argument("--json", type=pathlib.Path)
+    options = parser.parse_args()
+    rows = []
+    with tempfile.TemporaryDirectory(dir=options.work) as name:
+        folder = pathlib.Path(name)
+        if options.machine is None:
+            predicted_measured.profile(options, folder)
+        print(f"{origin.processor_name()}, commit {origin.commit()}\n")
+        print("| workload | points that ran | best of the sweep | tokens/s | found by search | tokens/s | found / best |")
+        print("|---|---|---|---|---|---|---|")
+        for workload in WORKLOADS:
+            if options.only not in workload:
+                continue
+            row = compare(options, workload, folder)
+            rows.append(row)
+            print(f"| {workload} | {row['points']} | {row['best']} | {row['best_tokens_per_s']:.0f} | "
+                  f"{text_of(row['found'])} | {row['found_tokens_per_s']:.0f} | {row['ratio']:.2f} |", flush=True)
+    if options.json:
+        options.json.write_text(json.dumps({"commit": origin.commit(), "rows": rows}, indent=1) + "\n")
+    sys.exit(1 if any(row["ratio"] < 1 - LIMIT for row in rows) else 0)
+
+
+if __name__ == "__main__":
+    main()
