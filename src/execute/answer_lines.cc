@@ -48,6 +48,7 @@ class FileJob final : public Job {
       num_ahead_ = num_unfinished_ == 0 ? 0 : num_ahead_ + 1;
       if (const auto* request = std::get_if<Request>(&*line)) {
         writer_.Expect(request->line);
+        if (writer_.PutEarlier(request->line)) continue;
         ++num_requests_;
         if (HasNothingToScore(*request)) {
           writer_.Put(*request, {});
@@ -58,7 +59,7 @@ class FileJob final : public Job {
       }
       const LineError& error = std::get<LineError>(*line);
       writer_.Expect(error.line);
-      writer_.Put(error);
+      if (!writer_.PutEarlier(error.line)) writer_.Put(error);
     }
     return std::nullopt;
   }
@@ -91,7 +92,7 @@ class FileJob final : public Job {
                                         num_lines, Printable(writer.part_path().string()),
                                         config.verb == Verb::kGenerate
                                             ? fmt::format("; --resume goes on after {} of them",
-                                                          writer.num_committed())
+                                                          writer.num_resumable())
                                             : ""));
 }
 

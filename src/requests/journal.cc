@@ -1,13 +1,13 @@
 #include "src/requests/journal.h"
 
 #include <fmt/format.h>
-#include <xxhash.h>
 
 #include <cerrno>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "spillway/error.h"
+#include "src/requests/framed_line.h"
 #include "src/system_error.h"
 
 namespace spillway {
@@ -16,20 +16,6 @@ namespace {
 using nlohmann::json;
 
 constexpr int64_t kVersion = 1;
-constexpr std::size_t kHashDigits = 16;
-
-uint64_t HashOf(std::string_view text) { return XXH3_64bits(text.data(), text.size()); }
-
-std::string Digits(uint64_t value) { return fmt::format("{:016x}", value); }
-
-// The JSON text of a whole line (without its newline), or nullopt.
-std::optional<std::string_view> Framed(std::string_view line) {
-  if (line.size() <= kHashDigits + 1 || line[kHashDigits] != ' ') return std::nullopt;
-  const std::string_view text = line.substr(kHashDigits + 1);
-  if (line.substr(0, kHashDigits) != Digits(HashOf(text))) return std::nullopt;
-  return text;
-}
-
 [[noreturn]] void ThrowCorrupt(const std::string& name, std::size_t line) {
   throw Error(ErrorCode::kCorrupt,
               fmt::format("{}: line {} is damaged but later ones are not; give --overwrite to "
@@ -40,7 +26,7 @@ std::optional<std::string_view> Framed(std::string_view line) {
 uint64_t ParseDigits(const std::string& digits) {
   std::size_t used = 0;
   const uint64_t value = std::stoull(digits, &used, 16);
-  if (used != kHashDigits) throw std::out_of_range("digits");
+  if (used != HashText(value).size()) throw std::out_of_range("digits");
   return value;
 }
 
@@ -67,7 +53,7 @@ std::optional<JournalContent> ParseJournal(std::string_view text, const std::str
   for (std::size_t begin = 0; begin < text.size(); ++number) {
     const std::size_t end = text.find('\n', begin);
     const std::optional<std::string_view> framed =
-        end == std::string_view::npos ? std::nullopt : Framed(text.substr(begin, end - begin));
+        end == std::string_view::npos ? std::nullopt : FramedText(text.substr(begin, end - begin));
     begin = end == std::string_view::npos ? text.size() : end + 1;
     if (!framed) {
       if (damaged == 0) damaged = number + 1;
@@ -93,13 +79,7 @@ std::optional<JournalContent> ParseJournal(std::string_view text, const std::str
   return content;
 }
 
-bool IsJournal(std::string_view text) {
-  constexpr std::string_view kStart = " {\"journal\":";
-  const std::string_view digits = text.substr(0, kHashDigits);
-  const std::string_view start = text.substr(digits.size()).substr(0, kStart.size());
-  return digits.find_first_not_of("0123456789abcdef") == std::string_view::npos &&
-         kStart.starts_with(start);
-}
+bool IsJournal(std::string_view text) { return BeginsFramed(text, "{\"journal\":"); }
 
 Journal::Journal(Descriptor file, std::string name, const RunManifest& manifest, bool replaces)
     : file_(std::move(file)), name_(std::move(name)) {
@@ -117,12 +97,12 @@ Journal::Journal(Descriptor file, std::string name, const JournalContent& conten
 }
 
 void Journal::Append(const CommitRecord& commit) {
-  WriteLine(
-      json{{"lines", commit.lines}, {"bytes", commit.bytes}, {"hash", Digits(commit.hash)}}.dump());
+  WriteLine(json{{"lines", commit.lines}, {"bytes", commit.bytes}, {"hash", HashText(commit.hash)}}
+                .dump());
 }
 
 void Journal::WriteLine(const std::string& json) {
-  WriteAll(file_, fmt::format("{} {}\n", Digits(HashOf(json)), json), name_);
+  WriteAll(file_, FramedLine(json), name_);
   Sync(file_, name_);
 }
 

@@ -1,7 +1,6 @@
 // Journal: what of an output is known to be on the disk, so that an interrupted run can go on.
-// A text file beside the output. Each line is 16 digits, the XXH3 of the rest, and one JSON object:
-// first the run's manifest, then one record per commit. Only whole lines count; a torn last line
-// never happened.
+// A text file beside the output, of framed lines with one JSON object each: first the run's
+// manifest, then one record per commit. Only whole lines count; a torn last line never happened.
 // Thread rule: one thread.
 #pragma once
 

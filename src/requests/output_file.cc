@@ -50,10 +50,10 @@ Descriptor OpenStream(const std::filesystem::path& path) {
   return stream;
 }
 
-std::string ReadJournal(const Descriptor& file, const std::string& name) {
+std::string ReadRecords(const Descriptor& file, const std::string& name) {
   constexpr std::size_t kMaxBytes = 1U << 30;
   if (std::optional<std::string> text = ReadToEnd(file, kMaxBytes, name)) return *std::move(text);
-  throw Error(ErrorCode::kCorrupt, fmt::format("{}: is no journal", Printable(name)));
+  throw Error(ErrorCode::kCorrupt, fmt::format("{}: is no record of a run", Printable(name)));
 }
 
 [[noreturn]] void RefuseOtherRun(const std::string& journal, const RunManifest& then,
@@ -76,6 +76,7 @@ OutputFile::OutputFile(const std::filesystem::path& path, ExistingOutput existin
       name_(path.filename().string()),
       part_name_(name_ + ".part"),
       journal_name_(name_ + ".journal"),
+      ahead_name_(name_ + ".ahead"),
       existing_(existing),
       replaces_(existing == ExistingOutput::kReplace) {
   file_ = OpenStream(path);
@@ -93,7 +94,8 @@ OutputFile::OutputFile(const std::filesystem::path& path, ExistingOutput existin
     return;
   }
   RemoveStalePart();
-  RemoveStaleJournal();
+  RemoveStale(journal_path(), IsJournal);
+  RemoveStale(ahead_path(), IsAhead);
   OpenPart();
 }
 
@@ -101,6 +103,7 @@ OutputFile::~OutputFile() {
   if (in_place() || moved_ || keep_ || !file_.valid() || num_bytes_ > 0) return;
   ::unlinkat(folder_.get(), part_name_.c_str(), 0);
   if (journal_) ::unlinkat(folder_.get(), journal_name_.c_str(), 0);
+  if (ahead_) ::unlinkat(folder_.get(), ahead_name_.c_str(), 0);
 }
 
 void OutputFile::CheckPlace() {
@@ -172,20 +175,22 @@ void OutputFile::RemoveStalePart() {
 }
 
 // Left by a run that was killed just before it removed it, or whose .part went away.
-void OutputFile::RemoveStaleJournal() {
-  if (!Exists(journal_name_)) return;
-  const std::string name = journal_path().string();
+void OutputFile::RemoveStale(const std::filesystem::path& path,
+                             bool (*is_ours)(std::string_view)) const {
+  const std::string file_name = path.filename().string();
+  if (!Exists(file_name)) return;
+  const std::string name = path.string();
   const Descriptor file(
-      ::openat(folder_.get(), journal_name_.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+      ::openat(folder_.get(), file_name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   struct stat status {};
   const bool regular = file.valid() && ::fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode);
-  // A first line without its end is a manifest that was never whole.
-  if (!regular || (status.st_size > 0 && !IsJournal(ReadJournal(file, name)))) {
+  // A first line without its end was never whole.
+  if (!regular || (status.st_size > 0 && !is_ours(ReadRecords(file, name)))) {
     throw Error(ErrorCode::kPath,
-                fmt::format("{}: is in the place of the run's journal and none; move it away",
+                fmt::format("{}: is in the place of the run's records and none; move it away",
                             Printable(name)));
   }
-  if (::unlinkat(folder_.get(), journal_name_.c_str(), 0) != 0) ThrowPathError(name);
+  if (::unlinkat(folder_.get(), file_name.c_str(), 0) != 0) ThrowPathError(name);
 }
 
 // A file in folder_ that was not there.
@@ -242,9 +247,11 @@ CommitRecord OutputFile::Begin(const RunManifest& manifest,
   if (existing_ == ExistingOutput::kResume && Exists(journal_name_))
     last = ResumeJournal(manifest, on_line);
   if (!journal_) StartJournal(manifest);
+  run_digest_ = ManifestDigest(manifest);
+  ResumeAhead();
   // Best effort: without it a finished output is not recognised.
-  const std::string digest = ManifestDigest(manifest);
-  static_cast<void>(::fsetxattr(file_.get(), kRunAttribute, digest.data(), digest.size(), 0));
+  static_cast<void>(
+      ::fsetxattr(file_.get(), kRunAttribute, run_digest_.data(), run_digest_.size(), 0));
   return last;
 }
 
@@ -256,7 +263,8 @@ void OutputFile::StartJournal(const RunManifest& manifest) {
                             "to start again",
                             Printable(part_path().string())));
   }
-  RemoveStaleJournal();
+  RemoveStale(journal_path(), IsJournal);
+  RemoveStale(ahead_path(), IsAhead);
   journal_.emplace(Create(journal_path()), journal_path().string(), manifest, replaces_);
   spillway::Sync(folder_, path_.string());
 }
@@ -267,7 +275,7 @@ CommitRecord OutputFile::ResumeJournal(const RunManifest& manifest,
   const std::string name = journal_path().string();
   Descriptor file(::openat(folder_.get(), journal_name_.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
   if (!file.valid()) ThrowPathError(name);
-  const std::optional<JournalContent> content = ParseJournal(ReadJournal(file, name), name);
+  const std::optional<JournalContent> content = ParseJournal(ReadRecords(file, name), name);
   if (!content) return {};
   if (content->manifest != manifest) RefuseOtherRun(name, content->manifest, manifest);
   replaces_ = content->replaces;
@@ -346,6 +354,37 @@ void OutputFile::Write(std::string_view lines) {
   if (hash_) XXH3_64bits_update(hash_.get(), lines.data(), lines.size());
 }
 
+void OutputFile::ResumeAhead() {
+  if (!Exists(ahead_name_)) return;
+  const std::string name = ahead_path().string();
+  Descriptor file(::openat(folder_.get(), ahead_name_.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
+  if (!file.valid()) ThrowPathError(name);
+  AheadContent content = ParseAhead(ReadRecords(file, name), run_digest_);
+  if (content.header_bytes == 0) return RemoveStale(ahead_path(), IsAhead);
+  ahead_.emplace(std::move(file), name, content);
+  ahead_found_ = std::move(content.answers);
+}
+
+void OutputFile::KeepAhead(int64_t line, std::string_view answer) {
+  if (!journal_) return;
+  SPILLWAY_CHECK(!failed_);
+  failed_ = true;
+  if (!ahead_) ahead_.emplace(Create(ahead_path()), ahead_path().string(), run_digest_);
+  ahead_->Append(line, answer);
+  failed_ = false;
+}
+
+void OutputFile::SyncAhead() {
+  if (!ahead_) return;
+  failed_ = true;
+  ahead_->Sync();
+  failed_ = false;
+}
+
+void OutputFile::ForgetAhead() {
+  if (ahead_ && !ahead_->empty()) ahead_->Clear();
+}
+
 void OutputFile::Sync() {
   if (in_place()) return;
   SPILLWAY_CHECK(!failed_);
@@ -381,6 +420,7 @@ void OutputFile::Finish() {
   }
   spillway::Sync(folder_, path_.string());
   if (journal_) ::unlinkat(folder_.get(), journal_name_.c_str(), 0);
+  if (ahead_) ::unlinkat(folder_.get(), ahead_name_.c_str(), 0);
 }
 
 std::filesystem::path OutputFile::part_path() const {
@@ -388,5 +428,7 @@ std::filesystem::path OutputFile::part_path() const {
 }
 
 std::filesystem::path OutputFile::journal_path() const { return path_.string() + ".journal"; }
+
+std::filesystem::path OutputFile::ahead_path() const { return path_.string() + ".ahead"; }
 
 }  // namespace spillway

@@ -6,12 +6,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "src/descriptor.h"
+#include "src/requests/ahead_lines.h"
 #include "src/requests/journal.h"
 
 struct XXH3_state_s;
@@ -57,6 +59,20 @@ class OutputFile {
   // Throws: as Write.
   void Commit(int64_t lines);
 
+  // Answers that the interrupted run had finished after the committed ones, by line of the input.
+  // After Begin.
+  std::map<int64_t, std::string> TakeAhead() { return std::move(ahead_found_); }
+
+  // Where an answer, with its newline, waits for those of earlier lines: it is kept in
+  // `path`.ahead, and on the disk after the next SyncAhead. Nothing happens without a journal.
+  // Throws: as Write.
+  void KeepAhead(int64_t line, std::string_view answer);
+  void SyncAhead();
+
+  // All that were kept are committed by now, or given up.
+  void ForgetAhead();
+  int64_t ahead_bytes() const { return ahead_ ? ahead_->num_bytes() : 0; }
+
   // Puts what was written on the disk. Throws: as Write.
   void Sync();
 
@@ -87,7 +103,7 @@ class OutputFile {
   void CheckPlace();
   Descriptor OpenExistingPart(int access) const;
   void RemoveStalePart();
-  void RemoveStaleJournal();
+  void RemoveStale(const std::filesystem::path& path, bool (*is_ours)(std::string_view)) const;
   Descriptor Create(const std::filesystem::path& path) const;
   void OpenPart();
   void ResumePart();
@@ -96,6 +112,8 @@ class OutputFile {
                              const std::function<void(std::string_view)>& on_line);
   void Verify(const JournalContent& content, const std::function<void(std::string_view)>& on_line);
   std::string ReadPart(int64_t size) const;
+  void ResumeAhead();
+  std::filesystem::path ahead_path() const;
   bool Exists(const std::string& name) const;
   [[noreturn]] void ThrowPathError(const std::string& name) const;
 
@@ -103,11 +121,15 @@ class OutputFile {
   std::string name_;  // of the path's last part; everything is done relative to folder_
   std::string part_name_;
   std::string journal_name_;
+  std::string ahead_name_;
   ExistingOutput existing_;
   bool replaces_;  // an output that is there at the end
   Descriptor folder_;
   Descriptor file_;
   std::optional<Journal> journal_;
+  std::string run_digest_;           // once a journal is begun
+  std::optional<AheadLines> ahead_;  // once there is something to keep
+  std::map<int64_t, std::string> ahead_found_;
   std::unique_ptr<XXH3_state_s, HashDeleter> hash_;  // of all bytes, once a journal is begun
   int64_t num_bytes_ = 0;
   bool finished_ = false;

@@ -68,11 +68,15 @@ class CompletionWriter {
   // The fingerprint where it was not known when the output was checked. Requires: no Put yet.
   void SetRunFingerprint(uint64_t fingerprint);
 
-  // Makes a run of `generate` resumable from here on; returns the number of lines
-  // at the start of the input that have their answers already (0, except with kResume), which are
-  // earlier() from then on. Their tokens are in the fingerprint. Requires: nothing expected yet.
-  // Throws: as OutputFile::Begin.
+  // Makes a run of `generate` resumable from here on; returns the number of lines at the start of
+  // the input that have their answers already (0, except with kResume). Their tokens are in the
+  // fingerprint. They, and those that PutEarlier will find, are earlier() from then on.
+  // Requires: nothing expected yet. Throws: as OutputFile::Begin.
   int64_t Begin(const RunManifest& manifest);
+
+  // The answer that the interrupted run had for the line that was expected last; false where it had
+  // none.
+  bool PutEarlier(int64_t line);
 
   // Says that line `line` will get an answer; lines are expected in ascending order, each once.
   void Expect(int64_t line);
@@ -84,17 +88,16 @@ class CompletionWriter {
   void Put(const Request& request, const Completion& completion);
   void Put(const LineError& error);
 
-  // Puts the lines written so far on the disk and records them, if there are any since the last
-  // time and commits have taken under 2 % of the time since. Put does this by itself; a caller that
-  // is about to compute for long does it before.
-  // Throws: Error kDiskSpace, kIo.
+  // Puts the lines written so far on the disk and records them, and keeps those that wait, if there
+  // are any since the last time and commits have taken under 2 % of the time since. Put does this
+  // by itself; a caller that is about to compute for long does it before. Throws: Error kDiskSpace,
+  // kIo.
   void CommitIfDue();
 
   // After an interruption: commits; then finished lines that still wait for earlier ones are
-  // written too, in order, for people to take from .part (a resumed run computes them again). Lines
-  // that have no answer are given up; nothing may be put any more. After a failed write or sync it
-  // does nothing.
-  // Throws: Error kDiskSpace, kIo.
+  // written too, in order, for people to take from .part (a resumed run has them from .ahead).
+  // Lines that have no answer are given up; nothing may be put any more. After a failed write or
+  // sync it does nothing. Throws: Error kDiskSpace, kIo.
   void FlushFinished();
 
   // An interrupted run is to be resumable even if it has finished no line.
@@ -104,7 +107,7 @@ class CompletionWriter {
   // Throws: Error kIo, kDiskSpace, kOutputExists (a file appeared there meanwhile).
   void Finish();
 
-  int64_t num_committed() const;  // lines that a resumed run keeps
+  int64_t num_resumable() const;  // lines that a resumed run keeps
   AnswerCounts answers() const;   // put by this run
   AnswerCounts earlier() const;   // of the interrupted run that it resumes
   // TokenFingerprint of the lines written so far, 16 hex digits: the report's "fingerprint".

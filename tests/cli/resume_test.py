@@ -44,6 +44,7 @@ class ResumeTest(harness.VerbTest):
         self.output = self.folder / "out.jsonl"
         self.part = self.folder / "out.jsonl.part"
         self.journal = self.folder / "out.jsonl.journal"
+        self.ahead = self.folder / "out.jsonl.ahead"
 
     @classmethod
     def words(cls, output, *flags):
@@ -62,6 +63,16 @@ class ResumeTest(harness.VerbTest):
         run = subprocess.Popen(words, stderr=subprocess.PIPE, env=harness.clean_environment())
         self.addCleanup(run.stderr.close)
         return run
+
+    def kept(self):
+        """Numbers of the lines that a resumed run need not compute; whole records only."""
+        if not self.journal.exists():
+            return set()
+        records = [line[17:] for line in self.journal.read_text().split("\n")[1:-1]]
+        kept = set(range(1, 1 + (json.loads(records[-1])["lines"] if records else 0)))
+        if self.ahead.exists():
+            kept |= {int(line.split(" ", 2)[1]) for line in self.ahead.read_text().split("\n")[1:-1]}
+        return kept
 
     def interrupt(self, number=signal.SIGKILL, after_lines=4):
         """A run that gets the signal once it has written some lines."""
@@ -133,20 +144,49 @@ class Interruptions(ResumeTest):
 
     def test_the_report_counts_what_the_resumed_run_did(self):
         self.assertEqual(self.interrupt(signal.SIGTERM).returncode, 75)
+        kept = self.kept()
         self.resume("--report", self.folder / "report.json")
         report = json.loads((self.folder / "report.json").read_text())
         workload, earlier = report["workload"], report["resumed"]
         lines = [json.loads(line) for line in self.output.read_bytes().splitlines()]
         before = earlier["num_completions"] + earlier["num_errors"]
         self.assertGreaterEqual(before, 4)
-        usage = [line["response"]["body"]["usage"] for line in lines[before:] if line["error"] is None]
+        self.assertEqual(before, len(kept))
+        rest = [line for number, line in enumerate(lines, 1) if number not in kept]
+        usage = [line["response"]["body"]["usage"] for line in rest if line["error"] is None]
         self.assertEqual(workload["num_completions"], len(usage))
         self.assertEqual(workload["num_requests"], len(usage))
-        self.assertEqual(workload["num_errors"], len(lines) - before - len(usage))
+        self.assertEqual(workload["num_errors"], len(rest) - len(usage))
         self.assertEqual(earlier["num_errors"] + workload["num_errors"], 1)
         self.assertEqual(workload["generated_tokens"], sum(row["completion_tokens"] for row in usage))
         self.assertEqual(workload["prompt_tokens"], sum(row["prompt_tokens"] for row in usage))
         self.assertNotIn("resumed", json.loads((self.shared / "whole.json").read_text()))
+
+    def test_what_waits_for_the_first_line_is_not_computed_again(self):
+        # The longest rows run first: the first line comes last.
+        records = [{"prompt": "Once", "max_tokens": 2}]
+        records += [{"prompt": f"There were {number} goats", "max_tokens": 40 + number} for number in range(40)]
+        source = harness.write_jsonl(self.folder / "uneven.jsonl", records)
+        words = ["generate", "--input", source, "--gpu-batch-size", 4, "--num-gpu-batches", 3, "--quiet",
+                 "--ignore-eos"]
+        whole = self.folder / "whole.jsonl"
+        self.assertEqual(harness.run(BINARY, [*words, "--output", whole]).status, 0)
+        run = subprocess.Popen([str(word) for word in [BINARY, *words, "--output", self.output]],
+                               env=harness.clean_environment())
+        deadline = time.monotonic() + 60
+        while len(self.kept()) < 12 and run.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.002)
+        run.kill()
+        run.wait()
+        kept = self.kept()
+        self.assertGreaterEqual(len(kept), 12)
+        self.assertEqual(self.part.read_bytes(), b"")
+        report = self.folder / "report.json"
+        done = harness.run(BINARY, [*words, "--output", self.output, "--resume", "--report", report])
+        self.assertEqual(done.status, 0, done.stderr)
+        self.assertEqual(self.output.read_bytes(), whole.read_bytes())
+        self.assertEqual(json.loads(report.read_text())["resumed"]["num_completions"], len(kept))
+        self.assertEqual(sorted(path.name for path in self.folder.glob("out.jsonl*")), ["out.jsonl"])
 
     def test_a_copy_of_the_input_elsewhere_goes_on(self):
         self.interrupt()

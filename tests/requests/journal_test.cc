@@ -1,16 +1,19 @@
 // The journal's text: what is whole, what is torn, what is damaged; and a .part that goes on.
 #include "src/requests/journal.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/xattr.h>
 
 #include <fstream>
 #include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "src/requests/ahead_lines.h"
 #include "tests/requests/temporary_folder.h"
 #include "tests/requests/writer_values.h"
 
@@ -281,21 +284,80 @@ TEST(CompletionWriter, CountsWhatAnInterruptedRunWrote) {
   EXPECT_EQ(writer.FinishedRun(kManifest, 4).num_errors, 1);
 }
 
-// Finished lines behind a gap are in .part for people, and are computed again.
-TEST(CompletionWriter, LinesBehindAGapAreNotCommitted) {
+// Finished lines behind a gap are in .part for people, and in .ahead for the resumed run.
+TEST(CompletionWriter, LinesBehindAGapAreNotComputedAgain) {
   const TemporaryFolder folder;
   const fs::path path = folder / "out";
   {
     CompletionWriter writer(path, WriterTokens(), TestWriterOptions());
     writer.Begin(kManifest);
-    for (int64_t line = 1; line <= 3; ++line) writer.Expect(line);
+    for (int64_t line = 1; line <= 7; line += 2) writer.Expect(line);
     writer.Put(BadLine(1));
-    writer.Put(BadLine(3));
+    writer.Put(RequestOfLine(5), Answer("t", {5}));
     writer.FlushFinished();
+    EXPECT_EQ(writer.num_resumable(), 2);
   }
-  EXPECT_THAT(FileText(folder / "out.part"), HasSubstr("line 3"));
-  CompletionWriter writer(path, WriterTokens(), Resuming());
-  EXPECT_EQ(writer.Begin(kManifest), 1);
+  EXPECT_THAT(FileText(folder / "out.part"), HasSubstr("line 1"));
+  {
+    CompletionWriter writer(path, WriterTokens(), Resuming());
+    EXPECT_EQ(writer.Begin(kManifest), 1);
+    EXPECT_EQ(writer.earlier().num_errors, 1);
+    EXPECT_EQ(writer.earlier().num_completions, 1);
+    for (const int64_t line : {3, 5, 7}) {
+      writer.Expect(line);
+      EXPECT_EQ(writer.PutEarlier(line), line == 5);
+    }
+    writer.Put(RequestOfLine(7), Answer("u", {7}));
+    writer.Put(RequestOfLine(3), Answer("s", {3}));
+    writer.Finish();
+    EXPECT_EQ(writer.answers().num_completions, 2);
+  }
+  EXPECT_FALSE(fs::exists(folder / "out.ahead"));
+  CompletionWriter whole(folder / "whole", WriterTokens(), TestWriterOptions());
+  for (int64_t line = 1; line <= 7; line += 2) whole.Expect(line);
+  whole.Put(BadLine(1));
+  for (const TokenId line : {3, 5, 7}) {
+    whole.Put(RequestOfLine(line), Answer(std::string(1, "s-t-u"[line - 3]), {line}));
+  }
+  whole.Finish();
+  EXPECT_EQ(FileText(path), FileText(folder / "whole"));
+}
+
+// Whatever was lost of it, or is of another run, is computed again.
+TEST(AheadLines, WhatIsDamagedNeverHappened) {
+  const TemporaryFolder folder;
+  const fs::path path = folder / "ahead";
+  const auto open = [&] { return Descriptor(::open(path.c_str(), O_RDWR | O_CREAT, 0600)); };
+  {
+    AheadLines lines(open(), "ahead", "digest");
+    EXPECT_TRUE(lines.empty());
+    lines.Append(3, "three\n");
+    lines.Append(5, "five\n");
+    lines.Sync();
+  }
+  const std::string text = FileText(path);
+  EXPECT_TRUE(IsAhead(text));
+  EXPECT_TRUE(IsAhead(text.substr(0, 9)));
+  EXPECT_FALSE(IsAhead("three\n"));
+  const AheadContent whole = ParseAhead(text, "digest");
+  EXPECT_EQ(whole.answers, (std::map<int64_t, std::string>{{3, "three\n"}, {5, "five\n"}}));
+  EXPECT_EQ(ParseAhead(text, "another").header_bytes, 0);
+  for (std::size_t size = 0; size < text.size(); ++size) {
+    const AheadContent cut = ParseAhead(text.substr(0, size), "digest");
+    EXPECT_EQ(cut.answers.contains(5), false) << size;
+    EXPECT_LE(cut.num_bytes, static_cast<int64_t>(size));
+  }
+  std::string flipped = text;
+  flipped[flipped.size() - 3] ^= 1;
+  const AheadContent damaged = ParseAhead(flipped, "digest");
+  EXPECT_EQ(damaged.answers, (std::map<int64_t, std::string>{{3, "three\n"}}));
+  AheadLines lines(open(), "ahead", damaged);
+  lines.Append(7, "seven\n");
+  EXPECT_EQ(ParseAhead(FileText(path), "digest").answers,
+            (std::map<int64_t, std::string>{{3, "three\n"}, {7, "seven\n"}}));
+  lines.Clear();
+  EXPECT_TRUE(lines.empty());
+  EXPECT_TRUE(ParseAhead(FileText(path), "digest").answers.empty());
 }
 
 }  // namespace
