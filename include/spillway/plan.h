@@ -86,12 +86,21 @@ struct StagingPlan {
   std::array<Region, kStagingSlots> slots;
 };
 
-// Memory through which bytes pass between disk and a device that is not the CPU: one ring for each
-// of weights in, rows in, rows out. None where only KV that the CPU attends to is on disk.
+// Memory through which bytes pass between disk and a device that is not the CPU.
+struct BounceRing {
+  Region region;           // CPU
+  int64_t num_chunks = 0;  // 0: nothing passes
+};
+
+// One for each way. KV that the CPU attends to passes through none.
 struct BouncePlan {
-  int64_t chunk_bytes = 0;
-  int64_t num_chunks = 0;  // of a ring
-  std::array<Region, 3> rings;
+  BounceRing weights_in;
+  BounceRing rows_in;
+  BounceRing rows_out;
+
+  std::array<Region, 3> regions() const {
+    return {weights_in.region, rows_in.region, rows_out.region};
+  }
 };
 
 // What a GPU's executor and the host pass each other beside all that: tables in, logits out.

@@ -58,13 +58,12 @@ int MaxWeightMoves(const Plan& plan) {
 // Waits below this only say that there was nothing to wait for.
 constexpr double kLeastTracedWaitS = 1e-6;
 
-TransferStream::Options StreamOptions(const Plan& plan, const Tiers& tiers, std::size_t ring,
-                                      int max_moves) {
+TransferStream::Options StreamOptions(const Tiers& tiers, const BounceRing& ring, int max_moves) {
   TransferStream::Options options;
   options.queue = tiers.queue();
   options.store = tiers.store();
-  options.bounce = tiers.arena(Tier::kCpu).View(plan.bounce.rings[ring]);
-  options.num_chunks = plan.bounce.num_chunks;
+  options.bounce = tiers.arena(Tier::kCpu).View(ring.region);
+  options.num_chunks = ring.num_chunks;
   options.max_moves = max_moves;
   return options;
 }
@@ -87,14 +86,14 @@ Mover::Mover(const Plan& plan, const Tiers& tiers, TraceLog* trace_log)
       weights_loaded_(plan.layers.size()),
       kv_stored_(static_cast<std::size_t>(plan.num_batches * plan.shape.num_layers)),
       hidden_stored_(static_cast<std::size_t>(plan.num_batches)),
-      out_(Noting(StreamOptions(plan, tiers, 2, MaxRowMoves(plan)), to_cpu_, TraceLane::kGpuToCpu,
-                  trace_log),
+      out_(Noting(StreamOptions(tiers, plan.bounce.rows_out, MaxRowMoves(plan)), to_cpu_,
+                  TraceLane::kGpuToCpu, trace_log),
            tiers.MakeCopyQueue()),
-      rows_in_(Noting(StreamOptions(plan, tiers, 1, MaxRowMoves(plan)), to_gpu_,
+      rows_in_(Noting(StreamOptions(tiers, plan.bounce.rows_in, MaxRowMoves(plan)), to_gpu_,
                       TraceLane::kCpuToGpu, trace_log),
                tiers.MakeCopyQueue()),
-      weights_in_(Noting(StreamOptions(plan, tiers, 0, MaxWeightMoves(plan)), to_gpu_,
-                         TraceLane::kCpuToGpu, trace_log),
+      weights_in_(Noting(StreamOptions(tiers, plan.bounce.weights_in, MaxWeightMoves(plan)),
+                         to_gpu_, TraceLane::kCpuToGpu, trace_log),
                   tiers.MakeCopyQueue()) {
   for (std::size_t layer = 0; layer < plan.layers.size(); ++layer) {
     weight_moves_.push_back(MovesFor(MovesOf(plan, static_cast<int64_t>(layer)), plan, tiers));

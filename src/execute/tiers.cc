@@ -33,7 +33,8 @@ Tiers::Tiers(const Plan& plan, const DiskOptions& disk, Device& device)
 // What disk requests read or write: staging in CPU memory and the bounce rings. The rest of the
 // arena is never a request's, and to register it would take all of its pages at once.
 std::vector<std::span<std::byte>> Tiers::DiskMemory(const Plan& plan) const {
-  std::vector<Region> regions(plan.bounce.rings.begin(), plan.bounce.rings.end());
+  const std::array<Region, 3> rings = plan.bounce.regions();
+  std::vector<Region> regions(rings.begin(), rings.end());
   if (plan.device() == Tier::kCpu) regions.push_back(plan.weight_staging);
   for (const StagingPlan& staging : {plan.kv_staging, plan.hidden_staging}) {
     if (staging.tier != Tier::kCpu) continue;

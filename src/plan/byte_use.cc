@@ -16,7 +16,7 @@ PerTier<UsedBytes> BytesByUse(const Plan& plan) {
   for (const StagingPlan& staging : {plan.kv_staging, plan.hidden_staging}) {
     for (const Region& slot : staging.slots) used[staging.tier][ByteUse::kStaging] += slot.bytes;
   }
-  for (const Region& ring : plan.bounce.rings) used[Tier::kCpu][ByteUse::kBounce] += ring.bytes;
+  for (const Region& ring : plan.bounce.regions()) used[Tier::kCpu][ByteUse::kBounce] += ring.bytes;
   used[Tier::kCpu][ByteUse::kBounce] += plan.exchange.host.bytes;
   used[Tier::kCpu][ByteUse::kTables] = plan.table_bytes;
   // The last of the device's arena; its buffers share their place, so that their sizes do not add

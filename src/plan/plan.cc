@@ -221,29 +221,38 @@ void PlaceRows(Plan& plan, Cursors& arenas) {
   }
 }
 
+int64_t LongestDiskTile(const Plan& plan) {
+  int64_t longest = 0;
+  for (const PlannedLayer& layer : plan.layers) {
+    for (const PlannedTensor& tensor : layer.tensors) {
+      for (const WeightTile& tile : tensor.tiles) {
+        if (tile.tier == Tier::kDisk) longest = std::max(longest, TileBytes(tensor.spec, tile));
+      }
+    }
+  }
+  return longest;
+}
+
+BounceRing TakeRing(int64_t longest_move, Cursor64& arena) {
+  if (longest_move == 0) return {};
+  const int64_t chunk_bytes = RoundUp(longest_move, kTileAlignBytes);
+  return {arena.TakeBlocks(kBounceChunks * chunk_bytes), kBounceChunks};
+}
+
 // Bytes between disk and a device that is not the CPU cross in chunks through CPU memory. KV that
 // the CPU attends to does not: it is read to where it is attended to.
 void PlaceBounce(Plan& plan, Cursors& arenas) {
   if (plan.device() == Tier::kCpu) return;
-  const bool kv_crosses =
-      plan.kv[Tier::kDisk].region.bytes > 0 && plan.kv_staging.tier != Tier::kCpu;
-  const bool crosses =
-      kv_crosses || plan.weight_bytes[Tier::kDisk] > 0 || plan.hidden[Tier::kDisk].region.bytes > 0;
-  if (!crosses) return;
-  int64_t longest = std::max({kRunBytes, plan.KvBlockBytes(Tier::kDisk), kHiddenBlockBytes});
-  for (const PlannedLayer& layer : plan.layers) {
-    for (const PlannedTensor& tensor : layer.tensors) {
-      for (const WeightTile& tile : tensor.tiles) {
-        if (tile.tier != Tier::kDisk) continue;
-        longest = std::max(longest, TileBytes(tensor.spec, tile));
-      }
-    }
+  int64_t longest_rows = 0;
+  if (plan.kv[Tier::kDisk].region.bytes > 0 && plan.kv_staging.tier != Tier::kCpu) {
+    longest_rows = std::max(kRunBytes, plan.KvBlockBytes(Tier::kDisk));
   }
-  plan.bounce.chunk_bytes = RoundUp(longest, kTileAlignBytes);
-  plan.bounce.num_chunks = kBounceChunks;
-  for (Region& ring : plan.bounce.rings) {
-    ring = arenas.cpu.TakeBlocks(kBounceChunks * plan.bounce.chunk_bytes);
+  if (plan.hidden[Tier::kDisk].region.bytes > 0) {
+    longest_rows = std::max({longest_rows, kRunBytes, kHiddenBlockBytes});
   }
+  plan.bounce.weights_in = TakeRing(LongestDiskTile(plan), arenas.cpu);
+  plan.bounce.rows_in = TakeRing(longest_rows, arenas.cpu);
+  plan.bounce.rows_out = TakeRing(longest_rows, arenas.cpu);
 }
 
 // Prompts lie within a chunk, or are cut by its begin or its end.

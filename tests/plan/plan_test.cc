@@ -161,9 +161,25 @@ TEST(PlanTest, KvThatTheCpuAttendsToNeedsNoBounce) {
   for (const bool cpu_attention : {false, true}) {
     policy.cpu_attention = cpu_attention;
     const Plan plan = LayOut(shape, machine, Requests(16, 100, 28), policy, kNeeds);
-    EXPECT_EQ(plan.bounce.num_chunks == 0, cpu_attention);
+    EXPECT_EQ(plan.bounce.rows_in.num_chunks == 0, cpu_attention);
+    EXPECT_EQ(plan.bounce.rows_out.num_chunks == 0, cpu_attention);
+    EXPECT_EQ(plan.bounce.weights_in.num_chunks, 0);
     for (const Region& slot : plan.kv_staging.slots) EXPECT_EQ(slot.offset % 4096, 0);
   }
+}
+
+TEST(PlanTest, WeightsOnDiskBounceByThemselves) {
+  Machine machine = MachineWith(int64_t{1} << 40);
+  machine.device = Tier::kGpu;
+  Policy policy = Batches(8, 2);
+  policy.weight_frac = {};
+  policy.weight_frac[Tier::kDisk] = 1.0;
+  const ModelShape shape = *BuiltInShape("opt-125m");
+  const BouncePlan bounce = LayOut(shape, machine, Requests(16, 100, 28), policy, kNeeds).bounce;
+  EXPECT_GT(bounce.weights_in.num_chunks, 0);
+  EXPECT_GE(bounce.weights_in.region.bytes, bounce.weights_in.num_chunks * kRunBytes);
+  EXPECT_EQ(bounce.rows_in.region.bytes, 0);
+  EXPECT_EQ(bounce.rows_out.region.bytes, 0);
 }
 
 // With scores and positions 16 slots of opt-30b are 113.75 disk blocks: on disk a row's slots are a
