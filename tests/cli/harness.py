@@ -10,7 +10,8 @@ import unittest
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 BUNDLED_MODEL = REPOSITORY / "examples" / "tales-opt-8m"
-TIMEOUT_S = 300
+SLOWDOWN = int(os.environ.get("SPILLWAY_TEST_SLOWDOWN", "1"))  # of a build with sanitizers
+TIMEOUT_S = 300 * SLOWDOWN
 
 
 class Result:

@@ -44,7 +44,7 @@ class Profile(ProfileTest):
         output = self.folder / "machine.json"
         began = time.monotonic()
         result = self.profile("--output", output)
-        self.assertLess(time.monotonic() - began, 60)  # 20 on a quiet machine
+        self.assertLess(time.monotonic() - began, 60 * harness.SLOWDOWN)  # 20 on a quiet machine
         machine = json.loads(output.read_text())
         self.assertEqual((machine["version"], machine["device"]), (1, "cpu"))
         self.assertEqual(set(machine["link_bytes_per_s"]), {"disk_read", "disk_write", "cpu_to_gpu", "gpu_to_cpu"})

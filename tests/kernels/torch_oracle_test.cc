@@ -1,6 +1,7 @@
 // Matmul against libtorch. The one test that includes ATen: it takes seconds to compile, and its
 // folder carries another fmt.
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -19,6 +20,7 @@ INSTANTIATE_TEST_SUITE_P(All, TorchOracleTest, testing::ValuesIn(AllCases()), Pa
 TEST_P(TorchOracleTest, LinearInDouble) {
   const c10::InferenceMode no_autograd;
   at::manual_seed(1);
+  at::set_num_threads(1);  // a thread sanitizer does not see how OpenMP's wait for each other
   const at::ScalarType type = GetParam().dtype == DType::kF16 ? at::kHalf : at::kBFloat16;
   ThreadPool pool(2);
   for (const auto& [rows, in, out] :
