@@ -1,14 +1,11 @@
 #include "src/execute/prompt_file.h"
 
-#include <cstddef>
-
 #include "src/execute/prepare.h"
 
 namespace spillway {
 namespace {
 
-// Requests whose exact lengths the plan sees. They are tokenised twice, so no more than what takes
-// half a second.
+// Requests whose lengths the search weighs.
 constexpr int64_t kSampleRequests = 4096;
 
 ReaderOptions ReadingOptions(const Config& config, const ModelShape& shape) {
@@ -20,16 +17,6 @@ ReaderOptions ReadingOptions(const Config& config, const ModelShape& shape) {
   options.start_token = shape.bos;
   if (config.verb == Verb::kScore) options.score = PrefillOf(config);
   return options;
-}
-
-// Lines follow that may all be requests: each bad one looked at is replaced by a good one, or by
-// the longest that can follow where there is none.
-void StandInForBadLines(Workload& work) {
-  if (work.sample.empty()) work.sample.push_back(work.longest);
-  const std::size_t num_good = work.sample.size();
-  while (std::ssize(work.sample) < kSampleRequests) {
-    work.sample.push_back(work.sample[work.sample.size() % num_good]);
-  }
 }
 
 }  // namespace
@@ -51,19 +38,16 @@ RequestReader PromptFile::Read() const { return RequestReader(path_, tokenizer_,
 
 Workload WorkloadOf(const InputScan& scan) {
   Workload work;
-  work.num_requests = scan.is_complete ? static_cast<int64_t>(scan.sample.size()) : scan.num_lines;
+  work.num_requests = scan.num_requests;
   for (const SampledRequest& request : scan.sample) {
     work.sample.push_back(
         {request.num_prompt_tokens, request.max_tokens, request.num_prompt_logits});
   }
   work.longest = {scan.max_prompt_tokens, scan.max_row_tokens - scan.max_prompt_tokens,
                   scan.max_prompt_logits};
-  if (!scan.is_complete) StandInForBadLines(work);
   return work;
 }
 
-ScorePrefill PrefillOf(const Config& config) {
-  return {config.prefill, config.kv.evicts()};
-}
+ScorePrefill PrefillOf(const Config& config) { return {config.prefill, config.kv.evicts()}; }
 
 }  // namespace spillway

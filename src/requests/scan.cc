@@ -2,56 +2,76 @@
 
 #include <algorithm>
 
+#include "spillway/error.h"
 #include "src/requests/line_source.h"
 #include "src/requests/request_parser.h"
+#include "src/stop_signal.h"
 
 namespace spillway {
 namespace {
 
-// A start token and the space that SentencePiece puts in front.
-constexpr int64_t kTokensBesideBytes = 2;
+constexpr int64_t kLinesPerStopCheck = 256;
 
-void AddToSample(const RequestOrError& parsed, InputScan& scan) {
-  const auto* request = std::get_if<Request>(&parsed);
-  if (request == nullptr) {
-    ++scan.num_bad_in_sample;
-    return;
-  }
-  const SampledRequest row{static_cast<int64_t>(request->prompt.size()),
-                           request->sampling.max_tokens, request->NumPromptLogits()};
+SampledRequest ShapeOf(const Request& request) {
+  return {static_cast<int64_t>(request.prompt.size()), request.sampling.max_tokens,
+          request.NumPromptLogits()};
+}
+
+void TakeLongest(const SampledRequest& row, InputScan& scan) {
   scan.max_prompt_logits = std::max(scan.max_prompt_logits, row.num_prompt_logits);
   scan.max_prompt_tokens = std::max(scan.max_prompt_tokens, row.num_prompt_tokens);
   scan.max_row_tokens = std::max(scan.max_row_tokens, row.num_prompt_tokens + row.max_tokens);
-  scan.sample.push_back(row);
 }
+
+// Every step-th request; where that gives too many, every second of them goes and the step doubles.
+class EvenSample {
+ public:
+  explicit EvenSample(int64_t max_size) : max_size_(max_size) {}
+
+  // `number`: of the request, from 0.
+  void Add(int64_t number, const SampledRequest& row, std::vector<SampledRequest>& sample) {
+    if (number % step_ != 0) return;
+    if (std::ssize(sample) == max_size_) {
+      Thin(sample);
+      if (number % step_ != 0) return;
+    }
+    sample.push_back(row);
+  }
+
+ private:
+  void Thin(std::vector<SampledRequest>& sample) {
+    std::size_t kept = 0;
+    for (std::size_t at = 0; at < sample.size(); at += 2) sample[kept++] = sample[at];
+    sample.resize(kept);
+    step_ *= 2;
+  }
+
+  int64_t max_size_;
+  int64_t step_ = 1;
+};
 
 }  // namespace
 
 InputScan ScanInput(const std::filesystem::path& path, const Tokenizer& tokenizer,
-                    const ReaderOptions& options, int64_t sample_lines) {
+                    const ReaderOptions& options, int64_t max_sample) {
+  SPILLWAY_CHECK(max_sample >= 2);
   LineSource lines(path, options.max_line_bytes);
   const RequestParser parser(FormOf(path), tokenizer, options);
   InputScan scan;
-  int64_t longest_bytes = 0;
+  EvenSample sample(max_sample);
   while (const std::optional<Line> line = lines.Next()) {
     if (line->blank) continue;
-    if (++scan.num_lines <= sample_lines) {
-      AddToSample(parser.Parse(*line), scan);
-    } else if (!line->too_long) {
-      longest_bytes = std::max(longest_bytes, line->num_bytes);
-    }
+    if (scan.num_lines++ % kLinesPerStopCheck == 0) ThrowIfStopRequested();
+    const RequestOrError parsed = parser.Parse(*line);
+    const auto* request = std::get_if<Request>(&parsed);
+    if (request == nullptr) continue;
+    const SampledRequest row = ShapeOf(*request);
+    TakeLongest(row, scan);
+    sample.Add(scan.num_requests++, row, scan.sample);
   }
   scan.num_blank_lines = lines.num_blank_lines();
   scan.num_bytes = lines.num_bytes();
   scan.hash = lines.hash();
-  scan.is_complete = scan.num_lines <= sample_lines;
-  if (!scan.is_complete) {
-    const int64_t by_bytes =
-        std::min(longest_bytes + kTokensBesideBytes, options.max_positions - 1);
-    scan.max_prompt_tokens = std::max(scan.max_prompt_tokens, by_bytes);
-    scan.max_row_tokens = options.max_positions;
-    if (options.score) scan.max_prompt_logits = scan.max_prompt_tokens;
-  }
   return scan;
 }
 
