@@ -247,7 +247,7 @@ Flag ParseSpecialFlag() {
 
 std::vector<Flag> TerminalFlags() {
   return {
-      Switch("quiet", "print errors only",
+      Switch("quiet", "print errors and warnings only",
              [](Config& config, bool on) {
                if (on) config.verbosity = Verbosity::kQuiet;
              }),

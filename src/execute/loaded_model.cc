@@ -37,11 +37,29 @@ std::filesystem::path PrepareStore(const Run& run, const WeightReader& reader, T
   if (!run.model.store.empty()) return run.model.store;
   const std::string key = ContentKey(run.config, run.model);
   const std::filesystem::path path = StorePath(OffloadFolder(run.config), key);
-  EnsureStore({run.model.shape, key, reader, {}}, path, pool, [&](int64_t done, int64_t total) {
-    line.Note(fmt::format("converting weights to {}: {} of {}", Printable(path.string()),
-                          SizeText(done), SizeText(total)));
-  });
+  const std::string name = Printable(path.string());
+  const auto progress = [&](int64_t done, int64_t total) {
+    line.Note(
+        fmt::format("converting weights to {}: {} of {}", name, SizeText(done), SizeText(total)));
+  };
+  const auto wait = [&] {
+    line.Note(fmt::format("another process is converting weights to {}: waiting", name));
+  };
+  EnsureStore({run.model.shape, key, reader, {}}, path, pool, progress, wait);
   return path;
+}
+
+// A cap that was given may be more than there is: touched page by page, it would end in a kill.
+void RefuseMoreThanThereIs(const Plan& plan, const Device& device) {
+  const int64_t emulated = device.IsHostMemory() ? plan.PlannedBytes(Tier::kGpu) : 0;
+  const int64_t needed = plan.PlannedBytes(Tier::kCpu) + emulated;
+  const int64_t available = AvailableMemoryBytes();
+  if (needed <= available) return;
+  throw Error(ErrorCode::kCpuMemory,
+              fmt::format("the plan takes {} of memory{}, and the system, or its control group, "
+                          "has {} left; give a smaller --cpu-memory",
+                          SizeText(needed), emulated > 0 ? ", the emulated GPU's included" : "",
+                          SizeText(available)));
 }
 
 // The disk tier of a run. Two variables of the environment are for tests: what goes wrong
@@ -85,12 +103,19 @@ LoadedModel::LoadedModel(const spillway::Run& run, ProgressLine& line)
       line_(line),
       pool_(run.plan.machine.num_threads) {
   const double begin_s = NowSeconds();
+  RefuseMoreThanThereIs(plan_, device_);
   line.Note("loading weights");
   const HostArena convert(pool_.num_threads() * kConvertBytes);
   const WeightReader reader(*model_.checkpoint, model_.weights, NonFiniteOf(config_),
                             convert.View({0, convert.bytes()}), pool_.num_threads());
   const std::filesystem::path store = PrepareStore(run, reader, pool_, line);
   tiers_.emplace(plan_, DiskOf(config_, store, trace_log_), device_);
+  if (tiers_->SpillsToMemory()) {
+    Warn(
+        fmt::format("{}: is a filesystem in memory, so that what is offloaded comes on top of "
+                    "--cpu-memory; give --offload-dir a folder on a disk",
+                    Printable(OffloadFolder(config_).string())));
+  }
   LoadTiers(run, reader, *tiers_, pool_);
   model_.checkpoint->FreeBuffers();
   load_s_ = NowSeconds() - begin_s;
@@ -111,10 +136,10 @@ Trace LoadedModel::Run(const Plan& plan, Job& job, const ProgressFn& progress) {
   try {
     trace = engine.Run(schedule, blocks, job, progress);
   } catch (...) {
-    WarnOfRereads(mover.num_rereads());
+    WarnOfDisk(mover.num_rereads());
     throw;
   }
-  WarnOfRereads(trace.num_rereads);
+  WarnOfDisk(trace.num_rereads);
   trace.load_s = load_s_;
   if (!device_.IsHostMemory()) trace.peak_bytes[Tier::kGpu] = device_.TakenBytes();
   // The arena that stands for a GPU is in this process too.
@@ -122,12 +147,30 @@ Trace LoadedModel::Run(const Plan& plan, Job& job, const ProgressFn& progress) {
   return trace;
 }
 
-void LoadedModel::WarnOfRereads(int64_t num_rereads) {
-  if (num_rereads == 0) return;
+void LoadedModel::WarnOfDisk(int64_t num_rereads) {
+  if (num_rereads > 0) {
+    Warn(fmt::format(
+        "{} disk read{} gave other bytes than were written and the right ones when repeated; check "
+        "the disk",
+        num_rereads, num_rereads == 1 ? "" : "s"));
+  }
+  for (const DiskFile* file : tiers_->files()) {
+    if (const std::string reason = file->buffered_reason();
+        !reason.empty() && !tiers_->SpillsToMemory()) {
+      Warn(fmt::format("{}: goes through the page cache, which is slower: {}",
+                       Printable(file->name()), reason));
+    }
+    if (file->num_repeated() > 0) {
+      Warn(fmt::format("{}: {} failed read{} succeeded when repeated; check the disk",
+                       Printable(file->name()), file->num_repeated(),
+                       file->num_repeated() == 1 ? "" : "s"));
+    }
+  }
+}
+
+void LoadedModel::Warn(const std::string& text) {
   line_.Clear();
-  PrintTo(stderr, fmt::format("spillway: warning: {} disk read{} gave other bytes than were "
-                              "written and the right ones when repeated; check the disk\n",
-                              num_rereads, num_rereads == 1 ? "" : "s"));
+  PrintTo(stderr, fmt::format("spillway: warning: {}\n", text));
 }
 
 }  // namespace spillway

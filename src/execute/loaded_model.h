@@ -30,7 +30,8 @@ class LoadedModel {
   Trace Run(const Plan& plan, Job& job, const ProgressFn& progress);
 
  private:
-  void WarnOfRereads(int64_t num_rereads);
+  void WarnOfDisk(int64_t num_rereads);
+  void Warn(const std::string& text);
 
   const Config& config_;
   const OpenedModel& model_;

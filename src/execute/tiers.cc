@@ -47,6 +47,17 @@ std::vector<std::span<std::byte>> Tiers::DiskMemory(const Plan& plan) const {
   return memory;
 }
 
+std::vector<const DiskFile*> Tiers::files() const {
+  std::vector<const DiskFile*> files;
+  if (store_) files.push_back(&store_->file());
+  for (const Scratch* scratch : {kv_scratch_.get(), hidden_scratch_.get()}) {
+    if (scratch != nullptr) files.push_back(&scratch->file());
+  }
+  return files;
+}
+
+bool Tiers::SpillsToMemory() const { return folder_ && folder_->FilesystemKind() == "tmpfs"; }
+
 void Tiers::OpenDisk(const Plan& plan, const DiskOptions& disk) {
   folder_.emplace(disk.folder);
   if (plan.weight_bytes[Tier::kDisk] > 0) {

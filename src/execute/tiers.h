@@ -45,6 +45,10 @@ class Tiers {
   Scratch* kv_scratch() const { return kv_scratch_.get(); }
   Scratch* hidden_scratch() const { return hidden_scratch_.get(); }
 
+  // What the run reads or writes on disk, for warnings about it.
+  std::vector<const DiskFile*> files() const;
+  bool SpillsToMemory() const;  // the disk tier's filesystem is one in memory
+
  private:
   void OpenDisk(const Plan& plan, const DiskOptions& disk);
   std::vector<std::span<std::byte>> DiskMemory(const Plan& plan) const;

@@ -60,6 +60,10 @@ class DiskFile {
   // changes how bytes travel and not which.
   void FallBackToBuffered() const;
 
+  // Counts reads that failed and succeeded when they were repeated.
+  void NoteRepeated() const { num_repeated_.fetch_add(1, std::memory_order_relaxed); }
+  int64_t num_repeated() const { return num_repeated_.load(std::memory_order_relaxed); }
+
   // Whether the file is another or has another size than when it was opened, or, of a file opened
   // for reading, another time of change. About 0.3 us.
   bool Changed() const;
@@ -91,6 +95,7 @@ class DiskFile {
   const char* buffered_reason_ = nullptr;  // a literal
   mutable std::atomic<bool> direct_ = false;
   mutable std::atomic<bool> fell_back_ = false;
+  mutable std::atomic<int64_t> num_repeated_ = 0;
 };
 
 }  // namespace spillway

@@ -31,7 +31,10 @@ DiskTransfer::Step DiskTransfer::Advance(int64_t result) {
   if (result < 0) return AdvanceError(static_cast<int>(-result));
   num_interruptions_ = 0;
   SPILLWAY_CHECK(result <= request_.bytes() - done_bytes_);
-  if (done_bytes_ + result == request_.bytes()) return Step::kFinished;
+  if (done_bytes_ + result == request_.bytes()) {
+    if (retried_error_) request_.file->NoteRepeated();
+    return Step::kFinished;
+  }
   if (result == 0) return NoProgress();
   if (request_.file->direct() && result % kDiskBlockBytes != 0) {
     done_bytes_ = 0;

@@ -3,9 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
+#include "spillway/error.h"
 #include "src/io/disk_backend.h"
 #include "src/memory/arena.h"
+#include "src/stop_signal.h"
 #include "src/store/store.h"
 #include "src/store/write_store.h"
 
@@ -13,6 +17,7 @@ namespace spillway {
 namespace {
 
 constexpr int64_t kFillBytes = 256 << 10;  // of a tile that one task converts
+constexpr std::chrono::milliseconds kStorePoll{200};
 
 }  // namespace
 
@@ -51,9 +56,17 @@ void MakeStore(const StoreSource& source, const std::filesystem::path& path, Exi
 }
 
 void EnsureStore(const StoreSource& source, const std::filesystem::path& path, ThreadPool& pool,
-                 const StoreProgress& progress) {
-  if (ProbeStore(path, source.content_key) == StoreState::kReady) return;
-  MakeStore(source, path, ExistingStore::kReplace, pool, progress);
+                 const StoreProgress& progress, const std::function<void()>& on_wait) {
+  while (ProbeStore(path, source.content_key) != StoreState::kReady) {
+    try {
+      return MakeStore(source, path, ExistingStore::kReplace, pool, progress);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kRunInUse) throw;
+    }
+    ThrowIfStopRequested();
+    if (on_wait) on_wait();
+    std::this_thread::sleep_for(kStorePoll);
+  }
 }
 
 }  // namespace spillway

@@ -93,6 +93,21 @@ class Forms(GenerateTest):
         writer.join()
         self.assertEqual(len(harness.read_jsonl(self.output)), 2)
 
+    def test_runs_that_need_the_same_store_make_it_once(self):
+        """X3: one converts, the others wait for it."""
+        source = self.write([{"prompt": "Once upon a time", "max_tokens": 4}])
+        words = ["generate", "--input", source, "--offload-dir", self.folder, "--percent", *[0] * 6, "--quiet"]
+        outputs = [self.folder / f"out{number}.jsonl" for number in range(3)]
+        runs = [subprocess.Popen([str(word) for word in [BINARY, *words, "--output", output]],
+                                 stderr=subprocess.PIPE, env=harness.clean_environment()) for output in outputs]
+        for run in runs:
+            self.addCleanup(run.kill)
+        for run in runs:
+            _, stderr = run.communicate(timeout=harness.TIMEOUT_S)
+            self.assertEqual(run.returncode, 0, stderr)
+        self.assertEqual(len({output.read_bytes() for output in outputs}), 1)
+        self.assertEqual(len(list(self.folder.glob("*.store*"))), 1)
+
     def test_input_that_grows_during_the_run_ends_it(self):
         """A line that the plan does not hold must not get near the KV of others (J16): exit 51, finished lines stay."""
         source = self.write([{"prompt": "Once upon a time", "max_tokens": 2, "ignore_eos": True}] * 1000)
@@ -104,7 +119,7 @@ class Forms(GenerateTest):
             time.sleep(0.01)
         with open(source, "a", encoding="utf-8") as grown:
             grown.write(3 * (json.dumps({"token_ids": [2] + [5] * 1900, "max_tokens": 100}) + "\n"))
-        _, stderr = process.communicate(timeout=120)
+        _, stderr = process.communicate(timeout=harness.TIMEOUT_S)
         self.assertEqual(process.returncode, 51, stderr)
         self.assertEqual(part.read_bytes().count(b"\n"), 1000)
 

@@ -104,7 +104,8 @@ class DeviceOrderTest : public testing::Test {
         convert_(1 << 20),
         reader_(*checkpoint_, map_, NonFiniteWeights::kRefuse, convert_.View({0, convert_.bytes()}),
                 2) {
-    EnsureStore({shape_, "0123456789abcdef", reader_, {}}, folder_ / "weights.store", pool_, {});
+    EnsureStore({shape_, "0123456789abcdef", reader_, {}}, folder_ / "weights.store", pool_, {},
+                {});
   }
 
   Plan MakePlanOf(const Placing& placing, const Shape& block) const {

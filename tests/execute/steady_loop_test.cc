@@ -137,7 +137,7 @@ TEST_P(SteadyLoopTest, ADecodePassAllocatesNothing) {
   const HostArena convert(1 << 20);
   const WeightReader reader(*checkpoint, map, NonFiniteWeights::kRefuse,
                             convert.View({0, convert.bytes()}), 2);
-  EnsureStore({shape, "0123456789abcdef", reader, {}}, folder / "weights.store", pool, {});
+  EnsureStore({shape, "0123456789abcdef", reader, {}}, folder / "weights.store", pool, {}, {});
   DiskOptions disk;
   disk.folder = folder.path();
   disk.store = folder / "weights.store";
