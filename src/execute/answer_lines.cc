@@ -84,7 +84,6 @@ class FileJob final : public Job {
 // Whatever ends a run early, finished lines stay, and the message says where.
 [[noreturn]] void KeepFinishedLines(const Error& error, CompletionWriter& writer,
                                     const Config& config) {
-  if (error.code() == ErrorCode::kInterrupted && config.verb == Verb::kGenerate) writer.Keep();
   writer.FlushFinished();
   const int64_t num_lines = (writer.earlier() + writer.answers()).num_lines();
   if (writer.part_path().empty() || num_lines == 0) throw error;
@@ -179,22 +178,22 @@ void BeginOrResume(const RunManifest& manifest, CompletionWriter& writer, Reques
   throw Error(ErrorCode::kResume, "the input changed while it was read");
 }
 
-}  // namespace
+// What is opened before the first line is read.
+struct Opened {
+  const Config& config;
+  Device& device;
+  const OpenedModel& model;
+  const ReportFile& report;
+  const ReportFile& trace_file;
+  CompletionWriter& writer;
+  double begin_s;
+};
 
-int AnswerLines(const Config& config) {
-  const double begin_s = NowSeconds();
-  const std::unique_ptr<Device> device = OpenDevice(config);
-  const OpenedModel model = OpenModel(config);
-  if (SameFile(config.input, config.output)) {
-    throw Error(ErrorCode::kInput, "--output is the input file; give another name");
-  }
-  const ReportFile report("--report", config.report, {config.input, config.output, config.trace});
-  const ReportFile trace_file("--trace", config.trace,
-                              {config.input, config.output, config.report});
+int Answer(const Opened& opened) {
+  const auto& [config, device, model, report, trace_file, writer, begin_s] = opened;
   const bool scores = config.verb == Verb::kScore;
-  CompletionWriter writer(config.output, *model.tokenizer, WriterOptionsOf(config, model));
-  const Machine machine = MachineToPlanFor(config, model, *device);
-  RefuseWhatCannotFit(config, model.shape, machine, *device);
+  const Machine machine = MachineToPlanFor(config, model, device);
+  RefuseWhatCannotFit(config, model.shape, machine, device);
 
   ProgressLine line(config.progress ? TerminalOf(config) : nullptr);
   line.Note("reading the input");
@@ -202,11 +201,11 @@ int AnswerLines(const Config& config) {
   const InputScan scan = prompts.Scan();
 
   const Workload work = WorkloadOf(scan);
-  Plan plan = PlanFor(config, model.shape, machine, work, *device);
+  Plan plan = PlanFor(config, model.shape, machine, work, device);
   Describe(config, model, scan, plan);
   // Taking it reads from the model's files; a run that scores cannot be resumed.
   const RunManifest manifest =
-      scores ? RunManifest{} : IdentityOf(config, model, plan.policy, *device, scan.hash);
+      scores ? RunManifest{} : IdentityOf(config, model, plan.policy, device, scan.hash);
   if (writer.finished()) {
     const AnswerCounts output = writer.FinishedRun(manifest, scan.num_lines);
     line.Clear();
@@ -223,7 +222,7 @@ int AnswerLines(const Config& config) {
   FileJob job(reader, writer);
   std::optional<TraceLog> trace_log;
   if (trace_file.asked_for()) trace_log.emplace(trace_file, plan);
-  const Trace trace = RunJob({config, model, plan, *device, ExpectedOf(rest, plan, predicted),
+  const Trace trace = RunJob({config, model, plan, device, ExpectedOf(rest, plan, predicted),
                               trace_log ? &*trace_log : nullptr},
                              job, writer, line);
   if (reader.input_hash() != scan.hash) {
@@ -250,6 +249,30 @@ int AnswerLines(const Config& config) {
   const AnswerCounts output = earlier + writer.answers();
   PrintTable(config, plan, trace, summary, output);
   return output.num_errors == 0 ? 0 : kSomeLinesCarryErrors;
+}
+
+}  // namespace
+
+int AnswerLines(const Config& config) {
+  const double begin_s = NowSeconds();
+  const std::unique_ptr<Device> device = OpenDevice(config);
+  const OpenedModel model = OpenModel(config);
+  if (SameFile(config.input, config.output)) {
+    throw Error(ErrorCode::kInput, "--output is the input file; give another name");
+  }
+  const ReportFile report("--report", config.report, {config.input, config.output, config.trace});
+  const ReportFile trace_file("--trace", config.trace,
+                              {config.input, config.output, config.report});
+  CompletionWriter writer(config.output, *model.tokenizer, WriterOptionsOf(config, model));
+  try {
+    return Answer({config, *device, model, report, trace_file, writer, begin_s});
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kInterrupted || config.verb != Verb::kGenerate) throw;
+    writer.Keep();  // even a run that has not begun to compute: --resume then begins it again
+    if (writer.part_path().empty() || (writer.earlier() + writer.answers()).num_lines() > 0) throw;
+    throw Error(error.code(),
+                fmt::format("{}; no line is finished, --resume begins again", error.what()));
+  }
 }
 
 }  // namespace spillway

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 #include <cerrno>
 #include <cstdlib>
@@ -40,6 +41,11 @@ Descriptor NamelessFile(const std::filesystem::path& folder) {
   return file;
 }
 
+// A character device that has lines is a terminal or /dev/null; /dev/zero has no end.
+bool IsEndless(const struct stat& status, const Descriptor& file) {
+  return S_ISCHR(status.st_mode) && status.st_rdev != makedev(1, 3) && ::isatty(file.get()) == 0;
+}
+
 }  // namespace
 
 Descriptor OpenInput(const std::filesystem::path& path, std::string_view flag) {
@@ -55,9 +61,9 @@ Descriptor OpenInput(const std::filesystem::path& path, std::string_view flag) {
     throw Error(ErrorCode::kInput,
                 fmt::format("{}: is a folder; {} takes one file", NameOf(path), flag));
   }
-  if (S_ISBLK(status.st_mode)) {
-    throw Error(ErrorCode::kInput, fmt::format("{}: is a block device; {} takes a file or a pipe",
-                                               NameOf(path), flag));
+  if (S_ISBLK(status.st_mode) || IsEndless(status, file)) {
+    throw Error(ErrorCode::kInput,
+                fmt::format("{}: is a device; {} takes a file or a pipe", NameOf(path), flag));
   }
   return file;
 }

@@ -10,7 +10,7 @@
 
 namespace spillway {
 
-// "-" is standard input. Regular files, pipes and character devices are fine. `flag` is named in
+// "-" is standard input. Regular files, pipes, terminals and /dev/null are fine. `flag` is named in
 // errors.
 // Throws: Error kInput when it is missing, unreadable, a folder or another thing that has no lines.
 Descriptor OpenInput(const std::filesystem::path& path, std::string_view flag = "--input");

@@ -120,14 +120,17 @@ class Interruptions(ResumeTest):
                 self.output.unlink()
 
     def test_an_interruption_before_the_first_line_goes_on(self):
-        run = self.start()
-        deadline = time.monotonic() + 60
-        while not self.journal.exists() and run.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.0005)
-        run.send_signal(signal.SIGTERM)
-        self.assertIn(run.wait(60), (75, 21))
-        self.resume()
-        self.assert_whole()
+        for begun in (self.part, self.journal):
+            with self.subTest(begun=begun):
+                run = self.start()
+                deadline = time.monotonic() + 60
+                while not begun.exists() and run.poll() is None and time.monotonic() < deadline:
+                    time.sleep(0.0005)
+                run.send_signal(signal.SIGTERM)
+                self.assertIn(run.wait(60), (75, 21))
+                self.resume()
+                self.assert_whole()
+                self.output.unlink()
 
     def test_another_block_shape_and_thread_count_go_on(self):
         self.interrupt()
@@ -257,13 +260,13 @@ class Refusals(ResumeTest):
         other = harness.write_jsonl(self.folder / "other.jsonl", RECORDS[:-1])
         cases = [
             (["--input", other], "another input;"),
-            (["--seed", "1"], 'another sampling flags ({"seed":0}, now {"seed":1})'),
-            (["--max-new-tokens", "5", "--stop", "x" * 61], "another sampling flags;"),
+            (["--seed", "1"], 'another set of sampling flags ({"seed":0}, now {"seed":1})'),
+            (["--max-new-tokens", "5", "--stop", "x" * 61], "another set of sampling flags;"),
             (["--kv-policy", "h2o"], 'another KV policy ({"policy":"full"}, now {"policy":"h2o"'),
             (["--kv-dtype", "bf16"], "another KV type (fp16, now bf16)"),
             (["--kv-bits", "8"], "another KV type (fp16, now 8 bits)"),
-            (["--weight-bits", "8"], "another weight bits (16, now 8)"),
-            (["--kv-bits", "8", "--weight-bits", "8", "--kv-policy", "window", "--seed", "9"], "weight bits"),
+            (["--weight-bits", "8"], "another weight type (16 bits, now 8 bits)"),
+            (["--kv-bits", "8", "--weight-bits", "8", "--kv-policy", "window", "--seed", "9"], "weight type"),
         ]
         for flags, words in cases:
             with self.subTest(flags=flags):
