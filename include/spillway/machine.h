@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "spillway/tier.h"
@@ -83,7 +84,10 @@ struct Machine {
   int num_threads = 1;         // compute threads
   Tier device = Tier::kCpu;    // where layers are computed; kGpu also when it is emulated
   PerTier<int64_t> cap_bytes;  // hard caps of this run
-  MachineRates rates;          // zero: not known
+  // What raises the GPU's cap: these flags, and how much of theirs is in use before the run.
+  std::string_view gpu_cap_flags = "--gpu-memory";
+  int64_t gpu_used_bytes = 0;
+  MachineRates rates;  // zero: not known
   std::optional<FlexGenRates> flexgen;
   std::string date;       // of the rates, as a file says it; empty: not from a file
   std::string disturbed;  // why the rates may be too low, where other programs ran beside a profile

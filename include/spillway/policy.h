@@ -14,9 +14,10 @@ struct Policy {
   PerTier<double> weight_frac;  // each sums to 1
   PerTier<double> kv_frac;
   PerTier<double> activation_frac;
-  int64_t gpu_batch_size = 1;   // rows computed together
-  int64_t num_gpu_batches = 1;  // batches that one read of a layer's weights serves
-  int weight_bits = 16;         // the shape's, for those who are told the policy alone
+  bool placement_is_stated = true;  // these, by flags or a file; chosen ones may be chosen anew
+  int64_t gpu_batch_size = 1;       // rows computed together
+  int64_t num_gpu_batches = 1;      // batches that one read of a layer's weights serves
+  int weight_bits = 16;             // the shape's, for those who are told the policy alone
   // fp16 for bf16 models too: bf16's 8 bits of mantissa put logits 0.01 off (0.001 with fp16), and
   // K and V come nowhere near 65504. A value that overflows makes its row fail with E-NONFINITE;
   // --kv-dtype bf16 is the way out.

@@ -31,6 +31,36 @@ std::optional<Placement> StatedPlacement(const Config& config) {
   return config.policy ? config.policy->placement : std::nullopt;
 }
 
+bool PlacesOnGpu(const Placement& placement) {
+  const auto& [weights, kv, activations] = placement;
+  return weights[Tier::kGpu] + kv[Tier::kGpu] + activations[Tier::kGpu] > 0.0;
+}
+
+// By its flag; a policy file is of many machines, on some of which its cpu_attention has no effect.
+bool AsksForCpuAttention(const Config& config) {
+  const bool in_file = config.policy && config.policy->cpu_attention.value_or(false);
+  return config.cpu_attention.value_or(false) && !in_file;
+}
+
+// What is stated of a GPU that there is none of.
+void RefuseWithoutGpu(const Config& config, const GivenPolicy& given) {
+  if (given.placement && PlacesOnGpu(*given.placement)) {
+    throw Error(config.percent ? ErrorCode::kFlag : ErrorCode::kPolicy,
+                fmt::format("{} puts a share on the gpu, and there is none; --emulate-gpu SIZE "
+                            "makes one",
+                            config.percent ? "--percent" : "the policy file"));
+  }
+}
+
+// Where the flags themselves leave the CPU nothing to attend to.
+void CheckCpuAttention(const Config& config, const GivenPolicy& given) {
+  if (!config.percent || !AsksForCpuAttention(config)) return;
+  if (given.placement->kv[Tier::kGpu] < 1.0) return;
+  throw Error(ErrorCode::kFlag,
+              "--cpu-attention: attends to KV that is not on the gpu, and --percent puts all of "
+              "it there; leave one of the two out");
+}
+
 }  // namespace
 
 bool IsEndless(const Config& config) {
@@ -55,13 +85,10 @@ GivenPolicy PolicyGivenBy(const Config& config, const ModelShape& shape, const M
   given.kv_bits = config.kv_bits;
   given.kv = config.kv;
   given.placement = StatedPlacement(config);
-  if (!given.placement || machine.device == Tier::kGpu) return given;
-  const auto& [weights, kv, activations] = *given.placement;
-  if (weights[Tier::kGpu] + kv[Tier::kGpu] + activations[Tier::kGpu] > 0.0) {
-    throw Error(config.percent ? ErrorCode::kFlag : ErrorCode::kPolicy,
-                fmt::format("{} puts a share on the gpu, and there is none; --emulate-gpu SIZE "
-                            "makes one",
-                            config.percent ? "--percent" : "the policy file"));
+  if (machine.device == Tier::kGpu) {
+    CheckCpuAttention(config, given);
+  } else {
+    RefuseWithoutGpu(config, given);
   }
   return given;
 }
@@ -96,7 +123,10 @@ Policy ChoosePolicy(const Config& config, const ModelShape& shape, const Machine
     const SearchResult result = SearchFor(config, shape, machine, work, needs);
     if (result.feasible()) return result.best.front().policy;
   }
-  return DefaultPolicy(shape, machine, work, PolicyGivenBy(config, shape, machine), needs);
+  const GivenPolicy given = PolicyGivenBy(config, shape, machine);
+  Policy policy = DefaultPolicy(shape, machine, work, given, needs);
+  policy.placement_is_stated = given.placement.has_value();
+  return policy;
 }
 
 std::optional<Prediction> PredictionFor(const Config& config, const Plan& plan,

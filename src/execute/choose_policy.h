@@ -15,8 +15,9 @@
 namespace spillway {
 
 // What flags and a policy file state.
-// Throws: Error kFlag, kPolicy: a share on a gpu that there is none of; kPolicy: KV budgets of a
-// model with another number of layers.
+// Throws: Error kFlag, kPolicy: a share on a gpu that there is none of; kFlag: another flag that
+// has no effect without a gpu, or beside --percent; kPolicy: KV budgets of a model with another
+// number of layers.
 GivenPolicy PolicyGivenBy(const Config& config, const ModelShape& shape, const Machine& machine);
 
 // Lengths without a number of requests: as many as a policy takes at a time.

@@ -90,10 +90,13 @@ Machine ProbeMachine(const Config& config, const OpenedModel& model, const Devic
     machine.name += ", " + device.name();
     machine.device = Tier::kGpu;
     machine.cap_bytes[Tier::kGpu] = GpuCap(config, memory);
+    machine.gpu_used_bytes = memory.used_bytes;
   } else if (config.emulate_gpu_bytes.value_or(0) > 0) {
     machine.device = Tier::kGpu;
     machine.cap_bytes[Tier::kGpu] =
         std::min(*config.emulate_gpu_bytes, config.gpu_memory_bytes.value_or(INT64_MAX));
+    machine.gpu_cap_flags =
+        config.gpu_memory_bytes ? "--emulate-gpu and --gpu-memory" : "--emulate-gpu";
     machine.rates.gpu = machine.rates.cpu;  // the same processor computes
   }
   machine.cap_bytes[Tier::kDisk] = config.disk_space_bytes

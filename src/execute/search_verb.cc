@@ -26,8 +26,8 @@ ErrorCode CodeOf(Tier tier) {
                               : ErrorCode::kDiskSpace;
 }
 
-[[noreturn]] void RefuseInfeasible(const Shortage& shortage) {
-  const std::string_view flag = shortage.tier == Tier::kGpu   ? "--gpu-memory"
+[[noreturn]] void RefuseInfeasible(const Shortage& shortage, const Machine& machine) {
+  const std::string_view flag = shortage.tier == Tier::kGpu   ? machine.gpu_cap_flags
                                 : shortage.tier == Tier::kCpu ? "--cpu-memory"
                                                               : "--disk-space";
   throw Error(CodeOf(shortage.tier),
@@ -116,7 +116,7 @@ int RunSearch(const Config& config) {
   RequireRates(machine);
   const Workload work = PlannedWork(config, model, machine, device);
   const SearchResult result = SearchFor(config, model.shape, machine, work, device.needs());
-  if (!result.feasible()) RefuseInfeasible(result.shortage);
+  if (!result.feasible()) RefuseInfeasible(result.shortage, machine);
   const Candidate& best = result.best.front();
   output.Write(PolicyJson(best.policy, {SourceOf(config, model, machine, work, best)}));
   const Workload judged = IsEndless(config) ? OneBlock(work, best.policy) : work;

@@ -313,32 +313,126 @@ int64_t TableBytes(const Plan& plan) {
   return reference + blocks * kTagBytes + tiles * kTileEntryBytes + kQueueBytes;
 }
 
-// Halves the block until it fits; the policy unchanged when even one row does not.
-std::optional<Policy> SmallerBlock(const ModelShape& shape, const Machine& machine,
-                                   const Workload& work, Policy policy, const KernelNeeds& needs) {
+// The block halved again and again, batches first.
+std::vector<Policy> SmallerBlocks(const Plan& refused) {
+  std::vector<Policy> blocks;
+  Policy policy = refused.policy;
+  policy.gpu_batch_size = refused.batch.rows;
+  policy.num_gpu_batches = refused.num_batches;
   while (policy.gpu_batch_size * policy.num_gpu_batches > 1) {
     (policy.num_gpu_batches > 1 ? policy.num_gpu_batches : policy.gpu_batch_size) /= 2;
-    if (Fits(LayOut(shape, machine, work, policy, needs))) return policy;
+    blocks.push_back(policy);
   }
-  return std::nullopt;
+  return blocks;
+}
+
+// Weights, KV and activations.
+using Shares = std::array<PerTier<double>, 3>;
+
+// The policy's where they are stated. Otherwise a smaller block's are chosen anew, and fit where
+// some in whole tiers do (default_policy.h).
+std::vector<Shares> SharesToTry(const Plan& refused) {
+  const Policy& policy = refused.policy;
+  if (policy.placement_is_stated) {
+    return {Shares{policy.weight_frac, policy.kv_frac, policy.activation_frac}};
+  }
+  std::vector<Shares> shares;
+  const auto all_on = [](Tier tier) {
+    PerTier<double> frac;
+    frac[tier] = 1.0;
+    return frac;
+  };
+  const PerTier<int64_t>& caps = refused.machine.cap_bytes;
+  for (const Tier weights : kAllTiers) {
+    if (caps[weights] < refused.WeightBytes()) continue;
+    for (const Tier kv : kAllTiers) {
+      for (const Tier activations : kAllTiers) {
+        if (caps[kv] == 0 || caps[activations] == 0) continue;
+        shares.push_back({all_on(weights), all_on(kv), all_on(activations)});
+      }
+    }
+  }
+  return shares;
+}
+
+// The largest of the smaller blocks that fits; nullopt when even one row does not.
+std::optional<Policy> SmallerBlock(const Plan& refused, const Workload& work,
+                                   const KernelNeeds& needs) {
+  const std::vector<Policy> blocks = SmallerBlocks(refused);
+  std::size_t nearest = blocks.size();
+  for (const auto& [weights, kv, activations] : SharesToTry(refused)) {
+    const auto fits = [&](std::size_t at) {
+      Policy policy = blocks[at];
+      policy.weight_frac = weights;
+      policy.kv_frac = kv;
+      policy.activation_frac = activations;
+      return Fits(LayOut(refused.shape, refused.machine, work, policy, needs));
+    };
+    // A layout of 175 billion weights takes milliseconds: most shares are tried once, with the
+    // least block that is larger than what is found.
+    if (nearest == 0 || !fits(nearest - 1)) continue;
+    std::size_t begin = 0;
+    std::size_t end = nearest - 1;
+    while (begin < end) {
+      const std::size_t middle = (begin + end) / 2;
+      if (fits(middle)) {
+        end = middle;
+      } else {
+        begin = middle + 1;
+      }
+    }
+    nearest = end;
+  }
+  return nearest == blocks.size() ? std::nullopt : std::optional(blocks[nearest]);
 }
 
 struct TierWords {
   ErrorCode code;
   std::string_view noun;
-  std::string_view flag;
 };
 
 TierWords WordsOf(Tier tier) {
   switch (tier) {
     case Tier::kGpu:
-      return {ErrorCode::kGpuMemory, "GPU memory", "gpu-memory"};
+      return {ErrorCode::kGpuMemory, "GPU memory"};
     case Tier::kCpu:
-      return {ErrorCode::kCpuMemory, "CPU memory", "cpu-memory"};
+      return {ErrorCode::kCpuMemory, "CPU memory"};
     case Tier::kDisk:
       break;
   }
-  return {ErrorCode::kDiskSpace, "disk space", "disk-space"};
+  return {ErrorCode::kDiskSpace, "disk space"};
+}
+
+bool IsOver(const Plan& plan, Tier tier) {
+  return plan.PlannedBytes(tier) > plan.machine.cap_bytes[tier];
+}
+
+// "--cpu-memory 9MiB": the flags with which the tier's cap is what is planned.
+std::string CapFor(const Plan& plan, Tier tier) {
+  const Machine& machine = plan.machine;
+  const std::string_view flags = tier == Tier::kGpu   ? machine.gpu_cap_flags
+                                 : tier == Tier::kCpu ? "--cpu-memory"
+                                                      : "--disk-space";
+  const int64_t outside = tier == Tier::kGpu ? machine.gpu_used_bytes : 0;
+  const int64_t bytes = plan.PlannedBytes(tier) + outside;
+  return fmt::format("{} {}MiB", flags, (bytes + (1 << 20) - 1) >> 20);
+}
+
+// Every tier that is short: more of one alone would be refused for the next. At least, because what
+// is planned before the input is read is one row of two tokens.
+std::string LargerCaps(const Plan& plan) {
+  std::vector<std::string> caps;
+  for (const Tier tier : kAllTiers) {
+    if (IsOver(plan, tier)) caps.push_back(CapFor(plan, tier));
+  }
+  return fmt::format("give at least {}", fmt::join(caps, " and "));
+}
+
+std::string RemedyFor(const Plan& refused, const Workload& work, const KernelNeeds& needs) {
+  const std::optional<Policy> smaller = SmallerBlock(refused, work, needs);
+  if (!smaller) return LargerCaps(refused);
+  return fmt::format("--gpu-batch-size {} --num-gpu-batches {} fits", smaller->gpu_batch_size,
+                     smaller->num_gpu_batches);
 }
 
 }  // namespace
@@ -437,9 +531,7 @@ int64_t Plan::KvOffset(Tier tier, int64_t batch, int64_t block) const {
 }
 
 bool Fits(const Plan& plan) {
-  return std::ranges::all_of(kAllTiers, [&](Tier tier) {
-    return plan.PlannedBytes(tier) <= plan.machine.cap_bytes[tier];
-  });
+  return std::ranges::none_of(kAllTiers, [&](Tier tier) { return IsOver(plan, tier); });
 }
 
 Plan MakePlan(const ModelShape& shape, const Machine& machine, const Workload& work,
@@ -447,16 +539,10 @@ Plan MakePlan(const ModelShape& shape, const Machine& machine, const Workload& w
   Plan plan = LayOut(shape, machine, work, policy, needs);
   if (Fits(plan)) return plan;
 
-  const Tier tier = *std::ranges::find_if(kAllTiers, [&](Tier candidate) {
-    return plan.PlannedBytes(candidate) > machine.cap_bytes[candidate];
-  });
+  const Tier tier =
+      *std::ranges::find_if(kAllTiers, [&](Tier candidate) { return IsOver(plan, candidate); });
   const TierWords words = WordsOf(tier);
   const int64_t needed = plan.PlannedBytes(tier);
-  const std::optional<Policy> smaller = SmallerBlock(shape, machine, work, policy, needs);
-  const std::string remedy =
-      smaller ? fmt::format("--gpu-batch-size {} --num-gpu-batches {} fits",
-                            smaller->gpu_batch_size, smaller->num_gpu_batches)
-              : fmt::format("give --{} {}MiB or more", words.flag, (needed + (1 << 20) - 1) >> 20);
   const int64_t kv_bytes = plan.kv[tier].region.bytes;
   const int64_t rows_bytes = kv_bytes + plan.hidden[tier].region.bytes;
   // On disk the store of all weights, whatever memory holds of them.
@@ -466,7 +552,7 @@ Plan MakePlan(const ModelShape& shape, const Machine& machine, const Workload& w
                           "available; {}",
                           SizeText(needed), words.noun, SizeText(weight_bytes), SizeText(kv_bytes),
                           SizeText(needed - weight_bytes - kv_bytes),
-                          SizeText(machine.cap_bytes[tier]), remedy));
+                          SizeText(machine.cap_bytes[tier]), RemedyFor(plan, work, needs)));
 }
 
 }  // namespace spillway

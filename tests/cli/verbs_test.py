@@ -6,6 +6,7 @@ Standard library only.
 
 import json
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -67,6 +68,10 @@ class Bench(harness.VerbTest):
         self.assertIn("gpu", self.refusal(2, "bench", *SMALL, "--percent", 50, 0, 0, 100, 0, 100))
         self.refusal(31, "bench", *SMALL, "--gpu-batch-size", 64, "--cpu-memory", "1MiB")
         self.refusal(12, "bench", "--model", "opt-1.3b", *SMALL)
+        more_than_there_is = ["--cpu-memory", "64TiB", "--prompt-len", 1000, "--gen-len", 24, "--num-requests", 1000000,
+                              "--gpu-batch-size", 100000, "--num-gpu-batches", 10]
+        line = self.refusal(31, "bench", *more_than_there_is, "--percent", 0, 100, 0, 100, 0, 100)
+        self.assertIn("give a smaller --cpu-memory", line)
         self.refusal(60, "bench", *SMALL, "--report", "no/such/folder/r.json")
 
     def test_help_lists_the_verbs_flags(self):
@@ -153,8 +158,39 @@ class Plan(harness.VerbTest):
         self.refusal(32, "plan", *big, "--cpu-memory", "64GiB", "--disk-space", "1GiB", "--percent", 0, 0, 0, 100, 0, 100)
         self.assertLess(time.monotonic() - begin, 3)
 
+    def test_a_refusal_names_caps_that_are_enough(self):
+        """By the flags that make them: --gpu-memory would not make an emulated GPU larger."""
+        for caps in (["--cpu-memory", "4MiB", "--disk-space", "1GiB"], ["--emulate-gpu", "1MiB"],
+                     ["--emulate-gpu", "1MiB", "--cpu-memory", "1MiB", "--disk-space", "1MiB"],
+                     ["--emulate-gpu", "9MiB", "--gpu-memory", "1MiB"]):
+            with self.subTest(caps=caps):
+                result = harness.run(BINARY, ["plan", *caps, "--device", "cpu"], cwd=self.folder)
+                self.assertIn(result.status, (30, 31), result.stderr)
+                named = result.stderr.decode().split("; give at least ")[1]
+                enough = dict(zip(caps[::2], caps[1::2]))
+                for flag in re.findall("--[a-z-]+", named):
+                    enough[flag] = re.search(flag + "[^0-9]*([0-9]+MiB)", named)[1]
+                self.assertEqual(sorted(enough), sorted(caps[::2]), named)
+                self.run_verb("plan", *[word for cap in enough.items() for word in cap], "--device", "cpu", "--quiet")
+
+    def test_a_refusal_names_a_block_that_fits(self):
+        """The placement is chosen anew for it, where none was given."""
+        words = ["--model", "opt-30b", "--emulate-gpu", "16GiB", "--cpu-memory", "32GiB", "--disk-space", "200GiB",
+                 "--prompt-len", 512, "--gen-len", 32, "--num-requests", 10000, "--device", "cpu"]
+        line = self.refusal(31, "plan", *words, "--gpu-batch-size", 64, "--num-gpu-batches", 8)
+        named = line.split("; ")[1].removesuffix(" fits")
+        self.assertEqual(named, "--gpu-batch-size 64 --num-gpu-batches 2")
+        self.run_verb("plan", *words, *named.split(), "--quiet")
+
+    def test_attention_is_on_the_cpu_where_there_is_no_gpu(self):
+        policy = self.folder / "policy.json"
+        policy.write_text('{"version":1,"cpu_attention":true}')
+        self.run_verb("plan", "--policy", policy, "--device", "cpu", "--quiet")
+        self.run_verb("plan", "--cpu-attention", "--device", "cpu", "--quiet")
+
     def test_refusals(self):
         source = harness.write_jsonl(self.folder / "in.jsonl", [{"prompt": "a"}])
+        self.assertIn("not a regular file", self.refusal(3, "plan", "--policy", "."))
         self.assertIn("--gen-len", self.refusal(2, "plan", "--input", source, "--gen-len", 3))
         self.assertIn("--gen-len", self.refusal(2, "plan", "--max-new-tokens", 3))
         self.assertIn("positions", self.refusal(2, "plan", "--prompt-len", 4000))

@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "policies/default_policy.h"
 #include "spillway/error.h"
 #include "spillway/reference_prompt.h"
 #include "tests/plan/plan_test_util.h"
@@ -233,14 +234,73 @@ TEST(PlanTest, RefusalNamesNeededAvailableAndAChangeThatFits) {
   MakePlan(shape, MachineWith(int64_t{2} << 30), work, Batches(16, 1), kNeeds);
 }
 
-TEST(PlanTest, RefusalOfWeightsNamesTheMemoryThatWouldDo) {
+// What MakePlan refuses with.
+std::string RefusalOf(const ModelShape& shape, const Machine& machine, const Workload& work,
+                      const Policy& policy) {
   try {
-    MakePlan(*BuiltInShape("opt-1.3b"), MachineWith(int64_t{1} << 30), Requests(1, 8, 8),
-             Batches(1, 1), kNeeds);
-    FAIL() << "a plan over the cap was accepted";
+    MakePlan(shape, machine, work, policy, kNeeds);
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("give --cpu-memory"));
+    EXPECT_LE(ErrorLine(error.code(), error.what()).size(), 300U);
+    return error.what();
   }
+  return "a plan over the cap was accepted";
+}
+
+TEST(PlanTest, RefusalOfWeightsNamesTheMemoryThatWouldDo) {
+  const ModelShape shape = *BuiltInShape("opt-1.3b");
+  const std::string refusal =
+      RefusalOf(shape, MachineWith(int64_t{1} << 30), Requests(1, 8, 8), Batches(1, 1));
+  const std::string named = "give at least --cpu-memory ";
+  ASSERT_THAT(refusal, HasSubstr(named));
+  const int64_t mib = std::stoll(refusal.substr(refusal.find(named) + named.size()));
+  MakePlan(shape, MachineWith(mib << 20), Requests(1, 8, 8), Batches(1, 1), kNeeds);
+  EXPECT_THROW(
+      MakePlan(shape, MachineWith((mib - 1) << 20), Requests(1, 8, 8), Batches(1, 1), kNeeds),
+      Error);
+}
+
+TEST(PlanTest, RefusalNamesEveryCapThatIsTooSmallByItsFlags) {
+  Machine machine = MachineWith(1 << 20, 1 << 20);
+  machine.device = Tier::kGpu;
+  machine.cap_bytes[Tier::kGpu] = 1 << 20;
+  Policy policy = Batches(1, 1);
+  policy.weight_frac = {{0.3, 0.3, 0.4}};
+  const ModelShape shape = *BuiltInShape("opt-175b");
+  const Workload work = Requests(1, 8, 8);
+  const Plan plan = LayOut(shape, machine, work, policy, kNeeds);
+  const auto mib = [](int64_t bytes) { return std::to_string((bytes + (1 << 20) - 1) >> 20); };
+  const std::string rest = "MiB and --cpu-memory " + mib(plan.PlannedBytes(Tier::kCpu)) +
+                           "MiB and --disk-space " + mib(plan.PlannedBytes(Tier::kDisk)) + "MiB";
+  const int64_t gpu_bytes = plan.PlannedBytes(Tier::kGpu);
+  EXPECT_THAT(RefusalOf(shape, machine, work, policy),
+              HasSubstr("give at least --gpu-memory " + mib(gpu_bytes) + rest));
+  machine.gpu_cap_flags = "--emulate-gpu and --gpu-memory";
+  EXPECT_THAT(RefusalOf(shape, machine, work, policy),
+              HasSubstr("give at least --emulate-gpu and --gpu-memory " + mib(gpu_bytes) + rest));
+  machine.gpu_used_bytes = 500 << 20;
+  EXPECT_THAT(RefusalOf(shape, machine, work, policy),
+              HasSubstr("--gpu-memory " + mib(gpu_bytes + machine.gpu_used_bytes) + rest));
+}
+
+// Beside the weights the disk has room for the KV of 128 rows, not for that of 256.
+TEST(PlanTest, RefusalOfAChosenPlacementNamesABlockThatFitsWithAnother) {
+  Machine machine = MachineWith(int64_t{32} << 30, int64_t{200} << 30);
+  machine.device = Tier::kGpu;
+  machine.cap_bytes[Tier::kGpu] = int64_t{16} << 30;
+  const ModelShape shape = *BuiltInShape("opt-30b");
+  const Workload work = Requests(10'000, 512, 32);
+  Policy refused = Batches(64, 8);
+  refused.kv_frac = {};
+  refused.kv_frac[Tier::kDisk] = 1.0;
+  EXPECT_THAT(RefusalOf(shape, machine, work, refused), HasSubstr("give at least --cpu-memory"));
+  refused.placement_is_stated = false;
+  EXPECT_THAT(RefusalOf(shape, machine, work, refused),
+              HasSubstr("--gpu-batch-size 64 --num-gpu-batches 2 fits"));
+  GivenPolicy given;
+  given.gpu_batch_size = 64;
+  given.num_gpu_batches = 2;
+  const Policy chosen = DefaultPolicy(shape, machine, work, given, kNeeds);
+  EXPECT_TRUE(Fits(LayOut(shape, machine, work, chosen, kNeeds)));
 }
 
 }  // namespace
