@@ -156,16 +156,25 @@ json ParseJsonText(std::string_view text, const JsonOrigin& origin) {
 }
 
 json ReadJsonFile(const std::filesystem::path& file, const JsonOrigin& origin) {
-  std::error_code ignored;
-  const bool regular = std::filesystem::is_regular_file(file, ignored);
+  constexpr std::string_view kAdvice = "check the path";
+  std::error_code failed;
+  const std::filesystem::file_status status = std::filesystem::status(file, failed);
+  const bool exists = std::filesystem::exists(status);
+  // Opening a pipe would wait for its writer, and a device may never end.
+  if (exists && !std::filesystem::is_regular_file(status)) {
+    throw Error(
+        origin.code,
+        fmt::format("{}: is {}, not a regular file; {}", Printable(origin.name),
+                    std::filesystem::is_directory(status) ? "a folder" : "a device, pipe or socket",
+                    kAdvice));
+  }
   errno = 0;
   std::ifstream stream;
-  if (regular) stream.open(file, std::ios::binary);  // opening a pipe would wait for its writer
-  if (!regular || !stream) {
-    const int error = regular ? errno : ENOENT;
-    ThrowSystemError(error,
-                     fmt::format("{}: is not a file that can be read", Printable(origin.name)),
-                     origin.code, "check the path");
+  if (exists) stream.open(file, std::ios::binary);
+  if (!exists || !stream) {
+    ThrowSystemError(exists ? errno : failed.value(),
+                     fmt::format("{}: cannot be read", Printable(origin.name)), origin.code,
+                     kAdvice);
   }
   std::string text(kMaxFileBytes + 1, '\0');
   stream.read(text.data(), static_cast<std::streamsize>(text.size()));

@@ -100,5 +100,22 @@ TEST(StrictJson, AFileTooLargeIsRefused) {
   EXPECT_THROW(ParseJsonText(std::string((1 << 20) + 1, ' '), origin), Error);
 }
 
+TEST(StrictJson, SaysWhatIsThereInPlaceOfAFile) {
+  const auto refusal = [](const char* path) -> std::string {
+    try {
+      ReadJsonFile(path, {path, ErrorCode::kPolicy});
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kPolicy);
+      return error.what();
+    }
+    return "read";
+  };
+  EXPECT_EQ(refusal("/nowhere/p.json"),
+            "/nowhere/p.json: cannot be read: No such file or directory; check the path");
+  EXPECT_EQ(refusal("/"), "/: is a folder, not a regular file; check the path");
+  for (const char* device : {"/dev/null", "/dev/zero"})
+    EXPECT_THAT(refusal(device), HasSubstr("is a device, pipe or socket, not a regular file"));
+}
+
 }  // namespace
 }  // namespace spillway

@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
-#include <set>
+#include <span>
+#include <utility>
 
 #include "spillway/error.h"
 #include "src/config/flags.h"
+#include "src/config/parse_value.h"
 #include "src/config/suggestion.h"
 #include "src/config/toml_text.h"
 #include "src/config/version.h"
@@ -58,9 +60,15 @@ std::vector<std::string> Names(const std::vector<Flag>& flags) {
 struct Parser {
   CLI::App app;
   std::map<std::string, CLI::Option*> options;
+  CLI::Option* config = nullptr;
   std::string positional;
   std::string config_file;
 };
+
+// `num_words` each time that the option is given: which are too many is said here, not by CLI11.
+void TakeAllWords(CLI::Option& option, int num_words) {
+  option.expected(num_words)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
 
 void Declare(Parser& parser, const VerbRow& verb, const std::vector<Flag>& flags) {
   parser.app.name(fmt::format("spillway {}", verb.name));
@@ -79,13 +87,12 @@ void Declare(Parser& parser, const VerbRow& verb, const std::vector<Flag>& flags
         flag.kind == FlagKind::kSwitch
             ? parser.app.add_flag(name, flag.help)
             : parser.app.add_option(name)->description(flag.help)->type_name(flag.placeholder);
-    if (flag.kind == FlagKind::kValue) option->expected(flag.num_words);
-    if (flag.kind == FlagKind::kList)
-      option->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    if (flag.kind != FlagKind::kSwitch) TakeAllWords(*option, flag.num_words);
     parser.options[flag.name] = option;
   }
-  parser.app.add_option("--config", parser.config_file, "flags from a TOML file")
-      ->type_name("FILE");
+  parser.config = parser.app.add_option("--config");
+  parser.config->description("flags from a TOML file")->type_name("FILE");
+  TakeAllWords(*parser.config, 1);
 }
 
 void JoinWords(const Flag& flag, Given& given) {
@@ -94,8 +101,47 @@ void JoinWords(const Flag& flag, Given& given) {
   words = {fmt::format("{}", fmt::join(words, " "))};
 }
 
+bool IsNumber(std::string_view word) {
+  return !word.empty() && word.find_first_not_of("0123456789.") == std::string_view::npos;
+}
+
+// CLI11 would take a number after the last one of a flag for the input.
+void RefuseSurplusNumber(const Flag& flag, std::span<const char* const> words) {
+  const auto at = std::ranges::find(words, "--" + flag.name,
+                                    [](const char* word) { return std::string(word); });
+  auto next = at == words.end() ? at : at + 1;
+  while (next != words.end() && IsNumber(*next)) ++next;
+  const auto num_numbers = next - at - 1;
+  if (num_numbers <= flag.num_words) return;
+  const std::string surplus = Printable(at[flag.num_words + 1], 40);
+  throw Error(ErrorCode::kFlag,
+              fmt::format("--{}: takes {} numbers, and {} is one more; leave it out (a file of "
+                          "that name is ./{})",
+                          flag.name, flag.num_words, surplus, surplus));
+}
+
+void RefuseExtras(const Parser& parser, const std::vector<Flag>& flags, const char* verb) {
+  for (const std::string& extra : parser.app.remaining()) {
+    if (!extra.starts_with("-")) {
+      throw Error(ErrorCode::kFlag, fmt::format("{}: one word too many; see spillway {} --help",
+                                                Printable(extra), verb));
+    }
+    const std::size_t name = extra.find_first_not_of('-');
+    RefuseUnknown(extra.substr(name == std::string::npos ? 0 : name), flags,
+                  extra.starts_with("--") ? "--" : "-");
+  }
+}
+
+void RefuseRepeated(const std::string& flag, const CLI::Option& option, int num_words) {
+  if (option.results().size() <= static_cast<std::size_t>(num_words)) return;
+  throw Error(ErrorCode::kFlag, fmt::format("--{}: given more than once; leave one out", flag));
+}
+
 Given FromCommandLine(Parser& parser, int argc, const char* const* argv,
                       const std::vector<Flag>& flags) {
+  for (const Flag& flag : flags) {
+    if (flag.num_words > 1) RefuseSurplusNumber(flag, {argv, static_cast<std::size_t>(argc)});
+  }
   try {
     parser.app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
@@ -103,27 +149,17 @@ Given FromCommandLine(Parser& parser, int argc, const char* const* argv,
   } catch (const CLI::ParseError& error) {
     throw Error(ErrorCode::kFlag, fmt::format("{}; see spillway {} --help", error.what(), argv[0]));
   }
-  for (const std::string& extra : parser.app.remaining()) {
-    if (extra.starts_with("-")) {
-      RefuseUnknown(extra.substr(extra.find_first_not_of('-') == std::string::npos
-                                     ? 0
-                                     : extra.find_first_not_of('-')),
-                    flags, extra.starts_with("--") ? "--" : "-");
-    }
-    throw Error(ErrorCode::kFlag, fmt::format("{}: one word too many; see spillway {} --help",
-                                              Printable(extra), argv[0]));
-  }
+  RefuseExtras(parser, flags, argv[0]);
   Given given;
   for (const Flag& flag : flags) {
-    CLI::Option* option = parser.options.at(flag.name);
-    if (option->count() == 0) continue;
-    const auto num_words = static_cast<std::size_t>(flag.num_words);
-    if (flag.kind != FlagKind::kList && option->results().size() > num_words) {
-      throw Error(ErrorCode::kFlag, fmt::format("--{}: given more than once", flag.name));
-    }
-    given[flag.name] = option->results();
+    const CLI::Option& option = *parser.options.at(flag.name);
+    if (option.count() == 0) continue;
+    if (flag.kind != FlagKind::kList) RefuseRepeated(flag.name, option, flag.num_words);
+    given[flag.name] = option.results();
     JoinWords(flag, given);
   }
+  RefuseRepeated("config", *parser.config, 1);
+  if (parser.config->count() > 0) parser.config_file = parser.config->results().front();
   if (!parser.positional.empty() && parser.options.contains("input")) {
     if (given.contains("input"))
       throw Error(ErrorCode::kFlag, "the input is given twice: as a word and with --input");
@@ -199,6 +235,38 @@ Given FromFile(const std::string& path, const VerbRow& verb, const std::vector<F
                                               error.source().begin.line, error.description()));
   }
   return given;
+}
+
+// Two switches of which one at most can be on.
+struct Opposites {
+  const char* first;
+  const char* second;
+};
+constexpr std::array kOpposites = {Opposites{"cpu-attention", "no-cpu-attention"},
+                                   Opposites{"quiet", "verbose"}};
+
+// `given`, and what a later source states of which it states neither the same nor the opposite.
+Given WithLater(Given given, Given later) {
+  for (const auto& [first, second] : kOpposites) {
+    if (!given.contains(first) && !given.contains(second)) continue;
+    later.erase(first);
+    later.erase(second);
+  }
+  given.merge(later);
+  return given;
+}
+
+void RefuseOpposites(const Given& given) {
+  const auto is_on = [&](const std::string& name) {
+    const auto found = given.find(name);
+    return found != given.end() && ParseBool(name, found->second.back());
+  };
+  for (const auto& [first, second] : kOpposites) {
+    if (!is_on(first) || !is_on(second)) continue;
+    throw Error(ErrorCode::kFlag, fmt::format("--{} and --{}: one says the opposite of the other; "
+                                              "leave one of the two out",
+                                              first, second));
+  }
 }
 
 const VerbRow& FindVerb(const std::string& word) {
@@ -337,6 +405,19 @@ void CheckKvBits(const Config& config) {
               fmt::format("--kv-dtype {}: belongs to KV of 16 bits, and --kv-bits is {}; leave one "
                           "of the two out",
                           DTypeName(*config.kv_dtype), *config.kv_bits));
+}
+
+// Rates of another arithmetic would not predict the run. What only plans takes the file's.
+void CheckMachine(const Config& config) {
+  if (!config.machine || PlansOnly(config.verb)) return;
+  const bool of_bf16 = config.machine->isa == kernels::IsaName(kernels::Isa::kAmxBf16);
+  const bool in_bf16 = config.cpu_compute == kernels::CpuCompute::kBf16;
+  if (of_bf16 == in_bf16) return;
+  const std::string_view name = in_bf16 ? "bf16" : "fp32";
+  throw Error(ErrorCode::kFlag,
+              fmt::format("--cpu-compute {}: the rates of --machine are of products in {}; give "
+                          "what profile --cpu-compute {} writes, or leave --machine out",
+                          name, of_bf16 ? "bf16" : "fp32", name));
 }
 
 void CheckGenerate(const Config& config) {
@@ -515,11 +596,13 @@ std::variant<Config, Printout> ParseConfig(int argc, const char* const* argv) {
   } catch (const CLI::CallForHelp&) {
     return Printout{parser.app.help()};
   }
-  given.merge(FromEnvironment(flags));
+  given = WithLater(std::move(given), FromEnvironment(flags));
   const char* config_from_environment = std::getenv("SPILLWAY_CONFIG");
   if (parser.config_file.empty() && config_from_environment != nullptr)
     parser.config_file = config_from_environment;
-  if (!parser.config_file.empty()) given.merge(FromFile(parser.config_file, verb, flags));
+  if (!parser.config_file.empty())
+    given = WithLater(std::move(given), FromFile(parser.config_file, verb, flags));
+  RefuseOpposites(given);
 
   Config config = DefaultsOf(verb.verb);
   for (const Flag& flag : flags) {
@@ -529,6 +612,7 @@ std::variant<Config, Printout> ParseConfig(int argc, const char* const* argv) {
   CheckWeightBits(config);
   ResolveKv(config);
   CheckKvBits(config);
+  CheckMachine(config);
   CheckWhole(config, parser, given);
   return config;
 }

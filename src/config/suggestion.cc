@@ -23,10 +23,24 @@ int64_t EditDistance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
+// The shortest of the known words that begin with this one; empty: none, or too few letters to
+// tell.
+std::string_view Completion(std::string_view word, const std::vector<std::string>& known) {
+  constexpr std::size_t kLeastLetters = 3;
+  std::string_view shortest;
+  for (const std::string& candidate : known) {
+    const bool completes = word.size() >= kLeastLetters && candidate.starts_with(word);
+    if (completes && (shortest.empty() || candidate.size() < shortest.size())) shortest = candidate;
+  }
+  return shortest;
+}
+
 }  // namespace
 
 std::string Suggestion(std::string_view word, const std::vector<std::string>& known,
                        std::string_view dashes) {
+  if (const std::string_view whole = Completion(word, known); !whole.empty())
+    return fmt::format("; did you mean {}{}?", dashes, whole);
   const auto nearest = std::ranges::min_element(
       known, {}, [&](const std::string& k) { return EditDistance(word, k); });
   if (nearest == known.end() ||

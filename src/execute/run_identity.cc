@@ -78,13 +78,13 @@ RunManifest IdentityOf(const Config& config, const OpenedModel& model, const Pol
       {"model", ModelKey(config, model)},
       {"model name", model.shape.name},
       {"tokenizer", TokenizerKey(model)},
-      {"sampling flags", SamplingText(config)},
-      {"weight bits", fmt::format("{}", model.shape.weight_bits)},
+      {"set of sampling flags", SamplingText(config)},
+      {"weight type", fmt::format("{} bits", model.shape.weight_bits)},
       {"KV policy", KvPolicyJson(policy.kv).dump()},
       {"KV type", policy.kv_bits == 16 ? std::string(DTypeName(policy.kv_dtype))
                                        : fmt::format("{} bits", policy.kv_bits)},
       {"spillway version", std::string(kVersion)},
-      {"processor",
+      {"processor or --cpu-compute",
        gpu.empty() ? std::string(kernels::IsaName(kernels::BestIsa(config.cpu_compute))) : gpu}};
 }
 

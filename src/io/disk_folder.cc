@@ -16,9 +16,12 @@
 namespace spillway {
 namespace {
 
-[[noreturn]] void Refuse(const std::filesystem::path& path, std::string_view reason) {
+constexpr std::string_view kAnother = "give another --offload-dir";
+
+[[noreturn]] void Refuse(const std::filesystem::path& path, std::string_view reason,
+                         std::string_view remedy = kAnother) {
   throw Error(ErrorCode::kPath,
-              fmt::format("{}: {}; give another --offload-dir", Printable(path.native()), reason));
+              fmt::format("{}: {}; {}", Printable(path.native()), reason, remedy));
 }
 
 Descriptor OpenFolder(const std::filesystem::path& path, FolderTrust trust) {
@@ -33,7 +36,8 @@ Descriptor OpenFolder(const std::filesystem::path& path, FolderTrust trust) {
   const int error = errno;
   struct stat status {};
   if (::lstat(path.c_str(), &status) == 0 && S_ISLNK(status.st_mode)) {
-    Refuse(path, "is a symbolic link, which others could redirect (--allow-symlink-dir takes it)");
+    Refuse(path, "is a symbolic link, which others could redirect",
+           "give the folder that it leads to as --offload-dir");
   }
   Refuse(path, std::strerror(error));
 }
@@ -47,9 +51,8 @@ void CheckAbove(const std::filesystem::path& path, int folder) {
     struct stat above {};
     if (::fstat(at.get(), &above) != 0) Refuse(path, std::strerror(errno));
     if ((above.st_mode & S_IWOTH) != 0 && (above.st_mode & S_ISVTX) == 0) {
-      Refuse(path,
-             "a folder above it is writable by everybody and not sticky "
-             "(--allow-symlink-dir takes it)");
+      Refuse(path, "a folder above it is writable by everybody and not sticky",
+             "make that one sticky (chmod +t) or give another --offload-dir");
     }
     if (above.st_ino == below.st_ino && above.st_dev == below.st_dev) return;
     below = above;

@@ -7,6 +7,8 @@ line that is among the words replaces it. Functions in the last place take the c
 import json
 import os
 
+import harness
+
 
 def environment(**variables):
     """Not a file to put in place, but SPILLWAY_ variables for the run."""
@@ -45,6 +47,8 @@ def long_requests(root):
 
 
 CONFIG_FLAG = ["--config", "{root}/bad.toml"]
+KV_ON_GPU = ["--device", "cpu", "--emulate-gpu", "256MiB", "--percent", "0", "100", "100", "0", "0", "100"]
+XEON = str(harness.REPOSITORY / "examples" / "machines" / "xeon-2-cores.json")
 
 FLAGS = [
     ("no verb that exists", 2, ["VERB", "generat"], None),
@@ -88,6 +92,15 @@ FLAGS = [
     ("percentages over 100", 2, ["--percent", "120", "0", "0", "100", "0", "100"], None),
     ("percentages that sum over 100", 2, ["--percent", "60", "60", "0", "100", "0", "100"], None),
     ("two percentages of six", 2, ["--percent", "20", "80"], None),
+    ("seven percentages", 2, ["--percent", "0", "100", "0", "100", "0", "100", "0"], None),
+    ("six percentages twice", 2, 2 * ["--percent", "0", "100", "0", "100", "0", "100"], None),
+    ("quiet and verbose", 2, ["--quiet", "--verbose"], None),
+    ("attention on the CPU and not", 2, ["--no-cpu-attention", "--cpu-attention"], None),
+    ("attention on the CPU with all KV on the GPU", 2, ["--cpu-attention", *KV_ON_GPU], None),
+    ("rates of another arithmetic", 2, ["--cpu-compute", "bf16", "--machine", XEON], None),
+    ("a policy that is a folder", 3, ["--policy", "{root}"], None),
+    ("a policy that is a device", 3, ["--policy", "/dev/zero"], None),
+    ("a machine that is a device", 3, ["--machine", "/dev/null"], None),
     ("a switch with another word", 2, ["--quiet=maybe"], None),
     ("a variable that is no number", 2, [], environment(threads="two")),
     ("a variable out of range", 2, [], environment(threads="0")),
@@ -107,6 +120,7 @@ FLAGS = [
 
 FILES = [
     ("no such input", 20, ["--input", "{root}/none.jsonl"], None),
+    ("an input without an end", 20, ["--input", "/dev/zero"], None),
     ("an input that is a folder", 20, ["--input", "{root}/in"], folder_as_input),
     ("an output that is the input", 20, ["--output", "{input}", "--overwrite"], None),
     ("an output that is the input by a link", 20, ["--overwrite"], linked_output),

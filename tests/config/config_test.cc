@@ -9,6 +9,7 @@
 
 #include "spillway/error.h"
 #include "src/config/parse_value.h"
+#include "src/machine/machine_file.h"
 
 namespace spillway {
 namespace {
@@ -88,6 +89,50 @@ TEST(ConfigTest, FlagBeatsEnvironmentBeatsFile) {
   EXPECT_TRUE(config.overwrite);
 }
 
+TEST(ConfigTest, OfOppositeSwitchesTheNearerSourceWins) {
+  const std::string path = WriteToml("quiet = true\nno-cpu-attention = true\n");
+  const Environment attention("SPILLWAY_CPU_ATTENTION", "1");
+  const Config config = ParseGenerate({"--config", path.c_str(), "--verbose"});
+  EXPECT_EQ(config.verbosity, Verbosity::kVerbose);
+  EXPECT_EQ(config.cpu_attention, true);
+  const Config flag = ParseGenerate({"--config", path.c_str(), "--no-cpu-attention"});
+  EXPECT_EQ(flag.cpu_attention, false);
+  EXPECT_EQ(flag.verbosity, Verbosity::kQuiet);
+  EXPECT_EQ(ParseGenerate({"--quiet=false", "--verbose"}).verbosity, Verbosity::kVerbose);
+}
+
+TEST(ConfigTest, TheInputMayFollowSixPercents) {
+  const auto parsed = Parse({"generate", "--percent", "0", "100", "0", "100", "0", "100", "p.txt"});
+  EXPECT_EQ(std::get<Config>(parsed).input, "p.txt");
+}
+
+// A machine file with rates of products in fp32, or in bf16.
+std::string WriteMachine(const std::string& isa) {
+  Machine machine = ReadMachine(SPILLWAY_SOURCE_DIR "/examples/machines/xeon-2-cores.json");
+  machine.isa = isa;
+  const std::string path = ::testing::TempDir() + "machine_" + isa + ".json";
+  std::ofstream(path) << MachineJson(machine);
+  return path;
+}
+
+TEST(ConfigTest, RatesOfAnotherArithmeticAreRefused) {
+  const std::string fp32 = WriteMachine("amx");
+  const std::string bf16 = WriteMachine("amx_bf16");
+  const auto words = [](const char* verb, const std::string& machine, const char* compute) {
+    return std::vector<const char*>{
+        verb, "--input", "a", "--machine", machine.c_str(), "--cpu-compute", compute};
+  };
+  for (const char* verb : {"generate", "score"}) {
+    EXPECT_THAT(RefusalOf(words(verb, fp32, "bf16")),
+                HasSubstr("--cpu-compute bf16: the rates of --machine are of products in fp32"));
+    EXPECT_THAT(RefusalOf(words(verb, bf16, "fp32")),
+                HasSubstr("--cpu-compute fp32: the rates of --machine are of products in bf16"));
+    EXPECT_EQ(RefusalOf(words(verb, fp32, "fp32")), "accepted");
+    EXPECT_EQ(RefusalOf(words(verb, bf16, "bf16")), "accepted");
+  }
+  EXPECT_EQ(RefusalOf({"plan", "--machine", bf16.c_str()}), "accepted");
+}
+
 TEST(ConfigTest, RefusesWithTheReason) {
   const std::vector<std::pair<std::vector<const char*>, const char*>> cases = {
     {{"generte"}, "did you mean generate?"},
@@ -104,7 +149,13 @@ TEST(ConfigTest, RefusesWithTheReason) {
     {{"generate", "a", "--threads", "0x8"}, "--threads"},
     {{"generate", "a", "--threads", "99999999999999999999"}, "--threads"},
     {{"generate", "a", "--threads"}, "--threads"},
-    {{"generate", "a", "--threads", "1", "--threads", "2"}, "--threads"},
+    {{"generate", "a", "--threads", "1", "--threads", "2"}, "--threads: given more than once"},
+    {{"generate", "a", "--config", "b", "--config", "c"}, "--config: given more than once"},
+    {{"generate", "a", "--gpu-batch", "3"}, "did you mean --gpu-batch-size?"},
+    {{"gen", "a"}, "did you mean generate?"},
+    {{"generate", "a", "--cpu-attention", "--no-cpu-attention"},
+     "--cpu-attention and --no-cpu-attention: "},
+    {{"generate", "a", "--quiet", "--verbose"}, "--quiet and --verbose: "},
     {{"generate", "a", "--gpu-batch-size", "0"}, "--gpu-batch-size"},
     {{"generate", "a", "--temperature", "nan"}, "--temperature"},
     {{"generate", "a", "--temperature", "-1"}, "--temperature"},
@@ -124,6 +175,11 @@ TEST(ConfigTest, RefusesWithTheReason) {
     {{"generate", "a", "--device", "tpu"}, "expected auto"},
     {{"generate", "a", "--percent", "30", "80", "0", "100", "0", "100"}, "more than 100"},
     {{"generate", "a", "--percent=0 100 0 100"}, "--percent"},
+    {{"generate", "a", "--percent", "0", "100"}, "--percent 0 100: expected six numbers"},
+    {{"generate", "a", "--percent", "0", "99", "0", "100", "0", "100", "7"},
+     "--percent: takes 6 numbers, and 7 is one more"},
+    {{"plan", "--percent", "0", "99", "0", "100", "0", "100", "7", "--quiet"},
+     "--percent: takes 6 numbers, and 7 is one more"},
     {{"generate", "a", "--kv-bits", "2"}, "--kv-bits 2: expected 16, 8 or 4"},
     {{"generate", "a", "--kv-bits", "4.0"}, "--kv-bits 4.0"},
     {{"generate", "a", "--kv-bits", ""}, "--kv-bits"},

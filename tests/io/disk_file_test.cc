@@ -126,11 +126,14 @@ TEST(DiskFolder, RefusesWhatIsNoSafeFolder) {
   fs::create_directory_symlink("real", root / "link");
   ExpectDiskError(ErrorCode::kPath, "No such file", [&] { DiskFolder(root / "none"); });
   ExpectDiskError(ErrorCode::kPath, "Not a directory", [&] { DiskFolder(root / "file"); });
-  ExpectDiskError(ErrorCode::kPath, "symbolic link", [&] { DiskFolder(root / "link"); });
+  ExpectDiskError(ErrorCode::kPath,
+                  "symbolic link, which others could redirect; give the folder that it leads to",
+                  [&] { DiskFolder(root / "link"); });
   EXPECT_NO_THROW(DiskFolder(root / "link", FolderTrust::kAsGiven));
   EXPECT_NO_THROW(DiskFolder(root / "real" / "below"));
   ASSERT_EQ(::chmod((root / "real").c_str(), 0777), 0);
-  ExpectDiskError(ErrorCode::kPath, "not sticky", [&] { DiskFolder(root / "real" / "below"); });
+  ExpectDiskError(ErrorCode::kPath, "not sticky; make that one sticky (chmod +t)",
+                  [&] { DiskFolder(root / "real" / "below"); });
   EXPECT_NO_THROW(DiskFolder(root / "real" / "below", FolderTrust::kAsGiven));
   ASSERT_EQ(::chmod((root / "real").c_str(), 01777), 0);
   EXPECT_NO_THROW(DiskFolder(root / "real" / "below"));
