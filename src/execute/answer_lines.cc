@@ -87,12 +87,13 @@ class FileJob final : public Job {
   writer.FlushFinished();
   const int64_t num_lines = (writer.earlier() + writer.answers()).num_lines();
   if (writer.part_path().empty() || num_lines == 0) throw error;
-  throw Error(error.code(), fmt::format("{}; {} finished lines are in {}{}", error.what(),
-                                        num_lines, Printable(writer.part_path().string()),
-                                        config.verb == Verb::kGenerate
-                                            ? fmt::format("; --resume goes on after {} of them",
-                                                          writer.num_resumable())
-                                            : ""));
+  throw Error(
+      error.code(),
+      fmt::format("{}; {} finished line{} in {}{}", error.what(), num_lines,
+                  num_lines == 1 ? " is" : "s are", Printable(writer.part_path().string()),
+                  config.verb == Verb::kGenerate
+                      ? fmt::format("; --resume goes on after {} of them", writer.num_resumable())
+                      : ""));
 }
 
 // What an interrupted run has left of it; a sample of some stands for the others all the same.

@@ -422,9 +422,11 @@ std::string ReportTable(const Plan& plan, const Trace& trace, const RunSummary& 
   line("prefill", fmt::format("{:.1f} tokens/s  ({} tokens in {:.2f} s)",
                               Rate(prefill.prompt_tokens, prefill.seconds), prefill.prompt_tokens,
                               prefill.seconds));
-  line("decode", fmt::format("{:.1f} tokens/s  ({} tokens in {:.2f} s)",
-                             Rate(decode.generated_tokens, decode.seconds), decode.generated_tokens,
-                             decode.seconds));
+  if (decode.passes > 0) {
+    line("decode", fmt::format("{:.1f} tokens/s  ({} tokens in {:.2f} s)",
+                               Rate(decode.generated_tokens, decode.seconds),
+                               decode.generated_tokens, decode.seconds));
+  }
   const int64_t answered =
       summary.score ? summary.score->num_tokens : GeneratedTokens(trace, summary);
   line(summary.score ? "scored" : "generated",
