@@ -21,11 +21,6 @@ namespace spillway {
 // order costs no memory.
 inline constexpr int64_t kBlocksPerWindow = 4;
 
-inline RequestShape ShapeOf(const Request& request) {
-  return {static_cast<int64_t>(request.prompt.size()), request.sampling.max_tokens,
-          request.NumPromptLogits()};
-}
-
 // A request on its way through the passes. Not movable: what tells its next token
 // refers to the request.
 struct Row {

@@ -39,10 +39,7 @@ RequestReader PromptFile::Read() const { return RequestReader(path_, tokenizer_,
 Workload WorkloadOf(const InputScan& scan) {
   Workload work;
   work.num_requests = scan.num_requests;
-  for (const SampledRequest& request : scan.sample) {
-    work.sample.push_back(
-        {request.num_prompt_tokens, request.max_tokens, request.num_prompt_logits});
-  }
+  work.sample = scan.sample;
   work.longest = {scan.max_prompt_tokens, scan.max_row_tokens - scan.max_prompt_tokens,
                   scan.max_prompt_logits};
   return work;

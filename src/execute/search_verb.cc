@@ -13,6 +13,7 @@
 #include "src/execute/prepare.h"
 #include "src/execute/run_blocks.h"
 #include "src/model/open_model.h"
+#include "src/plan/cap_words.h"
 #include "src/report/report_file.h"
 #include "src/report/terminal.h"
 #include "src/size_text.h"
@@ -20,20 +21,12 @@
 namespace spillway {
 namespace {
 
-ErrorCode CodeOf(Tier tier) {
-  return tier == Tier::kGpu   ? ErrorCode::kGpuMemory
-         : tier == Tier::kCpu ? ErrorCode::kCpuMemory
-                              : ErrorCode::kDiskSpace;
-}
-
 [[noreturn]] void RefuseInfeasible(const Shortage& shortage, const Machine& machine) {
-  const std::string_view flag = shortage.tier == Tier::kGpu   ? machine.gpu_cap_flags
-                                : shortage.tier == Tier::kCpu ? "--cpu-memory"
-                                                              : "--disk-space";
-  throw Error(CodeOf(shortage.tier),
+  const CapWords words = CapWordsOf(machine, shortage.tier);
+  throw Error(words.code,
               fmt::format("no policy fits: even a small block lacks {} of {}; raise {}, or a "
                           "faster tier's",
-                          SizeText(shortage.bytes), TierName(shortage.tier), flag));
+                          SizeText(shortage.bytes), TierName(shortage.tier), words.flags));
 }
 
 std::string Percent(double frac) { return fmt::format("{:.0f}", 100.0 * frac); }

@@ -14,6 +14,7 @@
 #include "spillway/reference_prompt.h"
 #include "spillway/round.h"
 #include "spillway/tile.h"
+#include "src/plan/cap_words.h"
 #include "src/plan/place_weights.h"
 #include "src/size_text.h"
 
@@ -386,36 +387,16 @@ std::optional<Policy> SmallerBlock(const Plan& refused, const Workload& work,
   return nearest == blocks.size() ? std::nullopt : std::optional(blocks[nearest]);
 }
 
-struct TierWords {
-  ErrorCode code;
-  std::string_view noun;
-};
-
-TierWords WordsOf(Tier tier) {
-  switch (tier) {
-    case Tier::kGpu:
-      return {ErrorCode::kGpuMemory, "GPU memory"};
-    case Tier::kCpu:
-      return {ErrorCode::kCpuMemory, "CPU memory"};
-    case Tier::kDisk:
-      break;
-  }
-  return {ErrorCode::kDiskSpace, "disk space"};
-}
-
 bool IsOver(const Plan& plan, Tier tier) {
   return plan.PlannedBytes(tier) > plan.machine.cap_bytes[tier];
 }
 
 // "--cpu-memory 9MiB": the flags with which the tier's cap is what is planned.
 std::string CapFor(const Plan& plan, Tier tier) {
-  const Machine& machine = plan.machine;
-  const std::string_view flags = tier == Tier::kGpu   ? machine.gpu_cap_flags
-                                 : tier == Tier::kCpu ? "--cpu-memory"
-                                                      : "--disk-space";
-  const int64_t outside = tier == Tier::kGpu ? machine.gpu_used_bytes : 0;
+  const int64_t outside = tier == Tier::kGpu ? plan.machine.gpu_used_bytes : 0;
   const int64_t bytes = plan.PlannedBytes(tier) + outside;
-  return fmt::format("{} {}MiB", flags, (bytes + (1 << 20) - 1) >> 20);
+  return fmt::format("{} {}MiB", CapWordsOf(plan.machine, tier).flags,
+                     (bytes + (1 << 20) - 1) >> 20);
 }
 
 // Every tier that is short: more of one alone would be refused for the next. At least, because what
@@ -541,7 +522,7 @@ Plan MakePlan(const ModelShape& shape, const Machine& machine, const Workload& w
 
   const Tier tier =
       *std::ranges::find_if(kAllTiers, [&](Tier candidate) { return IsOver(plan, candidate); });
-  const TierWords words = WordsOf(tier);
+  const CapWords words = CapWordsOf(machine, tier);
   const int64_t needed = plan.PlannedBytes(tier);
   const int64_t kv_bytes = plan.kv[tier].region.bytes;
   const int64_t rows_bytes = kv_bytes + plan.hidden[tier].region.bytes;

@@ -102,6 +102,10 @@ OutputFile::OutputFile(const std::filesystem::path& path, ExistingOutput existin
 OutputFile::~OutputFile() {
   if (in_place() || moved_ || keep_ || !file_.valid() || num_bytes_ > 0) return;
   ::unlinkat(folder_.get(), part_name_.c_str(), 0);
+  RemoveRecords();
+}
+
+void OutputFile::RemoveRecords() const {
   if (journal_) ::unlinkat(folder_.get(), journal_name_.c_str(), 0);
   if (ahead_) ::unlinkat(folder_.get(), ahead_name_.c_str(), 0);
 }
@@ -419,8 +423,7 @@ void OutputFile::Finish() {
                     Printable(path_.string()), std::strerror(errno), Printable(part_name_)));
   }
   spillway::Sync(folder_, path_.string());
-  if (journal_) ::unlinkat(folder_.get(), journal_name_.c_str(), 0);
-  if (ahead_) ::unlinkat(folder_.get(), ahead_name_.c_str(), 0);
+  RemoveRecords();
 }
 
 std::filesystem::path OutputFile::part_path() const {

@@ -100,6 +100,7 @@ class OutputFile {
 
   bool in_place() const { return !folder_.valid(); }
   std::filesystem::path journal_path() const;
+  void RemoveRecords() const;
   void CheckPlace();
   Descriptor OpenExistingPart(int access) const;
   void RemoveStalePart();

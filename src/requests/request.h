@@ -7,7 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "spillway/model.h"  // TokenId
+#include "spillway/model.h"     // TokenId
+#include "spillway/workload.h"  // RequestShape
 
 namespace spillway {
 
@@ -47,6 +48,11 @@ struct Request {
   // Tokens whose logits are wanted, prompt and later passes together.
   int64_t NumLogits() const { return NumPromptLogits() + sampling.max_tokens - 1; }
 };
+
+inline RequestShape ShapeOf(const Request& request) {
+  return {static_cast<int64_t>(request.prompt.size()), request.sampling.max_tokens,
+          request.NumPromptLogits()};
+}
 
 // A line that cannot be run. Printed as the output line's "error".
 struct LineError {

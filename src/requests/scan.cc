@@ -12,15 +12,10 @@ namespace {
 
 constexpr int64_t kLinesPerStopCheck = 256;
 
-SampledRequest ShapeOf(const Request& request) {
-  return {static_cast<int64_t>(request.prompt.size()), request.sampling.max_tokens,
-          request.NumPromptLogits()};
-}
-
-void TakeLongest(const SampledRequest& row, InputScan& scan) {
-  scan.max_prompt_logits = std::max(scan.max_prompt_logits, row.num_prompt_logits);
-  scan.max_prompt_tokens = std::max(scan.max_prompt_tokens, row.num_prompt_tokens);
-  scan.max_row_tokens = std::max(scan.max_row_tokens, row.num_prompt_tokens + row.max_tokens);
+void TakeLongest(const RequestShape& row, InputScan& scan) {
+  scan.max_prompt_logits = std::max(scan.max_prompt_logits, row.prompt_logits);
+  scan.max_prompt_tokens = std::max(scan.max_prompt_tokens, row.prompt_tokens);
+  scan.max_row_tokens = std::max(scan.max_row_tokens, row.slots());
 }
 
 // Every step-th request; where that gives too many, every second of them goes and the step doubles.
@@ -29,7 +24,7 @@ class EvenSample {
   explicit EvenSample(int64_t max_size) : max_size_(max_size) {}
 
   // `number`: of the request, from 0.
-  void Add(int64_t number, const SampledRequest& row, std::vector<SampledRequest>& sample) {
+  void Add(int64_t number, const RequestShape& row, std::vector<RequestShape>& sample) {
     if (number % step_ != 0) return;
     if (std::ssize(sample) == max_size_) {
       Thin(sample);
@@ -39,7 +34,7 @@ class EvenSample {
   }
 
  private:
-  void Thin(std::vector<SampledRequest>& sample) {
+  void Thin(std::vector<RequestShape>& sample) {
     std::size_t kept = 0;
     for (std::size_t at = 0; at < sample.size(); at += 2) sample[kept++] = sample[at];
     sample.resize(kept);
@@ -65,7 +60,7 @@ InputScan ScanInput(const std::filesystem::path& path, const Tokenizer& tokenize
     const RequestOrError parsed = parser.Parse(*line);
     const auto* request = std::get_if<Request>(&parsed);
     if (request == nullptr) continue;
-    const SampledRequest row = ShapeOf(*request);
+    const RequestShape row = ShapeOf(*request);
     TakeLongest(row, scan);
     sample.Add(scan.num_requests++, row, scan.sample);
   }

@@ -6,23 +6,18 @@
 #include <filesystem>
 #include <vector>
 
+#include "spillway/workload.h"    // RequestShape
 #include "src/requests/reader.h"  // ReaderOptions
 
 namespace spillway {
-
-struct SampledRequest {
-  int64_t num_prompt_tokens = 0;
-  int64_t max_tokens = 0;
-  int64_t num_prompt_logits = 1;  // Request::NumPromptLogits
-};
 
 struct InputScan {
   int64_t num_lines = 0;  // not blank; each will have one line of output
   int64_t num_blank_lines = 0;
   int64_t num_bytes = 0;
-  int64_t num_requests = 0;            // lines that can run
-  uint64_t hash = 0;                   // xxh64 of the file
-  std::vector<SampledRequest> sample;  // all requests, or evenly spread ones where they are many
+  int64_t num_requests = 0;          // lines that can run
+  uint64_t hash = 0;                 // xxh64 of the file
+  std::vector<RequestShape> sample;  // all requests, or evenly spread ones where they are many
   // The longest of all requests, each by itself.
   int64_t max_prompt_tokens = 0;
   int64_t max_prompt_logits = 1;

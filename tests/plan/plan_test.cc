@@ -172,11 +172,9 @@ TEST(PlanTest, KvThatTheCpuAttendsToNeedsNoBounce) {
 TEST(PlanTest, WeightsOnDiskBounceByThemselves) {
   Machine machine = MachineWith(int64_t{1} << 40);
   machine.device = Tier::kGpu;
-  Policy policy = Batches(8, 2);
-  policy.weight_frac = {};
-  policy.weight_frac[Tier::kDisk] = 1.0;
   const ModelShape shape = *BuiltInShape("opt-125m");
-  const BouncePlan bounce = LayOut(shape, machine, Requests(16, 100, 28), policy, kNeeds).bounce;
+  const BouncePlan bounce =
+      LayOut(shape, machine, Requests(16, 100, 28), WeightsOnDisk(8, 2), kNeeds).bounce;
   EXPECT_GT(bounce.weights_in.num_chunks, 0);
   EXPECT_GE(bounce.weights_in.region.bytes, bounce.weights_in.num_chunks * kRunBytes);
   EXPECT_EQ(bounce.rows_in.region.bytes, 0);

@@ -46,10 +46,10 @@ TEST(ScanInput, KnowsASmallFileExactly) {
   EXPECT_EQ(scan.num_bytes, static_cast<int64_t>(bytes.size()));
   EXPECT_EQ(scan.hash, XXH64(bytes.data(), bytes.size(), 0));
   ASSERT_EQ(scan.sample.size(), 4u);
-  EXPECT_EQ(scan.sample[0].num_prompt_tokens, 4);
-  EXPECT_EQ(scan.sample[0].max_tokens, 10);
-  EXPECT_EQ(scan.sample[1].max_tokens, 50);
-  EXPECT_EQ(scan.sample[2].num_prompt_tokens, 1);
+  EXPECT_EQ(scan.sample[0].prompt_tokens, 4);
+  EXPECT_EQ(scan.sample[0].max_new_tokens, 10);
+  EXPECT_EQ(scan.sample[1].max_new_tokens, 50);
+  EXPECT_EQ(scan.sample[2].prompt_tokens, 1);
   EXPECT_EQ(scan.num_requests, 4);
   EXPECT_EQ(scan.max_prompt_tokens, 7);
   EXPECT_EQ(scan.max_row_tokens, 52);
@@ -70,7 +70,7 @@ TEST(ScanInput, SamplesALargeFileEvenly) {
   EXPECT_EQ(scan.max_row_tokens, 97);
   ASSERT_EQ(scan.sample.size(), 8u);  // every 128th
   for (int64_t at = 0; at <= 6; ++at)
-    EXPECT_EQ(scan.sample[static_cast<size_t>(at)].max_tokens, 1 + 128 * at % 50);
+    EXPECT_EQ(scan.sample[static_cast<size_t>(at)].max_new_tokens, 1 + 128 * at % 50);
   EXPECT_EQ(ScanInput(folder.Write("none", ""), FakeTokenizer(), Options(), 2).num_lines, 0);
 }
 
