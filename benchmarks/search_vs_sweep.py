@@ -2,7 +2,7 @@
 
   search_vs_sweep.py build/release/spillway [--machine machine.json] [--work DIR] [--rounds 5] [--json FILE]
 
-Profiles the machine first where no machine file is given. The sweep runs every block shape with every placement of
+Profiles the machine before each workload where no machine file is given. The sweep runs every block shape with every placement of
 weights and KV that fits in the cap, and gives a run up when it has taken twice the fastest one's time. The found policy
 and the fastest of the sweep then run in turns, and each counts with its fastest round: what else the machine does can
 only slow one down. Prints a Markdown table; exit status 1 when a found policy is more than 5 % behind.
@@ -11,13 +11,13 @@ only slow one down. Prints a Markdown table; exit status 1 when a found policy i
 import argparse
 import itertools
 import json
+import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 
 import origin
-import predicted_measured
 
 LIMIT = 0.05
 FINALISTS = 3
@@ -34,12 +34,20 @@ WEIGHTS_ON_CPU = (100, 50, 0)  # percent; the rest is on disk
 KV_ON_CPU = (100, 50, 0)
 
 
+def profile(options, folder):
+    machine = folder / "machine.json"
+    command = [options.binary, "profile", "--no-progress", "--output", machine, "--offload-dir", folder]
+    subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL,
+                   env=os.environ | {"XDG_CACHE_HOME": str(folder)})
+    return machine
+
+
 class Bench:
     """Runs of one workload."""
 
     def __init__(self, options, workload, folder):
-        self.flags = ["--dummy-weights", "--quiet", "--machine", options.machine, "--offload-dir", folder,
-                      *workload.split()]
+        machine = options.machine or profile(options, folder)
+        self.flags = ["--dummy-weights", "--quiet", "--machine", machine, "--offload-dir", folder, *workload.split()]
         self.binary = options.binary
         self.folder = folder
 
@@ -124,8 +132,6 @@ def main():
     rows = []
     with tempfile.TemporaryDirectory(dir=options.work) as name:
         folder = pathlib.Path(name)
-        if options.machine is None:
-            predicted_measured.profile(options, folder)
         print(f"{origin.processor_name()}, commit {origin.commit()}\n")
         print("| workload | points that ran | best of the sweep | tokens/s | found by search | tokens/s | found / best |")
         print("|---|---|---|---|---|---|---|")

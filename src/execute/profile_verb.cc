@@ -27,8 +27,10 @@ std::string Table(const MeasuredMachine& measured, const Machine& machine, doubl
                                  machine.num_threads, machine.isa);
   text += fmt::format("  {:<20}{}\n", "disk", measured.disk_way);
   for (const MeasuredRate& line : measured.lines) {
-    text += fmt::format("  {:<20}{:>9.2f} {:<8}  median of rounds {:4.1f} % below the best\n",
-                        line.name, line.value, line.unit, 100.0 * line.spread);
+    text += fmt::format("  {:<20}{:>9.2f} {}", line.name, line.value, line.unit);
+    if (line.spread > 0.0)
+      text += fmt::format("; the best round {:.1f} % more", 100.0 * line.spread);
+    text += '\n';
   }
   if (!machine.disturbed.empty()) {
     text +=
@@ -41,7 +43,7 @@ std::vector<std::string> Sources(const Config& config, const MeasuredMachine& me
   return {fmt::format("measured on this machine by spillway profile{}; disk: {}",
                       config.quick ? " --quick" : "", measured.disk_way),
           "cpu_to_gpu and gpu_to_cpu are copies from memory to memory by one thread, as with "
-          "--emulate-gpu; disk rates are medians of the rounds, all others the best"};
+          "--emulate-gpu; rates are medians of the rounds"};
 }
 
 // A disturbed profile never takes the place of a better one, and says what it is.

@@ -20,11 +20,6 @@
 namespace spillway {
 namespace {
 
-// Of the rounds of one measurement: the best where what disturbs can only slow down (memory and
-// arithmetic), so that the best repeats from run to run; the median of the disk, which also has
-// moments in which a cache of its own answers.
-enum class Choice { kBest, kMedian };
-
 struct Lengths {
   int num_rounds;
   double cpu_round_s;
@@ -33,10 +28,6 @@ struct Lengths {
 };
 constexpr Lengths kFullLengths = {15, 0.12, 0.5, int64_t{1} << 30};
 constexpr Lengths kQuickLengths = {7, 0.05, 0.2, int64_t{1} << 28};
-
-// Long beside a call's start and a timer tick, short enough that some of them pass undisturbed on a
-// machine that does a little else.
-constexpr double kSliceSeconds = 0.03;
 
 constexpr double kGiga = 1e9;
 constexpr int64_t kNarrowWidth = 1024;
@@ -50,9 +41,9 @@ enum class Unit { kBytes, kOperations, kElements, kCalls };
 struct Measurement {
   std::string name;
   Unit unit = Unit::kBytes;
-  Choice choice = Choice::kBest;
+  bool steady = true;             // as in MeasuredRate
   std::function<double()> round;  // measures once: units per second
-  double* rate = nullptr;         // where the chosen round goes
+  double* rate = nullptr;         // where the median of the rounds goes
   std::vector<double> rounds;
 };
 
@@ -67,25 +58,17 @@ struct SharedMeasurement {
   std::vector<SharedRound> rounds;
 };
 
-// Units per second of calls that return units, over at least one slice.
-double RateOfSlice(const std::function<int64_t()>& call) {
+// Units per second of calls that return units, for at least so long.
+double RateOf(const std::function<int64_t()>& call, double seconds) {
   ThrowIfStopRequested();
   int64_t units = 0;
   const double begin_s = NowSeconds();
   double elapsed_s = 0.0;
-  while (elapsed_s < kSliceSeconds) {
+  do {
     units += call();
     elapsed_s = NowSeconds() - begin_s;
-  }
+  } while (elapsed_s < seconds);
   return static_cast<double>(units) / elapsed_s;
-}
-
-// The best of the slices of a round. Requires: seconds > 0.
-double RateOf(const std::function<int64_t()>& call, double seconds) {
-  const double end_s = NowSeconds() + seconds;
-  double best = 0.0;
-  while (NowSeconds() < end_s) best = std::max(best, RateOfSlice(call));
-  return best;
 }
 
 // Of all threads of this process.
@@ -109,19 +92,20 @@ void RefuseLittleMemory(int64_t needed) {
                           SizeText(needed), SizeText(available)));
 }
 
-// Chooses among the rounds, and says it in a line. Requires: there are some.
+// The median of the rounds is the rate: what a run on this machine gets, where its best moments (a
+// disk's cache that answers, a neighbour that pauses) and its worst are both rare. Requires: there
+// are some.
 MeasuredRate Conclude(Measurement& measurement) {
   std::vector<double>& rounds = measurement.rounds;
   std::ranges::sort(rounds);
   const double best = rounds.back();
   const double median = rounds[rounds.size() / 2];
-  const double rate = measurement.choice == Choice::kBest ? best : median;
-  *measurement.rate = Rounded(rate);
+  *measurement.rate = Rounded(median);
   MeasuredRate line;
   line.name = measurement.name;
-  line.spread = (best - median) / best;
-  line.steady = measurement.choice == Choice::kBest;
-  line.value = measurement.unit == Unit::kCalls ? 1e6 / rate : rate / kGiga;
+  line.spread = best / median - 1.0;
+  line.steady = measurement.steady;
+  line.value = measurement.unit == Unit::kCalls ? 1e6 / median : median / kGiga;
   switch (measurement.unit) {
     case Unit::kBytes:
       line.unit = "GB/s";
@@ -216,7 +200,7 @@ class Profiler {
   void AddDisk(Link link, double (DiskProbe::*move)(double)) {
     measurements_.push_back({std::string(LinkName(link)),
                              Unit::kBytes,
-                             Choice::kMedian,
+                             false,
                              [this, move] { return (disk_.*move)(lengths_.disk_round_s); },
                              &result_.rates.link_bytes_per_s[link],
                              {}});
@@ -225,7 +209,7 @@ class Profiler {
   void AddCpu(std::string name, Unit unit, std::function<int64_t()> call, double* rate) {
     measurements_.push_back({std::move(name),
                              unit,
-                             Choice::kBest,
+                             true,
                              [this, unit, call = std::move(call)] {
                                const double begin_s = NowSeconds();
                                const double processor_begin_s = ProcessorSeconds();
@@ -328,8 +312,7 @@ class Profiler {
 
 // With less of the processor, a second profile may not agree within 10 %.
 constexpr double kQuietShare = 0.95;
-constexpr double kQuietSpread =
-    0.25;  // of a quiet machine's rounds: under 0.1, but for few outliers
+constexpr double kQuietSpread = 0.33;  // of a quiet machine's rounds: under 0.1, but for few
 
 }  // namespace
 
@@ -340,7 +323,7 @@ std::string DisturbanceOf(const MeasuredMachine& measured) {
   }
   for (const MeasuredRate& line : measured.lines) {
     if (!line.steady || line.spread <= kQuietSpread) continue;
-    return fmt::format("{}: the median of the rounds is {:.0f} % below the best", line.name,
+    return fmt::format("{}: the best round had {:.0f} % more than their median", line.name,
                        100.0 * line.spread);
   }
   return "";

@@ -25,7 +25,7 @@ struct MeasuredRate {
   std::string name;
   std::string unit;     // "GB/s", "GFLOP/s", "us"
   double value = 0.0;   // in this unit
-  double spread = 0.0;  // (best - median) / best of the rounds, 0..1
+  double spread = 0.0;  // how much more the best round had, of the median
   bool steady = true;   // on a quiet machine the rounds lie close together; a disk's need not
 };
 

@@ -77,8 +77,8 @@ TEST(Disturbance, IsTheProcessorsOrOfASteadyRate) {
   MeasuredMachine measured;
   measured.lines = {{"disk_read", "GB/s", 3.0, 0.5, false}, {"launch", "us", 2.0, 0.2, true}};
   EXPECT_EQ(DisturbanceOf(measured), "");
-  measured.lines[1].spread = 0.3;
-  EXPECT_THAT(DisturbanceOf(measured), HasSubstr("launch: the median of the rounds is 30 % below"));
+  measured.lines[1].spread = 0.4;
+  EXPECT_THAT(DisturbanceOf(measured), HasSubstr("launch: the best round had 40 % more"));
   measured.processor_share = 0.8;
   EXPECT_EQ(DisturbanceOf(measured), "others took 20 % of the processor");
 }
