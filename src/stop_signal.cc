@@ -1,5 +1,6 @@
 #include "src/stop_signal.h"
 
+#include <atomic>
 #include <csignal>
 #include <initializer_list>
 
@@ -8,14 +9,15 @@
 namespace spillway {
 namespace {
 
-volatile std::sig_atomic_t stop_signal = 0;
+// Written by whichever thread the signal comes to, read by all.
+std::atomic<bool> stop_requested = false;
+static_assert(std::atomic<bool>::is_always_lock_free, "a signal's handler may not wait for a lock");
 
 void OnStopSignal(int signal) {
-  if (stop_signal != 0 && (signal == SIGINT || signal == SIGTERM)) {
+  if (stop_requested.exchange(true) && (signal == SIGINT || signal == SIGTERM)) {
     std::signal(signal, SIG_DFL);
     std::raise(signal);
   }
-  stop_signal = signal;
 }
 
 }  // namespace
@@ -35,7 +37,7 @@ void InstallStopSignals() {
   std::signal(SIGXFSZ, SIG_IGN);
 }
 
-bool StopRequested() { return stop_signal != 0; }
+bool StopRequested() { return stop_requested.load(); }
 
 void ThrowIfStopRequested() {
   if (StopRequested()) throw Error(ErrorCode::kInterrupted, "stopped by a signal");
