@@ -6,10 +6,10 @@ disk offload. Same machine, same weights, the same cgroup limit for both, page c
 Needs root (it makes a memory cgroup), and the PyPI packages torch, transformers, accelerate, safetensors and numpy. The
 checkpoint (opt-1.3b shape, seeded) is made under --work once, and so are both sides' offload files. Accelerate runs in
 bfloat16 with all threads, in inference mode, with logits of the last position only (in one product), at each batch size
-until one does not fit; its prefill is the first forward pass. Spillway runs blocks of growing size, in bfloat16 too unless
---cpu-compute says fp32 (which any processor can). Beside each row stands the bound of a decode pass: bytes of weights over
-the disk's rate as a plain O_DIRECT read of the same store gives it in the same run, or FLOPs over the matrix rate that
-torch's bf16 product of that many rows reaches.
+until one does not fit; its prefill is the first forward pass. Spillway runs blocks of growing size with the full cache and
+with H2O at 20 %, in bfloat16 too unless --cpu-compute says fp32 (which any processor can). Beside each row stands the bound
+of a decode pass: its bytes over the disk's rate as a plain O_DIRECT read of the same store gives it right behind the row,
+or FLOPs over the matrix rate that torch's bf16 product of that many rows reaches.
 """
 
 import argparse
@@ -24,7 +24,10 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
+import raw_disk  # noqa: E402
+
 MODEL = "opt-1.3b"
+KV_FLAGS = {"full": [], "H2O 20 %": ["--kv-policy", "h2o", "--kv-budget", "20%"]}
 MATRIX_PARAMETERS = 24 * (4 * 2048 * 2048 + 2 * 2048 * 8192) + 50272 * 2048  # read once a pass
 
 # --- the limit
@@ -115,7 +118,7 @@ def accelerate_round(group, checkpoint, offload, batch, args):
 # --- spillway
 
 
-def spillway_round(group, binary, checkpoint, work, rows, args):
+def spillway_round(group, binary, checkpoint, work, rows, kv, args):
     with tempfile.TemporaryDirectory(dir=work) as name:
         place = pathlib.Path(name)
         import torch
@@ -129,6 +132,7 @@ def spillway_round(group, binary, checkpoint, work, rows, args):
         words += ["--input", place / "in.jsonl", "--output", place / "out.jsonl", "--report", place / "report.json"]
         words += ["--offload-dir", work, "--cpu-memory", args.limit - (256 << 20), "--cpu-compute", args.cpu_compute]
         words += ["--gpu-batch-size", batch, "--num-gpu-batches", (rows + batch - 1) // batch]
+        words += KV_FLAGS[kv]
         done = subprocess.run(group.command(words), stderr=subprocess.PIPE, text=True)
         if done.returncode != 0:
             print(f"  spillway, {rows} rows: {done.stderr.strip()[:200]}", flush=True)
@@ -136,6 +140,8 @@ def spillway_round(group, binary, checkpoint, work, rows, args):
         report = json.loads((place / "report.json").read_text())
     return {
         "rows": rows,
+        "kv": kv,
+        "disk": raw_disk.read_rate(next(work.glob("spillway-*.store")) / "weights.bin"),
         "decode": report["throughput"]["decode_tokens_per_s"],
         "generated": report["throughput"]["generated_tokens_per_s"],
         "disk_bytes": report["phases"]["decode"]["links"]["disk_read"]["bytes"] / report["phases"]["decode"]["passes"],
@@ -162,30 +168,30 @@ def matrix_rate(rows):
     return 2.0 * rows * 2048 * 8192 * len(weights) / best
 
 
-def bound(row, disk, matrix):
+def bound(row, matrix):
     """Decode tokens per second that the disk or the matrix rate allows at most, and which of the two."""
-    disk_s = row["disk_bytes"] / disk
+    disk_s = row["disk_bytes"] / row["disk"]
     matrix_s = 2.0 * row["rows"] * MATRIX_PARAMETERS / matrix
     return row["rows"] / max(disk_s, matrix_s), "disk" if disk_s > matrix_s else "compute"
 
 
 def print_table(result):
-    print("| | rows | decode tokens/s | generated tokens/s | bound | disk busy | compute busy |")
-    print("|---|---|---|---|---|---|---|")
+    print("| | rows | decode tokens/s | generated tokens/s | bound | disk | disk busy | compute busy |")
+    print("|---|---|---|---|---|---|---|---|")
     for row in result["accelerate"]:
-        print(f"| Accelerate bf16 | {row['rows']} | {row['decode']:.2f} | {row['generated']:.2f} | | | |")
+        print(f"| Accelerate bf16 | {row['rows']} | {row['decode']:.2f} | {row['generated']:.2f} | | | | |")
     for row in result["spillway"]:
         limit, by = row["bound"]
-        print(f"| Spillway {result['cpu_compute']} | {row['rows']} | {row['decode']:.1f} | {row['generated']:.1f}"
-              f" | {limit:.1f} ({by}) | {100 * row['disk_busy']:.0f} % | {100 * row['compute']:.0f} % |")
-    for side in ("accelerate", "spillway"):
-        if not result[side]:
-            print(f"\n{side} runs at none of these sizes in this limit")
-            return
-    for what in ("decode", "generated"):
-        ours = max(row[what] for row in result["spillway"])
-        theirs = max(row[what] for row in result["accelerate"])
-        print(f"\n{what}: {ours / theirs:.1f} x Accelerate at its best batch")
+        print(f"| Spillway {result['cpu_compute']}, {row['kv']} | {row['rows']} | {row['decode']:.1f} | {row['generated']:.1f}"
+              f" | {limit:.1f} ({by}) | {row['disk'] / 1e9:.2f} GB/s | {100 * row['disk_busy']:.0f} % | {100 * row['compute']:.0f} % |")
+    if not result["accelerate"]:
+        print("\nAccelerate runs at none of these sizes in this limit")
+        return
+    for kv in dict.fromkeys(row["kv"] for row in result["spillway"]):
+        for what in ("decode", "generated"):
+            ours = max(row[what] for row in result["spillway"] if row["kv"] == kv)
+            theirs = max(row[what] for row in result["accelerate"])
+            print(f"\n{kv}, {what}: {ours / theirs:.1f} x Accelerate at its best batch")
 
 
 def main():
@@ -197,14 +203,14 @@ def main():
     parser.add_argument("--new-tokens", type=int, default=64)
     parser.add_argument("--accelerate-batches", type=int, nargs="+", default=[8, 32, 64])
     parser.add_argument("--spillway-rows", type=int, nargs="+", default=[8, 32, 64, 128, 256, 512])
+    parser.add_argument("--h2o-rows", type=int, nargs="*", default=[128, 256, 512], help="runs with 20 %% of the KV")
     parser.add_argument("--cpu-compute", choices=["bf16", "fp32"], default="bf16", help="what Spillway computes in")
     parser.add_argument("--quick", action="store_true", help="8 new tokens, two sizes each")
     parser.add_argument("--output", type=pathlib.Path, help="the figures as JSON")
     args = parser.parse_args()
     if args.quick:
-        args.new_tokens, args.accelerate_batches, args.spillway_rows = 8, [8, 32], [32, 64]
+        args.new_tokens, args.accelerate_batches, args.spillway_rows, args.h2o_rows = 8, [8, 32], [32, 64], [64]
     import compare_transformers
-    import raw_disk
 
     work = args.work.resolve()
     checkpoint = compare_transformers.checkpoint(work, MODEL)
@@ -213,17 +219,17 @@ def main():
     group = MemoryGroup(args.limit)
     try:
         binary = args.binary.resolve()
-        spillway = [spillway_round(group, binary, checkpoint, work, rows, args) for rows in args.spillway_rows]
-        disk = raw_disk.read_rate(next(work.glob("spillway-*.store")) / "weights.bin")
+        settings = [("full", rows) for rows in args.spillway_rows] + [("H2O 20 %", rows) for rows in args.h2o_rows]
+        spillway = [spillway_round(group, binary, checkpoint, work, rows, kv, args) for kv, rows in settings]
         accelerate = [accelerate_round(group, checkpoint, offload, batch, args) for batch in args.accelerate_batches]
     finally:
         group.close()
     result = {
-        "limit_bytes": args.limit, "disk_bytes_per_s": disk, "prompt_tokens": args.prompt_tokens,
+        "limit_bytes": args.limit, "prompt_tokens": args.prompt_tokens,
         "new_tokens": args.new_tokens, "cpu_compute": args.cpu_compute, "accelerate": [row for row in accelerate if row],
-        "spillway": [row | {"bound": bound(row, disk, matrix_rate(row["rows"]))} for row in spillway if row],
+        "spillway": [row | {"bound": bound(row, matrix_rate(row["rows"]))} for row in spillway if row],
     }
-    print(f"limit {args.limit / 2**30:.2f} GiB, disk {disk / 1e9:.2f} GB/s")
+    print(f"limit {args.limit / 2**30:.2f} GiB")
     print_table(result)
     if args.output:
         args.output.write_text(json.dumps(result, indent=2) + "\n")
