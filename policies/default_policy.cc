@@ -107,7 +107,7 @@ struct Planner {
 
   // The largest block, up to `rows`, with which the placement fits; the smallest when none does.
   Policy Shrink(Policy policy, int64_t rows) const {
-    if (const Policy smallest = Smallest(policy); !Holds(smallest)) return smallest;
+    if (Policy smallest = Smallest(policy); !Holds(smallest)) return smallest;
     const int64_t wanted = std::clamp<int64_t>(work.num_requests, 1, rows);
     const auto choose = [&](int64_t Policy::*field, const std::vector<int64_t>& values) {
       policy.*field = values[FirstThatHolds(values.size(), [&](std::size_t at) {

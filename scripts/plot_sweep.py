@@ -59,7 +59,23 @@ def series_of(rows):
 
 def lengths(row):
     requests = int(row["num_requests"])
-    return f'{row["model_name"]}, {int(row["prompt_tokens"]) // requests} + {int(row["generated_tokens"]) // requests}'
+    schedule = ", FlexGen's schedule" if row.get("as-flexgen") == "true" else ""
+    return (f'{row["model_name"]}, {int(row["prompt_tokens"]) // requests} + '
+            f'{int(row["generated_tokens"]) // requests}{schedule}')
+
+
+def filling(theme, place):
+    """How a series is drawn: all colours filled first, then pale, then nearly empty."""
+    from matplotlib import colors
+
+    color = theme["series"][place % len(theme["series"])]
+    opacity, line = [(1.0, "-"), (0.45, "-"), (0.1, "--")][place // len(theme["series"]) % 3]
+    return {"facecolor": colors.to_rgba(color, opacity), "edgecolor": color, "linestyle": line, "linewidth": 1.0}
+
+
+def legend_columns(names):
+    longest = max(map(len, names), default=1)
+    return max(1, min(len(names), int(115 / (longest + 6))))  # of the letters that fit in 9.2 inches
 
 
 def bars(pyplot, theme, groups, names, label):
@@ -70,7 +86,7 @@ def bars(pyplot, theme, groups, names, label):
     for group, found in groups:
         ticks.append((at, group))
         for name, value, text in found:
-            axes.barh(at, value or 0.0, 0.84, color=theme["series"][names.index(name) % len(theme["series"])])
+            axes.barh(at, value or 0.0, 0.84, **filling(theme, names.index(name)))
             axes.annotate(text, (value or 0.0, at), (4, 0), textcoords="offset points", va="center", fontsize=8.5,
                           color=theme["ink"] if value else theme["soft"])
             at += 1.0
@@ -81,9 +97,8 @@ def bars(pyplot, theme, groups, names, label):
     axes.margins(x=0.1, y=0.01)
     axes.grid(axis="x")
     axes.set_xlabel(label)
-    handles = [pyplot.Rectangle((0, 0), 1, 1, color=theme["series"][place % len(theme["series"])])
-               for place in range(len(names))]
-    figure.legend(handles, names, loc="outside upper left", ncols=6)
+    handles = [pyplot.Rectangle((0, 0), 1, 1, **filling(theme, place)) for place in range(len(names))]
+    figure.legend(handles, names, loc="outside upper left", ncols=legend_columns(names))
     return figure, axes
 
 
@@ -144,15 +159,14 @@ def scatter(axes, theme, points, names, shapes=("",)):
         for marker, shape in zip(MARKERS, shapes):
             found = [point for point in points if point[2] == name and point[3] == shape]
             axes.scatter([point[0] for point in found], [point[1] for point in found], 52, marker=marker, zorder=3,
-                         color=theme["series"][place % len(theme["series"])], edgecolors=theme["page"], linewidths=0.8)
+                         **filling(theme, place))
 
 
 def legend(pyplot, figure, theme, names, shapes=()):
-    patch = lambda color, marker: pyplot.Line2D([], [], linestyle="", marker=marker, markersize=8, color=color)
-    handles = [patch(theme["series"][place % len(theme["series"])], "s") for place in range(len(names))]
+    handles = [pyplot.Rectangle((0, 0), 1, 1, **filling(theme, place)) for place in range(len(names))]
     handles += [pyplot.Line2D([], [], linestyle="", marker=marker, markersize=8, markerfacecolor="none",
                               markeredgecolor=theme["ink"]) for marker, _ in zip(MARKERS, shapes)]
-    figure.legend(handles, [*names, *shapes], loc="outside upper left", ncols=6)
+    figure.legend(handles, [*names, *shapes], loc="outside upper left", ncols=legend_columns([*names, *shapes]))
 
 
 def predicted(pyplot, theme, rows, names):

@@ -269,6 +269,14 @@ void RefuseOpposites(const Given& given) {
   }
 }
 
+// Where a value that was refused comes from, unless from the command line.
+std::string SourceText(const std::string& flag, const Parser& parser) {
+  if (parser.options.at(flag)->count() > 0) return "";
+  const std::string variable = EnvironmentName(flag);
+  if (std::getenv(variable.c_str()) != nullptr) return fmt::format(" (from {})", variable);
+  return fmt::format(" (from {})", Printable(parser.config_file));
+}
+
 const VerbRow& FindVerb(const std::string& word) {
   for (const VerbRow& row : kVerbs) {
     if (row.name == word) return row;
@@ -606,7 +614,11 @@ std::variant<Config, Printout> ParseConfig(int argc, const char* const* argv) {
 
   Config config = DefaultsOf(verb.verb);
   for (const Flag& flag : flags) {
-    for (const std::string& value : given[flag.name]) flag.set(config, value);
+    try {
+      for (const std::string& value : given[flag.name]) flag.set(config, value);
+    } catch (const Error& error) {
+      throw Error(error.code(), error.what() + SourceText(flag.name, parser));
+    }
   }
   TakePolicyFile(config);
   CheckWeightBits(config);

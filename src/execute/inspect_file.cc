@@ -67,6 +67,7 @@ std::string DescribePolicy(const Path& file, const json&) {
   if (policy.cpu_attention)
     text += fmt::format("attention   on the {}\n",
                         *policy.cpu_attention ? "CPU for KV there" : "device");
+  if (policy.weight_bits) text += fmt::format("weight bits {}\n", *policy.weight_bits);
   if (policy.kv_bits) text += fmt::format("kv bits     {}\n", *policy.kv_bits);
   if (policy.kv) text += KvText(*policy.kv);
   return text;
@@ -133,17 +134,19 @@ std::string DescribeReport(const Path&, const json& report) {
   return text;
 }
 
-// How a file is told from the others: a key at its top that only this kind has. A kind of file that
-// comes later (policies) adds its row.
+// How a file is told from the others: a key at its top that only this kind has. A policy has at
+// least one of its own.
 struct FileKind {
   std::string_view key;
   std::string (*describe)(const Path& file, const json& document);
 };
 constexpr std::array kKinds = {
-    FileKind{"link_bytes_per_s", DescribeMachine},
-    FileKind{"throughput", DescribeReport},
-    FileKind{"weight_frac", DescribePolicy},
-    FileKind{"kv", DescribePolicy},
+    FileKind{"link_bytes_per_s", DescribeMachine}, FileKind{"throughput", DescribeReport},
+    FileKind{"weight_frac", DescribePolicy},       FileKind{"kv", DescribePolicy},
+    FileKind{"weight_bits", DescribePolicy},       FileKind{"kv_bits", DescribePolicy},
+    FileKind{"kv_dtype", DescribePolicy},          FileKind{"gpu_batch_size", DescribePolicy},
+    FileKind{"num_gpu_batches", DescribePolicy},   FileKind{"cpu_attention", DescribePolicy},
+    FileKind{"prefill_chunk", DescribePolicy},
 };
 
 }  // namespace

@@ -6,8 +6,13 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <span>
 
 #include "spillway/error.h"
+#include "src/io/block_hash.h"
 #include "src/machine/machine_file.h"
 #include "src/report/report_file.h"
 #include "src/report/terminal.h"
@@ -23,6 +28,19 @@ fs::path FolderIn(const char* variable) {
   const char* text = std::getenv(variable);
   const fs::path path = text == nullptr ? "" : text;
   return path.is_absolute() ? path : fs::path();
+}
+
+constexpr std::string_view kFilePrefix = "machine-";
+
+// Empty where neither variable names a folder.
+fs::path CacheFolder() {
+  fs::path cache = FolderIn("XDG_CACHE_HOME");
+  if (cache.empty()) {
+    const fs::path home = FolderIn("HOME");
+    if (home.empty()) return {};
+    cache = home / ".cache";
+  }
+  return cache / "spillway";
 }
 
 // "Intel(R) Xeon(R) Processor" -> "intel-r-xeon-r-processor", for a file's name.
@@ -73,15 +91,27 @@ ProfileKey MakeProfileKey(const Machine& machine, const fs::path& folder) {
 }
 
 fs::path CachedProfilePath(const ProfileKey& key) {
-  fs::path cache = FolderIn("XDG_CACHE_HOME");
-  if (cache.empty()) {
-    const fs::path home = FolderIn("HOME");
-    if (home.empty()) return {};
-    cache = home / ".cache";
+  const fs::path folder = CacheFolder();
+  if (folder.empty()) return {};
+  return folder / fmt::format("{}{}-{}-{}t-disk{:x}.json", kFilePrefix, Slug(key.processor),
+                              key.isa, key.num_threads, key.disk_device);
+}
+
+std::string CachedProfilesHash() {
+  std::map<std::string, std::string> profiles;  // by name
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(CacheFolder(), error)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(kFilePrefix)) continue;
+    std::ifstream in(entry.path(), std::ios::binary);
+    profiles[name].assign(std::istreambuf_iterator<char>(in), {});
   }
-  return cache / "spillway" /
-         fmt::format("machine-{}-{}-{}t-disk{:x}.json", Slug(key.processor), key.isa,
-                     key.num_threads, key.disk_device);
+  uint64_t hash = 0;
+  for (const auto& [name, text] : profiles) {
+    hash = BlockHash(std::as_bytes(std::span(name)), hash);
+    hash = BlockHash(std::as_bytes(std::span(text)), hash);
+  }
+  return HashDigits(hash);
 }
 
 bool HasQuietProfile(const ProfileKey& key) {

@@ -85,8 +85,10 @@ void OpenStored(const Config& config, OpenedModel& model) {
   }
   if (store->content_key().ends_with(kNonFiniteKey) && !config.allow_nonfinite_weights) {
     throw Error(ErrorCode::kNonFinite,
-                fmt::format("{}: was converted with --allow-nonfinite-weights; give it here too",
-                            Printable(model.folder.string())));
+                fmt::format("{}: was converted with --allow-nonfinite-weights; {}",
+                            Printable(model.folder.string()),
+                            bits == 16 ? "give it here too"
+                                       : "fewer bits than 16 hold no NaN or infinity"));
   }
   model.store = model.folder;
   model.checkpoint = MakeStoreCheckpoint(std::move(store));

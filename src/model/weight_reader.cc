@@ -146,7 +146,7 @@ void WeightReader::CheckFinite(const CheckpointTensor& source, std::span<const s
   if (bad < 0) return;
   throw Error(ErrorCode::kNonFinite,
               fmt::format("tensor \"{}\" holds NaN or infinity at element {}; get an undamaged "
-                          "checkpoint, or --allow-nonfinite-weights",
+                          "checkpoint, or give --allow-nonfinite-weights and keep 16 bits",
                           Printable(source.name), first_element + bad));
 }
 

@@ -68,7 +68,11 @@ Store::Store(StoreTable table, const std::filesystem::path& path, int folder_fd,
 Store OpenStore(const std::filesystem::path& path, DiskMode mode) {
   const Descriptor folder = OpenStoreFolder(path);
   CheckFinished(path, folder.get());
-  return Store(ReadTable(folder.get()), path, folder.get(), mode);
+  try {
+    return Store(ReadTable(folder.get()), path, folder.get(), mode);
+  } catch (const Error& error) {  // of one of its files
+    throw Error(error.code(), fmt::format("{}/{}", Printable(path.native()), error.what()));
+  }
 }
 
 int64_t Store::FirstTensor(int64_t layer) const {

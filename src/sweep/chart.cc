@@ -52,9 +52,15 @@ std::string Svg(double height, const std::string& title, const std::string& cont
       height, EscapeHtml(title), content);
 }
 
+// All colours filled first, then all of them pale.
+std::string SeriesClasses(std::size_t series) {
+  return fmt::format("s{} f{}", series % kNumSeriesColors,
+                     series / kNumSeriesColors % kNumSeriesFills);
+}
+
 std::string Mark(const Dot& dot, double x, double y) {
   const std::string attributes =
-      fmt::format("class=\"dot s{}\">{}", dot.series % kNumSeriesColors, Hover(dot.hover));
+      fmt::format("class=\"dot {}\">{}", SeriesClasses(dot.series), Hover(dot.hover));
   switch (dot.shape) {
     case DotShape::kCircle:
       return fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"5.5\" {}</circle>\n", x, y,
@@ -299,9 +305,9 @@ std::string DrawBar(const Bar& bar, const BarFrame& frame, double y) {
   const double right = frame.X(*bar.value);
   return fmt::format(
              "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{}\" rx=\"2\" "
-             "class=\"s{}\">{}</rect>\n",
+             "class=\"{}\">{}</rect>\n",
              frame.box.left, y, std::max(1.0, right - frame.box.left), kBarHeight,
-             bar.series % kNumSeriesColors, Hover(bar.hover)) +
+             SeriesClasses(bar.series), Hover(bar.hover)) +
          Text(right + 5, text_y, "ink", bar.text);
 }
 

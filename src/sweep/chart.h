@@ -1,5 +1,6 @@
 // Charts as inline SVG: values in, one <svg> element out. Colours are the page's: classes s0 to s5
-// for series, and CSS variables for ink, so that one drawing fits light and dark backgrounds.
+// for series, with f0 to f2 for how they are filled, and CSS variables for ink, so that one drawing
+// fits light and dark backgrounds.
 // Pure functions of values; any thread.
 #pragma once
 
@@ -12,6 +13,7 @@
 namespace spillway {
 
 inline constexpr std::size_t kNumSeriesColors = 6;
+inline constexpr std::size_t kNumSeriesFills = 3;  // full, pale, and nearly empty
 
 // One horizontal bar. Neighbours with the same label stand together under it.
 struct Bar {

@@ -40,9 +40,10 @@ class PointStore {
   // kRunInUse: another sweep is at work there; kSystemLimit.
   explicit PointStore(std::filesystem::path folder);
 
-  // The point as it was run to its end: the same verb, settings, program, and contents of the files
-  // that they name. What the file is called, and files that were cut short, do not count; points
-  // that could not run are not among them, for what they lacked may be there now.
+  // The point as it was run to its end: the same verb, settings, program, processor and profiles,
+  // and contents of the model and the files that they name. What the file is called, and files that
+  // were cut short, do not count; points that could not run are not among them, for what they
+  // lacked may be there now.
   std::optional<PointResult> Find(const SweepPoint& point) const;
 
   // Where a run is to write its report; nothing is there.

@@ -30,9 +30,12 @@ svg { display: block; width: 100%; height: auto; font: 12px system-ui, sans-seri
 .middle { text-anchor: middle; } .end { text-anchor: end; }
 .grid { stroke: var(--grid); } .axis { stroke: var(--axis); }
 .roof { stroke: var(--soft); stroke-width: 1.5; } .dashed { stroke-dasharray: 5 4; }
-.s0 { fill: var(--s0); } .s1 { fill: var(--s1); } .s2 { fill: var(--s2); } .s3 { fill: var(--s3); }
-.s4 { fill: var(--s4); } .s5 { fill: var(--s5); }
+.s0 { --own: var(--s0); } .s1 { --own: var(--s1); } .s2 { --own: var(--s2); }
+.s3 { --own: var(--s3); } .s4 { --own: var(--s4); } .s5 { --own: var(--s5); }
 .dot { stroke: var(--page); stroke-width: 1.2; }
+.f0, .f1, .f2 { fill: var(--own); }
+.f1, .f2 { fill-opacity: 0.45; stroke: var(--own); stroke-width: 1.4; }
+.f2 { fill-opacity: 0.1; stroke-dasharray: 3 2; }
 .outlined .dot { fill: none; stroke: var(--ink); }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; }
@@ -112,8 +115,8 @@ std::string Charts(const std::vector<RunFigures>& figures) {
                              DrawBars(ThroughputChart(figures)));
   if (const auto chart = SpeedupChart(figures)) {
     text += Section("Speed-up over full KV",
-                    "For each model and lengths, the fastest run of each KV policy over the "
-                    "fastest one that keeps all KV in 16 bits.",
+                    "For each model and lengths, the fastest run of each KV policy and bits over "
+                    "the fastest one that keeps all KV, in the most bits that the sweep has.",
                     DrawBars(*chart));
   }
   if (const auto chart = PredictionChart(figures)) {

@@ -44,6 +44,11 @@ std::string BudgetText(const Json& budget) {
   return text;
 }
 
+// What is not held in 16 bits says so.
+std::string BitsText(const char* what, double bits) {
+  return bits == 16.0 ? "" : fmt::format(", {:.0f}-bit {}", bits, what);
+}
+
 // "h2o 20 %", from the report's policy.
 std::string KvText(const Json& report) {
   const Json& kv = At(report, "/policy/kv");
@@ -51,22 +56,37 @@ std::string KvText(const Json& report) {
   if (kv.contains("layer_budgets")) text += " per layer";
   if (kv.contains("budget")) text += fmt::format(" {}", BudgetText(kv["budget"]));
   if (NumberAt(kv, "/num_sinks") > 0) text += fmt::format(" + {:.0f}", NumberAt(kv, "/num_sinks"));
-  for (const char* what : {"kv", "weight"}) {
-    const double bits = NumberAt(report, fmt::format("/policy/{}_bits", what));
-    if (bits != 16.0) text += fmt::format(", {:.0f}-bit {}s", bits, what);
-  }
-  return text;
+  return text + BitsText("KV", NumberAt(report, "/policy/kv_bits")) +
+         BitsText("weights", NumberAt(report, "/policy/weight_bits"));
 }
 
-// The same of a point that has no report.
+// As a flag's value is shown: "20%" as reports do.
+std::string SettingText(const std::string& value) {
+  return value.ends_with('%') ? fmt::format("{} %", value.substr(0, value.size() - 1)) : value;
+}
+
+// The same of a point that has no report, so that it stands with those that have one.
 std::string KvText(const SweepPoint& point) {
-  std::string text;
+  const auto setting = [&point](const std::string& flag, const std::string& otherwise) {
+    const auto found = point.settings.find(flag);
+    return found == point.settings.end() ? otherwise : found->second;
+  };
+  std::string text = setting("kv-policy", "full");
   for (const auto& [flag, value] : point.settings) {
-    if (!TellsKv(flag)) continue;
-    const bool is_kind = flag == "kv-policy";
-    text += fmt::format("{}{}", text.empty() ? "" : " ", is_kind ? value : flag + " " + value);
+    const bool is_part = flag == "kv-heavy" || flag == "kv-recent" || flag == "kv-dtype";
+    if (is_part) text += fmt::format(" {} {}", flag, SettingText(value));
   }
-  return text.empty() ? "full" : text;
+  const bool in_parts = point.settings.contains("kv-heavy") || point.settings.contains("kv-recent");
+  if (text != "full" && !in_parts)
+    text += fmt::format(" {}", SettingText(setting("kv-budget", "20%")));
+  if (const std::string sinks = setting("kv-sinks", "0"); sinks != "0")
+    text += fmt::format(" + {}", sinks);
+  for (const auto& [flag, what] :
+       {std::pair("kv-bits", "KV"), std::pair("weight-bits", "weights")}) {
+    if (const std::string bits = setting(flag, "16"); bits != "16")
+      text += fmt::format(", {}-bit {}", bits, what);
+  }
+  return text;
 }
 
 std::string LengthsText(const Json& report) {
@@ -111,6 +131,8 @@ std::optional<RoofPoint> RoofOf(const Json& report) {
 RunFigures FiguresOf(const PointResult& result) {
   RunFigures figures;
   figures.simulated = result.point.verb == Verb::kSimulate;
+  const auto schedule = result.point.settings.find("as-flexgen");
+  figures.as_flexgen = schedule != result.point.settings.end() && schedule->second == "true";
   if (result.fault) {
     figures.kv = KvText(result.point);
     figures.fault = result.fault->message;
@@ -145,34 +167,44 @@ void AddNames(const std::vector<PointResult>& results, const std::vector<std::st
   }
 }
 
-// Runs whose rates are compared with each other's.
-std::string WorkKey(const PointResult& result, const RunFigures& figures) {
+// Runs whose rates are compared with each other's, whatever they hold weights and KV in.
+std::string WorkKey(const RunFigures& figures) {
   return fmt::format("{}\n{}\n{}\n{}\n{}", figures.model, figures.machine, figures.lengths,
-                     figures.simulated, NumberAt(result.report, "/policy/weight_bits"));
+                     figures.simulated, figures.as_flexgen);
 }
 
-bool KeepsAllKv(const PointResult& result) {
-  return TextAt(result.report, "/policy/kv/policy") == "full" &&
-         NumberAt(result.report, "/policy/kv_bits") == 16.0;
+// What the others are compared with: all KV, and all of it and the weights in the most bits that
+// the sweep has for this work. Zero where some KV is evicted.
+double BaselineBits(const PointResult& result) {
+  if (result.fault || TextAt(result.report, "/policy/kv/policy") != "full") return 0.0;
+  return NumberAt(result.report, "/policy/kv_bits") *
+         NumberAt(result.report, "/policy/weight_bits");
 }
+
+struct Baseline {
+  double bits = 0.0;
+  double tokens_per_s = 0.0;  // of the fastest
+};
 
 }  // namespace
 
 std::vector<RunFigures> FiguresOf(const std::vector<PointResult>& results,
                                   const std::vector<std::string>& varied) {
   std::vector<RunFigures> all;
-  std::map<std::string, double> full;  // the fastest of each kind of work
+  std::map<std::string, Baseline> baselines;
   for (const PointResult& result : results) {
     all.push_back(FiguresOf(result));
-    if (result.fault || !KeepsAllKv(result)) continue;
-    double& best = full[WorkKey(result, all.back())];
-    best = std::max(best, all.back().tokens_per_s);
+    const double bits = BaselineBits(result);
+    Baseline& baseline = baselines[WorkKey(all.back())];
+    if (bits == 0.0 || bits < baseline.bits) continue;
+    const double before = bits > baseline.bits ? 0.0 : baseline.tokens_per_s;
+    baseline = {bits, std::max(before, all.back().tokens_per_s)};
   }
   AddNames(results, varied, all);
   for (std::size_t at = 0; at < all.size(); ++at) {
-    const auto found = full.find(WorkKey(results[at], all[at]));
-    if (results[at].fault || found == full.end() || found->second <= 0.0) continue;
-    all[at].speedup = all[at].tokens_per_s / found->second;
+    const Baseline& baseline = baselines[WorkKey(all[at])];
+    if (results[at].fault || baseline.tokens_per_s <= 0.0) continue;
+    all[at].speedup = all[at].tokens_per_s / baseline.tokens_per_s;
   }
   return all;
 }

@@ -28,11 +28,13 @@ struct RunFigures {
   std::string machine;
   std::string lengths;  // "512 + 32" tokens of a row, in the mean
   bool simulated = false;
+  bool as_flexgen = false;    // on FlexGen's schedule
   double tokens_per_s = 0.0;  // generated
   std::optional<double> predicted_tokens_per_s;
   std::optional<RoofPoint> roof;  // where the machine's rates are known
-  std::optional<double> speedup;  // over the fastest run with all KV in 16 bits, of the same model,
-                                  // weights, lengths and machine
+  // Over the fastest run that keeps all KV, in the most bits that there are, of the same model,
+  // lengths, machine and schedule.
+  std::optional<double> speedup;
 };
 
 // One for each result, in their order. `varied` are the flags that tell the points apart.

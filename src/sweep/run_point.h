@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "src/sweep/grid.h"
@@ -20,6 +21,9 @@ struct PointRun {
 
 // The command line of a point, the program's name first.
 std::vector<std::string> PointCommand(const SweepPoint& point);
+
+// Whether a variable of the environment, "NAME=value", sets a flag of this program.
+bool IsProgramVariable(std::string_view variable);
 
 // Runs this program with the point's settings alone: SPILLWAY_ variables do not reach it. `tick`
 // is called a few times a second. A stop that is asked for meanwhile is handed on, and the run is

@@ -81,6 +81,11 @@ std::vector<ChartLine> Roofs(const std::vector<RunFigures>& figures) {
   return lines;
 }
 
+std::string WorkName(const RunFigures& run) {
+  return fmt::format("{}, {}{}", run.model, run.lengths,
+                     run.as_flexgen ? ", FlexGen's schedule" : "");
+}
+
 }  // namespace
 
 BarChart ThroughputChart(const std::vector<RunFigures>& figures) {
@@ -115,7 +120,7 @@ std::optional<BarChart> SpeedupChart(const std::vector<RunFigures>& figures) {
   std::map<std::pair<std::size_t, std::size_t>, const RunFigures*> best;
   for (const RunFigures& run : figures) {
     if (!run.speedup || run.kv == "full") continue;
-    const std::pair key(works.IndexOf(run.model + ", " + run.lengths), series.IndexOf(run.kv));
+    const std::pair key(works.IndexOf(WorkName(run)), series.IndexOf(run.kv));
     const RunFigures*& fastest = best.try_emplace(key, &run).first->second;
     if (*run.speedup > *fastest->speedup) fastest = &run;
   }

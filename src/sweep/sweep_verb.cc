@@ -1,8 +1,10 @@
 #include "src/sweep/sweep_verb.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "spillway/error.h"
@@ -32,7 +34,10 @@ class SweepProgress {
         varied_(std::move(varied)),
         num_points_(grid.points.size()) {}
 
-  void Skip() { ++num_done_; }
+  void Skip(const PointResult& finished) {
+    ++num_done_;
+    CountTime(finished);
+  }
 
   void Begin(const SweepPoint& point) {
     if (out_ == nullptr || !says_commands_) return;
@@ -48,8 +53,7 @@ class SweepProgress {
 
   void Finish(const PointResult& result) {
     ++num_done_;
-    ++num_run_;
-    run_s_ += result.wall_s;
+    CountTime(result);
     line_.Clear();
     if (out_ == nullptr) return;
     PrintTo(out_, fmt::format("{:>5}/{}  {:<28}  {}  {}\n", num_done_, num_points_,
@@ -60,7 +64,11 @@ class SweepProgress {
 
  private:
   static std::string OutcomeText(const PointResult& result) {
-    if (result.fault) return fmt::format("{} {}", StateOf(result), result.fault->code);
+    if (result.fault) {
+      constexpr std::size_t kMaxReason = 200;
+      return fmt::format("{} {} {}", StateOf(result), result.fault->code,
+                         Printable(result.fault->message, kMaxReason));
+    }
     const auto& throughput = result.report["throughput"];
     return fmt::format("{:.4g} tokens/s in {}", throughput.value("generated_tokens_per_s", 0.0),
                        DurationText(result.wall_s));
@@ -71,7 +79,14 @@ class SweepProgress {
     return Printable(PointLabel(point, varied_), kMaxLabel);
   }
 
-  // As if the points to come took as long as those that this sweep ran.
+  // A refusal takes no time.
+  void CountTime(const PointResult& result) {
+    if (result.fault) return;
+    ++num_run_;
+    run_s_ += result.wall_s;
+  }
+
+  // As if the points to come took as long as those that ran, in this sweep or an earlier one.
   std::string EtaText() const {
     if (num_run_ == 0) return "ETA -";
     const auto left = static_cast<double>(num_points_ - num_done_);
@@ -84,7 +99,7 @@ class SweepProgress {
   std::vector<std::string> varied_;
   std::size_t num_points_;
   std::size_t num_done_ = 0;
-  std::size_t num_run_ = 0;  // by this process
+  std::size_t num_run_ = 0;
   double run_s_ = 0.0;
 };
 
@@ -123,15 +138,45 @@ PointResult ResultOf(const SweepPoint& point, const PointRun& run, const PointSt
   return result;
 }
 
+// The tables and charts of what is finished. Written while the sweep goes on, too, for a killed one
+// is worth looking at.
+class Results {
+ public:
+  Results(const Grid& grid, std::vector<std::string> varied, PointStore& store)
+      : grid_(grid), varied_(std::move(varied)), store_(store) {}
+
+  void Add(PointResult result) {
+    points_.push_back(std::move(result));
+    constexpr double kSecondsBetween = 10.0;
+    if (NowSeconds() - written_s_ >= kSecondsBetween) Write();
+  }
+
+  void Write() {
+    const std::vector<RunFigures> figures = FiguresOf(points_, varied_);
+    store_.WriteFile("results.csv", ResultsCsv(points_, figures, grid_.flags));
+    if (!points_.empty())
+      store_.WriteFile("index.html", ResultsPage(grid_.title, points_, figures));
+    written_s_ = NowSeconds();
+  }
+
+  const std::vector<PointResult>& points() const { return points_; }
+
+ private:
+  const Grid& grid_;
+  std::vector<std::string> varied_;
+  PointStore& store_;
+  std::vector<PointResult> points_;
+  double written_s_ = NowSeconds();
+};
+
 // Runs what no earlier sweep has finished. After a stop, what is finished already is all there is.
-std::vector<PointResult> RunPoints(const Grid& grid, const std::vector<std::string>& varied,
-                                   PointStore& store, SweepProgress& progress) {
-  std::vector<PointResult> results;
+void RunPoints(const Grid& grid, const std::vector<std::string>& varied, PointStore& store,
+               SweepProgress& progress, Results& results) {
   bool stopped = false;
   for (const SweepPoint& point : grid.points) {
     if (std::optional<PointResult> done = store.Find(point)) {
-      results.push_back(std::move(*done));
-      progress.Skip();
+      progress.Skip(*done);
+      results.Add(std::move(*done));
       continue;
     }
     stopped = stopped || StopRequested();
@@ -142,11 +187,27 @@ std::vector<PointResult> RunPoints(const Grid& grid, const std::vector<std::stri
     stopped =
         !RanToEnd(run) && (StopRequested() || run.status == ExitStatus(ErrorCode::kInterrupted));
     if (stopped) continue;
-    results.push_back(store.Keep(ResultOf(point, run, store), PointLabel(point, varied)));
-    progress.Finish(results.back());
+    PointResult result = store.Keep(ResultOf(point, run, store), PointLabel(point, varied));
+    progress.Finish(result);
+    results.Add(std::move(result));
   }
   progress.Clear();
-  return results;
+}
+
+// A point is what its file says, on every machine; who set a variable should know.
+void WarnOfVariables() {
+  std::string names;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string_view text = *variable;
+    if (IsProgramVariable(text))
+      names += fmt::format("{}{}", names.empty() ? "" : ", ", text.substr(0, text.find('=')));
+  }
+  if (names.empty()) return;
+  constexpr std::size_t kMaxNames = 200;
+  PrintTo(stderr, fmt::format("spillway: warning: the points of a sweep take no flags from the "
+                              "environment; set what {} say{} in the sweep's file\n",
+                              Printable(names, kMaxNames),
+                              names.find(',') == std::string::npos ? "s" : ""));
 }
 
 std::string SummaryText(const Config& config, const std::vector<PointResult>& results) {
@@ -166,20 +227,20 @@ int RunSweep(const Config& config) {
   PointStore store(config.output);
   store.WriteFile("grid.toml", text);
   const std::vector<std::string> varied = VariedFlags(grid);
+  WarnOfVariables();
   SweepProgress progress(config, grid, varied);
-  const std::vector<PointResult> results = RunPoints(grid, varied, store, progress);
-
-  const std::vector<RunFigures> figures = FiguresOf(results, varied);
-  store.WriteFile("results.csv", ResultsCsv(results, figures, grid.flags));
-  if (!results.empty()) store.WriteFile("index.html", ResultsPage(grid.title, results, figures));
-  if (results.size() < grid.points.size()) {
+  Results results(grid, varied, store);
+  RunPoints(grid, varied, store, progress, results);
+  results.Write();
+  const std::vector<PointResult>& points = results.points();
+  if (points.size() < grid.points.size()) {
     throw Error(ErrorCode::kInterrupted,
                 fmt::format("stopped with {} of {} points finished; the same command goes on",
-                            results.size(), grid.points.size()));
+                            points.size(), grid.points.size()));
   }
-  if (std::FILE* terminal = TerminalOf(config)) PrintTo(terminal, SummaryText(config, results));
+  if (std::FILE* terminal = TerminalOf(config)) PrintTo(terminal, SummaryText(config, points));
   const bool all_ran = std::ranges::none_of(
-      results, [](const PointResult& result) { return result.fault.has_value(); });
+      points, [](const PointResult& result) { return result.fault.has_value(); });
   return all_ran ? 0 : kSomeLinesCarryErrors;
 }
 

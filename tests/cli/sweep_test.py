@@ -6,6 +6,7 @@
 import csv
 import json
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -127,6 +128,11 @@ class Results(SweepTest):
         self.assertEqual({row["prompt_tokens"] for row in self.rows()}, {"16"})
         self.assertFalse((self.folder / "x.json").exists())
 
+    def test_variables_that_are_left_out_are_named(self):
+        diagnostics = self.sweep(SMALL, env={"SPILLWAY_PROMPT_LEN": "30"}).stderr.decode()
+        self.assertEqual(diagnostics.count("\n"), 1)
+        self.assertIn("SPILLWAY_PROMPT_LEN", diagnostics)
+
     def test_a_point_that_cannot_run_is_a_row(self):
         result = self.sweep(SMALL.replace("[2, 3]", "[2, 5000, 3]") + 'cpu-memory = ["1MiB", "1GiB"]\n', status=21)
         self.assertIn(b"4 could not run", result.stdout)
@@ -191,6 +197,34 @@ class Resumed(SweepTest):
         machine.write_text(json.dumps(document))
         self.sweep(text)
         self.assertLess(float(self.rows()[0]["generated_tokens_per_s"]), float(first))
+
+    def test_a_model_that_changed_makes_a_new_point(self):
+        text = f'model = "{self.folder / "model"}"\n' + SMALL
+        shutil.copytree(harness.BUNDLED_MODEL, self.folder / "model")
+        self.sweep(text)
+        before = self.times()
+        for file in (self.folder / "model").iterdir():
+            file.touch()
+        self.sweep(text)
+        self.assertEqual(self.times(), before)
+        harness.run(BINARY, ["convert", "--output", self.folder / "four", "--weight-bits", 4, "--quiet"])
+        shutil.rmtree(self.folder / "model")
+        (self.folder / "four").rename(self.folder / "model")
+        self.sweep(text)
+        self.assertEqual({row["kv"] for row in self.rows()}, {"full, 4-bit weights"})
+
+    def test_a_new_profile_makes_a_new_point(self):
+        cache = self.folder / "cache" / "spillway"
+        cache.mkdir(parents=True)
+        env = {"XDG_CACHE_HOME": str(cache.parent)}
+        self.sweep(SMALL, env=env)
+        before = self.times()
+        (cache / "other.json").write_text("{}")
+        self.sweep(SMALL, env=env)
+        self.assertEqual(self.times(), before)
+        (cache / "machine-x.json").write_text("{}")
+        self.sweep(SMALL, env=env)
+        self.assertEqual(len(self.points()), 4)
 
     def test_refused_points_are_tried_again(self):
         text = SMALL + 'offload-dir = "later"\n'

@@ -182,6 +182,11 @@ class Plan(harness.VerbTest):
         self.assertEqual(named, "--gpu-batch-size 64 --num-gpu-batches 2")
         self.run_verb("plan", *words, *named.split(), "--quiet")
 
+    def test_a_policy_of_bits_alone_is_inspected(self):
+        policy = self.folder / "policy.json"
+        policy.write_text('{"version":1,"weight_bits":4}')
+        self.assertIn("weight bits 4", self.run_verb("inspect", policy).stdout.decode())
+
     def test_attention_is_on_the_cpu_where_there_is_no_gpu(self):
         policy = self.folder / "policy.json"
         policy.write_text('{"version":1,"cpu_attention":true}')

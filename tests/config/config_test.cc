@@ -15,6 +15,7 @@ namespace spillway {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::variant<Config, Printout> Parse(std::vector<const char*> words) {
   words.insert(words.begin(), "spillway");
@@ -87,6 +88,15 @@ TEST(ConfigTest, FlagBeatsEnvironmentBeatsFile) {
   EXPECT_EQ(config.num_threads, 5);
   EXPECT_EQ(config.sampling.stop, (std::vector<std::string>{"x", "y"}));
   EXPECT_TRUE(config.overwrite);
+}
+
+TEST(ConfigTest, ARefusedValueSaysWhereItStands) {
+  const std::string path = WriteToml("weight-bits = 5\n");
+  EXPECT_THAT(RefusalOf({"generate", "a", "--config", path.c_str()}), HasSubstr("(from " + path));
+  const Environment bits("SPILLWAY_WEIGHT_BITS", "6");
+  EXPECT_THAT(RefusalOf({"generate", "a", "--config", path.c_str()}),
+              HasSubstr("(from SPILLWAY_WEIGHT_BITS)"));
+  EXPECT_THAT(RefusalOf({"generate", "a", "--weight-bits", "7"}), Not(HasSubstr("from")));
 }
 
 TEST(ConfigTest, OfOppositeSwitchesTheNearerSourceWins) {

@@ -74,6 +74,42 @@ TEST(RunFiguresTest, ComparesWithTheFastestFullKv) {
   EXPECT_FALSE(FiguresOf(alone, {})[0].speedup.has_value());
 }
 
+PointResult RanInBits(const std::string& kv, int weight_bits, int kv_bits, double tokens_per_s) {
+  PointResult result = Ran(kv, tokens_per_s);
+  result.report["policy"]["weight_bits"] = weight_bits;
+  result.report["policy"]["kv_bits"] = kv_bits;
+  return result;
+}
+
+TEST(RunFiguresTest, ComparesWithTheMostBits) {
+  const std::vector<PointResult> results = {
+      RanInBits("full", 4, 16, 40.0), RanInBits("full", 16, 16, 10.0),
+      RanInBits("full", 16, 8, 30.0), RanInBits("h2o", 4, 4, 80.0)};
+  const std::vector<RunFigures> figures = FiguresOf(results, {"kv-policy"});
+  EXPECT_EQ(figures[3].kv, "h2o 20 %, 4-bit KV, 4-bit weights");
+  EXPECT_DOUBLE_EQ(figures[0].speedup.value(), 4.0);
+  EXPECT_DOUBLE_EQ(figures[1].speedup.value(), 1.0);
+  EXPECT_DOUBLE_EQ(figures[3].speedup.value(), 8.0);
+  const std::vector<RunFigures> coded = FiguresOf({results[0], results[3]}, {"kv-policy"});
+  EXPECT_DOUBLE_EQ(coded[1].speedup.value(), 2.0);
+}
+
+TEST(RunFiguresTest, EachScheduleIsComparedWithItself) {
+  std::vector<PointResult> results = {Ran("full", 20.0, Verb::kSimulate),
+                                      Ran("full", 10.0, Verb::kSimulate),
+                                      Ran("h2o", 25.0, Verb::kSimulate)};
+  results[1].point.settings["as-flexgen"] = results[2].point.settings["as-flexgen"] = "true";
+  EXPECT_DOUBLE_EQ(FiguresOf(results, {})[2].speedup.value(), 2.5);
+}
+
+TEST(RunFiguresTest, WhatCannotRunIsNamedLikeWhatRan) {
+  PointResult refused = Refused("no room");
+  refused.point.settings = {{"kv-policy", "h2o"}, {"weight-bits", "8"}};
+  EXPECT_EQ(FiguresOf({refused}, {})[0].kv, "h2o 20 %, 8-bit weights");
+  refused.point.settings = {{"kv-policy", "window"}, {"kv-budget", "30%"}, {"kv-sinks", "4"}};
+  EXPECT_EQ(FiguresOf({refused}, {})[0].kv, "window 30 % + 4");
+}
+
 TEST(RunFiguresTest, TheRoofIsTheLevelThatTakesLongest) {
   // 2 GB of memory at 10 GB/s take 0.2 s, 1 GB of disk at 1 GB/s takes 1 s.
   const RoofPoint roof = FiguresOf({Ran("full", 10.0)}, {})[0].roof.value();
@@ -120,6 +156,17 @@ TEST(ResultsPageTest, NeedsNothingBesideItAndEscapes) {
                               "Roofline", "3.00 x", "prefers-color-scheme: dark"}) {
     EXPECT_THAT(page, HasSubstr(section));
   }
+}
+
+TEST(ChartTest, SeriesOfOneColourAreFilledDifferently) {
+  BarChart chart;
+  for (std::size_t series = 0; series < 18; ++series) {
+    chart.series.push_back("series");
+    chart.bars.push_back({"label", series, 1.0, "", ""});
+  }
+  const std::string svg = DrawBars(chart);
+  for (const char* classes : {"\"s0 f0\"", "\"s5 f0\"", "\"s0 f1\"", "\"s5 f2\""})
+    EXPECT_THAT(svg, HasSubstr(classes));
 }
 
 TEST(ChartTest, NumbersKeepThreeDigits) {
