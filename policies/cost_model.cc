@@ -212,6 +212,7 @@ CostRates RatesOf(const Machine& machine) {
   if (!has_gpu || machine.rates.gpu == machine.rates.cpu)
     rates.beside_compute = machine.rates.beside_compute;
   rates.link_bytes_per_s = machine.rates.link_bytes_per_s;
+  rates.disk_both_frac = machine.rates.disk_both_frac;
   for (const Link link : {Link::kCpuToGpu, Link::kGpuToCpu}) {
     // A copy reads and writes memory.
     double& rate = rates.link_bytes_per_s[link];

@@ -50,6 +50,7 @@ struct CostRates {
   PerLink<double> link_bytes_per_s;
   PerLink<double> kv_bytes_per_s;
   PerLink<SharedPace> beside_compute;  // of links and the device
+  double disk_both_frac = 1.0;         // of reads and writes
   DeviceRates device;
   DeviceRates cpu;
 };

@@ -1,5 +1,7 @@
 #include "policies/placement_lp.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <functional>
 #include <limits>
@@ -19,11 +21,13 @@ constexpr std::size_t kNumPassKinds = 2;
 constexpr std::size_t kNumVariables = kNumShares + kNumPassKinds;
 constexpr std::array<std::string_view, kNumPassKinds> kPassNames = {"prefill", "decode"};
 
-// Rows: the sum of each class, the memory of each tier, then for each kind of pass its links and
-// its computes.
+// Rows: the sum of each class, the memory of each tier, then for each kind of pass its links, the
+// disk with all that it reads and writes, and its computes.
 constexpr std::size_t kMemoryRow = kNumClasses;
 constexpr std::size_t kTimeRow = kMemoryRow + 3;
-constexpr std::size_t kRowsOfPass = kAllLinks.size() + 1;
+constexpr std::size_t kDiskRow = kAllLinks.size();  // of a pass
+constexpr std::size_t kComputeRow = kDiskRow + 1;
+constexpr std::size_t kRowsOfPass = kComputeRow + 1;
 
 constexpr double kBytesUnit = 1 << 30;  // keeps the coefficients within a few orders of magnitude
 
@@ -207,15 +211,21 @@ void PlacementLp::AddMemoryRows(const Limits& limits, LinearProgram& program) co
 
 void PlacementLp::AddTimeRows(const Limits& limits, LinearProgram& program) const {
   const auto batches = static_cast<double>(limits.num_batches);
+  const double both_frac = RatesOf(machine_).disk_both_frac;
   for (std::size_t pass = 0; pass < kNumPassKinds; ++pass) {
+    const auto link_s = [&](const Sample& sample, Link link) {
+      const PassCost& cost = sample.passes[pass];
+      // The states of a single batch stay where they are computed.
+      const double hidden_s = limits.num_batches > 1 ? cost.hidden_s[link] : 0.0;
+      return cost.weights_s[link] + batches * (cost.kv_s[link] + hidden_s);
+    };
     for (const Link link : kAllLinks) {
-      program.rows.push_back(RowOf([&](const Sample& sample) {
-        const PassCost& cost = sample.passes[pass];
-        // The states of a single batch stay where they are computed.
-        const double hidden_s = limits.num_batches > 1 ? cost.hidden_s[link] : 0.0;
-        return cost.weights_s[link] + batches * (cost.kv_s[link] + hidden_s);
-      }));
+      program.rows.push_back(RowOf([&](const Sample& sample) { return link_s(sample, link); }));
     }
+    program.rows.push_back(RowOf([&](const Sample& sample) {
+      return (link_s(sample, Link::kDiskRead) + link_s(sample, Link::kDiskWrite)) /
+             (2.0 * both_frac);
+    }));
     program.rows.push_back(
         RowOf([&](const Sample& sample) { return batches * sample.passes[pass].compute_s; }));
     for (std::size_t row = program.rows.size() - kRowsOfPass; row < program.rows.size(); ++row) {
@@ -251,7 +261,8 @@ LinearProgram PlacementLp::Program(const Limits& limits, Store store) const {
 // A store on disk holds all weights, however few are read from it. That is no linear cost: where
 // disk space is short, either all of it is paid or no weight lies there.
 std::optional<PlacementAnswer> PlacementLp::Solve(const Limits& limits) const {
-  const std::optional<LpSolution> by_share = spillway::Solve(Program(limits, Store::kByShare));
+  const LinearProgram shares = Program(limits, Store::kByShare);
+  const std::optional<LpSolution> by_share = spillway::Solve(shares);
   if (!by_share) return std::nullopt;
   const LinearProgram whole = Program(limits, Store::kWhole);
   const LpRow& disk = whole.rows[kMemoryRow + static_cast<std::size_t>(Tier::kDisk)];
@@ -259,15 +270,40 @@ std::optional<PlacementAnswer> PlacementLp::Solve(const Limits& limits) const {
       std::inner_product(by_share->x.begin(), by_share->x.end(), disk.coefficients.begin(), 0.0);
   constexpr double kNothing = 1e-9;
   if (by_share->x[Index(0, Tier::kDisk)] <= kNothing || used <= disk.limit) {
-    return AnswerOf(*by_share);
+    return AnswerOf(shares, *by_share);
   }
   const std::optional<LpSolution> with = spillway::Solve(whole);
-  const std::optional<LpSolution> without = spillway::Solve(Program(limits, Store::kNone));
+  const LinearProgram none = Program(limits, Store::kNone);
+  const std::optional<LpSolution> without = spillway::Solve(none);
   if (!with && !without) return std::nullopt;
-  return AnswerOf(!without || (with && with->cost < without->cost) ? *with : *without);
+  if (!without || (with && with->cost < without->cost)) return AnswerOf(whole, *with);
+  return AnswerOf(none, *without);
 }
 
-PlacementAnswer PlacementLp::AnswerOf(const LpSolution& solution) const {
+// What one more byte per second of each link would give, by the duals of a pass's rows: a tight row
+// is bytes / rate - seconds <= 0, and that of the disk half the sum of two of them, over what reads
+// and writes leave each other.
+void PlacementLp::AddGainsOfPass(const LinearProgram& program, const LpSolution& solution,
+                                 std::size_t pass, Gains& gains) const {
+  const CostRates rates = RatesOf(machine_);
+  const auto row_of = [pass](std::size_t of_pass) {
+    return kTimeRow + pass * kRowsOfPass + of_pass;
+  };
+  for (std::size_t at = 0; at < kAllLinks.size(); ++at) {
+    const Link link = kAllLinks[at];
+    if (rates.link_bytes_per_s[link] <= 0.0) continue;
+    double worth = std::max(0.0, -solution.duals[row_of(at)]);
+    if (link == Link::kDiskRead || link == Link::kDiskWrite)
+      worth += std::max(0.0, -solution.duals[row_of(kDiskRow)]) / (2.0 * rates.disk_both_frac);
+    const LpRow& row = program.rows[row_of(at)];
+    const double link_s = std::inner_product(solution.x.begin(), solution.x.begin() + kNumShares,
+                                             row.coefficients.begin(), -row.limit);
+    gains.s_per_byte_per_s[link] += worth * link_s / rates.link_bytes_per_s[link];
+  }
+}
+
+PlacementAnswer PlacementLp::AnswerOf(const LinearProgram& program,
+                                      const LpSolution& solution) const {
   PlacementAnswer answer;
   for (std::size_t kind = 0; kind < kNumClasses; ++kind) {
     for (const Tier tier : kAllTiers) {
@@ -287,15 +323,12 @@ PlacementAnswer PlacementLp::AnswerOf(const LpSolution& solution) const {
     const double pass_s = solution.x[kNumShares + pass];
     for (std::size_t of_pass = 0; of_pass < kRowsOfPass; ++of_pass) {
       const double dual = -solution.duals[kTimeRow + pass * kRowsOfPass + of_pass];
-      const std::string noun =
-          of_pass < kAllLinks.size() ? std::string(LinkName(kAllLinks[of_pass])) : "compute";
-      costs.emplace_back(dual * pass_s, std::string(kPassNames[pass]) + " " + noun);
-      if (of_pass == kAllLinks.size() || dual <= 0.0) continue;
-      // The row is bytes / rate - seconds <= 0, and tight: its bytes / rate is the pass.
-      const Link link = kAllLinks[of_pass];
-      const double rate = RatesOf(machine_).link_bytes_per_s[link];
-      answer.gains.s_per_byte_per_s[link] += dual * pass_s / rate;
+      const std::string_view noun = of_pass == kComputeRow ? "compute"
+                                    : of_pass == kDiskRow  ? "disk"
+                                                           : LinkName(kAllLinks[of_pass]);
+      costs.emplace_back(dual * pass_s, fmt::format("{} {}", kPassNames[pass], noun));
     }
+    AddGainsOfPass(program, solution, pass, answer.gains);
   }
   std::ranges::stable_sort(costs, std::greater<>(), &std::pair<double, std::string>::first);
   constexpr double kWorthNaming = 0.01;

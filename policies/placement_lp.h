@@ -79,7 +79,9 @@ class PlacementLp {
   void AddShareRows(const Limits& limits, LinearProgram& program) const;
   void AddMemoryRows(const Limits& limits, LinearProgram& program) const;
   void AddTimeRows(const Limits& limits, LinearProgram& program) const;
-  PlacementAnswer AnswerOf(const LpSolution& solution) const;
+  void AddGainsOfPass(const LinearProgram& program, const LpSolution& solution, std::size_t pass,
+                      Gains& gains) const;
+  PlacementAnswer AnswerOf(const LinearProgram& program, const LpSolution& solution) const;
 
   const ModelShape& shape_;
   Machine machine_;

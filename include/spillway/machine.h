@@ -57,6 +57,9 @@ struct SharedPace {
 struct MachineRates {
   PerLink<double> link_bytes_per_s;
   PerLink<SharedPace> beside_compute;  // of the CPU's computes
+  // What is left to reads and to writes of the disk while both go on, as a share of what each gives
+  // alone: 1 where they have nothing in common, 0.5 where they take turns.
+  double disk_both_frac = 1.0;
   DeviceRates gpu;
   DeviceRates cpu;
 };

@@ -21,7 +21,7 @@ bool IsEmpty(const PerLink<double>& seconds) {
 uint64_t SimLinks::Add(SimStream stream, SimTransfer transfer) {
   Lane& lane = LaneOf(stream);
   if (IsEmpty(transfer.seconds)) return lane.added;
-  lane.queue.push_back(std::move(transfer));
+  lane.queue.push_back(transfer);
   return ++lane.added;
 }
 
@@ -72,13 +72,20 @@ double SimLinks::ComputePace(const PerLink<int>& users) const {
   return pace;
 }
 
-double SimLinks::Step(double limit_s, bool computing) {
-  const PerLink<int> users = Users();
-  // Seconds that a lane takes for one of a link's own.
+PerLink<double> SimLinks::Stretch(const PerLink<int>& users, bool computing) const {
   PerLink<double> stretch;
   for (const Link link : kAllLinks) {
     stretch[link] = users[link] / (computing ? beside_compute_[link].link_frac : 1.0);
   }
+  if (users[Link::kDiskRead] > 0 && users[Link::kDiskWrite] > 0) {
+    for (const Link link : {Link::kDiskRead, Link::kDiskWrite}) stretch[link] /= disk_both_frac_;
+  }
+  return stretch;
+}
+
+double SimLinks::Step(double limit_s, bool computing) {
+  const PerLink<int> users = Users();
+  const PerLink<double> stretch = Stretch(users, computing);
   double step_s = kForever;
   for (const Lane& lane : lanes_) {
     if (!lane.active) continue;

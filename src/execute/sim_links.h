@@ -29,8 +29,9 @@ struct SimTransfer {
 
 class SimLinks {
  public:
-  SimLinks(EventSink sink, const PerLink<SharedPace>& beside_compute)
-      : sink_(std::move(sink)), beside_compute_(beside_compute) {}
+  // What links and computes leave each other, and disk_both_frac as MachineRates has it.
+  SimLinks(EventSink sink, const PerLink<SharedPace>& beside_compute, double disk_both_frac)
+      : sink_(std::move(sink)), beside_compute_(beside_compute), disk_both_frac_(disk_both_frac) {}
 
   // Begins it as soon as its turn comes. Returns its number in the stream; that of the one before
   // when it moves nothing.
@@ -60,6 +61,8 @@ class SimLinks {
   void BeginHeads();
   PerLink<int> Users() const;  // lanes that a link works for
   double ComputePace(const PerLink<int>& users) const;
+  // Seconds that a lane takes for one of a link's own.
+  PerLink<double> Stretch(const PerLink<int>& users, bool computing) const;
   // Lets time pass until a link is done with a transfer, at most `limit_s`. Returns how much, which
   // on a late clock may be too little for now_s_ to change; infinity: nothing moves, none has
   // passed.
@@ -68,6 +71,7 @@ class SimLinks {
 
   EventSink sink_;
   PerLink<SharedPace> beside_compute_;
+  double disk_both_frac_;
   std::array<Lane, 3> lanes_;
   double now_s_ = 0.0;
   PerLink<LinkTotals> totals_;

@@ -6,11 +6,10 @@
 
 namespace spillway {
 
-SimMover::SimMover(const Plan& plan, const PerLink<SharedPace>& beside_compute,
-                   const EventSink& sink)
+SimMover::SimMover(const Plan& plan, const CostRates& rates, const EventSink& sink)
     : plan_(plan),
       sink_(sink),
-      links_(sink, beside_compute),
+      links_(sink, rates.beside_compute, rates.disk_both_frac),
       weights_loaded_(plan.layers.size()),
       kv_stored_(static_cast<std::size_t>(plan.num_batches * plan.shape.num_layers)),
       hidden_stored_(static_cast<std::size_t>(plan.num_batches)) {}

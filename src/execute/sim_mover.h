@@ -15,7 +15,7 @@ namespace spillway {
 class SimMover {
  public:
   // Lifetime: the plan outlives the mover.
-  SimMover(const Plan& plan, const PerLink<SharedPace>& beside_compute, const EventSink& sink);
+  SimMover(const Plan& plan, const CostRates& rates, const EventSink& sink);
 
   // A block follows; its first pass is number `first_pass` of the run. Lifetime: the grid is there
   // as long as the block runs.

@@ -68,7 +68,7 @@ class Simulator {
         options_(options),
         prefill_model_(plan, RatesFor(plan, options, FlexGenPass::kPrefill)),
         decode_model_(plan, RatesFor(plan, options, FlexGenPass::kDecode)),
-        mover_(plan, prefill_model_.rates().beside_compute, options.sink),
+        mover_(plan, prefill_model_.rates(), options.sink),
         schedule_(ZigZag(plan, options.overlap)) {
     if (options.schedule == SimSchedule::kFlexGen) schedule_.order = GridOrder::kByLayer;
   }

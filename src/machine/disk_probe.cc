@@ -44,7 +44,7 @@ DiskTicket DiskProbe::Begin(DiskOp op, int64_t request) {
   return queue_->Submit({&whole, 1});
 }
 
-double DiskProbe::Move(DiskOp op, double seconds) {
+double DiskProbe::Move(std::span<const DiskOp> ops, double seconds) {
   std::array<DiskTicket, kNumSlots> tickets;
   const double begin_s = NowSeconds();
   int64_t bytes = 0;
@@ -53,6 +53,7 @@ double DiskProbe::Move(DiskOp op, double seconds) {
     DiskTicket& ticket = tickets[static_cast<std::size_t>(next_request_ % kNumSlots)];
     queue_->Wait(ticket);
     checked_ ^= BlockHash(memory_.View({next_request_ % kNumSlots * kRequestBytes, kRequestBytes}));
+    const DiskOp op = ops[static_cast<std::size_t>(next_request_) % ops.size()];
     ticket = Begin(op, next_request_++);
     bytes += kRequestBytes;
   }

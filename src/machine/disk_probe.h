@@ -2,8 +2,10 @@
 // several in flight, O_DIRECT), to measure the disk tier's links. Thread rule: one thread.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "src/io/disk_folder.h"
 #include "src/io/disk_queue.h"
@@ -22,14 +24,20 @@ class DiskProbe {
   // Moves requests for at least this long, from where the last call ended, takes the checksum of
   // each as the engine does, and waits for all of them. Returns bytes per second. Throws: Error
   // kIo, kDiskSpace, kInterrupted.
-  double Read(double seconds) { return Move(DiskOp::kRead, seconds); }
-  double Write(double seconds) { return Move(DiskOp::kWrite, seconds); }
+  double Read(double seconds) { return Move(kReads, seconds); }
+  double Write(double seconds) { return Move(kWrites, seconds); }
+  // As many bytes of each, both in flight; bytes per second of both together.
+  double ReadAndWrite(double seconds) { return Move(kBoth, seconds); }
 
   // "io_uring", and why the file is not read directly where it is not.
   std::string Way() const;
 
  private:
-  double Move(DiskOp op, double seconds);
+  static constexpr std::array kReads = {DiskOp::kRead};
+  static constexpr std::array kWrites = {DiskOp::kWrite};
+  static constexpr std::array kBoth = {DiskOp::kRead, DiskOp::kWrite};
+
+  double Move(std::span<const DiskOp> ops, double seconds);  // in turns
   DiskTicket Begin(DiskOp op, int64_t request);
 
   DiskFile file_;

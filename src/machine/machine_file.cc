@@ -205,7 +205,8 @@ Machine FromDocument(const nlohmann::json& document, const JsonOrigin& origin) {
   const JsonNode root(document, origin);
   ExpectVersion(root, kMachineVersion);
   root.ExpectKeys({"version", "name", "device", "isa", "threads", "cap_bytes", "link_bytes_per_s",
-                   "beside_compute", "gpu", "cpu", "flexgen", "date", "disturbed", "sources"});
+                   "beside_compute", "disk_both_frac", "gpu", "cpu", "flexgen", "date", "disturbed",
+                   "sources"});
   Machine machine;
   machine.name = root.Member("name").Text();
   machine.device = ReadDevice(root.Member("device"));
@@ -214,6 +215,8 @@ Machine FromDocument(const nlohmann::json& document, const JsonOrigin& origin) {
   machine.rates.link_bytes_per_s = ReadLinks(root.Member("link_bytes_per_s"), machine.device);
   if (const auto shared = root.Find("beside_compute"))
     machine.rates.beside_compute = ReadBesideCompute(*shared);
+  if (const auto both = root.Find("disk_both_frac"))
+    machine.rates.disk_both_frac = both->Number(kShare.low, kShare.high);
   if (machine.device == Tier::kGpu || root.Find("gpu"))
     machine.rates.gpu = ReadDeviceRates(root.Member("gpu"));
   machine.rates.cpu = ReadDeviceRates(root.Member("cpu"));
@@ -273,6 +276,7 @@ std::string MachineJson(const Machine& machine) {
     if (pace == SharedPace{}) continue;
     json["beside_compute"][std::string(LinkName(link))] = FieldsJson(pace, kSharedFields);
   }
+  if (machine.rates.disk_both_frac != 1.0) json["disk_both_frac"] = machine.rates.disk_both_frac;
   if (!machine.rates.gpu.matmul.empty()) json["gpu"] = DeviceRatesJson(machine.rates.gpu);
   json["cpu"] = DeviceRatesJson(machine.rates.cpu);
   if (machine.flexgen) json["flexgen"] = FieldsJson(*machine.flexgen, kFlexGenFields);

@@ -18,8 +18,8 @@ inline constexpr int kMachineVersion = 1;
 //   gpu, cpu {memory_bytes_per_s, matmul [{rows, flops_per_s}] with rising rows,
 //             prefill_attention_flops_per_s, decode_attention_bytes_per_s, launch_s}
 //   and, where there is something to say: isa, threads, date, disturbed, sources [text],
-//   flexgen {...}, beside_compute {LINK: {link_frac, compute_frac}}, and in gpu and cpu
-//   first_touch_bytes_per_s, norm_elements_per_s, logits_per_s, narrow_attention_flops_per_s,
+//   flexgen {...}, beside_compute {LINK: {link_frac, compute_frac}}, disk_both_frac, and in gpu and
+//   cpu first_touch_bytes_per_s, norm_elements_per_s, logits_per_s, narrow_attention_flops_per_s,
 //   short_attention_flops_per_s, evicting_prefill_flops_per_s, evicting_decode_bytes_per_s,
 //   matmul_8bit, matmul_4bit (as matmul), and narrow_flops_per_s in matmul.
 // Without a GPU, `gpu` and its links may be left out; they are zero then.

@@ -153,6 +153,7 @@ class Profiler {
     }
     for (Measurement& measurement : measurements_) result_.lines.push_back(Conclude(measurement));
     result_.rates.cpu.launch_s = Rounded(1.0 / launches_per_s_);
+    ConcludeDisk();
     for (const SharedMeasurement& shared : shared_) ConcludeShared(shared);
     result_.processor_share = processor_s_ / (products_s_ * options_.num_threads);
     result_.disk_way = disk_.Way();
@@ -197,13 +198,22 @@ class Profiler {
         {fmt::format("  products beside it"), "% of alone", 100.0 * mean.compute_frac, 0.0, false});
   }
 
-  void AddDisk(Link link, double (DiskProbe::*move)(double)) {
-    measurements_.push_back({std::string(LinkName(link)),
+  void AddDisk(std::string name, double (DiskProbe::*move)(double), double* rate) {
+    measurements_.push_back({std::move(name),
                              Unit::kBytes,
                              false,
                              [this, move] { return (disk_.*move)(lengths_.disk_round_s); },
-                             &result_.rates.link_bytes_per_s[link],
+                             rate,
                              {}});
+  }
+
+  // Of as many bytes each way: the time that both would take one after the other, halved where they
+  // have nothing in common, over the time that they took together.
+  void ConcludeDisk() {
+    const PerLink<double>& alone = result_.rates.link_bytes_per_s;
+    const double both = disk_both_bytes_per_s_ / 4.0 *
+                        (1.0 / alone[Link::kDiskRead] + 1.0 / alone[Link::kDiskWrite]);
+    result_.rates.disk_both_frac = std::clamp(std::round(100.0 * both) / 100.0, 0.01, 1.0);
   }
 
   void AddCpu(std::string name, Unit unit, std::function<int64_t()> call, double* rate) {
@@ -237,8 +247,9 @@ class Profiler {
   void AddMeasurements() {
     PerLink<double>& links = result_.rates.link_bytes_per_s;
     DeviceRates& cpu = result_.rates.cpu;
-    AddDisk(Link::kDiskRead, &DiskProbe::Read);
-    AddDisk(Link::kDiskWrite, &DiskProbe::Write);
+    AddDisk("disk_read", &DiskProbe::Read, &links[Link::kDiskRead]);
+    AddDisk("disk_write", &DiskProbe::Write, &links[Link::kDiskWrite]);
+    AddDisk("  both at once", &DiskProbe::ReadAndWrite, &disk_both_bytes_per_s_);
     AddCpu(
         "cpu_to_gpu (copy)", Unit::kBytes, [this] { return cpu_.CopyToDevice(); },
         &links[Link::kCpuToGpu]);
@@ -307,6 +318,7 @@ class Profiler {
   double products_s_ = 0.0;   // in which all compute threads had work,
   double processor_s_ = 0.0;  // and the time of the processor they got in it
   std::vector<Measurement> measurements_;
+  double disk_both_bytes_per_s_ = 0.0;
   std::vector<SharedMeasurement> shared_;
 };
 

@@ -75,7 +75,7 @@ TEST(SimulateAsFlexGen, PredictsWhatWasPublished) {
 TEST(SimLinks, ComputesAndLinksSlowEachOther) {
   PerLink<SharedPace> paces;
   paces[Link::kDiskRead] = {0.5, 0.8};
-  SimLinks links(nullptr, paces);
+  SimLinks links(nullptr, paces, 1.0);
   SimTransfer transfer;
   transfer.bytes[Link::kDiskRead] = 1'000;
   transfer.seconds[Link::kDiskRead] = 1.0;
@@ -90,11 +90,26 @@ TEST(SimLinks, ComputesAndLinksSlowEachOther) {
   EXPECT_NEAR(links.totals()[Link::kDiskRead].busy_s, 1.625, 1e-9);
 }
 
+// By hand: at half their pace until the write is done, then the rest of the read alone.
+TEST(SimLinks, ReadsAndWritesShareADisk) {
+  SimLinks links(nullptr, {}, 0.5);
+  SimTransfer in;
+  in.seconds[Link::kDiskRead] = 3.0;
+  SimTransfer out;
+  out.seconds[Link::kDiskWrite] = 1.0;
+  const uint64_t read = links.Add(SimStream::kWeightsIn, in);
+  const uint64_t write = links.Add(SimStream::kOut, out);
+  links.WaitFor(SimStream::kOut, write);
+  EXPECT_NEAR(links.now_s(), 2.0, 1e-9);
+  links.WaitFor(SimStream::kWeightsIn, read);
+  EXPECT_NEAR(links.now_s(), 4.0, 1e-9);
+}
+
 // A transfer that ends during a compute slows the rest of it no more.
 TEST(SimLinks, AComputeGoesOnAloneOnceTheLinkIsDone) {
   PerLink<SharedPace> paces;
   paces[Link::kCpuToGpu] = {1.0, 0.5};
-  SimLinks links(nullptr, paces);
+  SimLinks links(nullptr, paces, 1.0);
   SimTransfer transfer;
   transfer.seconds[Link::kCpuToGpu] = 1.0;
   links.Add(SimStream::kWeightsIn, transfer);
@@ -199,7 +214,7 @@ TEST(Simulate, FewRowsWaitForTheirWeights) {
 
 // So late that a step is less than the clock can tell.
 TEST(SimLinks, ALateClockEndsWhatItBegan) {
-  SimLinks links({}, {});
+  SimLinks links({}, {}, 1.0);
   links.Compute(1e9);
   links.Add(SimStream::kWeightsIn,
             {.bytes = {}, .seconds = {{1.0, 0.0, 0.0, 0.0}}, .label = {}, .after = 0});

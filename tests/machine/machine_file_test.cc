@@ -85,6 +85,7 @@ TEST(MachineFile, WhatMayBeLeftOutComesBackToo) {
   Machine machine = FullMachine();
   machine.disturbed = "others took 20 % of the processor";
   machine.rates.beside_compute[Link::kDiskRead] = {0.75, 0.5};
+  machine.rates.disk_both_frac = 0.625;
   DeviceRates& cpu = machine.rates.cpu;
   cpu.norm_elements_per_s = 1.5e9;
   cpu.logits_per_s = 2.5e9;
@@ -99,6 +100,7 @@ TEST(MachineFile, WhatMayBeLeftOutComesBackToo) {
   const Machine read = MachineFromJson(MachineJson(machine), "m");
   EXPECT_EQ(read.disturbed, machine.disturbed);
   EXPECT_EQ(read.rates.beside_compute.values, machine.rates.beside_compute.values);
+  EXPECT_EQ(read.rates.disk_both_frac, 0.625);
   EXPECT_EQ(read.rates.cpu, machine.rates.cpu);
   EXPECT_EQ(read.rates.gpu, machine.rates.gpu);
 }
