@@ -38,7 +38,7 @@ constexpr int kReadFlags = O_RDONLY | O_NONBLOCK | O_CLOEXEC;
 std::string LastComponent(const std::filesystem::path& path) {
   std::filesystem::path whole = path.lexically_normal();
   if (!whole.has_filename()) whole = whole.parent_path();
-  const std::string name = whole.filename().string();
+  std::string name = whole.filename().string();
   if (!name.empty() && name != "." && name != "..") return name;
   std::error_code ignored;
   return std::filesystem::weakly_canonical(path, ignored).filename().string();

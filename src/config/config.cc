@@ -219,8 +219,7 @@ Given FromFile(const std::string& path, const VerbRow& verb, const std::vector<F
   try {
     const toml::table table = toml::parse(text);
     for (const auto& [key, node] : table) {
-      const bool known =
-          std::ranges::any_of(kVerbs, [&](const VerbRow& row) { return row.name == key.str(); });
+      const bool known = std::ranges::find(kVerbs, key.str(), &VerbRow::name) != kVerbs.end();
       if (node.is_table() && !known) {
         throw Error(ErrorCode::kFlag,
                     fmt::format("{}: [{}] is no verb", Printable(path), Printable(key.str())));

@@ -161,7 +161,7 @@ class Calibration {
       for (std::size_t layer = 0; layer < chosen.size(); ++layer) {
         chosen[layer] = std::min(chosen[layer] + 1, layers_[layer].size() - 1);
       }
-      const Budgets budgets = {SharesOf(chosen), LossOf(SharesOf(chosen))};
+      Budgets budgets = {SharesOf(chosen), LossOf(SharesOf(chosen))};
       if (budgets.loss <= max_loss_ || budgets.mean_frac() == 1.0) return budgets;
     }
   }

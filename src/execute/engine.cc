@@ -57,7 +57,7 @@ Trace Engine::Run(const Schedule& schedule, BlockBuilder& blocks, Job& job,
   return trace_;
 }
 
-void Engine::RunBlock(Schedule grid, std::vector<RowBatch>& batches, const Work& work) {
+void Engine::RunBlock(const Schedule& grid, std::vector<RowBatch>& batches, const Work& work) {
   mover_.BeginBlock(grid, NumPasses());
   for (Cursor at; true; at = grid.Next(at)) {
     RowBatch& batch = batches[static_cast<std::size_t>(at.batch)];

@@ -41,7 +41,7 @@ class Engine {
     const ProgressFn& progress;
   };
 
-  void RunBlock(Schedule grid, std::vector<RowBatch>& batches, const Work& work);
+  void RunBlock(const Schedule& grid, std::vector<RowBatch>& batches, const Work& work);
   void RunCell(const Schedule& grid, const Cursor& at, std::vector<RowBatch>& batches);
   void Compute(const Cursor& at, const PackedBatch& batch);
   void NoteRows(const std::vector<RowBatch>& batches);

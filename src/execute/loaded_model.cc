@@ -36,7 +36,7 @@ std::filesystem::path PrepareStore(const Run& run, const WeightReader& reader, T
   if (run.plan.weight_bytes[Tier::kDisk] == 0) return {};
   if (!run.model.store.empty()) return run.model.store;
   const std::string key = ContentKey(run.config, run.model);
-  const std::filesystem::path path = StorePath(OffloadFolder(run.config), key);
+  std::filesystem::path path = StorePath(OffloadFolder(run.config), key);
   const std::string name = Printable(path.string());
   const auto progress = [&](int64_t done, int64_t total) {
     line.Note(

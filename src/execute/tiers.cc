@@ -61,7 +61,7 @@ bool Tiers::SpillsToMemory() const { return folder_ && folder_->FilesystemKind()
 void Tiers::OpenDisk(const Plan& plan, const DiskOptions& disk) {
   folder_.emplace(disk.folder);
   if (plan.weight_bytes[Tier::kDisk] > 0) {
-    store_.reset(new Store(OpenStore(disk.store)));
+    store_.reset(new Store(OpenStore(disk.store)));  // NOLINT: a Store does not move
     if (ShapeText(store_->shape()) != ShapeText(plan.shape)) {
       throw Error(ErrorCode::kModelInconsistent,
                   fmt::format("{}: is the store of another model; delete it",

@@ -50,7 +50,7 @@ struct DiskQueueOptions {
   std::function<void(const DiskSpan&)> on_done;
 };
 
-class DiskQueue : private DiskSink {
+class DiskQueue final : private DiskSink {
  public:
   explicit DiskQueue(std::unique_ptr<DiskBackend> backend, DiskQueueOptions options = {});
   ~DiskQueue();  // waits for all that was submitted

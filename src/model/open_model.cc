@@ -46,7 +46,7 @@ constexpr int64_t kBundledVocabulary = 4096;
 fs::path FindTokenizer(const Config& config, const OpenedModel& model) {
   if (config.tokenizer == "none") return {};
   if (!config.tokenizer.empty()) return config.tokenizer;
-  const fs::path own = model.folder.empty() ? model.folder : TokenizerFolder(model.folder);
+  fs::path own = model.folder.empty() ? model.folder : TokenizerFolder(model.folder);
   const bool is_shape_only = config.dummy_weights || model.folder.empty();
   if (!is_shape_only || HasTokenizer(own)) return own;
   return model.shape.vocab_size < kBundledVocabulary ? fs::path() : BundledModel();
@@ -146,7 +146,7 @@ NonFiniteWeights NonFiniteOf(const Config& config) {
 fs::path BundledModel() {
   std::error_code ignored;
   const fs::path binary = fs::read_symlink("/proc/self/exe", ignored);
-  const fs::path installed = binary.parent_path().parent_path() / SPILLWAY_INSTALLED_MODEL;
+  fs::path installed = binary.parent_path().parent_path() / SPILLWAY_INSTALLED_MODEL;
   if (fs::is_directory(installed, ignored)) return installed;
   if (fs::is_directory(SPILLWAY_SOURCE_MODEL, ignored)) return SPILLWAY_SOURCE_MODEL;
   throw Error(ErrorCode::kModelMissing, fmt::format("the bundled model is not at {}; give --model",

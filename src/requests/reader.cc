@@ -13,7 +13,7 @@ struct RequestReader::State {
 };
 
 RequestReader::RequestReader(const std::filesystem::path& path, const Tokenizer& tokenizer,
-                             ReaderOptions options)
+                             const ReaderOptions& options)
     : state_(new State{LineSource(path, options.max_line_bytes),
                        RequestParser(FormOf(path), tokenizer, options)}) {}
 

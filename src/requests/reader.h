@@ -34,7 +34,7 @@ class RequestReader {
   // Lifetime: the tokenizer outlives the reader.
   // Throws: Error kInput when the file cannot be used as a whole.
   RequestReader(const std::filesystem::path& path, const Tokenizer& tokenizer,
-                ReaderOptions options);
+                const ReaderOptions& options);
   ~RequestReader();
 
   // The next line that is not blank (nothing but spaces, tabs and carriage returns); nullopt at the
