@@ -7,21 +7,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <fstream>
-#include <span>
 #include <sstream>
 #include <utility>
-#include <vector>
 
-#include "kernels/thread_pool.h"
 #include "spillway/error.h"
-#include "src/config/flags.h"
-#include "src/config/version.h"
 #include "src/io/block_hash.h"
-#include "src/machine/probe.h"
-#include "src/machine/profile_cache.h"
-#include "src/model/open_model.h"
 #include "src/report/report_file.h"
-#include "src/store/folder_key.h"
 #include "src/system_error.h"
 
 namespace spillway {
@@ -44,75 +35,11 @@ std::optional<std::string> ReadRegular(const fs::path& path) {
   return in ? std::optional(text.str()) : std::nullopt;
 }
 
-// Of a regular file, whatever its size; empty where there is none.
-std::string FileHash(const fs::path& path) {
-  std::error_code error;
-  if (!fs::is_regular_file(path, error)) return "";
-  std::ifstream in(path, std::ios::binary);
-  std::vector<char> bytes(1 << 20);
-  uint64_t hash = 0;
-  while (in) {
-    in.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-    const auto got = std::span(bytes).first(static_cast<std::size_t>(in.gcount()));
-    if (!got.empty()) hash = BlockHash(std::as_bytes(got), hash);
-  }
-  return in.eof() ? HashDigits(hash) : "";
-}
-
 // A document, unless the text is none: cut short, say.
 std::optional<Json> ParseObject(const std::string& text) {
   Json json = Json::parse(text, nullptr, false);
   if (!json.is_object()) return std::nullopt;
   return json;
-}
-
-// The contents of files that settings name: a machine or policy that was edited makes a new point.
-Json FileHashes(const SweepPoint& point) {
-  Json hashes = Json::object();
-  for (const Flag& flag : FlagsOf(point.verb)) {
-    const auto setting = point.settings.find(flag.name);
-    if (setting == point.settings.end() || !flag.placeholder.starts_with("FILE")) continue;
-    hashes[setting->second] = FileHash(setting->second);
-  }
-  return hashes;
-}
-
-// What the folder holds that a point computes with: null where it has none, as built-in shapes. A
-// folder that cannot be read has no key that was ever kept; the point's run says what is wrong.
-Json ModelKey(const SweepPoint& point) {
-  const auto setting = point.settings.find("model");
-  const fs::path folder =
-      setting == point.settings.end() ? BundledModel() : fs::path(setting->second);
-  std::error_code error;
-  if (!fs::is_directory(folder, error)) return nullptr;
-  try {
-    return SampledFolderKey(folder);
-  } catch (const Error& unreadable) {
-    return unreadable.what();
-  }
-}
-
-// This build of the program, for figures are what a program does.
-std::string ProgramKey() {
-  static const std::string key = fmt::format("{} {}", kVersion, FileHash("/proc/self/exe"));
-  return key;
-}
-
-// Where the point runs, and the profiles that predict it. Nothing of a simulated machine.
-Json HostKey(const SweepPoint& point) {
-  const bool has_machine = point.settings.contains("machine");
-  if (point.verb == Verb::kSimulate && has_machine) return nullptr;
-  return {{"processor", ProcessorName()},
-          {"cores", NumPhysicalCores()},
-          {"profiles", has_machine ? Json(nullptr) : Json(CachedProfilesHash())}};
-}
-
-// What makes two runs the same point.
-Json IdentityOf(const SweepPoint& point) {
-  Json settings = Json::object();
-  for (const auto& [flag, value] : point.settings) settings[flag] = value;
-  return {{"verb", VerbName(point.verb)}, {"settings", settings},    {"files", FileHashes(point)},
-          {"model", ModelKey(point)},     {"program", ProgramKey()}, {"host", HostKey(point)}};
 }
 
 Json FaultJson(const std::optional<PointFault>& fault) {
@@ -141,9 +68,9 @@ std::optional<Json> FinishedIdentity(const Json& json) {
   if (error == sweep->end() || !error->is_null() || wall == sweep->end() || !wall->is_number())
     return {};
   Json identity;
-  for (const char* key : {"verb", "settings", "files", "model", "program", "host"}) {
+  for (const std::string_view key : kIdentityKeys) {
     if (!sweep->contains(key)) return {};
-    identity[key] = (*sweep)[key];
+    identity[std::string(key)] = (*sweep)[std::string(key)];
   }
   return identity;
 }
@@ -235,7 +162,7 @@ void PointStore::ReadFinished() {
 }
 
 std::optional<PointResult> PointStore::Find(const SweepPoint& point) const {
-  const auto found = finished_.find(IdentityOf(point).dump());
+  const auto found = finished_.find(identities_.Of(point).dump());
   if (found == finished_.end()) return std::nullopt;
   PointResult result = found->second;
   result.point = point;
@@ -250,7 +177,7 @@ std::optional<Json> PointStore::TakeReport() const {
 }
 
 PointResult PointStore::Keep(PointResult result, const std::string& label) {
-  Json identity = IdentityOf(result.point);
+  Json identity = identities_.Of(result.point);
   const std::string hash = HashDigits(TextHash(identity.dump()));
   result.file = fs::path(kPoints) / fmt::format("{}-{}.json", FileLabel(label), hash);
   WriteFile(result.file, Dump(FileJson(result, std::move(identity))));

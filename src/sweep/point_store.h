@@ -12,6 +12,7 @@
 
 #include "src/descriptor.h"
 #include "src/sweep/grid.h"
+#include "src/sweep/point_identity.h"
 
 namespace spillway {
 
@@ -65,6 +66,7 @@ class PointStore {
 
   std::filesystem::path folder_;
   Descriptor lock_;
+  mutable PointIdentities identities_;
   std::map<std::string, PointResult> finished_;  // by identity
 };
 

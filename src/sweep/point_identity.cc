@@ -1,0 +1,96 @@
+#include "src/sweep/point_identity.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <span>
+#include <system_error>
+#include <vector>
+
+#include "kernels/thread_pool.h"
+#include "spillway/error.h"
+#include "src/config/flags.h"
+#include "src/config/version.h"
+#include "src/io/block_hash.h"
+#include "src/machine/probe.h"
+#include "src/machine/profile_cache.h"
+#include "src/model/open_model.h"
+#include "src/store/folder_key.h"
+
+namespace spillway {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+// Empty when it cannot be read.
+std::string HashOf(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::vector<char> bytes(1 << 20);
+  uint64_t hash = 0;
+  while (in) {
+    in.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    const auto got = std::span(bytes).first(static_cast<std::size_t>(in.gcount()));
+    if (!got.empty()) hash = BlockHash(std::as_bytes(got), hash);
+  }
+  return in.eof() ? HashDigits(hash) : "";
+}
+
+// Null where there is no folder, as for built-in shapes. One that cannot be read has no key that
+// was ever kept; the point's run says what is wrong.
+Json ModelKey(const SweepPoint& point) {
+  const auto setting = point.settings.find("model");
+  try {
+    const fs::path folder =
+        setting == point.settings.end() ? BundledModel() : fs::path(setting->second);
+    std::error_code error;
+    return fs::is_directory(folder, error) ? Json(SampledFolderKey(folder)) : Json(nullptr);
+  } catch (const Error& unreadable) {
+    return unreadable.what();
+  }
+}
+
+// Nothing of a machine that is simulated.
+Json HostKey(const SweepPoint& point) {
+  const bool has_machine = point.settings.contains("machine");
+  if (point.verb == Verb::kSimulate && has_machine) return nullptr;
+  return {{"processor", ProcessorName()},
+          {"cores", NumPhysicalCores()},
+          {"profiles", has_machine ? Json(nullptr) : Json(CachedProfilesHash())}};
+}
+
+}  // namespace
+
+Json PointIdentities::Of(const SweepPoint& point) {
+  Json settings = Json::object();
+  for (const auto& [flag, value] : point.settings) settings[flag] = value;
+  return {{"verb", VerbName(point.verb)},
+          {"settings", settings},
+          {"files", FileHashes(point)},
+          {"model", ModelKey(point)},
+          {"program", fmt::format("{} {}", kVersion, FileHash("/proc/self/exe"))},
+          {"host", HostKey(point)}};
+}
+
+Json PointIdentities::FileHashes(const SweepPoint& point) {
+  Json hashes = Json::object();
+  for (const Flag& flag : FlagsOf(point.verb)) {
+    const auto setting = point.settings.find(flag.name);
+    if (setting == point.settings.end() || !flag.placeholder.starts_with("FILE")) continue;
+    hashes[setting->second] = FileHash(setting->second);
+  }
+  return hashes;
+}
+
+std::string PointIdentities::FileHash(const fs::path& path) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) return "";
+  const std::uintmax_t size = fs::file_size(path, error);
+  const fs::file_time_type time = fs::last_write_time(path, error);
+  KnownFile& known = files_[path];
+  if (known.hash.empty() || known.size != size || known.time != time)
+    known = {size, time, HashOf(path)};
+  return known.hash;
+}
+
+}  // namespace spillway
