@@ -211,7 +211,7 @@ void PlacementLp::AddMemoryRows(const Limits& limits, LinearProgram& program) co
 
 void PlacementLp::AddTimeRows(const Limits& limits, LinearProgram& program) const {
   const auto batches = static_cast<double>(limits.num_batches);
-  const double both_frac = RatesOf(machine_).disk_both_frac;
+  const double both_frac = machine_.rates.disk_both_frac;
   for (std::size_t pass = 0; pass < kNumPassKinds; ++pass) {
     const auto link_s = [&](const Sample& sample, Link link) {
       const PassCost& cost = sample.passes[pass];

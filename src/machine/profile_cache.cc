@@ -6,13 +6,8 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
-#include <map>
-#include <span>
 
 #include "spillway/error.h"
-#include "src/io/block_hash.h"
 #include "src/machine/machine_file.h"
 #include "src/report/report_file.h"
 #include "src/report/terminal.h"
@@ -97,21 +92,14 @@ fs::path CachedProfilePath(const ProfileKey& key) {
                               key.isa, key.num_threads, key.disk_device);
 }
 
-std::string CachedProfilesHash() {
-  std::map<std::string, std::string> profiles;  // by name
+std::vector<fs::path> CachedProfiles() {
+  std::vector<fs::path> profiles;
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(CacheFolder(), error)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with(kFilePrefix)) continue;
-    std::ifstream in(entry.path(), std::ios::binary);
-    profiles[name].assign(std::istreambuf_iterator<char>(in), {});
+    if (entry.path().filename().string().starts_with(kFilePrefix)) profiles.push_back(entry.path());
   }
-  uint64_t hash = 0;
-  for (const auto& [name, text] : profiles) {
-    hash = BlockHash(std::as_bytes(std::span(name)), hash);
-    hash = BlockHash(std::as_bytes(std::span(text)), hash);
-  }
-  return HashDigits(hash);
+  std::ranges::sort(profiles);
+  return profiles;
 }
 
 bool HasQuietProfile(const ProfileKey& key) {

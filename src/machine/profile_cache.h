@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "spillway/machine.h"
 
@@ -31,9 +32,8 @@ std::optional<MachineRates> CachedRates(const ProfileKey& key);
 // Whether there is one that was not disturbed.
 bool HasQuietProfile(const ProfileKey& key);
 
-// A hash over all profiles that are kept on this host, whatever they are of: it changes when one is
-// made anew.
-std::string CachedProfilesHash();
+// All profiles that are kept on this host, whatever they are of, by name.
+std::vector<std::filesystem::path> CachedProfiles();
 
 // Puts `machine` there, making the folders. Throws: Error kPath, kIo, kDiskSpace, kSystemLimit.
 void CacheProfile(const std::filesystem::path& path, const Machine& machine);

@@ -12,7 +12,6 @@
 #include "src/config/flags.h"
 #include "src/config/version.h"
 #include "src/io/block_hash.h"
-#include "src/machine/probe.h"
 #include "src/machine/profile_cache.h"
 #include "src/model/open_model.h"
 #include "src/store/folder_key.h"
@@ -39,24 +38,14 @@ std::string HashOf(const fs::path& path) {
 // Null where there is no folder, as for built-in shapes. One that cannot be read has no key that
 // was ever kept; the point's run says what is wrong.
 Json ModelKey(const SweepPoint& point) {
-  const auto setting = point.settings.find("model");
+  const std::string given = point.Setting("model", "");
   try {
-    const fs::path folder =
-        setting == point.settings.end() ? BundledModel() : fs::path(setting->second);
+    const fs::path folder = given.empty() ? BundledModel() : fs::path(given);
     std::error_code error;
     return fs::is_directory(folder, error) ? Json(SampledFolderKey(folder)) : Json(nullptr);
   } catch (const Error& unreadable) {
     return unreadable.what();
   }
-}
-
-// Nothing of a machine that is simulated.
-Json HostKey(const SweepPoint& point) {
-  const bool has_machine = point.settings.contains("machine");
-  if (point.verb == Verb::kSimulate && has_machine) return nullptr;
-  return {{"processor", ProcessorName()},
-          {"cores", NumPhysicalCores()},
-          {"profiles", has_machine ? Json(nullptr) : Json(CachedProfilesHash())}};
 }
 
 }  // namespace
@@ -80,6 +69,18 @@ Json PointIdentities::FileHashes(const SweepPoint& point) {
     hashes[setting->second] = FileHash(setting->second);
   }
   return hashes;
+}
+
+// Nothing of a machine that is simulated.
+Json PointIdentities::HostKey(const SweepPoint& point) {
+  const bool has_machine = point.settings.contains("machine");
+  if (point.verb == Verb::kSimulate && has_machine) return nullptr;
+  Json profiles = Json::object();
+  if (!has_machine) {
+    for (const fs::path& file : CachedProfiles())
+      profiles[file.filename().string()] = FileHash(file);
+  }
+  return {{"processor", processor_}, {"cores", NumPhysicalCores()}, {"profiles", profiles}};
 }
 
 std::string PointIdentities::FileHash(const fs::path& path) {

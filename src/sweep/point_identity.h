@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "src/machine/probe.h"
 #include "src/sweep/grid.h"
 
 namespace spillway {
@@ -31,8 +32,10 @@ class PointIdentities {
   };
 
   nlohmann::ordered_json FileHashes(const SweepPoint& point);
+  nlohmann::ordered_json HostKey(const SweepPoint& point);
   std::string FileHash(const std::filesystem::path& path);
 
+  std::string processor_ = ProcessorName();
   std::map<std::filesystem::path, KnownFile> files_;
 };
 

@@ -67,23 +67,19 @@ std::string SettingText(const std::string& value) {
 
 // The same of a point that has no report, so that it stands with those that have one.
 std::string KvText(const SweepPoint& point) {
-  const auto setting = [&point](const std::string& flag, const std::string& otherwise) {
-    const auto found = point.settings.find(flag);
-    return found == point.settings.end() ? otherwise : found->second;
-  };
-  std::string text = setting("kv-policy", "full");
+  std::string text = point.Setting("kv-policy", "full");
   for (const auto& [flag, value] : point.settings) {
     const bool is_part = flag == "kv-heavy" || flag == "kv-recent" || flag == "kv-dtype";
     if (is_part) text += fmt::format(" {} {}", flag, SettingText(value));
   }
   const bool in_parts = point.settings.contains("kv-heavy") || point.settings.contains("kv-recent");
   if (text != "full" && !in_parts)
-    text += fmt::format(" {}", SettingText(setting("kv-budget", "20%")));
-  if (const std::string sinks = setting("kv-sinks", "0"); sinks != "0")
+    text += fmt::format(" {}", SettingText(point.Setting("kv-budget", "20%")));
+  if (const std::string sinks = point.Setting("kv-sinks", "0"); sinks != "0")
     text += fmt::format(" + {}", sinks);
   for (const auto& [flag, what] :
        {std::pair("kv-bits", "KV"), std::pair("weight-bits", "weights")}) {
-    if (const std::string bits = setting(flag, "16"); bits != "16")
+    if (const std::string bits = point.Setting(flag, "16"); bits != "16")
       text += fmt::format(", {}-bit {}", bits, what);
   }
   return text;
@@ -131,8 +127,7 @@ std::optional<RoofPoint> RoofOf(const Json& report) {
 RunFigures FiguresOf(const PointResult& result) {
   RunFigures figures;
   figures.simulated = result.point.verb == Verb::kSimulate;
-  const auto schedule = result.point.settings.find("as-flexgen");
-  figures.as_flexgen = schedule != result.point.settings.end() && schedule->second == "true";
+  figures.as_flexgen = result.point.Setting("as-flexgen", "false") == "true";
   if (result.fault) {
     figures.kv = KvText(result.point);
     figures.fault = result.fault->message;
