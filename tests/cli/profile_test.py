@@ -19,6 +19,13 @@ MACHINES = harness.REPOSITORY / "examples" / "machines"
 SMALL = ["--prompt-len", 8, "--gen-len", 2, "--num-requests", 2, "--quiet"]
 
 
+def catches(process, number):
+    """Whether a process has a handler for a signal by now."""
+    status = pathlib.Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
+    mask = next(line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:"))
+    return int(mask, 16) >> (number - 1) & 1 == 1
+
+
 class ProfileTest(harness.VerbTest):
     def setUp(self):
         super().setUp()
@@ -97,7 +104,9 @@ class Profile(ProfileTest):
         process = subprocess.Popen(
             [str(BINARY), "profile", "--offload-dir", str(self.offload)], stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, env=env)
-        time.sleep(1.5)
+        self.addCleanup(process.kill)
+        while process.poll() is None and not catches(process, signal.SIGINT):
+            time.sleep(0.01)
         process.send_signal(signal.SIGINT)
         _, stderr = process.communicate(timeout=30)
         self.assertEqual(process.returncode, 75, stderr)
