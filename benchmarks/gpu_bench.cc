@@ -13,6 +13,8 @@
 #include "kernels/matmul_gpu.h"
 #include "kernels/prefill_attention.h"
 #include "spillway/error.h"
+#include "spillway/kv_block.h"
+#include "spillway/round.h"
 #include "src/clock.h"
 #include "src/cuda/check.h"
 #include "src/cuda/copy_queue.h"
@@ -177,8 +179,8 @@ class Bench {
 
   // `rows` rows behind one another; returns the lists and leaves their caches in front.
   Lists ListRows(int64_t rows, int64_t num_past, int64_t num_new) {
-    const int64_t slots = (num_past + num_new + 15) / 16 * 16;
-    const int64_t row_bytes = slots / 16 * KvBlockBytes(kHeads, kHeadDim);
+    const int64_t slots = RoundUp(num_past + num_new, kKvBlockSlots);
+    const int64_t row_bytes = slots / kKvBlockSlots * KvBlockBytes(kHeads, kHeadDim);
     AttentionLists lists({rows, rows * num_new, rows * slots});
     for (int64_t row = 0; row < rows; ++row) {
       lists.Add({At<std::byte>(row * row_bytes), slots, num_past, num_new, row * num_new, nullptr},

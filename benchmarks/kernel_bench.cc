@@ -28,6 +28,8 @@
 #include "kernels/quantise.h"
 #include "kernels/random_fill.h"
 #include "kernels/thread_pool.h"
+#include "spillway/kv_block.h"
+#include "spillway/round.h"
 
 namespace spillway::kernels {
 namespace {
@@ -222,7 +224,7 @@ void Bench::AttentionShape(const AttentionBench& bench) {
   const auto [name, num_rows, past, num_new, head_dim, scored, kv_bits] = bench;
   const int64_t heads = 2048 / head_dim;
   const int64_t width = heads * head_dim;
-  const int64_t slots = (past + num_new + kKvBlockSlots - 1) / kKvBlockSlots * kKvBlockSlots;
+  const int64_t slots = RoundUp(past + num_new, KvBlockSlots(kv_bits));
   const int64_t row_bytes = slots * KvSlotBytes(heads, head_dim, kv_bits);
   const Bytes kv = RandomBytes(num_rows * row_bytes / 2, DType::kF16);
   const int64_t tokens = num_rows * num_new;

@@ -19,7 +19,7 @@ namespace spillway::kernels {
 // spillway/kv_block.h says.
 struct AttentionRow {
   std::byte* kv = nullptr;   // 64-byte aligned
-  int64_t num_slots = 0;     // allocated; a multiple of kKvBlockSlots
+  int64_t num_slots = 0;     // allocated; a multiple of KvBlockSlots
   int64_t num_past = 0;      // tokens already in slots [0, num_past)
   int64_t num_new = 0;       // tokens of this call; they take slots [num_past, num_past + num_new)
   int64_t token_offset = 0;  // index of the first of them in the packed q, k, v and out

@@ -21,7 +21,7 @@ int64_t AttentionRunLength(int64_t num_tasks, int num_threads) {
 
 const std::byte* AttentionKeys(const AttentionTask& task) {
   const int64_t token_bytes = KvTokenBytes(task.args->head_dim, task.args->kv_bits);
-  return task.row->kv + task.kv_head * kKvBlockSlots * token_bytes;
+  return task.row->kv + task.kv_head * KvBlockSlots(task.args->kv_bits) * token_bytes;
 }
 
 void PrefetchInputs(const AttentionTask& task) {
@@ -44,7 +44,7 @@ void CheckArgs(const AttentionArgs& args) {
   SPILLWAY_CHECK(args.kv_bits == 16 || args.kv_bits == 8 || args.kv_bits == 4);
   for (const AttentionRow& row : args.rows) {
     SPILLWAY_CHECK(row.num_past + row.num_new <= row.num_slots);
-    SPILLWAY_CHECK(row.num_slots % kKvBlockSlots == 0);
+    SPILLWAY_CHECK(row.num_slots % KvBlockSlots(args.kv_bits) == 0);
     if (row.token_scores == nullptr) continue;
     SPILLWAY_CHECK(row.num_past + row.num_new <= args.token_scores_stride);
   }

@@ -9,7 +9,7 @@
 
 namespace spillway::kernels {
 
-// One layer's cache of a row (spillway/kv_block.h): blocks of 16 slots, `block_bytes` apart, with
+// One layer's cache of a row (spillway/kv_block.h): blocks of 8 slots, `block_bytes` apart, with
 // or without the state of a policy that evicts. KvHead (kv_head.h) is the CPU's view of the same.
 struct KvLayout {
   int64_t num_kv_heads = 0;

@@ -24,7 +24,12 @@ constexpr int64_t kWidenQueries = 3;
 constexpr int64_t kWidenCodedQueries = 2;
 constexpr float kMinusInfinity = -__builtin_inff();
 
-static_assert(kKvBlockSlots % kLanes == 0 && kAttentionKeys % kKvBlockSlots == 0);
+// What a register of lanes has of KV blocks: so many, each of so many slots.
+constexpr int64_t kRunSlots = MinOf(kLanes, kKvBlockSlots);
+constexpr int64_t kLaneRuns = kLanes / kRunSlots;
+
+static_assert(kLanes % kRunSlots == 0 && kKvBlockSlots % kRunSlots == 0);
+static_assert(kKvCodedBlockSlots % kLanes == 0 && kAttentionKeys % kKvCodedBlockSlots == 0);
 
 // 64 slots of K or V: the 16-bit cache itself, or a widened copy. All of the last KV block may be
 // read; what lies in slots not yet written does not matter.
@@ -33,6 +38,7 @@ struct KeyBlock {
   const void* data;
   int64_t stride;        // elements from slot to slot
   int64_t block_stride;  // and from KV block to KV block
+  int64_t end;           // slots there are: whole KV blocks
   int64_t ahead = 0;     // bytes from what is read to what is fetched into the caches meanwhile
 
   int64_t At(int64_t slot) const {
@@ -45,6 +51,8 @@ constexpr int64_t RoundUpToLanes(int64_t n) { return (n + kLanes - 1) / kLanes *
 // kBits below 16: of codes, and kKv does not matter.
 template <DType kKv, int kBits>
 struct Attend {
+  static constexpr int64_t kBlockSlots = KvBlockSlots(kBits);
+
   const AttentionTask& task;
   const AttentionArgs& args;
   const AttentionRow& row;
@@ -76,16 +84,17 @@ struct Attend {
   float* ScoresOf(int64_t begin) const {
     return task.scores == nullptr ? weights : history + begin * num_queries;
   }
-  // 16 tokens' K or V.
+  // A KV block's K or V.
   const std::byte* RunOf(bool values, int64_t slot) const {
     const int64_t head = (values ? args.num_kv_heads : 0) + kv_head;
-    return row.kv + slot / kKvBlockSlots * task.block_bytes + head * kKvBlockSlots * token_bytes;
+    return row.kv + slot / kBlockSlots * task.block_bytes + head * kBlockSlots * token_bytes;
   }
   const std::byte* Cache(bool values, int64_t slot) const {
-    return RunOf(values, slot) + slot % kKvBlockSlots * code_bytes;
+    return RunOf(values, slot) + slot % kBlockSlots * code_bytes;
   }
   KeyBlock<kKv> InPlace(bool values, int64_t begin) const {
-    return {Cache(values, begin), args.head_dim, task.block_bytes / 2, Ahead(values, begin)};
+    return {Cache(values, begin), args.head_dim, task.block_bytes / 2, row.num_slots - begin,
+            Ahead(values, begin)};
   }
   CodedBlock<kBits> Coded(bool values, int64_t begin, int64_t count) const;
   KeyBlock<DType::kF32> Widen(bool values, int64_t begin, int64_t count) const;
@@ -160,11 +169,11 @@ int64_t Attend<kKv, kBits>::Ahead(bool values, int64_t begin) const {
 // Codes where they lie, their min and scale as floats.
 template <DType kKv, int kBits>
 CodedBlock<kBits> Attend<kKv, kBits>::Coded(bool values, int64_t begin, int64_t count) const {
-  const int64_t floats = kKvBlockSlots * 2 * KvGroups(args.head_dim);
+  const int64_t floats = kBlockSlots * 2 * KvGroups(args.head_dim);
   float* to = ranges;
-  for (int64_t slot = begin; slot < begin + count; slot += kKvBlockSlots, to += floats) {
+  for (int64_t slot = begin; slot < begin + count; slot += kBlockSlots, to += floats) {
     const auto* from =
-        reinterpret_cast<const uint16_t*>(RunOf(values, slot) + kKvBlockSlots * code_bytes);
+        reinterpret_cast<const uint16_t*>(RunOf(values, slot) + kBlockSlots * code_bytes);
     for (int64_t i = 0; i < floats; i += kLanes) Simd::Store(to + i, Simd::LoadHalf(from + i));
   }
   return {Cache(values, begin), ranges, args.head_dim, task.block_bytes, Ahead(values, begin)};
@@ -172,7 +181,8 @@ CodedBlock<kBits> Attend<kKv, kBits>::Coded(bool values, int64_t begin, int64_t 
 
 template <DType kKv, int kBits>
 KeyBlock<DType::kF32> Attend<kKv, kBits>::Widen(bool values, int64_t begin, int64_t count) const {
-  const KeyBlock<DType::kF32> block = {widened, padded_dim, kKvBlockSlots * padded_dim};
+  const KeyBlock<DType::kF32> block = {widened, padded_dim, kKvBlockSlots * padded_dim,
+                                       kAttentionKeys};
   if constexpr (kBits < 16) {
     const CodedBlock<kBits> coded = Coded(values, begin, count);
     for (int64_t slot = 0; slot < count; ++slot) {
@@ -194,37 +204,47 @@ KeyBlock<DType::kF32> Attend<kKv, kBits>::Widen(bool values, int64_t begin, int6
   return block;
 }
 
-// acc[i] += query . (slot i's registers at `at`), four slots to an address, so that the addresses
-// stay in registers. Unrolled by force: an index that is not a constant would put the accumulators
-// in memory.
+// acc[i] += query . (slot i's registers at element d), four slots to an address, so that the
+// addresses stay in registers. Unrolled by force: an index that is not a constant would put the
+// accumulators in memory.
 template <DType kFrom, bool kPart>
 inline __attribute__((always_inline)) void AddDots(Simd::F (&acc)[kLanes], Simd::F query,
-                                                   const void* keys, int64_t at, int64_t stride,
-                                                   int64_t part) {
+                                                   const void* keys,
+                                                   const int64_t (&runs)[kLaneRuns], int64_t d,
+                                                   int64_t stride, int64_t part) {
 #pragma GCC unroll 16
   for (int64_t i = 0; i < kLanes; ++i) {
-    const int64_t slot = at + i / 4 * (4 * stride) + i % 4 * stride;
+    const int64_t in_run = i % kRunSlots;
+    const int64_t slot = runs[i / kRunSlots] + d + in_run / 4 * (4 * stride) + in_run % 4 * stride;
     const Simd::F key = kPart ? LoadPartAs<kFrom>(keys, slot, part) : LoadAs<kFrom>(keys, slot);
     acc[i] = Simd::Fma(query, key, acc[i]);
   }
 }
 
-// q . k for kLanes slots from `slot`, which lie in one KV block.
+// q . k for kLanes slots from `slot`. Where there is no other KV block, the last one is read again
+// in its place.
 template <DType kFrom>
 Simd::F Dots(const float* q, const KeyBlock<kFrom>& keys, int64_t slot, int64_t head_dim) {
-  const int64_t at = keys.At(slot);
-  const std::byte* ahead = static_cast<const std::byte*>(keys.data) + at * 2 + keys.ahead;
+  int64_t runs[kLaneRuns];
+#pragma GCC unroll 4
+  for (int64_t run = 0; run < kLaneRuns; ++run)
+    runs[run] = keys.At(MinOf(slot + run * kRunSlots, keys.end - kRunSlots));
+  const std::byte* ahead = static_cast<const std::byte*>(keys.data) + keys.ahead;
   Simd::F acc[kLanes];
 #pragma GCC unroll 16
   for (int64_t i = 0; i < kLanes; ++i) acc[i] = Simd::Zero();
   int64_t d = 0;
   for (; d + kLanes <= head_dim; d += kLanes) {
-    // The slots lie side by side: of their kLanes * head_dim elements, a share to each step.
-    if constexpr (kFrom != DType::kF32) Fetch(ahead + d * kLanes * 2, kLanes * kLanes * 2);
-    AddDots<kFrom, false>(acc, Simd::Load(q + d), keys.data, at + d, keys.stride, 0);
+    // The slots of a run lie side by side: of their elements, a share to each step.
+    if constexpr (kFrom != DType::kF32) {
+#pragma GCC unroll 4
+      for (int64_t run = 0; run < kLaneRuns; ++run)
+        Fetch(ahead + (runs[run] + d * kRunSlots) * 2, kLanes * kRunSlots * 2);
+    }
+    AddDots<kFrom, false>(acc, Simd::Load(q + d), keys.data, runs, d, keys.stride, 0);
   }
   if (d < head_dim)
-    AddDots<kFrom, true>(acc, Simd::Load(q + d), keys.data, at + d, keys.stride, head_dim - d);
+    AddDots<kFrom, true>(acc, Simd::Load(q + d), keys.data, runs, d, keys.stride, head_dim - d);
   return Simd::SumEach(acc);
 }
 
@@ -494,18 +514,19 @@ template <DType kKv, int kBits>
 void StoreKv(const AttentionTask& task) {
   const AttentionArgs& args = *task.args;
   const AttentionRow& row = *task.row;
+  constexpr int64_t kBlockSlots = KvBlockSlots(kBits);
   const int64_t code_bytes = KvCodeBytes(args.head_dim, kBits);
   for (int64_t half = 0; half < 2; ++half) {
     const float* from = (half == 0 ? args.k : args.v) + task.kv_head * args.head_dim;
     const int64_t head = half * args.num_kv_heads + task.kv_head;
     for (int64_t token = 0; token < row.num_new; ++token) {
       const int64_t slot = row.num_past + token;
-      std::byte* run = row.kv + slot / kKvBlockSlots * task.block_bytes +
-                       head * kKvBlockSlots * KvTokenBytes(args.head_dim, kBits);
-      std::byte* to = run + slot % kKvBlockSlots * code_bytes;
+      std::byte* run = row.kv + slot / kBlockSlots * task.block_bytes +
+                       head * kBlockSlots * KvTokenBytes(args.head_dim, kBits);
+      std::byte* to = run + slot % kBlockSlots * code_bytes;
       const float* x = from + (row.token_offset + token) * args.qkv_stride;
       if constexpr (kBits < 16) {
-        std::byte* ranges = run + kKvBlockSlots * code_bytes + slot % kKvBlockSlots * 4;
+        std::byte* ranges = run + kBlockSlots * code_bytes + slot % kBlockSlots * 4;
         EncodeToken<kBits>(x, args.head_dim, to, ranges);
       } else {
         StoreToken<kKv>(x, args.head_dim, to);

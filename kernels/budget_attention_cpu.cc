@@ -30,7 +30,7 @@ void CheckArgs(const BudgetAttentionArgs& args) {
   SPILLWAY_CHECK(args.kv_bits == 16 || args.kv_bits == 8 || args.kv_bits == 4);
   SPILLWAY_CHECK(args.kind != KvPolicyKind::kFull);
   for (const BudgetAttentionRow& row : args.rows) {
-    SPILLWAY_CHECK(row.num_held < row.num_slots && row.num_slots % kKvBlockSlots == 0);
+    SPILLWAY_CHECK(row.num_held < row.num_slots && row.num_slots % KvBlockSlots(args.kv_bits) == 0);
     SPILLWAY_CHECK(row.num_held <= row.keep.slots() && row.keep.recent >= 1);
     SPILLWAY_CHECK(row.keep.heavy >= 0 && row.keep.sinks >= 0);
     SPILLWAY_CHECK(UsesScores(args.kind) || row.keep.heavy == 0);
@@ -119,7 +119,7 @@ AttentionTask Step::Task() const {
 // far apart for a hardware prefetcher.
 void Step::Prefetch() const {
   PrefetchInputs(Task());
-  for (int64_t slot = 0; slot < num_held(); slot += kKvBlockSlots) {
+  for (int64_t slot = 0; slot < num_held(); slot += head.block_slots()) {
     __builtin_prefetch(head.Score(slot), 1, 2);
     __builtin_prefetch(head.Position(slot), 0, 2);
   }
@@ -148,6 +148,7 @@ void Step::UpdateState(UpdateBudget update) const {
   const BudgetTask task{.scores = reinterpret_cast<std::byte*>(head.Score(0)),
                         .positions = reinterpret_cast<std::byte*>(head.Position(0)),
                         .block_bytes = head.block_bytes,
+                        .block_slots = head.block_slots(),
                         .num_held = num_held(),
                         .weights = weights(),
                         .first_candidate = candidates.first,

@@ -8,9 +8,10 @@
 namespace spillway::kernels {
 
 struct BudgetTask {
-  std::byte* scores = nullptr;     // of this KV head in the row's first block: [16] fp32
-  std::byte* positions = nullptr;  // likewise: [16] int32
+  std::byte* scores = nullptr;     // of this KV head in the row's first block: [block_slots] fp32
+  std::byte* positions = nullptr;  // likewise: [block_slots] int32
   int64_t block_bytes = 0;         // from there to the next block's
+  int64_t block_slots = 0;
   int64_t num_held = 0;            // the new token included
   const float* weights = nullptr;  // [num_held rounded up to 16]; null: scores do not matter
   int64_t first_candidate = 0;     // positions that may go

@@ -14,17 +14,33 @@ constexpr float kInfinity = __builtin_inff();
 constexpr float kLargest = __FLT_MAX__;
 constexpr float kLaneNumbers[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
-static_assert(kKvBlockSlots % kLanes == 0);
+constexpr int64_t kHalf = kLanes / 2;  // slots of one KV block, whatever its length
+static_assert(kKvBlockSlots % kHalf == 0 && kKvCodedBlockSlots % kHalf == 0);
 
-inline float* ScoresAt(const BudgetTask& task, int64_t slot) {
-  return reinterpret_cast<float*>(task.scores + slot / kKvBlockSlots * task.block_bytes) +
-         slot % kKvBlockSlots;
-}
+// Scores or positions of kLanes slots from `slot`. Where the second half has no tokens, and perhaps
+// no KV block, it is the first again.
+struct StateAt {
+  float* low;
+  float* high;
 
-inline const int32_t* PositionsAt(const BudgetTask& task, int64_t slot) {
-  return reinterpret_cast<const int32_t*>(task.positions +
-                                          slot / kKvBlockSlots * task.block_bytes) +
-         slot % kKvBlockSlots;
+  StateAt(const BudgetTask& task, std::byte* state, int64_t slot) {
+    low = At(task, state, slot);
+    high = slot + kHalf < task.num_held ? At(task, state, slot + kHalf) : low;
+  }
+  static float* At(const BudgetTask& task, std::byte* state, int64_t slot) {
+    return reinterpret_cast<float*>(state + slot / task.block_slots * task.block_bytes) +
+           slot % task.block_slots;
+  }
+  Simd::F Load() const { return Simd::LoadHalves(low, high); }
+  // The first n.
+  void Store(Simd::F v, int64_t n) const {
+    Simd::StorePart(low, v, MinOf(n, kHalf));
+    if (n > kHalf) Simd::StorePart(high, Simd::SwapHalves(v), n - kHalf);
+  }
+};
+
+inline Simd::F Positions(const BudgetTask& task, int64_t slot) {
+  return Simd::FromInts(StateAt(task, task.positions, slot).Load());
 }
 
 // How much each of kLanes slots should go: -score, the lowest for those that stay. A NaN score goes
@@ -32,11 +48,11 @@ inline const int32_t* PositionsAt(const BudgetTask& task, int64_t slot) {
 inline Simd::F Urgency(const BudgetTask& task, int64_t slot) {
   Simd::F urgency = Simd::Zero();
   if (task.weights != nullptr) {
-    urgency = Simd::Sub(Simd::Zero(), Simd::Load(ScoresAt(task, slot)));
+    urgency = Simd::Sub(Simd::Zero(), StateAt(task, task.scores, slot).Load());
     urgency = Simd::Min(urgency, Simd::Set(kInfinity));  // the second operand for NaN
     urgency = Simd::Max(urgency, Simd::Set(-kLargest));
   }
-  const Simd::F position = Simd::LoadInt(PositionsAt(task, slot));
+  const Simd::F position = Positions(task, slot);
   const Simd::F index =
       Simd::Add(Simd::Load(kLaneNumbers), Simd::Set(static_cast<float>(slot - task.num_held)));
   const Simd::F first = Simd::Set(static_cast<float>(task.first_candidate));
@@ -48,10 +64,9 @@ inline Simd::F Urgency(const BudgetTask& task, int64_t slot) {
 }
 
 inline void AddWeights(const BudgetTask& task, int64_t slot) {
-  const int64_t n = MinOf(kLanes, task.num_held - slot);
-  float* scores = ScoresAt(task, slot);
-  const Simd::F sum = Simd::Add(Simd::LoadPart(scores, n), Simd::Load(task.weights + slot));
-  Simd::StorePart(scores, sum, n);
+  const StateAt scores(task, task.scores, slot);
+  const Simd::F sum = Simd::Add(scores.Load(), Simd::Load(task.weights + slot));
+  scores.Store(sum, MinOf(kLanes, task.num_held - slot));
 }
 
 // Per lane the token that should go first of those seen: the highest urgency, of equal ones the
@@ -88,7 +103,7 @@ inline int64_t UpdateBudgetSimd(const BudgetTask& task) {
   Victims victims;
   for (int64_t slot = 0; slot < task.num_held; slot += kLanes) {
     if (task.weights != nullptr) AddWeights(task, slot);
-    victims.Meet(Urgency(task, slot), Simd::LoadInt(PositionsAt(task, slot)),
+    victims.Meet(Urgency(task, slot), Positions(task, slot),
                  Simd::Add(Simd::Load(kLaneNumbers), Simd::Set(static_cast<float>(slot))));
   }
   return victims.Slot();

@@ -97,20 +97,23 @@ struct CodedBlock {
 
   int64_t code_bytes() const { return KvCodeBytes(head_dim, kBits); }
   const std::byte* At(int64_t slot) const {
-    return codes + slot / kKvBlockSlots * block_bytes + slot % kKvBlockSlots * code_bytes();
+    return codes + slot / kKvCodedBlockSlots * block_bytes +
+           slot % kKvCodedBlockSlots * code_bytes();
   }
   // Of a slot's first group; one slot is 2 floats from the next, one group kGroupFloats.
   const float* RangesAt(int64_t slot) const {
-    return ranges + slot / kKvBlockSlots * KvGroups(head_dim) * kGroupFloats +
-           slot % kKvBlockSlots * 2;
+    return ranges + slot / kKvCodedBlockSlots * KvGroups(head_dim) * kGroupFloats +
+           slot % kKvCodedBlockSlots * 2;
   }
   // A slot's part of the bytes of its KV block. Spread over the slots, for in a burst the requests
   // would fill the line buffers, and arithmetic would wait for them.
   __attribute__((always_inline)) void FetchAhead(int64_t slot) const {
     const int64_t part = KvTokenBytes(head_dim, kBits);
-    Fetch(codes + slot / kKvBlockSlots * block_bytes + slot % kKvBlockSlots * part + ahead, part);
+    Fetch(
+        codes + slot / kKvCodedBlockSlots * block_bytes + slot % kKvCodedBlockSlots * part + ahead,
+        part);
   }
-  static constexpr int64_t kGroupFloats = 2 * kKvBlockSlots;
+  static constexpr int64_t kGroupFloats = 2 * kKvCodedBlockSlots;
 };
 
 // The values of a whole group.
@@ -190,10 +193,10 @@ template <int kBits, int64_t kVectors>
 inline void AddValues(const CodedBlock<kBits>& values, int64_t d, int64_t end, const float* weights,
                       Simd::F (&acc)[kVectors]) {
   const int64_t code_bytes = values.code_bytes();
-  for (int64_t begin = 0; begin < end; begin += kKvBlockSlots) {
+  for (int64_t begin = 0; begin < end; begin += kKvCodedBlockSlots) {
     const std::byte* at = values.At(begin) + d * kBits / 8;
     const float* range = values.RangesAt(begin) + d / kKvGroup * values.kGroupFloats;
-    const int64_t last = MinOf(end, begin + kKvBlockSlots);
+    const int64_t last = MinOf(end, begin + kKvCodedBlockSlots);
     for (int64_t slot = begin; slot < last; ++slot, at += code_bytes, range += 2) {
       if (d == 0) values.FetchAhead(slot);
       Simd::F value[kVectors];

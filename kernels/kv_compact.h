@@ -22,7 +22,7 @@ struct KvCompactRow {
   const float* token_scores = nullptr;  // [num_heads][token_scores_stride], as Attention left them
   int64_t num_tokens = 0;
   std::byte* kv = nullptr;  // the row's cache, with state; 64-byte aligned
-  int64_t num_slots = 0;    // there; a multiple of kKvBlockSlots
+  int64_t num_slots = 0;    // there; a multiple of KvBlockSlots
   KvKeep keep;
 };
 

@@ -15,7 +15,7 @@ void CheckArgs(const KvCompactArgs& args) {
     SPILLWAY_CHECK(row.keep.recent >= 1 && row.keep.heavy >= 0 && row.keep.sinks >= 0);
     SPILLWAY_CHECK(UsesScores(args.kind) ? row.token_scores != nullptr : row.keep.heavy == 0);
     SPILLWAY_CHECK(row.token_scores == nullptr || row.num_tokens <= args.token_scores_stride);
-    SPILLWAY_CHECK(row.num_slots % kKvBlockSlots == 0);
+    SPILLWAY_CHECK(row.num_slots % KvBlockSlots(args.kv_bits) == 0);
     SPILLWAY_CHECK(std::min(row.num_tokens, row.keep.slots()) <= row.num_slots);
   }
 }

@@ -19,7 +19,8 @@ struct KvHead {
   int64_t block_bytes;  // KvBlockBytes, or KvBlockBytesWithState
   int bits = 16;
 
-  Byte* Block(int64_t slot) const { return kv + slot / kKvBlockSlots * block_bytes; }
+  int64_t block_slots() const { return KvBlockSlots(bits); }
+  Byte* Block(int64_t slot) const { return kv + slot / block_slots() * block_bytes; }
   // A token's elements or codes.
   Byte* Key(int64_t slot) const { return Codes(slot, kv_head); }
   Byte* Value(int64_t slot) const { return Codes(slot, num_kv_heads + kv_head); }
@@ -34,21 +35,21 @@ struct KvHead {
   auto Position(int64_t slot) const { return State<int32_t>(slot, num_kv_heads + kv_head); }
 
  private:
-  // 16 tokens of one head. `head` counts those of K, then those of V.
+  // A block of one head. `head` counts those of K, then those of V.
   Byte* Run(int64_t slot, int64_t head) const {
-    return Block(slot) + head * kKvBlockSlots * KvTokenBytes(head_dim, bits);
+    return Block(slot) + head * block_slots() * KvTokenBytes(head_dim, bits);
   }
   Byte* Codes(int64_t slot, int64_t head) const {
-    return Run(slot, head) + slot % kKvBlockSlots * TokenBytes();
+    return Run(slot, head) + slot % block_slots() * TokenBytes();
   }
   Byte* Ranges(int64_t slot, int64_t head) const {
-    return Run(slot, head) + kKvBlockSlots * TokenBytes() + slot % kKvBlockSlots * 4;
+    return Run(slot, head) + block_slots() * TokenBytes() + slot % block_slots() * 4;
   }
   // `head` counts those of the scores, then those of the positions.
   template <typename T>
   T* State(int64_t slot, int64_t head) const {
     return reinterpret_cast<T*>(Block(slot) + KvBlockBytes(num_kv_heads, head_dim, bits)) +
-           head * kKvBlockSlots + slot % kKvBlockSlots;
+           head * block_slots() + slot % block_slots();
   }
 };
 

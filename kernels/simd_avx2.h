@@ -23,9 +23,16 @@ struct Simd {
   static void Store(float* p, F v) { _mm256_storeu_ps(p, v); }
   static void StorePart(float* p, F v, int64_t n) { _mm256_maskstore_ps(p, Mask(n), v); }
 
+  // The lower half of the lanes from `low`, the upper from `high`.
+  static F LoadHalves(const float* low, const float* high) {
+    return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(low)), _mm_loadu_ps(high), 1);
+  }
+  static F SwapHalves(F v) { return _mm256_permute2f128_ps(v, v, 1); }
+
   static F LoadInt(const int32_t* p) {
     return _mm256_cvtepi32_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
   }
+  static F FromInts(F bits) { return _mm256_cvtepi32_ps(_mm256_castps_si256(bits)); }
   static F LoadBytes(const void* p) {
     return _mm256_cvtepi32_ps(
         _mm256_cvtepu8_epi32(_mm_loadl_epi64(static_cast<const __m128i*>(p))));

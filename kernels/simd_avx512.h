@@ -20,7 +20,15 @@ struct Simd {
   static void Store(float* p, F v) { _mm512_storeu_ps(p, v); }
   static void StorePart(float* p, F v, int64_t n) { _mm512_mask_storeu_ps(p, Mask(n), v); }
 
+  // The lower half of the lanes from `low`, the upper from `high`.
+  static F LoadHalves(const float* low, const float* high) {
+    return _mm512_insertf32x8(_mm512_castps256_ps512(_mm256_loadu_ps(low)), _mm256_loadu_ps(high),
+                              1);
+  }
+  static F SwapHalves(F v) { return _mm512_shuffle_f32x4(v, v, 0x4E); }
+
   static F LoadInt(const int32_t* p) { return _mm512_cvtepi32_ps(_mm512_loadu_si512(p)); }
+  static F FromInts(F bits) { return _mm512_cvtepi32_ps(_mm512_castps_si512(bits)); }
   static F LoadBytes(const void* p) {
     return _mm512_cvtepi32_ps(
         _mm512_cvtepu8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p))));

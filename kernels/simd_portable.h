@@ -29,11 +29,18 @@ struct Simd {
     for (int64_t i = 0; i < n; ++i) p[i] = v[i];
   }
 
+  // The lower half of the lanes from `low`, the upper from `high`.
+  static F LoadHalves(const float* low, const float* high) {
+    return F{low[0], low[1], high[0], high[1]};
+  }
+  static F SwapHalves(F v) { return F{v[2], v[3], v[0], v[1]}; }
+
   static F LoadInt(const int32_t* p) {
     I v;
     __builtin_memcpy(&v, p, sizeof(v));
     return __builtin_convertvector(v, F);
   }
+  static F FromInts(F bits) { return __builtin_convertvector(reinterpret_cast<I>(bits), F); }
   static F LoadBytes(const void* p) {
     const uint8_t* bytes = static_cast<const uint8_t*>(p);
     F v = Zero();

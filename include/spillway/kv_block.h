@@ -1,22 +1,28 @@
 // KV block: the unit in which a row's K and V are laid out, moved and checked.
-// One layer's cache of a row is [slot / 16][K|V][kv_head][slot % 16][head_dim]: the newest tokens
-// of all heads are one contiguous run, so that appending to KV on disk rewrites 16 slots and not
-// the row. Where tokens are evicted, a block is the same K and V, then its state: scores
-// [kv_head][16] fp32, then positions [kv_head][16] int32. A slot then holds other tokens for other
-// KV heads, in no order.
-// Below 16 bits an element is a code, min + scale * code of its group of 64 along head_dim. The
-// [slot % 16][head_dim] of one head is then [slot % 16][code bytes], and behind these
-// [group][slot % 16]{min, scale} in fp16; kernels/kv_code.h has the order of the codes.
+// One layer's cache of a row is [slot / 8][K|V][kv_head][slot % 8][head_dim]: the newest tokens of
+// all heads are one contiguous run, so that appending to KV on disk rewrites 8 slots and not the
+// row. Eight: fewer would be written again less often, and leave less of a small budget unused, but
+// attention would read memory in runs too short for the processor's prefetcher.
+// Where tokens are evicted, a block is the same K and V, then its state: scores [kv_head][8] fp32,
+// then positions [kv_head][8] int32. A slot then holds other tokens for other KV heads, in no
+// order.
+// Below 16 bits an element is a code, min + scale * code of its group of 64 along head_dim. A block
+// has 16 slots then, and the [slot % 16][head_dim] of one head is [slot % 16][code bytes], behind
+// these [group][slot % 16]{min, scale} in fp16; kernels/kv_code.h has the order of the codes.
 #pragma once
 
 #include <cstdint>
 
 namespace spillway {
 
-inline constexpr int64_t kKvBlockSlots = 16;
+inline constexpr int64_t kKvBlockSlots = 8;  // of 16-bit elements
+inline constexpr int64_t kKvCodedBlockSlots = 16;
 inline constexpr int64_t kKvStateBytes = 8;  // of a slot and KV head: score and position
 inline constexpr int64_t kKvGroup = 64;      // elements that share min and scale; the last: fewer
-inline constexpr int64_t kKvRangeStride = kKvBlockSlots * 4;  // bytes from a token's group to group
+inline constexpr int64_t kKvRangeStride =
+    kKvCodedBlockSlots * 4;  // bytes from a token's group to group
+
+constexpr int64_t KvBlockSlots(int bits) { return bits == 16 ? kKvBlockSlots : kKvCodedBlockSlots; }
 
 constexpr int64_t KvGroups(int64_t head_dim) { return (head_dim + kKvGroup - 1) / kKvGroup; }
 
@@ -36,16 +42,21 @@ constexpr int64_t KvTokenBytes(int64_t head_dim, int bits) {
 constexpr int64_t KvSlotBytes(int64_t num_kv_heads, int64_t head_dim, int bits = 16) {
   return 2 * num_kv_heads * KvTokenBytes(head_dim, bits);
 }
+// With state, a block is filled up to pages of the disk where that costs little: it need not be
+// moved together with its neighbours then.
 constexpr int64_t KvSlotBytesWithState(int64_t num_kv_heads, int64_t head_dim, int bits = 16) {
-  return KvSlotBytes(num_kv_heads, head_dim, bits) + num_kv_heads * kKvStateBytes;
+  const int64_t slot_of_pages = 4096 / KvBlockSlots(bits);
+  const int64_t bytes = KvSlotBytes(num_kv_heads, head_dim, bits) + num_kv_heads * kKvStateBytes;
+  const int64_t filled = (bytes + slot_of_pages - 1) / slot_of_pages * slot_of_pages;
+  return filled - bytes <= bytes / 16 ? filled : bytes;
 }
 
-// From one block of a row to the next; a multiple of 64.
+// From one block of a row to the next; a multiple of 32.
 constexpr int64_t KvBlockBytes(int64_t num_kv_heads, int64_t head_dim, int bits = 16) {
-  return kKvBlockSlots * KvSlotBytes(num_kv_heads, head_dim, bits);
+  return KvBlockSlots(bits) * KvSlotBytes(num_kv_heads, head_dim, bits);
 }
 constexpr int64_t KvBlockBytesWithState(int64_t num_kv_heads, int64_t head_dim, int bits = 16) {
-  return kKvBlockSlots * KvSlotBytesWithState(num_kv_heads, head_dim, bits);
+  return KvBlockSlots(bits) * KvSlotBytesWithState(num_kv_heads, head_dim, bits);
 }
 
 }  // namespace spillway

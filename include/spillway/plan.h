@@ -117,6 +117,7 @@ struct ExchangeBytes {
 // tokens stay. Two places for the longest prompt, which chunks of a pass may cut, then room for the
 // prompts that lie within one chunk; all in slots without anything beside K and V.
 struct PromptKvPlan {
+  int64_t align = 1;  // slots of a KV block
   int64_t longest_slots = 0;
   int64_t chunk_slots = 0;
   Region kv;      // [2 * longest_slots + chunk_slots]

@@ -8,12 +8,17 @@
 
 #include "spillway/kv_block.h"
 #include "spillway/model.h"
+#include "spillway/round.h"
 
 namespace spillway {
 
-// One KV block; 64 tokens show no more.
+// 64 tokens show no more.
 constexpr int64_t ReferenceTokens(const ModelShape& shape) {
-  return std::min(kKvBlockSlots, shape.max_positions);
+  return std::min<int64_t>(16, shape.max_positions);
+}
+
+constexpr int64_t ReferenceSlots(const ModelShape& shape) {
+  return RoundUp(ReferenceTokens(shape), kKvBlockSlots);
 }
 
 struct ReferenceBytes {
@@ -26,7 +31,7 @@ struct ReferenceBytes {
 
 constexpr ReferenceBytes ReferenceBytesOf(const ModelShape& shape) {
   const int64_t width = shape.num_kv_heads * shape.head_dim;
-  return {KvBlockBytes(shape.num_kv_heads, shape.head_dim),
+  return {ReferenceSlots(shape) * KvSlotBytes(shape.num_kv_heads, shape.head_dim),
           ReferenceTokens(shape) * shape.hidden_size * int64_t{sizeof(float)},
           shape.num_layers * width * int64_t{sizeof(float)}};
 }

@@ -124,7 +124,7 @@ LayerArgs::PromptRow LayerArgs::Prompt(const RowInChunk& at) {
   std::byte* kv = device_.As<std::byte>(prompt.kv) + slot * plan_.PromptSlotBytes();
   float* scores = prompt.scores.bytes == 0 ? nullptr : device_.As<float>(prompt.scores) + slot;
   PromptRow row = {
-      {kv, RoundUp(at.row.num_new, kKvBlockSlots), num_past, at.tokens.size(), at.offset, scores},
+      {kv, RoundUp(at.row.num_new, prompt.align), num_past, at.tokens.size(), at.offset, scores},
       std::nullopt};
   if (num_past + at.tokens.size() == at.row.num_new) {
     row.compact = {kv, scores, at.row.num_new, at.kv, at.slots.num_slots, at.slots.keep};

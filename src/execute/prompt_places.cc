@@ -11,7 +11,7 @@ int64_t PromptPlaces::Place(const PackedRow& prompt, const TokenRange& tokens) {
   const bool ends = tokens.end == prompt.token_offset + prompt.num_new;
   if (begins && ends) {
     const int64_t place = next_;
-    next_ += RoundUp(prompt.num_new, kKvBlockSlots);
+    next_ += RoundUp(prompt.num_new, plan_.align);
     SPILLWAY_CHECK(next_ <= plan_.slots());
     return place;
   }

@@ -53,7 +53,7 @@ float* ReferenceKeys::Hidden(int64_t begin) const {
 }
 
 kernels::AttentionRow ReferenceKeys::Row(int64_t begin, int64_t count) const {
-  return {memory_.As<std::byte>({0, bytes_.kv}), kKvBlockSlots, begin, count, 0, nullptr};
+  return {memory_.As<std::byte>({0, bytes_.kv}), ReferenceSlots(shape_), begin, count, 0, nullptr};
 }
 
 void ReferenceKeys::AddKeys(const float* keys, int64_t stride, int64_t count) {

@@ -158,10 +158,10 @@ int64_t SlotBytes(const ModelShape& shape, const Policy& policy) {
                                                                    shape.head_dim, policy.kv_bits);
 }
 
-PerTier<int64_t> SlotAlign(int64_t slot_bytes) {
-  const int64_t block_bytes = kKvBlockSlots * slot_bytes;
+PerTier<int64_t> SlotAlign(int64_t block_slots, int64_t slot_bytes) {
+  const int64_t block_bytes = block_slots * slot_bytes;
   const int64_t blocks_on_disk = kTileAlignBytes / std::gcd(kTileAlignBytes, block_bytes);
-  return {{kKvBlockSlots, kKvBlockSlots, kKvBlockSlots * blocks_on_disk}};
+  return {{block_slots, block_slots, block_slots * blocks_on_disk}};
 }
 
 // One arena per tier while it is laid out.
@@ -259,8 +259,9 @@ void PlaceBounce(Plan& plan, Cursors& arenas) {
 // Prompts lie within a chunk, or are cut by its begin or its end.
 PromptKvPlan PlacePromptKv(const Plan& plan, int64_t chunk_tokens, Cursor64& arena) {
   PromptKvPlan prompt;
-  prompt.longest_slots = RoundUp(plan.longest.prompt_tokens, kKvBlockSlots);
-  prompt.chunk_slots = chunk_tokens + (kKvBlockSlots - 1) * std::min(chunk_tokens, plan.batch.rows);
+  prompt.align = KvBlockSlots(plan.policy.kv_bits);
+  prompt.longest_slots = RoundUp(plan.longest.prompt_tokens, prompt.align);
+  prompt.chunk_slots = chunk_tokens + (prompt.align - 1) * std::min(chunk_tokens, plan.batch.rows);
   prompt.kv = arena.Take(prompt.slots() * plan.PromptSlotBytes());
   if (plan.policy.kv.kind != KvPolicyKind::kWindow) {
     prompt.scores = arena.Take(prompt.slots() * plan.shape.num_heads * int64_t{sizeof(float)});
@@ -285,7 +286,8 @@ WorkspacePlan PlaceWorkspace(const Plan& plan, const KernelNeeds& needs, Cursor6
   work.matmul = arena.Take(needs.matmul_bytes(tokens, max_in, plan.machine.num_threads));
   const bool evicts = plan.policy.kv.evicts();
   work.attention = arena.Take((evicts ? needs.eviction_bytes : needs.attention_bytes)(
-      RoundUp(plan.longest.slots() + 1, kKvBlockSlots), shape.head_dim, plan.machine.num_threads));
+      RoundUp(plan.longest.slots() + 1, KvBlockSlots(plan.policy.kv_bits)), shape.head_dim,
+      plan.machine.num_threads));
   if (evicts) work.prompt = PlacePromptKv(plan, work.chunk_tokens, arena);
   // Attention, MLP, embedding and head never run at the same time: they share what follows.
   Cursor64 attention(arena.end());
@@ -426,7 +428,7 @@ Plan LayOut(const ModelShape& shape, const Machine& machine, const Workload& wor
   plan.policy = policy;
   plan.num_requests = work.num_requests;
   plan.slot_bytes = SlotBytes(shape, policy);
-  plan.slot_align = SlotAlign(plan.slot_bytes);
+  plan.slot_align = SlotAlign(KvBlockSlots(policy.kv_bits), plan.slot_bytes);
   plan.batch.rows = std::max<int64_t>(1, std::min(policy.gpu_batch_size, work.num_requests));
   plan.longest = work.longest;
   Classify(plan);

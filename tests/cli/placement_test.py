@@ -156,7 +156,7 @@ def check(binary, model, source, folder, policies):
 
 
 def check_kv_bytes(binary, source, folder):
-    """The report says what the cache was: of 64 elements 128, 68 or 36 bytes."""
+    """The report says what the cache was: of 64 elements 128, 68 or 36 bytes, in blocks of 8, 16 or 16 slots."""
     failures = 0
     model = ["--model", harness.BUNDLED_MODEL]
     found = {}
@@ -167,7 +167,8 @@ def check_kv_bytes(binary, source, folder):
             print(f"FAILED --kv-bits {bits}: the report says {report['policy']['kv_bits']}")
             failures += 1
     for bits, token_bytes in ((8, 68), (4, 36)):
-        if found[bits][0] * 128 != found[16][0] * token_bytes or found[bits][1] == found[16][1]:
+        least = found[16][0] * token_bytes / 128
+        if not least <= found[bits][0] <= 1.1 * least or found[bits][1] == found[16][1]:
             print(f"FAILED --kv-bits {bits}: {found[bits][0]} bytes for {found[16][0]} of 16 bits, or the same text")
             failures += 1
     return failures

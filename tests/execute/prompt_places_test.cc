@@ -23,6 +23,7 @@ struct Taken {
 void CheckPass(const std::vector<int64_t>& lengths, int64_t chunk_tokens) {
   const auto num_rows = static_cast<int64_t>(lengths.size());
   PromptKvPlan plan;
+  plan.align = kKvBlockSlots;
   plan.longest_slots = RoundUp(*std::ranges::max_element(lengths), kKvBlockSlots);
   plan.chunk_slots = chunk_tokens + (kKvBlockSlots - 1) * std::min(chunk_tokens, num_rows);
   PromptPlaces places(plan);

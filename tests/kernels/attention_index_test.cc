@@ -55,8 +55,8 @@ TEST(AttentionIndexTest, StateLiesWhereTheCpuHasIt) {
   }
 }
 
-// Every byte of the blocks belongs to one slot's K, V, score or position.
-TEST(AttentionIndexTest, NothingOverlapsAndNothingIsLeft) {
+// Every byte of the blocks belongs to one slot's K, V, score or position, or fills the block up.
+TEST(AttentionIndexTest, NothingOverlapsAndLittleIsLeft) {
   for (const Heads heads : kHeads) {
     const KvLayout layout = KvLayoutWithState(heads.num_kv_heads, heads.head_dim);
     constexpr int64_t kSlots = 3 * kKvBlockSlots;
@@ -72,7 +72,14 @@ TEST(AttentionIndexTest, NothingOverlapsAndNothingIsLeft) {
         use(PositionOffset(layout, head, slot), 4);
       }
     }
-    EXPECT_EQ(uses, std::vector<int>(uses.size(), 1));
+    const int64_t slot_bytes =
+        KvSlotBytes(heads.num_kv_heads, heads.head_dim) + heads.num_kv_heads * kKvStateBytes;
+    const int64_t used = kKvBlockSlots * slot_bytes;
+    EXPECT_LE(layout.block_bytes - used, used / 16);
+    for (int64_t at = 0; at < std::ssize(uses); ++at) {
+      const int expected = at % layout.block_bytes < used ? 1 : 0;
+      ASSERT_EQ(uses[static_cast<std::size_t>(at)], expected) << "byte " << at;
+    }
   }
 }
 

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "kernels/kv_code.h"
+#include "spillway/round.h"
 #include "tests/kernels/kernel_test_util.h"
 
 namespace spillway::kernels {
@@ -44,7 +45,7 @@ struct Sequences {
   }
   // At least five more than are used.
   int64_t slots(size_t sequence) const {
-    return (lengths[sequence] + 5 + kKvBlockSlots - 1) / kKvBlockSlots * kKvBlockSlots;
+    return RoundUp(lengths[sequence] + 5, KvBlockSlots(storage.bits));
   }
 };
 

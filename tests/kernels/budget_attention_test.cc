@@ -183,8 +183,9 @@ std::vector<float> PlainOutput(BudgetRow& row, Isa isa) {
   const BudgetCase& c = row.c;
   AlignedBytes kv(row.num_slots() * KvSlotBytes(c.num_kv_heads, c.head_dim, row.storage.bits));
   const int64_t block = KvBlockBytes(c.num_kv_heads, c.head_dim, row.storage.bits);
-  for (int64_t slot = 0; slot < row.num_slots(); slot += kKvBlockSlots)
-    std::copy_n(row.head(0).Block(slot), block, kv.data() + slot / kKvBlockSlots * block);
+  const int64_t block_slots = KvBlockSlots(row.storage.bits);
+  for (int64_t slot = 0; slot < row.num_slots(); slot += block_slots)
+    std::copy_n(row.head(0).Block(slot), block, kv.data() + slot / block_slots * block);
   const AttentionRow plain{kv.data(), row.num_slots(), row.num_held, 1, 0, nullptr};
   std::vector<float> out(static_cast<size_t>(c.num_heads * c.head_dim));
   AttentionArgs args;

@@ -15,6 +15,7 @@
 #include "kernels/kv_element_ref.h"
 #include "kernels/kv_eviction.h"
 #include "kernels/kv_head.h"
+#include "spillway/round.h"
 #include "tests/kernels/kernel_test_util.h"
 
 namespace spillway::kernels {
@@ -40,10 +41,6 @@ inline void PrintTo(const BudgetCase& c, std::ostream* out) {
        << " prompt " << c.prompt << " steps " << c.steps;
 }
 
-inline int64_t WholeBlocks(int64_t slots) {
-  return (slots + kKvBlockSlots - 1) / kKvBlockSlots * kKvBlockSlots;
-}
-
 inline ThreadPool& PoolOf(int num_threads) {
   static std::map<int, std::unique_ptr<ThreadPool>> pools;
   auto& pool = pools[num_threads];
@@ -66,11 +63,12 @@ struct BudgetRow {
       : c(budget_case),
         storage(kv),
         qkv(RandomFloats(c.num_tokens() * c.stride(), seed, 1.5F)),
-        prompt_kv(WholeBlocks(c.prompt) * KvSlotBytes(c.num_kv_heads, c.head_dim, kv.bits)),
+        prompt_kv(RoundUp(c.prompt, KvBlockSlots(kv.bits)) *
+                  KvSlotBytes(c.num_kv_heads, c.head_dim, kv.bits)),
         cache(num_slots() * KvSlotBytesWithState(c.num_kv_heads, c.head_dim, kv.bits)),
         token_scores(static_cast<size_t>(c.num_heads * c.prompt)) {}
 
-  int64_t num_slots() const { return WholeBlocks(c.keep.slots() + 1); }
+  int64_t num_slots() const { return RoundUp(c.keep.slots() + 1, KvBlockSlots(storage.bits)); }
   const float* q(int64_t token) const { return qkv.data() + token * c.stride(); }
   const float* k(int64_t token) const { return q(token) + c.num_heads * c.head_dim; }
   const float* v(int64_t token) const { return k(token) + c.num_kv_heads * c.head_dim; }
@@ -121,9 +119,12 @@ inline void Prefill(BudgetRow& row, int64_t chunk, int num_threads, Isa isa) {
   AlignedBytes workspace(bytes);
   row.out.assign(static_cast<size_t>(c.prompt * args.out_stride), kPoison);
   for (int64_t begin = 0; begin < c.prompt; begin += chunk) {
-    const AttentionRow part{
-        row.prompt_kv.data(),   WholeBlocks(c.prompt), begin, std::min(chunk, c.prompt - begin), 0,
-        row.token_scores.data()};
+    const AttentionRow part{row.prompt_kv.data(),
+                            RoundUp(c.prompt, KvBlockSlots(row.storage.bits)),
+                            begin,
+                            std::min(chunk, c.prompt - begin),
+                            0,
+                            row.token_scores.data()};
     args.q = row.q(begin);
     args.k = row.k(begin);
     args.v = row.v(begin);

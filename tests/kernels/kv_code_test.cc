@@ -53,7 +53,7 @@ Stored StoreBy(Isa isa, const std::vector<float>& x, int bits) {
   std::ranges::copy(x, tokens.end() - dim);
   std::vector<float> out(tokens.size());
   ThreadPool pool(1);
-  const AttentionRow row{kv.data(), kKvBlockSlots, 0, 6, 0, nullptr};
+  const AttentionRow row{kv.data(), KvBlockSlots(bits), 0, 6, 0, nullptr};
   AttentionArgs args;
   args.q = args.k = args.v = tokens.data();
   args.qkv_stride = args.out_stride = args.head_dim = dim;

@@ -6,6 +6,7 @@
 #include <random>
 #include <set>
 
+#include "spillway/round.h"
 #include "tests/kernels/kv_budget_row.h"
 
 namespace spillway::kernels {
@@ -22,7 +23,7 @@ struct Prompt {
   Prompt(const BudgetCase& budget_case, uint32_t seed, int kv_bits = 16)
       : c(budget_case),
         bits(kv_bits),
-        from(WholeBlocks(c.prompt) * KvSlotBytes(c.num_kv_heads, c.head_dim, bits)),
+        from(RoundUp(c.prompt, KvBlockSlots(bits)) * KvSlotBytes(c.num_kv_heads, c.head_dim, bits)),
         to(num_slots() * KvSlotBytesWithState(c.num_kv_heads, c.head_dim, bits)),
         scores(static_cast<size_t>(c.num_heads * stride())) {
     std::mt19937 random(seed);
@@ -31,7 +32,7 @@ struct Prompt {
     for (float& score : scores) score = static_cast<float>(random() % 4) * 0.25F;
   }
   int64_t stride() const { return c.prompt + 2; }
-  int64_t num_slots() const { return WholeBlocks(c.keep.slots() + 1); }
+  int64_t num_slots() const { return RoundUp(c.keep.slots() + 1, KvBlockSlots(bits)); }
   KvCompactRow Row(AlignedBytes& kv) const {
     return {const_cast<AlignedBytes&>(from).data(),
             scores.data(),

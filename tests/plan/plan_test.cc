@@ -134,7 +134,8 @@ TEST(PlanTest, CodesOfKvAndTheirRangesAreSized) {
     policy.kv.kind = KvPolicyKind::kH2o;
     policy.kv.budget = {{0.0, 31}, {}, {}};
     const Plan h2o = MakePlan(shape, MachineWith(int64_t{1} << 40), work, policy, kNeeds);
-    EXPECT_EQ(h2o.slot_bytes, full.slot_bytes + 8 * shape.num_heads);
+    EXPECT_EQ(h2o.slot_bytes, KvSlotBytesWithState(shape.num_heads, shape.head_dim, bits));
+    EXPECT_GE(h2o.slot_bytes, full.slot_bytes + 8 * shape.num_heads);
     EXPECT_EQ(h2o.kv[Tier::kCpu].region.bytes, 2 * 32 * h2o.slot_bytes * shape.num_layers);
     EXPECT_EQ(h2o.workspace.prompt.kv.bytes, h2o.workspace.prompt.slots() * full.slot_bytes);
     EXPECT_EQ(full.KvBlockBytes(Tier::kCpu) % 64, 0);
@@ -181,13 +182,13 @@ TEST(PlanTest, WeightsOnDiskBounceByThemselves) {
   EXPECT_EQ(bounce.rows_out.region.bytes, 0);
 }
 
-// With scores and positions 16 slots of opt-30b are 113.75 disk blocks: on disk a row's slots are a
-// multiple of 64, in memory of 16 all the same.
+// With scores and positions 8 slots of opt-125m are 6.19 pages of the disk: there a row's slots are
+// a multiple of 128, in memory of 8 all the same.
 TEST(PlanTest, RowsInMemoryAreNotPaddedForThoseOnDisk) {
   Policy policy = Batches(8, 1);
   policy.kv.kind = KvPolicyKind::kH2o;
   policy.kv.budget = {{0.2, 0}, {}, {}};
-  const ModelShape shape = *BuiltInShape("opt-30b");
+  const ModelShape shape = *BuiltInShape("opt-125m");
   const Workload work = Requests(8, 512, 32);
   const Plan in_memory = LayOut(shape, MachineWith(0), work, policy, kNeeds);
   policy.kv_frac[Tier::kCpu] = policy.kv_frac[Tier::kDisk] = 0.5;
@@ -197,6 +198,23 @@ TEST(PlanTest, RowsInMemoryAreNotPaddedForThoseOnDisk) {
   EXPECT_EQ(mixed.MostRowSlots(544), 128);
   EXPECT_EQ(in_memory.MostRowSlots(544), 112);
   EXPECT_EQ(2 * mixed.kv[Tier::kCpu].region.bytes, in_memory.kv[Tier::kCpu].region.bytes);
+}
+
+// Filled up by a sixteenth at most, a block with scores and positions is pages of the disk.
+TEST(PlanTest, EvictingRowsOfLargeModelsAreNotPaddedOnDisk) {
+  Policy policy = Batches(8, 1);
+  policy.kv.kind = KvPolicyKind::kH2o;
+  policy.kv.budget = {{0.2, 0}, {}, {}};
+  policy.kv_frac[Tier::kCpu] = 0;
+  policy.kv_frac[Tier::kDisk] = 1;
+  for (const char* name : {"opt-1.3b", "opt-6.7b", "opt-13b", "opt-30b", "opt-66b", "opt-175b"}) {
+    const ModelShape shape = *BuiltInShape(name);
+    const Plan plan = LayOut(shape, MachineWith(0), Requests(8, 32, 64), policy, kNeeds);
+    EXPECT_EQ(plan.slot_align[Tier::kDisk], 8) << name;
+    EXPECT_EQ(plan.RowSlots(Tier::kDisk, 0, 96), 24) << name;  // 20 tokens and the newest
+    const int64_t used = shape.num_heads * (4 * shape.head_dim + kKvStateBytes);
+    EXPECT_LE(plan.slot_bytes, used + used / 16) << name;
+  }
 }
 
 TEST(PlanTest, ARowBeyondTheSampleFitsAlone) {

@@ -59,7 +59,7 @@ TEST(DefaultPolicyTest, NeverChangesWhatWasGiven) {
 // 128 rows of opt-1.3b have 2.25 GiB of KV, its weights 2.45 GiB.
 TEST(DefaultPolicyTest, SpillsKvWhereTheBlockWasGiven) {
   const ModelShape shape = *BuiltInShape("opt-1.3b");
-  Machine machine = MachineWith(1024 * kMiB, int64_t{100} << 30);
+  Machine machine = MachineWith(1030 * kMiB, int64_t{100} << 30);
   for (const int64_t rows : {128, 256}) {
     GivenPolicy given;
     given.gpu_batch_size = rows;
