@@ -194,10 +194,11 @@ OPT has 2,048 learned positions. h2o_flexgen drops the positions of longer rows;
 def measured_section(folder):
     rows = read_rows(folder)
     title = next(line for line in (folder / "grid.toml").read_text().splitlines() if line.startswith("title"))
+    day = datetime.date.fromtimestamp((folder / "results.csv").stat().st_mtime).isoformat()
     return f"""
 ## Measured on {machine_of(folder, rows)}
 
-{title.partition("=")[2].strip().strip('"')}. One run for each point; `grid.toml` in the sweep's folder repeats it.
+{title.partition("=")[2].strip().strip('"')}. One run for each point, of {day}; `grid.toml` in the sweep's folder repeats it.
 
 {measured_table(rows)}"""
 
