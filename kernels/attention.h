@@ -18,7 +18,7 @@ namespace spillway::kernels {
 // One row (sequence) of the packed batch. Its cache for this layer is laid out in blocks, as
 // spillway/kv_block.h says.
 struct AttentionRow {
-  std::byte* kv = nullptr;   // 64-byte aligned
+  std::byte* kv = nullptr;   // 32-byte aligned
   int64_t num_slots = 0;     // allocated; a multiple of KvBlockSlots
   int64_t num_past = 0;      // tokens already in slots [0, num_past)
   int64_t num_new = 0;       // tokens of this call; they take slots [num_past, num_past + num_new)

@@ -21,7 +21,7 @@ namespace spillway::kernels {
 
 // One row and its one new token.
 struct BudgetAttentionRow {
-  std::byte* kv = nullptr;   // with state; 64-byte aligned
+  std::byte* kv = nullptr;   // with state; 32-byte aligned
   int64_t num_slots = 0;     // allocated; a multiple of KvBlockSlots, over num_held
   int64_t num_held = 0;      // tokens in slots [0, num_held), of each KV head; <= keep.slots()
   int64_t position = 0;      // of the new token: higher than any held; under 2^24

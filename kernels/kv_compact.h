@@ -18,10 +18,10 @@ namespace spillway::kernels {
 
 // One row, after the last chunk of its prompt. `from` and `kv` do not overlap.
 struct KvCompactRow {
-  const std::byte* from = nullptr;      // all tokens' KV, without state; 64-byte aligned
+  const std::byte* from = nullptr;      // all tokens' KV, without state; 32-byte aligned
   const float* token_scores = nullptr;  // [num_heads][token_scores_stride], as Attention left them
   int64_t num_tokens = 0;
-  std::byte* kv = nullptr;  // the row's cache, with state; 64-byte aligned
+  std::byte* kv = nullptr;  // the row's cache, with state; 32-byte aligned
   int64_t num_slots = 0;    // there; a multiple of KvBlockSlots
   KvKeep keep;
 };
