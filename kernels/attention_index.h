@@ -40,12 +40,12 @@ constexpr int64_t KvOffset(const KvLayout& layout, KvPart part, int64_t kv_head,
 constexpr int64_t ScoreOffset(const KvLayout& layout, int64_t kv_head, int64_t slot) {
   return slot / kKvBlockSlots * layout.block_bytes +
          KvBlockBytes(layout.num_kv_heads, layout.head_dim) +
-         (kv_head * kKvBlockSlots + slot % kKvBlockSlots) * 4;
+         (2 * kv_head * kKvBlockSlots + slot % kKvBlockSlots) * 4;
 }
 
 // The same to a slot's position. Requires: a layout with state.
 constexpr int64_t PositionOffset(const KvLayout& layout, int64_t kv_head, int64_t slot) {
-  return ScoreOffset(layout, kv_head, slot) + layout.num_kv_heads * kKvBlockSlots * 4;
+  return ScoreOffset(layout, kv_head, slot) + kKvBlockSlots * 4;
 }
 
 // Decode attention: a row's keys in splits of this many slots, each computed by a block of its own.

@@ -115,13 +115,13 @@ AttentionTask Step::Task() const {
           .scores_stride = 0};  // all heads of the group into one
 }
 
-// What this step touches besides K and V: the inputs, and two lines of each block, which lie too
-// far apart for a hardware prefetcher.
+// What this step touches besides K and V: the inputs, and a line or two of each block, which lie
+// too far apart for a hardware prefetcher.
 void Step::Prefetch() const {
   PrefetchInputs(Task());
   for (int64_t slot = 0; slot < num_held(); slot += head.block_slots()) {
     __builtin_prefetch(head.Score(slot), 1, 2);
-    __builtin_prefetch(head.Position(slot), 0, 2);
+    if (head.block_slots() != kKvBlockSlots) __builtin_prefetch(head.Position(slot), 0, 2);
   }
 }
 

@@ -31,8 +31,8 @@ struct KvHead {
   int64_t NumRanges() const { return bits == 16 ? 0 : KvGroups(head_dim); }
 
   // With state only.
-  auto Score(int64_t slot) const { return State<float>(slot, kv_head); }
-  auto Position(int64_t slot) const { return State<int32_t>(slot, num_kv_heads + kv_head); }
+  auto Score(int64_t slot) const { return State<float>(slot, 2 * kv_head); }
+  auto Position(int64_t slot) const { return State<int32_t>(slot, 2 * kv_head + 1); }
 
  private:
   // A block of one head. `head` counts those of K, then those of V.
@@ -45,11 +45,11 @@ struct KvHead {
   Byte* Ranges(int64_t slot, int64_t head) const {
     return Run(slot, head) + block_slots() * TokenBytes() + slot % block_slots() * 4;
   }
-  // `head` counts those of the scores, then those of the positions.
+  // `run` counts scores and positions of a head, then those of the next.
   template <typename T>
-  T* State(int64_t slot, int64_t head) const {
+  T* State(int64_t slot, int64_t run) const {
     return reinterpret_cast<T*>(Block(slot) + KvBlockBytes(num_kv_heads, head_dim, bits)) +
-           head * block_slots() + slot % block_slots();
+           run * block_slots() + slot % block_slots();
   }
 };
 

@@ -3,12 +3,12 @@
 // all heads are one contiguous run, so that appending to KV on disk rewrites 8 slots and not the
 // row. Eight: fewer would be written again less often, and leave less of a small budget unused, but
 // attention would read memory in runs too short for the processor's prefetcher.
-// Where tokens are evicted, a block is the same K and V, then its state: scores [kv_head][8] fp32,
-// then positions [kv_head][8] int32. A slot then holds other tokens for other KV heads, in no
-// order.
-// Below 16 bits an element is a code, min + scale * code of its group of 64 along head_dim. A block
-// has 16 slots then, and the [slot % 16][head_dim] of one head is [slot % 16][code bytes], behind
-// these [group][slot % 16]{min, scale} in fp16; kernels/kv_code.h has the order of the codes.
+// Where tokens are evicted, a block is the same K and V, then its state: for each KV head scores
+// [8] fp32 and positions [8] int32, one cache line. A slot then holds other tokens for other KV
+// heads, in no order. Below 16 bits an element is a code, min + scale * code of its group of 64
+// along head_dim. A block has 16 slots then, and the [slot % 16][head_dim] of one head is [slot %
+// 16][code bytes], behind these [group][slot % 16]{min, scale} in fp16; kernels/kv_code.h has the
+// order of the codes.
 #pragma once
 
 #include <cstdint>

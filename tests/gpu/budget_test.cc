@@ -150,7 +150,7 @@ class Steps {
   void Compare() {
     const int64_t data_bytes = KvBlockBytes(shape_.num_kv_heads, shape_.head_dim);
     const int64_t block_bytes = KvBlockBytesWithState(shape_.num_kv_heads, shape_.head_dim);
-    const int64_t score_bytes = shape_.num_kv_heads * kKvBlockSlots * 4;
+    const int64_t run_bytes = kKvBlockSlots * 4;  // scores, or positions, of one head
     for (size_t row = 0; row < rows_.size(); ++row) {
       const std::vector<std::byte>& gpu = gpu_caches_[row]->Download();
       for (int64_t at = 0; at < static_cast<int64_t>(gpu.size()); at += block_bytes) {
@@ -159,9 +159,12 @@ class Steps {
                             caches_[row].begin() + at + begin);
         };
         EXPECT_TRUE(same(0, data_bytes)) << "K and V of row " << row;
-        EXPECT_TRUE(same(data_bytes + score_bytes, score_bytes)) << "positions of row " << row;
-        for (int64_t score = at + data_bytes; score < at + data_bytes + score_bytes; score += 4) {
-          EXPECT_NEAR(FloatAt(gpu, score), FloatAt(caches_[row], score), 1e-4F);
+        for (int64_t head = 0; head < shape_.num_kv_heads; ++head) {
+          const int64_t scores = data_bytes + 2 * head * run_bytes;
+          EXPECT_TRUE(same(scores + run_bytes, run_bytes)) << "positions of row " << row;
+          for (int64_t score = at + scores; score < at + scores + run_bytes; score += 4) {
+            EXPECT_NEAR(FloatAt(gpu, score), FloatAt(caches_[row], score), 1e-4F);
+          }
         }
       }
     }
@@ -184,11 +187,11 @@ class Steps {
     for (int64_t head = 0; head < shape_.num_kv_heads; ++head) {
       for (int64_t slot = 0; slot < slots; ++slot) {
         const int64_t score = slot / kKvBlockSlots * block_bytes + data_bytes +
-                              (head * kKvBlockSlots + slot % kKvBlockSlots) * 4;
+                              (2 * head * kKvBlockSlots + slot % kKvBlockSlots) * 4;
         const auto value = static_cast<float>((slot * 7 + head * 3) % 11) + 0.1F;
         const auto position = static_cast<int32_t>(slot < held ? slot : -1);
         std::memcpy(cache.data() + score, &value, 4);
-        std::memcpy(cache.data() + score + shape_.num_kv_heads * kKvBlockSlots * 4, &position, 4);
+        std::memcpy(cache.data() + score + kKvBlockSlots * 4, &position, 4);
       }
     }
     return cache;

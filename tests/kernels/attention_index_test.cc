@@ -23,7 +23,7 @@ TEST(AttentionIndexTest, SlotsLieWhereTheCpuHasThem) {
   for (const Heads heads : kHeads) {
     for (const KvLayout& layout : {FullKvLayout(heads.num_kv_heads, heads.head_dim),
                                    KvLayoutWithState(heads.num_kv_heads, heads.head_dim)}) {
-      std::vector<std::byte> memory(static_cast<std::size_t>(5 * layout.block_bytes));
+      std::vector<std::byte> memory(static_cast<std::size_t>(9 * layout.block_bytes));
       std::byte* none = memory.data();
       for (int64_t head = 0; head < heads.num_kv_heads; ++head) {
         const KvHead<std::byte> cpu{none, heads.num_kv_heads, heads.head_dim, head,
@@ -40,7 +40,7 @@ TEST(AttentionIndexTest, SlotsLieWhereTheCpuHasThem) {
 TEST(AttentionIndexTest, StateLiesWhereTheCpuHasIt) {
   for (const Heads heads : kHeads) {
     const KvLayout layout = KvLayoutWithState(heads.num_kv_heads, heads.head_dim);
-    std::vector<std::byte> memory(static_cast<std::size_t>(5 * layout.block_bytes));
+    std::vector<std::byte> memory(static_cast<std::size_t>(9 * layout.block_bytes));
     std::byte* none = memory.data();
     for (int64_t head = 0; head < heads.num_kv_heads; ++head) {
       const KvHead<std::byte> cpu{none, heads.num_kv_heads, heads.head_dim, head,
