@@ -3,15 +3,19 @@
 // all heads are one contiguous run, so that appending to KV on disk rewrites 8 slots and not the
 // row. Eight: fewer would be written again less often, and leave less of a small budget unused, but
 // attention would read memory in runs too short for the processor's prefetcher.
+//
 // Where tokens are evicted, a block is the same K and V, then its state: for each KV head scores
 // [8] fp32 and positions [8] int32, one cache line. A slot then holds other tokens for other KV
-// heads, in no order. Below 16 bits an element is a code, min + scale * code of its group of 64
-// along head_dim. A block has 16 slots then, and the [slot % 16][head_dim] of one head is [slot %
-// 16][code bytes], behind these [group][slot % 16]{min, scale} in fp16; kernels/kv_code.h has the
-// order of the codes.
+// heads, in no order.
+//
+// Below 16 bits an element is a code, min + scale * code of its group of 64 along head_dim. A block
+// has 16 slots then; of one head it has the codes [slot % 16][code bytes], and behind these
+// [group][slot % 16]{min, scale} in fp16. kernels/kv_code.h has the order of the codes.
 #pragma once
 
 #include <cstdint>
+
+#include "spillway/round.h"
 
 namespace spillway {
 
@@ -19,8 +23,8 @@ inline constexpr int64_t kKvBlockSlots = 8;  // of 16-bit elements
 inline constexpr int64_t kKvCodedBlockSlots = 16;
 inline constexpr int64_t kKvStateBytes = 8;  // of a slot and KV head: score and position
 inline constexpr int64_t kKvGroup = 64;      // elements that share min and scale; the last: fewer
-inline constexpr int64_t kKvRangeStride =
-    kKvCodedBlockSlots * 4;  // bytes from a token's group to group
+// Bytes from a token's group to group.
+inline constexpr int64_t kKvRangeStride = kKvCodedBlockSlots * 4;
 
 constexpr int64_t KvBlockSlots(int bits) { return bits == 16 ? kKvBlockSlots : kKvCodedBlockSlots; }
 
@@ -47,7 +51,7 @@ constexpr int64_t KvSlotBytes(int64_t num_kv_heads, int64_t head_dim, int bits =
 constexpr int64_t KvSlotBytesWithState(int64_t num_kv_heads, int64_t head_dim, int bits = 16) {
   const int64_t slot_of_pages = 4096 / KvBlockSlots(bits);
   const int64_t bytes = KvSlotBytes(num_kv_heads, head_dim, bits) + num_kv_heads * kKvStateBytes;
-  const int64_t filled = (bytes + slot_of_pages - 1) / slot_of_pages * slot_of_pages;
+  const int64_t filled = RoundUp(bytes, slot_of_pages);
   return filled - bytes <= bytes / 16 ? filled : bytes;
 }
 

@@ -171,6 +171,9 @@ def check_kv_bytes(binary, source, folder):
         if not least <= found[bits][0] <= 1.1 * least or found[bits][1] == found[16][1]:
             print(f"FAILED --kv-bits {bits}: {found[bits][0]} bytes for {found[16][0]} of 16 bits, or the same text")
             failures += 1
+    if found[8][0] * 36 != found[4][0] * 68:
+        print(f"FAILED --kv-bits: {found[8][0]} bytes of 8 bits, {found[4][0]} of 4")
+        failures += 1
     return failures
 
 

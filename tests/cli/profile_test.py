@@ -96,7 +96,7 @@ class Profile(ProfileTest):
             began = time.monotonic()
             result = self.run_verb("profile", "--quick", *words, status=60)
             self.assertEqual(len(result.error_lines()), 1)
-            self.assertLess(time.monotonic() - began, 8)  # measuring takes longer
+            self.assertLess(time.monotonic() - began, 2)
         self.assertFalse(self.cache.exists())
 
     def test_a_stop_leaves_nothing(self):

@@ -156,7 +156,7 @@ class Plan(harness.VerbTest):
         self.refusal(30, "plan", *big, "--emulate-gpu", "1GiB", "--percent", 100, 0, 100, 0, 100, 0)
         self.refusal(31, "plan", *big, "--cpu-memory", "1GiB", "--percent", 0, 100, 0, 100, 0, 100)
         self.refusal(32, "plan", *big, "--cpu-memory", "64GiB", "--disk-space", "1GiB", "--percent", 0, 0, 0, 100, 0, 100)
-        self.assertLess(time.monotonic() - begin, 20)
+        self.assertLess(time.monotonic() - begin, 3)
 
     def test_a_refusal_names_caps_that_are_enough(self):
         """By the flags that make them: --gpu-memory would not make an emulated GPU larger."""
