@@ -73,8 +73,10 @@ class Bench {
     MeasureMemory();
     for (const bool inward : {true, false}) MeasureLink(inward);
     for (const int64_t rows : {1, 16, 64, 256, 512}) MeasureProduct(rows, kHidden, kFfn);
-    for (const int64_t slots : {544, 2048}) MeasureDecode(64, slots);
-    MeasureDecode(1, 32768);
+    for (const int bits : {16, 8, 4}) {
+      for (const int64_t slots : {544, 2048}) MeasureDecode(64, slots, bits);
+      MeasureDecode(1, 32768, bits);
+    }
     MeasurePrefill(4, 512);
     MeasurePrefill(1, 2048);
   }
@@ -178,9 +180,9 @@ class Bench {
   }
 
   // `rows` rows behind one another; returns the lists and leaves their caches in front.
-  Lists ListRows(int64_t rows, int64_t num_past, int64_t num_new) {
-    const int64_t slots = RoundUp(num_past + num_new, kKvBlockSlots);
-    const int64_t row_bytes = slots / kKvBlockSlots * KvBlockBytes(kHeads, kHeadDim);
+  Lists ListRows(int64_t rows, int64_t num_past, int64_t num_new, int bits = 16) {
+    const int64_t slots = RoundUp(num_past + num_new, KvBlockSlots(bits));
+    const int64_t row_bytes = slots * KvSlotBytes(kHeads, kHeadDim, bits);
     AttentionLists lists({rows, rows * num_new, rows * slots});
     for (int64_t row = 0; row < rows; ++row) {
       lists.Add({At<std::byte>(row * row_bytes), slots, num_past, num_new, row * num_new, nullptr},
@@ -194,8 +196,8 @@ class Bench {
     return Upload(lists, rows * row_bytes);
   }
 
-  void MeasureDecode(int64_t rows, int64_t slots) {
-    const Lists lists = ListRows(rows, slots - 1, 1);
+  void MeasureDecode(int64_t rows, int64_t slots, int bits) {
+    const Lists lists = ListRows(rows, slots - 1, 1, bits);
     const int64_t width = kHeads * kHeadDim;
     const int64_t out = lists.end + rows * width * 4;
     kernels::DecodeAttentionArgs args;
@@ -207,12 +209,12 @@ class Bench {
     args.num_items = num_items_;
     args.partials = At<float>(out + rows * width * 4);
     args.num_heads = kHeads;
-    args.layout = kernels::FullKvLayout(kHeads, kHeadDim);
+    args.layout = kernels::FullKvLayout(kHeads, kHeadDim, bits);
     const double seconds =
         BestSeconds(stream(), [&] { kernels::DecodeAttentionAsync(args, stream()); });
-    const double bytes = static_cast<double>(rows * slots * KvSlotBytes(kHeads, kHeadDim));
-    Print({fmt::format("decode attention, {} rows of {} slots", rows, slots), bytes / seconds,
-           "GB/s", memory_bytes_per_s_});
+    const double bytes = static_cast<double>(rows * slots * KvSlotBytes(kHeads, kHeadDim, bits));
+    Print({fmt::format("decode attention, {} rows of {} slots of {} bits", rows, slots, bits),
+           bytes / seconds, "GB/s", memory_bytes_per_s_});
   }
 
   void MeasurePrefill(int64_t rows, int64_t tokens) {

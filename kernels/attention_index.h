@@ -9,44 +9,90 @@
 
 namespace spillway::kernels {
 
-// One layer's cache of a row (spillway/kv_block.h): blocks of 8 slots, `block_bytes` apart, with
-// or without the state of a policy that evicts. KvHead (kv_head.h) is the CPU's view of the same.
+// One layer's cache of a row (spillway/kv_block.h): blocks of KvBlockSlots(bits) slots,
+// `block_bytes` apart, with or without the state of a policy that evicts. KvHead (kv_head.h) is the
+// CPU's view of the same.
 struct KvLayout {
   int64_t num_kv_heads = 0;
   int64_t head_dim = 0;
+  int bits = 16;  // of an element
   int64_t block_bytes = 0;
 };
 
 enum class KvPart { kKey, kValue };
 
-inline constexpr int64_t kKvElementBytes = 2;
-
-constexpr KvLayout FullKvLayout(int64_t num_kv_heads, int64_t head_dim) {
-  return {num_kv_heads, head_dim, KvBlockBytes(num_kv_heads, head_dim)};
+constexpr KvLayout FullKvLayout(int64_t num_kv_heads, int64_t head_dim, int bits = 16) {
+  return {num_kv_heads, head_dim, bits, KvBlockBytes(num_kv_heads, head_dim, bits)};
 }
 
-constexpr KvLayout KvLayoutWithState(int64_t num_kv_heads, int64_t head_dim) {
-  return {num_kv_heads, head_dim, KvBlockBytesWithState(num_kv_heads, head_dim)};
+constexpr KvLayout KvLayoutWithState(int64_t num_kv_heads, int64_t head_dim, int bits = 16) {
+  return {num_kv_heads, head_dim, bits, KvBlockBytesWithState(num_kv_heads, head_dim, bits)};
 }
 
-// Bytes from the begin of a row's cache to a slot's K or V of one head.
-constexpr int64_t KvOffset(const KvLayout& layout, KvPart part, int64_t kv_head, int64_t slot) {
+// Bytes from the begin of a row's cache to the slots of its block that one head has of K or V.
+// Requires, as all that is told kBits: kBits == layout.bits.
+template <int kBits>
+constexpr int64_t KvRunOffset(const KvLayout& layout, KvPart part, int64_t kv_head, int64_t slot) {
   const int64_t run = (part == KvPart::kKey ? 0 : layout.num_kv_heads) + kv_head;
-  return slot / kKvBlockSlots * layout.block_bytes +
-         (run * kKvBlockSlots + slot % kKvBlockSlots) * layout.head_dim * kKvElementBytes;
+  return slot / KvBlockSlots(kBits) * layout.block_bytes +
+         run * KvBlockSlots(kBits) * KvTokenBytes(layout.head_dim, kBits);
+}
+
+// The same to a slot's elements, or their codes.
+template <int kBits>
+constexpr int64_t KvOffset(const KvLayout& layout, KvPart part, int64_t kv_head, int64_t slot) {
+  return KvRunOffset<kBits>(layout, part, kv_head, slot) +
+         slot % KvBlockSlots(kBits) * KvCodeBytes(layout.head_dim, kBits);
+}
+
+// The same to the {min, scale} of a slot's first group; the others are kKvRangeStride apart.
+// Requires: kBits below 16.
+template <int kBits>
+constexpr int64_t KvRangeOffset(const KvLayout& layout, KvPart part, int64_t kv_head,
+                                int64_t slot) {
+  return KvRunOffset<kBits>(layout, part, kv_head, slot) +
+         KvBlockSlots(kBits) * KvCodeBytes(layout.head_dim, kBits) + slot % KvBlockSlots(kBits) * 4;
 }
 
 // The same to a slot's score. Requires: a layout with state.
+template <int kBits>
 constexpr int64_t ScoreOffset(const KvLayout& layout, int64_t kv_head, int64_t slot) {
-  return slot / kKvBlockSlots * layout.block_bytes +
-         KvBlockBytes(layout.num_kv_heads, layout.head_dim) +
-         (2 * kv_head * kKvBlockSlots + slot % kKvBlockSlots) * 4;
+  return slot / KvBlockSlots(kBits) * layout.block_bytes +
+         KvBlockBytes(layout.num_kv_heads, layout.head_dim, kBits) +
+         (2 * kv_head * KvBlockSlots(kBits) + slot % KvBlockSlots(kBits)) * 4;
 }
 
 // The same to a slot's position. Requires: a layout with state.
+template <int kBits>
 constexpr int64_t PositionOffset(const KvLayout& layout, int64_t kv_head, int64_t slot) {
-  return ScoreOffset(layout, kv_head, slot) + kKvBlockSlots * 4;
+  return ScoreOffset<kBits>(layout, kv_head, slot) + KvBlockSlots(kBits) * 4;
 }
+
+// A vector is what a lane reads of a token's K or V at once: 8 elements, one behind the other in
+// memory: of 4 bits in a whole group those that share a word (KvCodeAt), two of each 16.
+inline constexpr int kVectorElements = 8;
+
+constexpr int64_t VectorBytes(int bits) { return kVectorElements * bits / 8; }
+
+// Whether a vector's elements are neighbours.
+template <int kBits>
+constexpr bool IsInOrder(int64_t vector, int64_t head_dim) {
+  return kBits != 4 || vector * kVectorElements / kKvGroup * kKvGroup + kKvGroup > head_dim;
+}
+
+// Of the vector's elements, in memory's order, number i. Out of order i and i + 4 are neighbours.
+template <int kBits>
+constexpr int64_t VectorElement(int64_t vector, int64_t i, int64_t head_dim) {
+  const int64_t first = vector * kVectorElements;
+  if (IsInOrder<kBits>(vector, head_dim)) return first + i;
+  const int64_t group = first / kKvGroup * kKvGroup;
+  return group + i % 4 * 16 + vector % (kKvGroup / kVectorElements) * 2 + i / 4;
+}
+
+// A group is encoded by this many neighbouring lanes: lane j has elements 16 n + j, which at 4 bits
+// are the nibbles n of one word.
+inline constexpr int kGroupLanes = 16;
+inline constexpr int kLaneElements = static_cast<int>(kKvGroup) / kGroupLanes;
 
 // Decode attention: a row's keys in splits of this many slots, each computed by a block of its own.
 // Fixed, and not chosen by how busy the GPU is: a row's bits must not depend on its neighbours.

@@ -13,7 +13,6 @@ namespace {
 
 constexpr int kWarps = 8;
 constexpr int kThreads = kWarps * kWarp;
-constexpr int kLoads = 4;
 
 // A held token as a candidate to go.
 struct Candidate {
@@ -30,7 +29,7 @@ __device__ bool GoesBefore(const Candidate& a, const Candidate& b) {
 }
 
 // One KV head of one row: a block computes it alone, since a cache of fixed size is short.
-template <typename T, int kLanes>
+template <typename Format, int kLanes>
 struct BudgetStep {
   static constexpr int kGroups = kWarp / kLanes;
   static constexpr int kParts = kWarps * kGroups;
@@ -41,27 +40,28 @@ struct BudgetStep {
   int64_t kv_head;
   float* shared;  // kParts * kLanes * kVectorElements
 
+  static constexpr int kLoads = Format::kLoads;
+
   __device__ int64_t NumKeys() const { return row.num_held + 1; }
-  __device__ T* Element(KvPart part, int64_t slot) const {
-    return reinterpret_cast<T*>(row.kv + KvOffset(layout, part, kv_head, slot));
+  __device__ int64_t Element(int vector, int i) const {
+    return VectorElement<Format::kBits>(vector, i, layout.head_dim);
   }
   __device__ float* Score(int64_t slot) const {
-    return reinterpret_cast<float*>(row.kv + ScoreOffset(layout, kv_head, slot));
+    return reinterpret_cast<float*>(row.kv + ScoreOffset<Format::kBits>(layout, kv_head, slot));
   }
   __device__ int32_t* Position(int64_t slot) const {
-    return reinterpret_cast<int32_t*>(row.kv + PositionOffset(layout, kv_head, slot));
+    return reinterpret_cast<int32_t*>(row.kv +
+                                      PositionOffset<Format::kBits>(layout, kv_head, slot));
   }
   __device__ float* Weights(int64_t head) const {
     return args.weights + (blockIdx.x * args.step.num_heads + head) * args.weights_stride;
   }
 
   __device__ void Append() const {
-    const BudgetAttentionArgs& step = args.step;
-    for (int64_t d = threadIdx.x; d < layout.head_dim; d += kThreads) {
-      const int64_t from = row.token_offset * step.qkv_stride + kv_head * layout.head_dim + d;
-      Element(KvPart::kKey, row.num_held)[d] = Narrow<T>(step.k[from]);
-      Element(KvPart::kValue, row.num_held)[d] = Narrow<T>(step.v[from]);
-    }
+    const int64_t from = row.token_offset * args.step.qkv_stride + kv_head * layout.head_dim;
+    TokenStore<Format, kThreads>{
+        row.kv, layout, row.num_held, kv_head, 1, args.step.k + from, args.step.v + from}
+        .Run();
     if (threadIdx.x == 0) {
       *Score(row.num_held) = 0.0F;
       *Position(row.num_held) = static_cast<int32_t>(row.position);
@@ -74,20 +74,21 @@ struct BudgetStep {
     const BudgetAttentionArgs& step = args.step;
     const int vector = threadIdx.x % kLanes;
     const bool has_dims = vector * kVectorElements < layout.head_dim;
-    const float* from = step.q + row.token_offset * step.qkv_stride + head * layout.head_dim +
-                        vector * kVectorElements;
+    const float* from = step.q + row.token_offset * step.qkv_stride + head * layout.head_dim;
     float q[kVectorElements];
 #pragma unroll
-    for (int i = 0; i < kVectorElements; ++i) q[i] = has_dims ? from[i] * step.scale : 0.0F;
+    for (int i = 0; i < kVectorElements; ++i) {
+      q[i] = has_dims ? from[Element(vector, i)] * step.scale : 0.0F;
+    }
     float* scores = Weights(head);
     // Whole warps go round together: the sum over lanes needs them all.
     for (int64_t first = 0; first < NumKeys(); first += kParts) {
       const int64_t slot = first + threadIdx.x / kLanes;
       const bool is_key = slot < NumKeys() && has_dims;
-      const uint4 bits = is_key ? *KvVector(row.kv, layout, KvPart::kKey, {kv_head, slot, vector})
-                                : uint4{0, 0, 0, 0};
+      typename Format::Vector bits;
+      if (is_key) bits = Format::Load(row.kv, layout, KvPart::kKey, {kv_head, slot, vector});
       float key[kVectorElements];
-      WidenVector<T>(bits, key);
+      Format::Widen(bits, key);
       float dot = 0.0F;
 #pragma unroll
       for (int i = 0; i < kVectorElements; ++i) dot = fmaf(q[i], key[i], dot);
@@ -120,20 +121,20 @@ struct BudgetStep {
     const float* weights = Weights(head);
     float weighted[kVectorElements] = {};
     for (int64_t first = threadIdx.x / kLanes; first < NumKeys(); first += kLoads * kParts) {
-      uint4 bits[kLoads];
+      typename Format::Vector bits[kLoads];
 #pragma unroll
       for (int load = 0; load < kLoads; ++load) {
         const int64_t slot = first + load * kParts;
-        bits[load] = slot < NumKeys() && has_dims
-                         ? *KvVector(row.kv, layout, KvPart::kValue, {kv_head, slot, vector})
-                         : uint4{0, 0, 0, 0};
+        if (slot < NumKeys() && has_dims) {
+          bits[load] = Format::Load(row.kv, layout, KvPart::kValue, {kv_head, slot, vector});
+        }
       }
 #pragma unroll
       for (int load = 0; load < kLoads; ++load) {
         const int64_t slot = first + load * kParts;
         const float weight = slot < NumKeys() ? weights[slot] : 0.0F;
         float value[kVectorElements];
-        WidenVector<T>(bits[load], value);
+        Format::Widen(bits[load], value);
 #pragma unroll
         for (int i = 0; i < kVectorElements; ++i) weighted[i] = fmaf(weight, value[i], weighted[i]);
       }
@@ -141,7 +142,9 @@ struct BudgetStep {
     constexpr int kPartFloats = kLanes * kVectorElements;
 #pragma unroll
     for (int i = 0; i < kVectorElements; ++i) {
-      shared[threadIdx.x / kLanes * kPartFloats + vector * kVectorElements + i] = weighted[i];
+      if (has_dims) {
+        shared[threadIdx.x / kLanes * kPartFloats + Element(vector, i)] = weighted[i];
+      }
     }
     __syncthreads();
     float* out = args.step.out + row.token_offset * args.step.out_stride + head * layout.head_dim;
@@ -189,9 +192,9 @@ struct BudgetStep {
   __device__ void Evict() const {
     const Candidate victim = FindVictim();
     if (victim.slot < 0) return;  // the contract says that there is one
-    for (int64_t d = threadIdx.x; d < layout.head_dim; d += kThreads) {
-      Element(KvPart::kKey, victim.slot)[d] = Element(KvPart::kKey, row.num_held)[d];
-      Element(KvPart::kValue, victim.slot)[d] = Element(KvPart::kValue, row.num_held)[d];
+    const TokenCopy<Format::kBits> copy = {layout, layout, kv_head};
+    for (int64_t at = threadIdx.x; at < copy.words(); at += kThreads) {
+      copy.Word(row.kv, row.num_held, row.kv, victim.slot, at);
     }
     if (threadIdx.x == 0) {
       *Score(victim.slot) = *Score(row.num_held);
@@ -201,16 +204,17 @@ struct BudgetStep {
 };
 
 // grid: (row, KV head).
-template <typename T, int kLanes>
+template <typename Format, int kLanes>
 __global__ void __launch_bounds__(kThreads) BudgetKernel(const GpuBudgetAttentionArgs args) {
   // As many floats for the parts of a sum as for the candidates of all threads, or more.
-  __shared__ alignas(16) float shared[kThreads * kVectorElements];
+  alignas(16) __shared__ float shared[kThreads * kVectorElements];
   static_assert(sizeof(shared) >= kThreads * sizeof(Candidate));
   const BudgetAttentionArgs& step = args.step;
   const BudgetAttentionRow& row = step.rows.data()[blockIdx.x];
   const int64_t group = step.num_heads / step.num_kv_heads;
-  const BudgetStep<T, kLanes> work = {
-      args, row, KvLayoutWithState(step.num_kv_heads, step.head_dim), blockIdx.y, shared};
+  const BudgetStep<Format, kLanes> work = {
+      args, row, KvLayoutWithState(step.num_kv_heads, step.head_dim, Format::kBits), blockIdx.y,
+      shared};
   work.Append();
   for (int64_t head = work.kv_head * group; head < (work.kv_head + 1) * group; ++head) {
     work.ScoreKeys(head);
@@ -221,19 +225,18 @@ __global__ void __launch_bounds__(kThreads) BudgetKernel(const GpuBudgetAttentio
   if (work.NumKeys() > row.keep.slots()) work.Evict();
 }
 
-template <typename T>
+template <typename Format>
 void LaunchDims(const GpuBudgetAttentionArgs& args, Stream& stream) {
   const dim3 grid(static_cast<unsigned>(args.step.rows.size()),
                   static_cast<unsigned>(args.step.num_kv_heads));
   const int64_t dim = args.step.head_dim;
   if (dim <= 4 * kVectorElements) {
-    BudgetKernel<T, 4><<<grid, kThreads, 0, stream.get()>>>(args);
+    LaunchKernel(BudgetKernel<Format, 4>, grid, kThreads, args, stream, "budget_attention launch");
   } else if (dim <= 8 * kVectorElements) {
-    BudgetKernel<T, 8><<<grid, kThreads, 0, stream.get()>>>(args);
+    LaunchKernel(BudgetKernel<Format, 8>, grid, kThreads, args, stream, "budget_attention launch");
   } else {
-    BudgetKernel<T, 16><<<grid, kThreads, 0, stream.get()>>>(args);
+    LaunchKernel(BudgetKernel<Format, 16>, grid, kThreads, args, stream, "budget_attention launch");
   }
-  CheckLaunch("budget_attention launch");
 }
 
 }  // namespace
@@ -241,11 +244,8 @@ void LaunchDims(const GpuBudgetAttentionArgs& args, Stream& stream) {
 void BudgetAttentionAsync(const GpuBudgetAttentionArgs& args, Stream& stream) {
   SPILLWAY_CHECK(args.step.head_dim % kVectorElements == 0 && args.step.head_dim <= kMaxGpuHeadDim);
   if (args.step.rows.empty()) return;
-  if (args.step.kv_dtype == DType::kF16) {
-    LaunchDims<__half>(args, stream);
-  } else {
-    LaunchDims<__nv_bfloat16>(args, stream);
-  }
+  WithFormat(args.step.kv_dtype, args.step.kv_bits,
+             [&](auto format) { LaunchDims<decltype(format)>(args, stream); });
 }
 
 }  // namespace spillway::kernels

@@ -10,7 +10,6 @@ namespace {
 
 constexpr int kWarps = 4;
 constexpr int kThreads = kWarps * kWarp;
-constexpr int kLoads = 4;  // of K, and as many of V, in flight before the first is used
 
 // What one group of lanes has seen of its slots, for each of kHeads query heads.
 template <int kHeads>
@@ -23,8 +22,10 @@ struct Running {
 // `kLanes` lanes hold a key, 8 elements each; kHeads query heads that share it are computed at
 // once. Each lane group takes its own slots through a softmax of its own, so that nothing is
 // exchanged until the end.
-template <typename T, int kLanes, int kHeads>
+template <typename Format, int kLanes, int kHeads>
 struct DecodeTile {
+  // Of K, and as many of V, in flight before the first is used.
+  static constexpr int kLoads = Format::kLoads;
   static constexpr int kGroups = kWarp / kLanes;   // slots of one load
   static constexpr int kStep = kLoads * kGroups;   // slots of a warp's step
   static constexpr int kParts = kWarps * kGroups;  // lane groups of a block
@@ -37,30 +38,33 @@ struct DecodeTile {
   int group;
   bool has_dims;  // false: of the lanes past a head_dim that is no power of two
 
-  __device__ const uint4* Vector(KvPart part, int64_t slot) const {
-    return KvVector(row.kv, args.layout, part, {kv_head, slot, lane_in_key});
+  // The dimension that this lane's vectors have at `i`.
+  __device__ int64_t Element(int i) const {
+    return VectorElement<Format::kBits>(lane_in_key, i, args.layout.head_dim);
   }
 
   __device__ void LoadStep(KvPart part, int64_t first, int64_t end,
-                           uint4 (&vectors)[kLoads]) const {
+                           typename Format::Vector (&vectors)[kLoads]) const {
 #pragma unroll
     for (int load = 0; load < kLoads; ++load) {
       const int64_t slot = first + load * kGroups + group;
-      vectors[load] = slot < end && has_dims ? __ldg(Vector(part, slot)) : uint4{0, 0, 0, 0};
+      if (slot < end && has_dims) {
+        vectors[load] = Format::Load(row.kv, args.layout, part, {kv_head, slot, lane_in_key});
+      }
     }
   }
 
   __device__ void Step(const float (&q)[kHeads][kVectorElements], int64_t first, int64_t end,
                        Running<kHeads>& running) const {
-    uint4 keys[kLoads];
-    uint4 values[kLoads];
+    typename Format::Vector keys[kLoads];
+    typename Format::Vector values[kLoads];
     LoadStep(KvPart::kKey, first, end, keys);
     LoadStep(KvPart::kValue, first, end, values);
     float scores[kHeads][kLoads];
 #pragma unroll
     for (int load = 0; load < kLoads; ++load) {
       float key[kVectorElements];
-      WidenVector<T>(keys[load], key);
+      Format::Widen(keys[load], key);
       const bool is_slot = first + load * kGroups + group < end;
 #pragma unroll
       for (int head = 0; head < kHeads; ++head) {
@@ -90,7 +94,7 @@ struct DecodeTile {
 #pragma unroll
     for (int load = 0; load < kLoads; ++load) {
       float value[kVectorElements];
-      WidenVector<T>(values[load], value);
+      Format::Widen(values[load], value);
 #pragma unroll
       for (int head = 0; head < kHeads; ++head) {
         running.sum[head] += scores[head][load];
@@ -104,9 +108,9 @@ struct DecodeTile {
 };
 
 // grid: (item, KV head * group tiles). One split of a row's keys for kHeads query heads.
-template <typename T, int kLanes, int kHeads>
+template <typename Format, int kLanes, int kHeads>
 __global__ void __launch_bounds__(kThreads) DecodeKernel(const DecodeAttentionArgs args) {
-  using Tile = DecodeTile<T, kLanes, kHeads>;
+  using Tile = DecodeTile<Format, kLanes, kHeads>;
   __shared__ float parts[Tile::kParts][kHeads][Tile::kPartFloats];
   const DecodeItem item = args.items[blockIdx.x];
   const AttentionRow& row = args.rows[item.row];
@@ -129,12 +133,12 @@ __global__ void __launch_bounds__(kThreads) DecodeKernel(const DecodeAttentionAr
   for (int head = 0; head < kHeads; ++head) {
     running.maximum[head] = -INFINITY;
     running.sum[head] = 0.0F;
-    const float* from = args.q + row.token_offset * args.q_stride + (first_head + head) * dim +
-                        tile.lane_in_key * kVectorElements;
+    const float* from = args.q + row.token_offset * args.q_stride + (first_head + head) * dim;
 #pragma unroll
     for (int i = 0; i < kVectorElements; ++i) {
       running.weighted[head][i] = 0.0F;
-      q[head][i] = tile.has_dims && head < num_heads ? from[i] * args.scale : 0.0F;
+      const bool is_there = tile.has_dims && head < num_heads;
+      q[head][i] = is_there ? from[tile.Element(i)] * args.scale : 0.0F;
     }
   }
   const int64_t num_keys = row.num_past + 1;
@@ -150,7 +154,7 @@ __global__ void __launch_bounds__(kThreads) DecodeKernel(const DecodeAttentionAr
     float* to = parts[part][head];
 #pragma unroll
     for (int i = 0; i < kVectorElements; ++i) {
-      to[tile.lane_in_key * kVectorElements + i] = running.weighted[head][i];
+      if (tile.has_dims) to[tile.Element(i)] = running.weighted[head][i];
     }
     if (tile.lane_in_key == 0) {
       to[Tile::kPartFloats - 2] = running.maximum[head];
@@ -211,7 +215,7 @@ __global__ void __launch_bounds__(kMaxGpuHeadDim) CombineKernel(const DecodeAtte
   args.out[row.token_offset * args.out_stride + blockIdx.y * dim + threadIdx.x] = weighted / sum;
 }
 
-template <typename T, int kLanes>
+template <typename Format, int kLanes>
 void LaunchHeads(const DecodeAttentionArgs& args, Stream& stream) {
   constexpr int kHeadsAtOnce = 4;  // more would not leave registers for the loads in flight
   const int64_t kv_heads = args.layout.num_kv_heads;
@@ -219,21 +223,22 @@ void LaunchHeads(const DecodeAttentionArgs& args, Stream& stream) {
   const auto items = static_cast<unsigned>(args.num_items);
   if (group_size == 1) {
     const dim3 grid(items, static_cast<unsigned>(kv_heads));
-    DecodeKernel<T, kLanes, 1><<<grid, kThreads, 0, stream.get()>>>(args);
+    LaunchKernel(DecodeKernel<Format, kLanes, 1>, grid, kThreads, args, stream,
+                 "decode_attention launch");
   } else {
     const int64_t tiles = (group_size + kHeadsAtOnce - 1) / kHeadsAtOnce;
     const dim3 grid(items, static_cast<unsigned>(kv_heads * tiles));
-    DecodeKernel<T, kLanes, kHeadsAtOnce><<<grid, kThreads, 0, stream.get()>>>(args);
+    LaunchKernel(DecodeKernel<Format, kLanes, kHeadsAtOnce>, grid, kThreads, args, stream,
+                 "decode_attention launch");
   }
-  CheckLaunch("decode_attention launch");
 }
 
-template <typename T>
+template <typename Format>
 void LaunchDims(const DecodeAttentionArgs& args, Stream& stream) {
   const int64_t dim = args.layout.head_dim;
-  if (dim <= 4 * kVectorElements) return LaunchHeads<T, 4>(args, stream);
-  if (dim <= 8 * kVectorElements) return LaunchHeads<T, 8>(args, stream);
-  LaunchHeads<T, 16>(args, stream);
+  if (dim <= 4 * kVectorElements) return LaunchHeads<Format, 4>(args, stream);
+  if (dim <= 8 * kVectorElements) return LaunchHeads<Format, 8>(args, stream);
+  LaunchHeads<Format, 16>(args, stream);
 }
 
 }  // namespace
@@ -242,14 +247,11 @@ void DecodeAttentionAsync(const DecodeAttentionArgs& args, Stream& stream) {
   SPILLWAY_CHECK(args.layout.head_dim % kVectorElements == 0 &&
                  args.layout.head_dim <= kMaxGpuHeadDim);
   if (args.num_items == 0) return;
-  if (args.kv_dtype == DType::kF16) {
-    LaunchDims<__half>(args, stream);
-  } else {
-    LaunchDims<__nv_bfloat16>(args, stream);
-  }
+  WithFormat(args.kv_dtype, args.layout.bits,
+             [&](auto format) { LaunchDims<decltype(format)>(args, stream); });
   const dim3 grid(static_cast<unsigned>(args.num_items), static_cast<unsigned>(args.num_heads));
-  CombineKernel<<<grid, kMaxGpuHeadDim, 0, stream.get()>>>(args);
-  CheckLaunch("decode_attention combine launch");
+  LaunchKernel(CombineKernel, grid, kMaxGpuHeadDim, args, stream,
+               "decode_attention combine launch");
 }
 
 }  // namespace spillway::kernels

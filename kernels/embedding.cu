@@ -29,11 +29,11 @@ void Launch(const EmbeddingArgs& args, Stream& stream) {
   if (args.ids.empty()) return;
   const auto blocks = static_cast<unsigned>(args.ids.size());
   if (args.dtype == DType::kF16) {
-    EmbeddingKernel<__half, mode><<<blocks, kThreads, 0, stream.get()>>>(args);
+    LaunchKernel(EmbeddingKernel<__half, mode>, blocks, kThreads, args, stream, "embedding launch");
   } else {
-    EmbeddingKernel<__nv_bfloat16, mode><<<blocks, kThreads, 0, stream.get()>>>(args);
+    LaunchKernel(EmbeddingKernel<__nv_bfloat16, mode>, blocks, kThreads, args, stream,
+                 "embedding launch");
   }
-  CheckLaunch("embedding launch");
 }
 
 }  // namespace

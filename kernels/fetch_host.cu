@@ -25,8 +25,8 @@ __global__ void __launch_bounds__(kThreads) FetchHostKernel(const FetchHostArgs 
 void FetchHostAsync(const FetchHostArgs& args, Stream& stream) {
   if (args.bytes == 0) return;
   const int64_t blocks = std::min<int64_t>(kMaxBlocks, Blocks(args.bytes, 16 * kThreads));
-  FetchHostKernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream.get()>>>(args);
-  CheckLaunch("fetch_host launch");
+  LaunchKernel(FetchHostKernel, static_cast<unsigned>(blocks), kThreads, args, stream,
+               "fetch_host launch");
 }
 
 }  // namespace spillway::kernels

@@ -16,8 +16,8 @@ __global__ void __launch_bounds__(kThreads) GatherRowsKernel(const GatherRowsArg
 
 void GatherRowsAsync(const GatherRowsArgs& args, Stream& stream) {
   if (args.rows.empty()) return;
-  GatherRowsKernel<<<static_cast<unsigned>(args.rows.size()), kThreads, 0, stream.get()>>>(args);
-  CheckLaunch("gather_rows launch");
+  LaunchKernel(GatherRowsKernel, static_cast<unsigned>(args.rows.size()), kThreads, args, stream,
+               "gather_rows launch");
 }
 
 }  // namespace spillway::kernels

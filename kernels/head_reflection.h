@@ -10,6 +10,10 @@
 
 #include "kernels/thread_pool.h"
 
+namespace spillway {
+class Stream;
+}
+
 namespace spillway::kernels {
 
 struct HeadReflectionArgs {
@@ -27,9 +31,38 @@ struct HeadReflectionArgs {
 // Thread rule: one call at a time per pool.
 void ReflectHeads(const HeadReflectionArgs& args, ThreadPool& pool);
 
-// v of one KV head to `reflector`, [head_dim]. `common`, [head_dim], is any positive multiple of
-// the direction, within each group. Zeros, which leave x as it is, for a group that has none: of
-// zeros, or with a value that is not finite. Pure function; any thread.
-void MakeReflector(const double* common, int64_t head_dim, float* reflector);
+// Pointers are to GPU memory; head_dim: a multiple of 8; rows: under 2^16. Stream: one kernel.
+void ReflectHeadsAsync(const HeadReflectionArgs& args, Stream& stream);
+
+// Keys, and the sums of their directions.
+struct KeyDirectionArgs {
+  const float* keys = nullptr;  // [rows, num_kv_heads * head_dim], row stride `stride` (in floats)
+  int64_t stride = 0;
+  int64_t rows = 0;
+  int64_t num_kv_heads = 0;
+  int64_t head_dim = 0;
+  double* common = nullptr;  // [num_kv_heads, head_dim]
+};
+
+// common += key / |key|, group by group and in order of the rows: as it came, a key of twice the
+// length would count twice, and the first token's often is. A key that is not finite makes the sum
+// so; one of zeros has no direction. Any thread.
+void AddKeyDirections(const KeyDirectionArgs& args);
+// Stream: one kernel.
+void AddKeyDirectionsAsync(const KeyDirectionArgs& args, Stream& stream);
+
+struct ReflectorArgs {
+  double* common = nullptr;  // [num_kv_heads, head_dim]; zeros afterwards
+  int64_t num_kv_heads = 0;
+  int64_t head_dim = 0;
+  float* reflectors = nullptr;  // [num_kv_heads, head_dim]
+};
+
+// v of each KV head. `common` is any positive multiple of the direction, within each group. Zeros,
+// which leave x as it is, for a group that has none: of zeros, or with a value that is not finite.
+// Any thread.
+void MakeReflectors(const ReflectorArgs& args);
+// Stream: one kernel.
+void MakeReflectorsAsync(const ReflectorArgs& args, Stream& stream);
 
 }  // namespace spillway::kernels

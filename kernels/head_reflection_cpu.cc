@@ -30,21 +30,14 @@ void ReflectHead(const float* reflector, int64_t head_dim, float* x) {
   }
 }
 
-}  // namespace
-
-void ReflectHeads(const HeadReflectionArgs& args, ThreadPool& pool) {
-  SPILLWAY_CHECK(args.num_kv_heads > 0 && args.num_heads % args.num_kv_heads == 0);
-  const int64_t group = args.num_heads / args.num_kv_heads;
-  auto reflect = [&](int64_t task, int /*worker*/) {
-    const int64_t end = std::min(args.rows, (task + 1) * kRowsPerTask);
-    for (int64_t row = task * kRowsPerTask; row < end; ++row) {
-      for (int64_t head = 0; head < args.num_heads; ++head) {
-        ReflectHead(args.reflectors + head / group * args.head_dim, args.head_dim,
-                    args.x + row * args.stride + head * args.head_dim);
-      }
-    }
-  };
-  pool.Run((args.rows + kRowsPerTask - 1) / kRowsPerTask, reflect);
+void AddDirections(const float* key, int64_t head_dim, double* sum) {
+  for (int64_t begin = 0; begin < head_dim; begin += kKvGroup) {
+    const int64_t end = std::min(begin + kKvGroup, head_dim);
+    double squares = 0.0;
+    for (int64_t d = begin; d < end; ++d) squares += static_cast<double>(key[d]) * key[d];
+    if (squares == 0.0) continue;
+    for (int64_t d = begin; d < end; ++d) sum[d] += key[d] / std::sqrt(squares);
+  }
 }
 
 void MakeReflector(const double* common, int64_t head_dim, float* reflector) {
@@ -66,6 +59,40 @@ void MakeReflector(const double* common, int64_t head_dim, float* reflector) {
     const double scale = 1.0 / std::sqrt(1.0 + cosine);
     for (int64_t i = begin; i < begin + size; ++i)
       reflector[i] = static_cast<float>(scale * (common[i] / length + equal));
+  }
+}
+
+}  // namespace
+
+void ReflectHeads(const HeadReflectionArgs& args, ThreadPool& pool) {
+  SPILLWAY_CHECK(args.num_kv_heads > 0 && args.num_heads % args.num_kv_heads == 0);
+  const int64_t group = args.num_heads / args.num_kv_heads;
+  auto reflect = [&](int64_t task, int /*worker*/) {
+    const int64_t end = std::min(args.rows, (task + 1) * kRowsPerTask);
+    for (int64_t row = task * kRowsPerTask; row < end; ++row) {
+      for (int64_t head = 0; head < args.num_heads; ++head) {
+        ReflectHead(args.reflectors + head / group * args.head_dim, args.head_dim,
+                    args.x + row * args.stride + head * args.head_dim);
+      }
+    }
+  };
+  pool.Run((args.rows + kRowsPerTask - 1) / kRowsPerTask, reflect);
+}
+
+void AddKeyDirections(const KeyDirectionArgs& args) {
+  for (int64_t row = 0; row < args.rows; ++row) {
+    for (int64_t head = 0; head < args.num_kv_heads; ++head) {
+      const int64_t at = head * args.head_dim;
+      AddDirections(args.keys + row * args.stride + at, args.head_dim, args.common + at);
+    }
+  }
+}
+
+void MakeReflectors(const ReflectorArgs& args) {
+  for (int64_t head = 0; head < args.num_kv_heads; ++head) {
+    double* common = args.common + head * args.head_dim;
+    MakeReflector(common, args.head_dim, args.reflectors + head * args.head_dim);
+    std::fill_n(common, args.head_dim, 0.0);
   }
 }
 

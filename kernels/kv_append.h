@@ -1,4 +1,5 @@
-// KvAppend: rounds the new tokens' K and V to 16 bits and stores them in their slots. GPU only: the
+// KvAppend: rounds the new tokens' K and V to 16 bits, or encodes them (kernels/kv_code.h, the same
+// bytes as the CPU's), and stores them in their slots. GPU only: the
 // CPU's Attention does it itself. Must run before the attention that reads them.
 #pragma once
 
@@ -22,7 +23,7 @@ struct KvAppendArgs {
   const AttentionRow* rows = nullptr;  // GPU memory; ascending. Tokens of none of them are left out
   int64_t num_rows = 0;
   KvLayout layout;
-  DType kv_dtype = DType::kF16;
+  DType kv_dtype = DType::kF16;  // of 16 bits; not used below
 };
 
 // Stream: one kernel.

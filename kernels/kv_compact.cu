@@ -12,13 +12,14 @@ constexpr int kWarps = 8;
 constexpr int kThreads = kWarps * kWarp;
 
 // One KV head of one row, computed by one block.
+template <int kBits>
 struct Compaction {
   const GpuKvCompactArgs& args;
   const KvCompactRow& row;
   int64_t kv_head;
 
   __device__ int64_t Workspace() const {
-    const int64_t slot_bytes = KvSlotBytes(args.compact.num_kv_heads, args.compact.head_dim);
+    const int64_t slot_bytes = KvSlotBytes(args.compact.num_kv_heads, args.compact.head_dim, kBits);
     return kv_head * args.num_slots + (row.from - args.from_begin) / slot_bytes;
   }
   __device__ float* Scores() const { return args.scores + Workspace(); }
@@ -83,29 +84,27 @@ struct Compaction {
 
   __device__ void Copy(int64_t num_kept) const {
     const KvCompactArgs& compact = args.compact;
-    const KvLayout from = FullKvLayout(compact.num_kv_heads, compact.head_dim);
-    const KvLayout to = KvLayoutWithState(compact.num_kv_heads, compact.head_dim);
-    const int64_t vectors = compact.head_dim / kVectorElements;
-    for (int64_t at = threadIdx.x; at < 2 * num_kept * vectors; at += kThreads) {
-      const KvPart part = at < num_kept * vectors ? KvPart::kKey : KvPart::kValue;
-      const int64_t slot = at / vectors % num_kept;
-      const int64_t vector = at % vectors;
-      const uint4 value = *KvVector(row.from, from, part, {kv_head, Kept()[slot], vector});
-      reinterpret_cast<uint4*>(row.kv + KvOffset(to, part, kv_head, slot))[vector] = value;
+    const KvLayout to = KvLayoutWithState(compact.num_kv_heads, compact.head_dim, kBits);
+    const TokenCopy<kBits> copy = {FullKvLayout(compact.num_kv_heads, compact.head_dim, kBits), to,
+                                   kv_head};
+    for (int64_t at = threadIdx.x; at < num_kept * copy.words(); at += kThreads) {
+      const int64_t slot = at / copy.words();
+      copy.Word(row.from, Kept()[slot], row.kv, slot, at % copy.words());
     }
     for (int64_t slot = threadIdx.x; slot < num_kept; slot += kThreads) {
       const int32_t token = Kept()[slot];
-      *reinterpret_cast<float*>(row.kv + ScoreOffset(to, kv_head, slot)) = Scores()[token];
-      *reinterpret_cast<int32_t*>(row.kv + PositionOffset(to, kv_head, slot)) = token;
+      *reinterpret_cast<float*>(row.kv + ScoreOffset<kBits>(to, kv_head, slot)) = Scores()[token];
+      *reinterpret_cast<int32_t*>(row.kv + PositionOffset<kBits>(to, kv_head, slot)) = token;
     }
   }
 };
 
 // grid: (row, KV head).
+template <int kBits>
 __global__ void __launch_bounds__(kThreads) KvCompactKernel(const GpuKvCompactArgs args) {
   __shared__ int warp_counts[kWarps];
   const KvCompactRow& row = args.compact.rows.data()[blockIdx.x];
-  const Compaction work = {args, row, blockIdx.y};
+  const Compaction<kBits> work = {args, row, blockIdx.y};
   work.SumScores();
   work.Copy(work.List(KeptTokens(args.compact.kind, row.keep), warp_counts));
 }
@@ -117,8 +116,11 @@ void KvCompactAsync(const GpuKvCompactArgs& args, Stream& stream) {
   if (args.compact.rows.empty()) return;
   const dim3 grid(static_cast<unsigned>(args.compact.rows.size()),
                   static_cast<unsigned>(args.compact.num_kv_heads));
-  KvCompactKernel<<<grid, kThreads, 0, stream.get()>>>(args);
-  CheckLaunch("kv_compact launch");
+  // Of 16 bits, one format is as good as the other.
+  WithFormat(DType::kF16, args.compact.kv_bits, [&](auto format) {
+    LaunchKernel(KvCompactKernel<decltype(format)::kBits>, grid, kThreads, args, stream,
+                 "kv_compact launch");
+  });
 }
 
 }  // namespace spillway::kernels

@@ -17,7 +17,15 @@ inline constexpr int kWarp = 32;
 inline constexpr unsigned kAllLanes = 0xFFFFFFFFU;
 
 // Thread rule of all launchers: they enqueue and return; the stream's order is theirs.
-inline void CheckLaunch(const char* what) { CudaCheck(cudaGetLastError(), what); }
+// Throws: Error kGpu.
+template <typename Args>
+void LaunchKernel(void (*kernel)(Args), dim3 grid, int threads, Args args, Stream& stream,
+                  const char* what) {
+  void* parameters[] = {&args};
+  CudaCheck(cudaLaunchKernel(kernel, grid, dim3(static_cast<unsigned>(threads)), parameters, 0,
+                             stream.get()),
+            what);
+}
 
 inline unsigned Blocks(int64_t count, int64_t per_block) {
   return static_cast<unsigned>((count + per_block - 1) / per_block);

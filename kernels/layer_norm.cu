@@ -33,8 +33,8 @@ __global__ void __launch_bounds__(kThreads) LayerNormKernel(const LayerNormArgs 
 
 void LayerNormAsync(const LayerNormArgs& args, Stream& stream) {
   if (args.rows == 0) return;
-  LayerNormKernel<<<static_cast<unsigned>(args.rows), kThreads, 0, stream.get()>>>(args);
-  CheckLaunch("layer_norm launch");
+  LaunchKernel(LayerNormKernel, static_cast<unsigned>(args.rows), kThreads, args, stream,
+               "layer_norm launch");
 }
 
 }  // namespace spillway::kernels

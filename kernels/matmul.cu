@@ -45,18 +45,17 @@ __global__ void __launch_bounds__(kThreads) FinishKernel(const FinishArgs args) 
 void RoundRowsAsync(const RoundRowsArgs& args, Stream& stream) {
   const dim3 grid(Blocks(args.cols, kThreads), static_cast<unsigned>(args.rows));
   if (args.y_dtype == DType::kF16) {
-    RoundRowsKernel<__half><<<grid, kThreads, 0, stream.get()>>>(args);
+    LaunchKernel(RoundRowsKernel<__half>, grid, kThreads, args, stream, "matmul rounding launch");
   } else {
-    RoundRowsKernel<__nv_bfloat16><<<grid, kThreads, 0, stream.get()>>>(args);
+    LaunchKernel(RoundRowsKernel<__nv_bfloat16>, grid, kThreads, args, stream,
+                 "matmul rounding launch");
   }
-  CheckLaunch("matmul rounding launch");
 }
 
 void FinishAsync(const FinishArgs& args, Stream& stream) {
   if (args.bias == nullptr && args.activation == Activation::kNone) return;
   const dim3 grid(Blocks(args.cols, kThreads), static_cast<unsigned>(args.rows));
-  FinishKernel<<<grid, kThreads, 0, stream.get()>>>(args);
-  CheckLaunch("matmul finish launch");
+  LaunchKernel(FinishKernel, grid, kThreads, args, stream, "matmul finish launch");
 }
 
 }  // namespace spillway::kernels

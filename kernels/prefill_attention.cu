@@ -103,10 +103,11 @@ __device__ void Store(const PrefillAttentionArgs& args, const AttentionRow& row,
 }
 
 // grid: (tile, head).
-template <typename T, int kDim>
+template <typename Format, int kDim>
 __global__ void __launch_bounds__(kTileThreads) PrefillKernel(const PrefillAttentionArgs args) {
-  __shared__ alignas(16) SharedTile<T, kDim> keys;
-  __shared__ alignas(16) SharedTile<T, kDim> values;
+  using T = typename Format::Factor;
+  alignas(16) __shared__ SharedTile<T, kDim> keys;
+  alignas(16) __shared__ SharedTile<T, kDim> values;
   const RowTile tile = args.tiles[blockIdx.x];
   const AttentionRow& row = args.rows[tile.row];
   const int64_t head = blockIdx.y;
@@ -122,9 +123,9 @@ __global__ void __launch_bounds__(kTileThreads) PrefillKernel(const PrefillAtten
   Running<kDim> running;
   // Two groups of copies are under way at the most: while one half of a step computes, the tile of
   // the other comes.
-  LoadTile(source, KvPart::kKey, 0, keys);
+  LoadTile<Format>(source, KvPart::kKey, 0, keys);
   CommitCopies();
-  LoadTile(source, KvPart::kValue, 0, values);
+  LoadTile<Format>(source, KvPart::kValue, 0, values);
   CommitCopies();
   for (int64_t first = 0; first < source.num_keys; first += kTileKeys) {
     const int64_t next = first + kTileKeys;
@@ -133,33 +134,36 @@ __global__ void __launch_bounds__(kTileThreads) PrefillKernel(const PrefillAtten
     float scores[kKeyColumns][4];
     ScoreTile(q, keys, scores);
     __syncthreads();
-    if (next < source.num_keys) LoadTile(source, KvPart::kKey, next, keys);
+    if (next < source.num_keys) LoadTile<Format>(source, KvPart::kKey, next, keys);
     CommitCopies();
     Softmax(scores, position, first, running);
     WaitForCopies<1>();  // values
     __syncthreads();
     AddValues(scores, values, running);
     __syncthreads();
-    if (next < source.num_keys) LoadTile(source, KvPart::kValue, next, values);
+    if (next < source.num_keys) LoadTile<Format>(source, KvPart::kValue, next, values);
     CommitCopies();
   }
   Store(args, row, head, first_query, running);
 }
 
-template <typename T>
+template <typename Format>
 void LaunchDims(const PrefillAttentionArgs& args, Stream& stream) {
   const dim3 grid(static_cast<unsigned>(args.num_tiles), static_cast<unsigned>(args.num_heads));
   const int64_t dim = args.layout.head_dim;
   if (dim <= 32) {
-    PrefillKernel<T, 32><<<grid, kTileThreads, 0, stream.get()>>>(args);
+    LaunchKernel(PrefillKernel<Format, 32>, grid, kTileThreads, args, stream,
+                 "prefill_attention launch");
   } else if (dim <= 64) {
-    PrefillKernel<T, 64><<<grid, kTileThreads, 0, stream.get()>>>(args);
+    LaunchKernel(PrefillKernel<Format, 64>, grid, kTileThreads, args, stream,
+                 "prefill_attention launch");
   } else if (dim <= 80) {
-    PrefillKernel<T, 80><<<grid, kTileThreads, 0, stream.get()>>>(args);
+    LaunchKernel(PrefillKernel<Format, 80>, grid, kTileThreads, args, stream,
+                 "prefill_attention launch");
   } else {
-    PrefillKernel<T, 128><<<grid, kTileThreads, 0, stream.get()>>>(args);
+    LaunchKernel(PrefillKernel<Format, 128>, grid, kTileThreads, args, stream,
+                 "prefill_attention launch");
   }
-  CheckLaunch("prefill_attention launch");
 }
 
 }  // namespace
@@ -168,11 +172,8 @@ void PrefillAttentionAsync(const PrefillAttentionArgs& args, Stream& stream) {
   SPILLWAY_CHECK(args.layout.head_dim % kVectorElements == 0 &&
                  args.layout.head_dim <= kMaxGpuHeadDim);
   if (args.num_tiles == 0) return;
-  if (args.kv_dtype == DType::kF16) {
-    LaunchDims<__half>(args, stream);
-  } else {
-    LaunchDims<__nv_bfloat16>(args, stream);
-  }
+  WithFormat(args.kv_dtype, args.layout.bits,
+             [&](auto format) { LaunchDims<decltype(format)>(args, stream); });
 }
 
 }  // namespace spillway::kernels

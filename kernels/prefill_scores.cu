@@ -43,9 +43,10 @@ __device__ void StoreWeights(const PrefillAttentionArgs& args, const TileOfScore
 }
 
 // grid: (key tile, head). Queries go by in their order; the tile's keys stay in shared memory.
-template <typename T, int kDim>
+template <typename Format, int kDim>
 __global__ void __launch_bounds__(kTileThreads) PrefillScoresKernel(const PrefillScoresArgs args) {
-  __shared__ alignas(16) SharedTile<T, kDim> keys;
+  using T = typename Format::Factor;
+  alignas(16) __shared__ SharedTile<T, kDim> keys;
   __shared__ float weights[kTileQueries * kWeightStride];
   const PrefillAttentionArgs& attention = args.attention;
   const RowTile tile = args.key_tiles[blockIdx.x];
@@ -55,7 +56,7 @@ __global__ void __launch_bounds__(kTileThreads) PrefillScoresKernel(const Prefil
                              head / (attention.num_heads / attention.layout.num_kv_heads),
                              row.num_past + row.num_new};
   ClearPadding(attention.layout.head_dim, keys);
-  LoadTile(source, KvPart::kKey, tile.begin, keys);
+  LoadTile<Format>(source, KvPart::kKey, tile.begin, keys);
   CommitCopies();
   WaitForCopies<0>();
   __syncthreads();
@@ -84,21 +85,24 @@ __global__ void __launch_bounds__(kTileThreads) PrefillScoresKernel(const Prefil
   if (sums) *score = sum;
 }
 
-template <typename T>
+template <typename Format>
 void LaunchDims(const PrefillScoresArgs& args, Stream& stream) {
   const dim3 grid(static_cast<unsigned>(args.num_key_tiles),
                   static_cast<unsigned>(args.attention.num_heads));
   const int64_t dim = args.attention.layout.head_dim;
   if (dim <= 32) {
-    PrefillScoresKernel<T, 32><<<grid, kTileThreads, 0, stream.get()>>>(args);
+    LaunchKernel(PrefillScoresKernel<Format, 32>, grid, kTileThreads, args, stream,
+                 "prefill_scores launch");
   } else if (dim <= 64) {
-    PrefillScoresKernel<T, 64><<<grid, kTileThreads, 0, stream.get()>>>(args);
+    LaunchKernel(PrefillScoresKernel<Format, 64>, grid, kTileThreads, args, stream,
+                 "prefill_scores launch");
   } else if (dim <= 80) {
-    PrefillScoresKernel<T, 80><<<grid, kTileThreads, 0, stream.get()>>>(args);
+    LaunchKernel(PrefillScoresKernel<Format, 80>, grid, kTileThreads, args, stream,
+                 "prefill_scores launch");
   } else {
-    PrefillScoresKernel<T, 128><<<grid, kTileThreads, 0, stream.get()>>>(args);
+    LaunchKernel(PrefillScoresKernel<Format, 128>, grid, kTileThreads, args, stream,
+                 "prefill_scores launch");
   }
-  CheckLaunch("prefill_scores launch");
 }
 
 }  // namespace
@@ -107,11 +111,8 @@ void PrefillScoresAsync(const PrefillScoresArgs& args, Stream& stream) {
   SPILLWAY_CHECK(args.attention.layout.head_dim % kVectorElements == 0 &&
                  args.attention.layout.head_dim <= kMaxGpuHeadDim);
   if (args.num_key_tiles == 0) return;
-  if (args.attention.kv_dtype == DType::kF16) {
-    LaunchDims<__half>(args, stream);
-  } else {
-    LaunchDims<__nv_bfloat16>(args, stream);
-  }
+  WithFormat(args.attention.kv_dtype, args.attention.layout.bits,
+             [&](auto format) { LaunchDims<decltype(format)>(args, stream); });
 }
 
 }  // namespace spillway::kernels

@@ -7,6 +7,7 @@
 #include "kernels/launch.cuh"
 #include "kernels/mma_index.h"
 #include "kernels/prefill_attention.h"
+#include "kernels/ptx.cuh"
 
 namespace spillway::kernels {
 
@@ -23,70 +24,6 @@ struct SharedTile {
   T values[kTileKeys * kStride];
 };
 
-__device__ inline uint32_t SharedAddress(const void* pointer) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
-}
-
-// A 16-byte copy to shared memory that this thread does not wait for; zeros where not `is_there`.
-__device__ inline void CopyAsync16(void* to, const void* from, bool is_there) {
-  const int bytes = is_there ? 16 : 0;
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(SharedAddress(to)), "l"(from),
-               "r"(bytes)
-               : "memory");
-}
-
-__device__ inline void CommitCopies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-
-// Waits until at most kPending of this thread's committed groups are under way.
-template <int kPending>
-__device__ void WaitForCopies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
-}
-
-struct Fragment4 {
-  uint32_t words[4];
-};
-
-template <bool kTransposed>
-__device__ Fragment4 LoadMatrices(const void* row) {
-  Fragment4 f;
-  if constexpr (kTransposed) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(f.words[0]), "=r"(f.words[1]), "=r"(f.words[2]), "=r"(f.words[3])
-                 : "r"(SharedAddress(row))
-                 : "memory");
-  } else {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(f.words[0]), "=r"(f.words[1]), "=r"(f.words[2]), "=r"(f.words[3])
-                 : "r"(SharedAddress(row))
-                 : "memory");
-  }
-  return f;
-}
-
-template <typename T>
-__device__ void MultiplyAdd(float (&c)[4], const Fragment4& a, uint32_t b0, uint32_t b1);
-
-template <>
-__device__ inline void MultiplyAdd<__half>(float (&c)[4], const Fragment4& a, uint32_t b0,
-                                           uint32_t b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-      "{%0,%1,%2,%3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a.words[0]), "r"(a.words[1]), "r"(a.words[2]), "r"(a.words[3]), "r"(b0), "r"(b1));
-}
-
-template <>
-__device__ inline void MultiplyAdd<__nv_bfloat16>(float (&c)[4], const Fragment4& a, uint32_t b0,
-                                                  uint32_t b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-      "{%0,%1,%2,%3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a.words[0]), "r"(a.words[1]), "r"(a.words[2]), "r"(a.words[3]), "r"(b0), "r"(b1));
-}
-
 // Where a block's keys are: one head of one row.
 struct TileSource {
   const std::byte* kv;
@@ -95,19 +32,42 @@ struct TileSource {
   int64_t num_keys;
 };
 
-// Begins to copy keys (or values) [first, first + kTileKeys); past num_keys they are zero.
-template <typename T, int kDim>
+// Writes a vector's values, rounded, to a tile's row. `row` is 16-byte aligned.
+template <typename Format>
+__device__ void StoreRounded(const float (&values)[kVectorElements], int64_t vector,
+                             int64_t head_dim, typename Format::Factor* row) {
+  const bool in_order = IsInOrder<Format::kBits>(vector, head_dim);
+#pragma unroll
+  for (int pair = 0; pair < kVectorElements / 2; ++pair) {
+    const float low = in_order ? values[2 * pair] : values[pair];
+    const float high = in_order ? values[2 * pair + 1] : values[pair + kVectorElements / 2];
+    const int64_t d = VectorElement<Format::kBits>(vector, in_order ? 2 * pair : pair, head_dim);
+    *reinterpret_cast<uint32_t*>(row + d) = NarrowPair<typename Format::Factor>(low, high);
+  }
+}
+
+// Begins to copy keys (or values) [first, first + kTileKeys); past num_keys they are zero. Codes
+// are read, and what they are worth is rounded, at once.
+template <typename Format, int kDim>
 __device__ void LoadTile(const TileSource& source, KvPart part, int64_t first,
-                         SharedTile<T, kDim>& tile) {
+                         SharedTile<typename Format::Factor, kDim>& tile) {
+  constexpr int kStride = SharedTile<typename Format::Factor, kDim>::kStride;
   const int vectors = static_cast<int>(source.layout.head_dim / kVectorElements);
   for (int at = threadIdx.x; at < kTileKeys * vectors; at += kTileThreads) {
     const int key = at / vectors;
     const int vector = at % vectors;
     const bool is_there = first + key < source.num_keys;
-    const uint4* from = KvVector(source.kv, source.layout, part,
-                                 {source.kv_head, is_there ? first + key : 0, vector});
-    CopyAsync16(&tile.values[key * SharedTile<T, kDim>::kStride + vector * kVectorElements], from,
-                is_there);
+    const VectorPlace place = {source.kv_head, is_there ? first + key : 0, vector};
+    if constexpr (Format::kBits == 16) {
+      CopyAsync16(&tile.values[key * kStride + vector * kVectorElements],
+                  Format::Address(source.kv, source.layout, part, place), is_there);
+    } else {
+      typename Format::Vector codes;
+      if (is_there) codes = Format::Load(source.kv, source.layout, part, place);
+      float values[kVectorElements];
+      Format::Widen(codes, values);
+      StoreRounded<Format>(values, vector, source.layout.head_dim, &tile.values[key * kStride]);
+    }
   }
 }
 

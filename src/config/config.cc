@@ -401,12 +401,6 @@ void ResolveKv(Config& config) {
 // Below 16 bits K and V are codes, whatever type they would have at 16.
 void CheckKvBits(const Config& config) {
   if (config.kv_bits.value_or(16) == 16) return;
-  if (config.device.kind == DeviceKind::kCuda) {
-    throw Error(ErrorCode::kFlag,
-                fmt::format("--kv-bits {}: with --device cuda KV has 16 bits; leave it out, or "
-                            "compute with --device cpu",
-                            *config.kv_bits));
-  }
   if (config.kv_dtype.value_or(DType::kF16) == DType::kF16) return;
   throw Error(ErrorCode::kFlag,
               fmt::format("--kv-dtype {}: belongs to KV of 16 bits, and --kv-bits is {}; leave one "

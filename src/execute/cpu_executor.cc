@@ -14,7 +14,13 @@
 namespace spillway {
 
 CpuExecutor::CpuExecutor(const Plan& plan, const Arena& device, ThreadPool& pool, kernels::Isa isa)
-    : plan_(plan), device_(device), pool_(pool), isa_(isa), layer_(plan, device), reference_(plan) {
+    : plan_(plan),
+      device_(device),
+      pool_(pool),
+      isa_(isa),
+      layer_(plan, device),
+      reference_memory_(ReferenceKeys::Bytes(plan)),
+      reference_(plan, reference_memory_.As<std::byte>({0, reference_memory_.bytes()})) {
   const auto max_rows = static_cast<std::size_t>(plan.batch.rows);
   attention_rows_.reserve(max_rows);
   compact_rows_.reserve(max_rows);
@@ -245,14 +251,20 @@ void CpuExecutor::AdvanceReference(const Cursor& at) {
     if (layer.kind == LayerKind::kAttention) AttendReference(layer, begin, rows);
     if (layer.kind == LayerKind::kMlp) Mlp(layer, hidden, rows);
   }
-  reference_.Finish(layer);
+  if (layer.kind == LayerKind::kAttention) {
+    const ModelShape& shape = plan_.shape;
+    kernels::MakeReflectors({reference_.Common(), shape.num_kv_heads, shape.head_dim,
+                             reference_.Reflectors(layer.block)});
+  }
+  reference_.Advance();
 }
 
 void CpuExecutor::AttendReference(const PlannedLayer& layer, int64_t begin, int64_t rows) {
   const Rows hidden = {reference_.Hidden(begin), plan_.shape.hidden_size};
   Project(layer, hidden, rows);
   kernels::AttentionArgs args = PlainAttention();
-  reference_.AddKeys(args.k, args.qkv_stride, rows);
+  kernels::AddKeyDirections(
+      {args.k, args.qkv_stride, rows, args.num_kv_heads, args.head_dim, reference_.Common()});
   const kernels::AttentionRow row = reference_.Row(begin, rows);
   args.rows = {&row, 1};
   kernels::Attention(args, device_.View(plan_.workspace.attention), pool_, isa_);

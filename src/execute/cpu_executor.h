@@ -71,6 +71,7 @@ class CpuExecutor final : public Executor {
   ThreadPool& pool_;
   kernels::Isa isa_;
   LayerArgs layer_;
+  HostArena reference_memory_;
   ReferenceKeys reference_;
   // What one chunk attends to; each reserved for batch.rows.
   std::vector<kernels::AttentionRow> attention_rows_;

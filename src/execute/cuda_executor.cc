@@ -54,11 +54,17 @@ CudaExecutor::CudaExecutor(const Plan& plan, const Arenas& arenas, ComputeQueue&
       matmul_(ProductLengths(plan.shape), plan.shape.dtype, MaxRows(plan)),
       table_({}, nullptr),
       lists_(ChunkLimits(plan)),
-      layer_(plan, arenas.gpu) {
+      layer_(plan, arenas.gpu),
+      reference_(plan, Scratch<std::byte>(exchange_.scratch.reference)) {
   const int64_t num_chunks = plan.batch.prompt_tokens / plan.workspace.chunk_tokens + 3;
   chunks_.reserve(static_cast<std::size_t>(num_chunks));
   attentions_.reserve(static_cast<std::size_t>(num_chunks));
   last_rows_.reserve(static_cast<std::size_t>(plan.batch.logits));
+  if (reference_.num_tokens() == 0) return;
+  const std::size_t bytes = static_cast<std::size_t>(plan.shape.num_kv_heads) *
+                            static_cast<std::size_t>(plan.shape.head_dim) * sizeof(double);
+  CudaCheck(cudaMemsetAsync(reference_.Common(), 0, bytes, computes.stream().get()),
+            "clearing the directions of keys");
 }
 
 void CudaExecutor::RefuseWhatKernelsLack(const Plan& plan) {
@@ -84,12 +90,6 @@ void CudaExecutor::RefuseWhatKernelsLack(const Plan& plan) {
                             "tokens at a time; give less than {}",
                             kMaxGridRows, MaxRows(plan)));
   }
-  if (plan.policy.kv_bits != 16) {
-    throw Error(ErrorCode::kFlag,
-                fmt::format("--kv-bits {}: with --device cuda KV has 16 bits; leave it out, or "
-                            "compute with --device cpu",
-                            plan.policy.kv_bits));
-  }
   if (plan.policy.cpu_attention) {
     throw Error(ErrorCode::kFlag,
                 "--cpu-attention: with --device cuda KV is attended to on the GPU; leave it out");
@@ -113,6 +113,7 @@ void CudaExecutor::Compute(const Cursor& at, const PackedBatch& batch, const Cel
                         exchange_.table_bytes};
   table_ = TableWriter(host_.View(table), device_.View(plan_.exchange.device).data());
   const Cell cell = {plan_.layers[static_cast<std::size_t>(at.layer)], batch, places};
+  AdvanceReference(at);
   CutIntoChunks(cell);
   switch (cell.layer.kind) {
     case LayerKind::kEmbedding:
@@ -157,65 +158,160 @@ void CudaExecutor::SendTable() {
                           computes_.stream());
 }
 
+CudaExecutor::TokenInput CudaExecutor::TokenInput::Part(int64_t begin, int64_t count) const {
+  const auto first = static_cast<std::size_t>(begin);
+  const auto size = static_cast<std::size_t>(count);
+  return {tokens.subspan(first, size), positions.subspan(first, size)};
+}
+
 void CudaExecutor::ComputeEmbedding(const Cell& cell) {
-  const ModelShape& shape = plan_.shape;
-  const bool project = shape.embed_size != shape.hidden_size;
-  const PlannedTensor& token_table = *LayerArgs::Find(cell.layer, TensorRole::kTokenEmbedding);
-  const PlannedTensor& position_table =
-      *LayerArgs::Find(cell.layer, TensorRole::kPositionEmbedding);
-  for (const TokenId id : cell.batch.tokens) {
-    SPILLWAY_CHECK(id >= 0 && id < token_table.spec.rows);
-  }
-  const auto tokens = table_.Put(std::span<const TokenId>(cell.batch.tokens));
-  const auto positions = table_.Put(std::span<const int32_t>(cell.batch.positions));
-  const auto token_pieces = table_.Put(layer_.Pieces(token_table));
-  const auto position_pieces = table_.Put(layer_.Pieces(position_table));
+  const int64_t vocabulary = LayerArgs::Find(cell.layer, TensorRole::kTokenEmbedding)->spec.rows;
+  for (const TokenId id : cell.batch.tokens) SPILLWAY_CHECK(id >= 0 && id < vocabulary);
+  const TokenInput input = {table_.Put(std::span<const TokenId>(cell.batch.tokens)),
+                            table_.Put(std::span<const int32_t>(cell.batch.positions))};
+  const EmbeddingTables tables = ListTables(cell.layer);
   SendTable();
-  const Rows embedded = {device_.As<float>(plan_.workspace.embedded), shape.embed_size};
   for (const Chunk& chunk : chunks_) {
-    const auto begin = static_cast<std::size_t>(chunk.begin);
-    const auto size = static_cast<std::size_t>(chunk.size());
-    const Rows& to = project ? embedded : chunk.hidden;
-    kernels::EmbeddingLookupAsync({token_pieces, token_table.spec.dtype, token_table.spec.cols, 0,
-                                   tokens.subspan(begin, size), to.data, to.stride},
-                                  computes_.stream());
-    if (project) {
-      const std::array linears = {
-          Linear{TensorRole::kProjectIn, TensorRole::kProjectIn, chunk.hidden}};
-      Multiply(cell.layer, embedded, chunk.size(), linears);
-    }
-    kernels::EmbeddingAddAsync(
-        {position_pieces, position_table.spec.dtype, position_table.spec.cols,
-         shape.position_offset, positions.subspan(begin, size), chunk.hidden.data,
-         chunk.hidden.stride},
-        computes_.stream());
+    Embed(cell.layer, input.Part(chunk.begin, chunk.size()), tables, chunk.hidden);
   }
 }
 
+CudaExecutor::EmbeddingTables CudaExecutor::ListTables(const PlannedLayer& layer) {
+  const auto put = [&](TensorRole role) {
+    return table_.Put(layer_.Pieces(*LayerArgs::Find(layer, role)));
+  };
+  const auto tokens = put(TensorRole::kTokenEmbedding);
+  return {tokens, put(TensorRole::kPositionEmbedding)};
+}
+
+void CudaExecutor::Embed(const PlannedLayer& layer, const TokenInput& input,
+                         const EmbeddingTables& tables, Rows hidden) {
+  const ModelShape& shape = plan_.shape;
+  const bool project = shape.embed_size != shape.hidden_size;
+  const TensorSpec& tokens = LayerArgs::Find(layer, TensorRole::kTokenEmbedding)->spec;
+  const TensorSpec& positions = LayerArgs::Find(layer, TensorRole::kPositionEmbedding)->spec;
+  const Rows embedded = {device_.As<float>(plan_.workspace.embedded), shape.embed_size};
+  const Rows& to = project ? embedded : hidden;
+  kernels::EmbeddingLookupAsync(
+      {tables.tokens, tokens.dtype, tokens.cols, 0, input.tokens, to.data, to.stride},
+      computes_.stream());
+  if (project) {
+    const std::array linears = {Linear{TensorRole::kProjectIn, TensorRole::kProjectIn, hidden}};
+    Multiply(layer, embedded, std::ssize(input.tokens), linears);
+  }
+  kernels::EmbeddingAddAsync({tables.positions, positions.dtype, positions.cols,
+                              shape.position_offset, input.positions, hidden.data, hidden.stride},
+                             computes_.stream());
+}
+
 void CudaExecutor::ComputeAttention(const Cell& cell) {
+  attentions_.clear();
+  for (const Chunk& chunk : chunks_) attentions_.push_back(ListAttention(cell, chunk));
+  SendTable();
+  for (std::size_t index = 0; index < chunks_.size(); ++index) {
+    const Chunk& chunk = chunks_[index];
+    Project(cell.layer, chunk.hidden, chunk.size());
+    if (plan_.policy.kv_bits < 16) Reflect(cell.layer, chunk.size());
+    Attend(chunk, attentions_[index]);
+    FinishAttention(cell.layer, chunk.hidden, chunk.size());
+  }
+}
+
+void CudaExecutor::Project(const PlannedLayer& layer, Rows hidden, int64_t rows) {
   const ModelShape& shape = plan_.shape;
   const int64_t q = shape.num_heads * shape.head_dim;
   const int64_t kv = shape.num_kv_heads * shape.head_dim;
   const int64_t stride = q + 2 * kv;
   float* qkv = device_.As<float>(plan_.workspace.qkv);
   const Rows normed = {device_.As<float>(plan_.workspace.normed), shape.hidden_size};
-  attentions_.clear();
-  for (const Chunk& chunk : chunks_) attentions_.push_back(ListAttention(cell, chunk));
-  SendTable();
-  for (std::size_t index = 0; index < chunks_.size(); ++index) {
-    const Chunk& chunk = chunks_[index];
-    const Rows& hidden = chunk.hidden;
-    if (shape.pre_norm) Norm(cell.layer, hidden, normed, chunk.size());
-    const std::array projections = {
-        Linear{TensorRole::kQueryWeight, TensorRole::kQueryBias, {qkv, stride}},
-        Linear{TensorRole::kKeyWeight, TensorRole::kKeyBias, {qkv + q, stride}},
-        Linear{TensorRole::kValueWeight, TensorRole::kValueBias, {qkv + q + kv, stride}}};
-    Multiply(cell.layer, shape.pre_norm ? normed : hidden, chunk.size(), projections);
-    Attend(chunk, attentions_[index]);
-    const std::array out = {Linear{TensorRole::kOutWeight, TensorRole::kOutBias, hidden, hidden}};
-    Multiply(cell.layer, {device_.As<float>(plan_.workspace.attended), q}, chunk.size(), out);
-    if (!shape.pre_norm) Norm(cell.layer, hidden, hidden, chunk.size());
+  if (shape.pre_norm) Norm(layer, hidden, normed, rows);
+  const std::array projections = {
+      Linear{TensorRole::kQueryWeight, TensorRole::kQueryBias, {qkv, stride}},
+      Linear{TensorRole::kKeyWeight, TensorRole::kKeyBias, {qkv + q, stride}},
+      Linear{TensorRole::kValueWeight, TensorRole::kValueBias, {qkv + q + kv, stride}}};
+  Multiply(layer, shape.pre_norm ? normed : hidden, rows, projections);
+}
+
+void CudaExecutor::FinishAttention(const PlannedLayer& layer, Rows hidden, int64_t rows) {
+  const ModelShape& shape = plan_.shape;
+  const Rows attended = {device_.As<float>(plan_.workspace.attended),
+                         shape.num_heads * shape.head_dim};
+  const std::array out = {Linear{TensorRole::kOutWeight, TensorRole::kOutBias, hidden, hidden}};
+  Multiply(layer, attended, rows, out);
+  if (!shape.pre_norm) Norm(layer, hidden, hidden, rows);
+}
+
+// The first pass comes to every layer in order, with its weights in place.
+void CudaExecutor::AdvanceReference(const Cursor& at) {
+  if (!reference_.Awaits(at.layer)) return;
+  const PlannedLayer& layer = plan_.layers[static_cast<std::size_t>(at.layer)];
+  if (layer.kind == LayerKind::kEmbedding) EmbedReference(layer);
+  if (layer.kind == LayerKind::kAttention) AttendReference(layer);
+  if (layer.kind == LayerKind::kMlp) {
+    ForEachReferenceChunk([&](int64_t, Rows hidden, int64_t rows) { Mlp(layer, hidden, rows); });
   }
+  reference_.Advance();
+}
+
+// In chunks as any prompt.
+template <typename F>
+void CudaExecutor::ForEachReferenceChunk(F compute) {
+  const int64_t num_tokens = reference_.num_tokens();
+  for (int64_t begin = 0; begin < num_tokens; begin += plan_.workspace.chunk_tokens) {
+    const int64_t rows = std::min(plan_.workspace.chunk_tokens, num_tokens - begin);
+    compute(begin, Rows{reference_.Hidden(begin), plan_.shape.hidden_size}, rows);
+  }
+}
+
+void CudaExecutor::EmbedReference(const PlannedLayer& layer) {
+  const int64_t count = reference_.num_tokens();
+  const TokenInput input = {table_.Put(reference_.Tokens(0, count)),
+                            table_.Put(reference_.Positions(0, count))};
+  const EmbeddingTables tables = ListTables(layer);
+  SendTable();
+  ForEachReferenceChunk([&](int64_t begin, Rows hidden, int64_t rows) {
+    Embed(layer, input.Part(begin, rows), tables, hidden);
+  });
+}
+
+void CudaExecutor::AttendReference(const PlannedLayer& layer) {
+  const ModelShape& shape = plan_.shape;
+  ForEachReferenceChunk([&](int64_t begin, Rows hidden, int64_t rows) {
+    lists_.Clear();
+    lists_.Add(reference_.Row(begin, rows), RowPhase::kPrompt);
+    ChunkAttention attention;
+    attention.rows = table_.Put(std::span(lists_.rows()));
+    attention.tiles = table_.Put(std::span(lists_.tiles()));
+    SendTable();
+    Project(layer, hidden, rows);
+    kernels::PrefillAttentionArgs args = PrefillArgs(attention);
+    args.layout = kernels::FullKvLayout(shape.num_kv_heads, shape.head_dim);
+    args.kv_dtype = DType::kF16;
+    kernels::AddKeyDirectionsAsync({args.q + args.out_stride, args.q_stride, rows,
+                                    shape.num_kv_heads, shape.head_dim, reference_.Common()},
+                                   computes_.stream());
+    AttendPrompts(args, attention, rows);
+    FinishAttention(layer, hidden, rows);
+  });
+  kernels::MakeReflectorsAsync(
+      {reference_.Common(), shape.num_kv_heads, shape.head_dim, reference_.Reflectors(layer.block)},
+      computes_.stream());
+}
+
+void CudaExecutor::Reflect(const PlannedLayer& layer, int64_t rows) {
+  const ModelShape& shape = plan_.shape;
+  kernels::HeadReflectionArgs args;
+  args.x = device_.As<float>(plan_.workspace.qkv);
+  args.stride = (shape.num_heads + 2 * shape.num_kv_heads) * shape.head_dim;
+  args.rows = rows;
+  args.num_heads = shape.num_heads;
+  args.num_kv_heads = shape.num_kv_heads;
+  args.head_dim = shape.head_dim;
+  args.reflectors = reference_.Reflectors(layer.block);
+  kernels::ReflectHeadsAsync(args, computes_.stream());
+  args.x += shape.num_heads * shape.head_dim;
+  args.num_heads = shape.num_kv_heads;
+  kernels::ReflectHeadsAsync(args, computes_.stream());
 }
 
 CudaExecutor::ChunkAttention CudaExecutor::ListAttention(const Cell& cell, const Chunk& chunk) {
@@ -260,7 +356,7 @@ kernels::PrefillAttentionArgs CudaExecutor::PrefillArgs(const ChunkAttention& at
   args.tiles = attention.tiles.data();
   args.num_tiles = static_cast<int64_t>(attention.tiles.size());
   args.num_heads = shape.num_heads;
-  args.layout = kernels::FullKvLayout(shape.num_kv_heads, shape.head_dim);
+  args.layout = kernels::FullKvLayout(shape.num_kv_heads, shape.head_dim, plan_.policy.kv_bits);
   args.scale = 1.0F / std::sqrt(static_cast<float>(shape.head_dim));
   args.kv_dtype = plan_.policy.kv_dtype;
   return args;
@@ -269,15 +365,20 @@ kernels::PrefillAttentionArgs CudaExecutor::PrefillArgs(const ChunkAttention& at
 // Prompts, then single tokens.
 void CudaExecutor::Attend(const Chunk& chunk, const ChunkAttention& attention) {
   const kernels::PrefillAttentionArgs prefill = PrefillArgs(attention);
+  AttendPrompts(prefill, attention, chunk.size());
+  if (plan_.policy.kv.evicts()) return Evict(prefill, attention);
+  Decode(prefill, attention);
+}
+
+void CudaExecutor::AttendPrompts(const kernels::PrefillAttentionArgs& prefill,
+                                 const ChunkAttention& attention, int64_t num_tokens) {
   const int64_t kv = plan_.shape.num_kv_heads * plan_.shape.head_dim;
   const float* k = prefill.q + prefill.out_stride;
   kernels::KvAppendAsync(
-      {k, k + kv, prefill.q_stride, chunk.size(), attention.rows.data(),
+      {k, k + kv, prefill.q_stride, num_tokens, attention.rows.data(),
        static_cast<int64_t>(attention.rows.size()), prefill.layout, prefill.kv_dtype},
       computes_.stream());
   kernels::PrefillAttentionAsync(prefill, computes_.stream());
-  if (plan_.policy.kv.evicts()) return Evict(prefill, attention);
-  Decode(prefill, attention);
 }
 
 void CudaExecutor::Decode(const kernels::PrefillAttentionArgs& prefill,
@@ -301,7 +402,7 @@ void CudaExecutor::Evict(const kernels::PrefillAttentionArgs& prefill,
                                static_cast<int64_t>(attention.key_tiles.size()), prompt.slots()},
                               computes_.stream());
   kernels::KvCompactAsync({{attention.compact_rows, kind, prompt.slots(), shape.num_heads,
-                            shape.num_kv_heads, shape.head_dim},
+                            shape.num_kv_heads, shape.head_dim, plan_.policy.kv_bits},
                            device_.As<std::byte>(prompt.kv),
                            prompt.slots(),
                            Scratch<float>(scratch.compact_scores),
@@ -311,26 +412,26 @@ void CudaExecutor::Evict(const kernels::PrefillAttentionArgs& prefill,
   kernels::BudgetAttentionAsync(
       {{prefill.q, k, k + shape.num_kv_heads * shape.head_dim, prefill.q_stride, prefill.out,
         prefill.out_stride, attention.budget_rows, shape.num_heads, shape.num_kv_heads,
-        shape.head_dim, prefill.scale, prefill.kv_dtype, kind},
+        shape.head_dim, prefill.scale, prefill.kv_dtype, kind, plan_.policy.kv_bits},
        Scratch<float>(scratch.weights),
        scratch.weights_stride},
       computes_.stream());
 }
 
 void CudaExecutor::ComputeMlp(const Cell& cell) {
+  for (const Chunk& chunk : chunks_) Mlp(cell.layer, chunk.hidden, chunk.size());
+}
+
+void CudaExecutor::Mlp(const PlannedLayer& layer, Rows hidden, int64_t rows) {
   const ModelShape& shape = plan_.shape;
   const Rows inner = {device_.As<float>(plan_.workspace.ffn), shape.ffn_size};
   const Rows normed = {device_.As<float>(plan_.workspace.normed), shape.hidden_size};
-  for (const Chunk& chunk : chunks_) {
-    const Rows& hidden = chunk.hidden;
-    if (shape.pre_norm) Norm(cell.layer, hidden, normed, chunk.size());
-    const std::array up = {Linear{TensorRole::kUpWeight, TensorRole::kUpBias, inner}};
-    Multiply(cell.layer, shape.pre_norm ? normed : hidden, chunk.size(), up, shape.activation);
-    const std::array down = {
-        Linear{TensorRole::kDownWeight, TensorRole::kDownBias, hidden, hidden}};
-    Multiply(cell.layer, inner, chunk.size(), down);
-    if (!shape.pre_norm) Norm(cell.layer, hidden, hidden, chunk.size());
-  }
+  if (shape.pre_norm) Norm(layer, hidden, normed, rows);
+  const std::array up = {Linear{TensorRole::kUpWeight, TensorRole::kUpBias, inner}};
+  Multiply(layer, shape.pre_norm ? normed : hidden, rows, up, shape.activation);
+  const std::array down = {Linear{TensorRole::kDownWeight, TensorRole::kDownBias, hidden, hidden}};
+  Multiply(layer, inner, rows, down);
+  if (!shape.pre_norm) Norm(layer, hidden, hidden, rows);
 }
 
 // Logits of the wanted tokens only: of generated rows the last one, at 512 prompt tokens 1/512 of

@@ -17,6 +17,7 @@
 #include "src/execute/exchange.h"
 #include "src/execute/executor.h"
 #include "src/execute/layer_args.h"
+#include "src/execute/reference_keys.h"
 #include "src/execute/table_writer.h"
 
 namespace spillway {
@@ -53,11 +54,39 @@ class CudaExecutor final : public Executor {
   void ComputeMlp(const Cell& cell);
   void ComputeHead(const Cell& cell);
 
+  // Of tokens whose states are `hidden`, at most a chunk; all in GPU memory.
+  struct TokenInput {
+    std::span<const TokenId> tokens;
+    std::span<const int32_t> positions;
+
+    TokenInput Part(int64_t begin, int64_t count) const;
+  };
+  struct EmbeddingTables {
+    std::span<const kernels::EmbeddingPiece> tokens;
+    std::span<const kernels::EmbeddingPiece> positions;
+  };
+  EmbeddingTables ListTables(const PlannedLayer& layer);
+  void Embed(const PlannedLayer& layer, const TokenInput& input, const EmbeddingTables& tables,
+             Rows hidden);
+  void Project(const PlannedLayer& layer, Rows hidden, int64_t rows);  // to workspace.qkv
+  void FinishAttention(const PlannedLayer& layer, Rows hidden, int64_t rows);
+  void Mlp(const PlannedLayer& layer, Rows hidden, int64_t rows);
+
+  // The reference prompt through the layer, the first time that the layer is computed.
+  void AdvanceReference(const Cursor& at);
+  void EmbedReference(const PlannedLayer& layer);
+  void AttendReference(const PlannedLayer& layer);
+  template <typename F>
+  void ForEachReferenceChunk(F compute);
+  void Reflect(const PlannedLayer& layer, int64_t rows);  // queries and keys in workspace.qkv
+
   void CutIntoChunks(const Cell& cell);
   ChunkAttention ListAttention(const Cell& cell, const Chunk& chunk);
   void ListRow(const LayerArgs::RowInChunk& at);
   void Attend(const Chunk& chunk, const ChunkAttention& attention);
   kernels::PrefillAttentionArgs PrefillArgs(const ChunkAttention& attention) const;
+  void AttendPrompts(const kernels::PrefillAttentionArgs& prefill, const ChunkAttention& attention,
+                     int64_t num_tokens);
   void Decode(const kernels::PrefillAttentionArgs& prefill, const ChunkAttention& attention);
   void Evict(const kernels::PrefillAttentionArgs& prefill, const ChunkAttention& attention);
   template <typename T>
@@ -77,6 +106,7 @@ class CudaExecutor final : public Executor {
   TableWriter table_;
   AttentionLists lists_;
   LayerArgs layer_;
+  ReferenceKeys reference_;
   std::vector<Chunk> chunks_;  // of the cell that is being enqueued
   std::vector<ChunkAttention> attentions_;
   std::vector<const float*> last_rows_;

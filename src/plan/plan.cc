@@ -302,10 +302,11 @@ WorkspacePlan PlaceWorkspace(const Plan& plan, const KernelNeeds& needs, Cursor6
   return work;
 }
 
-// What lives outside the arenas: for KV below 16 bits the reference prompt, for the disk tier tags
-// of blocks, the queue of requests, the store's table.
-int64_t TableBytes(const Plan& plan) {
-  const int64_t reference = plan.policy.kv_bits == 16 ? 0 : ReferenceBytesOf(plan.shape).total();
+// What lives outside the arenas: for KV below 16 bits the reference prompt, unless the executor has
+// it in its exchange; for the disk tier tags of blocks, the queue of requests, the store's table.
+int64_t TableBytes(const Plan& plan, const KernelNeeds& needs) {
+  const bool has_reference = plan.policy.kv_bits < 16 && needs.exchange == nullptr;
+  const int64_t reference = has_reference ? ReferenceBytesOf(plan.shape).total() : 0;
   if (plan.arena_bytes[Tier::kDisk] == 0) return reference;
   constexpr int64_t kTagBytes = 16;
   constexpr int64_t kTileEntryBytes = 48;
@@ -458,7 +459,7 @@ Plan LayOut(const ModelShape& shape, const Machine& machine, const Workload& wor
     plan.exchange.host = arenas.cpu.TakeBlocks(bytes.host);
   }
   for (const Tier tier : kAllTiers) plan.arena_bytes[tier] = arenas[tier].end();
-  plan.table_bytes = TableBytes(plan);
+  plan.table_bytes = TableBytes(plan, needs);
   return plan;
 }
 

@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <cstddef>
 #include <vector>
 
-#include "kernels/head_reflection.h"
+#include "spillway/kv_block.h"
 
 namespace spillway {
 namespace {
@@ -25,31 +25,25 @@ Plan PlanWith(int kv_bits) {
   return plan;
 }
 
-PlannedLayer LayerOf(LayerKind kind, int64_t block) {
-  PlannedLayer layer;
-  layer.kind = kind;
-  layer.block = block;
-  return layer;
-}
-
 TEST(ReferenceKeysTest, SixteenBitsNeedNone) {
   const Plan plan = PlanWith(16);
-  EXPECT_FALSE(ReferenceKeys(plan).Awaits(0));
+  EXPECT_EQ(ReferenceKeys::Bytes(plan), 0);
+  EXPECT_FALSE(ReferenceKeys(plan, nullptr).Awaits(0));
 }
 
 TEST(ReferenceKeysTest, AwaitsEachLayerOnceInTheirOrder) {
   const Plan plan = PlanWith(4);
-  ReferenceKeys keys(plan);
+  ReferenceKeys keys(plan, nullptr);
   EXPECT_TRUE(keys.Awaits(0));
   EXPECT_FALSE(keys.Awaits(1));
-  keys.Finish(LayerOf(LayerKind::kEmbedding, -1));
+  keys.Advance();
   EXPECT_FALSE(keys.Awaits(0));
   EXPECT_TRUE(keys.Awaits(1));
 }
 
 TEST(ReferenceKeysTest, IsAPromptThatTheModelCanTake) {
   const Plan plan = PlanWith(4);
-  const ReferenceKeys keys(plan);
+  const ReferenceKeys keys(plan, nullptr);
   EXPECT_EQ(keys.num_tokens(), 10);
   EXPECT_EQ(keys.Tokens(0, 10).front(), 3);
   for (const TokenId token : keys.Tokens(0, 10)) EXPECT_LT(token, 100);
@@ -57,33 +51,20 @@ TEST(ReferenceKeysTest, IsAPromptThatTheModelCanTake) {
   EXPECT_LE(keys.num_tokens(), keys.Row(0, 10).num_slots);
 }
 
-// A long key's direction counts as much as a short one's, in whatever chunks they come; and each
-// layer has its own.
-TEST(ReferenceKeysTest, ReflectsTheMeanDirection) {
+// KV, states, directions and reflectors follow one another, and end where Bytes says.
+TEST(ReferenceKeysTest, PlacesDoNotOverlap) {
   const Plan plan = PlanWith(4);
-  ReferenceKeys keys(plan);
-  std::vector<float> rows(3 * kWidth, 0.0F);
-  rows[0] = 50.0F;  // token 0 along dimension 0, head 1 along dimension 2
-  rows[64 + 2] = 2.0F;
-  rows[kWidth + 1] = 1.0F;  // token 1 along dimension 1
-  rows[kWidth + 64 + 2] = 1.0F;
-  rows[2 * kWidth + 5] = 1.0F;  // of the next layer
-  keys.AddKeys(rows.data(), kWidth, 1);
-  keys.AddKeys(rows.data() + kWidth, kWidth, 1);
-  keys.Finish(LayerOf(LayerKind::kAttention, 0));
-  keys.AddKeys(rows.data() + 2 * kWidth, kWidth, 1);
-  keys.Finish(LayerOf(LayerKind::kAttention, 1));
-  const auto expect = [](const std::vector<int64_t>& along, const float* reflector) {
-    std::vector<double> common(64, 0.0);
-    for (const int64_t d : along) common[static_cast<std::size_t>(d)] = 1.0;
-    std::vector<float> expected(64);
-    kernels::MakeReflector(common.data(), 64, expected.data());
-    EXPECT_TRUE(std::equal(expected.begin(), expected.end(), reflector));
+  std::vector<std::byte> memory(static_cast<std::size_t>(ReferenceKeys::Bytes(plan)));
+  const ReferenceKeys keys(plan, memory.data());
+  const auto at = [&](const void* place) {
+    return static_cast<const std::byte*>(place) - memory.data();
   };
-  expect({0, 1}, keys.Reflectors(0));
-  expect({2}, keys.Reflectors(0) + 64);
-  expect({5}, keys.Reflectors(1));
-  expect({}, keys.Reflectors(1) + 64);
+  EXPECT_EQ(at(keys.Row(0, 10).kv), 0);
+  EXPECT_EQ(at(keys.Hidden(0)), keys.Row(0, 10).num_slots * KvSlotBytes(2, 64));
+  EXPECT_GE(at(keys.Common()), at(keys.Hidden(10)));
+  EXPECT_EQ(at(keys.Common()) % int64_t{sizeof(double)}, 0);
+  EXPECT_EQ(at(keys.Reflectors(0)), at(keys.Common() + kWidth));
+  EXPECT_EQ(at(keys.Reflectors(2)), std::ssize(memory));
 }
 
 }  // namespace

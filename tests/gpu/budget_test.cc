@@ -3,9 +3,13 @@
 #include <cmath>
 
 #include "kernels/budget_attention.h"
+#include "kernels/convert.h"
+#include "kernels/kv_code.h"
 #include "kernels/kv_compact.h"
 #include "kernels/kv_eviction.h"
+#include "kernels/kv_head.h"
 #include "spillway/kv_block.h"
+#include "spillway/round.h"
 #include "tests/gpu/gpu_test_util.h"
 #include "tests/kernels/kernel_test_util.h"
 
@@ -21,9 +25,10 @@ constexpr Shape kShapes[] = {{4, 4, 64}, {3, 3, 80}, {8, 2, 128}, {5, 1, 24}};
 constexpr KvPolicyKind kKinds[] = {KvPolicyKind::kH2o, KvPolicyKind::kWindow,
                                    KvPolicyKind::kH2oFlexgen};
 
-int64_t SlotsFor(int64_t tokens) {
-  return (tokens + kKvBlockSlots - 1) / kKvBlockSlots * kKvBlockSlots;
-}
+constexpr KvStorage kStorages[] = {
+    {DType::kF16, 16}, {DType::kBF16, 16}, {DType::kF16, 8}, {DType::kF16, 4}};
+
+int64_t SlotsFor(int64_t tokens, int bits) { return RoundUp(tokens, KvBlockSlots(bits)); }
 
 KvKeep KeepFor(KvPolicyKind kind) {
   return kind == KvPolicyKind::kWindow ? KvKeep{4, 0, 30} : KvKeep{0, 17, 18};
@@ -36,23 +41,29 @@ class BudgetTest : public GpuTest {
     AlignedBytes words = RandomWeights(bytes / 2, DType::kF16, seed);
     return {words.data(), words.data() + bytes};
   }
+
+  void CompareCompaction(int bits);
 };
 
 TEST_F(BudgetTest, CompactionIsExact) {
+  for (const int bits : {16, 8, 4}) CompareCompaction(bits);
+}
+
+void BudgetTest::CompareCompaction(int bits) {
   for (const Shape& shape : kShapes) {
     for (const KvPolicyKind kind : kKinds) {
       const KvKeep keep = KeepFor(kind);
       const std::vector<int64_t> lengths = {1, 34, 35, 36, 255, 256, 257, 700};
       int64_t num_slots = 0;
-      for (const int64_t tokens : lengths) num_slots += SlotsFor(tokens);
-      const int64_t slot_bytes = KvSlotBytes(shape.num_kv_heads, shape.head_dim);
+      for (const int64_t tokens : lengths) num_slots += SlotsFor(tokens, bits);
+      const int64_t slot_bytes = KvSlotBytes(shape.num_kv_heads, shape.head_dim, bits);
       GpuArray<std::byte> from(RandomCache(num_slots * slot_bytes, 1), stream());
       std::vector<float> values = RandomFloats(shape.num_heads * num_slots, 2);
       for (float& value : values) value = std::round(value * 4.0F);  // many are equal
       GpuArray<float> scores(values, stream());
-      const int64_t slots = SlotsFor(keep.slots() + 1);
+      const int64_t slots = SlotsFor(keep.slots() + 1, bits);
       const int64_t row_bytes =
-          slots / kKvBlockSlots * KvBlockBytesWithState(shape.num_kv_heads, shape.head_dim);
+          slots * KvSlotBytesWithState(shape.num_kv_heads, shape.head_dim, bits);
       std::vector<std::byte> expected(lengths.size() * static_cast<size_t>(row_bytes),
                                       std::byte{0x5A});
       GpuArray<std::byte> to(expected, stream());
@@ -65,10 +76,10 @@ TEST_F(BudgetTest, CompactionIsExact) {
                         expected.data() + row * row_bytes, slots, keep});
         gpu_rows.push_back({from.data() + slot * slot_bytes, scores.data() + slot, tokens,
                             to.data() + row * row_bytes, slots, keep});
-        slot += SlotsFor(tokens);
+        slot += SlotsFor(tokens, bits);
       }
-      KvCompactArgs args{rows,          kind, num_slots, shape.num_heads, shape.num_kv_heads,
-                         shape.head_dim};
+      KvCompactArgs args{rows,           kind, num_slots, shape.num_heads, shape.num_kv_heads,
+                         shape.head_dim, bits};
       KvCompactRef(args);
       GpuArray<KvCompactRow> list(gpu_rows, stream());
       const auto places = static_cast<size_t>(shape.num_kv_heads * num_slots);
@@ -85,9 +96,9 @@ TEST_F(BudgetTest, CompactionIsExact) {
 // Rows at different fill, through steps in which the cache fills up and tokens go.
 class Steps {
  public:
-  Steps(const Shape& shape, KvPolicyKind kind, DType dtype, Stream& stream)
-      : shape_(shape), kind_(kind), dtype_(dtype), stream_(stream) {
-    const int64_t slots = SlotsFor(KeepFor(kind).slots() + 1);
+  Steps(const Shape& shape, KvPolicyKind kind, const KvStorage& storage, Stream& stream)
+      : shape_(shape), kind_(kind), storage_(storage), stream_(stream) {
+    const int64_t slots = SlotsFor(KeepFor(kind).slots() + 1, storage.bits);
     for (const int64_t held : {1, 20, 33, 34}) {
       BudgetAttentionRow row;
       row.num_slots = slots;
@@ -115,7 +126,8 @@ class Steps {
     args.num_kv_heads = shape_.num_kv_heads;
     args.head_dim = shape_.head_dim;
     args.scale = 1.0F / std::sqrt(static_cast<float>(shape_.head_dim));
-    args.kv_dtype = dtype_;
+    args.kv_dtype = storage_.dtype;
+    args.kv_bits = storage_.bits;
     args.kind = kind_;
     const auto point = [&](const float* base, float* to) {
       args.q = base;
@@ -148,58 +160,62 @@ class Steps {
 
   // K, V and positions to the bit; scores to their rounding.
   void Compare() {
-    const int64_t data_bytes = KvBlockBytes(shape_.num_kv_heads, shape_.head_dim);
-    const int64_t block_bytes = KvBlockBytesWithState(shape_.num_kv_heads, shape_.head_dim);
-    const int64_t run_bytes = kKvBlockSlots * 4;  // scores, or positions, of one head
     for (size_t row = 0; row < rows_.size(); ++row) {
-      const std::vector<std::byte>& gpu = gpu_caches_[row]->Download();
-      for (int64_t at = 0; at < static_cast<int64_t>(gpu.size()); at += block_bytes) {
-        const auto same = [&](int64_t begin, int64_t bytes) {
-          return std::equal(gpu.begin() + at + begin, gpu.begin() + at + begin + bytes,
-                            caches_[row].begin() + at + begin);
-        };
-        EXPECT_TRUE(same(0, data_bytes)) << "K and V of row " << row;
-        for (int64_t head = 0; head < shape_.num_kv_heads; ++head) {
-          const int64_t scores = data_bytes + 2 * head * run_bytes;
-          EXPECT_TRUE(same(scores + run_bytes, run_bytes)) << "positions of row " << row;
-          for (int64_t score = at + scores; score < at + scores + run_bytes; score += 4) {
-            EXPECT_NEAR(FloatAt(gpu, score), FloatAt(caches_[row], score), 1e-4F);
-          }
+      std::vector<std::byte> gpu = gpu_caches_[row]->Download();
+      std::vector<std::byte>& expected = caches_[row];
+      for (int64_t head = 0; head < shape_.num_kv_heads; ++head) {
+        const KvHead<std::byte> of_gpu = Head(gpu, head);
+        const KvHead<std::byte> of_oracle = Head(expected, head);
+        for (int64_t slot = 0; slot < rows_[row].num_slots; ++slot) {
+          EXPECT_EQ(*of_gpu.Position(slot), *of_oracle.Position(slot)) << "row " << row;
+          EXPECT_NEAR(*of_gpu.Score(slot), *of_oracle.Score(slot), 1e-4F) << "row " << row;
+          *of_gpu.Score(slot) = *of_oracle.Score(slot);
         }
       }
+      EXPECT_EQ(gpu, expected) << "K and V of row " << row;
     }
   }
 
  private:
-  static float FloatAt(const std::vector<std::byte>& bytes, int64_t at) {
-    float value;
-    std::memcpy(&value, bytes.data() + at, sizeof(value));
-    return value;
+  KvHead<std::byte> Head(std::vector<std::byte>& cache, int64_t head) const {
+    return {cache.data(),
+            shape_.num_kv_heads,
+            shape_.head_dim,
+            head,
+            KvBlockBytesWithState(shape_.num_kv_heads, shape_.head_dim, storage_.bits),
+            storage_.bits};
   }
 
   // Tokens 0 to held - 1, with scores.
   std::vector<std::byte> FilledCache(int64_t slots, int64_t held) const {
-    const int64_t block_bytes = KvBlockBytesWithState(shape_.num_kv_heads, shape_.head_dim);
-    const int64_t data_bytes = KvBlockBytes(shape_.num_kv_heads, shape_.head_dim);
-    std::vector<std::byte> cache(static_cast<size_t>(slots / kKvBlockSlots * block_bytes));
-    AlignedBytes words = RandomWeights(static_cast<int64_t>(cache.size()) / 2, dtype_, 11, 1.0F);
-    std::copy_n(words.data(), cache.size(), cache.data());
+    const int64_t bytes =
+        slots * KvSlotBytesWithState(shape_.num_kv_heads, shape_.head_dim, storage_.bits);
+    AlignedBytes words = RandomWeights(bytes / 2, storage_.dtype, 11, 1.0F);
+    std::vector<std::byte> cache(words.data(), words.data() + bytes);
     for (int64_t head = 0; head < shape_.num_kv_heads; ++head) {
+      const KvHead<std::byte> there = Head(cache, head);
       for (int64_t slot = 0; slot < slots; ++slot) {
-        const int64_t score = slot / kKvBlockSlots * block_bytes + data_bytes +
-                              (2 * head * kKvBlockSlots + slot % kKvBlockSlots) * 4;
-        const auto value = static_cast<float>((slot * 7 + head * 3) % 11) + 0.1F;
-        const auto position = static_cast<int32_t>(slot < held ? slot : -1);
-        std::memcpy(cache.data() + score, &value, 4);
-        std::memcpy(cache.data() + score + kKvBlockSlots * 4, &position, 4);
+        *there.Score(slot) = static_cast<float>((slot * 7 + head * 3) % 11) + 0.1F;
+        *there.Position(slot) = static_cast<int32_t>(slot < held ? slot : -1);
+        if (storage_.bits < 16) SetRanges(there, slot);
       }
     }
     return cache;
   }
 
+  // Codes may be any; what they are of must be numbers of usual size.
+  static void SetRanges(const KvHead<std::byte>& head, int64_t slot) {
+    const uint16_t range[2] = {FloatToHalf(-1.0F - 0.01F * static_cast<float>(slot)),
+                               FloatToHalf(2.0F / static_cast<float>(KvSteps(head.bits)))};
+    for (int64_t group = 0; group < head.NumRanges(); ++group) {
+      std::memcpy(head.KeyRanges(slot) + group * kKvRangeStride, range, sizeof(range));
+      std::memcpy(head.ValueRanges(slot) + group * kKvRangeStride, range, sizeof(range));
+    }
+  }
+
   Shape shape_;
   KvPolicyKind kind_;
-  DType dtype_;
+  KvStorage storage_;
   Stream& stream_;
   std::vector<BudgetAttentionRow> rows_;
   std::vector<std::vector<std::byte>> caches_;
@@ -209,8 +225,9 @@ class Steps {
 TEST_F(BudgetTest, StepsAgreeWithTheOracle) {
   for (const Shape& shape : kShapes) {
     for (const KvPolicyKind kind : kKinds) {
-      for (const DType dtype : {DType::kF16, DType::kBF16}) {
-        Steps steps(shape, kind, dtype, stream());
+      for (const KvStorage& storage : kStorages) {
+        SCOPED_TRACE(storage.name() + ", head_dim " + std::to_string(shape.head_dim));
+        Steps steps(shape, kind, storage, stream());
         for (uint32_t step = 0; step < 30; ++step) steps.Step(step);
         steps.Compare();
       }

@@ -5,6 +5,7 @@
 #include "kernels/embedding.h"
 #include "kernels/fetch_host.h"
 #include "kernels/gather_rows.h"
+#include "kernels/head_reflection.h"
 #include "kernels/layer_norm.h"
 #include "kernels/matmul_gpu.h"
 #include "tests/gpu/gpu_test_util.h"
@@ -14,6 +15,11 @@ namespace spillway::kernels {
 namespace {
 
 using OpsTest = GpuTest;
+
+void ExpectAllNear(const std::vector<float>& a, const std::vector<float>& b, float bound) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t at = 0; at < a.size(); ++at) ASSERT_NEAR(a[at], b[at], bound) << at;
+}
 
 TEST_F(OpsTest, LayerNormAgreesWithTheOracle) {
   for (const int64_t cols : {1, 7, 256, 257, 2560, 7168}) {
@@ -71,6 +77,33 @@ TEST_F(OpsTest, EmbeddingIsExact) {
     EmbeddingAddAsync(args, stream());
     Finish();
     EXPECT_EQ(Bits(y.Download()), Bits(expected));
+  }
+}
+
+TEST_F(OpsTest, ReflectionAgreesWithTheCpus) {
+  for (const int64_t dim : {64, 80, 128, 24}) {
+    constexpr int64_t kRows = 9;
+    const int64_t stride = 6 * dim + 5;
+    GpuArray<float> keys(RandomFloats(kRows * stride, 6), stream());
+    std::vector<double> sums(static_cast<size_t>(2 * dim), 0.0);
+    GpuArray<double> gpu_sums(sums, stream());
+    std::vector<float> reflectors(sums.size(), kPoison);
+    GpuArray<float> gpu_reflectors(reflectors, stream());
+    for (const auto& [begin, count] : {std::pair{0, 4}, {4, 5}}) {
+      AddKeyDirections({keys.host().data() + begin * stride, stride, count, 2, dim, sums.data()});
+      AddKeyDirectionsAsync({keys.data() + begin * stride, stride, count, 2, dim, gpu_sums.data()},
+                            stream());
+    }
+    MakeReflectors({sums.data(), 2, dim, reflectors.data()});
+    MakeReflectorsAsync({gpu_sums.data(), 2, dim, gpu_reflectors.data()}, stream());
+    EXPECT_EQ(gpu_sums.Download(), sums) << "zeros again";
+    ExpectAllNear(gpu_reflectors.Download(), reflectors, 1e-6F);
+
+    ThreadPool pool(1);
+    ReflectHeads({keys.host().data(), stride, kRows, 6, 2, dim, reflectors.data()}, pool);
+    const std::vector<float> expected = keys.host();
+    ReflectHeadsAsync({keys.data(), stride, kRows, 6, 2, dim, gpu_reflectors.data()}, stream());
+    ExpectAllNear(keys.Download(), expected, 1e-5F);
   }
 }
 

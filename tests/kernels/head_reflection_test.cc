@@ -15,9 +15,9 @@ namespace {
 constexpr int64_t kDims[] = {64, 80, 128, 16, 7, 1};
 
 std::vector<float> ReflectorOf(const std::vector<float>& common) {
-  const std::vector<double> wide(common.begin(), common.end());
+  std::vector<double> wide(common.begin(), common.end());
   std::vector<float> reflector(common.size(), kPoison);
-  MakeReflector(wide.data(), std::ssize(wide), reflector.data());
+  MakeReflectors({wide.data(), 1, std::ssize(wide), reflector.data()});
   return reflector;
 }
 
@@ -123,6 +123,35 @@ TEST(HeadReflectionTest, AGroupWithoutADirectionStays) {
     for (size_t d = 0; d < 64; ++d) EXPECT_NE(reflector[d], 0.0F);
     for (size_t d = 64; d < 128; ++d) EXPECT_EQ(reflector[d], 0.0F);
   }
+}
+
+// A long key's direction counts as much as a short one's, group by group, in whatever calls they
+// come; a key of zeros has none; and the sums are ready for the next layer.
+TEST(HeadReflectionTest, ReflectsTheMeanDirection) {
+  constexpr int64_t kDim = 80;
+  constexpr int64_t kWidth = 2 * kDim;
+  std::vector<float> keys(3 * kWidth, 0.0F);
+  keys[0] =
+      50.0F;  // token 0 along dimension 0, head 1 along dimension 2 and, of its last group, 70
+  keys[kDim + 2] = 2.0F;
+  keys[kDim + 70] = 0.1F;
+  keys[kWidth + 1] = 1.0F;  // token 1 along dimension 1
+  keys[kWidth + kDim + 2] = 1.0F;
+  std::vector<double> common(kWidth, 0.0);
+  AddKeyDirections({keys.data(), kWidth, 1, 2, kDim, common.data()});
+  AddKeyDirections({keys.data() + kWidth, kWidth, 2, 2, kDim, common.data()});
+  std::vector<float> reflectors(kWidth, kPoison);
+  MakeReflectors({common.data(), 2, kDim, reflectors.data()});
+  EXPECT_EQ(common, std::vector<double>(kWidth, 0.0));
+  const auto along = [](const std::vector<size_t>& dims) {
+    std::vector<float> direction(kDim, 0.0F);
+    for (const size_t d : dims) direction[d] = 1.0F;
+    return ReflectorOf(direction);
+  };
+  std::vector<float> expected = along({0, 1});
+  const std::vector<float> of_head_1 = along({2, 70});
+  expected.insert(expected.end(), of_head_1.begin(), of_head_1.end());
+  EXPECT_EQ(Bits(reflectors), Bits(expected));
 }
 
 }  // namespace
