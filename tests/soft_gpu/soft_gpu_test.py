@@ -1,0 +1,70 @@
+"""The program on a GPU in software: the same bytes wherever weights, KV and states lie and however the block is shaped,
+for every way of storing weights and KV; and nearly the CPU's tokens. Standard library only.
+
+  python3 soft_gpu_test.py path/to/spillway_soft_gpu
+"""
+
+import json
+import pathlib
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "cli"))
+
+import harness  # noqa: E402
+from placement_test import PARITY_MODELS, check, policy, ragged_requests, run  # noqa: E402
+
+GPU = ["--device", "cuda:0", "--gpu-memory", "1GiB"]
+# The first one is what the others are compared with.
+PLACEMENTS = [
+    policy("100 0 100 0 100 0", 3, 2, *GPU),
+    policy("100 0 100 0 100 0", 1, 1, *GPU),
+    policy("0 0 0 0 0 0", 4, 3, *GPU),
+    policy("30 30 30 30 30 30", 5, 2, *GPU),
+    policy("0 50 50 0 100 0", 7, 1, "--no-overlap", "--prefill-chunk", 7, *GPU),
+]
+KV = [
+    [],
+    ["--kv-bits", 8],
+    ["--kv-bits", 4],
+    ["--kv-policy", "h2o", "--kv-budget", "30%"],
+    ["--kv-policy", "h2o", "--kv-budget", "30%", "--kv-bits", 4],
+    ["--kv-policy", "window", "--kv-budget", 12, "--kv-sinks", 2, "--kv-bits", 8],
+    ["--kv-policy", "h2o-flexgen", "--kv-budget", 9],
+]
+WEIGHTS = [[]]
+# Of rows whose greedy tokens are the CPU's. Activations are rounded to 16 bits on a GPU, and these small random models
+# have many tokens that are nearly as likely as the best.
+LEAST_AGREEMENT = 0.7
+
+
+def tokens(output):
+    return [json.loads(line)["response"]["body"]["choices"][0].get("token_ids") for line in output.decode().splitlines()]
+
+
+def agrees_with_cpu(binary, model, source, folder):
+    on_gpu = tokens(run(binary, model, source, folder, PLACEMENTS[0])[0])
+    on_cpu = tokens(run(binary, model, source, folder, ["--device", "cpu"])[0])
+    same = sum(a == b for a, b in zip(on_gpu, on_cpu, strict=True)) / len(on_cpu)
+    print(f"{' '.join(map(str, model))}: {same:.0%} of the rows as on the CPU", flush=True)
+    return same >= LEAST_AGREEMENT and None not in on_gpu
+
+
+def main():
+    binary = pathlib.Path(sys.argv[1]).resolve()
+    failures = 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        source = harness.write_jsonl(folder / "in.jsonl", ragged_requests(11, 40, 8))
+        greedy = [request for request in ragged_requests(20, 40, 8) if "temperature" not in request]
+        greedy_source = harness.write_jsonl(folder / "greedy.jsonl", greedy)
+        for number, (weights, kv) in enumerate((weights, kv) for weights in WEIGHTS for kv in KV):
+            names = ["gelu-head80-untied", "postnorm-projected", "bf16-head128", "sharded-head16"]
+            model = ["--model", PARITY_MODELS / names[number % len(names)], *weights, *kv]
+            failures += check(binary, model, source, folder, PLACEMENTS)
+            failures += not agrees_with_cpu(binary, model, greedy_source, folder)
+    sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main()
