@@ -72,7 +72,15 @@ class Bench {
   void Run() {
     MeasureMemory();
     for (const bool inward : {true, false}) MeasureLink(inward);
-    for (const int64_t rows : {1, 16, 64, 256, 512}) MeasureProduct(rows, kHidden, kFfn);
+    for (const DType dtype : {DType::kF16, DType::kQ8, DType::kQ4}) {
+      for (const int64_t rows : {1, 8, 16, 64, 256, 512}) {
+        MeasureProduct({dtype, rows, kHidden, kFfn});
+      }
+    }
+    // The smallest matrices of OPT-1.3B: too few outputs for every processor.
+    for (const DType dtype : {DType::kF16, DType::kQ8, DType::kQ4}) {
+      for (const int64_t rows : {1, 64}) MeasureProduct({dtype, rows, 2048, 2048});
+    }
     for (const int bits : {16, 8, 4}) {
       for (const int64_t slots : {544, 2048}) MeasureDecode(64, slots, bits);
       MeasureDecode(1, 32768, bits);
@@ -84,6 +92,7 @@ class Bench {
  private:
   static constexpr int64_t kMemoryBytes = int64_t{6} << 30;
   static constexpr int64_t kHostBytes = 512 * kMiB;
+  static constexpr int64_t kColdBytes = 1024 * kMiB;  // more than the caches of any GPU
 
   template <typename T>
   T* At(int64_t offset) const {
@@ -135,27 +144,38 @@ class Bench {
     Print({name + ", queue of 2 MiB pieces", rate, "GB/s", raw});
   }
 
-  void MeasureProduct(int64_t rows, int64_t in, int64_t out) {
-    const std::array<int64_t, 1> ins = {in};
-    kernels::GpuMatmul matmul(ins, DType::kF16, 512);
-    const int64_t x = in * out * 2;
-    const int64_t y = x + rows * in * 4;
-    const int64_t workspace = (y + rows * out * 4 + 255) / 256 * 256;
-    const std::array pieces = {kernels::MatmulPiece{At<std::byte>(0), DType::kF16, out, nullptr,
-                                                    At<float>(y), out, nullptr, 0}};
+  struct Product {
+    DType dtype;
+    int64_t rows;
+    int64_t in;
+    int64_t out;
+  };
+  // Matrices that a cache holds are cold here too: each repeat takes the next of many.
+  void MeasureProduct(const Product& p) {
+    const std::array<int64_t, 1> ins = {p.in};
+    kernels::GpuMatmul matmul(ins, p.dtype, 512);
+    const int64_t weight_bytes = p.out * RowBytes(p.dtype, p.in);
+    const int64_t num_weights = DivideUp(kColdBytes, weight_bytes);
+    const int64_t x = RoundUp(num_weights * weight_bytes, 256);
+    const int64_t y = x + p.rows * p.in * 4;
+    const int64_t workspace = RoundUp(y + p.rows * p.out * 4, 256);
     CudaCheck(
         cudaMemsetAsync(At<std::byte>(0), 0, static_cast<std::size_t>(workspace), stream().get()),
         "clearing");
+    int64_t repeat = 0;
     const double seconds = BestSeconds(stream(), [&] {
-      matmul.MatmulAsync({At<float>(x), in, rows, in, Activation::kNone, pieces},
-                         memory_.View({workspace, kernels::GpuMatmulWorkspaceBytes(rows, in)}),
+      const std::array pieces = {
+          kernels::MatmulPiece{At<std::byte>(repeat++ % num_weights * weight_bytes), p.dtype, p.out,
+                               nullptr, At<float>(y), p.out, nullptr, 0}};
+      matmul.MatmulAsync({At<float>(x), p.in, p.rows, p.in, Activation::kNone, pieces},
+                         memory_.View({workspace, kernels::GpuMatmulWorkspaceBytes(p.rows, p.in)}),
                          stream());
     });
-    const double weights = static_cast<double>(in * out * 2);
-    Print({fmt::format("product, {} rows, weights read", rows), weights / seconds, "GB/s",
+    const std::string name =
+        fmt::format("{} product, {} x {}, {} rows", DTypeName(p.dtype), p.in, p.out, p.rows);
+    Print({name + ", weights read", static_cast<double>(weight_bytes) / seconds, "GB/s",
            memory_bytes_per_s_});
-    Print({fmt::format("product, {} rows", rows),
-           2.0 * static_cast<double>(rows * in * out) / seconds, "TFLOP/s", 0.0});
+    Print({name, 2.0 * static_cast<double>(p.rows * p.in * p.out) / seconds, "TFLOP/s", 0.0});
   }
 
   // Rows, tiles and items in GPU memory, from `offset`.

@@ -1,5 +1,5 @@
 // Embedding: y[token] = float(table[id]) (+ y[token]), rows gathered from a 16-bit table, or a
-// quantised one (on the CPU; looked up, not added).
+// quantised one (looked up, not added).
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,4 @@
-#include <cmath>
-
+#include "kernels/activate.cuh"
 #include "kernels/launch.cuh"
 #include "kernels/matmul_gpu.h"
 
@@ -15,20 +14,6 @@ __global__ void __launch_bounds__(kThreads) RoundRowsKernel(const RoundRowsArgs 
   const int64_t row = blockIdx.y;
   if (col >= args.cols) return;
   static_cast<T*>(args.y)[row * args.cols + col] = Narrow<T>(args.x[row * args.x_stride + col]);
-}
-
-__device__ float Activate(float x, Activation activation) {
-  switch (activation) {
-    case Activation::kNone:
-      return x;
-    case Activation::kRelu:
-      return x < 0.0F ? 0.0F : x;  // a NaN stays one
-    case Activation::kGelu:
-      return 0.5F * x * erfcf(-x * 0.70710678F);
-    case Activation::kGeluTanh:
-      return 0.5F * x * (1.0F + tanhf(0.79788456F * (x + 0.044715F * x * x * x)));
-  }
-  return x;
 }
 
 // grid: (columns, row).

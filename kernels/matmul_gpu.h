@@ -1,6 +1,7 @@
-// Matmul (kernels/matmul.h) on the GPU: y = act(x W^T + bias) + residual through cuBLASLt, with x
-// rounded to the weights' 16-bit type, products of tensor cores and fp32 sums. The rounding of x is
-// what it differs by from the CPU's: a relative error of 2^-11 (fp16) or 2^-8 (bf16) in each
+// Matmul (kernels/matmul.h) on the GPU: y = act(x W^T + bias) + residual. Packed weights (kQ8, kQ4)
+// are multiplied as kernels/matmul_packed.h says. Weights of 16 bits go through cuBLASLt, with x
+// rounded to their type, products of tensor cores and fp32 sums. The rounding of x is what that
+// differs by from the CPU's: a relative error of 2^-11 (fp16) or 2^-8 (bf16) in each
 // factor, which adds up to that times sqrt(sum (x w)^2), about. For each length of a row there is
 // one algorithm without split sums, chosen by a nominal shape and used for every number of rows and
 // outputs: the order in which an output is summed is then the same whatever is computed beside it.
@@ -29,14 +30,15 @@ int64_t GpuMatmulWorkspaceBytes(int64_t max_rows, int64_t max_in);
 
 class GpuMatmul {
  public:
-  // The lengths of x that will be asked for: multiples of 8. Throws: Error kGpu: none of the
-  // library's algorithms computes one of them.
+  // The lengths of x that will be asked for: multiples of 8, any for packed weights. Throws: Error
+  // kGpu: none of the library's algorithms computes one of them.
   GpuMatmul(std::span<const int64_t> ins, DType weight_dtype, int64_t max_rows);
 
   // Pointers are to GPU memory. Requires: `in` is one of those; weight_dtype that of all pieces;
   // 16-byte aligned weights and y, strides of y and residual that are multiples of 4; a residual is
-  // y itself, and there is no activation then. Stream: 2 kernels and a product for each piece.
-  // Allocates nothing. Throws: Error kGpu.
+  // y itself, and there is no activation then. Of packed weights: 4-byte aligned, any strides and
+  // residual. Stream: a kernel for x; for each piece a product and a kernel, or of packed weights
+  // one kernel. Allocates nothing. Throws: Error kGpu.
   void MatmulAsync(const MatmulArgs& args, std::span<std::byte> workspace, Stream& stream);
 
  private:
@@ -49,16 +51,19 @@ class GpuMatmul {
   };
   struct Layouts;  // of one product
 
+  void OpenLibrary();
+  void MultiplyPacked(const MatmulArgs& args, std::span<std::byte> workspace, Stream& stream) const;
+  cudaDataType_t LibraryType() const;
   Algorithm Choose(int64_t in, int64_t max_rows);
   bool Computes(const cublasLtMatmulAlgo_t& algorithm, Layouts& layouts);
 
-  std::unique_ptr<std::remove_pointer_t<cublasLtHandle_t>, Free> handle_;
-  cudaDataType_t type_;
+  DType weight_dtype_;
+  std::unique_ptr<std::remove_pointer_t<cublasLtHandle_t>, Free> handle_;  // null: packed weights
   cublasLtMatmulDescOpaque_t operation_;  // weights transposed, fp32 sums
   std::vector<Algorithm> algorithms_;
 };
 
-// The two steps around the products; kernels/matmul.cu.
+// The two steps around the products of 16-bit weights; kernels/matmul.cu.
 struct RoundRowsArgs {
   const float* x = nullptr;  // [rows, cols], stride x_stride
   int64_t x_stride = 0;

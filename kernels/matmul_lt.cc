@@ -4,6 +4,7 @@
 #include <array>
 
 #include "kernels/matmul_gpu.h"
+#include "kernels/matmul_packed.h"
 #include "spillway/error.h"
 #include "src/cuda/check.h"
 #include "src/cuda/stream.h"
@@ -21,8 +22,9 @@ constexpr uint32_t kPointerAlign = 16;
 constexpr int64_t kNominalRows = 64;
 constexpr int64_t kNominalOuts = 4096;
 
+// x in 16 bits, whole groups of it: what products of packed weights read.
 int64_t RoundedBytes(int64_t rows, int64_t in) {
-  return (rows * in * 2 + kAlignBytes - 1) / kAlignBytes * kAlignBytes;
+  return RoundUp(PackedXBytes(rows, in), kAlignBytes);
 }
 
 template <typename T>
@@ -62,8 +64,18 @@ struct GpuMatmul::Layouts {
 };
 
 GpuMatmul::GpuMatmul(std::span<const int64_t> ins, DType weight_dtype, int64_t max_rows)
-    : type_(weight_dtype == DType::kF16 ? CUDA_R_16F : CUDA_R_16BF) {
+    : weight_dtype_(weight_dtype) {
   SPILLWAY_CHECK(weight_dtype != DType::kF32);
+  if (IsQuantised(weight_dtype)) return;
+  OpenLibrary();
+  for (const int64_t in : ins) {
+    if (std::ranges::find(algorithms_, in, &Algorithm::in) == algorithms_.end()) {
+      algorithms_.push_back(Choose(in, max_rows));
+    }
+  }
+}
+
+void GpuMatmul::OpenLibrary() {
   cublasLtHandle_t handle = nullptr;
   CublasCheck(cublasLtCreate(&handle), "setting up cuBLASLt");
   handle_.reset(handle);
@@ -73,15 +85,15 @@ GpuMatmul::GpuMatmul(std::span<const int64_t> ins, DType weight_dtype, int64_t m
   CublasCheck(cublasLtMatmulDescSetAttribute(&operation_, CUBLASLT_MATMUL_DESC_TRANSA, &transposed,
                                              sizeof(transposed)),
               "describing a product");
-  for (const int64_t in : ins) {
-    if (std::ranges::find(algorithms_, in, &Algorithm::in) == algorithms_.end()) {
-      algorithms_.push_back(Choose(in, max_rows));
-    }
-  }
+}
+
+cudaDataType_t GpuMatmul::LibraryType() const {
+  return weight_dtype_ == DType::kF16 ? CUDA_R_16F : CUDA_R_16BF;
 }
 
 GpuMatmul::Algorithm GpuMatmul::Choose(int64_t in, int64_t max_rows) {
-  Layouts nominal({in, kNominalOuts, kNominalRows, kNominalOuts}, type_);
+  const cudaDataType_t type = LibraryType();
+  Layouts nominal({in, kNominalOuts, kNominalRows, kNominalOuts}, type);
   cublasLtMatmulPreferenceOpaque_t preference;
   CublasCheck(cublasLtMatmulPreferenceInit(&preference), "describing a product");
   Prefer<uint64_t>(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kLtWorkspaceBytes);
@@ -98,10 +110,10 @@ GpuMatmul::Algorithm GpuMatmul::Choose(int64_t in, int64_t max_rows) {
                   handle_.get(), &operation_, &nominal.weight, &nominal.x, &nominal.y, &nominal.y,
                   &preference, static_cast<int>(found.size()), found.data(), &num_found),
               "choosing an algorithm for products");
-  std::array<Layouts, 4> others = {Layouts({in, kNominalOuts, 1, kNominalOuts}, type_),
-                                   Layouts({in, kNominalOuts, max_rows, kNominalOuts}, type_),
-                                   Layouts({in, 16, 1, kNominalOuts}, type_),
-                                   Layouts({in, 16, max_rows, kNominalOuts}, type_)};
+  std::array<Layouts, 4> others = {Layouts({in, kNominalOuts, 1, kNominalOuts}, type),
+                                   Layouts({in, kNominalOuts, max_rows, kNominalOuts}, type),
+                                   Layouts({in, 16, 1, kNominalOuts}, type),
+                                   Layouts({in, 16, max_rows, kNominalOuts}, type)};
   for (const auto& result : std::span(found).first(static_cast<std::size_t>(num_found))) {
     const bool computes_all = std::ranges::all_of(
         others, [&](Layouts& layouts) { return Computes(result.algo, layouts); });
@@ -125,19 +137,20 @@ bool GpuMatmul::Computes(const cublasLtMatmulAlgo_t& algorithm, Layouts& layouts
 void GpuMatmul::MatmulAsync(const MatmulArgs& args, std::span<std::byte> workspace,
                             Stream& stream) {
   if (args.rows == 0) return;
+  if (IsQuantised(weight_dtype_)) return MultiplyPacked(args, workspace, stream);
   const int64_t rounded_bytes = RoundedBytes(args.rows, args.in);
   SPILLWAY_CHECK(static_cast<int64_t>(workspace.size()) >= rounded_bytes + kLtWorkspaceBytes);
   const auto chosen = std::ranges::find(algorithms_, args.in, &Algorithm::in);
   SPILLWAY_CHECK(chosen != algorithms_.end());
-  const DType dtype = type_ == CUDA_R_16F ? DType::kF16 : DType::kBF16;
-  RoundRowsAsync({args.x, args.x_stride, args.rows, args.in, workspace.data(), dtype}, stream);
+  RoundRowsAsync({args.x, args.x_stride, args.rows, args.in, workspace.data(), weight_dtype_},
+                 stream);
   for (const MatmulPiece& piece : args.pieces) {
-    SPILLWAY_CHECK(piece.weight_dtype == dtype && piece.y_stride % 4 == 0);
+    SPILLWAY_CHECK(piece.weight_dtype == weight_dtype_ && piece.y_stride % 4 == 0);
     SPILLWAY_CHECK(reinterpret_cast<uintptr_t>(piece.y) % kPointerAlign == 0);
     const bool adds = piece.residual != nullptr;
     SPILLWAY_CHECK(!adds || (piece.residual == piece.y && args.activation == Activation::kNone &&
                              piece.residual_stride == piece.y_stride));
-    Layouts layouts({args.in, piece.num_out, args.rows, piece.y_stride}, type_);
+    Layouts layouts({args.in, piece.num_out, args.rows, piece.y_stride}, LibraryType());
     const float alpha = 1.0F;
     const float beta = adds ? 1.0F : 0.0F;
     CublasCheck(cublasLtMatmul(handle_.get(), &operation_, &alpha, piece.weight, &layouts.weight,
@@ -147,6 +160,16 @@ void GpuMatmul::MatmulAsync(const MatmulArgs& args, std::span<std::byte> workspa
                 "a product");
     FinishAsync({piece.y, piece.y_stride, args.rows, piece.num_out, piece.bias, args.activation},
                 stream);
+  }
+}
+
+void GpuMatmul::MultiplyPacked(const MatmulArgs& args, std::span<std::byte> workspace,
+                               Stream& stream) const {
+  SPILLWAY_CHECK(static_cast<int64_t>(workspace.size()) >= PackedXBytes(args.rows, args.in));
+  PackXAsync({args.x, args.x_stride, args.rows, args.in, weight_dtype_, workspace.data()}, stream);
+  for (const MatmulPiece& piece : args.pieces) {
+    SPILLWAY_CHECK(piece.weight_dtype == weight_dtype_);
+    PackedMatmulAsync({workspace.data(), args.rows, args.in, args.activation, piece}, stream);
   }
 }
 

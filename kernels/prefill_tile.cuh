@@ -5,9 +5,9 @@
 
 #include "kernels/kv_vectors.cuh"
 #include "kernels/launch.cuh"
+#include "kernels/mma.cuh"
 #include "kernels/mma_index.h"
 #include "kernels/prefill_attention.h"
-#include "kernels/ptx.cuh"
 
 namespace spillway::kernels {
 

@@ -39,7 +39,7 @@ run_sanitize() {
   command -v compute-sanitizer >/dev/null || return 77
   local tool suite
   for tool in memcheck racecheck; do
-    for suite in ops attention budget; do
+    for suite in ops attention budget packed; do
       # Products are the library's own; its kernels are not ours to check.
       compute-sanitizer --tool "$tool" --error-exitcode 1 "build/gpu/tests/gpu_${suite}_test" \
         --gtest_filter=-MatmulTest.* >"$out/$tool-$suite.log" 2>&1 ||

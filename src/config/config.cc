@@ -524,13 +524,6 @@ void CheckSweep(Config& config, const Parser& parser) {
 // A group of NaN has no minimum.
 void CheckWeightBits(const Config& config) {
   if (config.weight_bits.value_or(16) == 16) return;
-  // The executor refuses what only a store says, or where the GPU was found by itself.
-  if (config.device.kind == DeviceKind::kCuda) {
-    throw Error(ErrorCode::kFlag,
-                fmt::format("--weight-bits {}: with --device cuda weights have 16 bits; use "
-                            "--device cpu, or leave it out",
-                            *config.weight_bits));
-  }
   if (!config.allow_nonfinite_weights) return;
   throw Error(ErrorCode::kFlag,
               fmt::format("--allow-nonfinite-weights: NaN and infinity cannot be held in {} bits; "

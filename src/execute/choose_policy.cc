@@ -132,10 +132,10 @@ Policy ChoosePolicy(const Config& config, const ModelShape& shape, const Machine
 
 void WarnOfCodesOnGpu(const Config& config, const Machine& machine, const Policy& policy) {
   if (machine.device != Tier::kGpu || config.emulate_gpu_bytes) return;
-  if (policy.weight_bits == 16 && policy.kv_bits == 16) return;
-  PrintTo(stderr, fmt::format("spillway: warning: planned for a GPU with {}-bit weights and {}-bit "
-                              "KV; its kernels take 16 bits, and a run would be refused\n",
-                              policy.weight_bits, policy.kv_bits));
+  if (policy.kv_bits == 16) return;
+  PrintTo(stderr, fmt::format("spillway: warning: planned for a GPU with {}-bit KV; its kernels "
+                              "take 16 bits, and a run would be refused\n",
+                              policy.kv_bits));
 }
 
 std::optional<Prediction> PredictionFor(const Config& config, const Plan& plan,

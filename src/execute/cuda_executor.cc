@@ -51,7 +51,7 @@ CudaExecutor::CudaExecutor(const Plan& plan, const Arenas& arenas, ComputeQueue&
       computes_(computes),
       exchange_(LayOutExchange(plan)),
       host_tables_gpu_(GpuAddressOf(host_.View(plan.exchange.host).data())),
-      matmul_(ProductLengths(plan.shape), plan.shape.dtype, MaxRows(plan)),
+      matmul_(ProductLengths(plan.shape), MatrixDType(plan.shape), MaxRows(plan)),
       table_({}, nullptr),
       lists_(ChunkLimits(plan)),
       layer_(plan, arenas.gpu),
@@ -69,12 +69,6 @@ CudaExecutor::CudaExecutor(const Plan& plan, const Arenas& arenas, ComputeQueue&
 
 void CudaExecutor::RefuseWhatKernelsLack(const Plan& plan) {
   const ModelShape& shape = plan.shape;
-  if (shape.weight_bits != 16) {
-    throw Error(ErrorCode::kFlag,
-                fmt::format("--weight-bits {}: with --device cuda weights have 16 bits; use "
-                            "--device cpu, or a model and flags of 16 bits",
-                            shape.weight_bits));
-  }
   if (shape.head_dim % 8 != 0 || shape.head_dim > kernels::kMaxGpuHeadDim) {
     RefuseShape(shape, "the head dimension", shape.head_dim, "multiples of 8 up to 128");
   }

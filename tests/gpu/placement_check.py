@@ -13,6 +13,7 @@ SENTENCE = "So the youngest brother set out, and when he had gone a little way h
 # Tokens that may differ from the CPU's where two logits nearly tie; every later token of the row then does too.
 MOST_ROWS_THAT_DIFFER = 0.1
 SET_ASIDE_BYTES = 64 << 20  # cuda_device.cc
+GPU = ["--device", "cuda:0", "--gpu-memory", "8GiB"]
 
 
 def policy(percent, rows, batches, *more):
@@ -47,23 +48,30 @@ def texts(output):
     return [answer["response"]["body"]["choices"][0]["text"] for answer in answers]
 
 
-def refuses_quantised_weights(spillway, prompts, folder):
-    """Named by the flag's refusal, or by the executor's where no flag names the GPU."""
-    num_wrong = 0
-    for device in ("cuda:0", "auto"):
-        command = [spillway, "generate", "--input", str(prompts), "--output", str(folder / "no.jsonl"), "--device", device,
-                   "--weight-bits", "4", "--quiet"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 2 or "--weight-bits 4" not in done.stderr:
-            num_wrong += 1
-            print(f"--device {device} --weight-bits 4 ended with {done.returncode}: {done.stderr}")
-    return num_wrong == 0
+def check_placements(spillway, prompts, folder, storage):
+    """Of one storage of weights: the same bytes over placements, and about the CPU's answers."""
+    name = "16-bit weights" if not storage else f"{storage[1]}-bit weights"
+    first = None
+    num_failed = 0
+    for number, flags in enumerate(POLICIES):
+        output = run(spillway, prompts, folder / f"placed{number}.jsonl", GPU + storage + flags)
+        first = first or output
+        if output != first:
+            num_failed += 1
+            print(f"{name}: other bytes than the first with {' '.join(flags)}")
+    on_cpu = texts(run(spillway, prompts, folder / "cpu.jsonl", ["--device", "cpu", *storage]))
+    differing = sum(a != b for a, b in zip(texts(first), on_cpu))
+    print(f"{name}: {len(POLICIES)} placements; {differing} of {len(on_cpu)} rows differ from the CPU's")
+    if differing > MOST_ROWS_THAT_DIFFER * len(on_cpu):
+        num_failed += 1
+        print("more rows than near-ties explain")
+    return num_failed
 
 
-def check_memory(spillway, prompts, folder, gpu):
+def check_memory(spillway, prompts, folder):
     """What a run takes on the GPU beside its plan fits what is set aside for loaded kernels."""
     report = folder / "report.json"
-    run(spillway, prompts, folder / "report.jsonl", [*gpu, "--report", str(report)])
+    run(spillway, prompts, folder / "report.jsonl", [*GPU, "--report", str(report)])
     tier = json.loads(report.read_text())["tiers"]["gpu"]
     beside = tier["peak_bytes"] - tier["planned_peak_bytes"]
     print(f"GPU memory beside the plan: {beside / 2**20:.1f} MiB of {SET_ASIDE_BYTES / 2**20:.0f} MiB set aside")
@@ -76,23 +84,9 @@ def main():
     lines = [{"custom_id": str(n), "prompt": SENTENCE * (n % 5) + "Once upon a time, " + "the " * (n * 7 % 40)}
              for n in range(24)]
     prompts.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    gpu = ["--device", "cuda:0", "--gpu-memory", "8GiB"]
-    first = None
-    num_failed = 0
-    for number, flags in enumerate(POLICIES):
-        output = run(spillway, prompts, folder / f"placed{number}.jsonl", gpu + flags)
-        first = first or output
-        if output != first:
-            num_failed += 1
-            print(f"other bytes than the first with {' '.join(flags)}")
-    num_failed += not refuses_quantised_weights(spillway, prompts, folder)
-    num_failed += not check_memory(spillway, prompts, folder, gpu)
-    on_cpu = texts(run(spillway, prompts, folder / "cpu.jsonl", ["--device", "cpu"]))
-    differing = sum(a != b for a, b in zip(texts(first), on_cpu))
-    print(f"{len(POLICIES)} placements; {differing} of {len(lines)} rows differ from the CPU's")
-    if differing > MOST_ROWS_THAT_DIFFER * len(lines):
-        num_failed += 1
-        print("more rows than near-ties explain")
+    num_failed = sum(check_placements(spillway, prompts, folder, storage)
+                     for storage in ([], ["--weight-bits", "8"], ["--weight-bits", "4"]))
+    num_failed += not check_memory(spillway, prompts, folder)
     sys.exit(1 if num_failed else 0)
 
 

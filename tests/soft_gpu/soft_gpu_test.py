@@ -32,7 +32,7 @@ KV = [
     ["--kv-policy", "window", "--kv-budget", 12, "--kv-sinks", 2, "--kv-bits", 8],
     ["--kv-policy", "h2o-flexgen", "--kv-budget", 9],
 ]
-WEIGHTS = [[]]
+WEIGHTS = [[], ["--weight-bits", 8], ["--weight-bits", 4]]
 # Of rows whose greedy tokens are the CPU's. Activations are rounded to 16 bits on a GPU, and these small random models
 # have many tokens that are nearly as likely as the best.
 LEAST_AGREEMENT = 0.7

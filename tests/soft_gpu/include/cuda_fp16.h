@@ -58,5 +58,7 @@ inline __half2 __hfma2(__half2 a, __half2 b, __half2 c) {
   return {fma(a.x, b.x, c.x), fma(a.y, b.y, c.y)};
 }
 inline __half2 __half2half2(__half value) { return {value, value}; }
+inline __half2 __low2half2(__half2 pair) { return {pair.x, pair.x}; }
+inline __half2 __high2half2(__half2 pair) { return {pair.y, pair.y}; }
 inline __half2 __halves2half2(__half low, __half high) { return {low, high}; }
 inline __half2 __float2half2_rn(float value) { return __half2half2(__float2half_rn(value)); }

@@ -87,6 +87,7 @@ inline float __expf(float x) { return std::exp(x); }
 inline float __fdiv_rn(float x, float y) { return x / y; }
 inline float __fsub_rn(float x, float y) { return x - y; }
 inline float __fadd_rn(float x, float y) { return x + y; }
+inline float __fmaf_rn(float x, float y, float z) { return std::fma(x, y, z); }
 inline float __fmul_rn(float x, float y) { return x * y; }
 inline float __uint_as_float(uint32_t bits) { return std::bit_cast<float>(bits); }
 inline uint32_t __float_as_uint(float value) { return std::bit_cast<uint32_t>(value); }

@@ -1,4 +1,4 @@
-// kernels/ptx.cuh on the CPU, from PTX's description of ldmatrix and mma.m16n8k16.
+// kernels/mma.cuh on the CPU, from PTX's description of ldmatrix and mma.m16n8k16.
 #pragma once
 
 #include <cuda_bf16.h>

@@ -1,12 +1,9 @@
-// The instructions that CUDA C++ has no name for: asynchronous copies to shared memory, and
-// matrices through ldmatrix and mma.m16n8k16 (mma_index.h: which of their elements a lane holds).
-// Of a warp's matrices all lanes take part. tests/soft_gpu has the same on the CPU.
+// What tiles of products are made of: copies to shared memory that are not waited for, ldmatrix,
+// and mma.m16n8k16 of 16-bit factors with fp32 sums; a warp's lanes all take part. mma_index.h says
+// which of their elements a lane holds. tests/soft_gpu has the same on the CPU.
 #pragma once
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
-#include <cstdint>
+#include "kernels/launch.cuh"
 
 namespace spillway::kernels {
 
