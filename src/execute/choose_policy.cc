@@ -7,7 +7,6 @@
 #include "policies/cost_model.h"
 #include "spillway/error.h"
 #include "src/execute/simulate.h"
-#include "src/report/terminal.h"
 
 namespace spillway {
 namespace {
@@ -128,14 +127,6 @@ Policy ChoosePolicy(const Config& config, const ModelShape& shape, const Machine
   Policy policy = DefaultPolicy(shape, machine, work, given, needs);
   policy.placement_is_stated = given.placement.has_value();
   return policy;
-}
-
-void WarnOfCodesOnGpu(const Config& config, const Machine& machine, const Policy& policy) {
-  if (machine.device != Tier::kGpu || config.emulate_gpu_bytes) return;
-  if (policy.kv_bits == 16) return;
-  PrintTo(stderr, fmt::format("spillway: warning: planned for a GPU with {}-bit KV; its kernels "
-                              "take 16 bits, and a run would be refused\n",
-                              policy.kv_bits));
 }
 
 std::optional<Prediction> PredictionFor(const Config& config, const Plan& plan,

@@ -33,10 +33,6 @@ SearchResult SearchFor(const Config& config, const ModelShape& shape, const Mach
 Policy ChoosePolicy(const Config& config, const ModelShape& shape, const Machine& machine,
                     const Workload& work, const KernelNeeds& needs);
 
-// One warning line on stderr where a policy is planned for a GPU that `generate` would not run on
-// it: its kernels take KV of 16 bits.
-void WarnOfCodesOnGpu(const Config& config, const Machine& machine, const Policy& policy);
-
 // What the cost model expects of the run; nullopt where the rates are not known.
 std::optional<Prediction> PredictionFor(const Config& config, const Plan& plan,
                                         const Workload& work);

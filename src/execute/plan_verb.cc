@@ -23,7 +23,6 @@ int RunPlan(const Config& config) {
   const Plan plan = PlanFor(config, model.shape, machine, work, *device);
   const std::optional<Prediction> predicted = PredictionFor(config, plan, work);
   report.Write(PlanJson(plan, work, predicted));
-  WarnOfCodesOnGpu(config, machine, plan.policy);
   if (std::FILE* terminal = TerminalOf(config)) PrintTo(terminal, PlanTable(plan, work, predicted));
   return 0;
 }

@@ -117,7 +117,6 @@ int RunSearch(const Config& config) {
   stored.weight_bits = best.policy.weight_bits;
   const Plan plan = MakePlan(stored, machine, judged, best.policy, device.needs());
   report.Write(PlanJson(plan, judged, best.prediction));
-  WarnOfCodesOnGpu(config, machine, best.policy);
   if (std::FILE* terminal = TerminalOf(config)) {
     PrintTo(terminal, CandidateTable(result) + GainLines(best));
   }

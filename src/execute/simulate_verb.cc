@@ -5,7 +5,6 @@
 #include "spillway/error.h"
 #include "spillway/report.h"
 #include "src/clock.h"
-#include "src/execute/choose_policy.h"  // WarnOfCodesOnGpu
 #include "src/execute/host_device.h"
 #include "src/execute/planned_work.h"
 #include "src/execute/prepare.h"
@@ -65,7 +64,6 @@ int RunSimulate(const Config& config) {
   CheckRates(config, machine);
   const Workload work = PlannedWork(config, model, machine, device);
   const Plan plan = PlanFor(config, model.shape, machine, work, device);
-  WarnOfCodesOnGpu(config, machine, plan.policy);
 
   SimOptions options;
   options.overlap = config.overlap ? Overlap::kOn : Overlap::kOff;

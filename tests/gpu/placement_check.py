@@ -32,6 +32,14 @@ POLICIES = [
     policy("100 0 100 0 100 0", 1, 1),
     policy("100 0 100 0 100 0", 4, 3, "--prefill-chunk", "7"),
 ]
+STORAGES = [
+    [],
+    ["--weight-bits", "8"],
+    ["--weight-bits", "4"],
+    ["--kv-bits", "8"],
+    ["--kv-bits", "4"],
+    ["--kv-policy", "h2o", "--kv-budget", "30%", "--kv-bits", "4", "--weight-bits", "4"],
+]
 
 
 def run(spillway, prompts, output, flags):
@@ -49,8 +57,8 @@ def texts(output):
 
 
 def check_placements(spillway, prompts, folder, storage):
-    """Of one storage of weights: the same bytes over placements, and about the CPU's answers."""
-    name = "16-bit weights" if not storage else f"{storage[1]}-bit weights"
+    """Of one way of storing weights and KV: the same bytes over placements, and about the CPU's answers."""
+    name = " ".join(storage) or "16 bits"
     first = None
     num_failed = 0
     for number, flags in enumerate(POLICIES):
@@ -85,7 +93,7 @@ def main():
              for n in range(24)]
     prompts.write_text("".join(json.dumps(line) + "\n" for line in lines))
     num_failed = sum(check_placements(spillway, prompts, folder, storage)
-                     for storage in ([], ["--weight-bits", "8"], ["--weight-bits", "4"]))
+                     for storage in STORAGES)
     num_failed += not check_memory(spillway, prompts, folder)
     sys.exit(1 if num_failed else 0)
 
