@@ -94,7 +94,7 @@ cudaError_t cudaHostGetDevicePointer(void** device, void* host, unsigned) {
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind,
                             cudaStream_t) {
-  std::memmove(to, from, bytes);
+  if (bytes > 0) std::memmove(to, from, bytes);
   return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t) {
