@@ -86,7 +86,9 @@ struct BudgetStep {
       const int64_t slot = first + threadIdx.x / kLanes;
       const bool is_key = slot < NumKeys() && has_dims;
       typename Format::Vector bits;
-      if (is_key) bits = Format::Load(row.kv, layout, KvPart::kKey, {kv_head, slot, vector});
+      if (is_key)
+        bits = Format::template Load<ReadWritten>(row.kv, layout, KvPart::kKey,
+                                                  {kv_head, slot, vector});
       float key[kVectorElements];
       Format::Widen(bits, key);
       float dot = 0.0F;
@@ -126,7 +128,8 @@ struct BudgetStep {
       for (int load = 0; load < kLoads; ++load) {
         const int64_t slot = first + load * kParts;
         if (slot < NumKeys() && has_dims) {
-          bits[load] = Format::Load(row.kv, layout, KvPart::kValue, {kv_head, slot, vector});
+          bits[load] = Format::template Load<ReadWritten>(row.kv, layout, KvPart::kValue,
+                                                          {kv_head, slot, vector});
         }
       }
 #pragma unroll

@@ -49,7 +49,8 @@ struct DecodeTile {
     for (int load = 0; load < kLoads; ++load) {
       const int64_t slot = first + load * kGroups + group;
       if (slot < end && has_dims) {
-        vectors[load] = Format::Load(row.kv, args.layout, part, {kv_head, slot, lane_in_key});
+        vectors[load] = Format::template Load<ReadOnly>(row.kv, args.layout, part,
+                                                        {kv_head, slot, lane_in_key});
       }
     }
   }

@@ -27,6 +27,20 @@ struct GroupPlace {
   int64_t group;  // of the head's dimensions
 };
 
+// How a kernel reads KV: what kernels before it have stored, or what it stores itself.
+struct ReadOnly {
+  template <typename T>
+  static __device__ T Get(const T* pointer) {
+    return __ldg(pointer);
+  }
+};
+struct ReadWritten {
+  template <typename T>
+  static __device__ T Get(const T* pointer) {
+    return *pointer;
+  }
+};
+
 __device__ inline void WidenPair(uint32_t word, float& low, float& high, __half) {
   __half2 pair;
   memcpy(&pair, &word, sizeof(pair));
@@ -51,9 +65,10 @@ struct KvElements {
     uint4 words = {0, 0, 0, 0};
   };
 
+  template <typename Read>
   static __device__ Vector Load(const std::byte* kv, const KvLayout& layout, KvPart part,
                                 const VectorPlace& place) {
-    return {*Address(kv, layout, part, place)};
+    return {Read::Get(Address(kv, layout, part, place))};
   }
 
   static __device__ const uint4* Address(const std::byte* kv, const KvLayout& layout, KvPart part,
@@ -96,6 +111,7 @@ struct KvCodes {
     uint32_t range = 0;  // min, then scale
   };
 
+  template <typename Read>
   static __device__ Vector Load(const std::byte* kv, const KvLayout& layout, KvPart part,
                                 const VectorPlace& place) {
     const std::byte* codes = kv + KvOffset<kBits>(layout, part, place.kv_head, place.slot) +
@@ -104,13 +120,13 @@ struct KvCodes {
                              place.vector * kVectorElements / kKvGroup * kKvRangeStride;
     Vector vector;
     if constexpr (kBits == 8) {
-      const uint2 words = *reinterpret_cast<const uint2*>(codes);
+      const uint2 words = Read::Get(reinterpret_cast<const uint2*>(codes));
       vector.words[0] = words.x;
       vector.words[1] = words.y;
     } else {
-      vector.words[0] = *reinterpret_cast<const uint32_t*>(codes);
+      vector.words[0] = Read::Get(reinterpret_cast<const uint32_t*>(codes));
     }
-    vector.range = *reinterpret_cast<const uint32_t*>(range);
+    vector.range = Read::Get(reinterpret_cast<const uint32_t*>(range));
     return vector;
   }
 
@@ -153,7 +169,8 @@ struct KvCodes {
     return __uint_as_float(bits) - kBase;
   }
 
-  // A lane's elements of a group; what its 16 lanes know together they all have.
+  // A lane's elements of a group. What its 16 lanes know together they all have, but for where
+  // `min` moves to.
   struct Group {
     float x[kLaneElements];
     uint32_t code[kLaneElements];
@@ -188,7 +205,8 @@ struct KvCodes {
       }
       sum = SumOverLanes<kGroupLanes>(sum);
       sum_of_codes = SumOverLanes<kGroupLanes>(sum_of_codes);  // exact
-      if (step != 0.0F) min = MovedMin(sum, sum_of_codes);
+      // Of the lane that stores it.
+      if (step != 0.0F && threadIdx.x % kGroupLanes == 0) min = MovedMin(sum, sum_of_codes);
     }
 
     __device__ void FindRange() {

@@ -6,6 +6,7 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include "spillway/dtype.h"
 #include "src/cuda/check.h"
@@ -21,6 +22,7 @@ inline constexpr unsigned kAllLanes = 0xFFFFFFFFU;
 template <typename Args>
 void LaunchKernel(void (*kernel)(Args), dim3 grid, int threads, Args args, Stream& stream,
                   const char* what) {
+  static_assert(std::is_trivially_copyable_v<Args> && sizeof(Args) <= 4096);
   void* parameters[] = {&args};
   CudaCheck(cudaLaunchKernel(kernel, grid, dim3(static_cast<unsigned>(threads)), parameters, 0,
                              stream.get()),

@@ -214,7 +214,7 @@ __device__ int64_t FirstOut() {
 template <DType kDType, int kOutTiles>
 __device__ void SumAll(const PackedMatmulArgs& args, XStage* stages,
                        ManySums<kDType, kOutTiles>& sums) {
-  constexpr int kAhead = 4 / kOutTiles;  // groups of weights in flight
+  constexpr int kAhead = kOutTiles == 1 ? 8 : 2;  // groups of weights in flight; registers end
   const int groups = NumGroups(args.in);
   PackedRowPointers from[kOutTiles];
 #pragma unroll

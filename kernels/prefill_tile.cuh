@@ -46,27 +46,63 @@ __device__ void StoreRounded(const float (&values)[kVectorElements], int64_t vec
   }
 }
 
-// Begins to copy keys (or values) [first, first + kTileKeys); past num_keys they are zero. Codes
-// are read, and what they are worth is rounded, at once.
+// Which of a tile's vectors a thread brings, one after the other.
+struct TileVector {
+  int key;  // of the tile
+  VectorPlace place;
+  bool is_there;  // false: past the last key
+
+  __device__ TileVector(const TileSource& source, int64_t first, int at) {
+    const int vectors = static_cast<int>(source.layout.head_dim) / kVectorElements;
+    key = at / vectors;
+    is_there = first + key < source.num_keys;
+    place = {source.kv_head, is_there ? first + key : 0, at % vectors};
+  }
+};
+
+// Codes are read at once, all of them before the first is used, and what they are worth is rounded.
+template <typename Format, int kDim>
+__device__ void LoadCodes(const TileSource& source, KvPart part, int64_t first,
+                          SharedTile<typename Format::Factor, kDim>& tile) {
+  constexpr int kMost = kTileKeys * kDim / kVectorElements / kTileThreads;
+  const int64_t head_dim = source.layout.head_dim;
+  const int count = kTileKeys * static_cast<int>(head_dim) / kVectorElements;
+  typename Format::Vector codes[kMost];
+#pragma unroll
+  for (int n = 0; n < kMost; ++n) {
+    const int at = n * kTileThreads + static_cast<int>(threadIdx.x);
+    if (at >= count) break;
+    const TileVector vector(source, first, at);
+    if (vector.is_there) {
+      codes[n] = Format::template Load<ReadOnly>(source.kv, source.layout, part, vector.place);
+    }
+  }
+#pragma unroll
+  for (int n = 0; n < kMost; ++n) {
+    const int at = n * kTileThreads + static_cast<int>(threadIdx.x);
+    if (at >= count) break;
+    const TileVector vector(source, first, at);
+    float values[kVectorElements];
+    Format::Widen(codes[n], values);
+    StoreRounded<Format>(
+        values, vector.place.vector, head_dim,
+        &tile.values[vector.key * SharedTile<typename Format::Factor, kDim>::kStride]);
+  }
+}
+
+// Begins to copy keys (or values) [first, first + kTileKeys); past num_keys they are zero.
 template <typename Format, int kDim>
 __device__ void LoadTile(const TileSource& source, KvPart part, int64_t first,
                          SharedTile<typename Format::Factor, kDim>& tile) {
-  constexpr int kStride = SharedTile<typename Format::Factor, kDim>::kStride;
-  const int vectors = static_cast<int>(source.layout.head_dim / kVectorElements);
-  for (int at = threadIdx.x; at < kTileKeys * vectors; at += kTileThreads) {
-    const int key = at / vectors;
-    const int vector = at % vectors;
-    const bool is_there = first + key < source.num_keys;
-    const VectorPlace place = {source.kv_head, is_there ? first + key : 0, vector};
-    if constexpr (Format::kBits == 16) {
-      CopyAsync16(&tile.values[key * kStride + vector * kVectorElements],
-                  Format::Address(source.kv, source.layout, part, place), is_there);
-    } else {
-      typename Format::Vector codes;
-      if (is_there) codes = Format::Load(source.kv, source.layout, part, place);
-      float values[kVectorElements];
-      Format::Widen(codes, values);
-      StoreRounded<Format>(values, vector, source.layout.head_dim, &tile.values[key * kStride]);
+  if constexpr (Format::kBits < 16) {
+    LoadCodes<Format, kDim>(source, part, first, tile);
+  } else {
+    constexpr int kStride = SharedTile<typename Format::Factor, kDim>::kStride;
+    const int count = kTileKeys * static_cast<int>(source.layout.head_dim) / kVectorElements;
+    for (int at = threadIdx.x; at < count; at += kTileThreads) {
+      const TileVector vector(source, first, at);
+      CopyAsync16(&tile.values[vector.key * kStride + vector.place.vector * kVectorElements],
+                  Format::Address(source.kv, source.layout, part, vector.place), vector.is_there);
     }
   }
 }

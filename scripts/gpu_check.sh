@@ -2,7 +2,7 @@
 # One command for a machine with a GPU: builds, then runs what needs one. Stages, all by default or by name:
 #   build      preset gpu, for the GPU that is here
 #   test       tests with the label gpu; none may be skipped
-#   sanitize   compute-sanitizer memcheck and racecheck on the kernel tests, where the tool is
+#   sanitize   compute-sanitizer's four tools on the kernel tests, where the tool is
 #   bench      kernels and links beside their limits, to OUT/gpu_bench.json
 #   placement  the bundled model over placements: the same bytes; and beside the CPU's answers
 # OUT is build/gpu/check. Ends in "N passed, N failed, N skipped", counted in stages.
@@ -38,7 +38,7 @@ run_test() {
 run_sanitize() {
   command -v compute-sanitizer >/dev/null || return 77
   local tool suite
-  for tool in memcheck racecheck; do
+  for tool in memcheck racecheck initcheck synccheck; do
     for suite in ops attention budget packed; do
       # Products are the library's own; its kernels are not ours to check.
       compute-sanitizer --tool "$tool" --error-exitcode 1 "build/gpu/tests/gpu_${suite}_test" \

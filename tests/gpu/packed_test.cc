@@ -127,7 +127,6 @@ TEST_P(PackedTest, FinishesAsTheOracle) {
   }
 }
 
-// 320 rows of 8192 outputs take the largest blocks, fewer rows the other kernels.
 // 256 rows of so many outputs are what the blocks of 128 outputs are for.
 TEST_P(PackedTest, ARowsBitsDependOnTheRowOnly) {
   const Product p = {520, 8192, dtype(), Activation::kGeluTanh, false};

@@ -10,8 +10,10 @@ import subprocess
 import sys
 
 SENTENCE = "So the youngest brother set out, and when he had gone a little way he met an old woman. "
-# Tokens that may differ from the CPU's where two logits nearly tie; every later token of the row then does too.
+# Rows that may differ from the CPU's: where two logits nearly tie, every later token does too. An activation that is
+# rounded otherwise may have another code of 4 bits, which moves logits thirty times as far.
 MOST_ROWS_THAT_DIFFER = 0.1
+MOST_ROWS_THAT_DIFFER_IN_CODES = 0.7
 SET_ASIDE_BYTES = 64 << 20  # cuda_device.cc
 GPU = ["--device", "cuda:0", "--gpu-memory", "8GiB"]
 
@@ -70,16 +72,17 @@ def check_placements(spillway, prompts, folder, storage):
     on_cpu = texts(run(spillway, prompts, folder / "cpu.jsonl", ["--device", "cpu", *storage]))
     differing = sum(a != b for a, b in zip(texts(first), on_cpu))
     print(f"{name}: {len(POLICIES)} placements; {differing} of {len(on_cpu)} rows differ from the CPU's")
-    if differing > MOST_ROWS_THAT_DIFFER * len(on_cpu):
+    in_codes = "--kv-bits" in storage and storage[storage.index("--kv-bits") + 1] == "4"
+    if differing > (MOST_ROWS_THAT_DIFFER_IN_CODES if in_codes else MOST_ROWS_THAT_DIFFER) * len(on_cpu):
         num_failed += 1
         print("more rows than near-ties explain")
     return num_failed
 
 
-def check_memory(spillway, prompts, folder):
+def check_memory(spillway, prompts, folder, storage):
     """What a run takes on the GPU beside its plan fits what is set aside for loaded kernels."""
     report = folder / "report.json"
-    run(spillway, prompts, folder / "report.jsonl", [*GPU, "--report", str(report)])
+    run(spillway, prompts, folder / "report.jsonl", [*GPU, *storage, "--report", str(report)])
     tier = json.loads(report.read_text())["tiers"]["gpu"]
     beside = tier["peak_bytes"] - tier["planned_peak_bytes"]
     print(f"GPU memory beside the plan: {beside / 2**20:.1f} MiB of {SET_ASIDE_BYTES / 2**20:.0f} MiB set aside")
@@ -94,7 +97,7 @@ def main():
     prompts.write_text("".join(json.dumps(line) + "\n" for line in lines))
     num_failed = sum(check_placements(spillway, prompts, folder, storage)
                      for storage in STORAGES)
-    num_failed += not check_memory(spillway, prompts, folder)
+    num_failed += sum(not check_memory(spillway, prompts, folder, storage) for storage in STORAGES)
     sys.exit(1 if num_failed else 0)
 
 
