@@ -21,7 +21,11 @@ struct Shape {
   int64_t num_kv_heads;
   int64_t head_dim;
 };
+#if defined(SPILLWAY_SOFT_GPU)
+constexpr Shape kShapes[] = {{2, 1, 64}, {1, 1, 80}, {4, 2, 128}};
+#else
 constexpr Shape kShapes[] = {{4, 4, 64}, {3, 3, 80}, {8, 2, 128}, {5, 1, 24}};
+#endif
 constexpr KvPolicyKind kKinds[] = {KvPolicyKind::kH2o, KvPolicyKind::kWindow,
                                    KvPolicyKind::kH2oFlexgen};
 
@@ -228,7 +232,8 @@ TEST_F(BudgetTest, StepsAgreeWithTheOracle) {
       for (const KvStorage& storage : kStorages) {
         SCOPED_TRACE(storage.name() + ", head_dim " + std::to_string(shape.head_dim));
         Steps steps(shape, kind, storage, stream());
-        for (uint32_t step = 0; step < 30; ++step) steps.Step(step);
+        // After 15 all four rows evict.
+        for (uint32_t step = 0; step < 18; ++step) steps.Step(step);
         steps.Compare();
       }
     }

@@ -131,7 +131,7 @@ TEST_P(PackedTest, FinishesAsTheOracle) {
 TEST_P(PackedTest, ARowsBitsDependOnTheRowOnly) {
   const Product p = {520, 8192, dtype(), Activation::kGeluTanh, false};
   const std::vector<float> all = Run(p, 256, {p.out});
-  for (const int64_t rows : {1, 2, 8, 9, 16, 17, 64, 65}) {
+  for (const int64_t rows : {1, 8, 9, 16, 17, 65}) {
     const std::vector<float> some = Run(p, rows, {p.out});
     EXPECT_EQ(Bits(some), Bits(std::span(all).first(some.size()))) << rows << " rows";
   }
