@@ -12,7 +12,11 @@ namespace {
 using OrderTest = GpuTest;
 
 TEST_F(OrderTest, ACopyTakesAwayWhatTheComputesBeforeItLeft) {
+#ifdef SPILLWAY_SOFT_GPU  // its streams are late in any case
+  constexpr int64_t kCols = 1 << 12;
+#else
   constexpr int64_t kCols = 1 << 20;
+#endif
   constexpr int64_t kRows = 16;
   constexpr int64_t kBytes = kRows * kCols * 4;
   ComputeQueue computes;

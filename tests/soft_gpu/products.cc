@@ -10,6 +10,7 @@
 #include "kernels/convert.h"
 #include "kernels/matmul.h"
 #include "kernels/thread_pool.h"
+#include "tests/soft_gpu/streams.h"
 
 namespace {
 
@@ -101,7 +102,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
                               const void* a, cublasLtMatrixLayout_t layout_a, const void* b,
                               cublasLtMatrixLayout_t layout_b, const void* beta, const void* c,
                               cublasLtMatrixLayout_t, void* d, cublasLtMatrixLayout_t layout_d,
-                              const cublasLtMatmulAlgo_t*, void*, std::size_t, cudaStream_t) {
+                              const cublasLtMatmulAlgo_t*, void*, std::size_t,
+                              cudaStream_t stream) {
   float scale = 0.0F;
   float keep = 0.0F;
   std::memcpy(&scale, alpha, sizeof(scale));
@@ -114,7 +116,6 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
                     layout_a->stride == in && layout_b->stride == in && scale == 1.0F &&
                     (keep == 0.0F || (keep == 1.0F && c == d));
   if (!fits) return CUBLAS_STATUS_INVALID_VALUE;
-  const std::vector<float> x = Widened(b, in * rows, TypeOf(layout_b->type));
   kernels::MatmulPiece piece;
   piece.weight = a;
   piece.weight_dtype = TypeOf(layout_a->type);
@@ -125,12 +126,15 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
     piece.residual = piece.y;
     piece.residual_stride = piece.y_stride;
   }
-  kernels::MatmulArgs args;
-  args.x = x.data();
-  args.x_stride = in;
-  args.rows = rows;
-  args.in = in;
-  args.pieces = {&piece, 1};
-  Multiply(args);
+  spillway::soft_gpu::Enqueue(stream, [=, dtype = TypeOf(layout_b->type)] {
+    const std::vector<float> x = Widened(b, in * rows, dtype);
+    kernels::MatmulArgs args;
+    args.x = x.data();
+    args.x_stride = in;
+    args.rows = rows;
+    args.in = in;
+    args.pieces = {&piece, 1};
+    Multiply(args);
+  });
   return CUBLAS_STATUS_SUCCESS;
 }

@@ -1,15 +1,13 @@
-// One GPU of 4 GiB with streams that do at once what they are given, in the order of the calls:
-// what waits in a stream has always happened. Copies and kernels of two host threads go one at a
-// time, as the order of one GPU's memory would have it.
+// One GPU of 4 GiB: its memory, and what is enqueued in its streams (streams.h).
 #include <cuda_runtime_api.h>
 
-#include <atomic>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
+
+#include "tests/soft_gpu/streams.h"
 
 namespace {
 
@@ -19,17 +17,7 @@ std::mutex mutex;  // of what follows
 std::map<void*, std::size_t> allocations;
 std::size_t used_bytes = std::size_t{64} << 20;  // as a context takes some
 
-double Now() {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration<double, std::milli>(now).count();
-}
-
 }  // namespace
-
-struct CUstream_st {};
-struct CUevent_st {
-  std::atomic<double> time = 0.0;
-};
 
 const char* cudaGetErrorName(cudaError_t error) {
   return error == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation" : "cudaErrorInvalidValue";
@@ -76,6 +64,7 @@ cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
 
 cudaError_t cudaFree(void* pointer) {
   if (pointer == nullptr) return cudaSuccess;
+  spillway::soft_gpu::FinishAll();
   const std::lock_guard lock(mutex);
   const auto found = allocations.find(pointer);
   if (found == allocations.end()) return cudaErrorInvalidValue;
@@ -86,47 +75,27 @@ cudaError_t cudaFree(void* pointer) {
 }
 
 cudaError_t cudaHostRegister(void*, std::size_t, unsigned) { return cudaSuccess; }
-cudaError_t cudaHostUnregister(void*) { return cudaSuccess; }
+cudaError_t cudaHostUnregister(void*) {
+  spillway::soft_gpu::FinishAll();
+  return cudaSuccess;
+}
 cudaError_t cudaHostGetDevicePointer(void** device, void* host, unsigned) {
   *device = host;
   return cudaSuccess;
 }
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind,
-                            cudaStream_t) {
-  if (bytes > 0) std::memmove(to, from, bytes);
+                            cudaStream_t stream) {
+  spillway::soft_gpu::Enqueue(stream, [=] {
+    if (bytes > 0) std::memmove(to, from, bytes);
+  });
   return cudaSuccess;
 }
-cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t) {
-  std::memset(to, value, bytes);
+cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
+  spillway::soft_gpu::Enqueue(stream, [=] { std::memset(to, value, bytes); });
   return cudaSuccess;
 }
-
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  *stream = new CUstream_st;
-  return cudaSuccess;
-}
-cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  delete stream;
-  return cudaSuccess;
-}
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
-
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  *event = new CUevent_st;
-  return cudaSuccess;
-}
-cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  delete event;
-  return cudaSuccess;
-}
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
-  event->time = Now();
-  return cudaSuccess;
-}
-cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
-cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
-  *milliseconds = static_cast<float>(to->time - from->time);
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* argument) {
+  spillway::soft_gpu::Enqueue(stream, [=] { function(argument); });
   return cudaSuccess;
 }

@@ -8,6 +8,7 @@
 
 #include "cuda_runtime_api.h"
 #include "tests/soft_gpu/block.h"
+#include "tests/soft_gpu/streams.h"
 
 #define __global__
 #define __device__
@@ -37,10 +38,11 @@ struct alignas(16) uint4 {
 
 template <typename Args>
 cudaError_t cudaLaunchKernel(void (*kernel)(Args), dim3 grid, dim3 threads, void** parameters,
-                             std::size_t, cudaStream_t) {
-  using Values = std::remove_const_t<Args>;
-  const auto* args = static_cast<const Values*>(parameters[0]);
-  spillway::soft_gpu::RunGrid({grid.x, grid.y, grid.z}, threads.x, [&] { kernel(*args); });
+                             std::size_t, cudaStream_t stream) {
+  const auto args = *static_cast<const std::remove_const_t<Args>*>(parameters[0]);
+  spillway::soft_gpu::Enqueue(stream, [=] {
+    spillway::soft_gpu::RunGrid({grid.x, grid.y, grid.z}, threads.x, [&] { kernel(args); });
+  });
   return cudaSuccess;
 }
 
