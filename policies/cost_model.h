@@ -55,6 +55,11 @@ struct CostRates {
   DeviceRates cpu;
 };
 
+// Whether CostUnit::kCpuAttention goes beside the other units, which then are a GPU's.
+inline bool CpuAttendsBeside(const Plan& plan, const CostRates& rates) {
+  return plan.AttendsBeside() && rates.device != rates.cpu;
+}
+
 // Whether enough is known of the machine to predict anything.
 bool KnowsRates(const Machine& machine);
 

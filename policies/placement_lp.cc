@@ -27,7 +27,8 @@ constexpr std::size_t kMemoryRow = kNumClasses;
 constexpr std::size_t kTimeRow = kMemoryRow + 3;
 constexpr std::size_t kDiskRow = kAllLinks.size();  // of a pass
 constexpr std::size_t kComputeRow = kDiskRow + 1;
-constexpr std::size_t kRowsOfPass = kComputeRow + 1;
+constexpr std::size_t kCpuRow = kComputeRow + 1;
+constexpr std::size_t kRowsOfPass = kCpuRow + 1;
 
 constexpr double kBytesUnit = 1 << 30;  // keeps the coefficients within a few orders of magnitude
 
@@ -157,7 +158,11 @@ PlacementLp::Sample PlacementLp::SampleAt(const Placement& placement) const {
       // Between a block's layers states stay where they are.
       if (layer == 0 || layer == 2) add(cost.hidden_s, TaskKind::kStoreHidden, layer, times);
       if (layer == 1 || layer == last) add(cost.hidden_s, TaskKind::kLoadHidden, layer, times);
-      cost.compute_s += times * model.Compute(layer, load).total_s();
+      const UnitSeconds units = model.Compute(layer, load);
+      const double cpu_s =
+          CpuAttendsBeside(plan, model.rates()) ? units[CostUnit::kCpuAttention] : 0.0;
+      cost.cpu_attention_s += times * cpu_s;
+      cost.compute_s += times * (units.total_s() - cpu_s);
     }
     add(cost.kv_s, TaskKind::kLoadKv, 1, blocks);
     add(cost.kv_s, TaskKind::kStoreKv, 1, blocks);
@@ -226,8 +231,14 @@ void PlacementLp::AddTimeRows(const Limits& limits, LinearProgram& program) cons
       return (link_s(sample, Link::kDiskRead) + link_s(sample, Link::kDiskWrite)) /
              (2.0 * both_frac);
     }));
+    // A single batch has nothing for the GPU to do while the CPU attends to it.
+    program.rows.push_back(RowOf([&](const Sample& sample) {
+      const PassCost& cost = sample.passes[pass];
+      const double waits_s = limits.num_batches > 1 ? 0.0 : cost.cpu_attention_s;
+      return batches * (cost.compute_s + waits_s);
+    }));
     program.rows.push_back(
-        RowOf([&](const Sample& sample) { return batches * sample.passes[pass].compute_s; }));
+        RowOf([&](const Sample& sample) { return batches * sample.passes[pass].cpu_attention_s; }));
     for (std::size_t row = program.rows.size() - kRowsOfPass; row < program.rows.size(); ++row) {
       program.rows[row].coefficients[kNumShares + pass] = -1.0;
     }
@@ -324,6 +335,7 @@ PlacementAnswer PlacementLp::AnswerOf(const LinearProgram& program,
     for (std::size_t of_pass = 0; of_pass < kRowsOfPass; ++of_pass) {
       const double dual = -solution.duals[kTimeRow + pass * kRowsOfPass + of_pass];
       const std::string_view noun = of_pass == kComputeRow ? "compute"
+                                    : of_pass == kCpuRow   ? "cpu attention"
                                     : of_pass == kDiskRow  ? "disk"
                                                            : LinkName(kAllLinks[of_pass]);
       costs.emplace_back(dual * pass_s, fmt::format("{} {}", kPassNames[pass], noun));

@@ -64,6 +64,7 @@ class PlacementLp {
     PerLink<double> kv_s;
     PerLink<double> hidden_s;
     double compute_s = 0.0;
+    double cpu_attention_s = 0.0;  // beside that
   };
   struct Sample {
     PerTier<double> fixed_bytes;

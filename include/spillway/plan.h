@@ -114,14 +114,14 @@ struct ExchangeBytes {
 };
 
 // With a KV policy that evicts, K and V of the prompts that are computed, until it is known which
-// tokens stay. Two places for the longest prompt, which chunks of a pass may cut, then room for the
+// tokens stay; on a GPU also of those whose KV the CPU attends to later. Two places for the longest prompt, which chunks of a pass may cut, then room for the
 // prompts that lie within one chunk; all in slots without anything beside K and V.
 struct PromptKvPlan {
   int64_t align = 1;  // slots of a KV block
   int64_t longest_slots = 0;
   int64_t chunk_slots = 0;
   Region kv;      // [2 * longest_slots + chunk_slots]
-  Region scores;  // fp32 [num_heads][slots]; none with a window
+  Region scores;  // fp32 [num_heads][slots]; of policies that choose by scores
 
   int64_t slots() const { return 2 * longest_slots + chunk_slots; }
 };
@@ -178,6 +178,11 @@ struct Plan {
   // Whether rows with their KV in `tier` are attended to where it lies.
   bool KvInPlace(Tier tier) const {
     return tier == device() || (tier == Tier::kCpu && policy.cpu_attention);
+  }
+  // Whether rows whose KV is off the device are attended to by the CPU while the device computes.
+  bool AttendsBeside() const {
+    return device() == Tier::kGpu && policy.cpu_attention &&
+           kv[Tier::kCpu].rows + kv[Tier::kDisk].rows > 0;
   }
   // What is moved and checked as one.
   int64_t KvBlockBytes(Tier tier) const { return slot_align[tier] * slot_bytes; }

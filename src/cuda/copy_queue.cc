@@ -7,6 +7,11 @@
 
 namespace spillway {
 
+void CudaCopyQueue::WaitFor(uint64_t mark) const {
+  UseGpu(gpu_);
+  computes_.Wait(mark);
+}
+
 void CudaCopyQueue::Begin(DeviceCopy& copy) {
   SPILLWAY_CHECK(num_begun_ - num_finished_ < kMaxCopies);
   UseGpu(gpu_);  // of this thread, which is the transfer stream's

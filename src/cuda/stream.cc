@@ -39,4 +39,8 @@ void Stream::WaitFor(const Event& event) {
   CudaCheck(cudaStreamWaitEvent(get(), event.get(), cudaEventWaitDefault), "ordering two streams");
 }
 
+void Stream::Call(void (*function)(void*), void* argument) {
+  CudaCheck(cudaLaunchHostFunc(get(), function, argument), "calling the host from a stream");
+}
+
 }  // namespace spillway

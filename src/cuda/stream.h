@@ -47,6 +47,11 @@ class Stream {
   // kGpu.
   void WaitFor(const Event& event);
 
+  // Calls function(argument) on a thread of CUDA's, in the stream's order; what is enqueued behind it
+  // waits for its return. It must not call CUDA. Lifetime: the argument, until then. Throws: Error
+  // kGpu.
+  void Call(void (*function)(void*), void* argument);
+
   CUstream_st* get() const { return handle_.get(); }
 
  private:

@@ -14,6 +14,8 @@ AttentionLists::AttentionLists(const AttentionLimits& limits) {
   key_tiles_.reserve(static_cast<std::size_t>(MaxKeyTiles(limits)));
   compact_rows_.reserve(static_cast<std::size_t>(limits.rows));
   budget_rows_.reserve(static_cast<std::size_t>(limits.rows));
+  stored_rows_.reserve(static_cast<std::size_t>(limits.rows));
+  host_tokens_.reserve(static_cast<std::size_t>(limits.rows));
 }
 
 // Of one chunk: all the keys of each row that has tokens in it.
@@ -32,6 +34,8 @@ void AttentionLists::Clear() {
   key_tiles_.clear();
   compact_rows_.clear();
   budget_rows_.clear();
+  stored_rows_.clear();
+  host_tokens_.clear();
 }
 
 void AttentionLists::Add(const kernels::AttentionRow& row, RowPhase phase) {
@@ -57,18 +61,18 @@ void AttentionLists::Add(const kernels::AttentionRow& row, RowPhase phase) {
 int64_t AttentionLists::MaxBytes(const AttentionLimits& limits, int64_t num_chunks) {
   // A row that a chunk's end cuts is in two lists.
   const int64_t rows = limits.rows + num_chunks;
-  return rows * static_cast<int64_t>(sizeof(kernels::AttentionRow)) +
+  return 2 * rows * static_cast<int64_t>(sizeof(kernels::AttentionRow)) +
          kernels::MaxRowTiles(rows, limits.tokens) *
              static_cast<int64_t>(sizeof(kernels::RowTile)) +
          kernels::MaxDecodeItems(rows, limits.slots) *
              static_cast<int64_t>(sizeof(kernels::DecodeItem)) +
          limits.rows * static_cast<int64_t>(sizeof(kernels::KvCompactRow) +
-                                            sizeof(kernels::BudgetAttentionRow)) +
+                                            sizeof(kernels::BudgetAttentionRow) + sizeof(int32_t)) +
          (limits.longest == 0 ? 0
                               : rows + limits.tokens / kernels::kTileKeys +
                                     num_chunks * (2 * limits.longest / kernels::kTileKeys + 1)) *
              static_cast<int64_t>(sizeof(kernels::RowTile)) +
-         6 * num_chunks * kTableAlignBytes;
+         8 * num_chunks * kTableAlignBytes;
 }
 
 }  // namespace spillway

@@ -38,6 +38,11 @@ class AttentionLists {
   void Add(const kernels::KvCompactRow& row) { compact_rows_.push_back(row); }
   void Add(const kernels::BudgetAttentionRow& row) { budget_rows_.push_back(row); }
 
+  // Of rows that the CPU attends to once their prompt is done: a prompt that is to be stored in
+  // `row` too, and a token of the chunk whose attention the CPU does.
+  void AddStored(const kernels::AttentionRow& row) { stored_rows_.push_back(row); }
+  void AddHostToken(int64_t token) { host_tokens_.push_back(static_cast<int32_t>(token)); }
+
   const std::vector<kernels::AttentionRow>& rows() const { return rows_; }
   const std::vector<kernels::RowTile>& tiles() const { return tiles_; }
   const std::vector<kernels::DecodeItem>& items() const { return items_; }
@@ -45,6 +50,8 @@ class AttentionLists {
   const std::vector<kernels::RowTile>& key_tiles() const { return key_tiles_; }
   const std::vector<kernels::KvCompactRow>& compact_rows() const { return compact_rows_; }
   const std::vector<kernels::BudgetAttentionRow>& budget_rows() const { return budget_rows_; }
+  const std::vector<kernels::AttentionRow>& stored_rows() const { return stored_rows_; }
+  const std::vector<int32_t>& host_tokens() const { return host_tokens_; }
 
   // Bytes of all lists of chunks that together hold `limits`, each rounded as a table.
   static int64_t MaxKeyTiles(const AttentionLimits& limits);
@@ -57,6 +64,8 @@ class AttentionLists {
   std::vector<kernels::RowTile> key_tiles_;
   std::vector<kernels::KvCompactRow> compact_rows_;
   std::vector<kernels::BudgetAttentionRow> budget_rows_;
+  std::vector<kernels::AttentionRow> stored_rows_;
+  std::vector<int32_t> host_tokens_;
 };
 
 }  // namespace spillway

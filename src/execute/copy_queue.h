@@ -32,6 +32,10 @@ class CopyQueue {
   // All computes begun so far, to order copies after them.
   virtual uint64_t Mark() const = 0;
 
+  // Returns when these computes are done, and what the CPU did for them is in its memory. Throws:
+  // Error kGpu.
+  virtual void WaitFor(uint64_t mark) const = 0;
+
   // Begins the copy, or notes it; they are carried out in this order. Lifetime: both ends, until
   // Finish. Throws: Error kGpu.
   virtual void Begin(DeviceCopy& copy) = 0;
@@ -46,6 +50,7 @@ class CopyQueue {
 class HostCopyQueue final : public CopyQueue {
  public:
   uint64_t Mark() const override { return 0; }
+  void WaitFor(uint64_t) const override {}
   void Begin(DeviceCopy&) override {}
   CopyTimes Finish(const DeviceCopy& copy) override;
 };

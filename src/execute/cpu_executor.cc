@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstring>
 
 #include "kernels/embedding.h"
@@ -155,33 +154,14 @@ void CpuExecutor::AddPrompt(const LayerArgs::RowInChunk& at) {
   if (prompt.compact) compact_rows_.push_back(*prompt.compact);
 }
 
-kernels::AttentionArgs CpuExecutor::PlainAttention() const {
-  const ModelShape& shape = plan_.shape;
-  const int64_t q = shape.num_heads * shape.head_dim;
-  const int64_t kv_width = shape.num_kv_heads * shape.head_dim;
-  kernels::AttentionArgs args;
-  args.q = device_.As<float>(plan_.workspace.qkv);
-  args.k = args.q + q;
-  args.v = args.k + kv_width;
-  args.qkv_stride = q + 2 * kv_width;
-  args.out = device_.As<float>(plan_.workspace.attended);
-  args.out_stride = q;
-  args.num_heads = shape.num_heads;
-  args.num_kv_heads = shape.num_kv_heads;
-  args.head_dim = shape.head_dim;
-  args.scale = 1.0F / std::sqrt(static_cast<float>(shape.head_dim));
-  return args;
-}
-
 // Prompts, what stays of those that end here, then single tokens.
 void CpuExecutor::Attend() {
   const ModelShape& shape = plan_.shape;
   const std::span<std::byte> workspace = device_.View(plan_.workspace.attention);
-  kernels::AttentionArgs args = PlainAttention();
+  float* qkv = device_.As<float>(plan_.workspace.qkv);
+  float* attended = device_.As<float>(plan_.workspace.attended);
+  kernels::AttentionArgs args = layer_.Attention(qkv, attended);
   args.rows = attention_rows_;
-  args.kv_dtype = plan_.policy.kv_dtype;
-  args.token_scores_stride = plan_.workspace.prompt.slots();
-  args.kv_bits = plan_.policy.kv_bits;
   kernels::Attention(args, workspace, pool_, isa_);
   if (!compact_rows_.empty()) {
     kernels::KvCompact({compact_rows_, plan_.policy.kv.kind, args.token_scores_stride,
@@ -189,10 +169,9 @@ void CpuExecutor::Attend() {
                        workspace, pool_);
   }
   if (budget_rows_.empty()) return;
-  kernels::BudgetAttention({args.q, args.k, args.v, args.qkv_stride, args.out, args.out_stride,
-                            budget_rows_, shape.num_heads, shape.num_kv_heads, shape.head_dim,
-                            args.scale, args.kv_dtype, plan_.policy.kv.kind, args.kv_bits},
-                           workspace, pool_, isa_);
+  kernels::BudgetAttentionArgs step = layer_.Budget(qkv, attended);
+  step.rows = budget_rows_;
+  kernels::BudgetAttention(step, workspace, pool_, isa_);
 }
 
 void CpuExecutor::ComputeMlp(const Cell& cell) {
@@ -262,7 +241,11 @@ void CpuExecutor::AdvanceReference(const Cursor& at) {
 void CpuExecutor::AttendReference(const PlannedLayer& layer, int64_t begin, int64_t rows) {
   const Rows hidden = {reference_.Hidden(begin), plan_.shape.hidden_size};
   Project(layer, hidden, rows);
-  kernels::AttentionArgs args = PlainAttention();
+  // In 16 bits, whatever the cache of rows has.
+  kernels::AttentionArgs args = layer_.Attention(device_.As<float>(plan_.workspace.qkv),
+                                                 device_.As<float>(plan_.workspace.attended));
+  args.kv_dtype = DType::kF16;
+  args.kv_bits = 16;
   kernels::AddKeyDirections(
       {args.k, args.qkv_stride, rows, args.num_kv_heads, args.head_dim, reference_.Common()});
   const kernels::AttentionRow row = reference_.Row(begin, rows);

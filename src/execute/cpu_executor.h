@@ -62,7 +62,6 @@ class CpuExecutor final : public Executor {
   void AttendChunk(const Cell& cell, const Chunk& chunk);
   void AddPrompt(const LayerArgs::RowInChunk& at);
   void Attend();
-  kernels::AttentionArgs PlainAttention() const;  // of what workspace.qkv holds; no rows yet
   kernels::EmbeddingArgs Lookup(const PlannedTensor& table, std::span<const int32_t> ids,
                                 int64_t first_row, Rows y);
 

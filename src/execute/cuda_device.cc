@@ -51,8 +51,8 @@ std::unique_ptr<CopyQueue> CudaDevice::MakeCopyQueue() {
 }
 
 std::unique_ptr<Executor> CudaDevice::MakeExecutor(const Plan& plan, const Arenas& arenas,
-                                                   ThreadPool&) {
-  return std::make_unique<CudaExecutor>(plan, arenas, computes_);
+                                                   ThreadPool& pool) {
+  return std::make_unique<CudaExecutor>(plan, arenas, computes_, pool);
 }
 
 void CudaDevice::CopyIn(std::byte* to, std::span<const std::byte> from) {

@@ -1,10 +1,15 @@
 // CudaExecutor: the arithmetic of a cell on a GPU. Compute enqueues and returns; the host is at
 // most kComputesAhead computes ahead. Logits go to the host, where rows are sampled as on the CPU:
 // at 64 rows of a 50 k vocabulary they are 13 MB a pass, half a millisecond of the link.
+// Rows whose KV the CPU attends to (host_attention.h) split an attention layer: its first part, up
+// to q, k and v, goes through a stream of its own, so that the GPU has the next batch's, and the
+// rest of the batch before, to do while the CPU attends to this one.
 // Thread rule: one thread calls it.
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -16,6 +21,7 @@
 #include "src/execute/device.h"  // Arenas
 #include "src/execute/exchange.h"
 #include "src/execute/executor.h"
+#include "src/execute/host_attention.h"
 #include "src/execute/layer_args.h"
 #include "src/execute/reference_keys.h"
 #include "src/execute/table_writer.h"
@@ -24,9 +30,9 @@ namespace spillway {
 
 class CudaExecutor final : public Executor {
  public:
-  // `computes` is also what copy queues hold their copies by. Lifetime: all of these outlive the
-  // executor. Throws: Error kGpu.
-  CudaExecutor(const Plan& plan, const Arenas& arenas, ComputeQueue& computes);
+  // `computes` is also what copy queues hold their copies by; the pool computes what the CPU
+  // attends to. Lifetime: all of these outlive the executor. Throws: Error kGpu.
+  CudaExecutor(const Plan& plan, const Arenas& arenas, ComputeQueue& computes, ThreadPool& pool);
   ~CudaExecutor() override;  // waits for what was enqueued
 
   // Throws: Error kModelUnsupported, kFlag: what the kernels cannot compute.
@@ -47,6 +53,39 @@ class CudaExecutor final : public Executor {
     std::span<const kernels::RowTile> key_tiles;
     std::span<const kernels::KvCompactRow> compact_rows;
     std::span<const kernels::BudgetAttentionRow> budget_rows;
+    std::span<const kernels::AttentionRow> stored_rows;
+    std::span<const int32_t> host_tokens;
+    HostAttention::Job* host_job = nullptr;  // of these; null: none
+  };
+  // A stream and what the operations in it use of the GPU's memory.
+  struct Lane {
+    Stream& stream;
+    std::byte* table;
+    float* normed;
+    float* qkv;
+    std::span<std::byte> matmul;
+  };
+  // What the CPU's attention needs, where it is asked for.
+  struct Beside {
+    struct Turn {
+      float* attended;  // GPU
+      float* host_qkv;  // as the GPU addresses them
+      float* host_attended;
+      Event projected;  // q, k and v, and what the GPU attends to
+      Event answered;   // by the CPU
+      Event finished;   // the turn is free
+    };
+
+    Beside(CudaExecutor& executor, ThreadPool& pool);
+
+    Stream first;  // the first part of attention layers
+    Stream host;   // calls the CPU
+    Event joined;  // of both streams of computes, for the reference prompt
+    HostAttention attention;
+    std::array<Turn, kHostTurns> turns;
+    std::size_t num_cells = 0;                // of attention, that had a table
+    std::size_t num_chunks = 0;               // that had a turn
+    std::vector<uint64_t> computes_of_batch;  // the last one of each
   };
 
   void ComputeEmbedding(const Cell& cell);
@@ -68,8 +107,9 @@ class CudaExecutor final : public Executor {
   EmbeddingTables ListTables(const PlannedLayer& layer);
   void Embed(const PlannedLayer& layer, const TokenInput& input, const EmbeddingTables& tables,
              Rows hidden);
-  void Project(const PlannedLayer& layer, Rows hidden, int64_t rows);  // to workspace.qkv
-  void FinishAttention(const PlannedLayer& layer, Rows hidden, int64_t rows);
+  void Project(const Lane& lane, const PlannedLayer& layer, Rows hidden,
+               int64_t rows);  // to its qkv
+  void FinishAttention(const PlannedLayer& layer, float* attended, Rows hidden, int64_t rows);
   void Mlp(const PlannedLayer& layer, Rows hidden, int64_t rows);
 
   // The reference prompt through the layer, the first time that the layer is computed.
@@ -78,30 +118,49 @@ class CudaExecutor final : public Executor {
   void AttendReference(const PlannedLayer& layer);
   template <typename F>
   void ForEachReferenceChunk(F compute);
-  void Reflect(const PlannedLayer& layer, int64_t rows);  // queries and keys in workspace.qkv
+  void Reflect(const Lane& lane, const PlannedLayer& layer, int64_t rows);  // queries and keys
+  void JoinLanes(Stream& later, Stream& earlier);
 
   void CutIntoChunks(const Cell& cell);
-  ChunkAttention ListAttention(const Cell& cell, const Chunk& chunk);
+  ChunkAttention ListAttention(const Cell& cell, std::size_t chunk);
   void ListRow(const LayerArgs::RowInChunk& at);
-  void Attend(const Chunk& chunk, const ChunkAttention& attention);
-  kernels::PrefillAttentionArgs PrefillArgs(const ChunkAttention& attention) const;
-  void AttendPrompts(const kernels::PrefillAttentionArgs& prefill, const ChunkAttention& attention,
-                     int64_t num_tokens);
-  void Decode(const kernels::PrefillAttentionArgs& prefill, const ChunkAttention& attention);
-  void Evict(const kernels::PrefillAttentionArgs& prefill, const ChunkAttention& attention);
+  void ListPrompt(const LayerArgs::RowInChunk& at);
+  void ListHostRow(const LayerArgs::RowInChunk& at);
+  void ComputeBeside(const Cell& cell);
+  // The GPU's part. `attended`: where its rows' go.
+  void Attend(const Lane& lane, const ChunkAttention& attention, float* attended,
+              int64_t num_tokens);
+  kernels::PrefillAttentionArgs PrefillArgs(const Lane& lane, const ChunkAttention& attention,
+                                            float* attended) const;
+  void AttendPrompts(const Lane& lane, const kernels::PrefillAttentionArgs& prefill,
+                     const ChunkAttention& attention, int64_t num_tokens);
+  void Decode(const Lane& lane, const kernels::PrefillAttentionArgs& prefill,
+              const ChunkAttention& attention);
+  void Evict(const Lane& lane, const kernels::PrefillAttentionArgs& prefill,
+             const ChunkAttention& attention);
+  void SendHostRows(const ChunkAttention& attention, Beside::Turn& turn);
+  void FetchHostRows(const ChunkAttention& attention, Beside::Turn& turn);
   template <typename T>
-  T* Scratch(const Region& region) const;
-  void Multiply(const PlannedLayer& layer, Rows x, int64_t rows, std::span<const Linear> linears,
-                Activation activation = Activation::kNone);
-  void Norm(const PlannedLayer& layer, Rows x, Rows y, int64_t rows);
-  void SendTable();  // what was put so far crosses to the GPU
+  T* Scratch(const Region& region) const;  // of plan.exchange.device
+  template <typename T>
+  T* HostScratch(const Region& region) const;  // of plan.exchange.host
+  template <typename T>
+  T* Mapped(T* host) const;  // CPU memory as the GPU addresses it
+  HostAttention::Memory HostAttentionMemory() const;
+  Lane FirstLane();  // of an attention layer's first part
+  bool AttendsOnHost(const PackedRow& row) const;
+  void Multiply(const Lane& lane, const PlannedLayer& layer, Rows x, int64_t rows,
+                std::span<const Linear> linears, Activation activation = Activation::kNone);
+  void Norm(const Lane& lane, const PlannedLayer& layer, Rows x, Rows y, int64_t rows);
+  void SendTable(Stream& stream);  // what was put so far crosses to the GPU
 
   const Plan& plan_;
   const Arena& device_;
   const Arena& host_;
   ComputeQueue& computes_;
   ExchangeLayout exchange_;
-  std::byte* host_tables_gpu_;  // plan.exchange.host as kernels address it
+  std::byte* host_gpu_;  // the host's arena as kernels address it
+  Lane lane_;            // of all but what Beside has
   kernels::GpuMatmul matmul_;
   TableWriter table_;
   AttentionLists lists_;
@@ -110,6 +169,7 @@ class CudaExecutor final : public Executor {
   std::vector<Chunk> chunks_;  // of the cell that is being enqueued
   std::vector<ChunkAttention> attentions_;
   std::vector<const float*> last_rows_;
+  std::unique_ptr<Beside> beside_;  // null: the CPU attends to nothing
   uint64_t logits_compute_ = 0;
   std::span<float> logits_;
 };

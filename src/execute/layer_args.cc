@@ -1,6 +1,7 @@
 #include "src/execute/layer_args.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "spillway/error.h"
 #include "spillway/kv_block.h"
@@ -97,6 +98,45 @@ float* LayerArgs::Hidden(const Cell& cell, int64_t token) const {
   const Tier tier = *std::ranges::find_if(kAllTiers, holds);
   return cell.places.hidden[tier] +
          (token - cell.batch.hidden[tier].begin) * plan_.shape.hidden_size;
+}
+
+kernels::AttentionArgs LayerArgs::Attention(float* qkv, float* out) const {
+  const ModelShape& shape = plan_.shape;
+  const int64_t q = shape.num_heads * shape.head_dim;
+  const int64_t kv = shape.num_kv_heads * shape.head_dim;
+  kernels::AttentionArgs args;
+  args.q = qkv;
+  args.k = qkv + q;
+  args.v = args.k + kv;
+  args.qkv_stride = q + 2 * kv;
+  args.out = out;
+  args.out_stride = q;
+  args.num_heads = shape.num_heads;
+  args.num_kv_heads = shape.num_kv_heads;
+  args.head_dim = shape.head_dim;
+  args.scale = 1.0F / std::sqrt(static_cast<float>(shape.head_dim));
+  args.kv_dtype = plan_.policy.kv_dtype;
+  args.token_scores_stride = plan_.workspace.prompt.slots();
+  args.kv_bits = plan_.policy.kv_bits;
+  return args;
+}
+
+kernels::BudgetAttentionArgs LayerArgs::Budget(float* qkv, float* out) const {
+  const kernels::AttentionArgs args = Attention(qkv, out);
+  return {args.q,
+          args.k,
+          args.v,
+          args.qkv_stride,
+          args.out,
+          args.out_stride,
+          {},
+          args.num_heads,
+          args.num_kv_heads,
+          args.head_dim,
+          args.scale,
+          args.kv_dtype,
+          plan_.policy.kv.kind,
+          args.kv_bits};
 }
 
 std::optional<LayerArgs::RowInChunk> LayerArgs::RowIn(const Cell& cell, const Chunk& chunk,

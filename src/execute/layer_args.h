@@ -77,6 +77,11 @@ class LayerArgs {
   Chunk ChunkAt(const Cell& cell, int64_t begin, int64_t end) const;
   float* Hidden(const Cell& cell, int64_t token) const;
 
+  // Of tokens whose q, k and v lie one behind the other, as a product leaves them; rows and what
+  // they keep beside KV are the caller's to fill in.
+  kernels::AttentionArgs Attention(float* qkv, float* out) const;
+  kernels::BudgetAttentionArgs Budget(float* qkv, float* out) const;
+
   // A chunk's rows are asked for in their order. nullopt: the row has no token in the chunk.
   void BeginChunk() { prompt_places_.BeginChunk(); }
   std::optional<RowInChunk> RowIn(const Cell& cell, const Chunk& chunk, std::size_t row) const;

@@ -60,6 +60,12 @@ CostRates RatesFor(const Plan& plan, const SimOptions& options, FlexGenPass pass
                                                    : RatesOf(plan.machine);
 }
 
+// A cell that waits for the CPU's attention while the GPU has the next batch's first.
+struct Postponed {
+  Cursor at;
+  UnitSeconds units;
+};
+
 // Walks blocks one after the other; a clock and links that go on between them.
 class Simulator {
  public:
@@ -152,12 +158,54 @@ class Simulator {
           if (grid.overlap == Overlap::kOff) mover_.WaitForStores();
         } else if (load.rows > 0) {
           mover_.WaitForLoads(at);
-          units += Compute(at, UnitsOf(at, load, model), totals);
+          const bool beside = !flexgen && CpuAttendsBeside(plan_, model.rates());
+          units += (beside ? ComputeBeside(at, UnitsOf(at, load, model), totals)
+                           : Compute(at, UnitsOf(at, load, model), totals));
         }
       }
       if (flexgen) mover_.WaitForAll();
     }
-    return units;
+    return units += RunPostponed(totals);
+  }
+
+  // The executor begins the next batch's attention before it ends this one's: what follows the
+  // CPU's attention to a batch waits for it, behind the attention layer of the next.
+  UnitSeconds ComputeBeside(const Cursor& at, UnitSeconds units, PhaseTotals& totals) {
+    const bool attends =
+        plan_.layers[static_cast<std::size_t>(at.layer)].kind == LayerKind::kAttention;
+    UnitSeconds done;
+    const bool goes_first = attends && postponed_ && postponed_->at.batch != at.batch;
+    if (!goes_first) done += RunPostponed(totals);
+    if (!attends && CpuDone(at) > mover_.now_s()) {
+      postponed_ = {at, units};
+      return done;
+    }
+    const double cpu_s = std::exchange(units[CostUnit::kCpuAttention], 0.0);
+    done += Compute(at, units, totals);
+    if (cpu_s > 0.0) {
+      cpu_free_s_ = CpuDone(at) = std::max(cpu_free_s_, mover_.now_s()) + cpu_s;
+      done[CostUnit::kCpuAttention] += cpu_s;
+    }
+    return done += RunPostponed(totals);
+  }
+
+  UnitSeconds RunPostponed(PhaseTotals& totals) {
+    if (!postponed_) return {};
+    const auto [at, units] = *std::exchange(postponed_, std::nullopt);
+    const double waits_s = CpuDone(at) - mover_.now_s();
+    if (waits_s > 0.0) {
+      const double waited_s = mover_.Compute(at, waits_s);
+      totals.parts[ComputePart::kAttention] += waited_s;
+      totals.compute_s += waited_s;
+    }
+    return Compute(at, units, totals);
+  }
+
+  // When the CPU has attended to the cell's batch.
+  double& CpuDone(const Cursor& at) {
+    const auto batch = static_cast<std::size_t>(at.batch);
+    if (cpu_done_s_.size() <= batch) cpu_done_s_.resize(batch + 1);
+    return cpu_done_s_[batch];
   }
 
   UnitSeconds UnitsOf(const Cursor& at, const BatchLoad& load, const CostModel& model) const {
@@ -208,6 +256,9 @@ class Simulator {
   double pass_begin_s_ = 0.0;
   WaitTotals waits_before_;
   PerLink<LinkTotals> links_before_;
+  std::optional<Postponed> postponed_;
+  double cpu_free_s_ = 0.0;         // when the CPU has attended to all that it was given
+  std::vector<double> cpu_done_s_;  // [batch]
 };
 
 bool AllAlike(const Workload& work) {
@@ -277,7 +328,9 @@ std::string BoundBy(const Plan& plan, const Totals& totals) {
     most_s = busy_s;
     name = LinkName(link);
   }
-  if (totals.units.total_s() < most_s) return name;
+  const double cpu_s =
+      CpuAttendsBeside(plan, RatesOf(plan.machine)) ? totals.units[CostUnit::kCpuAttention] : 0.0;
+  if (std::max(cpu_s, totals.units.total_s() - cpu_s) < most_s) return name;
   const CostUnit unit = *std::ranges::max_element(
       kAllCostUnits, {}, [&](CostUnit candidate) { return totals.units[candidate]; });
   return CostUnitName(unit, plan.device());

@@ -163,7 +163,11 @@ bool TransferStream::Begin(Entry& entry) {
     BeginRead(entry);
     return true;
   }
-  if (entry.memory != move.device) Copy(entry.memory, move.device, entry);
+  if (entry.memory != move.device) {
+    Copy(entry.memory, move.device, entry);
+  } else {
+    copies_->WaitFor(entry.after_compute);
+  }
   const DiskRequest request = move.scratch->BeginWrite(move.run, entry.Memory());
   entry.ticket = options_.queue->Submit({&request, 1}, &entry.label);
   return true;

@@ -32,7 +32,7 @@ enum class MoveKind { kCopy, kReadTile, kReadScratch, kWriteScratch };
 struct Move {
   MoveKind kind = MoveKind::kCopy;
   bool outward = false;
-  bool on_host = false;  // `device` is CPU memory that the CPU computes on: the disk reaches it
+  bool on_host = false;  // `device` is CPU memory that the CPU attends to: the disk reaches it
   std::byte* device = nullptr;
   std::byte* host = nullptr;
   int64_t bytes = 0;

@@ -197,10 +197,11 @@ StagedRows StagedRowsOf(const Plan& plan) {
 }
 
 // By block, what batches move has longer to come, and staged weights take more room: worth it where
-// there is more than one batch and KV or states of some do move.
+// there is more than one batch and KV or states of some do move, or the CPU attends to one batch
+// while the GPU has the MLP of another.
 GridOrder OrderOf(const Plan& plan) {
   const StagedRows staged = StagedRowsOf(plan);
-  const bool moves = staged.kv_slots > 0 || staged.hidden_bytes > 0;
+  const bool moves = staged.kv_slots > 0 || staged.hidden_bytes > 0 || plan.AttendsBeside();
   return moves && plan.num_batches > 1 ? GridOrder::kByBlock : GridOrder::kByLayer;
 }
 
@@ -263,7 +264,7 @@ PromptKvPlan PlacePromptKv(const Plan& plan, int64_t chunk_tokens, Cursor64& are
   prompt.longest_slots = RoundUp(plan.longest.prompt_tokens, prompt.align);
   prompt.chunk_slots = chunk_tokens + (prompt.align - 1) * std::min(chunk_tokens, plan.batch.rows);
   prompt.kv = arena.Take(prompt.slots() * plan.PromptSlotBytes());
-  if (plan.policy.kv.kind != KvPolicyKind::kWindow) {
+  if (plan.policy.kv.evicts() && plan.policy.kv.kind != KvPolicyKind::kWindow) {
     prompt.scores = arena.Take(prompt.slots() * plan.shape.num_heads * int64_t{sizeof(float)});
   }
   return prompt;
@@ -288,7 +289,10 @@ WorkspacePlan PlaceWorkspace(const Plan& plan, const KernelNeeds& needs, Cursor6
   work.attention = arena.Take((evicts ? needs.eviction_bytes : needs.attention_bytes)(
       RoundUp(plan.longest.slots() + 1, KvBlockSlots(plan.policy.kv_bits)), shape.head_dim,
       plan.machine.num_threads));
-  if (evicts) work.prompt = PlacePromptKv(plan, work.chunk_tokens, arena);
+  const bool keeps_prompts_elsewhere = needs.exchange != nullptr && plan.AttendsBeside();
+  if (evicts || keeps_prompts_elsewhere) {
+    work.prompt = PlacePromptKv(plan, work.chunk_tokens, arena);
+  }
   // Attention, MLP, embedding and head never run at the same time: they share what follows.
   Cursor64 attention(arena.end());
   work.qkv = attention.Take(floats(work.chunk_tokens, q + 2 * kv));

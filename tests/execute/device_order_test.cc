@@ -71,6 +71,7 @@ struct Placing {
   int weights_gpu, weights_cpu;
   int kv_gpu, kv_cpu;
   int hidden_gpu, hidden_cpu;
+  bool cpu_attention = false;
 };
 
 PerTier<double> Shares(int gpu, int cpu) {
@@ -123,6 +124,7 @@ class DeviceOrderTest : public testing::Test {
     policy.activation_frac = Shares(placing.hidden_gpu, placing.hidden_cpu);
     policy.gpu_batch_size = block.rows;
     policy.num_gpu_batches = block.batches;
+    policy.cpu_attention = placing.cpu_attention;
     policy.kv.kind = block.kv;
     policy.kv.budget.kept = {0.4, 0};
     policy.prefill_chunk = 16;
@@ -158,8 +160,9 @@ class DeviceOrderTest : public testing::Test {
 };
 
 constexpr Placing kPlacings[] = {
-    {100, 0, 100, 0, 100, 0}, {0, 100, 0, 100, 0, 100}, {0, 0, 0, 0, 0, 0},
-    {30, 40, 25, 50, 25, 50}, {0, 100, 100, 0, 100, 0}, {50, 0, 0, 0, 100, 0},
+    {100, 0, 100, 0, 100, 0},     {0, 100, 0, 100, 0, 100},       {0, 0, 0, 0, 0, 0},
+    {30, 40, 25, 50, 25, 50},     {0, 100, 100, 0, 100, 0},       {50, 0, 0, 0, 100, 0},
+    {100, 0, 0, 0, 100, 0, true}, {0, 100, 30, 30, 0, 100, true},
 };
 TEST_F(DeviceOrderTest, AnyOrderThatTheMarksAllowGivesTheSameTokens) {
   for (const Placing& placing : kPlacings) {

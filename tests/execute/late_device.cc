@@ -14,6 +14,7 @@ class LateCopyQueue final : public CopyQueue {
       : streams_(streams), stream_(streams.AddCopyStream()) {}
 
   uint64_t Mark() const override { return streams_.num_computes(); }
+  void WaitFor(uint64_t mark) const override { streams_.FinishComputesUntil(mark); }
   void Begin(DeviceCopy& copy) override { copy.ticket = streams_.EnqueueCopy(stream_, copy); }
   CopyTimes Finish(const DeviceCopy& copy) override {
     streams_.FinishCopy(stream_, copy.ticket);
@@ -77,6 +78,11 @@ uint64_t LateStreams::EnqueueCopy(std::size_t stream, const DeviceCopy& copy) {
 void LateStreams::FinishComputes() {
   const std::lock_guard lock(mutex_);
   while (!computes_.empty()) RunCompute();
+}
+
+void LateStreams::FinishComputesUntil(uint64_t number) {
+  const std::lock_guard lock(mutex_);
+  while (marks_ == Marks::kObeyed && num_computed_ < number) RunCompute();
 }
 
 void LateStreams::FinishCopy(std::size_t stream, uint64_t number) {

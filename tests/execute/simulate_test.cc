@@ -127,6 +127,32 @@ Plan SpilledPlan(const Workload& work, int64_t rows, int64_t num_batches) {
   return LayOut(*BuiltInShape("opt-1.3b"), T4(), work, policy, kNeeds);
 }
 
+// Rows whose KV is all in CPU memory and attended to there; 16 of them in blocks of so many
+// batches.
+SimResult AttendedByTheCpu(int64_t num_batches) {
+  Policy policy;
+  policy.weight_frac = policy.activation_frac = Share(1.0, 0.0);
+  policy.kv_frac = Share(0.0, 1.0);
+  policy.cpu_attention = true;
+  policy.gpu_batch_size = 16 / num_batches;
+  policy.num_gpu_batches = num_batches;
+  const Workload work = Requests(16, {16, 400});
+  return Simulate(LayOut(*BuiltInShape("opt-1.3b"), T4(), work, policy, kNeeds), work, {});
+}
+
+TEST(SimulateBeside, TheCpuAttendsToABatchWhileTheGpuComputesAnother) {
+  for (const int64_t num_batches : {1, 2, 4}) {
+    const SimResult result = AttendedByTheCpu(num_batches);
+    const double cpu_s = result.units[CostUnit::kCpuAttention];
+    const double gpu_s = result.units.total_s() - cpu_s;
+    EXPECT_GT(std::min(cpu_s, gpu_s), 0.1 * std::max(cpu_s, gpu_s)) << "nothing to overlap";
+    // The first batch of a pass begins when the last one before it has ended.
+    const double least_s = num_batches == 1 ? cpu_s + gpu_s : std::max(cpu_s, gpu_s);
+    EXPECT_THAT(result.prediction.total_s(), AllOf(Ge(0.999 * least_s), Le(1.15 * least_s)))
+        << num_batches << " batches: CPU " << cpu_s << " s, GPU " << gpu_s << " s";
+  }
+}
+
 void ExpectNear(const Trace& a, const Trace& b, double tolerance) {
   EXPECT_EQ(a.num_blocks, b.num_blocks);
   EXPECT_EQ(a.prefill.prompt_tokens, b.prefill.prompt_tokens);

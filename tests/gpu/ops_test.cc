@@ -6,6 +6,7 @@
 #include "kernels/fetch_host.h"
 #include "kernels/gather_rows.h"
 #include "kernels/head_reflection.h"
+#include "kernels/host_rows.h"
 #include "kernels/layer_norm.h"
 #include "kernels/matmul_gpu.h"
 #include "tests/gpu/gpu_test_util.h"
@@ -123,6 +124,37 @@ TEST_F(OpsTest, GatherCopiesRows) {
                            y.host().begin() + static_cast<int64_t>(row + 1) * kCols,
                            x.host().begin() + wanted[row] * kCols));
   }
+}
+
+TEST_F(OpsTest, RowsCrossToTheHostAndBack) {
+  constexpr int64_t kRows = 9;
+  constexpr int64_t kCols = 260;
+  constexpr int64_t kStride = kCols + 8;
+  const std::vector<int32_t> wanted = {1, 2, 5, 8};
+  const auto row = [](const std::vector<float>& of, int32_t token) {
+    return std::span(of).subspan(static_cast<size_t>(token * kStride), kCols);
+  };
+  GpuArray<float> x(RandomFloats(kRows * kStride, 1), stream());
+  GpuArray<int32_t> tokens(wanted, stream());
+  const int64_t bytes = std::ssize(wanted) * kCols * 4;
+  const PinnedArena pinned(bytes);
+  auto* host = pinned.As<float>({0, bytes});
+  auto* mapped = reinterpret_cast<float*>(GpuAddressOf(pinned.View({0, bytes}).data()));
+  SendRowsAsync({x.data(), kStride, tokens.span(), kCols, mapped}, stream());
+  Finish();
+  for (size_t at = 0; at < wanted.size(); ++at) {
+    float* sent = host + static_cast<int64_t>(at) * kCols;
+    EXPECT_TRUE(std::equal(sent, sent + kCols, row(x.host(), wanted[at]).begin())) << at;
+    for (int64_t col = 0; col < kCols; ++col) sent[col] += 1.0F;
+  }
+  std::vector<float> expected = x.host();
+  for (const int32_t token : wanted) {
+    for (int64_t col = 0; col < kCols; ++col)
+      expected[static_cast<size_t>(token * kStride + col)] += 1.0F;
+  }
+  FetchRowsAsync({x.data(), kStride, tokens.span(), kCols, mapped}, stream());
+  Finish();
+  EXPECT_EQ(x.Download(), expected);  // and no other row
 }
 
 TEST_F(OpsTest, FetchCopiesPinnedMemory) {
