@@ -260,9 +260,13 @@ std::vector<Flag> TerminalFlags() {
   };
 }
 
+Flag DeviceFlag() {
+  return Value("device", "auto|cpu|cuda:N", "where layers are computed", SetDevice);
+}
+
 std::vector<Flag> RunFlags() {
   return {
-      Value("device", "auto|cpu|cuda:N", "where layers are computed", SetDevice),
+      DeviceFlag(),
       Bytes("cpu-memory", "hard cap of CPU memory (90 % of what is free)",
             &Config::cpu_memory_bytes),
       Bytes("gpu-memory", "hard cap of GPU memory", &Config::gpu_memory_bytes),
@@ -366,6 +370,7 @@ std::vector<Flag> ProfileFlags() {
             [](Config& config, const std::string& text) { config.output = text; }),
       Switch("quick", "fewer and shorter rounds: about 10 s in place of 50",
              [](Config& config, bool on) { config.quick = on; }),
+      DeviceFlag(),
       OffloadDirFlag(),
       ThreadsFlag(),
       CpuComputeFlag(),

@@ -4,6 +4,7 @@
 #include "src/cuda/check.h"
 #include "src/cuda/copy_queue.h"
 #include "src/execute/cuda_executor.h"
+#include "src/execute/cuda_probe.h"
 #include "src/execute/exchange.h"
 #include "src/memory/device_arena.h"
 
@@ -53,6 +54,11 @@ std::unique_ptr<CopyQueue> CudaDevice::MakeCopyQueue() {
 std::unique_ptr<Executor> CudaDevice::MakeExecutor(const Plan& plan, const Arenas& arenas,
                                                    ThreadPool& pool) {
   return std::make_unique<CudaExecutor>(plan, arenas, computes_, pool);
+}
+
+std::unique_ptr<GpuProbe> CudaDevice::MakeProbe() const {
+  UseGpu(info_.index);
+  return std::make_unique<CudaProbe>(CudaProbe::Sizes{}, info_.index);
 }
 
 void CudaDevice::CopyIn(std::byte* to, std::span<const std::byte> from) {

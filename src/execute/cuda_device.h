@@ -25,6 +25,7 @@ class CudaDevice final : public Device {
   std::unique_ptr<CopyQueue> MakeCopyQueue() override;
   std::unique_ptr<Executor> MakeExecutor(const Plan& plan, const Arenas& arenas,
                                          ThreadPool& pool) override;
+  std::unique_ptr<GpuProbe> MakeProbe() const override;
   bool IsHostMemory() const override { return false; }
   void CopyIn(std::byte* to, std::span<const std::byte> from) override;
 

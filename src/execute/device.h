@@ -13,6 +13,7 @@
 #include "spillway/plan.h"
 #include "src/execute/copy_queue.h"
 #include "src/execute/executor.h"
+#include "src/machine/gpu_probe.h"
 #include "src/memory/arena.h"
 
 namespace spillway {
@@ -60,6 +61,10 @@ class Device {
   // kModelUnsupported.
   virtual std::unique_ptr<Executor> MakeExecutor(const Plan& plan, const Arenas& arenas,
                                                  ThreadPool& pool) = 0;
+
+  // For `profile`; null where there is no GPU. Takes GPU memory. Throws: Error kGpu, kGpuMemory,
+  // kCpuMemory.
+  virtual std::unique_ptr<GpuProbe> MakeProbe() const = 0;
 
   // False: the host cannot write to the memory of the gpu tier.
   virtual bool IsHostMemory() const = 0;

@@ -73,25 +73,26 @@ std::filesystem::path OffloadFolder(const Config& config) {
   return named != nullptr && *named != '\0' ? named : "/tmp";
 }
 
-Machine HostMachine(const Config& config) {
+Machine HostMachine(const Config& config, const Device& device) {
   Machine machine;
   machine.name = ProcessorName();
   machine.isa = kernels::IsaName(kernels::BestIsa(config.cpu_compute));
   machine.num_threads = config.num_threads > 0 ? config.num_threads : NumPhysicalCores();
   machine.cap_bytes[Tier::kCpu] = AvailableMemoryBytes() / 10 * 9;
-  return machine;
-}
-
-Machine ProbeMachine(const Config& config, const OpenedModel& model, const Device& device) {
-  Machine machine = HostMachine(config);
-  const ProfileKey key = MakeProfileKey(machine, OffloadFolder(config));
-  machine.rates = CachedRates(key).value_or(MachineRates{});
   if (const DeviceMemory memory = device.memory(); memory.total_bytes > 0) {
     machine.name += ", " + device.name();
     machine.device = Tier::kGpu;
     machine.cap_bytes[Tier::kGpu] = GpuCap(config, memory);
     machine.gpu_used_bytes = memory.used_bytes;
-  } else if (config.emulate_gpu_bytes.value_or(0) > 0) {
+  }
+  return machine;
+}
+
+Machine ProbeMachine(const Config& config, const OpenedModel& model, const Device& device) {
+  Machine machine = HostMachine(config, device);
+  const ProfileKey key = MakeProfileKey(machine, OffloadFolder(config));
+  machine.rates = CachedRates(key).value_or(MachineRates{});
+  if (device.IsHostMemory() && config.emulate_gpu_bytes.value_or(0) > 0) {
     machine.device = Tier::kGpu;
     machine.cap_bytes[Tier::kGpu] =
         std::min(*config.emulate_gpu_bytes, config.gpu_memory_bytes.value_or(INT64_MAX));

@@ -13,12 +13,12 @@
 
 namespace spillway {
 
-// This host's processor, and 90 % of the memory that is free; no rates, no disk.
-Machine HostMachine(const Config& config);
+// This host's processor and GPU, and 90 % of the memory that is free; no rates, no disk. A GPU's
+// cap is what is left of --gpu-memory beside what is in use. Throws: Error kGpuMemory: nothing is.
+Machine HostMachine(const Config& config, const Device& device);
 
 // This host and device, what an earlier `profile` measured of them, and the caps that the flags or
-// what is free set. A GPU's cap is what is left of --gpu-memory beside what is in use when the run
-// starts. Throws: Error kPath, kIo: --offload-dir cannot be used; kGpuMemory: nothing is left.
+// what is free set. Throws: Error kPath, kIo: --offload-dir cannot be used; as HostMachine.
 Machine ProbeMachine(const Config& config, const OpenedModel& model, const Device& device);
 
 // This host with the rates of --machine; for verbs that run nothing, the machine of that file with

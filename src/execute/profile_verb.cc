@@ -10,6 +10,7 @@
 #include "kernels/thread_pool.h"
 #include "spillway/error.h"
 #include "src/clock.h"
+#include "src/execute/open_device.h"
 #include "src/execute/prepare.h"
 #include "src/execute/run_blocks.h"
 #include "src/machine/machine_file.h"
@@ -40,10 +41,13 @@ std::string Table(const MeasuredMachine& measured, const Machine& machine, doubl
 }
 
 std::vector<std::string> Sources(const Config& config, const MeasuredMachine& measured) {
+  const bool has_gpu = !measured.rates.gpu.matmul.empty();
   return {fmt::format("measured on this machine by spillway profile{}; disk: {}",
                       config.quick ? " --quick" : "", measured.disk_way),
-          "cpu_to_gpu and gpu_to_cpu are copies from memory to memory by one thread, as with "
-          "--emulate-gpu; rates are medians of the rounds"};
+          fmt::format("cpu_to_gpu and gpu_to_cpu are {}; rates are medians of the rounds",
+                      has_gpu ? "copies of pinned memory, in pieces of 2 MiB"
+                              : "copies from memory to memory by one thread, as with "
+                                "--emulate-gpu")};
 }
 
 // A disturbed profile never takes the place of a better one, and says what it is.
@@ -81,13 +85,15 @@ int RunProfile(const Config& config) {
   const double begin_s = NowSeconds();
   const ReportFile output("--output", config.output, {});
   const DiskFolder folder(OffloadFolder(config));
-  Machine machine = HostMachine(config);
+  const std::unique_ptr<Device> device = OpenDevice(config);
+  Machine machine = HostMachine(config, *device);
   machine.cap_bytes[Tier::kDisk] = folder.FreeBytes() / 10 * 9;
   ProgressLine line(config.progress ? TerminalOf(config) : nullptr);
+  const std::unique_ptr<GpuProbe> gpu = device->MakeProbe();
   const MeasuredMachine measured =
       MeasureMachine(folder, {machine.num_threads, kernels::BestIsa(config.cpu_compute),
                               config.quick ? ProfileLength::kQuick : ProfileLength::kFull,
-                              [&line](const std::string& text) { line.Note(text); }});
+                              [&line](const std::string& text) { line.Note(text); }, gpu.get()});
   line.Clear();
   machine.rates = measured.rates;
   machine.date = fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)));

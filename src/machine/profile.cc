@@ -7,6 +7,7 @@
 #include <cmath>
 #include <ctime>
 #include <future>
+#include <span>
 #include <utility>
 
 #include "spillway/error.h"
@@ -23,11 +24,12 @@ namespace {
 struct Lengths {
   int num_rounds;
   double cpu_round_s;
+  double gpu_round_s;
   double disk_round_s;
   int64_t disk_file_bytes;
 };
-constexpr Lengths kFullLengths = {15, 0.12, 0.5, int64_t{1} << 30};
-constexpr Lengths kQuickLengths = {7, 0.05, 0.2, int64_t{1} << 28};
+constexpr Lengths kFullLengths = {15, 0.12, 0.05, 0.5, int64_t{1} << 30};
+constexpr Lengths kQuickLengths = {7, 0.05, 0.02, 0.2, int64_t{1} << 28};
 
 constexpr double kGiga = 1e9;
 constexpr int64_t kNarrowWidth = 1024;
@@ -131,13 +133,17 @@ class Profiler {
         pool_(options.num_threads),
         cpu_(pool_, options.isa),
         disk_(folder, lengths_.disk_file_bytes) {
-    result_.rates.cpu.matmul.resize(kRowCounts.size());
-    result_.rates.cpu.matmul_8bit.resize(kCodedRowCounts.size());
-    result_.rates.cpu.matmul_4bit.resize(kCodedRowCounts.size());
+    for (DeviceRates* device : {&result_.rates.cpu, &result_.rates.gpu}) {
+      if (device == &result_.rates.gpu && options.gpu == nullptr) continue;
+      device->matmul.resize(kRowCounts.size());
+      device->matmul_8bit.resize(kCodedRowCounts.size());
+      device->matmul_4bit.resize(kCodedRowCounts.size());
+    }
   }
 
   MeasuredMachine Run() {
     AddMeasurements();
+    if (options_.gpu != nullptr) AddGpuMeasurements();
     // In turns, so that a moment in which something else runs costs each one round and not one all
     // of them. The first round warms up and does not count.
     for (int round = 0; round <= lengths_.num_rounds; ++round) {
@@ -153,6 +159,7 @@ class Profiler {
     }
     for (Measurement& measurement : measurements_) result_.lines.push_back(Conclude(measurement));
     result_.rates.cpu.launch_s = Rounded(1.0 / launches_per_s_);
+    if (options_.gpu != nullptr) result_.rates.gpu.launch_s = Rounded(1.0 / gpu_launches_per_s_);
     ConcludeDisk();
     for (const SharedMeasurement& shared : shared_) ConcludeShared(shared);
     result_.processor_share = processor_s_ / (products_s_ * options_.num_threads);
@@ -250,12 +257,7 @@ class Profiler {
     AddDisk("disk_read", &DiskProbe::Read, &links[Link::kDiskRead]);
     AddDisk("disk_write", &DiskProbe::Write, &links[Link::kDiskWrite]);
     AddDisk("  both at once", &DiskProbe::ReadAndWrite, &disk_both_bytes_per_s_);
-    AddCpu(
-        "cpu_to_gpu (copy)", Unit::kBytes, [this] { return cpu_.CopyToDevice(); },
-        &links[Link::kCpuToGpu]);
-    AddCpu(
-        "gpu_to_cpu (copy)", Unit::kBytes, [this] { return cpu_.CopyFromDevice(); },
-        &links[Link::kGpuToCpu]);
+    if (options_.gpu == nullptr) AddEmulatedLinks();
     AddCpu(
         "memory read", Unit::kBytes, [this] { return cpu_.ReadMemory(); }, &cpu.memory_bytes_per_s);
     for (std::size_t i = 0; i < kRowCounts.size(); ++i) {
@@ -300,12 +302,98 @@ class Profiler {
         "launch", Unit::kCalls, [this] { return cpu_.Launch(); }, &launches_per_s_);
     AddShared(Link::kDiskRead, [this](double seconds) { return disk_.Read(seconds); });
     AddShared(Link::kDiskWrite, [this](double seconds) { return disk_.Write(seconds); });
+  }
+
+  // The copies of an emulated GPU, which are the processor's work.
+  void AddEmulatedLinks() {
+    PerLink<double>& links = result_.rates.link_bytes_per_s;
+    AddCpu(
+        "cpu_to_gpu (copy)", Unit::kBytes, [this] { return cpu_.CopyToDevice(); },
+        &links[Link::kCpuToGpu]);
+    AddCpu(
+        "gpu_to_cpu (copy)", Unit::kBytes, [this] { return cpu_.CopyFromDevice(); },
+        &links[Link::kGpuToCpu]);
     AddShared(Link::kCpuToGpu, [this](double seconds) {
       return RateOf([this] { return cpu_.CopyToDevice(); }, seconds);
     });
     AddShared(Link::kGpuToCpu, [this](double seconds) {
       return RateOf([this] { return cpu_.CopyFromDevice(); }, seconds);
     });
+  }
+
+  void AddGpu(std::string name, Unit unit, std::function<GpuProbe::Work()> call, double* rate) {
+    const auto round = [this, call = std::move(call)] {
+      ThrowIfStopRequested();
+      GpuProbe::Work sum;
+      const double begin_s = NowSeconds();
+      do {
+        const GpuProbe::Work work = call();
+        sum.units += work.units;
+        sum.seconds += work.seconds;
+      } while (NowSeconds() - begin_s < lengths_.gpu_round_s);
+      return sum.units / sum.seconds;
+    };
+    measurements_.push_back({std::move(name), unit, true, round, rate, {}});
+  }
+
+  void AddGpuProducts(std::string_view name, DType weights, std::span<const int64_t> row_counts,
+                      std::vector<MatmulRate>& rates) {
+    for (std::size_t i = 0; i < row_counts.size(); ++i) {
+      const int64_t rows = rates[i].rows = row_counts[i];
+      AddGpu(
+          fmt::format("gpu {}, rows {}", name, rows), Unit::kOperations,
+          [this, rows, weights] {
+            return options_.gpu->Multiply(rows, CpuProbe::kHidden, weights);
+          },
+          &rates[i].flops_per_s);
+    }
+  }
+
+  void AddGpuMeasurements() {
+    GpuProbe* probe = options_.gpu;
+    PerLink<double>& links = result_.rates.link_bytes_per_s;
+    DeviceRates& gpu = result_.rates.gpu;
+    AddGpu(
+        "cpu_to_gpu", Unit::kBytes, [probe] { return probe->CopyToGpu(); },
+        &links[Link::kCpuToGpu]);
+    AddGpu(
+        "gpu_to_cpu", Unit::kBytes, [probe] { return probe->CopyFromGpu(); },
+        &links[Link::kGpuToCpu]);
+    AddGpu(
+        "gpu memory", Unit::kBytes, [probe] { return probe->ReadMemory(); },
+        &gpu.memory_bytes_per_s);
+    AddGpuProducts("matmul", DType::kF16, kRowCounts, gpu.matmul);
+    for (std::size_t i = 0; i < kRowCounts.size(); ++i) {
+      AddGpu(
+          fmt::format("  narrow, rows {}", kRowCounts[i]), Unit::kOperations,
+          [probe, i] { return probe->Multiply(kRowCounts[i], kNarrowWidth, DType::kF16); },
+          &gpu.matmul[i].narrow_flops_per_s);
+    }
+    AddGpuProducts("8-bit weights", DType::kQ8, kCodedRowCounts, gpu.matmul_8bit);
+    AddGpuProducts("4-bit weights", DType::kQ4, kCodedRowCounts, gpu.matmul_4bit);
+    AddGpu(
+        "gpu prefill attention", Unit::kOperations,
+        [probe] { return probe->AttendPrefill(128, 512); }, &gpu.prefill_attention_flops_per_s);
+    AddGpu(
+        "  narrow heads", Unit::kOperations, [probe] { return probe->AttendPrefill(64, 512); },
+        &gpu.narrow_attention_flops_per_s);
+    AddGpu(
+        "  short prompts", Unit::kOperations, [probe] { return probe->AttendPrefill(128, 128); },
+        &gpu.short_attention_flops_per_s);
+    AddGpu(
+        "  evicting", Unit::kOperations, [probe] { return probe->EvictPrefill(); },
+        &gpu.evicting_prefill_flops_per_s);
+    AddGpu(
+        "gpu decode attention", Unit::kBytes, [probe] { return probe->AttendDecode(); },
+        &gpu.decode_attention_bytes_per_s);
+    AddGpu(
+        "  evicting", Unit::kBytes, [probe] { return probe->EvictDecode(); },
+        &gpu.evicting_decode_bytes_per_s);
+    AddGpu(
+        "gpu layer norm", Unit::kElements, [probe] { return probe->Normalize(); },
+        &gpu.norm_elements_per_s);
+    AddGpu(
+        "gpu launch", Unit::kCalls, [probe] { return probe->Launch(); }, &gpu_launches_per_s_);
   }
 
   const ProfileOptions& options_;
@@ -315,6 +403,7 @@ class Profiler {
   DiskProbe disk_;
   MeasuredMachine result_;
   double launches_per_s_ = 0.0;
+  double gpu_launches_per_s_ = 0.0;
   double products_s_ = 0.0;   // in which all compute threads had work,
   double processor_s_ = 0.0;  // and the time of the processor they got in it
   std::vector<Measurement> measurements_;

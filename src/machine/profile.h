@@ -8,6 +8,7 @@
 #include "kernels/isa.h"
 #include "spillway/machine.h"
 #include "src/io/disk_folder.h"
+#include "src/machine/gpu_probe.h"
 
 namespace spillway {
 
@@ -18,6 +19,7 @@ struct ProfileOptions {
   kernels::Isa isa = kernels::Isa::kPortable;
   ProfileLength length = ProfileLength::kFull;
   std::function<void(const std::string&)> note;  // hears what is going on
+  GpuProbe* gpu = nullptr;                       // null: this machine has none
 };
 
 // One rate, and how far its rounds lie apart.
@@ -30,7 +32,7 @@ struct MeasuredRate {
 };
 
 struct MeasuredMachine {
-  MachineRates rates;  // of the CPU and all links; cpu_to_gpu and back are those of an emulated GPU
+  MachineRates rates;  // without a GPU cpu_to_gpu and back are those of an emulated one
   std::vector<MeasuredRate> lines;
   std::string disk_way;          // how the disk was reached
   double processor_share = 1.0;  // of its time that the compute threads got; less: others ran
@@ -40,9 +42,9 @@ struct MeasuredMachine {
 // Empty where nothing speaks against them.
 std::string DisturbanceOf(const MeasuredMachine& measured);
 
-// Takes about 90 s, or 20 s with kQuick, whatever the rates are; 1.4 GiB of memory and 1 GiB
-// (256 MiB) of disk.
-// Throws: Error kCpuMemory, kDiskSpace, kPath, kIo, kSystemLimit, kInterrupted.
+// Takes about 90 s, or 20 s with kQuick, whatever the rates are, and a third more with a GPU; 1.4
+// GiB of memory and 1 GiB (256 MiB) of disk.
+// Throws: Error kCpuMemory, kDiskSpace, kPath, kIo, kSystemLimit, kInterrupted, kGpu.
 MeasuredMachine MeasureMachine(const DiskFolder& folder, const ProfileOptions& options);
 
 }  // namespace spillway

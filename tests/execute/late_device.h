@@ -77,6 +77,7 @@ class LateDevice final : public Device {
   std::unique_ptr<CopyQueue> MakeCopyQueue() override;
   std::unique_ptr<Executor> MakeExecutor(const Plan& plan, const Arenas& arenas,
                                          ThreadPool& pool) override;
+  std::unique_ptr<GpuProbe> MakeProbe() const override { return nullptr; }
   bool IsHostMemory() const override { return true; }
   void CopyIn(std::byte* to, std::span<const std::byte> from) override { host_.CopyIn(to, from); }
 
