@@ -11,6 +11,7 @@
 
 #include "kernels/decode_attention.h"
 #include "kernels/matmul_gpu.h"
+#include "kernels/matmul_workspace.h"
 #include "kernels/prefill_attention.h"
 #include "spillway/error.h"
 #include "spillway/kv_block.h"

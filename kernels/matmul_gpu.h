@@ -25,9 +25,6 @@ class Stream;
 
 namespace spillway::kernels {
 
-// Bytes of GPU workspace (256-byte aligned) that a call with at most these sizes needs.
-int64_t GpuMatmulWorkspaceBytes(int64_t max_rows, int64_t max_in);
-
 class GpuMatmul {
  public:
   // The lengths of x that will be asked for: multiples of 8, any for packed weights. Throws: Error

@@ -5,6 +5,7 @@
 
 #include "kernels/matmul_gpu.h"
 #include "kernels/matmul_packed.h"
+#include "kernels/matmul_workspace.h"
 #include "spillway/error.h"
 #include "src/cuda/check.h"
 #include "src/cuda/stream.h"
@@ -12,20 +13,12 @@
 namespace spillway::kernels {
 namespace {
 
-// What NVIDIA recommends for its Hopper products is 32 MiB; without split sums none needs that.
-constexpr int64_t kLtWorkspaceBytes = 4 << 20;
-constexpr int64_t kAlignBytes = 256;
 constexpr uint32_t kPointerAlign = 16;
 
 // The shape that an algorithm is chosen by: a decode batch that pays (default_policy.cc) and a
 // matrix of usual size.
 constexpr int64_t kNominalRows = 64;
 constexpr int64_t kNominalOuts = 4096;
-
-// x in 16 bits, whole groups of it: what products of packed weights read.
-int64_t RoundedBytes(int64_t rows, int64_t in) {
-  return RoundUp(PackedXBytes(rows, in), kAlignBytes);
-}
 
 template <typename T>
 void Prefer(cublasLtMatmulPreferenceOpaque_t& preference,
@@ -35,10 +28,6 @@ void Prefer(cublasLtMatmulPreferenceOpaque_t& preference,
 }
 
 }  // namespace
-
-int64_t GpuMatmulWorkspaceBytes(int64_t max_rows, int64_t max_in) {
-  return kLtWorkspaceBytes + RoundedBytes(max_rows, max_in);
-}
 
 // As the library sees it, by columns: y [out, rows] = W [in, out]^T x [in, rows].
 struct GpuMatmul::Layouts {
@@ -138,7 +127,7 @@ void GpuMatmul::MatmulAsync(const MatmulArgs& args, std::span<std::byte> workspa
                             Stream& stream) {
   if (args.rows == 0) return;
   if (IsQuantised(weight_dtype_)) return MultiplyPacked(args, workspace, stream);
-  const int64_t rounded_bytes = RoundedBytes(args.rows, args.in);
+  const int64_t rounded_bytes = RoundedXBytes(args.rows, args.in);
   SPILLWAY_CHECK(static_cast<int64_t>(workspace.size()) >= rounded_bytes + kLtWorkspaceBytes);
   const auto chosen = std::ranges::find(algorithms_, args.in, &Algorithm::in);
   SPILLWAY_CHECK(chosen != algorithms_.end());

@@ -130,16 +130,6 @@ ProductCost CostOf(const DeviceRates& rates, const ProductSize& size) {
   return cost;
 }
 
-bool Crosses(const PerTier<KvLoad>& kv, const Plan& plan) {
-  return plan.device() == Tier::kGpu && plan.policy.cpu_attention &&
-         kv[Tier::kCpu].attended_tokens + kv[Tier::kCpu].prompt_pairs > 0;
-}
-
-// Head dimensions that a token's K or V, or its query, has over all heads.
-int64_t QueryBytes(const Plan& plan) {
-  return plan.shape.num_heads * plan.shape.head_dim * DTypeBytes(plan.policy.kv_dtype);
-}
-
 // Where rows in `tier` are attended to once they are in place.
 bool OnCpu(const Plan& plan, Tier tier) {
   return plan.device() == Tier::kCpu || (plan.policy.cpu_attention && tier != Tier::kGpu);
@@ -329,9 +319,8 @@ double DecodeAttentionSeconds(const Plan& plan, const DeviceRates& rates, int64_
       plan, {rates.decode_attention_bytes_per_s, rates.evicting_decode_bytes_per_s}, tokens);
 }
 
-double CpuAttentionSeconds(const Plan& plan, const CostRates& rates, const BatchLoad& load,
-                           int64_t block) {
-  const PerTier<KvLoad>& kv = load.KvOf(block);
+double CpuAttentionSeconds(const Plan& plan, const CostRates& rates, const PerTier<KvLoad>& kv,
+                           int64_t traffic_bytes) {
   int64_t tokens = 0;
   for (const Tier tier : kAllTiers) {
     if (OnCpu(plan, tier)) tokens += kv[tier].attended_tokens;
@@ -339,15 +328,22 @@ double CpuAttentionSeconds(const Plan& plan, const CostRates& rates, const Batch
   const double memory = rates.cpu.memory_bytes_per_s;
   const double left =
       std::max(kLeastMemoryShare * memory, memory - LinkTrafficBytesPerS(plan, rates));
-  const DecodeRates cpu = {std::min(rates.cpu.decode_attention_bytes_per_s, left),
-                           rates.cpu.evicting_decode_bytes_per_s};
-  double seconds = DecodeSeconds(plan, cpu, tokens);
-  if (Crosses(kv, plan) && !load.prefills()) {
-    const auto rows = static_cast<double>(load.rows * QueryBytes(plan));
-    seconds += Over(rows, rates.link_bytes_per_s[Link::kGpuToCpu]) +
-               Over(rows, rates.link_bytes_per_s[Link::kCpuToGpu]);
-  }
-  return seconds;
+  const DecodeRates cores = {rates.cpu.decode_attention_bytes_per_s,
+                             rates.cpu.evicting_decode_bytes_per_s};
+  const double read_s = DecodeSeconds(plan, {left, left}, tokens);
+  const double all_s = DecodeSeconds(plan, {memory, memory}, tokens) +
+                       Over(static_cast<double>(traffic_bytes), memory);
+  return std::max(DecodeSeconds(plan, cores, tokens), std::min(read_s, all_s));
+}
+
+double HostRowsSeconds(const Plan& plan, const CostRates& rates, const PerTier<KvLoad>& kv) {
+  if (!plan.AttendsBeside()) return 0.0;
+  const int64_t rows = kv[Tier::kCpu].new_tokens + kv[Tier::kDisk].new_tokens;
+  const int64_t query_bytes = plan.shape.num_heads * plan.shape.head_dim * int64_t{sizeof(float)};
+  const int64_t half_kv_bytes = plan.shape.num_kv_heads * plan.shape.head_dim * 4;
+  return Over(static_cast<double>(rows * (query_bytes + half_kv_bytes)),
+              rates.link_bytes_per_s[Link::kGpuToCpu]) +
+         Over(static_cast<double>(rows * query_bytes), rates.link_bytes_per_s[Link::kCpuToGpu]);
 }
 
 double NormSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens) {
@@ -438,6 +434,15 @@ double CostModel::Seconds(Link link, TaskKind kind, int64_t bytes) const {
   return static_cast<double>(bytes) / rate;
 }
 
+int64_t CostModel::TrafficBytes(int64_t layer) const {
+  int64_t bytes = 0;
+  for (const int64_t of : {layer, layer + 1}) {
+    const PerLink<int64_t>& loads = layers_[static_cast<std::size_t>(of)].loads;
+    bytes += loads[Link::kDiskRead] + loads[Link::kCpuToGpu];
+  }
+  return bytes;
+}
+
 UnitSeconds CostModel::Attention(int64_t layer, const BatchLoad& load) const {
   const int64_t block = plan_.layers[static_cast<std::size_t>(layer)].block;
   UnitSeconds seconds;
@@ -452,7 +457,10 @@ UnitSeconds CostModel::Attention(int64_t layer, const BatchLoad& load) const {
                                   PrefillEvictionSeconds(plan_, rates_.device, pairs) +
                                   KvAppendSeconds(plan_, rates_.device, load.prompt_tokens) +
                                   DecodeAttentionSeconds(plan_, rates_.device, tokens);
-  seconds[CostUnit::kCpuAttention] = CpuAttentionSeconds(plan_, rates_, load, block);
+  const PerTier<KvLoad>& kv = load.KvOf(block);
+  seconds[CostUnit::kCpuAttention] =
+      CpuAttentionSeconds(plan_, rates_, kv, TrafficBytes(layer) / plan_.num_batches);
+  if (!load.prefills()) seconds[CostUnit::kCpuAttention] += HostRowsSeconds(plan_, rates_, kv);
   return seconds;
 }
 

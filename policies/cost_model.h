@@ -55,11 +55,6 @@ struct CostRates {
   DeviceRates cpu;
 };
 
-// Whether CostUnit::kCpuAttention goes beside the other units, which then are a GPU's.
-inline bool CpuAttendsBeside(const Plan& plan, const CostRates& rates) {
-  return plan.AttendsBeside() && rates.device != rates.cpu;
-}
-
 // Whether enough is known of the machine to predict anything.
 bool KnowsRates(const Machine& machine);
 
@@ -97,10 +92,14 @@ double PrefillEvictionSeconds(const Plan& plan, const DeviceRates& rates, int64_
 double FirstTouchSeconds(const Plan& plan, const CostRates& rates, const PerTier<KvLoad>& kv);
 double DecodeAttentionSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens);
 
-// CPU attention reads KV at its own rate on a cache of the plan's bits, or at what the links leave
-// of the memory's.
-double CpuAttentionSeconds(const Plan& plan, const CostRates& rates, const BatchLoad& load,
-                           int64_t block);
+// CPU attention to a batch's KV in one block reads it at its own rate on a cache of the plan's
+// bits, or at what the links leave of the memory's, which is all once their `traffic_bytes` have
+// passed.
+double CpuAttentionSeconds(const Plan& plan, const CostRates& rates, const PerTier<KvLoad>& kv,
+                           int64_t traffic_bytes);
+// Beside a GPU its rows' q, k and v cross to the CPU in fp32 (KvOutBytes has k and v in 16 bits),
+// and what was attended goes back.
+double HostRowsSeconds(const Plan& plan, const CostRates& rates, const PerTier<KvLoad>& kv);
 // One norm and one residual sum pass over the states of all tokens in each layer.
 double NormSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens);
 double ResidualSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens);
@@ -133,6 +132,8 @@ class CostModel {
     PerLink<int64_t> loads;
   };
 
+  // That pass through CPU memory while all batches go through a block of these layers.
+  int64_t TrafficBytes(int64_t layer) const;
   UnitSeconds Attention(int64_t layer, const BatchLoad& load) const;
 
   const Plan& plan_;

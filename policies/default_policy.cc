@@ -170,6 +170,8 @@ struct Planner {
 
   // From disk to wherever there is room.
   Policy RaiseFromDisk(const Policy& policy, Shares shares) const {
+    if (shares == &Policy::kv_frac && KvLeavesGpu(machine, policy))
+      return Raise(policy, shares, Tier::kDisk, Tier::kCpu);
     const Policy raised = Raise(policy, shares, Tier::kDisk, machine.device);
     return machine.device == Tier::kCpu ? raised : Raise(raised, shares, Tier::kDisk, Tier::kCpu);
   }

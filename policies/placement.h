@@ -1,6 +1,8 @@
 // Placement: the shares of weights, KV and activations in each tier. Plain values; any thread.
 #pragma once
 
+#include "spillway/machine.h"
+#include "spillway/policy.h"
 #include "spillway/tier.h"
 
 namespace spillway {
@@ -11,5 +13,16 @@ struct Placement {
   PerTier<double> kv;
   PerTier<double> activations;
 };
+
+// Whether all KV is off the GPU: where the CPU attends beside one. The two round otherwise, and
+// with some rows here and some there a row's tokens would depend on which place it happens to get.
+inline bool KvLeavesGpu(const Machine& machine, const Policy& policy) {
+  return machine.has_gpu() && policy.cpu_attention;
+}
+
+// Whether KV lies so that with CPU attention both would attend.
+inline bool SharesAttention(const Machine& machine, const PerTier<double>& kv) {
+  return machine.has_gpu() && kv[Tier::kGpu] > 0.0 && kv[Tier::kGpu] < 1.0;
+}
 
 }  // namespace spillway

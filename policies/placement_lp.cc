@@ -159,8 +159,7 @@ PlacementLp::Sample PlacementLp::SampleAt(const Placement& placement) const {
       if (layer == 0 || layer == 2) add(cost.hidden_s, TaskKind::kStoreHidden, layer, times);
       if (layer == 1 || layer == last) add(cost.hidden_s, TaskKind::kLoadHidden, layer, times);
       const UnitSeconds units = model.Compute(layer, load);
-      const double cpu_s =
-          CpuAttendsBeside(plan, model.rates()) ? units[CostUnit::kCpuAttention] : 0.0;
+      const double cpu_s = plan.AttendsBeside() ? units[CostUnit::kCpuAttention] : 0.0;
       cost.cpu_attention_s += times * cpu_s;
       cost.compute_s += times * (units.total_s() - cpu_s);
     }
@@ -194,7 +193,8 @@ void PlacementLp::AddShareRows(const Limits& limits, LinearProgram& program) con
     row.limit = 1.0;
     for (const Tier tier : kAllTiers) {
       row.coefficients[Index(kind, tier)] = 1.0;
-      const bool usable = limits.cap_bytes[tier] > 0;
+      const bool usable = limits.cap_bytes[tier] > 0 &&
+                          !(kind == 1 && tier == Tier::kGpu && KvLeavesGpu(machine_, policy_));
       program.low.push_back(fixed[kind] ? (*fixed[kind])[tier] : 0.0);
       program.high.push_back(fixed[kind] ? (*fixed[kind])[tier] : usable ? 1.0 : 0.0);
     }

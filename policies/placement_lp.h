@@ -2,7 +2,7 @@
 // that make it fastest, as a linear program (FlexGen, section 4.3). A pass takes as long as its
 // busiest link or the computes; memory and time grow linearly with the shares. Every coefficient is
 // read off the plan's own layout and the cost model, at the corners where a class lies in one tier.
-// Thread rule: values; Solve is pure.
+// Where the CPU attends beside a GPU, KV has no share on it. Thread rule: values; Solve is pure.
 #pragma once
 
 #include <array>

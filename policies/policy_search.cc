@@ -132,6 +132,8 @@ class Search {
   std::vector<bool> AttentionChoices() const {
     if (input_.given.cpu_attention) return {*input_.given.cpu_attention};
     if (input_.machine.device == Tier::kCpu) return {false};
+    const auto& placement = input_.given.placement;
+    if (placement && SharesAttention(input_.machine, placement->kv)) return {false};
     return {false, true};
   }
 

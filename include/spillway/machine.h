@@ -86,6 +86,7 @@ struct Machine {
   std::string isa;             // what the CPU kernels use: "amx", "avx512", "avx2", "portable"
   int num_threads = 1;         // compute threads
   Tier device = Tier::kCpu;    // where layers are computed; kGpu also when it is emulated
+  bool gpu_is_emulated = false;  // the gpu tier is CPU memory, and the CPU computes
   PerTier<int64_t> cap_bytes;  // hard caps of this run
   // What raises the GPU's cap: these flags, and how much of theirs is in use before the run.
   std::string_view gpu_cap_flags = "--gpu-memory";
@@ -95,6 +96,9 @@ struct Machine {
   std::string date;       // of the rates, as a file says it; empty: not from a file
   std::string disturbed;  // why the rates may be too low, where other programs ran beside a profile
   std::vector<std::string> sources;  // where they come from, as a file says it
+
+  // One that computes by itself.
+  bool has_gpu() const { return device == Tier::kGpu && !gpu_is_emulated; }
 };
 
 }  // namespace spillway

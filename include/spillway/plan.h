@@ -114,8 +114,9 @@ struct ExchangeBytes {
 };
 
 // With a KV policy that evicts, K and V of the prompts that are computed, until it is known which
-// tokens stay; on a GPU also of those whose KV the CPU attends to later. Two places for the longest prompt, which chunks of a pass may cut, then room for the
-// prompts that lie within one chunk; all in slots without anything beside K and V.
+// tokens stay; on a GPU also of those whose KV the CPU attends to later. Two places for the longest
+// prompt, which chunks of a pass may cut, then room for the prompts that lie within one chunk; all
+// in slots without anything beside K and V.
 struct PromptKvPlan {
   int64_t align = 1;  // slots of a KV block
   int64_t longest_slots = 0;
@@ -179,9 +180,9 @@ struct Plan {
   bool KvInPlace(Tier tier) const {
     return tier == device() || (tier == Tier::kCpu && policy.cpu_attention);
   }
-  // Whether rows whose KV is off the device are attended to by the CPU while the device computes.
+  // Whether rows whose KV is off a GPU are attended to by the CPU while the GPU computes.
   bool AttendsBeside() const {
-    return device() == Tier::kGpu && policy.cpu_attention &&
+    return machine.has_gpu() && policy.cpu_attention &&
            kv[Tier::kCpu].rows + kv[Tier::kDisk].rows > 0;
   }
   // What is moved and checked as one.

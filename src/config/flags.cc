@@ -368,7 +368,7 @@ std::vector<Flag> ProfileFlags() {
   return {
       Value("output", "FILE", "write the machine file here too, beside the cached one",
             [](Config& config, const std::string& text) { config.output = text; }),
-      Switch("quick", "fewer and shorter rounds: about 10 s in place of 50",
+      Switch("quick", "fewer and shorter rounds: about 20 s in place of 90",
              [](Config& config, bool on) { config.quick = on; }),
       DeviceFlag(),
       OffloadDirFlag(),

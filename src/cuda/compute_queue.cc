@@ -11,6 +11,8 @@ void ComputeQueue::Wait(uint64_t number) const {
   if (number > 0) Mark(number).Wait();
 }
 
+bool ComputeQueue::Reached(uint64_t number) const { return number == 0 || Mark(number).Reached(); }
+
 void ComputeQueue::HoldUntil(uint64_t number, Stream& other) const {
   if (number > 0) other.WaitFor(Mark(number));
 }

@@ -1,6 +1,6 @@
 // ComputeQueue: the stream in which a run computes, with a numbered mark after each compute, so
 // that copies of other streams can begin after it.
-// Thread rule: one thread enqueues and takes marks; Wait and HoldUntil by any.
+// Thread rule: one thread enqueues and takes marks; Wait, Reached and HoldUntil by any.
 #pragma once
 
 #include <array>
@@ -27,9 +27,12 @@ class ComputeQueue {
   // Waits on the host until compute `number` is done, or a later one. Throws: Error kGpu.
   void Wait(uint64_t number) const;
 
+  // Whether Wait would return at once. Throws: Error kGpu.
+  bool Reached(uint64_t number) const;
+
   // What is enqueued in `other` from now on begins after compute `number`, or after a later one
-  // that is enqueued already. A compute waits for no stream that waits for computes in this way (the
-  // host has waited for its loads before it is enqueued), so that this can never close a circle.
+  // that is enqueued already. What a compute waits for in other streams is enqueued before it, and
+  // the host has waited for its loads by then, so that this can never close a circle.
   // Requires: number <= num_computes(). Throws: Error kGpu.
   void HoldUntil(uint64_t number, Stream& other) const;
 

@@ -7,6 +7,11 @@
 
 namespace spillway {
 
+bool CudaCopyQueue::Reached(uint64_t mark) const {
+  UseGpu(gpu_);
+  return computes_.Reached(mark);
+}
+
 void CudaCopyQueue::WaitFor(uint64_t mark) const {
   UseGpu(gpu_);
   computes_.Wait(mark);

@@ -16,6 +16,7 @@ class CudaCopyQueue final : public CopyQueue {
   CudaCopyQueue(const ComputeQueue& computes, int gpu) : computes_(computes), gpu_(gpu) {}
 
   uint64_t Mark() const override { return computes_.num_computes(); }
+  bool Reached(uint64_t mark) const override;
   void WaitFor(uint64_t mark) const override;
   // Requires: fewer than kMaxCopies begun and not finished; host memory that is pinned.
   void Begin(DeviceCopy& copy) override;

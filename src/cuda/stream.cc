@@ -17,6 +17,13 @@ void Event::Free::operator()(CUevent_st* event) const noexcept { cudaEventDestro
 
 void Event::Wait() const { CudaCheck(cudaEventSynchronize(get()), "waiting for the GPU"); }
 
+bool Event::Reached() const {
+  const cudaError_t status = cudaEventQuery(get());
+  if (status == cudaErrorNotReady) return false;
+  CudaCheck(status, "asking the GPU");
+  return true;
+}
+
 double Event::SecondsSince(const Event& earlier) const {
   float milliseconds = 0.0F;
   CudaCheck(cudaEventElapsedTime(&milliseconds, earlier.get(), get()), "timing a copy");

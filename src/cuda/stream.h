@@ -23,6 +23,9 @@ class Event {
   // Throws: Error kGpu.
   void Wait() const;
 
+  // Whether the last record is reached; true when there was none. Throws: Error kGpu.
+  bool Reached() const;
+
   // Between the records of two timed events. Requires: both are reached. Throws: Error kGpu.
   double SecondsSince(const Event& earlier) const;
 
@@ -47,9 +50,9 @@ class Stream {
   // kGpu.
   void WaitFor(const Event& event);
 
-  // Calls function(argument) on a thread of CUDA's, in the stream's order; what is enqueued behind it
-  // waits for its return. It must not call CUDA. Lifetime: the argument, until then. Throws: Error
-  // kGpu.
+  // Calls function(argument) on a thread of CUDA's, in the stream's order; what is enqueued behind
+  // it waits for its return. It must not call CUDA. Lifetime: the argument, until then. Throws:
+  // Error kGpu.
   void Call(void (*function)(void*), void* argument);
 
   CUstream_st* get() const { return handle_.get(); }

@@ -179,6 +179,13 @@ void BeginOrResume(const RunManifest& manifest, CompletionWriter& writer, Reques
   throw Error(ErrorCode::kResume, "the input changed while it was read");
 }
 
+// Where it is left to be chosen, an interrupted run's choice of what attends stays.
+void KeepCpuAttention(const CompletionWriter& writer, Config& config) {
+  if (config.cpu_attention) return;
+  if (const std::optional<RunManifest> run = writer.InterruptedRun())
+    config.cpu_attention = AttendedOnCpu(*run);
+}
+
 // What is opened before the first line is read.
 struct Opened {
   const Config& config;
@@ -266,7 +273,9 @@ int AnswerLines(const Config& config) {
                               {config.input, config.output, config.report});
   CompletionWriter writer(config.output, *model.tokenizer, WriterOptionsOf(config, model));
   try {
-    return Answer({config, *device, model, report, trace_file, writer, begin_s});
+    Config settled = config;
+    KeepCpuAttention(writer, settled);
+    return Answer({settled, *device, model, report, trace_file, writer, begin_s});
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kInterrupted || config.verb != Verb::kGenerate) throw;
     writer.Keep();  // even a run that has not begun to compute: --resume then begins it again

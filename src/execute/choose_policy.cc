@@ -52,6 +52,18 @@ void RefuseWithoutGpu(const Config& config, const GivenPolicy& given) {
   }
 }
 
+// See KvLeavesGpu. All of it there leaves the CPU nothing to attend to, which harms nothing.
+void RefuseSharedAttention(const Config& config, const Machine& machine, const GivenPolicy& given) {
+  if (!given.placement || !given.cpu_attention.value_or(false)) return;
+  if (!SharesAttention(machine, given.placement->kv)) return;
+  const double on_gpu = given.placement->kv[Tier::kGpu];
+  throw Error(config.percent ? ErrorCode::kFlag : ErrorCode::kPolicy,
+              fmt::format("--cpu-attention: GPU and CPU round otherwise, and {} puts {:.3g} % of "
+                          "the KV on the gpu, so that a row's tokens would depend on its place; "
+                          "put all of it there or none",
+                          config.percent ? "--percent" : "the policy file", 100.0 * on_gpu));
+}
+
 // Where the flags themselves leave the CPU nothing to attend to.
 void CheckCpuAttention(const Config& config, const GivenPolicy& given) {
   if (!config.percent || !AsksForCpuAttention(config)) return;
@@ -87,6 +99,7 @@ GivenPolicy PolicyGivenBy(const Config& config, const ModelShape& shape, const M
   given.placement = StatedPlacement(config);
   if (machine.device == Tier::kGpu) {
     CheckCpuAttention(config, given);
+    RefuseSharedAttention(config, machine, given);
   } else {
     RefuseWithoutGpu(config, given);
   }

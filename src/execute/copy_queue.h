@@ -32,6 +32,9 @@ class CopyQueue {
   // All computes begun so far, to order copies after them.
   virtual uint64_t Mark() const = 0;
 
+  // Whether WaitFor would return at once. Throws: Error kGpu.
+  virtual bool Reached(uint64_t mark) const = 0;
+
   // Returns when these computes are done, and what the CPU did for them is in its memory. Throws:
   // Error kGpu.
   virtual void WaitFor(uint64_t mark) const = 0;
@@ -50,6 +53,7 @@ class CopyQueue {
 class HostCopyQueue final : public CopyQueue {
  public:
   uint64_t Mark() const override { return 0; }
+  bool Reached(uint64_t) const override { return true; }
   void WaitFor(uint64_t) const override {}
   void Begin(DeviceCopy&) override {}
   CopyTimes Finish(const DeviceCopy& copy) override;

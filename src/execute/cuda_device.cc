@@ -1,11 +1,10 @@
 #include "src/execute/cuda_device.h"
 
-#include "kernels/matmul_gpu.h"
 #include "src/cuda/check.h"
 #include "src/cuda/copy_queue.h"
 #include "src/execute/cuda_executor.h"
 #include "src/execute/cuda_probe.h"
-#include "src/execute/exchange.h"
+#include "src/execute/gpu_needs.h"
 #include "src/memory/device_arena.h"
 
 namespace spillway {
@@ -25,17 +24,7 @@ DeviceMemory CudaDevice::memory() const {
 
 int64_t CudaDevice::TakenBytes() const { return GpuBytesInUse() - info_.used_bytes; }
 
-// Attention's own memory is in the exchange, which is sized by rows and heads too.
-KernelNeeds CudaDevice::needs() const {
-  KernelNeeds needs;
-  needs.matmul_bytes = [](int64_t rows, int64_t in, int) {
-    return kernels::GpuMatmulWorkspaceBytes(rows, in);
-  };
-  needs.attention_bytes = [](int64_t, int64_t, int) { return int64_t{0}; };
-  needs.eviction_bytes = needs.attention_bytes;
-  needs.exchange = ExchangeBytesOf;
-  return needs;
-}
+KernelNeeds CudaDevice::needs() const { return GpuNeeds(); }
 
 void CudaDevice::RefuseWhatItLacks(const Plan& plan) const {
   CudaExecutor::RefuseWhatKernelsLack(plan);

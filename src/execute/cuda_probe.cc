@@ -8,6 +8,7 @@
 #include "kernels/kv_append.h"
 #include "kernels/kv_compact.h"
 #include "kernels/layer_norm.h"
+#include "kernels/matmul_workspace.h"
 #include "kernels/prefill_attention.h"
 #include "kernels/random_fill.h"
 #include "spillway/error.h"
@@ -24,7 +25,8 @@ constexpr int64_t kMaxPrompts = 4;
 constexpr int64_t kTiny = 64;             // width of a layer of no arithmetic
 constexpr int64_t kPieceBytes = 2 << 20;  // of a copy, as tiles and runs are cut
 constexpr int64_t kPieces = 32;
-constexpr int64_t kLayers = 64;
+constexpr int64_t kLayers = 16;
+constexpr int kFillers = 4;  // copies that last longer than the host takes to enqueue the rest
 // Enough that a millisecond or so of work is timed.
 constexpr int64_t kFewRepeats = 4;
 constexpr int64_t kManyRepeats = 32;
@@ -78,17 +80,23 @@ CudaProbe::CudaProbe(const Sizes& sizes, int gpu)
   FillMemory();
 }
 
-// Small numbers, so that no sum leaves fp16 and the GPU has as much to do as with a model's; one
-// part is random and the rest repeats it.
+// Small numbers, so that no sum leaves fp16 and the GPU has as much to do as with a model's.
 void CudaProbe::FillMemory() {
-  const std::span<std::byte> part = host_.View({0, host_.bytes()});
-  kernels::FillUniform(part, DType::kF16, 7, 0, 0.05F);
+  Fill({0, memory_.bytes()}, DType::kF16);
+  for (const Region& region : {qkv_, out_, scores_, weights_}) Fill(region, DType::kF32);
+}
+
+// One part is random, and the rest repeats it.
+void CudaProbe::Fill(const Region& region, DType dtype) {
+  const std::span<std::byte> part = host_.View({0, std::min(host_.bytes(), region.bytes)});
+  const auto step = static_cast<int64_t>(part.size());
+  kernels::FillUniform(part, dtype, 7, 0, 0.05F);
   Stream& stream = computes_.stream();
-  for (int64_t at = 0; at < memory_.bytes(); at += host_.bytes()) {
-    const int64_t bytes = std::min(host_.bytes(), memory_.bytes() - at);
+  for (int64_t at = 0; at < region.bytes; at += step) {
+    const int64_t bytes = std::min(step, region.bytes - at);
     CudaCheck(
-        cudaMemcpyAsync(Of<std::byte>({at, bytes}), part.data(), static_cast<std::size_t>(bytes),
-                        cudaMemcpyHostToDevice, stream.get()),
+        cudaMemcpyAsync(Of<std::byte>({region.offset + at, bytes}), part.data(),
+                        static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice, stream.get()),
         "filling GPU memory");
   }
   stream.Record(end_);
@@ -105,11 +113,7 @@ std::byte* CudaProbe::NextFar(int64_t bytes) {
 
 GpuProbe::Work CudaProbe::Timed(double units, const std::function<void()>& enqueue) {
   Stream& stream = computes_.stream();
-  const int64_t half = far_.bytes / 2;
-  CudaCheck(
-      cudaMemcpyAsync(Of<std::byte>({far_.offset + half, half}), Of<std::byte>({far_.offset, half}),
-                      static_cast<std::size_t>(half), cudaMemcpyDeviceToDevice, stream.get()),
-      "a copy within the GPU");
+  for (int filler = 0; filler < kFillers; ++filler) CopyWithin();
   stream.Record(begin_);
   enqueue();
   stream.Record(end_);
@@ -137,15 +141,16 @@ GpuProbe::Work CudaProbe::Copy(bool inward) {
 GpuProbe::Work CudaProbe::CopyToGpu() { return Copy(true); }
 GpuProbe::Work CudaProbe::CopyFromGpu() { return Copy(false); }
 
-GpuProbe::Work CudaProbe::ReadMemory() {
+void CudaProbe::CopyWithin() {
   const int64_t half = far_.bytes / 2;
-  return Timed(2.0 * static_cast<double>(half), [&] {
-    CudaCheck(
-        cudaMemcpyAsync(Of<std::byte>({far_.offset, half}),
-                        Of<std::byte>({far_.offset + half, half}), static_cast<std::size_t>(half),
-                        cudaMemcpyDeviceToDevice, computes_.stream().get()),
-        "a copy within the GPU");
-  });
+  CudaCheck(cudaMemcpyAsync(Of<std::byte>({far_.offset + half, half}),
+                            Of<std::byte>({far_.offset, half}), static_cast<std::size_t>(half),
+                            cudaMemcpyDeviceToDevice, computes_.stream().get()),
+            "a copy within the GPU");
+}
+
+GpuProbe::Work CudaProbe::ReadMemory() {
+  return Timed(static_cast<double>(far_.bytes / 2 * 2), [&] { CopyWithin(); });
 }
 
 kernels::GpuMatmul& CudaProbe::MatmulOf(const Product& product) {
@@ -382,12 +387,9 @@ GpuProbe::Work CudaProbe::Launch() {
              kKvBlockSlots - 1, 1, 0, nullptr},
             RowPhase::kDecode);
   const Lists there = Upload(lists);
-  LaunchLayer(there);
-  computes_.Wait(computes_.EndCompute());
-  const double begin_s = NowSeconds();
-  for (int64_t layer = 0; layer < kLayers; ++layer) LaunchLayer(there);
-  computes_.Wait(computes_.EndCompute());
-  return {static_cast<double>(kLayers), NowSeconds() - begin_s};
+  return Timed(static_cast<double>(kLayers), [&] {
+    for (int64_t layer = 0; layer < kLayers; ++layer) LaunchLayer(there);
+  });
 }
 
 }  // namespace spillway

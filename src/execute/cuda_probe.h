@@ -68,6 +68,8 @@ class CudaProbe final : public GpuProbe {
   };
 
   void FillMemory();
+  void Fill(const Region& region, DType dtype);
+  void CopyWithin();
   std::byte* NextFar(int64_t bytes);
   Work Timed(double units, const std::function<void()>& enqueue);
   Work Copy(bool inward);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/embedding.h"
+#include "kernels/matmul_workspace.h"
 #include "spillway/reference_prompt.h"
 #include "src/execute/host_attention.h"
 #include "src/execute/reference_keys.h"
@@ -82,7 +83,7 @@ BesideLayout LayOutBeside(const Plan& plan, int64_t table_bytes, Runs& device, R
   for (Region& table : beside.tables) table = device.Take(table_bytes);
   beside.normed = device.TakeFloats(chunk, shape.hidden_size);
   beside.qkv = device.TakeFloats(chunk, qkv);
-  beside.matmul = device.Take(plan.workspace.matmul.bytes);
+  beside.matmul = device.Take(kernels::GpuMatmulWorkspaceBytes(chunk, shape.hidden_size));
   for (BesideLayout::Turn& turn : beside.turns) {
     turn.attended = device.TakeFloats(chunk, q);
     turn.host_qkv = host.TakeFloats(rows, qkv);

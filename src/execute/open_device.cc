@@ -25,6 +25,7 @@ std::unique_ptr<Device> OpenGpu(const Config& config, int index) {
 // Without CUDA in the build, flags have refused a GPU that is named.
 std::unique_ptr<Device> OpenDevice(const Config& config) {
 #if defined(SPILLWAY_CUDA)
+  const bool foreign = config.machine && PlansOnly(config.verb);
   const bool emulates = config.emulate_gpu_bytes.value_or(0) > 0;
   if (config.device.kind == DeviceKind::kCuda) {
     if (emulates) {
@@ -34,7 +35,7 @@ std::unique_ptr<Device> OpenDevice(const Config& config) {
     }
     return OpenGpu(config, config.device.index);
   }
-  if (config.device.kind == DeviceKind::kAuto && !emulates && CountGpus() > 0) {
+  if (config.device.kind == DeviceKind::kAuto && !emulates && !foreign && CountGpus() > 0) {
     return OpenGpu(config, 0);
   }
 #endif

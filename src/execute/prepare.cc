@@ -10,6 +10,7 @@
 #include "policies/cost_model.h"
 #include "spillway/error.h"
 #include "src/execute/choose_policy.h"
+#include "src/execute/gpu_needs.h"
 #include "src/io/disk_folder.h"
 #include "src/machine/probe.h"
 #include "src/machine/profile_cache.h"
@@ -94,6 +95,7 @@ Machine ProbeMachine(const Config& config, const OpenedModel& model, const Devic
   machine.rates = CachedRates(key).value_or(MachineRates{});
   if (device.IsHostMemory() && config.emulate_gpu_bytes.value_or(0) > 0) {
     machine.device = Tier::kGpu;
+    machine.gpu_is_emulated = true;
     machine.cap_bytes[Tier::kGpu] =
         std::min(*config.emulate_gpu_bytes, config.gpu_memory_bytes.value_or(INT64_MAX));
     machine.gpu_cap_flags =
@@ -117,15 +119,20 @@ Machine MachineToPlanFor(const Config& config, const OpenedModel& model, const D
   return machine;
 }
 
+KernelNeeds NeedsFor(const Machine& machine, const Device& device) {
+  return machine.has_gpu() ? GpuNeeds() : device.needs();
+}
+
 void RequireRates(const Machine& machine) {
   if (KnowsRates(machine)) return;
   throw Error(ErrorCode::kMachine,
-              "the machine's rates are not known; give --machine FILE, as profile writes it");
+              "the machine's rates are not known; run spillway profile with the same --device and "
+              "--offload-dir, or give --machine FILE, as profile writes it");
 }
 
 Plan PlanFor(const Config& config, const ModelShape& shape, const Machine& machine,
              const Workload& work, const Device& device) {
-  const KernelNeeds needs = device.needs();
+  const KernelNeeds needs = NeedsFor(machine, device);
   const Policy policy = ChoosePolicy(config, shape, machine, work, needs);
   Plan plan = MakePlan(shape, machine, work, policy, needs);
   device.RefuseWhatItLacks(plan);
@@ -137,7 +144,7 @@ void RefuseWhatCannotFit(const Config& config, const ModelShape& shape, const Ma
   const Workload least = {1, {{1, 1}}, {1, 1}};
   GivenPolicy one_row = PolicyGivenBy(config, shape, machine);
   one_row.gpu_batch_size = one_row.num_gpu_batches = one_row.prefill_chunk = 1;
-  const KernelNeeds needs = device.needs();
+  const KernelNeeds needs = NeedsFor(machine, device);
   device.RefuseWhatItLacks(
       MakePlan(shape, machine, least, DefaultPolicy(shape, machine, least, one_row, needs), needs));
 }

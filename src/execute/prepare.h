@@ -21,6 +21,10 @@ Machine HostMachine(const Config& config, const Device& device);
 // what is free set. Throws: Error kPath, kIo: --offload-dir cannot be used; as HostMachine.
 Machine ProbeMachine(const Config& config, const OpenedModel& model, const Device& device);
 
+// What the kernels of that machine's device need: those of a GPU also where it is a file's, and this
+// host, or this build, has none.
+KernelNeeds NeedsFor(const Machine& machine, const Device& device);
+
 // This host with the rates of --machine; for verbs that run nothing, the machine of that file with
 // the caps of the flags.
 // Throws: as ProbeMachine.

@@ -46,12 +46,22 @@ std::string SamplingText(const Config& config) {
   return text.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+constexpr const char* kCpuAttention = "--cpu-attention";
+constexpr std::string_view kNoCpuAttention = "none";
+
+// Beside a GPU all KV is attended to by the one or by the other (KvLeavesGpu).
+std::string CpuAttentionText(const Policy& policy) {
+  if (!policy.cpu_attention || policy.kv_frac[Tier::kGpu] >= 1.0)
+    return std::string(kNoCpuAttention);
+  return std::string(kernels::IsaName(kernels::BestIsa()));
+}
+
 }  // namespace
 
 RunManifest IdentityOf(const Config& config, const OpenedModel& model, const Policy& policy,
                        const Device& device, uint64_t input_hash) {
   const std::string gpu = device.name();
-  return {
+  RunManifest identity = {
       {"input", HashDigits(input_hash)},
       {"model", ModelKey(config, model)},
       {"model name", model.shape.name},
@@ -64,6 +74,14 @@ RunManifest IdentityOf(const Config& config, const OpenedModel& model, const Pol
       {"spillway version", std::string(kVersion)},
       {"processor or --cpu-compute",
        gpu.empty() ? std::string(kernels::IsaName(kernels::BestIsa(config.cpu_compute))) : gpu}};
+  if (!gpu.empty()) identity.emplace(kCpuAttention, CpuAttentionText(policy));
+  return identity;
+}
+
+std::optional<bool> AttendedOnCpu(const RunManifest& identity) {
+  const auto found = identity.find(kCpuAttention);
+  if (found == identity.end()) return std::nullopt;
+  return found->second != kNoCpuAttention;
 }
 
 }  // namespace spillway

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "spillway/policy.h"
 #include "src/config/config.h"
@@ -12,11 +13,15 @@
 
 namespace spillway {
 
-// Not in it: paths, placement, block shape, threads, for none of them changes a byte. Model and
+// Not in it: paths, placement, block shape, threads, for none of them changes a byte; but beside a
+// GPU whether the CPU attends, which rounds otherwise. Model and
 // tokenizer count by what they hold: of each model file its name, its size and samples of its bytes
 // (64 KiB in all), of a store the checksums, of the tokenizer everything.
 // Throws: Error kModelMissing, kSystemLimit, kIo, kCorrupt.
 RunManifest IdentityOf(const Config& config, const OpenedModel& model, const Policy& policy,
                        const Device& device, uint64_t input_hash);
+
+// Whether the CPU attended in a run of that identity; nullopt: it made no difference.
+std::optional<bool> AttendedOnCpu(const RunManifest& identity);
 
 }  // namespace spillway

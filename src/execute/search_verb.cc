@@ -2,13 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <memory>
 #include <string>
 
 #include "spillway/error.h"
 #include "spillway/report.h"
 #include "src/config/policy_file.h"
 #include "src/execute/choose_policy.h"
-#include "src/execute/host_device.h"
+#include "src/execute/open_device.h"
 #include "src/execute/planned_work.h"
 #include "src/execute/prepare.h"
 #include "src/execute/run_blocks.h"
@@ -100,22 +101,22 @@ std::string SourceOf(const Config& config, const OpenedModel& model, const Machi
 }  // namespace
 
 int RunSearch(const Config& config) {
-  // Nothing is computed: its kernels' needs stand for those of any device.
-  const HostDevice device(kernels::BestIsa(config.cpu_compute));
+  const std::unique_ptr<Device> device = OpenDevice(config);
   const OpenedModel model = OpenModel(config);
   const ReportFile output("--output", config.output, {config.input, {}, config.report});
   const ReportFile report("--report", config.report, {config.input, config.output, {}});
-  const Machine machine = MachineToPlanFor(config, model, device);
+  const Machine machine = MachineToPlanFor(config, model, *device);
   RequireRates(machine);
-  const Workload work = PlannedWork(config, model, machine, device);
-  const SearchResult result = SearchFor(config, model.shape, machine, work, device.needs());
+  const Workload work = PlannedWork(config, model, machine, *device);
+  const KernelNeeds needs = NeedsFor(machine, *device);
+  const SearchResult result = SearchFor(config, model.shape, machine, work, needs);
   if (!result.feasible()) RefuseInfeasible(result.shortage, machine);
   const Candidate& best = result.best.front();
   output.Write(PolicyJson(best.policy, {SourceOf(config, model, machine, work, best)}));
   const Workload judged = IsEndless(config) ? OneBlock(work, best.policy) : work;
   ModelShape stored = model.shape;
   stored.weight_bits = best.policy.weight_bits;
-  const Plan plan = MakePlan(stored, machine, judged, best.policy, device.needs());
+  const Plan plan = MakePlan(stored, machine, judged, best.policy, needs);
   report.Write(PlanJson(plan, judged, best.prediction));
   if (std::FILE* terminal = TerminalOf(config)) {
     PrintTo(terminal, CandidateTable(result) + GainLines(best));

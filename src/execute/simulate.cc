@@ -158,7 +158,7 @@ class Simulator {
           if (grid.overlap == Overlap::kOff) mover_.WaitForStores();
         } else if (load.rows > 0) {
           mover_.WaitForLoads(at);
-          const bool beside = !flexgen && CpuAttendsBeside(plan_, model.rates());
+          const bool beside = !flexgen && plan_.AttendsBeside();
           units += (beside ? ComputeBeside(at, UnitsOf(at, load, model), totals)
                            : Compute(at, UnitsOf(at, load, model), totals));
         }
@@ -328,8 +328,7 @@ std::string BoundBy(const Plan& plan, const Totals& totals) {
     most_s = busy_s;
     name = LinkName(link);
   }
-  const double cpu_s =
-      CpuAttendsBeside(plan, RatesOf(plan.machine)) ? totals.units[CostUnit::kCpuAttention] : 0.0;
+  const double cpu_s = plan.AttendsBeside() ? totals.units[CostUnit::kCpuAttention] : 0.0;
   if (std::max(cpu_s, totals.units.total_s() - cpu_s) < most_s) return name;
   const CostUnit unit = *std::ranges::max_element(
       kAllCostUnits, {}, [&](CostUnit candidate) { return totals.units[candidate]; });

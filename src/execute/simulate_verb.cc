@@ -1,11 +1,12 @@
 #include "src/execute/simulate_verb.h"
 
+#include <memory>
 #include <optional>
 
 #include "spillway/error.h"
 #include "spillway/report.h"
 #include "src/clock.h"
-#include "src/execute/host_device.h"
+#include "src/execute/open_device.h"
 #include "src/execute/planned_work.h"
 #include "src/execute/prepare.h"
 #include "src/execute/run_blocks.h"
@@ -55,15 +56,14 @@ class SimTrace {
 }  // namespace
 
 int RunSimulate(const Config& config) {
-  // Nothing is computed: its kernels' needs stand for those of any device.
-  const HostDevice device(kernels::BestIsa(config.cpu_compute));
+  const std::unique_ptr<Device> device = OpenDevice(config);
   const OpenedModel model = OpenModel(config);
   const ReportFile report("--report", config.report, {config.input, {}, config.trace});
   const ReportFile trace_file("--trace", config.trace, {config.input, {}, config.report});
-  const Machine machine = MachineToPlanFor(config, model, device);
+  const Machine machine = MachineToPlanFor(config, model, *device);
   CheckRates(config, machine);
-  const Workload work = PlannedWork(config, model, machine, device);
-  const Plan plan = PlanFor(config, model.shape, machine, work, device);
+  const Workload work = PlannedWork(config, model, machine, *device);
+  const Plan plan = PlanFor(config, model.shape, machine, work, *device);
 
   SimOptions options;
   options.overlap = config.overlap ? Overlap::kOn : Overlap::kOff;

@@ -124,12 +124,8 @@ bool TransferStream::Step() {
   }
   while (begun_ < added && begun_ - done < kMaxBegun) {
     Entry& entry = At(begun_ + 1);
-    const bool is_free =
-        entry.after.stream == nullptr || entry.after.stream->Reached(entry.after.number);
-    if (!is_free) {
-      if (begun_ > done) break;  // finish what is under way first
-      entry.after.stream->Wait(entry.after.number);
-    }
+    if (begun_ > done && !CanBegin(entry)) break;  // finish what is under way first
+    if (entry.after.stream != nullptr) entry.after.stream->Wait(entry.after.number);
     if (!Begin(entry)) break;
     ++begun_;
   }
@@ -140,6 +136,13 @@ bool TransferStream::Step() {
   }
   changed_.notify_all();
   return true;
+}
+
+// Without waiting for another stream, or for the computes that make what goes to disk.
+bool TransferStream::CanBegin(const Entry& entry) const {
+  if (entry.after.stream != nullptr && !entry.after.stream->Reached(entry.after.number))
+    return false;
+  return entry.move.kind != MoveKind::kWriteScratch || copies_->Reached(entry.after_compute);
 }
 
 // False when no memory is free for it; then something before it is under way.

@@ -104,6 +104,7 @@ class TransferStream {
 
   void Run() noexcept;
   bool Step();  // false at the end
+  bool CanBegin(const Entry& entry) const;
   bool Begin(Entry& entry);
   void BeginRead(Entry& entry);
   void Finish(Entry& entry);

@@ -32,7 +32,7 @@ class GpuProbe {
   virtual Work EvictPrefill() = 0;
   virtual Work EvictDecode() = 0;
   virtual Work Normalize() = 0;  // elements of states
-  // Attention layers of hardly any arithmetic, by the clock of the host, which enqueues them.
+  // Attention layers of hardly any arithmetic, enqueued before they begin.
   virtual Work Launch() = 0;
 };
 

@@ -289,10 +289,7 @@ WorkspacePlan PlaceWorkspace(const Plan& plan, const KernelNeeds& needs, Cursor6
   work.attention = arena.Take((evicts ? needs.eviction_bytes : needs.attention_bytes)(
       RoundUp(plan.longest.slots() + 1, KvBlockSlots(plan.policy.kv_bits)), shape.head_dim,
       plan.machine.num_threads));
-  const bool keeps_prompts_elsewhere = needs.exchange != nullptr && plan.AttendsBeside();
-  if (evicts || keeps_prompts_elsewhere) {
-    work.prompt = PlacePromptKv(plan, work.chunk_tokens, arena);
-  }
+  if (evicts || plan.AttendsBeside()) work.prompt = PlacePromptKv(plan, work.chunk_tokens, arena);
   // Attention, MLP, embedding and head never run at the same time: they share what follows.
   Cursor64 attention(arena.end());
   work.qkv = attention.Take(floats(work.chunk_tokens, q + 2 * kv));
@@ -438,6 +435,7 @@ Plan LayOut(const ModelShape& shape, const Machine& machine, const Workload& wor
   plan.longest = work.longest;
   Classify(plan);
   SizeKv(plan, work);
+  SPILLWAY_CHECK(!plan.AttendsBeside() || plan.kv[Tier::kGpu].rows == 0);
   SizeHidden(plan, work);
   // A last block of fewer batches needs no place for the others.
   plan.num_batches = std::clamp<int64_t>(

@@ -240,6 +240,17 @@ bool OutputFile::IsOf(const RunManifest& manifest) const {
   return size == static_cast<ssize_t>(digest.size()) && digest == ManifestDigest(manifest);
 }
 
+std::optional<RunManifest> OutputFile::InterruptedRun() const {
+  if (in_place() || existing_ != ExistingOutput::kResume || !Exists(journal_name_)) return {};
+  const std::string name = journal_path().string();
+  const Descriptor file(
+      ::openat(folder_.get(), journal_name_.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  if (!file.valid()) ThrowPathError(name);
+  std::optional<JournalContent> content = ParseJournal(ReadRecords(file, name), name);
+  if (!content) return {};
+  return std::move(content->manifest);
+}
+
 CommitRecord OutputFile::Begin(const RunManifest& manifest,
                                const std::function<void(std::string_view)>& on_line) {
   SPILLWAY_CHECK(!journal_ && num_bytes_ == 0 && !finished_);

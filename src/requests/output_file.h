@@ -41,6 +41,10 @@ class OutputFile {
   // the file's attribute user.spillway.run, where the filesystem has attributes.
   bool IsOf(const RunManifest& manifest) const;
 
+  // What decided the bytes of the run that is to be resumed; none where it left no whole manifest,
+  // and without kResume. Before Begin. Throws: Error kCorrupt, kPath, kIo.
+  std::optional<RunManifest> InterruptedRun() const;
+
   // Before the first Write, and only for what is to be resumable: starts the journal
   // `path`.journal. With kResume: reads it, verifies what it says is committed, gives each
   // committed line (with its newline) to `on_line`, cuts off what follows, and returns the last

@@ -159,6 +159,10 @@ AnswerCounts CompletionWriter::FinishedRun(const RunManifest& manifest, int64_t 
                           Printable(state_->file.path().string())));
 }
 
+std::optional<RunManifest> CompletionWriter::InterruptedRun() const {
+  return state_->file.InterruptedRun();
+}
+
 void CompletionWriter::SetRunFingerprint(uint64_t fingerprint) {
   SPILLWAY_CHECK(state_->last_expected == 0);
   state_->options.run_fingerprint = fingerprint;

@@ -68,6 +68,9 @@ class CompletionWriter {
   // The fingerprint where it was not known when the output was checked. Requires: no Put yet.
   void SetRunFingerprint(uint64_t fingerprint);
 
+  // See OutputFile.
+  std::optional<RunManifest> InterruptedRun() const;
+
   // Makes a run of `generate` resumable from here on; returns the number of lines at the start of
   // the input that have their answers already (0, except with kResume). Their tokens are in the
   // fingerprint. They, and those that PutEarlier will find, are earlier() from then on.

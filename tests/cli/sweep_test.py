@@ -111,7 +111,7 @@ class Results(SweepTest):
 
     def test_simulated_points_need_no_weights(self):
         self.sweep(f'verb = "simulate"\nmodel = "opt-6.7b"\nmachine = "{T4}"\ngen-len = 8\nkv-policy = ["full", "h2o"]\n'
-                   "gpu-batch-size = 4\nnum-gpu-batches = 2\n")
+                   "gpu-batch-size = 24\nnum-gpu-batches = 4\nnum-requests = 96\n")
         full, h2o = self.rows()
         self.assertEqual((full["status"], full["kv"], h2o["kv"]), ("simulated", "full", "h2o 20 %"))
         self.assertEqual(float(full["speedup_over_full_kv"]), 1.0)

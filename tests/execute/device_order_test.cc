@@ -162,7 +162,7 @@ class DeviceOrderTest : public testing::Test {
 constexpr Placing kPlacings[] = {
     {100, 0, 100, 0, 100, 0},     {0, 100, 0, 100, 0, 100},       {0, 0, 0, 0, 0, 0},
     {30, 40, 25, 50, 25, 50},     {0, 100, 100, 0, 100, 0},       {50, 0, 0, 0, 100, 0},
-    {100, 0, 0, 0, 100, 0, true}, {0, 100, 30, 30, 0, 100, true},
+    {100, 0, 0, 0, 100, 0, true}, {0, 100, 0, 30, 0, 100, true},
 };
 TEST_F(DeviceOrderTest, AnyOrderThatTheMarksAllowGivesTheSameTokens) {
   for (const Placing& placing : kPlacings) {

@@ -14,6 +14,7 @@ class LateCopyQueue final : public CopyQueue {
       : streams_(streams), stream_(streams.AddCopyStream()) {}
 
   uint64_t Mark() const override { return streams_.num_computes(); }
+  bool Reached(uint64_t mark) const override { return streams_.HasComputed(mark); }
   void WaitFor(uint64_t mark) const override { streams_.FinishComputesUntil(mark); }
   void Begin(DeviceCopy& copy) override { copy.ticket = streams_.EnqueueCopy(stream_, copy); }
   CopyTimes Finish(const DeviceCopy& copy) override {
@@ -83,6 +84,11 @@ void LateStreams::FinishComputes() {
 void LateStreams::FinishComputesUntil(uint64_t number) {
   const std::lock_guard lock(mutex_);
   while (marks_ == Marks::kObeyed && num_computed_ < number) RunCompute();
+}
+
+bool LateStreams::HasComputed(uint64_t number) const {
+  const std::lock_guard lock(mutex_);
+  return marks_ == Marks::kIgnored || num_computed_ >= number;
 }
 
 void LateStreams::FinishCopy(std::size_t stream, uint64_t number) {

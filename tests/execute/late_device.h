@@ -39,6 +39,7 @@ class LateStreams {
   // Until this is done, and what it needs.
   void FinishComputes();
   void FinishComputesUntil(uint64_t number);
+  bool HasComputed(uint64_t number) const;
   void FinishCopy(std::size_t stream, uint64_t number);
 
  private:

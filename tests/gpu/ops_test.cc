@@ -9,6 +9,7 @@
 #include "kernels/host_rows.h"
 #include "kernels/layer_norm.h"
 #include "kernels/matmul_gpu.h"
+#include "kernels/matmul_workspace.h"
 #include "tests/gpu/gpu_test_util.h"
 #include "tests/kernels/kernel_test_util.h"
 

@@ -5,6 +5,7 @@
 
 #include "kernels/embedding.h"
 #include "kernels/matmul_gpu.h"
+#include "kernels/matmul_workspace.h"
 #include "kernels/quantise.h"
 #include "tests/gpu/gpu_test_util.h"
 #include "tests/kernels/kernel_test_util.h"

@@ -74,6 +74,35 @@ TEST(CostModel, QuantisedWeightsHaveTheEdgesOfOthers) {
               2.0 * 1024 * 1024 / 4e9 + more_s, 1e-9);
 }
 
+// What passes over the links beside it counts as far as it passes, and no further than the links
+// can.
+TEST(CostModel, CpuAttentionSharesTheMemoryWithTheLinks) {
+  Machine machine = MachineWith(int64_t{1} << 40);
+  machine.device = Tier::kGpu;
+  machine.cap_bytes[Tier::kGpu] = int64_t{1} << 40;
+  machine.rates.cpu = machine.rates.gpu = Rates();
+  machine.rates.cpu.memory_bytes_per_s = 1e9;
+  machine.rates.cpu.decode_attention_bytes_per_s = 0.8e9;
+  machine.rates.link_bytes_per_s[Link::kCpuToGpu] = 0.5e9;
+  Policy policy;
+  policy.weight_frac = policy.kv_frac = policy.activation_frac = PerTier<double>{};
+  for (PerTier<double>* frac : {&policy.weight_frac, &policy.kv_frac, &policy.activation_frac})
+    (*frac)[Tier::kCpu] = 1.0;
+  policy.cpu_attention = true;
+  const Plan plan = LayOut(*BuiltInShape("opt-125m"), machine, Requests(1, 99, 2), policy, kNeeds);
+  PerTier<KvLoad> kv;
+  kv[Tier::kCpu].attended_tokens = 100;
+  const int64_t bytes = 100 * plan.slot_bytes;
+  const auto seconds = [&](int64_t traffic_bytes) {
+    return CpuAttentionSeconds(plan, RatesOf(machine), kv, traffic_bytes) * 1e9 /
+           static_cast<double>(bytes);
+  };
+  EXPECT_DOUBLE_EQ(seconds(0), 1.25);  // the cores
+  EXPECT_DOUBLE_EQ(seconds(bytes / 2), 1.5);
+  EXPECT_DOUBLE_EQ(seconds(bytes), 2.0);
+  EXPECT_DOUBLE_EQ(seconds(100 * bytes), 2.0);  // half of the memory's rate is left
+}
+
 // Seconds of attention of one row that attends to 100 tokens, with a cache of so many bits.
 double AttentionSeconds(const Machine& machine, int kv_bits) {
   Policy policy;

@@ -225,6 +225,7 @@ TEST(DefaultPolicyTest, FitsWhereverAPlacementInWholeTiersFits) {
           << "gpu " << machine.cap_bytes[Tier::kGpu] << ", cpu " << machine.cap_bytes[Tier::kCpu]
           << ", disk " << machine.cap_bytes[Tier::kDisk] << ", rows "
           << given.gpu_batch_size.value_or(0) << " x " << given.num_gpu_batches.value_or(0);
+      EXPECT_FALSE(chosen.cpu_attention && SharesAttention(machine, chosen.kv_frac));
       EXPECT_EQ(chosen.gpu_batch_size, given.gpu_batch_size.value_or(chosen.gpu_batch_size));
       EXPECT_EQ(chosen.num_gpu_batches, given.num_gpu_batches.value_or(chosen.num_gpu_batches));
       ++(possible ? num_possible : num_refused);

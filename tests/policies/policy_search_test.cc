@@ -73,6 +73,8 @@ TEST(PolicySearch, ThePlannerAcceptsAllItReturns) {
         const Workload work = Rows(c.num_requests > 0 ? c.num_requests : rows, c.row);
         EXPECT_NO_THROW(MakePlan(shape, machine, work, candidate.policy, kNeeds)) << c.model;
         EXPECT_GT(candidate.prediction.generated_tokens_per_s, 0.0);
+        EXPECT_FALSE(candidate.policy.cpu_attention &&
+                     SharesAttention(machine, candidate.policy.kv_frac));
       }
       EXPECT_TRUE(std::ranges::is_sorted(result.best, std::greater<>(), [](const Candidate& a) {
         return a.prediction.generated_tokens_per_s;
@@ -136,6 +138,15 @@ TEST(PolicySearch, KeepsWhatIsGiven) {
 }
 
 // Each budget that is allowed has its best policy in the result, and none is listed twice.
+// Beside a GPU a row's tokens must not depend on who happens to attend to it.
+TEST(PolicySearch, KvThatIsSharedIsAttendedToWhereItIsComputed) {
+  GivenPolicy given;
+  given.placement = Placement{Share(0.2, 0.8), Share(0.1, 0.9), Share(0.0, 1.0)};
+  const SearchResult result = Search({"opt-30b", {512, 512}, 0}, T4(), given);
+  ASSERT_TRUE(result.feasible());
+  for (const Candidate& candidate : result.best) EXPECT_FALSE(candidate.policy.cpu_attention);
+}
+
 TEST(PolicySearch, TriesTheBudgetsThatAreAllowed) {
   const ModelShape shape = *BuiltInShape("opt-30b");
   const Workload work = Rows(4096, {512, 32});
@@ -196,7 +207,8 @@ TEST(PolicySearch, LosesNoBitsForLessThanAPercent) {
 // Fewer bits are the faster where the links are the limit, and the planner accepts what is found.
 TEST(PolicySearch, TriesFewerBitsWhereAllowed) {
   const ModelShape shape = *BuiltInShape("opt-30b");
-  const Workload work = Rows(1, {512, 32});
+  const RequestShape request = {512, 1024};  // few enough tokens of prompts that bits matter
+  const Workload work = Rows(1, request);
   const SearchResult result = SearchPolicies({shape,
                                               T4(),
                                               work,
@@ -216,7 +228,7 @@ TEST(PolicySearch, TriesFewerBitsWhereAllowed) {
     ModelShape stored = shape;
     stored.weight_bits = candidate.policy.weight_bits;
     const int64_t rows = candidate.policy.gpu_batch_size * candidate.policy.num_gpu_batches;
-    EXPECT_NO_THROW(MakePlan(stored, T4(), Rows(rows, {512, 32}), candidate.policy, kNeeds));
+    EXPECT_NO_THROW(MakePlan(stored, T4(), Rows(rows, request), candidate.policy, kNeeds));
   }
 }
 

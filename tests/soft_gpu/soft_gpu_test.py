@@ -6,8 +6,10 @@ for every way of storing weights and KV; and nearly the CPU's tokens. Standard l
 
 import json
 import pathlib
+import subprocess
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "cli"))
 
@@ -28,8 +30,6 @@ BESIDE = [
     policy("0 0 0 0 0 0", 4, 3, "--cpu-attention", *GPU),
     policy("30 30 0 50 30 30", 5, 1, "--cpu-attention", "--prefill-chunk", 7, "--no-overlap", *GPU),
 ]
-# Some rows here, some there.
-MIXED = policy("100 0 40 30 100 0", 5, 2, "--cpu-attention", *GPU)
 H2O = ["--kv-policy", "h2o", "--kv-budget", "30%"]
 WINDOW = ["--kv-policy", "window", "--kv-budget", 12, "--kv-sinks", 2]
 CASES = [
@@ -68,6 +68,7 @@ def refusal_errors(binary, source):
     """What the kernels or the GPU's memory cannot do, in one line."""
     wrong = 0
     for status, says, flags in (
+        (2, b"puts 40 % of the KV", policy("100 0 40 30 100 0", 5, 2, "--cpu-attention", *GPU)),
         (30, b"--gpu-memory", ["--device", "cuda:0", "--gpu-memory", "65MiB", "--percent", 100, 0, 100, 0, 100, 0]),
         (42, b"there are 1 GPUs", ["--device", "cuda:1"]),
     ):
@@ -75,6 +76,62 @@ def refusal_errors(binary, source):
         result = harness.run(binary, ["generate", *model, "--input", source, "--output", "-", *flags])
         if result.status != status or says not in result.stderr or len(result.stderr.splitlines()) != 1:
             print(f"FAILED {flags}: exit {result.status}: {result.stderr.decode(errors='replace')}")
+            wrong += 1
+    return wrong
+
+
+def killed_after_a_line(words, part):
+    """Whether the run had written a line and was not done when it was killed."""
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while process.poll() is None and not (part.exists() and part.stat().st_size > 0):
+        time.sleep(0.001)
+    process.kill()
+    process.wait()
+    return part.exists()
+
+
+def resume_errors(binary, source, folder):
+    """A run that was killed goes on with the attention it had, by the CPU, wherever KV is now; not with another."""
+    output = folder / "resumed.jsonl"
+    words = ["generate", "--model", PARITY_MODELS / "gelu-head80-untied", "--input", source, "--quiet"]
+    beside = policy("100 0 0 100 100 0", 1, 2, "--cpu-attention", *GPU)
+    whole = harness.run(binary, [*words, "--output", "-", *beside]).stdout
+    begun = [str(word) for word in [binary, *words, "--output", output, *beside, "--overwrite"]]
+    if not any(killed_after_a_line(begun, output.with_name("resumed.jsonl.part")) for _ in range(20)):
+        print("FAILED: no run was killed half way")
+        return 1
+    resume = [*words, "--output", output, "--resume", *policy("0 0 0 0 0 0", 3, 3, *GPU)]
+    other = harness.run(binary, [*resume, "--no-cpu-attention"])
+    if other.status != 51 or b"another --cpu-attention" not in other.stderr:
+        print(f"FAILED: resumed by the GPU: exit {other.status}: {other.stderr.decode(errors='replace')}")
+        return 1
+    result = harness.run(binary, resume)
+    if result.status not in (0, 21) or output.read_bytes() != whole:
+        print(f"FAILED: resumed: exit {result.status}: {result.stderr.decode(errors='replace')}")
+        return 1
+    return 0
+
+
+def planned_on_gpu(binary, folder, *flags):
+    report = folder / "plan.json"
+    harness.run(binary, ["plan", "--model", "opt-125m", "--prompt-len", 100, "--gen-len", 20, "--num-requests", 24,
+                         "--gpu-memory", "2GiB", "--report", report, "--quiet", *flags])
+    return json.loads(report.read_text())["tiers"]["gpu"]["planned_peak_bytes"]
+
+
+def plan_errors(binary, folder):
+    """A plan for a machine file's GPU takes what one for the GPU itself does."""
+    wrong = 0
+    machine = harness.REPOSITORY / "examples" / "machines" / "h200.json"
+    for flags in (
+        policy("50 50 0 100 100 0", 4, 3, "--cpu-attention"),
+        policy("50 50 40 60 100 0", 4, 3, *H2O),
+        policy("50 50 40 60 100 0", 4, 3, "--weight-bits", 4, "--kv-bits", 4),
+    ):
+        here = planned_on_gpu(binary, folder, "--device", "cuda:0", *flags)
+        there = planned_on_gpu(binary, folder, "--machine", machine, *flags)
+        if here != there:
+            print(f"FAILED: {flags} takes {here} bytes of the GPU, and {there} by a machine's file")
             wrong += 1
     return wrong
 
@@ -88,6 +145,8 @@ def main():
         greedy = [request for request in ragged_requests(16, 40, 8) if "temperature" not in request]
         greedy_source = harness.write_jsonl(folder / "greedy.jsonl", greedy)
         failures += refusal_errors(binary, source)
+        failures += resume_errors(binary, source, folder)
+        failures += plan_errors(binary, folder)
         for model_name, *flags in CASES:
             model = ["--model", PARITY_MODELS / model_name, *flags]
             failures += check(binary, model, source, folder, PLACEMENTS)
@@ -95,7 +154,7 @@ def main():
             if [model_name, *flags] not in CASES_BESIDE:
                 continue
             failures += check(binary, model, source, folder, BESIDE)
-            failures += not agrees_with_cpu(binary, model, greedy_source, folder, MIXED)
+            failures += not agrees_with_cpu(binary, model, greedy_source, folder, BESIDE[2])
     sys.exit(1 if failures else 0)
 
 

@@ -159,7 +159,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const std::lock_guard lock(mutex);
   event->stream = stream;
   const auto reach = [event, record = ++event->recorded] {
-    event->reached = record;
+    event->reached = std::max(event->reached, record);
     event->time_ms = NowMs();
   };
   stream->work.push_back({reach});
@@ -172,6 +172,11 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   const uint64_t record = event->recorded;
   while (event->reached < record) Advance(*stream, 0);
   return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  const std::lock_guard lock(mutex);
+  RunSome();
+  return event->reached >= event->recorded ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
   const std::lock_guard lock(mutex);
