@@ -82,12 +82,12 @@ struct FlexGenRates {
 };
 
 struct Machine {
-  std::string name;            // the processor, and the GPU when there is one
-  std::string isa;             // what the CPU kernels use: "amx", "avx512", "avx2", "portable"
-  int num_threads = 1;         // compute threads
-  Tier device = Tier::kCpu;    // where layers are computed; kGpu also when it is emulated
+  std::string name;              // the processor, and the GPU when there is one
+  std::string isa;               // what the CPU kernels use: "amx", "avx512", "avx2", "portable"
+  int num_threads = 1;           // compute threads
+  Tier device = Tier::kCpu;      // where layers are computed; kGpu also when it is emulated
   bool gpu_is_emulated = false;  // the gpu tier is CPU memory, and the CPU computes
-  PerTier<int64_t> cap_bytes;  // hard caps of this run
+  PerTier<int64_t> cap_bytes;    // hard caps of this run
   // What raises the GPU's cap: these flags, and how much of theirs is in use before the run.
   std::string_view gpu_cap_flags = "--gpu-memory";
   int64_t gpu_used_bytes = 0;
