@@ -50,6 +50,18 @@ std::vector<std::string> Sources(const Config& config, const MeasuredMachine& me
                                 "--emulate-gpu")};
 }
 
+// Its memory is no cap's, so that its own advice is of no use here.
+std::unique_ptr<GpuProbe> ProbeOf(const Device& device) {
+  try {
+    return device.MakeProbe();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kGpuMemory) throw;
+    throw Error(ErrorCode::kGpuMemory,
+                "profile needs about 2 GiB of GPU memory in one piece; close other programs on the "
+                "GPU, or give --device cpu");
+  }
+}
+
 // A disturbed profile never takes the place of a better one, and says what it is.
 bool TakesThePlace(const Machine& machine, const ProfileKey& key) {
   if (machine.disturbed.empty()) return true;
@@ -89,7 +101,7 @@ int RunProfile(const Config& config) {
   Machine machine = HostMachine(config, *device);
   machine.cap_bytes[Tier::kDisk] = folder.FreeBytes() / 10 * 9;
   ProgressLine line(config.progress ? TerminalOf(config) : nullptr);
-  const std::unique_ptr<GpuProbe> gpu = device->MakeProbe();
+  const std::unique_ptr<GpuProbe> gpu = ProbeOf(*device);
   const MeasuredMachine measured =
       MeasureMachine(folder, {machine.num_threads, kernels::BestIsa(config.cpu_compute),
                               config.quick ? ProfileLength::kQuick : ProfileLength::kFull,

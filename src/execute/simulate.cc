@@ -328,10 +328,14 @@ std::string BoundBy(const Plan& plan, const Totals& totals) {
     most_s = busy_s;
     name = LinkName(link);
   }
-  const double cpu_s = plan.AttendsBeside() ? totals.units[CostUnit::kCpuAttention] : 0.0;
-  if (std::max(cpu_s, totals.units.total_s() - cpu_s) < most_s) return name;
+  // Beside a GPU the CPU's attention goes on by itself; elsewhere it is one of the computes.
+  UnitSeconds computes = totals.units;
+  const double beside_s =
+      plan.AttendsBeside() ? std::exchange(computes[CostUnit::kCpuAttention], 0.0) : 0.0;
+  if (std::max(beside_s, computes.total_s()) < most_s) return name;
+  if (beside_s > computes.total_s()) return CostUnitName(CostUnit::kCpuAttention, plan.device());
   const CostUnit unit = *std::ranges::max_element(
-      kAllCostUnits, {}, [&](CostUnit candidate) { return totals.units[candidate]; });
+      kAllCostUnits, {}, [&](CostUnit candidate) { return computes[candidate]; });
   return CostUnitName(unit, plan.device());
 }
 
