@@ -21,7 +21,6 @@ using testing::ExpectError;
 using testing::ExpectOpenError;
 using testing::HeaderEntry;
 using testing::Safetensors;
-using testing::TempFolder;
 
 constexpr auto kIndex = "model.safetensors.index.json";
 
@@ -34,7 +33,7 @@ std::string IndexOf(std::string_view map) {
 }
 
 TEST(FolderTest, NothingThereIsMissing) {
-  const TempFolder folder;
+  const TemporaryFolder folder(MemoryRoot());
   ExpectOpenError(ErrorCode::kModelMissing, "holds no weights", folder.path());
   ExpectOpenError(ErrorCode::kModelMissing, "No such file", folder.path() / "absent");
   folder.Write("file", "x");
@@ -43,7 +42,7 @@ TEST(FolderTest, NothingThereIsMissing) {
 
 // M26.
 TEST(FolderTest, OnlyRegularFilesAreRead) {
-  const TempFolder folder;
+  const TemporaryFolder folder(MemoryRoot());
   const fs::path path = folder.path() / "model.safetensors";
   fs::create_directory(path);
   ExpectOpenError(ErrorCode::kModelMissing, "not a regular file", folder.path());
@@ -59,7 +58,7 @@ TEST(FolderTest, OnlyRegularFilesAreRead) {
 }
 
 TEST(FolderTest, ASocketIsNotRead) {
-  const TempFolder folder;
+  const TemporaryFolder folder(MemoryRoot());
   const int fd = ::socket(AF_UNIX, SOCK_STREAM, 0);
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -77,7 +76,7 @@ TEST(FolderTest, TooFewDescriptorsAreASystemLimit) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "the sanitizer needs descriptors itself";
 #endif
-  const TempFolder folder;
+  const TemporaryFolder folder(MemoryRoot());
   folder.Write("model.safetensors", testing::GoodSafetensors());
   rlimit old{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &old), 0);
@@ -93,7 +92,7 @@ TEST(FolderTest, TooFewDescriptorsAreASystemLimit) {
 }
 
 TEST(FolderTest, AMainFileMayBeALink) {
-  const TempFolder cache;
+  const TemporaryFolder cache(MemoryRoot());
   fs::create_directory(cache.path() / "blobs");
   fs::create_directories(cache.path() / "snapshots" / "main");
   cache.Write("blobs/0a1b", testing::GoodSafetensors());
@@ -102,7 +101,7 @@ TEST(FolderTest, AMainFileMayBeALink) {
 }
 
 TEST(FolderTest, FilesAreWhatLinksLeadTo) {
-  const TempFolder folder;
+  const TemporaryFolder folder(MemoryRoot());
   folder.Write("b", "x");
   folder.Write(".hidden", "x");
   fs::create_directory(folder.path() / "d");
@@ -113,7 +112,7 @@ TEST(FolderTest, FilesAreWhatLinksLeadTo) {
 
 // M14.
 TEST(FolderTest, AChangeDuringTheRunIsNoticed) {
-  const TempFolder folder;
+  const TemporaryFolder folder(MemoryRoot());
   const fs::path path = folder.path() / "model.safetensors";
   const std::string good = testing::GoodSafetensors();
   folder.Write("model.safetensors", good);
@@ -126,7 +125,7 @@ TEST(FolderTest, AChangeDuringTheRunIsNoticed) {
 }
 
 TEST(FolderTest, ARewriteDuringTheRunIsNoticed) {
-  const TempFolder folder;
+  const TemporaryFolder folder(MemoryRoot());
   folder.Write("model.safetensors", testing::GoodSafetensors());
   const auto checkpoint = OpenCheckpoint(folder.path());
   const fs::path path = folder.path() / "model.safetensors";
@@ -136,7 +135,7 @@ TEST(FolderTest, ARewriteDuringTheRunIsNoticed) {
 
 // A file put in its place does not matter: the old one stays open.
 TEST(FolderTest, AReplacementDuringTheRunIsNotSeen) {
-  const TempFolder folder;
+  const TemporaryFolder folder(MemoryRoot());
   folder.Write("model.safetensors", testing::GoodSafetensors());
   const auto checkpoint = OpenCheckpoint(folder.path());
   folder.Write("new", "something else");
@@ -145,7 +144,7 @@ TEST(FolderTest, AReplacementDuringTheRunIsNotSeen) {
 }
 
 TEST(ShardsTest, AreReadAsOneCheckpoint) {
-  const TempFolder folder;
+  const TemporaryFolder folder(MemoryRoot());
   folder.Write("one", OneTensor("b"));
   folder.Write("two", OneTensor("a"));
   folder.Write(kIndex, IndexOf(R"("a":"two","b":"one")"));
@@ -157,7 +156,7 @@ TEST(ShardsTest, AreReadAsOneCheckpoint) {
 
 // M17.
 TEST(ShardsTest, MissingOnesAreListed) {
-  const TempFolder folder;
+  const TemporaryFolder folder(MemoryRoot());
   folder.Write("one", OneTensor("a"));
   folder.Write(kIndex, IndexOf(R"("a":"one","b":"two","c":"three")"));
   ExpectOpenError(ErrorCode::kModelMissing, "2 of 3 shards are missing, download them: three, two",
@@ -166,7 +165,7 @@ TEST(ShardsTest, MissingOnesAreListed) {
 
 // M18.
 TEST(ShardsTest, TensorsMustBeWhereTheIndexSays) {
-  const TempFolder folder;
+  const TemporaryFolder folder(MemoryRoot());
   folder.Write("one", OneTensor("a"));
   folder.Write("two", OneTensor("b"));
   folder.Write(kIndex, IndexOf(R"("a":"two","b":"one")"));
@@ -184,16 +183,16 @@ TEST(ShardsTest, TensorsMustBeWhereTheIndexSays) {
 TEST(ShardsTest, NamesCannotLeaveTheFolder) {
   for (const std::string name :
        {"../x", "/etc/passwd", "a/b", "..", ".", "", "a\\\\b", "a\\u0000b"}) {
-    const TempFolder folder;
+    const TemporaryFolder folder(MemoryRoot());
     folder.Write(kIndex, IndexOf("\"a\":\"" + name + "\""));
     ExpectOpenError(ErrorCode::kUnsafe, "not a plain file name", folder.path());
   }
 }
 
 TEST(ShardsTest, LinksCannotLeaveTheFolder) {
-  const TempFolder outside;
+  const TemporaryFolder outside(MemoryRoot());
   outside.Write("target", OneTensor("a"));
-  const TempFolder folder;
+  const TemporaryFolder folder(MemoryRoot());
   folder.Write(kIndex, IndexOf(R"("a":"one")"));
   for (const fs::path& target :
        {outside.path() / "target", fs::path("../../etc/passwd"), fs::path("../blobs/../x")}) {
@@ -207,7 +206,7 @@ TEST(ShardsTest, LinksCannotLeaveTheFolder) {
 }
 
 TEST(ShardsTest, LinksOfAHuggingFaceCacheAreFollowed) {
-  const TempFolder cache;
+  const TemporaryFolder cache(MemoryRoot());
   const fs::path snapshot = cache.path() / "snapshots" / "main";
   fs::create_directory(cache.path() / "blobs");
   fs::create_directories(snapshot);
@@ -235,7 +234,7 @@ TEST(ShardsTest, BadIndexFilesAreMalformed) {
         BadIndex{R"({"weight_map":{"a":"x","a":"y"}})", "occurs twice"},
         BadIndex{R"({"weight_map":1e999})", "out of range"},
         BadIndex{deep.c_str(), "nests deeper than 64"}}) {
-    const TempFolder folder;
+    const TemporaryFolder folder(MemoryRoot());
     folder.Write(kIndex, bad.text);
     ExpectOpenError(ErrorCode::kModelMalformed, bad.message, folder.path());
   }

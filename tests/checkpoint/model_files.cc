@@ -32,28 +32,6 @@ uint32_t CrcOf(std::string_view data) { return Crc32(std::as_bytes(std::span(dat
 
 }  // namespace
 
-TempFolder::TempFolder() {
-  // In memory where there is such a place: the mutation tests write 100,000 files.
-  std::error_code failed;
-  std::filesystem::path parent = "/dev/shm";
-  if (!std::filesystem::is_directory(parent, failed))
-    parent = std::filesystem::temp_directory_path();
-  std::string name = (parent / "spillway_test_XXXXXX").string();
-  if (::mkdtemp(name.data()) == nullptr) std::abort();
-  path_ = name;
-}
-
-TempFolder::~TempFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
-void TempFolder::Write(const std::string& name, std::string_view bytes) const {
-  std::ofstream file(path_ / name, std::ios::binary);
-  file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  ASSERT_TRUE(file.good()) << name;
-}
-
 std::string Safetensors(std::string_view header, std::string_view data) {
   return Bytes<uint64_t>(header.size()) + std::string(header) + std::string(data);
 }

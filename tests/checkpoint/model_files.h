@@ -13,23 +13,9 @@
 
 #include "spillway/error.h"
 #include "src/checkpoint/checkpoint.h"
+#include "tests/temporary_folder.h"
 
 namespace spillway::testing {
-
-// Removed with all it holds.
-class TempFolder {
- public:
-  TempFolder();
-  ~TempFolder();
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-
-  const std::filesystem::path& path() const { return path_; }
-  void Write(const std::string& name, std::string_view bytes) const;
-
- private:
-  std::filesystem::path path_;
-};
 
 // A row of a table of bad files: what the file holds, and how it must be refused.
 struct BadFile {

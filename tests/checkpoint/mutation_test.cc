@@ -12,8 +12,6 @@
 namespace spillway {
 namespace {
 
-using testing::TempFolder;
-
 class Mutator {
  public:
   explicit Mutator(std::string good) : good_(std::move(good)) {}
@@ -61,7 +59,7 @@ class Mutator {
 
 // Opens and reads every tensor of `name` = each mutation. Returns how many were refused.
 int CountRefused(const std::string& name, const std::string& good, int num_mutations) {
-  const TempFolder folder;
+  const TemporaryFolder folder(MemoryRoot());
   Mutator mutator(good);
   int num_refused = 0;
   for (int at = 0; at < num_mutations; ++at) {
@@ -88,7 +86,7 @@ TEST(MutationTest, TorchZipsAreReadOrRefused) {
 
 // The archive's checksum hides the pickle from damage: here it is renewed.
 TEST(MutationTest, PicklesAreReadOrRefused) {
-  const TempFolder folder;
+  const TemporaryFolder folder(MemoryRoot());
   Mutator mutator(testing::PickleOf({testing::TensorPickle{}}));
   for (int at = 0; at < 20'000; ++at) {
     folder.Write("pytorch_model.bin", testing::Zip(testing::TorchFiles(mutator.Next())));
@@ -106,7 +104,7 @@ TEST(MutationTest, NumpyFilesAreReadOrRefused) {
 }
 
 TEST(MutationTest, ConfigsAreReadOrRefused) {
-  const TempFolder folder;
+  const TemporaryFolder folder(MemoryRoot());
   Mutator mutator(testing::TinyConfig() + ",\"eos_token_id\":[1,2],\"enable_bias\":true}");
   for (int at = 0; at < 20'000; ++at) {
     folder.Write("config.json", mutator.Next());

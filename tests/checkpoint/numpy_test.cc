@@ -15,12 +15,11 @@ using testing::ExpectError;
 using testing::ExpectOpenError;
 using testing::GoodNpy;
 using testing::Npy;
-using testing::TempFolder;
 
 constexpr auto kEmbedding = "decoder.embed_tokens.weight";
 
 TEST(NumpyTest, AFolderIsACheckpoint) {
-  const TempFolder folder;
+  const TemporaryFolder folder(MemoryRoot());
   folder.Write(kEmbedding, GoodNpy());
   folder.Write("decoder.layers.0.fc1.bias.npy",
                Npy("{\"shape\": (2,), 'fortran_order': False, 'descr': '<f4'}", "12345678"));
@@ -35,7 +34,7 @@ TEST(NumpyTest, AFolderIsACheckpoint) {
 }
 
 TEST(NumpyTest, AFileThatChangesIsNoticed) {
-  const TempFolder folder;
+  const TemporaryFolder folder(MemoryRoot());
   folder.Write(kEmbedding, GoodNpy());
   const auto checkpoint = OpenCheckpoint(folder.path());
   std::filesystem::remove(folder.path() / kEmbedding);
@@ -46,7 +45,7 @@ TEST(NumpyTest, AFileThatChangesIsNoticed) {
 class BadNumpyTest : public ::testing::TestWithParam<BadFile> {};
 
 TEST_P(BadNumpyTest, IsRefused) {
-  const TempFolder folder;
+  const TemporaryFolder folder(MemoryRoot());
   folder.Write(kEmbedding, GetParam().bytes);
   ExpectOpenError(GetParam().code, GetParam().text, folder.path());
 }
@@ -105,7 +104,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return info.param.name; });
 
 TEST(NumpyShapeTest, ComesFromTheFoldersName) {
-  const TempFolder parent;
+  const TemporaryFolder parent(MemoryRoot());
   const auto folder = parent.path() / "opt-125m-np";
   std::filesystem::create_directory(folder);
   parent.Write("opt-125m-np/" + std::string(kEmbedding), GoodNpy());
@@ -115,7 +114,7 @@ TEST(NumpyShapeTest, ComesFromTheFoldersName) {
 
 // A sparse file stands for each matrix that tells the built-in shapes apart.
 TEST(NumpyShapeTest, ComesFromTheTensorsShapes) {
-  const TempFolder folder;
+  const TemporaryFolder folder(MemoryRoot());
   for (const LayerSpec& layer : Layers(*BuiltInShape("opt-350m"))) {
     for (const TensorSpec& spec : layer.tensors) {
       if (spec.is_vector()) continue;

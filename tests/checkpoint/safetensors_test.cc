@@ -16,12 +16,11 @@ using testing::ExpectOpenError;
 using testing::GoodSafetensors;
 using testing::HeaderEntry;
 using testing::Safetensors;
-using testing::TempFolder;
 
 constexpr auto kFile = "model.safetensors";
 
 TEST(SafetensorsTest, TensorsAreSortedAndReadable) {
-  const TempFolder folder;
+  const TemporaryFolder folder(MemoryRoot());
   folder.Write(kFile, GoodSafetensors());
   const auto checkpoint = OpenCheckpoint(folder.path());
   EXPECT_EQ(checkpoint->format(), "safetensors");
@@ -37,7 +36,7 @@ TEST(SafetensorsTest, TensorsAreSortedAndReadable) {
 }
 
 TEST(SafetensorsTest, NamesAreFoundWithAndWithoutThePrefix) {
-  const TempFolder folder;
+  const TemporaryFolder folder(MemoryRoot());
   folder.Write(kFile, Safetensors("{" + HeaderEntry("model.x", "F16", "[1]", "[0,2]") + "," +
                                       HeaderEntry("y", "F16", "[1]", "[2,4]") + "}",
                                   "xxyy"));
@@ -49,7 +48,7 @@ TEST(SafetensorsTest, NamesAreFoundWithAndWithoutThePrefix) {
 }
 
 TEST(SafetensorsTest, ScalarsAndEmptyTensorsAreTensors) {
-  const TempFolder folder;
+  const TemporaryFolder folder(MemoryRoot());
   folder.Write(kFile, Safetensors("{" + HeaderEntry("s", "F32", "[]", "[0,4]") + "," +
                                       HeaderEntry("e", "F16", "[0,5]", "[4,4]") + "}",
                                   "1234"));
@@ -60,7 +59,7 @@ TEST(SafetensorsTest, ScalarsAndEmptyTensorsAreTensors) {
 
 // Fields of the format that we do not know are passed over, as the reference does.
 TEST(SafetensorsTest, UnknownFieldsAreIgnored) {
-  const TempFolder folder;
+  const TemporaryFolder folder(MemoryRoot());
   folder.Write(
       kFile,
       Safetensors(
@@ -72,7 +71,7 @@ TEST(SafetensorsTest, UnknownFieldsAreIgnored) {
 class BadSafetensorsTest : public ::testing::TestWithParam<BadFile> {};
 
 TEST_P(BadSafetensorsTest, IsRefused) {
-  const TempFolder folder;
+  const TemporaryFolder folder(MemoryRoot());
   folder.Write(kFile, GetParam().bytes);
   ExpectOpenError(GetParam().code, GetParam().text, folder.path());
 }
@@ -178,11 +177,11 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(SafetensorsTest, EveryTruncationIsRefused) {
   const std::string good = GoodSafetensors();
   for (std::size_t bytes = 0; bytes < good.size(); ++bytes) {
-    const TempFolder folder;
+    const TemporaryFolder folder(MemoryRoot());
     folder.Write(kFile, good.substr(0, bytes));
     ExpectOpenError(bytes < 8 ? kMalformed : kTruncated, "", folder.path());
   }
-  const TempFolder folder;
+  const TemporaryFolder folder(MemoryRoot());
   folder.Write(kFile, good.substr(0, good.size() - 1));
   ExpectOpenError(kTruncated, "tensor \"b\" needs bytes 12-16 but the data ends at 15",
                   folder.path());
@@ -201,7 +200,7 @@ TEST(SafetensorsTest, AMillionTensorsOpenInSeconds) {
     if (at > 0) header += ',';
     header += HeaderEntry("t" + std::to_string(at), "F16", "[0]", "[0,0]");
   }
-  const TempFolder folder;
+  const TemporaryFolder folder(MemoryRoot());
   folder.Write(kFile, Safetensors(header + "}", ""));
   const std::clock_t begin = std::clock();  // CPU time: other tests may run beside this one
   EXPECT_EQ(OpenCheckpoint(folder.path())->tensors().size(), std::size_t{kNumTensors});
@@ -211,7 +210,7 @@ TEST(SafetensorsTest, AMillionTensorsOpenInSeconds) {
 // M27: sizes beyond 32 bits, in a sparse file.
 TEST(SafetensorsTest, FilesBeyondTwoTebibytesWork) {
   constexpr int64_t kTensorBytes = int64_t{3} << 40;
-  const TempFolder folder;
+  const TemporaryFolder folder(MemoryRoot());
   folder.Write(
       kFile,
       Safetensors("{" + HeaderEntry("t", "F16", "[1649267441664]", "[0,3298534883328]") + "}", ""));

@@ -15,7 +15,6 @@ using testing::ExpectError;
 using testing::ExpectOpenError;
 using testing::PickleOf;
 using testing::PickleString;
-using testing::TempFolder;
 using testing::TensorPickle;
 using testing::TorchFiles;
 using testing::Zip;
@@ -28,7 +27,7 @@ constexpr ErrorCode kUnsupported = ErrorCode::kModelUnsupported;
 constexpr ErrorCode kUnsafe = ErrorCode::kUnsafe;
 
 TEST(TorchZipTest, TensorsAreReadable) {
-  const TempFolder folder;
+  const TemporaryFolder folder(MemoryRoot());
   TensorPickle slice;
   slice.name = "slice";
   slice.offset = 2;
@@ -46,7 +45,7 @@ TEST(TorchZipTest, TensorsAreReadable) {
 class BadTorchZipTest : public ::testing::TestWithParam<BadFile> {};
 
 TEST_P(BadTorchZipTest, IsRefused) {
-  const TempFolder folder;
+  const TemporaryFolder folder(MemoryRoot());
   folder.Write(kFile, GetParam().bytes);
   ExpectOpenError(GetParam().code, GetParam().text, folder.path());
 }
@@ -290,7 +289,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(TorchZipTest, EveryTruncationIsRefused) {
   for (std::size_t bytes = 0; bytes < kGood.size(); ++bytes) {
-    const TempFolder folder;
+    const TemporaryFolder folder(MemoryRoot());
     folder.Write(kFile, kGood.substr(0, bytes));
     ExpectOpenError(bytes < 4 ? kMalformed : ErrorCode::kModelTruncated, "", folder.path());
   }
@@ -300,7 +299,7 @@ TEST(TorchZipTest, EveryTruncationIsRefused) {
 TEST(TorchZipTest, DamagedStorageIsFoundWhileReading) {
   std::string bytes = kGood;
   bytes[bytes.find("0123456789ab") + 5] ^= 1;
-  const TempFolder folder;
+  const TemporaryFolder folder(MemoryRoot());
   folder.Write(kFile, bytes);
   const auto checkpoint = OpenCheckpoint(folder.path());
   std::string half(6, '\0');

@@ -15,7 +15,7 @@
 #include "src/model/make_store.h"
 #include "src/tokenizer/no_tokenizer.h"
 #include "tests/execute/late_device.h"
-#include "tests/requests/temporary_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace spillway {
 namespace {
@@ -160,8 +160,8 @@ class DeviceOrderTest : public testing::Test {
 };
 
 constexpr Placing kPlacings[] = {
-    {100, 0, 100, 0, 100, 0},     {0, 100, 0, 100, 0, 100},       {0, 0, 0, 0, 0, 0},
-    {30, 40, 25, 50, 25, 50},     {0, 100, 100, 0, 100, 0},       {50, 0, 0, 0, 100, 0},
+    {100, 0, 100, 0, 100, 0},     {0, 100, 0, 100, 0, 100},      {0, 0, 0, 0, 0, 0},
+    {30, 40, 25, 50, 25, 50},     {0, 100, 100, 0, 100, 0},      {50, 0, 0, 0, 100, 0},
     {100, 0, 0, 0, 100, 0, true}, {0, 100, 0, 30, 0, 100, true},
 };
 TEST_F(DeviceOrderTest, AnyOrderThatTheMarksAllowGivesTheSameTokens) {

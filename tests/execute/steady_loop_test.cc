@@ -19,7 +19,7 @@
 #include "src/model/make_store.h"
 #include "src/requests/score_request.h"
 #include "src/tokenizer/no_tokenizer.h"
-#include "tests/requests/temporary_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace {
 

@@ -4,7 +4,7 @@
 
 #include "src/execute/host_device.h"
 #include "tests/plan/plan_test_util.h"
-#include "tests/requests/temporary_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace spillway {
 namespace {

@@ -45,7 +45,7 @@ class RereadTest : public ::testing::Test {
     return stream.num_rereads();
   }
 
-  DiskTempFolder temp_;
+  TemporaryFolder temp_{kDiskRoot};
   DiskFolder folder_;
   Scratch scratch_;
   BlockMemory written_{2 * kBlockBytes};

@@ -73,7 +73,7 @@ int InChild(const std::function<int()>& body) {
 
 class DiskFallbackTest : public ::testing::Test {
  protected:
-  DiskTempFolder temp_;
+  TemporaryFolder temp_{kDiskRoot};
   DiskFile file_ = DiskFile::CreateScratch(DiskFolder(temp_.path()), 1 << 20);
   BlockMemory arena_{16 << 20};
 };

@@ -25,7 +25,7 @@ class DiskFaultTest : public ::testing::TestWithParam<DiskBackendKind> {
   }
   DiskRequest All(DiskOp op) const { return {op, &file_, 0, memory_.all()}; }
 
-  DiskTempFolder temp_;
+  TemporaryFolder temp_{kDiskRoot};
   DiskFile file_ = DiskFile::CreateScratch(DiskFolder(temp_.path()), kFileBytes);
   BlockMemory memory_{kFileBytes};
 };

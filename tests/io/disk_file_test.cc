@@ -18,7 +18,7 @@ void WriteText(const fs::path& path, const std::string& text) { std::ofstream(pa
 
 class DiskFileTest : public ::testing::TestWithParam<const char*> {
  protected:
-  DiskTempFolder temp_{GetParam()};
+  TemporaryFolder temp_{GetParam()};
   DiskFolder folder_{temp_.path()};
 };
 
@@ -119,7 +119,7 @@ INSTANTIATE_TEST_SUITE_P(Roots, DiskFileTest, ::testing::Values(kDiskRoot, kMemo
                          [](const auto& info) { return info.index == 0 ? "disk" : "tmpfs"; });
 
 TEST(DiskFolder, RefusesWhatIsNoSafeFolder) {
-  const DiskTempFolder temp;
+  const TemporaryFolder temp(kDiskRoot);
   const fs::path root = temp.path();
   WriteText(root / "file", "x");
   fs::create_directories(root / "real" / "below");
@@ -140,7 +140,7 @@ TEST(DiskFolder, RefusesWhatIsNoSafeFolder) {
 }
 
 TEST(DiskFolder, StaysTheSameWhenItsNameIsTakenByAnother) {
-  const DiskTempFolder temp;
+  const TemporaryFolder temp(kDiskRoot);
   fs::create_directory(temp.path() / "a");
   fs::create_directory(temp.path() / "b");
   const DiskFolder folder(temp.path() / "a");
@@ -152,7 +152,7 @@ TEST(DiskFolder, StaysTheSameWhenItsNameIsTakenByAnother) {
 }
 
 TEST(DiskFolder, KnowsATmpfs) {
-  EXPECT_EQ(DiskFolder(DiskTempFolder(kMemoryRoot).path()).FilesystemKind(), "tmpfs");
+  EXPECT_EQ(DiskFolder(TemporaryFolder(kMemoryRoot).path()).FilesystemKind(), "tmpfs");
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ class DiskQueueTest : public ::testing::TestWithParam<Setting> {
     return {DiskOp::kWrite, file_.get(), offset, memory};
   }
 
-  std::optional<DiskTempFolder> temp_;
+  std::optional<TemporaryFolder> temp_;
   std::unique_ptr<DiskFile> file_;
   BlockMemory memory_{4 << 20};
   std::unique_ptr<DiskQueue> queue_;

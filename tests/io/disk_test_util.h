@@ -17,32 +17,12 @@
 #include "spillway/error.h"
 #include "src/io/disk_queue.h"
 #include "src/io/fault_backend.h"
+#include "tests/temporary_folder.h"
 
 namespace spillway::testing {
 
 inline constexpr const char* kDiskRoot = "/tmp";
 inline constexpr const char* kMemoryRoot = "/dev/shm";  // a tmpfs
-
-// Removed with all it holds.
-class DiskTempFolder {
- public:
-  explicit DiskTempFolder(const std::string& root = kDiskRoot) {
-    std::string name = root + "/spillway-io-XXXXXX";
-    SPILLWAY_CHECK(::mkdtemp(name.data()) != nullptr);
-    path_ = name;
-  }
-  ~DiskTempFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  DiskTempFolder(const DiskTempFolder&) = delete;
-  DiskTempFolder& operator=(const DiskTempFolder&) = delete;
-
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 // Zeroed, aligned to kDiskBlockBytes.
 class BlockMemory {

@@ -25,7 +25,7 @@ class DiskTransferTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(DiskTransferTest, Steps) {
   const Case& test = GetParam();
-  const DiskTempFolder folder;
+  const TemporaryFolder folder(kDiskRoot);
   const DiskFolder open(folder.path());
   const DiskFile file =
       DiskFile::CreateScratch(open, kBytes, test.direct ? DiskMode::kDirect : DiskMode::kBuffered);
@@ -71,7 +71,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return info.param.name; });
 
 TEST(DiskTransfer, RefusedAlignmentMakesTheFileBuffered) {
-  const DiskTempFolder folder;
+  const TemporaryFolder folder(kDiskRoot);
   const DiskFile file = DiskFile::CreateScratch(DiskFolder(folder.path()), kBytes);
   if (!file.direct()) GTEST_SKIP() << file.buffered_reason();
   const BlockMemory memory(kBytes);
@@ -82,7 +82,7 @@ TEST(DiskTransfer, RefusedAlignmentMakesTheFileBuffered) {
 }
 
 TEST(DiskTransfer, EndlessInterruptionsEnd) {
-  const DiskTempFolder folder;
+  const TemporaryFolder folder(kDiskRoot);
   const DiskFile file = DiskFile::CreateScratch(DiskFolder(folder.path()), kBytes);
   const BlockMemory memory(kBytes);
   DiskTransfer transfer({kRead, &file, 0, memory.all()});
@@ -93,7 +93,7 @@ TEST(DiskTransfer, EndlessInterruptionsEnd) {
 }
 
 TEST(DiskTransfer, FailuresSayWhere) {
-  const DiskTempFolder folder;
+  const TemporaryFolder folder(kDiskRoot);
   const DiskFile file = DiskFile::CreateScratch(DiskFolder(folder.path()), kBytes);
   const BlockMemory memory(kBytes);
   const DiskRequest request = {kWrite, &file, 4096, memory.Part(0, 8192)};

@@ -42,7 +42,7 @@ class ScratchTest : public ::testing::Test {
     ExpectDiskError(ErrorCode::kCorrupt, text, [&] { Read(run, 0); });
   }
 
-  DiskTempFolder temp_;
+  TemporaryFolder temp_{kDiskRoot};
   DiskFolder folder_;
   Scratch scratch_;
   std::unique_ptr<DiskQueue> queue_ =

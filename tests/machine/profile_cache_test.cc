@@ -11,6 +11,7 @@
 #include "spillway/error.h"
 #include "src/machine/machine_file.h"
 #include "src/machine/profile.h"
+#include "tests/temporary_folder.h"
 
 namespace spillway {
 namespace {
@@ -21,21 +22,15 @@ using testing::HasSubstr;
 class ProfileCache : public testing::Test {
  protected:
   void SetUp() override {
-    std::string name = testing::TempDir() + "spillway_cache_XXXXXX";
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder_ = name;
-    ::setenv("XDG_CACHE_HOME", folder_.c_str(), 1);
+    ::setenv("XDG_CACHE_HOME", folder_.path().c_str(), 1);
     machine_.name = "A Processor (R) 5";
     machine_.isa = "avx2";
     machine_.num_threads = 3;
     machine_.rates.link_bytes_per_s = {{2e9, 1e9, 0.0, 0.0}};
     machine_.rates.cpu = {3e10, {{1, 2e10}, {8, 1e11}}, 1e11, 2e10, 1e-6, {}, {}};
-    key_ = MakeProfileKey(machine_, folder_);
+    key_ = MakeProfileKey(machine_, folder_.path());
   }
-  void TearDown() override {
-    ::unsetenv("XDG_CACHE_HOME");
-    fs::remove_all(folder_);
-  }
+  void TearDown() override { ::unsetenv("XDG_CACHE_HOME"); }
 
   // What the look-up says on stderr, and that it finds nothing.
   std::string WarningOfMiss() {
@@ -44,7 +39,7 @@ class ProfileCache : public testing::Test {
     return testing::internal::GetCapturedStderr();
   }
 
-  fs::path folder_;
+  TemporaryFolder folder_;
   Machine machine_;
   ProfileKey key_;
 };
@@ -121,7 +116,7 @@ TEST_F(ProfileCache, ADamagedFileCostsOneLine) {
 TEST_F(ProfileCache, RelativeFoldersAreNoFolders) {
   const std::string home = std::getenv("HOME") == nullptr ? "" : std::getenv("HOME");
   ::setenv("XDG_CACHE_HOME", "relative", 1);
-  ::setenv("HOME", folder_.c_str(), 1);
+  ::setenv("HOME", folder_.path().c_str(), 1);
   EXPECT_EQ(CachedProfilePath(key_).parent_path(), folder_ / ".cache" / "spillway");
   ::setenv("HOME", "relative", 1);
   EXPECT_TRUE(CachedProfilePath(key_).empty());
@@ -130,7 +125,7 @@ TEST_F(ProfileCache, RelativeFoldersAreNoFolders) {
 }
 
 TEST_F(ProfileCache, AFolderThatCannotBeMadeIsRefused) {
-  std::ofstream(folder_ / "file") << "";
+  folder_.Write("file", "");
   ::setenv("XDG_CACHE_HOME", (folder_ / "file").c_str(), 1);
   try {
     CacheProfile(CachedProfilePath(key_), machine_);

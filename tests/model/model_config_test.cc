@@ -11,11 +11,10 @@ namespace spillway {
 namespace {
 
 using testing::ExpectError;
-using testing::TempFolder;
 using testing::TinyConfig;
 
 ModelShape ShapeOf(std::string_view config) {
-  const TempFolder folder;
+  const TemporaryFolder folder(MemoryRoot());
   folder.Write("config.json", config);
   return ReadModelShape(folder.path());
 }
@@ -75,7 +74,7 @@ TEST(ModelConfigTest, EverySwitchIsRead) {
 TEST(ModelConfigTest, EndOfTextIsANumberOrAListAndGenerationWins) {
   EXPECT_EQ(ShapeOf(ConfigWith("eos_token_id", "[3,4,3]")).eos, (std::vector<TokenId>{3, 4}));
   EXPECT_TRUE(ShapeOf(ConfigWith("eos_token_id", "[]")).eos.empty());
-  const TempFolder folder;
+  const TemporaryFolder folder(MemoryRoot());
   folder.Write("config.json", ConfigWith("eos_token_id", "3"));
   EXPECT_EQ(ReadModelShape(folder.path()).eos, std::vector<TokenId>{3});
   folder.Write("generation_config.json", R"({"max_length":20})");
@@ -89,7 +88,7 @@ TEST(ModelConfigTest, EndOfTextIsANumberOrAListAndGenerationWins) {
 }
 
 TEST(ModelConfigTest, TheNameIsTheFolders) {
-  const TempFolder parent;
+  const TemporaryFolder parent(MemoryRoot());
   std::filesystem::create_directory(parent.path() / "my-opt");
   parent.Write("my-opt/config.json", TinyConfig() + "}");
   EXPECT_EQ(ReadModelShape(parent.path() / "my-opt").name, "my-opt");
@@ -197,7 +196,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return info.param.name; });
 
 TEST(ModelConfigTest, NoConfigIsMissing) {
-  const TempFolder folder;
+  const TemporaryFolder folder(MemoryRoot());
   ExpectError(ErrorCode::kModelMissing, "has no config.json",
               [&] { ReadModelShape(folder.path()); });
   std::filesystem::create_directory(folder.path() / "config.json");

@@ -27,7 +27,7 @@ class StoreCheckpointTest : public ::testing::Test {
     return std::unique_ptr<const Store>(new Store(OpenStore(path())));
   }
 
-  DiskTempFolder temp_;
+  TemporaryFolder temp_{kDiskRoot};
 };
 
 // All bytes of a tensor, as they were converted.
@@ -135,7 +135,7 @@ class QuantisedStoreTest : public ::testing::TestWithParam<int> {
     }
   }
 
-  DiskTempFolder temp_;
+  TemporaryFolder temp_{kDiskRoot};
 };
 
 INSTANTIATE_TEST_SUITE_P(Bits, QuantisedStoreTest, ::testing::Values(8, 4));

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "spillway/error.h"
-#include "tests/requests/temporary_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace spillway {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "spillway/error.h"
 #include "src/clock.h"
-#include "tests/requests/temporary_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace spillway {
 namespace {

@@ -14,8 +14,8 @@
 #include <functional>
 #include <string>
 
-#include "tests/requests/temporary_folder.h"
 #include "tests/requests/writer_values.h"
+#include "tests/temporary_folder.h"
 
 namespace spillway {
 namespace {

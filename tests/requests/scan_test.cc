@@ -15,7 +15,7 @@
 #include "spillway/error.h"
 #include "src/requests/input_file.h"
 #include "tests/requests/fake_tokenizer.h"
-#include "tests/requests/temporary_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace spillway {
 namespace {

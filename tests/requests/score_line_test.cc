@@ -9,7 +9,7 @@
 #include "src/requests/reader.h"
 #include "src/requests/writer.h"
 #include "tests/requests/fake_tokenizer.h"
-#include "tests/requests/temporary_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace spillway {
 namespace {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "src/requests/fingerprint.h"
-#include "tests/requests/temporary_folder.h"
 #include "tests/requests/writer_values.h"
+#include "tests/temporary_folder.h"
 
 namespace spillway {
 namespace {

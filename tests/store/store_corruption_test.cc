@@ -15,7 +15,7 @@ using Json = nlohmann::json;
 class StoreCorruptionTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    temp_ = new DiskTempFolder(kMemoryRoot);
+    temp_ = new TemporaryFolder(kMemoryRoot);
     MakeStore(SmallJob(), temp_->path() / "good");
     text_ = ReadText(temp_->path() / "good" / "store.json");
   }
@@ -41,7 +41,7 @@ class StoreCorruptionTest : public ::testing::Test {
     ExpectDiskError(code, what, [] { OpenStore(folder()); });
   }
 
-  inline static DiskTempFolder* temp_ = nullptr;
+  inline static TemporaryFolder* temp_ = nullptr;
   inline static std::string text_;
 };
 

@@ -9,7 +9,7 @@ namespace {
 namespace fs = std::filesystem;
 
 TEST(Store, KeepsShapeAndBytes) {
-  const DiskTempFolder temp;
+  const TemporaryFolder temp(kDiskRoot);
   MakeStore(SmallJob(), temp.path() / "small");
   EXPECT_FALSE(fs::exists(temp.path() / "small.part"));
   EXPECT_TRUE(IsStoreFolder(temp.path() / "small"));
@@ -23,7 +23,7 @@ TEST(Store, KeepsShapeAndBytes) {
 }
 
 TEST(Store, FindsTheTensorsOfALayer) {
-  const DiskTempFolder temp(kMemoryRoot);
+  const TemporaryFolder temp(kMemoryRoot);
   MakeStore(SmallJob(), temp.path() / "small");
   const Store store = OpenStore(temp.path() / "small");
   const std::vector<LayerSpec> layers = Layers(SmallShape());
@@ -40,7 +40,7 @@ TEST(Store, FindsTheTensorsOfALayer) {
 }
 
 TEST(Store, TilesGoThroughAQueueAndAreVerified) {
-  const DiskTempFolder temp;
+  const TemporaryFolder temp(kDiskRoot);
   MakeStore(SmallJob(), temp.path() / "small");
   const Store store = OpenStore(temp.path() / "small");
   const BlockMemory memory(store.tensors()[0].tiles[1].padded_bytes());
@@ -58,7 +58,7 @@ TEST(Store, TilesGoThroughAQueueAndAreVerified) {
 }
 
 TEST(Store, SaysThatTheFileChangedDuringTheRun) {
-  const DiskTempFolder temp;
+  const TemporaryFolder temp(kDiskRoot);
   MakeStore(SmallJob(), temp.path() / "small");
   const Store store = OpenStore(temp.path() / "small");
   const BlockMemory memory(store.tensors()[0].tiles[0].padded_bytes());
@@ -101,7 +101,7 @@ class ContentKeyTest : public ::testing::Test {
     WriteText(temp_.path() / "model.safetensors", "weights");
   }
   std::string Key() const { return CheckpointContentKey(temp_.path(), SmallShape()); }
-  DiskTempFolder temp_;
+  TemporaryFolder temp_{kDiskRoot};
 };
 
 TEST_F(ContentKeyTest, ChangesWithTheFiles) {

@@ -22,7 +22,7 @@ class WriteStoreTest : public ::testing::Test {
   void ExpectNothingLeft() const { EXPECT_TRUE(fs::is_empty(temp_.path())); }
   void ExpectGood() const { ReadWholeStore(OpenStore(store())); }
 
-  DiskTempFolder temp_;
+  TemporaryFolder temp_{kDiskRoot};
 };
 
 TEST_F(WriteStoreTest, OneTileOfStagingIsEnough) {
@@ -78,7 +78,7 @@ TEST_F(WriteStoreTest, NoSpaceIsKnownBeforeTheFirstByte) {
   StoreJob job = SmallJob();
   job.shape = *BuiltInShape("opt-175b");  // 350 GB
   job.fill = [](const auto&, RowRange, std::span<std::byte>) { FAIL() << "asked for rows"; };
-  const DiskTempFolder small(kMemoryRoot);
+  const TemporaryFolder small(kMemoryRoot);
   ExpectDiskError(ErrorCode::kDiskSpace, "weights.bin: needs",
                   [&] { MakeStore(job, small.path() / "large"); });
   EXPECT_TRUE(fs::is_empty(small.path()));
@@ -117,7 +117,7 @@ TEST_F(WriteStoreTest, AReaderKeepsTheStoreThatIsReplaced) {
 }
 
 TEST_F(WriteStoreTest, PlantedNamesAreLeftAlone) {
-  const DiskTempFolder target;
+  const TemporaryFolder target(kDiskRoot);
   fs::create_directory_symlink(target.path(), part());
   ExpectDiskError(ErrorCode::kPath, "small.part", [&] { MakeStore(SmallJob(), store()); });
   EXPECT_TRUE(fs::is_empty(target.path()));
