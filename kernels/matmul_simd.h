@@ -15,8 +15,9 @@ namespace {
 // Accumulators are kRows x kOuts registers: 24 of 32, or 12 of 16, leave room for x and one weight.
 constexpr int kRows = Simd::kLanes == 16 ? 4 : 3;
 constexpr int kOuts = Simd::kLanes == 16 ? 6 : 4;
-constexpr int64_t kDirectRows =
-    8 * kRows;  // up to here widening in registers, over and over, costs less than a panel
+// Up to here widening in registers, over and over, costs less than a panel.
+constexpr int64_t kDirectRows = 8 * kRows;
+constexpr int64_t kDirectGroupRows = 2 * kRows;
 
 struct BlockArgs {
   const float* x;
@@ -94,6 +95,77 @@ void MulRows(const BlockArgs& args, int64_t num_rows) {
   }
 }
 
+struct GroupArgs {
+  const float* x;  // from the first group on
+  int64_t x_stride;
+  const std::byte* rows;  // of quantised weights, from the same group on
+  int64_t row_bytes;
+  int64_t count;     // of k
+  const char* next;  // rows to prefetch meanwhile: what follows, as far apart
+  float* sums;       // [row][kSimdTileOuts]
+};
+
+// A group that stands for fewer weights.
+template <int kR, int kO, DType kType>
+void AddLastGroup(const GroupArgs& args, int64_t k_begin, Simd::F* acc) {
+  const int64_t at = k_begin / kGroupWeights * GroupBytes(kType);
+  for (int o = 0; o < kO; ++o) {
+    float weights[kGroupWeights];
+    DequantiseGroup<kType>(args.rows + o * args.row_bytes + at, weights);
+    for (int64_t k = k_begin; k < args.count; k += Simd::kLanes) {
+      const int64_t n = MinOf(Simd::kLanes, args.count - k);
+      const Simd::F w = Simd::LoadPart(weights + (k - k_begin), n);
+      for (int r = 0; r < kR; ++r) {
+        const Simd::F x = Simd::LoadPart(args.x + r * args.x_stride + k, n);
+        acc[r * kO + o] = Simd::Fma(x, w, acc[r * kO + o]);
+      }
+    }
+  }
+}
+
+// The same of quantised weights, which become fp32 in registers.
+template <int kR, int kO, DType kType>
+void MulGroups(const GroupArgs& args) {
+  Simd::F acc[kR * kO];
+#pragma GCC unroll 32
+  for (int i = 0; i < kR * kO; ++i) acc[i] = Simd::Zero();
+  const int64_t whole = args.count / kGroupWeights * kGroupWeights;
+  for (int64_t k = 0; k < whole; k += kGroupWeights) {
+    const int64_t at = k / kGroupWeights * GroupBytes(kType);
+#pragma GCC unroll 8
+    for (int o = 0; o < kO; ++o) {
+      Simd::F w[kGroupVectors];
+      LoadGroup<kType>(args.rows + o * args.row_bytes + at, w);
+      __builtin_prefetch(args.next + o * args.row_bytes + at);
+      if (GroupBytes(kType) > 64) __builtin_prefetch(args.next + o * args.row_bytes + at + 64);
+#pragma GCC unroll 16
+      for (int i = 0; i < kGroupVectors; ++i) {
+#pragma GCC unroll 4
+        for (int r = 0; r < kR; ++r) {
+          const Simd::F x = Simd::Load(args.x + r * args.x_stride + k + i * Simd::kLanes);
+          acc[r * kO + o] = Simd::Fma(x, w[i], acc[r * kO + o]);
+        }
+      }
+    }
+  }
+  if (whole < args.count) AddLastGroup<kR, kO, kType>(args, whole, acc);
+  AddSums<kR * kO, kO>(acc, args.sums);
+}
+
+template <int kO, DType kType>
+void MulGroupRows(const GroupArgs& args, int64_t num_rows) {
+  switch (num_rows) {
+    case 1:
+      return MulGroups<1, kO, kType>(args);
+    case 2:
+      return MulGroups<2, kO, kType>(args);
+    case 3:
+      return MulGroups<3, kO, kType>(args);
+    default:
+      return MulGroups<kRows, kO, kType>(args);
+  }
+}
+
 // A panel of weights as fp32, converted once for all rows: [kO][kSimdBlockK].
 template <int kO, DType kType>
 void WidenPanel(const BlockArgs& args, float* panel) {
@@ -132,6 +204,15 @@ void MulPanel(const MatmulTile& tile, int64_t out, int64_t k_begin) {
     const std::byte* rows = static_cast<const std::byte*>(tile.piece->weight) +
                             (tile.out_begin + out) * row_bytes +
                             k_begin / kGroupWeights * GroupBytes(kType);
+    if (tile.num_rows <= kDirectGroupRows) {
+      const char* next = reinterpret_cast<const char*>(rows + kO * row_bytes);
+      for (int64_t row = 0; row < tile.num_rows; row += kRows) {
+        MulGroupRows<kO, kType>({x + row * tile.x_stride + k_begin, tile.x_stride, rows, row_bytes,
+                                 k_end - k_begin, next, sums + row * kSimdTileOuts},
+                                MinOf(kRows, tile.num_rows - row));
+      }
+      return;
+    }
     DequantisePanel<kO, kType>(rows, row_bytes, k_end - k_begin, panel);
   } else {
     const uint16_t* weight =
@@ -172,10 +253,17 @@ template <DType kType>
 void MulTile(const MatmulTile& tile) {
   float* sums = reinterpret_cast<float*>(tile.scratch) + kSimdMaxPanel * kSimdBlockK;
   __builtin_memset(sums, 0, static_cast<size_t>(tile.num_rows * kSimdTileOuts) * sizeof(float));
-  for (int64_t k = 0; k < tile.in; k += kSimdBlockK) {
+  // Few rows of x stay in the nearest cache: weights are then read along their rows.
+  const int64_t k_step = tile.num_rows <= kRows ? tile.in : kSimdBlockK;
+  for (int64_t k_begin = 0; k_begin < tile.in; k_begin += k_step) {
+    const int64_t k_end = MinOf(tile.in, k_begin + k_step);
     int64_t out = 0;
-    for (; out + kOuts <= tile.num_outs; out += kOuts) MulPanel<kOuts, kType>(tile, out, k);
-    for (; out < tile.num_outs; ++out) MulPanel<1, kType>(tile, out, k);
+    for (; out + kOuts <= tile.num_outs; out += kOuts) {
+      for (int64_t k = k_begin; k < k_end; k += kSimdBlockK) MulPanel<kOuts, kType>(tile, out, k);
+    }
+    for (; out < tile.num_outs; ++out) {
+      for (int64_t k = k_begin; k < k_end; k += kSimdBlockK) MulPanel<1, kType>(tile, out, k);
+    }
   }
   for (int64_t row = 0; row < tile.num_rows; ++row)
     FinishRow(tile, tile.row_begin + row, sums + row * kSimdTileOuts);

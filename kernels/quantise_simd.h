@@ -12,22 +12,6 @@ namespace {
 using Words = uint32_t __attribute__((vector_size(32)));
 
 template <DType kType>
-void UnpackCodes(const std::byte* codes, int32_t* out) {
-  if constexpr (kType == DType::kQ8) {
-    const unsigned char* bytes = reinterpret_cast<const unsigned char*>(codes);
-    for (int64_t k = 0; k < kGroupWeights; ++k) out[k] = bytes[k];
-  } else {
-    Words words;
-    __builtin_memcpy(&words, codes, sizeof(words));
-#pragma GCC unroll 8
-    for (uint32_t nibble = 0; nibble < 8; ++nibble) {
-      const Words part = (words >> (4 * nibble)) & 15U;
-      __builtin_memcpy(out + kNibbleBegin[nibble], &part, sizeof(part));
-    }
-  }
-}
-
-template <DType kType>
 void PackCodes(const int32_t* in, std::byte* codes) {
   if constexpr (kType == DType::kQ8) {
     unsigned char* bytes = reinterpret_cast<unsigned char*>(codes);
@@ -44,21 +28,28 @@ void PackCodes(const int32_t* in, std::byte* codes) {
   }
 }
 
-// All 64 weights of a group.
+constexpr int kGroupVectors = kGroupWeights / Simd::kLanes;
+
+// All 64 weights of a group, in order of k.
+template <DType kType>
+void LoadGroup(const std::byte* group, Simd::F (&out)[kGroupVectors]) {
+  const auto [minimum, step] = Simd::SetHalfs(group);
+  const std::byte* codes = group + kGroupHeadBytes;
+  if constexpr (kType == DType::kQ4) {
+    Simd::DequantiseGroup(codes, minimum, step, out);
+  } else {
+#pragma GCC unroll 16
+    for (int i = 0; i < kGroupVectors; ++i)
+      out[i] = Simd::Fma(Simd::LoadBytes(codes + i * Simd::kLanes), step, minimum);
+  }
+}
+
 template <DType kType>
 void DequantiseGroup(const std::byte* group, float* out) {
-  uint16_t halfs[2];
-  __builtin_memcpy(halfs, group, sizeof(halfs));
-  float head[Simd::kLanes];
-  Simd::Store(head, Simd::LoadHalfPart(halfs, 2));
-  const Simd::F minimum = Simd::Set(head[0]);
-  const Simd::F step = Simd::Set(head[1]);
-  int32_t codes[kGroupWeights];
-  UnpackCodes<kType>(group + kGroupHeadBytes, codes);
+  Simd::F weights[kGroupVectors];
+  LoadGroup<kType>(group, weights);
 #pragma GCC unroll 16
-  for (int64_t k = 0; k < kGroupWeights; k += Simd::kLanes) {
-    Simd::Store(out + k, Simd::Fma(Simd::LoadInt(codes + k), step, minimum));
-  }
+  for (int i = 0; i < kGroupVectors; ++i) Simd::Store(out + i * Simd::kLanes, weights[i]);
 }
 
 // `count` weights from the begin of a group.

@@ -60,8 +60,33 @@ struct Simd {
     out[6] = value(_mm256_srli_epi32(low, 12));
     out[7] = value(_mm256_srli_epi32(high, 12));
   }
+  // min + step * code of a group's 64 codes of 4 bits, in order of k (quantise.h): eight of each
+  // nibble of the eight words.
+  static void DequantiseGroup(const void* p, F min, F step, F (&out)[8]) {
+    const __m256i words = _mm256_loadu_si256(static_cast<const __m256i*>(p));
+    const auto value = [&](__m256i shifted) {
+      const __m256i code = _mm256_and_si256(shifted, _mm256_set1_epi32(15));
+      return Fma(_mm256_cvtepi32_ps(code), step, min);
+    };
+    out[0] = value(words);
+    out[1] = value(_mm256_srli_epi32(words, 4));
+    out[2] = value(_mm256_srli_epi32(words, 16));
+    out[3] = value(_mm256_srli_epi32(words, 20));
+    out[4] = value(_mm256_srli_epi32(words, 8));
+    out[5] = value(_mm256_srli_epi32(words, 12));
+    out[6] = value(_mm256_srli_epi32(words, 24));
+    out[7] = value(_mm256_srli_epi32(words, 28));
+  }
   static F LoadHalf(const uint16_t* p) {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  }
+  struct Pair {
+    F first;
+    F second;
+  };
+  static Pair SetHalfs(const void* p) {  // two of them
+    const __m128 both = _mm_cvtph_ps(_mm_loadu_si32(p));
+    return {_mm256_broadcastss_ps(both), _mm256_broadcastss_ps(_mm_movehdup_ps(both))};
   }
   static F LoadHalfPart(const uint16_t* p, int64_t n) { return _mm256_cvtph_ps(Part(p, n)); }
   static F LoadBf16(const uint16_t* p) {

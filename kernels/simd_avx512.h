@@ -49,8 +49,33 @@ struct Simd {
     out[2] = _mm512_permutexvar_ps(_mm512_srli_epi32(words, 8), values);
     out[3] = _mm512_permutexvar_ps(_mm512_srli_epi32(words, 12), values);
   }
+  // min + step * code of a group's 64 codes of 4 bits, in order of k (quantise.h): nibbles 0 and 1
+  // of the eight words are the first 16, then 4 and 5, 2 and 3, 6 and 7.
+  static void DequantiseGroup(const void* p, F min, F step, F (&out)[4]) {
+    const __m512i words =
+        _mm512_broadcast_i32x8(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
+    const F codes = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const F values = Fma(codes, step, min);
+    const __m512i begins = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 4, 4, 4, 4, 4, 4, 4, 4);
+    const auto value = [&](int shift) {
+      const __m512i shifts = _mm512_add_epi32(begins, _mm512_set1_epi32(shift));
+      return _mm512_permutexvar_ps(_mm512_srlv_epi32(words, shifts), values);
+    };
+    out[0] = value(0);
+    out[1] = value(16);
+    out[2] = value(8);
+    out[3] = value(24);
+  }
   static F LoadHalf(const uint16_t* p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  }
+  struct Pair {
+    F first;
+    F second;
+  };
+  static Pair SetHalfs(const void* p) {  // two of them
+    const __m128 both = _mm_cvtph_ps(_mm_loadu_si32(p));
+    return {_mm512_broadcastss_ps(both), _mm512_broadcastss_ps(_mm_movehdup_ps(both))};
   }
   static F LoadHalfPart(const uint16_t* p, int64_t n) {
     return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(Mask(n), p));

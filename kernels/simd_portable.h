@@ -65,7 +65,28 @@ struct Simd {
       out[v] = Fma(scale, codes, min);
     }
   }
+  // min + step * code of a group's 64 codes of 4 bits, in order of k (quantise.h): eight of each
+  // nibble of the eight words.
+  static void DequantiseGroup(const void* p, F min, F step, F (&out)[16]) {
+    constexpr int kShifts[8] = {0, 4, 16, 20, 8, 12, 24, 28};
+    U words[2];
+    __builtin_memcpy(words, p, sizeof(words));
+    for (int v = 0; v < 16; ++v) {
+      const U codes = (words[v % 2] >> kShifts[v / 2]) & 15U;
+      out[v] = Fma(__builtin_convertvector(codes, F), step, min);
+    }
+  }
   static F LoadHalf(const uint16_t* p) { return FromHalf(Wide(p, kLanes)); }
+  struct Pair {
+    F first;
+    F second;
+  };
+  static Pair SetHalfs(const void* p) {  // two of them
+    uint16_t halfs[2];
+    __builtin_memcpy(halfs, p, sizeof(halfs));
+    const F both = LoadHalfPart(halfs, 2);
+    return {Set(both[0]), Set(both[1])};
+  }
   static F LoadHalfPart(const uint16_t* p, int64_t n) { return FromHalf(Wide(p, n)); }
   static F LoadBf16(const uint16_t* p) { return AsFloat(Wide(p, kLanes) << 16); }
   static F LoadBf16Part(const uint16_t* p, int64_t n) { return AsFloat(Wide(p, n) << 16); }
