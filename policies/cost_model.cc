@@ -135,6 +135,14 @@ bool OnCpu(const Plan& plan, Tier tier) {
   return plan.device() == Tier::kCpu || (plan.policy.cpu_attention && tier != Tier::kGpu);
 }
 
+int64_t TokensOnCpu(const Plan& plan, const PerTier<KvLoad>& kv) {
+  int64_t tokens = 0;
+  for (const Tier tier : kAllTiers) {
+    if (OnCpu(plan, tier)) tokens += kv[tier].attended_tokens;
+  }
+  return tokens;
+}
+
 // What the links that are in use take from the CPU memory's rate, as far as it is not measured.
 double LinkTrafficBytesPerS(const Plan& plan, const CostRates& rates) {
   const auto rate_of = [&](Link link) {
@@ -164,11 +172,15 @@ struct DecodeRates {
   double evicting_bytes_per_s = 0.0;
 };
 
+// What attention reads of a cache: without the state beside K and V where tokens are evicted.
+int64_t ReadSlotBytes(const Plan& plan) {
+  if (!plan.policy.kv.evicts()) return plan.slot_bytes;
+  return KvSlotBytes(plan.shape.num_kv_heads, plan.shape.head_dim, plan.policy.kv_bits);
+}
+
 double DecodeSeconds(const Plan& plan, const DecodeRates& rates, int64_t tokens) {
   if (plan.policy.kv.evicts() && rates.evicting_bytes_per_s > 0.0) {
-    const int64_t kept =
-        KvSlotBytes(plan.shape.num_kv_heads, plan.shape.head_dim, plan.policy.kv_bits);
-    return Over(static_cast<double>(tokens * kept), rates.evicting_bytes_per_s);
+    return Over(static_cast<double>(tokens * ReadSlotBytes(plan)), rates.evicting_bytes_per_s);
   }
   return Over(static_cast<double>(tokens * plan.slot_bytes), rates.full_bytes_per_s);
 }
@@ -319,12 +331,13 @@ double DecodeAttentionSeconds(const Plan& plan, const DeviceRates& rates, int64_
       plan, {rates.decode_attention_bytes_per_s, rates.evicting_decode_bytes_per_s}, tokens);
 }
 
+int64_t CpuAttentionBytes(const Plan& plan, const PerTier<KvLoad>& kv) {
+  return TokensOnCpu(plan, kv) * ReadSlotBytes(plan);
+}
+
 double CpuAttentionSeconds(const Plan& plan, const CostRates& rates, const PerTier<KvLoad>& kv,
                            int64_t traffic_bytes) {
-  int64_t tokens = 0;
-  for (const Tier tier : kAllTiers) {
-    if (OnCpu(plan, tier)) tokens += kv[tier].attended_tokens;
-  }
+  const int64_t tokens = TokensOnCpu(plan, kv);
   const double memory = rates.cpu.memory_bytes_per_s;
   const double left =
       std::max(kLeastMemoryShare * memory, memory - LinkTrafficBytesPerS(plan, rates));
@@ -340,8 +353,10 @@ double HostRowsSeconds(const Plan& plan, const CostRates& rates, const PerTier<K
   if (!plan.AttendsBeside()) return 0.0;
   const int64_t rows = kv[Tier::kCpu].new_tokens + kv[Tier::kDisk].new_tokens;
   const int64_t query_bytes = plan.shape.num_heads * plan.shape.head_dim * int64_t{sizeof(float)};
-  const int64_t half_kv_bytes = plan.shape.num_kv_heads * plan.shape.head_dim * 4;
-  return Over(static_cast<double>(rows * (query_bytes + half_kv_bytes)),
+  const int64_t kv_bytes =
+      2 * plan.shape.num_kv_heads * plan.shape.head_dim * int64_t{sizeof(float)};
+  const int64_t more_bytes = std::max<int64_t>(0, kv_bytes - plan.slot_bytes);
+  return Over(static_cast<double>(rows * (query_bytes + more_bytes)),
               rates.link_bytes_per_s[Link::kGpuToCpu]) +
          Over(static_cast<double>(rows * query_bytes), rates.link_bytes_per_s[Link::kCpuToGpu]);
 }
@@ -458,8 +473,9 @@ UnitSeconds CostModel::Attention(int64_t layer, const BatchLoad& load) const {
                                   KvAppendSeconds(plan_, rates_.device, load.prompt_tokens) +
                                   DecodeAttentionSeconds(plan_, rates_.device, tokens);
   const PerTier<KvLoad>& kv = load.KvOf(block);
-  seconds[CostUnit::kCpuAttention] =
-      CpuAttentionSeconds(plan_, rates_, kv, TrafficBytes(layer) / plan_.num_batches);
+  seconds[CostUnit::kCpuAttention] = CpuAttentionSeconds(
+      plan_, rates_, kv,
+      TrafficBytes(layer) / plan_.num_batches + KvInBytes(plan_, kv)[Link::kDiskRead]);
   if (!load.prefills()) seconds[CostUnit::kCpuAttention] += HostRowsSeconds(plan_, rates_, kv);
   return seconds;
 }

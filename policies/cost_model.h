@@ -92,13 +92,15 @@ double PrefillEvictionSeconds(const Plan& plan, const DeviceRates& rates, int64_
 double FirstTouchSeconds(const Plan& plan, const CostRates& rates, const PerTier<KvLoad>& kv);
 double DecodeAttentionSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens);
 
+// What CPU attention reads of a batch's KV in one block.
+int64_t CpuAttentionBytes(const Plan& plan, const PerTier<KvLoad>& kv);
 // CPU attention to a batch's KV in one block reads it at its own rate on a cache of the plan's
 // bits, or at what the links leave of the memory's, which is all once their `traffic_bytes` have
 // passed.
 double CpuAttentionSeconds(const Plan& plan, const CostRates& rates, const PerTier<KvLoad>& kv,
                            int64_t traffic_bytes);
-// Beside a GPU its rows' q, k and v cross to the CPU in fp32 (KvOutBytes has k and v in 16 bits),
-// and what was attended goes back.
+// Beside a GPU its rows' q, k and v cross to the CPU in fp32 (KvOutBytes has k and v as the cache
+// has), and what was attended goes back.
 double HostRowsSeconds(const Plan& plan, const CostRates& rates, const PerTier<KvLoad>& kv);
 // One norm and one residual sum pass over the states of all tokens in each layer.
 double NormSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens);
@@ -121,6 +123,10 @@ class CostModel {
   // Requires: load.rows > 0.
   UnitSeconds Compute(int64_t layer, const BatchLoad& load) const;
 
+  // Of weights that pass through CPU memory while all batches go through a block, from its first
+  // layer on.
+  int64_t TrafficBytes(int64_t layer) const;
+
   const Plan& plan() const { return plan_; }
   const CostRates& rates() const { return rates_; }
 
@@ -132,8 +138,6 @@ class CostModel {
     PerLink<int64_t> loads;
   };
 
-  // That pass through CPU memory while all batches go through a block of these layers.
-  int64_t TrafficBytes(int64_t layer) const;
   UnitSeconds Attention(int64_t layer, const BatchLoad& load) const;
 
   const Plan& plan_;

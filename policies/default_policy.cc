@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <iterator>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 namespace spillway {
@@ -88,6 +89,8 @@ struct Planner {
     policy.kv_frac = placement.kv;
     policy.activation_frac = placement.activations;
     policy.cpu_attention = given.cpu_attention.value_or(false);
+    if (!given.placement && KvLeavesGpu(machine, policy))
+      policy.kv_frac[Tier::kCpu] += std::exchange(policy.kv_frac[Tier::kGpu], 0.0);
     policy.weight_bits = shape.weight_bits;
     policy.kv_dtype = given.kv_dtype.value_or(DType::kF16);
     policy.kv_bits = given.kv_bits.value_or(16);
@@ -263,7 +266,8 @@ struct Planner {
     if (MemoryHolds(policy)) return policy;
     for (const Shares shares : {&Policy::weight_frac, &Policy::kv_frac, &Policy::activation_frac}) {
       Policy at_home = policy;
-      at_home.*shares = AllOn(machine.device);
+      const bool leaves = shares == &Policy::kv_frac && KvLeavesGpu(machine, policy);
+      at_home.*shares = AllOn(leaves ? Tier::kCpu : machine.device);
       if (TakesNoMore(at_home, policy)) policy = at_home;
     }
     return policy;

@@ -22,18 +22,19 @@ constexpr std::size_t kNumVariables = kNumShares + kNumPassKinds;
 constexpr std::array<std::string_view, kNumPassKinds> kPassNames = {"prefill", "decode"};
 
 // Rows: the sum of each class, the memory of each tier, then for each kind of pass its links, the
-// disk with all that it reads and writes, and its computes.
+// disk with all that it reads and writes, its computes, and what is the CPU's beside a GPU.
 constexpr std::size_t kMemoryRow = kNumClasses;
 constexpr std::size_t kTimeRow = kMemoryRow + 3;
 constexpr std::size_t kDiskRow = kAllLinks.size();  // of a pass
 constexpr std::size_t kComputeRow = kDiskRow + 1;
 constexpr std::size_t kCpuRow = kComputeRow + 1;
-constexpr std::size_t kRowsOfPass = kCpuRow + 1;
+constexpr std::size_t kCpuMemoryRow = kCpuRow + 1;
+constexpr std::size_t kRowsOfPass = kCpuMemoryRow + 1;
 
 constexpr double kBytesUnit = 1 << 30;  // keeps the coefficients within a few orders of magnitude
 
 // Of placements that take the same time the one in faster tiers is wanted, for it moves less.
-constexpr std::array<double, 3> kSlowTierCost = {0.0, 1e-6, 2e-6};
+constexpr std::array<double, 3> kSlowTierCost = {0.0, 1e-4, 2e-4};
 
 // Where several tiers could make up for what is missing, the slowest one is the easiest to enlarge.
 constexpr std::array<double, 3> kShortageCost = {4.0, 2.0, 1.0};
@@ -158,15 +159,29 @@ PlacementLp::Sample PlacementLp::SampleAt(const Placement& placement) const {
       // Between a block's layers states stay where they are.
       if (layer == 0 || layer == 2) add(cost.hidden_s, TaskKind::kStoreHidden, layer, times);
       if (layer == 1 || layer == last) add(cost.hidden_s, TaskKind::kLoadHidden, layer, times);
-      const UnitSeconds units = model.Compute(layer, load);
-      const double cpu_s = plan.AttendsBeside() ? units[CostUnit::kCpuAttention] : 0.0;
-      cost.cpu_attention_s += times * cpu_s;
-      cost.compute_s += times * (units.total_s() - cpu_s);
+      UnitSeconds units = model.Compute(layer, load);
+      if (plan.AttendsBeside()) units[CostUnit::kCpuAttention] = 0.0;
+      cost.compute_s += times * units.total_s();
     }
+    if (KvLeavesGpu(machine_, policy_)) AddCpuAttention(model, load, cost);
     add(cost.kv_s, TaskKind::kLoadKv, 1, blocks);
     add(cost.kv_s, TaskKind::kStoreKv, 1, blocks);
   }
   return sample;
+}
+
+void PlacementLp::AddCpuAttention(const CostModel& model, const BatchLoad& load,
+                                  PassCost& cost) const {
+  const Plan& plan = model.plan();
+  const PerTier<KvLoad>& kv = load.KvOf(0);
+  const auto blocks = static_cast<double>(shape_.num_layers);
+  const double memory = model.rates().cpu.memory_bytes_per_s;
+  const auto memory_s = [memory](int64_t bytes) { return static_cast<double>(bytes) / memory; };
+  cost.cpu_attention_s = blocks * CpuAttentionSeconds(plan, model.rates(), kv, 0);
+  if (!load.prefills()) cost.cpu_attention_s += blocks * HostRowsSeconds(plan, model.rates(), kv);
+  cost.kv_memory_s =
+      blocks * memory_s(CpuAttentionBytes(plan, kv) + KvInBytes(plan, kv)[Link::kDiskRead]);
+  cost.weights_memory_s = blocks * memory_s(model.TrafficBytes(1));
 }
 
 // sum over the shares of (what it is in that corner - what it is at the base) <= -(the base).
@@ -239,6 +254,10 @@ void PlacementLp::AddTimeRows(const Limits& limits, LinearProgram& program) cons
     }));
     program.rows.push_back(
         RowOf([&](const Sample& sample) { return batches * sample.passes[pass].cpu_attention_s; }));
+    program.rows.push_back(RowOf([&](const Sample& sample) {
+      const PassCost& cost = sample.passes[pass];
+      return cost.weights_memory_s + batches * cost.kv_memory_s;
+    }));
     for (std::size_t row = program.rows.size() - kRowsOfPass; row < program.rows.size(); ++row) {
       program.rows[row].coefficients[kNumShares + pass] = -1.0;
     }
@@ -334,10 +353,11 @@ PlacementAnswer PlacementLp::AnswerOf(const LinearProgram& program,
     const double pass_s = solution.x[kNumShares + pass];
     for (std::size_t of_pass = 0; of_pass < kRowsOfPass; ++of_pass) {
       const double dual = -solution.duals[kTimeRow + pass * kRowsOfPass + of_pass];
-      const std::string_view noun = of_pass == kComputeRow ? "compute"
-                                    : of_pass == kCpuRow   ? "cpu attention"
-                                    : of_pass == kDiskRow  ? "disk"
-                                                           : LinkName(kAllLinks[of_pass]);
+      const std::string_view noun = of_pass == kComputeRow     ? "compute"
+                                    : of_pass == kCpuRow       ? "cpu attention"
+                                    : of_pass == kCpuMemoryRow ? "cpu memory's rate"
+                                    : of_pass == kDiskRow      ? "disk"
+                                                               : LinkName(kAllLinks[of_pass]);
       costs.emplace_back(dual * pass_s, fmt::format("{} {}", kPassNames[pass], noun));
     }
     AddGainsOfPass(program, solution, pass, answer.gains);

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "policies/cost_model.h"
 #include "policies/linear_program.h"
 #include "policies/placement.h"
 #include "spillway/plan.h"
@@ -64,7 +65,11 @@ class PlacementLp {
     PerLink<double> kv_s;
     PerLink<double> hidden_s;
     double compute_s = 0.0;
-    double cpu_attention_s = 0.0;  // beside that
+    // With CPU attention beside a GPU: that of a batch, and what the CPU's memory needs for it and
+    // for what the links bring: weights, and KV of a batch.
+    double cpu_attention_s = 0.0;
+    double weights_memory_s = 0.0;
+    double kv_memory_s = 0.0;
   };
   struct Sample {
     PerTier<double> fixed_bytes;
@@ -73,6 +78,7 @@ class PlacementLp {
   };
 
   Sample SampleAt(const Placement& placement) const;
+  void AddCpuAttention(const CostModel& model, const BatchLoad& load, PassCost& cost) const;
   enum class Store { kByShare, kWhole, kNone };
   LinearProgram Program(const Limits& limits, Store store) const;
   template <typename F>

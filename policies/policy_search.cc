@@ -298,8 +298,8 @@ class Search {
     }
   }
 
-  // Policies whose runs cannot be told apart: one that attends on the CPU to KV that is all on the
-  // GPU, blocks that the workload fills in the same way.
+  // Policies whose runs cannot be told apart: one that attends on the CPU to KV that was given all
+  // to the GPU, blocks that the workload fills in the same way.
   static bool AreAlike(const Candidate& a, const Candidate& b) {
     return a.storage == b.storage && a.policy.gpu_batch_size == b.policy.gpu_batch_size &&
            a.prediction.prefill_s == b.prediction.prefill_s &&

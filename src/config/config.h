@@ -70,6 +70,7 @@ struct Config {
   std::filesystem::path offload_dir;             // empty: $TMPDIR, or /tmp
   std::optional<std::array<double, 6>> percent;  // weights, KV, activations: on gpu and on cpu each
   std::optional<bool> cpu_attention;
+  bool keeps_cpu_attention = false;  // which is what an interrupted run chose, and not stated
   bool overlap = true;
   int num_threads = 0;  // 0: physical cores
   kernels::CpuCompute cpu_compute = kernels::CpuCompute::kFp32;

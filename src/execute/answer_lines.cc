@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "spillway/error.h"
 #include "spillway/report.h"
@@ -182,8 +183,18 @@ void BeginOrResume(const RunManifest& manifest, CompletionWriter& writer, Reques
 // Where it is left to be chosen, an interrupted run's choice of what attends stays.
 void KeepCpuAttention(const CompletionWriter& writer, Config& config) {
   if (config.cpu_attention) return;
-  if (const std::optional<RunManifest> run = writer.InterruptedRun())
+  if (const std::optional<RunManifest> run = writer.InterruptedRun()) {
     config.cpu_attention = AttendedOnCpu(*run);
+    config.keeps_cpu_attention = config.cpu_attention.has_value();
+  }
+}
+
+// What a run that is whole may have been made with as well, where that was left to be chosen.
+Policy OtherAttention(Policy policy) {
+  policy.cpu_attention = !policy.cpu_attention;
+  policy.kv_frac = {};
+  policy.kv_frac[Tier::kCpu] = 1.0;
+  return policy;
 }
 
 // What is opened before the first line is read.
@@ -215,7 +226,10 @@ int Answer(const Opened& opened) {
   const RunManifest manifest =
       scores ? RunManifest{} : IdentityOf(config, model, plan.policy, device, scan.hash);
   if (writer.finished()) {
-    const AnswerCounts output = writer.FinishedRun(manifest, scan.num_lines);
+    std::vector<RunManifest> runs = {manifest};
+    if (!config.cpu_attention)
+      runs.push_back(IdentityOf(config, model, OtherAttention(plan.policy), device, scan.hash));
+    const AnswerCounts output = writer.FinishedRun(runs, scan.num_lines);
     line.Clear();
     if (trace_file.asked_for()) TraceLog(trace_file, plan).Finish();
     return ReportFinished(config, output, report, plan, NowSeconds() - begin_s);

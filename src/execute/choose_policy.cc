@@ -39,7 +39,7 @@ bool PlacesOnGpu(const Placement& placement) {
 // By its flag; a policy file is of many machines, on some of which its cpu_attention has no effect.
 bool AsksForCpuAttention(const Config& config) {
   const bool in_file = config.policy && config.policy->cpu_attention.value_or(false);
-  return config.cpu_attention.value_or(false) && !in_file;
+  return config.cpu_attention.value_or(false) && !in_file && !config.keeps_cpu_attention;
 }
 
 // What is stated of a GPU that there is none of.
@@ -56,12 +56,19 @@ void RefuseWithoutGpu(const Config& config, const GivenPolicy& given) {
 void RefuseSharedAttention(const Config& config, const Machine& machine, const GivenPolicy& given) {
   if (!given.placement || !given.cpu_attention.value_or(false)) return;
   if (!SharesAttention(machine, given.placement->kv)) return;
-  const double on_gpu = given.placement->kv[Tier::kGpu];
+  const std::string_view placed = config.percent ? "--percent" : "the policy file";
+  if (config.keeps_cpu_attention) {
+    throw Error(ErrorCode::kResume,
+                fmt::format("--resume: the CPU attended in the interrupted run, and {} puts a "
+                            "share of the KV on the gpu; put none there",
+                            placed));
+  }
   throw Error(config.percent ? ErrorCode::kFlag : ErrorCode::kPolicy,
-              fmt::format("--cpu-attention: GPU and CPU round otherwise, and {} puts {:.3g} % of "
-                          "the KV on the gpu, so that a row's tokens would depend on its place; "
-                          "put all of it there or none",
-                          config.percent ? "--percent" : "the policy file", 100.0 * on_gpu));
+              fmt::format("{}: GPU and CPU round otherwise, and {} puts {:.3g} % of the KV on the "
+                          "gpu, so that a row's tokens would depend on its place; put all of it "
+                          "there or none, or give --no-cpu-attention",
+                          AsksForCpuAttention(config) ? "--cpu-attention" : "cpu_attention", placed,
+                          100.0 * given.placement->kv[Tier::kGpu]));
 }
 
 // Where the flags themselves leave the CPU nothing to attend to.

@@ -26,10 +26,6 @@ int64_t CudaDevice::TakenBytes() const { return GpuBytesInUse() - info_.used_byt
 
 KernelNeeds CudaDevice::needs() const { return GpuNeeds(); }
 
-void CudaDevice::RefuseWhatItLacks(const Plan& plan) const {
-  CudaExecutor::RefuseWhatKernelsLack(plan);
-}
-
 std::unique_ptr<Arena> CudaDevice::MakeArena(Tier tier, int64_t bytes) {
   UseGpu(info_.index);
   if (tier == Tier::kGpu) return std::make_unique<DeviceArena>(bytes);

@@ -20,7 +20,6 @@ class CudaDevice final : public Device {
   DeviceMemory memory() const override;
   int64_t TakenBytes() const override;
   std::string name() const override { return info_.name; }
-  void RefuseWhatItLacks(const Plan& plan) const override;
   std::unique_ptr<Arena> MakeArena(Tier tier, int64_t bytes) override;
   std::unique_ptr<CopyQueue> MakeCopyQueue() override;
   std::unique_ptr<Executor> MakeExecutor(const Plan& plan, const Arenas& arenas,

@@ -20,30 +20,10 @@
 #include "spillway/round.h"
 #include "src/cuda/check.h"
 #include "src/cuda/device.h"
+#include "src/execute/gpu_needs.h"
 #include "src/stop_signal.h"
 
 namespace spillway {
-namespace {
-
-constexpr int64_t kMaxGridRows = 65535;  // a launch's second dimension
-
-// The lengths of rows that are multiplied.
-std::array<int64_t, 4> ProductLengths(const ModelShape& shape) {
-  return {shape.hidden_size, shape.num_heads * shape.head_dim, shape.ffn_size, shape.embed_size};
-}
-
-[[noreturn]] void RefuseShape(const ModelShape& shape, std::string_view what, int64_t value,
-                              std::string_view rule) {
-  throw Error(ErrorCode::kModelUnsupported,
-              fmt::format("{}: {} is {}, and the GPU's kernels take {}; use --device cpu",
-                          Printable(shape.name), what, value, rule));
-}
-
-int64_t MaxRows(const Plan& plan) {
-  return std::max(plan.workspace.chunk_tokens, plan.batch.logits);
-}
-
-}  // namespace
 
 CudaExecutor::CudaExecutor(const Plan& plan, const Arenas& arenas, ComputeQueue& computes,
                            ThreadPool& pool)
@@ -56,7 +36,7 @@ CudaExecutor::CudaExecutor(const Plan& plan, const Arenas& arenas, ComputeQueue&
       lane_{computes.stream(), device_.View(plan.exchange.device).data(),
             device_.As<float>(plan.workspace.normed), device_.As<float>(plan.workspace.qkv),
             device_.View(plan.workspace.matmul)},
-      matmul_(ProductLengths(plan.shape), MatrixDType(plan.shape), MaxRows(plan)),
+      matmul_(ProductLengths(plan.shape), MatrixDType(plan.shape), MaxProductRows(plan)),
       table_({}, nullptr),
       lists_(ChunkLimits(plan)),
       layer_(plan, arenas.gpu),
@@ -94,25 +74,6 @@ HostAttention::Memory CudaExecutor::HostAttentionMemory() const {
   memory.workspace = {HostScratch<std::byte>(beside.host_workspace),
                       static_cast<std::size_t>(beside.host_workspace.bytes)};
   return memory;
-}
-
-void CudaExecutor::RefuseWhatKernelsLack(const Plan& plan) {
-  const ModelShape& shape = plan.shape;
-  if (shape.head_dim % 8 != 0 || shape.head_dim > kernels::kMaxGpuHeadDim) {
-    RefuseShape(shape, "the head dimension", shape.head_dim, "multiples of 8 up to 128");
-  }
-  for (const int64_t length : ProductLengths(shape)) {
-    if (length % 8 != 0) RefuseShape(shape, "a layer's width", length, "multiples of 8");
-  }
-  if (shape.vocab_size % 4 != 0) {
-    RefuseShape(shape, "the vocabulary", shape.vocab_size, "multiples of 4");
-  }
-  if (MaxRows(plan) > kMaxGridRows) {
-    throw Error(ErrorCode::kFlag,
-                fmt::format("--prefill-chunk and --gpu-batch-size: the GPU computes at most {} "
-                            "tokens at a time; give less than {}",
-                            kMaxGridRows, MaxRows(plan)));
-  }
 }
 
 CudaExecutor::~CudaExecutor() {

@@ -35,9 +35,6 @@ class CudaExecutor final : public Executor {
   CudaExecutor(const Plan& plan, const Arenas& arenas, ComputeQueue& computes, ThreadPool& pool);
   ~CudaExecutor() override;  // waits for what was enqueued
 
-  // Throws: Error kModelUnsupported, kFlag: what the kernels cannot compute.
-  static void RefuseWhatKernelsLack(const Plan& plan);
-
   void Compute(const Cursor& at, const PackedBatch& batch, const CellPlaces& places) override;
   std::span<float> Logits() override;
 

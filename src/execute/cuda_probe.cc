@@ -26,7 +26,7 @@ constexpr int64_t kTiny = 64;             // width of a layer of no arithmetic
 constexpr int64_t kPieceBytes = 2 << 20;  // of a copy, as tiles and runs are cut
 constexpr int64_t kPieces = 32;
 constexpr int64_t kLayers = 16;
-constexpr int kFillers = 4;  // copies that last longer than the host takes to enqueue the rest
+constexpr int kFillers = 8;  // copies that last longer than the host takes to enqueue the rest
 // Enough that a millisecond or so of work is timed.
 constexpr int64_t kFewRepeats = 4;
 constexpr int64_t kManyRepeats = 32;

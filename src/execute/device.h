@@ -48,9 +48,6 @@ class Device {
   // Of the GPU; empty where there is none.
   virtual std::string name() const = 0;
 
-  // Throws: Error kModelUnsupported, kFlag: what the device does not compute.
-  virtual void RefuseWhatItLacks(const Plan& plan) const = 0;
-
   // Throws: Error kGpuMemory, kCpuMemory, kSystemLimit, kGpu. Requires: not kDisk.
   virtual std::unique_ptr<Arena> MakeArena(Tier tier, int64_t bytes) = 0;
 

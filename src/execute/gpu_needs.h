@@ -1,5 +1,9 @@
-// GpuNeeds: what a GPU's kernels need of memory, for plans made with or without a GPU at hand.
+// What a GPU's kernels need of memory and cannot do, for plans made with or without a GPU at hand.
+// Pure functions; any thread.
 #pragma once
+
+#include <array>
+#include <cstdint>
 
 #include "spillway/plan.h"
 
@@ -7,5 +11,12 @@ namespace spillway {
 
 // Attention's own memory is in the exchange, which is sized by rows and heads too.
 KernelNeeds GpuNeeds();
+
+// Throws: Error kModelUnsupported, kFlag: what the kernels cannot compute.
+void RefuseWhatGpuLacks(const Plan& plan);
+
+// The lengths of rows that are multiplied, and how many of them at most.
+std::array<int64_t, 4> ProductLengths(const ModelShape& shape);
+int64_t MaxProductRows(const Plan& plan);
 
 }  // namespace spillway

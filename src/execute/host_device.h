@@ -14,7 +14,6 @@ class HostDevice final : public Device {
   DeviceMemory memory() const override { return {}; }
   int64_t TakenBytes() const override { return 0; }
   std::string name() const override { return {}; }
-  void RefuseWhatItLacks(const Plan&) const override {}
   std::unique_ptr<Arena> MakeArena(Tier tier, int64_t bytes) override;
   std::unique_ptr<CopyQueue> MakeCopyQueue() override;
   std::unique_ptr<Executor> MakeExecutor(const Plan& plan, const Arenas& arenas,

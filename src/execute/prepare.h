@@ -21,8 +21,8 @@ Machine HostMachine(const Config& config, const Device& device);
 // what is free set. Throws: Error kPath, kIo: --offload-dir cannot be used; as HostMachine.
 Machine ProbeMachine(const Config& config, const OpenedModel& model, const Device& device);
 
-// What the kernels of that machine's device need: those of a GPU also where it is a file's, and this
-// host, or this build, has none.
+// What the kernels of that machine's device need: those of a GPU also where it is a file's, and
+// this host, or this build, has none.
 KernelNeeds NeedsFor(const Machine& machine, const Device& device);
 
 // This host with the rates of --machine; for verbs that run nothing, the machine of that file with
@@ -35,7 +35,7 @@ void RequireRates(const Machine& machine);
 
 // The plan of the policy that flags and files state, and that is chosen where they are silent.
 // Throws: Error kFlag: a share on a gpu that there is none of; what MakePlan and
-// Device::RefuseWhatItLacks throw.
+// RefuseWhatGpuLacks throw.
 Plan PlanFor(const Config& config, const ModelShape& shape, const Machine& machine,
              const Workload& work, const Device& device);
 

@@ -47,13 +47,17 @@ std::string SamplingText(const Config& config) {
 }
 
 constexpr const char* kCpuAttention = "--cpu-attention";
-constexpr std::string_view kNoCpuAttention = "none";
+constexpr std::string_view kYes = "yes";
 
 // Beside a GPU all KV is attended to by the one or by the other (KvLeavesGpu).
-std::string CpuAttentionText(const Policy& policy) {
-  if (!policy.cpu_attention || policy.kv_frac[Tier::kGpu] >= 1.0)
-    return std::string(kNoCpuAttention);
-  return std::string(kernels::IsaName(kernels::BestIsa()));
+bool AttendsOnCpu(const Policy& policy) {
+  return policy.cpu_attention && policy.kv_frac[Tier::kGpu] < 1.0;
+}
+
+std::string ProcessorText(const Config& config, const Policy& policy, const std::string& gpu) {
+  if (gpu.empty()) return std::string(kernels::IsaName(kernels::BestIsa(config.cpu_compute)));
+  if (!AttendsOnCpu(policy)) return gpu;
+  return fmt::format("{}, {}", gpu, kernels::IsaName(kernels::BestIsa()));
 }
 
 }  // namespace
@@ -72,16 +76,15 @@ RunManifest IdentityOf(const Config& config, const OpenedModel& model, const Pol
       {"KV type", policy.kv_bits == 16 ? std::string(DTypeName(policy.kv_dtype))
                                        : fmt::format("{} bits", policy.kv_bits)},
       {"spillway version", std::string(kVersion)},
-      {"processor or --cpu-compute",
-       gpu.empty() ? std::string(kernels::IsaName(kernels::BestIsa(config.cpu_compute))) : gpu}};
-  if (!gpu.empty()) identity.emplace(kCpuAttention, CpuAttentionText(policy));
+      {"processor or --cpu-compute", ProcessorText(config, policy, gpu)}};
+  if (!gpu.empty()) identity.emplace(kCpuAttention, AttendsOnCpu(policy) ? kYes : "no");
   return identity;
 }
 
 std::optional<bool> AttendedOnCpu(const RunManifest& identity) {
   const auto found = identity.find(kCpuAttention);
   if (found == identity.end()) return std::nullopt;
-  return found->second != kNoCpuAttention;
+  return found->second == kYes;
 }
 
 }  // namespace spillway

@@ -9,6 +9,7 @@
 #include "spillway/report.h"
 #include "src/config/policy_file.h"
 #include "src/execute/choose_policy.h"
+#include "src/execute/gpu_needs.h"
 #include "src/execute/open_device.h"
 #include "src/execute/planned_work.h"
 #include "src/execute/prepare.h"
@@ -55,12 +56,17 @@ std::string StorageText(const StorageChoice& storage) {
   return text;
 }
 
+// To a tenth, or to three digits where that is more.
+std::string SecondsText(double seconds) {
+  return seconds < 10.0 ? fmt::format("{:.3g}", seconds) : fmt::format("{:.1f}", seconds);
+}
+
 std::string CandidateLine(const Candidate& candidate) {
   const Policy& policy = candidate.policy;
   const Prediction& predicted = candidate.prediction;
-  return fmt::format("{:>9.2f}{:>10.1f}{:>10.1f}{:>6}{:>5}  {:<4}{:<22}{}{}\n",
-                     predicted.generated_tokens_per_s, predicted.prefill_s, predicted.decode_s,
-                     policy.gpu_batch_size, policy.num_gpu_batches,
+  return fmt::format("{:>9.2f}{:>10}{:>10}{:>6}{:>5}  {:<4}{:<22}{}{}\n",
+                     predicted.generated_tokens_per_s, SecondsText(predicted.prefill_s),
+                     SecondsText(predicted.decode_s), policy.gpu_batch_size, policy.num_gpu_batches,
                      policy.cpu_attention ? "cpu" : "-", Percents(policy),
                      StorageText(candidate.storage), candidate.bound_by);
 }
@@ -112,11 +118,12 @@ int RunSearch(const Config& config) {
   const SearchResult result = SearchFor(config, model.shape, machine, work, needs);
   if (!result.feasible()) RefuseInfeasible(result.shortage, machine);
   const Candidate& best = result.best.front();
-  output.Write(PolicyJson(best.policy, {SourceOf(config, model, machine, work, best)}));
   const Workload judged = IsEndless(config) ? OneBlock(work, best.policy) : work;
   ModelShape stored = model.shape;
   stored.weight_bits = best.policy.weight_bits;
   const Plan plan = MakePlan(stored, machine, judged, best.policy, needs);
+  if (machine.has_gpu()) RefuseWhatGpuLacks(plan);
+  output.Write(PolicyJson(best.policy, {SourceOf(config, model, machine, work, best)}));
   report.Write(PlanJson(plan, judged, best.prediction));
   if (std::FILE* terminal = TerminalOf(config)) {
     PrintTo(terminal, CandidateTable(result) + GainLines(best));

@@ -319,7 +319,7 @@ Totals WalkOtherRows(const Plan& plan, const Workload& work, const SimOptions& o
   return totals;
 }
 
-std::string BoundBy(const Plan& plan, const Totals& totals) {
+std::string BoundBy(const Plan& plan, const Totals& totals, SimSchedule schedule) {
   std::string name = "nothing";
   double most_s = 0.0;
   for (const Link link : kAllLinks) {
@@ -329,9 +329,9 @@ std::string BoundBy(const Plan& plan, const Totals& totals) {
     name = LinkName(link);
   }
   // Beside a GPU the CPU's attention goes on by itself; elsewhere it is one of the computes.
+  const bool beside = plan.AttendsBeside() && schedule == SimSchedule::kSpillway;
   UnitSeconds computes = totals.units;
-  const double beside_s =
-      plan.AttendsBeside() ? std::exchange(computes[CostUnit::kCpuAttention], 0.0) : 0.0;
+  const double beside_s = beside ? std::exchange(computes[CostUnit::kCpuAttention], 0.0) : 0.0;
   if (std::max(beside_s, computes.total_s()) < most_s) return name;
   if (beside_s > computes.total_s()) return CostUnitName(CostUnit::kCpuAttention, plan.device());
   const CostUnit unit = *std::ranges::max_element(
@@ -339,7 +339,8 @@ std::string BoundBy(const Plan& plan, const Totals& totals) {
   return CostUnitName(unit, plan.device());
 }
 
-SimResult Summarize(const Plan& plan, const Workload& work, const Totals& totals) {
+SimResult Summarize(const Plan& plan, const Workload& work, const Totals& totals,
+                    SimSchedule schedule) {
   SimResult result;
   Trace& trace = result.trace;
   trace.prefill = totals.prefill;
@@ -355,7 +356,7 @@ SimResult Summarize(const Plan& plan, const Workload& work, const Totals& totals
   prediction.prefill_s = trace.prefill.seconds;
   prediction.decode_s = trace.decode.seconds;
   prediction.generated_tokens_per_s = static_cast<double>(generated) / prediction.total_s();
-  prediction.bound_by = BoundBy(plan, totals);
+  prediction.bound_by = BoundBy(plan, totals, schedule);
   for (const Link link : kAllLinks) {
     prediction.link_busy_s[link] =
         trace.prefill.links[link].busy_s + trace.decode.links[link].busy_s;
@@ -372,7 +373,7 @@ SimResult Simulate(const Plan& plan, const Workload& work, const SimOptions& opt
   const Totals totals = options.walk_all ? SumOf(WalkBlocks(plan, work, options, work.num_requests))
                         : AllAlike(work) ? WalkAlikeRows(plan, work, options)
                                          : WalkOtherRows(plan, work, options);
-  return Summarize(plan, work, totals);
+  return Summarize(plan, work, totals, options.schedule);
 }
 
 }  // namespace spillway

@@ -385,6 +385,16 @@ std::string PlanJson(const Plan& plan, const Workload& work,
   return Dump(json);
 }
 
+// Where it is not the device's alone.
+std::string AttentionLine(const Plan& plan) {
+  const bool cpu = plan.policy.cpu_attention && plan.kv[Tier::kGpu].rows < plan.batch.rows &&
+                   plan.device() == Tier::kGpu;
+  if (!cpu) return "";
+  return TableLine("attention", plan.AttendsBeside()
+                                    ? "single tokens by the CPU beside the GPU, prompts by the GPU"
+                                    : "by the CPU where KV is not on the gpu");
+}
+
 std::string PlanTable(const Plan& plan, const Workload& work,
                       const std::optional<Prediction>& predicted) {
   std::string text = TableLine("model", ModelLine(plan)) + TableLine("machine", MachineLine(plan));
@@ -396,7 +406,7 @@ std::string PlanTable(const Plan& plan, const Workload& work,
                            plan.num_batches, plan.workspace.chunk_tokens));
   text += TableLine("KV", KvLine(plan, plan.MostRowKeep(work.longest.slots()),
                                  plan.MostRowSlots(work.longest.slots())));
-  text += BytesTable(plan);
+  text += AttentionLine(plan) + BytesTable(plan);
   text += TableLine("% placed", "as requested / as realised");
   text += TableLine("weights", ShareLine(plan.policy.weight_frac, Realised(plan.weight_bytes)));
   text += TableLine("kv", ShareLine(plan.policy.kv_frac, Realised(plan.kv)));
@@ -419,6 +429,7 @@ std::string ReportTable(const Plan& plan, const Trace& trace, const RunSummary& 
                    plan.policy.num_gpu_batches, trace.num_blocks, prefill.passes + decode.passes));
   if (plan.policy.kv.evicts() || plan.policy.kv_bits != 16)
     line("KV", KvLine(plan, trace.largest_keep, trace.slots_per_row));
+  text += AttentionLine(plan);
   line("prefill", fmt::format("{:.1f} tokens/s  ({} tokens in {:.2f} s)",
                               Rate(prefill.prompt_tokens, prefill.seconds), prefill.prompt_tokens,
                               prefill.seconds));

@@ -142,10 +142,12 @@ CompletionWriter::~CompletionWriter() = default;
 
 bool CompletionWriter::finished() const { return state_->file.finished(); }
 
-AnswerCounts CompletionWriter::FinishedRun(const RunManifest& manifest, int64_t num_lines) const {
+AnswerCounts CompletionWriter::FinishedRun(std::span<const RunManifest> runs,
+                                           int64_t num_lines) const {
   SPILLWAY_CHECK(finished());
   AnswerCounts output;
-  if (state_->file.IsOf(manifest)) {
+  const auto is_this = [&](const RunManifest& run) { return state_->file.IsOf(run); };
+  if (std::ranges::any_of(runs, is_this)) {
     std::ifstream file(state_->file.path());
     try {
       for (std::string text; std::getline(file, text);) Count(ParseEarlierLine(text), output);

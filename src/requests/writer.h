@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -62,8 +64,9 @@ class CompletionWriter {
   bool finished() const;
 
   // What the finished output holds. Requires: finished().
-  // Throws: Error kResume when it is not known to be all of this run, with `num_lines` lines.
-  AnswerCounts FinishedRun(const RunManifest& manifest, int64_t num_lines) const;
+  // Throws: Error kResume when it is not known to be all of one of these runs, with `num_lines`
+  // lines.
+  AnswerCounts FinishedRun(std::span<const RunManifest> runs, int64_t num_lines) const;
 
   // The fingerprint where it was not known when the output was checked. Requires: no Put yet.
   void SetRunFingerprint(uint64_t fingerprint);

@@ -71,7 +71,6 @@ class LateDevice final : public Device {
   DeviceMemory memory() const override { return {}; }
   int64_t TakenBytes() const override { return 0; }
   std::string name() const override { return {}; }
-  void RefuseWhatItLacks(const Plan&) const override {}
   std::unique_ptr<Arena> MakeArena(Tier tier, int64_t bytes) override {
     return host_.MakeArena(tier, bytes);
   }

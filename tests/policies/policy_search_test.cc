@@ -137,7 +137,6 @@ TEST(PolicySearch, KeepsWhatIsGiven) {
   }
 }
 
-// Each budget that is allowed has its best policy in the result, and none is listed twice.
 // Beside a GPU a row's tokens must not depend on who happens to attend to it.
 TEST(PolicySearch, KvThatIsSharedIsAttendedToWhereItIsComputed) {
   GivenPolicy given;
@@ -147,6 +146,7 @@ TEST(PolicySearch, KvThatIsSharedIsAttendedToWhereItIsComputed) {
   for (const Candidate& candidate : result.best) EXPECT_FALSE(candidate.policy.cpu_attention);
 }
 
+// Each budget that is allowed has its best policy in the result, and none is listed twice.
 TEST(PolicySearch, TriesTheBudgetsThatAreAllowed) {
   const ModelShape shape = *BuiltInShape("opt-30b");
   const Workload work = Rows(4096, {512, 32});
