@@ -15,7 +15,7 @@
 namespace spillway::kernels {
 namespace {
 
-constexpr Isa kAllIsas[] = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAmx};
+constexpr Isa kAllIsas[] = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Vnni, Isa::kAmx};
 
 #if defined(__x86_64__)
 // The tile registers are off until the process asks (Linux 5.16+); the permission then holds for
@@ -47,6 +47,8 @@ bool Supported(Isa isa) {
       return Supported(Isa::kAvx2) && __builtin_cpu_supports("avx512f") &&
              __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
              __builtin_cpu_supports("avx512dq");
+    case Isa::kAvx512Vnni:
+      return Supported(Isa::kAvx512) && __builtin_cpu_supports("avx512vnni");
     case Isa::kAmx:
     case Isa::kAmxBf16:
       return Supported(Isa::kAvx512) && __builtin_cpu_supports("avx512bf16") && AskForTiles();
@@ -73,6 +75,8 @@ std::string_view IsaName(Isa isa) {
       return "avx2";
     case Isa::kAvx512:
       return "avx512";
+    case Isa::kAvx512Vnni:
+      return "avx512_vnni";
     case Isa::kAmx:
       return "amx";
     case Isa::kAmxBf16:

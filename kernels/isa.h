@@ -6,12 +6,14 @@
 
 namespace spillway::kernels {
 
-// In rising order of preference. kPortable is plain C++ (and what other processors use). kAmxBf16
-// is kAmx with 16-bit weights and what meets them rounded to bf16: a third of the products, and
-// only by request.
-enum class Isa { kPortable, kAvx2, kAvx512, kAmx, kAmxBf16 };
+// In rising order of preference. kPortable is plain C++ (and what other processors use).
+// kAvx512Vnni differs from kAvx512 in quantised weights only. kAmxBf16 is kAmx with 16-bit weights
+// and what meets them rounded to bf16: a third of the products, and only by request.
+enum class Isa { kPortable, kAvx2, kAvx512, kAvx512Vnni, kAmx, kAmxBf16 };
 
 constexpr bool HasTiles(Isa isa) { return isa >= Isa::kAmx; }
+// Multiplies the codes of quantised weights as they are (matmul_groups.h); others dequantise them.
+constexpr bool MultipliesCodes(Isa isa) { return isa >= Isa::kAvx512Vnni; }
 
 std::string_view IsaName(Isa isa);
 
@@ -19,7 +21,7 @@ std::string_view IsaName(Isa isa);
 // asked the kernel for tile permission.
 std::vector<Isa> SupportedIsas();
 
-// The best supported one; SPILLWAY_ISA=portable|avx2|avx512|amx caps it (for tests and
+// The best supported one; SPILLWAY_ISA=portable|avx2|avx512|avx512_vnni|amx caps it (for tests and
 // comparisons). Throws: Error kFlag when SPILLWAY_ISA names none, or one this machine lacks.
 Isa BestIsa();
 

@@ -90,7 +90,7 @@ inline Floats PairsOf(const Floats& x, DType weight_dtype) {
 }
 
 template <AmxX kX>
-void PackStep(const AmxPackTask& task, int64_t step, std::byte* to) {
+void PackStep(const PackTask& task, int64_t step, std::byte* to) {
   const int64_t columns = AmxBlockRows(task.rows);
   const int64_t n = MinOf(kStepK, task.in - step * kStepK);
   __m512i parts[AmxXParts(kX)][16];
@@ -360,7 +360,7 @@ void MulTileOf(const MatmulTile& tile) {
 }
 
 template <AmxX kX>
-void Pack(const AmxPackTask& task) {
+void Pack(const PackTask& task) {
   const int64_t step_bytes = AmxStepBytes(task.rows, kX);
   std::byte* to = task.packed + (task.block * AmxStepsK(task.in) + task.step_begin) * step_bytes;
   for (int64_t step = task.step_begin; step < task.step_end; ++step, to += step_bytes) {
@@ -370,8 +370,8 @@ void Pack(const AmxPackTask& task) {
 
 }  // namespace
 
-void PackAmx(const AmxPackTask& task) { Pack<AmxX::kSplit>(task); }
-void PackAmxBf16(const AmxPackTask& task) { Pack<AmxX::kRounded>(task); }
+void PackAmx(const PackTask& task) { Pack<AmxX::kSplit>(task); }
+void PackAmxBf16(const PackTask& task) { Pack<AmxX::kRounded>(task); }
 void MatmulTileAmx(const MatmulTile& tile) { MulTileOf<AmxX::kSplit>(tile); }
 void MatmulTileAmxBf16(const MatmulTile& tile) { MulTileOf<AmxX::kRounded>(tile); }
 

@@ -1,15 +1,11 @@
-// Matmul of quantised weights on the AMX tile unit: products of bytes, exact 32-bit sums.
-// The codes of a group (quantise.h) are a line of the tile as they are. The 64 x that meet a group
-// are rounded to multiples of scale = their largest / 32639 (16 bits, hence 1e-5 of the largest),
-// 256 * high + low, a signed byte each. So the sum of code * x over a group comes out exact, and
-// what is rounded is one conversion and three operations a group, in rising order of groups:
-//   y = fma(minimum, total, fma(step * float(sum), scale, y)), total = float(sum of x) * scale.
-// This fixes every bit, whatever the number of rows. Nothing is dequantised: 64 weights of 4 bits
-// take one shift and one mask, those of 8 bits nothing, and the tile unit multiplies 64 k of bytes
-// in the time of 32 of bf16. Groups of x whose largest is under 2^-100 count as zero.
+// Matmul of quantised weights on the AMX tile unit, in the arithmetic of matmul_groups.h.
+// The codes of a group are a line of the tile as they are: 64 weights of 4 bits take one shift and
+// one mask, those of 8 bits nothing, and the unit multiplies 64 k of bytes in the time of 32 of
+// bf16.
 #include <immintrin.h>
 
 #include "kernels/matmul_amx_tile.h"
+#include "kernels/matmul_groups.h"
 #include "kernels/matmul_isa.h"
 #include "kernels/quantise.h"
 #include "kernels/simd.h"
@@ -23,55 +19,7 @@ inline void MulTiles() {
   asm volatile("tdpbusd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSums), "i"(kCodes), "i"(kX));
 }
 
-// The 64 x of a group as integers: lane i of part p is x[16 p + i].
-struct GroupX {
-  __m512i part[4];
-  float scale;
-  float total;
-};
-
-constexpr float kLargestX = 127 * 256 + 127;
-
-inline GroupX RoundX(const float* x, int64_t n) {
-  __m512 floats[4];
-  __m512i largest_bits = _mm512_setzero_si512();  // integers, so that a NaN is the largest
-  for (int part = 0; part < 4; ++part) {
-    floats[part] = Simd::LoadPart(x + part * 16, MaxOf(0, MinOf(16, n - part * 16)));
-    const __m512i bits = _mm512_castps_si512(Simd::Abs(floats[part]));
-    largest_bits = _mm512_max_epi32(largest_bits, bits);
-  }
-  const float largest = _mm512_cvtss_f32(
-      _mm512_castsi512_ps(_mm512_set1_epi32(_mm512_reduce_max_epi32(largest_bits))));
-  const __m512 inverse = Simd::Set(largest >= 0x1p-100F ? kLargestX / largest : 0.0F);
-  GroupX group;
-  __m512i total = _mm512_setzero_si512();
-  for (int part = 0; part < 4; ++part) {
-    group.part[part] = _mm512_cvtps_epi32(_mm512_mul_ps(floats[part], inverse));
-    total = _mm512_add_epi32(total, group.part[part]);
-  }
-  group.scale = largest * (1.0F / kLargestX);
-  group.total = static_cast<float>(_mm512_reduce_add_epi32(total)) * group.scale;
-  return group;
-}
-
-// The lowest bytes of a group of x in the order of the codes. Of 4 bits (kNibbleBegin), word i has
-// those of i, i + 32, i + 16 and i + 48.
-inline __m512i LowBytes(const __m512i (&part)[4], DType dtype) {
-  if (dtype == DType::kQ8) {
-    __m512i bytes = _mm512_castsi128_si512(_mm512_cvtepi32_epi8(part[0]));
-    bytes = _mm512_inserti32x4(bytes, _mm512_cvtepi32_epi8(part[1]), 1);
-    bytes = _mm512_inserti32x4(bytes, _mm512_cvtepi32_epi8(part[2]), 2);
-    return _mm512_inserti32x4(bytes, _mm512_cvtepi32_epi8(part[3]), 3);
-  }
-  const __m512i byte = _mm512_set1_epi32(0xFF);
-  const __m512i first = _mm512_and_si512(part[0], byte);
-  const __m512i second = _mm512_slli_epi32(_mm512_and_si512(part[2], byte), 8);
-  const __m512i third = _mm512_slli_epi32(_mm512_and_si512(part[1], byte), 16);
-  const __m512i fourth = _mm512_slli_epi32(part[3], 24);
-  return _mm512_or_si512(_mm512_or_si512(first, second), _mm512_or_si512(third, fourth));
-}
-
-inline void PackGroup(const AmxPackTask& task, int64_t group, std::byte* to) {
+inline void PackGroup(const PackTask& task, int64_t group, std::byte* to) {
   const int64_t columns = AmxGroupColumns(task.rows);
   const int64_t n = MinOf(kGroupWeights, task.in - group * kGroupWeights);
   __m512i high[16];
@@ -83,9 +31,7 @@ inline void PackGroup(const AmxPackTask& task, int64_t group, std::byte* to) {
     const float* from = task.x + row * task.x_stride + group * kGroupWeights;
     const GroupX x = RoundX(there ? from : task.x, there ? n : 0);
     __m512i rest[4];
-    for (int part = 0; part < 4; ++part) {
-      rest[part] = _mm512_srli_epi32(_mm512_add_epi32(x.part[part], _mm512_set1_epi32(128)), 8);
-    }
+    HighBytes(x.part, rest);
     low[column] = LowBytes(x.part, task.weight_dtype);
     high[column] = LowBytes(rest, task.weight_dtype);
     scales[column] = x.scale;
@@ -122,22 +68,6 @@ struct Chunk {
 // outputs in one register, 8 operations a group for 16 times 6.
 enum class Rows { kOne, kFew, kBlock };
 
-// Minimum and step of 16 groups.
-struct Heads {
-  __m512 minimum;
-  __m512 step;
-};
-
-inline Heads LoadHeads(const uint32_t* heads) {
-  const __m512i both = _mm512_loadu_si512(heads);
-  return {_mm512_cvtph_ps(_mm512_cvtepi32_epi16(both)),
-          _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_srli_epi32(both, 16)))};
-}
-
-inline __m512 SumOf(__m512i high, __m512i low) {
-  return _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_slli_epi32(high, 8), low));
-}
-
 template <DType kType, Rows kRows>
 struct PanelStream {
   static constexpr int64_t kBytes = GroupBytes(kType);
@@ -150,7 +80,7 @@ struct PanelStream {
   Scratch& scratch;
 
   const std::byte* X(int64_t block, int64_t group) const {
-    return tile.packed + (block * AmxNumGroups(tile.in) + group) * AmxGroupXBytes(tile.total_rows);
+    return tile.packed + (block * NumGroups(tile.in) + group) * AmxGroupXBytes(tile.total_rows);
   }
 
   // Codes to bytes, in the order of LowBytes; meanwhile asks for as much of what comes next, in the
@@ -269,7 +199,7 @@ void MulPanel(const MatmulTile& tile, int64_t out, Scratch& scratch) {
   const Stream stream = {tile, rows, next, AmxGroupColumns(tile.total_rows), scratch};
   const int64_t first_block = tile.row_begin / 16;
   const int64_t num_blocks = (tile.num_rows + 15) / 16;
-  const int64_t num_groups = AmxNumGroups(tile.in);
+  const int64_t num_groups = NumGroups(tile.in);
   for (int64_t begin = 0; begin < num_groups; begin += kChunkGroups) {
     const Chunk chunk = {begin, MinOf(num_groups, begin + kChunkGroups)};
     stream.template Run<Stream::Codes::kPacked>(first_block, chunk, scratch.sums[0]);
@@ -305,9 +235,9 @@ void MulTile(const MatmulTile& tile) {
 
 }  // namespace
 
-void PackAmxGroups(const AmxPackTask& task) {
+void PackAmxGroups(const PackTask& task) {
   const int64_t bytes = AmxGroupXBytes(task.rows);
-  std::byte* to = task.packed + task.block * AmxNumGroups(task.in) * bytes;
+  std::byte* to = task.packed + task.block * NumGroups(task.in) * bytes;
   for (int64_t group = task.step_begin; group < task.step_end; ++group) {
     PackGroup(task, group, to + group * bytes);
   }

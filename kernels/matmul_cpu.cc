@@ -8,18 +8,26 @@
 namespace spillway::kernels {
 namespace {
 
-using TileFunction = void (*)(const MatmulTile&);
+// How products of one type of weights are made.
+struct Method {
+  void (*tile)(const MatmulTile&);
+  void (*pack)(const PackTask&);  // of x, once for all tiles; nullptr: tiles take it as it is
+  int64_t row_grain;              // whole register blocks
+};
 
-TileFunction FunctionOf(Isa isa, DType weight_dtype) {
+Method MethodOf(Isa isa, DType weight_dtype) {
 #if defined(SPILLWAY_X86)
-  if (HasTiles(isa) && IsQuantised(weight_dtype)) return MatmulTileAmxGroups;
-  if (isa == Isa::kAmxBf16) return MatmulTileAmxBf16;
-  if (isa == Isa::kAmx) return MatmulTileAmx;
-  if (isa == Isa::kAvx512) return MatmulTileAvx512;
-  if (isa == Isa::kAvx2) return MatmulTileAvx2;
+  if (HasTiles(isa) && IsQuantised(weight_dtype)) return {MatmulTileAmxGroups, PackAmxGroups, 32};
+  if (MultipliesCodes(isa) && IsQuantised(weight_dtype)) {
+    return {MatmulTileVnni, PackVnni, kVnniBlockRows};
+  }
+  if (isa == Isa::kAmxBf16) return {MatmulTileAmxBf16, PackAmxBf16, 32};
+  if (isa == Isa::kAmx) return {MatmulTileAmx, PackAmx, 32};
+  if (isa >= Isa::kAvx512) return {MatmulTileAvx512, nullptr, 12};
+  if (isa == Isa::kAvx2) return {MatmulTileAvx2, nullptr, 12};
 #endif
   static_cast<void>(isa), static_cast<void>(weight_dtype);
-  return MatmulTilePortable;
+  return {MatmulTilePortable, nullptr, 12};
 }
 
 // How a call is cut into tiles. Any cut gives the same bits; this one is for the caches and for
@@ -29,10 +37,9 @@ struct Grid {
   int64_t tile_outs;
   int64_t row_tiles;
 
-  Grid(const MatmulArgs& args, Isa isa, int num_threads) {
+  Grid(const MatmulArgs& args, Isa isa, int64_t row_grain, int num_threads) {
     const bool amx = HasTiles(isa);
     const int64_t max_rows = amx ? kAmxTileRows : kSimdTileRows;
-    const int64_t row_grain = amx ? 32 : 12;  // whole register blocks
     // Tiles, for even work. With few rows memory is the limit, and workers differ more.
     const bool few_rows = args.rows <= 32;
     const int64_t per_thread = few_rows ? 32 : 4;
@@ -58,41 +65,40 @@ struct Grid {
   }
 };
 
-// Packs x once for all tiles (HasTiles).
+// The steps of k and the blocks of rows that x is packed by.
+struct PackGrid {
+  int64_t steps;
+  int64_t task_steps;  // about 5 us for 16 rows
+  int64_t blocks;
+};
+
+PackGrid PackGridOf(const MatmulArgs& args, DType weight_dtype, Isa isa) {
+  if (!IsQuantised(weight_dtype)) return {AmxStepsK(args.in), 16, AmxNumBlocks(args.rows)};
+  const int64_t blocks = HasTiles(isa) ? AmxGroupBlocks(args.rows) : VnniNumBlocks(args.rows);
+  return {NumGroups(args.in), 8, blocks};
+}
+
+// Packs x once for all tiles.
 void PackX(const MatmulArgs& args, DType weight_dtype, std::byte* packed, ThreadPool& pool,
            Isa isa) {
-#if defined(SPILLWAY_X86)
-  const bool groups = IsQuantised(weight_dtype);
-  const auto pack = groups ? PackAmxGroups : isa == Isa::kAmxBf16 ? PackAmxBf16 : PackAmx;
-  const int64_t task_steps = groups ? 8 : 16;  // 16 rows * 512 k: about 5 us
-  const int64_t steps = groups ? AmxNumGroups(args.in) : AmxStepsK(args.in);
-  const int64_t step_tasks = DivideUp(steps, task_steps);
+  const auto pack = MethodOf(isa, weight_dtype).pack;
+  const PackGrid grid = PackGridOf(args, weight_dtype, isa);
+  const int64_t step_tasks = DivideUp(grid.steps, grid.task_steps);
   auto task = [&](int64_t index, int /*worker*/) {
-    const int64_t begin = index % step_tasks * task_steps;
+    const int64_t begin = index % step_tasks * grid.task_steps;
     pack({args.x, args.x_stride, args.rows, args.in, weight_dtype, index / step_tasks, begin,
-          std::min(steps, begin + task_steps), packed});
+          std::min(grid.steps, begin + grid.task_steps), packed});
   };
-  const int64_t num_tasks =
-      step_tasks * (groups ? AmxGroupBlocks(args.rows) : AmxNumBlocks(args.rows));
+  const int64_t num_tasks = step_tasks * grid.blocks;
   constexpr int64_t kInlineElements = 16384;  // cheaper than waking the pool
   if (args.rows * args.in > kInlineElements) return pool.Run(num_tasks, task);
   for (int64_t index = 0; index < num_tasks; ++index) task(index, 0);
-#else
-  static_cast<void>(args), static_cast<void>(weight_dtype), static_cast<void>(packed),
-      static_cast<void>(pool), static_cast<void>(isa);
-#endif
 }
-
-// Every piece with weights of `dtype`, or all of them.
-struct PieceFilter {
-  bool all;
-  DType dtype;
-  bool Takes(const MatmulPiece& piece) const { return all || piece.weight_dtype == dtype; }
-};
 
 // Of x, whatever the weights; whole lines.
 int64_t PackedBytes(int64_t rows, int64_t in, Isa isa) {
-  if (!HasTiles(isa)) return 0;
+  if (!MultipliesCodes(isa)) return 0;
+  if (!HasTiles(isa)) return VnniPackedBytes(rows, in);
   const AmxX x = isa == Isa::kAmxBf16 ? AmxX::kRounded : AmxX::kSplit;
   return RoundUp(std::max(AmxPackedBytes(rows, in, x), AmxGroupPackedBytes(rows, in)), 64);
 }
@@ -100,27 +106,29 @@ int64_t PackedBytes(int64_t rows, int64_t in, Isa isa) {
 // Of a worker.
 int64_t ScratchBytes(Isa isa) { return HasTiles(isa) ? kAmxScratchBytes : kSimdScratchBytes; }
 
-void RunTiles(const MatmulArgs& args, PieceFilter filter, std::span<std::byte> workspace,
-              ThreadPool& pool, Isa isa) {
-  const Grid grid(args, isa, pool.num_threads());
+// The pieces with weights of `dtype`.
+void RunTiles(const MatmulArgs& args, DType dtype, std::span<std::byte> workspace, ThreadPool& pool,
+              Isa isa) {
+  const Method method = MethodOf(isa, dtype);
+  const Grid grid(args, isa, method.row_grain, pool.num_threads());
   const int64_t packed_bytes = PackedBytes(args.rows, args.in, isa);
   const int64_t scratch_bytes = ScratchBytes(isa);
-  const TileFunction function = FunctionOf(isa, filter.dtype);
   int64_t num_tasks = 0;
   for (const MatmulPiece& piece : args.pieces) {
-    if (filter.Takes(piece)) num_tasks += DivideUp(piece.num_out, grid.tile_outs) * grid.row_tiles;
+    if (piece.weight_dtype == dtype)
+      num_tasks += DivideUp(piece.num_out, grid.tile_outs) * grid.row_tiles;
   }
   auto task = [&](int64_t index, int worker) {
     const MatmulPiece* piece = args.pieces.data();
     for (;; ++piece) {
-      if (!filter.Takes(*piece)) continue;
+      if (piece->weight_dtype != dtype) continue;
       const int64_t count = DivideUp(piece->num_out, grid.tile_outs) * grid.row_tiles;
       if (index < count) break;
       index -= count;
     }
     const int64_t row = index % grid.row_tiles * grid.tile_rows;
     const int64_t out = index / grid.row_tiles * grid.tile_outs;
-    function(
+    method.tile(
         {args.x, args.x_stride, args.in, args.activation, piece, row,
          std::min(grid.tile_rows, args.rows - row), out,
          std::min(grid.tile_outs, piece->num_out - out), out + grid.tile_outs * pool.num_threads(),
@@ -140,16 +148,14 @@ void Matmul(const MatmulArgs& args, std::span<std::byte> workspace, ThreadPool& 
   SPILLWAY_CHECK(static_cast<int64_t>(workspace.size()) >=
                  MatmulWorkspaceBytes(args.rows, args.in, pool.num_threads(), isa));
   SPILLWAY_CHECK(reinterpret_cast<uintptr_t>(workspace.data()) % 64 == 0);
-  if (!HasTiles(isa)) return RunTiles(args, {true, DType::kF16}, workspace, pool, isa);
-  // x is packed for one dtype of weights; calls that mix them pack it again.
+  // x is packed for one type of weights; calls that mix them pack it again.
   for (const DType dtype : {DType::kF16, DType::kBF16, DType::kQ8, DType::kQ4}) {
-    const PieceFilter filter = {false, dtype};
     if (std::none_of(args.pieces.begin(), args.pieces.end(),
-                     [&](const auto& piece) { return filter.Takes(piece); })) {
+                     [&](const auto& piece) { return piece.weight_dtype == dtype; })) {
       continue;
     }
-    PackX(args, dtype, workspace.data(), pool, isa);
-    RunTiles(args, filter, workspace, pool, isa);
+    if (MethodOf(isa, dtype).pack != nullptr) PackX(args, dtype, workspace.data(), pool, isa);
+    RunTiles(args, dtype, workspace, pool, isa);
   }
 }
 

@@ -23,8 +23,8 @@ struct MatmulTile {
   int64_t num_outs;
   int64_t next_out_begin;  // where this worker likely goes on, for prefetch; may lie past the piece
   std::byte* scratch;      // of this worker, 64-byte aligned
-  const std::byte* packed;  // HasTiles: all rows of x as PackAmx made them
-  int64_t total_rows;       // HasTiles: of the call, they fix the packed layout
+  const std::byte* packed;  // all rows of x as a PackTask's function made them, where there is one
+  int64_t total_rows;       // of the call, they fix the packed layout
 };
 
 // A tile's limits, and the scratch each worker needs for it.
@@ -68,17 +68,31 @@ constexpr int64_t AmxPackedBytes(int64_t rows, int64_t in, AmxX x) {
 // up to 8, as [16 words of 4 k][columns], then a scale and a total of each column.
 constexpr int64_t AmxGroupColumns(int64_t rows) { return rows <= 8 ? rows : 16; }
 constexpr int64_t AmxGroupBlocks(int64_t rows) { return DivideUp(rows, 16); }
-constexpr int64_t AmxNumGroups(int64_t in) { return DivideUp(in, kGroupWeights); }
+constexpr int64_t NumGroups(int64_t in) { return DivideUp(in, kGroupWeights); }
 constexpr int64_t AmxGroupXBytes(int64_t rows) {
   return AmxGroupColumns(rows) * (2 * kGroupWeights + 2 * 4);
 }
 constexpr int64_t AmxGroupPackedBytes(int64_t rows, int64_t in) {
-  return AmxGroupBlocks(rows) * AmxNumGroups(in) * AmxGroupXBytes(rows);
+  return AmxGroupBlocks(rows) * NumGroups(in) * AmxGroupXBytes(rows);
+}
+
+// For VNNI x is packed by groups too, up to 8 rows side by side: 64 high bytes and 64 low ones of
+// each, then their scales and their totals; whole lines.
+constexpr int64_t kVnniBlockRows = 8;
+constexpr int64_t VnniBlockRows(int64_t rows) {
+  return rows < kVnniBlockRows ? rows : kVnniBlockRows;
+}
+constexpr int64_t VnniNumBlocks(int64_t rows) { return DivideUp(rows, kVnniBlockRows); }
+constexpr int64_t VnniGroupXBytes(int64_t rows) {
+  return RoundUp(VnniBlockRows(rows) * (2 * kGroupWeights + 2 * 4), 64);
+}
+constexpr int64_t VnniPackedBytes(int64_t rows, int64_t in) {
+  return VnniNumBlocks(rows) * NumGroups(in) * VnniGroupXBytes(rows);
 }
 
 // Steps [step_begin, step_end) of x in one block of rows, for weights of `weight_dtype`: of 32 k
-// for PackAmx and PackAmxBf16, which split x into bf16 parts or round it, groups for PackAmxGroups.
-struct AmxPackTask {
+// for PackAmx and PackAmxBf16, which split x into bf16 parts or round it, groups for the others.
+struct PackTask {
   const float* x;
   int64_t x_stride;
   int64_t rows;
@@ -89,11 +103,13 @@ struct AmxPackTask {
   int64_t step_end;
   std::byte* packed;
 };
-void PackAmx(const AmxPackTask& task);
+void PackAmx(const PackTask& task);
 void MatmulTileAmx(const MatmulTile& tile);
-void PackAmxBf16(const AmxPackTask& task);
+void PackAmxBf16(const PackTask& task);
 void MatmulTileAmxBf16(const MatmulTile& tile);
-void PackAmxGroups(const AmxPackTask& task);
+void PackAmxGroups(const PackTask& task);
 void MatmulTileAmxGroups(const MatmulTile& tile);
+void PackVnni(const PackTask& task);
+void MatmulTileVnni(const MatmulTile& tile);
 
 }  // namespace spillway::kernels

@@ -61,7 +61,8 @@ void MulBlock(const BlockArgs& args) {
 #pragma GCC unroll 8
     for (int o = 0; o < kO; ++o) {
       const Simd::F w = LoadAs<kType>(args.weight, o * args.weight_stride + k);
-      if (kType != DType::kF32) __builtin_prefetch(args.next + (o * args.weight_stride + k) * 2);
+      if (kType != DType::kF32)
+        __builtin_prefetch(args.next + (o * args.weight_stride + k) * 2, 0, 2);
 #pragma GCC unroll 4
       for (int r = 0; r < kR; ++r) acc[r * kO + o] = Simd::Fma(x[r], w, acc[r * kO + o]);
     }
@@ -136,8 +137,9 @@ void MulGroups(const GroupArgs& args) {
     for (int o = 0; o < kO; ++o) {
       Simd::F w[kGroupVectors];
       LoadGroup<kType>(args.rows + o * args.row_bytes + at, w);
-      __builtin_prefetch(args.next + o * args.row_bytes + at);
-      if (GroupBytes(kType) > 64) __builtin_prefetch(args.next + o * args.row_bytes + at + 64);
+      __builtin_prefetch(args.next + o * args.row_bytes + at, 0, 2);
+      if (GroupBytes(kType) > 64)
+        __builtin_prefetch(args.next + o * args.row_bytes + at + 64, 0, 2);
 #pragma GCC unroll 16
       for (int i = 0; i < kGroupVectors; ++i) {
 #pragma GCC unroll 4

@@ -165,12 +165,12 @@ class MatmulTest : public testing::TestWithParam<IsaAndDType> {
   Isa isa() const { return GetParam().isa; }
   DType dtype() const { return GetParam().dtype; }
 
-  // What AMX rounds more than an FMA loop does, root-mean-square, in units of ProductNorm: x has 17
-  // bits, or 16 beside quantised weights (matmul_amx.cc, matmul_amx_groups.cc), or 8 as have the
-  // weights.
-  double AmxError() const {
+  // What AMX and VNNI round more than an FMA loop does, root-mean-square, in units of ProductNorm:
+  // x has 17 bits, or 16 beside quantised weights (matmul_amx.cc, matmul_groups.h), or 8 as have
+  // the weights.
+  double UnitError() const {
+    if (IsQuantised(dtype())) return MultipliesCodes(isa()) ? 3e-5 : 0;
     if (!HasTiles(isa())) return 0;
-    if (IsQuantised(dtype())) return 3e-5;
     return isa() == Isa::kAmxBf16 ? 2.5e-3 : 4e-6;
   }
 };
@@ -198,20 +198,20 @@ TEST_P(MatmulTest, AgreesWithTheOracleOnAnyShape) {
       const int64_t rows = kRows[turn++ % std::size(kRows)];
       Call call({rows, in, out}, dtype(), static_cast<uint32_t>(in * 1000 + out * 10 + rows));
       const ErrorSize error = Compare(call.Run(isa()), call.Reference(), ProductNorm(in));
-      ASSERT_LT(error.largest, 4e-6 + 15 * AmxError())
+      ASSERT_LT(error.largest, 4e-6 + 15 * UnitError())
           << "in " << in << " out " << out << " rows " << rows;
     }
   }
 }
 
-TEST_P(MatmulTest, IsAsAccurateAsAnFmaLoopOrAsTheAmxPartsAllow) {
+TEST_P(MatmulTest, IsAsAccurateAsAnFmaLoopOrAsTheUnitsPartsAllow) {
   for (const int64_t in : {100, 768, 2048, 8192}) {
     Call call({17, in, 33}, dtype(), 11);
     const std::vector<float> expected = call.Reference();
     const ErrorSize ours = Compare(call.Run(isa()), expected, ProductNorm(in));
     const ErrorSize loop = Compare(FmaLoop(call), expected, ProductNorm(in));
-    EXPECT_LT(ours.rms, 1.25 * loop.rms + AmxError()) << "in " << in;
-    EXPECT_LT(ours.largest, 2.0 * loop.largest + 5 * AmxError()) << "in " << in;
+    EXPECT_LT(ours.rms, 1.25 * loop.rms + UnitError()) << "in " << in;
+    EXPECT_LT(ours.largest, 2.0 * loop.largest + 5 * UnitError()) << "in " << in;
   }
 }
 
@@ -298,7 +298,7 @@ TEST_P(MatmulTest, BiasActivationAndResidual) {
       call.piece.bias = call.bias.data();
       call.piece.residual = call.residual.data();
       call.piece.residual_stride = 105;
-      EXPECT_LT(Compare(call.Run(isa()), call.Reference(), 1.0).largest, 3e-6 + 5 * AmxError())
+      EXPECT_LT(Compare(call.Run(isa()), call.Reference(), 1.0).largest, 3e-6 + 5 * UnitError())
           << static_cast<int>(activation);
     }
   }
@@ -429,26 +429,41 @@ float SumOfGroups(const Call& call, int64_t row, int64_t out) {
   return y;
 }
 
-TEST(AmxGroupsTest, GivesTheBitsOfItsDefinition) {
-  if (SupportedIsas().back() != Isa::kAmx) GTEST_SKIP() << "this machine has no AMX";
+// As AMX and VNNI multiply codes.
+class GroupsTest : public testing::TestWithParam<IsaAndDType> {};
+
+std::vector<IsaAndDType> EveryCaseOfCodes() {
+  std::vector<IsaAndDType> cases;
+  for (const Isa isa : {Isa::kAvx512Vnni, Isa::kAmx}) {
+    for (const DType dtype : {DType::kQ8, DType::kQ4}) cases.push_back({isa, dtype});
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, GroupsTest, testing::ValuesIn(EveryCaseOfCodes()), ParamName);
+
+TEST_P(GroupsTest, GivesTheBitsOfItsDefinition) {
+  const auto [isa, dtype] = GetParam();
+  const std::vector<Isa> isas = SupportedIsas();
+  if (std::find(isas.begin(), isas.end(), isa) == isas.end())
+    GTEST_SKIP() << "this machine has no " << IsaName(isa);
   uint32_t seed = 0;
-  for (const DType dtype : {DType::kQ8, DType::kQ4}) {
-    for (const auto& [rows, in, out] : {Shape{1, 2100, 50}, Shape{3, 64, 17}, Shape{8, 33, 16},
-                                        Shape{9, 700, 40}, Shape{70, 1, 3}, Shape{33, 577, 21}}) {
-      Call call({rows, in, out}, dtype, ++seed);
-      // Values far from the others, a tiny group and one of zeros.
-      for (int64_t row = 0; row < rows; row += 2) {
-        float* x = call.x.data() + row * (in + 3);
-        x[in / 2] *= 1000;
-        const float factor = row % 4 == 0 ? 0 : 1e-35F;
-        for (int64_t k = 64; k < std::min<int64_t>(in, 128); ++k) x[k] *= factor;
-      }
-      const std::vector<float> y = call.Run(Isa::kAmx);
-      for (int64_t row = 0; row < rows; ++row) {
-        for (int64_t at = 0; at < out; ++at) {
-          ASSERT_EQ(y[static_cast<size_t>(row * out + at)], SumOfGroups(call, row, at))
-              << DTypeName(dtype) << " rows " << rows << " in " << in << " at " << row << " " << at;
-        }
+  for (const auto& [rows, in, out] : {Shape{1, 2100, 50}, Shape{2, 800, 35}, Shape{3, 64, 17},
+                                      Shape{4, 1000, 20}, Shape{8, 33, 16}, Shape{9, 700, 40},
+                                      Shape{70, 1, 3}, Shape{33, 577, 21}, Shape{262, 130, 18}}) {
+    Call call({rows, in, out}, dtype, ++seed);
+    // Values far from the others, a tiny group and one of zeros.
+    for (int64_t row = 0; row < rows; row += 2) {
+      float* x = call.x.data() + row * (in + 3);
+      x[in / 2] *= 1000;
+      const float factor = row % 4 == 0 ? 0 : 1e-35F;
+      for (int64_t k = 64; k < std::min<int64_t>(in, 128); ++k) x[k] *= factor;
+    }
+    const std::vector<float> y = call.Run(isa);
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int64_t at = 0; at < out; ++at) {
+        ASSERT_EQ(y[static_cast<size_t>(row * out + at)], SumOfGroups(call, row, at))
+            << " rows " << rows << " in " << in << " at " << row << " " << at;
       }
     }
   }
