@@ -1,8 +1,8 @@
 // How fast the CPU kernels are, beside the limits measured in the same run: the rate at which all
 // threads read memory, and, where it was built with it, the fp32 product of libtorch (MKL) at the
 // same shape.
-//   kernel_bench [--quick] [--isa portable|avx2|avx512|amx | --bf16] [--threads N] [--only
-//   matmul|attention|budget|other] [--no-torch]
+//   kernel_bench [--quick] [--isa portable|avx2|avx512|avx512_vnni|amx | --bf16] [--threads N]
+//   [--only matmul|attention|budget|other] [--no-torch]
 #include <fmt/core.h>
 #include <sys/mman.h>
 
