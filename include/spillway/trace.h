@@ -96,6 +96,16 @@ struct PhaseTotals {
   PerLink<LinkTotals> links;
 };
 
+// Reads from disk that gave other bytes than were written, by what helped.
+struct DiskMending {
+  int64_t num_rereads = 0;   // the same read once again
+  int64_t num_repaired = 0;  // weights made from the model again
+
+  DiskMending operator+(const DiskMending& other) const {
+    return {num_rereads + other.num_rereads, num_repaired + other.num_repaired};
+  }
+};
+
 struct Trace {
   double load_s = 0.0;
   PhaseTotals prefill;  // passes in which some row's prompt was processed
@@ -104,7 +114,7 @@ struct Trace {
   int64_t kv_bytes = 0;       // largest block
   int64_t slots_per_row = 0;  // of the row and block with most
   KvKeep largest_keep;        // there
-  int64_t num_rereads = 0;    // from disk: other bytes came than were written, then the right ones
+  DiskMending mending;
   PerTier<int64_t> peak_bytes;
 };
 

@@ -53,7 +53,7 @@ Trace Engine::Run(const Schedule& schedule, BlockBuilder& blocks, Job& job,
   mover_.WaitForStores();
   mover_.Stop();
   AddLinks(trace_.decode.passes > 0 ? trace_.decode : trace_.prefill);
-  trace_.num_rereads = mover_.num_rereads();
+  trace_.mending = mover_.mending();
   return trace_;
 }
 

@@ -101,7 +101,8 @@ LoadedModel::LoadedModel(const spillway::Run& run, ProgressLine& line)
       device_(run.device),
       trace_log_(run.trace_log),
       line_(line),
-      pool_(run.plan.machine.num_threads) {
+      pool_(run.plan.machine.num_threads),
+      origin_{*model_.checkpoint, model_.weights, NonFiniteOf(config_)} {
   const double begin_s = NowSeconds();
   RefuseMoreThanThereIs(plan_, device_);
   line.Note("loading weights");
@@ -109,7 +110,9 @@ LoadedModel::LoadedModel(const spillway::Run& run, ProgressLine& line)
   const WeightReader reader(*model_.checkpoint, model_.weights, NonFiniteOf(config_),
                             convert.View({0, convert.bytes()}), pool_.num_threads());
   const std::filesystem::path store = PrepareStore(run, reader, pool_, line);
-  tiers_.emplace(plan_, DiskOf(config_, store, trace_log_), device_);
+  DiskOptions disk = DiskOf(config_, store, trace_log_);
+  if (model_.store.empty()) disk.origin = &origin_;
+  tiers_.emplace(plan_, disk, device_);
   if (tiers_->SpillsToMemory()) {
     Warn(
         fmt::format("{}: is a filesystem in memory, so that what is offloaded comes on top of "
@@ -136,10 +139,10 @@ Trace LoadedModel::Run(const Plan& plan, Job& job, const ProgressFn& progress) {
   try {
     trace = engine.Run(schedule, blocks, job, progress);
   } catch (...) {
-    WarnOfDisk(mover.num_rereads());
+    WarnOfDisk(mover.mending());
     throw;
   }
-  WarnOfDisk(trace.num_rereads);
+  WarnOfDisk(trace.mending);
   trace.load_s = load_s_;
   if (!device_.IsHostMemory()) trace.peak_bytes[Tier::kGpu] = device_.TakenBytes();
   // The arena that stands for a GPU is in this process too.
@@ -147,8 +150,14 @@ Trace LoadedModel::Run(const Plan& plan, Job& job, const ProgressFn& progress) {
   return trace;
 }
 
-void LoadedModel::WarnOfDisk(int64_t num_rereads) {
-  if (num_rereads > 0) {
+void LoadedModel::WarnOfDisk(const DiskMending& mending) {
+  if (const int64_t num = mending.num_repaired; num > 0) {
+    Warn(fmt::format(
+        "{}: {} tile{} damaged and {} made from the model again; check the disk",
+        Printable(StorePath(OffloadFolder(config_), ContentKey(config_, model_)).string()), num,
+        num == 1 ? " was" : "s were", num == 1 ? "was" : "were"));
+  }
+  if (const int64_t num_rereads = mending.num_rereads; num_rereads > 0) {
     Warn(fmt::format(
         "{} disk read{} gave other bytes than were written and the right ones when repeated; check "
         "the disk",

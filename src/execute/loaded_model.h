@@ -30,7 +30,7 @@ class LoadedModel {
   Trace Run(const Plan& plan, Job& job, const ProgressFn& progress);
 
  private:
-  void WarnOfDisk(int64_t num_rereads);
+  void WarnOfDisk(const DiskMending& mending);
   void Warn(const std::string& text);
 
   const Config& config_;
@@ -40,6 +40,7 @@ class LoadedModel {
   TraceLog* trace_log_;
   ProgressLine& line_;
   ThreadPool pool_;
+  const StoreOrigin origin_;
   std::optional<Tiers> tiers_;
   double load_s_ = 0.0;
 };

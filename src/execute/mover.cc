@@ -62,6 +62,7 @@ TransferStream::Options StreamOptions(const Tiers& tiers, const BounceRing& ring
   TransferStream::Options options;
   options.queue = tiers.queue();
   options.store = tiers.store();
+  options.repair = tiers.repair();
   options.bounce = tiers.arena(Tier::kCpu).View(ring.region);
   options.num_chunks = ring.num_chunks;
   options.max_moves = max_moves;
@@ -300,7 +301,7 @@ PerLink<LinkTotals> Mover::links() const {
   return links;
 }
 
-int64_t Mover::num_rereads() const { return rows_in_.num_rereads() + weights_in_.num_rereads(); }
+DiskMending Mover::mending() const { return rows_in_.mending() + weights_in_.mending(); }
 
 std::byte* Mover::KvHome(Tier tier, int64_t batch, int64_t block) const {
   const RowShare& share = plan_.kv[tier];

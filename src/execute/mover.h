@@ -50,7 +50,7 @@ class Mover {
   const WaitTotals& waits() const { return waits_; }
   PerLink<LinkTotals> links() const;
   // Reads from disk that were right the second time only.
-  int64_t num_rereads() const;
+  DiskMending mending() const;
 
  private:
   // Rows of one batch, staged: three places in turn. Numbers of moves that must be done before the

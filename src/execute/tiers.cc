@@ -67,6 +67,7 @@ void Tiers::OpenDisk(const Plan& plan, const DiskOptions& disk) {
                   fmt::format("{}: is the store of another model; delete it",
                               Printable(disk.store.string())));
     }
+    if (disk.origin != nullptr) repair_.emplace(*store_, *disk.origin);
   }
   if (plan.kv[Tier::kDisk].region.bytes > 0) {
     ScratchLayout layout = {plan.num_batches, {}, plan.KvBlockBytes(Tier::kDisk)};

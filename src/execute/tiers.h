@@ -15,6 +15,7 @@
 #include "src/io/fault_backend.h"
 #include "src/io/scratch.h"
 #include "src/memory/arena.h"
+#include "src/model/repair_store.h"
 #include "src/report/trace_log.h"
 #include "src/store/store.h"
 
@@ -22,8 +23,9 @@ namespace spillway {
 
 struct DiskOptions {
   std::filesystem::path folder;
-  std::filesystem::path store;  // of the weights; not used when none is on disk
-  uint64_t run_id = 0;          // binds scratch blocks to this run
+  std::filesystem::path store;          // of the weights; not used when none is on disk
+  const StoreOrigin* origin = nullptr;  // of a store that is only a cache; null: of any other
+  uint64_t run_id = 0;                  // binds scratch blocks to this run
   DiskBackendKind backend = DiskBackendKind::kAuto;
   FaultPlan faults;               // for tests
   TraceLog* trace_log = nullptr;  // of disk transfers; null: none
@@ -31,8 +33,9 @@ struct DiskOptions {
 
 class Tiers {
  public:
-  // Reserves all of it. Lifetime: device and trace log outlive the tiers. Throws: Error kGpuMemory,
-  // kCpuMemory, kSystemLimit, and for the disk what DiskFolder, Scratch and OpenStore throw.
+  // Reserves all of it. Lifetime: device, trace log and origin outlive the tiers. Throws: Error
+  // kGpuMemory, kCpuMemory, kSystemLimit, and for the disk what DiskFolder, Scratch and OpenStore
+  // throw.
   Tiers(const Plan& plan, const DiskOptions& disk, Device& device);
 
   // Requires: not kDisk.
@@ -42,6 +45,7 @@ class Tiers {
   // Null when the plan puts nothing there.
   DiskQueue* queue() const { return queue_.get(); }
   const Store* store() const { return store_.get(); }
+  const StoreRepair* repair() const { return repair_ ? &*repair_ : nullptr; }  // of the store
   Scratch* kv_scratch() const { return kv_scratch_.get(); }
   Scratch* hidden_scratch() const { return hidden_scratch_.get(); }
 
@@ -58,6 +62,7 @@ class Tiers {
   std::unique_ptr<Arena> cpu_;
   std::optional<DiskFolder> folder_;
   std::unique_ptr<Store> store_;
+  std::optional<StoreRepair> repair_;
   std::unique_ptr<Scratch> kv_scratch_;
   std::unique_ptr<Scratch> hidden_scratch_;
   std::unique_ptr<DiskQueue> queue_;  // the first to go: the files outlive what is in flight

@@ -73,9 +73,9 @@ void TransferStream::WaitOrStop(uint64_t number) const {
   if (done_ < number) std::rethrow_exception(failure_);
 }
 
-int64_t TransferStream::num_rereads() const {
+DiskMending TransferStream::mending() const {
   const std::lock_guard lock(mutex_);
-  return num_rereads_;
+  return mending_;
 }
 
 bool TransferStream::Reached(uint64_t number) const {
@@ -200,16 +200,28 @@ void TransferStream::Finish(Entry& entry) {
 
 void TransferStream::FinishRead(Entry& entry) {
   options_.queue->Wait(entry.ticket);
-  try {
-    return CheckRead(entry);
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::kCorrupt) throw;
-  }
+  if (IsWhole(entry)) return;
   BeginRead(entry);
   options_.queue->Wait(entry.ticket);
-  CheckRead(entry);
+  const bool repair = entry.move.kind == MoveKind::kReadTile && options_.repair != nullptr;
+  if (!repair) CheckRead(entry);
+  DiskMending done = {1, 0};
+  if (repair && !IsWhole(entry)) {
+    options_.repair->Repair(entry.move.store_tensor, entry.move.store_tile, entry.Memory());
+    done = {0, 1};
+  }
   const std::lock_guard lock(mutex_);
-  ++num_rereads_;
+  mending_ = mending_ + done;
+}
+
+bool TransferStream::IsWhole(const Entry& entry) const {
+  try {
+    CheckRead(entry);
+    return true;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kCorrupt) throw;
+    return false;
+  }
 }
 
 void TransferStream::CheckRead(const Entry& entry) const {

@@ -16,10 +16,12 @@
 #include <thread>
 #include <vector>
 
+#include "spillway/trace.h"
 #include "src/execute/copy_queue.h"
 #include "src/execute/link_meter.h"
 #include "src/io/disk_queue.h"
 #include "src/io/scratch.h"
+#include "src/model/repair_store.h"
 #include "src/report/trace_log.h"
 #include "src/store/store.h"
 
@@ -53,8 +55,9 @@ struct NumberedMove {
 class TransferStream {
  public:
   struct Options {
-    DiskQueue* queue = nullptr;    // null when nothing is on disk
-    const Store* store = nullptr;  // of kReadTile
+    DiskQueue* queue = nullptr;           // null when nothing is on disk
+    const Store* store = nullptr;         // of kReadTile
+    const StoreRepair* repair = nullptr;  // of the store; null: what is damaged ends the run
     // When the device is not the CPU, disk bytes cross through here: `bounce` is num_chunks chunks.
     std::span<std::byte> bounce;
     int64_t num_chunks = 0;
@@ -86,8 +89,8 @@ class TransferStream {
   // The same for the engine. Throws: also Error kInterrupted, soon after a stop was asked for.
   void WaitOrStop(uint64_t number) const;
 
-  // Reads from disk done again, since other bytes came than were written, and right then.
-  int64_t num_rereads() const;
+  // Reads from disk that gave other bytes than were written, and what helped.
+  DiskMending mending() const;
 
  private:
   struct Entry {
@@ -109,6 +112,7 @@ class TransferStream {
   void BeginRead(Entry& entry);
   void Finish(Entry& entry);
   void FinishRead(Entry& entry);
+  bool IsWhole(const Entry& entry) const;
   void CheckRead(const Entry& entry) const;
   void Copy(std::byte* to, const std::byte* from, const Entry& entry);
   void FinishCopy(const DeviceCopy& copy, const Entry& entry);
@@ -132,7 +136,7 @@ class TransferStream {
   uint64_t done_ = 0;
   bool stop_ = false;
   std::exception_ptr failure_;
-  int64_t num_rereads_ = 0;
+  DiskMending mending_;
 
   std::thread worker_;
 };

@@ -254,7 +254,8 @@ Json ToJson(const Plan& plan, const Trace& trace, const RunSummary& summary) {
   json["tiers"] = TiersJson(plan, trace);
   json["placement"] = PlacementJson(plan);
   json["links"] = LinksJson(plan.machine.rates, trace);
-  json["links"]["disk_read"]["rereads"] = trace.num_rereads;
+  json["links"]["disk_read"]["rereads"] = trace.mending.num_rereads;
+  json["links"]["disk_read"]["repaired"] = trace.mending.num_repaired;
   json["work"] = WorkJson(plan, trace);
   json["phases"] = {{"prefill", PhaseJson(trace.prefill)}, {"decode", PhaseJson(trace.decode)}};
   json["kv"] = {{"policy", KvPolicyName(plan.policy.kv.kind)}, {"heavy", trace.largest_keep.heavy},

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -106,6 +107,22 @@ void Store::Verify(int64_t tensor, int64_t tile, std::span<const std::byte> memo
           Printable(table_.tensors[static_cast<std::size_t>(tensor)].spec.name),
           stored.padded_bytes(), stored.offset,
           file_.Changed() ? "changed: the file was written to while it was in use" : "is damaged"));
+}
+
+void Store::Rewrite(int64_t tensor, int64_t tile, std::span<const std::byte> memory) const {
+  Verify(tensor, tile, memory);
+  const std::filesystem::path path = path_ / kStoreWeightsName;
+  const Descriptor file(::open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC));
+  if (!file.valid()) return;
+  int64_t offset = Tile(tensor, tile).offset;
+  while (!memory.empty()) {
+    const ssize_t written = ::pwrite(file.get(), memory.data(), memory.size(), offset);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return;  // what is half written is found damaged again
+    memory = memory.subspan(static_cast<std::size_t>(written));
+    offset += written;
+  }
+  ::fdatasync(file.get());
 }
 
 void Store::ReadTile(int64_t tensor, int64_t tile, std::span<std::byte> memory) const {

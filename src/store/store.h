@@ -39,6 +39,10 @@ class Store {
   // the file was changed since.
   void Verify(int64_t tensor, int64_t tile, std::span<const std::byte> memory) const;
 
+  // Writes a tile that Verify accepts over what the file has there. A file that may not be written
+  // stays as it is.
+  void Rewrite(int64_t tensor, int64_t tile, std::span<const std::byte> memory) const;
+
   // Reads and verifies on this thread; a tile that fails is read once again.
   // Throws: Error kIo, kCorrupt.
   void ReadTile(int64_t tensor, int64_t tile, std::span<std::byte> memory) const;

@@ -6,6 +6,7 @@ Standard library only.
 
 import json
 import pathlib
+import shutil
 import sys
 import tempfile
 
@@ -21,6 +22,7 @@ REPORT = "report.json"
 SAME = 0
 REREAD = "the same after one read was repeated"
 WARNED = "the same, and a warning"
+REPAIRED = "the same after weights were made again"
 FAILED = 40
 CORRUPT = 41
 
@@ -46,8 +48,12 @@ CASES = [
     (HIDDEN, "read:flip=5@12", None, REREAD),
     (KV + GPU, "read:flip=999@30", None, REREAD),
     (HIDDEN + GPU, "read:misdirected=65536@9", None, REREAD),
-    # what is wrong on the disk, or each time it is read, ends the run
-    (WEIGHTS, "read:flip=12345@7/1", None, CORRUPT),
+    # weights that are wrong on the disk, or each time they are read, are made from the model again
+    (WEIGHTS, "read:flip=12345@7/1", None, REPAIRED),
+    (WEIGHTS, "read:zero@7/1", "threads", REPAIRED),
+    (WEIGHTS + GPU, "read:flip=12345@7/1", None, REPAIRED),
+    (WEIGHTS + ["--weight-bits", 4], "read:flip=12345@7/1", None, REPAIRED),
+    # what else is wrong there ends the run
     (KV, "read:flip=999@30/1", None, CORRUPT),
     (KV, "read:zero@11/1", "threads", CORRUPT),
     (KV, "write:lost@40", None, CORRUPT),
@@ -79,22 +85,26 @@ def run(binary, source, folder, flags, faults=None, backend=None):
     return harness.run(binary, words, env=env)
 
 
-def problem_of_same(result, expected, report, num_rereads, num_warnings):
+def problem_of_same(result, expected, report, num_rereads, repairs, num_warnings):
     if result.stdout != expected:
         return "other bytes than without the fault"
-    reported = json.loads(report.read_text())["links"]["disk_read"]["rereads"]
-    if reported != num_rereads:
-        return f"{reported} repeated reads reported for {num_rereads}"
+    read = json.loads(report.read_text())["links"]["disk_read"]
+    if read["rereads"] != num_rereads:
+        return f"{read['rereads']} repeated reads reported for {num_rereads}"
+    if (read["repaired"] > 0) != repairs:
+        return f"{read['repaired']} tiles reported as made again"
     warnings = result.stderr.count(b"spillway: warning: ")
     return None if warnings == num_warnings else f"{warnings} warnings"
 
 
 def problem_of(result, expected, report, status):
-    exit_status = SAME if status in (REREAD, WARNED) else status
+    exit_status = SAME if status in (REREAD, WARNED, REPAIRED) else status
     if result.status != exit_status:
         return f"exit {result.status}, expected {exit_status}: {result.stderr.decode(errors='replace')[:300]}"
     if exit_status == SAME:
-        return problem_of_same(result, expected, report, int(status == REREAD), int(status in (REREAD, WARNED)))
+        return problem_of_same(
+            result, expected, report, int(status == REREAD), status == REPAIRED, int(status != SAME)
+        )
     lines = result.error_lines()
     if len(lines) != 1 or len(result.stderr.splitlines()) != 1:
         return f"{len(result.stderr.splitlines())} lines on stderr"
@@ -108,22 +118,55 @@ def warns_of_what_came_before_a_failure(binary, source, folder):
     return result.status == FAILED and len(lines) == 2 and "1 disk read gave other bytes" in lines[0]
 
 
+def stores_that_are_damaged(binary, source, folder, expected):
+    """What is wrong with a store that a run made for itself is put right, in the run and in the store."""
+    (store,) = folder.glob("spillway-*.store")
+    weights = store / "weights.bin"
+    whole = weights.read_bytes()
+    for damage in (whole[:70000] + bytes([whole[70000] ^ 4]) + whole[70001:], bytes(len(whole))):
+        weights.write_bytes(damage)
+        first = run(binary, source, folder, WEIGHTS)
+        second = run(binary, source, folder, WEIGHTS)
+        lines = first.stderr.decode().splitlines()
+        if (first.status, first.stdout) != (SAME, expected) or len(lines) != 1:
+            yield f"a damaged store: exit {first.status}, {lines}"
+        elif "made from the model again" not in lines[0]:
+            yield f"a damaged store: {lines[0]}"
+        if (second.status, second.stdout, second.stderr) != (SAME, expected, b""):
+            yield f"after a damaged store: exit {second.status}, {second.stderr.decode()}"
+        if weights.read_bytes() != whole:
+            yield "a damaged store stays damaged"
+    weights.write_bytes(bytes(len(whole)))
+    weights.chmod(0o400)
+    if run(binary, source, folder, WEIGHTS).stdout != expected:
+        yield "a damaged store that may not be written is no help"
+
+
 def main():
     binary = pathlib.Path(sys.argv[1]).resolve()
     failures = 0
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         source = harness.write_jsonl(folder / "in.jsonl", placement_test.ragged_requests(14, 40, 20))
-        expected = run(binary, source, folder, ["--gpu-batch-size", 3]).stdout
+        expected = {
+            bits: run(binary, source, folder, ["--gpu-batch-size", 3, *bits]).stdout for bits in [(), ("--weight-bits", 4)]
+        }
         for flags, faults, backend, status in CASES:
             result = run(binary, source, folder, flags, faults, backend)
-            problem = problem_of(result, expected, folder / REPORT, status)
+            bits = ("--weight-bits", 4) if "--weight-bits" in flags else ()
+            problem = problem_of(result, expected[bits], folder / REPORT, status)
             if problem:
                 failures += 1
                 print(f"FAILED {faults} {backend or 'auto'} {' '.join(map(str, flags))}: {problem}")
         if not warns_of_what_came_before_a_failure(binary, source, folder):
             failures += 1
             print("FAILED: a repeated read is not told of when the run fails later")
+        (folder / "off").mkdir()
+        run(binary, source, folder / "off", WEIGHTS)
+        for problem in stores_that_are_damaged(binary, source, folder / "off", expected[()]):
+            failures += 1
+            print(f"FAILED {problem}")
+        shutil.rmtree(folder / "off")
         left = sorted(path.name for path in folder.iterdir() if path.name not in ("in.jsonl", REPORT))
         if any(not path.endswith(".store") for path in left):
             failures += 1

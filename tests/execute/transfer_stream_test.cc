@@ -42,7 +42,7 @@ class RereadTest : public ::testing::Test {
     move.run = kRun;
     stream.Wait(stream.Add({&move, 1}, {TraceSubject::kKv}));
     stream.Stop();
-    return stream.num_rereads();
+    return stream.mending().num_rereads;
   }
 
   TemporaryFolder temp_{kDiskRoot};
