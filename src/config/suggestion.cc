@@ -35,12 +35,30 @@ std::string_view Completion(std::string_view word, const std::vector<std::string
   return shortest;
 }
 
+// "max-tokens" in "max-new-tokens": all parts, of two at least, in their order.
+bool HasPartsOf(std::string_view candidate, std::string_view word) {
+  if (word.find('-') == std::string_view::npos) return false;
+  while (!word.empty()) {
+    const std::string_view part = word.substr(0, word.find('-'));
+    const std::size_t end = candidate.find('-');
+    if (candidate.substr(0, end) == part)
+      word.remove_prefix(std::min(word.size(), part.size() + 1));
+    else if (end == std::string_view::npos)
+      return false;
+    candidate.remove_prefix(end == std::string_view::npos ? candidate.size() : end + 1);
+  }
+  return true;
+}
+
 }  // namespace
 
 std::string Suggestion(std::string_view word, const std::vector<std::string>& known,
                        std::string_view dashes) {
   if (const std::string_view whole = Completion(word, known); !whole.empty())
     return fmt::format("; did you mean {}{}?", dashes, whole);
+  for (const std::string& candidate : known) {
+    if (HasPartsOf(candidate, word)) return fmt::format("; did you mean {}{}?", dashes, candidate);
+  }
   const auto nearest = std::ranges::min_element(
       known, {}, [&](const std::string& k) { return EditDistance(word, k); });
   if (nearest == known.end() ||

@@ -7,8 +7,8 @@
 
 namespace spillway {
 
-// "; did you mean --input?" when one of the known words begins with this one or is close enough for
-// a slip; else nothing.
+// "; did you mean --input?" when one of the known words begins with this one, has all of its parts
+// (max-new-tokens for max-tokens) or is close enough for a slip; else nothing.
 std::string Suggestion(std::string_view word, const std::vector<std::string>& known,
                        std::string_view dashes);
 
