@@ -7,7 +7,9 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -427,19 +429,46 @@ void Bench::Others() {
       BestSeconds(options_, [&] { LayerNorm(args, pool_, options_.isa); }), 512 * 2048 * 8, 0);
 }
 
+[[noreturn]] void RefuseWords(const std::string& flag, const std::string& value) {
+  fmt::print(stderr, "kernel_bench: {} {}: not understood, or not on this machine\n", flag, value);
+  std::exit(2);
+}
+
+Isa IsaNamed(const std::string& name) {
+  for (const Isa isa : SupportedIsas()) {
+    if (IsaName(isa) == name) return isa;
+  }
+  RefuseWords("--isa", name);
+}
+
+int NumThreadsOf(const std::string& text) {
+  int count = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  if (error != std::errc() || *end != '\0' || count < 1) RefuseWords("--threads", text);
+  return count;
+}
+
 Options ReadOptions(int argc, char** argv) {
+  constexpr std::array kParts = {"matmul", "attention", "budget", "other"};
   Options options;
   for (int i = 1; i < argc; ++i) {
     const std::string flag = argv[i];
-    const std::string value = i + 1 < argc ? argv[i + 1] : "";
-    if (flag == "--quick") options.quick = true;
-    if (flag == "--no-torch") options.torch = false;
-    if (flag == "--only") options.only = value;
-    if (flag == "--bf16") options.isa = BestIsa(CpuCompute::kBf16);
-    if (flag == "--threads") options.num_threads = std::stoi(value);
-    if (flag != "--isa") continue;
-    for (const Isa isa : SupportedIsas()) {
-      if (IsaName(isa) == value) options.isa = isa;
+    const auto value = [&] { return std::string(i + 1 < argc ? argv[++i] : ""); };
+    if (flag == "--quick") {
+      options.quick = true;
+    } else if (flag == "--no-torch") {
+      options.torch = false;
+    } else if (flag == "--only") {
+      options.only = value();
+      if (std::ranges::find(kParts, options.only) == kParts.end()) RefuseWords(flag, options.only);
+    } else if (flag == "--bf16") {
+      options.isa = BestIsa(CpuCompute::kBf16);
+    } else if (flag == "--threads") {
+      options.num_threads = NumThreadsOf(value());
+    } else if (flag == "--isa") {
+      options.isa = IsaNamed(value());
+    } else {
+      RefuseWords(flag, "");
     }
   }
   return options;

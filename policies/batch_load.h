@@ -3,6 +3,7 @@
 // Pure functions of values; any thread.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -20,9 +21,11 @@ struct RowGroup {
   int64_t count = 0;
 
   int64_t NumNew() const { return num_past == 0 ? shape.prompt_tokens : 1; }
-  // Passes to go. The last token is sampled and never fed.
+  // Passes to go. The last token is sampled and never fed; a text of one token, which has nothing
+  // to score, is fed all the same.
   int64_t NumPasses() const {
-    return num_past == 0 ? shape.max_new_tokens : shape.slots() - num_past - 1;
+    if (num_past == 0) return std::max<int64_t>(1, shape.max_new_tokens);
+    return std::max<int64_t>(0, shape.slots() - num_past - 1);
   }
 };
 

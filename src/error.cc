@@ -116,9 +116,10 @@ std::string ErrorLine(ErrorCode code, std::string_view message) {
 
 void CheckFailed(const char* condition, const char* file, int line) {
   // Not fmt::print, which throws when the stream is closed or full.
-  std::fprintf(stderr, "spillway: internal error: %s does not hold (%s:%d)\n", condition, file,
-               line);
-  std::abort();
+  const std::string text =
+      fmt::format("{} does not hold ({}:{}); please report it", condition, file, line);
+  std::fprintf(stderr, "%s\n", ErrorLine(ErrorCode::kInternal, text).c_str());
+  std::_Exit(ExitStatus(ErrorCode::kInternal));
 }
 
 }  // namespace spillway

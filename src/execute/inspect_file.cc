@@ -119,8 +119,10 @@ std::string DescribeReport(const Path&, const json& report) {
   const auto fingerprint = report.find("fingerprint");
   const bool ran = fingerprint != report.end() && fingerprint->is_string() &&
                    !fingerprint->get_ref<const std::string&>().empty();
-  std::string text = fmt::format("{:<11} version {}\n", ran ? "report" : "plan",
-                                 ValueText(report.value("version", json())));
+  const json total = report.value(json::json_pointer("/time_s/total"), json());
+  const std::string_view kind = ran ? "report" : total.is_number() ? "simulation" : "plan";
+  std::string text =
+      fmt::format("{:<11} version {}\n", kind, ValueText(report.value("version", json())));
   for (const char* section :
        {"model", "machine", "policy", "workload", "block", "kv", "time_s", "throughput"}) {
     if (const auto found = report.find(section); found != report.end())

@@ -92,7 +92,7 @@ Machine HostMachine(const Config& config, const Device& device) {
 Machine ProbeMachine(const Config& config, const OpenedModel& model, const Device& device) {
   Machine machine = HostMachine(config, device);
   const ProfileKey key = MakeProfileKey(machine, OffloadFolder(config));
-  machine.rates = CachedRates(key).value_or(MachineRates{});
+  if (!config.machine) machine.rates = CachedRates(key).value_or(MachineRates{});
   if (device.IsHostMemory() && config.emulate_gpu_bytes.value_or(0) > 0) {
     machine.device = Tier::kGpu;
     machine.gpu_is_emulated = true;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <set>
 #include <tuple>
 
@@ -24,6 +25,22 @@ constexpr std::array<std::string_view, 5> kOwnFlags = {"report", "trace", "quiet
 
 // Keys of the top of a file that are no flags.
 constexpr std::array<std::string_view, 3> kTopKeys = {"title", "verb", "group"};
+
+// Flags that name what is read.
+constexpr std::array<std::string_view, 3> kFileFlags = {"machine", "model", "policy"};
+
+// A relative path from the working folder, or else from the grid's own folder or the nearest above
+// it that has such a file: shipped grids work from anywhere.
+std::string FoundFrom(const std::filesystem::path& grid, const std::string& value) {
+  std::error_code ignored;
+  const std::filesystem::path path = value;
+  if (path.is_absolute() || std::filesystem::exists(path, ignored)) return value;
+  std::filesystem::path folder = std::filesystem::absolute(grid, ignored).parent_path();
+  for (; folder.has_relative_path(); folder = folder.parent_path()) {
+    if (std::filesystem::exists(folder / path, ignored)) return (folder / path).string();
+  }
+  return value;
+}
 
 // One flag and the values that it takes in turn.
 struct Axis {
@@ -143,6 +160,8 @@ class GridReader {
   template <typename F>
   void AddValue(const toml::node& node, int num_words, F check, Axis& axis) const {
     std::string value = ValueOf(node, num_words, axis.flag);
+    if (std::ranges::find(kFileFlags, axis.flag) != kFileFlags.end())
+      value = FoundFrom(name_, value);
     try {
       check(value);
     } catch (const Error& error) {

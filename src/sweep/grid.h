@@ -1,7 +1,8 @@
 // Grid: the runs that a TOML file asks for, in the order in which they run. A key is a flag of
 // `bench` or `simulate` without its dashes, a list of values multiplies; a [[group]] is a grid of
 // its own that takes what the top says and sets the rest; keys under [bench] or [simulate] count
-// for that verb alone. Pure function of text and files that flags name; any thread.
+// for that verb alone. Files that are not found from the working folder are looked for from the
+// grid's. Pure function of text and files that flags name; any thread.
 #pragma once
 
 #include <map>

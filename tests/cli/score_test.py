@@ -144,9 +144,13 @@ class Lines(ScoreTest):
 
     def test_empty_files_and_files_without_anything_to_score(self):
         self.assertEqual(self.lines([]), [])
-        only_start, empty = self.lines([{"token_ids": [2]}, {"text": ""}])
+        records = [{"token_ids": [2]}, {"text": ""}]
+        only_start, empty = self.lines(records)
         self.assertEqual((only_start["token_logprobs"], only_start["num_tokens"]), ([None], 0))
         self.assertEqual(empty["token_logprobs"], [])
+        machine = harness.REPOSITORY / "examples" / "machines" / "xeon-2-cores.json"  # so that it is searched and predicted
+        self.assertEqual(self.lines(records, "--machine", machine), [only_start, empty])
+        self.assertEqual(len(self.lines([{"text": "Once upon"}, *records], "--machine", machine)), 3)
 
 
 class Perplexity(ScoreTest):

@@ -221,6 +221,19 @@ TEST(Simulate, OneTokenReadsTheWeightsOnce) {
   EXPECT_EQ(result.prediction.bound_by.substr(0, 3), "gpu");
 }
 
+// Texts of one token have nothing to score; each is fed once, beside others or alone.
+TEST(Simulate, RowsWithoutNewTokensTakeAPass) {
+  Workload work = Requests(6, {9, 4});
+  work.sample[1] = work.sample[4] = {1, 0};
+  const Plan plan = LayOut(*BuiltInShape("opt-125m"), T4(), work, Policy(), kNeeds);
+  EXPECT_EQ(Simulate(plan, work, {}).trace.prefill.generated_tokens +
+                Simulate(plan, work, {}).trace.decode.generated_tokens,
+            4 * 4 + 2);
+  const Workload nothing = Requests(3, {1, 0});
+  const Plan alone = LayOut(*BuiltInShape("opt-125m"), T4(), nothing, Policy(), kNeeds);
+  EXPECT_EQ(Simulate(alone, nothing, {}).trace.decode.passes, 0);
+}
+
 // The link is the bound: a pass of few rows takes as long as its weights' way.
 TEST(Simulate, FewRowsWaitForTheirWeights) {
   const Workload work = Requests(4, {16, 33});

@@ -17,6 +17,15 @@ Grid Parse(const std::string& text, std::optional<Verb> verb = std::nullopt) {
   return ParseGrid("g.toml", text, verb);
 }
 
+// From the working folder, or else from the grid's own or one above it.
+TEST(GridTest, FilesAreFoundFromTheGrid) {
+  const std::string root = SPILLWAY_SOURCE_DIR;
+  const std::string text = "verb = \"simulate\"\nmachine = \"examples/machines/t4.json\"\n";
+  const Grid grid = ParseGrid(root + "/examples/sweeps/g.toml", text, std::nullopt);
+  EXPECT_EQ(grid.points.at(0).Setting("machine", ""), root + "/examples/machines/t4.json");
+  EXPECT_THROW(ParseGrid("/nowhere/g.toml", text, std::nullopt), Error);
+}
+
 std::vector<std::string> LabelsOf(const Grid& grid) {
   std::vector<std::string> labels;
   for (const SweepPoint& point : grid.points) labels.push_back(PointLabel(point, grid.flags));
