@@ -267,7 +267,8 @@ Flag DeviceFlag() {
 std::vector<Flag> RunFlags() {
   return {
       DeviceFlag(),
-      Bytes("cpu-memory", "hard cap of CPU memory (90 % of what is free)",
+      Bytes("cpu-memory",
+            "hard cap of what weights, KV and buffers take of CPU memory (90 % of what is free)",
             &Config::cpu_memory_bytes),
       Bytes("gpu-memory", "hard cap of GPU memory", &Config::gpu_memory_bytes),
       Bytes("disk-space", "hard cap of disk space (90 % of what is free in --offload-dir)",
@@ -366,7 +367,8 @@ std::vector<Flag> ConvertFlags() {
 
 std::vector<Flag> ProfileFlags() {
   return {
-      Value("output", "FILE", "write the machine file here too, beside the cached one",
+      Value("output", "FILE",
+            "write the machine file here too, over what is there; one is cached anyway",
             [](Config& config, const std::string& text) { config.output = text; }),
       Switch("quick", "fewer and shorter rounds: about 20 s in place of 90",
              [](Config& config, bool on) { config.quick = on; }),
@@ -430,7 +432,7 @@ std::vector<Flag> CalibrateFlags() {
       Value("text", "FILE", "text that the model is measured on",
             [](Config& config, const std::string& text) { config.perplexity = text; }),
       Value("max-loss", "N%", "how much perplexity may rise (1%)", SetMaxLoss),
-      Value("output", "FILE", "write the budgets here, a policy file",
+      Value("output", "FILE", "write the budgets here, a policy file, over what is there",
             [](Config& config, const std::string& text) { config.output = text; }),
       Integer("window", "tokens of a sample (640)", &Config::window, 2, kMaxTokens),
       Integer("prefill", "of them the prompt; the others are scored (half)", &Config::prefill, 1,
@@ -468,7 +470,7 @@ std::vector<Flag> ScoreFlags() {
 
 std::vector<Flag> PolicyOutputFlags() {
   return {
-      Value("output", "FILE", "write the best policy here",
+      Value("output", "FILE", "write the best policy here, over what is there",
             [](Config& config, const std::string& text) { config.output = text; }),
   };
 }

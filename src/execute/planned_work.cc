@@ -1,8 +1,14 @@
 #include "src/execute/planned_work.h"
 
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "spillway/error.h"
 #include "src/execute/prepare.h"
 #include "src/execute/prompt_file.h"
 #include "src/execute/synthetic.h"
+#include "src/report/terminal.h"
 
 namespace spillway {
 
@@ -10,7 +16,13 @@ Workload PlannedWork(const Config& config, const OpenedModel& model, const Machi
                      const Device& device) {
   if (config.input.empty()) return SyntheticWork(config, model.shape);
   RefuseWhatCannotFit(config, model.shape, machine, device);
-  return WorkloadOf(PromptFile(config, model).Scan());
+  const InputScan scan = PromptFile(config, model).Scan();
+  if (const int64_t num_bad = scan.num_lines - scan.num_requests; num_bad > 0) {
+    PrintTo(stderr, fmt::format("spillway: warning: {}: {} of {} lines cannot run; each will have "
+                                "an error for its answer\n",
+                                Printable(config.input.string()), num_bad, scan.num_lines));
+  }
+  return WorkloadOf(scan);
 }
 
 }  // namespace spillway

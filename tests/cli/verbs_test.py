@@ -138,6 +138,12 @@ class Plan(harness.VerbTest):
         self.assertEqual(planned["workload"]["num_requests"], 5)
         self.check_against_run(planned, self.report_of("generate", *words))
 
+    def test_lines_that_cannot_run_are_told_of(self):
+        source = harness.write_jsonl(self.folder / "in.jsonl", [{"prompt": "Once"}, {"prompt": 5}, {"prompt": "upon"}])
+        result = self.run_verb("plan", "--input", source)
+        self.assertIn(b"warning: %s: 1 of 3 lines cannot run" % str(source).encode(), result.stderr)
+        self.assertIn(b"requests      2,", result.stdout)
+
     def test_a_built_in_shape_needs_no_weights(self):
         text = self.run_verb("plan", "--model", "opt-1.3b", "--cpu-memory", "64GiB").stdout.decode()
         self.assertIn("64 rows x 1 batches", text)
