@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "policies/cost_model.h"
 #include "policies/decode_work.h"
 #include "spillway/byte_use.h"
 #include "spillway/tile.h"
@@ -396,6 +397,15 @@ std::string AttentionLine(const Plan& plan) {
                                     : "by the CPU where KV is not on the gpu");
 }
 
+// Where nothing is known of the machine, how that is mended.
+std::string PredictedLine(const Plan& plan, const std::optional<Prediction>& predicted) {
+  if (predicted) return TableLine("predicted", PredictionLine(*predicted));
+  if (KnowsRates(plan.machine)) return "";
+  return TableLine("predicted",
+                   "nothing, as the machine's rates are not known: spillway profile "
+                   "measures them, and policies are searched for then");
+}
+
 std::string PlanTable(const Plan& plan, const Workload& work,
                       const std::optional<Prediction>& predicted) {
   std::string text = TableLine("model", ModelLine(plan)) + TableLine("machine", MachineLine(plan));
@@ -412,8 +422,7 @@ std::string PlanTable(const Plan& plan, const Workload& work,
   text += TableLine("weights", ShareLine(plan.policy.weight_frac, Realised(plan.weight_bytes)));
   text += TableLine("kv", ShareLine(plan.policy.kv_frac, Realised(plan.kv)));
   text += TableLine("activations", ShareLine(plan.policy.activation_frac, Realised(plan.hidden)));
-  if (predicted) text += TableLine("predicted", PredictionLine(*predicted));
-  return text;
+  return text + PredictedLine(plan, predicted);
 }
 
 std::string ReportTable(const Plan& plan, const Trace& trace, const RunSummary& summary) {
@@ -444,7 +453,7 @@ std::string ReportTable(const Plan& plan, const Trace& trace, const RunSummary& 
   line(summary.score ? "scored" : "generated",
        fmt::format("{:.1f} tokens/s  (load {:.2f} s, total {:.2f} s)", RunRate(answered, trace),
                    trace.load_s, summary.total_s));
-  if (summary.predicted) line("predicted", PredictionLine(*summary.predicted));
+  text += PredictedLine(plan, summary.predicted);
   for (const Tier tier : kAllTiers) {
     if (plan.PlannedBytes(tier) == 0) continue;
     line(tier == Tier::kDisk ? "disk" : fmt::format("{} memory", TierName(tier)),
