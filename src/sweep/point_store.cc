@@ -88,9 +88,9 @@ std::string FileLabel(const std::string& label) {
 void MakeFolder(const fs::path& folder) {
   std::error_code error;
   if (!fs::is_directory(folder, error)) {
-    if (!fs::create_directory(folder, error)) {
+    if (!fs::create_directories(folder, error)) {
       throw Error(ErrorCode::kPath,
-                  fmt::format("--output {}: cannot be made: {}; give a folder in one that exists",
+                  fmt::format("--output {}: cannot be made: {}; give another folder",
                               Printable(folder.string()), error.message()));
     }
   } else if (const bool empty = fs::is_empty(folder, error); error) {

@@ -276,7 +276,7 @@ class Refused(SweepTest):
                       self.refusal("threads = 1\ngenlen = 4\n"))
         self.assertIn(":1:12: --gen-len x", self.refusal('gen-len = ["x"]'))
         self.assertFalse(self.out.exists())
-        self.out = self.folder / "no" / "out"
+        self.out = self.folder / "grid.toml" / "out"
         self.assertIn("--output", self.refusal(SMALL, status=60))
         missing = harness.run(BINARY, ["sweep", self.folder / "none.toml", "--output", self.folder / "o"])
         self.assertEqual(missing.status, 2)
@@ -291,10 +291,16 @@ class Refused(SweepTest):
         self.refusal(SMALL, status=60)
 
     def test_the_grids_that_are_shipped_are_grids(self):
+        (self.folder / "a_file").write_text("")
         for grid in sorted((harness.REPOSITORY / "examples" / "sweeps").glob("*.toml")):
-            # What is wrong with a grid is said before its folder is made.
-            result = harness.run(BINARY, ["sweep", grid, "--output", self.folder / "no" / "o"], cwd=harness.REPOSITORY)
+            # What is wrong with a grid is said before its folder is made. Its files are found from anywhere.
+            result = harness.run(BINARY, ["sweep", grid, "--output", self.folder / "a_file" / "o"], cwd=self.folder)
             self.assertEqual(result.status, 60, result.stderr)
+
+    def test_folders_above_the_results_are_made(self):
+        self.out = self.folder / "new" / "results"
+        self.sweep(SMALL)
+        self.assertTrue((self.out / "index.html").exists())
 
 
 if __name__ == "__main__":
