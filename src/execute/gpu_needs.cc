@@ -36,6 +36,7 @@ KernelNeeds GpuNeeds() {
 }
 
 void RefuseWhatGpuLacks(const Plan& plan) {
+  if (!plan.machine.has_gpu()) return;
   const ModelShape& shape = plan.shape;
   if (shape.head_dim % 8 != 0 || shape.head_dim > kernels::kMaxGpuHeadDim) {
     RefuseShape(shape, "the head dimension", shape.head_dim, "multiples of 8 up to 128");

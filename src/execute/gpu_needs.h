@@ -12,7 +12,7 @@ namespace spillway {
 // Attention's own memory is in the exchange, which is sized by rows and heads too.
 KernelNeeds GpuNeeds();
 
-// Throws: Error kModelUnsupported, kFlag: what the kernels cannot compute.
+// Throws: Error kModelUnsupported, kFlag: the plan is for a GPU, and its kernels cannot compute it.
 void RefuseWhatGpuLacks(const Plan& plan);
 
 // The lengths of rows that are multiplied, and how many of them at most.

@@ -152,10 +152,9 @@ Trace LoadedModel::Run(const Plan& plan, Job& job, const ProgressFn& progress) {
 
 void LoadedModel::WarnOfDisk(const DiskMending& mending) {
   if (const int64_t num = mending.num_repaired; num > 0) {
-    Warn(fmt::format(
-        "{}: {} tile{} damaged and {} made from the model again; check the disk",
-        Printable(StorePath(OffloadFolder(config_), ContentKey(config_, model_)).string()), num,
-        num == 1 ? " was" : "s were", num == 1 ? "was" : "were"));
+    Warn(fmt::format("{}: {} tile{} damaged and {} made from the model again; check the disk",
+                     Printable(tiers_->store()->path().string()), num, num == 1 ? " was" : "s were",
+                     num == 1 ? "was" : "were"));
   }
   if (const int64_t num_rereads = mending.num_rereads; num_rereads > 0) {
     Warn(fmt::format(

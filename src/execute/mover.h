@@ -49,7 +49,6 @@ class Mover {
 
   const WaitTotals& waits() const { return waits_; }
   PerLink<LinkTotals> links() const;
-  // Reads from disk that were right the second time only.
   DiskMending mending() const;
 
  private:

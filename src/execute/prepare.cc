@@ -135,7 +135,7 @@ Plan PlanFor(const Config& config, const ModelShape& shape, const Machine& machi
   const KernelNeeds needs = NeedsFor(machine, device);
   const Policy policy = ChoosePolicy(config, shape, machine, work, needs);
   Plan plan = MakePlan(shape, machine, work, policy, needs);
-  if (machine.has_gpu()) RefuseWhatGpuLacks(plan);
+  RefuseWhatGpuLacks(plan);
   return plan;
 }
 
@@ -145,9 +145,8 @@ void RefuseWhatCannotFit(const Config& config, const ModelShape& shape, const Ma
   GivenPolicy one_row = PolicyGivenBy(config, shape, machine);
   one_row.gpu_batch_size = one_row.num_gpu_batches = one_row.prefill_chunk = 1;
   const KernelNeeds needs = NeedsFor(machine, device);
-  const Plan plan =
-      MakePlan(shape, machine, least, DefaultPolicy(shape, machine, least, one_row, needs), needs);
-  if (machine.has_gpu()) RefuseWhatGpuLacks(plan);
+  RefuseWhatGpuLacks(
+      MakePlan(shape, machine, least, DefaultPolicy(shape, machine, least, one_row, needs), needs));
 }
 
 }  // namespace spillway

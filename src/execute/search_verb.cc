@@ -122,7 +122,7 @@ int RunSearch(const Config& config) {
   ModelShape stored = model.shape;
   stored.weight_bits = best.policy.weight_bits;
   const Plan plan = MakePlan(stored, machine, judged, best.policy, needs);
-  if (machine.has_gpu()) RefuseWhatGpuLacks(plan);
+  RefuseWhatGpuLacks(plan);
   output.Write(PolicyJson(best.policy, {SourceOf(config, model, machine, work, best)}));
   report.Write(PlanJson(plan, judged, best.prediction));
   if (std::FILE* terminal = TerminalOf(config)) {

@@ -203,10 +203,10 @@ void TransferStream::FinishRead(Entry& entry) {
   if (IsWhole(entry)) return;
   BeginRead(entry);
   options_.queue->Wait(entry.ticket);
-  const bool repair = entry.move.kind == MoveKind::kReadTile && options_.repair != nullptr;
-  if (!repair) CheckRead(entry);
   DiskMending done = {1, 0};
-  if (repair && !IsWhole(entry)) {
+  if (entry.move.kind != MoveKind::kReadTile || options_.repair == nullptr) {
+    CheckRead(entry);
+  } else if (!IsWhole(entry)) {
     options_.repair->Repair(entry.move.store_tensor, entry.move.store_tile, entry.Memory());
     done = {0, 1};
   }

@@ -16,7 +16,6 @@ void StoreRepair::Repair(int64_t tensor, int64_t tile, std::span<std::byte> memo
   reader.Read({table.layer, table.index, &table.spec, stored.rows.begin * table.spec.cols}, rows,
               0);
   std::ranges::fill(memory.subspan(rows.size()), std::byte{0});
-  store_.Verify(tensor, tile, memory);
   store_.Rewrite(tensor, tile, memory);
 }
 

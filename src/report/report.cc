@@ -355,6 +355,25 @@ std::string BytesTable(const Plan& plan) {
                           }));
 }
 
+// Where it is not the device's alone.
+std::string AttentionLine(const Plan& plan) {
+  const bool cpu = plan.policy.cpu_attention && plan.kv[Tier::kGpu].rows < plan.batch.rows &&
+                   plan.device() == Tier::kGpu;
+  if (!cpu) return "";
+  return TableLine("attention", plan.AttendsBeside()
+                                    ? "single tokens by the CPU beside the GPU, prompts by the GPU"
+                                    : "by the CPU where KV is not on the gpu");
+}
+
+// Where nothing is known of the machine, how that is mended.
+std::string PredictedLine(const Plan& plan, const std::optional<Prediction>& predicted) {
+  if (predicted) return TableLine("predicted", PredictionLine(*predicted));
+  if (KnowsRates(plan.machine)) return "";
+  return TableLine("predicted",
+                   "nothing, as the machine's rates are not known: spillway profile "
+                   "measures them, and policies are searched for then");
+}
+
 }  // namespace
 
 std::optional<double> ScoreSummary::perplexity() const {
@@ -385,25 +404,6 @@ std::string PlanJson(const Plan& plan, const Workload& work,
   json["kv"]["bytes"] = plan.KvBytes();
   json["block"]["num_blocks"] = json["block"]["passes"] = nullptr;
   return Dump(json);
-}
-
-// Where it is not the device's alone.
-std::string AttentionLine(const Plan& plan) {
-  const bool cpu = plan.policy.cpu_attention && plan.kv[Tier::kGpu].rows < plan.batch.rows &&
-                   plan.device() == Tier::kGpu;
-  if (!cpu) return "";
-  return TableLine("attention", plan.AttendsBeside()
-                                    ? "single tokens by the CPU beside the GPU, prompts by the GPU"
-                                    : "by the CPU where KV is not on the gpu");
-}
-
-// Where nothing is known of the machine, how that is mended.
-std::string PredictedLine(const Plan& plan, const std::optional<Prediction>& predicted) {
-  if (predicted) return TableLine("predicted", PredictionLine(*predicted));
-  if (KnowsRates(plan.machine)) return "";
-  return TableLine("predicted",
-                   "nothing, as the machine's rates are not known: spillway profile "
-                   "measures them, and policies are searched for then");
 }
 
 std::string PlanTable(const Plan& plan, const Workload& work,

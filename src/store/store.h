@@ -23,6 +23,7 @@ class Store {
   const ModelShape& shape() const { return table_.shape; }
   const std::string& content_key() const { return table_.content_key; }
   const std::vector<StoredTensorTable>& tensors() const { return table_.tensors; }  // as Layers has
+  const std::filesystem::path& path() const { return path_; }  // the folder
   const DiskFile& file() const { return file_; }
 
   // Where the tensors of a layer begin in tensors(). Layers(shape).size() gives the end.
@@ -39,8 +40,8 @@ class Store {
   // the file was changed since.
   void Verify(int64_t tensor, int64_t tile, std::span<const std::byte> memory) const;
 
-  // Writes a tile that Verify accepts over what the file has there. A file that may not be written
-  // stays as it is.
+  // Verifies a tile and writes it over what the file has there. A file that may not be written
+  // stays as it is. Throws: as Verify.
   void Rewrite(int64_t tensor, int64_t tile, std::span<const std::byte> memory) const;
 
   // Reads and verifies on this thread; a tile that fails is read once again.
