@@ -3,6 +3,7 @@
 #include "kernels/attention.h"
 #include "kernels/attention_isa.h"
 #include "spillway/error.h"
+#include "spillway/round.h"
 
 namespace spillway::kernels {
 
@@ -15,25 +16,15 @@ const AttentionFunctions& AttentionFunctionsOf(Isa isa) {
   return kAttentionPortable;
 }
 
-int64_t AttentionRunLength(int64_t num_tasks, int num_threads) {
-  return std::clamp<int64_t>(num_tasks / (8 * num_threads), 1, 8);
-}
-
-const std::byte* AttentionKeys(const AttentionTask& task) {
-  const int64_t token_bytes = KvTokenBytes(task.args->head_dim, task.args->kv_bits);
-  return task.row->kv + task.kv_head * KvBlockSlots(task.args->kv_bits) * token_bytes;
-}
-
-void PrefetchInputs(const AttentionTask& task) {
-  const AttentionArgs& args = *task.args;
+int64_t DecodeHeads(const AttentionArgs& args, int64_t num_rows, int num_threads) {
+  constexpr int64_t kRunBytes = int64_t{32} << 10;
   const int64_t group = args.num_heads / args.num_kv_heads;
-  auto prefetch = [&](const float* values, int64_t head, int64_t num_heads) {
-    values += task.row->token_offset * args.qkv_stride + head * args.head_dim;
-    for (int64_t i = 0; i < num_heads * args.head_dim; i += 16) __builtin_prefetch(values + i);
-  };
-  prefetch(args.q, task.kv_head * group, group);
-  prefetch(args.k, task.kv_head, 1);
-  prefetch(args.v, task.kv_head, 1);
+  if (group > kDecodeGroup) return 1;
+  const int64_t head_bytes = KvBlockSlots(args.kv_bits) * KvTokenBytes(args.head_dim, args.kv_bits);
+  const int64_t most = std::clamp<int64_t>(kRunBytes / head_bytes, 1, kDecodeQueries / group);
+  const int64_t fitting = DivideUp(args.num_kv_heads, most);
+  const int64_t busy = DivideUp(4 * num_threads, num_rows);  // tasks of a row that keep all at work
+  return DivideUp(args.num_kv_heads, std::min(std::max(fitting, busy), args.num_kv_heads));
 }
 
 namespace {
@@ -60,6 +51,107 @@ int64_t ScratchBytes(const AttentionArgs& args) {
   return AttentionScratchBytes(args.head_dim) + AttentionHistoryBytes(scored_slots);
 }
 
+struct Split {
+  int64_t num_pairs;  // (row, KV head)
+  int64_t parts;      // of each pair's blocks of queries
+};
+
+// Few rows: their blocks of queries are dealt out in `parts`, every parts-th to a task, so that
+// late blocks, which see more slots, are spread evenly. Scores are added up in order of the
+// queries, so these stay in one task.
+Split SplitPairs(const AttentionArgs& args, bool scored, int num_threads) {
+  const int64_t num_pairs = static_cast<int64_t>(args.rows.size()) * args.num_kv_heads;
+  if (scored) return {num_pairs, 1};
+  const int64_t group = args.num_heads / args.num_kv_heads;
+  int64_t max_new = 0;
+  for (const AttentionRow& row : args.rows) max_new = std::max(max_new, row.num_new);
+  const int64_t max_blocks = DivideUp(max_new * group, kAttentionQueries);
+  const int64_t wanted = DivideUp(4 * num_threads, num_pairs);
+  return {num_pairs, std::max<int64_t>(1, std::min(max_blocks, wanted))};
+}
+
+// One call of Attention.
+struct Call {
+  const AttentionArgs& args;
+  const AttentionFunctions& functions;
+  std::byte* workspace;
+  int64_t scratch_bytes;  // of one worker
+  bool scored;
+  ThreadPool& pool;
+
+  int64_t group() const { return args.num_heads / args.num_kv_heads; }
+  int64_t BlockBytes() const {
+    return KvBlockBytes(args.num_kv_heads, args.head_dim, args.kv_bits);
+  }
+  float* Scratch(int worker) const {
+    return reinterpret_cast<float*>(workspace + worker * scratch_bytes);
+  }
+  AttentionTask TaskOf(int64_t pair, int worker) const;
+  bool OnlyDecodes() const;
+  void Decode() const;
+  void Attend() const;
+};
+
+AttentionTask Call::TaskOf(int64_t pair, int worker) const {
+  const AttentionRow* row = &args.rows[static_cast<size_t>(pair / args.num_kv_heads)];
+  const int64_t kv_head = pair % args.num_kv_heads;
+  float* scores = row->token_scores == nullptr
+                      ? nullptr
+                      : row->token_scores + kv_head * group() * args.token_scores_stride;
+  return {.args = &args,
+          .row = row,
+          .kv_head = kv_head,
+          .scratch = Scratch(worker),
+          .block_bytes = BlockBytes(),
+          .scores = scores,
+          .scores_stride = args.token_scores_stride};
+}
+
+bool Call::OnlyDecodes() const {
+  const auto decodes = [](const AttentionRow& row) { return row.num_new == 1; };
+  return !scored && group() <= kDecodeGroup && std::ranges::all_of(args.rows, decodes);
+}
+
+void Call::Decode() const {
+  const auto num_rows = static_cast<int64_t>(args.rows.size());
+  const int64_t heads = DecodeHeads(args, num_rows, pool.num_threads());
+  const int64_t tasks_per_row = DivideUp(args.num_kv_heads, heads);
+  auto decode = [&](int64_t index, int worker) {
+    const int64_t row = index / tasks_per_row;
+    const int64_t begin = index % tasks_per_row * heads;
+    const int64_t end = std::min(begin + heads, args.num_kv_heads);
+    for (int64_t kv_head = begin; kv_head < end; ++kv_head)
+      functions.store_kv(TaskOf(row * args.num_kv_heads + kv_head, worker));
+    functions.decode({.args = &args,
+                      .row = &args.rows[static_cast<size_t>(row)],
+                      .kv_head_begin = begin,
+                      .kv_head_end = end,
+                      .scratch = Scratch(worker),
+                      .block_bytes = BlockBytes()});
+  };
+  pool.Run(num_rows * tasks_per_row, decode);
+}
+
+void Call::Attend() const {
+  const auto [num_pairs, parts] = SplitPairs(args, scored, pool.num_threads());
+  auto store = [&](int64_t pair, int worker) { functions.store_kv(TaskOf(pair, worker)); };
+  auto attend = [&, num_parts = parts](int64_t index, int worker) {
+    AttentionTask task = TaskOf(index / num_parts, worker);
+    // With one part nobody else reads this head's new tokens, so they are stored here and are
+    // still in the cache.
+    if (num_parts == 1) functions.store_kv(task);
+    const int64_t num_queries = task.row->num_new * group();
+    for (int64_t query = index % num_parts * kAttentionQueries; query < num_queries;
+         query += num_parts * kAttentionQueries) {
+      task.query_begin = query;
+      task.query_end = std::min(num_queries, query + kAttentionQueries);
+      functions.attend(task);
+    }
+  };
+  if (parts > 1) pool.Run(num_pairs, store);
+  pool.Run(num_pairs * parts, attend);
+}
+
 }  // namespace
 
 int64_t AttentionWorkspaceBytes(int64_t /*max_slots*/, int64_t head_dim, int num_threads,
@@ -79,64 +171,9 @@ void Attention(const AttentionArgs& args, std::span<std::byte> workspace, Thread
   SPILLWAY_CHECK(static_cast<int64_t>(workspace.size()) >= pool.num_threads() * scratch_bytes);
   SPILLWAY_CHECK(reinterpret_cast<uintptr_t>(workspace.data()) % 64 == 0);
   CheckArgs(args);
-  const AttentionFunctions& functions = AttentionFunctionsOf(isa);
-  const int64_t num_pairs =
-      static_cast<int64_t>(args.rows.size()) * args.num_kv_heads;  // (row, KV head)
-  const int64_t group = args.num_heads / args.num_kv_heads;
-  auto task_of = [&](int64_t pair, int worker) {
-    const AttentionRow* row = &args.rows[static_cast<size_t>(pair / args.num_kv_heads)];
-    std::byte* scratch = workspace.data() + worker * scratch_bytes;
-    const int64_t kv_head = pair % args.num_kv_heads;
-    float* scores = row->token_scores == nullptr
-                        ? nullptr
-                        : row->token_scores + kv_head * group * args.token_scores_stride;
-    return AttentionTask{
-        .args = &args,
-        .row = row,
-        .kv_head = kv_head,
-        .scratch = reinterpret_cast<float*>(scratch),
-        .block_bytes = KvBlockBytes(args.num_kv_heads, args.head_dim, args.kv_bits),
-        .scores = scores,
-        .scores_stride = args.token_scores_stride};
-  };
-  int64_t max_new = 0;
-  for (const AttentionRow& row : args.rows) max_new = std::max(max_new, row.num_new);
-  // Few rows: their blocks of queries are dealt out in `parts`, every parts-th to a task, so that
-  // late blocks, which see more slots, are spread evenly.
-  const int64_t max_blocks = (max_new * group + kAttentionQueries - 1) / kAttentionQueries;
-  const int64_t wanted = (4 * pool.num_threads() + num_pairs - 1) / num_pairs;
-  // Scores are added up in order of the queries, so these stay in one task.
   const bool scored = scratch_bytes > AttentionScratchBytes(args.head_dim);
-  const int64_t parts = scored ? 1 : std::max<int64_t>(1, std::min(max_blocks, wanted));
-  const int64_t run = max_new > 1 ? 1 : AttentionRunLength(num_pairs * parts, pool.num_threads());
-  auto attend_pair = [&](int64_t index, int worker, bool followed) {
-    AttentionTask task = task_of(index / parts, worker);
-    if (followed) {
-      const AttentionTask next = task_of(index + 1, worker);
-      task.next_keys = AttentionKeys(next);
-      PrefetchInputs(next);
-    }
-    // With one part nobody else reads this head's new tokens, so they are stored here and are still
-    // in the cache.
-    if (parts == 1) functions.store_kv(task);
-    const int64_t num_queries = task.row->num_new * group;
-    for (int64_t query = index % parts * kAttentionQueries; query < num_queries;
-         query += parts * kAttentionQueries) {
-      task.query_begin = query;
-      task.query_end = std::min(num_queries, query + kAttentionQueries);
-      functions.attend(task);
-    }
-  };
-  auto attend = [&](int64_t index, int worker) {
-    const int64_t end = std::min((index + 1) * run, num_pairs * parts);
-    for (int64_t pair = index * run; pair < end; ++pair)
-      attend_pair(pair, worker, run > 1 && pair + 1 < end);
-  };
-  if (parts > 1) {
-    auto store = [&](int64_t pair, int worker) { functions.store_kv(task_of(pair, worker)); };
-    pool.Run(num_pairs, store);
-  }
-  pool.Run((num_pairs * parts + run - 1) / run, attend);
+  const Call call{args, AttentionFunctionsOf(isa), workspace.data(), scratch_bytes, scored, pool};
+  call.OnlyDecodes() ? call.Decode() : call.Attend();
 }
 
 }  // namespace spillway::kernels

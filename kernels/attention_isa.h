@@ -24,16 +24,36 @@ struct AttentionTask {
   // scratch then has room for AttentionHistoryBytes behind AttentionScratchBytes.
   float* scores = nullptr;
   int64_t scores_stride = 0;
-  const std::byte* next_keys = nullptr;  // what this worker attends to next; null: not known
+};
+
+// Neighbouring KV heads of a row with one new token. Of each KV block their keys are one run of
+// memory, and their values, so that the cache is read as it lies; head by head it would be read in
+// runs of a head's 8 slots, at two thirds of the memory's rate.
+struct DecodeTask {
+  const AttentionArgs* args = nullptr;
+  const AttentionRow* row = nullptr;
+  int64_t kv_head_begin = 0;
+  int64_t kv_head_end = 0;   // with at most kDecodeQueries queries
+  float* scratch = nullptr;  // of this worker, 64-byte aligned: AttentionScratchBytes
+  int64_t block_bytes = 0;   // from one KV block of the row to the next
+  // [query][weights_stride], null: not wanted. On return [KV head][weights_stride]: the weights of
+  // the slots, those of the group's heads added up in their order.
+  float* weights = nullptr;
+  int64_t weights_stride = 0;  // a multiple of kAttentionKeys
 };
 
 constexpr int64_t kAttentionQueries = 24;  // share one pass over the keys
 constexpr int64_t kAttentionKeys =
     64;  // the softmax is updated once per block of this many slots, from slot 0
 
+constexpr int64_t kDecodeQueries = 32;  // of one DecodeTask
+// More heads than this to a KV head share a widened copy of its keys: an AttentionTask does that.
+constexpr int64_t kDecodeGroup = 2;
+
 constexpr int64_t AttentionPaddedDim(int64_t head_dim) { return (head_dim + 15) / 16 * 16; }
 // Queries and sums [24][dim], a widened block of keys or values [64][dim], weights [24][64], the
-// block's min and scale [4][group][16][2], 4 floats a query.
+// block's min and scale [4][group][16][2], 4 floats a query. A DecodeTask's: queries and sums
+// [32][dim], weights [32][64], min and scale of one KV block, 3 floats a query; no more in all.
 constexpr int64_t AttentionScratchBytes(int64_t head_dim) {
   return ((2 * kAttentionQueries + kAttentionKeys) * AttentionPaddedDim(head_dim) +
           kAttentionQueries * kAttentionKeys + 2 * kAttentionKeys * KvGroups(head_dim) +
@@ -49,18 +69,14 @@ constexpr int64_t AttentionHistoryBytes(int64_t max_slots) {
 struct AttentionFunctions {
   void (*store_kv)(const AttentionTask& task);  // all new tokens of the row, one KV head
   void (*attend)(const AttentionTask& task);
+  void (*decode)(const DecodeTask& task);
 };
 
 const AttentionFunctions& AttentionFunctionsOf(Isa isa);
 
-// How many tasks of one query one worker does in a row, so that it can fetch each one's first keys
-// while it ends the one before it: 8, or fewer where that would leave workers idle.
-int64_t AttentionRunLength(int64_t num_tasks, int num_threads);
-
-const std::byte* AttentionKeys(const AttentionTask& task);  // those in slot 0
-
-// Asks the caches for the first new token's q, k and v of a task that comes soon.
-void PrefetchInputs(const AttentionTask& task);
+// KV heads of each DecodeTask of a row: runs of 32 KiB where there are so many, fewer heads where
+// workers would be left idle. 1 where the group is over kDecodeGroup.
+int64_t DecodeHeads(const AttentionArgs& args, int64_t num_rows, int num_threads);
 
 extern const AttentionFunctions kAttentionPortable;
 extern const AttentionFunctions kAttentionAvx2;

@@ -1,7 +1,8 @@
+#include "kernels/attention_decode_simd.h"
 #include "kernels/attention_simd.h"
 
 namespace spillway::kernels {
 
-const AttentionFunctions kAttentionPortable = {StoreKvSimd, AttendSimd};
+const AttentionFunctions kAttentionPortable = {StoreKvSimd, AttendSimd, DecodeSimd};
 
 }  // namespace spillway::kernels

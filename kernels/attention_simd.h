@@ -160,10 +160,8 @@ template <DType kKv, int kBits>
 int64_t Attend<kKv, kBits>::Ahead(bool values, int64_t begin) const {
   const int64_t next = begin + kAttentionKeys;
   const bool last = next >= row.num_past + Token(num_queries - 1) + 1;
-  const std::byte* wanted = last ? task.next_keys : Cache(false, next);
-  if (!values) wanted = Cache(true, begin);
-  if (wanted == nullptr) return 0;
-  return reinterpret_cast<intptr_t>(wanted) - reinterpret_cast<intptr_t>(Cache(values, begin));
+  if (!values) return Cache(true, begin) - Cache(false, begin);
+  return last ? 0 : Cache(false, next) - Cache(true, begin);
 }
 
 // Codes where they lie, their min and scale as floats.
@@ -259,37 +257,45 @@ void Attend<kKv, kBits>::Scores(int64_t query, const Keys& keys, int64_t begin) 
   }
 }
 
-// weights = exp(score - maximum), zero for slots that the query does not see; totals and factors to
-// match. One step for all queries, then the next: alone, each is a chain of latencies.
+// The highest of `maximum` and a block's scores of one query. Lanes behind `visible` become minus
+// infinity.
+inline float HighestScore(float* scores, int64_t visible, float maximum) {
+  const int64_t end = RoundUpToLanes(visible);
+  for (int64_t slot = visible; slot < end; ++slot) scores[slot] = kMinusInfinity;
+  Simd::F highest = Simd::Set(maximum);
+  for (int64_t slot = 0; slot < end; slot += kLanes)
+    highest = Simd::Max(highest, Simd::Load(scores + slot));
+  return Simd::MaxOf(highest);
+}
+
+// weights = exp(score - maximum), zero for slots that the query does not see. Returns their sum.
+inline float WeighScores(const float* scores, int64_t visible, float maximum, float* weights) {
+  const Simd::F offset = Simd::Set(maximum);
+  Simd::F total = Simd::Zero();
+  for (int64_t slot = 0; slot < visible; slot += kLanes) {
+    const Simd::F weight = Exp(Simd::Sub(Simd::Load(scores + slot), offset));
+    total = Simd::Add(total, weight);
+    Simd::Store(weights + slot, weight);
+  }
+  return Simd::Sum(total);
+}
+
+// Weights of the block's scores; maxima, totals and factors to match. One step for all queries,
+// then the next: alone, each is a chain of latencies.
 template <DType kKv, int kBits>
 void Attend<kKv, kBits>::Softmax(int64_t begin, int64_t first) const {
   for (int64_t query = first; query < num_queries; ++query) {
     float* scores = ScoresOf(begin) + query * kAttentionKeys;
-    const int64_t visible = Visible(query, begin);
-    const int64_t end = RoundUpToLanes(visible);
-    for (int64_t slot = visible; slot < end; ++slot) scores[slot] = kMinusInfinity;
-    Simd::F highest = Simd::Set(maxima[query]);
-    for (int64_t slot = 0; slot < end; slot += kLanes)
-      highest = Simd::Max(highest, Simd::Load(scores + slot));
-    const float maximum = Simd::MaxOf(highest);
+    const float maximum = HighestScore(scores, Visible(query, begin), maxima[query]);
     factors[query] = maxima[query] - maximum;
     maxima[query] = maximum;
   }
-  for (int64_t query = 0; query < num_queries; query += kLanes) {
+  for (int64_t query = 0; query < num_queries; query += kLanes)
     Simd::Store(factors + query, Exp(Simd::Load(factors + query)));
-  }
   for (int64_t query = first; query < num_queries; ++query) {
-    const float* scores = ScoresOf(begin) + query * kAttentionKeys;
-    float* w = weights + query * kAttentionKeys;
-    const int64_t end = RoundUpToLanes(Visible(query, begin));
-    const Simd::F offset = Simd::Set(maxima[query]);
-    Simd::F total = Simd::Zero();
-    for (int64_t slot = 0; slot < end; slot += kLanes) {
-      const Simd::F weight = Exp(Simd::Sub(Simd::Load(scores + slot), offset));
-      total = Simd::Add(total, weight);
-      Simd::Store(w + slot, weight);
-    }
-    totals[query] = totals[query] * factors[query] + Simd::Sum(total);
+    const float total = WeighScores(ScoresOf(begin) + query * kAttentionKeys, Visible(query, begin),
+                                    maxima[query], weights + query * kAttentionKeys);
+    totals[query] = totals[query] * factors[query] + total;
   }
 }
 

@@ -2,6 +2,6 @@
 
 namespace spillway::kernels {
 
-int64_t UpdateBudgetAvx512(const BudgetTask& task) { return UpdateBudgetSimd(task); }
+void UpdateBudgetAvx512(const BudgetTask& task) { UpdateBudgetSimd(task); }
 
 }  // namespace spillway::kernels

@@ -7,13 +7,14 @@
 #include "kernels/kv_eviction.h"
 #include "kernels/kv_head.h"
 #include "spillway/error.h"
+#include "spillway/round.h"
 
 namespace spillway::kernels {
 namespace {
 
 constexpr int64_t kMaxPosition = int64_t{1} << 24;  // positions are compared as floats
 
-using UpdateBudget = int64_t (*)(const BudgetTask& task);
+using UpdateBudget = void (*)(const BudgetTask& task);
 
 UpdateBudget UpdateBudgetOf(Isa isa) {
 #if defined(SPILLWAY_X86)
@@ -60,106 +61,134 @@ int64_t PaddedSlots(int64_t slots) {
   return (slots + kAttentionKeys - 1) / kAttentionKeys * kAttentionKeys;
 }
 
-// Of one worker: the attention's own with its history, then [padded slots] weights.
+constexpr int64_t kMaxQueries = std::max(kAttentionQueries + 1, kDecodeQueries);
+
+// Of one worker: the attention's own; the victims; then the weights of the queries of a DecodeTask,
+// or the history of an AttentionTask and the weights of its KV head.
+int64_t VictimBytes() { return kDecodeQueries * (kVictimFloats * 4 + 8); }
 int64_t ScratchBytes(int64_t max_slots, int64_t head_dim) {
-  return AttentionScratchBytes(head_dim) + AttentionHistoryBytes(max_slots) +
-         PaddedSlots(max_slots) * 4;
+  return AttentionScratchBytes(head_dim) + VictimBytes() + kMaxQueries * PaddedSlots(max_slots) * 4;
 }
 
-// One row and KV head of a call.
+// Neighbouring KV heads of one row.
 struct Step {
   const BudgetAttentionArgs& args;
   const AttentionArgs& plain;
   const BudgetAttentionRow& row;
-  KvHead<std::byte> head;
+  int64_t kv_head_begin;
+  int64_t kv_head_end;
   AttentionRow plain_row;
   std::byte* scratch;
 
-  Step(const BudgetAttentionArgs& budget_args, const AttentionArgs& plain_args, int64_t pair,
-       std::byte* worker_scratch);
+  Step(const BudgetAttentionArgs& budget_args, const AttentionArgs& plain_args, int64_t row_index,
+       int64_t first_head, int64_t end_head, std::byte* worker_scratch);
   int64_t num_held() const { return row.num_held + 1; }
-  // [num_held rounded up], the sums over the group's heads; null where scores do not matter.
+  int64_t group() const { return args.num_heads / args.num_kv_heads; }
+  int64_t BlockBytes() const {
+    return KvBlockBytesWithState(args.num_kv_heads, args.head_dim, args.kv_bits);
+  }
+  KvHead<std::byte> Head(int64_t kv_head) const {
+    return {row.kv, args.num_kv_heads, args.head_dim, kv_head, BlockBytes(), args.kv_bits};
+  }
+  float* best() const {
+    return reinterpret_cast<float*>(scratch + AttentionScratchBytes(args.head_dim));
+  }
+  int64_t* victims() const {
+    return reinterpret_cast<int64_t*>(best() + kDecodeQueries * kVictimFloats);
+  }
+  float* history() const { return reinterpret_cast<float*>(victims() + kDecodeQueries); }
+  // [KV head][num_held rounded up], the sums over the group's heads; null where scores do not
+  // matter.
   float* weights() const {
     if (!UsesScores(args.kind)) return nullptr;
-    return reinterpret_cast<float*>(scratch + AttentionScratchBytes(args.head_dim) +
-                                    AttentionHistoryBytes(num_held()));
+    return group() <= kDecodeGroup ? history()
+                                   : history() + kAttentionQueries * PaddedSlots(num_held());
   }
-  AttentionTask Task() const;
-  void Prefetch() const;
-  void Attend(const AttentionFunctions& functions, const Step* next) const;
+  AttentionTask Task(int64_t kv_head) const;
+  void Store(const AttentionFunctions& functions) const;
+  void Attend(const AttentionFunctions& functions) const;
+  void AttendGroup(const AttentionFunctions& functions) const;
   void UpdateState(UpdateBudget update) const;
-  void MoveNewTokenTo(int64_t slot) const;
+  void MoveNewTokenTo(const KvHead<std::byte>& head, int64_t slot) const;
 };
 
-Step::Step(const BudgetAttentionArgs& budget_args, const AttentionArgs& plain_args, int64_t pair,
-           std::byte* worker_scratch)
+Step::Step(const BudgetAttentionArgs& budget_args, const AttentionArgs& plain_args,
+           int64_t row_index, int64_t first_head, int64_t end_head, std::byte* worker_scratch)
     : args(budget_args),
       plain(plain_args),
-      row(args.rows[static_cast<size_t>(pair / args.num_kv_heads)]),
-      head{row.kv,
-           args.num_kv_heads,
-           args.head_dim,
-           pair % args.num_kv_heads,
-           KvBlockBytesWithState(args.num_kv_heads, args.head_dim, args.kv_bits),
-           args.kv_bits},
+      row(args.rows[static_cast<size_t>(row_index)]),
+      kv_head_begin(first_head),
+      kv_head_end(end_head),
       plain_row{row.kv, row.num_slots, row.num_held, 1, row.token_offset, nullptr},
       scratch(worker_scratch) {}
 
-AttentionTask Step::Task() const {
+// Its history overlaps the victims, which are not known before the state is updated.
+AttentionTask Step::Task(int64_t kv_head) const {
   return {.args = &plain,
           .row = &plain_row,
-          .kv_head = head.kv_head,
+          .kv_head = kv_head,
           .scratch = reinterpret_cast<float*>(scratch),
-          .block_bytes = head.block_bytes,
+          .block_bytes = BlockBytes(),
           .scores = weights(),
           .scores_stride = 0};  // all heads of the group into one
 }
 
-// What this step touches besides K and V: the inputs, and a line or two of each block, which lie
-// too far apart for a hardware prefetcher.
-void Step::Prefetch() const {
-  PrefetchInputs(Task());
-  for (int64_t slot = 0; slot < num_held(); slot += head.block_slots()) {
-    __builtin_prefetch(head.Score(slot), 1, 2);
-    if (head.block_slots() != kKvBlockSlots) __builtin_prefetch(head.Position(slot), 0, 2);
+void Step::Store(const AttentionFunctions& functions) const {
+  for (int64_t kv_head = kv_head_begin; kv_head < kv_head_end; ++kv_head) {
+    functions.store_kv(Task(kv_head));
+    *Head(kv_head).Score(row.num_held) = 0.0F;
+    *Head(kv_head).Position(row.num_held) = static_cast<int32_t>(row.position);
   }
 }
 
-void Step::Attend(const AttentionFunctions& functions, const Step* next) const {
-  AttentionTask task = Task();
-  if (next != nullptr) {
-    task.next_keys = next->head.Key(0);
-    next->Prefetch();
-  }
-  functions.store_kv(task);
+void Step::Attend(const AttentionFunctions& functions) const {
+  if (group() > kDecodeGroup) return AttendGroup(functions);
+  functions.decode({.args = &plain,
+                    .row = &plain_row,
+                    .kv_head_begin = kv_head_begin,
+                    .kv_head_end = kv_head_end,
+                    .scratch = reinterpret_cast<float*>(scratch),
+                    .block_bytes = BlockBytes(),
+                    .weights = weights(),
+                    .weights_stride = PaddedSlots(num_held())});
+}
+
+// Of one KV head.
+void Step::AttendGroup(const AttentionFunctions& functions) const {
+  AttentionTask task = Task(kv_head_begin);
   if (task.scores != nullptr) std::fill_n(task.scores, PaddedSlots(num_held()), 0.0F);
-  const int64_t group = args.num_heads / args.num_kv_heads;
-  for (int64_t query = 0; query < group; query += kAttentionQueries) {
+  for (int64_t query = 0; query < group(); query += kAttentionQueries) {
     task.query_begin = query;
-    task.query_end = std::min(group, query + kAttentionQueries);
+    task.query_end = std::min(group(), query + kAttentionQueries);
     functions.attend(task);
   }
 }
 
 void Step::UpdateState(UpdateBudget update) const {
-  *head.Score(row.num_held) = 0.0F;
-  *head.Position(row.num_held) = static_cast<int32_t>(row.position);
+  const KvHead<std::byte> first = Head(kv_head_begin);
   const PositionRange candidates = Candidates(args.kind, row.keep, row.position);
-  const BudgetTask task{.scores = reinterpret_cast<std::byte*>(head.Score(0)),
-                        .positions = reinterpret_cast<std::byte*>(head.Position(0)),
-                        .block_bytes = head.block_bytes,
-                        .block_slots = head.block_slots(),
-                        .num_held = num_held(),
-                        .weights = weights(),
-                        .first_candidate = candidates.first,
-                        .last_candidate = candidates.last};
-  const int64_t victim = update(task);
+  update({.scores = reinterpret_cast<std::byte*>(first.Score(0)),
+          .positions = reinterpret_cast<std::byte*>(first.Position(0)),
+          .head_bytes = first.block_slots() * kKvStateBytes,
+          .block_bytes = first.block_bytes,
+          .block_slots = first.block_slots(),
+          .num_heads = kv_head_end - kv_head_begin,
+          .num_held = num_held(),
+          .weights = weights(),
+          .weights_stride = PaddedSlots(num_held()),
+          .first_candidate = candidates.first,
+          .last_candidate = candidates.last,
+          .best = best(),
+          .victims = victims()});
   if (num_held() <= row.keep.slots()) return;
-  SPILLWAY_CHECK(victim >= 0 && victim < row.num_held);
-  MoveNewTokenTo(victim);
+  for (int64_t kv_head = kv_head_begin; kv_head < kv_head_end; ++kv_head) {
+    const int64_t victim = victims()[kv_head - kv_head_begin];
+    SPILLWAY_CHECK(victim >= 0 && victim < row.num_held);
+    MoveNewTokenTo(Head(kv_head), victim);
+  }
 }
 
-void Step::MoveNewTokenTo(int64_t slot) const {
+void Step::MoveNewTokenTo(const KvHead<std::byte>& head, int64_t slot) const {
   CopyToken(head, row.num_held, head, slot);
   *head.Score(slot) = *head.Score(row.num_held);
   *head.Position(slot) = *head.Position(row.num_held);
@@ -184,20 +213,19 @@ void BudgetAttention(const BudgetAttentionArgs& args, std::span<std::byte> works
   const AttentionFunctions& attention = AttentionFunctionsOf(isa);
   const UpdateBudget update = UpdateBudgetOf(isa);
   const AttentionArgs plain = PlainArgs(args);
-  const int64_t num_pairs = static_cast<int64_t>(args.rows.size()) * args.num_kv_heads;
-  const int64_t run_length = AttentionRunLength(num_pairs, pool.num_threads());
+  const auto num_rows = static_cast<int64_t>(args.rows.size());
+  const int64_t heads = DecodeHeads(plain, num_rows, pool.num_threads());
+  const int64_t tasks_per_row = DivideUp(args.num_kv_heads, heads);
   auto run = [&](int64_t index, int worker) {
-    std::byte* scratch = workspace.data() + worker * scratch_bytes;
-    const int64_t end = std::min((index + 1) * run_length, num_pairs);
-    Step(args, plain, index * run_length, scratch).Prefetch();
-    for (int64_t pair = index * run_length; pair < end; ++pair) {
-      const Step step(args, plain, pair, scratch);
-      const Step next(args, plain, std::min(pair + 1, end - 1), scratch);
-      step.Attend(attention, pair + 1 < end ? &next : nullptr);
-      step.UpdateState(update);
-    }
+    const int64_t begin = index % tasks_per_row * heads;
+    const Step step(args, plain, index / tasks_per_row, begin,
+                    std::min(begin + heads, args.num_kv_heads),
+                    workspace.data() + worker * scratch_bytes);
+    step.Store(attention);
+    step.Attend(attention);
+    step.UpdateState(update);
   };
-  pool.Run((num_pairs + run_length - 1) / run_length, run);
+  pool.Run(num_rows * tasks_per_row, run);
 }
 
 }  // namespace spillway::kernels

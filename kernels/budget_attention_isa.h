@@ -1,5 +1,5 @@
-// What budget_attention_cpu.cc hands to the instruction sets: the state of one row's KV head after
-// it attended. Private to the kernels.
+// What budget_attention_cpu.cc hands to the instruction sets: the state of some KV heads of a
+// row after they attended. Private to the kernels.
 #pragma once
 
 #include <cstddef>
@@ -7,21 +7,30 @@
 
 namespace spillway::kernels {
 
+constexpr int64_t kVictimFloats = 3 * 16;  // of BudgetTask::best, for each KV head
+
 struct BudgetTask {
-  std::byte* scores = nullptr;     // of this KV head in the row's first block: [block_slots] fp32
-  std::byte* positions = nullptr;  // likewise: [block_slots] int32
-  int64_t block_bytes = 0;         // from there to the next block's
+  std::byte* scores = nullptr;     // of the first KV head in the row's first block: [block_slots]
+  std::byte* positions = nullptr;  // likewise; fp32 and int32
+  int64_t head_bytes = 0;          // from there to the next KV head's
+  int64_t block_bytes = 0;         // and to the next block's
   int64_t block_slots = 0;
-  int64_t num_held = 0;            // the new token included
-  const float* weights = nullptr;  // [num_held rounded up to 16]; null: scores do not matter
-  int64_t first_candidate = 0;     // positions that may go
-  int64_t last_candidate = 0;      // included
+  int64_t num_heads = 0;
+  int64_t num_held = 0;  // the new token included
+  // [KV head][weights_stride], num_held rounded up to 16 of them; null: scores do not matter.
+  const float* weights = nullptr;
+  int64_t weights_stride = 0;
+  int64_t first_candidate = 0;  // positions that may go
+  int64_t last_candidate = 0;   // included
+  float* best = nullptr;        // workspace: [KV head][kVictimFloats]
+  // [KV head]: the slot of the candidate that goes; -1 when no token is a candidate.
+  int64_t* victims = nullptr;
 };
 
-// Adds the weights to the scores. Returns the slot of the candidate that goes; -1 when no token is
-// a candidate.
-int64_t UpdateBudgetPortable(const BudgetTask& task);
-int64_t UpdateBudgetAvx2(const BudgetTask& task);
-int64_t UpdateBudgetAvx512(const BudgetTask& task);
+// Adds the weights to the scores and names the victims. State is met as it lies: a block's, of all
+// KV heads, then the next one's.
+void UpdateBudgetPortable(const BudgetTask& task);
+void UpdateBudgetAvx2(const BudgetTask& task);
+void UpdateBudgetAvx512(const BudgetTask& task);
 
 }  // namespace spillway::kernels

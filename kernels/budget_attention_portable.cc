@@ -2,6 +2,6 @@
 
 namespace spillway::kernels {
 
-int64_t UpdateBudgetPortable(const BudgetTask& task) { return UpdateBudgetSimd(task); }
+void UpdateBudgetPortable(const BudgetTask& task) { UpdateBudgetSimd(task); }
 
 }  // namespace spillway::kernels

@@ -17,20 +17,31 @@ constexpr float kLaneNumbers[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
 constexpr int64_t kHalf = kLanes / 2;  // slots of one KV block, whatever its length
 static_assert(kKvBlockSlots % kHalf == 0 && kKvCodedBlockSlots % kHalf == 0);
 
-// Scores or positions of kLanes slots from `slot`. Where the second half has no tokens, and perhaps
-// no KV block, it is the first again.
+// kLanes slots of a KV head's state.
+struct Slots {
+  int64_t first;
+  int64_t count;  // that hold tokens
+  int64_t low;    // bytes from the state of the head's first block to that of the first half
+  int64_t
+      high;  // and of the second; where that has no tokens, and perhaps no KV block, of the first
+
+  Slots(const BudgetTask& task, int64_t slot)
+      : first(slot), count(MinOf(kLanes, task.num_held - slot)), low(At(task, slot)) {
+    high = count > kHalf ? At(task, slot + kHalf) : low;
+  }
+  static int64_t At(const BudgetTask& task, int64_t slot) {
+    return slot / task.block_slots * task.block_bytes + slot % task.block_slots * 4;
+  }
+};
+
+// Their scores or positions.
 struct StateAt {
   float* low;
   float* high;
 
-  StateAt(const BudgetTask& task, std::byte* state, int64_t slot) {
-    low = At(task, state, slot);
-    high = slot + kHalf < task.num_held ? At(task, state, slot + kHalf) : low;
-  }
-  static float* At(const BudgetTask& task, std::byte* state, int64_t slot) {
-    return reinterpret_cast<float*>(state + slot / task.block_slots * task.block_bytes) +
-           slot % task.block_slots;
-  }
+  StateAt(std::byte* state, const Slots& slots)
+      : low(reinterpret_cast<float*>(state + slots.low)),
+        high(reinterpret_cast<float*>(state + slots.high)) {}
   Simd::F Load() const { return Simd::LoadHalves(low, high); }
   // The first n.
   void Store(Simd::F v, int64_t n) const {
@@ -39,22 +50,15 @@ struct StateAt {
   }
 };
 
-inline Simd::F Positions(const BudgetTask& task, int64_t slot) {
-  return Simd::FromInts(StateAt(task, task.positions, slot).Load());
-}
-
-// How much each of kLanes slots should go: -score, the lowest for those that stay. A NaN score goes
+// How much each of the slots should go: -score, the lowest for those that stay. A NaN score goes
 // first, and no candidate is as low as a token that stays.
-inline Simd::F Urgency(const BudgetTask& task, int64_t slot) {
-  Simd::F urgency = Simd::Zero();
-  if (task.weights != nullptr) {
-    urgency = Simd::Sub(Simd::Zero(), StateAt(task, task.scores, slot).Load());
-    urgency = Simd::Min(urgency, Simd::Set(kInfinity));  // the second operand for NaN
-    urgency = Simd::Max(urgency, Simd::Set(-kLargest));
-  }
-  const Simd::F position = Positions(task, slot);
+inline Simd::F Urgency(const BudgetTask& task, const Slots& slots, Simd::F score,
+                       Simd::F position) {
+  Simd::F urgency = Simd::Sub(Simd::Zero(), score);
+  urgency = Simd::Min(urgency, Simd::Set(kInfinity));  // the second operand for NaN
+  urgency = Simd::Max(urgency, Simd::Set(-kLargest));
   const Simd::F index =
-      Simd::Add(Simd::Load(kLaneNumbers), Simd::Set(static_cast<float>(slot - task.num_held)));
+      Simd::Add(Simd::Load(kLaneNumbers), Simd::Set(-static_cast<float>(slots.count)));
   const Simd::F first = Simd::Set(static_cast<float>(task.first_candidate));
   const Simd::F last = Simd::Set(static_cast<float>(task.last_candidate));
   const Simd::F stays = Simd::Set(-kInfinity);
@@ -63,10 +67,14 @@ inline Simd::F Urgency(const BudgetTask& task, int64_t slot) {
   return Simd::SelectLess(index, Simd::Zero(), urgency, stays);
 }
 
-inline void AddWeights(const BudgetTask& task, int64_t slot) {
-  const StateAt scores(task, task.scores, slot);
-  const Simd::F sum = Simd::Add(scores.Load(), Simd::Load(task.weights + slot));
-  scores.Store(sum, MinOf(kLanes, task.num_held - slot));
+// With the weights added; zeros where scores do not matter.
+inline Simd::F AddWeights(const BudgetTask& task, const Slots& slots, int64_t head) {
+  if (task.weights == nullptr) return Simd::Zero();
+  const StateAt scores(task.scores + head * task.head_bytes, slots);
+  const float* weights = task.weights + head * task.weights_stride + slots.first;
+  const Simd::F sum = Simd::Add(scores.Load(), Simd::Load(weights));
+  scores.Store(sum, slots.count);
+  return sum;
 }
 
 // Per lane the token that should go first of those seen: the highest urgency, of equal ones the
@@ -76,6 +84,16 @@ struct Victims {
   Simd::F position = Simd::Set(-1.0F);
   Simd::F slot = Simd::Set(-1.0F);
 
+  Victims() = default;
+  explicit Victims(const float* from)
+      : urgency(Simd::Load(from)),
+        position(Simd::Load(from + kLanes)),
+        slot(Simd::Load(from + 2 * kLanes)) {}
+  void StoreTo(float* to) const {
+    Simd::Store(to, urgency);
+    Simd::Store(to + kLanes, position);
+    Simd::Store(to + 2 * kLanes, slot);
+  }
   void Meet(Simd::F other, Simd::F other_position, Simd::F other_slot) {
     const Simd::F tie_slot = Simd::SelectLess(position, other_position, other_slot, slot);
     const Simd::F tie_position = Simd::Max(other_position, position);
@@ -99,14 +117,27 @@ inline int64_t Victims::Slot() const {
   return static_cast<int64_t>(Simd::MaxOf(Simd::SelectLess(positions, last, stays, slot)));
 }
 
-inline int64_t UpdateBudgetSimd(const BudgetTask& task) {
-  Victims victims;
+inline void MeetSlots(const BudgetTask& task, const Slots& slots, int64_t head) {
+  const Simd::F score = AddWeights(task, slots, head);
+  const StateAt positions(task.positions + head * task.head_bytes, slots);
+  const Simd::F position = Simd::FromInts(positions.Load());
+  const Simd::F slot =
+      Simd::Add(Simd::Load(kLaneNumbers), Simd::Set(static_cast<float>(slots.first)));
+  float* best = task.best + head * kVictimFloats;
+  Victims victims(best);
+  victims.Meet(Urgency(task, slots, score, position), position, slot);
+  victims.StoreTo(best);
+}
+
+inline void UpdateBudgetSimd(const BudgetTask& task) {
+  for (int64_t head = 0; head < task.num_heads; ++head)
+    Victims().StoreTo(task.best + head * kVictimFloats);
   for (int64_t slot = 0; slot < task.num_held; slot += kLanes) {
-    if (task.weights != nullptr) AddWeights(task, slot);
-    victims.Meet(Urgency(task, slot), Positions(task, slot),
-                 Simd::Add(Simd::Load(kLaneNumbers), Simd::Set(static_cast<float>(slot))));
+    const Slots slots(task, slot);
+    for (int64_t head = 0; head < task.num_heads; ++head) MeetSlots(task, slots, head);
   }
-  return victims.Slot();
+  for (int64_t head = 0; head < task.num_heads; ++head)
+    task.victims[head] = Victims(task.best + head * kVictimFloats).Slot();
 }
 
 }  // namespace

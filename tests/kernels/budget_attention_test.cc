@@ -91,8 +91,8 @@ struct Checked {
 
 // Shapes and budgets of all kinds; prompts shorter than, as long as and longer than the budget.
 BudgetCase RandomCase(std::mt19937& random) {
-  constexpr int64_t kShapes[][3] = {{2, 2, 64}, {4, 1, 32}, {2, 2, 80}, {4, 1, 128},
-                                    {8, 2, 20}, {3, 3, 7},  {30, 1, 16}};
+  constexpr int64_t kShapes[][3] = {{2, 2, 64}, {4, 1, 32},  {2, 2, 80}, {4, 1, 128}, {8, 2, 20},
+                                    {3, 3, 7},  {30, 1, 16}, {6, 3, 80}, {35, 35, 8}};
   constexpr KvPolicyKind kKinds[] = {KvPolicyKind::kH2o, KvPolicyKind::kH2o, KvPolicyKind::kWindow,
                                      KvPolicyKind::kH2oFlexgen};
   auto below = [&](int64_t end) {
@@ -223,32 +223,41 @@ TEST_P(BudgetAttentionTest, OutputIsPlainAttentionsToTheBit) {
 }
 
 // Four rows of different lengths and budgets: together, alone, in chunks, on other threads.
+void CheckBitsOfRows(std::span<const BudgetCase> cases, const KvStorage& kv, Isa isa) {
+  auto run_all = [&](int64_t chunk, int num_threads, bool together) {
+    std::vector<std::unique_ptr<BudgetRow>> rows;
+    std::vector<BudgetRow*> all;
+    for (const BudgetCase& c : cases) {
+      rows.push_back(std::make_unique<BudgetRow>(c, kv, 40 + rows.size()));
+      Prefill(*rows.back(), chunk, num_threads, isa);
+      all.push_back(rows.back().get());
+    }
+    for (int64_t step = 0; step < 20; ++step) {
+      if (together) StepAll(all, num_threads, isa);
+      for (size_t i = 0; !together && i < all.size(); ++i) StepAll({all[i]}, num_threads, isa);
+    }
+    return rows;
+  };
+  const auto expected = run_all(1000, 1, false);
+  for (const auto& rows : {run_all(1000, 2, true), run_all(7, 4, true), run_all(1, 2, false)}) {
+    for (size_t i = 0; i < rows.size(); ++i) {
+      EXPECT_EQ(Bits(rows[i]->out), Bits(expected[i]->out)) << i;
+      EXPECT_TRUE(std::ranges::equal(rows[i]->cache.span(), expected[i]->cache.span())) << i;
+    }
+  }
+}
+
 TEST_P(BudgetAttentionTest, BitsDoNotDependOnChunksNeighboursOrThreads) {
+  // {40, 40}: more heads than one decode task takes; {12, 6}: one key for two queries.
+  constexpr int64_t kShapes[][3] = {{8, 2, 64}, {40, 40, 16}, {12, 6, 80}};
   for (const KvPolicyKind kind : {KvPolicyKind::kH2o, KvPolicyKind::kH2oFlexgen}) {
-    const BudgetCase cases[] = {{8, 2, 64, kind, {0, 20, 21}, 100, 20},
-                                {8, 2, 64, kind, {0, 70, 10}, 30, 20},
-                                {8, 2, 64, kind, {0, 0, 1}, 3, 20},
-                                {8, 2, 64, kind, {0, 15, 1}, 16, 20}};
-    auto run_all = [&](int64_t chunk, int num_threads, bool together) {
-      std::vector<std::unique_ptr<BudgetRow>> rows;
-      std::vector<BudgetRow*> all;
-      for (const BudgetCase& c : cases) {
-        rows.push_back(std::make_unique<BudgetRow>(c, kv(), 40 + rows.size()));
-        Prefill(*rows.back(), chunk, num_threads, isa());
-        all.push_back(rows.back().get());
-      }
-      for (int64_t step = 0; step < 20; ++step) {
-        if (together) StepAll(all, num_threads, isa());
-        for (size_t i = 0; !together && i < all.size(); ++i) StepAll({all[i]}, num_threads, isa());
-      }
-      return rows;
-    };
-    const auto expected = run_all(1000, 1, false);
-    for (const auto& rows : {run_all(1000, 2, true), run_all(7, 4, true), run_all(1, 2, false)}) {
-      for (size_t i = 0; i < rows.size(); ++i) {
-        EXPECT_EQ(Bits(rows[i]->out), Bits(expected[i]->out)) << i;
-        EXPECT_TRUE(std::ranges::equal(rows[i]->cache.span(), expected[i]->cache.span())) << i;
-      }
+    for (const auto& [num_heads, num_kv_heads, head_dim] : kShapes) {
+      const BudgetCase cases[] = {{num_heads, num_kv_heads, head_dim, kind, {0, 20, 21}, 100, 20},
+                                  {num_heads, num_kv_heads, head_dim, kind, {0, 70, 10}, 30, 20},
+                                  {num_heads, num_kv_heads, head_dim, kind, {0, 0, 1}, 3, 20},
+                                  {num_heads, num_kv_heads, head_dim, kind, {0, 15, 1}, 16, 20}};
+      SCOPED_TRACE(num_heads);
+      CheckBitsOfRows(cases, kv(), isa());
     }
   }
 }

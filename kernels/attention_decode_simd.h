@@ -1,0 +1,214 @@
+// The body of a DecodeTask, compiled once per instruction set. In a query's own arithmetic there is
+// no difference to Attend of attention_simd.h, and none in its bits; the order in which the heads
+// and their slots are met follows the cache.
+#pragma once
+
+#include "kernels/attention_simd.h"
+
+namespace spillway::kernels {
+namespace {
+
+// From what is read to what is fetched into the caches meanwhile: a page, where the processor's own
+// prefetcher ends. Behind a run of keys lie the values of the same slots.
+constexpr int64_t kAheadBytes = 4096;
+
+// kBits below 16: of codes, and kKv does not matter.
+template <DType kKv, int kBits>
+struct Decode {
+  static constexpr int64_t kBlockSlots = KvBlockSlots(kBits);
+  static constexpr int64_t kStep = MaxOf(kLanes, kBlockSlots);  // slots of a head before the next
+
+  const DecodeTask& task;
+  const AttentionArgs& args;
+  const AttentionRow& row;
+  int64_t group;
+  int64_t num_queries;
+  int64_t num_slots;  // that the queries see
+  int64_t padded_dim;
+  int64_t code_bytes;    // of a token's K or V
+  int64_t token_bytes;   // of the same, min and scale included
+  float* q;              // [query][padded_dim], scaled
+  float* sums;           // [query][padded_dim]
+  float* block_weights;  // [query][64]
+  float* ranges;         // [group][16][min, scale] of a KV block of codes
+  float* maxima;         // [query]
+  float* totals;         // [query]
+  float* factors;        // [query]: what the sums so far are multiplied by in this block
+
+  explicit Decode(const DecodeTask& decode_task);
+  int64_t KvHeadOf(int64_t query) const { return task.kv_head_begin + query / group; }
+  float* ScoresOf(int64_t query, int64_t begin) const {
+    if (task.weights == nullptr) return block_weights + query * kAttentionKeys;
+    return task.weights + query * task.weights_stride + begin;
+  }
+  // A KV block's keys or values of the query's KV head.
+  const std::byte* Run(bool values, int64_t query, int64_t slot) const {
+    const int64_t head = (values ? args.num_kv_heads : 0) + KvHeadOf(query);
+    return row.kv + slot / kBlockSlots * task.block_bytes + head * kBlockSlots * token_bytes;
+  }
+  // kStep slots from `slot`, the first of a KV block, of the query's KV head.
+  auto Slots(bool values, int64_t query, int64_t slot) const;
+
+  void LoadQueries() const;
+  void Scores(int64_t begin, int64_t visible) const;
+  void Softmax(int64_t begin, int64_t visible) const;
+  void Values(int64_t begin, int64_t visible) const;
+  void FinishWeights() const;
+  void StoreOutputs() const;
+  void Execute() const;
+};
+
+template <DType kKv, int kBits>
+Decode<kKv, kBits>::Decode(const DecodeTask& decode_task)
+    : task(decode_task),
+      args(*task.args),
+      row(*task.row),
+      group(args.num_heads / args.num_kv_heads),
+      num_queries((task.kv_head_end - task.kv_head_begin) * group),
+      num_slots(row.num_past + 1),
+      padded_dim(AttentionPaddedDim(args.head_dim)),
+      code_bytes(KvCodeBytes(args.head_dim, kBits)),
+      token_bytes(KvTokenBytes(args.head_dim, kBits)),
+      q(task.scratch),
+      sums(q + kDecodeQueries * padded_dim),
+      block_weights(sums + kDecodeQueries * padded_dim),
+      ranges(block_weights + kDecodeQueries * kAttentionKeys),
+      maxima(ranges + 2 * kKvCodedBlockSlots * KvGroups(args.head_dim)),
+      totals(maxima + kDecodeQueries),
+      factors(totals + kDecodeQueries) {}
+
+// The queries' heads lie side by side, and so do their outputs.
+template <DType kKv, int kBits>
+void Decode<kKv, kBits>::LoadQueries() const {
+  const Simd::F scale = Simd::Set(args.scale);
+  const float* from =
+      args.q + row.token_offset * args.qkv_stride + task.kv_head_begin * group * args.head_dim;
+  for (int64_t query = 0; query < num_queries; ++query, from += args.head_dim) {
+    for (int64_t d = 0; d < padded_dim; d += kLanes) {
+      const int64_t n = d < args.head_dim ? MinOf(kLanes, args.head_dim - d) : 0;
+      Simd::Store(q + query * padded_dim + d, Simd::Mul(scale, Simd::LoadPart(from + d, n)));
+      Simd::Store(sums + query * padded_dim + d, Simd::Zero());
+    }
+  }
+  for (int64_t query = 0; query < kDecodeQueries; ++query) {
+    maxima[query] = kMinusInfinity;
+    totals[query] = 0;
+    factors[query] = 0;
+  }
+}
+
+template <DType kKv, int kBits>
+auto Decode<kKv, kBits>::Slots(bool values, int64_t query, int64_t slot) const {
+  const std::byte* run = Run(values, query, slot);
+  if constexpr (kBits < 16) {
+    const auto* from = reinterpret_cast<const uint16_t*>(run + kBlockSlots * code_bytes);
+    const int64_t floats = kBlockSlots * 2 * KvGroups(args.head_dim);
+    for (int64_t i = 0; i < floats; i += kLanes) Simd::Store(ranges + i, Simd::LoadHalf(from + i));
+    return CodedBlock<kBits>{run, ranges, args.head_dim, task.block_bytes, kAheadBytes};
+  } else {
+    return KeyBlock<kKv>{run, args.head_dim, task.block_bytes / 2, row.num_slots - slot,
+                         kAheadBytes};
+  }
+}
+
+// Lanes past the last slot hold a score of nothing; Softmax replaces them.
+template <DType kKv, int kBits>
+void Decode<kKv, kBits>::Scores(int64_t begin, int64_t visible) const {
+  for (int64_t slot = 0; slot < visible; slot += kStep) {
+    for (int64_t query = 0; query < num_queries; ++query) {
+      const auto keys = Slots(false, query, begin + slot);
+      float* to = ScoresOf(query, begin) + slot;
+      for (int64_t at = 0; at < kStep; at += kLanes)
+        Simd::Store(to + at, Dots(q + query * padded_dim, keys, at, args.head_dim));
+    }
+  }
+}
+
+// One step for all queries, then the next: alone, each is a chain of latencies.
+template <DType kKv, int kBits>
+void Decode<kKv, kBits>::Softmax(int64_t begin, int64_t visible) const {
+  for (int64_t query = 0; query < num_queries; ++query) {
+    const float maximum = HighestScore(ScoresOf(query, begin), visible, maxima[query]);
+    factors[query] = maxima[query] - maximum;
+    maxima[query] = maximum;
+  }
+  for (int64_t query = 0; query < num_queries; query += kLanes)
+    Simd::Store(factors + query, Exp(Simd::Load(factors + query)));
+  for (int64_t query = 0; query < num_queries; ++query) {
+    const float total = WeighScores(ScoresOf(query, begin), visible, maxima[query],
+                                    block_weights + query * kAttentionKeys);
+    totals[query] = totals[query] * factors[query] + total;
+  }
+}
+
+template <DType kKv, int kBits>
+void Decode<kKv, kBits>::Values(int64_t begin, int64_t visible) const {
+  for (int64_t slot = 0; slot < visible; slot += kStep) {
+    const int64_t count = MinOf(kStep, visible - slot);
+    for (int64_t query = 0; query < num_queries; ++query) {
+      const auto values = Slots(true, query, begin + slot);
+      const float* weights = block_weights + query * kAttentionKeys + slot;
+      float* to = sums + query * padded_dim;
+      if constexpr (kBits < 16) {
+        MulValues(values, count, weights, slot == 0 ? factors[query] : 1.0F, to);
+      } else {
+        const float* factor = slot == 0 ? factors + query : nullptr;
+        MulAllValues<1, kKv>({values, 0, count, weights, factor, to, padded_dim, 0}, args.head_dim);
+      }
+    }
+  }
+}
+
+// Each is exp(score - maximum) / total anew: the exps of the pass are relative to the maximum of
+// their time, so that equal scores in two blocks would end up an ulp apart.
+template <DType kKv, int kBits>
+void Decode<kKv, kBits>::FinishWeights() const {
+  for (int64_t query = 0; query < num_queries; ++query) {
+    const float* scores = task.weights + query * task.weights_stride;
+    float* to = task.weights + query / group * task.weights_stride;
+    const Simd::F maximum = Simd::Set(maxima[query]);
+    const Simd::F inverse = Simd::Set(1.0F / totals[query]);
+    const bool first = query % group == 0;
+    for (int64_t slot = 0; slot < num_slots; slot += kLanes) {
+      const Simd::F sum = first ? Simd::Zero() : Simd::Load(to + slot);
+      const Simd::F weight = Exp(Simd::Sub(Simd::Load(scores + slot), maximum));
+      Simd::Store(to + slot, Simd::Fma(inverse, weight, sum));
+    }
+  }
+}
+
+template <DType kKv, int kBits>
+void Decode<kKv, kBits>::StoreOutputs() const {
+  float* to =
+      args.out + row.token_offset * args.out_stride + task.kv_head_begin * group * args.head_dim;
+  for (int64_t query = 0; query < num_queries; ++query, to += args.head_dim) {
+    const Simd::F scale = Simd::Set(1.0F / totals[query]);
+    for (int64_t d = 0; d < args.head_dim; d += kLanes) {
+      Simd::StorePart(to + d, Simd::Mul(scale, Simd::Load(sums + query * padded_dim + d)),
+                      MinOf(kLanes, args.head_dim - d));
+    }
+  }
+}
+
+template <DType kKv, int kBits>
+void Decode<kKv, kBits>::Execute() const {
+  LoadQueries();
+  for (int64_t begin = 0; begin < num_slots; begin += kAttentionKeys) {
+    const int64_t visible = MinOf(kAttentionKeys, num_slots - begin);
+    Scores(begin, visible);
+    Softmax(begin, visible);
+    Values(begin, visible);
+  }
+  if (task.weights != nullptr) FinishWeights();
+  StoreOutputs();
+}
+
+inline void DecodeSimd(const DecodeTask& task) {
+  if (task.args->kv_bits == 8) return Decode<DType::kF16, 8>(task).Execute();
+  if (task.args->kv_bits == 4) return Decode<DType::kF16, 4>(task).Execute();
+  task.args->kv_dtype == DType::kF16 ? Decode<DType::kF16, 16>(task).Execute()
+                                     : Decode<DType::kBF16, 16>(task).Execute();
+}
+
+}  // namespace
+}  // namespace spillway::kernels
