@@ -494,7 +494,7 @@ void TakePolicyFile(Config& config) {
 
 // The lengths come from --input or from the flags, never from both.
 void CheckPlan(Config& config, const Given& given) {
-  for (const char* name : {"emulate-gpu", "threads", "device", "cpu-compute"}) {
+  for (const char* name : {"threads", "device", "cpu-compute"}) {
     if (config.machine && IsStated(given, name)) {
       throw Error(ErrorCode::kFlag,
                   fmt::format("--{}: --machine says what the machine is; leave it out", name));

@@ -52,6 +52,34 @@ void TakeCaps(const Config& config, Machine& machine) {
   if (config.disk_space_bytes) machine.cap_bytes[Tier::kDisk] = *config.disk_space_bytes;
 }
 
+// A part of the CPU's memory becomes the gpu tier, and the CPU computes for it.
+void EmulateGpu(const Config& config, Machine& machine) {
+  if (config.emulate_gpu_bytes.value_or(0) == 0) return;
+  machine.device = Tier::kGpu;
+  machine.gpu_is_emulated = true;
+  machine.cap_bytes[Tier::kGpu] =
+      std::min(*config.emulate_gpu_bytes, config.gpu_memory_bytes.value_or(INT64_MAX));
+  machine.gpu_cap_flags =
+      config.gpu_memory_bytes ? "--emulate-gpu and --gpu-memory" : "--emulate-gpu";
+  machine.rates.gpu = machine.rates.cpu;
+  if (config.cpu_memory_bytes) return;
+  machine.cap_bytes[Tier::kCpu] =
+      std::max<int64_t>(0, machine.cap_bytes[Tier::kCpu] - machine.cap_bytes[Tier::kGpu]);
+}
+
+// The machine of a file.
+Machine ForeignMachine(const Config& config) {
+  Machine machine = *config.machine;
+  if (config.emulate_gpu_bytes && machine.has_gpu()) {
+    throw Error(ErrorCode::kFlag,
+                "--emulate-gpu stands for a GPU, and the machine of --machine has one; leave one "
+                "of the two out");
+  }
+  TakeCaps(config, machine);
+  EmulateGpu(config, machine);
+  return machine;
+}
+
 // What a run may take of a GPU.
 int64_t GpuCap(const Config& config, const DeviceMemory& memory) {
   const int64_t wanted =
@@ -92,31 +120,19 @@ Machine HostMachine(const Config& config, const Device& device) {
 Machine ProbeMachine(const Config& config, const OpenedModel& model, const Device& device) {
   Machine machine = HostMachine(config, device);
   const ProfileKey key = MakeProfileKey(machine, OffloadFolder(config));
-  if (!config.machine) machine.rates = CachedRates(key).value_or(MachineRates{});
-  if (device.IsHostMemory() && config.emulate_gpu_bytes.value_or(0) > 0) {
-    machine.device = Tier::kGpu;
-    machine.gpu_is_emulated = true;
-    machine.cap_bytes[Tier::kGpu] =
-        std::min(*config.emulate_gpu_bytes, config.gpu_memory_bytes.value_or(INT64_MAX));
-    machine.gpu_cap_flags =
-        config.gpu_memory_bytes ? "--emulate-gpu and --gpu-memory" : "--emulate-gpu";
-    machine.rates.gpu = machine.rates.cpu;  // the same processor computes
-  }
+  machine.rates =
+      config.machine ? config.machine->rates : CachedRates(key).value_or(MachineRates{});
+  machine.cap_bytes[Tier::kCpu] = config.cpu_memory_bytes.value_or(machine.cap_bytes[Tier::kCpu]);
   machine.cap_bytes[Tier::kDisk] = config.disk_space_bytes
                                        ? *config.disk_space_bytes
                                        : FreeDiskBytes(config) + StoredBytes(config, model);
-  const int64_t emulated = device.IsHostMemory() ? machine.cap_bytes[Tier::kGpu] : 0;
-  machine.cap_bytes[Tier::kCpu] = config.cpu_memory_bytes.value_or(
-      std::max<int64_t>(0, machine.cap_bytes[Tier::kCpu] - emulated));
+  if (device.IsHostMemory()) EmulateGpu(config, machine);
   return machine;
 }
 
 Machine MachineToPlanFor(const Config& config, const OpenedModel& model, const Device& device) {
   const bool foreign = config.machine && PlansOnly(config.verb);
-  Machine machine = foreign ? *config.machine : ProbeMachine(config, model, device);
-  if (foreign) TakeCaps(config, machine);
-  if (!foreign && config.machine) machine.rates = config.machine->rates;
-  return machine;
+  return foreign ? ForeignMachine(config) : ProbeMachine(config, model, device);
 }
 
 KernelNeeds NeedsFor(const Machine& machine, const Device& device) {

@@ -12,6 +12,7 @@ import unittest
 import harness
 
 T4 = harness.REPOSITORY / "examples" / "machines" / "t4.json"
+XEON = T4.with_name("xeon-2-cores.json")
 OPT_30B = ["--model", "opt-30b", "--machine", T4, "--prompt-len", 512, "--gen-len", 32]
 LONG_ANSWERS = [*OPT_30B[:-1], 1024]  # where bits matter
 POLICIES = harness.REPOSITORY / "examples" / "policies"
@@ -144,6 +145,15 @@ class Simulate(PlanningTest):
                 bytes_moved = run["links"][link]["bytes"]
                 slack = 3 * (14 << 20) if link in ("disk_read", "cpu_to_gpu") else 0
                 self.assertAlmostEqual(simulated["links"][link]["bytes"], bytes_moved, delta=slack, msg=(policy, link))
+
+    def test_a_machine_without_a_gpu_can_emulate_one(self):
+        work = ["--model", "opt-125m", "--percent", 50, 50, 100, 0, 100, 0, "--gpu-batch-size", 8]
+        report = self.report_of("simulate", *work, "--machine", XEON, "--emulate-gpu", "2GiB", "--cpu-memory", "4GiB")
+        caps = {tier: use["cap_bytes"] for tier, use in report["tiers"].items()}
+        self.assertEqual((caps["gpu"], caps["cpu"]), (2 << 30, 4 << 30))
+        self.assertGreater(report["links"]["cpu_to_gpu"]["bytes"], 0)
+        line = self.refusal(2, "simulate", *work, "--machine", T4, "--emulate-gpu", "2GiB")
+        self.assertIn("the machine of --machine has one", line)
 
 
 class PolicyFiles(PlanningTest):
