@@ -85,7 +85,6 @@ void Tiers::OpenDisk(const Plan& plan, const DiskOptions& disk) {
   }
   DiskBackendOptions backend;
   backend.kind = disk.backend;
-  backend.depth = kStreamingDepth;
   backend.buffers = DiskMemory(plan);
   std::unique_ptr<DiskBackend> made = MakeDiskBackend(backend);
   if (!disk.faults.faults.empty() || disk.faults.shuffle) {

@@ -45,16 +45,12 @@ class DiskBackend {
   virtual void Start(int32_t id, const DiskRequest& request) = 0;
 };
 
-// Requests of 2 MiB in flight at a time: more only lengthen the queue (measured: 4 to 8 MiB are
-// best).
-inline constexpr int kStreamingDepth = 4;
-
 // kAuto is io_uring where the system has it and lets us, otherwise threads.
 enum class DiskBackendKind { kAuto, kUring, kThreads };
 
 struct DiskBackendOptions {
   DiskBackendKind kind = DiskBackendKind::kAuto;
-  int depth = 16;
+  int depth = 32;
   int num_threads = 8;  // of the threads backend
   // Registered with io_uring, so that their pages are looked up once and not for every request;
   // they become resident as a whole. Memory elsewhere works too. Lifetime: outlive the backend.

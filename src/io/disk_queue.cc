@@ -115,8 +115,14 @@ void DiskQueue::Enqueue(const DiskRequest& piece, uint32_t ticket, Lock& lock) {
   ++num_pending_;
 }
 
+bool DiskQueue::HasRoomFor(const Piece& piece) const {
+  if (num_in_flight_ == 0) return true;
+  const int64_t bytes = bytes_in_flight_ + piece.transfer.request().bytes();
+  return num_in_flight_ < backend_->depth() && bytes <= options_.in_flight_bytes;
+}
+
 void DiskQueue::StartPending(Lock& lock) {
-  while (num_pending_ > 0 && num_in_flight_ < backend_->depth()) {
+  while (num_pending_ > 0 && HasRoomFor(pieces_[pending_[first_pending_]])) {
     const uint32_t index = pending_[first_pending_];
     first_pending_ = (first_pending_ + 1) % pending_.size();
     --num_pending_;
@@ -136,6 +142,7 @@ void DiskQueue::StartPending(Lock& lock) {
 void DiskQueue::NoteStart(Piece& piece) {
   const Clock::time_point now = Clock::now();
   ++num_in_flight_;
+  bytes_in_flight_ += piece.transfer.request().bytes();
   Direction& direction = For(piece.transfer.request().op);
   ++direction.totals.attempts;
   if (direction.num_in_flight++ == 0) direction.busy_since = now;
@@ -146,6 +153,7 @@ void DiskQueue::NoteStart(Piece& piece) {
 void DiskQueue::NoteEnd(const Piece& piece, DiskTransfer::Step step) {
   const Clock::time_point now = Clock::now();
   --num_in_flight_;
+  bytes_in_flight_ -= piece.transfer.request().bytes();
   Direction& direction = For(piece.transfer.request().op);
   if (--direction.num_in_flight == 0) {
     direction.totals.busy_s += Seconds(now - direction.busy_since);

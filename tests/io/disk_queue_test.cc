@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <cctype>
+#include <deque>
 #include <optional>
 #include <thread>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "tests/io/disk_test_util.h"
 
@@ -220,6 +223,62 @@ INSTANTIATE_TEST_SUITE_P(
                           "read:error=5@0,read:error=5@100,read:error=5@1000",
                           "read:delay=300@0/5,write:delay=200@0/6", "read:short=0@0/50")),
     SettingName);
+
+// Holds what is started until it is told to end the oldest.
+class HeldBackend final : public DiskBackend {
+ public:
+  static constexpr int kDepth = 16;
+
+  std::string_view name() const override { return "held"; }
+  std::string note() const override { return ""; }
+  int depth() const override { return kDepth; }
+  void Connect(DiskSink& sink) override { sink_ = &sink; }
+  void Start(int32_t id, const DiskRequest& request) override {
+    held_.emplace_back(id, request.bytes());
+  }
+
+  std::size_t num_held() const { return held_.size(); }
+  void EndOldest() {
+    const auto [id, bytes] = held_.front();
+    held_.pop_front();
+    sink_->Completed(id, bytes);
+  }
+
+ private:
+  DiskSink* sink_ = nullptr;
+  std::deque<std::pair<int32_t, int64_t>> held_;
+};
+
+// How many of `count` requests of so many bytes are in flight at first, and as each of them ends.
+std::vector<std::size_t> NumbersInFlight(int count, int64_t bytes) {
+  const TemporaryFolder folder(kDiskRoot);
+  const DiskFile file = DiskFile::CreateScratch(DiskFolder(folder.path()), kFileBytes);
+  const BlockMemory memory(count * bytes);
+  auto made = std::make_unique<HeldBackend>();
+  HeldBackend& backend = *made;
+  DiskQueueOptions options;
+  options.in_flight_bytes = 256 << 10;
+  DiskQueue queue(std::move(made), options);
+  std::vector<DiskRequest> requests;
+  for (int64_t at = 0; at < count * bytes; at += bytes)
+    requests.push_back({DiskOp::kWrite, &file, at, memory.Part(at, bytes)});
+  const DiskTicket ticket = queue.Submit(requests);
+  std::vector<std::size_t> numbers = {backend.num_held()};
+  while (backend.num_held() > 0) {
+    backend.EndOldest();
+    numbers.push_back(backend.num_held());
+  }
+  queue.Wait(ticket);
+  return numbers;
+}
+
+TEST(DiskQueue, BytesInFlightAreLimitedAndSmallRequestsAreMany) {
+  using Numbers = std::vector<std::size_t>;
+  EXPECT_EQ(NumbersInFlight(6, 64 << 10), (Numbers{4, 4, 4, 3, 2, 1, 0}));
+  EXPECT_EQ(NumbersInFlight(3, 512 << 10), (Numbers{1, 1, 1, 0}));  // each more than the limit
+  EXPECT_EQ(NumbersInFlight(3, 192 << 10), (Numbers{1, 1, 1, 0}));
+  EXPECT_EQ(NumbersInFlight(20, 4 << 10).front(), std::size_t{HeldBackend::kDepth});
+}
 
 TEST(DiskBackend, AutoTakesWhatThereIs) {
   const auto backend = MakeBackend(DiskBackendKind::kAuto, {}, "");
