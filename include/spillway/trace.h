@@ -96,13 +96,15 @@ struct PhaseTotals {
   PerLink<LinkTotals> links;
 };
 
-// Reads from disk that gave other bytes than were written, by what helped.
+// Reads from disk that failed or gave other bytes than were written, by what helped.
 struct DiskMending {
-  int64_t num_rereads = 0;   // the same read once again
-  int64_t num_repaired = 0;  // weights made from the model again
+  int64_t num_rereads = 0;     // the same read once again
+  int64_t num_repaired = 0;    // weights made from the model again
+  int64_t num_recomputed = 0;  // the rows that ran begun again
 
   DiskMending operator+(const DiskMending& other) const {
-    return {num_rereads + other.num_rereads, num_repaired + other.num_repaired};
+    return {num_rereads + other.num_rereads, num_repaired + other.num_repaired,
+            num_recomputed + other.num_recomputed};
   }
 };
 
@@ -115,6 +117,7 @@ struct Trace {
   int64_t slots_per_row = 0;  // of the row and block with most
   KvKeep largest_keep;        // there
   DiskMending mending;
+  int64_t lost_tokens = 0;  // of the generated ones: of rows that then began again
   PerTier<int64_t> peak_bytes;
 };
 

@@ -26,8 +26,15 @@ int64_t NumRunning(const std::vector<RowBatch>& batches) {
 }  // namespace
 
 Engine::Engine(const Plan& plan, Mover& mover, Executor& executor, ThreadPool& pool,
-               TraceLog* trace_log)
-    : plan_(plan), mover_(mover), executor_(executor), pool_(pool), trace_log_(trace_log) {
+               TraceLog* trace_log, const EngineTotals& so_far)
+    : plan_(plan),
+      mover_(mover),
+      executor_(executor),
+      pool_(pool),
+      trace_log_(trace_log),
+      trace_(so_far.trace),
+      links_before_(mover.links()),
+      progress_(so_far.done) {
   const PerTier<UsedBytes> used = BytesByUse(plan);
   for (const Tier tier : kAllTiers) {
     trace_.peak_bytes[tier] = plan.PlannedBytes(tier);
@@ -43,18 +50,42 @@ Trace Engine::Run(const Schedule& schedule, BlockBuilder& blocks, Job& job,
     if (schedule.overlap == Overlap::kOff) break;
     mover_.Begin({TaskKind::kLoadWeights, {0, layer, 0}}, {});
   }
-  for (std::vector<RowBatch> batches = blocks.Next(job); !batches.empty();
-       batches = blocks.Next(job)) {
+  std::vector<RowBatch> batches;
+  const DiskMending mended = trace_.mending;
+  try {
+    RunBlocks(schedule, batches, work);
+  } catch (...) {
+    EndPass();
+    DropRows(batches);
+    trace_.mending = mended + mover_.mending();
+    throw;
+  }
+  mover_.Stop();
+  AddLinks(trace_.decode.passes > 0 ? trace_.decode : trace_.prefill);
+  trace_.mending = mended + mover_.mending();
+  return trace_;
+}
+
+void Engine::RunBlocks(const Schedule& schedule, std::vector<RowBatch>& batches, const Work& work) {
+  for (batches = work.blocks.Next(work.job); !batches.empty();
+       batches = work.blocks.Next(work.job)) {
     ++trace_.num_blocks;
     Schedule grid = schedule;
     grid.num_batches = static_cast<int64_t>(batches.size());
     RunBlock(std::move(grid), batches, work);
   }
   mover_.WaitForStores();
-  mover_.Stop();
-  AddLinks(trace_.decode.passes > 0 ? trace_.decode : trace_.prefill);
-  trace_.mending = mover_.mending();
-  return trace_;
+}
+
+// None of what they were given is settled.
+void Engine::DropRows(const std::vector<RowBatch>& batches) {
+  for (const RowBatch& batch : batches) {
+    for (const std::unique_ptr<Row>& row : batch.rows()) {
+      trace_.lost_tokens += row->num_logits;
+      progress_.settled_tokens -= row->num_logits;
+    }
+  }
+  progress_.rows_running = 0;
 }
 
 void Engine::RunBlock(const Schedule& grid, std::vector<RowBatch>& batches, const Work& work) {

@@ -19,14 +19,25 @@
 
 namespace spillway {
 
+// What a run has done. One that failed can be gone on from: its trace counts what was computed in
+// vain, and nothing of rows that had not ended is settled.
+struct EngineTotals {
+  Trace trace;
+  WorkDone done;
+};
+
 // Called after every cell of the schedule; must be quick.
 using ProgressFn = std::function<void(const WorkDone&)>;
 
 class Engine {
  public:
-  // `trace_log` null: nothing is traced. Lifetime: all of these outlive the engine.
+  // `trace_log` null: nothing is traced. `so_far`: what this run comes on top of. Lifetime: all of
+  // these outlive the engine.
   Engine(const Plan& plan, Mover& mover, Executor& executor, ThreadPool& pool,
-         TraceLog* trace_log = nullptr);
+         TraceLog* trace_log = nullptr, const EngineTotals& so_far = {});
+
+  // Of the run and what came before it; also after a failure.
+  EngineTotals totals() const { return {trace_, progress_}; }
 
   // Runs the job to its end, and stops the mover then.
   // Throws: Error kInterrupted (finished rows have been handed to the job), kNonFinite, and what
@@ -41,7 +52,9 @@ class Engine {
     const ProgressFn& progress;
   };
 
+  void RunBlocks(const Schedule& schedule, std::vector<RowBatch>& batches, const Work& work);
   void RunBlock(const Schedule& grid, std::vector<RowBatch>& batches, const Work& work);
+  void DropRows(const std::vector<RowBatch>& batches);
   void RunCell(const Schedule& grid, const Cursor& at, std::vector<RowBatch>& batches);
   void Compute(const Cursor& at, const PackedBatch& batch);
   void NoteRows(const std::vector<RowBatch>& batches);

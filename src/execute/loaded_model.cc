@@ -17,6 +17,7 @@
 #include "src/execute/engine.h"
 #include "src/execute/mover.h"
 #include "src/execute/prepare.h"
+#include "src/execute/repeatable_job.h"
 #include "src/execute/tiers.h"
 #include "src/machine/probe.h"
 #include "src/memory/arena.h"
@@ -129,25 +130,55 @@ Trace LoadedModel::Run(const Plan& plan, Job& job, const ProgressFn& progress) {
     SPILLWAY_CHECK(plan.weight_bytes[tier] == plan_.weight_bytes[tier]);
     SPILLWAY_CHECK(plan.arena_bytes[tier] <= plan_.arena_bytes[tier]);
   }
-  Mover mover(plan, *tiers_, trace_log_);
-  const std::unique_ptr<Executor> executor =
-      device_.MakeExecutor(plan, {tiers_->arena(Tier::kGpu), tiers_->arena(Tier::kCpu)}, pool_);
-  BlockBuilder blocks(plan, {model_.tokenizer.get(), config_.seed});
-  const Schedule schedule = ZigZag(plan, config_.overlap ? Overlap::kOn : Overlap::kOff);
-  Engine engine(plan, mover, *executor, pool_, trace_log_);
-  Trace trace;
+  EngineTotals totals;
   try {
-    trace = engine.Run(schedule, blocks, job, progress);
+    RunUntilWhole(plan, job, progress, totals);
   } catch (...) {
-    WarnOfDisk(mover.mending());
+    WarnOfDisk(totals.trace.mending);
     throw;
   }
+  Trace& trace = totals.trace;
   WarnOfDisk(trace.mending);
   trace.load_s = load_s_;
   if (!device_.IsHostMemory()) trace.peak_bytes[Tier::kGpu] = device_.TakenBytes();
   // The arena that stands for a GPU is in this process too.
   trace.peak_bytes[Tier::kCpu] = PeakResidentBytes() - tiers_->arena(Tier::kGpu).ResidentBytes();
   return trace;
+}
+
+void LoadedModel::RunUntilWhole(const Plan& plan, Job& job, const ProgressFn& progress,
+                                EngineTotals& totals) {
+  if (!tiers_->Spills()) return RunOnce(plan, job, progress, totals);
+  RepeatableJob repeatable(job);
+  while (true) {
+    try {
+      return RunOnce(plan, repeatable, progress, totals);
+    } catch (const SpillLost& lost) {
+      if (totals.trace.mending.num_recomputed == kMaxRecomputed) throw;
+      ++totals.trace.mending.num_recomputed;
+      Warn(fmt::format("{}; the rows that ran begin again", lost.what()));
+    }
+    tiers_->ForgetSpills();
+    repeatable.Repeat();
+  }
+}
+
+// `totals`: of the run so far, then of this as well, also after a failure.
+void LoadedModel::RunOnce(const Plan& plan, Job& job, const ProgressFn& progress,
+                          EngineTotals& totals) {
+  Mover mover(plan, *tiers_, trace_log_);
+  const std::unique_ptr<Executor> executor =
+      device_.MakeExecutor(plan, {tiers_->arena(Tier::kGpu), tiers_->arena(Tier::kCpu)}, pool_);
+  BlockBuilder blocks(plan, {model_.tokenizer.get(), config_.seed});
+  const Schedule schedule = ZigZag(plan, config_.overlap ? Overlap::kOn : Overlap::kOff);
+  Engine engine(plan, mover, *executor, pool_, trace_log_, totals);
+  try {
+    engine.Run(schedule, blocks, job, progress);
+  } catch (...) {
+    totals = engine.totals();
+    throw;
+  }
+  totals = engine.totals();
 }
 
 void LoadedModel::WarnOfDisk(const DiskMending& mending) {

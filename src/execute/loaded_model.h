@@ -26,10 +26,14 @@ class LoadedModel {
 
   // Runs a job to its end. `plan` is the run's, or one that differs from it in the KV policy alone
   // and takes no more memory: weights lie in the same places then.
-  // Throws: Error kInterrupted, kNonFinite, kIo, kCorrupt.
+  // What rows had spilled to disk and cannot be read back is computed again from their requests, at
+  // most kMaxRecomputed times. Throws: Error kInterrupted, kNonFinite, kIo, kCorrupt.
   Trace Run(const Plan& plan, Job& job, const ProgressFn& progress);
+  static constexpr int64_t kMaxRecomputed = 2;
 
  private:
+  void RunOnce(const Plan& plan, Job& job, const ProgressFn& progress, EngineTotals& totals);
+  void RunUntilWhole(const Plan& plan, Job& job, const ProgressFn& progress, EngineTotals& totals);
   void WarnOfDisk(const DiskMending& mending);
   void Warn(const std::string& text);
 

@@ -56,6 +56,12 @@ std::vector<const DiskFile*> Tiers::files() const {
   return files;
 }
 
+void Tiers::ForgetSpills() {
+  for (Scratch* scratch : {kv_scratch_.get(), hidden_scratch_.get()}) {
+    if (scratch != nullptr) scratch->ClearAll();
+  }
+}
+
 bool Tiers::SpillsToMemory() const { return folder_ && folder_->FilesystemKind() == "tmpfs"; }
 
 void Tiers::OpenDisk(const Plan& plan, const DiskOptions& disk) {

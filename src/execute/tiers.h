@@ -48,6 +48,9 @@ class Tiers {
   const StoreRepair* repair() const { return repair_ ? &*repair_ : nullptr; }  // of the store
   Scratch* kv_scratch() const { return kv_scratch_.get(); }
   Scratch* hidden_scratch() const { return hidden_scratch_.get(); }
+  bool Spills() const { return kv_scratch_ != nullptr || hidden_scratch_ != nullptr; }
+  // Requires: no move is under way.
+  void ForgetSpills();
 
   // What the run reads or writes on disk, for warnings about it.
   std::vector<const DiskFile*> files() const;

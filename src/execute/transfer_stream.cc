@@ -199,16 +199,27 @@ void TransferStream::Finish(Entry& entry) {
 }
 
 void TransferStream::FinishRead(Entry& entry) {
+  if (entry.move.kind == MoveKind::kReadTile) return ReadBack(entry);
+  try {
+    ReadBack(entry);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kIo && error.code() != ErrorCode::kCorrupt) throw;
+    throw SpillLost(error);
+  }
+}
+
+// Once again where other bytes came than were written.
+void TransferStream::ReadBack(Entry& entry) {
   options_.queue->Wait(entry.ticket);
   if (IsWhole(entry)) return;
   BeginRead(entry);
   options_.queue->Wait(entry.ticket);
-  DiskMending done = {1, 0};
+  DiskMending done = {1, 0, 0};
   if (entry.move.kind != MoveKind::kReadTile || options_.repair == nullptr) {
     CheckRead(entry);
   } else if (!IsWhole(entry)) {
     options_.repair->Repair(entry.move.store_tensor, entry.move.store_tile, entry.Memory());
-    done = {0, 1};
+    done = {0, 1, 0};
   }
   const std::lock_guard lock(mutex_);
   mending_ = mending_ + done;

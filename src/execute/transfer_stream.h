@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "spillway/error.h"
 #include "spillway/trace.h"
 #include "src/execute/copy_queue.h"
 #include "src/execute/link_meter.h"
@@ -26,6 +27,12 @@
 #include "src/store/store.h"
 
 namespace spillway {
+
+// What rows had spilled to disk cannot be read back. It was made by the run, and can be made again.
+class SpillLost : public Error {
+ public:
+  explicit SpillLost(const Error& error) : Error(error.code(), error.what()) {}
+};
 
 enum class MoveKind { kCopy, kReadTile, kReadScratch, kWriteScratch };
 
@@ -112,6 +119,7 @@ class TransferStream {
   void BeginRead(Entry& entry);
   void Finish(Entry& entry);
   void FinishRead(Entry& entry);
+  void ReadBack(Entry& entry);
   bool IsWhole(const Entry& entry) const;
   void CheckRead(const Entry& entry) const;
   void Copy(std::byte* to, const std::byte* from, const Entry& entry);

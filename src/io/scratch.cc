@@ -135,6 +135,14 @@ void Scratch::Clear(const ScratchRun& run) {
   }
 }
 
+void Scratch::ClearAll() {
+  for (int64_t at = 0; at < layout_.num_blocks(); ++at) {
+    Block& block = blocks_[static_cast<std::size_t>(at)];
+    block.state.store(State::kEmpty, std::memory_order_release);
+    ++block.generation;
+  }
+}
+
 void Scratch::ThrowCorrupt(const ScratchRun& run, int64_t block) const {
   throw Error(ErrorCode::kCorrupt,
               fmt::format("{}: block {} of layer {}, slot {}, generation {} came back from disk "

@@ -72,6 +72,10 @@ class Scratch {
   // Forgets the run's blocks. Requires: none is being written or read.
   void Clear(const ScratchRun& run);
 
+  // Forgets all blocks, also those whose write or read came to nothing. Requires: no request is
+  // under way.
+  void ClearAll();
+
  private:
   enum class State : uint8_t { kEmpty, kWriting, kValid, kReading };
 

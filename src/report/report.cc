@@ -30,7 +30,9 @@ double RunRate(int64_t count, const Trace& trace) {
 
 // A run that scores generates nothing.
 int64_t GeneratedTokens(const Trace& trace, const RunSummary& summary) {
-  return summary.score ? 0 : trace.prefill.generated_tokens + trace.decode.generated_tokens;
+  return summary.score
+             ? 0
+             : trace.prefill.generated_tokens + trace.decode.generated_tokens - trace.lost_tokens;
 }
 
 Json ScoreJson(const ScoreSummary& score, const Trace& trace) {
@@ -257,6 +259,7 @@ Json ToJson(const Plan& plan, const Trace& trace, const RunSummary& summary) {
   json["links"] = LinksJson(plan.machine.rates, trace);
   json["links"]["disk_read"]["rereads"] = trace.mending.num_rereads;
   json["links"]["disk_read"]["repaired"] = trace.mending.num_repaired;
+  json["links"]["disk_read"]["recomputed"] = trace.mending.num_recomputed;
   json["work"] = WorkJson(plan, trace);
   json["phases"] = {{"prefill", PhaseJson(trace.prefill)}, {"decode", PhaseJson(trace.decode)}};
   json["kv"] = {{"policy", KvPolicyName(plan.policy.kv.kind)}, {"heavy", trace.largest_keep.heavy},

@@ -18,24 +18,31 @@ WEIGHTS = ["--percent", 0, 0, 0, 100, 0, 100, "--gpu-batch-size", 3, "--num-gpu-
 KV = ["--percent", 0, 100, 0, 0, 0, 100, "--gpu-batch-size", 3, "--num-gpu-batches", 2]
 HIDDEN = ["--percent", 0, 100, 0, 100, 0, 0, "--gpu-batch-size", 3, "--num-gpu-batches", 2]
 GPU = ["--emulate-gpu", "1GiB"]
+PLAIN = ()
+FOUR_BITS = ("--weight-bits", 4)
+H2O = ("--kv-policy", "h2o", "--kv-budget", "20%")
 REPORT = "report.json"
 SAME = 0
 REREAD = "the same after one read was repeated"
 WARNED = "the same, and a warning"
 REPAIRED = "the same after weights were made again"
+BEGUN_AGAIN = "the same after the rows that ran began again"
+MENDED = (REREAD, WARNED, REPAIRED, BEGUN_AGAIN)
 FAILED = 40
 CORRUPT = 41
+FAILED_EACH_TIME = (40, "after the rows began again twice")
+CORRUPT_EACH_TIME = (41, "after the rows began again twice")
 
 CASES = [
     # what is on disk, faults, backend, exit status
     (WEIGHTS, "read:error=5@3/1", None, FAILED),
     (WEIGHTS, "read:error=5@40/1", "threads", FAILED),
-    (KV, "read:error=5@9/1", None, FAILED),
+    (KV, "read:error=5@9/1", None, FAILED_EACH_TIME),
     (KV, "write:error=5@9", None, FAILED),
     (KV, "write:error=5@9", "threads", FAILED),
     (HIDDEN, "write:error=5@20", None, FAILED),
     (KV + GPU, "write:error=5@9", None, FAILED),
-    (HIDDEN + GPU, "read:error=5@9/1", None, FAILED),
+    (HIDDEN + GPU, "read:error=5@9/1", None, FAILED_EACH_TIME),
     # a read that fails once is done again; one that is refused for its alignment goes through the page cache
     (WEIGHTS, "read:error=5@3", None, WARNED),
     (KV, "read:error=5@9", None, WARNED),
@@ -52,15 +59,17 @@ CASES = [
     (WEIGHTS, "read:flip=12345@7/1", None, REPAIRED),
     (WEIGHTS, "read:zero@7/1", "threads", REPAIRED),
     (WEIGHTS + GPU, "read:flip=12345@7/1", None, REPAIRED),
-    (WEIGHTS + ["--weight-bits", 4], "read:flip=12345@7/1", None, REPAIRED),
-    # what else is wrong there ends the run
-    (KV, "read:flip=999@30/1", None, CORRUPT),
-    (KV, "read:zero@11/1", "threads", CORRUPT),
-    (KV, "write:lost@40", None, CORRUPT),
-    (HIDDEN, "read:flip=5@12/1", None, CORRUPT),
-    (HIDDEN, "write:lost@30", None, CORRUPT),
-    (KV + GPU, "read:flip=999@30/1", None, CORRUPT),
-    (HIDDEN + GPU, "write:lost@30", None, CORRUPT),
+    ([*WEIGHTS, *FOUR_BITS], "read:flip=12345@7/1", None, REPAIRED),
+    # what rows had spilled there is computed again, as long as that helps
+    (KV, "write:lost@40", None, BEGUN_AGAIN),
+    (KV, "write:lost@40", "threads", BEGUN_AGAIN),
+    ([*KV, *H2O], "write:lost@40", None, BEGUN_AGAIN),
+    (HIDDEN, "write:lost@30", None, BEGUN_AGAIN),
+    (HIDDEN + GPU, "write:lost@30", None, BEGUN_AGAIN),
+    (KV, "read:flip=999@30/1", None, CORRUPT_EACH_TIME),
+    (KV, "read:zero@11/1", "threads", CORRUPT_EACH_TIME),
+    (HIDDEN, "read:flip=5@12/1", None, CORRUPT_EACH_TIME),
+    (KV + GPU, "read:flip=999@30/1", None, CORRUPT_EACH_TIME),
     # short transfers, delays and results in any order change nothing
     (WEIGHTS, "read:short=4096@0/3", None, SAME),
     (KV, "read:short=4096@0/2,write:short=4096@1/2", None, SAME),
@@ -85,28 +94,33 @@ def run(binary, source, folder, flags, faults=None, backend=None):
     return harness.run(binary, words, env=env)
 
 
-def problem_of_same(result, expected, report, num_rereads, repairs, num_warnings):
+def problem_of_same(result, expected, report, status, num_warnings):
     if result.stdout != expected:
         return "other bytes than without the fault"
-    read = json.loads(report.read_text())["links"]["disk_read"]
-    if read["rereads"] != num_rereads:
-        return f"{read['rereads']} repeated reads reported for {num_rereads}"
-    if (read["repaired"] > 0) != repairs:
+    document = json.loads(report.read_text())
+    read = document["links"]["disk_read"]
+    if read["rereads"] != int(status == REREAD):
+        return f"{read['rereads']} repeated reads reported"
+    if (read["repaired"] > 0) != (status == REPAIRED):
         return f"{read['repaired']} tiles reported as made again"
+    if read["recomputed"] != int(status == BEGUN_AGAIN):
+        return f"reported that rows began again {read['recomputed']} times"
+    answers = [json.loads(line) for line in expected.splitlines()]
+    if document["workload"]["generated_tokens"] != sum(answer["response"]["body"]["usage"]["completion_tokens"] for answer in answers):
+        return f"{document['workload']['generated_tokens']} generated tokens reported"
     warnings = result.stderr.count(b"spillway: warning: ")
     return None if warnings == num_warnings else f"{warnings} warnings"
 
 
 def problem_of(result, expected, report, status):
-    exit_status = SAME if status in (REREAD, WARNED, REPAIRED) else status
+    num_warnings = 2 if isinstance(status, tuple) else 0
+    exit_status = status[0] if num_warnings else SAME if status in MENDED else status
     if result.status != exit_status:
         return f"exit {result.status}, expected {exit_status}: {result.stderr.decode(errors='replace')[:300]}"
     if exit_status == SAME:
-        return problem_of_same(
-            result, expected, report, int(status == REREAD), status == REPAIRED, int(status != SAME)
-        )
+        return problem_of_same(result, expected, report, status, int(status != SAME))
     lines = result.error_lines()
-    if len(lines) != 1 or len(result.stderr.splitlines()) != 1:
+    if len(lines) != 1 or len(result.stderr.splitlines()) != 1 + num_warnings:
         return f"{len(result.stderr.splitlines())} lines on stderr"
     return None if len(lines[0]) <= 300 else f"{len(lines[0])} characters"
 
@@ -115,7 +129,7 @@ def warns_of_what_came_before_a_failure(binary, source, folder):
     """A disk that gave wrong bytes before it failed has been seen to."""
     result = run(binary, source, folder, KV, "read:flip=9@3,read:error=5@31/1")
     lines = result.stderr.decode().splitlines()
-    return result.status == FAILED and len(lines) == 2 and "1 disk read gave other bytes" in lines[0]
+    return result.status == FAILED and len(lines) == 4 and "1 disk read gave other bytes" in lines[2]
 
 
 def stores_that_are_damaged(binary, source, folder, expected):
@@ -149,12 +163,12 @@ def main():
         folder = pathlib.Path(name)
         source = harness.write_jsonl(folder / "in.jsonl", placement_test.ragged_requests(14, 40, 20))
         expected = {
-            bits: run(binary, source, folder, ["--gpu-batch-size", 3, *bits]).stdout for bits in [(), ("--weight-bits", 4)]
+            kind: run(binary, source, folder, ["--gpu-batch-size", 3, *kind]).stdout for kind in (PLAIN, FOUR_BITS, H2O)
         }
         for flags, faults, backend, status in CASES:
             result = run(binary, source, folder, flags, faults, backend)
-            bits = ("--weight-bits", 4) if "--weight-bits" in flags else ()
-            problem = problem_of(result, expected[bits], folder / REPORT, status)
+            kind = FOUR_BITS if "--weight-bits" in flags else H2O if "--kv-policy" in flags else PLAIN
+            problem = problem_of(result, expected[kind], folder / REPORT, status)
             if problem:
                 failures += 1
                 print(f"FAILED {faults} {backend or 'auto'} {' '.join(map(str, flags))}: {problem}")
@@ -163,7 +177,7 @@ def main():
             print("FAILED: a repeated read is not told of when the run fails later")
         (folder / "off").mkdir()
         run(binary, source, folder / "off", WEIGHTS)
-        for problem in stores_that_are_damaged(binary, source, folder / "off", expected[()]):
+        for problem in stores_that_are_damaged(binary, source, folder / "off", expected[PLAIN]):
             failures += 1
             print(f"FAILED {problem}")
         shutil.rmtree(folder / "off")

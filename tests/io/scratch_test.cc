@@ -114,6 +114,18 @@ TEST_F(ScratchTest, LostWriteOfARewrittenBlock) {
   ExpectCorrupt(Slot(0, 1), "generation 2");
 }
 
+TEST_F(ScratchTest, ClearAllEndsWhatCameToNothing) {
+  const BlockMemory memory(kSlotBytes);
+  Write(Slot(0, 0), 1);
+  scratch_.BeginRead(Slot(0, 0), memory.all());
+  scratch_.BeginWrite(Slot(1, 2), memory.all());
+  scratch_.ClearAll();
+  for (const ScratchRun& run : {Slot(0, 0), Slot(1, 2)}) {
+    Write(run, 5);
+    Read(run, 5);
+  }
+}
+
 TEST_F(ScratchTest, LostWriteOfTheSameBytesDoesNoHarm) {
   Write(Slot(0, 1), 3);
   UseFaults("write:lost@0");
