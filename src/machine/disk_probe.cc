@@ -15,9 +15,10 @@ namespace spillway {
 namespace {
 
 constexpr int64_t kRequestBytes = int64_t{1} << 21;  // a tile of the store
-// More memory than caches hold, as the engine reads into: into cached lines reads are up to a third
-// faster. So many that the one that is checked is none of those in flight.
-constexpr int64_t kNumSlots = 48;
+// As much memory as a run of a few layers' weights reads into. Into little memory, in caches or not,
+// reads are up to a third faster (measured on a virtual disk: 2.9 GB/s into 10 MiB, 2.65 into 100,
+// 2.4 into 300).
+constexpr int64_t kNumSlots = 128;
 static_assert(kNumSlots * kRequestBytes > kBytesInFlight);
 
 }  // namespace
