@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "spillway/error.h"
+#include "spillway/model.h"
 #include "src/config/flags.h"
 #include "src/config/suggestion.h"
 #include "src/config/toml_text.h"
@@ -29,9 +30,15 @@ constexpr std::array<std::string_view, 3> kTopKeys = {"title", "verb", "group"};
 // Flags that name what is read.
 constexpr std::array<std::string_view, 3> kFileFlags = {"machine", "model", "policy"};
 
+// What the flags take in place of a file.
+bool IsName(const std::string& value) {
+  return value.empty() || value == "auto" || BuiltInShape(value).has_value();
+}
+
 // A relative path from the working folder, or else from the grid's own folder or the nearest above
 // it that has such a file: shipped grids work from anywhere.
 std::string FoundFrom(const std::filesystem::path& grid, const std::string& value) {
+  if (IsName(value)) return value;
   std::error_code ignored;
   const std::filesystem::path path = value;
   if (path.is_absolute() || std::filesystem::exists(path, ignored)) return value;
