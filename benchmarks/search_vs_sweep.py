@@ -1,6 +1,6 @@
 """What the policy search finds on this machine beside an exhaustive sweep, for three workloads. Standard library only.
 
-  search_vs_sweep.py build/release/spillway [--machine machine.json] [--work DIR] [--rounds 5] [--json FILE]
+  search_vs_sweep.py build/release/spillway [--machine machine.json] [--work DIR] [--rounds 3] [--json FILE]
 
 Profiles the machine before each workload where no machine file is given. The sweep runs every block shape with every placement of
 weights and KV that fits in the cap, and gives a run up when it has taken twice the fastest one's time. The found policy
@@ -24,11 +24,11 @@ FINALISTS = 3
 GIVEN_UP_AT = 2  # times the fastest run
 NOT_ENOUGH_MEMORY = (30, 31, 32)
 WORKLOADS = {
-    "all in memory": "--model opt-125m --cpu-memory 700MiB --prompt-len 64 --gen-len 16 --num-requests 128",
-    "weights beyond the cap": "--model opt-350m --cpu-memory 400MiB --prompt-len 32 --gen-len 16 --num-requests 128",
-    "KV beyond the cap": "--model opt-125m --cpu-memory 450MiB --prompt-len 256 --gen-len 32 --num-requests 64",
+    "all in memory": "--model opt-125m --cpu-memory 700MiB --prompt-len 64 --gen-len 16 --num-requests 64",
+    "weights beyond the cap": "--model opt-350m --cpu-memory 400MiB --prompt-len 32 --gen-len 16 --num-requests 64",
+    "KV beyond the cap": "--model opt-125m --cpu-memory 450MiB --prompt-len 128 --gen-len 32 --num-requests 64",
 }
-BATCH_SIZES = (8, 16, 32, 64, 128)
+BATCH_SIZES = (8, 16, 32, 64)
 NUM_BATCHES = (1, 2, 4)
 WEIGHTS_ON_CPU = (100, 50, 0)  # percent; the rest is on disk
 KV_ON_CPU = (100, 50, 0)
@@ -124,7 +124,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("binary", type=lambda text: pathlib.Path(text).resolve())
     parser.add_argument("--machine", type=pathlib.Path)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--work", type=pathlib.Path, help="a folder for the disk tier, on the disk to measure")
     parser.add_argument("--only", default="", help="workloads whose name has this in it")
     parser.add_argument("--json", type=pathlib.Path)
