@@ -173,7 +173,8 @@ void Attention(const AttentionArgs& args, std::span<std::byte> workspace, Thread
   CheckArgs(args);
   const bool scored = scratch_bytes > AttentionScratchBytes(args.head_dim);
   const Call call{args, AttentionFunctionsOf(isa), workspace.data(), scratch_bytes, scored, pool};
-  call.OnlyDecodes() ? call.Decode() : call.Attend();
+  if (call.OnlyDecodes()) return call.Decode();
+  call.Attend();
 }
 
 }  // namespace spillway::kernels

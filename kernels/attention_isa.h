@@ -52,14 +52,23 @@ constexpr int64_t kDecodeGroup = 2;
 
 constexpr int64_t AttentionPaddedDim(int64_t head_dim) { return (head_dim + 15) / 16 * 16; }
 // Queries and sums [24][dim], a widened block of keys or values [64][dim], weights [24][64], the
-// block's min and scale [4][group][16][2], 4 floats a query. A DecodeTask's: queries and sums
-// [32][dim], weights [32][64], min and scale of one KV block, 3 floats a query; no more in all.
+// block's min and scale [4][group][16][2], 4 floats a query.
 constexpr int64_t AttentionScratchBytes(int64_t head_dim) {
   return ((2 * kAttentionQueries + kAttentionKeys) * AttentionPaddedDim(head_dim) +
           kAttentionQueries * kAttentionKeys + 2 * kAttentionKeys * KvGroups(head_dim) +
           4 * kAttentionQueries) *
          4;
 }
+// A DecodeTask's, in the same place: queries and sums [32][dim], weights [32][64], min and scale of
+// one KV block, 3 floats a query.
+constexpr int64_t DecodeScratchBytes(int64_t head_dim) {
+  return (2 * kDecodeQueries * AttentionPaddedDim(head_dim) + kDecodeQueries * kAttentionKeys +
+          2 * kKvCodedBlockSlots * KvGroups(head_dim) + 3 * kDecodeQueries) *
+         4;
+}
+static_assert(DecodeScratchBytes(1) <= AttentionScratchBytes(1) &&
+              2 * kDecodeQueries <= 2 * kAttentionQueries + kAttentionKeys &&
+              2 * kKvCodedBlockSlots <= 2 * kAttentionKeys);  // then so for any head_dim
 
 // q k of 24 queries over all slots, kept until a query's maximum and total are known.
 constexpr int64_t AttentionHistoryBytes(int64_t max_slots) {

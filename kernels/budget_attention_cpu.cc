@@ -57,9 +57,7 @@ AttentionArgs PlainArgs(const BudgetAttentionArgs& args) {
   return plain;
 }
 
-int64_t PaddedSlots(int64_t slots) {
-  return (slots + kAttentionKeys - 1) / kAttentionKeys * kAttentionKeys;
-}
+int64_t PaddedSlots(int64_t slots) { return RoundUp(slots, kAttentionKeys); }
 
 constexpr int64_t kMaxQueries = std::max(kAttentionQueries + 1, kDecodeQueries);
 

@@ -21,9 +21,10 @@ static_assert(kKvBlockSlots % kHalf == 0 && kKvCodedBlockSlots % kHalf == 0);
 struct Slots {
   int64_t first;
   int64_t count;  // that hold tokens
-  int64_t low;    // bytes from the state of the head's first block to that of the first half
-  int64_t
-      high;  // and of the second; where that has no tokens, and perhaps no KV block, of the first
+  // Bytes from the state of the head's first block to that of the first half and of the second,
+  // which is the first again where it has no tokens, and perhaps no KV block.
+  int64_t low;
+  int64_t high;
 
   Slots(const BudgetTask& task, int64_t slot)
       : first(slot), count(MinOf(kLanes, task.num_held - slot)), low(At(task, slot)) {

@@ -117,7 +117,9 @@ struct Trace {
   int64_t slots_per_row = 0;  // of the row and block with most
   KvKeep largest_keep;        // there
   DiskMending mending;
-  int64_t lost_tokens = 0;  // of the generated ones: of rows that then began again
+  // Of those that the phases count: of rows that then began again.
+  int64_t lost_tokens = 0;
+  int64_t lost_prompt_tokens = 0;
   PerTier<int64_t> peak_bytes;
 };
 

@@ -8,6 +8,7 @@
 #include "spillway/byte_use.h"
 #include "spillway/error.h"
 #include "src/clock.h"
+#include "src/execute/transfer_stream.h"
 #include "src/stop_signal.h"
 
 namespace spillway {
@@ -46,17 +47,15 @@ Trace Engine::Run(const Schedule& schedule, BlockBuilder& blocks, Job& job,
                   const ProgressFn& progress) {
   const Work work = {blocks, job, progress};
   pass_begin_s_ = NowSeconds();
-  for (int64_t layer = 0; layer < schedule.weight_lookahead; ++layer) {
-    if (schedule.overlap == Overlap::kOff) break;
-    mover_.Begin({TaskKind::kLoadWeights, {0, layer, 0}}, {});
-  }
   std::vector<RowBatch> batches;
   const DiskMending mended = trace_.mending;
   try {
     RunBlocks(schedule, batches, work);
-  } catch (...) {
-    EndPass();
+  } catch (const SpillLost&) {
+    trace_.mending = mended + mover_.mending();
     DropRows(batches);
+    throw;
+  } catch (...) {
     trace_.mending = mended + mover_.mending();
     throw;
   }
@@ -67,6 +66,10 @@ Trace Engine::Run(const Schedule& schedule, BlockBuilder& blocks, Job& job,
 }
 
 void Engine::RunBlocks(const Schedule& schedule, std::vector<RowBatch>& batches, const Work& work) {
+  for (int64_t layer = 0; layer < schedule.weight_lookahead; ++layer) {
+    if (schedule.overlap == Overlap::kOff) break;
+    mover_.Begin({TaskKind::kLoadWeights, {0, layer, 0}}, {});
+  }
   for (batches = work.blocks.Next(work.job); !batches.empty();
        batches = work.blocks.Next(work.job)) {
     ++trace_.num_blocks;
@@ -77,14 +80,20 @@ void Engine::RunBlocks(const Schedule& schedule, std::vector<RowBatch>& batches,
   mover_.WaitForStores();
 }
 
-// None of what they were given is settled.
+// After a pass that broke off in its middle: its time is spent, and what rows that had not ended
+// were given is in no answer.
 void Engine::DropRows(const std::vector<RowBatch>& batches) {
+  bool in_prefill = pass_.prompt_tokens > 0;
   for (const RowBatch& batch : batches) {
     for (const std::unique_ptr<Row>& row : batch.rows()) {
+      in_prefill |= row->num_past == 0;
       trace_.lost_tokens += row->num_logits;
+      if (row->num_past > 0) trace_.lost_prompt_tokens += std::ssize(row->request.prompt);
       progress_.settled_tokens -= row->num_logits;
     }
   }
+  AddPass(in_prefill ? trace_.prefill : trace_.decode);
+  --trace_.num_blocks;
   progress_.rows_running = 0;
 }
 
@@ -165,9 +174,14 @@ void Engine::TraceTiers(const PerTier<int64_t>& kv_bytes, int64_t rows_running) 
   }
 }
 
-// Adds the pass to its phase. What a pass moved ahead for the next counts as its own.
 void Engine::EndPass() {
   PhaseTotals& phase = pass_.prompt_tokens > 0 ? trace_.prefill : trace_.decode;
+  ++phase.passes;
+  AddPass(phase);
+}
+
+// What a pass moved ahead for the next counts as its own.
+void Engine::AddPass(PhaseTotals& phase) {
   const double now_s = NowSeconds();
   const WaitTotals& waits = mover_.waits();
   phase.seconds += now_s - pass_begin_s_;
@@ -177,7 +191,6 @@ void Engine::EndPass() {
   phase.waits.kv_s += waits.kv_s - waits_before_.kv_s;
   phase.waits.hidden_s += waits.hidden_s - waits_before_.hidden_s;
   phase.waits.stores_s += waits.stores_s - waits_before_.stores_s;
-  phase.passes += 1;
   phase.prompt_tokens += pass_.prompt_tokens;
   phase.generated_tokens += pass_.generated_tokens;
   AddLinks(phase);

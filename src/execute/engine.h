@@ -60,6 +60,7 @@ class Engine {
   void NoteRows(const std::vector<RowBatch>& batches);
   void TraceTiers(const PerTier<int64_t>& kv_bytes, int64_t rows_running);
   void EndPass();
+  void AddPass(PhaseTotals& phase);
   void AddLinks(PhaseTotals& phase);
   int64_t NumPasses() const { return trace_.prefill.passes + trace_.decode.passes; }
   void Head(const Cursor& at, RowBatch& batch);

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "kernels/thread_pool.h"
 #include "spillway/error.h"
@@ -81,6 +82,9 @@ DiskOptions DiskOf(const Config& config, const std::filesystem::path& store, Tra
   return disk;
 }
 
+// Without a row that ended since.
+constexpr int kMaxTriesAgain = 2;
+
 void LoadTiers(const Run& run, const WeightReader& reader, const Tiers& tiers, ThreadPool& pool) {
   LoadWeights(run.plan, Tier::kCpu, reader, tiers.arena(Tier::kCpu), pool);
   if (run.device.IsHostMemory()) {
@@ -150,13 +154,16 @@ void LoadedModel::RunUntilWhole(const Plan& plan, Job& job, const ProgressFn& pr
                                 EngineTotals& totals) {
   if (!tiers_->Spills()) return RunOnce(plan, job, progress, totals);
   RepeatableJob repeatable(job);
+  int num_tries = 0;
+  int64_t rows_ended = 0;
   while (true) {
     try {
       return RunOnce(plan, repeatable, progress, totals);
     } catch (const SpillLost& lost) {
-      if (totals.trace.mending.num_recomputed == kMaxRecomputed) throw;
+      if (std::exchange(rows_ended, totals.done.rows) < totals.done.rows) num_tries = 0;
+      if (num_tries++ == kMaxTriesAgain) throw;
       ++totals.trace.mending.num_recomputed;
-      Warn(fmt::format("{}; the rows that ran begin again", lost.what()));
+      Warn(fmt::format("the rows that ran begin again: {}", lost.what()));
     }
     tiers_->ForgetSpills();
     repeatable.Repeat();

@@ -26,10 +26,9 @@ class LoadedModel {
 
   // Runs a job to its end. `plan` is the run's, or one that differs from it in the KV policy alone
   // and takes no more memory: weights lie in the same places then.
-  // What rows had spilled to disk and cannot be read back is computed again from their requests, at
-  // most kMaxRecomputed times. Throws: Error kInterrupted, kNonFinite, kIo, kCorrupt.
+  // Rows whose spilled KV or states cannot be read back begin again from their requests, up to
+  // twice before a row ends. Throws: Error kInterrupted, kNonFinite, kIo, kCorrupt.
   Trace Run(const Plan& plan, Job& job, const ProgressFn& progress);
-  static constexpr int64_t kMaxRecomputed = 2;
 
  private:
   void RunOnce(const Plan& plan, Job& job, const ProgressFn& progress, EngineTotals& totals);

@@ -70,7 +70,7 @@ void EmulateGpu(const Config& config, Machine& machine) {
 // The machine of a file.
 Machine ForeignMachine(const Config& config) {
   Machine machine = *config.machine;
-  if (config.emulate_gpu_bytes && machine.has_gpu()) {
+  if (config.emulate_gpu_bytes.value_or(0) > 0 && machine.has_gpu()) {
     throw Error(ErrorCode::kFlag,
                 "--emulate-gpu stands for a GPU, and the machine of --machine has one; leave one "
                 "of the two out");

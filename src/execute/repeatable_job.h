@@ -1,5 +1,6 @@
 // RepeatableJob: a job that can give the requests that have not come back once more, for a run
-// whose rows are lost and not its requests. Thread rule: the engine's thread.
+// whose rows are lost and not its requests. Keeps a copy of each until it comes back.
+// Thread rule: the engine's thread.
 #pragma once
 
 #include <cstdint>

@@ -15,11 +15,13 @@ namespace spillway {
 namespace {
 
 constexpr int64_t kRequestBytes = int64_t{1} << 21;  // a tile of the store
-// As much memory as a run of a few layers' weights reads into. Into little memory, in caches or not,
-// reads are up to a third faster (measured on a virtual disk: 2.9 GB/s into 10 MiB, 2.65 into 100,
-// 2.4 into 300).
+// As much memory as a run of a few layers' weights reads into. Into little memory, in caches or
+// not, reads are up to a third faster (measured on a virtual disk: 2.9 GB/s into 10 MiB, 2.65 into
+// 100, 2.4 into 300).
 constexpr int64_t kNumSlots = 128;
-static_assert(kNumSlots * kRequestBytes > kBytesInFlight);
+// One more than are in flight, as the engine has one being checked.
+constexpr int64_t kNumTickets = kBytesInFlight / kRequestBytes + 1;
+static_assert(kNumSlots > kNumTickets);
 
 }  // namespace
 
@@ -39,22 +41,27 @@ DiskProbe::DiskProbe(const DiskFolder& folder, int64_t file_bytes)
 
 DiskProbe::~DiskProbe() = default;
 
+std::span<std::byte> DiskProbe::Memory(int64_t request) const {
+  return memory_.View({request % kNumSlots * kRequestBytes, kRequestBytes});
+}
+
+int64_t DiskProbe::MemoryBytes() { return kNumSlots * kRequestBytes; }
+
 DiskTicket DiskProbe::Begin(DiskOp op, int64_t request) {
   const int64_t num_requests = file_.size() / kRequestBytes;
-  const DiskRequest whole = {op, &file_, request % num_requests * kRequestBytes,
-                             memory_.View({request % kNumSlots * kRequestBytes, kRequestBytes})};
+  const DiskRequest whole = {op, &file_, request % num_requests * kRequestBytes, Memory(request)};
   return queue_->Submit({&whole, 1});
 }
 
 double DiskProbe::Move(std::span<const DiskOp> ops, double seconds) {
-  std::array<DiskTicket, kNumSlots> tickets;
+  std::array<DiskTicket, kNumTickets> tickets;
   const double begin_s = NowSeconds();
   int64_t bytes = 0;
   while (NowSeconds() - begin_s < seconds) {
     ThrowIfStopRequested();
-    DiskTicket& ticket = tickets[static_cast<std::size_t>(next_request_ % kNumSlots)];
+    DiskTicket& ticket = tickets[static_cast<std::size_t>(next_request_ % kNumTickets)];
     queue_->Wait(ticket);
-    checked_ ^= BlockHash(memory_.View({next_request_ % kNumSlots * kRequestBytes, kRequestBytes}));
+    checked_ ^= BlockHash(Memory(next_request_ + kNumSlots - kNumTickets));  // that ticket's
     const DiskOp op = ops[static_cast<std::size_t>(next_request_) % ops.size()];
     ticket = Begin(op, next_request_++);
     bytes += kRequestBytes;

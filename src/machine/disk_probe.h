@@ -29,6 +29,9 @@ class DiskProbe {
   // As many bytes of each, both in flight; bytes per second of both together.
   double ReadAndWrite(double seconds) { return Move(kBoth, seconds); }
 
+  // What a probe takes.
+  static int64_t MemoryBytes();
+
   // "io_uring", and why the file is not read directly where it is not.
   std::string Way() const;
 
@@ -39,6 +42,7 @@ class DiskProbe {
 
   double Move(std::span<const DiskOp> ops, double seconds);  // in turns
   DiskTicket Begin(DiskOp op, int64_t request);
+  std::span<std::byte> Memory(int64_t request) const;
 
   DiskFile file_;
   HostArena memory_;

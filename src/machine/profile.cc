@@ -431,7 +431,7 @@ std::string DisturbanceOf(const MeasuredMachine& measured) {
 }
 
 MeasuredMachine MeasureMachine(const DiskFolder& folder, const ProfileOptions& options) {
-  RefuseLittleMemory(CpuProbe::Bytes(options.num_threads, options.isa));
+  RefuseLittleMemory(CpuProbe::Bytes(options.num_threads, options.isa) + DiskProbe::MemoryBytes());
   options.note("filling memory and a file");
   return Profiler(folder, options).Run();
 }

@@ -42,7 +42,7 @@ struct MeasuredMachine {
 // Empty where nothing speaks against them.
 std::string DisturbanceOf(const MeasuredMachine& measured);
 
-// Takes about 90 s, or 20 s with kQuick, whatever the rates are, and a third more with a GPU; 1.4
+// Takes about 90 s, or 20 s with kQuick, whatever the rates are, and a third more with a GPU; 1.7
 // GiB of memory and 1 GiB (256 MiB) of disk.
 // Throws: Error kCpuMemory, kDiskSpace, kPath, kIo, kSystemLimit, kInterrupted, kGpu.
 MeasuredMachine MeasureMachine(const DiskFolder& folder, const ProfileOptions& options);

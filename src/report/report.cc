@@ -238,7 +238,7 @@ Json ToJson(const Plan& plan, const Trace& trace, const RunSummary& summary) {
                     {"kv", KvPolicyJson(plan.policy.kv)}};
   json["machine"] = MachineJson(plan.machine);
   json["workload"] = {{"num_requests", summary.num_requests},
-                      {"prompt_tokens", trace.prefill.prompt_tokens},
+                      {"prompt_tokens", trace.prefill.prompt_tokens - trace.lost_prompt_tokens},
                       {"generated_tokens", generated},
                       {"num_completions", summary.num_completions},
                       {"num_errors", summary.num_errors}};

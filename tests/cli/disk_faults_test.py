@@ -105,9 +105,10 @@ def problem_of_same(result, expected, report, status, num_warnings):
         return f"{read['repaired']} tiles reported as made again"
     if read["recomputed"] != int(status == BEGUN_AGAIN):
         return f"reported that rows began again {read['recomputed']} times"
-    answers = [json.loads(line) for line in expected.splitlines()]
-    if document["workload"]["generated_tokens"] != sum(answer["response"]["body"]["usage"]["completion_tokens"] for answer in answers):
-        return f"{document['workload']['generated_tokens']} generated tokens reported"
+    usages = [json.loads(line)["response"]["body"]["usage"] for line in expected.splitlines()]
+    for reported, told in (("generated_tokens", "completion_tokens"), ("prompt_tokens", "prompt_tokens")):
+        if document["workload"][reported] != sum(usage[told] for usage in usages):
+            return f"{document['workload'][reported]} {reported} reported"
     warnings = result.stderr.count(b"spillway: warning: ")
     return None if warnings == num_warnings else f"{warnings} warnings"
 

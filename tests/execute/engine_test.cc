@@ -100,7 +100,7 @@ class CountingExecutor final : public Executor {
   std::vector<float> logits_;
 };
 
-class ListJob final : public Job {
+class ListJob : public Job {
  public:
   explicit ListJob(std::vector<Request> requests) : requests_(std::move(requests)) {}
   std::optional<Request> Next() override {
@@ -269,6 +269,32 @@ TEST(EngineTest, TooManyNonFiniteRowsEndTheRun) {
     FAIL() << "200 rows of NaN were accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kNonFinite);
+  }
+}
+
+// Where no answer can be written any more.
+class FullJob final : public ListJob {
+ public:
+  using ListJob::ListJob;
+  void Finish(const Request&, const Completion&) override {
+    if (++num_finished_ == 2) throw Error(ErrorCode::kDiskSpace, "full");
+  }
+
+ private:
+  int num_finished_ = 0;
+};
+
+TEST(EngineTest, AnswersThatCannotBeWrittenEndTheRunWhileRowsRun) {
+  const Plan plan = TinyPlan({8, 400, 300}, 1);
+  // The batch has the longest first: rows that go on lie before and between those that end.
+  FullJob job({MakeRequest(1, 20, 1, 30), MakeRequest(2, 9, 1, 3), MakeRequest(3, 8, 1, 30),
+               MakeRequest(4, 7, 1, 3), MakeRequest(5, 6, 1, 3)});
+  CountingExecutor executor(plan);
+  try {
+    RunJob(plan, executor, job);
+    FAIL() << "answers that are lost were accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kDiskSpace);
   }
 }
 
