@@ -5,10 +5,11 @@
 Needs the PyPI packages torch, transformers, safetensors and numpy, 12 GiB of memory and 3 GiB of disk under --work for
 opt-1.3b. A seeded fp16 checkpoint of each shape is made under --work once. The reference runs in float32 and in bfloat16
 with all threads, in inference mode, with logits of the last position only, after a warm-up, with the faster of its
-attention implementations; its rounds and spillway's alternate, and the best round of each counts. Decode is compared
-with the faster reference, prefill with the float32 one. Also measured in the same run: how fast this machine reads
-memory, and spillway's peak memory against weights + KV. When other programs use the processor meanwhile, the table says
-that it is no measurement, and the exit status is 1.
+attention implementations; its rounds and spillway's alternate, and the best round of each counts. Where the processor
+can, spillway runs with --cpu-compute bf16 too. Decode is compared with the faster reference, prefill with the one that
+computes in the same type. Also measured in the same run: how fast this machine reads memory, and spillway's peak memory
+against weights + KV. When other programs use the processor meanwhile, the table says that it is no measurement, and the
+exit status is 1.
 """
 
 import argparse
@@ -39,6 +40,7 @@ SHAPES = {
 VOCAB_SIZE = 50272
 POSITIONS = 2048
 REFERENCES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+OURS = {"spillway": "fp32", "spillway bf16": "bf16"}  # what each computes in
 ATTENTION = ["sdpa", "eager"]
 CALIBRATION_TOKENS = 6
 DECODE_GOAL, PREFILL_GOAL, READ_GOAL = 1.5, 1.0, 0.85
@@ -152,14 +154,19 @@ class SpillwayRun:
     peak_bytes: int
 
 
-def spillway_round(binary, folder, prompts, new_tokens, threads):
+def computes_in_bf16(binary):
+    done = subprocess.run([binary, "plan", "--model", "opt-125m", "--cpu-compute", "bf16"], capture_output=True)
+    return done.returncode == 0
+
+
+def spillway_round(binary, folder, prompts, new_tokens, threads, cpu_compute):
     with tempfile.TemporaryDirectory() as name:
         place = pathlib.Path(name)
         requests = [{"token_ids": ids, "max_tokens": new_tokens, "ignore_eos": True} for ids in prompts.tolist()]
         (place / "in.jsonl").write_text("".join(json.dumps(request) + "\n" for request in requests))
         words = [binary, "generate", "--model", folder, "--input", place / "in.jsonl", "--output", place / "out.jsonl"]
         words += ["--report", place / "report.json", "--quiet", "--gpu-batch-size", prompts.shape[0]]
-        words += ["--threads", threads]
+        words += ["--threads", threads, "--cpu-compute", cpu_compute]
         done = subprocess.run([sys.executable, "-c", PEAK_OF_CHILD, *map(str, words)], stdout=subprocess.PIPE, text=True)
         if done.returncode != 0:
             sys.exit(f"spillway ended with status {done.returncode}")
@@ -196,35 +203,38 @@ def position_table_bytes(name):
 def measure(binary, name, folder, references, batch, options):
     prompts = make_prompts(batch, options.prompt_tokens)
     rates = {kind: Rate(note=choose_attention(model, prompts)) for kind, model in references.items()}
-    rates["spillway"] = Rate()
+    rates |= {kind: Rate() for kind in options.ours}
+    runs = {}
     peak_bytes = 0
     others = OtherPrograms()
     for _ in range(options.rounds):
-        run = spillway_round(binary, folder, prompts, options.new_tokens, options.threads)
-        rates["spillway"].keep_best(run.rate)
-        peak_bytes = max(peak_bytes, run.peak_bytes)
+        for kind in options.ours:
+            runs[kind] = spillway_round(binary, folder, prompts, options.new_tokens, options.threads, OURS[kind])
+            rates[kind].keep_best(runs[kind].rate)
+            peak_bytes = max(peak_bytes, runs[kind].peak_bytes)
         for kind, model in references.items():
             rate, tokens = reference_round(model, prompts, options.new_tokens)
             rates[kind].keep_best(rate)
             if kind == "fp32":
-                equal_rows = sum(a == b for a, b in zip(tokens, run.tokens))
+                equal_rows = {kind: sum(a == b for a, b in zip(tokens, run.tokens)) for kind, run in runs.items()}
+    run = runs["spillway"]
     weight_bytes = run.report["model"]["weight_bytes"]
     kv_bytes = run.report["kv"]["bytes"]
     decode_bytes = (weight_bytes - position_table_bytes(name)) / batch
-    ours = rates["spillway"]
+    best_decode = max(rates[kind].decode for kind in REFERENCES)
     return {
         "model": name,
         "batch": batch,
         "rates": {kind: dataclasses.asdict(rate) for kind, rate in rates.items()},
-        "decode_ratio": ours.decode / max(rates["fp32"].decode, rates["bf16"].decode),
-        "prefill_ratio": ours.prefill / rates["fp32"].prefill,
-        "decode_weight_bytes_per_s": ours.decode * decode_bytes,
+        "decode_ratio": {kind: rates[kind].decode / best_decode for kind in options.ours},
+        "prefill_ratio": {kind: rates[kind].prefill / rates[OURS[kind]].prefill for kind in options.ours},
+        "decode_weight_bytes_per_s": rates["spillway"].decode * decode_bytes,
         "peak_bytes": peak_bytes,
         "peak_goal_bytes": round(1.1 * (weight_bytes + kv_bytes)) + MEMORY_SLACK_BYTES,
         "weight_bytes": weight_bytes,
         "kv_bytes": kv_bytes,
         "rows_equal_to_fp32": equal_rows,
-        "isa": run.report["machine"].get("isa"),
+        "isa": {kind: run.report["machine"].get("isa") for kind, run in runs.items()},
         "others_cpu_frac": others.frac(),
     }
 
@@ -245,22 +255,25 @@ def measure_all(options):
 
 # --- tables
 
-HEAD = (
-    "| model | batch | decode fp32 | decode bf16 | decode spillway | ratio "
-    "| prefill fp32 | prefill bf16 | prefill spillway | ratio | peak memory | goal |"
-)
-RULE = "|---" * 12 + "|"
+
+
+def head(ours):
+    parts = ["model", "batch"]
+    for what in ("decode", "prefill"):
+        parts += [f"{what} {kind}" for kind in REFERENCES]
+        parts += [text for kind in ours for text in (f"{what} {kind}", "ratio")]
+    parts += ["peak memory", "goal"]
+    return f"| {' | '.join(parts)} |\n{'|---' * len(parts)}|"
 
 
 def row(cell):
-    rates = cell["rates"]
-    decode = " | ".join(f"{rates[kind]['decode']:.1f}" for kind in ("fp32", "bf16", "spillway"))
-    prefill = " | ".join(f"{rates[kind]['prefill']:.0f}" for kind in ("fp32", "bf16", "spillway"))
-    memory = " | ".join(f"{cell[key] / 2**20:.0f} MiB" for key in ("peak_bytes", "peak_goal_bytes"))
-    return (
-        f"| {cell['model']} | {cell['batch']} | {decode} | {cell['decode_ratio']:.2f} "
-        f"| {prefill} | {cell['prefill_ratio']:.2f} | {memory} |"
-    )
+    parts = [cell["model"], str(cell["batch"])]
+    for what, digits in (("decode", 1), ("prefill", 0)):
+        parts += [f"{cell['rates'][kind][what]:.{digits}f}" for kind in REFERENCES]
+        for kind, ratio in cell[f"{what}_ratio"].items():
+            parts += [f"{cell['rates'][kind][what]:.{digits}f}", f"{ratio:.2f}"]
+    parts += [f"{cell[key] / 2**20:.0f} MiB" for key in ("peak_bytes", "peak_goal_bytes")]
+    return f"| {' | '.join(parts)} |"
 
 
 def read_line(cell, read_rate):
@@ -284,10 +297,10 @@ def misses(cells, read_rate):
     found = []
     for cell in cells:
         name = f"{cell['model']} batch {cell['batch']}"
-        if cell["decode_ratio"] < DECODE_GOAL:
-            found.append(f"{name}: decode {cell['decode_ratio']:.2f} x the reference, goal {DECODE_GOAL}")
-        if cell["prefill_ratio"] < PREFILL_GOAL:
-            found.append(f"{name}: prefill {cell['prefill_ratio']:.2f} x the reference, goal {PREFILL_GOAL}")
+        for what, goal in (("decode", DECODE_GOAL), ("prefill", PREFILL_GOAL)):
+            for kind, ratio in cell[f"{what}_ratio"].items():
+                if ratio < goal:
+                    found.append(f"{name}, {kind}: {what} {ratio:.2f} x the reference, goal {goal}")
         if cell["peak_bytes"] > cell["peak_goal_bytes"]:
             found.append(f"{name}: peak memory {cell['peak_bytes']}, goal {cell['peak_goal_bytes']} bytes")
         if cell["batch"] == 1 and cell["decode_weight_bytes_per_s"] < READ_GOAL * read_rate:
@@ -303,8 +316,7 @@ def markdown(result):
         f"{machine['processor']}, {machine['threads']} threads; transformers {machine['transformers']}, "
         f"torch {machine['torch']}; commit {machine['commit']}, {result['date']}.",
         "",
-        HEAD,
-        RULE,
+        head(result["ours"]),
         *(row(cell) for cell in result["cells"]),
         "",
         *(read_line(cell, result["memory_read_bytes_per_s"]) for cell in result["cells"] if cell["batch"] == 1),
@@ -328,6 +340,7 @@ def parse_arguments():
     if options.quick:
         options.models, options.batches, options.new_tokens, options.rounds = ["opt-125m"], [1, 8], 16, 1
     options.binary = options.binary.resolve()
+    options.ours = [kind for kind in OURS if OURS[kind] == "fp32" or computes_in_bf16(options.binary)]
     return options
 
 
@@ -337,7 +350,7 @@ def main():
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     read_before = memory_read_bytes_per_s()
-    print(HEAD + "\n" + RULE, flush=True)
+    print(head(options.ours), flush=True)
     cells = measure_all(options)
     read_rate = max(read_before, memory_read_bytes_per_s())
     result = {
@@ -352,6 +365,7 @@ def main():
         "prompt_tokens": options.prompt_tokens,
         "new_tokens": options.new_tokens,
         "rounds": options.rounds,
+        "ours": options.ours,
         "memory_read_bytes_per_s": read_rate,
         "cells": cells,
     }

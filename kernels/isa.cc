@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
+#include <span>
 #include <string>
 
 #include "spillway/error.h"
@@ -15,7 +17,8 @@
 namespace spillway::kernels {
 namespace {
 
-constexpr Isa kAllIsas[] = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Vnni, Isa::kAmx};
+constexpr Isa kFp32Isas[] = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Vnni, Isa::kAmx};
+constexpr Isa kBf16Isas[] = {Isa::kAvx512Bf16, Isa::kAmxBf16};
 
 #if defined(__x86_64__)
 // The tile registers are off until the process asks (Linux 5.16+); the permission then holds for
@@ -49,6 +52,8 @@ bool Supported(Isa isa) {
              __builtin_cpu_supports("avx512dq");
     case Isa::kAvx512Vnni:
       return Supported(Isa::kAvx512) && __builtin_cpu_supports("avx512vnni");
+    case Isa::kAvx512Bf16:
+      return Supported(Isa::kAvx512Vnni) && __builtin_cpu_supports("avx512bf16");
     case Isa::kAmx:
     case Isa::kAmxBf16:
       return Supported(Isa::kAvx512) && __builtin_cpu_supports("avx512bf16") && AskForTiles();
@@ -58,6 +63,12 @@ bool Supported(Isa isa) {
 #else
 bool Supported(Isa isa) { return isa == Isa::kPortable; }
 #endif
+
+std::vector<Isa> SupportedOf(std::span<const Isa> isas) {
+  std::vector<Isa> found;
+  std::copy_if(isas.begin(), isas.end(), std::back_inserter(found), Supported);
+  return found;
+}
 
 std::string Names(const std::vector<Isa>& isas) {
   std::string names;
@@ -77,6 +88,8 @@ std::string_view IsaName(Isa isa) {
       return "avx512";
     case Isa::kAvx512Vnni:
       return "avx512_vnni";
+    case Isa::kAvx512Bf16:
+      return "avx512_bf16";
     case Isa::kAmx:
       return "amx";
     case Isa::kAmxBf16:
@@ -86,13 +99,11 @@ std::string_view IsaName(Isa isa) {
 }
 
 std::vector<Isa> SupportedIsas() {
-  static const std::vector<Isa> isas = [] {
-    std::vector<Isa> found;
-    std::copy_if(std::begin(kAllIsas), std::end(kAllIsas), std::back_inserter(found), Supported);
-    return found;
-  }();
+  static const std::vector<Isa> isas = SupportedOf(kFp32Isas);
   return isas;
 }
+
+std::vector<Isa> SupportedBf16Isas() { return SupportedOf(kBf16Isas); }
 
 Isa BestIsa() {
   const std::vector<Isa> isas = SupportedIsas();
@@ -111,8 +122,16 @@ Isa BestIsa(CpuCompute compute) {
   const Isa best = BestIsa();
   if (compute == CpuCompute::kFp32) return best;
   if (best == Isa::kAmx) return Isa::kAmxBf16;
-  throw Error(ErrorCode::kFlag, "--cpu-compute bf16 needs a processor with AMX, and this run has " +
-                                    std::string(IsaName(best)) + "; leave it out");
+  if (best == Isa::kAvx512Vnni && Supported(Isa::kAvx512Bf16)) return Isa::kAvx512Bf16;
+  throw Error(ErrorCode::kFlag,
+              "--cpu-compute bf16 needs a processor with AMX or AVX512-BF16, and this run has " +
+                  std::string(IsaName(best)) + "; leave it out");
+}
+
+CpuCompute ComputeOf(std::string_view isa_name) {
+  const bool bf16 = std::any_of(std::begin(kBf16Isas), std::end(kBf16Isas),
+                                [&](Isa isa) { return IsaName(isa) == isa_name; });
+  return bf16 ? CpuCompute::kBf16 : CpuCompute::kFp32;
 }
 
 }  // namespace spillway::kernels

@@ -7,9 +7,10 @@
 namespace spillway::kernels {
 
 // In rising order of preference. kPortable is plain C++ (and what other processors use).
-// kAvx512Vnni differs from kAvx512 in quantised weights only. kAmxBf16 is kAmx with 16-bit weights
-// and what meets them rounded to bf16: a third of the products, and only by request.
-enum class Isa { kPortable, kAvx2, kAvx512, kAvx512Vnni, kAmx, kAmxBf16 };
+// kAvx512Vnni differs from kAvx512 in quantised weights only. kAvx512Bf16 and kAmxBf16 are
+// kAvx512Vnni and kAmx with 16-bit weights and what meets them rounded to bf16, at twice the rate
+// and with a third of the products; only by request.
+enum class Isa { kPortable, kAvx2, kAvx512, kAvx512Vnni, kAvx512Bf16, kAmx, kAmxBf16 };
 
 constexpr bool HasTiles(Isa isa) { return isa >= Isa::kAmx; }
 // Multiplies the codes of quantised weights as they are (matmul_groups.h); others dequantise them.
@@ -28,7 +29,13 @@ Isa BestIsa();
 // What products of 16-bit weights are computed from: fp32 activations, or all rounded to bf16.
 enum class CpuCompute { kFp32, kBf16 };
 
-// BestIsa, or for kBf16 kAmxBf16. Throws: Error kFlag, also when kBf16 is not for this machine.
+// BestIsa, or its form for kBf16. Throws: Error kFlag, also when kBf16 is not for this machine.
 Isa BestIsa(CpuCompute compute);
+
+// Those of kBf16 that this processor, kernel and build can run, in rising order.
+std::vector<Isa> SupportedBf16Isas();
+
+// What the instruction set of this name computes from; kFp32 for names that are none.
+CpuCompute ComputeOf(std::string_view isa_name);
 
 }  // namespace spillway::kernels

@@ -23,6 +23,7 @@ Method MethodOf(Isa isa, DType weight_dtype) {
   }
   if (isa == Isa::kAmxBf16) return {MatmulTileAmxBf16, PackAmxBf16, 32};
   if (isa == Isa::kAmx) return {MatmulTileAmx, PackAmx, 32};
+  if (isa == Isa::kAvx512Bf16) return {MatmulTileBf16, PackBf16, 12};
   if (isa >= Isa::kAvx512) return {MatmulTileAvx512, nullptr, 12};
   if (isa == Isa::kAvx2) return {MatmulTileAvx2, nullptr, 12};
 #endif
@@ -73,7 +74,10 @@ struct PackGrid {
 };
 
 PackGrid PackGridOf(const MatmulArgs& args, DType weight_dtype, Isa isa) {
-  if (!IsQuantised(weight_dtype)) return {AmxStepsK(args.in), 16, AmxNumBlocks(args.rows)};
+  if (!IsQuantised(weight_dtype)) {
+    if (!HasTiles(isa)) return {Bf16Steps(args.in), 64, Bf16NumGroups(args.rows)};
+    return {AmxStepsK(args.in), 16, AmxNumBlocks(args.rows)};
+  }
   const int64_t blocks = HasTiles(isa) ? AmxGroupBlocks(args.rows) : VnniNumBlocks(args.rows);
   return {NumGroups(args.in), 8, blocks};
 }
@@ -98,6 +102,8 @@ void PackX(const MatmulArgs& args, DType weight_dtype, std::byte* packed, Thread
 // Of x, whatever the weights; whole lines.
 int64_t PackedBytes(int64_t rows, int64_t in, Isa isa) {
   if (!MultipliesCodes(isa)) return 0;
+  if (isa == Isa::kAvx512Bf16)
+    return std::max(Bf16PackedBytes(rows, in), VnniPackedBytes(rows, in));
   if (!HasTiles(isa)) return VnniPackedBytes(rows, in);
   const AmxX x = isa == Isa::kAmxBf16 ? AmxX::kRounded : AmxX::kSplit;
   return RoundUp(std::max(AmxPackedBytes(rows, in, x), AmxGroupPackedBytes(rows, in)), 64);

@@ -90,8 +90,20 @@ constexpr int64_t VnniPackedBytes(int64_t rows, int64_t in) {
   return VnniNumBlocks(rows) * NumGroups(in) * VnniGroupXBytes(rows);
 }
 
+// For AVX512-BF16 x is rounded and packed by steps of 32 k, up to 4 rows side by side: a line each.
+constexpr int64_t kBf16GroupRows = 4;
+constexpr int64_t Bf16GroupRows(int64_t rows) {
+  return rows < kBf16GroupRows ? rows : kBf16GroupRows;
+}
+constexpr int64_t Bf16NumGroups(int64_t rows) { return DivideUp(rows, kBf16GroupRows); }
+constexpr int64_t Bf16Steps(int64_t in) { return DivideUp(in, 32); }
+constexpr int64_t Bf16PackedBytes(int64_t rows, int64_t in) {
+  return Bf16NumGroups(rows) * Bf16Steps(in) * Bf16GroupRows(rows) * 64;
+}
+
 // Steps [step_begin, step_end) of x in one block of rows, for weights of `weight_dtype`: of 32 k
-// for PackAmx and PackAmxBf16, which split x into bf16 parts or round it, groups for the others.
+// for PackAmx, PackAmxBf16 and PackBf16, which split x into bf16 parts or round it, groups for the
+// others.
 struct PackTask {
   const float* x;
   int64_t x_stride;
@@ -109,6 +121,8 @@ void PackAmxBf16(const PackTask& task);
 void MatmulTileAmxBf16(const MatmulTile& tile);
 void PackAmxGroups(const PackTask& task);
 void MatmulTileAmxGroups(const MatmulTile& tile);
+void PackBf16(const PackTask& task);
+void MatmulTileBf16(const MatmulTile& tile);
 void PackVnni(const PackTask& task);
 void MatmulTileVnni(const MatmulTile& tile);
 

@@ -411,14 +411,16 @@ void CheckKvBits(const Config& config) {
 // Rates of another arithmetic would not predict the run. What only plans takes the file's.
 void CheckMachine(const Config& config) {
   if (!config.machine || PlansOnly(config.verb)) return;
-  const bool of_bf16 = config.machine->isa == kernels::IsaName(kernels::Isa::kAmxBf16);
-  const bool in_bf16 = config.cpu_compute == kernels::CpuCompute::kBf16;
-  if (of_bf16 == in_bf16) return;
-  const std::string_view name = in_bf16 ? "bf16" : "fp32";
+  const kernels::CpuCompute of = kernels::ComputeOf(config.machine->isa);
+  if (of == config.cpu_compute) return;
+  const auto name_of = [](kernels::CpuCompute compute) {
+    return compute == kernels::CpuCompute::kBf16 ? "bf16" : "fp32";
+  };
+  const std::string_view name = name_of(config.cpu_compute);
   throw Error(ErrorCode::kFlag,
               fmt::format("--cpu-compute {}: the rates of --machine are of products in {}; give "
                           "what profile --cpu-compute {} writes, or leave --machine out",
-                          name, of_bf16 ? "bf16" : "fp32", name));
+                          name, name_of(of), name));
 }
 
 void CheckGenerate(const Config& config) {

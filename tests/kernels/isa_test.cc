@@ -52,20 +52,28 @@ TEST_F(IsaTest, AnUnknownNameIsTheUsersMistake) {
   }
 }
 
-TEST_F(IsaTest, Bf16NeedsTheTileUnit) {
+TEST_F(IsaTest, Bf16NeedsAUnitForIt) {
   unsetenv("SPILLWAY_ISA");
   EXPECT_EQ(BestIsa(CpuCompute::kFp32), BestIsa());
-  if (BestIsa() == Isa::kAmx) {
-    EXPECT_EQ(BestIsa(CpuCompute::kBf16), Isa::kAmxBf16);
+  for (const Isa isa : SupportedBf16Isas()) {
+    setenv("SPILLWAY_ISA", isa == Isa::kAmxBf16 ? "amx" : "avx512_vnni", 1);
+    EXPECT_EQ(BestIsa(CpuCompute::kBf16), isa);
   }
   setenv("SPILLWAY_ISA", "portable", 1);
   try {
     BestIsa(CpuCompute::kBf16);
-    FAIL() << "accepted bf16 without AMX";
+    FAIL() << "accepted bf16 without a unit for it";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kFlag);
     EXPECT_NE(std::string(error.what()).find("portable"), std::string::npos);
   }
+}
+
+TEST(ComputeOfTest, TellsByTheName) {
+  EXPECT_EQ(ComputeOf("avx512_bf16"), CpuCompute::kBf16);
+  EXPECT_EQ(ComputeOf("amx_bf16"), CpuCompute::kBf16);
+  for (const Isa isa : SupportedIsas()) EXPECT_EQ(ComputeOf(IsaName(isa)), CpuCompute::kFp32);
+  EXPECT_EQ(ComputeOf("sm_90"), CpuCompute::kFp32);
 }
 
 }  // namespace

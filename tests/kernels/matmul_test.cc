@@ -170,14 +170,14 @@ class MatmulTest : public testing::TestWithParam<IsaAndDType> {
   // the weights.
   double UnitError() const {
     if (IsQuantised(dtype())) return MultipliesCodes(isa()) ? 3e-5 : 0;
-    if (!HasTiles(isa())) return 0;
-    return isa() == Isa::kAmxBf16 ? 2.5e-3 : 4e-6;
+    if (ComputeOf(IsaName(isa())) == CpuCompute::kBf16) return 2.5e-3;
+    return HasTiles(isa()) ? 4e-6 : 0;
   }
 };
 
 std::vector<IsaAndDType> EveryCase() {
   std::vector<Isa> isas = SupportedIsas();
-  if (isas.back() == Isa::kAmx) isas.push_back(Isa::kAmxBf16);
+  for (const Isa isa : SupportedBf16Isas()) isas.push_back(isa);
   std::vector<IsaAndDType> cases;
   for (const Isa isa : isas) {
     for (const DType dtype : {DType::kF16, DType::kBF16, DType::kQ8, DType::kQ4}) {
@@ -330,7 +330,9 @@ TEST_P(MatmulTest, ExtremeWeights) {
   // Denormal halfs, the largest half, and x with all 24 bits. (AMX flushes products under 2^-126;
   // none is here. It drops 2^-17 of x and 2^-16 of a product.)
   float dropped = isa() == Isa::kAmx ? 0x1p-17F + 0x1p-16F : 0.0F;
-  if (isa() == Isa::kAmxBf16) dropped = 0x1p-7F + 0x1p-16F;  // two roundings of up to 2^-8
+  if (ComputeOf(IsaName(isa())) == CpuCompute::kBf16) {
+    dropped = 0x1p-7F + 0x1p-16F;  // two roundings of up to 2^-8
+  }
   for (const int64_t rows : {1, 20}) {
     Call call({rows, 32, 16}, dtype(), 71);
     std::fill_n(call.weight.words(), 32 * 16, uint16_t{0});
@@ -356,20 +358,23 @@ TEST_P(MatmulTest, NonFiniteInputsShow) {
 }
 
 // The oracle on operands that are rounded: nothing else is lost.
-TEST(AmxBf16Test, RoundsXAndWeightsOnceAndNothingElse) {
-  if (SupportedIsas().back() != Isa::kAmx) GTEST_SKIP() << "this machine has no AMX";
-  for (const DType dtype : {DType::kF16, DType::kBF16}) {
-    for (const auto& [rows, in, out] :
-         {Shape{1, 2100, 50}, Shape{17, 100, 33}, Shape{70, 577, 21}}) {
-      Call call({rows, in, out}, dtype, 101);
-      const std::vector<float> y = call.Run(Isa::kAmxBf16);
-      for (float& x : call.x) x = BFloat16ToFloat(FloatToBFloat16(x));
-      for (int64_t i = 0; i < out * in && dtype == DType::kF16; ++i) {
-        call.weight.words()[i] = FloatToBFloat16(HalfToFloat(call.weight.words()[i]));
+TEST(Bf16Test, RoundsXAndWeightsOnceAndNothingElse) {
+  if (SupportedBf16Isas().empty()) GTEST_SKIP() << "this machine has neither AMX nor AVX512-BF16";
+  for (const Isa isa : SupportedBf16Isas()) {
+    for (const DType dtype : {DType::kF16, DType::kBF16}) {
+      for (const auto& [rows, in, out] :
+           {Shape{1, 2100, 50}, Shape{3, 96, 7}, Shape{17, 100, 33}, Shape{70, 577, 21}}) {
+        Call call({rows, in, out}, dtype, 101);
+        const std::vector<float> y = call.Run(isa);
+        for (float& x : call.x) x = BFloat16ToFloat(FloatToBFloat16(x));
+        for (int64_t i = 0; i < out * in && dtype == DType::kF16; ++i) {
+          call.weight.words()[i] = FloatToBFloat16(HalfToFloat(call.weight.words()[i]));
+        }
+        call.piece.weight_dtype = DType::kBF16;
+        const ErrorSize error = Compare(y, call.Reference(), ProductNorm(in));
+        EXPECT_LT(error.largest, 4e-6)
+            << IsaName(isa) << ' ' << DTypeName(dtype) << " rows " << rows << " in " << in;
       }
-      call.piece.weight_dtype = DType::kBF16;
-      const ErrorSize error = Compare(y, call.Reference(), ProductNorm(in));
-      EXPECT_LT(error.largest, 4e-6) << DTypeName(dtype) << " rows " << rows << " in " << in;
     }
   }
 }
