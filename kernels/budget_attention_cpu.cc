@@ -68,6 +68,11 @@ int64_t ScratchBytes(int64_t max_slots, int64_t head_dim) {
   return AttentionScratchBytes(head_dim) + VictimBytes() + kMaxQueries * PaddedSlots(max_slots) * 4;
 }
 
+using Bytes = std::span<const std::byte>;
+
+// Of what a task reads, fetched before it begins: half of an L2 of 1 MiB.
+constexpr int64_t kFirstBytes = int64_t{512} << 10;
+
 // Neighbouring KV heads of one row.
 struct Step {
   const BudgetAttentionArgs& args;
@@ -88,6 +93,17 @@ struct Step {
   KvHead<std::byte> Head(int64_t kv_head) const {
     return {row.kv, args.num_kv_heads, args.head_dim, kv_head, BlockBytes(), args.kv_bits};
   }
+  // What Attend reads first: where it takes all KV heads, their first blocks, else their keys of
+  // the first.
+  Bytes FirstKv() const {
+    const KvHead<std::byte> head = Head(kv_head_begin);
+    if (kv_head_end - kv_head_begin == args.num_kv_heads) {
+      const int64_t blocks = DivideUp(num_held(), head.block_slots());
+      return {row.kv, static_cast<size_t>(std::min(blocks * BlockBytes(), kFirstBytes))};
+    }
+    const int64_t bytes = KvTokenBytes(args.head_dim, args.kv_bits) * head.block_slots();
+    return {head.Key(0), static_cast<size_t>((kv_head_end - kv_head_begin) * bytes)};
+  }
   float* best() const {
     return reinterpret_cast<float*>(scratch + AttentionScratchBytes(args.head_dim));
   }
@@ -106,7 +122,7 @@ struct Step {
   void Store(const AttentionFunctions& functions) const;
   void Attend(const AttentionFunctions& functions) const;
   void AttendGroup(const AttentionFunctions& functions) const;
-  void UpdateState(UpdateBudget update) const;
+  void UpdateState(UpdateBudget update, Bytes next) const;
   void MoveNewTokenTo(const KvHead<std::byte>& head, int64_t slot) const;
 };
 
@@ -162,7 +178,7 @@ void Step::AttendGroup(const AttentionFunctions& functions) const {
   }
 }
 
-void Step::UpdateState(UpdateBudget update) const {
+void Step::UpdateState(UpdateBudget update, Bytes next) const {
   const KvHead<std::byte> first = Head(kv_head_begin);
   const PositionRange candidates = Candidates(args.kind, row.keep, row.position);
   update({.scores = reinterpret_cast<std::byte*>(first.Score(0)),
@@ -176,6 +192,8 @@ void Step::UpdateState(UpdateBudget update) const {
           .weights_stride = PaddedSlots(num_held()),
           .first_candidate = candidates.first,
           .last_candidate = candidates.last,
+          .next = next.data(),
+          .next_bytes = static_cast<int64_t>(next.size()),
           .best = best(),
           .victims = victims()});
   if (num_held() <= row.keep.slots()) return;
@@ -214,16 +232,21 @@ void BudgetAttention(const BudgetAttentionArgs& args, std::span<std::byte> works
   const auto num_rows = static_cast<int64_t>(args.rows.size());
   const int64_t heads = DecodeHeads(plain, num_rows, pool.num_threads());
   const int64_t tasks_per_row = DivideUp(args.num_kv_heads, heads);
-  auto run = [&](int64_t index, int worker) {
+  const int64_t num_tasks = num_rows * tasks_per_row;
+  auto step_of = [&](int64_t index, int worker) {
     const int64_t begin = index % tasks_per_row * heads;
-    const Step step(args, plain, index / tasks_per_row, begin,
-                    std::min(begin + heads, args.num_kv_heads),
-                    workspace.data() + worker * scratch_bytes);
+    return Step(args, plain, index / tasks_per_row, begin,
+                std::min(begin + heads, args.num_kv_heads),
+                workspace.data() + worker * scratch_bytes);
+  };
+  auto run = [&](int64_t index, int worker) {
+    const Step step = step_of(index, worker);
     step.Store(attention);
     step.Attend(attention);
-    step.UpdateState(update);
+    const int64_t next = index + pool.num_threads();
+    step.UpdateState(update, next < num_tasks ? step_of(next, worker).FirstKv() : Bytes());
   };
-  pool.Run(num_rows * tasks_per_row, run);
+  pool.Run(num_tasks, run);
 }
 
 }  // namespace spillway::kernels

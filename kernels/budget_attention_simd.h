@@ -130,12 +130,20 @@ inline void MeetSlots(const BudgetTask& task, const Slots& slots, int64_t head) 
   victims.StoreTo(best);
 }
 
+// Fetched for each call of MeetSlots: about what memory gives in its time.
+constexpr int64_t kNextStep = 256;
+
 inline void UpdateBudgetSimd(const BudgetTask& task) {
   for (int64_t head = 0; head < task.num_heads; ++head)
     Victims().StoreTo(task.best + head * kVictimFloats);
+  int64_t next = 0;
   for (int64_t slot = 0; slot < task.num_held; slot += kLanes) {
     const Slots slots(task, slot);
-    for (int64_t head = 0; head < task.num_heads; ++head) MeetSlots(task, slots, head);
+    for (int64_t head = 0; head < task.num_heads; ++head) {
+      for (int64_t end = MinOf(next + kNextStep, task.next_bytes); next < end; next += 64)
+        __builtin_prefetch(task.next + next, 0, 2);
+      MeetSlots(task, slots, head);
+    }
   }
   for (int64_t head = 0; head < task.num_heads; ++head)
     task.victims[head] = Victims(task.best + head * kVictimFloats).Slot();
