@@ -79,19 +79,41 @@ Bytes RandomBytes(int64_t count, DType dtype) {
 }
 
 // The fastest of many calls: what other programs on the machine take is no property of ours.
+using Clock = std::chrono::steady_clock;
+
+double SecondsOf(const std::function<void()>& work) {
+  const auto begin = Clock::now();
+  work();
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
 double BestSeconds(const Options& options, const std::function<void()>& work) {
-  using Clock = std::chrono::steady_clock;
-  auto seconds = [&] {
-    const auto begin = Clock::now();
-    work();
-    return std::chrono::duration<double>(Clock::now() - begin).count();
-  };
   const double budget_s = options.quick ? 0.1 : 1.0;
-  seconds();
-  double best = seconds();
+  SecondsOf(work);
+  double best = SecondsOf(work);
   const auto end = Clock::now() + std::chrono::duration<double>(budget_s);
-  for (int call = 0; call < 3 || Clock::now() < end; ++call) best = std::min(best, seconds());
+  for (int call = 0; call < 3 || Clock::now() < end; ++call) best = std::min(best, SecondsOf(work));
   return best;
+}
+
+// For ratios on a machine whose rates wander: the work in turns, so that all meet the same moments.
+// The median of each one's seconds over those of the first in the same turn.
+std::vector<double> MedianRatios(const Options& options,
+                                 const std::vector<std::function<void()>>& works) {
+  const int num_turns = options.quick ? 101 : 301;
+  std::vector<std::vector<double>> ratios(works.size());
+  for (const auto& work : works) work();
+  for (int turn = 0; turn < num_turns; ++turn) {
+    const double first_s = SecondsOf(works[0]);
+    for (size_t i = 0; i < works.size(); ++i)
+      ratios[i].push_back((i == 0 ? first_s : SecondsOf(works[i])) / first_s);
+  }
+  std::vector<double> medians;
+  for (auto& of_one : ratios) {
+    std::ranges::sort(of_one);
+    medians.push_back(of_one[of_one.size() / 2]);
+  }
+  return medians;
 }
 
 struct AttentionBench {
@@ -136,6 +158,7 @@ class Bench {
   void MatmulShape(int64_t in, int64_t out, DType dtype);
   void AttentionShape(const AttentionBench& bench);
   void DecodeShape(KvPolicyKind kind, int64_t slots, int kv_bits);
+  void Bookkeeping(int64_t slots);
   void Row(const std::string& op, const std::string& shape, int64_t rows, double seconds,
            double bytes, double flops, double torch_s = 0) {
     fmt::print("{:<12} {:<22} {:>6} {:>10.1f} {:>9.1f} {:>8.0f} {:>10.1f} {:>9}\n", op, shape, rows,
@@ -387,11 +410,39 @@ void Bench::DecodeShape(KvPolicyKind kind, int64_t slots, int kv_bits) {
       4.0 * static_cast<double>(slots * DecodeBench::kRows * DecodeBench::kWidth));
 }
 
+// What keeping scores and finding victims costs, and both beside the memory, in turns.
+void Bench::Bookkeeping(int64_t slots) {
+  DecodeBench plain(options_, KvPolicyKind::kFull, slots, 16);
+  DecodeBench h2o(options_, KvPolicyKind::kH2o, slots, 16);
+  int64_t read_at = 0;
+  const int64_t bytes = DecodeBench::kRows * plain.row_bytes;
+  const std::vector<double> ratios =
+      MedianRatios(options_, {[&] { plain.RunPlain(pool_, options_.isa); },
+                              [&] { h2o.RunBudget(pool_, options_.isa); },
+                              [&] {
+                                for (int64_t done = 0; done < bytes; done += kReadBytes) {
+                                  ReadAll(plain.kv.get() + read_at);
+                                  read_at = (read_at + kReadBytes) % (kFarBytes - kReadBytes);
+                                }
+                              }});
+  const double read_s_per_byte =
+      ratios[2] / static_cast<double>(RoundUp(bytes, kReadBytes));  // in units of plain's seconds
+  const double plain_frac = read_s_per_byte * static_cast<double>(bytes);
+  const double h2o_frac =
+      read_s_per_byte * static_cast<double>(DecodeBench::kRows * h2o.row_bytes) / ratios[1];
+  fmt::print(
+      "in turns, slots {}: plain {:.0f} % of the memory's rate, h2o {:.0f} %; h2o takes {:.1f} % "
+      "more time\n",
+      slots, 100 * plain_frac, 100 * h2o_frac, 100 * (ratios[1] - 1));
+  std::fflush(stdout);
+}
+
 void Bench::Budgets() {
   if (!Wanted("budget")) return;
   for (const int64_t slots : {128, 512, 2048}) {
     for (const KvPolicyKind kind : {KvPolicyKind::kFull, KvPolicyKind::kWindow, KvPolicyKind::kH2o})
       for (const int kv_bits : {16, 8, 4}) DecodeShape(kind, slots, kv_bits);
+    Bookkeeping(slots);
   }
   for (const bool scored : {false, true}) {
     const char* name = scored ? "prefill h2o" : "prefill full";
