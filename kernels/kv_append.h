@@ -1,6 +1,6 @@
 // KvAppend: rounds the new tokens' K and V to 16 bits, or encodes them (kernels/kv_code.h, the same
-// bytes as the CPU's), and stores them in their slots. GPU only: the CPU's Attention does it itself.
-// Must run before the attention that reads them.
+// bytes as the CPU's), and stores them in their slots. GPU only: the CPU's Attention does it
+// itself. Must run before the attention that reads them.
 #pragma once
 
 #include <cstdint>
