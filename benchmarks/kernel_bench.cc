@@ -323,6 +323,11 @@ struct DecodeBench {
 
   DecodeBench(const Options& options, KvPolicyKind policy, int64_t num_slots, int bits);
   void FillState(std::byte* row) const;
+  // Of one call: tokens and their state, without what fills a block up to pages.
+  int64_t ReadBytes() const {
+    const int64_t state = kind == KvPolicyKind::kFull ? 0 : kHeads * kKvStateBytes;
+    return kRows * slots * (KvSlotBytes(kHeads, kHeadDim, kv_bits) + state);
+  }
   std::byte* NextKv() { return kv.get() + num_calls++ % copies * kRows * row_bytes; }
   template <typename Args>
   void SetCommon(Args& args) const;
@@ -406,7 +411,7 @@ void Bench::DecodeShape(KvPolicyKind kind, int64_t slots, int kv_bits) {
   });
   const std::string name = fmt::format("step {}", KvPolicyName(kind));
   Row(NameWithBits(name, kv_bits), fmt::format("32 x 64, slots {}", slots), DecodeBench::kRows,
-      seconds, static_cast<double>(DecodeBench::kRows * bench.row_bytes),
+      seconds, static_cast<double>(bench.ReadBytes()),
       4.0 * static_cast<double>(slots * DecodeBench::kRows * DecodeBench::kWidth));
 }
 
@@ -415,7 +420,7 @@ void Bench::Bookkeeping(int64_t slots) {
   DecodeBench plain(options_, KvPolicyKind::kFull, slots, 16);
   DecodeBench h2o(options_, KvPolicyKind::kH2o, slots, 16);
   int64_t read_at = 0;
-  const int64_t bytes = DecodeBench::kRows * plain.row_bytes;
+  const int64_t bytes = plain.ReadBytes();
   const std::vector<double> ratios =
       MedianRatios(options_, {[&] { plain.RunPlain(pool_, options_.isa); },
                               [&] { h2o.RunBudget(pool_, options_.isa); },
@@ -428,8 +433,7 @@ void Bench::Bookkeeping(int64_t slots) {
   const double read_s_per_byte =
       ratios[2] / static_cast<double>(RoundUp(bytes, kReadBytes));  // in units of plain's seconds
   const double plain_frac = read_s_per_byte * static_cast<double>(bytes);
-  const double h2o_frac =
-      read_s_per_byte * static_cast<double>(DecodeBench::kRows * h2o.row_bytes) / ratios[1];
+  const double h2o_frac = read_s_per_byte * static_cast<double>(h2o.ReadBytes()) / ratios[1];
   fmt::print(
       "in turns, slots {}: plain {:.0f} % of the memory's rate, h2o {:.0f} %; h2o takes {:.1f} % "
       "more time\n",
