@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kernels/attention_simd.h"
+#include "kernels/next_read_simd.h"
 
 namespace spillway::kernels {
 namespace {
@@ -163,6 +164,7 @@ void Decode<kKv, kBits>::Values(int64_t begin, int64_t visible) const {
 // their time, so that equal scores in two blocks would end up an ulp apart.
 template <DType kKv, int kBits>
 void Decode<kKv, kBits>::FinishWeights() const {
+  int64_t next = 0;
   for (int64_t query = 0; query < num_queries; ++query) {
     const float* scores = task.weights + query * task.weights_stride;
     float* to = task.weights + query / group * task.weights_stride;
@@ -173,6 +175,7 @@ void Decode<kKv, kBits>::FinishWeights() const {
       const Simd::F sum = first ? Simd::Zero() : Simd::Load(to + slot);
       const Simd::F weight = Exp(Simd::Sub(Simd::Load(scores + slot), maximum));
       Simd::Store(to + slot, Simd::Fma(inverse, weight, sum));
+      next = FetchNext(task.next, next);
     }
   }
 }

@@ -9,6 +9,16 @@
 
 namespace spillway::kernels {
 
+// What a worker likely reads after a task: fetched into the caches while the task computes on what
+// it already has, when memory has little else to do.
+struct NextRead {
+  const std::byte* data = nullptr;
+  int64_t bytes = 0;
+};
+
+// Of it for each register of weights or state: about what memory gives one worker meanwhile.
+constexpr int64_t kNextStep = 256;
+
 // A query is one head of one new token. Those that share a KV head are counted token by token:
 // query i of the row is token i / group, head kv_head * group + i % group, group = num_heads /
 // num_kv_heads.
@@ -40,6 +50,7 @@ struct DecodeTask {
   // the slots, those of the group's heads added up in their order.
   float* weights = nullptr;
   int64_t weights_stride = 0;  // a multiple of kAttentionKeys
+  NextRead next = {};          // fetched while the weights are finished
 };
 
 constexpr int64_t kAttentionQueries = 24;  // share one pass over the keys

@@ -59,6 +59,8 @@ AttentionArgs PlainArgs(const BudgetAttentionArgs& args) {
 
 int64_t PaddedSlots(int64_t slots) { return RoundUp(slots, kAttentionKeys); }
 
+constexpr int64_t kMaxLanes = 16;  // of a register; others have fewer and more of them
+
 constexpr int64_t kMaxQueries = std::max(kAttentionQueries + 1, kDecodeQueries);
 
 // Of one worker: the attention's own; the victims; then the weights of the queries of a DecodeTask,
@@ -68,10 +70,8 @@ int64_t ScratchBytes(int64_t max_slots, int64_t head_dim) {
   return AttentionScratchBytes(head_dim) + VictimBytes() + kMaxQueries * PaddedSlots(max_slots) * 4;
 }
 
-using Bytes = std::span<const std::byte>;
-
-// Of what a task reads, fetched before it begins: half of an L2 of 1 MiB.
-constexpr int64_t kFirstBytes = int64_t{512} << 10;
+// Of what a task reads, fetched before it begins: most of an L2 of 1 MiB.
+constexpr int64_t kFirstBytes = int64_t{768} << 10;
 
 // Neighbouring KV heads of one row.
 struct Step {
@@ -95,14 +95,21 @@ struct Step {
   }
   // What Attend reads first: where it takes all KV heads, their first blocks, else their keys of
   // the first.
-  Bytes FirstKv() const {
+  NextRead FirstKv() const {
     const KvHead<std::byte> head = Head(kv_head_begin);
     if (kv_head_end - kv_head_begin == args.num_kv_heads) {
       const int64_t blocks = DivideUp(num_held(), head.block_slots());
-      return {row.kv, static_cast<size_t>(std::min(blocks * BlockBytes(), kFirstBytes))};
+      return {row.kv, std::min(blocks * BlockBytes(), kFirstBytes)};
     }
     const int64_t bytes = KvTokenBytes(args.head_dim, args.kv_bits) * head.block_slots();
-    return {head.Key(0), static_cast<size_t>((kv_head_end - kv_head_begin) * bytes)};
+    return {head.Key(0), (kv_head_end - kv_head_begin) * bytes};
+  }
+  // Of `next`, what is fetched while weights are finished; UpdateState fetches the rest.
+  NextRead WhileFinishing(const NextRead& next) const {
+    if (weights() == nullptr || group() > kDecodeGroup) return {};
+    const int64_t registers =
+        (kv_head_end - kv_head_begin) * group() * PaddedSlots(num_held()) / kMaxLanes;
+    return {next.data, std::min(next.bytes, registers * kNextStep)};
   }
   float* best() const {
     return reinterpret_cast<float*>(scratch + AttentionScratchBytes(args.head_dim));
@@ -120,9 +127,9 @@ struct Step {
   }
   AttentionTask Task(int64_t kv_head) const;
   void Store(const AttentionFunctions& functions) const;
-  void Attend(const AttentionFunctions& functions) const;
+  void Attend(const AttentionFunctions& functions, const NextRead& next) const;
   void AttendGroup(const AttentionFunctions& functions) const;
-  void UpdateState(UpdateBudget update, Bytes next) const;
+  void UpdateState(UpdateBudget update, const NextRead& next) const;
   void MoveNewTokenTo(const KvHead<std::byte>& head, int64_t slot) const;
 };
 
@@ -155,7 +162,7 @@ void Step::Store(const AttentionFunctions& functions) const {
   }
 }
 
-void Step::Attend(const AttentionFunctions& functions) const {
+void Step::Attend(const AttentionFunctions& functions, const NextRead& next) const {
   if (group() > kDecodeGroup) return AttendGroup(functions);
   functions.decode({.args = &plain,
                     .row = &plain_row,
@@ -164,7 +171,8 @@ void Step::Attend(const AttentionFunctions& functions) const {
                     .scratch = reinterpret_cast<float*>(scratch),
                     .block_bytes = BlockBytes(),
                     .weights = weights(),
-                    .weights_stride = PaddedSlots(num_held())});
+                    .weights_stride = PaddedSlots(num_held()),
+                    .next = next});
 }
 
 // Of one KV head.
@@ -178,7 +186,7 @@ void Step::AttendGroup(const AttentionFunctions& functions) const {
   }
 }
 
-void Step::UpdateState(UpdateBudget update, Bytes next) const {
+void Step::UpdateState(UpdateBudget update, const NextRead& next) const {
   const KvHead<std::byte> first = Head(kv_head_begin);
   const PositionRange candidates = Candidates(args.kind, row.keep, row.position);
   update({.scores = reinterpret_cast<std::byte*>(first.Score(0)),
@@ -192,8 +200,7 @@ void Step::UpdateState(UpdateBudget update, Bytes next) const {
           .weights_stride = PaddedSlots(num_held()),
           .first_candidate = candidates.first,
           .last_candidate = candidates.last,
-          .next = next.data(),
-          .next_bytes = static_cast<int64_t>(next.size()),
+          .next = next,
           .best = best(),
           .victims = victims()});
   if (num_held() <= row.keep.slots()) return;
@@ -241,10 +248,13 @@ void BudgetAttention(const BudgetAttentionArgs& args, std::span<std::byte> works
   };
   auto run = [&](int64_t index, int worker) {
     const Step step = step_of(index, worker);
+    const int64_t next_index = index + pool.num_threads();
+    const NextRead next =
+        next_index < num_tasks ? step_of(next_index, worker).FirstKv() : NextRead();
+    const NextRead early = step.WhileFinishing(next);
     step.Store(attention);
-    step.Attend(attention);
-    const int64_t next = index + pool.num_threads();
-    step.UpdateState(update, next < num_tasks ? step_of(next, worker).FirstKv() : Bytes());
+    step.Attend(attention, early);
+    step.UpdateState(update, {next.data + early.bytes, next.bytes - early.bytes});
   };
   pool.Run(num_tasks, run);
 }

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/attention_isa.h"  // NextRead
+
 namespace spillway::kernels {
 
 constexpr int64_t kVictimFloats = 3 * 16;  // of BudgetTask::best, for each KV head
@@ -22,11 +24,8 @@ struct BudgetTask {
   int64_t weights_stride = 0;
   int64_t first_candidate = 0;  // positions that may go
   int64_t last_candidate = 0;   // included
-  // To fetch into the caches meanwhile: what this worker likely reads next. Memory has little else
-  // to do while state is met.
-  const std::byte* next = nullptr;
-  int64_t next_bytes = 0;
-  float* best = nullptr;  // workspace: [KV head][kVictimFloats]
+  NextRead next = {};           // fetched while state is met
+  float* best = nullptr;        // workspace: [KV head][kVictimFloats]
   // [KV head]: the slot of the candidate that goes; -1 when no token is a candidate.
   int64_t* victims = nullptr;
 };

@@ -10,22 +10,27 @@ namespace {
 
 struct Simd {
   using F = __m256;
+  using M = __m256;  // all bits of a lane, or none
   static constexpr int kLanes = 8;
 
-  static __m256i Mask(int64_t n) {
+  static __m256i Bits(int64_t n) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)),
                               _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
   }
   static F Zero() { return _mm256_setzero_ps(); }
   static F Set(float value) { return _mm256_set1_ps(value); }
   static F Load(const float* p) { return _mm256_loadu_ps(p); }
-  static F LoadPart(const float* p, int64_t n) { return _mm256_maskload_ps(p, Mask(n)); }
+  static F LoadPart(const float* p, int64_t n) { return _mm256_maskload_ps(p, Bits(n)); }
   static void Store(float* p, F v) { _mm256_storeu_ps(p, v); }
-  static void StorePart(float* p, F v, int64_t n) { _mm256_maskstore_ps(p, Mask(n), v); }
+  static void StorePart(float* p, F v, int64_t n) { _mm256_maskstore_ps(p, Bits(n), v); }
 
   // The lower half of the lanes from `low`, the upper from `high`.
   static F LoadHalves(const float* low, const float* high) {
     return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(low)), _mm_loadu_ps(high), 1);
+  }
+  static void StoreHalves(float* low, float* high, F v) {
+    _mm_storeu_ps(low, _mm256_castps256_ps128(v));
+    _mm_storeu_ps(high, _mm256_extractf128_ps(v, 1));
   }
   static F SwapHalves(F v) { return _mm256_permute2f128_ps(v, v, 1); }
 
@@ -115,9 +120,13 @@ struct Simd {
     const __m256i biased = _mm256_add_epi32(_mm256_cvtps_epi32(exponent), _mm256_set1_epi32(127));
     return _mm256_mul_ps(a, _mm256_castsi256_ps(_mm256_slli_epi32(biased, 23)));
   }
-  static F SelectLess(F a, F b, F yes, F no) {
-    return _mm256_blendv_ps(no, yes, _mm256_cmp_ps(a, b, _CMP_LT_OQ));
-  }
+  static M Mask(int64_t n) { return _mm256_castsi256_ps(Bits(n)); }  // of the first n lanes
+  static M Less(F a, F b) { return _mm256_cmp_ps(a, b, _CMP_LT_OQ); }
+  static M Equal(F a, F b) { return _mm256_cmp_ps(a, b, _CMP_EQ_OQ); }
+  static M Both(M a, M b) { return _mm256_and_ps(a, b); }
+  static M Either(M a, M b) { return _mm256_or_ps(a, b); }
+  static F Select(M mask, F yes, F no) { return _mm256_blendv_ps(no, yes, mask); }
+  static F SelectLess(F a, F b, F yes, F no) { return Select(Less(a, b), yes, no); }
   static int CountIn(F v, float low, float end) {
     const F in = _mm256_and_ps(_mm256_cmp_ps(v, Set(low), _CMP_GE_OQ),
                                _mm256_cmp_ps(v, Set(end), _CMP_LT_OQ));

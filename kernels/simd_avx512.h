@@ -10,9 +10,10 @@ namespace {
 
 struct Simd {
   using F = __m512;
+  using M = __mmask16;  // a truth of each lane
   static constexpr int kLanes = 16;
 
-  static __mmask16 Mask(int64_t n) { return static_cast<__mmask16>((1U << n) - 1U); }
+  static M Mask(int64_t n) { return static_cast<M>((1U << n) - 1U); }  // of the first n lanes
   static F Zero() { return _mm512_setzero_ps(); }
   static F Set(float value) { return _mm512_set1_ps(value); }
   static F Load(const float* p) { return _mm512_loadu_ps(p); }
@@ -24,6 +25,10 @@ struct Simd {
   static F LoadHalves(const float* low, const float* high) {
     return _mm512_insertf32x8(_mm512_castps256_ps512(_mm256_loadu_ps(low)), _mm256_loadu_ps(high),
                               1);
+  }
+  static void StoreHalves(float* low, float* high, F v) {
+    _mm256_storeu_ps(low, _mm512_castps512_ps256(v));
+    _mm256_storeu_ps(high, _mm512_extractf32x8_ps(v, 1));
   }
   static F SwapHalves(F v) { return _mm512_shuffle_f32x4(v, v, 0x4E); }
 
@@ -112,10 +117,13 @@ struct Simd {
   static F Abs(F a) { return _mm512_abs_ps(a); }
   static F Scale(F a, F exponent) {
     return _mm512_scalef_ps(a, exponent);
-  }                                             // a * 2^exponent, exponent whole
-  static F SelectLess(F a, F b, F yes, F no) {  // a < b ? yes : no
-    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), no, yes);
-  }
+  }  // a * 2^exponent, exponent whole
+  static M Less(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
+  static M Equal(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
+  static M Both(M a, M b) { return a & b; }
+  static M Either(M a, M b) { return a | b; }
+  static F Select(M mask, F yes, F no) { return _mm512_mask_blend_ps(mask, no, yes); }
+  static F SelectLess(F a, F b, F yes, F no) { return Select(Less(a, b), yes, no); }
   static int CountIn(F v, float low, float end) {  // lanes in [low, end)
     const __mmask16 in =
         _mm512_cmp_ps_mask(v, Set(low), _CMP_GE_OQ) & _mm512_cmp_ps_mask(v, Set(end), _CMP_LT_OQ);

@@ -10,6 +10,7 @@ struct Simd {
   using F = float __attribute__((vector_size(16)));  // SSE2, NEON or whatever the compiler has
   using U = uint32_t __attribute__((vector_size(16)));
   using I = int32_t __attribute__((vector_size(16)));
+  using M = I;  // all bits of a lane, or none
   static constexpr int kLanes = 4;
 
   static F Zero() { return F{}; }
@@ -32,6 +33,12 @@ struct Simd {
   // The lower half of the lanes from `low`, the upper from `high`.
   static F LoadHalves(const float* low, const float* high) {
     return F{low[0], low[1], high[0], high[1]};
+  }
+  static void StoreHalves(float* low, float* high, F v) {
+    for (int i = 0; i < 2; ++i) {
+      low[i] = v[i];
+      high[i] = v[i + 2];
+    }
   }
   static F SwapHalves(F v) { return F{v[2], v[3], v[0], v[1]}; }
 
@@ -113,6 +120,18 @@ struct Simd {
     const I biased = __builtin_convertvector(exponent, I) + 127;
     return a * AsFloat(reinterpret_cast<U>(biased) << 23);
   }
+  static M Mask(int64_t n) {  // of the first n lanes
+    const auto end = static_cast<int32_t>(n);
+    return M{0, 1, 2, 3} < M{end, end, end, end};
+  }
+  static M Less(F a, F b) { return a < b; }
+  static M Equal(F a, F b) { return a == b; }
+  static M Both(M a, M b) { return a & b; }
+  static M Either(M a, M b) { return a | b; }
+  static F Select(M mask, F yes, F no) {
+    return reinterpret_cast<F>((mask & reinterpret_cast<I>(yes)) |
+                               (~mask & reinterpret_cast<I>(no)));
+  }
   static F SelectLess(F a, F b, F yes, F no) { return Select(a < b, yes, no); }
   static int CountIn(F v, float low, float end) {
     const I in = (v >= Set(low)) & (v < Set(end));
@@ -129,10 +148,6 @@ struct Simd {
  private:
   static U AsBits(F v) { return reinterpret_cast<U>(v); }
   static F AsFloat(U v) { return reinterpret_cast<F>(v); }
-  static F Select(I mask, F yes, F no) {
-    return reinterpret_cast<F>((mask & reinterpret_cast<I>(yes)) |
-                               (~mask & reinterpret_cast<I>(no)));
-  }
   static U SelectBits(I mask, U yes, U no) {
     const U bits = reinterpret_cast<U>(mask);
     return (bits & yes) | (~bits & no);
