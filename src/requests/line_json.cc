@@ -15,6 +15,9 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kMaxDepth = 64;
+// Far more token ids than a model has positions. A value takes 16 bytes and more: a line of 16 MiB
+// could ask for hundreds of MiB.
+constexpr std::size_t kMaxValues = std::size_t{1} << 18;
 
 // nlohmann's text without its own prefix: "[json.exception.parse_error.101] parse error at line 1,
 // column 5: syntax error while parsing ...". The quoted last token may be a megabyte long.
@@ -84,11 +87,18 @@ class LineHandler : public nlohmann::json_sax<json> {
 
   template <typename Value>
   bool Add(Value&& added) {
+    if (!Count()) return false;
     Place(std::forward<Value>(added));
     return true;
   }
 
+  bool Count() {
+    if (++num_values_ <= kMaxValues) return true;
+    return Stop({"too_many_values", fmt::format("holds more than {} values", kMaxValues)});
+  }
+
   bool Open(json container) {
+    if (!Count()) return false;
     if (open_.size() == kMaxDepth) {
       return Stop({"too_deep", fmt::format("nested deeper than {} levels", kMaxDepth)});
     }
@@ -104,6 +114,7 @@ class LineHandler : public nlohmann::json_sax<json> {
   // A child is only added to the innermost, so that the pointers stay good.
   std::vector<json*> open_;
   json* member_ = nullptr;
+  std::size_t num_values_ = 0;
 };
 
 }  // namespace

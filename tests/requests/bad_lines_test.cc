@@ -53,6 +53,12 @@ std::string Prompt(const std::string& bytes) { return R"({"prompt":"a)" + bytes 
 
 std::string Deep(char open, std::size_t levels) { return std::string(levels, open); }
 
+std::string Times(std::string_view text, int count) {
+  std::string all;
+  for (int i = 0; i < count; ++i) all += text;
+  return all;
+}
+
 std::vector<BadLine> SyntaxLines() {
   return {
       {"{", "invalid_json", "column 2: syntax error"},
@@ -84,12 +90,8 @@ std::vector<BadLine> SyntaxLines() {
       {Deep('[', 65), "too_deep", "deeper than 64 levels"},
       {Deep('[', 1'000'000), "too_deep", "deeper than 64 levels"},
       {R"({"prompt":)" + Deep('[', 100'000), "too_deep", "deeper than 64 levels"},
-      {[] {
-         std::string s;
-         for (int i = 0; i < 50'000; ++i) s += "{\"a\":";
-         return s;
-       }(),
-       "too_deep", "64 levels"},
+      {Times("{\"a\":", 50'000), "too_deep", "64 levels"},
+      {R"({"token_ids":[7)" + Times(",7", 262'143) + "]}", "too_many_values", "262144 values"},
       {R"({"prompt":"a","prompt":"b"})", "duplicate_key", "key \"prompt\" is given twice"},
       {With(R"("max_tokens":1,"max_tokens":1)"), "duplicate_key", "\"max_tokens\" is given twice"},
       {With(R"("metadata":{"k":1,"\u006b":2})"), "duplicate_key", "key \"k\" is given twice"},
