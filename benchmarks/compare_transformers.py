@@ -7,9 +7,9 @@ opt-1.3b. A seeded fp16 checkpoint of each shape is made under --work once. The 
 with all threads, in inference mode, with logits of the last position only, after a warm-up, with the faster of its
 attention implementations; its rounds and spillway's alternate, and the best round of each counts. Where the processor
 can, spillway runs with --cpu-compute bf16 too. Decode is compared with the faster reference, prefill with the one that
-computes in the same type. Also measured in the same run: how fast this machine reads memory over as long a time as
-spillway decodes, and spillway's peak memory against weights + KV. When other programs use the processor meanwhile, the table says that it is no measurement, and the
-exit status is 1.
+computes in the same type. Also measured in the same run: how fast this machine reads memory, in turns with spillway's
+decode at batch 1, and spillway's peak memory against weights + KV. When other programs use the processor meanwhile, the
+table says that it is no measurement, and the exit status is 1.
 """
 
 import argparse
@@ -20,6 +20,7 @@ import json
 import os
 import pathlib
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -45,6 +46,7 @@ ATTENTION = ["sdpa", "eager"]
 CALIBRATION_TOKENS = 6
 DECODE_GOAL, PREFILL_GOAL, READ_GOAL = 1.5, 1.0, 0.85
 MEMORY_SLACK_BYTES = 200 << 20
+READ_TURNS = 7
 
 
 @dataclasses.dataclass
@@ -181,12 +183,8 @@ def spillway_round(binary, folder, prompts, new_tokens, threads, cpu_compute):
 # --- the machine
 
 
-def memory_read_bytes_per_s(seconds):
-    """The mean of `seconds` of summing 2 GiB with all threads: no cache holds it, and a sum only reads.
-
-    As long as what it stands beside: a machine that is shared gives for moments half as much again as it sustains.
-    """
-    buffer = torch.ones(1 << 28, dtype=torch.int64)
+def memory_read_bytes_per_s(buffer, seconds):
+    """The mean of `seconds` of summing a buffer with all threads: no cache holds it, and a sum only reads."""
     begin = time.perf_counter()
     read = 0
     while time.perf_counter() - begin < seconds:
@@ -202,21 +200,34 @@ def position_table_bytes(name):
     return (POSITIONS + 2) * SHAPES[name]["hidden_size"] * 2
 
 
+def read_turns(decode_weight_rate, seconds):
+    """[(bytes/s of weights that a decode reads, bytes/s of the memory right before and right behind it, their mean)].
+
+    A shared machine's memory has from one second to the next half as much again, and then not.
+    """
+    buffer = torch.ones(1 << 28, dtype=torch.int64)
+    before = memory_read_bytes_per_s(buffer, seconds)
+    turns = []
+    for _ in range(READ_TURNS):
+        rate = decode_weight_rate()
+        behind = memory_read_bytes_per_s(buffer, seconds)
+        turns.append((rate, (before + behind) / 2))
+        before = behind
+    return turns
+
+
 def measure(binary, name, folder, references, batch, options):
     prompts = make_prompts(batch, options.prompt_tokens)
     rates = {kind: Rate(note=choose_attention(model, prompts)) for kind, model in references.items()}
     rates |= {kind: Rate() for kind in options.ours}
     runs = {}
     peak_bytes = 0
-    memory_rate = 0.0
     others = OtherPrograms()
     for _ in range(options.rounds):
         for kind in options.ours:
             runs[kind] = spillway_round(binary, folder, prompts, options.new_tokens, options.threads, OURS[kind])
             rates[kind].keep_best(runs[kind].rate)
             peak_bytes = max(peak_bytes, runs[kind].peak_bytes)
-        decode_s = batch * (options.new_tokens - 1) / runs["spillway"].rate.decode
-        memory_rate = max(memory_rate, memory_read_bytes_per_s(decode_s))
         for kind, model in references.items():
             rate, tokens = reference_round(model, prompts, options.new_tokens)
             rates[kind].keep_best(rate)
@@ -226,6 +237,13 @@ def measure(binary, name, folder, references, batch, options):
     weight_bytes = run.report["model"]["weight_bytes"]
     kv_bytes = run.report["kv"]["bytes"]
     decode_bytes = (weight_bytes - position_table_bytes(name)) / batch
+
+    def decode_weight_rate():
+        fp32 = spillway_round(binary, folder, prompts, options.new_tokens, options.threads, OURS["spillway"])
+        return fp32.rate.decode * decode_bytes
+
+    decode_s = batch * (options.new_tokens - 1) / rates["spillway"].decode
+    turns = read_turns(decode_weight_rate, decode_s) if batch == 1 else []
     best_decode = max(rates[kind].decode for kind in REFERENCES)
     return {
         "model": name,
@@ -233,8 +251,7 @@ def measure(binary, name, folder, references, batch, options):
         "rates": {kind: dataclasses.asdict(rate) for kind, rate in rates.items()},
         "decode_ratio": {kind: rates[kind].decode / best_decode for kind in options.ours},
         "prefill_ratio": {kind: rates[kind].prefill / rates[OURS[kind]].prefill for kind in options.ours},
-        "decode_weight_bytes_per_s": rates["spillway"].decode * decode_bytes,
-        "memory_read_bytes_per_s": memory_rate,
+        "read_turns": turns,
         "peak_bytes": peak_bytes,
         "peak_goal_bytes": round(1.1 * (weight_bytes + kv_bytes)) + MEMORY_SLACK_BYTES,
         "weight_bytes": weight_bytes,
@@ -282,11 +299,18 @@ def row(cell):
     return f"| {' | '.join(parts)} |"
 
 
+def read_share(cell):
+    """The median of the turns' shares of the memory's rate."""
+    return statistics.median(rate / memory for rate, memory in cell["read_turns"])
+
+
 def read_line(cell):
-    rate, read_rate = cell["decode_weight_bytes_per_s"], cell["memory_read_bytes_per_s"]
+    shares = sorted(rate / memory for rate, memory in cell["read_turns"])
+    rates, memory = ([turn[i] / 1e9 for turn in cell["read_turns"]] for i in (0, 1))
     return (
-        f"{cell['model']} at batch 1 decodes at {rate / 1e9:.1f} GB/s of weights, {100 * rate / read_rate:.0f} % of the "
-        f"{read_rate / 1e9:.1f} GB/s that this machine reads over as long a time."
+        f"{cell['model']} at batch 1 reads weights at {read_share(cell):.0%} of the memory's rate before and behind it "
+        f"(median of {len(shares)} turns; {shares[0]:.0%} to {shares[-1]:.0%}): {min(rates):.1f} to {max(rates):.1f} GB/s, "
+        f"memory {min(memory):.1f} to {max(memory):.1f}."
     )
 
 
@@ -309,7 +333,7 @@ def misses(cells):
                     found.append(f"{name}, {kind}: {what} {ratio:.2f} x the reference, goal {goal}")
         if cell["peak_bytes"] > cell["peak_goal_bytes"]:
             found.append(f"{name}: peak memory {cell['peak_bytes']}, goal {cell['peak_goal_bytes']} bytes")
-        if cell["batch"] == 1 and cell["decode_weight_bytes_per_s"] < READ_GOAL * cell["memory_read_bytes_per_s"]:
+        if cell["batch"] == 1 and read_share(cell) < READ_GOAL:
             found.append(f"{name}: reads weights at under {READ_GOAL:.0%} of the machine's rate")
     return found
 
