@@ -194,6 +194,13 @@ void DequantisePanel(const std::byte* rows, int64_t row_bytes, int64_t count, fl
   }
 }
 
+// The output whose weights are fetched while those of [out, out + kO) of the tile are used: behind
+// them, or in the worker's next tile.
+template <int kO>
+int64_t NextOut(const MatmulTile& tile, int64_t out) {
+  return out + kO < tile.num_outs ? tile.out_begin + out + kO : tile.next_out_begin;
+}
+
 // Outputs [out, out + kO) of the tile, k in [k_begin, k_end), all rows.
 template <int kO, DType kType>
 void MulPanel(const MatmulTile& tile, int64_t out, int64_t k_begin) {
@@ -203,11 +210,11 @@ void MulPanel(const MatmulTile& tile, int64_t out, int64_t k_begin) {
   const int64_t k_end = MinOf(tile.in, k_begin + kSimdBlockK);
   if constexpr (IsQuantised(kType)) {
     const int64_t row_bytes = RowBytes(kType, tile.in);
-    const std::byte* rows = static_cast<const std::byte*>(tile.piece->weight) +
-                            (tile.out_begin + out) * row_bytes +
-                            k_begin / kGroupWeights * GroupBytes(kType);
+    const std::byte* matrix = static_cast<const std::byte*>(tile.piece->weight) +
+                              k_begin / kGroupWeights * GroupBytes(kType);
+    const std::byte* rows = matrix + (tile.out_begin + out) * row_bytes;
     if (tile.num_rows <= kDirectGroupRows) {
-      const char* next = reinterpret_cast<const char*>(rows + kO * row_bytes);
+      const char* next = reinterpret_cast<const char*>(matrix + NextOut<kO>(tile, out) * row_bytes);
       for (int64_t row = 0; row < tile.num_rows; row += kRows) {
         MulGroupRows<kO, kType>({x + row * tile.x_stride + k_begin, tile.x_stride, rows, row_bytes,
                                  k_end - k_begin, next, sums + row * kSimdTileOuts},
@@ -217,9 +224,9 @@ void MulPanel(const MatmulTile& tile, int64_t out, int64_t k_begin) {
     }
     DequantisePanel<kO, kType>(rows, row_bytes, k_end - k_begin, panel);
   } else {
-    const uint16_t* weight =
-        static_cast<const uint16_t*>(tile.piece->weight) + (tile.out_begin + out) * tile.in;
-    const char* next = reinterpret_cast<const char*>(weight + kO * tile.in);
+    const auto* matrix = static_cast<const uint16_t*>(tile.piece->weight);
+    const uint16_t* weight = matrix + (tile.out_begin + out) * tile.in;
+    const char* next = reinterpret_cast<const char*>(matrix + NextOut<kO>(tile, out) * tile.in);
     BlockArgs direct = {x, tile.x_stride, weight, tile.in, k_begin, k_end, next, sums};
     if (tile.num_rows <= kDirectRows) {
       for (int64_t row = 0; row < tile.num_rows; row += kRows) {
