@@ -158,7 +158,7 @@ class Bench {
   bool Wanted(const char* group) const { return options_.only.empty() || options_.only == group; }
   void ReadAll(const std::byte* data);
   void MatmulShape(int64_t in, int64_t out, DType dtype);
-  void OneRow(DType dtype);
+  void OneRow(const char* model, int64_t hidden, int64_t num_layers, DType dtype);
   void AttentionShape(const AttentionBench& bench);
   void DecodeShape(KvPolicyKind kind, int64_t slots, int kv_bits);
   void Bookkeeping(int64_t slots);
@@ -271,23 +271,25 @@ void Bench::MatmulShape(int64_t in, int64_t out, DType dtype) {
   }
 }
 
-// The products of a decode step of one row, a layer of opt-1.3b, beside the memory, in turns.
-void Bench::OneRow(DType dtype) {
-  std::array<MatmulBench, 4> layer = {
-      MatmulBench{2048, 6144, dtype, options_.num_threads, options_.isa},
-      MatmulBench{2048, 2048, dtype, options_.num_threads, options_.isa},
-      MatmulBench{2048, 8192, dtype, options_.num_threads, options_.isa},
-      MatmulBench{8192, 2048, dtype, options_.num_threads, options_.isa}};
+// The products of a decode step of one row, layers of a model, beside the memory, in turns.
+void Bench::OneRow(const char* model, int64_t hidden, int64_t num_layers, DType dtype) {
+  const auto product = [&](int64_t in, int64_t out) {
+    return MatmulBench{in, out, dtype, options_.num_threads, options_.isa};
+  };
+  std::array<MatmulBench, 4> layer = {product(hidden, 3 * hidden), product(hidden, hidden),
+                                      product(hidden, 4 * hidden), product(4 * hidden, hidden)};
   int64_t bytes = 0;
-  for (const MatmulBench& product : layer) bytes += product.weight_bytes;
+  for (const MatmulBench& of : layer) bytes += num_layers * of.weight_bytes;
   const Bytes far_bytes = RandomBytes(kFarBytes / 2, DType::kF16);
   ReadTurn read(*this, far_bytes.get(), bytes);
   const auto products = [&] {
-    for (MatmulBench& product : layer) product.Run(1, pool_);
+    for (int64_t i = 0; i < num_layers; ++i) {
+      for (MatmulBench& of : layer) of.Run(1, pool_);
+    }
   };
   const std::vector<double> ratios = MedianRatios(options_, {products, [&] { read.Run(); }});
-  fmt::print("in turns, {}, a layer of opt-1.3b at 1 row: {:.0f} % of the memory's rate\n",
-             DTypeName(dtype), 100 * ratios[1] * read.Frac());
+  fmt::print("in turns, {}, {} layers of {} at 1 row: {:.0f} % of the memory's rate\n",
+             DTypeName(dtype), num_layers, model, 100 * ratios[1] * read.Frac());
   std::fflush(stdout);
 }
 
@@ -298,7 +300,9 @@ void Bench::Matmuls() {
     MatmulShape(2048, 8192, dtype);
     MatmulShape(8192, 2048, dtype);
     if (!options_.quick) MatmulShape(2048, 50272, dtype);
-    if (!IsQuantised(dtype)) OneRow(dtype);
+    if (IsQuantised(dtype)) continue;
+    OneRow("opt-125m", 768, 12, dtype);
+    OneRow("opt-1.3b", 2048, 1, dtype);
   }
 }
 

@@ -239,7 +239,6 @@ void BudgetAttention(const BudgetAttentionArgs& args, std::span<std::byte> works
   const auto num_rows = static_cast<int64_t>(args.rows.size());
   const int64_t heads = DecodeHeads(plain, num_rows, pool.num_threads());
   const int64_t tasks_per_row = DivideUp(args.num_kv_heads, heads);
-  const int64_t num_tasks = num_rows * tasks_per_row;
   auto step_of = [&](int64_t index, int worker) {
     const int64_t begin = index % tasks_per_row * heads;
     return Step(args, plain, index / tasks_per_row, begin,
@@ -248,15 +247,14 @@ void BudgetAttention(const BudgetAttentionArgs& args, std::span<std::byte> works
   };
   auto run = [&](int64_t index, int worker) {
     const Step step = step_of(index, worker);
-    const int64_t next_index = index + pool.num_threads();
-    const NextRead next =
-        next_index < num_tasks ? step_of(next_index, worker).FirstKv() : NextRead();
+    const int64_t next_index = pool.NextTask(index);
+    const NextRead next = next_index >= 0 ? step_of(next_index, worker).FirstKv() : NextRead();
     const NextRead early = step.WhileFinishing(next);
     step.Store(attention);
     step.Attend(attention, early);
     step.UpdateState(update, {next.data + early.bytes, next.bytes - early.bytes});
   };
-  pool.Run(num_tasks, run);
+  pool.Run(num_rows * tasks_per_row, run);
 }
 
 }  // namespace spillway::kernels

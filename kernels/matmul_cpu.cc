@@ -125,6 +125,7 @@ void RunTiles(const MatmulArgs& args, DType dtype, std::span<std::byte> workspac
       num_tasks += DivideUp(piece.num_out, grid.tile_outs) * grid.row_tiles;
   }
   auto task = [&](int64_t index, int worker) {
+    const bool goes_on = pool.NextTask(index) >= 0;
     const MatmulPiece* piece = args.pieces.data();
     for (;; ++piece) {
       if (piece->weight_dtype != dtype) continue;
@@ -134,11 +135,12 @@ void RunTiles(const MatmulArgs& args, DType dtype, std::span<std::byte> workspac
     }
     const int64_t row = index % grid.row_tiles * grid.tile_rows;
     const int64_t out = index / grid.row_tiles * grid.tile_outs;
-    method.tile(
-        {args.x, args.x_stride, args.in, args.activation, piece, row,
-         std::min(grid.tile_rows, args.rows - row), out,
-         std::min(grid.tile_outs, piece->num_out - out), out + grid.tile_outs * pool.num_threads(),
-         workspace.data() + packed_bytes + worker * scratch_bytes, workspace.data(), args.rows});
+    const int64_t next_out = (index + goes_on) / grid.row_tiles * grid.tile_outs;
+    method.tile({args.x, args.x_stride, args.in, args.activation, piece, row,
+                 std::min(grid.tile_rows, args.rows - row), out,
+                 std::min(grid.tile_outs, piece->num_out - out), next_out,
+                 workspace.data() + packed_bytes + worker * scratch_bytes, workspace.data(),
+                 args.rows});
   };
   pool.Run(num_tasks, task);
 }

@@ -21,8 +21,9 @@ struct MatmulTile {
   int64_t num_rows;
   int64_t out_begin;
   int64_t num_outs;
-  int64_t next_out_begin;  // where this worker likely goes on, for prefetch; may lie past the piece
-  std::byte* scratch;      // of this worker, 64-byte aligned
+  int64_t next_out_begin;   // where this worker likely goes on, for prefetch: maybe past the piece,
+                            // or here
+  std::byte* scratch;       // of this worker, 64-byte aligned
   const std::byte* packed;  // all rows of x as a PackTask's function made them, where there is one
   int64_t total_rows;       // of the call, they fix the packed layout
 };

@@ -18,6 +18,10 @@ constexpr int kOuts = Simd::kLanes == 16 ? 6 : 4;
 // Up to here widening in registers, over and over, costs less than a panel.
 constexpr int64_t kDirectRows = 8 * kRows;
 constexpr int64_t kDirectGroupRows = 2 * kRows;
+// Up to here x leaves a nearest cache of 32 KiB to the weights that the processor reads ahead, and
+// does not hide them from it.
+constexpr int64_t kStreamXBytes = 12 << 10;
+constexpr int64_t kStreamRows = 2;
 
 struct BlockArgs {
   const float* x;
@@ -251,17 +255,49 @@ void MulPanel(const MatmulTile& tile, int64_t out, int64_t k_begin) {
   }
 }
 
-inline void FinishRow(const MatmulTile& tile, int64_t row, const float* sums) {
-  for (int64_t out = 0; out < tile.num_outs; out += Simd::kLanes) {
-    const int64_t n = MinOf(Simd::kLanes, tile.num_outs - out);
-    Finish(tile, row, tile.out_begin + out, Simd::LoadPart(sums + out, n), n);
+// The tile's weights as one stream, which the processor itself fetches as fast as memory gives it:
+// with several outputs side by side it does not see one, and being told what comes next helps less.
+template <int kR, DType kType>
+void MulStream(const MatmulTile& tile, float* sums) {
+  const auto* weight = static_cast<const uint16_t*>(tile.piece->weight) + tile.out_begin * tile.in;
+  const float* x = tile.x + tile.row_begin * tile.x_stride;
+  for (int64_t out = 0; out < tile.num_outs; ++out, weight += tile.in) {
+    for (int64_t k_begin = 0; k_begin < tile.in; k_begin += kSimdBlockK) {
+      const int64_t k_end = MinOf(tile.in, k_begin + kSimdBlockK);
+      Simd::F acc[kR];
+#pragma GCC unroll 2
+      for (int r = 0; r < kR; ++r) acc[r] = Simd::Zero();
+      int64_t k = k_begin;
+#pragma GCC unroll 4
+      for (; k + Simd::kLanes <= k_end; k += Simd::kLanes) {
+        const Simd::F w = LoadAs<kType>(weight, k);
+#pragma GCC unroll 4
+        for (int r = 0; r < kR; ++r)
+          acc[r] = Simd::Fma(Simd::Load(x + r * tile.x_stride + k), w, acc[r]);
+      }
+      if (k < k_end) {
+        const int64_t n = k_end - k;
+        const Simd::F w = LoadPartAs<kType>(weight, k, n);
+#pragma GCC unroll 4
+        for (int r = 0; r < kR; ++r)
+          acc[r] = Simd::Fma(Simd::LoadPart(x + r * tile.x_stride + k, n), w, acc[r]);
+      }
+#pragma GCC unroll 4
+      for (int r = 0; r < kR; ++r) sums[r * kSimdTileOuts + out] += Simd::Sum(acc[r]);
+    }
   }
 }
 
+// Whether to; a chain of narrower FMAs would be slower than memory.
 template <DType kType>
-void MulTile(const MatmulTile& tile) {
-  float* sums = reinterpret_cast<float*>(tile.scratch) + kSimdMaxPanel * kSimdBlockK;
-  __builtin_memset(sums, 0, static_cast<size_t>(tile.num_rows * kSimdTileOuts) * sizeof(float));
+bool Streams(const MatmulTile& tile) {
+  return Simd::kLanes == 16 && !IsQuantised(kType) && tile.num_rows <= kStreamRows &&
+         tile.num_rows * tile.in * 4 <= kStreamXBytes;
+}
+
+// Several outputs at a time, in registers or through a panel.
+template <DType kType>
+void MulPanels(const MatmulTile& tile) {
   // Few rows of x stay in the nearest cache: weights are then read along their rows.
   const int64_t k_step = tile.num_rows <= kRows ? tile.in : kSimdBlockK;
   for (int64_t k_begin = 0; k_begin < tile.in; k_begin += k_step) {
@@ -273,6 +309,24 @@ void MulTile(const MatmulTile& tile) {
     for (; out < tile.num_outs; ++out) {
       for (int64_t k = k_begin; k < k_end; k += kSimdBlockK) MulPanel<1, kType>(tile, out, k);
     }
+  }
+}
+
+inline void FinishRow(const MatmulTile& tile, int64_t row, const float* sums) {
+  for (int64_t out = 0; out < tile.num_outs; out += Simd::kLanes) {
+    const int64_t n = MinOf(Simd::kLanes, tile.num_outs - out);
+    Finish(tile, row, tile.out_begin + out, Simd::LoadPart(sums + out, n), n);
+  }
+}
+
+template <DType kType>
+void MulTile(const MatmulTile& tile) {
+  float* sums = reinterpret_cast<float*>(tile.scratch) + kSimdMaxPanel * kSimdBlockK;
+  __builtin_memset(sums, 0, static_cast<size_t>(tile.num_rows * kSimdTileOuts) * sizeof(float));
+  if (!Streams<kType>(tile)) {
+    MulPanels<kType>(tile);
+  } else if constexpr (!IsQuantised(kType)) {
+    tile.num_rows == 1 ? MulStream<1, kType>(tile, sums) : MulStream<2, kType>(tile, sums);
   }
   for (int64_t row = 0; row < tile.num_rows; ++row)
     FinishRow(tile, tile.row_begin + row, sums + row * kSimdTileOuts);

@@ -65,15 +65,20 @@ struct ThreadPool::State {
   std::atomic<uint32_t> gate{kClosed};
   std::atomic<bool> stop{false};
   std::atomic<bool> failed{false};
-  alignas(64) std::atomic<int64_t> next{0};
-  // Written by Run while the gate is closed and nobody inside.
-  int64_t num_tasks = 0;
+  // The tasks that one worker begins with. They lie side by side, so that it reads memory in one
+  // stream. Written by Run while the gate is closed and nobody inside, but for `next`.
+  struct alignas(64) Part {
+    std::atomic<int64_t> next{0};
+    int64_t end = 0;
+  };
+  std::vector<Part> parts;  // one a worker
   const TaskRef* task = nullptr;
   std::exception_ptr error;  // the first failure's; written by whoever set `failed`
 
   bool Enter();
   void Leave();
   void Drain(int worker);
+  void DrainPart(Part& part, int worker);
   void Work(int worker, int cpu);
 };
 
@@ -93,9 +98,14 @@ void ThreadPool::State::Leave() {
 }
 
 void ThreadPool::State::Drain(int worker) {
+  const size_t own = static_cast<size_t>(worker);
+  for (size_t i = 0; i < parts.size(); ++i) DrainPart(parts[(own + i) % parts.size()], worker);
+}
+
+void ThreadPool::State::DrainPart(Part& part, int worker) {
   while (!failed.load(std::memory_order_relaxed)) {
-    const int64_t index = next.fetch_add(1, std::memory_order_relaxed);
-    if (index >= num_tasks) return;
+    const int64_t index = part.next.fetch_add(1, std::memory_order_relaxed);
+    if (index >= part.end) return;
     try {
       (*task)(index, worker);
     } catch (...) {
@@ -118,6 +128,7 @@ void ThreadPool::State::Work(int worker, int cpu) {
 }
 
 ThreadPool::ThreadPool(int num_threads) : state_(std::make_unique<State>()) {
+  state_->parts = std::vector<State::Part>(static_cast<size_t>(std::max(1, num_threads)));
   const std::vector<int> cpus = PhysicalCores();
   // Signals belong to the program's main thread.
   sigset_t all;
@@ -159,9 +170,13 @@ int ThreadPool::num_threads() const { return static_cast<int>(state_->threads.si
 
 void ThreadPool::Run(int64_t num_tasks, TaskRef task) {
   State& state = *state_;
-  state.num_tasks = num_tasks;
+  const auto num_parts = static_cast<int64_t>(state.parts.size());
+  for (int64_t i = 0, begin = 0; i < num_parts; ++i) {
+    State::Part& part = state.parts[static_cast<size_t>(i)];
+    part.next.store(begin, std::memory_order_relaxed);
+    part.end = begin += num_tasks / num_parts + (i < num_tasks % num_parts);
+  }
   state.task = &task;
-  state.next.store(0, std::memory_order_relaxed);
   state.failed.store(false, std::memory_order_relaxed);
   const bool alone = num_tasks <= 1 || state.threads.empty();
   if (!alone) {
@@ -179,6 +194,11 @@ void ThreadPool::Run(int64_t num_tasks, TaskRef task) {
   if (state.failed.load(std::memory_order_relaxed)) {
     std::rethrow_exception(std::exchange(state.error, nullptr));
   }
+}
+
+int64_t ThreadPool::NextTask(int64_t task) const {
+  const auto ends = [&](const State::Part& part) { return part.end == task + 1; };
+  return std::ranges::any_of(state_->parts, ends) ? -1 : task + 1;
 }
 
 int NumPhysicalCores() { return static_cast<int>(PhysicalCores().size()); }

@@ -36,10 +36,14 @@ class ThreadPool {
   int num_threads() const;
 
   // Calls task(i, worker) once for each i in [0, num_tasks), on any worker, and returns when all
-  // are done. Workers take the next index as they come free, so results must not depend on who
-  // computes what. Throws: what the first failing task threw; tasks that had not begun by then are
-  // left out.
+  // are done. Worker w begins with the w-th part of them, in rising order, and then helps the
+  // others: what neighbouring tasks read is best neighbouring memory, and results must not depend
+  // on who computes what. Throws: what the first failing task threw; tasks that had not begun by
+  // then are left out.
   void Run(int64_t num_tasks, TaskRef task);
+
+  // From inside a task: the one that its worker likely goes on with, to fetch ahead for; -1: none.
+  int64_t NextTask(int64_t task) const;
 
  private:
   struct State;

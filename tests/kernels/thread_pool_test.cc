@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -35,6 +36,22 @@ TEST_P(ThreadPoolTest, EachTaskRunsOnce) {
     };
     pool.Run(num_tasks, task);
     EXPECT_EQ(counts, std::vector<int>(static_cast<size_t>(num_tasks), 1));
+  }
+}
+
+// What is fetched ahead for the wrong task is read twice from memory.
+TEST_P(ThreadPoolTest, AWorkerAloneGoesOnWithTheNextTask) {
+  ThreadPool pool(GetParam());
+  for (const int64_t num_tasks : {1, 2, 7, 100}) {
+    std::vector<int64_t> next(static_cast<size_t>(num_tasks));
+    auto task = [&](int64_t i, int /*worker*/) { next[static_cast<size_t>(i)] = pool.NextTask(i); };
+    pool.Run(num_tasks, task);
+    EXPECT_EQ(next.back(), -1);
+    EXPECT_EQ(std::count(next.begin(), next.end(), -1), std::min<int64_t>(num_tasks, GetParam()));
+    for (int64_t i = 0; i < num_tasks; ++i) {
+      const int64_t of_i = next[static_cast<size_t>(i)];
+      EXPECT_TRUE(of_i == -1 || of_i == i + 1) << i << " of " << num_tasks;
+    }
   }
 }
 
