@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Throughput over block size, as the cost model has it: for each number of rows the best placement, and what would bound
 it alone. OPT-30B, 512 prompt and 32 new tokens, on the T4 of the papers. Nothing here is measured.
 

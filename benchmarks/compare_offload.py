@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Tokens per second under a memory limit far below the model's size: `spillway generate` beside Hugging Face Accelerate's
 disk offload. Same machine, same weights, the same cgroup limit for both, page cache counted.
 

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Tokens per second of `spillway generate` beside transformers: same machine, same weights, same prompts, one run.
 
   python benchmarks/compare_transformers.py path/to/spillway --work /tmp/compare [--quick]

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Tokens per second on one NVIDIA GPU: Spillway, FlexGen, h2o_flexgen and Hugging Face Accelerate, OPT shapes with dummy
 weights, under the same caps of GPU and CPU memory; and H2O's latency settings without a GPU cap.
 

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """How much of the transfers hides behind compute: the same decode run overlapped and with --no-overlap.
 
   python benchmarks/overlap.py path/to/spillway --work /var/tmp/overlap

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """How far the cost model is off on this machine: runs of dummy models beside their predictions. Standard library only.
 
   predicted_measured.py build/release/spillway [--machine machine.json] [--attempts 3] [--only WORD] [--json FILE]
@@ -54,9 +55,11 @@ class Measurer:
         self.profiles = 0
 
     def spillway(self, *words):
-        command = [self.options.binary, *words, "--offload-dir", self.folder]
-        subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL,
-                       stderr=subprocess.DEVNULL, env=os.environ | {"XDG_CACHE_HOME": str(self.folder)})
+        command = [str(word) for word in (self.options.binary, *words, "--offload-dir", self.folder)]
+        done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                              env=os.environ | {"XDG_CACHE_HOME": str(self.folder)})
+        if done.returncode != 0:
+            sys.exit(f"{' '.join(command)}: exit {done.returncode}: {done.stderr.strip()[-300:]}")
 
     def machine(self):
         """The file given, or a new profile; two at a time are in use."""

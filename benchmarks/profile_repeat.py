@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """How far the rates of `spillway profile` lie apart from run to run. Standard library only.
 
   profile_repeat.py build/release/spillway [--runs 3] [--quick] [--offload-dir DIR]

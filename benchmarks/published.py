@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """The papers' throughput tables beside Spillway's: simulated on the papers' machines, and measured on this one, written as
 benchmarks/published.md. Runs the grids of examples/sweeps.
 --measure runs the grid h2o-cpu on this machine, which wants it alone. Standard library only.

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """What the policy search finds on this machine beside an exhaustive sweep, for three workloads. Standard library only.
 
   search_vs_sweep.py build/release/spillway [--machine machine.json] [--work DIR] [--rounds 3] [--json FILE]

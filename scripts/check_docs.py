@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Names in the documentation that the tree does not have: paths, flags, verbs, identifiers and links. Prints one line for
-each and ends with status 1 where there is one. Standard library only.
+"""Names in the documentation that the tree does not have: paths, flags, verbs, identifiers and links, and
+scripts quoted as commands that cannot be run. Prints one line for each and ends with status 1 where there is one.
+Standard library only.
 
   scripts/check_docs.py [FILE.md ...]      (default: README.md)
 """
 
+import os
 import pathlib
 import re
 import sys
@@ -73,11 +75,20 @@ def missing_identifiers(spans, sources):
                 yield f"identifier {name}"
 
 
+def missing_commands(spans):
+    pattern = re.compile(r"^(?:sudo )?((?:benchmarks|scripts)/[\w/-]+\.(?:py|sh))\b", re.M)
+    for span in spans:
+        for script in pattern.findall(span):
+            if (ROOT / script).exists() and not os.access(ROOT / script, os.X_OK):
+                yield f"command {script}: it is not executable"
+
+
 def complaints(path, sources):
     text = path.read_text()
     spans = code_spans(text)
     yield from missing_links(text, path.parent)
     yield from missing_paths(spans)
+    yield from missing_commands(spans)
     yield from missing_flags(spans, sources)
     yield from missing_verbs(spans, sources)
     yield from missing_identifiers(spans, sources)
