@@ -104,11 +104,11 @@ struct Step {
     const int64_t bytes = KvTokenBytes(args.head_dim, args.kv_bits) * head.block_slots();
     return {head.Key(0), (kv_head_end - kv_head_begin) * bytes};
   }
-  // Of `next`, what is fetched while weights are finished; UpdateState fetches the rest.
+  // Of `next`, what is fetched while weights are finished; UpdateState goes on from there.
   NextRead WhileFinishing(const NextRead& next) const {
     if (weights() == nullptr || group() > kDecodeGroup) return {};
     const int64_t registers =
-        (kv_head_end - kv_head_begin) * group() * PaddedSlots(num_held()) / kMaxLanes;
+        (kv_head_end - kv_head_begin) * group() * DivideUp(num_held(), kMaxLanes);
     return {next.data, std::min(next.bytes, registers * kNextStep)};
   }
   float* best() const {

@@ -186,17 +186,8 @@ RowsOfX GroupOfX(const MatmulTile& tile, int64_t row, int64_t k_begin) {
           step_words};
 }
 
-// The weights that this worker likely reads after outputs [out, out + kO) from k_begin on: the next
-// ones of this block, the first ones of the next block, or another tile.
-template <int kO>
-const uint16_t* NextWeights(const MatmulTile& tile, int64_t out, int64_t k_begin) {
-  const uint16_t* weight = static_cast<const uint16_t*>(tile.piece->weight);
-  if (tile.num_rows <= kRows) return weight + (tile.out_begin + out + kO) * tile.in + k_begin;
-  if (out + kO < tile.num_outs) return weight + (tile.out_begin + out + kO) * tile.in + k_begin;
-  if (k_begin + kSimdBlockK < tile.in)
-    return weight + tile.out_begin * tile.in + k_begin + kSimdBlockK;
-  return weight + tile.next_out_begin * tile.in;
-}
+// Few rows of x stay in the nearest cache: weights are then read along their rows.
+int64_t StepOfK(const MatmulTile& tile) { return tile.num_rows <= kRows ? tile.in : kSimdBlockK; }
 
 // Outputs [out, out + kO) of the tile from k_begin on, all rows.
 template <int kO, DType kType>
@@ -212,8 +203,10 @@ void MulPanel(const MatmulTile& tile, int64_t out, int64_t k_begin) {
   if (!direct) RoundPanel(stored, count, panel);
   // Every group of rows asks for its share.
   const int share = static_cast<int>(DivideUp(kO, DivideUp(tile.num_rows, kRows)));
-  Coming coming = {reinterpret_cast<const char*>(NextWeights<kO>(tile, out, k_begin)), tile.in * 2,
-                   0, share};
+  const WeightAt following = NextWeight(tile, out, kO, k_begin, StepOfK(tile));
+  const auto* next =
+      static_cast<const uint16_t*>(tile.piece->weight) + following.out * tile.in + following.k;
+  Coming coming = {reinterpret_cast<const char*>(next), tile.in * 2, 0, share};
   for (int64_t row = 0; row < tile.num_rows; row += kRows) {
     const RowsOfX x = GroupOfX(tile, row, k_begin);
     const int64_t num_rows = MinOf(kRows, tile.num_rows - row);
@@ -236,8 +229,7 @@ template <DType kType>
 void MulTile(const MatmulTile& tile) {
   float* sums = reinterpret_cast<float*>(tile.scratch + kPanelBytes);
   __builtin_memset(sums, 0, static_cast<size_t>(tile.num_rows * kSimdTileOuts) * sizeof(float));
-  // Few rows of x stay in the nearest cache: weights are then read along their rows.
-  const int64_t k_step = tile.num_rows <= kRows ? tile.in : kSimdBlockK;
+  const int64_t k_step = StepOfK(tile);
   for (int64_t k_begin = 0; k_begin < tile.in; k_begin += k_step) {
     const int64_t k_end = MinOf(tile.in, k_begin + k_step);
     int64_t out = 0;

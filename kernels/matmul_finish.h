@@ -1,4 +1,5 @@
-// The last step of Matmul, the same for all instruction sets: bias, activation, residual, store.
+// What the instruction sets' tiles of Matmul have in common: where they read on, and the last step,
+// bias, activation, residual, store.
 #pragma once
 
 #include "kernels/matmul_isa.h"
@@ -6,6 +7,20 @@
 
 namespace spillway::kernels {
 namespace {
+
+struct WeightAt {
+  int64_t out;  // of the piece
+  int64_t k;
+};
+
+// What a worker reads after outputs [out, out + width) of the tile from k on, to be fetched
+// meanwhile: the outputs behind them, the first ones from the next step of k on, or its next tile.
+inline WeightAt NextWeight(const MatmulTile& tile, int64_t out, int64_t width, int64_t k,
+                           int64_t k_step) {
+  if (out + width < tile.num_outs) return {tile.out_begin + out + width, k};
+  if (k + k_step < tile.in) return {tile.out_begin, k + k_step};
+  return {tile.next_out_begin, k % k_step};
+}
 
 // y[row][out..out + n) = act(sum + bias) + residual; `row` and `out` count within the piece.
 inline void Finish(const MatmulTile& tile, int64_t row, int64_t out, Simd::F sum, int64_t n) {

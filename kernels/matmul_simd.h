@@ -198,11 +198,9 @@ void DequantisePanel(const std::byte* rows, int64_t row_bytes, int64_t count, fl
   }
 }
 
-// The output whose weights are fetched while those of [out, out + kO) of the tile are used: behind
-// them, or in the worker's next tile.
-template <int kO>
-int64_t NextOut(const MatmulTile& tile, int64_t out) {
-  return out + kO < tile.num_outs ? tile.out_begin + out + kO : tile.next_out_begin;
+// Few rows of x stay in the nearest cache: weights are then read along their rows.
+inline int64_t StepOfK(const MatmulTile& tile) {
+  return tile.num_rows <= kRows ? tile.in : kSimdBlockK;
 }
 
 // Outputs [out, out + kO) of the tile, k in [k_begin, k_end), all rows.
@@ -212,13 +210,16 @@ void MulPanel(const MatmulTile& tile, int64_t out, int64_t k_begin) {
   float* sums = panel + kSimdMaxPanel * kSimdBlockK + out;
   const float* x = tile.x + tile.row_begin * tile.x_stride;
   const int64_t k_end = MinOf(tile.in, k_begin + kSimdBlockK);
+  const WeightAt following = NextWeight(tile, out, kO, k_begin, StepOfK(tile));
   if constexpr (IsQuantised(kType)) {
     const int64_t row_bytes = RowBytes(kType, tile.in);
-    const std::byte* matrix = static_cast<const std::byte*>(tile.piece->weight) +
-                              k_begin / kGroupWeights * GroupBytes(kType);
-    const std::byte* rows = matrix + (tile.out_begin + out) * row_bytes;
+    const auto* matrix = static_cast<const std::byte*>(tile.piece->weight);
+    const auto group_at = [&](int64_t of_out, int64_t k) {
+      return matrix + of_out * row_bytes + k / kGroupWeights * GroupBytes(kType);
+    };
+    const std::byte* rows = group_at(tile.out_begin + out, k_begin);
     if (tile.num_rows <= kDirectGroupRows) {
-      const char* next = reinterpret_cast<const char*>(matrix + NextOut<kO>(tile, out) * row_bytes);
+      const char* next = reinterpret_cast<const char*>(group_at(following.out, following.k));
       for (int64_t row = 0; row < tile.num_rows; row += kRows) {
         MulGroupRows<kO, kType>({x + row * tile.x_stride + k_begin, tile.x_stride, rows, row_bytes,
                                  k_end - k_begin, next, sums + row * kSimdTileOuts},
@@ -230,7 +231,8 @@ void MulPanel(const MatmulTile& tile, int64_t out, int64_t k_begin) {
   } else {
     const auto* matrix = static_cast<const uint16_t*>(tile.piece->weight);
     const uint16_t* weight = matrix + (tile.out_begin + out) * tile.in;
-    const char* next = reinterpret_cast<const char*>(matrix + NextOut<kO>(tile, out) * tile.in);
+    const char* next =
+        reinterpret_cast<const char*>(matrix + following.out * tile.in + following.k - k_begin);
     BlockArgs direct = {x, tile.x_stride, weight, tile.in, k_begin, k_end, next, sums};
     if (tile.num_rows <= kDirectRows) {
       for (int64_t row = 0; row < tile.num_rows; row += kRows) {
@@ -298,8 +300,7 @@ bool Streams(const MatmulTile& tile) {
 // Several outputs at a time, in registers or through a panel.
 template <DType kType>
 void MulPanels(const MatmulTile& tile) {
-  // Few rows of x stay in the nearest cache: weights are then read along their rows.
-  const int64_t k_step = tile.num_rows <= kRows ? tile.in : kSimdBlockK;
+  const int64_t k_step = StepOfK(tile);
   for (int64_t k_begin = 0; k_begin < tile.in; k_begin += k_step) {
     const int64_t k_end = MinOf(tile.in, k_begin + k_step);
     int64_t out = 0;
