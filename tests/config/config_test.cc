@@ -4,12 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <fstream>
 #include <vector>
 
 #include "spillway/error.h"
 #include "src/config/parse_value.h"
 #include "src/machine/machine_file.h"
+#include "tests/temporary_folder.h"
 
 namespace spillway {
 namespace {
@@ -47,11 +47,13 @@ class Environment {
   const char* name_;
 };
 
-std::string WriteToml(const std::string& text) {
-  const std::string path = ::testing::TempDir() + "spillway_config_test.toml";
-  std::ofstream(path) << text;
-  return path;
+// Of this process: tests of this file run beside each other.
+std::string Write(const std::string& name, const std::string& text) {
+  static const TemporaryFolder folder;
+  return folder.Write(name, text).string();
 }
+
+std::string WriteToml(const std::string& text) { return Write("flags.toml", text); }
 
 TEST(ConfigTest, ReadsEveryKindOfFlag) {
   const Config config =
@@ -120,9 +122,7 @@ TEST(ConfigTest, TheInputMayFollowSixPercents) {
 std::string WriteMachine(const std::string& isa) {
   Machine machine = ReadMachine(SPILLWAY_SOURCE_DIR "/examples/machines/xeon-2-cores.json");
   machine.isa = isa;
-  const std::string path = ::testing::TempDir() + "machine_" + isa + ".json";
-  std::ofstream(path) << MachineJson(machine);
-  return path;
+  return Write(isa + ".json", MachineJson(machine));
 }
 
 TEST(ConfigTest, RatesOfAnotherArithmeticAreRefused) {
@@ -246,9 +246,7 @@ TEST(ConfigTest, KvAmountsAreNumbersOrShares) {
 }
 
 std::string WriteKvFile(const std::string& kv) {
-  const std::string path = ::testing::TempDir() + "kv_policy.json";
-  std::ofstream(path) << R"({"version":1,"kv":)" << kv << "}";
-  return path;
+  return Write("kv_policy.json", R"({"version":1,"kv":)" + kv + "}");
 }
 
 TEST(ConfigTest, KvFlagsReplaceWhatTheFileSaysAmountByAmount) {

@@ -4,10 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "spillway/error.h"
+#include "tests/temporary_folder.h"
 
 namespace spillway {
 namespace {
@@ -268,10 +268,9 @@ TEST(MachineFile, TheExamplesAreComplete) {
 }
 
 TEST(MachineFile, ReadFromAFile) {
-  const std::string path = testing::TempDir() + "spillway_machine_test.json";
-  std::ofstream(path) << MachineJson(FullMachine());
+  const TemporaryFolder folder;
+  const std::string path = folder.Write("machine.json", MachineJson(FullMachine())).string();
   EXPECT_EQ(ReadMachine(path).name, FullMachine().name);
-  std::remove(path.c_str());
 }
 
 }  // namespace

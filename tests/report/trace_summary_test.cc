@@ -4,10 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdio>
-#include <fstream>
-
 #include "spillway/error.h"
+#include "tests/temporary_folder.h"
 
 namespace spillway {
 namespace {
@@ -17,10 +15,8 @@ using testing::Not;
 
 class TraceSummary : public testing::Test {
  protected:
-  void TearDown() override { std::remove(path_.c_str()); }
-
   const std::string& Write(const std::string& text) {
-    std::ofstream(path_, std::ios::binary | std::ios::trunc) << text;
+    folder_.Write("trace.json", text);
     return path_;
   }
   std::string Refusal(const std::string& text) {
@@ -34,7 +30,8 @@ class TraceSummary : public testing::Test {
     return "";
   }
 
-  std::string path_ = testing::TempDir() + "spillway_trace_summary_test.json";
+  TemporaryFolder folder_;
+  std::string path_ = (folder_ / "trace.json").string();
 };
 
 std::string Thread(int thread, const std::string& name) {

@@ -10,6 +10,7 @@
 #include "spillway/error.h"
 #include "src/tokenizer/chars_map.h"
 #include "src/tokenizer/tokenizer.h"
+#include "tests/temporary_folder.h"
 
 namespace spillway {
 namespace {
@@ -21,17 +22,7 @@ const std::filesystem::path kGolden = SPILLWAY_SOURCE_DIR "/tests/tokenizer/gold
 
 class FaultsTest : public testing::Test {
  protected:
-  void SetUp() override {
-    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = std::filesystem::path(testing::TempDir()) /
-              (std::string("spillway_faults_") + test->name() + std::to_string(getpid()));
-    std::filesystem::create_directories(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  void Write(const std::string& name, const std::string& bytes) {
-    std::ofstream(folder_ / name, std::ios::binary) << bytes;
-  }
+  void Write(const std::string& name, const std::string& bytes) { owned_.Write(name, bytes); }
 
   static std::string Bytes(const std::filesystem::path& file) {
     std::ifstream stream(file, std::ios::binary);
@@ -54,7 +45,8 @@ class FaultsTest : public testing::Test {
     }
   }
 
-  std::filesystem::path folder_;
+  TemporaryFolder owned_;
+  std::filesystem::path folder_ = owned_.path();
 };
 
 json SmallModel() {
