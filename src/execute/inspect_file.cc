@@ -117,8 +117,9 @@ std::string MembersText(std::string_view name, const json& object) {
 
 std::string DescribeReport(const Path&, const json& report) {
   const auto fingerprint = report.find("fingerprint");
-  const bool ran = fingerprint != report.end() && fingerprint->is_string() &&
-                   !fingerprint->get_ref<const std::string&>().empty();
+  const bool answered = fingerprint != report.end() && fingerprint->is_string() &&
+                        !fingerprint->get_ref<const std::string&>().empty();
+  const bool ran = answered || report.contains("resumed");  // with nothing left to do
   const json total = report.value(json::json_pointer("/time_s/total"), json());
   const std::string_view kind = ran ? "report" : total.is_number() ? "simulation" : "plan";
   std::string text =
@@ -132,7 +133,7 @@ std::string DescribeReport(const Path&, const json& report) {
   if (tiers != report.end() && tiers->is_object()) {
     for (const auto& [name, tier] : tiers->items()) text += MembersText(Printable(name, 10), tier);
   }
-  if (ran) text += fmt::format("{:<11} {}\n", "fingerprint", ValueText(*fingerprint));
+  if (answered) text += fmt::format("{:<11} {}\n", "fingerprint", ValueText(*fingerprint));
   return text;
 }
 
