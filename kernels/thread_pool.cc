@@ -201,6 +201,13 @@ int64_t ThreadPool::NextTask(int64_t task) const {
   return std::ranges::any_of(state_->parts, ends) ? -1 : task + 1;
 }
 
+uint64_t ThreadPool::Pulse() const {
+  uint64_t pulse = state_->epoch.load(std::memory_order_relaxed);
+  for (const State::Part& part : state_->parts)
+    pulse = 31 * pulse + static_cast<uint64_t>(part.next.load(std::memory_order_relaxed));
+  return pulse;
+}
+
 int NumPhysicalCores() { return static_cast<int>(PhysicalCores().size()); }
 
 }  // namespace spillway

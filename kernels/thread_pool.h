@@ -45,6 +45,9 @@ class ThreadPool {
   // From inside a task: the one that its worker likely goes on with, to fetch ahead for; -1: none.
   int64_t NextTask(int64_t task) const;
 
+  // A number that changes while tasks are begun. Any thread, also beside Run.
+  uint64_t Pulse() const;
+
  private:
   struct State;
   void Stop();

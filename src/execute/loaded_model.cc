@@ -1,7 +1,9 @@
 #include "src/execute/loaded_model.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -19,6 +21,7 @@
 #include "src/execute/mover.h"
 #include "src/execute/prepare.h"
 #include "src/execute/repeatable_job.h"
+#include "src/execute/stall_watch.h"
 #include "src/execute/tiers.h"
 #include "src/machine/probe.h"
 #include "src/memory/arena.h"
@@ -80,6 +83,14 @@ DiskOptions DiskOf(const Config& config, const std::filesystem::path& store, Tra
     disk.backend = DiskBackendKind::kThreads;
   }
   return disk;
+}
+
+// A variable of the environment is for tests: seconds until a run that stalls ends.
+StallLimits StallLimitsOfRun() {
+  const char* end_after_s = std::getenv("SPILLWAY_TEST_STALL_S");
+  if (end_after_s == nullptr) return {};
+  const double seconds = std::atof(end_after_s);
+  return {seconds / 10, seconds};
 }
 
 // Without a row that ended since.
@@ -179,13 +190,49 @@ void LoadedModel::RunOnce(const Plan& plan, Job& job, const ProgressFn& progress
   BlockBuilder blocks(plan, {model_.tokenizer.get(), config_.seed});
   const Schedule schedule = ZigZag(plan, config_.overlap ? Overlap::kOn : Overlap::kOff);
   Engine engine(plan, mover, *executor, pool_, trace_log_, totals);
+  std::atomic<uint64_t> num_cells = 0;
+  const StallLimits limits = StallLimitsOfRun();
+  StallWatch watch(
+      limits, [&] { return num_cells + pool_.Pulse() + DiskPulse(); },
+      [&](StallWatch::Stall stall) { TellOfStall(stall, limits); });
+  UnwatchedJob unwatched(job, watch);
+  const auto note_cell = [&](const WorkDone& done) {
+    const StallWatch::Pause pause(watch);  // a terminal may be held
+    ++num_cells;
+    progress(done);
+  };
   try {
-    engine.Run(schedule, blocks, job, progress);
+    engine.Run(schedule, blocks, unwatched, note_cell);
   } catch (...) {
     totals = engine.totals();
     throw;
   }
   totals = engine.totals();
+}
+
+uint64_t LoadedModel::DiskPulse() const {
+  const DiskQueue* queue = tiers_->queue();
+  if (queue == nullptr) return 0;
+  return static_cast<uint64_t>(queue->totals(DiskOp::kRead).bytes +
+                               queue->totals(DiskOp::kWrite).bytes);
+}
+
+void LoadedModel::TellOfStall(StallWatch::Stall stall, const StallLimits& limits) const {
+  const bool ends = stall == StallWatch::Stall::kEnd;
+  const DiskQueue* queue = tiers_->queue();
+  const int num_requests = queue == nullptr ? 0 : queue->num_in_flight();
+  std::string text = fmt::format("nothing was read, written or computed for {:.0f} s",
+                                 ends ? limits.end_after_s : limits.tell_after_s);
+  if (num_requests > 0) {
+    text += fmt::format(": {} request{} to {} unanswered; check the disk", num_requests,
+                        num_requests == 1 ? "" : "s", Printable(OffloadFolder(config_).string()));
+  } else if (!device_.IsHostMemory()) {
+    text += ": the GPU does not answer; check it (nvidia-smi)";
+  }
+  if (!ends) return PrintTo(stderr, fmt::format("spillway: warning: {}\n", text));
+  // Not by an exception: the thread that should see it hangs.
+  PrintTo(stderr, ErrorLine(ErrorCode::kStalled, text) + "\n");
+  ::_exit(ExitStatus(ErrorCode::kStalled));
 }
 
 void LoadedModel::WarnOfDisk(const DiskMending& mending) {

@@ -11,6 +11,7 @@
 #include "src/execute/engine.h"  // ProgressFn
 #include "src/execute/job.h"
 #include "src/execute/run_blocks.h"  // Run
+#include "src/execute/stall_watch.h"
 #include "src/execute/tiers.h"
 #include "src/report/progress.h"
 
@@ -32,6 +33,8 @@ class LoadedModel {
 
  private:
   void RunOnce(const Plan& plan, Job& job, const ProgressFn& progress, EngineTotals& totals);
+  uint64_t DiskPulse() const;
+  void TellOfStall(StallWatch::Stall stall, const StallLimits& limits) const;
   void RunUntilWhole(const Plan& plan, Job& job, const ProgressFn& progress, EngineTotals& totals);
   void WarnOfDisk(const DiskMending& mending);
   void Warn(const std::string& text);

@@ -233,6 +233,11 @@ void DiskQueue::Wait(DiskTicket ticket) {
   ThrowDiskFailure(failure);
 }
 
+int DiskQueue::num_in_flight() const {
+  const Lock lock(mutex_);
+  return num_in_flight_;
+}
+
 DiskTotals DiskQueue::totals(DiskOp op) const {
   const Lock lock(mutex_);
   const Direction& direction = directions_[op == DiskOp::kRead ? 0 : 1];

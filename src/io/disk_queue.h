@@ -82,6 +82,7 @@ class DiskQueue final : private DiskSink {
   void Wait(DiskTicket ticket);
 
   DiskTotals totals(DiskOp op) const;
+  int num_in_flight() const;  // begun and not answered
   const DiskBackend& backend() const { return *backend_; }
 
   // What a queue with these options allocates, once.

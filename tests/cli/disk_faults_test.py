@@ -83,8 +83,10 @@ CASES = [
 ]
 
 
-def run(binary, source, folder, flags, faults=None, backend=None):
+def run(binary, source, folder, flags, faults=None, backend=None, stall_s=None):
     env = {}
+    if stall_s:
+        env["SPILLWAY_TEST_STALL_S"] = str(stall_s)
     if faults:
         env["SPILLWAY_TEST_DISK_FAULTS"] = faults
     if backend:
@@ -133,6 +135,20 @@ def warns_of_what_came_before_a_failure(binary, source, folder):
     return result.status == FAILED and len(lines) == 4 and "1 disk read gave other bytes" in lines[2]
 
 
+def ends_when_the_disk_never_answers(binary, source, folder):
+    """reliability.md C16; in a twentieth of the time."""
+    result = run(binary, source, folder, KV, "read:delay=900000000@9", stall_s=3)
+    lines = result.stderr.decode().splitlines()
+    return (result.status == 43 and len(lines) == 2 and lines[0].startswith("spillway: warning: nothing was read")
+            and lines[1].startswith("spillway: error[E-STALLED]: nothing was read, written or computed for 3 s: 1 request"))
+
+
+def waits_for_a_disk_that_freezes(binary, source, folder, expected):
+    """reliability.md D13: told, and nothing lost."""
+    result = run(binary, source, folder, KV, "read:delay=2000000@9", stall_s=15)
+    return result.status == SAME and result.stdout == expected and b"nothing was read" in result.stderr
+
+
 def stores_that_are_damaged(binary, source, folder, expected):
     """What is wrong with a store that a run made for itself is put right, in the run and in the store."""
     (store,) = folder.glob("spillway-*.store")
@@ -176,6 +192,12 @@ def main():
         if not warns_of_what_came_before_a_failure(binary, source, folder):
             failures += 1
             print("FAILED: a repeated read is not told of when the run fails later")
+        if not ends_when_the_disk_never_answers(binary, source, folder):
+            failures += 1
+            print("FAILED: a disk that never answers is not told of, or waited for")
+        if not waits_for_a_disk_that_freezes(binary, source, folder, expected[PLAIN]):
+            failures += 1
+            print("FAILED: a disk that freezes for a while is not told of, or costs the run")
         (folder / "off").mkdir()
         run(binary, source, folder / "off", WEIGHTS)
         for problem in stores_that_are_damaged(binary, source, folder / "off", expected[PLAIN]):
