@@ -42,15 +42,24 @@ class MemoryGroup:
         root = pathlib.Path("/sys/fs/cgroup" if v2 else "/sys/fs/cgroup/memory")
         self.folder = root / f"spillway-compare-{os.getpid()}"
         self.folder.mkdir()
-        name = "memory.max" if v2 else "memory.limit_in_bytes"
-        (self.folder / name).write_text(str(limit_bytes))
+        (self.folder / ("memory.max" if v2 else "memory.limit_in_bytes")).write_text(str(limit_bytes))
+        # Swap would be a second disk tier; where the kernel does not account for it there is none of it to limit.
+        swap = self.folder / ("memory.swap.max" if v2 else "memory.memsw.limit_in_bytes")
+        if swap.exists():
+            swap.write_text("0" if v2 else str(limit_bytes))
 
     def command(self, words):
         enter = f"echo $$ > {self.folder}/cgroup.procs && exec \"$@\""
         return ["sh", "-c", enter, "sh", *map(str, words)]
 
     def close(self):
-        self.folder.rmdir()
+        """Waits for processes that are ending: a cgroup with one in it cannot be removed."""
+        for _ in range(100):
+            try:
+                return self.folder.rmdir()
+            except OSError:
+                time.sleep(0.1)
+        print(f"compare_offload: {self.folder} still has a process; remove it by hand", file=sys.stderr)
 
 
 # --- Accelerate, in a process of its own
@@ -119,7 +128,16 @@ def accelerate_round(group, checkpoint, offload, batch, args):
 # --- spillway
 
 
+def store_of(offload):
+    stores = list(offload.glob("spillway-*.store"))
+    if len(stores) != 1:
+        sys.exit(f"compare_offload: {offload} holds {len(stores)} stores, and which one these runs read is not known")
+    return stores[0] / "weights.bin"
+
+
 def spillway_round(group, binary, checkpoint, work, rows, kv, args):
+    offload = work / "spillway-offload"
+    offload.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=work) as name:
         place = pathlib.Path(name)
         import torch
@@ -131,7 +149,7 @@ def spillway_round(group, binary, checkpoint, work, rows, kv, args):
         batch = min(rows, 64)
         words = [binary, "generate", "--model", checkpoint, "--tokenizer", "none", "--quiet"]
         words += ["--input", place / "in.jsonl", "--output", place / "out.jsonl", "--report", place / "report.json"]
-        words += ["--offload-dir", work, "--cpu-memory", args.limit - (256 << 20), "--cpu-compute", args.cpu_compute]
+        words += ["--offload-dir", offload, "--cpu-memory", args.limit - (256 << 20), "--cpu-compute", args.cpu_compute]
         words += ["--gpu-batch-size", batch, "--num-gpu-batches", (rows + batch - 1) // batch]
         words += KV_FLAGS[kv]
         done = subprocess.run(group.command(words), stderr=subprocess.PIPE, text=True)
@@ -142,7 +160,7 @@ def spillway_round(group, binary, checkpoint, work, rows, kv, args):
     return {
         "rows": rows,
         "kv": kv,
-        "disk": raw_disk.read_rate(next(work.glob("spillway-*.store")) / "weights.bin"),
+        "disk": raw_disk.read_rate(store_of(offload)),
         "decode": report["throughput"]["decode_tokens_per_s"],
         "generated": report["throughput"]["generated_tokens_per_s"],
         "disk_bytes": report["phases"]["decode"]["links"]["disk_read"]["bytes"] / report["phases"]["decode"]["passes"],

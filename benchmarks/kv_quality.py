@@ -266,7 +266,7 @@ def parse_arguments():
     parser.add_argument("binary", type=pathlib.Path)
     parser.add_argument("--model", type=pathlib.Path, default=REPOSITORY / "examples" / "tales-opt-8m")
     parser.add_argument("--text", type=pathlib.Path, default=REPOSITORY / "examples" / "heldout_tales.txt")
-    parser.add_argument("--output", type=pathlib.Path, default=REPOSITORY / "benchmarks" / "results", metavar="DIR")
+    parser.add_argument("--output", type=pathlib.Path, metavar="DIR", help="(default: benchmarks/results, for a full study)")
     parser.add_argument("--threads", type=int, help="compute threads of spillway (default: its own)")
     parser.add_argument("--sample", type=int, help="windows for calibrate (default: 16, with --quick 8)")
     parser.add_argument("--quick", dest="size", action="store_const", const="quick", default="full",
@@ -275,6 +275,9 @@ def parse_arguments():
     parser.add_argument("--redraw", action="store_true", help="only draw OUTPUT/kv_quality.json again")
     options = parser.parse_args()
     options.binary, options.model = options.binary.resolve(), options.model.resolve()
+    if options.output is None and options.size == "quick":
+        parser.error("--quick: give --output too; benchmarks/results holds the full study")
+    options.output = options.output or REPOSITORY / "benchmarks" / "results"
     return options
 
 

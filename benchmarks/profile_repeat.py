@@ -9,6 +9,7 @@ apart than 10 %. Says nothing of a machine on which something else runs: `profil
 
 import argparse
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -35,7 +36,7 @@ def measure(options, folder):
     command += ["--quick"] if options.quick else []
     command += ["--offload-dir", options.offload_dir] if options.offload_dir else []
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True,
-                          env={"XDG_CACHE_HOME": str(folder), "PATH": "/usr/bin:/bin"})
+                          env=os.environ | {"XDG_CACHE_HOME": str(folder)})
     for line in done.stdout.splitlines():
         if line.split()[0] in ("disturbed", "measured"):
             print(line)

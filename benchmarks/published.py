@@ -174,8 +174,7 @@ this program on the machine that is named; --measure and --measured add them.
 
 Full keeps all KV, H2O 20 % of it. Published policies are those of `examples/policies`; a dash: there is none. FlexGen's
 schedule runs at FlexGen's own effective rates: it checks the model against the published columns, and beside it stands what it
-is of them (where the two papers differ on one setting, of both). OPT-30B and OPT-175B at 512 + 32 come within 10 %; H2O's longer
-outputs are predicted too fast, OPT-6.7B too slow.
+is of them (where the two papers differ on one setting, of both).
 `spillway sweep examples/sweeps/h2o-t4.toml --output DIR` and `h2o-t4-published.toml` repeat them.
 
 {h2o_table(under_published, found)}
