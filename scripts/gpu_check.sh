@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # One command for a machine with a GPU: builds, then runs what needs one. Stages, all by default or by name:
-#   build      preset gpu, for the GPU that is here
+#   build      what is missing (setup.sh), preset gpu, for the GPU that is here; without it the others do not run
 #   test       tests with the label gpu; none may be skipped
 #   sanitize   compute-sanitizer's four tools on the kernel tests, where the tool is
 #   bench      kernels and links beside their limits, to OUT/gpu_bench.json
@@ -11,6 +11,7 @@ cd "$(dirname "$0")/.."
 stages=("$@")
 [ "$#" -gt 0 ] || stages=(build test sanitize bench placement)
 out=build/gpu/check
+rm -rf "$out"
 mkdir -p "$out"
 passed=0 failed=0 skipped=0
 
@@ -22,10 +23,12 @@ require_gpu() {
 
 run_build() {
   local capability
+  scripts/setup.sh || return 1
   capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -1 | tr -d '. ')
   cmake --preset gpu "-DCMAKE_CUDA_ARCHITECTURES=${capability}" \
     ${SPILLWAY_TORCH_DIR:+"-DSPILLWAY_TORCH_DIR=$SPILLWAY_TORCH_DIR"} >"$out/configure.log" 2>&1 &&
-    cmake --build --preset gpu -j "$(nproc)" >"$out/build.log" 2>&1 || { tail -20 "$out"/*.log; return 1; }
+    cmake --build --preset gpu -j "$(nproc)" >"$out/build.log" 2>&1 ||
+    { tail -20 "$out/configure.log" "$out/build.log"; return 1; }
 }
 
 run_test() {
@@ -73,7 +76,11 @@ for stage in "${stages[@]}"; do
   case $? in
     0) passed=$((passed + 1)) ;;
     77) skipped=$((skipped + 1)); echo "skipped: the tool is not here" ;;
-    *) failed=$((failed + 1)); echo "$stage failed; its logs are in $out" ;;
+    *)
+      failed=$((failed + 1))
+      echo "$stage failed; its logs are in $out"
+      [ "$stage" = build ] && break  # the others would tell of an earlier build
+      ;;
   esac
 done
 echo "$passed passed, $failed failed, $skipped skipped"

@@ -14,6 +14,6 @@ import json
 prompts = [json.loads(line) for line in open("examples/prompts.jsonl", encoding="utf-8")]
 answers = [json.loads(line) for line in open("out/completions.jsonl", encoding="utf-8")]
 for prompt, answer in list(zip(prompts, answers))[:2]:
-    choice = answer["response"]["body"]["choices"][0]
-    print(f'  {prompt["prompt"]} ->{choice["text"]!r}')
+    text = answer["response"]["body"]["choices"][0]["text"] if answer["response"] else answer["error"]["message"]
+    print(f'  {prompt["prompt"]} ->{text!r}')
 PY
