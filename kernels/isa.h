@@ -8,8 +8,8 @@ namespace spillway::kernels {
 
 // In rising order of preference. kPortable is plain C++ (and what other processors use).
 // kAvx512Vnni differs from kAvx512 in quantised weights only. kAvx512Bf16 and kAmxBf16 are
-// kAvx512Vnni and kAmx with 16-bit weights and what meets them rounded to bf16, at twice the rate
-// and with a third of the products; only by request.
+// kAvx512Vnni and kAmx with 16-bit weights and what meets them rounded to bf16: two products an
+// operation where fp32 has one, and a third of AMX's products for fp16 weights. Only by request.
 enum class Isa { kPortable, kAvx2, kAvx512, kAvx512Vnni, kAvx512Bf16, kAmx, kAmxBf16 };
 
 constexpr bool HasTiles(Isa isa) { return isa >= Isa::kAmx; }
@@ -29,7 +29,8 @@ Isa BestIsa();
 // What products of 16-bit weights are computed from: fp32 activations, or all rounded to bf16.
 enum class CpuCompute { kFp32, kBf16 };
 
-// BestIsa, or its form for kBf16. Throws: Error kFlag, also when kBf16 is not for this machine.
+// BestIsa, or its form for kBf16, which caps of avx512_vnni and amx let pass. Throws: Error kFlag,
+// also when kBf16 is not for this machine or under this cap.
 Isa BestIsa(CpuCompute compute);
 
 // Those of kBf16 that this processor, kernel and build can run, in rising order.

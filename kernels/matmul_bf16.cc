@@ -3,7 +3,8 @@
 // FMA does. What rounding loses is up to 2^-8 of either factor; the unit flushes denormals.
 // Order of one element: for each block of 1024 k, lane l sums the pairs (2l, 2l + 1) of every 32 k
 // in rising order; a fixed tree adds the lanes; the block sums are added in order. x is rounded
-// once per call (PackBf16); weights in registers for few rows, else a panel at a time.
+// once per call (PackBf16). bf16 weights are read where they lie, fp16 weights rounded in registers
+// for few rows, else a panel at a time.
 #include <immintrin.h>
 
 #include "kernels/matmul_finish.h"

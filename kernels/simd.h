@@ -1,8 +1,9 @@
 // Simd: one register of floats of the instruction set that this translation unit is compiled for.
-// Private to the kernels. Included by the <op>_avx512.cc, _avx2.cc and _portable.cc files only,
-// each with its own flags, so everything here and in the <op>_simd.h bodies has internal linkage: a
-// shared inline function compiled with AVX-512 could otherwise be picked by the linker for all. For
-// the same reason the bodies use no std:: templates.
+// Private to the kernels. Included by files that are compiled for one instruction set only (the
+// <op>_avx512.cc, _avx2.cc and _portable.cc, and those of AMX, VNNI and bf16), each with its own
+// flags, so everything here and in the <op>_simd.h bodies has internal linkage: a shared inline
+// function compiled with AVX-512 could otherwise be picked by the linker for all. For the same
+// reason the bodies use no std:: templates.
 #pragma once
 
 #include <cstdint>

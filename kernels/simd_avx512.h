@@ -115,9 +115,8 @@ struct Simd {
     return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
   }
   static F Abs(F a) { return _mm512_abs_ps(a); }
-  static F Scale(F a, F exponent) {
-    return _mm512_scalef_ps(a, exponent);
-  }  // a * 2^exponent, exponent whole
+  // a * 2^exponent, exponent whole
+  static F Scale(F a, F exponent) { return _mm512_scalef_ps(a, exponent); }
   static M Less(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
   static M Equal(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
   static M Both(M a, M b) { return a & b; }
