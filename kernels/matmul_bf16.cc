@@ -101,21 +101,6 @@ inline void MulStep(const Line (&x)[kR], Line w, int out, __m512 (&acc)[kR * kO]
   }
 }
 
-// Adds the sums of kR x kO accumulators to sums[row][out].
-template <int kR, int kO>
-inline void AddSums(const __m512 (&acc)[kR * kO], float* sums) {
-  constexpr int kPadded = (kR * kO + 15) / 16 * 16;
-  alignas(64) float values[kPadded];
-#pragma GCC unroll 2
-  for (int first = 0; first < kR * kO; first += 16) {
-    __m512 group[16];
-#pragma GCC unroll 16
-    for (int i = 0; i < 16; ++i) group[i] = first + i < kR * kO ? acc[first + i] : Simd::Zero();
-    _mm512_store_ps(values + first, Simd::SumEach(group));
-  }
-  for (int i = 0; i < kR * kO; ++i) sums[i / kO * kSimdTileOuts + i % kO] += values[i];
-}
-
 // kR rows by kO outputs over `count` k, weights and x from the first of them on.
 template <int kR, int kO, typename Weights>
 void MulBlock(const RowsOfX& rows, const Weights& weights, int64_t count, const Coming& coming,
@@ -140,7 +125,7 @@ void MulBlock(const RowsOfX& rows, const Weights& weights, int64_t count, const 
       MulStep<kR, kO>(x, weights.LoadLast(whole, out, n), out, acc);
     }
   }
-  AddSums<kR, kO>(acc, sums);
+  AddSums<kR * kO, kO>(acc, sums);
 }
 
 template <int kO, typename Weights>
@@ -187,9 +172,6 @@ RowsOfX GroupOfX(const MatmulTile& tile, int64_t row, int64_t k_begin) {
           step_words};
 }
 
-// Few rows of x stay in the nearest cache: weights are then read along their rows.
-int64_t StepOfK(const MatmulTile& tile) { return tile.num_rows <= kRows ? tile.in : kSimdBlockK; }
-
 // Outputs [out, out + kO) of the tile from k_begin on, all rows.
 template <int kO, DType kType>
 void MulPanel(const MatmulTile& tile, int64_t out, int64_t k_begin) {
@@ -204,7 +186,7 @@ void MulPanel(const MatmulTile& tile, int64_t out, int64_t k_begin) {
   if (!direct) RoundPanel(stored, count, panel);
   // Every group of rows asks for its share.
   const int share = static_cast<int>(DivideUp(kO, DivideUp(tile.num_rows, kRows)));
-  const WeightAt following = NextWeight(tile, out, kO, k_begin, StepOfK(tile));
+  const WeightAt following = NextWeight(tile, out, kO, k_begin, StepOfK(tile, kRows));
   const auto* next =
       static_cast<const uint16_t*>(tile.piece->weight) + following.out * tile.in + following.k;
   Coming coming = {reinterpret_cast<const char*>(next), tile.in * 2, 0, share};
@@ -219,31 +201,13 @@ void MulPanel(const MatmulTile& tile, int64_t out, int64_t k_begin) {
   }
 }
 
-void FinishRow(const MatmulTile& tile, int64_t row, const float* sums) {
-  for (int64_t out = 0; out < tile.num_outs; out += Simd::kLanes) {
-    const int64_t n = MinOf(Simd::kLanes, tile.num_outs - out);
-    Finish(tile, row, tile.out_begin + out, Simd::LoadPart(sums + out, n), n);
-  }
-}
-
 template <DType kType>
 void MulTile(const MatmulTile& tile) {
   float* sums = reinterpret_cast<float*>(tile.scratch + kPanelBytes);
   __builtin_memset(sums, 0, static_cast<size_t>(tile.num_rows * kSimdTileOuts) * sizeof(float));
-  const int64_t k_step = StepOfK(tile);
-  for (int64_t k_begin = 0; k_begin < tile.in; k_begin += k_step) {
-    const int64_t k_end = MinOf(tile.in, k_begin + k_step);
-    int64_t out = 0;
-    for (; out + kOuts <= tile.num_outs; out += kOuts) {
-      for (int64_t k = k_begin; k < k_end; k += kSimdBlockK) MulPanel<kOuts, kType>(tile, out, k);
-    }
-    for (; out < tile.num_outs; ++out) {
-      for (int64_t k = k_begin; k < k_end; k += kSimdBlockK) MulPanel<1, kType>(tile, out, k);
-    }
-  }
-  for (int64_t row = 0; row < tile.num_rows; ++row) {
-    FinishRow(tile, tile.row_begin + row, sums + row * kSimdTileOuts);
-  }
+  ForEachPanel<kOuts>(tile, StepOfK(tile, kRows),
+                      [&]<int kO>(int64_t out, int64_t k) { MulPanel<kO, kType>(tile, out, k); });
+  FinishTile(tile, sums);
 }
 
 }  // namespace

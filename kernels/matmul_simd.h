@@ -34,22 +34,6 @@ struct BlockArgs {
   float* sums;       // [row][kSimdTileOuts]
 };
 
-// Adds the sums of kCount accumulators to sums[row][out], kWidth outs a row.
-template <int kCount, int kWidth>
-void AddSums(const Simd::F* acc, float* sums) {
-  constexpr int kPadded = (kCount + Simd::kLanes - 1) / Simd::kLanes * Simd::kLanes;
-  float values[kPadded];
-#pragma GCC unroll 8
-  for (int first = 0; first < kCount; first += Simd::kLanes) {
-    Simd::F group[Simd::kLanes];
-#pragma GCC unroll 16
-    for (int i = 0; i < Simd::kLanes; ++i)
-      group[i] = first + i < kCount ? acc[first + i] : Simd::Zero();
-    Simd::Store(values + first, Simd::SumEach(group));
-  }
-  for (int i = 0; i < kCount; ++i) sums[i / kWidth * kSimdTileOuts + i % kWidth] += values[i];
-}
-
 template <int kR, int kO, DType kType>
 void MulBlock(const BlockArgs& args) {
   // Unrolled by force throughout: an index that is not a constant would put the accumulators in
@@ -198,11 +182,6 @@ void DequantisePanel(const std::byte* rows, int64_t row_bytes, int64_t count, fl
   }
 }
 
-// Few rows of x stay in the nearest cache: weights are then read along their rows.
-inline int64_t StepOfK(const MatmulTile& tile) {
-  return tile.num_rows <= kRows ? tile.in : kSimdBlockK;
-}
-
 // Outputs [out, out + kO) of the tile, k in [k_begin, k_end), all rows.
 template <int kO, DType kType>
 void MulPanel(const MatmulTile& tile, int64_t out, int64_t k_begin) {
@@ -210,7 +189,7 @@ void MulPanel(const MatmulTile& tile, int64_t out, int64_t k_begin) {
   float* sums = panel + kSimdMaxPanel * kSimdBlockK + out;
   const float* x = tile.x + tile.row_begin * tile.x_stride;
   const int64_t k_end = MinOf(tile.in, k_begin + kSimdBlockK);
-  const WeightAt following = NextWeight(tile, out, kO, k_begin, StepOfK(tile));
+  const WeightAt following = NextWeight(tile, out, kO, k_begin, StepOfK(tile, kRows));
   if constexpr (IsQuantised(kType)) {
     const int64_t row_bytes = RowBytes(kType, tile.in);
     const auto* matrix = static_cast<const std::byte*>(tile.piece->weight);
@@ -271,14 +250,17 @@ void MulStream(const MatmulTile& tile, float* sums) {
       for (int r = 0; r < kR; ++r) acc[r] = Simd::Zero();
       int64_t k = k_begin;
 #pragma GCC unroll 4
-      for (; k + Simd::kLanes <= k_end; k += Simd::kLanes) {
-        const Simd::F w = LoadAs<kType>(weight, k);
+      for (; k + 2 * Simd::kLanes <= k_end; k += 2 * Simd::kLanes) {
+        const Simd::Pair w = LoadPairAs<kType>(weight, k);
 #pragma GCC unroll 4
-        for (int r = 0; r < kR; ++r)
-          acc[r] = Simd::Fma(Simd::Load(x + r * tile.x_stride + k), w, acc[r]);
+        for (int r = 0; r < kR; ++r) {
+          const float* x_at = x + r * tile.x_stride + k;
+          acc[r] = Simd::Fma(Simd::Load(x_at), w.first, acc[r]);
+          acc[r] = Simd::Fma(Simd::Load(x_at + Simd::kLanes), w.second, acc[r]);
+        }
       }
-      if (k < k_end) {
-        const int64_t n = k_end - k;
+      for (; k < k_end; k += Simd::kLanes) {
+        const int64_t n = MinOf(Simd::kLanes, k_end - k);
         const Simd::F w = LoadPartAs<kType>(weight, k, n);
 #pragma GCC unroll 4
         for (int r = 0; r < kR; ++r)
@@ -297,40 +279,17 @@ bool Streams(const MatmulTile& tile) {
          tile.num_rows * tile.in * 4 <= kStreamXBytes;
 }
 
-// Several outputs at a time, in registers or through a panel.
-template <DType kType>
-void MulPanels(const MatmulTile& tile) {
-  const int64_t k_step = StepOfK(tile);
-  for (int64_t k_begin = 0; k_begin < tile.in; k_begin += k_step) {
-    const int64_t k_end = MinOf(tile.in, k_begin + k_step);
-    int64_t out = 0;
-    for (; out + kOuts <= tile.num_outs; out += kOuts) {
-      for (int64_t k = k_begin; k < k_end; k += kSimdBlockK) MulPanel<kOuts, kType>(tile, out, k);
-    }
-    for (; out < tile.num_outs; ++out) {
-      for (int64_t k = k_begin; k < k_end; k += kSimdBlockK) MulPanel<1, kType>(tile, out, k);
-    }
-  }
-}
-
-inline void FinishRow(const MatmulTile& tile, int64_t row, const float* sums) {
-  for (int64_t out = 0; out < tile.num_outs; out += Simd::kLanes) {
-    const int64_t n = MinOf(Simd::kLanes, tile.num_outs - out);
-    Finish(tile, row, tile.out_begin + out, Simd::LoadPart(sums + out, n), n);
-  }
-}
-
 template <DType kType>
 void MulTile(const MatmulTile& tile) {
   float* sums = reinterpret_cast<float*>(tile.scratch) + kSimdMaxPanel * kSimdBlockK;
   __builtin_memset(sums, 0, static_cast<size_t>(tile.num_rows * kSimdTileOuts) * sizeof(float));
   if (!Streams<kType>(tile)) {
-    MulPanels<kType>(tile);
+    ForEachPanel<kOuts>(tile, StepOfK(tile, kRows),
+                        [&]<int kO>(int64_t out, int64_t k) { MulPanel<kO, kType>(tile, out, k); });
   } else if constexpr (!IsQuantised(kType)) {
     tile.num_rows == 1 ? MulStream<1, kType>(tile, sums) : MulStream<2, kType>(tile, sums);
   }
-  for (int64_t row = 0; row < tile.num_rows; ++row)
-    FinishRow(tile, tile.row_begin + row, sums + row * kSimdTileOuts);
+  FinishTile(tile, sums);
 }
 
 inline void MatmulTileSimd(const MatmulTile& tile) {

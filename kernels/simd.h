@@ -85,6 +85,13 @@ Simd::F LoadAs(const void* base, int64_t index) {
     return Simd::LoadBf16(static_cast<const uint16_t*>(base) + index);
 }
 
+// Two registers, which lie side by side. Of 16-bit types.
+template <DType kType>
+Simd::Pair LoadPairAs(const void* base, int64_t index) {
+  const auto* from = static_cast<const uint16_t*>(base) + index;
+  return kType == DType::kF16 ? Simd::LoadHalfPair(from) : Simd::LoadBf16Pair(from);
+}
+
 // The first n lanes; zeros behind them, whose memory is not touched.
 template <DType kType>
 Simd::F LoadPartAs(const void* base, int64_t index, int64_t n) {

@@ -98,6 +98,8 @@ struct Simd {
     return Bf16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
   }
   static F LoadBf16Part(const uint16_t* p, int64_t n) { return Bf16(Part(p, n)); }
+  static Pair LoadHalfPair(const uint16_t* p) { return {LoadHalf(p), LoadHalf(p + kLanes)}; }
+  static Pair LoadBf16Pair(const uint16_t* p) { return {LoadBf16(p), LoadBf16(p + kLanes)}; }
   static void StoreHalf(uint16_t* p, F v) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), ToHalf(v));
   }

@@ -91,6 +91,16 @@ struct Simd {
   static F LoadBf16Part(const uint16_t* p, int64_t n) {
     return Bf16(_mm256_maskz_loadu_epi16(Mask(n), p));
   }
+  // Two registers' of them, which lie side by side, by one load.
+  static Pair LoadHalfPair(const uint16_t* p) {
+    const __m512i line = _mm512_loadu_si512(p);
+    return {_mm512_cvtph_ps(_mm512_castsi512_si256(line)),
+            _mm512_cvtph_ps(_mm512_extracti64x4_epi64(line, 1))};
+  }
+  static Pair LoadBf16Pair(const uint16_t* p) {
+    const __m512i line = _mm512_loadu_si512(p);
+    return {Bf16(_mm512_castsi512_si256(line)), Bf16(_mm512_extracti64x4_epi64(line, 1))};
+  }
   static void StoreHalf(uint16_t* p, F v) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), ToHalf(v));
   }

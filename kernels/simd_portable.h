@@ -97,6 +97,8 @@ struct Simd {
   static F LoadHalfPart(const uint16_t* p, int64_t n) { return FromHalf(Wide(p, n)); }
   static F LoadBf16(const uint16_t* p) { return AsFloat(Wide(p, kLanes) << 16); }
   static F LoadBf16Part(const uint16_t* p, int64_t n) { return AsFloat(Wide(p, n) << 16); }
+  static Pair LoadHalfPair(const uint16_t* p) { return {LoadHalf(p), LoadHalf(p + kLanes)}; }
+  static Pair LoadBf16Pair(const uint16_t* p) { return {LoadBf16(p), LoadBf16(p + kLanes)}; }
   static void StoreHalf(uint16_t* p, F v) { Narrow(p, ToHalf(v), kLanes); }
   static void StoreHalfPart(uint16_t* p, F v, int64_t n) { Narrow(p, ToHalf(v), n); }
   static void StoreBf16(uint16_t* p, F v) { Narrow(p, ToBf16(v), kLanes); }
