@@ -219,6 +219,32 @@ inline __attribute__((always_inline)) void AddDots(Simd::F (&acc)[kLanes], Simd:
   }
 }
 
+// The same of two registers, at d and behind it, of 16-bit keys.
+template <DType kFrom>
+inline __attribute__((always_inline)) void AddDotPairs(Simd::F (&acc)[kLanes], const float* query,
+                                                       const void* keys,
+                                                       const int64_t (&runs)[kLaneRuns], int64_t d,
+                                                       int64_t stride) {
+  const Simd::F first = Simd::Load(query + d);
+  const Simd::F second = Simd::Load(query + d + kLanes);
+#pragma GCC unroll 16
+  for (int64_t i = 0; i < kLanes; ++i) {
+    const int64_t in_run = i % kRunSlots;
+    const int64_t slot = runs[i / kRunSlots] + d + in_run / 4 * (4 * stride) + in_run % 4 * stride;
+    const Simd::Pair key = LoadPairAs<kFrom>(keys, slot);
+    acc[i] = Simd::Fma(second, key.second, Simd::Fma(first, key.first, acc[i]));
+  }
+}
+
+// The slots of a run lie side by side: of their elements, a share to each step along head_dim.
+inline __attribute__((always_inline)) void FetchRuns(const std::byte* ahead,
+                                                     const int64_t (&runs)[kLaneRuns], int64_t d,
+                                                     int64_t elements) {
+#pragma GCC unroll 4
+  for (int64_t run = 0; run < kLaneRuns; ++run)
+    Fetch(ahead + (runs[run] + d * kRunSlots) * 2, elements * kRunSlots * 2);
+}
+
 // q . k for kLanes slots from `slot`. Where there is no other KV block, the last one is read again
 // in its place.
 template <DType kFrom>
@@ -232,13 +258,14 @@ Simd::F Dots(const float* q, const KeyBlock<kFrom>& keys, int64_t slot, int64_t 
 #pragma GCC unroll 16
   for (int64_t i = 0; i < kLanes; ++i) acc[i] = Simd::Zero();
   int64_t d = 0;
-  for (; d + kLanes <= head_dim; d += kLanes) {
-    // The slots of a run lie side by side: of their elements, a share to each step.
-    if constexpr (kFrom != DType::kF32) {
-#pragma GCC unroll 4
-      for (int64_t run = 0; run < kLaneRuns; ++run)
-        Fetch(ahead + (runs[run] + d * kRunSlots) * 2, kLanes * kRunSlots * 2);
+  if constexpr (kFrom != DType::kF32) {
+    for (; d + 2 * kLanes <= head_dim; d += 2 * kLanes) {
+      FetchRuns(ahead, runs, d, 2 * kLanes);
+      AddDotPairs<kFrom>(acc, q, keys.data, runs, d, keys.stride);
     }
+  }
+  for (; d + kLanes <= head_dim; d += kLanes) {
+    if (kFrom != DType::kF32) FetchRuns(ahead, runs, d, kLanes);
     AddDots<kFrom, false>(acc, Simd::Load(q + d), keys.data, runs, d, keys.stride, 0);
   }
   if (d < head_dim)
@@ -315,6 +342,7 @@ struct ValueArgs {
 
 template <int kQ, int kV, DType kFrom, bool kPart>
 void MulValues(const ValueArgs<kFrom>& args) {
+  static_assert(!kPart || kV == 1);
   Simd::F acc[kQ][kV];
   for (int query = 0; query < kQ; ++query) {
     for (int v = 0; v < kV; ++v)
@@ -331,7 +359,15 @@ void MulValues(const ValueArgs<kFrom>& args) {
         Fetch(static_cast<const std::byte*>(args.values.data) + at * 2 + args.values.ahead,
               kV * kLanes * 2);
       Simd::F value[kV];
-      for (int v = 0; v < kV; ++v) {
+      int v = 0;
+      if constexpr (kFrom != DType::kF32 && kV % 2 == 0) {
+        for (; v < kV; v += 2) {
+          const Simd::Pair pair = LoadPairAs<kFrom>(args.values.data, at + v * kLanes);
+          value[v] = pair.first;
+          value[v + 1] = pair.second;
+        }
+      }
+      for (; v < kV; ++v) {
         value[v] = kPart ? LoadPartAs<kFrom>(args.values.data, at + v * kLanes, args.part)
                          : LoadAs<kFrom>(args.values.data, at + v * kLanes);
       }
