@@ -134,6 +134,13 @@ inline void MeetSlots(const BudgetTask& task, const Bounds& bounds, const Slots&
   victims.StoreTo(best);
 }
 
+// The lines of both halves: scores and positions lie side by side in each.
+inline void FetchState(const BudgetTask& task, const Slots& slots, int64_t head) {
+  const std::byte* state = task.scores + head * task.head_bytes;
+  __builtin_prefetch(state + slots.low, 1, 3);
+  __builtin_prefetch(state + slots.high, 1, 3);
+}
+
 inline void UpdateBudgetSimd(const BudgetTask& task) {
   for (int64_t head = 0; head < task.num_heads; ++head)
     Victims().StoreTo(task.best + head * kVictimFloats);
@@ -141,8 +148,10 @@ inline void UpdateBudgetSimd(const BudgetTask& task) {
   int64_t next = 0;
   for (int64_t slot = 0; slot < task.num_held; slot += kLanes) {
     const Slots slots(task, slot);
+    const Slots following(task, MinOf(slot + kLanes, task.num_held - 1));
     for (int64_t head = 0; head < task.num_heads; ++head) {
       next = FetchNext(task.next, next);
+      FetchState(task, following, head);
       MeetSlots(task, bounds, slots, head);
     }
   }
