@@ -10,9 +10,13 @@
 namespace spillway {
 namespace {
 
-// Disk moves begun and not finished, when no bounce ring says how many.
+// Moves begun and not finished, when no bounce ring says how many.
 // Few, since what another stream needs sooner queues behind them.
 constexpr uint64_t kMaxBegun = 8;
+// Of disk moves more, as long as they have fewer bytes together than 8 tiles: a layer's biases and
+// norms, a page each, would leave the disk with half of what it can do at a time.
+constexpr uint64_t kMaxBegunOnDisk = 16;
+constexpr int64_t kMaxBegunBytes = 2 * kBytesInFlight;
 
 constexpr std::chrono::milliseconds kStopPoll{100};
 
@@ -122,20 +126,29 @@ bool TransferStream::Step() {
     added = added_;
     done = done_;
   }
-  while (begun_ < added && begun_ - done < kMaxBegun) {
+  while (begun_ < added) {
     Entry& entry = At(begun_ + 1);
+    if (!HasRoomFor(entry.move, begun_ - done)) break;
     if (begun_ > done && !CanBegin(entry)) break;  // finish what is under way first
     if (entry.after.stream != nullptr) entry.after.stream->Wait(entry.after.number);
     if (!Begin(entry)) break;
     ++begun_;
+    bytes_begun_ += entry.move.bytes;
   }
   Finish(At(done + 1));
+  bytes_begun_ -= At(done + 1).move.bytes;
   {
     const std::lock_guard lock(mutex_);
     ++done_;
   }
   changed_.notify_all();
   return true;
+}
+
+bool TransferStream::HasRoomFor(const Move& move, uint64_t num_begun) const {
+  if (num_begun < kMaxBegun) return true;
+  return move.kind != MoveKind::kCopy && num_begun < kMaxBegunOnDisk &&
+         bytes_begun_ + move.bytes <= kMaxBegunBytes;
 }
 
 // Without waiting for another stream, or for the computes that make what goes to disk.

@@ -114,6 +114,7 @@ class TransferStream {
 
   void Run() noexcept;
   bool Step();  // false at the end
+  bool HasRoomFor(const Move& move, uint64_t num_begun) const;
   bool CanBegin(const Entry& entry) const;
   bool Begin(Entry& entry);
   void BeginRead(Entry& entry);
@@ -134,6 +135,7 @@ class TransferStream {
   std::vector<Entry> entries_;  // a ring; entry n is move n
   // Of the worker only.
   uint64_t begun_ = 0;
+  int64_t bytes_begun_ = 0;  // of moves begun and not finished
   uint64_t bounced_begun_ = 0;
   uint64_t bounced_done_ = 0;
 

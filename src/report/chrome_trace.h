@@ -30,8 +30,8 @@ class ChromeTrace {
 
  private:
   // Viewers show no overlap within a thread, so a lane has as many as it has transfers at a time.
-  // Of the disk there are 4; events beyond the last track would overlap in it.
-  static constexpr std::size_t kMaxTracks = 8;
+  // Of the disk two streams have up to 16 each; events beyond the last track would overlap in it.
+  static constexpr std::size_t kMaxTracks = 32;
   struct Lane {
     std::size_t num_tracks = 0;
     std::array<int64_t, kMaxTracks> busy_until_ns{};
