@@ -202,9 +202,16 @@ KeyBlock<DType::kF32> Attend<kKv, kBits>::Widen(bool values, int64_t begin, int6
   return block;
 }
 
-// acc[i] += query . (slot i's registers at element d), four slots to an address, so that the
-// addresses stay in registers. Unrolled by force: an index that is not a constant would put the
-// accumulators in memory.
+// Element d of the i-th of kLanes slots; four slots to an address, so that the addresses stay in
+// registers.
+inline __attribute__((always_inline)) int64_t ElementAt(const int64_t (&runs)[kLaneRuns], int64_t i,
+                                                        int64_t d, int64_t stride) {
+  const int64_t in_run = i % kRunSlots;
+  return runs[i / kRunSlots] + d + in_run / 4 * (4 * stride) + in_run % 4 * stride;
+}
+
+// acc[i] += query . (slot i's register at element d). Unrolled by force: an index that is not a
+// constant would put the accumulators in memory.
 template <DType kFrom, bool kPart>
 inline __attribute__((always_inline)) void AddDots(Simd::F (&acc)[kLanes], Simd::F query,
                                                    const void* keys,
@@ -212,9 +219,8 @@ inline __attribute__((always_inline)) void AddDots(Simd::F (&acc)[kLanes], Simd:
                                                    int64_t stride, int64_t part) {
 #pragma GCC unroll 16
   for (int64_t i = 0; i < kLanes; ++i) {
-    const int64_t in_run = i % kRunSlots;
-    const int64_t slot = runs[i / kRunSlots] + d + in_run / 4 * (4 * stride) + in_run % 4 * stride;
-    const Simd::F key = kPart ? LoadPartAs<kFrom>(keys, slot, part) : LoadAs<kFrom>(keys, slot);
+    const int64_t at = ElementAt(runs, i, d, stride);
+    const Simd::F key = kPart ? LoadPartAs<kFrom>(keys, at, part) : LoadAs<kFrom>(keys, at);
     acc[i] = Simd::Fma(query, key, acc[i]);
   }
 }
@@ -229,9 +235,8 @@ inline __attribute__((always_inline)) void AddDotPairs(Simd::F (&acc)[kLanes], c
   const Simd::F second = Simd::Load(query + d + kLanes);
 #pragma GCC unroll 16
   for (int64_t i = 0; i < kLanes; ++i) {
-    const int64_t in_run = i % kRunSlots;
-    const int64_t slot = runs[i / kRunSlots] + d + in_run / 4 * (4 * stride) + in_run % 4 * stride;
-    const Simd::Pair key = LoadPairAs<kFrom>(keys, slot);
+    const int64_t at = ElementAt(runs, i, d, stride);
+    const Simd::Pair key = LoadPairAs<kFrom>(keys, at);
     acc[i] = Simd::Fma(second, key.second, Simd::Fma(first, key.first, acc[i]));
   }
 }

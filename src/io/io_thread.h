@@ -1,4 +1,5 @@
-// A thread of the disk tier: takes no signals, so that they reach the thread that acts on them.
+// A thread beside those that compute: takes no signals, so that they reach the thread that acts on
+// them.
 #pragma once
 
 #include <fmt/format.h>
@@ -26,8 +27,7 @@ std::thread StartIoThread(Body body) {
   } catch (const std::system_error& error) {
     ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
     throw Error(ErrorCode::kSystemLimit,
-                fmt::format("cannot start a thread for the disk: {}; raise ulimit -u",
-                            error.code().message()));
+                fmt::format("cannot start a thread: {}; raise ulimit -u", error.code().message()));
   }
 }
 

@@ -136,7 +136,7 @@ def warns_of_what_came_before_a_failure(binary, source, folder):
 
 
 def ends_when_the_disk_never_answers(binary, source, folder):
-    """reliability.md C16; in a twentieth of the time."""
+    """reliability.md C16; after three seconds where a user's run has ten minutes."""
     result = run(binary, source, folder, KV, "read:delay=900000000@9", stall_s=3)
     lines = result.stderr.decode().splitlines()
     return (result.status == 43 and len(lines) == 2 and lines[0].startswith("spillway: warning: nothing was read")
