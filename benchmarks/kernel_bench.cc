@@ -2,7 +2,7 @@
 // threads read memory, and, where it was built with it, the fp32 product of libtorch (MKL) at the
 // same shape.
 //   kernel_bench [--quick] [--isa portable|avx2|avx512|avx512_vnni|amx | --bf16] [--threads N]
-//   [--only matmul|attention|budget|other] [--no-torch]
+//   [--only matmul|attention|budget|bookkeeping|other] [--no-torch]
 #include <fmt/core.h>
 #include <sys/mman.h>
 
@@ -150,6 +150,7 @@ class Bench {
   void Matmuls();
   void Attentions();
   void Budgets();
+  void Bookkeepings();
   void Others();
 
  private:
@@ -494,13 +495,18 @@ void Bench::Bookkeeping(int64_t slots) {
   std::fflush(stdout);
 }
 
+constexpr int64_t kBudgetSlots[] = {128, 512, 2048};
+
+void Bench::Bookkeepings() {
+  if (!Wanted("bookkeeping")) return;
+  for (const int64_t slots : kBudgetSlots) Bookkeeping(slots);
+}
+
 void Bench::Budgets() {
   if (!Wanted("budget")) return;
-  for (const int64_t slots : {128, 512, 2048}) {
+  for (const int64_t slots : kBudgetSlots)
     for (const KvPolicyKind kind : {KvPolicyKind::kFull, KvPolicyKind::kWindow, KvPolicyKind::kH2o})
       for (const int kv_bits : {16, 8, 4}) DecodeShape(kind, slots, kv_bits);
-    Bookkeeping(slots);
-  }
   for (const bool scored : {false, true}) {
     const char* name = scored ? "prefill h2o" : "prefill full";
     for (const int64_t head_dim : {64, 128})
@@ -557,7 +563,7 @@ int NumThreadsOf(const std::string& text) {
 }
 
 Options ReadOptions(int argc, char** argv) {
-  constexpr std::array kParts = {"matmul", "attention", "budget", "other"};
+  constexpr std::array kParts = {"matmul", "attention", "budget", "bookkeeping", "other"};
   Options options;
   for (int i = 1; i < argc; ++i) {
     const std::string flag = argv[i];
@@ -590,6 +596,7 @@ int main(int argc, char** argv) {
   bench.Matmuls();
   bench.Attentions();
   bench.Budgets();
+  bench.Bookkeepings();
   bench.Others();
   return 0;
 }

@@ -9,9 +9,10 @@
 namespace spillway::kernels {
 namespace {
 
-// From what is read to what is fetched into the caches meanwhile: a page, where the processor's own
-// prefetcher ends. Behind a run of keys lie the values of the same slots.
-constexpr int64_t kAheadBytes = 4096;
+// From what is read to what is fetched into the caches meanwhile, in the order of reading. Measured
+// in turns at 1 to 16 KiB: 2 KiB are best while memory is quick, and far too few while others use
+// it; from 6 KiB on rates fall.
+constexpr int64_t kAheadBytes = 3072;
 
 // kBits below 16: of codes, and kKv does not matter.
 template <DType kKv, int kBits>
@@ -23,11 +24,13 @@ struct Decode {
   const AttentionArgs& args;
   const AttentionRow& row;
   int64_t group;
+  int64_t num_heads;  // KV heads
   int64_t num_queries;
   int64_t num_slots;  // that the queries see
   int64_t padded_dim;
   int64_t code_bytes;    // of a token's K or V
   int64_t token_bytes;   // of the same, min and scale included
+  int64_t heads_ahead;   // from the run that is read to the one that is fetched
   float* q;              // [query][padded_dim], scaled
   float* sums;           // [query][padded_dim]
   float* block_weights;  // [query][64]
@@ -37,7 +40,10 @@ struct Decode {
   float* factors;        // [query]: what the sums so far are multiplied by in this block
 
   explicit Decode(const DecodeTask& decode_task);
-  int64_t KvHeadOf(int64_t query) const { return task.kv_head_begin + query / group; }
+  // A division by what the compiler knows: there is one for each run of keys and of values.
+  static_assert(kDecodeGroup == 2);
+  int64_t HeadOf(int64_t query) const { return group == 1 ? query : query / 2; }
+  int64_t KvHeadOf(int64_t query) const { return task.kv_head_begin + HeadOf(query); }
   float* ScoresOf(int64_t query, int64_t begin) const {
     if (task.weights == nullptr) return block_weights + query * kAttentionKeys;
     return task.weights + query * task.weights_stride + begin;
@@ -47,8 +53,17 @@ struct Decode {
     const int64_t head = (values ? args.num_kv_heads : 0) + KvHeadOf(query);
     return row.kv + slot / kBlockSlots * task.block_bytes + head * kBlockSlots * token_bytes;
   }
-  // kStep slots from `slot`, the first of a KV block, of the query's KV head.
-  auto Slots(bool values, int64_t query, int64_t slot) const;
+  // What comes behind a step of a block of 64 slots: the next, or the block's values behind its
+  // keys, or the next block's keys behind its values.
+  struct Step {
+    bool values;
+    int64_t begin;    // of the block
+    int64_t slot;     // of the step, in the block
+    int64_t visible;  // slots of the block
+  };
+  int64_t Ahead(const Step& step, int64_t query) const;
+  // kStep slots from the step's first of the query's KV head.
+  auto Slots(const Step& step, int64_t query) const;
 
   void LoadQueries() const;
   void Scores(int64_t begin, int64_t visible) const;
@@ -65,11 +80,13 @@ Decode<kKv, kBits>::Decode(const DecodeTask& decode_task)
       args(*task.args),
       row(*task.row),
       group(args.num_heads / args.num_kv_heads),
-      num_queries((task.kv_head_end - task.kv_head_begin) * group),
+      num_heads(task.kv_head_end - task.kv_head_begin),
+      num_queries(num_heads * group),
       num_slots(row.num_past + 1),
       padded_dim(AttentionPaddedDim(args.head_dim)),
       code_bytes(KvCodeBytes(args.head_dim, kBits)),
       token_bytes(KvTokenBytes(args.head_dim, kBits)),
+      heads_ahead(MinOf(num_heads, MaxOf(1, kAheadBytes / (kBlockSlots * token_bytes)))),
       q(task.scratch),
       sums(q + kDecodeQueries * padded_dim),
       block_weights(sums + kDecodeQueries * padded_dim),
@@ -98,17 +115,32 @@ void Decode<kKv, kBits>::LoadQueries() const {
   }
 }
 
+// Bytes from a head's run to the one that is fetched: behind the step's last head that is one of
+// the first heads in the step that follows.
 template <DType kKv, int kBits>
-auto Decode<kKv, kBits>::Slots(bool values, int64_t query, int64_t slot) const {
-  const std::byte* run = Run(values, query, slot);
+int64_t Decode<kKv, kBits>::Ahead(const Step& step, int64_t query) const {
+  const int64_t run_bytes = kBlockSlots * token_bytes;
+  if (HeadOf(query) + heads_ahead < num_heads) return heads_ahead * run_bytes;
+  const int64_t to_first_heads = (heads_ahead - num_heads) * run_bytes;
+  const int64_t to_values = args.num_kv_heads * run_bytes;
+  const int64_t next_step = kStep / kBlockSlots * task.block_bytes;
+  if (step.slot + kStep < step.visible) return to_first_heads + next_step;
+  if (!step.values) return to_first_heads + to_values - step.slot / kBlockSlots * task.block_bytes;
+  return step.begin + kAttentionKeys < num_slots ? to_first_heads + next_step - to_values : 0;
+}
+
+template <DType kKv, int kBits>
+auto Decode<kKv, kBits>::Slots(const Step& step, int64_t query) const {
+  const int64_t slot = step.begin + step.slot;
+  const std::byte* run = Run(step.values, query, slot);
+  const int64_t ahead = Ahead(step, query);
   if constexpr (kBits < 16) {
     const auto* from = reinterpret_cast<const uint16_t*>(run + kBlockSlots * code_bytes);
     const int64_t floats = kBlockSlots * 2 * KvGroups(args.head_dim);
     for (int64_t i = 0; i < floats; i += kLanes) Simd::Store(ranges + i, Simd::LoadHalf(from + i));
-    return CodedBlock<kBits>{run, ranges, args.head_dim, task.block_bytes, kAheadBytes};
+    return CodedBlock<kBits>{run, ranges, args.head_dim, task.block_bytes, ahead};
   } else {
-    return KeyBlock<kKv>{run, args.head_dim, task.block_bytes / 2, row.num_slots - slot,
-                         kAheadBytes};
+    return KeyBlock<kKv>{run, args.head_dim, task.block_bytes / 2, row.num_slots - slot, ahead};
   }
 }
 
@@ -117,7 +149,7 @@ template <DType kKv, int kBits>
 void Decode<kKv, kBits>::Scores(int64_t begin, int64_t visible) const {
   for (int64_t slot = 0; slot < visible; slot += kStep) {
     for (int64_t query = 0; query < num_queries; ++query) {
-      const auto keys = Slots(false, query, begin + slot);
+      const auto keys = Slots({false, begin, slot, visible}, query);
       float* to = ScoresOf(query, begin) + slot;
       for (int64_t at = 0; at < kStep; at += kLanes)
         Simd::Store(to + at, Dots(q + query * padded_dim, keys, at, args.head_dim));
@@ -147,7 +179,7 @@ void Decode<kKv, kBits>::Values(int64_t begin, int64_t visible) const {
   for (int64_t slot = 0; slot < visible; slot += kStep) {
     const int64_t count = MinOf(kStep, visible - slot);
     for (int64_t query = 0; query < num_queries; ++query) {
-      const auto values = Slots(true, query, begin + slot);
+      const auto values = Slots({true, begin, slot, visible}, query);
       const float* weights = block_weights + query * kAttentionKeys + slot;
       float* to = sums + query * padded_dim;
       if constexpr (kBits < 16) {
@@ -167,7 +199,7 @@ void Decode<kKv, kBits>::FinishWeights() const {
   int64_t next = 0;
   for (int64_t query = 0; query < num_queries; ++query) {
     const float* scores = task.weights + query * task.weights_stride;
-    float* to = task.weights + query / group * task.weights_stride;
+    float* to = task.weights + HeadOf(query) * task.weights_stride;
     const Simd::F maximum = Simd::Set(maxima[query]);
     const Simd::F inverse = Simd::Set(1.0F / totals[query]);
     const bool first = query % group == 0;

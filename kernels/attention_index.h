@@ -59,13 +59,13 @@ template <int kBits>
 constexpr int64_t ScoreOffset(const KvLayout& layout, int64_t kv_head, int64_t slot) {
   return slot / KvBlockSlots(kBits) * layout.block_bytes +
          KvBlockBytes(layout.num_kv_heads, layout.head_dim, kBits) +
-         (2 * kv_head * KvBlockSlots(kBits) + slot % KvBlockSlots(kBits)) * 4;
+         (kv_head * KvBlockSlots(kBits) + slot % KvBlockSlots(kBits)) * 4;
 }
 
 // The same to a slot's position. Requires: a layout with state.
 template <int kBits>
 constexpr int64_t PositionOffset(const KvLayout& layout, int64_t kv_head, int64_t slot) {
-  return ScoreOffset<kBits>(layout, kv_head, slot) + KvBlockSlots(kBits) * 4;
+  return ScoreOffset<kBits>(layout, layout.num_kv_heads + kv_head, slot);
 }
 
 // A vector is what a lane reads of a token's K or V at once: 8 elements, one behind the other in

@@ -191,7 +191,7 @@ void Step::UpdateState(UpdateBudget update, const NextRead& next) const {
   const PositionRange candidates = Candidates(args.kind, row.keep, row.position);
   update({.scores = reinterpret_cast<std::byte*>(first.Score(0)),
           .positions = reinterpret_cast<std::byte*>(first.Position(0)),
-          .head_bytes = first.block_slots() * kKvStateBytes,
+          .head_bytes = first.block_slots() * 4,
           .block_bytes = first.block_bytes,
           .block_slots = first.block_slots(),
           .num_heads = kv_head_end - kv_head_begin,

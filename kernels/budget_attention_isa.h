@@ -9,7 +9,7 @@
 
 namespace spillway::kernels {
 
-constexpr int64_t kVictimFloats = 3 * 16;  // of BudgetTask::best, for each KV head
+constexpr int64_t kVictimFloats = 2 * 16;  // of BudgetTask::best, for each KV head
 
 struct BudgetTask {
   std::byte* scores = nullptr;     // of the first KV head in the row's first block: [block_slots]

@@ -1,6 +1,8 @@
-// The bookkeeping of BudgetAttention, compiled once per instruction set. Positions are compared as
-// floats, exact below 2^24.
+// The bookkeeping of BudgetAttention, compiled once per instruction set. Positions and slots are
+// compared as floats, exact below 2^24.
 #pragma once
+
+#include <cstdint>
 
 #include "kernels/budget_attention_isa.h"
 #include "kernels/next_read_simd.h"
@@ -72,41 +74,59 @@ inline Simd::F AddWeights(const BudgetTask& task, const Slots& slots, int64_t he
   return sum;
 }
 
-// Per lane the token that should go first of those seen: the highest urgency, of equal ones the
-// highest position, which no token has below 0.
-struct Victims {
-  Simd::F urgency = Simd::Set(-kInfinity);
-  Simd::F position = Simd::Set(-1.0F);
-  Simd::F slot = Simd::Set(-1.0F);
+inline int32_t PositionAt(const BudgetTask& task, int64_t head, int64_t slot) {
+  int32_t position = 0;
+  const std::byte* at = task.positions + head * task.head_bytes + Slots::At(task, slot);
+  __builtin_memcpy(&position, at, sizeof(position));
+  return position;
+}
 
-  Victims() = default;
-  explicit Victims(const float* from)
-      : urgency(Simd::Load(from)),
-        position(Simd::Load(from + kLanes)),
-        slot(Simd::Load(from + 2 * kLanes)) {}
-  void StoreTo(float* to) const {
-    Simd::Store(to, urgency);
-    Simd::Store(to + kLanes, position);
-    Simd::Store(to + 2 * kLanes, slot);
+// A KV head's tokens that should go first of those seen, one for each lane: of the highest urgency,
+// of equal ones that of the highest position, which is looked up only then. A view of task.best.
+struct Victims {
+  const BudgetTask& task;
+  int64_t head;
+  float* urgencies;  // [kLanes]
+  float* slots;      // [kLanes]; -1: none
+
+  Victims(const BudgetTask& of, int64_t kv_head)
+      : task(of),
+        head(kv_head),
+        urgencies(of.best + kv_head * kVictimFloats),
+        slots(urgencies + kLanes) {}
+  void Clear() const {
+    Simd::Store(urgencies, Simd::Set(-kInfinity));
+    Simd::Store(slots, Simd::Set(-1.0F));
   }
-  void Meet(Simd::M candidates, Simd::F other, Simd::F other_position, Simd::F other_slot) {
-    const Simd::M newer =
-        Simd::Both(Simd::Equal(urgency, other), Simd::Less(position, other_position));
-    const Simd::M first = Simd::Both(candidates, Simd::Either(Simd::Less(urgency, other), newer));
-    urgency = Simd::Select(first, other, urgency);
-    position = Simd::Select(first, other_position, position);
-    slot = Simd::Select(first, other_slot, slot);
+  int64_t SlotOf(int64_t lane) const { return static_cast<int64_t>(slots[lane]); }
+  bool IsNewer(int64_t slot, int64_t than) const {
+    return than < 0 || (slot >= 0 && PositionAt(task, head, slot) > PositionAt(task, head, than));
   }
+  void Meet(const Slots& met, Simd::M candidates, Simd::F urgency) const {
+    const Simd::F highest = Simd::Load(urgencies);
+    const Simd::M first = Simd::Both(candidates, Simd::Less(highest, urgency));
+    const Simd::M equal = Simd::Both(candidates, Simd::Equal(highest, urgency));
+    Simd::Store(urgencies, Simd::Select(first, urgency, highest));
+    Simd::Store(slots, Simd::Select(first, met.numbers, Simd::Load(slots)));
+    for (uint32_t lanes = Simd::Bits(equal); lanes != 0; lanes &= lanes - 1) {
+      const int64_t lane = __builtin_ctz(lanes);
+      if (IsNewer(met.first + lane, SlotOf(lane)))
+        slots[lane] = static_cast<float>(met.first + lane);
+    }
+  }
+  // Of all lanes; -1 where no candidate was met.
   int64_t Slot() const;
 };
 
-// -1 where none was met.
 inline int64_t Victims::Slot() const {
-  const Simd::F none = Simd::Set(-1.0F);
-  const Simd::F highest = Simd::Set(Simd::MaxOf(urgency));
-  const Simd::F positions = Simd::Select(Simd::Equal(urgency, highest), position, none);
-  const Simd::F last = Simd::Set(Simd::MaxOf(positions));
-  return static_cast<int64_t>(Simd::MaxOf(Simd::Select(Simd::Equal(positions, last), slot, none)));
+  const Simd::F urgency = Simd::Load(urgencies);
+  uint32_t lanes = Simd::Bits(Simd::Equal(urgency, Simd::Set(Simd::MaxOf(urgency))));
+  int64_t slot = SlotOf(__builtin_ctz(lanes));
+  for (lanes &= lanes - 1; lanes != 0; lanes &= lanes - 1) {
+    const int64_t other = SlotOf(__builtin_ctz(lanes));
+    if (IsNewer(other, slot)) slot = other;
+  }
+  return slot;
 }
 
 // Positions that may go lie between these two.
@@ -126,24 +146,22 @@ inline void MeetSlots(const BudgetTask& task, const Bounds& bounds, const Slots&
                       int64_t head) {
   const Simd::F score = AddWeights(task, slots, head);
   const StateAt positions(task.positions + head * task.head_bytes, slots);
-  const Simd::F position = Simd::FromInts(positions.Load());
-  const Simd::M candidates = Simd::Both(slots.held, bounds.Hold(position));
-  float* best = task.best + head * kVictimFloats;
-  Victims victims(best);
-  victims.Meet(candidates, Urgency(score), position, slots.numbers);
-  victims.StoreTo(best);
+  const Simd::M candidates = Simd::Both(slots.held, bounds.Hold(Simd::FromInts(positions.Load())));
+  Victims(task, head).Meet(slots, candidates, Urgency(score));
 }
 
-// The lines of both halves: scores and positions lie side by side in each.
+// The lines of a head's state that those of the heads before it do not have.
 inline void FetchState(const BudgetTask& task, const Slots& slots, int64_t head) {
-  const std::byte* state = task.scores + head * task.head_bytes;
-  __builtin_prefetch(state + slots.low, 1, 3);
-  __builtin_prefetch(state + slots.high, 1, 3);
+  for (const std::byte* state : {task.scores, task.positions}) {
+    const std::byte* low = state + head * task.head_bytes + slots.low;
+    const std::byte* high = state + head * task.head_bytes + slots.high;
+    if (head == 0 || reinterpret_cast<uintptr_t>(low) % 64 == 0) __builtin_prefetch(low, 1, 3);
+    if (head == 0 || reinterpret_cast<uintptr_t>(high) % 64 == 0) __builtin_prefetch(high, 1, 3);
+  }
 }
 
 inline void UpdateBudgetSimd(const BudgetTask& task) {
-  for (int64_t head = 0; head < task.num_heads; ++head)
-    Victims().StoreTo(task.best + head * kVictimFloats);
+  for (int64_t head = 0; head < task.num_heads; ++head) Victims(task, head).Clear();
   const Bounds bounds(task);
   int64_t next = 0;
   for (int64_t slot = 0; slot < task.num_held; slot += kLanes) {
@@ -156,7 +174,7 @@ inline void UpdateBudgetSimd(const BudgetTask& task) {
     }
   }
   for (int64_t head = 0; head < task.num_heads; ++head)
-    task.victims[head] = Victims(task.best + head * kVictimFloats).Slot();
+    task.victims[head] = Victims(task, head).Slot();
 }
 
 }  // namespace

@@ -31,8 +31,8 @@ struct KvHead {
   int64_t NumRanges() const { return bits == 16 ? 0 : KvGroups(head_dim); }
 
   // With state only.
-  auto Score(int64_t slot) const { return State<float>(slot, 2 * kv_head); }
-  auto Position(int64_t slot) const { return State<int32_t>(slot, 2 * kv_head + 1); }
+  auto Score(int64_t slot) const { return State<float>(slot, kv_head); }
+  auto Position(int64_t slot) const { return State<int32_t>(slot, num_kv_heads + kv_head); }
 
  private:
   // A block of one head. `head` counts those of K, then those of V.
@@ -45,7 +45,7 @@ struct KvHead {
   Byte* Ranges(int64_t slot, int64_t head) const {
     return Run(slot, head) + block_slots() * TokenBytes() + slot % block_slots() * 4;
   }
-  // `run` counts scores and positions of a head, then those of the next.
+  // `run` counts the scores of each head, then the positions of each.
   template <typename T>
   T* State(int64_t slot, int64_t run) const {
     return reinterpret_cast<T*>(Block(slot) + KvBlockBytes(num_kv_heads, head_dim, bits)) +

@@ -126,7 +126,7 @@ struct Simd {
   static M Less(F a, F b) { return _mm256_cmp_ps(a, b, _CMP_LT_OQ); }
   static M Equal(F a, F b) { return _mm256_cmp_ps(a, b, _CMP_EQ_OQ); }
   static M Both(M a, M b) { return _mm256_and_ps(a, b); }
-  static M Either(M a, M b) { return _mm256_or_ps(a, b); }
+  static uint32_t Bits(M mask) { return static_cast<uint32_t>(_mm256_movemask_ps(mask)); }
   static F Select(M mask, F yes, F no) { return _mm256_blendv_ps(no, yes, mask); }
   static F SelectLess(F a, F b, F yes, F no) { return Select(Less(a, b), yes, no); }
   static int CountIn(F v, float low, float end) {

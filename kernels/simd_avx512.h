@@ -130,7 +130,7 @@ struct Simd {
   static M Less(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
   static M Equal(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
   static M Both(M a, M b) { return a & b; }
-  static M Either(M a, M b) { return a | b; }
+  static uint32_t Bits(M mask) { return mask; }  // lane i is bit i
   static F Select(M mask, F yes, F no) { return _mm512_mask_blend_ps(mask, no, yes); }
   static F SelectLess(F a, F b, F yes, F no) { return Select(Less(a, b), yes, no); }
   static int CountIn(F v, float low, float end) {  // lanes in [low, end)

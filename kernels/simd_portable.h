@@ -129,7 +129,9 @@ struct Simd {
   static M Less(F a, F b) { return a < b; }
   static M Equal(F a, F b) { return a == b; }
   static M Both(M a, M b) { return a & b; }
-  static M Either(M a, M b) { return a | b; }
+  static uint32_t Bits(M mask) {  // lane i is bit i
+    return static_cast<uint32_t>((mask[0] & 1) | (mask[1] & 2) | (mask[2] & 4) | (mask[3] & 8));
+  }
   static F Select(M mask, F yes, F no) {
     return reinterpret_cast<F>((mask & reinterpret_cast<I>(yes)) |
                                (~mask & reinterpret_cast<I>(no)));

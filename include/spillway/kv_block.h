@@ -4,9 +4,10 @@
 // row. Eight: fewer would be written again less often, and leave less of a small budget unused, but
 // attention would read memory in runs too short for the processor's prefetcher.
 //
-// Where tokens are evicted, a block is the same K and V, then its state: for each KV head scores
-// [8] fp32 and positions [8] int32, one cache line. A slot then holds other tokens for other KV
-// heads, in no order.
+// Where tokens are evicted, a block is the same K and V, then its state: scores [kv_head][slot % 8]
+// fp32, which every step changes, and positions [kv_head][slot % 8] int32, which it reads: apart, so
+// that only half of the lines go back to memory. A slot then holds other tokens for other KV heads,
+// in no order.
 //
 // Below 16 bits an element is a code, min + scale * code of its group of 64 along head_dim. A block
 // has 16 slots then; of one head it has the codes [slot % 16][code bytes], and behind these
