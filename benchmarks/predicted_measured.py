@@ -1,20 +1,18 @@
 #!/usr/bin/env python3
 """How far the cost model is off on this machine: runs of dummy models beside their predictions. Standard library only.
 
-  predicted_measured.py build/release/spillway [--machine machine.json] [--attempts 3] [--only WORD] [--json FILE]
+  predicted_measured.py build/release/spillway [--machine machine.json] [--repeats 3] [--only WORD] [--json FILE]
 
-A machine that others share is not the same from minute to minute: each run has a profile (--quick) made right before
-it and one right after it, and its prediction is the mean of the two. It is repeated where they predict more than 10 %
-apart, and the attempt with the nearest two counts. With --machine that file predicts all runs, once each. Prints a
-Markdown table, a line a run, with predicted over measured seconds for prefill and decode and predicted over measured
-generated tokens/s; exit status 1 when one is more than 10 % off.
+The machine is profiled once, or is that of --machine. What is compared is what each run's report states: `predicted`,
+from that profile and, where weights are on disk, from the rate of the run's own store before its first pass. Each run
+is repeated, and the one of the median ratio counts. Prints a Markdown table, a line a run, with predicted over measured
+seconds for prefill and decode and measured over predicted total seconds; exit status 1 when one is more than 10 % off.
 """
 
 import argparse
 import json
 import os
 import pathlib
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -52,7 +50,6 @@ class Measurer:
     def __init__(self, options, folder):
         self.options = options
         self.folder = folder
-        self.profiles = 0
 
     def spillway(self, *words):
         command = [str(word) for word in (self.options.binary, *words, "--offload-dir", self.folder)]
@@ -62,66 +59,57 @@ class Measurer:
             sys.exit(f"{' '.join(command)}: exit {done.returncode}: {done.stderr.strip()[-300:]}")
 
     def machine(self):
-        """The file given, or a new profile; two at a time are in use."""
+        """The file given, or a new profile."""
         if self.options.machine:
             return self.options.machine
-        self.profiles += 1
-        output = self.folder / f"machine{self.profiles % 2}.json"
-        self.spillway("profile", "--quick", "--no-progress", "--output", output)
+        output = self.folder / "machine.json"
+        self.spillway("profile", "--no-progress", "--output", output)
         return output
 
-    def report(self, verb, machine, flags):
-        output = self.folder / f"{verb}.json"
-        self.spillway(verb, *flags, "--quiet", "--machine", machine, "--report", output)
+    def report(self, machine, flags):
+        output = self.folder / "report.json"
+        self.spillway("bench", "--dummy-weights", *flags, "--quiet", "--machine", machine, "--report", output)
         return json.loads(output.read_text())
-
-    def attempt(self, before, flags):
-        """(predictions by the profile before and by that after, the run's report, the profile after)."""
-        report = self.report("bench", before, ["--dummy-weights", *flags])
-        after = self.machine()
-        times = [self.report("simulate", machine, flags)["time_s"] for machine in (before, after)]
-        return times, report, after
 
 
 def sum_of(time_s):
     return time_s["prefill"] + time_s["decode"]
 
 
-def apart(times):
-    sums = [sum_of(time_s) for time_s in times]
-    return max(sums) / min(sums) - 1
-
-
-def compare(measurer, before, model, name):
-    """(row of the table, the latest profile)."""
-    tries = []
-    while len(tries) < measurer.options.attempts and not (tries and apart(tries[-1][0]) <= LIMIT):
-        tries.append(measurer.attempt(before, ["--model", model, *RUNS[name].split()]))
-        before = tries[-1][2]
-    times, report, _ = min(tries, key=lambda one: apart(one[0]))
-    predicted = {phase: statistics.mean(time_s[phase] for time_s in times) for phase in ("prefill", "decode")}
-    measured, generated = report["time_s"], report["workload"]["generated_tokens"]
+def row_of(model, name, report):
+    measured, predicted = report["time_s"], report["predicted"]
+    predicted_s = predicted["prefill_s"] + predicted["decode_s"]
+    generated = report["workload"]["generated_tokens"]
     return {
         "model": model, "run": name, "measured_tokens_per_s": generated / sum_of(measured),
-        "predicted_tokens_per_s": generated / sum_of(predicted),
-        "prefill_ratio": predicted["prefill"] / measured["prefill"],
-        "decode_ratio": predicted["decode"] / measured["decode"],
-        "ratio": sum_of(measured) / sum_of(predicted),
-        "bound_by": report["predicted"]["bound_by"], "profiles_apart": apart(times),
-    }, before
+        "predicted_tokens_per_s": generated / predicted_s,
+        "prefill_ratio": predicted["prefill_s"] / measured["prefill"],
+        "decode_ratio": predicted["decode_s"] / measured["decode"],
+        "ratio": sum_of(measured) / predicted_s,
+        "bound_by": predicted["bound_by"],
+    }
+
+
+def compare(measurer, machine, model, name):
+    """The row of the table: of the repeats, the one in the middle."""
+    flags = ["--model", model, *RUNS[name].split()]
+    rows = [row_of(model, name, measurer.report(machine, flags)) for _ in range(measurer.options.repeats)]
+    rows.sort(key=lambda row: row["ratio"])
+    middle = rows[len(rows) // 2]
+    return middle | {"lowest_ratio": rows[0]["ratio"], "highest_ratio": rows[-1]["ratio"]}
 
 
 def line_of(row):
     return (f"| {row['model']} | {row['run']} | {row['measured_tokens_per_s']:.1f} | "
-            f"{row['predicted_tokens_per_s']:.1f} | {row['ratio']:.2f} | {row['prefill_ratio']:.2f} | "
-            f"{row['decode_ratio']:.2f} | {row['profiles_apart']:.0%} | {row['bound_by']} |")
+            f"{row['predicted_tokens_per_s']:.1f} | {row['ratio']:.2f} | {row['lowest_ratio']:.2f} to "
+            f"{row['highest_ratio']:.2f} | {row['prefill_ratio']:.2f} | {row['decode_ratio']:.2f} | {row['bound_by']} |")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("binary", type=lambda text: pathlib.Path(text).resolve())
     parser.add_argument("--machine", type=pathlib.Path)
-    parser.add_argument("--attempts", type=int, default=3, help="of a run whose two profiles lie apart")
+    parser.add_argument("--repeats", type=int, default=3, help="of each run")
     parser.add_argument("--only", default="", help="runs whose model or name has this in it")
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--work", type=pathlib.Path, help="a folder for the disk tier, on the disk to measure")
@@ -129,16 +117,16 @@ def main():
     rows = []
     with tempfile.TemporaryDirectory(dir=options.work) as name:
         measurer = Measurer(options, pathlib.Path(name))
-        latest = measurer.machine()
+        machine = measurer.machine()
         print(f"{origin.processor_name()}, commit {origin.commit()}\n")
-        print("| model | run | measured tokens/s | predicted | ratio | prefill_s ratio | decode_s ratio | "
-              "profiles apart | bound by |")
+        print("| model | run | measured tokens/s | predicted | ratio | of all repeats | prefill_s ratio | decode_s ratio | "
+              "bound by |")
         print("|---|---|---|---|---|---|---|---|---|")
         for model in MODELS:
             for run in RUNS:
                 if options.only not in f"{model} {run}":
                     continue
-                row, latest = compare(measurer, latest, model, run)
+                row = compare(measurer, machine, model, run)
                 rows.append(row)
                 print(line_of(row), flush=True)
     if options.json:

@@ -240,13 +240,13 @@ int Answer(const Opened& opened) {
   if (!scores) BeginOrResume(manifest, writer, reader);
   const Workload rest = Rest(work, writer.earlier().num_completions);
   plan.num_requests = rest.num_requests;  // its places stay those of the whole input
-  const std::optional<Prediction> predicted = PredictionFor(config, plan, rest);
   FileJob job(reader, writer);
   std::optional<TraceLog> trace_log;
   if (trace_file.asked_for()) trace_log.emplace(trace_file, plan);
-  const Trace trace = RunJob({config, model, plan, device, ExpectedOf(rest, plan, predicted),
-                              trace_log ? &*trace_log : nullptr},
-                             job, writer, line);
+  const Trace trace = RunJob(
+      {config, model, plan, device, ExpectedOf(rest, plan, PredictionFor(config, plan, rest)),
+       trace_log ? &*trace_log : nullptr},
+      job, writer, line);
   if (reader.input_hash() != scan.hash) {
     throw Error(
         ErrorCode::kResume,
@@ -255,13 +255,15 @@ int Answer(const Opened& opened) {
   }
   writer.Finish();
 
+  const double total_s = NowSeconds() - begin_s;
+  TakeStoreRate(trace, plan);
   RunSummary summary = {job.num_requests(),
                         writer.answers().num_completions,
                         writer.answers().num_errors,
-                        NowSeconds() - begin_s,
+                        total_s,
                         writer.fingerprint(),
                         std::nullopt,
-                        predicted};
+                        PredictionFor(config, plan, rest)};
   if (scores) summary.score = {writer.scores().num_tokens, writer.scores().logprob_sum};
   const AnswerCounts earlier = writer.earlier();
   if (config.resume) summary.resumed = {earlier.num_completions, earlier.num_errors};

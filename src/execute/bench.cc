@@ -26,24 +26,29 @@ int RunBench(const Config& config) {
   const ReportFile report("--report", config.report, {{}, {}, config.trace});
   const ReportFile trace_file("--trace", config.trace, {{}, {}, config.report});
   const Workload work = SyntheticWork(config, model.shape);
-  const Plan plan =
-      PlanFor(config, model.shape, MachineToPlanFor(config, model, *device), work, *device);
+  Plan plan = PlanFor(config, model.shape, MachineToPlanFor(config, model, *device), work, *device);
 
-  const std::optional<Prediction> predicted = PredictionFor(config, plan, work);
+  const std::optional<Prediction> expected = PredictionFor(config, plan, work);
   if (config.verbosity == Verbosity::kVerbose) {
-    PrintTo(TerminalOf(config), PlanTable(plan, work, predicted));
+    PrintTo(TerminalOf(config), PlanTable(plan, work, expected));
   }
   ProgressLine line(config.progress ? TerminalOf(config) : nullptr);
   SyntheticJob job(work, model.shape, config.seed);
   std::optional<TraceLog> trace_log;
   if (trace_file.asked_for()) trace_log.emplace(trace_file, plan);
-  const Trace trace = RunBlocks({config, model, plan, *device, ExpectedOf(work, plan, predicted),
+  const Trace trace = RunBlocks({config, model, plan, *device, ExpectedOf(work, plan, expected),
                                  trace_log ? &*trace_log : nullptr},
                                 job, line);
 
-  const RunSummary summary = {
-      job.num_requests(), job.num_completions(), job.num_errors(), NowSeconds() - begin_s,
-      job.fingerprint(),  std::nullopt,          predicted};
+  const double total_s = NowSeconds() - begin_s;
+  TakeStoreRate(trace, plan);
+  const RunSummary summary = {job.num_requests(),
+                              job.num_completions(),
+                              job.num_errors(),
+                              total_s,
+                              job.fingerprint(),
+                              std::nullopt,
+                              PredictionFor(config, plan, work)};
   report.Write(ReportJson(plan, trace, summary));
   if (trace_log) trace_log->Finish();
   line.Clear();

@@ -149,6 +149,11 @@ Policy ChoosePolicy(const Config& config, const ModelShape& shape, const Machine
   return policy;
 }
 
+void TakeStoreRate(const Trace& trace, Plan& plan) {
+  if (trace.store_bytes_per_s > 0.0)
+    plan.machine.rates.link_bytes_per_s[Link::kDiskRead] = trace.store_bytes_per_s;
+}
+
 std::optional<Prediction> PredictionFor(const Config& config, const Plan& plan,
                                         const Workload& work) {
   if (!KnowsRates(plan.machine) || work.num_requests == 0) return std::nullopt;

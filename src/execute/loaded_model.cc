@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "kernels/thread_pool.h"
+#include "policies/cost_model.h"  // KnowsRates
 #include "spillway/error.h"
 #include "src/clock.h"
 #include "src/execute/block.h"
@@ -22,6 +23,7 @@
 #include "src/execute/prepare.h"
 #include "src/execute/repeatable_job.h"
 #include "src/execute/stall_watch.h"
+#include "src/execute/store_rate.h"
 #include "src/execute/tiers.h"
 #include "src/machine/probe.h"
 #include "src/memory/arena.h"
@@ -136,8 +138,18 @@ LoadedModel::LoadedModel(const spillway::Run& run, ProgressLine& line)
                     Printable(OffloadFolder(config_).string())));
   }
   LoadTiers(run, reader, *tiers_, pool_);
+  store_bytes_per_s_ = StoreBytesPerS();
   model_.checkpoint->FreeBuffers();
   load_s_ = NowSeconds() - begin_s;
+}
+
+// Measured where it makes a prediction better.
+double LoadedModel::StoreBytesPerS() const {
+  if (tiers_->store() == nullptr || !KnowsRates(plan_.machine)) return 0.0;
+  const bool to_cpu = plan_.device() == Tier::kCpu;
+  const Region& memory = to_cpu ? plan_.weight_staging : plan_.bounce.weights_in.region;
+  return MeasureStoreReads(*tiers_->store(), *tiers_->queue(),
+                           tiers_->arena(Tier::kCpu).View(memory));
 }
 
 Trace LoadedModel::Run(const Plan& plan, Job& job, const ProgressFn& progress) {
@@ -155,6 +167,7 @@ Trace LoadedModel::Run(const Plan& plan, Job& job, const ProgressFn& progress) {
   Trace& trace = totals.trace;
   WarnOfDisk(trace.mending);
   trace.load_s = load_s_;
+  trace.store_bytes_per_s = store_bytes_per_s_;
   if (!device_.IsHostMemory()) trace.peak_bytes[Tier::kGpu] = device_.TakenBytes();
   // The arena that stands for a GPU is in this process too.
   trace.peak_bytes[Tier::kCpu] = PeakResidentBytes() - tiers_->arena(Tier::kGpu).ResidentBytes();

@@ -34,6 +34,7 @@ class LoadedModel {
  private:
   void RunOnce(const Plan& plan, Job& job, const ProgressFn& progress, EngineTotals& totals);
   uint64_t DiskPulse() const;
+  double StoreBytesPerS() const;
   void TellOfStall(StallWatch::Stall stall, const StallLimits& limits) const;
   void RunUntilWhole(const Plan& plan, Job& job, const ProgressFn& progress, EngineTotals& totals);
   void WarnOfDisk(const DiskMending& mending);
@@ -49,6 +50,7 @@ class LoadedModel {
   const StoreOrigin origin_;
   std::optional<Tiers> tiers_;
   double load_s_ = 0.0;
+  double store_bytes_per_s_ = 0.0;
 };
 
 }  // namespace spillway

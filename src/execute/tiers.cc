@@ -98,7 +98,9 @@ void Tiers::OpenDisk(const Plan& plan, const DiskOptions& disk) {
   }
   DiskQueueOptions options;
   if (TraceLog* log = disk.trace_log) {
-    options.on_done = [log](const DiskSpan& span) { log->Add(TraceOf(span)); };
+    options.on_done = [log](const DiskSpan& span) {
+      if (span.user_data != nullptr) log->Add(TraceOf(span));
+    };
   }
   queue_ = std::make_unique<DiskQueue>(std::move(made), options);
 }

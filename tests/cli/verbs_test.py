@@ -37,6 +37,18 @@ class Bench(harness.VerbTest):
         self.assertEqual(given["workload"]["num_requests"], 6)
         self.assertEqual(given["block"]["num_blocks"], 1)
 
+    def test_weights_on_disk_are_predicted_by_their_own_files_rate(self):
+        machine = json.loads((harness.REPOSITORY / "examples" / "machines" / "t4.json").read_text())
+        machine["link_bytes_per_s"]["disk_read"] = 1e6
+        slow = self.folder / "slow.json"
+        slow.write_text(json.dumps(machine))
+        words = [*SMALL, "--num-requests", 4, "--machine", slow]
+        in_memory = self.report_of("bench", *words, "--percent", 0, 100, 0, 100, 0, 100)
+        self.assertEqual(in_memory["links"]["disk_read"]["peak_bytes_per_s"], 1e6)
+        on_disk = self.report_of("bench", *words, *ON_DISK)
+        self.assertGreater(on_disk["links"]["disk_read"]["peak_bytes_per_s"], 1e7)
+        self.assertLess(on_disk["predicted"]["decode_s"], 10)  # at that rate, 15 MB in each of four passes: 60
+
     def test_the_fingerprint_depends_on_seed_and_model_alone(self):
         base = self.report_of("bench", *SMALL, "--num-requests", 9)["fingerprint"]
         for flags in (["--gpu-batch-size", 2], ["--gpu-batch-size", 4, *ON_DISK], ["--gpu-batch-size", 2, *MIXED],
