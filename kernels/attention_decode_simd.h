@@ -9,9 +9,10 @@
 namespace spillway::kernels {
 namespace {
 
-// From what is read to what is fetched into the caches meanwhile, in the order of reading. Measured
-// in turns at 1 to 16 KiB: 2 KiB are best while memory is quick, and far too few while others use
-// it; from 6 KiB on rates fall.
+// From a head's run in a KV block to the one in the same block that is fetched meanwhile; with 16
+// lanes two blocks are read at a time, and twice as much lies between. Measured in turns, heads of
+// 64 in 16 bits, at 1 to 16 KiB: 2 KiB are best while memory is quick, and far too few while others
+// use it; from 6 KiB on rates fall.
 constexpr int64_t kAheadBytes = 3072;
 
 // kBits below 16: of codes, and kKv does not matter.

@@ -150,14 +150,18 @@ inline void MeetSlots(const BudgetTask& task, const Bounds& bounds, const Slots&
   Victims(task, head).Meet(slots, candidates, Urgency(score));
 }
 
-// The lines of a head's state that those of the heads before it do not have.
-inline void FetchState(const BudgetTask& task, const Slots& slots, int64_t head) {
-  for (const std::byte* state : {task.scores, task.positions}) {
-    const std::byte* low = state + head * task.head_bytes + slots.low;
-    const std::byte* high = state + head * task.head_bytes + slots.high;
-    if (head == 0 || reinterpret_cast<uintptr_t>(low) % 64 == 0) __builtin_prefetch(low, 1, 3);
-    if (head == 0 || reinterpret_cast<uintptr_t>(high) % 64 == 0) __builtin_prefetch(high, 1, 3);
+// The lines that a head's state has and those of the heads before it do not.
+template <int kToWrite>
+inline void FetchLines(const std::byte* state, const Slots& slots, int64_t head) {
+  for (const std::byte* at : {state + slots.low, state + slots.high}) {
+    if (head == 0 || reinterpret_cast<uintptr_t>(at) % 64 == 0) __builtin_prefetch(at, kToWrite, 3);
   }
+}
+
+inline void FetchState(const BudgetTask& task, const Slots& slots, int64_t head) {
+  const int64_t offset = head * task.head_bytes;
+  if (task.weights != nullptr) FetchLines<1>(task.scores + offset, slots, head);
+  FetchLines<0>(task.positions + offset, slots, head);
 }
 
 inline void UpdateBudgetSimd(const BudgetTask& task) {

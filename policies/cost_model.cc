@@ -221,6 +221,7 @@ CostRates RatesOf(const Machine& machine) {
     if (machine.device == Tier::kGpu && rate == 0.0) rate = rates.cpu.memory_bytes_per_s / 2.0;
   }
   rates.kv_bytes_per_s = rates.link_bytes_per_s;
+  rates.store_bytes_per_s = machine.rates.store_bytes_per_s;
   return rates;
 }
 
@@ -444,7 +445,9 @@ PerLink<int64_t> CostModel::Bytes(const Task& task, const BatchLoad& load) const
 double CostModel::Seconds(Link link, TaskKind kind, int64_t bytes) const {
   if (bytes == 0) return 0.0;
   const bool kv = kind == TaskKind::kLoadKv || kind == TaskKind::kStoreKv;
-  const double rate = (kv ? rates_.kv_bytes_per_s : rates_.link_bytes_per_s)[link];
+  const bool of_store = kind == TaskKind::kLoadWeights && link == Link::kDiskRead;
+  double rate = (kv ? rates_.kv_bytes_per_s : rates_.link_bytes_per_s)[link];
+  if (of_store && rates_.store_bytes_per_s > 0.0) rate = rates_.store_bytes_per_s;
   SPILLWAY_CHECK(rate > 0.0);
   return static_cast<double>(bytes) / rate;
 }

@@ -45,10 +45,12 @@ struct UnitSeconds {
   double total_s() const;
 };
 
-// The rates of a run. KV may cross the links at a pace of its own (FlexGen's unpinned KV).
+// The rates of a run. KV may cross the links at a pace of its own (FlexGen's unpinned KV), and the
+// disk may give the weights' file another rate than others.
 struct CostRates {
   PerLink<double> link_bytes_per_s;
   PerLink<double> kv_bytes_per_s;
+  double store_bytes_per_s = 0.0;      // weights from disk; 0: as the link
   PerLink<SharedPace> beside_compute;  // of links and the device
   double disk_both_frac = 1.0;         // of reads and writes
   DeviceRates device;

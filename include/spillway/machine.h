@@ -56,6 +56,8 @@ struct SharedPace {
 
 struct MachineRates {
   PerLink<double> link_bytes_per_s;
+  // Reads of the file that a run has its weights in, where they were measured; 0: as of the disk.
+  double store_bytes_per_s = 0.0;
   PerLink<SharedPace> beside_compute;  // of the CPU's computes
   // What is left to reads and to writes of the disk while both go on, as a share of what each gives
   // alone: 1 where they have nothing in common, 0.5 where they take turns.

@@ -150,8 +150,7 @@ Policy ChoosePolicy(const Config& config, const ModelShape& shape, const Machine
 }
 
 void TakeStoreRate(const Trace& trace, Plan& plan) {
-  if (trace.store_bytes_per_s > 0.0)
-    plan.machine.rates.link_bytes_per_s[Link::kDiskRead] = trace.store_bytes_per_s;
+  plan.machine.rates.store_bytes_per_s = trace.store_bytes_per_s;
 }
 
 std::optional<Prediction> PredictionFor(const Config& config, const Plan& plan,

@@ -33,8 +33,8 @@ SearchResult SearchFor(const Config& config, const ModelShape& shape, const Mach
 Policy ChoosePolicy(const Config& config, const ModelShape& shape, const Machine& machine,
                     const Workload& work, const KernelNeeds& needs);
 
-// Gives the plan's machine the disk as it was measured on the run's own store, where it was: what
-// the run is predicted and judged by.
+// Gives the plan's machine what the disk gave of the run's own store: what the report predicts the
+// run by, and states beside the machine's rate.
 void TakeStoreRate(const Trace& trace, Plan& plan);
 
 // What the cost model expects of the run; nullopt where the rates are not known.

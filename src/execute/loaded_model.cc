@@ -148,6 +148,10 @@ double LoadedModel::StoreBytesPerS() const {
   if (tiers_->store() == nullptr || !KnowsRates(plan_.machine)) return 0.0;
   const bool to_cpu = plan_.device() == Tier::kCpu;
   const Region& memory = to_cpu ? plan_.weight_staging : plan_.bounce.weights_in.region;
+  const StallLimits limits = StallLimitsOfRun();
+  StallWatch watch(
+      limits, [this] { return DiskPulse(); },
+      [&](StallWatch::Stall stall) { TellOfStall(stall, limits); });
   return MeasureStoreReads(*tiers_->store(), *tiers_->queue(),
                            tiers_->arena(Tier::kCpu).View(memory));
 }
@@ -197,17 +201,18 @@ void LoadedModel::RunUntilWhole(const Plan& plan, Job& job, const ProgressFn& pr
 // `totals`: of the run so far, then of this as well, also after a failure.
 void LoadedModel::RunOnce(const Plan& plan, Job& job, const ProgressFn& progress,
                           EngineTotals& totals) {
+  // First, so that it also watches the end of what may wait for a disk: the mover's threads.
+  std::atomic<uint64_t> num_cells = 0;
+  const StallLimits limits = StallLimitsOfRun();
+  StallWatch watch(
+      limits, [&] { return num_cells + pool_.Pulse() + DiskPulse(); },
+      [&](StallWatch::Stall stall) { TellOfStall(stall, limits); });
   Mover mover(plan, *tiers_, trace_log_);
   const std::unique_ptr<Executor> executor =
       device_.MakeExecutor(plan, {tiers_->arena(Tier::kGpu), tiers_->arena(Tier::kCpu)}, pool_);
   BlockBuilder blocks(plan, {model_.tokenizer.get(), config_.seed});
   const Schedule schedule = ZigZag(plan, config_.overlap ? Overlap::kOn : Overlap::kOff);
   Engine engine(plan, mover, *executor, pool_, trace_log_, totals);
-  std::atomic<uint64_t> num_cells = 0;
-  const StallLimits limits = StallLimitsOfRun();
-  StallWatch watch(
-      limits, [&] { return num_cells + pool_.Pulse() + DiskPulse(); },
-      [&](StallWatch::Stall stall) { TellOfStall(stall, limits); });
   UnwatchedJob unwatched(job, watch);
   const auto note_cell = [&](const WorkDone& done) {
     const StallWatch::Pause pause(watch);  // a terminal may be held

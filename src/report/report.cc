@@ -115,6 +115,8 @@ Json LinksJson(const MachineRates& rates, const Trace& trace) {
         {"peak_bytes_per_s",
          rates.link_bytes_per_s[link] > 0.0 ? Json(rates.link_bytes_per_s[link]) : Json(nullptr)}};
   }
+  if (rates.store_bytes_per_s > 0.0)
+    json[std::string(LinkName(Link::kDiskRead))]["store_bytes_per_s"] = rates.store_bytes_per_s;
   return json;
 }
 

@@ -136,11 +136,24 @@ def warns_of_what_came_before_a_failure(binary, source, folder):
 
 
 def ends_when_the_disk_never_answers(binary, source, folder):
-    """reliability.md C16; after three seconds where a user's run has ten minutes."""
-    result = run(binary, source, folder, KV, "read:delay=900000000@9", stall_s=3)
-    lines = result.stderr.decode().splitlines()
-    return (result.status == 43 and len(lines) == 2 and lines[0].startswith("spillway: warning: nothing was read")
-            and lines[1].startswith("spillway: error[E-STALLED]: nothing was read, written or computed for 3 s: 1 request"))
+    """reliability.md C16; after three seconds where a user's run has ten minutes. With a machine's rates known, what
+    never answers is a read that only measures."""
+    measured = [*WEIGHTS, "--machine", harness.REPOSITORY / "examples" / "machines" / "t4.json"]
+    for flags, faults in ((KV, "read:delay=900000000@9"), (measured, "read:delay=900000000@0")):
+        result = run(binary, source, folder, flags, faults, stall_s=3)
+        lines = result.stderr.decode().splitlines()
+        if (result.status != 43 or len(lines) != 2 or not lines[0].startswith("spillway: warning: nothing was read")
+                or not lines[1].startswith(
+                    "spillway: error[E-STALLED]: nothing was read, written or computed for 3 s: ")):
+            return False
+    return True
+
+
+def a_disk_that_fails_is_not_measured(binary, source, folder, expected):
+    """The run then meets the same disk, and tells."""
+    measured = [*WEIGHTS, "--machine", harness.REPOSITORY / "examples" / "machines" / "t4.json"]
+    result = run(binary, source, folder, measured, "read:error=5@0")
+    return result.status == SAME and result.stdout == expected
 
 
 def waits_for_a_disk_that_freezes(binary, source, folder, expected):
@@ -195,6 +208,9 @@ def main():
         if not ends_when_the_disk_never_answers(binary, source, folder):
             failures += 1
             print("FAILED: a disk that never answers is not told of, or waited for")
+        if not a_disk_that_fails_is_not_measured(binary, source, folder, expected[PLAIN]):
+            failures += 1
+            print("FAILED: a disk that fails while it is measured costs the run")
         if not waits_for_a_disk_that_freezes(binary, source, folder, expected[PLAIN]):
             failures += 1
             print("FAILED: a disk that freezes for a while is not told of, or costs the run")
