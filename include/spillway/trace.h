@@ -110,8 +110,8 @@ struct DiskMending {
 
 struct Trace {
   double load_s = 0.0;
-  double store_bytes_per_s =
-      0.0;              // of the weights' file alone, before the first pass; 0: not known
+  // Of the weights' file alone, before the first pass; 0: not known.
+  double store_bytes_per_s = 0.0;
   PhaseTotals prefill;  // passes in which some row's prompt was processed
   PhaseTotals decode;
   int64_t num_blocks = 0;     // of rows

@@ -240,13 +240,13 @@ int Answer(const Opened& opened) {
   if (!scores) BeginOrResume(manifest, writer, reader);
   const Workload rest = Rest(work, writer.earlier().num_completions);
   plan.num_requests = rest.num_requests;  // its places stay those of the whole input
+  const std::optional<Prediction> expected = PredictionFor(config, plan, rest);
   FileJob job(reader, writer);
   std::optional<TraceLog> trace_log;
   if (trace_file.asked_for()) trace_log.emplace(trace_file, plan);
-  const Trace trace = RunJob(
-      {config, model, plan, device, ExpectedOf(rest, plan, PredictionFor(config, plan, rest)),
-       trace_log ? &*trace_log : nullptr},
-      job, writer, line);
+  const Trace trace = RunJob({config, model, plan, device, ExpectedOf(rest, plan, expected),
+                              trace_log ? &*trace_log : nullptr},
+                             job, writer, line);
   if (reader.input_hash() != scan.hash) {
     throw Error(
         ErrorCode::kResume,
@@ -256,14 +256,15 @@ int Answer(const Opened& opened) {
   writer.Finish();
 
   const double total_s = NowSeconds() - begin_s;
-  TakeStoreRate(trace, plan);
+  const std::optional<Prediction> predicted =
+      TakeStoreRate(trace, plan) ? PredictionFor(config, plan, rest) : expected;
   RunSummary summary = {job.num_requests(),
                         writer.answers().num_completions,
                         writer.answers().num_errors,
                         total_s,
                         writer.fingerprint(),
                         std::nullopt,
-                        PredictionFor(config, plan, rest)};
+                        predicted};
   if (scores) summary.score = {writer.scores().num_tokens, writer.scores().logprob_sum};
   const AnswerCounts earlier = writer.earlier();
   if (config.resume) summary.resumed = {earlier.num_completions, earlier.num_errors};

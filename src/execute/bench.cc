@@ -41,14 +41,10 @@ int RunBench(const Config& config) {
                                 job, line);
 
   const double total_s = NowSeconds() - begin_s;
-  TakeStoreRate(trace, plan);
-  const RunSummary summary = {job.num_requests(),
-                              job.num_completions(),
-                              job.num_errors(),
-                              total_s,
-                              job.fingerprint(),
-                              std::nullopt,
-                              PredictionFor(config, plan, work)};
+  const std::optional<Prediction> predicted =
+      TakeStoreRate(trace, plan) ? PredictionFor(config, plan, work) : expected;
+  const RunSummary summary = {job.num_requests(), job.num_completions(), job.num_errors(), total_s,
+                              job.fingerprint(),  std::nullopt,          predicted};
   report.Write(ReportJson(plan, trace, summary));
   if (trace_log) trace_log->Finish();
   line.Clear();

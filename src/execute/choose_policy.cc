@@ -149,8 +149,9 @@ Policy ChoosePolicy(const Config& config, const ModelShape& shape, const Machine
   return policy;
 }
 
-void TakeStoreRate(const Trace& trace, Plan& plan) {
+bool TakeStoreRate(const Trace& trace, Plan& plan) {
   plan.machine.rates.store_bytes_per_s = trace.store_bytes_per_s;
+  return trace.store_bytes_per_s > 0.0;
 }
 
 std::optional<Prediction> PredictionFor(const Config& config, const Plan& plan,

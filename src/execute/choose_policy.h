@@ -34,8 +34,8 @@ Policy ChoosePolicy(const Config& config, const ModelShape& shape, const Machine
                     const Workload& work, const KernelNeeds& needs);
 
 // Gives the plan's machine what the disk gave of the run's own store: what the report predicts the
-// run by, and states beside the machine's rate.
-void TakeStoreRate(const Trace& trace, Plan& plan);
+// run by, and states beside the machine's rate. Returns whether there is such a rate.
+bool TakeStoreRate(const Trace& trace, Plan& plan);
 
 // What the cost model expects of the run; nullopt where the rates are not known.
 std::optional<Prediction> PredictionFor(const Config& config, const Plan& plan,

@@ -14,7 +14,6 @@
 #include <utility>
 
 #include "kernels/thread_pool.h"
-#include "policies/cost_model.h"  // KnowsRates
 #include "spillway/error.h"
 #include "src/clock.h"
 #include "src/execute/block.h"
@@ -138,20 +137,17 @@ LoadedModel::LoadedModel(const spillway::Run& run, ProgressLine& line)
                     Printable(OffloadFolder(config_).string())));
   }
   LoadTiers(run, reader, *tiers_, pool_);
-  store_bytes_per_s_ = StoreBytesPerS();
+  store_bytes_per_s_ = StoreBytesPerS(run);
   model_.checkpoint->FreeBuffers();
   load_s_ = NowSeconds() - begin_s;
 }
 
 // Measured where it makes a prediction better.
-double LoadedModel::StoreBytesPerS() const {
-  if (tiers_->store() == nullptr || !KnowsRates(plan_.machine)) return 0.0;
+double LoadedModel::StoreBytesPerS(const spillway::Run& run) const {
+  if (tiers_->store() == nullptr || !run.expected.predicted_s) return 0.0;
   const bool to_cpu = plan_.device() == Tier::kCpu;
   const Region& memory = to_cpu ? plan_.weight_staging : plan_.bounce.weights_in.region;
-  const StallLimits limits = StallLimitsOfRun();
-  StallWatch watch(
-      limits, [this] { return DiskPulse(); },
-      [&](StallWatch::Stall stall) { TellOfStall(stall, limits); });
+  const StallWatch watch = WatchStalls([this] { return DiskPulse(); });
   return MeasureStoreReads(*tiers_->store(), *tiers_->queue(),
                            tiers_->arena(Tier::kCpu).View(memory));
 }
@@ -203,10 +199,7 @@ void LoadedModel::RunOnce(const Plan& plan, Job& job, const ProgressFn& progress
                           EngineTotals& totals) {
   // First, so that it also watches the end of what may wait for a disk: the mover's threads.
   std::atomic<uint64_t> num_cells = 0;
-  const StallLimits limits = StallLimitsOfRun();
-  StallWatch watch(
-      limits, [&] { return num_cells + pool_.Pulse() + DiskPulse(); },
-      [&](StallWatch::Stall stall) { TellOfStall(stall, limits); });
+  StallWatch watch = WatchStalls([&] { return num_cells + pool_.Pulse() + DiskPulse(); });
   Mover mover(plan, *tiers_, trace_log_);
   const std::unique_ptr<Executor> executor =
       device_.MakeExecutor(plan, {tiers_->arena(Tier::kGpu), tiers_->arena(Tier::kCpu)}, pool_);
@@ -233,6 +226,12 @@ uint64_t LoadedModel::DiskPulse() const {
   if (queue == nullptr) return 0;
   return static_cast<uint64_t>(queue->totals(DiskOp::kRead).bytes +
                                queue->totals(DiskOp::kWrite).bytes);
+}
+
+StallWatch LoadedModel::WatchStalls(std::function<uint64_t()> pulse) const {
+  const StallLimits limits = StallLimitsOfRun();
+  return StallWatch(limits, std::move(pulse),
+                    [this, limits](StallWatch::Stall stall) { TellOfStall(stall, limits); });
 }
 
 void LoadedModel::TellOfStall(StallWatch::Stall stall, const StallLimits& limits) const {

@@ -2,6 +2,8 @@
 // need beside them. The owner of all of it. Thread rule: the main thread.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -34,7 +36,8 @@ class LoadedModel {
  private:
   void RunOnce(const Plan& plan, Job& job, const ProgressFn& progress, EngineTotals& totals);
   uint64_t DiskPulse() const;
-  double StoreBytesPerS() const;
+  double StoreBytesPerS(const spillway::Run& run) const;
+  StallWatch WatchStalls(std::function<uint64_t()> pulse) const;
   void TellOfStall(StallWatch::Stall stall, const StallLimits& limits) const;
   void RunUntilWhole(const Plan& plan, Job& job, const ProgressFn& progress, EngineTotals& totals);
   void WarnOfDisk(const DiskMending& mending);

@@ -5,10 +5,11 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <span>
+#include <optional>
 
 #include "src/io/disk_folder.h"
 #include "src/io/disk_queue.h"
+#include "src/machine/disk_pace.h"
 #include "src/memory/arena.h"
 
 namespace spillway {
@@ -21,13 +22,11 @@ class DiskProbe {
   DiskProbe(const DiskFolder& folder, int64_t file_bytes);
   ~DiskProbe();
 
-  // Moves requests for at least this long, from where the last call ended, takes the checksum of
-  // each as the engine does, and waits for all of them. Returns bytes per second. Throws: Error
-  // kIo, kDiskSpace, kInterrupted.
-  double Read(double seconds) { return Move(kReads, seconds); }
-  double Write(double seconds) { return Move(kWrites, seconds); }
+  // As DiskPace::Move.
+  double Read(double seconds) { return pace_->Move(kReads, seconds); }
+  double Write(double seconds) { return pace_->Move(kWrites, seconds); }
   // As many bytes of each, both in flight; bytes per second of both together.
-  double ReadAndWrite(double seconds) { return Move(kBoth, seconds); }
+  double ReadAndWrite(double seconds) { return pace_->Move(kBoth, seconds); }
 
   // What a probe takes.
   static int64_t MemoryBytes();
@@ -40,15 +39,10 @@ class DiskProbe {
   static constexpr std::array kWrites = {DiskOp::kWrite};
   static constexpr std::array kBoth = {DiskOp::kRead, DiskOp::kWrite};
 
-  double Move(std::span<const DiskOp> ops, double seconds);  // in turns
-  DiskTicket Begin(DiskOp op, int64_t request);
-  std::span<std::byte> Memory(int64_t request) const;
-
   DiskFile file_;
   HostArena memory_;
   std::unique_ptr<DiskQueue> queue_;
-  int64_t next_request_ = 0;
-  uint64_t checked_ = 0;  // keeps the checksums alive
+  std::optional<DiskPace> pace_;
 };
 
 }  // namespace spillway

@@ -144,7 +144,7 @@ def ends_when_the_disk_never_answers(binary, source, folder):
         lines = result.stderr.decode().splitlines()
         if (result.status != 43 or len(lines) != 2 or not lines[0].startswith("spillway: warning: nothing was read")
                 or not lines[1].startswith(
-                    "spillway: error[E-STALLED]: nothing was read, written or computed for 3 s: ")):
+                    "spillway: error[E-STALLED]: nothing was read, written or computed for 3 s: 1 request")):
             return False
     return True
 
