@@ -15,8 +15,135 @@ namespace {
 // use it; from 6 KiB on rates fall.
 constexpr int64_t kAheadBytes = 3072;
 
-// kBits below 16: of codes, and kKv does not matter.
-template <DType kKv, int kBits>
+// Runs of 16-bit keys or values: a head's tokens of a KV block, one behind the other. With kDim the
+// compiler knows where each of them lies: worked out at run time, their addresses take as many
+// instructions as the arithmetic. kDim 0: head_dim is none of those that have code of their own.
+template <DType kKv, int64_t kDim>
+struct Runs {
+  const uint16_t* data[kLaneRuns];
+  int64_t head_dim;
+  int64_t ahead;  // bytes from what is read to what is fetched meanwhile
+
+  int64_t dim() const { return kDim > 0 ? kDim : head_dim; }
+  const uint16_t* Token(int64_t i) const { return data[i / kRunSlots] + i % kRunSlots * dim(); }
+  void FetchAhead(const uint16_t* at, int64_t elements) const {
+    Fetch(reinterpret_cast<const std::byte*>(at) + ahead, elements * 2);
+  }
+};
+
+// acc[i] += query . token i's kPairs pairs of registers at element d. Each token's lines are read
+// one after the other. Unrolled by force: an index that is not a constant would put the
+// accumulators in memory.
+template <int kPairs, DType kKv, int64_t kDim>
+inline __attribute__((always_inline)) void AddDotPairs(Simd::F (&acc)[kLanes], const float* query,
+                                                       const Runs<kKv, kDim>& keys, int64_t d) {
+  Simd::F queries[2 * kPairs];
+#pragma GCC unroll 4
+  for (int i = 0; i < 2 * kPairs; ++i) queries[i] = Simd::Load(query + d + i * kLanes);
+#pragma GCC unroll 16
+  for (int64_t i = 0; i < kLanes; ++i) {
+    const uint16_t* at = keys.Token(i) + d;
+    keys.FetchAhead(at, kPairs * 2 * kLanes);
+#pragma GCC unroll 2
+    for (int pair = 0; pair < kPairs; ++pair) {
+      const Simd::Pair key = LoadPairAs<kKv>(at, pair * 2 * kLanes);
+      acc[i] = Simd::Fma(queries[2 * pair], key.first, acc[i]);
+      acc[i] = Simd::Fma(queries[2 * pair + 1], key.second, acc[i]);
+    }
+  }
+}
+
+// The same of one register, or of the `part` lanes of it that exist.
+template <bool kPart, DType kKv, int64_t kDim>
+inline __attribute__((always_inline)) void AddDots(Simd::F (&acc)[kLanes], const float* query,
+                                                   const Runs<kKv, kDim>& keys, int64_t d,
+                                                   int64_t part) {
+  const Simd::F of_query = Simd::Load(query + d);
+#pragma GCC unroll 16
+  for (int64_t i = 0; i < kLanes; ++i) {
+    const uint16_t* at = keys.Token(i) + d;
+    keys.FetchAhead(at, kPart ? part : kLanes);
+    const Simd::F key = kPart ? LoadPartAs<kKv>(at, 0, part) : LoadAs<kKv>(at, 0);
+    acc[i] = Simd::Fma(of_query, key, acc[i]);
+  }
+}
+
+// q . k of kLanes tokens.
+template <DType kKv, int64_t kDim>
+inline __attribute__((always_inline)) Simd::F Dots(const float* q, const Runs<kKv, kDim>& keys) {
+  const int64_t dim = keys.dim();
+  Simd::F acc[kLanes];
+#pragma GCC unroll 16
+  for (int64_t i = 0; i < kLanes; ++i) acc[i] = Simd::Zero();
+  int64_t d = 0;
+  for (; d + 4 * kLanes <= dim; d += 4 * kLanes) AddDotPairs<2>(acc, q, keys, d);
+  for (; d + 2 * kLanes <= dim; d += 2 * kLanes) AddDotPairs<1>(acc, q, keys, d);
+  for (; d + kLanes <= dim; d += kLanes) AddDots<false>(acc, q, keys, d, 0);
+  if (d < dim) AddDots<true>(acc, q, keys, d, dim - d);
+  return Simd::SumEach(acc);
+}
+
+// What a query's sums of values take from `count` tokens: sums * factor + weights . values.
+struct Weighed {
+  int64_t count;
+  const float* weights;
+  const float* factor;  // null: keep the sums as they are
+  float* sums;
+};
+
+// kRegs registers of them, at element d; or one, of the `part` lanes that exist.
+template <int kRegs, bool kPart, DType kKv, int64_t kDim>
+inline __attribute__((always_inline)) void AddValues(const Weighed& weighed,
+                                                     const Runs<kKv, kDim>& values, int64_t d,
+                                                     int64_t part) {
+  static_assert(!kPart || kRegs == 1);
+  Simd::F acc[kRegs];
+#pragma GCC unroll 8
+  for (int i = 0; i < kRegs; ++i) acc[i] = Simd::Load(weighed.sums + d + i * kLanes);
+  if (weighed.factor != nullptr) {
+    const Simd::F factor = Simd::Set(*weighed.factor);
+#pragma GCC unroll 8
+    for (int i = 0; i < kRegs; ++i) acc[i] = Simd::Mul(acc[i], factor);
+  }
+  const float* weights = weighed.weights;
+  for (int64_t run = 0; run < kLaneRuns; ++run) {
+    const uint16_t* at = values.data[run] + d;
+    const float* end = weighed.weights + MinOf((run + 1) * kRunSlots, weighed.count);
+    for (; weights < end; ++weights, at += values.dim()) {
+      values.FetchAhead(at, kPart ? part : kRegs * kLanes);
+      const Simd::F weight = Simd::Set(*weights);
+      if constexpr (kRegs == 1) {
+        const Simd::F value = kPart ? LoadPartAs<kKv>(at, 0, part) : LoadAs<kKv>(at, 0);
+        acc[0] = Simd::Fma(weight, value, acc[0]);
+      } else {
+#pragma GCC unroll 4
+        for (int i = 0; i < kRegs; i += 2) {
+          const Simd::Pair value = LoadPairAs<kKv>(at, i * kLanes);
+          acc[i] = Simd::Fma(weight, value.first, acc[i]);
+          acc[i + 1] = Simd::Fma(weight, value.second, acc[i + 1]);
+        }
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < kRegs; ++i) Simd::Store(weighed.sums + d + i * kLanes, acc[i]);
+}
+
+template <DType kKv, int64_t kDim>
+inline __attribute__((always_inline)) void AddAllValues(const Weighed& weighed,
+                                                        const Runs<kKv, kDim>& values) {
+  const int64_t dim = values.dim();
+  int64_t d = 0;
+  if constexpr (kLanes == 16 && kDim % (8 * kLanes) == 0 && kDim > 0) {
+    for (; d < dim; d += 8 * kLanes) AddValues<8, false>(weighed, values, d, 0);
+  }
+  for (; d + 4 * kLanes <= dim; d += 4 * kLanes) AddValues<4, false>(weighed, values, d, 0);
+  for (; d + kLanes <= dim; d += kLanes) AddValues<1, false>(weighed, values, d, 0);
+  if (d < dim) AddValues<1, true>(weighed, values, d, dim - d);
+}
+
+// kBits below 16: of codes, and kKv and kDim do not matter.
+template <DType kKv, int kBits, int64_t kDim>
 struct Decode {
   static constexpr int64_t kBlockSlots = KvBlockSlots(kBits);
   static constexpr int64_t kStep = MaxOf(kLanes, kBlockSlots);  // slots of a head before the next
@@ -63,8 +190,10 @@ struct Decode {
     int64_t visible;  // slots of the block
   };
   int64_t Ahead(const Step& step, int64_t query) const;
-  // kStep slots from the step's first of the query's KV head.
-  auto Slots(const Step& step, int64_t query) const;
+  // kLanes slots, or with kStep more a KV block of codes, from the step's slot `at` of the query's
+  // KV head.
+  CodedBlock<kBits> Coded(const Step& step, int64_t query) const;
+  Runs<kKv, kDim> RunsAt(const Step& step, int64_t query, int64_t at) const;
 
   void LoadQueries() const;
   void Scores(int64_t begin, int64_t visible) const;
@@ -75,8 +204,8 @@ struct Decode {
   void Execute() const;
 };
 
-template <DType kKv, int kBits>
-Decode<kKv, kBits>::Decode(const DecodeTask& decode_task)
+template <DType kKv, int kBits, int64_t kDim>
+Decode<kKv, kBits, kDim>::Decode(const DecodeTask& decode_task)
     : task(decode_task),
       args(*task.args),
       row(*task.row),
@@ -97,8 +226,8 @@ Decode<kKv, kBits>::Decode(const DecodeTask& decode_task)
       factors(totals + kDecodeQueries) {}
 
 // The queries' heads lie side by side, and so do their outputs.
-template <DType kKv, int kBits>
-void Decode<kKv, kBits>::LoadQueries() const {
+template <DType kKv, int kBits, int64_t kDim>
+void Decode<kKv, kBits, kDim>::LoadQueries() const {
   const Simd::F scale = Simd::Set(args.scale);
   const float* from =
       args.q + row.token_offset * args.qkv_stride + task.kv_head_begin * group * args.head_dim;
@@ -118,8 +247,8 @@ void Decode<kKv, kBits>::LoadQueries() const {
 
 // Bytes from a head's run to the one that is fetched: behind the step's last head that is one of
 // the first heads in the step that follows.
-template <DType kKv, int kBits>
-int64_t Decode<kKv, kBits>::Ahead(const Step& step, int64_t query) const {
+template <DType kKv, int kBits, int64_t kDim>
+int64_t Decode<kKv, kBits, kDim>::Ahead(const Step& step, int64_t query) const {
   const int64_t run_bytes = kBlockSlots * token_bytes;
   if (HeadOf(query) + heads_ahead < num_heads) return heads_ahead * run_bytes;
   const int64_t to_first_heads = (heads_ahead - num_heads) * run_bytes;
@@ -130,37 +259,55 @@ int64_t Decode<kKv, kBits>::Ahead(const Step& step, int64_t query) const {
   return step.begin + kAttentionKeys < num_slots ? to_first_heads + next_step - to_values : 0;
 }
 
-template <DType kKv, int kBits>
-auto Decode<kKv, kBits>::Slots(const Step& step, int64_t query) const {
-  const int64_t slot = step.begin + step.slot;
-  const std::byte* run = Run(step.values, query, slot);
-  const int64_t ahead = Ahead(step, query);
-  if constexpr (kBits < 16) {
-    const auto* from = reinterpret_cast<const uint16_t*>(run + kBlockSlots * code_bytes);
-    const int64_t floats = kBlockSlots * 2 * KvGroups(args.head_dim);
-    for (int64_t i = 0; i < floats; i += kLanes) Simd::Store(ranges + i, Simd::LoadHalf(from + i));
-    return CodedBlock<kBits>{run, ranges, args.head_dim, task.block_bytes, ahead};
-  } else {
-    return KeyBlock<kKv>{run, args.head_dim, task.block_bytes / 2, row.num_slots - slot, ahead};
+template <DType kKv, int kBits, int64_t kDim>
+CodedBlock<kBits> Decode<kKv, kBits, kDim>::Coded(const Step& step, int64_t query) const {
+  const std::byte* run = Run(step.values, query, step.begin + step.slot);
+  const auto* from = reinterpret_cast<const uint16_t*>(run + kBlockSlots * code_bytes);
+  const int64_t floats = kBlockSlots * 2 * KvGroups(args.head_dim);
+  for (int64_t i = 0; i < floats; i += kLanes) Simd::Store(ranges + i, Simd::LoadHalf(from + i));
+  return {run, ranges, args.head_dim, task.block_bytes, Ahead(step, query)};
+}
+
+// Where there is no other KV block, the last one is read again in its place.
+template <DType kKv, int kBits, int64_t kDim>
+Runs<kKv, kDim> Decode<kKv, kBits, kDim>::RunsAt(const Step& step, int64_t query,
+                                                 int64_t at) const {
+  const int64_t slot = step.begin + step.slot + at;
+  Runs<kKv, kDim> runs;
+  runs.head_dim = args.head_dim;
+  runs.ahead = Ahead(step, query);
+  const std::byte* first = Run(step.values, query, slot);
+  runs.data[0] = reinterpret_cast<const uint16_t*>(first) + slot % kBlockSlots * runs.dim();
+  if constexpr (kLaneRuns == 2) {
+    const int64_t next = slot + kBlockSlots < row.num_slots ? task.block_bytes : 0;
+    runs.data[1] = reinterpret_cast<const uint16_t*>(first + next);
   }
+  return runs;
 }
 
 // Lanes past the last slot hold a score of nothing; Softmax replaces them.
-template <DType kKv, int kBits>
-void Decode<kKv, kBits>::Scores(int64_t begin, int64_t visible) const {
+template <DType kKv, int kBits, int64_t kDim>
+void Decode<kKv, kBits, kDim>::Scores(int64_t begin, int64_t visible) const {
   for (int64_t slot = 0; slot < visible; slot += kStep) {
     for (int64_t query = 0; query < num_queries; ++query) {
-      const auto keys = Slots({false, begin, slot, visible}, query);
+      const Step step = {false, begin, slot, visible};
+      const float* of_query = q + query * padded_dim;
       float* to = ScoresOf(query, begin) + slot;
-      for (int64_t at = 0; at < kStep; at += kLanes)
-        Simd::Store(to + at, Dots(q + query * padded_dim, keys, at, args.head_dim));
+      if constexpr (kBits < 16) {
+        const CodedBlock<kBits> keys = Coded(step, query);
+        for (int64_t at = 0; at < kStep; at += kLanes)
+          Simd::Store(to + at, Dots(of_query, keys, at, args.head_dim));
+      } else {
+        for (int64_t at = 0; at < kStep; at += kLanes)
+          Simd::Store(to + at, Dots(of_query, RunsAt(step, query, at)));
+      }
     }
   }
 }
 
 // One step for all queries, then the next: alone, each is a chain of latencies.
-template <DType kKv, int kBits>
-void Decode<kKv, kBits>::Softmax(int64_t begin, int64_t visible) const {
+template <DType kKv, int kBits, int64_t kDim>
+void Decode<kKv, kBits, kDim>::Softmax(int64_t begin, int64_t visible) const {
   for (int64_t query = 0; query < num_queries; ++query) {
     const float maximum = HighestScore(ScoresOf(query, begin), visible, maxima[query]);
     factors[query] = maxima[query] - maximum;
@@ -175,19 +322,21 @@ void Decode<kKv, kBits>::Softmax(int64_t begin, int64_t visible) const {
   }
 }
 
-template <DType kKv, int kBits>
-void Decode<kKv, kBits>::Values(int64_t begin, int64_t visible) const {
+template <DType kKv, int kBits, int64_t kDim>
+void Decode<kKv, kBits, kDim>::Values(int64_t begin, int64_t visible) const {
   for (int64_t slot = 0; slot < visible; slot += kStep) {
     const int64_t count = MinOf(kStep, visible - slot);
     for (int64_t query = 0; query < num_queries; ++query) {
-      const auto values = Slots({true, begin, slot, visible}, query);
+      const Step step = {true, begin, slot, visible};
       const float* weights = block_weights + query * kAttentionKeys + slot;
       float* to = sums + query * padded_dim;
       if constexpr (kBits < 16) {
-        MulValues(values, count, weights, slot == 0 ? factors[query] : 1.0F, to);
+        MulValues(Coded(step, query), count, weights, slot == 0 ? factors[query] : 1.0F, to);
       } else {
         const float* factor = slot == 0 ? factors + query : nullptr;
-        MulAllValues<1, kKv>({values, 0, count, weights, factor, to, padded_dim, 0}, args.head_dim);
+        for (int64_t at = 0; at < count; at += kLanes, factor = nullptr)
+          AddAllValues({MinOf(kLanes, count - at), weights + at, factor, to},
+                       RunsAt(step, query, at));
       }
     }
   }
@@ -195,8 +344,8 @@ void Decode<kKv, kBits>::Values(int64_t begin, int64_t visible) const {
 
 // Each is exp(score - maximum) / total anew: the exps of the pass are relative to the maximum of
 // their time, so that equal scores in two blocks would end up an ulp apart.
-template <DType kKv, int kBits>
-void Decode<kKv, kBits>::FinishWeights() const {
+template <DType kKv, int kBits, int64_t kDim>
+void Decode<kKv, kBits, kDim>::FinishWeights() const {
   int64_t next = 0;
   for (int64_t query = 0; query < num_queries; ++query) {
     const float* scores = task.weights + query * task.weights_stride;
@@ -213,8 +362,8 @@ void Decode<kKv, kBits>::FinishWeights() const {
   }
 }
 
-template <DType kKv, int kBits>
-void Decode<kKv, kBits>::StoreOutputs() const {
+template <DType kKv, int kBits, int64_t kDim>
+void Decode<kKv, kBits, kDim>::StoreOutputs() const {
   float* to =
       args.out + row.token_offset * args.out_stride + task.kv_head_begin * group * args.head_dim;
   for (int64_t query = 0; query < num_queries; ++query, to += args.head_dim) {
@@ -226,8 +375,8 @@ void Decode<kKv, kBits>::StoreOutputs() const {
   }
 }
 
-template <DType kKv, int kBits>
-void Decode<kKv, kBits>::Execute() const {
+template <DType kKv, int kBits, int64_t kDim>
+void Decode<kKv, kBits, kDim>::Execute() const {
   LoadQueries();
   for (int64_t begin = 0; begin < num_slots; begin += kAttentionKeys) {
     const int64_t visible = MinOf(kAttentionKeys, num_slots - begin);
@@ -239,11 +388,18 @@ void Decode<kKv, kBits>::Execute() const {
   StoreOutputs();
 }
 
+template <DType kKv>
+void DecodeHalfs(const DecodeTask& task) {
+  if (task.args->head_dim == 64) return Decode<kKv, 16, 64>(task).Execute();
+  if (task.args->head_dim == 128) return Decode<kKv, 16, 128>(task).Execute();
+  Decode<kKv, 16, 0>(task).Execute();
+}
+
 inline void DecodeSimd(const DecodeTask& task) {
-  if (task.args->kv_bits == 8) return Decode<DType::kF16, 8>(task).Execute();
-  if (task.args->kv_bits == 4) return Decode<DType::kF16, 4>(task).Execute();
-  task.args->kv_dtype == DType::kF16 ? Decode<DType::kF16, 16>(task).Execute()
-                                     : Decode<DType::kBF16, 16>(task).Execute();
+  if (task.args->kv_bits == 8) return Decode<DType::kF16, 8, 0>(task).Execute();
+  if (task.args->kv_bits == 4) return Decode<DType::kF16, 4, 0>(task).Execute();
+  task.args->kv_dtype == DType::kF16 ? DecodeHalfs<DType::kF16>(task)
+                                     : DecodeHalfs<DType::kBF16>(task);
 }
 
 }  // namespace
