@@ -5,7 +5,7 @@
 
 The machine is profiled before each model's runs, for shared machines change within minutes, or is that of --machine.
 What is compared is what each run's report states: `predicted`, from that profile and, where weights are on disk, from
-the rate of the run's own store before its first pass. Each run is repeated, and the one of the median ratio counts.
+the rate of the run's own store before its first pass. Each run is repeated, and the one of the median ratio of total times counts.
 Prints a Markdown table, a line a run, with predicted over measured seconds for prefill and decode and measured over
 predicted total seconds, and how many runs are within 10 % in both phases and in total; exit status 1 when one is more
 than 10 % off in total.
@@ -66,6 +66,9 @@ class Measurer:
             return self.options.machine
         output = self.folder / "machine.json"
         self.spillway("profile", "--no-progress", "--output", output)
+        disturbed = json.loads(output.read_text()).get("disturbed")
+        if disturbed:
+            print(f"the profile was disturbed: {disturbed}", file=sys.stderr)
         return output
 
     def report(self, machine, flags):
@@ -120,6 +123,8 @@ def main():
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--work", type=pathlib.Path, help="a folder for the disk tier, on the disk to measure")
     options = parser.parse_args()
+    if not any(options.only in f"{model} {run}" for model in MODELS for run in RUNS):
+        parser.error(f"--only {options.only}: no model or run has this in its name")
     rows = []
     with tempfile.TemporaryDirectory(dir=options.work) as name:
         measurer = Measurer(options, pathlib.Path(name))

@@ -422,7 +422,8 @@ void Attend<kKv, kBits>::Values(int64_t begin, int64_t first, KeyBlock<kFrom> va
                             padded_dim,
                             0};
   };
-  for (; query + kValueQueries <= num_queries; query += kValueQueries) {
+  // In place there are never so many.
+  for (; kFrom == DType::kF32 && query + kValueQueries <= num_queries; query += kValueQueries) {
     // Together as far as the first sees, then each the rest of its own: a slot not seen is not
     // touched, so that a NaN there stays where it belongs.
     const int64_t common = Visible(query, begin);

@@ -122,12 +122,11 @@ void StorePartAs(void* base, int64_t index, Simd::F v, int64_t n) {
 constexpr int64_t MinOf(int64_t a, int64_t b) { return a < b ? a : b; }
 constexpr int64_t MaxOf(int64_t a, int64_t b) { return a > b ? a : b; }
 
-// The lines of `bytes` from `at`, to the first-level cache: a request for a line that is already
-// near costs the least this way. Always inlined: as a function it would have no side effect that
-// GCC knows of, and calls of it would go.
+// The lines of `bytes` from `at`, to the second-level cache. Always inlined: as a function it would
+// have no side effect that GCC knows of, and calls of it would go.
 inline __attribute__((always_inline)) void Fetch(const void* at, int64_t bytes) {
   for (int64_t i = 0; i < bytes; i += 64)
-    __builtin_prefetch(static_cast<const char*>(at) + i, 0, 3);
+    __builtin_prefetch(static_cast<const char*>(at) + i, 0, 2);
 }
 
 }  // namespace

@@ -238,13 +238,19 @@ TEST_P(AttentionTest, CodesGiveTheBitsOfTheirValues) {
       for (size_t i = 0; i < ours.scores.size(); ++i)
         ASSERT_EQ(Bits(ours.scores[i]), Bits(expected.scores[i])) << "sequence " << i;
     }
+    const Outputs expected = RunAll(plain, Chunks(plain, 1), isa(), 2);  // decode tasks
+    for (const auto& [at, out] : RunAll(coded, Chunks(coded, 1), isa(), 2))
+      ASSERT_EQ(Bits(out), Bits(expected.at(at)))
+          << "head_dim " << heads.head_dim << " decode, position " << at.second;
   }
 }
 
 TEST_P(AttentionTest, BitsDoNotDependOnChunksNeighboursOrThreads) {
-  // {40, 40}: more heads than one decode task takes; {2, 1}: one key for two queries.
-  for (const Heads heads : {Heads{4, 4, 64}, Heads{6, 2, 80}, Heads{2, 1, 128}, Heads{3, 3, 20},
-                            Heads{40, 40, 16}, Heads{12, 6, 72}}) {
+  // {40, 40}: more heads than one decode task takes; {2, 1}: one key for two queries; 120:
+  // registers by fours, pairs, one and a part.
+  for (const Heads heads : {Heads{4, 4, 64}, Heads{4, 2, 64}, Heads{3, 3, 80}, Heads{6, 2, 80},
+                            Heads{3, 3, 128}, Heads{2, 1, 128}, Heads{3, 3, 120}, Heads{3, 3, 20},
+                            Heads{2, 1, 7}, Heads{40, 40, 16}, Heads{12, 6, 72}}) {
     const Sequences s(heads, kv(), {1, 100, 130, 64, 199});
     const Outputs whole = RunAll(s, Whole(s), isa(), 1);
     for (const int64_t chunk : {1, 7, 64, 100}) {
