@@ -5,10 +5,10 @@
 
 The machine is profiled before each model's runs, for shared machines change within minutes, or is that of --machine.
 What is compared is what each run's report states: `predicted`, from that profile and, where weights are on disk, from
-the rate of the run's own store before its first pass. Each run is repeated, and the one of the median ratio of total times counts.
-Prints a Markdown table, a line a run, with predicted over measured seconds for prefill and decode and measured over
-predicted total seconds, and how many runs are within 10 % in both phases and in total; exit status 1 when one is more
-than 10 % off in total.
+the rate of the run's own store before its first pass. Each run is repeated, and the one of the median ratio of total
+times counts. Prints a Markdown table, a line a run, with predicted over measured seconds for prefill and decode and
+measured over predicted total seconds, and how many runs are within 10 % in both phases and in total; exit status 1 when
+one is more than 10 % off in total.
 """
 
 import argparse

@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 FOLDERS = ("src", "include", "kernels", "policies", "scripts", "benchmarks", "third_party", "tests", "examples")
 SOURCE_SUFFIXES = {".cc", ".h", ".cu", ".cuh", ".in", ".py", ".sh", ".txt", ".json"}
 # Of other programs, quoted in commands.
-FOREIGN_FLAGS = {"--preset", "--build", "--install"}
+FOREIGN_FLAGS = {"--preset", "--build", "--install", "--local-dir"}
 
 
 def source_text():
