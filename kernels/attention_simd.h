@@ -9,11 +9,11 @@
 #include "kernels/attention_isa.h"
 #include "kernels/kv_code_simd.h"
 #include "kernels/simd.h"
+#include "kernels/token_runs_simd.h"
 
 namespace spillway::kernels {
 namespace {
 
-constexpr int64_t kLanes = Simd::kLanes;
 constexpr int kValueQueries =
     kLanes == 16 ? 6 : 3;  // times 4 registers of head_dim: 24 of 32, or 12 of 16
 constexpr int kValueVectors = 4;
@@ -24,26 +24,12 @@ constexpr int64_t kWidenQueries = 3;
 constexpr int64_t kWidenCodedQueries = 2;
 constexpr float kMinusInfinity = -__builtin_inff();
 
-// What a register of lanes has of KV blocks: so many, each of so many slots.
-constexpr int64_t kRunSlots = MinOf(kLanes, kKvBlockSlots);
-constexpr int64_t kLaneRuns = kLanes / kRunSlots;
-
-static_assert(kLanes % kRunSlots == 0 && kKvBlockSlots % kRunSlots == 0);
 static_assert(kKvCodedBlockSlots % kLanes == 0 && kAttentionKeys % kKvCodedBlockSlots == 0);
 
-// 64 slots of K or V: the 16-bit cache itself, or a widened copy. All of the last KV block may be
-// read; what lies in slots not yet written does not matter.
-template <DType kFrom>
-struct KeyBlock {
-  const void* data;
-  int64_t stride;        // elements from slot to slot
-  int64_t block_stride;  // and from KV block to KV block
-  int64_t end;           // slots there are: whole KV blocks
-  int64_t ahead = 0;     // bytes from what is read to what is fetched into the caches meanwhile
-
-  int64_t At(int64_t slot) const {
-    return slot / kKvBlockSlots * block_stride + slot % kKvBlockSlots * stride;
-  }
+// 64 slots of K or V, widened to fp32.
+struct WidenedBlock {
+  const float* data;
+  int64_t stride;  // elements from slot to slot
 };
 
 constexpr int64_t RoundUpToLanes(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
@@ -92,12 +78,16 @@ struct Attend {
   const std::byte* Cache(bool values, int64_t slot) const {
     return RunOf(values, slot) + slot % kBlockSlots * code_bytes;
   }
-  KeyBlock<kKv> InPlace(bool values, int64_t begin) const {
-    return {Cache(values, begin), args.head_dim, task.block_bytes / 2, row.num_slots - begin,
+  // kLanes tokens from slot `at` of the block at `begin`.
+  TokenRuns<kKv, 0> InPlace(bool values, int64_t begin, int64_t at) const {
+    const int64_t slot = begin + at;
+    return {RunOf(values, slot),
+            slot,
+            {task.block_bytes, row.num_slots, args.head_dim},
             Ahead(values, begin)};
   }
   CodedBlock<kBits> Coded(bool values, int64_t begin, int64_t count) const;
-  KeyBlock<DType::kF32> Widen(bool values, int64_t begin, int64_t count) const;
+  WidenedBlock Widen(bool values, int64_t begin, int64_t count) const;
   int64_t Ahead(bool values, int64_t begin) const;
   void LoadQueries() const;
   void Softmax(int64_t begin, int64_t first) const;
@@ -108,10 +98,9 @@ struct Attend {
 
   void ScoresInPlace(int64_t begin, int64_t first) const;
   void ValuesInPlace(int64_t begin, int64_t first) const;
-  template <typename Keys>
-  void Scores(int64_t query, const Keys& keys, int64_t begin) const;
-  template <DType kFrom>
-  void Values(int64_t begin, int64_t first, KeyBlock<kFrom> values) const;
+  template <typename DotsAt>
+  void Scores(int64_t query, int64_t begin, const DotsAt& dots_at) const;
+  void Values(int64_t begin, int64_t first, const WidenedBlock& values) const;
 };
 
 template <DType kKv, int kBits>
@@ -178,9 +167,8 @@ CodedBlock<kBits> Attend<kKv, kBits>::Coded(bool values, int64_t begin, int64_t 
 }
 
 template <DType kKv, int kBits>
-KeyBlock<DType::kF32> Attend<kKv, kBits>::Widen(bool values, int64_t begin, int64_t count) const {
-  const KeyBlock<DType::kF32> block = {widened, padded_dim, kKvBlockSlots * padded_dim,
-                                       kAttentionKeys};
+WidenedBlock Attend<kKv, kBits>::Widen(bool values, int64_t begin, int64_t count) const {
+  const WidenedBlock block = {widened, padded_dim};
   if constexpr (kBits < 16) {
     const CodedBlock<kBits> coded = Coded(values, begin, count);
     for (int64_t slot = 0; slot < count; ++slot) {
@@ -202,91 +190,43 @@ KeyBlock<DType::kF32> Attend<kKv, kBits>::Widen(bool values, int64_t begin, int6
   return block;
 }
 
-// Element d of the i-th of kLanes slots; four slots to an address, so that the addresses stay in
-// registers.
-inline __attribute__((always_inline)) int64_t ElementAt(const int64_t (&runs)[kLaneRuns], int64_t i,
-                                                        int64_t d, int64_t stride) {
-  const int64_t in_run = i % kRunSlots;
-  return runs[i / kRunSlots] + d + in_run / 4 * (4 * stride) + in_run % 4 * stride;
-}
-
-// acc[i] += query . (slot i's register at element d). Unrolled by force: an index that is not a
-// constant would put the accumulators in memory.
-template <DType kFrom, bool kPart>
+// acc[i] += query . (slot i's register at element d, of kLanes slots from `keys`). Unrolled by
+// force: an index that is not a constant would put the accumulators in memory. Four slots to an
+// address, so that the addresses stay in registers.
+template <bool kPart>
 inline __attribute__((always_inline)) void AddDots(Simd::F (&acc)[kLanes], Simd::F query,
-                                                   const void* keys,
-                                                   const int64_t (&runs)[kLaneRuns], int64_t d,
-                                                   int64_t stride, int64_t part) {
+                                                   const float* keys, int64_t d, int64_t stride,
+                                                   int64_t part) {
 #pragma GCC unroll 16
   for (int64_t i = 0; i < kLanes; ++i) {
-    const int64_t at = ElementAt(runs, i, d, stride);
-    const Simd::F key = kPart ? LoadPartAs<kFrom>(keys, at, part) : LoadAs<kFrom>(keys, at);
+    const float* at = keys + d + i / 4 * (4 * stride) + i % 4 * stride;
+    const Simd::F key = kPart ? Simd::LoadPart(at, part) : Simd::Load(at);
     acc[i] = Simd::Fma(query, key, acc[i]);
   }
 }
 
-// The same of two registers, at d and behind it, of 16-bit keys.
-template <DType kFrom>
-inline __attribute__((always_inline)) void AddDotPairs(Simd::F (&acc)[kLanes], const float* query,
-                                                       const void* keys,
-                                                       const int64_t (&runs)[kLaneRuns], int64_t d,
-                                                       int64_t stride) {
-  const Simd::F first = Simd::Load(query + d);
-  const Simd::F second = Simd::Load(query + d + kLanes);
-#pragma GCC unroll 16
-  for (int64_t i = 0; i < kLanes; ++i) {
-    const int64_t at = ElementAt(runs, i, d, stride);
-    const Simd::Pair key = LoadPairAs<kFrom>(keys, at);
-    acc[i] = Simd::Fma(second, key.second, Simd::Fma(first, key.first, acc[i]));
-  }
-}
-
-// The slots of a run lie side by side: of their elements, a share to each step along head_dim.
-inline __attribute__((always_inline)) void FetchRuns(const std::byte* ahead,
-                                                     const int64_t (&runs)[kLaneRuns], int64_t d,
-                                                     int64_t elements) {
-#pragma GCC unroll 4
-  for (int64_t run = 0; run < kLaneRuns; ++run)
-    Fetch(ahead + (runs[run] + d * kRunSlots) * 2, elements * kRunSlots * 2);
-}
-
-// q . k for kLanes slots from `slot`. Where there is no other KV block, the last one is read again
-// in its place.
-template <DType kFrom>
-Simd::F Dots(const float* q, const KeyBlock<kFrom>& keys, int64_t slot, int64_t head_dim) {
-  int64_t runs[kLaneRuns];
-#pragma GCC unroll 4
-  for (int64_t run = 0; run < kLaneRuns; ++run)
-    runs[run] = keys.At(MinOf(slot + run * kRunSlots, keys.end - kRunSlots));
-  const std::byte* ahead = static_cast<const std::byte*>(keys.data) + keys.ahead;
+// q . k for kLanes slots from `slot`.
+inline Simd::F Dots(const float* q, const WidenedBlock& block, int64_t slot, int64_t head_dim) {
+  const float* keys = block.data + slot * block.stride;
   Simd::F acc[kLanes];
 #pragma GCC unroll 16
   for (int64_t i = 0; i < kLanes; ++i) acc[i] = Simd::Zero();
   int64_t d = 0;
-  if constexpr (kFrom != DType::kF32) {
-    for (; d + 2 * kLanes <= head_dim; d += 2 * kLanes) {
-      FetchRuns(ahead, runs, d, 2 * kLanes);
-      AddDotPairs<kFrom>(acc, q, keys.data, runs, d, keys.stride);
-    }
-  }
-  for (; d + kLanes <= head_dim; d += kLanes) {
-    if (kFrom != DType::kF32) FetchRuns(ahead, runs, d, kLanes);
-    AddDots<kFrom, false>(acc, Simd::Load(q + d), keys.data, runs, d, keys.stride, 0);
-  }
-  if (d < head_dim)
-    AddDots<kFrom, true>(acc, Simd::Load(q + d), keys.data, runs, d, keys.stride, head_dim - d);
+  for (; d + kLanes <= head_dim; d += kLanes)
+    AddDots<false>(acc, Simd::Load(q + d), keys, d, block.stride, 0);
+  if (d < head_dim) AddDots<true>(acc, Simd::Load(q + d), keys, d, block.stride, head_dim - d);
   return Simd::SumEach(acc);
 }
 
-// Lanes past `visible` hold a score of nothing; Softmax replaces them.
+// dots_at(q, slot): of kLanes slots of the block. Lanes past `visible` hold a score of nothing;
+// Softmax replaces them.
 template <DType kKv, int kBits>
-template <typename Keys>
-void Attend<kKv, kBits>::Scores(int64_t query, const Keys& keys, int64_t begin) const {
+template <typename DotsAt>
+void Attend<kKv, kBits>::Scores(int64_t query, int64_t begin, const DotsAt& dots_at) const {
   float* scores = ScoresOf(begin) + query * kAttentionKeys;
   const int64_t visible = Visible(query, begin);
-  for (int64_t slot = 0; slot < visible; slot += kLanes) {
-    Simd::Store(scores + slot, Dots(q + query * padded_dim, keys, slot, args.head_dim));
-  }
+  for (int64_t slot = 0; slot < visible; slot += kLanes)
+    Simd::Store(scores + slot, dots_at(q + query * padded_dim, slot));
 }
 
 // The highest of `maximum` and a block's scores of one query. Lanes behind `visible` become minus
@@ -333,109 +273,74 @@ void Attend<kKv, kBits>::Softmax(int64_t begin, int64_t first) const {
 
 // Some queries times some registers of head_dim: sums = sums * factor + weights . values over slots
 // [begin, end).
-template <DType kFrom>
 struct ValueArgs {
-  KeyBlock<kFrom> values;
+  WidenedBlock values;
   int64_t begin;
   int64_t end;
   const float* weights;  // of the first query
   const float* factors;  // null: keep the sums as they are
   float* sums;
   int64_t sums_stride;
-  int64_t part;  // lanes of the last register that exist
 };
 
-template <int kQ, int kV, DType kFrom, bool kPart>
-void MulValues(const ValueArgs<kFrom>& args) {
-  static_assert(!kPart || kV == 1);
+template <int kQ, int kV>
+void MulValues(const ValueArgs& args, int64_t d) {
   Simd::F acc[kQ][kV];
   for (int query = 0; query < kQ; ++query) {
     for (int v = 0; v < kV; ++v)
-      acc[query][v] = Simd::Load(args.sums + query * args.sums_stride + v * kLanes);
+      acc[query][v] = Simd::Load(args.sums + query * args.sums_stride + d + v * kLanes);
     if (args.factors == nullptr) continue;
     for (int v = 0; v < kV; ++v)
       acc[query][v] = Simd::Mul(acc[query][v], Simd::Set(args.factors[query]));
   }
-  for (int64_t begin = args.begin; begin < args.end;) {
-    const int64_t end = MinOf(args.end, (begin / kKvBlockSlots + 1) * kKvBlockSlots);
-    int64_t at = args.values.At(begin);
-    for (int64_t slot = begin; slot < end; ++slot, at += args.values.stride) {
-      if constexpr (kFrom != DType::kF32)
-        Fetch(static_cast<const std::byte*>(args.values.data) + at * 2 + args.values.ahead,
-              kV * kLanes * 2);
-      Simd::F value[kV];
-      int v = 0;
-      if constexpr (kFrom != DType::kF32 && kV % 2 == 0) {
-        for (; v < kV; v += 2) {
-          const Simd::Pair pair = LoadPairAs<kFrom>(args.values.data, at + v * kLanes);
-          value[v] = pair.first;
-          value[v + 1] = pair.second;
-        }
-      }
-      for (; v < kV; ++v) {
-        value[v] = kPart ? LoadPartAs<kFrom>(args.values.data, at + v * kLanes, args.part)
-                         : LoadAs<kFrom>(args.values.data, at + v * kLanes);
-      }
-      for (int query = 0; query < kQ; ++query) {
-        const Simd::F weight = Simd::Set(args.weights[query * kAttentionKeys + slot]);
-        for (int v = 0; v < kV; ++v) acc[query][v] = Simd::Fma(weight, value[v], acc[query][v]);
-      }
+  const float* at = args.values.data + args.begin * args.values.stride + d;
+  for (int64_t slot = args.begin; slot < args.end; ++slot, at += args.values.stride) {
+    Simd::F value[kV];
+    for (int v = 0; v < kV; ++v) value[v] = Simd::Load(at + v * kLanes);
+    for (int query = 0; query < kQ; ++query) {
+      const Simd::F weight = Simd::Set(args.weights[query * kAttentionKeys + slot]);
+      for (int v = 0; v < kV; ++v) acc[query][v] = Simd::Fma(weight, value[v], acc[query][v]);
     }
-    begin = end;
   }
   for (int query = 0; query < kQ; ++query) {
     for (int v = 0; v < kV; ++v)
-      Simd::Store(args.sums + query * args.sums_stride + v * kLanes, acc[query][v]);
+      Simd::Store(args.sums + query * args.sums_stride + d + v * kLanes, acc[query][v]);
   }
 }
 
-// All of head_dim for kQ queries.
-template <int kQ, DType kFrom>
-void MulAllValues(ValueArgs<kFrom> args, int64_t dim) {
+// All of padded_dim, whole registers, for kQ queries.
+template <int kQ>
+void MulAllValues(const ValueArgs& args, int64_t padded_dim) {
   int64_t d = 0;
-  auto advance = [&](int64_t elements) {
-    d += elements;
-    args.values.data =
-        static_cast<const std::byte*>(args.values.data) + elements * DTypeBytes(kFrom);
-    args.sums += elements;
-  };
-  for (; d + kValueVectors * kLanes <= dim; advance(kValueVectors * kLanes)) {
-    MulValues<kQ, kValueVectors, kFrom, false>(args);
-  }
-  for (; d + kLanes <= dim; advance(kLanes)) MulValues<kQ, 1, kFrom, false>(args);
-  args.part = dim - d;
-  if (args.part > 0) MulValues<kQ, 1, kFrom, true>(args);
+  for (; d + kValueVectors * kLanes <= padded_dim; d += kValueVectors * kLanes)
+    MulValues<kQ, kValueVectors>(args, d);
+  for (; d < padded_dim; d += kLanes) MulValues<kQ, 1>(args, d);
 }
 
 template <DType kKv, int kBits>
-template <DType kFrom>
-void Attend<kKv, kBits>::Values(int64_t begin, int64_t first, KeyBlock<kFrom> values) const {
-  const int64_t dim = kFrom == DType::kF32 ? padded_dim : args.head_dim;
+void Attend<kKv, kBits>::Values(int64_t begin, int64_t first, const WidenedBlock& values) const {
   int64_t query = first;
   auto args_of = [&](int64_t at, int64_t slot_begin, int64_t slot_end, bool scaled) {
-    return ValueArgs<kFrom>{values,
-                            slot_begin,
-                            slot_end,
-                            weights + at * kAttentionKeys,
-                            scaled ? factors + at : nullptr,
-                            sums + at * padded_dim,
-                            padded_dim,
-                            0};
+    return ValueArgs{values,
+                     slot_begin,
+                     slot_end,
+                     weights + at * kAttentionKeys,
+                     scaled ? factors + at : nullptr,
+                     sums + at * padded_dim,
+                     padded_dim};
   };
-  // In place there are never so many.
-  for (; kFrom == DType::kF32 && query + kValueQueries <= num_queries; query += kValueQueries) {
+  for (; query + kValueQueries <= num_queries; query += kValueQueries) {
     // Together as far as the first sees, then each the rest of its own: a slot not seen is not
     // touched, so that a NaN there stays where it belongs.
     const int64_t common = Visible(query, begin);
-    MulAllValues<kValueQueries, kFrom>(args_of(query, 0, common, true), dim);
+    MulAllValues<kValueQueries>(args_of(query, 0, common, true), padded_dim);
     for (int64_t each = query; each < query + kValueQueries; ++each) {
       const int64_t visible = Visible(each, begin);
-      if (visible > common) MulAllValues<1, kFrom>(args_of(each, common, visible, false), dim);
+      if (visible > common) MulAllValues<1>(args_of(each, common, visible, false), padded_dim);
     }
   }
-  for (; query < num_queries; ++query) {
-    MulAllValues<1, kFrom>(args_of(query, 0, Visible(query, begin), true), dim);
-  }
+  for (; query < num_queries; ++query)
+    MulAllValues<1>(args_of(query, 0, Visible(query, begin), true), padded_dim);
 }
 
 // For queries too few to pay for a widened copy.
@@ -443,10 +348,15 @@ template <DType kKv, int kBits>
 void Attend<kKv, kBits>::ScoresInPlace(int64_t begin, int64_t first) const {
   if constexpr (kBits < 16) {
     const CodedBlock<kBits> keys = Coded(false, begin, Visible(num_queries - 1, begin));
-    for (int64_t query = first; query < num_queries; ++query) Scores(query, keys, begin);
+    const auto dots_at = [&](const float* of_query, int64_t slot) {
+      return Dots(of_query, keys, slot, args.head_dim);
+    };
+    for (int64_t query = first; query < num_queries; ++query) Scores(query, begin, dots_at);
   } else {
-    const KeyBlock<kKv> keys = InPlace(false, begin);
-    for (int64_t query = first; query < num_queries; ++query) Scores(query, keys, begin);
+    const auto dots_at = [&](const float* of_query, int64_t slot) {
+      return Dots(of_query, InPlace(false, begin, slot));
+    };
+    for (int64_t query = first; query < num_queries; ++query) Scores(query, begin, dots_at);
   }
 }
 
@@ -459,7 +369,15 @@ void Attend<kKv, kBits>::ValuesInPlace(int64_t begin, int64_t first) const {
                 sums + query * padded_dim);
     }
   } else {
-    Values<kKv>(begin, first, InPlace(true, begin));
+    for (int64_t query = first; query < num_queries; ++query) {
+      const float* factor = factors + query;
+      const int64_t visible = Visible(query, begin);
+      for (int64_t slot = 0; slot < visible; slot += kLanes, factor = nullptr) {
+        AddAllValues({MinOf(kLanes, visible - slot), weights + query * kAttentionKeys + slot,
+                      factor, sums + query * padded_dim},
+                     InPlace(true, begin, slot));
+      }
+    }
   }
 }
 
@@ -471,13 +389,16 @@ void Attend<kKv, kBits>::Block(int64_t begin) const {
   const int64_t count = Visible(num_queries - 1, begin);
   const bool widen = num_queries - first >= (kBits < 16 ? kWidenCodedQueries : kWidenQueries);
   if (widen) {
-    const KeyBlock<DType::kF32> keys = Widen(false, begin, count);
-    for (int64_t query = first; query < num_queries; ++query) Scores(query, keys, begin);
+    const WidenedBlock keys = Widen(false, begin, count);
+    const auto dots_at = [&](const float* of_query, int64_t slot) {
+      return Dots(of_query, keys, slot, args.head_dim);
+    };
+    for (int64_t query = first; query < num_queries; ++query) Scores(query, begin, dots_at);
   } else {
     ScoresInPlace(begin, first);
   }
   Softmax(begin, first);
-  if (widen) return Values<DType::kF32>(begin, first, Widen(true, begin, count));
+  if (widen) return Values(begin, first, Widen(true, begin, count));
   ValuesInPlace(begin, first);
 }
 

@@ -1,0 +1,170 @@
+// K and V of 16 bits attended to where they lie in the cache. All of the last KV block may be read;
+// what lies in slots not yet written does not matter. Compiled once per instruction set, by
+// attention_simd.h, whose order of additions this is.
+#pragma once
+
+#include "kernels/simd.h"
+#include "spillway/kv_block.h"
+
+namespace spillway::kernels {
+namespace {
+
+constexpr int64_t kLanes = Simd::kLanes;
+
+// What a register of lanes has of KV blocks: so many, each of so many slots.
+constexpr int64_t kRunSlots = MinOf(kLanes, kKvBlockSlots);
+constexpr int64_t kLaneRuns = kLanes / kRunSlots;
+
+static_assert(kLanes % kRunSlots == 0 && kKvBlockSlots % kRunSlots == 0);
+
+// Where a row's KV blocks lie.
+struct RowBlocks {
+  int64_t block_bytes;  // from one to the next
+  int64_t num_slots;    // of all of them
+  int64_t head_dim;
+};
+
+// Runs of 16-bit keys or values: a head's tokens of a KV block, one behind the other. With kDim the
+// compiler knows where each of them lies: worked out at run time, their addresses take as many
+// instructions as the arithmetic. kDim 0: head_dim is none of those that have code of their own.
+template <DType kKv, int64_t kDim>
+struct TokenRuns {
+  const uint16_t* data[kLaneRuns];
+  int64_t head_dim;
+  int64_t ahead;  // bytes from what is read to what is fetched meanwhile
+
+  // kLanes tokens from `slot` of the row; `run` is the head's in that slot's KV block. Where there
+  // is no other KV block, the last one is read again in its place.
+  TokenRuns(const std::byte* run, int64_t slot, const RowBlocks& row, int64_t fetch_ahead)
+      : head_dim(row.head_dim), ahead(fetch_ahead) {
+    data[0] = reinterpret_cast<const uint16_t*>(run) + slot % kKvBlockSlots * dim();
+    static_assert(kLaneRuns <= 2);
+    if constexpr (kLaneRuns == 2) {
+      const int64_t next = slot + kKvBlockSlots < row.num_slots ? row.block_bytes : 0;
+      data[1] = reinterpret_cast<const uint16_t*>(run + next);
+    }
+  }
+  int64_t dim() const { return kDim > 0 ? kDim : head_dim; }
+  const uint16_t* Token(int64_t i) const { return data[i / kRunSlots] + i % kRunSlots * dim(); }
+  // To the first-level cache: there a request for a line that is already near costs the least.
+  __attribute__((always_inline)) void FetchAhead(const uint16_t* at, int64_t elements) const {
+    const std::byte* line = reinterpret_cast<const std::byte*>(at) + ahead;
+    for (int64_t i = 0; i < elements * 2; i += 64) __builtin_prefetch(line + i, 0, 3);
+  }
+};
+
+// acc[i] += query . token i's kPairs pairs of registers at element d. Each token's lines are read
+// one after the other. Unrolled by force: an index that is not a constant would put the
+// accumulators in memory.
+template <int kPairs, DType kKv, int64_t kDim>
+inline __attribute__((always_inline)) void AddDotPairs(Simd::F (&acc)[kLanes], const float* query,
+                                                       const TokenRuns<kKv, kDim>& keys,
+                                                       int64_t d) {
+  Simd::F queries[2 * kPairs];
+#pragma GCC unroll 4
+  for (int i = 0; i < 2 * kPairs; ++i) queries[i] = Simd::Load(query + d + i * kLanes);
+#pragma GCC unroll 16
+  for (int64_t i = 0; i < kLanes; ++i) {
+    const uint16_t* at = keys.Token(i) + d;
+    keys.FetchAhead(at, kPairs * 2 * kLanes);
+#pragma GCC unroll 2
+    for (int pair = 0; pair < kPairs; ++pair) {
+      const Simd::Pair key = LoadPairAs<kKv>(at, pair * 2 * kLanes);
+      acc[i] = Simd::Fma(queries[2 * pair], key.first, acc[i]);
+      acc[i] = Simd::Fma(queries[2 * pair + 1], key.second, acc[i]);
+    }
+  }
+}
+
+// The same of one register, or of the `part` lanes of it that exist.
+template <bool kPart, DType kKv, int64_t kDim>
+inline __attribute__((always_inline)) void AddDots(Simd::F (&acc)[kLanes], const float* query,
+                                                   const TokenRuns<kKv, kDim>& keys, int64_t d,
+                                                   int64_t part) {
+  const Simd::F of_query = Simd::Load(query + d);
+#pragma GCC unroll 16
+  for (int64_t i = 0; i < kLanes; ++i) {
+    const uint16_t* at = keys.Token(i) + d;
+    keys.FetchAhead(at, kPart ? part : kLanes);
+    const Simd::F key = kPart ? LoadPartAs<kKv>(at, 0, part) : LoadAs<kKv>(at, 0);
+    acc[i] = Simd::Fma(of_query, key, acc[i]);
+  }
+}
+
+// q . k of kLanes tokens.
+template <DType kKv, int64_t kDim>
+inline __attribute__((always_inline)) Simd::F Dots(const float* q,
+                                                   const TokenRuns<kKv, kDim>& keys) {
+  const int64_t dim = keys.dim();
+  Simd::F acc[kLanes];
+#pragma GCC unroll 16
+  for (int64_t i = 0; i < kLanes; ++i) acc[i] = Simd::Zero();
+  int64_t d = 0;
+  for (; d + 4 * kLanes <= dim; d += 4 * kLanes) AddDotPairs<2>(acc, q, keys, d);
+  for (; d + 2 * kLanes <= dim; d += 2 * kLanes) AddDotPairs<1>(acc, q, keys, d);
+  for (; d + kLanes <= dim; d += kLanes) AddDots<false>(acc, q, keys, d, 0);
+  if (d < dim) AddDots<true>(acc, q, keys, d, dim - d);
+  return Simd::SumEach(acc);
+}
+
+// What a query's sums of values take from `count` tokens: sums * factor + weights . values.
+struct Weighed {
+  int64_t count;
+  const float* weights;
+  const float* factor;  // null: keep the sums as they are
+  float* sums;
+};
+
+// kRegs registers of them, at element d; or one, of the `part` lanes that exist.
+template <int kRegs, bool kPart, DType kKv, int64_t kDim>
+inline __attribute__((always_inline)) void AddValues(const Weighed& weighed,
+                                                     const TokenRuns<kKv, kDim>& values, int64_t d,
+                                                     int64_t part) {
+  static_assert(!kPart || kRegs == 1);
+  Simd::F acc[kRegs];
+#pragma GCC unroll 8
+  for (int i = 0; i < kRegs; ++i) acc[i] = Simd::Load(weighed.sums + d + i * kLanes);
+  if (weighed.factor != nullptr) {
+    const Simd::F factor = Simd::Set(*weighed.factor);
+#pragma GCC unroll 8
+    for (int i = 0; i < kRegs; ++i) acc[i] = Simd::Mul(acc[i], factor);
+  }
+  const float* weights = weighed.weights;
+  for (int64_t run = 0; run < kLaneRuns; ++run) {
+    const uint16_t* at = values.data[run] + d;
+    const float* end = weighed.weights + MinOf((run + 1) * kRunSlots, weighed.count);
+    for (; weights < end; ++weights, at += values.dim()) {
+      values.FetchAhead(at, kPart ? part : kRegs * kLanes);
+      const Simd::F weight = Simd::Set(*weights);
+      if constexpr (kRegs == 1) {
+        const Simd::F value = kPart ? LoadPartAs<kKv>(at, 0, part) : LoadAs<kKv>(at, 0);
+        acc[0] = Simd::Fma(weight, value, acc[0]);
+      } else {
+#pragma GCC unroll 4
+        for (int i = 0; i < kRegs; i += 2) {
+          const Simd::Pair value = LoadPairAs<kKv>(at, i * kLanes);
+          acc[i] = Simd::Fma(weight, value.first, acc[i]);
+          acc[i + 1] = Simd::Fma(weight, value.second, acc[i + 1]);
+        }
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < kRegs; ++i) Simd::Store(weighed.sums + d + i * kLanes, acc[i]);
+}
+
+template <DType kKv, int64_t kDim>
+inline __attribute__((always_inline)) void AddAllValues(const Weighed& weighed,
+                                                        const TokenRuns<kKv, kDim>& values) {
+  const int64_t dim = values.dim();
+  int64_t d = 0;
+  if constexpr (kLanes == 16 && kDim % (8 * kLanes) == 0 && kDim > 0) {
+    for (; d < dim; d += 8 * kLanes) AddValues<8, false>(weighed, values, d, 0);
+  }
+  for (; d + 4 * kLanes <= dim; d += 4 * kLanes) AddValues<4, false>(weighed, values, d, 0);
+  for (; d + kLanes <= dim; d += kLanes) AddValues<1, false>(weighed, values, d, 0);
+  if (d < dim) AddValues<1, true>(weighed, values, d, dim - d);
+}
+
+}  // namespace
+}  // namespace spillway::kernels
