@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 
+import machine_profile
 import origin
 
 LIMIT = 0.10
@@ -59,17 +60,6 @@ class Measurer:
                               env=os.environ | {"XDG_CACHE_HOME": str(self.folder)})
         if done.returncode != 0:
             sys.exit(f"{' '.join(command)}: exit {done.returncode}: {done.stderr.strip()[-300:]}")
-
-    def machine(self):
-        """The file given, or a new profile."""
-        if self.options.machine:
-            return self.options.machine
-        output = self.folder / "machine.json"
-        self.spillway("profile", "--no-progress", "--output", output)
-        disturbed = json.loads(output.read_text()).get("disturbed")
-        if disturbed:
-            print(f"the profile was disturbed: {disturbed}", file=sys.stderr)
-        return output
 
     def report(self, machine, flags):
         output = self.folder / "report.json"
@@ -123,7 +113,8 @@ def main():
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--work", type=pathlib.Path, help="a folder for the disk tier, on the disk to measure")
     options = parser.parse_args()
-    if not any(options.only in f"{model} {run}" for model in MODELS for run in RUNS):
+    wanted = {model: [run for run in RUNS if options.only in f"{model} {run}"] for model in MODELS}
+    if not any(wanted.values()):
         parser.error(f"--only {options.only}: no model or run has this in its name")
     rows = []
     with tempfile.TemporaryDirectory(dir=options.work) as name:
@@ -132,10 +123,11 @@ def main():
         print("| model | run | measured tokens/s | predicted | ratio | of all repeats | prefill_s ratio | decode_s ratio | "
               "bound by |")
         print("|---|---|---|---|---|---|---|---|---|")
-        for model in MODELS:
-            wanted = [run for run in RUNS if options.only in f"{model} {run}"]
-            machine = measurer.machine() if wanted else None
-            for run in wanted:
+        for model, runs in wanted.items():
+            if not runs:
+                continue
+            machine = options.machine or machine_profile.make(options.binary, measurer.folder)
+            for run in runs:
                 row = compare(measurer, machine, model, run)
                 rows.append(row)
                 print(line_of(row), flush=True)

@@ -13,13 +13,13 @@ than 5 % behind.
 import argparse
 import itertools
 import json
-import os
 import pathlib
 import statistics
 import subprocess
 import sys
 import tempfile
 
+import machine_profile
 import origin
 
 LIMIT = 0.05
@@ -37,19 +37,11 @@ WEIGHTS_ON_CPU = (100, 50, 0)  # percent; the rest is on disk
 KV_ON_CPU = (100, 50, 0)
 
 
-def profile(options, folder):
-    machine = folder / "machine.json"
-    command = [options.binary, "profile", "--no-progress", "--output", machine, "--offload-dir", folder]
-    subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL,
-                   env=os.environ | {"XDG_CACHE_HOME": str(folder)})
-    return machine
-
-
 class Bench:
     """Runs of one workload."""
 
     def __init__(self, options, workload, folder):
-        machine = options.machine or profile(options, folder)
+        machine = options.machine or machine_profile.make(options.binary, folder)
         self.flags = ["--dummy-weights", "--quiet", "--machine", machine, "--offload-dir", folder, *workload.split()]
         self.binary = options.binary
         self.folder = folder
