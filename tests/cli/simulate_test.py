@@ -83,7 +83,26 @@ class Search(PlanningTest):
         self.assertIn("rates are not known", self.refusal(3, "search", "--model", "opt-125m"))
 
 
+# Published generated tokens/s, one T4 of 16 GB, 512 + 32 tokens: (model, policy) -> what FlexGen's paper (arXiv 2303.06865)
+# and H2O's (2306.14048) give for it.
+PUBLISHED = {
+    ("opt-6.7b", "flexgen-opt-6.7b-512-32"): [25.3, 20.2],
+    ("opt-6.7b", "h2o-opt-6.7b-512-32"): [35.1],
+    ("opt-30b", "flexgen-opt-30b-512-32"): [7.32, 8.1],
+    ("opt-30b", "h2o-opt-30b-512-32"): [12.66],
+    ("opt-175b", "flexgen-opt-175b-512-32"): [0.69],
+}
+
+
 class Simulate(PlanningTest):
+    def test_as_flexgen_predicts_what_was_published(self):
+        for (model, policy), published in PUBLISHED.items():
+            report = self.report_of("simulate", "--model", model, "--machine", T4, "--prompt-len", 512, "--gen-len", 32,
+                                    "--policy", POLICIES / f"{policy}.json", "--as-flexgen")
+            for rate in published:
+                with self.subTest(policy=policy, published=rate):
+                    self.assertAlmostEqual(report["throughput"]["generated_tokens_per_s"] / rate, 1, delta=0.15)
+
     def test_as_flexgen_is_slower(self):
         flags = [*OPT_30B, "--policy", POLICIES / "flexgen-opt-30b-512-32.json", "--cpu-memory", "300GiB"]
         rates = [self.report_of("simulate", *flags, *more)["throughput"]["generated_tokens_per_s"]
