@@ -453,7 +453,7 @@ class Interruption(GenerateTest):
         )
         self.addCleanup(process.kill)
         part = self.folder / self.PART
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 120 * harness.SLOWDOWN
         while not (part.exists() and part.read_bytes().count(b"\n") >= 2) and process.poll() is None:
             self.assertLess(time.monotonic(), deadline, "no line was finished in two minutes")
             time.sleep(0.05)
@@ -463,7 +463,7 @@ class Interruption(GenerateTest):
         process = self.start_long_run()
         process.send_signal(number)
         begin = time.monotonic()
-        stdout, stderr = process.communicate(timeout=60)
+        stdout, stderr = process.communicate(timeout=60 * harness.SLOWDOWN)
         self.assertLess(time.monotonic() - begin, 10)
         self.assertEqual((process.returncode, stdout), (75, b""), stderr)
         self.assertRegex(stderr, rb"\Aspillway: error\[E-INTERRUPTED\]: [^\n]*\n\Z")
@@ -491,7 +491,7 @@ class Interruption(GenerateTest):
         process = self.start_long_run(ignored=[signal.SIGHUP])
         lines = (self.folder / self.PART).read_bytes().count(b"\n")
         process.send_signal(signal.SIGHUP)
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 120 * harness.SLOWDOWN
         while (self.folder / self.PART).read_bytes().count(b"\n") <= lines + 2:
             self.assertIsNone(process.poll())
             self.assertLess(time.monotonic(), deadline, "no line was finished in two minutes")
@@ -502,7 +502,7 @@ class Interruption(GenerateTest):
         process.send_signal(signal.SIGSTOP)  # so that both wait; which one's handler runs first does not matter
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCONT):
             process.send_signal(number)
-        process.communicate(timeout=60)
+        process.communicate(timeout=60 * harness.SLOWDOWN)
         self.assertIn(process.returncode, (-signal.SIGINT, -signal.SIGTERM))
         self.assertFalse(self.output.exists())
 

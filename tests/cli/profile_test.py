@@ -109,7 +109,7 @@ class Profile(ProfileTest):
         while process.poll() is None and not catches(process, signal.SIGINT):
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
-        _, stderr = process.communicate(timeout=30)
+        _, stderr = process.communicate(timeout=30 * harness.SLOWDOWN)
         self.assertEqual(process.returncode, 75, stderr)
         self.assertFalse(self.cache.exists())
         self.assertEqual(list(self.offload.iterdir()), [])

@@ -139,7 +139,7 @@ class Interruptions(ResumeTest):
         for begun in (self.part, self.journal):
             with self.subTest(begun=begun):
                 run = self.start()
-                deadline = time.monotonic() + 60
+                deadline = time.monotonic() + 60 * harness.SLOWDOWN
                 while not begun.exists() and run.poll() is None and time.monotonic() < deadline:
                     time.sleep(0.0005)
                 run.send_signal(signal.SIGTERM)

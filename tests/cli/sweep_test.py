@@ -65,7 +65,7 @@ class SweepTest(harness.VerbTest):
         return subprocess.Popen(words, cwd=self.folder, env=harness.clean_environment(), stderr=subprocess.PIPE)
 
     def wait_for(self, condition):
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 60 * harness.SLOWDOWN
         while not condition():
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.01)
@@ -255,7 +255,7 @@ class Stopped(SweepTest):
         process = self.start(SLOW_FIRST)
         self.wait_for(self.running)
         process.send_signal(signal.SIGINT)
-        _, stderr = process.communicate(timeout=60)
+        _, stderr = process.communicate(timeout=60 * harness.SLOWDOWN)
         self.assertEqual(process.returncode, 75, stderr)
         self.assertIn(b"2 of 3 points", stderr)
         self.assertEqual(self.running(), [])
@@ -266,7 +266,7 @@ class Stopped(SweepTest):
         self.wait_for(self.running)
         self.assertIn("another sweep", self.refusal(SLOW_FIRST, status=50))
         process.terminate()
-        process.communicate(timeout=60)
+        process.communicate(timeout=60 * harness.SLOWDOWN)
         self.assertEqual(process.returncode, 75)
 
 

@@ -163,12 +163,12 @@ class Ends(TraceTest):
         )
         self.addCleanup(process.kill)
         part = self.folder / "t.json.part"
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 120 * harness.SLOWDOWN
         while not (part.exists() and part.stat().st_size > 1 << 20) and process.poll() is None:
             self.assertLess(time.monotonic(), deadline, "nothing was traced in two minutes")
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)
-        _, stderr = process.communicate(timeout=60)
+        _, stderr = process.communicate(timeout=60 * harness.SLOWDOWN)
         self.assertEqual(process.returncode, 75, stderr)
         self.assertGreater(len(Trace(self.trace).lane("compute")), 100)
         self.assertFalse(part.exists())
