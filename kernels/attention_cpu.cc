@@ -87,6 +87,11 @@ struct Call {
     return reinterpret_cast<float*>(workspace + worker * scratch_bytes);
   }
   AttentionTask TaskOf(int64_t pair, int worker) const;
+  const std::byte* FirstKeys(int64_t row, int64_t kv_head) const {
+    const int64_t run_bytes =
+        KvBlockSlots(args.kv_bits) * KvTokenBytes(args.head_dim, args.kv_bits);
+    return args.rows[static_cast<size_t>(row)].kv + kv_head * run_bytes;
+  }
   bool OnlyDecodes() const;
   void Decode() const;
   void Attend() const;
@@ -122,12 +127,16 @@ void Call::Decode() const {
     const int64_t end = std::min(begin + heads, args.num_kv_heads);
     for (int64_t kv_head = begin; kv_head < end; ++kv_head)
       functions.store_kv(TaskOf(row * args.num_kv_heads + kv_head, worker));
-    functions.decode({.args = &args,
-                      .row = &args.rows[static_cast<size_t>(row)],
-                      .kv_head_begin = begin,
-                      .kv_head_end = end,
-                      .scratch = Scratch(worker),
-                      .block_bytes = BlockBytes()});
+    const int64_t next = pool.NextTask(index);
+    functions.decode(
+        {.args = &args,
+         .row = &args.rows[static_cast<size_t>(row)],
+         .kv_head_begin = begin,
+         .kv_head_end = end,
+         .scratch = Scratch(worker),
+         .block_bytes = BlockBytes(),
+         .next_keys =
+             next < 0 ? nullptr : FirstKeys(next / tasks_per_row, next % tasks_per_row * heads)});
   };
   pool.Run(num_rows * tasks_per_row, decode);
 }

@@ -4,7 +4,6 @@
 #pragma once
 
 #include "kernels/attention_simd.h"
-#include "kernels/next_read_simd.h"
 
 namespace spillway::kernels {
 namespace {
@@ -29,25 +28,30 @@ struct Decode {
   int64_t num_queries;
   int64_t num_slots;  // that the queries see
   int64_t padded_dim;
-  int64_t code_bytes;    // of a token's K or V
-  int64_t token_bytes;   // of the same, min and scale included
-  int64_t heads_ahead;   // from the run that is read to the one that is fetched
-  float* q;              // [query][padded_dim], scaled
-  float* sums;           // [query][padded_dim]
-  float* block_weights;  // [query][64]
-  float* ranges;         // [group][16][min, scale] of a KV block of codes
-  float* maxima;         // [query]
-  float* totals;         // [query]
-  float* factors;        // [query]: what the sums so far are multiplied by in this block
+  int64_t code_bytes;   // of a token's K or V
+  int64_t token_bytes;  // of the same, min and scale included
+  int64_t heads_ahead;  // from the run that is read to the one that is fetched
+  float* q;             // [query][padded_dim], scaled
+  float* sums;          // [query][padded_dim]
+  float* block_scores;  // [query][64]
+  float* ranges;        // [group][16][min, scale] of a KV block of codes
+  float* maxima;        // [query]
+  float* totals;        // [query]
+  float* factors;       // [query]: what the sums so far are multiplied by in this block
 
   explicit Decode(const DecodeTask& decode_task);
   // A division by what the compiler knows: there is one for each run of keys and of values.
   static_assert(kDecodeGroup == 2);
   int64_t HeadOf(int64_t query) const { return group == 1 ? query : query / 2; }
   int64_t KvHeadOf(int64_t query) const { return task.kv_head_begin + HeadOf(query); }
-  float* ScoresOf(int64_t query, int64_t begin) const {
-    if (task.weights == nullptr) return block_weights + query * kAttentionKeys;
+  // Of the block of 64 slots at `begin`; where weights are not wanted they take the scores' place.
+  float* ScoresOf(int64_t query) const { return block_scores + query * kAttentionKeys; }
+  float* WeightsOf(int64_t query, int64_t begin) const {
+    if (task.weights == nullptr) return ScoresOf(query);
     return task.weights + query * task.weights_stride + begin;
+  }
+  float* FactorsOf(int64_t begin) const {
+    return task.factors + begin / kAttentionKeys * kDecodeQueries;
   }
   // A KV block's keys or values of the query's KV head.
   const std::byte* Run(bool values, int64_t query, int64_t slot) const {
@@ -71,7 +75,7 @@ struct Decode {
   void Scores(int64_t begin, int64_t visible) const;
   void Softmax(int64_t begin, int64_t visible) const;
   void Values(int64_t begin, int64_t visible) const;
-  void FinishWeights() const;
+  void FinishFactors() const;
   void StoreOutputs() const;
   void Execute() const;
 };
@@ -91,8 +95,8 @@ Decode<kKv, kBits, kDim>::Decode(const DecodeTask& decode_task)
       heads_ahead(MinOf(num_heads, MaxOf(1, kAheadBytes / (kBlockSlots * token_bytes)))),
       q(task.scratch),
       sums(q + kDecodeQueries * padded_dim),
-      block_weights(sums + kDecodeQueries * padded_dim),
-      ranges(block_weights + kDecodeQueries * kAttentionKeys),
+      block_scores(sums + kDecodeQueries * padded_dim),
+      ranges(block_scores + kDecodeQueries * kAttentionKeys),
       maxima(ranges + 2 * kKvCodedBlockSlots * KvGroups(args.head_dim)),
       totals(maxima + kDecodeQueries),
       factors(totals + kDecodeQueries) {}
@@ -118,7 +122,7 @@ void Decode<kKv, kBits, kDim>::LoadQueries() const {
 }
 
 // Bytes from a head's run to the one that is fetched: behind the step's last head that is one of
-// the first heads in the step that follows.
+// the first heads in the step that follows, and behind the last step one of the next task's.
 template <DType kKv, int kBits, int64_t kDim>
 int64_t Decode<kKv, kBits, kDim>::Ahead(const Step& step, int64_t query) const {
   const int64_t run_bytes = kBlockSlots * token_bytes;
@@ -128,7 +132,10 @@ int64_t Decode<kKv, kBits, kDim>::Ahead(const Step& step, int64_t query) const {
   const int64_t next_step = kStep / kBlockSlots * task.block_bytes;
   if (step.slot + kStep < step.visible) return to_first_heads + next_step;
   if (!step.values) return to_first_heads + to_values - step.slot / kBlockSlots * task.block_bytes;
-  return step.begin + kAttentionKeys < num_slots ? to_first_heads + next_step - to_values : 0;
+  if (step.begin + kAttentionKeys < num_slots) return to_first_heads + next_step - to_values;
+  if (task.next_keys == nullptr) return 0;
+  const std::byte* run = Run(true, query, step.begin + step.slot);
+  return task.next_keys + HeadOf(query) * run_bytes + to_first_heads - run;
 }
 
 template <DType kKv, int kBits, int64_t kDim>
@@ -157,7 +164,7 @@ void Decode<kKv, kBits, kDim>::Scores(int64_t begin, int64_t visible) const {
     for (int64_t query = 0; query < num_queries; ++query) {
       const Step step = {false, begin, slot, visible};
       const float* of_query = q + query * padded_dim;
-      float* to = ScoresOf(query, begin) + slot;
+      float* to = ScoresOf(query) + slot;
       if constexpr (kBits < 16) {
         const CodedBlock<kBits> keys = Coded(step, query);
         for (int64_t at = 0; at < kStep; at += kLanes)
@@ -174,15 +181,16 @@ void Decode<kKv, kBits, kDim>::Scores(int64_t begin, int64_t visible) const {
 template <DType kKv, int kBits, int64_t kDim>
 void Decode<kKv, kBits, kDim>::Softmax(int64_t begin, int64_t visible) const {
   for (int64_t query = 0; query < num_queries; ++query) {
-    const float maximum = HighestScore(ScoresOf(query, begin), visible, maxima[query]);
+    const float maximum = HighestScore(ScoresOf(query), visible, maxima[query]);
     factors[query] = maxima[query] - maximum;
     maxima[query] = maximum;
+    if (task.weights != nullptr) FactorsOf(begin)[query] = maximum;  // until all maxima are known
   }
   for (int64_t query = 0; query < num_queries; query += kLanes)
     Simd::Store(factors + query, Exp(Simd::Load(factors + query)));
   for (int64_t query = 0; query < num_queries; ++query) {
-    const float total = WeighScores(ScoresOf(query, begin), visible, maxima[query],
-                                    block_weights + query * kAttentionKeys);
+    const float total =
+        WeighScores(ScoresOf(query), visible, maxima[query], WeightsOf(query, begin));
     totals[query] = totals[query] * factors[query] + total;
   }
 }
@@ -193,7 +201,7 @@ void Decode<kKv, kBits, kDim>::Values(int64_t begin, int64_t visible) const {
     const int64_t count = MinOf(kStep, visible - slot);
     for (int64_t query = 0; query < num_queries; ++query) {
       const Step step = {true, begin, slot, visible};
-      const float* weights = block_weights + query * kAttentionKeys + slot;
+      const float* weights = WeightsOf(query, begin) + slot;
       float* to = sums + query * padded_dim;
       if constexpr (kBits < 16) {
         MulValues(Coded(step, query), count, weights, slot == 0 ? factors[query] : 1.0F, to);
@@ -207,22 +215,16 @@ void Decode<kKv, kBits, kDim>::Values(int64_t begin, int64_t visible) const {
   }
 }
 
-// Each is exp(score - maximum) / total anew: the exps of the pass are relative to the maximum of
-// their time, so that equal scores in two blocks would end up an ulp apart.
+// From a block's maximum to that of all slots. Weights of equal scores in two blocks may so end up
+// an ulp apart.
 template <DType kKv, int kBits, int64_t kDim>
-void Decode<kKv, kBits, kDim>::FinishWeights() const {
-  int64_t next = 0;
-  for (int64_t query = 0; query < num_queries; ++query) {
-    const float* scores = task.weights + query * task.weights_stride;
-    float* to = task.weights + HeadOf(query) * task.weights_stride;
-    const Simd::F maximum = Simd::Set(maxima[query]);
-    const Simd::F inverse = Simd::Set(1.0F / totals[query]);
-    const bool first = query % group == 0;
-    for (int64_t slot = 0; slot < num_slots; slot += kLanes) {
-      const Simd::F sum = first ? Simd::Zero() : Simd::Load(to + slot);
-      const Simd::F weight = Exp(Simd::Sub(Simd::Load(scores + slot), maximum));
-      Simd::Store(to + slot, Simd::Fma(inverse, weight, sum));
-      next = FetchNext(task.next, next);
+void Decode<kKv, kBits, kDim>::FinishFactors() const {
+  for (int64_t query = 0; query < num_queries; query += kLanes) {
+    const Simd::F maximum = Simd::Load(maxima + query);
+    const Simd::F inverse = Simd::Div(Simd::Set(1.0F), Simd::Load(totals + query));
+    for (int64_t begin = 0; begin < num_slots; begin += kAttentionKeys) {
+      float* of_block = FactorsOf(begin) + query;
+      Simd::Store(of_block, Simd::Mul(Exp(Simd::Sub(Simd::Load(of_block), maximum)), inverse));
     }
   }
 }
@@ -249,7 +251,7 @@ void Decode<kKv, kBits, kDim>::Execute() const {
     Softmax(begin, visible);
     Values(begin, visible);
   }
-  if (task.weights != nullptr) FinishWeights();
+  if (task.weights != nullptr) FinishFactors();
   StoreOutputs();
 }
 

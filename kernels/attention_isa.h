@@ -9,16 +9,6 @@
 
 namespace spillway::kernels {
 
-// What a worker likely reads after a task: fetched into the caches while the task computes on what
-// it already has, when memory has little else to do.
-struct NextRead {
-  const std::byte* data = nullptr;
-  int64_t bytes = 0;
-};
-
-// Of it for each register of weights or state: about what memory gives one worker meanwhile.
-constexpr int64_t kNextStep = 256;
-
 // A query is one head of one new token. Those that share a KV head are counted token by token:
 // query i of the row is token i / group, head kv_head * group + i % group, group = num_heads /
 // num_kv_heads.
@@ -46,11 +36,13 @@ struct DecodeTask {
   int64_t kv_head_end = 0;   // with at most kDecodeQueries queries
   float* scratch = nullptr;  // of this worker, 64-byte aligned: AttentionScratchBytes
   int64_t block_bytes = 0;   // from one KV block of the row to the next
-  // [query][weights_stride], null: not wanted. On return [KV head][weights_stride]: the weights of
-  // the slots, those of the group's heads added up in their order.
+  // What the next task reads first, fetched behind the last values; null: nothing.
+  const std::byte* next_keys = nullptr;
+  // Of each slot [query][weights_stride]: the weight, but for the factor of its query and its
+  // kAttentionKeys slots, [slot / kAttentionKeys][kDecodeQueries]. Null: not wanted.
   float* weights = nullptr;
   int64_t weights_stride = 0;  // a multiple of kAttentionKeys
-  NextRead next = {};          // fetched while the weights are finished
+  float* factors = nullptr;
 };
 
 constexpr int64_t kAttentionQueries = 24;  // share one pass over the keys

@@ -59,19 +59,16 @@ AttentionArgs PlainArgs(const BudgetAttentionArgs& args) {
 
 int64_t PaddedSlots(int64_t slots) { return RoundUp(slots, kAttentionKeys); }
 
-constexpr int64_t kMaxLanes = 16;  // of a register; others have fewer and more of them
-
 constexpr int64_t kMaxQueries = std::max(kAttentionQueries + 1, kDecodeQueries);
 
-// Of one worker: the attention's own; the victims; then the weights of the queries of a DecodeTask,
-// or the history of an AttentionTask and the weights of its KV head.
+// Of one worker: the attention's own; the victims; the weights of the queries of a DecodeTask, or
+// the history of an AttentionTask and the weights of its KV head; the weights' factors.
 int64_t VictimBytes() { return kDecodeQueries * (kVictimFloats * 4 + 8); }
+int64_t NumFactors(int64_t slots) { return PaddedSlots(slots) / kAttentionKeys * kDecodeQueries; }
 int64_t ScratchBytes(int64_t max_slots, int64_t head_dim) {
-  return AttentionScratchBytes(head_dim) + VictimBytes() + kMaxQueries * PaddedSlots(max_slots) * 4;
+  return AttentionScratchBytes(head_dim) + VictimBytes() +
+         (kMaxQueries * PaddedSlots(max_slots) + NumFactors(max_slots)) * 4;
 }
-
-// Of what a task reads, fetched before it begins: most of an L2 of 1 MiB.
-constexpr int64_t kFirstBytes = int64_t{768} << 10;
 
 // Neighbouring KV heads of one row.
 struct Step {
@@ -93,24 +90,7 @@ struct Step {
   KvHead<std::byte> Head(int64_t kv_head) const {
     return {row.kv, args.num_kv_heads, args.head_dim, kv_head, BlockBytes(), args.kv_bits};
   }
-  // What Attend reads first: where it takes all KV heads, their first blocks, else their keys of
-  // the first.
-  NextRead FirstKv() const {
-    const KvHead<std::byte> head = Head(kv_head_begin);
-    if (kv_head_end - kv_head_begin == args.num_kv_heads) {
-      const int64_t blocks = DivideUp(num_held(), head.block_slots());
-      return {row.kv, std::min(blocks * BlockBytes(), kFirstBytes)};
-    }
-    const int64_t bytes = KvTokenBytes(args.head_dim, args.kv_bits) * head.block_slots();
-    return {head.Key(0), (kv_head_end - kv_head_begin) * bytes};
-  }
-  // Of `next`, what is fetched while weights are finished; UpdateState goes on from there.
-  NextRead WhileFinishing(const NextRead& next) const {
-    if (weights() == nullptr || group() > kDecodeGroup) return {};
-    const int64_t registers =
-        (kv_head_end - kv_head_begin) * group() * DivideUp(num_held(), kMaxLanes);
-    return {next.data, std::min(next.bytes, registers * kNextStep)};
-  }
+  const std::byte* FirstKeys() const { return Head(kv_head_begin).Key(0); }
   float* best() const {
     return reinterpret_cast<float*>(scratch + AttentionScratchBytes(args.head_dim));
   }
@@ -118,18 +98,19 @@ struct Step {
     return reinterpret_cast<int64_t*>(best() + kDecodeQueries * kVictimFloats);
   }
   float* history() const { return reinterpret_cast<float*>(victims() + kDecodeQueries); }
-  // [KV head][num_held rounded up], the sums over the group's heads; null where scores do not
-  // matter.
+  // [query][num_held rounded up], or of an AttentionTask one such line: the sums over the group's
+  // heads; null where scores do not matter.
   float* weights() const {
     if (!UsesScores(args.kind)) return nullptr;
     return group() <= kDecodeGroup ? history()
                                    : history() + kAttentionQueries * PaddedSlots(num_held());
   }
+  float* factors() const { return history() + kMaxQueries * PaddedSlots(num_held()); }
   AttentionTask Task(int64_t kv_head) const;
   void Store(const AttentionFunctions& functions) const;
-  void Attend(const AttentionFunctions& functions, const NextRead& next) const;
+  void Attend(const AttentionFunctions& functions, const std::byte* next_keys) const;
   void AttendGroup(const AttentionFunctions& functions) const;
-  void UpdateState(UpdateBudget update, const NextRead& next) const;
+  void UpdateState(UpdateBudget update) const;
   void MoveNewTokenTo(const KvHead<std::byte>& head, int64_t slot) const;
 };
 
@@ -162,7 +143,7 @@ void Step::Store(const AttentionFunctions& functions) const {
   }
 }
 
-void Step::Attend(const AttentionFunctions& functions, const NextRead& next) const {
+void Step::Attend(const AttentionFunctions& functions, const std::byte* next_keys) const {
   if (group() > kDecodeGroup) return AttendGroup(functions);
   functions.decode({.args = &plain,
                     .row = &plain_row,
@@ -170,15 +151,19 @@ void Step::Attend(const AttentionFunctions& functions, const NextRead& next) con
                     .kv_head_end = kv_head_end,
                     .scratch = reinterpret_cast<float*>(scratch),
                     .block_bytes = BlockBytes(),
+                    .next_keys = next_keys,
                     .weights = weights(),
                     .weights_stride = PaddedSlots(num_held()),
-                    .next = next});
+                    .factors = factors()});
 }
 
 // Of one KV head.
 void Step::AttendGroup(const AttentionFunctions& functions) const {
   AttentionTask task = Task(kv_head_begin);
-  if (task.scores != nullptr) std::fill_n(task.scores, PaddedSlots(num_held()), 0.0F);
+  if (task.scores != nullptr) {
+    std::fill_n(task.scores, PaddedSlots(num_held()), 0.0F);
+    std::fill_n(factors(), NumFactors(num_held()), 1.0F);
+  }
   for (int64_t query = 0; query < group(); query += kAttentionQueries) {
     task.query_begin = query;
     task.query_end = std::min(group(), query + kAttentionQueries);
@@ -186,7 +171,7 @@ void Step::AttendGroup(const AttentionFunctions& functions) const {
   }
 }
 
-void Step::UpdateState(UpdateBudget update, const NextRead& next) const {
+void Step::UpdateState(UpdateBudget update) const {
   const KvHead<std::byte> first = Head(kv_head_begin);
   const PositionRange candidates = Candidates(args.kind, row.keep, row.position);
   update({.scores = reinterpret_cast<std::byte*>(first.Score(0)),
@@ -198,9 +183,10 @@ void Step::UpdateState(UpdateBudget update, const NextRead& next) const {
           .num_held = num_held(),
           .weights = weights(),
           .weights_stride = PaddedSlots(num_held()),
+          .factors = factors(),
+          .group = group() <= kDecodeGroup ? group() : 1,
           .first_candidate = candidates.first,
           .last_candidate = candidates.last,
-          .next = next,
           .best = best(),
           .victims = victims()});
   if (num_held() <= row.keep.slots()) return;
@@ -247,12 +233,10 @@ void BudgetAttention(const BudgetAttentionArgs& args, std::span<std::byte> works
   };
   auto run = [&](int64_t index, int worker) {
     const Step step = step_of(index, worker);
-    const int64_t next_index = pool.NextTask(index);
-    const NextRead next = next_index >= 0 ? step_of(next_index, worker).FirstKv() : NextRead();
-    const NextRead early = step.WhileFinishing(next);
+    const int64_t next = pool.NextTask(index);
     step.Store(attention);
-    step.Attend(attention, early);
-    step.UpdateState(update, {next.data + early.bytes, next.bytes - early.bytes});
+    step.Attend(attention, next < 0 ? nullptr : step_of(next, worker).FirstKeys());
+    step.UpdateState(update);
   };
   pool.Run(num_rows * tasks_per_row, run);
 }

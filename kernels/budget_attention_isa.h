@@ -5,11 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/attention_isa.h"  // NextRead
-
 namespace spillway::kernels {
 
-constexpr int64_t kVictimFloats = 2 * 16;  // of BudgetTask::best, for each KV head
+constexpr int64_t kVictimFloats = 2 * 16;  // of BudgetTask::best, for each KV head at most
 
 struct BudgetTask {
   std::byte* scores = nullptr;     // of the first KV head in the row's first block: [block_slots]
@@ -19,13 +17,15 @@ struct BudgetTask {
   int64_t block_slots = 0;
   int64_t num_heads = 0;
   int64_t num_held = 0;  // the new token included
-  // [KV head][weights_stride], num_held rounded up to 16 of them; null: scores do not matter.
+  // As a DecodeTask leaves them, of `group` queries a KV head, and their factors: what they and
+  // these make is added up in the order of the queries. Null: scores do not matter.
   const float* weights = nullptr;
   int64_t weights_stride = 0;
+  const float* factors = nullptr;
+  int64_t group = 1;
   int64_t first_candidate = 0;  // positions that may go
   int64_t last_candidate = 0;   // included
-  NextRead next = {};           // fetched while state is met
-  float* best = nullptr;        // workspace: [KV head][kVictimFloats]
+  float* best = nullptr;        // workspace: kVictimFloats for each KV head
   // [KV head]: the slot of the candidate that goes; -1 when no token is a candidate.
   int64_t* victims = nullptr;
 };

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
+#include "kernels/attention_isa.h"
 #include "kernels/budget_attention_isa.h"
-#include "kernels/next_read_simd.h"
 #include "kernels/simd.h"
 #include "spillway/kv_block.h"
 
@@ -15,170 +15,225 @@ namespace {
 constexpr int64_t kLanes = Simd::kLanes;
 constexpr float kInfinity = __builtin_inff();
 constexpr float kLaneNumbers[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-
-constexpr int64_t kHalf = kLanes / 2;  // slots of one KV block, whatever its length
-static_assert(kKvBlockSlots % kHalf == 0 && kKvCodedBlockSlots % kHalf == 0);
-
-// kLanes slots of each KV head's state.
-struct Slots {
-  int64_t first;
-  int64_t count;  // that hold tokens
-  Simd::M held;   // those
-  Simd::F numbers;
-  // Bytes from the state of the head's first block to that of the first half and of the second,
-  // which is the first again where it has no tokens, and perhaps no KV block.
-  int64_t low;
-  int64_t high;
-
-  Slots(const BudgetTask& task, int64_t slot)
-      : first(slot),
-        count(MinOf(kLanes, task.num_held - slot)),
-        held(Simd::Mask(count)),
-        numbers(Simd::Add(Simd::Load(kLaneNumbers), Simd::Set(static_cast<float>(slot)))),
-        low(At(task, slot)) {
-    high = count > kHalf ? At(task, slot + kHalf) : low;
-  }
-  static int64_t At(const BudgetTask& task, int64_t slot) {
-    return slot / task.block_slots * task.block_bytes + slot % task.block_slots * 4;
-  }
-};
-
-// Their scores or positions.
-struct StateAt {
-  float* low;
-  float* high;
-
-  StateAt(std::byte* state, const Slots& slots)
-      : low(reinterpret_cast<float*>(state + slots.low)),
-        high(reinterpret_cast<float*>(state + slots.high)) {}
-  Simd::F Load() const { return Simd::LoadHalves(low, high); }
-  void Store(Simd::F v, int64_t count) const {
-    if (count == kLanes) return Simd::StoreHalves(low, high, v);
-    Simd::StorePart(low, v, MinOf(count, kHalf));
-    if (count > kHalf) Simd::StorePart(high, Simd::SwapHalves(v), count - kHalf);
-  }
-};
+constexpr int64_t kStateAheadBlocks = 2;
 
 // How much a token of this score should go: -score. One of no score at all goes first.
 inline Simd::F Urgency(Simd::F score) {
   return Simd::Min(Simd::Sub(Simd::Zero(), score), Simd::Set(kInfinity));  // the second for NaN
 }
 
-// With the weights added; zeros where scores do not matter.
-inline Simd::F AddWeights(const BudgetTask& task, const Slots& slots, int64_t head) {
-  if (task.weights == nullptr) return Simd::Zero();
-  const StateAt scores(task.scores + head * task.head_bytes, slots);
-  const float* weights = task.weights + head * task.weights_stride + slots.first;
-  const Simd::F sum = Simd::Add(scores.Load(), Simd::Load(weights));
-  scores.Store(sum, slots.count);
+// State is met as it lies: a register has neighbouring slots of a block, of one KV head or, where
+// a block has fewer slots than the register lanes, of two.
+template <int64_t kBlockSlots>
+struct Update {
+  static constexpr int64_t kHeads = MaxOf(1, kLanes / kBlockSlots);  // of a register
+  static constexpr int64_t kHeadLanes = kLanes / kHeads;
+  static_assert(kHeads <= 2 && kBlockSlots % kHeadLanes == 0);
+
+  // One register's slots, of whichever heads.
+  struct Slots {
+    int64_t first;
+    int64_t offset;  // bytes from the state's begin
+    int64_t ahead;   // bytes to the state that is fetched meanwhile
+    Simd::F numbers;
+    Simd::M held;  // those that hold tokens
+  };
+
+  const BudgetTask& task;
+  Simd::F below;  // positions that may go lie between these two
+  Simd::F above;
+  Simd::F head_slots;  // the lanes' slots, counted for each head from 0
+  Simd::M low_head;    // the lanes of a register's first head
+  // Of 64 slots, [register of heads][query of the group][lane].
+  alignas(64) float factors[kDecodeQueries * kLanes];
+
+  explicit Update(const BudgetTask& budget_task);
+  Slots SlotsAt(int64_t first) const;
+  // Of a head, as bits.
+  static uint32_t LanesOf(int64_t head) {
+    return ((uint32_t{1} << kHeadLanes) - 1) << head % kHeads * kHeadLanes;
+  }
+  int64_t Last(int64_t head) const { return MinOf(head + kHeads, task.num_heads) - 1; }
+  // Its register has all its heads: what lies behind the last head's state is another worker's.
+  bool IsWhole(int64_t head) const { return kHeads == 1 || head + 1 < task.num_heads; }
+  Simd::F LoadState(int64_t head, const float* from) const {
+    return IsWhole(head) ? Simd::Load(from) : Simd::LoadPart(from, kHeadLanes);
+  }
+  void StoreState(int64_t head, float* to, Simd::F v) const {
+    IsWhole(head) ? Simd::Store(to, v) : Simd::StorePart(to, v, kHeadLanes);
+  }
+  float* UrgenciesOf(int64_t head) const { return task.best + head / kHeads * kVictimFloats; }
+  float* VictimsOf(int64_t head) const { return UrgenciesOf(head) + kLanes; }
+
+  void SpreadFactors(int64_t slot);
+  Simd::F Weights(int64_t head, const Slots& slots) const;
+  Simd::F AddWeights(int64_t head, const Slots& slots, float* scores) const;
+  void FetchFirstState() const;
+  void MeetSlots(int64_t head, const Slots& slots) const;
+  void MeetCandidates(int64_t head, const Slots& slots, Simd::M candidates, Simd::F urgency) const;
+  bool IsNewer(int64_t head, int64_t slot, int64_t than) const;
+  int32_t PositionAt(int64_t head, int64_t slot) const;
+  int64_t Victim(int64_t head) const;
+  void Run();
+};
+
+template <int64_t kBlockSlots>
+Update<kBlockSlots>::Update(const BudgetTask& budget_task)
+    : task(budget_task),
+      below(Simd::Set(static_cast<float>(task.first_candidate - 1))),
+      above(Simd::Set(static_cast<float>(task.last_candidate + 1))) {
+  const Simd::F lanes = Simd::Load(kLaneNumbers);
+  const Simd::F head_lanes = Simd::Set(static_cast<float>(kHeadLanes));
+  low_head = Simd::Less(lanes, head_lanes);
+  head_slots = Simd::Select(low_head, lanes, Simd::Sub(lanes, head_lanes));
+}
+
+template <int64_t kBlockSlots>
+typename Update<kBlockSlots>::Slots Update<kBlockSlots>::SlotsAt(int64_t first) const {
+  const Simd::F numbers = Simd::Add(head_slots, Simd::Set(static_cast<float>(first)));
+  const bool is_near_end = first + kStateAheadBlocks * kBlockSlots >= task.num_held;
+  return {first, first / kBlockSlots * task.block_bytes + first % kBlockSlots * 4,
+          is_near_end ? 0 : kStateAheadBlocks * task.block_bytes, numbers,
+          Simd::Less(numbers, Simd::Set(static_cast<float>(task.num_held)))};
+}
+
+// The factors of the 64 slots from `slot`, each in all lanes of its head.
+template <int64_t kBlockSlots>
+void Update<kBlockSlots>::SpreadFactors(int64_t slot) {
+  const float* of_block = task.factors + slot / kAttentionKeys * kDecodeQueries;
+  float* to = factors;
+  for (int64_t head = 0; head < task.num_heads; head += kHeads) {
+    for (int64_t query = 0; query < task.group; ++query, to += kLanes) {
+      const float low = of_block[head * task.group + query];
+      const float high = of_block[Last(head) * task.group + query];
+      Simd::Store(to, Simd::Select(low_head, Simd::Set(low), Simd::Set(high)));
+    }
+  }
+}
+
+// Of the slots' tokens, those of the group's queries added up in their order.
+template <int64_t kBlockSlots>
+Simd::F Update<kBlockSlots>::Weights(int64_t head, const Slots& slots) const {
+  const float* low = task.weights + head * task.group * task.weights_stride + slots.first;
+  const int64_t to_high = (Last(head) - head) * task.group * task.weights_stride;
+  const float* factor = factors + head / kHeads * task.group * kLanes;
+  Simd::F sum = Simd::Zero();
+  for (int64_t query = 0; query < task.group; ++query) {
+    const Simd::F weights = kHeads == 1 ? Simd::Load(low) : Simd::LoadHalves(low, low + to_high);
+    sum = query == 0 ? Simd::Mul(weights, Simd::Load(factor))
+                     : Simd::Fma(weights, Simd::Load(factor), sum);
+    low += task.weights_stride;
+    factor += kLanes;
+  }
   return sum;
 }
 
-inline int32_t PositionAt(const BudgetTask& task, int64_t head, int64_t slot) {
+template <int64_t kBlockSlots>
+Simd::F Update<kBlockSlots>::AddWeights(int64_t head, const Slots& slots, float* scores) const {
+  const Simd::F sum = Simd::Add(LoadState(head, scores), Weights(head, slots));
+  StoreState(head, scores, sum);
+  return sum;
+}
+
+template <int64_t kBlockSlots>
+void Update<kBlockSlots>::MeetSlots(int64_t head, const Slots& slots) const {
+  const int64_t offset = slots.offset + head * task.head_bytes;
+  std::byte* scores = task.scores + offset;
+  const std::byte* positions = task.positions + offset;
+  Simd::F urgency = Simd::Zero();  // where scores do not matter
+  if (task.weights != nullptr) {
+    __builtin_prefetch(scores + slots.ahead, 1, 3);
+    urgency = Urgency(AddWeights(head, slots, reinterpret_cast<float*>(scores)));
+  }
+  __builtin_prefetch(positions + slots.ahead, 0, 3);
+  const auto* from = reinterpret_cast<const float*>(positions);
+  const Simd::F position = Simd::FromInts(LoadState(head, from));
+  const Simd::M may_go = Simd::Both(Simd::Less(below, position), Simd::Less(position, above));
+  MeetCandidates(head, slots, Simd::Both(slots.held, may_go), urgency);
+}
+
+// The lanes' tokens that should go first of those seen: of the highest urgency, of equal ones that
+// of the highest position, which is looked up only then.
+template <int64_t kBlockSlots>
+void Update<kBlockSlots>::MeetCandidates(int64_t head, const Slots& slots, Simd::M candidates,
+                                         Simd::F urgency) const {
+  float* victims = VictimsOf(head);
+  const Simd::F highest = Simd::Load(UrgenciesOf(head));
+  const Simd::M first = Simd::Both(candidates, Simd::Less(highest, urgency));
+  const Simd::M equal = Simd::Both(candidates, Simd::Equal(highest, urgency));
+  Simd::Store(UrgenciesOf(head), Simd::Select(first, urgency, highest));
+  Simd::Store(victims, Simd::Select(first, slots.numbers, Simd::Load(victims)));
+  for (uint32_t lanes = Simd::Bits(equal); lanes != 0; lanes &= lanes - 1) {
+    const int64_t lane = __builtin_ctz(lanes);
+    const int64_t slot = slots.first + lane % kHeadLanes;
+    if (IsNewer(head + lane / kHeadLanes, slot, static_cast<int64_t>(victims[lane])))
+      victims[lane] = static_cast<float>(slot);
+  }
+}
+
+template <int64_t kBlockSlots>
+int32_t Update<kBlockSlots>::PositionAt(int64_t head, int64_t slot) const {
   int32_t position = 0;
-  const std::byte* at = task.positions + head * task.head_bytes + Slots::At(task, slot);
+  const std::byte* of_block = task.positions + slot / kBlockSlots * task.block_bytes;
+  const std::byte* at = of_block + head * task.head_bytes + slot % kBlockSlots * 4;
   __builtin_memcpy(&position, at, sizeof(position));
   return position;
 }
 
-// A KV head's tokens that should go first of those seen, one for each lane: of the highest urgency,
-// of equal ones that of the highest position, which is looked up only then. A view of task.best.
-struct Victims {
-  const BudgetTask& task;
-  int64_t head;
-  float* urgencies;  // [kLanes]
-  float* slots;      // [kLanes]; -1: none
+template <int64_t kBlockSlots>
+bool Update<kBlockSlots>::IsNewer(int64_t head, int64_t slot, int64_t than) const {
+  return than < 0 || (slot >= 0 && PositionAt(head, slot) > PositionAt(head, than));
+}
 
-  Victims(const BudgetTask& of, int64_t kv_head)
-      : task(of),
-        head(kv_head),
-        urgencies(of.best + kv_head * kVictimFloats),
-        slots(urgencies + kLanes) {}
-  void Clear() const {
-    Simd::Store(urgencies, Simd::Set(-kInfinity));
-    Simd::Store(slots, Simd::Set(-1.0F));
-  }
-  int64_t SlotOf(int64_t lane) const { return static_cast<int64_t>(slots[lane]); }
-  bool IsNewer(int64_t slot, int64_t than) const {
-    return than < 0 || (slot >= 0 && PositionAt(task, head, slot) > PositionAt(task, head, than));
-  }
-  void Meet(const Slots& met, Simd::M candidates, Simd::F urgency) const {
-    const Simd::F highest = Simd::Load(urgencies);
-    const Simd::M first = Simd::Both(candidates, Simd::Less(highest, urgency));
-    const Simd::M equal = Simd::Both(candidates, Simd::Equal(highest, urgency));
-    Simd::Store(urgencies, Simd::Select(first, urgency, highest));
-    Simd::Store(slots, Simd::Select(first, met.numbers, Simd::Load(slots)));
-    for (uint32_t lanes = Simd::Bits(equal); lanes != 0; lanes &= lanes - 1) {
-      const int64_t lane = __builtin_ctz(lanes);
-      if (IsNewer(met.first + lane, SlotOf(lane)))
-        slots[lane] = static_cast<float>(met.first + lane);
-    }
-  }
-  // Of all lanes; -1 where no candidate was met.
-  int64_t Slot() const;
-};
-
-inline int64_t Victims::Slot() const {
-  const Simd::F urgency = Simd::Load(urgencies);
-  uint32_t lanes = Simd::Bits(Simd::Equal(urgency, Simd::Set(Simd::MaxOf(urgency))));
-  int64_t slot = SlotOf(__builtin_ctz(lanes));
+// Of all its lanes; -1 where no candidate was met.
+template <int64_t kBlockSlots>
+int64_t Update<kBlockSlots>::Victim(int64_t head) const {
+  const float* victims = VictimsOf(head);
+  const Simd::F all = Simd::Load(UrgenciesOf(head));
+  const Simd::F none = Simd::Set(-kInfinity);
+  Simd::F urgency = all;
+  if (kHeads == 2)
+    urgency = head % 2 == 0 ? Simd::Select(low_head, all, none) : Simd::Select(low_head, none, all);
+  const Simd::M highest = Simd::Equal(urgency, Simd::Set(Simd::MaxOf(urgency)));
+  uint32_t lanes = Simd::Bits(highest) & LanesOf(head);
+  auto slot = static_cast<int64_t>(victims[__builtin_ctz(lanes)]);
   for (lanes &= lanes - 1; lanes != 0; lanes &= lanes - 1) {
-    const int64_t other = SlotOf(__builtin_ctz(lanes));
-    if (IsNewer(other, slot)) slot = other;
+    const auto other = static_cast<int64_t>(victims[__builtin_ctz(lanes)]);
+    if (IsNewer(head, other, slot)) slot = other;
   }
   return slot;
 }
 
-// Positions that may go lie between these two.
-struct Bounds {
-  Simd::F below;
-  Simd::F above;
-
-  explicit Bounds(const BudgetTask& task)
-      : below(Simd::Set(static_cast<float>(task.first_candidate - 1))),
-        above(Simd::Set(static_cast<float>(task.last_candidate + 1))) {}
-  Simd::M Hold(Simd::F position) const {
-    return Simd::Both(Simd::Less(below, position), Simd::Less(position, above));
-  }
-};
-
-inline void MeetSlots(const BudgetTask& task, const Bounds& bounds, const Slots& slots,
-                      int64_t head) {
-  const Simd::F score = AddWeights(task, slots, head);
-  const StateAt positions(task.positions + head * task.head_bytes, slots);
-  const Simd::M candidates = Simd::Both(slots.held, bounds.Hold(Simd::FromInts(positions.Load())));
-  Victims(task, head).Meet(slots, candidates, Urgency(score));
-}
-
-// The lines that a head's state has and those of the heads before it do not.
-template <int kToWrite>
-inline void FetchLines(const std::byte* state, const Slots& slots, int64_t head) {
-  for (const std::byte* at : {state + slots.low, state + slots.high}) {
-    if (head == 0 || reinterpret_cast<uintptr_t>(at) % 64 == 0) __builtin_prefetch(at, kToWrite, 3);
+template <int64_t kBlockSlots>
+void Update<kBlockSlots>::FetchFirstState() const {
+  const int64_t end = MinOf(kStateAheadBlocks * kBlockSlots, task.num_held);
+  for (int64_t slot = 0; slot < end; slot += kBlockSlots) {
+    const int64_t offset = slot / kBlockSlots * task.block_bytes;
+    for (int64_t at = offset; at < offset + task.num_heads * task.head_bytes; at += 64) {
+      if (task.weights != nullptr) __builtin_prefetch(task.scores + at, 1, 3);
+      __builtin_prefetch(task.positions + at, 0, 3);
+    }
   }
 }
 
-inline void FetchState(const BudgetTask& task, const Slots& slots, int64_t head) {
-  const int64_t offset = head * task.head_bytes;
-  if (task.weights != nullptr) FetchLines<1>(task.scores + offset, slots, head);
-  FetchLines<0>(task.positions + offset, slots, head);
+template <int64_t kBlockSlots>
+void Update<kBlockSlots>::Run() {
+  FetchFirstState();
+  for (int64_t head = 0; head < task.num_heads; head += kHeads) {
+    Simd::Store(UrgenciesOf(head), Simd::Set(-kInfinity));
+    Simd::Store(VictimsOf(head), Simd::Set(-1.0F));
+  }
+  for (int64_t slot = 0; slot < task.num_held; slot += kHeadLanes) {
+    if (task.weights != nullptr && slot % kAttentionKeys == 0) SpreadFactors(slot);
+    const Slots slots = SlotsAt(slot);
+    for (int64_t head = 0; head < task.num_heads; head += kHeads) MeetSlots(head, slots);
+  }
+  for (int64_t head = 0; head < task.num_heads; ++head) task.victims[head] = Victim(head);
 }
 
 inline void UpdateBudgetSimd(const BudgetTask& task) {
-  for (int64_t head = 0; head < task.num_heads; ++head) Victims(task, head).Clear();
-  const Bounds bounds(task);
-  int64_t next = 0;
-  for (int64_t slot = 0; slot < task.num_held; slot += kLanes) {
-    const Slots slots(task, slot);
-    const Slots following(task, MinOf(slot + kLanes, task.num_held - 1));
-    for (int64_t head = 0; head < task.num_heads; ++head) {
-      next = FetchNext(task.next, next);
-      FetchState(task, following, head);
-      MeetSlots(task, bounds, slots, head);
-    }
-  }
-  for (int64_t head = 0; head < task.num_heads; ++head)
-    task.victims[head] = Victims(task, head).Slot();
+  if (task.block_slots == kKvBlockSlots) return Update<kKvBlockSlots>(task).Run();
+  Update<kKvCodedBlockSlots>(task).Run();
 }
 
 }  // namespace

@@ -28,11 +28,6 @@ struct Simd {
   static F LoadHalves(const float* low, const float* high) {
     return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(low)), _mm_loadu_ps(high), 1);
   }
-  static void StoreHalves(float* low, float* high, F v) {
-    _mm_storeu_ps(low, _mm256_castps256_ps128(v));
-    _mm_storeu_ps(high, _mm256_extractf128_ps(v, 1));
-  }
-  static F SwapHalves(F v) { return _mm256_permute2f128_ps(v, v, 1); }
 
   static F LoadInt(const int32_t* p) {
     return _mm256_cvtepi32_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));

@@ -26,11 +26,6 @@ struct Simd {
     return _mm512_insertf32x8(_mm512_castps256_ps512(_mm256_loadu_ps(low)), _mm256_loadu_ps(high),
                               1);
   }
-  static void StoreHalves(float* low, float* high, F v) {
-    _mm256_storeu_ps(low, _mm512_castps512_ps256(v));
-    _mm256_storeu_ps(high, _mm512_extractf32x8_ps(v, 1));
-  }
-  static F SwapHalves(F v) { return _mm512_shuffle_f32x4(v, v, 0x4E); }
 
   static F LoadInt(const int32_t* p) { return _mm512_cvtepi32_ps(_mm512_loadu_si512(p)); }
   static F FromInts(F bits) { return _mm512_cvtepi32_ps(_mm512_castps_si512(bits)); }

@@ -34,13 +34,6 @@ struct Simd {
   static F LoadHalves(const float* low, const float* high) {
     return F{low[0], low[1], high[0], high[1]};
   }
-  static void StoreHalves(float* low, float* high, F v) {
-    for (int i = 0; i < 2; ++i) {
-      low[i] = v[i];
-      high[i] = v[i + 2];
-    }
-  }
-  static F SwapHalves(F v) { return F{v[2], v[3], v[0], v[1]}; }
 
   static F LoadInt(const int32_t* p) {
     I v;
