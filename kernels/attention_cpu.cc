@@ -2,6 +2,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/attention_isa.h"
+#include "kernels/kv_head.h"
 #include "spillway/error.h"
 #include "spillway/round.h"
 
@@ -88,9 +89,10 @@ struct Call {
   }
   AttentionTask TaskOf(int64_t pair, int worker) const;
   const std::byte* FirstKeys(int64_t row, int64_t kv_head) const {
-    const int64_t run_bytes =
-        KvBlockSlots(args.kv_bits) * KvTokenBytes(args.head_dim, args.kv_bits);
-    return args.rows[static_cast<size_t>(row)].kv + kv_head * run_bytes;
+    const std::byte* kv = args.rows[static_cast<size_t>(row)].kv;
+    return KvHead<const std::byte>{kv,      args.num_kv_heads, args.head_dim,
+                                   kv_head, BlockBytes(),      args.kv_bits}
+        .Key(0);
   }
   bool OnlyDecodes() const;
   void Decode() const;

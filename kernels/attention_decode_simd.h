@@ -1,6 +1,6 @@
-// The body of a DecodeTask, compiled once per instruction set. In a query's own arithmetic there is
-// no difference to Attend of attention_simd.h, and none in its bits; the order in which the heads
-// and their slots are met follows the cache.
+// The body of a DecodeTask, compiled once per instruction set. In a query's output there is no
+// difference to Attend of attention_simd.h, and none in its bits; the order in which the heads and
+// their slots are met follows the cache.
 #pragma once
 
 #include "kernels/attention_simd.h"
@@ -135,7 +135,9 @@ int64_t Decode<kKv, kBits, kDim>::Ahead(const Step& step, int64_t query) const {
   if (step.begin + kAttentionKeys < num_slots) return to_first_heads + next_step - to_values;
   if (task.next_keys == nullptr) return 0;
   const std::byte* run = Run(true, query, step.begin + step.slot);
-  return task.next_keys + HeadOf(query) * run_bytes + to_first_heads - run;
+  const auto to_next = static_cast<int64_t>(reinterpret_cast<uintptr_t>(task.next_keys) -
+                                            reinterpret_cast<uintptr_t>(run));
+  return to_next + HeadOf(query) * run_bytes + to_first_heads;
 }
 
 template <DType kKv, int kBits, int64_t kDim>
@@ -215,8 +217,8 @@ void Decode<kKv, kBits, kDim>::Values(int64_t begin, int64_t visible) const {
   }
 }
 
-// From a block's maximum to that of all slots. Weights of equal scores in two blocks may so end up
-// an ulp apart.
+// From a block's maximum to that of all slots. Weights of equal scores in two blocks so end up some
+// ulps apart where the maximum grew between them; Attend takes each exp anew.
 template <DType kKv, int kBits, int64_t kDim>
 void Decode<kKv, kBits, kDim>::FinishFactors() const {
   for (int64_t query = 0; query < num_queries; query += kLanes) {

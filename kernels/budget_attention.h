@@ -53,8 +53,8 @@ int64_t BudgetAttentionWorkspaceBytes(int64_t max_slots, int64_t head_dim, int n
 // over slots [0, num_held]; adds the weights, summed over the heads that share the KV head in their
 // order, to the scores, the new token's starting with its own. If then more than keep.slots() are
 // held, the lowest-scoring candidate goes and the new token moves to its slot. HeldAfterStep of
-// kernels/kv_eviction.h is the row's next num_held. Requires: workspace as above. Allocates
-// nothing.
+// kernels/kv_eviction.h is the row's next num_held. Weights that are equal in exact arithmetic may
+// be some ulps apart 64 slots further on. Requires: workspace as above. Allocates nothing.
 void BudgetAttention(const BudgetAttentionArgs& args, std::span<std::byte> workspace,
                      ThreadPool& pool, Isa isa);
 

@@ -17,8 +17,9 @@ struct BudgetTask {
   int64_t block_slots = 0;
   int64_t num_heads = 0;
   int64_t num_held = 0;  // the new token included
-  // As a DecodeTask leaves them, of `group` queries a KV head, and their factors: what they and
-  // these make is added up in the order of the queries. Null: scores do not matter.
+  // [query][weights_stride], `group` queries a KV head, zeros from num_held to a multiple of 16;
+  // and [slot / kAttentionKeys][kDecodeQueries], what a query's weights there are multiplied by.
+  // The group's are added up in their order. Null: scores do not matter.
   const float* weights = nullptr;
   int64_t weights_stride = 0;
   const float* factors = nullptr;
@@ -31,7 +32,7 @@ struct BudgetTask {
 };
 
 // Adds the weights to the scores and names the victims. State is met as it lies: a block's, of all
-// KV heads, then the next one's.
+// KV heads, then the next one's; what is in slots not held does not matter, and may change.
 void UpdateBudgetPortable(const BudgetTask& task);
 void UpdateBudgetAvx2(const BudgetTask& task);
 void UpdateBudgetAvx512(const BudgetTask& task);

@@ -54,7 +54,8 @@ struct Update {
     return ((uint32_t{1} << kHeadLanes) - 1) << head % kHeads * kHeadLanes;
   }
   int64_t Last(int64_t head) const { return MinOf(head + kHeads, task.num_heads) - 1; }
-  // Its register has all its heads: what lies behind the last head's state is another worker's.
+  // Its register has all its heads. Behind the last head's state lies another worker's, or nothing:
+  // no lane there is written, or a candidate.
   bool IsWhole(int64_t head) const { return kHeads == 1 || head + 1 < task.num_heads; }
   Simd::F LoadState(int64_t head, const float* from) const {
     return IsWhole(head) ? Simd::Load(from) : Simd::LoadPart(from, kHeadLanes);
@@ -149,7 +150,9 @@ void Update<kBlockSlots>::MeetSlots(int64_t head, const Slots& slots) const {
   const auto* from = reinterpret_cast<const float*>(positions);
   const Simd::F position = Simd::FromInts(LoadState(head, from));
   const Simd::M may_go = Simd::Both(Simd::Less(below, position), Simd::Less(position, above));
-  MeetCandidates(head, slots, Simd::Both(slots.held, may_go), urgency);
+  const Simd::M candidates = Simd::Both(slots.held, may_go);
+  MeetCandidates(head, slots, IsWhole(head) ? candidates : Simd::Both(candidates, low_head),
+                 urgency);
 }
 
 // The lanes' tokens that should go first of those seen: of the highest urgency, of equal ones that

@@ -29,9 +29,6 @@ struct Simd {
     return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(low)), _mm_loadu_ps(high), 1);
   }
 
-  static F LoadInt(const int32_t* p) {
-    return _mm256_cvtepi32_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
-  }
   static F FromInts(F bits) { return _mm256_cvtepi32_ps(_mm256_castps_si256(bits)); }
   static F LoadBytes(const void* p) {
     return _mm256_cvtepi32_ps(
@@ -117,7 +114,6 @@ struct Simd {
     const __m256i biased = _mm256_add_epi32(_mm256_cvtps_epi32(exponent), _mm256_set1_epi32(127));
     return _mm256_mul_ps(a, _mm256_castsi256_ps(_mm256_slli_epi32(biased, 23)));
   }
-  static M Mask(int64_t n) { return _mm256_castsi256_ps(Bits(n)); }  // of the first n lanes
   static M Less(F a, F b) { return _mm256_cmp_ps(a, b, _CMP_LT_OQ); }
   static M Equal(F a, F b) { return _mm256_cmp_ps(a, b, _CMP_EQ_OQ); }
   static M Both(M a, M b) { return _mm256_and_ps(a, b); }

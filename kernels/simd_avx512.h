@@ -27,7 +27,6 @@ struct Simd {
                               1);
   }
 
-  static F LoadInt(const int32_t* p) { return _mm512_cvtepi32_ps(_mm512_loadu_si512(p)); }
   static F FromInts(F bits) { return _mm512_cvtepi32_ps(_mm512_castps_si512(bits)); }
   static F LoadBytes(const void* p) {
     return _mm512_cvtepi32_ps(

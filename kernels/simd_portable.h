@@ -35,11 +35,6 @@ struct Simd {
     return F{low[0], low[1], high[0], high[1]};
   }
 
-  static F LoadInt(const int32_t* p) {
-    I v;
-    __builtin_memcpy(&v, p, sizeof(v));
-    return __builtin_convertvector(v, F);
-  }
   static F FromInts(F bits) { return __builtin_convertvector(reinterpret_cast<I>(bits), F); }
   static F LoadBytes(const void* p) {
     const uint8_t* bytes = static_cast<const uint8_t*>(p);
@@ -114,10 +109,6 @@ struct Simd {
   static F Scale(F a, F exponent) {
     const I biased = __builtin_convertvector(exponent, I) + 127;
     return a * AsFloat(reinterpret_cast<U>(biased) << 23);
-  }
-  static M Mask(int64_t n) {  // of the first n lanes
-    const auto end = static_cast<int32_t>(n);
-    return M{0, 1, 2, 3} < M{end, end, end, end};
   }
   static M Less(F a, F b) { return a < b; }
   static M Equal(F a, F b) { return a == b; }

@@ -122,27 +122,60 @@ TEST_P(BudgetAttentionTest, WholeRunsFollowTheRule) {
   }
 }
 
+// Budgets of more than two runs of 64 slots, whose weights are relative to maxima of their own.
+TEST_P(BudgetAttentionTest, LongBudgetsFollowTheRule) {
+  for (const auto& [num_heads, num_kv_heads] : {std::pair{2, 2}, std::pair{6, 3}}) {
+    const BudgetCase c{num_heads, num_kv_heads, 64, KvPolicyKind::kH2o, {0, 130, 100}, 240, 30};
+    SCOPED_TRACE(testing::PrintToString(c));
+    Checked checked(c, kv(), 17, 1e-5);
+    ASSERT_NO_FATAL_FAILURE(checked.RunPrompt(240, isa()));
+    while (checked.row.position < c.num_tokens()) ASSERT_NO_FATAL_FAILURE(checked.RunStep(isa()));
+  }
+}
+
+// The last of an odd number of heads has no other beside it: what lies behind its state, here
+// nothing, is not looked at, however equal all urgencies are.
+TEST_P(BudgetAttentionTest, OddNumbersOfHeadsFollowTheRule) {
+  for (const auto& [num_heads, num_kv_heads] :
+       {std::pair{3, 3}, std::pair{8, 1}, std::pair{6, 3}}) {
+    for (const KvKeep keep : {KvKeep{0, 0, 40}, KvKeep{2, 0, 23}}) {
+      const BudgetCase c{num_heads, num_kv_heads, 16, KvPolicyKind::kWindow, keep, 40, 30};
+      SCOPED_TRACE(testing::PrintToString(c));
+      Checked checked(c, kv(), 19, 0);
+      ASSERT_NO_FATAL_FAILURE(checked.RunPrompt(40, isa()));
+      while (checked.row.position < c.num_tokens()) ASSERT_NO_FATAL_FAILURE(checked.RunStep(isa()));
+    }
+  }
+}
+
+void CheckEqualKeys(const BudgetCase& c, const KvStorage& kv, Isa isa) {
+  SCOPED_TRACE(testing::PrintToString(c));
+  Checked checked(c, kv, 5, 0);
+  for (int64_t token = 1; token < c.num_tokens(); ++token)
+    std::copy_n(checked.row.k(0), c.num_kv_heads * c.head_dim,
+                const_cast<float*>(checked.row.k(token)));
+  Prefill(checked.row, 10, 2, isa);
+  // The prompt's own scores differ by the number of queries: all are made the same.
+  for (int64_t kv_head = 0; kv_head < c.num_kv_heads; ++kv_head) {
+    KvBudgetModel& model = checked.models[static_cast<size_t>(kv_head)];
+    for (int64_t slot = 0; slot < checked.row.num_held; ++slot) {
+      const KvHead<std::byte> head = checked.row.head(kv_head);
+      *head.Score(slot) = 0.5F;
+      const int64_t position = *head.Position(slot);
+      model.Add({position, checked.row.Rounded(checked.row.k(position) + kv_head * c.head_dim),
+                 checked.row.Rounded(checked.row.v(position) + kv_head * c.head_dim), 0.5});
+    }
+  }
+  while (checked.row.position < c.num_tokens()) ASSERT_NO_FATAL_FAILURE(checked.RunStep(isa));
+}
+
 TEST_P(BudgetAttentionTest, EqualKeysAndScoresLoseTheHigherPosition) {
+  constexpr int64_t kShapes[][2] = {{4, 2}, {3, 3}, {4, 1}};
   for (const KvPolicyKind kind : {KvPolicyKind::kH2o, KvPolicyKind::kH2oFlexgen}) {
     for (const KvKeep keep : {KvKeep{0, 70, 5}, KvKeep{0, 3, 1}, KvKeep{0, 33, 40}}) {
-      const BudgetCase c{4, 2, 64, kind, keep, keep.slots() + 9, 60};
-      SCOPED_TRACE(testing::PrintToString(c));
-      Checked checked(c, kv(), 5, 0);
-      for (int64_t token = 1; token < c.num_tokens(); ++token)
-        std::copy_n(checked.row.k(0), 2 * 64, const_cast<float*>(checked.row.k(token)));
-      Prefill(checked.row, 10, 2, isa());
-      // The prompt's own scores differ by the number of queries: all are made the same.
-      for (int64_t kv_head = 0; kv_head < 2; ++kv_head) {
-        KvBudgetModel& model = checked.models[static_cast<size_t>(kv_head)];
-        for (int64_t slot = 0; slot < checked.row.num_held; ++slot) {
-          const KvHead<std::byte> head = checked.row.head(kv_head);
-          *head.Score(slot) = 0.5F;
-          const int64_t position = *head.Position(slot);
-          model.Add({position, checked.row.Rounded(checked.row.k(position) + kv_head * 64),
-                     checked.row.Rounded(checked.row.v(position) + kv_head * 64), 0.5});
-        }
-      }
-      while (checked.row.position < c.num_tokens()) ASSERT_NO_FATAL_FAILURE(checked.RunStep(isa()));
+      for (const auto& [num_heads, num_kv_heads] : kShapes)
+        CheckEqualKeys({num_heads, num_kv_heads, 64, kind, keep, keep.slots() + 9, 60}, kv(),
+                       isa());
     }
   }
 }
@@ -262,22 +295,30 @@ TEST_P(BudgetAttentionTest, BitsDoNotDependOnChunksNeighboursOrThreads) {
   }
 }
 
-TEST_P(BudgetAttentionTest, ANanScoreGoesFirst) {
-  const BudgetCase c{2, 2, 64, KvPolicyKind::kH2o, {0, 40, 4}, 60, 3};
-  BudgetRow row(c, kv(), 8);
-  Prefill(row, 60, 1, isa());
+void CheckNan(int64_t num_heads, const KvStorage& kv, Isa isa) {
+  const BudgetCase c{num_heads, num_heads, 64, KvPolicyKind::kH2o, {0, 40, 4}, 60, 3};
+  SCOPED_TRACE(testing::PrintToString(c));
+  BudgetRow row(c, kv, 8);
+  Prefill(row, 60, 1, isa);
   const int64_t slot = 17;
-  const int64_t position = *row.head(1).Position(slot);
-  *row.head(1).Score(slot) = kPoison;
-  StepAll({&row}, 1, isa());
-  EXPECT_FALSE(row.HeldPositions(1).contains(position));
-  EXPECT_EQ(*row.head(1).Position(slot), 60);
+  const int64_t last = num_heads - 1;
+  const int64_t position = *row.head(last).Position(slot);
+  *row.head(last).Score(slot) = kPoison;
+  StepAll({&row}, 1, isa);
+  EXPECT_FALSE(row.HeldPositions(last).contains(position));
+  EXPECT_EQ(*row.head(last).Position(slot), 60);
   // A query of NaN makes every score NaN; then positions alone decide, and the run goes on.
   std::fill_n(const_cast<float*>(row.q(61)), c.stride(), kPoison);
-  StepAll({&row}, 1, isa());
+  StepAll({&row}, 1, isa);
   EXPECT_FALSE(row.HeldPositions(0).contains(61 - 4));
-  StepAll({&row}, 1, isa());
+  EXPECT_FALSE(row.HeldPositions(last).contains(61 - 4));
+  StepAll({&row}, 1, isa);
   EXPECT_EQ(row.HeldPositions(0).size(), 44U);
+}
+
+TEST_P(BudgetAttentionTest, ANanScoreGoesFirst) {
+  CheckNan(2, kv(), isa());
+  CheckNan(3, kv(), isa());
 }
 
 TEST_P(BudgetAttentionTest, AWindowLeavesScoresAlone) {
