@@ -116,6 +116,13 @@ std::vector<double> MedianRatios(const Options& options,
   return medians;
 }
 
+struct DecodeCase {
+  KvPolicyKind kind;
+  int64_t slots;
+  int64_t head_dim;
+  int kv_bits;
+};
+
 struct AttentionBench {
   const char* name;
   int64_t num_rows;
@@ -161,8 +168,8 @@ class Bench {
   void MatmulShape(int64_t in, int64_t out, DType dtype);
   void OneRow(const char* model, int64_t hidden, int64_t num_layers, DType dtype);
   void AttentionShape(const AttentionBench& bench);
-  void DecodeShape(KvPolicyKind kind, int64_t slots, int kv_bits);
-  void Bookkeeping(int64_t slots);
+  void DecodeShape(const DecodeCase& of);
+  void Bookkeeping(int64_t slots, int64_t head_dim);
   void Row(const std::string& op, const std::string& shape, int64_t rows, double seconds,
            double bytes, double flops, double torch_s = 0) {
     fmt::print("{:<12} {:<22} {:>6} {:>10.1f} {:>9.1f} {:>8.0f} {:>10.1f} {:>9}\n", op, shape, rows,
@@ -363,32 +370,32 @@ void Bench::Attentions() {
   }
 }
 
-// Decode of 16 rows that hold as many tokens as they may, 32 heads of 64, over as many copies of
-// their KV as exceed any cache, taken in turn. With kFull by plain attention, over as many slots.
+// Decode of 16 rows of 32 heads that hold as many tokens as they may, over as many copies of their
+// KV as exceed any cache, taken in turn. With kFull by plain attention, over as many slots.
 struct DecodeBench {
   static constexpr int64_t kRows = 16;
   static constexpr int64_t kHeads = 32;
-  static constexpr int64_t kHeadDim = 64;
-  static constexpr int64_t kWidth = kHeads * kHeadDim;
 
   KvPolicyKind kind;
   int64_t slots;
+  int64_t head_dim;
   int kv_bits;
+  int64_t width = kHeads * head_dim;
   int64_t row_bytes;
   int64_t copies;
   Bytes kv;
-  Bytes qkv = RandomBytes(kRows * 3 * kWidth, DType::kF32);
-  Bytes out = Allocate(kRows * kWidth * 4);
+  Bytes qkv = RandomBytes(kRows * 3 * width, DType::kF32);
+  Bytes out = Allocate(kRows * width * 4);
   int64_t workspace_bytes;
   Bytes workspace;
   int64_t num_calls = 0;
 
-  DecodeBench(const Options& options, KvPolicyKind policy, int64_t num_slots, int bits);
+  DecodeBench(const Options& options, const DecodeCase& of);
   void FillState(std::byte* row) const;
   // Of one call: tokens and their state, without what fills a block up to pages.
   int64_t ReadBytes() const {
     const int64_t state = kind == KvPolicyKind::kFull ? 0 : kHeads * kKvStateBytes;
-    return kRows * slots * (KvSlotBytes(kHeads, kHeadDim, kv_bits) + state);
+    return kRows * slots * (KvSlotBytes(kHeads, head_dim, kv_bits) + state);
   }
   std::byte* NextKv() { return kv.get() + num_calls++ % copies * kRows * row_bytes; }
   template <typename Args>
@@ -398,16 +405,17 @@ struct DecodeBench {
 };
 
 // Random halves are random codes, and as good as any for their min and scale.
-DecodeBench::DecodeBench(const Options& options, KvPolicyKind policy, int64_t num_slots, int bits)
-    : kind(policy),
-      slots(num_slots),
-      kv_bits(bits),
-      row_bytes(slots * (policy == KvPolicyKind::kFull ? KvSlotBytes : KvSlotBytesWithState)(
-                            kHeads, kHeadDim, bits)),
+DecodeBench::DecodeBench(const Options& options, const DecodeCase& of)
+    : kind(of.kind),
+      slots(of.slots),
+      head_dim(of.head_dim),
+      kv_bits(of.kv_bits),
+      row_bytes(slots * (kind == KvPolicyKind::kFull ? KvSlotBytes : KvSlotBytesWithState)(
+                            kHeads, head_dim, kv_bits)),
       copies(kFarBytes / (kRows * row_bytes) + 1),
       kv(RandomBytes(copies * kRows * row_bytes / 2, DType::kF16)),
       workspace_bytes(
-          BudgetAttentionWorkspaceBytes(slots, kHeadDim, options.num_threads, options.isa)),
+          BudgetAttentionWorkspaceBytes(slots, head_dim, options.num_threads, options.isa)),
       workspace(Allocate(workspace_bytes)) {
   if (kind == KvPolicyKind::kFull) return;
   for (int64_t row = 0; row < copies * kRows; ++row) FillState(kv.get() + row * row_bytes);
@@ -416,7 +424,7 @@ DecodeBench::DecodeBench(const Options& options, KvPolicyKind policy, int64_t nu
 void DecodeBench::FillState(std::byte* row) const {
   for (int64_t kv_head = 0; kv_head < kHeads; ++kv_head) {
     const KvHead<std::byte> head{
-        row, kHeads, kHeadDim, kv_head, KvBlockBytesWithState(kHeads, kHeadDim, kv_bits), kv_bits};
+        row, kHeads, head_dim, kv_head, KvBlockBytesWithState(kHeads, head_dim, kv_bits), kv_bits};
     for (int64_t slot = 0; slot < slots; ++slot) {
       *head.Score(slot) = static_cast<float>((slot * 37 + kv_head * 11) % slots);
       *head.Position(slot) = static_cast<int32_t>(slot);
@@ -427,14 +435,14 @@ void DecodeBench::FillState(std::byte* row) const {
 template <typename Args>
 void DecodeBench::SetCommon(Args& args) const {
   args.q = reinterpret_cast<const float*>(qkv.get());
-  args.k = args.q + kWidth;
-  args.v = args.k + kWidth;
-  args.qkv_stride = 3 * kWidth;
+  args.k = args.q + width;
+  args.v = args.k + width;
+  args.qkv_stride = 3 * width;
   args.out = reinterpret_cast<float*>(out.get());
-  args.out_stride = kWidth;
+  args.out_stride = width;
   args.num_heads = args.num_kv_heads = kHeads;
-  args.head_dim = kHeadDim;
-  args.scale = 0.125F;
+  args.head_dim = head_dim;
+  args.scale = 1.0F / std::sqrt(static_cast<float>(head_dim));
   args.kv_bits = kv_bits;
 }
 
@@ -465,22 +473,22 @@ void DecodeBench::RunBudget(ThreadPool& pool, Isa isa) {
   BudgetAttention(args, {workspace.get(), static_cast<size_t>(workspace_bytes)}, pool, isa);
 }
 
-void Bench::DecodeShape(KvPolicyKind kind, int64_t slots, int kv_bits) {
-  DecodeBench bench(options_, kind, slots, kv_bits);
+void Bench::DecodeShape(const DecodeCase& of) {
+  DecodeBench bench(options_, of);
   const double seconds = BestSeconds(options_, [&] {
-    kind == KvPolicyKind::kFull ? bench.RunPlain(pool_, options_.isa)
-                                : bench.RunBudget(pool_, options_.isa);
+    of.kind == KvPolicyKind::kFull ? bench.RunPlain(pool_, options_.isa)
+                                   : bench.RunBudget(pool_, options_.isa);
   });
-  const std::string name = fmt::format("step {}", KvPolicyName(kind));
-  Row(NameWithBits(name, kv_bits), fmt::format("32 x 64, slots {}", slots), DecodeBench::kRows,
-      seconds, static_cast<double>(bench.ReadBytes()),
-      4.0 * static_cast<double>(slots * DecodeBench::kRows * DecodeBench::kWidth));
+  const std::string name = fmt::format("step {}", KvPolicyName(of.kind));
+  Row(NameWithBits(name, of.kv_bits), fmt::format("32 x {}, slots {}", of.head_dim, of.slots),
+      DecodeBench::kRows, seconds, static_cast<double>(bench.ReadBytes()),
+      4.0 * static_cast<double>(of.slots * DecodeBench::kRows * bench.width));
 }
 
 // What keeping scores and finding victims costs, and both beside the memory, in turns.
-void Bench::Bookkeeping(int64_t slots) {
-  DecodeBench plain(options_, KvPolicyKind::kFull, slots, 16);
-  DecodeBench h2o(options_, KvPolicyKind::kH2o, slots, 16);
+void Bench::Bookkeeping(int64_t slots, int64_t head_dim) {
+  DecodeBench plain(options_, {KvPolicyKind::kFull, slots, head_dim, 16});
+  DecodeBench h2o(options_, {KvPolicyKind::kH2o, slots, head_dim, 16});
   ReadTurn read(*this, plain.kv.get(), plain.ReadBytes());
   std::vector<double> read_s;
   const std::vector<double> ratios =
@@ -494,10 +502,11 @@ void Bench::Bookkeeping(int64_t slots) {
   const double more_bytes =
       static_cast<double>(h2o.ReadBytes()) / static_cast<double>(plain.ReadBytes());
   fmt::print(
-      "in turns, slots {}: plain {:.0f} % of the memory's rate ({:.0f} GB/s), h2o {:.0f} %; h2o "
-      "takes {:.1f} % more time\n",
-      slots, 100 * plain_frac, memory_bytes_per_s / 1e9, 100 * plain_frac * more_bytes / ratios[1],
-      100 * (ratios[1] - 1));
+      "in turns, 32 x {}, slots {}: plain {:.0f} % of the memory's rate ({:.0f} GB/s), h2o {:.0f} "
+      "%; "
+      "h2o takes {:.1f} % more time\n",
+      head_dim, slots, 100 * plain_frac, memory_bytes_per_s / 1e9,
+      100 * plain_frac * more_bytes / ratios[1], 100 * (ratios[1] - 1));
   std::fflush(stdout);
 }
 
@@ -505,14 +514,15 @@ constexpr int64_t kBudgetSlots[] = {128, 512, 2048};
 
 void Bench::Bookkeepings() {
   if (!Wanted("bookkeeping")) return;
-  for (const int64_t slots : kBudgetSlots) Bookkeeping(slots);
+  for (const int64_t head_dim : {64, 128})
+    for (const int64_t slots : kBudgetSlots) Bookkeeping(slots, head_dim);
 }
 
 void Bench::Budgets() {
   if (!Wanted("budget")) return;
   for (const int64_t slots : kBudgetSlots)
     for (const KvPolicyKind kind : {KvPolicyKind::kFull, KvPolicyKind::kWindow, KvPolicyKind::kH2o})
-      for (const int kv_bits : {16, 8, 4}) DecodeShape(kind, slots, kv_bits);
+      for (const int kv_bits : {16, 8, 4}) DecodeShape({kind, slots, 64, kv_bits});
   for (const bool scored : {false, true}) {
     const char* name = scored ? "prefill h2o" : "prefill full";
     for (const int64_t head_dim : {64, 128})

@@ -3,6 +3,7 @@
 
 namespace spillway::kernels {
 
-const AttentionFunctions kAttentionAvx2 = {StoreKvSimd, AttendSimd, DecodeSimd};
+const AttentionFunctions kAttentionAvx2 = {StoreKvSimd, AttendSimd, DecodeSimd, WeighKeysSimd,
+                                           AddValuesSimd};
 
 }  // namespace spillway::kernels

@@ -3,6 +3,7 @@
 
 namespace spillway::kernels {
 
-const AttentionFunctions kAttentionAvx512 = {StoreKvSimd, AttendSimd, DecodeSimd};
+const AttentionFunctions kAttentionAvx512 = {StoreKvSimd, AttendSimd, DecodeSimd, WeighKeysSimd,
+                                             AddValuesSimd};
 
 }  // namespace spillway::kernels

@@ -18,7 +18,7 @@ const AttentionFunctions& AttentionFunctionsOf(Isa isa) {
 }
 
 int64_t DecodeHeads(const AttentionArgs& args, int64_t num_rows, int num_threads) {
-  constexpr int64_t kRunBytes = int64_t{32} << 10;
+  constexpr int64_t kRunBytes = int64_t{64} << 10;
   const int64_t group = args.num_heads / args.num_kv_heads;
   if (group > kDecodeGroup) return 1;
   const int64_t head_bytes = KvBlockSlots(args.kv_bits) * KvTokenBytes(args.head_dim, args.kv_bits);

@@ -10,9 +10,13 @@ namespace {
 
 // From a head's run in a KV block to the one in the same block that is fetched meanwhile; with 16
 // lanes two blocks are read at a time, and twice as much lies between. Measured in turns, heads of
-// 64 in 16 bits, at 1 to 16 KiB: 2 KiB are best while memory is quick, and far too few while others
-// use it; from 6 KiB on rates fall.
-constexpr int64_t kAheadBytes = 3072;
+// 64 in 16 bits, at 1 to 16 KiB.
+constexpr int64_t kAheadBytes = 2048;
+
+// Of the step that follows, and of each block that it reads, fetched while this step is read; a
+// half at most. Where a step ends, what is read next lies elsewhere, and the processor's prefetcher
+// would have to find its way again. Measured likewise, at 4 to 32 KiB.
+constexpr int64_t kNextStepBytes = int64_t{16} << 10;
 
 // kBits below 16: of codes, and kKv and kDim do not matter.
 template <DType kKv, int kBits, int64_t kDim>
@@ -30,14 +34,16 @@ struct Decode {
   int64_t padded_dim;
   int64_t code_bytes;   // of a token's K or V
   int64_t token_bytes;  // of the same, min and scale included
-  int64_t heads_ahead;  // from the run that is read to the one that is fetched
   float* q;             // [query][padded_dim], scaled
   float* sums;          // [query][padded_dim]
   float* block_scores;  // [query][64]
   float* ranges;        // [group][16][min, scale] of a KV block of codes
   float* maxima;        // [query]
   float* totals;        // [query]
-  float* factors;       // [query]: what the sums so far are multiplied by in this block
+  float* block_rescales;
+  int64_t heads_ahead;  // from the run that is read to the one that is fetched
+  int64_t part_bytes;   // of the next step's runs, fetched during a query's of this one
+  int64_t pass_slots;   // whose keys are read before their values
 
   explicit Decode(const DecodeTask& decode_task);
   // A division by what the compiler knows: there is one for each run of keys and of values.
@@ -48,36 +54,49 @@ struct Decode {
   float* ScoresOf(int64_t query) const { return block_scores + query * kAttentionKeys; }
   float* WeightsOf(int64_t query, int64_t begin) const {
     if (task.weights == nullptr) return ScoresOf(query);
-    return task.weights + query * task.weights_stride + begin;
+    return task.weights + begin * num_queries + query * kAttentionKeys;
   }
   float* FactorsOf(int64_t begin) const {
     return task.factors + begin / kAttentionKeys * kDecodeQueries;
   }
+  // [query]: what the sums of the slots up to `begin` are multiplied by.
+  float* RescalesOf(int64_t begin) const {
+    if (task.weights == nullptr) return block_rescales;
+    return task.rescales + begin / kAttentionKeys * kDecodeQueries;
+  }
+  // A head's keys or values of a KV block.
+  int64_t run_bytes() const { return kBlockSlots * (kDim > 0 ? 2 * kDim : token_bytes); }
   // A KV block's keys or values of the query's KV head.
   const std::byte* Run(bool values, int64_t query, int64_t slot) const {
     const int64_t head = (values ? args.num_kv_heads : 0) + KvHeadOf(query);
-    return row.kv + slot / kBlockSlots * task.block_bytes + head * kBlockSlots * token_bytes;
+    return row.kv + slot / kBlockSlots * task.block_bytes + head * run_bytes();
   }
-  // What comes behind a step of a block of 64 slots: the next, or the block's values behind its
-  // keys, or the next block's keys behind its values.
+  // What is read of one KV head before the next: the keys, or the values, of kStep slots.
   struct Step {
-    bool values;
-    int64_t begin;    // of the block
-    int64_t slot;     // of the step, in the block
-    int64_t visible;  // slots of the block
+    const std::byte* run;
+    int64_t slot;
+    int64_t ahead;  // bytes from what is read to what is fetched meanwhile
   };
-  int64_t Ahead(const Step& step, int64_t query) const;
-  // Of the query's KV head: the step's KV block of codes; kLanes tokens from the step's slot `at`.
-  CodedBlock<kBits> Coded(const Step& step, int64_t query) const;
-  TokenRuns<kKv, kDim> RunsAt(const Step& step, int64_t query, int64_t at) const;
+  // The first head's run in the step that follows the one at `slot`; behind the last, in the next
+  // task's first. Null: there is none.
+  const std::byte* NextStep(bool values, int64_t slot) const;
+  Step StepAt(bool values, int64_t query, int64_t slot, const std::byte* next) const;
+  void FetchPart(int64_t query, const std::byte* next) const;
+  CodedBlock<kBits> Coded(const Step& step) const;
+  TokenRuns<kKv, kDim> RunsAt(const Step& step, int64_t at) const;  // of kLanes slots
 
+  void FetchState(int64_t query, int64_t slot) const;
   void LoadQueries() const;
-  void Scores(int64_t begin, int64_t visible) const;
-  void Softmax(int64_t begin, int64_t visible) const;
-  void Values(int64_t begin, int64_t visible) const;
+  void Scores(int64_t begin) const;
+  void Softmax(int64_t begin) const;
+  void Values(int64_t begin) const;
   void FinishFactors() const;
   void StoreOutputs() const;
-  void Execute() const;
+
+  int64_t Visible(int64_t begin) const { return MinOf(kAttentionKeys, num_slots - begin); }
+  void Attend() const;
+  void WeighKeys() const;
+  void AddValues(int64_t begin) const;
 };
 
 template <DType kKv, int kBits, int64_t kDim>
@@ -92,14 +111,16 @@ Decode<kKv, kBits, kDim>::Decode(const DecodeTask& decode_task)
       padded_dim(AttentionPaddedDim(args.head_dim)),
       code_bytes(KvCodeBytes(args.head_dim, kBits)),
       token_bytes(KvTokenBytes(args.head_dim, kBits)),
-      heads_ahead(MinOf(num_heads, MaxOf(1, kAheadBytes / (kBlockSlots * token_bytes)))),
       q(task.scratch),
       sums(q + kDecodeQueries * padded_dim),
       block_scores(sums + kDecodeQueries * padded_dim),
       ranges(block_scores + kDecodeQueries * kAttentionKeys),
       maxima(ranges + 2 * kKvCodedBlockSlots * KvGroups(args.head_dim)),
       totals(maxima + kDecodeQueries),
-      factors(totals + kDecodeQueries) {}
+      block_rescales(totals + kDecodeQueries),
+      heads_ahead(MinOf(num_heads, MaxOf(1, kAheadBytes / run_bytes()))),
+      part_bytes(MinOf(kNextStepBytes, num_heads * run_bytes() / 2) / num_queries),
+      pass_slots(task.weights == nullptr ? kAttentionKeys : num_slots) {}
 
 // The queries' heads lie side by side, and so do their outputs.
 template <DType kKv, int kBits, int64_t kDim>
@@ -117,63 +138,88 @@ void Decode<kKv, kBits, kDim>::LoadQueries() const {
   for (int64_t query = 0; query < kDecodeQueries; ++query) {
     maxima[query] = kMinusInfinity;
     totals[query] = 0;
-    factors[query] = 0;
   }
 }
 
-// Bytes from a head's run to the one that is fetched: behind the step's last head that is one of
-// the first heads in the step that follows, and behind the last step one of the next task's.
 template <DType kKv, int kBits, int64_t kDim>
-int64_t Decode<kKv, kBits, kDim>::Ahead(const Step& step, int64_t query) const {
-  const int64_t run_bytes = kBlockSlots * token_bytes;
-  if (HeadOf(query) + heads_ahead < num_heads) return heads_ahead * run_bytes;
-  const int64_t to_first_heads = (heads_ahead - num_heads) * run_bytes;
-  const int64_t to_values = args.num_kv_heads * run_bytes;
-  const int64_t next_step = kStep / kBlockSlots * task.block_bytes;
-  if (step.slot + kStep < step.visible) return to_first_heads + next_step;
-  if (!step.values) return to_first_heads + to_values - step.slot / kBlockSlots * task.block_bytes;
-  if (step.begin + kAttentionKeys < num_slots) return to_first_heads + next_step - to_values;
-  if (task.next_keys == nullptr) return 0;
-  const std::byte* run = Run(true, query, step.begin + step.slot);
-  const auto to_next = static_cast<int64_t>(reinterpret_cast<uintptr_t>(task.next_keys) -
-                                            reinterpret_cast<uintptr_t>(run));
-  return to_next + HeadOf(query) * run_bytes + to_first_heads;
+const std::byte* Decode<kKv, kBits, kDim>::NextStep(bool values, int64_t slot) const {
+  const int64_t begin = slot / pass_slots * pass_slots;
+  const int64_t end = MinOf(begin + pass_slots, num_slots);
+  if (slot + kStep < end) return Run(values, 0, slot + kStep);
+  if (!values) return Run(true, 0, begin);
+  return end < num_slots ? Run(false, 0, end) : task.next_keys;
+}
+
+// A query's part of what is fetched of the next step.
+template <DType kKv, int kBits, int64_t kDim>
+inline __attribute__((always_inline)) void Decode<kKv, kBits, kDim>::FetchPart(
+    int64_t query, const std::byte* next) const {
+  const std::byte* part = next + query * part_bytes;
+  for (int64_t i = 0; i < kStep / kBlockSlots; ++i)
+    FetchNear(part + i * task.block_bytes, part_bytes);
 }
 
 template <DType kKv, int kBits, int64_t kDim>
-CodedBlock<kBits> Decode<kKv, kBits, kDim>::Coded(const Step& step, int64_t query) const {
-  const std::byte* run = Run(step.values, query, step.begin + step.slot);
-  const auto* from = reinterpret_cast<const uint16_t*>(run + kBlockSlots * code_bytes);
+inline __attribute__((always_inline)) typename Decode<kKv, kBits, kDim>::Step
+Decode<kKv, kBits, kDim>::StepAt(bool values, int64_t query, int64_t slot,
+                                 const std::byte* next) const {
+  const std::byte* run = Run(values, query, slot);
+  const int64_t beyond = HeadOf(query) + heads_ahead - num_heads;
+  if (next != nullptr) FetchPart(query, next);
+  if (beyond < 0) return {run, slot, heads_ahead * run_bytes()};
+  if (next == nullptr) return {run, slot, 0};
+  const auto to_next =
+      static_cast<int64_t>(reinterpret_cast<uintptr_t>(next) - reinterpret_cast<uintptr_t>(run));
+  return {run, slot, to_next + beyond * run_bytes()};
+}
+
+template <DType kKv, int kBits, int64_t kDim>
+CodedBlock<kBits> Decode<kKv, kBits, kDim>::Coded(const Step& step) const {
+  const auto* from = reinterpret_cast<const uint16_t*>(step.run + kBlockSlots * code_bytes);
   const int64_t floats = kBlockSlots * 2 * KvGroups(args.head_dim);
   for (int64_t i = 0; i < floats; i += kLanes) Simd::Store(ranges + i, Simd::LoadHalf(from + i));
-  return {run, ranges, args.head_dim, task.block_bytes, Ahead(step, query)};
+  return {step.run, ranges, args.head_dim, task.block_bytes, step.ahead};
 }
 
 template <DType kKv, int kBits, int64_t kDim>
-TokenRuns<kKv, kDim> Decode<kKv, kBits, kDim>::RunsAt(const Step& step, int64_t query,
-                                                      int64_t at) const {
-  const int64_t slot = step.begin + step.slot + at;
-  return {Run(step.values, query, slot),
-          slot,
-          {task.block_bytes, row.num_slots, args.head_dim},
-          Ahead(step, query)};
+TokenRuns<kKv, kDim> Decode<kKv, kBits, kDim>::RunsAt(const Step& step, int64_t at) const {
+  return {step.run, step.slot + at, {task.block_bytes, row.num_slots, args.head_dim}, step.ahead};
+}
+
+// The scores and positions of a step's slots, which lie behind the values and are updated next;
+// those of later blocks are fetched by the update of earlier ones. Spread over the heads: in a
+// burst they would fill the line buffers.
+template <DType kKv, int kBits, int64_t kDim>
+inline __attribute__((always_inline)) void Decode<kKv, kBits, kDim>::FetchState(
+    int64_t query, int64_t slot) const {
+  constexpr int64_t kHeadBytes = kBlockSlots * 4;
+  const int64_t kv_head = KvHeadOf(query);
+  if (kv_head * kHeadBytes % 64 != 0) return;
+  const std::byte* at = row.kv + slot / kBlockSlots * task.block_bytes +
+                        2 * args.num_kv_heads * run_bytes() + kv_head * kHeadBytes;
+  for (int64_t i = 0; i < kStep / kBlockSlots; ++i, at += task.block_bytes) {
+    Fetch(at, 64);
+    Fetch(at + args.num_kv_heads * kHeadBytes, 64);
+  }
 }
 
 // Lanes past the last slot hold a score of nothing; Softmax replaces them.
 template <DType kKv, int kBits, int64_t kDim>
-void Decode<kKv, kBits, kDim>::Scores(int64_t begin, int64_t visible) const {
+void Decode<kKv, kBits, kDim>::Scores(int64_t begin) const {
+  const int64_t visible = Visible(begin);
   for (int64_t slot = 0; slot < visible; slot += kStep) {
+    const std::byte* next = NextStep(false, begin + slot);
     for (int64_t query = 0; query < num_queries; ++query) {
-      const Step step = {false, begin, slot, visible};
+      const Step step = StepAt(false, query, begin + slot, next);
       const float* of_query = q + query * padded_dim;
       float* to = ScoresOf(query) + slot;
       if constexpr (kBits < 16) {
-        const CodedBlock<kBits> keys = Coded(step, query);
+        const CodedBlock<kBits> keys = Coded(step);
         for (int64_t at = 0; at < kStep; at += kLanes)
           Simd::Store(to + at, Dots(of_query, keys, at, args.head_dim));
       } else {
         for (int64_t at = 0; at < kStep; at += kLanes)
-          Simd::Store(to + at, Dots(of_query, RunsAt(step, query, at)));
+          Simd::Store(to + at, Dots(of_query, RunsAt(step, at)));
       }
     }
   }
@@ -181,37 +227,43 @@ void Decode<kKv, kBits, kDim>::Scores(int64_t begin, int64_t visible) const {
 
 // One step for all queries, then the next: alone, each is a chain of latencies.
 template <DType kKv, int kBits, int64_t kDim>
-void Decode<kKv, kBits, kDim>::Softmax(int64_t begin, int64_t visible) const {
+void Decode<kKv, kBits, kDim>::Softmax(int64_t begin) const {
+  const int64_t visible = Visible(begin);
+  float* rescales = RescalesOf(begin);
+  for (int64_t query = 0; query < kDecodeQueries; ++query) rescales[query] = 0;
   for (int64_t query = 0; query < num_queries; ++query) {
     const float maximum = HighestScore(ScoresOf(query), visible, maxima[query]);
-    factors[query] = maxima[query] - maximum;
+    rescales[query] = maxima[query] - maximum;
     maxima[query] = maximum;
     if (task.weights != nullptr) FactorsOf(begin)[query] = maximum;  // until all maxima are known
   }
   for (int64_t query = 0; query < num_queries; query += kLanes)
-    Simd::Store(factors + query, Exp(Simd::Load(factors + query)));
+    Simd::Store(rescales + query, Exp(Simd::Load(rescales + query)));
   for (int64_t query = 0; query < num_queries; ++query) {
     const float total =
         WeighScores(ScoresOf(query), visible, maxima[query], WeightsOf(query, begin));
-    totals[query] = totals[query] * factors[query] + total;
+    totals[query] = totals[query] * rescales[query] + total;
   }
 }
 
 template <DType kKv, int kBits, int64_t kDim>
-void Decode<kKv, kBits, kDim>::Values(int64_t begin, int64_t visible) const {
+void Decode<kKv, kBits, kDim>::Values(int64_t begin) const {
+  const int64_t visible = Visible(begin);
+  const float* rescales = RescalesOf(begin);
   for (int64_t slot = 0; slot < visible; slot += kStep) {
     const int64_t count = MinOf(kStep, visible - slot);
+    const std::byte* next = NextStep(true, begin + slot);
     for (int64_t query = 0; query < num_queries; ++query) {
-      const Step step = {true, begin, slot, visible};
+      const Step step = StepAt(true, query, begin + slot, next);
+      if (task.weights != nullptr && begin == 0) FetchState(query, slot);
       const float* weights = WeightsOf(query, begin) + slot;
       float* to = sums + query * padded_dim;
       if constexpr (kBits < 16) {
-        MulValues(Coded(step, query), count, weights, slot == 0 ? factors[query] : 1.0F, to);
+        MulValues(Coded(step), count, weights, slot == 0 ? rescales[query] : 1.0F, to);
       } else {
-        const float* factor = slot == 0 ? factors + query : nullptr;
-        for (int64_t at = 0; at < count; at += kLanes, factor = nullptr)
-          AddAllValues({MinOf(kLanes, count - at), weights + at, factor, to},
-                       RunsAt(step, query, at));
+        const float* rescale = slot == 0 ? rescales + query : nullptr;
+        for (int64_t at = 0; at < count; at += kLanes, rescale = nullptr)
+          AddAllValues({MinOf(kLanes, count - at), weights + at, rescale, to}, RunsAt(step, at));
       }
     }
   }
@@ -245,32 +297,58 @@ void Decode<kKv, kBits, kDim>::StoreOutputs() const {
 }
 
 template <DType kKv, int kBits, int64_t kDim>
-void Decode<kKv, kBits, kDim>::Execute() const {
+void Decode<kKv, kBits, kDim>::Attend() const {
   LoadQueries();
   for (int64_t begin = 0; begin < num_slots; begin += kAttentionKeys) {
-    const int64_t visible = MinOf(kAttentionKeys, num_slots - begin);
-    Scores(begin, visible);
-    Softmax(begin, visible);
-    Values(begin, visible);
+    Scores(begin);
+    Softmax(begin);
+    Values(begin);
   }
-  if (task.weights != nullptr) FinishFactors();
   StoreOutputs();
 }
 
-// The head dimensions of OPT have code of their own.
-template <DType kKv>
-void DecodeUncoded(const DecodeTask& task) {
-  if (task.args->head_dim == 64) return Decode<kKv, 16, 64>(task).Execute();
-  if (task.args->head_dim == 80) return Decode<kKv, 16, 80>(task).Execute();
-  if (task.args->head_dim == 128) return Decode<kKv, 16, 128>(task).Execute();
-  Decode<kKv, 16, 0>(task).Execute();
+template <DType kKv, int kBits, int64_t kDim>
+void Decode<kKv, kBits, kDim>::WeighKeys() const {
+  LoadQueries();
+  for (int64_t begin = 0; begin < num_slots; begin += kAttentionKeys) {
+    Scores(begin);
+    Softmax(begin);
+  }
+  FinishFactors();
+}
+
+template <DType kKv, int kBits, int64_t kDim>
+void Decode<kKv, kBits, kDim>::AddValues(int64_t begin) const {
+  Values(begin);
+  if (begin + kAttentionKeys >= num_slots) StoreOutputs();
+}
+
+// Calls f with the Decode of the task. The head dimensions of OPT have code of their own.
+template <typename F>
+void WithDecode(const DecodeTask& task, const F& f) {
+  const AttentionArgs& args = *task.args;
+  const auto uncoded = [&]<DType kKv>() {
+    if (args.head_dim == 64) return f(Decode<kKv, 16, 64>(task));
+    if (args.head_dim == 80) return f(Decode<kKv, 16, 80>(task));
+    if (args.head_dim == 128) return f(Decode<kKv, 16, 128>(task));
+    f(Decode<kKv, 16, 0>(task));
+  };
+  if (args.kv_bits == 8) return f(Decode<DType::kF16, 8, 0>(task));
+  if (args.kv_bits == 4) return f(Decode<DType::kF16, 4, 0>(task));
+  args.kv_dtype == DType::kF16 ? uncoded.template operator()<DType::kF16>()
+                               : uncoded.template operator()<DType::kBF16>();
 }
 
 inline void DecodeSimd(const DecodeTask& task) {
-  if (task.args->kv_bits == 8) return Decode<DType::kF16, 8, 0>(task).Execute();
-  if (task.args->kv_bits == 4) return Decode<DType::kF16, 4, 0>(task).Execute();
-  task.args->kv_dtype == DType::kF16 ? DecodeUncoded<DType::kF16>(task)
-                                     : DecodeUncoded<DType::kBF16>(task);
+  WithDecode(task, [](const auto& decode) { decode.Attend(); });
+}
+
+inline void WeighKeysSimd(const DecodeTask& task) {
+  WithDecode(task, [](const auto& decode) { decode.WeighKeys(); });
+}
+
+inline void AddValuesSimd(const DecodeTask& task, int64_t begin) {
+  WithDecode(task, [begin](const auto& decode) { decode.AddValues(begin); });
 }
 
 }  // namespace

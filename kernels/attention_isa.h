@@ -38,11 +38,12 @@ struct DecodeTask {
   int64_t block_bytes = 0;   // from one KV block of the row to the next
   // What the next task reads first, fetched behind the last values; null: nothing.
   const std::byte* next_keys = nullptr;
-  // Of each slot [query][weights_stride]: the weight, but for the factor of its query and its
-  // kAttentionKeys slots, [slot / kAttentionKeys][kDecodeQueries]. Null: not wanted.
+  // [slot / kAttentionKeys][query][slot % kAttentionKeys]: the weight, but for the factor of its
+  // query and its kAttentionKeys slots, [slot / kAttentionKeys][kDecodeQueries]. Null: not wanted.
+  // Where they are, the keys of all slots are read before the first values.
   float* weights = nullptr;
-  int64_t weights_stride = 0;  // a multiple of kAttentionKeys
   float* factors = nullptr;
+  float* rescales = nullptr;  // likewise: what the sums of values up to there are multiplied by
 };
 
 constexpr int64_t kAttentionQueries = 24;  // share one pass over the keys
@@ -81,12 +82,16 @@ constexpr int64_t AttentionHistoryBytes(int64_t max_slots) {
 struct AttentionFunctions {
   void (*store_kv)(const AttentionTask& task);  // all new tokens of the row, one KV head
   void (*attend)(const AttentionTask& task);
-  void (*decode)(const DecodeTask& task);
+  void (*decode)(const DecodeTask& task);  // no weights wanted
+  // Weights wanted: those of all slots; then the values of kAttentionKeys slots, from slot 0 on.
+  // The last of them gives the outputs.
+  void (*weigh_keys)(const DecodeTask& task);
+  void (*add_values)(const DecodeTask& task, int64_t slot_begin);
 };
 
 const AttentionFunctions& AttentionFunctionsOf(Isa isa);
 
-// KV heads of each DecodeTask of a row: runs of 32 KiB where there are so many, fewer heads where
+// KV heads of each DecodeTask of a row: runs of 64 KiB where there are so many, fewer heads where
 // workers would be left idle. 1 where the group is over kDecodeGroup.
 int64_t DecodeHeads(const AttentionArgs& args, int64_t num_rows, int num_threads);
 

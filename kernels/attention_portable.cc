@@ -3,6 +3,7 @@
 
 namespace spillway::kernels {
 
-const AttentionFunctions kAttentionPortable = {StoreKvSimd, AttendSimd, DecodeSimd};
+const AttentionFunctions kAttentionPortable = {StoreKvSimd, AttendSimd, DecodeSimd, WeighKeysSimd,
+                                               AddValuesSimd};
 
 }  // namespace spillway::kernels

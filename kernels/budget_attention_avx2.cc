@@ -2,6 +2,8 @@
 
 namespace spillway::kernels {
 
-void UpdateBudgetAvx2(const BudgetTask& task) { UpdateBudgetSimd(task); }
+void UpdateBudgetAvx2(const BudgetTask& task, int64_t slot_begin) {
+  UpdateBudgetSimd(task, slot_begin);
+}
 
 }  // namespace spillway::kernels

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kMaxPosition = int64_t{1} << 24;  // positions are compared as floats
 
-using UpdateBudget = void (*)(const BudgetTask& task);
+using UpdateBudget = void (*)(const BudgetTask& task, int64_t slot_begin);
 
 UpdateBudget UpdateBudgetOf(Isa isa) {
 #if defined(SPILLWAY_X86)
@@ -67,8 +67,13 @@ int64_t VictimBytes() { return kDecodeQueries * (kVictimFloats * 4 + 8); }
 int64_t NumFactors(int64_t slots) { return PaddedSlots(slots) / kAttentionKeys * kDecodeQueries; }
 int64_t ScratchBytes(int64_t max_slots, int64_t head_dim) {
   return AttentionScratchBytes(head_dim) + VictimBytes() +
-         (kMaxQueries * PaddedSlots(max_slots) + NumFactors(max_slots)) * 4;
+         (kMaxQueries * PaddedSlots(max_slots) + 2 * NumFactors(max_slots)) * 4;
 }
+
+struct Functions {
+  const AttentionFunctions& attention;
+  UpdateBudget update;
+};
 
 // Neighbouring KV heads of one row.
 struct Step {
@@ -98,8 +103,8 @@ struct Step {
     return reinterpret_cast<int64_t*>(best() + kDecodeQueries * kVictimFloats);
   }
   float* history() const { return reinterpret_cast<float*>(victims() + kDecodeQueries); }
-  // [query][num_held rounded up], or of an AttentionTask one such line: the sums over the group's
-  // heads; null where scores do not matter.
+  // Of all queries, or of an AttentionTask the sums over the group's heads; null where scores do
+  // not matter.
   float* weights() const {
     if (!UsesScores(args.kind)) return nullptr;
     return group() <= kDecodeGroup ? history()
@@ -107,10 +112,14 @@ struct Step {
   }
   float* factors() const { return history() + kMaxQueries * PaddedSlots(num_held()); }
   AttentionTask Task(int64_t kv_head) const;
-  void Store(const AttentionFunctions& functions) const;
-  void Attend(const AttentionFunctions& functions, const std::byte* next_keys) const;
-  void AttendGroup(const AttentionFunctions& functions) const;
-  void UpdateState(UpdateBudget update) const;
+  void Store(const AttentionFunctions& attention) const;
+  DecodeTask Decode(const std::byte* next_keys) const;
+  BudgetTask Budget() const;
+  void AttendGroup(const AttentionFunctions& attention) const;
+  void AttendThenUpdate(const Functions& functions, const std::byte* next_keys) const;
+  void UpdateAsValuesAreRead(const Functions& functions, const std::byte* next_keys) const;
+  void AttendAndUpdate(const Functions& functions, const std::byte* next_keys) const;
+  void Evict() const;
   void MoveNewTokenTo(const KvHead<std::byte>& head, int64_t slot) const;
 };
 
@@ -135,30 +144,29 @@ AttentionTask Step::Task(int64_t kv_head) const {
           .scores_stride = 0};  // all heads of the group into one
 }
 
-void Step::Store(const AttentionFunctions& functions) const {
+void Step::Store(const AttentionFunctions& attention) const {
   for (int64_t kv_head = kv_head_begin; kv_head < kv_head_end; ++kv_head) {
-    functions.store_kv(Task(kv_head));
+    attention.store_kv(Task(kv_head));
     *Head(kv_head).Score(row.num_held) = 0.0F;
     *Head(kv_head).Position(row.num_held) = static_cast<int32_t>(row.position);
   }
 }
 
-void Step::Attend(const AttentionFunctions& functions, const std::byte* next_keys) const {
-  if (group() > kDecodeGroup) return AttendGroup(functions);
-  functions.decode({.args = &plain,
-                    .row = &plain_row,
-                    .kv_head_begin = kv_head_begin,
-                    .kv_head_end = kv_head_end,
-                    .scratch = reinterpret_cast<float*>(scratch),
-                    .block_bytes = BlockBytes(),
-                    .next_keys = next_keys,
-                    .weights = weights(),
-                    .weights_stride = PaddedSlots(num_held()),
-                    .factors = factors()});
+DecodeTask Step::Decode(const std::byte* next_keys) const {
+  return {.args = &plain,
+          .row = &plain_row,
+          .kv_head_begin = kv_head_begin,
+          .kv_head_end = kv_head_end,
+          .scratch = reinterpret_cast<float*>(scratch),
+          .block_bytes = BlockBytes(),
+          .next_keys = next_keys,
+          .weights = weights(),
+          .factors = factors(),
+          .rescales = factors() + NumFactors(num_held())};
 }
 
 // Of one KV head.
-void Step::AttendGroup(const AttentionFunctions& functions) const {
+void Step::AttendGroup(const AttentionFunctions& attention) const {
   AttentionTask task = Task(kv_head_begin);
   if (task.scores != nullptr) {
     std::fill_n(task.scores, PaddedSlots(num_held()), 0.0F);
@@ -167,14 +175,14 @@ void Step::AttendGroup(const AttentionFunctions& functions) const {
   for (int64_t query = 0; query < group(); query += kAttentionQueries) {
     task.query_begin = query;
     task.query_end = std::min(group(), query + kAttentionQueries);
-    functions.attend(task);
+    attention.attend(task);
   }
 }
 
-void Step::UpdateState(UpdateBudget update) const {
+BudgetTask Step::Budget() const {
   const KvHead<std::byte> first = Head(kv_head_begin);
   const PositionRange candidates = Candidates(args.kind, row.keep, row.position);
-  update({.scores = reinterpret_cast<std::byte*>(first.Score(0)),
+  return {.scores = reinterpret_cast<std::byte*>(first.Score(0)),
           .positions = reinterpret_cast<std::byte*>(first.Position(0)),
           .head_bytes = first.block_slots() * 4,
           .block_bytes = first.block_bytes,
@@ -182,13 +190,44 @@ void Step::UpdateState(UpdateBudget update) const {
           .num_heads = kv_head_end - kv_head_begin,
           .num_held = num_held(),
           .weights = weights(),
-          .weights_stride = PaddedSlots(num_held()),
           .factors = factors(),
           .group = group() <= kDecodeGroup ? group() : 1,
           .first_candidate = candidates.first,
           .last_candidate = candidates.last,
           .best = best(),
-          .victims = victims()});
+          .victims = victims()};
+}
+
+void Step::AttendThenUpdate(const Functions& functions, const std::byte* next_keys) const {
+  if (group() > kDecodeGroup) {
+    AttendGroup(functions.attention);
+  } else {
+    functions.attention.decode(Decode(next_keys));
+  }
+  const BudgetTask budget = Budget();
+  for (int64_t begin = 0; begin < num_held(); begin += kAttentionKeys)
+    functions.update(budget, begin);
+}
+
+// All weights are known before the first values are read, and a block's state lies behind its
+// values: behind all slots it would be read once more from where it lies scattered.
+void Step::UpdateAsValuesAreRead(const Functions& functions, const std::byte* next_keys) const {
+  const DecodeTask decode = Decode(next_keys);
+  const BudgetTask budget = Budget();
+  functions.attention.weigh_keys(decode);
+  for (int64_t begin = 0; begin < num_held(); begin += kAttentionKeys) {
+    functions.attention.add_values(decode, begin);
+    functions.update(budget, begin);
+  }
+}
+
+void Step::AttendAndUpdate(const Functions& functions, const std::byte* next_keys) const {
+  if (UsesScores(args.kind) && group() <= kDecodeGroup)
+    return UpdateAsValuesAreRead(functions, next_keys);
+  AttendThenUpdate(functions, next_keys);
+}
+
+void Step::Evict() const {
   if (num_held() <= row.keep.slots()) return;
   for (int64_t kv_head = kv_head_begin; kv_head < kv_head_end; ++kv_head) {
     const int64_t victim = victims()[kv_head - kv_head_begin];
@@ -219,8 +258,7 @@ void BudgetAttention(const BudgetAttentionArgs& args, std::span<std::byte> works
   const int64_t scratch_bytes = ScratchBytes(max_held, args.head_dim);
   SPILLWAY_CHECK(static_cast<int64_t>(workspace.size()) >= pool.num_threads() * scratch_bytes);
   SPILLWAY_CHECK(reinterpret_cast<uintptr_t>(workspace.data()) % 64 == 0);
-  const AttentionFunctions& attention = AttentionFunctionsOf(isa);
-  const UpdateBudget update = UpdateBudgetOf(isa);
+  const Functions functions = {AttentionFunctionsOf(isa), UpdateBudgetOf(isa)};
   const AttentionArgs plain = PlainArgs(args);
   const auto num_rows = static_cast<int64_t>(args.rows.size());
   const int64_t heads = DecodeHeads(plain, num_rows, pool.num_threads());
@@ -234,9 +272,9 @@ void BudgetAttention(const BudgetAttentionArgs& args, std::span<std::byte> works
   auto run = [&](int64_t index, int worker) {
     const Step step = step_of(index, worker);
     const int64_t next = pool.NextTask(index);
-    step.Store(attention);
-    step.Attend(attention, next < 0 ? nullptr : step_of(next, worker).FirstKeys());
-    step.UpdateState(update);
+    step.Store(functions.attention);
+    step.AttendAndUpdate(functions, next < 0 ? nullptr : step_of(next, worker).FirstKeys());
+    step.Evict();
   };
   pool.Run(num_rows * tasks_per_row, run);
 }

@@ -17,11 +17,11 @@ struct BudgetTask {
   int64_t block_slots = 0;
   int64_t num_heads = 0;
   int64_t num_held = 0;  // the new token included
-  // [query][weights_stride], `group` queries a KV head, zeros from num_held to a multiple of 16;
-  // and [slot / kAttentionKeys][kDecodeQueries], what a query's weights there are multiplied by.
-  // The group's are added up in their order. Null: scores do not matter.
+  // [slot / kAttentionKeys][query][slot % kAttentionKeys], `group` queries a KV head, zeros from
+  // num_held to a multiple of 16; and [slot / kAttentionKeys][kDecodeQueries], what a query's
+  // weights there are multiplied by. The group's are added up in their order. Null: scores do not
+  // matter.
   const float* weights = nullptr;
-  int64_t weights_stride = 0;
   const float* factors = nullptr;
   int64_t group = 1;
   int64_t first_candidate = 0;  // positions that may go
@@ -31,10 +31,11 @@ struct BudgetTask {
   int64_t* victims = nullptr;
 };
 
-// Adds the weights to the scores and names the victims. State is met as it lies: a block's, of all
-// KV heads, then the next one's; what is in slots not held does not matter, and may change.
-void UpdateBudgetPortable(const BudgetTask& task);
-void UpdateBudgetAvx2(const BudgetTask& task);
-void UpdateBudgetAvx512(const BudgetTask& task);
+// Of kAttentionKeys slots, from slot 0 on: adds the weights to the scores; behind the last of them
+// names the victims. State is met as it lies: a block's, of all KV heads, then the next one's; what
+// is in slots not held does not matter, and may change.
+void UpdateBudgetPortable(const BudgetTask& task, int64_t slot_begin);
+void UpdateBudgetAvx2(const BudgetTask& task, int64_t slot_begin);
+void UpdateBudgetAvx512(const BudgetTask& task, int64_t slot_begin);
 
 }  // namespace spillway::kernels

@@ -15,7 +15,8 @@ namespace {
 constexpr int64_t kLanes = Simd::kLanes;
 constexpr float kInfinity = __builtin_inff();
 constexpr float kLaneNumbers[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-constexpr int64_t kStateAheadBlocks = 2;
+// A half of what is updated at a time: the rest would not stay near while values are read.
+constexpr int64_t kStateAheadBlocks = 4;
 
 // How much a token of this score should go: -score. One of no score at all goes first.
 inline Simd::F Urgency(Simd::F score) {
@@ -75,7 +76,9 @@ struct Update {
   bool IsNewer(int64_t head, int64_t slot, int64_t than) const;
   int32_t PositionAt(int64_t head, int64_t slot) const;
   int64_t Victim(int64_t head) const;
-  void Run();
+  void Begin() const;
+  void Meet(int64_t begin);
+  void FindVictims() const;
 };
 
 template <int64_t kBlockSlots>
@@ -115,15 +118,17 @@ void Update<kBlockSlots>::SpreadFactors(int64_t slot) {
 // Of the slots' tokens, those of the group's queries added up in their order.
 template <int64_t kBlockSlots>
 Simd::F Update<kBlockSlots>::Weights(int64_t head, const Slots& slots) const {
-  const float* low = task.weights + head * task.group * task.weights_stride + slots.first;
-  const int64_t to_high = (Last(head) - head) * task.group * task.weights_stride;
+  const int64_t begin = slots.first / kAttentionKeys * kAttentionKeys;
+  const float* low = task.weights + begin * task.num_heads * task.group +
+                     head * task.group * kAttentionKeys + slots.first % kAttentionKeys;
+  const int64_t to_high = (Last(head) - head) * task.group * kAttentionKeys;
   const float* factor = factors + head / kHeads * task.group * kLanes;
   Simd::F sum = Simd::Zero();
   for (int64_t query = 0; query < task.group; ++query) {
     const Simd::F weights = kHeads == 1 ? Simd::Load(low) : Simd::LoadHalves(low, low + to_high);
     sum = query == 0 ? Simd::Mul(weights, Simd::Load(factor))
                      : Simd::Fma(weights, Simd::Load(factor), sum);
-    low += task.weights_stride;
+    low += kAttentionKeys;
     factor += kLanes;
   }
   return sum;
@@ -220,23 +225,40 @@ void Update<kBlockSlots>::FetchFirstState() const {
 }
 
 template <int64_t kBlockSlots>
-void Update<kBlockSlots>::Run() {
+void Update<kBlockSlots>::Begin() const {
   FetchFirstState();
   for (int64_t head = 0; head < task.num_heads; head += kHeads) {
     Simd::Store(UrgenciesOf(head), Simd::Set(-kInfinity));
     Simd::Store(VictimsOf(head), Simd::Set(-1.0F));
   }
-  for (int64_t slot = 0; slot < task.num_held; slot += kHeadLanes) {
-    if (task.weights != nullptr && slot % kAttentionKeys == 0) SpreadFactors(slot);
+}
+
+template <int64_t kBlockSlots>
+void Update<kBlockSlots>::Meet(int64_t begin) {
+  if (task.weights != nullptr) SpreadFactors(begin);
+  const int64_t end = MinOf(begin + kAttentionKeys, task.num_held);
+  for (int64_t slot = begin; slot < end; slot += kHeadLanes) {
     const Slots slots = SlotsAt(slot);
     for (int64_t head = 0; head < task.num_heads; head += kHeads) MeetSlots(head, slots);
   }
+}
+
+template <int64_t kBlockSlots>
+void Update<kBlockSlots>::FindVictims() const {
   for (int64_t head = 0; head < task.num_heads; ++head) task.victims[head] = Victim(head);
 }
 
-inline void UpdateBudgetSimd(const BudgetTask& task) {
-  if (task.block_slots == kKvBlockSlots) return Update<kKvBlockSlots>(task).Run();
-  Update<kKvCodedBlockSlots>(task).Run();
+template <int64_t kBlockSlots>
+void UpdateBudgetAs(const BudgetTask& task, int64_t begin) {
+  Update<kBlockSlots> update(task);
+  if (begin == 0) update.Begin();
+  update.Meet(begin);
+  if (begin + kAttentionKeys >= task.num_held) update.FindVictims();
+}
+
+inline void UpdateBudgetSimd(const BudgetTask& task, int64_t begin) {
+  if (task.block_slots == kKvBlockSlots) return UpdateBudgetAs<kKvBlockSlots>(task, begin);
+  UpdateBudgetAs<kKvCodedBlockSlots>(task, begin);
 }
 
 }  // namespace
