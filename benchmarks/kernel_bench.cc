@@ -502,9 +502,8 @@ void Bench::Bookkeeping(int64_t slots, int64_t head_dim) {
   const double more_bytes =
       static_cast<double>(h2o.ReadBytes()) / static_cast<double>(plain.ReadBytes());
   fmt::print(
-      "in turns, 32 x {}, slots {}: plain {:.0f} % of the memory's rate ({:.0f} GB/s), h2o {:.0f} "
-      "%; "
-      "h2o takes {:.1f} % more time\n",
+      "in turns, 32 x {}, slots {}: plain {:.0f} % of the memory's rate ({:.0f} GB/s), "
+      "h2o {:.0f} %; h2o takes {:.1f} % more time\n",
       head_dim, slots, 100 * plain_frac, memory_bytes_per_s / 1e9,
       100 * plain_frac * more_bytes / ratios[1], 100 * (ratios[1] - 1));
   std::fflush(stdout);

@@ -9,13 +9,17 @@ namespace spillway::kernels {
 namespace {
 
 // From a head's run in a KV block to the one in the same block that is fetched meanwhile; with 16
-// lanes two blocks are read at a time, and twice as much lies between. Measured in turns, heads of
-// 64 in 16 bits, at 1 to 16 KiB.
+// lanes two blocks are read at a time, and twice as much lies between. Into the second-level cache,
+// as a hint to a processor that reads ahead by itself: into the first, requests for lines from
+// memory held up the reads (a fifth of the rate). Measured in turns, heads of 64 and 128 in 16
+// bits, at 1 to 16 KiB.
 constexpr int64_t kAheadBytes = 2048;
 
-// Of the step that follows, and of each block that it reads, fetched while this step is read; a
-// half at most. Where a step ends, what is read next lies elsewhere, and the processor's prefetcher
-// would have to find its way again. Measured likewise, at 4 to 32 KiB.
+// Of each KV block of the step that follows so much is fetched while this step is read, at most
+// half of its run. Where a step ends, what is read next lies elsewhere, and the processor's
+// prefetcher would have to find its way again, at a third of its rate for 16 KiB. Into the
+// first-level cache: requests to the second are dropped where many are under way. Measured
+// likewise, at 4 to 32 KiB.
 constexpr int64_t kNextStepBytes = int64_t{16} << 10;
 
 // kBits below 16: of codes, and kKv and kDim do not matter.
@@ -32,18 +36,18 @@ struct Decode {
   int64_t num_queries;
   int64_t num_slots;  // that the queries see
   int64_t padded_dim;
-  int64_t code_bytes;   // of a token's K or V
-  int64_t token_bytes;  // of the same, min and scale included
-  float* q;             // [query][padded_dim], scaled
-  float* sums;          // [query][padded_dim]
-  float* block_scores;  // [query][64]
-  float* ranges;        // [group][16][min, scale] of a KV block of codes
-  float* maxima;        // [query]
-  float* totals;        // [query]
-  float* block_rescales;
-  int64_t heads_ahead;  // from the run that is read to the one that is fetched
-  int64_t part_bytes;   // of the next step's runs, fetched during a query's of this one
-  int64_t pass_slots;   // whose keys are read before their values
+  int64_t code_bytes;     // of a token's K or V
+  int64_t token_bytes;    // of the same, min and scale included
+  float* q;               // [query][padded_dim], scaled
+  float* sums;            // [query][padded_dim]
+  float* block_scores;    // [query][64]
+  float* ranges;          // [group][16][min, scale] of a KV block of codes
+  float* maxima;          // [query]
+  float* totals;          // [query]
+  float* block_rescales;  // [query], where weights are not wanted
+  int64_t heads_ahead;    // from the run that is read to the one that is fetched
+  int64_t part_bytes;     // of the next step's runs, fetched during a query's of this one
+  int64_t pass_slots;     // whose keys are read before their values
 
   explicit Decode(const DecodeTask& decode_task);
   // A division by what the compiler knows: there is one for each run of keys and of values.
@@ -193,10 +197,11 @@ template <DType kKv, int kBits, int64_t kDim>
 inline __attribute__((always_inline)) void Decode<kKv, kBits, kDim>::FetchState(
     int64_t query, int64_t slot) const {
   constexpr int64_t kHeadBytes = kBlockSlots * 4;
-  const int64_t kv_head = KvHeadOf(query);
-  if (kv_head * kHeadBytes % 64 != 0) return;
   const std::byte* at = row.kv + slot / kBlockSlots * task.block_bytes +
-                        2 * args.num_kv_heads * run_bytes() + kv_head * kHeadBytes;
+                        2 * args.num_kv_heads * run_bytes() + KvHeadOf(query) * kHeadBytes;
+  const auto in_line = static_cast<int64_t>(reinterpret_cast<uintptr_t>(at) % 64);
+  const bool is_fetched = in_line != 0 && in_line + kHeadBytes <= 64;  // by the head before it
+  if (is_fetched && query != 0) return;
   for (int64_t i = 0; i < kStep / kBlockSlots; ++i, at += task.block_bytes) {
     Fetch(at, 64);
     Fetch(at + args.num_kv_heads * kHeadBytes, 64);

@@ -62,7 +62,8 @@ int64_t PaddedSlots(int64_t slots) { return RoundUp(slots, kAttentionKeys); }
 constexpr int64_t kMaxQueries = std::max(kAttentionQueries + 1, kDecodeQueries);
 
 // Of one worker: the attention's own; the victims; the weights of the queries of a DecodeTask, or
-// the history of an AttentionTask and the weights of its KV head; the weights' factors.
+// the history of an AttentionTask and the weights of its KV head; the weights' factors, and of a
+// DecodeTask as many rescales.
 int64_t VictimBytes() { return kDecodeQueries * (kVictimFloats * 4 + 8); }
 int64_t NumFactors(int64_t slots) { return PaddedSlots(slots) / kAttentionKeys * kDecodeQueries; }
 int64_t ScratchBytes(int64_t max_slots, int64_t head_dim) {

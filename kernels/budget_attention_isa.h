@@ -1,5 +1,5 @@
 // What budget_attention_cpu.cc hands to the instruction sets: the state of some KV heads of a
-// row after they attended. Private to the kernels.
+// row, whose weights are known. Private to the kernels.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ struct BudgetTask {
   int64_t num_heads = 0;
   int64_t num_held = 0;  // the new token included
   // [slot / kAttentionKeys][query][slot % kAttentionKeys], `group` queries a KV head, zeros from
-  // num_held to a multiple of 16; and [slot / kAttentionKeys][kDecodeQueries], what a query's
+  // num_held to a whole register; and [slot / kAttentionKeys][kDecodeQueries], what a query's
   // weights there are multiplied by. The group's are added up in their order. Null: scores do not
   // matter.
   const float* weights = nullptr;

@@ -15,7 +15,8 @@ namespace {
 constexpr int64_t kLanes = Simd::kLanes;
 constexpr float kInfinity = __builtin_inff();
 constexpr float kLaneNumbers[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-// A half of what is updated at a time: the rest would not stay near while values are read.
+// Of 8 slots: a half of what is updated at a time, as the rest would not stay near while values are
+// read. Of 16: all of it.
 constexpr int64_t kStateAheadBlocks = 4;
 
 // How much a token of this score should go: -score. One of no score at all goes first.
@@ -70,7 +71,6 @@ struct Update {
   void SpreadFactors(int64_t slot);
   Simd::F Weights(int64_t head, const Slots& slots) const;
   Simd::F AddWeights(int64_t head, const Slots& slots, float* scores) const;
-  void FetchFirstState() const;
   void MeetSlots(int64_t head, const Slots& slots) const;
   void MeetCandidates(int64_t head, const Slots& slots, Simd::M candidates, Simd::F urgency) const;
   bool IsNewer(int64_t head, int64_t slot, int64_t than) const;
@@ -213,20 +213,7 @@ int64_t Update<kBlockSlots>::Victim(int64_t head) const {
 }
 
 template <int64_t kBlockSlots>
-void Update<kBlockSlots>::FetchFirstState() const {
-  const int64_t end = MinOf(kStateAheadBlocks * kBlockSlots, task.num_held);
-  for (int64_t slot = 0; slot < end; slot += kBlockSlots) {
-    const int64_t offset = slot / kBlockSlots * task.block_bytes;
-    for (int64_t at = offset; at < offset + task.num_heads * task.head_bytes; at += 64) {
-      if (task.weights != nullptr) __builtin_prefetch(task.scores + at, 1, 3);
-      __builtin_prefetch(task.positions + at, 0, 3);
-    }
-  }
-}
-
-template <int64_t kBlockSlots>
 void Update<kBlockSlots>::Begin() const {
-  FetchFirstState();
   for (int64_t head = 0; head < task.num_heads; head += kHeads) {
     Simd::Store(UrgenciesOf(head), Simd::Set(-kInfinity));
     Simd::Store(VictimsOf(head), Simd::Set(-1.0F));
