@@ -58,7 +58,7 @@ struct Checked {
   void CheckToken(int64_t kv_head, const ModelToken& token) {
     const KvHead<std::byte> head = row.head(kv_head);
     int64_t slot = 0;
-    while (*head.Position(slot) != token.position) ++slot;
+    while (slot < row.num_held && *head.Position(slot) != token.position) ++slot;
     ASSERT_LT(slot, row.num_held);
     if (UsesScores(row.c.kind)) {
       ASSERT_NEAR(*head.Score(slot), token.score, 2e-5 * (1 + token.score))
@@ -242,8 +242,11 @@ std::vector<float> PlainOutput(BudgetRow& row, Isa isa) {
 
 TEST_P(BudgetAttentionTest, OutputIsPlainAttentionsToTheBit) {
   std::mt19937 random(23);
-  for (uint32_t run = 0; run < 12; ++run) {
-    const BudgetCase c = RandomCase(random);
+  std::vector<BudgetCase> cases = {{4, 4, 64, KvPolicyKind::kH2o, {0, 150, 60}, 230, 5},
+                                   {6, 3, 128, KvPolicyKind::kH2o, {0, 100, 41}, 130, 12}};
+  for (int run = 0; run < 12; ++run) cases.push_back(RandomCase(random));
+  for (uint32_t run = 0; run < cases.size(); ++run) {
+    const BudgetCase& c = cases[run];
     SCOPED_TRACE(testing::PrintToString(c));
     BudgetRow row(c, kv(), run);
     Prefill(row, 64, 2, isa());
@@ -255,7 +258,7 @@ TEST_P(BudgetAttentionTest, OutputIsPlainAttentionsToTheBit) {
   }
 }
 
-// Four rows of different lengths and budgets: together, alone, in chunks, on other threads.
+// Rows of different lengths and budgets: together, alone, in chunks, on other threads.
 void CheckBitsOfRows(std::span<const BudgetCase> cases, const KvStorage& kv, Isa isa) {
   auto run_all = [&](int64_t chunk, int num_threads, bool together) {
     std::vector<std::unique_ptr<BudgetRow>> rows;
@@ -272,7 +275,8 @@ void CheckBitsOfRows(std::span<const BudgetCase> cases, const KvStorage& kv, Isa
     return rows;
   };
   const auto expected = run_all(1000, 1, false);
-  for (const auto& rows : {run_all(1000, 2, true), run_all(7, 4, true), run_all(1, 2, false)}) {
+  for (const auto& rows : {run_all(1000, 1, true), run_all(1000, 2, true), run_all(7, 4, true),
+                           run_all(1, 2, false)}) {
     for (size_t i = 0; i < rows.size(); ++i) {
       EXPECT_EQ(Bits(rows[i]->out), Bits(expected[i]->out)) << i;
       EXPECT_TRUE(std::ranges::equal(rows[i]->cache.span(), expected[i]->cache.span())) << i;
@@ -281,12 +285,15 @@ void CheckBitsOfRows(std::span<const BudgetCase> cases, const KvStorage& kv, Isa
 }
 
 TEST_P(BudgetAttentionTest, BitsDoNotDependOnChunksNeighboursOrThreads) {
-  // {40, 40}: more heads than one decode task takes; {12, 6}: one key for two queries.
-  constexpr int64_t kShapes[][3] = {{8, 2, 64}, {40, 40, 16}, {12, 6, 80}};
+  // {40, 40}: more heads than one decode task takes; {32, 32}, {32, 16}: as many queries as one
+  // takes; {12, 6}: one key for two queries.
+  constexpr int64_t kShapes[][3] = {
+      {8, 2, 64}, {40, 40, 16}, {32, 32, 64}, {32, 16, 128}, {12, 6, 80}};
   for (const KvPolicyKind kind : {KvPolicyKind::kH2o, KvPolicyKind::kH2oFlexgen}) {
     for (const auto& [num_heads, num_kv_heads, head_dim] : kShapes) {
       const BudgetCase cases[] = {{num_heads, num_kv_heads, head_dim, kind, {0, 20, 21}, 100, 20},
                                   {num_heads, num_kv_heads, head_dim, kind, {0, 70, 10}, 30, 20},
+                                  {num_heads, num_kv_heads, head_dim, kind, {0, 150, 60}, 205, 20},
                                   {num_heads, num_kv_heads, head_dim, kind, {0, 0, 1}, 3, 20},
                                   {num_heads, num_kv_heads, head_dim, kind, {0, 15, 1}, 16, 20}};
       SCOPED_TRACE(num_heads);
