@@ -11,13 +11,13 @@ namespace {
 // From a head's run in a KV block to the one in the same block that is fetched meanwhile; with 16
 // lanes two blocks are read at a time, and twice as much lies between. Into the second-level cache,
 // as a hint to a processor that reads ahead by itself: into the first, requests for lines from
-// memory held up the reads (a fifth of the rate). Measured in turns, heads of 64 and 128 in 16
+// memory held up the reads (a tenth of the rate). Measured in turns, heads of 64 and 128 in 16
 // bits, at 1 to 16 KiB.
 constexpr int64_t kAheadBytes = 2048;
 
 // Of each KV block of the step that follows so much is fetched while this step is read, at most
 // half of its run. Where a step ends, what is read next lies elsewhere, and the processor's
-// prefetcher would have to find its way again, at a third of its rate for 16 KiB. Into the
+// prefetcher would have to find its way again: at first it has a third of its rate. Into the
 // first-level cache: requests to the second are dropped where many are under way. Measured
 // likewise, at 4 to 32 KiB.
 constexpr int64_t kNextStepBytes = int64_t{16} << 10;
@@ -199,9 +199,6 @@ inline __attribute__((always_inline)) void Decode<kKv, kBits, kDim>::FetchState(
   constexpr int64_t kHeadBytes = kBlockSlots * 4;
   const std::byte* at = row.kv + slot / kBlockSlots * task.block_bytes +
                         2 * args.num_kv_heads * run_bytes() + KvHeadOf(query) * kHeadBytes;
-  const auto in_line = static_cast<int64_t>(reinterpret_cast<uintptr_t>(at) % 64);
-  const bool is_fetched = in_line != 0 && in_line + kHeadBytes <= 64;  // by the head before it
-  if (is_fetched && query != 0) return;
   for (int64_t i = 0; i < kStep / kBlockSlots; ++i, at += task.block_bytes) {
     Fetch(at, 64);
     Fetch(at + args.num_kv_heads * kHeadBytes, 64);

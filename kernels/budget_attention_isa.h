@@ -1,5 +1,5 @@
 // What budget_attention_cpu.cc hands to the instruction sets: the state of some KV heads of a
-// row, whose weights are known. Private to the kernels.
+// row that has stored its new token. Private to the kernels.
 #pragma once
 
 #include <cstddef>

@@ -15,8 +15,8 @@ namespace {
 constexpr int64_t kLanes = Simd::kLanes;
 constexpr float kInfinity = __builtin_inff();
 constexpr float kLaneNumbers[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-// Of 8 slots: a half of what is updated at a time, as the rest would not stay near while values are
-// read. Of 16: all of it.
+// From the state that is met to what is fetched meanwhile. Of 8 slots: a half of what is updated at
+// a time, as the rest would not stay near while values are read.
 constexpr int64_t kStateAheadBlocks = 4;
 
 // How much a token of this score should go: -score. One of no score at all goes first.

@@ -129,7 +129,7 @@ inline __attribute__((always_inline)) void Fetch(const void* at, int64_t bytes) 
     __builtin_prefetch(static_cast<const char*>(at) + i, 0, 2);
 }
 
-// To the first-level cache: there a request for a line that is already near costs the least.
+// To the first-level cache.
 inline __attribute__((always_inline)) void FetchNear(const void* at, int64_t bytes) {
   for (int64_t i = 0; i < bytes; i += 64)
     __builtin_prefetch(static_cast<const char*>(at) + i, 0, 3);

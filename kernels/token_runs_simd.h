@@ -84,27 +84,30 @@ inline __attribute__((always_inline)) void AddPartialDots(Simd::F (&acc)[kLanes]
   }
 }
 
-// Of a token that is known to be whole registers, so many. 0: it is not, or there are too many.
+// Of a token that is known to be whole registers, so many. 0: it is not, or code for it at once
+// would be too large, as where registers are of 4 lanes.
 template <int64_t kDim>
-constexpr int kTokenRegs = kDim % kLanes == 0 && kDim / kLanes <= 16 ? kDim / kLanes : 0;
+constexpr int kTokenRegs =
+    kLanes >= 8 && kDim % kLanes == 0 && kDim / kLanes <= 16 ? kDim / kLanes : 0;
 
-// q . k of kLanes tokens. All of a token before the next, where its size is known: memory is then
-// read as it lies. By 128 bytes of each, tokens of 256 were read at two thirds of the rate.
+// q . k of kLanes tokens. All of a token before the next, where it can be: memory is then read as
+// it lies. By 128 bytes of each, tokens of 256 were read at two thirds of the rate.
 template <DType kKv, int64_t kDim>
 inline __attribute__((always_inline)) Simd::F Dots(const float* q,
                                                    const TokenRuns<kKv, kDim>& keys) {
-  const int64_t dim = keys.dim();
   Simd::F acc[kLanes];
 #pragma GCC unroll 16
   for (int64_t i = 0; i < kLanes; ++i) acc[i] = Simd::Zero();
-  if constexpr (constexpr int kRegs = kTokenRegs<kDim>; kRegs > 0) {
-    AddDots<kRegs>(acc, q, keys, 0);
-    return Simd::SumEach(acc);
+  if constexpr (kTokenRegs < kDim >> 0) {
+    AddDots<kTokenRegs<kDim>>(acc, q, keys, 0);
+  } else {
+    const int64_t dim = keys.dim();
+    int64_t d = 0;
+    for (; d + 4 * kLanes <= dim; d += 4 * kLanes) AddDots<4>(acc, q, keys, d);
+    for (; d + 2 * kLanes <= dim; d += 2 * kLanes) AddDots<2>(acc, q, keys, d);
+    for (; d + kLanes <= dim; d += kLanes) AddDots<1>(acc, q, keys, d);
+    if (d < dim) AddPartialDots(acc, q, keys, d, dim - d);
   }
-  int64_t d = 0;
-  for (; d + 4 * kLanes <= dim; d += 4 * kLanes) AddDots<4>(acc, q, keys, d);
-  for (; d + kLanes <= dim; d += kLanes) AddDots<1>(acc, q, keys, d);
-  if (d < dim) AddPartialDots(acc, q, keys, d, dim - d);
   return Simd::SumEach(acc);
 }
 
@@ -151,13 +154,18 @@ inline __attribute__((always_inline)) void AddValues(const Weighed& weighed,
 template <DType kKv, int64_t kDim>
 inline __attribute__((always_inline)) void AddAllValues(const Weighed& weighed,
                                                         const TokenRuns<kKv, kDim>& values) {
-  const int64_t dim = values.dim();
-  if constexpr (constexpr int kRegs = kTokenRegs<kDim>; kRegs > 0 && kRegs <= 8)
-    return AddValues<kRegs, false>(weighed, values, 0, 0);
-  int64_t d = 0;
-  for (; d + 4 * kLanes <= dim; d += 4 * kLanes) AddValues<4, false>(weighed, values, d, 0);
-  for (; d + kLanes <= dim; d += kLanes) AddValues<1, false>(weighed, values, d, 0);
-  if (d < dim) AddValues<1, true>(weighed, values, d, dim - d);
+  if constexpr (kTokenRegs < kDim >> 0 && kTokenRegs<kDim> <= 8) {
+    AddValues<kTokenRegs<kDim>, false>(weighed, values, 0, 0);
+  } else {
+    const int64_t dim = values.dim();
+    int64_t d = 0;
+    if constexpr (kTokenRegs < kDim >> 0) {
+      for (; d + 8 * kLanes <= dim; d += 8 * kLanes) AddValues<8, false>(weighed, values, d, 0);
+    }
+    for (; d + 4 * kLanes <= dim; d += 4 * kLanes) AddValues<4, false>(weighed, values, d, 0);
+    for (; d + kLanes <= dim; d += kLanes) AddValues<1, false>(weighed, values, d, 0);
+    if (d < dim) AddValues<1, true>(weighed, values, d, dim - d);
+  }
 }
 
 }  // namespace

@@ -248,9 +248,10 @@ TEST_P(AttentionTest, CodesGiveTheBitsOfTheirValues) {
 TEST_P(AttentionTest, BitsDoNotDependOnChunksNeighboursOrThreads) {
   // {40, 40}: more heads than one decode task takes; {2, 1}: one key for two queries; 120:
   // registers by fours, pairs, one and a part.
-  for (const Heads heads : {Heads{4, 4, 64}, Heads{4, 2, 64}, Heads{3, 3, 80}, Heads{6, 2, 80},
-                            Heads{3, 3, 128}, Heads{2, 1, 128}, Heads{3, 3, 120}, Heads{3, 3, 20},
-                            Heads{2, 1, 7}, Heads{40, 40, 16}, Heads{12, 6, 72}}) {
+  for (const Heads heads :
+       {Heads{4, 4, 64}, Heads{4, 2, 64}, Heads{3, 3, 80}, Heads{6, 2, 80}, Heads{4, 2, 80},
+        Heads{3, 3, 128}, Heads{2, 1, 128}, Heads{3, 3, 120}, Heads{3, 3, 20}, Heads{2, 1, 7},
+        Heads{40, 40, 16}, Heads{12, 6, 72}, Heads{2, 2, 96}}) {
     const Sequences s(heads, kv(), {1, 100, 130, 64, 199});
     const Outputs whole = RunAll(s, Whole(s), isa(), 1);
     for (const int64_t chunk : {1, 7, 64, 100}) {

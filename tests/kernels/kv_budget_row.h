@@ -185,7 +185,7 @@ void StepAll(const std::vector<BudgetRow*>& rows, Function step) {
   }
 }
 
-// The workspace is no larger than it has to be, so that the sanitizer sees its end.
+// The workspace is no larger than it has to be: the sanitizer sees the end of the last worker's.
 inline void StepAll(const std::vector<BudgetRow*>& rows, int num_threads, Isa isa) {
   int64_t max_held = 0;
   for (const BudgetRow* row : rows) max_held = std::max(max_held, row->num_held + 1);
