@@ -51,36 +51,25 @@ struct TokenRuns {
   }
 };
 
-// acc[i] += query . token i's kRegs registers at element d. Unrolled by force: an index that is not
-// a constant would put the accumulators in memory.
-template <int kRegs, DType kKv, int64_t kDim>
+// acc[i] += query . token i's kRegs registers at element d; or one, of the `part` lanes that exist.
+// Unrolled by force: an index that is not a constant would put the accumulators in memory.
+template <int kRegs, bool kPart, DType kKv, int64_t kDim>
 inline __attribute__((always_inline)) void AddDots(Simd::F (&acc)[kLanes], const float* query,
-                                                   const TokenRuns<kKv, kDim>& keys, int64_t d) {
+                                                   const TokenRuns<kKv, kDim>& keys, int64_t d,
+                                                   int64_t part) {
+  static_assert(!kPart || kRegs == 1);
   Simd::F queries[kRegs];
 #pragma GCC unroll 16
   for (int i = 0; i < kRegs; ++i) queries[i] = Simd::Load(query + d + i * kLanes);
 #pragma GCC unroll 16
   for (int64_t i = 0; i < kLanes; ++i) {
     const uint16_t* at = keys.Token(i) + d;
-    keys.FetchAhead(at, kRegs * kLanes);
+    keys.FetchAhead(at, kPart ? part : kRegs * kLanes);
 #pragma GCC unroll 16
-    for (int reg = 0; reg < kRegs; ++reg)
-      acc[i] = Simd::Fma(queries[reg], LoadAs<kKv>(at, reg * kLanes), acc[i]);
-  }
-}
-
-// The same of the `part` lanes of a register that exist.
-template <DType kKv, int64_t kDim>
-inline __attribute__((always_inline)) void AddPartialDots(Simd::F (&acc)[kLanes],
-                                                          const float* query,
-                                                          const TokenRuns<kKv, kDim>& keys,
-                                                          int64_t d, int64_t part) {
-  const Simd::F of_query = Simd::Load(query + d);
-#pragma GCC unroll 16
-  for (int64_t i = 0; i < kLanes; ++i) {
-    const uint16_t* at = keys.Token(i) + d;
-    keys.FetchAhead(at, part);
-    acc[i] = Simd::Fma(of_query, LoadPartAs<kKv>(at, 0, part), acc[i]);
+    for (int reg = 0; reg < kRegs; ++reg) {
+      const Simd::F key = kPart ? LoadPartAs<kKv>(at, 0, part) : LoadAs<kKv>(at, reg * kLanes);
+      acc[i] = Simd::Fma(queries[reg], key, acc[i]);
+    }
   }
 }
 
@@ -95,18 +84,19 @@ constexpr int kTokenRegs =
 template <DType kKv, int64_t kDim>
 inline __attribute__((always_inline)) Simd::F Dots(const float* q,
                                                    const TokenRuns<kKv, kDim>& keys) {
+  constexpr int kRegs = kTokenRegs<kDim>;
   Simd::F acc[kLanes];
 #pragma GCC unroll 16
   for (int64_t i = 0; i < kLanes; ++i) acc[i] = Simd::Zero();
-  if constexpr (kTokenRegs < kDim >> 0) {
-    AddDots<kTokenRegs<kDim>>(acc, q, keys, 0);
+  if constexpr (kRegs > 0) {
+    AddDots<kRegs, false>(acc, q, keys, 0, 0);
   } else {
     const int64_t dim = keys.dim();
     int64_t d = 0;
-    for (; d + 4 * kLanes <= dim; d += 4 * kLanes) AddDots<4>(acc, q, keys, d);
-    for (; d + 2 * kLanes <= dim; d += 2 * kLanes) AddDots<2>(acc, q, keys, d);
-    for (; d + kLanes <= dim; d += kLanes) AddDots<1>(acc, q, keys, d);
-    if (d < dim) AddPartialDots(acc, q, keys, d, dim - d);
+    for (; d + 4 * kLanes <= dim; d += 4 * kLanes) AddDots<4, false>(acc, q, keys, d, 0);
+    for (; d + 2 * kLanes <= dim; d += 2 * kLanes) AddDots<2, false>(acc, q, keys, d, 0);
+    for (; d + kLanes <= dim; d += kLanes) AddDots<1, false>(acc, q, keys, d, 0);
+    if (d < dim) AddDots<1, true>(acc, q, keys, d, dim - d);
   }
   return Simd::SumEach(acc);
 }
@@ -154,12 +144,13 @@ inline __attribute__((always_inline)) void AddValues(const Weighed& weighed,
 template <DType kKv, int64_t kDim>
 inline __attribute__((always_inline)) void AddAllValues(const Weighed& weighed,
                                                         const TokenRuns<kKv, kDim>& values) {
-  if constexpr (kTokenRegs < kDim >> 0 && kTokenRegs<kDim> <= 8) {
-    AddValues<kTokenRegs<kDim>, false>(weighed, values, 0, 0);
+  constexpr int kRegs = kTokenRegs<kDim>;
+  if constexpr (kRegs > 0 && kRegs <= 8) {
+    AddValues<kRegs, false>(weighed, values, 0, 0);
   } else {
     const int64_t dim = values.dim();
     int64_t d = 0;
-    if constexpr (kTokenRegs < kDim >> 0) {
+    if constexpr (kRegs > 0) {
       for (; d + 8 * kLanes <= dim; d += 8 * kLanes) AddValues<8, false>(weighed, values, d, 0);
     }
     for (; d + 4 * kLanes <= dim; d += 4 * kLanes) AddValues<4, false>(weighed, values, d, 0);
