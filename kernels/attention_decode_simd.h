@@ -8,25 +8,33 @@
 namespace spillway::kernels {
 namespace {
 
-// From a head's run in a KV block to the one in the same block that is fetched meanwhile; with 16
-// lanes two blocks are read at a time, and twice as much lies between. Into the second-level cache,
-// as a hint to a processor that reads ahead by itself: into the first, requests for lines from
-// memory held up the reads (a tenth of the rate). Measured in turns, heads of 64 and 128 in 16
-// bits, at 1 to 16 KiB.
+// Of a head so many slots are read before the next head's: of 16 bits, those of two KV blocks. Two
+// runs of memory read in turns come in a third faster than one (Zen 3, one core), by the 1 to 2 KiB
+// that a head has of a block.
+constexpr int64_t kStep = 16;
+static_assert(kStep % kLanes == 0 && kStep % kKvCodedBlockSlots == 0 && kStep % kKvBlockSlots == 0);
+
+// What is fetched while a head's run in a KV block is read: what is read next, in the step's other
+// block. With 16 lanes, and of codes, what lies so much further on in the same block. Both as
+// measured, on Zen 3 and Zen 4 (there at 1 to 16 KiB). Into the second-level cache, as a hint to a
+// processor that reads ahead by itself: into the first, requests for lines from memory held up the
+// reads (a tenth of the rate).
+template <int kBits>
+constexpr bool kFetchOther = kLanes < 16 && kBits == 16;
 constexpr int64_t kAheadBytes = 2048;
 
 // Of each KV block of the step that follows so much is fetched while this step is read, at most
-// half of its run. Where a step ends, what is read next lies elsewhere, and the processor's
+// half of its runs. Where a step ends, what is read next lies elsewhere, and the processor's
 // prefetcher would have to find its way again: at first it has a third of its rate. Into the
 // first-level cache: requests to the second are dropped where many are under way. Measured
-// likewise, at 4 to 32 KiB.
-constexpr int64_t kNextStepBytes = int64_t{16} << 10;
+// likewise, at 4 to 32 KiB, on Zen 3 at 0 to 16.
+constexpr int64_t kNextStepBytes = int64_t{kLanes < 16 ? 8 : 16} << 10;
 
 // kBits below 16: of codes, and kKv and kDim do not matter.
 template <DType kKv, int kBits, int64_t kDim>
 struct Decode {
   static constexpr int64_t kBlockSlots = KvBlockSlots(kBits);
-  static constexpr int64_t kStep = MaxOf(kLanes, kBlockSlots);  // slots of a head before the next
+  static constexpr int64_t kStepBlocks = kStep / kBlockSlots;
 
   const DecodeTask& task;
   const AttentionArgs& args;
@@ -79,13 +87,15 @@ struct Decode {
   struct Step {
     const std::byte* run;
     int64_t slot;
-    int64_t ahead;  // bytes from what is read to what is fetched meanwhile
+    int64_t ahead[kStepBlocks];  // of each block: bytes from what is read to what is fetched
   };
   // The first head's run in the step that follows the one at `slot`; behind the last, in the next
   // task's first. Null: there is none.
   const std::byte* NextStep(bool values, int64_t slot) const;
   Step StepAt(bool values, int64_t query, int64_t slot, const std::byte* next) const;
   void FetchPart(int64_t query, const std::byte* next) const;
+  Step AheadInBlock(const Step& step, int64_t query, const std::byte* next) const;
+  Step AheadInTurn(const Step& step, int64_t query, const std::byte* next) const;
   CodedBlock<kBits> Coded(const Step& step) const;
   TokenRuns<kKv, kDim> RunsAt(const Step& step, int64_t at) const;  // of kLanes slots
 
@@ -159,22 +169,55 @@ template <DType kKv, int kBits, int64_t kDim>
 inline __attribute__((always_inline)) void Decode<kKv, kBits, kDim>::FetchPart(
     int64_t query, const std::byte* next) const {
   const std::byte* part = next + query * part_bytes;
-  for (int64_t i = 0; i < kStep / kBlockSlots; ++i)
-    FetchNear(part + i * task.block_bytes, part_bytes);
+  for (int64_t i = 0; i < kStepBlocks; ++i) FetchNear(part + i * task.block_bytes, part_bytes);
+}
+
+inline int64_t BytesBetween(const std::byte* from, const std::byte* to) {
+  return static_cast<int64_t>(reinterpret_cast<uintptr_t>(to) - reinterpret_cast<uintptr_t>(from));
 }
 
 template <DType kKv, int kBits, int64_t kDim>
 inline __attribute__((always_inline)) typename Decode<kKv, kBits, kDim>::Step
 Decode<kKv, kBits, kDim>::StepAt(bool values, int64_t query, int64_t slot,
                                  const std::byte* next) const {
-  const std::byte* run = Run(values, query, slot);
-  const int64_t beyond = HeadOf(query) + heads_ahead - num_heads;
   if (next != nullptr) FetchPart(query, next);
-  if (beyond < 0) return {run, slot, heads_ahead * run_bytes()};
-  if (next == nullptr) return {run, slot, 0};
-  const auto to_next =
-      static_cast<int64_t>(reinterpret_cast<uintptr_t>(next) - reinterpret_cast<uintptr_t>(run));
-  return {run, slot, to_next + beyond * run_bytes()};
+  const Step step = {Run(values, query, slot), slot, {}};
+  return kFetchOther<kBits> ? AheadInTurn(step, query, next) : AheadInBlock(step, query, next);
+}
+
+// heads_ahead runs on in each block; behind its last head, in the next step's.
+template <DType kKv, int kBits, int64_t kDim>
+inline __attribute__((always_inline)) typename Decode<kKv, kBits, kDim>::Step
+Decode<kKv, kBits, kDim>::AheadInBlock(const Step& step, int64_t query,
+                                       const std::byte* next) const {
+  const int64_t beyond = HeadOf(query) + heads_ahead - num_heads;
+  int64_t ahead = 0;
+  if (beyond < 0) {
+    ahead = heads_ahead * run_bytes();
+  } else if (next != nullptr) {
+    ahead = BytesBetween(step.run, next) + beyond * run_bytes();
+  }
+  Step result = step;
+  for (int64_t& of_block : result.ahead) of_block = ahead;
+  return result;
+}
+
+// The run that is read next: the same head's in the step's next block, where the row has one;
+// behind it the next head's in the first, or the next step's.
+template <DType kKv, int kBits, int64_t kDim>
+inline __attribute__((always_inline)) typename Decode<kKv, kBits, kDim>::Step
+Decode<kKv, kBits, kDim>::AheadInTurn(const Step& step, int64_t query,
+                                      const std::byte* next) const {
+  const bool has_next_head = HeadOf(query) + 1 < num_heads;
+  const std::byte* then = has_next_head ? step.run + run_bytes() : next;
+  Step result = step;
+  for (int64_t i = 0; i < kStepBlocks; ++i) {
+    const bool is_last = i + 1 == kStepBlocks || step.slot + (i + 1) * kBlockSlots >= num_slots;
+    const int64_t to_then =
+        then == nullptr ? 0 : BytesBetween(step.run + i * task.block_bytes, then);
+    result.ahead[i] = is_last ? to_then : task.block_bytes;
+  }
+  return result;
 }
 
 template <DType kKv, int kBits, int64_t kDim>
@@ -182,12 +225,16 @@ CodedBlock<kBits> Decode<kKv, kBits, kDim>::Coded(const Step& step) const {
   const auto* from = reinterpret_cast<const uint16_t*>(step.run + kBlockSlots * code_bytes);
   const int64_t floats = kBlockSlots * 2 * KvGroups(args.head_dim);
   for (int64_t i = 0; i < floats; i += kLanes) Simd::Store(ranges + i, Simd::LoadHalf(from + i));
-  return {step.run, ranges, args.head_dim, task.block_bytes, step.ahead};
+  return {step.run, ranges, args.head_dim, task.block_bytes, step.ahead[0]};
 }
 
 template <DType kKv, int kBits, int64_t kDim>
 TokenRuns<kKv, kDim> Decode<kKv, kBits, kDim>::RunsAt(const Step& step, int64_t at) const {
-  return {step.run, step.slot + at, {task.block_bytes, row.num_slots, args.head_dim}, step.ahead};
+  const int64_t block = at / kBlockSlots;
+  return {step.run + block * task.block_bytes,
+          step.slot + at,
+          {task.block_bytes, row.num_slots, args.head_dim},
+          step.ahead[block]};
 }
 
 // The scores and positions of a step's slots, which lie behind the values and are updated next;
@@ -199,7 +246,7 @@ inline __attribute__((always_inline)) void Decode<kKv, kBits, kDim>::FetchState(
   constexpr int64_t kHeadBytes = kBlockSlots * 4;
   const std::byte* at = row.kv + slot / kBlockSlots * task.block_bytes +
                         2 * args.num_kv_heads * run_bytes() + KvHeadOf(query) * kHeadBytes;
-  for (int64_t i = 0; i < kStep / kBlockSlots; ++i, at += task.block_bytes) {
+  for (int64_t i = 0; i < kStepBlocks; ++i, at += task.block_bytes) {
     Fetch(at, 64);
     Fetch(at + args.num_kv_heads * kHeadBytes, 64);
   }
@@ -220,7 +267,8 @@ void Decode<kKv, kBits, kDim>::Scores(int64_t begin) const {
         for (int64_t at = 0; at < kStep; at += kLanes)
           Simd::Store(to + at, Dots(of_query, keys, at, args.head_dim));
       } else {
-        for (int64_t at = 0; at < kStep; at += kLanes)
+        const int64_t count = MinOf(kStep, visible - slot);
+        for (int64_t at = 0; at < count; at += kLanes)
           Simd::Store(to + at, Dots(of_query, RunsAt(step, at)));
       }
     }
