@@ -25,8 +25,9 @@ inline Simd::F Urgency(Simd::F score) {
 }
 
 // State is met as it lies: a register has neighbouring slots of a block, of one KV head or, where
-// a block has fewer slots than the register lanes, of two.
-template <int64_t kBlockSlots>
+// a block has fewer slots than the register lanes, of two. kGroup: queries of a KV head, or 0 where
+// scores do not matter.
+template <int64_t kBlockSlots, int kGroup>
 struct Update {
   static constexpr int64_t kHeads = MaxOf(1, kLanes / kBlockSlots);  // of a register
   static constexpr int64_t kHeadLanes = kLanes / kHeads;
@@ -41,6 +42,24 @@ struct Update {
     Simd::M held;  // those that hold tokens
   };
 
+  // What the slots of one register meet. Every store may change any member for all the compiler
+  // knows, so that nothing is looked up there twice.
+  struct Place {
+    std::byte* scores;
+    const std::byte* positions;
+    const float* weights;  // of 64 slots, the queries behind one another
+    const float* factors;  // [query][lane]
+    float* best;           // urgencies, then victims
+
+    void NextHeads(int64_t head_bytes) {
+      scores += kHeads * head_bytes;
+      positions += kHeads * head_bytes;
+      if constexpr (kGroup > 0) weights += kHeads * kGroup * kAttentionKeys;
+      factors += kGroup * kLanes;
+      best += kVictimFloats;
+    }
+  };
+
   const BudgetTask& task;
   Simd::F below;  // positions that may go lie between these two
   Simd::F above;
@@ -51,28 +70,35 @@ struct Update {
 
   explicit Update(const BudgetTask& budget_task);
   Slots SlotsAt(int64_t first) const;
+  Place PlaceOf(const Slots& slots) const;
   // Of a head, as bits.
   static uint32_t LanesOf(int64_t head) {
     return ((uint32_t{1} << kHeadLanes) - 1) << head % kHeads * kHeadLanes;
   }
   int64_t Last(int64_t head) const { return MinOf(head + kHeads, task.num_heads) - 1; }
-  // Its register has all its heads. Behind the last head's state lies another worker's, or nothing:
-  // no lane there is written, or a candidate.
-  bool IsWhole(int64_t head) const { return kHeads == 1 || head + 1 < task.num_heads; }
-  Simd::F LoadState(int64_t head, const float* from) const {
-    return IsWhole(head) ? Simd::Load(from) : Simd::LoadPart(from, kHeadLanes);
-  }
-  void StoreState(int64_t head, float* to, Simd::F v) const {
-    IsWhole(head) ? Simd::Store(to, v) : Simd::StorePart(to, v, kHeadLanes);
-  }
   float* UrgenciesOf(int64_t head) const { return task.best + head / kHeads * kVictimFloats; }
   float* VictimsOf(int64_t head) const { return UrgenciesOf(head) + kLanes; }
 
+  // Of a register all of whose heads there are, or of its first head. Behind the last head's state
+  // lies another worker's, or nothing: no lane there is written, or a candidate.
+  template <bool kWhole>
+  static Simd::F LoadState(const void* from) {
+    const auto* state = static_cast<const float*>(from);
+    return kWhole ? Simd::Load(state) : Simd::LoadPart(state, kHeadLanes);
+  }
+  template <bool kWhole>
+  static void StoreState(void* to, Simd::F v) {
+    auto* state = static_cast<float*>(to);
+    kWhole ? Simd::Store(state, v) : Simd::StorePart(state, v, kHeadLanes);
+  }
+
   void SpreadFactors(int64_t slot);
-  Simd::F Weights(int64_t head, const Slots& slots) const;
-  Simd::F AddWeights(int64_t head, const Slots& slots, float* scores) const;
-  void MeetSlots(int64_t head, const Slots& slots) const;
-  void MeetCandidates(int64_t head, const Slots& slots, Simd::M candidates, Simd::F urgency) const;
+  template <bool kWhole>
+  static Simd::F Weights(const Place& at);
+  template <bool kWhole>
+  Simd::M MeetSlots(const Slots& slots, const Place& at) const;
+  void MeetHeads(const Slots& slots) const;
+  void BreakTies(int64_t head, const Slots& slots, Simd::M equal) const;
   bool IsNewer(int64_t head, int64_t slot, int64_t than) const;
   int32_t PositionAt(int64_t head, int64_t slot) const;
   int64_t Victim(int64_t head) const;
@@ -81,8 +107,8 @@ struct Update {
   void FindVictims() const;
 };
 
-template <int64_t kBlockSlots>
-Update<kBlockSlots>::Update(const BudgetTask& budget_task)
+template <int64_t kBlockSlots, int kGroup>
+Update<kBlockSlots, kGroup>::Update(const BudgetTask& budget_task)
     : task(budget_task),
       below(Simd::Set(static_cast<float>(task.first_candidate - 1))),
       above(Simd::Set(static_cast<float>(task.last_candidate + 1))) {
@@ -92,8 +118,9 @@ Update<kBlockSlots>::Update(const BudgetTask& budget_task)
   head_slots = Simd::Select(low_head, lanes, Simd::Sub(lanes, head_lanes));
 }
 
-template <int64_t kBlockSlots>
-typename Update<kBlockSlots>::Slots Update<kBlockSlots>::SlotsAt(int64_t first) const {
+template <int64_t kBlockSlots, int kGroup>
+typename Update<kBlockSlots, kGroup>::Slots Update<kBlockSlots, kGroup>::SlotsAt(
+    int64_t first) const {
   const Simd::F numbers = Simd::Add(head_slots, Simd::Set(static_cast<float>(first)));
   const bool is_near_end = first + kStateAheadBlocks * kBlockSlots >= task.num_held;
   return {first, first / kBlockSlots * task.block_bytes + first % kBlockSlots * 4,
@@ -101,76 +128,96 @@ typename Update<kBlockSlots>::Slots Update<kBlockSlots>::SlotsAt(int64_t first) 
           Simd::Less(numbers, Simd::Set(static_cast<float>(task.num_held)))};
 }
 
+// Of the first heads.
+template <int64_t kBlockSlots, int kGroup>
+typename Update<kBlockSlots, kGroup>::Place Update<kBlockSlots, kGroup>::PlaceOf(
+    const Slots& slots) const {
+  const float* weights = nullptr;
+  if constexpr (kGroup > 0) {
+    const int64_t begin = slots.first / kAttentionKeys * kAttentionKeys;
+    weights = task.weights + begin * task.num_heads * kGroup + slots.first % kAttentionKeys;
+  }
+  return {task.scores + slots.offset, task.positions + slots.offset, weights, factors, task.best};
+}
+
 // The factors of the 64 slots from `slot`, each in all lanes of its head.
-template <int64_t kBlockSlots>
-void Update<kBlockSlots>::SpreadFactors(int64_t slot) {
+template <int64_t kBlockSlots, int kGroup>
+void Update<kBlockSlots, kGroup>::SpreadFactors(int64_t slot) {
   const float* of_block = task.factors + slot / kAttentionKeys * kDecodeQueries;
   float* to = factors;
   for (int64_t head = 0; head < task.num_heads; head += kHeads) {
-    for (int64_t query = 0; query < task.group; ++query, to += kLanes) {
-      const float low = of_block[head * task.group + query];
-      const float high = of_block[Last(head) * task.group + query];
+    for (int64_t query = 0; query < kGroup; ++query, to += kLanes) {
+      const float low = of_block[head * kGroup + query];
+      const float high = of_block[Last(head) * kGroup + query];
       Simd::Store(to, Simd::Select(low_head, Simd::Set(low), Simd::Set(high)));
     }
   }
 }
 
 // Of the slots' tokens, those of the group's queries added up in their order.
-template <int64_t kBlockSlots>
-Simd::F Update<kBlockSlots>::Weights(int64_t head, const Slots& slots) const {
-  const int64_t begin = slots.first / kAttentionKeys * kAttentionKeys;
-  const float* low = task.weights + begin * task.num_heads * task.group +
-                     head * task.group * kAttentionKeys + slots.first % kAttentionKeys;
-  const int64_t to_high = (Last(head) - head) * task.group * kAttentionKeys;
-  const float* factor = factors + head / kHeads * task.group * kLanes;
+template <int64_t kBlockSlots, int kGroup>
+template <bool kWhole>
+inline __attribute__((always_inline)) Simd::F Update<kBlockSlots, kGroup>::Weights(
+    const Place& at) {
+  constexpr int64_t kToHigh = kWhole ? kGroup * kAttentionKeys : 0;
   Simd::F sum = Simd::Zero();
-  for (int64_t query = 0; query < task.group; ++query) {
-    const Simd::F weights = kHeads == 1 ? Simd::Load(low) : Simd::LoadHalves(low, low + to_high);
-    sum = query == 0 ? Simd::Mul(weights, Simd::Load(factor))
-                     : Simd::Fma(weights, Simd::Load(factor), sum);
-    low += kAttentionKeys;
-    factor += kLanes;
+#pragma GCC unroll 2
+  for (int64_t query = 0; query < kGroup; ++query) {
+    const float* low = at.weights + query * kAttentionKeys;
+    const Simd::F weights = kHeads == 1 ? Simd::Load(low) : Simd::LoadHalves(low, low + kToHigh);
+    const Simd::F factor = Simd::Load(at.factors + query * kLanes);
+    sum = query == 0 ? Simd::Mul(weights, factor) : Simd::Fma(weights, factor, sum);
   }
   return sum;
 }
 
-template <int64_t kBlockSlots>
-Simd::F Update<kBlockSlots>::AddWeights(int64_t head, const Slots& slots, float* scores) const {
-  const Simd::F sum = Simd::Add(LoadState(head, scores), Weights(head, slots));
-  StoreState(head, scores, sum);
-  return sum;
-}
-
-template <int64_t kBlockSlots>
-void Update<kBlockSlots>::MeetSlots(int64_t head, const Slots& slots) const {
-  const int64_t offset = slots.offset + head * task.head_bytes;
-  std::byte* scores = task.scores + offset;
-  const std::byte* positions = task.positions + offset;
+// The lanes' tokens that should go first of those seen: of the highest urgency. Returns those as
+// urgent as what was seen before.
+template <int64_t kBlockSlots, int kGroup>
+template <bool kWhole>
+inline __attribute__((always_inline)) Simd::M Update<kBlockSlots, kGroup>::MeetSlots(
+    const Slots& slots, const Place& at) const {
   Simd::F urgency = Simd::Zero();  // where scores do not matter
-  if (task.weights != nullptr) {
-    __builtin_prefetch(scores + slots.ahead, 1, 3);
-    urgency = Urgency(AddWeights(head, slots, reinterpret_cast<float*>(scores)));
+  if constexpr (kGroup > 0) {
+    __builtin_prefetch(at.scores + slots.ahead, 1, 3);
+    const Simd::F score = Simd::Add(LoadState<kWhole>(at.scores), Weights<kWhole>(at));
+    StoreState<kWhole>(at.scores, score);
+    urgency = Urgency(score);
   }
-  __builtin_prefetch(positions + slots.ahead, 0, 3);
-  const auto* from = reinterpret_cast<const float*>(positions);
-  const Simd::F position = Simd::FromInts(LoadState(head, from));
+  __builtin_prefetch(at.positions + slots.ahead, 0, 3);
+  const Simd::F position = Simd::FromInts(LoadState<kWhole>(at.positions));
   const Simd::M may_go = Simd::Both(Simd::Less(below, position), Simd::Less(position, above));
-  const Simd::M candidates = Simd::Both(slots.held, may_go);
-  MeetCandidates(head, slots, IsWhole(head) ? candidates : Simd::Both(candidates, low_head),
-                 urgency);
+  Simd::M candidates = Simd::Both(slots.held, may_go);
+  if constexpr (!kWhole) candidates = Simd::Both(candidates, low_head);
+  const Simd::F highest = Simd::Load(at.best);
+  const Simd::M first = Simd::Both(candidates, Simd::Less(highest, urgency));
+  Simd::Store(at.best, Simd::Select(first, urgency, highest));
+  float* victims = at.best + kLanes;
+  Simd::Store(victims, Simd::Select(first, slots.numbers, Simd::Load(victims)));
+  return Simd::Both(candidates, Simd::Equal(highest, urgency));
 }
 
-// The lanes' tokens that should go first of those seen: of the highest urgency, of equal ones that
-// of the highest position, which is looked up only then.
-template <int64_t kBlockSlots>
-void Update<kBlockSlots>::MeetCandidates(int64_t head, const Slots& slots, Simd::M candidates,
-                                         Simd::F urgency) const {
+template <int64_t kBlockSlots, int kGroup>
+void Update<kBlockSlots, kGroup>::MeetHeads(const Slots& slots) const {
+  const int64_t num_heads = task.num_heads;
+  const int64_t head_bytes = task.head_bytes;
+  Place at = PlaceOf(slots);
+  int64_t head = 0;
+  for (; head + kHeads <= num_heads; head += kHeads, at.NextHeads(head_bytes)) {
+    const Simd::M equal = MeetSlots<true>(slots, at);
+    if (Simd::Bits(equal) != 0) BreakTies(head, slots, equal);
+  }
+  if (head == num_heads) return;
+  const Simd::M equal = MeetSlots<false>(slots, at);
+  if (Simd::Bits(equal) != 0) BreakTies(head, slots, equal);
+}
+
+// Of equal ones that of the highest position goes, which is looked up only then.
+template <int64_t kBlockSlots, int kGroup>
+__attribute__((noinline)) void Update<kBlockSlots, kGroup>::BreakTies(int64_t head,
+                                                                      const Slots& slots,
+                                                                      Simd::M equal) const {
   float* victims = VictimsOf(head);
-  const Simd::F highest = Simd::Load(UrgenciesOf(head));
-  const Simd::M first = Simd::Both(candidates, Simd::Less(highest, urgency));
-  const Simd::M equal = Simd::Both(candidates, Simd::Equal(highest, urgency));
-  Simd::Store(UrgenciesOf(head), Simd::Select(first, urgency, highest));
-  Simd::Store(victims, Simd::Select(first, slots.numbers, Simd::Load(victims)));
   for (uint32_t lanes = Simd::Bits(equal); lanes != 0; lanes &= lanes - 1) {
     const int64_t lane = __builtin_ctz(lanes);
     const int64_t slot = slots.first + lane % kHeadLanes;
@@ -179,8 +226,8 @@ void Update<kBlockSlots>::MeetCandidates(int64_t head, const Slots& slots, Simd:
   }
 }
 
-template <int64_t kBlockSlots>
-int32_t Update<kBlockSlots>::PositionAt(int64_t head, int64_t slot) const {
+template <int64_t kBlockSlots, int kGroup>
+int32_t Update<kBlockSlots, kGroup>::PositionAt(int64_t head, int64_t slot) const {
   int32_t position = 0;
   const std::byte* of_block = task.positions + slot / kBlockSlots * task.block_bytes;
   const std::byte* at = of_block + head * task.head_bytes + slot % kBlockSlots * 4;
@@ -188,14 +235,14 @@ int32_t Update<kBlockSlots>::PositionAt(int64_t head, int64_t slot) const {
   return position;
 }
 
-template <int64_t kBlockSlots>
-bool Update<kBlockSlots>::IsNewer(int64_t head, int64_t slot, int64_t than) const {
+template <int64_t kBlockSlots, int kGroup>
+bool Update<kBlockSlots, kGroup>::IsNewer(int64_t head, int64_t slot, int64_t than) const {
   return than < 0 || (slot >= 0 && PositionAt(head, slot) > PositionAt(head, than));
 }
 
 // Of all its lanes; -1 where no candidate was met.
-template <int64_t kBlockSlots>
-int64_t Update<kBlockSlots>::Victim(int64_t head) const {
+template <int64_t kBlockSlots, int kGroup>
+int64_t Update<kBlockSlots, kGroup>::Victim(int64_t head) const {
   const float* victims = VictimsOf(head);
   const Simd::F all = Simd::Load(UrgenciesOf(head));
   const Simd::F none = Simd::Set(-kInfinity);
@@ -212,40 +259,44 @@ int64_t Update<kBlockSlots>::Victim(int64_t head) const {
   return slot;
 }
 
-template <int64_t kBlockSlots>
-void Update<kBlockSlots>::Begin() const {
+template <int64_t kBlockSlots, int kGroup>
+void Update<kBlockSlots, kGroup>::Begin() const {
   for (int64_t head = 0; head < task.num_heads; head += kHeads) {
     Simd::Store(UrgenciesOf(head), Simd::Set(-kInfinity));
     Simd::Store(VictimsOf(head), Simd::Set(-1.0F));
   }
 }
 
-template <int64_t kBlockSlots>
-void Update<kBlockSlots>::Meet(int64_t begin) {
-  if (task.weights != nullptr) SpreadFactors(begin);
+template <int64_t kBlockSlots, int kGroup>
+void Update<kBlockSlots, kGroup>::Meet(int64_t begin) {
+  if constexpr (kGroup > 0) SpreadFactors(begin);
   const int64_t end = MinOf(begin + kAttentionKeys, task.num_held);
-  for (int64_t slot = begin; slot < end; slot += kHeadLanes) {
-    const Slots slots = SlotsAt(slot);
-    for (int64_t head = 0; head < task.num_heads; head += kHeads) MeetSlots(head, slots);
-  }
+  for (int64_t slot = begin; slot < end; slot += kHeadLanes) MeetHeads(SlotsAt(slot));
 }
 
-template <int64_t kBlockSlots>
-void Update<kBlockSlots>::FindVictims() const {
+template <int64_t kBlockSlots, int kGroup>
+void Update<kBlockSlots, kGroup>::FindVictims() const {
   for (int64_t head = 0; head < task.num_heads; ++head) task.victims[head] = Victim(head);
 }
 
-template <int64_t kBlockSlots>
+template <int64_t kBlockSlots, int kGroup>
 void UpdateBudgetAs(const BudgetTask& task, int64_t begin) {
-  Update<kBlockSlots> update(task);
+  Update<kBlockSlots, kGroup> update(task);
   if (begin == 0) update.Begin();
   update.Meet(begin);
   if (begin + kAttentionKeys >= task.num_held) update.FindVictims();
 }
 
+template <int kGroup>
+void UpdateGroup(const BudgetTask& task, int64_t begin) {
+  if (task.block_slots == kKvBlockSlots) return UpdateBudgetAs<kKvBlockSlots, kGroup>(task, begin);
+  UpdateBudgetAs<kKvCodedBlockSlots, kGroup>(task, begin);
+}
+
 inline void UpdateBudgetSimd(const BudgetTask& task, int64_t begin) {
-  if (task.block_slots == kKvBlockSlots) return UpdateBudgetAs<kKvBlockSlots>(task, begin);
-  UpdateBudgetAs<kKvCodedBlockSlots>(task, begin);
+  static_assert(kDecodeGroup == 2);  // more queries than that come as one
+  if (task.weights == nullptr) return UpdateGroup<0>(task, begin);
+  task.group == 1 ? UpdateGroup<1>(task, begin) : UpdateGroup<2>(task, begin);
 }
 
 }  // namespace
