@@ -116,11 +116,11 @@ inline __attribute__((always_inline)) void AddValues(const Weighed& weighed,
                                                      int64_t part) {
   static_assert(!kPart || kRegs == 1);
   Simd::F acc[kRegs];
-#pragma GCC unroll 8
+#pragma GCC unroll 16
   for (int i = 0; i < kRegs; ++i) acc[i] = Simd::Load(weighed.sums + d + i * kLanes);
   if (weighed.factor != nullptr) {
     const Simd::F factor = Simd::Set(*weighed.factor);
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int i = 0; i < kRegs; ++i) acc[i] = Simd::Mul(acc[i], factor);
   }
   const float* weights = weighed.weights;
@@ -130,29 +130,28 @@ inline __attribute__((always_inline)) void AddValues(const Weighed& weighed,
     for (; weights < end; ++weights, at += values.dim()) {
       values.FetchAhead(at, kPart ? part : kRegs * kLanes);
       const Simd::F weight = Simd::Set(*weights);
-#pragma GCC unroll 8
+#pragma GCC unroll 16
       for (int i = 0; i < kRegs; ++i) {
         const Simd::F value = kPart ? LoadPartAs<kKv>(at, 0, part) : LoadAs<kKv>(at, i * kLanes);
         acc[i] = Simd::Fma(weight, value, acc[i]);
       }
     }
   }
-#pragma GCC unroll 8
+#pragma GCC unroll 16
   for (int i = 0; i < kRegs; ++i) Simd::Store(weighed.sums + d + i * kLanes, acc[i]);
 }
 
+// All of a token before the next here too; where 16 sums and what they take are more than there are
+// registers, two of them in memory cost less than tokens met by halves.
 template <DType kKv, int64_t kDim>
 inline __attribute__((always_inline)) void AddAllValues(const Weighed& weighed,
                                                         const TokenRuns<kKv, kDim>& values) {
   constexpr int kRegs = kTokenRegs<kDim>;
-  if constexpr (kRegs > 0 && kRegs <= 8) {
+  if constexpr (kRegs > 0) {
     AddValues<kRegs, false>(weighed, values, 0, 0);
   } else {
     const int64_t dim = values.dim();
     int64_t d = 0;
-    if constexpr (kRegs > 0) {
-      for (; d + 8 * kLanes <= dim; d += 8 * kLanes) AddValues<8, false>(weighed, values, d, 0);
-    }
     for (; d + 4 * kLanes <= dim; d += 4 * kLanes) AddValues<4, false>(weighed, values, d, 0);
     for (; d + kLanes <= dim; d += kLanes) AddValues<1, false>(weighed, values, d, 0);
     if (d < dim) AddValues<1, true>(weighed, values, d, dim - d);
