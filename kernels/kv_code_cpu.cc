@@ -44,7 +44,11 @@ KvRange KvRangeOf(float lowest, float highest, int bits) {
 
 float KvSum(const float* x, int64_t size) {
   float sums[kPartialSums] = {};
-  for (int64_t i = 0; i < size; ++i) sums[i % kPartialSums] += x[i];
+  int64_t begin = 0;
+  for (; begin + kPartialSums <= size; begin += kPartialSums) {
+    for (int64_t i = 0; i < kPartialSums; ++i) sums[i] += x[begin + i];
+  }
+  for (int64_t i = 0; begin + i < size; ++i) sums[i] += x[begin + i];
   return TotalOf(sums);
 }
 

@@ -16,7 +16,9 @@ constexpr int64_t GroupCodeBytes(int bits) { return kKvGroup * bits / 8; }
 // A group's codes one by one, to where kernels/kv_code.h says.
 template <int kBits>
 void PackCodes(const uint8_t (&code)[kKvGroup], int64_t size, uint8_t* to) {
-  if constexpr (kBits == 8) {
+  if (kBits == 8 && size == kKvGroup) {
+    __builtin_memcpy(to, code, kKvGroup);
+  } else if (kBits == 8) {
     for (int64_t i = 0; i < (size + 3) / 4 * 4; ++i) to[i] = code[i];
   } else if (size == kKvGroup) {
     for (int64_t i = 0; i < 16; ++i) {
@@ -44,32 +46,42 @@ inline KvRange RangeOf(const float (&x)[kKvGroup], int bits) {
   return KvRangeOf(-Simd::MaxOf(lowest), Simd::MaxOf(highest), bits);
 }
 
-// One group of at most 64 elements. Divides, where a reciprocal would do for all but a few: the
-// codes are then the same for every instruction set.
+// The codes of x, which is overwritten, in a group that is not all alike. Divides, where a
+// reciprocal would do for all but a few: the codes are then the same for every instruction set.
+inline void FindCodes(const KvRange& range, int bits, float (&x)[kKvGroup],
+                      uint8_t (&code)[kKvGroup]) {
+  const Simd::F min = Simd::Set(HalfToFloat(range.min));
+  const Simd::F scale = Simd::Set(HalfToFloat(range.scale));
+  const Simd::F largest = Simd::Set(65504.0F);
+  const Simd::F least = Simd::Set(-65504.0F);
+  const Simd::F steps = Simd::Set(static_cast<float>(KvSteps(bits)));
+  for (int64_t i = 0; i < kKvGroup; i += Simd::kLanes) {
+    const Simd::F v = Simd::Min(largest, Simd::Max(least, Simd::Load(x + i)));
+    const Simd::F quotient = Simd::Div(Simd::Sub(v, min), scale);
+    Simd::Store(x + i, Simd::Min(steps, Simd::Max(Simd::Zero(), Simd::Round(quotient))));
+  }
+  for (int64_t i = 0; i < kKvGroup; ++i) code[i] = static_cast<uint8_t>(static_cast<int32_t>(x[i]));
+}
+
+// One group of at most 64 elements.
 template <int kBits>
 void EncodeGroup(const float* from, int64_t size, uint8_t* codes, uint16_t* range_to) {
   float x[kKvGroup];
-  for (int64_t i = 0; i < kKvGroup; ++i) x[i] = from[i < size ? i : 0];
+  for (int64_t i = 0; i < kKvGroup; i += Simd::kLanes) {
+    const int64_t n = MinOf(size - i, Simd::kLanes);
+    // Behind the group's end its first element, which changes no range.
+    Simd::Store(x + i, n >= Simd::kLanes ? Simd::Load(from + i) : Simd::Set(from[0]));
+    for (int64_t j = 0; j < n && n < Simd::kLanes; ++j) x[i + j] = from[i + j];
+  }
   const KvRange range = RangeOf(x, kBits);
   range_to[0] = range.min;
   range_to[1] = range.scale;
   uint8_t code[kKvGroup] = {};
   if (range.scale != 0) {
-    const Simd::F min = Simd::Set(HalfToFloat(range.min));
-    const Simd::F scale = Simd::Set(HalfToFloat(range.scale));
-    const Simd::F largest = Simd::Set(65504.0F);
-    const Simd::F least = Simd::Set(-65504.0F);
-    const Simd::F steps = Simd::Set(static_cast<float>(KvSteps(kBits)));
-    for (int64_t i = 0; i < kKvGroup; i += Simd::kLanes) {
-      const Simd::F v = Simd::Min(largest, Simd::Max(least, Simd::Load(x + i)));
-      const Simd::F quotient = Simd::Div(Simd::Sub(v, min), scale);
-      Simd::Store(x + i, Simd::Min(steps, Simd::Max(Simd::Zero(), Simd::Round(quotient))));
-    }
-    int64_t sum_of_codes = 0;
-    for (int64_t i = 0; i < size; ++i) {
-      code[i] = static_cast<uint8_t>(static_cast<int32_t>(x[i]));
-      sum_of_codes += code[i];
-    }
+    FindCodes(range, kBits, x, code);
+    for (int64_t i = size; i < kKvGroup; ++i) code[i] = 0;
+    int32_t sum_of_codes = 0;
+    for (const uint8_t of_one : code) sum_of_codes += of_one;
     range_to[0] = KvMovedMin(range, KvSum(from, size), sum_of_codes, size);
   }
   PackCodes<kBits>(code, size, codes);

@@ -10,7 +10,9 @@ inline constexpr int64_t kPartialSums = 16;
 
 // The total; overwrites the sums.
 inline float TotalOf(float (&sums)[kPartialSums]) {
+#pragma GCC unroll 4
   for (int64_t half = kPartialSums / 2; half > 0; half /= 2) {
+#pragma GCC unroll 8
     for (int64_t i = 0; i < half; ++i) sums[i] += sums[i + half];
   }
   return sums[0];
