@@ -13,22 +13,26 @@ namespace {
 // that a head has of a block.
 constexpr int64_t kStep = 16;
 static_assert(kStep % kLanes == 0 && kStep % kKvCodedBlockSlots == 0 && kStep % kKvBlockSlots == 0);
+static_assert(kAttentionKeys % kStep == 0);
 
-// What is fetched while a head's run in a KV block is read: what is read next, in the step's other
-// block. With 16 lanes, and of codes, what lies so much further on in the same block. Both as
-// measured, on Zen 3 and Zen 4 (there at 1 to 16 KiB). Into the second-level cache, as a hint to a
-// processor that reads ahead by itself: into the first, requests for lines from memory held up the
-// reads (a tenth of the rate).
+// While a head's run in a KV block is read, the run that comes after it is fetched, in the step's
+// other block; or, with 16 lanes and of codes, what lies kAheadBytes on in the same block. Each as
+// measured: the first on Zen 3, the second on Zen 4.
 template <int kBits>
 constexpr bool kFetchOther = kLanes < 16 && kBits == 16;
+
+// Into the second-level cache, as a hint to a processor that reads ahead by itself: into the first,
+// requests for lines from memory held up the reads (a tenth of the rate). Measured in turns, heads
+// of 64 and 128 in 16 bits, at 1 to 16 KiB.
 constexpr int64_t kAheadBytes = 2048;
 
 // Of each KV block of the step that follows so much is fetched while this step is read, at most
 // half of its runs. Where a step ends, what is read next lies elsewhere, and the processor's
 // prefetcher would have to find its way again: at first it has a third of its rate. Into the
 // first-level cache: requests to the second are dropped where many are under way. Measured
-// likewise, at 4 to 32 KiB, on Zen 3 at 0 to 16.
-constexpr int64_t kNextStepBytes = int64_t{kLanes < 16 ? 8 : 16} << 10;
+// likewise, at 4 to 32 KiB on Zen 4, at 0 to 16 on Zen 3.
+template <int kBits>
+constexpr int64_t kNextStepBytes = int64_t{kFetchOther<kBits> ? 8 : 16} << 10;
 
 // kBits below 16: of codes, and kKv and kDim do not matter.
 template <DType kKv, int kBits, int64_t kDim>
@@ -53,7 +57,7 @@ struct Decode {
   float* maxima;          // [query]
   float* totals;          // [query]
   float* block_rescales;  // [query], where weights are not wanted
-  int64_t heads_ahead;    // from the run that is read to the one that is fetched
+  int64_t heads_ahead;    // from the run that is read to the one fetched in the same block
   int64_t part_bytes;     // of the next step's runs, fetched during a query's of this one
   int64_t pass_slots;     // whose keys are read before their values
 
@@ -133,7 +137,7 @@ Decode<kKv, kBits, kDim>::Decode(const DecodeTask& decode_task)
       totals(maxima + kDecodeQueries),
       block_rescales(totals + kDecodeQueries),
       heads_ahead(MinOf(num_heads, MaxOf(1, kAheadBytes / run_bytes()))),
-      part_bytes(MinOf(kNextStepBytes, num_heads * run_bytes() / 2) / num_queries),
+      part_bytes(MinOf(kNextStepBytes<kBits>, num_heads * run_bytes() / 2) / num_queries),
       pass_slots(task.weights == nullptr ? kAttentionKeys : num_slots) {}
 
 // The queries' heads lie side by side, and so do their outputs.
@@ -182,7 +186,8 @@ Decode<kKv, kBits, kDim>::StepAt(bool values, int64_t query, int64_t slot,
                                  const std::byte* next) const {
   if (next != nullptr) FetchPart(query, next);
   const Step step = {Run(values, query, slot), slot, {}};
-  return kFetchOther<kBits> ? AheadInTurn(step, query, next) : AheadInBlock(step, query, next);
+  if constexpr (kFetchOther<kBits>) return AheadInTurn(step, query, next);
+  return AheadInBlock(step, query, next);
 }
 
 // heads_ahead runs on in each block; behind its last head, in the next step's.
@@ -202,8 +207,8 @@ Decode<kKv, kBits, kDim>::AheadInBlock(const Step& step, int64_t query,
   return result;
 }
 
-// The run that is read next: the same head's in the step's next block, where the row has one;
-// behind it the next head's in the first, or the next step's.
+// The run that comes next: the same head's in the step's next block, where the row has one; behind
+// it the next head's in the first, or the next step's.
 template <DType kKv, int kBits, int64_t kDim>
 inline __attribute__((always_inline)) typename Decode<kKv, kBits, kDim>::Step
 Decode<kKv, kBits, kDim>::AheadInTurn(const Step& step, int64_t query,

@@ -17,7 +17,8 @@ struct BudgetTask {
   int64_t block_slots = 0;
   int64_t num_heads = 0;
   int64_t num_held = 0;  // the new token included
-  // [slot / kAttentionKeys][query][slot % kAttentionKeys], `group` queries a KV head, zeros from
+  // [slot / kAttentionKeys][query][slot % kAttentionKeys], `group` queries a KV head (1, or
+  // kDecodeGroup; those of a larger one come as one query, added up before), zeros from
   // num_held to a whole register; and [slot / kAttentionKeys][kDecodeQueries], what a query's
   // weights there are multiplied by. The group's are added up in their order. Null: scores do not
   // matter.

@@ -42,8 +42,9 @@ struct Update {
     Simd::M held;  // those that hold tokens
   };
 
-  // What the slots of one register meet. Every store may change any member for all the compiler
-  // knows, so that nothing is looked up there twice.
+  // Where a register's state and weights lie. Stepped from one to the next: worked out anew from
+  // the task, which every store may have changed for all the compiler knows, it took as many
+  // instructions again.
   struct Place {
     std::byte* scores;
     const std::byte* positions;
@@ -79,26 +80,28 @@ struct Update {
   float* UrgenciesOf(int64_t head) const { return task.best + head / kHeads * kVictimFloats; }
   float* VictimsOf(int64_t head) const { return UrgenciesOf(head) + kLanes; }
 
-  // Of a register all of whose heads there are, or of its first head. Behind the last head's state
-  // lies another worker's, or nothing: no lane there is written, or a candidate.
-  template <bool kWhole>
+  // kMet: heads of the register that there are. Behind the last head's state lies another worker's,
+  // or nothing: no lane there is written, or a candidate.
+  template <int64_t kMet>
   static Simd::F LoadState(const void* from) {
     const auto* state = static_cast<const float*>(from);
-    return kWhole ? Simd::Load(state) : Simd::LoadPart(state, kHeadLanes);
+    return kMet == kHeads ? Simd::Load(state) : Simd::LoadPart(state, kHeadLanes);
   }
-  template <bool kWhole>
+  template <int64_t kMet>
   static void StoreState(void* to, Simd::F v) {
     auto* state = static_cast<float*>(to);
-    kWhole ? Simd::Store(state, v) : Simd::StorePart(state, v, kHeadLanes);
+    kMet == kHeads ? Simd::Store(state, v) : Simd::StorePart(state, v, kHeadLanes);
   }
 
   void SpreadFactors(int64_t slot);
-  template <bool kWhole>
+  template <int64_t kMet>
   static Simd::F Weights(const Place& at);
-  template <bool kWhole>
+  template <int64_t kMet>
   Simd::M MeetSlots(const Slots& slots, const Place& at) const;
+  template <int64_t kMet>
+  void MeetRegister(int64_t head, const Slots& slots, const Place& at) const;
   void MeetHeads(const Slots& slots) const;
-  void BreakTies(int64_t head, const Slots& slots, Simd::M equal) const;
+  void BreakTies(int64_t head, int64_t first_slot, uint32_t lanes) const;
   bool IsNewer(int64_t head, int64_t slot, int64_t than) const;
   int32_t PositionAt(int64_t head, int64_t slot) const;
   int64_t Victim(int64_t head) const;
@@ -156,10 +159,10 @@ void Update<kBlockSlots, kGroup>::SpreadFactors(int64_t slot) {
 
 // Of the slots' tokens, those of the group's queries added up in their order.
 template <int64_t kBlockSlots, int kGroup>
-template <bool kWhole>
+template <int64_t kMet>
 inline __attribute__((always_inline)) Simd::F Update<kBlockSlots, kGroup>::Weights(
     const Place& at) {
-  constexpr int64_t kToHigh = kWhole ? kGroup * kAttentionKeys : 0;
+  constexpr int64_t kToHigh = (kMet - 1) * kGroup * kAttentionKeys;
   Simd::F sum = Simd::Zero();
 #pragma GCC unroll 2
   for (int64_t query = 0; query < kGroup; ++query) {
@@ -171,24 +174,24 @@ inline __attribute__((always_inline)) Simd::F Update<kBlockSlots, kGroup>::Weigh
   return sum;
 }
 
-// The lanes' tokens that should go first of those seen: of the highest urgency. Returns those as
-// urgent as what was seen before.
+// Adds the weights to the scores, then keeps the lanes' tokens that should go first of those seen:
+// of the highest urgency. Returns those as urgent as what was seen before.
 template <int64_t kBlockSlots, int kGroup>
-template <bool kWhole>
+template <int64_t kMet>
 inline __attribute__((always_inline)) Simd::M Update<kBlockSlots, kGroup>::MeetSlots(
     const Slots& slots, const Place& at) const {
   Simd::F urgency = Simd::Zero();  // where scores do not matter
   if constexpr (kGroup > 0) {
     __builtin_prefetch(at.scores + slots.ahead, 1, 3);
-    const Simd::F score = Simd::Add(LoadState<kWhole>(at.scores), Weights<kWhole>(at));
-    StoreState<kWhole>(at.scores, score);
+    const Simd::F score = Simd::Add(LoadState<kMet>(at.scores), Weights<kMet>(at));
+    StoreState<kMet>(at.scores, score);
     urgency = Urgency(score);
   }
   __builtin_prefetch(at.positions + slots.ahead, 0, 3);
-  const Simd::F position = Simd::FromInts(LoadState<kWhole>(at.positions));
+  const Simd::F position = Simd::FromInts(LoadState<kMet>(at.positions));
   const Simd::M may_go = Simd::Both(Simd::Less(below, position), Simd::Less(position, above));
   Simd::M candidates = Simd::Both(slots.held, may_go);
-  if constexpr (!kWhole) candidates = Simd::Both(candidates, low_head);
+  if constexpr (kMet < kHeads) candidates = Simd::Both(candidates, low_head);
   const Simd::F highest = Simd::Load(at.best);
   const Simd::M first = Simd::Both(candidates, Simd::Less(highest, urgency));
   Simd::Store(at.best, Simd::Select(first, urgency, highest));
@@ -198,29 +201,35 @@ inline __attribute__((always_inline)) Simd::M Update<kBlockSlots, kGroup>::MeetS
 }
 
 template <int64_t kBlockSlots, int kGroup>
+template <int64_t kMet>
+inline __attribute__((always_inline)) void Update<kBlockSlots, kGroup>::MeetRegister(
+    int64_t head, const Slots& slots, const Place& at) const {
+  const uint32_t equal = Simd::Bits(MeetSlots<kMet>(slots, at));
+  if (equal != 0) BreakTies(head, slots.first, equal);
+}
+
+template <int64_t kBlockSlots, int kGroup>
 void Update<kBlockSlots, kGroup>::MeetHeads(const Slots& slots) const {
   const int64_t num_heads = task.num_heads;
   const int64_t head_bytes = task.head_bytes;
   Place at = PlaceOf(slots);
   int64_t head = 0;
-  for (; head + kHeads <= num_heads; head += kHeads, at.NextHeads(head_bytes)) {
-    const Simd::M equal = MeetSlots<true>(slots, at);
-    if (Simd::Bits(equal) != 0) BreakTies(head, slots, equal);
+  for (; head + kHeads <= num_heads; head += kHeads, at.NextHeads(head_bytes))
+    MeetRegister<kHeads>(head, slots, at);
+  if constexpr (kHeads == 2) {
+    if (head < num_heads) MeetRegister<1>(head, slots, at);
   }
-  if (head == num_heads) return;
-  const Simd::M equal = MeetSlots<false>(slots, at);
-  if (Simd::Bits(equal) != 0) BreakTies(head, slots, equal);
 }
 
 // Of equal ones that of the highest position goes, which is looked up only then.
 template <int64_t kBlockSlots, int kGroup>
 __attribute__((noinline)) void Update<kBlockSlots, kGroup>::BreakTies(int64_t head,
-                                                                      const Slots& slots,
-                                                                      Simd::M equal) const {
+                                                                      int64_t first_slot,
+                                                                      uint32_t lanes) const {
   float* victims = VictimsOf(head);
-  for (uint32_t lanes = Simd::Bits(equal); lanes != 0; lanes &= lanes - 1) {
+  for (; lanes != 0; lanes &= lanes - 1) {
     const int64_t lane = __builtin_ctz(lanes);
-    const int64_t slot = slots.first + lane % kHeadLanes;
+    const int64_t slot = first_slot + lane % kHeadLanes;
     if (IsNewer(head + lane / kHeadLanes, slot, static_cast<int64_t>(victims[lane])))
       victims[lane] = static_cast<float>(slot);
   }

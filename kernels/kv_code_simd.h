@@ -16,10 +16,8 @@ constexpr int64_t GroupCodeBytes(int bits) { return kKvGroup * bits / 8; }
 // A group's codes one by one, to where kernels/kv_code.h says.
 template <int kBits>
 void PackCodes(const uint8_t (&code)[kKvGroup], int64_t size, uint8_t* to) {
-  if (kBits == 8 && size == kKvGroup) {
-    __builtin_memcpy(to, code, kKvGroup);
-  } else if (kBits == 8) {
-    for (int64_t i = 0; i < (size + 3) / 4 * 4; ++i) to[i] = code[i];
+  if constexpr (kBits == 8) {
+    __builtin_memcpy(to, code, static_cast<size_t>((size + 3) / 4 * 4));
   } else if (size == kKvGroup) {
     for (int64_t i = 0; i < 16; ++i) {
       to[2 * i] = static_cast<uint8_t>(code[i] | code[16 + i] << 4);
@@ -67,11 +65,10 @@ inline void FindCodes(const KvRange& range, int bits, float (&x)[kKvGroup],
 template <int kBits>
 void EncodeGroup(const float* from, int64_t size, uint8_t* codes, uint16_t* range_to) {
   float x[kKvGroup];
-  for (int64_t i = 0; i < kKvGroup; i += Simd::kLanes) {
-    const int64_t n = MinOf(size - i, Simd::kLanes);
-    // Behind the group's end its first element, which changes no range.
-    Simd::Store(x + i, n >= Simd::kLanes ? Simd::Load(from + i) : Simd::Set(from[0]));
-    for (int64_t j = 0; j < n && n < Simd::kLanes; ++j) x[i + j] = from[i + j];
+  if (size == kKvGroup) {
+    __builtin_memcpy(x, from, sizeof(x));
+  } else {  // behind the group's end its first element, which changes no range
+    for (int64_t i = 0; i < kKvGroup; ++i) x[i] = from[i < size ? i : 0];
   }
   const KvRange range = RangeOf(x, kBits);
   range_to[0] = range.min;

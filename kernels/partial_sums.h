@@ -8,7 +8,7 @@ namespace spillway::kernels {
 
 inline constexpr int64_t kPartialSums = 16;
 
-// The total; overwrites the sums.
+// The total; overwrites the sums. Unrolled by force: else they would go through memory.
 inline float TotalOf(float (&sums)[kPartialSums]) {
 #pragma GCC unroll 4
   for (int64_t half = kPartialSums / 2; half > 0; half /= 2) {

@@ -22,7 +22,7 @@ struct Simd {
   static F Load(const float* p) { return _mm256_loadu_ps(p); }
   static F LoadPart(const float* p, int64_t n) { return _mm256_maskload_ps(p, Bits(n)); }
   static void Store(float* p, F v) { _mm256_storeu_ps(p, v); }
-  // A masked store is some forty instructions inside the processor on Zen: only where it is needed.
+  // A masked store is some forty micro-operations on Zen 3: only where it is needed.
   static void StorePart(float* p, F v, int64_t n) {
     n >= kLanes ? Store(p, v) : _mm256_maskstore_ps(p, Bits(n), v);
   }
@@ -157,7 +157,6 @@ struct Simd {
     return _mm_loadu_si128(reinterpret_cast<const __m128i*>(lanes));
   }
   static void StorePart16(uint16_t* p, __m128i bits, int64_t n) {
-    if (n >= kLanes) return _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bits);
     uint16_t lanes[kLanes];
     _mm_storeu_si128(reinterpret_cast<__m128i*>(lanes), bits);
     for (int64_t i = 0; i < n; ++i) p[i] = lanes[i];

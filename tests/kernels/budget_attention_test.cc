@@ -137,8 +137,9 @@ TEST_P(BudgetAttentionTest, LongBudgetsFollowTheRule) {
 // The last of an odd number of heads has no other beside it: what lies behind its state, here
 // nothing, is not looked at, however equal all urgencies are.
 TEST_P(BudgetAttentionTest, OddNumbersOfHeadsFollowTheRule) {
+  // 17: three to a task, two of them in a register of 16 lanes.
   for (const auto& [num_heads, num_kv_heads] :
-       {std::pair{3, 3}, std::pair{8, 1}, std::pair{6, 3}}) {
+       {std::pair{3, 3}, std::pair{8, 1}, std::pair{6, 3}, std::pair{17, 17}, std::pair{34, 17}}) {
     for (const KvKeep keep : {KvKeep{0, 0, 40}, KvKeep{2, 0, 23}}) {
       const BudgetCase c{num_heads, num_kv_heads, 16, KvPolicyKind::kWindow, keep, 40, 30};
       SCOPED_TRACE(testing::PrintToString(c));
@@ -171,7 +172,7 @@ void CheckEqualKeys(const BudgetCase& c, const KvStorage& kv, Isa isa) {
 }
 
 TEST_P(BudgetAttentionTest, EqualKeysAndScoresLoseTheHigherPosition) {
-  constexpr int64_t kShapes[][2] = {{4, 2}, {3, 3}, {4, 1}};
+  constexpr int64_t kShapes[][2] = {{4, 2}, {3, 3}, {4, 1}, {17, 17}, {34, 17}};
   for (const KvPolicyKind kind : {KvPolicyKind::kH2o, KvPolicyKind::kH2oFlexgen}) {
     for (const KvKeep keep : {KvKeep{0, 70, 5}, KvKeep{0, 3, 1}, KvKeep{0, 33, 40}}) {
       for (const auto& [num_heads, num_kv_heads] : kShapes)
@@ -288,12 +289,15 @@ void CheckBitsOfRows(std::span<const BudgetCase> cases, const KvStorage& kv, Isa
 TEST_P(BudgetAttentionTest, BitsDoNotDependOnChunksNeighboursOrThreads) {
   // {40, 40}: more heads than one decode task takes; {12, 6}: one key for two queries.
   constexpr int64_t kShapes[][3] = {{8, 2, 64}, {40, 40, 16}, {12, 6, 80}};
-  for (const KvPolicyKind kind : {KvPolicyKind::kH2o, KvPolicyKind::kH2oFlexgen}) {
+  for (const KvPolicyKind kind :
+       {KvPolicyKind::kH2o, KvPolicyKind::kH2oFlexgen, KvPolicyKind::kWindow}) {
+    const int64_t heavy = UsesScores(kind) ? 1 : 0;
     for (const auto& [num_heads, num_kv_heads, head_dim] : kShapes) {
-      const BudgetCase cases[] = {{num_heads, num_kv_heads, head_dim, kind, {0, 20, 21}, 100, 20},
-                                  {num_heads, num_kv_heads, head_dim, kind, {0, 70, 10}, 30, 20},
-                                  {num_heads, num_kv_heads, head_dim, kind, {0, 0, 1}, 3, 20},
-                                  {num_heads, num_kv_heads, head_dim, kind, {0, 15, 1}, 16, 20}};
+      const BudgetCase cases[] = {
+          {num_heads, num_kv_heads, head_dim, kind, {0, heavy * 20, 21}, 100, 20},
+          {num_heads, num_kv_heads, head_dim, kind, {0, heavy * 70, 10}, 30, 20},
+          {num_heads, num_kv_heads, head_dim, kind, {0, 0, 1}, 3, 20},
+          {num_heads, num_kv_heads, head_dim, kind, {0, heavy * 15, 1}, 16, 20}};
       SCOPED_TRACE(num_heads);
       CheckBitsOfRows(cases, kv(), isa());
     }
@@ -320,30 +324,30 @@ TEST_P(BudgetAttentionTest, BitsOfFullTasks) {
   }
 }
 
-void CheckNan(int64_t num_heads, const KvStorage& kv, Isa isa) {
-  const BudgetCase c{num_heads, num_heads, 64, KvPolicyKind::kH2o, {0, 40, 4}, 60, 3};
+// In the last two heads. Of 9 a task has three: two of them in a register of 16 lanes, one alone.
+void CheckNan(int64_t num_heads, int64_t heavy, const KvStorage& kv, Isa isa) {
+  const KvKeep keep{0, heavy, 4};
+  const BudgetCase c{num_heads, num_heads, 64, KvPolicyKind::kH2o, keep, heavy + 20, 3};
   SCOPED_TRACE(testing::PrintToString(c));
   BudgetRow row(c, kv, 8);
-  Prefill(row, 60, 1, isa);
-  const int64_t slot = 17;
-  const int64_t last = num_heads - 1;
-  const int64_t position = *row.head(last).Position(slot);
-  *row.head(last).Score(slot) = kPoison;
+  Prefill(row, c.prompt, 1, isa);
+  const int64_t slot = heavy - 23;
+  for (const int64_t head : {num_heads - 2, num_heads - 1}) *row.head(head).Score(slot) = kPoison;
   StepAll({&row}, 1, isa);
-  EXPECT_FALSE(row.HeldPositions(last).contains(position));
-  EXPECT_EQ(*row.head(last).Position(slot), 60);
+  for (const int64_t head : {num_heads - 2, num_heads - 1})
+    EXPECT_EQ(*row.head(head).Position(slot), c.prompt);
   // A query of NaN makes every score NaN; then positions alone decide, and the run goes on.
-  std::fill_n(const_cast<float*>(row.q(61)), c.stride(), kPoison);
+  std::fill_n(const_cast<float*>(row.q(c.prompt + 1)), c.stride(), kPoison);
   StepAll({&row}, 1, isa);
-  EXPECT_FALSE(row.HeldPositions(0).contains(61 - 4));
-  EXPECT_FALSE(row.HeldPositions(last).contains(61 - 4));
+  for (int64_t head = 0; head < num_heads; ++head)
+    EXPECT_FALSE(row.HeldPositions(head).contains(c.prompt + 1 - 4));
   StepAll({&row}, 1, isa);
-  EXPECT_EQ(row.HeldPositions(0).size(), 44U);
+  EXPECT_EQ(row.HeldPositions(0).size(), static_cast<size_t>(keep.slots()));
 }
 
 TEST_P(BudgetAttentionTest, ANanScoreGoesFirst) {
-  CheckNan(2, kv(), isa());
-  CheckNan(3, kv(), isa());
+  for (const int64_t num_heads : {2, 3, 9})
+    for (const int64_t heavy : {40, 100}) CheckNan(num_heads, heavy, kv(), isa());
 }
 
 TEST_P(BudgetAttentionTest, AWindowLeavesScoresAlone) {
