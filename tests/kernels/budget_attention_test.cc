@@ -22,6 +22,27 @@ class BudgetAttentionTest : public testing::TestWithParam<IsaAndKv> {
 
 INSTANTIATE_TEST_SUITE_P(All, BudgetAttentionTest, testing::ValuesIn(AllKvCases()), KvParamName);
 
+void SwapTokens(const KvHead<std::byte>& head, int64_t a, int64_t b) {
+  std::swap_ranges(head.Key(a), head.Key(a) + head.TokenBytes(), head.Key(b));
+  std::swap_ranges(head.Value(a), head.Value(a) + head.TokenBytes(), head.Value(b));
+  for (int64_t at = 0; at < head.NumRanges() * kKvRangeStride; at += kKvRangeStride) {
+    std::swap_ranges(head.KeyRanges(a) + at, head.KeyRanges(a) + at + 4, head.KeyRanges(b) + at);
+    std::swap_ranges(head.ValueRanges(a) + at, head.ValueRanges(a) + at + 4,
+                     head.ValueRanges(b) + at);
+  }
+  std::swap(*head.Score(a), *head.Score(b));
+  std::swap(*head.Position(a), *head.Position(b));
+}
+
+// The slots of every other KV head in reverse, so that neighbours hold different tokens at a slot
+// even where the rule gives each the same.
+void ReverseOddHeads(BudgetRow& row) {
+  for (int64_t kv_head = 1; kv_head < row.c.num_kv_heads; kv_head += 2) {
+    for (int64_t slot = 0; slot < row.num_held / 2; ++slot)
+      SwapTokens(row.head(kv_head), slot, row.num_held - 1 - slot);
+  }
+}
+
 // A row and its model, one KV head each.
 struct Checked {
   BudgetRow row;
@@ -76,6 +97,7 @@ struct Checked {
     for (int64_t kv_head = 0; kv_head < row.c.num_kv_heads; ++kv_head)
       ASSERT_NO_FATAL_FAILURE(
           models[static_cast<size_t>(kv_head)].KeepAfterPrompt(row.HeldPositions(kv_head)));
+    ReverseOddHeads(row);
     ASSERT_NO_FATAL_FAILURE(CheckCache());
   }
   void RunStep(Isa isa) {
@@ -157,6 +179,7 @@ void CheckEqualKeys(const BudgetCase& c, const KvStorage& kv, Isa isa) {
     std::copy_n(checked.row.k(0), c.num_kv_heads * c.head_dim,
                 const_cast<float*>(checked.row.k(token)));
   Prefill(checked.row, 10, 2, isa);
+  ReverseOddHeads(checked.row);
   // The prompt's own scores differ by the number of queries: all are made the same.
   for (int64_t kv_head = 0; kv_head < c.num_kv_heads; ++kv_head) {
     KvBudgetModel& model = checked.models[static_cast<size_t>(kv_head)];
