@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstring>
 
 #include "kernels/matmul.h"
 #include "kernels/matmul_isa.h"
@@ -15,7 +16,10 @@ struct Method {
   int64_t row_grain;              // whole register blocks
 };
 
-Method MethodOf(Isa isa, DType weight_dtype) {
+// Up to so many rows their parts of a block of k stay in any cache as they are.
+constexpr int64_t kSimdUnpackedRows = 24;
+
+Method MethodOf(Isa isa, DType weight_dtype, int64_t rows) {
 #if defined(SPILLWAY_X86)
   if (HasTiles(isa) && IsQuantised(weight_dtype)) return {MatmulTileAmxGroups, PackAmxGroups, 32};
   if (MultipliesCodes(isa) && IsQuantised(weight_dtype)) {
@@ -25,9 +29,9 @@ Method MethodOf(Isa isa, DType weight_dtype) {
   if (isa == Isa::kAmx) return {MatmulTileAmx, PackAmx, 32};
   if (isa == Isa::kAvx512Bf16) return {MatmulTileBf16, PackBf16, 12};
   if (isa >= Isa::kAvx512) return {MatmulTileAvx512, nullptr, 12};
-  if (isa == Isa::kAvx2) return {MatmulTileAvx2, nullptr, 12};
+  if (isa == Isa::kAvx2) return {MatmulTileAvx2, rows > kSimdUnpackedRows ? PackSimd : nullptr, 12};
 #endif
-  static_cast<void>(isa), static_cast<void>(weight_dtype);
+  static_cast<void>(isa), static_cast<void>(weight_dtype), static_cast<void>(rows);
   return {MatmulTilePortable, nullptr, 12};
 }
 
@@ -40,7 +44,8 @@ struct Grid {
 
   Grid(const MatmulArgs& args, Isa isa, int64_t row_grain, int num_threads) {
     const bool amx = HasTiles(isa);
-    const int64_t max_rows = amx ? kAmxTileRows : kSimdTileRows;
+    const int64_t simd_rows = isa == Isa::kAvx2 ? kSimdPackedTileRows : kSimdTileRows;
+    const int64_t max_rows = amx ? kAmxTileRows : simd_rows;
     // Tiles, for even work. With few rows memory is the limit, and workers differ more.
     const bool few_rows = args.rows <= 32;
     const int64_t per_thread = few_rows ? 32 : 4;
@@ -74,6 +79,7 @@ struct PackGrid {
 };
 
 PackGrid PackGridOf(const MatmulArgs& args, DType weight_dtype, Isa isa) {
+  if (isa == Isa::kAvx2) return {SimdBlocksK(args.in), 1, DivideUp(args.rows, kSimdPackRows)};
   if (!IsQuantised(weight_dtype)) {
     if (!HasTiles(isa)) return {Bf16Steps(args.in), 64, Bf16NumGroups(args.rows)};
     return {AmxStepsK(args.in), 16, AmxNumBlocks(args.rows)};
@@ -85,7 +91,7 @@ PackGrid PackGridOf(const MatmulArgs& args, DType weight_dtype, Isa isa) {
 // Packs x once for all tiles.
 void PackX(const MatmulArgs& args, DType weight_dtype, std::byte* packed, ThreadPool& pool,
            Isa isa) {
-  const auto pack = MethodOf(isa, weight_dtype).pack;
+  const auto pack = MethodOf(isa, weight_dtype, args.rows).pack;
   const PackGrid grid = PackGridOf(args, weight_dtype, isa);
   const int64_t step_tasks = DivideUp(grid.steps, grid.task_steps);
   auto task = [&](int64_t index, int /*worker*/) {
@@ -101,6 +107,7 @@ void PackX(const MatmulArgs& args, DType weight_dtype, std::byte* packed, Thread
 
 // Of x, whatever the weights; whole lines.
 int64_t PackedBytes(int64_t rows, int64_t in, Isa isa) {
+  if (isa == Isa::kAvx2) return rows > kSimdUnpackedRows ? SimdPackedBytes(rows, in) : 0;
   if (!MultipliesCodes(isa)) return 0;
   if (isa == Isa::kAvx512Bf16)
     return std::max(Bf16PackedBytes(rows, in), VnniPackedBytes(rows, in));
@@ -115,7 +122,7 @@ int64_t ScratchBytes(Isa isa) { return HasTiles(isa) ? kAmxScratchBytes : kSimdS
 // The pieces with weights of `dtype`.
 void RunTiles(const MatmulArgs& args, DType dtype, std::span<std::byte> workspace, ThreadPool& pool,
               Isa isa) {
-  const Method method = MethodOf(isa, dtype);
+  const Method method = MethodOf(isa, dtype, args.rows);
   const Grid grid(args, isa, method.row_grain, pool.num_threads());
   const int64_t packed_bytes = PackedBytes(args.rows, args.in, isa);
   const int64_t scratch_bytes = ScratchBytes(isa);
@@ -139,13 +146,27 @@ void RunTiles(const MatmulArgs& args, DType dtype, std::span<std::byte> workspac
     method.tile({args.x, args.x_stride, args.in, args.activation, piece, row,
                  std::min(grid.tile_rows, args.rows - row), out,
                  std::min(grid.tile_outs, piece->num_out - out), next_out,
-                 workspace.data() + packed_bytes + worker * scratch_bytes, workspace.data(),
-                 args.rows});
+                 workspace.data() + packed_bytes + worker * scratch_bytes,
+                 method.pack == nullptr ? nullptr : workspace.data(), args.rows});
   };
   pool.Run(num_tasks, task);
 }
 
 }  // namespace
+
+void PackSimd(const PackTask& task) {
+  auto* packed = reinterpret_cast<float*>(task.packed);
+  const int64_t row_begin = task.block * kSimdPackRows;
+  const int64_t row_end = std::min(task.rows, row_begin + kSimdPackRows);
+  for (int64_t step = task.step_begin; step < task.step_end; ++step) {
+    const int64_t k = step * kSimdBlockK;
+    const auto count = static_cast<size_t>(std::min(kSimdBlockK, task.in - k));
+    for (int64_t row = row_begin; row < row_end; ++row) {
+      std::memcpy(packed + (step * task.rows + row) * SimdPackedRow(task.in),
+                  task.x + row * task.x_stride + k, count * sizeof(float));
+    }
+  }
+}
 
 int64_t MatmulWorkspaceBytes(int64_t max_rows, int64_t max_in, int num_threads, Isa isa) {
   return PackedBytes(max_rows, max_in, isa) + num_threads * ScratchBytes(isa);
@@ -162,7 +183,8 @@ void Matmul(const MatmulArgs& args, std::span<std::byte> workspace, ThreadPool& 
                      [&](const auto& piece) { return piece.weight_dtype == dtype; })) {
       continue;
     }
-    if (MethodOf(isa, dtype).pack != nullptr) PackX(args, dtype, workspace.data(), pool, isa);
+    if (MethodOf(isa, dtype, args.rows).pack != nullptr)
+      PackX(args, dtype, workspace.data(), pool, isa);
     RunTiles(args, dtype, workspace, pool, isa);
   }
 }

@@ -24,7 +24,7 @@ struct MatmulTile {
   int64_t next_out_begin;   // where this worker likely goes on, for prefetch: maybe past the piece,
                             // or here
   std::byte* scratch;       // of this worker, 64-byte aligned
-  const std::byte* packed;  // all rows of x as a PackTask's function made them, where there is one
+  const std::byte* packed;  // all rows of x as a PackTask's function made them; null: x as it is
   int64_t total_rows;       // of the call, they fix the packed layout
 };
 
@@ -35,6 +35,20 @@ constexpr int64_t kSimdBlockK = 1024;  // the element's sum is made of blocks of
 constexpr int64_t kSimdMaxPanel = 6;
 constexpr int64_t kSimdScratchBytes =
     (kSimdMaxPanel * kSimdBlockK + kSimdTileRows * kSimdTileOuts) * 4;  // 48 KiB
+
+// For AVX2 x is copied: a block of k of all rows, then the next. Where rows lie as far apart as in
+// the model, their parts of a block share the sets of a cache: of an L2 of 512 KiB (Zen 3) a half
+// was of use for 2,048 columns, an eighth for 8,192.
+constexpr int64_t kSimdPackRows = 8;         // of a PackTask
+constexpr int64_t kSimdPackedTileRows = 60;  // 250 KiB of x
+constexpr int64_t SimdBlocksK(int64_t in) { return DivideUp(in, kSimdBlockK); }
+// Floats from row to row: whole lines, and never a page.
+constexpr int64_t SimdPackedRow(int64_t in) {
+  return RoundUp(in < kSimdBlockK ? in : kSimdBlockK, 16) + 16;
+}
+constexpr int64_t SimdPackedBytes(int64_t rows, int64_t in) {
+  return SimdBlocksK(in) * rows * SimdPackedRow(in) * 4;
+}
 
 void MatmulTilePortable(const MatmulTile& tile);
 void MatmulTileAvx2(const MatmulTile& tile);
@@ -103,8 +117,8 @@ constexpr int64_t Bf16PackedBytes(int64_t rows, int64_t in) {
 }
 
 // Steps [step_begin, step_end) of x in one block of rows, for weights of `weight_dtype`: of 32 k
-// for PackAmx, PackAmxBf16 and PackBf16, which split x into bf16 parts or round it, groups for the
-// others.
+// for PackAmx, PackAmxBf16 and PackBf16, which split x into bf16 parts or round it, of kSimdBlockK
+// for PackSimd, groups for the others.
 struct PackTask {
   const float* x;
   int64_t x_stride;
@@ -116,6 +130,7 @@ struct PackTask {
   int64_t step_end;
   std::byte* packed;
 };
+void PackSimd(const PackTask& task);
 void PackAmx(const PackTask& task);
 void MatmulTileAmx(const MatmulTile& tile);
 void PackAmxBf16(const PackTask& task);

@@ -182,6 +182,20 @@ void DequantisePanel(const std::byte* rows, int64_t row_bytes, int64_t count, fl
   }
 }
 
+// The tile's rows of x from k_begin on, for as much as a panel has of k.
+struct PanelX {
+  const float* x;
+  int64_t stride;
+};
+
+inline PanelX PanelXOf(const MatmulTile& tile, int64_t k_begin) {
+  if (tile.packed == nullptr)
+    return {tile.x + tile.row_begin * tile.x_stride + k_begin, tile.x_stride};
+  const int64_t row = k_begin / kSimdBlockK * tile.total_rows + tile.row_begin;
+  const int64_t stride = SimdPackedRow(tile.in);
+  return {reinterpret_cast<const float*>(tile.packed) + row * stride, stride};
+}
+
 // Outputs [out, out + kO) of the tile, k in [k_begin, k_end), all rows.
 template <int kO, DType kType>
 void MulPanel(const MatmulTile& tile, int64_t out, int64_t k_begin) {
@@ -223,15 +237,11 @@ void MulPanel(const MatmulTile& tile, int64_t out, int64_t k_begin) {
     }
     WidenPanel<kO, kType>(direct, panel);
   }
+  const PanelX from = PanelXOf(tile, k_begin);
   for (int64_t row = 0; row < tile.num_rows; row += kRows) {
-    const BlockArgs block = {x + row * tile.x_stride + k_begin,
-                             tile.x_stride,
-                             panel,
-                             kSimdBlockK,
-                             0,
-                             k_end - k_begin,
-                             nullptr,
-                             sums + row * kSimdTileOuts};
+    const BlockArgs block = {
+        from.x + row * from.stride, from.stride, panel, kSimdBlockK, 0, k_end - k_begin, nullptr,
+        sums + row * kSimdTileOuts};
     MulRows<kO, DType::kF32>(block, MinOf(kRows, tile.num_rows - row));
   }
 }

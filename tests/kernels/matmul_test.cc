@@ -265,7 +265,7 @@ TEST_P(MatmulTest, PiecesGiveTheBitsOfTheWhole) {
 }
 
 TEST_P(MatmulTest, PiecesOfEveryTypeInOneCall) {
-  for (const int64_t rows : {1, 20}) {
+  for (const int64_t rows : {1, 20, 40}) {
     const DType dtypes[] = {dtype(), DType::kF16, DType::kQ4, DType::kBF16, DType::kQ8};
     std::vector<Call> calls;
     for (const DType type : dtypes) calls.emplace_back(Shape{rows, 96, 40}, type, 41);
