@@ -14,25 +14,24 @@ struct Method {
   void (*tile)(const MatmulTile&);
   void (*pack)(const PackTask&);  // of x, once for all tiles; nullptr: tiles take it as it is
   int64_t row_grain;              // whole register blocks
+  int64_t max_tile_rows;
 };
 
-// Up to so many rows their parts of a block of k stay in any cache as they are.
-constexpr int64_t kSimdUnpackedRows = 24;
-
-Method MethodOf(Isa isa, DType weight_dtype, int64_t rows) {
+Method MethodOf(Isa isa, DType weight_dtype) {
 #if defined(SPILLWAY_X86)
-  if (HasTiles(isa) && IsQuantised(weight_dtype)) return {MatmulTileAmxGroups, PackAmxGroups, 32};
+  if (HasTiles(isa) && IsQuantised(weight_dtype))
+    return {MatmulTileAmxGroups, PackAmxGroups, 32, kAmxTileRows};
   if (MultipliesCodes(isa) && IsQuantised(weight_dtype)) {
-    return {MatmulTileVnni, PackVnni, kVnniBlockRows};
+    return {MatmulTileVnni, PackVnni, kVnniBlockRows, kSimdTileRows};
   }
-  if (isa == Isa::kAmxBf16) return {MatmulTileAmxBf16, PackAmxBf16, 32};
-  if (isa == Isa::kAmx) return {MatmulTileAmx, PackAmx, 32};
-  if (isa == Isa::kAvx512Bf16) return {MatmulTileBf16, PackBf16, 12};
-  if (isa >= Isa::kAvx512) return {MatmulTileAvx512, nullptr, 12};
-  if (isa == Isa::kAvx2) return {MatmulTileAvx2, rows > kSimdUnpackedRows ? PackSimd : nullptr, 12};
+  if (isa == Isa::kAmxBf16) return {MatmulTileAmxBf16, PackAmxBf16, 32, kAmxTileRows};
+  if (isa == Isa::kAmx) return {MatmulTileAmx, PackAmx, 32, kAmxTileRows};
+  if (isa == Isa::kAvx512Bf16) return {MatmulTileBf16, PackBf16, 12, kSimdTileRows};
+  if (isa >= Isa::kAvx512) return {MatmulTileAvx512, nullptr, 12, kSimdTileRows};
+  if (isa == Isa::kAvx2) return {MatmulTileAvx2, PackSimd, 12, kAvx2TileRows};
 #endif
-  static_cast<void>(isa), static_cast<void>(weight_dtype), static_cast<void>(rows);
-  return {MatmulTilePortable, nullptr, 12};
+  static_cast<void>(isa), static_cast<void>(weight_dtype);
+  return {MatmulTilePortable, nullptr, 12, kSimdTileRows};
 }
 
 // How a call is cut into tiles. Any cut gives the same bits; this one is for the caches and for
@@ -42,26 +41,25 @@ struct Grid {
   int64_t tile_outs;
   int64_t row_tiles;
 
-  Grid(const MatmulArgs& args, Isa isa, int64_t row_grain, int num_threads) {
+  Grid(const MatmulArgs& args, Isa isa, const Method& method, int num_threads) {
     const bool amx = HasTiles(isa);
-    const int64_t simd_rows = isa == Isa::kAvx2 ? kSimdPackedTileRows : kSimdTileRows;
-    const int64_t max_rows = amx ? kAmxTileRows : simd_rows;
     // Tiles, for even work. With few rows memory is the limit, and workers differ more.
     const bool few_rows = args.rows <= 32;
     const int64_t per_thread = few_rows ? 32 : 4;
     const int64_t amx_grain = few_rows ? kAmxFewRowsOutGrain : kAmxOutGrain;
     const int64_t out_grain = amx ? amx_grain : kSimdTileOuts;
     const int64_t wanted = num_threads == 1 ? 1 : per_thread * num_threads;
-    row_tiles = DivideUp(args.rows, max_rows);
+    row_tiles = DivideUp(args.rows, method.max_tile_rows);
     tile_outs = amx ? kAmxTileOuts : kSimdTileOuts;
     while (tile_outs > out_grain && row_tiles * OutTiles(args) < wanted) tile_outs -= out_grain;
     if (row_tiles * OutTiles(args) <
         wanted) {  // few outputs and many threads: cut the rows as well
-      const int64_t most = args.rows / (2 * row_grain);
+      const int64_t most = args.rows / (2 * method.row_grain);
       row_tiles = std::max(row_tiles,
                            std::min(most, DivideUp(wanted, std::max<int64_t>(1, OutTiles(args)))));
     }
-    tile_rows = std::min(max_rows, RoundUp(DivideUp(args.rows, row_tiles), row_grain));
+    tile_rows =
+        std::min(method.max_tile_rows, RoundUp(DivideUp(args.rows, row_tiles), method.row_grain));
     row_tiles = DivideUp(args.rows, tile_rows);
   }
   int64_t OutTiles(const MatmulArgs& args) const {
@@ -74,7 +72,7 @@ struct Grid {
 // The steps of k and the blocks of rows that x is packed by.
 struct PackGrid {
   int64_t steps;
-  int64_t task_steps;  // a few us for 16 rows: more than handing out a task costs
+  int64_t task_steps;  // some us for a block: more than handing out a task costs
   int64_t blocks;
 };
 
@@ -91,7 +89,7 @@ PackGrid PackGridOf(const MatmulArgs& args, DType weight_dtype, Isa isa) {
 // Packs x once for all tiles.
 void PackX(const MatmulArgs& args, DType weight_dtype, std::byte* packed, ThreadPool& pool,
            Isa isa) {
-  const auto pack = MethodOf(isa, weight_dtype, args.rows).pack;
+  const auto pack = MethodOf(isa, weight_dtype).pack;
   const PackGrid grid = PackGridOf(args, weight_dtype, isa);
   const int64_t step_tasks = DivideUp(grid.steps, grid.task_steps);
   auto task = [&](int64_t index, int /*worker*/) {
@@ -119,11 +117,18 @@ int64_t PackedBytes(int64_t rows, int64_t in, Isa isa) {
 // Of a worker.
 int64_t ScratchBytes(Isa isa) { return HasTiles(isa) ? kAmxScratchBytes : kSimdScratchBytes; }
 
-// The pieces with weights of `dtype`.
-void RunTiles(const MatmulArgs& args, DType dtype, std::span<std::byte> workspace, ThreadPool& pool,
-              Isa isa) {
-  const Method method = MethodOf(isa, dtype, args.rows);
-  const Grid grid(args, isa, method.row_grain, pool.num_threads());
+// Whether tiles of so many rows read x as it was packed.
+bool Packs(const Method& method, Isa isa, int64_t tile_rows) {
+  return method.pack != nullptr && (isa != Isa::kAvx2 || tile_rows > kSimdUnpackedRows);
+}
+
+// The pieces with weights of `dtype`. x is packed for one type; calls that mix them pack it again.
+void MulPieces(const MatmulArgs& args, DType dtype, std::span<std::byte> workspace,
+               ThreadPool& pool, Isa isa) {
+  const Method method = MethodOf(isa, dtype);
+  const Grid grid(args, isa, method, pool.num_threads());
+  const bool packs = Packs(method, isa, grid.tile_rows);
+  if (packs) PackX(args, dtype, workspace.data(), pool, isa);
   const int64_t packed_bytes = PackedBytes(args.rows, args.in, isa);
   const int64_t scratch_bytes = ScratchBytes(isa);
   int64_t num_tasks = 0;
@@ -147,7 +152,7 @@ void RunTiles(const MatmulArgs& args, DType dtype, std::span<std::byte> workspac
                  std::min(grid.tile_rows, args.rows - row), out,
                  std::min(grid.tile_outs, piece->num_out - out), next_out,
                  workspace.data() + packed_bytes + worker * scratch_bytes,
-                 method.pack == nullptr ? nullptr : workspace.data(), args.rows});
+                 packs ? workspace.data() : nullptr, args.rows});
   };
   pool.Run(num_tasks, task);
 }
@@ -177,15 +182,12 @@ void Matmul(const MatmulArgs& args, std::span<std::byte> workspace, ThreadPool& 
   SPILLWAY_CHECK(static_cast<int64_t>(workspace.size()) >=
                  MatmulWorkspaceBytes(args.rows, args.in, pool.num_threads(), isa));
   SPILLWAY_CHECK(reinterpret_cast<uintptr_t>(workspace.data()) % 64 == 0);
-  // x is packed for one type of weights; calls that mix them pack it again.
   for (const DType dtype : {DType::kF16, DType::kBF16, DType::kQ8, DType::kQ4}) {
     if (std::none_of(args.pieces.begin(), args.pieces.end(),
                      [&](const auto& piece) { return piece.weight_dtype == dtype; })) {
       continue;
     }
-    if (MethodOf(isa, dtype, args.rows).pack != nullptr)
-      PackX(args, dtype, workspace.data(), pool, isa);
-    RunTiles(args, dtype, workspace, pool, isa);
+    MulPieces(args, dtype, workspace, pool, isa);
   }
 }
 

@@ -24,7 +24,8 @@ struct MatmulTile {
   int64_t next_out_begin;   // where this worker likely goes on, for prefetch: maybe past the piece,
                             // or here
   std::byte* scratch;       // of this worker, 64-byte aligned
-  const std::byte* packed;  // all rows of x as a PackTask's function made them; null: x as it is
+  const std::byte* packed;  // all rows of x as a PackTask's function made them; null: x as it is,
+                            // which few rows for AVX2 read in any case
   int64_t total_rows;       // of the call, they fix the packed layout
 };
 
@@ -39,13 +40,16 @@ constexpr int64_t kSimdScratchBytes =
 // For AVX2 x is copied: a block of k of all rows, then the next. Where rows lie as far apart as in
 // the model, their parts of a block share the sets of a cache: of an L2 of 512 KiB (Zen 3) a half
 // was of use for 2,048 columns, an eighth for 8,192.
-constexpr int64_t kSimdPackRows = 8;         // of a PackTask
-constexpr int64_t kSimdPackedTileRows = 60;  // 250 KiB of x
+constexpr int64_t kSimdUnpackedRows = 24;  // up to so many are read as they are: they fit anyway
+constexpr int64_t kSimdPackRows = 8;       // of a PackTask
+constexpr int64_t kAvx2TileRows = 60;      // a block of x of 244 KiB
+static_assert(kAvx2TileRows <= kSimdTileRows);
 constexpr int64_t SimdBlocksK(int64_t in) { return DivideUp(in, kSimdBlockK); }
-// Floats from row to row: whole lines, and never a page.
+// Floats from row to row: an odd number of lines, so that rows spread over all sets.
 constexpr int64_t SimdPackedRow(int64_t in) {
-  return RoundUp(in < kSimdBlockK ? in : kSimdBlockK, 16) + 16;
+  return RoundUp(in < kSimdBlockK ? in : kSimdBlockK, 32) + 16;
 }
+static_assert(SimdPackedRow(1) % 32 == 16 && SimdPackedRow(1000) % 32 == 16);
 constexpr int64_t SimdPackedBytes(int64_t rows, int64_t in) {
   return SimdBlocksK(in) * rows * SimdPackedRow(in) * 4;
 }

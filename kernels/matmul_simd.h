@@ -18,6 +18,7 @@ constexpr int kOuts = Simd::kLanes == 16 ? 6 : 4;
 // Up to here widening in registers, over and over, costs less than a panel.
 constexpr int64_t kDirectRows = 8 * kRows;
 constexpr int64_t kDirectGroupRows = 2 * kRows;
+static_assert(kRows > 3 || kDirectRows == kSimdUnpackedRows);
 // Up to here x leaves a nearest cache of 32 KiB to the weights that the processor reads ahead, and
 // does not hide them from it.
 constexpr int64_t kStreamXBytes = 12 << 10;

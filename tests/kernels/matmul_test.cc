@@ -235,6 +235,35 @@ TEST_P(MatmulTest, ARowsBitsDoNotDependOnTheOthersOrOnThreads) {
   }
 }
 
+// Where rows are cut into tiles, and where x begins to be copied for them; 241: the last tile has
+// one row. One workspace for all, as the engine has.
+TEST_P(MatmulTest, OneWorkspaceDoesForAllSmallerCalls) {
+  constexpr int64_t kMaxRows = 241;
+  constexpr int64_t kMaxIn = 1056;
+  for (const int num_threads : {1, 8}) {
+    AlignedBytes workspace(MatmulWorkspaceBytes(kMaxRows, kMaxIn, num_threads, isa()));
+    for (const int64_t in : {kMaxIn, int64_t{1024}, int64_t{1000}, int64_t{100}}) {
+      Call call({kMaxRows, in, 50}, dtype(), 23);
+      const std::vector<uint32_t> all = Bits(call.Run(isa()));
+      for (const int64_t rows : {241, 25, 24, 60, 61, 48, 96, 128, 129, 1}) {
+        std::vector<float> y(static_cast<size_t>(rows * 57), kPoison);
+        MatmulPiece piece = call.piece;
+        piece.y = y.data();
+        piece.y_stride = 57;
+        MatmulArgs args = call.args;
+        args.rows = rows;
+        args.pieces = {&piece, 1};
+        ASSERT_LE(MatmulWorkspaceBytes(rows, in, num_threads, isa()),
+                  static_cast<int64_t>(workspace.span().size()));
+        Matmul(args, workspace.span(), Pool(num_threads), isa());
+        const std::vector<uint32_t> some = Bits(call.Compact(y, rows));
+        ASSERT_TRUE(std::equal(some.begin(), some.end(), all.begin()))
+            << "in " << in << " rows " << rows << " threads " << num_threads;
+      }
+    }
+  }
+}
+
 TEST_P(MatmulTest, PiecesGiveTheBitsOfTheWhole) {
   for (const int64_t rows : {1, 7, 40}) {
     Call call({rows, 200, 150}, dtype(), 31);
