@@ -55,7 +55,7 @@ struct Update {
     void NextHeads(int64_t head_bytes) {
       scores += kHeads * head_bytes;
       positions += kHeads * head_bytes;
-      if constexpr (kGroup > 0) weights += kHeads * kGroup * kAttentionKeys;
+      weights += kHeads * kGroup * kAttentionKeys;
       factors += kGroup * kLanes;
       best += kVictimFloats;
     }

@@ -87,15 +87,14 @@ PackGrid PackGridOf(const MatmulArgs& args, DType weight_dtype, Isa isa) {
 }
 
 // Packs x once for all tiles.
-void PackX(const MatmulArgs& args, DType weight_dtype, std::byte* packed, ThreadPool& pool,
-           Isa isa) {
-  const auto pack = MethodOf(isa, weight_dtype).pack;
+void PackX(const MatmulArgs& args, DType weight_dtype, const Method& method, std::byte* packed,
+           ThreadPool& pool, Isa isa) {
   const PackGrid grid = PackGridOf(args, weight_dtype, isa);
   const int64_t step_tasks = DivideUp(grid.steps, grid.task_steps);
   auto task = [&](int64_t index, int /*worker*/) {
     const int64_t begin = index % step_tasks * grid.task_steps;
-    pack({args.x, args.x_stride, args.rows, args.in, weight_dtype, index / step_tasks, begin,
-          std::min(grid.steps, begin + grid.task_steps), packed});
+    method.pack({args.x, args.x_stride, args.rows, args.in, weight_dtype, index / step_tasks, begin,
+                 std::min(grid.steps, begin + grid.task_steps), packed});
   };
   const int64_t num_tasks = step_tasks * grid.blocks;
   constexpr int64_t kInlineElements = 16384;  // cheaper than waking the pool
@@ -128,7 +127,7 @@ void MulPieces(const MatmulArgs& args, DType dtype, std::span<std::byte> workspa
   const Method method = MethodOf(isa, dtype);
   const Grid grid(args, isa, method, pool.num_threads());
   const bool packs = Packs(method, isa, grid.tile_rows);
-  if (packs) PackX(args, dtype, workspace.data(), pool, isa);
+  if (packs) PackX(args, dtype, method, workspace.data(), pool, isa);
   const int64_t packed_bytes = PackedBytes(args.rows, args.in, isa);
   const int64_t scratch_bytes = ScratchBytes(isa);
   int64_t num_tasks = 0;
