@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <random>
 
 #include "kernels/attention_isa.h"
@@ -355,10 +356,16 @@ void CheckNan(int64_t num_heads, int64_t heavy, const KvStorage& kv, Isa isa) {
   BudgetRow row(c, kv, 8);
   Prefill(row, c.prompt, 1, isa);
   const int64_t slot = heavy - 23;
-  for (const int64_t head : {num_heads - 2, num_heads - 1}) *row.head(head).Score(slot) = kPoison;
+  std::map<int64_t, int64_t> positions;  // of the heads' tokens that should go
+  for (const int64_t head : {num_heads - 2, num_heads - 1}) {
+    positions[head] = *row.head(head).Position(slot);
+    *row.head(head).Score(slot) = kPoison;
+  }
   StepAll({&row}, 1, isa);
-  for (const int64_t head : {num_heads - 2, num_heads - 1})
+  for (const auto& [head, position] : positions) {
+    EXPECT_FALSE(row.HeldPositions(head).contains(position));
     EXPECT_EQ(*row.head(head).Position(slot), c.prompt);
+  }
   // A query of NaN makes every score NaN; then positions alone decide, and the run goes on.
   std::fill_n(const_cast<float*>(row.q(c.prompt + 1)), c.stride(), kPoison);
   StepAll({&row}, 1, isa);

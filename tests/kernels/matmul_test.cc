@@ -83,6 +83,11 @@ struct Call {
 
   // Rows [first, first + rows), with stride out + 7.
   std::vector<float> Run(Isa isa, int num_threads, int64_t first, int64_t rows) {
+    AlignedBytes workspace(MatmulWorkspaceBytes(rows, shape.in, num_threads, isa));
+    return Run(isa, num_threads, first, rows, workspace.span());
+  }
+  std::vector<float> Run(Isa isa, int num_threads, int64_t first, int64_t rows,
+                         std::span<std::byte> workspace) {
     std::vector<float> y(static_cast<size_t>(rows * (shape.out + 7)), kPoison);
     MatmulArgs call = args;
     MatmulPiece to = piece;
@@ -92,8 +97,7 @@ struct Call {
     to.y_stride = shape.out + 7;
     if (to.residual != nullptr) to.residual += first * to.residual_stride;
     call.pieces = {&to, 1};
-    AlignedBytes workspace(MatmulWorkspaceBytes(rows, shape.in, num_threads, isa));
-    Matmul(call, workspace.span(), Pool(num_threads), isa);
+    Matmul(call, workspace, Pool(num_threads), isa);
     return Compact(y, rows);
   }
   std::vector<float> Run(Isa isa) { return Run(isa, 1, 0, shape.rows); }
@@ -246,17 +250,10 @@ TEST_P(MatmulTest, OneWorkspaceDoesForAllSmallerCalls) {
       Call call({kMaxRows, in, 50}, dtype(), 23);
       const std::vector<uint32_t> all = Bits(call.Run(isa()));
       for (const int64_t rows : {241, 25, 24, 60, 61, 48, 96, 128, 129, 1}) {
-        std::vector<float> y(static_cast<size_t>(rows * 57), kPoison);
-        MatmulPiece piece = call.piece;
-        piece.y = y.data();
-        piece.y_stride = 57;
-        MatmulArgs args = call.args;
-        args.rows = rows;
-        args.pieces = {&piece, 1};
         ASSERT_LE(MatmulWorkspaceBytes(rows, in, num_threads, isa()),
                   static_cast<int64_t>(workspace.span().size()));
-        Matmul(args, workspace.span(), Pool(num_threads), isa());
-        const std::vector<uint32_t> some = Bits(call.Compact(y, rows));
+        const std::vector<uint32_t> some =
+            Bits(call.Run(isa(), num_threads, 0, rows, workspace.span()));
         ASSERT_TRUE(std::equal(some.begin(), some.end(), all.begin()))
             << "in " << in << " rows " << rows << " threads " << num_threads;
       }
