@@ -3,7 +3,6 @@
 
 namespace spillway::kernels {
 
-const AttentionFunctions kAttentionAvx512 = {StoreKvSimd, AttendSimd, DecodeSimd, WeighKeysSimd,
-                                             AddValuesSimd};
+const AttentionFunctions kAttentionAvx512 = {StoreKvSimd, AttendSimd, DecodeSimd};
 
 }  // namespace spillway::kernels

@@ -48,18 +48,17 @@ struct Decode {
   int64_t num_queries;
   int64_t num_slots;  // that the queries see
   int64_t padded_dim;
-  int64_t code_bytes;     // of a token's K or V
-  int64_t token_bytes;    // of the same, min and scale included
-  float* q;               // [query][padded_dim], scaled
-  float* sums;            // [query][padded_dim]
-  float* block_scores;    // [query][64]
-  float* ranges;          // [group][16][min, scale] of a KV block of codes
-  float* maxima;          // [query]
-  float* totals;          // [query]
-  float* block_rescales;  // [query], where weights are not wanted
-  int64_t heads_ahead;    // from the run that is read to the one fetched in the same block
-  int64_t part_bytes;     // of the next step's runs, fetched during a query's of this one
-  int64_t pass_slots;     // whose keys are read before their values
+  int64_t code_bytes;   // of a token's K or V
+  int64_t token_bytes;  // of the same, min and scale included
+  float* q;             // [query][padded_dim], scaled
+  float* sums;          // [query][padded_dim]
+  float* block_scores;  // [query][64]
+  float* ranges;        // [group][16][min, scale] of a KV block of codes
+  float* maxima;        // [query]
+  float* totals;        // [query]
+  float* rescales;      // [query]: what the sums of the slots so far are multiplied by
+  int64_t heads_ahead;  // from the run that is read to the one fetched in the same block
+  int64_t part_bytes;   // of the next step's runs, fetched during a query's of this one
 
   explicit Decode(const DecodeTask& decode_task);
   // A division by what the compiler knows: there is one for each run of keys and of values.
@@ -74,11 +73,6 @@ struct Decode {
   }
   float* FactorsOf(int64_t begin) const {
     return task.factors + begin / kAttentionKeys * kDecodeQueries;
-  }
-  // [query]: what the sums of the slots up to `begin` are multiplied by.
-  float* RescalesOf(int64_t begin) const {
-    if (task.weights == nullptr) return block_rescales;
-    return task.rescales + begin / kAttentionKeys * kDecodeQueries;
   }
   // A head's keys or values of a KV block.
   int64_t run_bytes() const { return kBlockSlots * (kDim > 0 ? 2 * kDim : token_bytes); }
@@ -113,8 +107,6 @@ struct Decode {
 
   int64_t Visible(int64_t begin) const { return MinOf(kAttentionKeys, num_slots - begin); }
   void Attend() const;
-  void WeighKeys() const;
-  void AddValues(int64_t begin) const;
 };
 
 template <DType kKv, int kBits, int64_t kDim>
@@ -135,10 +127,9 @@ Decode<kKv, kBits, kDim>::Decode(const DecodeTask& decode_task)
       ranges(block_scores + kDecodeQueries * kAttentionKeys),
       maxima(ranges + 2 * kKvCodedBlockSlots * KvGroups(args.head_dim)),
       totals(maxima + kDecodeQueries),
-      block_rescales(totals + kDecodeQueries),
+      rescales(totals + kDecodeQueries),
       heads_ahead(MinOf(num_heads, MaxOf(1, kAheadBytes / run_bytes()))),
-      part_bytes(MinOf(kNextStepBytes<kBits>, num_heads * run_bytes() / 2) / num_queries),
-      pass_slots(task.weights == nullptr ? kAttentionKeys : num_slots) {}
+      part_bytes(MinOf(kNextStepBytes<kBits>, num_heads * run_bytes() / 2) / num_queries) {}
 
 // The queries' heads lie side by side, and so do their outputs.
 template <DType kKv, int kBits, int64_t kDim>
@@ -161,8 +152,8 @@ void Decode<kKv, kBits, kDim>::LoadQueries() const {
 
 template <DType kKv, int kBits, int64_t kDim>
 const std::byte* Decode<kKv, kBits, kDim>::NextStep(bool values, int64_t slot) const {
-  const int64_t begin = slot / pass_slots * pass_slots;
-  const int64_t end = MinOf(begin + pass_slots, num_slots);
+  const int64_t begin = slot / kAttentionKeys * kAttentionKeys;
+  const int64_t end = MinOf(begin + kAttentionKeys, num_slots);
   if (slot + kStep < end) return Run(values, 0, slot + kStep);
   if (!values) return Run(true, 0, begin);
   return end < num_slots ? Run(false, 0, end) : task.next_keys;
@@ -242,9 +233,8 @@ TokenRuns<kKv, kDim> Decode<kKv, kBits, kDim>::RunsAt(const Step& step, int64_t 
           step.ahead[block]};
 }
 
-// The scores and positions of a step's slots, which lie behind the values and are updated next;
-// those of later blocks are fetched by the update of earlier ones. Spread over the heads: in a
-// burst they would fill the line buffers.
+// The scores and positions of a step's slots, which lie behind the values: they are updated when
+// all weights are known. Spread over the heads: in a burst they would fill the line buffers.
 template <DType kKv, int kBits, int64_t kDim>
 inline __attribute__((always_inline)) void Decode<kKv, kBits, kDim>::FetchState(
     int64_t query, int64_t slot) const {
@@ -284,7 +274,6 @@ void Decode<kKv, kBits, kDim>::Scores(int64_t begin) const {
 template <DType kKv, int kBits, int64_t kDim>
 void Decode<kKv, kBits, kDim>::Softmax(int64_t begin) const {
   const int64_t visible = Visible(begin);
-  float* rescales = RescalesOf(begin);
   for (int64_t query = 0; query < kDecodeQueries; ++query) rescales[query] = 0;
   for (int64_t query = 0; query < num_queries; ++query) {
     const float maximum = HighestScore(ScoresOf(query), visible, maxima[query]);
@@ -304,13 +293,12 @@ void Decode<kKv, kBits, kDim>::Softmax(int64_t begin) const {
 template <DType kKv, int kBits, int64_t kDim>
 void Decode<kKv, kBits, kDim>::Values(int64_t begin) const {
   const int64_t visible = Visible(begin);
-  const float* rescales = RescalesOf(begin);
   for (int64_t slot = 0; slot < visible; slot += kStep) {
     const int64_t count = MinOf(kStep, visible - slot);
     const std::byte* next = NextStep(true, begin + slot);
     for (int64_t query = 0; query < num_queries; ++query) {
       const Step step = StepAt(true, query, begin + slot, next);
-      if (task.weights != nullptr && begin == 0) FetchState(query, slot);
+      if (task.weights != nullptr) FetchState(query, begin + slot);
       const float* weights = WeightsOf(query, begin) + slot;
       float* to = sums + query * padded_dim;
       if constexpr (kBits < 16) {
@@ -359,51 +347,26 @@ void Decode<kKv, kBits, kDim>::Attend() const {
     Softmax(begin);
     Values(begin);
   }
+  if (task.weights != nullptr) FinishFactors();
   StoreOutputs();
 }
 
-template <DType kKv, int kBits, int64_t kDim>
-void Decode<kKv, kBits, kDim>::WeighKeys() const {
-  LoadQueries();
-  for (int64_t begin = 0; begin < num_slots; begin += kAttentionKeys) {
-    Scores(begin);
-    Softmax(begin);
-  }
-  FinishFactors();
-}
-
-template <DType kKv, int kBits, int64_t kDim>
-void Decode<kKv, kBits, kDim>::AddValues(int64_t begin) const {
-  Values(begin);
-  if (begin + kAttentionKeys >= num_slots) StoreOutputs();
-}
-
-// Calls f with the Decode of the task. The head dimensions of OPT have code of their own.
-template <typename F>
-void WithDecode(const DecodeTask& task, const F& f) {
-  const AttentionArgs& args = *task.args;
-  const auto uncoded = [&]<DType kKv>() {
-    if (args.head_dim == 64) return f(Decode<kKv, 16, 64>(task));
-    if (args.head_dim == 80) return f(Decode<kKv, 16, 80>(task));
-    if (args.head_dim == 128) return f(Decode<kKv, 16, 128>(task));
-    f(Decode<kKv, 16, 0>(task));
-  };
-  if (args.kv_bits == 8) return f(Decode<DType::kF16, 8, 0>(task));
-  if (args.kv_bits == 4) return f(Decode<DType::kF16, 4, 0>(task));
-  args.kv_dtype == DType::kF16 ? uncoded.template operator()<DType::kF16>()
-                               : uncoded.template operator()<DType::kBF16>();
+// The head dimensions of OPT have code of their own.
+template <DType kKv>
+void DecodeUncoded(const DecodeTask& task) {
+  const int64_t head_dim = task.args->head_dim;
+  if (head_dim == 64) return Decode<kKv, 16, 64>(task).Attend();
+  if (head_dim == 80) return Decode<kKv, 16, 80>(task).Attend();
+  if (head_dim == 128) return Decode<kKv, 16, 128>(task).Attend();
+  Decode<kKv, 16, 0>(task).Attend();
 }
 
 inline void DecodeSimd(const DecodeTask& task) {
-  WithDecode(task, [](const auto& decode) { decode.Attend(); });
-}
-
-inline void WeighKeysSimd(const DecodeTask& task) {
-  WithDecode(task, [](const auto& decode) { decode.WeighKeys(); });
-}
-
-inline void AddValuesSimd(const DecodeTask& task, int64_t begin) {
-  WithDecode(task, [begin](const auto& decode) { decode.AddValues(begin); });
+  const AttentionArgs& args = *task.args;
+  if (args.kv_bits == 8) return Decode<DType::kF16, 8, 0>(task).Attend();
+  if (args.kv_bits == 4) return Decode<DType::kF16, 4, 0>(task).Attend();
+  args.kv_dtype == DType::kF16 ? DecodeUncoded<DType::kF16>(task)
+                               : DecodeUncoded<DType::kBF16>(task);
 }
 
 }  // namespace

@@ -40,10 +40,8 @@ struct DecodeTask {
   const std::byte* next_keys = nullptr;
   // [slot / kAttentionKeys][query][slot % kAttentionKeys]: the weight, but for the factor of its
   // query and its kAttentionKeys slots, [slot / kAttentionKeys][kDecodeQueries]. Null: not wanted.
-  // Where they are, the keys of all slots are read before the first values.
   float* weights = nullptr;
   float* factors = nullptr;
-  float* rescales = nullptr;  // likewise: what the sums of values up to there are multiplied by
 };
 
 constexpr int64_t kAttentionQueries = 24;  // share one pass over the keys
@@ -82,11 +80,7 @@ constexpr int64_t AttentionHistoryBytes(int64_t max_slots) {
 struct AttentionFunctions {
   void (*store_kv)(const AttentionTask& task);  // all new tokens of the row, one KV head
   void (*attend)(const AttentionTask& task);
-  void (*decode)(const DecodeTask& task);  // no weights wanted
-  // Weights wanted: those of all slots; then the values of kAttentionKeys slots, from slot 0 on.
-  // The last of them gives the outputs.
-  void (*weigh_keys)(const DecodeTask& task);
-  void (*add_values)(const DecodeTask& task, int64_t slot_begin);
+  void (*decode)(const DecodeTask& task);
 };
 
 const AttentionFunctions& AttentionFunctionsOf(Isa isa);

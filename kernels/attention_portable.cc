@@ -3,7 +3,6 @@
 
 namespace spillway::kernels {
 
-const AttentionFunctions kAttentionPortable = {StoreKvSimd, AttendSimd, DecodeSimd, WeighKeysSimd,
-                                               AddValuesSimd};
+const AttentionFunctions kAttentionPortable = {StoreKvSimd, AttendSimd, DecodeSimd};
 
 }  // namespace spillway::kernels

@@ -2,8 +2,6 @@
 
 namespace spillway::kernels {
 
-void UpdateBudgetAvx2(const BudgetTask& task, int64_t slot_begin) {
-  UpdateBudgetSimd(task, slot_begin);
-}
+void UpdateBudgetAvx2(const BudgetTask& task) { UpdateBudgetSimd(task); }
 
 }  // namespace spillway::kernels

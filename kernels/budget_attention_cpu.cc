@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kMaxPosition = int64_t{1} << 24;  // positions are compared as floats
 
-using UpdateBudget = void (*)(const BudgetTask& task, int64_t slot_begin);
+using UpdateBudget = void (*)(const BudgetTask& task);
 
 UpdateBudget UpdateBudgetOf(Isa isa) {
 #if defined(SPILLWAY_X86)
@@ -62,13 +62,12 @@ int64_t PaddedSlots(int64_t slots) { return RoundUp(slots, kAttentionKeys); }
 constexpr int64_t kMaxQueries = std::max(kAttentionQueries + 1, kDecodeQueries);
 
 // Of one worker: the attention's own; the victims; the weights of the queries of a DecodeTask, or
-// the history of an AttentionTask and the weights of its KV head; the weights' factors, and of a
-// DecodeTask as many rescales.
+// the history of an AttentionTask and the weights of its KV head; the weights' factors.
 int64_t VictimBytes() { return kDecodeQueries * (kVictimFloats * 4 + 8); }
 int64_t NumFactors(int64_t slots) { return PaddedSlots(slots) / kAttentionKeys * kDecodeQueries; }
 int64_t ScratchBytes(int64_t max_slots, int64_t head_dim) {
   return AttentionScratchBytes(head_dim) + VictimBytes() +
-         (kMaxQueries * PaddedSlots(max_slots) + 2 * NumFactors(max_slots)) * 4;
+         (kMaxQueries * PaddedSlots(max_slots) + NumFactors(max_slots)) * 4;
 }
 
 struct Functions {
@@ -117,8 +116,6 @@ struct Step {
   DecodeTask Decode(const std::byte* next_keys) const;
   BudgetTask Budget() const;
   void AttendGroup(const AttentionFunctions& attention) const;
-  void AttendThenUpdate(const Functions& functions, const std::byte* next_keys) const;
-  void UpdateAsValuesAreRead(const Functions& functions, const std::byte* next_keys) const;
   void AttendAndUpdate(const Functions& functions, const std::byte* next_keys) const;
   void Evict() const;
   void MoveNewTokenTo(const KvHead<std::byte>& head, int64_t slot) const;
@@ -162,8 +159,7 @@ DecodeTask Step::Decode(const std::byte* next_keys) const {
           .block_bytes = BlockBytes(),
           .next_keys = next_keys,
           .weights = weights(),
-          .factors = factors(),
-          .rescales = factors() + NumFactors(num_held())};
+          .factors = factors()};
 }
 
 // Of one KV head.
@@ -199,33 +195,16 @@ BudgetTask Step::Budget() const {
           .victims = victims()};
 }
 
-void Step::AttendThenUpdate(const Functions& functions, const std::byte* next_keys) const {
+// The state is met behind all slots, when every weight is known. To know them before the values are
+// read, all keys would have to be: what the processor fetches past the end of a block's keys, the
+// first values, would be gone when they are wanted.
+void Step::AttendAndUpdate(const Functions& functions, const std::byte* next_keys) const {
   if (group() > kDecodeGroup) {
     AttendGroup(functions.attention);
   } else {
     functions.attention.decode(Decode(next_keys));
   }
-  const BudgetTask budget = Budget();
-  for (int64_t begin = 0; begin < num_held(); begin += kAttentionKeys)
-    functions.update(budget, begin);
-}
-
-// All weights are known before the first values are read, and a block's state lies behind its
-// values: behind all slots it would be read once more from where it lies scattered.
-void Step::UpdateAsValuesAreRead(const Functions& functions, const std::byte* next_keys) const {
-  const DecodeTask decode = Decode(next_keys);
-  const BudgetTask budget = Budget();
-  functions.attention.weigh_keys(decode);
-  for (int64_t begin = 0; begin < num_held(); begin += kAttentionKeys) {
-    functions.attention.add_values(decode, begin);
-    functions.update(budget, begin);
-  }
-}
-
-void Step::AttendAndUpdate(const Functions& functions, const std::byte* next_keys) const {
-  if (UsesScores(args.kind) && group() <= kDecodeGroup)
-    return UpdateAsValuesAreRead(functions, next_keys);
-  AttendThenUpdate(functions, next_keys);
+  functions.update(Budget());
 }
 
 void Step::Evict() const {

@@ -32,11 +32,10 @@ struct BudgetTask {
   int64_t* victims = nullptr;
 };
 
-// Of kAttentionKeys slots, from slot 0 on: adds the weights to the scores; behind the last of them
-// names the victims. State is met as it lies: a block's, of all KV heads, then the next one's; what
-// is in slots not held does not matter, and may change.
-void UpdateBudgetPortable(const BudgetTask& task, int64_t slot_begin);
-void UpdateBudgetAvx2(const BudgetTask& task, int64_t slot_begin);
-void UpdateBudgetAvx512(const BudgetTask& task, int64_t slot_begin);
+// Adds the weights to the scores and names the victims. What is in slots not held does not matter,
+// and may change.
+void UpdateBudgetPortable(const BudgetTask& task);
+void UpdateBudgetAvx2(const BudgetTask& task);
+void UpdateBudgetAvx512(const BudgetTask& task);
 
 }  // namespace spillway::kernels

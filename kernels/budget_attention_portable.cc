@@ -2,8 +2,6 @@
 
 namespace spillway::kernels {
 
-void UpdateBudgetPortable(const BudgetTask& task, int64_t slot_begin) {
-  UpdateBudgetSimd(task, slot_begin);
-}
+void UpdateBudgetPortable(const BudgetTask& task) { UpdateBudgetSimd(task); }
 
 }  // namespace spillway::kernels
