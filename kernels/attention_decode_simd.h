@@ -242,7 +242,7 @@ inline __attribute__((always_inline)) void Decode<kKv, kBits, kDim>::FetchState(
   const std::byte* at = row.kv + slot / kBlockSlots * task.block_bytes +
                         2 * args.num_kv_heads * run_bytes() + KvHeadOf(query) * kHeadBytes;
   for (int64_t i = 0; i < kStepBlocks; ++i, at += task.block_bytes) {
-    Fetch(at, 64);
+    if (task.weights != nullptr) Fetch(at, 64);
     Fetch(at + args.num_kv_heads * kHeadBytes, 64);
   }
 }
@@ -298,7 +298,7 @@ void Decode<kKv, kBits, kDim>::Values(int64_t begin) const {
     const std::byte* next = NextStep(true, begin + slot);
     for (int64_t query = 0; query < num_queries; ++query) {
       const Step step = StepAt(true, query, begin + slot, next);
-      if (task.weights != nullptr) FetchState(query, begin + slot);
+      if (task.has_state) FetchState(query, begin + slot);
       const float* weights = WeightsOf(query, begin) + slot;
       float* to = sums + query * padded_dim;
       if constexpr (kBits < 16) {
@@ -313,7 +313,7 @@ void Decode<kKv, kBits, kDim>::Values(int64_t begin) const {
 }
 
 // From a block's maximum to that of all slots. Weights of equal scores in two blocks so end up some
-// ulps apart where the maximum grew between them; Attend takes each exp anew.
+// ulps apart where the maximum grew between them; an AttentionTask takes each exp anew.
 template <DType kKv, int kBits, int64_t kDim>
 void Decode<kKv, kBits, kDim>::FinishFactors() const {
   for (int64_t query = 0; query < num_queries; query += kLanes) {

@@ -42,6 +42,9 @@ struct DecodeTask {
   // query and its kAttentionKeys slots, [slot / kAttentionKeys][kDecodeQueries]. Null: not wanted.
   float* weights = nullptr;
   float* factors = nullptr;
+  // Whether positions, and scores where weights are wanted, lie behind a block's values and are met
+  // next: they are fetched.
+  bool has_state = false;
 };
 
 constexpr int64_t kAttentionQueries = 24;  // share one pass over the keys

@@ -10,11 +10,6 @@
 #include "spillway/round.h"
 
 namespace spillway::kernels {
-namespace {
-
-constexpr int64_t kMaxPosition = int64_t{1} << 24;  // positions are compared as floats
-
-using UpdateBudget = void (*)(const BudgetTask& task);
 
 UpdateBudget UpdateBudgetOf(Isa isa) {
 #if defined(SPILLWAY_X86)
@@ -24,6 +19,10 @@ UpdateBudget UpdateBudgetOf(Isa isa) {
   static_cast<void>(isa);
   return UpdateBudgetPortable;
 }
+
+namespace {
+
+constexpr int64_t kMaxPosition = int64_t{1} << 24;  // positions are compared as floats
 
 void CheckArgs(const BudgetAttentionArgs& args) {
   SPILLWAY_CHECK(args.num_kv_heads > 0 && args.num_heads % args.num_kv_heads == 0);
@@ -63,7 +62,7 @@ constexpr int64_t kMaxQueries = std::max(kAttentionQueries + 1, kDecodeQueries);
 
 // Of one worker: the attention's own; the victims; the weights of the queries of a DecodeTask, or
 // the history of an AttentionTask and the weights of its KV head; the weights' factors.
-int64_t VictimBytes() { return kDecodeQueries * (kVictimFloats * 4 + 8); }
+int64_t VictimBytes() { return kDecodeQueries * (kLowestFloats * 4 + 8); }
 int64_t NumFactors(int64_t slots) { return PaddedSlots(slots) / kAttentionKeys * kDecodeQueries; }
 int64_t ScratchBytes(int64_t max_slots, int64_t head_dim) {
   return AttentionScratchBytes(head_dim) + VictimBytes() +
@@ -96,11 +95,11 @@ struct Step {
     return {row.kv, args.num_kv_heads, args.head_dim, kv_head, BlockBytes(), args.kv_bits};
   }
   const std::byte* FirstKeys() const { return Head(kv_head_begin).Key(0); }
-  float* best() const {
+  float* lowest() const {
     return reinterpret_cast<float*>(scratch + AttentionScratchBytes(args.head_dim));
   }
   int64_t* victims() const {
-    return reinterpret_cast<int64_t*>(best() + kDecodeQueries * kVictimFloats);
+    return reinterpret_cast<int64_t*>(lowest() + kDecodeQueries * kLowestFloats);
   }
   float* history() const { return reinterpret_cast<float*>(victims() + kDecodeQueries); }
   // Of all queries, or of an AttentionTask the sums over the group's heads; null where scores do
@@ -159,7 +158,8 @@ DecodeTask Step::Decode(const std::byte* next_keys) const {
           .block_bytes = BlockBytes(),
           .next_keys = next_keys,
           .weights = weights(),
-          .factors = factors()};
+          .factors = factors(),
+          .has_state = true};
 }
 
 // Of one KV head.
@@ -191,13 +191,13 @@ BudgetTask Step::Budget() const {
           .group = group() <= kDecodeGroup ? group() : 1,
           .first_candidate = candidates.first,
           .last_candidate = candidates.last,
-          .best = best(),
+          .lowest = lowest(),
           .victims = victims()};
 }
 
-// The state is met behind all slots, when every weight is known. To know them before the values are
-// read, all keys would have to be: what the processor fetches past the end of a block's keys, the
-// first values, would be gone when they are wanted.
+// The state is met behind all slots, when every weight is known. With all keys read first it could
+// be met beside the values, but what the processor fetches past the end of a block's keys, the
+// first values, would be gone by then.
 void Step::AttendAndUpdate(const Functions& functions, const std::byte* next_keys) const {
   if (group() > kDecodeGroup) {
     AttendGroup(functions.attention);

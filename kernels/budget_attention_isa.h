@@ -5,9 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/isa.h"
+
 namespace spillway::kernels {
 
-constexpr int64_t kVictimFloats = 2 * 16;  // of BudgetTask::best, for each KV head at most
+constexpr int64_t kLowestFloats = 2 * 16;  // of BudgetTask::lowest, for each KV head at most
 
 struct BudgetTask {
   std::byte* scores = nullptr;     // of the first KV head in the row's first block: [block_slots]
@@ -18,7 +20,7 @@ struct BudgetTask {
   int64_t num_heads = 0;
   int64_t num_held = 0;  // the new token included
   // [slot / kAttentionKeys][query][slot % kAttentionKeys], `group` queries a KV head (1, or
-  // kDecodeGroup; those of a larger one come as one query, added up before), zeros from
+  // kDecodeGroup; those of a larger one come as one query, added up before), readable from
   // num_held to a whole register; and [slot / kAttentionKeys][kDecodeQueries], what a query's
   // weights there are multiplied by. The group's are added up in their order. Null: scores do not
   // matter.
@@ -27,13 +29,16 @@ struct BudgetTask {
   int64_t group = 1;
   int64_t first_candidate = 0;  // positions that may go
   int64_t last_candidate = 0;   // included
-  float* best = nullptr;        // workspace: kVictimFloats for each KV head
+  float* lowest = nullptr;      // workspace: kLowestFloats for each KV head
   // [KV head]: the slot of the candidate that goes; -1 when no token is a candidate.
   int64_t* victims = nullptr;
 };
 
 // Adds the weights to the scores and names the victims. What is in slots not held does not matter,
 // and may change.
+using UpdateBudget = void (*)(const BudgetTask& task);
+UpdateBudget UpdateBudgetOf(Isa isa);
+
 void UpdateBudgetPortable(const BudgetTask& task);
 void UpdateBudgetAvx2(const BudgetTask& task);
 void UpdateBudgetAvx512(const BudgetTask& task);

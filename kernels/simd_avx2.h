@@ -109,8 +109,8 @@ struct Simd {
   static F Mul(F a, F b) { return _mm256_mul_ps(a, b); }
   static F Div(F a, F b) { return _mm256_div_ps(a, b); }
   static F Fma(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }
-  static F Max(F a, F b) { return _mm256_max_ps(a, b); }
-  static F Min(F a, F b) { return _mm256_min_ps(a, b); }
+  static F Max(F a, F b) { return _mm256_max_ps(a, b); }  // b when either is NaN
+  static F Min(F a, F b) { return _mm256_min_ps(a, b); }  // b when either is NaN
   static F Round(F a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
   static F Abs(F a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0F), a); }
   static F Scale(F a, F exponent) {
@@ -144,6 +144,7 @@ struct Simd {
     const F b = Add(_mm256_shuffle_ps(s[2], s[3], 0x44), _mm256_shuffle_ps(s[2], s[3], 0xEE));
     return Add(_mm256_shuffle_ps(a, b, 0x88), _mm256_shuffle_ps(a, b, 0xDD));
   }
+  static float MinOf(F v) { return -MaxOf(Sub(Zero(), v)); }
   static float MaxOf(F v) {
     const __m128 half = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
     const __m128 pair = _mm_max_ps(half, _mm_movehl_ps(half, half));

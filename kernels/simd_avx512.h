@@ -159,6 +159,7 @@ struct Simd {
     const F sums = Add(_mm512_shuffle_ps(a, b, 0x88), _mm512_shuffle_ps(a, b, 0xDD));
     return _mm512_shuffle_f32x4(sums, sums, 0xD8);
   }
+  static float MinOf(F v) { return _mm512_reduce_min_ps(v); }
   static float MaxOf(F v) { return _mm512_reduce_max_ps(v); }
 
  private:

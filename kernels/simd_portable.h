@@ -99,8 +99,8 @@ struct Simd {
   static F Fma(F a, F b, F c) {
     return a * b + c;
   }  // two roundings; -ffp-contract=off keeps it so everywhere
-  static F Max(F a, F b) { return Select(a > b, a, b); }
-  static F Min(F a, F b) { return Select(a < b, a, b); }
+  static F Max(F a, F b) { return Select(a > b, a, b); }  // b when either is NaN
+  static F Min(F a, F b) { return Select(a < b, a, b); }  // b when either is NaN
   static F Round(F a) {  // |a| < 2^22
     const F magic = Set(12582912.0F);
     return (a + magic) - magic;
@@ -127,6 +127,7 @@ struct Simd {
   }
   static float Sum(F v) { return (v[0] + v[2]) + (v[1] + v[3]); }
   static F SumEach(const F (&v)[4]) { return F{Sum(v[0]), Sum(v[1]), Sum(v[2]), Sum(v[3])}; }
+  static float MinOf(F v) { return -MaxOf(Sub(Zero(), v)); }
   static float MaxOf(F v) {
     const float a = v[0] > v[2] ? v[0] : v[2];
     const float b = v[1] > v[3] ? v[1] : v[3];

@@ -148,8 +148,10 @@ TEST_P(BudgetAttentionTest, WholeRunsFollowTheRule) {
 
 // Budgets of more than two runs of 64 slots, whose weights are relative to maxima of their own.
 TEST_P(BudgetAttentionTest, LongBudgetsFollowTheRule) {
-  for (const auto& [num_heads, num_kv_heads] : {std::pair{2, 2}, std::pair{6, 3}}) {
-    const BudgetCase c{num_heads, num_kv_heads, 64, KvPolicyKind::kH2o, {0, 130, 100}, 240, 30};
+  // 17: three to a task, two of them in a register of 16 lanes.
+  for (const auto& [num_heads, num_kv_heads] :
+       {std::pair{2, 2}, std::pair{6, 3}, std::pair{17, 17}, std::pair{34, 17}}) {
+    const BudgetCase c{num_heads, num_kv_heads, 32, KvPolicyKind::kH2o, {0, 130, 100}, 240, 30};
     SCOPED_TRACE(testing::PrintToString(c));
     Checked checked(c, kv(), 17, 1e-5);
     ASSERT_NO_FATAL_FAILURE(checked.RunPrompt(240, isa()));
@@ -158,7 +160,7 @@ TEST_P(BudgetAttentionTest, LongBudgetsFollowTheRule) {
 }
 
 // The last of an odd number of heads has no other beside it: what lies behind its state, here
-// nothing, is not looked at, however equal all urgencies are.
+// nothing, is not looked at, however equal all scores are.
 TEST_P(BudgetAttentionTest, OddNumbersOfHeadsFollowTheRule) {
   // 17: three to a task, two of them in a register of 16 lanes.
   for (const auto& [num_heads, num_kv_heads] :
