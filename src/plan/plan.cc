@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <functional>
 #include <numeric>
 #include <optional>
@@ -284,11 +285,16 @@ WorkspacePlan PlaceWorkspace(const Plan& plan, const KernelNeeds& needs, Cursor6
   };
 
   work.normed = arena.Take(floats(tokens, std::max(shape.hidden_size, shape.embed_size)));
-  work.matmul = arena.Take(needs.matmul_bytes(tokens, max_in, plan.machine.num_threads));
+  // The head multiplies all rows of logits at once, the layers a chunk.
+  const int num_threads = plan.machine.num_threads;
+  work.matmul = arena.Take(
+      std::max(needs.matmul_bytes(work.chunk_tokens, max_in, num_threads),
+               needs.matmul_bytes(plan.batch.logits, std::max(shape.hidden_size, shape.embed_size),
+                                  num_threads)));
   const bool evicts = plan.policy.kv.evicts();
   work.attention = arena.Take((evicts ? needs.eviction_bytes : needs.attention_bytes)(
       RoundUp(plan.longest.slots() + 1, KvBlockSlots(plan.policy.kv_bits)), shape.head_dim,
-      plan.machine.num_threads));
+      num_threads));
   if (evicts || plan.AttendsBeside()) work.prompt = PlacePromptKv(plan, work.chunk_tokens, arena);
   // Attention, MLP, embedding and head never run at the same time: they share what follows.
   Cursor64 attention(arena.end());
@@ -318,12 +324,36 @@ int64_t TableBytes(const Plan& plan, const KernelNeeds& needs) {
   return reference + blocks * kTagBytes + tiles * kTileEntryBytes + kQueueBytes;
 }
 
-// The block halved again and again, batches first.
-std::vector<Policy> SmallerBlocks(const Plan& refused) {
-  std::vector<Policy> blocks;
+// Shorter ones save little memory and make products slow.
+constexpr int64_t kLeastChunk = 64;
+
+// The block refused, but for batches that it has no rows for.
+Policy RefusedBlock(const Plan& refused) {
   Policy policy = refused.policy;
   policy.gpu_batch_size = refused.batch.rows;
   policy.num_gpu_batches = refused.num_batches;
+  return policy;
+}
+
+// Powers of two.
+std::vector<Policy> ShorterChunks(const Plan& refused) {
+  std::vector<Policy> chunks;
+  Policy policy = RefusedBlock(refused);
+  const auto tokens = static_cast<uint64_t>(refused.workspace.chunk_tokens);
+  for (auto chunk = static_cast<int64_t>(std::bit_floor(tokens)); chunk >= kLeastChunk;
+       chunk /= 2) {
+    if (chunk == refused.workspace.chunk_tokens) continue;
+    policy.prefill_chunk = chunk;
+    chunks.push_back(policy);
+  }
+  return chunks;
+}
+
+// The block halved again and again, batches first.
+std::vector<Policy> SmallerBlocks(const Plan& refused, int64_t prefill_chunk) {
+  std::vector<Policy> blocks;
+  Policy policy = RefusedBlock(refused);
+  policy.prefill_chunk = prefill_chunk;
   while (policy.gpu_batch_size * policy.num_gpu_batches > 1) {
     (policy.num_gpu_batches > 1 ? policy.num_gpu_batches : policy.gpu_batch_size) /= 2;
     blocks.push_back(policy);
@@ -360,21 +390,21 @@ std::vector<Shares> SharesToTry(const Plan& refused) {
   return shares;
 }
 
-// The largest of the smaller blocks that fits; nullopt when even one row does not.
-std::optional<Policy> SmallerBlock(const Plan& refused, const Workload& work,
-                                   const KernelNeeds& needs) {
-  const std::vector<Policy> blocks = SmallerBlocks(refused);
-  std::size_t nearest = blocks.size();
+// The first that fits of policies that each take less memory than the one before; nullopt when
+// none does.
+std::optional<Policy> FirstFitting(const std::vector<Policy>& policies, const Plan& refused,
+                                   const Workload& work, const KernelNeeds& needs) {
+  std::size_t nearest = policies.size();
   for (const auto& [weights, kv, activations] : SharesToTry(refused)) {
     const auto fits = [&](std::size_t at) {
-      Policy policy = blocks[at];
+      Policy policy = policies[at];
       policy.weight_frac = weights;
       policy.kv_frac = kv;
       policy.activation_frac = activations;
       return Fits(LayOut(refused.shape, refused.machine, work, policy, needs));
     };
     // A layout of 175 billion weights takes milliseconds: most shares are tried once, with the
-    // least block that is larger than what is found.
+    // last policy before what is found.
     if (nearest == 0 || !fits(nearest - 1)) continue;
     std::size_t begin = 0;
     std::size_t end = nearest - 1;
@@ -388,7 +418,7 @@ std::optional<Policy> SmallerBlock(const Plan& refused, const Workload& work,
     }
     nearest = end;
   }
-  return nearest == blocks.size() ? std::nullopt : std::optional(blocks[nearest]);
+  return nearest == policies.size() ? std::nullopt : std::optional(policies[nearest]);
 }
 
 bool IsOver(const Plan& plan, Tier tier) {
@@ -413,11 +443,29 @@ std::string LargerCaps(const Plan& plan) {
   return fmt::format("give at least {}", fmt::join(caps, " and "));
 }
 
+// "--gpu-batch-size 8 --num-gpu-batches 1 fits": what differs.
+std::string FlagsThatFit(const Plan& refused, const Policy& fitting) {
+  std::vector<std::string> flags;
+  if (fitting.gpu_batch_size != refused.batch.rows ||
+      fitting.num_gpu_batches != refused.num_batches) {
+    flags.push_back(fmt::format("--gpu-batch-size {} --num-gpu-batches {}", fitting.gpu_batch_size,
+                                fitting.num_gpu_batches));
+  }
+  if (fitting.prefill_chunk != refused.policy.prefill_chunk)
+    flags.push_back(fmt::format("--prefill-chunk {}", fitting.prefill_chunk));
+  return fmt::format("{} fits", fmt::join(flags, " "));
+}
+
+// The nearest change that fits: a shorter chunk, which costs least, a smaller block, both.
 std::string RemedyFor(const Plan& refused, const Workload& work, const KernelNeeds& needs) {
-  const std::optional<Policy> smaller = SmallerBlock(refused, work, needs);
-  if (!smaller) return LargerCaps(refused);
-  return fmt::format("--gpu-batch-size {} --num-gpu-batches {} fits", smaller->gpu_batch_size,
-                     smaller->num_gpu_batches);
+  const auto fitting = [&](const std::vector<Policy>& policies) {
+    return FirstFitting(policies, refused, work, needs);
+  };
+  const int64_t chunk = refused.policy.prefill_chunk;
+  std::optional<Policy> smaller = fitting(ShorterChunks(refused));
+  if (!smaller) smaller = fitting(SmallerBlocks(refused, chunk));
+  if (!smaller && chunk > kLeastChunk) smaller = fitting(SmallerBlocks(refused, kLeastChunk));
+  return smaller ? FlagsThatFit(refused, *smaller) : LargerCaps(refused);
 }
 
 }  // namespace

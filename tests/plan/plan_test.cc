@@ -298,6 +298,49 @@ TEST(PlanTest, RefusalNamesEveryCapThatIsTooSmallByItsFlags) {
               HasSubstr("--gpu-memory " + mib(gpu_bytes + machine.gpu_used_bytes) + rest));
 }
 
+// The policy is what is refused, with the flags that are named.
+Policy PolicyNamedBy(const std::string& refusal, Policy policy) {
+  const auto read = [&](const std::string& flag, int64_t& value) {
+    const size_t at = refusal.find(flag + " ", refusal.find("; "));
+    if (at != std::string::npos) value = std::stoll(refusal.substr(at + flag.size()));
+  };
+  read("--gpu-batch-size", policy.gpu_batch_size);
+  read("--num-gpu-batches", policy.num_gpu_batches);
+  read("--prefill-chunk", policy.prefill_chunk);
+  return policy;
+}
+
+TEST(PlanTest, RefusalOfALongChunkNamesTheLongestPowerOfTwoThatFits) {
+  const ModelShape shape = *BuiltInShape("opt-125m");
+  const Workload work = Requests(16, 1000, 8);
+  Policy policy = Batches(16, 1);
+  policy.prefill_chunk = 256;
+  const int64_t cap =
+      LayOut(shape, MachineWith(int64_t{1} << 40), work, policy, kNeeds).PlannedBytes(Tier::kCpu);
+  policy.prefill_chunk = 5000;
+  const std::string refusal = RefusalOf(shape, MachineWith(cap), work, policy);
+  EXPECT_THAT(refusal, testing::EndsWith("; --prefill-chunk 256 fits"));
+  MakePlan(shape, MachineWith(cap), work, PolicyNamedBy(refusal, policy), kNeeds);
+  // Where no chunk does, the block is what shrinks.
+  EXPECT_THAT(RefusalOf(shape, MachineWith(cap - (64 << 20)), work, policy),
+              HasSubstr("--gpu-batch-size"));
+}
+
+TEST(PlanTest, RefusalOfALongChunkNamesAChunkAndABlockWhereNeitherWouldDoAlone) {
+  const ModelShape shape = *BuiltInShape("opt-125m");
+  const Workload work = Requests(16, 1000, 8);
+  Policy policy = Batches(1, 1);
+  policy.prefill_chunk = 64;
+  const int64_t cap =
+      LayOut(shape, MachineWith(int64_t{1} << 40), work, policy, kNeeds).PlannedBytes(Tier::kCpu);
+  policy = Batches(16, 1);
+  policy.prefill_chunk = 4000;
+  const std::string refusal = RefusalOf(shape, MachineWith(cap), work, policy);
+  EXPECT_THAT(refusal, testing::EndsWith(
+                           "; --gpu-batch-size 1 --num-gpu-batches 1 --prefill-chunk 64 fits"));
+  MakePlan(shape, MachineWith(cap), work, PolicyNamedBy(refusal, policy), kNeeds);
+}
+
 // Beside the weights the disk has room for the KV of 128 rows, not for that of 256.
 TEST(PlanTest, RefusalOfAChosenPlacementNamesABlockThatFitsWithAnother) {
   Machine machine = MachineWith(int64_t{32} << 30, int64_t{200} << 30);
