@@ -339,10 +339,8 @@ Policy RefusedBlock(const Plan& refused) {
 std::vector<Policy> ShorterChunks(const Plan& refused) {
   std::vector<Policy> chunks;
   Policy policy = RefusedBlock(refused);
-  const auto tokens = static_cast<uint64_t>(refused.workspace.chunk_tokens);
-  for (auto chunk = static_cast<int64_t>(std::bit_floor(tokens)); chunk >= kLeastChunk;
-       chunk /= 2) {
-    if (chunk == refused.workspace.chunk_tokens) continue;
+  const auto fewer = static_cast<uint64_t>(refused.workspace.chunk_tokens - 1);
+  for (auto chunk = static_cast<int64_t>(std::bit_floor(fewer)); chunk >= kLeastChunk; chunk /= 2) {
     policy.prefill_chunk = chunk;
     chunks.push_back(policy);
   }

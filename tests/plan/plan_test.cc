@@ -310,14 +310,23 @@ Policy PolicyNamedBy(const std::string& refusal, Policy policy) {
   return policy;
 }
 
+Policy Chunked(int64_t rows, int64_t prefill_chunk) {
+  Policy policy = Batches(rows, 1);
+  policy.prefill_chunk = prefill_chunk;
+  return policy;
+}
+
+// CPU memory with which the policy just fits.
+int64_t BytesOf(const ModelShape& shape, const Workload& work, const Policy& policy) {
+  const Machine machine = MachineWith(int64_t{1} << 40);
+  return LayOut(shape, machine, work, policy, kNeeds).PlannedBytes(Tier::kCpu);
+}
+
 TEST(PlanTest, RefusalOfALongChunkNamesTheLongestPowerOfTwoThatFits) {
   const ModelShape shape = *BuiltInShape("opt-125m");
   const Workload work = Requests(16, 1000, 8);
-  Policy policy = Batches(16, 1);
-  policy.prefill_chunk = 256;
-  const int64_t cap =
-      LayOut(shape, MachineWith(int64_t{1} << 40), work, policy, kNeeds).PlannedBytes(Tier::kCpu);
-  policy.prefill_chunk = 5000;
+  const int64_t cap = BytesOf(shape, work, Chunked(16, 256));
+  const Policy policy = Chunked(16, 5000);
   const std::string refusal = RefusalOf(shape, MachineWith(cap), work, policy);
   EXPECT_THAT(refusal, testing::EndsWith("; --prefill-chunk 256 fits"));
   MakePlan(shape, MachineWith(cap), work, PolicyNamedBy(refusal, policy), kNeeds);
@@ -329,12 +338,8 @@ TEST(PlanTest, RefusalOfALongChunkNamesTheLongestPowerOfTwoThatFits) {
 TEST(PlanTest, RefusalOfALongChunkNamesAChunkAndABlockWhereNeitherWouldDoAlone) {
   const ModelShape shape = *BuiltInShape("opt-125m");
   const Workload work = Requests(16, 1000, 8);
-  Policy policy = Batches(1, 1);
-  policy.prefill_chunk = 64;
-  const int64_t cap =
-      LayOut(shape, MachineWith(int64_t{1} << 40), work, policy, kNeeds).PlannedBytes(Tier::kCpu);
-  policy = Batches(16, 1);
-  policy.prefill_chunk = 4000;
+  const int64_t cap = BytesOf(shape, work, Chunked(1, 64));
+  const Policy policy = Chunked(16, 4000);
   const std::string refusal = RefusalOf(shape, MachineWith(cap), work, policy);
   EXPECT_THAT(refusal, testing::EndsWith(
                            "; --gpu-batch-size 1 --num-gpu-batches 1 --prefill-chunk 64 fits"));
