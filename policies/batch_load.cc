@@ -23,7 +23,9 @@ void Add(const Plan& plan, int64_t block, const RowGroup& rows, KvLoad& load) {
   const int64_t first_stored = plan.policy.kv.evicts() ? 0 : rows.num_past;
   const int64_t align = plan.slot_align[rows.kv_tier];
   load.loaded_slots += rows.count * RoundUp(held, align);
-  load.stored_slots += rows.count * (RoundUp(holds, align) - first_stored / align * align);
+  const int64_t stored = rows.count * (RoundUp(holds, align) - first_stored / align * align);
+  load.stored_slots += stored;
+  if (rows.num_past == 0) load.prompt_slots += stored;
   load.new_tokens += rows.count * std::min(holds, rows.NumNew());
   if (rows.num_past > 0) {
     load.attended_tokens += rows.count * (held + 1);

@@ -32,7 +32,8 @@ struct RowGroup {
 // KV of a batch's rows in one tier and one transformer block.
 struct KvLoad {
   int64_t loaded_slots = 0;     // in whole KV blocks: held before the pass
-  int64_t stored_slots = 0;     // in whole KV blocks: written by the pass
+  int64_t stored_slots = 0;     // in whole KV blocks: that the pass changes
+  int64_t prompt_slots = 0;     // of them those of rows whose prompt comes now
   int64_t new_tokens = 0;       // whose K and V the pass makes and keeps
   int64_t attended_tokens = 0;  // by rows that feed one token
   int64_t prompt_pairs = 0;     // of a query and a key that it sees, in whole prompts

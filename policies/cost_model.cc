@@ -135,6 +135,10 @@ bool OnCpu(const Plan& plan, Tier tier) {
   return plan.device() == Tier::kCpu || (plan.policy.cpu_attention && tier != Tier::kGpu);
 }
 
+int64_t BlockOf(const Plan& plan, const Cursor& cell) {
+  return plan.layers[static_cast<std::size_t>(cell.layer)].block;
+}
+
 int64_t TokensOnCpu(const Plan& plan, const PerTier<KvLoad>& kv) {
   int64_t tokens = 0;
   for (const Tier tier : kAllTiers) {
@@ -266,6 +270,26 @@ PerLink<int64_t> KvOutBytes(const Plan& plan, const PerTier<KvLoad>& kv) {
     if (plan.device() == Tier::kGpu && plan.policy.cpu_attention && tier != Tier::kGpu) {
       bytes[Link::kGpuToCpu] += kv[tier].new_tokens * plan.slot_bytes;
     }
+  }
+  return bytes;
+}
+
+PerLink<int64_t> KvInBytes(const Plan& plan, const Cursor& cell, const PerTier<KvLoad>& kv) {
+  PerLink<int64_t> bytes = KvInBytes(plan, kv);
+  const KvLogPlan& log = plan.kv_log;
+  const int64_t tokens = log.NumTokens(cell.pass - 1, cell.batch, BlockOf(plan, cell));
+  if (tokens == 0 || kv[Tier::kDisk].attended_tokens == 0) return bytes;
+  bytes[Link::kDiskRead] += log.rows * (log.state_bytes + tokens * log.token_bytes);
+  return bytes;
+}
+
+PerLink<int64_t> KvOutBytes(const Plan& plan, const Cursor& cell, const PerTier<KvLoad>& kv) {
+  PerLink<int64_t> bytes = KvOutBytes(plan, kv);
+  const KvLogPlan& log = plan.kv_log;
+  if (log.NumTokens(cell.pass, cell.batch, BlockOf(plan, cell)) == 0) return bytes;
+  bytes[Link::kDiskWrite] = kv[Tier::kDisk].prompt_slots * plan.slot_bytes;
+  if (kv[Tier::kDisk].attended_tokens > 0) {
+    bytes[Link::kDiskWrite] += log.rows * (log.state_bytes + log.token_bytes);
   }
   return bytes;
 }
@@ -423,9 +447,9 @@ PerLink<int64_t> CostModel::Bytes(const Task& task, const BatchLoad& load) const
   const auto layer = static_cast<std::size_t>(task.cell.layer);
   switch (task.kind) {
     case TaskKind::kLoadKv:
-      return KvInBytes(plan_, load.KvOf(plan_.layers[layer].block));
+      return KvInBytes(plan_, task.cell, load.KvOf(plan_.layers[layer].block));
     case TaskKind::kStoreKv:
-      return KvOutBytes(plan_, load.KvOf(plan_.layers[layer].block));
+      return KvOutBytes(plan_, task.cell, load.KvOf(plan_.layers[layer].block));
     case TaskKind::kLoadHidden:
       return HiddenInBytes(plan_, load);
     case TaskKind::kStoreHidden:

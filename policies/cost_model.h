@@ -69,6 +69,9 @@ PerLink<int64_t> WeightBytes(const Plan& plan, int64_t layer);  // to the device
 PerLink<int64_t> FirstWeightBytes(const Plan& plan);  // the embedding's, when no head was before it
 PerLink<int64_t> KvInBytes(const Plan& plan, const PerTier<KvLoad>& kv);
 PerLink<int64_t> KvOutBytes(const Plan& plan, const PerTier<KvLoad>& kv);
+// The same with what the cell's log adds to reads, and saves of writes (KvLogPlan).
+PerLink<int64_t> KvInBytes(const Plan& plan, const Cursor& cell, const PerTier<KvLoad>& kv);
+PerLink<int64_t> KvOutBytes(const Plan& plan, const Cursor& cell, const PerTier<KvLoad>& kv);
 PerLink<int64_t> HiddenInBytes(const Plan& plan, const BatchLoad& load);
 PerLink<int64_t> HiddenOutBytes(const Plan& plan, const BatchLoad& load);
 

@@ -289,13 +289,17 @@ struct Planner {
     return prefers_kv ? kv_first : weights_first;
   }
 
-  // What one pass reads and writes, with rows at their longest.
+  // What one pass reads and writes, on average, with rows at their longest.
   static double DiskBytesOfARow(const Plan& plan) {
-    const int64_t kv = plan.kv[Tier::kDisk].region.bytes * (plan.policy.kv.evicts() ? 2 : 1);
+    const double written =
+        plan.policy.kv.evicts() ? 1.0 / static_cast<double>(plan.kv_log.passes) : 0.0;
+    const double kv =
+        static_cast<double>(plan.kv[Tier::kDisk].region.bytes) * (1.0 + written) +
+        static_cast<double>(plan.num_batches * plan.shape.num_layers) * plan.kv_log.MeanBytes();
     const int64_t num_groups = plan.shape.num_layers + 2;  // of layers, with the ends
     const int64_t hidden = 2 * (num_groups - 1) * plan.num_batches * plan.hidden[Tier::kDisk].rows *
                            plan.HiddenRowBytes();
-    return static_cast<double>(plan.weight_bytes[Tier::kDisk] + kv + hidden) /
+    return (static_cast<double>(plan.weight_bytes[Tier::kDisk] + hidden) + kv) /
            static_cast<double>(plan.batch.rows * plan.num_batches);
   }
 

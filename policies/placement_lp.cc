@@ -132,9 +132,10 @@ PlacementLp::Sample PlacementLp::SampleAt(const Placement& placement) const {
   for (const Tier tier : kAllTiers) {
     const int64_t kv = plan.kv[tier].region.bytes;
     const int64_t hidden = plan.hidden[tier].region.bytes;
-    sample.fixed_bytes[tier] += static_cast<double>(plan.PlannedBytes(tier) - kv - hidden);
+    const int64_t log = tier == Tier::kDisk ? plan.KvLogBytes() : 0;
+    sample.fixed_bytes[tier] += static_cast<double>(plan.PlannedBytes(tier) - kv - log - hidden);
     sample.batch_bytes[tier] =
-        static_cast<double>(kv) * blocks / static_cast<double>(skeleton.num_layers) +
+        static_cast<double>(kv + log) * blocks / static_cast<double>(skeleton.num_layers) +
         static_cast<double>(hidden);
   }
 
@@ -147,25 +148,32 @@ PlacementLp::Sample PlacementLp::SampleAt(const Placement& placement) const {
                            TierOf(placement.activations), plan.batch.rows};
     const BatchLoad load = LoadOf(plan, std::span(&rows, 1));
     PassCost& cost = sample.passes[pass];
-    const auto add = [&](PerLink<double>& seconds, TaskKind kind, int64_t layer, double times) {
-      const PerLink<int64_t> bytes = model.Bytes({kind, {0, layer, 0}}, load);
+    const auto add = [&](PerLink<double>& seconds, TaskKind kind, const Cursor& at, double times) {
+      const PerLink<int64_t> bytes = model.Bytes({kind, at}, load);
       for (const Link link : kAllLinks) {
         seconds[link] += times * model.Seconds(link, kind, bytes[link]);
       }
     };
     for (const int64_t layer : {int64_t{0}, int64_t{1}, int64_t{2}, last}) {
       const double times = layer == 1 || layer == 2 ? blocks : 1.0;
-      add(cost.weights_s, TaskKind::kLoadWeights, layer, times);
+      const Cursor at = {0, layer, 0};
+      add(cost.weights_s, TaskKind::kLoadWeights, at, times);
       // Between a block's layers states stay where they are.
-      if (layer == 0 || layer == 2) add(cost.hidden_s, TaskKind::kStoreHidden, layer, times);
-      if (layer == 1 || layer == last) add(cost.hidden_s, TaskKind::kLoadHidden, layer, times);
+      if (layer == 0 || layer == 2) add(cost.hidden_s, TaskKind::kStoreHidden, at, times);
+      if (layer == 1 || layer == last) add(cost.hidden_s, TaskKind::kLoadHidden, at, times);
       UnitSeconds units = model.Compute(layer, load);
       if (plan.AttendsBeside()) units[CostUnit::kCpuAttention] = 0.0;
       cost.compute_s += times * units.total_s();
     }
     if (KvLeavesGpu(machine_, policy_)) AddCpuAttention(model, load, cost);
-    add(cost.kv_s, TaskKind::kLoadKv, 1, blocks);
-    add(cost.kv_s, TaskKind::kStoreKv, 1, blocks);
+    // The first pass, or as many as it takes until a row is written whole again.
+    const int64_t first = pass == 0 ? 0 : plan.kv_log.passes;
+    const int64_t passes = pass == 0 ? 1 : plan.kv_log.passes;
+    for (const TaskKind kind : {TaskKind::kLoadKv, TaskKind::kStoreKv}) {
+      for (int64_t at = first; at < first + passes; ++at) {
+        add(cost.kv_s, kind, {at, 1, 0}, blocks / static_cast<double>(passes));
+      }
+    }
   }
   return sample;
 }

@@ -2,6 +2,7 @@
 // Schedule. Plain values; any thread.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -86,6 +87,32 @@ struct StagingPlan {
   std::array<Region, kStagingSlots> slots;
 };
 
+// With a KV policy that evicts, a step changes a slot of each KV head and the scores of all: to
+// write rows on disk whole after each pass would be to write as much as is read. A row is written
+// whole every `passes` passes; in between the log gets its state and its new token, and what is
+// read is the row as it was and what the log has of it (kernels/kv_log.h). The blocks and batches
+// take turns, so that each pass writes as much as the next. There is none where a GPU attends to KV
+// from disk: the log is read into CPU memory.
+struct KvLogPlan {
+  int64_t passes = 1;       // 1: rows are written whole after each pass, there is no log
+  int64_t rows = 0;         // of a batch that have a place in the log
+  int64_t state_bytes = 0;  // of a row, in whole blocks of the disk
+  int64_t token_bytes = 0;  // the same
+  // CPU, one for each place of staged KV: [rows] states, then [passes - 1][rows] tokens.
+  std::array<Region, kStagingSlots> staging;
+
+  bool exists() const { return passes > 1; }
+  int64_t NumBlocks() const { return exists() ? rows * passes : 0; }  // of states and tokens
+  int64_t StagingBytes() const { return rows * (state_bytes + (passes - 1) * token_bytes); }
+  // Tokens that the log holds of each row after pass `pass` of a block of batches; 0: that pass
+  // writes rows whole, as the first does.
+  int64_t NumTokens(int64_t pass, int64_t batch, int64_t block) const {
+    return pass < 0 ? 0 : std::min(pass, (pass + batch + block) % passes);
+  }
+  // Read and written of the log of a batch in one transformer block, on average over the passes.
+  double MeanBytes() const;
+};
+
 // Memory through which bytes pass between disk and a device that is not the CPU.
 struct BounceRing {
   Region region;           // CPU
@@ -163,6 +190,7 @@ struct Plan {
   Region weight_staging;         // device: tiles of other tiers, while their layer is computed
   StagingPlan kv_staging;
   StagingPlan hidden_staging;
+  KvLogPlan kv_log;
   BouncePlan bounce;  // CPU
   WorkspacePlan workspace;
   ExchangePlan exchange;
@@ -202,6 +230,7 @@ struct Plan {
   int64_t KvSlots(Tier tier, int64_t block) const;
   int64_t KvOffset(Tier tier, int64_t batch, int64_t block) const;  // bytes
   int64_t KvBytes() const;      // of a block of batches, all tiers
+  int64_t KvLogBytes() const;   // on disk, of a block of batches
   int64_t WeightBytes() const;  // all tiers
   int64_t HiddenRowBytes() const { return shape.hidden_size * int64_t{sizeof(float)}; }
 };

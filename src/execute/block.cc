@@ -27,6 +27,7 @@ RowBatch::RowBatch(int64_t index, const Plan& plan) : plan_(&plan) {
       if (kv_class.slots[tier] > 0) gaps_[tier].back().push_back({0, kv_class.slots[tier]});
     }
   }
+  log_places_.resize(static_cast<std::size_t>(plan.kv_log.rows));
   const auto max_rows = static_cast<std::size_t>(plan.batch.rows);
   packed_.batch = index;
   rows_.reserve(max_rows);
@@ -40,6 +41,7 @@ RowBatch::RowBatch(int64_t index, const Plan& plan) : plan_(&plan) {
 // The first tier with room in every class.
 std::optional<Tier> RowBatch::KvTier(int64_t row_tokens) const {
   const auto found = std::ranges::find_if(kAllTiers, [&](Tier tier) {
+    if (!HasLogPlace(tier)) return false;
     for (std::size_t kv_class = 0; kv_class < plan_->kv_classes.size(); ++kv_class) {
       const int64_t slots = plan_->RowSlots(tier, static_cast<int64_t>(kv_class), row_tokens);
       const auto holds = [&](const Gap& gap) { return gap.size >= slots; };
@@ -59,6 +61,19 @@ std::optional<Tier> RowBatch::HiddenTier(int64_t prompt_tokens) const {
     if (tokens <= plan_->hidden[tier].size) return tier;
   }
   return std::nullopt;
+}
+
+// Of rows as short as any that was planned for there is a place for each that has slots.
+bool RowBatch::HasLogPlace(Tier tier) const {
+  const bool needs_one = tier == Tier::kDisk && plan_->kv_log.exists();
+  return !needs_one || std::ranges::find(log_places_, false) != log_places_.end();
+}
+
+int64_t RowBatch::TakeLogPlace(Tier tier) {
+  if (tier != Tier::kDisk || !plan_->kv_log.exists()) return -1;
+  const auto free = std::ranges::find(log_places_, false);
+  *free = true;
+  return free - log_places_.begin();
 }
 
 bool RowBatch::Admits(const RequestShape& request) const {
@@ -91,12 +106,14 @@ void RowBatch::Add(std::unique_ptr<Row> row) {
   for (std::size_t kv_class = 0; kv_class < plan_->kv_classes.size(); ++kv_class) {
     row->kv_places.push_back(Take(*kv, kv_class, row_tokens));
   }
+  row->log_place = TakeLogPlace(*kv);
   const auto after = std::ranges::upper_bound(
       rows_, *hidden, {}, [](const std::unique_ptr<Row>& other) { return other->hidden_tier; });
   rows_.insert(after, std::move(row));
 }
 
 void RowBatch::Free(const Row& row) {
+  if (row.log_place >= 0) log_places_[static_cast<std::size_t>(row.log_place)] = false;
   for (std::size_t kv_class = 0; kv_class < row.kv_places.size(); ++kv_class) {
     Free(gaps_[row.kv_tier][kv_class], row.kv_places[kv_class]);
   }
@@ -133,8 +150,8 @@ void RowBatch::Pack() {
     for (int64_t token = 0; token < num_new; ++token) {
       packed_.positions.push_back(static_cast<int32_t>(row->num_past + token));
     }
-    packed_.rows.push_back(
-        {row->kv_tier, row->num_past, num_new, offset, row->NumNewLogits(), num_logits});
+    packed_.rows.push_back({row->kv_tier, row->num_past, num_new, offset, row->NumNewLogits(),
+                            num_logits, row->NumDecoded(), row->log_place});
     packed_.kv_places.insert(packed_.kv_places.end(), row->kv_places.begin(), row->kv_places.end());
     TokenRange& range = packed_.hidden[row->hidden_tier];
     if (range.size() == 0) range.begin = offset;

@@ -33,6 +33,7 @@ struct Row {
   std::unique_ptr<NextToken> next;
   Tier kv_tier = Tier::kCpu;
   std::vector<KvPlace> kv_places;  // [class]
+  int64_t log_place = -1;          // of KvLogPlan's; -1: it needs none
   Tier hidden_tier = Tier::kCpu;
   int64_t num_past = 0;    // tokens whose K and V are stored
   int64_t num_logits = 0;  // that it was given and that were finite
@@ -41,6 +42,9 @@ struct Row {
 
   // What it feeds into the next pass: its whole prompt the first time, its last token afterwards.
   int64_t NumNew() const { return num_past == 0 ? static_cast<int64_t>(request.prompt.size()) : 1; }
+  int64_t NumDecoded() const {
+    return num_past == 0 ? 0 : num_past - static_cast<int64_t>(request.prompt.size());
+  }
   // Of how many of them, the last ones, logits are wanted.
   int64_t NumNewLogits() const { return num_past == 0 ? request.NumPromptLogits() : 1; }
 };
@@ -90,11 +94,14 @@ class RowBatch {
   std::optional<Tier> KvTier(int64_t row_tokens) const;
   KvPlace Take(Tier tier, std::size_t kv_class, int64_t row_tokens);
   std::optional<Tier> HiddenTier(int64_t prompt_tokens) const;
+  bool HasLogPlace(Tier tier) const;
+  int64_t TakeLogPlace(Tier tier);
   void Free(const Row& row);
   static void Free(std::vector<Gap>& gaps, const KvPlace& place);
 
   const Plan* plan_;
   PerTier<std::vector<std::vector<Gap>>> gaps_;  // [class]: ascending, never touching
+  std::vector<bool> log_places_;                 // of KvLogPlan: whether a row has it
   std::vector<std::unique_ptr<Row>> rows_;       // by the tier of their hidden states
   PackedBatch packed_;
 };

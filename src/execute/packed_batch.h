@@ -30,6 +30,8 @@ struct PackedRow {
   int64_t token_offset = 0;   // of the first of them in `tokens`
   int64_t num_logits = 1;     // of their last ones the logits are wanted
   int64_t logits_offset = 0;  // wanted of the rows before
+  int64_t num_decoded = 0;    // of num_past, each by a pass of its own: those behind the prompt
+  int64_t log_place = -1;     // in its batch's part of the log (KvLogPlan); -1: it needs none
 
   int64_t logits_end() const { return logits_offset + num_logits; }
 };

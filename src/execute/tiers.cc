@@ -40,6 +40,7 @@ std::vector<std::span<std::byte>> Tiers::DiskMemory(const Plan& plan) const {
     if (staging.tier != Tier::kCpu) continue;
     regions.insert(regions.end(), staging.slots.begin(), staging.slots.end());
   }
+  regions.insert(regions.end(), plan.kv_log.staging.begin(), plan.kv_log.staging.end());
   std::vector<std::span<std::byte>> memory;
   for (const Region& region : regions) {
     if (region.bytes > 0) memory.push_back(cpu_->View(region));
@@ -50,14 +51,14 @@ std::vector<std::span<std::byte>> Tiers::DiskMemory(const Plan& plan) const {
 std::vector<const DiskFile*> Tiers::files() const {
   std::vector<const DiskFile*> files;
   if (store_) files.push_back(&store_->file());
-  for (const Scratch* scratch : {kv_scratch_.get(), hidden_scratch_.get()}) {
+  for (const Scratch* scratch : scratches()) {
     if (scratch != nullptr) files.push_back(&scratch->file());
   }
   return files;
 }
 
 void Tiers::ForgetSpills() {
-  for (Scratch* scratch : {kv_scratch_.get(), hidden_scratch_.get()}) {
+  for (Scratch* scratch : scratches()) {
     if (scratch != nullptr) scratch->ClearAll();
   }
 }
@@ -75,20 +76,7 @@ void Tiers::OpenDisk(const Plan& plan, const DiskOptions& disk) {
     }
     if (disk.origin != nullptr) repair_.emplace(*store_, *disk.origin);
   }
-  if (plan.kv[Tier::kDisk].region.bytes > 0) {
-    ScratchLayout layout = {plan.num_batches, {}, plan.KvBlockBytes(Tier::kDisk)};
-    for (int64_t block = 0; block < plan.shape.num_layers; ++block) {
-      layout.blocks_per_slot.push_back(plan.KvSlots(Tier::kDisk, block) /
-                                       plan.slot_align[Tier::kDisk]);
-    }
-    kv_scratch_ = std::make_unique<Scratch>(*folder_, layout, disk.run_id);
-  }
-  if (plan.hidden[Tier::kDisk].region.bytes > 0) {
-    const int64_t batch_bytes = plan.hidden[Tier::kDisk].region.bytes / plan.num_batches;
-    const ScratchLayout layout = {
-        plan.num_batches, {batch_bytes / kHiddenBlockBytes}, kHiddenBlockBytes};
-    hidden_scratch_ = std::make_unique<Scratch>(*folder_, layout, disk.run_id + 1);
-  }
+  OpenScratch(plan, disk);
   DiskBackendOptions backend;
   backend.kind = disk.backend;
   backend.buffers = DiskMemory(plan);
@@ -103,6 +91,34 @@ void Tiers::OpenDisk(const Plan& plan, const DiskOptions& disk) {
     };
   }
   queue_ = std::make_unique<DiskQueue>(std::move(made), options);
+}
+
+void Tiers::OpenScratch(const Plan& plan, const DiskOptions& disk) {
+  if (plan.kv[Tier::kDisk].region.bytes > 0) {
+    ScratchLayout layout = {plan.num_batches, {}, plan.KvBlockBytes(Tier::kDisk)};
+    for (int64_t block = 0; block < plan.shape.num_layers; ++block) {
+      layout.blocks_per_slot.push_back(plan.KvSlots(Tier::kDisk, block) /
+                                       plan.slot_align[Tier::kDisk]);
+    }
+    kv_scratch_ = std::make_unique<Scratch>(*folder_, layout, disk.run_id);
+  }
+  if (plan.kv_log.exists()) {
+    const KvLogPlan& log = plan.kv_log;
+    const auto layout = [&](int64_t blocks, int64_t block_bytes) {
+      const auto layers = static_cast<std::size_t>(plan.shape.num_layers);
+      return ScratchLayout{plan.num_batches, std::vector<int64_t>(layers, blocks), block_bytes};
+    };
+    log_states_ =
+        std::make_unique<Scratch>(*folder_, layout(log.rows, log.state_bytes), disk.run_id + 2);
+    log_tokens_ = std::make_unique<Scratch>(
+        *folder_, layout((log.passes - 1) * log.rows, log.token_bytes), disk.run_id + 3);
+  }
+  if (plan.hidden[Tier::kDisk].region.bytes > 0) {
+    const int64_t batch_bytes = plan.hidden[Tier::kDisk].region.bytes / plan.num_batches;
+    const ScratchLayout layout = {
+        plan.num_batches, {batch_bytes / kHiddenBlockBytes}, kHiddenBlockBytes};
+    hidden_scratch_ = std::make_unique<Scratch>(*folder_, layout, disk.run_id + 1);
+  }
 }
 
 }  // namespace spillway

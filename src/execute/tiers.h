@@ -2,6 +2,7 @@
 // Thread rule: construct and destroy on one thread; views may be used from any.
 #pragma once
 
+#include <array>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -47,6 +48,9 @@ class Tiers {
   const Store* store() const { return store_.get(); }
   const StoreRepair* repair() const { return repair_ ? &*repair_ : nullptr; }  // of the store
   Scratch* kv_scratch() const { return kv_scratch_.get(); }
+  // Of KvLogPlan: slot (block, batch) holds the rows' states, and a pass's tokens after the other.
+  Scratch* log_states() const { return log_states_.get(); }
+  Scratch* log_tokens() const { return log_tokens_.get(); }
   Scratch* hidden_scratch() const { return hidden_scratch_.get(); }
   bool Spills() const { return kv_scratch_ != nullptr || hidden_scratch_ != nullptr; }
   // Requires: no move is under way.
@@ -58,6 +62,10 @@ class Tiers {
 
  private:
   void OpenDisk(const Plan& plan, const DiskOptions& disk);
+  void OpenScratch(const Plan& plan, const DiskOptions& disk);
+  std::array<Scratch*, 4> scratches() const {
+    return {kv_scratch_.get(), log_states_.get(), log_tokens_.get(), hidden_scratch_.get()};
+  }
   std::vector<std::span<std::byte>> DiskMemory(const Plan& plan) const;
 
   Device& device_;
@@ -67,6 +75,8 @@ class Tiers {
   std::unique_ptr<Store> store_;
   std::optional<StoreRepair> repair_;
   std::unique_ptr<Scratch> kv_scratch_;
+  std::unique_ptr<Scratch> log_states_;
+  std::unique_ptr<Scratch> log_tokens_;
   std::unique_ptr<Scratch> hidden_scratch_;
   std::unique_ptr<DiskQueue> queue_;  // the first to go: the files outlive what is in flight
 };

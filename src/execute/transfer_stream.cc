@@ -184,6 +184,7 @@ bool TransferStream::Begin(Entry& entry) {
   } else {
     copies_->WaitFor(entry.after_compute);
   }
+  if (move.work != nullptr) move.work->Do();
   const DiskRequest request = move.scratch->BeginWrite(move.run, entry.Memory());
   entry.ticket = options_.queue->Submit({&request, 1}, &entry.label);
   return true;
@@ -207,6 +208,7 @@ void TransferStream::Finish(Entry& entry) {
   } else {
     FinishRead(entry);
     if (UsesBounce(move)) Copy(move.device, entry.memory, entry);
+    if (move.work != nullptr) move.work->Do();
   }
   if (UsesBounce(move)) ++bounced_done_;
 }

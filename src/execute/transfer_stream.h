@@ -34,6 +34,16 @@ class SpillLost : public Error {
   explicit SpillLost(const Error& error) : Error(error.code(), error.what()) {}
 };
 
+// What the CPU does to memory that moves write to disk or read from there, on the stream's thread.
+// Does not throw.
+class MoveWork {
+ public:
+  virtual void Do() noexcept = 0;
+
+ protected:
+  ~MoveWork() = default;
+};
+
 enum class MoveKind { kCopy, kReadTile, kReadScratch, kWriteScratch };
 
 // `bytes` bytes to or from `device`, memory of the device. The other end is `host` (kCopy: from
@@ -49,6 +59,9 @@ struct Move {
   int64_t store_tile = 0;
   Scratch* scratch = nullptr;
   ScratchRun run;
+  // Of kWriteScratch: done before this move begins, which is before those after it do; of
+  // kReadScratch: done when this move and those before it have come. Lifetime: as the memory's.
+  MoveWork* work = nullptr;
 };
 
 class TransferStream;

@@ -11,6 +11,8 @@ PerTier<UsedBytes> BytesByUse(const Plan& plan) {
     used[tier][ByteUse::kKv] = plan.kv[tier].region.bytes;
     used[tier][ByteUse::kActivations] = plan.hidden[tier].region.bytes;
   }
+  used[Tier::kDisk][ByteUse::kKv] += plan.KvLogBytes();
+  for (const Region& slot : plan.kv_log.staging) used[Tier::kCpu][ByteUse::kStaging] += slot.bytes;
   UsedBytes& device = used[plan.device()];
   device[ByteUse::kStaging] += plan.weight_staging.bytes;
   for (const StagingPlan& staging : {plan.kv_staging, plan.hidden_staging}) {

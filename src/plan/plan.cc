@@ -224,6 +224,65 @@ void PlaceRows(Plan& plan, Cursors& arenas) {
   }
 }
 
+// Of a row: whole, its state and a token.
+struct LogSizes {
+  int64_t row_bytes = 0;
+  int64_t state_bytes = 0;
+  int64_t token_bytes = 0;
+};
+
+// Read and written of a row in one pass, where it is written whole every `passes` passes.
+double BytesOfAPass(const LogSizes& sizes, int64_t passes) {
+  const auto between = static_cast<double>(passes - 1);
+  const auto state = static_cast<double>(sizes.state_bytes);
+  const auto token = static_cast<double>(sizes.token_bytes);
+  // A pass reads each token since the row was written whole.
+  const double log = between * (2.0 * state + token) + between * (between + 1.0) / 2.0 * token;
+  const auto n = static_cast<double>(passes);
+  return static_cast<double>(sizes.row_bytes) * (1.0 + 1.0 / n) + log / n;
+}
+
+// With which the fewest bytes are read and written.
+int64_t PassesOfALog(const LogSizes& sizes) {
+  constexpr int64_t kMostPasses = 64;
+  int64_t best = 1;
+  for (int64_t passes = 2; passes <= kMostPasses; ++passes) {
+    if (BytesOfAPass(sizes, passes) < BytesOfAPass(sizes, best)) best = passes;
+  }
+  return best;
+}
+
+// The most rows that a batch's share of the disk can have.
+int64_t RowsOnDisk(const Plan& plan, const Workload& work) {
+  int64_t rows = plan.batch.rows;
+  for (std::size_t index = 0; index < plan.kv_classes.size(); ++index) {
+    const auto kv_class = static_cast<int64_t>(index);
+    int64_t least = plan.RowSlots(Tier::kDisk, kv_class, work.longest.slots());
+    for (const RequestShape& request : work.sample) {
+      least = std::min(least, plan.RowSlots(Tier::kDisk, kv_class, request.slots()));
+    }
+    rows = std::min(rows, plan.kv_classes[index].slots[Tier::kDisk] / least);
+  }
+  return rows;
+}
+
+void PlaceKvLog(Plan& plan, const Workload& work, Cursor64& arena) {
+  const bool on_cpu = plan.kv_staging.tier == Tier::kCpu;
+  if (!plan.policy.kv.evicts() || !on_cpu || plan.kv[Tier::kDisk].rows == 0) return;
+  const int64_t row_tokens = plan.longest.slots();
+  const int64_t slots = plan.RowSlots(Tier::kDisk, plan.LargestKvClass(row_tokens), row_tokens);
+  const LogSizes sizes = {slots * plan.slot_bytes,
+                          RoundUp(slots * plan.shape.num_kv_heads * kKvStateBytes, kTileAlignBytes),
+                          RoundUp(plan.PromptSlotBytes(), kTileAlignBytes)};
+  KvLogPlan& log = plan.kv_log;
+  log.passes = PassesOfALog(sizes);
+  if (!log.exists()) return;
+  log.rows = RowsOnDisk(plan, work);
+  log.state_bytes = sizes.state_bytes;
+  log.token_bytes = sizes.token_bytes;
+  for (Region& slot : log.staging) slot = arena.TakeBlocks(log.StagingBytes());
+}
+
 int64_t LongestDiskTile(const Plan& plan) {
   int64_t longest = 0;
   for (const PlannedLayer& layer : plan.layers) {
@@ -319,7 +378,8 @@ int64_t TableBytes(const Plan& plan, const KernelNeeds& needs) {
   constexpr int64_t kTileEntryBytes = 48;
   constexpr int64_t kQueueBytes = 1 << 20;
   const int64_t blocks = plan.kv[Tier::kDisk].region.bytes / plan.KvBlockBytes(Tier::kDisk) +
-                         plan.hidden[Tier::kDisk].region.bytes / kHiddenBlockBytes;
+                         plan.hidden[Tier::kDisk].region.bytes / kHiddenBlockBytes +
+                         plan.num_batches * plan.shape.num_layers * plan.kv_log.NumBlocks();
   const int64_t tiles = plan.arena_bytes[Tier::kDisk] / (1 << 20);
   return reference + blocks * kTagBytes + tiles * kTileEntryBytes + kQueueBytes;
 }
@@ -499,6 +559,8 @@ Plan LayOut(const ModelShape& shape, const Machine& machine, const Workload& wor
   plan.weight_staging = arenas[plan.device()].TakeBlocks(weights.staging_bytes);
   PlaceStaging(plan.layers, plan.device(), plan.weight_staging.offset);
   PlaceRows(plan, arenas);
+  PlaceKvLog(plan, work, arenas.cpu);
+  arenas.disk.Take(plan.KvLogBytes());
   plan.workspace = PlaceWorkspace(plan, needs, arenas[plan.device()]);
   PlaceBounce(plan, arenas);
   if (needs.exchange != nullptr) {
@@ -516,6 +578,12 @@ int64_t Plan::KvBytes() const {
   for (const Tier tier : kAllTiers) slots += kv_begin[tier].back();
   return slots * slot_bytes * num_batches;
 }
+
+double KvLogPlan::MeanBytes() const {
+  return static_cast<double>(rows) * BytesOfAPass({0, state_bytes, token_bytes}, passes);
+}
+
+int64_t Plan::KvLogBytes() const { return num_batches * shape.num_layers * kv_log.StagingBytes(); }
 
 int64_t Plan::WeightBytes() const {
   return std::accumulate(weight_bytes.values.begin(), weight_bytes.values.end(), int64_t{0});
@@ -575,7 +643,8 @@ Plan MakePlan(const ModelShape& shape, const Machine& machine, const Workload& w
       *std::ranges::find_if(kAllTiers, [&](Tier candidate) { return IsOver(plan, candidate); });
   const CapWords words = CapWordsOf(machine, tier);
   const int64_t needed = plan.PlannedBytes(tier);
-  const int64_t kv_bytes = plan.kv[tier].region.bytes;
+  const int64_t log_bytes = tier == Tier::kDisk ? plan.KvLogBytes() : 0;
+  const int64_t kv_bytes = plan.kv[tier].region.bytes + log_bytes;
   const int64_t rows_bytes = kv_bytes + plan.hidden[tier].region.bytes;
   // On disk the store of all weights, whatever memory holds of them.
   const int64_t weight_bytes = tier == Tier::kDisk ? needed - rows_bytes : plan.weight_bytes[tier];

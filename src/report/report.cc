@@ -267,6 +267,7 @@ Json ToJson(const Plan& plan, const Trace& trace, const RunSummary& summary) {
   json["kv"] = {{"policy", KvPolicyName(plan.policy.kv.kind)}, {"heavy", trace.largest_keep.heavy},
                 {"recent", trace.largest_keep.recent},         {"sinks", trace.largest_keep.sinks},
                 {"slots_per_row", trace.slots_per_row},        {"bytes", trace.kv_bytes}};
+  json["kv"]["written_whole_every"] = plan.kv_log.exists() ? Json(plan.kv_log.passes) : Json();
   json["block"] = {{"gpu_batch_size", plan.policy.gpu_batch_size},
                    {"num_gpu_batches", plan.policy.num_gpu_batches},
                    {"num_blocks", trace.num_blocks},
@@ -299,8 +300,13 @@ std::string KvLine(const Plan& plan, const KvKeep& keep, int64_t slots) {
     return fmt::format("full, {} slots for the longest row{}", slots, width);
   const std::string layers =
       plan.kv_classes.size() == 1 ? "" : fmt::format(", {} budgets", plan.kv_classes.size());
-  return fmt::format("{}, {} heavy + {} recent + {} first tokens of the longest row, {} slots{}{}",
-                     KvPolicyName(kind), keep.heavy, keep.recent, keep.sinks, slots, layers, width);
+  const std::string log =
+      plan.kv_log.exists()
+          ? fmt::format(", on disk written whole every {} passes", plan.kv_log.passes)
+          : "";
+  return fmt::format(
+      "{}, {} heavy + {} recent + {} first tokens of the longest row, {} slots{}{}{}",
+      KvPolicyName(kind), keep.heavy, keep.recent, keep.sinks, slots, layers, width, log);
 }
 
 std::string ModelLine(const Plan& plan) {

@@ -103,18 +103,20 @@ PerTier<double> Shares(double gpu, double cpu, double disk) {
   return frac;
 }
 
-Plan MixedPlan(const ModelShape& shape, KvPolicyKind kind) {
+Plan MixedPlan(const ModelShape& shape, KvPolicyKind kind, Tier device) {
   Machine machine;
   machine.num_threads = 2;
-  machine.device = Tier::kGpu;
+  machine.device = device;
   for (const Tier tier : kAllTiers) machine.cap_bytes[tier] = int64_t{1} << 40;
   Workload work;
   work.num_requests = kRows * kBatches;
   work.sample.assign(static_cast<std::size_t>(work.num_requests), {10, kNewTokens, 10});
   work.longest = {10, kNewTokens, 10};
   Policy policy;
-  policy.weight_frac = Shares(0.3, 0.3, 0.4);
-  policy.kv_frac = policy.activation_frac = Shares(0.25, 0.25, 0.5);
+  const bool on_gpu = device == Tier::kGpu;
+  policy.weight_frac = on_gpu ? Shares(0.3, 0.3, 0.4) : Shares(0.0, 0.6, 0.4);
+  policy.kv_frac = policy.activation_frac =
+      on_gpu ? Shares(0.25, 0.25, 0.5) : Shares(0.0, 0.5, 0.5);
   policy.gpu_batch_size = kRows;
   policy.num_gpu_batches = kBatches;
   policy.kv.kind = kind;
@@ -122,15 +124,15 @@ Plan MixedPlan(const ModelShape& shape, KvPolicyKind kind) {
   return MakePlan(shape, machine, work, policy, HostDevice().needs());
 }
 
-using Kinds = std::tuple<RowKind, KvPolicyKind>;
+using Kinds = std::tuple<RowKind, KvPolicyKind, Tier>;
 
 class SteadyLoopTest : public ::testing::TestWithParam<Kinds> {};
 
 TEST_P(SteadyLoopTest, ADecodePassAllocatesNothing) {
   const TemporaryFolder folder;
   const ModelShape shape = SmallShape();
-  const auto [row_kind, kv_kind] = GetParam();
-  const Plan plan = MixedPlan(shape, kv_kind);
+  const auto [row_kind, kv_kind, computes_on] = GetParam();
+  const Plan plan = MixedPlan(shape, kv_kind, computes_on);
   const auto checkpoint = MakeDummyCheckpoint(shape, 1);
   const WeightMap map = ResolveWeights(Layers(shape), *checkpoint);
   ThreadPool pool(2);
@@ -143,6 +145,7 @@ TEST_P(SteadyLoopTest, ADecodePassAllocatesNothing) {
   disk.store = folder / "weights.store";
   HostDevice device;
   const Tiers tiers(plan, disk, device);
+  EXPECT_EQ(plan.kv_log.exists(), kv_kind != KvPolicyKind::kFull && computes_on == Tier::kCpu);
   for (const Tier tier : {Tier::kGpu, Tier::kCpu}) {
     LoadWeights(plan, tier, reader, tiers.arena(tier), pool);
   }
@@ -172,7 +175,8 @@ INSTANTIATE_TEST_SUITE_P(Kinds, SteadyLoopTest,
                          ::testing::Combine(::testing::Values(RowKind::kSampled, RowKind::kTold),
                                             ::testing::Values(KvPolicyKind::kFull,
                                                               KvPolicyKind::kH2o,
-                                                              KvPolicyKind::kWindow)));
+                                                              KvPolicyKind::kWindow),
+                                            ::testing::Values(Tier::kGpu, Tier::kCpu)));
 
 }  // namespace
 }  // namespace spillway

@@ -217,6 +217,66 @@ TEST(PlanTest, EvictingRowsOfLargeModelsAreNotPaddedOnDisk) {
   }
 }
 
+Policy OnDisk(KvPolicyKind kind) {
+  Policy policy = Batches(8, 3);
+  policy.kv.kind = kind;
+  policy.kv.budget = {{0.2, 0}, {}, {}};
+  policy.kv_frac = {};
+  policy.kv_frac[Tier::kCpu] = policy.kv_frac[Tier::kDisk] = 0.5;
+  return policy;
+}
+
+Plan PlanOnDisk(const Policy& policy, Tier device) {
+  Machine machine = MachineWith(int64_t{1} << 40, int64_t{1} << 40);
+  machine.device = device;
+  machine.cap_bytes[Tier::kGpu] = device == Tier::kGpu ? int64_t{1} << 40 : 0;
+  return LayOut(*BuiltInShape("opt-1.3b"), machine, Requests(24, 32, 64), policy, kNeeds);
+}
+
+TEST(PlanTest, RowsOnDiskThatEvictHaveALogWhereTheCpuAttends) {
+  Policy h2o = OnDisk(KvPolicyKind::kH2o);
+  const Plan plan = PlanOnDisk(h2o, Tier::kCpu);
+  ASSERT_TRUE(plan.kv_log.exists());
+  EXPECT_EQ(plan.kv_log.rows, 4);            // the half of a batch
+  EXPECT_EQ(plan.kv_log.state_bytes, 8192);  // 24 slots of 32 KV heads: 6,144
+  EXPECT_EQ(plan.kv_log.token_bytes, 2 * 2048 * 2);
+  EXPECT_TRUE(PlanOnDisk(OnDisk(KvPolicyKind::kWindow), Tier::kCpu).kv_log.exists());
+  EXPECT_FALSE(PlanOnDisk(OnDisk(KvPolicyKind::kFull), Tier::kCpu).kv_log.exists());
+  EXPECT_FALSE(PlanOnDisk(h2o, Tier::kGpu).kv_log.exists());
+  h2o.cpu_attention = true;
+  EXPECT_TRUE(PlanOnDisk(h2o, Tier::kGpu).kv_log.exists());
+  h2o.kv_frac = {};
+  h2o.kv_frac[Tier::kCpu] = 1.0;
+  EXPECT_FALSE(PlanOnDisk(h2o, Tier::kCpu).kv_log.exists());
+}
+
+TEST(PlanTest, TheLogIsPlannedFor) {
+  const Plan plan = PlanOnDisk(OnDisk(KvPolicyKind::kH2o), Tier::kCpu);
+  const KvLogPlan& log = plan.kv_log;
+  const int64_t bytes = 4 * (8192 + (log.passes - 1) * 8192);
+  for (const Region& slot : log.staging) EXPECT_EQ(slot.bytes, bytes);
+  EXPECT_EQ(plan.arena_bytes[Tier::kDisk], plan.kv[Tier::kDisk].region.bytes + 3 * 24 * bytes);
+}
+
+// Pass by pass a token more, until a pass writes the rows whole; in each as many as in the next.
+TEST(PlanTest, BlocksAndBatchesTakeTurnsToBeWrittenWhole) {
+  KvLogPlan log;
+  log.passes = 6;
+  for (int64_t pass = 0; pass < 40; ++pass) {
+    int64_t whole = 0;
+    for (int64_t batch = 0; batch < 3; ++batch) {
+      for (int64_t block = 0; block < 24; ++block) {
+        const int64_t tokens = log.NumTokens(pass, batch, block);
+        const int64_t before = log.NumTokens(pass - 1, batch, block);
+        ASSERT_TRUE(tokens == before + 1 || tokens == 0);
+        ASSERT_LT(tokens, log.passes);
+        whole += tokens == 0 ? 1 : 0;
+      }
+    }
+    EXPECT_EQ(whole, pass == 0 ? 3 * 24 : 3 * 24 / 6) << "pass " << pass;
+  }
+}
+
 TEST(PlanTest, ARowBeyondTheSampleFitsAlone) {
   Workload work = Requests(3, 10, 6);
   work.num_requests = 1000;

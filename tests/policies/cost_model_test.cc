@@ -133,5 +133,43 @@ TEST(CostModel, CodesSlowDownTheCpusAttentionOnAnEmulatedGpuToo) {
   EXPECT_DOUBLE_EQ(ratio[0], ratio[1]);
 }
 
+// Of a batch's KV in one block, over as many passes as it takes until it is written whole again.
+double MeanDiskBytes(const Plan& plan, const BatchLoad& load) {
+  double bytes = 0.0;
+  for (int64_t pass = plan.kv_log.passes; pass < 2 * plan.kv_log.passes; ++pass) {
+    const Cursor cell = {pass, 1, 0};
+    bytes += static_cast<double>(KvInBytes(plan, cell, load.KvOf(0))[Link::kDiskRead] +
+                                 KvOutBytes(plan, cell, load.KvOf(0))[Link::kDiskWrite]);
+  }
+  return bytes / static_cast<double>(plan.kv_log.passes);
+}
+
+TEST(CostModel, ALogHasAsManyPassesAsMakeForTheFewestBytes) {
+  Policy policy;
+  policy.kv.kind = KvPolicyKind::kH2o;
+  policy.kv.budget = {{0.2, 0}, {}, {}};
+  policy.kv_frac = {};
+  policy.kv_frac[Tier::kDisk] = 1.0;
+  policy.gpu_batch_size = 8;
+  for (const int64_t prompt : {32, 500, 1990}) {
+    const RequestShape row = {prompt, 40};
+    Plan plan = LayOut(*BuiltInShape("opt-1.3b"), MachineWith(int64_t{1} << 40, int64_t{1} << 40),
+                       Requests(8, row.prompt_tokens, row.max_new_tokens), policy, kNeeds);
+    const RowGroup rows = {row, prompt + 20, Tier::kDisk, Tier::kCpu, 8};
+    const BatchLoad load = LoadOf(plan, std::span(&rows, 1));
+    const int64_t chosen = plan.kv_log.passes;
+    EXPECT_GT(chosen, 4);
+    const double fewest = MeanDiskBytes(plan, load);
+    const double whole = static_cast<double>(plan.KvSlots(Tier::kDisk, 0) * plan.slot_bytes);
+    EXPECT_NEAR(fewest, whole * (1.0 + 1.0 / static_cast<double>(chosen)) + plan.kv_log.MeanBytes(),
+                1e-9 * fewest);
+    for (plan.kv_log.passes = 1; plan.kv_log.passes < 64; ++plan.kv_log.passes) {
+      EXPECT_GE(MeanDiskBytes(plan, load), fewest) << plan.kv_log.passes << ", not " << chosen;
+    }
+    plan.kv_log.passes = 1;
+    EXPECT_EQ(MeanDiskBytes(plan, load), 2.0 * whole);
+  }
+}
+
 }  // namespace
 }  // namespace spillway

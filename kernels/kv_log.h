@@ -1,0 +1,44 @@
+// KvLog: a step's changes to a row's cache of fixed size, apart from it: the new token's K and V of
+// all KV heads, and the state of all that is held. A cache as it was some steps ago, those steps'
+// tokens and the newest state are the cache as it is: which slot a token went to stands in the
+// state's positions. On disk a row is so written whole every few passes only.
+// Plain functions on one row; any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace spillway::kernels {
+
+// A row's cache of one layer, with state. num_held: tokens in slots [0, num_held) of each KV head.
+struct KvLogRow {
+  std::byte* kv = nullptr;
+  int64_t num_held = 0;
+  int64_t num_kv_heads = 0;
+  int64_t head_dim = 0;
+  int bits = 16;
+};
+
+// Of a row that has num_slots of them, a multiple of KvBlockSlots.
+int64_t KvLogStateBytes(int64_t num_kv_heads, int64_t num_slots);
+// Of one token, all KV heads.
+int64_t KvLogTokenBytes(int64_t num_kv_heads, int64_t head_dim, int bits);
+
+// Copies the state of the blocks that hold tokens out.
+void TakeState(const KvLogRow& row, std::byte* state);
+// Copies K and V of the token at `position` out. Requires: each KV head holds it.
+void TakeToken(const KvLogRow& row, int64_t position, std::byte* token);
+
+// Where the tokens of a row's last steps lie in the log: that at `position`, from first_position
+// on, at tokens + (position - first_position) * stride.
+struct LoggedTokens {
+  const std::byte* tokens = nullptr;
+  int64_t stride = 0;
+  int64_t first_position = 0;
+};
+
+// Makes the row's cache what it was when `state` was taken. Requires: num_held as then; K and V
+// from before first_position, in the slots where they were.
+void PutLog(const KvLogRow& row, const std::byte* state, const LoggedTokens& log);
+
+}  // namespace spillway::kernels

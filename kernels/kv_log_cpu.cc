@@ -1,0 +1,100 @@
+#include <cstring>
+
+#include "kernels/kv_head.h"
+#include "kernels/kv_log.h"
+#include "spillway/error.h"
+#include "spillway/round.h"
+
+namespace spillway::kernels {
+namespace {
+
+KvHead<std::byte> HeadOf(const KvLogRow& row, int64_t kv_head) {
+  return {row.kv,
+          row.num_kv_heads,
+          row.head_dim,
+          kv_head,
+          KvBlockBytesWithState(row.num_kv_heads, row.head_dim, row.bits),
+          row.bits};
+}
+
+// A block's state lies behind its K and V, in one run.
+int64_t StateBytesOfBlock(const KvLogRow& row) {
+  return KvLogStateBytes(row.num_kv_heads, KvBlockSlots(row.bits));
+}
+
+// Calls copy(state in the cache, state in the log, bytes) for each block that holds tokens.
+template <typename Byte, typename F>
+void ForStates(const KvLogRow& row, Byte* state, F copy) {
+  const int64_t bytes = StateBytesOfBlock(row);
+  const KvHead<std::byte> first = HeadOf(row, 0);
+  for (int64_t slot = 0; slot < row.num_held; slot += first.block_slots(), state += bytes) {
+    copy(reinterpret_cast<std::byte*>(first.Score(slot)), state, static_cast<std::size_t>(bytes));
+  }
+}
+
+// Calls copy(in the cache, in the log, bytes) for what a token has in one slot of one KV head. In
+// the log: the key, the value, their ranges group by group.
+template <typename Byte, typename F>
+void ForParts(const KvHead<std::byte>& head, int64_t slot, Byte* token, F copy) {
+  const auto codes = static_cast<std::size_t>(head.TokenBytes());
+  copy(head.Key(slot), token, codes);
+  copy(head.Value(slot), token + codes, codes);
+  token += 2 * codes;
+  for (int64_t group = 0; group < head.NumRanges(); ++group, token += 8) {
+    copy(head.KeyRanges(slot) + group * kKvRangeStride, token, 4);
+    copy(head.ValueRanges(slot) + group * kKvRangeStride, token + 4, 4);
+  }
+}
+
+int64_t SlotOf(const KvHead<std::byte>& head, int64_t num_held, int64_t position) {
+  int64_t slot = num_held - 1;
+  while (slot >= 0 && *head.Position(slot) != position) --slot;
+  SPILLWAY_CHECK(slot >= 0);
+  return slot;
+}
+
+// Of one KV head.
+int64_t HeadBytes(const KvLogRow& row) { return 2 * KvTokenBytes(row.head_dim, row.bits); }
+
+}  // namespace
+
+int64_t KvLogStateBytes(int64_t num_kv_heads, int64_t num_slots) {
+  return num_slots * num_kv_heads * kKvStateBytes;
+}
+
+int64_t KvLogTokenBytes(int64_t num_kv_heads, int64_t head_dim, int bits) {
+  return KvSlotBytes(num_kv_heads, head_dim, bits);
+}
+
+void TakeState(const KvLogRow& row, std::byte* state) {
+  ForStates(row, state, [](const std::byte* cache, std::byte* log, std::size_t bytes) {
+    std::memcpy(log, cache, bytes);
+  });
+}
+
+void TakeToken(const KvLogRow& row, int64_t position, std::byte* token) {
+  for (int64_t kv_head = 0; kv_head < row.num_kv_heads; ++kv_head) {
+    const KvHead<std::byte> head = HeadOf(row, kv_head);
+    ForParts(head, SlotOf(head, row.num_held, position), token + kv_head * HeadBytes(row),
+             [](const std::byte* cache, std::byte* log, std::size_t bytes) {
+               std::memcpy(log, cache, bytes);
+             });
+  }
+}
+
+void PutLog(const KvLogRow& row, const std::byte* state, const LoggedTokens& log) {
+  const auto put = [](std::byte* cache, const std::byte* from, std::size_t bytes) {
+    std::memcpy(cache, from, bytes);
+  };
+  ForStates(row, state, put);
+  for (int64_t kv_head = 0; kv_head < row.num_kv_heads; ++kv_head) {
+    const KvHead<std::byte> head = HeadOf(row, kv_head);
+    for (int64_t slot = 0; slot < row.num_held; ++slot) {
+      const int64_t step = *head.Position(slot) - log.first_position;
+      if (step < 0) continue;
+      ForParts(head, slot, log.tokens + step * log.stride + kv_head * HeadBytes(row), put);
+    }
+  }
+}
+
+}  // namespace spillway::kernels
