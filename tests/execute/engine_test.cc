@@ -1,5 +1,6 @@
 #include "src/execute/engine.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -427,6 +428,34 @@ TEST(RowBatchTest, PlacesAreFreedJoinedAndTakenAgain) {
   add(4, 32);
   EXPECT_EQ(batch.rows().back()->kv_places[0].slot_begin, 0);
   EXPECT_FALSE(batch.Admits({1, 0}));
+}
+
+// Of a batch's rows on disk.
+std::vector<int64_t> LogPlaces(RowBatch& batch) {
+  batch.Pack();
+  std::vector<int64_t> places;
+  for (const PackedRow& row : batch.packed().rows) places.push_back(row.log_place);
+  return places;
+}
+
+TEST(RowBatchTest, RowsOnDiskHavePlacesOfTheirOwnInTheLogUntilTheyEnd) {
+  Plan plan = TinyPlan({4, 40, 40}, 1);
+  std::swap(plan.kv_classes[0].slots[Tier::kCpu], plan.kv_classes[0].slots[Tier::kDisk]);
+  plan.kv_log.passes = 3;
+  plan.kv_log.rows = 3;
+  const NoTokenizer tokenizer(kVocab);
+  RowBatch batch(0, plan);
+  const auto add = [&](int64_t line) {
+    batch.Add(std::make_unique<Row>(MakeRequest(line, 2, 1, 2), tokenizer, plan.shape.eos, 0));
+  };
+  const RequestShape shape = {2, 2};
+  for (const int64_t line : {1, 2, 3}) add(line);
+  EXPECT_THAT(LogPlaces(batch), testing::ElementsAre(0, 1, 2));
+  EXPECT_FALSE(batch.Admits(shape));  // slots are left, but no place
+  batch.Remove([](const Row& row) { return row.request.line == 2; });
+  EXPECT_TRUE(batch.Admits(shape));
+  add(4);
+  EXPECT_THAT(LogPlaces(batch), testing::ElementsAre(0, 2, 1));
 }
 
 }  // namespace
