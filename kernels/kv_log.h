@@ -29,16 +29,17 @@ void TakeState(const KvLogRow& row, std::byte* state);
 // Copies K and V of the token at `position` out. Requires: each KV head holds it.
 void TakeToken(const KvLogRow& row, int64_t position, std::byte* token);
 
-// Where the tokens of a row's last steps lie in the log: that at `position`, from first_position
-// on, at tokens + (position - first_position) * stride.
+// Where the tokens of a row's last steps lie in the log: that at first_position + i at
+// tokens + i * stride.
 struct LoggedTokens {
   const std::byte* tokens = nullptr;
   int64_t stride = 0;
+  int64_t count = 0;
   int64_t first_position = 0;
 };
 
-// Makes the row's cache what it was when `state` was taken. Requires: num_held as then; K and V
-// from before first_position, in the slots where they were.
+// Makes the row's cache what it was when `state` was taken. Requires: num_held as then, and no
+// token behind the log's; K and V from before first_position are in the slots where they were.
 void PutLog(const KvLogRow& row, const std::byte* state, const LoggedTokens& log);
 
 }  // namespace spillway::kernels

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 
 #include "kernels/kv_head.h"
@@ -46,11 +47,24 @@ void ForParts(const KvHead<std::byte>& head, int64_t slot, Byte* token, F copy) 
   }
 }
 
+// Calls visit(slot, position) for what one KV head holds, block by block.
+template <typename F>
+void ForPositions(const KvHead<std::byte>& head, int64_t num_held, F visit) {
+  const int64_t block_slots = head.block_slots();
+  for (int64_t begin = 0; begin < num_held; begin += block_slots) {
+    const int32_t* positions = head.Position(begin);
+    const int64_t count = std::min(block_slots, num_held - begin);
+    for (int64_t i = 0; i < count; ++i) visit(begin + i, positions[i]);
+  }
+}
+
 int64_t SlotOf(const KvHead<std::byte>& head, int64_t num_held, int64_t position) {
-  int64_t slot = num_held - 1;
-  while (slot >= 0 && *head.Position(slot) != position) --slot;
-  SPILLWAY_CHECK(slot >= 0);
-  return slot;
+  int64_t found = -1;
+  ForPositions(head, num_held, [&](int64_t slot, int32_t held) {
+    if (held == position) found = slot;
+  });
+  SPILLWAY_CHECK(found >= 0);
+  return found;
 }
 
 // Of one KV head.
@@ -89,11 +103,12 @@ void PutLog(const KvLogRow& row, const std::byte* state, const LoggedTokens& log
   ForStates(row, state, put);
   for (int64_t kv_head = 0; kv_head < row.num_kv_heads; ++kv_head) {
     const KvHead<std::byte> head = HeadOf(row, kv_head);
-    for (int64_t slot = 0; slot < row.num_held; ++slot) {
-      const int64_t step = *head.Position(slot) - log.first_position;
-      if (step < 0) continue;
+    ForPositions(head, row.num_held, [&](int64_t slot, int32_t position) {
+      const int64_t step = position - log.first_position;
+      if (step < 0) return;
+      SPILLWAY_CHECK(step < log.count);
       ForParts(head, slot, log.tokens + step * log.stride + kv_head * HeadBytes(row), put);
-    }
+    });
   }
 }
 

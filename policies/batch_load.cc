@@ -29,6 +29,8 @@ void Add(const Plan& plan, int64_t block, const RowGroup& rows, KvLoad& load) {
   load.new_tokens += rows.count * std::min(holds, rows.NumNew());
   if (rows.num_past > 0) {
     load.attended_tokens += rows.count * (held + 1);
+    load.decoding_rows += rows.count;
+    load.most_decoded = std::max(load.most_decoded, rows.num_past - rows.shape.prompt_tokens);
   } else {
     const int64_t prompt = rows.shape.prompt_tokens;
     load.prompt_pairs += rows.count * (prompt * (prompt + 1) / 2);

@@ -36,6 +36,8 @@ struct KvLoad {
   int64_t prompt_slots = 0;     // of them those of rows whose prompt comes now
   int64_t new_tokens = 0;       // whose K and V the pass makes and keeps
   int64_t attended_tokens = 0;  // by rows that feed one token
+  int64_t decoding_rows = 0;    // these
+  int64_t most_decoded = 0;     // tokens behind its prompt that one of them has been through
   int64_t prompt_pairs = 0;     // of a query and a key that it sees, in whole prompts
 };
 

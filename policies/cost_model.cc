@@ -277,9 +277,11 @@ PerLink<int64_t> KvOutBytes(const Plan& plan, const PerTier<KvLoad>& kv) {
 PerLink<int64_t> KvInBytes(const Plan& plan, const Cursor& cell, const PerTier<KvLoad>& kv) {
   PerLink<int64_t> bytes = KvInBytes(plan, kv);
   const KvLogPlan& log = plan.kv_log;
-  const int64_t tokens = log.NumTokens(cell.pass - 1, cell.batch, BlockOf(plan, cell));
-  if (tokens == 0 || kv[Tier::kDisk].attended_tokens == 0) return bytes;
-  bytes[Link::kDiskRead] += log.rows * (log.state_bytes + tokens * log.token_bytes);
+  const KvLoad& on_disk = kv[Tier::kDisk];
+  const int64_t tokens =
+      std::min(log.NumTokens(cell.pass - 1, cell.batch, BlockOf(plan, cell)), on_disk.most_decoded);
+  if (tokens == 0) return bytes;
+  bytes[Link::kDiskRead] += on_disk.decoding_rows * (log.state_bytes + tokens * log.token_bytes);
   return bytes;
 }
 
@@ -287,10 +289,9 @@ PerLink<int64_t> KvOutBytes(const Plan& plan, const Cursor& cell, const PerTier<
   PerLink<int64_t> bytes = KvOutBytes(plan, kv);
   const KvLogPlan& log = plan.kv_log;
   if (log.NumTokens(cell.pass, cell.batch, BlockOf(plan, cell)) == 0) return bytes;
-  bytes[Link::kDiskWrite] = kv[Tier::kDisk].prompt_slots * plan.slot_bytes;
-  if (kv[Tier::kDisk].attended_tokens > 0) {
-    bytes[Link::kDiskWrite] += log.rows * (log.state_bytes + log.token_bytes);
-  }
+  const KvLoad& on_disk = kv[Tier::kDisk];
+  bytes[Link::kDiskWrite] = on_disk.prompt_slots * plan.slot_bytes +
+                            on_disk.decoding_rows * (log.state_bytes + log.token_bytes);
   return bytes;
 }
 

@@ -274,8 +274,8 @@ struct Planner {
   }
 
   // Activations come back first, which pass the disk twice in every layer. A byte of weights is
-  // read once a pass, one of KV a little less often and, where tokens are evicted, written too. On
-  // a small disk the other order may be the one that fits.
+  // read once a pass, one of KV a little less often and, where tokens are evicted, written every few
+  // passes too. On a small disk the other order may be the one that fits.
   Policy FillMemory(const Policy& policy) const {
     if (!MemoryHolds(policy)) return policy;
     // In their place they may leave room for longer chunks than on their way.

@@ -16,6 +16,7 @@
 #include "spillway/policy.h"
 #include "spillway/schedule.h"  // GridOrder, kStagingSlots
 #include "spillway/tier.h"
+#include "spillway/tile.h"
 #include "spillway/workload.h"
 
 namespace spillway {
@@ -95,21 +96,24 @@ struct StagingPlan {
 // from disk: the log is read into CPU memory.
 struct KvLogPlan {
   int64_t passes = 1;       // 1: rows are written whole after each pass, there is no log
-  int64_t rows = 0;         // of a batch that have a place in the log
+  int64_t rows = 0;         // of a batch that have a place in the log: those dealt to the disk
   int64_t state_bytes = 0;  // of a row, in whole blocks of the disk
   int64_t token_bytes = 0;  // the same
   // CPU, one for each place of staged KV: [rows] states, then [passes - 1][rows] tokens.
   std::array<Region, kStagingSlots> staging;
 
   bool exists() const { return passes > 1; }
-  int64_t NumBlocks() const { return exists() ? rows * passes : 0; }  // of states and tokens
+  // On disk, each with a tag of its own.
+  int64_t NumBlocks() const {
+    return exists() ? rows * (state_bytes / kTileAlignBytes + passes - 1) : 0;
+  }
   int64_t StagingBytes() const { return rows * (state_bytes + (passes - 1) * token_bytes); }
   // Tokens that the log holds of each row after pass `pass` of a block of batches; 0: that pass
   // writes rows whole, as the first does.
   int64_t NumTokens(int64_t pass, int64_t batch, int64_t block) const {
     return pass < 0 ? 0 : std::min(pass, (pass + batch + block) % passes);
   }
-  // Read and written of the log of a batch in one transformer block, on average over the passes.
+  // Read and written of the log of all rows in one transformer block, on average over the passes.
   double MeanBytes() const;
 };
 

@@ -26,6 +26,9 @@ struct Policy {
   KvPolicy kv;       // which tokens stay
   bool cpu_attention = false;   // KV off the device is attended to by the CPU, where it lies
   int64_t prefill_chunk = 512;  // tokens of one batch computed at a time in a prefill pass
+  // A row on disk whose tokens are evicted is written whole at least once in so many passes; 1: in
+  // each, without a log (KvLogPlan).
+  int64_t most_log_passes = 64;
 };
 
 }  // namespace spillway

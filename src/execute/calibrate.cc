@@ -258,6 +258,7 @@ int RunCalibrate(const Config& config) {
   const auto measure = [&](const std::vector<double>& kept_frac) {
     Policy policy = plan.policy;
     policy.kv = KvWith(config, kept_frac);
+    policy.most_log_passes = plan.kv_log.passes;  // the log has to fit where that plan's lies
     line.Note(fmt::format("calibrating: run {}", ++num_runs));
     WindowJob job(tokens, windows, feed);
     loaded.Run(LayOut(model.shape, plan.machine, work, policy, device->needs()), job,

@@ -44,8 +44,7 @@ int MaxRowMoves(const Plan& plan) {
     kv += plan.kv[tier].rows + plan.kv[tier].size * plan.slot_bytes / kRunBytes + 1;
     hidden += plan.hidden[tier].size * plan.HiddenRowBytes() / kRunBytes + 2;
   }
-  const int64_t log = 2 * plan.kv_log.StagingBytes() / kRunBytes + 2;
-  return static_cast<int>(2 * (kv + hidden + log));
+  return static_cast<int>(2 * (kv + hidden + KvLogMoves::MaxMoves(plan)));
 }
 
 int MaxWeightMoves(const Plan& plan) {
@@ -88,6 +87,7 @@ Mover::Mover(const Plan& plan, const Tiers& tiers, TraceLog* trace_log)
       weights_loaded_(plan.layers.size()),
       kv_stored_(static_cast<std::size_t>(plan.num_batches * plan.shape.num_layers)),
       hidden_stored_(static_cast<std::size_t>(plan.num_batches)),
+      kv_log_(plan, tiers),
       out_(Noting(StreamOptions(tiers, plan.bounce.rows_out, MaxRowMoves(plan)), to_cpu_,
                   TraceLane::kGpuToCpu, trace_log),
            tiers.MakeCopyQueue()),
@@ -101,8 +101,6 @@ Mover::Mover(const Plan& plan, const Tiers& tiers, TraceLog* trace_log)
     weight_moves_.push_back(MovesFor(MovesOf(plan, static_cast<int64_t>(layer)), plan, tiers));
   }
   moves_.reserve(static_cast<std::size_t>(MaxRowMoves(plan)));
-  for (PutLogWork& work : put_log_) work.Reserve(plan.kv_log.rows);
-  for (TakeLogWork& work : take_log_) work.Reserve(plan.kv_log.rows);
 }
 
 void Mover::Begin(const Task& task, const PackedBatch& batch) {
@@ -138,15 +136,16 @@ void Mover::LoadWeights(const Task& task) {
 
 // The blocks that hold tokens, of rows that are not attended to where they lie.
 void Mover::LoadKv(const Cursor& cell, const PackedBatch& batch) {
+  const KvLogMoves::Cell logged = LogCellOf(cell);
   moves_.clear();
   for (std::size_t row = 0; row < batch.rows.size(); ++row) {
     const PackedRow& packed = batch.rows[row];
-    const int64_t num_whole = packed.num_past - NumLogged(cell, packed);
+    const int64_t num_whole = packed.num_past - kv_log_.NumLogged(logged, packed);
     const int64_t num_held = KvPlaceOf(cell, batch, row).NumHeld(num_whole);
     const int64_t align = plan_.slot_align[packed.kv_tier];
     AddKvRuns(cell, batch, row, {0, DivideUp(num_held, align)}, Direction::kIn);
   }
-  AddLogIn(cell, batch);
+  kv_log_.AddIn(logged, batch, moves_);
   const std::size_t slot = grid_->KvSlot(cell);
   kv_.loaded[slot] = rows_in_.Add(moves_, LabelOf(TraceSubject::kKv, cell),
                                   {&out_, std::max(kv_.stored[slot], KvStored(cell))});
@@ -164,16 +163,17 @@ void Mover::Timed(double& waited_s, const TraceLabel& label, F wait) {
 
 // The blocks that this pass wrote to: all of them where scores are kept, unless the log gets it.
 void Mover::StoreKv(const Cursor& cell, const PackedBatch& batch) {
+  const KvLogMoves::Cell logged = LogCellOf(cell);
   moves_.clear();
   for (std::size_t index = 0; index < batch.rows.size(); ++index) {
     const PackedRow& row = batch.rows[index];
-    if (GoesToLog(cell, row)) continue;
+    if (kv_log_.GoesToLog(logged, row)) continue;
     const int64_t num_held = KvPlaceOf(cell, batch, index).NumHeld(row.num_past + row.num_new);
     const int64_t align = plan_.slot_align[row.kv_tier];
     const int64_t first = plan_.policy.kv.evicts() ? 0 : row.num_past / align;
     AddKvRuns(cell, batch, index, {first, DivideUp(num_held, align)}, Direction::kOut);
   }
-  AddLogOut(cell, batch);
+  kv_log_.AddOut(logged, batch, moves_);
   // One store of these blocks at a time; rows that have just come loaded nothing that waited for
   // it.
   const TraceLabel label = LabelOf(TraceSubject::kKv, cell);
@@ -225,101 +225,9 @@ void Mover::AddKvRuns(const Cursor& cell, const PackedBatch& batch, std::size_t 
   }
 }
 
-int64_t Mover::NumLogged(const Cursor& cell, const PackedRow& row) const {
-  if (row.log_place < 0) return 0;
-  const int64_t tokens = plan_.kv_log.NumTokens(cell.pass - 1, cell.batch, Block(cell));
-  return std::min(tokens, row.num_decoded);
-}
-
-bool Mover::GoesToLog(const Cursor& cell, const PackedRow& row) const {
-  return row.log_place >= 0 && row.num_past > 0 &&
-         plan_.kv_log.NumTokens(cell.pass, cell.batch, Block(cell)) > 0;
-}
-
-StagedLog Mover::LogOf(const Cursor& cell, int64_t num_tokens) const {
-  const Region& staging = plan_.kv_log.staging[grid_->KvSlot(cell)];
-  return {&plan_.kv_log, tiers_.arena(Tier::kCpu).View(staging).data(), num_tokens};
-}
-
-LoggedRow Mover::LoggedRowOf(const Cursor& cell, const PackedBatch& batch, std::size_t index,
-                             int64_t num_tokens) const {
-  const PackedRow& row = batch.rows[index];
-  const KvPlace& place = KvPlaceOf(cell, batch, index);
-  LoggedRow logged;
-  logged.cache = {KvStaged(row.kv_tier, cell) + place.slot_begin * plan_.slot_bytes,
-                  place.NumHeld(num_tokens), plan_.shape.num_kv_heads, plan_.shape.head_dim,
-                  plan_.policy.kv_bits};
-  logged.place = row.log_place;
-  logged.num_tokens = num_tokens;
-  return logged;
-}
-
-// The states, and as many passes' tokens as some row needs. All rows' come: they are one run.
-void Mover::AddLogIn(const Cursor& cell, const PackedBatch& batch) {
-  // Where no row is computed nothing has waited for the work that was asked for here before.
-  if (!plan_.kv_log.exists() || batch.rows.empty()) return;
-  const StagedLog log = LogOf(cell, plan_.kv_log.NumTokens(cell.pass - 1, cell.batch, Block(cell)));
-  PutLogWork& work = put_log_[grid_->KvSlot(cell)];
-  work.Begin(log);
-  int64_t most = 0;
-  for (std::size_t row = 0; row < batch.rows.size(); ++row) {
-    const int64_t num_logged = NumLogged(cell, batch.rows[row]);
-    if (num_logged == 0) continue;
-    LoggedRow logged = LoggedRowOf(cell, batch, row, batch.rows[row].num_past);
-    logged.num_logged = num_logged;
-    work.Add(logged);
-    most = std::max(most, num_logged);
-  }
-  if (most == 0) return;
-  const int64_t rows = plan_.kv_log.rows;
-  const int64_t first = log.num_tokens - most;
-  AddLogRuns({tiers_.log_tokens(),
-              {Block(cell), cell.batch, first * rows, most * rows},
-              log.Token(first, 0)},
-             Direction::kIn);
-  AddLogRuns({tiers_.log_states(), {Block(cell), cell.batch, 0, rows}, log.State(0)},
-             Direction::kIn);
-  moves_.back().work = &work;
-}
-
-void Mover::AddLogOut(const Cursor& cell, const PackedBatch& batch) {
-  if (!plan_.kv_log.exists() || batch.rows.empty()) return;
-  TakeLogWork& work = take_log_[grid_->KvSlot(cell)];
-  const StagedLog log = LogOf(cell, plan_.kv_log.NumTokens(cell.pass, cell.batch, Block(cell)));
-  work.Begin(log);
-  for (std::size_t index = 0; index < batch.rows.size(); ++index) {
-    const PackedRow& row = batch.rows[index];
-    if (!GoesToLog(cell, row)) continue;
-    work.Add(LoggedRowOf(cell, batch, index, row.num_past + row.num_new));
-  }
-  if (work.empty()) return;
-  const std::size_t first_move = moves_.size();
-  const int64_t rows = plan_.kv_log.rows;
-  const int64_t last = log.num_tokens - 1;
-  AddLogRuns({tiers_.log_states(), {Block(cell), cell.batch, 0, rows}, log.State(0)},
-             Direction::kOut);
-  AddLogRuns(
-      {tiers_.log_tokens(), {Block(cell), cell.batch, last * rows, rows}, log.Token(last, 0)},
-      Direction::kOut);
-  moves_[first_move].work = &work;
-}
-
-void Mover::AddLogRuns(const LogRun& run, Direction direction) {
-  const int64_t block_bytes = run.scratch->layout().block_bytes;
-  const int64_t run_blocks = std::max<int64_t>(1, kRunBytes / block_bytes);
-  for (int64_t at = 0; at < run.blocks.num_blocks; at += run_blocks) {
-    Move move;
-    move.outward = direction == Direction::kOut;
-    move.kind = move.outward ? MoveKind::kWriteScratch : MoveKind::kReadScratch;
-    move.on_host = true;
-    move.device = run.staged + at * block_bytes;
-    move.scratch = run.scratch;
-    move.run = run.blocks;
-    move.run.first_block += at;
-    move.run.num_blocks = std::min(run_blocks, run.blocks.num_blocks - at);
-    move.bytes = move.run.num_blocks * block_bytes;
-    moves_.push_back(move);
-  }
+KvLogMoves::Cell Mover::LogCellOf(const Cursor& cell) const {
+  if (!plan_.kv_log.exists()) return {};
+  return {cell, Block(cell), grid_->KvSlot(cell), KvStaged(Tier::kDisk, cell)};
 }
 
 void Mover::AddHiddenRuns(const Cursor& cell, const PackedBatch& batch, Direction direction) {

@@ -13,7 +13,7 @@
 #include "spillway/schedule.h"
 #include "spillway/trace.h"
 #include "src/execute/cell_places.h"
-#include "src/execute/kv_log_work.h"
+#include "src/execute/kv_log_moves.h"
 #include "src/execute/link_meter.h"
 #include "src/execute/packed_batch.h"
 #include "src/execute/tiers.h"
@@ -73,21 +73,7 @@ class Mover {
   };
   void AddKvRuns(const Cursor& cell, const PackedBatch& batch, std::size_t row,
                  const BlockRange& blocks, Direction direction);
-  // How many of a row's newest tokens the log has and its blocks on disk lack, before the pass.
-  int64_t NumLogged(const Cursor& cell, const PackedRow& row) const;
-  // Whether the log gets what the pass changes of the row, which is not written whole then.
-  bool GoesToLog(const Cursor& cell, const PackedRow& row) const;
-  void AddLogIn(const Cursor& cell, const PackedBatch& batch);
-  void AddLogOut(const Cursor& cell, const PackedBatch& batch);
-  struct LogRun {  // blocks of the log, and where the first is staged
-    Scratch* scratch = nullptr;
-    ScratchRun blocks;
-    std::byte* staged = nullptr;
-  };
-  void AddLogRuns(const LogRun& run, Direction direction);
-  StagedLog LogOf(const Cursor& cell, int64_t num_tokens) const;
-  LoggedRow LoggedRowOf(const Cursor& cell, const PackedBatch& batch, std::size_t row,
-                        int64_t num_tokens) const;
+  KvLogMoves::Cell LogCellOf(const Cursor& cell) const;
   void AddHiddenRuns(const Cursor& cell, const PackedBatch& batch, Direction direction);
   template <typename F>
   void Timed(double& waited_s, const TraceLabel& label, F wait);
@@ -114,8 +100,7 @@ class Mover {
   std::vector<uint64_t> kv_stored_;      // [batch][block]: the last store of these rows
   std::vector<uint64_t> hidden_stored_;  // [batch]
   std::vector<Move> moves_;              // of the task that is being added
-  std::array<PutLogWork, kStagingSlots> put_log_;
-  std::array<TakeLogWork, kStagingSlots> take_log_;
+  KvLogMoves kv_log_;
   WaitTotals waits_;
   LinkMeter to_gpu_;  // of both streams that come in
   LinkMeter to_cpu_;

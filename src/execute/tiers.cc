@@ -108,8 +108,10 @@ void Tiers::OpenScratch(const Plan& plan, const DiskOptions& disk) {
       const auto layers = static_cast<std::size_t>(plan.shape.num_layers);
       return ScratchLayout{plan.num_batches, std::vector<int64_t>(layers, blocks), block_bytes};
     };
+    // A run in these tiers may have smaller budgets, and states, than the plan that they are for.
+    const int64_t state_blocks = log.rows * log.state_bytes / kTileAlignBytes;
     log_states_ =
-        std::make_unique<Scratch>(*folder_, layout(log.rows, log.state_bytes), disk.run_id + 2);
+        std::make_unique<Scratch>(*folder_, layout(state_blocks, kTileAlignBytes), disk.run_id + 2);
     log_tokens_ = std::make_unique<Scratch>(
         *folder_, layout((log.passes - 1) * log.rows, log.token_bytes), disk.run_id + 3);
   }

@@ -168,6 +168,7 @@ bool TransferStream::Begin(Entry& entry) {
     copies_->Begin(entry.copy);
     return true;
   }
+  SPILLWAY_CHECK(move.work == nullptr || !UsesBounce(move));
   entry.memory = move.device;
   if (UsesBounce(move)) {
     if (bounced_begun_ - bounced_done_ == static_cast<uint64_t>(options_.num_chunks)) return false;

@@ -59,8 +59,9 @@ struct Move {
   int64_t store_tile = 0;
   Scratch* scratch = nullptr;
   ScratchRun run;
-  // Of kWriteScratch: done before this move begins, which is before those after it do; of
-  // kReadScratch: done when this move and those before it have come. Lifetime: as the memory's.
+  // Of moves that do not bounce. Of kWriteScratch: done before this move begins, which is before
+  // those after it do; of kReadScratch: done when this move and those before it have come.
+  // Lifetime: as the memory's.
   MoveWork* work = nullptr;
 };
 

@@ -243,30 +243,15 @@ double BytesOfAPass(const LogSizes& sizes, int64_t passes) {
 }
 
 // With which the fewest bytes are read and written.
-int64_t PassesOfALog(const LogSizes& sizes) {
-  constexpr int64_t kMostPasses = 64;
+int64_t PassesOfALog(const LogSizes& sizes, int64_t most) {
   int64_t best = 1;
-  for (int64_t passes = 2; passes <= kMostPasses; ++passes) {
+  for (int64_t passes = 2; passes <= most; ++passes) {
     if (BytesOfAPass(sizes, passes) < BytesOfAPass(sizes, best)) best = passes;
   }
   return best;
 }
 
-// The most rows that a batch's share of the disk can have.
-int64_t RowsOnDisk(const Plan& plan, const Workload& work) {
-  int64_t rows = plan.batch.rows;
-  for (std::size_t index = 0; index < plan.kv_classes.size(); ++index) {
-    const auto kv_class = static_cast<int64_t>(index);
-    int64_t least = plan.RowSlots(Tier::kDisk, kv_class, work.longest.slots());
-    for (const RequestShape& request : work.sample) {
-      least = std::min(least, plan.RowSlots(Tier::kDisk, kv_class, request.slots()));
-    }
-    rows = std::min(rows, plan.kv_classes[index].slots[Tier::kDisk] / least);
-  }
-  return rows;
-}
-
-void PlaceKvLog(Plan& plan, const Workload& work, Cursor64& arena) {
+void PlaceKvLog(Plan& plan, Cursor64& arena) {
   const bool on_cpu = plan.kv_staging.tier == Tier::kCpu;
   if (!plan.policy.kv.evicts() || !on_cpu || plan.kv[Tier::kDisk].rows == 0) return;
   const int64_t row_tokens = plan.longest.slots();
@@ -275,9 +260,10 @@ void PlaceKvLog(Plan& plan, const Workload& work, Cursor64& arena) {
                           RoundUp(slots * plan.shape.num_kv_heads * kKvStateBytes, kTileAlignBytes),
                           RoundUp(plan.PromptSlotBytes(), kTileAlignBytes)};
   KvLogPlan& log = plan.kv_log;
-  log.passes = PassesOfALog(sizes);
+  log.passes =
+      PassesOfALog(sizes, std::min(plan.policy.most_log_passes, plan.longest.max_new_tokens));
   if (!log.exists()) return;
-  log.rows = RowsOnDisk(plan, work);
+  log.rows = plan.kv[Tier::kDisk].rows;
   log.state_bytes = sizes.state_bytes;
   log.token_bytes = sizes.token_bytes;
   for (Region& slot : log.staging) slot = arena.TakeBlocks(log.StagingBytes());
@@ -559,7 +545,7 @@ Plan LayOut(const ModelShape& shape, const Machine& machine, const Workload& wor
   plan.weight_staging = arenas[plan.device()].TakeBlocks(weights.staging_bytes);
   PlaceStaging(plan.layers, plan.device(), plan.weight_staging.offset);
   PlaceRows(plan, arenas);
-  PlaceKvLog(plan, work, arenas.cpu);
+  PlaceKvLog(plan, arenas.cpu);
   arenas.disk.Take(plan.KvLogBytes());
   plan.workspace = PlaceWorkspace(plan, needs, arenas[plan.device()]);
   PlaceBounce(plan, arenas);
@@ -638,6 +624,11 @@ Plan MakePlan(const ModelShape& shape, const Machine& machine, const Workload& w
               const Policy& policy, const KernelNeeds& needs) {
   Plan plan = LayOut(shape, machine, work, policy, needs);
   if (Fits(plan)) return plan;
+  if (plan.kv_log.exists()) {  // it saves time, and can be done without
+    Policy without = policy;
+    without.most_log_passes = 1;
+    return MakePlan(shape, machine, work, without, needs);
+  }
 
   const Tier tier =
       *std::ranges::find_if(kAllTiers, [&](Tier candidate) { return IsOver(plan, candidate); });

@@ -37,6 +37,15 @@ class Calibrate(harness.VerbTest):
         self.assertEqual(len(kept), 8)
         self.assertLess(sum(kept[3:]) / 5, sum(kept[:3]) / 3)
 
+    def test_where_kv_lies_makes_no_difference(self):
+        """Smaller budgets have a smaller log, in the files of the largest."""
+        for bound in ("1%", "200%"):
+            words = ["--model", SMALL_MODEL, "--max-loss", bound]
+            in_memory = self.calibrate(*words)
+            on_disk = self.calibrate(*words, "--percent", 0, 100, 0, 0, 0, 100)
+            self.assertEqual(on_disk[0]["kv"], in_memory[0]["kv"])
+            self.assertEqual(on_disk[1], in_memory[1])
+
     def test_a_looser_bound_keeps_no_more(self):
         kept = [self.calibrate("--model", SMALL_MODEL, "--max-loss", loss)[1]["kv_frac"] for loss in ("0%", "1%", "30%")]
         self.assertEqual(kept, sorted(kept, reverse=True))

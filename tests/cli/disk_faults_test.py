@@ -64,6 +64,10 @@ CASES = [
     (KV, "write:lost@40", None, BEGUN_AGAIN),
     (KV, "write:lost@40", "threads", BEGUN_AGAIN),
     ([*KV, *H2O], "write:lost@40", None, BEGUN_AGAIN),
+    # behind 48 writes and reads of prompts the log's: states and tokens next to each other
+    ([*KV, *H2O], "write:lost@60", None, BEGUN_AGAIN),
+    ([*KV, *H2O], "write:lost@61", None, BEGUN_AGAIN),
+    *[([*KV, *H2O], f"read:flip=99@{number}", None, REREAD) for number in range(101, 106)],
     (HIDDEN, "write:lost@30", None, BEGUN_AGAIN),
     (HIDDEN + GPU, "write:lost@30", None, BEGUN_AGAIN),
     (KV, "read:flip=999@30/1", None, CORRUPT_EACH_TIME),

@@ -140,12 +140,21 @@ def placement_errors(report):
     ]
 
 
+def log_errors(report):
+    """Where tokens are evicted, rows on disk that the CPU attends to are not written whole in each pass."""
+    attends = report["tiers"]["gpu"]["cap_bytes"] == 0 or report["policy"]["cpu_attention"]
+    on_disk = report["placement"]["kv"]["realised"]["disk"] > 0
+    wanted = attends and on_disk and report["kv"]["policy"] != "full"
+    every = report["kv"]["written_whole_every"]
+    return [] if wanted == (every is not None and every > 1) else [f"KV on disk is written whole every {every} passes"]
+
+
 def check(binary, model, source, folder, policies):
     expected, _ = run(binary, model, source, folder, policies[0])
     failures = 0
     for flags in policies[1:]:
         found, report = run(binary, model, source, folder, flags)
-        problems = placement_errors(report)
+        problems = placement_errors(report) + log_errors(report)
         if found != expected:
             problems.append("other bytes than in place")
         for problem in problems:

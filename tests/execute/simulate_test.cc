@@ -16,6 +16,7 @@ using testing::Share;
 using testing::T4;
 
 const KernelNeeds kNeeds = {[](int64_t, int64_t, int) { return int64_t{0}; },
+                            [](int64_t, int64_t, int) { return int64_t{0}; },
                             [](int64_t, int64_t, int) { return int64_t{0}; }};
 
 Workload Requests(int64_t count, RequestShape row) {
@@ -127,6 +128,16 @@ Plan SpilledPlan(const Workload& work, int64_t rows, int64_t num_batches) {
   return LayOut(*BuiltInShape("opt-1.3b"), T4(), work, policy, kNeeds);
 }
 
+// H2O with half of KV on disk, which the CPU attends to.
+Plan LoggedPlan(const Workload& work, int64_t rows, int64_t num_batches) {
+  Policy policy = SpilledPlan(work, rows, num_batches).policy;
+  policy.kv.kind = KvPolicyKind::kH2o;
+  policy.kv.budget = {{0.2, 0}, {}, {}};
+  policy.kv_frac = Share(0.0, 0.5);
+  policy.cpu_attention = true;
+  return LayOut(*BuiltInShape("opt-1.3b"), T4(), work, policy, kNeeds);
+}
+
 // Rows whose KV is all in CPU memory and attended to there; 16 of them in blocks of so many
 // batches.
 SimResult AttendedByTheCpu(int64_t num_batches) {
@@ -171,10 +182,13 @@ void ExpectNear(const Trace& a, const Trace& b, double tolerance) {
 // A pass that stands for its neighbours stands for what they do.
 TEST(Simulate, PassesTakenTogetherTakeAsLong) {
   const Workload work = Requests(32, {100, 200});
-  const Plan plan = SpilledPlan(work, 8, 4);
-  SimOptions few;
-  few.max_cells = 2'000;
-  ExpectNear(Simulate(plan, work, few).trace, Simulate(plan, work, {}).trace, 0.01);
+  const Plan logged = LoggedPlan(work, 8, 4);
+  ASSERT_TRUE(logged.kv_log.exists());
+  for (const Plan& plan : {SpilledPlan(work, 8, 4), logged}) {
+    SimOptions few;
+    few.max_cells = 2'000;
+    ExpectNear(Simulate(plan, work, few).trace, Simulate(plan, work, {}).trace, 0.01);
+  }
 }
 
 // Of alike rows the third block and those after it are like the second; of others like the average.

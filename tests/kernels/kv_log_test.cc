@@ -39,7 +39,8 @@ class Log {
   void Put(BudgetRow& row, int64_t first_position) {
     const int64_t first = first_position - row.c.prompt;
     PutLog(RowOf(row), state_.data(),
-           {tokens_.data() + first * stride(), stride(), first_position});
+           {tokens_.data() + first * stride(), stride(), row.position - first_position,
+            first_position});
   }
 
  private:
@@ -89,6 +90,7 @@ TEST_P(KvLogTest, ARowAsItWasAndTheLogAreTheRow) {
       log.Take(row);
     }
     read.num_held = row.num_held;
+    read.position = row.position;
     ASSERT_NE(HeldBytes(read), HeldBytes(row));
     log.Put(read, c.prompt + whole_at);
     ASSERT_EQ(HeldBytes(read), HeldBytes(row)) << "written whole after step " << whole_at;

@@ -151,11 +151,11 @@ TEST(CostModel, ALogHasAsManyPassesAsMakeForTheFewestBytes) {
   policy.kv_frac = {};
   policy.kv_frac[Tier::kDisk] = 1.0;
   policy.gpu_batch_size = 8;
-  for (const int64_t prompt : {32, 500, 1990}) {
-    const RequestShape row = {prompt, 40};
+  for (const int64_t prompt : {32, 510, 1990}) {
+    const RequestShape row = {prompt, 100};
     Plan plan = LayOut(*BuiltInShape("opt-1.3b"), MachineWith(int64_t{1} << 40, int64_t{1} << 40),
                        Requests(8, row.prompt_tokens, row.max_new_tokens), policy, kNeeds);
-    const RowGroup rows = {row, prompt + 20, Tier::kDisk, Tier::kCpu, 8};
+    const RowGroup rows = {row, prompt + 70, Tier::kDisk, Tier::kCpu, 8};
     const BatchLoad load = LoadOf(plan, std::span(&rows, 1));
     const int64_t chosen = plan.kv_log.passes;
     EXPECT_GT(chosen, 4);
