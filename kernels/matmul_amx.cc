@@ -345,8 +345,140 @@ void StreamTile(const MatmulTile& tile) {
   }
 }
 
+// With more rows, and x rounded, a panel's weights serve so many products that they are copied once
+// and kept close: two panels, one run of kSumSteps of k (32 KiB), against all rows of the tile, two
+// blocks of them at a time. A product of tiles then needs one load, where a stream has five for
+// four, and half as many bytes of x from the second-level cache. Sums are those of the stream.
+constexpr int64_t kPairOuts = 2 * kPanelOuts;
+constexpr int64_t kPairStepBytes = 2 * kTileBytes;
+static_assert(kAmxPairBytes == kSumSteps * kPairStepBytes);
+
+// The weights that are copied next, to be in the second-level cache by then: row by row, some lines
+// at a time. To ask for what lies behind the last row does no harm.
+struct ComingLines {
+  const std::byte* begin;
+  int64_t row_bytes;
+  int64_t lines_at_a_time;
+  int64_t next = 0;
+
+  void Fetch() {
+    for (const int64_t end = MinOf(kPairOuts * kSumSteps, next + lines_at_a_time); next < end;
+         ++next) {
+      const std::byte* line = begin + next / kSumSteps * row_bytes + next % kSumSteps * 64;
+      _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T1);
+    }
+  }
+};
+
+// Where a worker goes on behind two panels, at `out`, and the run at `step`.
+const std::byte* ComingWeights(const MatmulTile& tile, int64_t out, int64_t step) {
+  const auto* weights = static_cast<const std::byte*>(tile.piece->weight);
+  const auto at = [&](int64_t row, int64_t k) { return weights + (row * tile.in + k) * 2; };
+  if (out + kPairOuts < tile.out_begin + tile.num_outs) return at(out + kPairOuts, step * kStepK);
+  const int64_t next_k = (step + kSumSteps) * kStepK;
+  return next_k < tile.in ? at(tile.out_begin, next_k) : at(tile.next_out_begin, 0);
+}
+
+using PairX = BlocksOfX<AmxX::kRounded, 2>;
+
+template <DType kType>
+struct PanelPair {
+  const MatmulTile& tile;
+  Steps steps;         // at most kSumSteps
+  std::byte* weights;  // [step][panel][16 outs][64 B]
+  float* part;         // the sums of this run: [panel][block of rows][16 outs][16 rows]
+
+  void CopyPanel(int64_t out, int64_t panel) const {
+    const PanelRows<uint16_t> rows(tile, tile.in, out);
+    const int64_t full_end = MinOf(steps.end, tile.in / kStepK);
+    for (int64_t line = 0; line < kPanelOuts; ++line) {
+      const uint16_t* row = rows.weight[line];
+      std::byte* to = weights + panel * kTileBytes + line * 64;
+      int64_t step = steps.begin;
+      for (; step < full_end; ++step, to += kPairStepBytes)
+        SplitLine<kType, AmxX::kRounded, false>(row + step * kStepK, kStepK, to);
+      if (step == steps.end) continue;
+      SplitLine<kType, AmxX::kRounded, true>(row + step * kStepK, tile.in - step * kStepK, to);
+    }
+  }
+
+  // part = the panels x two blocks of rows.
+  void Multiply(const PairX& x, ComingLines& coming) const {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    const std::byte* panels = weights;
+    for (int64_t step = steps.begin; step < steps.end; ++step, panels += kPairStepBytes) {
+      coming.Fetch();
+      LoadTile<4>(panels, 64);
+      LoadTile<5>(panels + kTileBytes, 64);
+      LoadTile<6>(x.block[0] + step * kTileBytes, 64);
+      LoadTile<7>(x.block[1] + step * kTileBytes, 64);
+      MulTiles<0, 4, 6>();
+      MulTiles<1, 4, 7>();
+      MulTiles<2, 5, 6>();
+      MulTiles<3, 5, 7>();
+    }
+    StoreTile<0>(part, 64);
+    StoreTile<1>(part + 256, 64);
+    StoreTile<2>(part + 512, 64);
+    StoreTile<3>(part + 768, 64);
+  }
+};
+
+// Two tiles of sums, one behind the other, += part, or = for the first.
+inline void AddBlocks(const float* part, float* sums, bool first) {
+  for (int64_t i = 0; i < 2 * 256; i += 16) {
+    const __m512 more = _mm512_load_ps(part + i);
+    _mm512_store_ps(sums + i, first ? more : _mm512_add_ps(_mm512_load_ps(sums + i), more));
+  }
+}
+
+// The sums of a tile of many rows: [panel][block of rows][16 outs][16 rows], blocks in pairs.
+struct ManySums {
+  float* begin;
+  int64_t num_blocks;
+
+  float* At(int64_t panel, int64_t block) const {
+    return begin + (panel * RoundUp(num_blocks, 2) + block) * 256;
+  }
+};
+
+template <DType kType>
+void PairTile(const MatmulTile& tile) {
+  float* part = reinterpret_cast<float*>(tile.scratch + kAmxPairBytes);
+  const ManySums sums = {part + 4 * 256, DivideUp(tile.num_rows, 16)};
+  const int64_t num_steps = AmxStepsK(tile.in);
+  for (int64_t begin = 0; begin < num_steps; begin += kSumSteps) {
+    const Steps steps = {begin, MinOf(num_steps, begin + kSumSteps)};
+    const PanelPair<kType> pair{tile, steps, tile.scratch, part};
+    for (int64_t panel = 0; panel * kPanelOuts < tile.num_outs; panel += 2) {
+      const int64_t out = tile.out_begin + panel * kPanelOuts;
+      pair.CopyPanel(out, 0);
+      pair.CopyPanel(out + kPanelOuts, 1);
+      ComingLines coming = {ComingWeights(tile, out, begin), tile.in * 2,
+                            DivideUp(kPairOuts, DivideUp(sums.num_blocks, 2))};
+      for (int64_t block = 0; block < sums.num_blocks; block += 2) {
+        pair.Multiply(PairX(tile, tile.row_begin / 16 + block), coming);
+        AddBlocks(part, sums.At(panel, block), begin == 0);
+        AddBlocks(part + 2 * 256, sums.At(panel + 1, block), begin == 0);
+      }
+    }
+  }
+  for (int64_t panel = 0; panel * kPanelOuts < tile.num_outs; ++panel) {
+    for (int64_t block = 0; block < sums.num_blocks; ++block) {
+      FinishTile(tile, tile.out_begin + panel * kPanelOuts, tile.row_begin + block * 16,
+                 {sums.At(panel, block), 16});
+    }
+  }
+}
+
 template <DType kType, AmxX kX>
 void MulTile(const MatmulTile& tile) {
+  if constexpr (kX == AmxX::kRounded) {
+    if (tile.num_rows > kAmxTileRows) return PairTile<kType>(tile);
+  }
   if (tile.num_rows <= 16) return StreamTile<kType, kX, 1>(tile);
   tile.num_rows <= 32 ? StreamTile<kType, kX, 2>(tile) : StreamTile<kType, kX, 4>(tile);
 }

@@ -24,7 +24,7 @@ Method MethodOf(Isa isa, DType weight_dtype) {
   if (MultipliesCodes(isa) && IsQuantised(weight_dtype)) {
     return {MatmulTileVnni, PackVnni, kVnniBlockRows, kSimdTileRows};
   }
-  if (isa == Isa::kAmxBf16) return {MatmulTileAmxBf16, PackAmxBf16, 32, kAmxTileRows};
+  if (isa == Isa::kAmxBf16) return {MatmulTileAmxBf16, PackAmxBf16, 32, kAmxManyRows};
   if (isa == Isa::kAmx) return {MatmulTileAmx, PackAmx, 32, kAmxTileRows};
   if (isa == Isa::kAvx512Bf16) return {MatmulTileBf16, PackBf16, 12, kSimdTileRows};
   if (isa >= Isa::kAvx512) return {MatmulTileAvx512, nullptr, 12, kSimdTileRows};
@@ -51,6 +51,8 @@ struct Grid {
     const int64_t wanted = num_threads == 1 ? 1 : per_thread * num_threads;
     row_tiles = DivideUp(args.rows, method.max_tile_rows);
     tile_outs = amx ? kAmxTileOuts : kSimdTileOuts;
+    if (method.max_tile_rows == kAmxManyRows && args.rows > kAmxTileRows)
+      tile_outs = kAmxManyRowsOuts;
     while (tile_outs > out_grain && row_tiles * OutTiles(args) < wanted) tile_outs -= out_grain;
     if (row_tiles * OutTiles(args) <
         wanted) {  // few outputs and many threads: cut the rows as well
