@@ -25,6 +25,7 @@
 #include "kernels/convert.h"
 #include "kernels/isa.h"
 #include "kernels/kv_head.h"
+#include "kernels/kv_log.h"
 #include "kernels/layer_norm.h"
 #include "kernels/matmul.h"
 #include "kernels/quantise.h"
@@ -170,6 +171,7 @@ class Bench {
   void AttentionShape(const AttentionBench& bench);
   void DecodeShape(const DecodeCase& of);
   void Bookkeeping(int64_t slots, int64_t head_dim);
+  void KvLog(int64_t slots, int64_t head_dim);
   void Row(const std::string& op, const std::string& shape, int64_t rows, double seconds,
            double bytes, double flops, double torch_s = 0) {
     fmt::print("{:<12} {:<22} {:>6} {:>10.1f} {:>9.1f} {:>8.0f} {:>10.1f} {:>9}\n", op, shape, rows,
@@ -517,8 +519,43 @@ void Bench::Bookkeepings() {
     for (const int64_t slots : kBudgetSlots) Bookkeeping(slots, head_dim);
 }
 
+// What a transfer's thread does to rows on disk between passes: state and newest token out, state
+// and the tokens of three passes in. Read and written.
+void Bench::KvLog(int64_t slots, int64_t head_dim) {
+  constexpr int64_t kTokens = 3;
+  DecodeBench h2o(options_, {KvPolicyKind::kH2o, slots, head_dim, 16});
+  const int64_t state_bytes = KvLogStateBytes(DecodeBench::kHeads, slots);
+  const int64_t token_bytes = KvLogTokenBytes(DecodeBench::kHeads, head_dim, 16);
+  const Bytes state = Allocate(DecodeBench::kRows * state_bytes);
+  const Bytes tokens = Allocate(DecodeBench::kRows * kTokens * token_bytes);
+  const auto of_each_row = [&](const auto& work) {
+    std::byte* first = h2o.NextKv();
+    for (int64_t row = 0; row < DecodeBench::kRows; ++row) {
+      work(KvLogRow{first + row * h2o.row_bytes, slots, DecodeBench::kHeads, head_dim, 16},
+           state.get() + row * state_bytes, tokens.get() + row * kTokens * token_bytes);
+    }
+  };
+  const auto print = [&](const char* op, int64_t num_tokens, double seconds) {
+    Row(op, fmt::format("32 x {}, slots {}", head_dim, slots), DecodeBench::kRows, seconds,
+        2.0 * static_cast<double>(DecodeBench::kRows * (state_bytes + num_tokens * token_bytes)),
+        0);
+  };
+  print("log out", 1, BestSeconds(options_, [&] {
+          of_each_row([&](const KvLogRow& row, std::byte* to, std::byte* token) {
+            TakeState(row, to);
+            TakeToken(row, slots - 1, token);
+          });
+        }));
+  print("log in", kTokens, BestSeconds(options_, [&] {
+          of_each_row([&](const KvLogRow& row, const std::byte* from, const std::byte* token) {
+            PutLog(row, from, {token, token_bytes, kTokens, slots - kTokens});
+          });
+        }));
+}
+
 void Bench::Budgets() {
   if (!Wanted("budget")) return;
+  for (const int64_t slots : {24, 128, 512}) KvLog(slots, 64);
   for (const int64_t slots : kBudgetSlots)
     for (const KvPolicyKind kind : {KvPolicyKind::kFull, KvPolicyKind::kWindow, KvPolicyKind::kH2o})
       for (const int kv_bits : {16, 8, 4}) DecodeShape({kind, slots, 64, kv_bits});

@@ -356,27 +356,37 @@ static_assert(kAmxPairBytes == kSumSteps * kPairStepBytes);
 // The weights that are copied next, to be in the second-level cache by then: row by row, some lines
 // at a time. To ask for what lies behind the last row does no harm.
 struct ComingLines {
-  const std::byte* begin;
+  const std::byte* row;
   int64_t row_bytes;
+  int64_t row_lines;
   int64_t lines_at_a_time;
-  int64_t next = 0;
+  int64_t rows_left = kPairOuts;
+  int64_t line = 0;
 
   void Fetch() {
-    for (const int64_t end = MinOf(kPairOuts * kSumSteps, next + lines_at_a_time); next < end;
-         ++next) {
-      const std::byte* line = begin + next / kSumSteps * row_bytes + next % kSumSteps * 64;
-      _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T1);
+    for (int64_t left = lines_at_a_time; left > 0 && rows_left > 0; --left) {
+      _mm_prefetch(reinterpret_cast<const char*>(row + line * 64), _MM_HINT_T1);
+      if (++line < row_lines) continue;
+      line = 0;
+      row += row_bytes;
+      --rows_left;
     }
   }
 };
 
-// Where a worker goes on behind two panels, at `out`, and the run at `step`.
-const std::byte* ComingWeights(const MatmulTile& tile, int64_t out, int64_t step) {
+// What a worker goes on with behind two panels, at `out`, and the run at `step`: the next panels,
+// the next run or its next tile.
+ComingLines ComingAfter(const MatmulTile& tile, int64_t out, int64_t step, int64_t num_multiplies) {
+  const int64_t run_k = kSumSteps * kStepK;
+  const bool same_run = out + kPairOuts < tile.out_begin + tile.num_outs;
+  const bool same_tile = same_run || step * kStepK + run_k < tile.in;
+  const int64_t row = same_run ? out + kPairOuts : same_tile ? tile.out_begin : tile.next_out_begin;
+  const int64_t k = same_run ? step * kStepK : same_tile ? step * kStepK + run_k : 0;
   const auto* weights = static_cast<const std::byte*>(tile.piece->weight);
-  const auto at = [&](int64_t row, int64_t k) { return weights + (row * tile.in + k) * 2; };
-  if (out + kPairOuts < tile.out_begin + tile.num_outs) return at(out + kPairOuts, step * kStepK);
-  const int64_t next_k = (step + kSumSteps) * kStepK;
-  return next_k < tile.in ? at(tile.out_begin, next_k) : at(tile.next_out_begin, 0);
+  const int64_t row_lines = DivideUp(MinOf(run_k, tile.in - k), kStepK);
+  const int64_t num_fetches = num_multiplies * MinOf(kSumSteps, AmxStepsK(tile.in) - step);
+  return {weights + (row * tile.in + k) * 2, tile.in * 2, row_lines,
+          DivideUp(kPairOuts * row_lines, num_fetches)};
 }
 
 using PairX = BlocksOfX<AmxX::kRounded, 2>;
@@ -457,8 +467,7 @@ void PairTile(const MatmulTile& tile) {
       const int64_t out = tile.out_begin + panel * kPanelOuts;
       pair.CopyPanel(out, 0);
       pair.CopyPanel(out + kPanelOuts, 1);
-      ComingLines coming = {ComingWeights(tile, out, begin), tile.in * 2,
-                            DivideUp(kPairOuts, DivideUp(sums.num_blocks, 2))};
+      ComingLines coming = ComingAfter(tile, out, begin, DivideUp(sums.num_blocks, 2));
       for (int64_t block = 0; block < sums.num_blocks; block += 2) {
         pair.Multiply(PairX(tile, tile.row_begin / 16 + block), coming);
         AddBlocks(part, sums.At(panel, block), begin == 0);

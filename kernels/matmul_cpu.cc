@@ -46,13 +46,12 @@ struct Grid {
     // Tiles, for even work. With few rows memory is the limit, and workers differ more.
     const bool few_rows = args.rows <= 32;
     const int64_t per_thread = few_rows ? 32 : 4;
-    const int64_t amx_grain = few_rows ? kAmxFewRowsOutGrain : kAmxOutGrain;
+    const bool many_rows = method.max_tile_rows == kAmxManyRows && args.rows > kAmxTileRows;
+    const int64_t amx_grain = few_rows || many_rows ? kAmxLeastOutGrain : kAmxOutGrain;
     const int64_t out_grain = amx ? amx_grain : kSimdTileOuts;
     const int64_t wanted = num_threads == 1 ? 1 : per_thread * num_threads;
     row_tiles = DivideUp(args.rows, method.max_tile_rows);
-    tile_outs = amx ? kAmxTileOuts : kSimdTileOuts;
-    if (method.max_tile_rows == kAmxManyRows && args.rows > kAmxTileRows)
-      tile_outs = kAmxManyRowsOuts;
+    tile_outs = many_rows ? kAmxManyRowsOuts : amx ? kAmxTileOuts : kSimdTileOuts;
     while (tile_outs > out_grain && row_tiles * OutTiles(args) < wanted) tile_outs -= out_grain;
     if (row_tiles * OutTiles(args) <
         wanted) {  // few outputs and many threads: cut the rows as well
@@ -116,7 +115,10 @@ int64_t PackedBytes(int64_t rows, int64_t in, Isa isa) {
 }
 
 // Of a worker.
-int64_t ScratchBytes(Isa isa) { return HasTiles(isa) ? kAmxScratchBytes : kSimdScratchBytes; }
+int64_t ScratchBytes(Isa isa) {
+  if (isa == Isa::kAmxBf16) return kAmxManyRowsScratchBytes;
+  return HasTiles(isa) ? kAmxScratchBytes : kSimdScratchBytes;
+}
 
 // Whether tiles of so many rows read x as it was packed.
 bool Packs(const Method& method, Isa isa, int64_t tile_rows) {

@@ -61,18 +61,20 @@ void MatmulTileAvx512(const MatmulTile& tile);
 constexpr int64_t kAmxTileRows = 64;
 constexpr int64_t kAmxTileOuts = 512;
 constexpr int64_t kAmxOutGrain = 64;
-constexpr int64_t kAmxFewRowsOutGrain = 32;
+constexpr int64_t kAmxLeastOutGrain = 32;
 constexpr int64_t kAmxBlockBytes =
     832 << 10;  // x of a block of k, in an L2 of 2 MiB with the sums and the weights
 constexpr int64_t kAmxRingSteps = 4;
 constexpr int64_t kAmxRingBytes = kAmxRingSteps * 2 * 1024;
+constexpr int64_t kAmxScratchBytes =
+    kAmxRingBytes + 4096 + kAmxTileRows * kAmxTileOuts * 4;  // 136 KiB
 // With x rounded more rows than that go with two panels of weights for 512 k.
 constexpr int64_t kAmxManyRows = 256;
 constexpr int64_t kAmxManyRowsOuts = 256;
 constexpr int64_t kAmxPairBytes = 32 << 10;
-constexpr int64_t kAmxScratchBytes =
+constexpr int64_t kAmxManyRowsScratchBytes =
     kAmxPairBytes + 4096 + kAmxManyRows * kAmxManyRowsOuts * 4;  // 292 KiB
-static_assert(kAmxScratchBytes >= kAmxRingBytes + 4096 + kAmxTileRows * kAmxTileOuts * 4);
+static_assert(kAmxManyRowsScratchBytes >= kAmxScratchBytes);
 
 constexpr int64_t AmxStepsK(int64_t in) { return (in + 31) / 32; }
 constexpr int64_t AmxBlockRows(int64_t rows) { return rows < 16 ? rows : 16; }

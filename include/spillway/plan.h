@@ -251,7 +251,8 @@ struct KernelNeeds {
   std::function<ExchangeBytes(const Plan& plan)> exchange = nullptr;
 };
 
-// Places everything without looking at the caps; for those that compare many policies.
+// Places everything; for those that compare many policies. Looks at the caps only to shorten the
+// log of KV on disk where they do not hold all of it: it saves time, and can be done without.
 Plan LayOut(const ModelShape& shape, const Machine& machine, const Workload& work,
             const Policy& policy, const KernelNeeds& needs);
 

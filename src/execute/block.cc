@@ -41,7 +41,7 @@ RowBatch::RowBatch(int64_t index, const Plan& plan) : plan_(&plan) {
 // The first tier with room in every class.
 std::optional<Tier> RowBatch::KvTier(int64_t row_tokens) const {
   const auto found = std::ranges::find_if(kAllTiers, [&](Tier tier) {
-    if (!HasLogPlace(tier)) return false;
+    if (!HasLogPlace(tier, row_tokens)) return false;
     for (std::size_t kv_class = 0; kv_class < plan_->kv_classes.size(); ++kv_class) {
       const int64_t slots = plan_->RowSlots(tier, static_cast<int64_t>(kv_class), row_tokens);
       const auto holds = [&](const Gap& gap) { return gap.size >= slots; };
@@ -63,10 +63,11 @@ std::optional<Tier> RowBatch::HiddenTier(int64_t prompt_tokens) const {
   return std::nullopt;
 }
 
-// Of rows as short as any that was planned for there is a place for each that has slots.
-bool RowBatch::HasLogPlace(Tier tier) const {
-  const bool needs_one = tier == Tier::kDisk && plan_->kv_log.exists();
-  return !needs_one || std::ranges::find(log_places_, false) != log_places_.end();
+// There are as many as rows were dealt to the disk, and each has room for the longest one's state.
+bool RowBatch::HasLogPlace(Tier tier, int64_t row_tokens) const {
+  if (tier != Tier::kDisk || !plan_->kv_log.exists()) return true;
+  return row_tokens <= plan_->longest.slots() &&
+         std::ranges::find(log_places_, false) != log_places_.end();
 }
 
 int64_t RowBatch::TakeLogPlace(Tier tier) {

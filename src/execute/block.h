@@ -94,7 +94,7 @@ class RowBatch {
   std::optional<Tier> KvTier(int64_t row_tokens) const;
   KvPlace Take(Tier tier, std::size_t kv_class, int64_t row_tokens);
   std::optional<Tier> HiddenTier(int64_t prompt_tokens) const;
-  bool HasLogPlace(Tier tier) const;
+  bool HasLogPlace(Tier tier, int64_t row_tokens) const;
   int64_t TakeLogPlace(Tier tier);
   void Free(const Row& row);
   static void Free(std::vector<Gap>& gaps, const KvPlace& place);

@@ -17,12 +17,15 @@ SimMover::SimMover(const Plan& plan, const CostRates& rates, const EventSink& si
 void SimMover::BeginBlock(const Schedule& grid, int64_t first_pass) {
   grid_ = &grid;
   first_pass_ = first_pass;
+  skipped_passes_ = 0;
 }
 
 void SimMover::Begin(const Task& task, const CostModel& model, const BatchLoad& load) {
   const Cursor& cell = task.cell;
   SimTransfer transfer;
-  transfer.bytes = model.Bytes(task, load);
+  Task of_run = task;
+  of_run.cell.pass += skipped_passes_;
+  transfer.bytes = model.Bytes(of_run, load);
   if (task.kind == TaskKind::kLoadWeights && !first_loaded_) {
     transfer.bytes = FirstWeightBytes(plan_);
     first_loaded_ = true;

@@ -21,6 +21,9 @@ class SimMover {
   // as long as the block runs.
   void BeginBlock(const Schedule& grid, int64_t first_pass);
 
+  // A pass that is walked stands for more of the block's: so many of them are past.
+  void Skip(int64_t passes) { skipped_passes_ += passes; }
+
   // Begins a load or store of what `load` says. Requires: not kCompute.
   void Begin(const Task& task, const CostModel& model, const BatchLoad& load);
 
@@ -55,6 +58,7 @@ class SimMover {
   SimLinks links_;
   const Schedule* grid_ = nullptr;  // of the block that runs
   int64_t first_pass_ = 0;
+  int64_t skipped_passes_ = 0;
   std::vector<uint64_t> weights_loaded_;  // [layer]
   bool first_loaded_ = false;
   Staging kv_;

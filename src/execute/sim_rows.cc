@@ -13,9 +13,14 @@ namespace spillway {
 const Tier* SimBatch::KvTier(const RequestShape& row) const {
   for (const Tier& tier : kAllTiers) {
     int64_t taken = RowSlots(*plan_, tier, row);
+    int64_t rows = 1;
     for (const RowGroup& group : groups_) {
-      if (group.kv_tier == tier) taken += group.count * RowSlots(*plan_, tier, group.shape);
+      if (group.kv_tier != tier) continue;
+      taken += group.count * RowSlots(*plan_, tier, group.shape);
+      rows += group.count;
     }
+    const bool needs_place = tier == Tier::kDisk && plan_->kv_log.exists();
+    if (needs_place && rows > plan_->kv_log.rows) continue;
     if (taken <= plan_->kv[tier].size) return &tier;
   }
   return nullptr;

@@ -126,6 +126,7 @@ class Simulator {
     const int64_t stretch = Stretch(batches);
     // At its middle.
     for (SimBatch& batch : batches) batch.Advance((stretch - 1) / 2);
+    mover_.Skip((stretch - 1) / 2);
     std::vector<BatchLoad> loads;
     for (const SimBatch& batch : batches) loads.push_back(batch.Load());
     PhaseTotals one;
@@ -144,6 +145,7 @@ class Simulator {
     for (const CostUnit unit : kAllCostUnits) totals.units[unit] += times * units[unit];
     num_passes_ += stretch;
     for (SimBatch& batch : batches) batch.Advance(stretch - (stretch - 1) / 2);
+    mover_.Skip(stretch - (stretch - 1) / 2 - 1);
   }
 
   UnitSeconds RunCells(const Schedule& grid, int64_t pass, const std::vector<BatchLoad>& loads,

@@ -251,7 +251,14 @@ int64_t PassesOfALog(const LogSizes& sizes, int64_t most) {
   return best;
 }
 
-void PlaceKvLog(Plan& plan, Cursor64& arena) {
+// No longer than some row decodes.
+int64_t MostLogPasses(const Plan& plan, const Workload& work) {
+  int64_t tokens = work.longest.max_new_tokens;
+  for (const RequestShape& row : work.sample) tokens = std::max(tokens, row.max_new_tokens);
+  return std::min(plan.policy.most_log_passes, tokens);
+}
+
+void PlaceKvLog(Plan& plan, const Workload& work, Cursor64& arena) {
   const bool on_cpu = plan.kv_staging.tier == Tier::kCpu;
   if (!plan.policy.kv.evicts() || !on_cpu || plan.kv[Tier::kDisk].rows == 0) return;
   const int64_t row_tokens = plan.longest.slots();
@@ -260,8 +267,7 @@ void PlaceKvLog(Plan& plan, Cursor64& arena) {
                           RoundUp(slots * plan.shape.num_kv_heads * kKvStateBytes, kTileAlignBytes),
                           RoundUp(plan.PromptSlotBytes(), kTileAlignBytes)};
   KvLogPlan& log = plan.kv_log;
-  log.passes =
-      PassesOfALog(sizes, std::min(plan.policy.most_log_passes, plan.longest.max_new_tokens));
+  log.passes = PassesOfALog(sizes, MostLogPasses(plan, work));
   if (!log.exists()) return;
   log.rows = plan.kv[Tier::kDisk].rows;
   log.state_bytes = sizes.state_bytes;
@@ -514,8 +520,10 @@ std::string RemedyFor(const Plan& refused, const Workload& work, const KernelNee
 
 }  // namespace
 
-Plan LayOut(const ModelShape& shape, const Machine& machine, const Workload& work,
-            const Policy& policy, const KernelNeeds& needs) {
+namespace {
+
+Plan LayOutOnce(const ModelShape& shape, const Machine& machine, const Workload& work,
+                const Policy& policy, const KernelNeeds& needs) {
   Plan plan;
   plan.shape = shape;
   plan.machine = machine;
@@ -545,7 +553,7 @@ Plan LayOut(const ModelShape& shape, const Machine& machine, const Workload& wor
   plan.weight_staging = arenas[plan.device()].TakeBlocks(weights.staging_bytes);
   PlaceStaging(plan.layers, plan.device(), plan.weight_staging.offset);
   PlaceRows(plan, arenas);
-  PlaceKvLog(plan, arenas.cpu);
+  PlaceKvLog(plan, work, arenas.cpu);
   arenas.disk.Take(plan.KvLogBytes());
   plan.workspace = PlaceWorkspace(plan, needs, arenas[plan.device()]);
   PlaceBounce(plan, arenas);
@@ -556,6 +564,19 @@ Plan LayOut(const ModelShape& shape, const Machine& machine, const Workload& wor
   }
   for (const Tier tier : kAllTiers) plan.arena_bytes[tier] = arenas[tier].end();
   plan.table_bytes = TableBytes(plan, needs);
+  return plan;
+}
+
+}  // namespace
+
+Plan LayOut(const ModelShape& shape, const Machine& machine, const Workload& work,
+            const Policy& policy, const KernelNeeds& needs) {
+  Plan plan = LayOutOnce(shape, machine, work, policy, needs);
+  while (plan.kv_log.exists() && !Fits(plan)) {
+    Policy shorter = policy;
+    shorter.most_log_passes = std::max<int64_t>(1, plan.kv_log.passes / 2);
+    plan = LayOutOnce(shape, machine, work, shorter, needs);
+  }
   return plan;
 }
 
@@ -624,18 +645,12 @@ Plan MakePlan(const ModelShape& shape, const Machine& machine, const Workload& w
               const Policy& policy, const KernelNeeds& needs) {
   Plan plan = LayOut(shape, machine, work, policy, needs);
   if (Fits(plan)) return plan;
-  if (plan.kv_log.exists()) {  // it saves time, and can be done without
-    Policy without = policy;
-    without.most_log_passes = 1;
-    return MakePlan(shape, machine, work, without, needs);
-  }
 
   const Tier tier =
       *std::ranges::find_if(kAllTiers, [&](Tier candidate) { return IsOver(plan, candidate); });
   const CapWords words = CapWordsOf(machine, tier);
   const int64_t needed = plan.PlannedBytes(tier);
-  const int64_t log_bytes = tier == Tier::kDisk ? plan.KvLogBytes() : 0;
-  const int64_t kv_bytes = plan.kv[tier].region.bytes + log_bytes;
+  const int64_t kv_bytes = plan.kv[tier].region.bytes;
   const int64_t rows_bytes = kv_bytes + plan.hidden[tier].region.bytes;
   // On disk the store of all weights, whatever memory holds of them.
   const int64_t weight_bytes = tier == Tier::kDisk ? needed - rows_bytes : plan.weight_bytes[tier];

@@ -443,6 +443,7 @@ TEST(RowBatchTest, RowsOnDiskHavePlacesOfTheirOwnInTheLogUntilTheyEnd) {
   std::swap(plan.kv_classes[0].slots[Tier::kCpu], plan.kv_classes[0].slots[Tier::kDisk]);
   plan.kv_log.passes = 3;
   plan.kv_log.rows = 3;
+  plan.longest = {2, 3};
   const NoTokenizer tokenizer(kVocab);
   RowBatch batch(0, plan);
   const auto add = [&](int64_t line) {
@@ -454,6 +455,7 @@ TEST(RowBatchTest, RowsOnDiskHavePlacesOfTheirOwnInTheLogUntilTheyEnd) {
   EXPECT_FALSE(batch.Admits(shape));  // slots are left, but no place
   batch.Remove([](const Row& row) { return row.request.line == 2; });
   EXPECT_TRUE(batch.Admits(shape));
+  EXPECT_FALSE(batch.Admits({2, 4}));  // longer than what states are planned for
   add(4);
   EXPECT_THAT(LogPlaces(batch), testing::ElementsAre(0, 2, 1));
 }

@@ -184,11 +184,13 @@ TEST(Simulate, PassesTakenTogetherTakeAsLong) {
   const Workload work = Requests(32, {100, 200});
   const Plan logged = LoggedPlan(work, 8, 4);
   ASSERT_TRUE(logged.kv_log.exists());
-  for (const Plan& plan : {SpilledPlan(work, 8, 4), logged}) {
+  const auto expect_near = [&](const Plan& plan, double tolerance) {
     SimOptions few;
     few.max_cells = 2'000;
-    ExpectNear(Simulate(plan, work, few).trace, Simulate(plan, work, {}).trace, 0.01);
-  }
+    ExpectNear(Simulate(plan, work, few).trace, Simulate(plan, work, {}).trace, tolerance);
+  };
+  expect_near(SpilledPlan(work, 8, 4), 0.01);
+  expect_near(logged, 0.02);  // one pass writes a block more than another whole
 }
 
 // Of alike rows the third block and those after it are like the second; of others like the average.

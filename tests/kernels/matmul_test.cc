@@ -263,7 +263,7 @@ TEST_P(MatmulTest, OneWorkspaceDoesForAllSmallerCalls) {
 }
 
 TEST_P(MatmulTest, PiecesGiveTheBitsOfTheWhole) {
-  for (const int64_t rows : {1, 7, 40}) {
+  for (const int64_t rows : {1, 7, 40, 100}) {
     Call call({rows, 200, 150}, dtype(), 31);
     call.piece.bias = call.bias.data();
     const std::vector<uint32_t> whole = Bits(call.Run(isa()));

@@ -258,6 +258,27 @@ TEST(PlanTest, TheLogIsPlannedFor) {
   EXPECT_EQ(plan.arena_bytes[Tier::kDisk], plan.kv[Tier::kDisk].region.bytes + 3 * 24 * bytes);
 }
 
+// It gives way to everything else.
+TEST(PlanTest, ALogIsShorterOrLeftOutWhereMemoryIsShort) {
+  const Policy policy = OnDisk(KvPolicyKind::kH2o);
+  const ModelShape shape = *BuiltInShape("opt-1.3b");
+  const Workload work = Requests(24, 32, 64);
+  const auto plan_with = [&](int64_t cpu_bytes) {
+    return MakePlan(shape, MachineWith(cpu_bytes, int64_t{1} << 40), work, policy, kNeeds);
+  };
+  const Plan whole = plan_with(int64_t{1} << 40);
+  const Plan shorter = plan_with(whole.PlannedBytes(Tier::kCpu) - 1);
+  EXPECT_TRUE(shorter.kv_log.passes < whole.kv_log.passes);
+  Policy without = policy;
+  without.most_log_passes = 1;
+  const Plan none = LayOut(shape, whole.machine, work, without, kNeeds);
+  ASSERT_FALSE(none.kv_log.exists());
+  const int64_t least = none.PlannedBytes(Tier::kCpu);
+  EXPECT_LT(least, shorter.PlannedBytes(Tier::kCpu));
+  EXPECT_FALSE(plan_with(least).kv_log.exists());
+  EXPECT_THROW(plan_with(least - 1), Error);
+}
+
 // Pass by pass a token more, until a pass writes the rows whole; in each as many as in the next.
 TEST(PlanTest, BlocksAndBatchesTakeTurnsToBeWrittenWhole) {
   KvLogPlan log;

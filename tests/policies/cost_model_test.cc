@@ -148,7 +148,7 @@ TEST(CostModel, ALogHasAsManyPassesAsMakeForTheFewestBytes) {
   Policy policy;
   policy.kv.kind = KvPolicyKind::kH2o;
   policy.kv.budget = {{0.2, 0}, {}, {}};
-  policy.kv_frac = {};
+  policy.weight_frac[Tier::kCpu] = policy.activation_frac[Tier::kCpu] = 1.0;
   policy.kv_frac[Tier::kDisk] = 1.0;
   policy.gpu_batch_size = 8;
   for (const int64_t prompt : {32, 510, 1990}) {
