@@ -524,8 +524,8 @@ void Bench::Bookkeepings() {
 void Bench::KvLog(int64_t slots, int64_t head_dim) {
   constexpr int64_t kTokens = 3;
   DecodeBench h2o(options_, {KvPolicyKind::kH2o, slots, head_dim, 16});
-  const int64_t state_bytes = KvLogStateBytes(DecodeBench::kHeads, slots);
-  const int64_t token_bytes = KvLogTokenBytes(DecodeBench::kHeads, head_dim, 16);
+  const int64_t state_bytes = KvStateBytes(DecodeBench::kHeads, slots);
+  const int64_t token_bytes = KvSlotBytes(DecodeBench::kHeads, head_dim, 16);
   const Bytes state = Allocate(DecodeBench::kRows * state_bytes);
   const Bytes tokens = Allocate(DecodeBench::kRows * kTokens * token_bytes);
   const auto of_each_row = [&](const auto& work) {

@@ -19,14 +19,9 @@ struct KvLogRow {
   int bits = 16;
 };
 
-// Of a row that has num_slots of them, a multiple of KvBlockSlots.
-int64_t KvLogStateBytes(int64_t num_kv_heads, int64_t num_slots);
-// Of one token, all KV heads.
-int64_t KvLogTokenBytes(int64_t num_kv_heads, int64_t head_dim, int bits);
-
-// Copies the state of the blocks that hold tokens out.
+// Copies the state of the blocks that hold tokens out: KvStateBytes of their slots.
 void TakeState(const KvLogRow& row, std::byte* state);
-// Copies K and V of the token at `position` out. Requires: each KV head holds it.
+// Copies K and V of the token at `position` out: KvSlotBytes. Requires: each KV head holds it.
 void TakeToken(const KvLogRow& row, int64_t position, std::byte* token);
 
 // Where the tokens of a row's last steps lie in the log: that at first_position + i at

@@ -4,7 +4,6 @@
 #include "kernels/kv_head.h"
 #include "kernels/kv_log.h"
 #include "spillway/error.h"
-#include "spillway/round.h"
 
 namespace spillway::kernels {
 namespace {
@@ -18,15 +17,18 @@ KvHead<std::byte> HeadOf(const KvLogRow& row, int64_t kv_head) {
           row.bits};
 }
 
-// A block's state lies behind its K and V, in one run.
-int64_t StateBytesOfBlock(const KvLogRow& row) {
-  return KvLogStateBytes(row.num_kv_heads, KvBlockSlots(row.bits));
+void ToLog(const std::byte* cache, std::byte* log, std::size_t bytes) {
+  std::memcpy(log, cache, bytes);
+}
+void ToCache(std::byte* cache, const std::byte* log, std::size_t bytes) {
+  std::memcpy(cache, log, bytes);
 }
 
-// Calls copy(state in the cache, state in the log, bytes) for each block that holds tokens.
+// Calls copy(state in the cache, state in the log, bytes) for each block that holds tokens. A
+// block's state lies behind its K and V, in one run.
 template <typename Byte, typename F>
 void ForStates(const KvLogRow& row, Byte* state, F copy) {
-  const int64_t bytes = StateBytesOfBlock(row);
+  const int64_t bytes = KvStateBytes(row.num_kv_heads, KvBlockSlots(row.bits));
   const KvHead<std::byte> first = HeadOf(row, 0);
   for (int64_t slot = 0; slot < row.num_held; slot += first.block_slots(), state += bytes) {
     copy(reinterpret_cast<std::byte*>(first.Score(slot)), state, static_cast<std::size_t>(bytes));
@@ -72,42 +74,25 @@ int64_t HeadBytes(const KvLogRow& row) { return 2 * KvTokenBytes(row.head_dim, r
 
 }  // namespace
 
-int64_t KvLogStateBytes(int64_t num_kv_heads, int64_t num_slots) {
-  return num_slots * num_kv_heads * kKvStateBytes;
-}
-
-int64_t KvLogTokenBytes(int64_t num_kv_heads, int64_t head_dim, int bits) {
-  return KvSlotBytes(num_kv_heads, head_dim, bits);
-}
-
-void TakeState(const KvLogRow& row, std::byte* state) {
-  ForStates(row, state, [](const std::byte* cache, std::byte* log, std::size_t bytes) {
-    std::memcpy(log, cache, bytes);
-  });
-}
+void TakeState(const KvLogRow& row, std::byte* state) { ForStates(row, state, ToLog); }
 
 void TakeToken(const KvLogRow& row, int64_t position, std::byte* token) {
   for (int64_t kv_head = 0; kv_head < row.num_kv_heads; ++kv_head) {
     const KvHead<std::byte> head = HeadOf(row, kv_head);
-    ForParts(head, SlotOf(head, row.num_held, position), token + kv_head * HeadBytes(row),
-             [](const std::byte* cache, std::byte* log, std::size_t bytes) {
-               std::memcpy(log, cache, bytes);
-             });
+    const int64_t slot = SlotOf(head, row.num_held, position);
+    ForParts(head, slot, token + kv_head * HeadBytes(row), ToLog);
   }
 }
 
 void PutLog(const KvLogRow& row, const std::byte* state, const LoggedTokens& log) {
-  const auto put = [](std::byte* cache, const std::byte* from, std::size_t bytes) {
-    std::memcpy(cache, from, bytes);
-  };
-  ForStates(row, state, put);
+  ForStates(row, state, ToCache);
   for (int64_t kv_head = 0; kv_head < row.num_kv_heads; ++kv_head) {
     const KvHead<std::byte> head = HeadOf(row, kv_head);
     ForPositions(head, row.num_held, [&](int64_t slot, int32_t position) {
       const int64_t step = position - log.first_position;
       if (step < 0) return;
       SPILLWAY_CHECK(step < log.count);
-      ForParts(head, slot, log.tokens + step * log.stride + kv_head * HeadBytes(row), put);
+      ForParts(head, slot, log.tokens + step * log.stride + kv_head * HeadBytes(row), ToCache);
     });
   }
 }

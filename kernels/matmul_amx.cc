@@ -139,6 +139,20 @@ constexpr int64_t kStepsAhead = 3;
 // What of a coming step is split meanwhile.
 enum class Split { kNone, kFull, kTail };
 
+inline void ZeroSums() {
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+}
+
+// sums += part. Requires: count is a multiple of 16.
+inline void AddPart(const float* part, int64_t count, float* sums) {
+  for (int64_t i = 0; i < count; i += 16) {
+    _mm512_store_ps(sums + i, _mm512_add_ps(_mm512_load_ps(sums + i), _mm512_load_ps(part + i)));
+  }
+}
+
 // Where the blocks of 16 rows of x lie; past the last one it is repeated, and what comes of it is
 // dropped.
 template <AmxX kX, int kRowBlocks>
@@ -247,10 +261,7 @@ struct Stream {
       StoreTile<2>(to + 2 * tile_floats, columns * 4);
       StoreTile<3>(to + 3 * tile_floats, columns * 4);
     }
-    if (first) return;
-    for (int64_t i = 0; i < kRowBlocks * tile_floats; i += 16) {
-      _mm512_store_ps(sums + i, _mm512_add_ps(_mm512_load_ps(sums + i), _mm512_load_ps(part + i)));
-    }
+    if (!first) AddPart(part, kRowBlocks * tile_floats, sums);
   }
 
   void Run(float* sums) const {
@@ -265,10 +276,7 @@ struct Stream {
     }
     for (int64_t begin = step_begin; begin < step_end; begin += kSumSteps) {
       const int64_t end = MinOf(step_end, begin + kSumSteps);
-      _tile_zero(0);
-      _tile_zero(1);
-      _tile_zero(2);
-      _tile_zero(3);
+      ZeroSums();
       for (int64_t step = begin; step < end; ++step) {
         const int64_t split = step + kStepsAhead;
         if (split < full_end) {
@@ -396,7 +404,6 @@ struct PanelPair {
   const MatmulTile& tile;
   Steps steps;         // at most kSumSteps
   std::byte* weights;  // [step][panel][16 outs][64 B]
-  float* part;         // the sums of this run: [panel][block of rows][16 outs][16 rows]
 
   void CopyPanel(int64_t out, int64_t panel) const {
     const PanelRows<uint16_t> rows(tile, tile.in, out);
@@ -412,12 +419,9 @@ struct PanelPair {
     }
   }
 
-  // part = the panels x two blocks of rows.
-  void Multiply(const PairX& x, ComingLines& coming) const {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
+  // Each of `sums`, two tiles of sums, = a panel x two blocks of rows.
+  void Multiply(const PairX& x, float* const (&sums)[2], ComingLines& coming) const {
+    ZeroSums();
     const std::byte* panels = weights;
     for (int64_t step = steps.begin; step < steps.end; ++step, panels += kPairStepBytes) {
       coming.Fetch();
@@ -430,20 +434,12 @@ struct PanelPair {
       MulTiles<2, 5, 6>();
       MulTiles<3, 5, 7>();
     }
-    StoreTile<0>(part, 64);
-    StoreTile<1>(part + 256, 64);
-    StoreTile<2>(part + 512, 64);
-    StoreTile<3>(part + 768, 64);
+    StoreTile<0>(sums[0], 64);
+    StoreTile<1>(sums[0] + 256, 64);
+    StoreTile<2>(sums[1], 64);
+    StoreTile<3>(sums[1] + 256, 64);
   }
 };
-
-// Two tiles of sums, one behind the other, += part, or = for the first.
-inline void AddBlocks(const float* part, float* sums, bool first) {
-  for (int64_t i = 0; i < 2 * 256; i += 16) {
-    const __m512 more = _mm512_load_ps(part + i);
-    _mm512_store_ps(sums + i, first ? more : _mm512_add_ps(_mm512_load_ps(sums + i), more));
-  }
-}
 
 // The sums of a tile of many rows: [panel][block of rows][16 outs][16 rows], blocks in pairs.
 struct ManySums {
@@ -462,16 +458,22 @@ void PairTile(const MatmulTile& tile) {
   const int64_t num_steps = AmxStepsK(tile.in);
   for (int64_t begin = 0; begin < num_steps; begin += kSumSteps) {
     const Steps steps = {begin, MinOf(num_steps, begin + kSumSteps)};
-    const PanelPair<kType> pair{tile, steps, tile.scratch, part};
+    const PanelPair<kType> pair{tile, steps, tile.scratch};
     for (int64_t panel = 0; panel * kPanelOuts < tile.num_outs; panel += 2) {
       const int64_t out = tile.out_begin + panel * kPanelOuts;
       pair.CopyPanel(out, 0);
       pair.CopyPanel(out + kPanelOuts, 1);
       ComingLines coming = ComingAfter(tile, out, begin, DivideUp(sums.num_blocks, 2));
       for (int64_t block = 0; block < sums.num_blocks; block += 2) {
-        pair.Multiply(PairX(tile, tile.row_begin / 16 + block), coming);
-        AddBlocks(part, sums.At(panel, block), begin == 0);
-        AddBlocks(part + 2 * 256, sums.At(panel + 1, block), begin == 0);
+        const PairX x(tile, tile.row_begin / 16 + block);
+        float* const to[2] = {sums.At(panel, block), sums.At(panel + 1, block)};
+        if (begin == 0) {
+          pair.Multiply(x, to, coming);
+          continue;
+        }
+        pair.Multiply(x, {part, part + 2 * 256}, coming);
+        AddPart(part, 2 * 256, to[0]);
+        AddPart(part + 2 * 256, 2 * 256, to[1]);
       }
     }
   }

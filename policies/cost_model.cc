@@ -135,8 +135,11 @@ bool OnCpu(const Plan& plan, Tier tier) {
   return plan.device() == Tier::kCpu || (plan.policy.cpu_attention && tier != Tier::kGpu);
 }
 
-int64_t BlockOf(const Plan& plan, const Cursor& cell) {
-  return plan.layers[static_cast<std::size_t>(cell.layer)].block;
+// To disk: what the pass changes, or of rows that are not written whole what their log gets.
+int64_t KvWrittenBytes(const Plan& plan, const Cursor& cell, const KvLoad& kv) {
+  if (plan.LoggedAfter(cell) == 0) return kv.stored_slots * plan.slot_bytes;
+  return kv.prompt_slots * plan.slot_bytes +
+         kv.decoding_rows * (plan.kv_log.state_bytes + plan.kv_log.token_bytes);
 }
 
 int64_t TokensOnCpu(const Plan& plan, const PerTier<KvLoad>& kv) {
@@ -258,40 +261,29 @@ PerLink<int64_t> KvInBytes(const Plan& plan, const PerTier<KvLoad>& kv) {
   return bytes;
 }
 
+PerLink<int64_t> KvInBytes(const Plan& plan, const Cursor& cell, const PerTier<KvLoad>& kv) {
+  PerLink<int64_t> bytes = KvInBytes(plan, kv);
+  const KvLogPlan& log = plan.kv_log;
+  const KvLoad& on_disk = kv[Tier::kDisk];
+  const int64_t tokens = std::min(plan.LoggedBefore(cell), on_disk.most_decoded);
+  if (tokens == 0) return bytes;
+  bytes[Link::kDiskRead] += on_disk.decoding_rows * (log.state_bytes + tokens * log.token_bytes);
+  return bytes;
+}
+
 // Rows that the CPU attends to get their new tokens from the GPU that made them.
-PerLink<int64_t> KvOutBytes(const Plan& plan, const PerTier<KvLoad>& kv) {
+PerLink<int64_t> KvOutBytes(const Plan& plan, const Cursor& cell, const PerTier<KvLoad>& kv) {
   PerLink<int64_t> bytes;
   for (const Tier tier : kAllTiers) {
     const int64_t size = kv[tier].stored_slots * plan.slot_bytes;
     if (!plan.KvInPlace(tier)) {
-      if (tier == Tier::kDisk) bytes[Link::kDiskWrite] += size;
+      if (tier == Tier::kDisk) bytes[Link::kDiskWrite] += KvWrittenBytes(plan, cell, kv[tier]);
       if (plan.kv_staging.tier == Tier::kGpu) bytes[Link::kGpuToCpu] += size;
     }
     if (plan.device() == Tier::kGpu && plan.policy.cpu_attention && tier != Tier::kGpu) {
       bytes[Link::kGpuToCpu] += kv[tier].new_tokens * plan.slot_bytes;
     }
   }
-  return bytes;
-}
-
-PerLink<int64_t> KvInBytes(const Plan& plan, const Cursor& cell, const PerTier<KvLoad>& kv) {
-  PerLink<int64_t> bytes = KvInBytes(plan, kv);
-  const KvLogPlan& log = plan.kv_log;
-  const KvLoad& on_disk = kv[Tier::kDisk];
-  const int64_t tokens =
-      std::min(log.NumTokens(cell.pass - 1, cell.batch, BlockOf(plan, cell)), on_disk.most_decoded);
-  if (tokens == 0) return bytes;
-  bytes[Link::kDiskRead] += on_disk.decoding_rows * (log.state_bytes + tokens * log.token_bytes);
-  return bytes;
-}
-
-PerLink<int64_t> KvOutBytes(const Plan& plan, const Cursor& cell, const PerTier<KvLoad>& kv) {
-  PerLink<int64_t> bytes = KvOutBytes(plan, kv);
-  const KvLogPlan& log = plan.kv_log;
-  if (log.NumTokens(cell.pass, cell.batch, BlockOf(plan, cell)) == 0) return bytes;
-  const KvLoad& on_disk = kv[Tier::kDisk];
-  bytes[Link::kDiskWrite] = on_disk.prompt_slots * plan.slot_bytes +
-                            on_disk.decoding_rows * (log.state_bytes + log.token_bytes);
   return bytes;
 }
 

@@ -5,9 +5,9 @@
 // attention would read memory in runs too short for the processor's prefetcher.
 //
 // Where tokens are evicted, a block is the same K and V, then its state: scores [kv_head][slot % 8]
-// fp32, which every step changes, and positions [kv_head][slot % 8] int32, which it reads: apart, so
-// that only half of the lines go back to memory. A slot then holds other tokens for other KV heads,
-// in no order.
+// fp32, which every step changes, and positions [kv_head][slot % 8] int32, which it reads: apart,
+// so that only half of the lines go back to memory. A slot then holds other tokens for other KV
+// heads, in no order.
 //
 // Below 16 bits an element is a code, min + scale * code of its group of 64 along head_dim. A block
 // has 16 slots then; of one head it has the codes [slot % 16][code bytes], and behind these
@@ -47,11 +47,15 @@ constexpr int64_t KvTokenBytes(int64_t head_dim, int bits) {
 constexpr int64_t KvSlotBytes(int64_t num_kv_heads, int64_t head_dim, int bits = 16) {
   return 2 * num_kv_heads * KvTokenBytes(head_dim, bits);
 }
+// Scores and positions of so many slots, all KV heads.
+constexpr int64_t KvStateBytes(int64_t num_kv_heads, int64_t num_slots) {
+  return num_slots * num_kv_heads * kKvStateBytes;
+}
 // With state, a block is filled up to pages of the disk where that costs little: it need not be
 // moved together with its neighbours then.
 constexpr int64_t KvSlotBytesWithState(int64_t num_kv_heads, int64_t head_dim, int bits = 16) {
   const int64_t slot_of_pages = 4096 / KvBlockSlots(bits);
-  const int64_t bytes = KvSlotBytes(num_kv_heads, head_dim, bits) + num_kv_heads * kKvStateBytes;
+  const int64_t bytes = KvSlotBytes(num_kv_heads, head_dim, bits) + KvStateBytes(num_kv_heads, 1);
   const int64_t filled = RoundUp(bytes, slot_of_pages);
   return filled - bytes <= bytes / 16 ? filled : bytes;
 }

@@ -14,7 +14,7 @@
 #include "spillway/machine.h"
 #include "spillway/model.h"
 #include "spillway/policy.h"
-#include "spillway/schedule.h"  // GridOrder, kStagingSlots
+#include "spillway/schedule.h"  // Cursor, GridOrder, kStagingSlots
 #include "spillway/tier.h"
 #include "spillway/tile.h"
 #include "spillway/workload.h"
@@ -223,6 +223,10 @@ struct Plan {
   int64_t PromptSlotBytes() const {
     return KvSlotBytes(shape.num_kv_heads, shape.head_dim, policy.kv_bits);
   }
+  // The transformer block of a cell's layer.
+  int64_t BlockOf(const Cursor& cell) const {
+    return layers[static_cast<std::size_t>(cell.layer)].block;
+  }
   // What a row keeps in the transformer blocks of a class, and the slots that it takes there in a
   // tier: one more than it keeps, for the newest token while it is not decided which one goes.
   KvKeep RowKeep(int64_t kv_class, int64_t row_tokens) const;
@@ -233,8 +237,17 @@ struct Plan {
   // The slots of a batch in one block, and where they begin within the tier's region.
   int64_t KvSlots(Tier tier, int64_t block) const;
   int64_t KvOffset(Tier tier, int64_t batch, int64_t block) const;  // bytes
-  int64_t KvBytes() const;      // of a block of batches, all tiers
-  int64_t KvLogBytes() const;   // on disk, of a block of batches
+  int64_t KvBytes() const;     // of a block of batches, all tiers
+  int64_t KvLogBytes() const;  // on disk, of a block of batches
+  // Tokens that the log holds of each row of a cell's batch before its pass, and after it.
+  int64_t LoggedBefore(const Cursor& cell) const {
+    return kv_log.NumTokens(cell.pass - 1, cell.batch, BlockOf(cell));
+  }
+  int64_t LoggedAfter(const Cursor& cell) const {
+    return kv_log.NumTokens(cell.pass, cell.batch, BlockOf(cell));
+  }
+  // Whether rows with their KV in `tier` have places in the log.
+  bool Logs(Tier tier) const { return tier == Tier::kDisk && kv_log.exists(); }
   int64_t WeightBytes() const;  // all tiers
   int64_t HiddenRowBytes() const { return shape.hidden_size * int64_t{sizeof(float)}; }
 };

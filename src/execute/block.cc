@@ -65,13 +65,13 @@ std::optional<Tier> RowBatch::HiddenTier(int64_t prompt_tokens) const {
 
 // There are as many as rows were dealt to the disk, and each has room for the longest one's state.
 bool RowBatch::HasLogPlace(Tier tier, int64_t row_tokens) const {
-  if (tier != Tier::kDisk || !plan_->kv_log.exists()) return true;
+  if (!plan_->Logs(tier)) return true;
   return row_tokens <= plan_->longest.slots() &&
          std::ranges::find(log_places_, false) != log_places_.end();
 }
 
 int64_t RowBatch::TakeLogPlace(Tier tier) {
-  if (tier != Tier::kDisk || !plan_->kv_log.exists()) return -1;
+  if (!plan_->Logs(tier)) return -1;
   const auto free = std::ranges::find(log_places_, false);
   *free = true;
   return free - log_places_.begin();

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "spillway/error.h"
-
 namespace spillway {
 namespace {
 
@@ -46,13 +44,11 @@ int64_t KvLogMoves::MaxMoves(const Plan& plan) {
 
 int64_t KvLogMoves::NumLogged(const Cell& cell, const PackedRow& row) const {
   if (row.log_place < 0) return 0;
-  const int64_t tokens = plan_.kv_log.NumTokens(cell.at.pass - 1, cell.at.batch, cell.block);
-  return std::min(tokens, row.num_decoded);
+  return std::min(plan_.LoggedBefore(cell.at), row.num_decoded);
 }
 
 bool KvLogMoves::GoesToLog(const Cell& cell, const PackedRow& row) const {
-  return row.log_place >= 0 && row.num_past > 0 &&
-         plan_.kv_log.NumTokens(cell.at.pass, cell.at.batch, cell.block) > 0;
+  return row.log_place >= 0 && row.num_past > 0 && plan_.LoggedAfter(cell.at) > 0;
 }
 
 StagedLog KvLogMoves::LogOf(const Cell& cell, int64_t num_tokens) const {
@@ -63,7 +59,7 @@ StagedLog KvLogMoves::LogOf(const Cell& cell, int64_t num_tokens) const {
 LoggedRow KvLogMoves::RowOf(const Cell& cell, const PackedBatch& batch, std::size_t index,
                             int64_t num_tokens) const {
   const KvPlace& place =
-      batch.KvPlaceOf(index, plan_.kv_class_of[static_cast<std::size_t>(cell.block)]);
+      batch.KvPlaceOf(index, plan_.kv_class_of[static_cast<std::size_t>(plan_.BlockOf(cell.at))]);
   LoggedRow logged;
   logged.cache = {cell.kv + place.slot_begin * plan_.slot_bytes, place.NumHeld(num_tokens),
                   plan_.shape.num_kv_heads, plan_.shape.head_dim, plan_.policy.kv_bits};
@@ -74,7 +70,7 @@ LoggedRow KvLogMoves::RowOf(const Cell& cell, const PackedBatch& batch, std::siz
 
 void KvLogMoves::AddIn(const Cell& cell, const PackedBatch& batch, std::vector<Move>& moves) {
   if (!plan_.kv_log.exists() || batch.rows.empty()) return;
-  const int64_t num_tokens = plan_.kv_log.NumTokens(cell.at.pass - 1, cell.at.batch, cell.block);
+  const int64_t num_tokens = plan_.LoggedBefore(cell.at);
   PutLogWork& work = put_[cell.slot];
   work.Begin(LogOf(cell, num_tokens));
   for (std::size_t index = 0; index < batch.rows.size(); ++index) {
@@ -95,7 +91,7 @@ void KvLogMoves::AddIn(const Cell& cell, const PackedBatch& batch, std::vector<M
 
 void KvLogMoves::AddOut(const Cell& cell, const PackedBatch& batch, std::vector<Move>& moves) {
   if (!plan_.kv_log.exists() || batch.rows.empty()) return;
-  const int64_t num_tokens = plan_.kv_log.NumTokens(cell.at.pass, cell.at.batch, cell.block);
+  const int64_t num_tokens = plan_.LoggedAfter(cell.at);
   TakeLogWork& work = take_[cell.slot];
   work.Begin(LogOf(cell, num_tokens));
   for (std::size_t index = 0; index < batch.rows.size(); ++index) {
@@ -127,7 +123,7 @@ void KvLogMoves::AddTokens(const Cell& cell, int64_t index, int64_t num_places, 
 }
 
 void KvLogMoves::AddRun(const Cell& cell, const Run& run, Direction direction,
-                        std::vector<Move>& moves) {
+                        std::vector<Move>& moves) const {
   const int64_t place_blocks = run.place_bytes / run.scratch->layout().block_bytes;
   const int64_t most = std::max<int64_t>(1, kRunBytes / run.place_bytes);  // places of a move
   for (int64_t at = 0; at < run.num_places; at += most) {
@@ -139,7 +135,7 @@ void KvLogMoves::AddRun(const Cell& cell, const Run& run, Direction direction,
     move.device = run.staged + at * run.place_bytes;
     move.bytes = places * run.place_bytes;
     move.scratch = run.scratch;
-    move.run = {cell.block, cell.at.batch, (run.first_place + at) * place_blocks,
+    move.run = {plan_.BlockOf(cell.at), cell.at.batch, (run.first_place + at) * place_blocks,
                 places * place_blocks};
     moves.push_back(move);
   }

@@ -76,7 +76,6 @@ class KvLogMoves {
   // A cell of an attention layer, and where it is staged.
   struct Cell {
     Cursor at;
-    int64_t block = 0;        // of the transformer
     std::size_t slot = 0;     // of the staging
     std::byte* kv = nullptr;  // the share of the disk
   };
@@ -112,8 +111,8 @@ class KvLogMoves {
                  std::vector<Move>& moves) const;
   void AddTokens(const Cell& cell, int64_t index, int64_t num_places, Direction direction,
                  std::vector<Move>& moves) const;
-  static void AddRun(const Cell& cell, const Run& run, Direction direction,
-                     std::vector<Move>& moves);
+  void AddRun(const Cell& cell, const Run& run, Direction direction,
+              std::vector<Move>& moves) const;
 
   const Plan& plan_;
   const Tiers& tiers_;

@@ -205,7 +205,7 @@ void Mover::AddKvRuns(const Cursor& cell, const PackedBatch& batch, std::size_t 
   const int64_t run_blocks = std::max<int64_t>(1, kRunBytes / block_bytes);
   const int64_t row_block =
       KvPlaceOf(cell, batch, index).slot_begin / plan_.slot_align[row.kv_tier];
-  const int64_t block = Block(cell);
+  const int64_t block = plan_.BlockOf(cell);
   for (int64_t at = blocks.begin; at < blocks.end; at += run_blocks) {
     const int64_t num_blocks = std::min(run_blocks, blocks.end - at);
     const int64_t offset = (row_block + at) * block_bytes;
@@ -227,7 +227,7 @@ void Mover::AddKvRuns(const Cursor& cell, const PackedBatch& batch, std::size_t 
 
 KvLogMoves::Cell Mover::LogCellOf(const Cursor& cell) const {
   if (!plan_.kv_log.exists()) return {};
-  return {cell, Block(cell), grid_->KvSlot(cell), KvStaged(Tier::kDisk, cell)};
+  return {cell, grid_->KvSlot(cell), KvStaged(Tier::kDisk, cell)};
 }
 
 void Mover::AddHiddenRuns(const Cursor& cell, const PackedBatch& batch, Direction direction) {
@@ -279,7 +279,7 @@ CellPlaces Mover::WaitForLoads(const Cursor& at, const PackedBatch& batch) {
   for (const Tier tier : kAllTiers) {
     if (attends) {
       places.kv[tier] =
-          plan_.KvInPlace(tier) ? KvHome(tier, at.batch, Block(at)) : KvStaged(tier, at);
+          plan_.KvInPlace(tier) ? KvHome(tier, at.batch, plan_.BlockOf(at)) : KvStaged(tier, at);
     }
     places.hidden[tier] = reinterpret_cast<float*>(
         tier == plan_.device() ? HiddenHome(tier, at.batch) : HiddenStaged(at, batch, tier));
@@ -355,15 +355,12 @@ std::byte* Mover::HiddenStaged(const Cursor& cell, const PackedBatch& batch, Tie
 
 const KvPlace& Mover::KvPlaceOf(const Cursor& cell, const PackedBatch& batch,
                                 std::size_t row) const {
-  return batch.KvPlaceOf(row, plan_.kv_class_of[static_cast<std::size_t>(Block(cell))]);
-}
-
-int64_t Mover::Block(const Cursor& cell) const {
-  return plan_.layers[static_cast<std::size_t>(cell.layer)].block;
+  return batch.KvPlaceOf(row, plan_.kv_class_of[static_cast<std::size_t>(plan_.BlockOf(cell))]);
 }
 
 uint64_t& Mover::KvStored(const Cursor& cell) {
-  return kv_stored_[static_cast<std::size_t>(cell.batch * plan_.shape.num_layers + Block(cell))];
+  return kv_stored_[static_cast<std::size_t>(cell.batch * plan_.shape.num_layers +
+                                             plan_.BlockOf(cell))];
 }
 
 }  // namespace spillway

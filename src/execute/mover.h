@@ -83,7 +83,6 @@ class Mover {
   std::byte* HiddenHome(Tier tier, int64_t batch) const;
   std::byte* HiddenStaged(const Cursor& cell, const PackedBatch& batch, Tier tier) const;
   const KvPlace& KvPlaceOf(const Cursor& cell, const PackedBatch& batch, std::size_t row) const;
-  int64_t Block(const Cursor& cell) const;  // the transformer block of the cell's layer
   uint64_t& KvStored(const Cursor& cell);
 
   const Plan& plan_;

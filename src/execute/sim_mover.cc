@@ -117,7 +117,8 @@ TraceLabel SimMover::LabelOf(TraceSubject subject, const Cursor& cell) const {
 }
 
 uint64_t& SimMover::KvStored(const Cursor& cell) {
-  return kv_stored_[static_cast<std::size_t>(cell.batch * plan_.shape.num_layers + Block(cell))];
+  return kv_stored_[static_cast<std::size_t>(cell.batch * plan_.shape.num_layers +
+                                             plan_.BlockOf(cell))];
 }
 
 }  // namespace spillway

@@ -49,9 +49,6 @@ class SimMover {
   void Timed(double& waited_s, TraceSubject subject, const Cursor& cell, F wait);
   TraceLabel LabelOf(TraceSubject subject, const Cursor& cell) const;
   uint64_t& KvStored(const Cursor& cell);
-  int64_t Block(const Cursor& cell) const {
-    return plan_.layers[static_cast<std::size_t>(cell.layer)].block;
-  }
 
   const Plan& plan_;
   EventSink sink_;

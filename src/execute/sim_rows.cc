@@ -19,8 +19,7 @@ const Tier* SimBatch::KvTier(const RequestShape& row) const {
       taken += group.count * RowSlots(*plan_, tier, group.shape);
       rows += group.count;
     }
-    const bool needs_place = tier == Tier::kDisk && plan_->kv_log.exists();
-    if (needs_place && rows > plan_->kv_log.rows) continue;
+    if (plan_->Logs(tier) && rows > plan_->kv_log.rows) continue;
     if (taken <= plan_->kv[tier].size) return &tier;
   }
   return nullptr;

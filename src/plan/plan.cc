@@ -264,7 +264,7 @@ void PlaceKvLog(Plan& plan, const Workload& work, Cursor64& arena) {
   const int64_t row_tokens = plan.longest.slots();
   const int64_t slots = plan.RowSlots(Tier::kDisk, plan.LargestKvClass(row_tokens), row_tokens);
   const LogSizes sizes = {slots * plan.slot_bytes,
-                          RoundUp(slots * plan.shape.num_kv_heads * kKvStateBytes, kTileAlignBytes),
+                          RoundUp(KvStateBytes(plan.shape.num_kv_heads, slots), kTileAlignBytes),
                           RoundUp(plan.PromptSlotBytes(), kTileAlignBytes)};
   KvLogPlan& log = plan.kv_log;
   log.passes = PassesOfALog(sizes, MostLogPasses(plan, work));
@@ -517,10 +517,6 @@ std::string RemedyFor(const Plan& refused, const Workload& work, const KernelNee
   if (!smaller && chunk > kLeastChunk) smaller = fitting(SmallerBlocks(refused, kLeastChunk));
   return smaller ? FlagsThatFit(refused, *smaller) : LargerCaps(refused);
 }
-
-}  // namespace
-
-namespace {
 
 Plan LayOutOnce(const ModelShape& shape, const Machine& machine, const Workload& work,
                 const Policy& policy, const KernelNeeds& needs) {

@@ -23,8 +23,8 @@ void PrintTo(const LogCase& c, std::ostream* out) {
 class Log {
  public:
   explicit Log(const BudgetRow& row)
-      : token_bytes_(KvLogTokenBytes(row.c.num_kv_heads, row.c.head_dim, row.storage.bits)),
-        state_(KvLogStateBytes(row.c.num_kv_heads, row.num_slots())),
+      : token_bytes_(KvSlotBytes(row.c.num_kv_heads, row.c.head_dim, row.storage.bits)),
+        state_(KvStateBytes(row.c.num_kv_heads, row.num_slots())),
         tokens_(row.c.steps * stride()) {}
 
   static KvLogRow RowOf(BudgetRow& row) {
