@@ -9,19 +9,19 @@
 #include <string>
 #include <vector>
 
-#include "kernels/decode_attention.h"
-#include "kernels/matmul_gpu.h"
-#include "kernels/matmul_workspace.h"
-#include "kernels/prefill_attention.h"
+#include "kernels/attention/decode_attention.h"
+#include "kernels/attention/prefill_attention.h"
+#include "kernels/matmul/matmul_gpu.h"
+#include "kernels/matmul/matmul_workspace.h"
 #include "spillway/error.h"
 #include "spillway/kv_block.h"
 #include "spillway/round.h"
-#include "src/clock.h"
+#include "src/base/clock.h"
 #include "src/cuda/check.h"
-#include "src/cuda/copy_queue.h"
 #include "src/cuda/device.h"
-#include "src/execute/attention_lists.h"
-#include "src/memory/device_arena.h"
+#include "src/gpu/attention_lists.h"
+#include "src/gpu/cuda_copy_queue.h"
+#include "src/gpu/device_arena.h"
 
 namespace spillway {
 namespace {

@@ -20,19 +20,19 @@
 #include <vector>
 
 #include "benchmarks/torch_linear.h"
-#include "kernels/attention.h"
-#include "kernels/budget_attention.h"
-#include "kernels/convert.h"
-#include "kernels/isa.h"
-#include "kernels/kv_head.h"
-#include "kernels/kv_log.h"
-#include "kernels/layer_norm.h"
-#include "kernels/matmul.h"
-#include "kernels/quantise.h"
-#include "kernels/random_fill.h"
-#include "kernels/thread_pool.h"
+#include "kernels/attention/attention.h"
+#include "kernels/attention/budget_attention.h"
+#include "kernels/convert/convert.h"
+#include "kernels/convert/quantise.h"
+#include "kernels/kv/kv_head.h"
+#include "kernels/kv/kv_log.h"
+#include "kernels/matmul/matmul.h"
+#include "kernels/rows/layer_norm.h"
+#include "kernels/rows/random_fill.h"
 #include "spillway/kv_block.h"
 #include "spillway/round.h"
+#include "src/base/isa.h"
+#include "src/base/thread_pool.h"
 
 namespace spillway::kernels {
 namespace {

@@ -10,7 +10,7 @@
 namespace spillway {
 
 // kQ8 and kQ4: groups of 64 along a matrix row, each with its own minimum and step; see
-// kernels/quantise.h. Of matrices only.
+// kernels/convert/quantise.h. Of matrices only.
 enum class DType { kF32, kF16, kBF16, kQ8, kQ4 };
 
 constexpr bool IsQuantised(DType dtype) { return dtype == DType::kQ8 || dtype == DType::kQ4; }

@@ -11,7 +11,7 @@
 //
 // Below 16 bits an element is a code, min + scale * code of its group of 64 along head_dim. A block
 // has 16 slots then; of one head it has the codes [slot % 16][code bytes], and behind these
-// [group][slot % 16]{min, scale} in fp16. kernels/kv_code.h has the order of the codes.
+// [group][slot % 16]{min, scale} in fp16. kernels/kv/kv_code.h has the order of the codes.
 #pragma once
 
 #include <cstdint>

@@ -85,7 +85,7 @@ struct FlexGenRates {
 
 struct Machine {
   std::string name;              // the processor, and the GPU when there is one
-  std::string isa;               // what the CPU kernels use (kernels/isa.h): "avx512"
+  std::string isa;               // what the CPU kernels use (src/base/isa.h): "avx512"
   int num_threads = 1;           // compute threads
   Tier device = Tier::kCpu;      // where layers are computed; kGpu also when it is emulated
   bool gpu_is_emulated = false;  // the gpu tier is CPU memory, and the CPU computes

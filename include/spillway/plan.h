@@ -91,9 +91,9 @@ struct StagingPlan {
 // With a KV policy that evicts, a step changes a slot of each KV head and the scores of all: to
 // write rows on disk whole after each pass would be to write as much as is read. A row is written
 // whole every `passes` passes; in between the log gets its state and its new token, and what is
-// read is the row as it was and what the log has of it (kernels/kv_log.h). The blocks and batches
-// take turns, so that each pass writes as much as the next. There is none where a GPU attends to KV
-// from disk: the log is read into CPU memory.
+// read is the row as it was and what the log has of it (kernels/kv/kv_log.h). The blocks and
+// batches take turns, so that each pass writes as much as the next. There is none where a GPU
+// attends to KV from disk: the log is read into CPU memory.
 struct KvLogPlan {
   int64_t passes = 1;       // 1: rows are written whole after each pass, there is no log
   int64_t rows = 0;         // of a batch that have a place in the log: those dealt to the disk

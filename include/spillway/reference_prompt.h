@@ -1,5 +1,5 @@
 // The reference prompt: with KV below 16 bits, tokens of the program's own, the same in every run
-// of a model, whose keys show what the model's keys have in common (src/execute/reference_keys.h).
+// of a model, whose keys show what the model's keys have in common (src/compute/reference_keys.h).
 // What memory they take, of the device that computes. Pure functions; any thread.
 #pragma once
 
@@ -34,8 +34,7 @@ constexpr ReferenceBytes ReferenceBytesOf(const ModelShape& shape) {
   const int64_t width = shape.num_kv_heads * shape.head_dim;
   return {ReferenceSlots(shape) * KvSlotBytes(shape.num_kv_heads, shape.head_dim),
           RoundUp(ReferenceTokens(shape) * shape.hidden_size * int64_t{sizeof(float)}, 16),
-          width * int64_t{sizeof(double)},
-          shape.num_layers * width * int64_t{sizeof(float)}};
+          width * int64_t{sizeof(double)}, shape.num_layers * width * int64_t{sizeof(float)}};
 }
 
 }  // namespace spillway

@@ -4,8 +4,8 @@
 
 #include <string_view>
 
+#include "src/base/strict_json.h"
 #include "src/checkpoint/model_file.h"
-#include "src/strict_json.h"
 
 namespace spillway {
 

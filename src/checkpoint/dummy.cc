@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include "kernels/random_fill.h"
+#include "kernels/rows/random_fill.h"
 #include "spillway/error.h"
 
 namespace spillway {

@@ -9,7 +9,7 @@
 #include <span>
 #include <string>
 
-#include "src/descriptor.h"
+#include "src/base/descriptor.h"
 
 namespace spillway {
 

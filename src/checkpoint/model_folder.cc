@@ -14,7 +14,7 @@
 #include <memory>
 
 #include "spillway/error.h"
-#include "src/system_error.h"
+#include "src/base/system_error.h"
 
 namespace spillway {
 namespace {

@@ -617,4 +617,10 @@ std::variant<Config, Printout> ParseConfig(int argc, const char* const* argv) {
   return config;
 }
 
+std::filesystem::path OffloadFolder(const Config& config) {
+  if (!config.offload_dir.empty()) return config.offload_dir;
+  const char* named = std::getenv("TMPDIR");
+  return named != nullptr && *named != '\0' ? named : "/tmp";
+}
+
 }  // namespace spillway

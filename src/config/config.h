@@ -11,11 +11,11 @@
 #include <variant>
 #include <vector>
 
-#include "kernels/isa.h"  // CpuCompute
-#include "policies/given_policy.h"
+#include "policies/search/given_policy.h"
 #include "spillway/kv_policy.h"
 #include "spillway/machine.h"
-#include "src/requests/request.h"     // Sampling
+#include "src/base/isa.h"             // CpuCompute
+#include "src/sampling/request.h"     // Sampling
 #include "src/tokenizer/tokenizer.h"  // SpecialText
 
 namespace spillway {
@@ -123,6 +123,9 @@ struct Config {
 
   std::filesystem::path inspect_path;
 };
+
+// --offload-dir, or $TMPDIR, or /tmp.
+std::filesystem::path OffloadFolder(const Config& config);
 
 // Text that answers --help or --version.
 struct Printout {

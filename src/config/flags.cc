@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
-#include "policies/storage_choice.h"  // kStoredBits
+#include "policies/search/storage_choice.h"  // kStoredBits
 #include "spillway/error.h"
 #include "src/config/parse_value.h"
-#include "src/config/policy_file.h"
-#include "src/machine/machine_file.h"
+#include "src/formats/machine_file.h"
+#include "src/formats/policy_file.h"
 
 namespace spillway {
 namespace {

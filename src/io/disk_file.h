@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "src/descriptor.h"
+#include "src/base/descriptor.h"
 #include "src/io/disk_folder.h"
 
 namespace spillway {

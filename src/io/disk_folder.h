@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <string_view>
 
-#include "src/descriptor.h"
+#include "src/base/descriptor.h"
 
 namespace spillway {
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "spillway/error.h"
-#include "src/io/io_thread.h"
+#include "src/base/io_thread.h"
 
 namespace spillway {
 namespace {

@@ -10,7 +10,7 @@
 #include <numeric>
 
 #include "spillway/error.h"
-#include "src/io/io_thread.h"
+#include "src/base/io_thread.h"
 
 namespace spillway {
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "spillway/error.h"
-#include "src/system_error.h"
+#include "src/base/system_error.h"
 
 namespace spillway {
 

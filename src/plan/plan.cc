@@ -15,9 +15,9 @@
 #include "spillway/reference_prompt.h"
 #include "spillway/round.h"
 #include "spillway/tile.h"
+#include "src/base/size_text.h"
 #include "src/plan/cap_words.h"
 #include "src/plan/place_weights.h"
-#include "src/size_text.h"
 
 namespace spillway {
 namespace {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "src/clock.h"
+#include "src/base/clock.h"
 
 namespace spillway {
 namespace {

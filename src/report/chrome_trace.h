@@ -9,7 +9,7 @@
 
 #include "spillway/model.h"  // LayerKind
 #include "spillway/plan.h"
-#include "src/descriptor.h"
+#include "src/base/descriptor.h"
 #include "src/report/trace_event.h"
 
 namespace spillway {

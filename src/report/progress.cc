@@ -8,9 +8,9 @@
 #include <cmath>
 #include <string>
 
-#include "src/clock.h"
-#include "src/machine/probe.h"
-#include "src/report/terminal.h"
+#include "src/base/clock.h"
+#include "src/base/host.h"
+#include "src/base/terminal.h"
 
 namespace spillway {
 namespace {

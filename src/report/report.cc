@@ -7,12 +7,12 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
-#include "policies/cost_model.h"
-#include "policies/decode_work.h"
+#include "policies/cost/cost_model.h"
+#include "policies/cost/decode_work.h"
 #include "spillway/byte_use.h"
 #include "spillway/tile.h"
-#include "src/report/kv_policy_json.h"
-#include "src/size_text.h"
+#include "src/base/size_text.h"
+#include "src/formats/kv_policy_json.h"
 
 namespace spillway {
 namespace {

@@ -3,7 +3,7 @@
 #include <chrono>
 
 #include "spillway/error.h"
-#include "src/io/io_thread.h"
+#include "src/base/io_thread.h"
 
 namespace spillway {
 namespace {

@@ -9,8 +9,8 @@
 #include <thread>
 
 #include "spillway/plan.h"
+#include "src/base/report_file.h"
 #include "src/report/chrome_trace.h"
-#include "src/report/report_file.h"
 #include "src/report/trace_ring.h"
 
 namespace spillway {

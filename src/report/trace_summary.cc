@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "spillway/error.h"
-#include "src/size_text.h"
+#include "src/base/size_text.h"
 
 namespace spillway {
 namespace {

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "spillway/error.h"
-#include "src/stop_signal.h"
-#include "src/system_error.h"
+#include "src/base/stop_signal.h"
+#include "src/base/system_error.h"
 
 namespace spillway {
 namespace {

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "src/descriptor.h"
+#include "src/base/descriptor.h"
 
 struct XXH64_state_s;
 

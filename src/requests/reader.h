@@ -10,8 +10,8 @@
 #include <string>
 #include <variant>
 
-#include "src/requests/request.h"
 #include "src/requests/score_request.h"
+#include "src/sampling/request.h"
 #include "src/tokenizer/tokenizer.h"
 
 namespace spillway {

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "src/requests/line_fault.h"
-#include "src/requests/request.h"
+#include "src/sampling/request.h"
 
 namespace spillway {
 

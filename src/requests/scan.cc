@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "spillway/error.h"
+#include "src/base/stop_signal.h"
 #include "src/requests/line_source.h"
 #include "src/requests/request_parser.h"
-#include "src/stop_signal.h"
 
 namespace spillway {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "src/requests/line_fault.h"
 #include "src/requests/reader.h"  // ReaderOptions
-#include "src/requests/request.h"
+#include "src/sampling/request.h"
 #include "src/tokenizer/tokenizer.h"
 
 namespace spillway {

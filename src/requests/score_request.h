@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "src/requests/request.h"
+#include "src/sampling/request.h"
 
 namespace spillway {
 

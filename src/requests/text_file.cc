@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "spillway/error.h"
-#include "src/descriptor.h"
+#include "src/base/descriptor.h"
 #include "src/requests/input_file.h"
 #include "src/requests/line_text.h"
 

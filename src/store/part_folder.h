@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-#include "src/descriptor.h"
+#include "src/base/descriptor.h"
 
 namespace spillway {
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "spillway/error.h"
-#include "src/model/config_reader.h"
+#include "src/base/config_reader.h"
 
 namespace spillway {
 namespace {

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "spillway/error.h"
+#include "src/base/system_error.h"
 #include "src/io/block_hash.h"
-#include "src/system_error.h"
 
 namespace spillway {
 namespace {

@@ -23,7 +23,7 @@ class Store {
   const ModelShape& shape() const { return table_.shape; }
   const std::string& content_key() const { return table_.content_key; }
   const std::vector<StoredTensorTable>& tensors() const { return table_.tensors; }  // as Layers has
-  const std::filesystem::path& path() const { return path_; }  // the folder
+  const std::filesystem::path& path() const { return path_; }                       // the folder
   const DiskFile& file() const { return file_; }
 
   // Where the tensors of a layer begin in tensors(). Layers(shape).size() gives the end.

@@ -7,14 +7,14 @@
 #include <system_error>
 #include <vector>
 
-#include "kernels/thread_pool.h"
 #include "spillway/error.h"
+#include "src/base/thread_pool.h"
 #include "src/config/flags.h"
 #include "src/config/version.h"
 #include "src/io/block_hash.h"
-#include "src/machine/profile_cache.h"
-#include "src/model/open_model.h"
+#include "src/profile/profile_cache.h"
 #include "src/store/folder_key.h"
+#include "src/store/open_model.h"
 
 namespace spillway {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "src/machine/probe.h"
+#include "src/base/host.h"
 #include "src/sweep/grid.h"
 
 namespace spillway {

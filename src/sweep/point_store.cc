@@ -11,9 +11,9 @@
 #include <utility>
 
 #include "spillway/error.h"
+#include "src/base/report_file.h"
+#include "src/base/system_error.h"
 #include "src/io/block_hash.h"
-#include "src/report/report_file.h"
-#include "src/system_error.h"
 
 namespace spillway {
 namespace {

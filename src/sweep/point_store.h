@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "src/descriptor.h"
+#include "src/base/descriptor.h"
 #include "src/sweep/grid.h"
 #include "src/sweep/point_identity.h"
 

@@ -13,11 +13,11 @@
 #include <string_view>
 
 #include "spillway/error.h"
-#include "src/clock.h"
+#include "src/base/clock.h"
+#include "src/base/descriptor.h"
+#include "src/base/stop_signal.h"
+#include "src/base/system_error.h"
 #include "src/config/flags.h"
-#include "src/descriptor.h"
-#include "src/stop_signal.h"
-#include "src/system_error.h"
 
 namespace spillway {
 namespace {

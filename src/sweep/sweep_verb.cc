@@ -8,12 +8,12 @@
 #include <utility>
 
 #include "spillway/error.h"
-#include "src/clock.h"
+#include "src/base/clock.h"
+#include "src/base/stop_signal.h"
+#include "src/base/terminal.h"
 #include "src/config/toml_text.h"
-#include "src/execute/run_blocks.h"  // TerminalOf, kSomeLinesCarryErrors
 #include "src/report/progress.h"
-#include "src/report/terminal.h"
-#include "src/stop_signal.h"
+#include "src/run/run_blocks.h"  // TerminalOf, kSomeLinesCarryErrors
 #include "src/sweep/grid.h"
 #include "src/sweep/point_store.h"
 #include "src/sweep/results_csv.h"

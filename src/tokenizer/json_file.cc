@@ -10,8 +10,8 @@
 #include <variant>
 
 #include "spillway/error.h"
-#include "src/strict_json.h"
-#include "src/system_error.h"
+#include "src/base/strict_json.h"
+#include "src/base/system_error.h"
 
 namespace spillway {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "spillway/error.h"
 #include "src/checkpoint/checkpoint.h"
-#include "src/checkpoint/describe.h"
+#include "src/verbs/describe.h"
 
 namespace {
 

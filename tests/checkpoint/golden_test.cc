@@ -5,7 +5,7 @@
 #include <bit>
 #include <cmath>
 
-#include "src/checkpoint/describe.h"
+#include "src/verbs/describe.h"
 #include "tests/checkpoint/model_files.h"
 
 namespace spillway {

@@ -4,7 +4,7 @@
 
 #include "spillway/error.h"
 #include "src/checkpoint/checkpoint.h"
-#include "src/model/model_config.h"
+#include "src/checkpoint/model_config.h"
 #include "tests/checkpoint/model_files.h"
 
 namespace spillway {

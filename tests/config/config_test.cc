@@ -8,7 +8,7 @@
 
 #include "spillway/error.h"
 #include "src/config/parse_value.h"
-#include "src/machine/machine_file.h"
+#include "src/formats/machine_file.h"
 #include "tests/temporary_folder.h"
 
 namespace spillway {

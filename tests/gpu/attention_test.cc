@@ -1,14 +1,14 @@
 // Append, prefill, decode and token scores on the GPU against AttentionRef.
-#include "kernels/attention.h"
+#include "kernels/attention/attention.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/decode_attention.h"
-#include "kernels/kv_append.h"
-#include "kernels/prefill_attention.h"
+#include "kernels/attention/decode_attention.h"
+#include "kernels/attention/kv_append.h"
+#include "kernels/attention/prefill_attention.h"
 #include "spillway/round.h"
-#include "src/execute/attention_lists.h"
+#include "src/gpu/attention_lists.h"
 #include "tests/gpu/gpu_test_util.h"
 #include "tests/kernels/kernel_test_util.h"
 

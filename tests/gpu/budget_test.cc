@@ -2,12 +2,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/budget_attention.h"
-#include "kernels/convert.h"
-#include "kernels/kv_code.h"
-#include "kernels/kv_compact.h"
-#include "kernels/kv_eviction.h"
-#include "kernels/kv_head.h"
+#include "kernels/attention/budget_attention.h"
+#include "kernels/attention/kv_compact.h"
+#include "kernels/convert/convert.h"
+#include "kernels/kv/kv_code.h"
+#include "kernels/kv/kv_eviction.h"
+#include "kernels/kv/kv_head.h"
 #include "spillway/kv_block.h"
 #include "spillway/round.h"
 #include "tests/gpu/gpu_test_util.h"

@@ -12,7 +12,7 @@
 #include "src/cuda/check.h"
 #include "src/cuda/device.h"
 #include "src/cuda/stream.h"
-#include "src/memory/device_arena.h"
+#include "src/gpu/device_arena.h"
 
 namespace spillway {
 

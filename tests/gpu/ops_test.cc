@@ -2,14 +2,14 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/embedding.h"
-#include "kernels/fetch_host.h"
-#include "kernels/gather_rows.h"
-#include "kernels/head_reflection.h"
-#include "kernels/host_rows.h"
-#include "kernels/layer_norm.h"
-#include "kernels/matmul_gpu.h"
-#include "kernels/matmul_workspace.h"
+#include "kernels/attention/head_reflection.h"
+#include "kernels/matmul/matmul_gpu.h"
+#include "kernels/matmul/matmul_workspace.h"
+#include "kernels/rows/embedding.h"
+#include "kernels/rows/fetch_host.h"
+#include "kernels/rows/gather_rows.h"
+#include "kernels/rows/host_rows.h"
+#include "kernels/rows/layer_norm.h"
 #include "tests/gpu/gpu_test_util.h"
 #include "tests/kernels/kernel_test_util.h"
 

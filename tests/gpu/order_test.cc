@@ -1,9 +1,9 @@
 // Streams, events and copies of a GPU: a copy begins after the compute that it must wait for.
 #include <vector>
 
-#include "kernels/layer_norm.h"
+#include "kernels/rows/layer_norm.h"
 #include "src/cuda/compute_queue.h"
-#include "src/cuda/copy_queue.h"
+#include "src/gpu/cuda_copy_queue.h"
 #include "tests/gpu/gpu_test_util.h"
 
 namespace spillway {

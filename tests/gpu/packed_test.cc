@@ -3,10 +3,10 @@
 #include <array>
 #include <cmath>
 
-#include "kernels/embedding.h"
-#include "kernels/matmul_gpu.h"
-#include "kernels/matmul_workspace.h"
-#include "kernels/quantise.h"
+#include "kernels/convert/quantise.h"
+#include "kernels/matmul/matmul_gpu.h"
+#include "kernels/matmul/matmul_workspace.h"
+#include "kernels/rows/embedding.h"
 #include "tests/gpu/gpu_test_util.h"
 #include "tests/kernels/kernel_test_util.h"
 

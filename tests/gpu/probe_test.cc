@@ -1,7 +1,7 @@
 // The work that `profile` measures on a GPU: it runs, and says how much it was.
 #include <cmath>
 
-#include "src/execute/cuda_probe.h"
+#include "src/gpu/cuda_probe.h"
 #include "tests/gpu/gpu_test_util.h"
 
 namespace spillway {

@@ -1,4 +1,4 @@
-#include "kernels/attention.h"
+#include "kernels/attention/attention.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <cmath>
 #include <map>
 
-#include "kernels/kv_code.h"
+#include "kernels/kv/kv_code.h"
 #include "spillway/round.h"
 #include "tests/kernels/kernel_test_util.h"
 

@@ -1,6 +1,6 @@
 // The kernels of a fixed-size KV cache against the rule from scratch, over whole runs; and their
 // bits against plain attention, other numbers of threads and other neighbours.
-#include "kernels/budget_attention.h"
+#include "kernels/attention/budget_attention.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <map>
 #include <random>
 
-#include "kernels/attention_isa.h"
+#include "kernels/attention/attention_isa.h"
 #include "tests/kernels/kv_budget_model.h"
 #include "tests/kernels/kv_budget_row.h"
 

@@ -7,11 +7,11 @@
 #include <limits>
 #include <random>
 
-#include "kernels/attention_isa.h"
-#include "kernels/budget_attention_isa.h"
-#include "kernels/isa.h"
+#include "kernels/attention/attention_isa.h"
+#include "kernels/attention/budget_attention_isa.h"
 #include "spillway/kv_block.h"
 #include "spillway/round.h"
+#include "src/base/isa.h"
 #include "tests/kernels/kernel_test_util.h"
 
 namespace spillway::kernels {

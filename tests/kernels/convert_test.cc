@@ -1,12 +1,12 @@
-#include "kernels/convert.h"
+#include "kernels/convert/convert.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
-#include "kernels/convert_isa.h"
-#include "kernels/random_fill.h"
+#include "kernels/convert/convert_isa.h"
+#include "kernels/rows/random_fill.h"
 #include "tests/kernels/kernel_test_util.h"
 
 namespace spillway::kernels {

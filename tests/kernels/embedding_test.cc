@@ -1,10 +1,10 @@
-#include "kernels/embedding.h"
+#include "kernels/rows/embedding.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "kernels/quantise.h"
+#include "kernels/convert/quantise.h"
 #include "tests/kernels/kernel_test_util.h"
 
 namespace spillway::kernels {

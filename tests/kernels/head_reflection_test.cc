@@ -1,4 +1,4 @@
-#include "kernels/head_reflection.h"
+#include "kernels/attention/head_reflection.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/kv_code.h"
+#include "kernels/kv/kv_code.h"
 #include "tests/kernels/kernel_test_util.h"
 
 namespace spillway::kernels {

@@ -15,9 +15,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/convert.h"
-#include "kernels/isa.h"
+#include "kernels/convert/convert.h"
 #include "spillway/dtype.h"
+#include "src/base/isa.h"
 
 namespace spillway::kernels {
 

@@ -9,12 +9,12 @@
 #include <set>
 #include <vector>
 
-#include "kernels/attention.h"
-#include "kernels/budget_attention.h"
-#include "kernels/kv_compact.h"
-#include "kernels/kv_element_ref.h"
-#include "kernels/kv_eviction.h"
-#include "kernels/kv_head.h"
+#include "kernels/attention/attention.h"
+#include "kernels/attention/budget_attention.h"
+#include "kernels/attention/kv_compact.h"
+#include "kernels/kv/kv_element_ref.h"
+#include "kernels/kv/kv_eviction.h"
+#include "kernels/kv/kv_head.h"
 #include "spillway/round.h"
 #include "tests/kernels/kernel_test_util.h"
 

@@ -1,6 +1,6 @@
 // K and V of 8 and 4 bits: what an element is worth once it is stored, by each instruction set and
 // by the oracle, and that they store the same bytes.
-#include "kernels/kv_code.h"
+#include "kernels/kv/kv_code.h"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +9,8 @@
 #include <numeric>
 #include <set>
 
-#include "kernels/attention.h"
-#include "kernels/kv_element_ref.h"
+#include "kernels/attention/attention.h"
+#include "kernels/kv/kv_element_ref.h"
 #include "tests/kernels/kernel_test_util.h"
 
 namespace spillway::kernels {

@@ -1,4 +1,4 @@
-#include "kernels/kv_compact.h"
+#include "kernels/attention/kv_compact.h"
 
 #include <gtest/gtest.h>
 

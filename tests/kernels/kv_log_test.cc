@@ -1,4 +1,4 @@
-#include "kernels/kv_log.h"
+#include "kernels/kv/kv_log.h"
 
 #include <gtest/gtest.h>
 

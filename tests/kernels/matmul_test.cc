@@ -1,4 +1,4 @@
-#include "kernels/matmul.h"
+#include "kernels/matmul/matmul.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <map>
 #include <tuple>
 
-#include "kernels/quantise.h"
+#include "kernels/convert/quantise.h"
 #include "tests/kernels/kernel_test_util.h"
 
 namespace spillway::kernels {

@@ -1,6 +1,6 @@
 // A warp's products as prefill attention puts them together, with ldmatrix and mma as PTX defines
 // them (PTX ISA: "Matrix fragments for mma.m16n8k16", "ldmatrix").
-#include "kernels/mma_index.h"
+#include "kernels/simd/mma_index.h"
 
 #include <gtest/gtest.h>
 

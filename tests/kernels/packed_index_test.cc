@@ -1,6 +1,6 @@
 // A warp's products of packed groups, put together from PTX's definitions of prmt and of the
 // fragments of mma.m16n8k16, against what quantise.h says the groups are worth.
-#include "kernels/packed_index.h"
+#include "kernels/convert/packed_index.h"
 
 #include <gtest/gtest.h>
 
@@ -10,9 +10,9 @@
 #include <random>
 #include <vector>
 
-#include "kernels/convert.h"
-#include "kernels/mma_index.h"
-#include "kernels/quantise.h"
+#include "kernels/convert/convert.h"
+#include "kernels/convert/quantise.h"
+#include "kernels/simd/mma_index.h"
 
 namespace spillway::kernels {
 namespace {

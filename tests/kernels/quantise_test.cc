@@ -1,11 +1,11 @@
-#include "kernels/quantise.h"
+#include "kernels/convert/quantise.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/convert_isa.h"
+#include "kernels/convert/convert_isa.h"
 #include "tests/kernels/kernel_test_util.h"
 
 namespace spillway::kernels {

@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "kernels/matmul.h"
+#include "kernels/matmul/matmul.h"
 #include "tests/kernels/kernel_test_util.h"
 
 namespace spillway::kernels {

@@ -5,7 +5,7 @@
 
 #include <map>
 
-#include "policies/default_policy.h"
+#include "policies/search/default_policy.h"
 #include "spillway/error.h"
 #include "spillway/reference_prompt.h"
 #include "tests/plan/plan_test_util.h"

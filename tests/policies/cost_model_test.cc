@@ -1,5 +1,5 @@
 // The cost model's equations against numbers worked out by hand.
-#include "policies/cost_model.h"
+#include "policies/cost/cost_model.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "policies/default_policy.h"
+#include "policies/search/default_policy.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // The smallest budgets within a loss: by hand, and against enumeration.
-#include "policies/kv_calibration.h"
+#include "policies/kv/kv_calibration.h"
 
 #include <gtest/gtest.h>
 

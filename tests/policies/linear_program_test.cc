@@ -1,4 +1,4 @@
-#include "policies/linear_program.h"
+#include "policies/search/linear_program.h"
 
 #include <gtest/gtest.h>
 

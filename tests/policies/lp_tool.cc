@@ -5,7 +5,7 @@
 #include <iostream>
 #include <string>
 
-#include "policies/linear_program.h"
+#include "policies/search/linear_program.h"
 
 namespace {
 

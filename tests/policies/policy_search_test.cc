@@ -1,4 +1,4 @@
-#include "policies/policy_search.h"
+#include "policies/search/policy_search.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <random>
 
 #include "spillway/error.h"
-#include "src/execute/simulate.h"
+#include "src/simulate/simulate.h"
 #include "tests/policies/policy_test_util.h"
 
 namespace spillway {

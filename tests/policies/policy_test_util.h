@@ -3,7 +3,7 @@
 
 #include "spillway/machine.h"
 #include "spillway/tier.h"
-#include "src/machine/machine_file.h"
+#include "src/formats/machine_file.h"
 
 namespace spillway::testing {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "spillway/error.h"
-#include "src/clock.h"
+#include "src/base/clock.h"
 #include "tests/temporary_folder.h"
 
 namespace spillway {

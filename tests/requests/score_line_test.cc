@@ -6,8 +6,8 @@
 #include <limits>
 #include <string>
 
+#include "src/answers/writer.h"
 #include "src/requests/reader.h"
-#include "src/requests/writer.h"
 #include "tests/requests/fake_tokenizer.h"
 #include "tests/temporary_folder.h"
 

@@ -7,9 +7,9 @@
 #include <span>
 #include <vector>
 
-#include "kernels/convert.h"
-#include "kernels/matmul.h"
-#include "kernels/thread_pool.h"
+#include "kernels/convert/convert.h"
+#include "kernels/matmul/matmul.h"
+#include "src/base/thread_pool.h"
 #include "tests/soft_gpu/streams.h"
 
 namespace {

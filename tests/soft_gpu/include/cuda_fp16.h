@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cuda_runtime.h"
-#include "kernels/convert.h"
+#include "kernels/convert/convert.h"
 
 struct __half {
   uint16_t bits;

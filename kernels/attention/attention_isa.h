@@ -1,0 +1,99 @@
+// What attention_cpu.cc hands to the instruction sets: some queries of one row and KV head. Private
+// to the kernels.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/attention/attention.h"
+
+namespace spillway::kernels {
+
+// A query is one head of one new token. Those that share a KV head are counted token by token:
+// query i of the row is token i / group, head kv_head * group + i % group, group = num_heads /
+// num_kv_heads.
+struct AttentionTask {
+  const AttentionArgs* args = nullptr;
+  const AttentionRow* row = nullptr;
+  int64_t kv_head = 0;
+  int64_t query_begin = 0;
+  int64_t query_end = 0;     // at most kAttentionQueries more
+  float* scratch = nullptr;  // of this worker, 64-byte aligned
+  int64_t block_bytes = 0;   // from one KV block of the row to the next
+  // Where weights are added, [head of the group][slot], stride scores_stride; null: nowhere. The
+  // scratch then has room for AttentionHistoryBytes behind AttentionScratchBytes.
+  float* scores = nullptr;
+  int64_t scores_stride = 0;
+};
+
+// Neighbouring KV heads of a row with one new token. Of each KV block their keys are one run of
+// memory, and their values, so that the cache is read as it lies; head by head it would be read in
+// runs of a head's 8 slots, at two thirds of the memory's rate.
+struct DecodeTask {
+  const AttentionArgs* args = nullptr;
+  const AttentionRow* row = nullptr;
+  int64_t kv_head_begin = 0;
+  int64_t kv_head_end = 0;   // with at most kDecodeQueries queries
+  float* scratch = nullptr;  // of this worker, 64-byte aligned: AttentionScratchBytes
+  int64_t block_bytes = 0;   // from one KV block of the row to the next
+  // What the next task reads first, fetched behind the last values; null: nothing.
+  const std::byte* next_keys = nullptr;
+  // [slot / kAttentionKeys][query][slot % kAttentionKeys]: the weight, but for the factor of its
+  // query and its kAttentionKeys slots, [slot / kAttentionKeys][kDecodeQueries]. Null: not wanted.
+  float* weights = nullptr;
+  float* factors = nullptr;
+  // Whether positions, and scores where weights are wanted, lie behind a block's values and are met
+  // next: they are fetched.
+  bool has_state = false;
+};
+
+constexpr int64_t kAttentionQueries = 24;  // share one pass over the keys
+constexpr int64_t kAttentionKeys =
+    64;  // the softmax is updated once per block of this many slots, from slot 0
+
+constexpr int64_t kDecodeQueries = 32;  // of one DecodeTask
+// More heads than this to a KV head share a widened copy of its keys: an AttentionTask does that.
+constexpr int64_t kDecodeGroup = 2;
+
+constexpr int64_t AttentionPaddedDim(int64_t head_dim) { return (head_dim + 15) / 16 * 16; }
+// Queries and sums [24][dim], a widened block of keys or values [64][dim], weights [24][64], the
+// block's min and scale [4][group][16][2], 4 floats a query.
+constexpr int64_t AttentionScratchBytes(int64_t head_dim) {
+  return ((2 * kAttentionQueries + kAttentionKeys) * AttentionPaddedDim(head_dim) +
+          kAttentionQueries * kAttentionKeys + 2 * kAttentionKeys * KvGroups(head_dim) +
+          4 * kAttentionQueries) *
+         4;
+}
+// A DecodeTask's, in the same place: queries and sums [32][dim], weights [32][64], min and scale of
+// one KV block, 3 floats a query.
+constexpr int64_t DecodeScratchBytes(int64_t head_dim) {
+  return (2 * kDecodeQueries * AttentionPaddedDim(head_dim) + kDecodeQueries * kAttentionKeys +
+          2 * kKvCodedBlockSlots * KvGroups(head_dim) + 3 * kDecodeQueries) *
+         4;
+}
+static_assert(DecodeScratchBytes(1) <= AttentionScratchBytes(1) &&
+              2 * kDecodeQueries <= 2 * kAttentionQueries + kAttentionKeys &&
+              2 * kKvCodedBlockSlots <= 2 * kAttentionKeys);  // then so for any head_dim
+
+// q k of 24 queries over all slots, kept until a query's maximum and total are known.
+constexpr int64_t AttentionHistoryBytes(int64_t max_slots) {
+  return (max_slots + kAttentionKeys - 1) / kAttentionKeys * kAttentionKeys * kAttentionQueries * 4;
+}
+
+struct AttentionFunctions {
+  void (*store_kv)(const AttentionTask& task);  // all new tokens of the row, one KV head
+  void (*attend)(const AttentionTask& task);
+  void (*decode)(const DecodeTask& task);
+};
+
+const AttentionFunctions& AttentionFunctionsOf(Isa isa);
+
+// KV heads of each DecodeTask of a row: runs of 64 KiB where there are so many, fewer heads where
+// workers would be left idle. 1 where the group is over kDecodeGroup.
+int64_t DecodeHeads(const AttentionArgs& args, int64_t num_rows, int num_threads);
+
+extern const AttentionFunctions kAttentionPortable;
+extern const AttentionFunctions kAttentionAvx2;
+extern const AttentionFunctions kAttentionAvx512;
+
+}  // namespace spillway::kernels

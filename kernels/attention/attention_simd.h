@@ -1,0 +1,522 @@
+// The body of Attention, compiled once per instruction set.
+// Order of one query: slots are met in blocks of 64 from slot 0; a score is one register of lanes
+// along head_dim, added by the fixed tree; the block's maximum, then exp, then its sum (lanes, then
+// the tree) update the running softmax; values are added slot by slot. How many queries share a
+// pass, and whether K and V were widened first, changes no bit. K and V of 8 and 4 bits are read as
+// min + scale * code wherever an element is loaded; after that the order is the same.
+#pragma once
+
+#include "kernels/attention/attention_isa.h"
+#include "kernels/attention/token_runs_simd.h"
+#include "kernels/kv/kv_code_simd.h"
+#include "kernels/simd/simd.h"
+
+namespace spillway::kernels {
+namespace {
+
+constexpr int kValueQueries =
+    kLanes == 16 ? 6 : 3;  // times 4 registers of head_dim: 24 of 32, or 12 of 16
+constexpr int kValueVectors = 4;
+constexpr int kAddVectors = 4;  // registers of scores that weights are added to at a time
+constexpr int64_t kAddSlots = kAddVectors * kLanes;
+// From here a block of K or V is widened to fp32 once for all queries.
+constexpr int64_t kWidenQueries = 3;
+constexpr int64_t kWidenCodedQueries = 2;
+constexpr float kMinusInfinity = -__builtin_inff();
+
+static_assert(kKvCodedBlockSlots % kLanes == 0 && kAttentionKeys % kKvCodedBlockSlots == 0);
+
+// 64 slots of K or V, widened to fp32.
+struct WidenedBlock {
+  const float* data;
+  int64_t stride;  // elements from slot to slot
+};
+
+constexpr int64_t RoundUpToLanes(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
+
+// kBits below 16: of codes, and kKv does not matter.
+template <DType kKv, int kBits>
+struct Attend {
+  static constexpr int64_t kBlockSlots = KvBlockSlots(kBits);
+
+  const AttentionTask& task;
+  const AttentionArgs& args;
+  const AttentionRow& row;
+  int64_t kv_head;
+  int64_t num_queries;
+  int64_t first_query;
+  int64_t group;
+  int64_t padded_dim;
+  int64_t code_bytes;   // of a token's K or V
+  int64_t token_bytes;  // of the same, min and scale included
+  float* q;             // [query][padded_dim], scaled
+  float* sums;          // [query][padded_dim]
+  float* widened;       // [slot][padded_dim]
+  float* weights;       // [query][64]: scores, then exp
+  float* ranges;        // [KV block][group][16][min, scale] of a block of codes
+  float* maxima;        // [query]
+  float* totals;        // [query]
+  float* factors;       // [query]: what the sums so far are multiplied by in this block
+  float* history;       // [block][query][64]: the scores, where the task adds weights up
+
+  explicit Attend(const AttentionTask& attention_task);
+  int64_t Token(int64_t query) const { return (first_query + query) / group; }
+  int64_t Head(int64_t query) const { return kv_head * group + (first_query + query) % group; }
+  // Slots of the block at `begin` that the query sees; 0 or less when it sees none.
+  int64_t Visible(int64_t query, int64_t begin) const {
+    return MinOf(kAttentionKeys, row.num_past + Token(query) + 1 - begin);
+  }
+  // [query][64] of the block at `begin`.
+  float* ScoresOf(int64_t begin) const {
+    return task.scores == nullptr ? weights : history + begin * num_queries;
+  }
+  // A KV block's K or V.
+  const std::byte* RunOf(bool values, int64_t slot) const {
+    const int64_t head = (values ? args.num_kv_heads : 0) + kv_head;
+    return row.kv + slot / kBlockSlots * task.block_bytes + head * kBlockSlots * token_bytes;
+  }
+  const std::byte* Cache(bool values, int64_t slot) const {
+    return RunOf(values, slot) + slot % kBlockSlots * code_bytes;
+  }
+  // kLanes tokens from slot `at` of the block at `begin`.
+  TokenRuns<kKv, 0> InPlace(bool values, int64_t begin, int64_t at) const {
+    const int64_t slot = begin + at;
+    return {RunOf(values, slot),
+            slot,
+            {task.block_bytes, row.num_slots, args.head_dim},
+            Ahead(values, begin)};
+  }
+  CodedBlock<kBits> Coded(bool values, int64_t begin, int64_t count) const;
+  WidenedBlock Widen(bool values, int64_t begin, int64_t count) const;
+  int64_t Ahead(bool values, int64_t begin) const;
+  void LoadQueries() const;
+  void Softmax(int64_t begin, int64_t first) const;
+  void Block(int64_t begin) const;
+  void AddWeights(int64_t first, int64_t begin, int64_t slot) const;
+  void AddAllWeights() const;
+  void Run() const;
+
+  void ScoresInPlace(int64_t begin, int64_t first) const;
+  void ValuesInPlace(int64_t begin, int64_t first) const;
+  template <typename DotsAt>
+  void Scores(int64_t query, int64_t begin, const DotsAt& dots_at) const;
+  void Values(int64_t begin, int64_t first, const WidenedBlock& values) const;
+};
+
+template <DType kKv, int kBits>
+Attend<kKv, kBits>::Attend(const AttentionTask& attention_task)
+    : task(attention_task),
+      args(*task.args),
+      row(*task.row),
+      kv_head(task.kv_head),
+      num_queries(task.query_end - task.query_begin),
+      first_query(task.query_begin),
+      group(task.args->num_heads / task.args->num_kv_heads),
+      padded_dim(AttentionPaddedDim(task.args->head_dim)),
+      code_bytes(KvCodeBytes(task.args->head_dim, kBits)),
+      token_bytes(KvTokenBytes(task.args->head_dim, kBits)),
+      q(task.scratch),
+      sums(q + kAttentionQueries * padded_dim),
+      widened(sums + kAttentionQueries * padded_dim),
+      weights(widened + kAttentionKeys * padded_dim),
+      ranges(weights + kAttentionQueries * kAttentionKeys),
+      maxima(ranges + 2 * kAttentionKeys * KvGroups(args.head_dim)),
+      totals(maxima + kAttentionQueries),
+      factors(totals + kAttentionQueries),
+      history(task.scratch + AttentionScratchBytes(args.head_dim) / 4) {}
+
+template <DType kKv, int kBits>
+void Attend<kKv, kBits>::LoadQueries() const {
+  const Simd::F scale = Simd::Set(args.scale);
+  for (int64_t query = 0; query < num_queries; ++query) {
+    const float* from =
+        args.q + (row.token_offset + Token(query)) * args.qkv_stride + Head(query) * args.head_dim;
+    for (int64_t d = 0; d < padded_dim; d += kLanes) {
+      const int64_t n = d < args.head_dim ? MinOf(kLanes, args.head_dim - d) : 0;
+      Simd::Store(q + query * padded_dim + d, Simd::Mul(scale, Simd::LoadPart(from + d, n)));
+      Simd::Store(sums + query * padded_dim + d, Simd::Zero());
+    }
+    maxima[query] = kMinusInfinity;
+    totals[query] = 0;
+    factors[query] = 0;
+  }
+}
+
+// Bytes from the block's keys to its values, or from its values to the keys that come next. The two
+// are laid out alike, so that each line read asks for one that lies so far ahead. In a burst the
+// requests would fill the line buffers, and arithmetic would wait for them.
+template <DType kKv, int kBits>
+int64_t Attend<kKv, kBits>::Ahead(bool values, int64_t begin) const {
+  const int64_t next = begin + kAttentionKeys;
+  const bool last = next >= row.num_past + Token(num_queries - 1) + 1;
+  if (!values) return Cache(true, begin) - Cache(false, begin);
+  return last ? 0 : Cache(false, next) - Cache(true, begin);
+}
+
+// Codes where they lie, their min and scale as floats.
+template <DType kKv, int kBits>
+CodedBlock<kBits> Attend<kKv, kBits>::Coded(bool values, int64_t begin, int64_t count) const {
+  const int64_t floats = kBlockSlots * 2 * KvGroups(args.head_dim);
+  float* to = ranges;
+  for (int64_t slot = begin; slot < begin + count; slot += kBlockSlots, to += floats) {
+    const auto* from =
+        reinterpret_cast<const uint16_t*>(RunOf(values, slot) + kBlockSlots * code_bytes);
+    for (int64_t i = 0; i < floats; i += kLanes) Simd::Store(to + i, Simd::LoadHalf(from + i));
+  }
+  return {Cache(values, begin), ranges, args.head_dim, task.block_bytes, Ahead(values, begin)};
+}
+
+template <DType kKv, int kBits>
+WidenedBlock Attend<kKv, kBits>::Widen(bool values, int64_t begin, int64_t count) const {
+  const WidenedBlock block = {widened, padded_dim};
+  if constexpr (kBits < 16) {
+    const CodedBlock<kBits> coded = Coded(values, begin, count);
+    for (int64_t slot = 0; slot < count; ++slot) {
+      coded.FetchAhead(slot);
+      DecodeSlot(coded, slot, padded_dim, widened + slot * padded_dim);
+    }
+    return block;
+  }
+  const int64_t ahead = Ahead(values, begin);
+  for (int64_t slot = 0; slot < count; ++slot) {
+    const std::byte* from = Cache(values, begin + slot);
+    Fetch(from + ahead, args.head_dim * 2);
+    float* to = widened + slot * padded_dim;
+    for (int64_t d = 0; d < padded_dim; d += kLanes) {
+      const int64_t n = d < args.head_dim ? MinOf(kLanes, args.head_dim - d) : 0;
+      Simd::Store(to + d, n == kLanes ? LoadAs<kKv>(from, d) : LoadPartAs<kKv>(from, d, n));
+    }
+  }
+  return block;
+}
+
+// acc[i] += query . (slot i's register at element d, of kLanes slots from `keys`). Unrolled by
+// force: an index that is not a constant would put the accumulators in memory. Four slots to an
+// address, so that the addresses stay in registers.
+template <bool kPart>
+inline __attribute__((always_inline)) void AddDots(Simd::F (&acc)[kLanes], Simd::F query,
+                                                   const float* keys, int64_t d, int64_t stride,
+                                                   int64_t part) {
+#pragma GCC unroll 16
+  for (int64_t i = 0; i < kLanes; ++i) {
+    const float* at = keys + d + i / 4 * (4 * stride) + i % 4 * stride;
+    const Simd::F key = kPart ? Simd::LoadPart(at, part) : Simd::Load(at);
+    acc[i] = Simd::Fma(query, key, acc[i]);
+  }
+}
+
+// q . k for kLanes slots from `slot`.
+inline Simd::F Dots(const float* q, const WidenedBlock& block, int64_t slot, int64_t head_dim) {
+  const float* keys = block.data + slot * block.stride;
+  Simd::F acc[kLanes];
+#pragma GCC unroll 16
+  for (int64_t i = 0; i < kLanes; ++i) acc[i] = Simd::Zero();
+  int64_t d = 0;
+  for (; d + kLanes <= head_dim; d += kLanes)
+    AddDots<false>(acc, Simd::Load(q + d), keys, d, block.stride, 0);
+  if (d < head_dim) AddDots<true>(acc, Simd::Load(q + d), keys, d, block.stride, head_dim - d);
+  return Simd::SumEach(acc);
+}
+
+// dots_at(q, slot): of kLanes slots of the block. Lanes past `visible` hold a score of nothing;
+// Softmax replaces them.
+template <DType kKv, int kBits>
+template <typename DotsAt>
+void Attend<kKv, kBits>::Scores(int64_t query, int64_t begin, const DotsAt& dots_at) const {
+  float* scores = ScoresOf(begin) + query * kAttentionKeys;
+  const int64_t visible = Visible(query, begin);
+  for (int64_t slot = 0; slot < visible; slot += kLanes)
+    Simd::Store(scores + slot, dots_at(q + query * padded_dim, slot));
+}
+
+// The highest of `maximum` and a block's scores of one query. Lanes behind `visible` become minus
+// infinity.
+inline float HighestScore(float* scores, int64_t visible, float maximum) {
+  const int64_t end = RoundUpToLanes(visible);
+  for (int64_t slot = visible; slot < end; ++slot) scores[slot] = kMinusInfinity;
+  Simd::F highest = Simd::Set(maximum);
+  for (int64_t slot = 0; slot < end; slot += kLanes)
+    highest = Simd::Max(highest, Simd::Load(scores + slot));
+  return Simd::MaxOf(highest);
+}
+
+// weights = exp(score - maximum), zero for slots that the query does not see. Returns their sum.
+inline float WeighScores(const float* scores, int64_t visible, float maximum, float* weights) {
+  const Simd::F offset = Simd::Set(maximum);
+  Simd::F total = Simd::Zero();
+  for (int64_t slot = 0; slot < visible; slot += kLanes) {
+    const Simd::F weight = Exp(Simd::Sub(Simd::Load(scores + slot), offset));
+    total = Simd::Add(total, weight);
+    Simd::Store(weights + slot, weight);
+  }
+  return Simd::Sum(total);
+}
+
+// Weights of the block's scores; maxima, totals and factors to match. One step for all queries,
+// then the next: alone, each is a chain of latencies.
+template <DType kKv, int kBits>
+void Attend<kKv, kBits>::Softmax(int64_t begin, int64_t first) const {
+  for (int64_t query = first; query < num_queries; ++query) {
+    float* scores = ScoresOf(begin) + query * kAttentionKeys;
+    const float maximum = HighestScore(scores, Visible(query, begin), maxima[query]);
+    factors[query] = maxima[query] - maximum;
+    maxima[query] = maximum;
+  }
+  for (int64_t query = 0; query < num_queries; query += kLanes)
+    Simd::Store(factors + query, Exp(Simd::Load(factors + query)));
+  for (int64_t query = first; query < num_queries; ++query) {
+    const float total = WeighScores(ScoresOf(begin) + query * kAttentionKeys, Visible(query, begin),
+                                    maxima[query], weights + query * kAttentionKeys);
+    totals[query] = totals[query] * factors[query] + total;
+  }
+}
+
+// Some queries times some registers of head_dim: sums = sums * factor + weights . values over slots
+// [begin, end).
+struct ValueArgs {
+  WidenedBlock values;
+  int64_t begin;
+  int64_t end;
+  const float* weights;  // of the first query
+  const float* factors;  // null: keep the sums as they are
+  float* sums;
+  int64_t sums_stride;
+};
+
+template <int kQ, int kV>
+void MulValues(const ValueArgs& args, int64_t d) {
+  Simd::F acc[kQ][kV];
+  for (int query = 0; query < kQ; ++query) {
+    for (int v = 0; v < kV; ++v)
+      acc[query][v] = Simd::Load(args.sums + query * args.sums_stride + d + v * kLanes);
+    if (args.factors == nullptr) continue;
+    for (int v = 0; v < kV; ++v)
+      acc[query][v] = Simd::Mul(acc[query][v], Simd::Set(args.factors[query]));
+  }
+  const float* at = args.values.data + args.begin * args.values.stride + d;
+  for (int64_t slot = args.begin; slot < args.end; ++slot, at += args.values.stride) {
+    Simd::F value[kV];
+    for (int v = 0; v < kV; ++v) value[v] = Simd::Load(at + v * kLanes);
+    for (int query = 0; query < kQ; ++query) {
+      const Simd::F weight = Simd::Set(args.weights[query * kAttentionKeys + slot]);
+      for (int v = 0; v < kV; ++v) acc[query][v] = Simd::Fma(weight, value[v], acc[query][v]);
+    }
+  }
+  for (int query = 0; query < kQ; ++query) {
+    for (int v = 0; v < kV; ++v)
+      Simd::Store(args.sums + query * args.sums_stride + d + v * kLanes, acc[query][v]);
+  }
+}
+
+// All of padded_dim, whole registers, for kQ queries.
+template <int kQ>
+void MulAllValues(const ValueArgs& args, int64_t padded_dim) {
+  int64_t d = 0;
+  for (; d + kValueVectors * kLanes <= padded_dim; d += kValueVectors * kLanes)
+    MulValues<kQ, kValueVectors>(args, d);
+  for (; d < padded_dim; d += kLanes) MulValues<kQ, 1>(args, d);
+}
+
+template <DType kKv, int kBits>
+void Attend<kKv, kBits>::Values(int64_t begin, int64_t first, const WidenedBlock& values) const {
+  int64_t query = first;
+  auto args_of = [&](int64_t at, int64_t slot_begin, int64_t slot_end, bool scaled) {
+    return ValueArgs{values,
+                     slot_begin,
+                     slot_end,
+                     weights + at * kAttentionKeys,
+                     scaled ? factors + at : nullptr,
+                     sums + at * padded_dim,
+                     padded_dim};
+  };
+  for (; query + kValueQueries <= num_queries; query += kValueQueries) {
+    // Together as far as the first sees, then each the rest of its own: a slot not seen is not
+    // touched, so that a NaN there stays where it belongs.
+    const int64_t common = Visible(query, begin);
+    MulAllValues<kValueQueries>(args_of(query, 0, common, true), padded_dim);
+    for (int64_t each = query; each < query + kValueQueries; ++each) {
+      const int64_t visible = Visible(each, begin);
+      if (visible > common) MulAllValues<1>(args_of(each, common, visible, false), padded_dim);
+    }
+  }
+  for (; query < num_queries; ++query)
+    MulAllValues<1>(args_of(query, 0, Visible(query, begin), true), padded_dim);
+}
+
+// For queries too few to pay for a widened copy.
+template <DType kKv, int kBits>
+void Attend<kKv, kBits>::ScoresInPlace(int64_t begin, int64_t first) const {
+  if constexpr (kBits < 16) {
+    const CodedBlock<kBits> keys = Coded(false, begin, Visible(num_queries - 1, begin));
+    const auto dots_at = [&](const float* of_query, int64_t slot) {
+      return Dots(of_query, keys, slot, args.head_dim);
+    };
+    for (int64_t query = first; query < num_queries; ++query) Scores(query, begin, dots_at);
+  } else {
+    const auto dots_at = [&](const float* of_query, int64_t slot) {
+      return Dots(of_query, InPlace(false, begin, slot));
+    };
+    for (int64_t query = first; query < num_queries; ++query) Scores(query, begin, dots_at);
+  }
+}
+
+template <DType kKv, int kBits>
+void Attend<kKv, kBits>::ValuesInPlace(int64_t begin, int64_t first) const {
+  if constexpr (kBits < 16) {
+    const CodedBlock<kBits> values = Coded(true, begin, Visible(num_queries - 1, begin));
+    for (int64_t query = first; query < num_queries; ++query) {
+      MulValues(values, Visible(query, begin), weights + query * kAttentionKeys, factors[query],
+                sums + query * padded_dim);
+    }
+  } else {
+    for (int64_t query = first; query < num_queries; ++query) {
+      const float* factor = factors + query;
+      const int64_t visible = Visible(query, begin);
+      for (int64_t slot = 0; slot < visible; slot += kLanes, factor = nullptr) {
+        AddAllValues({MinOf(kLanes, visible - slot), weights + query * kAttentionKeys + slot,
+                      factor, sums + query * padded_dim},
+                     InPlace(true, begin, slot));
+      }
+    }
+  }
+}
+
+template <DType kKv, int kBits>
+void Attend<kKv, kBits>::Block(int64_t begin) const {
+  int64_t first =
+      0;  // queries before it lie before the block; what they see grows with their number
+  while (Visible(first, begin) <= 0) ++first;
+  const int64_t count = Visible(num_queries - 1, begin);
+  const bool widen = num_queries - first >= (kBits < 16 ? kWidenCodedQueries : kWidenQueries);
+  if (widen) {
+    const WidenedBlock keys = Widen(false, begin, count);
+    const auto dots_at = [&](const float* of_query, int64_t slot) {
+      return Dots(of_query, keys, slot, args.head_dim);
+    };
+    for (int64_t query = first; query < num_queries; ++query) Scores(query, begin, dots_at);
+  } else {
+    ScoresInPlace(begin, first);
+  }
+  Softmax(begin, first);
+  if (widen) return Values(begin, first, Widen(true, begin, count));
+  ValuesInPlace(begin, first);
+}
+
+// The weights of one head's queries, `first` and every group-th after it, for kAddSlots slots of
+// the block at `begin`. Each is exp(score - maximum) / total anew: the exps of the pass are
+// relative to the maximum of their time, so that equal scores in two blocks would end up an ulp
+// apart.
+template <DType kKv, int kBits>
+void Attend<kKv, kBits>::AddWeights(int64_t first, int64_t begin, int64_t slot) const {
+  const float* scores = ScoresOf(begin) + slot;
+  float* to = task.scores + Head(first) % group * task.scores_stride + begin + slot;
+  auto weight_of = [&](int64_t query, int64_t at) {
+    const Simd::F score = Simd::Load(scores + query * kAttentionKeys + at);
+    return Exp(Simd::Sub(score, Simd::Set(maxima[query])));
+  };
+  int64_t query = first;
+  // What they see grows with their number: those that see part of the slots, then those that see
+  // all. A slot not seen is not touched.
+  for (; query < num_queries; query += group) {
+    const int64_t visible = Visible(query, begin) - slot;
+    if (visible >= kAddSlots) break;
+    for (int64_t at = 0; at < visible; at += kLanes) {
+      const int64_t n = MinOf(kLanes, visible - at);
+      const Simd::F sum = Simd::LoadPart(to + at, n);
+      const Simd::F inverse = Simd::Set(factors[query]);
+      Simd::StorePart(to + at, Simd::Fma(inverse, weight_of(query, at), sum), n);
+    }
+  }
+  if (query >= num_queries) return;
+  Simd::F sums_of[kAddVectors];
+  for (int v = 0; v < kAddVectors; ++v) sums_of[v] = Simd::Load(to + v * kLanes);
+  for (; query < num_queries; query += group) {
+    const Simd::F inverse = Simd::Set(factors[query]);
+    for (int v = 0; v < kAddVectors; ++v)
+      sums_of[v] = Simd::Fma(inverse, weight_of(query, v * kLanes), sums_of[v]);
+  }
+  for (int v = 0; v < kAddVectors; ++v) Simd::Store(to + v * kLanes, sums_of[v]);
+}
+
+// The queries of each head in ascending order, whichever blocks of queries they came in.
+template <DType kKv, int kBits>
+void Attend<kKv, kBits>::AddAllWeights() const {
+  for (int64_t query = 0; query < num_queries; ++query) factors[query] = 1.0F / totals[query];
+  const int64_t end = row.num_past + Token(num_queries - 1) + 1;
+  for (int64_t first = 0; first < MinOf(group, num_queries); ++first) {
+    for (int64_t begin = 0; begin < end; begin += kAttentionKeys) {
+      for (int64_t slot = 0; slot < kAttentionKeys; slot += kAddSlots)
+        AddWeights(first, begin, slot);
+    }
+  }
+}
+
+template <DType kKv, int kBits>
+void Attend<kKv, kBits>::Run() const {
+  LoadQueries();
+  const int64_t end = row.num_past + Token(num_queries - 1) + 1;
+  for (int64_t begin = 0; begin < end; begin += kAttentionKeys) Block(begin);
+  if (task.scores != nullptr) AddAllWeights();
+  for (int64_t query = 0; query < num_queries; ++query) {
+    float* to = args.out + (row.token_offset + Token(query)) * args.out_stride +
+                Head(query) * args.head_dim;
+    const Simd::F scale = Simd::Set(1.0F / totals[query]);
+    for (int64_t d = 0; d < args.head_dim; d += kLanes) {
+      Simd::StorePart(to + d, Simd::Mul(scale, Simd::Load(sums + query * padded_dim + d)),
+                      MinOf(kLanes, args.head_dim - d));
+    }
+  }
+}
+
+// One token's K, or V.
+template <DType kKv>
+void StoreToken(const float* x, int64_t head_dim, std::byte* to) {
+  for (int64_t d = 0; d < head_dim; d += kLanes) {
+    const int64_t n = MinOf(kLanes, head_dim - d);
+    // Read again at once: no load waits for a whole register's store, as it does for a part's.
+    n == kLanes ? StoreAs<kKv>(to, d, Simd::Load(x + d))
+                : StorePartAs<kKv>(to, d, Simd::LoadPart(x + d, n), n);
+  }
+}
+
+template <DType kKv, int kBits>
+void StoreKv(const AttentionTask& task) {
+  const AttentionArgs& args = *task.args;
+  const AttentionRow& row = *task.row;
+  constexpr int64_t kBlockSlots = KvBlockSlots(kBits);
+  const int64_t code_bytes = KvCodeBytes(args.head_dim, kBits);
+  for (int64_t half = 0; half < 2; ++half) {
+    const float* from = (half == 0 ? args.k : args.v) + task.kv_head * args.head_dim;
+    const int64_t head = half * args.num_kv_heads + task.kv_head;
+    for (int64_t token = 0; token < row.num_new; ++token) {
+      const int64_t slot = row.num_past + token;
+      std::byte* run = row.kv + slot / kBlockSlots * task.block_bytes +
+                       head * kBlockSlots * KvTokenBytes(args.head_dim, kBits);
+      std::byte* to = run + slot % kBlockSlots * code_bytes;
+      const float* x = from + (row.token_offset + token) * args.qkv_stride;
+      if constexpr (kBits < 16) {
+        std::byte* ranges = run + kBlockSlots * code_bytes + slot % kBlockSlots * 4;
+        EncodeToken<kBits>(x, args.head_dim, to, ranges);
+      } else {
+        StoreToken<kKv>(x, args.head_dim, to);
+      }
+    }
+  }
+}
+
+inline void StoreKvSimd(const AttentionTask& task) {
+  if (task.args->kv_bits == 8) return StoreKv<DType::kF16, 8>(task);
+  if (task.args->kv_bits == 4) return StoreKv<DType::kF16, 4>(task);
+  task.args->kv_dtype == DType::kF16 ? StoreKv<DType::kF16, 16>(task)
+                                     : StoreKv<DType::kBF16, 16>(task);
+}
+
+inline void AttendSimd(const AttentionTask& task) {
+  if (task.args->kv_bits == 8) return Attend<DType::kF16, 8>(task).Run();
+  if (task.args->kv_bits == 4) return Attend<DType::kF16, 4>(task).Run();
+  task.args->kv_dtype == DType::kF16 ? Attend<DType::kF16, 16>(task).Run()
+                                     : Attend<DType::kBF16, 16>(task).Run();
+}
+
+}  // namespace
+}  // namespace spillway::kernels

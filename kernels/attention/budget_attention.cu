@@ -1,0 +1,254 @@
+#include <cmath>
+
+#include "kernels/attention/budget_attention.h"
+#include "kernels/attention/decode_attention.h"  // kMaxGpuHeadDim
+#include "kernels/kv/kv_eviction.h"
+#include "kernels/kv/kv_layout.h"
+#include "kernels/kv/kv_vectors.cuh"
+#include "kernels/simd/launch.cuh"
+#include "spillway/error.h"
+
+namespace spillway::kernels {
+namespace {
+
+constexpr int kWarps = 8;
+constexpr int kThreads = kWarps * kWarp;
+
+// A held token as a candidate to go.
+struct Candidate {
+  float score;
+  int32_t position;
+  int32_t slot;  // -1: none
+};
+
+// The lowest score goes, of equals the higher position. Positions differ, so that the order in
+// which candidates are compared does not matter.
+__device__ bool GoesBefore(const Candidate& a, const Candidate& b) {
+  if (a.slot < 0 || b.slot < 0) return a.slot >= 0;
+  return a.score < b.score || (a.score == b.score && a.position > b.position);
+}
+
+// One KV head of one row: a block computes it alone, since a cache of fixed size is short.
+template <typename Format, int kLanes>
+struct BudgetStep {
+  static constexpr int kGroups = kWarp / kLanes;
+  static constexpr int kParts = kWarps * kGroups;
+
+  const GpuBudgetAttentionArgs& args;
+  const BudgetAttentionRow& row;
+  KvLayout layout;
+  int64_t kv_head;
+  float* shared;  // kParts * kLanes * kVectorElements
+
+  static constexpr int kLoads = Format::kLoads;
+
+  __device__ int64_t NumKeys() const { return row.num_held + 1; }
+  __device__ int64_t Element(int vector, int i) const {
+    return VectorElement<Format::kBits>(vector, i, layout.head_dim);
+  }
+  __device__ float* Score(int64_t slot) const {
+    return reinterpret_cast<float*>(row.kv + ScoreOffset<Format::kBits>(layout, kv_head, slot));
+  }
+  __device__ int32_t* Position(int64_t slot) const {
+    return reinterpret_cast<int32_t*>(row.kv +
+                                      PositionOffset<Format::kBits>(layout, kv_head, slot));
+  }
+  __device__ float* Weights(int64_t head) const {
+    return args.weights + (blockIdx.x * args.step.num_heads + head) * args.weights_stride;
+  }
+
+  __device__ void Append() const {
+    const int64_t from = row.token_offset * args.step.qkv_stride + kv_head * layout.head_dim;
+    TokenStore<Format, kThreads>{
+        row.kv, layout, row.num_held, kv_head, 1, args.step.k + from, args.step.v + from}
+        .Run();
+    if (threadIdx.x == 0) {
+      *Score(row.num_held) = 0.0F;
+      *Position(row.num_held) = static_cast<int32_t>(row.position);
+    }
+    __syncthreads();
+  }
+
+  // One query head: its scores, not yet weights.
+  __device__ void ScoreKeys(int64_t head) const {
+    const BudgetAttentionArgs& step = args.step;
+    const int vector = threadIdx.x % kLanes;
+    const bool has_dims = vector * kVectorElements < layout.head_dim;
+    const float* from = step.q + row.token_offset * step.qkv_stride + head * layout.head_dim;
+    float q[kVectorElements];
+#pragma unroll
+    for (int i = 0; i < kVectorElements; ++i) {
+      q[i] = has_dims ? from[Element(vector, i)] * step.scale : 0.0F;
+    }
+    float* scores = Weights(head);
+    // Whole warps go round together: the sum over lanes needs them all.
+    for (int64_t first = 0; first < NumKeys(); first += kParts) {
+      const int64_t slot = first + threadIdx.x / kLanes;
+      const bool is_key = slot < NumKeys() && has_dims;
+      typename Format::Vector bits;
+      if (is_key)
+        bits = Format::template Load<ReadWritten>(row.kv, layout, KvPart::kKey,
+                                                  {kv_head, slot, vector});
+      float key[kVectorElements];
+      Format::Widen(bits, key);
+      float dot = 0.0F;
+#pragma unroll
+      for (int i = 0; i < kVectorElements; ++i) dot = fmaf(q[i], key[i], dot);
+      dot = SumOverLanes<kLanes>(dot);
+      if (vector == 0 && slot < NumKeys()) scores[slot] = dot;
+    }
+    __syncthreads();
+  }
+
+  __device__ void Softmax(int64_t head) const {
+    float* weights = Weights(head);
+    float maximum = -INFINITY;
+    for (int64_t slot = threadIdx.x; slot < NumKeys(); slot += kThreads) {
+      maximum = fmaxf(maximum, weights[slot]);
+    }
+    maximum = MaxOverBlock<kWarps>(maximum, shared);
+    float sum = 0.0F;
+    for (int64_t slot = threadIdx.x; slot < NumKeys(); slot += kThreads) {
+      weights[slot] = __expf(weights[slot] - maximum);
+      sum += weights[slot];
+    }
+    sum = SumOverBlock<kWarps>(sum, shared);
+    for (int64_t slot = threadIdx.x; slot < NumKeys(); slot += kThreads) weights[slot] /= sum;
+    __syncthreads();
+  }
+
+  __device__ void SumValues(int64_t head) const {
+    const int vector = threadIdx.x % kLanes;
+    const bool has_dims = vector * kVectorElements < layout.head_dim;
+    const float* weights = Weights(head);
+    float weighted[kVectorElements] = {};
+    for (int64_t first = threadIdx.x / kLanes; first < NumKeys(); first += kLoads * kParts) {
+      typename Format::Vector bits[kLoads];
+#pragma unroll
+      for (int load = 0; load < kLoads; ++load) {
+        const int64_t slot = first + load * kParts;
+        if (slot < NumKeys() && has_dims) {
+          bits[load] = Format::template Load<ReadWritten>(row.kv, layout, KvPart::kValue,
+                                                          {kv_head, slot, vector});
+        }
+      }
+#pragma unroll
+      for (int load = 0; load < kLoads; ++load) {
+        const int64_t slot = first + load * kParts;
+        const float weight = slot < NumKeys() ? weights[slot] : 0.0F;
+        float value[kVectorElements];
+        Format::Widen(bits[load], value);
+#pragma unroll
+        for (int i = 0; i < kVectorElements; ++i) weighted[i] = fmaf(weight, value[i], weighted[i]);
+      }
+    }
+    constexpr int kPartFloats = kLanes * kVectorElements;
+#pragma unroll
+    for (int i = 0; i < kVectorElements; ++i) {
+      if (has_dims) {
+        shared[threadIdx.x / kLanes * kPartFloats + Element(vector, i)] = weighted[i];
+      }
+    }
+    __syncthreads();
+    float* out = args.step.out + row.token_offset * args.step.out_stride + head * layout.head_dim;
+    for (int64_t d = threadIdx.x; d < layout.head_dim; d += kThreads) {
+      float sum = 0.0F;
+      for (int part = 0; part < kParts; ++part) sum += shared[part * kPartFloats + d];
+      out[d] = sum;
+    }
+    __syncthreads();
+  }
+
+  // Heads are added up in their order, then to the score.
+  __device__ void AddScores(int64_t first_head, int64_t num_heads) const {
+    if (!UsesScores(args.step.kind)) return;
+    for (int64_t slot = threadIdx.x; slot < NumKeys(); slot += kThreads) {
+      float sum = 0.0F;
+      for (int64_t head = 0; head < num_heads; ++head) sum += Weights(first_head + head)[slot];
+      *Score(slot) += sum;
+    }
+    __syncthreads();
+  }
+
+  __device__ Candidate FindVictim() const {
+    const PositionRange range = Candidates(args.step.kind, row.keep, row.position);
+    Candidate victim = {0.0F, 0, -1};
+    for (int64_t slot = threadIdx.x; slot < row.num_held; slot += kThreads) {
+      const int32_t position = *Position(slot);
+      if (position < range.first || position > range.last) continue;
+      const float score = UsesScores(args.step.kind) ? OrderedScore(*Score(slot)) : 0.0F;
+      const Candidate candidate = {score, position, static_cast<int32_t>(slot)};
+      if (GoesBefore(candidate, victim)) victim = candidate;
+    }
+    auto* candidates = reinterpret_cast<Candidate*>(shared);
+    candidates[threadIdx.x] = victim;
+    __syncthreads();
+    for (int step = kThreads / 2; step > 0; step /= 2) {
+      if (threadIdx.x < step && GoesBefore(candidates[threadIdx.x + step], candidates[threadIdx.x]))
+        candidates[threadIdx.x] = candidates[threadIdx.x + step];
+      __syncthreads();
+    }
+    return candidates[0];
+  }
+
+  // The new token takes the victim's slot.
+  __device__ void Evict() const {
+    const Candidate victim = FindVictim();
+    if (victim.slot < 0) return;  // the contract says that there is one
+    const TokenCopy<Format::kBits> copy = {layout, layout, kv_head};
+    for (int64_t at = threadIdx.x; at < copy.words(); at += kThreads) {
+      copy.Word(row.kv, row.num_held, row.kv, victim.slot, at);
+    }
+    if (threadIdx.x == 0) {
+      *Score(victim.slot) = *Score(row.num_held);
+      *Position(victim.slot) = static_cast<int32_t>(row.position);
+    }
+  }
+};
+
+// grid: (row, KV head).
+template <typename Format, int kLanes>
+__global__ void __launch_bounds__(kThreads) BudgetKernel(const GpuBudgetAttentionArgs args) {
+  // As many floats for the parts of a sum as for the candidates of all threads, or more.
+  alignas(16) __shared__ float shared[kThreads * kVectorElements];
+  static_assert(sizeof(shared) >= kThreads * sizeof(Candidate));
+  const BudgetAttentionArgs& step = args.step;
+  const BudgetAttentionRow& row = step.rows.data()[blockIdx.x];
+  const int64_t group = step.num_heads / step.num_kv_heads;
+  const BudgetStep<Format, kLanes> work = {
+      args, row, KvLayoutWithState(step.num_kv_heads, step.head_dim, Format::kBits), blockIdx.y,
+      shared};
+  work.Append();
+  for (int64_t head = work.kv_head * group; head < (work.kv_head + 1) * group; ++head) {
+    work.ScoreKeys(head);
+    work.Softmax(head);
+    work.SumValues(head);
+  }
+  work.AddScores(work.kv_head * group, group);
+  if (work.NumKeys() > row.keep.slots()) work.Evict();
+}
+
+template <typename Format>
+void LaunchDims(const GpuBudgetAttentionArgs& args, Stream& stream) {
+  const dim3 grid(static_cast<unsigned>(args.step.rows.size()),
+                  static_cast<unsigned>(args.step.num_kv_heads));
+  const int64_t dim = args.step.head_dim;
+  if (dim <= 4 * kVectorElements) {
+    LaunchKernel(BudgetKernel<Format, 4>, grid, kThreads, args, stream, "budget_attention launch");
+  } else if (dim <= 8 * kVectorElements) {
+    LaunchKernel(BudgetKernel<Format, 8>, grid, kThreads, args, stream, "budget_attention launch");
+  } else {
+    LaunchKernel(BudgetKernel<Format, 16>, grid, kThreads, args, stream, "budget_attention launch");
+  }
+}
+
+}  // namespace
+
+void BudgetAttentionAsync(const GpuBudgetAttentionArgs& args, Stream& stream) {
+  SPILLWAY_CHECK(args.step.head_dim % kVectorElements == 0 && args.step.head_dim <= kMaxGpuHeadDim);
+  if (args.step.rows.empty()) return;
+  WithFormat(args.step.kv_dtype, args.step.kv_bits,
+             [&](auto format) { LaunchDims<decltype(format)>(args, stream); });
+}
+
+}  // namespace spillway::kernels

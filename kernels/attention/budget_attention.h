@@ -1,0 +1,74 @@
+// One decode step over a KV cache of fixed size: attention, the tokens' scores, and the eviction of
+// the token that must make room. kernels/kv/kv_eviction.h has the rule, spillway/kv_block.h the
+// layout. A row's result and cache depend on that row only, to the bit, and its output is that of
+// Attention over the same slots. Thread rule: one call at a time per pool and workspace.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "spillway/dtype.h"
+#include "spillway/kv_policy.h"
+#include "src/base/isa.h"
+#include "src/base/thread_pool.h"
+
+namespace spillway {
+class Stream;
+}
+
+namespace spillway::kernels {
+
+// One row and its one new token.
+struct BudgetAttentionRow {
+  std::byte* kv = nullptr;   // with state; 32-byte aligned
+  int64_t num_slots = 0;     // allocated; a multiple of KvBlockSlots, over num_held
+  int64_t num_held = 0;      // tokens in slots [0, num_held), of each KV head; <= keep.slots()
+  int64_t position = 0;      // of the new token: higher than any held; under 2^24
+  KvKeep keep;               // recent >= 1; with kWindow heavy is 0
+  int64_t token_offset = 0;  // index of the new token in the packed q, k, v and out
+};
+
+struct BudgetAttentionArgs {
+  const float* q = nullptr;  // [tokens, num_heads * head_dim], stride qkv_stride; not yet scaled
+  const float* k = nullptr;  // [tokens, num_kv_heads * head_dim], stride qkv_stride
+  const float* v = nullptr;
+  int64_t qkv_stride = 0;
+  float* out = nullptr;  // [tokens, num_heads * head_dim], stride out_stride
+  int64_t out_stride = 0;
+  std::span<const BudgetAttentionRow> rows;
+  int64_t num_heads = 0;
+  int64_t num_kv_heads = 0;  // divides num_heads
+  int64_t head_dim = 0;
+  float scale = 1.0F;  // q is multiplied by it in fp32
+  DType kv_dtype = DType::kF16;
+  KvPolicyKind kind = KvPolicyKind::kH2o;  // not kFull; kWindow leaves the scores alone
+  int kv_bits = 16;                        // as in AttentionArgs
+};
+
+int64_t BudgetAttentionWorkspaceBytes(int64_t max_slots, int64_t head_dim, int num_threads,
+                                      Isa isa);
+
+// Per row and KV head: stores the new token, rounded as Attention does, in slot num_held; attends
+// over slots [0, num_held]; adds the weights, summed over the heads that share the KV head in their
+// order, to the scores, the new token's starting with its own. If then more than keep.slots() are
+// held, the lowest-scoring candidate goes and the new token moves to its slot. HeldAfterStep of
+// kernels/kv/kv_eviction.h is the row's next num_held. Weights that are equal in exact arithmetic
+// may be some ulps apart 64 slots further on. Requires: workspace as above. Allocates nothing.
+void BudgetAttention(const BudgetAttentionArgs& args, std::span<std::byte> workspace,
+                     ThreadPool& pool, Isa isa);
+
+// The oracle: plain softmax in double, scores rounded to fp32 once per step.
+void BudgetAttentionRef(const BudgetAttentionArgs& args);
+
+// On the GPU: pointers, the rows and what they point to are in its memory.
+struct GpuBudgetAttentionArgs {
+  BudgetAttentionArgs step;    // head_dim: a multiple of 8, at most 128
+  float* weights = nullptr;    // [rows, num_heads, weights_stride]: workspace
+  int64_t weights_stride = 0;  // over any row's num_held
+};
+
+// Stream: one kernel.
+void BudgetAttentionAsync(const GpuBudgetAttentionArgs& args, Stream& stream);
+
+}  // namespace spillway::kernels

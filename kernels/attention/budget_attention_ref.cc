@@ -1,0 +1,102 @@
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "kernels/attention/budget_attention.h"
+#include "kernels/kv/kv_element_ref.h"
+#include "kernels/kv/kv_eviction.h"
+
+namespace spillway::kernels {
+namespace {
+
+// One KV head of one row.
+struct StepRef {
+  const BudgetAttentionArgs& args;
+  const BudgetAttentionRow& row;
+  KvHead<std::byte> head;
+
+  KvTokenRef Key(int64_t slot) const { return KvTokenRef::Key(head, slot, args.kv_dtype); }
+  KvTokenRef Value(int64_t slot) const { return KvTokenRef::Value(head, slot, args.kv_dtype); }
+  const float* New(const float* from) const {
+    return from + row.token_offset * args.qkv_stride + head.kv_head * args.head_dim;
+  }
+  std::vector<double> Attend(int64_t query_head) const;
+  void AddScores() const;
+  void Evict() const;
+};
+
+// Writes the head's output; returns the weights.
+std::vector<double> StepRef::Attend(int64_t query_head) const {
+  const float* q = args.q + row.token_offset * args.qkv_stride + query_head * args.head_dim;
+  float* out = args.out + row.token_offset * args.out_stride + query_head * args.head_dim;
+  std::vector<double> weights(static_cast<size_t>(row.num_held + 1));
+  for (size_t slot = 0; slot < weights.size(); ++slot) {
+    const KvTokenRef key = Key(static_cast<int64_t>(slot));
+    for (int64_t d = 0; d < args.head_dim; ++d)
+      weights[slot] += static_cast<double>(q[d] * args.scale) * key.At(d);
+  }
+  const double maximum = *std::max_element(weights.begin(), weights.end());
+  double total = 0;
+  for (double& weight : weights) total += weight = std::exp(weight - maximum);
+  for (double& weight : weights) weight /= total;
+  for (int64_t d = 0; d < args.head_dim; ++d) {
+    double sum = 0;
+    for (size_t slot = 0; slot < weights.size(); ++slot)
+      sum += weights[slot] * Value(static_cast<int64_t>(slot)).At(d);
+    out[d] = static_cast<float>(sum);
+  }
+  return weights;
+}
+
+void StepRef::AddScores() const {
+  const int64_t group = args.num_heads / args.num_kv_heads;
+  std::vector<double> sums(static_cast<size_t>(row.num_held + 1));
+  for (int64_t query_head = head.kv_head * group; query_head < (head.kv_head + 1) * group;
+       ++query_head) {
+    const std::vector<double> weights = Attend(query_head);
+    for (size_t slot = 0; slot < sums.size(); ++slot) sums[slot] += weights[slot];
+  }
+  if (!UsesScores(args.kind)) return;
+  for (size_t slot = 0; slot < sums.size(); ++slot) {
+    float* score = head.Score(static_cast<int64_t>(slot));
+    *score = static_cast<float>(static_cast<double>(*score) + sums[slot]);
+  }
+}
+
+void StepRef::Evict() const {
+  const PositionRange candidates = Candidates(args.kind, row.keep, row.position);
+  int64_t victim = -1;
+  for (int64_t slot = 0; slot < row.num_held; ++slot) {
+    const int32_t position = *head.Position(slot);
+    if (position < candidates.first || position > candidates.last) continue;
+    const float score = UsesScores(args.kind) ? OrderedScore(*head.Score(slot)) : 0.0F;
+    const float lowest =
+        victim < 0 || !UsesScores(args.kind) ? 0.0F : OrderedScore(*head.Score(victim));
+    const bool higher = victim < 0 || position > *head.Position(victim);
+    if (victim < 0 || score < lowest || (score == lowest && higher)) victim = slot;
+  }
+  CopyToken(head, row.num_held, head, victim);
+  *head.Score(victim) = *head.Score(row.num_held);
+  *head.Position(victim) = *head.Position(row.num_held);
+}
+
+}  // namespace
+
+void BudgetAttentionRef(const BudgetAttentionArgs& args) {
+  const int64_t block_bytes = KvBlockBytesWithState(args.num_kv_heads, args.head_dim, args.kv_bits);
+  for (const BudgetAttentionRow& row : args.rows) {
+    for (int64_t kv_head = 0; kv_head < args.num_kv_heads; ++kv_head) {
+      const KvHead<std::byte> head{row.kv,  args.num_kv_heads, args.head_dim,
+                                   kv_head, block_bytes,       args.kv_bits};
+      const StepRef step{args, row, head};
+      step.Key(row.num_held).Store(step.New(args.k));
+      step.Value(row.num_held).Store(step.New(args.v));
+      *head.Score(row.num_held) = 0.0F;
+      *head.Position(row.num_held) = static_cast<int32_t>(row.position);
+      step.AddScores();
+      if (row.num_held + 1 > row.keep.slots()) step.Evict();
+    }
+  }
+}
+
+}  // namespace spillway::kernels

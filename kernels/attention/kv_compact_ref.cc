@@ -1,0 +1,66 @@
+#include <algorithm>
+#include <vector>
+
+#include "kernels/attention/kv_compact.h"
+#include "kernels/kv/kv_eviction.h"
+#include "kernels/kv/kv_head.h"
+
+namespace spillway::kernels {
+namespace {
+
+struct Token {
+  int64_t position;
+  float score;
+};
+
+std::vector<Token> AllTokens(const KvCompactArgs& args, const KvCompactRow& row, int64_t kv_head) {
+  const int64_t group = args.num_heads / args.num_kv_heads;
+  std::vector<Token> tokens;
+  for (int64_t position = 0; position < row.num_tokens; ++position) {
+    float score = 0;
+    for (int64_t head = kv_head * group; row.token_scores && head < (kv_head + 1) * group; ++head)
+      score += row.token_scores[head * args.token_scores_stride + position];
+    tokens.push_back({position, score});
+  }
+  return tokens;
+}
+
+bool IsHeavier(const Token& a, const Token& b) {
+  return OrderedScore(a.score) > OrderedScore(b.score);
+}
+
+// In place; in order of position.
+void KeepSome(std::vector<Token>& tokens, KvKeep kept) {
+  if (static_cast<int64_t>(tokens.size()) <= kept.slots()) return;
+  const auto first = tokens.begin() + kept.sinks;
+  const auto last = tokens.end() - kept.recent;
+  std::stable_sort(first, last, IsHeavier);
+  tokens.erase(first + kept.heavy, last);
+  std::sort(tokens.begin(), tokens.end(),
+            [](const Token& a, const Token& b) { return a.position < b.position; });
+}
+
+}  // namespace
+
+void KvCompactRef(const KvCompactArgs& args) {
+  const int64_t from_block = KvBlockBytes(args.num_kv_heads, args.head_dim, args.kv_bits);
+  const int64_t to_block = KvBlockBytesWithState(args.num_kv_heads, args.head_dim, args.kv_bits);
+  for (const KvCompactRow& row : args.rows) {
+    for (int64_t head = 0; head < args.num_kv_heads; ++head) {
+      const KvHead<const std::byte> from{row.from, args.num_kv_heads, args.head_dim,
+                                         head,     from_block,        args.kv_bits};
+      const KvHead<std::byte> to{row.kv, args.num_kv_heads, args.head_dim,
+                                 head,   to_block,          args.kv_bits};
+      std::vector<Token> tokens = AllTokens(args, row, head);
+      KeepSome(tokens, KeptTokens(args.kind, row.keep));
+      for (size_t slot = 0; slot < tokens.size(); ++slot) {
+        const auto at = static_cast<int64_t>(slot);
+        CopyToken(from, tokens[slot].position, to, at);
+        *to.Score(at) = tokens[slot].score;
+        *to.Position(at) = static_cast<int32_t>(tokens[slot].position);
+      }
+    }
+  }
+}
+
+}  // namespace spillway::kernels

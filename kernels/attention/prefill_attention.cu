@@ -1,0 +1,179 @@
+#include <cmath>
+
+#include "kernels/attention/decode_attention.h"  // kMaxGpuHeadDim
+#include "kernels/attention/prefill_attention.h"
+#include "kernels/attention/prefill_tile.cuh"
+#include "spillway/error.h"
+
+namespace spillway::kernels {
+namespace {
+
+// A warp's state: of each lane's two queries the maximum and this lane's part of the sum, and the
+// weighted values in an accumulator's layout.
+template <int kDim>
+struct Running {
+  float maximum[2] = {-INFINITY, -INFINITY};
+  float sum[2] = {0.0F, 0.0F};
+  float weighted[kDim / 8][4] = {};
+};
+
+// Turns scores into weights relative to the new maximum. `position` of the lane's first query; key
+// `first` is column 0.
+template <int kDim>
+__device__ void Softmax(float (&scores)[kKeyColumns][4], int64_t position, int64_t first,
+                        Running<kDim>& running) {
+  const int64_t key = first + 2 * (threadIdx.x % 4);
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float maximum = running.maximum[half];
+#pragma unroll
+    for (int column = 0; column < kKeyColumns; ++column) {
+#pragma unroll
+      for (int i = 2 * half; i < 2 * half + 2; ++i) {
+        if (key + column * 8 + i % 2 > position + half * 8) scores[column][i] = -INFINITY;
+        maximum = fmaxf(maximum, scores[column][i]);
+      }
+    }
+    // Key 0 is in the first tile and visible to all, so that it is finite, unless a score is NaN.
+    maximum = MaxOverLanes<4>(maximum);
+    const float shrink = __expf(running.maximum[half] - maximum);
+    running.maximum[half] = maximum;
+    running.sum[half] *= shrink;
+#pragma unroll
+    for (auto& weighted : running.weighted) {
+      weighted[2 * half] *= shrink;
+      weighted[2 * half + 1] *= shrink;
+    }
+#pragma unroll
+    for (int column = 0; column < kKeyColumns; ++column) {
+#pragma unroll
+      for (int i = 2 * half; i < 2 * half + 2; ++i) {
+        scores[column][i] = __expf(scores[column][i] - maximum);
+        running.sum[half] += scores[column][i];
+      }
+    }
+  }
+}
+
+// weighted += weights V; an accumulator of two columns of keys is, rounded, a factor's fragment.
+template <typename T, int kDim>
+__device__ void AddValues(const float (&weights)[kKeyColumns][4], const SharedTile<T, kDim>& values,
+                          Running<kDim>& running) {
+  const TilePlace from = ValueAddress(threadIdx.x % kWarp);
+#pragma unroll
+  for (int step = 0; step < kTileKeys / 16; ++step) {
+    const auto& low = weights[2 * step];
+    const auto& high = weights[2 * step + 1];
+    const Fragment4 a = {{NarrowPair<T>(low[0], low[1]), NarrowPair<T>(low[2], low[3]),
+                          NarrowPair<T>(high[0], high[1]), NarrowPair<T>(high[2], high[3])}};
+#pragma unroll
+    for (int column = 0; column < kDim / 8; column += 2) {
+      const Fragment4 b =
+          LoadMatrices<true>(&values.values[(step * 16 + from.row) * SharedTile<T, kDim>::kStride +
+                                            column * 8 + from.col]);
+      MultiplyAdd<T>(running.weighted[column], a, b.words[0], b.words[1]);
+      MultiplyAdd<T>(running.weighted[column + 1], a, b.words[2], b.words[3]);
+    }
+  }
+}
+
+template <int kDim>
+__device__ void Store(const PrefillAttentionArgs& args, const AttentionRow& row, int64_t head,
+                      int64_t first, const Running<kDim>& running) {
+  const int lane = threadIdx.x % kWarp;
+  const int64_t dim = args.layout.head_dim;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const float sum = SumOverLanes<4>(running.sum[half]);
+    const int64_t query = first + lane / 4 + half * 8;
+    if (query >= row.num_new) continue;
+    const int64_t token = row.token_offset + query;
+    float* out = args.out + token * args.out_stride + head * dim;
+#pragma unroll
+    for (int column = 0; column < kDim / 8; ++column) {
+      const int64_t d = column * 8 + 2 * (lane % 4);
+      if (d >= dim) continue;
+      out[d] = running.weighted[column][2 * half] / sum;
+      out[d + 1] = running.weighted[column][2 * half + 1] / sum;
+    }
+    if (args.log_sums != nullptr && lane % 4 == 0) {
+      args.log_sums[token * args.num_heads + head] = running.maximum[half] + logf(sum);
+    }
+  }
+}
+
+// grid: (tile, head).
+template <typename Format, int kDim>
+__global__ void __launch_bounds__(kTileThreads) PrefillKernel(const PrefillAttentionArgs args) {
+  using T = typename Format::Factor;
+  alignas(16) __shared__ SharedTile<T, kDim> keys;
+  alignas(16) __shared__ SharedTile<T, kDim> values;
+  const RowTile tile = args.tiles[blockIdx.x];
+  const AttentionRow& row = args.rows[tile.row];
+  const int64_t head = blockIdx.y;
+  const TileSource source = {row.kv, args.layout,
+                             head / (args.num_heads / args.layout.num_kv_heads),
+                             KeysOfTile(tile.begin, row.num_past, row.num_new)};
+  const int64_t first_query = tile.begin + threadIdx.x / kWarp * kWarpQueries;
+  const int64_t position = row.num_past + first_query + threadIdx.x % kWarp / 4;
+  ClearPadding(args.layout.head_dim, keys);
+  ClearPadding(args.layout.head_dim, values);
+  QueryFragments<T, kDim> q;
+  q.Load(args, row, head, first_query);
+  Running<kDim> running;
+  // Two groups of copies are under way at the most: while one half of a step computes, the tile of
+  // the other comes.
+  LoadTile<Format>(source, KvPart::kKey, 0, keys);
+  CommitCopies();
+  LoadTile<Format>(source, KvPart::kValue, 0, values);
+  CommitCopies();
+  for (int64_t first = 0; first < source.num_keys; first += kTileKeys) {
+    const int64_t next = first + kTileKeys;
+    WaitForCopies<1>();  // keys
+    __syncthreads();
+    float scores[kKeyColumns][4];
+    ScoreTile(q, keys, scores);
+    __syncthreads();
+    if (next < source.num_keys) LoadTile<Format>(source, KvPart::kKey, next, keys);
+    CommitCopies();
+    Softmax(scores, position, first, running);
+    WaitForCopies<1>();  // values
+    __syncthreads();
+    AddValues(scores, values, running);
+    __syncthreads();
+    if (next < source.num_keys) LoadTile<Format>(source, KvPart::kValue, next, values);
+    CommitCopies();
+  }
+  Store(args, row, head, first_query, running);
+}
+
+template <typename Format>
+void LaunchDims(const PrefillAttentionArgs& args, Stream& stream) {
+  const dim3 grid(static_cast<unsigned>(args.num_tiles), static_cast<unsigned>(args.num_heads));
+  const int64_t dim = args.layout.head_dim;
+  if (dim <= 32) {
+    LaunchKernel(PrefillKernel<Format, 32>, grid, kTileThreads, args, stream,
+                 "prefill_attention launch");
+  } else if (dim <= 64) {
+    LaunchKernel(PrefillKernel<Format, 64>, grid, kTileThreads, args, stream,
+                 "prefill_attention launch");
+  } else if (dim <= 80) {
+    LaunchKernel(PrefillKernel<Format, 80>, grid, kTileThreads, args, stream,
+                 "prefill_attention launch");
+  } else {
+    LaunchKernel(PrefillKernel<Format, 128>, grid, kTileThreads, args, stream,
+                 "prefill_attention launch");
+  }
+}
+
+}  // namespace
+
+void PrefillAttentionAsync(const PrefillAttentionArgs& args, Stream& stream) {
+  SPILLWAY_CHECK(args.layout.head_dim % kVectorElements == 0 &&
+                 args.layout.head_dim <= kMaxGpuHeadDim);
+  if (args.num_tiles == 0) return;
+  WithFormat(args.kv_dtype, args.layout.bits,
+             [&](auto format) { LaunchDims<decltype(format)>(args, stream); });
+}
+
+}  // namespace spillway::kernels

@@ -1,0 +1,169 @@
+// Tiles of prefill attention: a block of 4 warps, 16 queries each, against 64 keys in shared
+// memory. Products are mma.m16n8k16 of 16-bit factors with fp32 sums. mma_index.h says which of
+// their elements a lane holds.
+#pragma once
+
+#include "kernels/attention/prefill_attention.h"
+#include "kernels/kv/kv_vectors.cuh"
+#include "kernels/simd/launch.cuh"
+#include "kernels/simd/mma.cuh"
+#include "kernels/simd/mma_index.h"
+
+namespace spillway::kernels {
+
+inline constexpr int kTileWarps = 4;
+inline constexpr int kTileThreads = kTileWarps * kWarp;
+inline constexpr int kWarpQueries = kTileQueries / kTileWarps;  // 16, an mma's rows
+inline constexpr int kKeyColumns = kTileKeys / 8;               // accumulators of 8 keys
+static_assert(kWarpQueries == 16);
+
+// 16 bytes of padding put 8 neighbouring rows into different banks, so that ldmatrix never waits.
+template <typename T, int kDim>
+struct SharedTile {
+  static constexpr int kStride = kDim + 8;
+  T values[kTileKeys * kStride];
+};
+
+// Where a block's keys are: one head of one row.
+struct TileSource {
+  const std::byte* kv;
+  KvLayout layout;
+  int64_t kv_head;
+  int64_t num_keys;
+};
+
+// Writes a vector's values, rounded, to a tile's row. `row` is 16-byte aligned.
+template <typename Format>
+__device__ void StoreRounded(const float (&values)[kVectorElements], int64_t vector,
+                             int64_t head_dim, typename Format::Factor* row) {
+  const bool in_order = IsInOrder<Format::kBits>(vector, head_dim);
+#pragma unroll
+  for (int pair = 0; pair < kVectorElements / 2; ++pair) {
+    const float low = in_order ? values[2 * pair] : values[pair];
+    const float high = in_order ? values[2 * pair + 1] : values[pair + kVectorElements / 2];
+    const int64_t d = VectorElement<Format::kBits>(vector, in_order ? 2 * pair : pair, head_dim);
+    *reinterpret_cast<uint32_t*>(row + d) = NarrowPair<typename Format::Factor>(low, high);
+  }
+}
+
+// Which of a tile's vectors a thread brings, one after the other.
+struct TileVector {
+  int key;  // of the tile
+  VectorPlace place;
+  bool is_there;  // false: past the last key
+
+  __device__ TileVector(const TileSource& source, int64_t first, int at) {
+    const int vectors = static_cast<int>(source.layout.head_dim) / kVectorElements;
+    key = at / vectors;
+    is_there = first + key < source.num_keys;
+    place = {source.kv_head, is_there ? first + key : 0, at % vectors};
+  }
+};
+
+// Codes are read at once, all of them before the first is used, and what they are worth is rounded.
+template <typename Format, int kDim>
+__device__ void LoadCodes(const TileSource& source, KvPart part, int64_t first,
+                          SharedTile<typename Format::Factor, kDim>& tile) {
+  constexpr int kMost = kTileKeys * kDim / kVectorElements / kTileThreads;
+  const int64_t head_dim = source.layout.head_dim;
+  const int count = kTileKeys * static_cast<int>(head_dim) / kVectorElements;
+  typename Format::Vector codes[kMost];
+#pragma unroll
+  for (int n = 0; n < kMost; ++n) {
+    const int at = n * kTileThreads + static_cast<int>(threadIdx.x);
+    if (at >= count) break;
+    const TileVector vector(source, first, at);
+    if (vector.is_there) {
+      codes[n] = Format::template Load<ReadOnly>(source.kv, source.layout, part, vector.place);
+    }
+  }
+#pragma unroll
+  for (int n = 0; n < kMost; ++n) {
+    const int at = n * kTileThreads + static_cast<int>(threadIdx.x);
+    if (at >= count) break;
+    const TileVector vector(source, first, at);
+    float values[kVectorElements];
+    Format::Widen(codes[n], values);
+    StoreRounded<Format>(
+        values, vector.place.vector, head_dim,
+        &tile.values[vector.key * SharedTile<typename Format::Factor, kDim>::kStride]);
+  }
+}
+
+// Begins to copy keys (or values) [first, first + kTileKeys); past num_keys they are zero.
+template <typename Format, int kDim>
+__device__ void LoadTile(const TileSource& source, KvPart part, int64_t first,
+                         SharedTile<typename Format::Factor, kDim>& tile) {
+  if constexpr (Format::kBits < 16) {
+    LoadCodes<Format, kDim>(source, part, first, tile);
+  } else {
+    constexpr int kStride = SharedTile<typename Format::Factor, kDim>::kStride;
+    const int count = kTileKeys * static_cast<int>(source.layout.head_dim) / kVectorElements;
+    for (int at = threadIdx.x; at < count; at += kTileThreads) {
+      const TileVector vector(source, first, at);
+      CopyAsync16(&tile.values[vector.key * kStride + vector.place.vector * kVectorElements],
+                  Format::Address(source.kv, source.layout, part, vector.place), vector.is_there);
+    }
+  }
+}
+
+// Columns past head_dim stay zero: what lay in shared memory may be a NaN.
+template <typename T, int kDim>
+__device__ void ClearPadding(int64_t head_dim, SharedTile<T, kDim>& tile) {
+  const int padding = kDim - static_cast<int>(head_dim);
+  for (int at = threadIdx.x; at < kTileKeys * padding; at += kTileThreads) {
+    const int column = static_cast<int>(head_dim) + at % padding;
+    tile.values[at / padding * SharedTile<T, kDim>::kStride + column] = Narrow<T>(0.0F);
+  }
+}
+
+// A warp's 16 queries of one head, scaled and rounded.
+template <typename T, int kDim>
+struct QueryFragments {
+  Fragment4 steps[kDim / 16];
+
+  // `first`: the warp's first query of the row; those past num_new are zero.
+  __device__ void Load(const PrefillAttentionArgs& args, const AttentionRow& row, int64_t head,
+                       int64_t first) {
+    const int lane = threadIdx.x % kWarp;
+#pragma unroll
+    for (int step = 0; step < kDim / 16; ++step) {
+#pragma unroll
+      for (int word = 0; word < 4; ++word) {
+        const TilePlace place = FactorPlace(lane, word);
+        const int64_t query = first + place.row;
+        const int64_t d = step * 16 + place.col;
+        float pair[2] = {0.0F, 0.0F};
+        if (query < row.num_new && d < args.layout.head_dim) {
+          const float* from =
+              args.q + (row.token_offset + query) * args.q_stride + head * args.layout.head_dim + d;
+          pair[0] = from[0] * args.scale;
+          pair[1] = from[1] * args.scale;
+        }
+        steps[step].words[word] = NarrowPair<T>(pair[0], pair[1]);
+      }
+    }
+  }
+};
+
+// scores[c][i] of 16 queries and 64 keys: SumPlace(lane, i) in columns 8 c to 8 c + 7.
+template <typename T, int kDim>
+__device__ void ScoreTile(const QueryFragments<T, kDim>& q, const SharedTile<T, kDim>& keys,
+                          float (&scores)[kKeyColumns][4]) {
+  const TilePlace from = KeyAddress(threadIdx.x % kWarp);
+#pragma unroll
+  for (int column = 0; column < kKeyColumns; column += 2) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) scores[column][i] = scores[column + 1][i] = 0.0F;
+#pragma unroll
+    for (int step = 0; step < kDim / 16; ++step) {
+      const Fragment4 b =
+          LoadMatrices<false>(&keys.values[(column * 8 + from.row) * SharedTile<T, kDim>::kStride +
+                                           step * 16 + from.col]);
+      MultiplyAdd<T>(scores[column], q.steps[step], b.words[0], b.words[1]);
+      MultiplyAdd<T>(scores[column + 1], q.steps[step], b.words[2], b.words[3]);
+    }
+  }
+}
+
+}  // namespace spillway::kernels

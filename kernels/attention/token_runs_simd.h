@@ -1,0 +1,162 @@
+// K and V of 16 bits attended to where they lie in the cache. All of the last KV block may be read;
+// what lies in slots not yet written does not matter. Compiled once per instruction set, by
+// attention_simd.h, whose order of additions this is.
+#pragma once
+
+#include "kernels/simd/simd.h"
+#include "spillway/kv_block.h"
+
+namespace spillway::kernels {
+namespace {
+
+constexpr int64_t kLanes = Simd::kLanes;
+
+// What a register of lanes has of KV blocks: so many, each of so many slots.
+constexpr int64_t kRunSlots = MinOf(kLanes, kKvBlockSlots);
+constexpr int64_t kLaneRuns = kLanes / kRunSlots;
+
+static_assert(kLanes % kRunSlots == 0 && kKvBlockSlots % kRunSlots == 0);
+
+// Where a row's KV blocks lie.
+struct RowBlocks {
+  int64_t block_bytes;  // from one to the next
+  int64_t num_slots;    // of all of them
+  int64_t head_dim;
+};
+
+// Runs of 16-bit keys or values: a head's tokens of a KV block, one behind the other. With kDim the
+// compiler knows where each of them lies: worked out at run time, their addresses take as many
+// instructions as the arithmetic. kDim 0: head_dim is none of those that have code of their own.
+template <DType kKv, int64_t kDim>
+struct TokenRuns {
+  const uint16_t* data[kLaneRuns];
+  int64_t head_dim;
+  int64_t ahead;  // bytes from what is read to what is fetched meanwhile
+
+  // kLanes tokens from `slot` of the row; `run` is the head's in that slot's KV block. Where there
+  // is no other KV block, the last one is read again in its place.
+  TokenRuns(const std::byte* run, int64_t slot, const RowBlocks& row, int64_t fetch_ahead)
+      : head_dim(row.head_dim), ahead(fetch_ahead) {
+    data[0] = reinterpret_cast<const uint16_t*>(run) + slot % kKvBlockSlots * dim();
+    static_assert(kLaneRuns <= 2);
+    if constexpr (kLaneRuns == 2) {
+      const int64_t next = slot + kKvBlockSlots < row.num_slots ? row.block_bytes : 0;
+      data[1] = reinterpret_cast<const uint16_t*>(run + next);
+    }
+  }
+  int64_t dim() const { return kDim > 0 ? kDim : head_dim; }
+  const uint16_t* Token(int64_t i) const { return data[i / kRunSlots] + i % kRunSlots * dim(); }
+  __attribute__((always_inline)) void FetchAhead(const uint16_t* at, int64_t elements) const {
+    Fetch(reinterpret_cast<const std::byte*>(at) + ahead, elements * 2);
+  }
+};
+
+// acc[i] += query . token i's kRegs registers at element d; or one, of the `part` lanes that exist.
+// Unrolled by force: an index that is not a constant would put the accumulators in memory.
+template <int kRegs, bool kPart, DType kKv, int64_t kDim>
+inline __attribute__((always_inline)) void AddDots(Simd::F (&acc)[kLanes], const float* query,
+                                                   const TokenRuns<kKv, kDim>& keys, int64_t d,
+                                                   int64_t part) {
+  static_assert(!kPart || kRegs == 1);
+  Simd::F queries[kRegs];
+#pragma GCC unroll 16
+  for (int i = 0; i < kRegs; ++i) queries[i] = Simd::Load(query + d + i * kLanes);
+#pragma GCC unroll 16
+  for (int64_t i = 0; i < kLanes; ++i) {
+    const uint16_t* at = keys.Token(i) + d;
+    keys.FetchAhead(at, kPart ? part : kRegs * kLanes);
+#pragma GCC unroll 16
+    for (int reg = 0; reg < kRegs; ++reg) {
+      const Simd::F key = kPart ? LoadPartAs<kKv>(at, 0, part) : LoadAs<kKv>(at, reg * kLanes);
+      acc[i] = Simd::Fma(queries[reg], key, acc[i]);
+    }
+  }
+}
+
+// Of a token that is known to be whole registers, so many. 0: it is not, or code for it at once
+// would be too large, as where registers are of 4 lanes.
+template <int64_t kDim>
+constexpr int kTokenRegs =
+    kLanes >= 8 && kDim % kLanes == 0 && kDim / kLanes <= 16 ? kDim / kLanes : 0;
+
+// q . k of kLanes tokens. All of a token before the next, where it can be: memory is then read as
+// it lies. By 128 bytes of each, tokens of 256 were read at two thirds of the rate.
+template <DType kKv, int64_t kDim>
+inline __attribute__((always_inline)) Simd::F Dots(const float* q,
+                                                   const TokenRuns<kKv, kDim>& keys) {
+  constexpr int kRegs = kTokenRegs<kDim>;
+  Simd::F acc[kLanes];
+#pragma GCC unroll 16
+  for (int64_t i = 0; i < kLanes; ++i) acc[i] = Simd::Zero();
+  if constexpr (kRegs > 0) {
+    AddDots<kRegs, false>(acc, q, keys, 0, 0);
+  } else {
+    const int64_t dim = keys.dim();
+    int64_t d = 0;
+    for (; d + 4 * kLanes <= dim; d += 4 * kLanes) AddDots<4, false>(acc, q, keys, d, 0);
+    for (; d + 2 * kLanes <= dim; d += 2 * kLanes) AddDots<2, false>(acc, q, keys, d, 0);
+    for (; d + kLanes <= dim; d += kLanes) AddDots<1, false>(acc, q, keys, d, 0);
+    if (d < dim) AddDots<1, true>(acc, q, keys, d, dim - d);
+  }
+  return Simd::SumEach(acc);
+}
+
+// What a query's sums of values take from `count` tokens: sums * factor + weights . values.
+struct Weighed {
+  int64_t count;
+  const float* weights;
+  const float* factor;  // null: keep the sums as they are
+  float* sums;
+};
+
+// kRegs registers of them, at element d; or one, of the `part` lanes that exist.
+template <int kRegs, bool kPart, DType kKv, int64_t kDim>
+inline __attribute__((always_inline)) void AddValues(const Weighed& weighed,
+                                                     const TokenRuns<kKv, kDim>& values, int64_t d,
+                                                     int64_t part) {
+  static_assert(!kPart || kRegs == 1);
+  Simd::F acc[kRegs];
+#pragma GCC unroll 16
+  for (int i = 0; i < kRegs; ++i) acc[i] = Simd::Load(weighed.sums + d + i * kLanes);
+  if (weighed.factor != nullptr) {
+    const Simd::F factor = Simd::Set(*weighed.factor);
+#pragma GCC unroll 16
+    for (int i = 0; i < kRegs; ++i) acc[i] = Simd::Mul(acc[i], factor);
+  }
+  const float* weights = weighed.weights;
+  for (int64_t run = 0; run < kLaneRuns; ++run) {
+    const uint16_t* at = values.data[run] + d;
+    const float* end = weighed.weights + MinOf((run + 1) * kRunSlots, weighed.count);
+    for (; weights < end; ++weights, at += values.dim()) {
+      values.FetchAhead(at, kPart ? part : kRegs * kLanes);
+      const Simd::F weight = Simd::Set(*weights);
+#pragma GCC unroll 16
+      for (int i = 0; i < kRegs; ++i) {
+        const Simd::F value = kPart ? LoadPartAs<kKv>(at, 0, part) : LoadAs<kKv>(at, i * kLanes);
+        acc[i] = Simd::Fma(weight, value, acc[i]);
+      }
+    }
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < kRegs; ++i) Simd::Store(weighed.sums + d + i * kLanes, acc[i]);
+}
+
+// All of a token before the next here too; where 16 sums and what they take are more than there are
+// registers, two of them in memory cost less than tokens met by halves.
+template <DType kKv, int64_t kDim>
+inline __attribute__((always_inline)) void AddAllValues(const Weighed& weighed,
+                                                        const TokenRuns<kKv, kDim>& values) {
+  constexpr int kRegs = kTokenRegs<kDim>;
+  if constexpr (kRegs > 0) {
+    AddValues<kRegs, false>(weighed, values, 0, 0);
+  } else {
+    const int64_t dim = values.dim();
+    int64_t d = 0;
+    for (; d + 4 * kLanes <= dim; d += 4 * kLanes) AddValues<4, false>(weighed, values, d, 0);
+    for (; d + kLanes <= dim; d += kLanes) AddValues<1, false>(weighed, values, d, 0);
+    if (d < dim) AddValues<1, true>(weighed, values, d, dim - d);
+  }
+}
+
+}  // namespace
+}  // namespace spillway::kernels

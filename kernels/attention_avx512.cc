@@ -1,8 +1,0 @@
-#include "kernels/attention_decode_simd.h"
-#include "kernels/attention_simd.h"
-
-namespace spillway::kernels {
-
-const AttentionFunctions kAttentionAvx512 = {StoreKvSimd, AttendSimd, DecodeSimd};
-
-}  // namespace spillway::kernels

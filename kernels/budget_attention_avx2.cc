@@ -1,7 +1,0 @@
-#include "kernels/budget_attention_simd.h"
-
-namespace spillway::kernels {
-
-void UpdateBudgetAvx2(const BudgetTask& task) { UpdateBudgetSimd(task); }
-
-}  // namespace spillway::kernels

@@ -1,0 +1,110 @@
+// Groups of packed weights as factors of mma.m16n8k16: packed_index.h on the GPU.
+#pragma once
+
+#include "kernels/convert/packed_index.h"
+#include "kernels/simd/launch.cuh"
+#include "kernels/simd/mma.cuh"
+
+namespace spillway::kernels {
+
+__device__ inline __half2 AsHalfs(uint32_t word) {
+  __half2 halfs;
+  memcpy(&halfs, &word, sizeof(halfs));
+  return halfs;
+}
+
+__device__ inline uint32_t AsWord(__half2 halfs) {
+  uint32_t word;
+  memcpy(&word, &halfs, sizeof(word));
+  return word;
+}
+
+// A lane's words of one group of one matrix row.
+template <DType kDType>
+struct PackedLane {
+  uint32_t head;
+  uint32_t words[LaneWords(kDType)];
+
+  __device__ void Load(const uint32_t* group, int quad_lane) {
+    head = __ldg(group);
+#pragma unroll
+    for (int i = 0; i < LaneWords(kDType); ++i) {
+      words[i] = __ldg(group + kGroupHeadWords + LaneWord(kDType, quad_lane, i));
+    }
+  }
+
+  // The codes of two columns; exact.
+  __device__ __half2 Codes(int step, int half) const {
+    if constexpr (kDType == DType::kQ8) {
+      const uint32_t biased = __byte_perm(words[step], kBias, ByteSelector(half));
+      return __hsub2(AsHalfs(biased), AsHalfs(kBias));
+    } else {
+      const uint32_t bytes = __byte_perm(words[0], words[1], NibbleSelector(step));
+      if (half == 0) return __hsub2(AsHalfs((bytes & kLowNibbles) | kBias), AsHalfs(kBias));
+      return __hfma2(AsHalfs((bytes & kHighNibbles) | kBias), AsHalfs(kSixteenth),
+                     AsHalfs(kMinus64));
+    }
+  }
+
+  // What two columns are worth, rounded once.
+  __device__ uint32_t Weights(int step, int half) const {
+    const __half2 minimum_and_step = AsHalfs(head);
+    return AsWord(
+        __hfma2(Codes(step, half), __high2half2(minimum_and_step), __low2half2(minimum_and_step)));
+  }
+};
+
+// A lane's words of one group of the 16 matrix rows of an mma.
+template <DType kDType>
+struct PackedRows {
+  PackedLane<kDType> low;   // row lane / 4
+  PackedLane<kDType> high;  // row lane / 4 + 8
+
+  __device__ Fragment4 Factors(int step) const {
+    return {
+        {low.Weights(step, 0), high.Weights(step, 0), low.Weights(step, 1), high.Weights(step, 1)}};
+  }
+};
+
+// Where a lane's two matrix rows of 16 begin.
+struct PackedRowPointers {
+  const uint32_t* low;
+  const uint32_t* high;
+
+  template <DType kDType>
+  __device__ void Load(int group, PackedRows<kDType>& rows) const {
+    const int quad_lane = static_cast<int>(threadIdx.x % 4);
+    rows.low.Load(low + group * GroupWords(kDType), quad_lane);
+    rows.high.Load(high + group * GroupWords(kDType), quad_lane);
+  }
+};
+
+// sums[m][n] += 16 matrix rows m times 8 rows n of x over one group, in its order. load_x(n, pair):
+// the lane's vector (XVector) of row lane / 4 of those 8.
+template <DType kDType, int kOutTiles, int kRowTiles, typename LoadX>
+__device__ void MultiplyGroup(const PackedRows<kDType> (&weights)[kOutTiles], LoadX load_x,
+                              float (&sums)[kOutTiles][kRowTiles][4]) {
+#pragma unroll
+  for (int pair = 0; pair < kGroupSteps / 2; ++pair) {
+    Fragment4 factors[kOutTiles][2];
+#pragma unroll
+    for (int m = 0; m < kOutTiles; ++m) {
+      factors[m][0] = weights[m].Factors(2 * pair);
+      factors[m][1] = weights[m].Factors(2 * pair + 1);
+    }
+#pragma unroll
+    for (int n = 0; n < kRowTiles; ++n) {
+      const uint4 x = load_x(n, pair);
+#pragma unroll
+      for (int m = 0; m < kOutTiles; ++m) {
+        MultiplyAdd<__half>(sums[m][n], factors[m][0], x.x, x.y);
+      }
+#pragma unroll
+      for (int m = 0; m < kOutTiles; ++m) {
+        MultiplyAdd<__half>(sums[m][n], factors[m][1], x.z, x.w);
+      }
+    }
+  }
+}
+
+}  // namespace spillway::kernels

@@ -1,9 +1,0 @@
-#include "kernels/convert_simd.h"
-#include "kernels/quantise_simd.h"
-
-namespace spillway::kernels {
-
-const ConvertFunctions kConvertAvx2 = {ConvertSimd, FindNonFiniteSimd, AddToFloatSimd,
-                                       FillRunSimd, QuantiseSimd,      DequantiseSimd};
-
-}  // namespace spillway::kernels

@@ -1,0 +1,245 @@
+// K and V below 16 bits, as kernels/kv/kv_code.h defines them: stored, read, and attended to from
+// registers. Compiled once per instruction set, by attention_simd.h.
+#pragma once
+
+#include "kernels/convert/convert.h"
+#include "kernels/kv/kv_code.h"
+#include "kernels/simd/simd.h"
+
+namespace spillway::kernels {
+namespace {
+
+constexpr int64_t kGroupVectors = kKvGroup / Simd::kLanes;
+
+constexpr int64_t GroupCodeBytes(int bits) { return kKvGroup * bits / 8; }
+
+// A group's codes one by one, to where kernels/kv/kv_code.h says.
+template <int kBits>
+void PackCodes(const uint8_t (&code)[kKvGroup], int64_t size, uint8_t* to) {
+  if constexpr (kBits == 8) {
+    __builtin_memcpy(to, code, static_cast<size_t>((size + 3) / 4 * 4));
+  } else if (size == kKvGroup) {
+    for (int64_t i = 0; i < 16; ++i) {
+      to[2 * i] = static_cast<uint8_t>(code[i] | code[16 + i] << 4);
+      to[2 * i + 1] = static_cast<uint8_t>(code[32 + i] | code[48 + i] << 4);
+    }
+  } else {
+    for (int64_t i = 0; i < (size + 7) / 8 * 4; ++i)
+      to[i] = static_cast<uint8_t>(code[2 * i] | code[2 * i + 1] << 4);
+  }
+}
+
+inline KvRange RangeOf(const float (&x)[kKvGroup], int bits) {
+  Simd::F highest = Simd::Load(x);
+  Simd::F lowest = Simd::Sub(Simd::Zero(), highest);  // of the negatives the highest
+  Simd::F bad = Simd::Zero();                         // NaN where an element is not finite
+  for (int64_t i = 0; i < kKvGroup; i += Simd::kLanes) {
+    const Simd::F v = Simd::Load(x + i);
+    highest = Simd::Max(highest, v);
+    lowest = Simd::Max(lowest, Simd::Sub(Simd::Zero(), v));
+    bad = Simd::Fma(v, Simd::Zero(), bad);
+  }
+  const float sum = Simd::Sum(bad);
+  if (sum != sum) return KvRangeOf(sum, sum, bits);
+  return KvRangeOf(-Simd::MaxOf(lowest), Simd::MaxOf(highest), bits);
+}
+
+// The codes of x, which is overwritten, in a group that is not all alike. Divides, where a
+// reciprocal would do for all but a few: the codes are then the same for every instruction set.
+inline void FindCodes(const KvRange& range, int bits, float (&x)[kKvGroup],
+                      uint8_t (&code)[kKvGroup]) {
+  const Simd::F min = Simd::Set(HalfToFloat(range.min));
+  const Simd::F scale = Simd::Set(HalfToFloat(range.scale));
+  const Simd::F largest = Simd::Set(65504.0F);
+  const Simd::F least = Simd::Set(-65504.0F);
+  const Simd::F steps = Simd::Set(static_cast<float>(KvSteps(bits)));
+  for (int64_t i = 0; i < kKvGroup; i += Simd::kLanes) {
+    const Simd::F v = Simd::Min(largest, Simd::Max(least, Simd::Load(x + i)));
+    const Simd::F quotient = Simd::Div(Simd::Sub(v, min), scale);
+    Simd::Store(x + i, Simd::Min(steps, Simd::Max(Simd::Zero(), Simd::Round(quotient))));
+  }
+  for (int64_t i = 0; i < kKvGroup; ++i) code[i] = static_cast<uint8_t>(static_cast<int32_t>(x[i]));
+}
+
+// One group of at most 64 elements.
+template <int kBits>
+void EncodeGroup(const float* from, int64_t size, uint8_t* codes, uint16_t* range_to) {
+  float x[kKvGroup];
+  if (size == kKvGroup) {
+    __builtin_memcpy(x, from, sizeof(x));
+  } else {  // behind the group's end its first element, which changes no range
+    for (int64_t i = 0; i < kKvGroup; ++i) x[i] = from[i < size ? i : 0];
+  }
+  const KvRange range = RangeOf(x, kBits);
+  range_to[0] = range.min;
+  range_to[1] = range.scale;
+  uint8_t code[kKvGroup] = {};
+  if (range.scale != 0) {
+    FindCodes(range, kBits, x, code);
+    for (int64_t i = size; i < kKvGroup; ++i) code[i] = 0;
+    int32_t sum_of_codes = 0;
+    for (const uint8_t of_one : code) sum_of_codes += of_one;
+    range_to[0] = KvMovedMin(range, KvSum(from, size), sum_of_codes, size);
+  }
+  PackCodes<kBits>(code, size, codes);
+}
+
+// One token's K, or V, of one head. `ranges`: of its first group.
+template <int kBits>
+void EncodeToken(const float* x, int64_t head_dim, std::byte* codes, std::byte* ranges) {
+  for (int64_t begin = 0; begin < head_dim; begin += kKvGroup) {
+    EncodeGroup<kBits>(x + begin, MinOf(kKvGroup, head_dim - begin),
+                       reinterpret_cast<uint8_t*>(codes) + begin * kBits / 8,
+                       reinterpret_cast<uint16_t*>(ranges + begin / kKvGroup * kKvRangeStride));
+  }
+}
+
+// 64 slots of K or V of one head as they lie in the cache. All of the last KV block may be read;
+// what lies in slots not yet written does not matter.
+template <int kBits>
+struct CodedBlock {
+  const std::byte* codes;  // of slot 0
+  const float* ranges;     // [KV block][group][16][min, scale]
+  int64_t head_dim;
+  int64_t block_bytes;  // from KV block to KV block
+  int64_t ahead;        // bytes from what is read to what is fetched into the caches meanwhile
+
+  int64_t code_bytes() const { return KvCodeBytes(head_dim, kBits); }
+  const std::byte* At(int64_t slot) const {
+    return codes + slot / kKvCodedBlockSlots * block_bytes +
+           slot % kKvCodedBlockSlots * code_bytes();
+  }
+  // Of a slot's first group; one slot is 2 floats from the next, one group kGroupFloats.
+  const float* RangesAt(int64_t slot) const {
+    return ranges + slot / kKvCodedBlockSlots * KvGroups(head_dim) * kGroupFloats +
+           slot % kKvCodedBlockSlots * 2;
+  }
+  // A slot's part of the bytes of its KV block. Spread over the slots, for in a burst the requests
+  // would fill the line buffers, and arithmetic would wait for them.
+  __attribute__((always_inline)) void FetchAhead(int64_t slot) const {
+    const int64_t part = KvTokenBytes(head_dim, kBits);
+    Fetch(
+        codes + slot / kKvCodedBlockSlots * block_bytes + slot % kKvCodedBlockSlots * part + ahead,
+        part);
+  }
+  static constexpr int64_t kGroupFloats = 2 * kKvCodedBlockSlots;
+};
+
+// The values of a whole group.
+template <int kBits>
+inline __attribute__((always_inline)) void DecodeGroup(const std::byte* codes, const float* range,
+                                                       Simd::F (&value)[kGroupVectors]) {
+  const Simd::F min = Simd::Set(range[0]);
+  const Simd::F scale = Simd::Set(range[1]);
+  if constexpr (kBits == 4) {
+    Simd::Dequantise(codes, min, scale, value);
+  } else {
+#pragma GCC unroll 16
+    for (int64_t v = 0; v < kGroupVectors; ++v)
+      value[v] = Simd::Fma(scale, Simd::LoadBytes(codes + v * Simd::kLanes), min);
+  }
+}
+
+// Those of one register of a shorter group. Lanes behind its end hold anything that is finite where
+// the group is: what is read there are the codes of the next token, or ranges.
+template <int kBits>
+inline Simd::F DecodeVector(const std::byte* codes, const float* range) {
+  const Simd::F code = kBits == 4 ? Simd::LoadNibbles(codes) : Simd::LoadBytes(codes);
+  return Simd::Fma(Simd::Set(range[1]), code, Simd::Set(range[0]));
+}
+
+// One slot's values to `to`, [padded_dim].
+template <int kBits>
+void DecodeSlot(const CodedBlock<kBits>& block, int64_t slot, int64_t padded_dim, float* to) {
+  const std::byte* codes = block.At(slot);
+  const float* range = block.RangesAt(slot);
+  int64_t d = 0;
+  for (; d + kKvGroup <= block.head_dim; d += kKvGroup, range += block.kGroupFloats) {
+    Simd::F value[kGroupVectors];
+    DecodeGroup<kBits>(codes + d * kBits / 8, range, value);
+    for (int64_t v = 0; v < kGroupVectors; ++v) Simd::Store(to + d + v * Simd::kLanes, value[v]);
+  }
+  for (; d < block.head_dim; d += Simd::kLanes)
+    Simd::Store(to + d, DecodeVector<kBits>(codes + d * kBits / 8, range));
+  for (; d < padded_dim; d += Simd::kLanes) Simd::Store(to + d, Simd::Zero());
+}
+
+// q . k for kLanes slots from `slot`, which lie in one KV block: along head_dim in the order of
+// Dots in attention_simd.h, of which it is the twin.
+template <int kBits>
+Simd::F Dots(const float* q, const CodedBlock<kBits>& keys, int64_t slot, int64_t head_dim) {
+  const std::byte* codes = keys.At(slot);
+  const float* range = keys.RangesAt(slot);
+  const int64_t code_bytes = keys.code_bytes();
+  Simd::F acc[Simd::kLanes];
+#pragma GCC unroll 16
+  for (int64_t i = 0; i < Simd::kLanes; ++i) acc[i] = Simd::Zero();
+  for (int64_t i = 0; i < Simd::kLanes; ++i) keys.FetchAhead(slot + i);
+  int64_t d = 0;
+  for (; d + kKvGroup <= head_dim; d += kKvGroup, range += keys.kGroupFloats) {
+    const std::byte* at = codes + d * kBits / 8;
+#pragma GCC unroll 16
+    for (int64_t i = 0; i < Simd::kLanes; ++i, at += code_bytes) {
+      Simd::F value[kGroupVectors];
+      DecodeGroup<kBits>(at, range + 2 * i, value);
+#pragma GCC unroll 16
+      for (int64_t v = 0; v < kGroupVectors; ++v)
+        acc[i] = Simd::Fma(Simd::Load(q + d + v * Simd::kLanes), value[v], acc[i]);
+    }
+  }
+  for (; d < head_dim; d += Simd::kLanes) {
+    const Simd::F query = Simd::Load(q + d);
+    const std::byte* at = codes + d * kBits / 8;
+#pragma GCC unroll 16
+    for (int64_t i = 0; i < Simd::kLanes; ++i, at += code_bytes)
+      acc[i] = Simd::Fma(query, DecodeVector<kBits>(at, range + 2 * i), acc[i]);
+  }
+  return Simd::SumEach(acc);
+}
+
+// acc = acc + weights . values of some registers from element d, over slots [0, end), slot by slot.
+template <int kBits, int64_t kVectors>
+inline void AddValues(const CodedBlock<kBits>& values, int64_t d, int64_t end, const float* weights,
+                      Simd::F (&acc)[kVectors]) {
+  const int64_t code_bytes = values.code_bytes();
+  for (int64_t begin = 0; begin < end; begin += kKvCodedBlockSlots) {
+    const std::byte* at = values.At(begin) + d * kBits / 8;
+    const float* range = values.RangesAt(begin) + d / kKvGroup * values.kGroupFloats;
+    const int64_t last = MinOf(end, begin + kKvCodedBlockSlots);
+    for (int64_t slot = begin; slot < last; ++slot, at += code_bytes, range += 2) {
+      if (d == 0) values.FetchAhead(slot);
+      Simd::F value[kVectors];
+      if constexpr (kVectors == kGroupVectors) {
+        DecodeGroup<kBits>(at, range, value);
+      } else {
+        value[0] = DecodeVector<kBits>(at, range);
+      }
+      const Simd::F weight = Simd::Set(weights[slot]);
+#pragma GCC unroll 16
+      for (int64_t v = 0; v < kVectors; ++v) acc[v] = Simd::Fma(weight, value[v], acc[v]);
+    }
+  }
+}
+
+// sums = sums * factor + weights . values over slots [0, end), for one query.
+template <int kBits>
+void MulValues(const CodedBlock<kBits>& values, int64_t end, const float* weights, float factor,
+               float* sums) {
+  const Simd::F scaled = Simd::Set(factor);
+  int64_t d = 0;
+  for (; d + kKvGroup <= values.head_dim; d += kKvGroup) {
+    Simd::F acc[kGroupVectors];
+    for (int64_t v = 0; v < kGroupVectors; ++v)
+      acc[v] = Simd::Mul(Simd::Load(sums + d + v * Simd::kLanes), scaled);
+    AddValues<kBits, kGroupVectors>(values, d, end, weights, acc);
+    for (int64_t v = 0; v < kGroupVectors; ++v) Simd::Store(sums + d + v * Simd::kLanes, acc[v]);
+  }
+  for (; d < values.head_dim; d += Simd::kLanes) {
+    Simd::F acc[1] = {Simd::Mul(Simd::Load(sums + d), scaled)};
+    AddValues<kBits, 1>(values, d, end, weights, acc);
+    Simd::Store(sums + d, acc[0]);
+  }
+}
+
+}  // namespace
+}  // namespace spillway::kernels

@@ -1,0 +1,521 @@
+// Matmul on the AMX tile unit: bf16 products, fp32 sums.
+// An fp16 weight is hi + lo exactly (8 + 3 bits of bf16), x is x1 + x2 to 17 bits (8 + 8, each
+// rounded). Per step of 32 k an element takes lo*x1, hi*x1, hi*x2 in this order into one fp32
+// accumulator; bf16 weights take w*x1, w*x2. What is dropped (lo*x2 and the rest of x) is below
+// 2^-16 of a product and random in sign: 3e-6 of the products' root-mean-square, measured, where
+// bf16 or TF32 units lose 1000 or 100 times as much. Sums of 512 k are added in order. This fixes
+// every bit, whatever the number of rows. The unit flushes denormals: parts of x under 2^-126 count
+// as zero. Rounded (kAmxBf16), x and fp16 weights are one bf16 each, to the nearest even: one
+// product, which loses up to 2^-8 of either. The weights are the A tile (16 outputs x 32 k, as they
+// lie in memory) and x the B tile (pairs of k x rows), so that no weight is transposed. x is split
+// once per call (PackAmx), weights as they are met.
+#include <immintrin.h>
+
+#include "kernels/matmul/matmul_amx_tile.h"
+#include "kernels/matmul/matmul_isa.h"
+#include "kernels/simd/simd.h"
+
+namespace spillway::kernels {
+namespace {
+
+constexpr int64_t kStepK = 32;
+
+// Weight parts per value.
+constexpr int64_t Parts(DType dtype, AmxX x) {
+  return dtype == DType::kF16 && x == AmxX::kSplit ? 2 : 1;
+}
+
+// sums += weights x
+template <int kSums, int kWeights, int kX>
+inline void MulTiles() {
+  asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSums), "i"(kWeights), "i"(kX));
+}
+
+// bf16 of f and then of what is left, 8 bits each, as the top halves of floats. Ties go away from
+// zero: an add and a mask, where rounding to even takes four instructions.
+inline __m512i Round(__m512 f) {
+  return _mm512_add_epi32(_mm512_castps_si512(f), _mm512_set1_epi32(0x8000));
+}
+inline __m512 Rest(__m512 f, __m512i rounded) {
+  const __m512i top = _mm512_and_si512(rounded, _mm512_set1_epi32(-65536));
+  return _mm512_sub_ps(f, _mm512_castsi512_ps(top));
+}
+
+// The top 16 bits of each word of f1 and f0, f0's in the low halves: bf16 pairs (k, k + 16).
+inline __m512i TopBits(__m512i f0, __m512i f1) {
+  return _mm512_ternarylogic_epi32(_mm512_srli_epi32(f0, 16), f1, _mm512_set1_epi32(-65536),
+                                   0xF8);  // a | (b & c)
+}
+
+// 32 floats as bf16 in their order.
+inline __m512i RoundLine(__m512 f0, __m512 f1) {
+  return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(f1, f0));
+}
+
+// One line (32 k) of one output's weights -> its row in the tile, or two tiles. kTail: the last `n`
+// < 32 of a row.
+template <DType kType, AmxX kX, bool kTail>
+void SplitLine(const uint16_t* weight, int64_t n, std::byte* to) {
+  if constexpr (kType == DType::kBF16) {
+    const __mmask32 mask = kTail ? (1U << n) - 1U : ~0U;
+    const __m512i line =
+        kTail ? _mm512_maskz_loadu_epi16(mask, weight) : _mm512_loadu_si512(weight);
+    _mm512_store_si512(to, line);
+  } else {
+    const __m512 f0 = kTail ? Simd::LoadHalfPart(weight, MinOf(n, 16)) : Simd::LoadHalf(weight);
+    const __m512 f1 =
+        kTail ? Simd::LoadHalfPart(weight + 16, n > 16 ? n - 16 : 0) : Simd::LoadHalf(weight + 16);
+    if constexpr (kX == AmxX::kRounded) return _mm512_store_si512(to, RoundLine(f0, f1));
+    const __m512i hi0 = Round(f0);
+    const __m512i hi1 = Round(f1);
+    _mm512_store_si512(to, TopBits(hi0, hi1));
+    _mm512_store_si512(to + kTileBytes, TopBits(_mm512_castps_si512(Rest(f0, hi0)),
+                                                _mm512_castps_si512(Rest(f1, hi1))));
+  }
+}
+
+struct Floats {
+  __m512 first;
+  __m512 second;
+};
+
+// Which k sit together in a pair must match the weights' tiles: (k, k + 16) for split fp16, (2k, 2k
+// + 1) for bf16 as it lies in memory, or rounded as it would.
+inline Floats PairsOf(const Floats& x, DType weight_dtype) {
+  if (weight_dtype == DType::kF16) return x;
+  const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
+  return {_mm512_permutex2var_ps(x.first, even, x.second),
+          _mm512_permutex2var_ps(x.first, odd, x.second)};
+}
+
+template <AmxX kX>
+void PackStep(const PackTask& task, int64_t step, std::byte* to) {
+  const int64_t columns = AmxBlockRows(task.rows);
+  const int64_t n = MinOf(kStepK, task.in - step * kStepK);
+  __m512i parts[AmxXParts(kX)][16];
+  for (int64_t column = 0; column < columns; ++column) {
+    const int64_t row = task.block * columns + column;
+    Floats x = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+    if (row < task.rows) {
+      const float* from = task.x + row * task.x_stride + step * kStepK;
+      x = {Simd::LoadPart(from, MinOf(n, 16)), Simd::LoadPart(from + 16, n > 16 ? n - 16 : 0)};
+    }
+    if constexpr (kX == AmxX::kRounded) {
+      parts[0][column] = RoundLine(x.first, x.second);
+    } else {
+      const auto [f0, f1] = PairsOf(x, task.weight_dtype);
+      const __m512i top0 = Round(f0);
+      const __m512i top1 = Round(f1);
+      parts[0][column] = TopBits(top0, top1);
+      parts[1][column] = TopBits(Round(Rest(f0, top0)), Round(Rest(f1, top1)));
+    }
+  }
+  for (int part = 0; part < AmxXParts(kX); ++part) {
+    StoreColumns(parts[part], columns, to + part * columns * 64);
+  }
+}
+
+// Weights are split as they stream by, while the unit works on earlier steps: a panel of 16
+// outputs against 1, 2 or 4 blocks of 16 rows. Sixteen rows of weights are as many streams as the
+// processor's own prefetcher follows; 64 at a time read memory a tenth slower. More rows split the
+// same weights again, which costs less than writing and reading a split panel, and k is cut into
+// blocks whose x stays in L2 for all outputs of a tile.
+
+// Tiles are emptied into fp32 sums after this many steps (512 k), counted from 0. The unit rounds
+// after every pair of k, so one long sum in a tile errs twice as much as the plainest FMA loop;
+// short ones err less than it.
+constexpr int64_t kSumSteps = 16;
+
+// Weights are asked for in groups of consecutive lines of one row, this many groups ahead of the
+// split: line by line, 16 rows apart in memory, every request would open another DRAM page.
+constexpr int64_t kGroupLines = 4;
+constexpr int64_t kGroupsAhead = 2;
+
+// Weights are split this many steps before they are multiplied: a tile cannot be loaded from stores
+// that have not left for the cache.
+constexpr int64_t kStepsAhead = 3;
+
+// What of a coming step is split meanwhile.
+enum class Split { kNone, kFull, kTail };
+
+inline void ZeroSums() {
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+}
+
+// sums += part. Requires: count is a multiple of 16.
+inline void AddPart(const float* part, int64_t count, float* sums) {
+  for (int64_t i = 0; i < count; i += 16) {
+    _mm512_store_ps(sums + i, _mm512_add_ps(_mm512_load_ps(sums + i), _mm512_load_ps(part + i)));
+  }
+}
+
+// Where the blocks of 16 rows of x lie; past the last one it is repeated, and what comes of it is
+// dropped.
+template <AmxX kX, int kRowBlocks>
+struct BlocksOfX {
+  const std::byte* block[kRowBlocks];
+
+  BlocksOfX(const MatmulTile& tile, int64_t first) {
+    const int64_t last = AmxNumBlocks(tile.total_rows) - 1;
+    const int64_t block_bytes = AmxStepsK(tile.in) * AmxStepBytes(tile.total_rows, kX);
+    for (int64_t i = 0; i < kRowBlocks; ++i) {
+      block[i] = tile.packed + MinOf(first + i, last) * block_bytes;
+    }
+  }
+};
+
+template <DType kType, AmxX kX, int kRowBlocks>
+struct Stream {
+  static constexpr int kLines = kPanelOuts;
+  static constexpr int64_t kXParts = AmxXParts(kX);
+  static constexpr int kPhases = kX == AmxX::kRounded ? 1 : kType == DType::kF16 ? 3 : 2;
+  static constexpr int64_t kRingBytes = Parts(kType, kX) * kTileBytes;
+
+  const PanelRows<uint16_t>& rows;
+  const BlocksOfX<kX, kRowBlocks>& x;
+  int64_t in;
+  int64_t columns;
+  int64_t step_begin;
+  int64_t step_end;
+  int64_t jump;     // elements from (this panel, step_end) to where this worker likely reads next
+  std::byte* ring;  // kAmxRingSteps x [part][16 outs][64 B]
+  float* part;      // the sums of one run of kSumSteps
+
+  // The parts that a phase multiplies: lo*x1, hi*x1, hi*x2.
+  static constexpr int WeightPart(int phase) { return kPhases == 3 && phase == 0 ? 1 : 0; }
+  static constexpr int XPart(int phase) { return phase > 0 && phase == kPhases - 1 ? 1 : 0; }
+  // Where a part of x is held: one that is alone takes turns, so that a block need not wait for
+  // the product of the one before.
+  static constexpr int XTile(int block, int phase) {
+    return kPhases == 1 ? 6 + block % 2 : 6 + XPart(phase);
+  }
+
+  std::byte* Ring(int64_t step) const { return ring + step % kAmxRingSteps * kRingBytes; }
+
+  template <int kTile>
+  void LoadWeights(int64_t step, int weight_part) const {
+    LoadTile<kTile>(Ring(step) + weight_part * kTileBytes, 64);
+  }
+  template <int kTile>
+  void LoadX(int64_t step, int block, int x_part) const {
+    LoadTile<kTile>(x.block[block] + (step * kXParts + x_part) * columns * 64, columns * 4);
+  }
+
+  // Lines [kBegin, kEnd) of `step`.
+  template <Split kSplit, int kBegin, int kEnd>
+  inline __attribute__((always_inline)) void SplitLines(int64_t step, int64_t ahead) const {
+    if constexpr (kSplit != Split::kNone) {
+      std::byte* to = Ring(step);
+#pragma GCC unroll 8
+      for (int line = kBegin; line < kEnd; ++line) {
+        const uint16_t* coming = rows.weight[line / kGroupLines * kGroupLines + step % kGroupLines];
+        _mm_prefetch(reinterpret_cast<const char*>(coming) + ahead + line % kGroupLines * 64,
+                     _MM_HINT_T0);
+        const uint16_t* from = rows.weight[line] + step * kStepK;
+        SplitLine<kType, kX, kSplit == Split::kTail>(from, in - step * kStepK, to + line * 64);
+      }
+    }
+  }
+
+  // Bytes from the start of a row to the group asked for while `step` is split: in the same row or
+  // behind the jump.
+  int64_t Ahead(int64_t step) const {
+    const int64_t coming = (step / kGroupLines + kGroupsAhead) * kGroupLines;
+    return coming * 64 + (coming < step_end ? 0 : jump * 2);
+  }
+
+  // One product of a block of rows, with the loads it is the first to need, and its share of the
+  // split. Tiles 4 and 5 hold weights, 6 and 7 x.
+  template <Split kSplit, int kBlock, int kPhase>
+  inline __attribute__((always_inline)) void Product(int64_t step, int64_t ahead) const {
+    constexpr int kWeight = WeightPart(kPhase);
+    constexpr int kXTile = XTile(kBlock, kPhase);
+    constexpr bool kNewWeight = kPhase == 0 || kWeight != WeightPart(kPhase - 1);
+    constexpr bool kNewX = kPhase == 0 || XPart(kPhase) != XPart(kPhase - 1);
+    if constexpr (kNewWeight && kBlock == 0) LoadWeights<4 + kWeight>(step, kWeight);
+    if constexpr (kNewX) LoadX<kXTile>(step, kBlock, XPart(kPhase));
+    MulTiles<kBlock, 4 + kWeight, kXTile>();
+    constexpr int kProduct = kBlock * kPhases + kPhase;
+    constexpr int kProducts = kRowBlocks * kPhases;
+    SplitLines<kSplit, kProduct * kLines / kProducts, (kProduct + 1) * kLines / kProducts>(
+        step + kStepsAhead, ahead);
+  }
+
+  template <Split kSplit, int kProduct = 0>
+  inline __attribute__((always_inline)) void Step(int64_t step, int64_t ahead) const {
+    Product<kSplit, kProduct / kPhases, kProduct % kPhases>(step, ahead);
+    if constexpr (kProduct + 1 < kRowBlocks * kPhases) Step<kSplit, kProduct + 1>(step, ahead);
+  }
+
+  // sums += the tiles, or = for the first.
+  void AddTiles(float* sums, bool first) const {
+    float* to = first ? sums : part;
+    const int64_t tile_floats = kPanelOuts * columns;
+    StoreTile<0>(to, columns * 4);
+    if constexpr (kRowBlocks > 1) StoreTile<1>(to + tile_floats, columns * 4);
+    if constexpr (kRowBlocks > 2) {
+      StoreTile<2>(to + 2 * tile_floats, columns * 4);
+      StoreTile<3>(to + 3 * tile_floats, columns * 4);
+    }
+    if (!first) AddPart(part, kRowBlocks * tile_floats, sums);
+  }
+
+  void Run(float* sums) const {
+    const bool tail = in < step_end * kStepK;
+    const int64_t full_end = tail ? step_end - 1 : step_end;
+    for (int64_t step = step_begin; step < MinOf(step_end, step_begin + kStepsAhead); ++step) {
+      if (step < full_end) {
+        SplitLines<Split::kFull, 0, kLines>(step, Ahead(step));
+      } else {
+        SplitLines<Split::kTail, 0, kLines>(step, Ahead(step));
+      }
+    }
+    for (int64_t begin = step_begin; begin < step_end; begin += kSumSteps) {
+      const int64_t end = MinOf(step_end, begin + kSumSteps);
+      ZeroSums();
+      for (int64_t step = begin; step < end; ++step) {
+        const int64_t split = step + kStepsAhead;
+        if (split < full_end) {
+          Step<Split::kFull>(step, Ahead(split));
+        } else if (split < step_end) {
+          Step<Split::kTail>(step, Ahead(split));
+        } else {
+          Step<Split::kNone>(step, 0);
+        }
+      }
+      AddTiles(sums, begin == 0);
+    }
+  }
+};
+
+// Sums of a panel -> y, dropping what lies past the tile.
+template <int kRowBlocks>
+void FinishSums(const MatmulTile& tile, int64_t out, int64_t row, const float* sums) {
+  const int64_t columns = AmxBlockRows(tile.total_rows);
+  for (int64_t i = 0; i < kRowBlocks && row + i * 16 < tile.row_begin + tile.num_rows; ++i) {
+    FinishTile(tile, out, row + i * 16, {sums + i * kPanelOuts * columns, columns});
+  }
+}
+
+// Steps of a block of k.
+struct Steps {
+  int64_t begin;
+  int64_t end;
+};
+
+// Elements from (`out`, steps.end) to where the worker goes on after this panel: the next panel of
+// the block, the first of the next block, or the next tile.
+inline int64_t JumpAfterPanel(const MatmulTile& tile, int64_t out, Steps steps) {
+  if (out + kPanelOuts < tile.out_begin + tile.num_outs) {
+    return kPanelOuts * tile.in - (steps.end - steps.begin) * kStepK;
+  }
+  if (steps.end < AmxStepsK(tile.in)) return (tile.out_begin - out) * tile.in;
+  return (tile.next_out_begin - out) * tile.in - steps.end * kStepK;
+}
+
+template <DType kType, AmxX kX, int kRowBlocks>
+void StreamBlock(const MatmulTile& tile, Steps steps) {
+  constexpr int64_t kRows = kRowBlocks * 16;
+  std::byte* ring = tile.scratch;
+  float* part = reinterpret_cast<float*>(tile.scratch + kAmxRingBytes);
+  float* sums = part + 4 * 256;
+  const int64_t columns = AmxBlockRows(tile.total_rows);
+  const int64_t row_end = tile.row_begin + tile.num_rows;
+  for (int64_t out = tile.out_begin; out < tile.out_begin + tile.num_outs; out += kPanelOuts) {
+    const PanelRows<uint16_t> rows(tile, tile.in, out);
+    for (int64_t row = tile.row_begin; row < row_end; row += kRows) {
+      const int64_t jump = row + kRows < row_end ? -(steps.end - steps.begin) * kStepK
+                                                 : JumpAfterPanel(tile, out, steps);
+      const BlocksOfX<kX, kRowBlocks> x(tile, row / 16);
+      Stream<kType, kX, kRowBlocks>{rows,      x,    tile.in, columns, steps.begin,
+                                    steps.end, jump, ring,    part}
+          .Run(sums);
+      if (steps.end == AmxStepsK(tile.in)) FinishSums<kRowBlocks>(tile, out, row, sums);
+      sums += kRows * kPanelOuts;
+    }
+  }
+}
+
+template <DType kType, AmxX kX, int kRowBlocks>
+void StreamTile(const MatmulTile& tile) {
+  // Equal blocks whose x is at most kAmxBlockBytes.
+  const int64_t num_steps = AmxStepsK(tile.in);
+  const int64_t x_bytes = (tile.num_rows + 15) / 16 * num_steps * AmxStepBytes(tile.total_rows, kX);
+  const int64_t num_blocks = (x_bytes + kAmxBlockBytes - 1) / kAmxBlockBytes;
+  const int64_t block_steps =
+      ((num_steps + num_blocks - 1) / num_blocks + kSumSteps - 1) / kSumSteps * kSumSteps;
+  for (int64_t step = 0; step < num_steps; step += block_steps) {
+    StreamBlock<kType, kX, kRowBlocks>(tile, {step, MinOf(num_steps, step + block_steps)});
+  }
+}
+
+// With more rows, and x rounded, a panel's weights serve so many products that they are copied once
+// and kept close: two panels, one run of kSumSteps of k (32 KiB), against all rows of the tile, two
+// blocks of them at a time. A product of tiles then needs one load, where a stream has five for
+// four, and half as many bytes of x from the second-level cache. Sums are those of the stream.
+constexpr int64_t kPairOuts = 2 * kPanelOuts;
+constexpr int64_t kPairStepBytes = 2 * kTileBytes;
+static_assert(kAmxPairBytes == kSumSteps * kPairStepBytes);
+
+// The weights that are copied next, to be in the second-level cache by then: row by row, some lines
+// at a time. To ask for what lies behind the last row does no harm.
+struct ComingLines {
+  const std::byte* row;
+  int64_t row_bytes;
+  int64_t row_lines;
+  int64_t lines_at_a_time;
+  int64_t rows_left = kPairOuts;
+  int64_t line = 0;
+
+  void Fetch() {
+    for (int64_t left = lines_at_a_time; left > 0 && rows_left > 0; --left) {
+      _mm_prefetch(reinterpret_cast<const char*>(row + line * 64), _MM_HINT_T1);
+      if (++line < row_lines) continue;
+      line = 0;
+      row += row_bytes;
+      --rows_left;
+    }
+  }
+};
+
+// What a worker goes on with behind two panels, at `out`, and the run at `step`: the next panels,
+// the next run or its next tile.
+ComingLines ComingAfter(const MatmulTile& tile, int64_t out, int64_t step, int64_t num_multiplies) {
+  const int64_t run_k = kSumSteps * kStepK;
+  const bool same_run = out + kPairOuts < tile.out_begin + tile.num_outs;
+  const bool same_tile = same_run || step * kStepK + run_k < tile.in;
+  const int64_t row = same_run ? out + kPairOuts : same_tile ? tile.out_begin : tile.next_out_begin;
+  const int64_t k = same_run ? step * kStepK : same_tile ? step * kStepK + run_k : 0;
+  const auto* weights = static_cast<const std::byte*>(tile.piece->weight);
+  const int64_t row_lines = DivideUp(MinOf(run_k, tile.in - k), kStepK);
+  const int64_t num_fetches = num_multiplies * MinOf(kSumSteps, AmxStepsK(tile.in) - step);
+  return {weights + (row * tile.in + k) * 2, tile.in * 2, row_lines,
+          DivideUp(kPairOuts * row_lines, num_fetches)};
+}
+
+using PairX = BlocksOfX<AmxX::kRounded, 2>;
+
+template <DType kType>
+struct PanelPair {
+  const MatmulTile& tile;
+  Steps steps;         // at most kSumSteps
+  std::byte* weights;  // [step][panel][16 outs][64 B]
+
+  void CopyPanel(int64_t out, int64_t panel) const {
+    const PanelRows<uint16_t> rows(tile, tile.in, out);
+    const int64_t full_end = MinOf(steps.end, tile.in / kStepK);
+    for (int64_t line = 0; line < kPanelOuts; ++line) {
+      const uint16_t* row = rows.weight[line];
+      std::byte* to = weights + panel * kTileBytes + line * 64;
+      int64_t step = steps.begin;
+      for (; step < full_end; ++step, to += kPairStepBytes)
+        SplitLine<kType, AmxX::kRounded, false>(row + step * kStepK, kStepK, to);
+      if (step == steps.end) continue;
+      SplitLine<kType, AmxX::kRounded, true>(row + step * kStepK, tile.in - step * kStepK, to);
+    }
+  }
+
+  // Each of `sums`, two tiles of sums, = a panel x two blocks of rows.
+  void Multiply(const PairX& x, float* const (&sums)[2], ComingLines& coming) const {
+    ZeroSums();
+    const std::byte* panels = weights;
+    for (int64_t step = steps.begin; step < steps.end; ++step, panels += kPairStepBytes) {
+      coming.Fetch();
+      LoadTile<4>(panels, 64);
+      LoadTile<5>(panels + kTileBytes, 64);
+      LoadTile<6>(x.block[0] + step * kTileBytes, 64);
+      LoadTile<7>(x.block[1] + step * kTileBytes, 64);
+      MulTiles<0, 4, 6>();
+      MulTiles<1, 4, 7>();
+      MulTiles<2, 5, 6>();
+      MulTiles<3, 5, 7>();
+    }
+    StoreTile<0>(sums[0], 64);
+    StoreTile<1>(sums[0] + 256, 64);
+    StoreTile<2>(sums[1], 64);
+    StoreTile<3>(sums[1] + 256, 64);
+  }
+};
+
+// The sums of a tile of many rows: [panel][block of rows][16 outs][16 rows], blocks in pairs.
+struct ManySums {
+  float* begin;
+  int64_t num_blocks;
+
+  float* At(int64_t panel, int64_t block) const {
+    return begin + (panel * RoundUp(num_blocks, 2) + block) * 256;
+  }
+};
+
+template <DType kType>
+void PairTile(const MatmulTile& tile) {
+  float* part = reinterpret_cast<float*>(tile.scratch + kAmxPairBytes);
+  const ManySums sums = {part + 4 * 256, DivideUp(tile.num_rows, 16)};
+  const int64_t num_steps = AmxStepsK(tile.in);
+  for (int64_t begin = 0; begin < num_steps; begin += kSumSteps) {
+    const Steps steps = {begin, MinOf(num_steps, begin + kSumSteps)};
+    const PanelPair<kType> pair{tile, steps, tile.scratch};
+    for (int64_t panel = 0; panel * kPanelOuts < tile.num_outs; panel += 2) {
+      const int64_t out = tile.out_begin + panel * kPanelOuts;
+      pair.CopyPanel(out, 0);
+      pair.CopyPanel(out + kPanelOuts, 1);
+      ComingLines coming = ComingAfter(tile, out, begin, DivideUp(sums.num_blocks, 2));
+      for (int64_t block = 0; block < sums.num_blocks; block += 2) {
+        const PairX x(tile, tile.row_begin / 16 + block);
+        float* const to[2] = {sums.At(panel, block), sums.At(panel + 1, block)};
+        if (begin == 0) {
+          pair.Multiply(x, to, coming);
+          continue;
+        }
+        pair.Multiply(x, {part, part + 2 * 256}, coming);
+        AddPart(part, 2 * 256, to[0]);
+        AddPart(part + 2 * 256, 2 * 256, to[1]);
+      }
+    }
+  }
+  for (int64_t panel = 0; panel * kPanelOuts < tile.num_outs; ++panel) {
+    for (int64_t block = 0; block < sums.num_blocks; ++block) {
+      FinishTile(tile, tile.out_begin + panel * kPanelOuts, tile.row_begin + block * 16,
+                 {sums.At(panel, block), 16});
+    }
+  }
+}
+
+template <DType kType, AmxX kX>
+void MulTile(const MatmulTile& tile) {
+  if constexpr (kX == AmxX::kRounded) {
+    if (tile.num_rows > kAmxTileRows) return PairTile<kType>(tile);
+  }
+  if (tile.num_rows <= 16) return StreamTile<kType, kX, 1>(tile);
+  tile.num_rows <= 32 ? StreamTile<kType, kX, 2>(tile) : StreamTile<kType, kX, 4>(tile);
+}
+
+template <AmxX kX>
+void MulTileOf(const MatmulTile& tile) {
+  ConfigureTiles(AmxBlockRows(tile.total_rows));
+  tile.piece->weight_dtype == DType::kF16 ? MulTile<DType::kF16, kX>(tile)
+                                          : MulTile<DType::kBF16, kX>(tile);
+  _tile_release();
+}
+
+template <AmxX kX>
+void Pack(const PackTask& task) {
+  const int64_t step_bytes = AmxStepBytes(task.rows, kX);
+  std::byte* to = task.packed + (task.block * AmxStepsK(task.in) + task.step_begin) * step_bytes;
+  for (int64_t step = task.step_begin; step < task.step_end; ++step, to += step_bytes) {
+    PackStep<kX>(task, step, to);
+  }
+}
+
+}  // namespace
+
+void PackAmx(const PackTask& task) { Pack<AmxX::kSplit>(task); }
+void PackAmxBf16(const PackTask& task) { Pack<AmxX::kRounded>(task); }
+void MatmulTileAmx(const MatmulTile& tile) { MulTileOf<AmxX::kSplit>(tile); }
+void MatmulTileAmxBf16(const MatmulTile& tile) { MulTileOf<AmxX::kRounded>(tile); }
+
+}  // namespace spillway::kernels

@@ -1,0 +1,84 @@
+// Matmul (kernels/matmul/matmul.h) on the GPU: y = act(x W^T + bias) + residual. Packed weights
+// (kQ8, kQ4) are multiplied as kernels/matmul/matmul_packed.h says. Weights of 16 bits go through
+// cuBLASLt, with x rounded to their type, products of tensor cores and fp32 sums. The rounding of x
+// is what that differs by from the CPU's: a relative error of 2^-11 (fp16) or 2^-8 (bf16) in each
+// factor, which adds up to that times sqrt(sum (x w)^2), about. For each length of a row there is
+// one algorithm without split sums, chosen by a nominal shape and used for every number of rows and
+// outputs: the order in which an output is summed is then the same whatever is computed beside it.
+// That gives up speed where a shape of its own would get another one: in prefill, and in a decode
+// of few rows on a GPU with many processors. Thread rule: one thread.
+#pragma once
+
+#include <cublasLt.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "kernels/matmul/matmul.h"
+
+namespace spillway {
+class Stream;
+}
+
+namespace spillway::kernels {
+
+class GpuMatmul {
+ public:
+  // The lengths of x that will be asked for: multiples of 8, any for packed weights. Throws: Error
+  // kGpu: none of the library's algorithms computes one of them.
+  GpuMatmul(std::span<const int64_t> ins, DType weight_dtype, int64_t max_rows);
+
+  // Pointers are to GPU memory. Requires: `in` is one of those; weight_dtype that of all pieces;
+  // 16-byte aligned weights and y, strides of y and residual that are multiples of 4; a residual is
+  // y itself, and there is no activation then. Of packed weights: 4-byte aligned, any strides and
+  // residual. Stream: a kernel for x; for each piece a product and a kernel, or of packed weights
+  // one kernel. Allocates nothing. Throws: Error kGpu.
+  void MatmulAsync(const MatmulArgs& args, std::span<std::byte> workspace, Stream& stream);
+
+ private:
+  struct Algorithm {
+    int64_t in = 0;
+    cublasLtMatmulAlgo_t algorithm;
+  };
+  struct Free {
+    void operator()(cublasLtHandle_t handle) const noexcept { cublasLtDestroy(handle); }
+  };
+  struct Layouts;  // of one product
+
+  void OpenLibrary();
+  void MultiplyPacked(const MatmulArgs& args, std::span<std::byte> workspace, Stream& stream) const;
+  cudaDataType_t LibraryType() const;
+  Algorithm Choose(int64_t in, int64_t max_rows);
+  bool Computes(const cublasLtMatmulAlgo_t& algorithm, Layouts& layouts);
+
+  DType weight_dtype_;
+  std::unique_ptr<std::remove_pointer_t<cublasLtHandle_t>, Free> handle_;  // null: packed weights
+  cublasLtMatmulDescOpaque_t operation_;  // weights transposed, fp32 sums
+  std::vector<Algorithm> algorithms_;
+};
+
+// The two steps around the products of 16-bit weights; kernels/matmul/matmul.cu.
+struct RoundRowsArgs {
+  const float* x = nullptr;  // [rows, cols], stride x_stride
+  int64_t x_stride = 0;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  void* y = nullptr;  // [rows, cols] of y_dtype, contiguous
+  DType y_dtype = DType::kF16;
+};
+void RoundRowsAsync(const RoundRowsArgs& args, Stream& stream);
+
+struct FinishArgs {
+  float* y = nullptr;  // [rows, cols], stride y_stride: y = act(y + bias)
+  int64_t y_stride = 0;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  const float* bias = nullptr;  // [cols] or null
+  Activation activation = Activation::kNone;
+};
+void FinishAsync(const FinishArgs& args, Stream& stream);
+
+}  // namespace spillway::kernels

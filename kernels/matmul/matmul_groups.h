@@ -1,0 +1,94 @@
+// The arithmetic of quantised weights where processors multiply bytes (AMX, AVX-512 VNNI): exact
+// sums of codes in 32 bits.
+// The 64 x that meet a group (quantise.h) are rounded to multiples of scale = their largest / 32639
+// (16 bits, hence 1e-5 of the largest), 256 * high + low, a signed byte each. So the sum of
+// code * x over a group comes out exact, in any order, and what is rounded is one conversion and
+// three operations a group, in rising order of groups:
+//   y = fma(minimum, total, fma(step * float(sum), scale, y)), total = float(sum of x) * scale.
+// This fixes every bit, whatever the number of rows and the unit. Nothing is dequantised. Groups of
+// x whose largest is under 2^-100 count as zero.
+// Private to the kernels; for files with AVX-512.
+#pragma once
+
+#include <immintrin.h>
+
+#include "kernels/convert/quantise.h"
+#include "kernels/matmul/matmul_isa.h"
+#include "kernels/simd/simd.h"
+
+namespace spillway::kernels {
+namespace {
+
+// The 64 x of a group as integers: lane i of part p is x[16 p + i].
+struct GroupX {
+  __m512i part[4];
+  float scale;
+  float total;
+};
+
+constexpr float kLargestX = 127 * 256 + 127;
+
+inline GroupX RoundX(const float* x, int64_t n) {
+  __m512 floats[4];
+  __m512i largest_bits = _mm512_setzero_si512();  // integers, so that a NaN is the largest
+  for (int part = 0; part < 4; ++part) {
+    floats[part] = Simd::LoadPart(x + part * 16, MaxOf(0, MinOf(16, n - part * 16)));
+    const __m512i bits = _mm512_castps_si512(Simd::Abs(floats[part]));
+    largest_bits = _mm512_max_epi32(largest_bits, bits);
+  }
+  const float largest = _mm512_cvtss_f32(
+      _mm512_castsi512_ps(_mm512_set1_epi32(_mm512_reduce_max_epi32(largest_bits))));
+  const __m512 inverse = Simd::Set(largest >= 0x1p-100F ? kLargestX / largest : 0.0F);
+  GroupX group;
+  __m512i total = _mm512_setzero_si512();
+  for (int part = 0; part < 4; ++part) {
+    group.part[part] = _mm512_cvtps_epi32(_mm512_mul_ps(floats[part], inverse));
+    total = _mm512_add_epi32(total, group.part[part]);
+  }
+  group.scale = largest * (1.0F / kLargestX);
+  group.total = static_cast<float>(_mm512_reduce_add_epi32(total)) * group.scale;
+  return group;
+}
+
+// The lowest bytes of a group of x in the order of the codes. Of 4 bits (kNibbleBegin), word i has
+// those of i, i + 32, i + 16 and i + 48.
+inline __m512i LowBytes(const __m512i (&part)[4], DType dtype) {
+  if (dtype == DType::kQ8) {
+    __m512i bytes = _mm512_castsi128_si512(_mm512_cvtepi32_epi8(part[0]));
+    bytes = _mm512_inserti32x4(bytes, _mm512_cvtepi32_epi8(part[1]), 1);
+    bytes = _mm512_inserti32x4(bytes, _mm512_cvtepi32_epi8(part[2]), 2);
+    return _mm512_inserti32x4(bytes, _mm512_cvtepi32_epi8(part[3]), 3);
+  }
+  const __m512i byte = _mm512_set1_epi32(0xFF);
+  const __m512i first = _mm512_and_si512(part[0], byte);
+  const __m512i second = _mm512_slli_epi32(_mm512_and_si512(part[2], byte), 8);
+  const __m512i third = _mm512_slli_epi32(_mm512_and_si512(part[1], byte), 16);
+  const __m512i fourth = _mm512_slli_epi32(part[3], 24);
+  return _mm512_or_si512(_mm512_or_si512(first, second), _mm512_or_si512(third, fourth));
+}
+
+// x is 256 * what this gives + its lowest byte, with signs.
+inline void HighBytes(const __m512i (&part)[4], __m512i (&high)[4]) {
+  for (int i = 0; i < 4; ++i)
+    high[i] = _mm512_srli_epi32(_mm512_add_epi32(part[i], _mm512_set1_epi32(128)), 8);
+}
+
+// Minimum and step of 16 groups.
+struct Heads {
+  __m512 minimum;
+  __m512 step;
+};
+
+inline Heads LoadHeads(const uint32_t* heads) {
+  const __m512i both = _mm512_loadu_si512(heads);
+  return {_mm512_cvtph_ps(_mm512_cvtepi32_epi16(both)),
+          _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_srli_epi32(both, 16)))};
+}
+
+// The sums of 16 outputs, from those of high and of low bytes.
+inline __m512 SumOf(__m512i high, __m512i low) {
+  return _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_slli_epi32(high, 8), low));
+}
+
+}  // namespace
+}  // namespace spillway::kernels

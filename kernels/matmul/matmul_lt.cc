@@ -1,0 +1,165 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "kernels/matmul/matmul_gpu.h"
+#include "kernels/matmul/matmul_packed.h"
+#include "kernels/matmul/matmul_workspace.h"
+#include "spillway/error.h"
+#include "src/cuda/check.h"
+#include "src/cuda/stream.h"
+
+namespace spillway::kernels {
+namespace {
+
+constexpr uint32_t kPointerAlign = 16;
+
+// The shape that an algorithm is chosen by: a decode batch that pays (default_policy.cc) and a
+// matrix of usual size.
+constexpr int64_t kNominalRows = 64;
+constexpr int64_t kNominalOuts = 4096;
+
+template <typename T>
+void Prefer(cublasLtMatmulPreferenceOpaque_t& preference,
+            cublasLtMatmulPreferenceAttributes_t attribute, T value) {
+  CublasCheck(cublasLtMatmulPreferenceSetAttribute(&preference, attribute, &value, sizeof(value)),
+              "describing a product");
+}
+
+}  // namespace
+
+// As the library sees it, by columns: y [out, rows] = W [in, out]^T x [in, rows].
+struct GpuMatmul::Layouts {
+  cublasLtMatrixLayoutOpaque_t weight;
+  cublasLtMatrixLayoutOpaque_t x;
+  cublasLtMatrixLayoutOpaque_t y;
+
+  struct Shape {
+    int64_t in;
+    int64_t out;
+    int64_t rows;
+    int64_t y_stride;
+  };
+  Layouts(const Shape& shape, cudaDataType_t type) {
+    const auto in = static_cast<uint64_t>(shape.in);
+    const auto out = static_cast<uint64_t>(shape.out);
+    const auto rows = static_cast<uint64_t>(shape.rows);
+    constexpr const char* kWhat = "describing a product";
+    CublasCheck(cublasLtMatrixLayoutInit(&weight, type, in, out, shape.in), kWhat);
+    CublasCheck(cublasLtMatrixLayoutInit(&x, type, in, rows, shape.in), kWhat);
+    CublasCheck(cublasLtMatrixLayoutInit(&y, CUDA_R_32F, out, rows, shape.y_stride), kWhat);
+  }
+};
+
+GpuMatmul::GpuMatmul(std::span<const int64_t> ins, DType weight_dtype, int64_t max_rows)
+    : weight_dtype_(weight_dtype) {
+  SPILLWAY_CHECK(weight_dtype != DType::kF32);
+  if (IsQuantised(weight_dtype)) return;
+  OpenLibrary();
+  for (const int64_t in : ins) {
+    if (std::ranges::find(algorithms_, in, &Algorithm::in) == algorithms_.end()) {
+      algorithms_.push_back(Choose(in, max_rows));
+    }
+  }
+}
+
+void GpuMatmul::OpenLibrary() {
+  cublasLtHandle_t handle = nullptr;
+  CublasCheck(cublasLtCreate(&handle), "setting up cuBLASLt");
+  handle_.reset(handle);
+  CublasCheck(cublasLtMatmulDescInit(&operation_, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+              "describing a product");
+  const cublasOperation_t transposed = CUBLAS_OP_T;
+  CublasCheck(cublasLtMatmulDescSetAttribute(&operation_, CUBLASLT_MATMUL_DESC_TRANSA, &transposed,
+                                             sizeof(transposed)),
+              "describing a product");
+}
+
+cudaDataType_t GpuMatmul::LibraryType() const {
+  return weight_dtype_ == DType::kF16 ? CUDA_R_16F : CUDA_R_16BF;
+}
+
+GpuMatmul::Algorithm GpuMatmul::Choose(int64_t in, int64_t max_rows) {
+  const cudaDataType_t type = LibraryType();
+  Layouts nominal({in, kNominalOuts, kNominalRows, kNominalOuts}, type);
+  cublasLtMatmulPreferenceOpaque_t preference;
+  CublasCheck(cublasLtMatmulPreferenceInit(&preference), "describing a product");
+  Prefer<uint64_t>(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kLtWorkspaceBytes);
+  Prefer<uint32_t>(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                   CUBLASLT_REDUCTION_SCHEME_NONE);
+  for (const auto attribute :
+       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+    Prefer<uint32_t>(preference, attribute, kPointerAlign);
+  }
+  std::array<cublasLtMatmulHeuristicResult_t, 32> found;
+  int num_found = 0;
+  CublasCheck(cublasLtMatmulAlgoGetHeuristic(
+                  handle_.get(), &operation_, &nominal.weight, &nominal.x, &nominal.y, &nominal.y,
+                  &preference, static_cast<int>(found.size()), found.data(), &num_found),
+              "choosing an algorithm for products");
+  std::array<Layouts, 4> others = {Layouts({in, kNominalOuts, 1, kNominalOuts}, type),
+                                   Layouts({in, kNominalOuts, max_rows, kNominalOuts}, type),
+                                   Layouts({in, 16, 1, kNominalOuts}, type),
+                                   Layouts({in, 16, max_rows, kNominalOuts}, type)};
+  for (const auto& result : std::span(found).first(static_cast<std::size_t>(num_found))) {
+    const bool computes_all = std::ranges::all_of(
+        others, [&](Layouts& layouts) { return Computes(result.algo, layouts); });
+    if (computes_all) return {in, result.algo};
+  }
+  throw Error(ErrorCode::kGpu,
+              fmt::format("cuBLASLt has no algorithm for products of rows of {} elements that "
+                          "serves every batch size; use --device cpu",
+                          in));
+}
+
+bool GpuMatmul::Computes(const cublasLtMatmulAlgo_t& algorithm, Layouts& layouts) {
+  cublasLtMatmulHeuristicResult_t result;
+  const cublasStatus_t status =
+      cublasLtMatmulAlgoCheck(handle_.get(), &operation_, &layouts.weight, &layouts.x, &layouts.y,
+                              &layouts.y, &algorithm, &result);
+  return status == CUBLAS_STATUS_SUCCESS && result.state == CUBLAS_STATUS_SUCCESS &&
+         result.workspaceSize <= static_cast<std::size_t>(kLtWorkspaceBytes);
+}
+
+void GpuMatmul::MatmulAsync(const MatmulArgs& args, std::span<std::byte> workspace,
+                            Stream& stream) {
+  if (args.rows == 0) return;
+  if (IsQuantised(weight_dtype_)) return MultiplyPacked(args, workspace, stream);
+  const int64_t rounded_bytes = RoundedXBytes(args.rows, args.in);
+  SPILLWAY_CHECK(static_cast<int64_t>(workspace.size()) >= rounded_bytes + kLtWorkspaceBytes);
+  const auto chosen = std::ranges::find(algorithms_, args.in, &Algorithm::in);
+  SPILLWAY_CHECK(chosen != algorithms_.end());
+  RoundRowsAsync({args.x, args.x_stride, args.rows, args.in, workspace.data(), weight_dtype_},
+                 stream);
+  for (const MatmulPiece& piece : args.pieces) {
+    SPILLWAY_CHECK(piece.weight_dtype == weight_dtype_ && piece.y_stride % 4 == 0);
+    SPILLWAY_CHECK(reinterpret_cast<uintptr_t>(piece.y) % kPointerAlign == 0);
+    const bool adds = piece.residual != nullptr;
+    SPILLWAY_CHECK(!adds || (piece.residual == piece.y && args.activation == Activation::kNone &&
+                             piece.residual_stride == piece.y_stride));
+    Layouts layouts({args.in, piece.num_out, args.rows, piece.y_stride}, LibraryType());
+    const float alpha = 1.0F;
+    const float beta = adds ? 1.0F : 0.0F;
+    CublasCheck(cublasLtMatmul(handle_.get(), &operation_, &alpha, piece.weight, &layouts.weight,
+                               workspace.data(), &layouts.x, &beta, piece.y, &layouts.y, piece.y,
+                               &layouts.y, &chosen->algorithm, workspace.data() + rounded_bytes,
+                               static_cast<std::size_t>(kLtWorkspaceBytes), stream.get()),
+                "a product");
+    FinishAsync({piece.y, piece.y_stride, args.rows, piece.num_out, piece.bias, args.activation},
+                stream);
+  }
+}
+
+void GpuMatmul::MultiplyPacked(const MatmulArgs& args, std::span<std::byte> workspace,
+                               Stream& stream) const {
+  SPILLWAY_CHECK(static_cast<int64_t>(workspace.size()) >= PackedXBytes(args.rows, args.in));
+  PackXAsync({args.x, args.x_stride, args.rows, args.in, weight_dtype_, workspace.data()}, stream);
+  for (const MatmulPiece& piece : args.pieces) {
+    SPILLWAY_CHECK(piece.weight_dtype == weight_dtype_);
+    PackedMatmulAsync({workspace.data(), args.rows, args.in, args.activation, piece}, stream);
+  }
+}
+
+}  // namespace spillway::kernels

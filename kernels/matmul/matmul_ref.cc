@@ -1,0 +1,57 @@
+#include <cmath>
+
+#include "kernels/convert/convert.h"
+#include "kernels/convert/quantise.h"
+#include "kernels/matmul/matmul.h"
+
+namespace spillway::kernels {
+namespace {
+
+double ActivateRef(double x, Activation activation) {
+  switch (activation) {
+    case Activation::kNone:
+      return x;
+    case Activation::kRelu:
+      return x < 0 ? 0 : x;
+    case Activation::kGelu:
+      return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
+    case Activation::kGeluTanh: {
+      const double inner = 0.7978845608028654 * (x + 0.044715 * x * x * x);
+      return 0.5 * x * (1.0 + std::tanh(inner));
+    }
+  }
+  return x;
+}
+
+float WeightRef(const std::byte* row, DType dtype, int64_t k) {
+  if (IsQuantised(dtype)) return DequantiseRef(row, dtype, k);
+  const uint16_t bits = reinterpret_cast<const uint16_t*>(row)[k];
+  return dtype == DType::kF16 ? HalfToFloat(bits) : BFloat16ToFloat(bits);
+}
+
+void PieceRef(const MatmulArgs& args, const MatmulPiece& piece, int64_t row) {
+  const int64_t row_bytes = RowBytes(piece.weight_dtype, args.in);
+  for (int64_t out = 0; out < piece.num_out; ++out) {
+    const std::byte* weights = static_cast<const std::byte*>(piece.weight) + out * row_bytes;
+    double sum = 0;
+    for (int64_t k = 0; k < args.in; ++k) {
+      sum += static_cast<double>(args.x[row * args.x_stride + k]) *
+             static_cast<double>(WeightRef(weights, piece.weight_dtype, k));
+    }
+    if (piece.bias != nullptr) sum += static_cast<double>(piece.bias[out]);
+    double y = ActivateRef(sum, args.activation);
+    if (piece.residual != nullptr)
+      y += static_cast<double>(piece.residual[row * piece.residual_stride + out]);
+    piece.y[row * piece.y_stride + out] = static_cast<float>(y);
+  }
+}
+
+}  // namespace
+
+void MatmulRef(const MatmulArgs& args) {
+  for (const MatmulPiece& piece : args.pieces) {
+    for (int64_t row = 0; row < args.rows; ++row) PieceRef(args, piece, row);
+  }
+}
+
+}  // namespace spillway::kernels

@@ -1,0 +1,333 @@
+// Matmul of quantised weights with AVX-512 VNNI, in the arithmetic of matmul_groups.h: the bits
+// that AMX gives. Sums are exact, so that few rows may add along k and many rows across outputs:
+// - up to 2 rows: a register holds 32 codes each of two outputs, and sums are folded at the end of
+//   a group; 7 operations for 64 weights of 4 bits, where dequantising them takes 13;
+// - more: codes are turned once for all rows, so that lanes are outputs, and four k of a row are
+//   broadcast: 2 operations for 64 products, which fp32 makes in 4.
+#include <immintrin.h>
+
+#include "kernels/convert/quantise.h"
+#include "kernels/matmul/matmul_finish.h"
+#include "kernels/matmul/matmul_groups.h"
+#include "kernels/matmul/matmul_isa.h"
+#include "kernels/matmul/matmul_panel.h"
+#include "kernels/simd/simd.h"
+
+namespace spillway::kernels {
+namespace {
+
+constexpr int64_t kChunkGroups = 8;  // 8 KiB of codes as bytes, and 8 of a block of x
+constexpr int64_t kFewRows = 2;
+constexpr int64_t kHalfGroup = kGroupWeights / 2;
+
+// Of a worker.
+struct Scratch {
+  __m512i codes[kChunkGroups][16];           // [group][4 k each], lanes are outputs
+  uint32_t heads[kChunkGroups][kPanelOuts];  // as they are stored
+  float sums[kSimdTileRows][kPanelOuts];
+};
+static_assert(sizeof(Scratch) <= kSimdScratchBytes);
+
+// One group of a block of x, as PackVnni makes it.
+struct GroupOfX {
+  const std::byte* bytes;
+  int64_t block_rows;
+
+  const std::byte* High(int64_t row) const { return bytes + row * 2 * kGroupWeights; }
+  const std::byte* Low(int64_t row) const { return High(row) + kGroupWeights; }
+  float Scale(int64_t row) const { return Floats()[row]; }
+  float Total(int64_t row) const { return Floats()[block_rows + row]; }
+
+ private:
+  const float* Floats() const {
+    return reinterpret_cast<const float*>(bytes + block_rows * 2 * kGroupWeights);
+  }
+};
+
+// 32 codes each of two outputs, low nibbles and high ones, or first and second half.
+struct Codes {
+  __m512i first;
+  __m512i second;
+};
+
+inline __m512i LoadTwo(const std::byte* a, const std::byte* b) {
+  const __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(a));
+  const __m256i high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(b));
+  return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+}
+
+template <DType kType>
+inline Codes LoadCodes(const std::byte* a, const std::byte* b) {
+  if constexpr (kType == DType::kQ8) {
+    return {LoadTwo(a, b), LoadTwo(a + kHalfGroup, b + kHalfGroup)};
+  } else {
+    const __m512i both = LoadTwo(a, b);
+    const __m512i nibble = _mm512_set1_epi8(15);
+    return {_mm512_and_si512(both, nibble), _mm512_and_si512(_mm512_srli_epi16(both, 4), nibble)};
+  }
+}
+
+// 32 bytes of x for each of the two outputs.
+inline __m512i TwiceX(const std::byte* x) {
+  return _mm512_broadcast_i64x4(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(x)));
+}
+
+inline __m512i MulAdd(__m512i sums, __m512i codes, __m512i x) {
+  return _mm512_dpbusd_epi32(sums, codes, x);
+}
+
+// Sums of 8 lanes each: lane i of the result is that of output i, where v[p] holds output
+// FirstOf(p) in its lower half and the fourth one after it in its upper half.
+constexpr int FirstOf(int pair) { return pair < 4 ? pair : pair + 4; }
+
+inline __m512i Fold(const __m512i (&v)[8]) {
+  __m512i t[4];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    t[i] = _mm512_add_epi32(_mm512_shuffle_i32x4(v[i], v[i + 4], 0x88),
+                            _mm512_shuffle_i32x4(v[i], v[i + 4], 0xDD));
+  }
+  const __m512i a =
+      _mm512_add_epi32(_mm512_unpacklo_epi64(t[0], t[1]), _mm512_unpackhi_epi64(t[0], t[1]));
+  const __m512i b =
+      _mm512_add_epi32(_mm512_unpacklo_epi64(t[2], t[3]), _mm512_unpackhi_epi64(t[2], t[3]));
+  const __m512 even = _mm512_shuffle_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b), 0x88);
+  const __m512 odd = _mm512_shuffle_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b), 0xDD);
+  return _mm512_add_epi32(_mm512_castps_si512(even), _mm512_castps_si512(odd));
+}
+
+// y of 16 outputs after one more group.
+inline __m512 AddGroup(__m512 y, __m512 sum, const Heads& heads, const GroupOfX& x, int64_t row) {
+  const __m512 stepped = _mm512_mul_ps(sum, heads.step);
+  y = _mm512_fmadd_ps(stepped, _mm512_set1_ps(x.Scale(row)), y);
+  return _mm512_fmadd_ps(heads.minimum, _mm512_set1_ps(x.Total(row)), y);
+}
+
+// A panel of 16 outputs, whose groups are taken a chunk at a time.
+template <DType kType>
+struct Panel {
+  static constexpr int64_t kBytes = GroupBytes(kType);
+
+  const MatmulTile& tile;
+  const PanelRows<std::byte>& rows;
+  const std::byte* next;  // 16 rows, where this worker likely goes on
+  Scratch& scratch;
+
+  GroupOfX X(int64_t block, int64_t group) const {
+    return {tile.packed + (block * NumGroups(tile.in) + group) * VnniGroupXBytes(tile.total_rows),
+            VnniBlockRows(tile.total_rows)};
+  }
+  const std::byte* CodesOf(int64_t out, int64_t group) const {
+    return rows.weight[out] + group * kBytes + kGroupHeadBytes;
+  }
+
+  // Asks for as much of what comes next as a group takes, in the order of memory.
+  [[gnu::always_inline]] inline void Prefetch(int64_t group) const {
+    const std::byte* coming = next + group * kPanelOuts * kBytes;
+    for (int64_t at = 0; at < kPanelOuts * kBytes; at += 64)
+      _mm_prefetch(reinterpret_cast<const char*>(coming + at), _MM_HINT_T1);
+  }
+
+  void CopyHeads(int64_t begin, int64_t end) const {
+    for (int64_t group = begin; group < end; ++group) {
+#pragma GCC unroll 16
+      for (int out = 0; out < kPanelOuts; ++out) {
+        __builtin_memcpy(&scratch.heads[group - begin][out], rows.weight[out] + group * kBytes,
+                         kGroupHeadBytes);
+      }
+    }
+  }
+
+  // All groups, for rows [0, kRows) of the call.
+  template <int kRows>
+  void MulFew() const {
+    __m512 y[kRows];
+#pragma GCC unroll 2
+    for (int row = 0; row < kRows; ++row) y[row] = _mm512_setzero_ps();
+    const int64_t num_groups = NumGroups(tile.in);
+    for (int64_t begin = 0; begin < num_groups; begin += kChunkGroups) {
+      const int64_t end = MinOf(num_groups, begin + kChunkGroups);
+      CopyHeads(begin, end);
+      for (int64_t group = begin; group < end; ++group) {
+        Prefetch(group);
+        MulGroup<kRows>(group, LoadHeads(scratch.heads[group - begin]), y);
+      }
+    }
+    for (int row = 0; row < kRows; ++row) _mm512_storeu_ps(scratch.sums[row], y[row]);
+  }
+
+  template <int kRows>
+  [[gnu::always_inline]] inline void MulGroup(int64_t group, const Heads& heads,
+                                              __m512 (&y)[kRows]) const {
+    const GroupOfX x = X(0, group);
+    __m512i sums[kRows][8];
+#pragma GCC unroll 8
+    for (int pair = 0; pair < 8; ++pair) {
+      const int out = FirstOf(pair);
+      const Codes codes = LoadCodes<kType>(CodesOf(out, group), CodesOf(out + 4, group));
+#pragma GCC unroll 2
+      for (int row = 0; row < kRows; ++row) {
+        const std::byte* high = x.High(row);
+        const std::byte* low = x.Low(row);
+        __m512i highs = MulAdd(_mm512_setzero_si512(), codes.first, TwiceX(high));
+        highs = MulAdd(highs, codes.second, TwiceX(high + kHalfGroup));
+        const __m512i both = MulAdd(_mm512_slli_epi32(highs, 8), codes.first, TwiceX(low));
+        sums[row][pair] = MulAdd(both, codes.second, TwiceX(low + kHalfGroup));
+      }
+    }
+#pragma GCC unroll 2
+    for (int row = 0; row < kRows; ++row)
+      y[row] = AddGroup(y[row], _mm512_cvtepi32_ps(Fold(sums[row])), heads, x, row);
+  }
+
+  // Codes to bytes, turned: words of four k, lanes are outputs.
+  void Unpack(int64_t begin, int64_t end) const {
+    for (int64_t group = begin; group < end; ++group) {
+      Prefetch(group);
+      __m512i words[16];
+#pragma GCC unroll 16
+      for (int out = 0; out < kPanelOuts; ++out) {
+        const std::byte* codes = CodesOf(out, group);
+        if constexpr (kType == DType::kQ8) {
+          words[out] = _mm512_loadu_si512(codes);
+        } else {
+          const __m512i shifts = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 4, 4, 4, 4, 4, 4, 4, 4);
+          words[out] =
+              _mm512_and_si512(_mm512_srlv_epi32(TwiceX(codes), shifts), _mm512_set1_epi8(15));
+        }
+      }
+      Transpose(words);
+#pragma GCC unroll 16
+      for (int word = 0; word < 16; ++word) scratch.codes[group - begin][word] = words[word];
+    }
+  }
+
+  // The chunk's groups for kRows rows of a block, whose sums lie at `sums`.
+  template <int kRows>
+  void MulBlock(int64_t block, int64_t begin, int64_t end, float (*sums)[kPanelOuts]) const {
+    __m512 y[kRows];
+#pragma GCC unroll 8
+    for (int row = 0; row < kRows; ++row)
+      y[row] = begin == 0 ? _mm512_setzero_ps() : _mm512_loadu_ps(sums[row]);
+    for (int64_t group = begin; group < end; ++group) {
+      const GroupOfX x = X(block, group);
+      __m512i highs[kRows];
+      __m512i lows[kRows];
+#pragma GCC unroll 8
+      for (int row = 0; row < kRows; ++row) highs[row] = lows[row] = _mm512_setzero_si512();
+#pragma GCC unroll 4
+      for (int word = 0; word < 16; ++word) {
+        const __m512i codes = scratch.codes[group - begin][word];
+#pragma GCC unroll 8
+        for (int row = 0; row < kRows; ++row) {
+          highs[row] = MulAdd(highs[row], codes, FourX(x.High(row) + 4 * word));
+          lows[row] = MulAdd(lows[row], codes, FourX(x.Low(row) + 4 * word));
+        }
+      }
+      const Heads heads = LoadHeads(scratch.heads[group - begin]);
+#pragma GCC unroll 8
+      for (int row = 0; row < kRows; ++row)
+        y[row] = AddGroup(y[row], SumOf(highs[row], lows[row]), heads, x, row);
+    }
+#pragma GCC unroll 8
+    for (int row = 0; row < kRows; ++row) _mm512_storeu_ps(sums[row], y[row]);
+  }
+
+  void MulBlock(int64_t num_rows, int64_t block, int64_t begin, int64_t end,
+                float (*sums)[kPanelOuts]) const {
+    switch (num_rows) {
+      case 1:
+        return MulBlock<1>(block, begin, end, sums);
+      case 2:
+        return MulBlock<2>(block, begin, end, sums);
+      case 3:
+        return MulBlock<3>(block, begin, end, sums);
+      case 4:
+        return MulBlock<4>(block, begin, end, sums);
+      case 5:
+        return MulBlock<5>(block, begin, end, sums);
+      case 6:
+        return MulBlock<6>(block, begin, end, sums);
+      case 7:
+        return MulBlock<7>(block, begin, end, sums);
+      default:
+        return MulBlock<8>(block, begin, end, sums);
+    }
+  }
+
+  // All groups, for the tile's rows.
+  void MulMany() const {
+    const int64_t num_groups = NumGroups(tile.in);
+    for (int64_t begin = 0; begin < num_groups; begin += kChunkGroups) {
+      const int64_t end = MinOf(num_groups, begin + kChunkGroups);
+      CopyHeads(begin, end);
+      Unpack(begin, end);
+      for (int64_t row = 0; row < tile.num_rows; row += kVnniBlockRows) {
+        MulBlock(MinOf(kVnniBlockRows, tile.num_rows - row),
+                 (tile.row_begin + row) / kVnniBlockRows, begin, end, scratch.sums + row);
+      }
+    }
+  }
+
+ private:
+  static __m512i FourX(const std::byte* x) {
+    int32_t four;
+    __builtin_memcpy(&four, x, sizeof(four));
+    return _mm512_set1_epi32(four);
+  }
+};
+
+template <DType kType>
+void MulTile(const MatmulTile& tile) {
+  Scratch& scratch = *reinterpret_cast<Scratch*>(tile.scratch);
+  const int64_t row_bytes = RowBytes(kType, tile.in);
+  const int64_t end = tile.out_begin + tile.num_outs;
+  for (int64_t out = tile.out_begin; out < end; out += kPanelOuts) {
+    const PanelRows<std::byte> rows(tile, row_bytes, out);
+    const int64_t next_out = out + kPanelOuts < end ? out + kPanelOuts : tile.next_out_begin;
+    const std::byte* next =
+        static_cast<const std::byte*>(tile.piece->weight) + next_out * row_bytes;
+    const Panel<kType> panel = {tile, rows, next, scratch};
+    if (tile.total_rows == 1) {
+      panel.template MulFew<1>();
+    } else if (tile.total_rows <= kFewRows) {
+      panel.template MulFew<2>();
+    } else {
+      panel.MulMany();
+    }
+    for (int64_t row = 0; row < tile.num_rows; ++row) {
+      Finish(tile, tile.row_begin + row, out, _mm512_loadu_ps(scratch.sums[row]),
+             MinOf(kPanelOuts, end - out));
+    }
+  }
+}
+
+}  // namespace
+
+void PackVnni(const PackTask& task) {
+  const int64_t block_rows = VnniBlockRows(task.rows);
+  const int64_t group_bytes = VnniGroupXBytes(task.rows);
+  const int64_t first = task.block * kVnniBlockRows;
+  std::byte* block = task.packed + task.block * NumGroups(task.in) * group_bytes;
+  for (int64_t group = task.step_begin; group < task.step_end; ++group) {
+    std::byte* to = block + group * group_bytes;
+    float* scales = reinterpret_cast<float*>(to + block_rows * 2 * kGroupWeights);
+    const int64_t n = MinOf(kGroupWeights, task.in - group * kGroupWeights);
+    for (int64_t row = 0; row < MinOf(block_rows, task.rows - first); ++row) {
+      const GroupX x = RoundX(task.x + (first + row) * task.x_stride + group * kGroupWeights, n);
+      __m512i high[4];
+      HighBytes(x.part, high);
+      std::byte* bytes = to + row * 2 * kGroupWeights;
+      _mm512_storeu_si512(bytes, LowBytes(high, task.weight_dtype));
+      _mm512_storeu_si512(bytes + kGroupWeights, LowBytes(x.part, task.weight_dtype));
+      scales[row] = x.scale;
+      scales[block_rows + row] = x.total;
+    }
+  }
+}
+
+void MatmulTileVnni(const MatmulTile& tile) {
+  tile.piece->weight_dtype == DType::kQ8 ? MulTile<DType::kQ8>(tile) : MulTile<DType::kQ4>(tile);
+}
+
+}  // namespace spillway::kernels

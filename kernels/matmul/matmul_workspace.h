@@ -1,0 +1,26 @@
+// What products on a GPU need of its memory beside their arguments: for the planner, which has no
+// toolkit. Pure functions; any thread.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/matmul/matmul_packed.h"
+#include "spillway/round.h"
+
+namespace spillway::kernels {
+
+// What NVIDIA recommends for its Hopper products is 32 MiB; without split sums none needs that.
+inline constexpr int64_t kLtWorkspaceBytes = 4 << 20;
+
+// x in 16 bits, whole groups of it: what products of packed weights read.
+constexpr int64_t RoundedXBytes(int64_t rows, int64_t in) {
+  constexpr int64_t kAlignBytes = 256;
+  return RoundUp(PackedXBytes(rows, in), kAlignBytes);
+}
+
+// Bytes of GPU workspace (256-byte aligned) that a call with at most these sizes needs.
+constexpr int64_t GpuMatmulWorkspaceBytes(int64_t max_rows, int64_t max_in) {
+  return kLtWorkspaceBytes + RoundedXBytes(max_rows, max_in);
+}
+
+}  // namespace spillway::kernels

@@ -1,7 +1,0 @@
-#include "kernels/matmul_simd.h"
-
-namespace spillway::kernels {
-
-void MatmulTilePortable(const MatmulTile& tile) { MatmulTileSimd(tile); }
-
-}  // namespace spillway::kernels

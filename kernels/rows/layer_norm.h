@@ -1,0 +1,33 @@
+// LayerNorm: y = (x - mean) / sqrt(var + epsilon) * weight + bias, per row, fp32.
+#pragma once
+
+#include <cstdint>
+
+#include "src/base/isa.h"
+#include "src/base/thread_pool.h"
+
+namespace spillway {
+class Stream;
+}
+
+namespace spillway::kernels {
+
+struct LayerNormArgs {
+  const float* x = nullptr;  // [rows, cols], stride x_stride
+  int64_t x_stride = 0;
+  float* y = nullptr;  // [rows, cols], stride y_stride; may be x
+  int64_t y_stride = 0;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  const float* weight = nullptr;  // [cols] or null
+  const float* bias = nullptr;    // [cols] or null
+  float epsilon = 1e-5F;
+};
+
+void LayerNorm(const LayerNormArgs& args, ThreadPool& pool, Isa isa);
+void LayerNormRef(const LayerNormArgs& args);
+
+// On the GPU, all pointers in its memory. Stream: one kernel.
+void LayerNormAsync(const LayerNormArgs& args, Stream& stream);
+
+}  // namespace spillway::kernels

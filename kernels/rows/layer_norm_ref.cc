@@ -1,0 +1,26 @@
+#include <cmath>
+
+#include "kernels/rows/layer_norm.h"
+
+namespace spillway::kernels {
+
+void LayerNormRef(const LayerNormArgs& args) {
+  const double cols = static_cast<double>(args.cols);
+  for (int64_t row = 0; row < args.rows; ++row) {
+    const float* x = args.x + row * args.x_stride;
+    float* y = args.y + row * args.y_stride;
+    double sum = 0;
+    for (int64_t i = 0; i < args.cols; ++i) sum += x[i];
+    const double mean = sum / cols;
+    double squares = 0;
+    for (int64_t i = 0; i < args.cols; ++i) squares += (x[i] - mean) * (x[i] - mean);
+    const double scale = 1.0 / std::sqrt(squares / cols + static_cast<double>(args.epsilon));
+    for (int64_t i = 0; i < args.cols; ++i) {
+      const double weight = args.weight != nullptr ? static_cast<double>(args.weight[i]) : 1.0;
+      const double bias = args.bias != nullptr ? static_cast<double>(args.bias[i]) : 0.0;
+      y[i] = static_cast<float>((x[i] - mean) * scale * weight + bias);
+    }
+  }
+}
+
+}  // namespace spillway::kernels

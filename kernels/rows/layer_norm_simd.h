@@ -1,0 +1,53 @@
+// The body of LayerNorm, compiled once per instruction set.
+#pragma once
+
+#include "kernels/rows/layer_norm_isa.h"
+#include "kernels/simd/simd.h"
+
+namespace spillway::kernels {
+namespace {
+
+inline float SumOf(const float* x, int64_t cols) {
+  Simd::F sum = Simd::Zero();
+  int64_t i = 0;
+  for (; i + Simd::kLanes <= cols; i += Simd::kLanes) sum = Simd::Add(sum, Simd::Load(x + i));
+  if (i < cols) sum = Simd::Add(sum, Simd::LoadPart(x + i, cols - i));
+  return Simd::Sum(sum);
+}
+
+inline float SumOfSquares(const float* x, int64_t cols, float mean) {
+  const Simd::F center = Simd::Set(mean);
+  Simd::F sum = Simd::Zero();
+  int64_t i = 0;
+  for (; i + Simd::kLanes <= cols; i += Simd::kLanes) {
+    const Simd::F d = Simd::Sub(Simd::Load(x + i), center);
+    sum = Simd::Fma(d, d, sum);
+  }
+  float tail = 0;  // not in lanes: the empty ones would hold (0 - mean)^2
+  for (; i < cols; ++i) tail += (x[i] - mean) * (x[i] - mean);
+  return Simd::Sum(sum) + tail;
+}
+
+inline void NormRow(const LayerNormArgs& args, const float* x, float* y) {
+  const float cols = static_cast<float>(args.cols);
+  const float mean = SumOf(x, args.cols) / cols;
+  const float variance = SumOfSquares(x, args.cols, mean) / cols;
+  const Simd::F center = Simd::Set(mean);
+  const Simd::F scale = Simd::Set(1.0F / __builtin_sqrtf(variance + args.epsilon));
+  for (int64_t i = 0; i < args.cols; i += Simd::kLanes) {
+    const int64_t n = MinOf(args.cols - i, Simd::kLanes);
+    Simd::F v = Simd::Mul(Simd::Sub(Simd::LoadPart(x + i, n), center), scale);
+    if (args.weight != nullptr) v = Simd::Mul(v, Simd::LoadPart(args.weight + i, n));
+    if (args.bias != nullptr) v = Simd::Add(v, Simd::LoadPart(args.bias + i, n));
+    Simd::StorePart(y + i, v, n);
+  }
+}
+
+inline void LayerNormRowsSimd(const LayerNormArgs& args, int64_t row_begin, int64_t row_end) {
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    NormRow(args, args.x + row * args.x_stride, args.y + row * args.y_stride);
+  }
+}
+
+}  // namespace
+}  // namespace spillway::kernels

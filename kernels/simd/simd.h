@@ -1,0 +1,139 @@
+// Simd: one register of floats of the instruction set that this translation unit is compiled for.
+// Private to the kernels. Included by files that are compiled for one instruction set only (the
+// <op>_avx512.cc, _avx2.cc and _portable.cc, and those of AMX, VNNI and bf16), each with its own
+// flags, so everything here and in the <op>_simd.h bodies has internal linkage: a shared inline
+// function compiled with AVX-512 could otherwise be picked by the linker for all. For the same
+// reason the bodies use no std:: templates.
+#pragma once
+
+#include <cstdint>
+
+#include "spillway/dtype.h"
+#include "spillway/model.h"  // Activation
+
+#if defined(__AVX512F__)
+#include "kernels/simd/simd_avx512.h"
+#elif defined(__AVX2__)
+#include "kernels/simd/simd_avx2.h"
+#else
+#include "kernels/simd/simd_portable.h"
+#endif
+
+namespace spillway::kernels {
+namespace {
+
+// exp(x), under 2 ulp for x in [-87, 88]; 0 (or a value below 2e-38) under that, NaN for NaN.
+inline Simd::F Exp(Simd::F x) {
+  const Simd::F clamped = Simd::Min(Simd::Set(88.37F), Simd::Max(Simd::Set(-87.33F), x));
+  const Simd::F n = Simd::Round(Simd::Mul(clamped, Simd::Set(1.44269504F)));
+  // ln 2 in two parts, the first with enough zero bits at its end for n * part to be exact.
+  Simd::F r = Simd::Fma(n, Simd::Set(-0.693359375F), clamped);
+  r = Simd::Fma(n, Simd::Set(2.12194440e-4F), r);
+  Simd::F p = Simd::Set(1.9875691500e-4F);  // Cephes expf on [-ln2/2, ln2/2]
+  p = Simd::Fma(p, r, Simd::Set(1.3981999507e-3F));
+  p = Simd::Fma(p, r, Simd::Set(8.3334519073e-3F));
+  p = Simd::Fma(p, r, Simd::Set(4.1665795894e-2F));
+  p = Simd::Fma(p, r, Simd::Set(1.6666665459e-1F));
+  p = Simd::Fma(p, r, Simd::Set(5.0000001201e-1F));
+  p = Simd::Fma(Simd::Mul(r, r), p, Simd::Add(r, Simd::Set(1.0F)));
+  return Simd::SelectLess(x, Simd::Set(-87.33F), Simd::Zero(), Simd::Scale(p, n));
+}
+
+// x Phi(x), Phi by the erfc fit of Numerical Recipes (fractional error 1.2e-7 everywhere).
+inline Simd::F Gelu(Simd::F x) {
+  const Simd::F one = Simd::Set(1.0F);
+  const Simd::F z = Simd::Mul(Simd::Abs(x), Simd::Set(0.707106781F));
+  const Simd::F t = Simd::Div(one, Simd::Fma(Simd::Set(0.5F), z, one));
+  constexpr float kCoefficients[] = {-0.82215223F, 1.48851587F,  -1.13520398F,
+                                     0.27886807F,  -0.18628806F, 0.09678418F,
+                                     0.37409196F,  1.00002368F,  -1.26551223F};
+  Simd::F p = Simd::Set(0.17087277F);
+  for (const float coefficient : kCoefficients) p = Simd::Fma(p, t, Simd::Set(coefficient));
+  const Simd::F erfc = Simd::Mul(t, Exp(Simd::Fma(Simd::Sub(Simd::Zero(), z), z, p)));
+  const Simd::F tail = Simd::Mul(Simd::Set(0.5F), erfc);  // Phi(-|x|)
+  return Simd::Mul(x, Simd::SelectLess(x, Simd::Zero(), tail, Simd::Sub(one, tail)));
+}
+
+// x / (1 + exp(-2u)) with u = sqrt(2/pi) (x + 0.044715 x^3): the tanh form.
+inline Simd::F GeluTanh(Simd::F x) {
+  const Simd::F cubed = Simd::Mul(Simd::Mul(x, x), x);
+  const Simd::F inner = Simd::Fma(Simd::Set(0.044715F), cubed, x);
+  const Simd::F e = Exp(Simd::Mul(Simd::Set(-2.0F * 0.797884561F), inner));
+  return Simd::Div(x, Simd::Add(Simd::Set(1.0F), e));
+}
+
+inline Simd::F Activate(Simd::F x, Activation activation) {
+  switch (activation) {
+    case Activation::kNone:
+      return x;
+    case Activation::kRelu:
+      return Simd::Max(Simd::Zero(), x);  // keeps a NaN
+    case Activation::kGelu:
+      return Gelu(x);
+    case Activation::kGeluTanh:
+      return GeluTanh(x);
+  }
+  return x;
+}
+
+template <DType kType>
+Simd::F LoadAs(const void* base, int64_t index) {
+  if constexpr (kType == DType::kF32) return Simd::Load(static_cast<const float*>(base) + index);
+  if constexpr (kType == DType::kF16)
+    return Simd::LoadHalf(static_cast<const uint16_t*>(base) + index);
+  if constexpr (kType == DType::kBF16)
+    return Simd::LoadBf16(static_cast<const uint16_t*>(base) + index);
+}
+
+// Two registers, which lie side by side. Of 16-bit types.
+template <DType kType>
+Simd::Pair LoadPairAs(const void* base, int64_t index) {
+  const auto* from = static_cast<const uint16_t*>(base) + index;
+  return kType == DType::kF16 ? Simd::LoadHalfPair(from) : Simd::LoadBf16Pair(from);
+}
+
+// The first n lanes; zeros behind them, whose memory is not touched.
+template <DType kType>
+Simd::F LoadPartAs(const void* base, int64_t index, int64_t n) {
+  if constexpr (kType == DType::kF32)
+    return Simd::LoadPart(static_cast<const float*>(base) + index, n);
+  if constexpr (kType == DType::kF16)
+    return Simd::LoadHalfPart(static_cast<const uint16_t*>(base) + index, n);
+  if constexpr (kType == DType::kBF16)
+    return Simd::LoadBf16Part(static_cast<const uint16_t*>(base) + index, n);
+}
+
+template <DType kType>
+void StoreAs(void* base, int64_t index, Simd::F v) {
+  if constexpr (kType == DType::kF32) Simd::Store(static_cast<float*>(base) + index, v);
+  if constexpr (kType == DType::kF16) Simd::StoreHalf(static_cast<uint16_t*>(base) + index, v);
+  if constexpr (kType == DType::kBF16) Simd::StoreBf16(static_cast<uint16_t*>(base) + index, v);
+}
+
+template <DType kType>
+void StorePartAs(void* base, int64_t index, Simd::F v, int64_t n) {
+  if constexpr (kType == DType::kF32) Simd::StorePart(static_cast<float*>(base) + index, v, n);
+  if constexpr (kType == DType::kF16)
+    Simd::StoreHalfPart(static_cast<uint16_t*>(base) + index, v, n);
+  if constexpr (kType == DType::kBF16)
+    Simd::StoreBf16Part(static_cast<uint16_t*>(base) + index, v, n);
+}
+
+constexpr int64_t MinOf(int64_t a, int64_t b) { return a < b ? a : b; }
+constexpr int64_t MaxOf(int64_t a, int64_t b) { return a > b ? a : b; }
+
+// The lines of `bytes` from `at`, to the second-level cache. Always inlined: as a function it would
+// have no side effect that GCC knows of, and calls of it would go.
+inline __attribute__((always_inline)) void Fetch(const void* at, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; i += 64)
+    __builtin_prefetch(static_cast<const char*>(at) + i, 0, 2);
+}
+
+// To the first-level cache.
+inline __attribute__((always_inline)) void FetchNear(const void* at, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; i += 64)
+    __builtin_prefetch(static_cast<const char*>(at) + i, 0, 3);
+}
+
+}  // namespace
+}  // namespace spillway::kernels

@@ -1,0 +1,68 @@
+#include "policies/cost/decode_work.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace spillway {
+namespace {
+
+// Numbers of the matrices that each token is multiplied with; tables are looked up, but for a
+// table that is the head too.
+int64_t NumMultiplied(const Plan& plan) {
+  int64_t count = 0;
+  for (const PlannedLayer& layer : plan.layers) {
+    for (const auto& [spec, tiles] : layer.tensors) {
+      const bool looked_up = spec.role == TensorRole::kPositionEmbedding ||
+                             (spec.role == TensorRole::kTokenEmbedding && !plan.shape.tied_head);
+      if (!spec.is_vector() && !looked_up) count += spec.rows * spec.cols;
+    }
+  }
+  return count;
+}
+
+// Tokens attended to by one row in one transformer block, over all its decode passes.
+double AttendedTokens(const Plan& plan, int64_t block, const RequestShape& row) {
+  const int64_t keep = KeepOf(plan.policy.kv, block, row.slots()).slots();
+  double attended = 0.0;
+  for (int64_t past = row.prompt_tokens; past + 1 < row.slots(); ++past) {
+    attended += static_cast<double>(std::min(past, keep) + 1);
+  }
+  return attended;
+}
+
+RequestShape MeanRow(const Trace& trace, int64_t num_rows) {
+  const auto mean = [num_rows](int64_t tokens) {
+    return static_cast<int64_t>(
+        std::llround(static_cast<double>(tokens) / static_cast<double>(num_rows)));
+  };
+  return {mean(trace.prefill.prompt_tokens),
+          mean(trace.prefill.generated_tokens + trace.decode.generated_tokens)};
+}
+
+// KV that the CPU attends to is not read by the device.
+double DeviceShareOfKv(const Plan& plan) {
+  if (plan.device() == Tier::kCpu || !plan.policy.cpu_attention) return 1.0;
+  return plan.policy.kv_frac[Tier::kGpu];
+}
+
+}  // namespace
+
+DecodeWork DecodeWorkOf(const Plan& plan, const Trace& trace) {
+  DecodeWork work;
+  if (trace.decode.passes == 0 || plan.num_requests == 0) return work;
+  const auto batches = static_cast<double>(trace.decode.passes * plan.num_batches);
+  work.flops = 2.0 * static_cast<double>(NumMultiplied(plan) * trace.decode.generated_tokens);
+  work.memory_bytes = batches * static_cast<double>(plan.WeightBytes());
+  const RequestShape row = MeanRow(trace, plan.num_requests);
+  double attended = 0.0;  // by all rows in all blocks
+  for (int64_t block = 0; block < plan.shape.num_layers; ++block) {
+    attended += AttendedTokens(plan, block, row);
+  }
+  attended *= static_cast<double>(plan.num_requests);
+  // Two products of head_dim for each head: scores, and the sum of values.
+  work.flops += 4.0 * attended * static_cast<double>(plan.shape.num_heads * plan.shape.head_dim);
+  work.memory_bytes += attended * static_cast<double>(plan.slot_bytes) * DeviceShareOfKv(plan);
+  return work;
+}
+
+}  // namespace spillway

@@ -1,0 +1,402 @@
+#include "policies/search/placement_lp.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "policies/cost/cost_model.h"
+#include "spillway/error.h"
+
+namespace spillway {
+namespace {
+
+// Variables: the share of each class in each tier, then the seconds of a pass of each kind.
+constexpr std::size_t kNumClasses = 3;
+constexpr std::size_t kNumShares = kNumClasses * 3;
+constexpr std::size_t kNumPassKinds = 2;
+constexpr std::size_t kNumVariables = kNumShares + kNumPassKinds;
+constexpr std::array<std::string_view, kNumPassKinds> kPassNames = {"prefill", "decode"};
+
+// Rows: the sum of each class, the memory of each tier, then for each kind of pass its links, the
+// disk with all that it reads and writes, its computes, and what is the CPU's beside a GPU.
+constexpr std::size_t kMemoryRow = kNumClasses;
+constexpr std::size_t kTimeRow = kMemoryRow + 3;
+constexpr std::size_t kDiskRow = kAllLinks.size();  // of a pass
+constexpr std::size_t kComputeRow = kDiskRow + 1;
+constexpr std::size_t kCpuRow = kComputeRow + 1;
+constexpr std::size_t kCpuMemoryRow = kCpuRow + 1;
+constexpr std::size_t kRowsOfPass = kCpuMemoryRow + 1;
+
+constexpr double kBytesUnit = 1 << 30;  // keeps the coefficients within a few orders of magnitude
+
+// Of placements that take the same time the one in faster tiers is wanted, for it moves less.
+constexpr std::array<double, 3> kSlowTierCost = {0.0, 1e-4, 2e-4};
+
+// Where several tiers could make up for what is missing, the slowest one is the easiest to enlarge.
+constexpr std::array<double, 3> kShortageCost = {4.0, 2.0, 1.0};
+
+// Enough of a model for staging to be packed as in all of it: with fewer blocks the runs of layers
+// that meet around the end of a pass find room that they do not have between others.
+constexpr int64_t kSkeletonBlocks = 4;
+
+constexpr std::size_t Index(std::size_t kind, Tier tier) {
+  return kind * 3 + static_cast<std::size_t>(tier);
+}
+
+PerTier<double>& ClassOf(Placement& placement, std::size_t kind) {
+  return kind == 0 ? placement.weights : kind == 1 ? placement.kv : placement.activations;
+}
+
+PerTier<double> AllOn(Tier tier) {
+  PerTier<double> share;
+  share[tier] = 1.0;
+  return share;
+}
+
+// What the requests are on average.
+RequestShape MeanOf(const Workload& work) {
+  RequestShape sum;
+  for (const RequestShape& row : work.sample) {
+    sum.prompt_tokens += row.prompt_tokens;
+    sum.max_new_tokens += row.max_new_tokens;
+  }
+  const auto count = static_cast<int64_t>(work.sample.size());
+  return {std::max<int64_t>(1, sum.prompt_tokens / count),
+          std::max<int64_t>(1, sum.max_new_tokens / count)};
+}
+
+// Budgets of layers in one that keeps as much in all: a skeleton has fewer layers.
+KvPolicy EvenBudget(const KvPolicy& kv, int64_t num_blocks, int64_t row_tokens) {
+  if (kv.layer_budgets.empty()) return kv;
+  int64_t slots = 0;
+  for (int64_t block = 0; block < num_blocks; ++block)
+    slots += KeepOf(kv, block, row_tokens).slots();
+  KvPolicy even = kv;
+  even.layer_budgets.clear();
+  even.budget = {{0.0, slots / num_blocks}, {}, {}};
+  return even;
+}
+
+Tier TierOf(const PerTier<double>& share) {
+  return *std::ranges::max_element(kAllTiers, {}, [&](Tier tier) { return share[tier]; });
+}
+
+}  // namespace
+
+PlacementLp::PlacementLp(const ModelShape& shape, const Machine& machine, const Workload& work,
+                         const Policy& policy, const KernelNeeds& needs)
+    : shape_(shape),
+      machine_(machine),
+      work_(Repeated(work,
+                     std::max(static_cast<int64_t>(work.sample.size()), policy.gpu_batch_size))),
+      policy_(policy),
+      needs_(needs) {
+  const RequestShape mean = MeanOf(work);
+  policy_.num_gpu_batches = 1;
+  policy_.kv = EvenBudget(policy.kv, shape.num_layers, mean.slots());
+  decode_passes_ = static_cast<double>(mean.max_new_tokens - 1);
+  const PerTier<double> home = AllOn(machine.device);
+  base_ = SampleAt({home, home, home});
+  for (std::size_t kind = 0; kind < kNumClasses; ++kind) {
+    for (const Tier tier : kAllTiers) {
+      Placement corner = {home, home, home};
+      ClassOf(corner, kind) = AllOn(tier);
+      at_corner_[kind][tier] = tier == machine.device ? base_ : SampleAt(corner);
+    }
+  }
+}
+
+PlacementLp::Sample PlacementLp::SampleAt(const Placement& placement) const {
+  ModelShape skeleton = shape_;
+  skeleton.num_layers = std::min(shape_.num_layers, kSkeletonBlocks);
+  Policy policy = policy_;
+  policy.weight_frac = placement.weights;
+  policy.kv_frac = placement.kv;
+  policy.activation_frac = placement.activations;
+  const Plan plan = LayOut(skeleton, machine_, work_, policy, needs_);
+  const CostModel model(plan, RatesOf(machine_));
+
+  Sample sample;
+  const auto more_blocks = static_cast<double>(shape_.num_layers - skeleton.num_layers);
+  const auto blocks = static_cast<double>(shape_.num_layers);
+  for (const std::size_t layer : {1, 2}) {
+    for (const PlannedTensor& tensor : plan.layers[layer].tensors) {
+      sample.fixed_bytes[TierOf(placement.weights)] +=
+          more_blocks * static_cast<double>(tensor.spec.bytes());
+    }
+  }
+  for (const Tier tier : kAllTiers) {
+    const int64_t kv = plan.kv[tier].region.bytes;
+    const int64_t hidden = plan.hidden[tier].region.bytes;
+    const int64_t log = tier == Tier::kDisk ? plan.KvLogBytes() : 0;
+    sample.fixed_bytes[tier] += static_cast<double>(plan.PlannedBytes(tier) - kv - log - hidden);
+    sample.batch_bytes[tier] =
+        static_cast<double>(kv + log) * blocks / static_cast<double>(skeleton.num_layers) +
+        static_cast<double>(hidden);
+  }
+
+  const RequestShape mean = MeanOf(work_);
+  const auto middle =
+      mean.prompt_tokens + std::max<int64_t>(1, static_cast<int64_t>(decode_passes_) / 2);
+  const auto last = static_cast<int64_t>(plan.layers.size()) - 1;
+  for (std::size_t pass = 0; pass < kNumPassKinds; ++pass) {
+    const RowGroup rows = {mean, pass == 0 ? 0 : middle, TierOf(placement.kv),
+                           TierOf(placement.activations), plan.batch.rows};
+    const BatchLoad load = LoadOf(plan, std::span(&rows, 1));
+    PassCost& cost = sample.passes[pass];
+    const auto add = [&](PerLink<double>& seconds, TaskKind kind, const Cursor& at, double times) {
+      const PerLink<int64_t> bytes = model.Bytes({kind, at}, load);
+      for (const Link link : kAllLinks) {
+        seconds[link] += times * model.Seconds(link, kind, bytes[link]);
+      }
+    };
+    for (const int64_t layer : {int64_t{0}, int64_t{1}, int64_t{2}, last}) {
+      const double times = layer == 1 || layer == 2 ? blocks : 1.0;
+      const Cursor at = {0, layer, 0};
+      add(cost.weights_s, TaskKind::kLoadWeights, at, times);
+      // Between a block's layers states stay where they are.
+      if (layer == 0 || layer == 2) add(cost.hidden_s, TaskKind::kStoreHidden, at, times);
+      if (layer == 1 || layer == last) add(cost.hidden_s, TaskKind::kLoadHidden, at, times);
+      UnitSeconds units = model.Compute(layer, load);
+      if (plan.AttendsBeside()) units[CostUnit::kCpuAttention] = 0.0;
+      cost.compute_s += times * units.total_s();
+    }
+    if (KvLeavesGpu(machine_, policy_)) AddCpuAttention(model, load, cost);
+    // The first pass, or as many as it takes until a row is written whole again.
+    const int64_t first = pass == 0 ? 0 : plan.kv_log.passes;
+    const int64_t passes = pass == 0 ? 1 : plan.kv_log.passes;
+    for (const TaskKind kind : {TaskKind::kLoadKv, TaskKind::kStoreKv}) {
+      for (int64_t at = first; at < first + passes; ++at) {
+        add(cost.kv_s, kind, {at, 1, 0}, blocks / static_cast<double>(passes));
+      }
+    }
+  }
+  return sample;
+}
+
+void PlacementLp::AddCpuAttention(const CostModel& model, const BatchLoad& load,
+                                  PassCost& cost) const {
+  const Plan& plan = model.plan();
+  const PerTier<KvLoad>& kv = load.KvOf(0);
+  const auto blocks = static_cast<double>(shape_.num_layers);
+  const double memory = model.rates().cpu.memory_bytes_per_s;
+  const auto memory_s = [memory](int64_t bytes) { return static_cast<double>(bytes) / memory; };
+  cost.cpu_attention_s = blocks * CpuAttentionSeconds(plan, model.rates(), kv, 0);
+  if (!load.prefills()) cost.cpu_attention_s += blocks * HostRowsSeconds(plan, model.rates(), kv);
+  cost.kv_memory_s =
+      blocks * memory_s(CpuAttentionBytes(plan, kv) + KvInBytes(plan, kv)[Link::kDiskRead]);
+  cost.weights_memory_s = blocks * memory_s(model.TrafficBytes(1));
+}
+
+// sum over the shares of (what it is in that corner - what it is at the base) <= -(the base).
+template <typename F>
+LpRow PlacementLp::RowOf(F value_of) const {
+  LpRow row;
+  row.coefficients.assign(kNumVariables, 0.0);
+  const double base = value_of(base_);
+  for (std::size_t kind = 0; kind < kNumClasses; ++kind) {
+    for (const Tier tier : kAllTiers) {
+      row.coefficients[Index(kind, tier)] = value_of(at_corner_[kind][tier]) - base;
+    }
+  }
+  row.limit = -base;
+  return row;
+}
+
+void PlacementLp::AddShareRows(const Limits& limits, LinearProgram& program) const {
+  const std::array fixed = {limits.weights, limits.kv, limits.activations};
+  for (std::size_t kind = 0; kind < kNumClasses; ++kind) {
+    LpRow row;
+    row.coefficients.assign(kNumVariables, 0.0);
+    row.sense = RowSense::kEqual;
+    row.limit = 1.0;
+    for (const Tier tier : kAllTiers) {
+      row.coefficients[Index(kind, tier)] = 1.0;
+      const bool usable = limits.cap_bytes[tier] > 0 &&
+                          !(kind == 1 && tier == Tier::kGpu && KvLeavesGpu(machine_, policy_));
+      program.low.push_back(fixed[kind] ? (*fixed[kind])[tier] : 0.0);
+      program.high.push_back(fixed[kind] ? (*fixed[kind])[tier] : usable ? 1.0 : 0.0);
+    }
+    program.rows.push_back(row);
+  }
+}
+
+void PlacementLp::AddMemoryRows(const Limits& limits, LinearProgram& program) const {
+  for (const Tier tier : kAllTiers) {
+    LpRow row = RowOf([&](const Sample& sample) {
+      return (sample.fixed_bytes[tier] +
+              static_cast<double>(limits.num_batches) * sample.batch_bytes[tier]) /
+             kBytesUnit;
+    });
+    row.limit += static_cast<double>(limits.cap_bytes[tier]) / kBytesUnit;
+    program.rows.push_back(row);
+  }
+}
+
+void PlacementLp::AddTimeRows(const Limits& limits, LinearProgram& program) const {
+  const auto batches = static_cast<double>(limits.num_batches);
+  const double both_frac = machine_.rates.disk_both_frac;
+  for (std::size_t pass = 0; pass < kNumPassKinds; ++pass) {
+    const auto link_s = [&](const Sample& sample, Link link) {
+      const PassCost& cost = sample.passes[pass];
+      // The states of a single batch stay where they are computed.
+      const double hidden_s = limits.num_batches > 1 ? cost.hidden_s[link] : 0.0;
+      return cost.weights_s[link] + batches * (cost.kv_s[link] + hidden_s);
+    };
+    for (const Link link : kAllLinks) {
+      program.rows.push_back(RowOf([&](const Sample& sample) { return link_s(sample, link); }));
+    }
+    program.rows.push_back(RowOf([&](const Sample& sample) {
+      return (link_s(sample, Link::kDiskRead) + link_s(sample, Link::kDiskWrite)) /
+             (2.0 * both_frac);
+    }));
+    // A single batch has nothing for the GPU to do while the CPU attends to it.
+    program.rows.push_back(RowOf([&](const Sample& sample) {
+      const PassCost& cost = sample.passes[pass];
+      const double waits_s = limits.num_batches > 1 ? 0.0 : cost.cpu_attention_s;
+      return batches * (cost.compute_s + waits_s);
+    }));
+    program.rows.push_back(
+        RowOf([&](const Sample& sample) { return batches * sample.passes[pass].cpu_attention_s; }));
+    program.rows.push_back(RowOf([&](const Sample& sample) {
+      const PassCost& cost = sample.passes[pass];
+      return cost.weights_memory_s + batches * cost.kv_memory_s;
+    }));
+    for (std::size_t row = program.rows.size() - kRowsOfPass; row < program.rows.size(); ++row) {
+      program.rows[row].coefficients[kNumShares + pass] = -1.0;
+    }
+  }
+}
+
+LinearProgram PlacementLp::Program(const Limits& limits, Store store) const {
+  LinearProgram program;
+  AddShareRows(limits, program);
+  AddMemoryRows(limits, program);
+  AddTimeRows(limits, program);
+  constexpr std::size_t kStored = Index(0, Tier::kDisk);
+  if (store == Store::kWhole) {
+    LpRow& disk = program.rows[kMemoryRow + static_cast<std::size_t>(Tier::kDisk)];
+    disk.limit -= std::exchange(disk.coefficients[kStored], 0.0);
+  } else if (store == Store::kNone) {
+    program.high[kStored] = program.low[kStored];
+  }
+  program.low.resize(kNumVariables, 0.0);
+  program.high.resize(kNumVariables, std::numeric_limits<double>::infinity());
+  program.cost.assign(kNumVariables, 0.0);
+  program.cost[kNumShares] = 1.0;
+  program.cost[kNumShares + 1] = decode_passes_;
+  const double scale = base_.passes[0].compute_s + decode_passes_ * base_.passes[1].compute_s;
+  for (std::size_t share = 0; share < kNumShares; ++share) {
+    program.cost[share] = scale * kSlowTierCost[share % 3];
+  }
+  return program;
+}
+
+// A store on disk holds all weights, however few are read from it. That is no linear cost: where
+// disk space is short, either all of it is paid or no weight lies there.
+std::optional<PlacementAnswer> PlacementLp::Solve(const Limits& limits) const {
+  const LinearProgram shares = Program(limits, Store::kByShare);
+  const std::optional<LpSolution> by_share = spillway::Solve(shares);
+  if (!by_share) return std::nullopt;
+  const LinearProgram whole = Program(limits, Store::kWhole);
+  const LpRow& disk = whole.rows[kMemoryRow + static_cast<std::size_t>(Tier::kDisk)];
+  const double used =
+      std::inner_product(by_share->x.begin(), by_share->x.end(), disk.coefficients.begin(), 0.0);
+  constexpr double kNothing = 1e-9;
+  if (by_share->x[Index(0, Tier::kDisk)] <= kNothing || used <= disk.limit) {
+    return AnswerOf(shares, *by_share);
+  }
+  const std::optional<LpSolution> with = spillway::Solve(whole);
+  const LinearProgram none = Program(limits, Store::kNone);
+  const std::optional<LpSolution> without = spillway::Solve(none);
+  if (!with && !without) return std::nullopt;
+  if (!without || (with && with->cost < without->cost)) return AnswerOf(whole, *with);
+  return AnswerOf(none, *without);
+}
+
+// What one more byte per second of each link would give, by the duals of a pass's rows: a tight row
+// is bytes / rate - seconds <= 0, and that of the disk half the sum of two of them, over what reads
+// and writes leave each other.
+void PlacementLp::AddGainsOfPass(const LinearProgram& program, const LpSolution& solution,
+                                 std::size_t pass, Gains& gains) const {
+  const CostRates rates = RatesOf(machine_);
+  const auto row_of = [pass](std::size_t of_pass) {
+    return kTimeRow + pass * kRowsOfPass + of_pass;
+  };
+  for (std::size_t at = 0; at < kAllLinks.size(); ++at) {
+    const Link link = kAllLinks[at];
+    if (rates.link_bytes_per_s[link] <= 0.0) continue;
+    double worth = std::max(0.0, -solution.duals[row_of(at)]);
+    if (link == Link::kDiskRead || link == Link::kDiskWrite)
+      worth += std::max(0.0, -solution.duals[row_of(kDiskRow)]) / (2.0 * rates.disk_both_frac);
+    const LpRow& row = program.rows[row_of(at)];
+    const double link_s = std::inner_product(solution.x.begin(), solution.x.begin() + kNumShares,
+                                             row.coefficients.begin(), -row.limit);
+    gains.s_per_byte_per_s[link] += worth * link_s / rates.link_bytes_per_s[link];
+  }
+}
+
+PlacementAnswer PlacementLp::AnswerOf(const LinearProgram& program,
+                                      const LpSolution& solution) const {
+  PlacementAnswer answer;
+  for (std::size_t kind = 0; kind < kNumClasses; ++kind) {
+    for (const Tier tier : kAllTiers) {
+      ClassOf(answer.placement, kind)[tier] = std::clamp(solution.x[Index(kind, tier)], 0.0, 1.0);
+    }
+  }
+  answer.block_s = solution.x[kNumShares] + decode_passes_ * solution.x[kNumShares + 1];
+
+  std::vector<std::pair<double, std::string>> costs;  // seconds that a limit is worth, and its name
+  for (const Tier tier : kAllTiers) {
+    const std::size_t row = kMemoryRow + static_cast<std::size_t>(tier);
+    answer.gains.s_per_byte[tier] = std::max(0.0, -solution.duals[row]) / kBytesUnit;
+    costs.emplace_back(-solution.duals[row],
+                       std::string(TierName(tier)) + (tier == Tier::kDisk ? " space" : " memory"));
+  }
+  for (std::size_t pass = 0; pass < kNumPassKinds; ++pass) {
+    const double pass_s = solution.x[kNumShares + pass];
+    for (std::size_t of_pass = 0; of_pass < kRowsOfPass; ++of_pass) {
+      const double dual = -solution.duals[kTimeRow + pass * kRowsOfPass + of_pass];
+      const std::string_view noun = of_pass == kComputeRow     ? "compute"
+                                    : of_pass == kCpuRow       ? "cpu attention"
+                                    : of_pass == kCpuMemoryRow ? "cpu memory's rate"
+                                    : of_pass == kDiskRow      ? "disk"
+                                                               : LinkName(kAllLinks[of_pass]);
+      costs.emplace_back(dual * pass_s, fmt::format("{} {}", kPassNames[pass], noun));
+    }
+    AddGainsOfPass(program, solution, pass, answer.gains);
+  }
+  std::ranges::stable_sort(costs, std::greater<>(), &std::pair<double, std::string>::first);
+  constexpr double kWorthNaming = 0.01;
+  for (const auto& [cost, name] : costs) {
+    if (cost < kWorthNaming * answer.block_s) break;
+    answer.bound_by += (answer.bound_by.empty() ? "" : ", ") + name;
+  }
+  return answer;
+}
+
+Shortage PlacementLp::ShortageOf(const Limits& limits) const {
+  LinearProgram program = Program(limits, Store::kByShare);
+  // Memory may be exceeded, and nothing else costs.
+  std::ranges::fill(program.cost, 0.0);
+  for (LpRow& row : program.rows) row.coefficients.resize(kNumVariables + 3, 0.0);
+  for (std::size_t tier = 0; tier < 3; ++tier) {
+    program.rows[kMemoryRow + tier].coefficients[kNumVariables + tier] = -1.0;
+    program.cost.push_back(kShortageCost[tier]);
+    program.low.push_back(0.0);
+    program.high.push_back(std::numeric_limits<double>::infinity());
+  }
+  const std::optional<LpSolution> solution = spillway::Solve(program);
+  SPILLWAY_CHECK(solution.has_value());
+  const auto missing = [&](Tier tier) {
+    return solution->x[kNumVariables + static_cast<std::size_t>(tier)];
+  };
+  const Tier tier = *std::ranges::max_element(kAllTiers, {}, missing);
+  return {tier, static_cast<int64_t>(missing(tier) * kBytesUnit)};
+}
+
+}  // namespace spillway

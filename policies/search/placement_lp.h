@@ -1,0 +1,103 @@
+// PlacementLp: for a block of a given shape, the shares of weights, KV and activations in the tiers
+// that make it fastest, as a linear program (FlexGen, section 4.3). A pass takes as long as its
+// busiest link or the computes; memory and time grow linearly with the shares. Every coefficient is
+// read off the plan's own layout and the cost model, at the corners where a class lies in one tier.
+// Where the CPU attends beside a GPU, KV has no share on it. Thread rule: values; Solve is pure.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "policies/cost/cost_model.h"
+#include "policies/search/linear_program.h"
+#include "policies/search/placement.h"
+#include "spillway/plan.h"
+
+namespace spillway {
+
+// What one more unit of a cap or of a link's rate would take from the time of a block.
+struct Gains {
+  PerTier<double> s_per_byte;
+  PerLink<double> s_per_byte_per_s;
+};
+
+struct PlacementAnswer {
+  Placement placement;
+  double block_s = 0.0;  // prefill and all decode passes
+  std::string bound_by;  // the limits that cost most time: "decode disk_read, cpu memory"
+  Gains gains;
+};
+
+// Which tier is short, when no placement fits.
+struct Shortage {
+  Tier tier = Tier::kCpu;
+  int64_t bytes = 0;  // at least that many
+};
+
+// A block's bytes and seconds as functions of its placement.
+class PlacementLp {
+ public:
+  // Of batches of policy.gpu_batch_size rows; the policy's shares and number of batches do not
+  // count. Requires: KnowsRates(machine).
+  PlacementLp(const ModelShape& shape, const Machine& machine, const Workload& work,
+              const Policy& policy, const KernelNeeds& needs);
+
+  struct Limits {
+    int64_t num_batches = 1;
+    PerTier<int64_t> cap_bytes;
+    std::optional<PerTier<double>> weights;  // fixed shares
+    std::optional<PerTier<double>> kv;
+    std::optional<PerTier<double>> activations;
+  };
+  // nullopt: nothing fits.
+  std::optional<PlacementAnswer> Solve(const Limits& limits) const;
+  // Requires: Solve gives nullopt. The tier that lacks most with the least that is missing in all.
+  Shortage ShortageOf(const Limits& limits) const;
+
+ private:
+  // Everything that is linear in the shares. Of a pass of each kind (prefill, decode): seconds of
+  // each link for the weights, and for the KV and the states of one batch; of its computes.
+  struct PassCost {
+    PerLink<double> weights_s;
+    PerLink<double> kv_s;
+    PerLink<double> hidden_s;
+    double compute_s = 0.0;
+    // With CPU attention beside a GPU: that of a batch, and what the CPU's memory needs for it and
+    // for what the links bring: weights, and KV of a batch.
+    double cpu_attention_s = 0.0;
+    double weights_memory_s = 0.0;
+    double kv_memory_s = 0.0;
+  };
+  struct Sample {
+    PerTier<double> fixed_bytes;
+    PerTier<double> batch_bytes;
+    std::array<PassCost, 2> passes;
+  };
+
+  Sample SampleAt(const Placement& placement) const;
+  void AddCpuAttention(const CostModel& model, const BatchLoad& load, PassCost& cost) const;
+  enum class Store { kByShare, kWhole, kNone };
+  LinearProgram Program(const Limits& limits, Store store) const;
+  template <typename F>
+  LpRow RowOf(F value_of) const;
+  void AddShareRows(const Limits& limits, LinearProgram& program) const;
+  void AddMemoryRows(const Limits& limits, LinearProgram& program) const;
+  void AddTimeRows(const Limits& limits, LinearProgram& program) const;
+  void AddGainsOfPass(const LinearProgram& program, const LpSolution& solution, std::size_t pass,
+                      Gains& gains) const;
+  PlacementAnswer AnswerOf(const LinearProgram& program, const LpSolution& solution) const;
+
+  const ModelShape& shape_;
+  Machine machine_;
+  Workload work_;
+  Policy policy_;
+  KernelNeeds needs_;
+  double decode_passes_ = 0.0;
+  Sample base_;                               // all on the device
+  std::array<PerTier<Sample>, 3> at_corner_;  // one class in one tier, the others on the device
+};
+
+}  // namespace spillway

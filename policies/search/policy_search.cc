@@ -1,0 +1,388 @@
+#include "policies/search/policy_search.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "policies/cost/cost_model.h"
+#include "spillway/error.h"
+#include "src/base/stop_signal.h"
+
+namespace spillway {
+namespace {
+
+constexpr std::array<int64_t, 24> kBatchSizes = {1,  2,  4,   8,   12,  16,  20,  24,
+                                                 28, 32, 36,  40,  44,  48,  56,  64,
+                                                 80, 96, 112, 128, 160, 192, 256, 384};
+constexpr std::array<int64_t, 22> kNumBatches = {1,  2,  3,  4,  5,  6,  8,  10, 12, 14, 16,
+                                                 18, 20, 24, 28, 32, 40, 48, 64, 80, 96, 128};
+
+// A block beyond this gains nothing: at 4096 rows even a disk's weights cost next to nothing a row.
+constexpr int64_t kMaxBlockRows = 4096;
+
+constexpr int64_t kPrefillChunk = 512;  // as in default_policy.cc
+
+constexpr std::size_t kNumFinalists = 16;
+constexpr std::size_t kMaxTries = 4 * kNumFinalists;  // some drafts do not survive rounding
+constexpr std::size_t kNumRefined = 12;
+constexpr std::size_t kNumBest = 10;
+
+// Predictions that differ by less cannot be told apart.
+constexpr double kAsFast = 0.01;
+
+// Tightened caps after which a placement that still does not fit is given up.
+constexpr int kMaxRoundings = 4;
+
+struct BlockShape {
+  int64_t batch_size = 1;
+  int64_t num_batches = 1;
+  bool cpu_attention = false;
+  std::size_t storage = 0;  // in SearchInput
+
+  auto operator<=>(const BlockShape&) const = default;
+};
+
+struct Draft {
+  BlockShape block;
+  double tokens_per_s = 0.0;  // by its linear program
+};
+
+constexpr double kGib = 1 << 30;
+
+class Search {
+ public:
+  explicit Search(const SearchInput& input) : input_(input) {}
+
+  SearchResult Run() {
+    std::vector<Draft> drafts = Drafts();
+    if (drafts.empty()) {
+      result_.shortage = LpOf(Smallest()).ShortageOf(LimitsOf(Smallest()));
+      return std::move(result_);
+    }
+    std::ranges::stable_sort(drafts, std::greater<>(), &Draft::tokens_per_s);
+    for (std::size_t storage = 0; storage < input_.storage.size(); ++storage) {
+      TryBestOf(storage, drafts);
+    }
+    for (const Draft& draft : drafts) {
+      if (result_.best.size() == kNumFinalists || tried_.size() == kMaxTries) break;
+      Try(draft.block);
+    }
+    if (!result_.feasible()) Try(drafts.back().block);
+    Refine();
+    KeepBest();
+    LeadWithMostBits();
+    return std::move(result_);
+  }
+
+ private:
+  // So that each storage has its place in the result.
+  void TryBestOf(std::size_t storage, const std::vector<Draft>& drafts) {
+    if (input_.storage.size() == 1) return;
+    for (const Draft& draft : drafts) {
+      const std::size_t before = result_.best.size();
+      if (draft.block.storage == storage) Try(draft.block);
+      if (result_.best.size() > before) return;
+    }
+  }
+
+  // The first of each storage, and of the others as many as there is room for.
+  void KeepBest() {
+    std::vector<Candidate> firsts;
+    const auto is_first = [&](const Candidate& candidate) {
+      return std::ranges::find(firsts, candidate.storage, &Candidate::storage) == firsts.end();
+    };
+    std::size_t room = kNumBest - std::min(kNumBest, input_.storage.size());
+    std::vector<Candidate> kept;
+    for (Candidate& candidate : result_.best) {
+      if (is_first(candidate)) {
+        firsts.push_back(candidate);
+      } else if (room > 0) {
+        --room;
+      } else {
+        continue;
+      }
+      kept.push_back(std::move(candidate));
+    }
+    result_.best = std::move(kept);
+  }
+
+  // Of those that are as fast as the best, as far as a prediction can tell, the one that is stored
+  // most exactly comes first.
+  void LeadWithMostBits() {
+    if (!result_.feasible()) return;
+    const auto bits = [](const Candidate& candidate) {
+      return candidate.storage.weight_bits + candidate.storage.kv_bits;
+    };
+    const auto rate = [](const Candidate& candidate) {
+      return candidate.prediction.generated_tokens_per_s;
+    };
+    const double least = (1.0 - kAsFast) * rate(result_.best.front());
+    const auto slower =
+        std::ranges::find_if(result_.best, [&](const auto& other) { return rate(other) < least; });
+    const auto leader = std::ranges::max_element(result_.best.begin(), slower, std::less<>(), bits);
+    std::rotate(result_.best.begin(), leader, std::next(leader));
+  }
+
+  std::vector<bool> AttentionChoices() const {
+    if (input_.given.cpu_attention) return {*input_.given.cpu_attention};
+    if (input_.machine.device == Tier::kCpu) return {false};
+    const auto& placement = input_.given.placement;
+    if (placement && SharesAttention(input_.machine, placement->kv)) return {false};
+    return {false, true};
+  }
+
+  template <std::size_t size>
+  std::vector<int64_t> Choices(const std::array<int64_t, size>& grid,
+                               const std::optional<int64_t>& given, int64_t most) const {
+    if (given) return {*given};
+    std::vector<int64_t> choices;
+    for (const int64_t value : grid) {
+      if (value < most) choices.push_back(value);
+    }
+    choices.push_back(most);
+    return choices;
+  }
+
+  int64_t MaxRows() const {
+    return input_.endless ? kMaxBlockRows : std::min(kMaxBlockRows, input_.work.num_requests);
+  }
+
+  std::vector<int64_t> BatchSizes() const {
+    return Choices(kBatchSizes, input_.given.gpu_batch_size,
+                   std::min(MaxRows(), kBatchSizes.back()));
+  }
+
+  std::vector<int64_t> BatchCounts(int64_t batch_size) const {
+    return Choices(kNumBatches, input_.given.num_gpu_batches,
+                   std::min((MaxRows() + batch_size - 1) / batch_size, kNumBatches.back()));
+  }
+
+  BlockShape Smallest() const {
+    return {input_.given.gpu_batch_size.value_or(1), input_.given.num_gpu_batches.value_or(1),
+            input_.given.cpu_attention.value_or(false), 0};
+  }
+
+  std::vector<Draft> Drafts() {
+    std::vector<Draft> drafts;
+    for (std::size_t storage = 0; storage < input_.storage.size(); ++storage) {
+      for (const bool cpu_attention : AttentionChoices()) {
+        for (const int64_t batch_size : BatchSizes()) {
+          AddDrafts({batch_size, 1, cpu_attention, storage}, drafts);
+        }
+      }
+    }
+    return drafts;
+  }
+
+  // Of blocks of such batches.
+  void AddDrafts(BlockShape block, std::vector<Draft>& drafts) {
+    for (const int64_t num_batches : BatchCounts(block.batch_size)) {
+      block.num_batches = num_batches;
+      ThrowIfStopRequested();
+      const auto answer = SolveLp(block, LimitsOf(block));
+      if (!answer) return;  // more batches need more room
+      drafts.push_back({block, DraftRate(block, answer->block_s)});
+    }
+  }
+
+  // A last block that is not full moves the same weights for fewer rows: between its rows' share
+  // and a whole block. Predictions are exact in this; a draft is not.
+  double DraftRate(const BlockShape& block, double block_s) const {
+    const auto rows = static_cast<double>(block.batch_size * block.num_batches);
+    if (input_.endless) return rows / block_s;
+    const auto requests = static_cast<double>(input_.work.num_requests);
+    const double blocks = requests / rows;
+    return requests / (0.5 * (blocks + std::ceil(blocks)) * block_s);
+  }
+
+  Policy PolicyOf(const BlockShape& block, const Placement& placement) const {
+    Policy policy;
+    policy.weight_frac = placement.weights;
+    policy.kv_frac = placement.kv;
+    policy.activation_frac = placement.activations;
+    policy.gpu_batch_size = block.batch_size;
+    policy.num_gpu_batches = block.num_batches;
+    policy.cpu_attention = block.cpu_attention;
+    policy.kv_dtype = input_.given.kv_dtype.value_or(DType::kF16);
+    policy.kv = input_.given.kv.value_or(KvPolicy{});
+    const StorageChoice& storage = input_.storage[block.storage];
+    policy.weight_bits = storage.weight_bits;
+    policy.kv_bits = storage.kv_bits;
+    if (storage.kv_budget) {
+      policy.kv.budget = {*storage.kv_budget, {}, {}};
+      policy.kv.layer_budgets.clear();
+    }
+    policy.prefill_chunk = input_.given.prefill_chunk.value_or(kPrefillChunk);
+    return policy;
+  }
+
+  // The model as it is stored there.
+  ModelShape ShapeOf(const BlockShape& block) const {
+    ModelShape shape = input_.shape;
+    shape.weight_bits = input_.storage[block.storage].weight_bits;
+    return shape;
+  }
+
+  const PlacementLp& LpOf(const BlockShape& block) {
+    const std::tuple key(block.batch_size, block.cpu_attention, block.storage);
+    std::unique_ptr<PlacementLp>& lp = lps_[key];
+    if (!lp) {
+      lp = std::make_unique<PlacementLp>(ShapeOf(block), input_.machine, input_.work,
+                                         PolicyOf(block, {}), input_.needs);
+    }
+    return *lp;
+  }
+
+  PlacementLp::Limits LimitsOf(const BlockShape& block) const {
+    PlacementLp::Limits limits;
+    limits.num_batches = block.num_batches;
+    limits.cap_bytes = input_.machine.cap_bytes;
+    if (const auto& placement = input_.given.placement) {
+      limits.weights = placement->weights;
+      limits.kv = placement->kv;
+      limits.activations = placement->activations;
+    }
+    return limits;
+  }
+
+  std::optional<PlacementAnswer> SolveLp(const BlockShape& block,
+                                         const PlacementLp::Limits& limits) {
+    ++result_.num_programs;
+    return LpOf(block).Solve(limits);
+  }
+
+  // Whole rows: what a tier has no whole row for goes to the next slower one.
+  static PerTier<double> WholeRows(const PerTier<double>& share, int64_t rows) {
+    const auto count = static_cast<double>(rows);
+    const auto floor = [&](double part) { return std::floor(part * count + 1e-6); };
+    PerTier<double> whole;
+    const double gpu = floor(share[Tier::kGpu]);
+    const double cpu = std::min(count, floor(share[Tier::kGpu] + share[Tier::kCpu])) - gpu;
+    whole[Tier::kGpu] = gpu / count;
+    whole[Tier::kCpu] = cpu / count;
+    whole[Tier::kDisk] = share[Tier::kDisk] > 0.0 ? (count - gpu - cpu) / count : 0.0;
+    if (share[Tier::kDisk] <= 0.0) whole[Tier::kCpu] = 1.0 - whole[Tier::kGpu];
+    return whole;
+  }
+
+  // Rows first, then the weights that fit beside them; again with tighter caps when the layout
+  // takes more than its linear model says.
+  void Try(const BlockShape& block) {
+    if (!tried_.insert(block).second) return;
+    PlacementLp::Limits limits = LimitsOf(block);
+    for (int rounding = 0; rounding < kMaxRoundings; ++rounding) {
+      const auto loose = SolveLp(block, limits);
+      if (!loose) return;
+      PlacementLp::Limits whole = limits;
+      if (!input_.given.placement) {
+        whole.kv = WholeRows(loose->placement.kv, block.batch_size);
+        whole.activations = WholeRows(loose->placement.activations, block.batch_size);
+      }
+      const auto rounded = SolveLp(block, whole);
+      const Policy policy = PolicyOf(block, rounded ? rounded->placement : loose->placement);
+      const Workload work = input_.endless ? OneBlock(input_.work, policy) : input_.work;
+      const Plan plan = LayOut(ShapeOf(block), input_.machine, work, policy, input_.needs);
+      if (Fits(plan)) return Keep(block, plan, work, *loose);
+      for (const Tier tier : kAllTiers) {
+        const int64_t excess = plan.PlannedBytes(tier) - input_.machine.cap_bytes[tier];
+        if (excess <= 0) continue;
+        limits.cap_bytes[tier] -= excess + excess / 8;
+        result_.shortage = {tier, excess};
+      }
+    }
+  }
+
+  // Policies whose runs cannot be told apart: one that attends on the CPU to KV that was given all
+  // to the GPU, blocks that the workload fills in the same way.
+  static bool AreAlike(const Candidate& a, const Candidate& b) {
+    return a.storage == b.storage && a.policy.gpu_batch_size == b.policy.gpu_batch_size &&
+           a.prediction.prefill_s == b.prediction.prefill_s &&
+           a.prediction.decode_s == b.prediction.decode_s && a.planned_bytes == b.planned_bytes;
+  }
+
+  void Keep(const BlockShape& block, const Plan& plan, const Workload& work,
+            const PlacementAnswer& answer) {
+    ThrowIfStopRequested();
+    ++result_.num_plans;
+    Candidate candidate;
+    candidate.policy = plan.policy;
+    candidate.storage = input_.storage[block.storage];
+    candidate.prediction = input_.predict(plan, work);
+    candidate.bound_by = answer.bound_by;
+    for (const Tier tier : kAllTiers) candidate.planned_bytes[tier] = plan.PlannedBytes(tier);
+    // A second less in a block's time raises the rate by rate / time.
+    const double gain = candidate.prediction.generated_tokens_per_s / answer.block_s;
+    for (const Tier tier : kAllTiers) {
+      candidate.per_gib[tier] = gain * answer.gains.s_per_byte[tier] * kGib;
+    }
+    for (const Link link : kAllLinks) {
+      candidate.per_gb_per_s[link] = gain * answer.gains.s_per_byte_per_s[link] * 1e9;
+    }
+    const auto alike = [&](const Candidate& other) { return AreAlike(other, candidate); };
+    if (std::ranges::any_of(result_.best, alike)) return;
+    const auto slower = std::ranges::find_if(result_.best, [&](const Candidate& other) {
+      return other.prediction.generated_tokens_per_s < candidate.prediction.generated_tokens_per_s;
+    });
+    result_.best.insert(slower, std::move(candidate));
+  }
+
+  // Block shapes beside the best one, as long as there are some.
+  void Refine() {
+    for (std::size_t tries = 0; tries < kNumRefined && result_.feasible();) {
+      const Policy& best = result_.best.front().policy;
+      const auto storage =
+          std::ranges::find(input_.storage, result_.best.front().storage) - input_.storage.begin();
+      const BlockShape centre = {best.gpu_batch_size, best.num_gpu_batches, best.cpu_attention,
+                                 static_cast<std::size_t>(storage)};
+      const std::size_t before = tried_.size();
+      for (const BlockShape& block : Beside(centre)) {
+        if (tried_.size() == before) Try(block);
+      }
+      if (tried_.size() == before) return;
+      ++tries;
+    }
+  }
+
+  std::vector<BlockShape> Beside(const BlockShape& block) const {
+    std::vector<BlockShape> shapes;
+    const int64_t step = block.batch_size >= 8 ? 4 : 1;
+    const auto add = [&](int64_t batch_size, int64_t num_batches) {
+      const bool changes_given = (input_.given.gpu_batch_size && batch_size != block.batch_size) ||
+                                 (input_.given.num_gpu_batches && num_batches != block.num_batches);
+      if (changes_given || batch_size < 1 || num_batches < 1) return;
+      if (batch_size > MaxRows() || (num_batches - 1) * batch_size >= MaxRows()) return;
+      shapes.push_back({batch_size, num_batches, block.cpu_attention, block.storage});
+    };
+    add(block.batch_size, block.num_batches + 1);
+    add(block.batch_size, block.num_batches - 1);
+    add(block.batch_size + step, block.num_batches);
+    add(block.batch_size - step, block.num_batches);
+    add(block.batch_size + step, block.num_batches - 1);
+    add(block.batch_size - step, block.num_batches + 1);
+    return shapes;
+  }
+
+  const SearchInput& input_;
+  SearchResult result_;
+  std::map<std::tuple<int64_t, bool, std::size_t>, std::unique_ptr<PlacementLp>> lps_;
+  std::set<BlockShape> tried_;
+};
+
+}  // namespace
+
+Workload OneBlock(const Workload& work, const Policy& policy) {
+  return Repeated(work, policy.gpu_batch_size * policy.num_gpu_batches);
+}
+
+SearchResult SearchPolicies(const SearchInput& input) {
+  SPILLWAY_CHECK(KnowsRates(input.machine) && input.work.num_requests > 0);
+  return Search(input).Run();
+}
+
+}  // namespace spillway

@@ -1,0 +1,25 @@
+#include "src/answers/fingerprint.h"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include "spillway/error.h"
+
+namespace spillway {
+
+void TokenFingerprint::Deleter::operator()(XXH64_state_s* state) const { XXH64_freeState(state); }
+
+TokenFingerprint::TokenFingerprint() : state_(XXH64_createState()) {
+  SPILLWAY_CHECK(state_ != nullptr);
+  XXH64_reset(state_.get(), 0);
+}
+
+void TokenFingerprint::Add(std::span<const TokenId> tokens) {
+  XXH64_update(state_.get(), tokens.data(), tokens.size_bytes());
+}
+
+uint64_t TokenFingerprint::value() const { return XXH64_digest(state_.get()); }
+
+std::string TokenFingerprint::Hex() const { return fmt::format("{:016x}", value()); }
+
+}  // namespace spillway

@@ -1,0 +1,146 @@
+// OutputFile: where the lines go. A regular file is written beside its place and moved there when
+// it is whole; meanwhile a journal says how much of it is on the disk.
+// Thread rule: one thread.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "src/answers/ahead_lines.h"
+#include "src/answers/journal.h"
+#include "src/base/descriptor.h"
+
+struct XXH3_state_s;
+
+namespace spillway {
+
+// What to do where the output, or the .part of an interrupted run, is there already.
+enum class ExistingOutput { kRefuse, kReplace, kResume };
+
+class OutputFile {
+ public:
+  // "-" and "/dev/stdout" are standard output; a pipe or a character device (/dev/null) is written
+  // as it is. Otherwise `path`.part is created, mode 0644 less the umask, never through a link that
+  // somebody else put there, and locked. A `path`.part with lines in it is what an interrupted run
+  // finished: it only goes away with kReplace, and kResume opens it to go on.
+  // Throws: Error kOutputExists, kPath, kRunInUse (another process is writing it), kIo; with
+  // kResume kResume where nothing is there, kFlag where `path` is a stream.
+  OutputFile(const std::filesystem::path& path, ExistingOutput existing);
+  ~OutputFile();  // without Finish or Keep: an empty .part is removed
+
+  // kResume found the finished output instead of a .part: nothing is open, nothing may be called.
+  bool finished() const { return finished_; }
+
+  // Whether the finished output is known to be of such a run: Begin leaves the manifest's digest in
+  // the file's attribute user.spillway.run, where the filesystem has attributes.
+  bool IsOf(const RunManifest& manifest) const;
+
+  // What decided the bytes of the run that is to be resumed; none where it left no whole manifest,
+  // and without kResume. Before Begin. Throws: Error kCorrupt, kPath, kIo.
+  std::optional<RunManifest> InterruptedRun() const;
+
+  // Before the first Write, and only for what is to be resumable: starts the journal
+  // `path`.journal. With kResume: reads it, verifies what it says is committed, gives each
+  // committed line (with its newline) to `on_line`, cuts off what follows, and returns the last
+  // commit. Throws: Error kResume (another manifest, or a .part that is not what the run wrote),
+  // kCorrupt (a damaged journal), kOutputExists, kDiskSpace, kIo.
+  CommitRecord Begin(const RunManifest& manifest,
+                     const std::function<void(std::string_view)>& on_line = {});
+
+  // Appends whole lines. On failure what was written of them is cut off again, so that .part ends
+  // with a whole line.
+  // Throws: Error kDiskSpace, kIo.
+  void Write(std::string_view lines);
+
+  // Puts what was written on the disk; where a journal was begun, records that it answers the first
+  // `lines` lines of the input.
+  // Throws: as Write.
+  void Commit(int64_t lines);
+
+  // Answers that the interrupted run had finished after the committed ones, by line of the input.
+  // After Begin.
+  std::map<int64_t, std::string> TakeAhead() { return std::move(ahead_found_); }
+
+  // Where an answer, with its newline, waits for those of earlier lines: it is kept in
+  // `path`.ahead, and on the disk after the next SyncAhead. Nothing happens without a journal.
+  // Throws: as Write.
+  void KeepAhead(int64_t line, std::string_view answer);
+  void SyncAhead();
+
+  // All that were kept are committed by now, or given up.
+  void ForgetAhead();
+  int64_t ahead_bytes() const { return ahead_ ? ahead_->num_bytes() : 0; }
+
+  // Puts what was written on the disk. Throws: as Write.
+  void Sync();
+
+  // An interrupted run without a line is to be resumable too.
+  void Keep() { keep_ = true; }
+
+  // After a failed Write or Commit: what the disk holds is unknown, and trying again may claim
+  // success for lost pages. Nothing may be written any more.
+  bool failed() const { return failed_; }
+
+  // Sync, rename (which never replaces a file that appeared meanwhile, except for kReplace), sync
+  // of the folder; the journal goes away.
+  // Throws: Error kDiskSpace, kIo, kOutputExists.
+  void Finish();
+
+  const std::filesystem::path& path() const { return path_; }
+
+  // Where the lines are until Finish; empty when they are written in place.
+  std::filesystem::path part_path() const;
+
+ private:
+  struct HashDeleter {
+    void operator()(XXH3_state_s* state) const;
+  };
+
+  bool in_place() const { return !folder_.valid(); }
+  std::filesystem::path journal_path() const;
+  void RemoveRecords() const;
+  void CheckPlace();
+  Descriptor OpenExistingPart(int access) const;
+  void RemoveStalePart();
+  void RemoveStale(const std::filesystem::path& path, bool (*is_ours)(std::string_view)) const;
+  Descriptor Create(const std::filesystem::path& path) const;
+  void OpenPart();
+  void ResumePart();
+  void StartJournal(const RunManifest& manifest);
+  CommitRecord ResumeJournal(const RunManifest& manifest,
+                             const std::function<void(std::string_view)>& on_line);
+  void Verify(const JournalContent& content, const std::function<void(std::string_view)>& on_line);
+  std::string ReadPart(int64_t size) const;
+  void ResumeAhead();
+  std::filesystem::path ahead_path() const;
+  bool Exists(const std::string& name) const;
+  [[noreturn]] void ThrowPathError(const std::string& name) const;
+
+  std::filesystem::path path_;
+  std::string name_;  // of the path's last part; everything is done relative to folder_
+  std::string part_name_;
+  std::string journal_name_;
+  std::string ahead_name_;
+  ExistingOutput existing_;
+  bool replaces_;  // an output that is there at the end
+  Descriptor folder_;
+  Descriptor file_;
+  std::optional<Journal> journal_;
+  std::string run_digest_;           // once a journal is begun
+  std::optional<AheadLines> ahead_;  // once there is something to keep
+  std::map<int64_t, std::string> ahead_found_;
+  std::unique_ptr<XXH3_state_s, HashDeleter> hash_;  // of all bytes, once a journal is begun
+  int64_t num_bytes_ = 0;
+  bool finished_ = false;
+  bool moved_ = false;
+  bool keep_ = false;
+  bool failed_ = false;
+};
+
+}  // namespace spillway

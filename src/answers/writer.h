@@ -1,0 +1,130 @@
+// CompletionWriter: output lines (completions, or scores) in input order, whatever the order in
+// which rows finish.
+// Thread rule: one thread.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/answers/output_file.h"
+#include "src/answers/run_manifest.h"
+#include "src/sampling/request.h"
+#include "src/tokenizer/tokenizer.h"
+
+namespace spillway {
+
+// OpenAI Batch lines of `generate`, or the lines of `score`.
+enum class AnswerForm { kCompletion, kScore };
+
+struct WriterOptions {
+  std::string model_name;
+  // Of the input and of what decides the output; makes "id" and "request_id".
+  uint64_t run_fingerprint = 0;
+  ExistingOutput existing = ExistingOutput::kRefuse;
+  AnswerForm form = AnswerForm::kCompletion;
+};
+
+// Of scored tokens, natural log; summed in input order.
+struct ScoreTotals {
+  int64_t num_tokens = 0;
+  double logprob_sum = 0.0;
+};
+
+// Lines of output by what they carry.
+struct AnswerCounts {
+  int64_t num_completions = 0;
+  int64_t num_errors = 0;
+
+  int64_t num_lines() const { return num_completions + num_errors; }
+  AnswerCounts operator+(const AnswerCounts& other) const {
+    return {num_completions + other.num_completions, num_errors + other.num_errors};
+  }
+};
+
+class CompletionWriter {
+ public:
+  // Lines go to `path`.part, renamed to `path` by Finish; "-" is standard output, and what is no
+  // regular file (/dev/null, a pipe) is written in place.
+  // Refuses at once what could only fail later: an existing output that is not to be replaced, a
+  // .part with the lines of an interrupted run, or none to resume; a folder that is missing or not
+  // writable; a path that is a folder or a link to a file. Requires: SIGPIPE and SIGXFSZ are
+  // ignored. The caller has checked SameFile (input_file.h). Lifetime: the tokenizer outlives the
+  // writer. Throws: as OutputFile.
+  CompletionWriter(const std::filesystem::path& path, const Tokenizer& tokenizer,
+                   WriterOptions options);
+  // Without Finish or Keep `path`.part goes away when it holds no line, and stays otherwise.
+  ~CompletionWriter();
+
+  // kResume, and the output is whole already: only FinishedRun may be called.
+  bool finished() const;
+
+  // What the finished output holds. Requires: finished().
+  // Throws: Error kResume when it is not known to be all of one of these runs, with `num_lines`
+  // lines.
+  AnswerCounts FinishedRun(std::span<const RunManifest> runs, int64_t num_lines) const;
+
+  // The fingerprint where it was not known when the output was checked. Requires: no Put yet.
+  void SetRunFingerprint(uint64_t fingerprint);
+
+  // See OutputFile.
+  std::optional<RunManifest> InterruptedRun() const;
+
+  // Makes a run of `generate` resumable from here on; returns the number of lines at the start of
+  // the input that have their answers already (0, except with kResume). Their tokens are in the
+  // fingerprint. They, and those that PutEarlier will find, are earlier() from then on.
+  // Requires: nothing expected yet. Throws: as OutputFile::Begin.
+  int64_t Begin(const RunManifest& manifest);
+
+  // The answer that the interrupted run had for the line that was expected last; false where it had
+  // none.
+  bool PutEarlier(int64_t line);
+
+  // Says that line `line` will get an answer; lines are expected in ascending order, each once.
+  void Expect(int64_t line);
+
+  // The answer of an expected line; written as soon as all lines before it are. The text of lines
+  // that wait is all that is held in memory: the caller bounds it by how far it runs ahead of the
+  // first unfinished line.
+  // Throws: Error kDiskSpace, kIo; whole lines written before stay.
+  void Put(const Request& request, const Completion& completion);
+  void Put(const LineError& error);
+
+  // Puts the lines written so far on the disk and records them, and keeps those that wait, if there
+  // are any since the last time and commits have taken under 2 % of the time since. Put does this
+  // by itself; a caller that is about to compute for long does it before. Throws: Error kDiskSpace,
+  // kIo.
+  void CommitIfDue();
+
+  // After an interruption: commits; then finished lines that still wait for earlier ones are
+  // written too, in order, for people to take from .part (a resumed run has them from .ahead).
+  // Lines that have no answer are given up; nothing may be put any more. After a failed write or
+  // sync it does nothing. Throws: Error kDiskSpace, kIo.
+  void FlushFinished();
+
+  // An interrupted run is to be resumable even if it has finished no line.
+  void Keep();
+
+  // Requires: every expected line has its answer. fsync, rename, fsync of the folder.
+  // Throws: Error kIo, kDiskSpace, kOutputExists (a file appeared there meanwhile).
+  void Finish();
+
+  int64_t num_resumable() const;  // lines that a resumed run keeps
+  AnswerCounts answers() const;   // put by this run
+  AnswerCounts earlier() const;   // of the interrupted run that it resumes
+  // TokenFingerprint of the lines written so far, 16 hex digits: the report's "fingerprint".
+  std::string fingerprint() const;
+  // Of the lines written so far.
+  ScoreTotals scores() const;
+  std::filesystem::path part_path() const;  // empty when the output is written in place
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace spillway

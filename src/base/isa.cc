@@ -1,0 +1,137 @@
+#include "src/base/isa.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <iterator>
+#include <span>
+#include <string>
+
+#include "spillway/error.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+namespace spillway::kernels {
+namespace {
+
+constexpr Isa kFp32Isas[] = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Vnni, Isa::kAmx};
+constexpr Isa kBf16Isas[] = {Isa::kAvx512Bf16, Isa::kAmxBf16};
+
+#if defined(__x86_64__)
+// The tile registers are off until the process asks (Linux 5.16+); the permission then holds for
+// all its threads.
+bool AskForTiles() {
+  constexpr unsigned kAmxTile = 1U << 24;  // CPUID leaf 7, EDX
+  constexpr unsigned kAmxBf16 = 1U << 22;
+  constexpr unsigned kAmxInt8 = 1U << 25;
+  constexpr long kArchReqXcompPerm = 0x1023;
+  constexpr long kXfeatureXtiledata = 18;
+  unsigned eax = 0;
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
+  constexpr unsigned kNeeded = kAmxTile | kAmxBf16 | kAmxInt8;
+  if ((edx & kNeeded) != kNeeded) return false;
+  return syscall(SYS_arch_prctl, kArchReqXcompPerm, kXfeatureXtiledata) == 0;
+}
+
+bool Supported(Isa isa) {
+  switch (isa) {
+    case Isa::kPortable:
+      return true;
+    case Isa::kAvx2:
+      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+             __builtin_cpu_supports("f16c");
+    case Isa::kAvx512:
+      return Supported(Isa::kAvx2) && __builtin_cpu_supports("avx512f") &&
+             __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+             __builtin_cpu_supports("avx512dq");
+    case Isa::kAvx512Vnni:
+      return Supported(Isa::kAvx512) && __builtin_cpu_supports("avx512vnni");
+    case Isa::kAvx512Bf16:
+      return Supported(Isa::kAvx512Vnni) && __builtin_cpu_supports("avx512bf16");
+    case Isa::kAmx:
+    case Isa::kAmxBf16:
+      return Supported(Isa::kAvx512) && __builtin_cpu_supports("avx512bf16") && AskForTiles();
+  }
+  return false;
+}
+#else
+bool Supported(Isa isa) { return isa == Isa::kPortable; }
+#endif
+
+std::vector<Isa> SupportedOf(std::span<const Isa> isas) {
+  std::vector<Isa> found;
+  std::copy_if(isas.begin(), isas.end(), std::back_inserter(found), Supported);
+  return found;
+}
+
+std::string Names(const std::vector<Isa>& isas) {
+  std::string names;
+  for (const Isa isa : isas) names += (names.empty() ? "" : ", ") + std::string(IsaName(isa));
+  return names;
+}
+
+}  // namespace
+
+std::string_view IsaName(Isa isa) {
+  switch (isa) {
+    case Isa::kPortable:
+      return "portable";
+    case Isa::kAvx2:
+      return "avx2";
+    case Isa::kAvx512:
+      return "avx512";
+    case Isa::kAvx512Vnni:
+      return "avx512_vnni";
+    case Isa::kAvx512Bf16:
+      return "avx512_bf16";
+    case Isa::kAmx:
+      return "amx";
+    case Isa::kAmxBf16:
+      return "amx_bf16";
+  }
+  return "unknown";
+}
+
+std::vector<Isa> SupportedIsas() {
+  static const std::vector<Isa> isas = SupportedOf(kFp32Isas);
+  return isas;
+}
+
+std::vector<Isa> SupportedBf16Isas() { return SupportedOf(kBf16Isas); }
+
+Isa BestIsa() {
+  const std::vector<Isa> isas = SupportedIsas();
+  const char* wanted = std::getenv("SPILLWAY_ISA");
+  if (wanted == nullptr || *wanted == '\0') return isas.back();
+  for (const Isa isa : isas) {
+    if (IsaName(isa) == wanted) return isa;
+  }
+  throw Error(
+      ErrorCode::kFlag,
+      "SPILLWAY_ISA is \"" + Printable(wanted) +
+          "\", which is no instruction set of this machine; set it to one of: " + Names(isas));
+}
+
+Isa BestIsa(CpuCompute compute) {
+  const Isa best = BestIsa();
+  if (compute == CpuCompute::kFp32) return best;
+  if (best == Isa::kAmx) return Isa::kAmxBf16;
+  if (best == Isa::kAvx512Vnni && Supported(Isa::kAvx512Bf16)) return Isa::kAvx512Bf16;
+  throw Error(ErrorCode::kFlag,
+              "--cpu-compute bf16 needs a processor with AMX or AVX512-BF16, and this run has " +
+                  std::string(IsaName(best)) + "; leave it out");
+}
+
+CpuCompute ComputeOf(std::string_view isa_name) {
+  const bool bf16 = std::any_of(std::begin(kBf16Isas), std::end(kBf16Isas),
+                                [&](Isa isa) { return IsaName(isa) == isa_name; });
+  return bf16 ? CpuCompute::kBf16 : CpuCompute::kFp32;
+}
+
+}  // namespace spillway::kernels

@@ -1,0 +1,179 @@
+#include "src/base/report_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <optional>
+#include <utility>
+
+#include "spillway/error.h"
+#include "src/base/system_error.h"
+
+namespace spillway {
+namespace {
+
+namespace fs = std::filesystem;
+
+using Inode = std::pair<dev_t, ino_t>;
+
+std::optional<Inode> InodeOf(const fs::path& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return std::nullopt;
+  // Terminals and /dev/null hold nothing that could be lost.
+  return S_ISCHR(status.st_mode) ? std::nullopt
+                                 : std::optional(Inode(status.st_dev, status.st_ino));
+}
+
+fs::path FolderOf(const fs::path& path) {
+  return path.has_parent_path() ? path.parent_path() : ".";
+}
+
+fs::path PartOf(const fs::path& path) { return path.string() + ".part"; }
+
+// By name too, since what will be written may not exist yet.
+bool SamePlace(const fs::path& one, const fs::path& other) {
+  const std::optional<Inode> inode = InodeOf(one);
+  if (inode && inode == InodeOf(other)) return true;
+  const std::optional<Inode> folder = InodeOf(FolderOf(one));
+  return folder && folder == InodeOf(FolderOf(other)) && one.filename() == other.filename();
+}
+
+// Whether writing the report touches `file`.
+bool Touches(const fs::path& report, const fs::path& file) {
+  return SamePlace(report, file) || SamePlace(PartOf(report), file);
+}
+
+fs::path StandardOr(const fs::path& path, const char* standard) {
+  return path == "-" ? standard : path;
+}
+
+// Not valid when `path` is no stream.
+Descriptor OpenStream(const fs::path& path, const std::string& flag) {
+  struct stat status {};
+  // /dev/stdout and /dev/stderr may be files; opening those anew would start at their beginning.
+  if (path == "/dev/stdout") return Descriptor(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
+  if (path == "/dev/stderr") return Descriptor(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3));
+  if (::stat(path.c_str(), &status) != 0) return {};
+  if (!S_ISFIFO(status.st_mode) && !S_ISCHR(status.st_mode)) return {};
+  Descriptor stream(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY));
+  if (!stream.valid()) {
+    ThrowSystemError(errno, fmt::format("{} {}: cannot be written", flag, Printable(path.string())),
+                     ErrorCode::kPath, "give another " + flag);
+  }
+  return stream;
+}
+
+}  // namespace
+
+ReportFile::ReportFile(std::string flag, fs::path path, const OtherFiles& others)
+    : flag_(std::move(flag)), path_(std::move(path)) {
+  if (path_.empty()) return;
+  if (path_ == "-") {
+    throw Error(ErrorCode::kPath,
+                Named() + ": it has no standard stream; give a file, or /dev/stdout");
+  }
+  RefuseOthers(others);
+  stream_ = OpenStream(path_, flag_);
+  if (stream_.valid()) return;
+  name_ = path_.filename().string();
+  part_name_ = name_ + ".part";
+  folder_ = Descriptor(::open(FolderOf(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder_.valid() || ::faccessat(folder_.get(), ".", W_OK | X_OK, 0) != 0) {
+    ThrowSystemError(errno, Named() + ": cannot be written", ErrorCode::kPath,
+                     "give a file in a folder that exists");
+  }
+  CheckPlace();
+  RemoveStalePart();
+}
+
+std::string ReportFile::Named() const {
+  return fmt::format("{} {}", flag_, Printable(path_.string()));
+}
+
+void ReportFile::RefuseOthers(const OtherFiles& others) const {
+  if (Touches(path_, StandardOr(others.input, "/dev/stdin"))) {
+    throw Error(ErrorCode::kInput, Named() + " is the input file; give another name");
+  }
+  const fs::path lines = StandardOr(others.output, "/dev/stdout");
+  if (Touches(path_, lines) || (others.output != "-" && Touches(path_, PartOf(lines)))) {
+    throw Error(ErrorCode::kPath, Named() + " is where the output goes; give another name");
+  }
+  if (others.report.empty()) return;
+  if (Touches(path_, others.report) || Touches(path_, PartOf(others.report))) {
+    throw Error(ErrorCode::kPath, fmt::format("{} is where {} goes; give another name", Named(),
+                                              Printable(others.report.string())));
+  }
+}
+
+void ReportFile::CheckPlace() const {
+  struct stat status {};
+  const char* what = nullptr;
+  if (name_.empty() || name_ == "." || name_ == "..") {
+    what = "no file name";
+  } else if (::fstatat(folder_.get(), name_.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0) {
+    what = S_ISREG(status.st_mode)   ? nullptr
+           : S_ISDIR(status.st_mode) ? "a folder"
+           : S_ISLNK(status.st_mode) ? "a symbolic link"
+                                     : "no regular file";
+  }
+  if (what != nullptr) {
+    throw Error(ErrorCode::kPath, fmt::format("{}: is {}; give the path of a file", Named(), what));
+  }
+}
+
+void ReportFile::RemoveStalePart() const {
+  struct stat status {};
+  if (::fstatat(folder_.get(), part_name_.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) return;
+  if (!S_ISREG(status.st_mode)) {
+    throw Error(
+        ErrorCode::kPath,
+        fmt::format("{}.part: is no regular file but would be written; remove it", Named()));
+  }
+  ::unlinkat(folder_.get(), part_name_.c_str(), 0);
+}
+
+void ReportFile::Write(std::string_view text) const {
+  if (!asked_for()) return;
+  const Descriptor part = Create();
+  try {
+    WriteAll(part, text, Named());
+    Commit(part);
+  } catch (const Error&) {
+    Discard();
+    throw;
+  }
+}
+
+Descriptor ReportFile::Create() const {
+  Descriptor part;
+  if (stream_.valid()) {
+    part = Descriptor(::fcntl(stream_.get(), F_DUPFD_CLOEXEC, 3));
+  } else {
+    RemoveStalePart();
+    constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+    part = Descriptor(::openat(folder_.get(), part_name_.c_str(), kFlags, 0644));
+  }
+  if (!part.valid()) {
+    ThrowSystemError(errno, Named() + ".part: cannot be created", ErrorCode::kPath,
+                     "give another " + flag_);
+  }
+  return part;
+}
+
+void ReportFile::Commit(const Descriptor& part) const {
+  if (stream_.valid()) return;
+  Sync(part, Named());
+  if (::renameat(folder_.get(), part_name_.c_str(), folder_.get(), name_.c_str()) != 0) {
+    ThrowSystemError(errno, Named() + ": cannot be put in place", ErrorCode::kIo, "check the disk");
+  }
+}
+
+void ReportFile::Discard() const noexcept {
+  if (!stream_.valid()) ::unlinkat(folder_.get(), part_name_.c_str(), 0);
+}
+
+}  // namespace spillway

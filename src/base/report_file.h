@@ -1,0 +1,57 @@
+// ReportFile: a file that a run writes about itself (--report, --trace); its place is checked
+// before the run and taken after it. Thread rule: one thread.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "src/base/descriptor.h"
+
+namespace spillway {
+
+// What else a run reads and writes; "-" for the standard streams.
+struct OtherFiles {
+  std::filesystem::path input;
+  std::filesystem::path output;
+  std::filesystem::path report;  // another one; empty: none
+};
+
+class ReportFile {
+ public:
+  // An empty path asks for none. A regular file there is replaced; a pipe or a character device
+  // (/dev/stdout too) is written in place. The place of another file, or of its .part, is never
+  // taken.
+  // Throws: Error kInput when it would replace the input; kPath when it would replace another
+  // output or cannot be written there; kSystemLimit. They name `flag`.
+  ReportFile(std::string flag, std::filesystem::path path, const OtherFiles& others);
+
+  bool asked_for() const { return !path_.empty(); }
+  std::string Named() const;  // flag and path, printable
+
+  // Replaces the file as a whole, by a new file beside it (`path`.part, never through a link that
+  // somebody put there) and a rename.
+  // Throws: Error kIo, kDiskSpace, kPath, kSystemLimit.
+  void Write(std::string_view text) const;
+
+  // The same in steps, for what is written while the run goes on. Commit syncs what Create gave and
+  // puts it in place; Discard removes it.
+  // Requires: asked_for(). Throws: as Write.
+  Descriptor Create() const;
+  void Commit(const Descriptor& part) const;
+  void Discard() const noexcept;
+
+ private:
+  void RefuseOthers(const OtherFiles& others) const;
+  void CheckPlace() const;
+  void RemoveStalePart() const;
+
+  std::string flag_;
+  std::filesystem::path path_;
+  Descriptor stream_;  // valid when written in place
+  Descriptor folder_;  // otherwise everything is done relative to it
+  std::string name_;
+  std::string part_name_;
+};
+
+}  // namespace spillway

@@ -1,0 +1,55 @@
+#include "src/compute/reference_keys.h"
+
+#include "spillway/kv_block.h"
+
+namespace spillway {
+namespace {
+
+ReferenceBytes BytesOf(const Plan& plan) {
+  return plan.policy.kv_bits == 16 ? ReferenceBytes{} : ReferenceBytesOf(plan.shape);
+}
+
+}  // namespace
+
+int64_t ReferenceKeys::Bytes(const Plan& plan) { return BytesOf(plan).total(); }
+
+// Tokens from all over the vocabulary, behind the one that texts begin with.
+ReferenceKeys::ReferenceKeys(const Plan& plan, std::byte* memory)
+    : shape_(plan.shape), bytes_(BytesOf(plan)), memory_(memory) {
+  if (plan.policy.kv_bits == 16) return;
+  const int64_t num_tokens = ReferenceTokens(shape_);
+  for (int64_t token = 0; token < num_tokens; ++token) {
+    tokens_.push_back(static_cast<TokenId>(shape_.vocab_size * token / num_tokens));
+    positions_.push_back(static_cast<int32_t>(token));
+  }
+  if (shape_.bos >= 0) tokens_.front() = shape_.bos;
+}
+
+std::span<const TokenId> ReferenceKeys::Tokens(int64_t begin, int64_t count) const {
+  return std::span(tokens_).subspan(static_cast<std::size_t>(begin),
+                                    static_cast<std::size_t>(count));
+}
+
+std::span<const int32_t> ReferenceKeys::Positions(int64_t begin, int64_t count) const {
+  return std::span(positions_)
+      .subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count));
+}
+
+float* ReferenceKeys::Hidden(int64_t begin) const {
+  return reinterpret_cast<float*>(memory_ + bytes_.kv) + begin * shape_.hidden_size;
+}
+
+kernels::AttentionRow ReferenceKeys::Row(int64_t begin, int64_t count) const {
+  return {memory_, ReferenceSlots(shape_), begin, count, 0, nullptr};
+}
+
+double* ReferenceKeys::Common() const {
+  return reinterpret_cast<double*>(memory_ + bytes_.kv + bytes_.hidden);
+}
+
+float* ReferenceKeys::Reflectors(int64_t block) const {
+  const int64_t begin = bytes_.kv + bytes_.hidden + bytes_.common;
+  return reinterpret_cast<float*>(memory_ + begin) + block * shape_.num_kv_heads * shape_.head_dim;
+}
+
+}  // namespace spillway

@@ -1,0 +1,58 @@
+// ReferenceKeys: what the keys of a model have in common, layer by layer, from one short prompt
+// that is the same in every run. It is the model's, not the batch's, so that no row's bytes depend
+// on the rows beside it, and a run that resumes finds it again. An executor sends the prompt
+// through each layer before it computes that for the first time; nothing is left to do later. This
+// says what the prompt is, how far it has come, and where what it needs lies in the device's
+// memory. With a KV cache of 16 bits there is none. Thread rule: one thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <span>
+#include <vector>
+
+#include "kernels/attention/attention.h"
+#include "kernels/attention/head_reflection.h"
+#include "spillway/plan.h"
+#include "spillway/reference_prompt.h"
+
+namespace spillway {
+
+class ReferenceKeys {
+ public:
+  // What of the device's memory it needs; none with a cache of 16 bits.
+  static int64_t Bytes(const Plan& plan);
+
+  // `memory`: 64-byte aligned, of the device; zeros where Common lies. Lifetime: plan and memory
+  // outlive this.
+  ReferenceKeys(const Plan& plan, std::byte* memory);
+
+  int64_t num_tokens() const { return std::ssize(tokens_); }
+
+  // Whether the prompt has yet to go through this layer, the next one on its way.
+  bool Awaits(int64_t layer) const { return layer == next_layer_ && num_tokens() > 0; }
+  void Advance() { ++next_layer_; }
+
+  // Of the tokens from `begin`.
+  std::span<const TokenId> Tokens(int64_t begin, int64_t count) const;
+  std::span<const int32_t> Positions(int64_t begin, int64_t count) const;
+  float* Hidden(int64_t begin) const;  // [token, hidden], between layers
+  kernels::AttentionRow Row(int64_t begin, int64_t count) const;
+
+  // The directions of the layer's keys, as kernels/attention/head_reflection.h sums them:
+  // [num_kv_heads][head_dim].
+  double* Common() const;
+  // Of a transformer block: [num_kv_heads][head_dim].
+  float* Reflectors(int64_t block) const;
+
+ private:
+  const ModelShape& shape_;
+  ReferenceBytes bytes_;
+  std::byte* memory_;  // KV, hidden states, directions, reflectors
+  int64_t next_layer_ = 0;
+  std::vector<TokenId> tokens_;
+  std::vector<int32_t> positions_;
+};
+
+}  // namespace spillway

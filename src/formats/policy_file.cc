@@ -1,0 +1,196 @@
+#include "src/formats/policy_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <optional>
+
+#include "policies/search/storage_choice.h"  // kStoredBits
+#include "src/base/strict_json.h"
+#include "src/formats/kv_policy_json.h"
+
+namespace spillway {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int64_t kMaxRows = 1 << 20;
+constexpr int64_t kMaxTokens = 1 << 24;
+constexpr std::size_t kMaxLayers = 10'000;
+
+// Shares that a person writes as decimals sum to 1 only about.
+constexpr double kSumTolerance = 1e-6;
+
+constexpr std::array kKvPolicies = {KvPolicyKind::kFull, KvPolicyKind::kH2o, KvPolicyKind::kWindow,
+                                    KvPolicyKind::kH2oFlexgen};
+
+PerTier<double> ReadShares(const JsonNode& node) {
+  std::vector<std::string_view> keys;
+  for (const Tier tier : kAllTiers) keys.push_back(TierName(tier));
+  node.ExpectKeys(keys);
+  PerTier<double> shares;
+  double sum = 0.0;
+  for (const Tier tier : kAllTiers) {
+    shares[tier] = node.Member(TierName(tier)).Number(0.0, 1.0);
+    sum += shares[tier];
+  }
+  if (std::abs(sum - 1.0) > kSumTolerance) {
+    node.Refuse(fmt::format("the shares sum to {}, must sum to 1", sum));
+  }
+  return shares;
+}
+
+TokenAmount ReadAmount(const JsonNode& node, int64_t least) {
+  node.ExpectKeys({"frac", "tokens"});
+  const auto frac = node.Find("frac");
+  const auto tokens = node.Find("tokens");
+  if (frac.has_value() == tokens.has_value()) node.Refuse("must have either frac or tokens");
+  if (tokens) return {0.0, tokens->Integer(least, kMaxTokens)};
+  const double share = frac->Number(0.0, 1.0);
+  if (share == 0.0) frac->Refuse("is 0, must be more");
+  return {share, 0};
+}
+
+KvBudget ReadBudget(const JsonNode& node) {
+  node.ExpectKeys({"kept", "heavy", "recent"});
+  KvBudget budget;
+  if (const auto heavy = node.Find("heavy")) budget.heavy = ReadAmount(*heavy, 0);
+  if (const auto recent = node.Find("recent")) budget.recent = ReadAmount(*recent, 1);
+  const bool set_apart = budget.heavy && budget.recent;
+  if (set_apart && node.Find("kept")) node.Refuse("has kept beside heavy and recent; give two");
+  if (!set_apart) budget.kept = ReadAmount(node.Member("kept"), 1);
+  return budget;
+}
+
+KvPolicyKind ReadKind(const JsonNode& node) {
+  const std::string name = node.Text();
+  for (const KvPolicyKind kind : kKvPolicies) {
+    if (name == KvPolicyName(kind)) return kind;
+  }
+  node.Refuse(
+      fmt::format("is \"{}\", must be full, h2o, window or h2o-flexgen", Printable(name, 40)));
+}
+
+KvPolicy ReadKv(const JsonNode& node) {
+  node.ExpectKeys({"policy", "budget", "layer_budgets", "num_sinks"});
+  KvPolicy kv;
+  kv.kind = ReadKind(node.Member("policy"));
+  const auto budgets = node.Find("layer_budgets");
+  const auto budget = node.Find("budget");
+  if (!kv.evicts() && (budgets || budget)) node.Refuse("has a budget, but keeps every token");
+  if (kv.evicts() && budgets.has_value() == budget.has_value())
+    node.Refuse("must have either budget or layer_budgets");
+  if (budget) kv.budget = ReadBudget(*budget);
+  if (budgets) {
+    for (const JsonNode& item : budgets->Items()) kv.layer_budgets.push_back(ReadBudget(item));
+    if (kv.layer_budgets.empty() || kv.layer_budgets.size() > kMaxLayers)
+      budgets->Refuse(fmt::format("must have one budget for each of 1 to {} layers", kMaxLayers));
+  }
+  if (const auto sinks = node.Find("num_sinks")) {
+    if (kv.kind != KvPolicyKind::kWindow) sinks->Refuse("belongs to the window policy");
+    kv.num_sinks = sinks->Integer(0, kMaxTokens);
+  }
+  return kv;
+}
+
+DType ReadKvDType(const JsonNode& node) {
+  const std::string name = node.Text();
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    if (name == DTypeName(dtype)) return dtype;
+  }
+  node.Refuse(fmt::format("is \"{}\", must be fp16 or bf16", Printable(name, 40)));
+}
+
+int ReadBits(const JsonNode& node) {
+  const int64_t bits = node.Integer(1, 16);
+  if (std::ranges::find(kStoredBits, bits) == kStoredBits.end()) {
+    node.Refuse(fmt::format("is {}, must be 16, 8 or 4", bits));
+  }
+  return static_cast<int>(bits);
+}
+
+// All three kinds of shares, or none.
+std::optional<Placement> ReadPlacement(const JsonNode& root) {
+  const bool stated =
+      root.Find("weight_frac") || root.Find("kv_frac") || root.Find("activation_frac");
+  if (!stated) return std::nullopt;
+  return Placement{ReadShares(root.Member("weight_frac")), ReadShares(root.Member("kv_frac")),
+                   ReadShares(root.Member("activation_frac"))};
+}
+
+std::optional<int64_t> FindInteger(const JsonNode& root, const char* key, int64_t max) {
+  const auto node = root.Find(key);
+  return node ? std::optional(node->Integer(1, max)) : std::nullopt;
+}
+
+GivenPolicy FromDocument(const nlohmann::json& document, const JsonOrigin& origin) {
+  const JsonNode root(document, origin);
+  ExpectVersion(root, kPolicyVersion);
+  root.ExpectKeys({"version", "weight_frac", "kv_frac", "activation_frac", "gpu_batch_size",
+                   "num_gpu_batches", "cpu_attention", "prefill_chunk", "kv_dtype", "weight_bits",
+                   "kv_bits", "kv", "sources"});
+  GivenPolicy policy;
+  policy.placement = ReadPlacement(root);
+  policy.gpu_batch_size = FindInteger(root, "gpu_batch_size", kMaxRows);
+  policy.num_gpu_batches = FindInteger(root, "num_gpu_batches", kMaxRows);
+  policy.prefill_chunk = FindInteger(root, "prefill_chunk", kMaxTokens);
+  if (const auto node = root.Find("cpu_attention")) policy.cpu_attention = node->Boolean();
+  if (const auto node = root.Find("kv_dtype")) policy.kv_dtype = ReadKvDType(*node);
+  if (const auto node = root.Find("weight_bits")) policy.weight_bits = ReadBits(*node);
+  if (const auto node = root.Find("kv_bits")) policy.kv_bits = ReadBits(*node);
+  if (policy.kv_bits.value_or(16) != 16 && policy.kv_dtype == DType::kBF16)
+    root.Member("kv_dtype").Refuse("belongs to kv_bits 16; leave it out");
+  if (const auto kv = root.Find("kv")) policy.kv = ReadKv(*kv);
+  if (const auto sources = root.Find("sources")) {
+    for (const JsonNode& source : sources->Items()) source.Text();
+  }
+  return policy;
+}
+
+std::string Dump(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Json SharesJson(const PerTier<double>& shares) {
+  Json json;
+  for (const Tier tier : kAllTiers) json[std::string(TierName(tier))] = shares[tier];
+  return json;
+}
+
+}  // namespace
+
+GivenPolicy PolicyFromJson(std::string_view text, const std::string& source) {
+  const JsonOrigin origin = {source, ErrorCode::kPolicy};
+  return FromDocument(ParseJsonText(text, origin), origin);
+}
+
+GivenPolicy ReadPolicy(const std::filesystem::path& file) {
+  const JsonOrigin origin = {file.string(), ErrorCode::kPolicy};
+  return FromDocument(ReadJsonFile(file, origin), origin);
+}
+
+std::string PolicyJson(const KvPolicy& kv, const std::vector<std::string>& sources) {
+  return Dump({{"version", kPolicyVersion}, {"kv", KvPolicyJson(kv)}, {"sources", sources}});
+}
+
+std::string PolicyJson(const Policy& policy, const std::vector<std::string>& sources) {
+  Json json;
+  json["version"] = kPolicyVersion;
+  json["weight_frac"] = SharesJson(policy.weight_frac);
+  json["kv_frac"] = SharesJson(policy.kv_frac);
+  json["activation_frac"] = SharesJson(policy.activation_frac);
+  json["gpu_batch_size"] = policy.gpu_batch_size;
+  json["num_gpu_batches"] = policy.num_gpu_batches;
+  json["cpu_attention"] = policy.cpu_attention;
+  json["prefill_chunk"] = policy.prefill_chunk;
+  json["weight_bits"] = policy.weight_bits;
+  json["kv_dtype"] = DTypeName(policy.kv_dtype);
+  json["kv_bits"] = policy.kv_bits;
+  json["kv"] = KvPolicyJson(policy.kv);
+  if (!sources.empty()) json["sources"] = sources;
+  return Dump(json);
+}
+
+}  // namespace spillway

@@ -1,0 +1,38 @@
+// policy.json: a policy as a file, from `search`, `calibrate` or written by hand. Version 1.
+// Pure functions but for ReadPolicy; any thread.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "policies/search/given_policy.h"
+
+namespace spillway {
+
+inline constexpr int kPolicyVersion = 1;
+
+// Keys: version, and of the others those that the file states; what it leaves out is chosen.
+//   weight_frac, kv_frac, activation_frac {gpu, cpu, disk} each summing to 1, all three or none,
+//   gpu_batch_size, num_gpu_batches, cpu_attention, prefill_chunk, kv_dtype ("fp16", "bf16"),
+//   weight_bits and kv_bits (16, 8, 4), sources [text],
+//   kv {policy ("full", "h2o", "window", "h2o-flexgen"), budget, layer_budgets [budget],
+//   num_sinks}.
+// A budget is {kept, heavy, recent}, each {"frac": x} of prompt + max new tokens or {"tokens": n};
+// heavy and recent where they are set apart.
+// `source` is what messages call the text.
+// Throws: Error kPolicy with the JSON path: no JSON, an unknown or missing key, a wrong type, a
+// value out of range, shares that do not sum to 1, a newer version.
+GivenPolicy PolicyFromJson(std::string_view text, const std::string& source);
+
+// Throws: also Error kPolicy when there is no such file; kSystemLimit.
+GivenPolicy ReadPolicy(const std::filesystem::path& file);
+
+// What PolicyFromJson reads; every number comes back as it was. `sources` say where it comes from.
+std::string PolicyJson(const Policy& policy, const std::vector<std::string>& sources = {});
+
+// A file that states a KV policy only.
+std::string PolicyJson(const KvPolicy& kv, const std::vector<std::string>& sources);
+
+}  // namespace spillway

@@ -1,0 +1,71 @@
+// AttentionLists: what the GPU's attention kernels compute for a chunk of a batch: its rows, the
+// tiles of rows that are in their prompt, the splits of rows that add one token. Plain lists.
+// Thread rule: one thread. Allocates nothing once it is made.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/attention/attention.h"  // AttentionRow
+#include "kernels/attention/budget_attention.h"
+#include "kernels/attention/kv_compact.h"
+#include "kernels/kv/kv_layout.h"
+
+namespace spillway {
+
+// The most that one chunk can ask for.
+struct AttentionLimits {
+  int64_t rows = 0;
+  int64_t tokens = 0;
+  int64_t slots = 0;    // of the rows together
+  int64_t longest = 0;  // tokens of a prompt whose token scores are wanted; 0: of none
+};
+
+// A row is in its prompt for the whole pass in which it began, also in a chunk that holds one token
+// of it: which kernel computes a token must not depend on how a pass is cut.
+enum class RowPhase { kPrompt, kDecode };
+
+class AttentionLists {
+ public:
+  explicit AttentionLists(const AttentionLimits& limits);
+
+  void Clear();
+
+  // Requires: after the row before it in the packed tokens; num_new == 1 with kDecode.
+  void Add(const kernels::AttentionRow& row, RowPhase phase);
+
+  // Of policies that evict: what stays of a prompt that ends here, and rows that add one token.
+  void Add(const kernels::KvCompactRow& row) { compact_rows_.push_back(row); }
+  void Add(const kernels::BudgetAttentionRow& row) { budget_rows_.push_back(row); }
+
+  // Of rows that the CPU attends to once their prompt is done: a prompt that is to be stored in
+  // `row` too, and a token of the chunk whose attention the CPU does.
+  void AddStored(const kernels::AttentionRow& row) { stored_rows_.push_back(row); }
+  void AddHostToken(int64_t token) { host_tokens_.push_back(static_cast<int32_t>(token)); }
+
+  const std::vector<kernels::AttentionRow>& rows() const { return rows_; }
+  const std::vector<kernels::RowTile>& tiles() const { return tiles_; }
+  const std::vector<kernels::DecodeItem>& items() const { return items_; }
+  // Of the rows that have token scores.
+  const std::vector<kernels::RowTile>& key_tiles() const { return key_tiles_; }
+  const std::vector<kernels::KvCompactRow>& compact_rows() const { return compact_rows_; }
+  const std::vector<kernels::BudgetAttentionRow>& budget_rows() const { return budget_rows_; }
+  const std::vector<kernels::AttentionRow>& stored_rows() const { return stored_rows_; }
+  const std::vector<int32_t>& host_tokens() const { return host_tokens_; }
+
+  // Bytes of all lists of chunks that together hold `limits`, each rounded as a table.
+  static int64_t MaxKeyTiles(const AttentionLimits& limits);
+  static int64_t MaxBytes(const AttentionLimits& limits, int64_t num_chunks);
+
+ private:
+  std::vector<kernels::AttentionRow> rows_;
+  std::vector<kernels::RowTile> tiles_;
+  std::vector<kernels::DecodeItem> items_;
+  std::vector<kernels::RowTile> key_tiles_;
+  std::vector<kernels::KvCompactRow> compact_rows_;
+  std::vector<kernels::BudgetAttentionRow> budget_rows_;
+  std::vector<kernels::AttentionRow> stored_rows_;
+  std::vector<int32_t> host_tokens_;
+};
+
+}  // namespace spillway

@@ -1,0 +1,590 @@
+#include "src/gpu/cuda_executor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "kernels/attention/budget_attention.h"
+#include "kernels/attention/decode_attention.h"
+#include "kernels/attention/kv_append.h"
+#include "kernels/attention/kv_compact.h"
+#include "kernels/attention/prefill_attention.h"
+#include "kernels/rows/fetch_host.h"
+#include "kernels/rows/gather_rows.h"
+#include "kernels/rows/host_rows.h"
+#include "kernels/rows/layer_norm.h"
+#include "spillway/error.h"
+#include "spillway/kv_block.h"
+#include "spillway/round.h"
+#include "src/base/stop_signal.h"
+#include "src/cuda/check.h"
+#include "src/cuda/device.h"
+#include "src/gpu/gpu_needs.h"
+
+namespace spillway {
+
+CudaExecutor::CudaExecutor(const Plan& plan, const Arenas& arenas, ComputeQueue& computes,
+                           ThreadPool& pool)
+    : plan_(plan),
+      device_(arenas.gpu),
+      host_(arenas.cpu),
+      computes_(computes),
+      exchange_(LayOutExchange(plan)),
+      host_gpu_(GpuAddressOf(host_.View({0, host_.bytes()}).data())),
+      lane_{computes.stream(), device_.View(plan.exchange.device).data(),
+            device_.As<float>(plan.workspace.normed), device_.As<float>(plan.workspace.qkv),
+            device_.View(plan.workspace.matmul)},
+      matmul_(ProductLengths(plan.shape), MatrixDType(plan.shape), MaxProductRows(plan)),
+      table_({}, nullptr),
+      lists_(ChunkLimits(plan)),
+      layer_(plan, arenas.gpu),
+      reference_(plan, Scratch<std::byte>(exchange_.scratch.reference)) {
+  const auto num_chunks = static_cast<std::size_t>(MaxChunks(plan));
+  chunks_.reserve(num_chunks);
+  attentions_.reserve(num_chunks);
+  last_rows_.reserve(static_cast<std::size_t>(plan.batch.logits));
+  if (plan.AttendsBeside()) beside_ = std::make_unique<Beside>(*this, pool);
+  if (reference_.num_tokens() == 0) return;
+  const std::size_t bytes = static_cast<std::size_t>(plan.shape.num_kv_heads) *
+                            static_cast<std::size_t>(plan.shape.head_dim) * sizeof(double);
+  CudaCheck(cudaMemsetAsync(reference_.Common(), 0, bytes, computes.stream().get()),
+            "clearing the directions of keys");
+}
+
+CudaExecutor::Beside::Beside(CudaExecutor& executor, ThreadPool& pool)
+    : attention(executor.plan_, executor.layer_, executor.HostAttentionMemory(), pool),
+      computes_of_batch(static_cast<std::size_t>(executor.plan_.num_batches)) {
+  for (std::size_t turn = 0; turn < kHostTurns; ++turn) {
+    const BesideLayout::Turn& layout = executor.exchange_.beside.turns[turn];
+    turns[turn].attended = executor.Scratch<float>(layout.attended);
+    turns[turn].host_qkv = executor.Mapped(executor.HostScratch<float>(layout.host_qkv));
+    turns[turn].host_attended = executor.Mapped(executor.HostScratch<float>(layout.host_attended));
+  }
+}
+
+HostAttention::Memory CudaExecutor::HostAttentionMemory() const {
+  const BesideLayout& beside = exchange_.beside;
+  HostAttention::Memory memory;
+  for (std::size_t turn = 0; turn < kHostTurns; ++turn) {
+    memory.qkv[turn] = HostScratch<float>(beside.turns[turn].host_qkv);
+    memory.attended[turn] = HostScratch<float>(beside.turns[turn].host_attended);
+  }
+  memory.workspace = {HostScratch<std::byte>(beside.host_workspace),
+                      static_cast<std::size_t>(beside.host_workspace.bytes)};
+  return memory;
+}
+
+CudaExecutor::~CudaExecutor() {
+  try {
+    if (beside_ != nullptr) {  // of a compute that was not enqueued whole
+      JoinLanes(beside_->host, beside_->first);
+      JoinLanes(computes_.stream(), beside_->host);
+    }
+    computes_.Wait(computes_.EndCompute());
+  } catch (const Error&) {  // a lost GPU computes nothing more
+  }
+}
+
+void CudaExecutor::Compute(const Cursor& at, const PackedBatch& batch, const CellPlaces& places) {
+  SPILLWAY_CHECK(batch.batch < plan_.num_batches);
+  SPILLWAY_CHECK(static_cast<int64_t>(batch.tokens.size()) <= plan_.batch.prompt_tokens);
+  ThrowIfStopRequested();
+  if (beside_ != nullptr) beside_->attention.ThrowIfFailed();
+  const auto number = static_cast<int64_t>(computes_.num_computes()) + 1;
+  if (number > kComputesAhead) computes_.Wait(static_cast<uint64_t>(number - kComputesAhead));
+  const Region table = {plan_.exchange.host.offset + number % kHostTables * exchange_.table_bytes,
+                        exchange_.table_bytes};
+  const Cell cell = {plan_.layers[static_cast<std::size_t>(at.layer)], batch, places};
+  const bool attends = cell.layer.kind == LayerKind::kAttention;
+  if (beside_ != nullptr) {
+    beside_->attention.BeginCompute(number);
+    if (attends) ++beside_->num_cells;
+  }
+  table_ = TableWriter(host_.View(table), attends ? FirstLane().table : lane_.table);
+  AdvanceReference(at);
+  CutIntoChunks(cell);
+  switch (cell.layer.kind) {
+    case LayerKind::kEmbedding:
+      ComputeEmbedding(cell);
+      break;
+    case LayerKind::kAttention:
+      ComputeAttention(cell);
+      break;
+    case LayerKind::kMlp:
+      ComputeMlp(cell);
+      break;
+    case LayerKind::kHead:
+      ComputeHead(cell);
+      break;
+  }
+  const uint64_t ended = computes_.EndCompute();
+  if (beside_ != nullptr) {
+    beside_->computes_of_batch[static_cast<std::size_t>(batch.batch)] = ended;
+  }
+  if (cell.layer.kind == LayerKind::kHead) logits_compute_ = ended;
+}
+
+std::span<float> CudaExecutor::Logits() {
+  computes_.Wait(logits_compute_);
+  if (beside_ != nullptr) beside_->attention.ThrowIfFailed();
+  return logits_;
+}
+
+// A pass is cut into chunks of tokens, so that the workspace is the plan's and not the longest
+// prompt's; in token order, since a chunk's attention reads what earlier ones of its row stored.
+void CudaExecutor::CutIntoChunks(const Cell& cell) {
+  chunks_.clear();
+  for (const Tier tier : kAllTiers) {
+    const TokenRange& range = cell.batch.hidden[tier];
+    for (int64_t begin = range.begin; begin < range.end; begin += plan_.workspace.chunk_tokens) {
+      chunks_.push_back(layer_.ChunkAt(cell, begin, range.end));
+    }
+  }
+}
+
+void CudaExecutor::SendTable(Stream& stream) {
+  const std::span<const std::byte> written = table_.written();
+  kernels::FetchHostAsync(
+      {Mapped(written.data()), table_.device(), static_cast<int64_t>(written.size())}, stream);
+}
+
+template <typename T>
+T* CudaExecutor::Mapped(T* host) const {
+  const auto* at = reinterpret_cast<const std::byte*>(host);
+  return reinterpret_cast<T*>(host_gpu_ + (at - host_.View({0, host_.bytes()}).data()));
+}
+
+CudaExecutor::Lane CudaExecutor::FirstLane() {
+  if (beside_ == nullptr) return lane_;
+  const BesideLayout& layout = exchange_.beside;
+  const Region& table = layout.tables[beside_->num_cells % kHostTurns];
+  return {beside_->first,
+          Scratch<std::byte>(table),
+          Scratch<float>(layout.normed),
+          Scratch<float>(layout.qkv),
+          {Scratch<std::byte>(layout.matmul), static_cast<std::size_t>(layout.matmul.bytes)}};
+}
+
+CudaExecutor::TokenInput CudaExecutor::TokenInput::Part(int64_t begin, int64_t count) const {
+  const auto first = static_cast<std::size_t>(begin);
+  const auto size = static_cast<std::size_t>(count);
+  return {tokens.subspan(first, size), positions.subspan(first, size)};
+}
+
+void CudaExecutor::ComputeEmbedding(const Cell& cell) {
+  const int64_t vocabulary = LayerArgs::Find(cell.layer, TensorRole::kTokenEmbedding)->spec.rows;
+  for (const TokenId id : cell.batch.tokens) SPILLWAY_CHECK(id >= 0 && id < vocabulary);
+  const TokenInput input = {table_.Put(std::span<const TokenId>(cell.batch.tokens)),
+                            table_.Put(std::span<const int32_t>(cell.batch.positions))};
+  const EmbeddingTables tables = ListTables(cell.layer);
+  SendTable(lane_.stream);
+  for (const Chunk& chunk : chunks_) {
+    Embed(cell.layer, input.Part(chunk.begin, chunk.size()), tables, chunk.hidden);
+  }
+}
+
+CudaExecutor::EmbeddingTables CudaExecutor::ListTables(const PlannedLayer& layer) {
+  const auto put = [&](TensorRole role) {
+    return table_.Put(layer_.Pieces(*LayerArgs::Find(layer, role)));
+  };
+  const auto tokens = put(TensorRole::kTokenEmbedding);
+  return {tokens, put(TensorRole::kPositionEmbedding)};
+}
+
+void CudaExecutor::Embed(const PlannedLayer& layer, const TokenInput& input,
+                         const EmbeddingTables& tables, Rows hidden) {
+  const ModelShape& shape = plan_.shape;
+  const bool project = shape.embed_size != shape.hidden_size;
+  const TensorSpec& tokens = LayerArgs::Find(layer, TensorRole::kTokenEmbedding)->spec;
+  const TensorSpec& positions = LayerArgs::Find(layer, TensorRole::kPositionEmbedding)->spec;
+  const Rows embedded = {device_.As<float>(plan_.workspace.embedded), shape.embed_size};
+  const Rows& to = project ? embedded : hidden;
+  kernels::EmbeddingLookupAsync(
+      {tables.tokens, tokens.dtype, tokens.cols, 0, input.tokens, to.data, to.stride},
+      computes_.stream());
+  if (project) {
+    const std::array linears = {Linear{TensorRole::kProjectIn, TensorRole::kProjectIn, hidden}};
+    Multiply(lane_, layer, embedded, std::ssize(input.tokens), linears);
+  }
+  kernels::EmbeddingAddAsync({tables.positions, positions.dtype, positions.cols,
+                              shape.position_offset, input.positions, hidden.data, hidden.stride},
+                             computes_.stream());
+}
+
+void CudaExecutor::ComputeAttention(const Cell& cell) {
+  attentions_.clear();
+  for (std::size_t chunk = 0; chunk < chunks_.size(); ++chunk) {
+    attentions_.push_back(ListAttention(cell, chunk));
+  }
+  if (beside_ != nullptr) return ComputeBeside(cell);
+  SendTable(lane_.stream);
+  float* attended = device_.As<float>(plan_.workspace.attended);
+  for (std::size_t index = 0; index < chunks_.size(); ++index) {
+    const Chunk& chunk = chunks_[index];
+    Project(lane_, cell.layer, chunk.hidden, chunk.size());
+    if (plan_.policy.kv_bits < 16) Reflect(lane_, cell.layer, chunk.size());
+    Attend(lane_, attentions_[index], attended, chunk.size());
+    FinishAttention(cell.layer, attended, chunk.hidden, chunk.size());
+  }
+}
+
+// The same in two streams of the GPU, with the CPU's attention between them. The batch's states are
+// those of its last compute; older ones than the host may be ahead of are done.
+void CudaExecutor::ComputeBeside(const Cell& cell) {
+  const Lane first = FirstLane();
+  const uint64_t states = beside_->computes_of_batch[static_cast<std::size_t>(cell.batch.batch)];
+  if (states + kComputesAhead > computes_.num_computes()) {
+    computes_.HoldUntil(states, first.stream);
+  }
+  for (std::size_t index = 0; index < chunks_.size(); ++index) {
+    const Chunk& chunk = chunks_[index];
+    const ChunkAttention& attention = attentions_[index];
+    Beside::Turn& turn = beside_->turns[beside_->num_chunks++ % kHostTurns];
+    // The chunk two before; it is of this cell or of one before, so that the table is free as well.
+    first.stream.WaitFor(turn.finished);
+    if (index == 0) SendTable(first.stream);
+    Project(first, cell.layer, chunk.hidden, chunk.size());
+    if (plan_.policy.kv_bits < 16) Reflect(first, cell.layer, chunk.size());
+    Attend(first, attention, turn.attended, chunk.size());
+    SendHostRows(attention, turn);
+    FetchHostRows(attention, turn);
+    FinishAttention(cell.layer, turn.attended, chunk.hidden, chunk.size());
+    lane_.stream.Record(turn.finished);
+  }
+}
+
+// q, k and v of what the CPU attends to, and the call to it.
+void CudaExecutor::SendHostRows(const ChunkAttention& attention, Beside::Turn& turn) {
+  const Lane first = FirstLane();
+  const kernels::AttentionArgs qkv = layer_.Attention(first.qkv, turn.attended);
+  kernels::SendRowsAsync(
+      {first.qkv, qkv.qkv_stride, attention.host_tokens, qkv.qkv_stride, turn.host_qkv},
+      first.stream);
+  first.stream.Record(turn.projected);
+  if (attention.host_job == nullptr) return;
+  beside_->host.WaitFor(turn.projected);
+  beside_->host.Call(HostAttention::Run, attention.host_job);
+  beside_->host.Record(turn.answered);
+}
+
+// What it attended, to the GPU's second part.
+void CudaExecutor::FetchHostRows(const ChunkAttention& attention, Beside::Turn& turn) {
+  lane_.stream.WaitFor(turn.projected);
+  if (attention.host_job == nullptr) return;
+  lane_.stream.WaitFor(turn.answered);
+  const int64_t q = plan_.shape.num_heads * plan_.shape.head_dim;
+  kernels::FetchRowsAsync({turn.attended, q, attention.host_tokens, q, turn.host_attended},
+                          lane_.stream);
+}
+
+void CudaExecutor::Project(const Lane& lane, const PlannedLayer& layer, Rows hidden, int64_t rows) {
+  const ModelShape& shape = plan_.shape;
+  const int64_t q = shape.num_heads * shape.head_dim;
+  const int64_t kv = shape.num_kv_heads * shape.head_dim;
+  const int64_t stride = q + 2 * kv;
+  const Rows normed = {lane.normed, shape.hidden_size};
+  if (shape.pre_norm) Norm(lane, layer, hidden, normed, rows);
+  const std::array projections = {
+      Linear{TensorRole::kQueryWeight, TensorRole::kQueryBias, {lane.qkv, stride}},
+      Linear{TensorRole::kKeyWeight, TensorRole::kKeyBias, {lane.qkv + q, stride}},
+      Linear{TensorRole::kValueWeight, TensorRole::kValueBias, {lane.qkv + q + kv, stride}}};
+  Multiply(lane, layer, shape.pre_norm ? normed : hidden, rows, projections);
+}
+
+void CudaExecutor::FinishAttention(const PlannedLayer& layer, float* attended, Rows hidden,
+                                   int64_t rows) {
+  const ModelShape& shape = plan_.shape;
+  const std::array out = {Linear{TensorRole::kOutWeight, TensorRole::kOutBias, hidden, hidden}};
+  Multiply(lane_, layer, {attended, shape.num_heads * shape.head_dim}, rows, out);
+  if (!shape.pre_norm) Norm(lane_, layer, hidden, hidden, rows);
+}
+
+// The first pass comes to every layer in order, with its weights in place.
+void CudaExecutor::AdvanceReference(const Cursor& at) {
+  if (!reference_.Awaits(at.layer)) return;
+  if (beside_ != nullptr) JoinLanes(lane_.stream, beside_->first);
+  const PlannedLayer& layer = plan_.layers[static_cast<std::size_t>(at.layer)];
+  if (layer.kind == LayerKind::kEmbedding) EmbedReference(layer);
+  if (layer.kind == LayerKind::kAttention) AttendReference(layer);
+  if (layer.kind == LayerKind::kMlp) {
+    ForEachReferenceChunk([&](int64_t, Rows hidden, int64_t rows) { Mlp(layer, hidden, rows); });
+  }
+  reference_.Advance();
+  if (beside_ != nullptr) JoinLanes(beside_->first, lane_.stream);
+}
+
+// What comes in `later` waits for what was given to `earlier`.
+void CudaExecutor::JoinLanes(Stream& later, Stream& earlier) {
+  earlier.Record(beside_->joined);
+  later.WaitFor(beside_->joined);
+}
+
+// In chunks as any prompt.
+template <typename F>
+void CudaExecutor::ForEachReferenceChunk(F compute) {
+  const int64_t num_tokens = reference_.num_tokens();
+  for (int64_t begin = 0; begin < num_tokens; begin += plan_.workspace.chunk_tokens) {
+    const int64_t rows = std::min(plan_.workspace.chunk_tokens, num_tokens - begin);
+    compute(begin, Rows{reference_.Hidden(begin), plan_.shape.hidden_size}, rows);
+  }
+}
+
+void CudaExecutor::EmbedReference(const PlannedLayer& layer) {
+  const int64_t count = reference_.num_tokens();
+  const TokenInput input = {table_.Put(reference_.Tokens(0, count)),
+                            table_.Put(reference_.Positions(0, count))};
+  const EmbeddingTables tables = ListTables(layer);
+  SendTable(lane_.stream);
+  ForEachReferenceChunk([&](int64_t begin, Rows hidden, int64_t rows) {
+    Embed(layer, input.Part(begin, rows), tables, hidden);
+  });
+}
+
+void CudaExecutor::AttendReference(const PlannedLayer& layer) {
+  const ModelShape& shape = plan_.shape;
+  ForEachReferenceChunk([&](int64_t begin, Rows hidden, int64_t rows) {
+    lists_.Clear();
+    lists_.Add(reference_.Row(begin, rows), RowPhase::kPrompt);
+    ChunkAttention attention;
+    attention.rows = table_.Put(std::span(lists_.rows()));
+    attention.tiles = table_.Put(std::span(lists_.tiles()));
+    SendTable(lane_.stream);
+    Project(lane_, layer, hidden, rows);
+    float* attended = device_.As<float>(plan_.workspace.attended);
+    kernels::PrefillAttentionArgs args = PrefillArgs(lane_, attention, attended);
+    args.layout = kernels::FullKvLayout(shape.num_kv_heads, shape.head_dim);
+    args.kv_dtype = DType::kF16;
+    kernels::AddKeyDirectionsAsync({args.q + args.out_stride, args.q_stride, rows,
+                                    shape.num_kv_heads, shape.head_dim, reference_.Common()},
+                                   computes_.stream());
+    AttendPrompts(lane_, args, attention, rows);
+    FinishAttention(layer, attended, hidden, rows);
+  });
+  kernels::MakeReflectorsAsync(
+      {reference_.Common(), shape.num_kv_heads, shape.head_dim, reference_.Reflectors(layer.block)},
+      computes_.stream());
+}
+
+void CudaExecutor::Reflect(const Lane& lane, const PlannedLayer& layer, int64_t rows) {
+  const ModelShape& shape = plan_.shape;
+  kernels::HeadReflectionArgs args;
+  args.x = lane.qkv;
+  args.stride = (shape.num_heads + 2 * shape.num_kv_heads) * shape.head_dim;
+  args.rows = rows;
+  args.num_heads = shape.num_heads;
+  args.num_kv_heads = shape.num_kv_heads;
+  args.head_dim = shape.head_dim;
+  args.reflectors = reference_.Reflectors(layer.block);
+  kernels::ReflectHeadsAsync(args, lane.stream);
+  args.x += shape.num_heads * shape.head_dim;
+  args.num_heads = shape.num_kv_heads;
+  kernels::ReflectHeadsAsync(args, lane.stream);
+}
+
+CudaExecutor::ChunkAttention CudaExecutor::ListAttention(const Cell& cell, std::size_t chunk) {
+  lists_.Clear();
+  layer_.BeginChunk();
+  for (std::size_t row = 0; row < cell.batch.rows.size(); ++row) {
+    if (const auto at = layer_.RowIn(cell, chunks_[chunk], row)) ListRow(*at);
+  }
+  ChunkAttention listed;
+  listed.rows = table_.Put(std::span(lists_.rows()));
+  listed.tiles = table_.Put(std::span(lists_.tiles()));
+  listed.items = table_.Put(std::span(lists_.items()));
+  listed.key_tiles = table_.Put(std::span(lists_.key_tiles()));
+  listed.compact_rows = table_.Put(std::span(lists_.compact_rows()));
+  listed.budget_rows = table_.Put(std::span(lists_.budget_rows()));
+  listed.stored_rows = table_.Put(std::span(lists_.stored_rows()));
+  listed.host_tokens = table_.Put(std::span(lists_.host_tokens()));
+  if (beside_ != nullptr) {
+    listed.host_job = beside_->attention.EndChunk((beside_->num_chunks + chunk) % kHostTurns);
+  }
+  return listed;
+}
+
+bool CudaExecutor::AttendsOnHost(const PackedRow& row) const {
+  return plan_.policy.cpu_attention && row.kv_tier != Tier::kGpu;
+}
+
+void CudaExecutor::ListRow(const LayerArgs::RowInChunk& at) {
+  const bool in_prompt = at.row.num_past == 0;
+  const bool evicts = plan_.policy.kv.evicts();
+  if (in_prompt && (evicts || AttendsOnHost(at.row))) return ListPrompt(at);
+  if (AttendsOnHost(at.row)) return ListHostRow(at);
+  if (evicts) return lists_.Add(LayerArgs::BudgetRow(at));
+  lists_.Add(LayerArgs::CachedRow(at), in_prompt ? RowPhase::kPrompt : RowPhase::kDecode);
+}
+
+// Attended to in the workspace. What stays of it goes to the row's cache, in CPU memory too.
+void CudaExecutor::ListPrompt(const LayerArgs::RowInChunk& at) {
+  LayerArgs::PromptRow prompt = layer_.Prompt(at);
+  lists_.Add(prompt.attention, RowPhase::kPrompt);
+  std::byte* kv = AttendsOnHost(at.row) ? Mapped(at.kv) : at.kv;
+  if (!plan_.policy.kv.evicts()) {
+    kernels::AttentionRow stored = LayerArgs::CachedRow(at);
+    stored.kv = kv;
+    lists_.AddStored(stored);
+  } else if (prompt.compact) {
+    prompt.compact->kv = kv;
+    lists_.Add(*prompt.compact);
+  }
+}
+
+void CudaExecutor::ListHostRow(const LayerArgs::RowInChunk& at) {
+  lists_.AddHostToken(at.offset);
+  if (plan_.policy.kv.evicts()) {
+    beside_->attention.Add(LayerArgs::BudgetRow(at));
+  } else {
+    beside_->attention.Add(LayerArgs::CachedRow(at));
+  }
+}
+
+template <typename T>
+T* CudaExecutor::Scratch(const Region& region) const {
+  if (region.bytes == 0) return nullptr;
+  return device_.As<T>({plan_.exchange.device.offset + region.offset, region.bytes});
+}
+
+template <typename T>
+T* CudaExecutor::HostScratch(const Region& region) const {
+  return host_.As<T>({plan_.exchange.host.offset + region.offset, region.bytes});
+}
+
+kernels::PrefillAttentionArgs CudaExecutor::PrefillArgs(const Lane& lane,
+                                                        const ChunkAttention& attention,
+                                                        float* attended) const {
+  const kernels::AttentionArgs plain = layer_.Attention(lane.qkv, attended);
+  kernels::PrefillAttentionArgs args;
+  args.q = plain.q;
+  args.q_stride = plain.qkv_stride;
+  args.out = plain.out;
+  args.out_stride = plain.out_stride;
+  args.log_sums = Scratch<float>(exchange_.scratch.log_sums);
+  args.rows = attention.rows.data();
+  args.tiles = attention.tiles.data();
+  args.num_tiles = static_cast<int64_t>(attention.tiles.size());
+  args.num_heads = plain.num_heads;
+  args.layout = kernels::FullKvLayout(plain.num_kv_heads, plain.head_dim, plain.kv_bits);
+  args.scale = plain.scale;
+  args.kv_dtype = plain.kv_dtype;
+  return args;
+}
+
+// Prompts, then single tokens.
+void CudaExecutor::Attend(const Lane& lane, const ChunkAttention& attention, float* attended,
+                          int64_t num_tokens) {
+  const kernels::PrefillAttentionArgs prefill = PrefillArgs(lane, attention, attended);
+  AttendPrompts(lane, prefill, attention, num_tokens);
+  if (plan_.policy.kv.evicts()) return Evict(lane, prefill, attention);
+  Decode(lane, prefill, attention);
+}
+
+void CudaExecutor::AttendPrompts(const Lane& lane, const kernels::PrefillAttentionArgs& prefill,
+                                 const ChunkAttention& attention, int64_t num_tokens) {
+  const int64_t kv = plan_.shape.num_kv_heads * plan_.shape.head_dim;
+  const float* k = prefill.q + prefill.out_stride;
+  for (const std::span<const kernels::AttentionRow> rows :
+       {attention.rows, attention.stored_rows}) {
+    kernels::KvAppendAsync({k, k + kv, prefill.q_stride, num_tokens, rows.data(),
+                            static_cast<int64_t>(rows.size()), prefill.layout, prefill.kv_dtype},
+                           lane.stream);
+  }
+  kernels::PrefillAttentionAsync(prefill, lane.stream);
+}
+
+void CudaExecutor::Decode(const Lane& lane, const kernels::PrefillAttentionArgs& prefill,
+                          const ChunkAttention& attention) {
+  kernels::DecodeAttentionAsync(
+      {prefill.q, prefill.q_stride, prefill.out, prefill.out_stride, prefill.rows,
+       attention.items.data(), static_cast<int64_t>(attention.items.size()),
+       Scratch<float>(exchange_.scratch.partials), prefill.num_heads, prefill.layout, prefill.scale,
+       prefill.kv_dtype},
+      lane.stream);
+}
+
+// What stays of the prompts that end here, then single tokens.
+void CudaExecutor::Evict(const Lane& lane, const kernels::PrefillAttentionArgs& prefill,
+                         const ChunkAttention& attention) {
+  const ModelShape& shape = plan_.shape;
+  const AttentionScratch& scratch = exchange_.scratch;
+  const PromptKvPlan& prompt = plan_.workspace.prompt;
+  kernels::PrefillScoresAsync({prefill, attention.key_tiles.data(),
+                               static_cast<int64_t>(attention.key_tiles.size()), prompt.slots()},
+                              lane.stream);
+  kernels::KvCompactAsync(
+      {{attention.compact_rows, plan_.policy.kv.kind, prompt.slots(), shape.num_heads,
+        shape.num_kv_heads, shape.head_dim, plan_.policy.kv_bits},
+       device_.As<std::byte>(prompt.kv),
+       prompt.slots(),
+       Scratch<float>(scratch.compact_scores),
+       Scratch<int32_t>(scratch.compact_kept)},
+      lane.stream);
+  kernels::BudgetAttentionArgs step = layer_.Budget(lane.qkv, prefill.out);
+  step.rows = attention.budget_rows;
+  kernels::BudgetAttentionAsync({step, Scratch<float>(scratch.weights), scratch.weights_stride},
+                                lane.stream);
+}
+
+void CudaExecutor::ComputeMlp(const Cell& cell) {
+  for (const Chunk& chunk : chunks_) Mlp(cell.layer, chunk.hidden, chunk.size());
+}
+
+void CudaExecutor::Mlp(const PlannedLayer& layer, Rows hidden, int64_t rows) {
+  const ModelShape& shape = plan_.shape;
+  const Rows inner = {device_.As<float>(plan_.workspace.ffn), shape.ffn_size};
+  const Rows normed = {lane_.normed, shape.hidden_size};
+  if (shape.pre_norm) Norm(lane_, layer, hidden, normed, rows);
+  const std::array up = {Linear{TensorRole::kUpWeight, TensorRole::kUpBias, inner}};
+  Multiply(lane_, layer, shape.pre_norm ? normed : hidden, rows, up, shape.activation);
+  const std::array down = {Linear{TensorRole::kDownWeight, TensorRole::kDownBias, hidden, hidden}};
+  Multiply(lane_, layer, inner, rows, down);
+  if (!shape.pre_norm) Norm(lane_, layer, hidden, hidden, rows);
+}
+
+// Logits of the wanted tokens only: of generated rows the last one, at 512 prompt tokens 1/512 of
+// the head's work.
+void CudaExecutor::ComputeHead(const Cell& cell) {
+  const ModelShape& shape = plan_.shape;
+  const int64_t num_rows = cell.batch.head.size();
+  SPILLWAY_CHECK(num_rows <= plan_.batch.logits);
+  const Rows last = {lane_.normed, shape.hidden_size};
+  last_rows_.clear();
+  for (int64_t row = 0; row < num_rows; ++row) {
+    last_rows_.push_back(layer_.Hidden(cell, cell.batch.Wanted(cell.batch.head.begin + row).token));
+  }
+  const auto last_rows = table_.Put(std::span<const float* const>(last_rows_));
+  SendTable(lane_.stream);
+  kernels::GatherRowsAsync({last_rows, shape.hidden_size, last.data, last.stride},
+                           computes_.stream());
+  if (shape.final_norm) Norm(lane_, cell.layer, last, last, num_rows);
+  Rows features = last;
+  if (shape.embed_size != shape.hidden_size) {
+    features = {device_.As<float>(plan_.workspace.embedded), shape.embed_size};
+    const std::array project = {Linear{TensorRole::kProjectOut, TensorRole::kProjectOut, features}};
+    Multiply(lane_, cell.layer, last, num_rows, project);
+  }
+  const Rows logits = {device_.As<float>(plan_.workspace.logits), shape.vocab_size};
+  const TensorRole weight = shape.tied_head ? TensorRole::kTokenEmbedding : TensorRole::kHeadWeight;
+  const std::array head = {Linear{weight, weight, logits}};
+  Multiply(lane_, shape.tied_head ? plan_.layers.front() : cell.layer, features, num_rows, head);
+  const Region home = {plan_.exchange.host.offset + kHostTables * exchange_.table_bytes,
+                       exchange_.logits_bytes};
+  const auto count = static_cast<std::size_t>(num_rows * shape.vocab_size);
+  logits_ = {host_.As<float>(home), count};
+  CudaCheck(cudaMemcpyAsync(logits_.data(), logits.data, count * sizeof(float),
+                            cudaMemcpyDeviceToHost, computes_.stream().get()),
+            "a copy of logits");
+}
+
+void CudaExecutor::Multiply(const Lane& lane, const PlannedLayer& layer, Rows x, int64_t rows,
+                            std::span<const Linear> linears, Activation activation) {
+  matmul_.MatmulAsync(layer_.Matmul(layer, x, rows, linears, activation), lane.matmul, lane.stream);
+}
+
+void CudaExecutor::Norm(const Lane& lane, const PlannedLayer& layer, Rows x, Rows y, int64_t rows) {
+  kernels::LayerNormAsync(layer_.Norm(layer, x, y, rows), lane.stream);
+}
+
+}  // namespace spillway

@@ -1,0 +1,128 @@
+#include "src/gpu/exchange.h"
+
+#include <algorithm>
+
+#include "kernels/matmul/matmul_workspace.h"
+#include "kernels/rows/embedding.h"
+#include "spillway/reference_prompt.h"
+#include "src/compute/reference_keys.h"
+#include "src/gpu/host_attention.h"
+#include "src/gpu/table_writer.h"
+
+namespace spillway {
+namespace {
+
+int64_t EmbeddingTableBytes(const Plan& plan, int64_t tokens) {
+  int64_t bytes = 2 * TableBytes(tokens * int64_t{sizeof(int32_t)});
+  for (const PlannedTensor& tensor : plan.layers.front().tensors) {
+    bytes +=
+        TableBytes(static_cast<int64_t>(tensor.tiles.size() * sizeof(kernels::EmbeddingPiece)));
+  }
+  return bytes;
+}
+
+// The reference prompt's, which goes through a layer ahead of its first compute. A chunk may be one
+// token.
+int64_t ReferenceTableBytes(const Plan& plan) {
+  if (plan.policy.kv_bits == 16) return 0;
+  const int64_t tokens = ReferenceTokens(plan.shape);
+  const AttentionLimits prompt = {1, tokens, ReferenceSlots(plan.shape), 0};
+  return std::max(EmbeddingTableBytes(plan, tokens), AttentionLists::MaxBytes(prompt, tokens));
+}
+
+// Tokens of the longest prompt whose token scores are wanted.
+int64_t LongestScored(const Plan& plan) {
+  return plan.workspace.prompt.scores.bytes > 0 ? plan.longest.prompt_tokens : 0;
+}
+
+// Regions one behind the other.
+class Runs {
+ public:
+  explicit Runs(int64_t begin) : end_(begin) {}
+  Region Take(int64_t bytes) {
+    const Region region = {end_, bytes};
+    end_ += TableBytes(bytes);
+    return region;
+  }
+  Region TakeFloats(int64_t rows, int64_t cols) {
+    return Take(rows * cols * int64_t{sizeof(float)});
+  }
+  int64_t end() const { return end_; }
+
+ private:
+  int64_t end_;
+};
+
+AttentionScratch LayOutScratch(const Plan& plan, Runs& device) {
+  AttentionScratch scratch;
+  const ModelShape& shape = plan.shape;
+  scratch.reference = device.Take(ReferenceKeys::Bytes(plan));
+  if (!plan.policy.kv.evicts()) {
+    scratch.partials = device.TakeFloats(kernels::MaxDecodeItems(plan.batch.rows, plan.batch.slots),
+                                         kernels::PartialFloats(shape.num_heads, shape.head_dim));
+    return scratch;
+  }
+  const int64_t prompt_slots = plan.workspace.prompt.slots();
+  if (LongestScored(plan) > 0) {
+    scratch.log_sums = device.TakeFloats(plan.workspace.chunk_tokens, shape.num_heads);
+  }
+  scratch.compact_scores = device.TakeFloats(shape.num_kv_heads, prompt_slots);
+  scratch.compact_kept = device.TakeFloats(shape.num_kv_heads, prompt_slots);
+  scratch.weights_stride = plan.MostRowSlots(plan.longest.slots());
+  scratch.weights = device.TakeFloats(plan.batch.rows * shape.num_heads, scratch.weights_stride);
+  return scratch;
+}
+
+BesideLayout LayOutBeside(const Plan& plan, int64_t table_bytes, Runs& device, Runs& host) {
+  const ModelShape& shape = plan.shape;
+  const int64_t q = shape.num_heads * shape.head_dim;
+  const int64_t qkv = q + 2 * shape.num_kv_heads * shape.head_dim;
+  const int64_t chunk = plan.workspace.chunk_tokens;
+  const int64_t rows = std::min(chunk, plan.batch.rows);  // with one token each
+  BesideLayout beside;
+  for (Region& table : beside.tables) table = device.Take(table_bytes);
+  beside.normed = device.TakeFloats(chunk, shape.hidden_size);
+  beside.qkv = device.TakeFloats(chunk, qkv);
+  beside.matmul = device.Take(kernels::GpuMatmulWorkspaceBytes(chunk, shape.hidden_size));
+  for (BesideLayout::Turn& turn : beside.turns) {
+    turn.attended = device.TakeFloats(chunk, q);
+    turn.host_qkv = host.TakeFloats(rows, qkv);
+    turn.host_attended = host.TakeFloats(rows, q);
+  }
+  beside.host_workspace = host.Take(HostAttention::WorkspaceBytes(plan));
+  return beside;
+}
+
+}  // namespace
+
+int64_t MaxChunks(const Plan& plan) {
+  return plan.batch.prompt_tokens / plan.workspace.chunk_tokens + 3;
+}
+
+AttentionLimits ChunkLimits(const Plan& plan) {
+  return {plan.batch.rows, plan.workspace.chunk_tokens, plan.batch.slots, LongestScored(plan)};
+}
+
+ExchangeLayout LayOutExchange(const Plan& plan) {
+  const AttentionLimits pass = {plan.batch.rows, plan.batch.prompt_tokens, plan.batch.slots,
+                                LongestScored(plan)};
+  ExchangeLayout layout;
+  layout.table_bytes = std::max({EmbeddingTableBytes(plan, plan.batch.prompt_tokens),
+                                 AttentionLists::MaxBytes(pass, MaxChunks(plan)),
+                                 TableBytes(plan.batch.logits * int64_t{sizeof(float*)})});
+  layout.table_bytes = TableBytes(layout.table_bytes + ReferenceTableBytes(plan));
+  Runs device(layout.table_bytes);
+  layout.scratch = LayOutScratch(plan, device);
+  layout.logits_bytes =
+      TableBytes(plan.batch.logits * plan.shape.vocab_size * int64_t{sizeof(float)});
+  Runs host(kHostTables * layout.table_bytes + layout.logits_bytes);
+  if (plan.AttendsBeside()) {
+    layout.beside = LayOutBeside(plan, layout.table_bytes, device, host);
+  }
+  layout.bytes = {device.end(), host.end()};
+  return layout;
+}
+
+ExchangeBytes ExchangeBytesOf(const Plan& plan) { return LayOutExchange(plan).bytes; }
+
+}  // namespace spillway

@@ -1,0 +1,71 @@
+// Exchange: the memory through which a GPU's executor and the host pass what is neither weights nor
+// KV nor hidden states: the tables that the kernels of a compute read, and the logits. Sized by the
+// plan. Pure functions; any thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "spillway/plan.h"
+#include "src/gpu/attention_lists.h"
+
+namespace spillway {
+
+// Computes that the host may be ahead of the GPU; each has a table of its own in host memory.
+// Enough that a sleeping host wakes before the GPU runs dry.
+inline constexpr int64_t kComputesAhead = 4;
+inline constexpr int64_t kHostTables = kComputesAhead + 1;
+
+// What the attention kernels leave for one another, behind the table: offsets within
+// plan.exchange.device. Either of a full cache or of one that evicts.
+struct AttentionScratch {
+  Region partials;        // fp32: of decode attention's splits
+  Region log_sums;        // fp32 [chunk tokens, heads]: of prefill, for the token scores
+  Region compact_scores;  // fp32 [KV heads, prompt slots]
+  Region compact_kept;    // int32, the same
+  Region weights;         // fp32 [rows, heads, weights_stride]: of a decode step
+  Region reference;       // of the reference prompt: reference_keys.h
+  int64_t weights_stride = 0;
+};
+
+// Chunks whose attention is the CPU's use its memory in turns: the GPU begins one while the CPU
+// attends to the one before.
+inline constexpr std::size_t kHostTurns = 2;
+
+// With attention on the CPU beside the GPU (Plan::AttendsBeside): what the GPU's first part of an
+// attention layer has to itself, since the rest of another compute runs beside it, and what passes
+// between GPU and CPU. Offsets within plan.exchange.device, and plan.exchange.host where it is
+// said.
+struct BesideLayout {
+  struct Turn {
+    Region attended;       // fp32 [chunk tokens, q]
+    Region host_qkv;       // host: fp32 [rows, q + k + v]
+    Region host_attended;  // host: fp32 [rows, q]
+  };
+  std::array<Region, kHostTurns> tables;  // the second part of a compute reads its own too
+  Region normed;                          // this and the next two as those of WorkspacePlan
+  Region qkv;
+  Region matmul;
+  std::array<Turn, kHostTurns> turns;
+  Region host_workspace;  // host: of the CPU's kernels
+};
+
+// Sizes, and offsets within plan.exchange.
+struct ExchangeLayout {
+  int64_t table_bytes = 0;
+  AttentionScratch scratch;
+  int64_t logits_bytes = 0;  // host, behind the tables
+  BesideLayout beside;       // behind all that; empty where the CPU does not attend
+  ExchangeBytes bytes;       // of all
+};
+
+// The most chunks that a pass of a batch is cut into: each tier's share of the tokens on its own.
+int64_t MaxChunks(const Plan& plan);
+
+ExchangeLayout LayOutExchange(const Plan& plan);
+AttentionLimits ChunkLimits(const Plan& plan);
+
+// What plan.exchange takes. Requires: all of the plan but its exchange is laid out.
+ExchangeBytes ExchangeBytesOf(const Plan& plan);
+
+}  // namespace spillway

@@ -1,0 +1,66 @@
+#include "src/gpu/gpu_needs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "kernels/attention/decode_attention.h"
+#include "kernels/matmul/matmul_workspace.h"
+#include "spillway/error.h"
+#include "src/gpu/exchange.h"
+
+namespace spillway {
+namespace {
+
+constexpr int64_t kMaxGridRows = 65535;  // a launch's second dimension
+
+[[noreturn]] void RefuseShape(const ModelShape& shape, std::string_view what, int64_t value,
+                              std::string_view rule) {
+  throw Error(ErrorCode::kModelUnsupported,
+              fmt::format("{}: {} is {}, and the GPU's kernels take {}; use --device cpu",
+                          Printable(shape.name), what, value, rule));
+}
+
+}  // namespace
+
+KernelNeeds GpuNeeds() {
+  KernelNeeds needs;
+  needs.matmul_bytes = [](int64_t rows, int64_t in, int) {
+    return kernels::GpuMatmulWorkspaceBytes(rows, in);
+  };
+  needs.attention_bytes = [](int64_t, int64_t, int) { return int64_t{0}; };
+  needs.eviction_bytes = needs.attention_bytes;
+  needs.exchange = ExchangeBytesOf;
+  return needs;
+}
+
+void RefuseWhatGpuLacks(const Plan& plan) {
+  if (!plan.machine.has_gpu()) return;
+  const ModelShape& shape = plan.shape;
+  if (shape.head_dim % 8 != 0 || shape.head_dim > kernels::kMaxGpuHeadDim) {
+    RefuseShape(shape, "the head dimension", shape.head_dim, "multiples of 8 up to 128");
+  }
+  for (const int64_t length : ProductLengths(shape)) {
+    if (length % 8 != 0) RefuseShape(shape, "a layer's width", length, "multiples of 8");
+  }
+  if (shape.vocab_size % 4 != 0) {
+    RefuseShape(shape, "the vocabulary", shape.vocab_size, "multiples of 4");
+  }
+  if (MaxProductRows(plan) > kMaxGridRows) {
+    throw Error(ErrorCode::kFlag,
+                fmt::format("--prefill-chunk and --gpu-batch-size: the GPU computes at most {} "
+                            "tokens at a time; give less than {}",
+                            kMaxGridRows, MaxProductRows(plan)));
+  }
+}
+
+std::array<int64_t, 4> ProductLengths(const ModelShape& shape) {
+  return {shape.hidden_size, shape.num_heads * shape.head_dim, shape.ffn_size, shape.embed_size};
+}
+
+int64_t MaxProductRows(const Plan& plan) {
+  return std::max(plan.workspace.chunk_tokens, plan.batch.logits);
+}
+
+}  // namespace spillway

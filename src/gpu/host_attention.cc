@@ -1,0 +1,91 @@
+#include "src/gpu/host_attention.h"
+
+#include "spillway/error.h"
+#include "spillway/kv_block.h"
+#include "spillway/round.h"
+
+namespace spillway {
+
+int64_t HostAttention::WorkspaceBytes(const Plan& plan) {
+  const int64_t slots = RoundUp(plan.longest.slots() + 1, KvBlockSlots(plan.policy.kv_bits));
+  const auto bytes = plan.policy.kv.evicts() ? kernels::BudgetAttentionWorkspaceBytes
+                                             : kernels::AttentionWorkspaceBytes;
+  return bytes(slots, plan.shape.head_dim, plan.machine.num_threads, kernels::BestIsa());
+}
+
+HostAttention::HostAttention(const Plan& plan, const LayerArgs& layer, const Memory& memory,
+                             ThreadPool& pool)
+    : plan_(plan), layer_(layer), memory_(memory), pool_(pool), isa_(kernels::BestIsa()) {
+  for (Lists& lists : lists_) {
+    const auto rows = static_cast<std::size_t>(plan.batch.rows);
+    lists.rows.reserve(rows);
+    lists.budget_rows.reserve(rows);
+    lists.jobs.reserve(static_cast<std::size_t>(MaxChunks(plan)));
+  }
+}
+
+void HostAttention::BeginCompute(int64_t number) {
+  current_ = static_cast<std::size_t>(number % kHostTables);
+  lists().rows.clear();
+  lists().budget_rows.clear();
+  lists().jobs.clear();
+  chunk_begin_ = 0;
+}
+
+void HostAttention::Add(kernels::AttentionRow row) {
+  row.token_offset = static_cast<int64_t>(lists().rows.size() - chunk_begin_);
+  lists().rows.push_back(row);
+}
+
+void HostAttention::Add(kernels::BudgetAttentionRow row) {
+  row.token_offset = static_cast<int64_t>(lists().budget_rows.size() - chunk_begin_);
+  lists().budget_rows.push_back(row);
+}
+
+HostAttention::Job* HostAttention::EndChunk(std::size_t turn) {
+  Lists& of = lists();
+  const std::size_t end = of.rows.size() + of.budget_rows.size();  // one of them is empty
+  if (end == chunk_begin_) return nullptr;
+  SPILLWAY_CHECK(of.jobs.size() < of.jobs.capacity());
+  Job& job = of.jobs.emplace_back();
+  job.attention = this;
+  job.turn = turn;
+  if (plan_.policy.kv.evicts()) {
+    job.budget_rows = std::span(of.budget_rows).subspan(chunk_begin_);
+  } else {
+    job.rows = std::span(of.rows).subspan(chunk_begin_);
+  }
+  chunk_begin_ = end;
+  return &job;
+}
+
+void HostAttention::Run(void* job) noexcept {
+  const Job& asked = *static_cast<const Job*>(job);
+  HostAttention& self = *asked.attention;
+  if (self.failed_) return;
+  try {
+    self.Attend(asked);
+  } catch (...) {
+    self.failure_ = std::current_exception();
+    self.failed_ = true;
+  }
+}
+
+void HostAttention::Attend(const Job& job) {
+  float* qkv = memory_.qkv[job.turn];
+  float* attended = memory_.attended[job.turn];
+  if (!job.budget_rows.empty()) {
+    kernels::BudgetAttentionArgs args = layer_.Budget(qkv, attended);
+    args.rows = job.budget_rows;
+    return kernels::BudgetAttention(args, memory_.workspace, pool_, isa_);
+  }
+  kernels::AttentionArgs args = layer_.Attention(qkv, attended);
+  args.rows = job.rows;
+  kernels::Attention(args, memory_.workspace, pool_, isa_);
+}
+
+void HostAttention::ThrowIfFailed() const {
+  if (failed_) std::rethrow_exception(failure_);
+}
+
+}  // namespace spillway

@@ -1,0 +1,132 @@
+#include "src/profile/profile_cache.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+
+#include "spillway/error.h"
+#include "src/base/report_file.h"
+#include "src/base/system_error.h"
+#include "src/base/terminal.h"
+#include "src/formats/machine_file.h"
+
+namespace spillway {
+namespace {
+
+namespace fs = std::filesystem;
+
+// An absolute path in a variable of the environment; empty otherwise.
+fs::path FolderIn(const char* variable) {
+  const char* text = std::getenv(variable);
+  const fs::path path = text == nullptr ? "" : text;
+  return path.is_absolute() ? path : fs::path();
+}
+
+constexpr std::string_view kFilePrefix = "machine-";
+
+// Empty where neither variable names a folder.
+fs::path CacheFolder() {
+  fs::path cache = FolderIn("XDG_CACHE_HOME");
+  if (cache.empty()) {
+    const fs::path home = FolderIn("HOME");
+    if (home.empty()) return {};
+    cache = home / ".cache";
+  }
+  return cache / "spillway";
+}
+
+// "Intel(R) Xeon(R) Processor" -> "intel-r-xeon-r-processor", for a file's name.
+std::string Slug(const std::string& name) {
+  constexpr std::size_t kMaxBytes = 100;
+  std::string slug;
+  for (const char c : name) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (std::isalnum(byte) != 0 && byte < 0x80) {
+      slug += static_cast<char>(std::tolower(byte));
+    } else if (!slug.empty() && slug.back() != '-') {
+      slug += '-';
+    }
+  }
+  slug.resize(std::min(slug.size(), kMaxBytes));
+  while (!slug.empty() && slug.back() == '-') slug.pop_back();
+  return slug;
+}
+
+void WarnOf(const std::string& message) {
+  PrintTo(stderr, fmt::format("spillway: warning: the cached machine file is not used: {}\n",
+                              Printable(message, 240)));
+}
+
+std::optional<Machine> CachedMachine(const ProfileKey& key) {
+  const fs::path path = CachedProfilePath(key);
+  std::error_code ignored;
+  if (path.empty() || !fs::exists(path, ignored)) return std::nullopt;
+  try {
+    Machine machine = ReadMachine(path);
+    // Names that differ in signs alone have one file.
+    if (machine.name == key.processor && machine.isa == key.isa &&
+        machine.num_threads == key.num_threads)
+      return machine;
+    WarnOf(fmt::format("{}: is of another machine; run spillway profile", path.string()));
+  } catch (const Error& error) {
+    WarnOf(error.what());
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+ProfileKey MakeProfileKey(const Machine& machine, const fs::path& folder) {
+  struct stat status {};
+  const bool found = ::stat(folder.c_str(), &status) == 0;
+  return {machine.name, machine.isa, machine.num_threads, found ? status.st_dev : 0};
+}
+
+fs::path CachedProfilePath(const ProfileKey& key) {
+  const fs::path folder = CacheFolder();
+  if (folder.empty()) return {};
+  return folder / fmt::format("{}{}-{}-{}t-disk{:x}.json", kFilePrefix, Slug(key.processor),
+                              key.isa, key.num_threads, key.disk_device);
+}
+
+std::vector<fs::path> CachedProfiles() {
+  std::vector<fs::path> profiles;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(CacheFolder(), error)) {
+    if (entry.path().filename().string().starts_with(kFilePrefix)) profiles.push_back(entry.path());
+  }
+  std::ranges::sort(profiles);
+  return profiles;
+}
+
+bool HasQuietProfile(const ProfileKey& key) {
+  const std::optional<Machine> machine = CachedMachine(key);
+  return machine && machine->disturbed.empty();
+}
+
+std::optional<MachineRates> CachedRates(const ProfileKey& key) {
+  const std::optional<Machine> machine = CachedMachine(key);
+  if (!machine) return std::nullopt;
+  if (!machine->disturbed.empty()) {
+    PrintTo(stderr, fmt::format("spillway: warning: this machine's profile was disturbed ({}); run "
+                                "spillway profile again when it is quiet\n",
+                                Printable(machine->disturbed, 120)));
+  }
+  return machine->rates;
+}
+
+void CacheProfile(const fs::path& path, const Machine& machine) {
+  std::error_code error;
+  fs::create_directories(path.parent_path(), error);
+  if (error) {
+    ThrowSystemError(error.value(),
+                     fmt::format("{}: cannot be made", Printable(path.parent_path().string())),
+                     ErrorCode::kPath, "set XDG_CACHE_HOME to a folder of yours");
+  }
+  ReportFile("machine cache", path, {}).Write(MachineJson(machine));
+}
+
+}  // namespace spillway

@@ -1,0 +1,297 @@
+#include "src/run/engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "spillway/byte_use.h"
+#include "spillway/error.h"
+#include "src/base/clock.h"
+#include "src/base/stop_signal.h"
+#include "src/move/transfer_stream.h"
+
+namespace spillway {
+namespace {
+
+// A model or a machine that gives this many rows of NaN will not get better (reliability.md N3).
+constexpr int64_t kMaxNonFiniteRows = 100;
+
+int64_t NumRunning(const std::vector<RowBatch>& batches) {
+  return std::accumulate(batches.begin(), batches.end(), int64_t{0},
+                         [](int64_t sum, const RowBatch& batch) {
+                           return sum + static_cast<int64_t>(batch.rows().size());
+                         });
+}
+
+}  // namespace
+
+Engine::Engine(const Plan& plan, Mover& mover, Executor& executor, ThreadPool& pool,
+               TraceLog* trace_log, const EngineTotals& so_far)
+    : plan_(plan),
+      mover_(mover),
+      executor_(executor),
+      pool_(pool),
+      trace_log_(trace_log),
+      trace_(so_far.trace),
+      links_before_(mover.links()),
+      progress_(so_far.done) {
+  const PerTier<UsedBytes> used = BytesByUse(plan);
+  for (const Tier tier : kAllTiers) {
+    trace_.peak_bytes[tier] = plan.PlannedBytes(tier);
+    staging_bytes_[tier] = used[tier][ByteUse::kStaging] + used[tier][ByteUse::kBounce];
+  }
+}
+
+Trace Engine::Run(const Schedule& schedule, BlockBuilder& blocks, Job& job,
+                  const ProgressFn& progress) {
+  const Work work = {blocks, job, progress};
+  pass_begin_s_ = NowSeconds();
+  std::vector<RowBatch> batches;
+  const DiskMending mended = trace_.mending;
+  try {
+    RunBlocks(schedule, batches, work);
+  } catch (const SpillLost&) {
+    trace_.mending = mended + mover_.mending();
+    DropRows(batches);
+    throw;
+  } catch (...) {
+    trace_.mending = mended + mover_.mending();
+    throw;
+  }
+  mover_.Stop();
+  AddLinks(trace_.decode.passes > 0 ? trace_.decode : trace_.prefill);
+  trace_.mending = mended + mover_.mending();
+  return trace_;
+}
+
+void Engine::RunBlocks(const Schedule& schedule, std::vector<RowBatch>& batches, const Work& work) {
+  for (int64_t layer = 0; layer < schedule.weight_lookahead; ++layer) {
+    if (schedule.overlap == Overlap::kOff) break;
+    mover_.Begin({TaskKind::kLoadWeights, {0, layer, 0}}, {});
+  }
+  for (batches = work.blocks.Next(work.job); !batches.empty();
+       batches = work.blocks.Next(work.job)) {
+    ++trace_.num_blocks;
+    Schedule grid = schedule;
+    grid.num_batches = static_cast<int64_t>(batches.size());
+    RunBlock(std::move(grid), batches, work);
+  }
+  mover_.WaitForStores();
+}
+
+// After a pass that broke off in its middle: its time is spent, and what rows that had not ended
+// were given is in no answer.
+void Engine::DropRows(const std::vector<RowBatch>& batches) {
+  bool in_prefill = pass_.prompt_tokens > 0;
+  for (const RowBatch& batch : batches) {
+    for (const std::unique_ptr<Row>& row : batch.rows()) {
+      in_prefill |= row->num_past == 0;
+      trace_.lost_tokens += row->num_logits;
+      if (row->num_past > 0) trace_.lost_prompt_tokens += std::ssize(row->request.prompt);
+      progress_.settled_tokens -= row->num_logits;
+    }
+  }
+  AddPass(in_prefill ? trace_.prefill : trace_.decode);
+  --trace_.num_blocks;
+  progress_.rows_running = 0;
+}
+
+void Engine::RunBlock(const Schedule& grid, std::vector<RowBatch>& batches, const Work& work) {
+  mover_.BeginBlock(grid, NumPasses());
+  for (Cursor at; true; at = grid.Next(at)) {
+    RowBatch& batch = batches[static_cast<std::size_t>(at.batch)];
+    ThrowIfStopRequested();
+    if (at.layer == 0) {
+      if (at.pass > 0) work.blocks.Refill(batch, work.job);
+      batch.Pack();
+      if (at.batch == grid.num_batches - 1) NoteRows(batches);
+    }
+    RunCell(grid, at, batches);
+    if (grid.EndsBatch(at) && !batch.rows().empty()) {
+      Head(at, batch);
+      EndRows(batch, work.job);
+    }
+    progress_.rows_running = NumRunning(batches);
+    work.progress(progress_);
+    if (!grid.EndsPass(at)) continue;
+    EndPass();
+    if (progress_.rows_running == 0) return;
+  }
+}
+
+// The tasks that the schedule has for the cell, in its order.
+void Engine::RunCell(const Schedule& grid, const Cursor& at, std::vector<RowBatch>& batches) {
+  for (const Task& task : grid.At(at)) {
+    const PackedBatch& batch = batches[static_cast<std::size_t>(task.cell.batch)].packed();
+    if (task.kind != TaskKind::kCompute) {
+      mover_.Begin(task, batch);
+      if (grid.overlap == Overlap::kOff) mover_.WaitForStores();
+    } else if (!batch.rows.empty()) {
+      Compute(at, batch);
+    }
+  }
+}
+
+void Engine::Compute(const Cursor& at, const PackedBatch& batch) {
+  const CellPlaces places = mover_.WaitForLoads(at, batch);
+  const double begin_s = NowSeconds();
+  executor_.Compute(at, batch, places);
+  const double end_s = NowSeconds();
+  pass_.compute_s += end_s - begin_s;
+  pass_.parts[PartOf(plan_.layers[static_cast<std::size_t>(at.layer)].kind)] += end_s - begin_s;
+  if (trace_log_ == nullptr) return;
+  const TraceLabel label = {TraceSubject::kCompute, {NumPasses(), at.layer, at.batch}};
+  trace_log_->Add(TraceSpan{TraceLane::kCompute, label, begin_s, end_s, 0});
+}
+
+void Engine::NoteRows(const std::vector<RowBatch>& batches) {
+  PerTier<int64_t> kv_bytes;
+  for (const RowBatch& batch : batches) {
+    for (const auto& row : batch.rows()) {
+      for (const int64_t kv_class : plan_.kv_class_of) {
+        const KvPlace& place = row->kv_places[static_cast<std::size_t>(kv_class)];
+        kv_bytes[row->kv_tier] += place.num_slots * plan_.slot_bytes;
+        if (place.num_slots <= trace_.slots_per_row) continue;
+        trace_.slots_per_row = place.num_slots;
+        trace_.largest_keep = place.keep;
+      }
+    }
+  }
+  int64_t total = 0;
+  for (const Tier tier : kAllTiers) total += kv_bytes[tier];
+  trace_.kv_bytes = std::max(trace_.kv_bytes, total);
+  if (trace_log_ != nullptr) TraceTiers(kv_bytes, NumRunning(batches));
+}
+
+void Engine::TraceTiers(const PerTier<int64_t>& kv_bytes, int64_t rows_running) {
+  const double now_s = NowSeconds();
+  trace_log_->Add(RowSample{now_s, rows_running});
+  for (const Tier tier : kAllTiers) {
+    if (plan_.PlannedBytes(tier) == 0) continue;
+    trace_log_->Add(
+        TierSample{now_s, tier, plan_.weight_bytes[tier], kv_bytes[tier], staging_bytes_[tier]});
+  }
+}
+
+void Engine::EndPass() {
+  PhaseTotals& phase = pass_.prompt_tokens > 0 ? trace_.prefill : trace_.decode;
+  ++phase.passes;
+  AddPass(phase);
+}
+
+// What a pass moved ahead for the next counts as its own.
+void Engine::AddPass(PhaseTotals& phase) {
+  const double now_s = NowSeconds();
+  const WaitTotals& waits = mover_.waits();
+  phase.seconds += now_s - pass_begin_s_;
+  phase.compute_s += pass_.compute_s;
+  for (const ComputePart part : kAllComputeParts) phase.parts[part] += pass_.parts[part];
+  phase.waits.weights_s += waits.weights_s - waits_before_.weights_s;
+  phase.waits.kv_s += waits.kv_s - waits_before_.kv_s;
+  phase.waits.hidden_s += waits.hidden_s - waits_before_.hidden_s;
+  phase.waits.stores_s += waits.stores_s - waits_before_.stores_s;
+  phase.prompt_tokens += pass_.prompt_tokens;
+  phase.generated_tokens += pass_.generated_tokens;
+  AddLinks(phase);
+  pass_begin_s_ = now_s;
+  waits_before_ = waits;
+  pass_ = {};
+}
+
+// What was moved since the last call.
+void Engine::AddLinks(PhaseTotals& phase) {
+  const PerLink<LinkTotals> links = mover_.links();
+  for (const Link link : kAllLinks) {
+    phase.links[link].bytes += links[link].bytes - links_before_[link].bytes;
+    phase.links[link].busy_s += links[link].busy_s - links_before_[link].busy_s;
+  }
+  links_before_ = links;
+}
+
+// The cell of the head has computed as many logits as there is room for: mostly all. A text that is
+// scored may want more than that.
+void Engine::Head(const Cursor& at, RowBatch& batch) {
+  SeeLogits(batch);
+  while (batch.NextLogits()) {
+    ThrowIfStopRequested();
+    Compute(at, batch.packed());
+    SeeLogits(batch);
+  }
+}
+
+void Engine::SeeLogits(const RowBatch& batch) {
+  const double begin_s = NowSeconds();
+  const std::span<float> logits = executor_.Logits();
+  const double computed_s = NowSeconds();
+  pass_.compute_s += computed_s - begin_s;  // what is left of it where computes are enqueued
+  pass_.parts[ComputePart::kHead] += computed_s - begin_s;
+  const auto vocab = static_cast<std::size_t>(plan_.shape.vocab_size);
+  const PackedBatch& packed = batch.packed();
+  auto see = [&](int64_t index, int) {
+    const PackedBatch::WantedToken wanted = packed.Wanted(packed.head.begin + index);
+    const int64_t position = packed.positions[static_cast<std::size_t>(wanted.token)];
+    batch.rows()[wanted.row]->next->See(
+        position, logits.subspan(static_cast<std::size_t>(index) * vocab, vocab));
+  };
+  pool_.Run(packed.head.size(), see);
+  pass_.parts[ComputePart::kSampling] += NowSeconds() - computed_s;
+}
+
+void Engine::EndRows(RowBatch& batch, Job& job) {
+  const double begin_s = NowSeconds();
+  int64_t num_seen = 0;
+  for (const std::unique_ptr<Row>& row : batch.rows()) {
+    if (row->num_past == 0) pass_.prompt_tokens += row->NumNew();
+    if (row->next->EndPass() == RowStatus::kNonFinite) continue;
+    row->num_logits += row->NumNewLogits();
+    num_seen += row->NumNewLogits();
+  }
+  pass_.generated_tokens += num_seen;
+  progress_.generated_tokens += num_seen;
+  progress_.settled_tokens += num_seen;
+  batch.Advance();
+  Retire(batch, job);
+  pass_.parts[ComputePart::kSampling] += NowSeconds() - begin_s;
+}
+
+// Rows that ended leave the batch at once: the next pass neither packs nor computes them.
+void Engine::Retire(RowBatch& batch, Job& job) {
+  batch.Remove([&](Row& row) {
+    switch (row.next->status()) {
+      case RowStatus::kRunning:
+        return false;
+      case RowStatus::kStopped:
+      case RowStatus::kLength:
+        job.Finish(row.request, row.next->Take());
+        break;
+      case RowStatus::kNonFinite:
+        job.Fail(row.request, "E-NONFINITE",
+                 fmt::format("line {}: the model gave logits that are not finite after {} tokens",
+                             row.request.line,
+                             row.num_past - static_cast<int64_t>(row.request.prompt.size())));
+        if (++num_nonfinite_ > kMaxNonFiniteRows) {
+          throw Error(
+              ErrorCode::kNonFinite,
+              fmt::format("over {} lines got logits that are not finite; check the model's weights",
+                          kMaxNonFiniteRows));
+        }
+        break;
+    }
+    ++progress_.rows;
+    progress_.settled_tokens += row.request.NumLogits() - row.num_logits;
+    return true;
+  });
+}
+
+Schedule ZigZag(const Plan& plan, Overlap overlap) {
+  Schedule schedule;
+  for (const PlannedLayer& layer : plan.layers) schedule.layers.push_back(layer.kind);
+  schedule.num_batches = plan.num_batches;
+  schedule.overlap = overlap;
+  schedule.order = plan.order;
+  schedule.weight_lookahead = plan.weight_lookahead;
+  return schedule;
+}
+
+}  // namespace spillway

@@ -1,0 +1,89 @@
+// Engine: the main loop. Walks the schedule block by block, has the mover bring in and take away,
+// feeds batches to the executor, has rows sample or score, retires them. The stage between Schedule
+// and Trace. Thread rule: one thread; rows see their logits on the pool.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "spillway/plan.h"
+#include "spillway/schedule.h"
+#include "spillway/trace.h"
+#include "src/base/thread_pool.h"
+#include "src/device/executor.h"
+#include "src/move/mover.h"
+#include "src/report/progress.h"  // WorkDone
+#include "src/report/trace_log.h"
+#include "src/run/block.h"
+#include "src/run/job.h"
+
+namespace spillway {
+
+// What a run has done. One that failed can be gone on from: its trace counts what was computed in
+// vain, and nothing of rows that had not ended is settled.
+struct EngineTotals {
+  Trace trace;
+  WorkDone done;
+};
+
+// Called after every cell of the schedule; must be quick.
+using ProgressFn = std::function<void(const WorkDone&)>;
+
+class Engine {
+ public:
+  // `trace_log` null: nothing is traced. `so_far`: what this run comes on top of. Lifetime: all of
+  // these outlive the engine.
+  Engine(const Plan& plan, Mover& mover, Executor& executor, ThreadPool& pool,
+         TraceLog* trace_log = nullptr, const EngineTotals& so_far = {});
+
+  // Of the run and what came before it; also after a failure.
+  EngineTotals totals() const { return {trace_, progress_}; }
+
+  // Runs the job to its end, and stops the mover then.
+  // Throws: Error kInterrupted (finished rows have been handed to the job), kNonFinite, and what
+  // executor or job throw.
+  Trace Run(const Schedule& schedule, BlockBuilder& blocks, Job& job, const ProgressFn& progress);
+
+ private:
+  // What one call of Run works on.
+  struct Work {
+    BlockBuilder& blocks;
+    Job& job;
+    const ProgressFn& progress;
+  };
+
+  void RunBlocks(const Schedule& schedule, std::vector<RowBatch>& batches, const Work& work);
+  void RunBlock(const Schedule& grid, std::vector<RowBatch>& batches, const Work& work);
+  void DropRows(const std::vector<RowBatch>& batches);
+  void RunCell(const Schedule& grid, const Cursor& at, std::vector<RowBatch>& batches);
+  void Compute(const Cursor& at, const PackedBatch& batch);
+  void NoteRows(const std::vector<RowBatch>& batches);
+  void TraceTiers(const PerTier<int64_t>& kv_bytes, int64_t rows_running);
+  void EndPass();
+  void AddPass(PhaseTotals& phase);
+  void AddLinks(PhaseTotals& phase);
+  int64_t NumPasses() const { return trace_.prefill.passes + trace_.decode.passes; }
+  void Head(const Cursor& at, RowBatch& batch);
+  void SeeLogits(const RowBatch& batch);
+  void EndRows(RowBatch& batch, Job& job);
+  void Retire(RowBatch& batch, Job& job);
+
+  const Plan& plan_;
+  Mover& mover_;
+  Executor& executor_;
+  ThreadPool& pool_;
+  TraceLog* trace_log_;
+  PerTier<int64_t> staging_bytes_;  // places for what is computed or on its way
+  Trace trace_;
+  PhaseTotals pass_;  // the one that runs
+  double pass_begin_s_ = 0.0;
+  WaitTotals waits_before_;           // at its begin
+  PerLink<LinkTotals> links_before_;  // when they were last added to a phase
+  WorkDone progress_;
+  int64_t num_nonfinite_ = 0;
+};
+
+// The grid of a plan: its layers, and the batches of one block.
+Schedule ZigZag(const Plan& plan, Overlap overlap = Overlap::kOn);
+
+}  // namespace spillway

@@ -1,0 +1,129 @@
+#include "src/sampling/sampler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "spillway/error.h"
+#include "src/sampling/stop_search.h"
+#include "src/sampling/token_choice.h"
+#include "src/tokenizer/utf8.h"
+
+namespace spillway {
+namespace {
+
+bool HasText(const Tokenizer& tokenizer, TokenId token) {
+  std::string bytes;
+  tokenizer.AppendBytes(token, false, bytes);
+  return !bytes.empty();
+}
+
+}  // namespace
+
+RowSampler::RowSampler(const Request& request, const Tokenizer& tokenizer,
+                       std::span<const TokenId> eos, uint64_t run_seed)
+    : request_(request),
+      tokenizer_(tokenizer),
+      eos_(eos),
+      seed_(request.sampling.seed.value_or(run_seed)),
+      stream_(request.sampling.seed ? 0 : static_cast<uint64_t>(request.line)),
+      opens_text_(std::ranges::none_of(request.prompt,
+                                       [&](TokenId token) { return HasText(tokenizer, token); })) {
+  completion_.num_prompt_tokens = static_cast<int64_t>(request.prompt.size());
+  // At most a model's positions: the steady loop allocates nothing.
+  completion_.tokens.reserve(static_cast<std::size_t>(request.sampling.max_tokens));
+}
+
+bool RowSampler::IsEos(TokenId token) const { return std::ranges::find(eos_, token) != eos_.end(); }
+
+bool RowSampler::MayStop() const {
+  return static_cast<int64_t>(completion_.tokens.size()) >= request_.sampling.min_tokens;
+}
+
+// False when a masked logit was not finite, which the mask would hide.
+bool RowSampler::MaskEos(std::span<float> logits) const {
+  bool finite = true;
+  for (const TokenId token : eos_) {
+    if (token < 0 || static_cast<std::size_t>(token) >= logits.size()) continue;
+    float& logit = logits[static_cast<std::size_t>(token)];
+    finite &= logit < std::numeric_limits<float>::infinity();
+    logit = -std::numeric_limits<float>::infinity();
+  }
+  return finite;
+}
+
+// Opens the step's entry; returns its normaliser, by which the chosen token's is filled in later.
+double RowSampler::KeepBest(std::span<const float> logits, TokenId best) {
+  thread_local std::vector<TokenLogit> largest;
+  const double normaliser = LogSumExp(logits, logits[static_cast<std::size_t>(best)]);
+  BestTokens(logits, static_cast<std::size_t>(request_.sampling.num_logprobs), largest);
+  StepLogprobs& step = completion_.logprobs.emplace_back();
+  step.top.reserve(largest.size());
+  for (const TokenLogit& entry : largest) {
+    step.top.push_back({entry.token, static_cast<float>(entry.logit - normaliser)});
+  }
+  return normaliser;
+}
+
+std::optional<TokenId> RowSampler::Choose(std::span<float> logits) {
+  const Sampling& sampling = request_.sampling;
+  std::optional<double> normaliser;
+  if (sampling.num_logprobs >= 0) {
+    const std::optional<TokenId> best = ArgMax(logits);
+    if (!best) return std::nullopt;
+    normaliser = KeepBest(logits, *best);
+  }
+  if (!sampling.ignore_eos && !MayStop() && !MaskEos(logits)) return std::nullopt;
+  std::optional<TokenId> token = ArgMax(logits);
+  if (!token) return std::nullopt;
+  if (sampling.temperature > 0.0) {
+    token =
+        DrawToken(logits, *token, sampling, UniformDraw(seed_, stream_, completion_.tokens.size()));
+  }
+  // Masked or not: what was chosen still has its own logit.
+  if (normaliser) {
+    completion_.logprobs.back().chosen =
+        static_cast<float>(logits[static_cast<std::size_t>(*token)] - *normaliser);
+  }
+  return token;
+}
+
+// A token that ends the row for being eos adds no text, even where the tokenizer has one for it.
+RowStatus RowSampler::Append(TokenId token) {
+  const Sampling& sampling = request_.sampling;
+  const bool may_stop = MayStop();
+  completion_.tokens.push_back(token);
+  if (!sampling.ignore_eos && IsEos(token)) return RowStatus::kStopped;
+
+  const std::size_t old_bytes = bytes_.size();
+  tokenizer_.AppendBytes(token, opens_text_, bytes_);
+  opens_text_ = opens_text_ && bytes_.empty();
+  if (may_stop) {
+    if (const auto stop = FindStop(bytes_, old_bytes, sampling.stop)) {
+      bytes_.resize(*stop);
+      return RowStatus::kStopped;
+    }
+  }
+  const bool full = static_cast<int64_t>(completion_.tokens.size()) >= sampling.max_tokens;
+  return full ? RowStatus::kLength : RowStatus::kRunning;
+}
+
+RowStatus RowSampler::Step(std::span<float> logits) {
+  SPILLWAY_CHECK(status_ == RowStatus::kRunning);
+  const std::optional<TokenId> token = Choose(logits);
+  status_ = token ? Append(*token) : RowStatus::kNonFinite;
+  return status_;
+}
+
+Completion RowSampler::Take() {
+  SPILLWAY_CHECK(status_ == RowStatus::kStopped || status_ == RowStatus::kLength);
+  completion_.finish_reason =
+      status_ == RowStatus::kStopped ? FinishReason::kStop : FinishReason::kLength;
+  completion_.text = ReplaceInvalidUtf8(bytes_);
+  bytes_.clear();
+  return std::exchange(completion_, {});
+}
+
+}  // namespace spillway

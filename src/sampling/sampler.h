@@ -1,0 +1,74 @@
+// RowSampler: logits of one row -> the next token; the same token for every batch, order and
+// resumption.
+// Thread rule: belongs to its row; different rows on any threads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/sampling/next_token.h"
+#include "src/sampling/random.h"  // UniformDraw
+#include "src/sampling/request.h"
+#include "src/tokenizer/tokenizer.h"
+
+namespace spillway {
+
+// Everything one row carries from step to step: chosen tokens, stop-string search,
+// log-probabilities.
+class RowSampler final : public NextToken {
+ public:
+  // Requires: request, tokenizer and eos outlive the sampler.
+  RowSampler(const Request& request, const Tokenizer& tokenizer, std::span<const TokenId> eos,
+             uint64_t run_seed);
+
+  // Chooses the next token from logits [vocab] (fp32; changed in place) and updates the row.
+  // Order: eos masked below min_tokens (greedy too), temperature, top-k, top-p, draw. Greedy takes
+  // the lowest id among equals.
+  // Logprobs are of the model's own distribution: log-softmax of the logits as given, before
+  // temperature and filters.
+  // kNonFinite, and no token: a NaN or +inf among the logits, or nothing left over -inf.
+  // The draw is number tokens().size() of the stream (request's seed, 0), or (run seed, line) when
+  // it states none.
+  // Requires: status() is kRunning.
+  RowStatus Step(std::span<float> logits);
+
+  // A pass has one step, of the row's last token.
+  void See(int64_t, std::span<float> logits) override { Step(logits); }
+  RowStatus EndPass() override { return status_; }
+
+  RowStatus status() const override { return status_; }
+  TokenId newest() const override { return completion_.tokens.back(); }
+  const std::vector<TokenId>& tokens() const { return completion_.tokens; }
+
+  // The finished completion; leaves the sampler empty. Bytes that are no UTF-8, such as the half of
+  // a character at max_tokens, are U+FFFD in its text, which goes on from the prompt: a first token
+  // keeps its leading space unless the prompt has no text at all.
+  // Requires: status() is kStopped or kLength.
+  Completion Take() override;
+
+ private:
+  // The next token; nullopt when the logits are not finite. Appends to the log-probabilities.
+  std::optional<TokenId> Choose(std::span<float> logits);
+  bool MaskEos(std::span<float> logits) const;
+  double KeepBest(std::span<const float> logits, TokenId best);
+  bool IsEos(TokenId token) const;
+  // Whether what ends a row may end it with the next token: min_tokens come before.
+  bool MayStop() const;
+  RowStatus Append(TokenId token);
+
+  const Request& request_;
+  const Tokenizer& tokenizer_;
+  std::span<const TokenId> eos_;
+  uint64_t seed_;
+  uint64_t stream_;
+  bool opens_text_;    // no token so far has a text, the prompt's neither
+  std::string bytes_;  // the text of the tokens so far
+  RowStatus status_ = RowStatus::kRunning;
+  Completion completion_;
+};
+
+}  // namespace spillway

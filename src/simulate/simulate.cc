@@ -1,0 +1,381 @@
+#include "src/simulate/simulate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/base/stop_signal.h"
+#include "src/run/engine.h"  // ZigZag
+#include "src/simulate/flexgen_schedule.h"
+#include "src/simulate/sim_mover.h"
+#include "src/simulate/sim_rows.h"
+
+namespace spillway {
+namespace {
+
+// Blocks after which a long workload goes on in the same way.
+constexpr int64_t kBlocksOfAlikeRows = 2;
+constexpr int64_t kBlocksOfOtherRows = 2 * kBlocksPerWindow;
+
+// What a run adds up to; of a part of it too.
+struct Totals {
+  PhaseTotals prefill;
+  PhaseTotals decode;
+  UnitSeconds units;
+  int64_t num_blocks = 0;
+};
+
+void Add(const PhaseTotals& from, double times, PhaseTotals& to) {
+  const auto scaled = [times](int64_t count) {
+    return std::llround(static_cast<double>(count) * times);
+  };
+  to.seconds += times * from.seconds;
+  to.compute_s += times * from.compute_s;
+  for (const ComputePart part : kAllComputeParts) to.parts[part] += times * from.parts[part];
+  to.waits.weights_s += times * from.waits.weights_s;
+  to.waits.kv_s += times * from.waits.kv_s;
+  to.waits.hidden_s += times * from.waits.hidden_s;
+  to.waits.stores_s += times * from.waits.stores_s;
+  to.passes += scaled(from.passes);
+  to.prompt_tokens += scaled(from.prompt_tokens);
+  to.generated_tokens += scaled(from.generated_tokens);
+  for (const Link link : kAllLinks) {
+    to.links[link].bytes += scaled(from.links[link].bytes);
+    to.links[link].busy_s += times * from.links[link].busy_s;
+  }
+}
+
+void Add(const Totals& from, double times, Totals& to) {
+  Add(from.prefill, times, to.prefill);
+  Add(from.decode, times, to.decode);
+  for (const CostUnit unit : kAllCostUnits) to.units[unit] += times * from.units[unit];
+  to.num_blocks += std::llround(static_cast<double>(from.num_blocks) * times);
+}
+
+CostRates RatesFor(const Plan& plan, const SimOptions& options, FlexGenPass pass) {
+  return options.schedule == SimSchedule::kFlexGen ? FlexGenRatesOf(plan.machine, pass)
+                                                   : RatesOf(plan.machine);
+}
+
+// A cell that waits for the CPU's attention while the GPU has the next batch's first.
+struct Postponed {
+  Cursor at;
+  UnitSeconds units;
+};
+
+// Walks blocks one after the other; a clock and links that go on between them.
+class Simulator {
+ public:
+  Simulator(const Plan& plan, const SimOptions& options)
+      : plan_(plan),
+        options_(options),
+        prefill_model_(plan, RatesFor(plan, options, FlexGenPass::kPrefill)),
+        decode_model_(plan, RatesFor(plan, options, FlexGenPass::kDecode)),
+        mover_(plan, prefill_model_.rates(), options.sink),
+        schedule_(ZigZag(plan, options.overlap)) {
+    if (options.schedule == SimSchedule::kFlexGen) schedule_.order = GridOrder::kByLayer;
+  }
+
+  // One pass of a stretch stands for this many.
+  void set_stride(int64_t passes) { stride_ = std::max<int64_t>(1, passes); }
+
+  Totals RunBlock(std::vector<SimBatch> batches, SimRequests& requests) {
+    is_first_block_ = num_passes_ == 0;
+    if (is_first_block_) BeginWeights();
+    Schedule grid = schedule_;
+    grid.num_batches = static_cast<int64_t>(batches.size());
+    mover_.BeginBlock(grid, num_passes_);
+    Totals totals;
+    totals.num_blocks = 1;
+    for (int64_t pass = 0; !std::ranges::all_of(batches, &SimBatch::empty); ++pass) {
+      if (pass > 0) {
+        for (SimBatch& batch : batches) requests.Refill(batch);
+      }
+      RunPass(grid, pass, batches, totals);
+    }
+    return totals;
+  }
+
+ private:
+  void BeginWeights() {
+    const bool flexgen = options_.schedule == SimSchedule::kFlexGen;
+    const int64_t ahead = flexgen ? 1 : schedule_.weight_lookahead;
+    for (int64_t layer = 0; layer < ahead && options_.overlap == Overlap::kOn; ++layer) {
+      mover_.Begin({TaskKind::kLoadWeights, {0, layer, 0}}, prefill_model_, {});
+    }
+    if (flexgen) mover_.WaitForAll();
+  }
+
+  // Passes that differ from the next one in the length of their rows alone, the next one included.
+  int64_t Stretch(const std::vector<SimBatch>& batches) const {
+    int64_t passes = stride_;
+    for (const SimBatch& batch : batches) {
+      if (!batch.empty()) passes = std::min(passes, batch.PassesToEnd());
+      for (const RowGroup& group : batch.groups()) {
+        if (group.num_past == 0) return 1;
+      }
+    }
+    return passes;
+  }
+
+  void RunPass(const Schedule& grid, int64_t pass, std::vector<SimBatch>& batches, Totals& totals) {
+    ThrowIfStopRequested();
+    const int64_t stretch = Stretch(batches);
+    // At its middle.
+    for (SimBatch& batch : batches) batch.Advance((stretch - 1) / 2);
+    mover_.Skip((stretch - 1) / 2);
+    std::vector<BatchLoad> loads;
+    for (const SimBatch& batch : batches) loads.push_back(batch.Load());
+    PhaseTotals one;
+    for (const BatchLoad& load : loads) {
+      one.prompt_tokens += load.prompt_tokens;
+      one.generated_tokens += load.rows;
+    }
+    if (options_.sink) options_.sink(RowSample{mover_.now_s(), one.generated_tokens});
+    const bool prefills = one.prompt_tokens > 0;
+    const UnitSeconds units =
+        RunCells(grid, pass, loads, prefills ? prefill_model_ : decode_model_, one);
+    one.passes = 1;
+    EndPass(one);
+    const auto times = static_cast<double>(stretch);
+    Add(one, times, prefills ? totals.prefill : totals.decode);
+    for (const CostUnit unit : kAllCostUnits) totals.units[unit] += times * units[unit];
+    num_passes_ += stretch;
+    for (SimBatch& batch : batches) batch.Advance(stretch - (stretch - 1) / 2);
+    mover_.Skip(stretch - (stretch - 1) / 2 - 1);
+  }
+
+  UnitSeconds RunCells(const Schedule& grid, int64_t pass, const std::vector<BatchLoad>& loads,
+                       const CostModel& model, PhaseTotals& totals) {
+    UnitSeconds units;
+    for (Cursor at = {pass, 0, 0}; at.pass == pass; at = grid.Next(at)) {
+      const bool flexgen = options_.schedule == SimSchedule::kFlexGen;
+      for (const Task& task : flexgen ? FlexGenTasks(grid, at) : grid.At(at)) {
+        const BatchLoad& load = loads[static_cast<std::size_t>(task.cell.batch)];
+        if (task.kind != TaskKind::kCompute) {
+          mover_.Begin(task, model, load);
+          if (grid.overlap == Overlap::kOff) mover_.WaitForStores();
+        } else if (load.rows > 0) {
+          mover_.WaitForLoads(at);
+          const bool beside = !flexgen && plan_.AttendsBeside();
+          units += (beside ? ComputeBeside(at, UnitsOf(at, load, model), totals)
+                           : Compute(at, UnitsOf(at, load, model), totals));
+        }
+      }
+      if (flexgen) mover_.WaitForAll();
+    }
+    return units += RunPostponed(totals);
+  }
+
+  // The executor begins the next batch's attention before it ends this one's: what follows the
+  // CPU's attention to a batch waits for it, behind the attention layer of the next.
+  UnitSeconds ComputeBeside(const Cursor& at, UnitSeconds units, PhaseTotals& totals) {
+    const bool attends =
+        plan_.layers[static_cast<std::size_t>(at.layer)].kind == LayerKind::kAttention;
+    UnitSeconds done;
+    const bool goes_first = attends && postponed_ && postponed_->at.batch != at.batch;
+    if (!goes_first) done += RunPostponed(totals);
+    if (!attends && CpuDone(at) > mover_.now_s()) {
+      postponed_ = {at, units};
+      return done;
+    }
+    const double cpu_s = std::exchange(units[CostUnit::kCpuAttention], 0.0);
+    done += Compute(at, units, totals);
+    if (cpu_s > 0.0) {
+      cpu_free_s_ = CpuDone(at) = std::max(cpu_free_s_, mover_.now_s()) + cpu_s;
+      done[CostUnit::kCpuAttention] += cpu_s;
+    }
+    return done += RunPostponed(totals);
+  }
+
+  UnitSeconds RunPostponed(PhaseTotals& totals) {
+    if (!postponed_) return {};
+    const auto [at, units] = *std::exchange(postponed_, std::nullopt);
+    const double waits_s = CpuDone(at) - mover_.now_s();
+    if (waits_s > 0.0) {
+      const double waited_s = mover_.Compute(at, waits_s);
+      totals.parts[ComputePart::kAttention] += waited_s;
+      totals.compute_s += waited_s;
+    }
+    return Compute(at, units, totals);
+  }
+
+  // When the CPU has attended to the cell's batch.
+  double& CpuDone(const Cursor& at) {
+    const auto batch = static_cast<std::size_t>(at.batch);
+    if (cpu_done_s_.size() <= batch) cpu_done_s_.resize(batch + 1);
+    return cpu_done_s_[batch];
+  }
+
+  UnitSeconds UnitsOf(const Cursor& at, const BatchLoad& load, const CostModel& model) const {
+    UnitSeconds units = model.Compute(at.layer, load);
+    const PlannedLayer& layer = plan_.layers[static_cast<std::size_t>(at.layer)];
+    if (is_first_block_ && layer.kind == LayerKind::kAttention) {
+      units[CostUnit::kMemory] += FirstTouchSeconds(plan_, model.rates(), load.KvOf(layer.block));
+    }
+    return units;
+  }
+
+  // The time that a cell's units take, links beside them; choosing tokens is the last of it.
+  UnitSeconds Compute(const Cursor& at, UnitSeconds units, PhaseTotals& totals) {
+    const double alone_s = units.total_s();
+    const double stretch = alone_s > 0.0 ? mover_.Compute(at, alone_s) / alone_s : 1.0;
+    for (const CostUnit unit : kAllCostUnits) units[unit] *= stretch;
+    const ComputePart part = PartOf(plan_.layers[static_cast<std::size_t>(at.layer)].kind);
+    totals.parts[part] += units.total_s() - units[CostUnit::kSampling];
+    totals.parts[ComputePart::kSampling] += units[CostUnit::kSampling];
+    totals.compute_s += units.total_s() - units[CostUnit::kSampling];
+    return units;
+  }
+
+  void EndPass(PhaseTotals& pass) {
+    const WaitTotals& waits = mover_.waits();
+    const PerLink<LinkTotals>& links = mover_.links();
+    pass.seconds = mover_.now_s() - pass_begin_s_;
+    pass.waits = {waits.weights_s - waits_before_.weights_s, waits.kv_s - waits_before_.kv_s,
+                  waits.hidden_s - waits_before_.hidden_s, waits.stores_s - waits_before_.stores_s};
+    for (const Link link : kAllLinks) {
+      pass.links[link] = {links[link].bytes - links_before_[link].bytes,
+                          links[link].busy_s - links_before_[link].busy_s};
+    }
+    pass_begin_s_ = mover_.now_s();
+    waits_before_ = waits;
+    links_before_ = links;
+  }
+
+  const Plan& plan_;
+  const SimOptions& options_;
+  CostModel prefill_model_;
+  CostModel decode_model_;
+  SimMover mover_;
+  Schedule schedule_;
+  int64_t stride_ = 1;
+  int64_t num_passes_ = 0;
+  bool is_first_block_ = true;
+  double pass_begin_s_ = 0.0;
+  WaitTotals waits_before_;
+  PerLink<LinkTotals> links_before_;
+  std::optional<Postponed> postponed_;
+  double cpu_free_s_ = 0.0;         // when the CPU has attended to all that it was given
+  std::vector<double> cpu_done_s_;  // [batch]
+};
+
+bool AllAlike(const Workload& work) {
+  return std::ranges::all_of(work.sample,
+                             [&](const RequestShape& row) { return row == work.sample.front(); });
+}
+
+int64_t BlockRows(const Plan& plan) { return plan.batch.rows * plan.num_batches; }
+
+// The first `rows` requests, block after block.
+std::vector<Totals> WalkBlocks(const Plan& plan, const Workload& work, const SimOptions& options,
+                               int64_t rows) {
+  const int64_t num_blocks = (rows + BlockRows(plan) - 1) / BlockRows(plan);
+  const int64_t pass_cells = plan.num_batches * static_cast<int64_t>(plan.layers.size());
+  const int64_t cells = num_blocks * work.longest.max_new_tokens * pass_cells;
+  Simulator simulator(plan, options);
+  simulator.set_stride(cells / options.max_cells + 1);
+  SimRequests requests(plan, work, rows);
+  std::vector<Totals> blocks;
+  for (std::vector<SimBatch> batches = requests.NextBlock(); !batches.empty();
+       batches = requests.NextBlock()) {
+    blocks.push_back(simulator.RunBlock(std::move(batches), requests));
+  }
+  return blocks;
+}
+
+Totals SumOf(const std::vector<Totals>& blocks) {
+  Totals sum;
+  for (const Totals& block : blocks) Add(block, 1.0, sum);
+  return sum;
+}
+
+// Two full blocks, of which the second stands for those that follow, and the rest.
+Totals WalkAlikeRows(const Plan& plan, const Workload& work, const SimOptions& options) {
+  const int64_t more_blocks =
+      std::max<int64_t>(0, work.num_requests / BlockRows(plan) - kBlocksOfAlikeRows);
+  const std::vector<Totals> blocks =
+      WalkBlocks(plan, work, options, work.num_requests - more_blocks * BlockRows(plan));
+  Totals totals = SumOf(blocks);
+  if (more_blocks > 0) Add(blocks[1], static_cast<double>(more_blocks), totals);
+  return totals;
+}
+
+// What follows is like the second half of what is walked: what the whole takes beyond the first
+// half, which begins and ends in the same way.
+Totals WalkOtherRows(const Plan& plan, const Workload& work, const SimOptions& options) {
+  const int64_t half = kBlocksOfOtherRows * BlockRows(plan);
+  const int64_t rows = std::min(work.num_requests, 2 * half);
+  Totals totals = SumOf(WalkBlocks(plan, work, options, rows));
+  if (rows == work.num_requests) return totals;
+  SimOptions untraced = options;
+  untraced.sink = nullptr;
+  const Totals first_half = SumOf(WalkBlocks(plan, work, untraced, half));
+  const double more = static_cast<double>(work.num_requests - rows) / static_cast<double>(half);
+  const Totals whole = totals;
+  Add(whole, more, totals);
+  Add(first_half, -more, totals);
+  return totals;
+}
+
+std::string BoundBy(const Plan& plan, const Totals& totals, SimSchedule schedule) {
+  std::string name = "nothing";
+  double most_s = 0.0;
+  for (const Link link : kAllLinks) {
+    const double busy_s = totals.prefill.links[link].busy_s + totals.decode.links[link].busy_s;
+    if (busy_s <= most_s) continue;
+    most_s = busy_s;
+    name = LinkName(link);
+  }
+  // Beside a GPU the CPU's attention goes on by itself; elsewhere it is one of the computes.
+  const bool beside = plan.AttendsBeside() && schedule == SimSchedule::kSpillway;
+  UnitSeconds computes = totals.units;
+  const double beside_s = beside ? std::exchange(computes[CostUnit::kCpuAttention], 0.0) : 0.0;
+  if (std::max(beside_s, computes.total_s()) < most_s) return name;
+  if (beside_s > computes.total_s()) return CostUnitName(CostUnit::kCpuAttention, plan.device());
+  const CostUnit unit = *std::ranges::max_element(
+      kAllCostUnits, {}, [&](CostUnit candidate) { return computes[candidate]; });
+  return CostUnitName(unit, plan.device());
+}
+
+SimResult Summarize(const Plan& plan, const Workload& work, const Totals& totals,
+                    SimSchedule schedule) {
+  SimResult result;
+  Trace& trace = result.trace;
+  trace.prefill = totals.prefill;
+  trace.decode = totals.decode;
+  trace.num_blocks = totals.num_blocks;
+  trace.kv_bytes = plan.KvBytes();
+  trace.slots_per_row = plan.MostRowSlots(work.longest.slots());
+  trace.largest_keep = plan.MostRowKeep(work.longest.slots());
+  for (const Tier tier : kAllTiers) trace.peak_bytes[tier] = plan.PlannedBytes(tier);
+  result.units = totals.units;
+  const int64_t generated = trace.prefill.generated_tokens + trace.decode.generated_tokens;
+  Prediction& prediction = result.prediction;
+  prediction.prefill_s = trace.prefill.seconds;
+  prediction.decode_s = trace.decode.seconds;
+  prediction.generated_tokens_per_s = static_cast<double>(generated) / prediction.total_s();
+  prediction.bound_by = BoundBy(plan, totals, schedule);
+  for (const Link link : kAllLinks) {
+    prediction.link_busy_s[link] =
+        trace.prefill.links[link].busy_s + trace.decode.links[link].busy_s;
+  }
+  for (const ComputePart part : kAllComputeParts) {
+    prediction.parts[part] = trace.prefill.parts[part] + trace.decode.parts[part];
+  }
+  return result;
+}
+
+}  // namespace
+
+SimResult Simulate(const Plan& plan, const Workload& work, const SimOptions& options) {
+  const Totals totals = options.walk_all ? SumOf(WalkBlocks(plan, work, options, work.num_requests))
+                        : AllAlike(work) ? WalkAlikeRows(plan, work, options)
+                                         : WalkOtherRows(plan, work, options);
+  return Summarize(plan, work, totals, options.schedule);
+}
+
+}  // namespace spillway

@@ -1,0 +1,72 @@
+#include "src/store/make_store.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "spillway/error.h"
+#include "src/base/stop_signal.h"
+#include "src/io/disk_backend.h"
+#include "src/memory/arena.h"
+#include "src/store/store.h"
+#include "src/store/write_store.h"
+
+namespace spillway {
+namespace {
+
+constexpr int64_t kFillBytes = 256 << 10;  // of a tile that one task converts
+constexpr std::chrono::milliseconds kStorePoll{200};
+
+}  // namespace
+
+std::filesystem::path StorePath(const std::filesystem::path& folder,
+                                const std::string& content_key) {
+  return folder / fmt::format("spillway-{}.store", content_key);
+}
+
+void MakeStore(const StoreSource& source, const std::filesystem::path& path, ExistingStore existing,
+               ThreadPool& pool, const StoreProgress& progress) {
+  StoreJob job;
+  job.shape = source.shape;
+  job.content_key = source.content_key;
+  job.companions = source.companions;
+  job.replace = existing == ExistingStore::kReplace;
+  job.progress = progress;
+  job.fill = [&](const StoredTensorTable& tensor, RowRange rows, std::span<std::byte> out) {
+    const TensorSpec& spec = tensor.spec;
+    const int64_t unit_bytes = spec.unit_bytes();
+    const int64_t step = std::max<int64_t>(1, kFillBytes / unit_bytes);
+    const int64_t count = rows.size() * spec.row_bytes() / unit_bytes;
+    auto read = [&](int64_t index, int worker) {
+      const int64_t at = index * step;
+      const int64_t num = std::min(step, count - at);
+      source.reader.Read(
+          {tensor.layer, tensor.index, &spec, rows.begin * spec.cols + at * spec.unit_elements()},
+          out.subspan(static_cast<std::size_t>(at * unit_bytes),
+                      static_cast<std::size_t>(num * unit_bytes)),
+          worker);
+    };
+    pool.Run((count + step - 1) / step, read);
+  };
+  const HostArena staging(StoreStagingBytes(source.shape));
+  DiskQueue queue(MakeDiskBackend({}));
+  WriteStore(job, path, queue, staging.View({0, staging.bytes()}));
+}
+
+void EnsureStore(const StoreSource& source, const std::filesystem::path& path, ThreadPool& pool,
+                 const StoreProgress& progress, const std::function<void()>& on_wait) {
+  while (ProbeStore(path, source.content_key) != StoreState::kReady) {
+    try {
+      return MakeStore(source, path, ExistingStore::kReplace, pool, progress);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kRunInUse) throw;
+    }
+    ThrowIfStopRequested();
+    if (on_wait) on_wait();
+    std::this_thread::sleep_for(kStorePoll);
+  }
+}
+
+}  // namespace spillway

@@ -1,0 +1,156 @@
+#include "src/store/open_model.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "spillway/error.h"
+#include "src/checkpoint/dummy.h"
+#include "src/checkpoint/model_config.h"
+#include "src/store/content_key.h"
+#include "src/store/store.h"
+#include "src/store/store_checkpoint.h"
+#include "src/tokenizer/no_tokenizer.h"
+
+namespace spillway {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Where a numpy folder's tokenizer lies: FlexGen keeps the weights of `opt-30b` in `opt-30b-np`
+// beside it.
+fs::path TokenizerFolder(const fs::path& model) {
+  const std::string name = model.filename().string();
+  constexpr std::string_view kNumpySuffix = "-np";
+  std::error_code ignored;
+  if (!name.ends_with(kNumpySuffix) || fs::exists(model / "vocab.json", ignored) ||
+      fs::exists(model / "tokenizer.json", ignored)) {
+    return model;
+  }
+  return model.parent_path() / name.substr(0, name.size() - kNumpySuffix.size());
+}
+
+bool HasTokenizer(const fs::path& folder) {
+  std::error_code ignored;
+  return !folder.empty() && (fs::exists(folder / "tokenizer.json", ignored) ||
+                             fs::exists(folder / "vocab.json", ignored) ||
+                             fs::exists(folder / "tokenizer.model", ignored));
+}
+
+// Dummy weights come without a tokenizer; the bundled one lets text prompts run all the same. Its
+// ids must have rows.
+constexpr int64_t kBundledVocabulary = 4096;
+
+// Empty: prompts are token ids.
+fs::path FindTokenizer(const Config& config, const OpenedModel& model) {
+  if (config.tokenizer == "none") return {};
+  if (!config.tokenizer.empty()) return config.tokenizer;
+  fs::path own = model.folder.empty() ? model.folder : TokenizerFolder(model.folder);
+  const bool is_shape_only = config.dummy_weights || model.folder.empty();
+  if (!is_shape_only || HasTokenizer(own)) return own;
+  return model.shape.vocab_size < kBundledVocabulary ? fs::path() : BundledModel();
+}
+
+fs::path ModelFolder(const Config& config) {
+  return config.model.empty() ? BundledModel() : fs::path(config.model);
+}
+
+// Ends the key of a store whose weights were not checked for NaN and infinity.
+constexpr std::string_view kNonFiniteKey = "-nonfinite";
+
+void TakeWeightBits(const Config& config, ModelShape& shape) {
+  shape.weight_bits = config.weight_bits.value_or(shape.weight_bits);
+}
+
+// What dummy weights are quantised from.
+ModelShape Unquantised(ModelShape shape) {
+  shape.weight_bits = 16;
+  return shape;
+}
+
+void OpenStored(const Config& config, OpenedModel& model) {
+  std::unique_ptr<const Store> store(new Store(OpenStore(model.folder)));
+  model.shape = store->shape();
+  if (config.dummy_weights) return TakeWeightBits(config, model.shape);
+  const int bits = config.weight_bits.value_or(model.shape.weight_bits);
+  const bool makes_another = config.verb == Verb::kConvert && model.shape.weight_bits == 16;
+  if (makes_another) {
+    model.shape.weight_bits = bits;
+  } else if (bits != model.shape.weight_bits) {
+    throw Error(ErrorCode::kModelUnsupported,
+                fmt::format("{}: a store of {}-bit weights, and {} bits are asked for; leave "
+                            "--weight-bits out, or convert the checkpoint with --weight-bits {}",
+                            Printable(model.folder.string()), model.shape.weight_bits, bits, bits));
+  }
+  if (store->content_key().ends_with(kNonFiniteKey) && !config.allow_nonfinite_weights) {
+    throw Error(ErrorCode::kNonFinite,
+                fmt::format("{}: was converted with --allow-nonfinite-weights; {}",
+                            Printable(model.folder.string()),
+                            bits == 16 ? "give it here too"
+                                       : "fewer bits than 16 hold no NaN or infinity"));
+  }
+  model.store = model.folder;
+  model.checkpoint = MakeStoreCheckpoint(std::move(store));
+}
+
+bool IsBuiltIn(const Config& config) {
+  std::error_code ignored;
+  if (!BuiltInShape(config.model) || fs::is_directory(config.model, ignored)) return false;
+  // A plan needs the shape alone.
+  if (config.dummy_weights || PlansOnly(config.verb)) return true;
+  throw Error(
+      ErrorCode::kModelMissing,
+      fmt::format("{} is a built-in shape without weights; give a folder, or add --dummy-weights",
+                  config.model));
+}
+
+}  // namespace
+
+OpenedModel OpenModel(const Config& config) {
+  OpenedModel model;
+  if (IsBuiltIn(config)) {
+    model.shape = *BuiltInShape(config.model);
+    TakeWeightBits(config, model.shape);
+  } else if (model.folder = ModelFolder(config); IsStoreFolder(model.folder)) {
+    OpenStored(config, model);
+  } else {
+    model.shape = ReadModelShape(model.folder);
+    TakeWeightBits(config, model.shape);
+    if (!config.dummy_weights) model.checkpoint = OpenCheckpoint(model.folder);
+  }
+  if (model.checkpoint == nullptr) {
+    model.checkpoint = MakeDummyCheckpoint(Unquantised(model.shape), config.seed);
+  }
+  model.weights = ResolveWeights(Layers(model.shape), *model.checkpoint);
+  model.tokenizer_folder = FindTokenizer(config, model);
+  if (model.tokenizer_folder.empty()) {
+    model.tokenizer = std::make_unique<NoTokenizer>(model.shape.vocab_size);
+  } else {
+    model.tokenizer = OpenTokenizer(model.tokenizer_folder, model.shape.vocab_size);
+  }
+  return model;
+}
+
+std::string ContentKey(const Config& config, const OpenedModel& model) {
+  const bool dummy = config.dummy_weights || model.folder.empty();
+  const std::string key = dummy ? DummyContentKey(model.shape, config.seed)
+                                : CheckpointContentKey(model.folder, model.shape);
+  return config.allow_nonfinite_weights ? key + std::string(kNonFiniteKey) : key;
+}
+
+NonFiniteWeights NonFiniteOf(const Config& config) {
+  return config.allow_nonfinite_weights ? NonFiniteWeights::kAllow : NonFiniteWeights::kRefuse;
+}
+
+fs::path BundledModel() {
+  std::error_code ignored;
+  const fs::path binary = fs::read_symlink("/proc/self/exe", ignored);
+  fs::path installed = binary.parent_path().parent_path() / SPILLWAY_INSTALLED_MODEL;
+  if (fs::is_directory(installed, ignored)) return installed;
+  if (fs::is_directory(SPILLWAY_SOURCE_MODEL, ignored)) return SPILLWAY_SOURCE_MODEL;
+  throw Error(ErrorCode::kModelMissing, fmt::format("the bundled model is not at {}; give --model",
+                                                    Printable(installed.string())));
+}
+
+}  // namespace spillway

@@ -1,0 +1,153 @@
+#include "src/store/weight_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "kernels/convert/convert.h"
+#include "kernels/convert/quantise.h"
+#include "spillway/error.h"
+#include "src/base/stop_signal.h"
+
+namespace spillway {
+namespace {
+
+// A part of a run of rows: all of some rows, or some of one row from the begin of a group.
+struct ElementBox {
+  int64_t first_row;
+  int64_t num_rows;
+  int64_t first_col;
+  int64_t num_cols;
+};
+
+// `halfs` are the box's, row by row; `out` holds the run's rows.
+void QuantiseBox(const TensorSpec& spec, const ElementBox& box, std::span<const std::byte> halfs,
+                 std::span<std::byte> out) {
+  const auto cols = static_cast<std::size_t>(box.num_cols);
+  for (int64_t row = 0; row < box.num_rows; ++row) {
+    const auto* from = reinterpret_cast<const uint16_t*>(halfs.data()) + row * box.num_cols;
+    const int64_t to = (box.first_row + row) * spec.row_bytes() +
+                       box.first_col / kGroupWeights * GroupBytes(spec.dtype);
+    kernels::QuantiseRow({from, cols}, spec.dtype,
+                         out.subspan(static_cast<std::size_t>(to),
+                                     static_cast<std::size_t>(RowBytes(spec.dtype, box.num_cols))));
+  }
+}
+
+[[noreturn]] void ThrowOverflow(const CheckpointTensor& source, const TensorSpec& spec) {
+  const std::string_view remedy =
+      IsQuantised(spec.dtype) ? "leave --weight-bits out" : "convert the checkpoint to bf16";
+  throw Error(ErrorCode::kModelUnsupported,
+              fmt::format("tensor \"{}\" holds {} values that {} cannot hold; {}",
+                          Printable(source.name), DTypeName(source.dtype),
+                          DTypeName(IsQuantised(spec.dtype) ? DType::kF16 : spec.dtype), remedy));
+}
+
+// Codes are all valid; what they count in may not be.
+void CheckGroups(const CheckpointTensor& source, const TensorSpec& spec,
+                 std::span<const std::byte> rows) {
+  const int64_t bad = kernels::FindNonFiniteGroup(rows, spec.dtype);
+  if (bad < 0) return;
+  throw Error(
+      ErrorCode::kNonFinite,
+      fmt::format("tensor \"{}\" holds NaN or infinity in group {} of a row; convert the "
+                  "model again",
+                  Printable(source.name), bad % (spec.row_bytes() / GroupBytes(spec.dtype))));
+}
+
+}  // namespace
+
+WeightReader::WeightReader(const Checkpoint& checkpoint, const WeightMap& map,
+                           NonFiniteWeights nonfinite, std::span<std::byte> staging,
+                           int num_workers)
+    : checkpoint_(checkpoint),
+      map_(map),
+      nonfinite_(nonfinite),
+      staging_(staging),
+      stage_bytes_(static_cast<int64_t>(staging.size()) / num_workers / 64 * 64) {
+  SPILLWAY_CHECK(stage_bytes_ > 0);
+}
+
+void WeightReader::Read(const WeightRun& run, std::span<std::byte> out, int worker) const {
+  ThrowIfStopRequested();
+  const int64_t index =
+      map_.indices[static_cast<std::size_t>(run.layer)][static_cast<std::size_t>(run.tensor)];
+  const CheckpointTensor& source = checkpoint_.tensors()[static_cast<std::size_t>(index)];
+  if (IsQuantised(run.spec->dtype)) return ReadQuantised(run, index, out, worker);
+  if (source.dtype != run.spec->dtype) return ReadConverted(run, index, out, worker);
+  checkpoint_.Read(index, run.first_element * DTypeBytes(source.dtype), out);
+  CheckFinite(source, out, run.first_element);
+}
+
+void WeightReader::ReadConverted(const WeightRun& run, int64_t index, std::span<std::byte> out,
+                                 int worker) const {
+  ReadAs(run.spec->dtype, run, index, out, StageOf(worker));
+}
+
+// Rows of groups as they are, or made of halfs: what a 16-bit model would hold is what is
+// quantised, whatever the file's type.
+void WeightReader::ReadQuantised(const WeightRun& run, int64_t index, std::span<std::byte> out,
+                                 int worker) const {
+  const TensorSpec& spec = *run.spec;
+  const CheckpointTensor& source = checkpoint_.tensors()[static_cast<std::size_t>(index)];
+  if (source.dtype == spec.dtype) {
+    checkpoint_.Read(index, run.first_element / spec.cols * spec.row_bytes(), out);
+    return CheckGroups(source, spec, out);
+  }
+  // A quarter of the staging for halfs, so that fp32 has room beside them.
+  const std::span<std::byte> stage = StageOf(worker);
+  const auto half_bytes = static_cast<int64_t>(stage.size()) / 4 / 128 * 128;
+  const int64_t fit = half_bytes / 2;
+  const int64_t cols = std::min(fit, spec.cols);
+  const int64_t num_rows = static_cast<int64_t>(out.size()) / spec.row_bytes();
+  const int64_t rows = std::max<int64_t>(1, fit / spec.cols);
+  for (int64_t row = 0; row < num_rows; row += rows) {
+    for (int64_t col = 0; col < spec.cols; col += cols) {
+      const ElementBox box = {row, std::min(rows, num_rows - row), col,
+                              std::min(cols, spec.cols - col)};
+      WeightRun part = run;
+      part.first_element += row * spec.cols + col;
+      const std::span<std::byte> halfs =
+          stage.first(static_cast<std::size_t>(box.num_rows * box.num_cols * 2));
+      ReadAs(DType::kF16, part, index, halfs, stage.subspan(static_cast<std::size_t>(half_bytes)));
+      QuantiseBox(spec, box, halfs, out);
+    }
+  }
+}
+
+void WeightReader::ReadAs(DType to, const WeightRun& run, int64_t index, std::span<std::byte> out,
+                          std::span<std::byte> stage) const {
+  const CheckpointTensor& source = checkpoint_.tensors()[static_cast<std::size_t>(index)];
+  const int64_t from_bytes = DTypeBytes(source.dtype);
+  const int64_t num_elements = static_cast<int64_t>(out.size()) / DTypeBytes(to);
+  const int64_t step = static_cast<int64_t>(stage.size()) / from_bytes;
+  for (int64_t at = 0; at < num_elements; at += step) {
+    const int64_t count = std::min(step, num_elements - at);
+    const std::span<std::byte> read = stage.first(static_cast<std::size_t>(count * from_bytes));
+    checkpoint_.Read(index, (run.first_element + at) * from_bytes, read);
+    CheckFinite(source, read, run.first_element + at);
+    const std::span<std::byte> part = out.subspan(static_cast<std::size_t>(at * DTypeBytes(to)),
+                                                  static_cast<std::size_t>(count * DTypeBytes(to)));
+    if (kernels::Convert(read, source.dtype, part, to) == 0) continue;
+    ThrowOverflow(source, *run.spec);
+  }
+}
+
+std::span<std::byte> WeightReader::StageOf(int worker) const {
+  return staging_.subspan(static_cast<std::size_t>(worker * stage_bytes_),
+                          static_cast<std::size_t>(stage_bytes_));
+}
+
+void WeightReader::CheckFinite(const CheckpointTensor& source, std::span<const std::byte> data,
+                               int64_t first_element) const {
+  if (nonfinite_ == NonFiniteWeights::kAllow) return;
+  const int64_t bad = kernels::FindNonFinite(data, source.dtype);
+  if (bad < 0) return;
+  throw Error(ErrorCode::kNonFinite,
+              fmt::format("tensor \"{}\" holds NaN or infinity at element {}; get an undamaged "
+                          "checkpoint, or give --allow-nonfinite-weights and keep 16 bits",
+                          Printable(source.name), first_element + bad));
+}
+
+}  // namespace spillway

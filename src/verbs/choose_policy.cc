@@ -1,0 +1,165 @@
+#include "src/verbs/choose_policy.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "policies/cost/cost_model.h"
+#include "spillway/error.h"
+#include "src/simulate/simulate.h"
+
+namespace spillway {
+namespace {
+
+// Of a simulation among many: neighbouring passes are taken together.
+constexpr int64_t kCellsOfACandidate = 20'000;
+
+PerTier<double> ShareOf(double gpu_percent, double cpu_percent) {
+  PerTier<double> frac;
+  frac[Tier::kGpu] = gpu_percent / 100.0;
+  frac[Tier::kCpu] = cpu_percent / 100.0;
+  frac[Tier::kDisk] = (100.0 - gpu_percent - cpu_percent) / 100.0;
+  return frac;
+}
+
+std::optional<Placement> StatedPlacement(const Config& config) {
+  if (config.percent) {
+    const std::array<double, 6>& percent = *config.percent;
+    return Placement{ShareOf(percent[0], percent[1]), ShareOf(percent[2], percent[3]),
+                     ShareOf(percent[4], percent[5])};
+  }
+  return config.policy ? config.policy->placement : std::nullopt;
+}
+
+bool PlacesOnGpu(const Placement& placement) {
+  const auto& [weights, kv, activations] = placement;
+  return weights[Tier::kGpu] + kv[Tier::kGpu] + activations[Tier::kGpu] > 0.0;
+}
+
+// By its flag; a policy file is of many machines, on some of which its cpu_attention has no effect.
+bool AsksForCpuAttention(const Config& config) {
+  const bool in_file = config.policy && config.policy->cpu_attention.value_or(false);
+  return config.cpu_attention.value_or(false) && !in_file && !config.keeps_cpu_attention;
+}
+
+// What is stated of a GPU that there is none of.
+void RefuseWithoutGpu(const Config& config, const GivenPolicy& given) {
+  if (given.placement && PlacesOnGpu(*given.placement)) {
+    throw Error(config.percent ? ErrorCode::kFlag : ErrorCode::kPolicy,
+                fmt::format("{} puts a share on the gpu, and there is none; --emulate-gpu SIZE "
+                            "makes one",
+                            config.percent ? "--percent" : "the policy file"));
+  }
+}
+
+// See KvLeavesGpu. All of it there leaves the CPU nothing to attend to, which harms nothing.
+void RefuseSharedAttention(const Config& config, const Machine& machine, const GivenPolicy& given) {
+  if (!given.placement || !given.cpu_attention.value_or(false)) return;
+  if (!SharesAttention(machine, given.placement->kv)) return;
+  const std::string_view placed = config.percent ? "--percent" : "the policy file";
+  if (config.keeps_cpu_attention) {
+    throw Error(ErrorCode::kResume,
+                fmt::format("--resume: the CPU attended in the interrupted run, and {} puts a "
+                            "share of the KV on the gpu; put none there",
+                            placed));
+  }
+  throw Error(config.percent ? ErrorCode::kFlag : ErrorCode::kPolicy,
+              fmt::format("{}: GPU and CPU round otherwise, and {} puts {:.3g} % of the KV on the "
+                          "gpu, so that a row's tokens would depend on its place; put all of it "
+                          "there or none, or give --no-cpu-attention",
+                          AsksForCpuAttention(config) ? "--cpu-attention" : "cpu_attention", placed,
+                          100.0 * given.placement->kv[Tier::kGpu]));
+}
+
+// Where the flags themselves leave the CPU nothing to attend to.
+void CheckCpuAttention(const Config& config, const GivenPolicy& given) {
+  if (!config.percent || !AsksForCpuAttention(config)) return;
+  if (given.placement->kv[Tier::kGpu] < 1.0) return;
+  throw Error(ErrorCode::kFlag,
+              "--cpu-attention: attends to KV that is not on the gpu, and --percent puts all of "
+              "it there; leave one of the two out");
+}
+
+}  // namespace
+
+bool IsEndless(const Config& config) {
+  return config.verb == Verb::kSearch && config.input.empty() && !config.num_requests;
+}
+
+GivenPolicy PolicyGivenBy(const Config& config, const ModelShape& shape, const Machine& machine) {
+  const auto num_budgets = std::ssize(config.kv.layer_budgets);
+  if (num_budgets != 0 && num_budgets != shape.num_layers) {
+    throw Error(
+        ErrorCode::kPolicy,
+        fmt::format("--policy: $.kv.layer_budgets: has KV budgets for {} layers, {} has {}; "
+                    "calibrate this model",
+                    num_budgets, Printable(shape.name), shape.num_layers));
+  }
+  GivenPolicy given;
+  given.gpu_batch_size = config.gpu_batch_size;
+  given.num_gpu_batches = config.num_gpu_batches;
+  given.prefill_chunk = config.prefill_chunk;
+  given.cpu_attention = config.cpu_attention;
+  given.kv_dtype = config.kv_dtype;
+  given.kv_bits = config.kv_bits;
+  given.kv = config.kv;
+  given.placement = StatedPlacement(config);
+  if (machine.device == Tier::kGpu) {
+    CheckCpuAttention(config, given);
+    RefuseSharedAttention(config, machine, given);
+  } else {
+    RefuseWithoutGpu(config, given);
+  }
+  return given;
+}
+
+// --allow-4bit varies what is not given. A quantised store is of its own bits.
+std::vector<StorageChoice> StorageToTry(const Config& config, const ModelShape& shape) {
+  const std::vector<int> all(kStoredBits.begin(), kStoredBits.end());
+  const bool vary_weights = config.allow_4bit && !config.weight_bits && shape.weight_bits == 16 &&
+                            !config.allow_nonfinite_weights;
+  const bool vary_kv = config.allow_4bit && !config.kv_bits && !config.kv_dtype;
+  return StorageChoices(vary_weights ? all : std::vector<int>{shape.weight_bits},
+                        vary_kv ? all : std::vector<int>{config.kv_bits.value_or(16)},
+                        config.kv_budgets);
+}
+
+SearchResult SearchFor(const Config& config, const ModelShape& shape, const Machine& machine,
+                       const Workload& work, const KernelNeeds& needs) {
+  const auto predict = [&config](const Plan& plan, const Workload& of_plan) {
+    SimOptions options;
+    options.overlap = config.overlap ? Overlap::kOn : Overlap::kOff;
+    options.max_cells = kCellsOfACandidate;
+    return Simulate(plan, of_plan, options).prediction;
+  };
+  return SearchPolicies({shape, machine, work, PolicyGivenBy(config, shape, machine), needs,
+                         predict, StorageToTry(config, shape), IsEndless(config)});
+}
+
+Policy ChoosePolicy(const Config& config, const ModelShape& shape, const Machine& machine,
+                    const Workload& work, const KernelNeeds& needs) {
+  const bool whole = config.policy && config.policy->placement;
+  if (KnowsRates(machine) && !whole && work.num_requests > 0) {
+    const SearchResult result = SearchFor(config, shape, machine, work, needs);
+    if (result.feasible()) return result.best.front().policy;
+  }
+  const GivenPolicy given = PolicyGivenBy(config, shape, machine);
+  Policy policy = DefaultPolicy(shape, machine, work, given, needs);
+  policy.placement_is_stated = given.placement.has_value();
+  return policy;
+}
+
+bool TakeStoreRate(const Trace& trace, Plan& plan) {
+  plan.machine.rates.store_bytes_per_s = trace.store_bytes_per_s;
+  return trace.store_bytes_per_s > 0.0;
+}
+
+std::optional<Prediction> PredictionFor(const Config& config, const Plan& plan,
+                                        const Workload& work) {
+  if (!KnowsRates(plan.machine) || work.num_requests == 0) return std::nullopt;
+  SimOptions options;
+  options.overlap = config.overlap ? Overlap::kOn : Overlap::kOff;
+  return Simulate(plan, work, options).prediction;
+}
+
+}  // namespace spillway

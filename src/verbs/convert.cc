@@ -1,0 +1,61 @@
+#include "src/verbs/convert.h"
+
+#include <fmt/format.h>
+
+#include "spillway/error.h"
+#include "src/base/clock.h"
+#include "src/base/host.h"
+#include "src/base/size_text.h"
+#include "src/base/terminal.h"
+#include "src/base/thread_pool.h"
+#include "src/memory/arena.h"
+#include "src/report/progress.h"
+#include "src/run/run_blocks.h"
+#include "src/store/make_store.h"
+#include "src/store/open_model.h"
+#include "src/store/weight_reader.h"
+
+namespace spillway {
+namespace {
+
+std::string Summary(const OpenedModel& model, const std::filesystem::path& path, double seconds) {
+  const int64_t bytes = WeightBytes(Layers(model.shape));
+  return fmt::format("  {:<14}{} from {}, {} in {:.2f} s ({:.2f} GB/s)\n", "converted",
+                     Printable(model.shape.name), model.checkpoint->format(), SizeText(bytes),
+                     seconds, static_cast<double>(bytes) / std::max(seconds, 1e-9) / 1e9) +
+         fmt::format("  {:<14}{}\n", "store", Printable(path.string()));
+}
+
+std::string CopiedText(const StoreSource& source) {
+  std::string text = "copied:";
+  for (const CompanionFile& companion : source.companions) text += " " + companion.name;
+  return text + "\n";
+}
+
+}  // namespace
+
+int RunConvert(const Config& config) {
+  const OpenedModel model = OpenModel(config);
+  const int num_threads = config.num_threads > 0 ? config.num_threads : NumPhysicalCores();
+  ThreadPool pool(num_threads);
+  const HostArena convert(num_threads * kConvertBytes);
+  const WeightReader reader(*model.checkpoint, model.weights, NonFiniteOf(config),
+                            convert.View({0, convert.bytes()}), num_threads);
+  const StoreSource source = {model.shape, ContentKey(config, model), reader,
+                              ReadCompanions(model.folder, model.tokenizer_folder)};
+  if (config.verbosity == Verbosity::kVerbose) PrintTo(TerminalOf(config), CopiedText(source));
+  const double begin_s = NowSeconds();
+  ProgressLine line(config.progress ? TerminalOf(config) : nullptr);
+  MakeStore(source, config.output,
+            config.overwrite ? ExistingStore::kReplace : ExistingStore::kRefuse, pool,
+            [&](int64_t done, int64_t total) {
+              line.Note(fmt::format("converting: {} of {}", SizeText(done), SizeText(total)));
+            });
+  line.Clear();
+  if (std::FILE* terminal = TerminalOf(config)) {
+    PrintTo(terminal, Summary(model, config.output, NowSeconds() - begin_s));
+  }
+  return 0;
+}
+
+}  // namespace spillway

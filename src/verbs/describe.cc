@@ -1,0 +1,123 @@
+#include "src/verbs/describe.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+
+#include "spillway/error.h"
+#include "spillway/model.h"
+#include "src/checkpoint/checkpoint.h"
+#include "src/checkpoint/model_config.h"
+#include "src/checkpoint/weight_map.h"
+
+namespace spillway {
+namespace {
+
+constexpr std::size_t kShownTensors = 10;
+
+std::string Size(int64_t bytes) {
+  constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
+  auto value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < kUnits.size(); ++unit) value /= 1024;
+  return unit == 0 ? fmt::format("{} B", bytes)
+                   : fmt::format("{:.1f} {} ({} bytes)", value, kUnits[unit], bytes);
+}
+
+std::string_view ActivationName(Activation activation) {
+  switch (activation) {
+    case Activation::kNone:
+      return "none";
+    case Activation::kRelu:
+      return "relu";
+    case Activation::kGelu:
+      return "gelu";
+    case Activation::kGeluTanh:
+      return "gelu (tanh)";
+  }
+  return "unknown";
+}
+
+std::string DescribeTensors(const Checkpoint& checkpoint) {
+  std::array<int64_t, 5> counts{};
+  int64_t bytes = 0;
+  for (const CheckpointTensor& tensor : checkpoint.tensors()) {
+    ++counts[static_cast<std::size_t>(tensor.dtype)];
+    bytes += tensor.bytes;
+  }
+  std::vector<std::string> types;
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8, DType::kQ4}) {
+    const int64_t count = counts[static_cast<std::size_t>(dtype)];
+    if (count > 0) types.push_back(fmt::format("{} {}", count, DTypeName(dtype)));
+  }
+  return fmt::format("format      {}\ntensors     {} ({})\nbytes       {}\n", checkpoint.format(),
+                     checkpoint.tensors().size(), fmt::join(types, ", "), Size(bytes));
+}
+
+std::string DescribeShape(const ModelShape& shape) {
+  const std::vector<LayerSpec> layers = Layers(shape);
+  std::string text = fmt::format("model       {} ({}), {} parameters, {} in memory as {}\n",
+                                 Printable(shape.name), shape.family, NumParameters(layers),
+                                 Size(WeightBytes(layers)), DTypeName(MatrixDType(shape)));
+  text += fmt::format("blocks      {} of hidden size {}, {} heads of {}, ffn {} {}\n",
+                      shape.num_layers, shape.hidden_size, shape.num_heads, shape.head_dim,
+                      shape.ffn_size, ActivationName(shape.activation));
+  text += fmt::format("vocabulary  {} tokens, embeddings of {}, {} head\n", shape.vocab_size,
+                      shape.embed_size, shape.tied_head ? "tied" : "own");
+  text += fmt::format("positions   {}\n", shape.max_positions);
+  text += fmt::format("norms       {} the block{}, {}affine; biases {}\n",
+                      shape.pre_norm ? "before" : "after",
+                      shape.final_norm ? ", one before the head" : "",
+                      shape.norm_affine ? "" : "not ", shape.linear_bias ? "yes" : "no");
+  text += fmt::format("token ids   bos {}, eos {}, pad {}\n", shape.bos, fmt::join(shape.eos, " "),
+                      shape.pad);
+  return text;
+}
+
+// `read_shape` may throw: a folder whose config.json is of no use is described without it.
+template <typename F>
+std::string DescribeAgreement(const Checkpoint& checkpoint, F read_shape) {
+  std::string text;
+  try {
+    const ModelShape shape = read_shape();
+    text = DescribeShape(shape);
+    const WeightMap map = ResolveWeights(Layers(shape), checkpoint);
+    text += fmt::format("agreement   every tensor of the model is there, {} more are not used\n",
+                        map.surplus.size());
+  } catch (const Error& error) {
+    text +=
+        fmt::format("not usable  {}: {}\n", ErrorName(error.code()), Printable(error.what(), 240));
+  }
+  return text;
+}
+
+std::string DescribeFirst(const std::vector<CheckpointTensor>& tensors) {
+  std::string text = "first tensors\n";
+  for (std::size_t at = 0; at < std::min(kShownTensors, tensors.size()); ++at) {
+    text += fmt::format("  {:<56} {} [{}]\n", Printable(tensors[at].name),
+                        DTypeName(tensors[at].dtype), fmt::join(tensors[at].shape, ", "));
+  }
+  if (tensors.size() > kShownTensors)
+    text += fmt::format("  ... {} more\n", tensors.size() - kShownTensors);
+  return text;
+}
+
+template <typename F>
+std::string Describe(const Checkpoint& checkpoint, F read_shape) {
+  return DescribeTensors(checkpoint) + DescribeAgreement(checkpoint, read_shape) +
+         DescribeFirst(checkpoint.tensors());
+}
+
+}  // namespace
+
+std::string DescribeCheckpoint(const std::filesystem::path& folder) {
+  return Describe(*OpenCheckpoint(folder), [&] { return ReadModelShape(folder); });
+}
+
+std::string DescribeModel(const Checkpoint& checkpoint, const ModelShape& shape) {
+  return Describe(checkpoint, [&] { return shape; });
+}
+
+}  // namespace spillway

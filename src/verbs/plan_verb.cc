@@ -1,0 +1,30 @@
+#include "src/verbs/plan_verb.h"
+
+#include <memory>
+
+#include "spillway/report.h"
+#include "src/base/report_file.h"
+#include "src/base/terminal.h"
+#include "src/run/run_blocks.h"
+#include "src/store/open_model.h"
+#include "src/verbs/choose_policy.h"
+#include "src/verbs/open_device.h"
+#include "src/verbs/planned_work.h"
+#include "src/verbs/prepare.h"
+
+namespace spillway {
+
+int RunPlan(const Config& config) {
+  const std::unique_ptr<Device> device = OpenDevice(config);
+  const OpenedModel model = OpenModel(config);
+  const ReportFile report("--report", config.report, {config.input, config.output, config.trace});
+  const Machine machine = MachineToPlanFor(config, model, *device);
+  const Workload work = PlannedWork(config, model, machine, *device);
+  const Plan plan = PlanFor(config, model.shape, machine, work, *device);
+  const std::optional<Prediction> predicted = PredictionFor(config, plan, work);
+  report.Write(PlanJson(plan, work, predicted));
+  if (std::FILE* terminal = TerminalOf(config)) PrintTo(terminal, PlanTable(plan, work, predicted));
+  return 0;
+}
+
+}  // namespace spillway

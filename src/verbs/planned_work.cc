@@ -1,0 +1,28 @@
+#include "src/verbs/planned_work.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "spillway/error.h"
+#include "src/base/terminal.h"
+#include "src/verbs/prepare.h"
+#include "src/verbs/prompt_file.h"
+#include "src/verbs/synthetic.h"
+
+namespace spillway {
+
+Workload PlannedWork(const Config& config, const OpenedModel& model, const Machine& machine,
+                     const Device& device) {
+  if (config.input.empty()) return SyntheticWork(config, model.shape);
+  RefuseWhatCannotFit(config, model.shape, machine, device);
+  const InputScan scan = PromptFile(config, model).Scan();
+  if (const int64_t num_bad = scan.num_lines - scan.num_requests; num_bad > 0) {
+    PrintTo(stderr, fmt::format("spillway: warning: {}: {} of {} lines cannot run; each will have "
+                                "an error for its answer\n",
+                                Printable(config.input.string()), num_bad, scan.num_lines));
+  }
+  return WorkloadOf(scan);
+}
+
+}  // namespace spillway

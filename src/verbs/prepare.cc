@@ -1,0 +1,161 @@
+#include "src/verbs/prepare.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "policies/cost/cost_model.h"
+#include "spillway/error.h"
+#include "src/base/host.h"
+#include "src/base/isa.h"
+#include "src/base/size_text.h"
+#include "src/base/thread_pool.h"
+#include "src/gpu/gpu_needs.h"
+#include "src/io/disk_folder.h"
+#include "src/profile/profile_cache.h"
+#include "src/store/make_store.h"
+#include "src/store/store.h"
+#include "src/verbs/choose_policy.h"
+
+namespace spillway {
+namespace {
+
+// 90 % of what is free; nothing where the folder cannot be used and was not asked for.
+int64_t FreeDiskBytes(const Config& config) {
+  try {
+    return DiskFolder(OffloadFolder(config)).FreeBytes() / 10 * 9;
+  } catch (const Error&) {
+    if (!config.offload_dir.empty()) throw;
+    return 0;
+  }
+}
+
+// A store that is there already, named by --model or made by an earlier run, has its place on disk.
+int64_t StoredBytes(const Config& config, const OpenedModel& model) {
+  std::filesystem::path store = model.store;
+  if (store.empty()) {
+    const std::string key = ContentKey(config, model);
+    store = StorePath(OffloadFolder(config), key);
+    if (ProbeStore(store, key) != StoreState::kReady) return 0;
+  }
+  std::error_code error;
+  const auto bytes = std::filesystem::file_size(store / kStoreWeightsName, error);
+  return error ? 0 : static_cast<int64_t>(bytes);
+}
+
+// What the flags cap is capped, of this host or of the machine of a file.
+void TakeCaps(const Config& config, Machine& machine) {
+  if (config.gpu_memory_bytes && machine.device == Tier::kGpu)
+    machine.cap_bytes[Tier::kGpu] = *config.gpu_memory_bytes;
+  if (config.cpu_memory_bytes) machine.cap_bytes[Tier::kCpu] = *config.cpu_memory_bytes;
+  if (config.disk_space_bytes) machine.cap_bytes[Tier::kDisk] = *config.disk_space_bytes;
+}
+
+// A part of the CPU's memory becomes the gpu tier, and the CPU computes for it.
+void EmulateGpu(const Config& config, Machine& machine) {
+  if (config.emulate_gpu_bytes.value_or(0) == 0) return;
+  machine.device = Tier::kGpu;
+  machine.gpu_is_emulated = true;
+  machine.cap_bytes[Tier::kGpu] =
+      std::min(*config.emulate_gpu_bytes, config.gpu_memory_bytes.value_or(INT64_MAX));
+  machine.gpu_cap_flags =
+      config.gpu_memory_bytes ? "--emulate-gpu and --gpu-memory" : "--emulate-gpu";
+  machine.rates.gpu = machine.rates.cpu;
+  if (config.cpu_memory_bytes) return;
+  machine.cap_bytes[Tier::kCpu] =
+      std::max<int64_t>(0, machine.cap_bytes[Tier::kCpu] - machine.cap_bytes[Tier::kGpu]);
+}
+
+// The machine of a file.
+Machine ForeignMachine(const Config& config) {
+  Machine machine = *config.machine;
+  if (config.emulate_gpu_bytes.value_or(0) > 0 && machine.has_gpu()) {
+    throw Error(ErrorCode::kFlag,
+                "--emulate-gpu stands for a GPU, and the machine of --machine has one; leave one "
+                "of the two out");
+  }
+  TakeCaps(config, machine);
+  EmulateGpu(config, machine);
+  return machine;
+}
+
+// What a run may take of a GPU.
+int64_t GpuCap(const Config& config, const DeviceMemory& memory) {
+  const int64_t wanted =
+      std::min(config.gpu_memory_bytes.value_or(memory.total_bytes / 10 * 9), memory.total_bytes);
+  if (wanted <= memory.used_bytes) {
+    throw Error(ErrorCode::kGpuMemory,
+                fmt::format("{} of GPU memory are asked for, and {} are in use before the run (the "
+                            "CUDA context's included); give a larger --gpu-memory or close other "
+                            "programs on the GPU",
+                            SizeText(wanted), SizeText(memory.used_bytes)));
+  }
+  return wanted - memory.used_bytes;
+}
+
+}  // namespace
+
+Machine HostMachine(const Config& config, const Device& device) {
+  Machine machine;
+  machine.name = ProcessorName();
+  machine.isa = kernels::IsaName(kernels::BestIsa(config.cpu_compute));
+  machine.num_threads = config.num_threads > 0 ? config.num_threads : NumPhysicalCores();
+  machine.cap_bytes[Tier::kCpu] = AvailableMemoryBytes() / 10 * 9;
+  if (const DeviceMemory memory = device.memory(); memory.total_bytes > 0) {
+    machine.name += ", " + device.name();
+    machine.device = Tier::kGpu;
+    machine.cap_bytes[Tier::kGpu] = GpuCap(config, memory);
+    machine.gpu_used_bytes = memory.used_bytes;
+  }
+  return machine;
+}
+
+Machine ProbeMachine(const Config& config, const OpenedModel& model, const Device& device) {
+  Machine machine = HostMachine(config, device);
+  const ProfileKey key = MakeProfileKey(machine, OffloadFolder(config));
+  machine.rates =
+      config.machine ? config.machine->rates : CachedRates(key).value_or(MachineRates{});
+  machine.cap_bytes[Tier::kCpu] = config.cpu_memory_bytes.value_or(machine.cap_bytes[Tier::kCpu]);
+  machine.cap_bytes[Tier::kDisk] = config.disk_space_bytes
+                                       ? *config.disk_space_bytes
+                                       : FreeDiskBytes(config) + StoredBytes(config, model);
+  if (device.IsHostMemory()) EmulateGpu(config, machine);
+  return machine;
+}
+
+Machine MachineToPlanFor(const Config& config, const OpenedModel& model, const Device& device) {
+  const bool foreign = config.machine && PlansOnly(config.verb);
+  return foreign ? ForeignMachine(config) : ProbeMachine(config, model, device);
+}
+
+KernelNeeds NeedsFor(const Machine& machine, const Device& device) {
+  return machine.has_gpu() ? GpuNeeds() : device.needs();
+}
+
+void RequireRates(const Machine& machine) {
+  if (KnowsRates(machine)) return;
+  throw Error(ErrorCode::kMachine,
+              "the machine's rates are not known; run spillway profile with the same --device and "
+              "--offload-dir, or give --machine FILE, as profile writes it");
+}
+
+Plan PlanFor(const Config& config, const ModelShape& shape, const Machine& machine,
+             const Workload& work, const Device& device) {
+  const KernelNeeds needs = NeedsFor(machine, device);
+  const Policy policy = ChoosePolicy(config, shape, machine, work, needs);
+  Plan plan = MakePlan(shape, machine, work, policy, needs);
+  RefuseWhatGpuLacks(plan);
+  return plan;
+}
+
+void RefuseWhatCannotFit(const Config& config, const ModelShape& shape, const Machine& machine,
+                         const Device& device) {
+  const Workload least = {1, {{1, 1}}, {1, 1}};
+  GivenPolicy one_row = PolicyGivenBy(config, shape, machine);
+  one_row.gpu_batch_size = one_row.num_gpu_batches = one_row.prefill_chunk = 1;
+  const KernelNeeds needs = NeedsFor(machine, device);
+  RefuseWhatGpuLacks(
+      MakePlan(shape, machine, least, DefaultPolicy(shape, machine, least, one_row, needs), needs));
+}
+
+}  // namespace spillway

@@ -1,0 +1,50 @@
+#include "src/verbs/prompt_file.h"
+
+#include "src/verbs/prepare.h"
+
+namespace spillway {
+namespace {
+
+// Requests whose lengths the search weighs.
+constexpr int64_t kSampleRequests = 4096;
+
+ReaderOptions ReadingOptions(const Config& config, const ModelShape& shape) {
+  ReaderOptions options;
+  options.defaults = config.sampling;
+  options.special_text = config.special_text;
+  options.max_positions = shape.max_positions;
+  options.vocab_rows = shape.vocab_size;
+  options.start_token = shape.bos;
+  if (config.verb == Verb::kScore) options.score = PrefillOf(config);
+  return options;
+}
+
+}  // namespace
+
+PromptFile::PromptFile(const Config& config, const OpenedModel& model)
+    : path_(config.input),
+      options_(ReadingOptions(config, model.shape)),
+      tokenizer_(*model.tokenizer) {
+  if (!NeedsStaging(path_)) return;
+  staged_.emplace(StageInput(path_, OffloadFolder(config)));
+  path_ = staged_->path();
+}
+
+InputScan PromptFile::Scan() const {
+  return ScanInput(path_, tokenizer_, options_, kSampleRequests);
+}
+
+RequestReader PromptFile::Read() const { return RequestReader(path_, tokenizer_, options_); }
+
+Workload WorkloadOf(const InputScan& scan) {
+  Workload work;
+  work.num_requests = scan.num_requests;
+  work.sample = scan.sample;
+  work.longest = {scan.max_prompt_tokens, scan.max_row_tokens - scan.max_prompt_tokens,
+                  scan.max_prompt_logits};
+  return work;
+}
+
+ScorePrefill PrefillOf(const Config& config) { return {config.prefill, config.kv.evicts()}; }
+
+}  // namespace spillway

@@ -1,0 +1,40 @@
+// PromptFile: the input of `generate` and `score`, and of `plan` where lengths come from a file:
+// scanned for the plan, then read for the run. Thread rule: one thread.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+
+#include "spillway/workload.h"
+#include "src/config/config.h"
+#include "src/requests/input_file.h"
+#include "src/requests/reader.h"
+#include "src/requests/scan.h"
+#include "src/store/open_model.h"
+
+namespace spillway {
+
+class PromptFile {
+ public:
+  // Standard input and pipes are copied to --offload-dir, to be read twice.
+  // Lifetime: the model outlives it. Throws: Error kInput, kPath, kIo, kDiskSpace.
+  PromptFile(const Config& config, const OpenedModel& model);
+
+  // Throws: Error kInput, kIo.
+  InputScan Scan() const;
+  RequestReader Read() const;
+
+ private:
+  std::filesystem::path path_;
+  std::optional<StagedInput> staged_;
+  ReaderOptions options_;
+  const Tokenizer& tokenizer_;
+};
+
+Workload WorkloadOf(const InputScan& scan);
+
+// What --prefill says, and what happens where it says nothing: with the full KV cache all known
+// tokens go in one pass; one that evicts is to act on what is scored.
+ScorePrefill PrefillOf(const Config& config);
+
+}  // namespace spillway

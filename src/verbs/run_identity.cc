@@ -1,0 +1,90 @@
+#include "src/verbs/run_identity.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "src/base/isa.h"
+#include "src/config/version.h"
+#include "src/formats/kv_policy_json.h"
+#include "src/io/block_hash.h"
+#include "src/store/companions.h"
+#include "src/store/content_key.h"
+#include "src/store/folder_key.h"
+
+namespace spillway {
+namespace {
+
+std::string ModelKey(const Config& config, const OpenedModel& model) {
+  if (config.dummy_weights || model.folder.empty()) {
+    return DummyContentKey(model.shape, config.seed);
+  }
+  return SampledFolderKey(model.folder);
+}
+
+std::string TokenizerKey(const OpenedModel& model) {
+  if (model.tokenizer_folder.empty()) return "none";
+  std::string text;
+  for (const CompanionFile& file : ReadCompanions({}, model.tokenizer_folder))
+    text += fmt::format("{} {}\n{}\n", file.name, file.content.size(), file.content);
+  return HashDigits(TextHash(text));
+}
+
+std::string SamplingText(const Config& config) {
+  const Sampling& sampling = config.sampling;
+  const nlohmann::ordered_json text = {
+      {"temperature", sampling.temperature},
+      {"top_p", sampling.top_p},
+      {"top_k", sampling.top_k},
+      {"max_tokens", sampling.max_tokens},
+      {"min_tokens", sampling.min_tokens},
+      {"stop", sampling.stop},
+      {"ignore_eos", sampling.ignore_eos},
+      {"logprobs", sampling.num_logprobs},
+      {"seed", config.seed},
+      {"parse_special", config.special_text == SpecialText::kParse}};
+  return text.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+constexpr const char* kCpuAttention = "--cpu-attention";
+constexpr std::string_view kYes = "yes";
+
+// Beside a GPU all KV is attended to by the one or by the other (KvLeavesGpu).
+bool AttendsOnCpu(const Policy& policy) {
+  return policy.cpu_attention && policy.kv_frac[Tier::kGpu] < 1.0;
+}
+
+std::string ProcessorText(const Config& config, const Policy& policy, const std::string& gpu) {
+  if (gpu.empty()) return std::string(kernels::IsaName(kernels::BestIsa(config.cpu_compute)));
+  if (!AttendsOnCpu(policy)) return gpu;
+  return fmt::format("{}, {}", gpu, kernels::IsaName(kernels::BestIsa()));
+}
+
+}  // namespace
+
+RunManifest IdentityOf(const Config& config, const OpenedModel& model, const Policy& policy,
+                       const Device& device, uint64_t input_hash) {
+  const std::string gpu = device.name();
+  RunManifest identity = {
+      {"input", HashDigits(input_hash)},
+      {"model", ModelKey(config, model)},
+      {"model name", model.shape.name},
+      {"tokenizer", TokenizerKey(model)},
+      {"set of sampling flags", SamplingText(config)},
+      {"weight type", fmt::format("{} bits", model.shape.weight_bits)},
+      {"KV policy", KvPolicyJson(policy.kv).dump()},
+      {"KV type", policy.kv_bits == 16 ? std::string(DTypeName(policy.kv_dtype))
+                                       : fmt::format("{} bits", policy.kv_bits)},
+      {"spillway version", std::string(kVersion)},
+      {"processor or --cpu-compute", ProcessorText(config, policy, gpu)}};
+  if (!gpu.empty()) identity.emplace(kCpuAttention, AttendsOnCpu(policy) ? kYes : "no");
+  return identity;
+}
+
+std::optional<bool> AttendedOnCpu(const RunManifest& identity) {
+  const auto found = identity.find(kCpuAttention);
+  if (found == identity.end()) return std::nullopt;
+  return found->second == kYes;
+}
+
+}  // namespace spillway

@@ -1,0 +1,27 @@
+// What decides the bytes of a run's output: two runs with the same identity write the same lines.
+// Thread rule: plain functions; any thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "spillway/policy.h"
+#include "src/answers/run_manifest.h"
+#include "src/config/config.h"
+#include "src/device/device.h"
+#include "src/store/open_model.h"
+
+namespace spillway {
+
+// Not in it: paths, placement, block shape, threads, for none of them changes a byte; but beside a
+// GPU whether the CPU attends, which rounds otherwise. Model and
+// tokenizer count by what they hold: of each model file its name, its size and samples of its bytes
+// (64 KiB in all), of a store the checksums, of the tokenizer everything.
+// Throws: Error kModelMissing, kSystemLimit, kIo, kCorrupt.
+RunManifest IdentityOf(const Config& config, const OpenedModel& model, const Policy& policy,
+                       const Device& device, uint64_t input_hash);
+
+// Whether the CPU attended in a run of that identity; nullopt: it made no difference.
+std::optional<bool> AttendedOnCpu(const RunManifest& identity);
+
+}  // namespace spillway

@@ -1,0 +1,134 @@
+#include "src/verbs/search_verb.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+
+#include "spillway/error.h"
+#include "spillway/report.h"
+#include "src/base/report_file.h"
+#include "src/base/size_text.h"
+#include "src/base/terminal.h"
+#include "src/formats/policy_file.h"
+#include "src/gpu/gpu_needs.h"
+#include "src/plan/cap_words.h"
+#include "src/run/run_blocks.h"
+#include "src/store/open_model.h"
+#include "src/verbs/choose_policy.h"
+#include "src/verbs/open_device.h"
+#include "src/verbs/planned_work.h"
+#include "src/verbs/prepare.h"
+
+namespace spillway {
+namespace {
+
+[[noreturn]] void RefuseInfeasible(const Shortage& shortage, const Machine& machine) {
+  const CapWords words = CapWordsOf(machine, shortage.tier);
+  throw Error(words.code,
+              fmt::format("no policy fits: even a small block lacks {} of {}; raise {}, or a "
+                          "faster tier's",
+                          SizeText(shortage.bytes), TierName(shortage.tier), words.flags));
+}
+
+std::string Percent(double frac) { return fmt::format("{:.0f}", 100.0 * frac); }
+
+// FlexGen's six: weights, KV and activations on gpu and cpu.
+std::string Percents(const Policy& policy) {
+  std::string text;
+  for (const PerTier<double>* share :
+       {&policy.weight_frac, &policy.kv_frac, &policy.activation_frac}) {
+    text += fmt::format("{}{}/{}", text.empty() ? "" : " ", Percent((*share)[Tier::kGpu]),
+                        Percent((*share)[Tier::kCpu]));
+  }
+  return text;
+}
+
+// What was chosen of it; empty where there was no choice.
+std::string StorageText(const StorageChoice& storage) {
+  std::string text;
+  if (const auto& budget = storage.kv_budget) {
+    text += budget->frac != 0.0 ? fmt::format("KV {:g} %, ", 100.0 * budget->frac)
+                                : fmt::format("KV {} tokens, ", budget->tokens);
+  }
+  if (storage.weight_bits != 16) text += fmt::format("{}-bit weights, ", storage.weight_bits);
+  if (storage.kv_bits != 16) text += fmt::format("{}-bit KV, ", storage.kv_bits);
+  return text;
+}
+
+// To a tenth, or to three digits where that is more.
+std::string SecondsText(double seconds) {
+  return seconds < 10.0 ? fmt::format("{:.3g}", seconds) : fmt::format("{:.1f}", seconds);
+}
+
+std::string CandidateLine(const Candidate& candidate) {
+  const Policy& policy = candidate.policy;
+  const Prediction& predicted = candidate.prediction;
+  return fmt::format("{:>9.2f}{:>10}{:>10}{:>6}{:>5}  {:<4}{:<22}{}{}\n",
+                     predicted.generated_tokens_per_s, SecondsText(predicted.prefill_s),
+                     SecondsText(predicted.decode_s), policy.gpu_batch_size, policy.num_gpu_batches,
+                     policy.cpu_attention ? "cpu" : "-", Percents(policy),
+                     StorageText(candidate.storage), candidate.bound_by);
+}
+
+std::string CandidateTable(const SearchResult& result) {
+  std::string text =
+      "   tok/s  prefill_s  decode_s  rows  x N  att W K A on gpu/cpu %       bound by\n";
+  for (const Candidate& candidate : result.best) text += CandidateLine(candidate);
+  return text;
+}
+
+// What more of a resource would give; nothing where it would give nothing.
+std::string GainLines(const Candidate& best) {
+  constexpr double kLeast = 0.0005;
+  std::string text;
+  for (const Tier tier : kAllTiers) {
+    if (best.per_gib[tier] < kLeast) continue;
+    text += fmt::format("  one more GiB of {:<10} {:+.3f} tokens/s\n", TierName(tier),
+                        best.per_gib[tier]);
+  }
+  for (const Link link : kAllLinks) {
+    if (best.per_gb_per_s[link] < kLeast) continue;
+    text += fmt::format("  one more GB/s of {:<10} {:+.3f} tokens/s\n", LinkName(link),
+                        best.per_gb_per_s[link]);
+  }
+  return text.empty() ? text : "at the best one's block shape, by its linear program:\n" + text;
+}
+
+std::string SourceOf(const Config& config, const OpenedModel& model, const Machine& machine,
+                     const Workload& work, const Candidate& best) {
+  return fmt::format(
+      "spillway search: {} on {}; prompts of up to {} tokens, {} new; predicted "
+      "{:.2f} tokens/s{}",
+      model.shape.name, machine.name, work.longest.prompt_tokens, work.longest.max_new_tokens,
+      best.prediction.generated_tokens_per_s, config.overlap ? "" : " without overlap");
+}
+
+}  // namespace
+
+int RunSearch(const Config& config) {
+  const std::unique_ptr<Device> device = OpenDevice(config);
+  const OpenedModel model = OpenModel(config);
+  const ReportFile output("--output", config.output, {config.input, {}, config.report});
+  const ReportFile report("--report", config.report, {config.input, config.output, {}});
+  const Machine machine = MachineToPlanFor(config, model, *device);
+  RequireRates(machine);
+  const Workload work = PlannedWork(config, model, machine, *device);
+  const KernelNeeds needs = NeedsFor(machine, *device);
+  const SearchResult result = SearchFor(config, model.shape, machine, work, needs);
+  if (!result.feasible()) RefuseInfeasible(result.shortage, machine);
+  const Candidate& best = result.best.front();
+  const Workload judged = IsEndless(config) ? OneBlock(work, best.policy) : work;
+  ModelShape stored = model.shape;
+  stored.weight_bits = best.policy.weight_bits;
+  const Plan plan = MakePlan(stored, machine, judged, best.policy, needs);
+  RefuseWhatGpuLacks(plan);
+  output.Write(PolicyJson(best.policy, {SourceOf(config, model, machine, work, best)}));
+  report.Write(PlanJson(plan, judged, best.prediction));
+  if (std::FILE* terminal = TerminalOf(config)) {
+    PrintTo(terminal, CandidateTable(result) + GainLines(best));
+  }
+  return 0;
+}
+
+}  // namespace spillway

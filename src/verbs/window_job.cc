@@ -1,0 +1,87 @@
+#include "src/verbs/window_job.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "spillway/error.h"
+#include "src/requests/text_file.h"
+
+namespace spillway {
+namespace {
+
+// Windows are alike: more would only be counted again and again while policies are compared.
+constexpr int64_t kSampleWindows = 4096;
+
+}  // namespace
+
+std::vector<TokenId> ReadTextTokens(const Config& config, const std::filesystem::path& file,
+                                    const std::string& flag, const Tokenizer& tokenizer) {
+  if (!tokenizer.encodes_text()) {
+    throw Error(ErrorCode::kFlag,
+                fmt::format("{}: the model has no tokenizer; give --tokenizer", flag));
+  }
+  const std::string text = ReadTextFile(file, flag);
+  std::vector<TokenId> tokens;
+  if (!text.empty()) tokens = tokenizer.Encode(text, config.special_text);
+  if (tokens.size() >= 2) return tokens;
+  throw Error(ErrorCode::kInput, fmt::format("{}: is too short to score: {} tokens",
+                                             Printable(file.string()), tokens.size()));
+}
+
+std::optional<Request> WindowJob::Next() {
+  if (next_ == windows_.size()) return std::nullopt;
+  return RequestOf(next_++);
+}
+
+void WindowJob::Finish(const Request& request, const Completion& completion) {
+  const std::vector<float>& logprobs = completion.scores.logprobs;
+  sums_[static_cast<std::size_t>(request.line - 1)] =
+      std::accumulate(logprobs.begin(), logprobs.end(), 0.0);
+}
+
+void WindowJob::Fail(const Request& request, const std::string&, const std::string&) {
+  const TextWindow& window = windows_[static_cast<std::size_t>(request.line - 1)];
+  throw Error(ErrorCode::kNonFinite,
+              fmt::format("tokens {} to {} of the text: the model gave logits that are not finite; "
+                          "check its weights",
+                          window.begin, window.end - 1));
+}
+
+ScoreSummary WindowJob::Summary() const {
+  ScoreSummary summary;
+  for (const TextWindow& window : windows_) summary.num_tokens += window.end - window.first;
+  summary.logprob_sum = std::accumulate(sums_.begin(), sums_.end(), 0.0);  // in the text's order
+  return summary;
+}
+
+Workload WindowJob::Work() const {
+  Workload work;
+  work.num_requests = num_windows();
+  int64_t longest = 0;
+  for (std::size_t index = 0; index < windows_.size(); ++index) {
+    const Request request = RequestOf(index);
+    const RequestShape row = {static_cast<int64_t>(request.prompt.size()),
+                              request.sampling.max_tokens, request.NumPromptLogits()};
+    longest = std::max(longest, row.slots());
+    work.longest.prompt_tokens = std::max(work.longest.prompt_tokens, row.prompt_tokens);
+    work.longest.prompt_logits = std::max(work.longest.prompt_logits, row.prompt_logits);
+    if (static_cast<int64_t>(index) < kSampleWindows) work.sample.push_back(row);
+  }
+  work.longest.max_new_tokens = longest - work.longest.prompt_tokens;
+  return work;
+}
+
+Request WindowJob::RequestOf(std::size_t index) const {
+  const TextWindow& window = windows_[index];
+  KnownTokens text;
+  text.tokens.assign(tokens_.begin() + window.begin, tokens_.begin() + window.end);
+  text.first = window.first - window.begin;
+  if (feed_.start) text.tokens.front() = *feed_.start;
+  Request request = ScoreRequest(std::move(text), feed_.prefill);
+  request.line = static_cast<int64_t>(index) + 1;
+  return request;
+}
+
+}  // namespace spillway

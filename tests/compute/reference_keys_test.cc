@@ -1,0 +1,71 @@
+#include "src/compute/reference_keys.h"
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <vector>
+
+#include "spillway/kv_block.h"
+
+namespace spillway {
+namespace {
+
+constexpr int64_t kWidth = 2 * 64;  // of two KV heads
+
+Plan PlanWith(int kv_bits) {
+  Plan plan;
+  plan.shape.num_layers = 2;
+  plan.shape.hidden_size = kWidth;
+  plan.shape.num_heads = plan.shape.num_kv_heads = 2;
+  plan.shape.head_dim = 64;
+  plan.shape.vocab_size = 100;
+  plan.shape.max_positions = 10;
+  plan.shape.bos = 3;
+  plan.policy.kv_bits = kv_bits;
+  return plan;
+}
+
+TEST(ReferenceKeysTest, SixteenBitsNeedNone) {
+  const Plan plan = PlanWith(16);
+  EXPECT_EQ(ReferenceKeys::Bytes(plan), 0);
+  EXPECT_FALSE(ReferenceKeys(plan, nullptr).Awaits(0));
+}
+
+TEST(ReferenceKeysTest, AwaitsEachLayerOnceInTheirOrder) {
+  const Plan plan = PlanWith(4);
+  ReferenceKeys keys(plan, nullptr);
+  EXPECT_TRUE(keys.Awaits(0));
+  EXPECT_FALSE(keys.Awaits(1));
+  keys.Advance();
+  EXPECT_FALSE(keys.Awaits(0));
+  EXPECT_TRUE(keys.Awaits(1));
+}
+
+TEST(ReferenceKeysTest, IsAPromptThatTheModelCanTake) {
+  const Plan plan = PlanWith(4);
+  const ReferenceKeys keys(plan, nullptr);
+  EXPECT_EQ(keys.num_tokens(), 10);
+  EXPECT_EQ(keys.Tokens(0, 10).front(), 3);
+  for (const TokenId token : keys.Tokens(0, 10)) EXPECT_LT(token, 100);
+  EXPECT_EQ(keys.Positions(4, 2).back(), 5);
+  EXPECT_LE(keys.num_tokens(), keys.Row(0, 10).num_slots);
+}
+
+// KV, states, directions and reflectors follow one another, and end where Bytes says.
+TEST(ReferenceKeysTest, PlacesDoNotOverlap) {
+  const Plan plan = PlanWith(4);
+  std::vector<std::byte> memory(static_cast<std::size_t>(ReferenceKeys::Bytes(plan)));
+  const ReferenceKeys keys(plan, memory.data());
+  const auto at = [&](const void* place) {
+    return static_cast<const std::byte*>(place) - memory.data();
+  };
+  EXPECT_EQ(at(keys.Row(0, 10).kv), 0);
+  EXPECT_EQ(at(keys.Hidden(0)), keys.Row(0, 10).num_slots * KvSlotBytes(2, 64));
+  EXPECT_GE(at(keys.Common()), at(keys.Hidden(10)));
+  EXPECT_EQ(at(keys.Common()) % int64_t{sizeof(double)}, 0);
+  EXPECT_EQ(at(keys.Reflectors(0)), at(keys.Common() + kWidth));
+  EXPECT_EQ(at(keys.Reflectors(2)), std::ssize(memory));
+}
+
+}  // namespace
+}  // namespace spillway

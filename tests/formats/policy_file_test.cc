@@ -1,0 +1,141 @@
+#include "src/formats/policy_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "spillway/error.h"
+
+namespace spillway {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+Policy FullPolicy() {
+  Policy policy;
+  policy.weight_frac = {{0.1, 0.7, 0.2}};
+  policy.kv_frac = {{1.0 / 3.0, 2.0 / 3.0, 0.0}};
+  policy.activation_frac = {{0.0, 1.0, 0.0}};
+  policy.gpu_batch_size = 48;
+  policy.num_gpu_batches = 3;
+  policy.cpu_attention = true;
+  policy.prefill_chunk = 256;
+  policy.kv_dtype = DType::kBF16;
+  return policy;
+}
+
+void ExpectSame(const GivenPolicy& a, const Policy& b) {
+  ASSERT_TRUE(a.placement && a.kv);
+  EXPECT_EQ(a.placement->weights, b.weight_frac);
+  EXPECT_EQ(a.placement->kv, b.kv_frac);
+  EXPECT_EQ(a.placement->activations, b.activation_frac);
+  EXPECT_EQ(a.gpu_batch_size, b.gpu_batch_size);
+  EXPECT_EQ(a.num_gpu_batches, b.num_gpu_batches);
+  EXPECT_EQ(a.cpu_attention, b.cpu_attention);
+  EXPECT_EQ(a.prefill_chunk, b.prefill_chunk);
+  EXPECT_EQ(a.kv_dtype, b.kv_dtype);
+  EXPECT_EQ(a.kv_bits, b.kv_bits);
+  EXPECT_EQ(a.kv->kind, b.kv.kind);
+  EXPECT_EQ(a.kv->budget, b.kv.budget);
+  EXPECT_EQ(a.kv->layer_budgets, b.kv.layer_budgets);
+  EXPECT_EQ(a.kv->num_sinks, b.kv.num_sinks);
+}
+
+TEST(PolicyFile, ComesBackAsItWas) {
+  Policy policy = FullPolicy();
+  ExpectSame(PolicyFromJson(PolicyJson(policy, {"a test"}), "p"), policy);
+  policy.kv.kind = KvPolicyKind::kH2o;
+  policy.kv.budget = {{0.2, 0}, {}, TokenAmount{0.0, 64}};
+  ExpectSame(PolicyFromJson(PolicyJson(policy), "p"), policy);
+  policy.kv.kind = KvPolicyKind::kWindow;
+  policy.kv_dtype = DType::kF16;
+  policy.kv_bits = 4;
+  policy.kv.num_sinks = 4;
+  policy.kv.budget = {};
+  policy.kv.layer_budgets = {{{0.1, 0}, {}, {}}, {{}, TokenAmount{0.0, 7}, TokenAmount{0.3, 0}}};
+  ExpectSame(PolicyFromJson(PolicyJson(policy), "p"), policy);
+}
+
+TEST(PolicyFile, StatesWhatItStates) {
+  KvPolicy kv;
+  kv.kind = KvPolicyKind::kH2o;
+  kv.layer_budgets = {{{0.1, 0}, {}, {}}, {{0.5, 0}, {}, {}}};
+  const GivenPolicy given = PolicyFromJson(PolicyJson(kv, {"calibrated"}), "p");
+  ASSERT_TRUE(given.kv);
+  EXPECT_EQ(given.kv->layer_budgets, kv.layer_budgets);
+  EXPECT_FALSE(given.placement || given.gpu_batch_size || given.cpu_attention || given.kv_dtype ||
+               given.kv_bits);
+}
+
+// What is wrong with a file after one change.
+std::string Fault(const std::string& pointer, const json& value) {
+  json document = json::parse(PolicyJson(FullPolicy()));
+  document[json::json_pointer(pointer)] = value;
+  try {
+    PolicyFromJson(document.dump(), "policy.json");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kPolicy);
+    EXPECT_EQ(ExitStatus(error.code()), 3);
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(PolicyFile, RefusesFaultsWithTheirPath) {
+  EXPECT_THAT(Fault("/colour", 1), HasSubstr("$.colour: unknown key"));
+  EXPECT_THAT(Fault("/version", 2), HasSubstr("$.version: is 2"));
+  EXPECT_THAT(Fault("/weight_frac/gpu", 0.9), HasSubstr("$.weight_frac: the shares sum to 1.8"));
+  EXPECT_THAT(Fault("/weight_frac/gpu", -0.1), HasSubstr("$.weight_frac.gpu"));
+  EXPECT_THAT(Fault("/kv_frac/gpu", nullptr), HasSubstr("$.kv_frac.gpu"));
+  EXPECT_THAT(Fault("/kv_frac/ssd", 0.0), HasSubstr("$.kv_frac.ssd: unknown key"));
+  EXPECT_THAT(Fault("/gpu_batch_size", 0), HasSubstr("$.gpu_batch_size"));
+  EXPECT_THAT(Fault("/gpu_batch_size", 4.0), HasSubstr("$.gpu_batch_size"));
+  EXPECT_THAT(Fault("/cpu_attention", "yes"), HasSubstr("$.cpu_attention"));
+  EXPECT_THAT(Fault("/kv_dtype", "fp8"), HasSubstr("$.kv_dtype: is \"fp8\""));
+  EXPECT_THAT(Fault("/kv_bits", 5), HasSubstr("$.kv_bits: is 5, must be 16, 8 or 4"));
+  EXPECT_THAT(Fault("/kv_bits", "4"), HasSubstr("$.kv_bits"));
+  EXPECT_THAT(Fault("/kv_bits", 32), HasSubstr("$.kv_bits"));
+  EXPECT_THAT(Fault("/kv_bits", 4), HasSubstr("$.kv_dtype: belongs to kv_bits 16"));
+  EXPECT_THAT(Fault("/weight_bits", 5), HasSubstr("$.weight_bits: is 5"));
+  EXPECT_THAT(Fault("/weight_bits", 0), HasSubstr("$.weight_bits"));
+  EXPECT_THAT(Fault("/weight_bits", "4"), HasSubstr("$.weight_bits"));
+  EXPECT_THAT(Fault("/sources", {3}), HasSubstr("$.sources[0]"));
+  for (const int bits : {16, 8, 4}) EXPECT_EQ(Fault("/weight_bits", bits), "accepted");
+  EXPECT_THROW(PolicyFromJson(R"({"version":1,"kv_frac":{"gpu":0,"cpu":1,"disk":0}})", "p"), Error);
+}
+
+TEST(PolicyFile, RefusesFaultsOfTheKvPolicy) {
+  const json kept = {{"kept", {{"frac", 0.2}}}};
+  EXPECT_EQ(Fault("/kv", {{"policy", "h2o"}, {"budget", kept}}), "accepted");
+  EXPECT_THAT(Fault("/kv", {{"policy", "lru"}, {"budget", kept}}), HasSubstr("$.kv.policy"));
+  EXPECT_THAT(Fault("/kv", {{"policy", "h2o"}}), HasSubstr("$.kv: must have either budget"));
+  EXPECT_THAT(Fault("/kv", {{"policy", "full"}, {"budget", kept}}), HasSubstr("keeps every token"));
+  EXPECT_THAT(Fault("/kv", {{"policy", "h2o"}, {"budget", kept}, {"num_sinks", 4}}),
+              HasSubstr("$.kv.num_sinks"));
+  EXPECT_THAT(Fault("/kv", {{"policy", "h2o"}, {"layer_budgets", json::array({kept, 3})}}),
+              HasSubstr("$.kv.layer_budgets[1]"));
+  EXPECT_THAT(Fault("/kv", {{"policy", "h2o"}, {"layer_budgets", json::array()}}),
+              HasSubstr("$.kv.layer_budgets"));
+  EXPECT_THAT(Fault("/kv", {{"policy", "h2o"}, {"budget", {{"kept", {{"frac", 1.5}}}}}}),
+              HasSubstr("$.kv.budget.kept.frac"));
+  EXPECT_THAT(Fault("/kv", {{"policy", "h2o"}, {"budget", {{"kept", {{"tokens", 0}}}}}}),
+              HasSubstr("$.kv.budget.kept.tokens"));
+}
+
+TEST(PolicyFile, SaysThatThereIsNone) { EXPECT_THROW(ReadPolicy("/nowhere/policy.json"), Error); }
+
+TEST(PolicyFile, TakesEveryExample) {
+  int count = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(SPILLWAY_SOURCE_DIR "/examples/policies")) {
+    EXPECT_NO_THROW(ReadPolicy(entry.path())) << entry.path();
+    ++count;
+  }
+  EXPECT_GT(count, 5);
+}
+
+}  // namespace
+}  // namespace spillway

@@ -1,0 +1,198 @@
+// Runs on a device that takes every liberty with the order of its streams must give the tokens of a
+// host that does one thing after the other.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/checkpoint/dummy.h"
+#include "src/checkpoint/weight_map.h"
+#include "src/compute/host_device.h"
+#include "src/run/engine.h"
+#include "src/store/load_weights.h"
+#include "src/store/make_store.h"
+#include "src/tokenizer/no_tokenizer.h"
+#include "tests/run/late_device.h"
+#include "tests/temporary_folder.h"
+
+namespace spillway {
+namespace {
+
+using Tokens = std::map<int64_t, std::vector<TokenId>>;  // by line
+
+// Rows of different lengths, so that they end at different times and others take their places.
+class RaggedRows final : public Job {
+ public:
+  explicit RaggedRows(int64_t num_rows) : num_rows_(num_rows) {}
+
+  std::optional<Request> Next() override {
+    if (next_ == num_rows_) return std::nullopt;
+    Request request;
+    request.line = ++next_;
+    for (int64_t token = 0; token < 1 + next_ * 5 % 17; ++token) {
+      request.prompt.push_back(static_cast<TokenId>((next_ * 37 + token * 11) % 90 + 3));
+    }
+    request.sampling.max_tokens = 2 + next_ * 3 % 7;
+    request.sampling.ignore_eos = true;
+    return request;
+  }
+  void Finish(const Request& request, const Completion& completion) override {
+    tokens[request.line] = completion.tokens;
+  }
+  void Fail(const Request& request, const std::string& code, const std::string&) override {
+    tokens[request.line] = {};
+    failures.push_back(code);
+  }
+
+  Tokens tokens;
+  std::vector<std::string> failures;
+
+ private:
+  int64_t num_rows_;
+  int64_t next_ = 0;
+};
+
+ModelShape SmallShape() {
+  ModelShape shape = *BuiltInShape("opt-125m");
+  shape.num_layers = 3;
+  shape.hidden_size = shape.embed_size = 64;
+  shape.ffn_size = 128;
+  shape.num_heads = shape.num_kv_heads = 4;
+  shape.head_dim = 16;
+  shape.vocab_size = 96;
+  shape.max_positions = 64;
+  return shape;
+}
+
+// Shares of weights, KV and hidden states on gpu and cpu, in percent; the rest is on disk.
+struct Placing {
+  int weights_gpu, weights_cpu;
+  int kv_gpu, kv_cpu;
+  int hidden_gpu, hidden_cpu;
+  bool cpu_attention = false;
+};
+
+PerTier<double> Shares(int gpu, int cpu) {
+  PerTier<double> frac;
+  frac[Tier::kGpu] = gpu / 100.0;
+  frac[Tier::kCpu] = cpu / 100.0;
+  frac[Tier::kDisk] = (100 - gpu - cpu) / 100.0;
+  return frac;
+}
+
+// A block's shape, and which tokens stay.
+struct Shape {
+  int64_t rows;
+  int64_t batches;
+  KvPolicyKind kv;
+};
+constexpr Shape kShapes[] = {{5, 1, KvPolicyKind::kFull},
+                             {2, 2, KvPolicyKind::kH2o},
+                             {3, 3, KvPolicyKind::kFull},
+                             {3, 3, KvPolicyKind::kH2o}};
+
+class DeviceOrderTest : public testing::Test {
+ protected:
+  static constexpr int64_t kNumRows = 14;
+
+  DeviceOrderTest()
+      : shape_(SmallShape()),
+        checkpoint_(MakeDummyCheckpoint(shape_, 1)),
+        map_(ResolveWeights(Layers(shape_), *checkpoint_)),
+        pool_(2),
+        convert_(1 << 20),
+        reader_(*checkpoint_, map_, NonFiniteWeights::kRefuse, convert_.View({0, convert_.bytes()}),
+                2) {
+    EnsureStore({shape_, "0123456789abcdef", reader_, {}}, folder_ / "weights.store", pool_, {},
+                {});
+  }
+
+  Plan MakePlanOf(const Placing& placing, const Shape& block) const {
+    Machine machine;
+    machine.num_threads = 2;
+    machine.device = Tier::kGpu;
+    for (const Tier tier : kAllTiers) machine.cap_bytes[tier] = int64_t{1} << 40;
+    Workload work;
+    work.num_requests = kNumRows;
+    work.sample.assign(static_cast<std::size_t>(kNumRows), {17, 9});
+    work.longest = {17, 9};
+    Policy policy;
+    policy.weight_frac = Shares(placing.weights_gpu, placing.weights_cpu);
+    policy.kv_frac = Shares(placing.kv_gpu, placing.kv_cpu);
+    policy.activation_frac = Shares(placing.hidden_gpu, placing.hidden_cpu);
+    policy.gpu_batch_size = block.rows;
+    policy.num_gpu_batches = block.batches;
+    policy.cpu_attention = placing.cpu_attention;
+    policy.kv.kind = block.kv;
+    policy.kv.budget.kept = {0.4, 0};
+    policy.prefill_chunk = 16;
+    return MakePlan(shape_, machine, work, policy, HostDevice().needs());
+  }
+
+  Tokens Run(const Plan& plan, Device& device, std::vector<std::string>* failures = nullptr) {
+    DiskOptions disk;
+    disk.folder = folder_.path();
+    disk.store = folder_ / "weights.store";
+    const Tiers tiers(plan, disk, device);
+    for (const Tier tier : {Tier::kGpu, Tier::kCpu}) {
+      LoadWeights(plan, tier, reader_, tiers.arena(tier), pool_);
+    }
+    Mover mover(plan, tiers);
+    const std::unique_ptr<Executor> executor =
+        device.MakeExecutor(plan, {tiers.arena(Tier::kGpu), tiers.arena(Tier::kCpu)}, pool_);
+    const NoTokenizer tokenizer(shape_.vocab_size);
+    BlockBuilder blocks(plan, {&tokenizer, 0});
+    RaggedRows job(kNumRows);
+    Engine(plan, mover, *executor, pool_).Run(ZigZag(plan), blocks, job, [](const WorkDone&) {});
+    if (failures != nullptr) *failures = job.failures;
+    return job.tokens;
+  }
+
+  TemporaryFolder folder_;
+  ModelShape shape_;
+  std::unique_ptr<Checkpoint> checkpoint_;
+  WeightMap map_;
+  ThreadPool pool_;
+  HostArena convert_;
+  WeightReader reader_;
+};
+
+constexpr Placing kPlacings[] = {
+    {100, 0, 100, 0, 100, 0},     {0, 100, 0, 100, 0, 100},      {0, 0, 0, 0, 0, 0},
+    {30, 40, 25, 50, 25, 50},     {0, 100, 100, 0, 100, 0},      {50, 0, 0, 0, 100, 0},
+    {100, 0, 0, 0, 100, 0, true}, {0, 100, 0, 30, 0, 100, true},
+};
+TEST_F(DeviceOrderTest, AnyOrderThatTheMarksAllowGivesTheSameTokens) {
+  for (const Placing& placing : kPlacings) {
+    for (const Shape& block : kShapes) {
+      const Plan plan = MakePlanOf(placing, block);
+      HostDevice host;
+      const Tokens expected = Run(plan, host);
+      ASSERT_EQ(static_cast<int64_t>(expected.size()), kNumRows);
+      for (uint32_t seed = 0; seed < 4; ++seed) {
+        const Pace pace = seed == 0 ? Pace::kLate : seed == 1 ? Pace::kEarly : Pace::kRandom;
+        LateDevice late(pace, seed);
+        ASSERT_EQ(Run(plan, late), expected)
+            << "weights on gpu " << placing.weights_gpu << ", KV on gpu " << placing.kv_gpu
+            << ", rows " << block.rows << ", batches " << block.batches << ", KV "
+            << KvPolicyName(block.kv) << ", seed " << seed;
+      }
+    }
+  }
+}
+
+// The test above can fail: without marks a late compute finds its places filled with what comes
+// next, and a store takes away what was there before.
+TEST_F(DeviceOrderTest, WithoutMarksTheTokensAreWrong) {
+  const Plan plan = MakePlanOf({0, 100, 0, 100, 0, 100}, {3, 3, KvPolicyKind::kFull});
+  HostDevice host;
+  LateDevice unordered(Pace::kLate, 1, Marks::kIgnored);
+  std::vector<std::string> failures;
+  const Tokens tokens = Run(plan, unordered, &failures);
+  EXPECT_TRUE(!failures.empty() || tokens != Run(plan, host));
+}
+
+}  // namespace
+}  // namespace spillway
