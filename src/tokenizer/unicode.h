@@ -15,8 +15,8 @@ bool IsDigitsChar(char32_t c);  // what the Digits pre-tokenizer isolates
 bool IsWordChar(char32_t c);    // what an added token with single_word may not touch
 bool IsStripChar(char32_t c);   // what an added token with lstrip or rstrip takes along
 
-// Normalisation form C. Requires: valid UTF-8. Linear but for the stable ordering of a run of
-// marks.
+// Normalisation form C of Unicode 9.0, the reference's version. Linear but for the stable ordering
+// of a run of marks. Requires: valid UTF-8.
 std::string ComposeNfc(std::string_view utf8);
 
 }  // namespace spillway

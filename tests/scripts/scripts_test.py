@@ -99,7 +99,7 @@ class Setup(ScriptsTest):
         self.script("scripts/setup.sh", "program")
         asked = (self.root / "asked").read_text().split()
         self.assertIn("libfmt-dev", asked)
-        for package in ("libgtest-dev", "libbenchmark-dev", "libpcre2-dev", "libutf8proc-dev"):
+        for package in ("libgtest-dev", "libbenchmark-dev", "libpcre2-dev"):
             self.assertNotIn(package, asked)
         self.assertFalse((self.root / "calls").exists())
 

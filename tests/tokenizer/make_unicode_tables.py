@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""Writes src/tokenizer/unicode_tables.inc: character classes and NFC data as the reference sees them.
+"""Writes src/tokenizer/unicode_tables.inc: character classes as the reference sees them.
 
 The reference (PyPI `tokenizers`) links three engines with three Unicode versions: Oniguruma for the pre-tokenizer
 patterns, Rust's standard library for Digits, and the `regex` and `unicode-normalization` crates for added tokens and
-NFC. Asking it about every code point is exact by construction; a table of some Unicode version would not be.
+NFC. Asking it about every code point is exact by construction; a table of some Unicode version would not be. NFC
+itself is utf8proc's; what is written here is what the reference's older Unicode (9.0) does not compose or order yet,
+found by comparison with the newest Unicode that PyPI `unicodedata2` has, so that it holds for any utf8proc.
 
     python tests/tokenizer/make_unicode_tables.py > src/tokenizer/unicode_tables.inc
 """
-import unicodedata
-
 import tokenizers
+import unicodedata2
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 CODE_POINTS = [c for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF]
-HANGUL = range(0xAC00, 0xAC00 + 11172)
 
 
 def ranges(members):
@@ -60,40 +60,30 @@ def strip_class():
 NFD, NFC = normalizers.NFD(), normalizers.NFC()
 
 
-def decompositions():
-    out = {}
+def is_mark_of_the_reference(c):
+    """A mark of a lower class moves in front of U+0345 (240, the highest)."""
+    return c == 0x345 or NFD.normalize_str("\u0345" + chr(c)) != "\u0345" + NFD.normalize_str(chr(c))
+
+
+def newer_than_reference():
+    """Marks and parts of composites of later Unicode versions, which the reference takes for plain characters."""
+    newer = {c for c in CODE_POINTS if unicodedata2.combining(chr(c)) and not is_mark_of_the_reference(c)}
+    known_parts = set()
+    new_composites = []
     for c in CODE_POINTS:
-        if c not in HANGUL:
-            full = NFD.normalize_str(chr(c))
-            if full != chr(c):
-                out[c] = [ord(x) for x in full]
-    return out
-
-
-def combining_classes():
-    """A mark of a lower class moves in front of U+0345 (240, the highest); Python's tables give the number."""
-    classes = {}
-    for c in CODE_POINTS:
-        if c == 0x345 or NFD.normalize_str("\u0345" + chr(c)) not in ("\u0345" + chr(c),
-                                                                       "\u0345" + NFD.normalize_str(chr(c))):
-            value = unicodedata.combining(chr(c))
-            # A character whose decomposition opens with a mark has class 0 in no version.
-            if value == 0 and len(NFD.normalize_str(chr(c))) > 1:
-                continue
-            assert value, hex(c)
-            classes[c] = value
-    return classes
-
-
-def compositions():
-    out = {}
-    for c in CODE_POINTS:
-        fields = unicodedata.decomposition(chr(c)).split()
-        if len(fields) == 2 and not fields[0].startswith("<"):
-            first, second = (int(f, 16) for f in fields)
-            if NFC.normalize_str(chr(first) + chr(second)) == chr(c):
-                out[(first, second)] = c
-    return out
+        fields = unicodedata2.decomposition(chr(c)).split()
+        if not fields or fields[0].startswith("<"):
+            continue
+        parts = [int(field, 16) for field in fields]
+        if NFD.normalize_str(chr(c)) == chr(c):
+            new_composites.append((c, parts))
+        else:
+            known_parts.update(parts)
+    for c, parts in new_composites:
+        new_parts = {part for part in parts if part not in known_parts and not is_mark_of_the_reference(part)}
+        assert new_parts, hex(c)  # Unicode promises it: text in form C stays in form C
+        newer |= {c} | new_parts
+    return newer
 
 
 def print_ranges(name, comment, members):
@@ -101,13 +91,6 @@ def print_ranges(name, comment, members):
     print(f"// {comment}\ninline constexpr CodePointRange {name}[] = {{")
     for at in range(0, len(rows), 5):
         print("    " + " ".join(f"{{0x{a:X}, 0x{b:X}}}," for a, b in rows[at:at + 5]))
-    print("};\n")
-
-
-def print_rows(head, rows, width):
-    print(head)
-    for at in range(0, len(rows), width):
-        print("    " + " ".join(rows[at:at + width]))
     print("};\n")
 
 
@@ -121,30 +104,8 @@ def main():
     print_ranges("kWordRanges", "Word characters, for added tokens with single_word.", word_class())
     print_ranges("kStripRanges", "White space, for added tokens with lstrip and rstrip.", strip_class())
 
-    full = decompositions()
-    text, rows = [], []
-    for c, parts in full.items():
-        rows.append(f"{{0x{c:X}, {len(text)}, {len(parts)}}},")
-        text += parts
-    print_rows("// Full canonical decompositions but Hangul's, as slices of kDecompositionText.\n"
-               "inline constexpr Decomposition kDecompositions[] = {", rows, 6)
-    print_rows("inline constexpr char32_t kDecompositionText[] = {", [f"0x{c:X}," for c in text], 14)
-
-    classes = combining_classes()
-    rows = []
-    for first, last in ranges(classes):
-        at = first
-        while at <= last:
-            end = at
-            while end < last and classes[end + 1] == classes[at]:
-                end += 1
-            rows.append(f"{{0x{at:X}, 0x{end:X}, {classes[at]}}},")
-            at = end + 1
-    print_rows("// Canonical combining classes other than 0.\ninline constexpr CombiningRange kCombiningRanges[] = {",
-               rows, 5)
-    rows = [f"{{0x{a:X}, 0x{b:X}, 0x{c:X}}}," for (a, b), c in sorted(compositions().items())]
-    print_rows("// Primary composites but Hangul's, by first and second.\ninline constexpr Composition "
-               "kCompositions[] = {", rows, 4)
+    print_ranges("kNewerRanges", "What Unicode made marks or parts of composites after the reference's version (until "
+                 f"{unicodedata2.unidata_version}).", newer_than_reference())
 
 
 if __name__ == "__main__":

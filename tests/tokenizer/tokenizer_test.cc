@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "src/tokenizer/unicode.h"
 #include "src/tokenizer/utf8.h"
 
 namespace spillway {
@@ -96,6 +97,40 @@ TEST_P(LongTextTest, TakesLinearTime) {
 INSTANTIATE_TEST_SUITE_P(Forms, LongTextTest,
                          testing::Values("gpt2_files", "gpt_neox_json", "llama3_json", "flags_json",
                                          "llama2_byte_fallback_json", "spm_llama", "spm_bpe"));
+
+std::string Utf8(std::u32string_view text) {
+  std::string out;
+  for (const char32_t c : text) AppendCodePoint(c, out);
+  return out;
+}
+
+// Every expectation is what tokenizers 0.23.3 gives, whose NFC is of Unicode 9.0.
+TEST(ComposeNfcTest, IsTheReferences) {
+  const std::pair<std::u32string_view, std::u32string_view> cases[] = {
+      {U"plain", U"plain"},
+      {U"e\u0301", U"\u00E9"},
+      {U"a\u0301\u0316", U"\u00E1\u0316"},  // the lower class moves in front
+      {U"\u212B", U"\u00C5"},
+      {U"\u0958", U"\u0915\u093C"},  // excluded from composition
+      {U"\u0344", U"\u0308\u0301"},
+      {U"\u1112\u1161\u11AB", U"\uD55C"},
+      {U"\uAC00\u11A7", U"\uAC00\u11A7"},                  // a vowel behind an open syllable stays
+      {U"\u0301\u08D3", U"\u0301\u08D3"},                  // a mark since Unicode 11: not ordered
+      {U"a\u08D3\u0301", U"a\u08D3\u0301"},                // and nothing moves past it
+      {U"\U00011935\U00011930", U"\U00011935\U00011930"},  // a composite since Unicode 13
+  };
+  for (const auto& [text, composed] : cases)
+    EXPECT_EQ(ComposeNfc(Utf8(text)), Utf8(composed)) << testing::PrintToString(Utf8(text));
+}
+
+// Ordering by insertion would take most of an hour.
+TEST(ComposeNfcTest, OrdersALongRunOfMarksInGoodTime) {
+  const std::string text = Repeat("\xCC\x81\xCC\x96", kMiB);
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(ComposeNfc(text), Repeat("\xCC\x96", kMiB / 2) + Repeat("\xCC\x81", kMiB / 2));
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  EXPECT_LT(seconds.count(), 20.0);
+}
 
 TEST(Utf8Test, ReplacesMaximalIllFormedPartsAsPythonDoes) {
   const std::pair<std::string, std::string> cases[] = {
