@@ -1,4 +1,4 @@
-// CRC-32 as zip and gzip have it (reflected polynomial 0xEDB88320). Pure functions; any thread.
+// CRC-32 as zip and gzip have it, of spans of bytes: zlib's. Pure functions; any thread.
 #pragma once
 
 #include <cstddef>
