@@ -10,6 +10,10 @@
 
 namespace spillway {
 
+// Enough tokens for a weight tile to be converted once and used often; 16 MiB of MLP activations at
+// hidden 2048.
+inline constexpr int64_t kPrefillChunk = 512;
+
 struct Policy {
   PerTier<double> weight_frac;  // each sums to 1
   PerTier<double> kv_frac;
@@ -24,8 +28,8 @@ struct Policy {
   DType kv_dtype = DType::kF16;
   int kv_bits = 16;  // of an element; 8 and 4: codes of groups of 64, kv_block.h, in place of dtype
   KvPolicy kv;       // which tokens stay
-  bool cpu_attention = false;   // KV off the device is attended to by the CPU, where it lies
-  int64_t prefill_chunk = 512;  // tokens of one batch computed at a time in a prefill pass
+  bool cpu_attention = false;  // KV off the device is attended to by the CPU, where it lies
+  int64_t prefill_chunk = kPrefillChunk;  // tokens of a batch computed at a time in a prefill pass
   // A row on disk whose tokens are evicted is written whole at least once in so many passes; 1: in
   // each, without a log (KvLogPlan).
   int64_t most_log_passes = 64;

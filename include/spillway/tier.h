@@ -27,4 +27,11 @@ struct PerTier {
   bool operator==(const PerTier&) const = default;
 };
 
+// Shares of what lies on one tier as a whole.
+constexpr PerTier<double> AllOn(Tier tier) {
+  PerTier<double> frac;
+  frac[tier] = 1.0;
+  return frac;
+}
+
 }  // namespace spillway

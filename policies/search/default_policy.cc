@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "src/base/bisect.h"
+
 namespace spillway {
 namespace {
 
@@ -24,10 +26,6 @@ constexpr int64_t kRowsWorthSpilling = 8;
 // A weight that comes from disk must feed many more: 512 rows at 2 GB/s ask for 0.5 TFLOP/s.
 constexpr int64_t kRowsOfASpilledBlock = 512;
 
-// Enough tokens for a weight tile to be converted once and used often; 16 MiB of MLP activations at
-// hidden 2048.
-constexpr int64_t kPrefillChunk = 512;
-
 // Less than this saves little memory.
 constexpr int64_t kLeastPrefillChunk = 32;
 
@@ -36,12 +34,6 @@ constexpr int kSteps = 20;
 
 // Weights, KV or activations of a policy.
 using Shares = PerTier<double> Policy::*;
-
-PerTier<double> AllOn(Tier tier) {
-  PerTier<double> frac;
-  frac[tier] = 1.0;
-  return frac;
-}
 
 // `from`, and what follows by `next`, to `to`.
 template <typename F>
@@ -55,18 +47,9 @@ std::vector<int64_t> Descending(int64_t from, int64_t to, F next) {
 // The first of choices that take less and less for which `holds`; the last when none does. A layout
 // of 175 billion weights takes milliseconds, so few are tried.
 template <typename F>
-std::size_t FirstThatHolds(std::size_t num_choices, F holds) {
-  if (holds(0)) return 0;
-  std::size_t begin = 1;
-  for (std::size_t end = num_choices - 1; begin < end;) {
-    const std::size_t middle = (begin + end) / 2;
-    if (holds(middle)) {
-      end = middle;
-    } else {
-      begin = middle + 1;
-    }
-  }
-  return std::min(begin, num_choices - 1);
+std::size_t FirstOrLast(std::size_t num_choices, F holds) {
+  if (num_choices == 1 || holds(0)) return 0;
+  return FirstThatHolds(1, num_choices - 1, holds);
 }
 
 struct Planner {
@@ -113,7 +96,7 @@ struct Planner {
     if (Policy smallest = Smallest(policy); !Holds(smallest)) return smallest;
     const int64_t wanted = std::clamp<int64_t>(work.num_requests, 1, rows);
     const auto choose = [&](int64_t Policy::*field, const std::vector<int64_t>& values) {
-      policy.*field = values[FirstThatHolds(values.size(), [&](std::size_t at) {
+      policy.*field = values[FirstOrLast(values.size(), [&](std::size_t at) {
         policy.*field = values[at];
         return Holds(policy);
       })];
@@ -138,7 +121,7 @@ struct Planner {
     if (given.prefill_chunk) return policy;
     const std::vector<int64_t> chunks =
         Descending(kPrefillChunk, kLeastPrefillChunk, [](int64_t n) { return n / 2; });
-    policy.prefill_chunk = chunks[FirstThatHolds(chunks.size(), [&](std::size_t at) {
+    policy.prefill_chunk = chunks[FirstOrLast(chunks.size(), [&](std::size_t at) {
       policy.prefill_chunk = chunks[at];
       return MemoryHolds(policy);
     })];
@@ -157,7 +140,7 @@ struct Planner {
     };
     if (movable <= 0.0) return policy;
     // All of it may take less than most of it, which is staged beside.
-    const std::size_t kept = FirstThatHolds(kSteps + 1, [&](std::size_t back) {
+    const std::size_t kept = FirstOrLast(kSteps + 1, [&](std::size_t back) {
       return MemoryHolds(at(kSteps - static_cast<int>(back)));
     });
     const Policy raised = at(kSteps - static_cast<int>(kept));

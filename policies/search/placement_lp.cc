@@ -51,12 +51,6 @@ PerTier<double>& ClassOf(Placement& placement, std::size_t kind) {
   return kind == 0 ? placement.weights : kind == 1 ? placement.kv : placement.activations;
 }
 
-PerTier<double> AllOn(Tier tier) {
-  PerTier<double> share;
-  share[tier] = 1.0;
-  return share;
-}
-
 // What the requests are on average.
 RequestShape MeanOf(const Workload& work) {
   RequestShape sum;

@@ -26,8 +26,6 @@ constexpr std::array<int64_t, 22> kNumBatches = {1,  2,  3,  4,  5,  6,  8,  10,
 // A block beyond this gains nothing: at 4096 rows even a disk's weights cost next to nothing a row.
 constexpr int64_t kMaxBlockRows = 4096;
 
-constexpr int64_t kPrefillChunk = 512;  // as in default_policy.cc
-
 constexpr std::size_t kNumFinalists = 16;
 constexpr std::size_t kMaxTries = 4 * kNumFinalists;  // some drafts do not survive rounding
 constexpr std::size_t kNumRefined = 12;

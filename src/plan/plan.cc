@@ -15,6 +15,7 @@
 #include "spillway/reference_prompt.h"
 #include "spillway/round.h"
 #include "spillway/tile.h"
+#include "src/base/bisect.h"
 #include "src/base/size_text.h"
 #include "src/plan/cap_words.h"
 #include "src/plan/place_weights.h"
@@ -422,18 +423,13 @@ std::vector<Shares> SharesToTry(const Plan& refused) {
     return {Shares{policy.weight_frac, policy.kv_frac, policy.activation_frac}};
   }
   std::vector<Shares> shares;
-  const auto all_on = [](Tier tier) {
-    PerTier<double> frac;
-    frac[tier] = 1.0;
-    return frac;
-  };
   const PerTier<int64_t>& caps = refused.machine.cap_bytes;
   for (const Tier weights : kAllTiers) {
     if (caps[weights] < refused.WeightBytes()) continue;
     for (const Tier kv : kAllTiers) {
       for (const Tier activations : kAllTiers) {
         if (caps[kv] == 0 || caps[activations] == 0) continue;
-        shares.push_back({all_on(weights), all_on(kv), all_on(activations)});
+        shares.push_back({AllOn(weights), AllOn(kv), AllOn(activations)});
       }
     }
   }
@@ -456,17 +452,7 @@ std::optional<Policy> FirstFitting(const std::vector<Policy>& policies, const Pl
     // A layout of 175 billion weights takes milliseconds: most shares are tried once, with the
     // last policy before what is found.
     if (nearest == 0 || !fits(nearest - 1)) continue;
-    std::size_t begin = 0;
-    std::size_t end = nearest - 1;
-    while (begin < end) {
-      const std::size_t middle = (begin + end) / 2;
-      if (fits(middle)) {
-        end = middle;
-      } else {
-        begin = middle + 1;
-      }
-    }
-    nearest = end;
+    nearest = FirstThatHolds(0, nearest - 1, fits);
   }
   return nearest == policies.size() ? std::nullopt : std::optional(policies[nearest]);
 }

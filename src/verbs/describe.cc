@@ -8,6 +8,7 @@
 
 #include "spillway/error.h"
 #include "spillway/model.h"
+#include "src/base/size_text.h"
 #include "src/checkpoint/checkpoint.h"
 #include "src/checkpoint/model_config.h"
 #include "src/checkpoint/weight_map.h"
@@ -16,15 +17,6 @@ namespace spillway {
 namespace {
 
 constexpr std::size_t kShownTensors = 10;
-
-std::string Size(int64_t bytes) {
-  constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
-  auto value = static_cast<double>(bytes);
-  std::size_t unit = 0;
-  for (; value >= 1024 && unit + 1 < kUnits.size(); ++unit) value /= 1024;
-  return unit == 0 ? fmt::format("{} B", bytes)
-                   : fmt::format("{:.1f} {} ({} bytes)", value, kUnits[unit], bytes);
-}
 
 std::string_view ActivationName(Activation activation) {
   switch (activation) {
@@ -53,14 +45,14 @@ std::string DescribeTensors(const Checkpoint& checkpoint) {
     if (count > 0) types.push_back(fmt::format("{} {}", count, DTypeName(dtype)));
   }
   return fmt::format("format      {}\ntensors     {} ({})\nbytes       {}\n", checkpoint.format(),
-                     checkpoint.tensors().size(), fmt::join(types, ", "), Size(bytes));
+                     checkpoint.tensors().size(), fmt::join(types, ", "), ExactSizeText(bytes));
 }
 
 std::string DescribeShape(const ModelShape& shape) {
   const std::vector<LayerSpec> layers = Layers(shape);
   std::string text = fmt::format("model       {} ({}), {} parameters, {} in memory as {}\n",
                                  Printable(shape.name), shape.family, NumParameters(layers),
-                                 Size(WeightBytes(layers)), DTypeName(MatrixDType(shape)));
+                                 ExactSizeText(WeightBytes(layers)), DTypeName(MatrixDType(shape)));
   text += fmt::format("blocks      {} of hidden size {}, {} heads of {}, ffn {} {}\n",
                       shape.num_layers, shape.hidden_size, shape.num_heads, shape.head_dim,
                       shape.ffn_size, ActivationName(shape.activation));
