@@ -1,49 +1,24 @@
-// Typed, range-checked access to the keys of a config.json. Thread rule: const methods from any
-// thread.
+// How the keys of a config.json, and those of a store's shape, are read: a key that is null counts
+// as absent, as transformers has it, and every failure names the key and what it may be. Plain
+// functions; any thread.
 #pragma once
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
+
+#include "src/base/json_node.h"
 
 namespace spillway {
 
-struct IntegerRange {
-  int64_t low;
-  int64_t high;
-};
+// Whose nodes throw Error kModelInconsistent for what is absent, of a wrong type or out of range.
+JsonOrigin ConfigOrigin(std::string name);
 
-// A key that is null counts as absent, as transformers has it. Every failure names the key and what
-// it may be.
-class ConfigReader {
- public:
-  // Throws: Error kModelMalformed when `root` is not an object.
-  ConfigReader(nlohmann::json root, std::string source);
+// Lifetime: as JsonNode. Throws: Error kModelMalformed when `document` is not an object.
+JsonNode ConfigRoot(const nlohmann::json& document, const JsonOrigin& origin);
 
-  const std::string& source() const { return source_; }
-  bool Has(const std::string& key) const { return Value(key) != nullptr; }
-
-  // Throws (all below): Error kModelInconsistent: absent without a fallback, wrong type, out of
-  // range.
-  int64_t Integer(const std::string& key, IntegerRange range) const;
-  int64_t Integer(const std::string& key, IntegerRange range, int64_t fallback) const;
-  bool Boolean(const std::string& key, bool fallback) const;
-  std::string Text(const std::string& key) const;
-  std::string Text(const std::string& key, std::string_view fallback) const;
-
-  // A number or a list of numbers; nullopt when absent.
-  std::optional<std::vector<int64_t>> Integers(const std::string& key, IntegerRange range) const;
-
- private:
-  const nlohmann::json* Value(const std::string& key) const;
-  [[noreturn]] void ThrowMissing(const std::string& key) const;
-  int64_t Checked(const std::string& key, const nlohmann::json& value, IntegerRange range) const;
-
-  nlohmann::json root_;
-  std::string source_;
-};
+// The distinct ones of a number or a list of numbers, in order. Throws: as Integer().
+std::vector<int64_t> DistinctIntegers(const JsonNode& node, IntegerRange range);
 
 }  // namespace spillway

@@ -5,6 +5,7 @@
 #include <array>
 #include <span>
 
+#include "src/base/json_node.h"
 #include "src/base/strict_json.h"
 
 namespace spillway {
@@ -102,7 +103,7 @@ std::vector<MatmulRate> ReadMatmul(const JsonNode& node) {
   for (const JsonNode& item : node.Items()) {
     item.ExpectKeys({"rows", "flops_per_s", "narrow_flops_per_s"});
     const int64_t least = rates.empty() ? 1 : rates.back().rows + 1;
-    rates.push_back({item.Member("rows").Integer(least, kMaxRows),
+    rates.push_back({item.Member("rows").Integer({least, kMaxRows}),
                      item.Member("flops_per_s").Number(kRate.low, kRate.high), 0.0});
     if (const auto narrow = item.Find("narrow_flops_per_s"))
       rates.back().narrow_flops_per_s = narrow->Number(kRate.low, kRate.high);
@@ -157,7 +158,7 @@ PerTier<int64_t> ReadCaps(const JsonNode& node, Tier device) {
   for (const Tier tier : kAllTiers) {
     const bool optional = tier == Tier::kGpu && device == Tier::kCpu;
     if (optional && !node.Find(TierName(tier))) continue;
-    caps[tier] = node.Member(TierName(tier)).Integer(0, kMaxCapBytes);
+    caps[tier] = node.Member(TierName(tier)).Integer({0, kMaxCapBytes});
   }
   return caps;
 }
@@ -193,7 +194,7 @@ PerLink<SharedPace> ReadBesideCompute(const JsonNode& node) {
 void ReadOrigin(const JsonNode& root, Machine& machine) {
   if (const auto isa = root.Find("isa")) machine.isa = isa->Text();
   if (const auto threads = root.Find("threads"))
-    machine.num_threads = static_cast<int>(threads->Integer(1, kMaxThreads));
+    machine.num_threads = static_cast<int>(threads->Integer({1, kMaxThreads}));
   if (const auto date = root.Find("date")) machine.date = date->Text();
   if (const auto disturbed = root.Find("disturbed")) machine.disturbed = disturbed->Text();
   if (const auto sources = root.Find("sources")) {

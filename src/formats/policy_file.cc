@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "policies/search/storage_choice.h"  // kStoredBits
+#include "src/base/json_node.h"
 #include "src/base/strict_json.h"
 #include "src/formats/kv_policy_json.h"
 
@@ -47,7 +48,7 @@ TokenAmount ReadAmount(const JsonNode& node, int64_t least) {
   const auto frac = node.Find("frac");
   const auto tokens = node.Find("tokens");
   if (frac.has_value() == tokens.has_value()) node.Refuse("must have either frac or tokens");
-  if (tokens) return {0.0, tokens->Integer(least, kMaxTokens)};
+  if (tokens) return {0.0, tokens->Integer({least, kMaxTokens})};
   const double share = frac->Number(0.0, 1.0);
   if (share == 0.0) frac->Refuse("is 0, must be more");
   return {share, 0};
@@ -90,7 +91,7 @@ KvPolicy ReadKv(const JsonNode& node) {
   }
   if (const auto sinks = node.Find("num_sinks")) {
     if (kv.kind != KvPolicyKind::kWindow) sinks->Refuse("belongs to the window policy");
-    kv.num_sinks = sinks->Integer(0, kMaxTokens);
+    kv.num_sinks = sinks->Integer({0, kMaxTokens});
   }
   return kv;
 }
@@ -104,7 +105,7 @@ DType ReadKvDType(const JsonNode& node) {
 }
 
 int ReadBits(const JsonNode& node) {
-  const int64_t bits = node.Integer(1, 16);
+  const int64_t bits = node.Integer({1, 16});
   if (std::ranges::find(kStoredBits, bits) == kStoredBits.end()) {
     node.Refuse(fmt::format("is {}, must be 16, 8 or 4", bits));
   }
@@ -122,7 +123,7 @@ std::optional<Placement> ReadPlacement(const JsonNode& root) {
 
 std::optional<int64_t> FindInteger(const JsonNode& root, const char* key, int64_t max) {
   const auto node = root.Find(key);
-  return node ? std::optional(node->Integer(1, max)) : std::nullopt;
+  return node ? std::optional(node->Integer({1, max})) : std::nullopt;
 }
 
 GivenPolicy FromDocument(const nlohmann::json& document, const JsonOrigin& origin) {

@@ -4,9 +4,9 @@
 
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "spillway/error.h"
+#include "src/base/strict_json.h"
 #include "src/requests/line_text.h"
 
 namespace spillway {
@@ -14,7 +14,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kMaxDepth = 64;
 // Far more token ids than a model has positions. A value takes 16 bytes and more: a line of 16 MiB
 // could ask for hundreds of MiB.
 constexpr std::size_t kMaxValues = std::size_t{1} << 18;
@@ -30,92 +29,21 @@ std::string Reason(std::string_view what) {
   return Printable(what, 160);
 }
 
-// Builds the value while the parser goes through the line; any handler that returns false ends it.
-class LineHandler : public nlohmann::json_sax<json> {
- public:
-  bool null() override { return Add(nullptr); }
-  bool boolean(bool value) override { return Add(value); }
-  bool number_integer(number_integer_t value) override { return Add(value); }
-  bool number_unsigned(number_unsigned_t value) override { return Add(value); }
-  bool number_float(number_float_t value, const string_t&) override { return Add(value); }
-  bool binary(binary_t&) override { return false; }
-
-  bool string(string_t& value) override {
-    fault = CheckString(value);
-    return !fault && Add(std::move(value));
+LineFault FaultOf(const JsonFault& fault) {
+  switch (fault.kind) {
+    case JsonFaultKind::kSyntax:
+      return {"invalid_json", fmt::format("column {}: {}", fault.byte, Reason(fault.detail))};
+    case JsonFaultKind::kTooDeep:
+      return {"too_deep", fmt::format("nested deeper than {} levels", kMaxStrictJsonDepth)};
+    case JsonFaultKind::kTooManyValues:
+      return {"too_many_values", fmt::format("holds more than {} values", kMaxValues)};
+    case JsonFaultKind::kKeyTwice:
+      return {"duplicate_key", fmt::format("key \"{}\" is given twice", Printable(fault.detail))};
+    case JsonFaultKind::kText:
+      break;
   }
-
-  bool key(string_t& name) override {
-    fault = CheckString(name);
-    if (fault) return false;
-    const auto [place, inserted] =
-        open_.back()->get_ref<json::object_t&>().try_emplace(std::move(name));
-    if (!inserted) {
-      return Stop(
-          {"duplicate_key", fmt::format("key \"{}\" is given twice", Printable(place->first))});
-    }
-    member_ = &place->second;
-    return true;
-  }
-
-  bool start_object(std::size_t) override { return Open(json::object()); }
-  bool start_array(std::size_t) override { return Open(json::array()); }
-  bool end_object() override { return Close(); }
-  bool end_array() override { return Close(); }
-
-  bool parse_error(std::size_t column, const std::string&, const json::exception& error) override {
-    return Stop({"invalid_json", fmt::format("column {}: {}", column, Reason(error.what()))});
-  }
-
-  json value;
-  MaybeFault fault;
-
- private:
-  bool Stop(LineFault why) {
-    fault = std::move(why);
-    return false;
-  }
-
-  template <typename Value>
-  json* Place(Value&& added) {
-    if (open_.empty()) return &(value = std::forward<Value>(added));
-    json& parent = *open_.back();
-    if (parent.is_object()) return &(*member_ = std::forward<Value>(added));
-    auto& items = parent.get_ref<json::array_t&>();
-    return &items.emplace_back(std::forward<Value>(added));
-  }
-
-  template <typename Value>
-  bool Add(Value&& added) {
-    if (!Count()) return false;
-    Place(std::forward<Value>(added));
-    return true;
-  }
-
-  bool Count() {
-    if (++num_values_ <= kMaxValues) return true;
-    return Stop({"too_many_values", fmt::format("holds more than {} values", kMaxValues)});
-  }
-
-  bool Open(json container) {
-    if (!Count()) return false;
-    if (open_.size() == kMaxDepth) {
-      return Stop({"too_deep", fmt::format("nested deeper than {} levels", kMaxDepth)});
-    }
-    open_.push_back(Place(std::move(container)));
-    return true;
-  }
-
-  bool Close() {
-    open_.pop_back();
-    return true;
-  }
-
-  // A child is only added to the innermost, so that the pointers stay good.
-  std::vector<json*> open_;
-  json* member_ = nullptr;
-  std::size_t num_values_ = 0;
-};
+  return CheckString(fault.detail).value();
+}
 
 }  // namespace
 
@@ -125,11 +53,10 @@ std::variant<json, LineFault> ParseLineJson(std::string_view line) {
     return LineFault{"invalid_json",
                      "column 1: a byte order mark is only accepted at the start of the file"};
   }
-  LineHandler handler;
-  const bool parsed = json::sax_parse(line, &handler);
-  SPILLWAY_CHECK(parsed == !handler.fault.has_value());
-  if (handler.fault) return std::move(*handler.fault);
-  return std::move(handler.value);
+  const auto is_fine = [](std::string_view text) { return !CheckString(text); };
+  std::variant<json, JsonFault> parsed = ParseStrictJson(line, kMaxValues, is_fine);
+  if (const auto* fault = std::get_if<JsonFault>(&parsed)) return FaultOf(*fault);
+  return std::move(std::get<json>(parsed));
 }
 
 }  // namespace spillway

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "spillway/error.h"
@@ -29,56 +30,55 @@ constexpr std::array<std::pair<Activation, std::string_view>, 4> kActivations = 
 
 constexpr std::array kDTypes = {DType::kF16, DType::kBF16};
 
-[[noreturn]] void ThrowContradiction(const std::string& source, std::string_view what) {
-  throw Error(ErrorCode::kModelInconsistent,
-              fmt::format("{}: {}; convert the model again", Printable(source), what));
+[[noreturn]] void RefuseShape(const JsonNode& shape, std::string_view what) {
+  shape.Refuse(what, "convert the model again");
 }
 
-Activation ReadActivation(const ConfigReader& reader) {
-  const std::string found = reader.Text("activation");
+Activation ReadActivation(const JsonNode& json) {
+  const std::string found = json.Member("activation").Text();
   for (const auto& [activation, name] : kActivations) {
     if (name == found) return activation;
   }
-  ThrowContradiction(reader.source(),
-                     fmt::format("\"activation\" is \"{}\", which is none", Printable(found, 40)));
+  RefuseShape(json, fmt::format("\"activation\" is \"{}\", which is none", Printable(found, 40)));
 }
 
-DType ReadDType(const ConfigReader& reader) {
-  const std::string found = reader.Text("dtype");
+DType ReadDType(const JsonNode& json) {
+  const std::string found = json.Member("dtype").Text();
   for (const DType dtype : kDTypes) {
     if (DTypeName(dtype) == found) return dtype;
   }
-  ThrowContradiction(reader.source(),
-                     fmt::format("\"dtype\" is \"{}\", which is none", Printable(found, 40)));
+  RefuseShape(json, fmt::format("\"dtype\" is \"{}\", which is none", Printable(found, 40)));
 }
 
-int ReadWeightBits(const ConfigReader& reader) {
-  if (!reader.Has("weight_bits")) return 16;
-  const int64_t bits = reader.Integer("weight_bits", {1, 16});
+int ReadWeightBits(const JsonNode& json) {
+  const std::optional<JsonNode> found = json.Find("weight_bits");
+  if (!found) return 16;
+  const int64_t bits = found->Integer({1, 16});
   if (bits == 8 || bits == 4) return static_cast<int>(bits);
-  ThrowContradiction(reader.source(), fmt::format("\"weight_bits\" is {}, not 8 or 4", bits));
+  RefuseShape(json, fmt::format("\"weight_bits\" is {}, not 8 or 4", bits));
 }
 
-double ReadEpsilon(const Json& json, const std::string& source) {
-  const auto found = json.find("norm_epsilon");
-  const double value = found != json.end() && found->is_number_float() ? found->get<double>() : 0.0;
+double ReadEpsilon(const JsonNode& json) {
+  const std::optional<JsonNode> found = json.Find("norm_epsilon");
+  const bool is_real = found && found->value().is_number_float();
+  const double value = is_real ? found->value().get<double>() : 0.0;
   if (value > 0.0 && value < 1.0) return value;
-  ThrowContradiction(source, "\"norm_epsilon\" is not a number between 0 and 1");
+  RefuseShape(json, "\"norm_epsilon\" is not a number between 0 and 1");
 }
 
-void ReadTokenIds(const ConfigReader& reader, ModelShape& shape) {
+void ReadTokenIds(const JsonNode& json, ModelShape& shape) {
   const IntegerRange ids = {-1, shape.vocab_size - 1};
-  shape.bos = static_cast<TokenId>(reader.Integer("bos", ids));
-  shape.pad = static_cast<TokenId>(reader.Integer("pad", ids));
-  for (const int64_t id : reader.Integers("eos", ids).value_or(std::vector<int64_t>{})) {
+  shape.bos = static_cast<TokenId>(json.Member("bos").Integer(ids));
+  shape.pad = static_cast<TokenId>(json.Member("pad").Integer(ids));
+  const std::optional<JsonNode> eos = json.Find("eos");
+  for (const int64_t id : eos ? DistinctIntegers(*eos, ids) : std::vector<int64_t>{})
     shape.eos.push_back(static_cast<TokenId>(id));
-  }
 }
 
-void CheckHeads(const ModelShape& shape, const std::string& source) {
+void CheckHeads(const ModelShape& shape, const JsonNode& json) {
   const bool fits = shape.num_heads * shape.head_dim == shape.hidden_size &&
                     shape.num_heads % shape.num_kv_heads == 0;
-  if (!fits) ThrowContradiction(source, "the numbers of heads do not fit the hidden size");
+  if (!fits) RefuseShape(json, "the numbers of heads do not fit the hidden size");
 }
 
 }  // namespace
@@ -114,11 +114,12 @@ Json ShapeToJson(const ModelShape& shape) {
   return json;
 }
 
-ModelShape ShapeFromJson(const Json& json, const std::string& source) {
-  const ConfigReader reader(json, source);
+ModelShape ShapeFromJson(const Json& document, const std::string& source) {
+  const JsonOrigin origin = ConfigOrigin(source);
+  const JsonNode json = ConfigRoot(document, origin);
   ModelShape shape;
-  shape.name = reader.Text("name");
-  shape.family = reader.Text("family");
+  shape.name = json.Member("name").Text();
+  shape.family = json.Member("family").Text();
   // Those that Layers() knows; it takes no others.
   if (shape.family != "opt") {
     throw Error(
@@ -127,27 +128,27 @@ ModelShape ShapeFromJson(const Json& json, const std::string& source) {
                     "family",
                     Printable(source), Printable(shape.family, 40)));
   }
-  shape.num_layers = reader.Integer("num_layers", kLayers);
-  shape.hidden_size = reader.Integer("hidden_size", kSizes);
-  shape.ffn_size = reader.Integer("ffn_size", kSizes);
-  shape.num_heads = reader.Integer("num_heads", kHeads);
-  shape.num_kv_heads = reader.Integer("num_kv_heads", kHeads);
-  shape.head_dim = reader.Integer("head_dim", kSizes);
-  shape.vocab_size = reader.Integer("vocab_size", {1, kRows.high});
-  shape.max_positions = reader.Integer("max_positions", {1, kRows.high});
-  shape.position_offset = reader.Integer("position_offset", kRows);
-  shape.embed_size = reader.Integer("embed_size", kSizes);
-  shape.activation = ReadActivation(reader);
-  shape.pre_norm = reader.Boolean("pre_norm", true);
-  shape.final_norm = reader.Boolean("final_norm", true);
-  shape.norm_affine = reader.Boolean("norm_affine", true);
-  shape.linear_bias = reader.Boolean("linear_bias", true);
-  shape.tied_head = reader.Boolean("tied_head", true);
-  shape.norm_epsilon = ReadEpsilon(json, source);
-  shape.dtype = ReadDType(reader);
-  shape.weight_bits = ReadWeightBits(reader);
-  ReadTokenIds(reader, shape);
-  CheckHeads(shape, source);
+  shape.num_layers = json.Member("num_layers").Integer(kLayers);
+  shape.hidden_size = json.Member("hidden_size").Integer(kSizes);
+  shape.ffn_size = json.Member("ffn_size").Integer(kSizes);
+  shape.num_heads = json.Member("num_heads").Integer(kHeads);
+  shape.num_kv_heads = json.Member("num_kv_heads").Integer(kHeads);
+  shape.head_dim = json.Member("head_dim").Integer(kSizes);
+  shape.vocab_size = json.Member("vocab_size").Integer({1, kRows.high});
+  shape.max_positions = json.Member("max_positions").Integer({1, kRows.high});
+  shape.position_offset = json.Member("position_offset").Integer(kRows);
+  shape.embed_size = json.Member("embed_size").Integer(kSizes);
+  shape.activation = ReadActivation(json);
+  shape.pre_norm = json.Boolean("pre_norm", true);
+  shape.final_norm = json.Boolean("final_norm", true);
+  shape.norm_affine = json.Boolean("norm_affine", true);
+  shape.linear_bias = json.Boolean("linear_bias", true);
+  shape.tied_head = json.Boolean("tied_head", true);
+  shape.norm_epsilon = ReadEpsilon(json);
+  shape.dtype = ReadDType(json);
+  shape.weight_bits = ReadWeightBits(json);
+  ReadTokenIds(json, shape);
+  CheckHeads(shape, json);
   return shape;
 }
 

@@ -12,6 +12,6 @@ nlohmann::json ShapeToJson(const ModelShape& shape);
 
 // Throws: Error kModelMalformed, kModelInconsistent (a field is missing, has the wrong type, is out
 // of range or contradicts another), kModelUnsupported (family). `source` is what messages call it.
-ModelShape ShapeFromJson(const nlohmann::json& json, const std::string& source);
+ModelShape ShapeFromJson(const nlohmann::json& document, const std::string& source);
 
 }  // namespace spillway

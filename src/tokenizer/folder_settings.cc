@@ -20,38 +20,35 @@ constexpr std::array<std::string_view, 7> kSpecialKeys = {
 
 // A token is written as its text or as an object with flags. `special`: what a text, or an object
 // without it, means.
-AddedToken ReadToken(const json& value, std::string_view key, bool special,
-                     const std::filesystem::path& file) {
+AddedToken ReadToken(const JsonNode& node, std::string_view key, bool special) {
   AddedToken token;
   token.special = special;
-  if (value.is_string()) {
-    token.content = value.get<std::string>();
+  if (node.value().is_string()) {
+    token.content = node.Text();
     token.normalized = !special;
     return token;
   }
-  if (!value.is_object())
-    RefuseTokenizer(file, fmt::format("\"{}\" is neither a token nor an object", key));
-  token.content = JsonString(value, "content", "", file);
-  token.special = JsonBool(value, "special", special, file);
-  token.lstrip = JsonBool(value, "lstrip", false, file);
-  token.rstrip = JsonBool(value, "rstrip", false, file);
-  token.single_word = JsonBool(value, "single_word", false, file);
-  token.normalized = JsonBool(value, "normalized", !token.special, file);
+  if (!node.value().is_object())
+    node.Refuse(fmt::format("\"{}\" is neither a token nor an object", key));
+  token.content = node.Text("content", "");
+  token.special = node.Boolean("special", special);
+  token.lstrip = node.Boolean("lstrip", false);
+  token.rstrip = node.Boolean("rstrip", false);
+  token.single_word = node.Boolean("single_word", false);
+  token.normalized = node.Boolean("normalized", !token.special);
   return token;
 }
 
 // "added_tokens_decoder": {"id": {flags}}, in the order of ids.
-std::vector<AddedToken> ReadAddedTokensDecoder(const json& decoder,
-                                               const std::filesystem::path& file) {
-  if (!decoder.is_object()) RefuseTokenizer(file, "\"added_tokens_decoder\" is not an object");
+std::vector<AddedToken> ReadAddedTokensDecoder(const JsonNode& decoder) {
+  if (!decoder.value().is_object()) decoder.Refuse("\"added_tokens_decoder\" is not an object");
   std::map<long, AddedToken> by_id;
-  for (const auto& [id, value] : decoder.items()) {
+  for (const auto& [id, value] : decoder.value().items()) {
     const bool is_number =
         !id.empty() && id.size() <= 10 && id.find_first_not_of("0123456789") == std::string::npos;
     if (!is_number)
-      RefuseTokenizer(file,
-                      fmt::format("\"added_tokens_decoder\" has the id \"{}\"", Printable(id)));
-    by_id[std::stol(id)] = ReadToken(value, "added_tokens_decoder", false, file);
+      decoder.Refuse(fmt::format("\"added_tokens_decoder\" has the id \"{}\"", Printable(id)));
+    by_id[std::stol(id)] = ReadToken({value, decoder.origin()}, "added_tokens_decoder", false);
   }
   std::vector<AddedToken> tokens;
   for (auto& [id, token] : by_id) tokens.push_back(std::move(token));
@@ -60,19 +57,17 @@ std::vector<AddedToken> ReadAddedTokensDecoder(const json& decoder,
 
 // added_tokens.json, {"token": id}, in the order of ids: what was added before added_tokens_decoder
 // existed.
-std::vector<AddedToken> ReadAddedTokensFile(const json& tokens,
-                                            const std::vector<AddedToken>& named,
-                                            const std::filesystem::path& file) {
+std::vector<AddedToken> ReadAddedTokensFile(const JsonNode& tokens,
+                                            const std::vector<AddedToken>& named) {
   std::map<TokenId, AddedToken> by_id;
-  for (const auto& [content, id] : tokens.items()) {
+  for (const auto& [content, id] : tokens.value().items()) {
     AddedToken token;
     token.content = content;
     token.special = std::any_of(named.begin(), named.end(),
                                 [&](const AddedToken& other) { return other.content == content; });
     token.normalized = !token.special;
-    if (!by_id.emplace(JsonTokenId(id, content, file), token).second) {
-      RefuseTokenizer(file,
-                      fmt::format("the id of \"{}\" belongs to two tokens", Printable(content)));
+    if (!by_id.emplace(JsonTokenId(id, content, tokens), token).second) {
+      tokens.Refuse(fmt::format("the id of \"{}\" belongs to two tokens", Printable(content)));
     }
   }
   std::vector<AddedToken> out;
@@ -80,10 +75,9 @@ std::vector<AddedToken> ReadAddedTokensFile(const json& tokens,
   return out;
 }
 
-std::optional<bool> OptionalBool(const json& object, const char* key,
-                                 const std::filesystem::path& file) {
-  if (!object.contains(key) || object[key].is_null()) return std::nullopt;
-  return JsonBool(object, key, false, file);
+std::optional<bool> OptionalBool(const JsonNode& object, const char* key) {
+  const std::optional<JsonNode> found = object.Find(key);
+  return found && !found->value().is_null() ? std::optional(found->Boolean()) : std::nullopt;
 }
 
 // What transformers' classes take for a token that no file names; empty for none.
@@ -97,14 +91,14 @@ std::string_view DefaultToken(std::string_view tokenizer_class, std::string_view
   return key == "pad_token" && is_neox ? "<|padding|>" : "";
 }
 
-void ReadNamedTokens(const json& config, FolderSettings& settings) {
+void ReadNamedTokens(const JsonNode& config, FolderSettings& settings) {
   for (const std::string_view key : kSpecialKeys) {
-    const auto member = config.find(key);
+    const std::optional<JsonNode> member = config.Find(key);
     AddedToken token;
-    if (member == config.end()) {
+    if (!member) {
       token.content = DefaultToken(settings.tokenizer_class, key);
-    } else if (!member->is_null()) {
-      token = ReadToken(*member, key, true, settings.file);
+    } else if (!member->value().is_null()) {
+      token = ReadToken(*member, key, true);
     }
     if (token.content.empty()) continue;
     token.special = true;
@@ -113,12 +107,12 @@ void ReadNamedTokens(const json& config, FolderSettings& settings) {
     settings.named_tokens.push_back(std::move(token));
   }
   // Two names of one list; releases differ.
-  const char* key = config.contains("extra_special_tokens") ? "extra_special_tokens"
-                                                            : "additional_special_tokens";
-  const auto extra = config.find(key);
-  if (extra == config.end() || !extra->is_array()) return;
-  for (const json& value : *extra) {
-    AddedToken token = ReadToken(value, key, true, settings.file);
+  const char* key =
+      config.Find("extra_special_tokens") ? "extra_special_tokens" : "additional_special_tokens";
+  const std::optional<JsonNode> extra = config.Find(key);
+  if (!extra || !extra->value().is_array()) return;
+  for (const JsonNode& value : extra->Items()) {
+    AddedToken token = ReadToken(value, key, true);
     token.special = true;
     settings.named_tokens.push_back(std::move(token));
   }
@@ -132,31 +126,42 @@ std::string ClassOf(std::string named, std::string_view model_type) {
   return model_type == "gpt_neox" ? "GPTNeoXTokenizer" : "";
 }
 
+// Empty where no file says it.
+std::string ModelTypeOf(const std::filesystem::path& file) {
+  const std::optional<json> document = ReadOptionalJsonObject(file);
+  if (!document) return "";
+  const JsonOrigin origin = TokenizerOrigin(file);
+  return JsonNode(*document, origin).Text("model_type", "");
+}
+
 }  // namespace
 
 FolderSettings ReadFolderSettings(const std::filesystem::path& folder) {
   FolderSettings settings;
   settings.file = folder / "tokenizer_config.json";
-  json config = ReadOptionalJsonObject(settings.file).value_or(json::object());
-  if (const auto model = ReadOptionalJsonObject(folder / "config.json")) {
-    settings.model_type = JsonString(*model, "model_type", "", folder / "config.json");
+  json document = ReadOptionalJsonObject(settings.file).value_or(json::object());
+  settings.model_type = ModelTypeOf(folder / "config.json");
+  const bool has_decoder = document.contains("added_tokens_decoder");
+  if (!has_decoder) {
+    if (const auto map = ReadOptionalJsonObject(folder / "special_tokens_map.json")) {
+      for (const auto& [key, value] : map->items()) document[key] = value;
+    }
   }
-  if (config.contains("added_tokens_decoder")) {
-    settings.added_tokens = ReadAddedTokensDecoder(config["added_tokens_decoder"], settings.file);
-  } else if (const auto map = ReadOptionalJsonObject(folder / "special_tokens_map.json")) {
-    for (const auto& [key, value] : map->items()) config[key] = value;
-  }
-  settings.tokenizer_class =
-      ClassOf(JsonString(config, "tokenizer_class", "", settings.file), settings.model_type);
-  settings.add_bos = OptionalBool(config, "add_bos_token", settings.file);
-  settings.add_eos = OptionalBool(config, "add_eos_token", settings.file);
-  settings.add_prefix_space = OptionalBool(config, "add_prefix_space", settings.file);
-  settings.legacy = JsonBool(config, "legacy", false, settings.file);
+  const JsonOrigin origin = TokenizerOrigin(settings.file);
+  const JsonNode config(document, origin);
+  if (has_decoder)
+    settings.added_tokens = ReadAddedTokensDecoder(config.Member("added_tokens_decoder"));
+  settings.tokenizer_class = ClassOf(config.Text("tokenizer_class", ""), settings.model_type);
+  settings.add_bos = OptionalBool(config, "add_bos_token");
+  settings.add_eos = OptionalBool(config, "add_eos_token");
+  settings.add_prefix_space = OptionalBool(config, "add_prefix_space");
+  settings.legacy = config.Boolean("legacy", false);
   ReadNamedTokens(config, settings);
+  if (config.Find("added_tokens_decoder")) return settings;
   const std::filesystem::path added_file = folder / "added_tokens.json";
-  if (config.contains("added_tokens_decoder")) return settings;
   if (const auto added = ReadOptionalJsonObject(added_file)) {
-    settings.added_tokens = ReadAddedTokensFile(*added, settings.named_tokens, added_file);
+    const JsonOrigin added_origin = TokenizerOrigin(added_file);
+    settings.added_tokens = ReadAddedTokensFile({*added, added_origin}, settings.named_tokens);
   }
   return settings;
 }

@@ -68,8 +68,9 @@ FolderSettings WithOptDefaults(FolderSettings settings, const StringMap<TokenId>
 BpeParts ReadGpt2Files(const std::filesystem::path& folder, const FolderSettings& given,
                        int64_t vocab_rows) {
   const std::filesystem::path vocab_file = folder / "vocab.json";
-  StringMap<TokenId> vocabulary =
-      ReadVocabulary(ReadJsonObject(vocab_file), vocab_rows, vocab_file);
+  const nlohmann::json document = ReadJsonObject(vocab_file);
+  const JsonOrigin origin = TokenizerOrigin(vocab_file);
+  StringMap<TokenId> vocabulary = ReadVocabulary({document, origin}, vocab_rows, vocab_file);
   const FolderSettings settings = WithOptDefaults(given, vocabulary);
   std::vector<AddedToken> added = PlaceAddedTokens(settings.added_tokens, settings.named_tokens,
                                                    vocabulary, vocab_rows, settings.file);

@@ -26,7 +26,7 @@ constexpr std::size_t kMaxValues = 8'000'000;
 }  // namespace
 
 void RefuseTokenizer(const std::filesystem::path& file, const std::string& what,
-                     const std::string& remedy) {
+                     std::string_view remedy) {
   throw Error(ErrorCode::kTokenizer,
               fmt::format("{}: {}; {}", Printable(file.filename().string()), what, remedy));
 }
@@ -69,30 +69,21 @@ std::optional<json> ReadOptionalJsonObject(const std::filesystem::path& file) {
   return ReadJsonObject(file);
 }
 
-bool JsonBool(const json& object, const char* key, bool fallback,
-              const std::filesystem::path& file) {
-  const auto member = object.find(key);
-  if (member == object.end() || member->is_null()) return fallback;
-  if (!member->is_boolean()) RefuseTokenizer(file, fmt::format("\"{}\" is not true or false", key));
-  return member->get<bool>();
+JsonOrigin TokenizerOrigin(const std::filesystem::path& file) {
+  return {.name = file.filename().string(),
+          .code = ErrorCode::kTokenizer,
+          .remedy = kTokenizerRemedy,
+          .wording = JsonWording::kShort};
 }
 
-std::string JsonString(const json& object, const char* key, const std::string& fallback,
-                       const std::filesystem::path& file) {
-  const auto member = object.find(key);
-  if (member == object.end() || member->is_null()) return fallback;
-  if (!member->is_string()) RefuseTokenizer(file, fmt::format("\"{}\" is not a string", key));
-  return member->get<std::string>();
-}
-
-int32_t JsonTokenId(const json& value, std::string_view token, const std::filesystem::path& file) {
+int32_t JsonTokenId(const json& value, std::string_view token, const JsonNode& place) {
   constexpr uint64_t kMaxId = std::numeric_limits<int32_t>::max() - 1;
   if (value.is_number_unsigned() && value.get<uint64_t>() <= kMaxId)
     return static_cast<int32_t>(value.get<uint64_t>());
   const std::string seen =
       value.is_number() ? Printable(value.dump(), 24) : std::string(value.type_name());
-  RefuseTokenizer(file, fmt::format("the id of \"{}\" is {}, not an integer from 0 to {}",
-                                    Printable(token), seen, kMaxId));
+  place.Refuse(fmt::format("the id of \"{}\" is {}, not an integer from 0 to {}", Printable(token),
+                           seen, kMaxId));
 }
 
 }  // namespace spillway

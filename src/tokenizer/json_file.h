@@ -6,14 +6,19 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
+
+#include "src/base/json_node.h"
 
 namespace spillway {
 
+inline constexpr std::string_view kTokenizerRemedy =
+    "take the file from the model's own folder again";
+
 // Throws: Error kTokenizer with "<file name>: <what>; <what to do>". `what` holds file-supplied
 // text through Printable() only.
-[[noreturn]] void RefuseTokenizer(
-    const std::filesystem::path& file, const std::string& what,
-    const std::string& remedy = "take the file from the model's own folder again");
+[[noreturn]] void RefuseTokenizer(const std::filesystem::path& file, const std::string& what,
+                                  std::string_view remedy = kTokenizerRemedy);
 
 // The bytes of a regular file. Throws: Error kModelMissing when it is not there or cannot be read,
 // kTokenizer when it is larger than 256 MiB or empty.
@@ -26,16 +31,11 @@ nlohmann::json ReadJsonObject(const std::filesystem::path& file);
 // nullopt when there is no such file.
 std::optional<nlohmann::json> ReadOptionalJsonObject(const std::filesystem::path& file);
 
-// The member `key` of `object`: `fallback` when absent or null.
-// Throws: Error kTokenizer when it has another type. `file` is for the message.
-bool JsonBool(const nlohmann::json& object, const char* key, bool fallback,
-              const std::filesystem::path& file);
-std::string JsonString(const nlohmann::json& object, const char* key, const std::string& fallback,
-                       const std::filesystem::path& file);
+// How the nodes of a tokenizer's file refuse: as RefuseTokenizer.
+JsonOrigin TokenizerOrigin(const std::filesystem::path& file);
 
-// A token id: an integer in 0 .. 2^31 - 2. Throws: Error kTokenizer; `token` names the entry in the
-// message.
-int32_t JsonTokenId(const nlohmann::json& value, std::string_view token,
-                    const std::filesystem::path& file);
+// A token id: an integer in 0 .. 2^31 - 2. Throws: as `place` refuses; `token` names the entry in
+// the message.
+int32_t JsonTokenId(const nlohmann::json& value, std::string_view token, const JsonNode& place);
 
 }  // namespace spillway

@@ -3,10 +3,10 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
-#include <nlohmann/json.hpp>
+#include <string>
 #include <vector>
 
+#include "src/base/json_node.h"
 #include "src/tokenizer/decoder.h"
 #include "src/tokenizer/normalizer.h"
 #include "src/tokenizer/pre_tokenizer.h"
@@ -20,15 +20,12 @@ struct Frame {
   std::vector<TokenId> end;
 };
 
-std::vector<NormalizerStep> ReadNormalizer(const nlohmann::json& part,
-                                           const std::filesystem::path& file);
-std::vector<PreTokenizerStep> ReadPreTokenizer(const nlohmann::json& part,
-                                               const std::filesystem::path& file);
-Frame ReadPostProcessor(const nlohmann::json& part, const std::filesystem::path& file);
-Decoder ReadDecoder(const nlohmann::json& part, const std::filesystem::path& file);
+std::vector<NormalizerStep> ReadNormalizer(const JsonNode& part);
+std::vector<PreTokenizerStep> ReadPreTokenizer(const JsonNode& part);
+Frame ReadPostProcessor(const JsonNode& part);
+Decoder ReadDecoder(const JsonNode& part);
 
-// part["type"], also for messages. Throws: when `part` is no object with a string there.
-std::string PartType(const nlohmann::json& part, const char* what,
-                     const std::filesystem::path& file);
+// The member "type", also for messages. Throws: when `part` is no object with a string there.
+std::string PartType(const JsonNode& part, const char* what);
 
 }  // namespace spillway

@@ -19,43 +19,40 @@ using Path = std::filesystem::path;
 constexpr std::size_t kMaxMerges = 4'000'000;
 
 // The member, or null when absent, as the reference reads optional parts.
-const json& OptionalMember(const json& object, const char* key) {
+JsonNode OptionalMember(const JsonNode& object, const char* key) {
   static const json null;
-  const auto member = object.find(key);
-  return member == object.end() ? null : *member;
+  return object.Find(key).value_or(JsonNode(null, object.origin()));
 }
 
-void CheckModelType(const json& model, const Path& file) {
-  if (!model.is_object()) RefuseTokenizer(file, "has no \"model\"");
+void CheckModelType(const JsonNode& model) {
+  if (!model.value().is_object()) model.Refuse("has no \"model\"");
   // Files of the first releases do not name the type; only BPE has merges.
-  const std::string type =
-      JsonString(model, "type", model.contains("merges") ? "BPE" : "(none)", file);
+  const std::string type = model.Text("type", model.value().contains("merges") ? "BPE" : "(none)");
   const auto refuse = [&](const std::string& what) {
-    RefuseTokenizer(file, fmt::format("{} is not supported", what),
-                    "convert the model's tokenizer to byte-level BPE or SentencePiece");
+    model.Refuse(fmt::format("{} is not supported", what),
+                 "convert the model's tokenizer to byte-level BPE or SentencePiece");
   };
   if (type != "BPE") refuse(fmt::format("the model \"{}\"", Printable(type)));
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-    if (!JsonString(model, key, "", file).empty())
-      refuse(fmt::format("a BPE model with \"{}\"", key));
+    if (!model.Text(key, "").empty()) refuse(fmt::format("a BPE model with \"{}\"", key));
   }
-  const json& dropout = OptionalMember(model, "dropout");
+  const json& dropout = OptionalMember(model, "dropout").value();
   if (!dropout.is_null() && !(dropout.is_number() && dropout.get<double>() == 0.0))
     refuse("a BPE model with \"dropout\"");
 }
 
-BpeOptions ReadOptions(const json& model, const Path& file) {
+BpeOptions ReadOptions(const JsonNode& model) {
   BpeOptions options;
-  if (!OptionalMember(model, "unk_token").is_null())
-    options.unknown = JsonString(model, "unk_token", "", file);
-  options.fuse_unknown = JsonBool(model, "fuse_unk", false, file);
-  options.byte_fallback = JsonBool(model, "byte_fallback", false, file);
-  options.ignore_merges = JsonBool(model, "ignore_merges", false, file);
+  if (!OptionalMember(model, "unk_token").value().is_null())
+    options.unknown = model.Text("unk_token", "");
+  options.fuse_unknown = model.Boolean("fuse_unk", false);
+  options.byte_fallback = model.Boolean("byte_fallback", false);
+  options.ignore_merges = model.Boolean("ignore_merges", false);
   return options;
 }
 
 // "left right" or ["left", "right"].
-BpeModel::Merge ReadMerge(const json& merge, std::size_t number, const Path& file) {
+BpeModel::Merge ReadMerge(const json& merge, std::size_t number, const JsonNode& list) {
   if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
     return {merge[0].get<std::string>(), merge[1].get<std::string>()};
   }
@@ -65,66 +62,63 @@ BpeModel::Merge ReadMerge(const json& merge, std::size_t number, const Path& fil
     if (space != std::string::npos && text.find(' ', space + 1) == std::string::npos)
       return {text.substr(0, space), text.substr(space + 1)};
   }
-  RefuseTokenizer(file,
-                  fmt::format("merge {} is neither \"left right\" nor a pair of tokens", number));
+  list.Refuse(fmt::format("merge {} is neither \"left right\" nor a pair of tokens", number));
 }
 
-std::vector<BpeModel::Merge> ReadMerges(const json& list, const Path& file) {
-  if (!list.is_array()) RefuseTokenizer(file, "\"merges\" is not a list");
-  if (list.size() > kMaxMerges)
-    RefuseTokenizer(file, fmt::format("has more than {} merges", kMaxMerges));
+std::vector<BpeModel::Merge> ReadMerges(const JsonNode& list) {
+  if (!list.value().is_array()) list.Refuse("\"merges\" is not a list");
+  if (list.value().size() > kMaxMerges)
+    list.Refuse(fmt::format("has more than {} merges", kMaxMerges));
   std::vector<BpeModel::Merge> merges;
-  merges.reserve(list.size());
-  for (const json& merge : list) {
+  merges.reserve(list.value().size());
+  for (const json& merge : list.value()) {
     const bool is_version =
         merge.is_string() && merge.get_ref<const std::string&>().starts_with("#version");
-    if (!is_version) merges.push_back(ReadMerge(merge, merges.size() + 1, file));
+    if (!is_version) merges.push_back(ReadMerge(merge, merges.size() + 1, list));
   }
   return merges;
 }
 
 // With byte fallback, a token that looks like a byte's must be one: "<0xZZ>" would turn up in the
 // output as it is.
-void CheckByteTokens(const StringMap<TokenId>& vocabulary, const Path& file) {
+void CheckByteTokens(const StringMap<TokenId>& vocabulary, const JsonNode& model) {
   for (const auto& [token, id] : vocabulary) {
     if (!token.starts_with("<0x") || !token.ends_with('>') || token.size() > 8) continue;
     if (!ByteOfToken(token))
-      RefuseTokenizer(file,
-                      fmt::format("the byte token \"{}\" does not name a byte", Printable(token)));
+      model.Refuse(fmt::format("the byte token \"{}\" does not name a byte", Printable(token)));
   }
 }
 
-std::vector<AddedToken> ReadAddedTokens(const json& list, const Path& file) {
+std::vector<AddedToken> ReadAddedTokens(const JsonNode& list) {
   std::vector<AddedToken> tokens;
-  if (list.is_null()) return tokens;
-  if (!list.is_array()) RefuseTokenizer(file, "\"added_tokens\" is not a list");
+  if (list.value().is_null()) return tokens;
   StringMap<bool> contents;
   std::unordered_set<TokenId> ids;
-  for (const json& entry : list) {
-    if (!entry.is_object()) RefuseTokenizer(file, "an added token is not an object");
+  for (const JsonNode& entry : list.Items()) {
+    if (!entry.value().is_object()) entry.Refuse("an added token is not an object");
     AddedToken token;
-    token.content = JsonString(entry, "content", "", file);
-    token.id = JsonTokenId(OptionalMember(entry, "id"), token.content, file);
-    token.special = JsonBool(entry, "special", false, file);
-    token.single_word = JsonBool(entry, "single_word", false, file);
-    token.lstrip = JsonBool(entry, "lstrip", false, file);
-    token.rstrip = JsonBool(entry, "rstrip", false, file);
-    token.normalized = JsonBool(entry, "normalized", !token.special, file);
+    token.content = entry.Text("content", "");
+    token.id = JsonTokenId(OptionalMember(entry, "id").value(), token.content, entry);
+    token.special = entry.Boolean("special", false);
+    token.single_word = entry.Boolean("single_word", false);
+    token.lstrip = entry.Boolean("lstrip", false);
+    token.rstrip = entry.Boolean("rstrip", false);
+    token.normalized = entry.Boolean("normalized", !token.special);
     if (!contents.try_emplace(token.content, true).second)
-      RefuseTokenizer(file,
-                      fmt::format("the added token \"{}\" occurs twice", Printable(token.content)));
+      entry.Refuse(fmt::format("the added token \"{}\" occurs twice", Printable(token.content)));
     if (!ids.insert(token.id).second)
-      RefuseTokenizer(file, fmt::format("the id {} belongs to two added tokens", token.id));
+      entry.Refuse(fmt::format("the id {} belongs to two added tokens", token.id));
     tokens.push_back(std::move(token));
   }
   return tokens;
 }
 
-BpeModel ReadModel(const json& model, BpeOptions options, const Path& file, int64_t vocab_rows) {
+BpeModel ReadModel(const JsonNode& model, BpeOptions options, const Path& file,
+                   int64_t vocab_rows) {
   StringMap<TokenId> vocabulary = ReadVocabulary(OptionalMember(model, "vocab"), vocab_rows, file);
-  if (options.byte_fallback) CheckByteTokens(vocabulary, file);
+  if (options.byte_fallback) CheckByteTokens(vocabulary, model);
   try {
-    return BpeModel(std::move(vocabulary), ReadMerges(OptionalMember(model, "merges"), file),
+    return BpeModel(std::move(vocabulary), ReadMerges(OptionalMember(model, "merges")),
                     std::move(options));
   } catch (const std::invalid_argument& fault) {
     RefuseTokenizer(file, fault.what());
@@ -144,8 +138,8 @@ ClassParts PartsOf(const FolderSettings& settings, const Decoder& decoder) {
   return is_llama ? ClassParts::kLlama : ClassParts::kAsInFile;
 }
 
-BpeOptions OptionsOf(ClassParts parts, const json& model, const Path& file) {
-  if (parts == ClassParts::kAsInFile) return ReadOptions(model, file);
+BpeOptions OptionsOf(ClassParts parts, const JsonNode& model) {
+  if (parts == ClassParts::kAsInFile) return ReadOptions(model);
   BpeOptions options;
   options.fuse_unknown = options.byte_fallback = parts == ClassParts::kLlama;
   return options;
@@ -198,22 +192,24 @@ std::vector<AddedToken> SettingsTokens(const FolderSettings& settings) {
 }  // namespace
 
 BpeParts ReadTokenizerJson(const Path& file, const FolderSettings& settings, int64_t vocab_rows) {
-  const json document = ReadJsonObject(file);
-  const json& model_part = OptionalMember(document, "model");
-  CheckModelType(model_part, file);
-  Decoder decoder = ReadDecoder(OptionalMember(document, "decoder"), file);
+  const json text = ReadJsonObject(file);
+  const JsonOrigin origin = TokenizerOrigin(file);
+  const JsonNode document(text, origin);
+  const JsonNode model_part = OptionalMember(document, "model");
+  CheckModelType(model_part);
+  Decoder decoder = ReadDecoder(OptionalMember(document, "decoder"));
   const ClassParts kind = PartsOf(settings, decoder);
-  BpeModel model = ReadModel(model_part, OptionsOf(kind, model_part, file), file, vocab_rows);
+  BpeModel model = ReadModel(model_part, OptionsOf(kind, model_part), file, vocab_rows);
   std::vector<AddedToken> added =
-      PlaceAddedTokens(ReadAddedTokens(OptionalMember(document, "added_tokens"), file),
+      PlaceAddedTokens(ReadAddedTokens(OptionalMember(document, "added_tokens")),
                        SettingsTokens(settings), model.vocabulary(), vocab_rows, file);
-  Frame frame = ReadPostProcessor(OptionalMember(document, "post_processor"), file);
+  Frame frame = ReadPostProcessor(OptionalMember(document, "post_processor"));
   for (const TokenId id : frame.start) CheckRow(id, "start of the template", vocab_rows, file);
   for (const TokenId id : frame.end) CheckRow(id, "end of the template", vocab_rows, file);
   BpeParts parts{std::move(model),
                  std::move(added),
-                 ReadNormalizer(OptionalMember(document, "normalizer"), file),
-                 ReadPreTokenizer(OptionalMember(document, "pre_tokenizer"), file),
+                 ReadNormalizer(OptionalMember(document, "normalizer")),
+                 ReadPreTokenizer(OptionalMember(document, "pre_tokenizer")),
                  std::move(decoder),
                  std::move(frame.start),
                  std::move(frame.end)};

@@ -48,19 +48,20 @@ void CheckRow(TokenId id, std::string_view token, int64_t vocab_rows,
                   "use the tokenizer files that belong to this model");
 }
 
-StringMap<TokenId> ReadVocabulary(const nlohmann::json& tokens, int64_t vocab_rows,
+StringMap<TokenId> ReadVocabulary(const JsonNode& tokens, int64_t vocab_rows,
                                   const std::filesystem::path& file) {
-  if (!tokens.is_object()) RefuseTokenizer(file, "the vocabulary is not an object of token: id");
-  if (tokens.empty()) RefuseTokenizer(file, "the vocabulary is empty");
+  const nlohmann::json& entries = tokens.value();
+  if (!entries.is_object()) tokens.Refuse("the vocabulary is not an object of token: id");
+  if (entries.empty()) tokens.Refuse("the vocabulary is empty");
   StringMap<TokenId> vocabulary;
-  vocabulary.reserve(tokens.size());
+  vocabulary.reserve(entries.size());
   std::unordered_set<TokenId> used;
-  for (const auto& [token, value] : tokens.items()) {
-    const TokenId id = JsonTokenId(value, token, file);
+  for (const auto& [token, value] : entries.items()) {
+    const TokenId id = JsonTokenId(value, token, tokens);
     CheckRow(id, token, vocab_rows, file);
     if (!used.insert(id).second)
-      RefuseTokenizer(file, fmt::format("the id {} belongs to two tokens, one of them \"{}\"", id,
-                                        Printable(token)));
+      tokens.Refuse(
+          fmt::format("the id {} belongs to two tokens, one of them \"{}\"", id, Printable(token)));
     vocabulary.emplace(token, id);
   }
   return vocabulary;

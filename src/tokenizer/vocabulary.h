@@ -3,9 +3,9 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <vector>
 
+#include "src/base/json_node.h"
 #include "src/tokenizer/added_tokens.h"
 #include "src/tokenizer/bpe_model.h"
 
@@ -13,7 +13,7 @@ namespace spillway {
 
 // {"token": id, ...}. Throws: Error kTokenizer for a wrong type, an id out of 0 .. vocab_rows - 1
 // or used twice.
-StringMap<TokenId> ReadVocabulary(const nlohmann::json& tokens, int64_t vocab_rows,
+StringMap<TokenId> ReadVocabulary(const JsonNode& tokens, int64_t vocab_rows,
                                   const std::filesystem::path& file);
 
 // Throws: Error kTokenizer with both numbers when the model has no row for `id`.

@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "src/base/json_node.h"
 #include "src/base/size_text.h"
 #include "src/base/strict_json.h"
 #include "src/formats/machine_file.h"

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "src/base/json_node.h"
+
 namespace spillway {
 namespace {
 
@@ -61,7 +63,7 @@ TEST(StrictJson, NodesReadWhatIsThere) {
   const json document = ParseJsonText(R"({"a":[1,2.5],"t":"x","b":false,"n":null})", origin);
   const JsonNode root(document, origin);
   root.ExpectKeys({"a", "t", "b", "n", "unused"});
-  EXPECT_EQ(root.Member("a").Items()[0].Integer(0, 9), 1);
+  EXPECT_EQ(root.Member("a").Items()[0].Integer({0, 9}), 1);
   EXPECT_EQ(root.Member("a").Items()[1].Number(0, 9), 2.5);
   EXPECT_EQ(root.Member("t").Text(), "x");
   EXPECT_FALSE(root.Member("b").Boolean());
@@ -90,7 +92,9 @@ TEST(StrictJson, NodesRefuseByPath) {
   EXPECT_THAT(refusal([&] { text.Find("c"); }), HasSubstr("must be an object"));
   EXPECT_THAT(refusal([&] { root.Text(); }), HasSubstr("f: $: is an object, must be a string"));
   EXPECT_THAT(refusal([&] { root.ExpectKeys({"a"}); }), HasSubstr("f: $.big: unknown key"));
-  EXPECT_THAT(refusal([&] { root.Member("big").Integer(0, INT64_MAX); }),
+  EXPECT_THAT(refusal([&] {
+                root.Member("big").Integer({0, INT64_MAX});
+              }),
               HasSubstr("is 18446744073709551615, must be an integer"));
   EXPECT_THAT(refusal([&] { root.Member("c"); }), HasSubstr("f: $: the key \"c\" is missing"));
 }
