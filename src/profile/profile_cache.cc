@@ -107,15 +107,14 @@ bool HasQuietProfile(const ProfileKey& key) {
   return machine && machine->disturbed.empty();
 }
 
-std::optional<MachineRates> CachedRates(const ProfileKey& key) {
-  const std::optional<Machine> machine = CachedMachine(key);
-  if (!machine) return std::nullopt;
-  if (!machine->disturbed.empty()) {
+std::optional<Machine> CachedProfile(const ProfileKey& key) {
+  std::optional<Machine> machine = CachedMachine(key);
+  if (machine && !machine->disturbed.empty()) {
     PrintTo(stderr, fmt::format("spillway: warning: this machine's profile was disturbed ({}); run "
                                 "spillway profile again when it is quiet\n",
                                 Printable(machine->disturbed, 120)));
   }
-  return machine->rates;
+  return machine;
 }
 
 void CacheProfile(const fs::path& path, const Machine& machine) {

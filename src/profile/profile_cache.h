@@ -25,9 +25,9 @@ ProfileKey MakeProfileKey(const Machine& machine, const std::filesystem::path& f
 // Empty where neither variable names a folder (absolute, as the XDG specification asks).
 std::filesystem::path CachedProfilePath(const ProfileKey& key);
 
-// The rates that an earlier `profile` found; nullopt where there is none. A file that cannot be
+// The machine as an earlier `profile` found it; nullopt where there is none. A file that cannot be
 // used is passed over with one warning line on stderr; one that was disturbed is used with one.
-std::optional<MachineRates> CachedRates(const ProfileKey& key);
+std::optional<Machine> CachedProfile(const ProfileKey& key);
 
 // Whether there is one that was not disturbed.
 bool HasQuietProfile(const ProfileKey& key);

@@ -120,16 +120,18 @@ Json LinksJson(const MachineRates& rates, const Trace& trace) {
   return json;
 }
 
-// The limits of the device that computes, where its rates are known.
+// The limits of the device that computes, where its rates are known, and what may have spoilt them.
 Json MachineJson(const Machine& machine) {
   const DeviceRates& rates = machine.device == Tier::kGpu ? machine.rates.gpu : machine.rates.cpu;
   const auto fastest = std::ranges::max_element(rates.matmul, {}, &MatmulRate::flops_per_s);
   const bool known = fastest != rates.matmul.end();
-  return {{"name", machine.name},
-          {"isa", machine.isa},
-          {"num_threads", machine.num_threads},
-          {"memory_bytes_per_s", known ? Json(rates.memory_bytes_per_s) : Json(nullptr)},
-          {"matmul_flops_per_s", known ? Json(fastest->flops_per_s) : Json(nullptr)}};
+  Json json = {{"name", machine.name},
+               {"isa", machine.isa},
+               {"num_threads", machine.num_threads},
+               {"memory_bytes_per_s", known ? Json(rates.memory_bytes_per_s) : Json(nullptr)},
+               {"matmul_flops_per_s", known ? Json(fastest->flops_per_s) : Json(nullptr)}};
+  if (!machine.disturbed.empty()) json["disturbed"] = machine.disturbed;
+  return json;
 }
 
 Json WorkJson(const Plan& plan, const Trace& trace) {

@@ -113,8 +113,9 @@ Machine HostMachine(const Config& config, const Device& device) {
 Machine ProbeMachine(const Config& config, const OpenedModel& model, const Device& device) {
   Machine machine = HostMachine(config, device);
   const ProfileKey key = MakeProfileKey(machine, OffloadFolder(config));
-  machine.rates =
-      config.machine ? config.machine->rates : CachedRates(key).value_or(MachineRates{});
+  const Machine profile = config.machine ? *config.machine : CachedProfile(key).value_or(Machine{});
+  machine.rates = profile.rates;
+  machine.disturbed = profile.disturbed;
   machine.cap_bytes[Tier::kCpu] = config.cpu_memory_bytes.value_or(machine.cap_bytes[Tier::kCpu]);
   machine.cap_bytes[Tier::kDisk] = config.disk_space_bytes
                                        ? *config.disk_space_bytes

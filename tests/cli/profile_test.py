@@ -41,9 +41,10 @@ class ProfileTest(harness.VerbTest):
         return list((self.cache / "spillway").glob("machine-*.json"))
 
     def bench(self):
+        """(stderr, report)"""
         report = self.folder / "r.json"
         result = self.run_verb("bench", *SMALL, "--offload-dir", self.offload, "--report", report)
-        return result.stderr, json.loads(report.read_text())["fingerprint"]
+        return result.stderr, json.loads(report.read_text())
 
 
 class Profile(ProfileTest):
@@ -78,13 +79,16 @@ class Profile(ProfileTest):
     def uses_and_survives_the_cache(self):
         """Later runs take the cached file; a damaged one costs a line and changes nothing."""
         (path,) = self.cached()
-        disturbed = "disturbed" in json.loads(path.read_text())
-        stderr, fingerprint = self.bench()
-        self.assertEqual(len(stderr.splitlines()), int(disturbed), stderr)
-        self.assertEqual(b"profile was disturbed" in stderr, disturbed)
+        disturbed = json.loads(path.read_text()).get("disturbed")
+        stderr, report = self.bench()
+        self.assertEqual(len(stderr.splitlines()), int(disturbed is not None), stderr)
+        self.assertEqual(b"profile was disturbed" in stderr, disturbed is not None)
+        self.assertEqual(report["machine"].get("disturbed"), disturbed)
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"disturbed": "others took 30 % of the processor"}))
+        self.assertEqual(self.bench()[1]["machine"]["disturbed"], "others took 30 % of the processor")
         path.write_text(path.read_text().replace('"cpu"', '"spu"'))
         stderr, damaged = self.bench()
-        self.assertEqual(damaged, fingerprint)
+        self.assertEqual(damaged["fingerprint"], report["fingerprint"])
         self.assertEqual(len(stderr.splitlines()), 1, stderr)
         self.assertIn(b"warning: the cached machine file is not used", stderr)
 

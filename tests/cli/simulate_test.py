@@ -141,6 +141,14 @@ class Simulate(PlanningTest):
         self.assertEqual(report["machine"]["matmul_flops_per_s"], 2.2e13)
         self.assertEqual(report["machine"]["memory_bytes_per_s"], 2.2e11)
 
+    def test_a_report_says_that_its_rates_were_disturbed(self):
+        small = ["--prompt-len", 4, "--gen-len", 3, "--num-requests", 2, "--gpu-batch-size", 2]
+        for verb in ("simulate", "plan", "bench"):
+            for disturbed in ("others took 30 % of the processor", None):
+                machine = self.machine_like(**({"disturbed": disturbed} if disturbed else {}))
+                report = self.report_of(verb, *small, "--machine", machine)
+                self.assertEqual(report["machine"].get("disturbed"), disturbed, verb)
+
     def test_bytes_are_those_of_a_run(self):
         """A run on an emulated GPU of the same size moves what was simulated, but for the weights that it has asked for
         ahead when it ends."""

@@ -35,7 +35,7 @@ class ProfileCache : public testing::Test {
   // What the look-up says on stderr, and that it finds nothing.
   std::string WarningOfMiss() {
     testing::internal::CaptureStderr();
-    EXPECT_FALSE(CachedRates(key_));
+    EXPECT_FALSE(CachedProfile(key_));
     return testing::internal::GetCapturedStderr();
   }
 
@@ -47,10 +47,10 @@ class ProfileCache : public testing::Test {
 TEST_F(ProfileCache, FindsWhatWasKept) {
   EXPECT_EQ(WarningOfMiss(), "");
   CacheProfile(CachedProfilePath(key_), machine_);
-  const std::optional<MachineRates> rates = CachedRates(key_);
-  ASSERT_TRUE(rates);
-  EXPECT_EQ(rates->link_bytes_per_s[Link::kDiskRead], 2e9);
-  EXPECT_EQ(rates->cpu.matmul.at(1).flops_per_s, 1e11);
+  const std::optional<Machine> found = CachedProfile(key_);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->rates.link_bytes_per_s[Link::kDiskRead], 2e9);
+  EXPECT_EQ(found->rates.cpu.matmul.at(1).flops_per_s, 1e11);
 }
 
 TEST_F(ProfileCache, ADisturbedProfileIsMarkedAndSaysSo) {
@@ -59,7 +59,7 @@ TEST_F(ProfileCache, ADisturbedProfileIsMarkedAndSaysSo) {
   CacheProfile(CachedProfilePath(key_), machine_);
   EXPECT_FALSE(HasQuietProfile(key_));
   testing::internal::CaptureStderr();
-  EXPECT_TRUE(CachedRates(key_));
+  EXPECT_EQ(CachedProfile(key_).value().disturbed, machine_.disturbed);
   const std::string warning = testing::internal::GetCapturedStderr();
   EXPECT_THAT(warning, HasSubstr("disturbed (others took 30 % of the processor)"));
   EXPECT_EQ(std::ranges::count(warning, '\n'), 1);
