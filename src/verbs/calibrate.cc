@@ -17,6 +17,7 @@
 #include "spillway/error.h"
 #include "src/base/report_file.h"
 #include "src/base/terminal.h"
+#include "src/formats/kv_policy_json.h"
 #include "src/formats/policy_file.h"
 #include "src/report/progress.h"
 #include "src/run/loaded_model.h"
@@ -209,10 +210,15 @@ std::string Table(const Calibration& calibration, const Budgets& budgets, double
                             Percent(kept_of_all));
 }
 
-std::string CalibrationJson(const Calibration& calibration, const Budgets& budgets,
-                            double kept_of_all) {
+// Model and policy as in the report of a run, so that the two can be compared.
+std::string CalibrationJson(const Plan& plan, const KvPolicy& kv, const Calibration& calibration,
+                            const Budgets& budgets, double kept_of_all) {
   nlohmann::ordered_json json;
   json["version"] = 1;
+  json["model"] = {{"name", plan.shape.name}};
+  json["policy"] = {{"weight_bits", plan.shape.weight_bits},
+                    {"kv_bits", plan.policy.kv_bits},
+                    {"kv", KvPolicyJson(kv)}};
   nlohmann::ordered_json& out = json["calibration"];
   out["perplexity_full"] = std::exp(calibration.full());
   out["perplexity"] = std::exp(calibration.full() + budgets.loss);
@@ -269,17 +275,17 @@ int RunCalibrate(const Config& config) {
   Calibration calibration(model.shape.num_layers, std::log1p(config.max_loss_frac), measure);
   const Budgets budgets = calibration.Run();
 
-  const double kept_of_all =
-      KeptOfAll(KvWith(config, budgets.kept_frac), windows.front().end - windows.front().begin);
+  const KvPolicy kv = KvWith(config, budgets.kept_frac);
+  const double kept_of_all = KeptOfAll(kv, windows.front().end - windows.front().begin);
   line.Clear();
   output.Write(PolicyJson(
-      KvWith(config, budgets.kept_frac),
+      kv,
       {fmt::format("spillway calibrate: {}, {} windows of {} tokens, loss of perplexity {} of at "
                    "most {}, KV kept {}",
                    model.shape.name, windows.size(), windows.front().end - windows.front().begin,
                    Percent(std::expm1(budgets.loss)), Percent(config.max_loss_frac),
                    Percent(kept_of_all))}));
-  report.Write(CalibrationJson(calibration, budgets, kept_of_all));
+  report.Write(CalibrationJson(plan, kv, calibration, budgets, kept_of_all));
   if (terminal != nullptr) PrintTo(terminal, Table(calibration, budgets, kept_of_all));
   return 0;
 }

@@ -31,6 +31,15 @@ class Calibrate(harness.VerbTest):
         self.assertEqual(budgets, [layer["kept_frac"] for layer in found["layers"]])
         self.assertAlmostEqual(sum(budgets) / len(budgets), found["kv_frac"], delta=0.011)  # whole tokens of 96
 
+    def test_the_report_names_model_and_policy_as_a_run_does(self):
+        self.calibrate("--model", SMALL_MODEL, "--max-loss", "5%", "--kv-bits", 8)
+        calibrated = json.loads((self.folder / "r.json").read_text())
+        run = self.report_of("bench", "--model", SMALL_MODEL, "--policy", self.folder / "kv.json", "--kv-bits", 8,
+                             "--prompt-len", 8, "--gen-len", 8)
+        self.assertEqual(calibrated["model"]["name"], run["model"]["name"])
+        for key in ("kv", "kv_bits", "weight_bits"):
+            self.assertEqual(calibrated["policy"][key], run["policy"][key])
+
     def test_the_bundled_model_keeps_little_in_its_late_layers(self):
         _, found = self.calibrate("--max-loss", "2%")
         kept = [layer["kept_frac"] for layer in found["layers"]]
