@@ -14,6 +14,7 @@
 #include "src/base/report_file.h"
 #include "src/base/system_error.h"
 #include "src/io/block_hash.h"
+#include "src/sweep/run_point.h"  // PointCommand
 
 namespace spillway {
 namespace {
@@ -50,6 +51,7 @@ Json FaultJson(const std::optional<PointFault>& fault) {
 Json FileJson(const PointResult& result, Json identity) {
   Json json = result.report.is_object() ? result.report : Json{{"version", 1}};
   json["sweep"] = std::move(identity);
+  json["sweep"]["command"] = PointCommand(result.point);
   json["sweep"]["wall_s"] = result.wall_s;
   json["sweep"]["error"] = FaultJson(result.fault);
   return json;

@@ -97,6 +97,8 @@ class Results(SweepTest):
             self.assertEqual(report["sweep"]["settings"]["gen-len"], row["gen-len"])
             self.assertIsNone(report["sweep"]["error"])
             self.assertEqual(report["version"], 1)
+            self.assertEqual(report["sweep"]["command"][:2], ["spillway", "bench"])
+            self.assertIn(f"--gen-len={row['gen-len']}", report["sweep"]["command"])
         self.assertIn("<svg", (self.out / "index.html").read_text())
         self.assertEqual((self.out / "grid.toml").read_text(), SMALL)
         self.assertEqual(len(self.points()), 2)
