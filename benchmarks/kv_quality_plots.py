@@ -51,7 +51,8 @@ def budget_figure(pyplot, found):
     panels[0].minorticks_off()
     panels[0].set_title("Perplexity (lower is better)")
     panels[1].set_title("Next-token agreement with the full cache, %")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    figure.get_layout_engine().set(rect=(0, 0.1, 1, 0.9))  # room for the legend
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="lower center", ncols=4)
     return figure
 
 

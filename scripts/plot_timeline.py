@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Draws one pass of a trace (spillway generate --trace FILE), or some of its layers, as a PNG: a lane each for compute,
-waiting and the links. Needs the PyPI package matplotlib."""
+waiting and the links. Needs matplotlib (Debian: python3-matplotlib)."""
 
 import argparse
 import collections
@@ -25,7 +25,8 @@ def load_pyplot():
     try:
         import matplotlib
     except ImportError:
-        fail("needs matplotlib; install it with: python3 -m pip install matplotlib")
+        fail(f"needs matplotlib, which {sys.executable} does not have; install Debian's python3-matplotlib (its Python is "
+             f"/usr/bin/python3), or: {sys.executable} -m pip install matplotlib")
     matplotlib.use("Agg")  # no display is needed
     import matplotlib.pyplot
 
@@ -84,7 +85,7 @@ def draw(pyplot, lanes, spans, window):
     axes.set_xlim(0, (end - begin) / 1000)
     axes.set_xlabel("ms since the pass began")
     patches = [pyplot.Rectangle((0, 0), 1, 1, color=color) for color in COLORS.values()]
-    figure.legend(patches, COLORS, loc="outside upper right", ncols=len(COLORS))
+    axes.legend(patches, COLORS, loc="lower right", bbox_to_anchor=(1, 1), ncols=len(COLORS), frameon=False)
     return figure
 
 

@@ -154,7 +154,7 @@ class PlotTimeline(unittest.TestCase):
                 env=os.environ | {"PYTHONPATH": folder}, check=False,
             )
         self.assertEqual(done.returncode, 1)
-        self.assertRegex(done.stderr, r"\Aplot_timeline: needs matplotlib; [^\n]*\n\Z")
+        self.assertRegex(done.stderr, r"\Aplot_timeline: needs matplotlib, [^\n]* python3-matplotlib [^\n]*\n\Z")
 
 
 class Configure(unittest.TestCase):
