@@ -27,6 +27,11 @@ void Prefer(cublasLtMatmulPreferenceOpaque_t& preference,
               "describing a product");
 }
 
+std::byte* AlignedForLibrary(std::byte* pointer) {
+  const auto address = static_cast<int64_t>(reinterpret_cast<uintptr_t>(pointer));
+  return pointer + (RoundUp(address, kLtAlignBytes) - address);
+}
+
 }  // namespace
 
 // As the library sees it, by columns: y [out, rows] = W [in, out]^T x [in, rows].
@@ -128,7 +133,8 @@ void GpuMatmul::MatmulAsync(const MatmulArgs& args, std::span<std::byte> workspa
   if (args.rows == 0) return;
   if (IsQuantised(weight_dtype_)) return MultiplyPacked(args, workspace, stream);
   const int64_t rounded_bytes = RoundedXBytes(args.rows, args.in);
-  SPILLWAY_CHECK(static_cast<int64_t>(workspace.size()) >= rounded_bytes + kLtWorkspaceBytes);
+  SPILLWAY_CHECK(std::ssize(workspace) >= GpuMatmulWorkspaceBytes(args.rows, args.in));
+  std::byte* const library_workspace = AlignedForLibrary(workspace.data() + rounded_bytes);
   const auto chosen = std::ranges::find(algorithms_, args.in, &Algorithm::in);
   SPILLWAY_CHECK(chosen != algorithms_.end());
   RoundRowsAsync({args.x, args.x_stride, args.rows, args.in, workspace.data(), weight_dtype_},
@@ -144,7 +150,7 @@ void GpuMatmul::MatmulAsync(const MatmulArgs& args, std::span<std::byte> workspa
     const float beta = adds ? 1.0F : 0.0F;
     CublasCheck(cublasLtMatmul(handle_.get(), &operation_, &alpha, piece.weight, &layouts.weight,
                                workspace.data(), &layouts.x, &beta, piece.y, &layouts.y, piece.y,
-                               &layouts.y, &chosen->algorithm, workspace.data() + rounded_bytes,
+                               &layouts.y, &chosen->algorithm, library_workspace,
                                static_cast<std::size_t>(kLtWorkspaceBytes), stream.get()),
                 "a product");
     FinishAsync({piece.y, piece.y_stride, args.rows, piece.num_out, piece.bias, args.activation},

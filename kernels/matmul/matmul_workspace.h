@@ -12,15 +12,18 @@ namespace spillway::kernels {
 // What NVIDIA recommends for its Hopper products is 32 MiB; without split sums none needs that.
 inline constexpr int64_t kLtWorkspaceBytes = 4 << 20;
 
+// Alignment of the library's own workspace, without which its products are refused. A plan aligns
+// to less; MatmulAsync finds the place.
+inline constexpr int64_t kLtAlignBytes = 256;
+
 // x in 16 bits, whole groups of it: what products of packed weights read.
 constexpr int64_t RoundedXBytes(int64_t rows, int64_t in) {
-  constexpr int64_t kAlignBytes = 256;
-  return RoundUp(PackedXBytes(rows, in), kAlignBytes);
+  return RoundUp(PackedXBytes(rows, in), kLtAlignBytes);
 }
 
-// Bytes of GPU workspace (256-byte aligned) that a call with at most these sizes needs.
+// Bytes of GPU workspace (16-byte aligned) that a call with at most these sizes needs.
 constexpr int64_t GpuMatmulWorkspaceBytes(int64_t max_rows, int64_t max_in) {
-  return kLtWorkspaceBytes + RoundedXBytes(max_rows, max_in);
+  return kLtWorkspaceBytes + RoundedXBytes(max_rows, max_in) + kLtAlignBytes;
 }
 
 }  // namespace spillway::kernels

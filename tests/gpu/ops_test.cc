@@ -172,6 +172,30 @@ TEST_F(OpsTest, FetchCopiesPinnedMemory) {
 }
 
 // One weight matrix, in pieces as tiers cut it.
+// A plan aligns regions to 64 bytes, the library's own workspace wants more. Few rows and many.
+TEST_F(OpsTest, ProductsTakeAnyWorkspaceOfAPlan) {
+  constexpr int64_t kIn = 64;
+  constexpr int64_t kMaxRows = 80;
+  const std::array<int64_t, 1> ins = {kIn};
+  GpuMatmul matmul(ins, DType::kF16, kMaxRows);
+  constexpr uint16_t kOne = 0x3C00;
+  GpuArray<uint16_t> weight(std::vector<uint16_t>(kIn * 16, kOne), stream());
+  GpuArray<float> x(std::vector<float>(kMaxRows * kIn, 0.5F), stream());
+  const auto bytes = static_cast<size_t>(GpuMatmulWorkspaceBytes(kMaxRows, kIn));
+  GpuArray<std::byte> workspace(std::vector<std::byte>(bytes + 256), stream());
+  for (const int64_t rows : {int64_t{1}, kMaxRows}) {
+    for (const size_t offset : {0U, 64U, 192U}) {
+      GpuArray<float> y(std::vector<float>(static_cast<size_t>(rows * 16), kPoison), stream());
+      const std::array pieces = {
+          MatmulPiece{weight.data(), DType::kF16, 16, nullptr, y.data(), 16, nullptr, 0}};
+      matmul.MatmulAsync({x.data(), kIn, rows, kIn, Activation::kNone, pieces},
+                         {workspace.data() + offset, bytes}, stream());
+      Finish();
+      EXPECT_EQ(y.Download(), std::vector<float>(static_cast<size_t>(rows * 16), 32.0F)) << offset;
+    }
+  }
+}
+
 struct Product {
   int64_t in;
   int64_t out;

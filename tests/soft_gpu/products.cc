@@ -40,6 +40,9 @@ void Multiply(const kernels::MatmulArgs& args) {
 
 }  // namespace
 
+// Alignment of the workspace that the library asks for.
+constexpr uintptr_t kWorkspaceAlign = 256;
+
 struct cublasLtContext {};
 
 const char* cublasLtGetStatusString(cublasStatus_t) { return "a fault of the product"; }
@@ -102,7 +105,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
                               const void* a, cublasLtMatrixLayout_t layout_a, const void* b,
                               cublasLtMatrixLayout_t layout_b, const void* beta, const void* c,
                               cublasLtMatrixLayout_t, void* d, cublasLtMatrixLayout_t layout_d,
-                              const cublasLtMatmulAlgo_t*, void*, std::size_t,
+                              const cublasLtMatmulAlgo_t*, void* workspace, std::size_t,
                               cudaStream_t stream) {
   float scale = 0.0F;
   float keep = 0.0F;
@@ -115,7 +118,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
                     layout_a->cols == layout_d->rows && layout_b->cols == layout_d->cols &&
                     layout_a->stride == in && layout_b->stride == in && scale == 1.0F &&
                     (keep == 0.0F || (keep == 1.0F && c == d));
-  if (!fits) return CUBLAS_STATUS_INVALID_VALUE;
+  const bool is_aligned = reinterpret_cast<uintptr_t>(workspace) % kWorkspaceAlign == 0;
+  if (!fits || !is_aligned) return CUBLAS_STATUS_INVALID_VALUE;
   kernels::MatmulPiece piece;
   piece.weight = a;
   piece.weight_dtype = TypeOf(layout_a->type);
