@@ -51,6 +51,9 @@ class GpuMatmul {
   void OpenLibrary();
   void MultiplyPacked(const MatmulArgs& args, std::span<std::byte> workspace, Stream& stream) const;
   cudaDataType_t LibraryType() const;
+  // The library's suggestions for one shape, the best first.
+  std::vector<cublasLtMatmulAlgo_t> Candidates(Layouts& layouts);
+  // One that computes all shapes. Throws: Error kGpu.
   Algorithm Choose(int64_t in, int64_t max_rows);
   bool Computes(const cublasLtMatmulAlgo_t& algorithm, Layouts& layouts);
 

@@ -85,9 +85,7 @@ cudaDataType_t GpuMatmul::LibraryType() const {
   return weight_dtype_ == DType::kF16 ? CUDA_R_16F : CUDA_R_16BF;
 }
 
-GpuMatmul::Algorithm GpuMatmul::Choose(int64_t in, int64_t max_rows) {
-  const cudaDataType_t type = LibraryType();
-  Layouts nominal({in, kNominalOuts, kNominalRows, kNominalOuts}, type);
+std::vector<cublasLtMatmulAlgo_t> GpuMatmul::Candidates(Layouts& layouts) {
   cublasLtMatmulPreferenceOpaque_t preference;
   CublasCheck(cublasLtMatmulPreferenceInit(&preference), "describing a product");
   Prefer<uint64_t>(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kLtWorkspaceBytes);
@@ -100,18 +98,33 @@ GpuMatmul::Algorithm GpuMatmul::Choose(int64_t in, int64_t max_rows) {
   }
   std::array<cublasLtMatmulHeuristicResult_t, 32> found;
   int num_found = 0;
-  CublasCheck(cublasLtMatmulAlgoGetHeuristic(
-                  handle_.get(), &operation_, &nominal.weight, &nominal.x, &nominal.y, &nominal.y,
-                  &preference, static_cast<int>(found.size()), found.data(), &num_found),
-              "choosing an algorithm for products");
-  std::array<Layouts, 4> others = {Layouts({in, kNominalOuts, 1, kNominalOuts}, type),
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+      handle_.get(), &operation_, &layouts.weight, &layouts.x, &layouts.y, &layouts.y, &preference,
+      static_cast<int>(found.size()), found.data(), &num_found);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return {};
+  CublasCheck(status, "choosing an algorithm for products");
+  std::vector<cublasLtMatmulAlgo_t> algorithms;
+  for (const auto& result : std::span(found).first(static_cast<std::size_t>(num_found))) {
+    algorithms.push_back(result.algo);
+  }
+  return algorithms;
+}
+
+// The first shape is the one that it should be fast for. What is found for that one may refuse
+// another, few rows above all; what is found for the others is tried then.
+GpuMatmul::Algorithm GpuMatmul::Choose(int64_t in, int64_t max_rows) {
+  const cudaDataType_t type = LibraryType();
+  std::array<Layouts, 5> shapes = {Layouts({in, kNominalOuts, kNominalRows, kNominalOuts}, type),
+                                   Layouts({in, kNominalOuts, 1, kNominalOuts}, type),
                                    Layouts({in, kNominalOuts, max_rows, kNominalOuts}, type),
                                    Layouts({in, 16, 1, kNominalOuts}, type),
                                    Layouts({in, 16, max_rows, kNominalOuts}, type)};
-  for (const auto& result : std::span(found).first(static_cast<std::size_t>(num_found))) {
-    const bool computes_all = std::ranges::all_of(
-        others, [&](Layouts& layouts) { return Computes(result.algo, layouts); });
-    if (computes_all) return {in, result.algo};
+  for (Layouts& shape : shapes) {
+    for (const cublasLtMatmulAlgo_t& algorithm : Candidates(shape)) {
+      const bool computes_all = std::ranges::all_of(
+          shapes, [&](Layouts& layouts) { return Computes(algorithm, layouts); });
+      if (computes_all) return {in, algorithm};
+    }
   }
   throw Error(ErrorCode::kGpu,
               fmt::format("cuBLASLt has no algorithm for products of rows of {} elements that "

@@ -40,10 +40,23 @@ void Multiply(const kernels::MatmulArgs& args) {
 
 }  // namespace
 
+struct cublasLtContext {};
+
+namespace {
+
+// An algorithm is the number of rows that it was suggested for. One for many rows refuses few, as
+// kernels do whose copies are of whole boxes.
+constexpr uint64_t kManyRows = 64;
+constexpr uint64_t kFewRows = 8;
+
+bool IsRefused(const cublasLtMatmulAlgo_t& algorithm, uint64_t rows) {
+  return algorithm.data[0] >= kManyRows && rows < kFewRows;
+}
+
 // Alignment of the workspace that the library asks for.
 constexpr uintptr_t kWorkspaceAlign = 256;
 
-struct cublasLtContext {};
+}  // namespace
 
 const char* cublasLtGetStatusString(cublasStatus_t) { return "a fault of the product"; }
 
@@ -81,21 +94,20 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t,
   return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t,
-                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
-                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
-                                              cublasLtMatmulPreference_t, int,
-                                              cublasLtMatmulHeuristicResult_t* results,
-                                              int* found) {
-  *results = {{}, 0, CUBLAS_STATUS_SUCCESS};
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
+    cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+    cublasLtMatrixLayout_t, cublasLtMatrixLayout_t layout_d, cublasLtMatmulPreference_t, int,
+    cublasLtMatmulHeuristicResult_t* results, int* found) {
+  *results = {{{layout_d->cols}}, 0, CUBLAS_STATUS_SUCCESS};
   *found = 1;
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t,
                                        cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
-                                       cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
-                                       const cublasLtMatmulAlgo_t*,
+                                       cublasLtMatrixLayout_t, cublasLtMatrixLayout_t layout_d,
+                                       const cublasLtMatmulAlgo_t* algorithm,
                                        cublasLtMatmulHeuristicResult_t* result) {
+  if (IsRefused(*algorithm, layout_d->cols)) return CUBLAS_STATUS_NOT_SUPPORTED;
   *result = {{}, 0, CUBLAS_STATUS_SUCCESS};
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -105,7 +117,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
                               const void* a, cublasLtMatrixLayout_t layout_a, const void* b,
                               cublasLtMatrixLayout_t layout_b, const void* beta, const void* c,
                               cublasLtMatrixLayout_t, void* d, cublasLtMatrixLayout_t layout_d,
-                              const cublasLtMatmulAlgo_t*, void* workspace, std::size_t,
+                              const cublasLtMatmulAlgo_t* algorithm, void* workspace, std::size_t,
                               cudaStream_t stream) {
   float scale = 0.0F;
   float keep = 0.0F;
@@ -120,6 +132,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
                     (keep == 0.0F || (keep == 1.0F && c == d));
   const bool is_aligned = reinterpret_cast<uintptr_t>(workspace) % kWorkspaceAlign == 0;
   if (!fits || !is_aligned) return CUBLAS_STATUS_INVALID_VALUE;
+  if (IsRefused(*algorithm, layout_d->cols)) return CUBLAS_STATUS_NOT_SUPPORTED;
   kernels::MatmulPiece piece;
   piece.weight = a;
   piece.weight_dtype = TypeOf(layout_a->type);
