@@ -5,6 +5,7 @@ weights, under the same caps of GPU and CPU memory; and H2O's latency settings w
   benchmarks/gpu_table.sh --list
   benchmarks/gpu_table.sh --out F.json --stage machine
   benchmarks/gpu_table.sh --out F.json --stage opt-30b:512+32 [--programs spillway:h2o,h2o_flexgen] [--quick] [--dry-run]
+  benchmarks/gpu_table.sh --out F.json --add G.json          # the rows of another result of this GPU and cap
   benchmarks/gpu_table.sh --out F.json                       # the table of what was measured so far
 
 A stage ends within --seconds: its programs share what is left, and one that is stopped gives a row with what it had done.
@@ -39,7 +40,7 @@ from gpu_table_settings import (GIB, ON_GPU, POSITIONS, RUNS, SETTINGS, SHAPES, 
 NO_GPU = 42
 PEERS = pathlib.Path(__file__).resolve().with_name("gpu_table_peers.py")
 DRIVER_BYTES = GIB  # of a cap, that a search leaves to the driver and the libraries; the run measures what they take
-ENDING_S = 20  # what a program that is stopped, and the row, may take
+ENDING_S = 10  # what a program that is stopped, and the row, may take
 
 # --- the commands
 
@@ -219,7 +220,8 @@ def run_stage(args, setting):
 
 def measure_machine(args):
     with tempfile.TemporaryDirectory(prefix="gpu-table-") as name:
-        words = [args.spillway, "profile", "--device", "cuda:0", "--quiet", "--output", args.machine]
+        words = [args.spillway, "profile", "--device", "cuda:0", "--quiet", *(["--quick"] if args.quick else []),
+                 "--output", args.machine]
         if args.dry_run:
             print(shlex.join(map(str, words)))
             return
@@ -248,7 +250,17 @@ def hardware():
 
 
 def save(args, rows):
-    new = {"version": 1, "hardware": hardware(), "gpu_memory": args.gpu_memory, "cpu_memory": args.cpu_memory, "rows": []}
+    write(args, {"version": 1, "hardware": hardware(), "gpu_memory": args.gpu_memory, "cpu_memory": args.cpu_memory,
+                 "rows": []}, rows)
+
+
+def add(args):
+    other = json.loads(args.add.read_text())
+    write(args, other | {"rows": []}, other["rows"])
+
+
+def write(args, new, rows):
+    """Rows into OUT, which is `new` where there is none."""
     result = json.loads(args.out.read_text()) if args.out.exists() else new
     if (result["hardware"]["gpus"], result["gpu_memory"]) != (new["hardware"]["gpus"], new["gpu_memory"]):
         sys.exit(f"gpu_table: {args.out} is of another GPU or --gpu-memory; give another --out")
@@ -276,7 +288,8 @@ def arguments():
     parser.add_argument("--gpu-memory", type=int, default=16 * GIB, metavar="BYTES", help="the same for all (16 GiB)")
     parser.add_argument("--cpu-memory", type=int, default=memory_bytes() * 9 // 10, metavar="BYTES", help="likewise (90 %%)")
     parser.add_argument("--requests", type=int, default=4096, help="that Spillway's block is searched for (4096)")
-    parser.add_argument("--quick", action="store_true", help="8 new tokens, one batch a block, 64 requests")
+    parser.add_argument("--quick", action="store_true", help="8 new tokens, one batch a block, 64 requests; a quick profile")
+    parser.add_argument("--add", type=pathlib.Path, metavar="G.json", help="a result whose rows are taken into OUT")
     parser.add_argument("--dry-run", action="store_true", help="print the commands")
     parser.add_argument("--spillway", type=pathlib.Path, default=origin.REPOSITORY / "build/gpu/spillway")
     parser.add_argument("--h2o", type=pathlib.Path, default=pathlib.Path("h2o_flexgen"), help="folder of h2o_flexgen")
@@ -302,6 +315,8 @@ def main():
     if args.list:
         list_stages()
         return
+    if args.add:
+        add(args)
     args.out, args.spillway, args.h2o = args.out.resolve(), args.spillway.resolve(), args.h2o.resolve()
     args.machine = (args.machine or args.out.with_suffix(".machine.json")).resolve()
     gpus = nvidia_smi("--query-gpu=memory.total", "--format=csv,noheader,nounits")

@@ -1,5 +1,6 @@
 """Where figures come from: the processor and the commit. Standard library only."""
 
+import os
 import pathlib
 import platform
 import subprocess
@@ -15,5 +16,8 @@ def processor_name():
 
 
 def commit():
+    """What SPILLWAY_BUILD_COMMIT says, where the program was built elsewhere."""
+    if "SPILLWAY_BUILD_COMMIT" in os.environ:
+        return os.environ["SPILLWAY_BUILD_COMMIT"]
     done = subprocess.run(["git", "-C", REPOSITORY, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
     return done.stdout.strip() or "unknown"

@@ -18,23 +18,10 @@ sys.path.insert(0, str(REPOSITORY / "benchmarks"))
 import gpu_table  # noqa: E402
 import gpu_table_rows as rows  # noqa: E402
 import gpu_table_settings as settings  # noqa: E402
+import stand_ins  # noqa: E402
+from stand_ins import FLEXGEN_LOG, NVIDIA_SMI  # noqa: E402
 
 GIB = 1 << 30
-FLEXGEN_LOG = (
-    "model size: 12.386 GB\tcache size: 0.531 GB\thidden size (p): 0.008 GB\n"
-    "peak gpu mem: 13.500 GB\tprojected: False\n"
-    "prefill latency: 0.250 s\tprefill throughput: 4096.000 token/s\n"
-    "decode latency: 1.550 s\tdecode throughput: 40.000 token/s\n"
-    "total latency: 1.800 s\ttotal throughput: 35.556 token/s\n"
-)
-NVIDIA_SMI = """#!/bin/sh
-case "$*" in
-  -L) echo "GPU 0: NVIDIA Test (UUID: GPU-1)" ;;
-  *memory.total*) echo 81920 ;;
-  *memory.used*) echo 1234 ;;
-  *driver*) echo 1.2.3 ;;
-esac
-"""
 
 
 def told(what, *values):
@@ -144,11 +131,7 @@ class Program(unittest.TestCase):
         self.out = self.root / "out.json"
 
     def stand_in(self, name, text):
-        path = self.root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        path.chmod(0o755)
-        return path
+        return stand_ins.write(self.root / name, text)
 
     def machine_file(self):
         (self.root / "out.machine.json").write_bytes((REPOSITORY / "examples/machines/h200.json").read_bytes())
@@ -194,39 +177,23 @@ class Program(unittest.TestCase):
         spillway = self.stand_in("build/spillway", '#!/bin/sh\nfor last; do :; done\necho "$@" >"$last"\n')
         done = self.gpu_table("--out", self.out, "--stage", "machine", "--spillway", spillway)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("profile --device cuda:0", (self.root / "out.machine.json").read_text())
+        self.assertIn("profile --device cuda:0 --quiet --output", (self.root / "out.machine.json").read_text())
+        self.gpu_table("--out", self.out, "--stage", "machine", "--spillway", spillway, "--quick")
+        self.assertIn("--quick", (self.root / "out.machine.json").read_text())
+
+    def test_rows_of_another_result_are_added(self):
+        result = {"hardware": {"gpus": ["A"]}, "gpu_memory": GIB, "rows": [row("spillway", "full", tokens_per_s=1.0)]}
+        other = self.root / "other.json"
+        other.write_text(json.dumps(result | {"rows": [row("spillway", "full", tokens_per_s=2.0), row("flexgen", "full", why="x")]}))
+        for _ in range(2):  # into a new file, then into the same
+            done = self.gpu_table("--out", self.out, "--add", other, path=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual([r.get("tokens_per_s") for r in json.loads(self.out.read_text())["rows"]], [2.0, None])
+        self.out.write_text(json.dumps(result | {"gpu_memory": 2 * GIB}))
+        self.assertEqual(self.gpu_table("--out", self.out, "--add", other, path=False).returncode, 1)
 
     def peer_stand_ins(self):
-        """FlexGen's modules as far as they are called, and a torch that notes its cap."""
-        place = self.root / "peer"
-        self.stand_in("peer/torch.py", (
-            "__version__, float16 = '0', None\n"
-            "class ones:\n"
-            "    def __init__(self, *_, **__): pass\n"
-            "    def __matmul__(self, _): return self\n"
-            "    def sum(self): return self\n"
-            "    def item(self): return 0\n"
-            "class cuda:\n"
-            "    init = staticmethod(lambda: None)\n"
-            "    mem_get_info = staticmethod(lambda: (79 << 30, 80 << 30))\n"
-            "    memory_reserved = staticmethod(lambda: 1 << 29)\n"
-            "    set_per_process_memory_fraction = staticmethod(lambda frac: print(f'fraction {frac}'))\n"))
-        self.stand_in("peer/transformers.py", "class AutoTokenizer:\n    pass\n")
-        self.stand_in("peer/flexgen/__init__.py", "")
-        self.stand_in("peer/flexgen/opt_config.py", (
-            "import dataclasses\n@dataclasses.dataclass(frozen=True)\nclass OptConfig:\n    max_seq_len: int = 2048\n"
-            "def get_opt_config(name):\n    return OptConfig()\n"))
-        self.stand_in("peer/flexgen/timer.py", (
-            "class _Timer:\n    name, costs = 'generate', [0.5]\n    def stop(self): pass\n    def reset(self): pass\n"))
-        self.stand_in("peer/flexgen/flex_opt.py", (
-            "import sys, time\nfrom transformers import AutoTokenizer\nfrom flexgen.opt_config import get_opt_config\n"
-            "from flexgen.timer import _Timer\n"
-            "ids = AutoTokenizer.from_pretrained('facebook/opt-30b', padding_side='left')(['x'], padding='max_length', max_length=6)\n"
-            "assert len(ids.input_ids[0]) == 6\nprint('positions', get_opt_config('facebook/opt-6.7b').max_seq_len)\n"
-            "timer = _Timer()\ntimer.stop()\ntimer.reset()\ntimer.stop()\ntimer.stop()\n"
-            "if '--gen-len' in sys.argv and sys.argv[sys.argv.index('--gen-len') + 1] == '1024': time.sleep(60)\n"
-            f"print({FLEXGEN_LOG!r})\n"))
-        return place
+        return stand_ins.write_peers(self.root / "peer")
 
     def test_a_peer_runs_capped_and_without_a_network(self):
         result, text = self.stage("--stage", "opt-6.7b:512+32", "--programs", "h2o_flexgen,flexgen", "--h2o", self.peer_stand_ins())
@@ -248,7 +215,7 @@ class Program(unittest.TestCase):
 
     def test_a_slow_peer_gives_a_row_with_what_it_did(self):
         result, text = self.stage("--stage", "opt-6.7b:512+1024", "--programs", "h2o_flexgen", "--h2o", self.peer_stand_ins(),
-                                  "--seconds", 22)
+                                  "--seconds", 12)
         only = result["rows"][0]
         self.assertEqual((only["status"], only["passes"], only["so_far_tokens_per_s"]), ("unfinished", 2, 8.0))
         self.assertIn("8 so far; did not finish in", text)
