@@ -13,7 +13,7 @@ namespace {
 
 // Kernels are loaded when they are first used. All of cuBLASLt's at the start would be gigabytes;
 // room for the few dozen that a run uses is set aside. An estimate: the placement check of
-// gpu_check.sh compares it with what a run takes.
+// gpu_step.sh compares it with what a run takes.
 constexpr int64_t kLoadedLaterBytes = 64 << 20;
 
 }  // namespace

@@ -13,7 +13,7 @@ import harness
 def main():
     spillway, build = sys.argv[1], sys.argv[2]
     if build == "with-cuda" and pathlib.Path("/dev/nvidiactl").exists():
-        print("this machine has a GPU: scripts/gpu_check.sh tests it")
+        print("this machine has a GPU: scripts/gpu_step.sh 1 tests it")
         sys.exit(77)
     expected = 42 if build == "with-cuda" else 2
     with tempfile.TemporaryDirectory() as folder:

@@ -1,0 +1,229 @@
+"""scripts/gpu_step.sh without a GPU: what it reads, decides and writes; and steps 1 and 2 in small, on a GPU in software.
+Standard library only.
+
+  python3 gpu_step_test.py path/to/spillway_soft_gpu
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tarfile
+import tempfile
+import unittest
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(REPOSITORY / "scripts"))
+
+import gpu_rehearsal  # noqa: E402
+import gpu_step  # noqa: E402
+import gpu_step_ncu as ncu  # noqa: E402
+import gpu_step_parts as parts  # noqa: E402
+import gpu_table  # noqa: E402
+import stand_ins  # noqa: E402
+
+GIB = 1 << 30
+MOST_FILES = 8
+LISTING = "Running main()\nOpsTest.\n  A\n  B\nBits/PackedTest.\n  A/q8  # GetParam() = 3\n"
+
+
+def done(status=0, text="", stopped=False):
+    return gpu_table.Done(status, text, 1.0, stopped, 0)
+
+
+class Reading(unittest.TestCase):
+    def test_tests_are_listed_with_their_suites(self):
+        self.assertEqual(parts.tests_of(LISTING), ["OpsTest.A", "OpsTest.B", "Bits/PackedTest.A/q8"])
+
+    def result(self, test, **more):
+        with tempfile.TemporaryDirectory() as folder:
+            report = pathlib.Path(folder) / "report.json"
+            if test is not None:
+                report.write_text(json.dumps({"testsuites": [{"testsuite": [test]}]}))
+            return parts.test_result(done(**more), report)
+
+    def test_how_a_test_ended(self):
+        self.assertEqual(self.result({"result": "COMPLETED"}), ("passed", ""))
+        self.assertEqual(self.result({"result": "SKIPPED"}), ("skipped", ""))
+        self.assertEqual(self.result({"result": "COMPLETED", "failures": [{"failure": "a"}]}, status=1), ("failed", "a"))
+        self.assertEqual(self.result(None, status=-11, text="x\nfault\n"), ("failed", "exit -11: fault"))
+        self.assertEqual(self.result(None, status=-2, stopped=True), ("cut off", ""))
+
+    def verdict_of(self, *results):
+        return parts.tests_verdict({f"T.{n}": {"result": result} for n, result in enumerate(results)})
+
+    def test_a_skipped_test_is_a_failure(self):
+        self.assertEqual(self.verdict_of("passed", "passed"), gpu_step.Verdict("ok", "2 passed"))
+        self.assertEqual(self.verdict_of("passed", "skipped").state, "FAILED")
+        self.assertIn("T.1", self.verdict_of("passed", "failed", "cut off").text)
+        self.assertEqual(self.verdict_of("passed", "cut off").state, "cut off")
+
+    def row(self, **more):
+        return {"setting": "opt-6.7b:512+32", "program": "spillway", "kv": "full", "status": "measured", "tokens_per_s": 95.0,
+                "predicted": {"generated_tokens_per_s": 100.0}, "peak_gpu_bytes": 15 * GIB, "why": None} | more
+
+    def test_a_table_is_judged_by_cap_and_ends(self):
+        verdict = parts.table_verdict([self.row()], done())
+        self.assertEqual((verdict.state, verdict.text), ("ok", "spillway full 95 tokens/s (0.95 of predicted), peak 15.0 GiB"))
+        self.assertIn("not within", parts.row_text(self.row(tokens_per_s=80.0)))
+        over = self.row(peak_gpu_bytes=17 * GIB)
+        self.assertEqual(parts.table_verdict([over], done()).state, "FAILED")
+        self.assertEqual(parts.table_verdict([over | {"setting": "opt-6.7b:8+8x24"}], done()).state, "ok")
+        self.assertEqual(parts.table_verdict([self.row(status="failed")], done()).state, "FAILED")
+        self.assertEqual(parts.table_verdict([self.row(status="unfinished")], done()).state, "cut off")
+        self.assertEqual(parts.table_verdict([], done()).state, "FAILED")
+        self.assertEqual(parts.table_verdict([], done(stopped=True)).state, "cut off")
+
+    def test_kernels_are_ordered_by_their_time(self):
+        text = '==PROF== x\n"ID","Kernel Name","gpu__time_duration.sum"\n"","","nsecond"\n"0","A","1,000"\n"1","B","3,000"\n'
+        kernels = ncu.times(text)
+        self.assertEqual(kernels, {"B": (1, 3000.0), "A": (1, 1000.0)})
+        self.assertEqual(ncu.text_of(kernels), "B 75%, A 25% of 0.004 ms")
+        self.assertEqual(ncu.times("==ERROR== no permission\n"), {})
+
+    def test_parts_are_chosen_by_name(self):
+        self.assertEqual([part.name for part in parts.parts_of(1, ["bench", "tests"])], ["bench", "tests"])
+        self.assertEqual(parts.parts_of(5, ["opt-30b:512+512/flexgen"])[0].name, "opt-30b:512+512/flexgen")
+        with self.assertRaisesRegex(ValueError, "no part bentch"):
+            parts.parts_of(1, ["bentch"])
+
+    def test_steps_end_in_time(self):
+        for number, step in parts.STEPS.items():
+            self.assertGreater(len(step), 0, number)
+            self.assertEqual(len({part.name for part in step}), len(step))
+            self.assertTrue(all(part.least <= part.seconds <= 470 for part in step), number)
+
+
+class Rehearsal(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.root = pathlib.Path(temporary.name)
+        self.out = self.root / "out"
+
+    def rehearse(self, number, *names, **environment):
+        """Exit status and {part: line} of verdict.txt, which is what was printed too."""
+        ended = gpu_rehearsal.rehearse(self.root, SOFT_PROGRAM, number, self.out, *names, **environment)
+        lines = (self.out / "verdict.txt").read_text().splitlines()
+        self.assertEqual(ended.stdout.splitlines(), [*lines[1:], lines[0]], ended.stderr)
+        self.assertLessEqual(len(list(self.out.iterdir())), MOST_FILES)
+        self.assertIn("NVIDIA Test, driver 1.2.3", lines[0])
+        return ended.returncode, {name: text for name, _, text in (line.partition(": ") for line in lines[1:])}
+
+    def logs(self):
+        with tarfile.open(self.out / "logs.tar.gz") as archive:
+            return archive.getnames()
+
+    def test_step_1(self):
+        status, verdict = self.rehearse(1)
+        self.assertEqual((status, list(verdict)), (0, [part.name for part in parts.STEPS[1]]), verdict)
+        self.assertIn("commit abc1234", verdict["program"])
+        self.assertRegex(verdict["tests"], r"ok: 3 passed \(\d+ s\)")
+        self.assertIn("0 comparisons failed", verdict["placement"])
+        self.assertIn("0 of 2 comparisons failed", verdict["answers"])
+        self.assertIn("below what is wanted: decode attention, 64 rows of 544 slots of 4 bits 0.30", verdict["bench"])
+        self.assertIn("OrderTest: no error", verdict["memcheck"])
+        self.assertEqual(len(json.loads((self.out / "gpu_tests.json").read_text())), 3)
+        self.assertGreater(json.loads((self.out / "answers.json").read_text())["decode, 16 bits"]["tokens"], 0)
+        self.assertTrue(any(name.endswith("placement_check/output") for name in self.logs()))
+
+    def test_step_2(self):
+        status, verdict = self.rehearse(2)
+        self.assertEqual((status, list(verdict)), (0, [part.name for part in parts.STEPS[2]]), verdict)
+        self.assertIn("spillway h2o", verdict["opt-6.7b:512+512/spillway:h2o"])
+        self.assertIn("flexgen full 35.56 tokens/s", verdict["opt-6.7b:512+32/flexgen,h2o_flexgen"])
+        rows = json.loads((self.out / "gpu_table.json").read_text())["rows"]
+        self.assertEqual({row["commit"] for row in rows}, {"abc1234"})
+        self.assertTrue((self.out / "machine.json").exists())
+
+    def test_step_3(self):
+        status, verdict = self.rehearse(3)
+        self.assertEqual(status, 0, verdict)
+        self.assertIn("cpu_to_gpu", verdict["streamed"])
+        self.assertIn("PrefillKernel 56%", verdict["ncu"])
+
+    def test_step_6_is_not_yet(self):
+        status, verdict = self.rehearse(6)
+        self.assertEqual(status, 0)
+        self.assertIn("not yet", verdict["families"])
+
+    def test_peers_that_are_not_there_are_skipped(self):
+        status, verdict = self.rehearse(2, "opt-6.7b:512+32/flexgen,h2o_flexgen", SPILLWAY_PEERS=str(self.root / "none"))
+        self.assertEqual(status, 0)
+        self.assertIn("skipped: flexgen, h2o_flexgen not in", verdict["opt-6.7b:512+32/flexgen,h2o_flexgen"])
+
+    def replaced(self, program, text):
+        """A rehearsal with another stand-in."""
+        original = gpu_rehearsal.make_bundle
+        self.addCleanup(setattr, gpu_rehearsal, "make_bundle", original)
+
+        def make(folder, soft_program):
+            bundle = original(folder, soft_program)
+            stand_ins.write(bundle / "bin" / program, text)
+            return bundle
+
+        gpu_rehearsal.make_bundle = make
+
+    def test_what_hangs_is_cut_off_and_the_rest_said(self):
+        self.replaced("gpu_bench", gpu_rehearsal.BENCH + "sleep 60\n")
+        status, verdict = self.rehearse(1, "bench", "answers", SPILLWAY_STEP_SECONDS="12")
+        self.assertEqual(status, 1)
+        self.assertRegex(verdict["bench"], r"cut off: GPU memory.*\(1\d s\)")
+        self.assertIn("not run: no time left", verdict["answers"])
+        self.assertEqual(len(json.loads((self.out / "gpu_bench.json").read_text())["lines"]), 4)
+
+    def test_a_crash_fails_its_part_only(self):
+        self.replaced("gpu_test", "#!/bin/sh\n[ \"$1\" = --gtest_list_tests ] && printf 'A.\\n  B\\n' && exit\necho fault; kill -11 $$\n")
+        status, verdict = self.rehearse(1, "tests", "bench")
+        self.assertEqual(status, 1)
+        self.assertIn("FAILED: 1 failed: A.B", verdict["tests"])
+        self.assertIn("ok", verdict["bench"])
+
+    def test_without_a_gpu_it_says_so(self):
+        self.replaced("nvidia-smi", "#!/bin/sh\nexit 9\n")
+        ended = gpu_rehearsal.rehearse(self.root, SOFT_PROGRAM, 1, self.out)
+        self.assertEqual((ended.returncode, ended.stderr), (42, "gpu_step: this machine has no GPU (nvidia-smi lists none)\n"))
+
+
+class Launcher(unittest.TestCase):
+    """scripts/gpu_launcher.sh as bin/NAME of a bundle."""
+
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.root = pathlib.Path(temporary.name)
+        stand_ins.write(self.root / "bin/x", (REPOSITORY / "scripts/gpu_launcher.sh").read_text())
+        stand_ins.write(self.root / "libexec/x", '#!/bin/sh\necho "$LD_LIBRARY_PATH" "$@"\n')
+        (self.root / "ORIGIN").write_text("cuda 99\n")
+
+    def launch(self, *words, **environment):
+        clean = {key: value for key, value in os.environ.items() if key != "LD_LIBRARY_PATH"} | environment
+        command = [self.root / "bin/x", *words]
+        return subprocess.run(command, capture_output=True, text=True, env=clean, check=False)
+
+    def test_no_cuda_is_one_clear_line(self):
+        ended = self.launch("y")
+        self.assertEqual((ended.returncode, ended.stdout), (42, ""))
+        self.assertRegex(ended.stderr, r"\Ax: libcublasLt.so.99 of CUDA 99 is neither [^\n]*SPILLWAY_CUDA_LIBRARIES\n\Z")
+
+    def test_libraries_may_be_in_two_folders(self):
+        for folder, library in (("a", "libcublasLt.so.99"), ("b", "libcudart.so.99")):
+            stand_ins.write(self.root / folder / library, "")
+        ended = self.launch("y", SPILLWAY_CUDA_LIBRARIES=f"{self.root}/a:{self.root}/b")
+        found = f"{self.root}/lib:{self.root}/a:{self.root}/b:/usr/local/nvidia/lib64 y\n"
+        self.assertEqual((ended.stdout, ended.stderr), (found, ""))
+
+    def test_packages_of_python_are_looked_into(self):
+        for library in ("libcublasLt.so.99", "libcudart.so.99"):
+            stand_ins.write(self.root / "site/nvidia/cu99/lib" / library, "")
+        ended = self.launch(PYTHONPATH=f"{self.root}/site")
+        self.assertIn(f"{self.root}/site/nvidia/cu99/lib", ended.stdout)
+        self.assertEqual(ended.stderr, "")
+
+
+SOFT_PROGRAM = None
+if __name__ == "__main__":
+    sys.dont_write_bytecode = True
+    SOFT_PROGRAM = pathlib.Path(sys.argv.pop(1)).resolve()
+    unittest.main()
