@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <utility>
 
 #include "spillway/error.h"
@@ -18,27 +19,54 @@ class Dealer {
  public:
   explicit Dealer(const PerTier<double>& frac) : frac_(frac) {}
 
-  Tier Deal(int64_t bytes) {
-    dealt_ += bytes;
+  // A tensor's tiles, in runs: the device's rows first, then the CPU's, then the disk's. A product
+  // is computed piece by piece, one for each run, and a GPU computes a hundred pieces of a matrix
+  // many times slower than two.
+  std::vector<Tier> DealTensor(std::span<const int64_t> tile_bytes) {
+    Dealer trial = *this;
+    std::vector<Tier> tiers;
+    for (const int64_t bytes : tile_bytes) {
+      tiers.push_back(trial.MostWanting(bytes));
+      trial.Give(tiers.back(), bytes);
+    }
+    std::ranges::sort(tiers);
+    // The last tile may be shorter, and now another tier's.
+    for (std::size_t tile = 0; tile < tiers.size(); ++tile) Give(tiers[tile], tile_bytes[tile]);
+    return tiers;
+  }
+
+ private:
+  Tier MostWanting(int64_t bytes) const {
+    const auto dealt = static_cast<double>(dealt_ + bytes);
     Tier chosen = Tier::kCpu;
     double most = -1e300;
     for (const Tier tier : kAllTiers) {
       if (frac_[tier] <= 0.0) continue;
-      const double deficit =
-          frac_[tier] * static_cast<double>(dealt_) - static_cast<double>(held_[tier]);
+      const double deficit = frac_[tier] * dealt - static_cast<double>(held_[tier]);
       if (deficit <= most) continue;
       most = deficit;
       chosen = tier;
     }
-    held_[chosen] += bytes;
     return chosen;
   }
+  void Give(Tier tier, int64_t bytes) {
+    dealt_ += bytes;
+    held_[tier] += bytes;
+  }
 
- private:
   PerTier<double> frac_;
   PerTier<int64_t> held_;
   int64_t dealt_ = 0;
 };
+
+std::vector<int64_t> BytesOfTiles(const TensorSpec& spec, const TileSplit& split) {
+  std::vector<int64_t> bytes;
+  for (int64_t index = 0; index < split.num_tiles; ++index) {
+    const RowRange rows = split.Tile(index);
+    bytes.push_back(TileBytes(spec, {Tier::kCpu, rows.begin, rows.end, 0, 0}));
+  }
+  return bytes;
+}
 
 // A run of staging and the layers during which it is taken: from the one in which it is filled,
 // around the end of the pass.
@@ -194,11 +222,12 @@ PlacedWeights PlaceWeights(const ModelShape& shape, const PerTier<double>& frac,
     for (TensorSpec& spec : layer.tensors) {
       const TileSplit split = SplitIntoTiles(spec.rows, spec.cols, spec.dtype);
       PlannedTensor tensor{std::move(spec), {}};
+      const std::vector<int64_t> tile_bytes = BytesOfTiles(tensor.spec, split);
+      const std::vector<Tier> tiers = dealer.DealTensor(tile_bytes);
       for (int64_t index = 0; index < split.num_tiles; ++index) {
         const RowRange rows = split.Tile(index);
-        WeightTile tile{Tier::kCpu, rows.begin, rows.end, 0, 0};
-        const int64_t bytes = TileBytes(tensor.spec, tile);
-        tile.tier = dealer.Deal(bytes);
+        WeightTile tile{tiers[static_cast<std::size_t>(index)], rows.begin, rows.end, 0, 0};
+        const int64_t bytes = tile_bytes[static_cast<std::size_t>(index)];
         placed.bytes[tile.tier] += bytes;
         store_bytes += RoundUp(bytes, kTileAlignBytes);
         if (tile.tier == Tier::kDisk) {

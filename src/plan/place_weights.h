@@ -22,9 +22,9 @@ struct StagingTimes {
   int64_t lookahead = 1;  // layers
 };
 
-// Deals the tiles out so that after each of them every tier holds its share within one tile: each
+// Deals the tiles out so that after each tensor every tier holds its share within two tiles: each
 // layer then asks the links for the same share, which is what lets one layer's load hide behind
-// another's compute. Offsets count from 0 in each tier.
+// another's compute. Of a tensor each tier has one run of rows. Offsets count from 0 in each tier.
 PlacedWeights PlaceWeights(const ModelShape& shape, const PerTier<double>& frac, Tier device,
                            const StagingTimes& times);
 

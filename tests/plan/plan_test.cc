@@ -8,6 +8,8 @@
 #include "policies/search/default_policy.h"
 #include "spillway/error.h"
 #include "spillway/reference_prompt.h"
+#include "spillway/tile.h"
+#include "src/plan/place_weights.h"
 #include "tests/plan/plan_test_util.h"
 
 namespace spillway {
@@ -49,6 +51,36 @@ Policy WeightsOnDisk(int64_t rows, int64_t batches) {
   policy.weight_frac = {};
   policy.weight_frac[Tier::kDisk] = 1.0;
   return policy;
+}
+
+// A GPU computes a matrix of few pieces fast, and each layer asks the links for the same share.
+TEST(PlanTest, ATensorHasOneRunOfRowsInEachTier) {
+  const ModelShape shape = *BuiltInShape("opt-1.3b");
+  const PerTier<double> frac = {{0.21, 0.5, 0.29}};
+  const PlacedWeights placed = PlaceWeights(shape, frac, Tier::kGpu, {});
+  constexpr int64_t kTwoTiles = 2 * (int64_t{2} << 20);
+  PerTier<int64_t> held;
+  int64_t all = 0;
+  for (const PlannedLayer& layer : placed.layers) {
+    for (const PlannedTensor& tensor : layer.tensors) {
+      PerTier<int64_t> runs;
+      const WeightTile* before = nullptr;
+      for (const WeightTile& tile : tensor.tiles) {
+        EXPECT_EQ(tile.row_begin, before == nullptr ? 0 : before->row_end);
+        const bool continues = before != nullptr && before->tier == tile.tier;
+        runs[tile.tier] += continues && tile.tier == Tier::kDisk ? 0 : 1;
+        held[tile.tier] += TileBytes(tensor.spec, tile);
+        before = &tile;
+      }
+      all += tensor.spec.bytes();
+      for (const Tier tier : kAllTiers) {
+        EXPECT_LE(runs[tier], 1);
+        const double share = frac[tier] * static_cast<double>(all);
+        EXPECT_NEAR(static_cast<double>(held[tier]), share, kTwoTiles);
+      }
+    }
+  }
+  for (const Tier tier : kAllTiers) EXPECT_EQ(held[tier], placed.bytes[tier]);
 }
 
 // By block, the weights of two whole blocks are staged at once; by layer, those of three layers.
