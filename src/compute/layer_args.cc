@@ -20,24 +20,36 @@ LayerArgs::LayerArgs(const Plan& plan, const Arena& device)
   table_pieces_.reserve(max_tiles);
 }
 
+// One for each run of tiles that lie one behind the other: of disk each tile is read by itself, and
+// a tensor's are staged together.
+void LayerArgs::AddPieces(const PlannedTensor& tensor, const float* bias, const Linear& linear) {
+  int64_t end = -1;  // of the piece before
+  for (const WeightTile& tile : tensor.tiles) {
+    const int64_t tile_rows = tile.row_end - tile.row_begin;
+    const Region weights = {tile.place, TileBytes(tensor.spec, tile)};
+    const bool continues = weights.offset == end;
+    end = weights.offset + weights.bytes;
+    if (continues) {
+      pieces_.back().num_out += tile_rows;
+      continue;
+    }
+    const auto from = [&](Rows base) {
+      return base.data == nullptr ? nullptr : base.data + tile.row_begin;
+    };
+    pieces_.push_back({device_.As<std::byte>(weights), tensor.spec.dtype, tile_rows,
+                       bias == nullptr ? nullptr : bias + tile.row_begin, from(linear.y),
+                       linear.y.stride, from(linear.residual), linear.residual.stride});
+  }
+}
+
 kernels::MatmulArgs LayerArgs::Matmul(const PlannedLayer& layer, Rows x, int64_t rows,
                                       std::span<const Linear> linears, Activation activation) {
   pieces_.clear();
   int64_t in = 0;
   for (const Linear& linear : linears) {
     const PlannedTensor& tensor = *Find(layer, linear.weight);
-    const float* bias = linear.bias == linear.weight ? nullptr : Vector(layer, linear.bias);
     in = tensor.spec.cols;
-    for (const WeightTile& tile : tensor.tiles) {
-      const int64_t tile_rows = tile.row_end - tile.row_begin;
-      const auto from = [&](Rows base) {
-        return base.data == nullptr ? nullptr : base.data + tile.row_begin;
-      };
-      pieces_.push_back({device_.As<std::byte>({tile.place, TileBytes(tensor.spec, tile)}),
-                         tensor.spec.dtype, tile_rows,
-                         bias == nullptr ? nullptr : bias + tile.row_begin, from(linear.y),
-                         linear.y.stride, from(linear.residual), linear.residual.stride});
-    }
+    AddPieces(tensor, linear.bias == linear.weight ? nullptr : Vector(layer, linear.bias), linear);
   }
   kernels::MatmulArgs args;
   args.x = x.data;

@@ -94,6 +94,7 @@ class LayerArgs {
   static kernels::BudgetAttentionRow BudgetRow(const RowInChunk& at);
 
  private:
+  void AddPieces(const PlannedTensor& tensor, const float* bias, const Linear& linear);
   const float* Vector(const PlannedLayer& layer, TensorRole role) const;
 
   const Plan& plan_;
