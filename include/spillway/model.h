@@ -1,4 +1,4 @@
-// Model: the shape of a network and the tensors it consists of. Says nothing about where they are.
+// Model: the shape of a network and its layers. Says nothing about where they are.
 // Plain values; any thread.
 #pragma once
 
@@ -9,36 +9,37 @@
 #include <vector>
 
 #include "spillway/dtype.h"
+#include "spillway/layer.h"
 
 namespace spillway {
 
 using TokenId = int32_t;
 
-enum class Activation { kNone, kRelu, kGelu, kGeluTanh };
-
-// What config.json says, in one vocabulary for all families.
+// What config.json says, in one vocabulary for all families. Only a family's own file turns the
+// part marked "of the layers" into something that is computed.
 struct ModelShape {
   std::string name;            // the folder's or the built-in shape's name
   std::string family = "opt";  // config.json's model_type
-  int64_t num_layers = 0;      // transformer blocks
+  int64_t num_layers = 0;      // decoder layers
   int64_t hidden_size = 0;
   int64_t ffn_size = 0;
   int64_t num_heads = 0;
   int64_t num_kv_heads = 0;
   int64_t head_dim = 0;
   int64_t vocab_size = 0;
-  int64_t max_positions = 0;    // longest prompt + completion
+  int64_t max_positions = 0;  // longest prompt + completion
+  // Of the layers:
   int64_t position_offset = 0;  // OPT's learned positions start at row 2
-  int64_t embed_size =
-      0;  // word_embed_proj_dim; differs from hidden_size when there is project_in/out
+  int64_t embed_size = 0;       // differs from hidden_size when embeddings are projected
   Activation activation = Activation::kRelu;
-  bool pre_norm = true;     // do_layer_norm_before
+  bool pre_norm = true;
   bool final_norm = true;   // a norm before the head
   bool norm_affine = true;  // norms have weight and bias
   bool linear_bias = true;
   bool tied_head = true;
   double norm_epsilon = 1e-5;
-  DType dtype = DType::kF16;  // matrices as held in memory, unless they are quantised
+  // As held in memory:
+  DType dtype = DType::kF16;  // matrices, unless they are quantised
   int weight_bits = 16;       // 8, 4: all matrices but the positions' in groups of 64
   TokenId bos = -1;           // -1: none
   std::vector<TokenId> eos;   // any of these ends a row; may be empty
@@ -51,60 +52,26 @@ constexpr DType MatrixDType(const ModelShape& shape) {
   return shape.weight_bits == 8 ? DType::kQ8 : DType::kQ4;
 }
 
-enum class TensorRole {
-  kTokenEmbedding,     // [vocab, embed]; also the head when tied
-  kPositionEmbedding,  // [positions + offset, hidden]
-  kProjectIn,          // [hidden, embed]
-  kProjectOut,         // [embed, hidden]
-  kNormWeight,
-  kNormBias,
-  kQueryWeight,  // [heads * head_dim, hidden]
-  kQueryBias,
-  kKeyWeight,
-  kKeyBias,
-  kValueWeight,
-  kValueBias,
-  kOutWeight,
-  kOutBias,
-  kUpWeight,  // fc1 [ffn, hidden]
-  kUpBias,
-  kDownWeight,  // fc2 [hidden, ffn]
-  kDownBias,
-  kHeadWeight,  // [vocab, embed], untied heads only
+// Floats of a token's row in a buffer.
+int64_t WidthOf(const ModelShape& shape, Buf buf);
+
+// Made once, by MakeModel, and handed on.
+struct Model {
+  ModelShape shape;
+  std::vector<LayerSpec> layers;  // execution order: the embedding, those of each block, the head
+
+  const TensorSpec& Tensor(TensorRef ref) const {
+    return layers[static_cast<std::size_t>(ref.layer)].tensors[static_cast<std::size_t>(ref.index)];
+  }
+  int64_t num_layers() const { return static_cast<int64_t>(layers.size()); }
 };
 
-// A tensor the model needs. Matrices are [rows, cols], row-major, one row per output feature;
-// vectors have cols == 1 and are held in fp32.
-struct TensorSpec {
-  TensorRole role;
-  std::string name;  // as in a Hugging Face checkpoint, without the leading "model."
-  int64_t rows = 0;
-  int64_t cols = 1;
-  DType dtype = DType::kF16;  // as held in memory
+// The layers that the shape's family makes of it. Requires: a shape that ReadModelShape,
+// ShapeFromJson or BuiltInShape made.
+Model MakeModel(ModelShape shape);
 
-  bool is_vector() const { return dtype == DType::kF32; }
-  int64_t row_bytes() const { return RowBytes(dtype, cols); }
-  int64_t bytes() const { return rows * row_bytes(); }
-  // The least that can be read or made by itself: an element, or a row of groups.
-  int64_t unit_elements() const { return IsQuantised(dtype) ? cols : 1; }
-  int64_t unit_bytes() const { return IsQuantised(dtype) ? row_bytes() : DTypeBytes(dtype); }
-};
-
-// The units of the schedule: attention and MLP of a block are scheduled apart.
-enum class LayerKind { kEmbedding, kAttention, kMlp, kHead };
-
-struct LayerSpec {
-  LayerKind kind;
-  int64_t block = -1;  // transformer block, -1 for embedding and head
-  std::vector<TensorSpec> tensors;
-};
-
-// All layers in execution order: embedding, (attention, mlp) per block, head. A tied head's layer
-// lists no embedding of its own: the embedding layer's tensor serves both.
-std::vector<LayerSpec> Layers(const ModelShape& shape);
-
-int64_t NumParameters(const std::vector<LayerSpec>& layers);
-int64_t WeightBytes(const std::vector<LayerSpec>& layers);
+int64_t NumParameters(const Model& model);
+int64_t WeightBytes(const Model& model);
 
 // Built-in shapes "opt-125m" ... "opt-175b"; nullopt when the name is none of them.
 std::optional<ModelShape> BuiltInShape(std::string_view name);

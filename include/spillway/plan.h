@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "spillway/grid.h"
 #include "spillway/kv_block.h"
 #include "spillway/kv_policy.h"
 #include "spillway/machine.h"
 #include "spillway/model.h"
 #include "spillway/policy.h"
-#include "spillway/schedule.h"  // Cursor, GridOrder, kStagingSlots
 #include "spillway/tier.h"
 #include "spillway/tile.h"
 #include "spillway/workload.h"
@@ -39,13 +39,20 @@ inline int64_t TileBytes(const TensorSpec& spec, const WeightTile& tile) {
 struct PlannedTensor {
   TensorSpec spec;
   std::vector<WeightTile> tiles;  // ascending rows, together all of them
+  // The later layer that uses it too, as a tied head uses the embedding's table: it comes to the
+  // device with that one and stays for its own layer in the next pass. -1: none does.
+  int64_t comes_with = -1;
 };
 
 struct PlannedLayer {
-  LayerKind kind;
+  ComputePart part = ComputePart::kEmbedding;
   int64_t block = -1;
-  std::vector<PlannedTensor> tensors;
+  std::vector<PlannedTensor> tensors = {};
+  std::vector<Op> ops = {};
+  bool attends = false;  // one of them does
 };
+
+std::vector<GridUnit> GridUnitsOf(const std::vector<PlannedLayer>& layers);
 
 // A named run of bytes in a tier's arena.
 struct Region {
@@ -158,16 +165,14 @@ struct PromptKvPlan {
   int64_t slots() const { return 2 * longest_slots + chunk_slots; }
 };
 
-// Buffers that one Compute uses, all in the device's arena. Sizes in tokens of a chunk.
+// Memory that one Compute uses, all in the device's arena.
 struct WorkspacePlan {
   int64_t chunk_tokens = 0;
-  Region normed;    // fp32 [max(chunk, logits), hidden]
-  Region qkv;       // fp32 [chunk, q + k + v]
-  Region attended;  // fp32 [chunk, q]
-  Region ffn;       // fp32 [chunk, ffn]
-  Region embedded;  // fp32 [max(chunk, logits), embed], with project_in/out
-  Region logits;    // fp32 [batch.logits, vocab]
-  Region matmul;    // the kernels' own
+  // Of the layers' programs, fp32 [rows, width]: rows of a chunk, or in the head of logits. The
+  // states are in it for the head alone; other layers have them where the mover says. Buffers that
+  // no layer uses together may lie in the same place.
+  PerBuf<Region> buffers;
+  Region matmul;  // the kernels' own
   Region attention;
   PromptKvPlan prompt;
 };
@@ -250,7 +255,22 @@ struct Plan {
   bool Logs(Tier tier) const { return tier == Tier::kDisk && kv_log.exists(); }
   int64_t WeightBytes() const;  // all tiers
   int64_t HiddenRowBytes() const { return shape.hidden_size * int64_t{sizeof(float)}; }
+  const PlannedTensor& Tensor(TensorRef ref) const {
+    return layers[static_cast<std::size_t>(ref.layer)].tensors[static_cast<std::size_t>(ref.index)];
+  }
 };
+
+// Calls `visit` with each tensor that is brought to the device with a layer: its own but for those
+// that come with a later one, then others' that come with it.
+template <typename F>
+void ForEachTensorComingWith(const Plan& plan, int64_t layer, F visit) {
+  for (const PlannedTensor& tensor : plan.layers[static_cast<std::size_t>(layer)].tensors) {
+    if (tensor.comes_with < 0) visit(tensor);
+  }
+  for (const PlannedTensor& tensor : plan.layers.front().tensors) {
+    if (tensor.comes_with == layer) visit(tensor);
+  }
+}
 
 // How much workspace the kernels ask for; passed in so that planning links no kernels. `exchange`
 // null: the executor is the host's own.
@@ -266,8 +286,8 @@ struct KernelNeeds {
 
 // Places everything; for those that compare many policies. Looks at the caps only to shorten the
 // log of KV on disk where they do not hold all of it: it saves time, and can be done without.
-Plan LayOut(const ModelShape& shape, const Machine& machine, const Workload& work,
-            const Policy& policy, const KernelNeeds& needs);
+Plan LayOut(const Model& model, const Machine& machine, const Workload& work, const Policy& policy,
+            const KernelNeeds& needs);
 
 // Whether each tier's bytes are within its cap.
 bool Fits(const Plan& plan);
@@ -275,7 +295,7 @@ bool Fits(const Plan& plan);
 // Places everything the policy asks for and proves that it fits the caps.
 // Throws: Error kGpuMemory, kCpuMemory, kDiskSpace with needed against available and the nearest
 // change that fits.
-Plan MakePlan(const ModelShape& shape, const Machine& machine, const Workload& work,
+Plan MakePlan(const Model& model, const Machine& machine, const Workload& work,
               const Policy& policy, const KernelNeeds& needs);
 
 }  // namespace spillway

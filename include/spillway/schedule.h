@@ -8,18 +8,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "spillway/model.h"  // LayerKind
+#include "spillway/grid.h"
+#include "spillway/plan.h"
 
 namespace spillway {
-
-// One cell of the grid that a run walks: this batch in this layer of this pass.
-struct Cursor {
-  int64_t pass = 0;
-  int64_t layer = 0;
-  int64_t batch = 0;
-
-  bool operator==(const Cursor&) const = default;
-};
 
 // What is begun at a cell, in this order. A compute waits for its own loads; a load waits for the
 // store that wrote what it reads, or that still reads the place it writes.
@@ -48,33 +40,27 @@ class TaskList {
 
 enum class Overlap { kOn, kOff };
 
-// What a batch goes through before the next batch does: the attention and the MLP of a block, so
-// that a link has the time of both for the next batch's KV and the states between them stay where
-// they are; or each layer by itself, as in FlexGen.
-enum class GridOrder { kByBlock, kByLayer };
-
-// Places that staged KV, and staged states, take in turn: one is computed on, one comes, one
-// leaves.
-inline constexpr std::size_t kStagingSlots = 3;
-
 struct Schedule {
-  std::vector<LayerKind> layers;  // the embedding, attention and MLP of each block, the head
+  std::vector<GridLayer> layers;
   int64_t num_batches = 0;
   Overlap overlap = Overlap::kOn;
-  int64_t weight_lookahead = 1;           // layers that weights are loaded ahead of their compute
-  GridOrder order = GridOrder::kByLayer;  // kByBlock with overlap: weight_lookahead is 2 or more
+  // Layers that weights are loaded ahead of their compute; with overlap at least as many as the
+  // longest group has.
+  int64_t weight_lookahead = 1;
 
   int64_t num_layers() const { return static_cast<int64_t>(layers.size()); }
+  const GridLayer& Layer(int64_t layer) const { return layers[static_cast<std::size_t>(layer)]; }
 
   // The cell after `at`: the layers of a group, then batch, then group, then pass. The one place
   // where the grid wraps around.
   Cursor Next(Cursor at) const {
-    if (at.layer < GroupEnd(at.layer)) {
+    const GridLayer& layer = Layer(at.layer);
+    if (at.layer < layer.group_end) {
       ++at.layer;
       return at;
     }
     if (++at.batch < num_batches) {
-      at.layer = GroupBegin(at.layer);
+      at.layer = layer.group_begin;
       return at;
     }
     at.batch = 0;
@@ -84,28 +70,20 @@ struct Schedule {
     return at;
   }
 
-  // A group is what a batch goes through in one go: its number within the pass, its first and its
-  // last layer.
-  int64_t GroupOf(int64_t layer) const {
-    return order == GridOrder::kByBlock ? (layer + 1) / 2 : layer;
-  }
-  int64_t num_groups() const { return GroupOf(num_layers() - 1) + 1; }
-  int64_t GroupBegin(int64_t layer) const {
-    return order == GridOrder::kByBlock && Is(LayerKind::kMlp, layer) ? layer - 1 : layer;
-  }
-  int64_t GroupEnd(int64_t layer) const {
-    return order == GridOrder::kByBlock && Is(LayerKind::kAttention, layer) ? layer + 1 : layer;
+  int64_t num_groups() const { return layers.back().group + 1; }
+  int64_t num_attentions() const {
+    return layers.back().attention + (layers.back().attends ? 1 : 0);
   }
 
-  // Where the KV of an attention cell is staged, and the states of a cell; those of a single batch
-  // stay in one place.
-  std::size_t KvSlot(const Cursor& attention) const {
-    const int64_t blocks = attention.pass * (num_layers() / 2 - 1) + attention.layer / 2;
-    return static_cast<std::size_t>(blocks * num_batches + attention.batch) % kStagingSlots;
+  // Where the KV of a cell that attends is staged, and the states of a cell; those of a single
+  // batch stay in one place.
+  std::size_t KvSlot(const Cursor& at) const {
+    const int64_t attentions = at.pass * num_attentions() + Layer(at.layer).attention;
+    return static_cast<std::size_t>(attentions * num_batches + at.batch) % kStagingSlots;
   }
   std::size_t HiddenSlot(const Cursor& at) const {
     if (num_batches == 1) return 0;
-    const int64_t groups = at.pass * num_groups() + GroupOf(at.layer);
+    const int64_t groups = at.pass * num_groups() + Layer(at.layer).group;
     return static_cast<std::size_t>(groups * num_batches + at.batch) % kStagingSlots;
   }
 
@@ -119,14 +97,14 @@ struct Schedule {
   TaskList At(const Cursor& at) const;
 
  private:
-  bool Is(LayerKind kind, int64_t layer) const {
-    return layers[static_cast<std::size_t>(layer)] == kind;
-  }
-  bool IsAttention(const Cursor& at) const { return Is(LayerKind::kAttention, at.layer); }
-  bool BeginsGroup(const Cursor& at) const { return GroupBegin(at.layer) == at.layer; }
-  bool EndsGroup(const Cursor& at) const { return GroupEnd(at.layer) == at.layer; }
+  bool Attends(const Cursor& at) const { return Layer(at.layer).attends; }
+  bool BeginsGroup(const Cursor& at) const { return Layer(at.layer).group_begin == at.layer; }
+  bool EndsGroup(const Cursor& at) const { return Layer(at.layer).group_end == at.layer; }
   TaskList Overlapped(const Cursor& at) const;
   TaskList Serial(const Cursor& at) const;
 };
+
+// The zig-zag over a plan's layers and batches.
+Schedule MakeSchedule(const Plan& plan, Overlap overlap = Overlap::kOn);
 
 }  // namespace spillway

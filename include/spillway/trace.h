@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "spillway/compute_part.h"
 #include "spillway/kv_policy.h"
-#include "spillway/model.h"  // LayerKind
 #include "spillway/tier.h"
 
 namespace spillway {
@@ -46,43 +46,6 @@ struct WaitTotals {
   double stores_s = 0.0;
 
   double total_s() const { return weights_s + kv_s + hidden_s + stores_s; }
-};
-
-// What computes are of: the kinds of layers, and choosing a token from logits.
-enum class ComputePart { kEmbedding, kAttention, kMlp, kHead, kSampling };
-
-inline constexpr std::array<ComputePart, 5> kAllComputeParts = {
-    ComputePart::kEmbedding, ComputePart::kAttention, ComputePart::kMlp, ComputePart::kHead,
-    ComputePart::kSampling};
-
-constexpr std::string_view ComputePartName(ComputePart part) {
-  constexpr std::array<std::string_view, 5> kNames = {"embedding", "attention", "mlp", "head",
-                                                      "sampling"};
-  return kNames[static_cast<std::size_t>(part)];
-}
-
-constexpr ComputePart PartOf(LayerKind kind) {
-  switch (kind) {
-    case LayerKind::kEmbedding:
-      return ComputePart::kEmbedding;
-    case LayerKind::kAttention:
-      return ComputePart::kAttention;
-    case LayerKind::kMlp:
-      return ComputePart::kMlp;
-    case LayerKind::kHead:
-      break;
-  }
-  return ComputePart::kHead;
-}
-
-// One double for each part.
-struct PartSeconds {
-  std::array<double, 5> values{};
-
-  constexpr double& operator[](ComputePart part) { return values[static_cast<std::size_t>(part)]; }
-  constexpr double operator[](ComputePart part) const {
-    return values[static_cast<std::size_t>(part)];
-  }
 };
 
 struct PhaseTotals {

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "spillway/error.h"
 #include "spillway/kv_block.h"
@@ -14,14 +15,6 @@
 
 namespace spillway {
 namespace {
-
-bool IsTiedTable(const Plan& plan, const TensorSpec& spec) {
-  return plan.shape.tied_head && spec.role == TensorRole::kTokenEmbedding;
-}
-
-bool IsTable(const TensorSpec& spec) {
-  return spec.role == TensorRole::kTokenEmbedding || spec.role == TensorRole::kPositionEmbedding;
-}
 
 double Over(double amount, double rate) { return rate > 0.0 ? amount / rate : 0.0; }
 
@@ -71,14 +64,6 @@ void AddTile(const Plan& plan, const TensorSpec& spec, const WeightTile& tile,
     bytes[Link::kDiskRead] += size;
   }
   if (plan.device() == Tier::kGpu) bytes[Link::kCpuToGpu] += size;
-}
-
-void AddTensors(const Plan& plan, const PlannedLayer& layer, bool tied_tables,
-                PerLink<int64_t>& bytes) {
-  for (const PlannedTensor& tensor : layer.tensors) {
-    if (IsTiedTable(plan, tensor.spec) != tied_tables) continue;
-    for (const WeightTile& tile : tensor.tiles) AddTile(plan, tensor.spec, tile, bytes);
-  }
 }
 
 // Seconds that a product with so many rows takes for each weight element, and for each edge.
@@ -232,20 +217,18 @@ CostRates RatesOf(const Machine& machine) {
   return rates;
 }
 
-// A tied head's table comes with the head and stays for the next pass's embedding.
 PerLink<int64_t> WeightBytes(const Plan& plan, int64_t layer) {
   PerLink<int64_t> bytes;
-  AddTensors(plan, plan.layers[static_cast<std::size_t>(layer)], false, bytes);
-  if (layer + 1 == static_cast<int64_t>(plan.layers.size())) {
-    AddTensors(plan, plan.layers.front(), true, bytes);
-  }
+  ForEachTensorComingWith(plan, layer, [&](const PlannedTensor& tensor) {
+    for (const WeightTile& tile : tensor.tiles) AddTile(plan, tensor.spec, tile, bytes);
+  });
   return bytes;
 }
 
 PerLink<int64_t> FirstWeightBytes(const Plan& plan) {
   PerLink<int64_t> bytes;
-  for (const bool tied_tables : {false, true}) {
-    AddTensors(plan, plan.layers.front(), tied_tables, bytes);
+  for (const PlannedTensor& tensor : plan.layers.front().tensors) {
+    for (const WeightTile& tile : tensor.tiles) AddTile(plan, tensor.spec, tile, bytes);
   }
   return bytes;
 }
@@ -392,13 +375,6 @@ double ResidualSeconds(const Plan& plan, const DeviceRates& rates, int64_t token
               rates.memory_bytes_per_s);
 }
 
-double GatherSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens) {
-  const int64_t row_bytes = RowBytes(MatrixDType(plan.shape), plan.shape.embed_size) +
-                            RowBytes(plan.shape.dtype, plan.shape.hidden_size) +
-                            plan.HiddenRowBytes();
-  return Over(static_cast<double>(tokens * row_bytes), rates.memory_bytes_per_s);
-}
-
 double LogitsSeconds(const Plan& plan, const CostRates& rates, int64_t rows) {
   const auto bytes = static_cast<double>(rows * plan.shape.vocab_size) * sizeof(float);
   return plan.device() == Tier::kGpu ? Over(bytes, rates.link_bytes_per_s[Link::kGpuToCpu]) : 0.0;
@@ -413,26 +389,34 @@ double SamplingSeconds(const Plan& plan, const DeviceRates& cpu, int64_t rows) {
   return Over(static_cast<double>(rounds * plan.shape.vocab_size), cpu.logits_per_s);
 }
 
+CostModel::LayerSize CostModel::SizeOf(const PlannedLayer& layer) const {
+  LayerSize size;
+  for (const Op& op : layer.ops) {
+    if (const auto* linear = std::get_if<Linear>(&op)) {
+      const TensorSpec& weight = plan_.Tensor(linear->weight).spec;
+      size.elements += weight.rows * weight.cols;
+      size.edges += 0.5 * static_cast<double>(weight.rows + weight.cols);
+      size.bytes += weight.bytes();
+      if (linear->plus) ++size.num_sums;
+    } else if (const auto* gather = std::get_if<Gather>(&op)) {
+      size.gathered_bytes += plan_.Tensor(gather->table).spec.row_bytes();
+    } else if (std::holds_alternative<Norm>(op)) {
+      ++size.num_norms;
+    }
+  }
+  // Table rows are summed to a state; the head gathers the states that it needs.
+  if (size.gathered_bytes > 0) size.gathered_bytes += plan_.HiddenRowBytes();
+  if (layer.part == ComputePart::kHead) ++size.num_sums;
+  return size;
+}
+
 CostModel::CostModel(const Plan& plan, CostRates rates) : plan_(plan), rates_(std::move(rates)) {
   const bool of_the_cpu = rates_.device == rates_.cpu;  // an emulated GPU's too
   TakeCodedShare(rates_.cpu, plan.policy.kv_bits);
   if (of_the_cpu) TakeCodedShare(rates_.device, plan.policy.kv_bits);
   for (std::size_t layer = 0; layer < plan.layers.size(); ++layer) {
-    LayerSize size;
-    for (const PlannedTensor& tensor : plan.layers[layer].tensors) {
-      if (tensor.spec.is_vector() || IsTable(tensor.spec)) continue;
-      size.elements += tensor.spec.rows * tensor.spec.cols;
-      size.edges += 0.5 * static_cast<double>(tensor.spec.rows + tensor.spec.cols);
-      size.bytes += tensor.spec.bytes();
-    }
-    if (plan.layers[layer].kind == LayerKind::kHead && plan.shape.tied_head) {
-      const TensorSpec& table = plan.layers.front().tensors.front().spec;
-      size.elements += table.rows * table.cols;
-      size.edges += 0.5 * static_cast<double>(table.rows + table.cols);
-      size.bytes += table.bytes();
-    }
-    size.loads = WeightBytes(plan, static_cast<int64_t>(layer));
-    layers_.push_back(size);
+    layers_.push_back(SizeOf(plan.layers[layer]));
+    layers_.back().loads = WeightBytes(plan, static_cast<int64_t>(layer));
   }
 }
 
@@ -470,10 +454,11 @@ double CostModel::Seconds(Link link, TaskKind kind, int64_t bytes) const {
 }
 
 int64_t CostModel::TrafficBytes(int64_t layer) const {
+  const int64_t block = plan_.layers[static_cast<std::size_t>(layer)].block;
   int64_t bytes = 0;
-  for (const int64_t of : {layer, layer + 1}) {
-    const PerLink<int64_t>& loads = layers_[static_cast<std::size_t>(of)].loads;
-    bytes += loads[Link::kDiskRead] + loads[Link::kCpuToGpu];
+  for (auto of = static_cast<std::size_t>(layer);
+       of < layers_.size() && plan_.layers[of].block == block; ++of) {
+    bytes += layers_[of].loads[Link::kDiskRead] + layers_[of].loads[Link::kCpuToGpu];
   }
   return bytes;
 }
@@ -502,8 +487,8 @@ UnitSeconds CostModel::Attention(int64_t layer, const BatchLoad& load) const {
 
 UnitSeconds CostModel::Compute(int64_t layer, const BatchLoad& load) const {
   const LayerSize& size = layers_[static_cast<std::size_t>(layer)];
-  const LayerKind kind = plan_.layers[static_cast<std::size_t>(layer)].kind;
-  const bool head = kind == LayerKind::kHead;
+  const PlannedLayer& of = plan_.layers[static_cast<std::size_t>(layer)];
+  const bool head = of.part == ComputePart::kHead;
   // The head sees the last token of each row, all at once; the others see chunks.
   const int64_t tokens = head ? load.rows : load.tokens;
   const int64_t chunk = head ? tokens : std::min(tokens, plan_.workspace.chunk_tokens);
@@ -517,13 +502,11 @@ UnitSeconds CostModel::Compute(int64_t layer, const BatchLoad& load) const {
       seconds[unit] = chunks * product[unit];
     }
   }
-  if (kind == LayerKind::kEmbedding) {
-    seconds[CostUnit::kMemory] += GatherSeconds(plan_, rates_.device, tokens);
-  } else {
-    seconds[CostUnit::kStates] =
-        NormSeconds(plan_, rates_.device, tokens) + ResidualSeconds(plan_, rates_.device, tokens);
-  }
-  if (kind == LayerKind::kAttention) seconds += Attention(layer, load);
+  seconds[CostUnit::kMemory] +=
+      Over(static_cast<double>(tokens * size.gathered_bytes), rates_.device.memory_bytes_per_s);
+  seconds[CostUnit::kStates] = size.num_norms * NormSeconds(plan_, rates_.device, tokens) +
+                               size.num_sums * ResidualSeconds(plan_, rates_.device, tokens);
+  if (of.attends) seconds += Attention(layer, load);
   if (head) {
     seconds[CostUnit::kLogits] = LogitsSeconds(plan_, rates_, load.rows);
     seconds[CostUnit::kSampling] = SamplingSeconds(plan_, rates_.cpu, load.rows);

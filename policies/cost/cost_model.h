@@ -106,11 +106,9 @@ double CpuAttentionSeconds(const Plan& plan, const CostRates& rates, const PerTi
 // Beside a GPU its rows' q, k and v cross to the CPU in fp32 (KvOutBytes has k and v as the cache
 // has), and what was attended goes back.
 double HostRowsSeconds(const Plan& plan, const CostRates& rates, const PerTier<KvLoad>& kv);
-// One norm and one residual sum pass over the states of all tokens in each layer.
+// A pass over the states of all tokens that norms them, and one that adds to them.
 double NormSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens);
 double ResidualSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens);
-// The rows of the table that the tokens ask for.
-double GatherSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens);
 // From the head to the CPU, which chooses the tokens.
 double LogitsSeconds(const Plan& plan, const CostRates& rates, int64_t rows);
 // Greedy: each row's logits are looked through by one of the CPU's threads.
@@ -139,9 +137,13 @@ class CostModel {
     int64_t elements = 0;  // of matrices that all tokens are multiplied with
     double edges = 0.0;
     int64_t bytes = 0;
+    int64_t gathered_bytes = 0;  // of tables, for each token
+    int num_norms = 0;
+    int num_sums = 0;  // passes over the states that add to them, or gather them
     PerLink<int64_t> loads;
   };
 
+  LayerSize SizeOf(const PlannedLayer& layer) const;
   UnitSeconds Attention(int64_t layer, const BatchLoad& load) const;
 
   const Plan& plan_;

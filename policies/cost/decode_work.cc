@@ -2,19 +2,20 @@
 
 #include <algorithm>
 #include <cmath>
+#include <variant>
 
 namespace spillway {
 namespace {
 
-// Numbers of the matrices that each token is multiplied with; tables are looked up, but for a
-// table that is the head too.
+// Numbers of the matrices that each token is multiplied with.
 int64_t NumMultiplied(const Plan& plan) {
   int64_t count = 0;
   for (const PlannedLayer& layer : plan.layers) {
-    for (const auto& [spec, tiles] : layer.tensors) {
-      const bool looked_up = spec.role == TensorRole::kPositionEmbedding ||
-                             (spec.role == TensorRole::kTokenEmbedding && !plan.shape.tied_head);
-      if (!spec.is_vector() && !looked_up) count += spec.rows * spec.cols;
+    for (const Op& op : layer.ops) {
+      const auto* linear = std::get_if<Linear>(&op);
+      if (linear == nullptr) continue;
+      const TensorSpec& weight = plan.Tensor(linear->weight).spec;
+      count += weight.rows * weight.cols;
     }
   }
   return count;

@@ -53,7 +53,7 @@ std::size_t FirstOrLast(std::size_t num_choices, F holds) {
 }
 
 struct Planner {
-  const ModelShape& shape;
+  const Model& model;
   const Machine& machine;
   const Workload& work;
   const GivenPolicy& given;
@@ -62,7 +62,7 @@ struct Planner {
   // A second batch would save no transfer.
   int64_t RowsInPlace() const { return given.gpu_batch_size.value_or(kRowsThatPay); }
 
-  Plan PlanOf(const Policy& policy) const { return LayOut(shape, machine, work, policy, needs); }
+  Plan PlanOf(const Policy& policy) const { return LayOut(model, machine, work, policy, needs); }
 
   bool Holds(const Policy& policy) const { return Fits(PlanOf(policy)); }
 
@@ -74,7 +74,7 @@ struct Planner {
     policy.cpu_attention = given.cpu_attention.value_or(false);
     if (!given.placement && KvLeavesGpu(machine, policy))
       policy.kv_frac[Tier::kCpu] += std::exchange(policy.kv_frac[Tier::kGpu], 0.0);
-    policy.weight_bits = shape.weight_bits;
+    policy.weight_bits = model.shape.weight_bits;
     policy.kv_dtype = given.kv_dtype.value_or(DType::kF16);
     policy.kv_bits = given.kv_bits.value_or(16);
     policy.kv = given.kv.value_or(KvPolicy{});
@@ -305,9 +305,9 @@ struct Planner {
 
 }  // namespace
 
-Policy DefaultPolicy(const ModelShape& shape, const Machine& machine, const Workload& work,
+Policy DefaultPolicy(const Model& model, const Machine& machine, const Workload& work,
                      const GivenPolicy& given, const KernelNeeds& needs) {
-  const Planner planner = {shape, machine, work, given, needs};
+  const Planner planner = {model, machine, work, given, needs};
   if (!given.placement) return planner.Choose();
   // Batches that share one read of weights from elsewhere pay; in place they would save nothing.
   const bool moves = given.placement->weights[machine.device] < 1.0;

@@ -11,7 +11,7 @@ namespace spillway {
 
 // What is given is never changed. When any placement in whole tiers of the given shape fits, what
 // comes back fits; otherwise its plan's refusal names the least that is needed.
-Policy DefaultPolicy(const ModelShape& shape, const Machine& machine, const Workload& work,
+Policy DefaultPolicy(const Model& model, const Machine& machine, const Workload& work,
                      const GivenPolicy& given, const KernelNeeds& needs);
 
 }  // namespace spillway

@@ -79,11 +79,17 @@ Tier TierOf(const PerTier<double>& share) {
   return *std::ranges::max_element(kAllTiers, {}, [&](Tier tier) { return share[tier]; });
 }
 
+Model SkeletonOf(ModelShape shape) {
+  shape.num_layers = std::min(shape.num_layers, kSkeletonBlocks);
+  return MakeModel(std::move(shape));
+}
+
 }  // namespace
 
-PlacementLp::PlacementLp(const ModelShape& shape, const Machine& machine, const Workload& work,
+PlacementLp::PlacementLp(const Model& model, const Machine& machine, const Workload& work,
                          const Policy& policy, const KernelNeeds& needs)
-    : shape_(shape),
+    : num_blocks_(model.shape.num_layers),
+      skeleton_(SkeletonOf(model.shape)),
       machine_(machine),
       work_(Repeated(work,
                      std::max(static_cast<int64_t>(work.sample.size()), policy.gpu_batch_size))),
@@ -91,7 +97,7 @@ PlacementLp::PlacementLp(const ModelShape& shape, const Machine& machine, const 
       needs_(needs) {
   const RequestShape mean = MeanOf(work);
   policy_.num_gpu_batches = 1;
-  policy_.kv = EvenBudget(policy.kv, shape.num_layers, mean.slots());
+  policy_.kv = EvenBudget(policy.kv, num_blocks_, mean.slots());
   decode_passes_ = static_cast<double>(mean.max_new_tokens - 1);
   const PerTier<double> home = AllOn(machine.device);
   base_ = SampleAt({home, home, home});
@@ -105,20 +111,20 @@ PlacementLp::PlacementLp(const ModelShape& shape, const Machine& machine, const 
 }
 
 PlacementLp::Sample PlacementLp::SampleAt(const Placement& placement) const {
-  ModelShape skeleton = shape_;
-  skeleton.num_layers = std::min(shape_.num_layers, kSkeletonBlocks);
   Policy policy = policy_;
   policy.weight_frac = placement.weights;
   policy.kv_frac = placement.kv;
   policy.activation_frac = placement.activations;
-  const Plan plan = LayOut(skeleton, machine_, work_, policy, needs_);
+  const Plan plan = LayOut(skeleton_, machine_, work_, policy, needs_);
   const CostModel model(plan, RatesOf(machine_));
 
   Sample sample;
-  const auto more_blocks = static_cast<double>(shape_.num_layers - skeleton.num_layers);
-  const auto blocks = static_cast<double>(shape_.num_layers);
-  for (const std::size_t layer : {1, 2}) {
-    for (const PlannedTensor& tensor : plan.layers[layer].tensors) {
+  const int64_t skeleton_blocks = skeleton_.shape.num_layers;
+  const auto more_blocks = static_cast<double>(num_blocks_ - skeleton_blocks);
+  const auto blocks = static_cast<double>(num_blocks_);
+  for (const PlannedLayer& layer : plan.layers) {
+    if (layer.block != 0) continue;
+    for (const PlannedTensor& tensor : layer.tensors) {
       sample.fixed_bytes[TierOf(placement.weights)] +=
           more_blocks * static_cast<double>(tensor.spec.bytes());
     }
@@ -129,14 +135,13 @@ PlacementLp::Sample PlacementLp::SampleAt(const Placement& placement) const {
     const int64_t log = tier == Tier::kDisk ? plan.KvLogBytes() : 0;
     sample.fixed_bytes[tier] += static_cast<double>(plan.PlannedBytes(tier) - kv - log - hidden);
     sample.batch_bytes[tier] =
-        static_cast<double>(kv + log) * blocks / static_cast<double>(skeleton.num_layers) +
+        static_cast<double>(kv + log) * blocks / static_cast<double>(skeleton_blocks) +
         static_cast<double>(hidden);
   }
 
   const RequestShape mean = MeanOf(work_);
   const auto middle =
       mean.prompt_tokens + std::max<int64_t>(1, static_cast<int64_t>(decode_passes_) / 2);
-  const auto last = static_cast<int64_t>(plan.layers.size()) - 1;
   for (std::size_t pass = 0; pass < kNumPassKinds; ++pass) {
     const RowGroup rows = {mean, pass == 0 ? 0 : middle, TierOf(placement.kv),
                            TierOf(placement.activations), plan.batch.rows};
@@ -148,13 +153,22 @@ PlacementLp::Sample PlacementLp::SampleAt(const Placement& placement) const {
         seconds[link] += times * model.Seconds(link, kind, bytes[link]);
       }
     };
-    for (const int64_t layer : {int64_t{0}, int64_t{1}, int64_t{2}, last}) {
-      const double times = layer == 1 || layer == 2 ? blocks : 1.0;
+    const int64_t num_layers = std::ssize(plan.layers);
+    const auto block_of = [&](int64_t layer) {
+      return plan.layers[static_cast<std::size_t>(layer)].block;
+    };
+    int64_t attends = 0;  // the layer of the first block that does
+    for (int64_t layer = 0; layer < num_layers; ++layer) {
+      if (block_of(layer) > 0) continue;
+      const double times = block_of(layer) == 0 ? blocks : 1.0;
       const Cursor at = {0, layer, 0};
       add(cost.weights_s, TaskKind::kLoadWeights, at, times);
       // Between a block's layers states stay where they are.
-      if (layer == 0 || layer == 2) add(cost.hidden_s, TaskKind::kStoreHidden, at, times);
-      if (layer == 1 || layer == last) add(cost.hidden_s, TaskKind::kLoadHidden, at, times);
+      const bool ends = layer + 1 < num_layers && block_of(layer + 1) != block_of(layer);
+      const bool begins = layer > 0 && block_of(layer - 1) != block_of(layer);
+      if (ends) add(cost.hidden_s, TaskKind::kStoreHidden, at, times);
+      if (begins) add(cost.hidden_s, TaskKind::kLoadHidden, at, times);
+      if (plan.layers[static_cast<std::size_t>(layer)].attends) attends = layer;
       UnitSeconds units = model.Compute(layer, load);
       if (plan.AttendsBeside()) units[CostUnit::kCpuAttention] = 0.0;
       cost.compute_s += times * units.total_s();
@@ -165,7 +179,7 @@ PlacementLp::Sample PlacementLp::SampleAt(const Placement& placement) const {
     const int64_t passes = pass == 0 ? 1 : plan.kv_log.passes;
     for (const TaskKind kind : {TaskKind::kLoadKv, TaskKind::kStoreKv}) {
       for (int64_t at = first; at < first + passes; ++at) {
-        add(cost.kv_s, kind, {at, 1, 0}, blocks / static_cast<double>(passes));
+        add(cost.kv_s, kind, {at, attends, 0}, blocks / static_cast<double>(passes));
       }
     }
   }
@@ -176,7 +190,7 @@ void PlacementLp::AddCpuAttention(const CostModel& model, const BatchLoad& load,
                                   PassCost& cost) const {
   const Plan& plan = model.plan();
   const PerTier<KvLoad>& kv = load.KvOf(0);
-  const auto blocks = static_cast<double>(shape_.num_layers);
+  const auto blocks = static_cast<double>(num_blocks_);
   const double memory = model.rates().cpu.memory_bytes_per_s;
   const auto memory_s = [memory](int64_t bytes) { return static_cast<double>(bytes) / memory; };
   cost.cpu_attention_s = blocks * CpuAttentionSeconds(plan, model.rates(), kv, 0);

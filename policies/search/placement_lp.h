@@ -42,7 +42,7 @@ class PlacementLp {
  public:
   // Of batches of policy.gpu_batch_size rows; the policy's shares and number of batches do not
   // count. Requires: KnowsRates(machine).
-  PlacementLp(const ModelShape& shape, const Machine& machine, const Workload& work,
+  PlacementLp(const Model& model, const Machine& machine, const Workload& work,
               const Policy& policy, const KernelNeeds& needs);
 
   struct Limits {
@@ -90,7 +90,8 @@ class PlacementLp {
                       Gains& gains) const;
   PlacementAnswer AnswerOf(const LinearProgram& program, const LpSolution& solution) const;
 
-  const ModelShape& shape_;
+  int64_t num_blocks_;
+  Model skeleton_;  // the model with few blocks, which are all alike
   Machine machine_;
   Workload work_;
   Policy policy_;

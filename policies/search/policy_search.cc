@@ -221,17 +221,23 @@ class Search {
   }
 
   // The model as it is stored there.
-  ModelShape ShapeOf(const BlockShape& block) const {
-    ModelShape shape = input_.shape;
-    shape.weight_bits = input_.storage[block.storage].weight_bits;
-    return shape;
+  const Model& ModelOf(const BlockShape& block) {
+    const int bits = input_.storage[block.storage].weight_bits;
+    if (bits == input_.model.shape.weight_bits) return input_.model;
+    Model& stored = models_[bits];
+    if (stored.layers.empty()) {
+      ModelShape shape = input_.model.shape;
+      shape.weight_bits = bits;
+      stored = MakeModel(std::move(shape));
+    }
+    return stored;
   }
 
   const PlacementLp& LpOf(const BlockShape& block) {
     const std::tuple key(block.batch_size, block.cpu_attention, block.storage);
     std::unique_ptr<PlacementLp>& lp = lps_[key];
     if (!lp) {
-      lp = std::make_unique<PlacementLp>(ShapeOf(block), input_.machine, input_.work,
+      lp = std::make_unique<PlacementLp>(ModelOf(block), input_.machine, input_.work,
                                          PolicyOf(block, {}), input_.needs);
     }
     return *lp;
@@ -285,7 +291,7 @@ class Search {
       const auto rounded = SolveLp(block, whole);
       const Policy policy = PolicyOf(block, rounded ? rounded->placement : loose->placement);
       const Workload work = input_.endless ? OneBlock(input_.work, policy) : input_.work;
-      const Plan plan = LayOut(ShapeOf(block), input_.machine, work, policy, input_.needs);
+      const Plan plan = LayOut(ModelOf(block), input_.machine, work, policy, input_.needs);
       if (Fits(plan)) return Keep(block, plan, work, *loose);
       for (const Tier tier : kAllTiers) {
         const int64_t excess = plan.PlannedBytes(tier) - input_.machine.cap_bytes[tier];
@@ -369,6 +375,7 @@ class Search {
   const SearchInput& input_;
   SearchResult result_;
   std::map<std::tuple<int64_t, bool, std::size_t>, std::unique_ptr<PlacementLp>> lps_;
+  std::map<int, Model> models_;  // by weight bits, other than the input's
   std::set<BlockShape> tried_;
 };
 

@@ -23,7 +23,7 @@ namespace spillway {
 using PredictFn = std::function<Prediction(const Plan&, const Workload&)>;
 
 struct SearchInput {
-  const ModelShape& shape;
+  const Model& model;
   const Machine& machine;
   const Workload& work;
   GivenPolicy given;  // what is stated; never changed

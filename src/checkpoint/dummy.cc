@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <utility>
+#include <variant>
 
 #include "kernels/rows/random_fill.h"
 #include "spillway/error.h"
@@ -27,21 +28,56 @@ uint64_t HashOf(std::string_view name) {
   return hash;
 }
 
-Recipe MakeRecipe(const TensorSpec& spec, uint64_t seed) {
+// What the model does with a tensor decides how it is made.
+enum class Use { kOther, kNormWeight, kNormBias, kTable };
+
+// Of all tensors, [layer][tensor]. A table that is a head too stays a table.
+class TensorUses {
+ public:
+  explicit TensorUses(const Model& model) {
+    for (const LayerSpec& layer : model.layers)
+      uses_.emplace_back(layer.tensors.size(), Use::kOther);
+    for (const LayerSpec& layer : model.layers) {
+      for (const Op& op : layer.ops) std::visit([&](const auto& of) { Note(of); }, op);
+    }
+  }
+
+  Use Of(std::size_t layer, std::size_t tensor) const { return uses_[layer][tensor]; }
+
+ private:
+  void Note(const Gather& gather) { Set(gather.table, Use::kTable); }
+  void Note(const Norm& norm) {
+    Set(norm.weight, Use::kNormWeight);
+    Set(norm.bias, Use::kNormBias);
+  }
+  void Note(const HeadNorm& norm) { Set(norm.weight, Use::kNormWeight); }
+  void Note(const Linear& linear) {
+    if (linear.y.buf == Buf::kLogits) Set(linear.weight, Use::kTable);
+  }
+  void Note(const Rotate&) {}
+  void Note(const Attend&) {}
+
+  void Set(TensorRef ref, Use use) {
+    if (!ref.exists()) return;
+    uses_[static_cast<std::size_t>(ref.layer)][static_cast<std::size_t>(ref.index)] = use;
+  }
+
+  std::vector<std::vector<Use>> uses_;
+};
+
+Recipe MakeRecipe(const TensorSpec& spec, Use use, uint64_t seed) {
   const float root3 = std::sqrt(3.0F);
   Recipe recipe{.seed = seed ^ HashOf(spec.name)};
-  switch (spec.role) {
-    case TensorRole::kNormWeight:
+  switch (use) {
+    case Use::kNormWeight:
       recipe.constant = 1;
       break;
-    case TensorRole::kNormBias:
+    case Use::kNormBias:
       break;
-    case TensorRole::kTokenEmbedding:
-    case TensorRole::kPositionEmbedding:
-    case TensorRole::kHeadWeight:
+    case Use::kTable:
       recipe.scale = 0.02F * root3;
       break;
-    default:
+    case Use::kOther:
       recipe.scale =
           spec.is_vector() ? 0.02F * root3 : root3 / std::sqrt(static_cast<float>(spec.cols));
       break;
@@ -65,14 +101,17 @@ void FillElements(const Recipe& recipe, DType dtype, int64_t first_element,
 
 class DummyCheckpoint : public Checkpoint {
  public:
-  DummyCheckpoint(const ModelShape& shape, uint64_t seed) {
-    std::vector<TensorSpec> specs;
-    for (LayerSpec& layer : Layers(shape)) {
-      for (TensorSpec& spec : layer.tensors) specs.push_back(std::move(spec));
+  DummyCheckpoint(const Model& model, uint64_t seed) {
+    const TensorUses uses(model);
+    std::vector<std::pair<TensorSpec, Recipe>> made;
+    for (std::size_t layer = 0; layer < model.layers.size(); ++layer) {
+      const std::vector<TensorSpec>& specs = model.layers[layer].tensors;
+      for (std::size_t tensor = 0; tensor < specs.size(); ++tensor)
+        made.emplace_back(specs[tensor], MakeRecipe(specs[tensor], uses.Of(layer, tensor), seed));
     }
-    std::ranges::sort(specs, {}, &TensorSpec::name);
-    for (TensorSpec& spec : specs) {
-      recipes_.push_back(MakeRecipe(spec, seed));
+    std::ranges::sort(made, {}, [](const auto& one) { return one.first.name; });
+    for (auto& [spec, recipe] : made) {
+      recipes_.push_back(recipe);
       std::vector<int64_t> sizes = {spec.rows};
       if (!spec.is_vector()) sizes.push_back(spec.cols);
       tensors_.push_back({std::move(spec.name), spec.dtype, std::move(sizes), spec.bytes()});
@@ -115,8 +154,8 @@ void DummyCheckpoint::Read(int64_t index, int64_t offset, std::span<std::byte> o
 
 }  // namespace
 
-std::unique_ptr<Checkpoint> MakeDummyCheckpoint(const ModelShape& shape, uint64_t seed) {
-  return std::make_unique<DummyCheckpoint>(shape, seed);
+std::unique_ptr<Checkpoint> MakeDummyCheckpoint(const Model& model, uint64_t seed) {
+  return std::make_unique<DummyCheckpoint>(model, seed);
 }
 
 }  // namespace spillway

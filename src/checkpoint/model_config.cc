@@ -13,19 +13,12 @@
 #include "src/checkpoint/bounded_json.h"
 #include "src/checkpoint/model_folder.h"
 #include "src/checkpoint/numpy_folder.h"
+#include "src/model/family.h"
 
 namespace spillway {
 namespace {
 
 constexpr int64_t kMaxConfigBytes = 1 << 20;
-
-// Far above any published model, and low enough that no product of two of them leaves 64 bits.
-constexpr IntegerRange kLayerRange = {1, 4096};
-constexpr IntegerRange kSizeRange = {1, 1 << 20};
-constexpr IntegerRange kFfnRange = {1, 1 << 23};
-constexpr IntegerRange kHeadRange = {1, 1 << 16};
-constexpr IntegerRange kVocabRange = {1, 1 << 24};
-constexpr IntegerRange kPositionRange = {1, 1 << 24};
 
 // What changes the meaning of the tensors in a way that we do not know.
 void RefuseUnsupported(const JsonNode& config) {
@@ -37,32 +30,15 @@ void RefuseUnsupported(const JsonNode& config) {
                             std::string_view(key) == "auto_map" ? "code of its own is never run"
                                                                 : "quantised by another program"));
   }
-  const std::string family = config.Member("model_type").Text();
-  if (family == "opt") return;
-  throw Error(
-      ErrorCode::kModelUnsupported,
-      fmt::format(
-          "{}: \"model_type\" is \"{}\", supported is \"opt\"; choose a model of that family",
-          Printable(config.origin().name), Printable(family, 40)));
 }
 
-Activation ReadActivation(const JsonNode& config) {
-  constexpr std::array<std::pair<std::string_view, Activation>, 5> kNames = {{
-      {"relu", Activation::kRelu},
-      {"gelu", Activation::kGelu},
-      {"gelu_new", Activation::kGeluTanh},
-      {"gelu_fast", Activation::kGeluTanh},
-      {"gelu_pytorch_tanh", Activation::kGeluTanh},
-  }};
-  const std::string found = config.Text("activation_function", "relu");
-  for (const auto& [name, activation] : kNames) {
-    if (name == found) return activation;
-  }
-  throw Error(ErrorCode::kModelUnsupported,
-              fmt::format("{}: \"activation_function\" is \"{}\", supported are relu, gelu, "
-                          "gelu_new, gelu_fast and "
-                          "gelu_pytorch_tanh; choose another model",
-                          Printable(config.origin().name), Printable(found, 40)));
+const Family& FamilyOf(const JsonNode& config) {
+  const std::string name = config.Member("model_type").Text();
+  if (const Family* family = FindFamily(name)) return *family;
+  throw Error(
+      ErrorCode::kModelUnsupported,
+      fmt::format("{}: \"model_type\" is \"{}\", supported {}; choose a model of that family",
+                  Printable(config.origin().name), Printable(name, 40), SupportedFamilies()));
 }
 
 // transformers 5 writes "dtype", earlier ones "torch_dtype". bf16 stays bf16: fp16 does not have
@@ -79,20 +55,14 @@ DType ReadDType(const JsonNode& config) {
           Printable(config.origin().name), key, Printable(found, 40)));
 }
 
-void CheckDivides(const JsonNode& config, int64_t hidden_size, int64_t num_heads) {
-  if (hidden_size % num_heads == 0) return;
-  config.Refuse(fmt::format("\"hidden_size\" {} is not a multiple of \"num_attention_heads\" {}",
-                            hidden_size, num_heads));
-}
-
-void ReadTokenIds(const JsonNode& config, ModelShape& shape) {
-  // -1 is an old spelling of "none"; OPTConfig's defaults are the other fallbacks.
+void ReadTokenIds(const JsonNode& config, const Family& family, ModelShape& shape) {
+  // -1 is an old spelling of "none".
   const IntegerRange ids = {-1, shape.vocab_size - 1};
   const auto fallback = [&](int64_t id) { return id < shape.vocab_size ? id : -1; };
-  shape.bos = static_cast<TokenId>(config.Integer("bos_token_id", ids, fallback(2)));
-  shape.pad = static_cast<TokenId>(config.Integer("pad_token_id", ids, fallback(1)));
+  shape.bos = static_cast<TokenId>(config.Integer("bos_token_id", ids, fallback(family.bos)));
+  shape.pad = static_cast<TokenId>(config.Integer("pad_token_id", ids, fallback(family.pad)));
   const std::optional<JsonNode> eos = config.Find("eos_token_id");
-  for (const int64_t id : eos ? DistinctIntegers(*eos, ids) : std::vector{fallback(2)}) {
+  for (const int64_t id : eos ? DistinctIntegers(*eos, ids) : std::vector{fallback(family.eos)}) {
     if (id >= 0) shape.eos.push_back(static_cast<TokenId>(id));
   }
 }
@@ -110,31 +80,6 @@ void ReadGenerationEos(const ModelFolder& folder, ModelShape& shape) {
     shape.eos.push_back(static_cast<TokenId>(id));
 }
 
-ModelShape ReadOpt(const JsonNode& config) {
-  ModelShape shape;
-  shape.family = "opt";
-  shape.num_layers = config.Member("num_hidden_layers").Integer(kLayerRange);
-  shape.hidden_size = config.Member("hidden_size").Integer(kSizeRange);
-  shape.ffn_size = config.Member("ffn_dim").Integer(kFfnRange);
-  shape.num_heads = config.Member("num_attention_heads").Integer(kHeadRange);
-  CheckDivides(config, shape.hidden_size, shape.num_heads);
-  shape.num_kv_heads = shape.num_heads;
-  shape.head_dim = shape.hidden_size / shape.num_heads;
-  shape.vocab_size = config.Member("vocab_size").Integer(kVocabRange);
-  shape.max_positions = config.Member("max_position_embeddings").Integer(kPositionRange);
-  shape.position_offset = 2;
-  shape.embed_size = config.Integer("word_embed_proj_dim", kSizeRange, shape.hidden_size);
-  shape.activation = ReadActivation(config);
-  shape.pre_norm = config.Boolean("do_layer_norm_before", true);
-  shape.final_norm = shape.pre_norm && !config.Boolean("_remove_final_layer_norm", false);
-  shape.norm_affine = config.Boolean("layer_norm_elementwise_affine", true);
-  shape.linear_bias = config.Boolean("enable_bias", true);
-  shape.tied_head = config.Boolean("tie_word_embeddings", true);
-  shape.dtype = ReadDType(config);
-  ReadTokenIds(config, shape);
-  return shape;
-}
-
 }  // namespace
 
 ModelShape ReadModelShape(const std::filesystem::path& path) {
@@ -150,8 +95,12 @@ ModelShape ReadModelShape(const std::filesystem::path& path) {
   const JsonOrigin origin = ConfigOrigin(kName);
   const JsonNode config = ConfigRoot(document, origin);
   RefuseUnsupported(config);
-  ModelShape shape = ReadOpt(config);
+  const Family& family = FamilyOf(config);
+  ModelShape shape = family.read(config);
+  shape.family = family.model_type;
   shape.name = folder.name();
+  shape.dtype = ReadDType(config);
+  ReadTokenIds(config, family, shape);
   ReadGenerationEos(folder, shape);
   return shape;
 }

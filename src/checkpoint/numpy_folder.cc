@@ -13,6 +13,7 @@
 namespace spillway {
 namespace {
 
+constexpr std::string_view kFamily = "opt";   // FlexGen made such folders of no other
 constexpr std::string_view kSuffix = ".npy";  // optional
 
 // The name of the tensor in the file `name`; empty when it is none.
@@ -81,17 +82,26 @@ bool HasShape(const Checkpoint& checkpoint, const TensorSpec& spec) {
                            std::vector{spec.rows, spec.cols};
 }
 
-// The three matrices that tell all built-in shapes apart; ResolveWeights looks at the rest.
-bool Fits(const ModelShape& shape, const Checkpoint& checkpoint) {
-  for (const LayerSpec& layer : Layers(shape)) {
-    for (const TensorSpec& spec : layer.tensors) {
-      const bool telling = spec.role == TensorRole::kTokenEmbedding ||
-                           spec.role == TensorRole::kPositionEmbedding ||
-                           spec.role == TensorRole::kUpWeight;
-      if (telling && !HasShape(checkpoint, spec)) return false;
+// What tells all built-in shapes apart: tables, and the matrices to the inner width. ResolveWeights
+// looks at the rest.
+std::vector<TensorRef> TellingTensors(const Model& model) {
+  std::vector<TensorRef> telling;
+  for (const LayerSpec& layer : model.layers) {
+    for (const Op& op : layer.ops) {
+      const auto* gather = std::get_if<Gather>(&op);
+      const auto* linear = std::get_if<Linear>(&op);
+      if (gather != nullptr) telling.push_back(gather->table);
+      if (linear != nullptr && linear->y.buf == Buf::kInner) telling.push_back(linear->weight);
     }
   }
-  return checkpoint.Find(fmt::format("decoder.layers.{}.fc1.weight", shape.num_layers)) < 0;
+  return telling;
+}
+
+bool Fits(const Model& model, const Checkpoint& checkpoint) {
+  return checkpoint.Find(fmt::format("decoder.layers.{}.fc1.weight", model.shape.num_layers)) < 0 &&
+         std::ranges::all_of(TellingTensors(model), [&](TensorRef ref) {
+           return HasShape(checkpoint, model.Tensor(ref));
+         });
 }
 
 }  // namespace
@@ -115,8 +125,8 @@ std::optional<ModelShape> NumpyFolderShape(const ModelFolder& folder) {
   if (std::optional<ModelShape> shape = BuiltInShape(name)) return shape;
   const std::unique_ptr<Checkpoint> checkpoint = OpenNumpyFolder(ModelFolder(folder.path()));
   for (const std::string& candidate : BuiltInShapeNames()) {
-    const ModelShape shape = *BuiltInShape(candidate);
-    if (Fits(shape, *checkpoint)) return shape;
+    const Model model = MakeModel(*BuiltInShape(candidate));
+    if (model.shape.family == kFamily && Fits(model, *checkpoint)) return model.shape;
   }
   throw Error(
       ErrorCode::kModelMissing,

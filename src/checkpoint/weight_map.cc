@@ -12,20 +12,19 @@ namespace spillway {
 namespace {
 
 constexpr std::string_view kHead = "lm_head.weight";
-constexpr std::string_view kEmbedding = "decoder.embed_tokens.weight";
-
-// The final norm was "decoder.layer_norm" before transformers 4.20, and still is in FlexGen's
-// folders.
-int64_t FindTensor(const Checkpoint& checkpoint, std::string_view name) {
-  const int64_t index = checkpoint.Find(name);
-  constexpr std::string_view kNorm = "decoder.final_layer_norm.";
-  if (index >= 0 || !name.starts_with(kNorm)) return index;
-  return checkpoint.Find(std::string("decoder.layer_norm.").append(name.substr(kNorm.size())));
+FoundTensor FindTensor(const Checkpoint& checkpoint, const TensorSpec& spec) {
+  if (const int64_t index = checkpoint.Find(spec.name); index >= 0) return {index, 0, spec.rows};
+  for (const TensorSource& source : spec.sources) {
+    const int64_t index = checkpoint.Find(source.name);
+    const int64_t num_rows = source.num_rows > 0 ? source.num_rows : spec.rows;
+    if (index >= 0) return {index, source.first_row, num_rows, source.transposed};
+  }
+  return {};
 }
 
-void CheckShape(const TensorSpec& spec, const CheckpointTensor& tensor) {
-  std::vector<int64_t> expected = {spec.rows};
-  if (!spec.is_vector()) expected.push_back(spec.cols);
+void CheckShape(const TensorSpec& spec, const FoundTensor& found, const CheckpointTensor& tensor) {
+  std::vector<int64_t> expected = {found.num_rows};
+  if (!spec.is_vector()) expected.insert(expected.begin() + (found.transposed ? 0 : 1), spec.cols);
   if (tensor.shape == expected) return;
   throw Error(ErrorCode::kModelInconsistent,
               fmt::format("tensor \"{}\" is [{}], but config.json implies [{}]; check that both "
@@ -35,15 +34,17 @@ void CheckShape(const TensorSpec& spec, const CheckpointTensor& tensor) {
                           fmt::join(expected, ", ")));
 }
 
-// Five names fit into one line only without what they share.
-[[noreturn]] void ThrowMissing(const std::vector<std::string>& missing, std::size_t num_tensors) {
+// Five names fit into one line only without what they share with the first tensor of all.
+[[noreturn]] void ThrowMissing(const Model& model, const std::vector<std::string>& missing,
+                               std::size_t num_tensors) {
   constexpr std::size_t kShown = 5;
-  constexpr std::string_view kPrefix = "decoder.";
+  const std::string_view first = model.layers.front().tensors.front().name;
+  const std::string_view prefix = first.substr(0, first.find('.') + 1);
   std::vector<std::string_view> names;
   for (const std::string& name : missing) {
     if (names.size() == kShown) break;
     names.emplace_back(name);
-    if (name.starts_with(kPrefix)) names.back().remove_prefix(kPrefix.size());
+    if (name.starts_with(prefix)) names.back().remove_prefix(prefix.size());
   }
   throw Error(
       ErrorCode::kModelInconsistent,
@@ -67,10 +68,7 @@ bool SameBytes(const Checkpoint& checkpoint, int64_t left, int64_t right) {
 
 // A head that differs from the embedding it is said to be tied to was trained apart. transformers 5
 // uses it in spite of config.json, earlier versions drop it: rather ask than guess.
-void CheckTiedHead(const Checkpoint& checkpoint) {
-  const int64_t head = checkpoint.Find(kHead);
-  const int64_t embedding = checkpoint.Find(kEmbedding);
-  if (head < 0 || embedding < 0) return;
+void CheckTiedHead(const Checkpoint& checkpoint, int64_t head, int64_t embedding) {
   const CheckpointTensor& head_tensor = checkpoint.tensors()[static_cast<std::size_t>(head)];
   const CheckpointTensor& embedding_tensor =
       checkpoint.tensors()[static_cast<std::size_t>(embedding)];
@@ -86,29 +84,30 @@ void CheckTiedHead(const Checkpoint& checkpoint) {
 
 }  // namespace
 
-WeightMap ResolveWeights(const std::vector<LayerSpec>& layers, const Checkpoint& checkpoint) {
+WeightMap ResolveWeights(const Model& model, const Checkpoint& checkpoint) {
   WeightMap map;
   std::vector<bool> used(checkpoint.tensors().size(), false);
   std::vector<std::string> missing;
   std::size_t num_tensors = 0;
-  for (const LayerSpec& layer : layers) {
-    std::vector<int64_t>& indices = map.indices.emplace_back();
+  for (const LayerSpec& layer : model.layers) {
+    std::vector<FoundTensor>& tensors = map.tensors.emplace_back();
     for (const TensorSpec& spec : layer.tensors) {
       ++num_tensors;
-      const int64_t index = FindTensor(checkpoint, spec.name);
-      indices.push_back(index);
-      if (index < 0) {
+      const FoundTensor found = FindTensor(checkpoint, spec);
+      tensors.push_back(found);
+      if (found.index < 0) {
         missing.push_back(spec.name);
         continue;
       }
-      CheckShape(spec, checkpoint.tensors()[static_cast<std::size_t>(index)]);
-      used[static_cast<std::size_t>(index)] = true;
+      CheckShape(spec, found, checkpoint.tensors()[static_cast<std::size_t>(found.index)]);
+      used[static_cast<std::size_t>(found.index)] = true;
     }
   }
-  if (!missing.empty()) ThrowMissing(missing, num_tensors);
+  if (!missing.empty()) ThrowMissing(model, missing, num_tensors);
   if (const int64_t head = checkpoint.Find(kHead);
       head >= 0 && !used[static_cast<std::size_t>(head)]) {
-    CheckTiedHead(checkpoint);
+    // Not the model's own, so its head is the embedding's table.
+    CheckTiedHead(checkpoint, head, map.tensors.front().front().index);
     used[static_cast<std::size_t>(head)] = true;
   }
   for (std::size_t index = 0; index < used.size(); ++index) {

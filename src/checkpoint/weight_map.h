@@ -11,17 +11,24 @@
 
 namespace spillway {
 
+// Where a tensor of the model lies in a checkpoint.
+struct FoundTensor {
+  int64_t index = -1;  // in Checkpoint::tensors()
+  int64_t first_row = 0;
+  int64_t num_rows = 0;  // of the published tensor
+  bool transposed = false;
+};
+
 struct WeightMap {
-  // indices[i][j]: the index in Checkpoint::tensors() of layers[i].tensors[j].
-  std::vector<std::vector<int64_t>> indices;
+  std::vector<std::vector<FoundTensor>> tensors;  // [layer][tensor], as the model has them
 
   // Tensors of the checkpoint that the model does not use, for a warning.
   std::vector<std::string> surplus;
 };
 
-// Knows the names that older converters gave, and that a tied head may be stored a second time.
-// Throws: Error kModelInconsistent: tensors missing, of another shape, or a head that is not what
-// it is tied to; what Checkpoint::Read throws.
-WeightMap ResolveWeights(const std::vector<LayerSpec>& layers, const Checkpoint& checkpoint);
+// Finds each tensor under its own name or else in its sources. A tied head may be stored a second
+// time. Throws: Error kModelInconsistent: tensors missing, of another shape, or a head that is not
+// what it is tied to; what Checkpoint::Read throws.
+WeightMap ResolveWeights(const Model& model, const Checkpoint& checkpoint);
 
 }  // namespace spillway

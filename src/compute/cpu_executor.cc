@@ -1,7 +1,6 @@
 #include "src/compute/cpu_executor.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 #include "kernels/attention/head_reflection.h"
@@ -17,6 +16,7 @@ CpuExecutor::CpuExecutor(const Plan& plan, const Arena& device, ThreadPool& pool
       device_(device),
       pool_(pool),
       isa_(isa),
+      runner_(plan, device),
       layer_(plan, device),
       reference_memory_(ReferenceKeys::Bytes(plan)),
       reference_(plan, reference_memory_.As<std::byte>({0, reference_memory_.bytes()})) {
@@ -32,97 +32,57 @@ void CpuExecutor::Compute(const Cursor& at, const PackedBatch& batch, const Cell
   AdvanceReference(at);
   const PlannedLayer& layer = plan_.layers[static_cast<std::size_t>(at.layer)];
   const Cell cell = {layer, batch, places};
-  switch (layer.kind) {
-    case LayerKind::kEmbedding:
-      return ComputeEmbedding(cell);
-    case LayerKind::kAttention:
-      return ComputeAttention(cell);
-    case LayerKind::kMlp:
-      return ComputeMlp(cell);
-    case LayerKind::kHead:
-      return ComputeHead(cell);
-  }
-}
-
-// A pass is cut into chunks of tokens, so that the workspace is the plan's and not the longest
-// prompt's. Chunks go in token order: a chunk's attention reads the K and V that earlier chunks of
-// the same row stored.
-template <typename F>
-void CpuExecutor::ForEachChunk(const Cell& cell, F compute) {
+  if (layer.part == ComputePart::kHead) return ComputeHead(cell);
+  // A pass is cut into chunks of tokens, so that the workspace is the plan's and not the longest
+  // prompt's. Chunks go in token order: a chunk's attention reads the K and V that earlier chunks
+  // of the same row stored.
   for (const Tier tier : kAllTiers) {
-    const TokenRange& range = cell.batch.hidden[tier];
+    const TokenRange& range = batch.hidden[tier];
     for (int64_t begin = range.begin; begin < range.end; begin += plan_.workspace.chunk_tokens) {
       ThrowIfStopRequested();
-      compute(layer_.ChunkAt(cell, begin, range.end));
+      ComputeChunk(cell, layer_.ChunkAt(cell, begin, range.end));
     }
   }
 }
 
-void CpuExecutor::ComputeEmbedding(const Cell& cell) {
-  ForEachChunk(cell, [&](const Chunk& chunk) {
-    const auto begin = static_cast<std::size_t>(chunk.begin);
-    const auto size = static_cast<std::size_t>(chunk.size());
-    Embed(cell.layer,
-          {std::span(cell.batch.tokens).subspan(begin, size),
-           std::span(cell.batch.positions).subspan(begin, size)},
-          chunk.hidden);
-  });
-}
-
-void CpuExecutor::Embed(const PlannedLayer& layer, const TokenInput& input, Rows hidden) {
-  const ModelShape& shape = plan_.shape;
-  const bool project = shape.embed_size != shape.hidden_size;
-  const PlannedTensor& tokens = *LayerArgs::Find(layer, TensorRole::kTokenEmbedding);
-  const PlannedTensor& positions = *LayerArgs::Find(layer, TensorRole::kPositionEmbedding);
-  const Rows embedded = {device_.As<float>(plan_.workspace.embedded), shape.embed_size};
-  kernels::EmbeddingLookup(Lookup(tokens, input.tokens, 0, project ? embedded : hidden));
-  if (project) {
-    const std::array linears = {Linear{TensorRole::kProjectIn, TensorRole::kProjectIn, hidden}};
-    Multiply(layer, embedded, std::ssize(input.tokens), linears);
-  }
-  kernels::EmbeddingAdd(Lookup(positions, input.positions, shape.position_offset, hidden));
-}
-
-kernels::EmbeddingArgs CpuExecutor::Lookup(const PlannedTensor& table, std::span<const int32_t> ids,
-                                           int64_t first_row, Rows y) {
-  return {
-      layer_.Pieces(table), table.spec.dtype, table.spec.cols, first_row, ids, y.data, y.stride};
-}
-
-void CpuExecutor::ComputeAttention(const Cell& cell) {
-  ForEachChunk(cell, [&](const Chunk& chunk) {
-    Project(cell.layer, chunk.hidden, chunk.size());
+void CpuExecutor::ComputeChunk(const Cell& cell, const Chunk& chunk) {
+  const auto begin = static_cast<std::size_t>(chunk.begin);
+  const auto size = static_cast<std::size_t>(chunk.size());
+  const ProgramInput input = {chunk.hidden, chunk.size(),
+                              std::span(cell.batch.tokens).subspan(begin, size),
+                              std::span(cell.batch.positions).subspan(begin, size)};
+  runner_.Run(cell.layer, input, *this, [&](const Attend& op) {
     if (plan_.policy.kv_bits < 16) Reflect(cell.layer, chunk.size());
-    AttendChunk(cell, chunk);
-    FinishAttention(cell.layer, chunk.hidden, chunk.size());
+    AttendChunk(op, cell, chunk);
   });
 }
 
-void CpuExecutor::Project(const PlannedLayer& layer, Rows hidden, int64_t rows) {
-  const ModelShape& shape = plan_.shape;
-  const int64_t q = shape.num_heads * shape.head_dim;
-  const int64_t kv = shape.num_kv_heads * shape.head_dim;
-  float* qkv = device_.As<float>(plan_.workspace.qkv);
-  const int64_t stride = q + 2 * kv;
-  const Rows normed = {device_.As<float>(plan_.workspace.normed), shape.hidden_size};
-  if (shape.pre_norm) Norm(layer, hidden, normed, rows);
-  const std::array projections = {
-      Linear{TensorRole::kQueryWeight, TensorRole::kQueryBias, {qkv, stride}},
-      Linear{TensorRole::kKeyWeight, TensorRole::kKeyBias, {qkv + q, stride}},
-      Linear{TensorRole::kValueWeight, TensorRole::kValueBias, {qkv + q + kv, stride}}};
-  Multiply(layer, shape.pre_norm ? normed : hidden, rows, projections);
+Rows CpuExecutor::At(Buf buf) {
+  return {device_.As<float>(plan_.workspace.buffers[buf]), WidthOf(plan_.shape, buf)};
 }
 
-void CpuExecutor::FinishAttention(const PlannedLayer& layer, Rows hidden, int64_t rows) {
-  const ModelShape& shape = plan_.shape;
-  const Rows attended = {device_.As<float>(plan_.workspace.attended),
-                         shape.num_heads * shape.head_dim};
-  const std::array out = {Linear{TensorRole::kOutWeight, TensorRole::kOutBias, hidden, hidden}};
-  Multiply(layer, attended, rows, out);
-  if (!shape.pre_norm) Norm(layer, hidden, hidden, rows);
+void CpuExecutor::Gather(const TableGather& gather) {
+  const TensorSpec& table = gather.table.spec;
+  const kernels::EmbeddingArgs args = {layer_.Pieces(gather.table),
+                                       table.dtype,
+                                       table.cols,
+                                       gather.first_row,
+                                       gather.ids,
+                                       gather.y.data,
+                                       gather.y.stride};
+  if (gather.update == Update::kAdd) return kernels::EmbeddingAdd(args);
+  kernels::EmbeddingLookup(args);
 }
 
-void CpuExecutor::AttendChunk(const Cell& cell, const Chunk& chunk) {
+void CpuExecutor::Norm(const kernels::LayerNormArgs& args) {
+  kernels::LayerNorm(args, pool_, isa_);
+}
+
+void CpuExecutor::Multiply(const kernels::MatmulArgs& args) {
+  kernels::Matmul(args, device_.View(plan_.workspace.matmul), pool_, isa_);
+}
+
+void CpuExecutor::AttendChunk(const Attend& op, const Cell& cell, const Chunk& chunk) {
   attention_rows_.clear();
   compact_rows_.clear();
   budget_rows_.clear();
@@ -138,7 +98,7 @@ void CpuExecutor::AttendChunk(const Cell& cell, const Chunk& chunk) {
       budget_rows_.push_back(LayerArgs::BudgetRow(*at));
     }
   }
-  Attend();
+  AttendRows(op);
 }
 
 // The kernel adds to a prompt's scores from chunk to chunk.
@@ -155,12 +115,12 @@ void CpuExecutor::AddPrompt(const LayerArgs::RowInChunk& at) {
 }
 
 // Prompts, what stays of those that end here, then single tokens.
-void CpuExecutor::Attend() {
+void CpuExecutor::AttendRows(const Attend& op) {
   const ModelShape& shape = plan_.shape;
   const std::span<std::byte> workspace = device_.View(plan_.workspace.attention);
-  float* qkv = device_.As<float>(plan_.workspace.qkv);
-  float* attended = device_.As<float>(plan_.workspace.attended);
-  kernels::AttentionArgs args = layer_.Attention(qkv, attended);
+  float* qkv = At(op.qkv).data;
+  float* attended = At(op.y).data;
+  kernels::AttentionArgs args = layer_.Attention(op, qkv, attended);
   args.rows = attention_rows_;
   kernels::Attention(args, workspace, pool_, isa_);
   if (!compact_rows_.empty()) {
@@ -169,68 +129,39 @@ void CpuExecutor::Attend() {
                        workspace, pool_);
   }
   if (budget_rows_.empty()) return;
-  kernels::BudgetAttentionArgs step = layer_.Budget(qkv, attended);
+  kernels::BudgetAttentionArgs step = layer_.Budget(op, qkv, attended);
   step.rows = budget_rows_;
   kernels::BudgetAttention(step, workspace, pool_, isa_);
-}
-
-void CpuExecutor::ComputeMlp(const Cell& cell) {
-  ForEachChunk(cell, [&](const Chunk& chunk) { Mlp(cell.layer, chunk.hidden, chunk.size()); });
-}
-
-void CpuExecutor::Mlp(const PlannedLayer& layer, Rows hidden, int64_t rows) {
-  const ModelShape& shape = plan_.shape;
-  const Rows inner = {device_.As<float>(plan_.workspace.ffn), shape.ffn_size};
-  const Rows normed = {device_.As<float>(plan_.workspace.normed), shape.hidden_size};
-  if (shape.pre_norm) Norm(layer, hidden, normed, rows);
-  const std::array up = {Linear{TensorRole::kUpWeight, TensorRole::kUpBias, inner}};
-  Multiply(layer, shape.pre_norm ? normed : hidden, rows, up, shape.activation);
-  const std::array down = {Linear{TensorRole::kDownWeight, TensorRole::kDownBias, hidden, hidden}};
-  Multiply(layer, inner, rows, down);
-  if (!shape.pre_norm) Norm(layer, hidden, hidden, rows);
 }
 
 // Logits of the wanted tokens only: of generated rows the last one, at 512 prompt tokens 1/512 of
 // the head's work.
 void CpuExecutor::ComputeHead(const Cell& cell) {
-  const ModelShape& shape = plan_.shape;
   const int64_t num_rows = cell.batch.head.size();
   SPILLWAY_CHECK(num_rows <= plan_.batch.logits);
-  const Rows last = {device_.As<float>(plan_.workspace.normed), shape.hidden_size};
+  const Rows states = At(Buf::kHidden);
   for (int64_t row = 0; row < num_rows; ++row) {
-    std::memcpy(last.data + row * shape.hidden_size,
+    std::memcpy(states.data + row * states.stride,
                 layer_.Hidden(cell, cell.batch.Wanted(cell.batch.head.begin + row).token),
-                static_cast<std::size_t>(shape.hidden_size) * sizeof(float));
+                static_cast<std::size_t>(plan_.HiddenRowBytes()));
   }
-  if (shape.final_norm) Norm(cell.layer, last, last, num_rows);
-  Rows features = last;
-  if (shape.embed_size != shape.hidden_size) {
-    features = {device_.As<float>(plan_.workspace.embedded), shape.embed_size};
-    const std::array project = {Linear{TensorRole::kProjectOut, TensorRole::kProjectOut, features}};
-    Multiply(cell.layer, last, num_rows, project);
-  }
-  const Rows logits = {device_.As<float>(plan_.workspace.logits), shape.vocab_size};
-  const TensorRole weight = shape.tied_head ? TensorRole::kTokenEmbedding : TensorRole::kHeadWeight;
-  const std::array head = {Linear{weight, weight, logits}};
-  Multiply(shape.tied_head ? plan_.layers.front() : cell.layer, features, num_rows, head);
-  logits_ = {logits.data, static_cast<std::size_t>(num_rows * shape.vocab_size)};
+  runner_.Run(cell.layer, {states, num_rows}, *this, [](const Attend&) {});
+  logits_ = {At(Buf::kLogits).data, static_cast<std::size_t>(num_rows * plan_.shape.vocab_size)};
 }
 
-// The first pass comes to every layer in order, with its weights in place. In chunks as any prompt.
+// The first pass comes to every layer in order, with its weights in place.
 void CpuExecutor::AdvanceReference(const Cursor& at) {
   if (!reference_.Awaits(at.layer)) return;
   const PlannedLayer& layer = plan_.layers[static_cast<std::size_t>(at.layer)];
-  const int64_t num_tokens = reference_.num_tokens();
-  const int64_t chunk = plan_.workspace.chunk_tokens;
-  for (int64_t begin = 0; begin < num_tokens; begin += chunk) {
-    const int64_t rows = std::min(chunk, num_tokens - begin);
-    const Rows hidden = {reference_.Hidden(begin), plan_.shape.hidden_size};
-    if (layer.kind == LayerKind::kEmbedding)
-      Embed(layer, {reference_.Tokens(begin, rows), reference_.Positions(begin, rows)}, hidden);
-    if (layer.kind == LayerKind::kAttention) AttendReference(layer, begin, rows);
-    if (layer.kind == LayerKind::kMlp) Mlp(layer, hidden, rows);
-  }
-  if (layer.kind == LayerKind::kAttention) {
+  const int64_t count = reference_.num_tokens();
+  const ProgramInput all = {{reference_.Hidden(0), plan_.shape.hidden_size},
+                            count,
+                            reference_.Tokens(0, count),
+                            reference_.Positions(0, count)};
+  runner_.RunReference(layer, all, *this, [&](const Attend& op, int64_t begin, int64_t rows) {
+    AttendReference(op, begin, rows);
+  });
+  if (layer.attends) {
     const ModelShape& shape = plan_.shape;
     kernels::MakeReflectors({reference_.Common(), shape.num_kv_heads, shape.head_dim,
                              reference_.Reflectors(layer.block)});
@@ -238,12 +169,9 @@ void CpuExecutor::AdvanceReference(const Cursor& at) {
   reference_.Advance();
 }
 
-void CpuExecutor::AttendReference(const PlannedLayer& layer, int64_t begin, int64_t rows) {
-  const Rows hidden = {reference_.Hidden(begin), plan_.shape.hidden_size};
-  Project(layer, hidden, rows);
+void CpuExecutor::AttendReference(const Attend& op, int64_t begin, int64_t rows) {
   // In 16 bits, whatever the cache of rows has.
-  kernels::AttentionArgs args = layer_.Attention(device_.As<float>(plan_.workspace.qkv),
-                                                 device_.As<float>(plan_.workspace.attended));
+  kernels::AttentionArgs args = layer_.Attention(op, At(op.qkv).data, At(op.y).data);
   args.kv_dtype = DType::kF16;
   args.kv_bits = 16;
   kernels::AddKeyDirections(
@@ -251,13 +179,12 @@ void CpuExecutor::AttendReference(const PlannedLayer& layer, int64_t begin, int6
   const kernels::AttentionRow row = reference_.Row(begin, rows);
   args.rows = {&row, 1};
   kernels::Attention(args, device_.View(plan_.workspace.attention), pool_, isa_);
-  FinishAttention(layer, hidden, rows);
 }
 
 void CpuExecutor::Reflect(const PlannedLayer& layer, int64_t rows) {
   const ModelShape& shape = plan_.shape;
   kernels::HeadReflectionArgs args;
-  args.x = device_.As<float>(plan_.workspace.qkv);
+  args.x = At(Buf::kQkv).data;
   args.stride = (shape.num_heads + 2 * shape.num_kv_heads) * shape.head_dim;
   args.rows = rows;
   args.num_heads = shape.num_heads;
@@ -268,16 +195,6 @@ void CpuExecutor::Reflect(const PlannedLayer& layer, int64_t rows) {
   args.x += shape.num_heads * shape.head_dim;
   args.num_heads = shape.num_kv_heads;
   kernels::ReflectHeads(args, pool_);
-}
-
-void CpuExecutor::Multiply(const PlannedLayer& layer, Rows x, int64_t rows,
-                           std::span<const Linear> linears, Activation activation) {
-  kernels::Matmul(layer_.Matmul(layer, x, rows, linears, activation),
-                  device_.View(plan_.workspace.matmul), pool_, isa_);
-}
-
-void CpuExecutor::Norm(const PlannedLayer& layer, Rows x, Rows y, int64_t rows) {
-  kernels::LayerNorm(layer_.Norm(layer, x, y, rows), pool_, isa_);
 }
 
 }  // namespace spillway

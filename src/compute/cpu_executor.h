@@ -7,18 +7,18 @@
 #include <span>
 #include <vector>
 
-#include "kernels/rows/embedding.h"
 #include "spillway/plan.h"
 #include "src/base/isa.h"
 #include "src/base/thread_pool.h"
 #include "src/compute/layer_args.h"
+#include "src/compute/layer_runner.h"
 #include "src/compute/reference_keys.h"
 #include "src/device/executor.h"
 #include "src/memory/arena.h"
 
 namespace spillway {
 
-class CpuExecutor final : public Executor {
+class CpuExecutor final : public Executor, private OpSet {
  public:
   // `device` is the arena of plan.device().
   // Lifetime: plan, arena and pool outlive the executor.
@@ -28,47 +28,32 @@ class CpuExecutor final : public Executor {
   std::span<float> Logits() override { return logits_; }
 
  private:
-  using Rows = LayerArgs::Rows;
-  using Linear = LayerArgs::Linear;
   using Cell = LayerArgs::Cell;
   using Chunk = LayerArgs::Chunk;
 
-  template <typename F>
-  void ForEachChunk(const Cell& cell, F compute);
+  // OpSet
+  Rows At(Buf buf) override;
+  void Gather(const TableGather& gather) override;
+  void Norm(const kernels::LayerNormArgs& args) override;
+  void Multiply(const kernels::MatmulArgs& args) override;
 
-  void ComputeEmbedding(const Cell& cell);
-  void ComputeAttention(const Cell& cell);
-  void ComputeMlp(const Cell& cell);
+  void ComputeChunk(const Cell& cell, const Chunk& chunk);
   void ComputeHead(const Cell& cell);
-
-  // Of tokens whose states are `hidden`, [rows]; at most a chunk.
-  struct TokenInput {
-    std::span<const TokenId> tokens;
-    std::span<const int32_t> positions;
-  };
-  void Embed(const PlannedLayer& layer, const TokenInput& input, Rows hidden);
-  void Project(const PlannedLayer& layer, Rows hidden, int64_t rows);  // to workspace.qkv
-  void FinishAttention(const PlannedLayer& layer, Rows hidden, int64_t rows);
-  void Mlp(const PlannedLayer& layer, Rows hidden, int64_t rows);
 
   // The reference prompt through the layer, the first time that the layer is computed.
   void AdvanceReference(const Cursor& at);
-  void AttendReference(const PlannedLayer& layer, int64_t begin, int64_t rows);
-  void Reflect(const PlannedLayer& layer, int64_t rows);  // queries and keys in workspace.qkv
+  void AttendReference(const Attend& op, int64_t begin, int64_t rows);
+  void Reflect(const PlannedLayer& layer, int64_t rows);  // queries and keys in the buffer
 
-  void Multiply(const PlannedLayer& layer, Rows x, int64_t rows, std::span<const Linear> linears,
-                Activation activation = Activation::kNone);
-  void Norm(const PlannedLayer& layer, Rows x, Rows y, int64_t rows);
-  void AttendChunk(const Cell& cell, const Chunk& chunk);
+  void AttendChunk(const Attend& op, const Cell& cell, const Chunk& chunk);
   void AddPrompt(const LayerArgs::RowInChunk& at);
-  void Attend();
-  kernels::EmbeddingArgs Lookup(const PlannedTensor& table, std::span<const int32_t> ids,
-                                int64_t first_row, Rows y);
+  void AttendRows(const Attend& op);
 
   const Plan& plan_;
   const Arena& device_;
   ThreadPool& pool_;
   kernels::Isa isa_;
+  LayerRunner runner_;
   LayerArgs layer_;
   HostArena reference_memory_;
   ReferenceKeys reference_;

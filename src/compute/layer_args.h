@@ -1,6 +1,6 @@
-// LayerArgs: what kernels are given for a cell: weights where the plan placed them, rows where the
-// mover says, KV as the policy keeps it. The same for every executor; pointers are to the device's
-// memory. Thread rule: one thread. Allocates nothing once it is made.
+// LayerArgs: what attention is given for a cell: rows where the mover says, KV as the policy keeps
+// it. The same for every executor; pointers are to the device's memory.
+// Thread rule: one thread. Allocates nothing once it is made.
 #pragma once
 
 #include <cstddef>
@@ -12,10 +12,9 @@
 #include "kernels/attention/attention.h"
 #include "kernels/attention/budget_attention.h"
 #include "kernels/attention/kv_compact.h"
-#include "kernels/matmul/matmul.h"
 #include "kernels/rows/embedding.h"
-#include "kernels/rows/layer_norm.h"
 #include "spillway/plan.h"
+#include "src/compute/layer_runner.h"  // Rows
 #include "src/compute/prompt_places.h"
 #include "src/device/cell_places.h"
 #include "src/device/packed_batch.h"
@@ -25,17 +24,6 @@ namespace spillway {
 
 class LayerArgs {
  public:
-  // Activations [rows, cols] with the floats from one row to the next.
-  struct Rows {
-    float* data;
-    int64_t stride;
-  };
-  struct Linear {  // one planned matrix and what is fused onto its product
-    TensorRole weight;
-    TensorRole bias;  // == weight: none
-    Rows y;
-    Rows residual = {nullptr, 0};
-  };
   struct Cell {  // what Executor::Compute was given
     const PlannedLayer& layer;
     const PackedBatch& batch;
@@ -63,15 +51,8 @@ class LayerArgs {
   // `device` is the arena of plan.device(). Lifetime: plan and arena outlive this.
   LayerArgs(const Plan& plan, const Arena& device);
 
-  // Lifetime: the pieces, until the next call. Requires: the layer has the matrices.
-  kernels::MatmulArgs Matmul(const PlannedLayer& layer, Rows x, int64_t rows,
-                             std::span<const Linear> linears, Activation activation);
-  kernels::LayerNormArgs Norm(const PlannedLayer& layer, Rows x, Rows y, int64_t rows) const;
   // Lifetime: until the next call.
   std::span<const kernels::EmbeddingPiece> Pieces(const PlannedTensor& table);
-
-  // Null when the model has none.
-  static const PlannedTensor* Find(const PlannedLayer& layer, TensorRole role);
 
   // The states of tokens from `begin`, at most workspace.chunk_tokens and before `end`.
   Chunk ChunkAt(const Cell& cell, int64_t begin, int64_t end) const;
@@ -79,8 +60,8 @@ class LayerArgs {
 
   // Of tokens whose q, k and v lie one behind the other, as a product leaves them; rows and what
   // they keep beside KV are the caller's to fill in.
-  kernels::AttentionArgs Attention(float* qkv, float* out) const;
-  kernels::BudgetAttentionArgs Budget(float* qkv, float* out) const;
+  kernels::AttentionArgs Attention(const Attend& op, float* qkv, float* out) const;
+  kernels::BudgetAttentionArgs Budget(const Attend& op, float* qkv, float* out) const;
 
   // A chunk's rows are asked for in their order. nullopt: the row has no token in the chunk.
   void BeginChunk() { prompt_places_.BeginChunk(); }
@@ -94,13 +75,9 @@ class LayerArgs {
   static kernels::BudgetAttentionRow BudgetRow(const RowInChunk& at);
 
  private:
-  void AddPieces(const PlannedTensor& tensor, const float* bias, const Linear& linear);
-  const float* Vector(const PlannedLayer& layer, TensorRole role) const;
-
   const Plan& plan_;
   const Arena& device_;
   PromptPlaces prompt_places_;
-  std::vector<kernels::MatmulPiece> pieces_;
   std::vector<kernels::EmbeddingPiece> table_pieces_;
 };
 

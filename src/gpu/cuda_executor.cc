@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 
 #include "kernels/attention/budget_attention.h"
 #include "kernels/attention/decode_attention.h"
@@ -34,11 +32,13 @@ CudaExecutor::CudaExecutor(const Plan& plan, const Arenas& arenas, ComputeQueue&
       exchange_(LayOutExchange(plan)),
       host_gpu_(GpuAddressOf(host_.View({0, host_.bytes()}).data())),
       lane_{computes.stream(), device_.View(plan.exchange.device).data(),
-            device_.As<float>(plan.workspace.normed), device_.As<float>(plan.workspace.qkv),
+            device_.As<float>(plan.workspace.buffers[Buf::kNormed]),
+            device_.As<float>(plan.workspace.buffers[Buf::kQkv]),
             device_.View(plan.workspace.matmul)},
-      matmul_(ProductLengths(plan.shape), MatrixDType(plan.shape), MaxProductRows(plan)),
+      matmul_(ProductLengths(plan), MatrixDType(plan.shape), MaxProductRows(plan)),
       table_({}, nullptr),
       lists_(ChunkLimits(plan)),
+      runner_(plan, arenas.gpu),
       layer_(plan, arenas.gpu),
       reference_(plan, Scratch<std::byte>(exchange_.scratch.reference)) {
   const auto num_chunks = static_cast<std::size_t>(MaxChunks(plan));
@@ -97,33 +97,20 @@ void CudaExecutor::Compute(const Cursor& at, const PackedBatch& batch, const Cel
   const Region table = {plan_.exchange.host.offset + number % kHostTables * exchange_.table_bytes,
                         exchange_.table_bytes};
   const Cell cell = {plan_.layers[static_cast<std::size_t>(at.layer)], batch, places};
-  const bool attends = cell.layer.kind == LayerKind::kAttention;
+  const bool attends = cell.layer.attends;
   if (beside_ != nullptr) {
     beside_->attention.BeginCompute(number);
     if (attends) ++beside_->num_cells;
   }
   table_ = TableWriter(host_.View(table), attends ? FirstLane().table : lane_.table);
   AdvanceReference(at);
-  CutIntoChunks(cell);
-  switch (cell.layer.kind) {
-    case LayerKind::kEmbedding:
-      ComputeEmbedding(cell);
-      break;
-    case LayerKind::kAttention:
-      ComputeAttention(cell);
-      break;
-    case LayerKind::kMlp:
-      ComputeMlp(cell);
-      break;
-    case LayerKind::kHead:
-      ComputeHead(cell);
-      break;
-  }
+  const bool is_head = cell.layer.part == ComputePart::kHead;
+  is_head ? ComputeHead(cell) : ComputeChunks(cell);
   const uint64_t ended = computes_.EndCompute();
   if (beside_ != nullptr) {
     beside_->computes_of_batch[static_cast<std::size_t>(batch.batch)] = ended;
   }
-  if (cell.layer.kind == LayerKind::kHead) logits_compute_ = ended;
+  if (is_head) logits_compute_ = ended;
 }
 
 std::span<float> CudaExecutor::Logits() {
@@ -167,98 +154,113 @@ CudaExecutor::Lane CudaExecutor::FirstLane() {
           {Scratch<std::byte>(layout.matmul), static_cast<std::size_t>(layout.matmul.bytes)}};
 }
 
-CudaExecutor::TokenInput CudaExecutor::TokenInput::Part(int64_t begin, int64_t count) const {
-  const auto first = static_cast<std::size_t>(begin);
-  const auto size = static_cast<std::size_t>(count);
-  return {tokens.subspan(first, size), positions.subspan(first, size)};
-}
-
-void CudaExecutor::ComputeEmbedding(const Cell& cell) {
-  const int64_t vocabulary = LayerArgs::Find(cell.layer, TensorRole::kTokenEmbedding)->spec.rows;
-  for (const TokenId id : cell.batch.tokens) SPILLWAY_CHECK(id >= 0 && id < vocabulary);
-  const TokenInput input = {table_.Put(std::span<const TokenId>(cell.batch.tokens)),
-                            table_.Put(std::span<const int32_t>(cell.batch.positions))};
-  const EmbeddingTables tables = ListTables(cell.layer);
-  SendTable(lane_.stream);
-  for (const Chunk& chunk : chunks_) {
-    Embed(cell.layer, input.Part(chunk.begin, chunk.size()), tables, chunk.hidden);
+void CudaExecutor::PutTables(const PlannedLayer& layer) {
+  gather_tables_.clear();
+  for (const Op& op : layer.ops) {
+    if (const auto* gather = std::get_if<Gather>(&op)) {
+      gather_tables_.push_back(
+          {gather->table, table_.Put(layer_.Pieces(plan_.Tensor(gather->table)))});
+    }
   }
 }
 
-CudaExecutor::EmbeddingTables CudaExecutor::ListTables(const PlannedLayer& layer) {
-  const auto put = [&](TensorRole role) {
-    return table_.Put(layer_.Pieces(*LayerArgs::Find(layer, role)));
-  };
-  const auto tokens = put(TensorRole::kTokenEmbedding);
-  return {tokens, put(TensorRole::kPositionEmbedding)};
+// Of a layer that gathers; others need no ids.
+ProgramInput CudaExecutor::PutIds(std::span<const TokenId> tokens,
+                                  std::span<const int32_t> positions) {
+  if (gather_tables_.empty()) return {};
+  const int64_t vocabulary = plan_.shape.vocab_size;
+  for (const TokenId id : tokens) SPILLWAY_CHECK(id >= 0 && id < vocabulary);
+  ProgramInput input;
+  input.tokens = table_.Put(tokens);
+  input.positions = table_.Put(positions);
+  return input;
 }
 
-void CudaExecutor::Embed(const PlannedLayer& layer, const TokenInput& input,
-                         const EmbeddingTables& tables, Rows hidden) {
-  const ModelShape& shape = plan_.shape;
-  const bool project = shape.embed_size != shape.hidden_size;
-  const TensorSpec& tokens = LayerArgs::Find(layer, TensorRole::kTokenEmbedding)->spec;
-  const TensorSpec& positions = LayerArgs::Find(layer, TensorRole::kPositionEmbedding)->spec;
-  const Rows embedded = {device_.As<float>(plan_.workspace.embedded), shape.embed_size};
-  const Rows& to = project ? embedded : hidden;
-  kernels::EmbeddingLookupAsync(
-      {tables.tokens, tokens.dtype, tokens.cols, 0, input.tokens, to.data, to.stride},
-      computes_.stream());
-  if (project) {
-    const std::array linears = {Linear{TensorRole::kProjectIn, TensorRole::kProjectIn, hidden}};
-    Multiply(lane_, layer, embedded, std::ssize(input.tokens), linears);
-  }
-  kernels::EmbeddingAddAsync({tables.positions, positions.dtype, positions.cols,
-                              shape.position_offset, input.positions, hidden.data, hidden.stride},
-                             computes_.stream());
-}
-
-void CudaExecutor::ComputeAttention(const Cell& cell) {
+void CudaExecutor::ComputeChunks(const Cell& cell) {
+  CutIntoChunks(cell);
+  PutTables(cell.layer);
+  const ProgramInput ids = PutIds(cell.batch.tokens, cell.batch.positions);
   attentions_.clear();
-  for (std::size_t chunk = 0; chunk < chunks_.size(); ++chunk) {
+  for (std::size_t chunk = 0; cell.layer.attends && chunk < chunks_.size(); ++chunk) {
     attentions_.push_back(ListAttention(cell, chunk));
   }
-  if (beside_ != nullptr) return ComputeBeside(cell);
-  SendTable(lane_.stream);
-  float* attended = device_.As<float>(plan_.workspace.attended);
-  for (std::size_t index = 0; index < chunks_.size(); ++index) {
-    const Chunk& chunk = chunks_[index];
-    Project(lane_, cell.layer, chunk.hidden, chunk.size());
-    if (plan_.policy.kv_bits < 16) Reflect(lane_, cell.layer, chunk.size());
-    Attend(lane_, attentions_[index], attended, chunk.size());
-    FinishAttention(cell.layer, attended, chunk.hidden, chunk.size());
+  // With the CPU beside it, its stream must wait for the table's last use first.
+  const bool first_lane = beside_ != nullptr && cell.layer.attends;
+  if (!first_lane && !table_.written().empty()) SendTable(lane_.stream);
+  if (first_lane) HoldFirstLane(cell);
+  for (std::size_t index = 0; index < chunks_.size(); ++index) ComputeChunk(cell, index, ids);
+}
+
+// A batch's states are those of its last compute; older ones than the host may be ahead of are
+// done.
+void CudaExecutor::HoldFirstLane(const Cell& cell) {
+  const uint64_t states = beside_->computes_of_batch[static_cast<std::size_t>(cell.batch.batch)];
+  if (states + kComputesAhead > computes_.num_computes()) {
+    computes_.HoldUntil(states, FirstLane().stream);
   }
 }
 
-// The same in two streams of the GPU, with the CPU's attention between them. The batch's states are
-// those of its last compute; older ones than the host may be ahead of are done.
-void CudaExecutor::ComputeBeside(const Cell& cell) {
-  const Lane first = FirstLane();
-  const uint64_t states = beside_->computes_of_batch[static_cast<std::size_t>(cell.batch.batch)];
-  if (states + kComputesAhead > computes_.num_computes()) {
-    computes_.HoldUntil(states, first.stream);
-  }
-  for (std::size_t index = 0; index < chunks_.size(); ++index) {
-    const Chunk& chunk = chunks_[index];
-    const ChunkAttention& attention = attentions_[index];
-    Beside::Turn& turn = beside_->turns[beside_->num_chunks++ % kHostTurns];
-    // The chunk two before; it is of this cell or of one before, so that the table is free as well.
-    first.stream.WaitFor(turn.finished);
-    if (index == 0) SendTable(first.stream);
-    Project(first, cell.layer, chunk.hidden, chunk.size());
-    if (plan_.policy.kv_bits < 16) Reflect(first, cell.layer, chunk.size());
-    Attend(first, attention, turn.attended, chunk.size());
-    SendHostRows(attention, turn);
-    FetchHostRows(attention, turn);
-    FinishAttention(cell.layer, turn.attended, chunk.hidden, chunk.size());
-    lane_.stream.Record(turn.finished);
-  }
+// With the CPU beside the GPU an attention layer is in two of the GPU's streams, with the CPU's
+// attention between them.
+void CudaExecutor::ComputeChunk(const Cell& cell, std::size_t index, const ProgramInput& ids) {
+  const Chunk& chunk = chunks_[index];
+  ProgramInput input = ids.Part(chunk.begin, chunk.size());
+  input.hidden = chunk.hidden;
+  Beside::Turn* turn = cell.layer.attends && beside_ != nullptr ? BeginTurn(index) : nullptr;
+  LaneOps ops(*this, turn == nullptr ? lane_ : FirstLane(),
+              turn == nullptr ? device_.As<float>(plan_.workspace.buffers[Buf::kAttended])
+                              : turn->attended);
+  runner_.Run(cell.layer, input, ops, [&](const Attend& op) {
+    if (plan_.policy.kv_bits < 16) Reflect(ops.lane(), cell.layer, chunk.size());
+    AttendChunk(op, ops, attentions_[index], chunk.size());
+    if (turn == nullptr) return;
+    SendHostRows(op, attentions_[index], *turn);
+    FetchHostRows(attentions_[index], *turn);
+    ops.ChangeTo(lane_);
+  });
+  if (turn != nullptr) lane_.stream.Record(turn->finished);
+}
+
+CudaExecutor::Beside::Turn* CudaExecutor::BeginTurn(std::size_t index) {
+  Beside::Turn& turn = beside_->turns[beside_->num_chunks++ % kHostTurns];
+  // The chunk two before; it is of this cell or of one before, so that the table is free as well.
+  Stream& stream = FirstLane().stream;
+  stream.WaitFor(turn.finished);
+  if (index == 0) SendTable(stream);
+  return &turn;
+}
+
+Rows CudaExecutor::LaneOps::At(Buf buf) {
+  const int64_t width = WidthOf(executor_.plan_.shape, buf);
+  if (buf == Buf::kNormed) return {lane_->normed, width};
+  if (buf == Buf::kQkv) return {lane_->qkv, width};
+  if (buf == Buf::kAttended) return {attended_, width};
+  return {executor_.device_.As<float>(executor_.plan_.workspace.buffers[buf]), width};
+}
+
+void CudaExecutor::LaneOps::Gather(const TableGather& gather) {
+  const auto table = std::ranges::find(executor_.gather_tables_, gather.ref, &GatherTable::ref);
+  const TensorSpec& spec = gather.table.spec;
+  const kernels::EmbeddingArgs args = {table->pieces,    spec.dtype, spec.cols,
+                                       gather.first_row, gather.ids, gather.y.data,
+                                       gather.y.stride};
+  if (gather.update == Update::kAdd) return kernels::EmbeddingAddAsync(args, lane_->stream);
+  kernels::EmbeddingLookupAsync(args, lane_->stream);
+}
+
+void CudaExecutor::LaneOps::Norm(const kernels::LayerNormArgs& args) {
+  kernels::LayerNormAsync(args, lane_->stream);
+}
+
+void CudaExecutor::LaneOps::Multiply(const kernels::MatmulArgs& args) {
+  executor_.matmul_.MatmulAsync(args, lane_->matmul, lane_->stream);
 }
 
 // q, k and v of what the CPU attends to, and the call to it.
-void CudaExecutor::SendHostRows(const ChunkAttention& attention, Beside::Turn& turn) {
+void CudaExecutor::SendHostRows(const Attend& op, const ChunkAttention& attention,
+                                Beside::Turn& turn) {
   const Lane first = FirstLane();
-  const kernels::AttentionArgs qkv = layer_.Attention(first.qkv, turn.attended);
+  const kernels::AttentionArgs qkv = layer_.Attention(op, first.qkv, turn.attended);
   kernels::SendRowsAsync(
       {first.qkv, qkv.qkv_stride, attention.host_tokens, qkv.qkv_stride, turn.host_qkv},
       first.stream);
@@ -279,37 +281,26 @@ void CudaExecutor::FetchHostRows(const ChunkAttention& attention, Beside::Turn& 
                           lane_.stream);
 }
 
-void CudaExecutor::Project(const Lane& lane, const PlannedLayer& layer, Rows hidden, int64_t rows) {
-  const ModelShape& shape = plan_.shape;
-  const int64_t q = shape.num_heads * shape.head_dim;
-  const int64_t kv = shape.num_kv_heads * shape.head_dim;
-  const int64_t stride = q + 2 * kv;
-  const Rows normed = {lane.normed, shape.hidden_size};
-  if (shape.pre_norm) Norm(lane, layer, hidden, normed, rows);
-  const std::array projections = {
-      Linear{TensorRole::kQueryWeight, TensorRole::kQueryBias, {lane.qkv, stride}},
-      Linear{TensorRole::kKeyWeight, TensorRole::kKeyBias, {lane.qkv + q, stride}},
-      Linear{TensorRole::kValueWeight, TensorRole::kValueBias, {lane.qkv + q + kv, stride}}};
-  Multiply(lane, layer, shape.pre_norm ? normed : hidden, rows, projections);
-}
-
-void CudaExecutor::FinishAttention(const PlannedLayer& layer, float* attended, Rows hidden,
-                                   int64_t rows) {
-  const ModelShape& shape = plan_.shape;
-  const std::array out = {Linear{TensorRole::kOutWeight, TensorRole::kOutBias, hidden, hidden}};
-  Multiply(lane_, layer, {attended, shape.num_heads * shape.head_dim}, rows, out);
-  if (!shape.pre_norm) Norm(lane_, layer, hidden, hidden, rows);
-}
-
 // The first pass comes to every layer in order, with its weights in place.
 void CudaExecutor::AdvanceReference(const Cursor& at) {
   if (!reference_.Awaits(at.layer)) return;
   if (beside_ != nullptr) JoinLanes(lane_.stream, beside_->first);
   const PlannedLayer& layer = plan_.layers[static_cast<std::size_t>(at.layer)];
-  if (layer.kind == LayerKind::kEmbedding) EmbedReference(layer);
-  if (layer.kind == LayerKind::kAttention) AttendReference(layer);
-  if (layer.kind == LayerKind::kMlp) {
-    ForEachReferenceChunk([&](int64_t, Rows hidden, int64_t rows) { Mlp(layer, hidden, rows); });
+  const int64_t count = reference_.num_tokens();
+  PutTables(layer);
+  ProgramInput all = PutIds(reference_.Tokens(0, count), reference_.Positions(0, count));
+  all.hidden = {reference_.Hidden(0), plan_.shape.hidden_size};
+  all.rows = count;
+  if (!gather_tables_.empty()) SendTable(lane_.stream);
+  LaneOps ops(*this, lane_, device_.As<float>(plan_.workspace.buffers[Buf::kAttended]));
+  runner_.RunReference(layer, all, ops, [&](const Attend& op, int64_t begin, int64_t rows) {
+    AttendReference(op, ops, begin, rows);
+  });
+  if (layer.attends) {
+    const ModelShape& shape = plan_.shape;
+    kernels::MakeReflectorsAsync({reference_.Common(), shape.num_kv_heads, shape.head_dim,
+                                  reference_.Reflectors(layer.block)},
+                                 lane_.stream);
   }
   reference_.Advance();
   if (beside_ != nullptr) JoinLanes(beside_->first, lane_.stream);
@@ -321,50 +312,23 @@ void CudaExecutor::JoinLanes(Stream& later, Stream& earlier) {
   later.WaitFor(beside_->joined);
 }
 
-// In chunks as any prompt.
-template <typename F>
-void CudaExecutor::ForEachReferenceChunk(F compute) {
-  const int64_t num_tokens = reference_.num_tokens();
-  for (int64_t begin = 0; begin < num_tokens; begin += plan_.workspace.chunk_tokens) {
-    const int64_t rows = std::min(plan_.workspace.chunk_tokens, num_tokens - begin);
-    compute(begin, Rows{reference_.Hidden(begin), plan_.shape.hidden_size}, rows);
-  }
-}
-
-void CudaExecutor::EmbedReference(const PlannedLayer& layer) {
-  const int64_t count = reference_.num_tokens();
-  const TokenInput input = {table_.Put(reference_.Tokens(0, count)),
-                            table_.Put(reference_.Positions(0, count))};
-  const EmbeddingTables tables = ListTables(layer);
-  SendTable(lane_.stream);
-  ForEachReferenceChunk([&](int64_t begin, Rows hidden, int64_t rows) {
-    Embed(layer, input.Part(begin, rows), tables, hidden);
-  });
-}
-
-void CudaExecutor::AttendReference(const PlannedLayer& layer) {
+// In 16 bits, whatever the cache of rows has.
+void CudaExecutor::AttendReference(const Attend& op, const LaneOps& ops, int64_t begin,
+                                   int64_t rows) {
   const ModelShape& shape = plan_.shape;
-  ForEachReferenceChunk([&](int64_t begin, Rows hidden, int64_t rows) {
-    lists_.Clear();
-    lists_.Add(reference_.Row(begin, rows), RowPhase::kPrompt);
-    ChunkAttention attention;
-    attention.rows = table_.Put(std::span(lists_.rows()));
-    attention.tiles = table_.Put(std::span(lists_.tiles()));
-    SendTable(lane_.stream);
-    Project(lane_, layer, hidden, rows);
-    float* attended = device_.As<float>(plan_.workspace.attended);
-    kernels::PrefillAttentionArgs args = PrefillArgs(lane_, attention, attended);
-    args.layout = kernels::FullKvLayout(shape.num_kv_heads, shape.head_dim);
-    args.kv_dtype = DType::kF16;
-    kernels::AddKeyDirectionsAsync({args.q + args.out_stride, args.q_stride, rows,
-                                    shape.num_kv_heads, shape.head_dim, reference_.Common()},
-                                   computes_.stream());
-    AttendPrompts(lane_, args, attention, rows);
-    FinishAttention(layer, attended, hidden, rows);
-  });
-  kernels::MakeReflectorsAsync(
-      {reference_.Common(), shape.num_kv_heads, shape.head_dim, reference_.Reflectors(layer.block)},
-      computes_.stream());
+  lists_.Clear();
+  lists_.Add(reference_.Row(begin, rows), RowPhase::kPrompt);
+  ChunkAttention attention;
+  attention.rows = table_.Put(std::span(lists_.rows()));
+  attention.tiles = table_.Put(std::span(lists_.tiles()));
+  SendTable(lane_.stream);
+  kernels::PrefillAttentionArgs args = PrefillArgs(op, ops, attention);
+  args.layout = kernels::FullKvLayout(shape.num_kv_heads, shape.head_dim);
+  args.kv_dtype = DType::kF16;
+  kernels::AddKeyDirectionsAsync({args.q + args.out_stride, args.q_stride, rows, shape.num_kv_heads,
+                                  shape.head_dim, reference_.Common()},
+                                 lane_.stream);
+  AttendPrompts(lane_, args, attention, rows);
 }
 
 void CudaExecutor::Reflect(const Lane& lane, const PlannedLayer& layer, int64_t rows) {
@@ -399,7 +363,8 @@ CudaExecutor::ChunkAttention CudaExecutor::ListAttention(const Cell& cell, std::
   listed.stored_rows = table_.Put(std::span(lists_.stored_rows()));
   listed.host_tokens = table_.Put(std::span(lists_.host_tokens()));
   if (beside_ != nullptr) {
-    listed.host_job = beside_->attention.EndChunk((beside_->num_chunks + chunk) % kHostTurns);
+    listed.host_job = beside_->attention.EndChunk(AttendOf(cell.layer.ops),
+                                                  (beside_->num_chunks + chunk) % kHostTurns);
   }
   return listed;
 }
@@ -452,10 +417,9 @@ T* CudaExecutor::HostScratch(const Region& region) const {
   return host_.As<T>({plan_.exchange.host.offset + region.offset, region.bytes});
 }
 
-kernels::PrefillAttentionArgs CudaExecutor::PrefillArgs(const Lane& lane,
-                                                        const ChunkAttention& attention,
-                                                        float* attended) const {
-  const kernels::AttentionArgs plain = layer_.Attention(lane.qkv, attended);
+kernels::PrefillAttentionArgs CudaExecutor::PrefillArgs(const Attend& op, const LaneOps& ops,
+                                                        const ChunkAttention& attention) const {
+  const kernels::AttentionArgs plain = layer_.Attention(op, ops.lane().qkv, ops.attended());
   kernels::PrefillAttentionArgs args;
   args.q = plain.q;
   args.q_stride = plain.qkv_stride;
@@ -473,12 +437,12 @@ kernels::PrefillAttentionArgs CudaExecutor::PrefillArgs(const Lane& lane,
 }
 
 // Prompts, then single tokens.
-void CudaExecutor::Attend(const Lane& lane, const ChunkAttention& attention, float* attended,
-                          int64_t num_tokens) {
-  const kernels::PrefillAttentionArgs prefill = PrefillArgs(lane, attention, attended);
-  AttendPrompts(lane, prefill, attention, num_tokens);
-  if (plan_.policy.kv.evicts()) return Evict(lane, prefill, attention);
-  Decode(lane, prefill, attention);
+void CudaExecutor::AttendChunk(const Attend& op, const LaneOps& ops,
+                               const ChunkAttention& attention, int64_t num_tokens) {
+  const kernels::PrefillAttentionArgs prefill = PrefillArgs(op, ops, attention);
+  AttendPrompts(ops.lane(), prefill, attention, num_tokens);
+  if (plan_.policy.kv.evicts()) return Evict(op, ops.lane(), prefill, attention);
+  Decode(ops.lane(), prefill, attention);
 }
 
 void CudaExecutor::AttendPrompts(const Lane& lane, const kernels::PrefillAttentionArgs& prefill,
@@ -505,7 +469,8 @@ void CudaExecutor::Decode(const Lane& lane, const kernels::PrefillAttentionArgs&
 }
 
 // What stays of the prompts that end here, then single tokens.
-void CudaExecutor::Evict(const Lane& lane, const kernels::PrefillAttentionArgs& prefill,
+void CudaExecutor::Evict(const Attend& op, const Lane& lane,
+                         const kernels::PrefillAttentionArgs& prefill,
                          const ChunkAttention& attention) {
   const ModelShape& shape = plan_.shape;
   const AttentionScratch& scratch = exchange_.scratch;
@@ -521,26 +486,10 @@ void CudaExecutor::Evict(const Lane& lane, const kernels::PrefillAttentionArgs& 
        Scratch<float>(scratch.compact_scores),
        Scratch<int32_t>(scratch.compact_kept)},
       lane.stream);
-  kernels::BudgetAttentionArgs step = layer_.Budget(lane.qkv, prefill.out);
+  kernels::BudgetAttentionArgs step = layer_.Budget(op, lane.qkv, prefill.out);
   step.rows = attention.budget_rows;
   kernels::BudgetAttentionAsync({step, Scratch<float>(scratch.weights), scratch.weights_stride},
                                 lane.stream);
-}
-
-void CudaExecutor::ComputeMlp(const Cell& cell) {
-  for (const Chunk& chunk : chunks_) Mlp(cell.layer, chunk.hidden, chunk.size());
-}
-
-void CudaExecutor::Mlp(const PlannedLayer& layer, Rows hidden, int64_t rows) {
-  const ModelShape& shape = plan_.shape;
-  const Rows inner = {device_.As<float>(plan_.workspace.ffn), shape.ffn_size};
-  const Rows normed = {lane_.normed, shape.hidden_size};
-  if (shape.pre_norm) Norm(lane_, layer, hidden, normed, rows);
-  const std::array up = {Linear{TensorRole::kUpWeight, TensorRole::kUpBias, inner}};
-  Multiply(lane_, layer, shape.pre_norm ? normed : hidden, rows, up, shape.activation);
-  const std::array down = {Linear{TensorRole::kDownWeight, TensorRole::kDownBias, hidden, hidden}};
-  Multiply(lane_, layer, inner, rows, down);
-  if (!shape.pre_norm) Norm(lane_, layer, hidden, hidden, rows);
 }
 
 // Logits of the wanted tokens only: of generated rows the last one, at 512 prompt tokens 1/512 of
@@ -549,42 +498,24 @@ void CudaExecutor::ComputeHead(const Cell& cell) {
   const ModelShape& shape = plan_.shape;
   const int64_t num_rows = cell.batch.head.size();
   SPILLWAY_CHECK(num_rows <= plan_.batch.logits);
-  const Rows last = {lane_.normed, shape.hidden_size};
+  LaneOps ops(*this, lane_, nullptr);
+  const Rows states = ops.At(Buf::kHidden);
   last_rows_.clear();
   for (int64_t row = 0; row < num_rows; ++row) {
     last_rows_.push_back(layer_.Hidden(cell, cell.batch.Wanted(cell.batch.head.begin + row).token));
   }
   const auto last_rows = table_.Put(std::span<const float* const>(last_rows_));
   SendTable(lane_.stream);
-  kernels::GatherRowsAsync({last_rows, shape.hidden_size, last.data, last.stride},
-                           computes_.stream());
-  if (shape.final_norm) Norm(lane_, cell.layer, last, last, num_rows);
-  Rows features = last;
-  if (shape.embed_size != shape.hidden_size) {
-    features = {device_.As<float>(plan_.workspace.embedded), shape.embed_size};
-    const std::array project = {Linear{TensorRole::kProjectOut, TensorRole::kProjectOut, features}};
-    Multiply(lane_, cell.layer, last, num_rows, project);
-  }
-  const Rows logits = {device_.As<float>(plan_.workspace.logits), shape.vocab_size};
-  const TensorRole weight = shape.tied_head ? TensorRole::kTokenEmbedding : TensorRole::kHeadWeight;
-  const std::array head = {Linear{weight, weight, logits}};
-  Multiply(lane_, shape.tied_head ? plan_.layers.front() : cell.layer, features, num_rows, head);
+  kernels::GatherRowsAsync({last_rows, shape.hidden_size, states.data, states.stride},
+                           lane_.stream);
+  runner_.Run(cell.layer, {states, num_rows}, ops, [](const Attend&) {});
   const Region home = {plan_.exchange.host.offset + kHostTables * exchange_.table_bytes,
                        exchange_.logits_bytes};
   const auto count = static_cast<std::size_t>(num_rows * shape.vocab_size);
   logits_ = {host_.As<float>(home), count};
-  CudaCheck(cudaMemcpyAsync(logits_.data(), logits.data, count * sizeof(float),
-                            cudaMemcpyDeviceToHost, computes_.stream().get()),
+  CudaCheck(cudaMemcpyAsync(logits_.data(), ops.At(Buf::kLogits).data, count * sizeof(float),
+                            cudaMemcpyDeviceToHost, lane_.stream.get()),
             "a copy of logits");
-}
-
-void CudaExecutor::Multiply(const Lane& lane, const PlannedLayer& layer, Rows x, int64_t rows,
-                            std::span<const Linear> linears, Activation activation) {
-  matmul_.MatmulAsync(layer_.Matmul(layer, x, rows, linears, activation), lane.matmul, lane.stream);
-}
-
-void CudaExecutor::Norm(const Lane& lane, const PlannedLayer& layer, Rows x, Rows y, int64_t rows) {
-  kernels::LayerNormAsync(layer_.Norm(layer, x, y, rows), lane.stream);
 }
 
 }  // namespace spillway

@@ -17,6 +17,7 @@
 #include "kernels/matmul/matmul_gpu.h"
 #include "spillway/plan.h"
 #include "src/compute/layer_args.h"
+#include "src/compute/layer_runner.h"
 #include "src/compute/reference_keys.h"
 #include "src/cuda/compute_queue.h"
 #include "src/device/device.h"  // Arenas
@@ -39,8 +40,6 @@ class CudaExecutor final : public Executor {
   std::span<float> Logits() override;
 
  private:
-  using Rows = LayerArgs::Rows;
-  using Linear = LayerArgs::Linear;
   using Cell = LayerArgs::Cell;
   using Chunk = LayerArgs::Chunk;
   struct ChunkAttention {  // the rows of a chunk, in GPU memory
@@ -85,36 +84,44 @@ class CudaExecutor final : public Executor {
     std::vector<uint64_t> computes_of_batch;  // the last one of each
   };
 
-  void ComputeEmbedding(const Cell& cell);
-  void ComputeAttention(const Cell& cell);
-  void ComputeMlp(const Cell& cell);
+  // The operations of a program in a lane. The attention of a layer may be where it changes lanes.
+  class LaneOps final : public OpSet {
+   public:
+    LaneOps(CudaExecutor& executor, const Lane& lane, float* attended)
+        : executor_(executor), first_(lane), attended_(attended) {}
+    LaneOps(const LaneOps&) = delete;
+
+    const Lane& lane() const { return *lane_; }
+    float* attended() const { return attended_; }
+    void ChangeTo(const Lane& lane) { lane_ = &lane; }  // which outlives this
+
+    Rows At(Buf buf) override;
+    void Gather(const TableGather& gather) override;
+    void Norm(const kernels::LayerNormArgs& args) override;
+    void Multiply(const kernels::MatmulArgs& args) override;
+
+   private:
+    CudaExecutor& executor_;
+    Lane first_;
+    const Lane* lane_ = &first_;
+    float* attended_;
+  };
+
+  void ComputeChunks(const Cell& cell);
+  void ComputeChunk(const Cell& cell, std::size_t index, const ProgramInput& input);
   void ComputeHead(const Cell& cell);
 
-  // Of tokens whose states are `hidden`, at most a chunk; all in GPU memory.
-  struct TokenInput {
-    std::span<const TokenId> tokens;
-    std::span<const int32_t> positions;
-
-    TokenInput Part(int64_t begin, int64_t count) const;
+  // Tables in GPU memory, of the layer that is being enqueued.
+  struct GatherTable {
+    TensorRef ref;
+    std::span<const kernels::EmbeddingPiece> pieces;
   };
-  struct EmbeddingTables {
-    std::span<const kernels::EmbeddingPiece> tokens;
-    std::span<const kernels::EmbeddingPiece> positions;
-  };
-  EmbeddingTables ListTables(const PlannedLayer& layer);
-  void Embed(const PlannedLayer& layer, const TokenInput& input, const EmbeddingTables& tables,
-             Rows hidden);
-  void Project(const Lane& lane, const PlannedLayer& layer, Rows hidden,
-               int64_t rows);  // to its qkv
-  void FinishAttention(const PlannedLayer& layer, float* attended, Rows hidden, int64_t rows);
-  void Mlp(const PlannedLayer& layer, Rows hidden, int64_t rows);
+  void PutTables(const PlannedLayer& layer);
+  ProgramInput PutIds(std::span<const TokenId> tokens, std::span<const int32_t> positions);
 
   // The reference prompt through the layer, the first time that the layer is computed.
   void AdvanceReference(const Cursor& at);
-  void EmbedReference(const PlannedLayer& layer);
-  void AttendReference(const PlannedLayer& layer);
-  template <typename F>
-  void ForEachReferenceChunk(F compute);
+  void AttendReference(const Attend& op, const LaneOps& ops, int64_t begin, int64_t rows);
   void Reflect(const Lane& lane, const PlannedLayer& layer, int64_t rows);  // queries and keys
   void JoinLanes(Stream& later, Stream& earlier);
 
@@ -123,19 +130,20 @@ class CudaExecutor final : public Executor {
   void ListRow(const LayerArgs::RowInChunk& at);
   void ListPrompt(const LayerArgs::RowInChunk& at);
   void ListHostRow(const LayerArgs::RowInChunk& at);
-  void ComputeBeside(const Cell& cell);
-  // The GPU's part. `attended`: where its rows' go.
-  void Attend(const Lane& lane, const ChunkAttention& attention, float* attended,
-              int64_t num_tokens);
-  kernels::PrefillAttentionArgs PrefillArgs(const Lane& lane, const ChunkAttention& attention,
-                                            float* attended) const;
+  void HoldFirstLane(const Cell& cell);
+  Beside::Turn* BeginTurn(std::size_t index);
+  // The GPU's part, to ops.attended().
+  void AttendChunk(const Attend& op, const LaneOps& ops, const ChunkAttention& attention,
+                   int64_t num_tokens);
+  kernels::PrefillAttentionArgs PrefillArgs(const Attend& op, const LaneOps& ops,
+                                            const ChunkAttention& attention) const;
   void AttendPrompts(const Lane& lane, const kernels::PrefillAttentionArgs& prefill,
                      const ChunkAttention& attention, int64_t num_tokens);
   void Decode(const Lane& lane, const kernels::PrefillAttentionArgs& prefill,
               const ChunkAttention& attention);
-  void Evict(const Lane& lane, const kernels::PrefillAttentionArgs& prefill,
+  void Evict(const Attend& op, const Lane& lane, const kernels::PrefillAttentionArgs& prefill,
              const ChunkAttention& attention);
-  void SendHostRows(const ChunkAttention& attention, Beside::Turn& turn);
+  void SendHostRows(const Attend& op, const ChunkAttention& attention, Beside::Turn& turn);
   void FetchHostRows(const ChunkAttention& attention, Beside::Turn& turn);
   template <typename T>
   T* Scratch(const Region& region) const;  // of plan.exchange.device
@@ -146,9 +154,6 @@ class CudaExecutor final : public Executor {
   HostAttention::Memory HostAttentionMemory() const;
   Lane FirstLane();  // of an attention layer's first part
   bool AttendsOnHost(const PackedRow& row) const;
-  void Multiply(const Lane& lane, const PlannedLayer& layer, Rows x, int64_t rows,
-                std::span<const Linear> linears, Activation activation = Activation::kNone);
-  void Norm(const Lane& lane, const PlannedLayer& layer, Rows x, Rows y, int64_t rows);
   void SendTable(Stream& stream);  // what was put so far crosses to the GPU
 
   const Plan& plan_;
@@ -161,10 +166,12 @@ class CudaExecutor final : public Executor {
   kernels::GpuMatmul matmul_;
   TableWriter table_;
   AttentionLists lists_;
+  LayerRunner runner_;
   LayerArgs layer_;
   ReferenceKeys reference_;
   std::vector<Chunk> chunks_;  // of the cell that is being enqueued
   std::vector<ChunkAttention> attentions_;
+  std::vector<GatherTable> gather_tables_;
   std::vector<const float*> last_rows_;
   std::unique_ptr<Beside> beside_;  // null: the CPU attends to nothing
   uint64_t logits_compute_ = 0;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <variant>
 
 #include "kernels/attention/decode_attention.h"
 #include "kernels/matmul/matmul_workspace.h"
@@ -41,7 +42,7 @@ void RefuseWhatGpuLacks(const Plan& plan) {
   if (shape.head_dim % 8 != 0 || shape.head_dim > kernels::kMaxGpuHeadDim) {
     RefuseShape(shape, "the head dimension", shape.head_dim, "multiples of 8 up to 128");
   }
-  for (const int64_t length : ProductLengths(shape)) {
+  for (const int64_t length : ProductLengths(plan)) {
     if (length % 8 != 0) RefuseShape(shape, "a layer's width", length, "multiples of 8");
   }
   if (shape.vocab_size % 4 != 0) {
@@ -55,8 +56,17 @@ void RefuseWhatGpuLacks(const Plan& plan) {
   }
 }
 
-std::array<int64_t, 4> ProductLengths(const ModelShape& shape) {
-  return {shape.hidden_size, shape.num_heads * shape.head_dim, shape.ffn_size, shape.embed_size};
+std::vector<int64_t> ProductLengths(const Plan& plan) {
+  std::vector<int64_t> lengths;
+  for (const PlannedLayer& layer : plan.layers) {
+    for (const Op& op : layer.ops) {
+      const auto* linear = std::get_if<Linear>(&op);
+      if (linear == nullptr) continue;
+      const int64_t length = plan.Tensor(linear->weight).spec.cols;
+      if (std::ranges::find(lengths, length) == lengths.end()) lengths.push_back(length);
+    }
+  }
+  return lengths;
 }
 
 int64_t MaxProductRows(const Plan& plan) {

@@ -2,8 +2,8 @@
 // Pure functions; any thread.
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <vector>
 
 #include "spillway/plan.h"
 
@@ -16,7 +16,7 @@ KernelNeeds GpuNeeds();
 void RefuseWhatGpuLacks(const Plan& plan);
 
 // The lengths of rows that are multiplied, and how many of them at most.
-std::array<int64_t, 4> ProductLengths(const ModelShape& shape);
+std::vector<int64_t> ProductLengths(const Plan& plan);
 int64_t MaxProductRows(const Plan& plan);
 
 }  // namespace spillway

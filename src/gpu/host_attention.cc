@@ -42,13 +42,14 @@ void HostAttention::Add(kernels::BudgetAttentionRow row) {
   lists().budget_rows.push_back(row);
 }
 
-HostAttention::Job* HostAttention::EndChunk(std::size_t turn) {
+HostAttention::Job* HostAttention::EndChunk(const Attend& op, std::size_t turn) {
   Lists& of = lists();
   const std::size_t end = of.rows.size() + of.budget_rows.size();  // one of them is empty
   if (end == chunk_begin_) return nullptr;
   SPILLWAY_CHECK(of.jobs.size() < of.jobs.capacity());
   Job& job = of.jobs.emplace_back();
   job.attention = this;
+  job.op = op;
   job.turn = turn;
   if (plan_.policy.kv.evicts()) {
     job.budget_rows = std::span(of.budget_rows).subspan(chunk_begin_);
@@ -64,22 +65,22 @@ void HostAttention::Run(void* job) noexcept {
   HostAttention& self = *asked.attention;
   if (self.failed_) return;
   try {
-    self.Attend(asked);
+    self.RunJob(asked);
   } catch (...) {
     self.failure_ = std::current_exception();
     self.failed_ = true;
   }
 }
 
-void HostAttention::Attend(const Job& job) {
+void HostAttention::RunJob(const Job& job) {
   float* qkv = memory_.qkv[job.turn];
   float* attended = memory_.attended[job.turn];
   if (!job.budget_rows.empty()) {
-    kernels::BudgetAttentionArgs args = layer_.Budget(qkv, attended);
+    kernels::BudgetAttentionArgs args = layer_.Budget(job.op, qkv, attended);
     args.rows = job.budget_rows;
     return kernels::BudgetAttention(args, memory_.workspace, pool_, isa_);
   }
-  kernels::AttentionArgs args = layer_.Attention(qkv, attended);
+  kernels::AttentionArgs args = layer_.Attention(job.op, qkv, attended);
   args.rows = job.rows;
   kernels::Attention(args, memory_.workspace, pool_, isa_);
 }

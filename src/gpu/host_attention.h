@@ -29,6 +29,7 @@ class HostAttention {
   // A chunk's rows; both spans are of token_offset 0, 1, ... in the memory of `turn`.
   struct Job {
     HostAttention* attention = nullptr;
+    Attend op;
     std::size_t turn = 0;
     std::span<const kernels::AttentionRow> rows;
     std::span<const kernels::BudgetAttentionRow> budget_rows;
@@ -54,7 +55,7 @@ class HostAttention {
   void Add(kernels::BudgetAttentionRow row);
 
   // The chunk's job; null where it has no rows. Lifetime: kHostTables computes.
-  Job* EndChunk(std::size_t turn);
+  Job* EndChunk(const Attend& op, std::size_t turn);
 
   // Attends; of a `Job*`. After a failure it does nothing.
   static void Run(void* job) noexcept;
@@ -69,7 +70,7 @@ class HostAttention {
     std::vector<Job> jobs;
   };
 
-  void Attend(const Job& job);
+  void RunJob(const Job& job);
   Lists& lists() { return lists_[current_]; }
 
   const Plan& plan_;

@@ -1,30 +1,72 @@
 #include "spillway/model.h"
 
+#include <utility>
+
 #include "spillway/error.h"
-#include "src/model/opt.h"
+#include "src/model/family.h"
+#include "src/model/model_builder.h"
 
 namespace spillway {
 
-std::vector<LayerSpec> Layers(const ModelShape& shape) {
-  // ReadModelShape refuses every other family, so only our own code can break this.
-  SPILLWAY_CHECK(shape.family == "opt");
-  return OptLayers(shape);
+Model MakeModel(ModelShape shape) {
+  const Family* family = FindFamily(shape.family);
+  SPILLWAY_CHECK(family != nullptr);  // readers of shapes refuse every other
+  ModelBuilder builder(shape);
+  family->add_layers(shape, builder);
+  return builder.Take();
 }
 
-int64_t NumParameters(const std::vector<LayerSpec>& layers) {
+int64_t WidthOf(const ModelShape& shape, Buf buf) {
+  const int64_t q = shape.num_heads * shape.head_dim;
+  switch (buf) {
+    case Buf::kHidden:
+    case Buf::kNormed:
+      return shape.hidden_size;
+    case Buf::kQkv:
+      return q + 2 * shape.num_kv_heads * shape.head_dim;
+    case Buf::kAttended:
+      return q;
+    case Buf::kInner:
+      return shape.ffn_size;
+    case Buf::kEmbedded:
+      return shape.embed_size;
+    case Buf::kLogits:
+      break;
+  }
+  return shape.vocab_size;
+}
+
+int64_t NumParameters(const Model& model) {
   int64_t count = 0;
-  for (const LayerSpec& layer : layers) {
+  for (const LayerSpec& layer : model.layers) {
     for (const TensorSpec& tensor : layer.tensors) count += tensor.rows * tensor.cols;
   }
   return count;
 }
 
-int64_t WeightBytes(const std::vector<LayerSpec>& layers) {
+int64_t WeightBytes(const Model& model) {
   int64_t bytes = 0;
-  for (const LayerSpec& layer : layers) {
+  for (const LayerSpec& layer : model.layers) {
     for (const TensorSpec& tensor : layer.tensors) bytes += tensor.bytes();
   }
   return bytes;
+}
+
+std::optional<ModelShape> BuiltInShape(std::string_view name) {
+  for (const Family* family : Families()) {
+    for (ModelShape& shape : family->sizes()) {
+      if (shape.name == name) return std::move(shape);
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> BuiltInShapeNames() {
+  std::vector<std::string> names;
+  for (const Family* family : Families()) {
+    for (const ModelShape& shape : family->sizes()) names.push_back(shape.name);
+  }
+  return names;
 }
 
 }  // namespace spillway

@@ -262,8 +262,7 @@ CellPlaces Mover::WaitForLoads(const Cursor& at, const PackedBatch& batch) {
   Timed(waits_.weights_s, LabelOf(TraceSubject::kWeights, at),
         [&] { weights_in_.WaitOrStop(weights_loaded_[static_cast<std::size_t>(at.layer)]); });
   // KV is asked for before the states of its cell: the wait for both is one for KV.
-  const bool attends =
-      plan_.layers[static_cast<std::size_t>(at.layer)].kind == LayerKind::kAttention;
+  const bool attends = plan_.layers[static_cast<std::size_t>(at.layer)].attends;
   if (attends) {
     Timed(waits_.kv_s, LabelOf(TraceSubject::kKv, at), [&] {
       rows_in_.WaitOrStop(kv_.loaded[grid_->KvSlot(at)]);

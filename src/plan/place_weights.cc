@@ -109,10 +109,6 @@ int64_t PackRuns(std::vector<StagedRun>& runs, int64_t cycle) {
   return end;
 }
 
-bool IsTiedTable(const ModelShape& shape, const PlannedTensor& tensor) {
-  return shape.tied_head && tensor.spec.role == TensorRole::kTokenEmbedding;
-}
-
 // Lays a tensor's tiles off the device one behind the other, in whole disk blocks.
 int64_t StageTensor(PlannedTensor& tensor, Tier device, int64_t begin) {
   for (WeightTile& tile : tensor.tiles) {
@@ -123,38 +119,39 @@ int64_t StageTensor(PlannedTensor& tensor, Tier device, int64_t begin) {
   return begin;
 }
 
-Schedule ScheduleOf(const std::vector<PlannedLayer>& layers, const StagingTimes& times) {
-  Schedule schedule;
-  for (const PlannedLayer& layer : layers) schedule.layers.push_back(layer.kind);
-  schedule.order = times.order;
-  schedule.weight_lookahead = times.lookahead;
-  return schedule;
-}
+// The grid that the layers make, and how far ahead of it weights come.
+struct StagingGrid {
+  std::vector<GridLayer> layers;
+  int64_t lookahead;
+
+  int64_t size() const { return std::ssize(layers); }
+  const GridLayer& operator[](int64_t layer) const {
+    return layers[static_cast<std::size_t>(layer)];
+  }
+};
 
 // Taken from the cells in which `layer` begins to be filled to the last cells of `until`; the cells
 // of all layers of a group go on from its first batch to its last.
-StagedRun RunOf(const Schedule& schedule, int64_t layer, int64_t until) {
-  const int64_t cycle = schedule.num_layers();
-  const int64_t begin = schedule.GroupBegin((layer + cycle - schedule.weight_lookahead) % cycle);
-  return {0, begin, (schedule.GroupEnd(until) - begin + cycle) % cycle + 1};
+StagedRun RunOf(const StagingGrid& grid, int64_t layer, int64_t until) {
+  const int64_t cycle = grid.size();
+  const int64_t begin = grid[(layer + cycle - grid.lookahead) % cycle].group_begin;
+  return {0, begin, (grid[until].group_end - begin + cycle) % cycle + 1};
 }
 
-int64_t Stage(PlacedWeights& placed, const ModelShape& shape, Tier device,
-              const StagingTimes& times) {
-  const Schedule schedule = ScheduleOf(placed.layers, times);
-  const int64_t cycle = schedule.num_layers();
+int64_t Stage(PlacedWeights& placed, Tier device, const StagingTimes& times) {
+  const StagingGrid grid = {MakeGrid(GridUnitsOf(placed.layers), times.order), times.lookahead};
   std::vector<StagedRun> runs;
   std::vector<std::vector<PlannedTensor*>> contents;
-  for (int64_t layer = 0; layer < cycle; ++layer) {
+  for (int64_t layer = 0; layer < grid.size(); ++layer) {
     // Filled while the layers before it are computed.
-    StagedRun run = RunOf(schedule, layer, layer);
-    // A tied head's table is kept for the next pass's embedding.
-    StagedRun table = RunOf(schedule, cycle - 1, 0);
+    StagedRun run = RunOf(grid, layer, layer);
     contents.emplace_back();
     for (PlannedTensor& tensor : placed.layers[static_cast<std::size_t>(layer)].tensors) {
-      if (IsTiedTable(shape, tensor)) {
-        table.bytes = StageTensor(tensor, device, 0);
-        runs.push_back(table);
+      if (tensor.comes_with >= 0) {
+        // Kept from the later layer that uses it to the next pass's own.
+        StagedRun shared = RunOf(grid, tensor.comes_with, layer);
+        shared.bytes = StageTensor(tensor, device, 0);
+        runs.push_back(shared);
         contents.insert(contents.end() - 1, std::vector<PlannedTensor*>{&tensor});
       } else {
         run.bytes = StageTensor(tensor, device, run.bytes);
@@ -163,7 +160,7 @@ int64_t Stage(PlacedWeights& placed, const ModelShape& shape, Tier device,
     }
     runs.push_back(run);
   }
-  const int64_t bytes = PackRuns(runs, cycle);
+  const int64_t bytes = PackRuns(runs, grid.size());
   for (std::size_t run = 0; run < runs.size(); ++run) {
     for (PlannedTensor* tensor : contents[run]) {
       for (WeightTile& tile : tensor->tiles) {
@@ -191,37 +188,54 @@ void MergeTiles(PlannedTensor& tensor) {
   tensor.tiles = std::move(merged);
 }
 
-enum class Tables { kTied, kOthers, kAll };
-
-void AddMoves(const Plan& plan, int64_t layer, Tables which, std::vector<WeightMove>& moves) {
-  int64_t store_tensor = 0;
-  for (int64_t before = 0; before < layer; ++before) {
-    store_tensor +=
-        static_cast<int64_t>(plan.layers[static_cast<std::size_t>(before)].tensors.size());
-  }
-  for (const PlannedTensor& tensor : plan.layers[static_cast<std::size_t>(layer)].tensors) {
-    const bool tied = IsTiedTable(plan.shape, tensor);
-    if (which == Tables::kAll || tied == (which == Tables::kTied)) {
-      for (const WeightTile& tile : tensor.tiles) {
-        if (tile.tier != plan.device()) moves.push_back({&tensor, &tile, store_tensor});
-      }
+// Tensors of the first layer that later ones use as well.
+void NoteShared(const std::vector<LayerSpec>& specs, std::vector<PlannedLayer>& layers) {
+  for (std::size_t layer = 1; layer < specs.size(); ++layer) {
+    for (const TensorRef ref : TensorsOf(specs[layer].ops)) {
+      if (ref.layer == static_cast<int64_t>(layer)) continue;
+      SPILLWAY_CHECK(ref.layer == 0);
+      layers.front().tensors[static_cast<std::size_t>(ref.index)].comes_with =
+          static_cast<int64_t>(layer);
     }
-    ++store_tensor;
+  }
+}
+
+// The number of a layer's first tensor in the store.
+int64_t FirstStoreTensor(const Plan& plan, int64_t layer) {
+  int64_t first = 0;
+  for (int64_t before = 0; before < layer; ++before)
+    first += std::ssize(plan.layers[static_cast<std::size_t>(before)].tensors);
+  return first;
+}
+
+// `layer`: whose tensor it is.
+void AddMoves(const Plan& plan, const PlannedTensor& tensor, int64_t layer,
+              std::vector<WeightMove>& moves) {
+  const std::vector<PlannedTensor>& tensors = plan.layers[static_cast<std::size_t>(layer)].tensors;
+  const int64_t store_tensor = FirstStoreTensor(plan, layer) + (&tensor - tensors.data());
+  for (const WeightTile& tile : tensor.tiles) {
+    if (tile.tier != plan.device()) moves.push_back({&tensor, &tile, store_tensor});
   }
 }
 
 }  // namespace
 
-PlacedWeights PlaceWeights(const ModelShape& shape, const PerTier<double>& frac, Tier device,
+std::vector<GridUnit> GridUnitsOf(const std::vector<PlannedLayer>& layers) {
+  std::vector<GridUnit> units;
+  for (const PlannedLayer& layer : layers) units.push_back({layer.block, layer.attends});
+  return units;
+}
+
+PlacedWeights PlaceWeights(const Model& model, const PerTier<double>& frac, Tier device,
                            const StagingTimes& times) {
   PlacedWeights placed;
   Dealer dealer(frac);
   int64_t store_bytes = 0;
-  for (LayerSpec& layer : Layers(shape)) {
-    PlannedLayer out{layer.kind, layer.block, {}};
-    for (TensorSpec& spec : layer.tensors) {
+  for (const LayerSpec& layer : model.layers) {
+    PlannedLayer out{layer.part, layer.block, {}, layer.ops, Attends(layer.ops)};
+    for (const TensorSpec& spec : layer.tensors) {
       const TileSplit split = SplitIntoTiles(spec.rows, spec.cols, spec.dtype);
-      PlannedTensor tensor{std::move(spec), {}};
+      PlannedTensor tensor{spec, {}};
       const std::vector<int64_t> tile_bytes = BytesOfTiles(tensor.spec, split);
       const std::vector<Tier> tiers = dealer.DealTensor(tile_bytes);
       for (int64_t index = 0; index < split.num_tiles; ++index) {
@@ -243,7 +257,8 @@ PlacedWeights PlaceWeights(const ModelShape& shape, const PerTier<double>& frac,
     placed.layers.push_back(std::move(out));
   }
   if (placed.bytes[Tier::kDisk] > 0) placed.arena_bytes[Tier::kDisk] = store_bytes;
-  placed.staging_bytes = Stage(placed, shape, device, times);
+  NoteShared(model.layers, placed.layers);
+  placed.staging_bytes = Stage(placed, device, times);
   for (PlannedLayer& layer : placed.layers) {
     for (PlannedTensor& tensor : layer.tensors) MergeTiles(tensor);
   }
@@ -262,16 +277,15 @@ void PlaceStaging(std::vector<PlannedLayer>& layers, Tier device, int64_t begin)
 
 std::vector<WeightMove> MovesOf(const Plan& plan, int64_t layer) {
   std::vector<WeightMove> moves;
-  AddMoves(plan, layer, Tables::kOthers, moves);
-  if (layer + 1 == static_cast<int64_t>(plan.layers.size())) {
-    AddMoves(plan, 0, Tables::kTied, moves);
-  }
+  ForEachTensorComingWith(plan, layer, [&](const PlannedTensor& tensor) {
+    AddMoves(plan, tensor, tensor.comes_with < 0 ? layer : 0, moves);
+  });
   return moves;
 }
 
 std::vector<WeightMove> FirstMoves(const Plan& plan) {
   std::vector<WeightMove> moves;
-  AddMoves(plan, 0, Tables::kAll, moves);
+  for (const PlannedTensor& tensor : plan.layers.front().tensors) AddMoves(plan, tensor, 0, moves);
   return moves;
 }
 

@@ -25,19 +25,19 @@ struct StagingTimes {
 // Deals the tiles out so that after each tensor every tier holds its share within two tiles: each
 // layer then asks the links for the same share, which is what lets one layer's load hide behind
 // another's compute. Of a tensor each tier has one run of rows. Offsets count from 0 in each tier.
-PlacedWeights PlaceWeights(const ModelShape& shape, const PerTier<double>& frac, Tier device,
+PlacedWeights PlaceWeights(const Model& model, const PerTier<double>& frac, Tier device,
                            const StagingTimes& times);
 
 // Moves the places of the tiles off the device to where the staging begins.
 void PlaceStaging(std::vector<PlannedLayer>& layers, Tier device, int64_t begin);
 
-// The tiles that a layer needs brought to the device, in the order of the store. The table of a
-// tied head comes with the head and stays for the embedding of the next pass: FirstMoves are the
-// embedding's in the very first pass, when no head was before it.
+// The tiles that are brought to the device with a layer, in the order of the store but for those
+// that it shares with the first layer (PlannedTensor::comes_with), which come last. FirstMoves are
+// the first layer's in the very first pass, when no later layer was before it.
 struct WeightMove {
   const PlannedTensor* tensor = nullptr;
   const WeightTile* tile = nullptr;
-  int64_t store_tensor = 0;  // number of the tensor in Layers order over all layers
+  int64_t store_tensor = 0;  // number of the tensor over all layers
 };
 std::vector<WeightMove> MovesOf(const Plan& plan, int64_t layer);
 std::vector<WeightMove> FirstMoves(const Plan& plan);

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string_view>
 #include <utility>
+#include <variant>
 
 #include "spillway/error.h"
 #include "spillway/kv_block.h"
@@ -323,40 +324,60 @@ PromptKvPlan PlacePromptKv(const Plan& plan, int64_t chunk_tokens, Cursor64& are
   return prompt;
 }
 
+// Rows of a layer's buffers: the head has those of logits at once, other layers a chunk.
+int64_t BufferRows(const Plan& plan, const PlannedLayer& layer, int64_t chunk_tokens) {
+  return layer.part == ComputePart::kHead ? plan.batch.logits : chunk_tokens;
+}
+
+// The longest rows that a layer multiplies.
+int64_t LongestIn(const Plan& plan, const PlannedLayer& layer) {
+  int64_t longest = 0;
+  for (const Op& op : layer.ops) {
+    if (const auto* linear = std::get_if<Linear>(&op))
+      longest = std::max(longest, plan.Tensor(linear->weight).spec.cols);
+  }
+  return longest;
+}
+
+int64_t MatmulBytes(const Plan& plan, const KernelNeeds& needs, int64_t chunk_tokens) {
+  int64_t bytes = 0;
+  for (const PlannedLayer& layer : plan.layers) {
+    bytes = std::max(bytes, needs.matmul_bytes(BufferRows(plan, layer, chunk_tokens),
+                                               LongestIn(plan, layer), plan.machine.num_threads));
+  }
+  return bytes;
+}
+
+// fp32 [rows, width] of a buffer.
+int64_t BufferBytes(const Plan& plan, Buf buf, int64_t rows) {
+  return rows * WidthOf(plan.shape, buf) * int64_t{sizeof(float)};
+}
+
 WorkspacePlan PlaceWorkspace(const Plan& plan, const KernelNeeds& needs, Cursor64& arena) {
-  const ModelShape& shape = plan.shape;
-  const int64_t q = shape.num_heads * shape.head_dim;
-  const int64_t kv = shape.num_kv_heads * shape.head_dim;
   WorkspacePlan work;
   work.chunk_tokens = std::clamp<int64_t>(plan.policy.prefill_chunk, 1,
                                           std::max(plan.batch.prompt_tokens, plan.batch.rows));
   const int64_t tokens = std::max(work.chunk_tokens, plan.batch.logits);
-  const int64_t max_in = std::max({shape.ffn_size, shape.hidden_size, q, shape.embed_size});
-  const auto floats = [](int64_t rows, int64_t cols) {
-    return rows * cols * int64_t{sizeof(float)};
-  };
-
-  work.normed = arena.Take(floats(tokens, std::max(shape.hidden_size, shape.embed_size)));
-  // The head multiplies all rows of logits at once, the layers a chunk.
-  const int num_threads = plan.machine.num_threads;
-  work.matmul = arena.Take(
-      std::max(needs.matmul_bytes(work.chunk_tokens, max_in, num_threads),
-               needs.matmul_bytes(plan.batch.logits, std::max(shape.hidden_size, shape.embed_size),
-                                  num_threads)));
+  // The states that the head gathers are where others have normed ones.
+  PerBuf<Region>& buffers = work.buffers;
+  buffers[Buf::kNormed] = arena.Take(
+      std::max(BufferBytes(plan, Buf::kNormed, tokens), BufferBytes(plan, Buf::kEmbedded, tokens)));
+  buffers[Buf::kHidden] = buffers[Buf::kNormed];
+  work.matmul = arena.Take(MatmulBytes(plan, needs, work.chunk_tokens));
   const bool evicts = plan.policy.kv.evicts();
   work.attention = arena.Take((evicts ? needs.eviction_bytes : needs.attention_bytes)(
-      RoundUp(plan.longest.slots() + 1, KvBlockSlots(plan.policy.kv_bits)), shape.head_dim,
-      num_threads));
+      RoundUp(plan.longest.slots() + 1, KvBlockSlots(plan.policy.kv_bits)), plan.shape.head_dim,
+      plan.machine.num_threads));
   if (evicts || plan.AttendsBeside()) work.prompt = PlacePromptKv(plan, work.chunk_tokens, arena);
   // Attention, MLP, embedding and head never run at the same time: they share what follows.
   Cursor64 attention(arena.end());
-  work.qkv = attention.Take(floats(work.chunk_tokens, q + 2 * kv));
-  work.attended = attention.Take(floats(work.chunk_tokens, q));
+  buffers[Buf::kQkv] = attention.Take(BufferBytes(plan, Buf::kQkv, work.chunk_tokens));
+  buffers[Buf::kAttended] = attention.Take(BufferBytes(plan, Buf::kAttended, work.chunk_tokens));
   Cursor64 mlp(arena.end());
-  work.ffn = mlp.Take(floats(work.chunk_tokens, shape.ffn_size));
+  buffers[Buf::kInner] = mlp.Take(BufferBytes(plan, Buf::kInner, work.chunk_tokens));
   Cursor64 ends(arena.end());
-  work.embedded = ends.Take(floats(tokens, shape.embed_size));
-  work.logits = ends.Take(floats(plan.batch.logits, shape.vocab_size));
+  buffers[Buf::kEmbedded] = ends.Take(BufferBytes(plan, Buf::kEmbedded, tokens));
+  buffers[Buf::kLogits] = ends.Take(BufferBytes(plan, Buf::kLogits, plan.batch.logits));
   arena.Take(std::max({attention.end(), mlp.end(), ends.end()}) - arena.end());
   return work;
 }
@@ -436,18 +457,25 @@ std::vector<Shares> SharesToTry(const Plan& refused) {
   return shares;
 }
 
+// A plan that does not fit, and what it was made of.
+struct Refused {
+  const Model& model;
+  const Plan& plan;
+  const Workload& work;
+  const KernelNeeds& needs;
+};
+
 // The first that fits of policies that each take less memory than the one before; nullopt when
 // none does.
-std::optional<Policy> FirstFitting(const std::vector<Policy>& policies, const Plan& refused,
-                                   const Workload& work, const KernelNeeds& needs) {
+std::optional<Policy> FirstFitting(const std::vector<Policy>& policies, const Refused& refused) {
   std::size_t nearest = policies.size();
-  for (const auto& [weights, kv, activations] : SharesToTry(refused)) {
+  for (const auto& [weights, kv, activations] : SharesToTry(refused.plan)) {
     const auto fits = [&](std::size_t at) {
       Policy policy = policies[at];
       policy.weight_frac = weights;
       policy.kv_frac = kv;
       policy.activation_frac = activations;
-      return Fits(LayOut(refused.shape, refused.machine, work, policy, needs));
+      return Fits(LayOut(refused.model, refused.plan.machine, refused.work, policy, refused.needs));
     };
     // A layout of 175 billion weights takes milliseconds: most shares are tried once, with the
     // last policy before what is found.
@@ -493,25 +521,26 @@ std::string FlagsThatFit(const Plan& refused, const Policy& fitting) {
 }
 
 // The nearest change that fits: a shorter chunk, which costs least, a smaller block, both.
-std::string RemedyFor(const Plan& refused, const Workload& work, const KernelNeeds& needs) {
+std::string RemedyFor(const Refused& refused) {
+  const Plan& plan = refused.plan;
   const auto fitting = [&](const std::vector<Policy>& policies) {
-    return FirstFitting(policies, refused, work, needs);
+    return FirstFitting(policies, refused);
   };
-  const int64_t chunk = refused.policy.prefill_chunk;
-  std::optional<Policy> smaller = fitting(ShorterChunks(refused));
-  if (!smaller) smaller = fitting(SmallerBlocks(refused, chunk));
-  if (!smaller && chunk > kLeastChunk) smaller = fitting(SmallerBlocks(refused, kLeastChunk));
-  return smaller ? FlagsThatFit(refused, *smaller) : LargerCaps(refused);
+  const int64_t chunk = plan.policy.prefill_chunk;
+  std::optional<Policy> smaller = fitting(ShorterChunks(plan));
+  if (!smaller) smaller = fitting(SmallerBlocks(plan, chunk));
+  if (!smaller && chunk > kLeastChunk) smaller = fitting(SmallerBlocks(plan, kLeastChunk));
+  return smaller ? FlagsThatFit(plan, *smaller) : LargerCaps(plan);
 }
 
-Plan LayOutOnce(const ModelShape& shape, const Machine& machine, const Workload& work,
+Plan LayOutOnce(const Model& model, const Machine& machine, const Workload& work,
                 const Policy& policy, const KernelNeeds& needs) {
   Plan plan;
-  plan.shape = shape;
+  plan.shape = model.shape;
   plan.machine = machine;
   plan.policy = policy;
   plan.num_requests = work.num_requests;
-  plan.slot_bytes = SlotBytes(shape, policy);
+  plan.slot_bytes = SlotBytes(plan.shape, policy);
   plan.slot_align = SlotAlign(KvBlockSlots(policy.kv_bits), plan.slot_bytes);
   plan.batch.rows = std::max<int64_t>(1, std::min(policy.gpu_batch_size, work.num_requests));
   plan.longest = work.longest;
@@ -528,7 +557,7 @@ Plan LayOutOnce(const ModelShape& shape, const Machine& machine, const Workload&
 
   Cursors arenas;
   PlacedWeights weights =
-      PlaceWeights(shape, policy.weight_frac, plan.device(), {plan.order, plan.weight_lookahead});
+      PlaceWeights(model, policy.weight_frac, plan.device(), {plan.order, plan.weight_lookahead});
   for (const Tier tier : kAllTiers) arenas[tier].Take(weights.arena_bytes[tier]);
   plan.weight_bytes = weights.bytes;
   plan.layers = std::move(weights.layers);
@@ -551,13 +580,13 @@ Plan LayOutOnce(const ModelShape& shape, const Machine& machine, const Workload&
 
 }  // namespace
 
-Plan LayOut(const ModelShape& shape, const Machine& machine, const Workload& work,
-            const Policy& policy, const KernelNeeds& needs) {
-  Plan plan = LayOutOnce(shape, machine, work, policy, needs);
+Plan LayOut(const Model& model, const Machine& machine, const Workload& work, const Policy& policy,
+            const KernelNeeds& needs) {
+  Plan plan = LayOutOnce(model, machine, work, policy, needs);
   while (plan.kv_log.exists() && !Fits(plan)) {
     Policy shorter = policy;
     shorter.most_log_passes = std::max<int64_t>(1, plan.kv_log.passes / 2);
-    plan = LayOutOnce(shape, machine, work, shorter, needs);
+    plan = LayOutOnce(model, machine, work, shorter, needs);
   }
   return plan;
 }
@@ -623,9 +652,9 @@ bool Fits(const Plan& plan) {
   return std::ranges::none_of(kAllTiers, [&](Tier tier) { return IsOver(plan, tier); });
 }
 
-Plan MakePlan(const ModelShape& shape, const Machine& machine, const Workload& work,
+Plan MakePlan(const Model& model, const Machine& machine, const Workload& work,
               const Policy& policy, const KernelNeeds& needs) {
-  Plan plan = LayOut(shape, machine, work, policy, needs);
+  Plan plan = LayOut(model, machine, work, policy, needs);
   if (Fits(plan)) return plan;
 
   const Tier tier =
@@ -636,12 +665,13 @@ Plan MakePlan(const ModelShape& shape, const Machine& machine, const Workload& w
   const int64_t rows_bytes = kv_bytes + plan.hidden[tier].region.bytes;
   // On disk the store of all weights, whatever memory holds of them.
   const int64_t weight_bytes = tier == Tier::kDisk ? needed - rows_bytes : plan.weight_bytes[tier];
-  throw Error(words.code,
-              fmt::format("needs {} of {} (weights {}, KV {}, activations and buffers {}), {} "
-                          "available; {}",
-                          SizeText(needed), words.noun, SizeText(weight_bytes), SizeText(kv_bytes),
-                          SizeText(needed - weight_bytes - kv_bytes),
-                          SizeText(machine.cap_bytes[tier]), RemedyFor(plan, work, needs)));
+  throw Error(
+      words.code,
+      fmt::format("needs {} of {} (weights {}, KV {}, activations and buffers {}), {} "
+                  "available; {}",
+                  SizeText(needed), words.noun, SizeText(weight_bytes), SizeText(kv_bytes),
+                  SizeText(needed - weight_bytes - kv_bytes), SizeText(machine.cap_bytes[tier]),
+                  RemedyFor({model, plan, work, needs})));
 }
 
 }  // namespace spillway

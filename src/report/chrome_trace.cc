@@ -44,7 +44,7 @@ constexpr std::string_view SubjectName(TraceSubject subject) {
 
 ChromeTrace::ChromeTrace(Descriptor file, std::string name, const Plan& plan)
     : file_(std::move(file)), name_(std::move(name)), begin_s_(NowSeconds()) {
-  for (const PlannedLayer& layer : plan.layers) layers_.push_back({layer.kind, layer.block});
+  for (const PlannedLayer& layer : plan.layers) layers_.push_back({layer.part, layer.block});
   buffer_.reserve(kBufferBytes);
   buffer_ +=
       "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n"
@@ -115,11 +115,11 @@ void ChromeTrace::AppendName(const TraceLabel& label) {
     fmt::format_to(out, "KV of block {}, batch {}", at.block, batch);
   } else if (label.subject == TraceSubject::kHidden) {
     fmt::format_to(out, "activations of layer {}, batch {}", layer, batch);
-  } else if (at.kind == LayerKind::kAttention || at.kind == LayerKind::kMlp) {
-    fmt::format_to(out, "{} {}, batch {}", at.kind == LayerKind::kMlp ? "MLP" : "attention",
-                   at.block, batch);
+  } else if (at.block >= 0) {
+    const bool mlp = at.part == ComputePart::kMlp;
+    fmt::format_to(out, "{} {}, batch {}", mlp ? "MLP" : ComputePartName(at.part), at.block, batch);
   } else {
-    fmt::format_to(out, "{}, batch {}", at.kind == LayerKind::kHead ? "head" : "embedding", batch);
+    fmt::format_to(out, "{}, batch {}", ComputePartName(at.part), batch);
   }
 }
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "spillway/model.h"  // LayerKind
+#include "spillway/compute_part.h"
 #include "spillway/plan.h"
 #include "src/base/descriptor.h"
 #include "src/report/trace_event.h"
@@ -37,7 +37,7 @@ class ChromeTrace {
     std::array<int64_t, kMaxTracks> busy_until_ns{};
   };
   struct Layer {
-    LayerKind kind;
+    ComputePart part;
     int64_t block;
   };
 

@@ -72,7 +72,8 @@ PerTier<double> Realised(const PerTier<RowShare>& shares) {
 int64_t LargestTileBytes(const Plan& plan) {
   int64_t bytes = 0;
   for (const PlannedLayer& layer : plan.layers) {
-    for (const auto& [spec, tiles] : layer.tensors) {
+    for (const PlannedTensor& tensor : layer.tensors) {
+      const TensorSpec& spec = tensor.spec;
       const TileSplit split = SplitIntoTiles(spec.rows, spec.cols, spec.dtype);
       bytes = std::max({bytes, split.Tile(0).size() * spec.row_bytes(),
                         split.Tile(split.num_tiles - 1).size() * spec.row_bytes()});

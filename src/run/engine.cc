@@ -139,7 +139,7 @@ void Engine::Compute(const Cursor& at, const PackedBatch& batch) {
   executor_.Compute(at, batch, places);
   const double end_s = NowSeconds();
   pass_.compute_s += end_s - begin_s;
-  pass_.parts[PartOf(plan_.layers[static_cast<std::size_t>(at.layer)].kind)] += end_s - begin_s;
+  pass_.parts[plan_.layers[static_cast<std::size_t>(at.layer)].part] += end_s - begin_s;
   if (trace_log_ == nullptr) return;
   const TraceLabel label = {TraceSubject::kCompute, {NumPasses(), at.layer, at.batch}};
   trace_log_->Add(TraceSpan{TraceLane::kCompute, label, begin_s, end_s, 0});
@@ -282,16 +282,6 @@ void Engine::Retire(RowBatch& batch, Job& job) {
     progress_.settled_tokens += row.request.NumLogits() - row.num_logits;
     return true;
   });
-}
-
-Schedule ZigZag(const Plan& plan, Overlap overlap) {
-  Schedule schedule;
-  for (const PlannedLayer& layer : plan.layers) schedule.layers.push_back(layer.kind);
-  schedule.num_batches = plan.num_batches;
-  schedule.overlap = overlap;
-  schedule.order = plan.order;
-  schedule.weight_lookahead = plan.weight_lookahead;
-  return schedule;
 }
 
 }  // namespace spillway

@@ -83,7 +83,4 @@ class Engine {
   int64_t num_nonfinite_ = 0;
 };
 
-// The grid of a plan: its layers, and the batches of one block.
-Schedule ZigZag(const Plan& plan, Overlap overlap = Overlap::kOn);
-
 }  // namespace spillway

@@ -50,7 +50,7 @@ std::filesystem::path PrepareStore(const Run& run, const WeightReader& reader, T
   const auto wait = [&] {
     line.Note(fmt::format("another process is converting weights to {}: waiting", name));
   };
-  EnsureStore({run.model.shape, key, reader, {}}, path, pool, progress, wait);
+  EnsureStore({run.model, key, reader, {}}, path, pool, progress, wait);
   return path;
 }
 
@@ -203,7 +203,7 @@ void LoadedModel::RunOnce(const Plan& plan, Job& job, const ProgressFn& progress
   const std::unique_ptr<Executor> executor =
       device_.MakeExecutor(plan, {tiers_->arena(Tier::kGpu), tiers_->arena(Tier::kCpu)}, pool_);
   BlockBuilder blocks(plan, {model_.tokenizer.get(), config_.seed});
-  const Schedule schedule = ZigZag(plan, config_.overlap ? Overlap::kOn : Overlap::kOff);
+  const Schedule schedule = MakeSchedule(plan, config_.overlap ? Overlap::kOn : Overlap::kOff);
   Engine engine(plan, mover, *executor, pool_, trace_log_, totals);
   UnwatchedJob unwatched(job, watch);
   const auto note_cell = [&](const WorkDone& done) {

@@ -15,10 +15,6 @@ Cursor Before(const Schedule& schedule, Cursor at) {
   return at;
 }
 
-bool IsAttention(const Schedule& schedule, const Cursor& at) {
-  return schedule.layers[static_cast<std::size_t>(at.layer)] == LayerKind::kAttention;
-}
-
 }  // namespace
 
 TaskList FlexGenTasks(const Schedule& schedule, const Cursor& at) {
@@ -32,10 +28,10 @@ TaskList FlexGenTasks(const Schedule& schedule, const Cursor& at) {
     tasks.Add({TaskKind::kLoadWeights,
                {at.pass + layer / schedule.num_layers(), layer % schedule.num_layers(), 0}});
   }
-  if (same_pass && IsAttention(schedule, next)) tasks.Add({TaskKind::kLoadKv, next});
+  if (same_pass && schedule.Layer(next.layer).attends) tasks.Add({TaskKind::kLoadKv, next});
   if (before.pass == at.pass) {
     if (moves_states && !schedule.EndsBatch(before)) tasks.Add({TaskKind::kStoreHidden, before});
-    if (IsAttention(schedule, before)) tasks.Add({TaskKind::kStoreKv, before});
+    if (schedule.Layer(before.layer).attends) tasks.Add({TaskKind::kStoreKv, before});
   }
   if (moves_states && same_pass && next.layer > 0) tasks.Add({TaskKind::kLoadHidden, next});
   tasks.Add({TaskKind::kCompute, at});

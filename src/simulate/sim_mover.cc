@@ -82,7 +82,7 @@ void SimMover::WaitForLoads(const Cursor& at) {
   Timed(waits_.weights_s, TraceSubject::kWeights, at, [&] {
     links_.WaitFor(SimStream::kWeightsIn, weights_loaded_[static_cast<std::size_t>(at.layer)]);
   });
-  if (plan_.layers[static_cast<std::size_t>(at.layer)].kind == LayerKind::kAttention) {
+  if (plan_.layers[static_cast<std::size_t>(at.layer)].attends) {
     Timed(waits_.kv_s, TraceSubject::kKv, at, [&] {
       links_.WaitFor(SimStream::kRowsIn, kv_.loaded[grid_->KvSlot(at)]);
       links_.WaitFor(SimStream::kOut, kv_.stored[grid_->KvSlot(at)]);

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "src/base/stop_signal.h"
-#include "src/run/engine.h"  // ZigZag
+#include "src/run/block.h"  // kBlocksPerWindow
 #include "src/simulate/flexgen_schedule.h"
 #include "src/simulate/sim_mover.h"
 #include "src/simulate/sim_rows.h"
@@ -75,8 +75,9 @@ class Simulator {
         prefill_model_(plan, RatesFor(plan, options, FlexGenPass::kPrefill)),
         decode_model_(plan, RatesFor(plan, options, FlexGenPass::kDecode)),
         mover_(plan, prefill_model_.rates(), options.sink),
-        schedule_(ZigZag(plan, options.overlap)) {
-    if (options.schedule == SimSchedule::kFlexGen) schedule_.order = GridOrder::kByLayer;
+        schedule_(MakeSchedule(plan, options.overlap)) {
+    if (options.schedule == SimSchedule::kFlexGen)
+      schedule_.layers = MakeGrid(GridUnitsOf(plan.layers), GridOrder::kByLayer);
   }
 
   // One pass of a stretch stands for this many.
@@ -173,8 +174,7 @@ class Simulator {
   // The executor begins the next batch's attention before it ends this one's: what follows the
   // CPU's attention to a batch waits for it, behind the attention layer of the next.
   UnitSeconds ComputeBeside(const Cursor& at, UnitSeconds units, PhaseTotals& totals) {
-    const bool attends =
-        plan_.layers[static_cast<std::size_t>(at.layer)].kind == LayerKind::kAttention;
+    const bool attends = plan_.layers[static_cast<std::size_t>(at.layer)].attends;
     UnitSeconds done;
     const bool goes_first = attends && postponed_ && postponed_->at.batch != at.batch;
     if (!goes_first) done += RunPostponed(totals);
@@ -213,7 +213,7 @@ class Simulator {
   UnitSeconds UnitsOf(const Cursor& at, const BatchLoad& load, const CostModel& model) const {
     UnitSeconds units = model.Compute(at.layer, load);
     const PlannedLayer& layer = plan_.layers[static_cast<std::size_t>(at.layer)];
-    if (is_first_block_ && layer.kind == LayerKind::kAttention) {
+    if (is_first_block_ && layer.attends) {
       units[CostUnit::kMemory] += FirstTouchSeconds(plan_, model.rates(), load.KvOf(layer.block));
     }
     return units;
@@ -224,7 +224,7 @@ class Simulator {
     const double alone_s = units.total_s();
     const double stretch = alone_s > 0.0 ? mover_.Compute(at, alone_s) / alone_s : 1.0;
     for (const CostUnit unit : kAllCostUnits) units[unit] *= stretch;
-    const ComputePart part = PartOf(plan_.layers[static_cast<std::size_t>(at.layer)].kind);
+    const ComputePart part = plan_.layers[static_cast<std::size_t>(at.layer)].part;
     totals.parts[part] += units.total_s() - units[CostUnit::kSampling];
     totals.parts[ComputePart::kSampling] += units[CostUnit::kSampling];
     totals.compute_s += units.total_s() - units[CostUnit::kSampling];

@@ -29,7 +29,7 @@ std::filesystem::path StorePath(const std::filesystem::path& folder,
 void MakeStore(const StoreSource& source, const std::filesystem::path& path, ExistingStore existing,
                ThreadPool& pool, const StoreProgress& progress) {
   StoreJob job;
-  job.shape = source.shape;
+  job.model = source.model;
   job.content_key = source.content_key;
   job.companions = source.companions;
   job.replace = existing == ExistingStore::kReplace;
@@ -50,7 +50,7 @@ void MakeStore(const StoreSource& source, const std::filesystem::path& path, Exi
     };
     pool.Run((count + step - 1) / step, read);
   };
-  const HostArena staging(StoreStagingBytes(source.shape));
+  const HostArena staging(StoreStagingBytes(source.model));
   DiskQueue queue(MakeDiskBackend({}));
   WriteStore(job, path, queue, staging.View({0, staging.bytes()}));
 }

@@ -16,7 +16,7 @@
 namespace spillway {
 
 struct StoreSource {
-  const ModelShape& shape;
+  const Model& model;
   std::string content_key;
   const WeightReader& reader;
   std::vector<CompanionFile> companions;

@@ -59,29 +59,23 @@ fs::path ModelFolder(const Config& config) {
 // Ends the key of a store whose weights were not checked for NaN and infinity.
 constexpr std::string_view kNonFiniteKey = "-nonfinite";
 
-void TakeWeightBits(const Config& config, ModelShape& shape) {
-  shape.weight_bits = config.weight_bits.value_or(shape.weight_bits);
-}
-
 // What dummy weights are quantised from.
-ModelShape Unquantised(ModelShape shape) {
+Model Unquantised(ModelShape shape) {
   shape.weight_bits = 16;
-  return shape;
+  return MakeModel(std::move(shape));
 }
 
-void OpenStored(const Config& config, OpenedModel& model) {
+ModelShape OpenStored(const Config& config, OpenedModel& model) {
   std::unique_ptr<const Store> store(new Store(OpenStore(model.folder)));
-  model.shape = store->shape();
-  if (config.dummy_weights) return TakeWeightBits(config, model.shape);
-  const int bits = config.weight_bits.value_or(model.shape.weight_bits);
-  const bool makes_another = config.verb == Verb::kConvert && model.shape.weight_bits == 16;
-  if (makes_another) {
-    model.shape.weight_bits = bits;
-  } else if (bits != model.shape.weight_bits) {
+  ModelShape shape = store->shape();
+  if (config.dummy_weights) return shape;
+  const int bits = config.weight_bits.value_or(shape.weight_bits);
+  const bool makes_another = config.verb == Verb::kConvert && shape.weight_bits == 16;
+  if (!makes_another && bits != shape.weight_bits) {
     throw Error(ErrorCode::kModelUnsupported,
                 fmt::format("{}: a store of {}-bit weights, and {} bits are asked for; leave "
                             "--weight-bits out, or convert the checkpoint with --weight-bits {}",
-                            Printable(model.folder.string()), model.shape.weight_bits, bits, bits));
+                            Printable(model.folder.string()), shape.weight_bits, bits, bits));
   }
   if (store->content_key().ends_with(kNonFiniteKey) && !config.allow_nonfinite_weights) {
     throw Error(ErrorCode::kNonFinite,
@@ -92,6 +86,7 @@ void OpenStored(const Config& config, OpenedModel& model) {
   }
   model.store = model.folder;
   model.checkpoint = MakeStoreCheckpoint(std::move(store));
+  return shape;
 }
 
 bool IsBuiltIn(const Config& config) {
@@ -109,20 +104,21 @@ bool IsBuiltIn(const Config& config) {
 
 OpenedModel OpenModel(const Config& config) {
   OpenedModel model;
+  ModelShape shape;
   if (IsBuiltIn(config)) {
-    model.shape = *BuiltInShape(config.model);
-    TakeWeightBits(config, model.shape);
+    shape = *BuiltInShape(config.model);
   } else if (model.folder = ModelFolder(config); IsStoreFolder(model.folder)) {
-    OpenStored(config, model);
+    shape = OpenStored(config, model);
   } else {
-    model.shape = ReadModelShape(model.folder);
-    TakeWeightBits(config, model.shape);
+    shape = ReadModelShape(model.folder);
     if (!config.dummy_weights) model.checkpoint = OpenCheckpoint(model.folder);
   }
+  shape.weight_bits = config.weight_bits.value_or(shape.weight_bits);
+  static_cast<Model&>(model) = MakeModel(std::move(shape));
   if (model.checkpoint == nullptr) {
     model.checkpoint = MakeDummyCheckpoint(Unquantised(model.shape), config.seed);
   }
-  model.weights = ResolveWeights(Layers(model.shape), *model.checkpoint);
+  model.weights = ResolveWeights(model, *model.checkpoint);
   model.tokenizer_folder = FindTokenizer(config, model);
   if (model.tokenizer_folder.empty()) {
     model.tokenizer = std::make_unique<NoTokenizer>(model.shape.vocab_size);

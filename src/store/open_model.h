@@ -16,8 +16,7 @@
 namespace spillway {
 
 // A model that is opened, not loaded: headers are read and agree with each other.
-struct OpenedModel {
-  ModelShape shape;
+struct OpenedModel : Model {
   std::filesystem::path folder;  // empty: built-in shape
   std::filesystem::path store;   // `folder` where it is a store whose weights are used, or empty
   std::filesystem::path tokenizer_folder;  // empty: none

@@ -9,6 +9,7 @@
 
 #include "spillway/error.h"
 #include "src/base/config_reader.h"
+#include "src/model/family.h"
 
 namespace spillway {
 namespace {
@@ -120,13 +121,10 @@ ModelShape ShapeFromJson(const Json& document, const std::string& source) {
   ModelShape shape;
   shape.name = json.Member("name").Text();
   shape.family = json.Member("family").Text();
-  // Those that Layers() knows; it takes no others.
-  if (shape.family != "opt") {
-    throw Error(
-        ErrorCode::kModelUnsupported,
-        fmt::format("{}: \"family\" is \"{}\", supported is \"opt\"; choose a model of that "
-                    "family",
-                    Printable(source), Printable(shape.family, 40)));
+  if (FindFamily(shape.family) == nullptr) {
+    throw Error(ErrorCode::kModelUnsupported,
+                fmt::format("{}: \"family\" is \"{}\", supported {}; choose a model of that family",
+                            Printable(source), Printable(shape.family, 40), SupportedFamilies()));
   }
   shape.num_layers = json.Member("num_layers").Integer(kLayers);
   shape.hidden_size = json.Member("hidden_size").Integer(kSizes);

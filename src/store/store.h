@@ -22,11 +22,11 @@ class Store {
  public:
   const ModelShape& shape() const { return table_.shape; }
   const std::string& content_key() const { return table_.content_key; }
-  const std::vector<StoredTensorTable>& tensors() const { return table_.tensors; }  // as Layers has
-  const std::filesystem::path& path() const { return path_; }                       // the folder
+  const std::vector<StoredTensorTable>& tensors() const { return table_.tensors; }
+  const std::filesystem::path& path() const { return path_; }  // the folder
   const DiskFile& file() const { return file_; }
 
-  // Where the tensors of a layer begin in tensors(). Layers(shape).size() gives the end.
+  // Where the tensors of a layer begin in tensors(). The number of layers gives the end.
   int64_t FirstTensor(int64_t layer) const;
 
   // The most memory that one tile takes, padding included.

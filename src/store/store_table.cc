@@ -152,8 +152,8 @@ const Json& Member(const Json& store, const char* key) {
 }
 
 // Before anything is allocated for the tiles: a short table cannot ask for many.
-void CheckExtent(const ModelShape& shape, std::size_t text_bytes) {
-  const int64_t least_tiles = WeightBytes(Layers(shape)) / kMaxTileBytes;
+void CheckExtent(const Model& model, std::size_t text_bytes) {
+  const int64_t least_tiles = WeightBytes(model) / kMaxTileBytes;
   if (least_tiles > static_cast<int64_t>(text_bytes) / kMinTileTextBytes) {
     Throw(ErrorCode::kModelInconsistent, "the shape needs more tiles than are listed");
   }
@@ -161,13 +161,13 @@ void CheckExtent(const ModelShape& shape, std::size_t text_bytes) {
 
 }  // namespace
 
-StoreTable LayOutStore(const ModelShape& shape, std::string content_key) {
-  StoreTable table{std::move(content_key), shape, 0, {}};
+StoreTable LayOutStore(const Model& model, std::string content_key) {
+  StoreTable table{std::move(content_key), model.shape, 0, {}};
   int64_t layer_index = 0;
-  for (LayerSpec& layer : Layers(shape)) {
+  for (const LayerSpec& layer : model.layers) {
     int64_t index = 0;
-    for (TensorSpec& spec : layer.tensors) {
-      StoredTensorTable tensor{std::move(spec), layer_index, index++, {}};
+    for (const TensorSpec& spec : layer.tensors) {
+      StoredTensorTable tensor{spec, layer_index, index++, {}};
       const TileSplit split = SplitIntoTiles(tensor.spec.rows, tensor.spec.cols, tensor.spec.dtype);
       for (int64_t at = 0; at < split.num_tiles; ++at) {
         const RowRange rows = split.Tile(at);
@@ -201,9 +201,9 @@ StoreTable ParseStoreTable(std::string_view text) {
   const Json store = ParseBody(text);
   const Json& key = Member(store, "content_key");
   if (!key.is_string()) Throw(ErrorCode::kModelMalformed, "\"content_key\" is not a string");
-  const ModelShape shape = ShapeFromJson(Member(store, "shape"), kStoreTableName);
-  CheckExtent(shape, text.size());
-  StoreTable table = LayOutStore(shape, key.get<std::string>());
+  const Model model = MakeModel(ShapeFromJson(Member(store, "shape"), kStoreTableName));
+  CheckExtent(model, text.size());
+  StoreTable table = LayOutStore(model, key.get<std::string>());
   if (Member(store, "weights_bytes") != Json(table.weights_bytes)) {
     Throw(ErrorCode::kModelInconsistent,
           fmt::format("\"weights_bytes\" is not {}, which the shape needs", table.weights_bytes));

@@ -34,7 +34,7 @@ struct StoredTile {
 
 struct StoredTensorTable {
   TensorSpec spec;
-  int64_t layer = 0;  // in Layers(shape)
+  int64_t layer = 0;  // of the model
   int64_t index = 0;  // in that layer
   std::vector<StoredTile> tiles;
 };
@@ -43,12 +43,12 @@ struct StoreTable {
   std::string content_key;
   ModelShape shape;
   int64_t weights_bytes = 0;               // of weights.bin
-  std::vector<StoredTensorTable> tensors;  // in the order of Layers(shape)
+  std::vector<StoredTensorTable> tensors;  // in the model's order
 };
 
-// The table of a store of this shape with every tile in its place and no hashes yet: tensors in
+// The table of a store of this model with every tile in its place and no hashes yet: tensors in
 // execution order, each tile at the next 4 KiB boundary, so that a layer is one run of the file.
-StoreTable LayOutStore(const ModelShape& shape, std::string content_key);
+StoreTable LayOutStore(const Model& model, std::string content_key);
 
 // The most memory that one tile takes, padding included.
 int64_t LongestTileBytes(const StoreTable& table);

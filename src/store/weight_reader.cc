@@ -9,6 +9,7 @@
 #include "kernels/convert/quantise.h"
 #include "spillway/error.h"
 #include "src/base/stop_signal.h"
+#include "src/checkpoint/published_tensor.h"
 
 namespace spillway {
 namespace {
@@ -69,30 +70,30 @@ WeightReader::WeightReader(const Checkpoint& checkpoint, const WeightMap& map,
   SPILLWAY_CHECK(stage_bytes_ > 0);
 }
 
-void WeightReader::Read(const WeightRun& run, std::span<std::byte> out, int worker) const {
-  ThrowIfStopRequested();
-  const int64_t index =
-      map_.indices[static_cast<std::size_t>(run.layer)][static_cast<std::size_t>(run.tensor)];
-  const CheckpointTensor& source = checkpoint_.tensors()[static_cast<std::size_t>(index)];
-  if (IsQuantised(run.spec->dtype)) return ReadQuantised(run, index, out, worker);
-  if (source.dtype != run.spec->dtype) return ReadConverted(run, index, out, worker);
-  checkpoint_.Read(index, run.first_element * DTypeBytes(source.dtype), out);
-  CheckFinite(source, out, run.first_element);
+const FoundTensor& WeightReader::Found(const WeightRun& run) const {
+  return map_.tensors[static_cast<std::size_t>(run.layer)][static_cast<std::size_t>(run.tensor)];
 }
 
-void WeightReader::ReadConverted(const WeightRun& run, int64_t index, std::span<std::byte> out,
-                                 int worker) const {
-  ReadAs(run.spec->dtype, run, index, out, StageOf(worker));
+const CheckpointTensor& WeightReader::Source(const WeightRun& run) const {
+  return checkpoint_.tensors()[static_cast<std::size_t>(Found(run).index)];
+}
+
+void WeightReader::Read(const WeightRun& run, std::span<std::byte> out, int worker) const {
+  ThrowIfStopRequested();
+  const CheckpointTensor& source = Source(run);
+  if (IsQuantised(run.spec->dtype)) return ReadQuantised(run, out, worker);
+  if (source.dtype != run.spec->dtype) return ReadAs(run.spec->dtype, run, out, StageOf(worker));
+  ReadPublished(checkpoint_, Found(run), run.spec->cols, run.first_element, out);
+  CheckFinite(source, out, run.first_element);
 }
 
 // Rows of groups as they are, or made of halfs: what a 16-bit model would hold is what is
 // quantised, whatever the file's type.
-void WeightReader::ReadQuantised(const WeightRun& run, int64_t index, std::span<std::byte> out,
-                                 int worker) const {
+void WeightReader::ReadQuantised(const WeightRun& run, std::span<std::byte> out, int worker) const {
   const TensorSpec& spec = *run.spec;
-  const CheckpointTensor& source = checkpoint_.tensors()[static_cast<std::size_t>(index)];
+  const CheckpointTensor& source = Source(run);
   if (source.dtype == spec.dtype) {
-    checkpoint_.Read(index, run.first_element / spec.cols * spec.row_bytes(), out);
+    checkpoint_.Read(Found(run).index, run.first_element / spec.cols * spec.row_bytes(), out);
     return CheckGroups(source, spec, out);
   }
   // A quarter of the staging for halfs, so that fp32 has room beside them.
@@ -110,22 +111,22 @@ void WeightReader::ReadQuantised(const WeightRun& run, int64_t index, std::span<
       part.first_element += row * spec.cols + col;
       const std::span<std::byte> halfs =
           stage.first(static_cast<std::size_t>(box.num_rows * box.num_cols * 2));
-      ReadAs(DType::kF16, part, index, halfs, stage.subspan(static_cast<std::size_t>(half_bytes)));
+      ReadAs(DType::kF16, part, halfs, stage.subspan(static_cast<std::size_t>(half_bytes)));
       QuantiseBox(spec, box, halfs, out);
     }
   }
 }
 
-void WeightReader::ReadAs(DType to, const WeightRun& run, int64_t index, std::span<std::byte> out,
+void WeightReader::ReadAs(DType to, const WeightRun& run, std::span<std::byte> out,
                           std::span<std::byte> stage) const {
-  const CheckpointTensor& source = checkpoint_.tensors()[static_cast<std::size_t>(index)];
+  const CheckpointTensor& source = Source(run);
   const int64_t from_bytes = DTypeBytes(source.dtype);
   const int64_t num_elements = static_cast<int64_t>(out.size()) / DTypeBytes(to);
   const int64_t step = static_cast<int64_t>(stage.size()) / from_bytes;
   for (int64_t at = 0; at < num_elements; at += step) {
     const int64_t count = std::min(step, num_elements - at);
     const std::span<std::byte> read = stage.first(static_cast<std::size_t>(count * from_bytes));
-    checkpoint_.Read(index, (run.first_element + at) * from_bytes, read);
+    ReadPublished(checkpoint_, Found(run), run.spec->cols, run.first_element + at, read);
     CheckFinite(source, read, run.first_element + at);
     const std::span<std::byte> part = out.subspan(static_cast<std::size_t>(at * DTypeBytes(to)),
                                                   static_cast<std::size_t>(count * DTypeBytes(to)));

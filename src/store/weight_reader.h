@@ -18,7 +18,7 @@ inline constexpr int64_t kConvertBytes = 512 << 10;
 enum class NonFiniteWeights { kRefuse, kAllow };
 
 // A run of elements (of a quantised tensor: of whole rows) of tensor `tensor` of layer `layer`,
-// both as Layers(shape) counts.
+// both as the model counts them.
 struct WeightRun {
   int64_t layer = 0;
   int64_t tensor = 0;
@@ -39,13 +39,12 @@ class WeightReader {
   void Read(const WeightRun& run, std::span<std::byte> out, int worker) const;
 
  private:
-  void ReadConverted(const WeightRun& run, int64_t source, std::span<std::byte> out,
-                     int worker) const;
+  const FoundTensor& Found(const WeightRun& run) const;
+  const CheckpointTensor& Source(const WeightRun& run) const;
   std::span<std::byte> StageOf(int worker) const;
-  void ReadQuantised(const WeightRun& run, int64_t source, std::span<std::byte> out,
-                     int worker) const;
+  void ReadQuantised(const WeightRun& run, std::span<std::byte> out, int worker) const;
   // Elements of the file in another type, by way of the worker's staging.
-  void ReadAs(DType to, const WeightRun& run, int64_t source, std::span<std::byte> out,
+  void ReadAs(DType to, const WeightRun& run, std::span<std::byte> out,
               std::span<std::byte> stage) const;
   void CheckFinite(const CheckpointTensor& source, std::span<const std::byte> data,
                    int64_t first_element) const;

@@ -89,16 +89,16 @@ void WriteText(int folder, const char* name, std::string_view text) {
 
 }  // namespace
 
-int64_t StoreTileBytes(const ModelShape& shape) { return LongestTileBytes(LayOutStore(shape, {})); }
+int64_t StoreTileBytes(const Model& model) { return LongestTileBytes(LayOutStore(model, {})); }
 
-int64_t StoreStagingBytes(const ModelShape& shape) {
+int64_t StoreStagingBytes(const Model& model) {
   constexpr int64_t kSlots = 4;  // one being filled, three on their way
-  return kSlots * StoreTileBytes(shape);
+  return kSlots * StoreTileBytes(model);
 }
 
 void WriteStore(const StoreJob& job, const std::filesystem::path& folder, DiskQueue& queue,
                 std::span<std::byte> staging) {
-  StoreTable table = LayOutStore(job.shape, job.content_key);
+  StoreTable table = LayOutStore(job.model, job.content_key);
   PartFolder part(folder, job.replace);
   {
     const DiskFile weights =

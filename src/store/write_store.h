@@ -20,7 +20,7 @@
 namespace spillway {
 
 struct StoreJob {
-  ModelShape shape;
+  Model model;
   std::string content_key;  // what it is made from; see content_key.h
 
   // Fills `out` with these rows of the tensor, row-major, in tensor.spec.dtype. What it throws ends
@@ -35,8 +35,8 @@ struct StoreJob {
 };
 
 // The staging that WriteStore needs at least, and with which it overlaps filling and writing.
-int64_t StoreTileBytes(const ModelShape& shape);
-int64_t StoreStagingBytes(const ModelShape& shape);
+int64_t StoreTileBytes(const Model& model);
+int64_t StoreStagingBytes(const Model& model);
 
 // Uses no memory but `staging` and the table (WeightBytes / 2 MiB entries of 48 bytes).
 // Requires: staging of StoreTileBytes or more, aligned to kDiskBlockBytes.

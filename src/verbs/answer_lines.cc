@@ -212,7 +212,7 @@ int Answer(const Opened& opened) {
   const auto& [config, device, model, report, trace_file, writer, begin_s] = opened;
   const bool scores = config.verb == Verb::kScore;
   const Machine machine = MachineToPlanFor(config, model, device);
-  RefuseWhatCannotFit(config, model.shape, machine, device);
+  RefuseWhatCannotFit(config, model, machine, device);
 
   ProgressLine line(config.progress ? TerminalOf(config) : nullptr);
   line.Note("reading the input");
@@ -220,7 +220,7 @@ int Answer(const Opened& opened) {
   const InputScan scan = prompts.Scan();
 
   const Workload work = WorkloadOf(scan);
-  Plan plan = PlanFor(config, model.shape, machine, work, device);
+  Plan plan = PlanFor(config, model, machine, work, device);
   Describe(config, model, scan, plan);
   // Taking it reads from the model's files; a run that scores cannot be resumed.
   const RunManifest manifest =

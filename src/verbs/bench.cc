@@ -26,7 +26,7 @@ int RunBench(const Config& config) {
   const ReportFile report("--report", config.report, {{}, {}, config.trace});
   const ReportFile trace_file("--trace", config.trace, {{}, {}, config.report});
   const Workload work = SyntheticWork(config, model.shape);
-  Plan plan = PlanFor(config, model.shape, MachineToPlanFor(config, model, *device), work, *device);
+  Plan plan = PlanFor(config, model, MachineToPlanFor(config, model, *device), work, *device);
 
   const std::optional<Prediction> expected = PredictionFor(config, plan, work);
   if (config.verbosity == Verbosity::kVerbose) {

@@ -238,7 +238,7 @@ Plan WholePlan(const Config& config, const OpenedModel& model, const Workload& w
                const Device& device) {
   Config whole = config;
   whole.kv = KvWith(config, std::vector(static_cast<std::size_t>(model.shape.num_layers), 1.0));
-  return PlanFor(whole, model.shape, ProbeMachine(config, model, device), work, device);
+  return PlanFor(whole, model, ProbeMachine(config, model, device), work, device);
 }
 
 }  // namespace
@@ -267,7 +267,7 @@ int RunCalibrate(const Config& config) {
     policy.most_log_passes = plan.kv_log.passes;  // the log has to fit where that plan's lies
     line.Note(fmt::format("calibrating: run {}", ++num_runs));
     WindowJob job(tokens, windows, feed);
-    loaded.Run(LayOut(model.shape, plan.machine, work, policy, device->needs()), job,
+    loaded.Run(LayOut(model, plan.machine, work, policy, device->needs()), job,
                [](const WorkDone&) {});
     const ScoreSummary score = job.Summary();
     return -score.logprob_sum / static_cast<double>(score.num_tokens);

@@ -124,7 +124,7 @@ std::vector<StorageChoice> StorageToTry(const Config& config, const ModelShape& 
                         config.kv_budgets);
 }
 
-SearchResult SearchFor(const Config& config, const ModelShape& shape, const Machine& machine,
+SearchResult SearchFor(const Config& config, const Model& model, const Machine& machine,
                        const Workload& work, const KernelNeeds& needs) {
   const auto predict = [&config](const Plan& plan, const Workload& of_plan) {
     SimOptions options;
@@ -132,19 +132,19 @@ SearchResult SearchFor(const Config& config, const ModelShape& shape, const Mach
     options.max_cells = kCellsOfACandidate;
     return Simulate(plan, of_plan, options).prediction;
   };
-  return SearchPolicies({shape, machine, work, PolicyGivenBy(config, shape, machine), needs,
-                         predict, StorageToTry(config, shape), IsEndless(config)});
+  return SearchPolicies({model, machine, work, PolicyGivenBy(config, model.shape, machine), needs,
+                         predict, StorageToTry(config, model.shape), IsEndless(config)});
 }
 
-Policy ChoosePolicy(const Config& config, const ModelShape& shape, const Machine& machine,
+Policy ChoosePolicy(const Config& config, const Model& model, const Machine& machine,
                     const Workload& work, const KernelNeeds& needs) {
   const bool whole = config.policy && config.policy->placement;
   if (KnowsRates(machine) && !whole && work.num_requests > 0) {
-    const SearchResult result = SearchFor(config, shape, machine, work, needs);
+    const SearchResult result = SearchFor(config, model, machine, work, needs);
     if (result.feasible()) return result.best.front().policy;
   }
-  const GivenPolicy given = PolicyGivenBy(config, shape, machine);
-  Policy policy = DefaultPolicy(shape, machine, work, given, needs);
+  const GivenPolicy given = PolicyGivenBy(config, model.shape, machine);
+  Policy policy = DefaultPolicy(model, machine, work, given, needs);
   policy.placement_is_stated = given.placement.has_value();
   return policy;
 }

@@ -24,13 +24,13 @@ GivenPolicy PolicyGivenBy(const Config& config, const ModelShape& shape, const M
 bool IsEndless(const Config& config);
 
 // Requires: KnowsRates(machine).
-SearchResult SearchFor(const Config& config, const ModelShape& shape, const Machine& machine,
+SearchResult SearchFor(const Config& config, const Model& model, const Machine& machine,
                        const Workload& work, const KernelNeeds& needs);
 
 // The best of a search; the default policy where the rates are not known, where nothing is left to
 // search for, or where nothing fits: planning it then says what is missing.
 // Throws: as PolicyGivenBy.
-Policy ChoosePolicy(const Config& config, const ModelShape& shape, const Machine& machine,
+Policy ChoosePolicy(const Config& config, const Model& model, const Machine& machine,
                     const Workload& work, const KernelNeeds& needs);
 
 // Gives the plan's machine what the disk gave of the run's own store: what the report predicts the

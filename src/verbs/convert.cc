@@ -19,7 +19,7 @@ namespace spillway {
 namespace {
 
 std::string Summary(const OpenedModel& model, const std::filesystem::path& path, double seconds) {
-  const int64_t bytes = WeightBytes(Layers(model.shape));
+  const int64_t bytes = WeightBytes(model);
   return fmt::format("  {:<14}{} from {}, {} in {:.2f} s ({:.2f} GB/s)\n", "converted",
                      Printable(model.shape.name), model.checkpoint->format(), SizeText(bytes),
                      seconds, static_cast<double>(bytes) / std::max(seconds, 1e-9) / 1e9) +
@@ -41,7 +41,7 @@ int RunConvert(const Config& config) {
   const HostArena convert(num_threads * kConvertBytes);
   const WeightReader reader(*model.checkpoint, model.weights, NonFiniteOf(config),
                             convert.View({0, convert.bytes()}), num_threads);
-  const StoreSource source = {model.shape, ContentKey(config, model), reader,
+  const StoreSource source = {model, ContentKey(config, model), reader,
                               ReadCompanions(model.folder, model.tokenizer_folder)};
   if (config.verbosity == Verbosity::kVerbose) PrintTo(TerminalOf(config), CopiedText(source));
   const double begin_s = NowSeconds();

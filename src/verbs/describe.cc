@@ -48,11 +48,11 @@ std::string DescribeTensors(const Checkpoint& checkpoint) {
                      checkpoint.tensors().size(), fmt::join(types, ", "), ExactSizeText(bytes));
 }
 
-std::string DescribeShape(const ModelShape& shape) {
-  const std::vector<LayerSpec> layers = Layers(shape);
+std::string DescribeShape(const Model& model) {
+  const ModelShape& shape = model.shape;
   std::string text = fmt::format("model       {} ({}), {} parameters, {} in memory as {}\n",
-                                 Printable(shape.name), shape.family, NumParameters(layers),
-                                 ExactSizeText(WeightBytes(layers)), DTypeName(MatrixDType(shape)));
+                                 Printable(shape.name), shape.family, NumParameters(model),
+                                 ExactSizeText(WeightBytes(model)), DTypeName(MatrixDType(shape)));
   text += fmt::format("blocks      {} of hidden size {}, {} heads of {}, ffn {} {}\n",
                       shape.num_layers, shape.hidden_size, shape.num_heads, shape.head_dim,
                       shape.ffn_size, ActivationName(shape.activation));
@@ -73,9 +73,9 @@ template <typename F>
 std::string DescribeAgreement(const Checkpoint& checkpoint, F read_shape) {
   std::string text;
   try {
-    const ModelShape shape = read_shape();
-    text = DescribeShape(shape);
-    const WeightMap map = ResolveWeights(Layers(shape), checkpoint);
+    const Model model = MakeModel(read_shape());
+    text = DescribeShape(model);
+    const WeightMap map = ResolveWeights(model, checkpoint);
     text += fmt::format("agreement   every tensor of the model is there, {} more are not used\n",
                         map.surplus.size());
   } catch (const Error& error) {

@@ -65,7 +65,7 @@ int RunPerplexity(const Config& config) {
   const ReportFile report("--report", config.report, {config.perplexity, {}, config.trace});
   const ReportFile trace_file("--trace", config.trace, {config.perplexity, {}, config.report});
   const Machine machine = ProbeMachine(config, model, *device);
-  RefuseWhatCannotFit(config, model.shape, machine, *device);
+  RefuseWhatCannotFit(config, model, machine, *device);
 
   ProgressLine line(config.progress ? TerminalOf(config) : nullptr);
   line.Note("reading the text");
@@ -73,7 +73,7 @@ int RunPerplexity(const Config& config) {
       ReadTextTokens(config, config.perplexity, "--perplexity", *model.tokenizer);
   WindowJob job(tokens, CutIntoWindows(config, model.shape, static_cast<int64_t>(tokens.size())),
                 {PrefillOf(config), WindowStart(config, model.shape)});
-  const Plan plan = PlanFor(config, model.shape, machine, job.Work(), *device);
+  const Plan plan = PlanFor(config, model, machine, job.Work(), *device);
   std::optional<TraceLog> trace_log;
   if (trace_file.asked_for()) trace_log.emplace(trace_file, plan);
   const Trace trace = RunBlocks(

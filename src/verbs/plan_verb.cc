@@ -20,7 +20,7 @@ int RunPlan(const Config& config) {
   const ReportFile report("--report", config.report, {config.input, config.output, config.trace});
   const Machine machine = MachineToPlanFor(config, model, *device);
   const Workload work = PlannedWork(config, model, machine, *device);
-  const Plan plan = PlanFor(config, model.shape, machine, work, *device);
+  const Plan plan = PlanFor(config, model, machine, work, *device);
   const std::optional<Prediction> predicted = PredictionFor(config, plan, work);
   report.Write(PlanJson(plan, work, predicted));
   if (std::FILE* terminal = TerminalOf(config)) PrintTo(terminal, PlanTable(plan, work, predicted));

@@ -15,7 +15,7 @@ namespace spillway {
 Workload PlannedWork(const Config& config, const OpenedModel& model, const Machine& machine,
                      const Device& device) {
   if (config.input.empty()) return SyntheticWork(config, model.shape);
-  RefuseWhatCannotFit(config, model.shape, machine, device);
+  RefuseWhatCannotFit(config, model, machine, device);
   const InputScan scan = PromptFile(config, model).Scan();
   if (const int64_t num_bad = scan.num_lines - scan.num_requests; num_bad > 0) {
     PrintTo(stderr, fmt::format("spillway: warning: {}: {} of {} lines cannot run; each will have "

@@ -140,23 +140,23 @@ void RequireRates(const Machine& machine) {
               "--offload-dir, or give --machine FILE, as profile writes it");
 }
 
-Plan PlanFor(const Config& config, const ModelShape& shape, const Machine& machine,
-             const Workload& work, const Device& device) {
+Plan PlanFor(const Config& config, const Model& model, const Machine& machine, const Workload& work,
+             const Device& device) {
   const KernelNeeds needs = NeedsFor(machine, device);
-  const Policy policy = ChoosePolicy(config, shape, machine, work, needs);
-  Plan plan = MakePlan(shape, machine, work, policy, needs);
+  const Policy policy = ChoosePolicy(config, model, machine, work, needs);
+  Plan plan = MakePlan(model, machine, work, policy, needs);
   RefuseWhatGpuLacks(plan);
   return plan;
 }
 
-void RefuseWhatCannotFit(const Config& config, const ModelShape& shape, const Machine& machine,
+void RefuseWhatCannotFit(const Config& config, const Model& model, const Machine& machine,
                          const Device& device) {
   const Workload least = {1, {{1, 1}}, {1, 1}};
-  GivenPolicy one_row = PolicyGivenBy(config, shape, machine);
+  GivenPolicy one_row = PolicyGivenBy(config, model.shape, machine);
   one_row.gpu_batch_size = one_row.num_gpu_batches = one_row.prefill_chunk = 1;
   const KernelNeeds needs = NeedsFor(machine, device);
   RefuseWhatGpuLacks(
-      MakePlan(shape, machine, least, DefaultPolicy(shape, machine, least, one_row, needs), needs));
+      MakePlan(model, machine, least, DefaultPolicy(model, machine, least, one_row, needs), needs));
 }
 
 }  // namespace spillway

@@ -36,12 +36,12 @@ void RequireRates(const Machine& machine);
 // The plan of the policy that flags and files state, and that is chosen where they are silent.
 // Throws: Error kFlag: a share on a gpu that there is none of; what MakePlan and
 // RefuseWhatGpuLacks throw.
-Plan PlanFor(const Config& config, const ModelShape& shape, const Machine& machine,
-             const Workload& work, const Device& device);
+Plan PlanFor(const Config& config, const Model& model, const Machine& machine, const Workload& work,
+             const Device& device);
 
 // A model that is too large even for one row of two tokens is refused before the input is read.
 // Throws: what PlanFor throws.
-void RefuseWhatCannotFit(const Config& config, const ModelShape& shape, const Machine& machine,
+void RefuseWhatCannotFit(const Config& config, const Model& model, const Machine& machine,
                          const Device& device);
 
 }  // namespace spillway

@@ -115,13 +115,13 @@ int RunSearch(const Config& config) {
   RequireRates(machine);
   const Workload work = PlannedWork(config, model, machine, *device);
   const KernelNeeds needs = NeedsFor(machine, *device);
-  const SearchResult result = SearchFor(config, model.shape, machine, work, needs);
+  const SearchResult result = SearchFor(config, model, machine, work, needs);
   if (!result.feasible()) RefuseInfeasible(result.shortage, machine);
   const Candidate& best = result.best.front();
   const Workload judged = IsEndless(config) ? OneBlock(work, best.policy) : work;
   ModelShape stored = model.shape;
   stored.weight_bits = best.policy.weight_bits;
-  const Plan plan = MakePlan(stored, machine, judged, best.policy, needs);
+  const Plan plan = MakePlan(MakeModel(stored), machine, judged, best.policy, needs);
   RefuseWhatGpuLacks(plan);
   output.Write(PolicyJson(best.policy, {SourceOf(config, model, machine, work, best)}));
   report.Write(PlanJson(plan, judged, best.prediction));

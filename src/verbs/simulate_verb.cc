@@ -63,7 +63,7 @@ int RunSimulate(const Config& config) {
   const Machine machine = MachineToPlanFor(config, model, *device);
   CheckRates(config, machine);
   const Workload work = PlannedWork(config, model, machine, *device);
-  Plan plan = PlanFor(config, model.shape, machine, work, *device);
+  Plan plan = PlanFor(config, model, machine, work, *device);
   if (config.as_flexgen) plan.kv_log = {};  // FlexGen has none
 
   SimOptions options;

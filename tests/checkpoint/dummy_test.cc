@@ -22,16 +22,16 @@ std::vector<float> Floats(const std::string& bytes) {
 TEST(DummyTest, HoldsWhatTheModelNeeds) {
   for (const std::string& name : BuiltInShapeNames()) {
     const ModelShape shape = *BuiltInShape(name);
-    const auto checkpoint = MakeDummyCheckpoint(shape, 0);
-    EXPECT_TRUE(ResolveWeights(Layers(shape), *checkpoint).surplus.empty());
+    const auto checkpoint = MakeDummyCheckpoint(MakeModel(shape), 0);
+    EXPECT_TRUE(ResolveWeights(MakeModel(shape), *checkpoint).surplus.empty());
     int64_t bytes = 0;
     for (const CheckpointTensor& tensor : checkpoint->tensors()) bytes += tensor.bytes;
-    EXPECT_EQ(bytes, WeightBytes(Layers(shape)));
+    EXPECT_EQ(bytes, WeightBytes(MakeModel(shape)));
   }
 }
 
 TEST(DummyTest, BytesDoNotDependOnTheCut) {
-  const auto checkpoint = MakeDummyCheckpoint(*BuiltInShape("opt-125m"), 7);
+  const auto checkpoint = MakeDummyCheckpoint(MakeModel(*BuiltInShape("opt-125m")), 7);
   for (const std::string name :
        {"decoder.layers.0.self_attn.q_proj.weight", "decoder.layers.3.fc1.bias",
         "decoder.layers.3.final_layer_norm.weight"}) {
@@ -49,7 +49,7 @@ TEST(DummyTest, BytesDoNotDependOnTheCut) {
 }
 
 TEST(DummyTest, ValuesHaveTheStatedDeviation) {
-  const auto checkpoint = MakeDummyCheckpoint(*BuiltInShape("opt-125m"), 7);
+  const auto checkpoint = MakeDummyCheckpoint(MakeModel(*BuiltInShape("opt-125m")), 7);
   double square = 0;
   const std::vector<float> bias = Floats(ReadAll(*checkpoint, "decoder.layers.3.fc1.bias"));
   for (const float value : bias) square += double{value} * double{value};
@@ -61,12 +61,13 @@ TEST(DummyTest, ValuesHaveTheStatedDeviation) {
 }
 
 TEST(DummyTest, SeedsAndTensorsDiffer) {
-  const auto one = MakeDummyCheckpoint(*BuiltInShape("opt-125m"), 1);
-  const auto two = MakeDummyCheckpoint(*BuiltInShape("opt-125m"), 2);
+  const auto one = MakeDummyCheckpoint(MakeModel(*BuiltInShape("opt-125m")), 1);
+  const auto two = MakeDummyCheckpoint(MakeModel(*BuiltInShape("opt-125m")), 2);
   const std::string name = "decoder.layers.0.fc1.bias";
   EXPECT_NE(ReadAll(*one, name), ReadAll(*two, name));
   EXPECT_NE(ReadAll(*one, name), ReadAll(*one, "decoder.layers.1.fc1.bias"));
-  EXPECT_EQ(ReadAll(*one, name), ReadAll(*MakeDummyCheckpoint(*BuiltInShape("opt-125m"), 1), name));
+  EXPECT_EQ(ReadAll(*one, name),
+            ReadAll(*MakeDummyCheckpoint(MakeModel(*BuiltInShape("opt-125m")), 1), name));
 }
 
 }  // namespace

@@ -99,7 +99,7 @@ TEST(ModelConfigTest, TheNameIsTheFolders) {
 TEST(ModelConfigTest, TheBundledModelIsRead) {
   const ModelShape shape = ReadModelShape(SPILLWAY_SOURCE_DIR "/examples/tales-opt-8m");
   EXPECT_EQ(shape.name, "tales-opt-8m");
-  EXPECT_EQ(NumParameters(Layers(shape)), 7891968);
+  EXPECT_EQ(NumParameters(MakeModel(shape)), 7891968);
 }
 
 struct BadConfig {

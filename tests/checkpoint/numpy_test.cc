@@ -6,6 +6,7 @@
 #include "src/checkpoint/checkpoint.h"
 #include "src/checkpoint/model_config.h"
 #include "tests/checkpoint/model_files.h"
+#include "tests/model_util.h"
 
 namespace spillway {
 namespace {
@@ -115,7 +116,7 @@ TEST(NumpyShapeTest, ComesFromTheFoldersName) {
 // A sparse file stands for each matrix that tells the built-in shapes apart.
 TEST(NumpyShapeTest, ComesFromTheTensorsShapes) {
   const TemporaryFolder folder(MemoryRoot());
-  for (const LayerSpec& layer : Layers(*BuiltInShape("opt-350m"))) {
+  for (const LayerSpec& layer : LayersOf(*BuiltInShape("opt-350m"))) {
     for (const TensorSpec& spec : layer.tensors) {
       if (spec.is_vector()) continue;
       folder.Write(spec.name,

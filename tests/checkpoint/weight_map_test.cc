@@ -7,6 +7,7 @@
 
 #include "spillway/error.h"
 #include "tests/checkpoint/model_files.h"
+#include "tests/model_util.h"
 
 namespace spillway {
 namespace {
@@ -17,7 +18,7 @@ using testing::ExpectError;
 class FakeCheckpoint : public Checkpoint {
  public:
   explicit FakeCheckpoint(const ModelShape& shape) {
-    for (const LayerSpec& layer : Layers(shape)) {
+    for (const LayerSpec& layer : LayersOf(shape)) {
       for (const TensorSpec& spec : layer.tensors) {
         Add("model." + spec.name,
             spec.is_vector() ? std::vector{spec.rows} : std::vector{spec.rows, spec.cols});
@@ -50,7 +51,7 @@ class FakeCheckpoint : public Checkpoint {
 
 class WeightMapTest : public ::testing::Test {
  protected:
-  WeightMap Resolve() { return ResolveWeights(Layers(shape_), checkpoint_); }
+  WeightMap Resolve() { return ResolveWeights(MakeModel(shape_), checkpoint_); }
 
   ModelShape shape_ = *BuiltInShape("opt-125m");
   FakeCheckpoint checkpoint_{shape_};
@@ -58,13 +59,14 @@ class WeightMapTest : public ::testing::Test {
 
 TEST_F(WeightMapTest, EveryTensorIsFound) {
   const WeightMap map = Resolve();
-  const std::vector<LayerSpec> layers = Layers(shape_);
-  ASSERT_EQ(map.indices.size(), layers.size());
+  const std::vector<LayerSpec> layers = LayersOf(shape_);
+  ASSERT_EQ(map.tensors.size(), layers.size());
   for (std::size_t layer = 0; layer < layers.size(); ++layer) {
-    ASSERT_EQ(map.indices[layer].size(), layers[layer].tensors.size());
+    ASSERT_EQ(map.tensors[layer].size(), layers[layer].tensors.size());
     for (std::size_t tensor = 0; tensor < layers[layer].tensors.size(); ++tensor) {
-      EXPECT_EQ(checkpoint_.tensors()[static_cast<std::size_t>(map.indices[layer][tensor])].name,
-                "model." + layers[layer].tensors[tensor].name);
+      EXPECT_EQ(
+          checkpoint_.tensors()[static_cast<std::size_t>(map.tensors[layer][tensor].index)].name,
+          "model." + layers[layer].tensors[tensor].name);
     }
   }
   EXPECT_TRUE(map.surplus.empty());
@@ -132,7 +134,7 @@ TEST_F(WeightMapTest, AnUntiedHeadIsFoundOrMissing) {
               "1 of 197 tensors missing, download again: lm_head.weight", [&] { Resolve(); });
   checkpoint_.Add("lm_head.weight", {50272, 768});
   checkpoint_.SetByte("lm_head.weight", 1);
-  EXPECT_EQ(Resolve().indices.back().size(), 3U);
+  EXPECT_EQ(Resolve().tensors.back().size(), 3U);
 }
 
 }  // namespace

@@ -4,16 +4,13 @@
 #include <set>
 
 #include "spillway/model.h"
+#include "tests/model_util.h"
 
 namespace spillway {
 namespace {
 
-const TensorSpec* FindRole(const LayerSpec& layer, TensorRole role) {
-  for (const TensorSpec& tensor : layer.tensors) {
-    if (tensor.role == role) return &tensor;
-  }
-  return nullptr;
-}
+constexpr const char* kPositions = "decoder.embed_positions.weight";
+constexpr const char* kHead = "lm_head.weight";
 
 struct Count {
   const char* name;
@@ -27,7 +24,7 @@ class BuiltInShapeTest : public testing::TestWithParam<Count> {};
 TEST_P(BuiltInShapeTest, HasThePublishedNumberOfParameters) {
   const std::optional<ModelShape> shape = BuiltInShape(GetParam().name);
   ASSERT_TRUE(shape.has_value());
-  EXPECT_EQ(NumParameters(Layers(*shape)), GetParam().num_parameters);
+  EXPECT_EQ(NumParameters(MakeModel(*shape)), GetParam().num_parameters);
   EXPECT_EQ(shape->num_heads * shape->head_dim, shape->hidden_size);
 }
 
@@ -50,9 +47,9 @@ TEST(LayersTest, QuantisedAreAllMatricesButThePositions) {
     ModelShape shape = *BuiltInShape("opt-350m");
     shape.weight_bits = bits;
     shape.tied_head = false;
-    for (const LayerSpec& layer : Layers(shape)) {
+    for (const LayerSpec& layer : LayersOf(shape)) {
       for (const TensorSpec& tensor : layer.tensors) {
-        const bool quantised = !tensor.is_vector() && tensor.role != TensorRole::kPositionEmbedding;
+        const bool quantised = !tensor.is_vector() && tensor.name != kPositions;
         EXPECT_EQ(IsQuantised(tensor.dtype), quantised) << tensor.name;
         if (!quantised) continue;
         // 512, 1024 and 4096 columns: whole groups, 4.5 or 8.5 bits a weight.
@@ -63,22 +60,22 @@ TEST(LayersTest, QuantisedAreAllMatricesButThePositions) {
 }
 
 TEST(LayersTest, AreEmbeddingThenTwoPerBlockThenHead) {
-  const std::vector<LayerSpec> layers = Layers(*BuiltInShape("opt-125m"));
+  const std::vector<LayerSpec> layers = LayersOf(*BuiltInShape("opt-125m"));
   ASSERT_EQ(layers.size(), 26U);
-  EXPECT_EQ(layers[0].kind, LayerKind::kEmbedding);
-  EXPECT_EQ(layers[1].kind, LayerKind::kAttention);
-  EXPECT_EQ(layers[2].kind, LayerKind::kMlp);
+  EXPECT_EQ(layers[0].part, ComputePart::kEmbedding);
+  EXPECT_EQ(layers[1].part, ComputePart::kAttention);
+  EXPECT_EQ(layers[2].part, ComputePart::kMlp);
   EXPECT_EQ(layers[2].block, 0);
   EXPECT_EQ(layers[24].block, 11);
-  EXPECT_EQ(layers[25].kind, LayerKind::kHead);
+  EXPECT_EQ(layers[25].part, ComputePart::kHead);
   EXPECT_EQ(layers[1].tensors[0].name, "decoder.layers.0.self_attn_layer_norm.weight");
-  EXPECT_EQ(FindRole(layers[0], TensorRole::kPositionEmbedding)->rows, 2050);
+  EXPECT_EQ(FindTensor(layers[0], kPositions)->rows, 2050);
 }
 
 TEST(LayersTest, VectorsAreHeldInFp32) {
   ModelShape shape = *BuiltInShape("opt-125m");
   shape.dtype = DType::kBF16;
-  for (const LayerSpec& layer : Layers(shape)) {
+  for (const LayerSpec& layer : LayersOf(shape)) {
     for (const TensorSpec& tensor : layer.tensors) {
       EXPECT_EQ(tensor.is_vector(), tensor.cols == 1) << tensor.name;
       EXPECT_EQ(tensor.dtype, tensor.cols == 1 ? DType::kF32 : DType::kBF16) << tensor.name;
@@ -87,9 +84,9 @@ TEST(LayersTest, VectorsAreHeldInFp32) {
 }
 
 TEST(LayersTest, ProjectionsExistWhereTheEmbeddingIsNarrower) {
-  const std::vector<LayerSpec> layers = Layers(*BuiltInShape("opt-350m"));
-  const TensorSpec* in = FindRole(layers.front(), TensorRole::kProjectIn);
-  const TensorSpec* out = FindRole(layers.back(), TensorRole::kProjectOut);
+  const std::vector<LayerSpec> layers = LayersOf(*BuiltInShape("opt-350m"));
+  const TensorSpec* in = FindTensor(layers.front(), "decoder.project_in.weight");
+  const TensorSpec* out = FindTensor(layers.back(), "decoder.project_out.weight");
   ASSERT_TRUE(in != nullptr && out != nullptr);
   EXPECT_EQ(in->rows, 1024);
   EXPECT_EQ(in->cols, 512);
@@ -101,31 +98,32 @@ TEST(LayersTest, ProjectionsExistWhereTheEmbeddingIsNarrower) {
 
 TEST(LayersTest, AnUntiedHeadIsATensorOfItsOwn) {
   ModelShape shape = *BuiltInShape("opt-125m");
-  EXPECT_EQ(FindRole(Layers(shape).back(), TensorRole::kHeadWeight), nullptr);
+  EXPECT_EQ(FindTensor(LayersOf(shape).back(), kHead), nullptr);
   shape.tied_head = false;
-  EXPECT_EQ(FindRole(Layers(shape).back(), TensorRole::kHeadWeight)->name, "lm_head.weight");
+  const std::vector<LayerSpec> untied = LayersOf(shape);
+  EXPECT_NE(FindTensor(untied.back(), kHead), nullptr);
 }
 
 TEST(LayersTest, SwitchesRemoveBiasesAndNorms) {
   ModelShape shape = *BuiltInShape("opt-125m");
   shape.linear_bias = false;
   shape.norm_affine = false;
-  for (const LayerSpec& layer : Layers(shape)) {
+  for (const LayerSpec& layer : LayersOf(shape)) {
     for (const TensorSpec& tensor : layer.tensors) EXPECT_FALSE(tensor.is_vector()) << tensor.name;
   }
 }
 
 TEST(LayersTest, NamesAreUniqueAndBytesAddUp) {
-  const std::vector<LayerSpec> layers = Layers(*BuiltInShape("opt-1.3b"));
+  const Model model = MakeModel(*BuiltInShape("opt-1.3b"));
   std::set<std::string> names;
   int64_t bytes = 0;
-  for (const LayerSpec& layer : layers) {
+  for (const LayerSpec& layer : model.layers) {
     for (const TensorSpec& tensor : layer.tensors) {
       EXPECT_TRUE(names.insert(tensor.name).second) << tensor.name;
       bytes += tensor.rows * tensor.cols * (tensor.cols == 1 ? 4 : 2);
     }
   }
-  EXPECT_EQ(WeightBytes(layers), bytes);
+  EXPECT_EQ(WeightBytes(model), bytes);
 }
 
 }  // namespace

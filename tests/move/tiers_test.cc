@@ -17,8 +17,8 @@ TEST(TiersTest, OnlyWhatTheDiskReachesIsResidentBeforeItIsUsed) {
   policy.kv_frac[Tier::kCpu] = policy.kv_frac[Tier::kDisk] = 0.5;
   policy.gpu_batch_size = 8;
   policy.num_gpu_batches = 4;
-  const Plan plan =
-      LayOut(shape, MachineWith(int64_t{1} << 40), Requests(32, 1000, 24), policy, kNeeds);
+  const Plan plan = LayOut(MakeModel(shape), MachineWith(int64_t{1} << 40), Requests(32, 1000, 24),
+                           policy, kNeeds);
   ASSERT_GT(plan.arena_bytes[Tier::kCpu], 800 << 20);
   const TemporaryFolder folder;
   DiskOptions disk;

@@ -38,11 +38,9 @@ std::map<int64_t, int64_t> DisjointRegions(const Plan& plan) {
   }
   add(plan.kv[Tier::kCpu].region);
   add(plan.hidden[Tier::kCpu].region);
-  add(plan.workspace.normed);
   add(plan.workspace.matmul);
   add(plan.workspace.attention);
-  add(plan.workspace.qkv);
-  add(plan.workspace.attended);
+  for (const Buf buf : {Buf::kNormed, Buf::kQkv, Buf::kAttended}) add(plan.workspace.buffers[buf]);
   return regions;
 }
 
@@ -57,7 +55,7 @@ Policy WeightsOnDisk(int64_t rows, int64_t batches) {
 TEST(PlanTest, ATensorHasOneRunOfRowsInEachTier) {
   const ModelShape shape = *BuiltInShape("opt-1.3b");
   const PerTier<double> frac = {{0.21, 0.5, 0.29}};
-  const PlacedWeights placed = PlaceWeights(shape, frac, Tier::kGpu, {});
+  const PlacedWeights placed = PlaceWeights(MakeModel(shape), frac, Tier::kGpu, {});
   constexpr int64_t kTwoTiles = 2 * (int64_t{2} << 20);
   PerTier<int64_t> held;
   int64_t all = 0;
@@ -89,7 +87,7 @@ TEST(PlanTest, GoesByBlockWhereBatchesMoveRowsAndByLayerWhereTheyStay) {
   shape.vocab_size = 1000;  // or the head is the largest layer
   const Machine machine = MachineWith(int64_t{1} << 40, int64_t{1} << 40);
   const auto plan_of = [&](const Policy& policy) {
-    return MakePlan(shape, machine, Requests(20, 100, 28), policy, kNeeds);
+    return MakePlan(MakeModel(shape), machine, Requests(20, 100, 28), policy, kNeeds);
   };
   const int64_t attention_bytes = int64_t{4} * 7168 * 7168 * 2;
   const int64_t mlp_bytes = int64_t{2} * 7168 * 28672 * 2;
@@ -118,7 +116,7 @@ TEST(PlanTest, GoesByBlockWhereBatchesMoveRowsAndByLayerWhereTheyStay) {
 
 TEST(PlanTest, RegionsAreAlignedDisjointAndInsideTheArena) {
   for (const char* name : {"opt-125m", "opt-350m", "opt-1.3b"}) {
-    const Plan plan = MakePlan(*BuiltInShape(name), MachineWith(int64_t{1} << 40),
+    const Plan plan = MakePlan(MakeModel(*BuiltInShape(name)), MachineWith(int64_t{1} << 40),
                                Requests(20, 100, 28), Batches(4, 3), kNeeds);
     int64_t end = 0;
     for (const auto& [begin, region_end] : DisjointRegions(plan)) {
@@ -127,8 +125,8 @@ TEST(PlanTest, RegionsAreAlignedDisjointAndInsideTheArena) {
       end = region_end;
     }
     EXPECT_LE(end, plan.arena_bytes[Tier::kCpu]);
-    for (const Region& region :
-         {plan.workspace.ffn, plan.workspace.embedded, plan.workspace.logits}) {
+    for (const Buf buf : {Buf::kHidden, Buf::kInner, Buf::kEmbedded, Buf::kLogits}) {
+      const Region& region = plan.workspace.buffers[buf];
       EXPECT_LE(region.offset + region.bytes, plan.arena_bytes[Tier::kCpu]);
       EXPECT_GE(region.offset, plan.workspace.attention.offset + plan.workspace.attention.bytes);
     }
@@ -139,8 +137,8 @@ TEST(PlanTest, KvHoldsTheLongestRowsOfABatch) {
   Workload work = Requests(3, 10, 6);
   work.sample = {{10, 6}, {100, 28}, {50, 14}};
   work.longest = {100, 28};
-  const Plan plan = MakePlan(*BuiltInShape("opt-125m"), MachineWith(int64_t{1} << 40), work,
-                             Batches(2, 1), kNeeds);
+  const Plan plan = MakePlan(MakeModel(*BuiltInShape("opt-125m")), MachineWith(int64_t{1} << 40),
+                             work, Batches(2, 1), kNeeds);
   EXPECT_EQ(plan.slot_bytes, 2 * 768 * 2);
   EXPECT_EQ(plan.batch.rows, 2);
   EXPECT_EQ(plan.batch.slots, 128 + 64);
@@ -158,14 +156,16 @@ TEST(PlanTest, CodesOfKvAndTheirRangesAreSized) {
     const ModelShape shape = *BuiltInShape(name);
     Policy policy = Batches(2, 1);
     policy.kv_bits = bits;
-    const Plan full = MakePlan(shape, MachineWith(int64_t{1} << 40), work, policy, kNeeds);
+    const Plan full =
+        MakePlan(MakeModel(shape), MachineWith(int64_t{1} << 40), work, policy, kNeeds);
     EXPECT_EQ(full.slot_bytes, 2 * shape.num_heads * token_bytes);
     EXPECT_EQ(full.kv[Tier::kCpu].region.bytes, 2 * 128 * full.slot_bytes * shape.num_layers);
     EXPECT_EQ(full.KvBytes(), full.kv[Tier::kCpu].region.bytes);
     EXPECT_EQ(full.table_bytes, ReferenceBytesOf(shape).total());
     policy.kv.kind = KvPolicyKind::kH2o;
     policy.kv.budget = {{0.0, 31}, {}, {}};
-    const Plan h2o = MakePlan(shape, MachineWith(int64_t{1} << 40), work, policy, kNeeds);
+    const Plan h2o =
+        MakePlan(MakeModel(shape), MachineWith(int64_t{1} << 40), work, policy, kNeeds);
     EXPECT_EQ(h2o.slot_bytes, KvSlotBytesWithState(shape.num_heads, shape.head_dim, bits));
     EXPECT_GE(h2o.slot_bytes, full.slot_bytes + 8 * shape.num_heads);
     EXPECT_EQ(h2o.kv[Tier::kCpu].region.bytes, 2 * 32 * h2o.slot_bytes * shape.num_layers);
@@ -179,7 +179,7 @@ TEST(PlanTest, CodesOnDiskTakeWholeDiskBlocks) {
   policy.kv_bits = 4;
   policy.kv_frac = {};
   policy.kv_frac[Tier::kDisk] = 1.0;
-  const Plan plan = LayOut(*BuiltInShape("opt-2.7b"), MachineWith(int64_t{1} << 40),
+  const Plan plan = LayOut(MakeModel(*BuiltInShape("opt-2.7b")), MachineWith(int64_t{1} << 40),
                            Requests(4, 100, 28), policy, kNeeds);
   EXPECT_EQ(plan.KvBlockBytes(Tier::kDisk) % 4096, 0);
   EXPECT_EQ(plan.RowSlots(Tier::kDisk, 0, 128) % plan.slot_align[Tier::kDisk], 0);
@@ -194,7 +194,7 @@ TEST(PlanTest, KvThatTheCpuAttendsToNeedsNoBounce) {
   const ModelShape shape = *BuiltInShape("opt-125m");
   for (const bool cpu_attention : {false, true}) {
     policy.cpu_attention = cpu_attention;
-    const Plan plan = LayOut(shape, machine, Requests(16, 100, 28), policy, kNeeds);
+    const Plan plan = LayOut(MakeModel(shape), machine, Requests(16, 100, 28), policy, kNeeds);
     EXPECT_EQ(plan.bounce.rows_in.num_chunks == 0, cpu_attention);
     EXPECT_EQ(plan.bounce.rows_out.num_chunks == 0, cpu_attention);
     EXPECT_EQ(plan.bounce.weights_in.num_chunks, 0);
@@ -207,7 +207,7 @@ TEST(PlanTest, WeightsOnDiskBounceByThemselves) {
   machine.device = Tier::kGpu;
   const ModelShape shape = *BuiltInShape("opt-125m");
   const BouncePlan bounce =
-      LayOut(shape, machine, Requests(16, 100, 28), WeightsOnDisk(8, 2), kNeeds).bounce;
+      LayOut(MakeModel(shape), machine, Requests(16, 100, 28), WeightsOnDisk(8, 2), kNeeds).bounce;
   EXPECT_GT(bounce.weights_in.num_chunks, 0);
   EXPECT_GE(bounce.weights_in.region.bytes, bounce.weights_in.num_chunks * kRunBytes);
   EXPECT_EQ(bounce.rows_in.region.bytes, 0);
@@ -222,9 +222,9 @@ TEST(PlanTest, RowsInMemoryAreNotPaddedForThoseOnDisk) {
   policy.kv.budget = {{0.2, 0}, {}, {}};
   const ModelShape shape = *BuiltInShape("opt-125m");
   const Workload work = Requests(8, 512, 32);
-  const Plan in_memory = LayOut(shape, MachineWith(0), work, policy, kNeeds);
+  const Plan in_memory = LayOut(MakeModel(shape), MachineWith(0), work, policy, kNeeds);
   policy.kv_frac[Tier::kCpu] = policy.kv_frac[Tier::kDisk] = 0.5;
-  const Plan mixed = LayOut(shape, MachineWith(0), work, policy, kNeeds);
+  const Plan mixed = LayOut(MakeModel(shape), MachineWith(0), work, policy, kNeeds);
   EXPECT_EQ(mixed.RowSlots(Tier::kCpu, 0, 544), 112);  // 109 tokens and the newest
   EXPECT_EQ(mixed.RowSlots(Tier::kDisk, 0, 544), 128);
   EXPECT_EQ(mixed.MostRowSlots(544), 128);
@@ -241,7 +241,7 @@ TEST(PlanTest, EvictingRowsOfLargeModelsAreNotPaddedOnDisk) {
   policy.kv_frac[Tier::kDisk] = 1;
   for (const char* name : {"opt-1.3b", "opt-6.7b", "opt-13b", "opt-30b", "opt-66b", "opt-175b"}) {
     const ModelShape shape = *BuiltInShape(name);
-    const Plan plan = LayOut(shape, MachineWith(0), Requests(8, 32, 64), policy, kNeeds);
+    const Plan plan = LayOut(MakeModel(shape), MachineWith(0), Requests(8, 32, 64), policy, kNeeds);
     EXPECT_EQ(plan.slot_align[Tier::kDisk], 8) << name;
     EXPECT_EQ(plan.RowSlots(Tier::kDisk, 0, 96), 24) << name;  // 20 tokens and the newest
     const int64_t used = shape.num_heads * (4 * shape.head_dim + kKvStateBytes);
@@ -262,7 +262,8 @@ Plan PlanOnDisk(const Policy& policy, Tier device) {
   Machine machine = MachineWith(int64_t{1} << 40, int64_t{1} << 40);
   machine.device = device;
   machine.cap_bytes[Tier::kGpu] = device == Tier::kGpu ? int64_t{1} << 40 : 0;
-  return LayOut(*BuiltInShape("opt-1.3b"), machine, Requests(24, 32, 64), policy, kNeeds);
+  return LayOut(MakeModel(*BuiltInShape("opt-1.3b")), machine, Requests(24, 32, 64), policy,
+                kNeeds);
 }
 
 TEST(PlanTest, RowsOnDiskThatEvictHaveALogWhereTheCpuAttends) {
@@ -296,14 +297,15 @@ TEST(PlanTest, ALogIsShorterOrLeftOutWhereMemoryIsShort) {
   const ModelShape shape = *BuiltInShape("opt-1.3b");
   const Workload work = Requests(24, 32, 64);
   const auto plan_with = [&](int64_t cpu_bytes) {
-    return MakePlan(shape, MachineWith(cpu_bytes, int64_t{1} << 40), work, policy, kNeeds);
+    return MakePlan(MakeModel(shape), MachineWith(cpu_bytes, int64_t{1} << 40), work, policy,
+                    kNeeds);
   };
   const Plan whole = plan_with(int64_t{1} << 40);
   const Plan shorter = plan_with(whole.PlannedBytes(Tier::kCpu) - 1);
   EXPECT_TRUE(shorter.kv_log.passes < whole.kv_log.passes);
   Policy without = policy;
   without.most_log_passes = 1;
-  const Plan none = LayOut(shape, whole.machine, work, without, kNeeds);
+  const Plan none = LayOut(MakeModel(shape), whole.machine, work, without, kNeeds);
   ASSERT_FALSE(none.kv_log.exists());
   const int64_t least = none.PlannedBytes(Tier::kCpu);
   EXPECT_LT(least, shorter.PlannedBytes(Tier::kCpu));
@@ -334,8 +336,8 @@ TEST(PlanTest, ARowBeyondTheSampleFitsAlone) {
   Workload work = Requests(3, 10, 6);
   work.num_requests = 1000;
   work.longest = {2000, 48};
-  const Plan plan = MakePlan(*BuiltInShape("opt-125m"), MachineWith(int64_t{1} << 40), work,
-                             Batches(2, 1), kNeeds);
+  const Plan plan = MakePlan(MakeModel(*BuiltInShape("opt-125m")), MachineWith(int64_t{1} << 40),
+                             work, Batches(2, 1), kNeeds);
   EXPECT_EQ(plan.batch.slots, 2048);
   EXPECT_EQ(plan.batch.prompt_tokens, 2000);
 }
@@ -343,16 +345,21 @@ TEST(PlanTest, ARowBeyondTheSampleFitsAlone) {
 TEST(PlanTest, ABlockHasNoMoreBatchesThanTheWorkloadFills) {
   const ModelShape shape = *BuiltInShape("opt-125m");
   const Machine machine = MachineWith(int64_t{1} << 40);
-  EXPECT_EQ(MakePlan(shape, machine, Requests(10, 8, 8), Batches(4, 7), kNeeds).num_batches, 3);
-  EXPECT_EQ(MakePlan(shape, machine, Requests(10, 8, 8), Batches(4, 2), kNeeds).num_batches, 2);
-  EXPECT_EQ(MakePlan(shape, machine, Requests(0, 0, 0), Batches(4, 2), kNeeds).num_batches, 1);
+  EXPECT_EQ(
+      MakePlan(MakeModel(shape), machine, Requests(10, 8, 8), Batches(4, 7), kNeeds).num_batches,
+      3);
+  EXPECT_EQ(
+      MakePlan(MakeModel(shape), machine, Requests(10, 8, 8), Batches(4, 2), kNeeds).num_batches,
+      2);
+  EXPECT_EQ(
+      MakePlan(MakeModel(shape), machine, Requests(0, 0, 0), Batches(4, 2), kNeeds).num_batches, 1);
 }
 
 TEST(PlanTest, RefusalNamesNeededAvailableAndAChangeThatFits) {
   const ModelShape shape = *BuiltInShape("opt-125m");
   const Workload work = Requests(512, 1000, 1000);
   try {
-    MakePlan(shape, MachineWith(int64_t{2} << 30), work, Batches(256, 1), kNeeds);
+    MakePlan(MakeModel(shape), MachineWith(int64_t{2} << 30), work, Batches(256, 1), kNeeds);
     FAIL() << "a plan over the cap was accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kCpuMemory);
@@ -360,14 +367,14 @@ TEST(PlanTest, RefusalNamesNeededAvailableAndAChangeThatFits) {
     EXPECT_THAT(error.what(), HasSubstr("--gpu-batch-size 16 --num-gpu-batches 1 fits"));
     EXPECT_LE(ErrorLine(error.code(), error.what()).size(), 300U);
   }
-  MakePlan(shape, MachineWith(int64_t{2} << 30), work, Batches(16, 1), kNeeds);
+  MakePlan(MakeModel(shape), MachineWith(int64_t{2} << 30), work, Batches(16, 1), kNeeds);
 }
 
 // What MakePlan refuses with.
 std::string RefusalOf(const ModelShape& shape, const Machine& machine, const Workload& work,
                       const Policy& policy) {
   try {
-    MakePlan(shape, machine, work, policy, kNeeds);
+    MakePlan(MakeModel(shape), machine, work, policy, kNeeds);
   } catch (const Error& error) {
     EXPECT_LE(ErrorLine(error.code(), error.what()).size(), 300U);
     return error.what();
@@ -382,10 +389,10 @@ TEST(PlanTest, RefusalOfWeightsNamesTheMemoryThatWouldDo) {
   const std::string named = "give at least --cpu-memory ";
   ASSERT_THAT(refusal, HasSubstr(named));
   const int64_t mib = std::stoll(refusal.substr(refusal.find(named) + named.size()));
-  MakePlan(shape, MachineWith(mib << 20), Requests(1, 8, 8), Batches(1, 1), kNeeds);
-  EXPECT_THROW(
-      MakePlan(shape, MachineWith((mib - 1) << 20), Requests(1, 8, 8), Batches(1, 1), kNeeds),
-      Error);
+  MakePlan(MakeModel(shape), MachineWith(mib << 20), Requests(1, 8, 8), Batches(1, 1), kNeeds);
+  EXPECT_THROW(MakePlan(MakeModel(shape), MachineWith((mib - 1) << 20), Requests(1, 8, 8),
+                        Batches(1, 1), kNeeds),
+               Error);
 }
 
 TEST(PlanTest, RefusalNamesEveryCapThatIsTooSmallByItsFlags) {
@@ -396,7 +403,7 @@ TEST(PlanTest, RefusalNamesEveryCapThatIsTooSmallByItsFlags) {
   policy.weight_frac = {{0.3, 0.3, 0.4}};
   const ModelShape shape = *BuiltInShape("opt-175b");
   const Workload work = Requests(1, 8, 8);
-  const Plan plan = LayOut(shape, machine, work, policy, kNeeds);
+  const Plan plan = LayOut(MakeModel(shape), machine, work, policy, kNeeds);
   const auto mib = [](int64_t bytes) { return std::to_string((bytes + (1 << 20) - 1) >> 20); };
   const std::string rest = "MiB and --cpu-memory " + mib(plan.PlannedBytes(Tier::kCpu)) +
                            "MiB and --disk-space " + mib(plan.PlannedBytes(Tier::kDisk)) + "MiB";
@@ -432,7 +439,7 @@ Policy Chunked(int64_t rows, int64_t prefill_chunk) {
 // CPU memory with which the policy just fits.
 int64_t BytesOf(const ModelShape& shape, const Workload& work, const Policy& policy) {
   const Machine machine = MachineWith(int64_t{1} << 40);
-  return LayOut(shape, machine, work, policy, kNeeds).PlannedBytes(Tier::kCpu);
+  return LayOut(MakeModel(shape), machine, work, policy, kNeeds).PlannedBytes(Tier::kCpu);
 }
 
 TEST(PlanTest, RefusalOfALongChunkNamesTheLongestPowerOfTwoThatFits) {
@@ -442,7 +449,7 @@ TEST(PlanTest, RefusalOfALongChunkNamesTheLongestPowerOfTwoThatFits) {
   const Policy policy = Chunked(16, 5000);
   const std::string refusal = RefusalOf(shape, MachineWith(cap), work, policy);
   EXPECT_THAT(refusal, testing::EndsWith("; --prefill-chunk 256 fits"));
-  MakePlan(shape, MachineWith(cap), work, PolicyNamedBy(refusal, policy), kNeeds);
+  MakePlan(MakeModel(shape), MachineWith(cap), work, PolicyNamedBy(refusal, policy), kNeeds);
   // Where no chunk does, the block is what shrinks.
   EXPECT_THAT(RefusalOf(shape, MachineWith(cap - (64 << 20)), work, policy),
               HasSubstr("--gpu-batch-size"));
@@ -456,7 +463,7 @@ TEST(PlanTest, RefusalOfALongChunkNamesAChunkAndABlockWhereNeitherWouldDoAlone) 
   const std::string refusal = RefusalOf(shape, MachineWith(cap), work, policy);
   EXPECT_THAT(refusal, testing::EndsWith(
                            "; --gpu-batch-size 1 --num-gpu-batches 1 --prefill-chunk 64 fits"));
-  MakePlan(shape, MachineWith(cap), work, PolicyNamedBy(refusal, policy), kNeeds);
+  MakePlan(MakeModel(shape), MachineWith(cap), work, PolicyNamedBy(refusal, policy), kNeeds);
 }
 
 // Beside the weights the disk has room for the KV of 128 rows, not for that of 256.
@@ -476,8 +483,8 @@ TEST(PlanTest, RefusalOfAChosenPlacementNamesABlockThatFitsWithAnother) {
   GivenPolicy given;
   given.gpu_batch_size = 64;
   given.num_gpu_batches = 2;
-  const Policy chosen = DefaultPolicy(shape, machine, work, given, kNeeds);
-  EXPECT_TRUE(Fits(LayOut(shape, machine, work, chosen, kNeeds)));
+  const Policy chosen = DefaultPolicy(MakeModel(shape), machine, work, given, kNeeds);
+  EXPECT_TRUE(Fits(LayOut(MakeModel(shape), machine, work, chosen, kNeeds)));
 }
 
 }  // namespace

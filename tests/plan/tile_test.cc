@@ -5,6 +5,7 @@
 #include <string>
 
 #include "spillway/model.h"
+#include "tests/model_util.h"
 
 namespace spillway {
 namespace {
@@ -31,7 +32,7 @@ void CheckTiles(int64_t rows, int64_t cols, DType dtype) {
 
 TEST(SplitIntoTiles, CoversEveryBuiltInTensorOnce) {
   const auto check = [](const ModelShape& shape) {
-    for (const LayerSpec& layer : Layers(shape)) {
+    for (const LayerSpec& layer : LayersOf(shape)) {
       for (const TensorSpec& tensor : layer.tensors) {
         SCOPED_TRACE(shape.name + " " + tensor.name);
         CheckTiles(tensor.rows, tensor.cols, tensor.dtype);

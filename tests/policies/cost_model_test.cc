@@ -89,7 +89,8 @@ TEST(CostModel, CpuAttentionSharesTheMemoryWithTheLinks) {
   for (PerTier<double>* frac : {&policy.weight_frac, &policy.kv_frac, &policy.activation_frac})
     (*frac)[Tier::kCpu] = 1.0;
   policy.cpu_attention = true;
-  const Plan plan = LayOut(*BuiltInShape("opt-125m"), machine, Requests(1, 99, 2), policy, kNeeds);
+  const Plan plan =
+      LayOut(MakeModel(*BuiltInShape("opt-125m")), machine, Requests(1, 99, 2), policy, kNeeds);
   PerTier<KvLoad> kv;
   kv[Tier::kCpu].attended_tokens = 100;
   const int64_t bytes = 100 * plan.slot_bytes;
@@ -110,7 +111,8 @@ double AttentionSeconds(const Machine& machine, int kv_bits) {
   for (PerTier<double>* frac : {&policy.weight_frac, &policy.kv_frac, &policy.activation_frac})
     (*frac)[machine.device] = 1.0;
   policy.kv_bits = kv_bits;
-  const Plan plan = LayOut(*BuiltInShape("opt-125m"), machine, Requests(1, 99, 2), policy, kNeeds);
+  const Plan plan =
+      LayOut(MakeModel(*BuiltInShape("opt-125m")), machine, Requests(1, 99, 2), policy, kNeeds);
   BatchLoad load;
   load.rows = load.tokens = 1;
   load.kv.resize(1);
@@ -153,7 +155,8 @@ TEST(CostModel, ALogHasAsManyPassesAsMakeForTheFewestBytes) {
   policy.gpu_batch_size = 8;
   for (const int64_t prompt : {32, 510, 1990}) {
     const RequestShape row = {prompt, 100};
-    Plan plan = LayOut(*BuiltInShape("opt-1.3b"), MachineWith(int64_t{1} << 40, int64_t{1} << 40),
+    Plan plan = LayOut(MakeModel(*BuiltInShape("opt-1.3b")),
+                       MachineWith(int64_t{1} << 40, int64_t{1} << 40),
                        Requests(8, row.prompt_tokens, row.max_new_tokens), policy, kNeeds);
     const RowGroup rows = {row, prompt + 70, Tier::kDisk, Tier::kCpu, 8};
     const BatchLoad load = LoadOf(plan, std::span(&rows, 1));

@@ -15,20 +15,22 @@ constexpr int64_t kMiB = 1 << 20;
 TEST(DefaultPolicyTest, ShrinksTheBatchUntilItFits) {
   const ModelShape shape = *BuiltInShape("opt-125m");
   const Workload work = Requests(512, 1000, 1000);
-  const Policy roomy = DefaultPolicy(shape, MachineWith(int64_t{1} << 40), work, {}, kNeeds);
+  const Policy roomy =
+      DefaultPolicy(MakeModel(shape), MachineWith(int64_t{1} << 40), work, {}, kNeeds);
   EXPECT_EQ(roomy.gpu_batch_size, 64);
   const Machine tight = MachineWith(int64_t{2} << 30);
-  const Policy small = DefaultPolicy(shape, tight, work, {}, kNeeds);
+  const Policy small = DefaultPolicy(MakeModel(shape), tight, work, {}, kNeeds);
   EXPECT_LT(small.gpu_batch_size, 64);
   EXPECT_GE(small.gpu_batch_size, 16);
-  EXPECT_TRUE(Fits(LayOut(shape, tight, work, small, kNeeds)));
+  EXPECT_TRUE(Fits(LayOut(MakeModel(shape), tight, work, small, kNeeds)));
 }
 
 TEST(DefaultPolicyTest, KeepsOneBatchWhereAllIsInPlace) {
   GivenPolicy given;
   given.gpu_batch_size = 2;
-  const Policy policy = DefaultPolicy(*BuiltInShape("opt-125m"), MachineWith(int64_t{8} << 30),
-                                      Requests(512, 100, 100), given, kNeeds);
+  const Policy policy =
+      DefaultPolicy(MakeModel(*BuiltInShape("opt-125m")), MachineWith(int64_t{8} << 30),
+                    Requests(512, 100, 100), given, kNeeds);
   EXPECT_EQ(policy.num_gpu_batches, 1);
   EXPECT_EQ(policy.weight_frac[Tier::kCpu], 1.0);
 }
@@ -38,10 +40,10 @@ TEST(DefaultPolicyTest, SpillsWeightsForALargeBlock) {
   const ModelShape shape = *BuiltInShape("opt-1.3b");
   Machine machine = MachineWith(int64_t{2} << 30, int64_t{100} << 30);
   const Workload work = Requests(256, 32, 64);
-  const Policy policy = DefaultPolicy(shape, machine, work, {}, kNeeds);
+  const Policy policy = DefaultPolicy(MakeModel(shape), machine, work, {}, kNeeds);
   EXPECT_GT(policy.weight_frac[Tier::kDisk], 0.0);
   EXPECT_GE(policy.gpu_batch_size * policy.num_gpu_batches, 64);
-  EXPECT_TRUE(Fits(LayOut(shape, machine, work, policy, kNeeds)));
+  EXPECT_TRUE(Fits(LayOut(MakeModel(shape), machine, work, policy, kNeeds)));
 }
 
 TEST(DefaultPolicyTest, NeverChangesWhatWasGiven) {
@@ -49,8 +51,9 @@ TEST(DefaultPolicyTest, NeverChangesWhatWasGiven) {
   given.gpu_batch_size = 256;
   given.num_gpu_batches = 2;
   given.prefill_chunk = 64;
-  const Policy policy = DefaultPolicy(*BuiltInShape("opt-125m"), MachineWith(int64_t{2} << 30),
-                                      Requests(512, 1000, 1000), given, kNeeds);
+  const Policy policy =
+      DefaultPolicy(MakeModel(*BuiltInShape("opt-125m")), MachineWith(int64_t{2} << 30),
+                    Requests(512, 1000, 1000), given, kNeeds);
   EXPECT_EQ(policy.gpu_batch_size, 256);
   EXPECT_EQ(policy.num_gpu_batches, 2);
   EXPECT_EQ(policy.prefill_chunk, 64);
@@ -63,9 +66,10 @@ TEST(DefaultPolicyTest, SpillsKvWhereTheBlockWasGiven) {
   for (const int64_t rows : {128, 256}) {
     GivenPolicy given;
     given.gpu_batch_size = rows;
-    const Policy policy = DefaultPolicy(shape, machine, Requests(256, 32, 64), given, kNeeds);
+    const Policy policy =
+        DefaultPolicy(MakeModel(shape), machine, Requests(256, 32, 64), given, kNeeds);
     EXPECT_EQ(policy.gpu_batch_size, rows);
-    const Plan plan = LayOut(shape, machine, Requests(256, 32, 64), policy, kNeeds);
+    const Plan plan = LayOut(MakeModel(shape), machine, Requests(256, 32, 64), policy, kNeeds);
     EXPECT_TRUE(Fits(plan));
     EXPECT_EQ(policy.activation_frac[Tier::kCpu], 1.0);
     EXPECT_EQ(policy.prefill_chunk, 512);
@@ -81,8 +85,8 @@ TEST(DefaultPolicyTest, SpillsKvOfABlockThatWouldBeSmall) {
   const ModelShape shape = *BuiltInShape("opt-1.3b");
   Machine machine = MachineWith(420 * kMiB, int64_t{100} << 30);
   const Workload work = Requests(256, 32, 64);
-  const Policy policy = DefaultPolicy(shape, machine, work, {}, kNeeds);
-  EXPECT_TRUE(Fits(LayOut(shape, machine, work, policy, kNeeds)));
+  const Policy policy = DefaultPolicy(MakeModel(shape), machine, work, {}, kNeeds);
+  EXPECT_TRUE(Fits(LayOut(MakeModel(shape), machine, work, policy, kNeeds)));
   EXPECT_GT(policy.kv_frac[Tier::kDisk], 0.0);
   EXPECT_GE(policy.gpu_batch_size * policy.num_gpu_batches, 20);
 }
@@ -92,7 +96,7 @@ TEST(DefaultPolicyTest, TakesAsManyBatchesOfASmallBatchAsFit) {
   const ModelShape shape = *BuiltInShape("opt-1.3b");
   Machine machine = MachineWith(700 * kMiB, int64_t{100} << 30);
   const Workload work = Requests(64, 900, 100);
-  const Policy policy = DefaultPolicy(shape, machine, work, {}, kNeeds);
+  const Policy policy = DefaultPolicy(MakeModel(shape), machine, work, {}, kNeeds);
   EXPECT_LT(policy.gpu_batch_size, 64);
   EXPECT_GE(policy.gpu_batch_size * policy.num_gpu_batches, 64);
 }
@@ -102,8 +106,8 @@ TEST(DefaultPolicyTest, UsesADiskThatIsTooSmallForTheWeights) {
   const ModelShape shape = *BuiltInShape("opt-1.3b");
   Machine machine = MachineWith(2700 * kMiB, int64_t{1} << 30);
   const Workload work = Requests(256, 512, 32);
-  const Policy policy = DefaultPolicy(shape, machine, work, {}, kNeeds);
-  const Plan plan = LayOut(shape, machine, work, policy, kNeeds);
+  const Policy policy = DefaultPolicy(MakeModel(shape), machine, work, {}, kNeeds);
+  const Plan plan = LayOut(MakeModel(shape), machine, work, policy, kNeeds);
   EXPECT_TRUE(Fits(plan));
   EXPECT_GT(policy.gpu_batch_size * policy.num_gpu_batches, 3);
   EXPECT_GT(plan.kv[Tier::kDisk].rows, 0);
@@ -114,15 +118,16 @@ TEST(DefaultPolicyTest, LacksNoMoreThanAnyPlacementInWholeTiers) {
   const ModelShape shape = *BuiltInShape("opt-125m");
   Machine machine = MachineWith(20 * kMiB, int64_t{100} << 30);
   const Workload work = Requests(16, 20, 24);
-  const Policy chosen = DefaultPolicy(shape, machine, work, {}, kNeeds);
-  const int64_t needed = LayOut(shape, machine, work, chosen, kNeeds).PlannedBytes(Tier::kCpu);
+  const Policy chosen = DefaultPolicy(MakeModel(shape), machine, work, {}, kNeeds);
+  const int64_t needed =
+      LayOut(MakeModel(shape), machine, work, chosen, kNeeds).PlannedBytes(Tier::kCpu);
   ASSERT_GT(needed, machine.cap_bytes[Tier::kCpu]);
   machine.cap_bytes[Tier::kCpu] = needed;
-  const Policy given_more = DefaultPolicy(shape, machine, work, {}, kNeeds);
-  EXPECT_TRUE(Fits(LayOut(shape, machine, work, given_more, kNeeds)));
+  const Policy given_more = DefaultPolicy(MakeModel(shape), machine, work, {}, kNeeds);
+  EXPECT_TRUE(Fits(LayOut(MakeModel(shape), machine, work, given_more, kNeeds)));
   machine.cap_bytes[Tier::kCpu] = needed - kMiB;
-  const Policy given_less = DefaultPolicy(shape, machine, work, {}, kNeeds);
-  EXPECT_FALSE(Fits(LayOut(shape, machine, work, given_less, kNeeds)));
+  const Policy given_less = DefaultPolicy(MakeModel(shape), machine, work, {}, kNeeds);
+  EXPECT_FALSE(Fits(LayOut(MakeModel(shape), machine, work, given_less, kNeeds)));
 }
 
 // Of one row there are no 45 %.
@@ -132,8 +137,8 @@ TEST(DefaultPolicyTest, StatesNoShareThatPlacesNothing) {
   machine.device = Tier::kGpu;
   machine.cap_bytes[Tier::kGpu] = 500 * kMiB;
   const Workload work = Requests(256, 1500, 500);
-  const Policy policy = DefaultPolicy(shape, machine, work, {}, kNeeds);
-  const Plan plan = LayOut(shape, machine, work, policy, kNeeds);
+  const Policy policy = DefaultPolicy(MakeModel(shape), machine, work, {}, kNeeds);
+  const Plan plan = LayOut(MakeModel(shape), machine, work, policy, kNeeds);
   for (const Tier tier : kAllTiers) {
     EXPECT_EQ(policy.kv_frac[tier] > 0.0, plan.kv[tier].rows > 0);
     EXPECT_EQ(policy.weight_frac[tier] > 0.0, plan.weight_bytes[tier] > 0);
@@ -218,10 +223,10 @@ TEST(DefaultPolicyTest, FitsWhereverAPlacementInWholeTiersFits) {
   for (const Machine& machine : Machines()) {
     for (const GivenPolicy& given : Shapes()) {
       const bool possible = std::ranges::any_of(WholeTiers(given, machine), [&](const Policy& p) {
-        return Fits(LayOut(shape, machine, work, p, kNeeds));
+        return Fits(LayOut(MakeModel(shape), machine, work, p, kNeeds));
       });
-      const Policy chosen = DefaultPolicy(shape, machine, work, given, kNeeds);
-      const bool fits = Fits(LayOut(shape, machine, work, chosen, kNeeds));
+      const Policy chosen = DefaultPolicy(MakeModel(shape), machine, work, given, kNeeds);
+      const bool fits = Fits(LayOut(MakeModel(shape), machine, work, chosen, kNeeds));
       EXPECT_TRUE(fits || !possible)
           << "gpu " << machine.cap_bytes[Tier::kGpu] << ", cpu " << machine.cap_bytes[Tier::kCpu]
           << ", disk " << machine.cap_bytes[Tier::kDisk] << ", rows "

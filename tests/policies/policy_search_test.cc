@@ -44,10 +44,10 @@ struct Case {
 
 SearchResult Search(const Case& c, const Machine& machine, const GivenPolicy& given = {},
                     const std::vector<StorageChoice>& storage = {StorageChoice{}}) {
-  const ModelShape shape = *BuiltInShape(c.model);
+  const Model model = MakeModel(*BuiltInShape(c.model));
   const Workload work = Rows(c.num_requests > 0 ? c.num_requests : 4096, c.row);
   return SearchPolicies(
-      {shape, machine, work, given, kNeeds, Simulated, storage, c.num_requests == 0});
+      {model, machine, work, given, kNeeds, Simulated, storage, c.num_requests == 0});
 }
 
 constexpr std::array kSixteen = {16};
@@ -71,7 +71,8 @@ TEST(PolicySearch, ThePlannerAcceptsAllItReturns) {
       for (const Candidate& candidate : result.best) {
         const int64_t rows = candidate.policy.gpu_batch_size * candidate.policy.num_gpu_batches;
         const Workload work = Rows(c.num_requests > 0 ? c.num_requests : rows, c.row);
-        EXPECT_NO_THROW(MakePlan(shape, machine, work, candidate.policy, kNeeds)) << c.model;
+        EXPECT_NO_THROW(MakePlan(MakeModel(shape), machine, work, candidate.policy, kNeeds))
+            << c.model;
         EXPECT_GT(candidate.prediction.generated_tokens_per_s, 0.0);
         EXPECT_FALSE(candidate.policy.cpu_attention &&
                      SharesAttention(machine, candidate.policy.kv_frac));
@@ -101,7 +102,7 @@ TEST(PolicySearch, IsAtLeastAsFastAsWhatWasPublished) {
     policy.cpu_attention = true;
     const ModelShape shape = *BuiltInShape("opt-30b");
     const Workload work = Rows(point.batch * point.num_batches, point.row);
-    const Plan plan = LayOut(shape, T4(), work, policy, kNeeds);
+    const Plan plan = LayOut(MakeModel(shape), T4(), work, policy, kNeeds);
     const SearchResult result = Search({"opt-30b", point.row, 0}, T4());
     ASSERT_TRUE(result.feasible());
     EXPECT_THAT(result.best[0].prediction.generated_tokens_per_s,
@@ -155,7 +156,7 @@ TEST(PolicySearch, TriesTheBudgetsThatAreAllowed) {
   GivenPolicy given;
   given.kv = KvPolicy{KvPolicyKind::kH2o, {{0.2, 0}, {}, {}}, {}, 0};
   const std::array<TokenAmount, 3> budgets = {TokenAmount{0.5, 0}, {0.1, 0}, {0.0, 300}};
-  const SearchResult result = SearchPolicies({shape, T4(), work, given, needs, Simulated,
+  const SearchResult result = SearchPolicies({MakeModel(shape), T4(), work, given, needs, Simulated,
                                               StorageChoices(kSixteen, kSixteen, budgets), true});
   ASSERT_TRUE(result.feasible());
   EXPECT_EQ(result.best.front().storage.kv_budget, budgets[1]);
@@ -209,7 +210,7 @@ TEST(PolicySearch, TriesFewerBitsWhereAllowed) {
   const ModelShape shape = *BuiltInShape("opt-30b");
   const RequestShape request = {512, 1024};  // few enough tokens of prompts that bits matter
   const Workload work = Rows(1, request);
-  const SearchResult result = SearchPolicies({shape,
+  const SearchResult result = SearchPolicies({MakeModel(shape),
                                               T4(),
                                               work,
                                               {},
@@ -228,7 +229,8 @@ TEST(PolicySearch, TriesFewerBitsWhereAllowed) {
     ModelShape stored = shape;
     stored.weight_bits = candidate.policy.weight_bits;
     const int64_t rows = candidate.policy.gpu_batch_size * candidate.policy.num_gpu_batches;
-    EXPECT_NO_THROW(MakePlan(stored, T4(), Rows(rows, request), candidate.policy, kNeeds));
+    EXPECT_NO_THROW(
+        MakePlan(MakeModel(stored), T4(), Rows(rows, request), candidate.policy, kNeeds));
   }
 }
 
@@ -264,7 +266,7 @@ TEST(PlacementLp, BeatsEveryPlacementOfAGrid) {
     const Machine machine = RandomMachine(random);
     Policy policy;
     policy.gpu_batch_size = 8;
-    const PlacementLp program(shape, machine, work, policy, kNeeds);
+    const PlacementLp program(MakeModel(shape), machine, work, policy, kNeeds);
     PlacementLp::Limits limits;
     limits.num_batches = 2;
     limits.cap_bytes = machine.cap_bytes;

@@ -22,10 +22,10 @@ using Json = nlohmann::json;
 class TraceLogTest : public testing::Test {
  protected:
   TraceLogTest() {
-    plan_.layers = {{LayerKind::kEmbedding, -1, {}},
-                    {LayerKind::kAttention, 0, {}},
-                    {LayerKind::kMlp, 0, {}},
-                    {LayerKind::kHead, -1, {}}};
+    plan_.layers = {{ComputePart::kEmbedding, -1, {}},
+                    {ComputePart::kAttention, 0, {}},
+                    {ComputePart::kMlp, 0, {}},
+                    {ComputePart::kHead, -1, {}}};
   }
 
   ReportFile File(const std::filesystem::path& path) const { return {"--trace", path, {}}; }

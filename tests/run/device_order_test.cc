@@ -99,14 +99,14 @@ class DeviceOrderTest : public testing::Test {
 
   DeviceOrderTest()
       : shape_(SmallShape()),
-        checkpoint_(MakeDummyCheckpoint(shape_, 1)),
-        map_(ResolveWeights(Layers(shape_), *checkpoint_)),
+        checkpoint_(MakeDummyCheckpoint(MakeModel(shape_), 1)),
+        map_(ResolveWeights(MakeModel(shape_), *checkpoint_)),
         pool_(2),
         convert_(1 << 20),
         reader_(*checkpoint_, map_, NonFiniteWeights::kRefuse, convert_.View({0, convert_.bytes()}),
                 2) {
-    EnsureStore({shape_, "0123456789abcdef", reader_, {}}, folder_ / "weights.store", pool_, {},
-                {});
+    EnsureStore({MakeModel(shape_), "0123456789abcdef", reader_, {}}, folder_ / "weights.store",
+                pool_, {}, {});
   }
 
   Plan MakePlanOf(const Placing& placing, const Shape& block) const {
@@ -128,7 +128,7 @@ class DeviceOrderTest : public testing::Test {
     policy.kv.kind = block.kv;
     policy.kv.budget.kept = {0.4, 0};
     policy.prefill_chunk = 16;
-    return MakePlan(shape_, machine, work, policy, HostDevice().needs());
+    return MakePlan(MakeModel(shape_), machine, work, policy, HostDevice().needs());
   }
 
   Tokens Run(const Plan& plan, Device& device, std::vector<std::string>* failures = nullptr) {
@@ -145,7 +145,8 @@ class DeviceOrderTest : public testing::Test {
     const NoTokenizer tokenizer(shape_.vocab_size);
     BlockBuilder blocks(plan, {&tokenizer, 0});
     RaggedRows job(kNumRows);
-    Engine(plan, mover, *executor, pool_).Run(ZigZag(plan), blocks, job, [](const WorkDone&) {});
+    Engine(plan, mover, *executor, pool_).Run(MakeSchedule(plan), blocks, job, [](const WorkDone&) {
+    });
     if (failures != nullptr) *failures = job.failures;
     return job.tokens;
   }

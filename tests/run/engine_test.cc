@@ -26,10 +26,12 @@ Plan TinyPlan(BatchCapacity batch, int64_t num_batches) {
   plan.shape.num_layers = 2;
   plan.shape.vocab_size = kVocab;
   plan.shape.eos = {96};
-  for (const LayerKind kind : {LayerKind::kEmbedding, LayerKind::kAttention, LayerKind::kMlp,
-                               LayerKind::kAttention, LayerKind::kMlp, LayerKind::kHead}) {
-    plan.layers.push_back({kind, 0, {}});
+  for (const ComputePart part :
+       {ComputePart::kEmbedding, ComputePart::kAttention, ComputePart::kMlp,
+        ComputePart::kAttention, ComputePart::kMlp, ComputePart::kHead}) {
+    plan.layers.push_back({.part = part, .attends = part == ComputePart::kAttention});
   }
+  plan.layers[1].block = plan.layers[2].block = 0;
   plan.layers[3].block = plan.layers[4].block = 1;
   plan.policy.gpu_batch_size = batch.rows;
   plan.policy.num_gpu_batches = num_batches;
@@ -138,7 +140,8 @@ Trace RunJob(const Plan& plan, CountingExecutor& executor, Job& job) {
   const Tiers tiers(plan, {}, device);
   Mover mover(plan, tiers);
   BlockBuilder blocks(plan, {&tokenizer, 0});
-  return Engine(plan, mover, executor, pool).Run(ZigZag(plan), blocks, job, [](const WorkDone&) {});
+  return Engine(plan, mover, executor, pool)
+      .Run(MakeSchedule(plan), blocks, job, [](const WorkDone&) {});
 }
 
 TEST(EngineTest, EveryRowGetsItsOwnTokensForAnyBlockShape) {
@@ -230,7 +233,7 @@ TEST(EngineTest, WalksTheZigZag) {
   ListJob job({MakeRequest(1, 3, 1, 2), MakeRequest(2, 3, 1, 2), MakeRequest(3, 3, 1, 2)});
   CountingExecutor executor(plan);
   RunJob(plan, executor, job);
-  const Schedule schedule = ZigZag(plan);
+  const Schedule schedule = MakeSchedule(plan);
   Cursor expected;
   ASSERT_EQ(executor.cells.size(), 2U * 6 * 3);
   for (const Cursor& cell : executor.cells) {

@@ -121,7 +121,7 @@ Plan MixedPlan(const ModelShape& shape, KvPolicyKind kind, Tier device) {
   policy.num_gpu_batches = kBatches;
   policy.kv.kind = kind;
   policy.kv.budget.kept = {0.5, 0};
-  return MakePlan(shape, machine, work, policy, HostDevice().needs());
+  return MakePlan(MakeModel(shape), machine, work, policy, HostDevice().needs());
 }
 
 using Kinds = std::tuple<RowKind, KvPolicyKind, Tier>;
@@ -133,13 +133,14 @@ TEST_P(SteadyLoopTest, ADecodePassAllocatesNothing) {
   const ModelShape shape = SmallShape();
   const auto [row_kind, kv_kind, computes_on] = GetParam();
   const Plan plan = MixedPlan(shape, kv_kind, computes_on);
-  const auto checkpoint = MakeDummyCheckpoint(shape, 1);
-  const WeightMap map = ResolveWeights(Layers(shape), *checkpoint);
+  const auto checkpoint = MakeDummyCheckpoint(MakeModel(shape), 1);
+  const WeightMap map = ResolveWeights(MakeModel(shape), *checkpoint);
   ThreadPool pool(2);
   const HostArena convert(1 << 20);
   const WeightReader reader(*checkpoint, map, NonFiniteWeights::kRefuse,
                             convert.View({0, convert.bytes()}), 2);
-  EnsureStore({shape, "0123456789abcdef", reader, {}}, folder / "weights.store", pool, {}, {});
+  EnsureStore({MakeModel(shape), "0123456789abcdef", reader, {}}, folder / "weights.store", pool,
+              {}, {});
   DiskOptions disk;
   disk.folder = folder.path();
   disk.store = folder / "weights.store";
@@ -158,7 +159,7 @@ TEST_P(SteadyLoopTest, ADecodePassAllocatesNothing) {
   const int64_t pass_cells = static_cast<int64_t>(plan.layers.size()) * kBatches;
   int64_t num_cells = 0;
   std::array<int64_t, kNewTokens> allocations{};
-  Engine(plan, mover, executor, pool).Run(ZigZag(plan), blocks, job, [&](const WorkDone&) {
+  Engine(plan, mover, executor, pool).Run(MakeSchedule(plan), blocks, job, [&](const WorkDone&) {
     if (++num_cells % pass_cells == 0) {
       allocations[static_cast<std::size_t>(num_cells / pass_cells - 1)] = num_allocations;
     }

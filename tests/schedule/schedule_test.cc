@@ -11,14 +11,20 @@
 namespace spillway {
 namespace {
 
+// The embedding, attention and MLP of each block, the head.
+std::vector<GridLayer> GridOf(int64_t num_blocks, GridOrder order) {
+  std::vector<GridUnit> units = {{-1, false}};
+  for (int64_t block = 0; block < num_blocks; ++block) {
+    units.push_back({block, true});
+    units.push_back({block, false});
+  }
+  units.push_back({-1, false});
+  return MakeGrid(units, order);
+}
+
 Schedule Blocks(int64_t num_blocks, int64_t num_batches, Overlap overlap = Overlap::kOn) {
   Schedule schedule;
-  schedule.layers = {LayerKind::kEmbedding};
-  for (int64_t block = 0; block < num_blocks; ++block) {
-    schedule.layers.push_back(LayerKind::kAttention);
-    schedule.layers.push_back(LayerKind::kMlp);
-  }
-  schedule.layers.push_back(LayerKind::kHead);
+  schedule.layers = GridOf(num_blocks, GridOrder::kByLayer);
   schedule.num_batches = num_batches;
   schedule.overlap = overlap;
   return schedule;
@@ -46,7 +52,7 @@ TEST(ScheduleTest, WalksAsFlexGenDoesBatchThenLayerThenPass) {
 // A batch goes through both layers of a block before the next one does.
 TEST(ScheduleTest, WalksLayersOfABlockThenBatchThenBlockThenPass) {
   Schedule schedule = Blocks(2, 2);
-  schedule.order = GridOrder::kByBlock;
+  schedule.layers = GridOf(2, GridOrder::kByBlock);
   std::vector<std::pair<int64_t, int64_t>> cells;  // layer, batch
   Cursor at;
   for (; at.pass == 0; at = schedule.Next(at)) cells.emplace_back(at.layer, at.batch);
@@ -66,7 +72,7 @@ TEST(ScheduleTest, WalksLayersOfABlockThenBatchThenBlockThenPass) {
   EXPECT_EQ(schedule.num_groups(), 4);
   const std::vector<int64_t> groups = {0, 1, 1, 2, 2, 3};
   for (int64_t layer = 0; layer < schedule.num_layers(); ++layer) {
-    EXPECT_EQ(schedule.GroupOf(layer), groups[static_cast<size_t>(layer)]);
+    EXPECT_EQ(schedule.Layer(layer).group, groups[static_cast<size_t>(layer)]);
   }
 }
 
@@ -92,7 +98,7 @@ void CheckOrder(const Schedule& schedule) {
       const Cursor& cell = task.cell;
       switch (task.kind) {
         case TaskKind::kLoadKv:
-          EXPECT_EQ(schedule.layers[static_cast<size_t>(cell.layer)], LayerKind::kAttention);
+          EXPECT_TRUE(schedule.Layer(cell.layer).attends);
           EXPECT_TRUE(kv_loaded.insert(KeyOf(cell)).second);
           if (cell.pass > 0) {
             EXPECT_TRUE(kv_stored.contains({cell.pass - 1, cell.layer, cell.batch}));
@@ -101,7 +107,7 @@ void CheckOrder(const Schedule& schedule) {
         case TaskKind::kLoadHidden:
           EXPECT_TRUE(hidden_loaded.insert(KeyOf(cell)).second);
           EXPECT_TRUE(hidden_stored.contains({cell.pass, cell.layer - 1, cell.batch}));
-          EXPECT_NE(schedule.GroupOf(cell.layer), schedule.GroupOf(cell.layer - 1));
+          EXPECT_NE(schedule.Layer(cell.layer).group, schedule.Layer(cell.layer - 1).group);
           break;
         case TaskKind::kLoadWeights: {
           int64_t& shares = weight_shares[{cell.pass, cell.layer}];
@@ -112,11 +118,11 @@ void CheckOrder(const Schedule& schedule) {
         case TaskKind::kCompute:
           EXPECT_EQ(cell, at);
           EXPECT_EQ((weight_shares[{at.pass, at.layer}]), schedule.num_batches);
-          if (schedule.layers[static_cast<size_t>(at.layer)] == LayerKind::kAttention) {
+          if (schedule.Layer(at.layer).attends) {
             EXPECT_TRUE(kv_loaded.contains(KeyOf(at)));
           }
           if (schedule.num_batches > 1 && at.layer > 0 &&
-              schedule.GroupOf(at.layer) != schedule.GroupOf(at.layer - 1)) {
+              schedule.Layer(at.layer).group != schedule.Layer(at.layer - 1).group) {
             EXPECT_TRUE(hidden_loaded.contains(KeyOf(at)));
           }
           break;
@@ -142,7 +148,7 @@ TEST(ScheduleTest, LoadsComeAfterTheStoresTheyReadAndBeforeTheComputesThatNeedTh
           schedule.weight_lookahead = lookahead;
           CheckOrder(schedule);
         }
-        schedule.order = GridOrder::kByBlock;
+        schedule.layers = GridOf(blocks, GridOrder::kByBlock);
         CheckOrder(schedule);
       }
     }
@@ -168,7 +174,7 @@ TEST(ScheduleTest, ACellHasFlexGensTasks) {
 // needs is asked for at the attention, and the states leave behind the MLP.
 TEST(ScheduleTest, ABlockHasTheTasksOfOneCell) {
   Schedule schedule = Blocks(2, 3);
-  schedule.order = GridOrder::kByBlock;
+  schedule.layers = GridOf(2, GridOrder::kByBlock);
   schedule.weight_lookahead = 2;
   std::vector<Task> tasks;
   for (const int64_t layer : {3, 4}) {

@@ -1,6 +1,7 @@
 #include "src/store/store.h"
 
 #include "src/store/content_key.h"
+#include "tests/model_util.h"
 #include "tests/store/store_test_util.h"
 
 namespace spillway::testing {
@@ -17,7 +18,7 @@ TEST(Store, KeepsShapeAndBytes) {
     const Store store = OpenStore(temp.path() / "small", mode);
     EXPECT_EQ(ShapeText(store.shape()), ShapeText(SmallShape()));
     EXPECT_EQ(store.content_key(), "0123456789abcdef");
-    EXPECT_EQ(store.MaxTileBytes(), StoreTileBytes(SmallShape()));
+    EXPECT_EQ(store.MaxTileBytes(), StoreTileBytes(MakeModel(SmallShape())));
     ReadWholeStore(store);
   }
 }
@@ -26,7 +27,7 @@ TEST(Store, FindsTheTensorsOfALayer) {
   const TemporaryFolder temp(kMemoryRoot);
   MakeStore(SmallJob(), temp.path() / "small");
   const Store store = OpenStore(temp.path() / "small");
-  const std::vector<LayerSpec> layers = Layers(SmallShape());
+  const std::vector<LayerSpec> layers = LayersOf(SmallShape());
   for (std::size_t layer = 0; layer < layers.size(); ++layer) {
     const int64_t first = store.FirstTensor(static_cast<int64_t>(layer));
     for (std::size_t tensor = 0; tensor < layers[layer].tensors.size(); ++tensor) {
@@ -74,7 +75,7 @@ TEST(StoreTable, EveryBuiltInShapeSurvivesItsText) {
     SCOPED_TRACE(name);
     const ModelShape shape = *BuiltInShape(name);
     if (shape.num_layers > 48) continue;  // 66b and 175b: seconds of JSON under sanitizers
-    StoreTable table = LayOutStore(shape, "key");
+    StoreTable table = LayOutStore(MakeModel(shape), "key");
     int64_t next = 0;
     for (StoredTensorTable& tensor : table.tensors) {
       for (StoredTile& tile : tensor.tiles) {
@@ -85,7 +86,7 @@ TEST(StoreTable, EveryBuiltInShapeSurvivesItsText) {
     }
     EXPECT_EQ(table.weights_bytes, next);
     EXPECT_LT(static_cast<double>(next),
-              1.001 * static_cast<double>(WeightBytes(Layers(shape))) + 1e6);
+              1.001 * static_cast<double>(WeightBytes(MakeModel(shape))) + 1e6);
     const StoreTable read = ParseStoreTable(StoreTableText(table));
     EXPECT_EQ(ShapeText(read.shape), ShapeText(shape));
     for (std::size_t at = 0; at < table.tensors.size(); ++at) {

@@ -41,7 +41,7 @@ inline void FillRows(const StoredTensorTable& tensor, RowRange rows, std::span<s
 
 inline StoreJob SmallJob() {
   StoreJob job;
-  job.shape = SmallShape();
+  job.model = MakeModel(SmallShape());
   job.content_key = "0123456789abcdef";
   job.fill = FillRows;
   return job;
@@ -49,7 +49,7 @@ inline StoreJob SmallJob() {
 
 inline void MakeStore(const StoreJob& job, const std::filesystem::path& folder,
                       const std::string& faults = "") {
-  const BlockMemory staging(2 * StoreTileBytes(job.shape));
+  const BlockMemory staging(2 * StoreTileBytes(job.model));
   DiskQueue queue(MakeBackend(DiskBackendKind::kAuto, {}, faults));
   WriteStore(job, folder, queue, staging.all());
 }

@@ -27,7 +27,7 @@ class WriteStoreTest : public ::testing::Test {
 
 TEST_F(WriteStoreTest, OneTileOfStagingIsEnough) {
   const StoreJob job = SmallJob();
-  const BlockMemory staging(StoreTileBytes(job.shape));
+  const BlockMemory staging(StoreTileBytes(job.model));
   DiskQueue queue(MakeBackend(DiskBackendKind::kThreads, {}, ""));
   WriteStore(job, store().string() + "/", queue, staging.all());
   ExpectGood();
@@ -76,7 +76,7 @@ TEST_F(WriteStoreTest, ALostWriteIsFoundByTheReader) {
 
 TEST_F(WriteStoreTest, NoSpaceIsKnownBeforeTheFirstByte) {
   StoreJob job = SmallJob();
-  job.shape = *BuiltInShape("opt-175b");  // 350 GB
+  job.model = MakeModel(*BuiltInShape("opt-175b"));  // 350 GB
   job.fill = [](const auto&, RowRange, std::span<std::byte>) { FAIL() << "asked for rows"; };
   const TemporaryFolder small(kMemoryRoot);
   ExpectDiskError(ErrorCode::kDiskSpace, "weights.bin: needs",
@@ -146,7 +146,7 @@ TEST_F(WriteStoreTest, ManyConvertersMakeOneStore) {
     threads.emplace_back([&] {
       try {
         // No rings: ThreadSanitizer does not see that one is unmapped before the next is mapped.
-        const BlockMemory staging(StoreTileBytes(SmallShape()));
+        const BlockMemory staging(StoreTileBytes(MakeModel(SmallShape())));
         DiskQueue queue(MakeBackend(DiskBackendKind::kThreads, {}, ""));
         WriteStore(SmallJob(), store(), queue, staging.all());
         ++made;

@@ -1,0 +1,183 @@
+// Layer: what one schedulable layer of a network computes, as data: its tensors, and a short
+// program of operations on named buffers. Families write it (src/model/families); the plan sizes
+// buffers from it, the cost model counts it, executors interpret it (src/compute/layer_runner.h).
+// Plain values; any thread.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "spillway/compute_part.h"
+#include "spillway/dtype.h"
+
+namespace spillway {
+
+// Rows of a published tensor that hold one of ours: row r is row first_row + r there; of a
+// transposed matrix, column first_row + r.
+struct TensorSource {
+  std::string name;  // without the leading "model."
+  int64_t first_row = 0;
+  int64_t num_rows = 0;     // of the published tensor; 0: as many as ours
+  bool transposed = false;  // published as [cols, num_rows]
+
+  bool operator==(const TensorSource&) const = default;
+};
+
+// A tensor that the model needs. Matrices are [rows, cols], row-major, one row per output feature;
+// vectors have cols == 1 and are held in fp32.
+struct TensorSpec {
+  std::string name;  // unique in the model; a store calls it so
+  int64_t rows = 0;
+  int64_t cols = 1;
+  DType dtype = DType::kF16;  // as held in memory
+  // Where a checkpoint may have it under another name or as a part; the first that is there counts.
+  std::vector<TensorSource> sources = {};
+
+  bool is_vector() const { return dtype == DType::kF32; }
+  int64_t row_bytes() const { return RowBytes(dtype, cols); }
+  int64_t bytes() const { return rows * row_bytes(); }
+  // The least that can be read or made by itself: an element, or a row of groups.
+  int64_t unit_elements() const { return IsQuantised(dtype) ? cols : 1; }
+  int64_t unit_bytes() const { return IsQuantised(dtype) ? row_bytes() : DTypeBytes(dtype); }
+};
+
+// A tensor by its layer in the model and its number in that layer. Layers may use each other's: a
+// tied head multiplies with the embedding's table.
+struct TensorRef {
+  int32_t layer = -1;
+  int32_t index = -1;
+
+  constexpr bool exists() const { return layer >= 0; }
+  bool operator==(const TensorRef&) const = default;
+};
+inline constexpr TensorRef kNoTensor = {};
+
+// Buffers of a layer's program, fp32 [tokens, width]. Between layers only the hidden states last.
+enum class Buf : uint8_t {
+  kHidden,    // [hidden]: the states; in the head, of the tokens whose logits are wanted
+  kNormed,    // [hidden]
+  kQkv,       // [q | k | v]: heads side by side
+  kAttended,  // [q]
+  kInner,     // [ffn]
+  kEmbedded,  // [embed]: embeddings that are projected to the states, or states to them
+  kLogits,    // [vocab]
+};
+inline constexpr std::size_t kNumBufs = 7;
+
+// One T for each buffer.
+template <typename T>
+struct PerBuf {
+  std::array<T, kNumBufs> values{};
+
+  constexpr T& operator[](Buf buf) { return values[static_cast<std::size_t>(buf)]; }
+  constexpr const T& operator[](Buf buf) const { return values[static_cast<std::size_t>(buf)]; }
+};
+
+// Columns of a buffer from `begin` on.
+struct Columns {
+  Buf buf = Buf::kHidden;
+  int64_t begin = 0;
+};
+
+enum class Activation { kNone, kRelu, kGelu, kGeluTanh };
+
+enum class GatherIds { kTokens, kPositions };
+enum class Update { kSet, kAdd };
+
+// y = or += rows first_row + id of the table, one for each token.
+struct Gather {
+  TensorRef table;
+  GatherIds ids = GatherIds::kTokens;
+  int64_t first_row = 0;
+  Buf y = Buf::kHidden;
+  Update update = Update::kSet;
+};
+
+enum class NormKind { kLayer, kRms };
+
+// y = norm(x) * (weight_offset + weight) + bias; without tensors norm(x) alone. x and y may be one.
+struct Norm {
+  Buf x = Buf::kHidden;
+  Buf y = Buf::kNormed;
+  TensorRef weight;
+  TensorRef bias;
+  NormKind kind = NormKind::kLayer;
+  float epsilon = 0.0F;
+  float weight_offset = 0.0F;
+  std::optional<Buf> plus = {};  // added to y
+};
+
+// y = activation(x weight' + bias) [* times] [+ plus].
+struct Linear {
+  Buf x = Buf::kNormed;
+  Columns y;
+  TensorRef weight;
+  TensorRef bias = {};
+  Activation activation = Activation::kNone;
+  std::optional<Buf> times = {};
+  std::optional<Buf> plus = {};
+};
+
+enum class RopePairs { kHalves, kNeighbours };  // of the first `dims` of a head
+
+// Rotary positions: pair i turns by position * theta^(-2i / dims).
+struct Rope {
+  double theta = 10000.0;
+  int64_t dims = 0;
+  RopePairs pairs = RopePairs::kHalves;
+};
+
+// Heads side by side in `x` are turned by their token's position.
+struct Rotate {
+  Columns x;
+  int64_t num_heads = 0;
+  Rope rope;
+};
+
+// Each head of `x` is normed by itself (RMS), with one weight [head_dim] for all.
+struct HeadNorm {
+  Columns x;
+  int64_t num_heads = 0;
+  TensorRef weight;
+  float epsilon = 0.0F;
+  float weight_offset = 0.0F;
+};
+
+// y = softmax(soft_cap(scale q k')) v over what the row's KV cache holds; the new k and v go there.
+struct Attend {
+  Buf qkv = Buf::kQkv;
+  Buf y = Buf::kAttended;
+  float scale = 0.0F;
+  int64_t window = 0;     // tokens that a token sees, itself included; 0: all before it
+  float soft_cap = 0.0F;  // 0: none
+};
+
+using Op = std::variant<Gather, Norm, Linear, Rotate, HeadNorm, Attend>;
+
+// The unit of the schedule: weights are loaded by layer. `ops` run in this order.
+struct LayerSpec {
+  ComputePart part = ComputePart::kEmbedding;
+  int64_t block = -1;  // decoder layer of the model, from 0; -1: embedding and head
+  std::vector<TensorSpec> tensors = {};
+  std::vector<Op> ops = {};
+};
+
+// Whether a program reads and extends the KV cache.
+inline bool Attends(const std::vector<Op>& ops) {
+  return std::ranges::any_of(ops, [](const Op& op) { return std::holds_alternative<Attend>(op); });
+}
+
+// The attention of a program. Requires: Attends(ops).
+const Attend& AttendOf(const std::vector<Op>& ops);
+
+// The buffers that a program names, and the tensors, absent ones left out; some more than once.
+std::vector<Buf> BufsOf(const std::vector<Op>& ops);
+std::vector<TensorRef> TensorsOf(const std::vector<Op>& ops);
+
+}  // namespace spillway

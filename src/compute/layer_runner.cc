@@ -1,0 +1,161 @@
+#include "src/compute/layer_runner.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+#include "spillway/error.h"
+
+namespace spillway {
+namespace {
+
+struct MissingKernel {
+  std::string_view operator()(const Gather&) const { return {}; }
+  std::string_view operator()(const Norm& norm) const {
+    if (norm.kind != NormKind::kLayer) return "RMSNorm";
+    if (norm.weight_offset != 0.0F) return "norms with an offset";
+    return norm.plus ? "a norm behind a residual" : std::string_view();
+  }
+  std::string_view operator()(const Linear& linear) const {
+    return linear.times ? "gated products" : std::string_view();
+  }
+  std::string_view operator()(const Rotate&) const { return "rotary positions"; }
+  std::string_view operator()(const HeadNorm&) const { return "norms of heads"; }
+  std::string_view operator()(const Attend& attend) const {
+    if (attend.window != 0) return "windows of attention";
+    return attend.soft_cap != 0.0F ? "soft caps" : std::string_view();
+  }
+};
+
+void RefuseWhatHasNoKernel(const Plan& plan) {
+  for (const PlannedLayer& layer : plan.layers) {
+    for (const Op& op : layer.ops) {
+      const std::string_view missing = std::visit(MissingKernel{}, op);
+      if (missing.empty()) continue;
+      throw Error(ErrorCode::kModelUnsupported,
+                  fmt::format("{}: its layers need {}, which this version does not compute; choose "
+                              "another model",
+                              Printable(plan.shape.name), missing));
+    }
+  }
+}
+
+// Products of one call: the same x and activation, and no result is what another one reads.
+bool GoTogether(const Linear& first, const Linear& next) {
+  return next.x == first.x && next.activation == first.activation && first.y.buf != first.x &&
+         next.y.buf != next.x && next.plus != first.y.buf && next.times != first.y.buf;
+}
+
+std::size_t NumTogether(std::span<const Op> ops) {
+  const auto& first = std::get<Linear>(ops.front());
+  const auto other = std::ranges::find_if(ops.subspan(1), [&](const Op& op) {
+    const auto* next = std::get_if<Linear>(&op);
+    return next == nullptr || !GoTogether(first, *next);
+  });
+  return static_cast<std::size_t>(other - ops.begin());
+}
+
+Rows RowsOf(Buf buf, const ProgramInput& input, OpSet& device) {
+  return buf == Buf::kHidden ? input.hidden : device.At(buf);
+}
+
+}  // namespace
+
+LayerRunner::LayerRunner(const Plan& plan, const Arena& device) : plan_(plan), device_(device) {
+  RefuseWhatHasNoKernel(plan);
+  std::size_t most = 0;
+  for (const PlannedLayer& layer : plan.layers) {
+    std::size_t pieces = 0;
+    for (const Op& op : layer.ops) {
+      if (const auto* linear = std::get_if<Linear>(&op))
+        pieces += Tensor(linear->weight).tiles.size();
+    }
+    most = std::max(most, pieces);
+  }
+  pieces_.reserve(most);
+}
+
+void LayerRunner::RunOps(std::span<const Op> ops, const ProgramInput& input, OpSet& device) {
+  while (!ops.empty()) {
+    std::size_t count = 1;
+    if (const auto* gather = std::get_if<Gather>(&ops.front())) {
+      RunGather(*gather, input, device);
+    } else if (const auto* norm = std::get_if<Norm>(&ops.front())) {
+      RunNorm(*norm, input, device);
+    } else {
+      count = NumTogether(ops);
+      RunProducts(ops.first(count), input, device);
+    }
+    ops = ops.subspan(count);
+  }
+}
+
+void LayerRunner::RunGather(const Gather& gather, const ProgramInput& input, OpSet& device) {
+  const bool by_token = gather.ids == GatherIds::kTokens;
+  device.Gather({gather.table, Tensor(gather.table), by_token ? input.tokens : input.positions,
+                 gather.first_row, RowsOf(gather.y, input, device), gather.update});
+}
+
+void LayerRunner::RunNorm(const Norm& norm, const ProgramInput& input, OpSet& device) {
+  const Rows x = RowsOf(norm.x, input, device);
+  const Rows y = RowsOf(norm.y, input, device);
+  kernels::LayerNormArgs args;
+  args.x = x.data;
+  args.x_stride = x.stride;
+  args.y = y.data;
+  args.y_stride = y.stride;
+  args.rows = input.rows;
+  args.cols = WidthOf(plan_.shape, norm.x);
+  args.weight = Vector(norm.weight);
+  args.bias = Vector(norm.bias);
+  args.epsilon = norm.epsilon;
+  device.Norm(args);
+}
+
+void LayerRunner::RunProducts(std::span<const Op> linears, const ProgramInput& input,
+                              OpSet& device) {
+  pieces_.clear();
+  for (const Op& op : linears) AddPieces(std::get<Linear>(op), input, device);
+  const auto& first = std::get<Linear>(linears.front());
+  const Rows x = RowsOf(first.x, input, device);
+  kernels::MatmulArgs args;
+  args.x = x.data;
+  args.x_stride = x.stride;
+  args.rows = input.rows;
+  args.in = Tensor(first.weight).spec.cols;
+  args.activation = first.activation;
+  args.pieces = pieces_;
+  device.Multiply(args);
+}
+
+// One for each run of tiles that lie one behind the other: of disk each tile is read by itself, and
+// a tensor's are staged together.
+void LayerRunner::AddPieces(const Linear& linear, const ProgramInput& input, OpSet& device) {
+  const PlannedTensor& weight = Tensor(linear.weight);
+  const float* bias = Vector(linear.bias);
+  const Rows y = RowsOf(linear.y.buf, input, device);
+  const Rows plus = linear.plus ? RowsOf(*linear.plus, input, device) : Rows{};
+  int64_t end = -1;  // of the piece before
+  for (const WeightTile& tile : weight.tiles) {
+    const int64_t tile_rows = tile.row_end - tile.row_begin;
+    const Region place = {tile.place, TileBytes(weight.spec, tile)};
+    const bool continues = place.offset == end;
+    end = place.offset + place.bytes;
+    if (continues) {
+      pieces_.back().num_out += tile_rows;
+      continue;
+    }
+    const int64_t column = linear.y.begin + tile.row_begin;
+    pieces_.push_back({device_.As<std::byte>(place), weight.spec.dtype, tile_rows,
+                       bias == nullptr ? nullptr : bias + tile.row_begin, y.data + column, y.stride,
+                       plus.data == nullptr ? nullptr : plus.data + column, plus.stride});
+  }
+}
+
+const float* LayerRunner::Vector(TensorRef ref) const {
+  if (!ref.exists()) return nullptr;
+  const PlannedTensor& tensor = Tensor(ref);
+  return device_.As<float>({tensor.tiles[0].place, tensor.spec.bytes()});
+}
+
+}  // namespace spillway

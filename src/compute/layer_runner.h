@@ -1,0 +1,115 @@
+// LayerRunner: interprets a layer's program (include/spillway/layer.h) for rows of tokens: finds
+// tensors where the plan placed them, gives neighbouring products of the same x to one call, and
+// asks a device's OpSet for each operation. The same for every executor.
+// Thread rule: one thread. Allocates nothing once it is made.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <variant>
+#include <vector>
+
+#include "kernels/matmul/matmul.h"
+#include "kernels/rows/layer_norm.h"
+#include "spillway/layer.h"
+#include "spillway/plan.h"
+#include "src/compute/reference_keys.h"
+#include "src/memory/arena.h"
+
+namespace spillway {
+
+// Activations [rows, cols] with the floats from one row to the next.
+struct Rows {
+  float* data = nullptr;
+  int64_t stride = 0;
+};
+
+// y = or += rows of `table`, which may lie in pieces, one for each id.
+struct TableGather {
+  TensorRef ref;
+  const PlannedTensor& table;
+  std::span<const int32_t> ids;
+  int64_t first_row = 0;
+  Rows y;
+  Update update = Update::kSet;
+};
+
+// What a device does. Pointers and spans are to its memory; it may return before it is done, as
+// long as operations run in the order of the calls.
+class OpSet {
+ public:
+  virtual ~OpSet() = default;
+
+  // Where a buffer other than the hidden states lies.
+  virtual Rows At(Buf buf) = 0;
+  virtual void Gather(const TableGather& gather) = 0;
+  virtual void Norm(const kernels::LayerNormArgs& args) = 0;
+  virtual void Multiply(const kernels::MatmulArgs& args) = 0;
+};
+
+// What a program is run for: tokens whose states are `hidden`. Ids are looked at by Gather alone.
+struct ProgramInput {
+  Rows hidden;
+  int64_t rows = 0;
+  std::span<const int32_t> tokens = {};
+  std::span<const int32_t> positions = {};
+
+  ProgramInput Part(int64_t begin, int64_t count) const {
+    const auto first = static_cast<std::size_t>(begin);
+    const auto size = static_cast<std::size_t>(count);
+    return {{hidden.data + begin * hidden.stride, hidden.stride},
+            count,
+            tokens.empty() ? tokens : tokens.subspan(first, size),
+            positions.empty() ? positions : positions.subspan(first, size)};
+  }
+};
+
+class LayerRunner {
+ public:
+  // `device` is the arena of plan.device(). Lifetime: plan and arena outlive the runner.
+  // Throws: Error kModelUnsupported: a program names what no kernel computes.
+  LayerRunner(const Plan& plan, const Arena& device);
+
+  // All of the layer's operations; `attend(const Attend&)` does the attention.
+  template <typename F>
+  void Run(const PlannedLayer& layer, const ProgramInput& input, OpSet& device, F attend) {
+    std::span<const Op> ops(layer.ops);
+    while (!ops.empty()) {
+      const auto at = std::ranges::find_if(
+          ops, [](const Op& op) { return std::holds_alternative<Attend>(op); });
+      const auto count = static_cast<std::size_t>(at - ops.begin());
+      RunOps(ops.first(count), input, device);
+      if (at == ops.end()) return;
+      attend(std::get<Attend>(*at));
+      ops = ops.subspan(count + 1);
+    }
+  }
+
+  // The reference prompt through a layer, in chunks as any prompt; `attend(op, begin, rows)`.
+  // `all`: of the whole prompt, as the device addresses it. The head has nothing to do with it.
+  template <typename F>
+  void RunReference(const PlannedLayer& layer, const ProgramInput& all, OpSet& device, F attend) {
+    if (layer.part == ComputePart::kHead) return;
+    for (int64_t begin = 0; begin < all.rows; begin += plan_.workspace.chunk_tokens) {
+      const int64_t rows = std::min(plan_.workspace.chunk_tokens, all.rows - begin);
+      Run(layer, all.Part(begin, rows), device, [&](const Attend& op) { attend(op, begin, rows); });
+    }
+  }
+
+ private:
+  void RunOps(std::span<const Op> ops, const ProgramInput& input, OpSet& device);
+  void RunGather(const Gather& gather, const ProgramInput& input, OpSet& device);
+  void RunNorm(const Norm& norm, const ProgramInput& input, OpSet& device);
+  void RunProducts(std::span<const Op> linears, const ProgramInput& input, OpSet& device);
+  void AddPieces(const Linear& linear, const ProgramInput& input, OpSet& device);
+
+  const PlannedTensor& Tensor(TensorRef ref) const { return plan_.Tensor(ref); }
+  const float* Vector(TensorRef ref) const;  // null: there is none
+
+  const Plan& plan_;
+  const Arena& device_;
+  std::vector<kernels::MatmulPiece> pieces_;  // of one call
+};
+
+}  // namespace spillway

@@ -1,0 +1,20 @@
+#include "src/model/families/families.h"
+
+#include <algorithm>
+#include <array>
+
+namespace spillway {
+namespace {
+
+constexpr std::array kFamilies = {&kOpt};
+
+}  // namespace
+
+std::span<const Family* const> Families() { return kFamilies; }
+
+const Family* FindFamily(std::string_view model_type) {
+  const auto found = std::ranges::find(kFamilies, model_type, &Family::model_type);
+  return found == kFamilies.end() ? nullptr : *found;
+}
+
+}  // namespace spillway

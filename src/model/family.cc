@@ -1,0 +1,44 @@
+#include "src/model/family.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
+#include <utility>
+
+#include "spillway/error.h"
+
+namespace spillway {
+
+std::string SupportedFamilies() {
+  std::vector<std::string> names;
+  for (const Family* family : Families())
+    names.push_back(fmt::format("\"{}\"", family->model_type));
+  return fmt::format("{} {}", names.size() == 1 ? "is" : "are", fmt::join(names, ", "));
+}
+
+Activation ReadActivation(const JsonNode& config, std::string_view key, std::string_view fallback) {
+  constexpr std::array<std::pair<std::string_view, Activation>, 5> kNames = {{
+      {"relu", Activation::kRelu},
+      {"gelu", Activation::kGelu},
+      {"gelu_new", Activation::kGeluTanh},
+      {"gelu_fast", Activation::kGeluTanh},
+      {"gelu_pytorch_tanh", Activation::kGeluTanh},
+  }};
+  const std::string found = config.Text(key, fallback);
+  for (const auto& [name, activation] : kNames) {
+    if (name == found) return activation;
+  }
+  throw Error(ErrorCode::kModelUnsupported,
+              fmt::format("{}: \"{}\" is \"{}\", supported are relu, gelu, gelu_new, gelu_fast and "
+                          "gelu_pytorch_tanh; choose another model",
+                          Printable(config.origin().name), key, Printable(found, 40)));
+}
+
+int64_t EvenHeadDim(const JsonNode& config, const ModelShape& shape) {
+  if (shape.hidden_size % shape.num_heads == 0) return shape.hidden_size / shape.num_heads;
+  config.Refuse(fmt::format("\"hidden_size\" {} is not a multiple of \"num_attention_heads\" {}",
+                            shape.hidden_size, shape.num_heads));
+}
+
+}  // namespace spillway

@@ -1,0 +1,59 @@
+// Family: all that is known of one kind of model: what its config.json says, what its layers
+// compute, which sizes are built in. One file each in src/model/families. Plain values; any thread.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "spillway/model.h"
+#include "src/base/json_node.h"
+
+namespace spillway {
+
+class ModelBuilder;
+
+struct Family {
+  std::string_view model_type;  // as in config.json
+
+  // Sizes and switches; token ids, dtype and name are the caller's. Throws: Error
+  // kModelInconsistent, kModelUnsupported.
+  ModelShape (*read)(const JsonNode& config);
+
+  // Adds the layers in execution order. Requires: a shape of this family.
+  void (*add_layers)(const ModelShape& shape, ModelBuilder& model);
+
+  // Built-in sizes, for plans and dummy weights.
+  std::vector<ModelShape> (*sizes)();
+
+  // Token ids where config.json has none: transformers' defaults.
+  TokenId bos = -1;
+  TokenId eos = -1;
+  TokenId pad = -1;
+};
+
+// By model_type.
+std::span<const Family* const> Families();
+
+// Null when there is none of that type.
+const Family* FindFamily(std::string_view model_type);
+
+// For messages: "are \"gpt2\", \"opt\"".
+std::string SupportedFamilies();
+
+// Far above any published model, and low enough that no product of two of them leaves 64 bits.
+inline constexpr IntegerRange kLayerRange = {1, 4096};
+inline constexpr IntegerRange kSizeRange = {1, 1 << 20};
+inline constexpr IntegerRange kFfnRange = {1, 1 << 23};
+inline constexpr IntegerRange kHeadRange = {1, 1 << 16};
+inline constexpr IntegerRange kVocabRange = {1, 1 << 24};
+inline constexpr IntegerRange kPositionRange = {1, 1 << 24};
+
+// "relu", "gelu", "gelu_new", ... under `key`. Throws: Error kModelUnsupported.
+Activation ReadActivation(const JsonNode& config, std::string_view key, std::string_view fallback);
+
+// hidden_size / num_heads. Throws: Error kModelInconsistent: it is no whole number.
+int64_t EvenHeadDim(const JsonNode& config, const ModelShape& shape);
+
+}  // namespace spillway

@@ -1,0 +1,64 @@
+#include "spillway/layer.h"
+
+namespace spillway {
+namespace {
+
+struct OpBufs {
+  std::vector<Buf>& bufs;
+
+  void operator()(const Gather& gather) { bufs.push_back(gather.y); }
+  void operator()(const Norm& norm) {
+    bufs.insert(bufs.end(), {norm.x, norm.y});
+    if (norm.plus) bufs.push_back(*norm.plus);
+  }
+  void operator()(const Linear& linear) {
+    bufs.insert(bufs.end(), {linear.x, linear.y.buf});
+    if (linear.times) bufs.push_back(*linear.times);
+    if (linear.plus) bufs.push_back(*linear.plus);
+  }
+  void operator()(const Rotate& rotate) { bufs.push_back(rotate.x.buf); }
+  void operator()(const HeadNorm& norm) { bufs.push_back(norm.x.buf); }
+  void operator()(const Attend& attend) { bufs.insert(bufs.end(), {attend.qkv, attend.y}); }
+};
+
+struct OpTensors {
+  std::vector<TensorRef>& tensors;
+
+  void operator()(const Gather& gather) { Add(gather.table); }
+  void operator()(const Norm& norm) {
+    Add(norm.weight);
+    Add(norm.bias);
+  }
+  void operator()(const Linear& linear) {
+    Add(linear.weight);
+    Add(linear.bias);
+  }
+  void operator()(const HeadNorm& norm) { Add(norm.weight); }
+  void operator()(const Rotate&) {}
+  void operator()(const Attend&) {}
+
+  void Add(TensorRef ref) {
+    if (ref.exists()) tensors.push_back(ref);
+  }
+};
+
+}  // namespace
+
+const Attend& AttendOf(const std::vector<Op>& ops) {
+  return std::get<Attend>(
+      *std::ranges::find_if(ops, [](const Op& op) { return std::holds_alternative<Attend>(op); }));
+}
+
+std::vector<Buf> BufsOf(const std::vector<Op>& ops) {
+  std::vector<Buf> bufs;
+  for (const Op& op : ops) std::visit(OpBufs{bufs}, op);
+  return bufs;
+}
+
+std::vector<TensorRef> TensorsOf(const std::vector<Op>& ops) {
+  std::vector<TensorRef> tensors;
+  for (const Op& op : ops) std::visit(OpTensors{tensors}, op);
+  return tensors;
+}
+
+}  // namespace spillway

@@ -1,0 +1,32 @@
+#include "src/model/model_builder.h"
+
+#include <utility>
+
+namespace spillway {
+
+void ModelBuilder::BeginLayer(ComputePart part, int64_t block) {
+  model_.layers.push_back({part, block, {}, {}});
+}
+
+TensorRef ModelBuilder::Matrix(std::string name, int64_t rows, int64_t cols,
+                               std::vector<TensorSource> sources) {
+  return AddTensor({std::move(name), rows, cols, MatrixDType(model_.shape), std::move(sources)});
+}
+
+TensorRef ModelBuilder::Positions(std::string name, int64_t rows, int64_t cols) {
+  return AddTensor({std::move(name), rows, cols, model_.shape.dtype});
+}
+
+TensorRef ModelBuilder::Vector(std::string name, int64_t rows, std::vector<TensorSource> sources) {
+  return AddTensor({std::move(name), rows, 1, DType::kF32, std::move(sources)});
+}
+
+TensorRef ModelBuilder::AddTensor(TensorSpec spec) {
+  std::vector<TensorSpec>& tensors = model_.layers.back().tensors;
+  tensors.push_back(std::move(spec));
+  return {static_cast<int32_t>(model_.layers.size() - 1), static_cast<int32_t>(tensors.size() - 1)};
+}
+
+void ModelBuilder::Add(Op op) { model_.layers.back().ops.push_back(std::move(op)); }
+
+}  // namespace spillway

@@ -1,0 +1,38 @@
+// ModelBuilder: writes a family's layers: tensors and the operations on them, layer by layer.
+// Thread rule: one thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "spillway/model.h"
+
+namespace spillway {
+
+class ModelBuilder {
+ public:
+  explicit ModelBuilder(ModelShape shape) : model_{std::move(shape), {}} {}
+
+  // What follows belongs to a new layer.
+  void BeginLayer(ComputePart part, int64_t block = -1);
+
+  // Tensors of the current layer, in the order in which a store keeps them.
+  TensorRef Matrix(std::string name, int64_t rows, int64_t cols,
+                   std::vector<TensorSource> sources = {});
+  // A table that is never quantised: learned positions are few, and their errors would add to
+  // every token's state.
+  TensorRef Positions(std::string name, int64_t rows, int64_t cols);
+  TensorRef Vector(std::string name, int64_t rows, std::vector<TensorSource> sources = {});
+
+  // The next operation of the current layer.
+  void Add(Op op);
+
+  Model Take() { return std::move(model_); }
+
+ private:
+  TensorRef AddTensor(TensorSpec spec);
+
+  Model model_;
+};
+
+}  // namespace spillway
