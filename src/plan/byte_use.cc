@@ -23,8 +23,7 @@ PerTier<UsedBytes> BytesByUse(const Plan& plan) {
   used[Tier::kCpu][ByteUse::kTables] = plan.table_bytes;
   // The last of the device's arena; its buffers share their place, so that their sizes do not add
   // up to it. Rings exist only where the device's arena is not the CPU's.
-  device[ByteUse::kWorkspace] =
-      plan.arena_bytes[plan.device()] - plan.workspace.buffers[Buf::kNormed].offset;
+  device[ByteUse::kWorkspace] = plan.arena_bytes[plan.device()] - plan.workspace.matmul.offset;
   for (const Tier tier : kAllTiers) {
     const auto& values = used[tier].values;
     used[tier][ByteUse::kPadding] =

@@ -348,37 +348,46 @@ int64_t MatmulBytes(const Plan& plan, const KernelNeeds& needs, int64_t chunk_to
   return bytes;
 }
 
-// fp32 [rows, width] of a buffer.
-int64_t BufferBytes(const Plan& plan, Buf buf, int64_t rows) {
-  return rows * WidthOf(plan.shape, buf) * int64_t{sizeof(float)};
+// Each buffer behind those placed before it that some layer uses together with it.
+void PlaceBuffers(const Plan& plan, WorkspacePlan& work, Cursor64& arena) {
+  PerBuf<int64_t> bytes;
+  std::array<PerBuf<bool>, kNumBufs> together{};
+  for (const PlannedLayer& layer : plan.layers) {
+    const bool gathers_states = layer.part == ComputePart::kHead;
+    const std::vector<Buf> bufs = BufsOf(layer.ops);
+    for (const Buf buf : bufs) {
+      if (buf == Buf::kHidden && !gathers_states) continue;
+      bytes[buf] = std::max(bytes[buf], BufferRows(plan, layer, work.chunk_tokens) *
+                                            WidthOf(plan.shape, buf) * int64_t{sizeof(float)});
+      for (const Buf other : bufs) together[static_cast<std::size_t>(buf)][other] = true;
+    }
+  }
+  const int64_t begin = arena.end();
+  int64_t end = begin;
+  for (std::size_t at = 0; at < kNumBufs; ++at) {
+    int64_t offset = begin;
+    for (std::size_t before = 0; before < at; ++before) {
+      const Region& other = work.buffers.values[before];
+      if (together[at].values[before])
+        offset = std::max(offset, other.offset + RoundUp(other.bytes, kAlignBytes));
+    }
+    work.buffers.values[at] = {offset, bytes.values[at]};
+    end = std::max(end, offset + RoundUp(bytes.values[at], kAlignBytes));
+  }
+  arena.Take(end - begin);
 }
 
 WorkspacePlan PlaceWorkspace(const Plan& plan, const KernelNeeds& needs, Cursor64& arena) {
   WorkspacePlan work;
   work.chunk_tokens = std::clamp<int64_t>(plan.policy.prefill_chunk, 1,
                                           std::max(plan.batch.prompt_tokens, plan.batch.rows));
-  const int64_t tokens = std::max(work.chunk_tokens, plan.batch.logits);
-  // The states that the head gathers are where others have normed ones.
-  PerBuf<Region>& buffers = work.buffers;
-  buffers[Buf::kNormed] = arena.Take(
-      std::max(BufferBytes(plan, Buf::kNormed, tokens), BufferBytes(plan, Buf::kEmbedded, tokens)));
-  buffers[Buf::kHidden] = buffers[Buf::kNormed];
   work.matmul = arena.Take(MatmulBytes(plan, needs, work.chunk_tokens));
   const bool evicts = plan.policy.kv.evicts();
   work.attention = arena.Take((evicts ? needs.eviction_bytes : needs.attention_bytes)(
       RoundUp(plan.longest.slots() + 1, KvBlockSlots(plan.policy.kv_bits)), plan.shape.head_dim,
       plan.machine.num_threads));
   if (evicts || plan.AttendsBeside()) work.prompt = PlacePromptKv(plan, work.chunk_tokens, arena);
-  // Attention, MLP, embedding and head never run at the same time: they share what follows.
-  Cursor64 attention(arena.end());
-  buffers[Buf::kQkv] = attention.Take(BufferBytes(plan, Buf::kQkv, work.chunk_tokens));
-  buffers[Buf::kAttended] = attention.Take(BufferBytes(plan, Buf::kAttended, work.chunk_tokens));
-  Cursor64 mlp(arena.end());
-  buffers[Buf::kInner] = mlp.Take(BufferBytes(plan, Buf::kInner, work.chunk_tokens));
-  Cursor64 ends(arena.end());
-  buffers[Buf::kEmbedded] = ends.Take(BufferBytes(plan, Buf::kEmbedded, tokens));
-  buffers[Buf::kLogits] = ends.Take(BufferBytes(plan, Buf::kLogits, plan.batch.logits));
-  arena.Take(std::max({attention.end(), mlp.end(), ends.end()}) - arena.end());
+  PlaceBuffers(plan, work, arena);
   return work;
 }
 

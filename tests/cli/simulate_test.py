@@ -65,7 +65,9 @@ class Search(PlanningTest):
     def test_the_table_has_ten_lines_and_what_more_would_give(self):
         text = self.run_verb("search", *OPT_30B).stdout.decode()
         self.assertEqual(len(text.split("at the best one's")[0].splitlines()), 11)
-        self.assertIn("one more GB/s of cpu_to_gpu", text)
+        self.assertIn("one more GiB of gpu", text)
+        by_link = self.run_verb("search", *OPT_30B, "--no-cpu-attention").stdout.decode()
+        self.assertIn("one more GB/s of cpu_to_gpu", by_link)
 
     def test_lengths_of_a_file_are_searched_for(self):
         harness.write_jsonl(self.folder / "in.jsonl",
