@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <array>
+#include <optional>
 #include <utility>
 
 #include "spillway/error.h"
@@ -35,10 +36,32 @@ Activation ReadActivation(const JsonNode& config, std::string_view key, std::str
                           Printable(config.origin().name), key, Printable(found, 40)));
 }
 
+double ReadEpsilon(const JsonNode& config, std::string_view key, double fallback) {
+  const std::optional<JsonNode> value = config.Find(key);
+  return value ? value->Number(0.0, 1.0) : fallback;
+}
+
+void RequireSetting(const JsonNode& config, std::string_view key, bool value) {
+  if (config.Boolean(key, value) == value) return;
+  throw Error(ErrorCode::kModelUnsupported,
+              fmt::format("{}: \"{}\" is {}, and only {} is supported; choose another model",
+                          Printable(config.origin().name), key, !value, value));
+}
+
 int64_t EvenHeadDim(const JsonNode& config, const ModelShape& shape) {
   if (shape.hidden_size % shape.num_heads == 0) return shape.hidden_size / shape.num_heads;
   config.Refuse(fmt::format("\"hidden_size\" {} is not a multiple of \"num_attention_heads\" {}",
                             shape.hidden_size, shape.num_heads));
+}
+
+ModelShape WithSize(ModelShape shape, const NamedSize& size) {
+  shape.name = size.name;
+  shape.num_layers = size.num_layers;
+  shape.hidden_size = shape.embed_size = size.hidden_size;
+  shape.ffn_size = 4 * size.hidden_size;
+  shape.num_heads = shape.num_kv_heads = size.num_heads;
+  shape.head_dim = size.hidden_size / size.num_heads;
+  return shape;
 }
 
 }  // namespace spillway

@@ -24,10 +24,10 @@ struct Family {
   // Adds the layers in execution order. Requires: a shape of this family.
   void (*add_layers)(const ModelShape& shape, ModelBuilder& model);
 
-  // Built-in sizes, for plans and dummy weights.
+  // Built-in sizes, for plans and dummy weights; family and token ids are the caller's.
   std::vector<ModelShape> (*sizes)();
 
-  // Token ids where config.json has none: transformers' defaults.
+  // Token ids of the built-in sizes, and where config.json has none: transformers' defaults.
   TokenId bos = -1;
   TokenId eos = -1;
   TokenId pad = -1;
@@ -53,7 +53,23 @@ inline constexpr IntegerRange kPositionRange = {1, 1 << 24};
 // "relu", "gelu", "gelu_new", ... under `key`. Throws: Error kModelUnsupported.
 Activation ReadActivation(const JsonNode& config, std::string_view key, std::string_view fallback);
 
+// "layer_norm_eps" or the like, between 0 and 1. Throws: Error kModelInconsistent.
+double ReadEpsilon(const JsonNode& config, std::string_view key, double fallback);
+
+// A switch that changes what is computed, of which only one value is known here.
+// Throws: Error kModelUnsupported: it is set to the other.
+void RequireSetting(const JsonNode& config, std::string_view key, bool value);
+
 // hidden_size / num_heads. Throws: Error kModelInconsistent: it is no whole number.
 int64_t EvenHeadDim(const JsonNode& config, const ModelShape& shape);
+
+// A built-in size, with heads of hidden_size / num_heads and an MLP four times as wide.
+struct NamedSize {
+  std::string_view name;
+  int64_t num_layers;
+  int64_t hidden_size;
+  int64_t num_heads;
+};
+ModelShape WithSize(ModelShape shape, const NamedSize& size);
 
 }  // namespace spillway

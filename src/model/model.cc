@@ -55,7 +55,12 @@ int64_t WeightBytes(const Model& model) {
 std::optional<ModelShape> BuiltInShape(std::string_view name) {
   for (const Family* family : Families()) {
     for (ModelShape& shape : family->sizes()) {
-      if (shape.name == name) return std::move(shape);
+      if (shape.name != name) continue;
+      shape.family = family->model_type;
+      shape.bos = family->bos;
+      if (family->eos >= 0) shape.eos = {family->eos};
+      shape.pad = family->pad;
+      return std::move(shape);
     }
   }
   return std::nullopt;

@@ -13,8 +13,9 @@ TensorRef ModelBuilder::Matrix(std::string name, int64_t rows, int64_t cols,
   return AddTensor({std::move(name), rows, cols, MatrixDType(model_.shape), std::move(sources)});
 }
 
-TensorRef ModelBuilder::Positions(std::string name, int64_t rows, int64_t cols) {
-  return AddTensor({std::move(name), rows, cols, model_.shape.dtype});
+TensorRef ModelBuilder::Positions(std::string name, int64_t rows, int64_t cols,
+                                  std::vector<TensorSource> sources) {
+  return AddTensor({std::move(name), rows, cols, model_.shape.dtype, std::move(sources)});
 }
 
 TensorRef ModelBuilder::Vector(std::string name, int64_t rows, std::vector<TensorSource> sources) {

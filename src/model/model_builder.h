@@ -21,7 +21,8 @@ class ModelBuilder {
                    std::vector<TensorSource> sources = {});
   // A table that is never quantised: learned positions are few, and their errors would add to
   // every token's state.
-  TensorRef Positions(std::string name, int64_t rows, int64_t cols);
+  TensorRef Positions(std::string name, int64_t rows, int64_t cols,
+                      std::vector<TensorSource> sources = {});
   TensorRef Vector(std::string name, int64_t rows, std::vector<TensorSource> sources = {});
 
   // The next operation of the current layer.

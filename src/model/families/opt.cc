@@ -82,8 +82,7 @@ class OptLayers {
 
   void AddEmbedding() {
     model_.BeginLayer(ComputePart::kEmbedding);
-    table_ =
-        model_.Matrix("decoder.embed_tokens.weight", shape_.vocab_size, shape_.embed_size);
+    table_ = model_.Matrix("decoder.embed_tokens.weight", shape_.vocab_size, shape_.embed_size);
     const TensorRef positions =
         model_.Positions("decoder.embed_positions.weight",
                          shape_.max_positions + shape_.position_offset, shape_.hidden_size);
@@ -159,39 +158,22 @@ class OptLayers {
 
 void AddLayers(const ModelShape& shape, ModelBuilder& model) { OptLayers(shape, model).AddAll(); }
 
-struct Size {
-  const char* name;
-  int64_t num_layers;
-  int64_t hidden_size;
-  int64_t num_heads;
-};
-
 // Table 1 of the OPT paper, with the head counts of the published checkpoints.
 constexpr std::array kSizes = {
-    Size{"opt-125m", 12, 768, 12},   Size{"opt-350m", 24, 1024, 16},  Size{"opt-1.3b", 24, 2048, 32},
-    Size{"opt-2.7b", 32, 2560, 32},  Size{"opt-6.7b", 32, 4096, 32},  Size{"opt-13b", 40, 5120, 40},
-    Size{"opt-30b", 48, 7168, 56},   Size{"opt-66b", 64, 9216, 72},   Size{"opt-175b", 96, 12288, 96},
+    NamedSize{"opt-125m", 12, 768, 12},   NamedSize{"opt-350m", 24, 1024, 16},
+    NamedSize{"opt-1.3b", 24, 2048, 32},  NamedSize{"opt-2.7b", 32, 2560, 32},
+    NamedSize{"opt-6.7b", 32, 4096, 32},  NamedSize{"opt-13b", 40, 5120, 40},
+    NamedSize{"opt-30b", 48, 7168, 56},   NamedSize{"opt-66b", 64, 9216, 72},
+    NamedSize{"opt-175b", 96, 12288, 96},
 };
 
 std::vector<ModelShape> Sizes() {
+  ModelShape shape;
+  shape.vocab_size = 50272;
+  shape.max_positions = 2048;
+  shape.position_offset = 2;
   std::vector<ModelShape> shapes;
-  for (const Size& size : kSizes) {
-    ModelShape shape;
-    shape.name = size.name;
-    shape.family = "opt";
-    shape.num_layers = size.num_layers;
-    shape.hidden_size = shape.embed_size = size.hidden_size;
-    shape.ffn_size = 4 * size.hidden_size;
-    shape.num_heads = shape.num_kv_heads = size.num_heads;
-    shape.head_dim = size.hidden_size / size.num_heads;
-    shape.vocab_size = 50272;
-    shape.max_positions = 2048;
-    shape.position_offset = 2;
-    shape.bos = 2;
-    shape.eos = {2};
-    shape.pad = 1;
-    shapes.push_back(shape);
-  }
+  for (const NamedSize& size : kSizes) shapes.push_back(WithSize(shape, size));
   // The odd one out.
   ModelShape& odd = shapes[1];
   odd.embed_size = 512;
