@@ -36,10 +36,16 @@ INSTANTIATE_TEST_SUITE_P(
                     Count{"opt-30b", 29974540288}, Count{"opt-66b", 65719701504},
                     Count{"opt-175b", 174604468224}));
 
+// The same for GPT2LMHeadModel.
+INSTANTIATE_TEST_SUITE_P(Gpt2, BuiltInShapeTest,
+                         testing::Values(Count{"gpt2", 124439808}, Count{"gpt2-medium", 354823168},
+                                         Count{"gpt2-large", 774030080},
+                                         Count{"gpt2-xl", 1557611200}));
+
 TEST(BuiltInShapeNamesTest, UnknownNamesAreNone) {
   EXPECT_FALSE(BuiltInShape("opt-7b").has_value());
   EXPECT_FALSE(BuiltInShape("").has_value());
-  EXPECT_EQ(BuiltInShapeNames().size(), 9U);
+  EXPECT_EQ(BuiltInShapeNames().size(), 13U);
 }
 
 TEST(LayersTest, QuantisedAreAllMatricesButThePositions) {

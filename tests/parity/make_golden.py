@@ -1,6 +1,7 @@
 """Makes tests/parity/models and tests/parity/golden, or measures how far an engine's number formats move them.
 
   python make_golden.py             writes the small checkpoints and the golden rows of the float32 reference
+  python make_golden.py NAME ...    writes those of these models alone
   python make_golden.py --emulate   runs the committed checkpoints with 16-bit matrices and fp16 KV, as the engine
                                     holds them, and compares with the golden rows by the rule of comparison.py; bf16 KV
                                     (--kv-dtype bfloat16) moves logprobs by 0.01, five times the tolerance
@@ -30,7 +31,8 @@ MAX_TOKENS = 32
 PROMPT_LENGTHS = [1, 2, 3, 5, 8, 13, 16, 17, 31, 32, 33, 48, 64, 65, 96, 127, 128, 129, 160, 200, 256, 300]
 NUM_EOS_ROWS = 3
 
-# name: (form on disk, seed, config). Hidden sizes follow from the head sizes that the OPT family has: 64, 80, 96, 128.
+# name: (form on disk, seed, config), of the OPT family where it does not say. Hidden sizes follow from the head sizes that
+# the family has: 64, 80, 96, 128.
 VARIANTS = {
     "prenorm-head64": ("safetensors", 1, {"hidden_size": 128, "num_attention_heads": 2, "ffn_dim": 128, "num_hidden_layers": 2}),
     "postnorm-projected": ("safetensors", 2, {"hidden_size": 64, "num_attention_heads": 2, "ffn_dim": 128, "num_hidden_layers": 4,
@@ -44,6 +46,7 @@ VARIANTS = {
     "flexgen-np": ("numpy", 7, {"hidden_size": 64, "num_attention_heads": 2, "ffn_dim": 256, "num_hidden_layers": 2}),
     "fp32-plain": ("safetensors", 8, {"hidden_size": 64, "num_attention_heads": 1, "ffn_dim": 128, "num_hidden_layers": 2,
                                       "enable_bias": False, "layer_norm_elementwise_affine": False, "torch_dtype": "float32"}),
+    "gpt2-head32": ("sharded", 11, {"model_type": "gpt2", "n_embd": 64, "n_head": 2, "n_layer": 3}),
 }
 # This one ships tokenizer.json; the others vocab.json and merges.txt.
 TOKENIZER_JSON_VARIANT = "prenorm-head64"
@@ -90,7 +93,7 @@ def write_model(name):
     form, seed, overrides = VARIANTS[name]
     folder = MODELS / name
     folder.mkdir(parents=True)
-    config = reference.opt_config(**overrides)
+    config = reference.make_config(**{"model_type": "opt"} | overrides)
     (folder / "config.json").write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
     reference.SAVERS[form](folder, reference.random_state(config, seed))
     write_tokenizer(folder, config["vocab_size"])
@@ -158,7 +161,13 @@ def make_all():
     for folder in (MODELS, GOLDEN):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-    for name in VARIANTS:
+    make(VARIANTS)
+    write_golden("tales-opt-8m", "examples/tales-opt-8m", TALES_LOGPROB_TOLERANCE, tales_rows())
+
+
+def make(names):
+    for name in names:
+        shutil.rmtree(MODELS / name, ignore_errors=True)
         write_model(name)
         path = f"tests/parity/models/{name}"
         model = reference.load(MODELS / name)
@@ -167,7 +176,6 @@ def make_all():
             reference.round_matrices(model, torch.float16)
         rows = with_eos_rows(random_rows(model, name), MODELS / name)
         write_golden(name, path, comparison.LOGPROB_TOLERANCE, rows)
-    write_golden("tales-opt-8m", "examples/tales-opt-8m", TALES_LOGPROB_TOLERANCE, tales_rows())
 
 
 def emulate(golden, cache_dtype):
@@ -196,6 +204,7 @@ def emulate_all(cache_dtype):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", choices=[*VARIANTS, []], metavar="NAME")
     parser.add_argument("--emulate", action="store_true")
     parser.add_argument("--kv-dtype", choices=sorted(reference.DTYPES), default="float16",
                         help="of the emulated KV cache")
@@ -206,7 +215,7 @@ def main():
     if arguments.emulate:
         emulate_all(reference.DTYPES[arguments.kv_dtype])
     else:
-        make_all()
+        make(arguments.names) if arguments.names else make_all()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The float32 reference: random OPT models, their forms on disk, and greedy decoding with transformers.
+"""The float32 reference: random models, their forms on disk, and greedy decoding with transformers.
 Needs the PyPI packages torch, transformers, tokenizers, safetensors and numpy."""
 
 import json
@@ -36,6 +36,29 @@ def opt_config(**overrides):
     return {"word_embed_proj_dim": config["hidden_size"]} | config
 
 
+def gpt2_config(**overrides):
+    """config.json's content, with the names and defaults of the published GPT-2 checkpoints."""
+    return {
+        "architectures": ["GPT2LMHeadModel"],
+        "model_type": "gpt2",
+        "activation_function": "gelu_new",
+        "bos_token_id": 2,
+        "eos_token_id": 2,
+        "layer_norm_epsilon": 1e-05,
+        "n_positions": 336,
+        "tie_word_embeddings": True,
+        "vocab_size": 384,
+        "torch_dtype": "float16",
+    } | overrides
+
+
+CONFIGS = {"opt": opt_config, "gpt2": gpt2_config}
+
+
+def make_config(model_type, **overrides):
+    return CONFIGS[model_type](**overrides)
+
+
 def _final_rms(config):
     """About how large the head's input is: 1 after a norm; without one, as many branches as there are layers added up."""
     normed = not config["_remove_final_layer_norm"] or not config["do_layer_norm_before"]
@@ -63,13 +86,37 @@ def _initial_value(name, shape, config, generator):
     return 1.4 * value if "fc1" in name else value
 
 
+def _initial_gpt2_value(name, shape, config, generator):
+    """The same for GPT-2, whose matrices are transposed."""
+    noise = torch.randn(shape, generator=generator)
+    if "wte" in name or "lm_head" in name:
+        return noise * LOGIT_STD / config["n_embd"] ** 0.5
+    if "wpe" in name:
+        return noise * 0.15
+    if "ln_" in name:
+        return 1 + 0.2 * noise if name.endswith("weight") else 0.1 * noise
+    if name.endswith("bias"):
+        return 0.1 * noise
+    value = noise / shape[0] ** 0.5
+    if "c_attn" in name:  # queries, keys and values side by side
+        value[:, : 2 * config["n_embd"]] *= SCORE_STD
+        return value
+    if "mlp.c_proj" in name:
+        return 2 * (value - value.mean(0, keepdim=True))
+    return 1.4 * value if "c_fc" in name else value
+
+
+INITIAL_VALUES = {"opt": _initial_value, "gpt2": _initial_gpt2_value}
+
+
 def random_state(config, seed):
     """Name -> tensor in the checkpoint's dtype, as transformers names them; a tied head is not listed."""
-    model = transformers.OPTForCausalLM(transformers.OPTConfig(**config))
+    initial_value = INITIAL_VALUES[config["model_type"]]
+    model = transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.for_model(**config))
     generator = torch.Generator().manual_seed(seed)
     dtype = DTYPES[config["torch_dtype"]]
     return {
-        name: _initial_value(name, parameter.shape, config, generator).to(dtype).contiguous()
+        name: initial_value(name, parameter.shape, config, generator).to(dtype).contiguous()
         for name, parameter in model.named_parameters()
     }
 
@@ -132,7 +179,7 @@ def load(folder):
     if (folder / "decoder.embed_tokens.weight").exists():
         model = _load_numpy(folder)
     else:
-        model, info = transformers.OPTForCausalLM.from_pretrained(folder, dtype="auto", output_loading_info=True)
+        model, info = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype="auto", output_loading_info=True)
         assert not info["missing_keys"] and not info["mismatched_keys"], info
     model.set_attn_implementation("eager")
     return model.float().eval()

@@ -5,6 +5,7 @@
 
 namespace spillway {
 
+extern const Family kGpt2;
 extern const Family kOpt;
 
 }  // namespace spillway
