@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -29,27 +28,81 @@ constexpr std::array<std::pair<Activation, std::string_view>, 4> kActivations = 
     {Activation::kGeluTanh, "gelu_tanh"},
 }};
 
-constexpr std::array kDTypes = {DType::kF16, DType::kBF16};
+constexpr std::array kDTypes = {std::pair{DType::kF16, DTypeName(DType::kF16)},
+                                std::pair{DType::kBF16, DTypeName(DType::kBF16)}};
 
 [[noreturn]] void RefuseShape(const JsonNode& shape, std::string_view what) {
   shape.Refuse(what, "convert the model again");
 }
 
-Activation ReadActivation(const JsonNode& json) {
-  const std::string found = json.Member("activation").Text();
-  for (const auto& [activation, name] : kActivations) {
-    if (name == found) return activation;
-  }
-  RefuseShape(json, fmt::format("\"activation\" is \"{}\", which is none", Printable(found, 40)));
+// Every field that has a key of its own, with the range of numbers: what is written is what is
+// read. Weight bits and token ids are apart, since they are not always written, or depend on
+// others.
+template <typename Shape, typename Visitor>
+void VisitFields(Shape& shape, Visitor visit) {
+  visit("name", shape.name);
+  visit("family", shape.family);
+  visit("num_layers", shape.num_layers, kLayers);
+  visit("hidden_size", shape.hidden_size, kSizes);
+  visit("ffn_size", shape.ffn_size, kSizes);
+  visit("num_heads", shape.num_heads, kHeads);
+  visit("num_kv_heads", shape.num_kv_heads, kHeads);
+  visit("head_dim", shape.head_dim, kSizes);
+  visit("vocab_size", shape.vocab_size, IntegerRange{1, kRows.high});
+  visit("max_positions", shape.max_positions, IntegerRange{1, kRows.high});
+  visit("position_offset", shape.position_offset, kRows);
+  visit("embed_size", shape.embed_size, kSizes);
+  visit("activation", shape.activation);
+  visit("pre_norm", shape.pre_norm);
+  visit("final_norm", shape.final_norm);
+  visit("norm_affine", shape.norm_affine);
+  visit("linear_bias", shape.linear_bias);
+  visit("tied_head", shape.tied_head);
+  visit("norm_epsilon", shape.norm_epsilon);
+  visit("dtype", shape.dtype);
 }
 
-DType ReadDType(const JsonNode& json) {
-  const std::string found = json.Member("dtype").Text();
-  for (const DType dtype : kDTypes) {
-    if (DTypeName(dtype) == found) return dtype;
+struct FieldWriter {
+  Json& json;
+
+  void operator()(const char* key, const auto& value) const { json[key] = value; }
+  void operator()(const char* key, int64_t value, IntegerRange) const { json[key] = value; }
+  void operator()(const char* key, DType value) const { json[key] = DTypeName(value); }
+  void operator()(const char* key, Activation value) const {
+    const auto* named = kActivations.begin();
+    while (named->first != value) ++named;
+    json[key] = named->second;
   }
-  RefuseShape(json, fmt::format("\"dtype\" is \"{}\", which is none", Printable(found, 40)));
-}
+};
+
+struct FieldReader {
+  const JsonNode& json;
+
+  void operator()(const char* key, std::string& value) const { value = json.Member(key).Text(); }
+  void operator()(const char* key, bool& value) const { value = json.Boolean(key, true); }
+  void operator()(const char* key, int64_t& value, IntegerRange range) const {
+    value = json.Member(key).Integer(range);
+  }
+  void operator()(const char* key, double& value) const {
+    const std::optional<JsonNode> found = json.Find(key);
+    const bool is_real = found && found->value().is_number_float();
+    value = is_real ? found->value().get<double>() : 0.0;
+    if (value > 0.0 && value < 1.0) return;
+    RefuseShape(json, fmt::format("\"{}\" is not a number between 0 and 1", key));
+  }
+  void operator()(const char* key, Activation& value) const { value = NamedIn(key, kActivations); }
+  void operator()(const char* key, DType& value) const { value = NamedIn(key, kDTypes); }
+
+ private:
+  template <typename Names>
+  typename Names::value_type::first_type NamedIn(const char* key, const Names& names) const {
+    const std::string found = json.Member(key).Text();
+    for (const auto& [value, name] : names) {
+      if (name == found) return value;
+    }
+    RefuseShape(json, fmt::format("\"{}\" is \"{}\", which is none", key, Printable(found, 40)));
+  }
+};
 
 int ReadWeightBits(const JsonNode& json) {
   const std::optional<JsonNode> found = json.Find("weight_bits");
@@ -57,14 +110,6 @@ int ReadWeightBits(const JsonNode& json) {
   const int64_t bits = found->Integer({1, 16});
   if (bits == 8 || bits == 4) return static_cast<int>(bits);
   RefuseShape(json, fmt::format("\"weight_bits\" is {}, not 8 or 4", bits));
-}
-
-double ReadEpsilon(const JsonNode& json) {
-  const std::optional<JsonNode> found = json.Find("norm_epsilon");
-  const bool is_real = found && found->value().is_number_float();
-  const double value = is_real ? found->value().get<double>() : 0.0;
-  if (value > 0.0 && value < 1.0) return value;
-  RefuseShape(json, "\"norm_epsilon\" is not a number between 0 and 1");
 }
 
 void ReadTokenIds(const JsonNode& json, ModelShape& shape) {
@@ -85,31 +130,8 @@ void CheckHeads(const ModelShape& shape, const JsonNode& json) {
 }  // namespace
 
 Json ShapeToJson(const ModelShape& shape) {
-  const auto* activation = kActivations.begin();
-  while (activation->first != shape.activation) ++activation;
-  Json json = {{"name", shape.name},
-               {"family", shape.family},
-               {"num_layers", shape.num_layers},
-               {"hidden_size", shape.hidden_size},
-               {"ffn_size", shape.ffn_size},
-               {"num_heads", shape.num_heads},
-               {"num_kv_heads", shape.num_kv_heads},
-               {"head_dim", shape.head_dim},
-               {"vocab_size", shape.vocab_size},
-               {"max_positions", shape.max_positions},
-               {"position_offset", shape.position_offset},
-               {"embed_size", shape.embed_size},
-               {"activation", activation->second},
-               {"pre_norm", shape.pre_norm},
-               {"final_norm", shape.final_norm},
-               {"norm_affine", shape.norm_affine},
-               {"linear_bias", shape.linear_bias},
-               {"tied_head", shape.tied_head},
-               {"norm_epsilon", shape.norm_epsilon},
-               {"dtype", DTypeName(shape.dtype)},
-               {"bos", shape.bos},
-               {"eos", shape.eos},
-               {"pad", shape.pad}};
+  Json json = {{"bos", shape.bos}, {"eos", shape.eos}, {"pad", shape.pad}};
+  VisitFields(shape, FieldWriter{json});
   // A store that is not quantised stays what it was before there were any.
   if (shape.weight_bits != 16) json["weight_bits"] = shape.weight_bits;
   return json;
@@ -119,31 +141,12 @@ ModelShape ShapeFromJson(const Json& document, const std::string& source) {
   const JsonOrigin origin = ConfigOrigin(source);
   const JsonNode json = ConfigRoot(document, origin);
   ModelShape shape;
-  shape.name = json.Member("name").Text();
-  shape.family = json.Member("family").Text();
+  VisitFields(shape, FieldReader{json});
   if (FindFamily(shape.family) == nullptr) {
     throw Error(ErrorCode::kModelUnsupported,
                 fmt::format("{}: \"family\" is \"{}\", supported {}; choose a model of that family",
                             Printable(source), Printable(shape.family, 40), SupportedFamilies()));
   }
-  shape.num_layers = json.Member("num_layers").Integer(kLayers);
-  shape.hidden_size = json.Member("hidden_size").Integer(kSizes);
-  shape.ffn_size = json.Member("ffn_size").Integer(kSizes);
-  shape.num_heads = json.Member("num_heads").Integer(kHeads);
-  shape.num_kv_heads = json.Member("num_kv_heads").Integer(kHeads);
-  shape.head_dim = json.Member("head_dim").Integer(kSizes);
-  shape.vocab_size = json.Member("vocab_size").Integer({1, kRows.high});
-  shape.max_positions = json.Member("max_positions").Integer({1, kRows.high});
-  shape.position_offset = json.Member("position_offset").Integer(kRows);
-  shape.embed_size = json.Member("embed_size").Integer(kSizes);
-  shape.activation = ReadActivation(json);
-  shape.pre_norm = json.Boolean("pre_norm", true);
-  shape.final_norm = json.Boolean("final_norm", true);
-  shape.norm_affine = json.Boolean("norm_affine", true);
-  shape.linear_bias = json.Boolean("linear_bias", true);
-  shape.tied_head = json.Boolean("tied_head", true);
-  shape.norm_epsilon = ReadEpsilon(json);
-  shape.dtype = ReadDType(json);
   shape.weight_bits = ReadWeightBits(json);
   ReadTokenIds(json, shape);
   CheckHeads(shape, json);
