@@ -4,11 +4,7 @@
 
 #include <algorithm>
 
-#include "kernels/attention/budget_attention.h"
-#include "kernels/attention/decode_attention.h"
-#include "kernels/attention/kv_append.h"
-#include "kernels/attention/kv_compact.h"
-#include "kernels/attention/prefill_attention.h"
+#include "kernels/attention/head_reflection.h"
 #include "kernels/rows/fetch_host.h"
 #include "kernels/rows/gather_rows.h"
 #include "kernels/rows/host_rows.h"
@@ -40,10 +36,11 @@ CudaExecutor::CudaExecutor(const Plan& plan, const Arenas& arenas, ComputeQueue&
       lists_(ChunkLimits(plan)),
       runner_(plan, arenas.gpu),
       layer_(plan, arenas.gpu),
+      attention_(plan, arenas.gpu, exchange_.scratch, layer_),
       reference_(plan, Scratch<std::byte>(exchange_.scratch.reference)) {
   const auto num_chunks = static_cast<std::size_t>(MaxChunks(plan));
   chunks_.reserve(num_chunks);
-  attentions_.reserve(num_chunks);
+  chunk_rows_.reserve(num_chunks);
   last_rows_.reserve(static_cast<std::size_t>(plan.batch.logits));
   if (plan.AttendsBeside()) beside_ = std::make_unique<Beside>(*this, pool);
   if (reference_.num_tokens() == 0) return;
@@ -180,9 +177,9 @@ void CudaExecutor::ComputeChunks(const Cell& cell) {
   CutIntoChunks(cell);
   PutTables(cell.layer);
   const ProgramInput ids = PutIds(cell.batch.tokens, cell.batch.positions);
-  attentions_.clear();
+  chunk_rows_.clear();
   for (std::size_t chunk = 0; cell.layer.attends && chunk < chunks_.size(); ++chunk) {
-    attentions_.push_back(ListAttention(cell, chunk));
+    chunk_rows_.push_back(ListRows(cell, chunk));
   }
   // With the CPU beside it, its stream must wait for the table's last use first.
   const bool first_lane = beside_ != nullptr && cell.layer.attends;
@@ -212,10 +209,11 @@ void CudaExecutor::ComputeChunk(const Cell& cell, std::size_t index, const Progr
                               : turn->attended);
   runner_.Run(cell.layer, input, ops, [&](const Attend& op) {
     if (plan_.policy.kv_bits < 16) Reflect(ops.lane(), cell.layer, chunk.size());
-    AttendChunk(op, ops, attentions_[index], chunk.size());
+    attention_.Attend(op, {ops.lane().qkv, ops.attended(), chunk.size()}, chunk_rows_[index],
+                      ops.lane().stream);
     if (turn == nullptr) return;
-    SendHostRows(op, attentions_[index], *turn);
-    FetchHostRows(attentions_[index], *turn);
+    SendHostRows(op, chunk_rows_[index], *turn);
+    FetchHostRows(chunk_rows_[index], *turn);
     ops.ChangeTo(lane_);
   });
   if (turn != nullptr) lane_.stream.Record(turn->finished);
@@ -257,27 +255,25 @@ void CudaExecutor::LaneOps::Multiply(const kernels::MatmulArgs& args) {
 }
 
 // q, k and v of what the CPU attends to, and the call to it.
-void CudaExecutor::SendHostRows(const Attend& op, const ChunkAttention& attention,
-                                Beside::Turn& turn) {
+void CudaExecutor::SendHostRows(const Attend& op, const ChunkRows& chunk, Beside::Turn& turn) {
   const Lane first = FirstLane();
   const kernels::AttentionArgs qkv = layer_.Attention(op, first.qkv, turn.attended);
   kernels::SendRowsAsync(
-      {first.qkv, qkv.qkv_stride, attention.host_tokens, qkv.qkv_stride, turn.host_qkv},
-      first.stream);
+      {first.qkv, qkv.qkv_stride, chunk.host_tokens, qkv.qkv_stride, turn.host_qkv}, first.stream);
   first.stream.Record(turn.projected);
-  if (attention.host_job == nullptr) return;
+  if (chunk.host_job == nullptr) return;
   beside_->host.WaitFor(turn.projected);
-  beside_->host.Call(HostAttention::Run, attention.host_job);
+  beside_->host.Call(HostAttention::Run, chunk.host_job);
   beside_->host.Record(turn.answered);
 }
 
 // What it attended, to the GPU's second part.
-void CudaExecutor::FetchHostRows(const ChunkAttention& attention, Beside::Turn& turn) {
+void CudaExecutor::FetchHostRows(const ChunkRows& chunk, Beside::Turn& turn) {
   lane_.stream.WaitFor(turn.projected);
-  if (attention.host_job == nullptr) return;
+  if (chunk.host_job == nullptr) return;
   lane_.stream.WaitFor(turn.answered);
   const int64_t q = plan_.shape.num_heads * plan_.shape.head_dim;
-  kernels::FetchRowsAsync({turn.attended, q, attention.host_tokens, q, turn.host_attended},
+  kernels::FetchRowsAsync({turn.attended, q, chunk.host_tokens, q, turn.host_attended},
                           lane_.stream);
 }
 
@@ -312,23 +308,16 @@ void CudaExecutor::JoinLanes(Stream& later, Stream& earlier) {
   later.WaitFor(beside_->joined);
 }
 
-// In 16 bits, whatever the cache of rows has.
 void CudaExecutor::AttendReference(const Attend& op, const LaneOps& ops, int64_t begin,
                                    int64_t rows) {
-  const ModelShape& shape = plan_.shape;
   lists_.Clear();
   lists_.Add(reference_.Row(begin, rows), RowPhase::kPrompt);
-  ChunkAttention attention;
-  attention.rows = table_.Put(std::span(lists_.rows()));
-  attention.tiles = table_.Put(std::span(lists_.tiles()));
+  ChunkRows chunk;
+  chunk.rows = table_.Put(std::span(lists_.rows()));
+  chunk.tiles = table_.Put(std::span(lists_.tiles()));
   SendTable(lane_.stream);
-  kernels::PrefillAttentionArgs args = PrefillArgs(op, ops, attention);
-  args.layout = kernels::FullKvLayout(shape.num_kv_heads, shape.head_dim);
-  args.kv_dtype = DType::kF16;
-  kernels::AddKeyDirectionsAsync({args.q + args.out_stride, args.q_stride, rows, shape.num_kv_heads,
-                                  shape.head_dim, reference_.Common()},
-                                 lane_.stream);
-  AttendPrompts(lane_, args, attention, rows);
+  attention_.AttendReference(op, {ops.lane().qkv, ops.attended(), rows}, chunk, reference_.Common(),
+                             lane_.stream);
 }
 
 void CudaExecutor::Reflect(const Lane& lane, const PlannedLayer& layer, int64_t rows) {
@@ -347,13 +336,13 @@ void CudaExecutor::Reflect(const Lane& lane, const PlannedLayer& layer, int64_t 
   kernels::ReflectHeadsAsync(args, lane.stream);
 }
 
-CudaExecutor::ChunkAttention CudaExecutor::ListAttention(const Cell& cell, std::size_t chunk) {
+ChunkRows CudaExecutor::ListRows(const Cell& cell, std::size_t chunk) {
   lists_.Clear();
   layer_.BeginChunk();
   for (std::size_t row = 0; row < cell.batch.rows.size(); ++row) {
     if (const auto at = layer_.RowIn(cell, chunks_[chunk], row)) ListRow(*at);
   }
-  ChunkAttention listed;
+  ChunkRows listed;
   listed.rows = table_.Put(std::span(lists_.rows()));
   listed.tiles = table_.Put(std::span(lists_.tiles()));
   listed.items = table_.Put(std::span(lists_.items()));
@@ -415,81 +404,6 @@ T* CudaExecutor::Scratch(const Region& region) const {
 template <typename T>
 T* CudaExecutor::HostScratch(const Region& region) const {
   return host_.As<T>({plan_.exchange.host.offset + region.offset, region.bytes});
-}
-
-kernels::PrefillAttentionArgs CudaExecutor::PrefillArgs(const Attend& op, const LaneOps& ops,
-                                                        const ChunkAttention& attention) const {
-  const kernels::AttentionArgs plain = layer_.Attention(op, ops.lane().qkv, ops.attended());
-  kernels::PrefillAttentionArgs args;
-  args.q = plain.q;
-  args.q_stride = plain.qkv_stride;
-  args.out = plain.out;
-  args.out_stride = plain.out_stride;
-  args.log_sums = Scratch<float>(exchange_.scratch.log_sums);
-  args.rows = attention.rows.data();
-  args.tiles = attention.tiles.data();
-  args.num_tiles = static_cast<int64_t>(attention.tiles.size());
-  args.num_heads = plain.num_heads;
-  args.layout = kernels::FullKvLayout(plain.num_kv_heads, plain.head_dim, plain.kv_bits);
-  args.scale = plain.scale;
-  args.kv_dtype = plain.kv_dtype;
-  return args;
-}
-
-// Prompts, then single tokens.
-void CudaExecutor::AttendChunk(const Attend& op, const LaneOps& ops,
-                               const ChunkAttention& attention, int64_t num_tokens) {
-  const kernels::PrefillAttentionArgs prefill = PrefillArgs(op, ops, attention);
-  AttendPrompts(ops.lane(), prefill, attention, num_tokens);
-  if (plan_.policy.kv.evicts()) return Evict(op, ops.lane(), prefill, attention);
-  Decode(ops.lane(), prefill, attention);
-}
-
-void CudaExecutor::AttendPrompts(const Lane& lane, const kernels::PrefillAttentionArgs& prefill,
-                                 const ChunkAttention& attention, int64_t num_tokens) {
-  const int64_t kv = plan_.shape.num_kv_heads * plan_.shape.head_dim;
-  const float* k = prefill.q + prefill.out_stride;
-  for (const std::span<const kernels::AttentionRow> rows :
-       {attention.rows, attention.stored_rows}) {
-    kernels::KvAppendAsync({k, k + kv, prefill.q_stride, num_tokens, rows.data(),
-                            static_cast<int64_t>(rows.size()), prefill.layout, prefill.kv_dtype},
-                           lane.stream);
-  }
-  kernels::PrefillAttentionAsync(prefill, lane.stream);
-}
-
-void CudaExecutor::Decode(const Lane& lane, const kernels::PrefillAttentionArgs& prefill,
-                          const ChunkAttention& attention) {
-  kernels::DecodeAttentionAsync(
-      {prefill.q, prefill.q_stride, prefill.out, prefill.out_stride, prefill.rows,
-       attention.items.data(), static_cast<int64_t>(attention.items.size()),
-       Scratch<float>(exchange_.scratch.partials), prefill.num_heads, prefill.layout, prefill.scale,
-       prefill.kv_dtype},
-      lane.stream);
-}
-
-// What stays of the prompts that end here, then single tokens.
-void CudaExecutor::Evict(const Attend& op, const Lane& lane,
-                         const kernels::PrefillAttentionArgs& prefill,
-                         const ChunkAttention& attention) {
-  const ModelShape& shape = plan_.shape;
-  const AttentionScratch& scratch = exchange_.scratch;
-  const PromptKvPlan& prompt = plan_.workspace.prompt;
-  kernels::PrefillScoresAsync({prefill, attention.key_tiles.data(),
-                               static_cast<int64_t>(attention.key_tiles.size()), prompt.slots()},
-                              lane.stream);
-  kernels::KvCompactAsync(
-      {{attention.compact_rows, plan_.policy.kv.kind, prompt.slots(), shape.num_heads,
-        shape.num_kv_heads, shape.head_dim, plan_.policy.kv_bits},
-       device_.As<std::byte>(prompt.kv),
-       prompt.slots(),
-       Scratch<float>(scratch.compact_scores),
-       Scratch<int32_t>(scratch.compact_kept)},
-      lane.stream);
-  kernels::BudgetAttentionArgs step = layer_.Budget(op, lane.qkv, prefill.out);
-  step.rows = attention.budget_rows;
-  kernels::BudgetAttentionAsync({step, Scratch<float>(scratch.weights), scratch.weights_stride},
-                                lane.stream);
 }
 
 // Logits of the wanted tokens only: of generated rows the last one, at 512 prompt tokens 1/512 of

@@ -13,7 +13,6 @@
 #include <span>
 #include <vector>
 
-#include "kernels/attention/prefill_attention.h"
 #include "kernels/matmul/matmul_gpu.h"
 #include "spillway/plan.h"
 #include "src/compute/layer_args.h"
@@ -23,6 +22,7 @@
 #include "src/device/device.h"  // Arenas
 #include "src/device/executor.h"
 #include "src/gpu/attention_lists.h"
+#include "src/gpu/cuda_attention.h"
 #include "src/gpu/exchange.h"
 #include "src/gpu/host_attention.h"
 #include "src/gpu/table_writer.h"
@@ -42,17 +42,6 @@ class CudaExecutor final : public Executor {
  private:
   using Cell = LayerArgs::Cell;
   using Chunk = LayerArgs::Chunk;
-  struct ChunkAttention {  // the rows of a chunk, in GPU memory
-    std::span<const kernels::AttentionRow> rows;
-    std::span<const kernels::RowTile> tiles;
-    std::span<const kernels::DecodeItem> items;
-    std::span<const kernels::RowTile> key_tiles;
-    std::span<const kernels::KvCompactRow> compact_rows;
-    std::span<const kernels::BudgetAttentionRow> budget_rows;
-    std::span<const kernels::AttentionRow> stored_rows;
-    std::span<const int32_t> host_tokens;
-    HostAttention::Job* host_job = nullptr;  // of these; null: none
-  };
   // A stream and what the operations in it use of the GPU's memory.
   struct Lane {
     Stream& stream;
@@ -126,25 +115,14 @@ class CudaExecutor final : public Executor {
   void JoinLanes(Stream& later, Stream& earlier);
 
   void CutIntoChunks(const Cell& cell);
-  ChunkAttention ListAttention(const Cell& cell, std::size_t chunk);
+  ChunkRows ListRows(const Cell& cell, std::size_t chunk);
   void ListRow(const LayerArgs::RowInChunk& at);
   void ListPrompt(const LayerArgs::RowInChunk& at);
   void ListHostRow(const LayerArgs::RowInChunk& at);
   void HoldFirstLane(const Cell& cell);
   Beside::Turn* BeginTurn(std::size_t index);
-  // The GPU's part, to ops.attended().
-  void AttendChunk(const Attend& op, const LaneOps& ops, const ChunkAttention& attention,
-                   int64_t num_tokens);
-  kernels::PrefillAttentionArgs PrefillArgs(const Attend& op, const LaneOps& ops,
-                                            const ChunkAttention& attention) const;
-  void AttendPrompts(const Lane& lane, const kernels::PrefillAttentionArgs& prefill,
-                     const ChunkAttention& attention, int64_t num_tokens);
-  void Decode(const Lane& lane, const kernels::PrefillAttentionArgs& prefill,
-              const ChunkAttention& attention);
-  void Evict(const Attend& op, const Lane& lane, const kernels::PrefillAttentionArgs& prefill,
-             const ChunkAttention& attention);
-  void SendHostRows(const Attend& op, const ChunkAttention& attention, Beside::Turn& turn);
-  void FetchHostRows(const ChunkAttention& attention, Beside::Turn& turn);
+  void SendHostRows(const Attend& op, const ChunkRows& chunk, Beside::Turn& turn);
+  void FetchHostRows(const ChunkRows& chunk, Beside::Turn& turn);
   template <typename T>
   T* Scratch(const Region& region) const;  // of plan.exchange.device
   template <typename T>
@@ -168,9 +146,10 @@ class CudaExecutor final : public Executor {
   AttentionLists lists_;
   LayerRunner runner_;
   LayerArgs layer_;
+  CudaAttention attention_;
   ReferenceKeys reference_;
   std::vector<Chunk> chunks_;  // of the cell that is being enqueued
-  std::vector<ChunkAttention> attentions_;
+  std::vector<ChunkRows> chunk_rows_;
   std::vector<GatherTable> gather_tables_;
   std::vector<const float*> last_rows_;
   std::unique_ptr<Beside> beside_;  // null: the CPU attends to nothing

@@ -1,0 +1,76 @@
+// CudaAttention: enqueues the attention of one chunk of tokens: appends K and V, attends to
+// prompts, evicts what does not stay of them, attends to single tokens. Thread rule: one thread.
+// Allocates nothing.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "kernels/attention/prefill_attention.h"
+#include "spillway/plan.h"
+#include "src/compute/layer_args.h"
+#include "src/cuda/stream.h"
+#include "src/gpu/attention_lists.h"
+#include "src/gpu/exchange.h"
+#include "src/gpu/host_attention.h"
+#include "src/memory/arena.h"
+
+namespace spillway {
+
+// The rows of a chunk, in GPU memory, as AttentionLists lists them.
+struct ChunkRows {
+  std::span<const kernels::AttentionRow> rows;
+  std::span<const kernels::RowTile> tiles;
+  std::span<const kernels::DecodeItem> items;
+  std::span<const kernels::RowTile> key_tiles;
+  std::span<const kernels::KvCompactRow> compact_rows;
+  std::span<const kernels::BudgetAttentionRow> budget_rows;
+  std::span<const kernels::AttentionRow> stored_rows;
+  std::span<const int32_t> host_tokens;
+  HostAttention::Job* host_job = nullptr;  // of these; null: none
+};
+
+// What a chunk's attention reads and writes, fp32 in GPU memory.
+struct AttentionBuffers {
+  float* qkv;       // [tokens, q + k + v]
+  float* attended;  // [tokens, q]
+  int64_t num_tokens;
+};
+
+class CudaAttention {
+ public:
+  // `device` is the GPU's arena, `scratch` lies in plan.exchange.device.
+  // Lifetime: all of these outlive the object.
+  CudaAttention(const Plan& plan, const Arena& device, const AttentionScratch& scratch,
+                const LayerArgs& layer)
+      : plan_(plan), device_(device), scratch_(scratch), layer_(layer) {}
+
+  // Stream: some kernels. Throws: Error kGpu.
+  void Attend(const spillway::Attend& op, const AttentionBuffers& buffers, const ChunkRows& chunk,
+              Stream& stream) const;
+
+  // A prompt of its own, with a cache of 16 bits; its keys' directions are added to `common`.
+  // Stream and throws as Attend.
+  void AttendReference(const spillway::Attend& op, const AttentionBuffers& buffers,
+                       const ChunkRows& chunk, double* common, Stream& stream) const;
+
+ private:
+  kernels::PrefillAttentionArgs PrefillArgs(const spillway::Attend& op,
+                                            const AttentionBuffers& buffers,
+                                            const ChunkRows& chunk) const;
+  void AttendPrompts(const kernels::PrefillAttentionArgs& prefill, const ChunkRows& chunk,
+                     int64_t num_tokens, Stream& stream) const;
+  void Decode(const kernels::PrefillAttentionArgs& prefill, const ChunkRows& chunk,
+              Stream& stream) const;
+  void EvictPrompts(const kernels::PrefillAttentionArgs& prefill, const ChunkRows& chunk,
+                    Stream& stream) const;
+  template <typename T>
+  T* Scratch(const Region& region) const;  // null: there is none
+
+  const Plan& plan_;
+  const Arena& device_;
+  const AttentionScratch& scratch_;
+  const LayerArgs& layer_;
+};
+
+}  // namespace spillway
