@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "spillway/tier.h"
-#include "spillway/trace.h"  // Link
 
 namespace spillway {
 

@@ -4,7 +4,8 @@
 
 #include <string>
 
-#include "spillway/trace.h"  // PerLink, PartSeconds
+#include "spillway/compute_part.h"
+#include "spillway/tier.h"  // PerLink
 
 namespace spillway {
 

@@ -1,4 +1,4 @@
-// The three places where bytes can live, and an array indexed by them.
+// The three places where bytes can live, the links between them, and arrays indexed by both.
 // Plain values; any thread.
 #pragma once
 
@@ -33,5 +33,25 @@ constexpr PerTier<double> AllOn(Tier tier) {
   frac[tier] = 1.0;
   return frac;
 }
+
+enum class Link { kDiskRead, kDiskWrite, kCpuToGpu, kGpuToCpu };
+
+inline constexpr std::array<Link, 4> kAllLinks = {Link::kDiskRead, Link::kDiskWrite,
+                                                  Link::kCpuToGpu, Link::kGpuToCpu};
+
+constexpr std::string_view LinkName(Link link) {
+  constexpr std::array<std::string_view, 4> kNames = {"disk_read", "disk_write", "cpu_to_gpu",
+                                                      "gpu_to_cpu"};
+  return kNames[static_cast<std::size_t>(link)];
+}
+
+// One T for each link.
+template <typename T>
+struct PerLink {
+  std::array<T, 4> values{};
+
+  constexpr T& operator[](Link link) { return values[static_cast<std::size_t>(link)]; }
+  constexpr const T& operator[](Link link) const { return values[static_cast<std::size_t>(link)]; }
+};
 
 }  // namespace spillway

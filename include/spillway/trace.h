@@ -2,36 +2,13 @@
 // Report. Plain values; any thread.
 #pragma once
 
-#include <array>
-#include <cstddef>
 #include <cstdint>
-#include <string_view>
 
 #include "spillway/compute_part.h"
 #include "spillway/kv_policy.h"
 #include "spillway/tier.h"
 
 namespace spillway {
-
-enum class Link { kDiskRead, kDiskWrite, kCpuToGpu, kGpuToCpu };
-
-inline constexpr std::array<Link, 4> kAllLinks = {Link::kDiskRead, Link::kDiskWrite,
-                                                  Link::kCpuToGpu, Link::kGpuToCpu};
-
-constexpr std::string_view LinkName(Link link) {
-  constexpr std::array<std::string_view, 4> kNames = {"disk_read", "disk_write", "cpu_to_gpu",
-                                                      "gpu_to_cpu"};
-  return kNames[static_cast<std::size_t>(link)];
-}
-
-// One T for each link.
-template <typename T>
-struct PerLink {
-  std::array<T, 4> values{};
-
-  constexpr T& operator[](Link link) { return values[static_cast<std::size_t>(link)]; }
-  constexpr const T& operator[](Link link) const { return values[static_cast<std::size_t>(link)]; }
-};
 
 struct LinkTotals {
   int64_t bytes = 0;

@@ -13,7 +13,7 @@
 #include "policies/cost/batch_load.h"
 #include "spillway/plan.h"
 #include "spillway/schedule.h"  // Task
-#include "spillway/trace.h"     // Link
+#include "spillway/tier.h"
 
 namespace spillway {
 

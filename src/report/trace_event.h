@@ -7,7 +7,6 @@
 
 #include "spillway/schedule.h"  // Cursor
 #include "spillway/tier.h"
-#include "spillway/trace.h"  // Link
 
 namespace spillway {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-#include "spillway/trace.h"  // Link
+#include "spillway/tier.h"  // Link
 #include "src/sweep/point_names.h"
 
 namespace spillway {
