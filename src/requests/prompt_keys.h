@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "src/requests/line_fault.h"
-#include "src/requests/reader.h"  // ReaderOptions
+#include "src/requests/request_lines.h"  // ReaderOptions
 #include "src/tokenizer/tokenizer.h"
 
 namespace spillway {

@@ -7,26 +7,11 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <string>
-#include <variant>
 
-#include "src/requests/score_request.h"
-#include "src/sampling/request.h"
+#include "src/requests/request_lines.h"
 #include "src/tokenizer/tokenizer.h"
 
 namespace spillway {
-
-struct ReaderOptions {
-  Sampling defaults;  // what the flags say; a line's own keys win
-  SpecialText special_text = SpecialText::kParse;
-  int64_t max_positions = 0;  // prompt + max_tokens may not exceed it; must be set
-  int64_t vocab_rows = 0;     // bound of given token_ids; must be set
-  TokenId start_token = -1;   // an empty prompt is this alone; -1: an empty prompt is a line error
-  int64_t max_line_bytes = 16 << 20;
-  std::optional<ScorePrefill> score;  // lines are texts to score; otherwise prompts
-};
-
-using RequestOrError = std::variant<Request, LineError>;
 
 class RequestReader {
  public:

@@ -5,9 +5,10 @@
 #include <string>
 #include <variant>
 
-#include "src/requests/line_source.h"  // Line
-#include "src/requests/reader.h"       // ReaderOptions, RequestOrError
-#include "src/requests/score_line.h"   // RequestOrFault
+#include "src/requests/line_source.h"    // Line
+#include "src/requests/request_lines.h"  // ReaderOptions, RequestOrError
+#include "src/requests/score_line.h"     // RequestOrFault
+#include "src/tokenizer/tokenizer.h"
 
 namespace spillway {
 

@@ -6,8 +6,9 @@
 #include <filesystem>
 #include <vector>
 
-#include "spillway/workload.h"    // RequestShape
-#include "src/requests/reader.h"  // ReaderOptions
+#include "spillway/workload.h"           // RequestShape
+#include "src/requests/request_lines.h"  // ReaderOptions
+#include "src/tokenizer/tokenizer.h"
 
 namespace spillway {
 

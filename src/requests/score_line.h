@@ -6,7 +6,7 @@
 #include <variant>
 
 #include "src/requests/line_fault.h"
-#include "src/requests/reader.h"  // ReaderOptions
+#include "src/requests/request_lines.h"  // ReaderOptions
 #include "src/sampling/request.h"
 #include "src/tokenizer/tokenizer.h"
 

@@ -14,6 +14,7 @@
 
 #include "spillway/error.h"
 #include "src/requests/input_file.h"
+#include "src/requests/reader.h"
 #include "tests/requests/fake_tokenizer.h"
 #include "tests/temporary_folder.h"
 
