@@ -4,6 +4,8 @@
 #include <string_view>
 #include <vector>
 
+#include "spillway/cpu_compute.h"
+
 namespace spillway::kernels {
 
 // In rising order of preference. kPortable is plain C++ (and what other processors use).
@@ -25,9 +27,6 @@ std::vector<Isa> SupportedIsas();
 // The best supported one; SPILLWAY_ISA=portable|avx2|avx512|avx512_vnni|amx caps it (for tests and
 // comparisons). Throws: Error kFlag when SPILLWAY_ISA names none, or one this machine lacks.
 Isa BestIsa();
-
-// What products of 16-bit weights are computed from: fp32 activations, or all rounded to bf16.
-enum class CpuCompute { kFp32, kBf16 };
 
 // BestIsa, or its form for kBf16, which caps of avx512_vnni and amx let pass. Throws: Error kFlag,
 // also when kBf16 is not for this machine or under this cap.

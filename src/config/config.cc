@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "spillway/error.h"
+#include "src/base/isa.h"  // ComputeOf
 #include "src/config/flags.h"
 #include "src/config/parse_value.h"
 #include "src/config/suggestion.h"
@@ -411,10 +412,10 @@ void CheckKvBits(const Config& config) {
 // Rates of another arithmetic would not predict the run. What only plans takes the file's.
 void CheckMachine(const Config& config) {
   if (!config.machine || PlansOnly(config.verb)) return;
-  const kernels::CpuCompute of = kernels::ComputeOf(config.machine->isa);
+  const CpuCompute of = kernels::ComputeOf(config.machine->isa);
   if (of == config.cpu_compute) return;
-  const auto name_of = [](kernels::CpuCompute compute) {
-    return compute == kernels::CpuCompute::kBf16 ? "bf16" : "fp32";
+  const auto name_of = [](CpuCompute compute) {
+    return compute == CpuCompute::kBf16 ? "bf16" : "fp32";
   };
   const std::string_view name = name_of(config.cpu_compute);
   throw Error(ErrorCode::kFlag,

@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "policies/search/given_policy.h"
+#include "spillway/cpu_compute.h"
 #include "spillway/kv_policy.h"
 #include "spillway/machine.h"
-#include "src/base/isa.h"             // CpuCompute
-#include "src/sampling/request.h"     // Sampling
-#include "src/tokenizer/tokenizer.h"  // SpecialText
+#include "spillway/sampling.h"
+#include "spillway/special_text.h"
 
 namespace spillway {
 
@@ -73,7 +73,7 @@ struct Config {
   bool keeps_cpu_attention = false;  // which is what an interrupted run chose, and not stated
   bool overlap = true;
   int num_threads = 0;  // 0: physical cores
-  kernels::CpuCompute cpu_compute = kernels::CpuCompute::kFp32;
+  CpuCompute cpu_compute = CpuCompute::kFp32;
   std::optional<GivenPolicy> policy;  // of a file; what a flag states beats it
   std::optional<Machine> machine;     // of a file
   std::optional<int64_t> gpu_batch_size;

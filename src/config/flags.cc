@@ -222,8 +222,7 @@ Flag CpuComputeFlag() {
                [](Config& config, const std::string& text) {
                  if (text != "fp32" && text != "bf16")
                    throw Error(ErrorCode::kFlag, "--cpu-compute: give fp32 or bf16");
-                 config.cpu_compute =
-                     text == "bf16" ? kernels::CpuCompute::kBf16 : kernels::CpuCompute::kFp32;
+                 config.cpu_compute = text == "bf16" ? CpuCompute::kBf16 : CpuCompute::kFp32;
                });
 }
 

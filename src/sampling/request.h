@@ -7,22 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "spillway/model.h"     // TokenId
+#include "spillway/model.h"  // TokenId
+#include "spillway/sampling.h"
 #include "spillway/workload.h"  // RequestShape
 
 namespace spillway {
-
-struct Sampling {
-  double temperature = 0.0;       // 0: greedy
-  double top_p = 1.0;             // 1: off
-  int64_t top_k = 0;              // 0: off
-  int64_t max_tokens = 64;        // of completion, at least 1
-  int64_t min_tokens = 0;         // eos and stop strings are not obeyed before
-  std::optional<uint64_t> seed;   // the line's own; otherwise (run seed, line number)
-  std::vector<std::string> stop;  // at most 16, none empty
-  bool ignore_eos = false;
-  int64_t num_logprobs = -1;  // -1: none; N >= 0: the chosen token's and the N best of each step
-};
 
 // A text that is scored: nothing is sampled. Its tokens are the request's prompt, which is fed in
 // one pass, and those that the passes after it are told.

@@ -11,11 +11,9 @@
 #include <vector>
 
 #include "spillway/model.h"  // TokenId
+#include "spillway/special_text.h"
 
 namespace spillway {
-
-// Whether special tokens written out in a prompt (the literal "</s>") become their ids.
-enum class SpecialText { kParse, kPlain };
 
 class Tokenizer {
  public:

@@ -1,6 +1,7 @@
 #include "src/verbs/open_device.h"
 
 #include "spillway/error.h"
+#include "src/base/isa.h"  // BestIsa
 #include "src/compute/host_device.h"
 #if defined(SPILLWAY_CUDA)
 #include "src/cuda/device.h"
@@ -12,7 +13,7 @@ namespace spillway {
 namespace {
 
 std::unique_ptr<Device> OpenGpu(const Config& config, int index) {
-  if (config.cpu_compute != kernels::CpuCompute::kFp32) {
+  if (config.cpu_compute != CpuCompute::kFp32) {
     throw Error(ErrorCode::kFlag,
                 "--cpu-compute: products run on the GPU; leave it out, or give --device cpu");
   }

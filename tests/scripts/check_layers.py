@@ -32,7 +32,7 @@ ARROWS = {
     "src/sampling": ["src/tokenizer"],
     "src/requests": ["src/base", "src/sampling", "src/tokenizer"],
     "src/answers": ["src/base", "src/sampling", "src/tokenizer"],
-    "src/config": ["policies/search", "src/base", "src/formats", "src/sampling", "src/tokenizer"],
+    "src/config": ["policies/search", "src/base", "src/formats"],
     "src/checkpoint": ["kernels/rows", "src/base", "src/model"],
     "src/io": ["src/base"],
     "src/store": ["kernels/convert", "src/base", "src/checkpoint", "src/config", "src/io", "src/memory",

@@ -29,7 +29,7 @@ std::vector<float> Widened(const void* rows, int64_t count, DType dtype) {
 
 void Multiply(const kernels::MatmulArgs& args) {
   static spillway::ThreadPool pool(1);
-  static const kernels::Isa isa = kernels::BestIsa(kernels::CpuCompute::kFp32);
+  static const kernels::Isa isa = kernels::BestIsa(spillway::CpuCompute::kFp32);
   std::vector<std::byte> workspace(
       static_cast<std::size_t>(kernels::MatmulWorkspaceBytes(args.rows, args.in, 1, isa)) + 64);
   void* begin = workspace.data();
