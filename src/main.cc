@@ -8,17 +8,17 @@
 #include "src/base/system_error.h"
 #include "src/base/terminal.h"
 #include "src/config/config.h"
-#include "src/sweep/sweep_verb.h"
+#include "src/sweep/sweep.h"
 #include "src/verbs/answer_lines.h"
 #include "src/verbs/bench.h"
 #include "src/verbs/calibrate.h"
 #include "src/verbs/convert.h"
 #include "src/verbs/inspect.h"
 #include "src/verbs/perplexity.h"
-#include "src/verbs/plan_verb.h"
-#include "src/verbs/profile_verb.h"
-#include "src/verbs/search_verb.h"
-#include "src/verbs/simulate_verb.h"
+#include "src/verbs/plan.h"
+#include "src/verbs/profile.h"
+#include "src/verbs/search.h"
+#include "src/verbs/simulate.h"
 
 namespace spillway {
 namespace {

@@ -1,4 +1,4 @@
-#include "src/verbs/simulate_verb.h"
+#include "src/verbs/simulate.h"
 
 #include <memory>
 #include <optional>

@@ -1,4 +1,4 @@
-#include "src/sweep/sweep_verb.h"
+#include "src/sweep/sweep.h"
 
 #include <fmt/format.h>
 #include <unistd.h>

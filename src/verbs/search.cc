@@ -1,4 +1,4 @@
-#include "src/verbs/search_verb.h"
+#include "src/verbs/search.h"
 
 #include <fmt/format.h>
 

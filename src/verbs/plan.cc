@@ -1,4 +1,4 @@
-#include "src/verbs/plan_verb.h"
+#include "src/verbs/plan.h"
 
 #include <memory>
 

@@ -1,4 +1,4 @@
-#include "src/verbs/profile_verb.h"
+#include "src/verbs/profile.h"
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
