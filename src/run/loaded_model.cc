@@ -40,7 +40,7 @@ std::filesystem::path PrepareStore(const Run& run, const WeightReader& reader, T
                                    ProgressLine& line) {
   if (run.plan.weight_bytes[Tier::kDisk] == 0) return {};
   if (!run.model.store.empty()) return run.model.store;
-  const std::string key = ContentKey(run.config, run.model);
+  const std::string key = ContentKey(run.model);
   std::filesystem::path path = StorePath(OffloadFolder(run.config), key);
   const std::string name = Printable(path.string());
   const auto progress = [&](int64_t done, int64_t total) {
@@ -118,12 +118,12 @@ LoadedModel::LoadedModel(const spillway::Run& run, ProgressLine& line)
       trace_log_(run.trace_log),
       line_(line),
       pool_(run.plan.machine.num_threads),
-      origin_{*model_.checkpoint, model_.weights, NonFiniteOf(config_)} {
+      origin_{*model_.checkpoint, model_.weights, model_.choice.nonfinite} {
   const double begin_s = NowSeconds();
   RefuseMoreThanThereIs(plan_, device_);
   line.Note("loading weights");
   const HostArena convert(pool_.num_threads() * kConvertBytes);
-  const WeightReader reader(*model_.checkpoint, model_.weights, NonFiniteOf(config_),
+  const WeightReader reader(*model_.checkpoint, model_.weights, model_.choice.nonfinite,
                             convert.View({0, convert.bytes()}), pool_.num_threads());
   const std::filesystem::path store = PrepareStore(run, reader, pool_, line);
   DiskOptions disk = DiskOf(config_, store, trace_log_);

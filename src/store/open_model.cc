@@ -43,17 +43,17 @@ bool HasTokenizer(const fs::path& folder) {
 constexpr int64_t kBundledVocabulary = 4096;
 
 // Empty: prompts are token ids.
-fs::path FindTokenizer(const Config& config, const OpenedModel& model) {
-  if (config.tokenizer == "none") return {};
-  if (!config.tokenizer.empty()) return config.tokenizer;
+fs::path FindTokenizer(const OpenedModel& model) {
+  const std::string& given = model.choice.tokenizer;
+  if (given == "none") return {};
+  if (!given.empty()) return given;
   fs::path own = model.folder.empty() ? model.folder : TokenizerFolder(model.folder);
-  const bool is_shape_only = config.dummy_weights || model.folder.empty();
-  if (!is_shape_only || HasTokenizer(own)) return own;
+  if (!HasDummyWeights(model) || HasTokenizer(own)) return own;
   return model.shape.vocab_size < kBundledVocabulary ? fs::path() : BundledModel();
 }
 
-fs::path ModelFolder(const Config& config) {
-  return config.model.empty() ? BundledModel() : fs::path(config.model);
+fs::path ModelFolder(const ModelChoice& choice) {
+  return choice.model.empty() ? BundledModel() : fs::path(choice.model);
 }
 
 // Ends the key of a store whose weights were not checked for NaN and infinity.
@@ -65,19 +65,21 @@ Model Unquantised(ModelShape shape) {
   return MakeModel(std::move(shape));
 }
 
-ModelShape OpenStored(const Config& config, OpenedModel& model) {
+ModelShape OpenStored(OpenedModel& model) {
+  const ModelChoice& choice = model.choice;
   std::unique_ptr<const Store> store(new Store(OpenStore(model.folder)));
   ModelShape shape = store->shape();
-  if (config.dummy_weights) return shape;
-  const int bits = config.weight_bits.value_or(shape.weight_bits);
-  const bool makes_another = config.verb == Verb::kConvert && shape.weight_bits == 16;
+  if (choice.dummy_weights) return shape;
+  const int bits = choice.weight_bits.value_or(shape.weight_bits);
+  const bool makes_another = choice.use == ModelUse::kConvert && shape.weight_bits == 16;
   if (!makes_another && bits != shape.weight_bits) {
     throw Error(ErrorCode::kModelUnsupported,
                 fmt::format("{}: a store of {}-bit weights, and {} bits are asked for; leave "
                             "--weight-bits out, or convert the checkpoint with --weight-bits {}",
                             Printable(model.folder.string()), shape.weight_bits, bits, bits));
   }
-  if (store->content_key().ends_with(kNonFiniteKey) && !config.allow_nonfinite_weights) {
+  const bool unchecked = store->content_key().ends_with(kNonFiniteKey);
+  if (unchecked && choice.nonfinite == NonFiniteWeights::kRefuse) {
     throw Error(ErrorCode::kNonFinite,
                 fmt::format("{}: was converted with --allow-nonfinite-weights; {}",
                             Printable(model.folder.string()),
@@ -89,37 +91,40 @@ ModelShape OpenStored(const Config& config, OpenedModel& model) {
   return shape;
 }
 
-bool IsBuiltIn(const Config& config) {
+bool IsBuiltIn(const ModelChoice& choice) {
   std::error_code ignored;
-  if (!BuiltInShape(config.model) || fs::is_directory(config.model, ignored)) return false;
-  // A plan needs the shape alone.
-  if (config.dummy_weights || PlansOnly(config.verb)) return true;
+  if (!BuiltInShape(choice.model) || fs::is_directory(choice.model, ignored)) return false;
+  if (choice.dummy_weights || choice.use == ModelUse::kPlan) return true;
   throw Error(
       ErrorCode::kModelMissing,
       fmt::format("{} is a built-in shape without weights; give a folder, or add --dummy-weights",
-                  config.model));
+                  choice.model));
+}
+
+// Opens the folder or store, where there is one.
+ModelShape OpenShape(OpenedModel& model) {
+  const ModelChoice& choice = model.choice;
+  if (IsBuiltIn(choice)) return *BuiltInShape(choice.model);
+  model.folder = ModelFolder(choice);
+  if (IsStoreFolder(model.folder)) return OpenStored(model);
+  ModelShape shape = ReadModelShape(model.folder);
+  if (!choice.dummy_weights) model.checkpoint = OpenCheckpoint(model.folder);
+  return shape;
 }
 
 }  // namespace
 
-OpenedModel OpenModel(const Config& config) {
+OpenedModel OpenModel(const ModelChoice& choice) {
   OpenedModel model;
-  ModelShape shape;
-  if (IsBuiltIn(config)) {
-    shape = *BuiltInShape(config.model);
-  } else if (model.folder = ModelFolder(config); IsStoreFolder(model.folder)) {
-    shape = OpenStored(config, model);
-  } else {
-    shape = ReadModelShape(model.folder);
-    if (!config.dummy_weights) model.checkpoint = OpenCheckpoint(model.folder);
-  }
-  shape.weight_bits = config.weight_bits.value_or(shape.weight_bits);
+  model.choice = choice;
+  ModelShape shape = OpenShape(model);
+  shape.weight_bits = choice.weight_bits.value_or(shape.weight_bits);
   static_cast<Model&>(model) = MakeModel(std::move(shape));
   if (model.checkpoint == nullptr) {
-    model.checkpoint = MakeDummyCheckpoint(Unquantised(model.shape), config.seed);
+    model.checkpoint = MakeDummyCheckpoint(Unquantised(model.shape), choice.seed);
   }
   model.weights = ResolveWeights(model, *model.checkpoint);
-  model.tokenizer_folder = FindTokenizer(config, model);
+  model.tokenizer_folder = FindTokenizer(model);
   if (model.tokenizer_folder.empty()) {
     model.tokenizer = std::make_unique<NoTokenizer>(model.shape.vocab_size);
   } else {
@@ -128,15 +133,15 @@ OpenedModel OpenModel(const Config& config) {
   return model;
 }
 
-std::string ContentKey(const Config& config, const OpenedModel& model) {
-  const bool dummy = config.dummy_weights || model.folder.empty();
-  const std::string key = dummy ? DummyContentKey(model.shape, config.seed)
-                                : CheckpointContentKey(model.folder, model.shape);
-  return config.allow_nonfinite_weights ? key + std::string(kNonFiniteKey) : key;
+bool HasDummyWeights(const OpenedModel& model) {
+  return model.choice.dummy_weights || model.folder.empty();
 }
 
-NonFiniteWeights NonFiniteOf(const Config& config) {
-  return config.allow_nonfinite_weights ? NonFiniteWeights::kAllow : NonFiniteWeights::kRefuse;
+std::string ContentKey(const OpenedModel& model) {
+  const std::string key = HasDummyWeights(model) ? DummyContentKey(model.shape, model.choice.seed)
+                                                 : CheckpointContentKey(model.folder, model.shape);
+  return model.choice.nonfinite == NonFiniteWeights::kAllow ? key + std::string(kNonFiniteKey)
+                                                            : key;
 }
 
 fs::path BundledModel() {

@@ -1,22 +1,40 @@
-// What --model means: a folder, a store, a built-in shape with dummy weights, or the bundled model.
+// What a model is named by: a folder, a store, a built-in shape with dummy weights, or nothing for
+// the bundled model.
 // Thread rule: the main thread.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "spillway/model.h"
 #include "src/checkpoint/checkpoint.h"
 #include "src/checkpoint/weight_map.h"
-#include "src/config/config.h"
 #include "src/store/weight_reader.h"
 #include "src/tokenizer/tokenizer.h"
 
 namespace spillway {
 
+// What an opened model is for. A built-in shape without weights is enough for kPlan; kConvert may
+// make a store of fewer bits from one of 16.
+enum class ModelUse { kRun, kPlan, kConvert };
+
+// Which model, and what is taken of it.
+struct ModelChoice {
+  std::string model;      // folder, store or built-in shape; empty: the bundled model
+  std::string tokenizer;  // folder; empty: the model's own; "none": prompts are token ids
+  bool dummy_weights = false;
+  std::optional<int> weight_bits;  // 16, 8, 4; not given: as the model is
+  NonFiniteWeights nonfinite = NonFiniteWeights::kRefuse;
+  uint64_t seed = 0;  // of dummy weights
+  ModelUse use = ModelUse::kRun;
+};
+
 // A model that is opened, not loaded: headers are read and agree with each other.
 struct OpenedModel : Model {
+  ModelChoice choice;
   std::filesystem::path folder;  // empty: built-in shape
   std::filesystem::path store;   // `folder` where it is a store whose weights are used, or empty
   std::filesystem::path tokenizer_folder;  // empty: none
@@ -25,15 +43,16 @@ struct OpenedModel : Model {
   std::unique_ptr<Tokenizer> tokenizer;
 };
 
-// Throws: Error kFlag for contradicting flags, and what the readers throw.
-OpenedModel OpenModel(const Config& config);
+// Throws: Error kModelMissing, kModelUnsupported, kNonFinite: the choice does not suit what is
+// there; and what the readers throw.
+OpenedModel OpenModel(const ModelChoice& choice);
+
+// Whether the weights are dummies.
+bool HasDummyWeights(const OpenedModel& model);
 
 // What a store of these weights is made from; see content_key.h.
 // Throws: Error kModelMissing, kSystemLimit, kIo.
-std::string ContentKey(const Config& config, const OpenedModel& model);
-
-// NaN and infinity in weights, as the flags have it.
-NonFiniteWeights NonFiniteOf(const Config& config);
+std::string ContentKey(const OpenedModel& model);
 
 // examples/tales-opt-8m beside the source, or where `cmake --install` put it, found from the
 // running binary.

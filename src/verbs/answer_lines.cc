@@ -17,8 +17,8 @@
 #include "src/report/progress.h"
 #include "src/requests/input_file.h"
 #include "src/run/run_blocks.h"
-#include "src/store/open_model.h"
 #include "src/verbs/choose_policy.h"
+#include "src/verbs/model_for.h"
 #include "src/verbs/open_device.h"
 #include "src/verbs/prepare.h"
 #include "src/verbs/prompt_file.h"
@@ -281,7 +281,7 @@ int Answer(const Opened& opened) {
 int AnswerLines(const Config& config) {
   const double begin_s = NowSeconds();
   const std::unique_ptr<Device> device = OpenDevice(config);
-  const OpenedModel model = OpenModel(config);
+  const OpenedModel model = ModelFor(config);
   if (SameFile(config.input, config.output)) {
     throw Error(ErrorCode::kInput, "--output is the input file; give another name");
   }

@@ -11,8 +11,8 @@
 #include "src/base/terminal.h"
 #include "src/report/progress.h"
 #include "src/run/run_blocks.h"
-#include "src/store/open_model.h"
 #include "src/verbs/choose_policy.h"
+#include "src/verbs/model_for.h"
 #include "src/verbs/open_device.h"
 #include "src/verbs/prepare.h"
 #include "src/verbs/synthetic.h"
@@ -22,7 +22,7 @@ namespace spillway {
 int RunBench(const Config& config) {
   const double begin_s = NowSeconds();
   const std::unique_ptr<Device> device = OpenDevice(config);
-  const OpenedModel model = OpenModel(config);
+  const OpenedModel model = ModelFor(config);
   const ReportFile report("--report", config.report, {{}, {}, config.trace});
   const ReportFile trace_file("--trace", config.trace, {{}, {}, config.report});
   const Workload work = SyntheticWork(config, model.shape);

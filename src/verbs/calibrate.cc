@@ -21,7 +21,7 @@
 #include "src/formats/policy_file.h"
 #include "src/report/progress.h"
 #include "src/run/loaded_model.h"
-#include "src/store/open_model.h"
+#include "src/verbs/model_for.h"
 #include "src/verbs/open_device.h"
 #include "src/verbs/prepare.h"
 #include "src/verbs/window_job.h"
@@ -245,7 +245,7 @@ Plan WholePlan(const Config& config, const OpenedModel& model, const Workload& w
 
 int RunCalibrate(const Config& config) {
   const std::unique_ptr<Device> device = OpenDevice(config);
-  const OpenedModel model = OpenModel(config);
+  const OpenedModel model = ModelFor(config);
   const ReportFile output("--output", config.output, {config.perplexity, {}, config.report});
   const ReportFile report("--report", config.report, {config.perplexity, config.output, {}});
   std::FILE* terminal = TerminalOf(config);

@@ -12,8 +12,8 @@
 #include "src/report/progress.h"
 #include "src/run/run_blocks.h"
 #include "src/store/make_store.h"
-#include "src/store/open_model.h"
 #include "src/store/weight_reader.h"
+#include "src/verbs/model_for.h"
 
 namespace spillway {
 namespace {
@@ -35,13 +35,13 @@ std::string CopiedText(const StoreSource& source) {
 }  // namespace
 
 int RunConvert(const Config& config) {
-  const OpenedModel model = OpenModel(config);
+  const OpenedModel model = ModelFor(config);
   const int num_threads = config.num_threads > 0 ? config.num_threads : NumPhysicalCores();
   ThreadPool pool(num_threads);
   const HostArena convert(num_threads * kConvertBytes);
-  const WeightReader reader(*model.checkpoint, model.weights, NonFiniteOf(config),
+  const WeightReader reader(*model.checkpoint, model.weights, model.choice.nonfinite,
                             convert.View({0, convert.bytes()}), num_threads);
-  const StoreSource source = {model, ContentKey(config, model), reader,
+  const StoreSource source = {model, ContentKey(model), reader,
                               ReadCompanions(model.folder, model.tokenizer_folder)};
   if (config.verbosity == Verbosity::kVerbose) PrintTo(TerminalOf(config), CopiedText(source));
   const double begin_s = NowSeconds();

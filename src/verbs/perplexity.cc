@@ -16,7 +16,7 @@
 #include "src/base/terminal.h"
 #include "src/report/progress.h"
 #include "src/run/run_blocks.h"
-#include "src/store/open_model.h"
+#include "src/verbs/model_for.h"
 #include "src/verbs/open_device.h"
 #include "src/verbs/prepare.h"
 #include "src/verbs/prompt_file.h"
@@ -61,7 +61,7 @@ std::optional<TokenId> WindowStart(const Config& config, const ModelShape& shape
 int RunPerplexity(const Config& config) {
   const double begin_s = NowSeconds();
   const std::unique_ptr<Device> device = OpenDevice(config);
-  const OpenedModel model = OpenModel(config);
+  const OpenedModel model = ModelFor(config);
   const ReportFile report("--report", config.report, {config.perplexity, {}, config.trace});
   const ReportFile trace_file("--trace", config.trace, {config.perplexity, {}, config.report});
   const Machine machine = ProbeMachine(config, model, *device);

@@ -6,8 +6,8 @@
 #include "src/base/report_file.h"
 #include "src/base/terminal.h"
 #include "src/run/run_blocks.h"
-#include "src/store/open_model.h"
 #include "src/verbs/choose_policy.h"
+#include "src/verbs/model_for.h"
 #include "src/verbs/open_device.h"
 #include "src/verbs/planned_work.h"
 #include "src/verbs/prepare.h"
@@ -16,7 +16,7 @@ namespace spillway {
 
 int RunPlan(const Config& config) {
   const std::unique_ptr<Device> device = OpenDevice(config);
-  const OpenedModel model = OpenModel(config);
+  const OpenedModel model = ModelFor(config);
   const ReportFile report("--report", config.report, {config.input, config.output, config.trace});
   const Machine machine = MachineToPlanFor(config, model, *device);
   const Workload work = PlannedWork(config, model, machine, *device);

@@ -34,7 +34,7 @@ int64_t FreeDiskBytes(const Config& config) {
 int64_t StoredBytes(const Config& config, const OpenedModel& model) {
   std::filesystem::path store = model.store;
   if (store.empty()) {
-    const std::string key = ContentKey(config, model);
+    const std::string key = ContentKey(model);
     store = StorePath(OffloadFolder(config), key);
     if (ProbeStore(store, key) != StoreState::kReady) return 0;
   }

@@ -15,10 +15,8 @@
 namespace spillway {
 namespace {
 
-std::string ModelKey(const Config& config, const OpenedModel& model) {
-  if (config.dummy_weights || model.folder.empty()) {
-    return DummyContentKey(model.shape, config.seed);
-  }
+std::string ModelKey(const OpenedModel& model) {
+  if (HasDummyWeights(model)) return DummyContentKey(model.shape, model.choice.seed);
   return SampledFolderKey(model.folder);
 }
 
@@ -67,7 +65,7 @@ RunManifest IdentityOf(const Config& config, const OpenedModel& model, const Pol
   const std::string gpu = device.name();
   RunManifest identity = {
       {"input", HashDigits(input_hash)},
-      {"model", ModelKey(config, model)},
+      {"model", ModelKey(model)},
       {"model name", model.shape.name},
       {"tokenizer", TokenizerKey(model)},
       {"set of sampling flags", SamplingText(config)},

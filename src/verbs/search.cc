@@ -14,8 +14,8 @@
 #include "src/gpu/gpu_needs.h"
 #include "src/plan/cap_words.h"
 #include "src/run/run_blocks.h"
-#include "src/store/open_model.h"
 #include "src/verbs/choose_policy.h"
+#include "src/verbs/model_for.h"
 #include "src/verbs/open_device.h"
 #include "src/verbs/planned_work.h"
 #include "src/verbs/prepare.h"
@@ -108,7 +108,7 @@ std::string SourceOf(const Config& config, const OpenedModel& model, const Machi
 
 int RunSearch(const Config& config) {
   const std::unique_ptr<Device> device = OpenDevice(config);
-  const OpenedModel model = OpenModel(config);
+  const OpenedModel model = ModelFor(config);
   const ReportFile output("--output", config.output, {config.input, {}, config.report});
   const ReportFile report("--report", config.report, {config.input, config.output, {}});
   const Machine machine = MachineToPlanFor(config, model, *device);

@@ -11,7 +11,7 @@
 #include "src/report/chrome_trace.h"
 #include "src/run/run_blocks.h"
 #include "src/simulate/simulate.h"
-#include "src/store/open_model.h"
+#include "src/verbs/model_for.h"
 #include "src/verbs/open_device.h"
 #include "src/verbs/planned_work.h"
 #include "src/verbs/prepare.h"
@@ -57,7 +57,7 @@ class SimTrace {
 
 int RunSimulate(const Config& config) {
   const std::unique_ptr<Device> device = OpenDevice(config);
-  const OpenedModel model = OpenModel(config);
+  const OpenedModel model = ModelFor(config);
   const ReportFile report("--report", config.report, {config.input, {}, config.trace});
   const ReportFile trace_file("--trace", config.trace, {config.input, {}, config.report});
   const Machine machine = MachineToPlanFor(config, model, *device);
