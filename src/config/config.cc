@@ -624,4 +624,11 @@ std::filesystem::path OffloadFolder(const Config& config) {
   return named != nullptr && *named != '\0' ? named : "/tmp";
 }
 
+std::FILE* TerminalOf(const Config& config) {
+  if (config.verbosity == Verbosity::kQuiet) return nullptr;
+  const bool answers_lines =
+      config.verb == Verb::kGenerate || (config.verb == Verb::kScore && config.perplexity.empty());
+  return answers_lines && config.output == "-" ? stderr : stdout;
+}
+
 }  // namespace spillway

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <cstdio>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -126,6 +127,9 @@ struct Config {
 
 // --offload-dir, or $TMPDIR, or /tmp.
 std::filesystem::path OffloadFolder(const Config& config);
+
+// Where people read; null with --quiet. Standard output is taken when the answers go there.
+std::FILE* TerminalOf(const Config& config);
 
 // Text that answers --help or --version.
 struct Printout {

@@ -1,6 +1,23 @@
 #include "src/report/eta.h"
 
+#include <cmath>
+
 namespace spillway {
+
+ExpectedWork ExpectedOf(const Workload& work, const Plan& plan,
+                        const std::optional<Prediction>& predicted) {
+  ExpectedWork expected = {work.num_requests, 0, plan.batch.rows * plan.num_batches, std::nullopt};
+  int64_t sampled = 0;
+  for (const RequestShape& request : work.sample)
+    sampled += request.prompt_logits - 1 + request.max_new_tokens;
+  if (sampled > 0) {
+    const double rows_per_sampled =
+        static_cast<double>(work.num_requests) / static_cast<double>(work.sample.size());
+    expected.tokens = std::llround(static_cast<double>(sampled) * rows_per_sampled);
+  }
+  if (predicted) expected.predicted_s = predicted->total_s();
+  return expected;
+}
 
 void Eta::See(const WorkDone& done, double elapsed_s) {
   if (expected_.block_rows == 0 || done.rows / expected_.block_rows == blocks_done_) return;

@@ -6,6 +6,10 @@
 #include <cstdint>
 #include <optional>
 
+#include "spillway/plan.h"
+#include "spillway/prediction.h"
+#include "spillway/workload.h"
+
 namespace spillway {
 
 // What the whole run comes to, as far as the scan of the input could tell.
@@ -15,6 +19,11 @@ struct ExpectedWork {
   int64_t block_rows = 0;             // of a full block; 0: not known
   std::optional<double> predicted_s;  // from the first pass to the last
 };
+
+// A sample's tokens are scaled to all requests. `predicted` nullopt: nothing is known of the
+// machine.
+ExpectedWork ExpectedOf(const Workload& work, const Plan& plan,
+                        const std::optional<Prediction>& predicted);
 
 struct WorkDone {
   int64_t rows = 0;

@@ -41,6 +41,11 @@ void ProgressLine::Clear() {
   drawn_ = false;
 }
 
+void ProgressLine::Warn(const std::string& text) {
+  Clear();
+  PrintTo(stderr, fmt::format("spillway: warning: {}\n", text));
+}
+
 void ProgressLine::Draw(std::string text) {
   // A line that wraps could not be redrawn in place.
   if (in_place_) text.resize(std::min(text.size(), Width(out_) - 1));

@@ -24,6 +24,9 @@ class ProgressLine {
   // Erases a line that was drawn in place, before other text is printed.
   void Clear();
 
+  // Clears the line and prints "spillway: warning: TEXT" on standard error.
+  void Warn(const std::string& text);
+
   // Says what is going on where no rows are counted; on a terminal only.
   void Note(const std::string& text);
 

@@ -3,57 +3,62 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <memory>
+#include <filesystem>
 #include <optional>
 
-#include "spillway/trace.h"
+#include "spillway/plan.h"
+#include "spillway/schedule.h"
 #include "src/base/thread_pool.h"
 #include "src/device/device.h"
 #include "src/move/tiers.h"
 #include "src/report/progress.h"
-#include "src/run/engine.h"  // ProgressFn
+#include "src/report/trace_log.h"
+#include "src/run/engine.h"
 #include "src/run/job.h"
-#include "src/run/run_blocks.h"  // Run
-#include "src/run/stall_watch.h"
+#include "src/store/open_model.h"
 
 namespace spillway {
+
+// What a run is made of, once it is decided. Lifetime: the caller's; outlives the run.
+struct RunInputs {
+  const OpenedModel& model;
+  const Plan& plan;
+  Device& device;
+  std::filesystem::path offload_folder;  // of the disk tier, and of a store that has to be made
+  uint64_t seed = 0;                     // rows without one of their own draw from (seed, line)
+  ExpectedWork expected;
+  TraceLog* trace_log = nullptr;  // null: nothing is traced
+};
 
 class LoadedModel {
  public:
   // Makes the store first where the plan has weights on disk and no store has them yet.
-  // Lifetime: what the run names outlives the model. Throws: what loading throws.
-  LoadedModel(const Run& run, ProgressLine& line);
+  // Lifetime: the line outlives the model. Throws: what loading throws.
+  LoadedModel(const RunInputs& inputs, ProgressLine& line);
   LoadedModel(const LoadedModel&) = delete;
   LoadedModel& operator=(const LoadedModel&) = delete;
 
-  // Runs a job to its end. `plan` is the run's, or one that differs from it in the KV policy alone
-  // and takes no more memory: weights lie in the same places then.
-  // Rows whose spilled KV or states cannot be read back begin again from their requests, up to
-  // twice before a row ends. Throws: Error kInterrupted, kNonFinite, kIo, kCorrupt.
-  Trace Run(const Plan& plan, Job& job, const ProgressFn& progress);
+  // Runs a job to its end, or to a failure. `plan` is that of the inputs, or one that differs from
+  // it in the KV policy alone and takes no more memory: weights lie in the same places then.
+  // `totals`: of what was run of the job so far, then of this as well, also after a failure.
+  // Throws: SpillLost: the rows that ran are lost; and what Engine::Run throws.
+  void Run(const Plan& plan, const Schedule& schedule, Job& job, const ProgressFn& progress,
+           EngineTotals& totals);
+
+  // Bytes per second of reads of the weights on disk. Requires: some are there.
+  double MeasureStore() const;
+
+  // A number that changes while anything is computed, read or written. Any thread.
+  uint64_t Pulse() const;
+
+  Tiers& tiers() { return *tiers_; }
+  const Tiers& tiers() const { return *tiers_; }
 
  private:
-  void RunOnce(const Plan& plan, Job& job, const ProgressFn& progress, EngineTotals& totals);
-  uint64_t DiskPulse() const;
-  double StoreBytesPerS(const spillway::Run& run) const;
-  StallWatch WatchStalls(std::function<uint64_t()> pulse) const;
-  void TellOfStall(StallWatch::Stall stall, const StallLimits& limits) const;
-  void RunUntilWhole(const Plan& plan, Job& job, const ProgressFn& progress, EngineTotals& totals);
-  void WarnOfDisk(const DiskMending& mending);
-  void Warn(const std::string& text);
-
-  const Config& config_;
-  const OpenedModel& model_;
-  const Plan& plan_;
-  Device& device_;
-  TraceLog* trace_log_;
-  ProgressLine& line_;
+  const RunInputs inputs_;
   ThreadPool pool_;
   const StoreOrigin origin_;
   std::optional<Tiers> tiers_;
-  double load_s_ = 0.0;
-  double store_bytes_per_s_ = 0.0;
 };
 
 }  // namespace spillway

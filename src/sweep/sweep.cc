@@ -9,11 +9,11 @@
 
 #include "spillway/error.h"
 #include "src/base/clock.h"
+#include "src/base/exit_status.h"
 #include "src/base/stop_signal.h"
 #include "src/base/terminal.h"
 #include "src/config/toml_text.h"
 #include "src/report/progress.h"
-#include "src/run/run_blocks.h"  // TerminalOf, kSomeLinesCarryErrors
 #include "src/sweep/grid.h"
 #include "src/sweep/point_store.h"
 #include "src/sweep/results_csv.h"

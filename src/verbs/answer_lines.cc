@@ -12,11 +12,12 @@
 #include "spillway/report.h"
 #include "src/answers/writer.h"
 #include "src/base/clock.h"
+#include "src/base/exit_status.h"
 #include "src/base/report_file.h"
 #include "src/base/terminal.h"
 #include "src/report/progress.h"
 #include "src/requests/input_file.h"
-#include "src/run/run_blocks.h"
+#include "src/run/supervisor.h"
 #include "src/verbs/choose_policy.h"
 #include "src/verbs/model_for.h"
 #include "src/verbs/open_device.h"
@@ -125,13 +126,15 @@ void Describe(const Config& config, const OpenedModel& model, const InputScan& s
 }
 
 // Bad lines alone need no model in memory.
-Trace RunJob(const Run& run, FileJob& job, CompletionWriter& writer, ProgressLine& line) {
+Trace RunLines(const Config& config, const RunInputs& run, FileJob& job, CompletionWriter& writer,
+               ProgressLine& line) {
   try {
-    if (run.plan.num_requests > 0) return RunBlocks(run, job, line);
+    if (run.plan.num_requests > 0)
+      return RunJob(run, MakeSchedule(run.plan, OverlapOf(config)), job, line);
     if (job.Next()) throw Error(ErrorCode::kResume, "the input changed while it was read");
     return {};
   } catch (const Error& error) {
-    KeepFinishedLines(error, writer, run.config);
+    KeepFinishedLines(error, writer, config);
   } catch (...) {
     writer.FlushFinished();
     throw;
@@ -244,9 +247,11 @@ int Answer(const Opened& opened) {
   FileJob job(reader, writer);
   std::optional<TraceLog> trace_log;
   if (trace_file.asked_for()) trace_log.emplace(trace_file, plan);
-  const Trace trace = RunJob({config, model, plan, device, ExpectedOf(rest, plan, expected),
-                              trace_log ? &*trace_log : nullptr},
-                             job, writer, line);
+  const Trace trace =
+      RunLines(config,
+               {model, plan, device, OffloadFolder(config), config.seed,
+                ExpectedOf(rest, plan, expected), trace_log ? &*trace_log : nullptr},
+               job, writer, line);
   if (reader.input_hash() != scan.hash) {
     throw Error(
         ErrorCode::kResume,

@@ -7,10 +7,11 @@
 
 #include "spillway/report.h"
 #include "src/base/clock.h"
+#include "src/base/exit_status.h"
 #include "src/base/report_file.h"
 #include "src/base/terminal.h"
 #include "src/report/progress.h"
-#include "src/run/run_blocks.h"
+#include "src/run/supervisor.h"
 #include "src/verbs/choose_policy.h"
 #include "src/verbs/model_for.h"
 #include "src/verbs/open_device.h"
@@ -36,9 +37,9 @@ int RunBench(const Config& config) {
   SyntheticJob job(work, model.shape, config.seed);
   std::optional<TraceLog> trace_log;
   if (trace_file.asked_for()) trace_log.emplace(trace_file, plan);
-  const Trace trace = RunBlocks({config, model, plan, *device, ExpectedOf(work, plan, expected),
-                                 trace_log ? &*trace_log : nullptr},
-                                job, line);
+  const Trace trace = RunJob({model, plan, *device, OffloadFolder(config), config.seed,
+                              ExpectedOf(work, plan, expected), trace_log ? &*trace_log : nullptr},
+                             MakeSchedule(plan, OverlapOf(config)), job, line);
 
   const double total_s = NowSeconds() - begin_s;
   const std::optional<Prediction> predicted =

@@ -20,7 +20,8 @@
 #include "src/formats/kv_policy_json.h"
 #include "src/formats/policy_file.h"
 #include "src/report/progress.h"
-#include "src/run/loaded_model.h"
+#include "src/run/supervisor.h"
+#include "src/verbs/choose_policy.h"
 #include "src/verbs/model_for.h"
 #include "src/verbs/open_device.h"
 #include "src/verbs/prepare.h"
@@ -258,7 +259,7 @@ int RunCalibrate(const Config& config) {
   if (model.shape.bos >= 0) feed.start = model.shape.bos;
   const Workload work = WindowJob(tokens, windows, feed).Work();
   const Plan plan = WholePlan(config, model, work, *device);
-  LoadedModel loaded({config, model, plan, *device, {}, nullptr}, line);
+  Supervisor loaded({model, plan, *device, OffloadFolder(config), config.seed, {}, nullptr}, line);
 
   int num_runs = 0;
   const auto measure = [&](const std::vector<double>& kept_frac) {
@@ -267,8 +268,8 @@ int RunCalibrate(const Config& config) {
     policy.most_log_passes = plan.kv_log.passes;  // the log has to fit where that plan's lies
     line.Note(fmt::format("calibrating: run {}", ++num_runs));
     WindowJob job(tokens, windows, feed);
-    loaded.Run(LayOut(model, plan.machine, work, policy, device->needs()), job,
-               [](const WorkDone&) {});
+    const Plan smaller = LayOut(model, plan.machine, work, policy, device->needs());
+    loaded.Run(smaller, MakeSchedule(smaller, OverlapOf(config)), job, [](const WorkDone&) {});
     const ScoreSummary score = job.Summary();
     return -score.logprob_sum / static_cast<double>(score.num_tokens);
   };

@@ -82,6 +82,8 @@ void CheckCpuAttention(const Config& config, const GivenPolicy& given) {
 
 }  // namespace
 
+Overlap OverlapOf(const Config& config) { return config.overlap ? Overlap::kOn : Overlap::kOff; }
+
 bool IsEndless(const Config& config) {
   return config.verb == Verb::kSearch && config.input.empty() && !config.num_requests;
 }
@@ -128,7 +130,7 @@ SearchResult SearchFor(const Config& config, const Model& model, const Machine& 
                        const Workload& work, const KernelNeeds& needs) {
   const auto predict = [&config](const Plan& plan, const Workload& of_plan) {
     SimOptions options;
-    options.overlap = config.overlap ? Overlap::kOn : Overlap::kOff;
+    options.overlap = OverlapOf(config);
     options.max_cells = kCellsOfACandidate;
     return Simulate(plan, of_plan, options).prediction;
   };
@@ -158,7 +160,7 @@ std::optional<Prediction> PredictionFor(const Config& config, const Plan& plan,
                                         const Workload& work) {
   if (!KnowsRates(plan.machine) || work.num_requests == 0) return std::nullopt;
   SimOptions options;
-  options.overlap = config.overlap ? Overlap::kOn : Overlap::kOff;
+  options.overlap = OverlapOf(config);
   return Simulate(plan, work, options).prediction;
 }
 

@@ -9,6 +9,8 @@
 #include "spillway/model.h"
 #include "spillway/plan.h"
 #include "spillway/prediction.h"
+#include "spillway/schedule.h"  // Overlap
+#include "spillway/trace.h"
 #include "spillway/workload.h"
 #include "src/config/config.h"
 
@@ -19,6 +21,8 @@ namespace spillway {
 // has no effect without a gpu, or beside --percent; kPolicy: KV budgets of a model with another
 // number of layers.
 GivenPolicy PolicyGivenBy(const Config& config, const ModelShape& shape, const Machine& machine);
+
+Overlap OverlapOf(const Config& config);
 
 // Lengths without a number of requests: as many as a policy takes at a time.
 bool IsEndless(const Config& config);

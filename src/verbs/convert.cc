@@ -10,7 +10,6 @@
 #include "src/base/thread_pool.h"
 #include "src/memory/arena.h"
 #include "src/report/progress.h"
-#include "src/run/run_blocks.h"
 #include "src/store/make_store.h"
 #include "src/store/weight_reader.h"
 #include "src/verbs/model_for.h"

@@ -15,7 +15,8 @@
 #include "src/base/report_file.h"
 #include "src/base/terminal.h"
 #include "src/report/progress.h"
-#include "src/run/run_blocks.h"
+#include "src/run/supervisor.h"
+#include "src/verbs/choose_policy.h"
 #include "src/verbs/model_for.h"
 #include "src/verbs/open_device.h"
 #include "src/verbs/prepare.h"
@@ -76,8 +77,9 @@ int RunPerplexity(const Config& config) {
   const Plan plan = PlanFor(config, model, machine, job.Work(), *device);
   std::optional<TraceLog> trace_log;
   if (trace_file.asked_for()) trace_log.emplace(trace_file, plan);
-  const Trace trace = RunBlocks(
-      {config, model, plan, *device, job.Expected(), trace_log ? &*trace_log : nullptr}, job, line);
+  const Trace trace = RunJob({model, plan, *device, OffloadFolder(config), config.seed,
+                              job.Expected(), trace_log ? &*trace_log : nullptr},
+                             MakeSchedule(plan, OverlapOf(config)), job, line);
 
   const ScoreSummary score = job.Summary();
   const RunSummary summary = {job.num_windows(),      job.num_windows(),        0,

@@ -5,7 +5,6 @@
 #include "spillway/report.h"
 #include "src/base/report_file.h"
 #include "src/base/terminal.h"
-#include "src/run/run_blocks.h"
 #include "src/verbs/choose_policy.h"
 #include "src/verbs/model_for.h"
 #include "src/verbs/open_device.h"

@@ -16,7 +16,6 @@
 #include "src/profile/profile.h"
 #include "src/profile/profile_cache.h"
 #include "src/report/progress.h"
-#include "src/run/run_blocks.h"
 #include "src/verbs/open_device.h"
 #include "src/verbs/prepare.h"
 

@@ -13,7 +13,6 @@
 #include "src/formats/policy_file.h"
 #include "src/gpu/gpu_needs.h"
 #include "src/plan/cap_words.h"
-#include "src/run/run_blocks.h"
 #include "src/verbs/choose_policy.h"
 #include "src/verbs/model_for.h"
 #include "src/verbs/open_device.h"

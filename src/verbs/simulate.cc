@@ -9,8 +9,8 @@
 #include "src/base/report_file.h"
 #include "src/base/terminal.h"
 #include "src/report/chrome_trace.h"
-#include "src/run/run_blocks.h"
 #include "src/simulate/simulate.h"
+#include "src/verbs/choose_policy.h"
 #include "src/verbs/model_for.h"
 #include "src/verbs/open_device.h"
 #include "src/verbs/planned_work.h"
@@ -67,7 +67,7 @@ int RunSimulate(const Config& config) {
   if (config.as_flexgen) plan.kv_log = {};  // FlexGen has none
 
   SimOptions options;
-  options.overlap = config.overlap ? Overlap::kOn : Overlap::kOff;
+  options.overlap = OverlapOf(config);
   if (config.as_flexgen) options.schedule = SimSchedule::kFlexGen;
   std::optional<SimTrace> trace;
   if (trace_file.asked_for()) {

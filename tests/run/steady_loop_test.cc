@@ -9,6 +9,7 @@
 
 #include "kernels/attention/attention.h"
 #include "kernels/matmul/matmul.h"
+#include "spillway/plan.h"
 #include "src/checkpoint/dummy.h"
 #include "src/checkpoint/weight_map.h"
 #include "src/compute/cpu_executor.h"
@@ -18,7 +19,6 @@
 #include "src/store/load_weights.h"
 #include "src/store/make_store.h"
 #include "src/tokenizer/no_tokenizer.h"
-#include "src/verbs/choose_policy.h"
 #include "tests/temporary_folder.h"
 
 namespace {

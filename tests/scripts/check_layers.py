@@ -43,8 +43,7 @@ ARROWS = {
                 "src/cuda", "src/device", "src/memory"],
     "src/move": ["kernels/kv", "src/base", "src/device", "src/io", "src/memory", "src/plan", "src/report",
                  "src/store"],
-    "src/run": ["src/base", "src/config", "src/device", "src/memory", "src/move", "src/report", "src/sampling",
-                "src/store"],
+    "src/run": ["src/base", "src/device", "src/memory", "src/move", "src/report", "src/sampling", "src/store"],
     "src/simulate": ["policies/cost", "src/base", "src/report", "src/run"],
     "src/profile": ["kernels/attention", "kernels/matmul", "kernels/rows", "src/base", "src/device", "src/formats",
                     "src/io", "src/memory", "src/sampling"],
@@ -52,7 +51,7 @@ ARROWS = {
                   "src/compute", "src/config", "src/cuda", "src/device", "src/formats", "src/gpu", "src/io",
                   "src/memory", "src/plan", "src/profile", "src/report", "src/requests", "src/run", "src/sampling",
                   "src/simulate", "src/store", "src/tokenizer"],
-    "src/sweep": ["src/base", "src/config", "src/io", "src/profile", "src/report", "src/run", "src/store"],
+    "src/sweep": ["src/base", "src/config", "src/io", "src/profile", "src/report", "src/store"],
     "src": ["src/base", "src/config", "src/sweep", "src/verbs"],
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+"((?:src|kernels|policies)/[^"]+)"', re.MULTILINE)
