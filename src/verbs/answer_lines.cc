@@ -13,17 +13,16 @@
 #include "src/answers/writer.h"
 #include "src/base/clock.h"
 #include "src/base/exit_status.h"
-#include "src/base/report_file.h"
 #include "src/base/terminal.h"
 #include "src/report/progress.h"
 #include "src/requests/input_file.h"
 #include "src/run/supervisor.h"
-#include "src/verbs/choose_policy.h"
-#include "src/verbs/model_for.h"
-#include "src/verbs/open_device.h"
-#include "src/verbs/prepare.h"
+#include "src/verbs/chain.h"
+#include "src/verbs/policy_for.h"
+#include "src/verbs/prediction_for.h"
 #include "src/verbs/prompt_file.h"
 #include "src/verbs/run_identity.h"
+#include "src/verbs/run_output.h"
 
 namespace spillway {
 namespace {
@@ -126,30 +125,10 @@ void Describe(const Config& config, const OpenedModel& model, const InputScan& s
 }
 
 // Bad lines alone need no model in memory.
-Trace RunLines(const Config& config, const RunInputs& run, FileJob& job, CompletionWriter& writer,
-               ProgressLine& line) {
-  try {
-    if (run.plan.num_requests > 0)
-      return RunJob(run, MakeSchedule(run.plan, OverlapOf(config)), job, line);
-    if (job.Next()) throw Error(ErrorCode::kResume, "the input changed while it was read");
-    return {};
-  } catch (const Error& error) {
-    KeepFinishedLines(error, writer, config);
-  } catch (...) {
-    writer.FlushFinished();
-    throw;
-  }
-}
-
-void PrintTable(const Config& config, const Plan& plan, const Trace& trace,
-                const RunSummary& summary, const AnswerCounts& output) {
-  if (std::FILE* terminal = TerminalOf(config))
-    PrintTo(terminal, ReportTable(plan, trace, summary));
-  if (output.num_errors == 0) return;
-  PrintTo(
-      stderr,
-      fmt::format("spillway: warning: {} of {} lines carry errors; each says why in the output\n",
-                  output.num_errors, output.num_lines()));
+Trace RunLines(const RunInputs& run, const Schedule& schedule, FileJob& job, ProgressLine& line) {
+  if (run.plan.num_requests > 0) return RunJob(run, schedule, job, line);
+  if (job.Next()) throw Error(ErrorCode::kResume, "the input changed while it was read");
+  return {};
 }
 
 WriterOptions WriterOptionsOf(const Config& config, const OpenedModel& model) {
@@ -159,28 +138,6 @@ WriterOptions WriterOptionsOf(const Config& config, const OpenedModel& model) {
   if (config.resume) options.existing = ExistingOutput::kResume;
   if (config.verb == Verb::kScore) options.form = AnswerForm::kScore;
   return options;
-}
-
-// --resume after the run had ended: nothing is left to do, and the report says so.
-int ReportFinished(const Config& config, const AnswerCounts& output, const ReportFile& report,
-                   Plan plan, double total_s) {
-  plan.num_requests = 0;
-  RunSummary summary;
-  summary.total_s = total_s;
-  summary.resumed = {output.num_completions, output.num_errors};
-  report.Write(ReportJson(plan, {}, summary));
-  if (std::FILE* terminal = TerminalOf(config)) {
-    PrintTo(terminal, fmt::format("{} is whole: {} completions, {} errors; nothing to resume\n",
-                                  Printable(config.output.string()), output.num_completions,
-                                  output.num_errors));
-  }
-  return output.num_errors == 0 ? 0 : kSomeLinesCarryErrors;
-}
-
-// Passes over the lines of the input that an interrupted run has answered.
-void BeginOrResume(const RunManifest& manifest, CompletionWriter& writer, RequestReader& reader) {
-  if (reader.Skip(writer.Begin(manifest))) return;
-  throw Error(ErrorCode::kResume, "the input changed while it was read");
 }
 
 // Where it is left to be chosen, an interrupted run's choice of what attends stays.
@@ -200,111 +157,177 @@ Policy OtherAttention(Policy policy) {
   return policy;
 }
 
-// What is opened before the first line is read.
-struct Opened {
-  const Config& config;
-  Device& device;
-  const OpenedModel& model;
-  const ReportFile& report;
-  const ReportFile& trace_file;
-  CompletionWriter& writer;
-  double begin_s;
-};
+class AnswerStages final : public Stages {
+ public:
+  explicit AnswerStages(const Opened& opened)
+      : flags_(opened.flags),
+        begin_s_(opened.begin_s),
+        output_(flags_, flags_.input, flags_.output),
+        writer_(flags_.output, *opened.model.tokenizer, WriterOptionsOf(flags_, opened.model)) {}
 
-int Answer(const Opened& opened) {
-  const auto& [config, device, model, report, trace_file, writer, begin_s] = opened;
-  const bool scores = config.verb == Verb::kScore;
-  const Machine machine = MachineToPlanFor(config, model, device);
-  RefuseWhatCannotFit(config, model, machine, device);
-
-  ProgressLine line(config.progress ? TerminalOf(config) : nullptr);
-  line.Note("reading the input");
-  const PromptFile prompts(config, model);
-  const InputScan scan = prompts.Scan();
-
-  const Workload work = WorkloadOf(scan);
-  Plan plan = PlanFor(config, model, machine, work, device);
-  Describe(config, model, scan, plan);
-  // Taking it reads from the model's files; a run that scores cannot be resumed.
-  const RunManifest manifest =
-      scores ? RunManifest{} : IdentityOf(config, model, plan.policy, device, scan.hash);
-  if (writer.finished()) {
-    std::vector<RunManifest> runs = {manifest};
-    if (!config.cpu_attention)
-      runs.push_back(IdentityOf(config, model, OtherAttention(plan.policy), device, scan.hash));
-    const AnswerCounts output = writer.FinishedRun(runs, scan.num_lines);
-    line.Clear();
-    if (trace_file.asked_for()) TraceLog(trace_file, plan).Finish();
-    return ReportFinished(config, output, report, plan, NowSeconds() - begin_s);
+  Config Settle(const Config& flags) override {
+    Config config = flags;
+    KeepCpuAttention(writer_, config);
+    return config;
   }
-  writer.SetRunFingerprint(scan.hash);
 
-  RequestReader reader = prompts.Read();
-  if (!scores) BeginOrResume(manifest, writer, reader);
-  const Workload rest = Rest(work, writer.earlier().num_completions);
-  plan.num_requests = rest.num_requests;  // its places stay those of the whole input
-  const std::optional<Prediction> expected = PredictionFor(config, plan, rest);
-  FileJob job(reader, writer);
-  std::optional<TraceLog> trace_log;
-  if (trace_file.asked_for()) trace_log.emplace(trace_file, plan);
-  const Trace trace =
-      RunLines(config,
-               {model, plan, device, OffloadFolder(config), config.seed,
-                ExpectedOf(rest, plan, expected), trace_log ? &*trace_log : nullptr},
-               job, writer, line);
-  if (reader.input_hash() != scan.hash) {
+  Workload ReadWork(const Setting& setting) override {
+    const auto& [config, model, machine, device, needs] = setting;
+    RefuseWhatCannotFit(config, model, machine, needs);
+    output_.line().Note("reading the input");
+    prompts_.emplace(config, model);
+    scan_ = prompts_->Scan();
+    return WorkloadOf(scan_);
+  }
+
+  // Of the whole input, for what an interrupted run has left of it.
+  Plan PlanFor(const Setting& setting, const Workload& work, const Policy& policy) override {
+    Plan plan = Stages::PlanFor(setting, work, policy);
+    Describe(setting.config, setting.model, scan_, plan);
+    if (Scores()) {
+      writer_.SetRunFingerprint(scan_.hash);
+      reader_.reset(new RequestReader(prompts_->Read()));
+    } else {
+      BeginOrResume(setting, plan.policy);
+    }
+    rest_ = finished_ ? Workload{} : Rest(work, writer_.earlier().num_completions);
+    plan.num_requests = rest_.num_requests;  // its places stay those of the whole input
+    return plan;
+  }
+
+  std::optional<Trace> Run(const Setting& setting, const PlannedRun& planned) override {
+    if (finished_) return std::nullopt;
+    const auto& [config, model, machine, device, needs] = setting;
+    expected_ = PredictionFor(config, planned.plan, rest_);
+    job_.emplace(*reader_, writer_);
+    const RunInputs run = {model,
+                           planned.plan,
+                           device,
+                           OffloadFolder(config),
+                           config.seed,
+                           ExpectedOf(rest_, planned.plan, expected_),
+                           output_.OpenTrace(planned.plan)};
+    Trace trace = RunKeepingLines(run, planned.schedule);
+    RefuseChangedInput();
+    writer_.Finish();
+    total_s_ = NowSeconds() - begin_s_;
+    return trace;
+  }
+
+  int Report(const Setting& setting, const PlannedRun& planned,
+             const std::optional<Trace>& trace) override {
+    if (!trace) return ReportFinished(planned.plan);
+    Plan plan = planned.plan;
+    RunSummary summary = Summary();
+    summary.predicted = PredictionAfter(setting.config, *trace, rest_, expected_, plan);
+    output_.WriteFiles(plan, *trace, summary);
+    output_.Print(ReportTable(plan, *trace, summary));
+    const AnswerCounts written = writer_.earlier() + writer_.answers();
+    if (written.num_errors == 0) return 0;
+    PrintTo(stderr, fmt::format("spillway: warning: {} of {} lines carry errors; each says why in "
+                                "the output\n",
+                                written.num_errors, written.num_lines()));
+    return kSomeLinesCarryErrors;
+  }
+
+  Error Explain(const Error& error) override {
+    if (error.code() != ErrorCode::kInterrupted || Scores()) return error;
+    writer_.Keep();  // even a run that has not begun to compute: --resume then begins it again
+    const bool has_lines = (writer_.earlier() + writer_.answers()).num_lines() > 0;
+    if (writer_.part_path().empty() || has_lines) return error;
+    return Error(error.code(),
+                 fmt::format("{}; no line is finished, --resume begins again", error.what()));
+  }
+
+ private:
+  bool Scores() const { return flags_.verb == Verb::kScore; }
+
+  // Passes over the lines of the input that an interrupted run has answered, which may be all.
+  void BeginOrResume(const Setting& setting, const Policy& policy) {
+    const auto& [config, model, machine, device, needs] = setting;
+    // Taking it reads from the model's files.
+    const RunManifest manifest = IdentityOf(config, model, policy, device, scan_.hash);
+    if (writer_.finished()) {
+      std::vector<RunManifest> runs = {manifest};
+      if (!config.cpu_attention)
+        runs.push_back(IdentityOf(config, model, OtherAttention(policy), device, scan_.hash));
+      finished_ = writer_.FinishedRun(runs, scan_.num_lines);
+      return;
+    }
+    writer_.SetRunFingerprint(scan_.hash);
+    reader_.reset(new RequestReader(prompts_->Read()));
+    if (reader_->Skip(writer_.Begin(manifest))) return;
+    throw Error(ErrorCode::kResume, "the input changed while it was read");
+  }
+
+  Trace RunKeepingLines(const RunInputs& run, const Schedule& schedule) {
+    try {
+      return RunLines(run, schedule, *job_, output_.line());
+    } catch (const Error& error) {
+      KeepFinishedLines(error, writer_, flags_);
+    } catch (...) {
+      writer_.FlushFinished();
+      throw;
+    }
+  }
+
+  void RefuseChangedInput() const {
+    if (reader_->input_hash() == scan_.hash) return;
     throw Error(
         ErrorCode::kResume,
         fmt::format("{} changed while it was read; the answers so far are in {}",
-                    Printable(config.input.string()), Printable(writer.part_path().string())));
+                    Printable(flags_.input.string()), Printable(writer_.part_path().string())));
   }
-  writer.Finish();
 
-  const double total_s = NowSeconds() - begin_s;
-  const std::optional<Prediction> predicted =
-      TakeStoreRate(trace, plan) ? PredictionFor(config, plan, rest) : expected;
-  RunSummary summary = {job.num_requests(),
-                        writer.answers().num_completions,
-                        writer.answers().num_errors,
-                        total_s,
-                        writer.fingerprint(),
-                        std::nullopt,
-                        predicted};
-  if (scores) summary.score = {writer.scores().num_tokens, writer.scores().logprob_sum};
-  const AnswerCounts earlier = writer.earlier();
-  if (config.resume) summary.resumed = {earlier.num_completions, earlier.num_errors};
-  report.Write(ReportJson(plan, trace, summary));
-  if (trace_log) trace_log->Finish();
-  line.Clear();
-  const AnswerCounts output = earlier + writer.answers();
-  PrintTable(config, plan, trace, summary, output);
-  return output.num_errors == 0 ? 0 : kSomeLinesCarryErrors;
+  RunSummary Summary() const {
+    RunSummary summary;
+    summary.num_requests = job_->num_requests();
+    summary.num_completions = writer_.answers().num_completions;
+    summary.num_errors = writer_.answers().num_errors;
+    summary.total_s = total_s_;
+    summary.fingerprint = writer_.fingerprint();
+    if (Scores()) summary.score = {writer_.scores().num_tokens, writer_.scores().logprob_sum};
+    const AnswerCounts earlier = writer_.earlier();
+    if (flags_.resume) summary.resumed = {earlier.num_completions, earlier.num_errors};
+    return summary;
+  }
+
+  // --resume after the run had ended: nothing is left to do, and the report says so.
+  int ReportFinished(const Plan& plan) {
+    RunSummary summary;
+    summary.total_s = NowSeconds() - begin_s_;
+    summary.resumed = {finished_->num_completions, finished_->num_errors};
+    output_.OpenTrace(plan);
+    output_.WriteFiles(plan, {}, summary);
+    output_.Print(fmt::format("{} is whole: {} completions, {} errors; nothing to resume\n",
+                              Printable(flags_.output.string()), finished_->num_completions,
+                              finished_->num_errors));
+    return finished_->num_errors == 0 ? 0 : kSomeLinesCarryErrors;
+  }
+
+  const Config& flags_;
+  double begin_s_;
+  RunOutput output_;
+  CompletionWriter writer_;
+  std::optional<PromptFile> prompts_;
+  InputScan scan_;
+  std::unique_ptr<RequestReader> reader_;
+  std::optional<AnswerCounts> finished_;  // of an output that was whole before
+  Workload rest_;                         // what an interrupted run has left
+  std::optional<Prediction> expected_;
+  std::optional<FileJob> job_;
+  double total_s_ = 0.0;
+};
+
+std::unique_ptr<Stages> OpenAnswers(const Opened& opened) {
+  if (SameFile(opened.flags.input, opened.flags.output)) {
+    throw Error(ErrorCode::kInput, "--output is the input file; give another name");
+  }
+  return std::make_unique<AnswerStages>(opened);
 }
 
 }  // namespace
 
-int AnswerLines(const Config& config) {
-  const double begin_s = NowSeconds();
-  const std::unique_ptr<Device> device = OpenDevice(config);
-  const OpenedModel model = ModelFor(config);
-  if (SameFile(config.input, config.output)) {
-    throw Error(ErrorCode::kInput, "--output is the input file; give another name");
-  }
-  const ReportFile report("--report", config.report, {config.input, config.output, config.trace});
-  const ReportFile trace_file("--trace", config.trace,
-                              {config.input, config.output, config.report});
-  CompletionWriter writer(config.output, *model.tokenizer, WriterOptionsOf(config, model));
-  try {
-    Config settled = config;
-    KeepCpuAttention(writer, settled);
-    return Answer({settled, *device, model, report, trace_file, writer, begin_s});
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::kInterrupted || config.verb != Verb::kGenerate) throw;
-    writer.Keep();  // even a run that has not begun to compute: --resume then begins it again
-    if (writer.part_path().empty() || (writer.earlier() + writer.answers()).num_lines() > 0) throw;
-    throw Error(error.code(),
-                fmt::format("{}; no line is finished, --resume begins again", error.what()));
-  }
-}
+int AnswerLines(const Config& config) { return RunChain(config, OpenAnswers); }
 
 }  // namespace spillway

@@ -2,61 +2,72 @@
 
 #include <fmt/format.h>
 
-#include <memory>
-#include <optional>
-
 #include "spillway/report.h"
 #include "src/base/clock.h"
 #include "src/base/exit_status.h"
-#include "src/base/report_file.h"
 #include "src/base/terminal.h"
-#include "src/report/progress.h"
 #include "src/run/supervisor.h"
-#include "src/verbs/choose_policy.h"
-#include "src/verbs/model_for.h"
-#include "src/verbs/open_device.h"
-#include "src/verbs/prepare.h"
+#include "src/verbs/chain.h"
+#include "src/verbs/prediction_for.h"
+#include "src/verbs/run_output.h"
 #include "src/verbs/synthetic.h"
 
 namespace spillway {
+namespace {
 
-int RunBench(const Config& config) {
-  const double begin_s = NowSeconds();
-  const std::unique_ptr<Device> device = OpenDevice(config);
-  const OpenedModel model = ModelFor(config);
-  const ReportFile report("--report", config.report, {{}, {}, config.trace});
-  const ReportFile trace_file("--trace", config.trace, {{}, {}, config.report});
-  const Workload work = SyntheticWork(config, model.shape);
-  Plan plan = PlanFor(config, model, MachineToPlanFor(config, model, *device), work, *device);
+class BenchStages final : public Stages {
+ public:
+  explicit BenchStages(const Opened& opened)
+      : begin_s_(opened.begin_s), output_(opened.flags, {}, {}) {}
 
-  const std::optional<Prediction> expected = PredictionFor(config, plan, work);
-  if (config.verbosity == Verbosity::kVerbose) {
-    PrintTo(TerminalOf(config), PlanTable(plan, work, expected));
+  Workload ReadWork(const Setting& setting) override {
+    return SyntheticWork(setting.config, setting.model.shape);
   }
-  ProgressLine line(config.progress ? TerminalOf(config) : nullptr);
-  SyntheticJob job(work, model.shape, config.seed);
-  std::optional<TraceLog> trace_log;
-  if (trace_file.asked_for()) trace_log.emplace(trace_file, plan);
-  const Trace trace = RunJob({model, plan, *device, OffloadFolder(config), config.seed,
-                              ExpectedOf(work, plan, expected), trace_log ? &*trace_log : nullptr},
-                             MakeSchedule(plan, OverlapOf(config)), job, line);
 
-  const double total_s = NowSeconds() - begin_s;
-  const std::optional<Prediction> predicted =
-      TakeStoreRate(trace, plan) ? PredictionFor(config, plan, work) : expected;
-  const RunSummary summary = {job.num_requests(), job.num_completions(), job.num_errors(), total_s,
-                              job.fingerprint(),  std::nullopt,          predicted};
-  report.Write(ReportJson(plan, trace, summary));
-  if (trace_log) trace_log->Finish();
-  line.Clear();
-  if (std::FILE* terminal = TerminalOf(config)) {
-    PrintTo(terminal, ReportTable(plan, trace, summary));
+  std::optional<Trace> Run(const Setting& setting, const PlannedRun& planned) override {
+    const auto& [config, model, machine, device, needs] = setting;
+    const auto& [work, plan, schedule] = planned;
+    expected_ = PredictionFor(config, plan, work);
+    if (config.verbosity == Verbosity::kVerbose) output_.Print(PlanTable(plan, work, expected_));
+    job_.emplace(work, model.shape, config.seed);
+    Trace trace = RunJob({model, plan, device, OffloadFolder(config), config.seed,
+                          ExpectedOf(work, plan, expected_), output_.OpenTrace(plan)},
+                         schedule, *job_, output_.line());
+    total_s_ = NowSeconds() - begin_s_;
+    return trace;
   }
-  if (summary.num_errors == 0) return 0;
-  PrintTo(stderr, fmt::format("spillway: warning: {} of {} rows failed: their logits are not "
-                              "finite\n",
-                              summary.num_errors, summary.num_requests));
-  return kSomeLinesCarryErrors;
-}
+
+  int Report(const Setting& setting, const PlannedRun& planned,
+             const std::optional<Trace>& trace) override {
+    Plan plan = planned.plan;
+    const std::optional<Prediction> predicted =
+        PredictionAfter(setting.config, *trace, planned.work, expected_, plan);
+    const RunSummary summary = {job_->num_requests(),
+                                job_->num_completions(),
+                                job_->num_errors(),
+                                total_s_,
+                                job_->fingerprint(),
+                                std::nullopt,
+                                predicted};
+    output_.WriteFiles(plan, *trace, summary);
+    output_.Print(ReportTable(plan, *trace, summary));
+    if (summary.num_errors == 0) return 0;
+    PrintTo(stderr, fmt::format("spillway: warning: {} of {} rows failed: their logits are not "
+                                "finite\n",
+                                summary.num_errors, summary.num_requests));
+    return kSomeLinesCarryErrors;
+  }
+
+ private:
+  double begin_s_;
+  RunOutput output_;
+  std::optional<Prediction> expected_;
+  std::optional<SyntheticJob> job_;
+  double total_s_ = 0.0;
+};
+
+}  // namespace
+
+int RunBench(const Config& config) { return RunChain(config, MakeStages<BenchStages>); }
 
 }  // namespace spillway

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <functional>
 #include <map>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -21,10 +20,7 @@
 #include "src/formats/policy_file.h"
 #include "src/report/progress.h"
 #include "src/run/supervisor.h"
-#include "src/verbs/choose_policy.h"
-#include "src/verbs/model_for.h"
-#include "src/verbs/open_device.h"
-#include "src/verbs/prepare.h"
+#include "src/verbs/chain.h"
 #include "src/verbs/window_job.h"
 
 namespace spillway {
@@ -82,6 +78,12 @@ struct Budgets {
   }
 };
 
+struct Findings {
+  double full = 0.0;                            // mean negative log-probability with all KV
+  std::vector<std::vector<BudgetLoss>> layers;  // of each layer alone
+  Budgets budgets;
+};
+
 // Measures and chooses. Losses are of the mean log-probability per token.
 class Calibration {
  public:
@@ -93,14 +95,11 @@ class Calibration {
         measure_(std::move(measure)),
         whole_(static_cast<std::size_t>(num_layers), 1.0) {}
 
-  Budgets Run() {
+  Findings Run() {
     full_ = measure_(whole_);
     for (std::size_t layer = 0; layer < whole_.size(); ++layer) layers_.push_back(Ladder(layer));
-    return Join();
+    return {full_, layers_, Join()};
   }
-
-  double full() const { return full_; }
-  const std::vector<std::vector<BudgetLoss>>& layers() const { return layers_; }
 
  private:
   double LossOf(const std::vector<double>& kept_frac) { return measure_(kept_frac) - full_; }
@@ -194,11 +193,12 @@ double KeptOfAll(const KvPolicy& kv, int64_t row_tokens) {
 
 std::string Percent(double frac) { return fmt::format("{:.2f} %", 100.0 * frac); }
 
-std::string Table(const Calibration& calibration, const Budgets& budgets, double kept_of_all) {
+std::string Table(const Findings& found, double kept_of_all) {
+  const Budgets& budgets = found.budgets;
   std::string text = "  layer   keeps   perplexity alone, by share kept\n";
   for (std::size_t layer = 0; layer < budgets.kept_frac.size(); ++layer) {
     text += fmt::format("  {:>5}  {:>4.0f} %  ", layer, 100.0 * budgets.kept_frac[layer]);
-    for (const BudgetLoss& at : calibration.layers()[layer]) {
+    for (const BudgetLoss& at : found.layers[layer]) {
       if (at.kept_frac == 1.0) continue;
       text +=
           fmt::format(" {:.0f} %: {:+.2f} %", 100.0 * at.kept_frac, 100.0 * std::expm1(at.loss));
@@ -206,14 +206,14 @@ std::string Table(const Calibration& calibration, const Budgets& budgets, double
     text += "\n";
   }
   return text + fmt::format("perplexity {:.2f}, {:.2f} with all KV ({:+.2f} %); KV kept {}\n",
-                            std::exp(calibration.full() + budgets.loss),
-                            std::exp(calibration.full()), 100.0 * std::expm1(budgets.loss),
-                            Percent(kept_of_all));
+                            std::exp(found.full + budgets.loss), std::exp(found.full),
+                            100.0 * std::expm1(budgets.loss), Percent(kept_of_all));
 }
 
 // Model and policy as in the report of a run, so that the two can be compared.
-std::string CalibrationJson(const Plan& plan, const KvPolicy& kv, const Calibration& calibration,
-                            const Budgets& budgets, double kept_of_all) {
+std::string CalibrationJson(const Plan& plan, const KvPolicy& kv, const Findings& found,
+                            double kept_of_all) {
+  const Budgets& budgets = found.budgets;
   nlohmann::ordered_json json;
   json["version"] = 1;
   json["model"] = {{"name", plan.shape.name}};
@@ -221,12 +221,12 @@ std::string CalibrationJson(const Plan& plan, const KvPolicy& kv, const Calibrat
                     {"kv_bits", plan.policy.kv_bits},
                     {"kv", KvPolicyJson(kv)}};
   nlohmann::ordered_json& out = json["calibration"];
-  out["perplexity_full"] = std::exp(calibration.full());
-  out["perplexity"] = std::exp(calibration.full() + budgets.loss);
+  out["perplexity_full"] = std::exp(found.full);
+  out["perplexity"] = std::exp(found.full + budgets.loss);
   out["kv_frac"] = kept_of_all;
   for (std::size_t layer = 0; layer < budgets.kept_frac.size(); ++layer) {
     nlohmann::ordered_json losses;
-    for (const BudgetLoss& at : calibration.layers()[layer]) {
+    for (const BudgetLoss& at : found.layers[layer]) {
       losses.push_back({{"kept_frac", at.kept_frac}, {"perplexity_ratio", std::exp(at.loss)}});
     }
     out["layers"].push_back({{"kept_frac", budgets.kept_frac[layer]}, {"alone", losses}});
@@ -234,61 +234,94 @@ std::string CalibrationJson(const Plan& plan, const KvPolicy& kv, const Calibrat
   return json.dump(2) + "\n";
 }
 
-// The plan with every token kept, whose memory all others use.
-Plan WholePlan(const Config& config, const OpenedModel& model, const Workload& work,
-               const Device& device) {
-  Config whole = config;
-  whole.kv = KvWith(config, std::vector(static_cast<std::size_t>(model.shape.num_layers), 1.0));
-  return PlanFor(whole, model, ProbeMachine(config, model, device), work, device);
+std::string SourceOf(const ModelShape& shape, const Budgets& budgets, std::size_t num_windows,
+                     int64_t window, double max_loss, double kept_of_all) {
+  return fmt::format(
+      "spillway calibrate: {}, {} windows of {} tokens, loss of perplexity {} of at "
+      "most {}, KV kept {}",
+      shape.name, num_windows, window, Percent(std::expm1(budgets.loss)), Percent(max_loss),
+      Percent(kept_of_all));
 }
+
+class CalibrateStages final : public Stages {
+ public:
+  explicit CalibrateStages(const Opened& opened)
+      : flags_(opened.flags),
+        model_(opened.model),
+        output_("--output", flags_.output, {flags_.perplexity, {}, flags_.report}),
+        report_("--report", flags_.report, {flags_.perplexity, flags_.output, {}}),
+        line_(flags_.progress ? TerminalOf(flags_) : nullptr) {}
+
+  // Every token is kept: all other plans use the memory of that one.
+  Config Settle(const Config& flags) override {
+    Config whole = flags;
+    whole.kv = KvWith(flags, std::vector(static_cast<std::size_t>(model_.shape.num_layers), 1.0));
+    return whole;
+  }
+
+  Workload ReadWork(const Setting& setting) override {
+    tokens_ = ReadTextTokens(flags_, flags_.perplexity, "--text", *model_.tokenizer);
+    windows_ = SampleWindows(flags_, setting.model.shape, static_cast<int64_t>(tokens_.size()));
+    feed_.prefill.tokens = windows_.front().first - windows_.front().begin;
+    if (model_.shape.bos >= 0) feed_.start = model_.shape.bos;
+    return WindowJob(tokens_, windows_, feed_).Work();
+  }
+
+  // Not one run but many, each with its own plan.
+  std::optional<Trace> Run(const Setting& setting, const PlannedRun& planned) override {
+    Supervisor supervisor(
+        {model_, planned.plan, setting.device, OffloadFolder(flags_), flags_.seed, {}, nullptr},
+        line_);
+    const auto measure = [&](const std::vector<double>& kept_frac) {
+      return Measure(setting, planned, kept_frac, supervisor);
+    };
+    found_ = Calibration(model_.shape.num_layers, std::log1p(flags_.max_loss_frac), measure).Run();
+    return std::nullopt;
+  }
+
+  int Report(const Setting& /*setting*/, const PlannedRun& planned,
+             const std::optional<Trace>& /*trace*/) override {
+    const KvPolicy kv = KvWith(flags_, found_.budgets.kept_frac);
+    const int64_t window = windows_.front().end - windows_.front().begin;
+    const double kept_of_all = KeptOfAll(kv, window);
+    line_.Clear();
+    output_.Write(PolicyJson(kv, {SourceOf(model_.shape, found_.budgets, windows_.size(), window,
+                                           flags_.max_loss_frac, kept_of_all)}));
+    report_.Write(CalibrationJson(planned.plan, kv, found_, kept_of_all));
+    if (std::FILE* terminal = TerminalOf(flags_)) PrintTo(terminal, Table(found_, kept_of_all));
+    return 0;
+  }
+
+ private:
+  // The mean negative log-probability of a token with these shares kept.
+  double Measure(const Setting& setting, const PlannedRun& planned,
+                 const std::vector<double>& kept_frac, Supervisor& supervisor) {
+    Policy policy = planned.plan.policy;
+    policy.kv = KvWith(flags_, kept_frac);
+    policy.most_log_passes =
+        planned.plan.kv_log.passes;  // the log has to fit where that plan's lies
+    line_.Note(fmt::format("calibrating: run {}", ++num_runs_));
+    WindowJob job(tokens_, windows_, feed_);
+    const Plan plan = LayOut(model_, planned.plan.machine, planned.work, policy, setting.needs);
+    supervisor.Run(plan, MakeSchedule(plan, planned.schedule.overlap), job, [](const WorkDone&) {});
+    const ScoreSummary score = job.Summary();
+    return -score.logprob_sum / static_cast<double>(score.num_tokens);
+  }
+
+  const Config& flags_;
+  const OpenedModel& model_;
+  ReportFile output_;
+  ReportFile report_;
+  ProgressLine line_;
+  std::vector<TokenId> tokens_;
+  std::vector<TextWindow> windows_;
+  Feed feed_;
+  int num_runs_ = 0;
+  Findings found_;
+};
 
 }  // namespace
 
-int RunCalibrate(const Config& config) {
-  const std::unique_ptr<Device> device = OpenDevice(config);
-  const OpenedModel model = ModelFor(config);
-  const ReportFile output("--output", config.output, {config.perplexity, {}, config.report});
-  const ReportFile report("--report", config.report, {config.perplexity, config.output, {}});
-  std::FILE* terminal = TerminalOf(config);
-  ProgressLine line(config.progress ? terminal : nullptr);
-  const std::vector<TokenId> tokens =
-      ReadTextTokens(config, config.perplexity, "--text", *model.tokenizer);
-  const auto windows = SampleWindows(config, model.shape, static_cast<int64_t>(tokens.size()));
-  Feed feed;
-  feed.prefill.tokens = windows.front().first - windows.front().begin;
-  if (model.shape.bos >= 0) feed.start = model.shape.bos;
-  const Workload work = WindowJob(tokens, windows, feed).Work();
-  const Plan plan = WholePlan(config, model, work, *device);
-  Supervisor loaded({model, plan, *device, OffloadFolder(config), config.seed, {}, nullptr}, line);
-
-  int num_runs = 0;
-  const auto measure = [&](const std::vector<double>& kept_frac) {
-    Policy policy = plan.policy;
-    policy.kv = KvWith(config, kept_frac);
-    policy.most_log_passes = plan.kv_log.passes;  // the log has to fit where that plan's lies
-    line.Note(fmt::format("calibrating: run {}", ++num_runs));
-    WindowJob job(tokens, windows, feed);
-    const Plan smaller = LayOut(model, plan.machine, work, policy, device->needs());
-    loaded.Run(smaller, MakeSchedule(smaller, OverlapOf(config)), job, [](const WorkDone&) {});
-    const ScoreSummary score = job.Summary();
-    return -score.logprob_sum / static_cast<double>(score.num_tokens);
-  };
-  Calibration calibration(model.shape.num_layers, std::log1p(config.max_loss_frac), measure);
-  const Budgets budgets = calibration.Run();
-
-  const KvPolicy kv = KvWith(config, budgets.kept_frac);
-  const double kept_of_all = KeptOfAll(kv, windows.front().end - windows.front().begin);
-  line.Clear();
-  output.Write(PolicyJson(
-      kv,
-      {fmt::format("spillway calibrate: {}, {} windows of {} tokens, loss of perplexity {} of at "
-                   "most {}, KV kept {}",
-                   model.shape.name, windows.size(), windows.front().end - windows.front().begin,
-                   Percent(std::expm1(budgets.loss)), Percent(config.max_loss_frac),
-                   Percent(kept_of_all))}));
-  report.Write(CalibrationJson(plan, kv, calibration, budgets, kept_of_all));
-  if (terminal != nullptr) PrintTo(terminal, Table(calibration, budgets, kept_of_all));
-  return 0;
-}
+int RunCalibrate(const Config& config) { return RunChain(config, MakeStages<CalibrateStages>); }
 
 }  // namespace spillway

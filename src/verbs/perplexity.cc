@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,15 +11,12 @@
 #include "spillway/report.h"
 #include "src/answers/fingerprint.h"
 #include "src/base/clock.h"
-#include "src/base/report_file.h"
 #include "src/base/terminal.h"
-#include "src/report/progress.h"
 #include "src/run/supervisor.h"
-#include "src/verbs/choose_policy.h"
-#include "src/verbs/model_for.h"
-#include "src/verbs/open_device.h"
-#include "src/verbs/prepare.h"
+#include "src/verbs/chain.h"
+#include "src/verbs/policy_for.h"
 #include "src/verbs/prompt_file.h"
+#include "src/verbs/run_output.h"
 #include "src/verbs/window_job.h"
 
 namespace spillway {
@@ -57,41 +53,49 @@ std::optional<TokenId> WindowStart(const Config& config, const ModelShape& shape
   return shape.bos;
 }
 
+class PerplexityStages final : public Stages {
+ public:
+  explicit PerplexityStages(const Opened& opened)
+      : begin_s_(opened.begin_s), output_(opened.flags, opened.flags.perplexity, {}) {}
+
+  Workload ReadWork(const Setting& setting) override {
+    const auto& [config, model, machine, device, needs] = setting;
+    RefuseWhatCannotFit(config, model, machine, needs);
+    output_.line().Note("reading the text");
+    tokens_ = ReadTextTokens(config, config.perplexity, "--perplexity", *model.tokenizer);
+    job_.emplace(tokens_, CutIntoWindows(config, model.shape, static_cast<int64_t>(tokens_.size())),
+                 Feed{PrefillOf(config), WindowStart(config, model.shape)});
+    return job_->Work();
+  }
+
+  std::optional<Trace> Run(const Setting& setting, const PlannedRun& planned) override {
+    const auto& [config, model, machine, device, needs] = setting;
+    return RunJob({model, planned.plan, device, OffloadFolder(config), config.seed,
+                   job_->Expected(), output_.OpenTrace(planned.plan)},
+                  planned.schedule, *job_, output_.line());
+  }
+
+  int Report(const Setting& /*setting*/, const PlannedRun& planned,
+             const std::optional<Trace>& trace) override {
+    const ScoreSummary score = job_->Summary();
+    const RunSummary summary = {job_->num_windows(),     job_->num_windows(),      0,
+                                NowSeconds() - begin_s_, TokenFingerprint().Hex(), score};
+    output_.WriteFiles(planned.plan, *trace, summary);
+    output_.Print(ReportTable(planned.plan, *trace, summary));
+    PrintTo(stdout,
+            fmt::format("perplexity {:.2f} ({} tokens)\n", *score.perplexity(), score.num_tokens));
+    return 0;
+  }
+
+ private:
+  double begin_s_;
+  RunOutput output_;
+  std::vector<TokenId> tokens_;
+  std::optional<WindowJob> job_;
+};
+
 }  // namespace
 
-int RunPerplexity(const Config& config) {
-  const double begin_s = NowSeconds();
-  const std::unique_ptr<Device> device = OpenDevice(config);
-  const OpenedModel model = ModelFor(config);
-  const ReportFile report("--report", config.report, {config.perplexity, {}, config.trace});
-  const ReportFile trace_file("--trace", config.trace, {config.perplexity, {}, config.report});
-  const Machine machine = ProbeMachine(config, model, *device);
-  RefuseWhatCannotFit(config, model, machine, *device);
-
-  ProgressLine line(config.progress ? TerminalOf(config) : nullptr);
-  line.Note("reading the text");
-  const std::vector<TokenId> tokens =
-      ReadTextTokens(config, config.perplexity, "--perplexity", *model.tokenizer);
-  WindowJob job(tokens, CutIntoWindows(config, model.shape, static_cast<int64_t>(tokens.size())),
-                {PrefillOf(config), WindowStart(config, model.shape)});
-  const Plan plan = PlanFor(config, model, machine, job.Work(), *device);
-  std::optional<TraceLog> trace_log;
-  if (trace_file.asked_for()) trace_log.emplace(trace_file, plan);
-  const Trace trace = RunJob({model, plan, *device, OffloadFolder(config), config.seed,
-                              job.Expected(), trace_log ? &*trace_log : nullptr},
-                             MakeSchedule(plan, OverlapOf(config)), job, line);
-
-  const ScoreSummary score = job.Summary();
-  const RunSummary summary = {job.num_windows(),      job.num_windows(),        0,
-                              NowSeconds() - begin_s, TokenFingerprint().Hex(), score};
-  report.Write(ReportJson(plan, trace, summary));
-  if (trace_log) trace_log->Finish();
-  line.Clear();
-  if (std::FILE* terminal = TerminalOf(config))
-    PrintTo(terminal, ReportTable(plan, trace, summary));
-  PrintTo(stdout,
-          fmt::format("perplexity {:.2f} ({} tokens)\n", *score.perplexity(), score.num_tokens));
-  return 0;
-}
+int RunPerplexity(const Config& config) { return RunChain(config, MakeStages<PerplexityStages>); }
 
 }  // namespace spillway

@@ -1,29 +1,39 @@
 #include "src/verbs/plan.h"
 
-#include <memory>
-
 #include "spillway/report.h"
 #include "src/base/report_file.h"
 #include "src/base/terminal.h"
-#include "src/verbs/choose_policy.h"
-#include "src/verbs/model_for.h"
-#include "src/verbs/open_device.h"
+#include "src/verbs/chain.h"
 #include "src/verbs/planned_work.h"
-#include "src/verbs/prepare.h"
+#include "src/verbs/prediction_for.h"
 
 namespace spillway {
+namespace {
 
-int RunPlan(const Config& config) {
-  const std::unique_ptr<Device> device = OpenDevice(config);
-  const OpenedModel model = ModelFor(config);
-  const ReportFile report("--report", config.report, {config.input, config.output, config.trace});
-  const Machine machine = MachineToPlanFor(config, model, *device);
-  const Workload work = PlannedWork(config, model, machine, *device);
-  const Plan plan = PlanFor(config, model, machine, work, *device);
-  const std::optional<Prediction> predicted = PredictionFor(config, plan, work);
-  report.Write(PlanJson(plan, work, predicted));
-  if (std::FILE* terminal = TerminalOf(config)) PrintTo(terminal, PlanTable(plan, work, predicted));
-  return 0;
-}
+class PlanStages final : public Stages {
+ public:
+  explicit PlanStages(const Opened& opened)
+      : report_("--report", opened.flags.report,
+                {opened.flags.input, opened.flags.output, opened.flags.trace}) {}
+
+  Workload ReadWork(const Setting& setting) override { return PlannedWork(setting); }
+
+  int Report(const Setting& setting, const PlannedRun& planned,
+             const std::optional<Trace>& /*trace*/) override {
+    const auto& [work, plan, schedule] = planned;
+    const std::optional<Prediction> predicted = PredictionFor(setting.config, plan, work);
+    report_.Write(PlanJson(plan, work, predicted));
+    if (std::FILE* terminal = TerminalOf(setting.config))
+      PrintTo(terminal, PlanTable(plan, work, predicted));
+    return 0;
+  }
+
+ private:
+  ReportFile report_;
+};
+
+}  // namespace
+
+int RunPlan(const Config& config) { return RunChain(config, MakeStages<PlanStages>); }
 
 }  // namespace spillway

@@ -6,16 +6,16 @@
 
 #include "spillway/error.h"
 #include "src/base/terminal.h"
-#include "src/verbs/prepare.h"
+#include "src/verbs/policy_for.h"
 #include "src/verbs/prompt_file.h"
 #include "src/verbs/synthetic.h"
 
 namespace spillway {
 
-Workload PlannedWork(const Config& config, const OpenedModel& model, const Machine& machine,
-                     const Device& device) {
+Workload PlannedWork(const Setting& setting) {
+  const auto& [config, model, machine, device, needs] = setting;
   if (config.input.empty()) return SyntheticWork(config, model.shape);
-  RefuseWhatCannotFit(config, model, machine, device);
+  RefuseWhatCannotFit(config, model, machine, needs);
   const InputScan scan = PromptFile(config, model).Scan();
   if (const int64_t num_bad = scan.num_lines - scan.num_requests; num_bad > 0) {
     PrintTo(stderr, fmt::format("spillway: warning: {}: {} of {} lines cannot run; each will have "

@@ -2,16 +2,12 @@
 // Thread rule: the main thread.
 #pragma once
 
-#include "spillway/machine.h"
 #include "spillway/workload.h"
-#include "src/config/config.h"
-#include "src/device/device.h"
-#include "src/store/open_model.h"
+#include "src/verbs/chain.h"  // Setting
 
 namespace spillway {
 
 // Throws: Error kFlag, kInput, kIo, and what refusing a model that cannot fit throws.
-Workload PlannedWork(const Config& config, const OpenedModel& model, const Machine& machine,
-                     const Device& device);
+Workload PlannedWork(const Setting& setting);
 
 }  // namespace spillway

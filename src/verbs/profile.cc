@@ -16,8 +16,8 @@
 #include "src/profile/profile.h"
 #include "src/profile/profile_cache.h"
 #include "src/report/progress.h"
+#include "src/verbs/machine_for.h"
 #include "src/verbs/open_device.h"
-#include "src/verbs/prepare.h"
 
 namespace spillway {
 namespace {

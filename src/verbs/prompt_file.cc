@@ -1,7 +1,5 @@
 #include "src/verbs/prompt_file.h"
 
-#include "src/verbs/prepare.h"
-
 namespace spillway {
 namespace {
 

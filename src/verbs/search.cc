@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <memory>
 #include <string>
 
 #include "spillway/error.h"
@@ -13,11 +12,10 @@
 #include "src/formats/policy_file.h"
 #include "src/gpu/gpu_needs.h"
 #include "src/plan/cap_words.h"
-#include "src/verbs/choose_policy.h"
-#include "src/verbs/model_for.h"
-#include "src/verbs/open_device.h"
+#include "src/verbs/chain.h"
+#include "src/verbs/machine_for.h"
 #include "src/verbs/planned_work.h"
-#include "src/verbs/prepare.h"
+#include "src/verbs/policy_for.h"
 
 namespace spillway {
 namespace {
@@ -94,40 +92,61 @@ std::string GainLines(const Candidate& best) {
   return text.empty() ? text : "at the best one's block shape, by its linear program:\n" + text;
 }
 
-std::string SourceOf(const Config& config, const OpenedModel& model, const Machine& machine,
-                     const Workload& work, const Candidate& best) {
+std::string SourceOf(const Setting& setting, const Workload& work, const Candidate& best) {
   return fmt::format(
       "spillway search: {} on {}; prompts of up to {} tokens, {} new; predicted "
       "{:.2f} tokens/s{}",
-      model.shape.name, machine.name, work.longest.prompt_tokens, work.longest.max_new_tokens,
-      best.prediction.generated_tokens_per_s, config.overlap ? "" : " without overlap");
+      setting.model.shape.name, setting.machine.name, work.longest.prompt_tokens,
+      work.longest.max_new_tokens, best.prediction.generated_tokens_per_s,
+      setting.config.overlap ? "" : " without overlap");
 }
+
+class SearchStages final : public Stages {
+ public:
+  explicit SearchStages(const Opened& opened)
+      : output_("--output", opened.flags.output, {opened.flags.input, {}, opened.flags.report}),
+        report_("--report", opened.flags.report, {opened.flags.input, opened.flags.output, {}}) {}
+
+  Workload ReadWork(const Setting& setting) override {
+    RequireRates(setting.machine);
+    return PlannedWork(setting);
+  }
+
+  Policy ChoosePolicy(const Setting& setting, const Workload& work) override {
+    result_ = SearchFor(setting.config, setting.model, setting.machine, work, setting.needs);
+    if (!result_.feasible()) RefuseInfeasible(result_.shortage, setting.machine);
+    return result_.best.front().policy;
+  }
+
+  // Of the requests that the policy was judged by, and the bits that it stores weights in.
+  Plan PlanFor(const Setting& setting, const Workload& work, const Policy& policy) override {
+    judged_ = IsEndless(setting.config) ? OneBlock(work, policy) : work;
+    ModelShape stored = setting.model.shape;
+    stored.weight_bits = policy.weight_bits;
+    Plan plan = MakePlan(MakeModel(stored), setting.machine, judged_, policy, setting.needs);
+    RefuseWhatGpuLacks(plan);
+    return plan;
+  }
+
+  int Report(const Setting& setting, const PlannedRun& planned,
+             const std::optional<Trace>& /*trace*/) override {
+    const Candidate& best = result_.best.front();
+    output_.Write(PolicyJson(best.policy, {SourceOf(setting, planned.work, best)}));
+    report_.Write(PlanJson(planned.plan, judged_, best.prediction));
+    if (std::FILE* terminal = TerminalOf(setting.config))
+      PrintTo(terminal, CandidateTable(result_) + GainLines(best));
+    return 0;
+  }
+
+ private:
+  ReportFile output_;
+  ReportFile report_;
+  SearchResult result_;
+  Workload judged_;
+};
 
 }  // namespace
 
-int RunSearch(const Config& config) {
-  const std::unique_ptr<Device> device = OpenDevice(config);
-  const OpenedModel model = ModelFor(config);
-  const ReportFile output("--output", config.output, {config.input, {}, config.report});
-  const ReportFile report("--report", config.report, {config.input, config.output, {}});
-  const Machine machine = MachineToPlanFor(config, model, *device);
-  RequireRates(machine);
-  const Workload work = PlannedWork(config, model, machine, *device);
-  const KernelNeeds needs = NeedsFor(machine, *device);
-  const SearchResult result = SearchFor(config, model, machine, work, needs);
-  if (!result.feasible()) RefuseInfeasible(result.shortage, machine);
-  const Candidate& best = result.best.front();
-  const Workload judged = IsEndless(config) ? OneBlock(work, best.policy) : work;
-  ModelShape stored = model.shape;
-  stored.weight_bits = best.policy.weight_bits;
-  const Plan plan = MakePlan(MakeModel(stored), machine, judged, best.policy, needs);
-  RefuseWhatGpuLacks(plan);
-  output.Write(PolicyJson(best.policy, {SourceOf(config, model, machine, work, best)}));
-  report.Write(PlanJson(plan, judged, best.prediction));
-  if (std::FILE* terminal = TerminalOf(config)) {
-    PrintTo(terminal, CandidateTable(result) + GainLines(best));
-  }
-  return 0;
-}
+int RunSearch(const Config& config) { return RunChain(config, MakeStages<SearchStages>); }
 
 }  // namespace spillway

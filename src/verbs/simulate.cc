@@ -1,6 +1,5 @@
 #include "src/verbs/simulate.h"
 
-#include <memory>
 #include <optional>
 
 #include "spillway/error.h"
@@ -10,11 +9,9 @@
 #include "src/base/terminal.h"
 #include "src/report/chrome_trace.h"
 #include "src/simulate/simulate.h"
-#include "src/verbs/choose_policy.h"
-#include "src/verbs/model_for.h"
-#include "src/verbs/open_device.h"
+#include "src/verbs/chain.h"
+#include "src/verbs/machine_for.h"
 #include "src/verbs/planned_work.h"
-#include "src/verbs/prepare.h"
 
 namespace spillway {
 namespace {
@@ -53,39 +50,58 @@ class SimTrace {
   double begin_s_;
 };
 
+class SimulateStages final : public Stages {
+ public:
+  explicit SimulateStages(const Opened& opened)
+      : report_("--report", opened.flags.report, {opened.flags.input, {}, opened.flags.trace}),
+        trace_file_("--trace", opened.flags.trace, {opened.flags.input, {}, opened.flags.report}) {}
+
+  Workload ReadWork(const Setting& setting) override {
+    CheckRates(setting.config, setting.machine);
+    return PlannedWork(setting);
+  }
+
+  Plan PlanFor(const Setting& setting, const Workload& work, const Policy& policy) override {
+    Plan plan = Stages::PlanFor(setting, work, policy);
+    if (setting.config.as_flexgen) plan.kv_log = {};  // FlexGen has none
+    return plan;
+  }
+
+  std::optional<Trace> Run(const Setting& setting, const PlannedRun& planned) override {
+    SimOptions options;
+    options.overlap = planned.schedule.overlap;
+    if (setting.config.as_flexgen) options.schedule = SimSchedule::kFlexGen;
+    std::optional<SimTrace> trace;
+    if (trace_file_.asked_for()) {
+      trace.emplace(trace_file_, planned.plan);
+      options.sink = [&trace](const TraceEvent& event) { trace->Add(event); };
+    }
+    const SimResult result = Simulate(planned.plan, planned.work, options);
+    if (trace) trace->Finish();
+    prediction_ = result.prediction;
+    return result.trace;
+  }
+
+  int Report(const Setting& setting, const PlannedRun& planned,
+             const std::optional<Trace>& trace) override {
+    RunSummary summary;
+    summary.num_requests = summary.num_completions = planned.work.num_requests;
+    summary.total_s = prediction_.total_s();
+    summary.predicted = prediction_;
+    report_.Write(ReportJson(planned.plan, *trace, summary));
+    if (std::FILE* terminal = TerminalOf(setting.config))
+      PrintTo(terminal, ReportTable(planned.plan, *trace, summary));
+    return 0;
+  }
+
+ private:
+  ReportFile report_;
+  ReportFile trace_file_;
+  Prediction prediction_;
+};
+
 }  // namespace
 
-int RunSimulate(const Config& config) {
-  const std::unique_ptr<Device> device = OpenDevice(config);
-  const OpenedModel model = ModelFor(config);
-  const ReportFile report("--report", config.report, {config.input, {}, config.trace});
-  const ReportFile trace_file("--trace", config.trace, {config.input, {}, config.report});
-  const Machine machine = MachineToPlanFor(config, model, *device);
-  CheckRates(config, machine);
-  const Workload work = PlannedWork(config, model, machine, *device);
-  Plan plan = PlanFor(config, model, machine, work, *device);
-  if (config.as_flexgen) plan.kv_log = {};  // FlexGen has none
-
-  SimOptions options;
-  options.overlap = OverlapOf(config);
-  if (config.as_flexgen) options.schedule = SimSchedule::kFlexGen;
-  std::optional<SimTrace> trace;
-  if (trace_file.asked_for()) {
-    trace.emplace(trace_file, plan);
-    options.sink = [&trace](const TraceEvent& event) { trace->Add(event); };
-  }
-  const SimResult result = Simulate(plan, work, options);
-  if (trace) trace->Finish();
-
-  RunSummary summary;
-  summary.num_requests = summary.num_completions = work.num_requests;
-  summary.total_s = result.prediction.total_s();
-  summary.predicted = result.prediction;
-  report.Write(ReportJson(plan, result.trace, summary));
-  if (std::FILE* terminal = TerminalOf(config)) {
-    PrintTo(terminal, ReportTable(plan, result.trace, summary));
-  }
-  return 0;
-}
+int RunSimulate(const Config& config) { return RunChain(config, MakeStages<SimulateStages>); }
 
 }  // namespace spillway

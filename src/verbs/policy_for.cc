@@ -1,4 +1,4 @@
-#include "src/verbs/choose_policy.h"
+#include "src/verbs/policy_for.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,9 @@
 
 #include "policies/cost/cost_model.h"
 #include "spillway/error.h"
+#include "src/gpu/gpu_needs.h"
 #include "src/simulate/simulate.h"
+#include "src/verbs/prediction_for.h"  // OverlapOf
 
 namespace spillway {
 namespace {
@@ -80,14 +82,7 @@ void CheckCpuAttention(const Config& config, const GivenPolicy& given) {
               "it there; leave one of the two out");
 }
 
-}  // namespace
-
-Overlap OverlapOf(const Config& config) { return config.overlap ? Overlap::kOn : Overlap::kOff; }
-
-bool IsEndless(const Config& config) {
-  return config.verb == Verb::kSearch && config.input.empty() && !config.num_requests;
-}
-
+// What flags and a policy file state.
 GivenPolicy PolicyGivenBy(const Config& config, const ModelShape& shape, const Machine& machine) {
   const auto num_budgets = std::ssize(config.kv.layer_budgets);
   if (num_budgets != 0 && num_budgets != shape.num_layers) {
@@ -126,6 +121,12 @@ std::vector<StorageChoice> StorageToTry(const Config& config, const ModelShape& 
                         config.kv_budgets);
 }
 
+}  // namespace
+
+bool IsEndless(const Config& config) {
+  return config.verb == Verb::kSearch && config.input.empty() && !config.num_requests;
+}
+
 SearchResult SearchFor(const Config& config, const Model& model, const Machine& machine,
                        const Workload& work, const KernelNeeds& needs) {
   const auto predict = [&config](const Plan& plan, const Workload& of_plan) {
@@ -138,8 +139,8 @@ SearchResult SearchFor(const Config& config, const Model& model, const Machine& 
                          predict, StorageToTry(config, model.shape), IsEndless(config)});
 }
 
-Policy ChoosePolicy(const Config& config, const Model& model, const Machine& machine,
-                    const Workload& work, const KernelNeeds& needs) {
+Policy PolicyFor(const Config& config, const Model& model, const Machine& machine,
+                 const Workload& work, const KernelNeeds& needs) {
   const bool whole = config.policy && config.policy->placement;
   if (KnowsRates(machine) && !whole && work.num_requests > 0) {
     const SearchResult result = SearchFor(config, model, machine, work, needs);
@@ -151,17 +152,13 @@ Policy ChoosePolicy(const Config& config, const Model& model, const Machine& mac
   return policy;
 }
 
-bool TakeStoreRate(const Trace& trace, Plan& plan) {
-  plan.machine.rates.store_bytes_per_s = trace.store_bytes_per_s;
-  return trace.store_bytes_per_s > 0.0;
-}
-
-std::optional<Prediction> PredictionFor(const Config& config, const Plan& plan,
-                                        const Workload& work) {
-  if (!KnowsRates(plan.machine) || work.num_requests == 0) return std::nullopt;
-  SimOptions options;
-  options.overlap = OverlapOf(config);
-  return Simulate(plan, work, options).prediction;
+void RefuseWhatCannotFit(const Config& config, const Model& model, const Machine& machine,
+                         const KernelNeeds& needs) {
+  const Workload least = {1, {{1, 1}}, {1, 1}};
+  GivenPolicy one_row = PolicyGivenBy(config, model.shape, machine);
+  one_row.gpu_batch_size = one_row.num_gpu_batches = one_row.prefill_chunk = 1;
+  RefuseWhatGpuLacks(
+      MakePlan(model, machine, least, DefaultPolicy(model, machine, least, one_row, needs), needs));
 }
 
 }  // namespace spillway

@@ -1,4 +1,4 @@
-#include "src/verbs/prepare.h"
+#include "src/verbs/machine_for.h"
 
 #include <fmt/format.h>
 
@@ -15,7 +15,6 @@
 #include "src/profile/profile_cache.h"
 #include "src/store/make_store.h"
 #include "src/store/store.h"
-#include "src/verbs/choose_policy.h"
 
 namespace spillway {
 namespace {
@@ -93,6 +92,21 @@ int64_t GpuCap(const Config& config, const DeviceMemory& memory) {
   return wanted - memory.used_bytes;
 }
 
+// This host, what an earlier `profile` measured of it, and its caps.
+Machine ProbeMachine(const Config& config, const OpenedModel& model, const Device& device) {
+  Machine machine = HostMachine(config, device);
+  const ProfileKey key = MakeProfileKey(machine, OffloadFolder(config));
+  const Machine profile = config.machine ? *config.machine : CachedProfile(key).value_or(Machine{});
+  machine.rates = profile.rates;
+  machine.disturbed = profile.disturbed;
+  machine.cap_bytes[Tier::kCpu] = config.cpu_memory_bytes.value_or(machine.cap_bytes[Tier::kCpu]);
+  machine.cap_bytes[Tier::kDisk] = config.disk_space_bytes
+                                       ? *config.disk_space_bytes
+                                       : FreeDiskBytes(config) + StoredBytes(config, model);
+  if (device.IsHostMemory()) EmulateGpu(config, machine);
+  return machine;
+}
+
 }  // namespace
 
 Machine HostMachine(const Config& config, const Device& device) {
@@ -110,21 +124,7 @@ Machine HostMachine(const Config& config, const Device& device) {
   return machine;
 }
 
-Machine ProbeMachine(const Config& config, const OpenedModel& model, const Device& device) {
-  Machine machine = HostMachine(config, device);
-  const ProfileKey key = MakeProfileKey(machine, OffloadFolder(config));
-  const Machine profile = config.machine ? *config.machine : CachedProfile(key).value_or(Machine{});
-  machine.rates = profile.rates;
-  machine.disturbed = profile.disturbed;
-  machine.cap_bytes[Tier::kCpu] = config.cpu_memory_bytes.value_or(machine.cap_bytes[Tier::kCpu]);
-  machine.cap_bytes[Tier::kDisk] = config.disk_space_bytes
-                                       ? *config.disk_space_bytes
-                                       : FreeDiskBytes(config) + StoredBytes(config, model);
-  if (device.IsHostMemory()) EmulateGpu(config, machine);
-  return machine;
-}
-
-Machine MachineToPlanFor(const Config& config, const OpenedModel& model, const Device& device) {
+Machine MachineFor(const Config& config, const OpenedModel& model, const Device& device) {
   const bool foreign = config.machine && PlansOnly(config.verb);
   return foreign ? ForeignMachine(config) : ProbeMachine(config, model, device);
 }
@@ -138,25 +138,6 @@ void RequireRates(const Machine& machine) {
   throw Error(ErrorCode::kMachine,
               "the machine's rates are not known; run spillway profile with the same --device and "
               "--offload-dir, or give --machine FILE, as profile writes it");
-}
-
-Plan PlanFor(const Config& config, const Model& model, const Machine& machine, const Workload& work,
-             const Device& device) {
-  const KernelNeeds needs = NeedsFor(machine, device);
-  const Policy policy = ChoosePolicy(config, model, machine, work, needs);
-  Plan plan = MakePlan(model, machine, work, policy, needs);
-  RefuseWhatGpuLacks(plan);
-  return plan;
-}
-
-void RefuseWhatCannotFit(const Config& config, const Model& model, const Machine& machine,
-                         const Device& device) {
-  const Workload least = {1, {{1, 1}}, {1, 1}};
-  GivenPolicy one_row = PolicyGivenBy(config, model.shape, machine);
-  one_row.gpu_batch_size = one_row.num_gpu_batches = one_row.prefill_chunk = 1;
-  const KernelNeeds needs = NeedsFor(machine, device);
-  RefuseWhatGpuLacks(
-      MakePlan(model, machine, least, DefaultPolicy(model, machine, least, one_row, needs), needs));
 }
 
 }  // namespace spillway

@@ -1,0 +1,28 @@
+#include "src/verbs/run_output.h"
+
+#include "src/base/terminal.h"
+
+namespace spillway {
+
+RunOutput::RunOutput(const Config& config, const std::filesystem::path& input,
+                     const std::filesystem::path& output)
+    : terminal_(TerminalOf(config)),
+      report_("--report", config.report, {input, output, config.trace}),
+      trace_file_("--trace", config.trace, {input, output, config.report}),
+      line_(config.progress ? terminal_ : nullptr) {}
+
+TraceLog* RunOutput::OpenTrace(const Plan& plan) {
+  return trace_file_.asked_for() ? &trace_log_.emplace(trace_file_, plan) : nullptr;
+}
+
+void RunOutput::WriteFiles(const Plan& plan, const Trace& trace, const RunSummary& summary) {
+  report_.Write(ReportJson(plan, trace, summary));
+  if (trace_log_) trace_log_->Finish();
+  line_.Clear();
+}
+
+void RunOutput::Print(const std::string& text) {
+  if (terminal_ != nullptr) PrintTo(terminal_, text);
+}
+
+}  // namespace spillway
