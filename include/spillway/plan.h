@@ -2,7 +2,6 @@
 // Schedule. Plain values; any thread.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -11,10 +10,12 @@
 
 #include "spillway/grid.h"
 #include "spillway/kv_block.h"
+#include "spillway/kv_log_plan.h"
 #include "spillway/kv_policy.h"
 #include "spillway/machine.h"
 #include "spillway/model.h"
 #include "spillway/policy.h"
+#include "spillway/region.h"
 #include "spillway/tier.h"
 #include "spillway/tile.h"
 #include "spillway/workload.h"
@@ -54,12 +55,6 @@ struct PlannedLayer {
 
 std::vector<GridUnit> GridUnitsOf(const std::vector<PlannedLayer>& layers);
 
-// A named run of bytes in a tier's arena.
-struct Region {
-  int64_t offset = 0;
-  int64_t bytes = 0;
-};
-
 // Hidden states on disk are written, checked and read in blocks of this size.
 inline constexpr int64_t kHiddenBlockBytes = 64 << 10;
 
@@ -93,35 +88,6 @@ struct KvClass {
 struct StagingPlan {
   Tier tier = Tier::kCpu;
   std::array<Region, kStagingSlots> slots;
-};
-
-// With a KV policy that evicts, a step changes a slot of each KV head and the scores of all: to
-// write rows on disk whole after each pass would be to write as much as is read. A row is written
-// whole every `passes` passes; in between the log gets its state and its new token, and what is
-// read is the row as it was and what the log has of it (kernels/kv/kv_log.h). The blocks and
-// batches take turns, so that each pass writes as much as the next. There is none where a GPU
-// attends to KV from disk: the log is read into CPU memory.
-struct KvLogPlan {
-  int64_t passes = 1;       // 1: rows are written whole after each pass, there is no log
-  int64_t rows = 0;         // of a batch that have a place in the log: those dealt to the disk
-  int64_t state_bytes = 0;  // of a row, in whole blocks of the disk
-  int64_t token_bytes = 0;  // the same
-  // CPU, one for each place of staged KV: [rows] states, then [passes - 1][rows] tokens.
-  std::array<Region, kStagingSlots> staging;
-
-  bool exists() const { return passes > 1; }
-  // On disk, each with a tag of its own.
-  int64_t NumBlocks() const {
-    return exists() ? rows * (state_bytes / kTileAlignBytes + passes - 1) : 0;
-  }
-  int64_t StagingBytes() const { return rows * (state_bytes + (passes - 1) * token_bytes); }
-  // Tokens that the log holds of each row after pass `pass` of a block of batches; 0: that pass
-  // writes rows whole, as the first does.
-  int64_t NumTokens(int64_t pass, int64_t batch, int64_t block) const {
-    return pass < 0 ? 0 : std::min(pass, (pass + batch + block) % passes);
-  }
-  // Read and written of the log of all rows in one transformer block, on average over the passes.
-  double MeanBytes() const;
 };
 
 // Memory through which bytes pass between disk and a device that is not the CPU.

@@ -1,0 +1,22 @@
+// Places of rows: KV and hidden states in their tiers, what is staged of them, and the order of the
+// grid that follows from it. Pure functions; any thread.
+#pragma once
+
+#include "spillway/plan.h"
+#include "src/plan/arena_layout.h"
+
+namespace spillway {
+
+// By block, what batches move has longer to come, and staged weights take more room: worth it where
+// there is more than one batch and KV or states of some do move, or the CPU attends to one batch
+// while the GPU has the MLP of another.
+GridOrder OrderOf(const Plan& plan);
+
+// Requires: SizeRows.
+void PlaceRows(Plan& plan, ArenaLayouts& arenas);
+
+// The log of KV on disk, where the plan is to have one; its staging is CPU memory.
+// Requires: PlaceRows.
+void PlaceKvLog(Plan& plan, const Workload& work, ArenaLayout& cpu);
+
+}  // namespace spillway

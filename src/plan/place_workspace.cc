@@ -1,0 +1,156 @@
+#include "src/plan/place_workspace.h"
+
+#include <algorithm>
+#include <array>
+#include <variant>
+#include <vector>
+
+#include "spillway/kv_block.h"
+#include "spillway/reference_prompt.h"
+#include "spillway/round.h"
+
+namespace spillway {
+namespace {
+
+constexpr int64_t kBounceChunks = 4;  // enough in flight for a disk (measured: 4 of 2 MiB)
+
+int64_t LongestDiskTile(const Plan& plan) {
+  int64_t longest = 0;
+  for (const PlannedLayer& layer : plan.layers) {
+    for (const PlannedTensor& tensor : layer.tensors) {
+      for (const WeightTile& tile : tensor.tiles) {
+        if (tile.tier == Tier::kDisk) longest = std::max(longest, TileBytes(tensor.spec, tile));
+      }
+    }
+  }
+  return longest;
+}
+
+BounceRing TakeRing(int64_t longest_move, ArenaLayout& arena) {
+  if (longest_move == 0) return {};
+  const int64_t chunk_bytes = RoundUp(longest_move, kTileAlignBytes);
+  return {arena.TakeBlocks(kBounceChunks * chunk_bytes), kBounceChunks};
+}
+
+// Bytes between disk and a device that is not the CPU cross in chunks through CPU memory. KV that
+// the CPU attends to does not: it is read to where it is attended to.
+void PlaceBounce(Plan& plan, ArenaLayouts& arenas) {
+  if (plan.device() == Tier::kCpu) return;
+  int64_t longest_rows = 0;
+  if (plan.kv[Tier::kDisk].region.bytes > 0 && plan.kv_staging.tier != Tier::kCpu) {
+    longest_rows = std::max(kRunBytes, plan.KvBlockBytes(Tier::kDisk));
+  }
+  if (plan.hidden[Tier::kDisk].region.bytes > 0) {
+    longest_rows = std::max({longest_rows, kRunBytes, kHiddenBlockBytes});
+  }
+  plan.bounce.weights_in = TakeRing(LongestDiskTile(plan), arenas[Tier::kCpu]);
+  plan.bounce.rows_in = TakeRing(longest_rows, arenas[Tier::kCpu]);
+  plan.bounce.rows_out = TakeRing(longest_rows, arenas[Tier::kCpu]);
+}
+
+// Prompts lie within a chunk, or are cut by its begin or its end.
+PromptKvPlan PlacePromptKv(const Plan& plan, int64_t chunk_tokens, ArenaLayout& arena) {
+  PromptKvPlan prompt;
+  prompt.align = KvBlockSlots(plan.policy.kv_bits);
+  prompt.longest_slots = RoundUp(plan.longest.prompt_tokens, prompt.align);
+  prompt.chunk_slots = chunk_tokens + (prompt.align - 1) * std::min(chunk_tokens, plan.batch.rows);
+  prompt.kv = arena.Take(prompt.slots() * plan.PromptSlotBytes());
+  if (plan.policy.kv.evicts() && plan.policy.kv.kind != KvPolicyKind::kWindow) {
+    prompt.scores = arena.Take(prompt.slots() * plan.shape.num_heads * int64_t{sizeof(float)});
+  }
+  return prompt;
+}
+
+// Rows of a layer's buffers: the head has those of logits at once, other layers a chunk.
+int64_t BufferRows(const Plan& plan, const PlannedLayer& layer, int64_t chunk_tokens) {
+  return layer.part == ComputePart::kHead ? plan.batch.logits : chunk_tokens;
+}
+
+// The longest rows that a layer multiplies.
+int64_t LongestIn(const Plan& plan, const PlannedLayer& layer) {
+  int64_t longest = 0;
+  for (const Op& op : layer.ops) {
+    if (const auto* linear = std::get_if<Linear>(&op))
+      longest = std::max(longest, plan.Tensor(linear->weight).spec.cols);
+  }
+  return longest;
+}
+
+int64_t MatmulBytes(const Plan& plan, const KernelNeeds& needs, int64_t chunk_tokens) {
+  int64_t bytes = 0;
+  for (const PlannedLayer& layer : plan.layers) {
+    bytes = std::max(bytes, needs.matmul_bytes(BufferRows(plan, layer, chunk_tokens),
+                                               LongestIn(plan, layer), plan.machine.num_threads));
+  }
+  return bytes;
+}
+
+// Each buffer behind those placed before it that some layer uses together with it.
+void PlaceBuffers(const Plan& plan, WorkspacePlan& work, ArenaLayout& arena) {
+  PerBuf<int64_t> bytes;
+  std::array<PerBuf<bool>, kNumBufs> together{};
+  for (const PlannedLayer& layer : plan.layers) {
+    const bool gathers_states = layer.part == ComputePart::kHead;
+    const std::vector<Buf> bufs = BufsOf(layer.ops);
+    for (const Buf buf : bufs) {
+      if (buf == Buf::kHidden && !gathers_states) continue;
+      bytes[buf] = std::max(bytes[buf], BufferRows(plan, layer, work.chunk_tokens) *
+                                            WidthOf(plan.shape, buf) * int64_t{sizeof(float)});
+      for (const Buf other : bufs) together[static_cast<std::size_t>(buf)][other] = true;
+    }
+  }
+  const int64_t begin = arena.end();
+  int64_t end = begin;
+  for (std::size_t at = 0; at < kNumBufs; ++at) {
+    int64_t offset = begin;
+    for (std::size_t before = 0; before < at; ++before) {
+      const Region& other = work.buffers.values[before];
+      if (together[at].values[before])
+        offset = std::max(offset, other.offset + RoundUp(other.bytes, kArenaAlignBytes));
+    }
+    work.buffers.values[at] = {offset, bytes.values[at]};
+    end = std::max(end, offset + RoundUp(bytes.values[at], kArenaAlignBytes));
+  }
+  arena.Take(end - begin);
+}
+
+WorkspacePlan WorkspaceOf(const Plan& plan, const KernelNeeds& needs, ArenaLayout& arena) {
+  WorkspacePlan work;
+  work.chunk_tokens = std::clamp<int64_t>(plan.policy.prefill_chunk, 1,
+                                          std::max(plan.batch.prompt_tokens, plan.batch.rows));
+  work.matmul = arena.Take(MatmulBytes(plan, needs, work.chunk_tokens));
+  const bool evicts = plan.policy.kv.evicts();
+  work.attention = arena.Take((evicts ? needs.eviction_bytes : needs.attention_bytes)(
+      RoundUp(plan.longest.slots() + 1, KvBlockSlots(plan.policy.kv_bits)), plan.shape.head_dim,
+      plan.machine.num_threads));
+  if (evicts || plan.AttendsBeside()) work.prompt = PlacePromptKv(plan, work.chunk_tokens, arena);
+  PlaceBuffers(plan, work, arena);
+  return work;
+}
+
+}  // namespace
+
+void PlaceWorkspace(Plan& plan, const KernelNeeds& needs, ArenaLayouts& arenas) {
+  plan.workspace = WorkspaceOf(plan, needs, arenas[plan.device()]);
+  PlaceBounce(plan, arenas);
+  if (needs.exchange == nullptr) return;
+  const ExchangeBytes bytes = needs.exchange(plan);
+  plan.exchange.device = arenas[plan.device()].Take(bytes.device);
+  plan.exchange.host = arenas[Tier::kCpu].TakeBlocks(bytes.host);
+}
+
+int64_t TableBytes(const Plan& plan, const KernelNeeds& needs) {
+  const bool has_reference = plan.policy.kv_bits < 16 && needs.exchange == nullptr;
+  const int64_t reference = has_reference ? ReferenceBytesOf(plan.shape).total() : 0;
+  if (plan.arena_bytes[Tier::kDisk] == 0) return reference;
+  constexpr int64_t kTagBytes = 16;
+  constexpr int64_t kTileEntryBytes = 48;
+  constexpr int64_t kQueueBytes = 1 << 20;
+  const int64_t blocks = plan.kv[Tier::kDisk].region.bytes / plan.KvBlockBytes(Tier::kDisk) +
+                         plan.hidden[Tier::kDisk].region.bytes / kHiddenBlockBytes +
+                         plan.num_batches * plan.shape.num_layers * plan.kv_log.NumBlocks();
+  const int64_t tiles = plan.arena_bytes[Tier::kDisk] / (1 << 20);
+  return reference + blocks * kTagBytes + tiles * kTileEntryBytes + kQueueBytes;
+}
+
+}  // namespace spillway

@@ -1,0 +1,25 @@
+// RemedyFor: what to tell a user whose plan does not fit. Pure functions; any thread.
+#pragma once
+
+#include <string>
+
+#include "spillway/plan.h"
+
+namespace spillway {
+
+// A plan that does not fit, and what it was made of.
+struct Refused {
+  const Model& model;
+  const Plan& plan;
+  const Workload& work;
+  const KernelNeeds& needs;
+};
+
+// The nearest change that fits: a shorter chunk, which costs least, a smaller block, both. Where
+// none does, the caps that hold the plan. "--gpu-batch-size 8 --num-gpu-batches 1 fits".
+std::string RemedyFor(const Refused& refused);
+
+// Whether the plan's bytes of that tier are above its cap.
+bool IsOver(const Plan& plan, Tier tier);
+
+}  // namespace spillway

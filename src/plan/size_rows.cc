@@ -1,0 +1,148 @@
+#include "src/plan/size_rows.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <vector>
+
+#include "spillway/error.h"
+#include "spillway/kv_block.h"
+#include "spillway/tile.h"
+
+namespace spillway {
+namespace {
+
+// Logits of a text that is scored, computed at a time where the rows are fewer: enough for one read
+// of the head's weights to pay, 13 MB with a vocabulary of 50k.
+constexpr int64_t kScoredAtATime = 64;
+
+// The sum of the `count` largest values, which is the most that a batch of that many rows can ask
+// for.
+int64_t SumOfLargest(std::vector<int64_t> values, int64_t count) {
+  const auto kept =
+      static_cast<std::size_t>(std::min<int64_t>(count, static_cast<int64_t>(values.size())));
+  std::partial_sort(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(kept),
+                    values.end(), std::greater<>());
+  return std::accumulate(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(kept),
+                         int64_t{0});
+}
+
+// `rows` dealt to the tiers by largest remainder.
+PerTier<int64_t> DealRows(int64_t rows, const PerTier<double>& frac) {
+  PerTier<int64_t> dealt;
+  int64_t left = rows;
+  for (const Tier tier : kAllTiers) {
+    dealt[tier] = static_cast<int64_t>(frac[tier] * static_cast<double>(rows) + 1e-9);
+    left -= dealt[tier];
+  }
+  while (left-- > 0) {
+    const auto lacking = [&](Tier tier) {
+      return frac[tier] * static_cast<double>(rows) - static_cast<double>(dealt[tier]);
+    };
+    ++dealt[std::ranges::max(kAllTiers, {}, lacking)];
+  }
+  return dealt;
+}
+
+// What one tier holds of a batch that is dealt so, so that any of the rows, whose sizes are those
+// of the sample, fit, as many as the tier was dealt. A row beyond the sample may be longer than all
+// of it: the tier with the most rows must at least hold that one alone.
+RowShare ShareOf(Tier tier, const PerTier<int64_t>& dealt, const std::vector<int64_t>& sizes,
+                 int64_t longest) {
+  RowShare share;
+  share.rows = dealt[tier];
+  share.size = SumOfLargest(sizes, share.rows);
+  const Tier roomiest = std::ranges::max(kAllTiers, {}, [&](Tier of) { return dealt[of]; });
+  if (tier == roomiest) share.size = std::max(share.size, longest);
+  return share;
+}
+
+// Blocks with equal budgets share a class.
+void Classify(Plan& plan) {
+  const std::vector<KvBudget>& budgets = plan.policy.kv.layer_budgets;
+  const auto budget_of = [&](int64_t block) {
+    return budgets.empty() ? plan.policy.kv.budget : budgets[static_cast<std::size_t>(block)];
+  };
+  for (int64_t block = 0; block < plan.shape.num_layers; ++block) {
+    const auto same = std::ranges::find(plan.kv_classes, budget_of(block),
+                                        [&](const KvClass& c) { return budget_of(c.first_block); });
+    plan.kv_class_of.push_back(same - plan.kv_classes.begin());
+    if (same == plan.kv_classes.end()) plan.kv_classes.push_back({block, {}});
+  }
+}
+
+// Room for a batch's rows in each tier and class, and where each block's begins.
+void SizeKv(Plan& plan, const Workload& work) {
+  const PerTier<int64_t> dealt = DealRows(plan.batch.rows, plan.policy.kv_frac);
+  for (std::size_t index = 0; index < plan.kv_classes.size(); ++index) {
+    const auto kv_class = static_cast<int64_t>(index);
+    for (const Tier tier : kAllTiers) {
+      if (dealt[tier] == 0) continue;
+      std::vector<int64_t> slots;
+      for (const RequestShape& request : work.sample) {
+        slots.push_back(plan.RowSlots(tier, kv_class, request.slots()));
+      }
+      const int64_t longest = plan.RowSlots(tier, kv_class, work.longest.slots());
+      const RowShare share = ShareOf(tier, dealt, slots, longest);
+      plan.kv_classes[index].slots[tier] = share.size;
+      plan.kv[tier].rows = share.rows;
+      plan.kv[tier].size = std::max(plan.kv[tier].size, share.size);
+    }
+  }
+  for (const Tier tier : kAllTiers) {
+    std::vector<int64_t>& begin = plan.kv_begin[tier];
+    begin.assign(1, 0);
+    for (const int64_t kv_class : plan.kv_class_of) {
+      begin.push_back(begin.back() +
+                      plan.kv_classes[static_cast<std::size_t>(kv_class)].slots[tier]);
+    }
+    plan.batch.slots += plan.kv[tier].size;
+  }
+}
+
+void SizeHidden(Plan& plan, const Workload& work) {
+  std::vector<int64_t> prompts;
+  std::vector<int64_t> logits = {work.longest.prompt_logits};
+  for (const RequestShape& request : work.sample) {
+    prompts.push_back(request.prompt_tokens);
+    logits.push_back(request.prompt_logits);
+  }
+  plan.batch.logits =
+      std::max(plan.batch.rows, std::min(kScoredAtATime, SumOfLargest(logits, plan.batch.rows)));
+  const PerTier<int64_t> dealt = DealRows(plan.batch.rows, plan.policy.activation_frac);
+  for (const Tier tier : kAllTiers) {
+    plan.hidden[tier] = ShareOf(tier, dealt, prompts, work.longest.prompt_tokens);
+    plan.batch.prompt_tokens += plan.hidden[tier].size;
+  }
+}
+
+int64_t SlotBytes(const ModelShape& shape, const Policy& policy) {
+  return (policy.kv.evicts() ? KvSlotBytesWithState : KvSlotBytes)(shape.num_kv_heads,
+                                                                   shape.head_dim, policy.kv_bits);
+}
+
+PerTier<int64_t> SlotAlign(int64_t block_slots, int64_t slot_bytes) {
+  const int64_t block_bytes = block_slots * slot_bytes;
+  const int64_t blocks_on_disk = kTileAlignBytes / std::gcd(kTileAlignBytes, block_bytes);
+  return {{block_slots, block_slots, block_slots * blocks_on_disk}};
+}
+
+}  // namespace
+
+void SizeRows(Plan& plan, const Workload& work) {
+  const Policy& policy = plan.policy;
+  plan.num_requests = work.num_requests;
+  plan.longest = work.longest;
+  plan.slot_bytes = SlotBytes(plan.shape, policy);
+  plan.slot_align = SlotAlign(KvBlockSlots(policy.kv_bits), plan.slot_bytes);
+  plan.batch.rows = std::max<int64_t>(1, std::min(policy.gpu_batch_size, work.num_requests));
+  Classify(plan);
+  SizeKv(plan, work);
+  SPILLWAY_CHECK(!plan.AttendsBeside() || plan.kv[Tier::kGpu].rows == 0);
+  SizeHidden(plan, work);
+  // A last block of fewer batches needs no place for the others.
+  plan.num_batches = std::clamp<int64_t>(
+      (work.num_requests + plan.batch.rows - 1) / plan.batch.rows, 1, policy.num_gpu_batches);
+}
+
+}  // namespace spillway
