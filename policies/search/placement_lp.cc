@@ -8,6 +8,7 @@
 #include <numeric>
 #include <utility>
 
+#include "policies/cost/compute_seconds.h"
 #include "policies/cost/cost_model.h"
 #include "spillway/error.h"
 

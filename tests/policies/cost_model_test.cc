@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "policies/cost/compute_seconds.h"
 #include "spillway/model.h"
 #include "spillway/plan.h"
 #include "spillway/tier.h"

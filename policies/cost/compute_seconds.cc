@@ -1,0 +1,243 @@
+#include "policies/cost/compute_seconds.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "spillway/kv_block.h"
+#include "spillway/round.h"
+
+namespace spillway {
+namespace {
+
+// What rates are measured of: matrices, heads and prompts of two sizes.
+constexpr double kWideWidth = 4096.0;
+constexpr double kNarrowWidth = 1024.0;
+constexpr double kWideHead = 128.0;
+constexpr double kNarrowHead = 64.0;
+constexpr double kLongPrompt = 512.0;
+constexpr double kShortPrompt = 128.0;
+
+double Pairs(double prompt) { return prompt * (prompt + 1.0) / 2.0; }
+
+// Seconds that a token, and a pair of tokens, take for each element of the heads' width.
+struct AttentionCost {
+  double token_s = 0.0;
+  double pair_s = 0.0;
+};
+
+AttentionCost PrefillCost(const DeviceRates& rates) {
+  const double long_s = Over(4.0 * Pairs(kLongPrompt), rates.prefill_attention_flops_per_s);
+  if (rates.short_attention_flops_per_s == 0.0) return {0.0, long_s / Pairs(kLongPrompt)};
+  const double prompts = kLongPrompt / kShortPrompt;
+  const double short_s =
+      Over(4.0 * prompts * Pairs(kShortPrompt), rates.short_attention_flops_per_s);
+  const double pair_s =
+      std::max(0.0, long_s - short_s) / (Pairs(kLongPrompt) - prompts * Pairs(kShortPrompt));
+  return {std::max(0.0, long_s - Pairs(kLongPrompt) * pair_s) / kLongPrompt, pair_s};
+}
+
+// How much longer a score of heads this wide takes than its width says.
+double SoftmaxStretch(const DeviceRates& rates, double head_dim) {
+  if (rates.narrow_attention_flops_per_s == 0.0) return 1.0;
+  const double wide_s = kWideHead / rates.prefill_attention_flops_per_s;
+  const double narrow_s = kNarrowHead / rates.narrow_attention_flops_per_s;
+  const double width_s = std::max(0.0, wide_s - narrow_s) / (kWideHead - kNarrowHead);
+  return (wide_s + (head_dim - kWideHead) * width_s) / (wide_s * head_dim / kWideHead);
+}
+
+// Seconds that a product with so many rows takes for each weight element, and for each edge.
+struct ProductCost {
+  double element_s = 0.0;
+  double edge_s = 0.0;
+};
+
+ProductCost CostOf(const MatmulRate& rate) {
+  const double flops = 2.0 * static_cast<double>(rate.rows);
+  const double wide_s = flops / rate.flops_per_s;
+  if (rate.narrow_flops_per_s == 0.0) return {wide_s, 0.0};
+  // Of a square matrix: element_s + edge_s / width.
+  const double more_s = std::max(0.0, flops / rate.narrow_flops_per_s - wide_s);
+  const double edge_s = more_s / (1.0 / kNarrowWidth - 1.0 / kWideWidth);
+  return {std::max(0.0, wide_s - edge_s / kWideWidth), edge_s};
+}
+
+// Between two measurements a straight line; below the first the weights still have to be read.
+ProductCost CostAt(const std::vector<MatmulRate>& rates, double rows) {
+  const auto above = std::ranges::find_if(
+      rates, [rows](const MatmulRate& rate) { return static_cast<double>(rate.rows) >= rows; });
+  if (above == rates.begin()) return CostOf(*above);
+  const bool beyond = above == rates.end();
+  const MatmulRate& below = *std::prev(above);
+  const ProductCost low = beyond ? ProductCost{} : CostOf(below);
+  const ProductCost high = CostOf(beyond ? below : *above);
+  const double low_rows = beyond ? 0.0 : static_cast<double>(below.rows);
+  const double high_rows = static_cast<double>(beyond ? below.rows : above->rows);
+  const double part = (rows - low_rows) / (high_rows - low_rows);
+  return {low.element_s + part * (high.element_s - low.element_s),
+          low.edge_s + part * (high.edge_s - low.edge_s)};
+}
+
+const std::vector<MatmulRate>& CodedRates(const DeviceRates& rates, DType weights) {
+  return weights == DType::kQ8 ? rates.matmul_8bit : rates.matmul_4bit;
+}
+
+// Quantised weights have the edges of 16-bit ones, and where their own rates are not known the rest
+// as well: right where arithmetic is the limit, too slow for single rows.
+ProductCost CostOf(const DeviceRates& rates, const ProductSize& size) {
+  const auto rows = static_cast<double>(size.rows);
+  ProductCost cost = CostAt(rates.matmul, rows);
+  if (!IsQuantised(size.weights)) return cost;
+  const std::vector<MatmulRate>& coded = CodedRates(rates, size.weights);
+  if (coded.empty()) return cost;
+  const double edges_s = cost.edge_s / kWideWidth;
+  cost.element_s = std::max(0.0, CostAt(coded, rows).element_s - edges_s);
+  return cost;
+}
+
+int64_t TokensOnCpu(const Plan& plan, const PerTier<KvLoad>& kv) {
+  int64_t tokens = 0;
+  for (const Tier tier : kAllTiers) {
+    if (AttendsOnCpu(plan, tier)) tokens += kv[tier].attended_tokens;
+  }
+  return tokens;
+}
+
+// What the links that are in use take from the CPU memory's rate, as far as it is not measured.
+double LinkTrafficBytesPerS(const Plan& plan, const CostRates& rates) {
+  const auto rate_of = [&](Link link) {
+    const bool measured = rates.beside_compute[link] != SharedPace{};
+    return measured ? 0.0 : rates.link_bytes_per_s[link];
+  };
+  const bool disk = plan.weight_bytes[Tier::kDisk] + plan.kv[Tier::kDisk].size > 0;
+  const bool up = plan.device() == Tier::kGpu && plan.weight_bytes[Tier::kGpu] < plan.WeightBytes();
+  return (disk ? rate_of(Link::kDiskRead) : 0.0) + (up ? rate_of(Link::kCpuToGpu) : 0.0);
+}
+
+constexpr double kLeastMemoryShare = 0.25;  // what transfers can never take from the cores
+
+struct DecodeRates {
+  double full_bytes_per_s = 0.0;
+  double evicting_bytes_per_s = 0.0;
+};
+
+// What attention reads of a cache: without the state beside K and V where tokens are evicted.
+int64_t ReadSlotBytes(const Plan& plan) {
+  if (!plan.policy.kv.evicts()) return plan.slot_bytes;
+  return KvSlotBytes(plan.shape.num_kv_heads, plan.shape.head_dim, plan.policy.kv_bits);
+}
+
+double DecodeSeconds(const Plan& plan, const DecodeRates& rates, int64_t tokens) {
+  if (plan.policy.kv.evicts() && rates.evicting_bytes_per_s > 0.0) {
+    return Over(static_cast<double>(tokens * ReadSlotBytes(plan)), rates.evicting_bytes_per_s);
+  }
+  return Over(static_cast<double>(tokens * plan.slot_bytes), rates.full_bytes_per_s);
+}
+
+// Scores, softmax and the sum of values. The softmax takes as long for heads of any width; the rest
+// grows with the width.
+double PrefillAttentionSeconds(const Plan& plan, const DeviceRates& rates, int64_t pairs) {
+  const int64_t width = plan.shape.num_heads * plan.shape.head_dim;
+  return static_cast<double>(pairs * width) * PrefillCost(rates).pair_s *
+         SoftmaxStretch(rates, static_cast<double>(plan.shape.head_dim));
+}
+
+// The prompt's K and V go to the cache, token by token.
+double KvAppendSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens) {
+  const int64_t width = plan.shape.num_heads * plan.shape.head_dim;
+  return static_cast<double>(tokens * width) * PrefillCost(rates).token_s;
+}
+
+// What a prompt costs beyond its attention where tokens are evicted: scores of all, and the choice.
+double PrefillEvictionSeconds(const Plan& plan, const DeviceRates& rates, int64_t pairs) {
+  if (!plan.policy.kv.evicts() || rates.evicting_prefill_flops_per_s == 0.0) return 0.0;
+  const double more_s = Over(4.0 * kWideHead, rates.evicting_prefill_flops_per_s) -
+                        Over(4.0 * kWideHead, rates.prefill_attention_flops_per_s);
+  return static_cast<double>(pairs * plan.shape.num_heads) * std::max(0.0, more_s);
+}
+
+}  // namespace
+
+bool AttendsOnCpu(const Plan& plan, Tier tier) {
+  return plan.device() == Tier::kCpu || (plan.policy.cpu_attention && tier != Tier::kGpu);
+}
+
+UnitSeconds ProductSeconds(const DeviceRates& rates, const ProductSize& size) {
+  UnitSeconds seconds;
+  const ProductCost cost = CostOf(rates, size);
+  const double arithmetic_s =
+      static_cast<double>(size.elements) * cost.element_s + size.edges * cost.edge_s;
+  const double read_s = Over(static_cast<double>(size.bytes), rates.memory_bytes_per_s);
+  seconds[read_s > arithmetic_s ? CostUnit::kMemory : CostUnit::kMatmul] =
+      std::max(read_s, arithmetic_s);
+  return seconds;
+}
+
+double PromptAttentionSeconds(const Plan& plan, const DeviceRates& rates, int64_t pairs,
+                              int64_t tokens) {
+  return PrefillAttentionSeconds(plan, rates, pairs) + PrefillEvictionSeconds(plan, rates, pairs) +
+         KvAppendSeconds(plan, rates, tokens);
+}
+
+double DecodeAttentionSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens) {
+  return DecodeSeconds(
+      plan, {rates.decode_attention_bytes_per_s, rates.evicting_decode_bytes_per_s}, tokens);
+}
+
+int64_t CpuAttentionBytes(const Plan& plan, const PerTier<KvLoad>& kv) {
+  return TokensOnCpu(plan, kv) * ReadSlotBytes(plan);
+}
+
+double CpuAttentionSeconds(const Plan& plan, const CostRates& rates, const PerTier<KvLoad>& kv,
+                           int64_t traffic_bytes) {
+  const int64_t tokens = TokensOnCpu(plan, kv);
+  const double memory = rates.cpu.memory_bytes_per_s;
+  const double left =
+      std::max(kLeastMemoryShare * memory, memory - LinkTrafficBytesPerS(plan, rates));
+  const DecodeRates cores = {rates.cpu.decode_attention_bytes_per_s,
+                             rates.cpu.evicting_decode_bytes_per_s};
+  const double read_s = DecodeSeconds(plan, {left, left}, tokens);
+  const double all_s = DecodeSeconds(plan, {memory, memory}, tokens) +
+                       Over(static_cast<double>(traffic_bytes), memory);
+  return std::max(DecodeSeconds(plan, cores, tokens), std::min(read_s, all_s));
+}
+
+double HostRowsSeconds(const Plan& plan, const CostRates& rates, const PerTier<KvLoad>& kv) {
+  if (!plan.AttendsBeside()) return 0.0;
+  const int64_t rows = kv[Tier::kCpu].new_tokens + kv[Tier::kDisk].new_tokens;
+  const int64_t query_bytes = plan.shape.num_heads * plan.shape.head_dim * int64_t{sizeof(float)};
+  const int64_t kv_bytes =
+      2 * plan.shape.num_kv_heads * plan.shape.head_dim * int64_t{sizeof(float)};
+  const int64_t more_bytes = std::max<int64_t>(0, kv_bytes - plan.slot_bytes);
+  return Over(static_cast<double>(rows * (query_bytes + more_bytes)),
+              rates.link_bytes_per_s[Link::kGpuToCpu]) +
+         Over(static_cast<double>(rows * query_bytes), rates.link_bytes_per_s[Link::kCpuToGpu]);
+}
+
+double NormSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens) {
+  if (rates.norm_elements_per_s > 0.0) {
+    return Over(static_cast<double>(tokens * plan.shape.hidden_size), rates.norm_elements_per_s);
+  }
+  return ResidualSeconds(plan, rates, tokens);
+}
+
+double ResidualSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens) {
+  constexpr int64_t kPasses = 2;  // read and written
+  return Over(static_cast<double>(kPasses * tokens * plan.HiddenRowBytes()),
+              rates.memory_bytes_per_s);
+}
+
+double LogitsSeconds(const Plan& plan, const CostRates& rates, int64_t rows) {
+  const auto bytes = static_cast<double>(rows * plan.shape.vocab_size) * sizeof(float);
+  return plan.device() == Tier::kGpu ? Over(bytes, rates.link_bytes_per_s[Link::kGpuToCpu]) : 0.0;
+}
+
+double SamplingSeconds(const Plan& plan, const DeviceRates& cpu, int64_t rows) {
+  if (cpu.logits_per_s == 0.0) {
+    return Over(static_cast<double>(rows * plan.shape.vocab_size) * sizeof(float),
+                cpu.memory_bytes_per_s);
+  }
+  const int64_t rounds = DivideUp(rows, plan.machine.num_threads);
+  return Over(static_cast<double>(rounds * plan.shape.vocab_size), cpu.logits_per_s);
+}
+
+}  // namespace spillway

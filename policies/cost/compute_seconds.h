@@ -1,0 +1,52 @@
+// Seconds of the parts of one layer's compute for one batch, on rates that are known. What the cost
+// model is made of. Pure functions of values; any thread.
+#pragma once
+
+#include <cstdint>
+
+#include "policies/cost/batch_load.h"
+#include "policies/cost/cost_rates.h"
+#include "spillway/plan.h"
+
+namespace spillway {
+
+// A product of `rows` rows with matrices of `elements` numbers: arithmetic at the rate measured for
+// so many rows, or reading the weights, whichever is longer.
+struct ProductSize {
+  int64_t rows = 0;
+  int64_t elements = 0;
+  int64_t bytes = 0;
+  double edges = 0.0;  // (inputs + outputs) / 2 of each matrix: what a row is read and written of
+  DType weights = DType::kF16;
+};
+UnitSeconds ProductSeconds(const DeviceRates& rates, const ProductSize& size);
+
+// Attention of whole prompts, of `pairs` of a query and a key and `tokens` in all: scores, softmax
+// and the sum of values; K and V to the cache; where tokens are evicted the scores of all, and the
+// choice.
+double PromptAttentionSeconds(const Plan& plan, const DeviceRates& rates, int64_t pairs,
+                              int64_t tokens);
+// Attention of single tokens, each to its row's KV: `tokens` attended to in all.
+double DecodeAttentionSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens);
+
+// Whether rows with their KV in `tier` are attended to by the CPU once they are in place.
+bool AttendsOnCpu(const Plan& plan, Tier tier);
+// What CPU attention reads of a batch's KV in one block.
+int64_t CpuAttentionBytes(const Plan& plan, const PerTier<KvLoad>& kv);
+// CPU attention to a batch's KV in one block reads it at its own rate on a cache of the plan's
+// bits, or at what the links leave of the memory's, which is all once their `traffic_bytes` have
+// passed.
+double CpuAttentionSeconds(const Plan& plan, const CostRates& rates, const PerTier<KvLoad>& kv,
+                           int64_t traffic_bytes);
+// Beside a GPU its rows' q, k and v cross to the CPU in fp32 (KvOutBytes has k and v as the cache
+// has), and what was attended goes back.
+double HostRowsSeconds(const Plan& plan, const CostRates& rates, const PerTier<KvLoad>& kv);
+// A pass over the states of all tokens that norms them, and one that adds to them.
+double NormSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens);
+double ResidualSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens);
+// From the head to the CPU, which chooses the tokens.
+double LogitsSeconds(const Plan& plan, const CostRates& rates, int64_t rows);
+// Greedy: each row's logits are looked through by one of the CPU's threads.
+double SamplingSeconds(const Plan& plan, const DeviceRates& cpu, int64_t rows);
+
+}  // namespace spillway

@@ -1,0 +1,105 @@
+#include "policies/cost/move_bytes.h"
+
+#include <algorithm>
+
+#include "spillway/round.h"
+#include "spillway/tile.h"
+
+namespace spillway {
+namespace {
+
+// A tile's way to the device.
+void AddTile(const Plan& plan, const TensorSpec& spec, const WeightTile& tile,
+             PerLink<int64_t>& bytes) {
+  if (tile.tier == plan.device()) return;
+  int64_t size = TileBytes(spec, tile);
+  if (tile.tier == Tier::kDisk) {
+    size = RoundUp(size, kTileAlignBytes);
+    bytes[Link::kDiskRead] += size;
+  }
+  if (plan.device() == Tier::kGpu) bytes[Link::kCpuToGpu] += size;
+}
+
+// To disk: what the pass changes, or of rows that are not written whole what their log gets.
+int64_t KvWrittenBytes(const Plan& plan, const Cursor& cell, const KvLoad& kv) {
+  if (plan.LoggedAfter(cell) == 0) return kv.stored_slots * plan.slot_bytes;
+  return kv.prompt_slots * plan.slot_bytes +
+         kv.decoding_rows * (plan.kv_log.state_bytes + plan.kv_log.token_bytes);
+}
+
+}  // namespace
+
+PerLink<int64_t> WeightBytes(const Plan& plan, int64_t layer) {
+  PerLink<int64_t> bytes;
+  ForEachTensorComingWith(plan, layer, [&](const PlannedTensor& tensor) {
+    for (const WeightTile& tile : tensor.tiles) AddTile(plan, tensor.spec, tile, bytes);
+  });
+  return bytes;
+}
+
+PerLink<int64_t> FirstWeightBytes(const Plan& plan) {
+  PerLink<int64_t> bytes;
+  for (const PlannedTensor& tensor : plan.layers.front().tensors) {
+    for (const WeightTile& tile : tensor.tiles) AddTile(plan, tensor.spec, tile, bytes);
+  }
+  return bytes;
+}
+
+PerLink<int64_t> KvInBytes(const Plan& plan, const PerTier<KvLoad>& kv) {
+  PerLink<int64_t> bytes;
+  for (const Tier tier : kAllTiers) {
+    if (plan.KvInPlace(tier)) continue;
+    const int64_t size = kv[tier].loaded_slots * plan.slot_bytes;
+    if (tier == Tier::kDisk) bytes[Link::kDiskRead] += size;
+    if (plan.kv_staging.tier == Tier::kGpu) bytes[Link::kCpuToGpu] += size;
+  }
+  return bytes;
+}
+
+PerLink<int64_t> KvInBytes(const Plan& plan, const Cursor& cell, const PerTier<KvLoad>& kv) {
+  PerLink<int64_t> bytes = KvInBytes(plan, kv);
+  const KvLogPlan& log = plan.kv_log;
+  const KvLoad& on_disk = kv[Tier::kDisk];
+  const int64_t tokens = std::min(plan.LoggedBefore(cell), on_disk.most_decoded);
+  if (tokens == 0) return bytes;
+  bytes[Link::kDiskRead] += on_disk.decoding_rows * (log.state_bytes + tokens * log.token_bytes);
+  return bytes;
+}
+
+// Rows that the CPU attends to get their new tokens from the GPU that made them.
+PerLink<int64_t> KvOutBytes(const Plan& plan, const Cursor& cell, const PerTier<KvLoad>& kv) {
+  PerLink<int64_t> bytes;
+  for (const Tier tier : kAllTiers) {
+    const int64_t size = kv[tier].stored_slots * plan.slot_bytes;
+    if (!plan.KvInPlace(tier)) {
+      if (tier == Tier::kDisk) bytes[Link::kDiskWrite] += KvWrittenBytes(plan, cell, kv[tier]);
+      if (plan.kv_staging.tier == Tier::kGpu) bytes[Link::kGpuToCpu] += size;
+    }
+    if (plan.device() == Tier::kGpu && plan.policy.cpu_attention && tier != Tier::kGpu) {
+      bytes[Link::kGpuToCpu] += kv[tier].new_tokens * plan.slot_bytes;
+    }
+  }
+  return bytes;
+}
+
+PerLink<int64_t> HiddenInBytes(const Plan& plan, const BatchLoad& load) {
+  PerLink<int64_t> bytes;
+  for (const Tier tier : kAllTiers) {
+    if (tier == plan.device()) continue;
+    int64_t size = load.hidden_tokens[tier] * plan.HiddenRowBytes();
+    if (tier == Tier::kDisk) size = RoundUp(size, kHiddenBlockBytes);
+    if (tier == Tier::kDisk) bytes[Link::kDiskRead] += size;
+    if (plan.device() == Tier::kGpu) bytes[Link::kCpuToGpu] += size;
+  }
+  return bytes;
+}
+
+PerLink<int64_t> HiddenOutBytes(const Plan& plan, const BatchLoad& load) {
+  const PerLink<int64_t> in = HiddenInBytes(plan, load);
+  PerLink<int64_t> bytes;
+  bytes[Link::kDiskWrite] = in[Link::kDiskRead];
+  bytes[Link::kGpuToCpu] = in[Link::kCpuToGpu];
+  return bytes;
+}
+
+}  // namespace spillway
