@@ -73,10 +73,8 @@ void OutputFile::HashDeleter::operator()(XXH3_state_s* state) const { XXH3_freeS
 
 OutputFile::OutputFile(const std::filesystem::path& path, ExistingOutput existing)
     : path_(path),
-      name_(path.filename().string()),
-      part_name_(name_ + ".part"),
-      journal_name_(name_ + ".journal"),
-      ahead_name_(name_ + ".ahead"),
+      journal_name_(path.filename().string() + ".journal"),
+      ahead_name_(path.filename().string() + ".ahead"),
       existing_(existing),
       replaces_(existing == ExistingOutput::kReplace) {
   file_ = OpenStream(path);
@@ -85,9 +83,8 @@ OutputFile::OutputFile(const std::filesystem::path& path, ExistingOutput existin
     throw Error(ErrorCode::kFlag, fmt::format("--resume: --output {} is no file to go on with",
                                               Printable(path.string())));
   }
-  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
-  folder_ = Descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!folder_.valid()) ThrowPathError(folder.string());
+  place_ = PartFile(path);
+  if (!place_.valid()) ThrowPathError(path.has_parent_path() ? path.parent_path().string() : ".");
   CheckPlace();
   if (existing == ExistingOutput::kResume) {
     ResumePart();
@@ -101,42 +98,34 @@ OutputFile::OutputFile(const std::filesystem::path& path, ExistingOutput existin
 
 OutputFile::~OutputFile() {
   if (in_place() || moved_ || keep_ || !file_.valid() || num_bytes_ > 0) return;
-  ::unlinkat(folder_.get(), part_name_.c_str(), 0);
+  place_.Remove(place_.part_name());
   RemoveRecords();
 }
 
 void OutputFile::RemoveRecords() const {
-  if (journal_) ::unlinkat(folder_.get(), journal_name_.c_str(), 0);
-  if (ahead_) ::unlinkat(folder_.get(), ahead_name_.c_str(), 0);
+  if (journal_) place_.Remove(journal_name_);
+  if (ahead_) place_.Remove(ahead_name_);
 }
 
 void OutputFile::CheckPlace() {
-  if (name_.empty() || name_ == "." || name_ == "..") {
+  if (!place_.has_name()) {
     throw Error(ErrorCode::kPath, fmt::format("{}: is no file name; --output takes a file",
                                               Printable(path_.string())));
   }
-  struct stat status {};
-  if (::fstatat(folder_.get(), name_.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) {
+  const auto status = place_.StatusOf(place_.name());
+  if (!status) {
     if (errno != ENOENT) ThrowPathError(path_.string());
     return;
   }
-  if (!S_ISREG(status.st_mode)) {
+  if (const char* what = WhyNoFile(*status)) {
     throw Error(ErrorCode::kPath, fmt::format("{}: is {}; give --output the path of a file",
-                                              Printable(path_.string()),
-                                              S_ISDIR(status.st_mode)   ? "a folder"
-                                              : S_ISLNK(status.st_mode) ? "a symbolic link"
-                                                                        : "no regular file"));
+                                              Printable(path_.string()), what));
   }
   if (existing_ == ExistingOutput::kRefuse) {
     throw Error(
         ErrorCode::kOutputExists,
         fmt::format("{}: exists; give --overwrite or another --output", Printable(path_.string())));
   }
-}
-
-bool OutputFile::Exists(const std::string& name) const {
-  struct stat status {};
-  return ::fstatat(folder_.get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 void OutputFile::ThrowPathError(const std::string& name) const {
@@ -147,14 +136,12 @@ void OutputFile::ThrowPathError(const std::string& name) const {
 // The .part of an earlier run, locked.
 Descriptor OutputFile::OpenExistingPart(int access) const {
   const std::string name = Printable(part_path().string());
-  struct stat status {};
-  if (::fstatat(folder_.get(), part_name_.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0 ||
-      !S_ISREG(status.st_mode)) {
+  const auto status = place_.StatusOf(place_.part_name());
+  if (!status || WhyNoFile(*status) != nullptr) {
     throw Error(ErrorCode::kPath,
                 fmt::format("{}: is no regular file but would be written; remove it", name));
   }
-  Descriptor part(
-      ::openat(folder_.get(), part_name_.c_str(), access | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  Descriptor part = place_.Open(place_.part_name(), access);
   if (part.valid() && ::flock(part.get(), LOCK_EX | LOCK_NB) != 0) {
     throw Error(ErrorCode::kRunInUse,
                 fmt::format("{}: another run is writing it; wait or give another --output", name));
@@ -163,19 +150,17 @@ Descriptor OutputFile::OpenExistingPart(int access) const {
 }
 
 void OutputFile::RemoveStalePart() {
-  if (!Exists(part_name_)) return;
+  if (!Exists(place_.part_name())) return;
   const Descriptor part = OpenExistingPart(O_RDONLY);
-  struct stat status {};
-  const bool has_lines =
-      ::fstatat(folder_.get(), part_name_.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 &&
-      status.st_size > 0;
+  const auto status = place_.StatusOf(place_.part_name());
+  const bool has_lines = status && status->st_size > 0;
   if (has_lines && existing_ != ExistingOutput::kReplace) {
     throw Error(ErrorCode::kOutputExists,
                 fmt::format("{}: holds the finished lines of an interrupted run; give --resume to "
                             "go on, or --overwrite",
                             Printable(part_path().string())));
   }
-  if (::unlinkat(folder_.get(), part_name_.c_str(), 0) != 0) ThrowPathError(part_path().string());
+  if (!place_.Remove(place_.part_name())) ThrowPathError(part_path().string());
 }
 
 // Left by a run that was killed just before it removed it, or whose .part went away.
@@ -184,8 +169,7 @@ void OutputFile::RemoveStale(const std::filesystem::path& path,
   const std::string file_name = path.filename().string();
   if (!Exists(file_name)) return;
   const std::string name = path.string();
-  const Descriptor file(
-      ::openat(folder_.get(), file_name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  const Descriptor file = place_.Open(file_name, O_RDONLY);
   struct stat status {};
   const bool regular = file.valid() && ::fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode);
   // A first line without its end was never whole.
@@ -194,13 +178,12 @@ void OutputFile::RemoveStale(const std::filesystem::path& path,
                 fmt::format("{}: is in the place of the run's records and none; move it away",
                             Printable(name)));
   }
-  if (::unlinkat(folder_.get(), file_name.c_str(), 0) != 0) ThrowPathError(name);
+  if (!place_.Remove(file_name)) ThrowPathError(name);
 }
 
-// A file in folder_ that was not there.
+// A file beside the output that was not there.
 Descriptor OutputFile::Create(const std::filesystem::path& path) const {
-  constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-  Descriptor file(::openat(folder_.get(), path.filename().c_str(), kFlags, 0644));
+  Descriptor file = place_.Create(path.filename().string());
   if (!file.valid()) ThrowPathError(path.string());
   return file;
 }
@@ -220,8 +203,8 @@ void OutputFile::OpenPart() {
 }
 
 void OutputFile::ResumePart() {
-  if (!Exists(part_name_)) {
-    if (!Exists(name_)) {
+  if (!Exists(place_.part_name())) {
+    if (!Exists(place_.name())) {
       throw Error(ErrorCode::kResume,
                   fmt::format("{}: no interrupted run has left this; leave --resume away to start",
                               Printable(part_path().string())));
@@ -243,8 +226,7 @@ bool OutputFile::IsOf(const RunManifest& manifest) const {
 std::optional<RunManifest> OutputFile::InterruptedRun() const {
   if (in_place() || existing_ != ExistingOutput::kResume || !Exists(journal_name_)) return {};
   const std::string name = journal_path().string();
-  const Descriptor file(
-      ::openat(folder_.get(), journal_name_.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  const Descriptor file = place_.Open(journal_name_, O_RDONLY);
   if (!file.valid()) ThrowPathError(name);
   std::optional<JournalContent> content = ParseJournal(ReadRecords(file, name), name);
   if (!content) return {};
@@ -281,20 +263,20 @@ void OutputFile::StartJournal(const RunManifest& manifest) {
   RemoveStale(journal_path(), IsJournal);
   RemoveStale(ahead_path(), IsAhead);
   journal_.emplace(Create(journal_path()), journal_path().string(), manifest, replaces_);
-  spillway::Sync(folder_, path_.string());
+  spillway::Sync(place_.folder(), path_.string());
 }
 
 // Without a journal afterwards where not even its manifest was whole.
 CommitRecord OutputFile::ResumeJournal(const RunManifest& manifest,
                                        const std::function<void(std::string_view)>& on_line) {
   const std::string name = journal_path().string();
-  Descriptor file(::openat(folder_.get(), journal_name_.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
+  Descriptor file = place_.Open(journal_name_, O_RDWR);
   if (!file.valid()) ThrowPathError(name);
   const std::optional<JournalContent> content = ParseJournal(ReadRecords(file, name), name);
   if (!content) return {};
   if (content->manifest != manifest) RefuseOtherRun(name, content->manifest, manifest);
   replaces_ = content->replaces;
-  if (Exists(name_) && !replaces_) {
+  if (Exists(place_.name()) && !replaces_) {
     throw Error(ErrorCode::kOutputExists,
                 fmt::format("{}: has appeared since the run began; move it away",
                             Printable(path_.string())));
@@ -372,7 +354,7 @@ void OutputFile::Write(std::string_view lines) {
 void OutputFile::ResumeAhead() {
   if (!Exists(ahead_name_)) return;
   const std::string name = ahead_path().string();
-  Descriptor file(::openat(folder_.get(), ahead_name_.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
+  Descriptor file = place_.Open(ahead_name_, O_RDWR);
   if (!file.valid()) ThrowPathError(name);
   AheadContent content = ParseAhead(ReadRecords(file, name), run_digest_);
   if (content.header_bytes == 0) return RemoveStale(ahead_path(), IsAhead);
@@ -421,19 +403,14 @@ void OutputFile::Finish() {
   moved_ = true;
   if (in_place()) return;
   Sync();
-  int renamed = ::renameat2(folder_.get(), part_name_.c_str(), folder_.get(), name_.c_str(),
-                            replaces_ ? 0 : RENAME_NOREPLACE);
-  if (renamed != 0 && errno == EINVAL) {  // a filesystem without the flag
-    renamed = ::renameat(folder_.get(), part_name_.c_str(), folder_.get(), name_.c_str());
-  }
-  if (renamed != 0) {
+  if (!place_.Move(replaces_ ? ExistingFile::kReplace : ExistingFile::kKeep)) {
     const bool exists = errno == EEXIST;
-    throw Error(
-        exists ? ErrorCode::kOutputExists : ErrorCode::kIo,
-        fmt::format("{}: cannot be put in place: {}; the lines are in {}",
-                    Printable(path_.string()), std::strerror(errno), Printable(part_name_)));
+    throw Error(exists ? ErrorCode::kOutputExists : ErrorCode::kIo,
+                fmt::format("{}: cannot be put in place: {}; the lines are in {}",
+                            Printable(path_.string()), std::strerror(errno),
+                            Printable(place_.part_name())));
   }
-  spillway::Sync(folder_, path_.string());
+  spillway::Sync(place_.folder(), path_.string());
   RemoveRecords();
 }
 

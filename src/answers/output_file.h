@@ -15,6 +15,7 @@
 #include "src/answers/ahead_lines.h"
 #include "src/answers/journal.h"
 #include "src/base/descriptor.h"
+#include "src/base/part_file.h"
 
 struct XXH3_state_s;
 
@@ -102,7 +103,7 @@ class OutputFile {
     void operator()(XXH3_state_s* state) const;
   };
 
-  bool in_place() const { return !folder_.valid(); }
+  bool in_place() const { return !place_.valid(); }
   std::filesystem::path journal_path() const;
   void RemoveRecords() const;
   void CheckPlace();
@@ -119,17 +120,15 @@ class OutputFile {
   std::string ReadPart(int64_t size) const;
   void ResumeAhead();
   std::filesystem::path ahead_path() const;
-  bool Exists(const std::string& name) const;
+  bool Exists(const std::string& name) const { return place_.StatusOf(name).has_value(); }
   [[noreturn]] void ThrowPathError(const std::string& name) const;
 
   std::filesystem::path path_;
-  std::string name_;  // of the path's last part; everything is done relative to folder_
-  std::string part_name_;
+  PartFile place_;  // not valid where the lines are written in place
   std::string journal_name_;
   std::string ahead_name_;
   ExistingOutput existing_;
   bool replaces_;  // an output that is there at the end
-  Descriptor folder_;
   Descriptor file_;
   std::optional<Journal> journal_;
   std::string run_digest_;           // once a journal is begun

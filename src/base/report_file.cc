@@ -79,10 +79,8 @@ ReportFile::ReportFile(std::string flag, fs::path path, const OtherFiles& others
   RefuseOthers(others);
   stream_ = OpenStream(path_, flag_);
   if (stream_.valid()) return;
-  name_ = path_.filename().string();
-  part_name_ = name_ + ".part";
-  folder_ = Descriptor(::open(FolderOf(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!folder_.valid() || ::faccessat(folder_.get(), ".", W_OK | X_OK, 0) != 0) {
+  place_ = PartFile(path_);
+  if (!place_.valid() || ::faccessat(place_.folder().get(), ".", W_OK | X_OK, 0) != 0) {
     ThrowSystemError(errno, Named() + ": cannot be written", ErrorCode::kPath,
                      "give a file in a folder that exists");
   }
@@ -110,15 +108,11 @@ void ReportFile::RefuseOthers(const OtherFiles& others) const {
 }
 
 void ReportFile::CheckPlace() const {
-  struct stat status {};
   const char* what = nullptr;
-  if (name_.empty() || name_ == "." || name_ == "..") {
+  if (!place_.has_name()) {
     what = "no file name";
-  } else if (::fstatat(folder_.get(), name_.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0) {
-    what = S_ISREG(status.st_mode)   ? nullptr
-           : S_ISDIR(status.st_mode) ? "a folder"
-           : S_ISLNK(status.st_mode) ? "a symbolic link"
-                                     : "no regular file";
+  } else if (const auto status = place_.StatusOf(place_.name())) {
+    what = WhyNoFile(*status);
   }
   if (what != nullptr) {
     throw Error(ErrorCode::kPath, fmt::format("{}: is {}; give the path of a file", Named(), what));
@@ -126,14 +120,14 @@ void ReportFile::CheckPlace() const {
 }
 
 void ReportFile::RemoveStalePart() const {
-  struct stat status {};
-  if (::fstatat(folder_.get(), part_name_.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) return;
-  if (!S_ISREG(status.st_mode)) {
+  const auto status = place_.StatusOf(place_.part_name());
+  if (!status) return;
+  if (WhyNoFile(*status) != nullptr) {
     throw Error(
         ErrorCode::kPath,
         fmt::format("{}.part: is no regular file but would be written; remove it", Named()));
   }
-  ::unlinkat(folder_.get(), part_name_.c_str(), 0);
+  place_.Remove(place_.part_name());
 }
 
 void ReportFile::Write(std::string_view text) const {
@@ -154,8 +148,7 @@ Descriptor ReportFile::Create() const {
     part = Descriptor(::fcntl(stream_.get(), F_DUPFD_CLOEXEC, 3));
   } else {
     RemoveStalePart();
-    constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-    part = Descriptor(::openat(folder_.get(), part_name_.c_str(), kFlags, 0644));
+    part = place_.Create(place_.part_name());
   }
   if (!part.valid()) {
     ThrowSystemError(errno, Named() + ".part: cannot be created", ErrorCode::kPath,
@@ -167,13 +160,13 @@ Descriptor ReportFile::Create() const {
 void ReportFile::Commit(const Descriptor& part) const {
   if (stream_.valid()) return;
   Sync(part, Named());
-  if (::renameat(folder_.get(), part_name_.c_str(), folder_.get(), name_.c_str()) != 0) {
+  if (!place_.Move(ExistingFile::kReplace)) {
     ThrowSystemError(errno, Named() + ": cannot be put in place", ErrorCode::kIo, "check the disk");
   }
 }
 
 void ReportFile::Discard() const noexcept {
-  if (!stream_.valid()) ::unlinkat(folder_.get(), part_name_.c_str(), 0);
+  if (!stream_.valid()) place_.Remove(place_.part_name());
 }
 
 }  // namespace spillway

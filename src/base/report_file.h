@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "src/base/descriptor.h"
+#include "src/base/part_file.h"
 
 namespace spillway {
 
@@ -49,9 +50,7 @@ class ReportFile {
   std::string flag_;
   std::filesystem::path path_;
   Descriptor stream_;  // valid when written in place
-  Descriptor folder_;  // otherwise everything is done relative to it
-  std::string name_;
-  std::string part_name_;
+  PartFile place_;     // otherwise
 };
 
 }  // namespace spillway

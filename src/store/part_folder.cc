@@ -48,13 +48,6 @@ bool SameFolder(int folder, int parent, const std::string& name) {
          held.st_ino == named.st_ino && held.st_dev == named.st_dev;
 }
 
-void SyncFolder(int folder, const std::filesystem::path& path) {
-  // Some filesystems have nothing to sync in a folder.
-  if (::fsync(folder) == 0 || errno == EINVAL) return;
-  throw Error(ErrorCode::kIo, fmt::format("{}: cannot be synced: {}; check the disk",
-                                          Printable(path.native()), std::strerror(errno)));
-}
-
 std::filesystem::path WithoutTrailingSlash(const std::filesystem::path& path) {
   return path.has_filename() ? path : path.parent_path();
 }
@@ -62,32 +55,29 @@ std::filesystem::path WithoutTrailingSlash(const std::filesystem::path& path) {
 }  // namespace
 
 PartFolder::PartFolder(const std::filesystem::path& folder, bool replace)
-    : path_(WithoutTrailingSlash(folder)),
-      name_(path_.filename().string()),
-      part_name_(name_ + ".part"),
-      replace_(replace) {
-  if (name_.empty() || name_ == "." || name_ == "..") {
+    : path_(WithoutTrailingSlash(folder)), place_(path_), replace_(replace) {
+  if (!place_.has_name()) {
     throw Error(ErrorCode::kPath,
                 fmt::format("{}: is no name for a new folder; give another --output",
                             Printable(folder.native())));
   }
-  const std::filesystem::path parent = path_.has_parent_path() ? path_.parent_path() : ".";
-  parent_ = Descriptor(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!parent_.valid()) ThrowPath(parent.native());
+  if (!place_.valid()) ThrowPath(path_.has_parent_path() ? path_.parent_path().native() : ".");
   CheckTarget(replace);
   // A conversion that ends while we look turns the folder we hold into a store: then look again.
   int attempts = 0;
   while (!Claim()) {
-    if (++attempts == 3) ThrowPath(part_name_);
+    if (++attempts == 3) ThrowPath(place_.part_name());
     CheckTarget(replace);
   }
   RemoveStoreFiles(part_.get());
 }
 
 PartFolder::~PartFolder() {
-  if (committed_ || !part_.valid() || !SameFolder(part_.get(), parent_.get(), part_name_)) return;
+  if (committed_ || !part_.valid() ||
+      !SameFolder(part_.get(), place_.folder().get(), place_.part_name()))
+    return;
   RemoveStoreFiles(part_.get());
-  ::unlinkat(parent_.get(), part_name_.c_str(), AT_REMOVEDIR);
+  ::unlinkat(place_.folder().get(), place_.part_name().c_str(), AT_REMOVEDIR);
 }
 
 void PartFolder::ThrowPath(const std::string& name) const {
@@ -98,17 +88,18 @@ void PartFolder::ThrowPath(const std::string& name) const {
 }
 
 void PartFolder::CheckTarget(bool replace) const {
-  struct stat status {};
-  if (::fstatat(parent_.get(), name_.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) {
+  const auto status = place_.StatusOf(place_.name());
+  if (!status) {
     if (errno == ENOENT) return;
     ThrowPath(path_.native());
   }
-  const std::string table = name_ + "/" + kStoreTableName;
-  const std::string weights = name_ + "/" + kStoreWeightsName;
+  const auto holds = [&](const std::string& file) {
+    const std::string name = place_.name() + "/" + file;
+    return ::faccessat(place_.folder().get(), name.c_str(), F_OK, 0) == 0;
+  };
   const bool is_store =
-      S_ISDIR(status.st_mode) &&
-      (::faccessat(parent_.get(), table.c_str(), F_OK, 0) == 0 ||
-       (::faccessat(parent_.get(), weights.c_str(), F_OK, 0) == 0 && HoldsOnlyStoreFiles(path_)));
+      S_ISDIR(status->st_mode) &&
+      (holds(kStoreTableName) || (holds(kStoreWeightsName) && HoldsOnlyStoreFiles(path_)));
   if (is_store && replace) return;
   throw Error(ErrorCode::kOutputExists,
               fmt::format("{}: exists{}; give {}another --output", Printable(path_.native()),
@@ -118,29 +109,24 @@ void PartFolder::CheckTarget(bool replace) const {
 
 // Whether the folder we locked is still the one with the name.
 bool PartFolder::Claim() {
-  if (::mkdirat(parent_.get(), part_name_.c_str(), 0700) != 0 && errno != EEXIST) {
+  if (::mkdirat(place_.folder().get(), place_.part_name().c_str(), 0700) != 0 && errno != EEXIST) {
     ThrowPath(path_.native());
   }
-  part_ = Descriptor(::openat(parent_.get(), part_name_.c_str(), kFolderFlags));
-  if (!part_.valid()) ThrowPath(part_name_);
+  part_ = Descriptor(::openat(place_.folder().get(), place_.part_name().c_str(), kFolderFlags));
+  if (!part_.valid()) ThrowPath(place_.part_name());
   // Without locks (some network filesystems) only the exclusive creation of files is left.
   if (::flock(part_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     part_ = Descriptor();  // not ours to remove
     throw Error(ErrorCode::kRunInUse,
                 fmt::format("{}: another process is converting the model; wait for it",
-                            Printable(part_name_)));
+                            Printable(place_.part_name())));
   }
-  return SameFolder(part_.get(), parent_.get(), part_name_);
+  return SameFolder(part_.get(), place_.folder().get(), place_.part_name());
 }
 
 void PartFolder::Commit() {
-  SyncFolder(part_.get(), path_);
-  int renamed = ::renameat2(parent_.get(), part_name_.c_str(), parent_.get(), name_.c_str(),
-                            RENAME_NOREPLACE);
-  if (renamed != 0 && errno == EINVAL) {  // a filesystem without the flag
-    renamed = ::renameat(parent_.get(), part_name_.c_str(), parent_.get(), name_.c_str());
-  }
-  if (renamed != 0) {
+  Sync(part_, path_.native());
+  if (!place_.Move(ExistingFile::kKeep)) {
     const bool exists = errno == EEXIST || errno == ENOTEMPTY;
     if (!exists || !replace_) {
       throw Error(exists ? ErrorCode::kOutputExists : ErrorCode::kIo,
@@ -150,11 +136,14 @@ void PartFolder::Commit() {
     Exchange();
   }
   committed_ = true;
-  SyncFolder(parent_.get(), path_);
+  Sync(place_.folder(), path_.native());
 }
 
 void PartFolder::Exchange() {
-  const Descriptor old(::openat(parent_.get(), name_.c_str(), kFolderFlags));
+  const int parent = place_.folder().get();
+  const std::string& name = place_.name();
+  const std::string& part_name = place_.part_name();
+  const Descriptor old(::openat(parent, name.c_str(), kFolderFlags));
   if (!old.valid()) ThrowPath(path_.native());
   // After the exchange the old store is NAME.part: nobody may begin to convert in it meanwhile.
   if (::flock(old.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
@@ -162,13 +151,12 @@ void PartFolder::Exchange() {
         ErrorCode::kRunInUse,
         fmt::format("{}: another process is replacing it; wait for it", Printable(path_.native())));
   }
-  const bool exchanged = ::renameat2(parent_.get(), part_name_.c_str(), parent_.get(),
-                                     name_.c_str(), RENAME_EXCHANGE) == 0;
+  const bool exchanged =
+      ::renameat2(parent, part_name.c_str(), parent, name.c_str(), RENAME_EXCHANGE) == 0;
   RemoveStoreFiles(old.get());
-  const std::string& old_name = exchanged ? part_name_ : name_;
-  ::unlinkat(parent_.get(), old_name.c_str(), AT_REMOVEDIR);
+  ::unlinkat(parent, (exchanged ? part_name : name).c_str(), AT_REMOVEDIR);
   if (exchanged) return;
-  if (::renameat(parent_.get(), part_name_.c_str(), parent_.get(), name_.c_str()) != 0) {
+  if (!place_.Move(ExistingFile::kReplace)) {
     throw Error(ErrorCode::kIo, fmt::format("{}: cannot be put in place: {}; give another --output",
                                             Printable(path_.native()), std::strerror(errno)));
   }

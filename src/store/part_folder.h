@@ -6,6 +6,7 @@
 #include <string>
 
 #include "src/base/descriptor.h"
+#include "src/base/part_file.h"
 
 namespace spillway {
 
@@ -21,7 +22,7 @@ class PartFolder {
   int fd() const { return part_.get(); }
 
   // Makes the folder durable and gives it its name, replacing a store that has it.
-  // Requires: its files are synced. Throws: Error kIo, kOutputExists, kRunInUse.
+  // Requires: its files are synced. Throws: Error kIo, kDiskSpace, kOutputExists, kRunInUse.
   void Commit();
 
  private:
@@ -31,11 +32,9 @@ class PartFolder {
   [[noreturn]] void ThrowPath(const std::string& name) const;
 
   std::filesystem::path path_;
-  std::string name_;
-  std::string part_name_;
+  PartFile place_;
   bool replace_;
   bool committed_ = false;
-  Descriptor parent_;
   Descriptor part_;
 };
 
