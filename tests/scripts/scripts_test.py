@@ -99,7 +99,7 @@ class Setup(ScriptsTest):
         self.script("scripts/setup.sh", "program")
         asked = (self.root / "asked").read_text().split()
         self.assertIn("libfmt-dev", asked)
-        for package in ("libgtest-dev", "libbenchmark-dev", "libpcre2-dev"):
+        for package in ("libgtest-dev", "libbenchmark-dev", "libpcre2-dev", "python3-matplotlib"):
             self.assertNotIn(package, asked)
         self.assertFalse((self.root / "calls").exists())
 
@@ -145,16 +145,24 @@ class Test(ScriptsTest):
         self.assertNotIn("passed", text)
 
 
-class PlotTimeline(unittest.TestCase):
-    def test_it_says_what_is_missing(self):
+class WithoutMatplotlib(unittest.TestCase):
+    def refusal(self, script):
         with tempfile.TemporaryDirectory() as folder:
             (pathlib.Path(folder) / "matplotlib.py").write_text("raise ImportError\n")
             done = subprocess.run(
-                [sys.executable, "-B", REPOSITORY / "scripts" / "plot_timeline.py", "none.json"], capture_output=True, text=True,
+                [sys.executable, "-B", REPOSITORY / "scripts" / script, "none"], capture_output=True, text=True,
                 env=os.environ | {"PYTHONPATH": folder}, check=False,
             )
         self.assertEqual(done.returncode, 1)
-        self.assertRegex(done.stderr, r"\Aplot_timeline: needs matplotlib, [^\n]* python3-matplotlib [^\n]*\n\Z")
+        return done.stderr
+
+    def test_plot_timeline_says_what_is_missing(self):
+        self.assertRegex(self.refusal("plot_timeline.py"),
+                         r"\Aplot_timeline: needs matplotlib, [^\n]* python3-matplotlib [^\n]*\n\Z")
+
+    @unittest.skipIf(sys.version_info < (3, 11), "plot_sweep.py needs Python 3.11")
+    def test_plot_sweep_says_what_is_missing(self):
+        self.assertRegex(self.refusal("plot_sweep.py"), r"\Aplot_sweep: needs matplotlib, [^\n]* python3-matplotlib [^\n]*\n\Z")
 
 
 class Configure(unittest.TestCase):
