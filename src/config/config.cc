@@ -33,7 +33,7 @@ constexpr std::array kVerbs = {
     VerbRow{"generate", Verb::kGenerate, "prompts file in, completions file out"},
     VerbRow{"score", Verb::kScore, "log-likelihood of given texts, or perplexity of one"},
     VerbRow{"bench", Verb::kBench, "one measured run on synthetic prompts"},
-    VerbRow{"sweep", Verb::kSweep, "a grid of bench or simulate runs -> JSON, CSV and plots"},
+    VerbRow{"sweep", Verb::kSweep, "a grid of bench or simulate runs -> JSON and CSV"},
     VerbRow{"plan", Verb::kPlan, "where every byte goes and whether it fits; runs nothing"},
     VerbRow{"calibrate", Verb::kCalibrate, "how much KV each layer needs -> budgets per layer"},
     VerbRow{"profile", Verb::kProfile, "measure this machine: links, products, attention"},

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "spillway/error.h"
+#include "src/base/shipped_path.h"
 #include "src/checkpoint/dummy.h"
 #include "src/checkpoint/model_config.h"
 #include "src/store/content_key.h"
@@ -145,13 +146,11 @@ std::string ContentKey(const OpenedModel& model) {
 }
 
 fs::path BundledModel() {
-  std::error_code ignored;
-  const fs::path binary = fs::read_symlink("/proc/self/exe", ignored);
-  fs::path installed = binary.parent_path().parent_path() / SPILLWAY_INSTALLED_MODEL;
-  if (fs::is_directory(installed, ignored)) return installed;
-  if (fs::is_directory(SPILLWAY_SOURCE_MODEL, ignored)) return SPILLWAY_SOURCE_MODEL;
-  throw Error(ErrorCode::kModelMissing, fmt::format("the bundled model is not at {}; give --model",
-                                                    Printable(installed.string())));
+  if (const auto folder = ShippedPath(SPILLWAY_INSTALLED_MODEL, SPILLWAY_SOURCE_MODEL))
+    return *folder;
+  throw Error(ErrorCode::kModelMissing,
+              fmt::format("the bundled model is not at {}; give --model",
+                          Printable(InstalledPath(SPILLWAY_INSTALLED_MODEL).string())));
 }
 
 }  // namespace spillway

@@ -1,4 +1,5 @@
-// What tables and charts call the points of a sweep. Pure functions of values; any thread.
+// What the table of a sweep, and charts of it, call its points. Pure functions of values; any
+// thread.
 #pragma once
 
 #include <string>

@@ -14,10 +14,10 @@
 #include "src/base/terminal.h"
 #include "src/config/toml_text.h"
 #include "src/report/progress.h"
+#include "src/sweep/chart_command.h"
 #include "src/sweep/grid.h"
 #include "src/sweep/point_store.h"
 #include "src/sweep/results_csv.h"
-#include "src/sweep/results_page.h"
 #include "src/sweep/run_figures.h"
 #include "src/sweep/run_point.h"
 
@@ -138,8 +138,8 @@ PointResult ResultOf(const SweepPoint& point, const PointRun& run, const PointSt
   return result;
 }
 
-// The tables and charts of what is finished. Written while the sweep goes on, too, for a killed one
-// is worth looking at.
+// The table of what is finished. Written while the sweep goes on, too, for a killed one is worth
+// looking at.
 class Results {
  public:
   Results(const Grid& grid, std::vector<std::string> varied, PointStore& store)
@@ -152,10 +152,7 @@ class Results {
   }
 
   void Write() {
-    const std::vector<RunFigures> figures = FiguresOf(points_, varied_);
-    store_.WriteFile("results.csv", ResultsCsv(points_, figures, grid_.flags));
-    if (!points_.empty())
-      store_.WriteFile("index.html", ResultsPage(grid_.title, points_, figures));
+    store_.WriteFile("results.csv", ResultsCsv(points_, FiguresOf(points_, varied_), grid_.flags));
     written_s_ = NowSeconds();
   }
 
@@ -214,9 +211,12 @@ std::string SummaryText(const Config& config, const std::vector<PointResult>& re
   const auto faults = std::ranges::count_if(
       results, [](const PointResult& result) { return result.fault.has_value(); });
   const std::string refused = faults == 0 ? "" : fmt::format(", {} could not run", faults);
+  const std::string draw = ChartCommand(config.output);
+  constexpr std::size_t kMaxCommand = 10'000;
   return fmt::format("  {} points{}\n  {}\n  {}\n", results.size(), refused,
-                     (config.output / "results.csv").string(),
-                     (config.output / "index.html").string());
+                     Printable((config.output / "results.csv").string(), kMaxCommand),
+                     draw.empty() ? "charts: plot_sweep.py, which draws them, is not installed"
+                                  : "charts: " + Printable(draw, kMaxCommand));
 }
 
 }  // namespace

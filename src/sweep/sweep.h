@@ -1,5 +1,5 @@
-// The `sweep` verb: a grid of bench or simulate runs -> a report each, a table and a page of
-// charts. Thread rule: the main thread.
+// The `sweep` verb: a grid of bench or simulate runs -> a report each, and a table. Thread rule:
+// the main thread.
 #pragma once
 
 #include "src/config/config.h"

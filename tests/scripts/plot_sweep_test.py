@@ -1,20 +1,30 @@
-"""scripts/plot_sweep.py as a process: what it reads, and the page that it writes. Skips (77) where no Python has matplotlib.
+"""scripts/plot_sweep.py as a process: what it reads, the page that it writes, and a sweep drawn by the command that the program
+prints. Skips (77) where no Python has matplotlib.
 
-  python3 plot_sweep_test.py [unittest arguments]
+  python3 plot_sweep_test.py path/to/spillway [unittest arguments]
 """
 
 import base64
+import csv
 import html.parser
 import io
+import os
+import pathlib
 import re
+import shlex
+import subprocess
+import sys
 import unittest
+import urllib.parse
 
-from plot_sweep_case import FULL, H2O, RATES, REFUSED, STUDY, Case, policy  # first: it looks for matplotlib
+from plot_sweep_case import FULL, H2O, RATES, REFUSED, SCRIPT, STUDY, Case, policy  # first: it looks for matplotlib
 
+import harness
 import matplotlib.colors
 from PIL import Image
-from sweep_plots import points, style
+from sweep_plots import charts, points, style
 
+BINARY = pathlib.Path()
 ODD = """<script>alert("1 & 2")</script> 'quoted' $x_$ 100 %"""
 
 
@@ -176,5 +186,63 @@ class Page(Case):
         self.assertFalse((self.folder / "index.html").exists())
 
 
+class Program(Case):
+    GRID = """title = "Of this test"
+threads = 1
+num-requests = 2
+gpu-batch-size = 2
+prompt-len = 8
+gen-len = [2, 5000]
+kv-policy = ["full", "h2o"]
+"""
+
+    def sweep_and_draw(self, binary, out):
+        """(the command that the program prints, the page that it draws)"""
+        grid = self.folder / "grid.toml"
+        grid.write_text(self.GRID)
+        result = harness.run(binary, ["sweep", grid, "--output", out], cwd=self.folder)
+        self.assertEqual(result.status, 21, result.stderr)
+        last = result.stdout.decode().splitlines()[-1]
+        self.assertTrue(last.startswith("  charts: python3 "), last)
+        self.assertEqual(sorted(path.name for path in out.iterdir()), ["grid.toml", "points", "results.csv"])
+        words = shlex.split(last.removeprefix("  charts: "))
+        done = subprocess.run([sys.executable, *words[1:]], cwd=self.folder, capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(done.stdout.splitlines()[-1], str(out / "index.html"))
+        return words, PageParser((out / "index.html").read_text())
+
+    def test_the_command_that_a_sweep_prints_draws_it(self):
+        out = self.folder / "it's a folder"
+        words, found = self.sweep_and_draw(BINARY, out)
+        self.assertEqual(words[1:], [str(SCRIPT), str(out)])
+        self.assertEqual(found.text_of("h1"), ["Of this test"])
+        with open(out / "results.csv", newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        for row, shown in zip(rows, found.rows[1:], strict=True):
+            self.assertEqual(shown[:4], [row["point"], row["name"], row["kv"], row["status"]])
+            if row["status"] == "refused":
+                self.assertEqual(shown[4:], [f"{row['error_code']} {row['error']}"])
+            else:
+                self.assertEqual(shown[4], charts.short_number(float(row["generated_tokens_per_s"])))
+        self.assertEqual([row["status"] for row in rows].count("refused"), 2)
+        links = [(attrs["href"], attrs["title"]) for tag, attrs in found.tags if tag == "a" and attrs["href"][0] != "#"]
+        self.assertEqual(len(links), 4)
+        for link, command in links:
+            self.assertTrue((out / urllib.parse.unquote(link)).exists(), link)
+            self.assertTrue(command.startswith("spillway bench --gen-len="), command)
+
+    def test_an_installed_program_brings_the_script(self):
+        prefix = self.folder / "prefix"
+        done = subprocess.run(["cmake", "--install", BINARY.parent, "--prefix", prefix], capture_output=True, text=True,
+                              check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        words, _ = self.sweep_and_draw(prefix / "bin" / "spillway", self.folder / "out")
+        script = prefix / "share" / "spillway" / "plot_sweep.py"
+        self.assertEqual(words[1], str(script))
+        self.assertTrue(os.access(script, os.X_OK))
+        self.assertEqual(list(prefix.rglob("__pycache__")), [])
+
+
 if __name__ == "__main__":
+    BINARY = pathlib.Path(sys.argv.pop(1)).resolve()
     unittest.main(verbosity=2)

@@ -1,10 +1,9 @@
-// What a sweep makes of its results: figures, the table, the page.
+// What a sweep makes of its results: figures, the table, the command for charts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "src/sweep/chart.h"
+#include "src/sweep/chart_command.h"
 #include "src/sweep/results_csv.h"
-#include "src/sweep/results_page.h"
 #include "src/sweep/run_figures.h"
 #include "src/sweep/run_point.h"
 
@@ -12,8 +11,9 @@ namespace spillway {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
-using ::testing::Not;
+using ::testing::StartsWith;
 using Json = nlohmann::ordered_json;
 
 PointResult Ran(const std::string& kv, double tokens_per_s, Verb verb = Verb::kBench) {
@@ -69,7 +69,6 @@ TEST(RunFiguresTest, ComparesWithTheFastestFullKv) {
   EXPECT_DOUBLE_EQ(figures[0].speedup.value(), 0.5);
   EXPECT_DOUBLE_EQ(figures[1].speedup.value(), 1.5);
   EXPECT_FALSE(figures[3].speedup.has_value());
-  EXPECT_EQ(figures[3].fault, "no room");
   const std::vector<PointResult> alone = {Ran("h2o", 30.0), Ran("full", 10.0, Verb::kSimulate)};
   EXPECT_FALSE(FiguresOf(alone, {})[0].speedup.has_value());
 }
@@ -125,7 +124,10 @@ TEST(RunFiguresTest, TheRoofIsTheLevelThatTakesLongest) {
 TEST(RunFiguresTest, AReportThatLacksEverythingIsNoFault) {
   PointResult result = Ran("full", 1.0);
   result.report = {{"throughput", 3}};
-  EXPECT_EQ(FiguresOf({result}, {})[0].tokens_per_s, 0.0);
+  const std::vector<RunFigures> figures = FiguresOf({result}, {});
+  EXPECT_FALSE(figures[0].speedup.has_value());
+  EXPECT_FALSE(figures[0].roof.has_value());
+  EXPECT_THAT(ResultsCsv({result}, figures, {"kv-policy"}), HasSubstr("1,measured,bench,"));
 }
 
 TEST(ResultsCsvTest, QuotesWhatWouldNotBeReadBack) {
@@ -144,38 +146,6 @@ TEST(ResultsCsvTest, QuotesWhatWouldNotBeReadBack) {
   EXPECT_THAT(csv, HasSubstr("2,refused,"));
 }
 
-TEST(ResultsPageTest, NeedsNothingBesideItAndEscapes) {
-  PointResult odd = Refused("<script>&\"");
-  const std::vector<PointResult> results = {Ran("full", 10.0), Ran("h2o", 30.0), odd};
-  const std::string page = ResultsPage("a < b", results, FiguresOf(results, {"kv-policy"}));
-  EXPECT_THAT(page, HasSubstr("<h1>a &lt; b</h1>"));
-  EXPECT_THAT(page, HasSubstr("&lt;script&gt;&amp;&quot;"));
-  EXPECT_THAT(page, Not(HasSubstr("<script")));
-  EXPECT_THAT(page, Not(HasSubstr("http")));
-  for (const char* section : {"Throughput", "Speed-up over full KV", "Predicted against measured",
-                              "Roofline", "3.00 x", "prefers-color-scheme: dark"}) {
-    EXPECT_THAT(page, HasSubstr(section));
-  }
-}
-
-TEST(ChartTest, SeriesOfOneColourAreFilledDifferently) {
-  BarChart chart;
-  for (std::size_t series = 0; series < 18; ++series) {
-    chart.series.push_back("series");
-    chart.bars.push_back({"label", series, 1.0, "", ""});
-  }
-  const std::string svg = DrawBars(chart);
-  for (const char* classes : {"\"s0 f0\"", "\"s5 f0\"", "\"s0 f1\"", "\"s5 f2\""})
-    EXPECT_THAT(svg, HasSubstr(classes));
-}
-
-TEST(ChartTest, NumbersKeepThreeDigits) {
-  EXPECT_EQ(ShortNumber(0.012345), "0.0123");
-  EXPECT_EQ(ShortNumber(8.5), "8.5");
-  EXPECT_EQ(ShortNumber(99.96), "100");
-  EXPECT_EQ(ShortNumber(12345.6), "12346");
-}
-
 TEST(PointCommandTest, IsWhatACommandLineWouldSay) {
   const SweepPoint point = {
       Verb::kBench,
@@ -183,6 +153,16 @@ TEST(PointCommandTest, IsWhatACommandLineWouldSay) {
   EXPECT_THAT(PointCommand(point),
               ElementsAre("spillway", "bench", "--no-overlap=false", "--percent", "0", "100", "0",
                           "100", "0", "100", "--prompt-len=8"));
+}
+
+TEST(ChartCommandTest, ReadsBackAsItsWords) {
+  EXPECT_EQ(ShellWord("out/h2o-t4_1.5"), "out/h2o-t4_1.5");
+  EXPECT_EQ(ShellWord("my results"), "'my results'");
+  EXPECT_EQ(ShellWord("it's $HOME"), "'it'\\''s $HOME'");
+  EXPECT_EQ(ShellWord(""), "''");
+  const std::string command = ChartCommand("-out put");
+  EXPECT_THAT(command, StartsWith("python3 "));
+  EXPECT_THAT(command, EndsWith("scripts/plot_sweep.py './-out put'"));
 }
 
 }  // namespace
