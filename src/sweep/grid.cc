@@ -77,11 +77,10 @@ class GridReader {
     return *verb;
   }
 
-  std::string TitleOf(const toml::table& top) const {
+  // The title is for whatever draws the results; the folder has a copy of the file.
+  void CheckTitle(const toml::table& top) const {
     const toml::node* node = top.get("title");
-    if (node == nullptr) return "";
-    if (!node->is_string()) Refuse(node->source(), "title: expected a string");
-    return **node->as_string();
+    if (node != nullptr && !node->is_string()) Refuse(node->source(), "title: expected a string");
   }
 
   // The groups of a file; where it has none, its top is one.
@@ -226,8 +225,8 @@ Grid ParseGrid(const std::string& name, std::string_view text, std::optional<Ver
   const GridReader reader(name);
   const toml::table top = reader.Parse(text);
   const Verb swept = verb.value_or(reader.VerbOf(top));
+  reader.CheckTitle(top);
   Grid grid;
-  grid.title = reader.TitleOf(top);
   const std::vector<const toml::table*> groups = reader.GroupsOf(top);
   std::set<SweepPoint> seen;
   for (const toml::table* group : groups) {

@@ -31,7 +31,6 @@ struct SweepPoint {
 };
 
 struct Grid {
-  std::string title;
   std::vector<std::string> flags;  // that some point sets, in the order of the file
   std::vector<SweepPoint> points;  // the first flag's value changes last
 };

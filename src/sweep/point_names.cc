@@ -17,6 +17,9 @@ constexpr std::array<std::string_view, 3> kFirst = {"model", "prompt-len", "gen-
 constexpr std::array<std::string_view, 5> kLeastTelling = {"num-requests", "cpu-memory",
                                                            "gpu-memory", "disk-space", "policy"};
 
+// Whether a flag belongs to the KV policy and bits of a run, which have a name of their own.
+bool TellsKv(const std::string& flag) { return flag.starts_with("kv-") || flag == "weight-bits"; }
+
 std::string SettingText(const std::string& flag, const std::string& value) {
   const std::filesystem::path path(value);
   if (flag == "model") return path.filename().string();
@@ -73,8 +76,6 @@ std::size_t NumDistinct(const std::vector<std::string>& names, const std::vector
 }
 
 }  // namespace
-
-bool TellsKv(const std::string& flag) { return flag.starts_with("kv-") || flag == "weight-bits"; }
 
 std::vector<std::string> PointNames(const std::vector<SweepPoint>& points,
                                     const std::vector<std::string>& kv,

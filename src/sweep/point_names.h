@@ -9,9 +9,6 @@
 
 namespace spillway {
 
-// Whether a flag belongs to the KV policy and bits of a run, which have a name of their own.
-bool TellsKv(const std::string& flag);
-
 // "opt-30b, 512 + 32, gpu-batch-size 48" of each point: the flags of `varied` that it takes to tell
 // points apart that are alike in `kv`; model and lengths come first.
 // Requires: one of `kv` for each point.

@@ -124,48 +124,26 @@ std::optional<RoofPoint> RoofOf(const Json& report) {
                    peak};
 }
 
-RunFigures FiguresOf(const PointResult& result) {
-  RunFigures figures;
-  figures.simulated = result.point.verb == Verb::kSimulate;
-  figures.as_flexgen = result.point.Setting("as-flexgen", "false") == "true";
-  if (result.fault) {
-    figures.kv = KvText(result.point);
-    figures.fault = result.fault->message;
-    return figures;
-  }
-  const Json& report = result.report;
-  figures.kv = KvText(report);
-  figures.model = TextAt(report, "/model/name");
-  figures.machine = TextAt(report, "/machine/name");
-  figures.lengths = LengthsText(report);
-  figures.tokens_per_s = NumberAt(report, "/throughput/generated_tokens_per_s");
-  const double predicted = NumberAt(report, "/predicted/generated_tokens_per_s");
-  if (predicted > 0.0) figures.predicted_tokens_per_s = predicted;
-  figures.roof = RoofOf(report);
-  return figures;
+// What a run did. Runs whose rates are compared with each other's are alike in all of it, whatever
+// they hold weights and KV in.
+struct Work {
+  std::string model;
+  std::string machine;
+  std::string lengths;
+  bool simulated = false;
+  bool as_flexgen = false;  // on FlexGen's schedule
+
+  auto operator<=>(const Work&) const = default;
+};
+
+Work WorkOf(const PointResult& result) {
+  return {TextAt(result.report, "/model/name"), TextAt(result.report, "/machine/name"),
+          LengthsText(result.report), result.point.verb == Verb::kSimulate,
+          result.point.Setting("as-flexgen", "false") == "true"};
 }
 
-// A sweep that varies nothing but KV is of one model and one pair of lengths.
-void AddNames(const std::vector<PointResult>& results, const std::vector<std::string>& varied,
-              std::vector<RunFigures>& all) {
-  std::vector<SweepPoint> points;
-  std::vector<std::string> kv;
-  for (std::size_t at = 0; at < all.size(); ++at) {
-    points.push_back(results[at].point);
-    kv.push_back(all[at].kv);
-  }
-  std::vector<std::string> names = PointNames(points, kv, varied);
-  for (std::size_t at = 0; at < all.size(); ++at) {
-    RunFigures& run = all[at];
-    run.name = std::move(names[at]);
-    if (run.name.empty() && run.fault.empty()) run.name = run.model + ", " + run.lengths;
-  }
-}
-
-// Runs whose rates are compared with each other's, whatever they hold weights and KV in.
-std::string WorkKey(const RunFigures& figures) {
-  return fmt::format("{}\n{}\n{}\n{}\n{}", figures.model, figures.machine, figures.lengths,
-                     figures.simulated, figures.as_flexgen);
+double TokensPerS(const PointResult& result) {
+  return NumberAt(result.report, "/throughput/generated_tokens_per_s");
 }
 
 // What the others are compared with: all KV, and all of it and the weights in the most bits that
@@ -181,26 +159,53 @@ struct Baseline {
   double tokens_per_s = 0.0;  // of the fastest
 };
 
+std::map<Work, Baseline> BaselinesOf(const std::vector<PointResult>& results) {
+  std::map<Work, Baseline> baselines;
+  for (const PointResult& result : results) {
+    const double bits = BaselineBits(result);
+    if (bits == 0.0) continue;
+    Baseline& baseline = baselines[WorkOf(result)];
+    if (bits < baseline.bits) continue;
+    const double before = bits > baseline.bits ? 0.0 : baseline.tokens_per_s;
+    baseline = {bits, std::max(before, TokensPerS(result))};
+  }
+  return baselines;
+}
+
+// A sweep that varies nothing but KV is of one model and one pair of lengths.
+void AddNames(const std::vector<PointResult>& results, const std::vector<std::string>& varied,
+              std::vector<RunFigures>& all) {
+  std::vector<SweepPoint> points;
+  std::vector<std::string> kv;
+  for (std::size_t at = 0; at < all.size(); ++at) {
+    points.push_back(results[at].point);
+    kv.push_back(all[at].kv);
+  }
+  std::vector<std::string> names = PointNames(points, kv, varied);
+  for (std::size_t at = 0; at < all.size(); ++at) {
+    all[at].name = std::move(names[at]);
+    if (!all[at].name.empty() || results[at].fault) continue;
+    const Work work = WorkOf(results[at]);
+    all[at].name = work.model + ", " + work.lengths;
+  }
+}
+
 }  // namespace
 
 std::vector<RunFigures> FiguresOf(const std::vector<PointResult>& results,
                                   const std::vector<std::string>& varied) {
+  const std::map<Work, Baseline> baselines = BaselinesOf(results);
   std::vector<RunFigures> all;
-  std::map<std::string, Baseline> baselines;
   for (const PointResult& result : results) {
-    all.push_back(FiguresOf(result));
-    const double bits = BaselineBits(result);
-    Baseline& baseline = baselines[WorkKey(all.back())];
-    if (bits == 0.0 || bits < baseline.bits) continue;
-    const double before = bits > baseline.bits ? 0.0 : baseline.tokens_per_s;
-    baseline = {bits, std::max(before, all.back().tokens_per_s)};
+    RunFigures& figures = all.emplace_back();
+    figures.kv = result.fault ? KvText(result.point) : KvText(result.report);
+    if (result.fault) continue;
+    figures.roof = RoofOf(result.report);
+    const auto baseline = baselines.find(WorkOf(result));
+    if (baseline != baselines.end() && baseline->second.tokens_per_s > 0.0)
+      figures.speedup = TokensPerS(result) / baseline->second.tokens_per_s;
   }
   AddNames(results, varied, all);
-  for (std::size_t at = 0; at < all.size(); ++at) {
-    const Baseline& baseline = baselines[WorkKey(all[at])];
-    if (results[at].fault || baseline.tokens_per_s <= 0.0) continue;
-    all[at].speedup = all[at].tokens_per_s / baseline.tokens_per_s;
-  }
   return all;
 }
 

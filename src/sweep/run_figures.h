@@ -1,5 +1,5 @@
-// RunFigures: what tables and charts show of one point: a few values of its report, and what
-// follows from them. Pure functions of values; any thread.
+// RunFigures: what the table of a sweep says of one point beside the values of its report: names,
+// and what follows from several reports. Pure functions of values; any thread.
 #pragma once
 
 #include <optional>
@@ -21,16 +21,8 @@ struct RoofPoint {
 };
 
 struct RunFigures {
-  std::string name;   // what the point is, without its KV policy: "opt-30b, 512 + 32"
-  std::string kv;     // "full", "h2o 20 %"; with the bits where they are not 16
-  std::string fault;  // why there is nothing else; empty: there is
-  std::string model;  // as the report has it
-  std::string machine;
-  std::string lengths;  // "512 + 32" tokens of a row, in the mean
-  bool simulated = false;
-  bool as_flexgen = false;    // on FlexGen's schedule
-  double tokens_per_s = 0.0;  // generated
-  std::optional<double> predicted_tokens_per_s;
+  std::string name;               // the point without its KV policy: "opt-30b, 512 + 32"
+  std::string kv;                 // "full", "h2o 20 %"; with the bits where they are not 16
   std::optional<RoofPoint> roof;  // where the machine's rates are known
   // Over the fastest run that keeps all KV, in the most bits that there are, of the same model,
   // lengths, machine and schedule.

@@ -207,13 +207,11 @@ void WarnOfVariables() {
                               names.find(',') == std::string::npos ? "s" : ""));
 }
 
-std::string SummaryText(const Config& config, const std::vector<PointResult>& results) {
-  const auto faults = std::ranges::count_if(
-      results, [](const PointResult& result) { return result.fault.has_value(); });
-  const std::string refused = faults == 0 ? "" : fmt::format(", {} could not run", faults);
+std::string SummaryText(const Config& config, std::size_t num_points, std::size_t num_faults) {
+  const std::string refused = num_faults == 0 ? "" : fmt::format(", {} could not run", num_faults);
   const std::string draw = ChartCommand(config.output);
   constexpr std::size_t kMaxCommand = 10'000;
-  return fmt::format("  {} points{}\n  {}\n  {}\n", results.size(), refused,
+  return fmt::format("  {} points{}\n  {}\n  {}\n", num_points, refused,
                      Printable((config.output / "results.csv").string(), kMaxCommand),
                      draw.empty() ? "charts: plot_sweep.py, which draws them, is not installed"
                                   : "charts: " + Printable(draw, kMaxCommand));
@@ -238,10 +236,11 @@ int RunSweep(const Config& config) {
                 fmt::format("stopped with {} of {} points finished; the same command goes on",
                             points.size(), grid.points.size()));
   }
-  if (std::FILE* terminal = TerminalOf(config)) PrintTo(terminal, SummaryText(config, points));
-  const bool all_ran = std::ranges::none_of(
-      points, [](const PointResult& result) { return result.fault.has_value(); });
-  return all_ran ? 0 : kSomeLinesCarryErrors;
+  const auto num_faults = static_cast<std::size_t>(std::ranges::count_if(
+      points, [](const PointResult& result) { return result.fault.has_value(); }));
+  if (std::FILE* terminal = TerminalOf(config))
+    PrintTo(terminal, SummaryText(config, points.size(), num_faults));
+  return num_faults == 0 ? 0 : kSomeLinesCarryErrors;
 }
 
 }  // namespace spillway
