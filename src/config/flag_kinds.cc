@@ -1,0 +1,46 @@
+#include "src/config/flag_kinds.h"
+
+#include <fmt/format.h>
+
+#include "policies/search/storage_choice.h"  // kStoredBits
+#include "spillway/error.h"
+
+namespace spillway {
+namespace {
+
+int ParseBits(std::string_view flag, const std::string& text) {
+  for (const int bits : kStoredBits) {
+    if (text == std::to_string(bits)) return bits;
+  }
+  throw Error(ErrorCode::kFlag, fmt::format("--{} {}: expected 16, 8 or 4", flag, Printable(text)));
+}
+
+}  // namespace
+
+Flag Value(std::string name, std::string placeholder, std::string help, FlagSetter set) {
+  return {std::move(name), FlagKind::kValue, std::move(placeholder), std::move(help),
+          std::move(set)};
+}
+
+Flag Switch(std::string name, std::string help, void (*set)(Config&, bool)) {
+  FlagSetter setter = [name, set](Config& config, const std::string& text) {
+    set(config, ParseBool(name, text));
+  };
+  return {std::move(name), FlagKind::kSwitch, "", std::move(help), std::move(setter)};
+}
+
+Flag Bytes(std::string name, std::string help, std::optional<int64_t> Config::*member) {
+  FlagSetter setter = [name, member](Config& config, const std::string& text) {
+    config.*member = ParseBytes(name, text);
+  };
+  return {std::move(name), FlagKind::kValue, "SIZE", std::move(help), std::move(setter)};
+}
+
+Flag Bits(std::string name, std::string help, std::optional<int> Config::*member) {
+  FlagSetter setter = [name, member](Config& config, const std::string& text) {
+    config.*member = ParseBits(name, text);
+  };
+  return {std::move(name), FlagKind::kValue, "16|8|4", std::move(help), std::move(setter)};
+}
+
+}  // namespace spillway

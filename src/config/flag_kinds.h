@@ -1,0 +1,49 @@
+// Flags of one kind each: what their values may be, and the member of Config that takes them.
+// Plain functions; any thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "src/config/flags.h"
+#include "src/config/parse_value.h"
+
+namespace spillway {
+
+using FlagSetter = std::function<void(Config&, const std::string&)>;
+
+inline constexpr int64_t kMaxThreads = 1024;
+inline constexpr int64_t kMaxRows = 1 << 20;
+inline constexpr int64_t kMaxTokens = 1 << 24;
+inline constexpr int64_t kMaxRequests = 1 << 30;
+
+Flag Value(std::string name, std::string placeholder, std::string help, FlagSetter set);
+
+Flag Switch(std::string name, std::string help, void (*set)(Config&, bool));
+
+// An integer that lands in a member of Config.
+template <typename T>
+Flag Integer(std::string name, std::string help, T Config::*member, int64_t min, int64_t max) {
+  FlagSetter setter = [name, member, min, max](Config& config, const std::string& text) {
+    const int64_t value = ParseInteger(name, text, min, max);
+    if constexpr (std::is_integral_v<T>) {
+      config.*member = static_cast<T>(value);
+    } else {
+      config.*member = value;
+    }
+  };
+  return {std::move(name), FlagKind::kValue, "N", std::move(help), std::move(setter)};
+}
+
+// A size: "4GiB", "1.5e9".
+Flag Bytes(std::string name, std::string help, std::optional<int64_t> Config::*member);
+
+// Bits of a stored number: 16, 8 or 4.
+Flag Bits(std::string name, std::string help, std::optional<int> Config::*member);
+
+}  // namespace spillway

@@ -1,0 +1,207 @@
+#include "src/config/kv_flags.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "spillway/error.h"
+#include "src/config/flag_kinds.h"
+
+namespace spillway {
+namespace {
+
+void SetKvDType(Config& config, const std::string& text) {
+  if (text != "fp16" && text != "bf16") {
+    throw Error(ErrorCode::kFlag,
+                fmt::format("--kv-dtype {}: expected fp16 or bf16", Printable(text)));
+  }
+  config.kv_dtype = text == "fp16" ? DType::kF16 : DType::kBF16;
+}
+
+void SetKvPolicy(Config& config, const std::string& text) {
+  for (const KvPolicyKind kind : {KvPolicyKind::kFull, KvPolicyKind::kH2o, KvPolicyKind::kWindow,
+                                  KvPolicyKind::kH2oFlexgen}) {
+    if (KvPolicyName(kind) != text) continue;
+    config.kv_policy = kind;
+    return;
+  }
+  throw Error(
+      ErrorCode::kFlag,
+      fmt::format("--kv-policy {}: expected full, h2o, window or h2o-flexgen", Printable(text)));
+}
+
+[[noreturn]] void RefusePercent(std::string_view flag, const std::string& text) {
+  throw Error(ErrorCode::kFlag, fmt::format("--{} {}: expected a number of tokens, or a share from "
+                                            "over 0% to 100%",
+                                            flag, Printable(text)));
+}
+
+double ParsePercent(std::string_view flag, const std::string& text) {
+  constexpr double kMaxPercent = 1e6;
+  try {
+    return ParseReal(flag, text.substr(0, text.size() - 1), 0.0, kMaxPercent);
+  } catch (const Error&) {
+    RefusePercent(flag, text);
+  }
+}
+
+// "20%" of prompt + max new tokens, or a number of tokens.
+TokenAmount ParseAmount(std::string_view flag, const std::string& text, int64_t min_tokens) {
+  if (!text.ends_with('%')) return {0.0, ParseInteger(flag, text, min_tokens, kMaxTokens)};
+  const double percent = ParsePercent(flag, text);
+  if (percent > 100.0 || (percent == 0.0 && min_tokens > 0)) RefusePercent(flag, text);
+  return {percent / 100.0, 0};
+}
+
+Flag Amount(std::string name, std::string help, std::optional<TokenAmount> Config::*member,
+            int64_t min_tokens) {
+  FlagSetter setter = [name, member, min_tokens](Config& config, const std::string& text) {
+    config.*member = ParseAmount(name, text, min_tokens);
+  };
+  return {std::move(name), FlagKind::kValue, "N|N%", std::move(help), std::move(setter)};
+}
+
+// "10%,20%,64"
+void SetKvBudgets(Config& config, const std::string& text) {
+  config.kv_budgets.clear();
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    config.kv_budgets.push_back(ParseAmount("kv-budgets", text.substr(begin, end - begin), 1));
+    begin = end + 1;
+  }
+}
+
+constexpr TokenAmount kDefaultKvBudget = {0.2, 0};
+
+// Amounts that the KV policy has no use for are refused, not ignored.
+void CheckKvFlags(const Config& config, KvPolicyKind kind) {
+  const bool window = kind == KvPolicyKind::kWindow;
+  const auto refuse = [&](bool given, std::string_view flag, std::string_view reason) {
+    if (given) throw Error(ErrorCode::kFlag, fmt::format("--{}: {}", flag, reason));
+  };
+  if (kind == KvPolicyKind::kFull) {
+    constexpr std::string_view kAllStay =
+        "the full KV policy keeps every token; give --kv-policy h2o or window";
+    refuse(config.kv_budget.has_value(), "kv-budget", kAllStay);
+    refuse(config.kv_heavy.has_value(), "kv-heavy", kAllStay);
+    refuse(config.kv_recent.has_value(), "kv-recent", kAllStay);
+    refuse(!config.kv_budgets.empty(), "kv-budgets", kAllStay);
+  }
+  const bool amounts = config.kv_budget || config.kv_heavy || config.kv_recent;
+  refuse(!config.kv_budgets.empty() && amounts, "kv-budgets",
+         "--kv-budget, --kv-heavy and --kv-recent say the budget; leave one or the other out");
+  refuse(!window && config.kv_sinks.value_or(0) > 0, "kv-sinks", "belongs to --kv-policy window");
+  refuse(window && config.kv_heavy.has_value(), "kv-heavy", "a window keeps no heavy hitters");
+  refuse(config.kv_budget && config.kv_heavy && config.kv_recent, "kv-budget",
+         "--kv-heavy and --kv-recent say it all; leave one of the three out");
+}
+
+void CheckBudget(const KvBudget& budget, const KvPolicy& kv) {
+  const auto refuse = [](std::string_view reason) {
+    throw Error(ErrorCode::kFlag, fmt::format("--kv-budget: {}", reason));
+  };
+  if (kv.kind == KvPolicyKind::kWindow && budget.heavy) refuse("a window keeps no heavy hitters");
+  if (budget.heavy && budget.recent) return;
+  if (budget.kept.frac != 0.0) return;
+  const auto counted = [](const std::optional<TokenAmount>& part) {
+    return part && part->frac == 0.0 ? part->tokens : 0;
+  };
+  if (counted(budget.heavy) >= budget.kept.tokens)
+    refuse("leaves no recent token beside --kv-heavy");
+  if (counted(budget.recent) > budget.kept.tokens) refuse("is less than --kv-recent");
+  if (!budget.recent && kv.num_sinks >= budget.kept.tokens) {
+    throw Error(ErrorCode::kFlag, "--kv-sinks: --kv-budget must leave room for a recent token");
+  }
+}
+
+// Amounts in tokens that contradict each other; shares are cut to what a row has.
+void CheckKvWhole(const KvPolicy& kv) {
+  if (!kv.evicts()) return;
+  if (kv.layer_budgets.empty()) CheckBudget(kv.budget, kv);
+  for (const KvBudget& budget : kv.layer_budgets) CheckBudget(budget, kv);
+}
+
+// A flag's budget is that of all layers; the file's are set aside then.
+KvBudget BudgetOver(const KvBudget& from_file, const Config& config) {
+  const bool split = config.kv_heavy && config.kv_recent;
+  KvBudget budget = from_file;
+  if (config.kv_budget) budget = {*config.kv_budget, {}, {}};
+  if (split) budget = {};
+  if (config.kv_heavy) budget.heavy = config.kv_heavy;
+  if (config.kv_recent) budget.recent = config.kv_recent;
+  return budget;
+}
+
+// Below 16 bits K and V are codes, whatever type they would have at 16.
+void CheckKvBits(const Config& config) {
+  if (config.kv_bits.value_or(16) == 16) return;
+  if (config.kv_dtype.value_or(DType::kF16) == DType::kF16) return;
+  throw Error(ErrorCode::kFlag,
+              fmt::format("--kv-dtype {}: belongs to KV of 16 bits, and --kv-bits is {}; leave one "
+                          "of the two out",
+                          DTypeName(*config.kv_dtype), *config.kv_bits));
+}
+
+}  // namespace
+
+std::vector<Flag> KvFlags() {
+  return {
+      Value("kv-policy", "full|h2o|window|h2o-flexgen", "which tokens stay in the KV cache (full)",
+            SetKvPolicy),
+      Amount("kv-budget",
+             "tokens kept per row, layer and KV head: a number, or a share of prompt + max new "
+             "tokens; half heavy hitters, half recent (20%)",
+             &Config::kv_budget, 1),
+      Amount("kv-heavy", "heavy hitters kept, set apart from --kv-budget", &Config::kv_heavy, 0),
+      Amount("kv-recent", "recent tokens kept, set apart from --kv-budget", &Config::kv_recent, 1),
+      Integer("kv-sinks", "first tokens that a window keeps (0)", &Config::kv_sinks, 0, kMaxTokens),
+      Value("kv-dtype", "fp16|bf16", "how K and V are stored (fp16, for bf16 models too)",
+            SetKvDType),
+      Bits("kv-bits",
+           "bits of an element of K and V; below 16 in groups of 64, with a min and a scale (16)",
+           &Config::kv_bits),
+  };
+}
+
+Flag KvBudgetsFlag() {
+  return Value("kv-budgets", "N|N%,...",
+               "KV budgets to try, in place of the one of --kv-budget; less KV is faster and less "
+               "accurate: the table has the best policy of each, the file the fastest",
+               SetKvBudgets);
+}
+
+void ResolveKv(Config& config) {
+  const KvPolicy from_file = config.policy ? config.policy->kv.value_or(KvPolicy{}) : KvPolicy{};
+  const KvPolicyKind kind = config.kv_policy.value_or(from_file.kind);
+  CheckKvFlags(config, kind);
+  const bool amounts = config.kv_budget || config.kv_heavy || config.kv_recent;
+  const bool one_part =
+      !config.kv_budget && config.kv_heavy.has_value() != config.kv_recent.has_value();
+  if (!from_file.layer_budgets.empty() && one_part) {
+    throw Error(ErrorCode::kFlag,
+                "--kv-heavy, --kv-recent: the policy file has a budget for each layer; give "
+                "--kv-budget or both parts to replace them");
+  }
+  config.kv = from_file;
+  config.kv.kind = kind;
+  if (config.kv_sinks) config.kv.num_sinks = *config.kv_sinks;
+  if (kind != KvPolicyKind::kWindow) config.kv.num_sinks = 0;
+  if (amounts) {
+    config.kv.layer_budgets.clear();
+    config.kv.budget = BudgetOver(
+        from_file.evicts() ? from_file.budget : KvBudget{kDefaultKvBudget, {}, {}}, config);
+  } else if (!from_file.evicts()) {
+    config.kv.budget = {kDefaultKvBudget, {}, {}};
+  }
+  CheckKvWhole(config.kv);
+  CheckKvBits(config);
+}
+
+void CheckKvBudgets(const Config& config) {
+  for (const TokenAmount& budget : config.kv_budgets) CheckBudget({budget, {}, {}}, config.kv);
+}
+
+}  // namespace spillway

@@ -1,0 +1,151 @@
+#include "src/config/verb_checks.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+#include "spillway/error.h"
+#include "src/base/isa.h"  // ComputeOf
+#include "src/config/kv_flags.h"
+
+namespace spillway {
+namespace {
+
+// Rates of another arithmetic would not predict the run. What only plans takes the file's.
+void CheckMachine(const Config& config) {
+  if (!config.machine || PlansOnly(config.verb)) return;
+  const CpuCompute of = kernels::ComputeOf(config.machine->isa);
+  if (of == config.cpu_compute) return;
+  const auto name_of = [](CpuCompute compute) {
+    return compute == CpuCompute::kBf16 ? "bf16" : "fp32";
+  };
+  const std::string_view name = name_of(config.cpu_compute);
+  throw Error(ErrorCode::kFlag,
+              fmt::format("--cpu-compute {}: the rates of --machine are of products in {}; give "
+                          "what profile --cpu-compute {} writes, or leave --machine out",
+                          name, name_of(of), name));
+}
+
+void CheckGenerate(const Config& config) {
+  if (config.input.empty())
+    throw Error(ErrorCode::kFlag, "--input: give the file of prompts (- is standard input)");
+  if (config.output.empty())
+    throw Error(ErrorCode::kFlag, "--output: empty; give a file, or - for standard output");
+  if (config.resume && config.overwrite)
+    throw Error(ErrorCode::kFlag, "--resume and --overwrite: one keeps what the other replaces");
+  if (config.resume && config.output == "-") {
+    throw Error(ErrorCode::kFlag,
+                "--resume: standard output is nothing to go on with; give the run's --output");
+  }
+  if (config.sampling.min_tokens > config.sampling.max_tokens) {
+    throw Error(ErrorCode::kFlag,
+                fmt::format("--min-new-tokens {} is more than --max-new-tokens {}",
+                            config.sampling.min_tokens, config.sampling.max_tokens));
+  }
+}
+
+// Lines of a file, or one text in windows.
+void CheckScore(const Config& config, const Stated& stated) {
+  const bool lines = config.perplexity.empty();
+  if (lines == config.input.empty()) {
+    throw Error(ErrorCode::kFlag,
+                lines
+                    ? "--input: give the file of texts (- is standard input), or --perplexity FILE"
+                    : "--perplexity: takes the place of --input; leave one of the two out");
+  }
+  if (lines && config.output.empty())
+    throw Error(ErrorCode::kFlag, "--output: empty; give a file, or - for standard output");
+  for (const char* name : {"window", "stride", "start-each-window"}) {
+    if (lines && stated.Has(name))
+      throw Error(ErrorCode::kFlag, fmt::format("--{}: belongs to --perplexity", name));
+  }
+  for (const char* name : {"output", "overwrite"}) {
+    if (!lines && stated.Has(name))
+      throw Error(ErrorCode::kFlag, fmt::format("--{}: belongs to --input", name));
+  }
+}
+
+void CheckCalibrate(Config& config) {
+  if (config.perplexity.empty())
+    throw Error(ErrorCode::kFlag, "--text: give the file of text to calibrate on");
+  if (config.kv_budget || config.kv_heavy || config.kv_recent)
+    throw Error(ErrorCode::kFlag, "--kv-budget: calibrate finds the budgets; leave it out");
+  if (config.policy && config.policy->kv)
+    throw Error(ErrorCode::kFlag,
+                "--policy: has a KV policy, and calibrate finds one; leave it out");
+  if (config.kv_policy == KvPolicyKind::kFull)
+    throw Error(ErrorCode::kFlag, "--kv-policy full: keeps every token; give h2o or window");
+  if (!config.kv.evicts()) config.kv.kind = KvPolicyKind::kH2o;
+}
+
+// The lengths come from --input or from the flags, never from both.
+void CheckPlan(Config& config, const Stated& stated) {
+  for (const char* name : {"threads", "device", "cpu-compute"}) {
+    if (config.machine && stated.Has(name)) {
+      throw Error(ErrorCode::kFlag,
+                  fmt::format("--{}: --machine says what the machine is; leave it out", name));
+    }
+  }
+  if (config.input.empty()) {
+    config.tokenizer = "none";
+    if (!stated.Has("max-new-tokens")) return;
+    throw Error(ErrorCode::kFlag,
+                "--max-new-tokens: belongs to --input; without one give --gen-len");
+  }
+  for (const char* name : {"prompt-len", "gen-len", "num-requests"}) {
+    if (!stated.Has(name)) continue;
+    throw Error(ErrorCode::kFlag,
+                fmt::format("--{}: the lengths come from --input; leave one of the two out", name));
+  }
+}
+
+void CheckSweep(Config& config, const Stated& stated) {
+  if (stated.word.empty())
+    throw Error(ErrorCode::kFlag, "sweep: give the TOML file that says what to run");
+  if (config.output.empty() || config.output == "-")
+    throw Error(ErrorCode::kFlag, "--output: give the folder for the results");
+  config.grid = stated.word;
+}
+
+void CheckConvert(const Config& config) {
+  if (config.output.empty() || config.output == "-")
+    throw Error(ErrorCode::kFlag, "--output: give a name for the folder of the store");
+}
+
+void CheckInspect(Config& config, const Stated& stated) {
+  if (stated.word.empty())
+    throw Error(ErrorCode::kFlag, "inspect: give the folder or file to print");
+  config.inspect_path = stated.word;
+}
+
+}  // namespace
+
+void CheckVerb(Config& config, const Stated& stated) {
+  CheckMachine(config);
+  switch (config.verb) {
+    case Verb::kGenerate:
+      return CheckGenerate(config);
+    case Verb::kScore:
+      return CheckScore(config, stated);
+    case Verb::kBench:
+      return;
+    case Verb::kSearch:
+      CheckKvBudgets(config);
+      return CheckPlan(config, stated);
+    case Verb::kPlan:
+    case Verb::kSimulate:
+      return CheckPlan(config, stated);
+    case Verb::kCalibrate:
+      return CheckCalibrate(config);
+    case Verb::kProfile:
+      return;
+    case Verb::kConvert:
+      return CheckConvert(config);
+    case Verb::kInspect:
+      return CheckInspect(config, stated);
+    case Verb::kSweep:
+      return CheckSweep(config, stated);
+  }
+}
+
+}  // namespace spillway

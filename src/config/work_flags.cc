@@ -1,0 +1,149 @@
+#include "src/config/work_flags.h"
+
+#include <string>
+
+#include "spillway/error.h"
+#include "src/config/flag_kinds.h"
+
+namespace spillway {
+namespace {
+
+Flag ParseSpecialFlag() {
+  return Switch("no-parse-special", "take special tokens written in the input as plain text",
+                [](Config& config, bool on) {
+                  config.special_text = on ? SpecialText::kPlain : SpecialText::kParse;
+                });
+}
+
+void SetMaxLoss(Config& config, const std::string& text) {
+  const bool percent = text.ends_with('%');
+  const std::string number = percent ? text.substr(0, text.size() - 1) : text;
+  config.max_loss_frac = ParseReal("max-loss", number, 0.0, 1000.0) / (percent ? 100.0 : 1.0);
+}
+
+}  // namespace
+
+std::vector<Flag> InputFlags() {
+  return {
+      Value("input", "FILE", "prompts: JSONL, or one a line in a .txt file; - is standard input",
+            [](Config& config, const std::string& text) { config.input = text; }),
+      ParseSpecialFlag(),
+  };
+}
+
+std::vector<Flag> SyntheticFlags() {
+  return {
+      Integer("prompt-len", "tokens of each prompt, the start token included (512)",
+              &Config::prompt_len, 1, kMaxTokens),
+      Integer("gen-len", "tokens to generate for each prompt (32)", &Config::gen_len, 1,
+              kMaxTokens),
+      Integer("num-requests", "prompts (one block of the given batches; 64 where none are given)",
+              &Config::num_requests, 1, kMaxRequests),
+  };
+}
+
+std::vector<Flag> SamplingFlags() {
+  return {
+      Value("max-new-tokens", "N", "tokens to generate for a request that does not say (64)",
+            [](Config& config, const std::string& text) {
+              config.sampling.max_tokens = ParseInteger("max-new-tokens", text, 1, kMaxTokens);
+            }),
+      Value("min-new-tokens", "N", "end of text and stop strings do not count before (0)",
+            [](Config& config, const std::string& text) {
+              config.sampling.min_tokens = ParseInteger("min-new-tokens", text, 0, kMaxTokens);
+            }),
+      Value("temperature", "X", "0 is greedy (0)",
+            [](Config& config, const std::string& text) {
+              config.sampling.temperature = ParseReal("temperature", text, 0.0, 100.0);
+            }),
+      Value("top-p", "X",
+            "draw from the smallest set of tokens with this probability mass (1: off)",
+            [](Config& config, const std::string& text) {
+              config.sampling.top_p = ParseReal("top-p", text, 1e-9, 1.0);
+            }),
+      Value("top-k", "N", "draw from the N likeliest tokens (0: off)",
+            [](Config& config, const std::string& text) {
+              config.sampling.top_k = ParseInteger("top-k", text, 0, kMaxTokens);
+            }),
+      {"stop", FlagKind::kList, "STR", "end before this text; may be given up to 16 times",
+       [](Config& config, const std::string& text) {
+         if (text.empty())
+           throw Error(ErrorCode::kFlag,
+                       "--stop: an empty stop string would end every row at once");
+         if (config.sampling.stop.size() == 16)
+           throw Error(ErrorCode::kFlag, "--stop: at most 16 stop strings");
+         config.sampling.stop.push_back(text);
+       }},
+      Switch("ignore-eos", "go on past the end-of-text token",
+             [](Config& config, bool on) { config.sampling.ignore_eos = on; }),
+      Value("logprobs", "N", "log-probabilities of the chosen token and the N likeliest",
+            [](Config& config, const std::string& text) {
+              config.sampling.num_logprobs = ParseInteger("logprobs", text, 0, 20);
+            }),
+  };
+}
+
+std::vector<Flag> OutputFlags() {
+  return {
+      Value("output", "FILE", "completions in JSONL (default: - , standard output)",
+            [](Config& config, const std::string& text) { config.output = text; }),
+      Switch("overwrite", "replace an existing output",
+             [](Config& config, bool on) { config.overwrite = on; }),
+      Switch("resume", "go on with the interrupted run that left OUTPUT.part",
+             [](Config& config, bool on) { config.resume = on; }),
+  };
+}
+
+std::vector<Flag> UnusedOutputFlags() {
+  return {
+      Value("output", "FILE", "taken as generate takes it; nothing is written there",
+            [](Config& config, const std::string& text) { config.output = text; }),
+      Switch("overwrite", "taken as generate takes it; nothing is replaced",
+             [](Config& config, bool on) { config.overwrite = on; }),
+      Switch("resume", "taken as generate takes it; nothing is resumed",
+             [](Config& config, bool on) { config.resume = on; }),
+  };
+}
+
+std::vector<Flag> ScoreFlags() {
+  return {
+      Value("input", "FILE", "texts: JSONL, or one a line in a .txt file; - is standard input",
+            [](Config& config, const std::string& text) { config.input = text; }),
+      Value("output", "FILE", "scores in JSONL (default: - , standard output)",
+            [](Config& config, const std::string& text) { config.output = text; }),
+      Switch("overwrite", "replace an existing output",
+             [](Config& config, bool on) { config.overwrite = on; }),
+      Value("perplexity", "FILE", "perplexity of this text, in place of --input",
+            [](Config& config, const std::string& text) { config.perplexity = text; }),
+      Integer("window", "tokens the model sees at a time (2048, or all its positions)",
+              &Config::window, 2, kMaxTokens),
+      Integer("stride", "tokens from one window to the next, scored once (512)", &Config::stride, 1,
+              kMaxTokens),
+      Switch(
+          "start-each-window",
+          "put the start token in place of each window's first token; for models that lean on it",
+          [](Config& config, bool on) { config.start_each_window = on; }),
+      Integer("prefill",
+              "known tokens of the first pass; the others follow one a pass (all; with h2o and "
+              "window what precedes the first scored token)",
+              &Config::prefill, 1, kMaxTokens),
+      ParseSpecialFlag(),
+  };
+}
+
+std::vector<Flag> CalibrateFlags() {
+  return {
+      Value("text", "FILE", "text that the model is measured on",
+            [](Config& config, const std::string& text) { config.perplexity = text; }),
+      Value("max-loss", "N%", "how much perplexity may rise (1%)", SetMaxLoss),
+      Value("output", "FILE", "write the budgets here, a policy file, over what is there",
+            [](Config& config, const std::string& text) { config.output = text; }),
+      Integer("window", "tokens of a sample (640)", &Config::window, 2, kMaxTokens),
+      Integer("prefill", "of them the prompt; the others are scored (half)", &Config::prefill, 1,
+              kMaxTokens),
+      Integer("sample", "windows spread over the text (16)", &Config::sample, 1, kMaxRows),
+      ParseSpecialFlag(),
+  };
+}
+
+}  // namespace spillway

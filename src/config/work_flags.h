@@ -1,0 +1,20 @@
+// The flags of what is read, how it is continued or scored, and where answers go.
+// Plain functions; any thread.
+#pragma once
+
+#include <vector>
+
+#include "src/config/flags.h"
+
+namespace spillway {
+
+std::vector<Flag> InputFlags();
+std::vector<Flag> SyntheticFlags();
+std::vector<Flag> SamplingFlags();
+std::vector<Flag> OutputFlags();
+// Taken and not used, so that a command line of `generate` is planned by changing its verb.
+std::vector<Flag> UnusedOutputFlags();
+std::vector<Flag> ScoreFlags();
+std::vector<Flag> CalibrateFlags();
+
+}  // namespace spillway
