@@ -1,0 +1,54 @@
+#include "src/report/report_figures.h"
+
+#include <cmath>
+
+namespace spillway {
+
+double Rate(int64_t count, double seconds) {
+  return seconds > 0.0 ? static_cast<double>(count) / seconds : 0.0;
+}
+
+double RunRate(int64_t count, const Trace& trace) {
+  return Rate(count, trace.prefill.seconds + trace.decode.seconds);
+}
+
+int64_t GeneratedTokens(const Trace& trace, const RunSummary& summary) {
+  return summary.score
+             ? 0
+             : trace.prefill.generated_tokens + trace.decode.generated_tokens - trace.lost_tokens;
+}
+
+PerTier<double> Realised(const PerTier<int64_t>& amounts) {
+  PerTier<double> share;
+  const int64_t total = amounts[Tier::kGpu] + amounts[Tier::kCpu] + amounts[Tier::kDisk];
+  if (total == 0) return share;
+  for (const Tier tier : kAllTiers) {
+    share[tier] = static_cast<double>(amounts[tier]) / static_cast<double>(total);
+  }
+  return share;
+}
+
+PerTier<double> Realised(const PerTier<RowShare>& shares) {
+  PerTier<int64_t> sizes;
+  for (const Tier tier : kAllTiers) sizes[tier] = shares[tier].size;
+  return Realised(sizes);
+}
+
+LinkTotals Sum(const LinkTotals& a, const LinkTotals& b) {
+  return {a.bytes + b.bytes, a.busy_s + b.busy_s};
+}
+
+int64_t Parameters(const Plan& plan) {
+  int64_t count = 0;
+  for (const PlannedLayer& layer : plan.layers) {
+    for (const PlannedTensor& tensor : layer.tensors) count += tensor.spec.rows * tensor.spec.cols;
+  }
+  return count;
+}
+
+std::optional<double> ScoreSummary::perplexity() const {
+  if (num_tokens == 0) return std::nullopt;
+  return std::exp(-logprob_sum / static_cast<double>(num_tokens));
+}
+
+}  // namespace spillway

@@ -1,0 +1,31 @@
+// Figures that a report has both as JSON and in its table. Pure functions; any thread.
+#pragma once
+
+#include <cstdint>
+
+#include "spillway/plan.h"
+#include "spillway/report.h"
+#include "spillway/trace.h"
+
+namespace spillway {
+
+// Per second; 0 in no time.
+double Rate(int64_t count, double seconds);
+
+// Per second of the time that blocks were computed.
+double RunRate(int64_t count, const Trace& trace);
+
+// A run that scores generates nothing.
+int64_t GeneratedTokens(const Trace& trace, const RunSummary& summary);
+
+// The share of each tier in what the plan placed, or in the room for a block's rows; zero of
+// nothing.
+PerTier<double> Realised(const PerTier<int64_t>& amounts);
+PerTier<double> Realised(const PerTier<RowShare>& shares);
+
+LinkTotals Sum(const LinkTotals& a, const LinkTotals& b);
+
+// Numbers in the model's tensors.
+int64_t Parameters(const Plan& plan);
+
+}  // namespace spillway

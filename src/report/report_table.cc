@@ -1,0 +1,203 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+
+#include "policies/cost/cost_model.h"  // KnowsRates
+#include "spillway/byte_use.h"
+#include "spillway/report.h"
+#include "src/base/size_text.h"
+#include "src/report/report_figures.h"
+
+namespace spillway {
+namespace {
+
+std::string PredictionLine(const Prediction& predicted) {
+  return fmt::format("{:.1f} tokens/s  (prefill {:.2f} s, decode {:.2f} s), bound by {}",
+                     predicted.generated_tokens_per_s, predicted.prefill_s, predicted.decode_s,
+                     predicted.bound_by);
+}
+
+std::string KvLine(const Plan& plan, const KvKeep& keep, int64_t slots) {
+  const KvPolicyKind kind = plan.policy.kv.kind;
+  const int bits = plan.policy.kv_bits;
+  const std::string width = bits == 16 ? "" : fmt::format(", {} bits", bits);
+  if (!plan.policy.kv.evicts())
+    return fmt::format("full, {} slots for the longest row{}", slots, width);
+  const std::string layers =
+      plan.kv_classes.size() == 1 ? "" : fmt::format(", {} budgets", plan.kv_classes.size());
+  const std::string log =
+      plan.kv_log.exists()
+          ? fmt::format(", on disk written whole every {} passes", plan.kv_log.passes)
+          : "";
+  return fmt::format(
+      "{}, {} heavy + {} recent + {} first tokens of the longest row, {} slots{}{}{}",
+      KvPolicyName(kind), keep.heavy, keep.recent, keep.sinks, slots, layers, width, log);
+}
+
+std::string ModelLine(const Plan& plan) {
+  return fmt::format("{}, {:.1f} M parameters, weights {} in {}", plan.shape.name,
+                     static_cast<double>(Parameters(plan)) / 1e6, SizeText(plan.WeightBytes()),
+                     DTypeName(MatrixDType(plan.shape)));
+}
+
+std::string MachineLine(const Plan& plan) {
+  return fmt::format("{}, {} threads, {}", plan.machine.name, plan.machine.num_threads,
+                     plan.machine.isa);
+}
+
+std::string RequestsLine(const RunSummary& summary) {
+  std::string text = fmt::format("{} {}, {} errors", summary.num_completions,
+                                 summary.score ? "scored" : "completions", summary.num_errors);
+  if (const auto& resumed = summary.resumed)
+    text += fmt::format("; {} and {} of the interrupted run", resumed->num_completions,
+                        resumed->num_errors);
+  return text;
+}
+
+std::string TableLine(std::string_view label, std::string_view value) {
+  return fmt::format("  {:<14}{}\n", label, value);
+}
+
+// One value for each tier, in columns.
+template <typename F>
+std::string TierColumns(F text_of) {
+  std::string text;
+  for (const Tier tier : kAllTiers) text += fmt::format("{:>14}", text_of(tier));
+  return text;
+}
+
+std::string SizeOrDash(int64_t bytes) { return bytes == 0 ? "-" : SizeText(bytes); }
+
+std::string ShareLine(const PerTier<double>& requested, const PerTier<double>& realised) {
+  return TierColumns([&](Tier tier) {
+    return fmt::format("{:.1f} / {:.1f}", 100.0 * requested[tier], 100.0 * realised[tier]);
+  });
+}
+
+// Planned bytes by use and tier; uses that take nothing anywhere are left out.
+std::string BytesTable(const Plan& plan) {
+  const PerTier<UsedBytes> used = BytesByUse(plan);
+  std::string text = TableLine("bytes", TierColumns([](Tier tier) { return TierName(tier); }));
+  for (const ByteUse use : kAllByteUses) {
+    const auto takes = [&](Tier tier) { return used[tier][use] > 0; };
+    if (std::ranges::none_of(kAllTiers, takes)) continue;
+    text += TableLine(ByteUseName(use),
+                      TierColumns([&](Tier tier) { return SizeOrDash(used[tier][use]); }));
+  }
+  text += TableLine("planned",
+                    TierColumns([&](Tier tier) { return SizeOrDash(plan.PlannedBytes(tier)); }));
+  return text + TableLine("allowed", TierColumns([&](Tier tier) {
+                            return SizeOrDash(plan.machine.cap_bytes[tier]);
+                          }));
+}
+
+// Where it is not the device's alone.
+std::string AttentionLine(const Plan& plan) {
+  const bool cpu = plan.policy.cpu_attention && plan.kv[Tier::kGpu].rows < plan.batch.rows &&
+                   plan.device() == Tier::kGpu;
+  if (!cpu) return "";
+  return TableLine("attention", plan.AttendsBeside()
+                                    ? "single tokens by the CPU beside the GPU, prompts by the GPU"
+                                    : "by the CPU where KV is not on the gpu");
+}
+
+// Where nothing is known of the machine, how that is mended.
+std::string PredictedLine(const Plan& plan, const std::optional<Prediction>& predicted) {
+  if (predicted) return TableLine("predicted", PredictionLine(*predicted));
+  if (KnowsRates(plan.machine)) return "";
+  return TableLine("predicted",
+                   "nothing, as the machine's rates are not known: spillway profile "
+                   "measures them, and policies are searched for then");
+}
+
+std::string PhaseLine(int64_t num_tokens, double seconds) {
+  return fmt::format("{:.1f} tokens/s  ({} tokens in {:.2f} s)", Rate(num_tokens, seconds),
+                     num_tokens, seconds);
+}
+
+std::string TierLines(const Plan& plan) {
+  std::string text;
+  for (const Tier tier : kAllTiers) {
+    if (plan.PlannedBytes(tier) == 0) continue;
+    text += TableLine(
+        tier == Tier::kDisk ? "disk" : fmt::format("{} memory", TierName(tier)),
+        fmt::format("{} planned of {} allowed (weights {}, KV {})",
+                    SizeText(plan.PlannedBytes(tier)), SizeText(plan.machine.cap_bytes[tier]),
+                    SizeText(plan.weight_bytes[tier]), SizeText(plan.kv[tier].region.bytes)));
+  }
+  return text;
+}
+
+std::string LinkLines(const PhaseTotals& prefill, const PhaseTotals& decode) {
+  std::string text;
+  for (const Link link : kAllLinks) {
+    const LinkTotals total = Sum(prefill.links[link], decode.links[link]);
+    if (total.bytes == 0) continue;
+    const double seconds = prefill.seconds + decode.seconds;
+    text += TableLine(LinkName(link),
+                      fmt::format("{} at {:.2f} GB/s, busy {:.0f} % of the time",
+                                  SizeText(total.bytes), Rate(total.bytes, total.busy_s) / 1e9,
+                                  100.0 * std::min(1.0, total.busy_s / std::max(seconds, 1e-9))));
+  }
+  return text;
+}
+
+// Empty where computes waited for less than a hundredth of the time.
+std::string WaitingLine(const PhaseTotals& prefill, const PhaseTotals& decode) {
+  const double waited_s = prefill.waits.total_s() + decode.waits.total_s();
+  if (waited_s <= 0.01 * (prefill.seconds + decode.seconds)) return "";
+  return TableLine("waiting",
+                   fmt::format("{:.2f} s for weights, {:.2f} s for KV, {:.2f} s for activations",
+                               prefill.waits.weights_s + decode.waits.weights_s,
+                               prefill.waits.kv_s + decode.waits.kv_s,
+                               prefill.waits.hidden_s + decode.waits.hidden_s));
+}
+
+}  // namespace
+
+std::string PlanTable(const Plan& plan, const Workload& work,
+                      const std::optional<Prediction>& predicted) {
+  std::string text = TableLine("model", ModelLine(plan)) + TableLine("machine", MachineLine(plan));
+  text += TableLine("requests",
+                    fmt::format("{}, prompts of up to {} tokens, {} in all", work.num_requests,
+                                work.longest.prompt_tokens, work.longest.slots()));
+  text += TableLine(
+      "block", fmt::format("{} rows x {} batches, prefill in chunks of {} tokens", plan.batch.rows,
+                           plan.num_batches, plan.workspace.chunk_tokens));
+  text += TableLine("KV", KvLine(plan, plan.MostRowKeep(work.longest.slots()),
+                                 plan.MostRowSlots(work.longest.slots())));
+  text += AttentionLine(plan) + BytesTable(plan);
+  text += TableLine("% placed", "as requested / as realised");
+  text += TableLine("weights", ShareLine(plan.policy.weight_frac, Realised(plan.weight_bytes)));
+  text += TableLine("kv", ShareLine(plan.policy.kv_frac, Realised(plan.kv)));
+  text += TableLine("activations", ShareLine(plan.policy.activation_frac, Realised(plan.hidden)));
+  return text + PredictedLine(plan, predicted);
+}
+
+std::string ReportTable(const Plan& plan, const Trace& trace, const RunSummary& summary) {
+  const auto& [prefill, decode] = std::tie(trace.prefill, trace.decode);
+  std::string text = TableLine("model", ModelLine(plan)) + TableLine("machine", MachineLine(plan));
+  text += TableLine("requests", RequestsLine(summary));
+  text += TableLine("block", fmt::format("{} rows x {} batches, {} blocks, {} passes",
+                                         plan.policy.gpu_batch_size, plan.policy.num_gpu_batches,
+                                         trace.num_blocks, prefill.passes + decode.passes));
+  if (plan.policy.kv.evicts() || plan.policy.kv_bits != 16)
+    text += TableLine("KV", KvLine(plan, trace.largest_keep, trace.slots_per_row));
+  text += AttentionLine(plan);
+  text += TableLine("prefill", PhaseLine(prefill.prompt_tokens, prefill.seconds));
+  if (decode.passes > 0)
+    text += TableLine("decode", PhaseLine(decode.generated_tokens, decode.seconds));
+  const int64_t answered =
+      summary.score ? summary.score->num_tokens : GeneratedTokens(trace, summary);
+  text += TableLine(summary.score ? "scored" : "generated",
+                    fmt::format("{:.1f} tokens/s  (load {:.2f} s, total {:.2f} s)",
+                                RunRate(answered, trace), trace.load_s, summary.total_s));
+  text += PredictedLine(plan, summary.predicted);
+  return text + TierLines(plan) + LinkLines(prefill, decode) + WaitingLine(prefill, decode);
+}
+
+}  // namespace spillway
