@@ -85,6 +85,36 @@ Model SkeletonOf(ModelShape shape) {
   return MakeModel(std::move(shape));
 }
 
+// A task's moves, as often as it occurs.
+void AddMove(const CostModel& model, const BatchLoad& load, const Task& task, double times,
+             PerLink<double>& seconds) {
+  const PerLink<int64_t> bytes = model.Bytes(task, load);
+  for (const Link link : kAllLinks) {
+    seconds[link] += times * model.Seconds(link, task.kind, bytes[link]);
+  }
+}
+
+std::string_view TimeRowName(std::size_t row_of_pass) {
+  constexpr std::array<std::string_view, kRowsOfPass - kDiskRow> kNames = {
+      "disk", "compute", "cpu attention", "cpu memory's rate"};
+  return row_of_pass < kDiskRow ? LinkName(kAllLinks[row_of_pass]) : kNames[row_of_pass - kDiskRow];
+}
+
+// Seconds that each limit is worth, and its name.
+using LimitCosts = std::vector<std::pair<double, std::string>>;
+
+// Names of those that are worth naming, most costly first.
+std::string NamesOfLargest(LimitCosts costs, double block_s) {
+  std::ranges::stable_sort(costs, std::greater<>(), &std::pair<double, std::string>::first);
+  constexpr double kWorthNaming = 0.01;
+  std::string names;
+  for (const auto& [cost, name] : costs) {
+    if (cost < kWorthNaming * block_s) break;
+    names += (names.empty() ? "" : ", ") + name;
+  }
+  return names;
+}
+
 }  // namespace
 
 PlacementLp::PlacementLp(const Model& model, const Machine& machine, const Workload& work,
@@ -120,6 +150,19 @@ PlacementLp::Sample PlacementLp::SampleAt(const Placement& placement) const {
   const CostModel model(plan, RatesOf(machine_));
 
   Sample sample;
+  AddBytes(plan, placement, sample);
+  const RequestShape mean = MeanOf(work_);
+  const auto middle =
+      mean.prompt_tokens + std::max<int64_t>(1, static_cast<int64_t>(decode_passes_) / 2);
+  for (std::size_t pass = 0; pass < kNumPassKinds; ++pass) {
+    const RowGroup rows = {mean, pass == 0 ? 0 : middle, TierOf(placement.kv),
+                           TierOf(placement.activations), plan.batch.rows};
+    sample.passes[pass] = CostOfPass(model, LoadOf(plan, std::span(&rows, 1)), pass);
+  }
+  return sample;
+}
+
+void PlacementLp::AddBytes(const Plan& plan, const Placement& placement, Sample& sample) const {
   const int64_t skeleton_blocks = skeleton_.shape.num_layers;
   const auto more_blocks = static_cast<double>(num_blocks_ - skeleton_blocks);
   const auto blocks = static_cast<double>(num_blocks_);
@@ -139,52 +182,50 @@ PlacementLp::Sample PlacementLp::SampleAt(const Placement& placement) const {
         static_cast<double>(kv + log) * blocks / static_cast<double>(skeleton_blocks) +
         static_cast<double>(hidden);
   }
+}
 
-  const RequestShape mean = MeanOf(work_);
-  const auto middle =
-      mean.prompt_tokens + std::max<int64_t>(1, static_cast<int64_t>(decode_passes_) / 2);
-  for (std::size_t pass = 0; pass < kNumPassKinds; ++pass) {
-    const RowGroup rows = {mean, pass == 0 ? 0 : middle, TierOf(placement.kv),
-                           TierOf(placement.activations), plan.batch.rows};
-    const BatchLoad load = LoadOf(plan, std::span(&rows, 1));
-    PassCost& cost = sample.passes[pass];
-    const auto add = [&](PerLink<double>& seconds, TaskKind kind, const Cursor& at, double times) {
-      const PerLink<int64_t> bytes = model.Bytes({kind, at}, load);
-      for (const Link link : kAllLinks) {
-        seconds[link] += times * model.Seconds(link, kind, bytes[link]);
-      }
-    };
-    const int64_t num_layers = std::ssize(plan.layers);
-    const auto block_of = [&](int64_t layer) {
-      return plan.layers[static_cast<std::size_t>(layer)].block;
-    };
-    int64_t attends = 0;  // the layer of the first block that does
-    for (int64_t layer = 0; layer < num_layers; ++layer) {
-      if (block_of(layer) > 0) continue;
-      const double times = block_of(layer) == 0 ? blocks : 1.0;
-      const Cursor at = {0, layer, 0};
-      add(cost.weights_s, TaskKind::kLoadWeights, at, times);
-      // Between a block's layers states stay where they are.
-      const bool ends = layer + 1 < num_layers && block_of(layer + 1) != block_of(layer);
-      const bool begins = layer > 0 && block_of(layer - 1) != block_of(layer);
-      if (ends) add(cost.hidden_s, TaskKind::kStoreHidden, at, times);
-      if (begins) add(cost.hidden_s, TaskKind::kLoadHidden, at, times);
-      if (plan.layers[static_cast<std::size_t>(layer)].attends) attends = layer;
-      UnitSeconds units = model.Compute(layer, load);
-      if (plan.AttendsBeside()) units[CostUnit::kCpuAttention] = 0.0;
-      cost.compute_s += times * units.total_s();
-    }
-    if (KvLeavesGpu(machine_, policy_)) AddCpuAttention(model, load, cost);
-    // The first pass, or as many as it takes until a row is written whole again.
-    const int64_t first = pass == 0 ? 0 : plan.kv_log.passes;
-    const int64_t passes = pass == 0 ? 1 : plan.kv_log.passes;
-    for (const TaskKind kind : {TaskKind::kLoadKv, TaskKind::kStoreKv}) {
-      for (int64_t at = first; at < first + passes; ++at) {
-        add(cost.kv_s, kind, {at, attends, 0}, blocks / static_cast<double>(passes));
-      }
+PlacementLp::PassCost PlacementLp::CostOfPass(const CostModel& model, const BatchLoad& load,
+                                              std::size_t pass) const {
+  const Plan& plan = model.plan();
+  PassCost cost;
+  const int64_t attends = AddLayers(model, load, cost);
+  if (KvLeavesGpu(machine_, policy_)) AddCpuAttention(model, load, cost);
+  // The first pass, or as many as it takes until a row is written whole again.
+  const int64_t first = pass == 0 ? 0 : plan.kv_log.passes;
+  const int64_t passes = pass == 0 ? 1 : plan.kv_log.passes;
+  const double times = static_cast<double>(num_blocks_) / static_cast<double>(passes);
+  for (const TaskKind kind : {TaskKind::kLoadKv, TaskKind::kStoreKv}) {
+    for (int64_t at = first; at < first + passes; ++at) {
+      AddMove(model, load, {kind, {at, attends, 0}}, times, cost.kv_s);
     }
   }
-  return sample;
+  return cost;
+}
+
+int64_t PlacementLp::AddLayers(const CostModel& model, const BatchLoad& load,
+                               PassCost& cost) const {
+  const Plan& plan = model.plan();
+  const int64_t num_layers = std::ssize(plan.layers);
+  const auto block_of = [&](int64_t layer) {
+    return plan.layers[static_cast<std::size_t>(layer)].block;
+  };
+  int64_t attends = 0;
+  for (int64_t layer = 0; layer < num_layers; ++layer) {
+    if (block_of(layer) > 0) continue;
+    const double times = block_of(layer) == 0 ? static_cast<double>(num_blocks_) : 1.0;
+    const Cursor at = {0, layer, 0};
+    AddMove(model, load, {TaskKind::kLoadWeights, at}, times, cost.weights_s);
+    // Between a block's layers states stay where they are.
+    const bool ends = layer + 1 < num_layers && block_of(layer + 1) != block_of(layer);
+    const bool begins = layer > 0 && block_of(layer - 1) != block_of(layer);
+    if (ends) AddMove(model, load, {TaskKind::kStoreHidden, at}, times, cost.hidden_s);
+    if (begins) AddMove(model, load, {TaskKind::kLoadHidden, at}, times, cost.hidden_s);
+    if (plan.layers[static_cast<std::size_t>(layer)].attends) attends = layer;
+    UnitSeconds units = model.Compute(layer, load);
+    if (plan.AttendsBeside()) units[CostUnit::kCpuAttention] = 0.0;
+    cost.compute_s += times * units.total_s();
+  }
+  return attends;
 }
 
 void PlacementLp::AddCpuAttention(const CostModel& model, const BatchLoad& load,
@@ -359,7 +400,7 @@ PlacementAnswer PlacementLp::AnswerOf(const LinearProgram& program,
   }
   answer.block_s = solution.x[kNumShares] + decode_passes_ * solution.x[kNumShares + 1];
 
-  std::vector<std::pair<double, std::string>> costs;  // seconds that a limit is worth, and its name
+  LimitCosts costs;
   for (const Tier tier : kAllTiers) {
     const std::size_t row = kMemoryRow + static_cast<std::size_t>(tier);
     answer.gains.s_per_byte[tier] = std::max(0.0, -solution.duals[row]) / kBytesUnit;
@@ -370,21 +411,12 @@ PlacementAnswer PlacementLp::AnswerOf(const LinearProgram& program,
     const double pass_s = solution.x[kNumShares + pass];
     for (std::size_t of_pass = 0; of_pass < kRowsOfPass; ++of_pass) {
       const double dual = -solution.duals[kTimeRow + pass * kRowsOfPass + of_pass];
-      const std::string_view noun = of_pass == kComputeRow     ? "compute"
-                                    : of_pass == kCpuRow       ? "cpu attention"
-                                    : of_pass == kCpuMemoryRow ? "cpu memory's rate"
-                                    : of_pass == kDiskRow      ? "disk"
-                                                               : LinkName(kAllLinks[of_pass]);
-      costs.emplace_back(dual * pass_s, fmt::format("{} {}", kPassNames[pass], noun));
+      costs.emplace_back(dual * pass_s,
+                         fmt::format("{} {}", kPassNames[pass], TimeRowName(of_pass)));
     }
     AddGainsOfPass(program, solution, pass, answer.gains);
   }
-  std::ranges::stable_sort(costs, std::greater<>(), &std::pair<double, std::string>::first);
-  constexpr double kWorthNaming = 0.01;
-  for (const auto& [cost, name] : costs) {
-    if (cost < kWorthNaming * answer.block_s) break;
-    answer.bound_by += (answer.bound_by.empty() ? "" : ", ") + name;
-  }
+  answer.bound_by = NamesOfLargest(std::move(costs), answer.block_s);
   return answer;
 }
 

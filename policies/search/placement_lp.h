@@ -78,6 +78,10 @@ class PlacementLp {
   };
 
   Sample SampleAt(const Placement& placement) const;
+  void AddBytes(const Plan& plan, const Placement& placement, Sample& sample) const;
+  PassCost CostOfPass(const CostModel& model, const BatchLoad& load, std::size_t pass) const;
+  // Returns the layer of the first block that attends.
+  int64_t AddLayers(const CostModel& model, const BatchLoad& load, PassCost& cost) const;
   void AddCpuAttention(const CostModel& model, const BatchLoad& load, PassCost& cost) const;
   enum class Store { kByShare, kWhole, kNone };
   LinearProgram Program(const Limits& limits, Store store) const;

@@ -218,6 +218,29 @@ void AddMoves(const Plan& plan, const PlannedTensor& tensor, int64_t layer,
   }
 }
 
+// Adds a tensor's tiles to what their tiers hold. The store holds all of them.
+PlannedTensor PlaceTensor(const TensorSpec& spec, Dealer& dealer, PlacedWeights& placed) {
+  const TileSplit split = SplitIntoTiles(spec.rows, spec.cols, spec.dtype);
+  PlannedTensor tensor{spec, {}};
+  const std::vector<int64_t> tile_bytes = BytesOfTiles(tensor.spec, split);
+  const std::vector<Tier> tiers = dealer.DealTensor(tile_bytes);
+  for (int64_t index = 0; index < split.num_tiles; ++index) {
+    const RowRange rows = split.Tile(index);
+    WeightTile tile{tiers[static_cast<std::size_t>(index)], rows.begin, rows.end, 0, 0};
+    const int64_t bytes = tile_bytes[static_cast<std::size_t>(index)];
+    placed.bytes[tile.tier] += bytes;
+    placed.arena_bytes[Tier::kDisk] += RoundUp(bytes, kTileAlignBytes);
+    if (tile.tier == Tier::kDisk) {
+      tile.offset = index;
+    } else {
+      tile.offset = tile.place = placed.arena_bytes[tile.tier];
+      placed.arena_bytes[tile.tier] += RoundUp(bytes, kArenaAlign);
+    }
+    tensor.tiles.push_back(tile);
+  }
+  return tensor;
+}
+
 }  // namespace
 
 std::vector<GridUnit> GridUnitsOf(const std::vector<PlannedLayer>& layers) {
@@ -230,33 +253,13 @@ PlacedWeights PlaceWeights(const Model& model, const PerTier<double>& frac, Tier
                            const StagingTimes& times) {
   PlacedWeights placed;
   Dealer dealer(frac);
-  int64_t store_bytes = 0;
   for (const LayerSpec& layer : model.layers) {
     PlannedLayer out{layer.part, layer.block, {}, layer.ops, Attends(layer.ops)};
-    for (const TensorSpec& spec : layer.tensors) {
-      const TileSplit split = SplitIntoTiles(spec.rows, spec.cols, spec.dtype);
-      PlannedTensor tensor{spec, {}};
-      const std::vector<int64_t> tile_bytes = BytesOfTiles(tensor.spec, split);
-      const std::vector<Tier> tiers = dealer.DealTensor(tile_bytes);
-      for (int64_t index = 0; index < split.num_tiles; ++index) {
-        const RowRange rows = split.Tile(index);
-        WeightTile tile{tiers[static_cast<std::size_t>(index)], rows.begin, rows.end, 0, 0};
-        const int64_t bytes = tile_bytes[static_cast<std::size_t>(index)];
-        placed.bytes[tile.tier] += bytes;
-        store_bytes += RoundUp(bytes, kTileAlignBytes);
-        if (tile.tier == Tier::kDisk) {
-          tile.offset = index;
-        } else {
-          tile.offset = tile.place = placed.arena_bytes[tile.tier];
-          placed.arena_bytes[tile.tier] += RoundUp(bytes, kArenaAlign);
-        }
-        tensor.tiles.push_back(tile);
-      }
-      out.tensors.push_back(std::move(tensor));
-    }
+    for (const TensorSpec& spec : layer.tensors)
+      out.tensors.push_back(PlaceTensor(spec, dealer, placed));
     placed.layers.push_back(std::move(out));
   }
-  if (placed.bytes[Tier::kDisk] > 0) placed.arena_bytes[Tier::kDisk] = store_bytes;
+  if (placed.bytes[Tier::kDisk] == 0) placed.arena_bytes[Tier::kDisk] = 0;  // no store
   NoteShared(model.layers, placed.layers);
   placed.staging_bytes = Stage(placed, device, times);
   for (PlannedLayer& layer : placed.layers) {
