@@ -1,0 +1,127 @@
+// The steps of attention on one block of slots: scores of a query, its softmax, weighted values.
+// Private to attention_simd.h: compiled once per instruction set.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/attention/attention_isa.h"
+#include "kernels/attention/token_runs_simd.h"
+#include "kernels/simd/simd.h"
+
+namespace spillway::kernels {
+namespace {
+
+constexpr int kValueQueries =
+    kLanes == 16 ? 6 : 3;  // times 4 registers of head_dim: 24 of 32, or 12 of 16
+constexpr int kValueVectors = 4;
+constexpr int kAddVectors = 4;  // registers of scores that weights are added to at a time
+
+constexpr float kMinusInfinity = -__builtin_inff();
+
+// 64 slots of K or V, widened to fp32.
+struct WidenedBlock {
+  const float* data;
+  int64_t stride;  // elements from slot to slot
+};
+
+constexpr int64_t RoundUpToLanes(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
+
+// acc[i] += query . (slot i's register at element d, of kLanes slots from `keys`). Unrolled by
+// force: an index that is not a constant would put the accumulators in memory. Four slots to an
+// address, so that the addresses stay in registers.
+template <bool kPart>
+inline __attribute__((always_inline)) void AddDots(Simd::F (&acc)[kLanes], Simd::F query,
+                                                   const float* keys, int64_t d, int64_t stride,
+                                                   int64_t part) {
+#pragma GCC unroll 16
+  for (int64_t i = 0; i < kLanes; ++i) {
+    const float* at = keys + d + i / 4 * (4 * stride) + i % 4 * stride;
+    const Simd::F key = kPart ? Simd::LoadPart(at, part) : Simd::Load(at);
+    acc[i] = Simd::Fma(query, key, acc[i]);
+  }
+}
+
+// q . k for kLanes slots from `slot`.
+inline Simd::F Dots(const float* q, const WidenedBlock& block, int64_t slot, int64_t head_dim) {
+  const float* keys = block.data + slot * block.stride;
+  Simd::F acc[kLanes];
+#pragma GCC unroll 16
+  for (int64_t i = 0; i < kLanes; ++i) acc[i] = Simd::Zero();
+  int64_t d = 0;
+  for (; d + kLanes <= head_dim; d += kLanes)
+    AddDots<false>(acc, Simd::Load(q + d), keys, d, block.stride, 0);
+  if (d < head_dim) AddDots<true>(acc, Simd::Load(q + d), keys, d, block.stride, head_dim - d);
+  return Simd::SumEach(acc);
+}
+
+// The highest of `maximum` and a block's scores of one query. Lanes behind `visible` become minus
+// infinity.
+inline float HighestScore(float* scores, int64_t visible, float maximum) {
+  const int64_t end = RoundUpToLanes(visible);
+  for (int64_t slot = visible; slot < end; ++slot) scores[slot] = kMinusInfinity;
+  Simd::F highest = Simd::Set(maximum);
+  for (int64_t slot = 0; slot < end; slot += kLanes)
+    highest = Simd::Max(highest, Simd::Load(scores + slot));
+  return Simd::MaxOf(highest);
+}
+
+// weights = exp(score - maximum), zero for slots that the query does not see. Returns their sum.
+inline float WeighScores(const float* scores, int64_t visible, float maximum, float* weights) {
+  const Simd::F offset = Simd::Set(maximum);
+  Simd::F total = Simd::Zero();
+  for (int64_t slot = 0; slot < visible; slot += kLanes) {
+    const Simd::F weight = Exp(Simd::Sub(Simd::Load(scores + slot), offset));
+    total = Simd::Add(total, weight);
+    Simd::Store(weights + slot, weight);
+  }
+  return Simd::Sum(total);
+}
+
+// Some queries times some registers of head_dim: sums = sums * factor + weights . values over slots
+// [begin, end).
+struct ValueArgs {
+  WidenedBlock values;
+  int64_t begin;
+  int64_t end;
+  const float* weights;  // of the first query
+  const float* factors;  // null: keep the sums as they are
+  float* sums;
+  int64_t sums_stride;
+};
+
+template <int kQ, int kV>
+void MulValues(const ValueArgs& args, int64_t d) {
+  Simd::F acc[kQ][kV];
+  for (int query = 0; query < kQ; ++query) {
+    for (int v = 0; v < kV; ++v)
+      acc[query][v] = Simd::Load(args.sums + query * args.sums_stride + d + v * kLanes);
+    if (args.factors == nullptr) continue;
+    for (int v = 0; v < kV; ++v)
+      acc[query][v] = Simd::Mul(acc[query][v], Simd::Set(args.factors[query]));
+  }
+  const float* at = args.values.data + args.begin * args.values.stride + d;
+  for (int64_t slot = args.begin; slot < args.end; ++slot, at += args.values.stride) {
+    Simd::F value[kV];
+    for (int v = 0; v < kV; ++v) value[v] = Simd::Load(at + v * kLanes);
+    for (int query = 0; query < kQ; ++query) {
+      const Simd::F weight = Simd::Set(args.weights[query * kAttentionKeys + slot]);
+      for (int v = 0; v < kV; ++v) acc[query][v] = Simd::Fma(weight, value[v], acc[query][v]);
+    }
+  }
+  for (int query = 0; query < kQ; ++query) {
+    for (int v = 0; v < kV; ++v)
+      Simd::Store(args.sums + query * args.sums_stride + d + v * kLanes, acc[query][v]);
+  }
+}
+
+// All of padded_dim, whole registers, for kQ queries.
+template <int kQ>
+void MulAllValues(const ValueArgs& args, int64_t padded_dim) {
+  int64_t d = 0;
+  for (; d + kValueVectors * kLanes <= padded_dim; d += kValueVectors * kLanes)
+    MulValues<kQ, kValueVectors>(args, d);
+  for (; d < padded_dim; d += kLanes) MulValues<kQ, 1>(args, d);
+}
+
+}  // namespace
+}  // namespace spillway::kernels

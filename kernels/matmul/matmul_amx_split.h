@@ -1,0 +1,116 @@
+// The parts of matmul_amx.cc that make tiles: weights split into bf16 parts, or rounded, as they
+// stream by, and x packed once per call. Private to it: compiled with the unit's flags.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/matmul/matmul_amx_tile.h"
+#include "kernels/matmul/matmul_isa.h"
+#include "kernels/simd/simd.h"
+
+namespace spillway::kernels {
+namespace {
+
+constexpr int64_t kStepK = 32;
+
+// Weight parts per value.
+constexpr int64_t Parts(DType dtype, AmxX x) {
+  return dtype == DType::kF16 && x == AmxX::kSplit ? 2 : 1;
+}
+
+// sums += weights x
+template <int kSums, int kWeights, int kX>
+inline void MulTiles() {
+  asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSums), "i"(kWeights), "i"(kX));
+}
+
+// bf16 of f and then of what is left, 8 bits each, as the top halves of floats. Ties go away from
+// zero: an add and a mask, where rounding to even takes four instructions.
+inline __m512i Round(__m512 f) {
+  return _mm512_add_epi32(_mm512_castps_si512(f), _mm512_set1_epi32(0x8000));
+}
+inline __m512 Rest(__m512 f, __m512i rounded) {
+  const __m512i top = _mm512_and_si512(rounded, _mm512_set1_epi32(-65536));
+  return _mm512_sub_ps(f, _mm512_castsi512_ps(top));
+}
+
+// The top 16 bits of each word of f1 and f0, f0's in the low halves: bf16 pairs (k, k + 16).
+inline __m512i TopBits(__m512i f0, __m512i f1) {
+  return _mm512_ternarylogic_epi32(_mm512_srli_epi32(f0, 16), f1, _mm512_set1_epi32(-65536),
+                                   0xF8);  // a | (b & c)
+}
+
+// 32 floats as bf16 in their order.
+inline __m512i RoundLine(__m512 f0, __m512 f1) {
+  return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(f1, f0));
+}
+
+// One line (32 k) of one output's weights -> its row in the tile, or two tiles. kTail: the last `n`
+// < 32 of a row.
+template <DType kType, AmxX kX, bool kTail>
+void SplitLine(const uint16_t* weight, int64_t n, std::byte* to) {
+  if constexpr (kType == DType::kBF16) {
+    const __mmask32 mask = kTail ? (1U << n) - 1U : ~0U;
+    const __m512i line =
+        kTail ? _mm512_maskz_loadu_epi16(mask, weight) : _mm512_loadu_si512(weight);
+    _mm512_store_si512(to, line);
+  } else {
+    const __m512 f0 = kTail ? Simd::LoadHalfPart(weight, MinOf(n, 16)) : Simd::LoadHalf(weight);
+    const __m512 f1 =
+        kTail ? Simd::LoadHalfPart(weight + 16, n > 16 ? n - 16 : 0) : Simd::LoadHalf(weight + 16);
+    if constexpr (kX == AmxX::kRounded) return _mm512_store_si512(to, RoundLine(f0, f1));
+    const __m512i hi0 = Round(f0);
+    const __m512i hi1 = Round(f1);
+    _mm512_store_si512(to, TopBits(hi0, hi1));
+    _mm512_store_si512(to + kTileBytes, TopBits(_mm512_castps_si512(Rest(f0, hi0)),
+                                                _mm512_castps_si512(Rest(f1, hi1))));
+  }
+}
+
+struct Floats {
+  __m512 first;
+  __m512 second;
+};
+
+// Which k sit together in a pair must match the weights' tiles: (k, k + 16) for split fp16, (2k, 2k
+// + 1) for bf16 as it lies in memory, or rounded as it would.
+inline Floats PairsOf(const Floats& x, DType weight_dtype) {
+  if (weight_dtype == DType::kF16) return x;
+  const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
+  return {_mm512_permutex2var_ps(x.first, even, x.second),
+          _mm512_permutex2var_ps(x.first, odd, x.second)};
+}
+
+template <AmxX kX>
+void PackStep(const PackTask& task, int64_t step, std::byte* to) {
+  const int64_t columns = AmxBlockRows(task.rows);
+  const int64_t n = MinOf(kStepK, task.in - step * kStepK);
+  __m512i parts[AmxXParts(kX)][16];
+  for (int64_t column = 0; column < columns; ++column) {
+    const int64_t row = task.block * columns + column;
+    Floats x = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+    if (row < task.rows) {
+      const float* from = task.x + row * task.x_stride + step * kStepK;
+      x = {Simd::LoadPart(from, MinOf(n, 16)), Simd::LoadPart(from + 16, n > 16 ? n - 16 : 0)};
+    }
+    if constexpr (kX == AmxX::kRounded) {
+      parts[0][column] = RoundLine(x.first, x.second);
+    } else {
+      const auto [f0, f1] = PairsOf(x, task.weight_dtype);
+      const __m512i top0 = Round(f0);
+      const __m512i top1 = Round(f1);
+      parts[0][column] = TopBits(top0, top1);
+      parts[1][column] = TopBits(Round(Rest(f0, top0)), Round(Rest(f1, top1)));
+    }
+  }
+  for (int part = 0; part < AmxXParts(kX); ++part) {
+    StoreColumns(parts[part], columns, to + part * columns * 64);
+  }
+}
+
+}  // namespace
+}  // namespace spillway::kernels
