@@ -6,22 +6,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "spillway/kv_policy.h"
+#include "spillway/kv_place.h"
 #include "spillway/model.h"  // TokenId
 #include "spillway/tier.h"
 
 namespace spillway {
-
-// Where a row's KV lies in the transformer blocks of one class (Plan::kv_classes), and how much of
-// it stays.
-struct KvPlace {
-  int64_t slot_begin = 0;  // the row's first slot within its batch's share of its tier
-  int64_t num_slots = 0;   // allocated to the row
-  KvKeep keep;
-
-  // Tokens in the cache when the row has this many.
-  int64_t NumHeld(int64_t num_tokens) const { return std::min(num_tokens, keep.slots()); }
-};
 
 struct PackedRow {
   Tier kv_tier = Tier::kCpu;

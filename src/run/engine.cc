@@ -150,8 +150,8 @@ void Engine::NoteRows(const std::vector<RowBatch>& batches) {
   for (const RowBatch& batch : batches) {
     for (const auto& row : batch.rows()) {
       for (const int64_t kv_class : plan_.kv_class_of) {
-        const KvPlace& place = row->kv_places[static_cast<std::size_t>(kv_class)];
-        kv_bytes[row->kv_tier] += place.num_slots * plan_.slot_bytes;
+        const KvPlace& place = row->places.kv[static_cast<std::size_t>(kv_class)];
+        kv_bytes[row->places.kv_tier] += place.num_slots * plan_.slot_bytes;
         if (place.num_slots <= trace_.slots_per_row) continue;
         trace_.slots_per_row = place.num_slots;
         trace_.largest_keep = place.keep;

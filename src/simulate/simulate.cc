@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "src/base/stop_signal.h"
-#include "src/run/block.h"  // kBlocksPerWindow
 #include "src/simulate/flexgen_schedule.h"
+#include "src/simulate/sim_batch.h"
 #include "src/simulate/sim_mover.h"
-#include "src/simulate/sim_rows.h"
+#include "src/walk/composer.h"
 
 namespace spillway {
 namespace {
@@ -83,7 +83,8 @@ class Simulator {
   // One pass of a stretch stands for this many.
   void set_stride(int64_t passes) { stride_ = std::max<int64_t>(1, passes); }
 
-  Totals RunBlock(std::vector<SimBatch> batches, SimRequests& requests) {
+  // Requires: the batches are not empty.
+  Totals RunBlock(std::vector<SimBatch> batches, Composer& composer, RequestSource& requests) {
     is_first_block_ = num_passes_ == 0;
     if (is_first_block_) BeginWeights();
     Schedule grid = schedule_;
@@ -93,7 +94,7 @@ class Simulator {
     totals.num_blocks = 1;
     for (int64_t pass = 0; !std::ranges::all_of(batches, &SimBatch::empty); ++pass) {
       if (pass > 0) {
-        for (SimBatch& batch : batches) requests.Refill(batch);
+        for (SimBatch& batch : batches) Refill(batch, composer, requests);
       }
       RunPass(grid, pass, batches, totals);
     }
@@ -101,6 +102,10 @@ class Simulator {
   }
 
  private:
+  static void Refill(SimBatch& batch, Composer& composer, RequestSource& requests) {
+    for (ComposedRow& row : composer.Refill(batch.places(), requests)) batch.Add(std::move(row));
+  }
+
   void BeginWeights() {
     const bool flexgen = options_.schedule == SimSchedule::kFlexGen;
     const int64_t ahead = flexgen ? 1 : schedule_.weight_lookahead;
@@ -278,13 +283,17 @@ std::vector<Totals> WalkBlocks(const Plan& plan, const Workload& work, const Sim
   const int64_t cells = num_blocks * work.longest.max_new_tokens * pass_cells;
   Simulator simulator(plan, options);
   simulator.set_stride(cells / options.max_cells + 1);
-  SimRequests requests(plan, work, rows);
+  SampledRequests requests(work, rows);
+  Composer composer(plan);
   std::vector<Totals> blocks;
-  for (std::vector<SimBatch> batches = requests.NextBlock(); !batches.empty();
-       batches = requests.NextBlock()) {
-    blocks.push_back(simulator.RunBlock(std::move(batches), requests));
+  while (true) {
+    std::vector<SimBatch> batches;
+    for (ComposedBatch& batch : composer.NextBlock(requests)) {
+      batches.emplace_back(plan, std::move(batch));
+    }
+    if (batches.empty()) return blocks;
+    blocks.push_back(simulator.RunBlock(std::move(batches), composer, requests));
   }
-  return blocks;
 }
 
 Totals SumOf(const std::vector<Totals>& blocks) {

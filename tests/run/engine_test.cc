@@ -302,6 +302,12 @@ TEST(EngineTest, AnswersThatCannotBeWrittenEndTheRunWhileRowsRun) {
   }
 }
 
+void AddRow(RowBatch& batch, Request request, const Tokenizer& tokenizer) {
+  auto row = std::make_unique<Row>(std::move(request), tokenizer, std::span<const TokenId>(), 0);
+  row->places = batch.places().Take(row->shape());
+  batch.Add(std::move(row));
+}
+
 TEST(BlockBuilderTest, LongestFirstAndWithinCapacity) {
   const Plan plan = TinyPlan({2, 40, 30}, 2);
   ListJob job({MakeRequest(1, 5, 1, 5), MakeRequest(2, 20, 1, 15), MakeRequest(3, 12, 1, 8),
@@ -358,9 +364,9 @@ TEST(BlockBuilderTest, SlotsAreRoundedToTheirAlignment) {
   BlockBuilder blocks(plan, {&tokenizer, 0});
   const auto batches = blocks.Next(job);
   ASSERT_EQ(batches.size(), 1U);
-  EXPECT_EQ(batches[0].rows()[0]->kv_places[0].num_slots, 32);
-  EXPECT_EQ(batches[0].rows()[1]->kv_places[0].num_slots, 16);
-  EXPECT_EQ(batches[0].rows()[1]->kv_places[0].slot_begin, 32);
+  EXPECT_EQ(batches[0].rows()[0]->places.kv[0].num_slots, 32);
+  EXPECT_EQ(batches[0].rows()[1]->places.kv[0].num_slots, 16);
+  EXPECT_EQ(batches[0].rows()[1]->places.kv[0].slot_begin, 32);
 }
 
 TEST(BlockBuilderTest, EachClassOfBlocksHasItsOwnPlaces) {
@@ -373,22 +379,20 @@ TEST(BlockBuilderTest, EachClassOfBlocksHasItsOwnPlaces) {
   plan.kv_class_of = {0, 1};
   plan.kv_begin[Tier::kCpu] = {0, 22, 37};
   const NoTokenizer tokenizer(kVocab);
-  RowBatch batch(0, plan);
-  const auto add = [&](int64_t line) {
-    batch.Add(std::make_unique<Row>(MakeRequest(line, 10, 1, 10), tokenizer, plan.shape.eos, 0));
-  };
+  RowBatch batch(0, plan, BatchPlaces(plan));
+  const auto add = [&](int64_t line) { AddRow(batch, MakeRequest(line, 10, 1, 10), tokenizer); };
   add(1);
   add(2);
   // 10 of 20 tokens and the newest in the first block, 4 and the newest in the second.
-  const std::vector<KvPlace>& second = batch.rows()[1]->kv_places;
+  const std::vector<KvPlace>& second = batch.rows()[1]->places.kv;
   EXPECT_EQ(second[0].slot_begin, 11);
   EXPECT_EQ(second[0].num_slots, 11);
   EXPECT_EQ(second[0].keep, (KvKeep{0, 5, 5}));
   EXPECT_EQ(second[1].slot_begin, 5);
   EXPECT_EQ(second[1].num_slots, 5);
-  EXPECT_FALSE(batch.Admits({10, 10})) << "the second class has room, the first has none";
+  EXPECT_FALSE(batch.places().Admits({10, 10})) << "the second class has room, the first has none";
   batch.Remove([](const Row& row) { return row.request.line == 1; });
-  EXPECT_TRUE(batch.Admits({10, 10}));
+  EXPECT_TRUE(batch.places().Admits({10, 10}));
   add(3);
   batch.Pack();
   EXPECT_EQ(batch.packed().KvPlaceOf(1, 1).slot_begin, 0);
@@ -411,10 +415,9 @@ TEST(EngineTest, WaitingRequestsTakeThePlacesOfRowsThatEnded) {
 TEST(RowBatchTest, PlacesAreFreedJoinedAndTakenAgain) {
   const Plan plan = TinyPlan({4, 64, 64}, 1);
   const NoTokenizer tokenizer(kVocab);
-  RowBatch batch(0, plan);
+  RowBatch batch(0, plan, BatchPlaces(plan));
   const auto add = [&](int64_t line, int64_t slots) {
-    batch.Add(
-        std::make_unique<Row>(MakeRequest(line, 2, 1, slots - 2), tokenizer, plan.shape.eos, 0));
+    AddRow(batch, MakeRequest(line, 2, 1, slots - 2), tokenizer);
   };
   const auto remove = [&](int64_t line) {
     batch.Remove([&](const Row& row) { return row.request.line == line; });
@@ -422,15 +425,15 @@ TEST(RowBatchTest, PlacesAreFreedJoinedAndTakenAgain) {
   add(1, 16);
   add(2, 16);
   add(3, 32);
-  EXPECT_FALSE(batch.Admits({1, 0}));
+  EXPECT_FALSE(batch.places().Admits({1, 0}));
   remove(2);
-  EXPECT_TRUE(batch.Admits({2, 14}));
-  EXPECT_FALSE(batch.Admits({2, 15}));
+  EXPECT_TRUE(batch.places().Admits({2, 14}));
+  EXPECT_FALSE(batch.places().Admits({2, 15}));
   remove(1);
-  EXPECT_TRUE(batch.Admits({2, 30}));
+  EXPECT_TRUE(batch.places().Admits({2, 30}));
   add(4, 32);
-  EXPECT_EQ(batch.rows().back()->kv_places[0].slot_begin, 0);
-  EXPECT_FALSE(batch.Admits({1, 0}));
+  EXPECT_EQ(batch.rows().back()->places.kv[0].slot_begin, 0);
+  EXPECT_FALSE(batch.places().Admits({1, 0}));
 }
 
 // Of a batch's rows on disk.
@@ -448,17 +451,15 @@ TEST(RowBatchTest, RowsOnDiskHavePlacesOfTheirOwnInTheLogUntilTheyEnd) {
   plan.kv_log.rows = 3;
   plan.longest = {2, 3};
   const NoTokenizer tokenizer(kVocab);
-  RowBatch batch(0, plan);
-  const auto add = [&](int64_t line) {
-    batch.Add(std::make_unique<Row>(MakeRequest(line, 2, 1, 2), tokenizer, plan.shape.eos, 0));
-  };
+  RowBatch batch(0, plan, BatchPlaces(plan));
+  const auto add = [&](int64_t line) { AddRow(batch, MakeRequest(line, 2, 1, 2), tokenizer); };
   const RequestShape shape = {2, 2};
   for (const int64_t line : {1, 2, 3}) add(line);
   EXPECT_THAT(LogPlaces(batch), testing::ElementsAre(0, 1, 2));
-  EXPECT_FALSE(batch.Admits(shape));  // slots are left, but no place
+  EXPECT_FALSE(batch.places().Admits(shape));  // slots are left, but no place
   batch.Remove([](const Row& row) { return row.request.line == 2; });
-  EXPECT_TRUE(batch.Admits(shape));
-  EXPECT_FALSE(batch.Admits({2, 4}));  // longer than what states are planned for
+  EXPECT_TRUE(batch.places().Admits(shape));
+  EXPECT_FALSE(batch.places().Admits({2, 4}));  // longer than what states are planned for
   add(4);
   EXPECT_THAT(LogPlaces(batch), testing::ElementsAre(0, 2, 1));
 }

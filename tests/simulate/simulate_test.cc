@@ -268,6 +268,61 @@ TEST(Simulate, FewRowsWaitForTheirWeights) {
   EXPECT_GT(result.trace.decode.waits.weights_s, 0.8 * result.trace.decode.seconds);
 }
 
+// Requests of `repeats` rounds of these shapes.
+Workload Rounds(int64_t repeats, const std::vector<RequestShape>& round) {
+  Workload work;
+  for (int64_t i = 0; i < repeats; ++i) {
+    work.sample.insert(work.sample.end(), round.begin(), round.end());
+  }
+  work.num_requests = std::ssize(work.sample);
+  for (const RequestShape& row : work.sample) {
+    work.longest.prompt_tokens = std::max(work.longest.prompt_tokens, row.prompt_tokens);
+    work.longest.max_new_tokens = std::max(work.longest.max_new_tokens, row.max_new_tokens);
+  }
+  return work;
+}
+
+// All on the GPU, batches of `rows` rows.
+Plan PlanOnGpu(const Workload& work, int64_t rows, const KvPolicy& kv) {
+  Policy policy;
+  policy.weight_frac = policy.kv_frac = policy.activation_frac = Share(1.0, 0.0);
+  policy.gpu_batch_size = rows;
+  policy.kv = kv;
+  return LayOut(MakeModel(*BuiltInShape("opt-125m")), T4(), work, policy, kNeeds);
+}
+
+// A run sorts by length, not by slots kept: with a budget of 8 tokens all rows keep as much, and
+// still two long rows run together, then two short ones.
+TEST(SimulateComposes, RowsAreSortedByLengthWhateverTheyKeep) {
+  const Workload work = Rounds(2, {{10, 100}, {10, 10}});
+  KvPolicy kv;
+  kv.kind = KvPolicyKind::kH2o;
+  kv.budget.kept = {0.0, 8};
+  const Trace trace = Simulate(PlanOnGpu(work, 2, kv), work, {}).trace;
+  EXPECT_EQ(trace.num_blocks, 2);
+  EXPECT_EQ(trace.prefill.passes, 2);
+  EXPECT_EQ(trace.prefill.passes + trace.decode.passes, 100 + 10);
+}
+
+// A run gives a row one run of slots: two free halves are no place for a row that is as long as
+// both. Four rows of 24 slots come first, of which two that are no neighbours end after 2 passes
+// and two after 23. In the places of the first two the next twelve requests take turns. When those
+// have ended, two gaps of 24 slots are free, and the last request asks for 48.
+TEST(SimulateComposes, ARowNeedsItsSlotsInOneRun) {
+  Workload work;
+  work.sample = {{22, 2}, {1, 23}, {22, 2}, {1, 23}};
+  work.sample.insert(work.sample.end(), 12, {14, 2});
+  work.sample.push_back({32, 16});
+  work.num_requests = 17;
+  work.longest = {32, 23};
+  Plan plan = PlanOnGpu(work, 4, {});
+  ASSERT_EQ(plan.kv_classes.size(), 1U);
+  plan.batch.slots = plan.kv[Tier::kGpu].size = plan.kv_classes[0].slots[Tier::kGpu] = 4 * 24;
+  const Trace trace = Simulate(plan, work, {}).trace;
+  EXPECT_EQ(trace.num_blocks, 2);
+  EXPECT_EQ(trace.prefill.passes + trace.decode.passes, 23 + 16);
+}
+
 // So late that a step is less than the clock can tell.
 TEST(SimLinks, ALateClockEndsWhatItBegan) {
   SimLinks links({}, {}, 1.0);

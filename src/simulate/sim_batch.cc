@@ -1,0 +1,60 @@
+#include "src/simulate/sim_batch.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "spillway/error.h"
+
+namespace spillway {
+
+SimBatch::SimBatch(const Plan& plan, ComposedBatch batch)
+    : plan_(&plan), places_(std::move(batch.places)) {
+  for (ComposedRow& row : batch.rows) Add(std::move(row));
+}
+
+void SimBatch::Add(ComposedRow row) {
+  const RowGroup coming = {row.request.shape, 0, row.places.kv_tier, row.places.hidden_tier, 1};
+  const auto alike = std::ranges::find_if(groups_, [&](const RowGroup& group) {
+    return group.num_past == 0 && group.shape == coming.shape && group.kv_tier == coming.kv_tier &&
+           group.hidden_tier == coming.hidden_tier;
+  });
+  if (alike == groups_.end()) {
+    groups_.push_back(coming);
+    rows_.emplace_back().push_back(std::move(row));
+  } else {
+    ++alike->count;
+    rows_[static_cast<std::size_t>(alike - groups_.begin())].push_back(std::move(row));
+  }
+}
+
+void SimBatch::Advance(int64_t passes) {
+  SPILLWAY_CHECK(passes <= PassesToEnd());
+  if (passes == 0) return;
+  for (RowGroup& group : groups_) group.num_past += group.NumNew() + passes - 1;
+  places_.EndPass();
+  for (std::size_t group = groups_.size(); group-- > 0;) {
+    if (groups_[group].NumPasses() > 0) continue;
+    for (const ComposedRow& row : rows_[group]) places_.Free(row.places, 1);
+    groups_.erase(groups_.begin() + static_cast<std::ptrdiff_t>(group));
+    rows_.erase(rows_.begin() + static_cast<std::ptrdiff_t>(group));
+  }
+}
+
+int64_t SimBatch::PassesToEnd() const {
+  int64_t passes = std::numeric_limits<int64_t>::max();
+  for (const RowGroup& group : groups_) passes = std::min(passes, group.NumPasses());
+  return passes;
+}
+
+std::optional<WaitingRequest> SampledRequests::Next() {
+  if (num_read_ == count_) return std::nullopt;
+  const int64_t number = num_read_++;
+  return WaitingRequest{number,
+                        work_.sample[static_cast<std::size_t>(number) % work_.sample.size()]};
+}
+
+// A plan is made for its workload's longest request.
+void SampledRequests::Refuse(const WaitingRequest&) { SPILLWAY_CHECK(false); }
+
+}  // namespace spillway
