@@ -6,7 +6,6 @@
 #include "spillway/kv_block.h"
 #include "spillway/round.h"
 #include "spillway/tile.h"
-#include "src/base/clock.h"
 #include "src/plan/place_weights.h"
 
 namespace spillway {
@@ -36,67 +35,15 @@ std::vector<Move> MovesFor(const std::vector<WeightMove>& weights, const Plan& p
   return moves;
 }
 
-// The most moves that one task of rows asks for: a run for each row and chunk.
-int MaxRowMoves(const Plan& plan) {
-  int64_t kv = 0;
-  int64_t hidden = 0;
-  for (const Tier tier : kAllTiers) {
-    kv += plan.kv[tier].rows + plan.kv[tier].size * plan.slot_bytes / kRunBytes + 1;
-    hidden += plan.hidden[tier].size * plan.HiddenRowBytes() / kRunBytes + 2;
-  }
-  return static_cast<int>(2 * (kv + hidden + KvLogMoves::MaxMoves(plan)));
-}
-
-int MaxWeightMoves(const Plan& plan) {
-  std::size_t moves = FirstMoves(plan).size();
-  for (std::size_t layer = 0; layer < plan.layers.size(); ++layer) {
-    moves = std::max(moves, MovesOf(plan, static_cast<int64_t>(layer)).size());
-  }
-  return static_cast<int>((plan.weight_lookahead + 1) * static_cast<int64_t>(moves) + 1);
-}
-
-// Waits below this only say that there was nothing to wait for.
-constexpr double kLeastTracedWaitS = 1e-6;
-
-TransferStream::Options StreamOptions(const Tiers& tiers, const BounceRing& ring, int max_moves) {
-  TransferStream::Options options;
-  options.queue = tiers.queue();
-  options.store = tiers.store();
-  options.repair = tiers.repair();
-  options.bounce = tiers.arena(Tier::kCpu).View(ring.region);
-  options.num_chunks = ring.num_chunks;
-  options.max_moves = max_moves;
-  return options;
-}
-
-TransferStream::Options Noting(TransferStream::Options options, LinkMeter& meter, TraceLane lane,
-                               TraceLog* trace_log) {
-  options.meter = &meter;
-  options.copy_lane = lane;
-  options.trace_log = trace_log;
-  return options;
-}
-
 }  // namespace
 
 Mover::Mover(const Plan& plan, const Tiers& tiers, TraceLog* trace_log)
     : plan_(plan),
       tiers_(tiers),
-      trace_log_(trace_log),
       first_moves_(MovesFor(FirstMoves(plan), plan, tiers)),
-      weights_loaded_(plan.layers.size()),
-      kv_stored_(static_cast<std::size_t>(plan.num_batches * plan.shape.num_layers)),
-      hidden_stored_(static_cast<std::size_t>(plan.num_batches)),
       kv_log_(plan, tiers),
-      out_(Noting(StreamOptions(tiers, plan.bounce.rows_out, MaxRowMoves(plan)), to_cpu_,
-                  TraceLane::kGpuToCpu, trace_log),
-           tiers.MakeCopyQueue()),
-      rows_in_(Noting(StreamOptions(tiers, plan.bounce.rows_in, MaxRowMoves(plan)), to_gpu_,
-                      TraceLane::kCpuToGpu, trace_log),
-               tiers.MakeCopyQueue()),
-      weights_in_(Noting(StreamOptions(tiers, plan.bounce.weights_in, MaxWeightMoves(plan)),
-                         to_gpu_, TraceLane::kCpuToGpu, trace_log),
-                  tiers.MakeCopyQueue()) {
+      streams_(plan, tiers, trace_log),
+      order_(plan, streams_) {
   for (std::size_t layer = 0; layer < plan.layers.size(); ++layer) {
     weight_moves_.push_back(MovesFor(MovesOf(plan, static_cast<int64_t>(layer)), plan, tiers));
   }
@@ -104,40 +51,47 @@ Mover::Mover(const Plan& plan, const Tiers& tiers, TraceLog* trace_log)
 }
 
 void Mover::Begin(const Task& task, const PackedBatch& batch) {
-  switch (task.kind) {
-    case TaskKind::kLoadWeights:
-      return LoadWeights(task);
-    case TaskKind::kLoadKv:
-      return LoadKv(task.cell, batch);
-    case TaskKind::kLoadHidden:
-      return LoadHidden(task.cell, batch);
-    case TaskKind::kStoreKv:
-      return StoreKv(task.cell, batch);
-    case TaskKind::kStoreHidden:
-      return StoreHidden(task.cell, batch);
-    case TaskKind::kCompute:
-      break;
-  }
-  SPILLWAY_CHECK(false);
+  order_.Begin(task,
+               task.kind == TaskKind::kLoadWeights ? WeightMoves(task) : RowMoves(task, batch));
 }
 
-void Mover::LoadWeights(const Task& task) {
+std::span<const Move> Mover::WeightMoves(const Task& task) const {
   const auto layer = static_cast<std::size_t>(task.cell.layer);
-  SPILLWAY_CHECK(first_loaded_ || (layer == 0 && task.num_shares == 1));
-  const std::vector<Move>& moves = first_loaded_ ? weight_moves_[layer] : first_moves_;
-  first_loaded_ = true;
+  const bool first = !order_.HasLoadedWeights();
+  SPILLWAY_CHECK(!first || (layer == 0 && task.num_shares == 1));
+  const std::vector<Move>& moves = first ? first_moves_ : weight_moves_[layer];
   const auto size = static_cast<int64_t>(moves.size());
   const int64_t begin = size * task.share / task.num_shares;
   const int64_t end = size * (task.share + 1) / task.num_shares;
-  const std::span<const Move> part = std::span(moves).subspan(
-      static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
-  weights_loaded_[layer] = weights_in_.Add(part, LabelOf(TraceSubject::kWeights, task.cell));
+  return std::span(moves).subspan(static_cast<std::size_t>(begin),
+                                  static_cast<std::size_t>(end - begin));
+}
+
+std::span<const Move> Mover::RowMoves(const Task& task, const PackedBatch& batch) {
+  moves_.clear();
+  switch (task.kind) {
+    case TaskKind::kLoadKv:
+      AddKvIn(task.cell, batch);
+      break;
+    case TaskKind::kStoreKv:
+      AddKvOut(task.cell, batch);
+      break;
+    case TaskKind::kLoadHidden:
+      AddHiddenRuns(task.cell, batch, Direction::kIn);
+      break;
+    case TaskKind::kStoreHidden:
+      AddHiddenRuns(task.cell, batch, Direction::kOut);
+      break;
+    case TaskKind::kLoadWeights:
+    case TaskKind::kCompute:
+      SPILLWAY_CHECK(false);
+  }
+  return moves_;
 }
 
 // The blocks that hold tokens, of rows that are not attended to where they lie.
-void Mover::LoadKv(const Cursor& cell, const PackedBatch& batch) {
+void Mover::AddKvIn(const Cursor& cell, const PackedBatch& batch) {
   const KvLogMoves::Cell logged = LogCellOf(cell);
-  moves_.clear();
   for (std::size_t row = 0; row < batch.rows.size(); ++row) {
     const PackedRow& packed = batch.rows[row];
     const int64_t num_whole = packed.num_past - kv_log_.NumLogged(logged, packed);
@@ -146,25 +100,11 @@ void Mover::LoadKv(const Cursor& cell, const PackedBatch& batch) {
     AddKvRuns(cell, batch, row, {0, DivideUp(num_held, align)}, Direction::kIn);
   }
   kv_log_.AddIn(logged, batch, moves_);
-  const std::size_t slot = grid_->KvSlot(cell);
-  kv_.loaded[slot] = rows_in_.Add(moves_, LabelOf(TraceSubject::kKv, cell),
-                                  {&out_, std::max(kv_.stored[slot], KvStored(cell))});
-}
-
-template <typename F>
-void Mover::Timed(double& waited_s, const TraceLabel& label, F wait) {
-  const double begin_s = NowSeconds();
-  wait();
-  const double end_s = NowSeconds();
-  waited_s += end_s - begin_s;
-  if (trace_log_ == nullptr || end_s - begin_s < kLeastTracedWaitS) return;
-  trace_log_->Add(TraceSpan{TraceLane::kWaiting, label, begin_s, end_s, 0});
 }
 
 // The blocks that this pass wrote to: all of them where scores are kept, unless the log gets it.
-void Mover::StoreKv(const Cursor& cell, const PackedBatch& batch) {
+void Mover::AddKvOut(const Cursor& cell, const PackedBatch& batch) {
   const KvLogMoves::Cell logged = LogCellOf(cell);
-  moves_.clear();
   for (std::size_t index = 0; index < batch.rows.size(); ++index) {
     const PackedRow& row = batch.rows[index];
     if (kv_log_.GoesToLog(logged, row)) continue;
@@ -174,27 +114,6 @@ void Mover::StoreKv(const Cursor& cell, const PackedBatch& batch) {
     AddKvRuns(cell, batch, index, {first, DivideUp(num_held, align)}, Direction::kOut);
   }
   kv_log_.AddOut(logged, batch, moves_);
-  // One store of these blocks at a time; rows that have just come loaded nothing that waited for
-  // it.
-  const TraceLabel label = LabelOf(TraceSubject::kKv, cell);
-  Timed(waits_.stores_s, label, [&] { out_.WaitOrStop(KvStored(cell)); });
-  kv_.stored[grid_->KvSlot(cell)] = KvStored(cell) = out_.Add(moves_, label);
-}
-
-void Mover::LoadHidden(const Cursor& cell, const PackedBatch& batch) {
-  moves_.clear();
-  AddHiddenRuns(cell, batch, Direction::kIn);
-  const std::size_t slot = grid_->HiddenSlot(cell);
-  const uint64_t stored = hidden_stored_[static_cast<std::size_t>(cell.batch)];
-  hidden_.loaded[slot] = rows_in_.Add(moves_, LabelOf(TraceSubject::kHidden, cell),
-                                      {&out_, std::max(hidden_.stored[slot], stored)});
-}
-
-void Mover::StoreHidden(const Cursor& cell, const PackedBatch& batch) {
-  moves_.clear();
-  AddHiddenRuns(cell, batch, Direction::kOut);
-  hidden_.stored[grid_->HiddenSlot(cell)] = hidden_stored_[static_cast<std::size_t>(cell.batch)] =
-      out_.Add(moves_, LabelOf(TraceSubject::kHidden, cell));
 }
 
 void Mover::AddKvRuns(const Cursor& cell, const PackedBatch& batch, std::size_t index,
@@ -227,7 +146,7 @@ void Mover::AddKvRuns(const Cursor& cell, const PackedBatch& batch, std::size_t 
 
 KvLogMoves::Cell Mover::LogCellOf(const Cursor& cell) const {
   if (!plan_.kv_log.exists()) return {};
-  return {cell, grid_->KvSlot(cell), KvStaged(Tier::kDisk, cell)};
+  return {cell, order_.grid().KvSlot(cell), KvStaged(Tier::kDisk, cell)};
 }
 
 void Mover::AddHiddenRuns(const Cursor& cell, const PackedBatch& batch, Direction direction) {
@@ -253,27 +172,9 @@ void Mover::AddHiddenRuns(const Cursor& cell, const PackedBatch& batch, Directio
   }
 }
 
-TraceLabel Mover::LabelOf(TraceSubject subject, const Cursor& cell) const {
-  const bool of_all_batches = subject == TraceSubject::kWeights;
-  return {subject, {first_pass_ + cell.pass, cell.layer, of_all_batches ? -1 : cell.batch}};
-}
-
 CellPlaces Mover::WaitForLoads(const Cursor& at, const PackedBatch& batch) {
-  Timed(waits_.weights_s, LabelOf(TraceSubject::kWeights, at),
-        [&] { weights_in_.WaitOrStop(weights_loaded_[static_cast<std::size_t>(at.layer)]); });
-  // KV is asked for before the states of its cell: the wait for both is one for KV.
+  order_.WaitForLoads(at);
   const bool attends = plan_.layers[static_cast<std::size_t>(at.layer)].attends;
-  if (attends) {
-    Timed(waits_.kv_s, LabelOf(TraceSubject::kKv, at), [&] {
-      rows_in_.WaitOrStop(kv_.loaded[grid_->KvSlot(at)]);
-      out_.WaitOrStop(kv_.stored[grid_->KvSlot(at)]);
-    });
-  }
-  Timed(waits_.hidden_s, LabelOf(TraceSubject::kHidden, at), [&] {
-    // What the compute writes must not be on its way out any more either.
-    rows_in_.WaitOrStop(hidden_.loaded[grid_->HiddenSlot(at)]);
-    out_.WaitOrStop(hidden_.stored[grid_->HiddenSlot(at)]);
-  });
   CellPlaces places;
   for (const Tier tier : kAllTiers) {
     if (attends) {
@@ -285,35 +186,6 @@ CellPlaces Mover::WaitForLoads(const Cursor& at, const PackedBatch& batch) {
   }
   return places;
 }
-
-void Mover::WaitForStores() {
-  Timed(waits_.stores_s, {TraceSubject::kStores}, [&] {
-    for (const uint64_t stored : kv_.stored) out_.WaitOrStop(stored);
-    for (const uint64_t stored : hidden_.stored) out_.WaitOrStop(stored);
-  });
-}
-
-void Mover::Stop() {
-  weights_in_.Stop();
-  rows_in_.Stop();
-  out_.Stop();
-}
-
-PerLink<LinkTotals> Mover::links() const {
-  PerLink<LinkTotals> links;
-  if (const DiskQueue* queue = tiers_.queue()) {
-    const DiskTotals read = queue->totals(DiskOp::kRead);
-    const DiskTotals written = queue->totals(DiskOp::kWrite);
-    links[Link::kDiskRead] = {read.bytes, read.busy_s};
-    links[Link::kDiskWrite] = {written.bytes, written.busy_s};
-  }
-  if (plan_.device() != Tier::kGpu) return links;
-  links[Link::kCpuToGpu] = to_gpu_.totals();
-  links[Link::kGpuToCpu] = to_cpu_.totals();
-  return links;
-}
-
-DiskMending Mover::mending() const { return rows_in_.mending() + weights_in_.mending(); }
 
 std::byte* Mover::KvHome(Tier tier, int64_t batch, int64_t block) const {
   const RowShare& share = plan_.kv[tier];
@@ -329,7 +201,7 @@ std::byte* Mover::KvStaged(Tier tier, const Cursor& cell) const {
     if (before == tier) break;
     if (!plan_.KvInPlace(before)) slots_before += plan_.kv[before].size;
   }
-  const Region& staging = plan_.kv_staging.slots[grid_->KvSlot(cell)];
+  const Region& staging = plan_.kv_staging.slots[order_.grid().KvSlot(cell)];
   return tiers_.arena(plan_.kv_staging.tier).View(staging).data() + slots_before * plan_.slot_bytes;
 }
 
@@ -347,7 +219,7 @@ std::byte* Mover::HiddenStaged(const Cursor& cell, const PackedBatch& batch, Tie
     if (before == tier) break;
     if (before != plan_.device()) tokens_before += batch.hidden[before].size();
   }
-  const Region& staging = plan_.hidden_staging.slots[grid_->HiddenSlot(cell)];
+  const Region& staging = plan_.hidden_staging.slots[order_.grid().HiddenSlot(cell)];
   return tiers_.arena(plan_.hidden_staging.tier).View(staging).data() +
          tokens_before * plan_.HiddenRowBytes();
 }
@@ -355,11 +227,6 @@ std::byte* Mover::HiddenStaged(const Cursor& cell, const PackedBatch& batch, Tie
 const KvPlace& Mover::KvPlaceOf(const Cursor& cell, const PackedBatch& batch,
                                 std::size_t row) const {
   return batch.KvPlaceOf(row, plan_.kv_class_of[static_cast<std::size_t>(plan_.BlockOf(cell))]);
-}
-
-uint64_t& Mover::KvStored(const Cursor& cell) {
-  return kv_stored_[static_cast<std::size_t>(cell.batch * plan_.shape.num_layers +
-                                             plan_.BlockOf(cell))];
 }
 
 }  // namespace spillway

@@ -18,7 +18,7 @@ bool IsEmpty(const PerLink<double>& seconds) {
 
 }  // namespace
 
-uint64_t SimLinks::Add(SimStream stream, SimTransfer transfer) {
+uint64_t SimLinks::Add(StreamKind stream, SimTransfer transfer) {
   Lane& lane = LaneOf(stream);
   if (IsEmpty(transfer.seconds)) return lane.added;
   lane.queue.push_back(transfer);
@@ -37,7 +37,7 @@ void SimLinks::BeginHeads() {
         changed = true;
       }
       if (lane.active || lane.queue.empty()) continue;
-      if (lane.queue.front().after > LaneOf(SimStream::kOut).done) continue;
+      if (lane.queue.front().after > LaneOf(StreamKind::kOut).done) continue;
       lane.active = true;
       lane.left_s = lane.queue.front().seconds;
       lane.begin_s = now_s_;
@@ -123,7 +123,7 @@ void SimLinks::Compute(double seconds) {
   }
 }
 
-void SimLinks::WaitFor(SimStream stream, uint64_t number) {
+void SimLinks::WaitFor(StreamKind stream, uint64_t number) {
   const Lane& lane = LaneOf(stream);
   BeginHeads();
   while (lane.done < number) {
@@ -133,7 +133,7 @@ void SimLinks::WaitFor(SimStream stream, uint64_t number) {
 }
 
 void SimLinks::WaitForAll() {
-  for (const SimStream stream : {SimStream::kWeightsIn, SimStream::kRowsIn, SimStream::kOut}) {
+  for (const StreamKind stream : {StreamKind::kWeightsIn, StreamKind::kRowsIn, StreamKind::kOut}) {
     WaitFor(stream, LaneOf(stream).added);
   }
 }

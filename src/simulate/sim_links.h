@@ -13,10 +13,9 @@
 #include "spillway/machine.h"  // SharedPace
 #include "spillway/trace.h"
 #include "src/report/trace_event.h"
+#include "src/walk/cell_order.h"  // StreamKind
 
 namespace spillway {
-
-enum class SimStream { kWeightsIn, kRowsIn, kOut };
 
 using EventSink = std::function<void(const TraceEvent&)>;  // empty: nothing is traced
 
@@ -35,13 +34,13 @@ class SimLinks {
 
   // Begins it as soon as its turn comes. Returns its number in the stream; that of the one before
   // when it moves nothing.
-  uint64_t Add(SimStream stream, SimTransfer transfer);
+  uint64_t Add(StreamKind stream, SimTransfer transfer);
 
   // Lets the time pass that a compute takes which alone would take `seconds`.
   void Compute(double seconds);
 
   // Lets the time pass until transfer `number` is done.
-  void WaitFor(SimStream stream, uint64_t number);
+  void WaitFor(StreamKind stream, uint64_t number);
   void WaitForAll();
 
   double now_s() const { return now_s_; }
@@ -57,7 +56,7 @@ class SimLinks {
     uint64_t done = 0;
   };
 
-  Lane& LaneOf(SimStream stream) { return lanes_[static_cast<std::size_t>(stream)]; }
+  Lane& LaneOf(StreamKind stream) { return lanes_[static_cast<std::size_t>(stream)]; }
   void BeginHeads();
   PerLink<int> Users() const;  // lanes that a link works for
   double ComputePace(const PerLink<int>& users) const;

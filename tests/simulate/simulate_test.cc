@@ -80,10 +80,10 @@ TEST(SimLinks, ComputesAndLinksSlowEachOther) {
   SimTransfer transfer;
   transfer.bytes[Link::kDiskRead] = 1'000;
   transfer.seconds[Link::kDiskRead] = 1.0;
-  const uint64_t number = links.Add(SimStream::kWeightsIn, transfer);
+  const uint64_t number = links.Add(StreamKind::kWeightsIn, transfer);
   links.Compute(1.0);
   EXPECT_NEAR(links.now_s(), 1.25, 1e-9);  // 0.625 s of the transfer are done
-  links.WaitFor(SimStream::kWeightsIn, number);
+  links.WaitFor(StreamKind::kWeightsIn, number);
   EXPECT_NEAR(links.now_s(), 1.625, 1e-9);
   links.Compute(1.0);  // alone
   EXPECT_NEAR(links.now_s(), 2.625, 1e-9);
@@ -98,11 +98,11 @@ TEST(SimLinks, ReadsAndWritesShareADisk) {
   in.seconds[Link::kDiskRead] = 3.0;
   SimTransfer out;
   out.seconds[Link::kDiskWrite] = 1.0;
-  const uint64_t read = links.Add(SimStream::kWeightsIn, in);
-  const uint64_t write = links.Add(SimStream::kOut, out);
-  links.WaitFor(SimStream::kOut, write);
+  const uint64_t read = links.Add(StreamKind::kWeightsIn, in);
+  const uint64_t write = links.Add(StreamKind::kOut, out);
+  links.WaitFor(StreamKind::kOut, write);
   EXPECT_NEAR(links.now_s(), 2.0, 1e-9);
-  links.WaitFor(SimStream::kWeightsIn, read);
+  links.WaitFor(StreamKind::kWeightsIn, read);
   EXPECT_NEAR(links.now_s(), 4.0, 1e-9);
 }
 
@@ -113,7 +113,7 @@ TEST(SimLinks, AComputeGoesOnAloneOnceTheLinkIsDone) {
   SimLinks links(nullptr, paces, 1.0);
   SimTransfer transfer;
   transfer.seconds[Link::kCpuToGpu] = 1.0;
-  links.Add(SimStream::kWeightsIn, transfer);
+  links.Add(StreamKind::kWeightsIn, transfer);
   links.Compute(2.0);
   EXPECT_NEAR(links.now_s(), 2.5, 1e-9);
 }
@@ -327,7 +327,7 @@ TEST(SimulateComposes, ARowNeedsItsSlotsInOneRun) {
 TEST(SimLinks, ALateClockEndsWhatItBegan) {
   SimLinks links({}, {}, 1.0);
   links.Compute(1e9);
-  links.Add(SimStream::kWeightsIn,
+  links.Add(StreamKind::kWeightsIn,
             {.bytes = {}, .seconds = {{1.0, 0.0, 0.0, 0.0}}, .label = {}, .after = 0});
   for (int i = 0; i < 100; ++i) links.Compute(3e-12);
   links.WaitForAll();
