@@ -1,5 +1,5 @@
 // Element types as they are stored, and how long rows of them are. Arithmetic is always fp32
-// (design.md section 5).
+// (docs/design.md, "Numbers").
 #pragma once
 
 #include <cstdint>

@@ -9,7 +9,7 @@
 
 namespace spillway {
 
-// Name and exit status of each are listed in error.cc, in cli.md's order.
+// Names and exit statuses: error.cc; for users docs/formats.md, "Exit codes and errors".
 enum class ErrorCode {
   kInternal,
   kFlag,
@@ -42,7 +42,7 @@ enum class ErrorCode {
 // "E-MODEL-TRUNCATED"; stable, part of the command line's contract.
 std::string_view ErrorName(ErrorCode code);
 
-// The process exit status, as listed in cli.md.
+// The exit status of the process.
 int ExitStatus(ErrorCode code);
 
 // what() is the message alone: names the file, flag or value, and ends with what to do.

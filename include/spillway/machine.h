@@ -65,8 +65,8 @@ struct MachineRates {
   DeviceRates cpu;
 };
 
-// FlexGen's effective rates (algorithms.md, section 2): what its own loop reaches, with the copies
-// and waits that are its own. Only for `simulate --as-flexgen`.
+// FlexGen's effective rates (docs/algorithms.md, "Published numbers"): what its own loop reaches,
+// with the copies and waits that are its own. Only for `simulate --as-flexgen`.
 struct FlexGenRates {
   double cpu_to_gpu_bytes_per_s = 0.0;
   double gpu_to_cpu_kv_bytes_per_s = 0.0;

@@ -39,8 +39,8 @@ struct RunSummary {
   std::optional<ResumedSummary> resumed = std::nullopt;
 };
 
-// The JSON of cli.md, indented; links and predictions that this run has none of are null. Beside
-// its keys: "phases" (of prefill and decode: passes, compute_s, wait_s, links),
+// The JSON of docs/formats.md, "Report", indented; links and predictions that this run has none of
+// are null. Beside its keys: "phases" (of prefill and decode: passes, compute_s, wait_s, links),
 // "tiers.*.planned_bytes" (by use), "links.disk_read.rereads", and "prediction_error": for
 // "prefill", "decode", each of "links" (busy seconds) and each of "units" (embedding, attention,
 // mlp, head, sampling: seconds of computes) "predicted_s", "measured_s" and "error", predicted over

@@ -1,6 +1,6 @@
 // Schedule: the order of loads, computes and stores, as a value. The stage between Plan and Trace.
-// The zig-zag of design.md section 4 (FlexGen, Algorithm 1): a layer's weights serve all batches of
-// the block of batches. Plain values; any thread.
+// The zig-zag of docs/design.md, "The schedule" (FlexGen, Algorithm 1): a layer's weights serve all
+// batches of the block of batches. Plain values; any thread.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
 // The rule by which a KV cache of fixed size lets tokens go, as prefill's compaction and decode
-// share it. Per row, layer and KV head; what h2o and window say is algorithms' section 3:
+// share it. Per row, layer and KV head (docs/kv.md, "H2O, exactly"):
 // - kH2o: the `recent` newest tokens stay; of the older ones the `heavy` with the highest score.
 //   After a decode step the token that just left the window competes with them.
 // - kWindow: the `sinks` first tokens and the `recent` newest stay. heavy is 0; no scores.

@@ -8,7 +8,7 @@
 
 namespace spillway {
 
-// Keys in cli.md's order; always valid UTF-8 and one line.
+// The form of docs/formats.md, "Output lines"; always valid UTF-8 and one line.
 std::string CompletionLine(const Request& request, const Completion& completion,
                            const Tokenizer& tokenizer, const WriterOptions& options);
 // {"custom_id","logprob_sum","num_tokens","token_logprobs","greedy_match"}: nulls first, where

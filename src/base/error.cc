@@ -15,7 +15,7 @@ struct CodeRow {
   int exit_status;
 };
 
-// Exit statuses are cli.md's; the order is the enum's.
+// Exit statuses are those of docs/formats.md, "Exit codes and errors"; the order is the enum's.
 constexpr std::array kCodes = {
     CodeRow{ErrorCode::kInternal, "E-INTERNAL", 1},
     CodeRow{ErrorCode::kFlag, "E-FLAG", 2},

@@ -14,7 +14,7 @@
 namespace spillway {
 namespace {
 
-// A model or a machine that gives this many rows of NaN will not get better (reliability.md N3).
+// Rows of NaN after which model or machine are taken to be broken (docs/reliability.md, "The run").
 constexpr int64_t kMaxNonFiniteRows = 100;
 
 int64_t NumRunning(const std::vector<RowBatch>& batches) {

@@ -1,5 +1,5 @@
-// StallWatch: tells when nothing in a run gets on, and ends the process when that lasts: a disk
-// that never answers, a kernel that never ends (reliability.md C16, D13). What is slow gets on.
+// StallWatch: warns when a run makes no progress, and ends the process when that lasts: a disk that
+// never answers, a kernel that never ends (docs/reliability.md, "The run"). Slow is not stalled.
 // Thread rule: one thread; the pulse is felt on another.
 #pragma once
 

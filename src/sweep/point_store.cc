@@ -121,7 +121,8 @@ Descriptor Lock(const fs::path& folder) {
 
 std::string_view StateOf(const PointResult& result) {
   if (!result.fault) return result.point.verb == Verb::kSimulate ? "simulated" : "measured";
-  // cli.md's statuses: flags, files, models and what does not fit, then what happens to a run.
+  // Statuses of docs/formats.md, "Exit codes and errors": flags, files, models and what does not
+  // fit, then what happens to a run.
   const int status = result.fault->exit_status;
   return (status >= 2 && status < 40) || status == 60 ? "refused" : "failed";
 }

@@ -1,7 +1,8 @@
 """Malformed model folders: (name, exit status, variant it is made from, what is done to the copy).
 
 Each function takes the folder of a small good checkpoint (tests/parity/models) and breaks one thing. Exit statuses are
-cli.md's: 10 malformed or truncated, 11 unsupported or inconsistent, 12 missing, 13 unsafe, 14 tokenizer, 44 non-finite.
+those of docs/formats.md, "Exit codes and errors": 10 malformed or truncated, 11 unsupported or inconsistent, 12 missing,
+13 unsafe, 14 tokenizer, 44 non-finite.
 """
 
 import json

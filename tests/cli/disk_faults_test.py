@@ -140,8 +140,8 @@ def warns_of_what_came_before_a_failure(binary, source, folder):
 
 
 def ends_when_the_disk_never_answers(binary, source, folder):
-    """reliability.md C16; after three seconds where a user's run has ten minutes. With a machine's rates known, what
-    never answers is a read that only measures."""
+    """docs/reliability.md, "The run"; after three seconds where a user's run has ten minutes. With a machine's rates known,
+    what never answers is a read that only measures."""
     measured = [*WEIGHTS, "--machine", harness.REPOSITORY / "examples" / "machines" / "t4.json"]
     for flags, faults in ((KV, "read:delay=900000000@9"), (measured, "read:delay=900000000@0")):
         result = run(binary, source, folder, flags, faults, stall_s=3)
@@ -161,7 +161,7 @@ def a_disk_that_fails_is_not_measured(binary, source, folder, expected):
 
 
 def waits_for_a_disk_that_freezes(binary, source, folder, expected):
-    """reliability.md D13: told, and nothing lost."""
+    """docs/reliability.md, "The disk": told, and nothing lost."""
     result = run(binary, source, folder, KV, "read:delay=2000000@9", stall_s=15)
     return result.status == SAME and result.stdout == expected and b"nothing was read" in result.stderr
 

@@ -109,7 +109,7 @@ class Forms(GenerateTest):
         self.assertEqual(len(list(self.folder.glob("*.store*"))), 1)
 
     def test_input_that_grows_during_the_run_ends_it(self):
-        """A line that the plan does not hold must not get near the KV of others (J16): exit 51, finished lines stay."""
+        """A line that the plan does not hold must not get near the KV of others: exit 51, finished lines stay."""
         source = self.write([{"prompt": "Once upon a time", "max_tokens": 2, "ignore_eos": True}] * 1000)
         words = ["generate", "--input", source, "--output", self.output, "--quiet", "--gpu-batch-size", "1"]
         process = subprocess.Popen([BINARY, *words], stderr=subprocess.PIPE, env=harness.clean_environment())
@@ -529,7 +529,7 @@ class Interruption(GenerateTest):
 
 
 class Surroundings(GenerateTest):
-    """reliability.md F10: what a caller's environment says changes no byte."""
+    """docs/reliability.md, "Flags and places": what a caller's environment says changes no byte."""
 
     def test_locale_time_zone_home_and_umask(self):
         source = self.write([{"prompt": "Once upon a time", "max_tokens": 8, "temperature": 0.75, "logprobs": 2}])

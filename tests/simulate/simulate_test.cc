@@ -55,7 +55,8 @@ double FlexGenTokensPerS(const Published& point) {
   return result.prediction.generated_tokens_per_s;
 }
 
-// algorithms.md, section 2; policies as FlexGen's and H2O's benchmark suites have them.
+// docs/algorithms.md, "Published numbers"; policies as FlexGen's and H2O's benchmark suites have
+// them.
 TEST(SimulateAsFlexGen, PredictsWhatWasPublished) {
   constexpr double kTolerance = 0.15;
   constexpr std::array kMostOnCpu = {0.2, 0.8, 0.0, 1.0, 0.0, 1.0};

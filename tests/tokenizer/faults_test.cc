@@ -1,5 +1,5 @@
-// Every fault of a tokenizer's files (reliability.md K1 to K10): refused with one message that
-// names the file.
+// Every fault of a tokenizer's files (docs/reliability.md, "Tokenizer files"): refused with one
+// message that names the file.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
