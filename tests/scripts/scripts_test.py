@@ -176,27 +176,6 @@ class Configure(unittest.TestCase):
         self.assertIn("no nvcc was found", " ".join(done.stderr.split()))
 
 
-class CheckDocsTest(unittest.TestCase):
-    def check(self, text):
-        with tempfile.TemporaryDirectory() as folder:
-            page = pathlib.Path(folder) / "page.md"
-            page.write_text(text)
-            command = [sys.executable, "-B", REPOSITORY / "scripts/check_docs.py", page]
-            done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
-            return done.returncode, [line.split(": no such ")[1] for line in done.stdout.splitlines()]
-
-    def test_names_that_exist_pass(self):
-        text = "`src/main.cc`, `Engine::RunBlock`, `benchmarks/*.py`\n```\nspillway generate --model DIR\n```\n"
-        self.assertEqual(self.check(text), (0, []))
-
-    def test_each_kind_of_missing_name_is_reported(self):
-        text = "[x](nowhere.md) `src/no_such_file.cc` `Engine::NoSuchCall`\n```\nspillway juggle --modell DIR\n```\n"
-        status, lines = self.check(text)
-        self.assertEqual(status, 1)
-        expected = ["link to nowhere.md", "path src/no_such_file.cc", "flag --modell", "verb juggle"]
-        self.assertEqual(lines, [*expected, "identifier Engine::NoSuchCall"])
-
-
 if __name__ == "__main__":
     sys.dont_write_bytecode = True
     unittest.main()
