@@ -10,6 +10,7 @@
 #include "src/base/clock.h"
 #include "src/base/stop_signal.h"
 #include "src/move/transfer_stream.h"
+#include "src/walk/walk_blocks.h"
 
 namespace spillway {
 namespace {
@@ -43,17 +44,64 @@ Engine::Engine(const Plan& plan, Mover& mover, Executor& executor, ThreadPool& p
   }
 }
 
+// One call of Run. Each step is what WalkBlocks says of it.
+class Engine::Walker {
+ public:
+  Walker(Engine& engine, BlockBuilder& blocks, Job& job, const ProgressFn& progress)
+      : engine_(engine), blocks_(blocks), job_(job), progress_(progress) {}
+
+  int64_t NextBlock() {
+    batches_ = blocks_.Next(job_);
+    return std::ssize(batches_);
+  }
+  void BeginBlock(const Schedule& grid) {
+    ++engine_.trace_.num_blocks;
+    engine_.mover_.BeginBlock(grid, engine_.NumPasses());
+  }
+  void Refill(int64_t batch) { blocks_.Refill(Batch(batch), job_); }
+  void BeginPass() { engine_.NoteRows(batches_); }
+  void BeginBatch(int64_t batch) { Batch(batch).Pack(); }
+  TaskList TasksAt(const Schedule& grid, const Cursor& at) const { return grid.At(at); }
+  bool HasRows(int64_t batch) { return !Batch(batch).rows().empty(); }
+  bool HasRows() const { return NumRunning(batches_) > 0; }
+  void Begin(const Task& task) {
+    engine_.mover_.Begin(task, batches_.empty() ? no_batch_ : Batch(task.cell.batch).packed());
+  }
+  void WaitForStores() { engine_.mover_.WaitForStores(); }
+  void Compute(const Cursor& at) { engine_.Compute(at, Batch(at.batch).packed()); }
+  void EndBatch(const Cursor& at) {
+    engine_.Head(at, Batch(at.batch));
+    engine_.EndRows(Batch(at.batch), job_);
+  }
+  void EndCell() {
+    engine_.progress_.rows_running = NumRunning(batches_);
+    progress_(engine_.progress_);
+  }
+  void EndPass() { engine_.EndPass(); }
+
+  const std::vector<RowBatch>& batches() const { return batches_; }
+
+ private:
+  RowBatch& Batch(int64_t batch) { return batches_[static_cast<std::size_t>(batch)]; }
+
+  Engine& engine_;
+  BlockBuilder& blocks_;
+  Job& job_;
+  const ProgressFn& progress_;
+  std::vector<RowBatch> batches_;  // of the block that runs
+  const PackedBatch no_batch_;     // of the weights that come before the first block
+};
+
 Trace Engine::Run(const Schedule& schedule, BlockBuilder& blocks, Job& job,
                   const ProgressFn& progress) {
-  const Work work = {blocks, job, progress};
+  Walker walker(*this, blocks, job, progress);
   pass_begin_s_ = NowSeconds();
-  std::vector<RowBatch> batches;
   const DiskMending mended = trace_.mending;
   try {
-    RunBlocks(schedule, batches, work);
+    WalkBlocks(schedule, walker);
   } catch (const SpillLost&) {
     trace_.mending = mended + mover_.mending();
-    DropRows(batches);
+    DropRows(walker.batches());
     throw;
   } catch (...) {
     trace_.mending = mended + mover_.mending();
@@ -63,21 +111,6 @@ Trace Engine::Run(const Schedule& schedule, BlockBuilder& blocks, Job& job,
   AddLinks(trace_.decode.passes > 0 ? trace_.decode : trace_.prefill);
   trace_.mending = mended + mover_.mending();
   return trace_;
-}
-
-void Engine::RunBlocks(const Schedule& schedule, std::vector<RowBatch>& batches, const Work& work) {
-  for (int64_t layer = 0; layer < schedule.weight_lookahead; ++layer) {
-    if (schedule.overlap == Overlap::kOff) break;
-    mover_.Begin({TaskKind::kLoadWeights, {0, layer, 0}}, {});
-  }
-  for (batches = work.blocks.Next(work.job); !batches.empty();
-       batches = work.blocks.Next(work.job)) {
-    ++trace_.num_blocks;
-    Schedule grid = schedule;
-    grid.num_batches = static_cast<int64_t>(batches.size());
-    RunBlock(std::move(grid), batches, work);
-  }
-  mover_.WaitForStores();
 }
 
 // After a pass that broke off in its middle: its time is spent, and what rows that had not ended
@@ -95,42 +128,6 @@ void Engine::DropRows(const std::vector<RowBatch>& batches) {
   AddPass(in_prefill ? trace_.prefill : trace_.decode);
   --trace_.num_blocks;
   progress_.rows_running = 0;
-}
-
-void Engine::RunBlock(const Schedule& grid, std::vector<RowBatch>& batches, const Work& work) {
-  mover_.BeginBlock(grid, NumPasses());
-  for (Cursor at; true; at = grid.Next(at)) {
-    RowBatch& batch = batches[static_cast<std::size_t>(at.batch)];
-    ThrowIfStopRequested();
-    if (at.layer == 0) {
-      if (at.pass > 0) work.blocks.Refill(batch, work.job);
-      batch.Pack();
-      if (at.batch == grid.num_batches - 1) NoteRows(batches);
-    }
-    RunCell(grid, at, batches);
-    if (grid.EndsBatch(at) && !batch.rows().empty()) {
-      Head(at, batch);
-      EndRows(batch, work.job);
-    }
-    progress_.rows_running = NumRunning(batches);
-    work.progress(progress_);
-    if (!grid.EndsPass(at)) continue;
-    EndPass();
-    if (progress_.rows_running == 0) return;
-  }
-}
-
-// The tasks that the schedule has for the cell, in its order.
-void Engine::RunCell(const Schedule& grid, const Cursor& at, std::vector<RowBatch>& batches) {
-  for (const Task& task : grid.At(at)) {
-    const PackedBatch& batch = batches[static_cast<std::size_t>(task.cell.batch)].packed();
-    if (task.kind != TaskKind::kCompute) {
-      mover_.Begin(task, batch);
-      if (grid.overlap == Overlap::kOff) mover_.WaitForStores();
-    } else if (!batch.rows.empty()) {
-      Compute(at, batch);
-    }
-  }
 }
 
 void Engine::Compute(const Cursor& at, const PackedBatch& batch) {

@@ -1,6 +1,6 @@
-// Engine: the main loop. Walks the schedule block by block, has the mover bring in and take away,
-// feeds batches to the executor, has rows sample or score, retires them. The stage between Schedule
-// and Trace. Thread rule: one thread; rows see their logits on the pool.
+// Engine: what the main loop (WalkBlocks) does at each step of a run: has the mover bring in and
+// take away, feeds batches to the executor, has rows sample or score, retires them. The stage
+// between Schedule and Trace. Thread rule: one thread; rows see their logits on the pool.
 #pragma once
 
 #include <cstdint>
@@ -45,17 +45,9 @@ class Engine {
   Trace Run(const Schedule& schedule, BlockBuilder& blocks, Job& job, const ProgressFn& progress);
 
  private:
-  // What one call of Run works on.
-  struct Work {
-    BlockBuilder& blocks;
-    Job& job;
-    const ProgressFn& progress;
-  };
+  class Walker;  // what WalkBlocks calls
 
-  void RunBlocks(const Schedule& schedule, std::vector<RowBatch>& batches, const Work& work);
-  void RunBlock(const Schedule& grid, std::vector<RowBatch>& batches, const Work& work);
   void DropRows(const std::vector<RowBatch>& batches);
-  void RunCell(const Schedule& grid, const Cursor& at, std::vector<RowBatch>& batches);
   void Compute(const Cursor& at, const PackedBatch& batch);
   void NoteRows(const std::vector<RowBatch>& batches);
   void TraceTiers(const PerTier<int64_t>& kv_bytes, int64_t rows_running);

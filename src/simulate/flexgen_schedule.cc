@@ -60,4 +60,16 @@ CostRates FlexGenRatesOf(const Machine& machine, FlexGenPass pass) {
   return rates;
 }
 
+WorkOrder FlexGenOrder(const Plan& plan, Overlap overlap) {
+  WorkOrder order;
+  order.schedule = MakeSchedule(plan, overlap);
+  order.schedule.layers = MakeGrid(GridUnitsOf(plan.layers), GridOrder::kByLayer);
+  order.schedule.weight_lookahead = 1;
+  order.tasks = &FlexGenTasks;
+  order.waits_for_all = true;
+  order.prefill_rates = FlexGenRatesOf(plan.machine, FlexGenPass::kPrefill);
+  order.decode_rates = FlexGenRatesOf(plan.machine, FlexGenPass::kDecode);
+  return order;
+}
+
 }  // namespace spillway

@@ -5,6 +5,7 @@
 #include "policies/cost/cost_model.h"
 #include "spillway/machine.h"
 #include "spillway/schedule.h"
+#include "src/simulate/work_order.h"
 
 namespace spillway {
 
@@ -17,5 +18,8 @@ TaskList FlexGenTasks(const Schedule& schedule, const Cursor& at);
 // unpinned memory at a pace of its own. Requires: machine.flexgen.
 enum class FlexGenPass { kPrefill, kDecode };
 CostRates FlexGenRatesOf(const Machine& machine, FlexGenPass pass);
+
+// Layer by layer, with FlexGenTasks and the rates above. Requires: plan.machine.flexgen.
+WorkOrder FlexGenOrder(const Plan& plan, Overlap overlap);
 
 }  // namespace spillway

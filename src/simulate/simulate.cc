@@ -7,11 +7,12 @@
 #include <utility>
 #include <vector>
 
-#include "src/base/stop_signal.h"
 #include "src/simulate/flexgen_schedule.h"
 #include "src/simulate/sim_batch.h"
 #include "src/simulate/sim_mover.h"
+#include "src/simulate/work_order.h"
 #include "src/walk/composer.h"
+#include "src/walk/walk_blocks.h"
 
 namespace spillway {
 namespace {
@@ -55,9 +56,9 @@ void Add(const Totals& from, double times, Totals& to) {
   to.num_blocks += std::llround(static_cast<double>(from.num_blocks) * times);
 }
 
-CostRates RatesFor(const Plan& plan, const SimOptions& options, FlexGenPass pass) {
-  return options.schedule == SimSchedule::kFlexGen ? FlexGenRatesOf(plan.machine, pass)
-                                                   : RatesOf(plan.machine);
+WorkOrder OrderOf(const Plan& plan, const SimOptions& options) {
+  return options.schedule == SimSchedule::kFlexGen ? FlexGenOrder(plan, options.overlap)
+                                                   : ZigZagOrder(plan, options.overlap);
 }
 
 // A cell that waits for the CPU's attention while the GPU has the next batch's first.
@@ -66,114 +67,120 @@ struct Postponed {
   UnitSeconds units;
 };
 
-// Walks blocks one after the other; a clock and links that go on between them.
+// What WalkBlocks calls: a clock, and links that go on between the blocks.
 class Simulator {
  public:
-  Simulator(const Plan& plan, const SimOptions& options)
+  // One pass of a stretch stands for `stride`. Lifetime: all of these outlive the simulator.
+  Simulator(const Plan& plan, const SimOptions& options, RequestSource& requests, int64_t stride)
       : plan_(plan),
         options_(options),
-        prefill_model_(plan, RatesFor(plan, options, FlexGenPass::kPrefill)),
-        decode_model_(plan, RatesFor(plan, options, FlexGenPass::kDecode)),
-        mover_(plan, prefill_model_.rates(), options.sink),
-        schedule_(MakeSchedule(plan, options.overlap)) {
-    if (options.schedule == SimSchedule::kFlexGen)
-      schedule_.layers = MakeGrid(GridUnitsOf(plan.layers), GridOrder::kByLayer);
+        requests_(requests),
+        stride_(stride),
+        order_(OrderOf(plan, options)),
+        prefill_model_(plan, order_.prefill_rates),
+        decode_model_(plan, order_.decode_rates),
+        composer_(plan),
+        mover_(plan, prefill_model_.rates(), options.sink) {}
+
+  // Of each block.
+  std::vector<Totals> Run() {
+    WalkBlocks(order_.schedule, *this);
+    return std::move(blocks_);
   }
 
-  // One pass of a stretch stands for this many.
-  void set_stride(int64_t passes) { stride_ = std::max<int64_t>(1, passes); }
-
-  // Requires: the batches are not empty.
-  Totals RunBlock(std::vector<SimBatch> batches, Composer& composer, RequestSource& requests) {
-    is_first_block_ = num_passes_ == 0;
-    if (is_first_block_) BeginWeights();
-    Schedule grid = schedule_;
-    grid.num_batches = static_cast<int64_t>(batches.size());
-    mover_.BeginBlock(grid, num_passes_);
-    Totals totals;
-    totals.num_blocks = 1;
-    for (int64_t pass = 0; !std::ranges::all_of(batches, &SimBatch::empty); ++pass) {
-      if (pass > 0) {
-        for (SimBatch& batch : batches) Refill(batch, composer, requests);
-      }
-      RunPass(grid, pass, batches, totals);
+  int64_t NextBlock() {
+    batches_.clear();
+    for (ComposedBatch& batch : composer_.NextBlock(requests_)) {
+      batches_.emplace_back(plan_, std::move(batch));
     }
-    return totals;
+    if (order_.waits_for_all) mover_.WaitForAll();
+    return std::ssize(batches_);
+  }
+
+  void BeginBlock(const Schedule& grid) {
+    blocks_.emplace_back().num_blocks = 1;
+    mover_.BeginBlock(grid, num_passes_);
+  }
+
+  void Refill(int64_t batch) {
+    SimBatch& refilled = batches_[static_cast<std::size_t>(batch)];
+    for (ComposedRow& row : composer_.Refill(refilled.places(), requests_)) {
+      refilled.Add(std::move(row));
+    }
+  }
+
+  void BeginPass() {
+    if (options_.on_pass) options_.on_pass(num_passes_, batches_);
+    stretch_ = Stretch();
+    Advance((stretch_ - 1) / 2);  // to its middle
+    mover_.Skip((stretch_ - 1) / 2);
+    loads_.clear();
+    for (const SimBatch& batch : batches_) loads_.push_back(batch.Load());
+    pass_ = {};
+    units_ = {};
+    for (const BatchLoad& load : loads_) {
+      pass_.prompt_tokens += load.prompt_tokens;
+      pass_.generated_tokens += load.rows;
+    }
+    if (options_.sink) options_.sink(RowSample{mover_.now_s(), pass_.generated_tokens});
+    model_ = pass_.prompt_tokens > 0 ? &prefill_model_ : &decode_model_;
+  }
+
+  void BeginBatch(int64_t) {}
+  TaskList TasksAt(const Schedule& grid, const Cursor& at) const { return order_.tasks(grid, at); }
+  bool HasRows(int64_t batch) const { return !batches_[static_cast<std::size_t>(batch)].empty(); }
+  bool HasRows() const { return !std::ranges::all_of(batches_, &SimBatch::empty); }
+
+  void Begin(const Task& task) {
+    mover_.Begin(task, *model_, loads_.empty() ? no_load_ : LoadAt(task.cell));
+  }
+  void WaitForStores() { mover_.WaitForStores(); }
+
+  void Compute(const Cursor& at) {
+    mover_.WaitForLoads(at);
+    const UnitSeconds units = UnitsOf(at, LoadAt(at), *model_);
+    units_ += order_.attends_beside ? ComputeBeside(at, units, pass_) : Compute(at, units, pass_);
+  }
+
+  void EndBatch(const Cursor&) {}  // rows end with the pass
+  void EndCell() {
+    if (order_.waits_for_all) mover_.WaitForAll();
+  }
+
+  void EndPass() {
+    units_ += RunPostponed(pass_);
+    AddTimes(pass_);
+    pass_.passes = 1;
+    Totals& totals = blocks_.back();
+    const auto times = static_cast<double>(stretch_);
+    Add(pass_, times, pass_.prompt_tokens > 0 ? totals.prefill : totals.decode);
+    for (const CostUnit unit : kAllCostUnits) totals.units[unit] += times * units_[unit];
+    num_passes_ += stretch_;
+    Advance(stretch_ - (stretch_ - 1) / 2);
+    mover_.Skip(stretch_ - (stretch_ - 1) / 2 - 1);
   }
 
  private:
-  static void Refill(SimBatch& batch, Composer& composer, RequestSource& requests) {
-    for (ComposedRow& row : composer.Refill(batch.places(), requests)) batch.Add(std::move(row));
+  const BatchLoad& LoadAt(const Cursor& at) const {
+    return loads_[static_cast<std::size_t>(at.batch)];
   }
 
-  void BeginWeights() {
-    const bool flexgen = options_.schedule == SimSchedule::kFlexGen;
-    const int64_t ahead = flexgen ? 1 : schedule_.weight_lookahead;
-    for (int64_t layer = 0; layer < ahead && options_.overlap == Overlap::kOn; ++layer) {
-      mover_.Begin({TaskKind::kLoadWeights, {0, layer, 0}}, prefill_model_, {});
+  void Advance(int64_t passes) {
+    for (SimBatch& batch : batches_) {
+      if (!batch.empty()) batch.Advance(passes);
     }
-    if (flexgen) mover_.WaitForAll();
   }
 
   // Passes that differ from the next one in the length of their rows alone, the next one included.
-  int64_t Stretch(const std::vector<SimBatch>& batches) const {
+  int64_t Stretch() const {
     int64_t passes = stride_;
-    for (const SimBatch& batch : batches) {
+    for (const SimBatch& batch : batches_) {
       if (!batch.empty()) passes = std::min(passes, batch.PassesToEnd());
       for (const RowGroup& group : batch.groups()) {
         if (group.num_past == 0) return 1;
       }
     }
     return passes;
-  }
-
-  void RunPass(const Schedule& grid, int64_t pass, std::vector<SimBatch>& batches, Totals& totals) {
-    ThrowIfStopRequested();
-    const int64_t stretch = Stretch(batches);
-    // At its middle.
-    for (SimBatch& batch : batches) batch.Advance((stretch - 1) / 2);
-    mover_.Skip((stretch - 1) / 2);
-    std::vector<BatchLoad> loads;
-    for (const SimBatch& batch : batches) loads.push_back(batch.Load());
-    PhaseTotals one;
-    for (const BatchLoad& load : loads) {
-      one.prompt_tokens += load.prompt_tokens;
-      one.generated_tokens += load.rows;
-    }
-    if (options_.sink) options_.sink(RowSample{mover_.now_s(), one.generated_tokens});
-    const bool prefills = one.prompt_tokens > 0;
-    const UnitSeconds units =
-        RunCells(grid, pass, loads, prefills ? prefill_model_ : decode_model_, one);
-    one.passes = 1;
-    EndPass(one);
-    const auto times = static_cast<double>(stretch);
-    Add(one, times, prefills ? totals.prefill : totals.decode);
-    for (const CostUnit unit : kAllCostUnits) totals.units[unit] += times * units[unit];
-    num_passes_ += stretch;
-    for (SimBatch& batch : batches) batch.Advance(stretch - (stretch - 1) / 2);
-    mover_.Skip(stretch - (stretch - 1) / 2 - 1);
-  }
-
-  UnitSeconds RunCells(const Schedule& grid, int64_t pass, const std::vector<BatchLoad>& loads,
-                       const CostModel& model, PhaseTotals& totals) {
-    UnitSeconds units;
-    for (Cursor at = {pass, 0, 0}; at.pass == pass; at = grid.Next(at)) {
-      const bool flexgen = options_.schedule == SimSchedule::kFlexGen;
-      for (const Task& task : flexgen ? FlexGenTasks(grid, at) : grid.At(at)) {
-        const BatchLoad& load = loads[static_cast<std::size_t>(task.cell.batch)];
-        if (task.kind != TaskKind::kCompute) {
-          mover_.Begin(task, model, load);
-          if (grid.overlap == Overlap::kOff) mover_.WaitForStores();
-        } else if (load.rows > 0) {
-          mover_.WaitForLoads(at);
-          const bool beside = !flexgen && plan_.AttendsBeside();
-          units += (beside ? ComputeBeside(at, UnitsOf(at, load, model), totals)
-                           : Compute(at, UnitsOf(at, load, model), totals));
-        }
-      }
-      if (flexgen) mover_.WaitForAll();
-    }
-    return units += RunPostponed(totals);
   }
 
   // The executor begins the next batch's attention before it ends this one's: what follows the
@@ -218,7 +225,7 @@ class Simulator {
   UnitSeconds UnitsOf(const Cursor& at, const BatchLoad& load, const CostModel& model) const {
     UnitSeconds units = model.Compute(at.layer, load);
     const PlannedLayer& layer = plan_.layers[static_cast<std::size_t>(at.layer)];
-    if (is_first_block_ && layer.attends) {
+    if (blocks_.size() == 1 && layer.attends) {
       units[CostUnit::kMemory] += FirstTouchSeconds(plan_, model.rates(), load.KvOf(layer.block));
     }
     return units;
@@ -236,7 +243,8 @@ class Simulator {
     return units;
   }
 
-  void EndPass(PhaseTotals& pass) {
+  // What the pass took, by what it waited for and moved.
+  void AddTimes(PhaseTotals& pass) {
     const WaitTotals& waits = mover_.waits();
     const PerLink<LinkTotals>& links = mover_.links();
     pass.seconds = mover_.now_s() - pass_begin_s_;
@@ -253,13 +261,22 @@ class Simulator {
 
   const Plan& plan_;
   const SimOptions& options_;
+  RequestSource& requests_;
+  int64_t stride_;
+  WorkOrder order_;
   CostModel prefill_model_;
   CostModel decode_model_;
+  Composer composer_;
   SimMover mover_;
-  Schedule schedule_;
-  int64_t stride_ = 1;
+  std::vector<SimBatch> batches_;  // of the block that is walked
+  std::vector<BatchLoad> loads_;   // [batch], of the pass
+  const BatchLoad no_load_;        // of the weights that come before the first block
+  const CostModel* model_ = &prefill_model_;
+  PhaseTotals pass_;
+  UnitSeconds units_;
+  int64_t stretch_ = 1;  // of the pass
   int64_t num_passes_ = 0;
-  bool is_first_block_ = true;
+  std::vector<Totals> blocks_;
   double pass_begin_s_ = 0.0;
   WaitTotals waits_before_;
   PerLink<LinkTotals> links_before_;
@@ -276,24 +293,13 @@ bool AllAlike(const Workload& work) {
 int64_t BlockRows(const Plan& plan) { return plan.batch.rows * plan.num_batches; }
 
 // The first `rows` requests, block after block.
-std::vector<Totals> WalkBlocks(const Plan& plan, const Workload& work, const SimOptions& options,
-                               int64_t rows) {
+std::vector<Totals> SimulateRows(const Plan& plan, const Workload& work, const SimOptions& options,
+                                 int64_t rows) {
   const int64_t num_blocks = (rows + BlockRows(plan) - 1) / BlockRows(plan);
   const int64_t pass_cells = plan.num_batches * static_cast<int64_t>(plan.layers.size());
   const int64_t cells = num_blocks * work.longest.max_new_tokens * pass_cells;
-  Simulator simulator(plan, options);
-  simulator.set_stride(cells / options.max_cells + 1);
   SampledRequests requests(work, rows);
-  Composer composer(plan);
-  std::vector<Totals> blocks;
-  while (true) {
-    std::vector<SimBatch> batches;
-    for (ComposedBatch& batch : composer.NextBlock(requests)) {
-      batches.emplace_back(plan, std::move(batch));
-    }
-    if (batches.empty()) return blocks;
-    blocks.push_back(simulator.RunBlock(std::move(batches), composer, requests));
-  }
+  return Simulator(plan, options, requests, cells / options.max_cells + 1).Run();
 }
 
 Totals SumOf(const std::vector<Totals>& blocks) {
@@ -307,7 +313,7 @@ Totals WalkAlikeRows(const Plan& plan, const Workload& work, const SimOptions& o
   const int64_t more_blocks =
       std::max<int64_t>(0, work.num_requests / BlockRows(plan) - kBlocksOfAlikeRows);
   const std::vector<Totals> blocks =
-      WalkBlocks(plan, work, options, work.num_requests - more_blocks * BlockRows(plan));
+      SimulateRows(plan, work, options, work.num_requests - more_blocks * BlockRows(plan));
   Totals totals = SumOf(blocks);
   if (more_blocks > 0) Add(blocks[1], static_cast<double>(more_blocks), totals);
   return totals;
@@ -318,11 +324,11 @@ Totals WalkAlikeRows(const Plan& plan, const Workload& work, const SimOptions& o
 Totals WalkOtherRows(const Plan& plan, const Workload& work, const SimOptions& options) {
   const int64_t half = kBlocksOfOtherRows * BlockRows(plan);
   const int64_t rows = std::min(work.num_requests, 2 * half);
-  Totals totals = SumOf(WalkBlocks(plan, work, options, rows));
+  Totals totals = SumOf(SimulateRows(plan, work, options, rows));
   if (rows == work.num_requests) return totals;
   SimOptions untraced = options;
   untraced.sink = nullptr;
-  const Totals first_half = SumOf(WalkBlocks(plan, work, untraced, half));
+  const Totals first_half = SumOf(SimulateRows(plan, work, untraced, half));
   const double more = static_cast<double>(work.num_requests - rows) / static_cast<double>(half);
   const Totals whole = totals;
   Add(whole, more, totals);
@@ -381,7 +387,8 @@ SimResult Summarize(const Plan& plan, const Workload& work, const Totals& totals
 }  // namespace
 
 SimResult Simulate(const Plan& plan, const Workload& work, const SimOptions& options) {
-  const Totals totals = options.walk_all ? SumOf(WalkBlocks(plan, work, options, work.num_requests))
+  const Totals totals = options.walk_all
+                            ? SumOf(SimulateRows(plan, work, options, work.num_requests))
                         : AllAlike(work) ? WalkAlikeRows(plan, work, options)
                                          : WalkOtherRows(plan, work, options);
   return Summarize(plan, work, totals, options.schedule);

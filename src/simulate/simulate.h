@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <span>
 
 #include "policies/cost/cost_model.h"
 #include "spillway/plan.h"
@@ -10,9 +12,13 @@
 #include "spillway/schedule.h"
 #include "spillway/trace.h"
 #include "spillway/workload.h"
+#include "src/simulate/sim_batch.h"
 #include "src/simulate/sim_links.h"
 
 namespace spillway {
+
+// Called with the rows of a pass that is walked before it is; `pass` counts over the whole run.
+using PassSink = std::function<void(int64_t pass, std::span<const SimBatch> batches)>;
 
 enum class SimSchedule { kSpillway, kFlexGen };
 
@@ -24,6 +30,7 @@ struct SimOptions {
   int64_t max_cells = 400'000;
   bool walk_all = false;  // every block; for tests
   EventSink sink;         // gets what is walked, from second 0 on
+  PassSink on_pass;       // empty: nobody asks
 };
 
 struct SimResult {
