@@ -114,22 +114,6 @@ std::string TinyConfig() {
          R"("num_attention_heads":2,"max_position_embeddings":10,"word_embed_proj_dim":8,"torch_dtype":"float16")";
 }
 
-void ExpectError(ErrorCode code, std::string_view text, const std::function<void()>& action) {
-  try {
-    action();
-    ADD_FAILURE() << "nothing was refused; expected " << ErrorName(code) << " with \"" << text
-                  << "\"";
-  } catch (const Error& error) {
-    const std::string_view message = error.what();
-    EXPECT_EQ(ErrorName(error.code()), ErrorName(code)) << message;
-    EXPECT_NE(message.find(text), std::string_view::npos) << message << " lacks: " << text;
-    EXPECT_EQ(message.find('\n'), std::string_view::npos) << message;
-    // Nothing is cut off, so the advice at the end is there.
-    const std::string head = "spillway: error[]: ";
-    EXPECT_LE(message.size() + head.size() + ErrorName(code).size(), 300U) << message;
-  }
-}
-
 void ExpectOpenError(ErrorCode code, std::string_view text, const std::filesystem::path& folder) {
   ExpectError(code, text, [&] { OpenCheckpoint(folder); });
 }

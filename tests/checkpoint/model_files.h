@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,6 +12,7 @@
 
 #include "spillway/error.h"
 #include "src/checkpoint/checkpoint.h"
+#include "tests/expect_error.h"
 #include "tests/temporary_folder.h"
 
 namespace spillway::testing {
@@ -88,11 +88,7 @@ std::string GoodTorchZip();  // fp16 [2, 3]
 // The config.json of a two-block OPT of hidden size 8, without its closing brace: a test adds keys.
 std::string TinyConfig();
 
-// The Error that `action` throws, checked for the contract of messages: one line, at most 300
-// bytes.
-void ExpectError(ErrorCode code, std::string_view text, const std::function<void()>& action);
-
-// The same for OpenCheckpoint(folder).
+// ExpectError for OpenCheckpoint(folder).
 void ExpectOpenError(ErrorCode code, std::string_view text, const std::filesystem::path& folder);
 
 // All bytes of the tensor called `name`.

@@ -10,6 +10,7 @@
 #include "kernels/rows/gather_rows.h"
 #include "kernels/rows/host_rows.h"
 #include "kernels/rows/layer_norm.h"
+#include "tests/gpu/embedding_pair.h"
 #include "tests/gpu/gpu_test_util.h"
 #include "tests/kernels/kernel_test_util.h"
 
@@ -54,31 +55,15 @@ TEST_F(OpsTest, LayerNormAgreesWithTheOracle) {
 }
 
 TEST_F(OpsTest, EmbeddingIsExact) {
-  constexpr int64_t kCols = 200;
-  constexpr int64_t kTableRows = 30;
   for (const DType dtype : {DType::kF16, DType::kBF16}) {
-    AlignedBytes table = RandomWeights(kTableRows * kCols, dtype, 4);
-    const std::vector<uint16_t> words(table.words(), table.words() + kTableRows * kCols);
-    GpuArray<uint16_t> there(words, stream());
-    std::vector<EmbeddingPiece> pieces;
-    std::vector<EmbeddingPiece> pieces_there;
-    for (const auto& [begin, end] : {std::pair{0, 1}, {1, 17}, {17, 30}}) {
-      pieces.push_back({table.words() + begin * kCols, begin, end});
-      pieces_there.push_back({there.data() + begin * kCols, begin, end});
-    }
-    GpuArray<EmbeddingPiece> gpu_pieces(pieces_there, stream());
-    const std::vector<int32_t> ids = {0, 1, 14, 15, 27, 5};
-    GpuArray<int32_t> gpu_ids(ids, stream());
-    std::vector<float> expected(ids.size() * kCols, 0.0F);
-    GpuArray<float> y(expected, stream());
-    const EmbeddingArgs on_host{pieces, dtype, kCols, 2, ids, expected.data(), kCols};
-    const EmbeddingArgs args{gpu_pieces.span(), dtype, kCols, 2, gpu_ids.span(), y.data(), kCols};
-    EmbeddingLookup(on_host);
-    EmbeddingAdd(on_host);
-    EmbeddingLookupAsync(args, stream());
-    EmbeddingAddAsync(args, stream());
+    AlignedBytes table = RandomWeights(EmbeddingPair::kTableRows * EmbeddingPair::kCols, dtype, 4);
+    EmbeddingPair pair({table.span().begin(), table.span().end()}, dtype, stream());
+    EmbeddingLookup(pair.on_host());
+    EmbeddingAdd(pair.on_host());
+    EmbeddingLookupAsync(pair.on_gpu(), stream());
+    EmbeddingAddAsync(pair.on_gpu(), stream());
     Finish();
-    EXPECT_EQ(Bits(y.Download()), Bits(expected));
+    EXPECT_EQ(Bits(pair.Download()), Bits(pair.expected()));
   }
 }
 

@@ -7,6 +7,7 @@
 #include "kernels/matmul/matmul_gpu.h"
 #include "kernels/matmul/matmul_workspace.h"
 #include "kernels/rows/embedding.h"
+#include "tests/gpu/embedding_pair.h"
 #include "tests/gpu/gpu_test_util.h"
 #include "tests/kernels/kernel_test_util.h"
 
@@ -188,26 +189,12 @@ TEST_P(PackedTest, StridesAreKept) {
 }
 
 TEST_P(PackedTest, EmbeddingIsExact) {
-  constexpr int64_t kCols = 200;
-  const std::vector<std::byte> table = PackedWeights(30, kCols, dtype());
-  const int64_t row_bytes = RowBytes(dtype(), kCols);
-  GpuArray<std::byte> there(table, stream());
-  std::vector<EmbeddingPiece> pieces;
-  std::vector<EmbeddingPiece> pieces_there;
-  for (const auto& [begin, end] : {std::pair{0, 1}, {1, 17}, {17, 30}}) {
-    pieces.push_back({table.data() + begin * row_bytes, begin, end});
-    pieces_there.push_back({there.data() + begin * row_bytes, begin, end});
-  }
-  GpuArray<EmbeddingPiece> gpu_pieces(pieces_there, stream());
-  const std::vector<int32_t> ids = {0, 1, 14, 15, 27, 5};
-  GpuArray<int32_t> gpu_ids(ids, stream());
-  std::vector<float> expected(ids.size() * kCols, 0.0F);
-  GpuArray<float> y(expected, stream());
-  EmbeddingLookup({pieces, dtype(), kCols, 2, ids, expected.data(), kCols});
-  EmbeddingLookupAsync({gpu_pieces.span(), dtype(), kCols, 2, gpu_ids.span(), y.data(), kCols},
-                       stream());
+  EmbeddingPair pair(PackedWeights(EmbeddingPair::kTableRows, EmbeddingPair::kCols, dtype()),
+                     dtype(), stream());
+  EmbeddingLookup(pair.on_host());
+  EmbeddingLookupAsync(pair.on_gpu(), stream());
   Finish();
-  EXPECT_EQ(Bits(y.Download()), Bits(expected));
+  EXPECT_EQ(Bits(pair.Download()), Bits(pair.expected()));
 }
 
 }  // namespace

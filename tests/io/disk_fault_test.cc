@@ -32,33 +32,33 @@ class DiskFaultTest : public ::testing::TestWithParam<DiskBackendKind> {
 
 TEST_P(DiskFaultTest, PersistentReadErrorNamesFileAndOffset) {
   auto queue = Queue("read:error=5@3/1");
-  ExpectDiskError(ErrorCode::kIo, "scratch file: reading 65536 bytes at ",
-                  [&] { MoveBytes(*queue, All(DiskOp::kRead)); });
+  ExpectError(ErrorCode::kIo, "scratch file: reading 65536 bytes at ",
+              [&] { MoveBytes(*queue, All(DiskOp::kRead)); });
 }
 
 TEST_P(DiskFaultTest, WriteErrorIsNotTriedAgain) {
   auto queue = Queue("write:error=5@3");
-  ExpectDiskError(ErrorCode::kIo, "Input/output error",
-                  [&] { MoveBytes(*queue, All(DiskOp::kWrite)); });
+  ExpectError(ErrorCode::kIo, "Input/output error",
+              [&] { MoveBytes(*queue, All(DiskOp::kWrite)); });
 }
 
 TEST_P(DiskFaultTest, NoSpace) {
   for (const int error : {ENOSPC, EDQUOT, EFBIG}) {
     auto queue = Queue("write:error=" + std::to_string(error) + "@2");
-    ExpectDiskError(ErrorCode::kDiskSpace, "writing 65536 bytes at ",
-                    [&] { MoveBytes(*queue, All(DiskOp::kWrite)); });
+    ExpectError(ErrorCode::kDiskSpace, "writing 65536 bytes at ",
+                [&] { MoveBytes(*queue, All(DiskOp::kWrite)); });
   }
 }
 
 TEST_P(DiskFaultTest, NoProgress) {
   auto queue = Queue("read:short=0@0/1");
-  ExpectDiskError(ErrorCode::kIo, "no progress", [&] { MoveBytes(*queue, All(DiskOp::kRead)); });
+  ExpectError(ErrorCode::kIo, "no progress", [&] { MoveBytes(*queue, All(DiskOp::kRead)); });
 }
 
 TEST_P(DiskFaultTest, TruncatedFile) {
   auto queue = Queue("");
   ASSERT_EQ(::ftruncate(file_.fd(), kFileBytes / 2), 0);
-  ExpectDiskError(ErrorCode::kIo, "no progress", [&] { MoveBytes(*queue, All(DiskOp::kRead)); });
+  ExpectError(ErrorCode::kIo, "no progress", [&] { MoveBytes(*queue, All(DiskOp::kRead)); });
   EXPECT_TRUE(file_.Changed());
 }
 
@@ -104,7 +104,7 @@ TEST_P(DiskFaultTest, FailedTicketsRunOutWithAnError) {
   for (int failure = 0; failure < 2; ++failure) {
     EXPECT_THROW(MoveBytes(*queue, All(DiskOp::kWrite)), Error);
   }
-  ExpectDiskError(ErrorCode::kIo, "too many", [&] { MoveBytes(*queue, All(DiskOp::kWrite)); });
+  ExpectError(ErrorCode::kIo, "too many", [&] { MoveBytes(*queue, All(DiskOp::kWrite)); });
 }
 
 // X6: after Wait has thrown nothing moves any more, so the memory may be used for something else.
@@ -156,7 +156,7 @@ TEST(FaultPlan, IsReadFromText) {
   EXPECT_EQ(plan.seed, 7U);
   for (const char* bad :
        {"read", "read:nothing", "up:error=5", "read:error=x", "read:error=5@-1", "shuffle=", ","}) {
-    ExpectDiskError(ErrorCode::kFlag, "fault", [&] { ParseFaultPlan(bad); });
+    ExpectError(ErrorCode::kFlag, "fault", [&] { ParseFaultPlan(bad); });
   }
 }
 

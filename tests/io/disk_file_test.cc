@@ -60,7 +60,7 @@ TEST_P(DiskFileTest, WritesAndReadsBack) {
 TEST_P(DiskFileTest, ReadingBeyondTheEndIsAnError) {
   const DiskFile file = DiskFile::CreateScratch(folder_, 8192);
   const BlockMemory memory(8192);
-  ExpectDiskError(ErrorCode::kIo, "no progress", [&] { file.ReadAt(4096, memory.all()); });
+  ExpectError(ErrorCode::kIo, "no progress", [&] { file.ReadAt(4096, memory.all()); });
 }
 
 TEST_P(DiskFileTest, NoticesAChangedFile) {
@@ -77,22 +77,21 @@ TEST_P(DiskFileTest, LeavesAloneWhatHasTheName) {
   fs::create_hard_link(temp_.path() / "target", temp_.path() / "hard");
   ASSERT_EQ(::mkfifo((temp_.path() / "pipe").c_str(), 0600), 0);
   for (const char* name : {"target", "link", "hard", "pipe"}) {
-    ExpectDiskError(ErrorCode::kPath, name, [&] { DiskFile::CreateAt(folder_.fd(), name, 4096); });
+    ExpectError(ErrorCode::kPath, name, [&] { DiskFile::CreateAt(folder_.fd(), name, 4096); });
   }
   EXPECT_EQ(fs::file_size(temp_.path() / "target"), 4U);
-  ExpectDiskError(ErrorCode::kPath, "symbolic link", [&] { DiskFile::Open(folder_, "link"); });
-  ExpectDiskError(ErrorCode::kModelMissing, "not a regular",
-                  [&] { DiskFile::Open(folder_, "pipe"); });
-  ExpectDiskError(ErrorCode::kModelMissing, "none", [&] { DiskFile::Open(folder_, "none"); });
+  ExpectError(ErrorCode::kPath, "symbolic link", [&] { DiskFile::Open(folder_, "link"); });
+  ExpectError(ErrorCode::kModelMissing, "not a regular", [&] { DiskFile::Open(folder_, "pipe"); });
+  ExpectError(ErrorCode::kModelMissing, "none", [&] { DiskFile::Open(folder_, "none"); });
 }
 
 TEST_P(DiskFileTest, NoSpaceLeavesNothingBehind) {
   const int64_t too_much = folder_.FreeBytes() + (int64_t{1} << 40);
-  ExpectDiskError(ErrorCode::kDiskSpace, "bytes of disk",
-                  [&] { DiskFile::CreateScratch(folder_, too_much); });
+  ExpectError(ErrorCode::kDiskSpace, "bytes of disk",
+              [&] { DiskFile::CreateScratch(folder_, too_much); });
   const int64_t free = folder_.FreeBytes();
-  ExpectDiskError(ErrorCode::kDiskSpace, "data",
-                  [&] { DiskFile::CreateAt(folder_.fd(), "data", too_much); });
+  ExpectError(ErrorCode::kDiskSpace, "data",
+              [&] { DiskFile::CreateAt(folder_.fd(), "data", too_much); });
   EXPECT_TRUE(fs::is_empty(temp_.path()));
   EXPECT_GT(folder_.FreeBytes(), free / 2);
 }
@@ -105,12 +104,12 @@ TEST_P(DiskFileTest, FileSizeLimitIsNoSpace) {
   small.rlim_cur = 8192;
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
   const BlockMemory memory(4096);
-  ExpectDiskError(ErrorCode::kDiskSpace, "File too large",
-                  [&] { DiskFile::CreateScratch(folder_, 1 << 20); });
+  ExpectError(ErrorCode::kDiskSpace, "File too large",
+              [&] { DiskFile::CreateScratch(folder_, 1 << 20); });
   {
     const DiskFile file = DiskFile::CreateScratch(folder_, 8192);
-    ExpectDiskError(ErrorCode::kDiskSpace, "writing 4096 bytes at 8192",
-                    [&] { file.WriteAt(8192, memory.all()); });
+    ExpectError(ErrorCode::kDiskSpace, "writing 4096 bytes at 8192",
+                [&] { file.WriteAt(8192, memory.all()); });
   }
   ::setrlimit(RLIMIT_FSIZE, &before);
 }
@@ -124,16 +123,16 @@ TEST(DiskFolder, RefusesWhatIsNoSafeFolder) {
   WriteText(root / "file", "x");
   fs::create_directories(root / "real" / "below");
   fs::create_directory_symlink("real", root / "link");
-  ExpectDiskError(ErrorCode::kPath, "No such file", [&] { DiskFolder(root / "none"); });
-  ExpectDiskError(ErrorCode::kPath, "Not a directory", [&] { DiskFolder(root / "file"); });
-  ExpectDiskError(ErrorCode::kPath,
-                  "symbolic link, which others could redirect; give the folder that it leads to",
-                  [&] { DiskFolder(root / "link"); });
+  ExpectError(ErrorCode::kPath, "No such file", [&] { DiskFolder(root / "none"); });
+  ExpectError(ErrorCode::kPath, "Not a directory", [&] { DiskFolder(root / "file"); });
+  ExpectError(ErrorCode::kPath,
+              "symbolic link, which others could redirect; give the folder that it leads to",
+              [&] { DiskFolder(root / "link"); });
   EXPECT_NO_THROW(DiskFolder(root / "link", FolderTrust::kAsGiven));
   EXPECT_NO_THROW(DiskFolder(root / "real" / "below"));
   ASSERT_EQ(::chmod((root / "real").c_str(), 0777), 0);
-  ExpectDiskError(ErrorCode::kPath, "not sticky; make that one sticky (chmod +t)",
-                  [&] { DiskFolder(root / "real" / "below"); });
+  ExpectError(ErrorCode::kPath, "not sticky; make that one sticky (chmod +t)",
+              [&] { DiskFolder(root / "real" / "below"); });
   EXPECT_NO_THROW(DiskFolder(root / "real" / "below", FolderTrust::kAsGiven));
   ASSERT_EQ(::chmod((root / "real").c_str(), 01777), 0);
   EXPECT_NO_THROW(DiskFolder(root / "real" / "below"));

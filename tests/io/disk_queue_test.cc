@@ -291,7 +291,7 @@ TEST(DiskBackend, UringThatIsRefusedSaysSo) {
   DiskBackendOptions options;
   options.depth = 1 << 30;
   options.kind = DiskBackendKind::kUring;
-  ExpectDiskError(ErrorCode::kIo, "io_uring is not available: ", [&] { MakeDiskBackend(options); });
+  ExpectError(ErrorCode::kIo, "io_uring is not available: ", [&] { MakeDiskBackend(options); });
 }
 
 }  // namespace

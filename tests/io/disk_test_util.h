@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <random>
 #include <span>
@@ -17,6 +16,7 @@
 #include "spillway/error.h"
 #include "src/io/disk_queue.h"
 #include "src/io/fault_backend.h"
+#include "tests/expect_error.h"
 #include "tests/temporary_folder.h"
 
 namespace spillway::testing {
@@ -78,20 +78,6 @@ inline bool HasUring() {
 
 inline void MoveBytes(DiskQueue& queue, const DiskRequest& request) {
   queue.Wait(queue.Submit({&request, 1}));
-}
-
-// The Error that `action` throws, which names `text`.
-inline void ExpectDiskError(ErrorCode code, const std::string& text,
-                            const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(ErrorName(error.code()), ErrorName(code)) << error.what();
-    EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
-    EXPECT_LE(ErrorLine(error.code(), error.what()).size(), 300U);
-    return;
-  }
-  ADD_FAILURE() << "no error, expected " << ErrorName(code);
 }
 
 }  // namespace spillway::testing

@@ -97,13 +97,12 @@ TEST(DiskTransfer, FailuresSayWhere) {
   const DiskFile file = DiskFile::CreateScratch(DiskFolder(folder.path()), kBytes);
   const BlockMemory memory(kBytes);
   const DiskRequest request = {kWrite, &file, 4096, memory.Part(0, 8192)};
-  ExpectDiskError(ErrorCode::kIo, "scratch file: writing 8192 bytes at 4096: Input/output error",
-                  [&] {
-                    ThrowDiskFailure({request, EIO});
-                  });
-  ExpectDiskError(ErrorCode::kIo, "no progress", [&] { ThrowDiskFailure({request, 0}); });
+  ExpectError(ErrorCode::kIo, "scratch file: writing 8192 bytes at 4096: Input/output error", [&] {
+    ThrowDiskFailure({request, EIO});
+  });
+  ExpectError(ErrorCode::kIo, "no progress", [&] { ThrowDiskFailure({request, 0}); });
   for (const int error : {ENOSPC, EDQUOT, EFBIG}) {
-    ExpectDiskError(ErrorCode::kDiskSpace, "free some space", [&] {
+    ExpectError(ErrorCode::kDiskSpace, "free some space", [&] {
       ThrowDiskFailure({request, error});
     });
   }

@@ -39,7 +39,7 @@ class ScratchTest : public ::testing::Test {
     EXPECT_TRUE(SameBytes(memory.all(), expected.all()));
   }
   void ExpectCorrupt(const ScratchRun& run, const std::string& text) {
-    ExpectDiskError(ErrorCode::kCorrupt, text, [&] { Read(run, 0); });
+    ExpectError(ErrorCode::kCorrupt, text, [&] { Read(run, 0); });
   }
 
   TemporaryFolder temp_{kDiskRoot};
@@ -168,8 +168,8 @@ TEST_F(ScratchTest, TruncatedFile) {
   Write(Slot(2, 3), 1);
   ASSERT_EQ(::ftruncate(scratch_.file().fd(), kSlotBytes), 0);
   const BlockMemory memory(kSlotBytes);
-  ExpectDiskError(ErrorCode::kIo, "no progress",
-                  [&] { MoveBytes(*queue_, scratch_.BeginRead(Slot(2, 3), memory.all())); });
+  ExpectError(ErrorCode::kIo, "no progress",
+              [&] { MoveBytes(*queue_, scratch_.BeginRead(Slot(2, 3), memory.all())); });
   scratch_.DropRead(Slot(2, 3));
   ASSERT_EQ(::ftruncate(scratch_.file().fd(), kLayout.file_bytes()), 0);
   ExpectCorrupt(Slot(2, 3), "slot 3");

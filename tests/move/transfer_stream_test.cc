@@ -65,8 +65,8 @@ TEST_F(RereadTest, ABlockThatIsWrongOnceIsReadAgain) {
 }
 
 TEST_F(RereadTest, ABlockThatIsWrongTwiceIsCorrupt) {
-  ExpectDiskError(ErrorCode::kCorrupt, "block 1 of layer 0",
-                  [&] { NumRereads("read:flip=9@0,read:flip=300@1"); });
+  ExpectError(ErrorCode::kCorrupt, "block 1 of layer 0",
+              [&] { NumRereads("read:flip=9@0,read:flip=300@1"); });
   EXPECT_EQ(NumRereads(""), 0);
 }
 

@@ -15,6 +15,7 @@
 #include "src/compute/host_device.h"
 #include "src/requests/score_request.h"
 #include "src/tokenizer/no_tokenizer.h"
+#include "tests/run/list_job.h"
 
 namespace spillway {
 namespace {
@@ -101,27 +102,6 @@ class CountingExecutor final : public Executor {
   static constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   const Plan& plan_;
   std::vector<float> logits_;
-};
-
-class ListJob : public Job {
- public:
-  explicit ListJob(std::vector<Request> requests) : requests_(std::move(requests)) {}
-  std::optional<Request> Next() override {
-    if (next_ == requests_.size()) return std::nullopt;
-    return requests_[next_++];
-  }
-  void Finish(const Request& request, const Completion& completion) override {
-    EXPECT_TRUE(finished.emplace(request.line, completion).second);
-  }
-  void Fail(const Request& request, const std::string& code, const std::string&) override {
-    EXPECT_TRUE(failed.emplace(request.line, code).second);
-  }
-  std::map<int64_t, Completion> finished;
-  std::map<int64_t, std::string> failed;
-
- private:
-  std::vector<Request> requests_;
-  std::size_t next_ = 0;
 };
 
 Request MakeRequest(int64_t line, int64_t prompt_tokens, TokenId last, int64_t max_tokens) {

@@ -2,32 +2,25 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <string>
 #include <vector>
+
+#include "tests/run/list_job.h"
 
 namespace spillway {
 namespace {
 
-// Gives lines 1 to `count`.
-class CountedJob final : public Job {
- public:
-  explicit CountedJob(int64_t count) : count_(count) {}
-  std::optional<Request> Next() override {
-    if (given_ == count_) return std::nullopt;
-    Request request;
-    request.line = ++given_;
-    request.prompt = {static_cast<TokenId>(given_ + 7)};
-    return request;
+// Lines 1 to `count`.
+std::vector<Request> CountedRequests(int64_t count) {
+  std::vector<Request> requests(static_cast<std::size_t>(count));
+  for (int64_t line = 1; line <= count; ++line) {
+    Request& request = requests[static_cast<std::size_t>(line - 1)];
+    request.line = line;
+    request.prompt = {static_cast<TokenId>(line + 7)};
   }
-  void Finish(const Request& request, const Completion&) override { ended.push_back(request.line); }
-  void Fail(const Request& request, const std::string&, const std::string&) override {
-    ended.push_back(-request.line);
-  }
-  std::vector<int64_t> ended;
-
- private:
-  int64_t count_;
-  int64_t given_ = 0;
-};
+  return requests;
+}
 
 std::vector<Request> Take(Job& job, int count) {
   std::vector<Request> taken;
@@ -48,7 +41,7 @@ std::vector<int64_t> Lines(const std::vector<Request>& requests) {
 using Numbers = std::vector<int64_t>;
 
 TEST(RepeatableJob, GivesWhatDidNotComeBackOnceMoreAndThenTheRest) {
-  CountedJob job(6);
+  ListJob job(CountedRequests(6));
   RepeatableJob repeatable(job);
   const std::vector<Request> first = Take(repeatable, 4);
   repeatable.Finish(first[1], {});
@@ -58,12 +51,13 @@ TEST(RepeatableJob, GivesWhatDidNotComeBackOnceMoreAndThenTheRest) {
   EXPECT_EQ(Lines(again), (Numbers{1, 4, 5, 6}));
   EXPECT_EQ(again[1].prompt, first[3].prompt);
   for (const Request& request : again) repeatable.Finish(request, {});
-  EXPECT_EQ(job.ended, (Numbers{2, -3, 1, 4, 5, 6}));
+  EXPECT_EQ(job.ended, (Numbers{2, 3, 1, 4, 5, 6}));
+  EXPECT_EQ(job.failed, (std::map<int64_t, std::string>{{3, "E-X"}}));
   EXPECT_FALSE(repeatable.Next());
 }
 
 TEST(RepeatableJob, WhatIsRepeatedMayBeRepeatedAgain) {
-  CountedJob job(3);
+  ListJob job(CountedRequests(3));
   RepeatableJob repeatable(job);
   Take(repeatable, 3);
   repeatable.Repeat();

@@ -4,8 +4,13 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
+
+#include "tests/run/list_job.h"
 
 namespace spillway {
 namespace {
@@ -70,20 +75,22 @@ TEST_F(StallWatchTest, PausesDoNotCount) {
   EXPECT_TRUE(WaitFor([&] { return num_ended_ == 1; }));
 }
 
-class RecordingJob final : public Job {
+// Waits in every call.
+class SlowJob final : public ListJob {
  public:
-  explicit RecordingJob(std::function<void()> wait) : wait_(std::move(wait)) {}
+  explicit SlowJob(std::function<void()> wait) : ListJob({}), wait_(std::move(wait)) {}
   std::optional<Request> Next() override {
     wait_();
-    return std::nullopt;
+    return ListJob::Next();
   }
-  void Finish(const Request&, const Completion&) override { wait_(), ++num_finished; }
-  void Fail(const Request&, const std::string&, const std::string&) override {
-    wait_(), ++num_failed;
+  void Finish(const Request& request, const Completion& completion) override {
+    wait_();
+    ListJob::Finish(request, completion);
   }
-
-  int num_finished = 0;
-  int num_failed = 0;
+  void Fail(const Request& request, const std::string& code, const std::string& message) override {
+    wait_();
+    ListJob::Fail(request, code, message);
+  }
 
  private:
   std::function<void()> wait_;
@@ -91,14 +98,14 @@ class RecordingJob final : public Job {
 
 TEST_F(StallWatchTest, AJobMayTakeItsTime) {
   StallWatch watch({0.1, 1.0}, Pulse(), Count());
-  RecordingJob job([&] { SleepSeconds(1.2); });
+  SlowJob job([&] { SleepSeconds(1.2); });
   UnwatchedJob unwatched(job, watch);
   EXPECT_FALSE(unwatched.Next().has_value());
   unwatched.Finish({}, {});
   unwatched.Fail({}, "E-NONFINITE", "text");
   EXPECT_EQ(num_ended_, 0);
-  EXPECT_EQ(job.num_finished, 1);
-  EXPECT_EQ(job.num_failed, 1);
+  EXPECT_EQ(job.finished.size(), 1U);
+  EXPECT_EQ(job.failed.size(), 1U);
 }
 
 }  // namespace

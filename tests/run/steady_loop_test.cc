@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <new>
 #include <tuple>
+#include <vector>
 
 #include "kernels/attention/attention.h"
 #include "kernels/matmul/matmul.h"
@@ -19,6 +20,7 @@
 #include "src/store/load_weights.h"
 #include "src/store/make_store.h"
 #include "src/tokenizer/no_tokenizer.h"
+#include "tests/run/list_job.h"
 #include "tests/temporary_folder.h"
 
 namespace {
@@ -59,34 +61,22 @@ constexpr int64_t kNewTokens = 40;
 // Rows that sample, or that are told, as many tokens.
 enum class RowKind { kSampled, kTold };
 
-class EqualRows final : public Job {
- public:
-  explicit EqualRows(RowKind kind) : kind_(kind) {}
-
-  std::optional<Request> Next() override {
-    if (next_ == kRows * kBatches) return std::nullopt;
-    const auto token = static_cast<TokenId>(++next_);
-    Request request;
-    if (kind_ == RowKind::kTold) {
+std::vector<Request> EqualRows(RowKind kind) {
+  std::vector<Request> rows;
+  for (int64_t line = 1; line <= kRows * kBatches; ++line) {
+    const auto token = static_cast<TokenId>(line);
+    Request& request = rows.emplace_back();
+    if (kind == RowKind::kTold) {
       request = ScoreRequest({std::vector<TokenId>(10 + kNewTokens, token), 1, 0}, {10, false});
     } else {
       request.prompt.assign(10, token);
       request.sampling.max_tokens = kNewTokens;
       request.sampling.ignore_eos = true;
     }
-    request.line = next_;
-    return request;
+    request.line = line;
   }
-  void Finish(const Request&, const Completion&) override { ++num_finished; }
-  void Fail(const Request&, const std::string&, const std::string& message) override {
-    ADD_FAILURE() << message;
-  }
-  int64_t num_finished = 0;
-
- private:
-  RowKind kind_;
-  int64_t next_ = 0;
-};
+  return rows;
+}
 
 ModelShape SmallShape() {
   ModelShape shape = *BuiltInShape("opt-125m");
@@ -154,7 +144,7 @@ TEST_P(SteadyLoopTest, ADecodePassAllocatesNothing) {
   CpuExecutor executor(plan, tiers.arena(plan.device()), pool, kernels::BestIsa());
   const NoTokenizer tokenizer(shape.vocab_size);
   BlockBuilder blocks(plan, {&tokenizer, 0});
-  EqualRows job(row_kind);
+  ListJob job(EqualRows(row_kind));
   // One call a cell; the count at the end of each pass.
   const int64_t pass_cells = static_cast<int64_t>(plan.layers.size()) * kBatches;
   int64_t num_cells = 0;
@@ -165,7 +155,8 @@ TEST_P(SteadyLoopTest, ADecodePassAllocatesNothing) {
     }
   });
   ASSERT_EQ(num_cells, pass_cells * kNewTokens);
-  EXPECT_EQ(job.num_finished, kRows * kBatches);
+  EXPECT_EQ(job.finished.size(), static_cast<std::size_t>(kRows * kBatches));
+  EXPECT_TRUE(job.failed.empty()) << job.failed.begin()->second;
   // The first passes find the sizes of what is reused; the last one hands out the answers.
   for (std::size_t pass = 4; pass + 1 < allocations.size(); ++pass) {
     EXPECT_EQ(allocations[pass], allocations[pass - 1]) << "pass " << pass;

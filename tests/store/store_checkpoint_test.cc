@@ -90,7 +90,7 @@ TEST_F(StoreCheckpointTest, ADamagedTileIsNeverGivenOut) {
   const int64_t second = tensor.tiles[0].bytes;
   checkpoint->Read(index, second - 10, some);  // ends where the damaged tile begins
   for (int attempt = 0; attempt < 2; ++attempt) {
-    ExpectDiskError(ErrorCode::kCorrupt, "tile 1", [&] { checkpoint->Read(index, second, some); });
+    ExpectError(ErrorCode::kCorrupt, "tile 1", [&] { checkpoint->Read(index, second, some); });
   }
 }
 
@@ -155,7 +155,7 @@ TEST_P(QuantisedStoreTest, AGroupThatIsNotFiniteIsRefused) {
       std::memcpy(out.data() + out.size() - static_cast<std::size_t>(GroupBytes(tensor.spec.dtype)),
                   &head, sizeof(head));
     };
-    ExpectDiskError(ErrorCode::kNonFinite, "fc2", [&] { ReadAll(job); });
+    ExpectError(ErrorCode::kNonFinite, "fc2", [&] { ReadAll(job); });
     fs::remove_all(temp_.path() / "quantised");
   }
 }

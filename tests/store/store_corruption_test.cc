@@ -38,7 +38,7 @@ class StoreCorruptionTest : public ::testing::Test {
     return SealStoreText("\"store\":" + store.dump() + "}");
   }
   void ExpectOpen(ErrorCode code, const std::string& what) {
-    ExpectDiskError(code, what, [] { OpenStore(folder()); });
+    ExpectError(code, what, [] { OpenStore(folder()); });
   }
 
   inline static TemporaryFolder* temp_ = nullptr;
@@ -63,8 +63,8 @@ TEST_F(StoreCorruptionTest, AnyFlippedBitOfTheTable) {
 TEST_F(StoreCorruptionTest, CutOffTable) {
   for (std::size_t size = 0; size < text_.size(); size += size < 64 ? 1 : 101) {
     SCOPED_TRACE(size);
-    ExpectDiskError(ErrorCode::kModelMalformed, "store.json",
-                    [&] { ParseStoreTable(text_.substr(0, size)); });
+    ExpectError(ErrorCode::kModelMalformed, "store.json",
+                [&] { ParseStoreTable(text_.substr(0, size)); });
   }
   fs::resize_file(table(), 0);
   ExpectOpen(ErrorCode::kModelMalformed, "store.json");
@@ -85,7 +85,7 @@ TEST_F(StoreCorruptionTest, AnyFlippedBitOfTheWeights) {
         std::memcpy(memory.all().data(), &bytes[static_cast<std::size_t>(place.offset)],
                     memory.all().size());
         memory.all()[static_cast<std::size_t>(at)] ^= std::byte{16};
-        ExpectDiskError(ErrorCode::kCorrupt, stored.spec.name, [&] {
+        ExpectError(ErrorCode::kCorrupt, stored.spec.name, [&] {
           good.Verify(static_cast<int64_t>(tensor), static_cast<int64_t>(tile), memory.all());
         });
       }
@@ -98,8 +98,7 @@ TEST_F(StoreCorruptionTest, DamageOnDiskIsFoundWhenTheTileIsRead) {
   bytes.back() = 1;  // padding of the last tensor
   WriteText(weights(), bytes);
   const Store store = OpenStore(folder());
-  ExpectDiskError(ErrorCode::kCorrupt, "decoder.final_layer_norm.bias",
-                  [&] { ReadWholeStore(store); });
+  ExpectError(ErrorCode::kCorrupt, "decoder.final_layer_norm.bias", [&] { ReadWholeStore(store); });
 }
 
 TEST_F(StoreCorruptionTest, SizeOfTheWeights) {

@@ -52,9 +52,9 @@ TEST(Store, TilesGoThroughAQueueAndAreVerified) {
       store.Verify(0, 1, memory.all());
       continue;
     }
-    ExpectDiskError(ErrorCode::kCorrupt,
-                    "weights.bin: tile 1 of tensor \"decoder.embed_tokens.weight\"",
-                    [&] { store.Verify(0, 1, memory.all()); });
+    ExpectError(ErrorCode::kCorrupt,
+                "weights.bin: tile 1 of tensor \"decoder.embed_tokens.weight\"",
+                [&] { store.Verify(0, 1, memory.all()); });
   }
 }
 
@@ -66,8 +66,8 @@ TEST(Store, SaysThatTheFileChangedDuringTheRun) {
   std::string bytes = ReadText(temp.path() / "small" / "weights.bin");
   bytes[100] = static_cast<char>(bytes[100] ^ 1);
   WriteText(temp.path() / "small" / "weights.bin", bytes);
-  ExpectDiskError(ErrorCode::kCorrupt, "while it was in use",
-                  [&] { store.ReadTile(0, 0, memory.all()); });
+  ExpectError(ErrorCode::kCorrupt, "while it was in use",
+              [&] { store.ReadTile(0, 0, memory.all()); });
 }
 
 TEST(StoreTable, EveryBuiltInShapeSurvivesItsText) {

@@ -55,23 +55,23 @@ TEST_F(WriteStoreTest, AFailingSourceLeavesNothing) {
       if (calls++ == fails_at) throw Error(ErrorCode::kInterrupted, "stop");
       FillRows(tensor, rows, out);
     };
-    ExpectDiskError(ErrorCode::kInterrupted, "stop", [&] { MakeStore(job, store()); });
+    ExpectError(ErrorCode::kInterrupted, "stop", [&] { MakeStore(job, store()); });
     ExpectNothingLeft();
   }
 }
 
 TEST_F(WriteStoreTest, AFailingDiskLeavesNothing) {
-  ExpectDiskError(ErrorCode::kIo, "weights.bin: writing",
-                  [&] { MakeStore(SmallJob(), store(), "write:error=5@4"); });
-  ExpectDiskError(ErrorCode::kDiskSpace, "weights.bin: writing",
-                  [&] { MakeStore(SmallJob(), store(), "write:error=28@2"); });
+  ExpectError(ErrorCode::kIo, "weights.bin: writing",
+              [&] { MakeStore(SmallJob(), store(), "write:error=5@4"); });
+  ExpectError(ErrorCode::kDiskSpace, "weights.bin: writing",
+              [&] { MakeStore(SmallJob(), store(), "write:error=28@2"); });
   ExpectNothingLeft();
 }
 
 TEST_F(WriteStoreTest, ALostWriteIsFoundByTheReader) {
   MakeStore(SmallJob(), store(), "write:lost@5");
   const Store opened = OpenStore(store());
-  ExpectDiskError(ErrorCode::kCorrupt, "tile", [&] { ReadWholeStore(opened); });
+  ExpectError(ErrorCode::kCorrupt, "tile", [&] { ReadWholeStore(opened); });
 }
 
 TEST_F(WriteStoreTest, NoSpaceIsKnownBeforeTheFirstByte) {
@@ -79,15 +79,15 @@ TEST_F(WriteStoreTest, NoSpaceIsKnownBeforeTheFirstByte) {
   job.model = MakeModel(*BuiltInShape("opt-175b"));  // 350 GB
   job.fill = [](const auto&, RowRange, std::span<std::byte>) { FAIL() << "asked for rows"; };
   const TemporaryFolder small(kMemoryRoot);
-  ExpectDiskError(ErrorCode::kDiskSpace, "weights.bin: needs",
-                  [&] { MakeStore(job, small.path() / "large"); });
+  ExpectError(ErrorCode::kDiskSpace, "weights.bin: needs",
+              [&] { MakeStore(job, small.path() / "large"); });
   EXPECT_TRUE(fs::is_empty(small.path()));
 }
 
 TEST_F(WriteStoreTest, ReplacesOnlyAStoreAndOnlyWhenAsked) {
   StoreJob job = SmallJob();
   MakeStore(job, store());
-  ExpectDiskError(ErrorCode::kOutputExists, "--overwrite", [&] { MakeStore(job, store()); });
+  ExpectError(ErrorCode::kOutputExists, "--overwrite", [&] { MakeStore(job, store()); });
   job.replace = true;
   job.content_key = "new";
   MakeStore(job, store());
@@ -100,10 +100,10 @@ TEST_F(WriteStoreTest, ReplacesOnlyAStoreAndOnlyWhenAsked) {
 
   fs::create_directory(temp_.path() / "own");
   WriteText(temp_.path() / "own" / "letter", "keep");
-  ExpectDiskError(ErrorCode::kOutputExists, "not a converted model",
-                  [&] { MakeStore(job, temp_.path() / "own"); });
+  ExpectError(ErrorCode::kOutputExists, "not a converted model",
+              [&] { MakeStore(job, temp_.path() / "own"); });
   WriteText(temp_.path() / "file", "keep");
-  ExpectDiskError(ErrorCode::kOutputExists, "file", [&] { MakeStore(job, temp_.path() / "file"); });
+  ExpectError(ErrorCode::kOutputExists, "file", [&] { MakeStore(job, temp_.path() / "file"); });
   EXPECT_EQ(ReadText(temp_.path() / "own" / "letter"), "keep");
 }
 
@@ -119,12 +119,12 @@ TEST_F(WriteStoreTest, AReaderKeepsTheStoreThatIsReplaced) {
 TEST_F(WriteStoreTest, PlantedNamesAreLeftAlone) {
   const TemporaryFolder target(kDiskRoot);
   fs::create_directory_symlink(target.path(), part());
-  ExpectDiskError(ErrorCode::kPath, "small.part", [&] { MakeStore(SmallJob(), store()); });
+  ExpectError(ErrorCode::kPath, "small.part", [&] { MakeStore(SmallJob(), store()); });
   EXPECT_TRUE(fs::is_empty(target.path()));
   fs::remove(part());
-  ExpectDiskError(ErrorCode::kPath, "No such file",
-                  [&] { MakeStore(SmallJob(), temp_.path() / "none" / "small"); });
-  ExpectDiskError(ErrorCode::kPath, "no name", [&] { MakeStore(SmallJob(), "/"); });
+  ExpectError(ErrorCode::kPath, "No such file",
+              [&] { MakeStore(SmallJob(), temp_.path() / "none" / "small"); });
+  ExpectError(ErrorCode::kPath, "no name", [&] { MakeStore(SmallJob(), "/"); });
 }
 
 TEST_F(WriteStoreTest, OneProcessConverts) {
@@ -132,7 +132,7 @@ TEST_F(WriteStoreTest, OneProcessConverts) {
   const Descriptor other(::open(part().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   ASSERT_EQ(::flock(other.get(), LOCK_EX), 0);
   WriteText(part() / "weights.bin", "of the other");
-  ExpectDiskError(ErrorCode::kRunInUse, "another process", [&] { MakeStore(SmallJob(), store()); });
+  ExpectError(ErrorCode::kRunInUse, "another process", [&] { MakeStore(SmallJob(), store()); });
   EXPECT_EQ(ReadText(part() / "weights.bin"), "of the other");
   ::flock(other.get(), LOCK_UN);
   MakeStore(SmallJob(), store());  // what a killed one left is taken over
