@@ -44,7 +44,7 @@ def program_flags():
 
 
 def program_verbs():
-    text = (ROOT / "src/config/verb_table.h").read_text()
+    text = "\n".join(path.read_text() for path in sorted((ROOT / "src/config").glob("*.[ch]*")))
     return set(re.findall(r'VerbRow\{"([a-z]+)"', text))
 
 
