@@ -16,6 +16,13 @@ int64_t NumHeld(const Plan& plan, int64_t block, const RowGroup& rows, int64_t n
   return std::min(num_past, KeepOf(plan.policy.kv, block, rows.shape.slots()).slots());
 }
 
+// Rows whose places are not known lie one behind the other. Requires: `load` counts the rows.
+LoggedRows Logged(const Plan& plan, int64_t block, const RowGroup& rows, const KvLoad& load) {
+  return {rows.num_past, rows.num_past - rows.shape.prompt_tokens,
+          KeepOf(plan.policy.kv, block, rows.shape.slots()).slots(), rows.count,
+          rows.log_end > 0 ? rows.log_end : load.decoding_rows};
+}
+
 void Add(const Plan& plan, int64_t block, const RowGroup& rows, KvLoad& load) {
   const int64_t held = NumHeld(plan, block, rows, rows.num_past);
   const int64_t holds = NumHeld(plan, block, rows, rows.num_past + rows.NumNew());
@@ -30,7 +37,7 @@ void Add(const Plan& plan, int64_t block, const RowGroup& rows, KvLoad& load) {
   if (rows.num_past > 0) {
     load.attended_tokens += rows.count * (held + 1);
     load.decoding_rows += rows.count;
-    load.most_decoded = std::max(load.most_decoded, rows.num_past - rows.shape.prompt_tokens);
+    if (plan.Logs(rows.kv_tier)) load.logged.push_back(Logged(plan, block, rows, load));
   } else {
     const int64_t prompt = rows.shape.prompt_tokens;
     load.prompt_pairs += rows.count * (prompt * (prompt + 1) / 2);

@@ -19,6 +19,8 @@ struct RowGroup {
   Tier kv_tier = Tier::kCpu;
   Tier hidden_tier = Tier::kCpu;
   int64_t count = 0;
+  // Of their places in the log (KvLogPlan) one more than the last; 0: not known, or they have none.
+  int64_t log_end = 0;
 
   int64_t NumNew() const { return num_past == 0 ? shape.prompt_tokens : 1; }
   // Passes to go. The last token is sampled and never fed; a text of one token, which has nothing
@@ -29,16 +31,25 @@ struct RowGroup {
   }
 };
 
+// Rows on disk that feed one token, as the log finds them in one transformer block.
+struct LoggedRows {
+  int64_t num_past = 0;
+  int64_t num_decoded = 0;  // of num_past: those behind the prompt
+  int64_t num_kept = 0;     // slots
+  int64_t count = 0;
+  int64_t log_end = 0;  // one more than the last of their places in the log
+};
+
 // KV of a batch's rows in one tier and one transformer block.
 struct KvLoad {
-  int64_t loaded_slots = 0;     // in whole KV blocks: held before the pass
-  int64_t stored_slots = 0;     // in whole KV blocks: that the pass changes
-  int64_t prompt_slots = 0;     // of them those of rows whose prompt comes now
-  int64_t new_tokens = 0;       // whose K and V the pass makes and keeps
-  int64_t attended_tokens = 0;  // by rows that feed one token
-  int64_t decoding_rows = 0;    // these
-  int64_t most_decoded = 0;     // tokens behind its prompt that one of them has been through
-  int64_t prompt_pairs = 0;     // of a query and a key that it sees, in whole prompts
+  int64_t loaded_slots = 0;        // in whole KV blocks: held before the pass
+  int64_t stored_slots = 0;        // in whole KV blocks: that the pass changes
+  int64_t prompt_slots = 0;        // of them those of rows whose prompt comes now
+  int64_t new_tokens = 0;          // whose K and V the pass makes and keeps
+  int64_t attended_tokens = 0;     // by rows that feed one token
+  int64_t decoding_rows = 0;       // these
+  int64_t prompt_pairs = 0;        // of a query and a key that it sees, in whole prompts
+  std::vector<LoggedRows> logged;  // these rows, where the tier has a log
 };
 
 struct BatchLoad {

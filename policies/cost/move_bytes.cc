@@ -20,11 +20,26 @@ void AddTile(const Plan& plan, const TensorSpec& spec, const WeightTile& tile,
   if (plan.device() == Tier::kGpu) bytes[Link::kCpuToGpu] += size;
 }
 
+// Places of the log that are moved for rows which have decoded so many tokens: up to their last
+// one, with all before it.
+int64_t LogPlaces(const KvLoad& kv, int64_t num_decoded) {
+  int64_t places = 0;
+  for (const LoggedRows& rows : kv.logged) {
+    if (rows.num_decoded >= num_decoded) places = std::max(places, rows.log_end);
+  }
+  return places;
+}
+
+// Slots that a row holds after so many tokens, in whole blocks of the disk.
+int64_t HeldSlots(const Plan& plan, const LoggedRows& rows, int64_t num_tokens) {
+  return RoundUp(std::min(num_tokens, rows.num_kept), plan.slot_align[Tier::kDisk]);
+}
+
 // To disk: what the pass changes, or of rows that are not written whole what their log gets.
 int64_t KvWrittenBytes(const Plan& plan, const Cursor& cell, const KvLoad& kv) {
   if (plan.LoggedAfter(cell) == 0) return kv.stored_slots * plan.slot_bytes;
   return kv.prompt_slots * plan.slot_bytes +
-         kv.decoding_rows * (plan.kv_log.state_bytes + plan.kv_log.token_bytes);
+         LogPlaces(kv, 0) * (plan.kv_log.state_bytes + plan.kv_log.token_bytes);
 }
 
 }  // namespace
@@ -58,11 +73,20 @@ PerLink<int64_t> KvInBytes(const Plan& plan, const PerTier<KvLoad>& kv) {
 
 PerLink<int64_t> KvInBytes(const Plan& plan, const Cursor& cell, const PerTier<KvLoad>& kv) {
   PerLink<int64_t> bytes = KvInBytes(plan, kv);
-  const KvLogPlan& log = plan.kv_log;
   const KvLoad& on_disk = kv[Tier::kDisk];
-  const int64_t tokens = std::min(plan.LoggedBefore(cell), on_disk.most_decoded);
-  if (tokens == 0) return bytes;
-  bytes[Link::kDiskRead] += on_disk.decoding_rows * (log.state_bytes + tokens * log.token_bytes);
+  const int64_t num_tokens = plan.LoggedBefore(cell);
+  if (num_tokens == 0) return bytes;
+  // What the log has, whole blocks on disk lack.
+  for (const LoggedRows& rows : on_disk.logged) {
+    const int64_t num_whole = rows.num_past - std::min(num_tokens, rows.num_decoded);
+    bytes[Link::kDiskRead] +=
+        rows.count * plan.slot_bytes *
+        (HeldSlots(plan, rows, num_whole) - HeldSlots(plan, rows, rows.num_past));
+  }
+  bytes[Link::kDiskRead] += LogPlaces(on_disk, 1) * plan.kv_log.state_bytes;
+  for (int64_t token = 1; token <= num_tokens; ++token) {
+    bytes[Link::kDiskRead] += LogPlaces(on_disk, token) * plan.kv_log.token_bytes;
+  }
   return bytes;
 }
 

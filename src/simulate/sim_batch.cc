@@ -14,7 +14,8 @@ SimBatch::SimBatch(const Plan& plan, ComposedBatch batch)
 }
 
 void SimBatch::Add(ComposedRow row) {
-  const RowGroup coming = {row.request.shape, 0, row.places.kv_tier, row.places.hidden_tier, 1};
+  const RowGroup coming = {row.request.shape,      0, row.places.kv_tier,
+                           row.places.hidden_tier, 1, row.places.log_place + 1};
   const auto alike = std::ranges::find_if(groups_, [&](const RowGroup& group) {
     return group.num_past == 0 && group.shape == coming.shape && group.kv_tier == coming.kv_tier &&
            group.hidden_tier == coming.hidden_tier;
@@ -24,6 +25,7 @@ void SimBatch::Add(ComposedRow row) {
     rows_.emplace_back().push_back(std::move(row));
   } else {
     ++alike->count;
+    alike->log_end = std::max(alike->log_end, coming.log_end);
     rows_[static_cast<std::size_t>(alike - groups_.begin())].push_back(std::move(row));
   }
 }
