@@ -23,7 +23,7 @@ struct Workload {
   int64_t num_requests = 0;
   std::vector<RequestShape> sample;  // of the first requests in input order; all of them in small
                                      // files; not empty where there are requests
-  RequestShape longest;  // no request exceeds any of its numbers
+  RequestShape longest;              // no request exceeds any of its numbers
 };
 
 }  // namespace spillway

@@ -18,10 +18,6 @@ namespace spillway {
 // disk tier are padded to it. No filesystem of today asks for more than this of O_DIRECT.
 inline constexpr int64_t kDiskBlockBytes = 4096;
 
-constexpr int64_t RoundUpToDiskBlock(int64_t bytes) {
-  return (bytes + kDiskBlockBytes - 1) / kDiskBlockBytes * kDiskBlockBytes;
-}
-
 enum class DiskMode { kDirect, kBuffered };
 
 // Stays where it was made: requests in flight refer to it.
