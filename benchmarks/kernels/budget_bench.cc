@@ -1,0 +1,97 @@
+#include <fmt/core.h>
+
+#include "benchmarks/kernels/attention_case.h"
+#include "benchmarks/kernels/decode_case.h"
+#include "benchmarks/kernels/subjects.h"
+#include "kernels/kv/kv_log.h"
+#include "spillway/kv_block.h"
+
+namespace spillway::kernels {
+namespace {
+
+void BenchDecode(Bench& bench, const DecodeCase& of) {
+  DecodeWork work(bench, of);
+  const double seconds = bench.BestSeconds([&] { work.Run(); });
+  const std::string name = fmt::format("step {}", KvPolicyName(of.kind));
+  bench.Print({.op = NameWithBits(name, of.kv_bits),
+               .shape = fmt::format("32 x {}, slots {}", of.head_dim, of.slots),
+               .rows = DecodeWork::kRows,
+               .seconds = seconds,
+               .bytes = static_cast<double>(work.ReadBytes()),
+               .flops = 4.0 * static_cast<double>(of.slots * DecodeWork::kRows * work.width())});
+}
+
+// Work of a transfer's thread on rows on disk between passes: state and newest token out, state and
+// the tokens of three passes in.
+class KvLogWork {
+ public:
+  static constexpr int64_t kTokens = 3;
+
+  KvLogWork(Bench& bench, int64_t slots, int64_t head_dim)
+      : slots_(slots),
+        head_dim_(head_dim),
+        h2o_(bench, {KvPolicyKind::kH2o, slots, head_dim, 16}) {}
+
+  void Out() {
+    ForEachRow([&](const KvLogRow& row, std::byte* to, std::byte* token) {
+      TakeState(row, to);
+      TakeToken(row, slots_ - 1, token);
+    });
+  }
+  void In() {
+    ForEachRow([&](const KvLogRow& row, const std::byte* from, const std::byte* token) {
+      PutLog(row, from, {token, token_bytes_, kTokens, slots_ - kTokens});
+    });
+  }
+  // Bytes read and written by one call that moves so many tokens a row.
+  int64_t MovedBytes(int64_t num_tokens) const {
+    return 2 * DecodeWork::kRows * (state_bytes_ + num_tokens * token_bytes_);
+  }
+
+ private:
+  template <typename Work>  // (KvLogRow, its state, its tokens)
+  void ForEachRow(const Work& work) {
+    std::byte* first = h2o_.NextKv();
+    for (int64_t row = 0; row < DecodeWork::kRows; ++row) {
+      work(KvLogRow{first + row * h2o_.row_bytes(), slots_, DecodeWork::kHeads, head_dim_, 16},
+           state_.get() + row * state_bytes_, tokens_.get() + row * kTokens * token_bytes_);
+    }
+  }
+
+  int64_t slots_;
+  int64_t head_dim_;
+  DecodeWork h2o_;
+  int64_t state_bytes_ = KvStateBytes(DecodeWork::kHeads, slots_);
+  int64_t token_bytes_ = KvSlotBytes(DecodeWork::kHeads, head_dim_, 16);
+  Bytes state_ = Allocate(DecodeWork::kRows * state_bytes_);
+  Bytes tokens_ = Allocate(DecodeWork::kRows * kTokens * token_bytes_);
+};
+
+void BenchKvLog(Bench& bench, int64_t slots, int64_t head_dim) {
+  KvLogWork work(bench, slots, head_dim);
+  const auto print = [&](const char* op, int64_t num_tokens, double seconds) {
+    bench.Print({.op = op,
+                 .shape = fmt::format("32 x {}, slots {}", head_dim, slots),
+                 .rows = DecodeWork::kRows,
+                 .seconds = seconds,
+                 .bytes = static_cast<double>(work.MovedBytes(num_tokens))});
+  };
+  print("log out", 1, bench.BestSeconds([&] { work.Out(); }));
+  print("log in", KvLogWork::kTokens, bench.BestSeconds([&] { work.In(); }));
+}
+
+}  // namespace
+
+void BenchBudget(Bench& bench) {
+  for (const int64_t slots : {24, 128, 512}) BenchKvLog(bench, slots, 64);
+  for (const int64_t slots : kBudgetSlots)
+    for (const KvPolicyKind kind : {KvPolicyKind::kFull, KvPolicyKind::kWindow, KvPolicyKind::kH2o})
+      for (const int kv_bits : {16, 8, 4}) BenchDecode(bench, {kind, slots, 64, kv_bits});
+  for (const bool scored : {false, true}) {
+    const char* name = scored ? "prefill h2o" : "prefill full";
+    for (const int64_t head_dim : {64, 128})
+      BenchAttentionCase(bench, {name, 4, 0, bench.options().quick ? 512 : 2000, head_dim, scored});
+  }
+}
+
+}  // namespace spillway::kernels

@@ -1,0 +1,56 @@
+#include <fmt/core.h>
+
+#include <span>
+
+#include "benchmarks/kernels/subjects.h"
+#include "kernels/convert/convert.h"
+#include "kernels/rows/layer_norm.h"
+#include "kernels/rows/random_fill.h"
+
+namespace spillway::kernels {
+namespace {
+
+void BenchConversions(Bench& bench) {
+  const int64_t count = bench.options().quick ? int64_t{32} << 20 : int64_t{256} << 20;
+  const Bytes wide_bytes = RandomBytes(count, DType::kF32);
+  const Bytes narrow_bytes = RandomBytes(count, DType::kF16);
+  const std::span<std::byte> wide(wide_bytes.get(), static_cast<size_t>(count * 4));
+  const std::span<std::byte> narrow(narrow_bytes.get(), static_cast<size_t>(count * 2));
+  const auto print = [&](const char* op, int64_t element_bytes, const auto& work) {
+    bench.Print({.op = op,
+                 .shape = fmt::format("{} Mi, 1 thread", count >> 20),
+                 .seconds = bench.BestSeconds(work),
+                 .bytes = static_cast<double>(element_bytes * count)});
+  };
+  print("fp32->fp16", 6, [&] { Convert(wide, DType::kF32, narrow, DType::kF16); });
+  print("fp16->fp32", 6, [&] { Convert(narrow, DType::kF16, wide, DType::kF32); });
+  print("fp32->bf16", 6, [&] { Convert(wide, DType::kF32, narrow, DType::kBF16); });
+  print("find fp16", 2, [&] { FindNonFinite(narrow, DType::kF16); });
+  print("fill fp16", 2, [&] { FillUniform(narrow, DType::kF16, 1, 0, 1.0F); });
+}
+
+void BenchLayerNorm(Bench& bench) {
+  constexpr int64_t kRows = 512;
+  constexpr int64_t kCols = 2048;
+  const Bytes x = RandomBytes(kRows * kCols, DType::kF32);
+  LayerNormArgs args;
+  args.x = reinterpret_cast<const float*>(x.get());
+  args.y = reinterpret_cast<float*>(x.get());
+  args.x_stride = args.y_stride = args.cols = kCols;
+  args.rows = kRows;
+  bench.Print(
+      {.op = "layer norm",
+       .shape = "512 x 2048, in place",
+       .rows = kRows,
+       .seconds = bench.BestSeconds([&] { LayerNorm(args, bench.pool(), bench.options().isa); }),
+       .bytes = kRows * kCols * 8});
+}
+
+}  // namespace
+
+void BenchRows(Bench& bench) {
+  BenchConversions(bench);
+  BenchLayerNorm(bench);
+}
+
+}  // namespace spillway::kernels
