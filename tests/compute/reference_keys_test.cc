@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "spillway/kv_block.h"
+#include "tests/plan_builder.h"
 
 namespace spillway {
 namespace {
@@ -13,16 +14,15 @@ namespace {
 constexpr int64_t kWidth = 2 * 64;  // of two KV heads
 
 Plan PlanWith(int kv_bits) {
-  Plan plan;
-  plan.shape.num_layers = 2;
-  plan.shape.hidden_size = kWidth;
-  plan.shape.num_heads = plan.shape.num_kv_heads = 2;
-  plan.shape.head_dim = 64;
-  plan.shape.vocab_size = 100;
-  plan.shape.max_positions = 10;
-  plan.shape.bos = 3;
-  plan.policy.kv_bits = kv_bits;
-  return plan;
+  ModelShape shape;
+  shape.num_layers = 2;
+  shape.hidden_size = kWidth;
+  shape.num_heads = shape.num_kv_heads = 2;
+  shape.head_dim = 64;
+  shape.vocab_size = 100;
+  shape.max_positions = 10;
+  shape.bos = 3;
+  return PlanBuilder(shape).KvBits(kv_bits).Build();
 }
 
 TEST(ReferenceKeysTest, SixteenBitsNeedNone) {

@@ -12,6 +12,7 @@
 
 #include "spillway/error.h"
 #include "src/base/clock.h"
+#include "tests/plan_builder.h"
 #include "tests/temporary_folder.h"
 
 namespace spillway {
@@ -21,13 +22,6 @@ using Json = nlohmann::json;
 
 class TraceLogTest : public testing::Test {
  protected:
-  TraceLogTest() {
-    plan_.layers = {{ComputePart::kEmbedding, -1, {}},
-                    {ComputePart::kAttention, 0, {}},
-                    {ComputePart::kMlp, 0, {}},
-                    {ComputePart::kHead, -1, {}}};
-  }
-
   ReportFile File(const std::filesystem::path& path) const { return {"--trace", path, {}}; }
   Json Written() const { return Json::parse(FileText(folder_ / "t.json")); }
 
@@ -45,7 +39,7 @@ class TraceLogTest : public testing::Test {
   }
 
   TemporaryFolder folder_;
-  Plan plan_;
+  const Plan plan_ = PlanBuilder(TinyShape(1)).Build();
   double begin_s_ = NowSeconds() + 1.0;
 };
 

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -15,6 +14,7 @@
 #include "src/compute/host_device.h"
 #include "src/requests/score_request.h"
 #include "src/tokenizer/no_tokenizer.h"
+#include "tests/plan_builder.h"
 #include "tests/run/list_job.h"
 
 namespace spillway {
@@ -22,35 +22,17 @@ namespace {
 
 constexpr int64_t kVocab = 97;
 
-Plan TinyPlan(BatchCapacity batch, int64_t num_batches) {
-  Plan plan;
-  plan.shape.num_layers = 2;
-  plan.shape.vocab_size = kVocab;
-  plan.shape.eos = {96};
-  for (const ComputePart part :
-       {ComputePart::kEmbedding, ComputePart::kAttention, ComputePart::kMlp,
-        ComputePart::kAttention, ComputePart::kMlp, ComputePart::kHead}) {
-    plan.layers.push_back({.part = part, .attends = part == ComputePart::kAttention});
-  }
-  plan.layers[1].block = plan.layers[2].block = 0;
-  plan.layers[3].block = plan.layers[4].block = 1;
-  plan.policy.gpu_batch_size = batch.rows;
-  plan.policy.num_gpu_batches = num_batches;
-  plan.num_batches = num_batches;
-  plan.batch = batch;
-  plan.batch.logits = std::max(batch.logits, batch.rows);
-  plan.slot_bytes = 4;
-  plan.kv[Tier::kCpu] = {batch.rows, batch.slots, {}};
-  plan.kv_classes = {{0, {}}};
-  plan.kv_classes[0].slots[Tier::kCpu] = batch.slots;
-  plan.kv_class_of = {0, 0};
-  for (const Tier tier : kAllTiers) plan.kv_begin[tier] = {0, 0, 0};
-  plan.kv_begin[Tier::kCpu] = {0, batch.slots, 2 * batch.slots};
-  plan.hidden[Tier::kCpu] = {batch.rows, batch.prompt_tokens, {}};
-  // Nobody computes, so KV and hidden states may lie over each other.
-  plan.shape.hidden_size = 1;
-  plan.arena_bytes[Tier::kCpu] = num_batches * 4 * (2 * batch.slots + batch.prompt_tokens);
-  return plan;
+PlanBuilder TinyBuilder(const BatchCapacity& batch, int64_t num_batches) {
+  ModelShape shape = TinyShape(2);
+  shape.vocab_size = kVocab;
+  shape.eos = {96};
+  PlanBuilder builder(shape);
+  builder.Batches(batch, num_batches);
+  return builder;
+}
+
+Plan TinyPlan(const BatchCapacity& batch, int64_t num_batches) {
+  return TinyBuilder(batch, num_batches).Build();
 }
 
 // Counts up: the next token is the last one plus one. Checks what a real executor relies on.
@@ -337,8 +319,7 @@ TEST(BlockBuilderTest, ARowThatThePlanDoesNotHoldEndsTheRun) {
 }
 
 TEST(BlockBuilderTest, SlotsAreRoundedToTheirAlignment) {
-  Plan plan = TinyPlan({4, 64, 64}, 1);
-  plan.slot_align[Tier::kCpu] = 16;
+  const Plan plan = TinyBuilder({4, 64, 64}, 1).SlotAlign(16).Build();
   ListJob job({MakeRequest(1, 3, 1, 2), MakeRequest(2, 3, 1, 14)});
   const NoTokenizer tokenizer(kVocab);
   BlockBuilder blocks(plan, {&tokenizer, 0});
@@ -350,14 +331,10 @@ TEST(BlockBuilderTest, SlotsAreRoundedToTheirAlignment) {
 }
 
 TEST(BlockBuilderTest, EachClassOfBlocksHasItsOwnPlaces) {
-  Plan plan = TinyPlan({4, 64, 64}, 1);
-  plan.policy.kv.kind = KvPolicyKind::kH2o;
-  plan.policy.kv.layer_budgets = {{{0.5, 0}, {}, {}}, {{0.0, 4}, {}, {}}};
-  plan.kv_classes = {{0, {}}, {1, {}}};
-  plan.kv_classes[0].slots[Tier::kCpu] = 22;
-  plan.kv_classes[1].slots[Tier::kCpu] = 15;
-  plan.kv_class_of = {0, 1};
-  plan.kv_begin[Tier::kCpu] = {0, 22, 37};
+  const Plan plan =
+      TinyBuilder({4, 22, 64}, 1)
+          .Budgets(KvPolicyKind::kH2o, {{{{0.5, 0}, {}, {}}, 22}, {{{0.0, 4}, {}, {}}, 15}})
+          .Build();
   const NoTokenizer tokenizer(kVocab);
   RowBatch batch(0, plan, BatchPlaces(plan));
   const auto add = [&](int64_t line) { AddRow(batch, MakeRequest(line, 10, 1, 10), tokenizer); };
@@ -425,11 +402,7 @@ std::vector<int64_t> LogPlaces(RowBatch& batch) {
 }
 
 TEST(RowBatchTest, RowsOnDiskHavePlacesOfTheirOwnInTheLogUntilTheyEnd) {
-  Plan plan = TinyPlan({4, 40, 40}, 1);
-  std::swap(plan.kv_classes[0].slots[Tier::kCpu], plan.kv_classes[0].slots[Tier::kDisk]);
-  plan.kv_log.passes = 3;
-  plan.kv_log.rows = 3;
-  plan.longest = {2, 3};
+  const Plan plan = TinyBuilder({4, 40, 40}, 1).KvIn(Tier::kDisk).KvLog(3, 3, {2, 3}).Build();
   const NoTokenizer tokenizer(kVocab);
   RowBatch batch(0, plan, BatchPlaces(plan));
   const auto add = [&](int64_t line) { AddRow(batch, MakeRequest(line, 2, 1, 2), tokenizer); };
