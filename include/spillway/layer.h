@@ -168,10 +168,10 @@ struct LayerSpec {
   std::vector<Op> ops = {};
 };
 
+inline bool IsAttend(const Op& op) { return std::holds_alternative<Attend>(op); }
+
 // Whether a program reads and extends the KV cache.
-inline bool Attends(const std::vector<Op>& ops) {
-  return std::ranges::any_of(ops, [](const Op& op) { return std::holds_alternative<Attend>(op); });
-}
+inline bool Attends(const std::vector<Op>& ops) { return std::ranges::any_of(ops, IsAttend); }
 
 // The attention of a program. Requires: Attends(ops).
 const Attend& AttendOf(const std::vector<Op>& ops);

@@ -153,19 +153,14 @@ void CpuExecutor::ComputeHead(const Cell& cell) {
 void CpuExecutor::AdvanceReference(const Cursor& at) {
   if (!reference_.Awaits(at.layer)) return;
   const PlannedLayer& layer = plan_.layers[static_cast<std::size_t>(at.layer)];
-  const int64_t count = reference_.num_tokens();
-  const ProgramInput all = {{reference_.Hidden(0), plan_.shape.hidden_size},
-                            count,
-                            reference_.Tokens(0, count),
-                            reference_.Positions(0, count)};
+  const ProgramInput all = {{reference_.Hidden(), plan_.shape.hidden_size},
+                            reference_.num_tokens(),
+                            reference_.tokens(),
+                            reference_.positions()};
   runner_.RunReference(layer, all, *this, [&](const Attend& op, int64_t begin, int64_t rows) {
     AttendReference(op, begin, rows);
   });
-  if (layer.attends) {
-    const ModelShape& shape = plan_.shape;
-    kernels::MakeReflectors({reference_.Common(), shape.num_kv_heads, shape.head_dim,
-                             reference_.Reflectors(layer.block)});
-  }
+  if (layer.attends) kernels::MakeReflectors(reference_.MakingReflectors(layer.block));
   reference_.Advance();
 }
 
@@ -182,19 +177,9 @@ void CpuExecutor::AttendReference(const Attend& op, int64_t begin, int64_t rows)
 }
 
 void CpuExecutor::Reflect(const PlannedLayer& layer, int64_t rows) {
-  const ModelShape& shape = plan_.shape;
-  kernels::HeadReflectionArgs args;
-  args.x = At(Buf::kQkv).data;
-  args.stride = (shape.num_heads + 2 * shape.num_kv_heads) * shape.head_dim;
-  args.rows = rows;
-  args.num_heads = shape.num_heads;
-  args.num_kv_heads = shape.num_kv_heads;
-  args.head_dim = shape.head_dim;
-  args.reflectors = reference_.Reflectors(layer.block);
-  kernels::ReflectHeads(args, pool_);
-  args.x += shape.num_heads * shape.head_dim;
-  args.num_heads = shape.num_kv_heads;
-  kernels::ReflectHeads(args, pool_);
+  for (const auto& heads : reference_.Reflections(At(Buf::kQkv).data, rows, layer.block)) {
+    kernels::ReflectHeads(heads, pool_);
+  }
 }
 
 }  // namespace spillway

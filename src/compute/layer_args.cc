@@ -44,15 +44,13 @@ float* LayerArgs::Hidden(const Cell& cell, int64_t token) const {
 
 kernels::AttentionArgs LayerArgs::Attention(const Attend& op, float* qkv, float* out) const {
   const ModelShape& shape = plan_.shape;
-  const int64_t q = shape.num_heads * shape.head_dim;
-  const int64_t kv = shape.num_kv_heads * shape.head_dim;
   kernels::AttentionArgs args;
   args.q = qkv;
-  args.k = qkv + q;
-  args.v = args.k + kv;
-  args.qkv_stride = q + 2 * kv;
+  args.k = qkv + WidthOf(shape, Buf::kAttended);
+  args.v = args.k + shape.num_kv_heads * shape.head_dim;
+  args.qkv_stride = WidthOf(shape, op.qkv);
   args.out = out;
-  args.out_stride = q;
+  args.out_stride = WidthOf(shape, op.y);
   args.num_heads = shape.num_heads;
   args.num_kv_heads = shape.num_kv_heads;
   args.head_dim = shape.head_dim;

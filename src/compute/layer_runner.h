@@ -14,7 +14,6 @@
 #include "kernels/rows/layer_norm.h"
 #include "spillway/layer.h"
 #include "spillway/plan.h"
-#include "src/compute/reference_keys.h"
 #include "src/memory/arena.h"
 
 namespace spillway {
@@ -76,8 +75,7 @@ class LayerRunner {
   void Run(const PlannedLayer& layer, const ProgramInput& input, OpSet& device, F attend) {
     std::span<const Op> ops(layer.ops);
     while (!ops.empty()) {
-      const auto at = std::ranges::find_if(
-          ops, [](const Op& op) { return std::holds_alternative<Attend>(op); });
+      const auto at = std::ranges::find_if(ops, IsAttend);
       const auto count = static_cast<std::size_t>(at - ops.begin());
       RunOps(ops.first(count), input, device);
       if (at == ops.end()) return;

@@ -25,19 +25,7 @@ ReferenceKeys::ReferenceKeys(const Plan& plan, std::byte* memory)
   if (shape_.bos >= 0) tokens_.front() = shape_.bos;
 }
 
-std::span<const TokenId> ReferenceKeys::Tokens(int64_t begin, int64_t count) const {
-  return std::span(tokens_).subspan(static_cast<std::size_t>(begin),
-                                    static_cast<std::size_t>(count));
-}
-
-std::span<const int32_t> ReferenceKeys::Positions(int64_t begin, int64_t count) const {
-  return std::span(positions_)
-      .subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count));
-}
-
-float* ReferenceKeys::Hidden(int64_t begin) const {
-  return reinterpret_cast<float*>(memory_ + bytes_.kv) + begin * shape_.hidden_size;
-}
+float* ReferenceKeys::Hidden() const { return reinterpret_cast<float*>(memory_ + bytes_.kv); }
 
 kernels::AttentionRow ReferenceKeys::Row(int64_t begin, int64_t count) const {
   return {memory_, ReferenceSlots(shape_), begin, count, 0, nullptr};
@@ -50,6 +38,26 @@ double* ReferenceKeys::Common() const {
 float* ReferenceKeys::Reflectors(int64_t block) const {
   const int64_t begin = bytes_.kv + bytes_.hidden + bytes_.common;
   return reinterpret_cast<float*>(memory_ + begin) + block * shape_.num_kv_heads * shape_.head_dim;
+}
+
+kernels::ReflectorArgs ReferenceKeys::MakingReflectors(int64_t block) const {
+  return {Common(), shape_.num_kv_heads, shape_.head_dim, Reflectors(block)};
+}
+
+std::array<kernels::HeadReflectionArgs, 2> ReferenceKeys::Reflections(float* qkv, int64_t rows,
+                                                                      int64_t block) const {
+  kernels::HeadReflectionArgs queries;
+  queries.x = qkv;
+  queries.stride = WidthOf(shape_, Buf::kQkv);
+  queries.rows = rows;
+  queries.num_heads = shape_.num_heads;
+  queries.num_kv_heads = shape_.num_kv_heads;
+  queries.head_dim = shape_.head_dim;
+  queries.reflectors = Reflectors(block);
+  kernels::HeadReflectionArgs keys = queries;
+  keys.x += shape_.num_heads * shape_.head_dim;
+  keys.num_heads = shape_.num_kv_heads;
+  return {queries, keys};
 }
 
 }  // namespace spillway

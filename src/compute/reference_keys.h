@@ -6,6 +6,7 @@
 // memory. With a KV cache of 16 bits there is none. Thread rule: one thread.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -34,10 +35,10 @@ class ReferenceKeys {
   bool Awaits(int64_t layer) const { return layer == next_layer_ && num_tokens() > 0; }
   void Advance() { ++next_layer_; }
 
-  // Of the tokens from `begin`.
-  std::span<const TokenId> Tokens(int64_t begin, int64_t count) const;
-  std::span<const int32_t> Positions(int64_t begin, int64_t count) const;
-  float* Hidden(int64_t begin) const;  // [token, hidden], between layers
+  std::span<const TokenId> tokens() const { return tokens_; }
+  std::span<const int32_t> positions() const { return positions_; }
+  float* Hidden() const;  // [token, hidden], between layers
+  // Its cache, for the tokens from `begin` on.
   kernels::AttentionRow Row(int64_t begin, int64_t count) const;
 
   // The directions of the layer's keys, as kernels/attention/head_reflection.h sums them:
@@ -45,6 +46,12 @@ class ReferenceKeys {
   double* Common() const;
   // Of a transformer block: [num_kv_heads][head_dim].
   float* Reflectors(int64_t block) const;
+
+  // What makes a block's reflectors of Common, once its keys are summed there.
+  kernels::ReflectorArgs MakingReflectors(int64_t block) const;
+  // What reflects the queries, and the keys, of `rows` tokens: [rows, q + k + v].
+  std::array<kernels::HeadReflectionArgs, 2> Reflections(float* qkv, int64_t rows,
+                                                         int64_t block) const;
 
  private:
   const ModelShape& shape_;

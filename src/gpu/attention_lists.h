@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "kernels/attention/attention.h"  // AttentionRow
@@ -67,5 +68,25 @@ class AttentionLists {
   std::vector<kernels::AttentionRow> stored_rows_;
   std::vector<int32_t> host_tokens_;
 };
+
+// The lists of a chunk where kernels read them.
+struct ChunkRows {
+  std::span<const kernels::AttentionRow> rows;
+  std::span<const kernels::RowTile> tiles;
+  std::span<const kernels::DecodeItem> items;
+  std::span<const kernels::RowTile> key_tiles;
+  std::span<const kernels::KvCompactRow> compact_rows;
+  std::span<const kernels::BudgetAttentionRow> budget_rows;
+  std::span<const kernels::AttentionRow> stored_rows;
+  std::span<const int32_t> host_tokens;
+};
+
+// `put(list)` copies a list to where the kernels read it and returns its place there.
+template <typename F>
+ChunkRows PutLists(const AttentionLists& lists, F put) {
+  return {put(lists.rows()),        put(lists.tiles()),        put(lists.items()),
+          put(lists.key_tiles()),   put(lists.compact_rows()), put(lists.budget_rows()),
+          put(lists.stored_rows()), put(lists.host_tokens())};
+}
 
 }  // namespace spillway

@@ -94,10 +94,4 @@ void CudaAttention::EvictPrompts(const kernels::PrefillAttentionArgs& prefill,
       stream);
 }
 
-template <typename T>
-T* CudaAttention::Scratch(const Region& region) const {
-  if (region.bytes == 0) return nullptr;
-  return device_.As<T>({plan_.exchange.device.offset + region.offset, region.bytes});
-}
-
 }  // namespace spillway

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 
 #include "kernels/attention/prefill_attention.h"
 #include "spillway/plan.h"
@@ -12,23 +11,9 @@
 #include "src/cuda/stream.h"
 #include "src/gpu/attention_lists.h"
 #include "src/gpu/exchange.h"
-#include "src/gpu/host_attention.h"
 #include "src/memory/arena.h"
 
 namespace spillway {
-
-// The rows of a chunk, in GPU memory, as AttentionLists lists them.
-struct ChunkRows {
-  std::span<const kernels::AttentionRow> rows;
-  std::span<const kernels::RowTile> tiles;
-  std::span<const kernels::DecodeItem> items;
-  std::span<const kernels::RowTile> key_tiles;
-  std::span<const kernels::KvCompactRow> compact_rows;
-  std::span<const kernels::BudgetAttentionRow> budget_rows;
-  std::span<const kernels::AttentionRow> stored_rows;
-  std::span<const int32_t> host_tokens;
-  HostAttention::Job* host_job = nullptr;  // of these; null: none
-};
 
 // What a chunk's attention reads and writes, fp32 in GPU memory.
 struct AttentionBuffers {
@@ -65,7 +50,9 @@ class CudaAttention {
   void EvictPrompts(const kernels::PrefillAttentionArgs& prefill, const ChunkRows& chunk,
                     Stream& stream) const;
   template <typename T>
-  T* Scratch(const Region& region) const;  // null: there is none
+  T* Scratch(const Region& region) const {
+    return ExchangeAt<T>(plan_, device_, region);
+  }
 
   const Plan& plan_;
   const Arena& device_;

@@ -255,7 +255,7 @@ void CudaExecutor::LaneOps::Multiply(const kernels::MatmulArgs& args) {
 }
 
 // q, k and v of what the CPU attends to, and the call to it.
-void CudaExecutor::SendHostRows(const Attend& op, const ChunkRows& chunk, Beside::Turn& turn) {
+void CudaExecutor::SendHostRows(const Attend& op, const ListedChunk& chunk, Beside::Turn& turn) {
   const Lane first = FirstLane();
   const kernels::AttentionArgs qkv = layer_.Attention(op, first.qkv, turn.attended);
   kernels::SendRowsAsync(
@@ -268,11 +268,11 @@ void CudaExecutor::SendHostRows(const Attend& op, const ChunkRows& chunk, Beside
 }
 
 // What it attended, to the GPU's second part.
-void CudaExecutor::FetchHostRows(const ChunkRows& chunk, Beside::Turn& turn) {
+void CudaExecutor::FetchHostRows(const ListedChunk& chunk, Beside::Turn& turn) {
   lane_.stream.WaitFor(turn.projected);
   if (chunk.host_job == nullptr) return;
   lane_.stream.WaitFor(turn.answered);
-  const int64_t q = plan_.shape.num_heads * plan_.shape.head_dim;
+  const int64_t q = WidthOf(plan_.shape, Buf::kAttended);
   kernels::FetchRowsAsync({turn.attended, q, chunk.host_tokens, q, turn.host_attended},
                           lane_.stream);
 }
@@ -282,21 +282,17 @@ void CudaExecutor::AdvanceReference(const Cursor& at) {
   if (!reference_.Awaits(at.layer)) return;
   if (beside_ != nullptr) JoinLanes(lane_.stream, beside_->first);
   const PlannedLayer& layer = plan_.layers[static_cast<std::size_t>(at.layer)];
-  const int64_t count = reference_.num_tokens();
   PutTables(layer);
-  ProgramInput all = PutIds(reference_.Tokens(0, count), reference_.Positions(0, count));
-  all.hidden = {reference_.Hidden(0), plan_.shape.hidden_size};
-  all.rows = count;
+  ProgramInput all = PutIds(reference_.tokens(), reference_.positions());
+  all.hidden = {reference_.Hidden(), plan_.shape.hidden_size};
+  all.rows = reference_.num_tokens();
   if (!gather_tables_.empty()) SendTable(lane_.stream);
   LaneOps ops(*this, lane_, device_.As<float>(plan_.workspace.buffers[Buf::kAttended]));
   runner_.RunReference(layer, all, ops, [&](const Attend& op, int64_t begin, int64_t rows) {
     AttendReference(op, ops, begin, rows);
   });
   if (layer.attends) {
-    const ModelShape& shape = plan_.shape;
-    kernels::MakeReflectorsAsync({reference_.Common(), shape.num_kv_heads, shape.head_dim,
-                                  reference_.Reflectors(layer.block)},
-                                 lane_.stream);
+    kernels::MakeReflectorsAsync(reference_.MakingReflectors(layer.block), lane_.stream);
   }
   reference_.Advance();
   if (beside_ != nullptr) JoinLanes(beside_->first, lane_.stream);
@@ -321,36 +317,19 @@ void CudaExecutor::AttendReference(const Attend& op, const LaneOps& ops, int64_t
 }
 
 void CudaExecutor::Reflect(const Lane& lane, const PlannedLayer& layer, int64_t rows) {
-  const ModelShape& shape = plan_.shape;
-  kernels::HeadReflectionArgs args;
-  args.x = lane.qkv;
-  args.stride = (shape.num_heads + 2 * shape.num_kv_heads) * shape.head_dim;
-  args.rows = rows;
-  args.num_heads = shape.num_heads;
-  args.num_kv_heads = shape.num_kv_heads;
-  args.head_dim = shape.head_dim;
-  args.reflectors = reference_.Reflectors(layer.block);
-  kernels::ReflectHeadsAsync(args, lane.stream);
-  args.x += shape.num_heads * shape.head_dim;
-  args.num_heads = shape.num_kv_heads;
-  kernels::ReflectHeadsAsync(args, lane.stream);
+  for (const auto& heads : reference_.Reflections(lane.qkv, rows, layer.block)) {
+    kernels::ReflectHeadsAsync(heads, lane.stream);
+  }
 }
 
-ChunkRows CudaExecutor::ListRows(const Cell& cell, std::size_t chunk) {
+CudaExecutor::ListedChunk CudaExecutor::ListRows(const Cell& cell, std::size_t chunk) {
   lists_.Clear();
   layer_.BeginChunk();
   for (std::size_t row = 0; row < cell.batch.rows.size(); ++row) {
     if (const auto at = layer_.RowIn(cell, chunks_[chunk], row)) ListRow(*at);
   }
-  ChunkRows listed;
-  listed.rows = table_.Put(std::span(lists_.rows()));
-  listed.tiles = table_.Put(std::span(lists_.tiles()));
-  listed.items = table_.Put(std::span(lists_.items()));
-  listed.key_tiles = table_.Put(std::span(lists_.key_tiles()));
-  listed.compact_rows = table_.Put(std::span(lists_.compact_rows()));
-  listed.budget_rows = table_.Put(std::span(lists_.budget_rows()));
-  listed.stored_rows = table_.Put(std::span(lists_.stored_rows()));
-  listed.host_tokens = table_.Put(std::span(lists_.host_tokens()));
+  ListedChunk listed = {
+      PutLists(lists_, [&](const auto& list) { return table_.Put(std::span(list)); })};
   if (beside_ != nullptr) {
     listed.host_job = beside_->attention.EndChunk(AttendOf(cell.layer.ops),
                                                   (beside_->num_chunks + chunk) % kHostTurns);
@@ -393,12 +372,6 @@ void CudaExecutor::ListHostRow(const LayerArgs::RowInChunk& at) {
   } else {
     beside_->attention.Add(LayerArgs::CachedRow(at));
   }
-}
-
-template <typename T>
-T* CudaExecutor::Scratch(const Region& region) const {
-  if (region.bytes == 0) return nullptr;
-  return device_.As<T>({plan_.exchange.device.offset + region.offset, region.bytes});
 }
 
 template <typename T>

@@ -42,6 +42,9 @@ class CudaExecutor final : public Executor {
  private:
   using Cell = LayerArgs::Cell;
   using Chunk = LayerArgs::Chunk;
+  struct ListedChunk : ChunkRows {
+    HostAttention::Job* host_job = nullptr;  // of host_tokens; null: none
+  };
   // A stream and what the operations in it use of the GPU's memory.
   struct Lane {
     Stream& stream;
@@ -115,16 +118,18 @@ class CudaExecutor final : public Executor {
   void JoinLanes(Stream& later, Stream& earlier);
 
   void CutIntoChunks(const Cell& cell);
-  ChunkRows ListRows(const Cell& cell, std::size_t chunk);
+  ListedChunk ListRows(const Cell& cell, std::size_t chunk);
   void ListRow(const LayerArgs::RowInChunk& at);
   void ListPrompt(const LayerArgs::RowInChunk& at);
   void ListHostRow(const LayerArgs::RowInChunk& at);
   void HoldFirstLane(const Cell& cell);
   Beside::Turn* BeginTurn(std::size_t index);
-  void SendHostRows(const Attend& op, const ChunkRows& chunk, Beside::Turn& turn);
-  void FetchHostRows(const ChunkRows& chunk, Beside::Turn& turn);
+  void SendHostRows(const Attend& op, const ListedChunk& chunk, Beside::Turn& turn);
+  void FetchHostRows(const ListedChunk& chunk, Beside::Turn& turn);
   template <typename T>
-  T* Scratch(const Region& region) const;  // of plan.exchange.device
+  T* Scratch(const Region& region) const {
+    return ExchangeAt<T>(plan_, device_, region);
+  }
   template <typename T>
   T* HostScratch(const Region& region) const;  // of plan.exchange.host
   template <typename T>
@@ -149,7 +154,7 @@ class CudaExecutor final : public Executor {
   CudaAttention attention_;
   ReferenceKeys reference_;
   std::vector<Chunk> chunks_;  // of the cell that is being enqueued
-  std::vector<ChunkRows> chunk_rows_;
+  std::vector<ListedChunk> chunk_rows_;
   std::vector<GatherTable> gather_tables_;
   std::vector<const float*> last_rows_;
   std::unique_ptr<Beside> beside_;  // null: the CPU attends to nothing

@@ -16,6 +16,7 @@
 #include "spillway/round.h"
 #include "src/base/clock.h"
 #include "src/cuda/check.h"
+#include "src/memory/arena_layout.h"
 
 namespace spillway {
 namespace {
@@ -39,38 +40,24 @@ KvKeep KeepOf(int64_t slots) {
 
 int64_t KeptSlots(int64_t slots) { return RoundUp(KeepOf(slots).slots() + 1, kKvBlockSlots); }
 
-class Regions {
- public:
-  Region Take(int64_t bytes) {
-    const Region region = {end_, bytes};
-    end_ += RoundUp(bytes, kAlign);
-    return region;
-  }
-  Region TakeFloats(int64_t count) { return Take(count * int64_t{sizeof(float)}); }
-  int64_t end() const { return end_; }
-
- private:
-  int64_t end_ = 0;
-};
-
 }  // namespace
 
 CudaProbe::CudaProbe(const Sizes& sizes, int gpu)
     : sizes_(sizes),
       memory_([&] {
-        Regions regions;
+        ArenaLayout regions(kAlign);
         const int64_t heads = sizes.hidden / sizes.head_dim;
         const AttentionLimits limits = {sizes.decode_rows, sizes.rows,
                                         sizes.decode_rows * sizes.slots, sizes.slots};
         far_ = regions.Take(sizes.far_bytes);
-        qkv_ = regions.TakeFloats(std::max(sizes.norm_rows, 3 * sizes.rows) * sizes.hidden);
-        out_ = regions.TakeFloats(std::max(sizes.norm_rows, sizes.rows) * sizes.hidden);
+        qkv_ = regions.TakeFloats(std::max(sizes.norm_rows, 3 * sizes.rows), sizes.hidden);
+        out_ = regions.TakeFloats(std::max(sizes.norm_rows, sizes.rows), sizes.hidden);
         matmul_ = regions.Take(kernels::GpuMatmulWorkspaceBytes(sizes.rows, sizes.hidden));
         partials_ = regions.TakeFloats(
-            kernels::MaxDecodeItems(sizes.decode_rows, sizes.decode_rows * sizes.slots) *
+            kernels::MaxDecodeItems(sizes.decode_rows, sizes.decode_rows * sizes.slots),
             kernels::PartialFloats(heads, sizes.head_dim));
-        scores_ = regions.TakeFloats(4 * std::max(heads, sizes.rows) * sizes.slots);
-        weights_ = regions.TakeFloats(sizes.decode_rows * heads * KeptSlots(sizes.slots));
+        scores_ = regions.TakeFloats(4 * std::max(heads, sizes.rows), sizes.slots);
+        weights_ = regions.TakeFloats(sizes.decode_rows * heads, KeptSlots(sizes.slots));
         lists_ = regions.Take(AttentionLists::MaxBytes(limits, kMaxPrompts));
         return regions.end();
       }()),
@@ -189,7 +176,7 @@ GpuProbe::Work CudaProbe::Multiply(int64_t rows, int64_t width, DType weights) {
   });
 }
 
-CudaProbe::Lists CudaProbe::Upload(const AttentionLists& lists) {
+ChunkRows CudaProbe::Upload(const AttentionLists& lists) {
   Stream& stream = computes_.stream();
   std::byte* to = Of<std::byte>(lists_);
   std::byte* from = host_.View({0, lists_.bytes}).data();
@@ -201,8 +188,7 @@ CudaProbe::Lists CudaProbe::Upload(const AttentionLists& lists) {
     at += RoundUp(static_cast<int64_t>(bytes.size()), 64);
     return there;
   };
-  const Lists there = {put(lists.rows()),      put(lists.tiles()),        put(lists.items()),
-                       put(lists.key_tiles()), put(lists.compact_rows()), put(lists.budget_rows())};
+  const ChunkRows there = PutLists(lists, put);
   SPILLWAY_CHECK(at <= lists_.bytes);
   CudaCheck(
       cudaMemcpyAsync(to, from, static_cast<std::size_t>(at), cudaMemcpyHostToDevice, stream.get()),
@@ -212,7 +198,7 @@ CudaProbe::Lists CudaProbe::Upload(const AttentionLists& lists) {
   return there;
 }
 
-kernels::PrefillAttentionArgs CudaProbe::Prefill(const Lists& lists, int64_t head_dim) const {
+kernels::PrefillAttentionArgs CudaProbe::Prefill(const ChunkRows& lists, int64_t head_dim) const {
   const int64_t heads = sizes_.hidden / head_dim;
   kernels::PrefillAttentionArgs args;
   args.q = Of<float>(qkv_);
@@ -228,7 +214,7 @@ kernels::PrefillAttentionArgs CudaProbe::Prefill(const Lists& lists, int64_t hea
   return args;
 }
 
-void CudaProbe::Append(const kernels::PrefillAttentionArgs& prefill, const Lists& lists,
+void CudaProbe::Append(const kernels::PrefillAttentionArgs& prefill, const ChunkRows& lists,
                        int64_t tokens) {
   const float* k = prefill.q + sizes_.hidden;
   kernels::KvAppendAsync({k, k + sizes_.hidden, prefill.q_stride, tokens, lists.rows.data(),
@@ -246,7 +232,7 @@ GpuProbe::Work CudaProbe::AttendPrefill(int64_t head_dim, int64_t prompt_tokens)
                prompt_tokens, row * prompt_tokens, nullptr},
               RowPhase::kPrompt);
   }
-  const Lists there = Upload(lists);
+  const ChunkRows there = Upload(lists);
   const kernels::PrefillAttentionArgs args = Prefill(there, head_dim);
   const int64_t pairs = prompts * (prompt_tokens * (prompt_tokens + 1) / 2);
   return Timed(4.0 * static_cast<double>(kFewRepeats * pairs * sizes_.hidden), [&] {
@@ -257,7 +243,7 @@ GpuProbe::Work CudaProbe::AttendPrefill(int64_t head_dim, int64_t prompt_tokens)
   });
 }
 
-kernels::DecodeAttentionArgs CudaProbe::Decode(const Lists& lists) const {
+kernels::DecodeAttentionArgs CudaProbe::Decode(const ChunkRows& lists) const {
   const kernels::PrefillAttentionArgs plain = Prefill(lists, sizes_.head_dim);
   return {plain.q,
           plain.q_stride,
@@ -283,7 +269,7 @@ GpuProbe::Work CudaProbe::AttendDecode() {
                sizes_.slots - 1, 1, row, nullptr},
               RowPhase::kDecode);
   }
-  const Lists there = Upload(lists);
+  const ChunkRows there = Upload(lists);
   return Timed(static_cast<double>(kFewRepeats * sizes_.decode_rows * row_bytes), [&] {
     for (int64_t repeat = 0; repeat < kFewRepeats; ++repeat) {
       Append(Prefill(there, sizes_.head_dim), there, sizes_.decode_rows);
@@ -303,7 +289,7 @@ GpuProbe::Work CudaProbe::EvictPrefill() {
   AttentionLists lists({1, tokens, tokens, tokens});
   lists.Add({prompt, tokens, 0, tokens, 0, scores}, RowPhase::kPrompt);
   lists.Add(kernels::KvCompactRow{prompt, scores, tokens, kept, KeptSlots(tokens), KeepOf(tokens)});
-  const Lists there = Upload(lists);
+  const ChunkRows there = Upload(lists);
   kernels::PrefillAttentionArgs args = Prefill(there, sizes_.head_dim);
   const int64_t part = std::max(heads, sizes_.rows) * tokens;  // of scores_
   args.log_sums = scores + part;
@@ -337,7 +323,7 @@ GpuProbe::Work CudaProbe::EvictDecode() {
     lists.Add(kernels::BudgetAttentionRow{Of<std::byte>({far_.offset + row * row_bytes, row_bytes}),
                                           kept_slots, keep.slots() - 1, sizes_.slots, keep, row});
   }
-  const Lists there = Upload(lists);
+  const ChunkRows there = Upload(lists);
   const kernels::PrefillAttentionArgs plain = Prefill(there, sizes_.head_dim);
   const float* k = plain.q + sizes_.hidden;
   const int64_t bytes = sizes_.decode_rows * keep.slots() * KvSlotBytes(heads, sizes_.head_dim);
@@ -366,7 +352,7 @@ GpuProbe::Work CudaProbe::Normalize() {
 }
 
 // What the executor enqueues of an attention layer.
-void CudaProbe::LaunchLayer(const Lists& lists) {
+void CudaProbe::LaunchLayer(const ChunkRows& lists) {
   Stream& stream = computes_.stream();
   kernels::LayerNormAsync(
       {Of<float>(qkv_), kTiny, Of<float>(out_), kTiny, 1, kTiny, nullptr, nullptr}, stream);
@@ -386,7 +372,7 @@ GpuProbe::Work CudaProbe::Launch() {
   lists.Add({Of<std::byte>({far_.offset, kKvBlockSlots * KvSlotBytes(1, kTiny)}), kKvBlockSlots,
              kKvBlockSlots - 1, 1, 0, nullptr},
             RowPhase::kDecode);
-  const Lists there = Upload(lists);
+  const ChunkRows there = Upload(lists);
   return Timed(static_cast<double>(kLayers), [&] {
     for (int64_t layer = 0; layer < kLayers; ++layer) LaunchLayer(there);
   });

@@ -58,14 +58,6 @@ class CudaProbe final : public GpuProbe {
     DType weights;
     auto operator<=>(const Product&) const = default;
   };
-  struct Lists {  // in GPU memory
-    std::span<const kernels::AttentionRow> rows;
-    std::span<const kernels::RowTile> tiles;
-    std::span<const kernels::DecodeItem> items;
-    std::span<const kernels::RowTile> key_tiles;
-    std::span<const kernels::KvCompactRow> compact_rows;
-    std::span<const kernels::BudgetAttentionRow> budget_rows;
-  };
 
   void FillMemory();
   void Fill(const Region& region, DType dtype);
@@ -75,11 +67,11 @@ class CudaProbe final : public GpuProbe {
   Work Copy(bool inward);
   kernels::GpuMatmul& MatmulOf(const Product& product);
   void MultiplyOnce(int64_t rows, const Product& product);
-  Lists Upload(const AttentionLists& lists);
-  kernels::PrefillAttentionArgs Prefill(const Lists& lists, int64_t head_dim) const;
-  void Append(const kernels::PrefillAttentionArgs& prefill, const Lists& lists, int64_t tokens);
-  kernels::DecodeAttentionArgs Decode(const Lists& lists) const;
-  void LaunchLayer(const Lists& lists);
+  ChunkRows Upload(const AttentionLists& lists);
+  kernels::PrefillAttentionArgs Prefill(const ChunkRows& lists, int64_t head_dim) const;
+  void Append(const kernels::PrefillAttentionArgs& prefill, const ChunkRows& lists, int64_t tokens);
+  kernels::DecodeAttentionArgs Decode(const ChunkRows& lists) const;
+  void LaunchLayer(const ChunkRows& lists);
 
   template <typename T>
   T* Of(const Region& region) const {

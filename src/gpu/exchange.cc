@@ -8,6 +8,7 @@
 #include "src/compute/reference_keys.h"
 #include "src/gpu/host_attention.h"
 #include "src/gpu/table_writer.h"
+#include "src/memory/arena_layout.h"
 
 namespace spillway {
 namespace {
@@ -35,25 +36,7 @@ int64_t LongestScored(const Plan& plan) {
   return plan.workspace.prompt.scores.bytes > 0 ? plan.longest.prompt_tokens : 0;
 }
 
-// Regions one behind the other.
-class Runs {
- public:
-  explicit Runs(int64_t begin) : end_(begin) {}
-  Region Take(int64_t bytes) {
-    const Region region = {end_, bytes};
-    end_ += TableBytes(bytes);
-    return region;
-  }
-  Region TakeFloats(int64_t rows, int64_t cols) {
-    return Take(rows * cols * int64_t{sizeof(float)});
-  }
-  int64_t end() const { return end_; }
-
- private:
-  int64_t end_;
-};
-
-AttentionScratch LayOutScratch(const Plan& plan, Runs& device) {
+AttentionScratch LayOutScratch(const Plan& plan, ArenaLayout& device) {
   AttentionScratch scratch;
   const ModelShape& shape = plan.shape;
   scratch.reference = device.Take(ReferenceKeys::Bytes(plan));
@@ -73,10 +56,11 @@ AttentionScratch LayOutScratch(const Plan& plan, Runs& device) {
   return scratch;
 }
 
-BesideLayout LayOutBeside(const Plan& plan, int64_t table_bytes, Runs& device, Runs& host) {
+BesideLayout LayOutBeside(const Plan& plan, int64_t table_bytes, ArenaLayout& device,
+                          ArenaLayout& host) {
   const ModelShape& shape = plan.shape;
-  const int64_t q = shape.num_heads * shape.head_dim;
-  const int64_t qkv = q + 2 * shape.num_kv_heads * shape.head_dim;
+  const int64_t q = WidthOf(shape, Buf::kAttended);
+  const int64_t qkv = WidthOf(shape, Buf::kQkv);
   const int64_t chunk = plan.workspace.chunk_tokens;
   const int64_t rows = std::min(chunk, plan.batch.rows);  // with one token each
   BesideLayout beside;
@@ -111,11 +95,13 @@ ExchangeLayout LayOutExchange(const Plan& plan) {
                                  AttentionLists::MaxBytes(pass, MaxChunks(plan)),
                                  TableBytes(plan.batch.logits * int64_t{sizeof(float*)})});
   layout.table_bytes = TableBytes(layout.table_bytes + ReferenceTableBytes(plan));
-  Runs device(layout.table_bytes);
+  ArenaLayout device(kTableAlignBytes);
+  device.Take(layout.table_bytes);
   layout.scratch = LayOutScratch(plan, device);
   layout.logits_bytes =
       TableBytes(plan.batch.logits * plan.shape.vocab_size * int64_t{sizeof(float)});
-  Runs host(kHostTables * layout.table_bytes + layout.logits_bytes);
+  ArenaLayout host(kTableAlignBytes);
+  host.Take(kHostTables * layout.table_bytes + layout.logits_bytes);
   if (plan.AttendsBeside()) {
     layout.beside = LayOutBeside(plan, layout.table_bytes, device, host);
   }

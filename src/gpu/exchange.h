@@ -8,6 +8,7 @@
 
 #include "spillway/plan.h"
 #include "src/gpu/attention_lists.h"
+#include "src/memory/arena.h"
 
 namespace spillway {
 
@@ -64,6 +65,13 @@ int64_t MaxChunks(const Plan& plan);
 
 ExchangeLayout LayOutExchange(const Plan& plan);
 AttentionLimits ChunkLimits(const Plan& plan);
+
+// A region of AttentionScratch or of BesideLayout in GPU memory; null: it is empty.
+template <typename T>
+T* ExchangeAt(const Plan& plan, const Arena& device, const Region& region) {
+  if (region.bytes == 0) return nullptr;
+  return device.As<T>({plan.exchange.device.offset + region.offset, region.bytes});
+}
 
 // What plan.exchange takes. Requires: all of the plan but its exchange is laid out.
 ExchangeBytes ExchangeBytesOf(const Plan& plan);

@@ -10,13 +10,14 @@
 #include <span>
 
 #include "spillway/error.h"
+#include "spillway/round.h"
 
 namespace spillway {
 
 inline constexpr int64_t kTableAlignBytes = 64;
 
 constexpr int64_t TableBytes(int64_t bytes) {
-  return (bytes + kTableAlignBytes - 1) / kTableAlignBytes * kTableAlignBytes;
+  return RoundUp(bytes, kTableAlignBytes);
 }
 
 class TableWriter {

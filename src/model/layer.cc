@@ -45,8 +45,7 @@ struct OpTensors {
 }  // namespace
 
 const Attend& AttendOf(const std::vector<Op>& ops) {
-  return std::get<Attend>(
-      *std::ranges::find_if(ops, [](const Op& op) { return std::holds_alternative<Attend>(op); }));
+  return std::get<Attend>(*std::ranges::find_if(ops, IsAttend));
 }
 
 std::vector<Buf> BufsOf(const std::vector<Op>& ops) {

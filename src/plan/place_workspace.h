@@ -3,7 +3,7 @@
 #pragma once
 
 #include "spillway/plan.h"
-#include "src/plan/arena_layout.h"
+#include "src/memory/arena_layout.h"
 
 namespace spillway {
 

@@ -9,7 +9,7 @@
 #include "spillway/error.h"
 #include "spillway/round.h"
 #include "src/base/size_text.h"
-#include "src/plan/arena_layout.h"
+#include "src/memory/arena_layout.h"
 #include "src/plan/cap_words.h"
 #include "src/plan/place_rows.h"
 #include "src/plan/place_weights.h"

@@ -45,9 +45,9 @@ TEST(ReferenceKeysTest, IsAPromptThatTheModelCanTake) {
   const Plan plan = PlanWith(4);
   const ReferenceKeys keys(plan, nullptr);
   EXPECT_EQ(keys.num_tokens(), 10);
-  EXPECT_EQ(keys.Tokens(0, 10).front(), 3);
-  for (const TokenId token : keys.Tokens(0, 10)) EXPECT_LT(token, 100);
-  EXPECT_EQ(keys.Positions(4, 2).back(), 5);
+  EXPECT_EQ(keys.tokens().front(), 3);
+  for (const TokenId token : keys.tokens()) EXPECT_LT(token, 100);
+  EXPECT_EQ(keys.positions()[5], 5);
   EXPECT_LE(keys.num_tokens(), keys.Row(0, 10).num_slots);
 }
 
@@ -60,8 +60,8 @@ TEST(ReferenceKeysTest, PlacesDoNotOverlap) {
     return static_cast<const std::byte*>(place) - memory.data();
   };
   EXPECT_EQ(at(keys.Row(0, 10).kv), 0);
-  EXPECT_EQ(at(keys.Hidden(0)), keys.Row(0, 10).num_slots * KvSlotBytes(2, 64));
-  EXPECT_GE(at(keys.Common()), at(keys.Hidden(10)));
+  EXPECT_EQ(at(keys.Hidden()), keys.Row(0, 10).num_slots * KvSlotBytes(2, 64));
+  EXPECT_GE(at(keys.Common()), at(keys.Hidden() + 10 * plan.shape.hidden_size));
   EXPECT_EQ(at(keys.Common()) % int64_t{sizeof(double)}, 0);
   EXPECT_EQ(at(keys.Reflectors(0)), at(keys.Common() + kWidth));
   EXPECT_EQ(at(keys.Reflectors(2)), std::ssize(memory));

@@ -23,7 +23,7 @@ ARROWS = {
     "src/model/families": ["src/model"],
     "src/schedule": [],
     "policies/kv": [],
-    "src/plan": ["src/base"],
+    "src/plan": ["src/base", "src/memory"],
     "policies/cost": [],
     "policies/search": ["policies/cost", "src/base"],
     "src/formats": ["policies/search", "src/base"],

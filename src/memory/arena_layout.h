@@ -15,11 +15,17 @@ inline constexpr int64_t kArenaAlignBytes = 64;  // a cache line
 
 class ArenaLayout {
  public:
-  // The next run, aligned to a cache line.
+  ArenaLayout() = default;
+  explicit ArenaLayout(int64_t align_bytes) : align_bytes_(align_bytes) {}
+
+  // The next run, aligned.
   Region Take(int64_t bytes) {
     const Region region{end_, bytes};
-    end_ += RoundUp(bytes, kArenaAlignBytes);
+    end_ += RoundUp(bytes, align_bytes_);
     return region;
+  }
+  Region TakeFloats(int64_t rows, int64_t cols) {
+    return Take(rows * cols * int64_t{sizeof(float)});
   }
   // The next run in whole sectors of a disk, for what one reads or writes.
   Region TakeBlocks(int64_t bytes) {
@@ -29,6 +35,7 @@ class ArenaLayout {
   int64_t end() const { return end_; }
 
  private:
+  int64_t align_bytes_ = kArenaAlignBytes;
   int64_t end_ = 0;
 };
 
