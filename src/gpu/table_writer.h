@@ -16,9 +16,7 @@ namespace spillway {
 
 inline constexpr int64_t kTableAlignBytes = 64;
 
-constexpr int64_t TableBytes(int64_t bytes) {
-  return RoundUp(bytes, kTableAlignBytes);
-}
+constexpr int64_t TableBytes(int64_t bytes) { return RoundUp(bytes, kTableAlignBytes); }
 
 class TableWriter {
  public:
