@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include "kernels/attention/attention.h"
 #include "kernels/attention/budget_attention.h"
 #include "kernels/kv/kv_head.h"
 #include "spillway/kv_block.h"
@@ -42,18 +41,19 @@ int64_t DecodeWork::ReadBytes() const {
 
 void DecodeWork::Run() { of_.kind == KvPolicyKind::kFull ? RunPlain() : RunBudget(); }
 
-template <typename Args>
-void DecodeWork::SetCommon(Args& args) const {
-  args.q = reinterpret_cast<const float*>(qkv_.get());
-  args.k = args.q + width();
-  args.v = args.k + width();
-  args.qkv_stride = 3 * width();
-  args.out = reinterpret_cast<float*>(out_.get());
-  args.out_stride = width();
-  args.num_heads = args.num_kv_heads = kHeads;
-  args.head_dim = of_.head_dim;
-  args.scale = 1.0F / std::sqrt(static_cast<float>(of_.head_dim));
-  args.kv_bits = of_.kv_bits;
+AttentionTensors DecodeWork::Tensors() const {
+  AttentionTensors tensors;
+  tensors.q = reinterpret_cast<const float*>(qkv_.get());
+  tensors.k = tensors.q + width();
+  tensors.v = tensors.k + width();
+  tensors.qkv_stride = 3 * width();
+  tensors.out = reinterpret_cast<float*>(out_.get());
+  tensors.out_stride = width();
+  tensors.num_heads = tensors.num_kv_heads = kHeads;
+  tensors.head_dim = of_.head_dim;
+  tensors.scale = 1.0F / std::sqrt(static_cast<float>(of_.head_dim));
+  tensors.kv_bits = of_.kv_bits;
+  return tensors;
 }
 
 void DecodeWork::RunPlain() {
@@ -61,11 +61,8 @@ void DecodeWork::RunPlain() {
   std::byte* first = NextKv();
   for (int64_t row = 0; row < kRows; ++row)
     rows.push_back({first + row * row_bytes_, of_.slots, of_.slots - 1, 1, row, nullptr});
-  AttentionArgs args;
-  SetCommon(args);
-  args.rows = rows;
-  Attention(args, {workspace_.get(), static_cast<size_t>(workspace_bytes_)}, bench_.pool(),
-            bench_.options().isa);
+  Attention({Tensors(), rows, 0}, {workspace_.get(), static_cast<size_t>(workspace_bytes_)},
+            bench_.pool(), bench_.options().isa);
 }
 
 void DecodeWork::RunBudget() {
@@ -77,11 +74,8 @@ void DecodeWork::RunBudget() {
   std::byte* first = NextKv();
   for (int64_t row = 0; row < kRows; ++row)
     rows.push_back({first + row * row_bytes_, of_.slots, held, position, keep, row});
-  BudgetAttentionArgs args;
-  SetCommon(args);
-  args.rows = rows;
-  args.kind = of_.kind;
-  BudgetAttention(args, {workspace_.get(), static_cast<size_t>(workspace_bytes_)}, bench_.pool(),
+  BudgetAttention({Tensors(), rows, of_.kind},
+                  {workspace_.get(), static_cast<size_t>(workspace_bytes_)}, bench_.pool(),
                   bench_.options().isa);
 }
 

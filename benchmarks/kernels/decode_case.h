@@ -4,6 +4,7 @@
 #pragma once
 
 #include "benchmarks/kernels/bench.h"
+#include "kernels/attention/attention.h"
 #include "spillway/kv_policy.h"
 
 namespace spillway::kernels {
@@ -38,8 +39,7 @@ class DecodeWork {
 
  private:
   void FillState(std::byte* row) const;
-  template <typename Args>
-  void SetCommon(Args& args) const;
+  AttentionTensors Tensors() const;
   void RunPlain();
   void RunBudget();
 

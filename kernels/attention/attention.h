@@ -29,22 +29,26 @@ struct AttentionRow {
   float* token_scores = nullptr;
 };
 
-struct AttentionArgs {
+// The chunk's tensors and heads, alike for every kind of attention.
+struct AttentionTensors {
   const float* q = nullptr;  // [tokens, num_heads * head_dim], stride qkv_stride; not yet scaled
   const float* k = nullptr;  // [tokens, num_kv_heads * head_dim], stride qkv_stride
   const float* v = nullptr;
   int64_t qkv_stride = 0;
   float* out = nullptr;  // [tokens, num_heads * head_dim], stride out_stride
   int64_t out_stride = 0;
-  std::span<const AttentionRow> rows;
   int64_t num_heads = 0;
   int64_t num_kv_heads = 0;  // divides num_heads (grouped queries)
   int64_t head_dim = 0;      // any; 64, 80 and 128 are the fast ones
   float scale = 1.0F;        // q is multiplied by it in fp32
   DType kv_dtype = DType::kF16;
+  // 8 and 4: codes, as kernels/kv/kv_code.h defines them; kv_dtype is not used then.
+  int kv_bits = 16;
+};
+
+struct AttentionArgs : AttentionTensors {
+  std::span<const AttentionRow> rows;
   int64_t token_scores_stride = 0;  // at least the tokens of each row that has token_scores
-  int kv_bits =
-      16;  // 8 and 4: codes, as kernels/kv/kv_code.h defines them; kv_dtype is not used then
 };
 
 int64_t AttentionWorkspaceBytes(int64_t max_slots, int64_t head_dim, int num_threads, Isa isa);

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <span>
 
-#include "spillway/dtype.h"
+#include "kernels/attention/attention.h"
 #include "spillway/kv_policy.h"
 #include "src/base/isa.h"
 #include "src/base/thread_pool.h"
@@ -29,21 +29,9 @@ struct BudgetAttentionRow {
   int64_t token_offset = 0;  // index of the new token in the packed q, k, v and out
 };
 
-struct BudgetAttentionArgs {
-  const float* q = nullptr;  // [tokens, num_heads * head_dim], stride qkv_stride; not yet scaled
-  const float* k = nullptr;  // [tokens, num_kv_heads * head_dim], stride qkv_stride
-  const float* v = nullptr;
-  int64_t qkv_stride = 0;
-  float* out = nullptr;  // [tokens, num_heads * head_dim], stride out_stride
-  int64_t out_stride = 0;
+struct BudgetAttentionArgs : AttentionTensors {
   std::span<const BudgetAttentionRow> rows;
-  int64_t num_heads = 0;
-  int64_t num_kv_heads = 0;  // divides num_heads
-  int64_t head_dim = 0;
-  float scale = 1.0F;  // q is multiplied by it in fp32
-  DType kv_dtype = DType::kF16;
   KvPolicyKind kind = KvPolicyKind::kH2o;  // not kFull; kWindow leaves the scores alone
-  int kv_bits = 16;                        // as in AttentionArgs
 };
 
 int64_t BudgetAttentionWorkspaceBytes(int64_t max_slots, int64_t head_dim, int num_threads,

@@ -38,30 +38,13 @@ void CheckArgs(const BudgetAttentionArgs& args) {
   }
 }
 
-// What Attention knows of these args; its rows are set task by task.
-AttentionArgs PlainArgs(const BudgetAttentionArgs& args) {
-  AttentionArgs plain;
-  plain.q = args.q;
-  plain.k = args.k;
-  plain.v = args.v;
-  plain.qkv_stride = args.qkv_stride;
-  plain.out = args.out;
-  plain.out_stride = args.out_stride;
-  plain.num_heads = args.num_heads;
-  plain.num_kv_heads = args.num_kv_heads;
-  plain.head_dim = args.head_dim;
-  plain.scale = args.scale;
-  plain.kv_dtype = args.kv_dtype;
-  plain.kv_bits = args.kv_bits;
-  return plain;
-}
-
 int64_t PaddedSlots(int64_t slots) { return RoundUp(slots, kAttentionKeys); }
 
 constexpr int64_t kMaxQueries = std::max(kAttentionQueries + 1, kDecodeQueries);
 
-// Of one worker: the attention's own; the victims; the weights of the queries of a DecodeTask, or
-// the history of an AttentionTask and the weights of its KV head; the weights' factors.
+// Scratch of one worker: the attention's own; the victims; the weights of the queries of a
+// DecodeTask, or the history of an AttentionTask and the weights of its KV head; the weights'
+// factors.
 int64_t VictimBytes() { return kDecodeQueries * (kLowestFloats * 4 + 8); }
 int64_t NumFactors(int64_t slots) { return PaddedSlots(slots) / kAttentionKeys * kDecodeQueries; }
 int64_t ScratchBytes(int64_t max_slots, int64_t head_dim) {
@@ -102,8 +85,8 @@ struct Step {
     return reinterpret_cast<int64_t*>(lowest() + kDecodeQueries * kLowestFloats);
   }
   float* history() const { return reinterpret_cast<float*>(victims() + kDecodeQueries); }
-  // Of all queries, or of an AttentionTask the sums over the group's heads; null where scores do
-  // not matter.
+  // Weights of all queries, or for an AttentionTask their sums over the group's heads; null where
+  // scores do not matter.
   float* weights() const {
     if (!UsesScores(args.kind)) return nullptr;
     return group() <= kDecodeGroup ? history()
@@ -130,7 +113,7 @@ Step::Step(const BudgetAttentionArgs& budget_args, const AttentionArgs& plain_ar
       plain_row{row.kv, row.num_slots, row.num_held, 1, row.token_offset, nullptr},
       scratch(worker_scratch) {}
 
-// Its history overlaps the victims, which are not known before the state is updated.
+// The task's history overlaps the victims, which are not known before the scores are updated.
 AttentionTask Step::Task(int64_t kv_head) const {
   return {.args = &plain,
           .row = &plain_row,
@@ -162,7 +145,7 @@ DecodeTask Step::Decode(const std::byte* next_keys) const {
           .has_state = true};
 }
 
-// Of one KV head.
+// Attends to one KV head.
 void Step::AttendGroup(const AttentionFunctions& attention) const {
   AttentionTask task = Task(kv_head_begin);
   if (task.scores != nullptr) {
@@ -195,9 +178,9 @@ BudgetTask Step::Budget() const {
           .victims = victims()};
 }
 
-// The state is met behind all slots, when every weight is known. With all keys read first it could
-// be met beside the values, but what the processor fetches past the end of a block's keys, the
-// first values, would be gone by then.
+// Scores are updated after all slots, when every weight is known. Reading all keys first would let
+// them be updated while the values are read, but would waste the values that the processor's
+// prefetcher takes in past the end of a block's keys.
 void Step::AttendAndUpdate(const Functions& functions, const std::byte* next_keys) const {
   if (group() > kDecodeGroup) {
     AttendGroup(functions.attention);
@@ -239,7 +222,7 @@ void BudgetAttention(const BudgetAttentionArgs& args, std::span<std::byte> works
   SPILLWAY_CHECK(static_cast<int64_t>(workspace.size()) >= pool.num_threads() * scratch_bytes);
   SPILLWAY_CHECK(reinterpret_cast<uintptr_t>(workspace.data()) % 64 == 0);
   const Functions functions = {AttentionFunctionsOf(isa), UpdateBudgetOf(isa)};
-  const AttentionArgs plain = PlainArgs(args);
+  const AttentionArgs plain = {args, {}, 0};  // rows are set task by task
   const auto num_rows = static_cast<int64_t>(args.rows.size());
   const int64_t heads = DecodeHeads(plain, num_rows, pool.num_threads());
   const int64_t tasks_per_row = DivideUp(args.num_kv_heads, heads);

@@ -120,8 +120,7 @@ void CpuExecutor::AttendRows(const Attend& op) {
   const std::span<std::byte> workspace = device_.View(plan_.workspace.attention);
   float* qkv = At(op.qkv).data;
   float* attended = At(op.y).data;
-  kernels::AttentionArgs args = layer_.Attention(op, qkv, attended);
-  args.rows = attention_rows_;
+  const kernels::AttentionArgs args = layer_.Attention(op, qkv, attended, attention_rows_);
   kernels::Attention(args, workspace, pool_, isa_);
   if (!compact_rows_.empty()) {
     kernels::KvCompact({compact_rows_, plan_.policy.kv.kind, args.token_scores_stride,
@@ -129,9 +128,7 @@ void CpuExecutor::AttendRows(const Attend& op) {
                        workspace, pool_);
   }
   if (budget_rows_.empty()) return;
-  kernels::BudgetAttentionArgs step = layer_.Budget(op, qkv, attended);
-  step.rows = budget_rows_;
-  kernels::BudgetAttention(step, workspace, pool_, isa_);
+  kernels::BudgetAttention(layer_.Budget(op, qkv, attended, budget_rows_), workspace, pool_, isa_);
 }
 
 // Logits of the wanted tokens only: of generated rows the last one, at 512 prompt tokens 1/512 of
@@ -165,14 +162,13 @@ void CpuExecutor::AdvanceReference(const Cursor& at) {
 }
 
 void CpuExecutor::AttendReference(const Attend& op, int64_t begin, int64_t rows) {
-  // In 16 bits, whatever the cache of rows has.
-  kernels::AttentionArgs args = layer_.Attention(op, At(op.qkv).data, At(op.y).data);
+  const kernels::AttentionRow row = reference_.Row(begin, rows);
+  kernels::AttentionArgs args = layer_.Attention(op, At(op.qkv).data, At(op.y).data, {&row, 1});
+  // 16 bits, whatever the rows' own cache has.
   args.kv_dtype = DType::kF16;
   args.kv_bits = 16;
   kernels::AddKeyDirections(
       {args.k, args.qkv_stride, rows, args.num_kv_heads, args.head_dim, reference_.Common()});
-  const kernels::AttentionRow row = reference_.Row(begin, rows);
-  args.rows = {&row, 1};
   kernels::Attention(args, device_.View(plan_.workspace.attention), pool_, isa_);
 }
 

@@ -42,41 +42,33 @@ float* LayerArgs::Hidden(const Cell& cell, int64_t token) const {
          (token - cell.batch.hidden[tier].begin) * plan_.shape.hidden_size;
 }
 
-kernels::AttentionArgs LayerArgs::Attention(const Attend& op, float* qkv, float* out) const {
+kernels::AttentionTensors LayerArgs::Tensors(const Attend& op, float* qkv, float* out) const {
   const ModelShape& shape = plan_.shape;
-  kernels::AttentionArgs args;
-  args.q = qkv;
-  args.k = qkv + WidthOf(shape, Buf::kAttended);
-  args.v = args.k + shape.num_kv_heads * shape.head_dim;
-  args.qkv_stride = WidthOf(shape, op.qkv);
-  args.out = out;
-  args.out_stride = WidthOf(shape, op.y);
-  args.num_heads = shape.num_heads;
-  args.num_kv_heads = shape.num_kv_heads;
-  args.head_dim = shape.head_dim;
-  args.scale = op.scale;
-  args.kv_dtype = plan_.policy.kv_dtype;
-  args.token_scores_stride = plan_.workspace.prompt.slots();
-  args.kv_bits = plan_.policy.kv_bits;
-  return args;
+  kernels::AttentionTensors tensors;
+  tensors.q = qkv;
+  tensors.k = qkv + WidthOf(shape, Buf::kAttended);
+  tensors.v = tensors.k + shape.num_kv_heads * shape.head_dim;
+  tensors.qkv_stride = WidthOf(shape, op.qkv);
+  tensors.out = out;
+  tensors.out_stride = WidthOf(shape, op.y);
+  tensors.num_heads = shape.num_heads;
+  tensors.num_kv_heads = shape.num_kv_heads;
+  tensors.head_dim = shape.head_dim;
+  tensors.scale = op.scale;
+  tensors.kv_dtype = plan_.policy.kv_dtype;
+  tensors.kv_bits = plan_.policy.kv_bits;
+  return tensors;
 }
 
-kernels::BudgetAttentionArgs LayerArgs::Budget(const Attend& op, float* qkv, float* out) const {
-  const kernels::AttentionArgs args = Attention(op, qkv, out);
-  return {args.q,
-          args.k,
-          args.v,
-          args.qkv_stride,
-          args.out,
-          args.out_stride,
-          {},
-          args.num_heads,
-          args.num_kv_heads,
-          args.head_dim,
-          args.scale,
-          args.kv_dtype,
-          plan_.policy.kv.kind,
-          args.kv_bits};
+kernels::AttentionArgs LayerArgs::Attention(const Attend& op, float* qkv, float* out,
+                                            std::span<const kernels::AttentionRow> rows) const {
+  return {Tensors(op, qkv, out), rows, plan_.workspace.prompt.slots()};
+}
+
+kernels::BudgetAttentionArgs LayerArgs::Budget(
+    const Attend& op, float* qkv, float* out,
+    std::span<const kernels::BudgetAttentionRow> rows) const {
+  return {Tensors(op, qkv, out), rows, plan_.policy.kv.kind};
 }
 
 std::optional<LayerArgs::RowInChunk> LayerArgs::RowIn(const Cell& cell, const Chunk& chunk,

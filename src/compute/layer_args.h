@@ -58,10 +58,13 @@ class LayerArgs {
   Chunk ChunkAt(const Cell& cell, int64_t begin, int64_t end) const;
   float* Hidden(const Cell& cell, int64_t token) const;
 
-  // Of tokens whose q, k and v lie one behind the other, as a product leaves them; rows and what
-  // they keep beside KV are the caller's to fill in.
-  kernels::AttentionArgs Attention(const Attend& op, float* qkv, float* out) const;
-  kernels::BudgetAttentionArgs Budget(const Attend& op, float* qkv, float* out) const;
+  // A token's q, k and v lie one behind the other at `qkv`, as a product leaves them.
+  kernels::AttentionTensors Tensors(const Attend& op, float* qkv, float* out) const;
+  // Lifetime: of the rows.
+  kernels::AttentionArgs Attention(const Attend& op, float* qkv, float* out,
+                                   std::span<const kernels::AttentionRow> rows) const;
+  kernels::BudgetAttentionArgs Budget(const Attend& op, float* qkv, float* out,
+                                      std::span<const kernels::BudgetAttentionRow> rows) const;
 
   // A chunk's rows are asked for in their order. nullopt: the row has no token in the chunk.
   void BeginChunk() { prompt_places_.BeginChunk(); }

@@ -15,10 +15,10 @@ void CudaAttention::Attend(const spillway::Attend& op, const AttentionBuffers& b
   AttendPrompts(prefill, chunk, buffers.num_tokens, stream);
   if (!plan_.policy.kv.evicts()) return Decode(prefill, chunk, stream);
   EvictPrompts(prefill, chunk, stream);
-  kernels::BudgetAttentionArgs step = layer_.Budget(op, buffers.qkv, buffers.attended);
-  step.rows = chunk.budget_rows;
-  kernels::BudgetAttentionAsync({step, Scratch<float>(scratch_.weights), scratch_.weights_stride},
-                                stream);
+  kernels::BudgetAttentionAsync(
+      {layer_.Budget(op, buffers.qkv, buffers.attended, chunk.budget_rows),
+       Scratch<float>(scratch_.weights), scratch_.weights_stride},
+      stream);
 }
 
 void CudaAttention::AttendReference(const spillway::Attend& op, const AttentionBuffers& buffers,
@@ -36,7 +36,7 @@ void CudaAttention::AttendReference(const spillway::Attend& op, const AttentionB
 kernels::PrefillAttentionArgs CudaAttention::PrefillArgs(const spillway::Attend& op,
                                                          const AttentionBuffers& buffers,
                                                          const ChunkRows& chunk) const {
-  const kernels::AttentionArgs plain = layer_.Attention(op, buffers.qkv, buffers.attended);
+  const kernels::AttentionTensors plain = layer_.Tensors(op, buffers.qkv, buffers.attended);
   kernels::PrefillAttentionArgs args;
   args.q = plain.q;
   args.q_stride = plain.qkv_stride;

@@ -257,9 +257,8 @@ void CudaExecutor::LaneOps::Multiply(const kernels::MatmulArgs& args) {
 // q, k and v of what the CPU attends to, and the call to it.
 void CudaExecutor::SendHostRows(const Attend& op, const ListedChunk& chunk, Beside::Turn& turn) {
   const Lane first = FirstLane();
-  const kernels::AttentionArgs qkv = layer_.Attention(op, first.qkv, turn.attended);
-  kernels::SendRowsAsync(
-      {first.qkv, qkv.qkv_stride, chunk.host_tokens, qkv.qkv_stride, turn.host_qkv}, first.stream);
+  const int64_t width = WidthOf(plan_.shape, op.qkv);
+  kernels::SendRowsAsync({first.qkv, width, chunk.host_tokens, width, turn.host_qkv}, first.stream);
   first.stream.Record(turn.projected);
   if (chunk.host_job == nullptr) return;
   beside_->host.WaitFor(turn.projected);

@@ -326,15 +326,14 @@ GpuProbe::Work CudaProbe::EvictDecode() {
   const ChunkRows there = Upload(lists);
   const kernels::PrefillAttentionArgs plain = Prefill(there, sizes_.head_dim);
   const float* k = plain.q + sizes_.hidden;
+  const kernels::AttentionTensors tensors = {
+      plain.q, k,     k + sizes_.hidden, plain.q_stride, plain.out,   plain.out_stride,
+      heads,   heads, sizes_.head_dim,   plain.scale,    DType::kF16, 16};
   const int64_t bytes = sizes_.decode_rows * keep.slots() * KvSlotBytes(heads, sizes_.head_dim);
   return Timed(static_cast<double>(kFewRepeats * bytes), [&] {
     for (int64_t repeat = 0; repeat < kFewRepeats; ++repeat) {
       kernels::BudgetAttentionAsync(
-          {{plain.q, k, k + sizes_.hidden, plain.q_stride, plain.out, plain.out_stride,
-            there.budget_rows, heads, heads, sizes_.head_dim, plain.scale, DType::kF16,
-            KvPolicyKind::kH2o},
-           Of<float>(weights_),
-           kept_slots},
+          {{tensors, there.budget_rows, KvPolicyKind::kH2o}, Of<float>(weights_), kept_slots},
           computes_.stream());
     }
   });

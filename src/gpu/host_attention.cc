@@ -76,13 +76,11 @@ void HostAttention::RunJob(const Job& job) {
   float* qkv = memory_.qkv[job.turn];
   float* attended = memory_.attended[job.turn];
   if (!job.budget_rows.empty()) {
-    kernels::BudgetAttentionArgs args = layer_.Budget(job.op, qkv, attended);
-    args.rows = job.budget_rows;
-    return kernels::BudgetAttention(args, memory_.workspace, pool_, isa_);
+    return kernels::BudgetAttention(layer_.Budget(job.op, qkv, attended, job.budget_rows),
+                                    memory_.workspace, pool_, isa_);
   }
-  kernels::AttentionArgs args = layer_.Attention(job.op, qkv, attended);
-  args.rows = job.rows;
-  kernels::Attention(args, memory_.workspace, pool_, isa_);
+  kernels::Attention(layer_.Attention(job.op, qkv, attended, job.rows), memory_.workspace, pool_,
+                     isa_);
 }
 
 void HostAttention::ThrowIfFailed() const {

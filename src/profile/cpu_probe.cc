@@ -140,8 +140,8 @@ int64_t CpuProbe::Multiply(int64_t rows, int64_t width, DType weights) {
 }
 
 // Heads as wide as this that fill the width, with their inputs and outputs; no rows yet.
-kernels::AttentionArgs CpuProbe::Heads(int64_t head_dim) const {
-  kernels::AttentionArgs args;
+kernels::AttentionTensors CpuProbe::Heads(int64_t head_dim) const {
+  kernels::AttentionTensors args;
   args.q = work_.As<float>({0, kInBytes});
   args.k = args.q + kHidden;
   args.v = args.k + kHidden;
@@ -163,9 +163,8 @@ int64_t CpuProbe::AttendPrefill(int64_t head_dim, int64_t prompt_tokens) {
     rows[static_cast<std::size_t>(row)] = {kv + row * (kRowBytes / num_rows), prompt_tokens, 0,
                                            prompt_tokens, row * prompt_tokens};
   }
-  kernels::AttentionArgs args = Heads(head_dim);
-  args.rows = std::span(rows).first(static_cast<std::size_t>(num_rows));
-  kernels::Attention(args, Workspace(), pool_, isa_);
+  const auto used = std::span(rows).first(static_cast<std::size_t>(num_rows));
+  kernels::Attention({Heads(head_dim), used, 0}, Workspace(), pool_, isa_);
   return 4 * kHidden * num_rows * (prompt_tokens * (prompt_tokens + 1) / 2);
 }
 
@@ -175,9 +174,7 @@ int64_t CpuProbe::AttendDecode() {
   for (int64_t row = 0; row < kDecodeRows; ++row) {
     rows[static_cast<std::size_t>(row)] = {kv + row * kRowBytes, kSlots, kSlots - 1, 1, row};
   }
-  kernels::AttentionArgs args = Heads(kHeadDim);
-  args.rows = rows;
-  kernels::Attention(args, Workspace(), pool_, isa_);
+  kernels::Attention({Heads(kHeadDim), rows, 0}, Workspace(), pool_, isa_);
   return kDecodeRows * kRowBytes;
 }
 
@@ -186,10 +183,7 @@ int64_t CpuProbe::EvictPrefill() {
   float* const scores = device_.As<float>({0, kNumHeads * kSlots * int64_t{sizeof(float)}});
   std::fill_n(scores, kNumHeads * kSlots, 0.0F);
   const kernels::AttentionRow row = {kv, kSlots, 0, kSlots, 0, scores};
-  kernels::AttentionArgs args = Heads(kHeadDim);
-  args.rows = {&row, 1};
-  args.token_scores_stride = kSlots;
-  kernels::Attention(args, Workspace(), pool_, isa_);
+  kernels::Attention({Heads(kHeadDim), {&row, 1}, kSlots}, Workspace(), pool_, isa_);
   const kernels::KvCompactRow kept = {kv, scores, kSlots, NextFar(kKeptBytes), kKeptSlots, kKeep};
   kernels::KvCompact({{&kept, 1}, KvPolicyKind::kH2o, kSlots, kNumHeads, kNumHeads, kHeadDim},
                      Workspace(), pool_);
@@ -205,11 +199,7 @@ int64_t CpuProbe::EvictDecode() {
     rows[static_cast<std::size_t>(row)] = {
         kv + row * kKeptBytes, kKeptSlots, held, kSlots, kKeep, row};
   }
-  const kernels::AttentionArgs heads = Heads(kHeadDim);
-  kernels::BudgetAttention(
-      {heads.q, heads.k, heads.v, heads.qkv_stride, heads.out, heads.out_stride, rows, kNumHeads,
-       kNumHeads, kHeadDim, heads.scale, DType::kF16, KvPolicyKind::kH2o},
-      Workspace(), pool_, isa_);
+  kernels::BudgetAttention({Heads(kHeadDim), rows, KvPolicyKind::kH2o}, Workspace(), pool_, isa_);
   return kDecodeRows * (held + 1) * KvSlotBytes(kNumHeads, kHeadDim);
 }
 

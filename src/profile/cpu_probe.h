@@ -53,7 +53,7 @@ class CpuProbe {
   };
   CopyPlaces NextCopy();
   void MultiplyBy(const std::byte* weights, DType dtype, int64_t rows, int64_t size);
-  kernels::AttentionArgs Heads(int64_t head_dim) const;
+  kernels::AttentionTensors Heads(int64_t head_dim) const;
   std::span<std::byte> Workspace() const;
 
   ThreadPool& pool_;
