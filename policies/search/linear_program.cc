@@ -51,24 +51,55 @@ void Load(const LinearProgram& program, Clp_Simplex* model) {
                   program.cost.data(), low.data(), high.data());
 }
 
+constexpr int kSolved = 0;
+constexpr int kInfeasible = 1;
+
+// Each starts from nothing: a simplex that goes on from where another gave up may end in an error.
+using Simplex = int (*)(Clp_Simplex*);
+constexpr Simplex kSimplexes[] = {
+    [](Clp_Simplex* model) { return Clp_dual(model, 0); },
+    [](Clp_Simplex* model) { return Clp_primal(model, 0); },
+    [](Clp_Simplex* model) {
+      Clp_scaling(model, 0);
+      return Clp_primal(model, 0);
+    },
+};
+
+using Model = std::unique_ptr<Clp_Simplex, DeleteModel>;
+
+Model SolvedBy(const LinearProgram& program, Simplex simplex) {
+  Model model(Clp_newModel());
+  Clp_setLogLevel(model.get(), 0);
+  Load(program, model.get());
+  simplex(model.get());
+  return model;
+}
+
+// nullopt: infeasible, as two simplexes found.
+std::optional<Model> Solved(const LinearProgram& program) {
+  int num_infeasible = 0;
+  for (const Simplex simplex : kSimplexes) {
+    Model model = SolvedBy(program, simplex);
+    if (Clp_status(model.get()) == kSolved) return model;
+    if (Clp_status(model.get()) == kInfeasible) ++num_infeasible;
+    if (num_infeasible == 2) return std::nullopt;
+  }
+  SPILLWAY_CHECK(num_infeasible > 0);
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<LpSolution> Solve(const LinearProgram& program) {
   SPILLWAY_CHECK(program.low.size() == program.cost.size());
   SPILLWAY_CHECK(program.high.size() == program.cost.size());
-  const std::unique_ptr<Clp_Simplex, DeleteModel> model(Clp_newModel());
-  Clp_setLogLevel(model.get(), 0);
-  Load(program, model.get());
-  Clp_dual(model.get(), 0);
-  // Dual simplex may stop short of a verdict; the primal one then has the last word.
-  if (Clp_status(model.get()) != 0) Clp_primal(model.get(), 0);
-  if (Clp_status(model.get()) == 1) return std::nullopt;
-  SPILLWAY_CHECK(Clp_status(model.get()) == 0);
+  const std::optional<Model> model = Solved(program);
+  if (!model) return std::nullopt;
   LpSolution solution;
-  solution.cost = Clp_objectiveValue(model.get());
-  const double* x = Clp_primalColumnSolution(model.get());
+  solution.cost = Clp_objectiveValue(model->get());
+  const double* x = Clp_primalColumnSolution(model->get());
   solution.x.assign(x, x + program.cost.size());
-  const double* duals = Clp_dualRowSolution(model.get());
+  const double* duals = Clp_dualRowSolution(model->get());
   solution.duals.assign(duals, duals + program.rows.size());
   return solution;
 }

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "spillway/error.h"
+#include "src/formats/machine_file.h"
 #include "src/simulate/simulate.h"
 #include "tests/policies/policy_test_util.h"
 
@@ -168,6 +169,14 @@ TEST(PolicySearch, TriesTheBudgetsThatAreAllowed) {
     EXPECT_EQ(found->policy.kv.kind, KvPolicyKind::kH2o);
   }
   EXPECT_LE(result.best.size(), 10U);
+}
+
+// Some placements that are tried fit nowhere; CLP gave up on one of them with these rates and caps.
+TEST(PolicySearch, FindsPoliciesWhereMostPlacementsFitNowhere) {
+  Machine machine = ReadMachine(SPILLWAY_SOURCE_DIR "/examples/machines/h100.json");
+  machine.cap_bytes[Tier::kGpu] = int64_t{15} << 30;
+  machine.cap_bytes[Tier::kCpu] = 121'633'708'032;
+  EXPECT_FALSE(Search({"opt-6.7b", {512, 512}, 4096}, machine).best.empty());
 }
 
 TEST(PolicySearch, ListsNoPolicyTwice) {
