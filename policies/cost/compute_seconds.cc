@@ -45,52 +45,59 @@ double SoftmaxStretch(const DeviceRates& rates, double head_dim) {
   return (wide_s + (head_dim - kWideHead) * width_s) / (wide_s * head_dim / kWideHead);
 }
 
-// Seconds that a product with so many rows takes for each weight element, and for each edge.
+// Seconds that a product with so many rows takes for each weight element, and for each edge or
+// product.
 struct ProductCost {
   double element_s = 0.0;
-  double edge_s = 0.0;
+  double overhead_s = 0.0;
 };
 
-ProductCost CostOf(const MatmulRate& rate) {
+// How often a square matrix of this width has the overhead, for each of its elements.
+double OverheadsPerElement(ProductOverhead overhead, double width) {
+  return (overhead == ProductOverhead::kPerEdge ? width : 1.0) / (width * width);
+}
+
+ProductCost CostOf(const MatmulRate& rate, ProductOverhead overhead) {
   const double flops = 2.0 * static_cast<double>(rate.rows);
   const double wide_s = flops / rate.flops_per_s;
   if (rate.narrow_flops_per_s == 0.0) return {wide_s, 0.0};
-  // Of a square matrix: element_s + edge_s / width.
+  const double wide = OverheadsPerElement(overhead, kWideWidth);
+  const double narrow = OverheadsPerElement(overhead, kNarrowWidth);
   const double more_s = std::max(0.0, flops / rate.narrow_flops_per_s - wide_s);
-  const double edge_s = more_s / (1.0 / kNarrowWidth - 1.0 / kWideWidth);
-  return {std::max(0.0, wide_s - edge_s / kWideWidth), edge_s};
+  const double overhead_s = more_s / (narrow - wide);
+  return {std::max(0.0, wide_s - overhead_s * wide), overhead_s};
 }
 
 // Between two measurements a straight line; below the first the weights still have to be read.
-ProductCost CostAt(const std::vector<MatmulRate>& rates, double rows) {
+ProductCost CostAt(const std::vector<MatmulRate>& rates, double rows, ProductOverhead overhead) {
   const auto above = std::ranges::find_if(
       rates, [rows](const MatmulRate& rate) { return static_cast<double>(rate.rows) >= rows; });
-  if (above == rates.begin()) return CostOf(*above);
+  if (above == rates.begin()) return CostOf(*above, overhead);
   const bool beyond = above == rates.end();
   const MatmulRate& below = *std::prev(above);
-  const ProductCost low = beyond ? ProductCost{} : CostOf(below);
-  const ProductCost high = CostOf(beyond ? below : *above);
+  const ProductCost low = beyond ? ProductCost{} : CostOf(below, overhead);
+  const ProductCost high = CostOf(beyond ? below : *above, overhead);
   const double low_rows = beyond ? 0.0 : static_cast<double>(below.rows);
   const double high_rows = static_cast<double>(beyond ? below.rows : above->rows);
   const double part = (rows - low_rows) / (high_rows - low_rows);
   return {low.element_s + part * (high.element_s - low.element_s),
-          low.edge_s + part * (high.edge_s - low.edge_s)};
+          low.overhead_s + part * (high.overhead_s - low.overhead_s)};
 }
 
 const std::vector<MatmulRate>& CodedRates(const DeviceRates& rates, DType weights) {
   return weights == DType::kQ8 ? rates.matmul_8bit : rates.matmul_4bit;
 }
 
-// Quantised weights have the edges of 16-bit ones, and where their own rates are not known the rest
-// as well: right where arithmetic is the limit, too slow for single rows.
+// Quantised weights have the overhead of 16-bit ones, and where their own rates are not known the
+// rest as well: right where arithmetic is the limit, too slow for single rows.
 ProductCost CostOf(const DeviceRates& rates, const ProductSize& size) {
   const auto rows = static_cast<double>(size.rows);
-  ProductCost cost = CostAt(rates.matmul, rows);
+  ProductCost cost = CostAt(rates.matmul, rows, size.overhead);
   if (!IsQuantised(size.weights)) return cost;
   const std::vector<MatmulRate>& coded = CodedRates(rates, size.weights);
   if (coded.empty()) return cost;
-  const double edges_s = cost.edge_s / kWideWidth;
-  cost.element_s = std::max(0.0, CostAt(coded, rows).element_s - edges_s);
+  const double overhead_s = cost.overhead_s * OverheadsPerElement(size.overhead, kWideWidth);
+  cost.element_s = std::max(0.0, CostAt(coded, rows, size.overhead).element_s - overhead_s);
   return cost;
 }
 
@@ -164,8 +171,11 @@ bool AttendsOnCpu(const Plan& plan, Tier tier) {
 UnitSeconds ProductSeconds(const DeviceRates& rates, const ProductSize& size) {
   UnitSeconds seconds;
   const ProductCost cost = CostOf(rates, size);
+  const double overheads = size.overhead == ProductOverhead::kPerEdge
+                               ? size.edges
+                               : static_cast<double>(size.num_products);
   const double arithmetic_s =
-      static_cast<double>(size.elements) * cost.element_s + size.edges * cost.edge_s;
+      static_cast<double>(size.elements) * cost.element_s + overheads * cost.overhead_s;
   const double read_s = Over(static_cast<double>(size.bytes), rates.memory_bytes_per_s);
   seconds[read_s > arithmetic_s ? CostUnit::kMemory : CostUnit::kMatmul] =
       std::max(read_s, arithmetic_s);

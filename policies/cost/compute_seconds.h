@@ -10,14 +10,20 @@
 
 namespace spillway {
 
-// A product of `rows` rows with matrices of `elements` numbers: arithmetic at the rate measured for
-// so many rows, or reading the weights, whichever is longer.
+// Time of a product that does not grow with its matrix: a CPU's goes with the rows that it reads
+// and writes, a GPU's kernels each take a while to begin and end.
+enum class ProductOverhead { kPerEdge, kPerProduct };
+
+// Products of `rows` rows with `num_products` matrices of `elements` numbers in all: arithmetic at
+// the rate measured for so many rows, or reading the weights, whichever is longer.
 struct ProductSize {
   int64_t rows = 0;
   int64_t elements = 0;
   int64_t bytes = 0;
   double edges = 0.0;  // (inputs + outputs) / 2 of each matrix: what a row is read and written of
   DType weights = DType::kF16;
+  ProductOverhead overhead = ProductOverhead::kPerEdge;
+  int64_t num_products = 1;
 };
 UnitSeconds ProductSeconds(const DeviceRates& rates, const ProductSize& size);
 

@@ -39,6 +39,7 @@ CostModel::LayerSize CostModel::SizeOf(const PlannedLayer& layer) const {
       size.elements += weight.rows * weight.cols;
       size.edges += 0.5 * static_cast<double>(weight.rows + weight.cols);
       size.bytes += weight.bytes();
+      ++size.num_products;
       if (linear->plus) ++size.num_sums;
     } else if (const auto* gather = std::get_if<Gather>(&op)) {
       size.gathered_bytes += plan_.Tensor(gather->table).spec.row_bytes();
@@ -54,6 +55,7 @@ CostModel::LayerSize CostModel::SizeOf(const PlannedLayer& layer) const {
 
 CostModel::CostModel(const Plan& plan, CostRates rates) : plan_(plan), rates_(std::move(rates)) {
   const bool of_the_cpu = rates_.device == rates_.cpu;  // an emulated GPU's too
+  enqueues_ = !of_the_cpu;
   TakeCodedShare(rates_.cpu, plan.policy.kv_bits);
   if (of_the_cpu) TakeCodedShare(rates_.device, plan.policy.kv_bits);
   for (std::size_t layer = 0; layer < plan.layers.size(); ++layer) {
@@ -130,7 +132,9 @@ UnitSeconds CostModel::Products(const LayerSize& size, int64_t tokens, int64_t c
   UnitSeconds seconds;
   if (size.elements == 0) return seconds;
   const UnitSeconds product = ProductSeconds(
-      rates_.device, {chunk, size.elements, size.bytes, size.edges, MatrixDType(plan_.shape)});
+      rates_.device,
+      {chunk, size.elements, size.bytes, size.edges, MatrixDType(plan_.shape),
+       enqueues_ ? ProductOverhead::kPerProduct : ProductOverhead::kPerEdge, size.num_products});
   const double chunks = static_cast<double>(tokens) / static_cast<double>(chunk);
   for (const CostUnit unit : {CostUnit::kMatmul, CostUnit::kMemory}) {
     seconds[unit] = chunks * product[unit];

@@ -42,6 +42,7 @@ class CostModel {
   struct LayerSize {
     int64_t elements = 0;  // of matrices that all tokens are multiplied with
     double edges = 0.0;
+    int64_t num_products = 0;
     int64_t bytes = 0;
     int64_t gathered_bytes = 0;  // of tables, for each token
     int num_norms = 0;
@@ -55,6 +56,7 @@ class CostModel {
 
   const Plan& plan_;
   CostRates rates_;
+  bool enqueues_ = false;  // a GPU, which computes while the host launches what comes next
   std::vector<LayerSize> layers_;
 };
 

@@ -57,6 +57,22 @@ TEST(CostModel, EdgesMakeUpForNarrowMatrices) {
   EXPECT_DOUBLE_EQ(SecondsOf(rates, {1, 1024 * 1024, 0, 1024.0}), 2.0 * 1024 * 1024 / 1e9);
 }
 
+// A GPU's product takes its kernels' time to begin and end, however wide its matrix is.
+TEST(CostModel, ProductsOfAGpuHaveAnOverheadEach) {
+  DeviceRates rates = Rates();
+  rates.matmul[0].narrow_flops_per_s = 1e9;
+  const auto seconds = [&](int64_t elements, int64_t num_products) {
+    return SecondsOf(
+        rates, {1, elements, 0, 0.0, DType::kF16, ProductOverhead::kPerProduct, num_products});
+  };
+  const double wide_s = 2.0 * 4096 * 4096 / 2e9;
+  const double narrow_s = 2.0 * 1024 * 1024 / 1e9;
+  EXPECT_DOUBLE_EQ(seconds(4096 * 4096, 1), wide_s);
+  EXPECT_DOUBLE_EQ(seconds(1024 * 1024, 1), narrow_s);
+  const double element_s = (wide_s - narrow_s) / (4096 * 4096 - 1024 * 1024);
+  EXPECT_DOUBLE_EQ(seconds(4096 * 4096, 3), wide_s + 2.0 * (narrow_s - element_s * 1024 * 1024));
+}
+
 TEST(CostModel, QuantisedWeightsAreMultipliedAtTheirOwnRates) {
   DeviceRates rates = Rates();
   rates.matmul_4bit = {{1, 8e9, 0.0}};
