@@ -27,44 +27,70 @@ void StoreRef(const AttentionArgs& args, const AttentionRow& row, int64_t token)
   }
 }
 
-void AttendRef(const AttentionArgs& args, const AttentionRow& row, int64_t token, int64_t head) {
-  const KvHead<std::byte> kv = HeadOf(args, row, head / (args.num_heads / args.num_kv_heads));
-  const int64_t num_keys = row.num_past + token + 1;
-  const float* q = args.q + (row.token_offset + token) * args.qkv_stride + head * args.head_dim;
-  std::vector<double> weights(static_cast<size_t>(num_keys));
-  for (int64_t slot = 0; slot < num_keys; ++slot) {
-    const KvTokenRef k = KvTokenRef::Key(kv, slot, args.kv_dtype);
-    double score = 0;
+// One KV head of a row, read once for all of its queries: [num_keys][head_dim].
+struct HeadRef {
+  std::vector<double> keys;
+  std::vector<double> values;
+};
+
+HeadRef ReadHead(const AttentionArgs& args, const AttentionRow& row, int64_t kv_head) {
+  const KvHead<std::byte> head = HeadOf(args, row, kv_head);
+  HeadRef read;
+  for (int64_t slot = 0; slot < row.num_past + row.num_new; ++slot) {
     for (int64_t d = 0; d < args.head_dim; ++d) {
-      score += static_cast<double>(q[d] * args.scale) * k.At(d);
+      read.keys.push_back(KvTokenRef::Key(head, slot, args.kv_dtype).At(d));
+      read.values.push_back(KvTokenRef::Value(head, slot, args.kv_dtype).At(d));
     }
-    weights[static_cast<size_t>(slot)] = score;
   }
-  const double maximum = *std::max_element(weights.begin(), weights.end());
+  return read;
+}
+
+// exp(score - highest) of the slots that a query sees; returns their sum.
+double WeightsRef(const AttentionArgs& args, const HeadRef& kv, const float* q,
+                  std::vector<double>& weights) {
+  for (std::size_t slot = 0; slot < weights.size(); ++slot) {
+    const double* key = kv.keys.data() + slot * static_cast<std::size_t>(args.head_dim);
+    double score = 0;
+    for (int64_t d = 0; d < args.head_dim; ++d)
+      score += static_cast<double>(q[d] * args.scale) * key[d];
+    weights[slot] = score;
+  }
+  const double maximum = *std::ranges::max_element(weights);
   double total = 0;
   for (double& weight : weights) total += weight = std::exp(weight - maximum);
+  return total;
+}
+
+void AttendRef(const AttentionArgs& args, const AttentionRow& row, const HeadRef& kv, int64_t token,
+               int64_t head) {
+  const int64_t at = row.token_offset + token;
+  std::vector<double> weights(static_cast<std::size_t>(row.num_past + token + 1));
+  const double total =
+      WeightsRef(args, kv, args.q + at * args.qkv_stride + head * args.head_dim, weights);
   if (row.token_scores != nullptr) {
     float* scores = row.token_scores + head * args.token_scores_stride;
-    for (int64_t slot = 0; slot < num_keys; ++slot)
-      scores[slot] += static_cast<float>(weights[static_cast<size_t>(slot)] / total);
+    for (const double weight : weights) *scores++ += static_cast<float>(weight / total);
   }
-  float* out = args.out + (row.token_offset + token) * args.out_stride + head * args.head_dim;
-  for (int64_t d = 0; d < args.head_dim; ++d) {
-    double sum = 0;
-    for (int64_t slot = 0; slot < num_keys; ++slot) {
-      sum += weights[static_cast<size_t>(slot)] * KvTokenRef::Value(kv, slot, args.kv_dtype).At(d);
-    }
-    out[d] = static_cast<float>(sum / total);
+  std::vector<double> sums(static_cast<std::size_t>(args.head_dim));
+  const double* value = kv.values.data();
+  for (const double weight : weights) {
+    for (double& sum : sums) sum += weight * *value++;
   }
+  float* out = args.out + at * args.out_stride + head * args.head_dim;
+  for (const double sum : sums) *out++ = static_cast<float>(sum / total);
 }
 
 }  // namespace
 
 void AttentionRef(const AttentionArgs& args) {
+  const int64_t group = args.num_heads / args.num_kv_heads;
   for (const AttentionRow& row : args.rows) {
     for (int64_t token = 0; token < row.num_new; ++token) StoreRef(args, row, token);
-    for (int64_t token = 0; token < row.num_new; ++token) {
-      for (int64_t head = 0; head < args.num_heads; ++head) AttendRef(args, row, token, head);
+    for (int64_t kv_head = 0; kv_head < args.num_kv_heads; ++kv_head) {
+      const HeadRef kv = ReadHead(args, row, kv_head);
+      for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+        for (int64_t token = 0; token < row.num_new; ++token) AttendRef(args, row, kv, token, head);
+      }
     }
   }
 }

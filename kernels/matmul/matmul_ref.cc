@@ -1,4 +1,5 @@
 #include <cmath>
+#include <vector>
 
 #include "kernels/convert/convert.h"
 #include "kernels/convert/quantise.h"
@@ -23,21 +24,27 @@ double ActivateRef(double x, Activation activation) {
   return x;
 }
 
-float WeightRef(const std::byte* row, DType dtype, int64_t k) {
-  if (IsQuantised(dtype)) return DequantiseRef(row, dtype, k);
+double WeightRef(const std::byte* row, DType dtype, int64_t k) {
+  if (IsQuantised(dtype)) return static_cast<double>(DequantiseRef(row, dtype, k));
   const uint16_t bits = reinterpret_cast<const uint16_t*>(row)[k];
-  return dtype == DType::kF16 ? HalfToFloat(bits) : BFloat16ToFloat(bits);
+  return static_cast<double>(dtype == DType::kF16 ? HalfToFloat(bits) : BFloat16ToFloat(bits));
 }
 
-void PieceRef(const MatmulArgs& args, const MatmulPiece& piece, int64_t row) {
-  const int64_t row_bytes = RowBytes(piece.weight_dtype, args.in);
-  for (int64_t out = 0; out < piece.num_out; ++out) {
-    const std::byte* weights = static_cast<const std::byte*>(piece.weight) + out * row_bytes;
-    double sum = 0;
-    for (int64_t k = 0; k < args.in; ++k) {
-      sum += static_cast<double>(args.x[row * args.x_stride + k]) *
-             static_cast<double>(WeightRef(weights, piece.weight_dtype, k));
-    }
+double SumRef(const std::vector<double>& weights, const float* x) {
+  double sum = 0;
+  for (const double weight : weights) sum += static_cast<double>(*x++) * weight;
+  return sum;
+}
+
+// One output of all rows.
+void OutputRef(const MatmulArgs& args, const MatmulPiece& piece, int64_t out) {
+  const std::byte* row_of_weights =
+      static_cast<const std::byte*>(piece.weight) + out * RowBytes(piece.weight_dtype, args.in);
+  std::vector<double> weights;
+  for (int64_t k = 0; k < args.in; ++k)
+    weights.push_back(WeightRef(row_of_weights, piece.weight_dtype, k));
+  for (int64_t row = 0; row < args.rows; ++row) {
+    double sum = SumRef(weights, args.x + row * args.x_stride);
     if (piece.bias != nullptr) sum += static_cast<double>(piece.bias[out]);
     double y = ActivateRef(sum, args.activation);
     if (piece.residual != nullptr)
@@ -50,7 +57,7 @@ void PieceRef(const MatmulArgs& args, const MatmulPiece& piece, int64_t row) {
 
 void MatmulRef(const MatmulArgs& args) {
   for (const MatmulPiece& piece : args.pieces) {
-    for (int64_t row = 0; row < args.rows; ++row) PieceRef(args, piece, row);
+    for (int64_t out = 0; out < piece.num_out; ++out) OutputRef(args, piece, out);
   }
 }
 
