@@ -5,8 +5,8 @@
 // factor, which adds up to that times sqrt(sum (x w)^2), about. For each length of a row there is
 // one algorithm without split sums, chosen by a nominal shape and used for every number of rows and
 // outputs: the order in which an output is summed is then the same whatever is computed beside it.
-// That gives up speed where a shape of its own would get another one: in prefill, and in a decode
-// of few rows on a GPU with many processors. Thread rule: one thread.
+// Many rows get a second algorithm if a trial on the device shows that it gives the same bits.
+// Thread rule: one thread.
 #pragma once
 
 #include <cublasLt.h>
@@ -31,6 +31,12 @@ class GpuMatmul {
   // kGpu: none of the library's algorithms computes one of them.
   GpuMatmul(std::span<const int64_t> ins, DType weight_dtype, int64_t max_rows);
 
+  // Looks for an algorithm that suits products of up to max_rows rows better and gives the bits of
+  // the one for few, by products of random numbers in `scratch` (GPU memory, 16-byte aligned, a
+  // workspace for max_rows). Without this call, or where none is found, one algorithm serves all.
+  // Waits for the stream. Throws: Error kGpu.
+  void ChooseForManyRows(std::span<std::byte> scratch, Stream& stream);
+
   // Pointers are to GPU memory. Requires: `in` is one of those; weight_dtype that of all pieces;
   // 16-byte aligned weights and y, strides of y and residual that are multiples of 4; a residual is
   // y itself, and there is no activation then. Of packed weights: 4-byte aligned, any strides and
@@ -41,12 +47,14 @@ class GpuMatmul {
  private:
   struct Algorithm {
     int64_t in = 0;
-    cublasLtMatmulAlgo_t algorithm;
+    cublasLtMatmulAlgo_t few;
+    cublasLtMatmulAlgo_t many;  // over kFewRows rows; `few`, unless another gives its bits
   };
   struct Free {
     void operator()(cublasLtHandle_t handle) const noexcept { cublasLtDestroy(handle); }
   };
   struct Layouts;  // of one product
+  struct Trial;    // products of random numbers
 
   void OpenLibrary();
   void MultiplyPacked(const MatmulArgs& args, std::span<std::byte> workspace, Stream& stream) const;
@@ -54,10 +62,14 @@ class GpuMatmul {
   // The library's suggestions for one shape, the best first.
   std::vector<cublasLtMatmulAlgo_t> Candidates(Layouts& layouts);
   // One that computes all shapes. Throws: Error kGpu.
-  Algorithm Choose(int64_t in, int64_t max_rows);
+  Algorithm Choose(int64_t in);
   bool Computes(const cublasLtMatmulAlgo_t& algorithm, Layouts& layouts);
+  std::vector<cublasLtMatmulAlgo_t> CandidatesForMany(int64_t in);
+  void Multiply(const cublasLtMatmulAlgo_t& algorithm, const Trial& trial, float* y,
+                Stream& stream);
 
   DType weight_dtype_;
+  int64_t max_rows_;
   std::unique_ptr<std::remove_pointer_t<cublasLtHandle_t>, Free> handle_;  // null: packed weights
   cublasLtMatmulDescOpaque_t operation_;  // weights transposed, fp32 sums
   std::vector<Algorithm> algorithms_;

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <random>
 
+#include "kernels/convert/convert.h"
 #include "kernels/matmul/matmul_gpu.h"
 #include "kernels/matmul/matmul_packed.h"
 #include "kernels/matmul/matmul_workspace.h"
@@ -19,6 +21,11 @@ constexpr uint32_t kPointerAlign = 16;
 // matrix of usual size.
 constexpr int64_t kNominalRows = 64;
 constexpr int64_t kNominalOuts = 4096;
+constexpr int64_t kFewRows = 128;
+
+// Rows and outputs of a trial: over the tiles of any algorithm, or as many as there is room for.
+constexpr int64_t kTrialRows = 192;
+constexpr int64_t kLeastTrialRows = 64;
 
 template <typename T>
 void Prefer(cublasLtMatmulPreferenceOpaque_t& preference,
@@ -30,6 +37,12 @@ void Prefer(cublasLtMatmulPreferenceOpaque_t& preference,
 std::byte* AlignedForLibrary(std::byte* pointer) {
   const auto address = static_cast<int64_t>(reinterpret_cast<uintptr_t>(pointer));
   return pointer + (RoundUp(address, kLtAlignBytes) - address);
+}
+
+void Finish(Stream& stream) {
+  const Event end;
+  stream.Record(end);
+  end.Wait();
 }
 
 }  // namespace
@@ -57,14 +70,66 @@ struct GpuMatmul::Layouts {
   }
 };
 
+// Products of `rows` rows with as many outputs.
+struct GpuMatmul::Trial {
+  int64_t in = 0;
+  int64_t rows = 0;
+  std::byte* weight = nullptr;  // [rows, in], in 16 bits
+  std::byte* x = nullptr;
+  std::array<float*, 2> y{};  // [rows, rows]
+  std::byte* workspace = nullptr;
+
+  int64_t input_bytes() const { return rows * in * 2; }
+  int64_t output_bytes() const { return rows * rows * int64_t{sizeof(float)}; }
+
+  // Requires: `scratch` is 16-byte aligned. rows is 0 where it is too small.
+  static Trial In(std::span<std::byte> scratch, int64_t in) {
+    Trial trial;
+    trial.in = in;
+    const int64_t room = std::ssize(scratch) - kLtWorkspaceBytes - kLtAlignBytes;
+    trial.rows = kTrialRows;
+    while (2 * (trial.input_bytes() + trial.output_bytes()) > room) trial.rows -= kPointerAlign;
+    if (trial.rows < kLeastTrialRows) trial.rows = 0;
+    trial.weight = scratch.data();
+    trial.x = trial.weight + trial.input_bytes();
+    trial.y[0] = reinterpret_cast<float*>(trial.x + trial.input_bytes());
+    trial.y[1] = trial.y[0] + trial.rows * trial.rows;
+    trial.workspace =
+        AlignedForLibrary(reinterpret_cast<std::byte*>(trial.y[1]) + trial.output_bytes());
+    return trial;
+  }
+
+  // Numbers whose sums depend on their order.
+  void Fill(DType dtype, Stream& stream) const {
+    std::minstd_rand random;
+    std::uniform_real_distribution<float> uniform(-1.0F, 1.0F);
+    const auto narrow = dtype == DType::kF16 ? FloatToHalf : FloatToBFloat16;
+    std::vector<uint16_t> numbers(static_cast<std::size_t>(2 * rows * in));
+    for (uint16_t& number : numbers) number = narrow(uniform(random));
+    CudaCheck(cudaMemcpyAsync(weight, numbers.data(), numbers.size() * sizeof(uint16_t),
+                              cudaMemcpyHostToDevice, stream.get()),
+              "the numbers of a trial");
+    Finish(stream);
+  }
+
+  std::vector<std::byte> Output(std::size_t which, Stream& stream) const {
+    std::vector<std::byte> bytes(static_cast<std::size_t>(output_bytes()));
+    CudaCheck(
+        cudaMemcpyAsync(bytes.data(), y[which], bytes.size(), cudaMemcpyDeviceToHost, stream.get()),
+        "the outputs of a trial");
+    Finish(stream);
+    return bytes;
+  }
+};
+
 GpuMatmul::GpuMatmul(std::span<const int64_t> ins, DType weight_dtype, int64_t max_rows)
-    : weight_dtype_(weight_dtype) {
+    : weight_dtype_(weight_dtype), max_rows_(max_rows) {
   SPILLWAY_CHECK(weight_dtype != DType::kF32);
   if (IsQuantised(weight_dtype)) return;
   OpenLibrary();
   for (const int64_t in : ins) {
     if (std::ranges::find(algorithms_, in, &Algorithm::in) == algorithms_.end()) {
-      algorithms_.push_back(Choose(in, max_rows));
+      algorithms_.push_back(Choose(in));
     }
   }
 }
@@ -112,18 +177,18 @@ std::vector<cublasLtMatmulAlgo_t> GpuMatmul::Candidates(Layouts& layouts) {
 
 // The first shape is the one that it should be fast for. What is found for that one may refuse
 // another, few rows above all; what is found for the others is tried then.
-GpuMatmul::Algorithm GpuMatmul::Choose(int64_t in, int64_t max_rows) {
+GpuMatmul::Algorithm GpuMatmul::Choose(int64_t in) {
   const cudaDataType_t type = LibraryType();
   std::array<Layouts, 5> shapes = {Layouts({in, kNominalOuts, kNominalRows, kNominalOuts}, type),
                                    Layouts({in, kNominalOuts, 1, kNominalOuts}, type),
-                                   Layouts({in, kNominalOuts, max_rows, kNominalOuts}, type),
+                                   Layouts({in, kNominalOuts, max_rows_, kNominalOuts}, type),
                                    Layouts({in, 16, 1, kNominalOuts}, type),
-                                   Layouts({in, 16, max_rows, kNominalOuts}, type)};
+                                   Layouts({in, 16, max_rows_, kNominalOuts}, type)};
   for (Layouts& shape : shapes) {
     for (const cublasLtMatmulAlgo_t& algorithm : Candidates(shape)) {
       const bool computes_all = std::ranges::all_of(
           shapes, [&](Layouts& layouts) { return Computes(algorithm, layouts); });
-      if (computes_all) return {in, algorithm};
+      if (computes_all) return {in, algorithm, algorithm};
     }
   }
   throw Error(ErrorCode::kGpu,
@@ -141,6 +206,51 @@ bool GpuMatmul::Computes(const cublasLtMatmulAlgo_t& algorithm, Layouts& layouts
          result.workspaceSize <= static_cast<std::size_t>(kLtWorkspaceBytes);
 }
 
+std::vector<cublasLtMatmulAlgo_t> GpuMatmul::CandidatesForMany(int64_t in) {
+  const cudaDataType_t type = LibraryType();
+  Layouts nominal({in, kNominalOuts, max_rows_, kNominalOuts}, type);
+  std::array<Layouts, 4> shapes = {Layouts({in, kNominalOuts, kFewRows + 1, kNominalOuts}, type),
+                                   Layouts({in, 16, kFewRows + 1, kNominalOuts}, type),
+                                   Layouts({in, 16, max_rows_, kNominalOuts}, type),
+                                   Layouts({in, kTrialRows, kTrialRows, kTrialRows}, type)};
+  std::vector<cublasLtMatmulAlgo_t> candidates = Candidates(nominal);
+  std::erase_if(candidates, [&](const cublasLtMatmulAlgo_t& algorithm) {
+    return !std::ranges::all_of(shapes,
+                                [&](Layouts& layouts) { return Computes(algorithm, layouts); });
+  });
+  return candidates;
+}
+
+void GpuMatmul::Multiply(const cublasLtMatmulAlgo_t& algorithm, const Trial& trial, float* y,
+                         Stream& stream) {
+  Layouts layouts({trial.in, trial.rows, trial.rows, trial.rows}, LibraryType());
+  const float alpha = 1.0F;
+  const float beta = 0.0F;
+  CublasCheck(
+      cublasLtMatmul(handle_.get(), &operation_, &alpha, trial.weight, &layouts.weight, trial.x,
+                     &layouts.x, &beta, y, &layouts.y, y, &layouts.y, &algorithm, trial.workspace,
+                     static_cast<std::size_t>(kLtWorkspaceBytes), stream.get()),
+      "a product on trial");
+}
+
+void GpuMatmul::ChooseForManyRows(std::span<std::byte> scratch, Stream& stream) {
+  if (IsQuantised(weight_dtype_) || max_rows_ <= kFewRows) return;
+  for (Algorithm& chosen : algorithms_) {
+    const Trial trial = Trial::In(scratch, chosen.in);
+    if (trial.rows == 0) continue;
+    trial.Fill(weight_dtype_, stream);
+    Multiply(chosen.few, trial, trial.y[0], stream);
+    const std::vector<std::byte> expected = trial.Output(0, stream);
+    const auto gives_the_bits = [&](const cublasLtMatmulAlgo_t& algorithm) {
+      Multiply(algorithm, trial, trial.y[1], stream);
+      return trial.Output(1, stream) == expected;
+    };
+    const std::vector<cublasLtMatmulAlgo_t> candidates = CandidatesForMany(chosen.in);
+    const auto found = std::ranges::find_if(candidates, gives_the_bits);
+    if (found != candidates.end()) chosen.many = *found;
+  }
+}
+
 void GpuMatmul::MatmulAsync(const MatmulArgs& args, std::span<std::byte> workspace,
                             Stream& stream) {
   if (args.rows == 0) return;
@@ -150,6 +260,7 @@ void GpuMatmul::MatmulAsync(const MatmulArgs& args, std::span<std::byte> workspa
   std::byte* const library_workspace = AlignedForLibrary(workspace.data() + rounded_bytes);
   const auto chosen = std::ranges::find(algorithms_, args.in, &Algorithm::in);
   SPILLWAY_CHECK(chosen != algorithms_.end());
+  const cublasLtMatmulAlgo_t& algorithm = args.rows > kFewRows ? chosen->many : chosen->few;
   RoundRowsAsync({args.x, args.x_stride, args.rows, args.in, workspace.data(), weight_dtype_},
                  stream);
   for (const MatmulPiece& piece : args.pieces) {
@@ -163,7 +274,7 @@ void GpuMatmul::MatmulAsync(const MatmulArgs& args, std::span<std::byte> workspa
     const float beta = adds ? 1.0F : 0.0F;
     CublasCheck(cublasLtMatmul(handle_.get(), &operation_, &alpha, piece.weight, &layouts.weight,
                                workspace.data(), &layouts.x, &beta, piece.y, &layouts.y, piece.y,
-                               &layouts.y, &chosen->algorithm, library_workspace,
+                               &layouts.y, &algorithm, library_workspace,
                                static_cast<std::size_t>(kLtWorkspaceBytes), stream.get()),
                 "a product");
     FinishAsync({piece.y, piece.y_stride, args.rows, piece.num_out, piece.bias, args.activation},

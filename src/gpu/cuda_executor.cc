@@ -43,6 +43,7 @@ CudaExecutor::CudaExecutor(const Plan& plan, const Arenas& arenas, ComputeQueue&
   chunk_rows_.reserve(num_chunks);
   last_rows_.reserve(static_cast<std::size_t>(plan.batch.logits));
   if (plan.AttendsBeside()) beside_ = std::make_unique<Beside>(*this, pool);
+  matmul_.ChooseForManyRows(lane_.matmul, computes.stream());
   if (reference_.num_tokens() == 0) return;
   const std::size_t bytes = static_cast<std::size_t>(plan.shape.num_kv_heads) *
                             static_cast<std::size_t>(plan.shape.head_dim) * sizeof(double);

@@ -144,10 +144,13 @@ kernels::GpuMatmul& CudaProbe::MatmulOf(const Product& product) {
   const auto found = products_.find(product);
   if (found != products_.end()) return found->second;
   const std::array<int64_t, 1> widths = {product.width};
-  return products_
-      .emplace(std::piecewise_construct, std::forward_as_tuple(product),
-               std::forward_as_tuple(widths, product.weights, sizes_.rows))
-      .first->second;
+  kernels::GpuMatmul& made =
+      products_
+          .emplace(std::piecewise_construct, std::forward_as_tuple(product),
+                   std::forward_as_tuple(widths, product.weights, sizes_.rows))
+          .first->second;
+  made.ChooseForManyRows(memory_.View(matmul_), computes_.stream());
+  return made;
 }
 
 void CudaProbe::MultiplyOnce(int64_t rows, const Product& product) {

@@ -211,6 +211,7 @@ class MatmulTest : public GpuTest {
     }
     const std::array<int64_t, 1> ins = {p.in};
     GpuMatmul matmul(ins, p.dtype, kMaxRows);
+    matmul.ChooseForManyRows({workspace.data(), workspace.host().size()}, stream());
     matmul.MatmulAsync({x.data(), p.in, rows, p.in, p.activation, pieces},
                        {workspace.data(), workspace.host().size()}, stream());
     Finish();

@@ -2,6 +2,7 @@
 // computed beside it.
 #include <cublasLt.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <span>
@@ -27,6 +28,11 @@ std::vector<float> Widened(const void* rows, int64_t count, DType dtype) {
   return floats;
 }
 
+template <typename T>
+void Reverse(std::vector<T>& rows, int64_t length) {
+  for (auto row = rows.begin(); row != rows.end(); row += length) std::reverse(row, row + length);
+}
+
 void Multiply(const kernels::MatmulArgs& args) {
   static spillway::ThreadPool pool(1);
   static const kernels::Isa isa = kernels::BestIsa(spillway::CpuCompute::kFp32);
@@ -44,10 +50,11 @@ struct cublasLtContext {};
 
 namespace {
 
-// An algorithm is the number of rows that it was suggested for. One for many rows refuses few, as
-// kernels do whose copies are of whole boxes.
+// An algorithm is the number of rows that it was suggested for, and whether it sums from the end.
+// One for many rows refuses few, as kernels do whose copies are of whole boxes.
 constexpr uint64_t kManyRows = 64;
 constexpr uint64_t kFewRows = 8;
+constexpr uint64_t kBackwards = 1;
 
 bool IsRefused(const cublasLtMatmulAlgo_t& algorithm, uint64_t rows) {
   return algorithm.data[0] >= kManyRows && rows < kFewRows;
@@ -98,8 +105,10 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
     cublasLtMatrixLayout_t, cublasLtMatrixLayout_t layout_d, cublasLtMatmulPreference_t, int,
     cublasLtMatmulHeuristicResult_t* results, int* found) {
-  *results = {{{layout_d->cols}}, 0, CUBLAS_STATUS_SUCCESS};
-  *found = 1;
+  *found = 0;
+  if (layout_d->cols > 2 * kManyRows)
+    results[(*found)++] = {{{layout_d->cols, kBackwards}}, 0, CUBLAS_STATUS_SUCCESS};
+  results[(*found)++] = {{{layout_d->cols}}, 0, CUBLAS_STATUS_SUCCESS};
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t,
@@ -143,8 +152,17 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
     piece.residual = piece.y;
     piece.residual_stride = piece.y_stride;
   }
-  spillway::soft_gpu::Enqueue(stream, [=, dtype = TypeOf(layout_b->type)] {
-    const std::vector<float> x = Widened(b, in * rows, dtype);
+  const bool backwards = algorithm->data[1] == kBackwards;
+  spillway::soft_gpu::Enqueue(stream, [=, dtype = TypeOf(layout_b->type)]() mutable {
+    std::vector<float> x = Widened(b, in * rows, dtype);
+    std::vector<uint16_t> weight;
+    if (backwards) {
+      const auto* first = static_cast<const uint16_t*>(a);
+      weight.assign(first, first + out * in);
+      Reverse(weight, in);
+      Reverse(x, in);
+      piece.weight = weight.data();
+    }
     kernels::MatmulArgs args;
     args.x = x.data();
     args.x_stride = in;
