@@ -51,9 +51,11 @@ struct AttentionArgs : AttentionTensors {
   int64_t token_scores_stride = 0;  // at least the tokens of each row that has token_scores
 };
 
+// Bytes of workspace (64-byte aligned) for calls whose rows have no token_scores.
 int64_t AttentionWorkspaceBytes(int64_t max_slots, int64_t head_dim, int num_threads, Isa isa);
 
-// As much as calls with token_scores need: the q k of 24 queries over max_slots more per thread.
+// Bytes for calls with token_scores: as above, and for each thread the q k of 24 queries over
+// max_slots.
 int64_t AttentionWorkspaceBytesWithScores(int64_t max_slots, int64_t head_dim, int num_threads,
                                           Isa isa);
 

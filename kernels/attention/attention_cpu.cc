@@ -42,7 +42,7 @@ void CheckArgs(const AttentionArgs& args) {
   }
 }
 
-// Of one worker.
+// Bytes of scratch of one worker.
 int64_t ScratchBytes(const AttentionArgs& args) {
   int64_t scored_slots = 0;
   for (const AttentionRow& row : args.rows) {
@@ -148,8 +148,8 @@ void Call::Attend() const {
   auto store = [&](int64_t pair, int worker) { functions.store_kv(TaskOf(pair, worker)); };
   auto attend = [&, num_parts = parts](int64_t index, int worker) {
     AttentionTask task = TaskOf(index / num_parts, worker);
-    // With one part nobody else reads this head's new tokens, so they are stored here and are
-    // still in the cache.
+    // One part: no other task reads this head's new tokens, so they are stored here, and the
+    // attention that follows finds them in the processor's cache.
     if (num_parts == 1) functions.store_kv(task);
     const int64_t num_queries = task.row->num_new * group();
     for (int64_t query = index % num_parts * kAttentionQueries; query < num_queries;

@@ -1,6 +1,6 @@
-// The body of a DecodeTask, compiled once per instruction set. In a query's output there is no
-// difference to Attend of attention_simd.h, and none in its bits; the order in which the heads and
-// their slots are met follows the cache.
+// Body of DecodeTask (attention_isa.h), compiled once per instruction set. A query's output has the
+// same bits as that of Attend in attention_simd.h; only the order in which heads and slots are
+// visited differs: it follows the layout of the cache.
 #pragma once
 
 #include "kernels/attention/attention_simd.h"
@@ -8,33 +8,35 @@
 namespace spillway::kernels {
 namespace {
 
-// Of a head so many slots are read before the next head's: of 16 bits, those of two KV blocks. Two
-// runs of memory read in turns come in a third faster than one (Zen 3, one core), by the 1 to 2 KiB
-// that a head has of a block.
+// Slots of one head that are read before the next head's: two KV blocks at 16 bits, one at 8 and 4.
+// Reading two runs of memory in turns is a third faster than reading one (Zen 3, one core), where a
+// head has 1 to 2 KiB in each block.
 constexpr int64_t kStep = 16;
 static_assert(kStep % kLanes == 0 && kStep % kKvCodedBlockSlots == 0 && kStep % kKvBlockSlots == 0);
 static_assert(kAttentionKeys % kStep == 0);
 
-// While a head's run in a KV block is read, the run that comes after it is fetched, in the step's
-// other block; or, with 16 lanes and of codes, what lies kAheadBytes on in the same block. Each as
-// measured: the first on Zen 3, the second on Zen 4.
+// Choice of what is prefetched while a head's run in a KV block is read. True: the run that is read
+// next, which lies in the step's other block (measured best on Zen 3). False, with 16 lanes and for
+// codes: the bytes kAheadBytes further on in the same block (best on Zen 4).
 template <int kBits>
 constexpr bool kFetchOther = kLanes < 16 && kBits == 16;
 
-// Into the second-level cache, as a hint to a processor that reads ahead by itself: into the first,
-// requests for lines from memory held up the reads (a tenth of the rate). Measured in turns, heads
-// of 64 and 128 in 16 bits, at 1 to 16 KiB.
+// Prefetch distance within a block, into the second-level cache, as a hint to a processor that
+// reads ahead by itself. Prefetches into the first-level cache held up the reads and cost a tenth
+// of the rate. Measured with heads of 64 and 128 dimensions in 16 bits, at distances of 1 to 16
+// KiB.
 constexpr int64_t kAheadBytes = 2048;
 
-// Of each KV block of the step that follows so much is fetched while this step is read, at most
-// half of its runs. Where a step ends, what is read next lies elsewhere, and the processor's
-// prefetcher would have to find its way again: at first it has a third of its rate. Into the
-// first-level cache: requests to the second are dropped where many are under way. Measured
-// likewise, at 4 to 32 KiB on Zen 4, at 0 to 16 on Zen 3.
+// Bytes of each KV block of the next step that are prefetched while this step is read, at most half
+// of the block's runs. The next step lies elsewhere in memory, where the processor's own prefetcher
+// starts at a third of its rate. Prefetches go into the first-level cache: those into the second
+// are dropped where many are under way. Measured likewise, at 4 to 32 KiB on Zen 4, at 0 to 16 KiB
+// on Zen 3.
 template <int kBits>
 constexpr int64_t kNextStepBytes = int64_t{kFetchOther<kBits> ? 8 : 16} << 10;
 
-// kBits below 16: of codes, and kKv and kDim do not matter.
+// One DecodeTask. kBits below 16: the cache holds codes, and kKv and kDim are not used. kDim:
+// head_dim where it is known at compile time, else 0.
 template <DType kKv, int kBits, int64_t kDim>
 struct Decode {
   static constexpr int64_t kBlockSlots = KvBlockSlots(kBits);
@@ -57,15 +59,16 @@ struct Decode {
   float* maxima;        // [query]
   float* totals;        // [query]
   float* rescales;      // [query]: what the sums of the slots so far are multiplied by
-  int64_t heads_ahead;  // from the run that is read to the one fetched in the same block
-  int64_t part_bytes;   // of the next step's runs, fetched during a query's of this one
+  int64_t heads_ahead;  // from the run that is read to the one prefetched in its block
+  int64_t part_bytes;   // of the next step's runs, prefetched while a query's run is read
 
   explicit Decode(const DecodeTask& decode_task);
-  // A division by what the compiler knows: there is one for each run of keys and of values.
+  // Divides by a constant, since this runs for each run of keys and of values.
   static_assert(kDecodeGroup == 2);
   int64_t HeadOf(int64_t query) const { return group == 1 ? query : query / 2; }
   int64_t KvHeadOf(int64_t query) const { return task.kv_head_begin + HeadOf(query); }
-  // Of the block of 64 slots at `begin`; where weights are not wanted they take the scores' place.
+  // A query's scores in the current block of 64 slots, and its weights in the block at `begin`.
+  // Where the task asks for no weights, they overwrite the scores.
   float* ScoresOf(int64_t query) const { return block_scores + query * kAttentionKeys; }
   float* WeightsOf(int64_t query, int64_t begin) const {
     if (task.weights == nullptr) return ScoresOf(query);
@@ -74,21 +77,21 @@ struct Decode {
   float* FactorsOf(int64_t begin) const {
     return task.factors + begin / kAttentionKeys * kDecodeQueries;
   }
-  // A head's keys or values of a KV block.
+  // Bytes of one head's keys, or values, in a KV block.
   int64_t run_bytes() const { return kBlockSlots * (kDim > 0 ? 2 * kDim : token_bytes); }
-  // A KV block's keys or values of the query's KV head.
+  // Keys, or values, of the query's KV head in the KV block of `slot`.
   const std::byte* Run(bool values, int64_t query, int64_t slot) const {
     const int64_t head = (values ? args.num_kv_heads : 0) + KvHeadOf(query);
     return row.kv + slot / kBlockSlots * task.block_bytes + head * run_bytes();
   }
-  // What is read of one KV head before the next: the keys, or the values, of kStep slots.
+  // The keys, or the values, of kStep slots of one KV head, which are read before the next head's.
   struct Step {
     const std::byte* run;
     int64_t slot;
-    int64_t ahead[kStepBlocks];  // of each block: bytes from what is read to what is fetched
+    int64_t ahead[kStepBlocks];  // of each block: bytes from what is read to what is prefetched
   };
-  // The first head's run in the step that follows the one at `slot`; behind the last, in the next
-  // task's first. Null: there is none.
+  // First head's run in the step after the one at `slot`; after the last step, in the next task's
+  // first. Null: there is none.
   const std::byte* NextStep(bool values, int64_t slot) const;
   Step StepAt(bool values, int64_t query, int64_t slot, const std::byte* next) const;
   void FetchPart(int64_t query, const std::byte* next) const;
@@ -159,7 +162,7 @@ const std::byte* Decode<kKv, kBits, kDim>::NextStep(bool values, int64_t slot) c
   return end < num_slots ? Run(false, 0, end) : task.next_keys;
 }
 
-// A query's part of what is fetched of the next step.
+// Prefetches a query's part of the next step.
 template <DType kKv, int kBits, int64_t kDim>
 inline __attribute__((always_inline)) void Decode<kKv, kBits, kDim>::FetchPart(
     int64_t query, const std::byte* next) const {
@@ -181,7 +184,8 @@ Decode<kKv, kBits, kDim>::StepAt(bool values, int64_t query, int64_t slot,
   return AheadInBlock(step, query, next);
 }
 
-// heads_ahead runs on in each block; behind its last head, in the next step's.
+// Sets the prefetch distance: heads_ahead runs further on in each block; behind a block's last
+// head, in the next step's.
 template <DType kKv, int kBits, int64_t kDim>
 inline __attribute__((always_inline)) typename Decode<kKv, kBits, kDim>::Step
 Decode<kKv, kBits, kDim>::AheadInBlock(const Step& step, int64_t query,
@@ -198,8 +202,8 @@ Decode<kKv, kBits, kDim>::AheadInBlock(const Step& step, int64_t query,
   return result;
 }
 
-// The run that comes next: the same head's in the step's next block, where the row has one; behind
-// it the next head's in the first, or the next step's.
+// Sets the prefetch distance to the run that is read next: the same head's in the step's next
+// block, where the row has one; after it the next head's in the first block, or the next step's.
 template <DType kKv, int kBits, int64_t kDim>
 inline __attribute__((always_inline)) typename Decode<kKv, kBits, kDim>::Step
 Decode<kKv, kBits, kDim>::AheadInTurn(const Step& step, int64_t query,
@@ -233,8 +237,9 @@ TokenRuns<kKv, kDim> Decode<kKv, kBits, kDim>::RunsAt(const Step& step, int64_t 
           step.ahead[block]};
 }
 
-// The scores and positions of a step's slots, which lie behind the values: they are updated when
-// all weights are known. Spread over the heads: in a burst they would fill the line buffers.
+// Prefetches the scores and positions of a step's slots, which lie behind the values and are
+// updated when all weights are known. Spread over the heads, since a burst of requests would fill
+// the line buffers.
 template <DType kKv, int kBits, int64_t kDim>
 inline __attribute__((always_inline)) void Decode<kKv, kBits, kDim>::FetchState(
     int64_t query, int64_t slot) const {
@@ -247,7 +252,7 @@ inline __attribute__((always_inline)) void Decode<kKv, kBits, kDim>::FetchState(
   }
 }
 
-// Lanes past the last slot hold a score of nothing; Softmax replaces them.
+// Lanes past the last slot hold meaningless scores; Softmax replaces them.
 template <DType kKv, int kBits, int64_t kDim>
 void Decode<kKv, kBits, kDim>::Scores(int64_t begin) const {
   const int64_t visible = Visible(begin);
@@ -270,7 +275,8 @@ void Decode<kKv, kBits, kDim>::Scores(int64_t begin) const {
   }
 }
 
-// One step for all queries, then the next: alone, each is a chain of latencies.
+// Runs each step for all queries before the next step: for a single query the steps are a chain of
+// latencies.
 template <DType kKv, int kBits, int64_t kDim>
 void Decode<kKv, kBits, kDim>::Softmax(int64_t begin) const {
   const int64_t visible = Visible(begin);
@@ -312,8 +318,9 @@ void Decode<kKv, kBits, kDim>::Values(int64_t begin) const {
   }
 }
 
-// From a block's maximum to that of all slots. Weights of equal scores in two blocks so end up some
-// ulps apart where the maximum grew between them; an AttentionTask takes each exp anew.
+// Rescales each block's factors from its maximum to the maximum over all slots, and divides them by
+// the totals. Weights of equal scores in two blocks may end up some ulps apart, where the maximum
+// grew between them; an AttentionTask computes each exp again instead.
 template <DType kKv, int kBits, int64_t kDim>
 void Decode<kKv, kBits, kDim>::FinishFactors() const {
   for (int64_t query = 0; query < num_queries; query += kLanes) {

@@ -1,5 +1,5 @@
-// What attention_cpu.cc hands to the instruction sets: some queries of one row and KV head. Private
-// to the kernels.
+// Interface between attention_cpu.cc and the instruction sets: some queries of one row and KV head.
+// Private to the kernels.
 #pragma once
 
 #include <cstddef>
@@ -20,15 +20,16 @@ struct AttentionTask {
   int64_t query_end = 0;     // at most kAttentionQueries more
   float* scratch = nullptr;  // of this worker, 64-byte aligned
   int64_t block_bytes = 0;   // from one KV block of the row to the next
-  // Where weights are added, [head of the group][slot], stride scores_stride; null: nowhere. The
-  // scratch then has room for AttentionHistoryBytes behind AttentionScratchBytes.
+  // Sums that the queries' weights are added to: [head of the group][slot], stride scores_stride;
+  // null: not wanted. The scratch then has room for AttentionHistoryBytes behind
+  // AttentionScratchBytes.
   float* scores = nullptr;
   int64_t scores_stride = 0;
 };
 
-// Neighbouring KV heads of a row with one new token. Of each KV block their keys are one run of
-// memory, and their values, so that the cache is read as it lies; head by head it would be read in
-// runs of a head's 8 slots, at two thirds of the memory's rate.
+// Neighbouring KV heads of a row with one new token. In each KV block their keys are one run of
+// memory, and so are their values, so that the cache is read sequentially; head by head, in runs of
+// a head's 8 slots, it would be read at two thirds of the memory's rate.
 struct DecodeTask {
   const AttentionArgs* args = nullptr;
   const AttentionRow* row = nullptr;
@@ -36,14 +37,15 @@ struct DecodeTask {
   int64_t kv_head_end = 0;   // with at most kDecodeQueries queries
   float* scratch = nullptr;  // of this worker, 64-byte aligned: AttentionScratchBytes
   int64_t block_bytes = 0;   // from one KV block of the row to the next
-  // What the next task reads first, fetched behind the last values; null: nothing.
+  // First keys of the next task, prefetched after the last values; null: none.
   const std::byte* next_keys = nullptr;
-  // [slot / kAttentionKeys][query][slot % kAttentionKeys]: the weight, but for the factor of its
-  // query and its kAttentionKeys slots, [slot / kAttentionKeys][kDecodeQueries]. Null: not wanted.
+  // A softmax weight is weights * factors; null: not wanted.
+  // weights: [slot / kAttentionKeys][query][slot % kAttentionKeys].
+  // factors: [slot / kAttentionKeys][kDecodeQueries], one for a query and kAttentionKeys slots.
   float* weights = nullptr;
   float* factors = nullptr;
-  // Whether positions, and scores where weights are wanted, lie behind a block's values and are met
-  // next: they are fetched.
+  // True: positions, and scores where weights are wanted, lie behind a block's values and are read
+  // after them, so they are prefetched.
   bool has_state = false;
 };
 
@@ -52,7 +54,8 @@ constexpr int64_t kAttentionKeys =
     64;  // the softmax is updated once per block of this many slots, from slot 0
 
 constexpr int64_t kDecodeQueries = 32;  // of one DecodeTask
-// More heads than this to a KV head share a widened copy of its keys: an AttentionTask does that.
+// Larger groups of query heads share an fp32 copy of their KV head's keys, which an AttentionTask
+// makes.
 constexpr int64_t kDecodeGroup = 2;
 
 constexpr int64_t AttentionPaddedDim(int64_t head_dim) { return (head_dim + 15) / 16 * 16; }
@@ -64,8 +67,8 @@ constexpr int64_t AttentionScratchBytes(int64_t head_dim) {
           4 * kAttentionQueries) *
          4;
 }
-// A DecodeTask's, in the same place: queries and sums [32][dim], weights [32][64], min and scale of
-// one KV block, 3 floats a query.
+// Bytes of a DecodeTask, in the same scratch: queries and sums [32][dim], weights [32][64], min and
+// scale of one KV block, 3 floats a query.
 constexpr int64_t DecodeScratchBytes(int64_t head_dim) {
   return (2 * kDecodeQueries * AttentionPaddedDim(head_dim) + kDecodeQueries * kAttentionKeys +
           2 * kKvCodedBlockSlots * KvGroups(head_dim) + 3 * kDecodeQueries) *

@@ -1,9 +1,9 @@
-// The body of Attention, compiled once per instruction set.
-// Order of one query: slots are met in blocks of 64 from slot 0; a score is one register of lanes
-// along head_dim, added by the fixed tree; the block's maximum, then exp, then its sum (lanes, then
-// the tree) update the running softmax; values are added slot by slot. How many queries share a
-// pass, and whether K and V were widened first, changes no bit. K and V of 8 and 4 bits are read as
-// min + scale * code wherever an element is loaded; after that the order is the same.
+// Body of AttentionTask, compiled once per instruction set. Order of operations of one query: slots
+// are visited in blocks of 64 from slot 0; a score is one register of lanes along head_dim, added
+// by the fixed tree; the block's maximum, then exp, then its sum (lanes, then the tree) update the
+// running softmax; values are added slot by slot. How many queries share a pass, and whether K and
+// V were widened first, changes no bit. K and V of 8 and 4 bits are read as min + scale * code
+// wherever an element is loaded; after that the order is the same.
 #pragma once
 
 #include "kernels/attention/attention_block_simd.h"
@@ -16,13 +16,13 @@ namespace spillway::kernels {
 namespace {
 
 constexpr int64_t kAddSlots = kAddVectors * kLanes;
-// From here a block of K or V is widened to fp32 once for all queries.
+// Numbers of queries from which a block of K or V is widened to fp32 once for all of them.
 constexpr int64_t kWidenQueries = 3;
 constexpr int64_t kWidenCodedQueries = 2;
 
 static_assert(kKvCodedBlockSlots % kLanes == 0 && kAttentionKeys % kKvCodedBlockSlots == 0);
 
-// kBits below 16: of codes, and kKv does not matter.
+// One AttentionTask. kBits below 16: the cache holds codes, and kKv is not used.
 template <DType kKv, int kBits>
 struct Attend {
   static constexpr int64_t kBlockSlots = KvBlockSlots(kBits);
@@ -54,11 +54,11 @@ struct Attend {
   int64_t Visible(int64_t query, int64_t begin) const {
     return MinOf(kAttentionKeys, row.num_past + Token(query) + 1 - begin);
   }
-  // [query][64] of the block at `begin`.
+  // Scores [query][64] of the block at `begin`.
   float* ScoresOf(int64_t begin) const {
     return task.scores == nullptr ? weights : history + begin * num_queries;
   }
-  // A KV block's K or V.
+  // The head's K or V in the KV block of `slot`.
   const std::byte* RunOf(bool values, int64_t slot) const {
     const int64_t head = (values ? args.num_kv_heads : 0) + kv_head;
     return row.kv + slot / kBlockSlots * task.block_bytes + head * kBlockSlots * token_bytes;
@@ -130,8 +130,8 @@ void Attend<kKv, kBits>::LoadQueries() const {
   }
 }
 
-// Bytes from the block's keys to its values, or from its values to the keys that come next. The two
-// are laid out alike, so that each line read asks for one that lies so far ahead. In a burst the
+// Bytes from the block's keys to its values, or from its values to the keys that come next. Both
+// are laid out alike, so each line that is read prefetches the line so far ahead. A burst of
 // requests would fill the line buffers, and arithmetic would wait for them.
 template <DType kKv, int kBits>
 int64_t Attend<kKv, kBits>::Ahead(bool values, int64_t begin) const {
@@ -141,7 +141,7 @@ int64_t Attend<kKv, kBits>::Ahead(bool values, int64_t begin) const {
   return last ? 0 : Cache(false, next) - Cache(true, begin);
 }
 
-// Codes where they lie, their min and scale as floats.
+// Codes in place; their min and scale are converted to floats in `ranges`.
 template <DType kKv, int kBits>
 CodedBlock<kBits> Attend<kKv, kBits>::Coded(bool values, int64_t begin, int64_t count) const {
   const int64_t floats = kBlockSlots * 2 * KvGroups(args.head_dim);
@@ -178,8 +178,8 @@ WidenedBlock Attend<kKv, kBits>::Widen(bool values, int64_t begin, int64_t count
   return block;
 }
 
-// dots_at(q, slot): of kLanes slots of the block. Lanes past `visible` hold a score of nothing;
-// Softmax replaces them.
+// dots_at(q, slot): q . k of kLanes slots of the block. Lanes past `visible` hold meaningless
+// scores; Softmax replaces them.
 template <DType kKv, int kBits>
 template <typename DotsAt>
 void Attend<kKv, kBits>::Scores(int64_t query, int64_t begin, const DotsAt& dots_at) const {
@@ -189,8 +189,8 @@ void Attend<kKv, kBits>::Scores(int64_t query, int64_t begin, const DotsAt& dots
     Simd::Store(scores + slot, dots_at(q + query * padded_dim, slot));
 }
 
-// Weights of the block's scores; maxima, totals and factors to match. One step for all queries,
-// then the next: alone, each is a chain of latencies.
+// Weights of the block's scores; updates maxima, totals and factors. Runs each step for all queries
+// before the next step: for a single query the steps are a chain of latencies.
 template <DType kKv, int kBits>
 void Attend<kKv, kBits>::Softmax(int64_t begin, int64_t first) const {
   for (int64_t query = first; query < num_queries; ++query) {
@@ -221,8 +221,8 @@ void Attend<kKv, kBits>::Values(int64_t begin, int64_t first, const WidenedBlock
                      padded_dim};
   };
   for (; query + kValueQueries <= num_queries; query += kValueQueries) {
-    // Together as far as the first sees, then each the rest of its own: a slot not seen is not
-    // touched, so that a NaN there stays where it belongs.
+    // Slots that the first query sees are added for all queries at once, the others query by query:
+    // a masked slot is not read, so that a NaN there reaches no query that cannot see it.
     const int64_t common = Visible(query, begin);
     MulAllValues<kValueQueries>(args_of(query, 0, common, true), padded_dim);
     for (int64_t each = query; each < query + kValueQueries; ++each) {
@@ -234,7 +234,7 @@ void Attend<kKv, kBits>::Values(int64_t begin, int64_t first, const WidenedBlock
     MulAllValues<1>(args_of(query, 0, Visible(query, begin), true), padded_dim);
 }
 
-// For queries too few to pay for a widened copy.
+// Reads keys in place: with so few queries a widened copy does not pay.
 template <DType kKv, int kBits>
 void Attend<kKv, kBits>::ScoresInPlace(int64_t begin, int64_t first) const {
   if constexpr (kBits < 16) {
@@ -274,8 +274,7 @@ void Attend<kKv, kBits>::ValuesInPlace(int64_t begin, int64_t first) const {
 
 template <DType kKv, int kBits>
 void Attend<kKv, kBits>::Block(int64_t begin) const {
-  int64_t first =
-      0;  // queries before it lie before the block; what they see grows with their number
+  int64_t first = 0;  // earlier queries see no slot of the block; later ones see more
   while (Visible(first, begin) <= 0) ++first;
   const int64_t count = Visible(num_queries - 1, begin);
   const bool widen = num_queries - first >= (kBits < 16 ? kWidenCodedQueries : kWidenQueries);
@@ -293,10 +292,10 @@ void Attend<kKv, kBits>::Block(int64_t begin) const {
   ValuesInPlace(begin, first);
 }
 
-// The weights of one head's queries, `first` and every group-th after it, for kAddSlots slots of
-// the block at `begin`. Each is exp(score - maximum) / total anew: the exps of the pass are
-// relative to the maximum of their time, so that equal scores in two blocks would end up an ulp
-// apart.
+// Adds the weights of one head's queries, `first` and every group-th after it, for kAddSlots slots
+// of the block at `begin`. Each is exp(score - maximum) / total, computed again: the exps of the
+// first pass are relative to the maximum so far, so that equal scores in two blocks would end up an
+// ulp apart.
 template <DType kKv, int kBits>
 void Attend<kKv, kBits>::AddWeights(int64_t first, int64_t begin, int64_t slot) const {
   const float* scores = ScoresOf(begin) + slot;
@@ -306,8 +305,8 @@ void Attend<kKv, kBits>::AddWeights(int64_t first, int64_t begin, int64_t slot) 
     return Exp(Simd::Sub(score, Simd::Set(maxima[query])));
   };
   int64_t query = first;
-  // What they see grows with their number: those that see part of the slots, then those that see
-  // all. A slot not seen is not touched.
+  // Later queries see more slots: first come those that see part of these slots, then those that
+  // see all. Masked slots are not touched.
   for (; query < num_queries; query += group) {
     const int64_t visible = Visible(query, begin) - slot;
     if (visible >= kAddSlots) break;
@@ -364,7 +363,8 @@ template <DType kKv>
 void StoreToken(const float* x, int64_t head_dim, std::byte* to) {
   for (int64_t d = 0; d < head_dim; d += kLanes) {
     const int64_t n = MinOf(kLanes, head_dim - d);
-    // Read again at once: no load waits for a whole register's store, as it does for a part's.
+    // Whole registers where possible: the token is read again at once, and a load waits for a
+    // masked store, not for a whole one.
     n == kLanes ? StoreAs<kKv>(to, d, Simd::Load(x + d))
                 : StorePartAs<kKv>(to, d, Simd::LoadPart(x + d, n), n);
   }

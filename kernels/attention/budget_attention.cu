@@ -14,15 +14,15 @@ namespace {
 constexpr int kWarps = 8;
 constexpr int kThreads = kWarps * kWarp;
 
-// A held token as a candidate to go.
+// A held token that may be evicted.
 struct Candidate {
   float score;
   int32_t position;
   int32_t slot;  // -1: none
 };
 
-// The lowest score goes, of equals the higher position. Positions differ, so that the order in
-// which candidates are compared does not matter.
+// The lowest score is evicted, among equals the higher position. Positions differ, so that the
+// order in which candidates are compared does not matter.
 __device__ bool GoesBefore(const Candidate& a, const Candidate& b) {
   if (a.slot < 0 || b.slot < 0) return a.slot >= 0;
   return a.score < b.score || (a.score == b.score && a.position > b.position);
@@ -81,7 +81,7 @@ struct BudgetStep {
       q[i] = has_dims ? from[Element(vector, i)] * step.scale : 0.0F;
     }
     float* scores = Weights(head);
-    // Whole warps go round together: the sum over lanes needs them all.
+    // All lanes of a warp run the same number of rounds: the sum over lanes needs them all.
     for (int64_t first = 0; first < NumKeys(); first += kParts) {
       const int64_t slot = first + threadIdx.x / kLanes;
       const bool is_key = slot < NumKeys() && has_dims;
@@ -209,7 +209,7 @@ struct BudgetStep {
 // grid: (row, KV head).
 template <typename Format, int kLanes>
 __global__ void __launch_bounds__(kThreads) BudgetKernel(const GpuBudgetAttentionArgs args) {
-  // As many floats for the parts of a sum as for the candidates of all threads, or more.
+  // Holds the partial sums of values, then the candidates of all threads.
   alignas(16) __shared__ float shared[kThreads * kVectorElements];
   static_assert(sizeof(shared) >= kThreads * sizeof(Candidate));
   const BudgetAttentionArgs& step = args.step;

@@ -40,16 +40,17 @@ int64_t BudgetAttentionWorkspaceBytes(int64_t max_slots, int64_t head_dim, int n
 // Per row and KV head: stores the new token, rounded as Attention does, in slot num_held; attends
 // over slots [0, num_held]; adds the weights, summed over the heads that share the KV head in their
 // order, to the scores, the new token's starting with its own. If then more than keep.slots() are
-// held, the lowest-scoring candidate goes and the new token moves to its slot. HeldAfterStep of
-// kernels/kv/kv_eviction.h is the row's next num_held. Weights that are equal in exact arithmetic
-// may be some ulps apart 64 slots further on. Requires: workspace as above. Allocates nothing.
+// held, the lowest-scoring candidate is evicted and the new token moves to its slot. HeldAfterStep
+// of kernels/kv/kv_eviction.h is the row's next num_held. Weights that are equal in exact
+// arithmetic may be some ulps apart 64 slots further on. Requires: workspace as above. Allocates
+// nothing.
 void BudgetAttention(const BudgetAttentionArgs& args, std::span<std::byte> workspace,
                      ThreadPool& pool, Isa isa);
 
 // The oracle: plain softmax in double, scores rounded to fp32 once per step.
 void BudgetAttentionRef(const BudgetAttentionArgs& args);
 
-// On the GPU: pointers, the rows and what they point to are in its memory.
+// Arguments of the GPU's kernel: pointers, the rows and what they point to are in GPU memory.
 struct GpuBudgetAttentionArgs {
   BudgetAttentionArgs step;    // head_dim: a multiple of 8, at most 128
   float* weights = nullptr;    // [rows, num_heads, weights_stride]: workspace

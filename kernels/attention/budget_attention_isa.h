@@ -1,5 +1,5 @@
-// What budget_attention_cpu.cc hands to the instruction sets: the state of some KV heads of a
-// row that has stored its new token. Private to the kernels.
+// Interface between budget_attention_cpu.cc and the instruction sets: the state of some KV heads of
+// a row that has stored its new token. Private to the kernels.
 #pragma once
 
 #include <cstddef>
@@ -19,18 +19,19 @@ struct BudgetTask {
   int64_t block_slots = 0;
   int64_t num_heads = 0;
   int64_t num_held = 0;  // the new token included
-  // [slot / kAttentionKeys][query][slot % kAttentionKeys], `group` queries a KV head (1, or
-  // kDecodeGroup; those of a larger one come as one query, added up before), readable from
-  // num_held to a whole register; and [slot / kAttentionKeys][kDecodeQueries], what a query's
-  // weights there are multiplied by. The group's are added up in their order. Null: scores do not
-  // matter.
+  // weights: [slot / kAttentionKeys][query][slot % kAttentionKeys], `group` queries a KV head: 1,
+  // or kDecodeGroup; a larger group comes as one query, added up before. Readable from num_held to
+  // a whole register.
+  // factors: [slot / kAttentionKeys][kDecodeQueries]; a query's weights in those slots are
+  // multiplied by it.
+  // A group's weights are added up in order of its queries. Null: scores do not matter.
   const float* weights = nullptr;
   const float* factors = nullptr;
   int64_t group = 1;
   int64_t first_candidate = 0;  // positions that may go
   int64_t last_candidate = 0;   // included
   float* lowest = nullptr;      // workspace: kLowestFloats for each KV head
-  // [KV head]: the slot of the candidate that goes; -1 when no token is a candidate.
+  // [KV head]: the slot of the candidate to evict; -1 when no token is a candidate.
   int64_t* victims = nullptr;
 };
 

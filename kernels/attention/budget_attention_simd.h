@@ -16,32 +16,33 @@ constexpr int64_t kLanes = Simd::kLanes;
 constexpr float kInfinity = __builtin_inff();
 constexpr float kLaneNumbers[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
-// What decides who stays: a score of NaN is the lowest. Max gives the second where one is NaN.
+// Score by which tokens are compared, a NaN as the lowest (OrderedScore of kv_eviction.h):
+// Simd::Max gives its second operand where one is NaN.
 inline Simd::F Standing(Simd::F score) { return Simd::Max(score, Simd::Set(-kInfinity)); }
 
-// A register has neighbouring slots of a block, of one KV head or, where a block has fewer slots
-// than the register lanes, of two. A register's heads are met over kAttentionKeys slots before the
-// next heads, so that the lowest tokens so far stay in registers. kGroup: queries of a KV head, or
-// 0 where scores do not matter.
+// One BudgetTask. A register holds neighbouring slots of a block, of one KV head or, where a block
+// has fewer slots than the register lanes, of two. Its heads are visited over kAttentionKeys slots
+// before the next heads, so that the lowest tokens so far stay in registers. kGroup: queries of a
+// KV head, or 0 where scores do not matter.
 template <int64_t kBlockSlots, int kGroup>
 struct Update {
   static constexpr int64_t kHeads = MaxOf(1, kLanes / kBlockSlots);  // of a register
   static constexpr int64_t kHeadLanes = kLanes / kHeads;
   static_assert(kHeads <= 2 && kBlockSlots % kHeadLanes == 0 && kAttentionKeys % kBlockSlots == 0);
 
-  // Of the tokens that may go, in each lane: the lowest standing, and the slot where it was met.
+  // The lowest candidate so far in each lane: its standing and its slot.
   struct Lowest {
     Simd::F standings;
     Simd::F slots;
   };
-  // A register's heads: where their state and weights of the slots that are met lie.
+  // Addresses of the state and the weights of a register's heads at the slots being visited.
   struct Place {
     int64_t head;
     int64_t first_slot;
     std::byte* scores;
     const std::byte* positions;
     const float* weights;  // of the first head's first query
-    int64_t ahead;         // bytes to the state that is fetched meanwhile
+    int64_t ahead;         // bytes to the state that is prefetched meanwhile
   };
   using Factors = Simd::F[kDecodeGroup];
 
@@ -53,45 +54,45 @@ struct Update {
   Simd::M low_head;    // the lanes of a register's first head
 
   explicit Update(const BudgetTask& budget_task);
-  // Of a head, as bits.
+  // Bits of the lanes that hold a head.
   static uint32_t LanesOf(int64_t head) {
     return ((uint32_t{1} << kHeadLanes) - 1) << head % kHeads * kHeadLanes;
   }
   float* StandingsOf(int64_t head) const { return task.lowest + head / kHeads * kLowestFloats; }
   float* SlotsOf(int64_t head) const { return StandingsOf(head) + kLanes; }
 
-  // kMet: heads of the register that there are. Behind the last head's state lies another worker's,
-  // or nothing: no lane there is written, or a candidate.
-  template <int64_t kMet>
+  // kUsedHeads: heads in the register, 1 for the last of an odd number. Behind that head's state
+  // lies another worker's, or nothing: no lane there is written or holds a candidate.
+  template <int64_t kUsedHeads>
   static Simd::F LoadState(const void* from) {
     const auto* state = static_cast<const float*>(from);
-    return kMet == kHeads ? Simd::Load(state) : Simd::LoadPart(state, kHeadLanes);
+    return kUsedHeads == kHeads ? Simd::Load(state) : Simd::LoadPart(state, kHeadLanes);
   }
-  template <int64_t kMet>
+  template <int64_t kUsedHeads>
   static void StoreState(void* to, Simd::F v) {
     auto* state = static_cast<float*>(to);
-    kMet == kHeads ? Simd::Store(state, v) : Simd::StorePart(state, v, kHeadLanes);
+    kUsedHeads == kHeads ? Simd::Store(state, v) : Simd::StorePart(state, v, kHeadLanes);
   }
 
   Place PlaceOf(int64_t head, int64_t first_slot) const;
   void Advance(Place& at) const;
-  template <int64_t kMet>
+  template <int64_t kUsedHeads>
   void LoadFactors(const Place& at, Factors& factors) const;
-  template <int64_t kMet>
+  template <int64_t kUsedHeads>
   static Simd::F Weights(const Place& at, const Factors& factors);
-  template <int64_t kMet>
+  template <int64_t kUsedHeads>
   static Simd::F AddWeights(const Place& at, const Factors& factors);
-  template <int64_t kMet>
+  template <int64_t kUsedHeads>
   Simd::M Candidates(const Place& at, Simd::F slots) const;
-  void Keep(const Place& at, Simd::M candidates, Lowest met, Lowest& lowest) const;
-  template <int64_t kMet>
-  void MeetHeads(int64_t head, int64_t begin) const;
+  void Keep(const Place& at, Simd::M candidates, Lowest found, Lowest& lowest) const;
+  template <int64_t kUsedHeads>
+  void VisitHeads(int64_t head, int64_t begin) const;
   void BreakTies(const Place& at, uint32_t lanes) const;
   bool IsNewer(int64_t head, int64_t slot, int64_t than) const;
   int32_t PositionAt(int64_t head, int64_t slot) const;
   int64_t Victim(int64_t head) const;
-  void ForgetLowest() const;
-  void Meet(int64_t begin) const;
+  void ResetLowest() const;
+  void VisitSlots(int64_t begin) const;
   void Run() const;
 };
 
@@ -107,7 +108,8 @@ Update<kBlockSlots, kGroup>::Update(const BudgetTask& budget_task)
   head_slots = Simd::Select(low_head, lanes, Simd::Sub(lanes, head_lanes));
 }
 
-// At the first of kAttentionKeys slots. What is fetched is as far back, where it is met next.
+// Place of the first of kAttentionKeys slots. Prefetches reach as far back, to the slots that are
+// visited next.
 template <int64_t kBlockSlots, int kGroup>
 inline typename Update<kBlockSlots, kGroup>::Place Update<kBlockSlots, kGroup>::PlaceOf(
     int64_t head, int64_t first_slot) const {
@@ -124,7 +126,7 @@ inline typename Update<kBlockSlots, kGroup>::Place Update<kBlockSlots, kGroup>::
           first_slot == 0 ? 0 : -kBlocks * task.block_bytes};
 }
 
-// To the register's next slots.
+// Moves to the register's next slots.
 template <int64_t kBlockSlots, int kGroup>
 inline void Update<kBlockSlots, kGroup>::Advance(Place& at) const {
   at.first_slot += kHeadLanes;
@@ -136,25 +138,25 @@ inline void Update<kBlockSlots, kGroup>::Advance(Place& at) const {
   at.weights += kGroup > 0 ? kHeadLanes : 0;
 }
 
-// Of each query of the group, in the lanes of its head.
+// Loads the factor of each query of the group into the lanes of its head.
 template <int64_t kBlockSlots, int kGroup>
-template <int64_t kMet>
+template <int64_t kUsedHeads>
 inline void Update<kBlockSlots, kGroup>::LoadFactors(const Place& at, Factors& factors) const {
   const float* low =
       task.factors + at.first_slot / kAttentionKeys * kDecodeQueries + at.head * kGroup;
 #pragma GCC unroll 2
   for (int64_t query = 0; query < kGroup; ++query, ++low) {
-    const float high = low[(kMet - 1) * kGroup];
+    const float high = low[(kUsedHeads - 1) * kGroup];
     factors[query] = Simd::Select(low_head, Simd::Set(*low), Simd::Set(high));
   }
 }
 
-// Those of the group's queries added up in their order.
+// Weights of the group's queries, added up in their order.
 template <int64_t kBlockSlots, int kGroup>
-template <int64_t kMet>
+template <int64_t kUsedHeads>
 inline __attribute__((always_inline)) Simd::F Update<kBlockSlots, kGroup>::Weights(
     const Place& at, const Factors& factors) {
-  constexpr int64_t kToHigh = (kMet - 1) * kGroup * kAttentionKeys;
+  constexpr int64_t kToHigh = (kUsedHeads - 1) * kGroup * kAttentionKeys;
   Simd::F sum = Simd::Zero();
 #pragma GCC unroll 2
   for (int64_t query = 0; query < kGroup; ++query) {
@@ -165,40 +167,41 @@ inline __attribute__((always_inline)) Simd::F Update<kBlockSlots, kGroup>::Weigh
   return sum;
 }
 
-// To the scores; returns their standings.
+// Adds the weights to the scores. Returns their standings.
 template <int64_t kBlockSlots, int kGroup>
-template <int64_t kMet>
+template <int64_t kUsedHeads>
 inline __attribute__((always_inline)) Simd::F Update<kBlockSlots, kGroup>::AddWeights(
     const Place& at, const Factors& factors) {
   if constexpr (kGroup == 0) return Simd::Zero();  // scores do not matter
   __builtin_prefetch(at.scores + at.ahead, 1, 3);
-  const Simd::F scores = Simd::Add(LoadState<kMet>(at.scores), Weights<kMet>(at, factors));
-  StoreState<kMet>(at.scores, scores);
+  const Simd::F scores =
+      Simd::Add(LoadState<kUsedHeads>(at.scores), Weights<kUsedHeads>(at, factors));
+  StoreState<kUsedHeads>(at.scores, scores);
   return Standing(scores);
 }
 
-// Which of the slots hold tokens that may go.
+// Mask of the slots that hold candidates: tokens that may be evicted.
 template <int64_t kBlockSlots, int kGroup>
-template <int64_t kMet>
+template <int64_t kUsedHeads>
 inline __attribute__((always_inline)) Simd::M Update<kBlockSlots, kGroup>::Candidates(
     const Place& at, Simd::F slots) const {
   __builtin_prefetch(at.positions + at.ahead, 0, 3);
-  const Simd::F positions = Simd::FromInts(LoadState<kMet>(at.positions));
+  const Simd::F positions = Simd::FromInts(LoadState<kUsedHeads>(at.positions));
   const Simd::M may_go = Simd::Both(Simd::Less(below, positions), Simd::Less(positions, above));
   const Simd::M candidates = Simd::Both(Simd::Less(slots, held_end), may_go);
-  return kMet == kHeads ? candidates : Simd::Both(candidates, low_head);
+  return kUsedHeads == kHeads ? candidates : Simd::Both(candidates, low_head);
 }
 
-// The lower of what was met and the lowest so far, in each lane.
+// Keeps the lower of `found` and the lowest so far, in each lane.
 template <int64_t kBlockSlots, int kGroup>
 inline __attribute__((always_inline)) void Update<kBlockSlots, kGroup>::Keep(const Place& at,
                                                                              Simd::M candidates,
-                                                                             Lowest met,
+                                                                             Lowest found,
                                                                              Lowest& lowest) const {
-  const Simd::M equal = Simd::Both(candidates, Simd::Equal(met.standings, lowest.standings));
-  const Simd::M lower = Simd::Both(candidates, Simd::Less(met.standings, lowest.standings));
-  lowest = {Simd::Select(lower, met.standings, lowest.standings),
-            Simd::Select(lower, met.slots, lowest.slots)};
+  const Simd::M equal = Simd::Both(candidates, Simd::Equal(found.standings, lowest.standings));
+  const Simd::M lower = Simd::Both(candidates, Simd::Less(found.standings, lowest.standings));
+  lowest = {Simd::Select(lower, found.standings, lowest.standings),
+            Simd::Select(lower, found.slots, lowest.slots)};
   const uint32_t ties = Simd::Bits(equal);
   if (ties == 0) return;
   float* slots = SlotsOf(at.head);
@@ -207,26 +210,27 @@ inline __attribute__((always_inline)) void Update<kBlockSlots, kGroup>::Keep(con
   lowest.slots = Simd::Load(slots);
 }
 
-// Of kMet heads and kAttentionKeys slots: adds the weights to the scores, and keeps the lowest.
+// Adds the weights to the scores of kUsedHeads heads and kAttentionKeys slots, and keeps the lowest
+// candidates.
 template <int64_t kBlockSlots, int kGroup>
-template <int64_t kMet>
-void Update<kBlockSlots, kGroup>::MeetHeads(int64_t head, int64_t begin) const {
+template <int64_t kUsedHeads>
+void Update<kBlockSlots, kGroup>::VisitHeads(int64_t head, int64_t begin) const {
   Place at = PlaceOf(head, begin);
   Factors factors;
-  LoadFactors<kMet>(at, factors);
+  LoadFactors<kUsedHeads>(at, factors);
   Lowest lowest = {Simd::Load(StandingsOf(head)), Simd::Load(SlotsOf(head))};
   Simd::F slots = Simd::Add(head_slots, Simd::Set(static_cast<float>(begin)));
   const Simd::F step = Simd::Set(static_cast<float>(kHeadLanes));
   const int64_t end = MinOf(begin + kAttentionKeys, task.num_held);
   for (; at.first_slot < end; Advance(at), slots = Simd::Add(slots, step)) {
-    const Simd::F standings = AddWeights<kMet>(at, factors);
-    Keep(at, Candidates<kMet>(at, slots), {standings, slots}, lowest);
+    const Simd::F standings = AddWeights<kUsedHeads>(at, factors);
+    Keep(at, Candidates<kUsedHeads>(at, slots), {standings, slots}, lowest);
   }
   Simd::Store(StandingsOf(head), lowest.standings);
   Simd::Store(SlotsOf(head), lowest.slots);
 }
 
-// Of equal ones that of the highest position goes, which is looked up only then.
+// Keeps the token of the highest position among equal scores. Positions are looked up only here.
 template <int64_t kBlockSlots, int kGroup>
 __attribute__((noinline)) void Update<kBlockSlots, kGroup>::BreakTies(const Place& at,
                                                                       uint32_t lanes) const {
@@ -253,7 +257,7 @@ bool Update<kBlockSlots, kGroup>::IsNewer(int64_t head, int64_t slot, int64_t th
   return than < 0 || (slot >= 0 && PositionAt(head, slot) > PositionAt(head, than));
 }
 
-// Of all its lanes; -1 where no candidate was met.
+// Slot of the head's lowest candidate over all its lanes; -1 where there is none.
 template <int64_t kBlockSlots, int kGroup>
 int64_t Update<kBlockSlots, kGroup>::Victim(int64_t head) const {
   const float* slots = SlotsOf(head);
@@ -274,7 +278,7 @@ int64_t Update<kBlockSlots, kGroup>::Victim(int64_t head) const {
 }
 
 template <int64_t kBlockSlots, int kGroup>
-void Update<kBlockSlots, kGroup>::ForgetLowest() const {
+void Update<kBlockSlots, kGroup>::ResetLowest() const {
   for (int64_t head = 0; head < task.num_heads; head += kHeads) {
     Simd::Store(StandingsOf(head), Simd::Set(kInfinity));
     Simd::Store(SlotsOf(head), Simd::Set(-1.0F));
@@ -282,21 +286,21 @@ void Update<kBlockSlots, kGroup>::ForgetLowest() const {
 }
 
 template <int64_t kBlockSlots, int kGroup>
-void Update<kBlockSlots, kGroup>::Meet(int64_t begin) const {
+void Update<kBlockSlots, kGroup>::VisitSlots(int64_t begin) const {
   int64_t head = 0;
-  for (; head + kHeads <= task.num_heads; head += kHeads) MeetHeads<kHeads>(head, begin);
+  for (; head + kHeads <= task.num_heads; head += kHeads) VisitHeads<kHeads>(head, begin);
   if constexpr (kHeads == 2) {
-    if (head < task.num_heads) MeetHeads<1>(head, begin);
+    if (head < task.num_heads) VisitHeads<1>(head, begin);
   }
 }
 
-// From the last slots to the first: of what attention fetched, the last is nearest. Where a row's
-// state is more than a cache holds, from the first on none would be left when it is met.
+// Visits the last slots first: attention read them last, so they are in the nearest cache. In the
+// other order a state larger than that cache would have left it before it is read.
 template <int64_t kBlockSlots, int kGroup>
 void Update<kBlockSlots, kGroup>::Run() const {
-  ForgetLowest();
+  ResetLowest();
   const int64_t last = (task.num_held - 1) / kAttentionKeys * kAttentionKeys;
-  for (int64_t begin = last; begin >= 0; begin -= kAttentionKeys) Meet(begin);
+  for (int64_t begin = last; begin >= 0; begin -= kAttentionKeys) VisitSlots(begin);
   for (int64_t head = 0; head < task.num_heads; ++head) task.victims[head] = Victim(head);
 }
 
@@ -307,7 +311,7 @@ void UpdateGroup(const BudgetTask& task) {
 }
 
 inline void UpdateBudgetSimd(const BudgetTask& task) {
-  static_assert(kDecodeGroup == 2);  // more queries than that come as one
+  static_assert(kDecodeGroup == 2);  // larger groups come as one query
   if (task.weights == nullptr) return UpdateGroup<0>(task);
   task.group == 1 ? UpdateGroup<1>(task) : UpdateGroup<2>(task);
 }

@@ -11,7 +11,8 @@ namespace {
 constexpr int kWarps = 4;
 constexpr int kThreads = kWarps * kWarp;
 
-// What one group of lanes has seen of its slots, for each of kHeads query heads.
+// Running softmax of one group of lanes over the slots that it has read, for each of kHeads query
+// heads.
 template <int kHeads>
 struct Running {
   float maximum[kHeads];
@@ -24,7 +25,7 @@ struct Running {
 // exchanged until the end.
 template <typename Format, int kLanes, int kHeads>
 struct DecodeTile {
-  // Of K, and as many of V, in flight before the first is used.
+  // Loads of K, and as many of V, in flight before the first is used.
   static constexpr int kLoads = Format::kLoads;
   static constexpr int kGroups = kWarp / kLanes;   // slots of one load
   static constexpr int kStep = kLoads * kGroups;   // slots of a warp's step
@@ -36,9 +37,9 @@ struct DecodeTile {
   int64_t kv_head;
   int lane_in_key;
   int group;
-  bool has_dims;  // false: of the lanes past a head_dim that is no power of two
+  bool has_dims;  // false: a lane past the end of head_dim
 
-  // The dimension that this lane's vectors have at `i`.
+  // Dimension of element `i` of this lane's vectors.
   __device__ int64_t Element(int i) const {
     return VectorElement<Format::kBits>(lane_in_key, i, args.layout.head_dim);
   }
@@ -81,7 +82,7 @@ struct DecodeTile {
       float maximum = running.maximum[head];
 #pragma unroll
       for (int load = 0; load < kLoads; ++load) maximum = fmaxf(maximum, scores[head][load]);
-      // Before a group's first slot everything is -inf, of which no difference can be taken.
+      // Groups that have read no slot have a maximum of -inf, and -inf - -inf would be NaN.
       const float base = maximum == -INFINITY ? 0.0F : maximum;
       const float shrink = __expf(running.maximum[head] - base);
       running.maximum[head] = maximum;

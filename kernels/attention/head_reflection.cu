@@ -36,8 +36,8 @@ __global__ void __launch_bounds__(kThreads) ReflectKernel(const HeadReflectionAr
   }
 }
 
-// A group of one KV head's dimensions, by a block of a thread each. Once a run and layer: every
-// thread sums for itself.
+// A group of one KV head's dimensions, with a thread of the block for each. Once for each layer of
+// a run, so every thread computes the sums by itself.
 struct HeadGroup {
   int64_t first;  // of all KV heads' dimensions
   int64_t size;
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(kKvGroup) AddKeyDirectionsKernel(const KeyDire
   args.common[group.first + threadIdx.x] = sum;
 }
 
-// As MakeReflectors. grid: (KV head, group).
+// MakeReflectors on the GPU. grid: (KV head, group).
 __global__ void __launch_bounds__(kKvGroup) MakeReflectorsKernel(const ReflectorArgs args) {
   const HeadGroup group(args.head_dim);
   double* common = args.common + group.first;

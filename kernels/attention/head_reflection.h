@@ -1,9 +1,9 @@
-// Reflection of heads, ahead of a KV cache below 16 bits. Keys have a direction in common, their
-// fixed channels with the large values, which would take up the range of their codes. A group of
-// codes has its minimum for free. So queries and keys are reflected, which leaves every q . k as it
-// is, such that the common direction becomes the one of equal elements: the minimum takes it, and
-// the codes are of what is left. Each group of 64 along head_dim, and the shorter last one, has its
-// own Householder reflection x' = x - v (v . x), |v|^2 = 2.
+// Reflection of heads before a KV cache below 16 bits. Keys have a direction in common: a few fixed
+// channels with large values, which would take up the range of their codes. A group of codes stores
+// its minimum anyway. So queries and keys are both reflected, which leaves every q . k as it is,
+// such that the common direction becomes the one of equal elements: the minimum absorbs it, and the
+// codes hold the rest. Each group of 64 along head_dim, and the shorter last one, has its own
+// Householder reflection x' = x - v (v . x), |v|^2 = 2.
 #pragma once
 
 #include <cstdint>
@@ -44,9 +44,9 @@ struct KeyDirectionArgs {
   double* common = nullptr;  // [num_kv_heads, head_dim]
 };
 
-// common += key / |key|, group by group and in order of the rows: as it came, a key of twice the
-// length would count twice, and the first token's often is. A key that is not finite makes the sum
-// so; one of zeros has no direction. Any thread.
+// common += key / |key|, group by group and in order of the rows. Keys are divided by their length,
+// for a long key, as the first token's often is, would count more than the others. A key that is
+// not finite makes the sum so; one of zeros adds nothing. Any thread.
 void AddKeyDirections(const KeyDirectionArgs& args);
 // Stream: one kernel.
 void AddKeyDirectionsAsync(const KeyDirectionArgs& args, Stream& stream);
@@ -58,9 +58,9 @@ struct ReflectorArgs {
   float* reflectors = nullptr;  // [num_kv_heads, head_dim]
 };
 
-// v of each KV head. `common` is any positive multiple of the direction, within each group. Zeros,
-// which leave x as it is, for a group that has none: of zeros, or with a value that is not finite.
-// Any thread.
+// Computes v of each KV head. `common` is any positive multiple of the direction, within each
+// group. A group without one, of zeros or with a value that is not finite, gets zeros, which leave
+// x as it is. Any thread.
 void MakeReflectors(const ReflectorArgs& args);
 // Stream: one kernel.
 void MakeReflectorsAsync(const ReflectorArgs& args, Stream& stream);

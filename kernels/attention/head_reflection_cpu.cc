@@ -51,8 +51,9 @@ void MakeReflector(const double* common, int64_t head_dim, float* reflector) {
     }
     std::fill_n(reflector + begin, size, 0.0F);
     if (!(squares > 0.0) || !std::isfinite(squares)) continue;
-    // v lies along common + equal, both of length 1. Of the two directions of equal elements the
-    // one nearer to `common`: nothing cancels, and a minimum may have either sign.
+    // v lies along common + equal, both of length 1. `equal` is that one of the two directions of
+    // equal elements that is nearer to `common`, so that nothing cancels; a minimum may have either
+    // sign.
     const double length = std::sqrt(squares);
     const double equal = std::copysign(1.0 / std::sqrt(static_cast<double>(size)), sum);
     const double cosine = std::abs(sum) / length / std::sqrt(static_cast<double>(size));

@@ -20,7 +20,7 @@ struct KvAppendArgs {
   const float* v = nullptr;
   int64_t qkv_stride = 0;
   int64_t num_tokens = 0;
-  const AttentionRow* rows = nullptr;  // GPU memory; ascending. Tokens of none of them are left out
+  const AttentionRow* rows = nullptr;  // GPU memory; ascending. Tokens outside of them are skipped
   int64_t num_rows = 0;
   KvLayout layout;
   DType kv_dtype = DType::kF16;  // of 16 bits; not used below

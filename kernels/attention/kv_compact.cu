@@ -26,7 +26,7 @@ struct Compaction {
   __device__ int32_t* Kept() const { return args.kept + Workspace(); }
   __device__ bool KeepsAll(const KvKeep& kept) const { return row.num_tokens <= kept.slots(); }
 
-  // Of each token, over the heads that share the KV head, in their order.
+  // Sums each token's scores over the heads that share the KV head, in their order.
   __device__ void SumScores() const {
     const KvCompactArgs& compact = args.compact;
     const int64_t group = compact.num_heads / compact.num_kv_heads;
@@ -41,9 +41,8 @@ struct Compaction {
     __syncthreads();
   }
 
-  // Whether fewer than `heavy` candidates come before the token: the heavier, and the earlier of
-  // equals. Counting reads each score num_tokens times, from the cache; it needs no sort and no
-  // memory.
+  // True for the `heavy` candidates of the highest scores, the earlier ones among equals. Counting
+  // reads each score num_tokens times, from the cache; it needs no sort and no memory.
   __device__ bool IsHeavy(int64_t token, const KvKeep& kept) const {
     const float* scores = Scores();
     const float own = OrderedScore(scores[token]);
@@ -116,7 +115,7 @@ void KvCompactAsync(const GpuKvCompactArgs& args, Stream& stream) {
   if (args.compact.rows.empty()) return;
   const dim3 grid(static_cast<unsigned>(args.compact.rows.size()),
                   static_cast<unsigned>(args.compact.num_kv_heads));
-  // Of 16 bits, one format is as good as the other.
+  // Elements are only copied: at 16 bits either type will do.
   WithFormat(DType::kF16, args.compact.kv_bits, [&](auto format) {
     LaunchKernel(KvCompactKernel<decltype(format)::kBits>, grid, kThreads, args, stream,
                  "kv_compact launch");

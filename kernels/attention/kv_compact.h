@@ -22,7 +22,7 @@ struct KvCompactRow {
   const float* token_scores = nullptr;  // [num_heads][token_scores_stride], as Attention left them
   int64_t num_tokens = 0;
   std::byte* kv = nullptr;  // the row's cache, with state; 32-byte aligned
-  int64_t num_slots = 0;    // there; a multiple of KvBlockSlots
+  int64_t num_slots = 0;    // of kv; a multiple of KvBlockSlots
   KvKeep keep;
 };
 
@@ -33,7 +33,7 @@ struct KvCompactArgs {
   int64_t num_heads = 0;
   int64_t num_kv_heads = 0;  // divides num_heads
   int64_t head_dim = 0;
-  int kv_bits = 16;  // what an element is does not matter, only how long it is
+  int kv_bits = 16;  // elements are only copied: their type does not matter
 };
 
 int64_t KvCompactWorkspaceBytes(int64_t max_tokens, int num_threads);
@@ -46,7 +46,7 @@ void KvCompact(const KvCompactArgs& args, std::span<std::byte> workspace, Thread
 // The oracle: sorts all tokens, head by head.
 void KvCompactRef(const KvCompactArgs& args);
 
-// On the GPU: pointers, the rows and what they point to are in its memory.
+// Arguments of the GPU's kernel: pointers, the rows and what they point to are in GPU memory.
 struct GpuKvCompactArgs {
   KvCompactArgs compact;  // head_dim: a multiple of 8
   // The rows' `from` are runs of one memory of num_slots slots that begins here.

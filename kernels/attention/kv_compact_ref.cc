@@ -29,7 +29,7 @@ bool IsHeavier(const Token& a, const Token& b) {
   return OrderedScore(a.score) > OrderedScore(b.score);
 }
 
-// In place; in order of position.
+// Removes the tokens that do not stay; the others end up in order of position.
 void KeepSome(std::vector<Token>& tokens, KvKeep kept) {
   if (static_cast<int64_t>(tokens.size()) <= kept.slots()) return;
   const auto first = tokens.begin() + kept.sinks;

@@ -17,8 +17,8 @@ struct Running {
   float weighted[kDim / 8][4] = {};
 };
 
-// Turns scores into weights relative to the new maximum. `position` of the lane's first query; key
-// `first` is column 0.
+// Turns scores into weights relative to the new maximum. `position`: of the lane's first query.
+// Column 0 is key `first`.
 template <int kDim>
 __device__ void Softmax(float (&scores)[kKeyColumns][4], int64_t position, int64_t first,
                         Running<kDim>& running) {
@@ -121,8 +121,8 @@ __global__ void __launch_bounds__(kTileThreads) PrefillKernel(const PrefillAtten
   QueryFragments<T, kDim> q;
   q.Load(args, row, head, first_query);
   Running<kDim> running;
-  // Two groups of copies are under way at the most: while one half of a step computes, the tile of
-  // the other comes.
+  // Two groups of copies are under way at most: while one half of a step computes, the other half's
+  // tile is copied.
   LoadTile<Format>(source, KvPart::kKey, 0, keys);
   CommitCopies();
   LoadTile<Format>(source, KvPart::kValue, 0, values);

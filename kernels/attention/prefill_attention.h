@@ -47,7 +47,7 @@ struct PrefillScoresArgs {
   PrefillAttentionArgs attention;      // with log_sums, as PrefillAttention left them
   const RowTile* key_tiles = nullptr;  // every kTileKeys slots of every row, new tokens included
   int64_t num_key_tiles = 0;
-  int64_t token_scores_stride = 0;  // of the rows' token_scores, which none lacks
+  int64_t token_scores_stride = 0;  // of the rows' token_scores; none is null
 };
 
 // Stream: one kernel.

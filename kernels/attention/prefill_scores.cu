@@ -42,7 +42,7 @@ __device__ void StoreWeights(const PrefillAttentionArgs& args, const TileOfScore
   }
 }
 
-// grid: (key tile, head). Queries go by in their order; the tile's keys stay in shared memory.
+// grid: (key tile, head). Loops over the queries in order; the tile's keys stay in shared memory.
 template <typename Format, int kDim>
 __global__ void __launch_bounds__(kTileThreads) PrefillScoresKernel(const PrefillScoresArgs args) {
   using T = typename Format::Factor;

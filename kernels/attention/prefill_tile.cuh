@@ -24,7 +24,7 @@ struct SharedTile {
   T values[kTileKeys * kStride];
 };
 
-// Where a block's keys are: one head of one row.
+// Source of a block's keys and values: one KV head of one row.
 struct TileSource {
   const std::byte* kv;
   KvLayout layout;
@@ -46,7 +46,7 @@ __device__ void StoreRounded(const float (&values)[kVectorElements], int64_t vec
   }
 }
 
-// Which of a tile's vectors a thread brings, one after the other.
+// Vector number `at` of a tile; one thread loads it.
 struct TileVector {
   int key;  // of the tile
   VectorPlace place;
@@ -60,7 +60,8 @@ struct TileVector {
   }
 };
 
-// Codes are read at once, all of them before the first is used, and what they are worth is rounded.
+// Loads a tile of codes. All reads are issued before the first result is used; values are rounded
+// to the type of the factors.
 template <typename Format, int kDim>
 __device__ void LoadCodes(const TileSource& source, KvPart part, int64_t first,
                           SharedTile<typename Format::Factor, kDim>& tile) {

@@ -11,22 +11,23 @@ namespace {
 
 constexpr int64_t kLanes = Simd::kLanes;
 
-// What a register of lanes has of KV blocks: so many, each of so many slots.
+// Slots of a KV block that one register of lanes covers, and the number of KV blocks that it
+// covers.
 constexpr int64_t kRunSlots = MinOf(kLanes, kKvBlockSlots);
 constexpr int64_t kLaneRuns = kLanes / kRunSlots;
 
 static_assert(kLanes % kRunSlots == 0 && kKvBlockSlots % kRunSlots == 0);
 
-// Where a row's KV blocks lie.
+// Layout of a row's KV blocks.
 struct RowBlocks {
   int64_t block_bytes;  // from one to the next
   int64_t num_slots;    // of all of them
   int64_t head_dim;
 };
 
-// Runs of 16-bit keys or values: a head's tokens of a KV block, one behind the other. With kDim the
-// compiler knows where each of them lies: worked out at run time, their addresses take as many
-// instructions as the arithmetic. kDim 0: head_dim is none of those that have code of their own.
+// Runs of 16-bit keys or values: one head's tokens in a KV block, one behind the other. kDim:
+// head_dim at compile time, so that addresses are constants; computed at run time, they take as
+// many instructions as the arithmetic. kDim 0: any head_dim.
 template <DType kKv, int64_t kDim>
 struct TokenRuns {
   const uint16_t* data[kLaneRuns];
@@ -73,14 +74,15 @@ inline __attribute__((always_inline)) void AddDots(Simd::F (&acc)[kLanes], const
   }
 }
 
-// Of a token that is known to be whole registers, so many. 0: it is not, or code for it at once
-// would be too large, as where registers are of 4 lanes.
+// Registers of a token, where kDim is a whole number of them. 0: it is not, or code that handles a
+// token at once would be too large (over 16 registers, or registers of 4 lanes).
 template <int64_t kDim>
 constexpr int kTokenRegs =
     kLanes >= 8 && kDim % kLanes == 0 && kDim / kLanes <= 16 ? kDim / kLanes : 0;
 
-// q . k of kLanes tokens. All of a token before the next, where it can be: memory is then read as
-// it lies. By 128 bytes of each, tokens of 256 were read at two thirds of the rate.
+// q . k of kLanes tokens. Each token is read whole before the next where possible, so that memory
+// is read sequentially: in pieces of 128 bytes, tokens of 256 bytes were read at two thirds of the
+// rate.
 template <DType kKv, int64_t kDim>
 inline __attribute__((always_inline)) Simd::F Dots(const float* q,
                                                    const TokenRuns<kKv, kDim>& keys) {
@@ -101,7 +103,7 @@ inline __attribute__((always_inline)) Simd::F Dots(const float* q,
   return Simd::SumEach(acc);
 }
 
-// What a query's sums of values take from `count` tokens: sums * factor + weights . values.
+// A query's weighted sums of values over `count` tokens: sums = sums * factor + weights . values.
 struct Weighed {
   int64_t count;
   const float* weights;
@@ -109,7 +111,7 @@ struct Weighed {
   float* sums;
 };
 
-// kRegs registers of them, at element d; or one, of the `part` lanes that exist.
+// Adds kRegs registers of the values at element d; or one, of the `part` lanes that exist.
 template <int kRegs, bool kPart, DType kKv, int64_t kDim>
 inline __attribute__((always_inline)) void AddValues(const Weighed& weighed,
                                                      const TokenRuns<kKv, kDim>& values, int64_t d,
@@ -141,8 +143,8 @@ inline __attribute__((always_inline)) void AddValues(const Weighed& weighed,
   for (int i = 0; i < kRegs; ++i) Simd::Store(weighed.sums + d + i * kLanes, acc[i]);
 }
 
-// All of a token before the next here too; where 16 sums and what they take are more than there are
-// registers, two of them in memory cost less than tokens met by halves.
+// Each token is read whole before the next here too. Where 16 sums and their operands exceed the
+// registers, two sums in memory cost less than reading tokens in halves.
 template <DType kKv, int64_t kDim>
 inline __attribute__((always_inline)) void AddAllValues(const Weighed& weighed,
                                                         const TokenRuns<kKv, kDim>& values) {

@@ -1,4 +1,4 @@
-// What convert_cpu.cc calls; one set of functions per instruction set. Private to the kernels.
+// Functions that convert_cpu.cc calls, one set per instruction set. Private to the kernels.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,7 @@ extern const ConvertFunctions kConvertPortable;
 extern const ConvertFunctions kConvertAvx2;
 extern const ConvertFunctions kConvertAvx512;
 
-// Those of the best instruction set here, whatever SPILLWAY_ISA says.
+// Functions of the machine's best instruction set, whatever SPILLWAY_ISA says.
 const ConvertFunctions& BestConvert();
 
 }  // namespace spillway::kernels

@@ -63,7 +63,7 @@ inline int64_t ConvertSimd(const ConvertTask& task) {
   return 0;
 }
 
-// Element by element only within the first run of 4096 that holds a hit; the test itself
+// Searches element by element only within the first run of 4096 that holds a hit; the test for one
 // vectorises.
 template <typename T>
 int64_t FindExponent(const void* data, int64_t count, T exponent) {

@@ -46,7 +46,7 @@ struct PackedLane {
     }
   }
 
-  // What two columns are worth, rounded once.
+  // Weights of two columns in fp16, rounded once.
   __device__ uint32_t Weights(int step, int half) const {
     const __half2 minimum_and_step = AsHalfs(head);
     return AsWord(
@@ -66,7 +66,7 @@ struct PackedRows {
   }
 };
 
-// Where a lane's two matrix rows of 16 begin.
+// First groups of a lane's two matrix rows of the 16.
 struct PackedRowPointers {
   const uint32_t* low;
   const uint32_t* high;

@@ -1,13 +1,13 @@
-// Which weights of a packed group (kernels/convert/quantise.h) a lane of a warp unpacks, and where
-// it finds the x that they are multiplied with, in products of mma.m16n8k16 whose A are 16 matrix
-// rows and whose B are 8 rows of x. A group is 4 steps of 16 columns. constexpr, so that kernels
-// and host tests run the same code. Pure functions; any thread.
+// Index arithmetic of packed groups (kernels/convert/quantise.h) in products of mma.m16n8k16: the
+// weights that a lane of a warp unpacks, and the places of the x that they are multiplied with. A
+// are 16 matrix rows, B are 8 rows of x; a group is 4 steps of 16 columns. constexpr, so that
+// kernels and host tests run the same code. Pure functions; any thread.
 //
-// Lane 4 g + t holds, of each step, columns 2 t + 8 half and the one behind it, half = 0 and 1, of
+// Lane 4 g + t holds in each step columns 2 t + 8 half and the one behind it, half = 0 and 1, of
 // matrix rows g and g + 8 and of row g of x (mma_index.h). A product sums over all columns, so that
-// which weight is which column is free as long as x has the same order. It is chosen so that a lane
-// reads whole words of codes and exchanges nothing: of 4 bits a word's neighbours are 8 weights
-// apart, and columns are weights in their order; of 8 bits a lane's four columns are a word.
+// weights may be assigned to columns in any order as long as x has the same. The order lets a lane
+// read whole words of codes and exchange nothing: at 4 bits a word's neighbours are 8 weights
+// apart, and columns are weights in their order; at 8 bits a lane's four columns are a word.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ inline constexpr int kXGroupWords = 32;    // of a group of one row of x: 64 hal
 
 constexpr int GroupWords(DType dtype) { return static_cast<int>(GroupBytes(dtype)) / 4; }
 
-// Of a row of `cols` weights; an int, for 64-bit indices cost registers.
+// Groups of a row of `cols` weights. An int, since 64-bit indices cost registers.
 constexpr int NumGroups(int64_t cols) { return static_cast<int>(DivideUp(cols, kGroupWeights)); }
 
 // Words of codes that a lane reads of a group of one matrix row; `quad_lane` is lane % 4.
@@ -38,9 +38,9 @@ constexpr int ColumnWeight(DType dtype, int step, int half, int quad_lane) {
   return 16 * step + (dtype == DType::kQ8 ? 4 * quad_lane + 2 * half : 8 * half + 2 * quad_lane);
 }
 
-// x in the order in which lanes read it: of a row and a group 8 vectors of 16 bytes. This one holds
-// a lane's columns of steps 2 pair and 2 pair + 1. Odd rows have the two halves of a group swapped:
-// the 8 lanes that shared memory serves at a time then read different banks.
+// Vector of x that holds a lane's columns of steps 2 pair and 2 pair + 1, among the 8 vectors of 16
+// bytes of a row and a group. Odd rows have the two halves of a group swapped: the 8 lanes that
+// shared memory serves at a time then read different banks.
 constexpr int XVector(int64_t row, int pair, int quad_lane) {
   return 4 * static_cast<int>((pair + row) % 2) + quad_lane;
 }
@@ -50,23 +50,24 @@ constexpr int XWord(int64_t row, int step, int half, int quad_lane) {
   return 4 * XVector(row, step / 2, quad_lane) + 2 * (step % 2) + half;
 }
 
-// Two codes as fp16 without a conversion: 0x6400 is 1024, whose last bit is worth 1.
+// Two codes as fp16 without a conversion: 0x6400 is 1024, whose last mantissa bit stands for 1.
 inline constexpr uint32_t kBias = 0x64006400;  // 1024, 1024
 inline constexpr uint32_t kSixteenth = 0x2C002C00;
 inline constexpr uint32_t kMinus64 = 0xD400D400;  // 1024 / 16
 inline constexpr uint32_t kLowNibbles = 0x000F000F;
 inline constexpr uint32_t kHighNibbles = 0x00F000F0;
 
-// What prmt is told. Of 4 bits: byte {0, 2, 1, 3}[step] of a lane's first word to the lower half,
-// of its second word to the upper one; its low nibbles are the columns of half 0, its high ones
-// those of half 1. Of 8 bits: two bytes of word `step`, each with a byte of kBias above it.
+// Byte selectors of prmt (__byte_perm). At 4 bits: byte {0, 2, 1, 3}[step] of a lane's first word
+// to the lower half, of its second word to the upper one; its low nibbles are the columns of half
+// 0, its high ones those of half 1. At 8 bits: two bytes of word `step`, each with a byte of kBias
+// above it.
 constexpr uint32_t NibbleSelector(int step) {
   const auto byte = static_cast<uint32_t>(step / 2 + step % 2 * 2);
   return byte * 0x0011 + (byte + 4) * 0x1100;
 }
 constexpr uint32_t ByteSelector(int half) { return half == 0 ? 0x5150 : 0x5352; }
 
-// Where the code of weight `at` of a group is: bits from `shift` of a word.
+// Place of the code of weight `at` in its group: bits from `shift` of a word.
 struct CodePlace {
   int word = 0;
   int shift = 0;
@@ -78,12 +79,12 @@ constexpr CodePlace PlaceOfCode(DType dtype, int at) {
 }
 
 // A row's groups are summed in this many parts, each from 0 in their order, and the parts are added
-// in theirs: a few rows keep that many warps busy, and more rows do the same sums.
+// in theirs: with few rows each part is a warp's work, and with more rows the sums are the same.
 inline constexpr int kSumParts = 8;
 
 constexpr int PartBegin(int part, int groups) { return groups * part / kSumParts; }
 
-// Where the part of `group` ends.
+// End of the part that `group` belongs to.
 constexpr int PartEndOf(int group, int groups) {
   return PartBegin((kSumParts * (group + 1) + groups - 1) / groups, groups);
 }

@@ -1,12 +1,12 @@
-// Matrix rows in groups of 64 weights along the row, 8 or 4 bits each: kQ8 and kQ4 of dtype.h.
-// A group is its minimum and its step, both fp16, and 64 codes; the last one of a row may stand for
-// fewer weights, its other codes are 0. A weight is worth minimum + code * step, one FMA in fp32
-// (its product is exact): the same bits wherever it is computed, but in the GPU's products, which
-// round it to fp16 (matmul_packed.h). Codes of 8 bits lie in order. Of 4 bits: eight little-endian
-// words, weight k in word k % 8; the order within a word is that in which the AMX kernel, which
-// multiplies four bytes of a word at a time, packs x without a shuffle: byte b of the words of low
-// and then of high halves is weight 16 {0, 2, 1, 3}[b] + word. Thread rule: pure functions; any
-// thread.
+// Matrix rows in groups of 64 weights along the row, 8 or 4 bits each: kQ8 and kQ4 of dtype.h. A
+// group is its minimum and its step, both fp16, and 64 codes; the last one of a row may stand for
+// fewer weights, its other codes are 0. A weight is minimum + code * step, one FMA in fp32 (its
+// product is exact): the same bits wherever it is computed, except in the GPU's products, which
+// round it to fp16 (matmul_packed.h). Codes of 8 bits lie in order. Codes of 4 bits are eight
+// little-endian words, weight k in word k % 8; the order within a word is that in which the AMX
+// kernel, which multiplies four bytes of a word at a time, packs x without a shuffle: byte b of the
+// words of low and then of high halves is weight 16 {0, 2, 1, 3}[b] + word. Thread rule: pure
+// functions; any thread.
 #pragma once
 
 #include <cstddef>
@@ -28,8 +28,7 @@ inline constexpr int64_t kNibbleBegin[8] = {0, 8, 32, 40, 16, 24, 48, 56};
 // and those whose range is MaxCode times 2^-24 or less, come back exactly (-0 as 0).
 void QuantiseRow(std::span<const uint16_t> halfs, DType dtype, std::span<std::byte> row);
 
-// What a row is worth.
-// Requires: row holds RowBytes(dtype, floats.size()).
+// Decodes a row's weights to fp32. Requires: row holds RowBytes(dtype, floats.size()).
 void DequantiseRow(const std::byte* row, DType dtype, std::span<float> floats);
 
 // The first group of `rows` whose minimum or step is NaN or infinity, -1 when none is.

@@ -21,7 +21,7 @@ GroupHead HeadOf(const std::byte* group) {
   return {HalfToFloat(halfs[0]), HalfToFloat(halfs[1])};
 }
 
-float Worth(const GroupHead& head, int64_t code) {
+float WeightOf(const GroupHead& head, int64_t code) {
   return std::fma(static_cast<float>(code), head.step, head.minimum);
 }
 
@@ -54,11 +54,11 @@ float DequantiseRef(const std::byte* row, DType dtype, int64_t k) {
   const std::byte* group = row + k / kGroupWeights * GroupBytes(dtype);
   const std::byte* codes = group + kGroupHeadBytes;
   const int64_t at = k % kGroupWeights;
-  if (dtype == DType::kQ8) return Worth(HeadOf(group), std::to_integer<int64_t>(codes[at]));
+  if (dtype == DType::kQ8) return WeightOf(HeadOf(group), std::to_integer<int64_t>(codes[at]));
   std::size_t nibble = 0;
   while (kNibbleBegin[nibble] != at / 8 * 8) ++nibble;
   const auto byte = std::to_integer<int64_t>(codes[at % 8 * 4 + static_cast<int64_t>(nibble / 2)]);
-  return Worth(HeadOf(group), nibble % 2 == 0 ? byte & 15 : byte >> 4);
+  return WeightOf(HeadOf(group), nibble % 2 == 0 ? byte & 15 : byte >> 4);
 }
 
 }  // namespace spillway::kernels

@@ -82,7 +82,7 @@ inline Extremes ExtremesOf(const float* weights) {
     low = Simd::Min(low, Simd::Load(weights + k));
     high = Simd::Max(high, Simd::Load(weights + k));
   }
-  // + 0: which zero is the least depends on the lanes.
+  // Adding 0 turns -0 into 0: which of the two is the extreme depends on the lanes.
   return {0.0F - Simd::MaxOf(Simd::Sub(Simd::Zero(), low)), Simd::MaxOf(high) + 0.0F};
 }
 
@@ -104,7 +104,7 @@ inline uint16_t StepOf(const Extremes& extremes, float max_code) {
 // `count` weights, at most 64.
 template <DType kType>
 void QuantiseGroup(const uint16_t* halfs, int64_t count, std::byte* group) {
-  // The last weight stands for those that are not there.
+  // The last weight fills up a shorter group, which changes no range.
   uint16_t whole[kGroupWeights];
   for (int64_t k = 0; k < kGroupWeights; ++k) whole[k] = halfs[MinOf(k, count - 1)];
   float weights[kGroupWeights];

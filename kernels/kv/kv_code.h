@@ -1,18 +1,17 @@
-// How K and V are stored below 16 bits: what a group of up to 64 elements along head_dim becomes.
-// With steps = 2^bits - 1:
+// Storage of K and V below 16 bits: min, scale and codes of each group of up to 64 elements along
+// head_dim. With steps = 2^bits - 1:
 //   min   = the largest fp16 value that is not above the group's lowest element,
 //   scale = the smallest fp16 value that is not below (highest - min) / steps, divided in fp32,
-//   code  = (x - min) / scale in fp32, rounded to nearest even, cut to [0, steps]; 0 where scale
-//   is,
-// and min is stored moved by what the elements are off on average, as far as that is half a step or
-// less and fp16 has it. A query's elements have a mean of their own, often the largest part of it,
-// and the errors of 64 elements that lean one way add up there.
+//   code  = (x - min) / scale in fp32, rounded to nearest even, clamped to [0, steps]; 0 where
+//           scale is 0.
+// The stored min is then moved by the mean error of the elements, to the nearest fp16, if it moves
+// by half a step at most. A query's elements have a mean of their own, often a large one; times it,
+// 64 errors of one sign would add up.
 // An element reads as fma(scale, code, min) in fp32: one rounding where the instruction set has an
 // FMA, two in the portable form. Rounding outwards, min and scale cover the group, so that an
 // element is off by at most scale / 2, as much again where min has moved, and the fp32 rounding;
-// KvErrorBound says how much that is. A
-// group of one fp16 value is exact: its scale is 0. So are fp16 denormals that lie within `steps`
-// of each other, for no scale but 0 is less than their distance.
+// KvErrorBound says how much that is. A group of one fp16 value is exact: its scale is 0. So are
+// fp16 denormals that lie within `steps` of each other.
 // Elements round to fp16's range as the 16-bit cache has it: from 65504 to 65520 in size they are
 // 65504. A group with a NaN, or with an element from 65520, has a min of NaN and reads as NaN, so
 // that its row fails by name.
@@ -26,11 +25,11 @@
 
 namespace spillway::kernels {
 
-// Where an element's code lies within its token's: 8 bits, or 4 bits from bit `shift`.
-// At 4 bits the codes of a whole group are 16 words of 4, nibble j of word i being element
-// 16 j + i: a register of 16 words, shifted by 0, 4, 8 and 12, then has 64 elements in their order.
-// In a shorter group a byte has two neighbours, the first in its lower half. Bytes are little
-// endian; what is filled up is 0.
+// Place of an element's code among its token's codes: 8 bits, or 4 bits from bit `shift`. At 4 bits
+// the codes of a whole group are 16 words of 4, nibble j of word i being element 16 j + i: a
+// register of 16 words, shifted by 0, 4, 8 and 12, then has 64 elements in their order. In a
+// shorter group a byte has two neighbours, the first in its lower half. Bytes are little endian;
+// padding is 0.
 struct KvCodePlace {
   int64_t byte = 0;
   int shift = 0;
@@ -49,24 +48,24 @@ constexpr KvCodePlace KvCodeAt(int64_t element, int64_t head_dim, int bits) {
 
 constexpr int KvSteps(int bits) { return (1 << bits) - 1; }
 
-// As stored, in fp16.
+// Range of a group as it is stored, in fp16.
 struct KvRange {
   uint16_t min = 0;
   uint16_t scale = 0;
 };
 
-// Of a group whose elements lie in [lowest, highest]; a NaN in one of them: of one that reads as
-// NaN. The same bits for every instruction set.
+// Range of a group whose elements lie in [lowest, highest]; a NaN in one of them gives a range that
+// makes the group read as NaN. The same bits for every instruction set.
 KvRange KvRangeOf(float lowest, float highest, int bits);
 
-// Of a group's elements, in one fixed order.
+// Sum of a group's elements, in one fixed order.
 float KvSum(const float* x, int64_t size);
 
-// The min to store for a group with this sum, whose codes have that sum. Requires: range.scale is
-// not 0.
+// The min to store for a group of `size` elements, from the sums of its elements and of its codes.
+// Requires: range.scale is not 0.
 uint16_t KvMovedMin(const KvRange& range, float sum, int64_t sum_of_codes, int64_t size);
 
-// By how much an element of a group within [lowest, highest] may be off.
+// Largest error of an element of a group within [lowest, highest].
 float KvErrorBound(float lowest, float highest, int bits);
 
 // The oracle: one token's K, or V, of one head. `ranges`: of its first group, the others

@@ -30,13 +30,13 @@ uint16_t HalfAbove(float x) {
 }  // namespace
 
 KvRange KvRangeOf(float lowest, float highest, int bits) {
-  // Not <: a NaN is neither.
+  // Negated, so that a NaN ends here too.
   if (!(lowest > -kRoundsToInfinity && highest < kRoundsToInfinity)) return {kHalfNan, 0};
   lowest = std::max(lowest, -kLargestHalf) + 0.0F;  // one zero, not two
   highest = std::min(highest, kLargestHalf);
   KvRange range;
   range.min = HalfBelow(lowest);
-  // Here too: a group of zeros may end in -0.
+  // Adding 0 here too: a group of zeros may end in -0.
   const float size = highest - HalfToFloat(range.min) + 0.0F;
   range.scale = HalfAbove(size / static_cast<float>(KvSteps(bits)));
   return range;
@@ -66,8 +66,8 @@ uint16_t KvMovedMin(const KvRange& range, float sum, int64_t sum_of_codes, int64
 float KvErrorBound(float lowest, float highest, int bits) {
   const KvRange range = KvRangeOf(lowest, highest, bits);
   const float largest = std::max(std::abs(lowest), std::abs(highest));
-  // Beside half a step and half a step that min moves: the difference, the quotient and the sum are
-  // rounded, and from 65504 on the element is cut.
+  // Rounding to a code and moving min are half a step each, a scale together. Besides, the
+  // difference, the quotient and the sum are rounded, and elements beyond 65504 are clamped.
   const float rounding = 4.0F * largest * std::numeric_limits<float>::epsilon();
   return HalfToFloat(range.scale) + rounding + std::max(0.0F, largest - kLargestHalf);
 }

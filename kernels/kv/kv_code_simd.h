@@ -13,7 +13,7 @@ constexpr int64_t kGroupVectors = kKvGroup / Simd::kLanes;
 
 constexpr int64_t GroupCodeBytes(int bits) { return kKvGroup * bits / 8; }
 
-// A group's codes one by one, to where kernels/kv/kv_code.h says.
+// Stores a group's codes, one in each element of `code`, where kernels/kv/kv_code.h says.
 template <int kBits>
 void PackCodes(const uint8_t (&code)[kKvGroup], int64_t size, uint8_t* to) {
   if constexpr (kBits == 8) {
@@ -31,7 +31,7 @@ void PackCodes(const uint8_t (&code)[kKvGroup], int64_t size, uint8_t* to) {
 
 inline KvRange RangeOf(const float (&x)[kKvGroup], int bits) {
   Simd::F highest = Simd::Load(x);
-  Simd::F lowest = Simd::Sub(Simd::Zero(), highest);  // of the negatives the highest
+  Simd::F lowest = Simd::Sub(Simd::Zero(), highest);  // the highest of the negated
   Simd::F bad = Simd::Zero();                         // NaN where an element is not finite
   for (int64_t i = 0; i < kKvGroup; i += Simd::kLanes) {
     const Simd::F v = Simd::Load(x + i);
@@ -44,7 +44,7 @@ inline KvRange RangeOf(const float (&x)[kKvGroup], int bits) {
   return KvRangeOf(-Simd::MaxOf(lowest), Simd::MaxOf(highest), bits);
 }
 
-// The codes of x, which is overwritten, in a group that is not all alike. Divides, where a
+// Finds the codes of x, which is overwritten. Requires: range.scale is not 0. Divides, where a
 // reciprocal would do for all but a few: the codes are then the same for every instruction set.
 inline void FindCodes(const KvRange& range, int bits, float (&x)[kKvGroup],
                       uint8_t (&code)[kKvGroup]) {
@@ -102,20 +102,21 @@ struct CodedBlock {
   const float* ranges;     // [KV block][group][16][min, scale]
   int64_t head_dim;
   int64_t block_bytes;  // from KV block to KV block
-  int64_t ahead;        // bytes from what is read to what is fetched into the caches meanwhile
+  int64_t ahead;        // bytes from what is read to what is prefetched meanwhile
 
   int64_t code_bytes() const { return KvCodeBytes(head_dim, kBits); }
   const std::byte* At(int64_t slot) const {
     return codes + slot / kKvCodedBlockSlots * block_bytes +
            slot % kKvCodedBlockSlots * code_bytes();
   }
-  // Of a slot's first group; one slot is 2 floats from the next, one group kGroupFloats.
+  // {min, scale} of a slot's first group; the next slot's are 2 floats on, the next group's
+  // kGroupFloats.
   const float* RangesAt(int64_t slot) const {
     return ranges + slot / kKvCodedBlockSlots * KvGroups(head_dim) * kGroupFloats +
            slot % kKvCodedBlockSlots * 2;
   }
-  // A slot's part of the bytes of its KV block. Spread over the slots, for in a burst the requests
-  // would fill the line buffers, and arithmetic would wait for them.
+  // Prefetches a slot's part of a KV block. Spread over the slots, since a burst of requests would
+  // fill the line buffers, and arithmetic would wait for them.
   __attribute__((always_inline)) void FetchAhead(int64_t slot) const {
     const int64_t part = KvTokenBytes(head_dim, kBits);
     Fetch(
@@ -140,8 +141,8 @@ inline __attribute__((always_inline)) void DecodeGroup(const std::byte* codes, c
   }
 }
 
-// Those of one register of a shorter group. Lanes behind its end hold anything that is finite where
-// the group is: what is read there are the codes of the next token, or ranges.
+// Values of one register of a shorter group. Lanes behind its end decode whatever lies there, the
+// next token's codes or ranges, with this group's range: they are finite where the group is.
 template <int kBits>
 inline Simd::F DecodeVector(const std::byte* codes, const float* range) {
   const Simd::F code = kBits == 4 ? Simd::LoadNibbles(codes) : Simd::LoadBytes(codes);
@@ -164,8 +165,8 @@ void DecodeSlot(const CodedBlock<kBits>& block, int64_t slot, int64_t padded_dim
   for (; d < padded_dim; d += Simd::kLanes) Simd::Store(to + d, Simd::Zero());
 }
 
-// q . k for kLanes slots from `slot`, which lie in one KV block: along head_dim in the order of
-// Dots in attention_simd.h, of which it is the twin.
+// q . k for kLanes slots from `slot`, which lie in one KV block: in the same order of operations
+// along head_dim as Dots in attention_block_simd.h.
 template <int kBits>
 Simd::F Dots(const float* q, const CodedBlock<kBits>& keys, int64_t slot, int64_t head_dim) {
   const std::byte* codes = keys.At(slot);

@@ -1,13 +1,13 @@
-// The rule by which a KV cache of fixed size lets tokens go, as prefill's compaction and decode
-// share it. Per row, layer and KV head (docs/kv.md, "H2O, exactly"):
+// Eviction rule of a KV cache of fixed size, the same in prefill's compaction and in decode. Per
+// row, layer and KV head (docs/kv.md, "H2O, exactly"):
 // - kH2o: the `recent` newest tokens stay; of the older ones the `heavy` with the highest score.
 //   After a decode step the token that just left the window competes with them.
 // - kWindow: the `sinks` first tokens and the `recent` newest stay. heavy is 0; no scores.
 // - kH2oFlexgen, for comparison: what h2o_flexgen does with the same number of slots. It keeps one
 //   heavy token less and one recent token more, and in decode the token that leaves the window
 //   takes the place of the lowest-scoring heavy one without competing. Where no heavy token is
-//   left (heavy <= 1) the token that leaves the window goes.
-// Equal scores: the token of the higher position goes. A score of NaN is the lowest.
+//   left (heavy <= 1) the token that leaves the window is evicted.
+// Equal scores: the token of the higher position is evicted. A score of NaN is the lowest.
 // Plain functions; any thread.
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace spillway::kernels {
 
-// What stays of a row whose policy asks for `keep`. The number of slots is the same.
+// Tokens that stay of a row whose policy asks for `keep`. The number of slots is the same.
 constexpr KvKeep KeptTokens(KvPolicyKind kind, KvKeep keep) {
   if (kind != KvPolicyKind::kH2oFlexgen) return keep;
   const int64_t moved = keep.heavy > 0 ? 1 : 0;
@@ -30,20 +30,20 @@ struct PositionRange {
   int64_t last = 0;  // included
 };
 
-// Which positions may go in the decode step that added `position`, where keep.slots() + 1 tokens
-// are held. At least one of them is held.
+// Positions that may be evicted in the decode step that added `position`, where keep.slots() + 1
+// tokens are held. At least one of them is held.
 constexpr PositionRange Candidates(KvPolicyKind kind, KvKeep keep, int64_t position) {
   const KvKeep kept = KeptTokens(kind, keep);
   const bool competes = kind != KvPolicyKind::kH2oFlexgen || kept.heavy == 0;
   return {kept.sinks, position - kept.recent - (competes ? 0 : 1)};
 }
 
-// Scores in the order in which tokens stay.
+// Score by which tokens are compared: a NaN is the lowest.
 constexpr float OrderedScore(float score) {
   return score == score ? score : -std::numeric_limits<float>::infinity();
 }
 
-// Whether the tokens' scores decide anything.
+// True: the policy decides by token scores.
 constexpr bool UsesScores(KvPolicyKind kind) {
   return kind == KvPolicyKind::kH2o || kind == KvPolicyKind::kH2oFlexgen;
 }

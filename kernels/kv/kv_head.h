@@ -30,12 +30,12 @@ struct KvHead {
   Byte* ValueRanges(int64_t slot) const { return Ranges(slot, num_kv_heads + kv_head); }
   int64_t NumRanges() const { return bits == 16 ? 0 : KvGroups(head_dim); }
 
-  // With state only.
+  // State of a token. Requires: a cache with state.
   auto Score(int64_t slot) const { return State<float>(slot, kv_head); }
   auto Position(int64_t slot) const { return State<int32_t>(slot, num_kv_heads + kv_head); }
 
  private:
-  // A block of one head. `head` counts those of K, then those of V.
+  // One head's K or V in the block of `slot`. `head` counts those of K, then those of V.
   Byte* Run(int64_t slot, int64_t head) const {
     return Block(slot) + head * block_slots() * KvTokenBytes(head_dim, bits);
   }

@@ -29,8 +29,8 @@ constexpr KvLayout KvLayoutWithState(int64_t num_kv_heads, int64_t head_dim, int
   return {num_kv_heads, head_dim, bits, KvBlockBytesWithState(num_kv_heads, head_dim, bits)};
 }
 
-// Bytes from the begin of a row's cache to the slots of its block that one head has of K or V.
-// Requires, as all that is told kBits: kBits == layout.bits.
+// Offset in a row's cache, in bytes, of one head's K or V in the block of `slot`. Requires, here
+// and below: kBits == layout.bits.
 template <int kBits>
 constexpr int64_t KvRunOffset(const KvLayout& layout, KvPart part, int64_t kv_head, int64_t slot) {
   const int64_t run = (part == KvPart::kKey ? 0 : layout.num_kv_heads) + kv_head;
@@ -38,14 +38,14 @@ constexpr int64_t KvRunOffset(const KvLayout& layout, KvPart part, int64_t kv_he
          run * KvBlockSlots(kBits) * KvTokenBytes(layout.head_dim, kBits);
 }
 
-// The same to a slot's elements, or their codes.
+// Offset of a slot's elements, or their codes.
 template <int kBits>
 constexpr int64_t KvOffset(const KvLayout& layout, KvPart part, int64_t kv_head, int64_t slot) {
   return KvRunOffset<kBits>(layout, part, kv_head, slot) +
          slot % KvBlockSlots(kBits) * KvCodeBytes(layout.head_dim, kBits);
 }
 
-// The same to the {min, scale} of a slot's first group; the others are kKvRangeStride apart.
+// Offset of the {min, scale} of a slot's first group; the others are kKvRangeStride apart.
 // Requires: kBits below 16.
 template <int kBits>
 constexpr int64_t KvRangeOffset(const KvLayout& layout, KvPart part, int64_t kv_head,
@@ -54,7 +54,7 @@ constexpr int64_t KvRangeOffset(const KvLayout& layout, KvPart part, int64_t kv_
          KvBlockSlots(kBits) * KvCodeBytes(layout.head_dim, kBits) + slot % KvBlockSlots(kBits) * 4;
 }
 
-// The same to a slot's score. Requires: a layout with state.
+// Offset of a slot's score. Requires: a layout with state.
 template <int kBits>
 constexpr int64_t ScoreOffset(const KvLayout& layout, int64_t kv_head, int64_t slot) {
   return slot / KvBlockSlots(kBits) * layout.block_bytes +
@@ -62,25 +62,26 @@ constexpr int64_t ScoreOffset(const KvLayout& layout, int64_t kv_head, int64_t s
          (kv_head * KvBlockSlots(kBits) + slot % KvBlockSlots(kBits)) * 4;
 }
 
-// The same to a slot's position. Requires: a layout with state.
+// Offset of a slot's position. Requires: a layout with state.
 template <int kBits>
 constexpr int64_t PositionOffset(const KvLayout& layout, int64_t kv_head, int64_t slot) {
   return ScoreOffset<kBits>(layout, layout.num_kv_heads + kv_head, slot);
 }
 
-// A vector is what a lane reads of a token's K or V at once: 8 elements, one behind the other in
-// memory: of 4 bits in a whole group those that share a word (KvCodeAt), two of each 16.
+// A vector is the 8 elements of a token's K or V that a lane reads at once, one behind the other in
+// memory. At 4 bits in a whole group these are two of each 16 elements (KvCodeAt).
 inline constexpr int kVectorElements = 8;
 
 constexpr int64_t VectorBytes(int bits) { return kVectorElements * bits / 8; }
 
-// Whether a vector's elements are neighbours.
+// True: a vector's elements are neighbours along head_dim.
 template <int kBits>
 constexpr bool IsInOrder(int64_t vector, int64_t head_dim) {
   return kBits != 4 || vector * kVectorElements / kKvGroup * kKvGroup + kKvGroup > head_dim;
 }
 
-// Of the vector's elements, in memory's order, number i. Out of order i and i + 4 are neighbours.
+// Dimension of a vector's element number i, in memory's order. Out of order i and i + 4 are
+// neighbours.
 template <int kBits>
 constexpr int64_t VectorElement(int64_t vector, int64_t i, int64_t head_dim) {
   const int64_t first = vector * kVectorElements;

@@ -1,8 +1,8 @@
-// KvLog: a step's changes to a row's cache of fixed size, apart from it: the new token's K and V of
-// all KV heads, and the state of all that is held. A cache as it was some steps ago, those steps'
-// tokens and the newest state are the cache as it is: which slot a token went to stands in the
-// state's positions. On disk a row is so written whole every few passes only.
-// Plain functions on one row; any thread.
+// KvLog: the changes that decode steps make to a row's cache of fixed size, kept apart from it:
+// each step's new K and V of all KV heads, and the state of all held tokens. An older copy of the
+// cache, the tokens of the steps since then and the newest state restore it: the state's positions
+// say which slot each token took. So a row is written to disk whole only every few passes. Plain
+// functions on one row; any thread.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +24,7 @@ void TakeState(const KvLogRow& row, std::byte* state);
 // Copies K and V of the token at `position` out: KvSlotBytes. Requires: each KV head holds it.
 void TakeToken(const KvLogRow& row, int64_t position, std::byte* token);
 
-// Where the tokens of a row's last steps lie in the log: that at first_position + i at
-// tokens + i * stride.
+// Tokens of a row's last steps in the log: that at first_position + i is at tokens + i * stride.
 struct LoggedTokens {
   const std::byte* tokens = nullptr;
   int64_t stride = 0;

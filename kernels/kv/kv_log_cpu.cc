@@ -69,7 +69,7 @@ int64_t SlotOf(const KvHead<std::byte>& head, int64_t num_held, int64_t position
   return found;
 }
 
-// Of one KV head.
+// Bytes of a token's K and V of one KV head.
 int64_t HeadBytes(const KvLogRow& row) { return 2 * KvTokenBytes(row.head_dim, row.bits); }
 
 }  // namespace

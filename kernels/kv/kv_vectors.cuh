@@ -1,5 +1,5 @@
-// The formats of a cache's elements, as the attention kernels read and store them: a vector of 8
-// elements at a time (attention_index.h), a group of 64 at a time.
+// Formats of a cache's elements, as the attention kernels read and store them: a vector of 8
+// elements at a time (kv_layout.h), a group of 64 at a time.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -27,7 +27,7 @@ struct GroupPlace {
   int64_t group;  // of the head's dimensions
 };
 
-// How a kernel reads KV: what kernels before it have stored, or what it stores itself.
+// Ways to read KV. ReadOnly: earlier kernels stored it. ReadWritten: this kernel stores it.
 struct ReadOnly {
   template <typename T>
   static __device__ T Get(const T* pointer) {
@@ -59,7 +59,7 @@ __device__ inline void WidenPair(uint32_t word, float& low, float& high, __nv_bf
 template <typename T>
 struct KvElements {
   static constexpr int kBits = 16;
-  static constexpr int kLoads = 4;  // that keep the memory busy
+  static constexpr int kLoads = 4;  // in flight, to keep the memory busy
   using Factor = T;                 // what tensor cores multiply
   struct Vector {
     uint4 words = {0, 0, 0, 0};
@@ -85,7 +85,7 @@ struct KvElements {
     }
   }
 
-  // `x`: the head's first element. All lanes of a warp come here, 16 neighbours for each group.
+  // `x`: the head's first element. Called by all lanes of a warp, 16 neighbours for each group.
   static __device__ void Store(std::byte* kv, const KvLayout& layout, const GroupPlace& place,
                                const float* x) {
     const int64_t at = KvOffset<kBits>(layout, place.part, place.kv_head, place.slot);
@@ -138,7 +138,7 @@ struct KvCodes {
     for (int i = 0; i < kVectorElements; ++i) values[i] = fmaf(scale, Code(vector, i), min);
   }
 
-  // kernels/kv/kv_code.h, step by step.
+  // Encodes as kernels/kv/kv_code.h says, step by step.
   static __device__ void Store(std::byte* kv, const KvLayout& layout, const GroupPlace& place,
                                const float* x) {
     Group group;
@@ -157,7 +157,7 @@ struct KvCodes {
   static constexpr float kLargestHalf = 65504.0F;
   static constexpr float kRoundsToInfinity = 65520.0F;
 
-  // As a float, without a conversion: 2^23 + code has the code in its last bits.
+  // A code as a float, without a conversion: 2^23 + code has the code in its last bits.
   static __device__ float Code(const Vector& vector, int i) {
     constexpr float kBase = 8388608.0F;
     uint32_t bits;
@@ -169,8 +169,8 @@ struct KvCodes {
     return __uint_as_float(bits) - kBase;
   }
 
-  // A lane's elements of a group. What its 16 lanes know together they all have, but for where
-  // `min` moves to.
+  // A lane's elements of a group. min and scale are alike in its 16 lanes, until the first lane
+  // moves min.
   struct Group {
     float x[kLaneElements];
     uint32_t code[kLaneElements];
@@ -205,7 +205,7 @@ struct KvCodes {
       }
       sum = SumOverLanes<kGroupLanes>(sum);
       sum_of_codes = SumOverLanes<kGroupLanes>(sum_of_codes);  // exact
-      // Of the lane that stores it.
+      // Moves min in the lane that stores it only.
       if (step != 0.0F && threadIdx.x % kGroupLanes == 0) min = MovedMin(sum, sum_of_codes);
     }
 
@@ -284,8 +284,8 @@ struct KvCodes {
   };
 };
 
-// Stores a token's K or V of several heads: group by group, 16 threads each. `parts` counts K's
-// heads, then V's. All threads of a block come here.
+// Stores a token's K and V of several heads: group by group, 16 threads each. Called by all threads
+// of a block.
 template <typename Format, int kThreads>
 struct TokenStore {
   std::byte* kv;
@@ -302,7 +302,7 @@ struct TokenStore {
     const int64_t count = 2 * num_heads * groups;
     for (int64_t first = 0; first < count; first += kAtOnce) {
       const int64_t own = first + threadIdx.x / kGroupLanes;
-      // Lanes past the end store what others do: exchanges are of whole warps.
+      // Lanes past the end store the last group again: shuffles need whole warps.
       StoreGroup(own < count ? own : count - 1, groups);
     }
   }
@@ -327,7 +327,7 @@ struct TokenCopy {
   KvLayout to;
   int64_t kv_head;
 
-  // Of K's elements, or codes and ranges, and as many of V.
+  // Words of K and V: elements, or codes and ranges.
   __device__ int64_t words() const { return 2 * KvTokenBytes(to.head_dim, kBits) / kWordBytes; }
 
   __device__ void Word(const std::byte* from_kv, int64_t from_slot, std::byte* to_kv,

@@ -17,7 +17,7 @@
 
 namespace spillway::kernels {
 
-// One run of output features, and where it goes. A matrix that is split over tiers, or Q, K and V
+// One run of output features and its destination. A matrix that is split over tiers, or Q, K and V
 // of one layer, are several pieces of one call, so that x is prepared once.
 struct MatmulPiece {
   const void* weight =

@@ -8,7 +8,7 @@
 // as zero. Rounded (kAmxBf16), x and fp16 weights are one bf16 each, to the nearest even: one
 // product, which loses up to 2^-8 of either. The weights are the A tile (16 outputs x 32 k, as they
 // lie in memory) and x the B tile (pairs of k x rows), so that no weight is transposed. x is split
-// once per call (PackAmx), weights as they are met.
+// once per call (PackAmx), weights as they are read.
 #include <immintrin.h>
 
 #include "kernels/matmul/matmul_amx_split.h"
@@ -30,16 +30,17 @@ namespace {
 // short ones err less than it.
 constexpr int64_t kSumSteps = 16;
 
-// Weights are asked for in groups of consecutive lines of one row, this many groups ahead of the
+// Weights are prefetched in groups of consecutive lines of one row, this many groups ahead of the
 // split: line by line, 16 rows apart in memory, every request would open another DRAM page.
 constexpr int64_t kGroupLines = 4;
 constexpr int64_t kGroupsAhead = 2;
 
 // Weights are split this many steps before they are multiplied: a tile cannot be loaded from stores
-// that have not left for the cache.
+// that have not reached the cache.
 constexpr int64_t kStepsAhead = 3;
 
-// What of a coming step is split meanwhile.
+// Kind of the later step whose weights are split during this one: none, a full step of 32 k, or the
+// shorter last one of a row.
 enum class Split { kNone, kFull, kTail };
 
 inline void ZeroSums() {
@@ -56,7 +57,7 @@ inline void AddPart(const float* part, int64_t count, float* sums) {
   }
 }
 
-// Where the blocks of 16 rows of x lie; past the last one it is repeated, and what comes of it is
+// Addresses of the blocks of 16 rows of x. Past the last block it is repeated, and its results are
 // dropped.
 template <AmxX kX, int kRowBlocks>
 struct BlocksOfX {
@@ -91,8 +92,8 @@ struct Stream {
   // The parts that a phase multiplies: lo*x1, hi*x1, hi*x2.
   static constexpr int WeightPart(int phase) { return kPhases == 3 && phase == 0 ? 1 : 0; }
   static constexpr int XPart(int phase) { return phase > 0 && phase == kPhases - 1 ? 1 : 0; }
-  // Where a part of x is held: one that is alone takes turns, so that a block need not wait for
-  // the product of the one before.
+  // Tile register of a part of x. A single part alternates between two registers, so that a block
+  // need not wait for the product of the one before.
   static constexpr int XTile(int block, int phase) {
     return kPhases == 1 ? 6 + block % 2 : 6 + XPart(phase);
   }
@@ -124,7 +125,7 @@ struct Stream {
     }
   }
 
-  // Bytes from the start of a row to the group asked for while `step` is split: in the same row or
+  // Bytes from the start of a row to the group prefetched while `step` is split: in the same row or
   // behind the jump.
   int64_t Ahead(int64_t step) const {
     const int64_t coming = (step / kGroupLines + kGroupsAhead) * kGroupLines;
@@ -210,8 +211,8 @@ struct Steps {
   int64_t end;
 };
 
-// Elements from (`out`, steps.end) to where the worker goes on after this panel: the next panel of
-// the block, the first of the next block, or the next tile.
+// Elements from (`out`, steps.end) to what the worker reads after this panel: the next panel of the
+// block, the first of the next block, or the next tile.
 inline int64_t JumpAfterPanel(const MatmulTile& tile, int64_t out, Steps steps) {
   if (out + kPanelOuts < tile.out_begin + tile.num_outs) {
     return kPanelOuts * tile.in - (steps.end - steps.begin) * kStepK;
@@ -256,16 +257,17 @@ void StreamTile(const MatmulTile& tile) {
   }
 }
 
-// With more rows, and x rounded, a panel's weights serve so many products that they are copied once
+// A panel's weights serve so many products, with many rows and x rounded, that they are copied once
 // and kept close: two panels, one run of kSumSteps of k (32 KiB), against all rows of the tile, two
-// blocks of them at a time. A product of tiles then needs one load, where a stream has five for
-// four, and half as many bytes of x from the second-level cache. Sums are those of the stream.
+// blocks of them at a time. A product of tiles then needs one load, where Stream has five for four
+// products, and reads half as many bytes of x from the second-level cache. The sums have the bits
+// of Stream's.
 constexpr int64_t kPairOuts = 2 * kPanelOuts;
 constexpr int64_t kPairStepBytes = 2 * kTileBytes;
 static_assert(kAmxPairBytes == kSumSteps * kPairStepBytes);
 
-// The weights that are copied next, to be in the second-level cache by then: row by row, some lines
-// at a time. To ask for what lies behind the last row does no harm.
+// Prefetches the weights that are copied next into the second-level cache: row by row, some lines
+// at a time. Prefetching past the last row does no harm.
 struct ComingLines {
   const std::byte* row;
   int64_t row_bytes;
@@ -285,7 +287,7 @@ struct ComingLines {
   }
 };
 
-// What a worker goes on with behind two panels, at `out`, and the run at `step`: the next panels,
+// Weights that a worker reads after two panels, at `out`, and the run at `step`: the next panels,
 // the next run or its next tile.
 ComingLines ComingAfter(const MatmulTile& tile, int64_t out, int64_t step, int64_t num_multiplies) {
   const int64_t run_k = kSumSteps * kStepK;

@@ -13,7 +13,7 @@
 namespace spillway::kernels {
 namespace {
 
-// sums += codes x: 16 x 64 bytes without sign, 64 x columns bytes with.
+// sums += codes x: 16 x 64 unsigned bytes times 64 x columns signed bytes.
 template <int kSums, int kCodes, int kX>
 inline void MulTiles() {
   asm volatile("tdpbusd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSums), "i"(kCodes), "i"(kX));
@@ -49,7 +49,8 @@ inline void PackGroup(const PackTask& task, int64_t group, std::byte* to) {
 // A panel is multiplied with all blocks of x by this many groups at a time: 8 KiB of codes.
 constexpr int64_t kChunkGroups = 8;
 
-// Of a worker: codes of a chunk as bytes, heads, products of two groups, sums of up to 4 blocks.
+// Scratch of a worker: codes of a chunk as bytes, heads, products of two groups, sums of up to 4
+// blocks.
 struct Scratch {
   std::byte codes[kChunkGroups][kTileBytes];  // [group][16 outs][64 k]
   uint32_t heads[kChunkGroups][kPanelOuts];   // as they are stored
@@ -64,8 +65,8 @@ struct Chunk {
   int64_t end;
 };
 
-// Rows of x side by side: up to 8 share a tile with both their bytes, and one has its sums of 16
-// outputs in one register, 8 operations a group for 16 times 6.
+// Rows of x in a block. kOne: the sums of 16 outputs are one register, 8 operations a group instead
+// of 16 times 6. kFew, up to 8: one tile holds both their bytes. kBlock: 16 rows.
 enum class Rows { kOne, kFew, kBlock };
 
 template <DType kType, Rows kRows>
@@ -75,7 +76,7 @@ struct PanelStream {
 
   const MatmulTile& tile;
   const PanelRows<std::byte>& rows;
-  const std::byte* next;  // 16 rows, where this worker likely goes on
+  const std::byte* next;  // 16 rows that this worker likely reads next
   int64_t columns;        // of a block of x
   Scratch& scratch;
 
@@ -83,8 +84,8 @@ struct PanelStream {
     return tile.packed + (block * NumGroups(tile.in) + group) * AmxGroupXBytes(tile.total_rows);
   }
 
-  // Codes to bytes, in the order of LowBytes; meanwhile asks for as much of what comes next, in the
-  // order of memory.
+  // Unpacks codes to bytes, in the order of LowBytes. Prefetches as many bytes of the panel that
+  // comes next, in the order of memory.
   [[gnu::always_inline]] inline void Unpack(int64_t group) const {
     const int64_t slot = group % kChunkGroups;
     const std::byte* coming = next + group * kPanelOuts * kBytes;
@@ -109,7 +110,7 @@ struct PanelStream {
     }
   }
 
-  // Sums of code * x of a group: the high bytes', and the low ones' behind them or between.
+  // Sums of code * x over a group, to products: [16 outs][high bytes, low bytes][columns].
   [[gnu::always_inline]] inline void Multiply(int64_t block, int64_t group) const {
     const std::byte* x = X(block, group);
     int32_t* products = scratch.products[group & 1];
@@ -130,7 +131,8 @@ struct PanelStream {
     }
   }
 
-  // What those sums are worth: lanes are outputs for one row of x, rows of x for more.
+  // Adds a group's products, as fp32 and scaled, to `sums`. Lanes are outputs for one row of x,
+  // rows of x for more.
   [[gnu::always_inline]] inline void Add(int64_t block, int64_t group,
                                          __m512 (&sums)[kSums]) const {
     const int32_t* products = scratch.products[group & 1];
@@ -166,8 +168,9 @@ struct PanelStream {
     }
   }
 
-  // While the unit multiplies a group, the next one is unpacked and the one before is added: what
-  // was just stored is not read at once. Only the first block of x meets packed codes.
+  // Pipelined: while the unit multiplies a group, the next one is unpacked and the one before is
+  // added, so that nothing is read right after it was stored. Codes are unpacked for the first
+  // block of x only.
   enum class Codes { kPacked, kUnpacked };
   template <Codes kCodes>
   void Run(int64_t block, Chunk chunk, float* memory) const {

@@ -75,8 +75,8 @@ struct Floats {
   __m512 second;
 };
 
-// Which k sit together in a pair must match the weights' tiles: (k, k + 16) for split fp16, (2k, 2k
-// + 1) for bf16 as it lies in memory, or rounded as it would.
+// Pairs of k in x must match the weights' tiles: (k, k + 16) for split fp16, (2k, 2k + 1) for bf16,
+// as it lies in memory or rounded.
 inline Floats PairsOf(const Floats& x, DType weight_dtype) {
   if (weight_dtype == DType::kF16) return x;
   const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);

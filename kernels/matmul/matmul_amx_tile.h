@@ -1,5 +1,5 @@
-// What the files for the AMX tile unit share: tile registers, words turned for them, and sums
-// turned back. Private to the kernels.
+// Shared code of the files for the AMX tile unit: tile registers, words transposed for them, and
+// sums transposed back. Private to the kernels.
 #pragma once
 
 #include <immintrin.h>

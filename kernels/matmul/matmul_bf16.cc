@@ -56,7 +56,7 @@ struct RowsOfX {
   }
 };
 
-// Lines of 16-bit weights to ask for meanwhile, a row of them for each of outputs [begin, end).
+// Lines of 16-bit weights to prefetch meanwhile, a row of them for each of outputs [begin, end).
 struct Coming {
   const char* rows;
   int64_t row_bytes;
@@ -70,7 +70,7 @@ struct Coming {
   }
 };
 
-// Weights where they lie, `in` apart, or as a panel [step][kO] of rounded lines.
+// Weights in place, rows `in` elements apart, or as a panel [step][kO] of rounded lines.
 template <int kO, DType kType>
 struct StoredWeights {
   const uint16_t* rows;
@@ -143,7 +143,7 @@ void MulRows(const RowsOfX& rows, const Weights& weights, int64_t count, const C
   }
 }
 
-// Of a worker: [step][out] lines, then sums [row][kSimdTileOuts].
+// Scratch of a worker: [step][out] lines, then sums [row][kSimdTileOuts].
 constexpr int64_t kPanelBytes = kBlockSteps * kOuts * kStepWords * 2;
 static_assert(kPanelBytes + kSimdTileRows * kSimdTileOuts * 4 <= kSimdScratchBytes);
 
@@ -184,7 +184,7 @@ void MulPanel(const MatmulTile& tile, int64_t out, int64_t k_begin) {
   const PanelWeights<kO> rounded = {panel};
   const bool direct = kType == DType::kBF16 || tile.num_rows <= kRows;
   if (!direct) RoundPanel(stored, count, panel);
-  // Every group of rows asks for its share.
+  // Each group of rows prefetches its share.
   const int share = static_cast<int>(DivideUp(kO, DivideUp(tile.num_rows, kRows)));
   const WeightAt following = NextWeight(tile, out, kO, k_begin, StepOfK(tile, kRows));
   const auto* next =

@@ -9,7 +9,7 @@
 namespace spillway::kernels {
 namespace {
 
-// How products of one type of weights are made.
+// Functions and limits of the products with one type of weights.
 struct Method {
   void (*tile)(const MatmulTile&);
   void (*pack)(const PackTask&);  // of x, once for all tiles; nullptr: tiles take it as it is
@@ -34,7 +34,7 @@ Method MethodOf(Isa isa, DType weight_dtype) {
   return {MatmulTilePortable, nullptr, 12, kSimdTileRows};
 }
 
-// How a call is cut into tiles. Any cut gives the same bits; this one is for the caches and for
+// Tiles that a call is cut into. Any cut gives the same bits; this one suits the caches and gives
 // even work.
 struct Grid {
   int64_t tile_rows;
@@ -43,7 +43,8 @@ struct Grid {
 
   Grid(const MatmulArgs& args, Isa isa, const Method& method, int num_threads) {
     const bool amx = HasTiles(isa);
-    // Tiles, for even work. With few rows memory is the limit, and workers differ more.
+    // Tiles per thread, for even work: more with few rows, where memory is the limit and workers
+    // differ more.
     const bool few_rows = args.rows <= 32;
     const int64_t per_thread = few_rows ? 32 : 4;
     const bool many_rows = method.max_tile_rows == kAmxManyRows && args.rows > kAmxTileRows;
@@ -103,7 +104,7 @@ void PackX(const MatmulArgs& args, DType weight_dtype, const Method& method, std
   for (int64_t index = 0; index < num_tasks; ++index) task(index, 0);
 }
 
-// Of x, whatever the weights; whole lines.
+// Bytes of packed x, whatever the type of the weights; whole lines.
 int64_t PackedBytes(int64_t rows, int64_t in, Isa isa) {
   if (isa == Isa::kAvx2) return rows > kSimdUnpackedRows ? SimdPackedBytes(rows, in) : 0;
   if (!MultipliesCodes(isa)) return 0;
@@ -114,18 +115,19 @@ int64_t PackedBytes(int64_t rows, int64_t in, Isa isa) {
   return RoundUp(std::max(AmxPackedBytes(rows, in, x), AmxGroupPackedBytes(rows, in)), 64);
 }
 
-// Of a worker.
+// Bytes of scratch of a worker.
 int64_t ScratchBytes(Isa isa) {
   if (isa == Isa::kAmxBf16) return kAmxManyRowsScratchBytes;
   return HasTiles(isa) ? kAmxScratchBytes : kSimdScratchBytes;
 }
 
-// Whether tiles of so many rows read x as it was packed.
+// True: tiles of this many rows read packed x.
 bool Packs(const Method& method, Isa isa, int64_t tile_rows) {
   return method.pack != nullptr && (isa != Isa::kAvx2 || tile_rows > kSimdUnpackedRows);
 }
 
-// The pieces with weights of `dtype`. x is packed for one type; calls that mix them pack it again.
+// Computes the pieces with weights of `dtype`. x is packed for one type; calls that mix types pack
+// it again.
 void MulPieces(const MatmulArgs& args, DType dtype, std::span<std::byte> workspace,
                ThreadPool& pool, Isa isa) {
   const Method method = MethodOf(isa, dtype);

@@ -1,5 +1,5 @@
-// What the instruction sets' tiles of Matmul have in common: the walk over panels of outputs, where
-// they read on, the sums of a tile, and the last step, bias, activation, residual, store.
+// Shared code of the instruction sets' Matmul tiles: the walk over panels of outputs, the weights
+// to prefetch, the sums of a tile, and the last step: bias, activation, residual, store.
 #pragma once
 
 #include "kernels/matmul/matmul_isa.h"
@@ -13,8 +13,8 @@ struct WeightAt {
   int64_t k;
 };
 
-// What a worker reads after outputs [out, out + width) of the tile from k on, to be fetched
-// meanwhile: the outputs behind them, the first ones from the next step of k on, or its next tile.
+// Weights that a worker reads after outputs [out, out + width) of the tile from k on, for
+// prefetches: the outputs behind them, the first ones from the next step of k on, or its next tile.
 inline WeightAt NextWeight(const MatmulTile& tile, int64_t out, int64_t width, int64_t k,
                            int64_t k_step) {
   if (out + width < tile.num_outs) return {tile.out_begin + out + width, k};
@@ -27,8 +27,8 @@ inline int64_t StepOfK(const MatmulTile& tile, int64_t few_rows) {
   return tile.num_rows <= few_rows ? tile.in : kSimdBlockK;
 }
 
-// panel<width>(out, k) for all outputs of the tile, kOuts at a time and the last ones alone, and
-// all blocks of k.
+// Calls panel<width>(out, k) for all outputs of the tile, kOuts at a time and the last ones one by
+// one, and all blocks of k.
 template <int kOuts, typename Panel>
 void ForEachPanel(const MatmulTile& tile, int64_t k_step, const Panel& panel) {
   for (int64_t k_begin = 0; k_begin < tile.in; k_begin += k_step) {
@@ -71,7 +71,7 @@ inline void Finish(const MatmulTile& tile, int64_t row, int64_t out, Simd::F sum
   Simd::StorePart(piece.y + row * piece.y_stride + out, sum, n);
 }
 
-// All of a tile, from sums[row][kSimdTileOuts].
+// Finishes a tile from sums[row][kSimdTileOuts].
 inline void FinishTile(const MatmulTile& tile, const float* sums) {
   for (int64_t row = 0; row < tile.num_rows; ++row, sums += kSimdTileOuts) {
     for (int64_t out = 0; out < tile.num_outs; out += Simd::kLanes) {

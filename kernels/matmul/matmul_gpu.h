@@ -1,9 +1,9 @@
 // Matmul (kernels/matmul/matmul.h) on the GPU: y = act(x W^T + bias) + residual. Packed weights
 // (kQ8, kQ4) are multiplied as kernels/matmul/matmul_packed.h says. Weights of 16 bits go through
-// cuBLASLt, with x rounded to their type, products of tensor cores and fp32 sums. The rounding of x
-// is what that differs by from the CPU's: a relative error of 2^-11 (fp16) or 2^-8 (bf16) in each
-// factor, which adds up to that times sqrt(sum (x w)^2), about. For each length of a row there is
-// one algorithm without split sums, chosen by a nominal shape and used for every number of rows and
+// cuBLASLt, with x rounded to their type, products of tensor cores and fp32 sums. The rounding
+// of x is the difference to the CPU's results: a relative error of 2^-11 (fp16) or 2^-8 (bf16) in
+// each factor, in sum about that times sqrt(sum (x w)^2). For each length of a row there is one
+// algorithm without split sums, chosen by a nominal shape and used for every number of rows and
 // outputs: the order in which an output is summed is then the same whatever is computed beside it.
 // Many rows get a second algorithm if a trial on the device shows that it gives the same bits.
 // Thread rule: one thread.
@@ -61,7 +61,7 @@ class GpuMatmul {
   cudaDataType_t LibraryType() const;
   // The library's suggestions for one shape, the best first.
   std::vector<cublasLtMatmulAlgo_t> Candidates(Layouts& layouts);
-  // One that computes all shapes. Throws: Error kGpu.
+  // Finds an algorithm that computes all shapes. Throws: Error kGpu.
   Algorithm Choose(int64_t in);
   bool Computes(const cublasLtMatmulAlgo_t& algorithm, Layouts& layouts);
   std::vector<cublasLtMatmulAlgo_t> CandidatesForMany(int64_t in);

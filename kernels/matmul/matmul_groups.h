@@ -1,6 +1,6 @@
 // The arithmetic of quantised weights where processors multiply bytes (AMX, AVX-512 VNNI): exact
 // sums of codes in 32 bits.
-// The 64 x that meet a group (quantise.h) are rounded to multiples of scale = their largest / 32639
+// The 64 x of a group (quantise.h) are rounded to multiples of scale = their largest / 32639
 // (16 bits, hence 1e-5 of the largest), 256 * high + low, a signed byte each. So the sum of
 // code * x over a group comes out exact, in any order, and what is rounded is one conversion and
 // three operations a group, in rising order of groups:

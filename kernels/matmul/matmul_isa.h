@@ -1,5 +1,5 @@
-// What matmul_cpu.cc hands to the instruction sets: one tile of the output at a time. Private to
-// the kernels.
+// Interface between matmul_cpu.cc and the instruction sets: one tile of the output at a time.
+// Private to the kernels.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +21,8 @@ struct MatmulTile {
   int64_t num_rows;
   int64_t out_begin;
   int64_t num_outs;
-  int64_t next_out_begin;   // where this worker likely goes on, for prefetch: maybe past the piece,
-                            // or here
+  int64_t next_out_begin;   // outputs that this worker likely computes next, for prefetch: maybe
+                            // past the piece, or these again
   std::byte* scratch;       // of this worker, 64-byte aligned
   const std::byte* packed;  // all rows of x as a PackTask's function made them; null: x as it is,
                             // which few rows for AVX2 read in any case
@@ -37,9 +37,9 @@ constexpr int64_t kSimdMaxPanel = 6;
 constexpr int64_t kSimdScratchBytes =
     (kSimdMaxPanel * kSimdBlockK + kSimdTileRows * kSimdTileOuts) * 4;  // 48 KiB
 
-// For AVX2 x is copied: a block of k of all rows, then the next. Where rows lie as far apart as in
-// the model, their parts of a block share the sets of a cache: of an L2 of 512 KiB (Zen 3) a half
-// was of use for 2,048 columns, an eighth for 8,192.
+// AVX2 copies x: a block of k of all rows, then the next block. Rows as far apart as in the model
+// share the sets of a cache: of an L2 of 512 KiB (Zen 3) a half was of use for 2,048 columns, an
+// eighth for 8,192.
 constexpr int64_t kSimdUnpackedRows = 24;  // up to so many are read as they are: they fit anyway
 constexpr int64_t kSimdPackRows = 8;       // of a PackTask
 constexpr int64_t kAvx2TileRows = 60;      // a block of x of 244 KiB
@@ -68,7 +68,8 @@ constexpr int64_t kAmxRingSteps = 4;
 constexpr int64_t kAmxRingBytes = kAmxRingSteps * 2 * 1024;
 constexpr int64_t kAmxScratchBytes =
     kAmxRingBytes + 4096 + kAmxTileRows * kAmxTileOuts * 4;  // 136 KiB
-// With x rounded more rows than that go with two panels of weights for 512 k.
+// Limits of a tile of more than kAmxTileRows rows, which rounded x may have: its scratch holds two
+// panels of weights for 512 k.
 constexpr int64_t kAmxManyRows = 256;
 constexpr int64_t kAmxManyRowsOuts = 256;
 constexpr int64_t kAmxPairBytes = 32 << 10;
@@ -79,7 +80,7 @@ static_assert(kAmxManyRowsScratchBytes >= kAmxScratchBytes);
 constexpr int64_t AmxStepsK(int64_t in) { return (in + 31) / 32; }
 constexpr int64_t AmxBlockRows(int64_t rows) { return rows < 16 ? rows : 16; }
 constexpr int64_t AmxNumBlocks(int64_t rows) { return rows < 16 ? 1 : (rows + 15) / 16; }
-// What x is for the products: the sum of two bf16, or rounded to one.
+// Form of x in the products: the sum of two bf16, or rounded to one.
 enum class AmxX { kSplit, kRounded };
 constexpr int64_t AmxXParts(AmxX x) { return x == AmxX::kSplit ? 2 : 1; }
 // One block's step: the parts of x as [16 pairs of k][block rows][2] bf16.
@@ -90,7 +91,7 @@ constexpr int64_t AmxPackedBytes(int64_t rows, int64_t in, AmxX x) {
   return AmxNumBlocks(rows) * AmxStepsK(in) * AmxStepBytes(rows, x);
 }
 
-// For quantised weights x is packed by groups of 64 k: two tiles of bytes for 16 rows, or one for
+// AMX packs x for quantised weights by groups of 64 k: two tiles of bytes for 16 rows, or one for
 // up to 8, as [16 words of 4 k][columns], then a scale and a total of each column.
 constexpr int64_t AmxGroupColumns(int64_t rows) { return rows <= 8 ? rows : 16; }
 constexpr int64_t AmxGroupBlocks(int64_t rows) { return DivideUp(rows, 16); }
@@ -102,8 +103,8 @@ constexpr int64_t AmxGroupPackedBytes(int64_t rows, int64_t in) {
   return AmxGroupBlocks(rows) * NumGroups(in) * AmxGroupXBytes(rows);
 }
 
-// For VNNI x is packed by groups too, up to 8 rows side by side: 64 high bytes and 64 low ones of
-// each, then their scales and their totals; whole lines.
+// VNNI packs x by groups too, up to 8 rows side by side: 64 high bytes and 64 low ones of each,
+// then their scales and their totals; whole lines.
 constexpr int64_t kVnniBlockRows = 8;
 constexpr int64_t VnniBlockRows(int64_t rows) {
   return rows < kVnniBlockRows ? rows : kVnniBlockRows;
@@ -116,7 +117,7 @@ constexpr int64_t VnniPackedBytes(int64_t rows, int64_t in) {
   return VnniNumBlocks(rows) * NumGroups(in) * VnniGroupXBytes(rows);
 }
 
-// For AVX512-BF16 x is rounded and packed by steps of 32 k, up to 4 rows side by side: a line each.
+// AVX512-BF16 rounds x and packs it by steps of 32 k, up to 4 rows side by side, a line each.
 constexpr int64_t kBf16GroupRows = 4;
 constexpr int64_t Bf16GroupRows(int64_t rows) {
   return rows < kBf16GroupRows ? rows : kBf16GroupRows;

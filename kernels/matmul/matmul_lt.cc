@@ -47,7 +47,7 @@ void Finish(Stream& stream) {
 
 }  // namespace
 
-// As the library sees it, by columns: y [out, rows] = W [in, out]^T x [in, rows].
+// Matrix layouts as the library sees them, by columns: y [out, rows] = W [in, out]^T x [in, rows].
 struct GpuMatmul::Layouts {
   cublasLtMatrixLayoutOpaque_t weight;
   cublasLtMatrixLayoutOpaque_t x;
@@ -175,8 +175,9 @@ std::vector<cublasLtMatmulAlgo_t> GpuMatmul::Candidates(Layouts& layouts) {
   return algorithms;
 }
 
-// The first shape is the one that it should be fast for. What is found for that one may refuse
-// another, few rows above all; what is found for the others is tried then.
+// Tries the library's suggestions for the first shape first, since that one should be fast. They
+// may not compute another shape, one of few rows above all; then the suggestions for the other
+// shapes are tried.
 GpuMatmul::Algorithm GpuMatmul::Choose(int64_t in) {
   const cudaDataType_t type = LibraryType();
   std::array<Layouts, 5> shapes = {Layouts({in, kNominalOuts, kNominalRows, kNominalOuts}, type),

@@ -261,7 +261,8 @@ __global__ void __launch_bounds__(kManyThreads, 2) ManyRowsKernel(const PackedMa
   ManySums<kDType, kOutTiles> sums;
   SumAll<kDType, kOutTiles>(args, stages, sums);
   __syncthreads();
-  // Through shared memory, so that the last step is a loop and not one copy for each sum.
+  // Sums pass through shared memory, so that the last step is a loop and not one copy of code for
+  // each sum.
   constexpr int kSums = kOutTiles * kManyRowTiles * 4;
   static_assert(kSums * kManyThreads * sizeof(float) <= sizeof(stages));
   float* mine = reinterpret_cast<float*>(stages) + threadIdx.x;
@@ -280,7 +281,8 @@ __global__ void __launch_bounds__(kManyThreads, 2) ManyRowsKernel(const PackedMa
   }
 }
 
-// From here on blocks of 128 outputs occupy the largest GPUs; below, twice as many smaller ones.
+// Number of blocks of 128 outputs that occupies the largest GPUs; where there are fewer, twice as
+// many blocks of 64 outputs run.
 constexpr int64_t kManyBlocks = 256;
 
 template <DType kDType, int kOutTiles>

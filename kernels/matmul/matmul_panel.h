@@ -38,8 +38,8 @@ inline void Transpose(__m512i (&v)[16]) {
   }
 }
 
-// Where the outputs of a panel lie, rows `stride` elements apart; those past the end repeat the
-// last one, and their results are dropped.
+// Weights of a panel's outputs, rows `stride` elements apart. Outputs past the end repeat the last
+// one, and their results are dropped.
 template <typename T>
 struct PanelRows {
   const T* weight[kPanelOuts];

@@ -15,12 +15,13 @@ namespace {
 // Accumulators are kRows x kOuts registers: 24 of 32, or 12 of 16, leave room for x and one weight.
 constexpr int kRows = Simd::kLanes == 16 ? 4 : 3;
 constexpr int kOuts = Simd::kLanes == 16 ? 6 : 4;
-// Up to here widening in registers, over and over, costs less than a panel.
+// Rows of x up to which widening weights in registers, again for every kRows rows, costs less than
+// widening a panel once.
 constexpr int64_t kDirectRows = 8 * kRows;
 constexpr int64_t kDirectGroupRows = 2 * kRows;
 static_assert(kRows > 3 || kDirectRows == kSimdUnpackedRows);
-// Up to here x leaves a nearest cache of 32 KiB to the weights that the processor reads ahead, and
-// does not hide them from it.
+// Bytes and rows of x up to which a nearest cache of 32 KiB has room for the weights that the
+// processor reads ahead.
 constexpr int64_t kStreamXBytes = 12 << 10;
 constexpr int64_t kStreamRows = 2;
 
@@ -95,7 +96,7 @@ struct GroupArgs {
   float* sums;       // [row][kSimdTileOuts]
 };
 
-// A group that stands for fewer weights.
+// Adds the last group, which stands for fewer than 64 weights.
 template <int kR, int kO, DType kType>
 void AddLastGroup(const GroupArgs& args, int64_t k_begin, Simd::F* acc) {
   const int64_t at = k_begin / kGroupWeights * GroupBytes(kType);
@@ -113,7 +114,7 @@ void AddLastGroup(const GroupArgs& args, int64_t k_begin, Simd::F* acc) {
   }
 }
 
-// The same of quantised weights, which become fp32 in registers.
+// MulBlock for quantised weights, which become fp32 in registers.
 template <int kR, int kO, DType kType>
 void MulGroups(const GroupArgs& args) {
   Simd::F acc[kR * kO];
@@ -175,7 +176,7 @@ void WidenPanel(const BlockArgs& args, float* panel) {
   }
 }
 
-// The same of quantised rows, `row_bytes` apart; k begins with a group.
+// WidenPanel for quantised rows, `row_bytes` apart; k begins with a group.
 template <int kO, DType kType>
 void DequantisePanel(const std::byte* rows, int64_t row_bytes, int64_t count, float* panel) {
   for (int o = 0; o < kO; ++o) {
@@ -247,8 +248,8 @@ void MulPanel(const MatmulTile& tile, int64_t out, int64_t k_begin) {
   }
 }
 
-// The tile's weights as one stream, which the processor itself fetches as fast as memory gives it:
-// with several outputs side by side it does not see one, and being told what comes next helps less.
+// Reads the tile's weights as one stream, which the processor itself fetches as fast as memory
+// gives it. Several outputs side by side are no stream to it, and explicit prefetches help less.
 template <int kR, DType kType>
 void MulStream(const MatmulTile& tile, float* sums) {
   const auto* weight = static_cast<const uint16_t*>(tile.piece->weight) + tile.out_begin * tile.in;
@@ -283,7 +284,8 @@ void MulStream(const MatmulTile& tile, float* sums) {
   }
 }
 
-// Whether to; a chain of narrower FMAs would be slower than memory.
+// True: MulStream computes the tile. With narrower registers its chain of FMAs would be slower than
+// memory.
 template <DType kType>
 bool Streams(const MatmulTile& tile) {
   return Simd::kLanes == 16 && !IsQuantised(kType) && tile.num_rows <= kStreamRows &&

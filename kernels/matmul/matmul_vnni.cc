@@ -2,8 +2,8 @@
 // that AMX gives. Sums are exact, so that few rows may add along k and many rows across outputs:
 // - up to 2 rows: a register holds 32 codes each of two outputs, and sums are folded at the end of
 //   a group; 7 operations for 64 weights of 4 bits, where dequantising them takes 13;
-// - more: codes are turned once for all rows, so that lanes are outputs, and four k of a row are
-//   broadcast: 2 operations for 64 products, which fp32 makes in 4.
+// - more: codes are transposed once for all rows, so that lanes are outputs, and four k of a row
+//   are broadcast: 2 operations for 64 products, which fp32 makes in 4.
 #include <immintrin.h>
 
 #include "kernels/convert/quantise.h"
@@ -20,7 +20,7 @@ constexpr int64_t kChunkGroups = 8;  // 8 KiB of codes as bytes, and 8 of a bloc
 constexpr int64_t kFewRows = 2;
 constexpr int64_t kHalfGroup = kGroupWeights / 2;
 
-// Of a worker.
+// Scratch of a worker.
 struct Scratch {
   __m512i codes[kChunkGroups][16];           // [group][4 k each], lanes are outputs
   uint32_t heads[kChunkGroups][kPanelOuts];  // as they are stored
@@ -110,7 +110,7 @@ struct Panel {
 
   const MatmulTile& tile;
   const PanelRows<std::byte>& rows;
-  const std::byte* next;  // 16 rows, where this worker likely goes on
+  const std::byte* next;  // 16 rows that this worker likely reads next
   Scratch& scratch;
 
   GroupOfX X(int64_t block, int64_t group) const {
@@ -121,7 +121,7 @@ struct Panel {
     return rows.weight[out] + group * kBytes + kGroupHeadBytes;
   }
 
-  // Asks for as much of what comes next as a group takes, in the order of memory.
+  // Prefetches as many bytes of the panel that comes next as a group takes, in the order of memory.
   [[gnu::always_inline]] inline void Prefetch(int64_t group) const {
     const std::byte* coming = next + group * kPanelOuts * kBytes;
     for (int64_t at = 0; at < kPanelOuts * kBytes; at += 64)
@@ -180,7 +180,7 @@ struct Panel {
       y[row] = AddGroup(y[row], _mm512_cvtepi32_ps(Fold(sums[row])), heads, x, row);
   }
 
-  // Codes to bytes, turned: words of four k, lanes are outputs.
+  // Unpacks codes to bytes, transposed: words of four k, lanes are outputs.
   void Unpack(int64_t begin, int64_t end) const {
     for (int64_t group = begin; group < end; ++group) {
       Prefetch(group);

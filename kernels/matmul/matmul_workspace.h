@@ -1,5 +1,5 @@
-// What products on a GPU need of its memory beside their arguments: for the planner, which has no
-// toolkit. Pure functions; any thread.
+// Workspace of products on a GPU, beside their arguments: for the planner, which has no toolkit.
+// Pure functions; any thread.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,15 @@
 
 namespace spillway::kernels {
 
-// What NVIDIA recommends for its Hopper products is 32 MiB; without split sums none needs that.
+// Bytes for the library. NVIDIA recommends 32 MiB for products on Hopper; without split sums none
+// needs that.
 inline constexpr int64_t kLtWorkspaceBytes = 4 << 20;
 
 // Alignment of the library's own workspace, without which its products are refused. A plan aligns
 // to less; MatmulAsync finds the place.
 inline constexpr int64_t kLtAlignBytes = 256;
 
-// x in 16 bits, whole groups of it: what products of packed weights read.
+// Bytes of x in 16 bits, in whole groups, as products of packed weights read it.
 constexpr int64_t RoundedXBytes(int64_t rows, int64_t in) {
   return RoundUp(PackedXBytes(rows, in), kLtAlignBytes);
 }

@@ -34,7 +34,7 @@ struct EmbeddingArgs {
 void EmbeddingLookup(const EmbeddingArgs& args);  // overwrites y
 void EmbeddingAdd(const EmbeddingArgs& args);     // adds to y
 
-// On the GPU: pointers and what the spans view are in its memory. The ids are not checked there.
+// GPU form: pointers and what the spans view are in GPU memory. The ids are not checked there.
 // Stream: one kernel.
 void EmbeddingLookupAsync(const EmbeddingArgs& args, Stream& stream);
 void EmbeddingAddAsync(const EmbeddingArgs& args, Stream& stream);

@@ -1,6 +1,6 @@
-// HostRows: a batch's rows that cross between the GPU and pinned host memory one by one: what the
-// CPU attends to, and what it attended. Kernels write and read them over the link: a copy would
-// queue behind the megabytes of weights and KV that the copy engines have been given already.
+// HostRows: rows of a batch that cross between the GPU and pinned host memory one by one: inputs
+// and outputs of the CPU's attention. Kernels write and read them over the link: a copy would queue
+// behind the megabytes of weights and KV that the copy engines have been given already.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct HostRowsArgs {
   float* on_host = nullptr;  // [tokens.size(), cols], as the GPU addresses it; 16-byte aligned
 };
 
-// To the host, and from it. Stream: one kernel.
+// SendRows copies to the host, FetchRows from it. Stream: one kernel.
 void SendRowsAsync(const HostRowsArgs& args, Stream& stream);
 void FetchRowsAsync(const HostRowsArgs& args, Stream& stream);
 

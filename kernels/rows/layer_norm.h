@@ -27,7 +27,7 @@ struct LayerNormArgs {
 void LayerNorm(const LayerNormArgs& args, ThreadPool& pool, Isa isa);
 void LayerNormRef(const LayerNormArgs& args);
 
-// On the GPU, all pointers in its memory. Stream: one kernel.
+// GPU form: pointers are to GPU memory. Stream: one kernel.
 void LayerNormAsync(const LayerNormArgs& args, Stream& stream);
 
 }  // namespace spillway::kernels

@@ -1,4 +1,4 @@
-// What layer_norm_cpu.cc calls; one per instruction set. Private to the kernels.
+// Functions that layer_norm_cpu.cc calls, one per instruction set. Private to the kernels.
 #pragma once
 
 #include "kernels/rows/layer_norm.h"

@@ -1,4 +1,4 @@
-// What every launcher and kernel shares: checked launches, fixed-order reductions, 16-bit types.
+// Shared code of all launchers and kernels: checked launches, fixed-order reductions, 16-bit types.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -17,8 +17,8 @@ namespace spillway::kernels {
 inline constexpr int kWarp = 32;
 inline constexpr unsigned kAllLanes = 0xFFFFFFFFU;
 
-// Thread rule of all launchers: they enqueue and return; the stream's order is theirs.
-// Throws: Error kGpu.
+// Thread rule of all launchers: they enqueue and return; kernels run in the stream's order. Throws:
+// Error kGpu.
 template <typename Args>
 void LaunchKernel(void (*kernel)(Args), dim3 grid, int threads, Args args, Stream& stream,
                   const char* what) {
@@ -56,7 +56,7 @@ __device__ uint32_t NarrowPair(float low, float high) {
   return bits;
 }
 
-// Over groups of `width` neighbouring lanes; every lane gets the result. The tree is fixed.
+// Sum over groups of `width` neighbouring lanes; every lane gets the result. The tree is fixed.
 template <int width>
 __device__ float SumOverLanes(float value) {
 #pragma unroll
@@ -75,8 +75,8 @@ __device__ float MaxOverLanes(float value) {
   return value;
 }
 
-// Over a block of kWarps warps: by lane, then by warp in order. `shared`: kWarps floats, free again
-// when it returns.
+// Sum over a block of kWarps warps: by lane, then by warp in order. `shared`: kWarps floats, free
+// again when it returns.
 template <int kWarps>
 __device__ float SumOverBlock(float value, float* shared) {
   value = SumOverLanes<kWarp>(value);

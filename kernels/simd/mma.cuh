@@ -1,5 +1,5 @@
-// What tiles of products are made of: copies to shared memory that are not waited for, ldmatrix,
-// and mma.m16n8k16 of 16-bit factors with fp32 sums; a warp's lanes all take part. mma_index.h says
+// Instructions for tiles of products: asynchronous copies to shared memory, ldmatrix, and
+// mma.m16n8k16 of 16-bit factors with fp32 sums; all lanes of a warp take part. mma_index.h says
 // which of their elements a lane holds. tests/soft_gpu has the same on the CPU.
 #pragma once
 

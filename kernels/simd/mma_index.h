@@ -1,6 +1,6 @@
-// Which elements of a tile a lane of a warp holds or addresses in prefill attention's products
-// (mma.m16n8k16). constexpr, so that kernels and host tests run the same code: a test puts a warp
-// together from PTX's definition of ldmatrix and mma. Pure functions; any thread.
+// Index arithmetic of mma.m16n8k16 as prefill attention uses it: the elements of a tile that a lane
+// of a warp holds or addresses. constexpr, so that kernels and host tests run the same code: a test
+// puts a warp together from PTX's definition of ldmatrix and mma. Pure functions; any thread.
 #pragma once
 
 namespace spillway::kernels {
@@ -24,7 +24,8 @@ constexpr TilePlace SumPlace(int lane, int i) {
 // what it gets are the factors for keys 0..7, and words 2 and 3 those for keys 8..15.
 constexpr TilePlace KeyAddress(int lane) { return {lane / 16 * 8 + lane % 8, lane / 8 % 2 * 8}; }
 
-// The same of V, transposed as it is loaded: words 0 and 1 are the factors for dimensions 0..7.
+// The 16 bytes of a tile of V that a lane addresses. V is transposed as it is loaded: words 0 and 1
+// are the factors for dimensions 0..7.
 constexpr TilePlace ValueAddress(int lane) { return {lane / 8 % 2 * 8 + lane % 8, lane / 16 * 8}; }
 
 }  // namespace spillway::kernels

@@ -85,7 +85,7 @@ Simd::F LoadAs(const void* base, int64_t index) {
     return Simd::LoadBf16(static_cast<const uint16_t*>(base) + index);
 }
 
-// Two registers, which lie side by side. Of 16-bit types.
+// Two registers of 16-bit elements, which lie side by side.
 template <DType kType>
 Simd::Pair LoadPairAs(const void* base, int64_t index) {
   const auto* from = static_cast<const uint16_t*>(base) + index;
@@ -122,14 +122,14 @@ void StorePartAs(void* base, int64_t index, Simd::F v, int64_t n) {
 constexpr int64_t MinOf(int64_t a, int64_t b) { return a < b ? a : b; }
 constexpr int64_t MaxOf(int64_t a, int64_t b) { return a > b ? a : b; }
 
-// The lines of `bytes` from `at`, to the second-level cache. Always inlined: as a function it would
-// have no side effect that GCC knows of, and calls of it would go.
+// Prefetches the lines of `bytes` from `at` into the second-level cache. Always inlined: GCC sees
+// no side effect in it and would drop calls.
 inline __attribute__((always_inline)) void Fetch(const void* at, int64_t bytes) {
   for (int64_t i = 0; i < bytes; i += 64)
     __builtin_prefetch(static_cast<const char*>(at) + i, 0, 2);
 }
 
-// To the first-level cache.
+// Prefetches into the first-level cache.
 inline __attribute__((always_inline)) void FetchNear(const void* at, int64_t bytes) {
   for (int64_t i = 0; i < bytes; i += 64)
     __builtin_prefetch(static_cast<const char*>(at) + i, 0, 3);

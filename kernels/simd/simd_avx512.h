@@ -37,8 +37,8 @@ struct Simd {
     const __m512i nibbles = _mm512_or_si512(bytes, _mm512_slli_epi64(bytes, 28));
     return _mm512_cvtepi32_ps(_mm512_and_si512(nibbles, _mm512_set1_epi32(15)));
   }
-  // min + scale * code of 64 codes of 4 bits: nibble j of word i goes to lane i of out[j]. A code
-  // looks its value up: of the index of a permutation only 4 bits count.
+  // min + scale * code of 64 codes of 4 bits: nibble j of word i goes to lane i of out[j]. Codes
+  // look up their values in a register of 16: a permutation uses only the low 4 bits of an index.
   static void Dequantise(const void* p, F min, F scale, F (&out)[4]) {
     const __m512i words = _mm512_cvtepu16_epi32(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
     const F codes = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
@@ -85,7 +85,7 @@ struct Simd {
   static F LoadBf16Part(const uint16_t* p, int64_t n) {
     return Bf16(_mm256_maskz_loadu_epi16(Mask(n), p));
   }
-  // Two registers' of them, which lie side by side, by one load.
+  // Loads two registers, which lie side by side, at once.
   static Pair LoadHalfPair(const uint16_t* p) {
     const __m512i line = _mm512_loadu_si512(p);
     return {_mm512_cvtph_ps(_mm512_castsi512_si256(line)),
@@ -132,7 +132,7 @@ struct Simd {
         _mm512_cmp_ps_mask(v, Set(low), _CMP_GE_OQ) & _mm512_cmp_ps_mask(v, Set(end), _CMP_LT_OQ);
     return __builtin_popcount(in);
   }
-  // The same tree as SumEach: halves of 8, of 4, of 2, of 1.
+  // Sums by the tree of SumEach: halves of 8, of 4, of 2, of 1.
   static float Sum(F v) {
     const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
     const __m128 quarter = _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
