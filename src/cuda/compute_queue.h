@@ -17,8 +17,8 @@ class ComputeQueue {
 
   Stream& stream() { return stream_; }
 
-  // What was enqueued since the last call is one compute. Returns its number, from 1. Throws: Error
-  // kGpu.
+  // Ends a compute: all that was enqueued since the last call. Returns its number, from 1. Throws:
+  // Error kGpu.
   uint64_t EndCompute();
 
   // The number of the last compute; 0 before the first.
@@ -27,19 +27,19 @@ class ComputeQueue {
   // Waits on the host until compute `number` is done, or a later one. Throws: Error kGpu.
   void Wait(uint64_t number) const;
 
-  // Whether Wait would return at once. Throws: Error kGpu.
+  // True: Wait would return at once. Throws: Error kGpu.
   bool Reached(uint64_t number) const;
 
-  // What is enqueued in `other` from now on begins after compute `number`, or after a later one
+  // Holds what is enqueued in `other` from now on until compute `number` is done, or a later one
   // that is enqueued already. What a compute waits for in other streams is enqueued before it, and
-  // the host has waited for its loads by then, so that this can never close a circle.
-  // Requires: number <= num_computes(). Throws: Error kGpu.
+  // the host has waited for its loads by then, so that there is no deadlock. Requires: number <=
+  // num_computes(). Throws: Error kGpu.
   void HoldUntil(uint64_t number, Stream& other) const;
 
  private:
-  // Marks are used again: an old number then stands for a later compute of the same stream, which
-  // is only later than asked for.
-  static constexpr uint64_t kMarks = 16;  // more than the host is ahead
+  // Marks are used again: an old number then stands for a later compute of the same stream, so that
+  // a wait is longer than asked for, never shorter.
+  static constexpr uint64_t kMarks = 16;  // more than the computes that the host may be ahead
   const Event& Mark(uint64_t number) const { return marks_[number % kMarks]; }
 
   Stream stream_;

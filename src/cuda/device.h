@@ -1,5 +1,5 @@
-// The GPU of a run: is there one, how much memory has it. Needs no toolkit to include.
-// Thread rule: Open by the main thread before any other CUDA call.
+// The GPU of a run: whether there is one, and its memory. Needs no toolkit to include. Thread rule:
+// OpenGpu by the main thread before any other CUDA call.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,7 @@ int64_t GpuBytesInUse();
 // Makes the GPU current for another thread. Throws: Error kGpu.
 void UseGpu(int index);
 
-// Where kernels find pinned host memory. Throws: Error kGpu.
+// Address of pinned host memory for kernels. Throws: Error kGpu.
 std::byte* GpuAddressOf(std::byte* pinned);
 
 }  // namespace spillway

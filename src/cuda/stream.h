@@ -23,10 +23,11 @@ class Event {
   // Throws: Error kGpu.
   void Wait() const;
 
-  // Whether the last record is reached; true when there was none. Throws: Error kGpu.
+  // True: the last record is reached, or there was none. Throws: Error kGpu.
   bool Reached() const;
 
-  // Between the records of two timed events. Requires: both are reached. Throws: Error kGpu.
+  // Seconds between the records of two timed events. Requires: both are reached. Throws: Error
+  // kGpu.
   double SecondsSince(const Event& earlier) const;
 
   CUevent_st* get() const { return handle_.get(); }
@@ -40,13 +41,14 @@ class Event {
 
 class Stream {
  public:
-  // Of the current device; never waits for the default stream. Throws: Error kGpu.
+  // Makes a stream of the current device, which never waits for the default stream. Throws: Error
+  // kGpu.
   Stream();
 
   // Marks what was enqueued so far. Throws: Error kGpu.
   void Record(const Event& event);
 
-  // What is enqueued from now on begins after the event's last record is reached. Throws: Error
+  // Holds what is enqueued from now on until the event's last record is reached. Throws: Error
   // kGpu.
   void WaitFor(const Event& event);
 

@@ -8,7 +8,7 @@
 
 namespace spillway {
 
-// In place or staged: the address of slot 0, or token 0, of each tier's share.
+// Address of slot 0, or token 0, of each tier's share, in place or staged.
 struct CellPlaces {
   PerTier<std::byte*> kv;
   PerTier<float*> hidden;

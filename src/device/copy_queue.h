@@ -19,7 +19,7 @@ struct DeviceCopy {
   uint64_t ticket = 0;         // of the queue
 };
 
-// When a copy was under way, as NowSeconds counts.
+// Begin and end of a copy, as NowSeconds counts.
 struct CopyTimes {
   double begin_s = 0.0;
   double end_s = 0.0;
@@ -32,7 +32,7 @@ class CopyQueue {
   // All computes begun so far, to order copies after them.
   virtual uint64_t Mark() const = 0;
 
-  // Whether WaitFor would return at once. Throws: Error kGpu.
+  // True: WaitFor would return at once. Throws: Error kGpu.
   virtual bool Reached(uint64_t mark) const = 0;
 
   // Returns when these computes are done, and what the CPU did for them is in its memory. Throws:

@@ -18,7 +18,7 @@
 
 namespace spillway {
 
-// What the plan must know of a GPU.
+// Memory of a GPU, as the plan must know it.
 struct DeviceMemory {
   int64_t total_bytes = 0;
   int64_t free_bytes = 0;
@@ -45,7 +45,7 @@ class Device {
   // GPU memory that this process has taken since the device was opened. Throws: Error kGpu.
   virtual int64_t TakenBytes() const = 0;
 
-  // Of the GPU; empty where there is none.
+  // Name of the GPU; empty where there is none.
   virtual std::string name() const = 0;
 
   // Throws: Error kGpuMemory, kCpuMemory, kSystemLimit, kGpu. Requires: not kDisk.
@@ -59,14 +59,14 @@ class Device {
   virtual std::unique_ptr<Executor> MakeExecutor(const Plan& plan, const Arenas& arenas,
                                                  ThreadPool& pool) = 0;
 
-  // For `profile`; null where there is no GPU. Takes GPU memory. Throws: Error kGpu, kGpuMemory,
-  // kCpuMemory.
+  // Makes the probe for `profile`; null where there is no GPU. Takes GPU memory. Throws: Error
+  // kGpu, kGpuMemory, kCpuMemory.
   virtual std::unique_ptr<GpuProbe> MakeProbe() const = 0;
 
   // False: the host cannot write to the memory of the gpu tier.
   virtual bool IsHostMemory() const = 0;
 
-  // Before a run: copies to the memory of the gpu tier and waits. Throws: Error kGpu.
+  // Copies to the memory of the gpu tier, before a run, and waits. Throws: Error kGpu.
   virtual void CopyIn(std::byte* to, std::span<const std::byte> from) = 0;
 };
 

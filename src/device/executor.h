@@ -1,5 +1,5 @@
-// Executor: does the work of one cell of the schedule on one device. Forms: cpu, cuda; sim comes
-// with its issue. Thread rule: one thread calls it.
+// Executor: does the work of one cell of the schedule on one device. Forms: cpu, cuda.
+// Thread rule: one thread calls it.
 #pragma once
 
 #include <span>
@@ -22,8 +22,8 @@ class Executor {
   // that are wanted.
   virtual void Compute(const Cursor& at, const PackedBatch& batch, const CellPlaces& places) = 0;
 
-  // After the last layer: the logits of the tokens of batch.head, [batch.head.size(), vocab], fp32,
-  // in host memory; waits for them. Lifetime: until the next Compute.
+  // Logits, after the last layer, of the tokens of batch.head: [batch.head.size(), vocab], fp32, in
+  // host memory; waits for them. Lifetime: until the next Compute.
   virtual std::span<float> Logits() = 0;
 };
 

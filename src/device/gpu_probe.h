@@ -11,7 +11,7 @@ namespace spillway {
 
 class GpuProbe {
  public:
-  // What a call did, and how long the GPU, or the link, was at it.
+  // Work that a call did, and how long the GPU, or the link, took for it.
   struct Work {
     double units = 0.0;
     double seconds = 0.0;
@@ -28,7 +28,8 @@ class GpuProbe {
   // Operations: 4 * head_dim of each pair that is attended to, in prompts this long.
   virtual Work AttendPrefill(int64_t head_dim, int64_t prompt_tokens) = 0;
   virtual Work AttendDecode() = 0;  // bytes of K and V
-  // The same where tokens are evicted; bytes without what is kept beside K and V.
+  // AttendPrefill and AttendDecode where tokens are evicted; bytes without the state beside K and
+  // V.
   virtual Work EvictPrefill() = 0;
   virtual Work EvictDecode() = 0;
   virtual Work Normalize() = 0;  // elements of states

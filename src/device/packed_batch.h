@@ -17,9 +17,9 @@ struct PackedRow {
   int64_t num_past = 0;       // tokens whose K and V are stored
   int64_t num_new = 0;        // tokens of this pass
   int64_t token_offset = 0;   // of the first of them in `tokens`
-  int64_t num_logits = 1;     // of their last ones the logits are wanted
-  int64_t logits_offset = 0;  // wanted of the rows before
-  int64_t num_decoded = 0;    // of num_past, each by a pass of its own: those behind the prompt
+  int64_t num_logits = 1;     // the last ones, whose logits are wanted
+  int64_t logits_offset = 0;  // logits wanted of the rows before
+  int64_t num_decoded = 0;    // of num_past, those behind the prompt, each by a pass of its own
   int64_t log_place = -1;     // in its batch's part of the log (KvLogPlan); -1: it needs none
 
   int64_t logits_end() const { return logits_offset + num_logits; }
@@ -40,10 +40,10 @@ struct PackedBatch {
   std::vector<PackedRow> rows;     // only rows that run; never empty when computed
   int64_t num_kv_classes = 1;
   std::vector<KvPlace> kv_places;  // [row][class]
-  // Which tokens' hidden states lie in which tier between layers; ascending in the order of the
+  // Tokens whose hidden states lie in each tier between layers; ascending in the order of the
   // tiers, together all.
   PerTier<TokenRange> hidden;
-  // Of the tokens whose logits are wanted, counted through the rows: those that the head computes
+  // Range of the tokens whose logits are wanted, counted through the rows, that the head computes
   // at a time.
   TokenRange head;
 

@@ -18,12 +18,12 @@ AttentionLists::AttentionLists(const AttentionLimits& limits) {
   host_tokens_.reserve(static_cast<std::size_t>(limits.rows));
 }
 
-// Of one chunk: all the keys of each row that has tokens in it.
+// The most key tiles of one chunk: all the keys of each row that has tokens in it.
 int64_t AttentionLists::MaxKeyTiles(const AttentionLimits& limits) {
   if (limits.longest == 0) return 0;
   const int64_t rows = std::min(limits.rows, limits.tokens);
-  // Each ends with a tile that may not be full. All but the two that a chunk's ends cut lie whole
-  // within it.
+  // Each row may end with a tile that is not full. All rows but the two that the chunk's ends cut
+  // lie whole within it.
   return rows + (limits.tokens + 2 * limits.longest) / kernels::kTileKeys;
 }
 

@@ -14,12 +14,12 @@
 
 namespace spillway {
 
-// The most that one chunk can ask for.
+// Upper bounds of one chunk.
 struct AttentionLimits {
   int64_t rows = 0;
   int64_t tokens = 0;
   int64_t slots = 0;    // of the rows together
-  int64_t longest = 0;  // tokens of a prompt whose token scores are wanted; 0: of none
+  int64_t longest = 0;  // tokens of the longest prompt whose token scores are wanted, or 0
 };
 
 // A row is in its prompt for the whole pass in which it began, also in a chunk that holds one token
@@ -35,11 +35,12 @@ class AttentionLists {
   // Requires: after the row before it in the packed tokens; num_new == 1 with kDecode.
   void Add(const kernels::AttentionRow& row, RowPhase phase);
 
-  // Of policies that evict: what stays of a prompt that ends here, and rows that add one token.
+  // Lists for policies that evict: prompts that end here and are compacted, and rows that add one
+  // token.
   void Add(const kernels::KvCompactRow& row) { compact_rows_.push_back(row); }
   void Add(const kernels::BudgetAttentionRow& row) { budget_rows_.push_back(row); }
 
-  // Of rows that the CPU attends to once their prompt is done: a prompt that is to be stored in
+  // Lists for rows that the CPU attends to once their prompt is done: a prompt that is stored in
   // `row` too, and a token of the chunk whose attention the CPU does.
   void AddStored(const kernels::AttentionRow& row) { stored_rows_.push_back(row); }
   void AddHostToken(int64_t token) { host_tokens_.push_back(static_cast<int32_t>(token)); }
@@ -47,14 +48,15 @@ class AttentionLists {
   const std::vector<kernels::AttentionRow>& rows() const { return rows_; }
   const std::vector<kernels::RowTile>& tiles() const { return tiles_; }
   const std::vector<kernels::DecodeItem>& items() const { return items_; }
-  // Of the rows that have token scores.
+  // Tiles of the keys of rows that have token scores.
   const std::vector<kernels::RowTile>& key_tiles() const { return key_tiles_; }
   const std::vector<kernels::KvCompactRow>& compact_rows() const { return compact_rows_; }
   const std::vector<kernels::BudgetAttentionRow>& budget_rows() const { return budget_rows_; }
   const std::vector<kernels::AttentionRow>& stored_rows() const { return stored_rows_; }
   const std::vector<int32_t>& host_tokens() const { return host_tokens_; }
 
-  // Bytes of all lists of chunks that together hold `limits`, each rounded as a table.
+  // The most key tiles of one chunk; and the most bytes of all lists of num_chunks chunks that
+  // together hold `limits`, each list rounded as a table.
   static int64_t MaxKeyTiles(const AttentionLimits& limits);
   static int64_t MaxBytes(const AttentionLimits& limits, int64_t num_chunks);
 

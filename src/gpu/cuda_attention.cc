@@ -8,7 +8,7 @@
 
 namespace spillway {
 
-// Prompts, then single tokens.
+// Attends to prompts, then to single tokens.
 void CudaAttention::Attend(const spillway::Attend& op, const AttentionBuffers& buffers,
                            const ChunkRows& chunk, Stream& stream) const {
   const kernels::PrefillAttentionArgs prefill = PrefillArgs(op, buffers, chunk);
@@ -76,7 +76,7 @@ void CudaAttention::Decode(const kernels::PrefillAttentionArgs& prefill, const C
       stream);
 }
 
-// What stays of the prompts that end here goes to their rows' caches.
+// Compacts the prompts that end here into their rows' caches.
 void CudaAttention::EvictPrompts(const kernels::PrefillAttentionArgs& prefill,
                                  const ChunkRows& chunk, Stream& stream) const {
   const ModelShape& shape = plan_.shape;

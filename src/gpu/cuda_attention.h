@@ -15,7 +15,7 @@
 
 namespace spillway {
 
-// What a chunk's attention reads and writes, fp32 in GPU memory.
+// Buffers that a chunk's attention reads and writes, fp32 in GPU memory.
 struct AttentionBuffers {
   float* qkv;       // [tokens, q + k + v]
   float* attended;  // [tokens, q]
@@ -34,8 +34,8 @@ class CudaAttention {
   void Attend(const spillway::Attend& op, const AttentionBuffers& buffers, const ChunkRows& chunk,
               Stream& stream) const;
 
-  // A prompt of its own, with a cache of 16 bits; its keys' directions are added to `common`.
-  // Stream and throws as Attend.
+  // Attends to the reference prompt, with a cache of 16 bits; its keys' directions are added to
+  // `common`. Stream and throws as Attend.
   void AttendReference(const spillway::Attend& op, const AttentionBuffers& buffers,
                        const ChunkRows& chunk, double* common, Stream& stream) const;
 

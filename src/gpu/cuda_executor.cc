@@ -162,7 +162,7 @@ void CudaExecutor::PutTables(const PlannedLayer& layer) {
   }
 }
 
-// Of a layer that gathers; others need no ids.
+// Puts ids into the table for a layer that gathers; others need none.
 ProgramInput CudaExecutor::PutIds(std::span<const TokenId> tokens,
                                   std::span<const int32_t> positions) {
   if (gather_tables_.empty()) return {};
@@ -182,15 +182,15 @@ void CudaExecutor::ComputeChunks(const Cell& cell) {
   for (std::size_t chunk = 0; cell.layer.attends && chunk < chunks_.size(); ++chunk) {
     chunk_rows_.push_back(ListRows(cell, chunk));
   }
-  // With the CPU beside it, its stream must wait for the table's last use first.
+  // Attention layers with the CPU beside the GPU send their table in BeginTurn, after its last use.
   const bool first_lane = beside_ != nullptr && cell.layer.attends;
   if (!first_lane && !table_.written().empty()) SendTable(lane_.stream);
   if (first_lane) HoldFirstLane(cell);
   for (std::size_t index = 0; index < chunks_.size(); ++index) ComputeChunk(cell, index, ids);
 }
 
-// A batch's states are those of its last compute; older ones than the host may be ahead of are
-// done.
+// A batch's states are ready when its last compute is done. A compute further back than the host
+// may be ahead is done already.
 void CudaExecutor::HoldFirstLane(const Cell& cell) {
   const uint64_t states = beside_->computes_of_batch[static_cast<std::size_t>(cell.batch.batch)];
   if (states + kComputesAhead > computes_.num_computes()) {
@@ -198,8 +198,8 @@ void CudaExecutor::HoldFirstLane(const Cell& cell) {
   }
 }
 
-// With the CPU beside the GPU an attention layer is in two of the GPU's streams, with the CPU's
-// attention between them.
+// Computes a chunk. With the CPU beside the GPU an attention layer is in two of the GPU's streams,
+// with the CPU's attention between them.
 void CudaExecutor::ComputeChunk(const Cell& cell, std::size_t index, const ProgramInput& ids) {
   const Chunk& chunk = chunks_[index];
   ProgramInput input = ids.Part(chunk.begin, chunk.size());
@@ -222,7 +222,8 @@ void CudaExecutor::ComputeChunk(const Cell& cell, std::size_t index, const Progr
 
 CudaExecutor::Beside::Turn* CudaExecutor::BeginTurn(std::size_t index) {
   Beside::Turn& turn = beside_->turns[beside_->num_chunks++ % kHostTurns];
-  // The chunk two before; it is of this cell or of one before, so that the table is free as well.
+  // Waits for the chunk two before, which had this turn; it is of this cell or of one before, so
+  // that the table is free as well.
   Stream& stream = FirstLane().stream;
   stream.WaitFor(turn.finished);
   if (index == 0) SendTable(stream);
@@ -255,7 +256,7 @@ void CudaExecutor::LaneOps::Multiply(const kernels::MatmulArgs& args) {
   executor_.matmul_.MatmulAsync(args, lane_->matmul, lane_->stream);
 }
 
-// q, k and v of what the CPU attends to, and the call to it.
+// Sends q, k and v of the tokens that the CPU attends to, and calls it.
 void CudaExecutor::SendHostRows(const Attend& op, const ListedChunk& chunk, Beside::Turn& turn) {
   const Lane first = FirstLane();
   const int64_t width = WidthOf(plan_.shape, op.qkv);
@@ -267,7 +268,7 @@ void CudaExecutor::SendHostRows(const Attend& op, const ListedChunk& chunk, Besi
   beside_->host.Record(turn.answered);
 }
 
-// What it attended, to the GPU's second part.
+// Fetches what the CPU attended into the second part of the layer.
 void CudaExecutor::FetchHostRows(const ListedChunk& chunk, Beside::Turn& turn) {
   lane_.stream.WaitFor(turn.projected);
   if (chunk.host_job == nullptr) return;
@@ -277,7 +278,8 @@ void CudaExecutor::FetchHostRows(const ListedChunk& chunk, Beside::Turn& turn) {
                           lane_.stream);
 }
 
-// The first pass comes to every layer in order, with its weights in place.
+// Takes the reference prompt through the layer before its first compute: the first pass comes to
+// every layer in order, with its weights in place.
 void CudaExecutor::AdvanceReference(const Cursor& at) {
   if (!reference_.Awaits(at.layer)) return;
   if (beside_ != nullptr) JoinLanes(lane_.stream, beside_->first);
@@ -298,7 +300,7 @@ void CudaExecutor::AdvanceReference(const Cursor& at) {
   if (beside_ != nullptr) JoinLanes(beside_->first, lane_.stream);
 }
 
-// What comes in `later` waits for what was given to `earlier`.
+// Makes what is enqueued in `later` from now on wait for what is in `earlier`.
 void CudaExecutor::JoinLanes(Stream& later, Stream& earlier) {
   earlier.Record(beside_->joined);
   later.WaitFor(beside_->joined);
@@ -350,7 +352,8 @@ void CudaExecutor::ListRow(const LayerArgs::RowInChunk& at) {
   lists_.Add(LayerArgs::CachedRow(at), in_prompt ? RowPhase::kPrompt : RowPhase::kDecode);
 }
 
-// Attended to in the workspace. What stays of it goes to the row's cache, in CPU memory too.
+// Lists a prompt to be attended to in the workspace. What stays of it goes to the row's cache,
+// which may be in CPU memory.
 void CudaExecutor::ListPrompt(const LayerArgs::RowInChunk& at) {
   LayerArgs::PromptRow prompt = layer_.Prompt(at);
   lists_.Add(prompt.attention, RowPhase::kPrompt);
@@ -379,8 +382,8 @@ T* CudaExecutor::HostScratch(const Region& region) const {
   return host_.As<T>({plan_.exchange.host.offset + region.offset, region.bytes});
 }
 
-// Logits of the wanted tokens only: of generated rows the last one, at 512 prompt tokens 1/512 of
-// the head's work.
+// Computes the logits of the wanted tokens only: of a row that generates the last one, at 512
+// prompt tokens 1/512 of the head's work.
 void CudaExecutor::ComputeHead(const Cell& cell) {
   const ModelShape& shape = plan_.shape;
   const int64_t num_rows = cell.batch.head.size();

@@ -2,8 +2,8 @@
 // most kComputesAhead computes ahead. Logits go to the host, where rows are sampled as on the CPU:
 // at 64 rows of a 50 k vocabulary they are 13 MB a pass, half a millisecond of the link.
 // Rows whose KV the CPU attends to (host_attention.h) split an attention layer: its first part, up
-// to q, k and v, goes through a stream of its own, so that the GPU has the next batch's, and the
-// rest of the batch before, to do while the CPU attends to this one.
+// to q, k and v, goes through a stream of its own, so that while the CPU attends to one batch, the
+// GPU computes the first part of the next batch and the rest of the one before.
 // Thread rule: one thread calls it.
 #pragma once
 
@@ -31,8 +31,8 @@ namespace spillway {
 
 class CudaExecutor final : public Executor {
  public:
-  // `computes` is also what copy queues hold their copies by; the pool computes what the CPU
-  // attends to. Lifetime: all of these outlive the executor. Throws: Error kGpu.
+  // `computes`: copy queues order their copies by it too; `pool` computes what the CPU attends to.
+  // Lifetime: all of these outlive the executor. Throws: Error kGpu.
   CudaExecutor(const Plan& plan, const Arenas& arenas, ComputeQueue& computes, ThreadPool& pool);
   ~CudaExecutor() override;  // waits for what was enqueued
 
@@ -45,7 +45,7 @@ class CudaExecutor final : public Executor {
   struct ListedChunk : ChunkRows {
     HostAttention::Job* host_job = nullptr;  // of host_tokens; null: none
   };
-  // A stream and what the operations in it use of the GPU's memory.
+  // A stream and the GPU memory that operations in it use.
   struct Lane {
     Stream& stream;
     std::byte* table;
@@ -53,7 +53,7 @@ class CudaExecutor final : public Executor {
     float* qkv;
     std::span<std::byte> matmul;
   };
-  // What the CPU's attention needs, where it is asked for.
+  // State of attention on the CPU beside the GPU, where the plan asks for it.
   struct Beside {
     struct Turn {
       float* attended;  // GPU
@@ -68,15 +68,15 @@ class CudaExecutor final : public Executor {
 
     Stream first;  // the first part of attention layers
     Stream host;   // calls the CPU
-    Event joined;  // of both streams of computes, for the reference prompt
+    Event joined;  // orders two streams after one another: JoinLanes
     HostAttention attention;
     std::array<Turn, kHostTurns> turns;
-    std::size_t num_cells = 0;                // of attention, that had a table
-    std::size_t num_chunks = 0;               // that had a turn
+    std::size_t num_cells = 0;   // of attention layers so far; each takes the next table
+    std::size_t num_chunks = 0;  // of attention layers so far; each takes the next turn
     std::vector<uint64_t> computes_of_batch;  // the last one of each
   };
 
-  // The operations of a program in a lane. The attention of a layer may be where it changes lanes.
+  // Operations of a program in a lane. At its attention a layer may change lanes.
   class LaneOps final : public OpSet {
    public:
     LaneOps(CudaExecutor& executor, const Lane& lane, float* attended)
@@ -103,7 +103,7 @@ class CudaExecutor final : public Executor {
   void ComputeChunk(const Cell& cell, std::size_t index, const ProgramInput& input);
   void ComputeHead(const Cell& cell);
 
-  // Tables in GPU memory, of the layer that is being enqueued.
+  // Embedding tables in GPU memory, of the layer that is being enqueued.
   struct GatherTable {
     TensorRef ref;
     std::span<const kernels::EmbeddingPiece> pieces;
@@ -111,7 +111,7 @@ class CudaExecutor final : public Executor {
   void PutTables(const PlannedLayer& layer);
   ProgramInput PutIds(std::span<const TokenId> tokens, std::span<const int32_t> positions);
 
-  // The reference prompt through the layer, the first time that the layer is computed.
+  // Takes the reference prompt through the layer, the first time that the layer is computed.
   void AdvanceReference(const Cursor& at);
   void AttendReference(const Attend& op, const LaneOps& ops, int64_t begin, int64_t rows);
   void Reflect(const Lane& lane, const PlannedLayer& layer, int64_t rows);  // queries and keys
@@ -145,7 +145,7 @@ class CudaExecutor final : public Executor {
   ComputeQueue& computes_;
   ExchangeLayout exchange_;
   std::byte* host_gpu_;  // the host's arena as kernels address it
-  Lane lane_;            // of all but what Beside has
+  Lane lane_;            // of all work but first parts of attention layers beside the CPU
   kernels::GpuMatmul matmul_;
   TableWriter table_;
   AttentionLists lists_;

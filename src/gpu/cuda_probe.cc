@@ -28,10 +28,10 @@ constexpr int64_t kPieceBytes = 2 << 20;  // of a copy, as tiles and runs are cu
 constexpr int64_t kPieces = 32;
 constexpr int64_t kLayers = 16;
 constexpr int kFillers = 8;  // copies that last longer than the host takes to enqueue the rest
-// Enough that a millisecond or so of work is timed.
+// Repeats of one measurement: enough that a millisecond or so of work is timed.
 constexpr int64_t kFewRepeats = 4;
 constexpr int64_t kManyRepeats = 32;
-constexpr int64_t kManyRows = 64;  // from here on a product takes long
+constexpr int64_t kManyRows = 64;  // products of this many rows or more take long
 
 // A row's cache where tokens are evicted: a fifth of its slots, half and half.
 KvKeep KeepOf(int64_t slots) {
@@ -67,7 +67,8 @@ CudaProbe::CudaProbe(const Sizes& sizes, int gpu)
   FillMemory();
 }
 
-// Small numbers, so that no sum leaves fp16 and the GPU has as much to do as with a model's.
+// Fills memory with small numbers, so that no sum leaves fp16 and the GPU has as much to do as with
+// a model's.
 void CudaProbe::FillMemory() {
   Fill({0, memory_.bytes()}, DType::kF16);
   for (const Region& region : {qkv_, out_, scores_, weights_}) Fill(region, DType::kF32);
@@ -315,7 +316,7 @@ GpuProbe::Work CudaProbe::EvictPrefill() {
   });
 }
 
-// One token short of its budget, so that no call depends on what the one before it left.
+// Rows are one token short of their budget, so that no call depends on what the one before it left.
 GpuProbe::Work CudaProbe::EvictDecode() {
   const int64_t heads = sizes_.hidden / sizes_.head_dim;
   const KvKeep keep = KeepOf(sizes_.slots);
@@ -353,7 +354,7 @@ GpuProbe::Work CudaProbe::Normalize() {
   });
 }
 
-// What the executor enqueues of an attention layer.
+// Enqueues what the executor does for an attention layer.
 void CudaProbe::LaunchLayer(const ChunkRows& lists) {
   Stream& stream = computes_.stream();
   kernels::LayerNormAsync(

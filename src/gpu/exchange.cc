@@ -22,8 +22,8 @@ int64_t EmbeddingTableBytes(const Plan& plan, int64_t tokens) {
   return bytes;
 }
 
-// The reference prompt's, which goes through a layer ahead of its first compute. A chunk may be one
-// token.
+// Bytes of the tables of the reference prompt, which goes through a layer ahead of its first
+// compute. A chunk may be one token.
 int64_t ReferenceTableBytes(const Plan& plan) {
   if (plan.policy.kv_bits == 16) return 0;
   const int64_t tokens = ReferenceTokens(plan.shape);

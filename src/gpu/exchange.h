@@ -17,8 +17,9 @@ namespace spillway {
 inline constexpr int64_t kComputesAhead = 4;
 inline constexpr int64_t kHostTables = kComputesAhead + 1;
 
-// What the attention kernels leave for one another, behind the table: offsets within
-// plan.exchange.device. Either of a full cache or of one that evicts.
+// Buffers through which attention kernels pass results to one another, behind the table: offsets
+// within plan.exchange.device. Only the regions of the plan's kind of cache, full or evicting, are
+// not empty.
 struct AttentionScratch {
   Region partials;        // fp32: of decode attention's splits
   Region log_sums;        // fp32 [chunk tokens, heads]: of prefill, for the token scores
@@ -33,10 +34,10 @@ struct AttentionScratch {
 // attends to the one before.
 inline constexpr std::size_t kHostTurns = 2;
 
-// With attention on the CPU beside the GPU (Plan::AttendsBeside): what the GPU's first part of an
-// attention layer has to itself, since the rest of another compute runs beside it, and what passes
-// between GPU and CPU. Offsets within plan.exchange.device, and plan.exchange.host where it is
-// said.
+// Memory for attention on the CPU beside the GPU (Plan::AttendsBeside): what the GPU's first part
+// of an attention layer has to itself, since the rest of another compute runs beside it, and what
+// passes between GPU and CPU. Offsets within plan.exchange.device, or, where marked host, within
+// plan.exchange.host.
 struct BesideLayout {
   struct Turn {
     Region attended;       // fp32 [chunk tokens, q]
@@ -73,7 +74,7 @@ T* ExchangeAt(const Plan& plan, const Arena& device, const Region& region) {
   return device.As<T>({plan.exchange.device.offset + region.offset, region.bytes});
 }
 
-// What plan.exchange takes. Requires: all of the plan but its exchange is laid out.
+// Bytes of plan.exchange. Requires: all of the plan but its exchange is laid out.
 ExchangeBytes ExchangeBytesOf(const Plan& plan);
 
 }  // namespace spillway

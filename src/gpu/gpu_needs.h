@@ -1,5 +1,5 @@
-// What a GPU's kernels need of memory and cannot do, for plans made with or without a GPU at hand.
-// Pure functions; any thread.
+// Memory that a GPU's kernels need, and what they cannot compute, for plans made with or without a
+// GPU at hand. Pure functions; any thread.
 #pragma once
 
 #include <cstdint>

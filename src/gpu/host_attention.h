@@ -26,7 +26,7 @@ namespace spillway {
 
 class HostAttention {
  public:
-  // A chunk's rows; both spans are of token_offset 0, 1, ... in the memory of `turn`.
+  // A chunk's rows; in both spans token_offset counts 0, 1, ... in the memory of `turn`.
   struct Job {
     HostAttention* attention = nullptr;
     Attend op;
@@ -47,20 +47,21 @@ class HostAttention {
   // Lifetime: all of these outlive the object.
   HostAttention(const Plan& plan, const LayerArgs& layer, const Memory& memory, ThreadPool& pool);
 
-  // Compute `number` is listed from here on. What was listed kHostTables computes ago is dropped.
+  // Begins to list compute `number`. What was listed kHostTables computes ago is dropped.
   void BeginCompute(int64_t number);
 
-  // A row of the chunk that is being listed, in one token.
+  // Lists a row of the current chunk, with one token.
   void Add(kernels::AttentionRow row);
   void Add(kernels::BudgetAttentionRow row);
 
   // The chunk's job; null where it has no rows. Lifetime: kHostTables computes.
   Job* EndChunk(const Attend& op, std::size_t turn);
 
-  // Attends; of a `Job*`. After a failure it does nothing.
+  // Runs a job; `job` is a Job*. After a failure it does nothing.
   static void Run(void* job) noexcept;
 
-  // What the first failing job threw. Requires: no job runs, or the next call sees it.
+  // Throws what the first failing job threw. A job that still runs may fail later: the next call
+  // sees it.
   void ThrowIfFailed() const;
 
  private:
@@ -80,7 +81,7 @@ class HostAttention {
   kernels::Isa isa_;
   std::array<Lists, kHostTables> lists_;
   std::size_t current_ = 0;
-  std::size_t chunk_begin_ = 0;  // of its rows, in their list
+  std::size_t chunk_begin_ = 0;  // the current chunk's first row in its list
   std::atomic<bool> failed_ = false;
   std::exception_ptr failure_;  // written before failed_
 };
