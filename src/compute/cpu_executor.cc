@@ -101,7 +101,7 @@ void CpuExecutor::AttendChunk(const Attend& op, const Cell& cell, const Chunk& c
   AttendRows(op);
 }
 
-// The kernel adds to a prompt's scores from chunk to chunk.
+// Clears a prompt's scores before its first chunk: the kernel adds to them from chunk to chunk.
 void CpuExecutor::AddPrompt(const LayerArgs::RowInChunk& at) {
   const LayerArgs::PromptRow prompt = layer_.Prompt(at);
   float* scores = prompt.attention.token_scores;
@@ -114,7 +114,7 @@ void CpuExecutor::AddPrompt(const LayerArgs::RowInChunk& at) {
   if (prompt.compact) compact_rows_.push_back(*prompt.compact);
 }
 
-// Prompts, what stays of those that end here, then single tokens.
+// Attends to prompts, compacts those that end here, then attends to single tokens.
 void CpuExecutor::AttendRows(const Attend& op) {
   const ModelShape& shape = plan_.shape;
   const std::span<std::byte> workspace = device_.View(plan_.workspace.attention);
@@ -131,8 +131,8 @@ void CpuExecutor::AttendRows(const Attend& op) {
   kernels::BudgetAttention(layer_.Budget(op, qkv, attended, budget_rows_), workspace, pool_, isa_);
 }
 
-// Logits of the wanted tokens only: of generated rows the last one, at 512 prompt tokens 1/512 of
-// the head's work.
+// Computes the logits of the wanted tokens only: of a row that generates the last one, at 512
+// prompt tokens 1/512 of the head's work.
 void CpuExecutor::ComputeHead(const Cell& cell) {
   const int64_t num_rows = cell.batch.head.size();
   SPILLWAY_CHECK(num_rows <= plan_.batch.logits);
@@ -146,7 +146,8 @@ void CpuExecutor::ComputeHead(const Cell& cell) {
   logits_ = {At(Buf::kLogits).data, static_cast<std::size_t>(num_rows * plan_.shape.vocab_size)};
 }
 
-// The first pass comes to every layer in order, with its weights in place.
+// Takes the reference prompt through the layer before its first compute: the first pass comes to
+// every layer in order, with its weights in place.
 void CpuExecutor::AdvanceReference(const Cursor& at) {
   if (!reference_.Awaits(at.layer)) return;
   const PlannedLayer& layer = plan_.layers[static_cast<std::size_t>(at.layer)];
@@ -164,7 +165,7 @@ void CpuExecutor::AdvanceReference(const Cursor& at) {
 void CpuExecutor::AttendReference(const Attend& op, int64_t begin, int64_t rows) {
   const kernels::AttentionRow row = reference_.Row(begin, rows);
   kernels::AttentionArgs args = layer_.Attention(op, At(op.qkv).data, At(op.y).data, {&row, 1});
-  // 16 bits, whatever the rows' own cache has.
+  // The reference prompt's cache has 16 bits, whatever the rows' caches have.
   args.kv_dtype = DType::kF16;
   args.kv_bits = 16;
   kernels::AddKeyDirections(

@@ -40,7 +40,7 @@ class CpuExecutor final : public Executor, private OpSet {
   void ComputeChunk(const Cell& cell, const Chunk& chunk);
   void ComputeHead(const Cell& cell);
 
-  // The reference prompt through the layer, the first time that the layer is computed.
+  // Takes the reference prompt through the layer, the first time that the layer is computed.
   void AdvanceReference(const Cursor& at);
   void AttendReference(const Attend& op, int64_t begin, int64_t rows);
   void Reflect(const PlannedLayer& layer, int64_t rows);  // queries and keys in the buffer
@@ -57,7 +57,7 @@ class CpuExecutor final : public Executor, private OpSet {
   LayerArgs layer_;
   HostArena reference_memory_;
   ReferenceKeys reference_;
-  // What one chunk attends to; each reserved for batch.rows.
+  // Rows of one chunk that are attended to; each reserved for batch.rows.
   std::vector<kernels::AttentionRow> attention_rows_;
   std::vector<kernels::KvCompactRow> compact_rows_;
   std::vector<kernels::BudgetAttentionRow> budget_rows_;

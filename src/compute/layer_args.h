@@ -1,6 +1,6 @@
-// LayerArgs: what attention is given for a cell: rows where the mover says, KV as the policy keeps
-// it. The same for every executor; pointers are to the device's memory.
-// Thread rule: one thread. Allocates nothing once it is made.
+// LayerArgs: arguments of the attention kernels for a cell: rows where the mover says, KV as the
+// policy keeps it. The same for every executor; pointers are to the device's memory. Thread rule:
+// one thread. Allocates nothing once it is made.
 #pragma once
 
 #include <cstddef>
@@ -54,7 +54,7 @@ class LayerArgs {
   // Lifetime: until the next call.
   std::span<const kernels::EmbeddingPiece> Pieces(const PlannedTensor& table);
 
-  // The states of tokens from `begin`, at most workspace.chunk_tokens and before `end`.
+  // The chunk of tokens from `begin`: at most workspace.chunk_tokens, and before `end`.
   Chunk ChunkAt(const Cell& cell, int64_t begin, int64_t end) const;
   float* Hidden(const Cell& cell, int64_t token) const;
 
@@ -66,14 +66,16 @@ class LayerArgs {
   kernels::BudgetAttentionArgs Budget(const Attend& op, float* qkv, float* out,
                                       std::span<const kernels::BudgetAttentionRow> rows) const;
 
-  // A chunk's rows are asked for in their order. nullopt: the row has no token in the chunk.
+  // Begins a chunk, whose rows RowIn then gets in their order. nullopt: the row has no token in the
+  // chunk.
   void BeginChunk() { prompt_places_.BeginChunk(); }
   std::optional<RowInChunk> RowIn(const Cell& cell, const Chunk& chunk, std::size_t row) const;
 
-  // Attended to where the row's cache lies.
+  // A row that is attended to in its cache.
   static kernels::AttentionRow CachedRow(const RowInChunk& at);
-  // With a policy that evicts a prompt is attended to in the workspace, where all of it lies; what
-  // stays of it goes to the row's cache after its last chunk. Its single tokens follow.
+  // A prompt where the policy evicts: attended to in the workspace, where all of it lies; what
+  // stays of it goes to the row's cache after its last chunk. BudgetRow: the row's single tokens
+  // after that.
   PromptRow Prompt(const RowInChunk& at);
   static kernels::BudgetAttentionRow BudgetRow(const RowInChunk& at);
 

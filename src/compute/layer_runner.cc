@@ -128,8 +128,8 @@ void LayerRunner::RunProducts(std::span<const Op> linears, const ProgramInput& i
   device.Multiply(args);
 }
 
-// One for each run of tiles that lie one behind the other: of disk each tile is read by itself, and
-// a tensor's are staged together.
+// Adds one piece for each run of tiles that lie one behind the other: tiles on disk are read one by
+// one, but a tensor's are staged together.
 void LayerRunner::AddPieces(const Linear& linear, const ProgramInput& input, OpSet& device) {
   const PlannedTensor& weight = Tensor(linear.weight);
   const float* bias = Vector(linear.bias);

@@ -34,20 +34,20 @@ struct TableGather {
   Update update = Update::kSet;
 };
 
-// What a device does. Pointers and spans are to its memory; it may return before it is done, as
-// long as operations run in the order of the calls.
+// Operations of a device. Pointers and spans are to its memory; a call may return before it is
+// done, as long as operations run in the order of the calls.
 class OpSet {
  public:
   virtual ~OpSet() = default;
 
-  // Where a buffer other than the hidden states lies.
+  // Place of a buffer other than the hidden states.
   virtual Rows At(Buf buf) = 0;
   virtual void Gather(const TableGather& gather) = 0;
   virtual void Norm(const kernels::LayerNormArgs& args) = 0;
   virtual void Multiply(const kernels::MatmulArgs& args) = 0;
 };
 
-// What a program is run for: tokens whose states are `hidden`. Ids are looked at by Gather alone.
+// Input of a program: tokens whose states are `hidden`. Only Gather reads the ids.
 struct ProgramInput {
   Rows hidden;
   int64_t rows = 0;
@@ -70,7 +70,7 @@ class LayerRunner {
   // Throws: Error kModelUnsupported: a program names what no kernel computes.
   LayerRunner(const Plan& plan, const Arena& device);
 
-  // All of the layer's operations; `attend(const Attend&)` does the attention.
+  // Runs all of the layer's operations; `attend(const Attend&)` does the attention.
   template <typename F>
   void Run(const PlannedLayer& layer, const ProgramInput& input, OpSet& device, F attend) {
     std::span<const Op> ops(layer.ops);
@@ -84,8 +84,9 @@ class LayerRunner {
     }
   }
 
-  // The reference prompt through a layer, in chunks as any prompt; `attend(op, begin, rows)`.
-  // `all`: of the whole prompt, as the device addresses it. The head has nothing to do with it.
+  // Takes the reference prompt through a layer, in chunks as any prompt; `attend(op, begin, rows)`
+  // does the attention. `all`: the whole prompt, as the device addresses it. Nothing is done for
+  // the head.
   template <typename F>
   void RunReference(const PlannedLayer& layer, const ProgramInput& all, OpSet& device, F attend) {
     if (layer.part == ComputePart::kHead) return;

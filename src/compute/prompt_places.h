@@ -1,8 +1,8 @@
-// PromptPlaces: where the K and V of prompts lie in the workspace, while a pass of one batch goes
-// chunk by chunk through an attention layer whose KV policy evicts.
-// A prompt that a chunk cuts keeps its place until its last chunk; two such places take turns,
-// since the chunk that ends one prompt may begin the next. Prompts within a chunk lie one behind
-// the other. Thread rule: one thread.
+// PromptPlaces: the places of prompts' K and V in the workspace, while a pass of one batch goes
+// chunk by chunk through an attention layer whose KV policy evicts. A prompt that the end of a
+// chunk cuts keeps its place until its last chunk; there are two such places, used in turn, since
+// the chunk that ends one prompt may begin the next. Prompts within a chunk lie one behind the
+// other. Thread rule: one thread.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,13 @@ class PromptPlaces {
 
   void BeginChunk() { next_ = 2 * plan_.longest_slots; }
 
-  // The first slot of a prompt of which this chunk has `tokens`. Requires: prompts and chunks in
+  // First slot of a prompt of which this chunk has `tokens`. Requires: prompts and chunks in
   // ascending order.
   int64_t Place(const PackedRow& prompt, const TokenRange& tokens);
 
  private:
   PromptKvPlan plan_;
-  int64_t cut_ = 0;   // which of the two places the prompt has that was cut last
+  int64_t cut_ = 0;   // place, of the two, of the prompt that was cut last
   int64_t next_ = 0;  // free slot of this chunk
 };
 

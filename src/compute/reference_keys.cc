@@ -13,7 +13,7 @@ ReferenceBytes BytesOf(const Plan& plan) {
 
 int64_t ReferenceKeys::Bytes(const Plan& plan) { return BytesOf(plan).total(); }
 
-// Tokens from all over the vocabulary, behind the one that texts begin with.
+// Chooses tokens from all over the vocabulary, behind the one that texts begin with.
 ReferenceKeys::ReferenceKeys(const Plan& plan, std::byte* memory)
     : shape_(plan.shape), bytes_(BytesOf(plan)), memory_(memory) {
   if (plan.policy.kv_bits == 16) return;

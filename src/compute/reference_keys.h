@@ -1,9 +1,9 @@
-// ReferenceKeys: what the keys of a model have in common, layer by layer, from one short prompt
-// that is the same in every run. It is the model's, not the batch's, so that no row's bytes depend
-// on the rows beside it, and a run that resumes finds it again. An executor sends the prompt
-// through each layer before it computes that for the first time; nothing is left to do later. This
-// says what the prompt is, how far it has come, and where what it needs lies in the device's
-// memory. With a KV cache of 16 bits there is none. Thread rule: one thread.
+// ReferenceKeys: the direction that a model's keys have in common, layer by layer, from one short
+// prompt that is the same in every run. It depends on the model only, so that no row's bytes depend
+// on the rows beside it, and a run that resumes finds it again. An executor takes the prompt
+// through each layer before it computes the layer for the first time. This class holds the prompt,
+// how far it has come, and the places of its buffers in the device's memory. A KV cache of 16 bits
+// needs none of it. Thread rule: one thread.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ namespace spillway {
 
 class ReferenceKeys {
  public:
-  // What of the device's memory it needs; none with a cache of 16 bits.
+  // Bytes of the device's memory that it needs; 0 with a cache of 16 bits.
   static int64_t Bytes(const Plan& plan);
 
   // `memory`: 64-byte aligned, of the device; zeros where Common lies. Lifetime: plan and memory
@@ -31,25 +31,25 @@ class ReferenceKeys {
 
   int64_t num_tokens() const { return std::ssize(tokens_); }
 
-  // Whether the prompt has yet to go through this layer, the next one on its way.
+  // True: this layer is the next one that the prompt has to go through.
   bool Awaits(int64_t layer) const { return layer == next_layer_ && num_tokens() > 0; }
   void Advance() { ++next_layer_; }
 
   std::span<const TokenId> tokens() const { return tokens_; }
   std::span<const int32_t> positions() const { return positions_; }
   float* Hidden() const;  // [token, hidden], between layers
-  // Its cache, for the tokens from `begin` on.
+  // The prompt's row in a cache of its own, for `count` tokens from `begin` on.
   kernels::AttentionRow Row(int64_t begin, int64_t count) const;
 
   // The directions of the layer's keys, as kernels/attention/head_reflection.h sums them:
   // [num_kv_heads][head_dim].
   double* Common() const;
-  // Of a transformer block: [num_kv_heads][head_dim].
+  // Reflectors of a transformer block: [num_kv_heads][head_dim].
   float* Reflectors(int64_t block) const;
 
-  // What makes a block's reflectors of Common, once its keys are summed there.
+  // Arguments that make a block's reflectors from Common, once its keys are summed there.
   kernels::ReflectorArgs MakingReflectors(int64_t block) const;
-  // What reflects the queries, and the keys, of `rows` tokens: [rows, q + k + v].
+  // Arguments that reflect the queries, and the keys, of `rows` tokens of qkv: [rows, q + k + v].
   std::array<kernels::HeadReflectionArgs, 2> Reflections(float* qkv, int64_t rows,
                                                          int64_t block) const;
 

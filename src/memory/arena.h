@@ -11,7 +11,7 @@
 
 namespace spillway {
 
-// What all arenas are: one run of addresses. Of a GPU's memory the host may only pass them on.
+// Base of all arenas: one run of addresses. The host can only pass on those of a GPU's memory.
 class Arena {
  public:
   virtual ~Arena() = default;
@@ -38,7 +38,7 @@ class Arena {
  protected:
   Arena() = default;
   std::byte* base() const { return base_; }
-  // Once the memory is there; until then the arena has none.
+  // Gives the arena its memory; it is empty until then.
   void Set(std::byte* base, int64_t bytes) {
     base_ = base;
     bytes_ = bytes;

@@ -34,14 +34,15 @@ constexpr int64_t kDecodeRows = 32;
 constexpr int64_t kRowBytes = 2 * kHidden * kSlots * 2;  // K and V of one layer
 constexpr int64_t kTiny = 64;                            // width of a layer of no arithmetic
 
-// Of a row that evicts: a fifth of its slots, half and half, with state.
+// Budget and cache of a row that evicts: a fifth of its slots, half heavy and half recent, with
+// state.
 constexpr KvKeep kKeep = {0, 51, 52};
 constexpr int64_t kKeptSlots = 112;
 constexpr int64_t kKeptBytes = kKeptSlots * KvSlotBytesWithState(kNumHeads, kHeadDim);
 
 constexpr int64_t kNormRows = 128;  // states that no first-level cache holds
-// As the head of OPT leaves them: other threads wrote them, and no near cache holds them all. Fewer
-// than a tile's bytes.
+// Logits as the head of OPT leaves them: other threads wrote them, and no near cache holds them
+// all. Fewer than a tile's bytes.
 constexpr int64_t kNumLogits = 50'272;
 
 constexpr int64_t kMaxPrompts = 4;
@@ -57,7 +58,7 @@ int64_t WorkspaceBytes(int num_threads, kernels::Isa isa) {
                    kernels::KvCompactWorkspaceBytes(kSlots, num_threads)});
 }
 
-// Small numbers, so that no sum leaves fp16; one part is random and the rest repeats it.
+// Fills with small numbers, so that no sum leaves fp16; one part is random and the rest repeats it.
 void Fill(const HostArena& arena, DType dtype) {
   const std::span<std::byte> all = arena.View({0, arena.bytes()});
   const std::size_t part = std::min<std::size_t>(all.size(), std::size_t{1} << 24);
@@ -91,7 +92,7 @@ std::byte* CpuProbe::NextFar(int64_t bytes) {
   return begin;
 }
 
-// One word of each line, in four streams a thread: nothing but the memory is in the way.
+// Reads one byte of each line, in four streams a thread, so that memory is the only limit.
 int64_t CpuProbe::ReadMemory() {
   constexpr int64_t kChunk = 1 << 20;
   constexpr int64_t kStream = kChunk / 4;
@@ -132,14 +133,14 @@ std::span<std::byte> CpuProbe::Workspace() const {
   return work_.View({before, work_.bytes() - before});
 }
 
-// Halfs are as good as any bytes for codes, and small minima and steps of groups.
+// Random halfs serve as quantised weights too: as codes, and as small minima and steps of groups.
 int64_t CpuProbe::Multiply(int64_t rows, int64_t width, DType weights) {
   SPILLWAY_CHECK(rows <= kMaxRows);
   MultiplyBy(NextFar(width * RowBytes(weights, width)), weights, rows, width);
   return 2 * rows * width * width;
 }
 
-// Heads as wide as this that fill the width, with their inputs and outputs; no rows yet.
+// Inputs and outputs of heads of this dimension that fill the width; no rows yet.
 kernels::AttentionTensors CpuProbe::Heads(int64_t head_dim) const {
   kernels::AttentionTensors args;
   args.q = work_.As<float>({0, kInBytes});
@@ -190,7 +191,7 @@ int64_t CpuProbe::EvictPrefill() {
   return 4 * kHidden * kPairs;
 }
 
-// One token short of its budget, so that no call depends on what the one before it left.
+// Rows are one token short of their budget, so that no call depends on what the one before it left.
 int64_t CpuProbe::EvictDecode() {
   const int64_t held = kKeep.slots() - 1;
   std::byte* const kv = NextFar(kDecodeRows * kKeptBytes);
@@ -230,7 +231,7 @@ int64_t CpuProbe::ChooseToken() {
   return kNumLogits;
 }
 
-// Two products and an attention, which is what both kinds of layer come to.
+// Runs two products and an attention, of hardly any arithmetic: the calls of one layer.
 int64_t CpuProbe::Launch() {
   std::byte* near = device_.View({0, kRowBytes}).data();
   MultiplyBy(near, DType::kF16, 1, kTiny);
