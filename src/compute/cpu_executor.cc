@@ -158,7 +158,7 @@ void CpuExecutor::AdvanceReference(const Cursor& at) {
   runner_.RunReference(layer, all, *this, [&](const Attend& op, int64_t begin, int64_t rows) {
     AttendReference(op, begin, rows);
   });
-  if (layer.attends) kernels::MakeReflectors(reference_.MakingReflectors(layer.block));
+  if (layer.attends) kernels::MakeReflectors(reference_.ReflectorArgsOf(layer.block));
   reference_.Advance();
 }
 

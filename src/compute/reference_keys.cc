@@ -40,7 +40,7 @@ float* ReferenceKeys::Reflectors(int64_t block) const {
   return reinterpret_cast<float*>(memory_ + begin) + block * shape_.num_kv_heads * shape_.head_dim;
 }
 
-kernels::ReflectorArgs ReferenceKeys::MakingReflectors(int64_t block) const {
+kernels::ReflectorArgs ReferenceKeys::ReflectorArgsOf(int64_t block) const {
   return {Common(), shape_.num_kv_heads, shape_.head_dim, Reflectors(block)};
 }
 

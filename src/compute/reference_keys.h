@@ -48,7 +48,7 @@ class ReferenceKeys {
   float* Reflectors(int64_t block) const;
 
   // Arguments that make a block's reflectors from Common, once its keys are summed there.
-  kernels::ReflectorArgs MakingReflectors(int64_t block) const;
+  kernels::ReflectorArgs ReflectorArgsOf(int64_t block) const;
   // Arguments that reflect the queries, and the keys, of `rows` tokens of qkv: [rows, q + k + v].
   std::array<kernels::HeadReflectionArgs, 2> Reflections(float* qkv, int64_t rows,
                                                          int64_t block) const;

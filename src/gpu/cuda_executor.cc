@@ -294,7 +294,7 @@ void CudaExecutor::AdvanceReference(const Cursor& at) {
     AttendReference(op, ops, begin, rows);
   });
   if (layer.attends) {
-    kernels::MakeReflectorsAsync(reference_.MakingReflectors(layer.block), lane_.stream);
+    kernels::MakeReflectorsAsync(reference_.ReflectorArgsOf(layer.block), lane_.stream);
   }
   reference_.Advance();
   if (beside_ != nullptr) JoinLanes(beside_->first, lane_.stream);
