@@ -94,10 +94,12 @@ pack_programs() {
 
 # Scripts keep their places, so that they find one another as in the repository.
 pack_files() {
-  mkdir -p "$root"/{scripts,benchmarks,tests/gpu,share/spillway/models,share/spillway/machines}
+  mkdir -p "$root"/{scripts,benchmarks,tests/cli,tests/gpu,share/spillway/models,share/spillway/machines}
   cp scripts/gpu_step* "$root/scripts/"
   cp benchmarks/{gpu_table*,origin.py} "$root/benchmarks/"
   cp tests/gpu/*.py "$root/tests/gpu/"
+  cp tests/placements.py "$root/tests/"
+  cp tests/cli/harness.py "$root/tests/cli/"  # which placements.py uses
   cp -r examples/tales-opt-8m "$root/share/spillway/models/"
   cp examples/machines/*.json "$root/share/spillway/machines/"
   printf 'cuda %s\ncommit %s\narchitecture sm_%s\n' "$(cuda_major)" "$(commit)" "$arch" >"$root/ORIGIN"

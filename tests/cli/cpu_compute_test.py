@@ -8,20 +8,15 @@ import pathlib
 import sys
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+
 import harness
 import placement_test
+import placements
 
 HELD_OUT = harness.REPOSITORY / "examples" / "heldout_tales.txt"
 BF16 = ["--cpu-compute", "bf16"]
-REQUESTS = placement_test.ragged_requests(17, 60, 16)
-POLICIES = [
-    ["--gpu-batch-size", 3],
-    ["--gpu-batch-size", 17, "--threads", 1],
-    placement_test.policy("0 30 0 40 0 70", 5, 2, "--no-overlap"),
-    placement_test.policy("0 0 0 0 0 0", 4, 3),
-    placement_test.policy("30 30 30 30 30 30", 6, 2, "--cpu-attention", *placement_test.EMULATED),
-    placement_test.policy("0 100 0 0 0 100", 3, 3, "--prefill-chunk", 7, *placement_test.EMULATED),
-]
+REQUESTS = placements.ragged_requests(17, 60, 16)
 
 
 class Refusals(harness.VerbTest):
@@ -44,16 +39,16 @@ class Refusals(harness.VerbTest):
 class Bf16(harness.VerbTest):
     def generate(self, model, flags):
         source = harness.write_jsonl(self.folder / "in.jsonl", REQUESTS)
-        return placement_test.run(self.binary, ["--model", model], source, self.folder, flags)
+        return placements.run(self.binary, ["--model", model], source, self.folder, flags)
 
     def test_the_same_bytes_for_every_placement_and_others_than_in_fp32(self):
         for model in placement_test.SMALL_MODELS:
-            expected, report = self.generate(model, [*POLICIES[0], *BF16])
+            expected, report = self.generate(model, [*placements.BF16[0], *BF16])
             self.assertIn(report["machine"]["isa"], ("amx_bf16", "avx512_bf16"))
-            self.assertNotEqual(expected, self.generate(model, POLICIES[0])[0])
-            for policy in POLICIES[1:]:
-                with self.subTest(model=model, policy=policy):
-                    self.assertEqual(self.generate(model, [*policy, *BF16])[0], expected)
+            self.assertNotEqual(expected, self.generate(model, placements.BF16[0])[0])
+            for flags in placements.BF16[1:]:
+                with self.subTest(model=model, flags=flags):
+                    self.assertEqual(self.generate(model, [*flags, *BF16])[0], expected)
 
     def test_quality_is_that_of_fp32_within_half_a_percent(self):
         losses = []

@@ -10,8 +10,10 @@ import shutil
 import sys
 import tempfile
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+
 import harness
-import placement_test
+import placements
 
 # What is on disk in each: the model is small, so that every run makes few and short requests.
 WEIGHTS = ["--percent", 0, 0, 0, 100, 0, 100, "--gpu-batch-size", 3, "--num-gpu-batches", 2]
@@ -195,7 +197,7 @@ def main():
     failures = 0
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        source = harness.write_jsonl(folder / "in.jsonl", placement_test.ragged_requests(14, 40, 20))
+        source = harness.write_jsonl(folder / "in.jsonl", placements.ragged_requests(14, 40, 20))
         expected = {
             kind: run(binary, source, folder, ["--gpu-batch-size", 3, *kind]).stdout for kind in (PLAIN, FOUR_BITS, H2O)
         }

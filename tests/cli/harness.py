@@ -27,9 +27,10 @@ class Result:
 
 
 def clean_environment(extra=None):
-    """The caller's environment without SPILLWAY_ variables and without a cached machine file, so that a developer's
-    settings cannot decide a test."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("SPILLWAY_")}
+    """The caller's environment without the program's variables and without a cached machine file, so that a developer's
+    settings cannot decide a test. SPILLWAY_CUDA_LIBRARIES is the launcher's: a program in a bundle does not start without."""
+    kept = {key: value for key, value in os.environ.items()
+            if not key.startswith("SPILLWAY_") or key == "SPILLWAY_CUDA_LIBRARIES"}
     return kept | {"XDG_CACHE_HOME": "/nonexistent"} | (extra or {})
 
 
