@@ -16,6 +16,7 @@
 #include "src/answers/ahead_lines.h"
 #include "tests/answers/writer_values.h"
 #include "tests/temporary_folder.h"
+#include "tests/trace_case.h"
 
 namespace spillway {
 namespace {
@@ -160,7 +161,7 @@ TEST(Journal, DamageBeforeAWholeRecordIsCorruption) {
     WriteFile(folder / "out.journal", damaged);
     std::string message;
     EXPECT_EQ(ResumeFails(path, &message), ErrorCode::kCorrupt) << at;
-    EXPECT_THAT(message, HasSubstr("out.journal: line "));
+    EXPECT_THAT(message, HasSubstr("out.journal: line ")) << at;
   }
 }
 
@@ -245,6 +246,7 @@ TEST(CompletionWriter, CountsWhatAnInterruptedRunWrote) {
   const TemporaryFolder folder;
   std::string whole_fingerprint;
   for (const int64_t stop : {4, 2, 0}) {  // 4: not interrupted
+    SCOPED_TRACE(CaseOf("stop", stop));
     const fs::path path = folder / std::to_string(stop);
     const auto put = [](CompletionWriter& writer, int64_t begin, int64_t end) {
       for (int64_t line = begin; line <= end; ++line) writer.Expect(line);

@@ -13,6 +13,7 @@
 #include "src/answers/fingerprint.h"
 #include "tests/answers/writer_values.h"
 #include "tests/temporary_folder.h"
+#include "tests/trace_case.h"
 
 namespace spillway {
 namespace {
@@ -104,6 +105,7 @@ TEST(CompletionWriter, KeepsTheInputsOrderForAnyOrderOfAnswers) {
   std::string expected;
   std::string expected_fingerprint;
   for (int round = 0; round < 10; ++round) {
+    SCOPED_TRACE(CaseOf("round", round));
     const fs::path path = folder / std::to_string(round);
     std::vector<int64_t> lines;
     for (int64_t line = 2; line < 200; line += 1 + line % 3) lines.push_back(line);

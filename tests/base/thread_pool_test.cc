@@ -16,6 +16,7 @@
 
 #include "spillway/error.h"
 #include "src/base/cpu_topology.h"
+#include "tests/trace_case.h"
 
 namespace spillway {
 namespace {
@@ -43,6 +44,7 @@ TEST_P(ThreadPoolTest, EachTaskRunsOnce) {
 TEST_P(ThreadPoolTest, AWorkerAloneGoesOnWithTheNextTask) {
   ThreadPool pool(GetParam());
   for (const int64_t num_tasks : {1, 2, 7, 100}) {
+    SCOPED_TRACE(CaseOf("tasks", num_tasks));
     std::vector<int64_t> next(static_cast<size_t>(num_tasks));
     auto task = [&](int64_t i, int /*worker*/) { next[static_cast<size_t>(i)] = pool.NextTask(i); };
     pool.Run(num_tasks, task);

@@ -21,6 +21,7 @@ std::vector<float> Floats(const std::string& bytes) {
 
 TEST(DummyTest, HoldsWhatTheModelNeeds) {
   for (const std::string& name : BuiltInShapeNames()) {
+    SCOPED_TRACE(name);
     const ModelShape shape = *BuiltInShape(name);
     const auto checkpoint = MakeDummyCheckpoint(MakeModel(shape), 0);
     EXPECT_TRUE(ResolveWeights(MakeModel(shape), *checkpoint).surplus.empty());

@@ -64,7 +64,7 @@ TEST_P(GoldenTest, HoldsTheSameTensors) {
     const int64_t index = checkpoint->Find(kTensors[number].name);
     ASSERT_GE(index, 0) << kTensors[number].name;
     const CheckpointTensor& tensor = checkpoint->tensors()[static_cast<std::size_t>(index)];
-    EXPECT_EQ(tensor.dtype, GetParam().dtype);
+    EXPECT_EQ(tensor.dtype, GetParam().dtype) << tensor.name;
     EXPECT_EQ(tensor.shape, kTensors[number].shape);
     EXPECT_EQ(testing::ReadAll(*checkpoint, tensor.name),
               GoldenBytes(static_cast<int64_t>(number), kTensors[number], tensor.dtype))

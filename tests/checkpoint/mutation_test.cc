@@ -69,7 +69,7 @@ int CountRefused(const std::string& name, const std::string& good, int num_mutat
       for (const CheckpointTensor& tensor : checkpoint->tensors())
         testing::ReadAll(*checkpoint, tensor.name);
     } catch (const Error& error) {
-      EXPECT_LE(ErrorLine(error.code(), error.what()).size(), 300U);
+      EXPECT_LE(ErrorLine(error.code(), error.what()).size(), 300U) << "mutation " << at;
       ++num_refused;
     }
   }

@@ -133,7 +133,7 @@ TEST_F(LayerRunnerTest, WhatNoKernelComputesIsRefusedByName) {
       LayerRunner runner(with, arena);
       ADD_FAILURE() << name << " was taken";
     } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::kModelUnsupported);
+      EXPECT_EQ(error.code(), ErrorCode::kModelUnsupported) << name;
       EXPECT_THAT(error.what(), ::testing::HasSubstr(name));
     }
   }

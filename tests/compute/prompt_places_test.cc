@@ -10,6 +10,7 @@
 
 #include "spillway/kv_block.h"
 #include "spillway/round.h"
+#include "tests/trace_case.h"
 
 namespace spillway {
 namespace {
@@ -21,6 +22,7 @@ struct Taken {
 
 // Walks all chunks of a pass over prompts of these lengths, as the executor does.
 void CheckPass(const std::vector<int64_t>& lengths, int64_t chunk_tokens) {
+  SCOPED_TRACE(CaseOf("lengths", lengths, "chunk", chunk_tokens));
   const auto num_rows = static_cast<int64_t>(lengths.size());
   PromptKvPlan plan;
   plan.align = kKvBlockSlots;
@@ -35,6 +37,7 @@ void CheckPass(const std::vector<int64_t>& lengths, int64_t chunk_tokens) {
   }
   std::map<std::size_t, Taken> cut;  // by row: begun and not ended
   for (int64_t begin = 0; begin < num_tokens; begin += chunk_tokens) {
+    SCOPED_TRACE(CaseOf("chunk from", begin));
     const int64_t end = std::min(num_tokens, begin + chunk_tokens);
     places.BeginChunk();
     std::vector<Taken> in_use;

@@ -146,7 +146,8 @@ TEST(MachineFile, SharesLieBetweenNothingAndAll) {
       file["beside_compute"]["disk_read"] = {{"link_frac", 0.5}, {"compute_frac", 0.5}};
       file["beside_compute"]["disk_read"][key] = bad;
       EXPECT_THAT(Refusal(file.dump()),
-                  HasSubstr(std::string("$.beside_compute.disk_read.") + key + ": is "));
+                  HasSubstr(std::string("$.beside_compute.disk_read.") + key + ": is "))
+          << bad;
     }
   }
 }
@@ -234,7 +235,7 @@ TEST(MachineFile, AFileThatIsNotThere) {
       ReadMachine(path);
       ADD_FAILURE() << path;
     } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::kMachine);
+      EXPECT_EQ(error.code(), ErrorCode::kMachine) << path;
       EXPECT_THAT(error.what(), HasSubstr(path.substr(0, 40)));
     }
   }

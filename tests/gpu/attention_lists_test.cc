@@ -10,6 +10,7 @@
 
 #include "src/gpu/exchange.h"
 #include "src/gpu/table_writer.h"
+#include "tests/trace_case.h"
 
 namespace spillway {
 namespace {
@@ -43,6 +44,7 @@ std::vector<Row> RandomRows(std::mt19937& random) {
 TEST(AttentionListsTest, EveryQueryIsInOneTileAndEveryKeyInOneSplit) {
   std::mt19937 random(3);
   for (int trial = 0; trial < 500; ++trial) {
+    SCOPED_TRACE(CaseOf("trial", trial));
     const std::vector<Row> rows = RandomRows(random);
     AttentionLists lists({6, 6 * 600, 6 * 608});
     int64_t token = 0;
@@ -64,6 +66,7 @@ TEST(AttentionListsTest, EveryQueryIsInOneTileAndEveryKeyInOneSplit) {
       splits[static_cast<std::size_t>(item.row)].push_back(item.split);
     }
     for (std::size_t index = 0; index < rows.size(); ++index) {
+      SCOPED_TRACE(CaseOf("row", index));
       const Row& row = rows[index];
       const bool decodes = row.phase == RowPhase::kDecode;
       for (int64_t q = 0; q < row.num_new; ++q) {
@@ -84,6 +87,7 @@ TEST(AttentionListsTest, EveryQueryIsInOneTileAndEveryKeyInOneSplit) {
 TEST(AttentionListsTest, ATableOfThePlannedSizeHoldsAnyPass) {
   std::mt19937 random(4);
   for (int trial = 0; trial < 500; ++trial) {
+    SCOPED_TRACE(CaseOf("trial", trial));
     const std::vector<Row> rows = RandomRows(random);
     AttentionLimits pass = {static_cast<int64_t>(rows.size()), 0, 0, 0};
     float scores = 0.0F;
@@ -102,6 +106,7 @@ TEST(AttentionListsTest, ATableOfThePlannedSizeHoldsAnyPass) {
     const AttentionLimits in_chunk = {pass.rows, chunk, pass.slots, pass.longest};
     AttentionLists lists(in_chunk);
     for (int64_t begin = 0; begin < pass.tokens; begin += chunk) {
+      SCOPED_TRACE(CaseOf("chunk from", begin));
       lists.Clear();
       int64_t offset = 0;
       for (const Row& row : rows) {

@@ -12,6 +12,7 @@
 #include "spillway/round.h"
 #include "tests/gpu/gpu_test_util.h"
 #include "tests/kernels/kernel_test_util.h"
+#include "tests/trace_case.h"
 
 namespace spillway::kernels {
 namespace {
@@ -56,6 +57,8 @@ TEST_F(BudgetTest, CompactionIsExact) {
 void BudgetTest::CompareCompaction(int bits) {
   for (const Shape& shape : kShapes) {
     for (const KvPolicyKind kind : kKinds) {
+      SCOPED_TRACE(CaseOf("heads", shape.num_heads, "KV heads", shape.num_kv_heads, "head_dim",
+                          shape.head_dim, "policy", KvPolicyName(kind), "bits", bits));
       const KvKeep keep = KeepFor(kind);
       const std::vector<int64_t> lengths = {1, 34, 35, 36, 255, 256, 257, 700};
       int64_t num_slots = 0;

@@ -56,6 +56,7 @@ TEST_F(OpsTest, LayerNormAgreesWithTheOracle) {
 
 TEST_F(OpsTest, EmbeddingIsExact) {
   for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    SCOPED_TRACE(DTypeName(dtype));
     AlignedBytes table = RandomWeights(EmbeddingPair::kTableRows * EmbeddingPair::kCols, dtype, 4);
     EmbeddingPair pair({table.span().begin(), table.span().end()}, dtype, stream());
     EmbeddingLookup(pair.on_host());
@@ -152,7 +153,7 @@ TEST_F(OpsTest, FetchCopiesPinnedMemory) {
     FetchHostAsync({GpuAddressOf(host.data()), there.data(), bytes}, stream());
     Finish();
     there.Download();
-    EXPECT_TRUE(std::equal(host.begin(), host.end(), there.host().begin()));
+    EXPECT_TRUE(std::equal(host.begin(), host.end(), there.host().begin())) << bytes;
   }
 }
 

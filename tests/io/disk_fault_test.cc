@@ -4,6 +4,7 @@
 
 #include "src/io/disk_queue.h"
 #include "tests/io/disk_test_util.h"
+#include "tests/trace_case.h"
 
 namespace spillway::testing {
 namespace {
@@ -102,7 +103,7 @@ TEST_P(DiskFaultTest, AFailedTicketStaysFailedForAll) {
 TEST_P(DiskFaultTest, FailedTicketsRunOutWithAnError) {
   auto queue = Queue("write:error=5@0/1", 2);
   for (int failure = 0; failure < 2; ++failure) {
-    EXPECT_THROW(MoveBytes(*queue, All(DiskOp::kWrite)), Error);
+    EXPECT_THROW(MoveBytes(*queue, All(DiskOp::kWrite)), Error) << failure;
   }
   ExpectError(ErrorCode::kIo, "too many", [&] { MoveBytes(*queue, All(DiskOp::kWrite)); });
 }
@@ -125,6 +126,7 @@ TEST_P(DiskFaultTest, RandomFaultsGiveRightBytesOrAnError) {
   FillRandom(out.all(), 6);
   file_.WriteAt(0, out.all());
   for (int seed = 0; seed < 40; ++seed) {
+    SCOPED_TRACE(CaseOf("seed", seed));
     auto queue =
         Queue("read:error=5@" + std::to_string(seed % 5) + "/" + std::to_string(1 + seed % 2 * 50) +
               ",read:short=4096@1/4,shuffle=" + std::to_string(seed));

@@ -47,6 +47,7 @@ TEST_P(DiskFileTest, WritesAndReadsBack) {
     EXPECT_FALSE(file.Changed());
   }
   for (const DiskMode mode : {DiskMode::kDirect, DiskMode::kBuffered}) {
+    SCOPED_TRACE(mode == DiskMode::kDirect ? "direct" : "buffered");
     const DiskFile file = DiskFile::Open(folder_, "data", mode);
     EXPECT_EQ(file.size(), 1 << 20);
     EXPECT_EQ(file.direct(), mode == DiskMode::kDirect && file.buffered_reason().empty());

@@ -9,6 +9,7 @@
 #include "kernels/kv/kv_code.h"
 #include "spillway/round.h"
 #include "tests/kernels/kernel_test_util.h"
+#include "tests/trace_case.h"
 
 namespace spillway::kernels {
 namespace {
@@ -28,6 +29,11 @@ struct Heads {
   int64_t q_width() const { return num_heads * head_dim; }
   int64_t kv_width() const { return num_kv_heads * head_dim; }
 };
+
+std::string TextOf(const Heads& heads) {
+  return CaseOf("heads", heads.num_heads, "KV heads", heads.num_kv_heads, "head_dim",
+                heads.head_dim);
+}
 
 // Sequences of given lengths with all their tokens' q, k and v; the cache starts out as NaN.
 struct Sequences {
@@ -252,12 +258,13 @@ TEST_P(AttentionTest, BitsDoNotDependOnChunksNeighboursOrThreads) {
        {Heads{4, 4, 64}, Heads{4, 2, 64}, Heads{3, 3, 80}, Heads{6, 2, 80}, Heads{4, 2, 80},
         Heads{3, 3, 128}, Heads{2, 1, 128}, Heads{3, 3, 120}, Heads{3, 3, 20}, Heads{2, 1, 7},
         Heads{40, 40, 16}, Heads{12, 6, 72}, Heads{2, 2, 96}}) {
+    SCOPED_TRACE(TextOf(heads));
     const Sequences s(heads, kv(), {1, 100, 130, 64, 199});
     const Outputs whole = RunAll(s, Whole(s), isa(), 1);
     for (const int64_t chunk : {1, 7, 64, 100}) {
       for (const int num_threads : {2, 4}) {
         const Outputs chunked = RunAll(s, Chunks(s, chunk), isa(), num_threads);
-        ASSERT_EQ(chunked.size(), whole.size());
+        ASSERT_EQ(chunked.size(), whole.size()) << "chunk " << chunk << " threads " << num_threads;
         for (const auto& [at, out] : chunked) {
           ASSERT_EQ(Bits(out), Bits(whole.at(at)))
               << "chunk " << chunk << " threads " << num_threads << " sequence " << at.first
@@ -268,10 +275,12 @@ TEST_P(AttentionTest, BitsDoNotDependOnChunksNeighboursOrThreads) {
     // Each sequence alone, then all but the first in reverse order.
     for (size_t i = 0; i < s.lengths.size(); ++i) {
       for (const auto& [at, out] : RunAll(s, {{{i, 0, s.lengths[i]}}}, isa(), 2))
-        ASSERT_EQ(Bits(out), Bits(whole.at(at)));
+        ASSERT_EQ(Bits(out), Bits(whole.at(at)))
+            << "sequence " << i << " alone, position " << at.second;
     }
     for (const auto& [at, out] : RunAll(s, {{{4, 0, 199}, {3, 0, 64}, {1, 0, 100}}}, isa(), 2)) {
-      ASSERT_EQ(Bits(out), Bits(whole.at(at)));
+      ASSERT_EQ(Bits(out), Bits(whole.at(at)))
+          << "in reverse order, sequence " << at.first << " position " << at.second;
     }
   }
 }
@@ -288,7 +297,7 @@ TEST_P(AttentionTest, StoresRoundedKeysAndValuesAndTouchesNoOtherSlot) {
     Attention(args, workspace.span(), Pool(2), isa());
   });
   for (size_t i = 0; i < 2; ++i) {  // the slots behind each head's tokens are still 0xFF in both
-    EXPECT_TRUE(std::ranges::equal(ours.kv[i].span(), reference.kv[i].span()));
+    EXPECT_TRUE(std::ranges::equal(ours.kv[i].span(), reference.kv[i].span())) << i;
   }
 }
 
@@ -301,7 +310,8 @@ TEST_P(AttentionTest, ABadTokenDoesNotReachEarlierOnes) {
     if (at.second < 70) {
       EXPECT_EQ(Bits(out), Bits(good.at(at))) << at.second;
     } else {
-      EXPECT_TRUE(std::all_of(out.begin(), out.end(), [](float v) { return std::isnan(v); }));
+      EXPECT_TRUE(std::all_of(out.begin(), out.end(), [](float v) { return std::isnan(v); }))
+          << at.second;
     }
   }
 }
@@ -311,13 +321,15 @@ TEST_P(AttentionTest, LargeScoresDoNotOverflow) {
   for (float& value : s.qkv[0]) value *= 60.0F;
   const Outputs outputs = RunAll(s, Whole(s), isa(), 1);
   for (const auto& [at, out] : outputs) {
-    EXPECT_TRUE(std::all_of(out.begin(), out.end(), [](float v) { return std::isfinite(v); }));
+    EXPECT_TRUE(std::all_of(out.begin(), out.end(), [](float v) { return std::isfinite(v); }))
+        << at.second;
   }
 }
 
 TEST_P(AttentionTest, TokenScoresAreTheSumsOfTheWeights) {
   for (const Heads heads : {Heads{4, 4, 64}, Heads{3, 3, 80}, Heads{2, 2, 128}, Heads{8, 2, 64},
                             Heads{5, 1, 24}, Heads{2, 1, 7}, Heads{30, 1, 16}, Heads{1, 1, 200}}) {
+    SCOPED_TRACE(TextOf(heads));
     const Sequences s(heads, kv(), {1, 63, 64, 65, 200});
     Caches reference(s);
     reference.WantScores(s);
@@ -338,7 +350,7 @@ TEST_P(AttentionTest, TokenScoresAreTheSumsOfTheWeights) {
               << " token " << token;
         }
         const auto length = static_cast<double>(s.lengths[sequence]);
-        ASSERT_NEAR(total, length, 1e-5 * length);
+        ASSERT_NEAR(total, length, 1e-5 * length) << "sequence " << sequence << " head " << head;
       }
     }
   }
@@ -346,6 +358,7 @@ TEST_P(AttentionTest, TokenScoresAreTheSumsOfTheWeights) {
 
 TEST_P(AttentionTest, TokenScoresChangeNoOutputAndTheirBitsDependOnTheRowOnly) {
   for (const Heads heads : {Heads{4, 4, 64}, Heads{6, 2, 80}, Heads{30, 1, 16}, Heads{3, 3, 20}}) {
+    SCOPED_TRACE(TextOf(heads));
     const Sequences s(heads, kv(), {1, 100, 130, 64, 199});
     const Outputs plain = RunAll(s, Whole(s), isa(), 1);
     const Scored whole = RunScored(s, Whole(s), isa(), 1);
@@ -356,8 +369,12 @@ TEST_P(AttentionTest, TokenScoresChangeNoOutputAndTheirBitsDependOnTheRowOnly) {
     for (size_t i = 0; i < s.lengths.size(); ++i) alone.push_back({{i, 0, s.lengths[i]}});
     others.push_back(RunScored(s, alone, isa(), 2));
     others.push_back(whole);
-    for (const Scored& other : others) {
-      for (const auto& [at, out] : other.outputs) ASSERT_EQ(Bits(out), Bits(plain.at(at)));
+    for (size_t run = 0; run < others.size(); ++run) {  // by chunks, each alone, whole
+      SCOPED_TRACE(CaseOf("run", run));
+      const Scored& other = others[run];
+      for (const auto& [at, out] : other.outputs)
+        ASSERT_EQ(Bits(out), Bits(plain.at(at)))
+            << "sequence " << at.first << " position " << at.second;
       for (size_t i = 0; i < s.lengths.size(); ++i)
         ASSERT_EQ(Bits(other.scores[i]), Bits(whole.scores[i])) << "sequence " << i;
     }
@@ -382,7 +399,7 @@ TEST_P(AttentionTest, EqualKeysGetEqualScores) {
   RunParts(s, caches, {{0, 199, 1}}, outputs, attention);
   for (int64_t head = 0; head < 2; ++head) {
     const float* scores = caches.scores[0].data() + head * caches.scores_stride;
-    EXPECT_NEAR(scores[0], 1.0 / 200, 1e-8);
+    EXPECT_NEAR(scores[0], 1.0 / 200, 1e-8) << "head " << head;
     for (int64_t token = 0; token < 200; ++token) EXPECT_EQ(scores[token], scores[0]) << token;
   }
 }

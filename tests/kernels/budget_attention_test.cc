@@ -11,6 +11,7 @@
 #include "kernels/attention/attention_isa.h"
 #include "tests/kernels/kv_budget_model.h"
 #include "tests/kernels/kv_budget_row.h"
+#include "tests/trace_case.h"
 
 namespace spillway::kernels {
 namespace {
@@ -211,28 +212,34 @@ TEST_P(BudgetAttentionTest, EqualKeysAndScoresLoseTheHigherPosition) {
 TEST_P(BudgetAttentionTest, AgreesWithTheOracleStepByStep) {
   for (const KvPolicyKind kind :
        {KvPolicyKind::kH2o, KvPolicyKind::kWindow, KvPolicyKind::kH2oFlexgen}) {
+    SCOPED_TRACE(KvPolicyName(kind));
     const bool window = kind == KvPolicyKind::kWindow;
     const BudgetCase c{4, 2, 80, kind, {window ? 3 : 0, window ? 0 : 30, 20}, 45, 60};
     BudgetRow row(c, kv(), 3);
     Prefill(row, 20, 2, isa());
     BudgetRow reference(c, kv(), 3);
     while (row.position < c.num_tokens()) {
+      SCOPED_TRACE(CaseOf("position", row.position));
       std::ranges::copy(row.cache.span(), reference.cache.data());
       reference.num_held = row.num_held;
       reference.position = row.position;
       StepAll({&reference}, BudgetAttentionRef);
       StepAll({&row}, 2, isa());
-      for (size_t i = 0; i < row.out.size(); ++i) ASSERT_NEAR(row.out[i], reference.out[i], 4e-6);
+      for (size_t i = 0; i < row.out.size(); ++i)
+        ASSERT_NEAR(row.out[i], reference.out[i], 4e-6) << i;
       for (int64_t kv_head = 0; kv_head < 2; ++kv_head) {
+        SCOPED_TRACE(CaseOf("KV head", kv_head));
         for (int64_t slot = 0; slot < row.num_held; ++slot) {
           const KvHead<std::byte> ours = row.head(kv_head);
           const KvHead<std::byte> theirs = reference.head(kv_head);
-          ASSERT_EQ(*ours.Position(slot), *theirs.Position(slot));
-          ASSERT_NEAR(*ours.Score(slot), *theirs.Score(slot), 1e-5);
+          ASSERT_EQ(*ours.Position(slot), *theirs.Position(slot)) << slot;
+          ASSERT_NEAR(*ours.Score(slot), *theirs.Score(slot), 1e-5) << slot;
           ASSERT_EQ(row.Elements(KvTokenRef::Key(ours, slot, kv().dtype)),
-                    row.Elements(KvTokenRef::Key(theirs, slot, kv().dtype)));
+                    row.Elements(KvTokenRef::Key(theirs, slot, kv().dtype)))
+              << slot;
           ASSERT_EQ(row.Elements(KvTokenRef::Value(ours, slot, kv().dtype)),
-                    row.Elements(KvTokenRef::Value(theirs, slot, kv().dtype)));
+                    row.Elements(KvTokenRef::Value(theirs, slot, kv().dtype)))
+              << slot;
         }
       }
     }
@@ -344,8 +351,8 @@ TEST_P(BudgetAttentionTest, BitsOfFullTasks) {
     args.num_kv_heads = num_kv_heads;
     args.head_dim = head_dim;
     args.kv_bits = kv().bits;
-    ASSERT_EQ(DecodeHeads(args, std::ssize(cases), 1) * (num_heads / num_kv_heads), kDecodeQueries);
     SCOPED_TRACE(num_heads);
+    ASSERT_EQ(DecodeHeads(args, std::ssize(cases), 1) * (num_heads / num_kv_heads), kDecodeQueries);
     CheckBitsOfRows(cases, kv(), isa());
   }
 }

@@ -81,7 +81,7 @@ TEST(ScalarConvert, NearestHalfBySearch) {
     const float high = HalfToFloat(static_cast<uint16_t>(bits + 1));
     const float middle = (low + high) / 2;
     const uint32_t even = bits % 2 == 0 ? bits : bits + 1;
-    ASSERT_EQ(FloatToHalf(middle), even);
+    ASSERT_EQ(FloatToHalf(middle), even) << bits;
     ASSERT_EQ(FloatToHalf(std::nextafter(middle, 0.0F)), bits);
     ASSERT_EQ(FloatToHalf(std::nextafter(middle, kInf)), bits + 1);
   }
@@ -90,6 +90,7 @@ TEST(ScalarConvert, NearestHalfBySearch) {
 TEST_P(ConvertTest, All16BitPatternsWidenAsTheScalarsAndComeBack) {
   const std::vector<uint16_t> all = All16();
   for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    SCOPED_TRACE(DTypeName(dtype));
     const std::vector<float> wide = Run<float>(all, dtype, DType::kF32);
     const std::vector<uint16_t> back = Run<uint16_t>(wide, DType::kF32, dtype);
     for (size_t i = 0; i < all.size(); ++i) {
@@ -100,7 +101,7 @@ TEST_P(ConvertTest, All16BitPatternsWidenAsTheScalarsAndComeBack) {
         continue;
       }
       ASSERT_EQ(std::bit_cast<uint32_t>(wide[i]), std::bit_cast<uint32_t>(expected)) << i;
-      ASSERT_EQ(back[i], all[i]);
+      ASSERT_EQ(back[i], all[i]) << i;
     }
   }
 }
@@ -114,6 +115,7 @@ TEST_P(ConvertTest, FloatsNarrowAsTheScalars) {
     for (const float value : RandomFloats(30000, 6, scale)) floats.push_back(value);
   }
   for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    SCOPED_TRACE(DTypeName(dtype));
     int64_t overflows = 0;
     const std::vector<uint16_t> narrow = Run<uint16_t>(floats, DType::kF32, dtype, &overflows);
     int64_t expected_overflows = 0;
@@ -151,7 +153,8 @@ TEST_P(ConvertTest, OddLengths) {
     const std::vector<float> floats = RandomFloats(static_cast<int64_t>(count), 9);
     const std::vector<uint16_t> halfs = Run<uint16_t>(floats, DType::kF32, DType::kF16);
     const std::vector<float> wide = Run<float>(halfs, DType::kF16, DType::kF32);
-    for (size_t i = 0; i < count; ++i) ASSERT_EQ(wide[i], HalfToFloat(FloatToHalf(floats[i])));
+    for (size_t i = 0; i < count; ++i)
+      ASSERT_EQ(wide[i], HalfToFloat(FloatToHalf(floats[i]))) << i << " of " << count;
   }
 }
 
@@ -183,6 +186,7 @@ TEST_P(ConvertTest, RandomRunsAreTheSameForEveryInstructionSet) {
 
 TEST(FillUniform, SlicesAgreeWithTheWhole) {
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    SCOPED_TRACE(DTypeName(dtype));
     const uint64_t first = (uint64_t{1} << 32) - 1500;  // crosses a change of key
     const size_t width = static_cast<size_t>(DTypeBytes(dtype));
     std::vector<std::byte> whole(5000 * width);
@@ -191,7 +195,8 @@ TEST(FillUniform, SlicesAgreeWithTheWhole) {
       std::vector<std::byte> slice(1777 * width);
       FillUniform(slice, dtype, 42, first + begin, 0.5F);
       EXPECT_TRUE(std::equal(slice.begin(), slice.end(),
-                             whole.begin() + static_cast<int64_t>(begin * width)));
+                             whole.begin() + static_cast<int64_t>(begin * width)))
+          << begin;
     }
     std::vector<std::byte> other(5000 * width);
     FillUniform(other, dtype, 43, first, 0.5F);

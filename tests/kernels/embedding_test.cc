@@ -6,6 +6,7 @@
 
 #include "kernels/convert/quantise.h"
 #include "tests/kernels/kernel_test_util.h"
+#include "tests/trace_case.h"
 
 namespace spillway::kernels {
 namespace {
@@ -51,6 +52,7 @@ TEST_P(EmbeddingTest, LookupThenAdd) {
 TEST(QuantisedEmbedding, GivesWhatTheRowIsWorth) {
   for (const DType dtype : {DType::kQ8, DType::kQ4}) {
     for (const int64_t cols : {1, 37, 64, 200}) {
+      SCOPED_TRACE(CaseOf("dtype", DTypeName(dtype), "cols", cols));
       AlignedBytes halfs = RandomWeights(10 * cols, DType::kF16, 3);
       const int64_t row_bytes = RowBytes(dtype, cols);
       AlignedBytes table(10 * row_bytes);
@@ -65,9 +67,10 @@ TEST(QuantisedEmbedding, GivesWhatTheRowIsWorth) {
       for (size_t row = 0; row < ids.size(); ++row) {
         const float* found = y.data() + row * static_cast<size_t>(cols + 2);
         for (int64_t k = 0; k < cols; ++k) {
-          EXPECT_EQ(found[k], DequantiseRef(table.data() + ids[row] * row_bytes, dtype, k));
+          EXPECT_EQ(found[k], DequantiseRef(table.data() + ids[row] * row_bytes, dtype, k))
+              << "row " << row << " element " << k;
         }
-        EXPECT_TRUE(std::isnan(found[cols]));
+        EXPECT_TRUE(std::isnan(found[cols])) << "row " << row;
       }
     }
   }
@@ -85,7 +88,7 @@ TEST(EmbeddingDeathTest, IdsAreChecked) {
     args.ids = ids;
     args.y = y.data();
     args.y_stride = 4;
-    EXPECT_DEATH(EmbeddingLookup(args), "args.pieces");
+    EXPECT_DEATH(EmbeddingLookup(args), "args.pieces") << id;
   }
 }
 

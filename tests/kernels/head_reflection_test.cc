@@ -8,6 +8,7 @@
 
 #include "kernels/kv/kv_code.h"
 #include "tests/kernels/kernel_test_util.h"
+#include "tests/trace_case.h"
 
 namespace spillway::kernels {
 namespace {
@@ -56,13 +57,15 @@ struct Heads {
 
 TEST(HeadReflectionTest, ProductsOfQueriesAndKeysStay) {
   for (const int64_t dim : kDims) {
+    SCOPED_TRACE(CaseOf("head_dim", dim));
     const Heads plain(dim, 5);
     Heads reflected = plain;
     reflected.Reflect(1);
     EXPECT_NE(reflected.q, plain.q);
     for (int64_t row = 0; row < 5; ++row) {
       for (int64_t head = 0; head < 4; ++head)
-        EXPECT_NEAR(reflected.Dot(row, head, 4 - row), plain.Dot(row, head, 4 - row), 1e-5 * 64);
+        EXPECT_NEAR(reflected.Dot(row, head, 4 - row), plain.Dot(row, head, 4 - row), 1e-5 * 64)
+            << "row " << row << " head " << head;
     }
   }
 }
@@ -117,11 +120,12 @@ TEST(HeadReflectionTest, ARowDependsOnNoOtherAndOnNoThread) {
 
 TEST(HeadReflectionTest, AGroupWithoutADirectionStays) {
   for (const float bad : {0.0F, kPoison, HUGE_VALF}) {
+    SCOPED_TRACE(CaseOf("bad", bad));
     std::vector<float> common = RandomFloats(128, 5);
     std::fill(common.begin() + 64, common.end(), bad);
     const std::vector<float> reflector = ReflectorOf(common);
-    for (size_t d = 0; d < 64; ++d) EXPECT_NE(reflector[d], 0.0F);
-    for (size_t d = 64; d < 128; ++d) EXPECT_EQ(reflector[d], 0.0F);
+    for (size_t d = 0; d < 64; ++d) EXPECT_NE(reflector[d], 0.0F) << d;
+    for (size_t d = 64; d < 128; ++d) EXPECT_EQ(reflector[d], 0.0F) << d;
   }
 }
 

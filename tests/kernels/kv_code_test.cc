@@ -69,7 +69,8 @@ Stored StoreBy(Isa isa, const std::vector<float>& x, int bits) {
     const int64_t at = group * kKvRangeStride;
     std::copy_n(head.KeyRanges(5) + at, 4, stored.ranges.begin() + at);
     EXPECT_TRUE(
-        std::equal(head.KeyRanges(5) + at, head.KeyRanges(5) + at + 4, head.ValueRanges(5) + at));
+        std::equal(head.KeyRanges(5) + at, head.KeyRanges(5) + at + 4, head.ValueRanges(5) + at))
+        << "group " << group;
   }
   EXPECT_TRUE(std::equal(stored.codes.begin(), stored.codes.end(), head.Value(5)));
   return stored;
@@ -82,7 +83,7 @@ void ExpectWithinBound(const std::vector<float>& x, int bits) {
     const auto group = std::span(x).subspan(begin, std::min<size_t>(kKvGroup, x.size() - begin));
     const auto [lowest, highest] = std::ranges::minmax(group);
     for (size_t i = 0; i < group.size(); ++i) {
-      ASSERT_TRUE(std::isfinite(values[begin + i]));
+      ASSERT_TRUE(std::isfinite(values[begin + i])) << group[i];
       ASSERT_LE(std::abs(values[begin + i] - group[i]), KvErrorBound(lowest, highest, bits))
           << bits << " bits, dim " << x.size() << ", element " << begin + i << ": " << group[i]
           << " in " << lowest << " to " << highest;
@@ -100,8 +101,8 @@ TEST_P(KvCodeTest, EachElementHasAPlaceOfItsOwnWithinItsToken) {
     std::set<std::pair<int64_t, int>> places;
     for (int64_t d = 0; d < dim; ++d) {
       const KvCodePlace at = KvCodeAt(d, dim, GetParam());
-      EXPECT_LT(at.byte, KvCodeBytes(dim, GetParam()));
-      EXPECT_LE(at.shift + GetParam(), 8);
+      EXPECT_LT(at.byte, KvCodeBytes(dim, GetParam())) << dim << " " << d;
+      EXPECT_LE(at.shift + GetParam(), 8) << dim << " " << d;
       EXPECT_TRUE(places.emplace(at.byte, at.shift).second) << dim << " " << d;
     }
   }
@@ -135,7 +136,7 @@ TEST_P(KvCodeTest, AGroupKeepsItsMean) {
         return std::accumulate(of.begin(), of.end(), 0.0) / static_cast<double>(dim);
       };
       // Half an ulp of a min in fp16, which is under 8 here.
-      EXPECT_NEAR(mean(values), mean(x), 0.5 * 0x1p-8 + 1e-6);
+      EXPECT_NEAR(mean(values), mean(x), 0.5 * 0x1p-8 + 1e-6) << dim << " " << seed;
     }
   }
 }
@@ -166,7 +167,7 @@ TEST_P(KvCodeTest, TheEndsOfHalfPrecision) {
 TEST_P(KvCodeTest, AConstantGroupIsExact) {
   for (const float value : {0.0F, 1.0F, -0.333251953125F, 65504.0F, -65504.0F, 0x1p-24F}) {
     const std::vector<float> x(80, value);
-    EXPECT_EQ(StoreRef(x, GetParam()).Values(), x);
+    EXPECT_EQ(StoreRef(x, GetParam()).Values(), x) << value;
   }
 }
 

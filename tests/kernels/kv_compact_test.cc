@@ -8,6 +8,7 @@
 
 #include "spillway/round.h"
 #include "tests/kernels/kv_budget_row.h"
+#include "tests/trace_case.h"
 
 namespace spillway::kernels {
 namespace {
@@ -93,6 +94,7 @@ void ExpectKept(Prompt& prompt, int64_t kv_head) {
     return std::equal(a, a + bytes, b);
   };
   for (size_t i = 0; i < kept.size(); ++i) {
+    SCOPED_TRACE(CaseOf("KV head", kv_head, "token", kept[i]));
     const auto slot = static_cast<int64_t>(i);
     ASSERT_EQ(*to.Position(slot), kept[i]) << "KV head " << kv_head;
     const float score = *to.Score(slot);

@@ -10,6 +10,7 @@
 #include "kernels/kv/kv_code.h"
 #include "kernels/kv/kv_head.h"
 #include "kernels/rows/embedding.h"
+#include "tests/trace_case.h"
 
 namespace spillway::kernels {
 namespace {
@@ -48,15 +49,21 @@ TYPED_TEST(KvOffsetTest, SlotsLieWhereTheCpuHasThem) {
       std::vector<std::byte> memory(static_cast<std::size_t>(9 * layout.block_bytes));
       std::byte* none = memory.data();
       for (int64_t head = 0; head < heads.num_kv_heads; ++head) {
+        SCOPED_TRACE(
+            CaseOf("KV heads", heads.num_kv_heads, "head_dim", heads.head_dim, "head", head));
         const KvHead<std::byte> cpu = this->OnCpu(none, layout, head);
         for (int64_t slot = 0; slot < 70; ++slot) {
-          ASSERT_EQ(KvOffset<kBits>(layout, KvPart::kKey, head, slot), cpu.Key(slot) - none);
-          ASSERT_EQ(KvOffset<kBits>(layout, KvPart::kValue, head, slot), cpu.Value(slot) - none);
+          ASSERT_EQ(KvOffset<kBits>(layout, KvPart::kKey, head, slot), cpu.Key(slot) - none)
+              << slot;
+          ASSERT_EQ(KvOffset<kBits>(layout, KvPart::kValue, head, slot), cpu.Value(slot) - none)
+              << slot;
           if (kBits == 16) continue;
           ASSERT_EQ(KvRangeOffset<kBits>(layout, KvPart::kKey, head, slot),
-                    cpu.KeyRanges(slot) - none);
+                    cpu.KeyRanges(slot) - none)
+              << slot;
           ASSERT_EQ(KvRangeOffset<kBits>(layout, KvPart::kValue, head, slot),
-                    cpu.ValueRanges(slot) - none);
+                    cpu.ValueRanges(slot) - none)
+              << slot;
         }
       }
     }
@@ -70,12 +77,16 @@ TYPED_TEST(KvOffsetTest, StateLiesWhereTheCpuHasIt) {
     std::vector<std::byte> memory(static_cast<std::size_t>(9 * layout.block_bytes));
     std::byte* none = memory.data();
     for (int64_t head = 0; head < heads.num_kv_heads; ++head) {
+      SCOPED_TRACE(
+          CaseOf("KV heads", heads.num_kv_heads, "head_dim", heads.head_dim, "head", head));
       const KvHead<std::byte> cpu = this->OnCpu(none, layout, head);
       for (int64_t slot = 0; slot < 70; ++slot) {
         ASSERT_EQ(ScoreOffset<kBits>(layout, head, slot),
-                  reinterpret_cast<std::byte*>(cpu.Score(slot)) - none);
+                  reinterpret_cast<std::byte*>(cpu.Score(slot)) - none)
+            << slot;
         ASSERT_EQ(PositionOffset<kBits>(layout, head, slot),
-                  reinterpret_cast<std::byte*>(cpu.Position(slot)) - none);
+                  reinterpret_cast<std::byte*>(cpu.Position(slot)) - none)
+            << slot;
       }
     }
   }
@@ -86,6 +97,7 @@ TYPED_TEST(KvOffsetTest, StateLiesWhereTheCpuHasIt) {
 TYPED_TEST(KvOffsetTest, NothingOverlapsAndLittleIsLeft) {
   constexpr int kBits = TypeParam::value;
   for (const Heads heads : kHeads) {
+    SCOPED_TRACE(CaseOf("KV heads", heads.num_kv_heads, "head_dim", heads.head_dim));
     const KvLayout layout = KvLayoutWithState(heads.num_kv_heads, heads.head_dim, kBits);
     constexpr int64_t kSlots = 3 * KvBlockSlots(kBits);
     std::vector<int> uses(static_cast<std::size_t>(3 * layout.block_bytes));
@@ -119,9 +131,11 @@ TYPED_TEST(KvOffsetTest, NothingOverlapsAndLittleIsLeft) {
 TYPED_TEST(KvOffsetTest, VectorsAreAligned) {
   constexpr int kBits = TypeParam::value;
   for (int64_t dim = 8; dim <= 128; dim += 8) {
+    SCOPED_TRACE(CaseOf("head_dim", dim));
     for (const KvLayout& layout : this->Layouts({3, dim})) {
       EXPECT_EQ(layout.block_bytes % 16, 0);
       for (int64_t slot = 0; slot < 40; ++slot) {
+        SCOPED_TRACE(CaseOf("slot", slot));
         EXPECT_EQ(KvOffset<kBits>(layout, KvPart::kValue, 2, slot) % VectorBytes(kBits), 0);
         EXPECT_EQ(KvRangeOffset<kBits>(layout, KvPart::kValue, 2, slot) % 4, 0);
       }
@@ -133,6 +147,7 @@ TYPED_TEST(KvOffsetTest, VectorsAreAligned) {
 TYPED_TEST(KvOffsetTest, AVectorsElementsAreWhereTheirCodesLie) {
   constexpr int kBits = TypeParam::value;
   for (int64_t dim = 8; dim <= 128; dim += 8) {
+    SCOPED_TRACE(CaseOf("head_dim", dim));
     std::vector<int> uses(static_cast<std::size_t>(dim));
     for (int64_t vector = 0; vector < dim / kVectorElements; ++vector) {
       for (int64_t i = 0; i < kVectorElements; ++i) {
@@ -144,7 +159,8 @@ TYPED_TEST(KvOffsetTest, AVectorsElementsAreWhereTheirCodesLie) {
           continue;
         }
         const KvCodePlace place = KvCodeAt(element, dim, kBits);
-        EXPECT_EQ(place.byte * 8 + place.shift, vector * VectorBytes(kBits) * 8 + i * kBits);
+        EXPECT_EQ(place.byte * 8 + place.shift, vector * VectorBytes(kBits) * 8 + i * kBits)
+            << "vector " << vector << " element " << i;
       }
     }
     EXPECT_EQ(uses, std::vector<int>(uses.size(), 1)) << dim;
@@ -155,6 +171,7 @@ TYPED_TEST(KvOffsetTest, OutOfOrderEveryFourthElementIsTheNeighbour) {
   constexpr int kBits = TypeParam::value;
   for (int64_t dim = 8; dim <= 128; dim += 8) {
     for (int64_t vector = 0; vector < dim / kVectorElements; ++vector) {
+      SCOPED_TRACE(CaseOf("head_dim", dim, "vector", vector));
       const int64_t apart = IsInOrder<kBits>(vector, dim) ? 1 : 4;
       // In order the pairs are 0 1, 2 3 and so on; else 0 4, 1 5.
       for (int64_t i = 0; i + apart < kVectorElements; i += apart == 1 ? 2 : 1) {
@@ -180,6 +197,7 @@ TEST(AttentionIndexTest, SplitsCoverEveryKeyOnce) {
   for (int64_t num_keys = 1; num_keys <= 5 * kSplitSlots + 3; ++num_keys) {
     int64_t next = 0;
     for (int64_t split = 0; split < NumSplits(num_keys); ++split) {
+      SCOPED_TRACE(CaseOf("keys", num_keys, "split", split));
       const SlotRange range = SplitRange(split, num_keys);
       ASSERT_EQ(range.begin, next);
       ASSERT_GT(range.end, range.begin);
@@ -226,7 +244,8 @@ TEST(AttentionIndexTest, EveryTokenFindsItsRow) {
       row_of.insert(row_of.end(), 1 + random() % 4, row);
     }
     for (std::size_t token = 0; token < row_of.size(); ++token) {
-      ASSERT_EQ(RowOfToken(rows.data(), num_rows, static_cast<int64_t>(token)), row_of[token]);
+      ASSERT_EQ(RowOfToken(rows.data(), num_rows, static_cast<int64_t>(token)), row_of[token])
+          << "trial " << trial << " token " << token;
     }
   }
 }

@@ -91,7 +91,7 @@ TEST_P(KvLogTest, ARowAsItWasAndTheLogAreTheRow) {
     }
     read.num_held = row.num_held;
     read.position = row.position;
-    ASSERT_NE(HeldBytes(read), HeldBytes(row));
+    ASSERT_NE(HeldBytes(read), HeldBytes(row)) << "written whole after step " << whole_at;
     log.Put(read, c.prompt + whole_at);
     ASSERT_EQ(HeldBytes(read), HeldBytes(row)) << "written whole after step " << whole_at;
   }

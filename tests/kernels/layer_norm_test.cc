@@ -75,7 +75,8 @@ TEST_P(LayerNormTest, InPlaceAndAnyRowsAndThreadsGiveTheSameBits) {
       for (int64_t row = 0; row < rows; ++row) {
         for (int64_t i = 0; i < cols; ++i) {
           const size_t at = static_cast<size_t>(row * (cols + 3) + i);
-          ASSERT_EQ(y[at], whole[at]);
+          ASSERT_EQ(y[at], whole[at])
+              << num_threads << " threads, row " << row << " of " << rows << ", column " << i;
         }
       }
     }

@@ -109,7 +109,8 @@ struct Call {
       const auto begin = y.begin() + row * (shape.out + 7);
       compact.insert(compact.end(), begin, begin + shape.out);
       EXPECT_TRUE(std::all_of(begin + shape.out, begin + shape.out + 7,
-                              [](float v) { return std::isnan(v); }));
+                              [](float v) { return std::isnan(v); }))
+          << "row " << row;
     }
     return compact;
   }
@@ -346,7 +347,8 @@ TEST_P(MatmulTest, ResidualInPlace) {
     for (int64_t row = 0; row < rows; ++row) {
       for (int64_t out = 0; out < 100; ++out) {
         ASSERT_EQ(call.residual[static_cast<size_t>(row * 105 + out)],
-                  apart[static_cast<size_t>(row * 100 + out)]);
+                  apart[static_cast<size_t>(row * 100 + out)])
+            << "row " << row << " of " << rows << ", column " << out;
       }
     }
   }

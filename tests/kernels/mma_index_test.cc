@@ -7,6 +7,8 @@
 #include <array>
 #include <vector>
 
+#include "tests/trace_case.h"
+
 namespace spillway::kernels {
 namespace {
 
@@ -146,6 +148,7 @@ TEST(MmaIndexTest, OutputsAreWeightsTimesValues) {
 TEST(MmaIndexTest, SumsBecomeFactorsInPlace) {
   for (int lane = 0; lane < kLanes; ++lane) {
     for (int word = 0; word < 4; ++word) {
+      SCOPED_TRACE(CaseOf("lane", lane, "word", word));
       const TilePlace factor = FactorPlace(lane, word);
       const int column = word / 2;  // of 8 keys
       const TilePlace low = SumPlace(lane, word % 2 * 2);

@@ -147,7 +147,7 @@ class PackedX {
         const int half = lane / 4 % 2;
         const int weight = ColumnWeight(dtype, step, half, lane % 4);
         bool& is_written = written_[At(row, XWord(first_row + row, step, half, lane % 4))];
-        EXPECT_FALSE(is_written);
+        EXPECT_FALSE(is_written) << "row " << row << " lane " << lane;
         is_written = true;
         words_[At(row, XWord(first_row + row, step, half, lane % 4))] = {ValueAt(row, weight),
                                                                          ValueAt(row, weight + 1)};
@@ -226,7 +226,8 @@ TEST(PackedXTest, NeighbouringLanesReadDifferentBanks) {
         const int vector = lane / 4 * kXGroupWords / 4 + XVector(lane / 4, pair, lane % 4);
         ++times[static_cast<std::size_t>(vector % 8)];
       }
-      EXPECT_EQ(std::count(times.begin(), times.end(), 1), 8);
+      EXPECT_EQ(std::count(times.begin(), times.end(), 1), 8)
+          << "pair " << pair << " lanes from " << first;
     }
   }
 }

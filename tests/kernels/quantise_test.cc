@@ -7,6 +7,7 @@
 
 #include "kernels/convert/convert_isa.h"
 #include "tests/kernels/kernel_test_util.h"
+#include "tests/trace_case.h"
 
 namespace spillway::kernels {
 namespace {
@@ -56,7 +57,7 @@ void ExpectWithinBound(const std::vector<uint16_t>& halfs, const std::vector<flo
     const float step = exact * (1 + 0x1p-10F) + (exact > 0x1p-14F || exact == 0 ? 0 : 0x1p-24F);
     for (size_t k = begin; k < end; ++k) {
       const float weight = HalfToFloat(halfs[k]);
-      ASSERT_TRUE(std::isfinite(back[k]));
+      ASSERT_TRUE(std::isfinite(back[k])) << k;
       ASSERT_LE(std::abs(back[k] - weight),
                 0.501F * step + 0x1p-24F * std::max(std::abs(low), std::abs(high)))
           << k << " of range " << low << " to " << high;
@@ -138,21 +139,23 @@ TEST_P(QuantiseTest, EveryInstructionSetGivesTheSameBits) {
   uint32_t seed = 100;
   for (const float scale : {1e-7F, 1e-4F, 0.05F, 700.0F}) {
     for (const int64_t cols : {1, 17, 64, 130, 320}) {
+      SCOPED_TRACE(CaseOf("scale", scale, "cols", cols));
       const std::vector<uint16_t> halfs = Halfs(RandomFloats(cols, ++seed, scale));
       const std::vector<std::byte> expected = Quantised(halfs);
       std::vector<float> worth;
       for (int64_t k = 0; k < cols; ++k) {
         worth.push_back(DequantiseRef(expected.data(), dtype(), k));
       }
-      for (const ConvertFunctions* functions : all) {
+      for (size_t set = 0; set < all.size(); ++set) {
+        SCOPED_TRACE(CaseOf("instruction set", set));
         std::vector<std::byte> row(expected.size());
-        functions->quantise(halfs.data(), cols, dtype(), row.data());
-        EXPECT_EQ(row, expected) << cols;
+        all[set]->quantise(halfs.data(), cols, dtype(), row.data());
+        EXPECT_EQ(row, expected);
         std::vector<float> floats(worth.size() + 1, kPoison);
-        functions->dequantise(expected.data(), dtype(), floats.data(), cols);
+        all[set]->dequantise(expected.data(), dtype(), floats.data(), cols);
         EXPECT_TRUE(std::isnan(floats.back()));
         floats.pop_back();
-        EXPECT_EQ(Bits(floats), Bits(worth)) << cols;
+        EXPECT_EQ(Bits(floats), Bits(worth));
       }
     }
   }

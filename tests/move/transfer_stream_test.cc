@@ -110,7 +110,8 @@ TEST(LinkMeterTest, CountsTheSecondsInWhichSomethingMoves) {
       const int end = begin + static_cast<int>(random() % 9);
       for (int second = begin; second < end; ++second) busy.insert(second);
       meter.Add({static_cast<double>(begin), static_cast<double>(end)}, 1);
-      ASSERT_EQ(meter.totals().busy_s, static_cast<double>(busy.size()));
+      ASSERT_EQ(meter.totals().busy_s, static_cast<double>(busy.size()))
+          << "round " << round << " transfer " << transfer;
     }
   }
 }

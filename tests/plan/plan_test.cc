@@ -11,6 +11,7 @@
 #include "spillway/tile.h"
 #include "src/plan/place_weights.h"
 #include "tests/plan/plan_test_util.h"
+#include "tests/trace_case.h"
 
 namespace spillway {
 namespace {
@@ -61,6 +62,7 @@ TEST(PlanTest, ATensorHasOneRunOfRowsInEachTier) {
   int64_t all = 0;
   for (const PlannedLayer& layer : placed.layers) {
     for (const PlannedTensor& tensor : layer.tensors) {
+      SCOPED_TRACE(CaseOf("block", layer.block, "tensor", tensor.spec.name));
       PerTier<int64_t> runs;
       const WeightTile* before = nullptr;
       for (const WeightTile& tile : tensor.tiles) {
@@ -72,9 +74,9 @@ TEST(PlanTest, ATensorHasOneRunOfRowsInEachTier) {
       }
       all += tensor.spec.bytes();
       for (const Tier tier : kAllTiers) {
-        EXPECT_LE(runs[tier], 1);
+        EXPECT_LE(runs[tier], 1) << TierName(tier);
         const double share = frac[tier] * static_cast<double>(all);
-        EXPECT_NEAR(static_cast<double>(held[tier]), share, kTwoTiles);
+        EXPECT_NEAR(static_cast<double>(held[tier]), share, kTwoTiles) << TierName(tier);
       }
     }
   }
@@ -116,6 +118,7 @@ TEST(PlanTest, GoesByBlockWhereBatchesMoveRowsAndByLayerWhereTheyStay) {
 
 TEST(PlanTest, RegionsAreAlignedDisjointAndInsideTheArena) {
   for (const char* name : {"opt-125m", "opt-350m", "opt-1.3b"}) {
+    SCOPED_TRACE(name);
     const Plan plan = MakePlan(MakeModel(*BuiltInShape(name)), MachineWith(int64_t{1} << 40),
                                Requests(20, 100, 28), Batches(4, 3), kNeeds);
     int64_t end = 0;
@@ -126,6 +129,7 @@ TEST(PlanTest, RegionsAreAlignedDisjointAndInsideTheArena) {
     }
     EXPECT_LE(end, plan.arena_bytes[Tier::kCpu]);
     for (const Buf buf : {Buf::kHidden, Buf::kInner, Buf::kEmbedded, Buf::kLogits}) {
+      SCOPED_TRACE(CaseOf("buffer", buf));
       const Region& region = plan.workspace.buffers[buf];
       EXPECT_LE(region.offset + region.bytes, plan.arena_bytes[Tier::kCpu]);
       EXPECT_GE(region.offset, plan.workspace.attention.offset + plan.workspace.attention.bytes);
@@ -153,6 +157,7 @@ TEST(PlanTest, CodesOfKvAndTheirRangesAreSized) {
                                                 {"opt-125m", 4, 32 + 4},
                                                 {"opt-2.7b", 8, 80 + 8},
                                                 {"opt-2.7b", 4, 40 + 8}}) {
+    SCOPED_TRACE(CaseOf("model", name, "bits", bits));
     const ModelShape shape = *BuiltInShape(name);
     Policy policy = Batches(2, 1);
     policy.kv_bits = bits;
@@ -193,6 +198,7 @@ TEST(PlanTest, KvThatTheCpuAttendsToNeedsNoBounce) {
   policy.kv_frac[Tier::kDisk] = 1.0;
   const ModelShape shape = *BuiltInShape("opt-125m");
   for (const bool cpu_attention : {false, true}) {
+    SCOPED_TRACE(CaseOf("cpu_attention", cpu_attention));
     policy.cpu_attention = cpu_attention;
     const Plan plan = LayOut(MakeModel(shape), machine, Requests(16, 100, 28), policy, kNeeds);
     EXPECT_EQ(plan.bounce.rows_in.num_chunks == 0, cpu_attention);
@@ -321,6 +327,7 @@ TEST(PlanTest, BlocksAndBatchesTakeTurnsToBeWrittenWhole) {
     int64_t whole = 0;
     for (int64_t batch = 0; batch < 3; ++batch) {
       for (int64_t block = 0; block < 24; ++block) {
+        SCOPED_TRACE(CaseOf("pass", pass, "batch", batch, "block", block));
         const int64_t tokens = log.NumTokens(pass, batch, block);
         const int64_t before = log.NumTokens(pass - 1, batch, block);
         ASSERT_TRUE(tokens == before + 1 || tokens == 0);

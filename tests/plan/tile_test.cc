@@ -6,6 +6,7 @@
 
 #include "spillway/model.h"
 #include "tests/model_util.h"
+#include "tests/trace_case.h"
 
 namespace spillway {
 namespace {
@@ -18,6 +19,7 @@ void CheckTiles(int64_t rows, int64_t cols, DType dtype) {
   const int64_t row_bytes = RowBytes(dtype, cols);
   int64_t next = 0;
   for (int64_t tile = 0; tile < split.num_tiles; ++tile) {
+    SCOPED_TRACE(CaseOf("rows", rows, "cols", cols, "tile", tile));
     const RowRange range = split.Tile(tile);
     ASSERT_EQ(range.begin, next);
     ASSERT_GT(range.end, range.begin);

@@ -10,6 +10,7 @@
 #include "spillway/plan.h"
 #include "spillway/tier.h"
 #include "tests/plan/plan_test_util.h"
+#include "tests/trace_case.h"
 
 namespace spillway {
 namespace {
@@ -171,6 +172,7 @@ TEST(CostModel, ALogHasAsManyPassesAsMakeForTheFewestBytes) {
   policy.kv_frac[Tier::kDisk] = 1.0;
   policy.gpu_batch_size = 8;
   for (const int64_t prompt : {32, 510, 1990}) {
+    SCOPED_TRACE(CaseOf("prompt", prompt));
     const RequestShape row = {prompt, 100};
     Plan plan = LayOut(MakeModel(*BuiltInShape("opt-1.3b")),
                        MachineWith(int64_t{1} << 40, int64_t{1} << 40),

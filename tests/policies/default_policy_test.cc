@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/plan/plan_test_util.h"
+#include "tests/trace_case.h"
 
 namespace spillway {
 namespace {
@@ -64,6 +65,7 @@ TEST(DefaultPolicyTest, SpillsKvWhereTheBlockWasGiven) {
   const ModelShape shape = *BuiltInShape("opt-1.3b");
   Machine machine = MachineWith(1030 * kMiB, int64_t{100} << 30);
   for (const int64_t rows : {128, 256}) {
+    SCOPED_TRACE(CaseOf("rows", rows));
     GivenPolicy given;
     given.gpu_batch_size = rows;
     const Policy policy =
@@ -227,10 +229,11 @@ TEST(DefaultPolicyTest, FitsWhereverAPlacementInWholeTiersFits) {
       });
       const Policy chosen = DefaultPolicy(MakeModel(shape), machine, work, given, kNeeds);
       const bool fits = Fits(LayOut(MakeModel(shape), machine, work, chosen, kNeeds));
-      EXPECT_TRUE(fits || !possible)
-          << "gpu " << machine.cap_bytes[Tier::kGpu] << ", cpu " << machine.cap_bytes[Tier::kCpu]
-          << ", disk " << machine.cap_bytes[Tier::kDisk] << ", rows "
-          << given.gpu_batch_size.value_or(0) << " x " << given.num_gpu_batches.value_or(0);
+      SCOPED_TRACE(CaseOf("gpu", machine.cap_bytes[Tier::kGpu], "cpu",
+                          machine.cap_bytes[Tier::kCpu], "disk", machine.cap_bytes[Tier::kDisk],
+                          "rows", given.gpu_batch_size.value_or(0), "batches",
+                          given.num_gpu_batches.value_or(0)));
+      EXPECT_TRUE(fits || !possible);
       if (machine.has_gpu() && chosen.cpu_attention) {
         EXPECT_EQ(chosen.kv_frac[Tier::kGpu], 0.0);
       }

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <random>
 
+#include "tests/trace_case.h"
+
 namespace spillway {
 namespace {
 
@@ -55,6 +57,7 @@ TEST(KvCalibration, IsWithinTheBoundAndNearlyTheSmallest) {
   std::mt19937 random(5);
   std::uniform_real_distribution<double> unit(0.0, 1.0);
   for (int round = 0; round < 200; ++round) {
+    SCOPED_TRACE(CaseOf("round", round));
     Layers layers(1 + random() % 5);
     for (std::vector<BudgetLoss>& layer : layers) {
       for (const double kept : {0.05, 0.2, 0.5}) layer.push_back({kept, unit(random) - 0.1});

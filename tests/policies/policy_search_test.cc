@@ -10,6 +10,7 @@
 #include "src/formats/machine_file.h"
 #include "src/simulate/simulate.h"
 #include "tests/policies/policy_test_util.h"
+#include "tests/trace_case.h"
 
 namespace spillway {
 namespace {
@@ -63,6 +64,7 @@ TEST(PolicySearch, ThePlannerAcceptsAllItReturns) {
   for (const Case& c : {Case{"opt-30b", {512, 32}, 0}, Case{"opt-6.7b", {512, 32}, 300},
                         Case{"opt-175b", {512, 32}, 0}, Case{"opt-13b", {100, 7}, 10}}) {
     for (const Machine& machine : {T4(), cpu}) {
+      SCOPED_TRACE(CaseOf("model", c.model, "device", TierName(machine.device)));
       const SearchResult result = Search(c, machine);
       const ModelShape shape = *BuiltInShape(c.model);
       ASSERT_TRUE(result.feasible())
@@ -95,6 +97,8 @@ struct Published {
 TEST(PolicySearch, IsAtLeastAsFastAsWhatWasPublished) {
   for (const Published& point :
        {Published{{512, 32}, 48, 3}, Published{{512, 512}, 40, 2}, Published{{512, 1024}, 48, 1}}) {
+    SCOPED_TRACE(CaseOf("prompt", point.row.prompt_tokens, "batch", point.batch, "batches",
+                        point.num_batches));
     Policy policy;
     policy.weight_frac = Share(0.2, 0.8);
     policy.kv_frac = policy.activation_frac = Share(0.0, 1.0);
@@ -162,6 +166,7 @@ TEST(PolicySearch, TriesTheBudgetsThatAreAllowed) {
   ASSERT_TRUE(result.feasible());
   EXPECT_EQ(result.best.front().storage.kv_budget, budgets[1]);
   for (const TokenAmount& budget : budgets) {
+    SCOPED_TRACE(CaseOf("share", budget.frac, "tokens", budget.tokens));
     const auto found = std::ranges::find_if(
         result.best, [&](const Candidate& c) { return c.storage.kv_budget == budget; });
     ASSERT_NE(found, result.best.end());
@@ -290,7 +295,7 @@ TEST(PlacementLp, BeatsEveryPlacementOfAGrid) {
           const auto answer = program.Solve(fixed);
           if (!answer) continue;
           ++num_feasible;
-          ASSERT_TRUE(best.has_value());
+          ASSERT_TRUE(best.has_value()) << trial;
           ASSERT_LE(best->block_s, answer->block_s * (1 + 1e-4)) << trial;
         }
       }

@@ -107,9 +107,10 @@ TEST_F(ProfileCache, ADamagedFileCostsOneLine) {
     fs::create_directories(CachedProfilePath(key_).parent_path());
     std::ofstream(CachedProfilePath(key_), std::ios::binary | std::ios::trunc) << text;
     const std::string warning = WarningOfMiss();
-    EXPECT_TRUE(warning.starts_with("spillway: warning: the cached machine file is not used: "));
+    EXPECT_TRUE(warning.starts_with("spillway: warning: the cached machine file is not used: "))
+        << warning;
     EXPECT_EQ(std::ranges::count(warning, '\n'), 1) << warning;
-    EXPECT_LE(warning.size(), 310U);
+    EXPECT_LE(warning.size(), 310U) << warning;
   }
 }
 

@@ -238,10 +238,10 @@ void Check(const std::vector<BadLine>& lines) {
     EXPECT_THAT(error->message, HasSubstr(bad.message)) << shown;
     EXPECT_EQ(error->line, static_cast<int64_t>(2 + 2 * place));
     EXPECT_THAT(error->message, StartsWith("line " + std::to_string(error->line) + ": "));
-    EXPECT_LT(error->message.size(), 300u);
+    EXPECT_LT(error->message.size(), 300u) << shown;
     for (const char byte : error->message)
       EXPECT_GE(static_cast<unsigned char>(byte), 0x20) << error->message;
-    EXPECT_TRUE(IsValidUtf8(error->message));
+    EXPECT_TRUE(IsValidUtf8(error->message)) << shown;
     EXPECT_TRUE(std::holds_alternative<Request>(all[2 + 2 * place])) << "after " << shown;
   }
 }
@@ -360,8 +360,8 @@ TEST(BadLine, RandomChangesGiveOneAnswerPerLine) {
       continue;
     }
     codes.insert(error->code);
-    EXPECT_TRUE(IsValidUtf8(error->message));
-    EXPECT_LT(error->message.size(), 400u);
+    EXPECT_TRUE(IsValidUtf8(error->message)) << error->message;
+    EXPECT_LT(error->message.size(), 400u) << error->message;
   }
   EXPECT_GE(codes.size(), 7u);
 }

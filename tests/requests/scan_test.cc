@@ -136,7 +136,7 @@ TEST(StageStdin, CopiesAndLeavesNoName) {
               EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
               const FakeTokenizer tokenizer;
               for (int pass = 0; pass < 2; ++pass) {
-                EXPECT_EQ(ScanInput(staged.path(), tokenizer, Options(), 2).num_lines, 5);
+                EXPECT_EQ(ScanInput(staged.path(), tokenizer, Options(), 2).num_lines, 5) << pass;
               }
               RequestReader reader(staged.path(), tokenizer, Options());
               int num_lines = 0;

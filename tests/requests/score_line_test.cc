@@ -72,6 +72,7 @@ TEST(ScoreLineTest, WithoutAStartTokenTheFirstEntryIsNull) {
 
 TEST(ScoreLineTest, SpacesAtTheContextsEndAreTheContinuations) {
   for (const char* spaces : {"", " ", " \t\r\n", "\u00a0\u2003", "\x1c"}) {
+    SCOPED_TRACE(::testing::PrintToString(spaces));
     const Request request = Read({{"context", std::string("ab") + spaces}, {"continuation", "c"}});
     EXPECT_EQ(Tokens(request),
               FakeTokenizer().Encode(std::string("ab") + spaces + "c", SpecialText::kParse));
@@ -84,6 +85,7 @@ TEST(ScoreLineTest, AnEmptyContextIsTheStartToken) {
   const FakeTokenizer adds_start;
   const BareTokenizer bare;
   for (const FakeTokenizer* tokenizer : {&adds_start, static_cast<const FakeTokenizer*>(&bare)}) {
+    SCOPED_TRACE(tokenizer == &bare ? "without a start token" : "with a start token");
     const Request request = Read({{"context", "  "}, {"continuation", "c"}}, *tokenizer);
     EXPECT_EQ(Tokens(request), adds_start.Encode("  c", SpecialText::kParse));
     EXPECT_EQ(request.scored->first, 1);

@@ -16,6 +16,7 @@
 #include "tests/run/late_device.h"
 #include "tests/run/list_job.h"
 #include "tests/temporary_folder.h"
+#include "tests/trace_case.h"
 
 namespace spillway {
 namespace {
@@ -158,6 +159,9 @@ constexpr Placing kPlacings[] = {
 TEST_F(DeviceOrderTest, AnyOrderThatTheMarksAllowGivesTheSameTokens) {
   for (const Placing& placing : kPlacings) {
     for (const Shape& block : kShapes) {
+      SCOPED_TRACE(CaseOf("weights on gpu", placing.weights_gpu, "KV on gpu", placing.kv_gpu,
+                          "rows", block.rows, "batches", block.batches, "KV",
+                          KvPolicyName(block.kv)));
       const Plan plan = MakePlanOf(placing, block);
       HostDevice host;
       const Tokens expected = Run(plan, host);
@@ -165,10 +169,7 @@ TEST_F(DeviceOrderTest, AnyOrderThatTheMarksAllowGivesTheSameTokens) {
       for (uint32_t seed = 0; seed < 4; ++seed) {
         const Pace pace = seed == 0 ? Pace::kLate : seed == 1 ? Pace::kEarly : Pace::kRandom;
         LateDevice late(pace, seed);
-        ASSERT_EQ(Run(plan, late), expected)
-            << "weights on gpu " << placing.weights_gpu << ", KV on gpu " << placing.kv_gpu
-            << ", rows " << block.rows << ", batches " << block.batches << ", KV "
-            << KvPolicyName(block.kv) << ", seed " << seed;
+        ASSERT_EQ(Run(plan, late), expected) << "seed " << seed;
       }
     }
   }

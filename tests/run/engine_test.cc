@@ -16,6 +16,7 @@
 #include "src/tokenizer/no_tokenizer.h"
 #include "tests/plan_builder.h"
 #include "tests/run/list_job.h"
+#include "tests/trace_case.h"
 
 namespace spillway {
 namespace {
@@ -47,6 +48,7 @@ class CountingExecutor final : public Executor {
     int64_t token = 0;
     std::set<int64_t> slots;
     for (std::size_t index = 0; index < batch.rows.size(); ++index) {
+      SCOPED_TRACE(CaseOf("pass", at.pass, "layer", at.layer, "batch", at.batch, "row", index));
       const PackedRow& row = batch.rows[index];
       const KvPlace& place = batch.KvPlaceOf(index, 0);
       ASSERT_EQ(row.token_offset, token);
@@ -109,6 +111,7 @@ Trace RunJob(const Plan& plan, CountingExecutor& executor, Job& job) {
 TEST(EngineTest, EveryRowGetsItsOwnTokensForAnyBlockShape) {
   for (const int64_t rows : {1, 2, 5}) {
     for (const int64_t batches : {1, 2, 3}) {
+      SCOPED_TRACE(CaseOf("rows", rows, "batches", batches));
       const Plan plan = TinyPlan({rows, 400, 300}, batches);
       std::vector<Request> requests;
       for (int64_t line = 1; line <= 23; ++line) {
@@ -124,7 +127,7 @@ TEST(EngineTest, EveryRowGetsItsOwnTokensForAnyBlockShape) {
         ASSERT_EQ(static_cast<int64_t>(completion.tokens.size()), 1 + line % 9);
         generated += 1 + line % 9;
         for (std::size_t i = 0; i < completion.tokens.size(); ++i) {
-          ASSERT_EQ(completion.tokens[i], line + 1 + static_cast<int64_t>(i));
+          ASSERT_EQ(completion.tokens[i], line + 1 + static_cast<int64_t>(i)) << "line " << line;
         }
       }
       EXPECT_EQ(trace.prefill.generated_tokens + trace.decode.generated_tokens, generated);
@@ -152,6 +155,7 @@ TEST(EngineTest, ScoresAreTheSameForAnyBlockShapeAndFirstPass) {
   for (const auto& [rows, logits, batches] :
        {std::tuple{1, 1, 1}, {1, 7, 2}, {4, 4, 1}, {4, 9, 3}, {23, 64, 1}}) {
     for (const std::optional<int64_t> prefill : {std::optional<int64_t>(), {1}, {3}}) {
+      SCOPED_TRACE(CaseOf("rows", rows, "logits", logits, "batches", batches, "prefill", prefill));
       const Plan plan = TinyPlan({rows, 400, 400, logits}, batches);
       std::vector<Request> requests;
       for (int64_t line = 1; line <= 23; ++line) {
@@ -162,6 +166,7 @@ TEST(EngineTest, ScoresAreTheSameForAnyBlockShapeAndFirstPass) {
       RunJob(plan, executor, job);
       ASSERT_EQ(job.finished.size(), 23U);
       for (const auto& [line, completion] : job.finished) {
+        SCOPED_TRACE(CaseOf("line", line));
         const std::vector<float>& found = completion.scores.logprobs;
         const int64_t first = 1 + line % 3;
         ASSERT_EQ(static_cast<int64_t>(found.size()), 5 + line - first);
@@ -170,7 +175,8 @@ TEST(EngineTest, ScoresAreTheSameForAnyBlockShapeAndFirstPass) {
         for (int64_t token = first; token < 5 + line; ++token) {
           const bool is_next = token != wrong && token != wrong + 1;
           EXPECT_NEAR(found[static_cast<std::size_t>(token - first)], is_next ? likely : unlikely,
-                      1e-5);
+                      1e-5)
+              << "token " << token;
         }
       }
     }
@@ -313,7 +319,7 @@ TEST(BlockBuilderTest, ARowThatThePlanDoesNotHoldEndsTheRun) {
       blocks.Next(job);
       FAIL() << "a row over the plan was admitted";
     } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::kResume);
+      EXPECT_EQ(error.code(), ErrorCode::kResume) << prompt << " + " << max_new;
     }
   }
 }

@@ -9,6 +9,7 @@
 #include "src/requests/score_request.h"
 #include "src/sampling/log_probability.h"
 #include "src/sampling/random.h"
+#include "tests/trace_case.h"
 
 namespace spillway {
 namespace {
@@ -69,6 +70,7 @@ TEST(ScoreRequestTest, KeepsEveryTokenAndCountsLogits) {
   const std::vector<TokenId> tokens = {9, 8, 7, 6, 5, 4};
   for (int64_t first = 1; first < 6; ++first) {
     for (int64_t prefill = 1; prefill < 6; ++prefill) {
+      SCOPED_TRACE(CaseOf("first", first, "prefill", prefill));
       const Request request = ScoreRequest({tokens, first, 0}, {prefill, false});
       std::vector<TokenId> all = request.prompt;
       all.insert(all.end(), request.scored->told.begin(), request.scored->told.end());
@@ -112,6 +114,7 @@ TEST(RowScorerTest, OnePassOrManyGiveTheSameScores) {
   const std::vector<TokenId> tokens = {1, 2, 3, 4, 5, 6, 7};
   for (const int64_t first : {1, 3, 6}) {
     for (const int64_t prefill : {1, 2, 5, 6}) {
+      SCOPED_TRACE(CaseOf("first", first, "prefill", prefill));
       const Completion completion = Feed(ScoreRequest({tokens, first, 0}, {prefill, false}));
       ASSERT_EQ(static_cast<int64_t>(completion.scores.logprobs.size()), 7 - first);
       EXPECT_TRUE(completion.scores.greedy_match);
@@ -131,6 +134,7 @@ TEST(RowScorerTest, OneOtherTokenIsNoGreedyMatch) {
 
 TEST(RowScorerTest, NonFiniteLogitsEndTheRow) {
   for (const float bad : {kNan, kInf}) {
+    SCOPED_TRACE(CaseOf("bad", bad));
     const Request request = ScoreRequest({{1, 2, 3, 4}, 2, 0}, {2, false});
     RowScorer scorer(request);
     std::vector<float> context(40, kNan);

@@ -10,6 +10,7 @@
 
 #include "src/sampling/stop_search.h"
 #include "tests/requests/fake_tokenizer.h"
+#include "tests/trace_case.h"
 
 namespace spillway {
 namespace {
@@ -73,6 +74,7 @@ TEST(RowSampler, StopsAtMaxTokens) {
 TEST(RowSampler, TheEndTokenIsInTheIdsAndNotInTheText) {
   const TokenId other_end = FakeTokenizer::Byte('z');
   for (const TokenId end : {kEnd, other_end}) {
+    SCOPED_TRACE(CaseOf("end", end));
     std::vector<TokenId> tokens = Bytes("ab");
     tokens.push_back(end);
     const Outcome outcome = Feed(MakeRequest(3), FakeTokenizer(), tokens, {kEnd, other_end});
@@ -100,6 +102,7 @@ TEST(RowSampler, EosIsMaskedBelowMinTokens) {
   const std::vector<TokenId> eos = {kEnd, 9999, -1};  // ids the logits do not have are passed over
   const FakeTokenizer tokenizer;
   for (const double temperature : {0.0, 1.0}) {
+    SCOPED_TRACE(CaseOf("temperature", temperature));
     request.sampling.temperature = temperature;
     RowSampler sampler(request, tokenizer, eos, 0);
     for (int step = 0; step < 3; ++step) {
@@ -120,6 +123,7 @@ TEST(RowSampler, StopStringsAreFoundAtEverySplit) {
   // Pieces that hold any cut of the text into three tokens.
   for (std::size_t first = 1; first < text.size(); ++first) {
     for (std::size_t second = first + 1; second < text.size(); ++second) {
+      SCOPED_TRACE(CaseOf("first", first, "second", second));
       const FakeTokenizer tokenizer(
           {text.substr(0, first), text.substr(first, second - first), text.substr(second)});
       Request request = MakeRequest();
@@ -130,7 +134,7 @@ TEST(RowSampler, StopStringsAreFoundAtEverySplit) {
       ASSERT_EQ(outcome.status, RowStatus::kStopped);
       EXPECT_EQ(outcome.completion.text, "one ");
       const std::size_t tokens = end <= first ? 1 : end <= second ? 2 : 3;
-      EXPECT_EQ(outcome.completion.tokens.size(), tokens) << first << " " << second;
+      EXPECT_EQ(outcome.completion.tokens.size(), tokens);
     }
   }
 }
@@ -203,6 +207,7 @@ TEST(RowSampler, NonFiniteLogitsEndTheRow) {
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), kInf}) {
     for (const TokenId place : {TokenId{0}, kEnd, TokenId{299}}) {
       for (const int64_t num_logprobs : {-1, 2}) {
+        SCOPED_TRACE(CaseOf("bad", bad, "place", place, "logprobs", num_logprobs));
         Request request = MakeRequest();
         request.sampling.min_tokens = 5;  // the mask must not hide it
         request.sampling.num_logprobs = num_logprobs;
@@ -231,6 +236,7 @@ TEST(RowSampler, NothingLeftAfterTheMaskIsNonFinite) {
 
 TEST(RowSampler, LogprobsAreTheModelsOwn) {
   for (const double temperature : {0.0, 0.3}) {
+    SCOPED_TRACE(CaseOf("temperature", temperature));
     Request request = MakeRequest(1);
     request.sampling.num_logprobs = 3;
     request.sampling.temperature = temperature;

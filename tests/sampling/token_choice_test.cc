@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "src/sampling/random.h"
+#include "tests/trace_case.h"
 
 namespace spillway {
 namespace {
@@ -72,8 +73,8 @@ TEST(UniformDraw, IsUniformOverEachOfItsArguments) {
     for (uint64_t i = 0; i < kDraws; ++i) {
       const double draw =
           UniformDraw(argument == 0 ? i : 7, argument == 1 ? i : 7, argument == 2 ? i : 7);
-      ASSERT_GE(draw, 0.0);
-      ASSERT_LT(draw, 1.0);
+      ASSERT_GE(draw, 0.0) << "argument " << argument << " = " << i;
+      ASSERT_LT(draw, 1.0) << "argument " << argument << " = " << i;
       ++bins[static_cast<std::size_t>(draw * 64)];
     }
     double chi_square = 0.0;
@@ -153,6 +154,8 @@ TEST(DrawToken, FollowsTheSoftmax) {
     // All three ways of drawing must give the same distribution when they cut nothing off.
     for (const Sampling& sampling :
          {Hot(temperature, 0, 1.0), Hot(temperature, 4, 1.0), Hot(temperature, 0, 0.999999)}) {
+      SCOPED_TRACE(
+          CaseOf("temperature", temperature, "top_k", sampling.top_k, "top_p", sampling.top_p));
       const auto histogram = Histogram(logits, sampling, kDraws);
       EXPECT_FALSE(histogram.contains(3));
       double chi_square = 0.0;
@@ -203,7 +206,7 @@ TEST(DrawToken, ANucleusWiderThanTheFirstTryIsRight) {
     const std::vector<float> equal(size, 0.0F);
     const Sampling sampling = Hot(1.0, 0, 0.75);
     const auto wanted = static_cast<TokenId>(std::ceil(0.75 * static_cast<double>(size)));
-    EXPECT_EQ(Draw(equal, sampling, 0.0), 0);
+    EXPECT_EQ(Draw(equal, sampling, 0.0), 0) << size;
     EXPECT_EQ(Draw(equal, sampling, 0x1.fffffffffffffp-1), wanted - 1) << size;
   }
 }

@@ -8,6 +8,8 @@
 #include <tuple>
 #include <vector>
 
+#include "tests/trace_case.h"
+
 namespace spillway {
 namespace {
 
@@ -39,6 +41,8 @@ TEST(ScheduleTest, WalksAsFlexGenDoesBatchThenLayerThenPass) {
       for (int64_t pass = 0; pass < 3; ++pass) {
         for (int64_t layer = 0; layer < layers; ++layer) {
           for (int64_t batch = 0; batch < batches; ++batch, at = schedule.Next(at)) {
+            SCOPED_TRACE(CaseOf("blocks", blocks, "batches", batches, "pass", pass, "layer", layer,
+                                "batch", batch));
             EXPECT_EQ(at, (Cursor{pass, layer, batch}));
             EXPECT_EQ(schedule.EndsBatch(at), layer == layers - 1);
             EXPECT_EQ(schedule.EndsPass(at), layer == layers - 1 && batch == batches - 1);
@@ -96,6 +100,8 @@ void CheckOrder(const Schedule& schedule) {
   for (; at.pass < 3; at = schedule.Next(at)) {
     for (const Task& task : schedule.At(at)) {
       const Cursor& cell = task.cell;
+      SCOPED_TRACE(CaseOf("blocks", num_layers / 2 - 1, "batches", schedule.num_batches, "task",
+                          task.kind, "pass", cell.pass, "layer", cell.layer, "batch", cell.batch));
       switch (task.kind) {
         case TaskKind::kLoadKv:
           EXPECT_TRUE(schedule.Layer(cell.layer).attends);

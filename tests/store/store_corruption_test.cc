@@ -5,6 +5,7 @@
 #include <random>
 
 #include "tests/store/store_test_util.h"
+#include "tests/trace_case.h"
 
 namespace spillway::testing {
 namespace {
@@ -48,11 +49,12 @@ class StoreCorruptionTest : public ::testing::Test {
 TEST_F(StoreCorruptionTest, AnyFlippedBitOfTheTable) {
   for (std::size_t at = 0; at < text_.size(); at += at < 64 ? 1 : 37) {
     for (const int bit : {0, 3, 7}) {
+      SCOPED_TRACE(CaseOf("byte", at, "bit", bit));
       std::string bad = text_;
       bad[at] = static_cast<char>(bad[at] ^ (1 << bit));
       try {
         ParseStoreTable(bad);
-        ADD_FAILURE() << "byte " << at;
+        ADD_FAILURE();
       } catch (const Error& error) {
         EXPECT_EQ(ExitStatus(error.code()), error.code() == ErrorCode::kModelUnsupported ? 11 : 10);
       }
@@ -228,6 +230,7 @@ TEST_F(StoreCorruptionTest, RandomChangesOfASealedTable) {
   std::mt19937_64 random(1);
   const std::string body = text_.substr(text_.find("\"store\""));
   for (int round = 0; round < 300; ++round) {
+    SCOPED_TRACE(CaseOf("round", round));
     std::string bad = body;
     for (int change = 0; change < 1 + round % 4; ++change) {
       bad[random() % bad.size()] = "0123456789-+.eE{}[]\",:atf \\\0"[random() % 29];

@@ -15,6 +15,7 @@ TEST(Store, KeepsShapeAndBytes) {
   EXPECT_FALSE(fs::exists(temp.path() / "small.part"));
   EXPECT_TRUE(IsStoreFolder(temp.path() / "small"));
   for (const DiskMode mode : {DiskMode::kDirect, DiskMode::kBuffered}) {
+    SCOPED_TRACE(mode == DiskMode::kDirect ? "direct" : "buffered");
     const Store store = OpenStore(temp.path() / "small", mode);
     EXPECT_EQ(ShapeText(store.shape()), ShapeText(SmallShape()));
     EXPECT_EQ(store.content_key(), "0123456789abcdef");
@@ -33,7 +34,7 @@ TEST(Store, FindsTheTensorsOfALayer) {
     for (std::size_t tensor = 0; tensor < layers[layer].tensors.size(); ++tensor) {
       const StoredTensorTable& stored = store.tensors()[static_cast<std::size_t>(first) + tensor];
       EXPECT_EQ(stored.spec.name, layers[layer].tensors[tensor].name);
-      EXPECT_EQ(stored.index, static_cast<int64_t>(tensor));
+      EXPECT_EQ(stored.index, static_cast<int64_t>(tensor)) << stored.spec.name;
     }
   }
   EXPECT_EQ(store.FirstTensor(static_cast<int64_t>(layers.size())),

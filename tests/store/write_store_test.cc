@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "tests/store/store_test_util.h"
+#include "tests/trace_case.h"
 
 namespace spillway::testing {
 namespace {
@@ -188,6 +189,7 @@ void ConvertInChild(const fs::path& store, int kill_at, useconds_t kill_after_us
 
 TEST_F(WriteStoreTest, KilledAtAnyTileLeavesNoStore) {
   for (const int kill_at : {0, 1, 2, 5, 30}) {
+    SCOPED_TRACE(CaseOf("killed at tile", kill_at));
     ConvertInChild(store(), kill_at, 0);
     EXPECT_FALSE(fs::exists(store()));
     EXPECT_EQ(ProbeStore(store(), "0123456789abcdef"), StoreState::kAbsent);
@@ -200,6 +202,7 @@ TEST_F(WriteStoreTest, KilledAtAnyTileLeavesNoStore) {
 
 TEST_F(WriteStoreTest, KilledAtAnyTimeLeavesAWholeStoreOrNone) {
   for (useconds_t after_us = 1000; after_us < 60'000; after_us += 3700) {
+    SCOPED_TRACE(CaseOf("killed after us", after_us));
     ConvertInChild(store(), -1, after_us);
     const StoreState state = ProbeStore(store(), "0123456789abcdef");
     EXPECT_TRUE(state == StoreState::kAbsent || state == StoreState::kReady);

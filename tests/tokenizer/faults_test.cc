@@ -243,6 +243,7 @@ TEST_F(FaultsTest, AcceptsBothFormatsOfMergesHolesAndBlankEnds) {
   json document = SmallModel();
   document["model"]["vocab"]["far"] = 900;
   for (const char* merges : {R"(["a b"])", R"([["a","b"]])", R"(["#version: 0.2","a b"])"}) {
+    SCOPED_TRACE(merges);
     document["model"]["merges"] = json::parse(merges);
     Write("tokenizer.json", document.dump());
     EXPECT_THAT(OpenTokenizer(folder_, 1000)->Encode("ab", SpecialText::kParse),

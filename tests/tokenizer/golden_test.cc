@@ -57,9 +57,9 @@ TEST_P(GoldenTest, GivesTheIdsAndTextsOfTheReference) {
   std::size_t num_checked = 0;
   for (const std::string& text : Texts()) {
     std::string ids_hash, plain_hash, text_hash;
+    SCOPED_TRACE(testing::PrintToString(text));
     ASSERT_TRUE(expected >> ids_hash >> plain_hash >> text_hash);
     const std::vector<TokenId> ids = tokenizer->Encode(text, SpecialText::kParse);
-    SCOPED_TRACE(testing::PrintToString(text));
     ExpectHash(IdHash(ids), ids_hash);
     ExpectHash(IdHash(tokenizer->Encode(text, SpecialText::kPlain)), plain_hash);
     ExpectHash(Hex(Fnv1a(tokenizer->Decode(ids))), text_hash);

@@ -146,8 +146,8 @@ TEST(Utf8Test, ReplacesMaximalIllFormedPartsAsPythonDoes) {
     std::string expected;
     for (const char c : marked) expected += c == '?' ? "\xEF\xBF\xBD" : std::string(1, c);
     EXPECT_EQ(ReplaceInvalidUtf8(bytes), expected) << testing::PrintToString(bytes);
-    EXPECT_EQ(IsValidUtf8(bytes), bytes == expected);
-    EXPECT_TRUE(IsValidUtf8(ReplaceInvalidUtf8(bytes)));
+    EXPECT_EQ(IsValidUtf8(bytes), bytes == expected) << testing::PrintToString(bytes);
+    EXPECT_TRUE(IsValidUtf8(ReplaceInvalidUtf8(bytes))) << testing::PrintToString(bytes);
   }
 }
 

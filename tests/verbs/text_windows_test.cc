@@ -4,6 +4,8 @@
 
 #include <vector>
 
+#include "tests/trace_case.h"
+
 namespace spillway {
 namespace {
 
@@ -22,6 +24,7 @@ TEST(TextWindowsTest, EveryTokenIsScoredOnceWithAllTheContextThatTheWindowHas) {
   for (int64_t num_tokens = 2; num_tokens < 40; ++num_tokens) {
     for (int64_t window = 2; window < 14; ++window) {
       for (int64_t stride = 1; stride < window; ++stride) {
+        SCOPED_TRACE(CaseOf("tokens", num_tokens, "window", window, "stride", stride));
         int64_t next = 1;
         for (const TextWindow& at : WindowsOf(num_tokens, window, stride)) {
           ASSERT_EQ(at.first, next);
@@ -29,7 +32,7 @@ TEST(TextWindowsTest, EveryTokenIsScoredOnceWithAllTheContextThatTheWindowHas) {
           ASSERT_LT(at.begin, at.first);
           next = at.end;
         }
-        ASSERT_EQ(next, num_tokens) << window << " " << stride;
+        ASSERT_EQ(next, num_tokens);
       }
     }
   }
