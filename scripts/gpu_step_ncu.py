@@ -4,7 +4,7 @@ import csv
 import io
 import json
 
-from gpu_step import CUT_OFF, FAILED, OK, Verdict
+from gpu_step_run import CUT_OFF, FAILED, OK, Verdict
 
 METRIC = "gpu__time_duration.sum"
 NUM_SLOWEST = 3

@@ -13,7 +13,7 @@ import sys
 import gpu_step_ncu
 import gpu_table
 import gpu_table_rows
-from gpu_step import CUT_OFF, FAILED, NOT_RUN, OK, ROOT, SKIPPED, Part, Verdict
+from gpu_step_run import CUT_OFF, FAILED, NOT_RUN, OK, ROOT, SKIPPED, Part, Verdict
 
 GIB = 1 << 30
 CAP_BYTES = 16 * GIB

@@ -17,9 +17,9 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY / "scripts"))
 
 import gpu_rehearsal  # noqa: E402
-import gpu_step  # noqa: E402
 import gpu_step_ncu as ncu  # noqa: E402
 import gpu_step_parts as parts  # noqa: E402
+import gpu_step_run  # noqa: E402
 import gpu_table  # noqa: E402
 import stand_ins  # noqa: E402
 
@@ -54,7 +54,7 @@ class Reading(unittest.TestCase):
         return parts.tests_verdict({f"T.{n}": {"result": result} for n, result in enumerate(results)})
 
     def test_a_skipped_test_is_a_failure(self):
-        self.assertEqual(self.verdict_of("passed", "passed"), gpu_step.Verdict("ok", "2 passed"))
+        self.assertEqual(self.verdict_of("passed", "passed"), gpu_step_run.Verdict("ok", "2 passed"))
         self.assertEqual(self.verdict_of("passed", "skipped").state, "FAILED")
         self.assertIn("T.1", self.verdict_of("passed", "failed", "cut off").text)
         self.assertEqual(self.verdict_of("passed", "cut off").state, "cut off")
