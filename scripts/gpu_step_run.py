@@ -17,7 +17,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import gpu_table  # noqa: E402
 
-MOST_LOG_BYTES = 4 << 20  # of one log, its end
+MOST_LOG_BYTES = 4 << 20  # of one log, its end; other files are left out where they are larger
 OK, FAILED, CUT_OFF, SKIPPED, NOT_RUN = "ok", "FAILED", "cut off", "skipped", "not run"
 
 
@@ -107,12 +107,21 @@ class Step:
         partial = self.out / "logs.tar.gz.part"
         with tarfile.open(partial, "w:gz") as archive:
             for path in sorted(self.logs.rglob("*")):
-                if path.is_file() and path.stat().st_size <= MOST_LOG_BYTES:
-                    archive.add(path, path.relative_to(self.logs))
+                if path.is_file() and (path.name == "output" or path.stat().st_size <= MOST_LOG_BYTES):
+                    add_end(archive, path, path.relative_to(self.logs))
         partial.replace(self.out / "logs.tar.gz")
 
     def status(self):
         return 1 if {FAILED, CUT_OFF} & {verdict.state for verdict in self.lines.values()} else 0
+
+
+def add_end(archive, path, name):
+    """Adds the last MOST_LOG_BYTES of a file, or all of it, to a tar archive."""
+    with open(path, "rb") as file:
+        entry = archive.gettarinfo(arcname=name, fileobj=file)
+        file.seek(max(0, entry.size - MOST_LOG_BYTES))
+        entry.size -= file.tell()
+        archive.addfile(entry, file)
 
 
 def run_part(step, part):

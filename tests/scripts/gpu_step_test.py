@@ -4,6 +4,7 @@ Standard library only.
   python3 gpu_step_test.py path/to/spillway_soft_gpu
 """
 
+import argparse
 import json
 import os
 import pathlib
@@ -12,6 +13,7 @@ import sys
 import tarfile
 import tempfile
 import unittest
+import unittest.mock
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY / "scripts"))
@@ -93,6 +95,23 @@ class Reading(unittest.TestCase):
             self.assertGreater(len(step), 0, number)
             self.assertEqual(len({part.name for part in step}), len(step))
             self.assertTrue(all(part.least <= part.seconds <= 470 for part in step), number)
+
+
+class Logs(unittest.TestCase):
+    def test_the_end_of_a_large_log_is_kept(self):
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.object(tempfile, "tempdir", folder):
+            out = pathlib.Path(folder)
+            step = gpu_step_run.Step(argparse.Namespace(number=1, out=out, bundle=out, seconds=1.0))
+            log = step.new_folder("long")
+            (log / "output").write_bytes(b"begin" + b"." * gpu_step_run.MOST_LOG_BYTES + b"end")
+            (log / "weights").write_bytes(b"." * (gpu_step_run.MOST_LOG_BYTES + 1))
+            (log / "command").write_text("long\n")
+            step.pack_logs()
+            with tarfile.open(out / "logs.tar.gz") as archive:
+                self.assertEqual(archive.getnames(), ["00-long/command", "00-long/output"])
+                kept = archive.extractfile("00-long/output").read()
+                self.assertEqual(archive.extractfile("00-long/command").read(), b"long\n")
+        self.assertEqual((len(kept), kept[-4:]), (gpu_step_run.MOST_LOG_BYTES, b".end"))
 
 
 class Rehearsal(unittest.TestCase):
