@@ -108,8 +108,10 @@ pack_files() {
 cuda_major() { ldd "$(built spillway)" | sed -n 's/.*libcublasLt\.so\.\([0-9]*\).*/\1/p' | head -1; }
 
 commit() {
-  git rev-parse --short HEAD 2>/dev/null || { echo unknown; return; }
-  git diff --quiet HEAD -- || echo "with changes"
+  local name
+  name=$(git rev-parse --short HEAD 2>/dev/null) || { echo unknown; return; }
+  git diff --quiet HEAD -- || name+=" with changes"
+  echo "$name"
 }
 
 command -v nvcc >/dev/null || fail "no nvcc: the bundle is built where the CUDA toolkit is"

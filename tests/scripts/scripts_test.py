@@ -145,6 +145,45 @@ class Test(ScriptsTest):
         self.assertNotIn("passed", text)
 
 
+class Bundle(ScriptsTest):
+    """scripts/gpu_bundle.sh where programs are empty files with one library."""
+
+    def setUp(self):
+        super().setUp()
+        for folder in ("benchmarks", "tests/gpu", "tests/cli", "examples/machines"):
+            shutil.copytree(REPOSITORY / folder, self.root / folder)
+        shutil.copy(REPOSITORY / "tests/placements.py", self.root / "tests")
+        (self.root / "examples/tales-opt-8m").mkdir()
+        self.stand_in("nvcc", "")
+        self.stand_in("cmake", "cd build/gpu-bundle; touch spillway gpu_test gpu_bench; chmod +x *")
+        self.stand_in("strip", 'cp "$3" "$2"')
+        self.stand_in("ldd", 'echo "libcublasLt.so.13 => /none (0x0)"; echo "libx.so.1 => $PWD/scripts/gpu_bundle.sh (0x0)"')
+        self.stand_in("objdump", "echo GLIBC_2.17 GLIBCXX_3.4")
+
+    def unpacked(self, git):
+        """The folder of a bundle that is made with this stand-in for git."""
+        self.stand_in("git", git)
+        status, text = self.script("scripts/gpu_bundle.sh")
+        self.assertEqual(status, 0, text)
+        status, text = self.script("gpu-bundle/run", "--where", TMPDIR=str(self.root))
+        self.assertEqual(status, 0, text)
+        return pathlib.Path(text.strip())
+
+    def test_the_origin_is_a_line_for_each_name(self):
+        for git, commit in (('[ "$1" = diff ] || echo abc1234', "abc1234"), ("exit 1", "unknown"),
+                            ('[ "$1" = rev-parse ] && echo abc1234', "abc1234 with changes")):
+            lines = (self.unpacked(git) / "ORIGIN").read_text().splitlines()
+            self.assertEqual(lines, ["cuda 13", f"commit {commit}", "architecture sm_90"])
+
+    def test_the_scripts_of_a_step_find_all_that_they_import(self):
+        root = self.unpacked("exit 1")
+        for script in ("scripts/gpu_step.py", "tests/gpu/placement_check.py", "tests/gpu/answers_check.py"):
+            words = [sys.executable, "-B", "-c", "import runpy, sys; runpy.run_path(sys.argv[1])", root / script]
+            done = subprocess.run(words, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(root / "scripts")},
+                                  check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+
+
 class WithoutMatplotlib(unittest.TestCase):
     def refusal(self, script):
         with tempfile.TemporaryDirectory() as folder:
