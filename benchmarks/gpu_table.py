@@ -315,7 +315,7 @@ def main():
     if args.list:
         list_stages()
         return
-    if args.add:
+    if args.add and not args.dry_run:
         add(args)
     args.out, args.spillway, args.h2o = args.out.resolve(), args.spillway.resolve(), args.h2o.resolve()
     args.machine = (args.machine or args.out.with_suffix(".machine.json")).resolve()

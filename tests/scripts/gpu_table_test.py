@@ -185,6 +185,8 @@ class Program(unittest.TestCase):
         result = {"hardware": {"gpus": ["A"]}, "gpu_memory": GIB, "rows": [row("spillway", "full", tokens_per_s=1.0)]}
         other = self.root / "other.json"
         other.write_text(json.dumps(result | {"rows": [row("spillway", "full", tokens_per_s=2.0), row("flexgen", "full", why="x")]}))
+        self.assertEqual(self.gpu_table("--out", self.out, "--add", other, "--dry-run", path=False).returncode, 0)
+        self.assertFalse(self.out.exists())
         for _ in range(2):  # into a new file, then into the same
             done = self.gpu_table("--out", self.out, "--add", other, path=False)
             self.assertEqual(done.returncode, 0, done.stderr)
