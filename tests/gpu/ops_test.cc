@@ -157,7 +157,6 @@ TEST_F(OpsTest, FetchCopiesPinnedMemory) {
   }
 }
 
-// One weight matrix, in pieces as tiers cut it.
 // A plan aligns regions to 64 bytes, the library's own workspace wants more. Few rows and many.
 TEST_F(OpsTest, ProductsTakeAnyWorkspaceOfAPlan) {
   constexpr int64_t kIn = 64;
@@ -182,12 +181,13 @@ TEST_F(OpsTest, ProductsTakeAnyWorkspaceOfAPlan) {
   }
 }
 
+// A product with one weight matrix, which MatmulTest::Run cuts into pieces as tiers do.
 struct Product {
   int64_t in;
   int64_t out;
   DType dtype;
   Activation activation;
-  bool adds;  // to y itself
+  bool adds;  // to y
 };
 
 class MatmulTest : public GpuTest {
