@@ -40,7 +40,8 @@ class Extent(typing.NamedTuple):
 
 
 WHOLE = Extent([[*GPU, *flags] for flags in placements.ON_GPU], STORAGES, 24, 24)
-QUICK = Extent([[*GPU, *flags] for flags in placements.FEW_ON_GPU], STORAGES[:1], 3, 3)
+SMALL_MODEL = ["--model", placements.PARITY_MODELS / "gelu-head80-untied"]
+QUICK = Extent([[*GPU, *flags] for flags in placements.FEW_ON_GPU], [SMALL_MODEL], 3, 3)
 
 
 def check_storage(spillway, prompts, folder, storage, extent):

@@ -68,7 +68,6 @@ def rehearse(root, soft_program, number, out, *parts, **environment):
         "PATH": f"{bundle}/bin:{pathlib.Path(sys.executable).parent}:/usr/bin:/bin", "PYTHON": sys.executable,
         "SPILLWAY_BUNDLE": str(bundle), "SPILLWAY_PEERS": str(make_peers(root / "peers")), "SPILLWAY_STEP_REHEARSE": "1",
         "SPILLWAY_STEP_SECONDS": str(470 * int(os.environ.get("SPILLWAY_TEST_SLOWDOWN", "1"))),
-        "SPILLWAY_MODEL": str(REPOSITORY / "tests/parity/models/gelu-head80-untied"),
     } | environment
     words = [REPOSITORY / "scripts/gpu_step.sh", number, out, *parts]
     return subprocess.run(list(map(str, words)), capture_output=True, text=True, env=settings, check=False)
