@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 
 from gpu_step_run import CUT_OFF, FAILED, OK, Verdict
 
@@ -42,7 +41,7 @@ def run(step, left, program, words):
     kernels = times(csv_file.read_text()) if csv_file.exists() else {}
     if not kernels:
         return Verdict(CUT_OFF if done.stopped else FAILED, f"no kernel was timed: {done.text.strip()[-200:]}")
-    step.keep("ncu.json", json.dumps(kernels, indent=1) + "\n")
+    step.keep_json("ncu.json", kernels)
     sections = [word for section in SECTIONS for word in ("--section", section)]
     for number, name in enumerate(list(kernels)[:NUM_SLOWEST]):
         if left() < 10:

@@ -9,6 +9,7 @@ import pathlib
 import re
 import shutil
 import sys
+import time
 
 import gpu_step_ncu
 import gpu_table
@@ -22,7 +23,7 @@ MOST_TEST_S = 90.0  # of one GPU test
 WITHIN = 0.1  # of a prediction
 # Shares of the hardware's limit that are wanted, by how a line of gpu_bench begins.
 WANTED = {"CPU to GPU, queue": 0.9, "GPU to CPU, queue": 0.9, "decode attention": 0.8}
-REHEARSED = [2, 64, 2]  # layers, hidden, heads: in place of OPT's shapes
+PEERS = ("flexgen", "h2o_flexgen")
 
 
 def origin_of(bundle):
@@ -115,14 +116,14 @@ def run_tests(step, seconds):
         return Verdict(FAILED, "gpu_test lists no tests")
     with concurrent.futures.ThreadPoolExecutor(min(8, os.cpu_count())) as pool:
         results = dict(zip(tests, pool.map(functools.partial(run_test, step, left), tests)))
-    step.keep("gpu_tests.json", json.dumps(results, indent=1) + "\n")
+    step.keep_json("gpu_tests.json", results)
     return tests_verdict(results)
 
 
 def deadline(seconds):
     """A function that says how many of them are left."""
-    end = gpu_table.time.monotonic() + seconds
-    return lambda: end - gpu_table.time.monotonic()
+    end = time.monotonic() + seconds
+    return lambda: end - time.monotonic()
 
 
 def script_part(step, seconds, script, kept):
@@ -147,7 +148,7 @@ def bench_verdict(lines):
 def run_bench(step, seconds):
     done = step.command("gpu_bench", [step.program("gpu_bench")], seconds)
     lines = [json.loads(line) for line in done.text.splitlines() if line.startswith("{") and line.endswith("}")]
-    step.keep("gpu_bench.json", json.dumps({"hardware": gpu_table.hardware(), "lines": lines}, indent=1) + "\n")
+    step.keep_json("gpu_bench.json", {"hardware": step.hardware, "lines": lines})
     return ended(done, bench_verdict(lines))
 
 
@@ -197,16 +198,19 @@ def machine_text(path):
     return f"{machine.get('name', 'measured')}" + (f"; disturbed: {disturbed}" if disturbed else "")
 
 
+def tiny_model(step):
+    """A rehearsal's model, in place of OPT's shapes."""
+    folder = step.work / "tiny"
+    return folder if folder.exists() else gpu_table.write_config(folder, positions=2048, layers=2, hidden=64, heads=2)
+
+
 def table_words(step, stage, programs, seconds):
     """A rehearsal has a tiny model for Spillway; the peers are stand-ins then, which take any."""
     words = ["--programs", programs, "--seconds", seconds]
     if not step.rehearses or not programs.startswith("spillway"):
         return gpu_table_words(step, "--stage", stage, *words)
-    tiny = step.work / "tiny"
-    if not tiny.exists():
-        gpu_table.write_config(tiny, 2048, *REHEARSED)
     rows = "x2" if "x" in stage else ""
-    return gpu_table_words(step, "--stage", f"{tiny}:16+4{rows}", *words, "--requests", 2, "--gpu-memory", CAP_BYTES,
+    return gpu_table_words(step, "--stage", f"{tiny_model(step)}:16+4{rows}", *words, "--requests", 2, "--gpu-memory", CAP_BYTES,
                            "--cpu-memory", 2 * GIB)
 
 
@@ -236,7 +240,7 @@ def table_verdict(rows, done):
 
 
 def missing_peers(step, programs):
-    return [name for name in programs.split(",") if name in ("flexgen", "h2o_flexgen") and not (step.peers / name).exists()]
+    return [name for name in programs.split(",") if name in PEERS and not (step.peers / name).exists()]
 
 
 def run_table(step, seconds, stage, programs):
@@ -265,9 +269,7 @@ def table_part(name, seconds):
 
 def bench_words(step, model, prompt_len, gen_len, flags):
     if step.rehearses:
-        model, prompt_len, gen_len = step.work / "tiny", 16, 4
-        if not model.exists():
-            gpu_table.write_config(model, 2048, *REHEARSED)
+        model, prompt_len, gen_len = tiny_model(step), 16, 4
     return [step.program("spillway"), "bench", "--model", model, "--dummy-weights", "--device", "cuda:0", "--prompt-len",
             prompt_len, "--gen-len", gen_len, *flags]
 
@@ -302,11 +304,12 @@ def run_trace(step, seconds, name, flags):
     packed = gzip.compress(trace.read_bytes())
     if len(packed) <= MOST_FILE_BYTES:
         (step.out / f"{name}.trace.json.gz").write_bytes(packed)
-    step.keep(f"{name}.report.json", report.read_text())
-    throughput = json.loads(report.read_text())
-    rates = throughput["throughput"]
+    text = report.read_text()
+    step.keep(f"{name}.report.json", text)
+    found = json.loads(text)
+    rates = found["throughput"]
     return Verdict(OK, f"prefill {rates['prefill_tokens_per_s']:.4g}, decode {rates['decode_tokens_per_s']:.4g} tokens/s; "
-                       + link_text(throughput))
+                       + link_text(found))
 
 
 def run_ncu(step, seconds):

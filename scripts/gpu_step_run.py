@@ -4,6 +4,7 @@ and writes the verdict. Puts benchmarks/ on the path of modules. Standard librar
 import contextlib
 import dataclasses
 import itertools
+import json
 import os
 import pathlib
 import sys
@@ -75,6 +76,9 @@ class Step:
     def keep(self, name, text):
         """A file of the result."""
         (self.out / name).write_text(text, encoding="utf-8")
+
+    def keep_json(self, name, value):
+        self.keep(name, json.dumps(value, indent=1) + "\n")
 
     # --- the verdict
 
