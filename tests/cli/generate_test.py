@@ -11,7 +11,6 @@ import resource
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import unittest
@@ -40,11 +39,9 @@ REPORT_KEYS = {
 }
 
 
-class GenerateTest(unittest.TestCase):
+class GenerateTest(harness.FolderTest):
     def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.folder = pathlib.Path(temporary.name)
+        super().setUp()
         self.output = self.folder / "out.jsonl"
 
     def write(self, records, name="in.jsonl"):

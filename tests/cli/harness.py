@@ -69,16 +69,20 @@ def choice(line):
     return line["response"]["body"]["choices"][0]
 
 
-class VerbTest(unittest.TestCase):
-    """Tests of verbs, each in a folder of its own. A script sets `binary` before it runs them."""
-
-    binary = pathlib.Path()
-    env = None  # beside clean_environment's
+class FolderTest(unittest.TestCase):
+    """Tests that have a folder of their own each."""
 
     def setUp(self):
         temporary = tempfile.TemporaryDirectory()
         self.addCleanup(temporary.cleanup)
-        self.folder = pathlib.Path(temporary.name)
+        self.folder = pathlib.Path(temporary.name).resolve()
+
+
+class VerbTest(FolderTest):
+    """Tests of verbs. A script sets `binary` before it runs them."""
+
+    binary = pathlib.Path()
+    env = None  # beside clean_environment's
 
     def run_verb(self, verb, *words, status=0, env=None):
         result = run(self.binary, [verb, *words], cwd=self.folder, env=env or self.env)

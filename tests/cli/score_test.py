@@ -9,7 +9,6 @@ import json
 import pathlib
 import random
 import sys
-import tempfile
 import unittest
 
 import bad_score_lines
@@ -46,11 +45,9 @@ def ragged_texts(num_rows, max_tokens):
     return rows
 
 
-class ScoreTest(unittest.TestCase):
+class ScoreTest(harness.FolderTest):
     def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.folder = pathlib.Path(temporary.name)
+        super().setUp()
         self.output = self.folder / "scores.jsonl"
 
     def write(self, records, name="in.jsonl"):

@@ -10,7 +10,6 @@ import resource
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
 
@@ -50,11 +49,9 @@ class Trace:
         return [span for track, spans in self.tracks.items() if track.split()[0] == name for span in spans]
 
 
-class TraceTest(unittest.TestCase):
+class TraceTest(harness.FolderTest):
     def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.folder = pathlib.Path(temporary.name)
+        super().setUp()
         self.trace = self.folder / "t.json"
 
     def words(self, source, *flags):

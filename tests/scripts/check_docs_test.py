@@ -8,10 +8,12 @@ import pathlib
 import shutil
 import subprocess
 import sys
-import tempfile
 import unittest
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(REPOSITORY / "tests/cli"))
+
+import harness  # noqa: E402
 
 README = """# Title
 
@@ -47,24 +49,22 @@ GOOD = {
 }
 
 
-class CheckDocsTest(unittest.TestCase):
+class CheckDocsTest(harness.FolderTest):
     def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.root = pathlib.Path(temporary.name).resolve()
+        super().setUp()
         for name, text in GOOD.items():
             self.write(name, text)
-        (self.root / "scripts/good.sh").chmod(0o755)
-        shutil.copy(REPOSITORY / "scripts/check_docs.py", self.root / "scripts")
+        (self.folder / "scripts/good.sh").chmod(0o755)
+        shutil.copy(REPOSITORY / "scripts/check_docs.py", self.folder / "scripts")
 
     def write(self, name, text):
-        path = self.root / name
+        path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
     def check(self, *pages):
         """Exit status, and what is complained of."""
-        command = [sys.executable, "-B", self.root / "scripts/check_docs.py", *pages]
+        command = [sys.executable, "-B", self.folder / "scripts/check_docs.py", *pages]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
         return done.returncode, done.stdout.splitlines()
 
@@ -98,15 +98,15 @@ class CheckDocsTest(unittest.TestCase):
         kinds = ["link to nowhere.md", "path src/no_such_file.cc", "flag --modell", "verb juggle"]
         expected = [f"docs/page.md: no such {kind}" for kind in [*kinds, "identifier Engine::NoSuchCall"]]
         self.assertEqual(self.check(), (1, expected))
-        self.assertEqual(self.check(self.root / "docs/page.md"), (1, expected))
-        self.assertEqual(self.check(self.root / "README.md"), (0, []))
+        self.assertEqual(self.check(self.folder / "docs/page.md"), (1, expected))
+        self.assertEqual(self.check(self.folder / "README.md"), (0, []))
 
     def test_links_of_a_page_begin_at_its_folder(self):
         self.write("docs/page.md", "[x](verbs.md) [y](../README.md) [z](docs/verbs.md)\n")
         self.assert_found("docs/page.md: no such link to docs/verbs.md")
 
     def test_a_script_that_cannot_be_run(self):
-        (self.root / "scripts/good.sh").chmod(0o644)
+        (self.folder / "scripts/good.sh").chmod(0o644)
         self.assert_found("README.md: no such executable command scripts/good.sh")
 
     def test_comments_that_cite_what_is_not_there(self):

@@ -36,8 +36,8 @@ LINES
 """
 
 
-def make_bundle(folder, soft_program):
-    """What gpu_bundle.sh unpacks, as far as a step calls it."""
+def make_bundle(folder, soft_program, replaced):
+    """What gpu_bundle.sh unpacks, as far as a step calls it. `replaced` has other texts for some of its programs."""
     machine = REPOSITORY / "examples/machines/h200.json"
     stand_ins.write(folder / "bin/spillway", f"""#!/bin/sh
 case "$1" in
@@ -51,6 +51,8 @@ esac
     stand_ins.write(folder / "bin/nvidia-smi", stand_ins.NVIDIA_SMI)
     stand_ins.write(folder / "bin/compute-sanitizer", SANITIZER)
     stand_ins.write(folder / "bin/ncu", NCU)
+    for name, text in replaced.items():
+        stand_ins.write(folder / "bin" / name, text)
     (folder / "ORIGIN").write_text("cuda 13\ncommit abc1234\narchitecture sm_90\n")
     return folder
 
@@ -61,9 +63,9 @@ def make_peers(folder):
     return folder
 
 
-def rehearse(root, soft_program, number, out, *parts, **environment):
-    """Runs a step with stand-ins in folder `root`."""
-    bundle = make_bundle(root / "bundle", soft_program)
+def rehearse(root, soft_program, number, out, *parts, replaced=(), **environment):
+    """Runs a step with stand-ins in folder `root`. `replaced` has other texts for some of them, by name."""
+    bundle = make_bundle(root / "bundle", soft_program, dict(replaced))
     settings = os.environ | {
         "PATH": f"{bundle}/bin:{pathlib.Path(sys.executable).parent}:/usr/bin:/bin", "PYTHON": sys.executable,
         "SPILLWAY_BUNDLE": str(bundle), "SPILLWAY_PEERS": str(make_peers(root / "peers")), "SPILLWAY_STEP_REHEARSE": "1",

@@ -16,13 +16,14 @@ import unittest
 import unittest.mock
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(REPOSITORY / "scripts"))
+sys.path[:0] = [str(REPOSITORY / "scripts"), str(REPOSITORY / "tests/cli")]
 
 import gpu_rehearsal  # noqa: E402
 import gpu_step_ncu as ncu  # noqa: E402
 import gpu_step_parts as parts  # noqa: E402
 import gpu_step_run  # noqa: E402
 import gpu_table  # noqa: E402
+import harness  # noqa: E402
 import stand_ins  # noqa: E402
 
 GIB = 1 << 30
@@ -97,33 +98,30 @@ class Reading(unittest.TestCase):
             self.assertTrue(all(part.least <= part.seconds <= 470 for part in step), number)
 
 
-class Logs(unittest.TestCase):
+class Logs(harness.FolderTest):
     def test_the_end_of_a_large_log_is_kept(self):
-        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.object(tempfile, "tempdir", folder):
-            out = pathlib.Path(folder)
-            step = gpu_step_run.Step(argparse.Namespace(number=1, out=out, bundle=out, seconds=1.0))
-            log = step.new_folder("long")
-            (log / "output").write_bytes(b"begin" + b"." * gpu_step_run.MOST_LOG_BYTES + b"end")
-            (log / "weights").write_bytes(b"." * (gpu_step_run.MOST_LOG_BYTES + 1))
-            (log / "command").write_text("long\n")
-            step.pack_logs()
-            with tarfile.open(out / "logs.tar.gz") as archive:
-                self.assertEqual(archive.getnames(), ["00-long/command", "00-long/output"])
-                kept = archive.extractfile("00-long/output").read()
-                self.assertEqual(archive.extractfile("00-long/command").read(), b"long\n")
+        with unittest.mock.patch.object(tempfile, "tempdir", str(self.folder)):
+            step = gpu_step_run.Step(argparse.Namespace(number=1, out=self.folder, bundle=self.folder, seconds=1.0))
+        log = step.new_folder("long")
+        (log / "output").write_bytes(b"begin" + b"." * gpu_step_run.MOST_LOG_BYTES + b"end")
+        (log / "weights").write_bytes(b"." * (gpu_step_run.MOST_LOG_BYTES + 1))
+        (log / "command").write_text("long\n")
+        step.pack_logs()
+        with tarfile.open(self.folder / "logs.tar.gz") as archive:
+            self.assertEqual(archive.getnames(), ["00-long/command", "00-long/output"])
+            kept = archive.extractfile("00-long/output").read()
+            self.assertEqual(archive.extractfile("00-long/command").read(), b"long\n")
         self.assertEqual((len(kept), kept[-4:]), (gpu_step_run.MOST_LOG_BYTES, b".end"))
 
 
-class Rehearsal(unittest.TestCase):
+class Rehearsal(harness.FolderTest):
     def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.root = pathlib.Path(temporary.name)
-        self.out = self.root / "out"
+        super().setUp()
+        self.out = self.folder / "out"
 
-    def rehearse(self, number, *names, **environment):
+    def rehearse(self, number, *names, **options):
         """Exit status and {part: line} of verdict.txt, which is what was printed too."""
-        ended = gpu_rehearsal.rehearse(self.root, SOFT_PROGRAM, number, self.out, *names, **environment)
+        ended = gpu_rehearsal.rehearse(self.folder, SOFT_PROGRAM, number, self.out, *names, **options)
         lines = (self.out / "verdict.txt").read_text().splitlines()
         self.assertEqual(ended.stdout.splitlines(), [*lines[1:], lines[0]], ended.stderr)
         self.assertLessEqual(len(list(self.out.iterdir())), MOST_FILES)
@@ -168,57 +166,43 @@ class Rehearsal(unittest.TestCase):
         self.assertIn("not yet", verdict["families"])
 
     def test_peers_that_are_not_there_are_skipped(self):
-        status, verdict = self.rehearse(2, "opt-6.7b:512+32/flexgen,h2o_flexgen", SPILLWAY_PEERS=str(self.root / "none"))
+        status, verdict = self.rehearse(2, "opt-6.7b:512+32/flexgen,h2o_flexgen", SPILLWAY_PEERS=str(self.folder / "none"))
         self.assertEqual(status, 0)
         self.assertIn("skipped: flexgen, h2o_flexgen not in", verdict["opt-6.7b:512+32/flexgen,h2o_flexgen"])
 
-    def replaced(self, program, text):
-        """A rehearsal with another stand-in."""
-        original = gpu_rehearsal.make_bundle
-        self.addCleanup(setattr, gpu_rehearsal, "make_bundle", original)
-
-        def make(folder, soft_program):
-            bundle = original(folder, soft_program)
-            stand_ins.write(bundle / "bin" / program, text)
-            return bundle
-
-        gpu_rehearsal.make_bundle = make
-
     def test_what_hangs_is_cut_off_and_the_rest_said(self):
-        self.replaced("gpu_bench", gpu_rehearsal.BENCH + "sleep 60\n")
-        status, verdict = self.rehearse(1, "bench", "answers", SPILLWAY_STEP_SECONDS="12")
+        status, verdict = self.rehearse(1, "bench", "answers", SPILLWAY_STEP_SECONDS="12",
+                                        replaced={"gpu_bench": gpu_rehearsal.BENCH + "sleep 60\n"})
         self.assertEqual(status, 1)
         self.assertRegex(verdict["bench"], r"cut off: GPU memory.*\(1\d s\)")
         self.assertIn("not run: no time left", verdict["answers"])
         self.assertEqual(len(json.loads((self.out / "gpu_bench.json").read_text())["lines"]), 4)
 
     def test_a_crash_fails_its_part_only(self):
-        self.replaced("gpu_test", "#!/bin/sh\n[ \"$1\" = --gtest_list_tests ] && printf 'A.\\n  B\\n' && exit\necho fault; kill -11 $$\n")
-        status, verdict = self.rehearse(1, "tests", "bench")
+        crash = "#!/bin/sh\n[ \"$1\" = --gtest_list_tests ] && printf 'A.\\n  B\\n' && exit\necho fault; kill -11 $$\n"
+        status, verdict = self.rehearse(1, "tests", "bench", replaced={"gpu_test": crash})
         self.assertEqual(status, 1)
         self.assertIn("FAILED: 1 failed: A.B", verdict["tests"])
         self.assertIn("ok", verdict["bench"])
 
     def test_without_a_gpu_it_says_so(self):
-        self.replaced("nvidia-smi", "#!/bin/sh\nexit 9\n")
-        ended = gpu_rehearsal.rehearse(self.root, SOFT_PROGRAM, 1, self.out)
+        ended = gpu_rehearsal.rehearse(self.folder, SOFT_PROGRAM, 1, self.out,
+                                       replaced={"nvidia-smi": "#!/bin/sh\nexit 9\n"})
         self.assertEqual((ended.returncode, ended.stderr), (42, "gpu_step: this machine has no GPU (nvidia-smi lists none)\n"))
 
 
-class Launcher(unittest.TestCase):
+class Launcher(harness.FolderTest):
     """scripts/gpu_launcher.sh as bin/NAME of a bundle."""
 
     def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.root = pathlib.Path(temporary.name)
-        stand_ins.write(self.root / "bin/x", (REPOSITORY / "scripts/gpu_launcher.sh").read_text())
-        stand_ins.write(self.root / "libexec/x", '#!/bin/sh\necho "$LD_LIBRARY_PATH" "$@"\n')
-        (self.root / "ORIGIN").write_text("cuda 99\n")
+        super().setUp()
+        stand_ins.write(self.folder / "bin/x", (REPOSITORY / "scripts/gpu_launcher.sh").read_text())
+        stand_ins.write(self.folder / "libexec/x", '#!/bin/sh\necho "$LD_LIBRARY_PATH" "$@"\n')
+        (self.folder / "ORIGIN").write_text("cuda 99\n")
 
     def launch(self, *words, **environment):
         clean = {key: value for key, value in os.environ.items() if key != "LD_LIBRARY_PATH"} | environment
-        command = [self.root / "bin/x", *words]
+        command = [self.folder / "bin/x", *words]
         return subprocess.run(command, capture_output=True, text=True, env=clean, check=False)
 
     def test_no_cuda_is_one_clear_line(self):
@@ -228,16 +212,16 @@ class Launcher(unittest.TestCase):
 
     def test_libraries_may_be_in_two_folders(self):
         for folder, library in (("a", "libcublasLt.so.99"), ("b", "libcudart.so.99")):
-            stand_ins.write(self.root / folder / library, "")
-        ended = self.launch("y", SPILLWAY_CUDA_LIBRARIES=f"{self.root}/a:{self.root}/b")
-        found = f"{self.root}/lib:{self.root}/a:{self.root}/b:/usr/local/nvidia/lib64 y\n"
+            stand_ins.write(self.folder / folder / library, "")
+        ended = self.launch("y", SPILLWAY_CUDA_LIBRARIES=f"{self.folder}/a:{self.folder}/b")
+        found = f"{self.folder}/lib:{self.folder}/a:{self.folder}/b:/usr/local/nvidia/lib64 y\n"
         self.assertEqual((ended.stdout, ended.stderr), (found, ""))
 
     def test_packages_of_python_are_looked_into(self):
         for library in ("libcublasLt.so.99", "libcudart.so.99"):
-            stand_ins.write(self.root / "site/nvidia/cu99/lib" / library, "")
-        ended = self.launch(PYTHONPATH=f"{self.root}/site")
-        self.assertIn(f"{self.root}/site/nvidia/cu99/lib", ended.stdout)
+            stand_ins.write(self.folder / "site/nvidia/cu99/lib" / library, "")
+        ended = self.launch(PYTHONPATH=f"{self.folder}/site")
+        self.assertIn(f"{self.folder}/site/nvidia/cu99/lib", ended.stdout)
         self.assertEqual(ended.stderr, "")
 
 

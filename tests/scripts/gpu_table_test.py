@@ -9,15 +9,15 @@ import os
 import pathlib
 import subprocess
 import sys
-import tempfile
 import unittest
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(REPOSITORY / "benchmarks"))
+sys.path[:0] = [str(REPOSITORY / "benchmarks"), str(REPOSITORY / "tests/cli")]
 
 import gpu_table  # noqa: E402
 import gpu_table_rows as rows  # noqa: E402
 import gpu_table_settings as settings  # noqa: E402
+import harness  # noqa: E402
 import stand_ins  # noqa: E402
 from stand_ins import FLEXGEN_LOG, NVIDIA_SMI  # noqa: E402
 
@@ -123,22 +123,20 @@ class Result(unittest.TestCase):
         self.assertEqual((cells[0][8], cells[3][3]), ("1.00", "4 x 1 (52 x 14 published)"))
 
 
-class Program(unittest.TestCase):
+class Program(harness.FolderTest):
     def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.root = pathlib.Path(temporary.name)
-        self.out = self.root / "out.json"
+        super().setUp()
+        self.out = self.folder / "out.json"
 
     def stand_in(self, name, text):
-        return stand_ins.write(self.root / name, text)
+        return stand_ins.write(self.folder / name, text)
 
     def machine_file(self):
-        (self.root / "out.machine.json").write_bytes((REPOSITORY / "examples/machines/h200.json").read_bytes())
+        (self.folder / "out.machine.json").write_bytes((REPOSITORY / "examples/machines/h200.json").read_bytes())
 
     def gpu_table(self, *words, path=True):
         environment = os.environ | {"PYTHON": sys.executable}
-        environment["PATH"] = f"{self.root}/bin:/usr/bin:/bin" if path else "/usr/bin:/bin"
+        environment["PATH"] = f"{self.folder}/bin:/usr/bin:/bin" if path else "/usr/bin:/bin"
         command = [REPOSITORY / "benchmarks/gpu_table.sh", *map(str, words)]
         return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
 
@@ -177,13 +175,13 @@ class Program(unittest.TestCase):
         spillway = self.stand_in("build/spillway", '#!/bin/sh\nfor last; do :; done\necho "$@" >"$last"\n')
         done = self.gpu_table("--out", self.out, "--stage", "machine", "--spillway", spillway)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("profile --device cuda:0 --quiet --output", (self.root / "out.machine.json").read_text())
+        self.assertIn("profile --device cuda:0 --quiet --output", (self.folder / "out.machine.json").read_text())
         self.gpu_table("--out", self.out, "--stage", "machine", "--spillway", spillway, "--quick")
-        self.assertIn("--quick", (self.root / "out.machine.json").read_text())
+        self.assertIn("--quick", (self.folder / "out.machine.json").read_text())
 
     def test_rows_of_another_result_are_added(self):
         result = {"hardware": {"gpus": ["A"]}, "gpu_memory": GIB, "rows": [row("spillway", "full", tokens_per_s=1.0)]}
-        other = self.root / "other.json"
+        other = self.folder / "other.json"
         other.write_text(json.dumps(result | {"rows": [row("spillway", "full", tokens_per_s=2.0), row("flexgen", "full", why="x")]}))
         self.assertEqual(self.gpu_table("--out", self.out, "--add", other, "--dry-run", path=False).returncode, 0)
         self.assertFalse(self.out.exists())
@@ -195,7 +193,7 @@ class Program(unittest.TestCase):
         self.assertEqual(self.gpu_table("--out", self.out, "--add", other, path=False).returncode, 1)
 
     def peer_stand_ins(self):
-        return stand_ins.write_peers(self.root / "peer")
+        return stand_ins.write_peers(self.folder / "peer")
 
     def test_a_peer_runs_capped_and_without_a_network(self):
         result, text = self.stage("--stage", "opt-6.7b:512+32", "--programs", "h2o_flexgen,flexgen", "--h2o", self.peer_stand_ins())
@@ -233,7 +231,7 @@ class Program(unittest.TestCase):
     def test_spillway_runs_through(self):
         if SPILLWAY is None:
             self.skipTest("no spillway_soft_gpu was given")
-        tiny = gpu_table.write_config(self.root / "tiny", 2048, 2, 64, 2)
+        tiny = gpu_table.write_config(self.folder / "tiny", 2048, 2, 64, 2)
         words = ["--stage", f"{tiny}:16+4", "--programs", "spillway,flexgen", "--requests", 2, "--spillway", SPILLWAY,
                  "--gpu-memory", 2 * GIB, "--cpu-memory", 2 * GIB]
         result, text = self.stage(*words)

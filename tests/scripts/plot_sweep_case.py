@@ -8,8 +8,6 @@ import os
 import pathlib
 import subprocess
 import sys
-import tempfile
-import unittest
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 SCRIPT = REPOSITORY / "scripts" / "plot_sweep.py"
@@ -30,6 +28,7 @@ def use_python_with_matplotlib():
 
 use_python_with_matplotlib()
 sys.path[:0] = [str(REPOSITORY / "scripts"), str(REPOSITORY / "tests" / "cli")]
+import harness  # noqa: E402
 from sweep_plots import points  # noqa: E402
 
 RATES = {"roof": "memory", "decode_flops_per_byte": "4", "decode_flops_per_s": "2e9", "roof_bytes_per_s": "1e9",
@@ -48,12 +47,7 @@ def policy(kv, kv_bits=16, weight_bits=16):
     return {"kv": kv, "kv_bits": kv_bits, "weight_bits": weight_bits}
 
 
-class Case(unittest.TestCase):
-    def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.folder = pathlib.Path(temporary.name)
-
+class Case(harness.FolderTest):
     def write(self, *rows, title="A title", reports=()):
         """A sweep's folder with these lines, and reports for the first of them."""
         names = list(dict.fromkeys(["point", "file", "as-flexgen", *DEFAULTS, *(key for row in rows for key in row)]))

@@ -13,6 +13,11 @@ import tempfile
 import unittest
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(REPOSITORY / "tests/cli"))
+
+import harness  # noqa: E402
+import stand_ins  # noqa: E402
+
 TORCH_LIBRARY = ".deps/python/torch/lib/libtorch_cpu.so"
 
 # A python3 with a pip whose wheels are made up; BROKEN names one that cannot be fetched, NO_PIP takes pip away.
@@ -32,12 +37,10 @@ esac
 """
 
 
-class ScriptsTest(unittest.TestCase):
+class ScriptsTest(harness.FolderTest):
     def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.root = pathlib.Path(temporary.name)
-        shutil.copytree(REPOSITORY / "scripts", self.root / "scripts")
+        super().setUp()
+        shutil.copytree(REPOSITORY / "scripts", self.folder / "scripts")
         self.stand_in("dpkg-query", 'echo "$3" >>asked; echo "install ok installed"')
         self.stand_in("id", "echo 1000")
         self.stand_in("sudo", "exit 1")
@@ -45,18 +48,15 @@ class ScriptsTest(unittest.TestCase):
         self.stand_in("python3", PYTHON)
 
     def stand_in(self, name, text):
-        path = self.root / "bin" / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(f"#!/bin/bash\n{text}\n")
-        path.chmod(0o755)
+        stand_ins.write(self.folder / "bin" / name, f"#!/bin/bash\n{text}\n")
 
     def script(self, *words, **extra):
         """Exit status and all output."""
         # Only the stand-ins and the base system: /usr/local may have a real Python with pip.
-        environment = os.environ | {"PATH": f"{self.root}/bin:/usr/bin:/bin"} | extra
+        environment = os.environ | {"PATH": f"{self.folder}/bin:/usr/bin:/bin"} | extra
         environment.pop("SPILLWAY_TORCH_DIR", None)
         done = subprocess.run(
-            ["bash", *words], cwd=self.root, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            ["bash", *words], cwd=self.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             check=False,
         )
         return done.returncode, done.stdout
@@ -68,41 +68,41 @@ class Setup(ScriptsTest):
             status, text = self.script("scripts/setup.sh", BROKEN=broken)
             self.assertEqual(status, 0, text)
             self.assertIn("libtorch is skipped", text)
-            self.assertFalse((self.root / ".deps/python").exists(), "half of it must not be found by the build")
-            self.assertFalse((self.root / ".deps/tmp").exists())
+            self.assertFalse((self.folder / ".deps/python").exists(), "half of it must not be found by the build")
+            self.assertFalse((self.folder / ".deps/tmp").exists())
         status, text = self.script("scripts/setup.sh")
         self.assertEqual(status, 0, text)
-        self.assertTrue((self.root / TORCH_LIBRARY).exists())
+        self.assertTrue((self.folder / TORCH_LIBRARY).exists())
         self.assertIn("libtorch: all there", self.script("scripts/setup.sh")[1])
 
     def test_a_missing_marker_is_noticed(self):
         self.script("scripts/setup.sh")
-        (self.root / ".deps/python/.cupti").unlink()
+        (self.folder / ".deps/python/.cupti").unlink()
         _, text = self.script("scripts/setup.sh")
         self.assertNotIn("all there\nsetup: libtorch: all there", text)
-        self.assertTrue((self.root / ".deps/python/.cupti").exists())
+        self.assertTrue((self.folder / ".deps/python/.cupti").exists())
 
     def test_wheels_stay_inside_the_repository(self):
         self.script("scripts/setup.sh")
-        for call in (self.root / "calls").read_text().splitlines():
+        for call in (self.folder / "calls").read_text().splitlines():
             self.assertIn("-d .deps/tmp/wheels/", call)
 
     def test_without_root_and_pip_the_rest_goes_on(self):
         if pathlib.Path("/usr/local/bin/python3").exists():
-            text = (self.root / "scripts/setup.sh").read_text()
-            (self.root / "scripts/setup.sh").write_text(text.replace("/usr/local/bin/python3", "no-python"))
+            text = (self.folder / "scripts/setup.sh").read_text()
+            (self.folder / "scripts/setup.sh").write_text(text.replace("/usr/local/bin/python3", "no-python"))
         status, text = self.script("scripts/setup.sh", NO_PIP="1")
         self.assertEqual(status, 0, text)
         self.assertIn("libtorch is skipped", text)
 
     def test_the_program_needs_no_test_packages(self):
         self.script("scripts/setup.sh", "program")
-        asked = (self.root / "asked").read_text().split()
+        asked = (self.folder / "asked").read_text().split()
         for package in ("libfmt-dev", "libutf8proc-dev", "zlib1g-dev"):
             self.assertIn(package, asked)
         for package in ("libgtest-dev", "libbenchmark-dev", "libpcre2-dev", "python3-matplotlib"):
             self.assertNotIn(package, asked)
-        self.assertFalse((self.root / "calls").exists())
+        self.assertFalse((self.folder / "calls").exists())
 
 
 class Build(ScriptsTest):
@@ -112,19 +112,19 @@ class Build(ScriptsTest):
 
     def test_tests_are_off_for_the_program_alone(self):
         self.script("scripts/build.sh", "release", "spillway")
-        configured = (self.root / "cmake-calls").read_text().splitlines()[0]
+        configured = (self.folder / "cmake-calls").read_text().splitlines()[0]
         self.assertIn("-DSPILLWAY_TESTS=OFF -DSPILLWAY_BENCHMARKS=OFF", configured)
 
     def test_a_whole_build_leaves_them_to_the_preset(self):
         self.script("scripts/build.sh", "release")
-        self.assertNotIn("OFF", (self.root / "cmake-calls").read_text())
+        self.assertNotIn("OFF", (self.folder / "cmake-calls").read_text())
         self.assertIn('"SPILLWAY_TESTS": "ON"', (REPOSITORY / "CMakePresets.json").read_text())
 
 
 class Test(ScriptsTest):
     def ctest(self, output, status):
-        (self.root / "build/release").mkdir(parents=True)
-        (self.root / "output").write_text(output)
+        (self.folder / "build/release").mkdir(parents=True)
+        (self.folder / "output").write_text(output)
         self.stand_in("cmake", "exit 0")
         self.stand_in("ctest", f"cat output; exit {status}")
         return self.script("scripts/test.sh")
@@ -152,9 +152,9 @@ class Bundle(ScriptsTest):
     def setUp(self):
         super().setUp()
         for folder in ("benchmarks", "tests/gpu", "tests/cli", "examples/machines"):
-            shutil.copytree(REPOSITORY / folder, self.root / folder)
-        shutil.copy(REPOSITORY / "tests/placements.py", self.root / "tests")
-        (self.root / "examples/tales-opt-8m").mkdir()
+            shutil.copytree(REPOSITORY / folder, self.folder / folder)
+        shutil.copy(REPOSITORY / "tests/placements.py", self.folder / "tests")
+        (self.folder / "examples/tales-opt-8m").mkdir()
         self.stand_in("nvcc", "")
         self.stand_in("cmake", "cd build/gpu-bundle; touch spillway gpu_test gpu_bench; chmod +x *")
         self.stand_in("strip", 'cp "$3" "$2"')
@@ -166,7 +166,7 @@ class Bundle(ScriptsTest):
         self.stand_in("git", git)
         status, text = self.script("scripts/gpu_bundle.sh")
         self.assertEqual(status, 0, text)
-        status, text = self.script("gpu-bundle/run", "--where", TMPDIR=str(self.root))
+        status, text = self.script("gpu-bundle/run", "--where", TMPDIR=str(self.folder))
         self.assertEqual(status, 0, text)
         return pathlib.Path(text.strip())
 
