@@ -11,6 +11,7 @@ Ends with status 1 where there is one. Standard library only.
 """
 
 import ast
+import functools
 import io
 import os
 import pathlib
@@ -27,6 +28,7 @@ FOREIGN_FLAGS = {"--preset", "--build", "--install", "--target", "--local-dir"}
 MAX_README_LINES = 150
 
 
+@functools.cache
 def source_text():
     """The text of everything that can define a flag or an identifier."""
     files = [ROOT / name for name in ("CMakeLists.txt", "CMakePresets.json") if (ROOT / name).exists()]
@@ -36,6 +38,7 @@ def source_text():
     return "\n".join(path.read_text(errors="replace") for path in sorted(files) if path != this)
 
 
+@functools.cache
 def program_flags():
     """Names in the program's own table of flags, without the dashes."""
     text = "\n".join(path.read_text() for path in sorted((ROOT / "src/config").glob("*.cc")))
@@ -43,9 +46,16 @@ def program_flags():
     return set(made) | set(re.findall(r'\{"([a-z][a-z0-9-]*)", FlagKind::', text))
 
 
+@functools.cache
 def program_verbs():
     text = "\n".join(path.read_text() for path in sorted((ROOT / "src/config").glob("*.[ch]*")))
     return set(re.findall(r'VerbRow\{"([a-z]+)"', text))
+
+
+@functools.cache
+def in_sources(word):
+    """Whether the sources have it as a whole word."""
+    return re.search(rf"\b{word}\b", source_text()) is not None
 
 
 def program_errors():
@@ -60,6 +70,7 @@ def code_spans(text):
     return fenced + inline
 
 
+@functools.cache
 def headings(path):
     text = re.sub(r"^```.*?^```", "", path.read_text(), flags=re.M | re.S)
     return [heading.strip() for heading in re.findall(r"^#+ (.+)$", text, re.M)]
@@ -92,11 +103,11 @@ def missing_paths(spans):
                 yield f"path {path}"
 
 
-def missing_flags(spans, sources, own):
+def missing_flags(spans):
     for span in spans:
         for flag in re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", span):
-            known = flag in FOREIGN_FLAGS or flag[2:] in own
-            if not known and not re.search(rf"{flag}(?![\w-])", sources):
+            known = flag in FOREIGN_FLAGS or flag[2:] in program_flags()
+            if not known and not re.search(rf"{flag}(?![\w-])", source_text()):
                 yield f"flag {flag}"
 
 
@@ -107,17 +118,17 @@ def missing_verbs(spans, verbs):
                 yield f"verb {verb}"
 
 
-def missing_identifiers(spans, sources, own):
-    variables = {"SPILLWAY_" + flag.upper().replace("-", "_") for flag in own}
+def missing_identifiers(spans):
+    variables = {"SPILLWAY_" + flag.upper().replace("-", "_") for flag in program_flags()}
     for span in spans:
         names = re.findall(r"\b[A-Z]\w*::\w+", span)
         # Two humps: a type or a function of ours, and no word of English.
         names += re.findall(r"^[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]*)+$", span)
         for name in names:
-            if not all(re.search(rf"\b{part}\b", sources) for part in name.split("::")):
+            if not all(map(in_sources, name.split("::"))):
                 yield f"identifier {name}"
         for name in re.findall(r"\bSPILLWAY_[A-Z_]+[A-Z]\b", span):
-            if name not in variables and not re.search(rf"\b{name}\b", sources):
+            if name not in variables and not in_sources(name):
                 yield f"identifier {name}"
 
 
@@ -129,15 +140,15 @@ def missing_commands(spans):
                 yield f"executable command {script}"
 
 
-def faults_of_page(page, sources, own):
+def faults_of_page(page):
     text = page.read_text()
     spans = code_spans(text)
     yield from missing_links(text, page)
     yield from missing_paths(spans)
     yield from missing_commands(spans)
-    yield from missing_flags(spans, sources, own)
+    yield from missing_flags(spans)
     yield from missing_verbs(spans, program_verbs())
-    yield from missing_identifiers(spans, sources, own)
+    yield from missing_identifiers(spans)
 
 
 def python_comments(text):
@@ -209,10 +220,9 @@ def named(path):
 
 def main():
     pages = [pathlib.Path(name).resolve() for name in sys.argv[1:]]
-    sources, own = source_text(), program_flags()
     found = []
     for page in pages or pages_of_tree():
-        found += [f"{named(page)}: no such {fault}" for fault in dict.fromkeys(faults_of_page(page, sources, own))]
+        found += [f"{named(page)}: no such {fault}" for fault in dict.fromkeys(faults_of_page(page))]
     if not pages:
         for path in commented_files():
             found += [f"{named(path)}: no such {fault}" for fault in dict.fromkeys(faults_of_comments(path))]

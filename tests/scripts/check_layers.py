@@ -78,8 +78,8 @@ def arrows(root):
     return found
 
 
-def faults_of_includes(root):
-    found = arrows(root)
+def faults_of_includes(found):
+    """`found` is of arrows()."""
     floors = list(ARROWS)
     for (folder, to), where in found.items():
         if folder not in ARROWS or to not in ARROWS:
@@ -108,10 +108,11 @@ def faults_of_sizes(root):
 
 def main():
     root = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parents[2]
-    faults = [*faults_of_includes(root), *faults_of_sizes(root)]
+    found = arrows(root)
+    faults = [*faults_of_includes(found), *faults_of_sizes(root)]
     for fault in faults:
         print(fault)
-    print(f"{len(arrows(root))} arrows between {len(ARROWS)} folders, {len(faults)} faults")
+    print(f"{len(found)} arrows between {len(ARROWS)} folders, {len(faults)} faults")
     return 1 if faults else 0
 
 
