@@ -52,13 +52,6 @@ def warnings_of(sweep):
             for machine, disturbed in points.disturbances(sweep.points)] + sweep.complaints
 
 
-def quality_sources(sweep, table):
-    """HTML list: the files that perplexities come from, and what policy files say of theirs."""
-    said = [f"{kv}: {sentence}" for kv, sentence in quality.calibrated_policies(sweep.points)]
-    lines = "".join(f"<li>{page.escape(line)}</li>" for line in table.sources + said)
-    return f"<ul>{lines}</ul>\n" if lines else ""
-
-
 def draw_chart(chart, sweep, modules, options):
     """Writes the chart's PNG files. Returns its HTML."""
     draw, style = modules
@@ -85,9 +78,7 @@ def plot(options):
     sections = []
     for chart in charts.all_charts(sweep.points, table):
         drawn = "" if isinstance(chart, charts.NoChart) else draw_chart(chart, sweep, modules, options)
-        if chart.title == "Quality":
-            drawn += quality_sources(sweep, table)
-        sections.append((chart.title, chart.caption, drawn))
+        sections.append((chart.title, chart.caption, drawn + page.notes(chart.notes)))
     path = options.output / "index.html"
     text = page.page(sweep, table, warnings, sections, page.link_from(path.resolve(), options.folder.resolve()))
     path.write_text(text, encoding="utf-8")

@@ -2,6 +2,8 @@
 
 import dataclasses
 
+from .quality import calibrated_policies
+
 MARGIN_FRAC = 0.15  # how far the dashed lines are from the prediction
 MAX_BARS = 100  # of one picture
 
@@ -28,6 +30,7 @@ class BarChart:
     base: float = 0.0  # where bars begin; the axis is logarithmic where it is not zero
     mark: float | None = None  # a vertical line to compare with
     most: float | None = None  # the largest value of the axis; that of the bars where it is not given
+    notes: list[str] = dataclasses.field(default_factory=list)  # lines below the chart
 
     @property
     def used_series(self):
@@ -69,6 +72,7 @@ class XyChart:
     lines: list[Line]
     shapes: list[str] = dataclasses.field(default_factory=list)  # names; empty: shapes mean nothing
     same_range: bool = False  # of both axes: what is equal lies on the diagonal
+    notes: list[str] = dataclasses.field(default_factory=list)
 
     @property
     def used_series(self):
@@ -81,6 +85,7 @@ class NoChart:
 
     title: str
     caption: str
+    notes: list[str] = dataclasses.field(default_factory=list)
 
 
 def short_number(value):
@@ -169,9 +174,11 @@ def quality_text(quality):
 
 
 def quality(points, table):
-    """Bar for each model and KV policy; NoChart where nothing is known, None where no point evicts or codes anything."""
+    """Bar for each model and KV policy; NoChart where nothing is known, None where no point evicts or codes anything. Its notes:
+    the files that perplexities come from, and what policy files say of theirs."""
     if all(point.kv == "full" for point in points):
         return None
+    notes = table.sources + [f"{kv}: {sentence}" for kv, sentence in calibrated_policies(points)]
     first = {}
     for point in points:
         if point.model:
@@ -180,7 +187,7 @@ def quality(points, table):
         return NoChart("Quality",
                        "Not drawn: what these KV policies cost in quality is not known. plot_sweep.py --quality FILE takes "
                        "reports of spillway score --perplexity and of spillway calibrate, and kv_quality.json of "
-                       "benchmarks/kv_quality.py.")
+                       "benchmarks/kv_quality.py.", notes)
     bars = []
     for (model, kv), point in first.items():
         known = table.of(point)
@@ -190,7 +197,7 @@ def quality(points, table):
             text = f"{kv}: {text}; that with all KV is not known"
         bars.append(Bar(model, kv, value, text, f"{model}, {kv}: {text}", point.number))
     return BarChart("quality", "Quality", "Perplexity of each KV policy on a text, over that with all KV. Less is better.",
-                    "perplexity, times that with all KV", grouped(bars), base=1.0, mark=1.0)
+                    "perplexity, times that with all KV", grouped(bars), base=1.0, mark=1.0, notes=notes)
 
 
 def predicted(points):

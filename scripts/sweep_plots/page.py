@@ -62,6 +62,11 @@ def picture(title, light, light_png, dark_png):
     ])
 
 
+def notes(lines):
+    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
+    return f"<ul>{items}</ul>\n" if items else ""
+
+
 def section(title, text, content=""):
     return f"<h2>{escape(title)}</h2>\n<p>{escape(text)}</p>\n{content}"
 
