@@ -18,20 +18,20 @@ def fail(message):
 if sys.version_info < (3, 11):
     fail(f"needs Python 3.11 or later; {sys.executable} is {sys.version.split()[0]}")
 
-from sweep_plots import charts, page, points, quality  # noqa: E402
+from sweep_plots import charts, page, points, quality, theme  # noqa: E402
 
 
 def load_drawing():
-    """Imports the modules that need matplotlib."""
+    """Imports the module that needs matplotlib."""
     try:
         import matplotlib
     except ImportError:
         fail(f"needs matplotlib, which {sys.executable} does not have; install Debian's python3-matplotlib (its Python is "
              f"/usr/bin/python3), or: {sys.executable} -m pip install matplotlib")
     matplotlib.use("Agg")  # no display is needed
-    from sweep_plots import draw, style
+    from sweep_plots import draw
 
-    return draw, style
+    return draw
 
 
 def parse_arguments():
@@ -52,13 +52,12 @@ def warnings_of(sweep):
             for machine, disturbed in points.disturbances(sweep.points)] + sweep.complaints
 
 
-def draw_chart(chart, sweep, modules, options):
+def draw_chart(chart, sweep, drawing, options):
     """Writes the chart's PNG files. Returns its HTML."""
-    draw, style = modules
     series = charts.series_of(sweep.points)
     content = ""
     for name, part in charts.pictures(chart):
-        light, dark = (draw.draw(part, theme, series) for theme in (style.LIGHT, style.DARK))
+        light, dark = (drawing.draw(part, colors, series) for colors in (theme.LIGHT, theme.DARK))
         light_png, dark_png = light.png(), dark.png()
         path = options.output / f"{name}.png"
         path.write_bytes(dark_png if options.dark else light_png)
@@ -68,7 +67,7 @@ def draw_chart(chart, sweep, modules, options):
 
 
 def plot(options):
-    modules = load_drawing()
+    drawing = load_drawing()
     sweep = points.read_sweep(options.folder)
     table = quality.QualityTable(options.quality)
     warnings = warnings_of(sweep)
@@ -77,7 +76,7 @@ def plot(options):
     options.output.mkdir(parents=True, exist_ok=True)
     sections = []
     for chart in charts.all_charts(sweep.points, table):
-        drawn = "" if isinstance(chart, charts.NoChart) else draw_chart(chart, sweep, modules, options)
+        drawn = "" if isinstance(chart, charts.NoChart) else draw_chart(chart, sweep, drawing, options)
         sections.append((chart.title, chart.caption, drawn + page.notes(chart.notes)))
     path = options.output / "index.html"
     text = page.page(sweep, table, warnings, sections, page.link_from(path.resolve(), options.folder.resolve()))

@@ -8,11 +8,18 @@ import shlex
 import urllib.parse
 
 from .charts import short_number, signed_percent
+from .theme import DARK, LIGHT
 
-STYLE = """
-:root { color-scheme: light dark; --page: #fcfcfb; --ink: #14140f; --soft: #5c5b56; --grid: #e4e3dd; --warn: #fbf0d5; }
-@media (prefers-color-scheme: dark) { :root { --page: #191917; --ink: #f4f3ee; --soft: #b4b2a8; --grid: #31312d;
-  --warn: #40351a; } }
+
+def variables(theme):
+    """The theme's colours as CSS variables."""
+    return " ".join(f"--{name}: {getattr(theme, name)};" for name in ("page", "ink", "soft", "grid", "warn"))
+
+
+STYLE = f"""
+:root {{ color-scheme: light dark; {variables(LIGHT)} }}
+@media (prefers-color-scheme: dark) {{ :root {{ {variables(DARK)} }} }}
+""" + """\
 body { background: var(--page); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; max-width: 960px; margin: 32px auto;
   padding: 0 20px; }
 h1 { font-size: 24px; line-height: 1.25; margin: 0 0 4px; }

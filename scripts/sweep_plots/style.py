@@ -1,4 +1,4 @@
-"""Colours, text widths and legends of the charts. Needs matplotlib."""
+"""Fillings, text widths and legends of the charts. Needs matplotlib."""
 
 import dataclasses
 import functools
@@ -12,23 +12,6 @@ DPI = 160
 WIDTH = 9.2  # inches
 TEXT, SMALL = 10.0, 8.5  # points
 MARKERS = ["o", "s", "^", "D", "v"]
-
-
-@dataclasses.dataclass(frozen=True)
-class Theme:
-    page: str
-    ink: str
-    soft: str
-    grid: str
-    series: tuple[str, ...]
-
-
-# Any two series differ for eyes without red, green or blue cones too, and stand out from the page by 3 to 1
-# (plot_sweep_test.py checks both).
-LIGHT = Theme("#fcfcfb", "#14140f", "#5c5b56", "#e4e3dd",
-              ("#0b4595", "#b5430a", "#377a74", "#a8901c", "#4a93f5", "#dd46b2"))
-DARK = Theme("#191917", "#f4f3ee", "#b4b2a8", "#31312d",
-             ("#3a7590", "#b54c1c", "#79ae4b", "#f0d45c", "#8cd0f5", "#c26cf5"))
 
 
 def settings():

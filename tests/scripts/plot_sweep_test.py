@@ -22,7 +22,8 @@ from plot_sweep_case import FULL, H2O, RATES, REFUSED, SCRIPT, STUDY, Case, poli
 import harness
 import matplotlib.colors
 from PIL import Image
-from sweep_plots import charts, points, style
+from sweep_plots import charts, points
+from sweep_plots.theme import DARK, LIGHT
 
 BINARY = pathlib.Path()
 ODD = """<script>alert("1 & 2")</script> 'quoted' $x_$ 100 %"""
@@ -140,7 +141,7 @@ class Page(Case):
         self.rows()
         found = self.page("--quality", STUDY)
         files = ["throughput", "speedup", "quality", "predicted", "roofline"]
-        for theme, images in zip((style.LIGHT, style.DARK), found.pictures()):
+        for theme, images in zip((LIGHT, DARK), found.pictures()):
             self.assertEqual(len(images), len(files))
             for image, name in zip(images, files):
                 colors = {color: count for count, color in image.getcolors(1 << 24)}
@@ -148,7 +149,7 @@ class Page(Case):
                                       for color in (theme.page, theme.series[1]))
                 self.assertGreater(colors[page_color], 0.4 * image.width * image.height)
                 self.assertGreater(colors[series], 50, name)
-                if theme is style.LIGHT:
+                if theme is LIGHT:
                     with Image.open(self.folder / f"{name}.png") as file:
                         self.assertEqual(file.convert("RGB").tobytes(), image.tobytes())
 
@@ -182,7 +183,7 @@ class Page(Case):
         text = (out / "index.html").read_text()
         self.assertIn('href="../../points/1.json"', text)
         with Image.open(out / "throughput.png") as image:
-            self.assertEqual("#{:02x}{:02x}{:02x}".format(*image.convert("RGB").getpixel((0, 0))), style.DARK.page)
+            self.assertEqual("#{:02x}{:02x}{:02x}".format(*image.convert("RGB").getpixel((0, 0))), DARK.page)
         self.assertFalse((self.folder / "index.html").exists())
 
 

@@ -16,6 +16,7 @@ import matplotlib.colors
 from matplotlib.text import Text
 from PIL import Image
 from sweep_plots import charts, draw, quality, style
+from sweep_plots.theme import DARK, LIGHT
 
 
 class Charts(Case):
@@ -199,26 +200,26 @@ def contrast(first, second):
 
 class Colours(unittest.TestCase):
     def test_any_two_series_differ_for_all_eyes(self):
-        for theme in (style.LIGHT, style.DARK):
+        for theme in (LIGHT, DARK):
             for name, eye in EYES.items():
                 for pair in itertools.combinations(theme.series, 2):
                     self.assertGreater(math.dist(*(oklab(color, eye) for color in pair)), 0.1, (name, pair))
 
     def test_series_and_text_stand_out_from_the_page(self):
-        for theme in (style.LIGHT, style.DARK):
+        for theme in (LIGHT, DARK):
             for color in theme.series:
                 self.assertGreaterEqual(contrast(color, theme.page), 3.0, color)
             for color in (theme.ink, theme.soft):
                 self.assertGreaterEqual(contrast(color, theme.page), 4.5, color)
 
     def test_series_of_one_colour_are_filled_differently(self):
-        looks = [style.filling(style.LIGHT, place) for place in range(18)]
+        looks = [style.filling(LIGHT, place) for place in range(18)]
         for first, second in itertools.combinations(looks, 2):
             self.assertNotEqual(first, second)
 
 
 class Drawing(Case):
-    def draw(self, chart, found, theme=style.LIGHT):
+    def draw(self, chart, found, theme=LIGHT):
         return draw.draw(chart, theme, charts.series_of(found))
 
     def check_texts(self, picture):
@@ -283,7 +284,7 @@ class Drawing(Case):
         for drawn, bar in zip(bars, known, strict=True):
             self.assertAlmostEqual(drawn.get_width(), bar.value)
             place = charts.series_of(found).index(bar.series)
-            self.assertEqual(drawn.get_facecolor(), matplotlib.colors.to_rgba(style.LIGHT.series[place]))
+            self.assertEqual(drawn.get_facecolor(), matplotlib.colors.to_rgba(LIGHT.series[place]))
         texts = [text.get_text() for text in axes.texts]
         for bar in known:
             self.assertIn(charts.short_number(bar.value), texts)
@@ -329,7 +330,7 @@ class Drawing(Case):
                        (mark.top + mark.height) * image.height]
                 seen = {color for _, color in image.crop([round(side) for side in box]).getcolors(1 << 20)}
                 series = charts.series_of(found).index(found[mark.point - 1].kv)
-                color = tuple(round(255 * value) for value in matplotlib.colors.to_rgb(style.LIGHT.series[series]))
+                color = tuple(round(255 * value) for value in matplotlib.colors.to_rgb(LIGHT.series[series]))
                 self.assertIn(color, seen, mark)
 
 
