@@ -18,17 +18,12 @@ def fail(message):
 if sys.version_info < (3, 11):
     fail(f"needs Python 3.11 or later; {sys.executable} is {sys.version.split()[0]}")
 
-from sweep_plots import charts, page, points, quality, theme  # noqa: E402
+from sweep_plots import backend, charts, page, points, quality, theme  # noqa: E402
 
 
 def load_drawing():
     """Imports the module that needs matplotlib."""
-    try:
-        import matplotlib
-    except ImportError:
-        fail(f"needs matplotlib, which {sys.executable} does not have; install Debian's python3-matplotlib (its Python is "
-             f"/usr/bin/python3), or: {sys.executable} -m pip install matplotlib")
-    matplotlib.use("Agg")  # no display is needed
+    backend.load("plot_sweep")
     from sweep_plots import draw
 
     return draw

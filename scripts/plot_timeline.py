@@ -8,6 +8,8 @@ import json
 import pathlib
 import sys
 
+from sweep_plots import backend
+
 COLORS = {
     "compute": "tab:green",
     "weights": "tab:blue",
@@ -22,12 +24,7 @@ def fail(message):
 
 
 def load_pyplot():
-    try:
-        import matplotlib
-    except ImportError:
-        fail(f"needs matplotlib, which {sys.executable} does not have; install Debian's python3-matplotlib (its Python is "
-             f"/usr/bin/python3), or: {sys.executable} -m pip install matplotlib")
-    matplotlib.use("Agg")  # no display is needed
+    backend.load("plot_timeline")
     import matplotlib.pyplot
 
     return matplotlib.pyplot
@@ -51,7 +48,7 @@ def read_trace(path):
 
 
 def window_of(spans, number, layers):
-    """When the layers of the pass began and ended: their first and last compute, and the wait before."""
+    """Begin and end of the layers of the pass: their first and last compute, and the wait before."""
     def inside(event):
         return event["args"].get("pass") == number and event["args"]["layer"] in layers
 
