@@ -5,6 +5,7 @@
 #include "src/compute/host_device.h"
 #include "tests/plan/plan_test_util.h"
 #include "tests/temporary_folder.h"
+#include "tests/workload_of.h"
 
 namespace spillway {
 namespace {
@@ -17,7 +18,7 @@ TEST(TiersTest, OnlyWhatTheDiskReachesIsResidentBeforeItIsUsed) {
   policy.kv_frac[Tier::kCpu] = policy.kv_frac[Tier::kDisk] = 0.5;
   policy.gpu_batch_size = 8;
   policy.num_gpu_batches = 4;
-  const Plan plan = LayOut(MakeModel(shape), MachineWith(int64_t{1} << 40), Requests(32, 1000, 24),
+  const Plan plan = LayOut(MakeModel(shape), MachineWith(int64_t{1} << 40), WorkOf(32, {1000, 24}),
                            policy, kNeeds);
   ASSERT_GT(plan.arena_bytes[Tier::kCpu], 800 << 20);
   const TemporaryFolder folder;

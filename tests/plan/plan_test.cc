@@ -5,27 +5,16 @@
 
 #include <map>
 
-#include "policies/search/default_policy.h"
 #include "spillway/error.h"
 #include "spillway/reference_prompt.h"
 #include "spillway/tile.h"
 #include "src/plan/place_weights.h"
 #include "tests/plan/plan_test_util.h"
 #include "tests/trace_case.h"
+#include "tests/workload_of.h"
 
 namespace spillway {
 namespace {
-
-using ::testing::HasSubstr;
-
-Policy Batches(int64_t rows, int64_t batches) {
-  Policy policy;
-  policy.weight_frac[Tier::kCpu] = policy.kv_frac[Tier::kCpu] = policy.activation_frac[Tier::kCpu] =
-      1.0;
-  policy.gpu_batch_size = rows;
-  policy.num_gpu_batches = batches;
-  return policy;
-}
 
 // Begin and end of every region that is in use at the same time as all the others.
 std::map<int64_t, int64_t> DisjointRegions(const Plan& plan) {
@@ -83,13 +72,14 @@ TEST(PlanTest, ATensorHasOneRunOfRowsInEachTier) {
   for (const Tier tier : kAllTiers) EXPECT_EQ(held[tier], placed.bytes[tier]);
 }
 
-// By block, the weights of two whole blocks are staged at once; by layer, those of three layers.
+// Weights of two whole blocks are staged at once in order of blocks, of three layers in that of
+// layers.
 TEST(PlanTest, GoesByBlockWhereBatchesMoveRowsAndByLayerWhereTheyStay) {
   ModelShape shape = *BuiltInShape("opt-30b");
   shape.vocab_size = 1000;  // or the head is the largest layer
   const Machine machine = MachineWith(int64_t{1} << 40, int64_t{1} << 40);
   const auto plan_of = [&](const Policy& policy) {
-    return MakePlan(MakeModel(shape), machine, Requests(20, 100, 28), policy, kNeeds);
+    return MakePlan(MakeModel(shape), machine, WorkOf(20, {100, 28}), policy, kNeeds);
   };
   const int64_t attention_bytes = int64_t{4} * 7168 * 7168 * 2;
   const int64_t mlp_bytes = int64_t{2} * 7168 * 28672 * 2;
@@ -120,7 +110,7 @@ TEST(PlanTest, RegionsAreAlignedDisjointAndInsideTheArena) {
   for (const char* name : {"opt-125m", "opt-350m", "opt-1.3b"}) {
     SCOPED_TRACE(name);
     const Plan plan = MakePlan(MakeModel(*BuiltInShape(name)), MachineWith(int64_t{1} << 40),
-                               Requests(20, 100, 28), Batches(4, 3), kNeeds);
+                               WorkOf(20, {100, 28}), Batches(4, 3), kNeeds);
     int64_t end = 0;
     for (const auto& [begin, region_end] : DisjointRegions(plan)) {
       EXPECT_EQ(begin % 64, 0);
@@ -138,9 +128,7 @@ TEST(PlanTest, RegionsAreAlignedDisjointAndInsideTheArena) {
 }
 
 TEST(PlanTest, KvHoldsTheLongestRowsOfABatch) {
-  Workload work = Requests(3, 10, 6);
-  work.sample = {{10, 6}, {100, 28}, {50, 14}};
-  work.longest = {100, 28};
+  const Workload work = WorkOf({{10, 6}, {100, 28}, {50, 14}});
   const Plan plan = MakePlan(MakeModel(*BuiltInShape("opt-125m")), MachineWith(int64_t{1} << 40),
                              work, Batches(2, 1), kNeeds);
   EXPECT_EQ(plan.slot_bytes, 2 * 768 * 2);
@@ -152,7 +140,7 @@ TEST(PlanTest, KvHoldsTheLongestRowsOfABatch) {
 
 // opt-125m: 12 heads of 64; opt-2.7b: 32 of 80, whose second group has 16 elements.
 TEST(PlanTest, CodesOfKvAndTheirRangesAreSized) {
-  const Workload work = Requests(4, 100, 28);
+  const Workload work = WorkOf(4, {100, 28});
   for (const auto& [name, bits, token_bytes] : {std::tuple{"opt-125m", 8, 64 + 4},
                                                 {"opt-125m", 4, 32 + 4},
                                                 {"opt-2.7b", 8, 80 + 8},
@@ -185,7 +173,7 @@ TEST(PlanTest, CodesOnDiskTakeWholeDiskBlocks) {
   policy.kv_frac = {};
   policy.kv_frac[Tier::kDisk] = 1.0;
   const Plan plan = LayOut(MakeModel(*BuiltInShape("opt-2.7b")), MachineWith(int64_t{1} << 40),
-                           Requests(4, 100, 28), policy, kNeeds);
+                           WorkOf(4, {100, 28}), policy, kNeeds);
   EXPECT_EQ(plan.KvBlockBytes(Tier::kDisk) % 4096, 0);
   EXPECT_EQ(plan.RowSlots(Tier::kDisk, 0, 128) % plan.slot_align[Tier::kDisk], 0);
 }
@@ -200,7 +188,7 @@ TEST(PlanTest, KvThatTheCpuAttendsToNeedsNoBounce) {
   for (const bool cpu_attention : {false, true}) {
     SCOPED_TRACE(CaseOf("cpu_attention", cpu_attention));
     policy.cpu_attention = cpu_attention;
-    const Plan plan = LayOut(MakeModel(shape), machine, Requests(16, 100, 28), policy, kNeeds);
+    const Plan plan = LayOut(MakeModel(shape), machine, WorkOf(16, {100, 28}), policy, kNeeds);
     EXPECT_EQ(plan.bounce.rows_in.num_chunks == 0, cpu_attention);
     EXPECT_EQ(plan.bounce.rows_out.num_chunks == 0, cpu_attention);
     EXPECT_EQ(plan.bounce.weights_in.num_chunks, 0);
@@ -213,21 +201,21 @@ TEST(PlanTest, WeightsOnDiskBounceByThemselves) {
   machine.device = Tier::kGpu;
   const ModelShape shape = *BuiltInShape("opt-125m");
   const BouncePlan bounce =
-      LayOut(MakeModel(shape), machine, Requests(16, 100, 28), WeightsOnDisk(8, 2), kNeeds).bounce;
+      LayOut(MakeModel(shape), machine, WorkOf(16, {100, 28}), WeightsOnDisk(8, 2), kNeeds).bounce;
   EXPECT_GT(bounce.weights_in.num_chunks, 0);
   EXPECT_GE(bounce.weights_in.region.bytes, bounce.weights_in.num_chunks * kRunBytes);
   EXPECT_EQ(bounce.rows_in.region.bytes, 0);
   EXPECT_EQ(bounce.rows_out.region.bytes, 0);
 }
 
-// With scores and positions 8 slots of opt-125m are 6.19 pages of the disk: there a row's slots are
-// a multiple of 128, in memory of 8 all the same.
+// Eight slots of opt-125m, with scores and positions, are 6.19 pages of the disk: there a row's
+// slots are a multiple of 128, in memory of 8 all the same.
 TEST(PlanTest, RowsInMemoryAreNotPaddedForThoseOnDisk) {
   Policy policy = Batches(8, 1);
   policy.kv.kind = KvPolicyKind::kH2o;
   policy.kv.budget = {{0.2, 0}, {}, {}};
   const ModelShape shape = *BuiltInShape("opt-125m");
-  const Workload work = Requests(8, 512, 32);
+  const Workload work = WorkOf(8, {512, 32});
   const Plan in_memory = LayOut(MakeModel(shape), MachineWith(0), work, policy, kNeeds);
   policy.kv_frac[Tier::kCpu] = policy.kv_frac[Tier::kDisk] = 0.5;
   const Plan mixed = LayOut(MakeModel(shape), MachineWith(0), work, policy, kNeeds);
@@ -247,7 +235,7 @@ TEST(PlanTest, EvictingRowsOfLargeModelsAreNotPaddedOnDisk) {
   policy.kv_frac[Tier::kDisk] = 1;
   for (const char* name : {"opt-1.3b", "opt-6.7b", "opt-13b", "opt-30b", "opt-66b", "opt-175b"}) {
     const ModelShape shape = *BuiltInShape(name);
-    const Plan plan = LayOut(MakeModel(shape), MachineWith(0), Requests(8, 32, 64), policy, kNeeds);
+    const Plan plan = LayOut(MakeModel(shape), MachineWith(0), WorkOf(8, {32, 64}), policy, kNeeds);
     EXPECT_EQ(plan.slot_align[Tier::kDisk], 8) << name;
     EXPECT_EQ(plan.RowSlots(Tier::kDisk, 0, 96), 24) << name;  // 20 tokens and the newest
     const int64_t used = shape.num_heads * (4 * shape.head_dim + kKvStateBytes);
@@ -268,7 +256,7 @@ Plan PlanOnDisk(const Policy& policy, Tier device) {
   Machine machine = MachineWith(int64_t{1} << 40, int64_t{1} << 40);
   machine.device = device;
   machine.cap_bytes[Tier::kGpu] = device == Tier::kGpu ? int64_t{1} << 40 : 0;
-  return LayOut(MakeModel(*BuiltInShape("opt-1.3b")), machine, Requests(24, 32, 64), policy,
+  return LayOut(MakeModel(*BuiltInShape("opt-1.3b")), machine, WorkOf(24, {32, 64}), policy,
                 kNeeds);
 }
 
@@ -301,7 +289,7 @@ TEST(PlanTest, TheLogIsPlannedFor) {
 TEST(PlanTest, ALogIsShorterOrLeftOutWhereMemoryIsShort) {
   const Policy policy = OnDisk(KvPolicyKind::kH2o);
   const ModelShape shape = *BuiltInShape("opt-1.3b");
-  const Workload work = Requests(24, 32, 64);
+  const Workload work = WorkOf(24, {32, 64});
   const auto plan_with = [&](int64_t cpu_bytes) {
     return MakePlan(MakeModel(shape), MachineWith(cpu_bytes, int64_t{1} << 40), work, policy,
                     kNeeds);
@@ -340,7 +328,7 @@ TEST(PlanTest, BlocksAndBatchesTakeTurnsToBeWrittenWhole) {
 }
 
 TEST(PlanTest, ARowBeyondTheSampleFitsAlone) {
-  Workload work = Requests(3, 10, 6);
+  Workload work = WorkOf(3, {10, 6});
   work.num_requests = 1000;
   work.longest = {2000, 48};
   const Plan plan = MakePlan(MakeModel(*BuiltInShape("opt-125m")), MachineWith(int64_t{1} << 40),
@@ -353,145 +341,13 @@ TEST(PlanTest, ABlockHasNoMoreBatchesThanTheWorkloadFills) {
   const ModelShape shape = *BuiltInShape("opt-125m");
   const Machine machine = MachineWith(int64_t{1} << 40);
   EXPECT_EQ(
-      MakePlan(MakeModel(shape), machine, Requests(10, 8, 8), Batches(4, 7), kNeeds).num_batches,
+      MakePlan(MakeModel(shape), machine, WorkOf(10, {8, 8}), Batches(4, 7), kNeeds).num_batches,
       3);
   EXPECT_EQ(
-      MakePlan(MakeModel(shape), machine, Requests(10, 8, 8), Batches(4, 2), kNeeds).num_batches,
+      MakePlan(MakeModel(shape), machine, WorkOf(10, {8, 8}), Batches(4, 2), kNeeds).num_batches,
       2);
   EXPECT_EQ(
-      MakePlan(MakeModel(shape), machine, Requests(0, 0, 0), Batches(4, 2), kNeeds).num_batches, 1);
-}
-
-TEST(PlanTest, RefusalNamesNeededAvailableAndAChangeThatFits) {
-  const ModelShape shape = *BuiltInShape("opt-125m");
-  const Workload work = Requests(512, 1000, 1000);
-  try {
-    MakePlan(MakeModel(shape), MachineWith(int64_t{2} << 30), work, Batches(256, 1), kNeeds);
-    FAIL() << "a plan over the cap was accepted";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kCpuMemory);
-    EXPECT_THAT(error.what(), HasSubstr("2.00 GiB available"));
-    EXPECT_THAT(error.what(), HasSubstr("--gpu-batch-size 16 --num-gpu-batches 1 fits"));
-    EXPECT_LE(ErrorLine(error.code(), error.what()).size(), 300U);
-  }
-  MakePlan(MakeModel(shape), MachineWith(int64_t{2} << 30), work, Batches(16, 1), kNeeds);
-}
-
-// What MakePlan refuses with.
-std::string RefusalOf(const ModelShape& shape, const Machine& machine, const Workload& work,
-                      const Policy& policy) {
-  try {
-    MakePlan(MakeModel(shape), machine, work, policy, kNeeds);
-  } catch (const Error& error) {
-    EXPECT_LE(ErrorLine(error.code(), error.what()).size(), 300U);
-    return error.what();
-  }
-  return "a plan over the cap was accepted";
-}
-
-TEST(PlanTest, RefusalOfWeightsNamesTheMemoryThatWouldDo) {
-  const ModelShape shape = *BuiltInShape("opt-1.3b");
-  const std::string refusal =
-      RefusalOf(shape, MachineWith(int64_t{1} << 30), Requests(1, 8, 8), Batches(1, 1));
-  const std::string named = "give at least --cpu-memory ";
-  ASSERT_THAT(refusal, HasSubstr(named));
-  const int64_t mib = std::stoll(refusal.substr(refusal.find(named) + named.size()));
-  MakePlan(MakeModel(shape), MachineWith(mib << 20), Requests(1, 8, 8), Batches(1, 1), kNeeds);
-  EXPECT_THROW(MakePlan(MakeModel(shape), MachineWith((mib - 1) << 20), Requests(1, 8, 8),
-                        Batches(1, 1), kNeeds),
-               Error);
-}
-
-TEST(PlanTest, RefusalNamesEveryCapThatIsTooSmallByItsFlags) {
-  Machine machine = MachineWith(1 << 20, 1 << 20);
-  machine.device = Tier::kGpu;
-  machine.cap_bytes[Tier::kGpu] = 1 << 20;
-  Policy policy = Batches(1, 1);
-  policy.weight_frac = {{0.3, 0.3, 0.4}};
-  const ModelShape shape = *BuiltInShape("opt-175b");
-  const Workload work = Requests(1, 8, 8);
-  const Plan plan = LayOut(MakeModel(shape), machine, work, policy, kNeeds);
-  const auto mib = [](int64_t bytes) { return std::to_string((bytes + (1 << 20) - 1) >> 20); };
-  const std::string rest = "MiB and --cpu-memory " + mib(plan.PlannedBytes(Tier::kCpu)) +
-                           "MiB and --disk-space " + mib(plan.PlannedBytes(Tier::kDisk)) + "MiB";
-  const int64_t gpu_bytes = plan.PlannedBytes(Tier::kGpu);
-  EXPECT_THAT(RefusalOf(shape, machine, work, policy),
-              HasSubstr("give at least --gpu-memory " + mib(gpu_bytes) + rest));
-  machine.gpu_cap_flags = "--emulate-gpu and --gpu-memory";
-  EXPECT_THAT(RefusalOf(shape, machine, work, policy),
-              HasSubstr("give at least --emulate-gpu and --gpu-memory " + mib(gpu_bytes) + rest));
-  machine.gpu_used_bytes = 500 << 20;
-  EXPECT_THAT(RefusalOf(shape, machine, work, policy),
-              HasSubstr("--gpu-memory " + mib(gpu_bytes + machine.gpu_used_bytes) + rest));
-}
-
-// The policy is what is refused, with the flags that are named.
-Policy PolicyNamedBy(const std::string& refusal, Policy policy) {
-  const auto read = [&](const std::string& flag, int64_t& value) {
-    const size_t at = refusal.find(flag + " ", refusal.find("; "));
-    if (at != std::string::npos) value = std::stoll(refusal.substr(at + flag.size()));
-  };
-  read("--gpu-batch-size", policy.gpu_batch_size);
-  read("--num-gpu-batches", policy.num_gpu_batches);
-  read("--prefill-chunk", policy.prefill_chunk);
-  return policy;
-}
-
-Policy Chunked(int64_t rows, int64_t prefill_chunk) {
-  Policy policy = Batches(rows, 1);
-  policy.prefill_chunk = prefill_chunk;
-  return policy;
-}
-
-// CPU memory with which the policy just fits.
-int64_t BytesOf(const ModelShape& shape, const Workload& work, const Policy& policy) {
-  const Machine machine = MachineWith(int64_t{1} << 40);
-  return LayOut(MakeModel(shape), machine, work, policy, kNeeds).PlannedBytes(Tier::kCpu);
-}
-
-TEST(PlanTest, RefusalOfALongChunkNamesTheLongestPowerOfTwoThatFits) {
-  const ModelShape shape = *BuiltInShape("opt-125m");
-  const Workload work = Requests(16, 1000, 8);
-  const int64_t cap = BytesOf(shape, work, Chunked(16, 256));
-  const Policy policy = Chunked(16, 5000);
-  const std::string refusal = RefusalOf(shape, MachineWith(cap), work, policy);
-  EXPECT_THAT(refusal, testing::EndsWith("; --prefill-chunk 256 fits"));
-  MakePlan(MakeModel(shape), MachineWith(cap), work, PolicyNamedBy(refusal, policy), kNeeds);
-  // Where no chunk does, the block is what shrinks.
-  EXPECT_THAT(RefusalOf(shape, MachineWith(cap - (64 << 20)), work, policy),
-              HasSubstr("--gpu-batch-size"));
-}
-
-TEST(PlanTest, RefusalOfALongChunkNamesAChunkAndABlockWhereNeitherWouldDoAlone) {
-  const ModelShape shape = *BuiltInShape("opt-125m");
-  const Workload work = Requests(16, 1000, 8);
-  const int64_t cap = BytesOf(shape, work, Chunked(1, 64));
-  const Policy policy = Chunked(16, 4000);
-  const std::string refusal = RefusalOf(shape, MachineWith(cap), work, policy);
-  EXPECT_THAT(refusal, testing::EndsWith(
-                           "; --gpu-batch-size 1 --num-gpu-batches 1 --prefill-chunk 64 fits"));
-  MakePlan(MakeModel(shape), MachineWith(cap), work, PolicyNamedBy(refusal, policy), kNeeds);
-}
-
-// Beside the weights the disk has room for the KV of 128 rows, not for that of 256.
-TEST(PlanTest, RefusalOfAChosenPlacementNamesABlockThatFitsWithAnother) {
-  Machine machine = MachineWith(int64_t{32} << 30, int64_t{200} << 30);
-  machine.device = Tier::kGpu;
-  machine.cap_bytes[Tier::kGpu] = int64_t{16} << 30;
-  const ModelShape shape = *BuiltInShape("opt-30b");
-  const Workload work = Requests(10'000, 512, 32);
-  Policy refused = Batches(64, 8);
-  refused.kv_frac = {};
-  refused.kv_frac[Tier::kDisk] = 1.0;
-  EXPECT_THAT(RefusalOf(shape, machine, work, refused), HasSubstr("give at least --cpu-memory"));
-  refused.placement_is_stated = false;
-  EXPECT_THAT(RefusalOf(shape, machine, work, refused),
-              HasSubstr("--gpu-batch-size 64 --num-gpu-batches 2 fits"));
-  GivenPolicy given;
-  given.gpu_batch_size = 64;
-  given.num_gpu_batches = 2;
-  const Policy chosen = DefaultPolicy(MakeModel(shape), machine, work, given, kNeeds);
-  EXPECT_TRUE(Fits(LayOut(MakeModel(shape), machine, work, chosen, kNeeds)));
+      MakePlan(MakeModel(shape), machine, WorkOf(0, {0, 0}), Batches(4, 2), kNeeds).num_batches, 1);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// What tests of plans and policies plan for: a machine of a given size, requests that are alike,
-// and kernels with simple needs.
+// A machine of a given size and kernels with simple needs, which tests of plans and policies plan
+// for.
 #pragma once
 
 #include <cstdint>
@@ -21,12 +21,14 @@ inline Machine MachineWith(int64_t cpu_bytes, int64_t disk_bytes = 0) {
   return machine;
 }
 
-inline Workload Requests(int64_t count, int64_t prompt, int64_t max_new) {
-  Workload work;
-  work.num_requests = count;
-  work.sample.assign(static_cast<std::size_t>(count), {prompt, max_new});
-  work.longest = {prompt, max_new};
-  return work;
+// All in CPU memory.
+inline Policy Batches(int64_t rows, int64_t batches) {
+  Policy policy;
+  policy.weight_frac[Tier::kCpu] = policy.kv_frac[Tier::kCpu] = policy.activation_frac[Tier::kCpu] =
+      1.0;
+  policy.gpu_batch_size = rows;
+  policy.num_gpu_batches = batches;
+  return policy;
 }
 
 }  // namespace spillway

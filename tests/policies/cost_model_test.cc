@@ -11,6 +11,7 @@
 #include "spillway/tier.h"
 #include "tests/plan/plan_test_util.h"
 #include "tests/trace_case.h"
+#include "tests/workload_of.h"
 
 namespace spillway {
 namespace {
@@ -92,7 +93,7 @@ TEST(CostModel, QuantisedWeightsHaveTheEdgesOfOthers) {
               2.0 * 1024 * 1024 / 4e9 + more_s, 1e-9);
 }
 
-// What passes over the links beside it counts as far as it passes, and no further than the links
+// Traffic on the links beside it counts as far as there is any, and no further than the links
 // can.
 TEST(CostModel, CpuAttentionSharesTheMemoryWithTheLinks) {
   Machine machine = MachineWith(int64_t{1} << 40);
@@ -108,7 +109,7 @@ TEST(CostModel, CpuAttentionSharesTheMemoryWithTheLinks) {
     (*frac)[Tier::kCpu] = 1.0;
   policy.cpu_attention = true;
   const Plan plan =
-      LayOut(MakeModel(*BuiltInShape("opt-125m")), machine, Requests(1, 99, 2), policy, kNeeds);
+      LayOut(MakeModel(*BuiltInShape("opt-125m")), machine, WorkOf(1, {99, 2}), policy, kNeeds);
   PerTier<KvLoad> kv;
   kv[Tier::kCpu].attended_tokens = 100;
   const int64_t bytes = 100 * plan.slot_bytes;
@@ -130,7 +131,7 @@ double AttentionSeconds(const Machine& machine, int kv_bits) {
     (*frac)[machine.device] = 1.0;
   policy.kv_bits = kv_bits;
   const Plan plan =
-      LayOut(MakeModel(*BuiltInShape("opt-125m")), machine, Requests(1, 99, 2), policy, kNeeds);
+      LayOut(MakeModel(*BuiltInShape("opt-125m")), machine, WorkOf(1, {99, 2}), policy, kNeeds);
   BatchLoad load;
   load.rows = load.tokens = 1;
   load.kv.resize(1);
@@ -153,7 +154,8 @@ TEST(CostModel, CodesSlowDownTheCpusAttentionOnAnEmulatedGpuToo) {
   EXPECT_DOUBLE_EQ(ratio[0], ratio[1]);
 }
 
-// Of a batch's KV in one block, over as many passes as it takes until it is written whole again.
+// Mean of a batch's KV in one block, over as many passes as it takes until it is written whole
+// again.
 double MeanDiskBytes(const Plan& plan, const BatchLoad& load) {
   double bytes = 0.0;
   for (int64_t pass = plan.kv_log.passes; pass < 2 * plan.kv_log.passes; ++pass) {
@@ -176,7 +178,7 @@ TEST(CostModel, ALogHasAsManyPassesAsMakeForTheFewestBytes) {
     const RequestShape row = {prompt, 100};
     Plan plan = LayOut(MakeModel(*BuiltInShape("opt-1.3b")),
                        MachineWith(int64_t{1} << 40, int64_t{1} << 40),
-                       Requests(8, row.prompt_tokens, row.max_new_tokens), policy, kNeeds);
+                       WorkOf(8, {row.prompt_tokens, row.max_new_tokens}), policy, kNeeds);
     const RowGroup rows = {row, prompt + 70, Tier::kDisk, Tier::kCpu, 8};
     const BatchLoad load = LoadOf(plan, std::span(&rows, 1));
     const int64_t chosen = plan.kv_log.passes;

@@ -7,6 +7,7 @@
 
 #include "tests/plan/plan_test_util.h"
 #include "tests/trace_case.h"
+#include "tests/workload_of.h"
 
 namespace spillway {
 namespace {
@@ -15,7 +16,7 @@ constexpr int64_t kMiB = 1 << 20;
 
 TEST(DefaultPolicyTest, ShrinksTheBatchUntilItFits) {
   const ModelShape shape = *BuiltInShape("opt-125m");
-  const Workload work = Requests(512, 1000, 1000);
+  const Workload work = WorkOf(512, {1000, 1000});
   const Policy roomy =
       DefaultPolicy(MakeModel(shape), MachineWith(int64_t{1} << 40), work, {}, kNeeds);
   EXPECT_EQ(roomy.gpu_batch_size, 64);
@@ -31,7 +32,7 @@ TEST(DefaultPolicyTest, KeepsOneBatchWhereAllIsInPlace) {
   given.gpu_batch_size = 2;
   const Policy policy =
       DefaultPolicy(MakeModel(*BuiltInShape("opt-125m")), MachineWith(int64_t{8} << 30),
-                    Requests(512, 100, 100), given, kNeeds);
+                    WorkOf(512, {100, 100}), given, kNeeds);
   EXPECT_EQ(policy.num_gpu_batches, 1);
   EXPECT_EQ(policy.weight_frac[Tier::kCpu], 1.0);
 }
@@ -40,7 +41,7 @@ TEST(DefaultPolicyTest, KeepsOneBatchWhereAllIsInPlace) {
 TEST(DefaultPolicyTest, SpillsWeightsForALargeBlock) {
   const ModelShape shape = *BuiltInShape("opt-1.3b");
   Machine machine = MachineWith(int64_t{2} << 30, int64_t{100} << 30);
-  const Workload work = Requests(256, 32, 64);
+  const Workload work = WorkOf(256, {32, 64});
   const Policy policy = DefaultPolicy(MakeModel(shape), machine, work, {}, kNeeds);
   EXPECT_GT(policy.weight_frac[Tier::kDisk], 0.0);
   EXPECT_GE(policy.gpu_batch_size * policy.num_gpu_batches, 64);
@@ -54,7 +55,7 @@ TEST(DefaultPolicyTest, NeverChangesWhatWasGiven) {
   given.prefill_chunk = 64;
   const Policy policy =
       DefaultPolicy(MakeModel(*BuiltInShape("opt-125m")), MachineWith(int64_t{2} << 30),
-                    Requests(512, 1000, 1000), given, kNeeds);
+                    WorkOf(512, {1000, 1000}), given, kNeeds);
   EXPECT_EQ(policy.gpu_batch_size, 256);
   EXPECT_EQ(policy.num_gpu_batches, 2);
   EXPECT_EQ(policy.prefill_chunk, 64);
@@ -69,14 +70,14 @@ TEST(DefaultPolicyTest, SpillsKvWhereTheBlockWasGiven) {
     GivenPolicy given;
     given.gpu_batch_size = rows;
     const Policy policy =
-        DefaultPolicy(MakeModel(shape), machine, Requests(256, 32, 64), given, kNeeds);
+        DefaultPolicy(MakeModel(shape), machine, WorkOf(256, {32, 64}), given, kNeeds);
     EXPECT_EQ(policy.gpu_batch_size, rows);
-    const Plan plan = LayOut(MakeModel(shape), machine, Requests(256, 32, 64), policy, kNeeds);
+    const Plan plan = LayOut(MakeModel(shape), machine, WorkOf(256, {32, 64}), policy, kNeeds);
     EXPECT_TRUE(Fits(plan));
     EXPECT_EQ(policy.activation_frac[Tier::kCpu], 1.0);
     EXPECT_EQ(policy.prefill_chunk, 512);
     EXPECT_GT(plan.kv[Tier::kDisk].rows, 0);
-    // What is left of memory is used.
+    // The rest of the memory is used.
     EXPECT_GT(plan.PlannedBytes(Tier::kCpu), 900 * kMiB);
   }
 }
@@ -86,7 +87,7 @@ TEST(DefaultPolicyTest, SpillsKvWhereTheBlockWasGiven) {
 TEST(DefaultPolicyTest, SpillsKvOfABlockThatWouldBeSmall) {
   const ModelShape shape = *BuiltInShape("opt-1.3b");
   Machine machine = MachineWith(420 * kMiB, int64_t{100} << 30);
-  const Workload work = Requests(256, 32, 64);
+  const Workload work = WorkOf(256, {32, 64});
   const Policy policy = DefaultPolicy(MakeModel(shape), machine, work, {}, kNeeds);
   EXPECT_TRUE(Fits(LayOut(MakeModel(shape), machine, work, policy, kNeeds)));
   EXPECT_GT(policy.kv_frac[Tier::kDisk], 0.0);
@@ -97,7 +98,7 @@ TEST(DefaultPolicyTest, SpillsKvOfABlockThatWouldBeSmall) {
 TEST(DefaultPolicyTest, TakesAsManyBatchesOfASmallBatchAsFit) {
   const ModelShape shape = *BuiltInShape("opt-1.3b");
   Machine machine = MachineWith(700 * kMiB, int64_t{100} << 30);
-  const Workload work = Requests(64, 900, 100);
+  const Workload work = WorkOf(64, {900, 100});
   const Policy policy = DefaultPolicy(MakeModel(shape), machine, work, {}, kNeeds);
   EXPECT_LT(policy.gpu_batch_size, 64);
   EXPECT_GE(policy.gpu_batch_size * policy.num_gpu_batches, 64);
@@ -107,7 +108,7 @@ TEST(DefaultPolicyTest, TakesAsManyBatchesOfASmallBatchAsFit) {
 TEST(DefaultPolicyTest, UsesADiskThatIsTooSmallForTheWeights) {
   const ModelShape shape = *BuiltInShape("opt-1.3b");
   Machine machine = MachineWith(2700 * kMiB, int64_t{1} << 30);
-  const Workload work = Requests(256, 512, 32);
+  const Workload work = WorkOf(256, {512, 32});
   const Policy policy = DefaultPolicy(MakeModel(shape), machine, work, {}, kNeeds);
   const Plan plan = LayOut(MakeModel(shape), machine, work, policy, kNeeds);
   EXPECT_TRUE(Fits(plan));
@@ -115,11 +116,11 @@ TEST(DefaultPolicyTest, UsesADiskThatIsTooSmallForTheWeights) {
   EXPECT_GT(plan.kv[Tier::kDisk].rows, 0);
 }
 
-// What a refusal asks for is the least of all placements.
+// A refusal asks for the least of all placements.
 TEST(DefaultPolicyTest, LacksNoMoreThanAnyPlacementInWholeTiers) {
   const ModelShape shape = *BuiltInShape("opt-125m");
   Machine machine = MachineWith(20 * kMiB, int64_t{100} << 30);
-  const Workload work = Requests(16, 20, 24);
+  const Workload work = WorkOf(16, {20, 24});
   const Policy chosen = DefaultPolicy(MakeModel(shape), machine, work, {}, kNeeds);
   const int64_t needed =
       LayOut(MakeModel(shape), machine, work, chosen, kNeeds).PlannedBytes(Tier::kCpu);
@@ -132,13 +133,13 @@ TEST(DefaultPolicyTest, LacksNoMoreThanAnyPlacementInWholeTiers) {
   EXPECT_FALSE(Fits(LayOut(MakeModel(shape), machine, work, given_less, kNeeds)));
 }
 
-// Of one row there are no 45 %.
+// One row has no 45 %.
 TEST(DefaultPolicyTest, StatesNoShareThatPlacesNothing) {
   const ModelShape shape = *BuiltInShape("opt-1.3b");
   Machine machine = MachineWith(1024 * kMiB, int64_t{100} << 30);
   machine.device = Tier::kGpu;
   machine.cap_bytes[Tier::kGpu] = 500 * kMiB;
-  const Workload work = Requests(256, 1500, 500);
+  const Workload work = WorkOf(256, {1500, 500});
   const Policy policy = DefaultPolicy(MakeModel(shape), machine, work, {}, kNeeds);
   const Plan plan = LayOut(MakeModel(shape), machine, work, policy, kNeeds);
   for (const Tier tier : kAllTiers) {
@@ -219,7 +220,7 @@ std::vector<GivenPolicy> Shapes() {
 TEST(DefaultPolicyTest, FitsWhereverAPlacementInWholeTiersFits) {
   ModelShape shape = *BuiltInShape("opt-125m");
   shape.num_layers = 4;
-  const Workload work = Requests(400, 32, 64);
+  const Workload work = WorkOf(400, {32, 64});
   int num_possible = 0;
   int num_refused = 0;
   for (const Machine& machine : Machines()) {

@@ -11,6 +11,7 @@
 #include "src/simulate/simulate.h"
 #include "tests/policies/policy_test_util.h"
 #include "tests/trace_case.h"
+#include "tests/workload_of.h"
 
 namespace spillway {
 namespace {
@@ -23,14 +24,6 @@ using testing::T4;
 const KernelNeeds kNeeds = {
     [](int64_t rows, int64_t in, int) { return rows * in * 6; },
     [](int64_t slots, int64_t head_dim, int threads) { return slots * head_dim * threads; }};
-
-Workload Rows(int64_t count, RequestShape row) {
-  Workload work;
-  work.num_requests = count;
-  work.sample.assign(static_cast<std::size_t>(count), row);
-  work.longest = row;
-  return work;
-}
 
 Prediction Simulated(const Plan& plan, const Workload& work) {
   SimOptions options;
@@ -47,7 +40,7 @@ struct Case {
 SearchResult Search(const Case& c, const Machine& machine, const GivenPolicy& given = {},
                     const std::vector<StorageChoice>& storage = {StorageChoice{}}) {
   const Model model = MakeModel(*BuiltInShape(c.model));
-  const Workload work = Rows(c.num_requests > 0 ? c.num_requests : 4096, c.row);
+  const Workload work = WorkOf(c.num_requests > 0 ? c.num_requests : 4096, c.row);
   return SearchPolicies(
       {model, machine, work, given, kNeeds, Simulated, storage, c.num_requests == 0});
 }
@@ -73,7 +66,7 @@ TEST(PolicySearch, ThePlannerAcceptsAllItReturns) {
       EXPECT_THAT(result.best.size(), ::testing::Le(10));
       for (const Candidate& candidate : result.best) {
         const int64_t rows = candidate.policy.gpu_batch_size * candidate.policy.num_gpu_batches;
-        const Workload work = Rows(c.num_requests > 0 ? c.num_requests : rows, c.row);
+        const Workload work = WorkOf(c.num_requests > 0 ? c.num_requests : rows, c.row);
         EXPECT_NO_THROW(MakePlan(MakeModel(shape), machine, work, candidate.policy, kNeeds))
             << c.model;
         EXPECT_GT(candidate.prediction.generated_tokens_per_s, 0.0);
@@ -106,7 +99,7 @@ TEST(PolicySearch, IsAtLeastAsFastAsWhatWasPublished) {
     policy.num_gpu_batches = point.num_batches;
     policy.cpu_attention = true;
     const ModelShape shape = *BuiltInShape("opt-30b");
-    const Workload work = Rows(point.batch * point.num_batches, point.row);
+    const Workload work = WorkOf(point.batch * point.num_batches, point.row);
     const Plan plan = LayOut(MakeModel(shape), T4(), work, policy, kNeeds);
     const SearchResult result = Search({"opt-30b", point.row, 0}, T4());
     ASSERT_TRUE(result.feasible());
@@ -143,7 +136,7 @@ TEST(PolicySearch, KeepsWhatIsGiven) {
   }
 }
 
-// Beside a GPU a row's tokens must not depend on who happens to attend to it.
+// A row's tokens must not depend on whether the GPU or the CPU attends to it.
 TEST(PolicySearch, KvThatIsSharedIsAttendedToWhereItIsComputed) {
   GivenPolicy given;
   given.placement = Placement{Share(0.2, 0.8), Share(0.1, 0.9), Share(0.0, 1.0)};
@@ -155,7 +148,7 @@ TEST(PolicySearch, KvThatIsSharedIsAttendedToWhereItIsComputed) {
 // Each budget that is allowed has its best policy in the result, and none is listed twice.
 TEST(PolicySearch, TriesTheBudgetsThatAreAllowed) {
   const ModelShape shape = *BuiltInShape("opt-30b");
-  const Workload work = Rows(4096, {512, 32});
+  const Workload work = WorkOf(4096, {512, 32});
   KernelNeeds needs = kNeeds;
   needs.eviction_bytes = kNeeds.attention_bytes;
   GivenPolicy given;
@@ -223,7 +216,7 @@ TEST(PolicySearch, LosesNoBitsForLessThanAPercent) {
 TEST(PolicySearch, TriesFewerBitsWhereAllowed) {
   const ModelShape shape = *BuiltInShape("opt-30b");
   const RequestShape request = {512, 1024};  // few enough tokens of prompts that bits matter
-  const Workload work = Rows(1, request);
+  const Workload work = WorkOf(1, request);
   const SearchResult result = SearchPolicies({MakeModel(shape),
                                               T4(),
                                               work,
@@ -244,7 +237,7 @@ TEST(PolicySearch, TriesFewerBitsWhereAllowed) {
     stored.weight_bits = candidate.policy.weight_bits;
     const int64_t rows = candidate.policy.gpu_batch_size * candidate.policy.num_gpu_batches;
     EXPECT_NO_THROW(
-        MakePlan(MakeModel(stored), T4(), Rows(rows, request), candidate.policy, kNeeds));
+        MakePlan(MakeModel(stored), T4(), WorkOf(rows, request), candidate.policy, kNeeds));
   }
 }
 
@@ -273,7 +266,7 @@ std::vector<PerTier<double>> Grid() {
 TEST(PlacementLp, BeatsEveryPlacementOfAGrid) {
   std::mt19937 random(11);
   const ModelShape shape = *BuiltInShape("opt-125m");
-  const Workload work = Rows(16, {128, 16});
+  const Workload work = WorkOf(16, {128, 16});
   const std::vector<PerTier<double>> grid = Grid();
   int num_feasible = 0;
   for (int trial = 0; trial < 8; ++trial) {

@@ -5,6 +5,7 @@
 
 #include "src/simulate/sim_links.h"
 #include "tests/policies/policy_test_util.h"
+#include "tests/workload_of.h"
 
 namespace spillway {
 namespace {
@@ -18,14 +19,6 @@ using testing::T4;
 const KernelNeeds kNeeds = {[](int64_t, int64_t, int) { return int64_t{0}; },
                             [](int64_t, int64_t, int) { return int64_t{0}; },
                             [](int64_t, int64_t, int) { return int64_t{0}; }};
-
-Workload Requests(int64_t count, RequestShape row) {
-  Workload work;
-  work.num_requests = count;
-  work.sample.assign(static_cast<std::size_t>(std::min<int64_t>(count, 4096)), row);
-  work.longest = row;
-  return work;
-}
 
 struct Published {
   const char* model;
@@ -47,7 +40,7 @@ double FlexGenTokensPerS(const Published& point) {
   policy.num_gpu_batches = point.num_batches;
   policy.cpu_attention = point.cpu_attention;
   policy.prefill_chunk = 1 << 20;
-  const Workload work = Requests(point.batch * point.num_batches, point.row);
+  const Workload work = WorkOf(point.batch * point.num_batches, point.row);
   const Plan plan = LayOut(MakeModel(*BuiltInShape(point.model)), T4(), work, policy, kNeeds);
   SimOptions options;
   options.schedule = SimSchedule::kFlexGen;
@@ -73,7 +66,7 @@ TEST(SimulateAsFlexGen, PredictsWhatWasPublished) {
   }
 }
 
-// By hand: half the link's pace and 0.8 of the compute's while both are at work.
+// Calculated by hand: half the link's pace and 0.8 of the compute's while both are at work.
 TEST(SimLinks, ComputesAndLinksSlowEachOther) {
   PerLink<SharedPace> paces;
   paces[Link::kDiskRead] = {0.5, 0.8};
@@ -92,7 +85,7 @@ TEST(SimLinks, ComputesAndLinksSlowEachOther) {
   EXPECT_NEAR(links.totals()[Link::kDiskRead].busy_s, 1.625, 1e-9);
 }
 
-// By hand: at half their pace until the write is done, then the rest of the read alone.
+// Calculated by hand: at half their pace until the write is done, then the rest of the read alone.
 TEST(SimLinks, ReadsAndWritesShareADisk) {
   SimLinks links(nullptr, {}, 0.5);
   SimTransfer in;
@@ -148,7 +141,7 @@ SimResult AttendedByTheCpu(int64_t num_batches) {
   policy.cpu_attention = true;
   policy.gpu_batch_size = 16 / num_batches;
   policy.num_gpu_batches = num_batches;
-  const Workload work = Requests(16, {16, 400});
+  const Workload work = WorkOf(16, {16, 400});
   return Simulate(LayOut(MakeModel(*BuiltInShape("opt-1.3b")), T4(), work, policy, kNeeds), work,
                   {});
 }
@@ -183,7 +176,7 @@ void ExpectNear(const Trace& a, const Trace& b, double tolerance) {
 
 // A pass that stands for its neighbours stands for what they do.
 TEST(Simulate, PassesTakenTogetherTakeAsLong) {
-  const Workload work = Requests(32, {100, 200});
+  const Workload work = WorkOf(32, {100, 200});
   const Plan logged = LoggedPlan(work, 8, 4);
   ASSERT_TRUE(logged.kv_log.exists());
   const auto expect_near = [&](const Plan& plan, double tolerance) {
@@ -195,10 +188,11 @@ TEST(Simulate, PassesTakenTogetherTakeAsLong) {
   expect_near(logged, 0.02);  // one pass writes a block more than another whole
 }
 
-// Of alike rows the third block and those after it are like the second; of others like the average.
+// The third block and those after it are like the second where rows are alike, else like the
+// average.
 TEST(Simulate, ManyBlocksAreCountedOn) {
   for (const bool alike : {true, false}) {
-    Workload work = Requests(8 * 40 + 3, {60, 12});
+    Workload work = WorkOf(8 * 40 + 3, {60, 12});
     for (std::size_t row = 0; row < work.sample.size() && !alike; ++row) {
       work.sample[row] = {20 + static_cast<int64_t>(row % 3) * 20,
                           4 + static_cast<int64_t>(row % 5) * 2};
@@ -217,11 +211,12 @@ TEST(Simulate, ManyBlocksAreCountedOn) {
   }
 }
 
-// By hand: everything on the GPU, one row, one token: all weights are read once from its memory.
+// Calculated by hand: everything on the GPU, one row, one token: all weights are read once from its
+// memory.
 TEST(Simulate, OneTokenReadsTheWeightsOnce) {
   Machine machine = T4();
   machine.rates.gpu.launch_s = 0.0;
-  const Workload work = Requests(1, {1, 1});
+  const Workload work = WorkOf(1, {1, 1});
   Policy policy;
   policy.weight_frac = policy.kv_frac = policy.activation_frac = Share(1.0, 0.0);
   const Plan plan = LayOut(MakeModel(*BuiltInShape("opt-6.7b")), machine, work, policy, kNeeds);
@@ -241,20 +236,20 @@ TEST(Simulate, OneTokenReadsTheWeightsOnce) {
 
 // Texts of one token have nothing to score; each is fed once, beside others or alone.
 TEST(Simulate, RowsWithoutNewTokensTakeAPass) {
-  Workload work = Requests(6, {9, 4});
+  Workload work = WorkOf(6, {9, 4});
   work.sample[1] = work.sample[4] = {1, 0};
   const Plan plan = LayOut(MakeModel(*BuiltInShape("opt-125m")), T4(), work, Policy(), kNeeds);
   EXPECT_EQ(Simulate(plan, work, {}).trace.prefill.generated_tokens +
                 Simulate(plan, work, {}).trace.decode.generated_tokens,
             4 * 4 + 2);
-  const Workload nothing = Requests(3, {1, 0});
+  const Workload nothing = WorkOf(3, {1, 0});
   const Plan alone = LayOut(MakeModel(*BuiltInShape("opt-125m")), T4(), nothing, Policy(), kNeeds);
   EXPECT_EQ(Simulate(alone, nothing, {}).trace.decode.passes, 0);
 }
 
 // The link is the bound: a pass of few rows takes as long as its weights' way.
 TEST(Simulate, FewRowsWaitForTheirWeights) {
-  const Workload work = Requests(4, {16, 33});
+  const Workload work = WorkOf(4, {16, 33});
   Policy policy;
   policy.weight_frac = Share(0.0, 1.0);
   policy.kv_frac = policy.activation_frac = Share(1.0, 0.0);
@@ -271,16 +266,9 @@ TEST(Simulate, FewRowsWaitForTheirWeights) {
 
 // Requests of `repeats` rounds of these shapes.
 Workload Rounds(int64_t repeats, const std::vector<RequestShape>& round) {
-  Workload work;
-  for (int64_t i = 0; i < repeats; ++i) {
-    work.sample.insert(work.sample.end(), round.begin(), round.end());
-  }
-  work.num_requests = std::ssize(work.sample);
-  for (const RequestShape& row : work.sample) {
-    work.longest.prompt_tokens = std::max(work.longest.prompt_tokens, row.prompt_tokens);
-    work.longest.max_new_tokens = std::max(work.longest.max_new_tokens, row.max_new_tokens);
-  }
-  return work;
+  std::vector<RequestShape> rows;
+  for (int64_t i = 0; i < repeats; ++i) rows.insert(rows.end(), round.begin(), round.end());
+  return WorkOf(std::move(rows));
 }
 
 // All on the GPU, batches of `rows` rows.
@@ -310,12 +298,10 @@ TEST(SimulateComposes, RowsAreSortedByLengthWhateverTheyKeep) {
 // and two after 23. In the places of the first two the next twelve requests take turns. When those
 // have ended, two gaps of 24 slots are free, and the last request asks for 48.
 TEST(SimulateComposes, ARowNeedsItsSlotsInOneRun) {
-  Workload work;
-  work.sample = {{22, 2}, {1, 23}, {22, 2}, {1, 23}};
-  work.sample.insert(work.sample.end(), 12, {14, 2});
-  work.sample.push_back({32, 16});
-  work.num_requests = 17;
-  work.longest = {32, 23};
+  std::vector<RequestShape> rows = {{22, 2}, {1, 23}, {22, 2}, {1, 23}};
+  rows.insert(rows.end(), 12, {14, 2});
+  rows.push_back({32, 16});
+  const Workload work = WorkOf(std::move(rows));
   Plan plan = PlanOnGpu(work, 4, {});
   ASSERT_EQ(plan.kv_classes.size(), 1U);
   plan.batch.slots = plan.kv[Tier::kGpu].size = plan.kv_classes[0].slots[Tier::kGpu] = 4 * 24;
@@ -324,7 +310,7 @@ TEST(SimulateComposes, ARowNeedsItsSlotsInOneRun) {
   EXPECT_EQ(trace.prefill.passes + trace.decode.passes, 23 + 16);
 }
 
-// So late that a step is less than the clock can tell.
+// The clock is so late that a step is less than it can tell.
 TEST(SimLinks, ALateClockEndsWhatItBegan) {
   SimLinks links({}, {}, 1.0);
   links.Compute(1e9);
