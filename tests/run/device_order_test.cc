@@ -3,20 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <map>
-#include <memory>
 #include <vector>
 
-#include "src/checkpoint/dummy.h"
-#include "src/checkpoint/weight_map.h"
 #include "src/compute/host_device.h"
-#include "src/run/engine.h"
-#include "src/store/load_weights.h"
-#include "src/store/make_store.h"
-#include "src/tokenizer/no_tokenizer.h"
+#include "tests/policies/policy_test_util.h"
+#include "tests/run/dummy_run.h"
 #include "tests/run/late_device.h"
 #include "tests/run/list_job.h"
-#include "tests/temporary_folder.h"
 #include "tests/trace_case.h"
+#include "tests/workload_of.h"
 
 namespace spillway {
 namespace {
@@ -38,24 +33,12 @@ std::vector<Request> RaggedRows(int64_t num_rows) {
   return rows;
 }
 
-// None of a row that failed.
+// Tokens of all rows; a row that failed has none.
 Tokens TokensOf(const ListJob& job) {
   Tokens tokens;
   for (const auto& [line, completion] : job.finished) tokens[line] = completion.tokens;
   for (const auto& [line, code] : job.failed) tokens[line] = {};
   return tokens;
-}
-
-ModelShape SmallShape() {
-  ModelShape shape = *BuiltInShape("opt-125m");
-  shape.num_layers = 3;
-  shape.hidden_size = shape.embed_size = 64;
-  shape.ffn_size = 128;
-  shape.num_heads = shape.num_kv_heads = 4;
-  shape.head_dim = 16;
-  shape.vocab_size = 96;
-  shape.max_positions = 64;
-  return shape;
 }
 
 // Shares of weights, KV and hidden states on gpu and cpu, in percent; the rest is on disk.
@@ -66,13 +49,7 @@ struct Placing {
   bool cpu_attention = false;
 };
 
-PerTier<double> Shares(int gpu, int cpu) {
-  PerTier<double> frac;
-  frac[Tier::kGpu] = gpu / 100.0;
-  frac[Tier::kCpu] = cpu / 100.0;
-  frac[Tier::kDisk] = (100 - gpu - cpu) / 100.0;
-  return frac;
-}
+PerTier<double> Percent(int gpu, int cpu) { return testing::Share(gpu / 100.0, cpu / 100.0); }
 
 // A block's shape, and which tokens stay.
 struct Shape {
@@ -85,70 +62,33 @@ constexpr Shape kShapes[] = {{5, 1, KvPolicyKind::kFull},
                              {3, 3, KvPolicyKind::kFull},
                              {3, 3, KvPolicyKind::kH2o}};
 
-class DeviceOrderTest : public testing::Test {
+class DeviceOrderTest : public ::testing::Test {
  protected:
   static constexpr int64_t kNumRows = 14;
 
-  DeviceOrderTest()
-      : shape_(SmallShape()),
-        checkpoint_(MakeDummyCheckpoint(MakeModel(shape_), 1)),
-        map_(ResolveWeights(MakeModel(shape_), *checkpoint_)),
-        pool_(2),
-        convert_(1 << 20),
-        reader_(*checkpoint_, map_, NonFiniteWeights::kRefuse, convert_.View({0, convert_.bytes()}),
-                2) {
-    EnsureStore({MakeModel(shape_), "0123456789abcdef", reader_, {}}, folder_ / "weights.store",
-                pool_, {}, {});
-  }
-
   Plan MakePlanOf(const Placing& placing, const Shape& block) const {
     Machine machine;
-    machine.num_threads = 2;
     machine.device = Tier::kGpu;
-    for (const Tier tier : kAllTiers) machine.cap_bytes[tier] = int64_t{1} << 40;
-    Workload work;
-    work.num_requests = kNumRows;
-    work.sample.assign(static_cast<std::size_t>(kNumRows), {17, 9});
-    work.longest = {17, 9};
     Policy policy;
-    policy.weight_frac = Shares(placing.weights_gpu, placing.weights_cpu);
-    policy.kv_frac = Shares(placing.kv_gpu, placing.kv_cpu);
-    policy.activation_frac = Shares(placing.hidden_gpu, placing.hidden_cpu);
+    policy.weight_frac = Percent(placing.weights_gpu, placing.weights_cpu);
+    policy.kv_frac = Percent(placing.kv_gpu, placing.kv_cpu);
+    policy.activation_frac = Percent(placing.hidden_gpu, placing.hidden_cpu);
     policy.gpu_batch_size = block.rows;
     policy.num_gpu_batches = block.batches;
     policy.cpu_attention = placing.cpu_attention;
     policy.kv.kind = block.kv;
     policy.kv.budget.kept = {0.4, 0};
     policy.prefill_chunk = 16;
-    return MakePlan(MakeModel(shape_), machine, work, policy, HostDevice().needs());
+    return dummy_.PlanFor(machine, WorkOf(kNumRows, {17, 9}), policy);
   }
 
   Tokens Run(const Plan& plan, Device& device) {
-    DiskOptions disk;
-    disk.folder = folder_.path();
-    disk.store = folder_ / "weights.store";
-    const Tiers tiers(plan, disk, device);
-    for (const Tier tier : {Tier::kGpu, Tier::kCpu}) {
-      LoadWeights(plan, tier, reader_, tiers.arena(tier), pool_);
-    }
-    Mover mover(plan, tiers);
-    const std::unique_ptr<Executor> executor =
-        device.MakeExecutor(plan, {tiers.arena(Tier::kGpu), tiers.arena(Tier::kCpu)}, pool_);
-    const NoTokenizer tokenizer(shape_.vocab_size);
-    BlockBuilder blocks(plan, {&tokenizer, 0});
     ListJob job(RaggedRows(kNumRows));
-    Engine(plan, mover, *executor, pool_).Run(MakeSchedule(plan), blocks, job, [](const WorkDone&) {
-    });
+    dummy_.Run(plan, device, job);
     return TokensOf(job);
   }
 
-  TemporaryFolder folder_;
-  ModelShape shape_;
-  std::unique_ptr<Checkpoint> checkpoint_;
-  WeightMap map_;
-  ThreadPool pool_;
-  HostArena convert_;
-  WeightReader reader_;
+  DummyRun dummy_{SmallOpt(3), 2};
 };
 
 constexpr Placing kPlacings[] = {

@@ -5,42 +5,26 @@
 
 #include <algorithm>
 #include <memory>
-#include <optional>
 #include <random>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
-#include "src/checkpoint/dummy.h"
-#include "src/checkpoint/weight_map.h"
 #include "src/compute/host_device.h"
-#include "src/run/engine.h"
 #include "src/simulate/simulate.h"
-#include "src/store/load_weights.h"
-#include "src/store/make_store.h"
-#include "src/tokenizer/no_tokenizer.h"
 #include "tests/policies/policy_test_util.h"
-#include "tests/temporary_folder.h"
+#include "tests/run/dummy_run.h"
+#include "tests/run/list_job.h"
+#include "tests/workload_of.h"
 
 namespace spillway {
 namespace {
 
-// In shares, so that they can go side by side.
+// Cases, in shares that can run side by side.
 constexpr uint32_t kNumCases = 1'000;
 constexpr uint32_t kNumShares = 4;
 constexpr TokenId kFirstToken = 3;  // of request 0; request n is made of token n + 3 alone
-
-ModelShape TinyShape() {
-  ModelShape shape = *BuiltInShape("opt-125m");
-  shape.num_layers = 2;
-  shape.hidden_size = shape.embed_size = 64;
-  shape.ffn_size = 128;
-  shape.num_heads = shape.num_kv_heads = 4;
-  shape.head_dim = 16;
-  shape.vocab_size = 96;
-  shape.max_positions = 64;
-  return shape;
-}
 
 // A row in a pass, which counts over the whole run.
 struct PlacedRow {
@@ -64,7 +48,7 @@ std::string TextOf(const PlacedRow& row) {
   return text;
 }
 
-// What is compared.
+// Results of a run or of its simulation, which are compared.
 struct Walked {
   std::vector<PlacedRow> rows;  // in order of passes, batches, requests
   PerLink<int64_t> bytes;
@@ -82,8 +66,8 @@ struct Walked {
 // requests. `real`, null where nobody reads what is computed, gives the KV that a log takes apart.
 class NotingExecutor final : public Executor {
  public:
-  NotingExecutor(const Plan& plan, Executor* real, std::vector<PlacedRow>& rows)
-      : plan_(plan), real_(real), rows_(rows) {}
+  NotingExecutor(const Plan& plan, std::unique_ptr<Executor> real, std::vector<PlacedRow>& rows)
+      : plan_(plan), real_(std::move(real)), rows_(rows) {}
 
   void Compute(const Cursor& at, const PackedBatch& batch, const CellPlaces& places) override {
     if (at.layer == 0) Note(at, batch);
@@ -131,37 +115,26 @@ class NotingExecutor final : public Executor {
   }
 
   const Plan& plan_;
-  Executor* real_;
+  std::unique_ptr<Executor> real_;
   std::vector<PlacedRow>& rows_;
   std::vector<float> logits_;
   int64_t first_pass_ = 0;
   int64_t num_passes_ = 0;
 };
 
-class ShapedJob final : public Job {
- public:
-  explicit ShapedJob(const Workload& work) : work_(work) {}
-
-  std::optional<Request> Next() override {
-    if (next_ == std::ssize(work_.sample)) return std::nullopt;
-    const RequestShape& shape = work_.sample[static_cast<std::size_t>(next_)];
-    Request request;
-    request.prompt.assign(static_cast<std::size_t>(shape.prompt_tokens),
-                          kFirstToken + static_cast<TokenId>(next_));
-    request.sampling.max_tokens = shape.max_new_tokens;
+// A request for each row of the sample.
+std::vector<Request> RequestsOf(const Workload& work) {
+  std::vector<Request> requests;
+  for (const RequestShape& row : work.sample) {
+    const auto number = static_cast<TokenId>(requests.size());
+    Request& request = requests.emplace_back();
+    request.line = std::ssize(requests);
+    request.prompt.assign(static_cast<std::size_t>(row.prompt_tokens), kFirstToken + number);
+    request.sampling.max_tokens = row.max_new_tokens;
     request.sampling.ignore_eos = true;
-    request.line = ++next_;
-    return request;
   }
-  void Finish(const Request&, const Completion&) override {}
-  void Fail(const Request&, const std::string&, const std::string& message) override {
-    ADD_FAILURE() << message;
-  }
-
- private:
-  const Workload& work_;
-  int64_t next_ = 0;
-};
+  return requests;
+}
 
 struct Case {
   Workload work;
@@ -211,17 +184,14 @@ KvPolicy RandomKv(Dice& dice) {
 }
 
 Workload RandomWork(Dice& dice) {
-  Workload work;
-  work.num_requests = dice.Between(1, 18);
+  const int64_t num_requests = dice.Between(1, 18);
   const int64_t most_prompt = dice.Between(1, 16);
   const int64_t most_new = dice.Between(1, 8);
-  for (int64_t row = 0; row < work.num_requests; ++row) {
-    const RequestShape shape = {dice.Between(1, most_prompt), dice.Between(1, most_new)};
-    work.sample.push_back(shape);
-    work.longest.prompt_tokens = std::max(work.longest.prompt_tokens, shape.prompt_tokens);
-    work.longest.max_new_tokens = std::max(work.longest.max_new_tokens, shape.max_new_tokens);
+  std::vector<RequestShape> rows;
+  for (int64_t row = 0; row < num_requests; ++row) {
+    rows.push_back({dice.Between(1, most_prompt), dice.Between(1, most_new)});
   }
-  return work;
+  return WorkOf(std::move(rows));
 }
 
 Case RandomCase(uint32_t seed) {
@@ -269,25 +239,10 @@ std::string TextOf(uint32_t seed, const Case& of) {
 
 class RunAndSimulationTest : public ::testing::TestWithParam<uint32_t> {
  protected:
-  RunAndSimulationTest()
-      : folder_(MemoryRoot()),
-        model_(MakeModel(TinyShape())),
-        checkpoint_(MakeDummyCheckpoint(model_, 1)),
-        map_(ResolveWeights(model_, *checkpoint_)),
-        pool_(1),
-        convert_(1 << 20),
-        reader_(*checkpoint_, map_, NonFiniteWeights::kRefuse, convert_.View({0, convert_.bytes()}),
-                1) {
-    EnsureStore({model_, "0123456789abcdef", reader_, {}}, folder_ / "weights.store", pool_, {},
-                {});
-  }
-
   Plan PlanOf(const Case& of) const {
     Machine machine = testing::T4();
-    machine.num_threads = 1;
     machine.device = of.device;
-    for (const Tier tier : kAllTiers) machine.cap_bytes[tier] = int64_t{1} << 40;
-    Plan plan = MakePlan(model_, machine, of.work, of.policy, HostDevice().needs());
+    Plan plan = dummy_.PlanFor(machine, of.work, of.policy);
     for (std::size_t index = 0; index < plan.kv_classes.size(); ++index) {
       for (const Tier tier : kAllTiers) {
         // Room for the longest row stays where there was room.
@@ -303,26 +258,16 @@ class RunAndSimulationTest : public ::testing::TestWithParam<uint32_t> {
 
   Walked Run(const Case& of, const Plan& plan) {
     Walked walked;
-    DiskOptions disk;
-    disk.folder = folder_.path();
-    disk.store = folder_ / "weights.store";
     HostDevice device;
-    const Tiers tiers(plan, disk, device);
-    for (const Tier tier : {Tier::kGpu, Tier::kCpu}) {
-      LoadWeights(plan, tier, reader_, tiers.arena(tier), pool_);
-    }
-    Mover mover(plan, tiers);
-    std::unique_ptr<Executor> real;
-    if (plan.kv_log.exists()) {
-      real = device.MakeExecutor(plan, {tiers.arena(Tier::kGpu), tiers.arena(Tier::kCpu)}, pool_);
-    }
-    NotingExecutor executor(plan, real.get(), walked.rows);
-    const NoTokenizer tokenizer(plan.shape.vocab_size);
-    BlockBuilder blocks(plan, {&tokenizer, 0});
-    ShapedJob job(of.work);
-    const Trace trace =
-        Engine(plan, mover, executor, pool_)
-            .Run(MakeSchedule(plan, of.overlap), blocks, job, [](const WorkDone&) {});
+    ListJob job(RequestsOf(of.work));
+    DummyRunOptions options;
+    options.overlap = of.overlap;
+    options.wrap = [&](std::unique_ptr<Executor> real) {
+      if (!plan.kv_log.exists()) real.reset();
+      return std::make_unique<NotingExecutor>(plan, std::move(real), walked.rows);
+    };
+    const Trace trace = dummy_.Run(plan, device, job, options);
+    EXPECT_TRUE(job.failed.empty()) << job.failed.begin()->second;
     walked.num_blocks = trace.num_blocks;
     walked.num_passes = trace.prefill.passes + trace.decode.passes;
     for (const Link link : kAllLinks) {
@@ -332,13 +277,7 @@ class RunAndSimulationTest : public ::testing::TestWithParam<uint32_t> {
     return walked;
   }
 
-  TemporaryFolder folder_;
-  Model model_;
-  std::unique_ptr<Checkpoint> checkpoint_;
-  WeightMap map_;
-  ThreadPool pool_;
-  HostArena convert_;
-  WeightReader reader_;
+  DummyRun dummy_{SmallOpt(2), 1, MemoryRoot()};
 };
 
 // Bytes without those of weights that were asked for ahead, for a pass that never came; and without
@@ -379,7 +318,7 @@ Walked Simulated(const Case& of, const Plan& plan) {
   return walked;
 }
 
-// Where weights come ahead, a run has moved some of those for the pass that never came.
+// Bytes of weights that a run has loaded ahead for a pass that never came.
 PerLink<int64_t> AheadBytes(const Plan& plan, Overlap overlap) {
   PerLink<int64_t> bytes;
   if (overlap == Overlap::kOff) return bytes;
