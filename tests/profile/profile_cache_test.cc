@@ -8,18 +8,18 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "spillway/error.h"
 #include "src/formats/machine_file.h"
 #include "src/profile/profile.h"
+#include "tests/expect_error.h"
 #include "tests/temporary_folder.h"
 
 namespace spillway {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
-class ProfileCache : public testing::Test {
+class ProfileCache : public ::testing::Test {
  protected:
   void SetUp() override {
     ::setenv("XDG_CACHE_HOME", folder_.path().c_str(), 1);
@@ -32,11 +32,11 @@ class ProfileCache : public testing::Test {
   }
   void TearDown() override { ::unsetenv("XDG_CACHE_HOME"); }
 
-  // What the look-up says on stderr, and that it finds nothing.
+  // Returns what the look-up says on stderr; expects that it finds nothing.
   std::string WarningOfMiss() {
-    testing::internal::CaptureStderr();
+    ::testing::internal::CaptureStderr();
     EXPECT_FALSE(CachedProfile(key_));
-    return testing::internal::GetCapturedStderr();
+    return ::testing::internal::GetCapturedStderr();
   }
 
   TemporaryFolder folder_;
@@ -58,9 +58,9 @@ TEST_F(ProfileCache, ADisturbedProfileIsMarkedAndSaysSo) {
   machine_.disturbed = "others took 30 % of the processor";
   CacheProfile(CachedProfilePath(key_), machine_);
   EXPECT_FALSE(HasQuietProfile(key_));
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   EXPECT_EQ(CachedProfile(key_).value().disturbed, machine_.disturbed);
-  const std::string warning = testing::internal::GetCapturedStderr();
+  const std::string warning = ::testing::internal::GetCapturedStderr();
   EXPECT_THAT(warning, HasSubstr("disturbed (others took 30 % of the processor)"));
   EXPECT_EQ(std::ranges::count(warning, '\n'), 1);
   machine_.disturbed.clear();
@@ -128,12 +128,8 @@ TEST_F(ProfileCache, RelativeFoldersAreNoFolders) {
 TEST_F(ProfileCache, AFolderThatCannotBeMadeIsRefused) {
   folder_.Write("file", "");
   ::setenv("XDG_CACHE_HOME", (folder_ / "file").c_str(), 1);
-  try {
-    CacheProfile(CachedProfilePath(key_), machine_);
-    ADD_FAILURE();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kPath);
-  }
+  testing::ExpectError(ErrorCode::kPath, "XDG_CACHE_HOME",
+                       [&] { CacheProfile(CachedProfilePath(key_), machine_); });
 }
 
 }  // namespace

@@ -10,8 +10,8 @@
 #include <set>
 #include <vector>
 
-#include "spillway/error.h"
 #include "src/base/clock.h"
+#include "tests/expect_error.h"
 #include "tests/plan_builder.h"
 #include "tests/temporary_folder.h"
 
@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-class TraceLogTest : public testing::Test {
+class TraceLogTest : public ::testing::Test {
  protected:
   ReportFile File(const std::filesystem::path& path) const { return {"--trace", path, {}}; }
   Json Written() const { return Json::parse(FileText(folder_ / "t.json")); }
@@ -115,13 +115,7 @@ TEST_F(TraceLogTest, AFullDiskIsToldAtTheEnd) {
   const ReportFile file = File("/dev/full");
   TraceLog log(file, plan_);
   log.Add(RowSample{begin_s_, 1});
-  try {
-    log.Finish();
-    FAIL() << "a full disk was not noticed";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kDiskSpace);
-    EXPECT_NE(std::string_view(error.what()).find("--trace"), std::string_view::npos);
-  }
+  testing::ExpectError(ErrorCode::kDiskSpace, "--trace", [&] { log.Finish(); });
 }
 
 TEST_F(TraceLogTest, AFullDiskDoesNotHideWhatEndedTheRun) {

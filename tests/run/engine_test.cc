@@ -14,6 +14,7 @@
 #include "src/compute/host_device.h"
 #include "src/requests/score_request.h"
 #include "src/tokenizer/no_tokenizer.h"
+#include "tests/expect_error.h"
 #include "tests/plan_builder.h"
 #include "tests/run/list_job.h"
 #include "tests/trace_case.h"
@@ -236,15 +237,10 @@ TEST(EngineTest, TooManyNonFiniteRowsEndTheRun) {
   for (int64_t line = 1; line <= 200; ++line) requests.push_back(MakeRequest(line, 3, 50, 9));
   ListJob job(requests);
   CountingExecutor executor(plan);
-  try {
-    RunJob(plan, executor, job);
-    FAIL() << "200 rows of NaN were accepted";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kNonFinite);
-  }
+  testing::ExpectError(ErrorCode::kNonFinite, "logits", [&] { RunJob(plan, executor, job); });
 }
 
-// Where no answer can be written any more.
+// A job whose answers cannot be written any more.
 class FullJob final : public ListJob {
  public:
   using ListJob::ListJob;
@@ -262,12 +258,7 @@ TEST(EngineTest, AnswersThatCannotBeWrittenEndTheRunWhileRowsRun) {
   FullJob job({MakeRequest(1, 20, 1, 30), MakeRequest(2, 9, 1, 3), MakeRequest(3, 8, 1, 30),
                MakeRequest(4, 7, 1, 3), MakeRequest(5, 6, 1, 3)});
   CountingExecutor executor(plan);
-  try {
-    RunJob(plan, executor, job);
-    FAIL() << "answers that are lost were accepted";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kDiskSpace);
-  }
+  testing::ExpectError(ErrorCode::kDiskSpace, "full", [&] { RunJob(plan, executor, job); });
 }
 
 void AddRow(RowBatch& batch, Request request, const Tokenizer& tokenizer) {
@@ -315,12 +306,8 @@ TEST(BlockBuilderTest, ARowThatThePlanDoesNotHoldEndsTheRun) {
     ListJob job({MakeRequest(1, prompt, 1, max_new)});
     const NoTokenizer tokenizer(kVocab);
     BlockBuilder blocks(plan, {&tokenizer, 0});
-    try {
-      blocks.Next(job);
-      FAIL() << "a row over the plan was admitted";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::kResume) << prompt << " + " << max_new;
-    }
+    SCOPED_TRACE(CaseOf("prompt", prompt, "new tokens", max_new));
+    testing::ExpectError(ErrorCode::kResume, "line 1", [&] { blocks.Next(job); });
   }
 }
 
@@ -399,7 +386,7 @@ TEST(RowBatchTest, PlacesAreFreedJoinedAndTakenAgain) {
   EXPECT_FALSE(batch.places().Admits({1, 0}));
 }
 
-// Of a batch's rows on disk.
+// Log places of a batch's rows on disk.
 std::vector<int64_t> LogPlaces(RowBatch& batch) {
   batch.Pack();
   std::vector<int64_t> places;
@@ -414,13 +401,13 @@ TEST(RowBatchTest, RowsOnDiskHavePlacesOfTheirOwnInTheLogUntilTheyEnd) {
   const auto add = [&](int64_t line) { AddRow(batch, MakeRequest(line, 2, 1, 2), tokenizer); };
   const RequestShape shape = {2, 2};
   for (const int64_t line : {1, 2, 3}) add(line);
-  EXPECT_THAT(LogPlaces(batch), testing::ElementsAre(0, 1, 2));
+  EXPECT_THAT(LogPlaces(batch), ::testing::ElementsAre(0, 1, 2));
   EXPECT_FALSE(batch.places().Admits(shape));  // slots are left, but no place
   batch.Remove([](const Row& row) { return row.request.line == 2; });
   EXPECT_TRUE(batch.places().Admits(shape));
   EXPECT_FALSE(batch.places().Admits({2, 4}));  // longer than what states are planned for
   add(4);
-  EXPECT_THAT(LogPlaces(batch), testing::ElementsAre(0, 2, 1));
+  EXPECT_THAT(LogPlaces(batch), ::testing::ElementsAre(0, 2, 1));
 }
 
 }  // namespace
