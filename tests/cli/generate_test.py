@@ -1,4 +1,4 @@
-"""`spillway generate` as a user meets it: the forms of input and output, defaults, precedence, report, interruption.
+"""`spillway generate` as a user meets it: the forms of input and output, defaults, precedence, report.
 Standard library only.
 
   python3 generate_test.py path/to/spillway [unittest arguments]
@@ -7,8 +7,6 @@ Standard library only.
 import json
 import os
 import pathlib
-import resource
-import signal
 import subprocess
 import sys
 import threading
@@ -16,8 +14,8 @@ import time
 import unittest
 
 import harness
+from generate_case import GenerateTest
 
-BINARY = pathlib.Path()
 GOLDEN = harness.REPOSITORY / "tests" / "parity" / "golden" / "tales-opt-8m.json"
 PROMPTS = ["Once upon a time", "The king said to his daughter, \"", "a", "First line.\nSecond line."]
 
@@ -39,40 +37,10 @@ REPORT_KEYS = {
 }
 
 
-class GenerateTest(harness.FolderTest):
-    def setUp(self):
-        super().setUp()
-        self.output = self.folder / "out.jsonl"
-
-    def write(self, records, name="in.jsonl"):
-        return harness.write_jsonl(self.folder / name, records)
-
-    def skip_with_large_library(self):
-        name = harness.large_library(BINARY)
-        if name:
-            self.skipTest(f"{name} needs more than the limit itself")
-
-    def generate(self, source, *flags, status=0, **options):
-        """A run into self.output that must end with `status`."""
-        words = ["generate", "--input", source, "--output", self.output, *flags]
-        result = harness.run(BINARY, words, cwd=self.folder, **options)
-        self.assertEqual(result.status, status, result.stderr.decode(errors="replace"))
-        return result
-
-    def lines(self, records, *flags, **options):
-        """The output lines of a run over `records`."""
-        self.output.unlink(missing_ok=True)
-        self.generate(self.write(records), "--quiet", *flags, **options)
-        return harness.read_jsonl(self.output)
-
-    def choices(self, records, *flags, **options):
-        return [harness.choice(line) for line in self.lines(records, *flags, **options)]
-
-
 class Forms(GenerateTest):
     def test_an_input_is_enough(self):
         source = self.write([{"prompt": prompt} for prompt in PROMPTS])
-        result = harness.run(BINARY, ["generate", source], cwd=self.folder)
+        result = harness.run(self.binary, ["generate", source], cwd=self.folder)
         self.assertEqual(result.status, 0, result.stderr)
         lines = [json.loads(line) for line in result.stdout.splitlines()]
         self.assertEqual(len(lines), len(PROMPTS))
@@ -95,7 +63,7 @@ class Forms(GenerateTest):
         source = self.write([{"prompt": "Once upon a time", "max_tokens": 4}])
         words = ["generate", "--input", source, "--offload-dir", self.folder, "--percent", *[0] * 6, "--quiet"]
         outputs = [self.folder / f"out{number}.jsonl" for number in range(3)]
-        runs = [subprocess.Popen([str(word) for word in [BINARY, *words, "--output", output]],
+        runs = [subprocess.Popen([str(word) for word in [self.binary, *words, "--output", output]],
                                  stderr=subprocess.PIPE, env=harness.clean_environment()) for output in outputs]
         for run in runs:
             self.addCleanup(run.kill)
@@ -109,7 +77,7 @@ class Forms(GenerateTest):
         """A line that the plan does not hold must not get near the KV of others: exit 51, finished lines stay."""
         source = self.write([{"prompt": "Once upon a time", "max_tokens": 2, "ignore_eos": True}] * 1000)
         words = ["generate", "--input", source, "--output", self.output, "--quiet", "--gpu-batch-size", "1"]
-        process = subprocess.Popen([BINARY, *words], stderr=subprocess.PIPE, env=harness.clean_environment())
+        process = subprocess.Popen([self.binary, *words], stderr=subprocess.PIPE, env=harness.clean_environment())
         self.addCleanup(process.kill)
         part = self.folder / "out.jsonl.part"
         while process.poll() is None and not (part.exists() and part.stat().st_size > 0):
@@ -157,7 +125,7 @@ class Forms(GenerateTest):
         source = self.write([{"prompt": prompt, "max_tokens": 8} for prompt in PROMPTS])
         self.generate(source, "--quiet")
         result = harness.run(
-            BINARY, ["generate", "--input", "-", "--output", "-", "--quiet"], stdin=source.read_bytes()
+            self.binary, ["generate", "--input", "-", "--output", "-", "--quiet"], stdin=source.read_bytes()
         )
         self.assertEqual((result.status, result.stderr), (0, b""))
         self.assertEqual(result.stdout, self.output.read_bytes())
@@ -310,7 +278,7 @@ class Settings(GenerateTest):
 
     def test_completions_on_standard_output_are_all_there_is_on_it(self):
         source = self.write([{"prompt": "a", "max_tokens": 2}])
-        result = harness.run(BINARY, ["generate", "--input", source], cwd=self.folder)
+        result = harness.run(self.binary, ["generate", "--input", source], cwd=self.folder)
         self.assertEqual([len(harness.choice(json.loads(line))["token_ids"]) for line in result.stdout.splitlines()], [2])
 
     def test_the_final_table_stays_without_progress(self):
@@ -322,7 +290,7 @@ class Settings(GenerateTest):
         """A run over a good and a bad line, with the shell's `redirection`."""
         source = source or self.write([{"prompt": "a", "max_tokens": 2}, {"prompt": 5}])
         words = ["generate", "--input", source, "--output", output, "--model", harness.BUNDLED_MODEL]
-        command = ["sh", "-c", f'exec "$@" {redirection}', "sh", BINARY, *words]
+        command = ["sh", "-c", f'exec "$@" {redirection}', "sh", self.binary, *words]
         return subprocess.run(command, capture_output=True, env=harness.clean_environment(), check=False)
 
     def test_nobody_needs_to_listen(self):
@@ -332,7 +300,7 @@ class Settings(GenerateTest):
             done = self.run_redirected(redirection, self.output)
             self.assertEqual(done.returncode, 21, redirection)
             self.assertEqual(len(self.output.read_bytes().splitlines()), 2, redirection)
-            bad = harness.run("sh", ["-c", f'exec "$0" --nonsense {redirection}', BINARY])
+            bad = harness.run("sh", ["-c", f'exec "$0" --nonsense {redirection}', self.binary])
             self.assertEqual(bad.status, 2, redirection)
 
     def test_prompts_and_completions_need_open_streams(self):
@@ -345,7 +313,7 @@ class Settings(GenerateTest):
 
     def test_help_and_version(self):
         for words in (["--help"], ["--version"], ["generate", "--help"]):
-            result = harness.run(BINARY, words)
+            result = harness.run(self.binary, words)
             self.assertEqual((result.status, result.stderr), (0, b""), words)
             self.assertIn(b"spillway", result.stdout.lower())
 
@@ -408,139 +376,6 @@ class Reports(GenerateTest):
         self.assertEqual([path.name for path in self.folder.iterdir()], ["in.jsonl"])
 
 
-class SystemLimits(GenerateTest):
-    def limited(self, name, soft, *flags):
-        source = self.write([{"prompt": "a", "max_tokens": 2}])
-        words = ["generate", "--input", source, "--output", self.output, "--overwrite", "--quiet", *flags]
-        return subprocess.run(
-            [BINARY, *map(str, words)], capture_output=True, env=harness.clean_environment(), check=False,
-            preexec_fn=lambda: resource.setrlimit(name, (soft, soft)),
-        )
-
-    def test_open_files(self):
-        """Whatever the open is that fails, the limit is named; with enough of them the run succeeds."""
-        self.skip_with_large_library()
-        statuses = {}
-        for count in range(4, 16):
-            done = self.limited(resource.RLIMIT_NOFILE, count)
-            statuses[count] = done.returncode
-            if done.returncode != 0:
-                self.assertEqual(done.returncode, 33, (count, done.stderr))
-                self.assertIn(b"ulimit -n", done.stderr)
-        self.assertEqual((statuses[4], statuses[15]), (33, 0), statuses)
-
-    def test_address_space(self):
-        """64 stacks of 8 MiB, or the arena itself, do not fit."""
-        self.skip_with_large_library()
-        done = self.limited(resource.RLIMIT_AS, 300 << 20, "--threads", "64")
-        self.assertEqual(done.returncode, 33, done.stderr)
-        self.assertIn(b"ulimit -v", done.stderr)
-
-
-class Interruption(GenerateTest):
-    PART = "out.jsonl.part"
-
-    def start_long_run(self, ignored=()):
-        """A run of minutes, some of whose lines are finished. It starts with these signals ignored, as under nohup."""
-        source = self.write([{"prompt": f"Chapter {i}.", "max_tokens": 300, "ignore_eos": True} for i in range(2000)])
-        words = ["generate", "--input", source, "--output", self.output, "--gpu-batch-size", "2", "--quiet"]
-        process = subprocess.Popen(
-            [BINARY, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=harness.clean_environment(),
-            preexec_fn=lambda: [signal.signal(number, signal.SIG_IGN) for number in ignored],
-        )
-        self.addCleanup(process.kill)
-        part = self.folder / self.PART
-        deadline = time.monotonic() + 120 * harness.SLOWDOWN
-        while not (part.exists() and part.read_bytes().count(b"\n") >= 2) and process.poll() is None:
-            self.assertLess(time.monotonic(), deadline, "no line was finished in two minutes")
-            time.sleep(0.05)
-        return process
-
-    def check_stopped_by(self, number):
-        process = self.start_long_run()
-        process.send_signal(number)
-        begin = time.monotonic()
-        stdout, stderr = process.communicate(timeout=60 * harness.SLOWDOWN)
-        self.assertLess(time.monotonic() - begin, 10)
-        self.assertEqual((process.returncode, stdout), (75, b""), stderr)
-        self.assertRegex(stderr, rb"\Aspillway: error\[E-INTERRUPTED\]: [^\n]*\n\Z")
-        self.assertFalse(self.output.exists())
-        text = (self.folder / self.PART).read_text(encoding="utf-8")
-        self.assertTrue(text.endswith("\n"))
-        names = [int(json.loads(line)["custom_id"]) for line in text.splitlines()]
-        self.assertGreaterEqual(len(names), 2)
-        self.assertLess(len(names), 2000)
-        self.assertEqual(names, sorted(set(names)))
-
-    def test_interrupt(self):
-        self.check_stopped_by(signal.SIGINT)
-
-    def test_terminate(self):
-        self.check_stopped_by(signal.SIGTERM)
-
-    def test_notice_of_a_batch_system(self):
-        self.check_stopped_by(signal.SIGUSR1)
-
-    def test_a_closed_terminal(self):
-        self.check_stopped_by(signal.SIGHUP)
-
-    def test_a_closed_terminal_under_nohup(self):
-        process = self.start_long_run(ignored=[signal.SIGHUP])
-        lines = (self.folder / self.PART).read_bytes().count(b"\n")
-        process.send_signal(signal.SIGHUP)
-        deadline = time.monotonic() + 120 * harness.SLOWDOWN
-        while (self.folder / self.PART).read_bytes().count(b"\n") <= lines + 2:
-            self.assertIsNone(process.poll())
-            self.assertLess(time.monotonic(), deadline, "no line was finished in two minutes")
-            time.sleep(0.05)
-
-    def test_a_second_signal_ends_at_once(self):
-        process = self.start_long_run()
-        process.send_signal(signal.SIGSTOP)  # so that both wait; which one's handler runs first does not matter
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCONT):
-            process.send_signal(number)
-        process.communicate(timeout=60 * harness.SLOWDOWN)
-        self.assertIn(process.returncode, (-signal.SIGINT, -signal.SIGTERM))
-        self.assertFalse(self.output.exists())
-
-    def test_stops_and_continues_change_nothing(self):
-        source = self.write([{"prompt": f"Chapter {i}.", "max_tokens": 100, "ignore_eos": True} for i in range(40)])
-        words = ["generate", "--input", source, "--gpu-batch-size", "4", "--quiet", "--percent", *"0 0 0 0 0 100".split()]
-        words += ["--offload-dir", self.folder]
-        whole = self.folder / "whole.jsonl"
-        self.assertEqual(harness.run(BINARY, [*words, "--output", whole]).status, 0)
-        process = subprocess.Popen([str(word) for word in [BINARY, *words, "--output", self.output]],
-                                   stderr=subprocess.PIPE, env=harness.clean_environment())
-        self.addCleanup(process.kill)
-        stops = 0
-        while process.poll() is None:
-            process.send_signal(signal.SIGSTOP)
-            time.sleep(0.002)
-            process.send_signal(signal.SIGCONT)
-            time.sleep(0.01)
-            stops += 1
-        self.assertEqual(process.communicate()[1], b"")
-        self.assertEqual(process.returncode, 0)
-        self.assertGreater(stops, 3)
-        self.assertEqual(self.output.read_bytes(), whole.read_bytes())
-
-
-class Surroundings(GenerateTest):
-    """docs/reliability.md, "Flags and places": what a caller's environment says changes no byte."""
-
-    def test_locale_time_zone_home_and_umask(self):
-        source = self.write([{"prompt": "Once upon a time", "max_tokens": 8, "temperature": 0.75, "logprobs": 2}])
-        words = ["generate", "--input", source, "--quiet"]
-        plain, other = self.folder / "plain.jsonl", self.folder / "other.jsonl"
-        self.assertEqual(harness.run(BINARY, [*words, "--output", plain]).status, 0)
-        strange = {"LC_ALL": "de_DE.UTF-8", "LC_NUMERIC": "de_DE.UTF-8", "TZ": "Pacific/Kiritimati"}
-        environment = {key: value for key, value in harness.clean_environment(strange).items() if key != "HOME"}
-        done = subprocess.run([str(word) for word in [BINARY, *words, "--output", other]], env=environment, umask=0,
-                              capture_output=True, check=False)
-        self.assertEqual((done.returncode, done.stderr), (0, b""))
-        self.assertEqual(other.read_bytes(), plain.read_bytes())
-
-
 if __name__ == "__main__":
-    BINARY = pathlib.Path(sys.argv.pop(1)).resolve()
+    GenerateTest.binary = pathlib.Path(sys.argv.pop(1)).resolve()
     unittest.main()
