@@ -1,4 +1,4 @@
-"""How concentrated attention is: the share of the softmax mass on the top x % of the tokens, layer by layer. Computed with
+"""Concentration of attention: the share of the softmax mass on the top x % of the tokens, layer by layer. Computed with
 transformers in float32 and eager mode, which returns attention weights. Used by kv_quality.py."""
 
 SHARES = [0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0]

@@ -62,7 +62,7 @@ class Spillway:
 
 
 def busy_seconds(events):
-    """By bound, the seconds of the link or processor that has most to do for it."""
+    """Seconds by bound, of the link or processor that has most to do for it."""
     tracks = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
     busy_s = collections.Counter()
     for event in events:

@@ -324,7 +324,7 @@ def disturbance(cells):
 
 
 def misses(cells):
-    """What stays under the goals, one sentence each."""
+    """Figures below the goals, one sentence each."""
     found = []
     for cell in cells:
         name = f"{cell['model']} batch {cell['batch']}"

@@ -67,8 +67,8 @@ void ReadInLoop(const Bench& bench, int64_t request_bytes, int depth) {
   }
 }
 
-// As the executor does: one ticket a request, `depth` of them under way. Returns the sum of the
-// checksums of what came, or 0 where they are not asked for.
+// Reads as the executor does: one ticket a request, `depth` of them under way. Returns the sum of
+// the checksums of what came, or 0 where they are not asked for.
 uint64_t ReadThroughQueue(const Bench& bench, DiskQueue& queue, int64_t request_bytes, int depth,
                           bool verify = false) {
   uint64_t sum = 0;
@@ -120,7 +120,7 @@ void MeasureHash(const Bench& bench, int64_t block_bytes) {
              64.0 * kMiB / 1e9 / best_s);
 }
 
-// What checking every block costs where one thread waits for blocks and checks them.
+// Cost of checking every block where one thread waits for blocks and checks them.
 void MeasureVerification(const Bench& bench) {
   constexpr int64_t kRequestBytes = 2 * kMiB;
   constexpr int kDepth = 4;

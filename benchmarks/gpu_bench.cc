@@ -1,5 +1,6 @@
-// What the GPU's kernels and links reach, beside the limits measured in the same run: gpu_bench
-// [INDEX]. One JSON object a line: name, rate, unit, and the share of the limit that bounds it.
+// Rates that the GPU's kernels and links reach, beside the limits measured in the same run:
+// gpu_bench [INDEX]. One JSON object a line: name, rate, unit, and the share of the limit that
+// bounds it.
 #include <fmt/format.h>
 
 #include <array>

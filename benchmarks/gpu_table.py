@@ -94,7 +94,7 @@ def peer_command(args, program, setting, folder):
 
 
 def nvidia_smi(*words):
-    """Its lines; none where it is not there."""
+    """Lines that nvidia-smi prints; none where it is not there."""
     with contextlib.suppress(FileNotFoundError):
         return subprocess.run(["nvidia-smi", *words], capture_output=True, text=True, check=False).stdout.splitlines()
     return []
@@ -130,7 +130,7 @@ class Done:
 
 
 def run(words, seconds, folder, environment):
-    """Both outputs together. At the time limit the whole group is asked to end, and killed a little later."""
+    """Runs a program, both outputs together. At the time limit its whole group is asked to end, and killed a little later."""
     begin = time.monotonic()
     stopped = False
     with open(folder / "output", "w", encoding="utf-8") as out, GpuMemory() as gpu:
@@ -167,7 +167,7 @@ def figures_of(program, done, setting, folder):
 
 
 def measured_row(args, run_of, setting, seconds, folder):
-    """What a row has beside its names; of a dry run its commands."""
+    """Measures what a row has beside its names; in a dry run its commands alone."""
     program, kv = run_of
     why = left_out(program, kv, setting, args.gpu_bytes)
     if why:
@@ -235,7 +235,7 @@ def measure_machine(args):
 
 
 def memory_bytes():
-    """Of the machine, or of the cgroup where that is less."""
+    """Memory of the machine, or of the cgroup where that is less."""
     least = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         with contextlib.suppress(OSError, ValueError):

@@ -38,7 +38,7 @@ def cap_gpu(limit_bytes):
 
 
 class RandomTokens:
-    """In place of a tokenizer, which would be downloaded."""
+    """Stands in for a tokenizer, which would be downloaded."""
 
     def __call__(self, prompts, max_length, **_):
         draw = random.Random(0)
@@ -76,7 +76,7 @@ def flexgen(limit_bytes, positions, rows, flags):
 
 
 def dummy_opt(positions, layers, hidden, heads):
-    """In fp16 in CPU memory, of one block of random numbers over and over: made at the rate of a copy."""
+    """Weights in fp16 in CPU memory, of one block of random numbers over and over: made at the rate of a copy."""
     import accelerate
     import accelerate.utils
     import torch

@@ -8,7 +8,7 @@ from gpu_table_settings import GIB, RUNS, SETTINGS
 
 
 def flexgen_figures(text):
-    """From the end of its log; {} where it did not get there. Its GB are GiB."""
+    """Figures at the end of FlexGen's log; {} where it did not get there. Its GB are GiB."""
     phases = {}
     for phase in ("prefill", "decode", "total"):
         found = re.search(rf"^{phase} latency: ([\d.]+) s\t{phase} throughput: ([\d.]+) token/s", text, re.MULTILINE)
@@ -22,7 +22,7 @@ def flexgen_figures(text):
 
 
 def pass_figures(text, gen_len):
-    """From the passes that gpu_table_peers.py told since the last beginning, all of them or not."""
+    """Figures of the passes that gpu_table_peers.py told since the last beginning, all of them or not."""
     rows, seconds = 0, []
     for what, value in re.findall(r"^gpu_table (begin|pass) (\S+)$", text, re.MULTILINE):
         if what == "begin":

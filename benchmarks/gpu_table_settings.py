@@ -1,4 +1,4 @@
-"""What gpu_table.py measures: settings, the peers' published policies, and what fits where. Standard library only."""
+"""Subjects of gpu_table.py: settings, the peers' published policies, and what fits where. Standard library only."""
 
 import argparse
 import dataclasses
@@ -58,7 +58,7 @@ class Block:
 
 
 ON_GPU, SPLIT, STREAMED = (100, 0, 100, 0, 100, 0), (20, 80, 0, 100, 0, 100), (0, 100, 0, 100, 0, 100)
-# By new tokens, as published for a GPU of 16 GB and 208 GB of memory: h2o_flexgen/benchmark/h2o/h2o_suite.py.
+# Blocks by new tokens, as published for a GPU of 16 GB and 208 GB of memory: h2o_flexgen/benchmark/h2o/h2o_suite.py.
 PUBLISHED = {
     ("flexgen", "opt-6.7b"): {32: Block(ON_GPU, 2), 512: Block(ON_GPU, 1), 1024: Block(ON_GPU, 1)},
     ("flexgen", "opt-30b"): {32: Block(SPLIT, 48, 3), 512: Block(SPLIT, 40, 2), 1024: Block(SPLIT, 48, 1)},
@@ -84,7 +84,7 @@ def weight_bytes(setting):
 
 
 def kv_bytes(setting, slots):
-    """Of one row."""
+    """Bytes of one row."""
     layers, hidden, _ = SHAPES[setting.model]
     return 4 * layers * hidden * slots
 
@@ -95,8 +95,8 @@ def pinned(size):
 
 
 def cpu_bytes(block, setting):
-    """What FlexGen takes of CPU memory. Its four copy threads pin 2 GiB each; attention on the CPU has K and V of one batch
-    in fp32."""
+    """CPU memory that FlexGen takes. Its four copy threads pin 2 GiB each; attention on the CPU has K and V of one batch in
+    fp32."""
     layers, hidden, _ = SHAPES[setting.model]
     slots = 2 * int(setting.prompt_len * block.heavy) if block.heavy else setting.prompt_len + setting.gen_len
     total = 8 * GIB

@@ -61,7 +61,7 @@ def halves(text):
 
 
 def leading(text, frac):
-    """Its first lines, about `frac` of it."""
+    """First lines of a text, about `frac` of it."""
     return text[: text.find("\n", int(len(text) * frac) - 1) + 1] or text
 
 
@@ -122,7 +122,7 @@ class Study:
 
 
 def agreement(full, other):
-    """Of greedy completions, without their first tokens: see the description of this script."""
+    """Agreement of greedy completions without their first tokens: see the description of this script."""
     equal = unequal = 0
     for ours, theirs in zip(other, full, strict=True):
         differs = (index for index in range(1, NEW_TOKENS) if ours[index] != theirs[index])

@@ -4,7 +4,7 @@ COLORS = {"h2o": "tab:blue", "window": "tab:red", "window + 4 sinks": "tab:orang
 
 
 def load_pyplot():
-    """None without matplotlib."""
+    """matplotlib.pyplot; None where matplotlib is not installed."""
     try:
         import matplotlib
     except ImportError:

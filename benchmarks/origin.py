@@ -1,4 +1,4 @@
-"""Where figures come from: the processor and the commit. Standard library only."""
+"""Origin of figures: the processor and the commit. Standard library only."""
 
 import os
 import pathlib
@@ -16,7 +16,7 @@ def processor_name():
 
 
 def commit():
-    """What SPILLWAY_BUILD_COMMIT says, where the program was built elsewhere."""
+    """The repository's, or what SPILLWAY_BUILD_COMMIT says where the program was built elsewhere."""
     if "SPILLWAY_BUILD_COMMIT" in os.environ:
         return os.environ["SPILLWAY_BUILD_COMMIT"]
     done = subprocess.run(["git", "-C", REPOSITORY, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)

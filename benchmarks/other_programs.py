@@ -1,4 +1,4 @@
-"""What other programs took of the processor while something was measured. Standard library only."""
+"""Share of the processor that other programs took while something was measured. Standard library only."""
 
 import os
 import pathlib

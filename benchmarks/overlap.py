@@ -39,7 +39,7 @@ def run(binary, work, case, flags=()):
 
 
 def figures(report):
-    """Of the decode, in seconds and bytes per second."""
+    """Figures of the decode, in seconds and bytes per second."""
     phase = report["phases"]["decode"]
     link = phase["links"]["disk_read"]
     return {

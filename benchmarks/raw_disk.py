@@ -1,4 +1,4 @@
-"""What the disk gives without Spillway. Standard library only."""
+"""Rate of the disk without Spillway. Standard library only."""
 
 import concurrent.futures
 import mmap

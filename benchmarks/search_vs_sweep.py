@@ -55,7 +55,7 @@ class Bench:
         return policy
 
     def make_store(self):
-        """What the first run with weights on disk would make, at the cost of its time."""
+        """Makes the store, which the first run with weights on disk would make at the cost of its time."""
         self.run(["--gpu-batch-size", 64, "--num-gpu-batches", 1, "--percent", 0, 0, 0, 0, 0, 100])
 
     def run(self, words, limit_s=None):
@@ -113,7 +113,7 @@ def compare(options, name, folder):
             rates[side].append(found[0])
     medians = {side: statistics.median(of_side) for side, of_side in rates.items()}
     best = max((side for side in sides if side != "found"), key=medians.get)
-    # In the same round both met the same moments of a machine that others share.
+    # Runs of one round met the same moments of a machine that others share.
     ratio = statistics.median(found / other for found, other in zip(rates["found"], rates[best]))
     policy = json.loads((folder / "found.json").read_text())
     return {"workload": name, "flags": WORKLOADS[name], "points": len(swept), "found_tokens_per_s": medians["found"],

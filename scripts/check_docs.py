@@ -23,7 +23,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 FOLDERS = ("src", "include", "kernels", "policies", "scripts", "benchmarks", "third_party", "tests", "examples", "docs")
 SOURCE_SUFFIXES = {".cc", ".h", ".cu", ".cuh", ".in", ".py", ".sh", ".txt", ".json"}
 COMMENTED_FOLDERS = ("include", "src", "policies", "kernels", "tests")
-# Of other programs, quoted in commands.
+# Flags of other programs, quoted in commands.
 FOREIGN_FLAGS = {"--preset", "--build", "--install", "--target", "--local-dir"}
 MAX_README_LINES = 150
 
@@ -54,7 +54,7 @@ def program_verbs():
 
 @functools.cache
 def in_sources(word):
-    """Whether the sources have it as a whole word."""
+    """True where the sources have it as a whole word."""
     return re.search(rf"\b{word}\b", source_text()) is not None
 
 
@@ -77,7 +77,7 @@ def headings(path):
 
 
 def anchor(heading):
-    """As GitHub makes it of a heading."""
+    """Anchor that GitHub makes of a heading."""
     kept = re.sub(r"[^\w\- ]", "", heading.lower())
     return kept.replace(" ", "-")
 
@@ -194,7 +194,7 @@ def names_left_out(page, names):
 
 
 def faults_of_reference():
-    """What the program has and its reference does not name."""
+    """Names that the program has and its reference leaves out."""
     verbs_page, formats_page = ROOT / "docs/verbs.md", ROOT / "docs/formats.md"
     flags = {f"--{flag}" for flag in program_flags()}
     for name in names_left_out(verbs_page, program_verbs() | flags):

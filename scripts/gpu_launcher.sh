@@ -42,7 +42,7 @@ for library in $libraries; do
     exit 42
   fi
 done
-# Where the driver's library is no system library.
+# The last folder has the driver's library where it is no system library.
 path=$path${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}:/usr/local/nvidia/lib64
 export LD_LIBRARY_PATH="$path"
 if [ "${1:-}" = --libraries ]; then

@@ -27,7 +27,7 @@ PEERS = ("flexgen", "h2o_flexgen")
 
 
 def origin_of(bundle):
-    """What ORIGIN says: cuda, commit, architecture."""
+    """Lines of ORIGIN: cuda, commit, architecture."""
     return dict(line.split(" ", 1) for line in (bundle / "ORIGIN").read_text().splitlines())
 
 
@@ -228,7 +228,7 @@ def row_text(row):
 
 
 def table_verdict(rows, done):
-    """Of the rows that this part measured. A setting with rows of its own has no cap."""
+    """Verdict on the rows that this part measured. A setting with rows of its own has no cap."""
     if not rows:
         return ended(done, "") if done.stopped or done.status else Verdict(FAILED, f"no rows: {last_line(done.text)}")
     text = "; ".join(map(row_text, rows))

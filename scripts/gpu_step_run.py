@@ -39,7 +39,7 @@ class Part:
 
 
 class Step:
-    """What the parts share: places, the time that is left, and how a program is run with its log kept."""
+    """Places, time and logs that the parts of a step share."""
 
     def __init__(self, args):
         self.number, self.out, self.bundle = args.number, args.out, args.bundle
@@ -62,7 +62,7 @@ class Step:
         return self.bundle / "bin" / name
 
     def new_folder(self, name):
-        """For the log of one program, and what it writes. Any thread."""
+        """Folder for the log of one program and for what it writes. Any thread."""
         folder = self.logs / f"{next(self.numbers):02}-{name.replace('/', '-').replace(':', '-')}"
         folder.mkdir()
         return folder

@@ -16,7 +16,7 @@ if [ -z "$total" ] || [ -z "$failed" ]; then
   echo "test: ctest ended without a summary (exit $status); its output is in $log" >&2
   exit 1
 fi
-# What could not be run is among the failed already.
+# Tests that could not be run are among the failed already.
 skipped=$(grep -c '\*\*\*Skipped' "$log" || true)
 echo "$((total - failed - skipped)) passed, $failed failed, $skipped skipped"
 exit "$status"

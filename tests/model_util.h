@@ -1,4 +1,4 @@
-// What tests ask of models.
+// Questions that tests ask of models.
 #pragma once
 
 #include <string_view>

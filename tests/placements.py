@@ -114,7 +114,7 @@ def on_gpu(gpu_memory):
     return ["--device", "cuda:0", "--gpu-memory", gpu_memory]
 
 
-# With the flags of on_gpu. A GPU in software takes minutes for what a GPU does in seconds, so it gets FEW_ON_GPU.
+# Placements for the flags of on_gpu. A GPU in software takes minutes for what a GPU does in seconds, so it gets FEW_ON_GPU.
 ON_GPU = [
     placement("100 0 100 0 100 0", 8, 1),
     placement("0 100 0 100 0 100", 8, 1),
@@ -200,7 +200,7 @@ def tokens(output):
 
 
 def differs_from_cpu(binary, model, source, folder, flags, most):
-    """Whether more than the share `most` of the rows have other greedy tokens on the GPU, placed so, than on the CPU."""
+    """True where more than the share `most` of the rows have other greedy tokens on the GPU, placed so, than on the CPU."""
     on_gpu_tokens = tokens(run(binary, model, source, folder, flags)[0])
     on_cpu_tokens = tokens(run(binary, model, source, folder, ["--device", "cpu"])[0])
     differing = sum(a != b for a, b in zip(on_gpu_tokens, on_cpu_tokens, strict=True)) / len(on_cpu_tokens)

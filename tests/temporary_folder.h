@@ -16,7 +16,7 @@
 
 namespace spillway {
 
-// Where a test's many small files cost least: in memory where there is such a place.
+// Folder where a test's many small files cost least: in memory where there is such a place.
 inline std::filesystem::path MemoryRoot() {
   std::error_code failed;
   const std::filesystem::path root = "/dev/shm";

@@ -1,6 +1,6 @@
-// Bench: what the benchmarks of all kernels share: the options, the threads, the rate at which all
-// threads read memory (measured once, the limit beside every result), timing, and the table that
-// is printed. One thread calls it; the work that it times uses the pool.
+// Bench: common parts of the benchmarks of all kernels: the options, the threads, the rate at which
+// all threads read memory (measured once, the limit beside every result), timing, and the table
+// that is printed. Thread rule: one thread; the work that it times uses the pool.
 #pragma once
 
 #include <chrono>
@@ -63,10 +63,11 @@ class Bench {
   const Options& options() const { return options_; }
   ThreadPool& pool() { return pool_; }
 
-  // The fastest of many calls: what other programs on the machine take is no property of ours.
+  // The fastest of many calls: the one that other programs on the machine disturbed least.
   double BestSeconds(const std::function<void()>& work) const;
-  // Ratios on a machine whose rates wander: calls each work in turn, so that all share the same
-  // moments. Returns, per work, the median of its seconds over those of works[0] in the same turn.
+  // Ratios on a machine whose rates change: calls each work in turn, so that all are timed within
+  // the same moments. Returns, per work, the median of its seconds over those of works[0] in the
+  // same turn.
   std::vector<double> MedianRatios(const std::vector<std::function<void()>>& works) const;
   // Reads kReadBytes from `data` with all threads.
   void ReadMemory(const std::byte* data);

@@ -154,7 +154,7 @@ TEST(Journal, DamageBeforeAWholeRecordIsCorruption) {
   RunUntilKilled(path, 3);
   const std::string journal = FileText(folder / "out.journal");
   const std::size_t last = journal.rfind('\n', journal.size() - 2) + 1;
-  // But for the end of the line before: without it the last two records are one torn one.
+  // The end of the line before is left: without it the last two records are one torn one.
   for (std::size_t at = 0; at < last - 1; ++at) {
     std::string damaged = journal;
     damaged[at] = static_cast<char>(damaged[at] ^ 1);
@@ -165,7 +165,7 @@ TEST(Journal, DamageBeforeAWholeRecordIsCorruption) {
   }
 }
 
-// What Begin leaves in the file's attribute; empty where the filesystem has none.
+// Returns what Begin leaves in the file's attribute; empty where the filesystem has none.
 std::string MarkOf(const fs::path& path) {
   std::string mark(16, ' ');
   const ssize_t size = ::getxattr(path.c_str(), "user.spillway.run", mark.data(), mark.size());
@@ -327,7 +327,7 @@ TEST(CompletionWriter, LinesBehindAGapAreNotComputedAgain) {
   EXPECT_EQ(FileText(path), FileText(folder / "whole"));
 }
 
-// Whatever was lost of it, or is of another run, is computed again.
+// Lines that were lost, or are of another run, are computed again.
 TEST(AheadLines, WhatIsDamagedNeverHappened) {
   const TemporaryFolder folder;
   const fs::path path = folder / "ahead";

@@ -1,4 +1,4 @@
-// Where the writer's lines go: .part and rename, links, locks, streams, full disks.
+// Files that the writer's lines go to: .part and rename, links, locks, streams, full disks.
 #include "src/answers/output_file.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// What the tests of the writer write, and how they see it fail.
+// Values that the tests of the writer write, and how they see it fail.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What --report may replace, and that no link leads it elsewhere.
+// Files that --report may replace, and that no link leads it elsewhere.
 #include "src/base/report_file.h"
 
 #include <gtest/gtest.h>

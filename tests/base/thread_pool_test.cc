@@ -40,7 +40,7 @@ TEST_P(ThreadPoolTest, EachTaskRunsOnce) {
   }
 }
 
-// What is fetched ahead for the wrong task is read twice from memory.
+// Data fetched ahead for the wrong task would be read twice from memory.
 TEST_P(ThreadPoolTest, AWorkerAloneGoesOnWithTheNextTask) {
   ThreadPool pool(GetParam());
   for (const int64_t num_tasks : {1, 2, 7, 100}) {
@@ -99,7 +99,7 @@ TEST_P(ThreadPoolTest, AfterAFailureNothingElseBegins) {
   EXPECT_EQ(count, 10);
 }
 
-// In a process of its own, which alone has little address space.
+// Runs in a process of its own, which alone has little address space.
 TEST(ThreadPoolDeathTest, AThreadThatTheSystemRefusesIsALimit) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "the sanitizer needs address space itself";

@@ -15,7 +15,7 @@
 
 namespace {
 
-// In pieces of an odd size, so that every way of cutting a tensor is exercised.
+// Reads pieces of an odd size, so that every way of cutting a tensor is exercised.
 uint64_t HashOf(const spillway::Checkpoint& checkpoint, int64_t index) {
   constexpr int64_t kPieceBytes = 1'000'003;
   const int64_t bytes = checkpoint.tensors()[static_cast<std::size_t>(index)].bytes;

@@ -21,14 +21,14 @@ struct GoldenTensor {
   std::vector<int64_t> shape;
 };
 
-// In make_data.py's order, which gives each tensor its number.
+// Tensors in make_data.py's order, which gives each its number.
 const std::vector<GoldenTensor> kTensors = {
     {"decoder.embed_tokens.weight", {16, 8}}, {"decoder.embed_positions.weight", {12, 8}},
     {"decoder.layer_norm.weight", {8}},       {"decoder.layer_norm.bias", {8}},
     {"decoder.layers.0.fc1.weight", {32, 8}}, {"decoder.layers.0.fc1.bias", {32}},
 };
 
-// Of a value that has few enough bits for all three types.
+// Bytes of a value that has few enough bits for all three types.
 std::string Encoded(float value, DType dtype) {
   const auto bits = std::bit_cast<uint32_t>(value);
   if (dtype == DType::kF32) return Bytes(bits);

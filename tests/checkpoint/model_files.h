@@ -56,7 +56,7 @@ struct ZipFile {
   std::string data;
 };
 
-// What a zip writer got wrong, as changes of single fields.
+// Mistakes of a zip writer, as changes of single fields.
 struct ZipFault {
   uint16_t flags = 0;
   uint16_t method = 0;

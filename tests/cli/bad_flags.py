@@ -11,7 +11,7 @@ import harness
 
 
 def environment(**variables):
-    """Not a file to put in place, but SPILLWAY_ variables for the run."""
+    """SPILLWAY_ variables for the run, in place of a file."""
     return {f"SPILLWAY_{name.upper()}": value for name, value in variables.items()}
 
 

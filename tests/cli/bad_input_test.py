@@ -39,7 +39,7 @@ def difference(before, after):
 
 
 def error_line_faults(stderr):
-    """What is wrong with the one line that a refusal prints."""
+    """Faults of the one line that a refusal prints."""
     lines = stderr.splitlines(keepends=True)
     if len(lines) != 1 or not lines[0].endswith(b"\n"):
         return [f"stderr has {len(lines)} lines: {stderr[:400]!r}"]
@@ -97,7 +97,7 @@ def check_flags(binary, case):
 
 
 def line_faults(output, number, text):
-    """What is wrong with the output line of bad line `number`."""
+    """Faults of the output line of bad line `number`."""
     error = output["error"]
     if output["response"] is not None or not isinstance(error, dict):
         return ["was answered"]

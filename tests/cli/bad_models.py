@@ -23,7 +23,7 @@ TOKENIZER_JSON = "prenorm-head64"
 
 
 def set_config(**changes):
-    """None takes the key out."""
+    """Changes keys of config.json; None takes a key out."""
 
     def apply(folder):
         path = folder / "config.json"

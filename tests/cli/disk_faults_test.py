@@ -15,7 +15,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 import harness
 import placements
 
-# What is on disk in each: the model is small, so that every run makes few and short requests.
+# Placements with a part on disk: the model is small, so that every run makes few and short requests.
 WEIGHTS = ["--percent", 0, 0, 0, 100, 0, 100, "--gpu-batch-size", 3, "--num-gpu-batches", 2]
 KV = ["--percent", 0, 100, 0, 0, 0, 100, "--gpu-batch-size", 3, "--num-gpu-batches", 2]
 HIDDEN = ["--percent", 0, 100, 0, 100, 0, 0, "--gpu-batch-size", 3, "--num-gpu-batches", 2]

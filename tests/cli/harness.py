@@ -15,7 +15,7 @@ TIMEOUT_S = 300 * SLOWDOWN
 
 
 class Result:
-    """What one run of the binary left: exit status, both streams, and how to read its lines."""
+    """Result of one run of the binary: exit status, both streams, and how to read its lines."""
 
     def __init__(self, status, stdout, stderr):
         self.status = status
@@ -35,7 +35,7 @@ def clean_environment(extra=None):
 
 
 def large_library(binary):
-    """What a build with CUDA or with sanitizers links that needs more memory, address space or descriptors for itself
+    """Name of a library of a build with CUDA or with sanitizers that itself needs more memory, address space or descriptors
     than a test with small limits leaves; None where there is none."""
     done = subprocess.run(["ldd", str(binary)], capture_output=True, check=False, text=True)
     return next((name for name in ("libcublasLt", "libasan", "libtsan") if name in done.stdout), None)

@@ -20,7 +20,7 @@ SMALL = ["--prompt-len", 8, "--gen-len", 2, "--num-requests", 2, "--quiet"]
 
 
 def catches(process, number):
-    """Whether a process has a handler for a signal by now."""
+    """True where a process has a handler for a signal by now."""
     status = pathlib.Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
     mask = next(line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:"))
     return int(mask, 16) >> (number - 1) & 1 == 1

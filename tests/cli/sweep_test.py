@@ -294,7 +294,7 @@ class Refused(SweepTest):
     def test_the_grids_that_are_shipped_are_grids(self):
         (self.folder / "a_file").write_text("")
         for grid in sorted((harness.REPOSITORY / "examples" / "sweeps").glob("*.toml")):
-            # What is wrong with a grid is said before its folder is made. Its files are found from anywhere.
+            # A wrong grid is refused before its folder is made. Its files are found from anywhere.
             result = harness.run(BINARY, ["sweep", grid, "--output", self.folder / "a_file" / "o"], cwd=self.folder)
             self.assertEqual(result.status, 60, result.stderr)
 

@@ -35,7 +35,7 @@ class Trace:
         events = document["traceEvents"]
         threads = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
         ranks = {event["tid"]: event["args"]["sort_index"] for event in events if event["name"] == "thread_sort_index"}
-        # Of threads, as viewers order them.
+        # Names of threads, as viewers order them.
         self.names = [threads[thread] for thread in sorted(threads, key=ranks.get)]
         for event in events:
             if event["ph"] == "X":

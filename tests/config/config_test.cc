@@ -47,7 +47,7 @@ class Environment {
   const char* name_;
 };
 
-// Of this process: tests of this file run beside each other.
+// Files are this process's own: tests of this file run beside each other.
 std::string Write(const std::string& name, const std::string& text) {
   static const TemporaryFolder folder;
   return folder.Write(name, text).string();

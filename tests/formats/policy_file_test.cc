@@ -70,7 +70,7 @@ TEST(PolicyFile, StatesWhatItStates) {
                given.kv_bits);
 }
 
-// What is wrong with a file after one change.
+// Returns what is wrong with a file after one change.
 std::string Fault(const std::string& pointer, const json& value) {
   json document = json::parse(PolicyJson(FullPolicy()));
   document[json::json_pointer(pointer)] = value;

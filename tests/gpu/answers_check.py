@@ -33,7 +33,7 @@ PASSES = {"prefill": [], "decode": ["--prefill", "4"]}
 
 
 def texts(count):
-    """Of different lengths, none twice."""
+    """Texts of different lengths, none twice."""
     return ["".join(SENTENCES[(n + k) % len(SENTENCES)] + " " for k in range(1 + n % 4)) + f"It was {n} o'clock."
             for n in range(count)]
 
@@ -47,7 +47,7 @@ def scores(spillway, source, flags):
 
 
 def compared(on_gpu, on_cpu):
-    """How far apart two runs' texts are."""
+    """Differences of two runs' log-probabilities."""
     differences = [abs(a - b) for ours, theirs in zip(on_gpu, on_cpu, strict=True)
                    for a, b in zip(ours["token_logprobs"], theirs["token_logprobs"], strict=True)]
     return {"tokens": len(differences), "largest": max(differences), "mean": statistics.fmean(differences),

@@ -118,7 +118,7 @@ TEST(AttentionListsTest, ATableOfThePlannedSizeHoldsAnyPass) {
           const bool in_prompt = row.phase == RowPhase::kPrompt;
           listed.token_scores = in_prompt ? wanted : nullptr;
           lists.Add(listed, row.phase);
-          // As many as a policy that evicts has, beside the others.
+          // Rows of a policy that evicts, beside the others.
           if (in_prompt && to == offset + row.num_new) lists.Add(kernels::KvCompactRow{});
           if (!in_prompt) lists.Add(kernels::BudgetAttentionRow{});
         }

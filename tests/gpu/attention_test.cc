@@ -27,7 +27,7 @@ struct Heads {
 
 constexpr KvStorage kStorages[] = {
     {DType::kF16, 16}, {DType::kBF16, 16}, {DType::kF16, 8}, {DType::kF16, 4}};
-// In software less of it, for a block is hundreds of fibers.
+// Fewer shapes in software, where a block is hundreds of fibers.
 #if defined(SPILLWAY_SOFT_GPU)
 constexpr Heads kHeads[] = {{1, 1, 80}, {1, 1, 128}, {5, 1, 24}, {4, 2, 64}};
 #else

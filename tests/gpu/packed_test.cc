@@ -74,7 +74,7 @@ class PackedTest : public GpuTest, public testing::WithParamInterface<DType> {
     return y.Download();
   }
 
-  // Of weights and x rounded to fp16, as the GPU multiplies them.
+  // Products of weights and x rounded to fp16, as the GPU multiplies them.
   static std::vector<float> Expected(const Product& p, int64_t rows) {
     const Data data = Make(p, rows);
     std::vector<uint16_t> weight;

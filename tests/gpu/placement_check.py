@@ -31,7 +31,7 @@ STORAGES = [
 
 
 class Extent(typing.NamedTuple):
-    """How much is compared; --quick is for a GPU in software."""
+    """Extent of the comparison; --quick is for a GPU in software."""
 
     placements: list
     storages: list
@@ -53,7 +53,7 @@ def check_storage(spillway, prompts, folder, storage, extent):
 
 
 def exceeds_set_aside(spillway, prompts, folder, storage):
-    """Whether a run takes more on the GPU beside its plan than is set aside for loaded kernels."""
+    """True where a run takes more on the GPU beside its plan than is set aside for loaded kernels."""
     tier = placements.run(spillway, storage, prompts, folder, GPU)[1]["tiers"]["gpu"]
     beside = tier["peak_bytes"] - tier["planned_peak_bytes"]
     print(f"GPU memory beside the plan: {beside / 2**20:.1f} MiB of {SET_ASIDE_BYTES / 2**20:.0f} MiB set aside", flush=True)

@@ -32,13 +32,13 @@ bool RefuseUring(int error) {
          ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-// As a user who may lock memory enough for a ring, which newer kernels count, but not for buffers.
+// Limits locked memory to enough for a ring, which newer kernels count, but not for buffers.
 bool RefuseLockedMemory() {
   const rlimit little = {1 << 20, 1 << 20};
   return ::setrlimit(RLIMIT_MEMLOCK, &little) == 0 && ::setuid(65534) == 0;
 }
 
-// Whether the backend for `options` says `name` and `note`, and moves bytes.
+// True where the backend for `options` says `name` and `note`, and moves bytes.
 bool Works(const DiskBackendOptions& options, std::string_view name, std::string_view note,
            const DiskFile& file) {
   std::unique_ptr<DiskBackend> backend = MakeDiskBackend(options);

@@ -249,7 +249,8 @@ class HeldBackend final : public DiskBackend {
   std::deque<std::pair<int32_t, int64_t>> held_;
 };
 
-// How many of `count` requests of so many bytes are in flight at first, and as each of them ends.
+// Counts how many of `count` requests of so many bytes are in flight at first, and as each of them
+// ends.
 std::vector<std::size_t> NumbersInFlight(int count, int64_t bytes) {
   const TemporaryFolder folder(kDiskRoot);
   const DiskFile file = DiskFile::CreateScratch(DiskFolder(folder.path()), kFileBytes);

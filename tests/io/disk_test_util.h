@@ -66,7 +66,7 @@ inline std::unique_ptr<DiskBackend> MakeBackend(DiskBackendKind kind, std::span<
   return std::make_unique<FaultBackend>(std::move(backend), ParseFaultPlan(faults));
 }
 
-// Whether this system lets us have a ring; the fallback is tested everywhere.
+// True where this system lets us have a ring; the fallback is tested everywhere.
 inline bool HasUring() {
   try {
     MakeBackend(DiskBackendKind::kUring, {}, "");

@@ -49,7 +49,7 @@ struct Sequences {
       qkv.push_back(RandomFloats(lengths[i] * stride, static_cast<uint32_t>(100 + i), 1.5F));
     }
   }
-  // At least five more than are used.
+  // Slots, at least five more than are used.
   int64_t slots(size_t sequence) const {
     return RoundUp(lengths[sequence] + 5, KvBlockSlots(storage.bits));
   }
@@ -76,7 +76,7 @@ struct Caches {
   }
 };
 
-// What is new in one call: tokens [past, past + count) of one sequence.
+// New tokens of one call: tokens [past, past + count) of one sequence.
 struct Part {
   size_t sequence;
   int64_t past;
@@ -166,7 +166,7 @@ struct Scored {
   std::vector<std::vector<float>> scores;
 };
 
-// With scores of all sequences.
+// Runs the calls with scores of all sequences.
 Scored RunScored(const Sequences& s, const std::vector<std::vector<Part>>& calls, Isa isa,
                  int num_threads) {
   Caches caches(s);

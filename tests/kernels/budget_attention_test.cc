@@ -72,7 +72,7 @@ struct Checked {
       }
     }
   }
-  // Which tokens are held, after the model has done likewise, and what is kept with them.
+  // Expects that the cache holds the tokens that the model holds, and what is kept with them.
   void CheckCache() {
     for (int64_t kv_head = 0; kv_head < row.c.num_kv_heads; ++kv_head) {
       for (const ModelToken& token : models[static_cast<size_t>(kv_head)].tokens())
@@ -337,7 +337,7 @@ TEST_P(BudgetAttentionTest, BitsDoNotDependOnChunksNeighboursOrThreads) {
   }
 }
 
-// As many queries as a task takes: four rows and more leave one worker's with all heads.
+// Tasks with as many queries as they take: four rows and more leave one worker's with all heads.
 TEST_P(BudgetAttentionTest, BitsOfFullTasks) {
   constexpr int64_t kShapes[][3] = {{32, 32, 64}, {32, 16, 128}};
   for (const auto& [num_heads, num_kv_heads, head_dim] : kShapes) {
@@ -357,7 +357,8 @@ TEST_P(BudgetAttentionTest, BitsOfFullTasks) {
   }
 }
 
-// In the last two heads. Of 9 a task has three: two of them in a register of 16 lanes, one alone.
+// NaN in the last two heads. A task has three of 9 heads: two of them in a register of 16 lanes,
+// one alone.
 void CheckNan(int64_t num_heads, int64_t heavy, const KvStorage& kv, Isa isa) {
   const KvKeep keep{0, heavy, 4};
   const BudgetCase c{num_heads, num_heads, 64, KvPolicyKind::kH2o, keep, heavy + 20, 3};

@@ -118,7 +118,8 @@ float State::Weight(int64_t query, int64_t slot) const {
   return weights_[static_cast<size_t>((block + query) * kAttentionKeys + slot % kAttentionKeys)];
 }
 
-// Of the group's queries in their order, with one rounding where the instruction set has that.
+// Sum over the group's queries in their order, with one rounding where the instruction set has
+// that.
 float State::Added(int64_t head, int64_t slot, Isa isa) const {
   float sum = 0;
   for (int64_t i = 0; i < c_.group; ++i) {
@@ -153,7 +154,7 @@ int64_t State::Victim(int64_t head) {
   return victim;
 }
 
-// What an update of this state is to bring about.
+// Expects what an update of this state must bring about.
 void State::Expect(Isa isa) {
   for (int64_t head = 0; head < c_.num_heads; ++head) {
     for (int64_t slot = 0; slot < c_.num_held && c_.group > 0; ++slot)

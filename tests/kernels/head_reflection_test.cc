@@ -87,7 +87,7 @@ TEST(HeadReflectionTest, TheCommonDirectionBecomesEqualElementsOfEachGroup) {
   }
 }
 
-// What it is for: a large part along the direction no longer widens the steps of the codes.
+// The purpose of it: a large part along the direction no longer widens the steps of the codes.
 TEST(HeadReflectionTest, CodesAreOfWhatIsLeft) {
   constexpr int64_t kDim = 64;
   const std::vector<float> common = RandomFloats(kDim, 21, 20.0F);

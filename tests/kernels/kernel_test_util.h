@@ -94,7 +94,7 @@ inline std::vector<IsaAndDType> AllCases() {
   return cases;
 }
 
-// How K and V are stored: in 16 bits of a type, or in codes.
+// Storage of K and V: in 16 bits of a type, or in codes.
 struct KvStorage {
   DType dtype = DType::kF16;
   int bits = 16;

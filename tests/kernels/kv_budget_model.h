@@ -54,7 +54,7 @@ class KvBudgetModel {
     return out;
   }
 
-  // After the prompt: what stays. `held` is what the kernel kept.
+  // Chooses what stays after the prompt. `held` is what the kernel kept.
   void KeepAfterPrompt(const std::set<int64_t>& held) {
     const auto num_tokens = static_cast<int64_t>(tokens_.size());
     if (num_tokens > keep_.slots()) {
@@ -66,7 +66,7 @@ class KvBudgetModel {
     ExpectHeld(held);
   }
 
-  // After a decode step whose token has been added.
+  // Evicts after a decode step whose token has been added. `held` is what the kernel kept.
   void Evict(const std::set<int64_t>& held) {
     if (static_cast<int64_t>(tokens_.size()) > keep_.slots()) {
       const int64_t newest = tokens_.back().position;

@@ -85,7 +85,7 @@ struct BudgetRow {
     for (int64_t slot = 0; slot < num_held; ++slot) held.insert(*head(kv_head).Position(slot));
     return held;
   }
-  // What one head of a token's K, or V, is worth once it is stored.
+  // Values of one head of a token's K, or V, once it is stored.
   std::vector<double> Rounded(const float* x) const {
     AlignedBytes codes(KvCodeBytes(c.head_dim, storage.bits));
     AlignedBytes ranges(KvGroups(c.head_dim) * kKvRangeStride);

@@ -44,7 +44,7 @@ Stored StoreRef(const std::vector<float>& x, int bits) {
   return stored;
 }
 
-// As Attention leaves it: in slot 5 of 16, behind five zeros.
+// Stores as Attention does: in slot 5 of 16, behind five zeros.
 Stored StoreBy(Isa isa, const std::vector<float>& x, int bits) {
   Stored stored(static_cast<int64_t>(x.size()), bits);
   const int64_t dim = stored.head_dim;
@@ -76,7 +76,7 @@ Stored StoreBy(Isa isa, const std::vector<float>& x, int bits) {
   return stored;
 }
 
-// Where all elements of a group are finite, each is within the bound.
+// Expects each element of a group within the bound where all of them are finite.
 void ExpectWithinBound(const std::vector<float>& x, int bits) {
   const std::vector<float> values = StoreRef(x, bits).Values();
   for (size_t begin = 0; begin < x.size(); begin += kKvGroup) {
@@ -119,7 +119,7 @@ TEST_P(KvCodeTest, ElementsComeBackWithinTheBound) {
       }
     }
   }
-  // What a step comes to in a group of ordinary values.
+  // Size of a step in a group of ordinary values.
   const KvRange range = KvRangeOf(-1.0F, 1.0F, GetParam());
   EXPECT_NEAR(HalfToFloat(range.scale), 2.0 / KvSteps(GetParam()), 2e-3 / KvSteps(GetParam()));
   EXPECT_LT(KvErrorBound(-1.0F, 1.0F, GetParam()), 2.004 / KvSteps(GetParam()));
@@ -177,7 +177,7 @@ TEST_P(KvCodeTest, DenormalsAStepApartAreExact) {
   EXPECT_EQ(StoreRef(x, GetParam()).Values(), x);
 }
 
-// Of a group, and of no other.
+// One group, and no other.
 TEST_P(KvCodeTest, WhatFp16CannotHoldMakesItsGroupNan) {
   for (const float bad : {65520.0F, -65520.0F, 1e30F, HUGE_VALF, -HUGE_VALF, kPoison}) {
     std::vector<float> x = RandomFloats(128, 3);

@@ -32,7 +32,7 @@ class KvOffsetTest : public testing::Test {
     return {FullKvLayout(heads.num_kv_heads, heads.head_dim, kBits),
             KvLayoutWithState(heads.num_kv_heads, heads.head_dim, kBits)};
   }
-  // What the CPU's kernels read and write by.
+  // Layout by which the CPU's kernels read and write.
   static KvHead<std::byte> OnCpu(std::byte* none, const KvLayout& layout, int64_t head) {
     return {none, layout.num_kv_heads, layout.head_dim, head, layout.block_bytes, kBits};
   }
@@ -173,7 +173,7 @@ TYPED_TEST(KvOffsetTest, OutOfOrderEveryFourthElementIsTheNeighbour) {
     for (int64_t vector = 0; vector < dim / kVectorElements; ++vector) {
       SCOPED_TRACE(CaseOf("head_dim", dim, "vector", vector));
       const int64_t apart = IsInOrder<kBits>(vector, dim) ? 1 : 4;
-      // In order the pairs are 0 1, 2 3 and so on; else 0 4, 1 5.
+      // Pairs in order are 0 1, 2 3 and so on; else 0 4, 1 5.
       for (int64_t i = 0; i + apart < kVectorElements; i += apart == 1 ? 2 : 1) {
         const int64_t element = VectorElement<kBits>(vector, i, dim);
         EXPECT_EQ(VectorElement<kBits>(vector, i + apart, dim), element + 1);
@@ -183,7 +183,7 @@ TYPED_TEST(KvOffsetTest, OutOfOrderEveryFourthElementIsTheNeighbour) {
   }
 }
 
-// What a lane has of a group that it encodes is one word of four nibbles.
+// A lane has one word of four nibbles of a group that it encodes.
 TEST(AttentionIndexTest, ALanesElementsShareAWord) {
   for (int lane = 0; lane < kGroupLanes; ++lane) {
     for (int n = 0; n < kLaneElements; ++n) {
@@ -208,7 +208,7 @@ TEST(AttentionIndexTest, SplitsCoverEveryKeyOnce) {
   }
 }
 
-// Where a key lies among the splits must not depend on how many come after it.
+// The place of a key among the splits must not depend on how many come after it.
 TEST(AttentionIndexTest, SplitsDoNotMoveAsARowGrows) {
   for (int64_t num_keys = 1; num_keys <= 3 * kSplitSlots; ++num_keys) {
     for (int64_t split = 0; split + 1 < NumSplits(num_keys); ++split) {

@@ -19,7 +19,7 @@ void PrintTo(const LogCase& c, std::ostream* out) {
   *out << " bits " << c.storage.bits;
 }
 
-// What steps leave in a log: each step's token, the newest state.
+// The log that steps leave: each step's token, the newest state.
 class Log {
  public:
   explicit Log(const BudgetRow& row)
@@ -35,7 +35,7 @@ class Log {
     TakeToken(RowOf(row), row.position - 1,
               tokens_.data() + (row.position - 1 - row.c.prompt) * stride());
   }
-  // Of the tokens from first_position on.
+  // Puts the tokens from first_position on.
   void Put(BudgetRow& row, int64_t first_position) {
     const int64_t first = first_position - row.c.prompt;
     PutLog(RowOf(row), state_.data(),
@@ -76,7 +76,7 @@ std::vector<std::byte> HeldBytes(BudgetRow& row) {
 
 class KvLogTest : public ::testing::TestWithParam<LogCase> {};
 
-// From every step on that a row may have been written whole at.
+// The row may have been written whole at any of the steps.
 TEST_P(KvLogTest, ARowAsItWasAndTheLogAreTheRow) {
   const auto& [c, storage] = GetParam();
   for (int64_t whole_at = 0; whole_at < c.steps; ++whole_at) {

@@ -49,7 +49,7 @@ TEST_P(LayerNormTest, AgreesWithTheOracle) {
       LayerNormRef(args);
       for (size_t i = 0; i < x.size(); ++i) {
         if (i % static_cast<size_t>(cols + 3) < static_cast<size_t>(cols)) {
-          // With one column x - mean is pure rounding error, which epsilon keeps small but does not
+          // One column: x - mean is pure rounding error, which epsilon keeps small but does not
           // hide.
           ASSERT_NEAR(ours[i], expected[i], cols == 1 ? 1e-3 : 2e-5) << "cols " << cols;
         } else {

@@ -57,7 +57,7 @@ class Row {
     return DequantiseRef(reinterpret_cast<const std::byte*>(words_.data()), dtype_, k);
   }
 
-  // As PackedLane::Codes.
+  // Codes as PackedLane::Codes gives them.
   Pair Codes(int quad_lane, int step, int half) const {
     const auto word = [&](int i) { return Word(LaneWord(dtype_, quad_lane, i)); };
     const Pair bias = Halfs(kBias);
@@ -137,7 +137,7 @@ TEST_P(PackedIndexTest, CodesAreWhereTheTableLookUpFindsThem) {
   }
 }
 
-// What 8 rows of x of one group are after packing: each word written once.
+// Eight rows of x of one group after packing: each word written once.
 class PackedX {
  public:
   PackedX(DType dtype, int64_t first_row) : first_row_(first_row) {

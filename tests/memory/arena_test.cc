@@ -11,7 +11,7 @@
 namespace spillway {
 namespace {
 
-// In a process of its own, which alone has little address space.
+// Runs in a process of its own, which alone has little address space.
 TEST(HostArenaDeathTest, TheLimitOnAddressSpaceIsNamed) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "the sanitizer needs address space itself";

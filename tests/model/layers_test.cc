@@ -36,7 +36,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Count{"opt-30b", 29974540288}, Count{"opt-66b", 65719701504},
                     Count{"opt-175b", 174604468224}));
 
-// The same for GPT2LMHeadModel.
+// Parameters of GPT2LMHeadModel.
 INSTANTIATE_TEST_SUITE_P(Gpt2, BuiltInShapeTest,
                          testing::Values(Count{"gpt2", 124439808}, Count{"gpt2-medium", 354823168},
                                          Count{"gpt2-large", 774030080},

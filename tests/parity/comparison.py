@@ -15,7 +15,7 @@ NUM_TOP = 5
 
 @dataclasses.dataclass
 class Summary:
-    """What a comparison of many rows found; `failures` holds one sentence for each broken rule."""
+    """Result of a comparison of many rows; `failures` holds one sentence for each broken rule."""
 
     num_rows: int = 0
     num_steps: int = 0

@@ -31,7 +31,7 @@ class Keep:
 
 @dataclasses.dataclass
 class Head:
-    """What one KV head of one layer holds, newest last."""
+    """Tokens that one KV head of one layer holds, newest last."""
 
     keys: torch.Tensor  # [held, head_dim]
     values: torch.Tensor
@@ -60,12 +60,12 @@ class EvictingDecoder:
         self.is_fragile = False
 
     def note_margin(self, low, high):
-        """Whether the choice between these scores could go the other way in another order of sums."""
+        """True where the choice between these scores could go the other way in another order of sums."""
         if self.uses_scores and abs(high - low) <= FRAGILE_FRAC * max(abs(low), abs(high)):
             self.is_fragile = True
 
     def prefill(self, head):
-        """What stays of a whole prompt."""
+        """Chooses what stays of a whole prompt."""
         keep, count = self.keep, len(head.positions)
         if count <= keep.slots:
             return
@@ -154,7 +154,7 @@ def greedy(model, prompt, max_tokens, policy):
     fed = prompt
     while len(row["tokens"]) < max_tokens:
         logits = decoder.step(fed)
-        # What the choice of this step leaves behind acts on the next one's logits.
+        # The choice of this step acts on the next one's logits.
         best, ids = torch.log_softmax(logits.double(), -1).sort(descending=True, stable=True)
         step = zip(ids[:NUM_TOP].tolist(), best[:NUM_TOP].tolist())
         row["top"].append([item for token, logprob in step for item in (token, round(logprob, 5))])

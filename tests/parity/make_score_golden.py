@@ -89,7 +89,7 @@ def token_rows(model, generator):
 
 
 def encode_pair(tokenizer, context, continuation):
-    """As lm-eval-harness does it: (ids, tokens of the context). The start token alone stands for an empty context."""
+    """Encodes as lm-eval-harness does: (ids, tokens of the context). The start token alone stands for an empty context."""
     stripped = context.rstrip()
     moved = context[len(stripped):] + continuation
     return tokenizer(stripped + moved).input_ids, len(tokenizer(stripped).input_ids)

@@ -87,7 +87,7 @@ def _initial_value(name, shape, config, generator):
 
 
 def _initial_gpt2_value(name, shape, config, generator):
-    """The same for GPT-2, whose matrices are transposed."""
+    """Initial value of a tensor of GPT-2, whose matrices are transposed."""
     noise = torch.randn(shape, generator=generator)
     if "wte" in name or "lm_head" in name:
         return noise * LOGIT_STD / config["n_embd"] ** 0.5

@@ -37,14 +37,14 @@ def score(binary, model, requests, *flags):
 
 
 def errors(expected, found):
-    """Of two lists of log-probabilities with nulls in the same places; infinity when they are not of one shape."""
+    """Differences of two lists of log-probabilities with nulls in the same places; infinity when they are not of one shape."""
     if [value is None for value in expected] != [value is None for value in found]:
         return [float("inf")]
     return [abs(a - b) for a, b in zip(expected, found) if a is not None]
 
 
 def line_faults(row, line):
-    """What is wrong with a line beside its log-probabilities."""
+    """Faults of a line beside its log-probabilities."""
     faults = []
     if line["greedy_match"] != row["greedy"] and not row["near_tie"]:
         faults.append(f"greedy_match {line['greedy_match']}")

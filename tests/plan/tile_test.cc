@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kMiB = 1 << 20;
 
-// What holds for the tiles of every tensor.
+// Expects what holds for the tiles of every tensor.
 void CheckTiles(int64_t rows, int64_t cols, DType dtype) {
   const TileSplit split = SplitIntoTiles(rows, cols, dtype);
   const int64_t row_bytes = RowBytes(dtype, cols);

@@ -1,4 +1,5 @@
-// What a row keeps: halves, odd numbers, shares of its own length, parts set apart, per layer.
+// Tokens that a row keeps: halves, odd numbers, shares of its own length, parts set apart, per
+// layer.
 #include "spillway/kv_policy.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What tests of policies are made of: a machine of known rates, and shares of its tiers.
+// A machine of known rates and shares of its tiers, for tests of policies and runs.
 #pragma once
 
 #include "spillway/machine.h"

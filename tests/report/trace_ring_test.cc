@@ -1,4 +1,4 @@
-// What a full ring does, and that threads do not lose each other's events.
+// The ring of events: what a full one does, and that threads do not lose each other's events.
 #include "src/report/trace_ring.h"
 
 #include <gtest/gtest.h>

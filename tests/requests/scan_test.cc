@@ -158,8 +158,8 @@ TEST(StageStdin, NamesAFolderThatCannotHoldIt) {
             });
 }
 
-// How far the memory may grow. One sanitizer keeps what was freed, up to its quarantine; the other
-// keeps four bytes for each.
+// Bytes by which memory may grow. One sanitizer keeps what was freed, up to its quarantine; the
+// other keeps four bytes for each.
 constexpr int64_t Growth(int64_t bytes) {
 #ifdef __SANITIZE_ADDRESS__
   bytes += 400 << 20;

@@ -1,8 +1,8 @@
-// LateDevice: a device that carries out what it is given as late, as early, or in any order that
-// its marks allow, with real arithmetic and real bytes: the double of a GPU, whose streams run when
-// they like. What a copy or a compute finds is what it would find on a GPU that chose this order,
-// so a run whose tokens are right has ordered all that they depend on. Thread rule: that of Device;
-// it locks.
+// LateDevice: a device that computes and copies as late, as early, or in any order that its marks
+// allow, with real arithmetic and real bytes. It stands in for a GPU, whose streams run when they
+// like: a copy or a compute finds in memory what it would find on a GPU that chose this order. A
+// run whose tokens are right has therefore ordered all that they depend on. Thread rule: that of
+// Device; it locks.
 #pragma once
 
 #include <deque>
@@ -23,7 +23,7 @@ enum class Pace {
   kRandom,  // anything that may be done is done at any time
 };
 
-// Whether copies wait for the computes of their mark, as they must.
+// kObeyed: copies wait for the computes of their mark, as they must.
 enum class Marks { kObeyed, kIgnored };
 
 // All streams of the device: what was enqueued and is not done yet.
@@ -36,7 +36,7 @@ class LateStreams {
   void EnqueueCompute(std::function<void()> compute);
   uint64_t EnqueueCopy(std::size_t stream, const DeviceCopy& copy);
 
-  // Until this is done, and what it needs.
+  // Runs what is enqueued until this is done, and what it needs.
   void FinishComputes();
   void FinishComputesUntil(uint64_t number);
   bool HasComputed(uint64_t number) const;

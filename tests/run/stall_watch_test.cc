@@ -32,7 +32,7 @@ class StallWatchTest : public ::testing::Test {
   std::function<void(Stall)> Count() {
     return [this](Stall stall) { ++(stall == Stall::kTell ? num_told_ : num_ended_); };
   }
-  // Until `reached`, or for so long that nothing else than a defect can be the reason.
+  // Waits until `reached`, or so long that only a defect can be the reason.
   template <typename F>
   bool WaitFor(F reached) {
     for (int i = 0; i < 3000 && !reached(); ++i) SleepSeconds(0.01);

@@ -128,7 +128,7 @@ TEST(RowScorerTest, OnePassOrManyGiveTheSameScores) {
 
 TEST(RowScorerTest, OneOtherTokenIsNoGreedyMatch) {
   EXPECT_FALSE(Feed(ScoreRequest({{1, 2, 3, 4, 39}, 1, 0}, {})).scores.greedy_match);
-  // What is not scored does not count.
+  // Tokens that are not scored do not count.
   EXPECT_TRUE(Feed(ScoreRequest({{1, 39, 3, 4}, 2, 0}, {})).scores.greedy_match);
 }
 

@@ -48,7 +48,7 @@ TokenId Draw(const std::vector<float>& logits, const Sampling& sampling, double 
   return DrawToken(logits, *ArgMax(logits), sampling, uniform);
 }
 
-// How often each token comes in `count` draws.
+// Counts how often each token comes in `count` draws.
 std::map<TokenId, int> Histogram(const std::vector<float>& logits, const Sampling& sampling,
                                  int count) {
   std::map<TokenId, int> histogram;
@@ -190,7 +190,7 @@ TEST(DrawToken, TopPKeepsTheSmallestSetThatReachesIt) {
   EXPECT_NEAR(two.at(3) / 20'000.0, 0.4 / 0.7, 0.01);  // renormalised
   EXPECT_EQ(Histogram(logits, Hot(1.0, 0, 0.71), 2000).size(), 3u);
   EXPECT_EQ(Histogram(logits, Hot(1.0, 0, 0.95), 4000).size(), 4u);
-  // Of what top_k left: 0.4 / 0.7 = 0.57 > 0.5.
+  // The share of what top_k left: 0.4 / 0.7 = 0.57 > 0.5.
   EXPECT_EQ(Histogram(logits, Hot(1.0, 2, 0.5), 500).size(), 1u);
 }
 

@@ -1,4 +1,4 @@
-// What the thread sanitizer does with vectors. GCC hands an access of more than 16 bytes, or one
+// Looks of the thread sanitizer at vectors. GCC hands an access of more than 16 bytes, or one
 // that need not be aligned, to __tsan_read_range or __tsan_write_range, and libtsan's own look at
 // every eight bytes there: four fifths of a run's time, nearly all of it for vectors that one
 // thread reads from its tile or keeps on its stack. These take their place in each executable. Of
@@ -10,7 +10,7 @@
 #include <cstdint>
 
 extern "C" {
-// From libtsan.
+// libtsan's own.
 void __tsan_read1_pc(void* address, void* caller);
 void __tsan_read2_pc(void* address, void* caller);
 void __tsan_read4_pc(void* address, void* caller);
@@ -39,10 +39,10 @@ constexpr Looks kWrites = {{__tsan_write1_pc, __tsan_write2_pc, __tsan_write4_pc
 
 std::uintptr_t Number(const void* address) { return reinterpret_cast<std::uintptr_t>(address); }
 
-// Of the largest access that is aligned there, the power of two; 3 at most.
+// Logarithm (base 2) of the largest access that is aligned there; 3 at most.
 int Alignment(std::uintptr_t address) { return __builtin_ctzl(address | 8); }
 
-// At each end as many bytes as are aligned there: the others in their eight may be another
+// Looks at as many bytes of each end as are aligned there: the others in their eight may be another
 // thread's.
 void LookAtEnds(const Looks& looks, char* begin, void* caller) {
   const int first = Alignment(Number(begin));

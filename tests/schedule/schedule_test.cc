@@ -176,7 +176,7 @@ TEST(ScheduleTest, ACellHasFlexGensTasks) {
                                       {TaskKind::kStoreHidden, {1, 3, 1}}}));
 }
 
-// The same with both layers of a block in a cell (FlexGen without sep_layer): what the next batch
+// Cells with both layers of a block (FlexGen without sep_layer): what the next batch
 // needs is asked for at the attention, and the states leave behind the MLP.
 TEST(ScheduleTest, ABlockHasTheTasksOfOneCell) {
   Schedule schedule = Blocks(2, 3);

@@ -37,7 +37,7 @@ LINES
 
 
 def make_bundle(folder, soft_program, replaced):
-    """What gpu_bundle.sh unpacks, as far as a step calls it. `replaced` has other texts for some of its programs."""
+    """Makes what a bundle unpacks to, as far as a step calls it. `replaced` has other texts for some of its programs."""
     machine = REPOSITORY / "examples/machines/h200.json"
     stand_ins.write(folder / "bin/spillway", f"""#!/bin/sh
 case "$1" in

@@ -1,4 +1,4 @@
-"""What the tests of scripts/plot_sweep.py share: a Python that has matplotlib, folders of sweeps, and the script as a process.
+"""Common parts of the tests of scripts/plot_sweep.py: a Python that has matplotlib, folders of sweeps, the script as a process.
 Whoever imports this goes on in Debian's Python, or ends with 77 (skipped), where this one has no matplotlib."""
 
 import csv

@@ -84,7 +84,7 @@ class PageParser(html.parser.HTMLParser):
         return [text for where, text in self.texts if where == tag]
 
     def pictures(self):
-        """Of light, then of dark backgrounds."""
+        """Pictures for light, then for dark backgrounds."""
         light = [attrs["src"] for tag, attrs in self.tags if tag == "img"]
         dark = [attrs["srcset"] for tag, attrs in self.tags if tag == "source"]
         return [[Image.open(io.BytesIO(base64.b64decode(uri.partition(",")[2]))).convert("RGB") for uri in uris]

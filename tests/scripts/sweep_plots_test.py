@@ -193,7 +193,7 @@ def oklab(color, eye):
 
 
 def contrast(first, second):
-    """As WCAG defines it."""
+    """Contrast as WCAG defines it."""
     low, high = sorted(times(((0.2126, 0.7152, 0.0722),), linear(color))[0] for color in (first, second))
     return (high + 0.05) / (low + 0.05)
 

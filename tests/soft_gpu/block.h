@@ -15,25 +15,25 @@ struct Index3 {
 };
 
 // Runs `kernel` once per thread of a grid. Throws: std::logic_error where threads wait for one
-// another for ever, or a warp is apart at an exchange.
+// another for ever, or a warp's threads have diverged at an exchange.
 void RunGrid(const Index3& grid, unsigned threads, const std::function<void()>& kernel);
 
-// Of the thread that runs.
+// Index of the thread that runs.
 const Index3& ThreadIndex();
 const Index3& BlockIndex();
 const Index3& GridSize();
 
 void WaitForBlock();
 
-// What one lane shows the others at an exchange.
+// Data that one lane shows the others at an exchange.
 using LaneData = std::array<uint32_t, 12>;
 
-// All lanes of the warp come here; afterwards each can read what the others have shown, until its
-// next exchange. Returns the warp's 32 data.
+// Waits until all lanes of the warp have called it. Returns the data of the warp's 32 lanes, valid
+// until the next exchange.
 const LaneData* Exchange(const LaneData& own);
 unsigned Lane();
 
-// A copy that is not there before it is waited for.
+// Copies when it is waited for, not before.
 void CopyLater(void* to, const void* from, int bytes);
 void CommitCopies();
 void WaitForCopies(int pending);

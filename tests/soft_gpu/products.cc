@@ -121,7 +121,7 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t,
   return CUBLAS_STATUS_SUCCESS;
 }
 
-// By columns: D [out, rows] = A^T B + beta C, A [in, out] and B [in, rows].
+// Matrices are stored by columns: D [out, rows] = A^T B + beta C, A [in, out] and B [in, rows].
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, const void* alpha,
                               const void* a, cublasLtMatrixLayout_t layout_a, const void* b,
                               cublasLtMatrixLayout_t layout_b, const void* beta, const void* c,

@@ -38,7 +38,7 @@ MOST_THAT_DIFFER_IN_CODES = 0.6
 
 
 def refusal_errors(binary, source):
-    """What the kernels or the GPU's memory cannot do, in one line."""
+    """Refusals of what the kernels or the GPU's memory cannot do, in one line each."""
     wrong = 0
     for status, says, flags in (
         (2, b"puts 40 % of the KV", placement("100 0 40 30 100 0", 5, 2, "--cpu-attention", *GPU)),
@@ -54,7 +54,7 @@ def refusal_errors(binary, source):
 
 
 def killed_after_a_line(words, part):
-    """Whether the run had written a line and was not done when it was killed."""
+    """True where the run had written a line and was not done when it was killed."""
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while process.poll() is None and not (part.exists() and part.stat().st_size > 0):
         time.sleep(0.001)

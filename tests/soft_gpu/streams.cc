@@ -71,7 +71,7 @@ void RunNext(CUstream_st& stream) {
   if (next.run) next.run();
 }
 
-// Also what other streams must do first.
+// Runs what other streams must do first, too.
 void Advance(CUstream_st& stream, int depth) {
   if (depth > kDeepest) throw std::logic_error("streams of the GPU wait for one another");
   while (!IsReady(stream)) {
@@ -80,8 +80,8 @@ void Advance(CUstream_st& stream, int depth) {
   RunNext(stream);
 }
 
-// What is done beside a call: for a while nothing, so that all is late, for a while a little, or
-// all that can be done.
+// Runs nothing, a little, or all that is ready: each for kCallsOfOnePace calls, in turns drawn at
+// random.
 void RunSome() {
   static uint64_t num_calls = 0;
   static uint64_t pace = 0;

@@ -1,7 +1,7 @@
-// Streams of the GPU in software. What is enqueued is done later, in any order that its streams and
-// the waits between them allow, another one in every run of the program: a wait that is missing
-// shows in the results, as on a GPU, only sooner. Thread rule: any thread; it locks, and what is
-// enqueued runs one at a time, on whichever thread calls.
+// Streams of the GPU in software. Work that is enqueued runs later, in any order that its streams
+// and the waits between them allow, and in another order in every run of the program: a missing
+// wait shows in the results, sooner than on a GPU. Thread rule: any thread; it locks, and one piece
+// of work runs at a time, on whichever thread calls.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@ namespace spillway::soft_gpu {
 
 void Enqueue(CUstream_st* stream, std::function<void()> work);
 
-// All that was enqueued, in all streams.
+// Runs all that was enqueued, in all streams.
 void FinishAll();
 
 }  // namespace spillway::soft_gpu

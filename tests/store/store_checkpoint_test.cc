@@ -160,8 +160,8 @@ TEST_P(QuantisedStoreTest, AGroupThatIsNotFiniteIsRefused) {
   }
 }
 
-// Of a checkpoint: what was 16 bits or more is quantised while it is read, however runs are cut and
-// whatever the staging.
+// Tensors of 16 bits or more in the checkpoint are quantised while they are read, however runs are
+// cut and whatever the staging.
 TEST_P(QuantisedStoreTest, QuantisingDoesNotDependOnTheCut) {
   ModelShape shape = SmallShape();
   const auto dummy = MakeDummyCheckpoint(MakeModel(shape), 5);

@@ -17,7 +17,7 @@ Grid Parse(const std::string& text, std::optional<Verb> verb = std::nullopt) {
   return ParseGrid("g.toml", text, verb);
 }
 
-// From the working folder, or else from the grid's own or one above it.
+// Files are looked for in the working folder, then in the grid's own and those above it.
 TEST(GridTest, FilesAreFoundFromTheGrid) {
   const std::string root = SPILLWAY_SOURCE_DIR;
   const std::string text = "verb = \"simulate\"\nmachine = \"examples/machines/t4.json\"\n";

@@ -1,4 +1,4 @@
-// What a sweep makes of its results: figures, the table, the command for charts.
+// Results of a sweep: figures, the table, the command for charts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// What Spillway calls of cuBLASLt; tests/soft_gpu/products.cc computes it on the CPU.
+// Calls of cuBLASLt that Spillway makes; tests/soft_gpu/products.cc computes it on the CPU.
 #pragma once
 
 #include <cstddef>

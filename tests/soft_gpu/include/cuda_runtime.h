@@ -1,4 +1,5 @@
-// What kernels need of CUDA C++, on the CPU. Shared memory is static: one block runs at a time.
+// Parts of CUDA C++ that kernels need, on the CPU. Shared memory is static: one block runs at a
+// time.
 #pragma once
 
 #include <bit>

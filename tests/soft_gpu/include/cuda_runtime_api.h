@@ -1,4 +1,4 @@
-// What Spillway calls of the CUDA runtime; tests/soft_gpu/runtime.cc runs it on the CPU.
+// Calls of the CUDA runtime that Spillway makes; tests/soft_gpu/runtime.cc runs it on the CPU.
 #pragma once
 
 #include <cstddef>
