@@ -57,11 +57,12 @@ struct BatchLoad {
   int64_t tokens = 0;         // that are fed
   int64_t prompt_tokens = 0;  // of them
   PerTier<int64_t> hidden_tokens;
-  std::vector<PerTier<KvLoad>> kv;  // [block], or one for all where they keep the same
+  std::vector<PerTier<KvLoad>> kv;  // [KV class of the plan], in each block of the class
 
   bool prefills() const { return prompt_tokens > 0; }
-  const PerTier<KvLoad>& KvOf(int64_t block) const {
-    return kv[kv.size() == 1 ? 0 : static_cast<std::size_t>(block)];
+  // In one transformer block. Requires: the plan that the load was made for.
+  const PerTier<KvLoad>& KvOf(const Plan& plan, int64_t block) const {
+    return kv[static_cast<std::size_t>(plan.kv_class_of[static_cast<std::size_t>(block)])];
   }
 };
 
@@ -70,8 +71,5 @@ BatchLoad LoadOf(const Plan& plan, std::span<const RowGroup> rows);
 // A workload of so many requests; its sample is repeated where it is shorter than a batch of them
 // can be. Requires: the sample is not empty.
 Workload Repeated(const Workload& work, int64_t num_requests);
-
-// Slots that a row takes in a tier, in the block that keeps most.
-int64_t RowSlots(const Plan& plan, Tier tier, const RequestShape& row);
 
 }  // namespace spillway

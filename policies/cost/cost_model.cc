@@ -68,9 +68,9 @@ PerLink<int64_t> CostModel::Bytes(const Task& task, const BatchLoad& load) const
   const auto layer = static_cast<std::size_t>(task.cell.layer);
   switch (task.kind) {
     case TaskKind::kLoadKv:
-      return KvInBytes(plan_, task.cell, load.KvOf(plan_.layers[layer].block));
+      return KvInBytes(plan_, task.cell, load.KvOf(plan_, plan_.layers[layer].block));
     case TaskKind::kStoreKv:
-      return KvOutBytes(plan_, task.cell, load.KvOf(plan_.layers[layer].block));
+      return KvOutBytes(plan_, task.cell, load.KvOf(plan_, plan_.layers[layer].block));
     case TaskKind::kLoadHidden:
       return HiddenInBytes(plan_, load);
     case TaskKind::kStoreHidden:
@@ -109,18 +109,17 @@ int64_t CostModel::TrafficBytes(int64_t layer) const {
 
 UnitSeconds CostModel::Attention(int64_t layer, const BatchLoad& load) const {
   const int64_t block = plan_.layers[static_cast<std::size_t>(layer)].block;
+  const PerTier<KvLoad>& kv = load.KvOf(plan_, block);
   UnitSeconds seconds;
   int64_t pairs = 0;
   int64_t tokens = 0;
   for (const Tier tier : kAllTiers) {
-    const KvLoad& kv = load.KvOf(block)[tier];
-    pairs += kv.prompt_pairs;
-    if (!AttendsOnCpu(plan_, tier)) tokens += kv.attended_tokens;
+    pairs += kv[tier].prompt_pairs;
+    if (!AttendsOnCpu(plan_, tier)) tokens += kv[tier].attended_tokens;
   }
   seconds[CostUnit::kAttention] =
       PromptAttentionSeconds(plan_, rates_.device, pairs, load.prompt_tokens) +
       DecodeAttentionSeconds(plan_, rates_.device, tokens);
-  const PerTier<KvLoad>& kv = load.KvOf(block);
   seconds[CostUnit::kCpuAttention] = CpuAttentionSeconds(
       plan_, rates_, kv,
       TrafficBytes(layer) / plan_.num_batches + KvInBytes(plan_, kv)[Link::kDiskRead]);

@@ -231,7 +231,7 @@ int64_t PlacementLp::AddLayers(const CostModel& model, const BatchLoad& load,
 void PlacementLp::AddCpuAttention(const CostModel& model, const BatchLoad& load,
                                   PassCost& cost) const {
   const Plan& plan = model.plan();
-  const PerTier<KvLoad>& kv = load.KvOf(0);
+  const PerTier<KvLoad>& kv = load.KvOf(plan, 0);
   const auto blocks = static_cast<double>(num_blocks_);
   const double memory = model.rates().cpu.memory_bytes_per_s;
   const auto memory_s = [memory](int64_t bytes) { return static_cast<double>(bytes) / memory; };

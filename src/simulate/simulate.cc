@@ -226,7 +226,7 @@ class Simulator {
     UnitSeconds units = model.Compute(at.layer, load);
     const PlannedLayer& layer = plan_.layers[static_cast<std::size_t>(at.layer)];
     if (blocks_.size() == 1 && layer.attends) {
-      units[CostUnit::kMemory] += FirstTouchSeconds(plan_, model.rates(), load.KvOf(layer.block));
+      units[CostUnit::kMemory] += FirstTouchSeconds(plan_, model.rates(), load.KvOf(plan_, layer.block));
     }
     return units;
   }

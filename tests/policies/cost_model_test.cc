@@ -160,8 +160,8 @@ double MeanDiskBytes(const Plan& plan, const BatchLoad& load) {
   double bytes = 0.0;
   for (int64_t pass = plan.kv_log.passes; pass < 2 * plan.kv_log.passes; ++pass) {
     const Cursor cell = {pass, 1, 0};
-    bytes += static_cast<double>(KvInBytes(plan, cell, load.KvOf(0))[Link::kDiskRead] +
-                                 KvOutBytes(plan, cell, load.KvOf(0))[Link::kDiskWrite]);
+    bytes += static_cast<double>(KvInBytes(plan, cell, load.KvOf(plan, 0))[Link::kDiskRead] +
+                                 KvOutBytes(plan, cell, load.KvOf(plan, 0))[Link::kDiskWrite]);
   }
   return bytes / static_cast<double>(plan.kv_log.passes);
 }
