@@ -2,6 +2,7 @@
 // Schedule. Plain values; any thread.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -178,6 +179,10 @@ struct Plan {
 
   int64_t PlannedBytes(Tier tier) const {
     return arena_bytes[tier] + (tier == Tier::kCpu ? table_bytes : 0);
+  }
+  // Bytes that are planned above the tier's cap; 0: none.
+  int64_t Excess(Tier tier) const {
+    return std::max<int64_t>(0, PlannedBytes(tier) - machine.cap_bytes[tier]);
   }
   // Whether rows with their KV in `tier` are attended to where it lies.
   bool KvInPlace(Tier tier) const {

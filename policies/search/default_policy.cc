@@ -236,9 +236,7 @@ struct Planner {
   std::tuple<int64_t, int64_t, double> Rank(const Policy& policy) const {
     const Plan plan = PlanOf(policy);
     int64_t missing = 0;
-    for (const Tier tier : kAllTiers) {
-      missing += std::max<int64_t>(0, plan.PlannedBytes(tier) - machine.cap_bytes[tier]);
-    }
+    for (const Tier tier : kAllTiers) missing += plan.Excess(tier);
     return {missing, -policy.gpu_batch_size * policy.num_gpu_batches, DiskBytesOfARow(plan)};
   }
 
@@ -290,7 +288,7 @@ struct Planner {
   bool MemoryHolds(const Policy& policy) const {
     const Plan plan = PlanOf(policy);
     return std::ranges::all_of(kAllTiers, [&](Tier tier) {
-      return tier == Tier::kDisk || plan.PlannedBytes(tier) <= machine.cap_bytes[tier];
+      return tier == Tier::kDisk || plan.Excess(tier) == 0;
     });
   }
 

@@ -294,8 +294,8 @@ class Search {
       const Plan plan = LayOut(ModelOf(block), input_.machine, work, policy, input_.needs);
       if (Fits(plan)) return Keep(block, plan, work, *loose);
       for (const Tier tier : kAllTiers) {
-        const int64_t excess = plan.PlannedBytes(tier) - input_.machine.cap_bytes[tier];
-        if (excess <= 0) continue;
+        const int64_t excess = plan.Excess(tier);
+        if (excess == 0) continue;
         limits.cap_bytes[tier] -= excess + excess / 8;
         result_.shortage = {tier, excess};
       }

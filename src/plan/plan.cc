@@ -118,7 +118,7 @@ int64_t Plan::KvOffset(Tier tier, int64_t batch, int64_t block) const {
 }
 
 bool Fits(const Plan& plan) {
-  return std::ranges::none_of(kAllTiers, [&](Tier tier) { return IsOver(plan, tier); });
+  return std::ranges::all_of(kAllTiers, [&](Tier tier) { return plan.Excess(tier) == 0; });
 }
 
 Plan MakePlan(const Model& model, const Machine& machine, const Workload& work,
@@ -126,8 +126,8 @@ Plan MakePlan(const Model& model, const Machine& machine, const Workload& work,
   Plan plan = LayOut(model, machine, work, policy, needs);
   if (Fits(plan)) return plan;
 
-  const Tier tier =
-      *std::ranges::find_if(kAllTiers, [&](Tier candidate) { return IsOver(plan, candidate); });
+  const Tier tier = *std::ranges::find_if(
+      kAllTiers, [&](Tier candidate) { return plan.Excess(candidate) > 0; });
   const CapWords words = CapWordsOf(machine, tier);
   const int64_t needed = plan.PlannedBytes(tier);
   const int64_t kv_bytes = plan.kv[tier].region.bytes;

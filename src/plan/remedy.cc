@@ -105,7 +105,7 @@ std::string CapFor(const Plan& plan, Tier tier) {
 std::string LargerCaps(const Plan& plan) {
   std::vector<std::string> caps;
   for (const Tier tier : kAllTiers) {
-    if (IsOver(plan, tier)) caps.push_back(CapFor(plan, tier));
+    if (plan.Excess(tier) > 0) caps.push_back(CapFor(plan, tier));
   }
   return fmt::format("give at least {}", fmt::join(caps, " and "));
 }
@@ -124,10 +124,6 @@ std::string FlagsThatFit(const Plan& refused, const Policy& fitting) {
 }
 
 }  // namespace
-
-bool IsOver(const Plan& plan, Tier tier) {
-  return plan.PlannedBytes(tier) > plan.machine.cap_bytes[tier];
-}
 
 std::string RemedyFor(const Refused& refused) {
   const Plan& plan = refused.plan;

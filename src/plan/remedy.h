@@ -19,7 +19,4 @@ struct Refused {
 // none does, the caps that hold the plan. "--gpu-batch-size 8 --num-gpu-batches 1 fits".
 std::string RemedyFor(const Refused& refused);
 
-// Whether the plan's bytes of that tier are above its cap.
-bool IsOver(const Plan& plan, Tier tier);
-
 }  // namespace spillway
