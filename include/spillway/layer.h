@@ -56,7 +56,6 @@ struct TensorRef {
   constexpr bool exists() const { return layer >= 0; }
   bool operator==(const TensorRef&) const = default;
 };
-inline constexpr TensorRef kNoTensor = {};
 
 // Buffers of a layer's program, fp32 [tokens, width]. Between layers only the hidden states last.
 enum class Buf : uint8_t {

@@ -63,7 +63,6 @@ struct Model {
   const TensorSpec& Tensor(TensorRef ref) const {
     return layers[static_cast<std::size_t>(ref.layer)].tensors[static_cast<std::size_t>(ref.index)];
   }
-  int64_t num_layers() const { return static_cast<int64_t>(layers.size()); }
 };
 
 // The layers that the shape's family makes of it. Requires: a shape that ReadModelShape,

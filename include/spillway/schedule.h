@@ -88,7 +88,6 @@ struct Schedule {
   }
 
   bool EndsBatch(const Cursor& at) const { return at.layer == num_layers() - 1; }
-  bool EndsPass(const Cursor& at) const { return EndsBatch(at) && at.batch == num_batches - 1; }
 
   // What to begin at `at`. With overlap: the loads of what comes next, then this cell's compute,
   // then its stores; a later layer's weights are spread over this layer's batches, and the first
