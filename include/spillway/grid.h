@@ -37,12 +37,10 @@ struct GridLayer {
   bool operator==(const GridLayer&) const = default;
 };
 
-// What a grid must know of a layer: neighbours with the same block >= 0 can be a group.
-struct GridUnit {
-  int64_t block = -1;
-  bool attends = false;
-};
+struct PlannedLayer;
 
-std::vector<GridLayer> MakeGrid(const std::vector<GridUnit>& layers, GridOrder order);
+// One GridLayer for each layer. By block, neighbours with the same PlannedLayer::block >= 0 are a
+// group.
+std::vector<GridLayer> MakeGrid(const std::vector<PlannedLayer>& layers, GridOrder order);
 
 }  // namespace spillway

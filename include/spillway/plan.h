@@ -44,6 +44,7 @@ struct PlannedTensor {
   // The later layer that uses it too, as a tied head uses the embedding's table: it comes to the
   // device with that one and stays for its own layer in the next pass. -1: none does.
   int64_t comes_with = -1;
+  int64_t store_tensor = 0;  // its number in the store: over all layers
 };
 
 struct PlannedLayer {
@@ -53,8 +54,6 @@ struct PlannedLayer {
   std::vector<Op> ops = {};
   bool attends = false;  // one of them does
 };
-
-std::vector<GridUnit> GridUnitsOf(const std::vector<PlannedLayer>& layers);
 
 // Hidden states on disk are written, checked and read in blocks of this size.
 inline constexpr int64_t kHiddenBlockBytes = 64 << 10;

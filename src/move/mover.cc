@@ -19,7 +19,7 @@ Move MoveOf(const WeightMove& weight, const Plan& plan, const Tiers& tiers) {
   if (tile.tier == Tier::kDisk) {
     move.kind = MoveKind::kReadTile;
     move.bytes = RoundUp(move.bytes, kTileAlignBytes);
-    move.store_tensor = weight.store_tensor;
+    move.store_tensor = weight.tensor->store_tensor;
     move.store_tile = tile.offset;
   } else {
     move.host = tiers.arena(tile.tier).As<std::byte>({tile.offset, move.bytes});

@@ -1,8 +1,10 @@
 #include "spillway/grid.h"
 
+#include "spillway/plan.h"
+
 namespace spillway {
 
-std::vector<GridLayer> MakeGrid(const std::vector<GridUnit>& layers, GridOrder order) {
+std::vector<GridLayer> MakeGrid(const std::vector<PlannedLayer>& layers, GridOrder order) {
   std::vector<GridLayer> grid;
   int64_t attention = 0;
   for (std::size_t at = 0; at < layers.size(); ++at) {

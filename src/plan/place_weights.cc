@@ -1,18 +1,17 @@
 #include "src/plan/place_weights.h"
 
 #include <algorithm>
-#include <array>
+#include <functional>
 #include <span>
 #include <utility>
 
 #include "spillway/error.h"
 #include "spillway/round.h"
+#include "spillway/schedule.h"
 #include "spillway/tile.h"
 
 namespace spillway {
 namespace {
-
-constexpr int64_t kArenaAlign = 64;
 
 // Deals tiles to tiers by their deficit: what a tier should hold by now, less what it holds.
 class Dealer {
@@ -34,6 +33,8 @@ class Dealer {
     for (std::size_t tile = 0; tile < tiers.size(); ++tile) Give(tiers[tile], tile_bytes[tile]);
     return tiers;
   }
+  // Bytes that each tier was given.
+  const PerTier<int64_t>& held() const { return held_; }
 
  private:
   Tier MostWanting(int64_t bytes) const {
@@ -119,30 +120,21 @@ int64_t StageTensor(PlannedTensor& tensor, Tier device, int64_t begin) {
   return begin;
 }
 
-// The grid that the layers make, and how far ahead of it weights come.
-struct StagingGrid {
-  std::vector<GridLayer> layers;
-  int64_t lookahead;
-
-  int64_t size() const { return std::ssize(layers); }
-  const GridLayer& operator[](int64_t layer) const {
-    return layers[static_cast<std::size_t>(layer)];
-  }
-};
-
 // Taken from the cells in which `layer` begins to be filled to the last cells of `until`; the cells
 // of all layers of a group go on from its first batch to its last.
-StagedRun RunOf(const StagingGrid& grid, int64_t layer, int64_t until) {
-  const int64_t cycle = grid.size();
-  const int64_t begin = grid[(layer + cycle - grid.lookahead) % cycle].group_begin;
-  return {0, begin, (grid[until].group_end - begin + cycle) % cycle + 1};
+StagedRun RunOf(const Schedule& grid, int64_t layer, int64_t until) {
+  const int64_t cycle = grid.num_layers();
+  const int64_t begin = grid.Layer((layer + cycle - grid.weight_lookahead) % cycle).group_begin;
+  return {0, begin, (grid.Layer(until).group_end - begin + cycle) % cycle + 1};
 }
 
 int64_t Stage(PlacedWeights& placed, Tier device, const StagingTimes& times) {
-  const StagingGrid grid = {MakeGrid(GridUnitsOf(placed.layers), times.order), times.lookahead};
+  Schedule grid;
+  grid.layers = MakeGrid(placed.layers, times.order);
+  grid.weight_lookahead = times.lookahead;
   std::vector<StagedRun> runs;
   std::vector<std::vector<PlannedTensor*>> contents;
-  for (int64_t layer = 0; layer < grid.size(); ++layer) {
+  for (int64_t layer = 0; layer < grid.num_layers(); ++layer) {
     // Filled while the layers before it are computed.
     StagedRun run = RunOf(grid, layer, layer);
     contents.emplace_back();
@@ -160,7 +152,7 @@ int64_t Stage(PlacedWeights& placed, Tier device, const StagingTimes& times) {
     }
     runs.push_back(run);
   }
-  const int64_t bytes = PackRuns(runs, grid.size());
+  const int64_t bytes = PackRuns(runs, grid.num_layers());
   for (std::size_t run = 0; run < runs.size(); ++run) {
     for (PlannedTensor* tensor : contents[run]) {
       for (WeightTile& tile : tensor->tiles) {
@@ -200,26 +192,16 @@ void NoteShared(const std::vector<LayerSpec>& specs, std::vector<PlannedLayer>& 
   }
 }
 
-// The number of a layer's first tensor in the store.
-int64_t FirstStoreTensor(const Plan& plan, int64_t layer) {
-  int64_t first = 0;
-  for (int64_t before = 0; before < layer; ++before)
-    first += std::ssize(plan.layers[static_cast<std::size_t>(before)].tensors);
-  return first;
-}
-
-// `layer`: whose tensor it is.
-void AddMoves(const Plan& plan, const PlannedTensor& tensor, int64_t layer,
-              std::vector<WeightMove>& moves) {
-  const std::vector<PlannedTensor>& tensors = plan.layers[static_cast<std::size_t>(layer)].tensors;
-  const int64_t store_tensor = FirstStoreTensor(plan, layer) + (&tensor - tensors.data());
+void AddMoves(const PlannedTensor& tensor, Tier device, std::vector<WeightMove>& moves) {
   for (const WeightTile& tile : tensor.tiles) {
-    if (tile.tier != plan.device()) moves.push_back({&tensor, &tile, store_tensor});
+    if (tile.tier != device) moves.push_back({&tensor, &tile});
   }
 }
 
-// Adds a tensor's tiles to what their tiers hold. The store holds all of them.
-PlannedTensor PlaceTensor(const TensorSpec& spec, Dealer& dealer, PlacedWeights& placed) {
+// Deals a tensor's tiles and takes their room: in their tiers' arenas, and in the store that holds
+// all of them.
+PlannedTensor PlaceTensor(const TensorSpec& spec, Dealer& dealer, ArenaLayouts& arenas,
+                          ArenaLayout& store) {
   const TileSplit split = SplitIntoTiles(spec.rows, spec.cols, spec.dtype);
   PlannedTensor tensor{spec, {}};
   const std::vector<int64_t> tile_bytes = BytesOfTiles(tensor.spec, split);
@@ -228,13 +210,11 @@ PlannedTensor PlaceTensor(const TensorSpec& spec, Dealer& dealer, PlacedWeights&
     const RowRange rows = split.Tile(index);
     WeightTile tile{tiers[static_cast<std::size_t>(index)], rows.begin, rows.end, 0, 0};
     const int64_t bytes = tile_bytes[static_cast<std::size_t>(index)];
-    placed.bytes[tile.tier] += bytes;
-    placed.arena_bytes[Tier::kDisk] += RoundUp(bytes, kTileAlignBytes);
+    store.Take(bytes);
     if (tile.tier == Tier::kDisk) {
       tile.offset = index;
     } else {
-      tile.offset = tile.place = placed.arena_bytes[tile.tier];
-      placed.arena_bytes[tile.tier] += RoundUp(bytes, kArenaAlign);
+      tile.offset = tile.place = arenas[tile.tier].Take(bytes).offset;
     }
     tensor.tiles.push_back(tile);
   }
@@ -243,23 +223,22 @@ PlannedTensor PlaceTensor(const TensorSpec& spec, Dealer& dealer, PlacedWeights&
 
 }  // namespace
 
-std::vector<GridUnit> GridUnitsOf(const std::vector<PlannedLayer>& layers) {
-  std::vector<GridUnit> units;
-  for (const PlannedLayer& layer : layers) units.push_back({layer.block, layer.attends});
-  return units;
-}
-
 PlacedWeights PlaceWeights(const Model& model, const PerTier<double>& frac, Tier device,
-                           const StagingTimes& times) {
+                           const StagingTimes& times, ArenaLayouts& arenas) {
   PlacedWeights placed;
   Dealer dealer(frac);
+  ArenaLayout store(kTileAlignBytes);
+  int64_t num_tensors = 0;
   for (const LayerSpec& layer : model.layers) {
     PlannedLayer out{layer.part, layer.block, {}, layer.ops, Attends(layer.ops)};
-    for (const TensorSpec& spec : layer.tensors)
-      out.tensors.push_back(PlaceTensor(spec, dealer, placed));
+    for (const TensorSpec& spec : layer.tensors) {
+      out.tensors.push_back(PlaceTensor(spec, dealer, arenas, store));
+      out.tensors.back().store_tensor = num_tensors++;
+    }
     placed.layers.push_back(std::move(out));
   }
-  if (placed.bytes[Tier::kDisk] == 0) placed.arena_bytes[Tier::kDisk] = 0;  // no store
+  placed.bytes = dealer.held();
+  if (placed.bytes[Tier::kDisk] > 0) arenas[Tier::kDisk].Take(store.end());
   NoteShared(model.layers, placed.layers);
   placed.staging_bytes = Stage(placed, device, times);
   for (PlannedLayer& layer : placed.layers) {
@@ -281,14 +260,16 @@ void PlaceStaging(std::vector<PlannedLayer>& layers, Tier device, int64_t begin)
 std::vector<WeightMove> MovesOf(const Plan& plan, int64_t layer) {
   std::vector<WeightMove> moves;
   ForEachTensorComingWith(plan, layer, [&](const PlannedTensor& tensor) {
-    AddMoves(plan, tensor, tensor.comes_with < 0 ? layer : 0, moves);
+    AddMoves(tensor, plan.device(), moves);
   });
   return moves;
 }
 
 std::vector<WeightMove> FirstMoves(const Plan& plan) {
   std::vector<WeightMove> moves;
-  for (const PlannedTensor& tensor : plan.layers.front().tensors) AddMoves(plan, tensor, 0, moves);
+  for (const PlannedTensor& tensor : plan.layers.front().tensors) {
+    AddMoves(tensor, plan.device(), moves);
+  }
   return moves;
 }
 

@@ -6,14 +6,14 @@
 #include <vector>
 
 #include "spillway/plan.h"
+#include "src/memory/arena_layout.h"
 
 namespace spillway {
 
 struct PlacedWeights {
   std::vector<PlannedLayer> layers;
-  PerTier<int64_t> bytes;        // of weights
-  PerTier<int64_t> arena_bytes;  // with alignment; of disk: what the store takes, which holds all
-  int64_t staging_bytes = 0;     // on the device; the tiles' places count from 0 until PlaceStaging
+  PerTier<int64_t> bytes;     // of weights
+  int64_t staging_bytes = 0;  // on the device; the tiles' places count from 0 until PlaceStaging
 };
 
 // When staged weights come and how long they are needed.
@@ -24,9 +24,10 @@ struct StagingTimes {
 
 // Deals the tiles out so that after each tensor every tier holds its share within two tiles: each
 // layer then asks the links for the same share, which is what lets one layer's load hide behind
-// another's compute. Of a tensor each tier has one run of rows. Offsets count from 0 in each tier.
+// another's compute. Of a tensor each tier has one run of rows. Takes their room in the arenas of
+// memory, and that of a store, which holds all weights, on a disk that any of them lies on.
 PlacedWeights PlaceWeights(const Model& model, const PerTier<double>& frac, Tier device,
-                           const StagingTimes& times);
+                           const StagingTimes& times, ArenaLayouts& arenas);
 
 // Moves the places of the tiles off the device to where the staging begins.
 void PlaceStaging(std::vector<PlannedLayer>& layers, Tier device, int64_t begin);
@@ -37,7 +38,6 @@ void PlaceStaging(std::vector<PlannedLayer>& layers, Tier device, int64_t begin)
 struct WeightMove {
   const PlannedTensor* tensor = nullptr;
   const WeightTile* tile = nullptr;
-  int64_t store_tensor = 0;  // number of the tensor over all layers
 };
 std::vector<WeightMove> MovesOf(const Plan& plan, int64_t layer);
 std::vector<WeightMove> FirstMoves(const Plan& plan);

@@ -35,9 +35,8 @@ Plan LayOutOnce(const Model& model, const Machine& machine, const Workload& work
   plan.weight_lookahead = kWeightLookahead;
 
   ArenaLayouts arenas;
-  PlacedWeights weights =
-      PlaceWeights(model, policy.weight_frac, plan.device(), {plan.order, plan.weight_lookahead});
-  for (const Tier tier : kAllTiers) arenas[tier].Take(weights.arena_bytes[tier]);
+  PlacedWeights weights = PlaceWeights(model, policy.weight_frac, plan.device(),
+                                       {plan.order, plan.weight_lookahead}, arenas);
   plan.weight_bytes = weights.bytes;
   plan.layers = std::move(weights.layers);
   plan.weight_staging = arenas[plan.device()].TakeBlocks(weights.staging_bytes);

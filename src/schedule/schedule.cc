@@ -3,7 +3,7 @@
 namespace spillway {
 
 Schedule MakeSchedule(const Plan& plan, Overlap overlap) {
-  return {MakeGrid(GridUnitsOf(plan.layers), plan.order), plan.num_batches, overlap,
+  return {MakeGrid(plan.layers, plan.order), plan.num_batches, overlap,
           plan.weight_lookahead};
 }
 

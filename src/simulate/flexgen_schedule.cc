@@ -63,7 +63,7 @@ CostRates FlexGenRatesOf(const Machine& machine, FlexGenPass pass) {
 WorkOrder FlexGenOrder(const Plan& plan, Overlap overlap) {
   WorkOrder order;
   order.schedule = MakeSchedule(plan, overlap);
-  order.schedule.layers = MakeGrid(GridUnitsOf(plan.layers), GridOrder::kByLayer);
+  order.schedule.layers = MakeGrid(plan.layers, GridOrder::kByLayer);
   order.schedule.weight_lookahead = 1;
   order.tasks = &FlexGenTasks;
   order.waits_for_all = true;

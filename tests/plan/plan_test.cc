@@ -45,7 +45,8 @@ Policy WeightsOnDisk(int64_t rows, int64_t batches) {
 TEST(PlanTest, ATensorHasOneRunOfRowsInEachTier) {
   const ModelShape shape = *BuiltInShape("opt-1.3b");
   const PerTier<double> frac = {{0.21, 0.5, 0.29}};
-  const PlacedWeights placed = PlaceWeights(MakeModel(shape), frac, Tier::kGpu, {});
+  ArenaLayouts arenas;
+  const PlacedWeights placed = PlaceWeights(MakeModel(shape), frac, Tier::kGpu, {}, arenas);
   constexpr int64_t kTwoTiles = 2 * (int64_t{2} << 20);
   PerTier<int64_t> held;
   int64_t all = 0;

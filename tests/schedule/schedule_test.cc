@@ -8,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "tests/plan_builder.h"
 #include "tests/trace_case.h"
 
 namespace spillway {
@@ -15,13 +16,7 @@ namespace {
 
 // The embedding, attention and MLP of each block, the head.
 std::vector<GridLayer> GridOf(int64_t num_blocks, GridOrder order) {
-  std::vector<GridUnit> units = {{-1, false}};
-  for (int64_t block = 0; block < num_blocks; ++block) {
-    units.push_back({block, true});
-    units.push_back({block, false});
-  }
-  units.push_back({-1, false});
-  return MakeGrid(units, order);
+  return MakeGrid(PlanBuilder(TinyShape(num_blocks)).Build().layers, order);
 }
 
 Schedule Blocks(int64_t num_blocks, int64_t num_batches, Overlap overlap = Overlap::kOn) {
