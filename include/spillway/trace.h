@@ -13,6 +13,16 @@ namespace spillway {
 struct LinkTotals {
   int64_t bytes = 0;
   double busy_s = 0.0;  // in which at least one transfer was under way
+
+  LinkTotals& operator+=(const LinkTotals& other) {
+    bytes += other.bytes;
+    busy_s += other.busy_s;
+    return *this;
+  }
+  LinkTotals operator+(const LinkTotals& other) const { return LinkTotals(*this) += other; }
+  LinkTotals operator-(const LinkTotals& other) const {
+    return {bytes - other.bytes, busy_s - other.busy_s};
+  }
 };
 
 // How long computes waited, by what for.
@@ -23,6 +33,20 @@ struct WaitTotals {
   double stores_s = 0.0;
 
   double total_s() const { return weights_s + kv_s + hidden_s + stores_s; }
+  WaitTotals& operator+=(const WaitTotals& other) {
+    weights_s += other.weights_s;
+    kv_s += other.kv_s;
+    hidden_s += other.hidden_s;
+    stores_s += other.stores_s;
+    return *this;
+  }
+  WaitTotals operator-(const WaitTotals& other) const {
+    return {weights_s - other.weights_s, kv_s - other.kv_s, hidden_s - other.hidden_s,
+            stores_s - other.stores_s};
+  }
+  WaitTotals operator*(double times) const {
+    return {times * weights_s, times * kv_s, times * hidden_s, times * stores_s};
+  }
 };
 
 struct PhaseTotals {

@@ -34,10 +34,6 @@ PerTier<double> Realised(const PerTier<RowShare>& shares) {
   return Realised(sizes);
 }
 
-LinkTotals Sum(const LinkTotals& a, const LinkTotals& b) {
-  return {a.bytes + b.bytes, a.busy_s + b.busy_s};
-}
-
 int64_t Parameters(const Plan& plan) {
   int64_t count = 0;
   for (const PlannedLayer& layer : plan.layers) {

@@ -23,8 +23,6 @@ int64_t GeneratedTokens(const Trace& trace, const RunSummary& summary);
 PerTier<double> Realised(const PerTier<int64_t>& amounts);
 PerTier<double> Realised(const PerTier<RowShare>& shares);
 
-LinkTotals Sum(const LinkTotals& a, const LinkTotals& b);
-
 // Numbers in the model's tensors.
 int64_t Parameters(const Plan& plan);
 

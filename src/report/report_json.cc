@@ -67,7 +67,7 @@ Json TiersJson(const Plan& plan, const Trace& trace) {
 Json LinksJson(const MachineRates& rates, const Trace& trace) {
   Json json;
   for (const Link link : kAllLinks) {
-    const LinkTotals total = Sum(trace.prefill.links[link], trace.decode.links[link]);
+    const LinkTotals total = trace.prefill.links[link] + trace.decode.links[link];
     json[std::string(LinkName(link))] = {
         {"bytes", total.bytes},
         {"busy_s", total.busy_s},

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <tuple>
 
-#include "policies/cost/cost_model.h"  // KnowsRates
+#include "policies/cost/cost_rates.h"  // KnowsRates
 #include "spillway/byte_use.h"
 #include "spillway/report.h"
 #include "src/base/size_text.h"
@@ -135,7 +135,7 @@ std::string TierLines(const Plan& plan) {
 std::string LinkLines(const PhaseTotals& prefill, const PhaseTotals& decode) {
   std::string text;
   for (const Link link : kAllLinks) {
-    const LinkTotals total = Sum(prefill.links[link], decode.links[link]);
+    const LinkTotals total = prefill.links[link] + decode.links[link];
     if (total.bytes == 0) continue;
     const double seconds = prefill.seconds + decode.seconds;
     text += TableLine(LinkName(link),

@@ -184,10 +184,7 @@ void Engine::AddPass(PhaseTotals& phase) {
   phase.seconds += now_s - pass_begin_s_;
   phase.compute_s += pass_.compute_s;
   for (const ComputePart part : kAllComputeParts) phase.parts[part] += pass_.parts[part];
-  phase.waits.weights_s += waits.weights_s - waits_before_.weights_s;
-  phase.waits.kv_s += waits.kv_s - waits_before_.kv_s;
-  phase.waits.hidden_s += waits.hidden_s - waits_before_.hidden_s;
-  phase.waits.stores_s += waits.stores_s - waits_before_.stores_s;
+  phase.waits += waits - waits_before_;
   phase.prompt_tokens += pass_.prompt_tokens;
   phase.generated_tokens += pass_.generated_tokens;
   AddLinks(phase);
@@ -199,10 +196,7 @@ void Engine::AddPass(PhaseTotals& phase) {
 // What was moved since the last call.
 void Engine::AddLinks(PhaseTotals& phase) {
   const PerLink<LinkTotals> links = mover_.links();
-  for (const Link link : kAllLinks) {
-    phase.links[link].bytes += links[link].bytes - links_before_[link].bytes;
-    phase.links[link].busy_s += links[link].busy_s - links_before_[link].busy_s;
-  }
+  for (const Link link : kAllLinks) phase.links[link] += links[link] - links_before_[link];
   links_before_ = links;
 }
 
