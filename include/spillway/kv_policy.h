@@ -3,6 +3,7 @@
 // Plain values; any thread.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -16,6 +17,9 @@ enum class KvPolicyKind {
   kWindow,      // first tokens and recent tokens
   kH2oFlexgen,  // h2o as h2o_flexgen does it, for comparison
 };
+
+inline constexpr std::array<KvPolicyKind, 4> kAllKvPolicyKinds = {
+    KvPolicyKind::kFull, KvPolicyKind::kH2o, KvPolicyKind::kWindow, KvPolicyKind::kH2oFlexgen};
 
 constexpr std::string_view KvPolicyName(KvPolicyKind kind) {
   switch (kind) {

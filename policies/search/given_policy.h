@@ -10,6 +10,10 @@
 
 namespace spillway {
 
+// Limits of what flags and files may state.
+inline constexpr int64_t kMaxRows = 1 << 20;    // rows of a batch, batches of a block
+inline constexpr int64_t kMaxTokens = 1 << 24;  // tokens of a row, or computed at a time
+
 struct GivenPolicy {
   std::optional<Placement> placement;
   std::optional<int64_t> gpu_batch_size;

@@ -8,6 +8,7 @@
 
 #include "spillway/error.h"
 #include "src/answers/framed_line.h"
+#include "src/base/json_text.h"
 #include "src/base/system_error.h"
 
 namespace spillway {
@@ -84,7 +85,7 @@ bool IsJournal(std::string_view text) { return BeginsFramed(text, "{\"journal\":
 Journal::Journal(Descriptor file, std::string name, const RunManifest& manifest, bool replaces)
     : file_(std::move(file)), name_(std::move(name)) {
   WriteLine(
-      json{{"journal", kVersion}, {"replaces", replaces}, {"manifest", json(manifest)}}.dump());
+      JsonText(json{{"journal", kVersion}, {"replaces", replaces}, {"manifest", json(manifest)}}));
 }
 
 Journal::Journal(Descriptor file, std::string name, const JournalContent& content)
@@ -97,8 +98,8 @@ Journal::Journal(Descriptor file, std::string name, const JournalContent& conten
 }
 
 void Journal::Append(const CommitRecord& commit) {
-  WriteLine(json{{"lines", commit.lines}, {"bytes", commit.bytes}, {"hash", HashText(commit.hash)}}
-                .dump());
+  WriteLine(JsonText(
+      json{{"lines", commit.lines}, {"bytes", commit.bytes}, {"hash", HashText(commit.hash)}}));
 }
 
 void Journal::WriteLine(const std::string& json) {

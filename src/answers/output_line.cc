@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "src/base/json_text.h"
 #include "src/tokenizer/utf8.h"
 
 namespace spillway {
@@ -15,9 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-std::string Quoted(std::string_view text) {
-  return json(text).dump(-1, ' ', /*ensure_ascii=*/false, json::error_handler_t::replace);
-}
+std::string Quoted(std::string_view text) { return JsonText(json(text)); }
 
 // JSON has no -inf; OpenAI's floor stands for "never".
 float Printed(float logprob) { return std::isfinite(logprob) ? logprob : -9999.0F; }

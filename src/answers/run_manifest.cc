@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "spillway/error.h"
+#include "src/base/json_text.h"
 
 namespace spillway {
 namespace {
@@ -32,10 +33,6 @@ Json ObjectOf(const std::string& text) {
   return json.is_object() ? json : Json();
 }
 
-std::string Dump(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 // Leaves the members that differ, where both texts are JSON objects.
 void DropCommonMembers(std::string& a, std::string& b) {
   Json in_a = ObjectOf(a);
@@ -47,8 +44,8 @@ void DropCommonMembers(std::string& a, std::string& b) {
     in_a.erase(key);
     in_b.erase(key);
   }
-  a = Dump(in_a);
-  b = Dump(in_b);
+  a = JsonText(in_a);
+  b = JsonText(in_b);
 }
 
 // " (fp16, now bf16)", or nothing.

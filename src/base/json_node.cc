@@ -8,6 +8,7 @@
 #include <utility>
 #include <variant>
 
+#include "src/base/json_text.h"
 #include "src/base/strict_json.h"
 #include "src/base/system_error.h"
 
@@ -25,7 +26,7 @@ std::string Found(const json& value, JsonWording wording) {
   if (value.is_structured())
     return wording == JsonWording::kPath ? fmt::format("an {}", value.type_name())
                                          : value.type_name();
-  return Printable(value.dump(-1, ' ', false, json::error_handler_t::replace), 40);
+  return Printable(JsonText(value), 40);
 }
 
 }  // namespace

@@ -18,8 +18,6 @@ namespace spillway {
 using FlagSetter = std::function<void(Config&, const std::string&)>;
 
 inline constexpr int64_t kMaxThreads = 1024;
-inline constexpr int64_t kMaxRows = 1 << 20;
-inline constexpr int64_t kMaxTokens = 1 << 24;
 inline constexpr int64_t kMaxRequests = 1 << 30;
 
 Flag Value(std::string name, std::string placeholder, std::string help, FlagSetter set);

@@ -22,8 +22,7 @@ void SetKvDType(Config& config, const std::string& text) {
 }
 
 void SetKvPolicy(Config& config, const std::string& text) {
-  for (const KvPolicyKind kind : {KvPolicyKind::kFull, KvPolicyKind::kH2o, KvPolicyKind::kWindow,
-                                  KvPolicyKind::kH2oFlexgen}) {
+  for (const KvPolicyKind kind : kAllKvPolicyKinds) {
     if (KvPolicyName(kind) != text) continue;
     config.kv_policy = kind;
     return;

@@ -6,7 +6,8 @@
 #include <span>
 
 #include "src/base/json_node.h"
-#include "src/base/strict_json.h"
+#include "src/base/json_text.h"
+#include "src/formats/tier_json.h"
 
 namespace spillway {
 namespace {
@@ -151,9 +152,7 @@ Tier ReadDevice(const JsonNode& node) {
 }
 
 PerTier<int64_t> ReadCaps(const JsonNode& node, Tier device) {
-  std::vector<std::string_view> keys;
-  for (const Tier tier : kAllTiers) keys.push_back(TierName(tier));
-  node.ExpectKeys(keys);
+  node.ExpectKeys(NamesOf(kAllTiers, TierName));
   PerTier<int64_t> caps;
   for (const Tier tier : kAllTiers) {
     const bool optional = tier == Tier::kGpu && device == Tier::kCpu;
@@ -164,9 +163,7 @@ PerTier<int64_t> ReadCaps(const JsonNode& node, Tier device) {
 }
 
 PerLink<double> ReadLinks(const JsonNode& node, Tier device) {
-  std::vector<std::string_view> keys;
-  for (const Link link : kAllLinks) keys.push_back(LinkName(link));
-  node.ExpectKeys(keys);
+  node.ExpectKeys(NamesOf(kAllLinks, LinkName));
   PerLink<double> rates;
   for (const Link link : kAllLinks) {
     const bool of_gpu = link == Link::kCpuToGpu || link == Link::kGpuToCpu;
@@ -177,9 +174,7 @@ PerLink<double> ReadLinks(const JsonNode& node, Tier device) {
 }
 
 PerLink<SharedPace> ReadBesideCompute(const JsonNode& node) {
-  std::vector<std::string_view> keys;
-  for (const Link link : kAllLinks) keys.push_back(LinkName(link));
-  node.ExpectKeys(keys);
+  node.ExpectKeys(NamesOf(kAllLinks, LinkName));
   PerLink<SharedPace> paces;
   for (const Link link : kAllLinks) {
     const auto pace = node.Find(LinkName(link));
@@ -266,8 +261,7 @@ std::string MachineJson(const Machine& machine) {
   json["threads"] = machine.num_threads;
   if (!machine.date.empty()) json["date"] = machine.date;
   if (!machine.disturbed.empty()) json["disturbed"] = machine.disturbed;
-  for (const Tier tier : kAllTiers)
-    json["cap_bytes"][std::string(TierName(tier))] = machine.cap_bytes[tier];
+  json["cap_bytes"] = PerTierJson(machine.cap_bytes);
   for (const Link link : kAllLinks) {
     const double rate = machine.rates.link_bytes_per_s[link];
     if (rate > 0.0) json["link_bytes_per_s"][std::string(LinkName(link))] = rate;
@@ -282,7 +276,7 @@ std::string MachineJson(const Machine& machine) {
   json["cpu"] = DeviceRatesJson(machine.rates.cpu);
   if (machine.flexgen) json["flexgen"] = FieldsJson(*machine.flexgen, kFlexGenFields);
   if (!machine.sources.empty()) json["sources"] = machine.sources;
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return JsonFileText(json);
 }
 
 }  // namespace spillway

@@ -3,34 +3,27 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <optional>
 
 #include "policies/search/storage_choice.h"  // kStoredBits
 #include "src/base/json_node.h"
-#include "src/base/strict_json.h"
+#include "src/base/json_text.h"
 #include "src/formats/kv_policy_json.h"
+#include "src/formats/tier_json.h"
 
 namespace spillway {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int64_t kMaxRows = 1 << 20;
-constexpr int64_t kMaxTokens = 1 << 24;
 constexpr std::size_t kMaxLayers = 10'000;
 
 // Shares that a person writes as decimals sum to 1 only about.
 constexpr double kSumTolerance = 1e-6;
 
-constexpr std::array kKvPolicies = {KvPolicyKind::kFull, KvPolicyKind::kH2o, KvPolicyKind::kWindow,
-                                    KvPolicyKind::kH2oFlexgen};
-
 PerTier<double> ReadShares(const JsonNode& node) {
-  std::vector<std::string_view> keys;
-  for (const Tier tier : kAllTiers) keys.push_back(TierName(tier));
-  node.ExpectKeys(keys);
+  node.ExpectKeys(NamesOf(kAllTiers, TierName));
   PerTier<double> shares;
   double sum = 0.0;
   for (const Tier tier : kAllTiers) {
@@ -67,7 +60,7 @@ KvBudget ReadBudget(const JsonNode& node) {
 
 KvPolicyKind ReadKind(const JsonNode& node) {
   const std::string name = node.Text();
-  for (const KvPolicyKind kind : kKvPolicies) {
+  for (const KvPolicyKind kind : kAllKvPolicyKinds) {
     if (name == KvPolicyName(kind)) return kind;
   }
   node.Refuse(
@@ -150,16 +143,6 @@ GivenPolicy FromDocument(const nlohmann::json& document, const JsonOrigin& origi
   return policy;
 }
 
-std::string Dump(const Json& json) {
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-}
-
-Json SharesJson(const PerTier<double>& shares) {
-  Json json;
-  for (const Tier tier : kAllTiers) json[std::string(TierName(tier))] = shares[tier];
-  return json;
-}
-
 }  // namespace
 
 GivenPolicy PolicyFromJson(std::string_view text, const std::string& source) {
@@ -173,15 +156,16 @@ GivenPolicy ReadPolicy(const std::filesystem::path& file) {
 }
 
 std::string PolicyJson(const KvPolicy& kv, const std::vector<std::string>& sources) {
-  return Dump({{"version", kPolicyVersion}, {"kv", KvPolicyJson(kv)}, {"sources", sources}});
+  return JsonFileText(
+      Json{{"version", kPolicyVersion}, {"kv", KvPolicyJson(kv)}, {"sources", sources}});
 }
 
 std::string PolicyJson(const Policy& policy, const std::vector<std::string>& sources) {
   Json json;
   json["version"] = kPolicyVersion;
-  json["weight_frac"] = SharesJson(policy.weight_frac);
-  json["kv_frac"] = SharesJson(policy.kv_frac);
-  json["activation_frac"] = SharesJson(policy.activation_frac);
+  json["weight_frac"] = PerTierJson(policy.weight_frac);
+  json["kv_frac"] = PerTierJson(policy.kv_frac);
+  json["activation_frac"] = PerTierJson(policy.activation_frac);
   json["gpu_batch_size"] = policy.gpu_batch_size;
   json["num_gpu_batches"] = policy.num_gpu_batches;
   json["cpu_attention"] = policy.cpu_attention;
@@ -191,7 +175,7 @@ std::string PolicyJson(const Policy& policy, const std::vector<std::string>& sou
   json["kv_bits"] = policy.kv_bits;
   json["kv"] = KvPolicyJson(policy.kv);
   if (!sources.empty()) json["sources"] = sources;
-  return Dump(json);
+  return JsonFileText(json);
 }
 
 }  // namespace spillway

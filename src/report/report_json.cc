@@ -8,7 +8,9 @@
 #include "spillway/byte_use.h"
 #include "spillway/report.h"
 #include "spillway/tile.h"
+#include "src/base/json_text.h"
 #include "src/formats/kv_policy_json.h"
+#include "src/formats/tier_json.h"
 #include "src/report/report_figures.h"
 
 namespace spillway {
@@ -23,12 +25,6 @@ Json ScoreJson(const ScoreSummary& score, const Trace& trace) {
           {"logprob_sum", score.logprob_sum},
           {"perplexity", finite ? Json(*perplexity) : Json(nullptr)},
           {"tokens_per_s", RunRate(score.num_tokens, trace)}};
-}
-
-Json PerTierJson(const PerTier<double>& values) {
-  Json json;
-  for (const Tier tier : kAllTiers) json[std::string(TierName(tier))] = values[tier];
-  return json;
 }
 
 // The unit of placement.
@@ -261,10 +257,6 @@ Json ToJson(const Plan& plan, const Trace& trace, const RunSummary& summary) {
   return json;
 }
 
-std::string Dump(const Json& json) {
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-}
-
 // Null for every value, the keys kept.
 void ClearValues(Json& json) {
   if (!json.is_object()) {
@@ -277,7 +269,7 @@ void ClearValues(Json& json) {
 }  // namespace
 
 std::string ReportJson(const Plan& plan, const Trace& trace, const RunSummary& summary) {
-  return Dump(ToJson(plan, trace, summary));
+  return JsonFileText(ToJson(plan, trace, summary));
 }
 
 std::string PlanJson(const Plan& plan, const Workload& work,
@@ -298,7 +290,7 @@ std::string PlanJson(const Plan& plan, const Workload& work,
   json["kv"]["slots_per_row"] = plan.MostRowSlots(work.longest.slots());
   json["kv"]["bytes"] = plan.KvBytes();
   json["block"]["num_blocks"] = json["block"]["passes"] = nullptr;
-  return Dump(json);
+  return JsonFileText(json);
 }
 
 }  // namespace spillway

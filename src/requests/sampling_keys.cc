@@ -8,6 +8,7 @@
 #include <string>
 
 #include "spillway/error.h"
+#include "src/base/json_text.h"
 
 namespace spillway {
 namespace {
@@ -22,9 +23,7 @@ constexpr double kMaxTemperature = 100.0;
 using Reader = MaybeFault (*)(const json& value, Sampling& sampling);
 using Neutral = bool (*)(const json& value);
 
-std::string Shown(const json& value) {
-  return Printable(value.dump(-1, ' ', false, json::error_handler_t::replace), 40);
-}
+std::string Shown(const json& value) { return Printable(JsonText(value), 40); }
 
 LineFault Invalid(const char* key, const char* wanted, const json& value) {
   return {"invalid_value", fmt::format("\"{}\" must be {}, not {}", key, wanted, Shown(value))};

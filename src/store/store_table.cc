@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "spillway/error.h"
+#include "src/base/json_text.h"
 #include "src/checkpoint/bounded_json.h"
 #include "src/io/block_hash.h"
 #include "src/store/shape_json.h"
@@ -60,8 +61,7 @@ std::string BodyText(const StoreTable& table) {
                       {"shape", ShapeToJson(table.shape)},
                       {"weights_bytes", table.weights_bytes},
                       {"tensors", std::move(tensors)}};
-  // The folder's name is in there, and may be no UTF-8.
-  return "\"store\":" + store.dump(-1, ' ', false, Json::error_handler_t::replace) + "}";
+  return "\"store\":" + JsonText(store) + "}";
 }
 
 uint64_t ParseHash(const Json& json, const StoredTensorTable& tensor) {
@@ -221,8 +221,6 @@ StoreTable ParseStoreTable(std::string_view text) {
   return table;
 }
 
-std::string ShapeText(const ModelShape& shape) {
-  return ShapeToJson(shape).dump(-1, ' ', false, Json::error_handler_t::replace);
-}
+std::string ShapeText(const ModelShape& shape) { return JsonText(ShapeToJson(shape)); }
 
 }  // namespace spillway

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "spillway/error.h"
+#include "src/base/json_text.h"
 #include "src/base/report_file.h"
 #include "src/base/system_error.h"
 #include "src/io/block_hash.h"
@@ -55,10 +56,6 @@ Json FileJson(const PointResult& result, Json identity) {
   json["sweep"]["wall_s"] = result.wall_s;
   json["sweep"]["error"] = FaultJson(result.fault);
   return json;
-}
-
-std::string Dump(const Json& json) {
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 // The identity that a file states of itself, when it is that of a run that ended well.
@@ -160,12 +157,12 @@ void PointStore::ReadFinished() {
     result.wall_s = (*json)["sweep"]["wall_s"].get<double>();
     json->erase("sweep");
     result.report = std::move(*json);
-    finished_[identity->dump()] = std::move(result);
+    finished_[JsonText(*identity)] = std::move(result);
   }
 }
 
 std::optional<PointResult> PointStore::Find(const SweepPoint& point) const {
-  const auto found = finished_.find(identities_.Of(point).dump());
+  const auto found = finished_.find(JsonText(identities_.Of(point)));
   if (found == finished_.end()) return std::nullopt;
   PointResult result = found->second;
   result.point = point;
@@ -181,9 +178,9 @@ std::optional<Json> PointStore::TakeReport() const {
 
 PointResult PointStore::Keep(PointResult result, const std::string& label) {
   Json identity = identities_.Of(result.point);
-  const std::string hash = HashDigits(TextHash(identity.dump()));
+  const std::string hash = HashDigits(TextHash(JsonText(identity)));
   result.file = fs::path(kPoints) / fmt::format("{}-{}.json", FileLabel(label), hash);
-  WriteFile(result.file, Dump(FileJson(result, std::move(identity))));
+  WriteFile(result.file, JsonFileText(FileJson(result, std::move(identity))));
   std::error_code error;
   fs::remove(PlaceForReport(), error);
   return result;

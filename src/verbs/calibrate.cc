@@ -14,6 +14,7 @@
 
 #include "policies/kv/kv_calibration.h"
 #include "spillway/error.h"
+#include "src/base/json_text.h"
 #include "src/base/report_file.h"
 #include "src/base/terminal.h"
 #include "src/formats/kv_policy_json.h"
@@ -231,7 +232,7 @@ std::string CalibrationJson(const Plan& plan, const KvPolicy& kv, const Findings
     }
     out["layers"].push_back({{"kept_frac", budgets.kept_frac[layer]}, {"alone", losses}});
   }
-  return json.dump(2) + "\n";
+  return JsonFileText(json);
 }
 
 std::string SourceOf(const ModelShape& shape, const Budgets& budgets, std::size_t num_windows,

@@ -5,12 +5,14 @@
 #include <nlohmann/json.hpp>
 
 #include "src/base/isa.h"
+#include "src/base/json_text.h"
 #include "src/config/version.h"
 #include "src/formats/kv_policy_json.h"
 #include "src/io/block_hash.h"
 #include "src/store/companions.h"
 #include "src/store/content_key.h"
 #include "src/store/folder_key.h"
+#include "src/tokenizer/utf8.h"
 
 namespace spillway {
 namespace {
@@ -41,7 +43,7 @@ std::string SamplingText(const Config& config) {
       {"logprobs", sampling.num_logprobs},
       {"seed", config.seed},
       {"parse_special", config.special_text == SpecialText::kParse}};
-  return text.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return JsonText(text);
 }
 
 constexpr const char* kCpuAttention = "--cpu-attention";
@@ -66,11 +68,11 @@ RunManifest IdentityOf(const Config& config, const OpenedModel& model, const Pol
   RunManifest identity = {
       {"input", HashDigits(input_hash)},
       {"model", ModelKey(model)},
-      {"model name", model.shape.name},
+      {"model name", ReplaceInvalidUtf8(model.shape.name)},  // it comes back from the journal
       {"tokenizer", TokenizerKey(model)},
       {"set of sampling flags", SamplingText(config)},
       {"weight type", fmt::format("{} bits", model.shape.weight_bits)},
-      {"KV policy", KvPolicyJson(policy.kv).dump()},
+      {"KV policy", JsonText(KvPolicyJson(policy.kv))},
       {"KV type", policy.kv_bits == 16 ? std::string(DTypeName(policy.kv_dtype))
                                        : fmt::format("{} bits", policy.kv_bits)},
       {"spillway version", std::string(kVersion)},
