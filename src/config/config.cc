@@ -89,7 +89,7 @@ std::string_view VerbName(Verb verb) {
 }
 
 std::optional<Verb> SweptVerb(std::string_view word) {
-  for (const Verb verb : {Verb::kBench, Verb::kSimulate}) {
+  for (const Verb verb : kSweptVerbs) {
     if (word == VerbName(verb)) return verb;
   }
   return std::nullopt;

@@ -43,7 +43,10 @@ constexpr bool PlansOnly(Verb verb) {
 // The word on the command line.
 std::string_view VerbName(Verb verb);
 
-// A verb that a sweep runs: bench or simulate; nullopt for any other word.
+// Verbs that a sweep runs.
+inline constexpr std::array kSweptVerbs = {Verb::kBench, Verb::kSimulate};
+
+// One of kSweptVerbs; nullopt for any other word.
 std::optional<Verb> SweptVerb(std::string_view word);
 
 enum class DeviceKind { kAuto, kCpu, kCuda };

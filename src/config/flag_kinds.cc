@@ -29,6 +29,21 @@ Flag Switch(std::string name, std::string help, void (*set)(Config&, bool)) {
   return {std::move(name), FlagKind::kSwitch, "", std::move(help), std::move(setter)};
 }
 
+Flag Integer(std::string name, std::string help, int64_t Sampling::*member, int64_t min,
+             int64_t max) {
+  FlagSetter setter = [name, member, min, max](Config& config, const std::string& text) {
+    config.sampling.*member = ParseInteger(name, text, min, max);
+  };
+  return {std::move(name), FlagKind::kValue, "N", std::move(help), std::move(setter)};
+}
+
+Flag Real(std::string name, std::string help, double Sampling::*member, double min, double max) {
+  FlagSetter setter = [name, member, min, max](Config& config, const std::string& text) {
+    config.sampling.*member = ParseReal(name, text, min, max);
+  };
+  return {std::move(name), FlagKind::kValue, "X", std::move(help), std::move(setter)};
+}
+
 Flag Bytes(std::string name, std::string help, std::optional<int64_t> Config::*member) {
   FlagSetter setter = [name, member](Config& config, const std::string& text) {
     config.*member = ParseBytes(name, text);
@@ -41,6 +56,14 @@ Flag Bits(std::string name, std::string help, std::optional<int> Config::*member
     config.*member = ParseBits(name, text);
   };
   return {std::move(name), FlagKind::kValue, "16|8|4", std::move(help), std::move(setter)};
+}
+
+std::vector<Flag> Joined(std::initializer_list<std::vector<Flag>> groups) {
+  std::vector<Flag> flags;
+  for (const std::vector<Flag>& group : groups) {
+    flags.insert(flags.end(), group.begin(), group.end());
+  }
+  return flags;
 }
 
 }  // namespace spillway

@@ -4,11 +4,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "src/config/flags.h"
 #include "src/config/parse_value.h"
@@ -22,7 +24,23 @@ inline constexpr int64_t kMaxRequests = 1 << 30;
 
 Flag Value(std::string name, std::string placeholder, std::string help, FlagSetter set);
 
+// A text that a member takes as it is: a name, a path.
+template <typename T>
+Flag Value(std::string name, std::string placeholder, std::string help, T Config::*member) {
+  return Value(std::move(name), std::move(placeholder), std::move(help),
+               [member](Config& config, const std::string& text) { config.*member = text; });
+}
+
 Flag Switch(std::string name, std::string help, void (*set)(Config&, bool));
+
+// On: the member is true.
+template <typename T>
+Flag Switch(std::string name, std::string help, T Config::*member) {
+  FlagSetter setter = [name, member](Config& config, const std::string& text) {
+    config.*member = ParseBool(name, text);
+  };
+  return {std::move(name), FlagKind::kSwitch, "", std::move(help), std::move(setter)};
+}
 
 // An integer that lands in a member of Config.
 template <typename T>
@@ -38,10 +56,19 @@ Flag Integer(std::string name, std::string help, T Config::*member, int64_t min,
   return {std::move(name), FlagKind::kValue, "N", std::move(help), std::move(setter)};
 }
 
+// An integer that lands in a member of Config::sampling.
+Flag Integer(std::string name, std::string help, int64_t Sampling::*member, int64_t min,
+             int64_t max);
+
+// A real number likewise, placeholder "X".
+Flag Real(std::string name, std::string help, double Sampling::*member, double min, double max);
+
 // A size: "4GiB", "1.5e9".
 Flag Bytes(std::string name, std::string help, std::optional<int64_t> Config::*member);
 
 // Bits of a stored number: 16, 8 or 4.
 Flag Bits(std::string name, std::string help, std::optional<int> Config::*member);
+
+std::vector<Flag> Joined(std::initializer_list<std::vector<Flag>> groups);
 
 }  // namespace spillway

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <initializer_list>
-
 #include "spillway/error.h"
 #include "src/config/flag_kinds.h"
 #include "src/config/kv_flags.h"
@@ -15,15 +13,14 @@ namespace {
 
 std::vector<Flag> PolicyOutputFlags() {
   return {
-      Value("output", "FILE", "write the best policy here, over what is there",
-            [](Config& config, const std::string& text) { config.output = text; }),
+      Value("output", "FILE", "write the best policy here, over what is there", &Config::output),
   };
 }
 
 std::vector<Flag> SimulateFlags() {
   return {
       Switch("as-flexgen", "FlexGen's schedule and the machine file's effective rates of it",
-             [](Config& config, bool on) { config.as_flexgen = on; }),
+             &Config::as_flexgen),
   };
 }
 
@@ -37,7 +34,7 @@ void SetRunVerb(Config& config, const std::string& text) {
 std::vector<Flag> SweepFlags() {
   return {
       Value("output", "DIR", "folder for the results; a sweep that was cut short goes on there",
-            [](Config& config, const std::string& text) { config.output = text; }),
+            &Config::output),
       Value("verb", "bench|simulate", "what each point is (as the grid says, or bench)",
             SetRunVerb),
   };
@@ -49,16 +46,8 @@ std::vector<Flag> SearchFlags() {
       Switch("allow-4bit",
              "try weights and KV in fewer bits too: faster where links or memory are short, less "
              "accurate",
-             [](Config& config, bool on) { config.allow_4bit = on; }),
+             &Config::allow_4bit),
   };
-}
-
-std::vector<Flag> Joined(std::initializer_list<std::vector<Flag>> groups) {
-  std::vector<Flag> flags;
-  for (const std::vector<Flag>& group : groups) {
-    flags.insert(flags.end(), group.begin(), group.end());
-  }
-  return flags;
 }
 
 }  // namespace

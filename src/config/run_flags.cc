@@ -89,7 +89,7 @@ Flag CpuComputeFlag() {
 
 Flag OffloadDirFlag() {
   return Value("offload-dir", "DIR", "folder of the disk tier and of temporary files ($TMPDIR)",
-               [](Config& config, const std::string& text) { config.offload_dir = text; });
+               &Config::offload_dir);
 }
 
 Flag SeedFlag(std::string help) {
@@ -102,34 +102,8 @@ Flag DeviceFlag() {
   return Value("device", "auto|cpu|cuda:N", "where layers are computed", SetDevice);
 }
 
-}  // namespace
-
-std::vector<Flag> ModelFlags() {
-  return {
-      Value("model", "PATH|NAME",
-            "Hugging Face folder, store, or a built-in shape (opt-125m ... opt-175b) for dummy "
-            "weights",
-            [](Config& config, const std::string& text) { config.model = text; }),
-      Switch("dummy-weights", "seeded random weights of the named shape; no checkpoint is read",
-             [](Config& config, bool on) { config.dummy_weights = on; }),
-      Bits("weight-bits",
-           "how matrices are held: 8 and 4 in groups of 64 with a minimum and a step each (as the "
-           "store is; 16 for other models)",
-           &Config::weight_bits),
-      Switch("allow-nonfinite-weights", "load weights that hold NaN or infinity",
-             [](Config& config, bool on) { config.allow_nonfinite_weights = on; }),
-  };
-}
-
-std::vector<Flag> TokenizerFlags() {
-  return {
-      Value("tokenizer", "DIR",
-            "folder of the tokenizer (the model's own; 'none': prompts are token_ids)",
-            [](Config& config, const std::string& text) { config.tokenizer = text; }),
-  };
-}
-
-std::vector<Flag> RunFlags() {
+// The device, and how much a run may take of each tier.
+std::vector<Flag> MemoryFlags() {
   return {
       DeviceFlag(),
       Bytes("cpu-memory",
@@ -141,6 +115,12 @@ std::vector<Flag> RunFlags() {
       Bytes("emulate-gpu", "a separate arena of this size in CPU memory stands for a GPU's memory",
             &Config::emulate_gpu_bytes),
       OffloadDirFlag(),
+  };
+}
+
+// A policy's parts, and what computes.
+std::vector<Flag> PolicyFlags() {
+  return {
       {"percent", FlagKind::kValue, "Wg Wc Kg Kc Ag Ac",
        "percent of weights, KV and activations on gpu and cpu; the rest is on disk", SetPercent, 6},
       Value("policy", "FILE|auto",
@@ -151,7 +131,7 @@ std::vector<Flag> RunFlags() {
       Switch("no-overlap", "serial schedule, for comparison",
              [](Config& config, bool on) { config.overlap = !on; }),
       Switch("cpu-attention", "the CPU attends to KV that is not on the gpu (as the policy says)",
-             [](Config& config, bool on) { config.cpu_attention = on; }),
+             &Config::cpu_attention),
       Switch("no-cpu-attention", "all KV is attended to on the device",
              [](Config& config, bool on) { config.cpu_attention = !on; }),
       ThreadsFlag(),
@@ -162,20 +142,50 @@ std::vector<Flag> RunFlags() {
               &Config::num_gpu_batches, 1, kMaxRows),
       Integer("prefill-chunk", "tokens of a prefill pass computed at a time (512)",
               &Config::prefill_chunk, 1, kMaxTokens),
-      Value("report", "FILE", "write a JSON report",
-            [](Config& config, const std::string& text) { config.report = text; }),
-      Value("trace", "FILE", "write a Chrome trace of the run, for Perfetto",
-            [](Config& config, const std::string& text) { config.trace = text; }),
+  };
+}
+
+std::vector<Flag> ReportFlags() {
+  return {
+      Value("report", "FILE", "write a JSON report", &Config::report),
+      Value("trace", "FILE", "write a Chrome trace of the run, for Perfetto", &Config::trace),
       SeedFlag("run seed; each row draws from (seed, line number)"),
   };
 }
 
+}  // namespace
+
+std::vector<Flag> ModelFlags() {
+  return {
+      Value("model", "PATH|NAME",
+            "Hugging Face folder, store, or a built-in shape (opt-125m ... opt-175b) for dummy "
+            "weights",
+            &Config::model),
+      Switch("dummy-weights", "seeded random weights of the named shape; no checkpoint is read",
+             &Config::dummy_weights),
+      Bits("weight-bits",
+           "how matrices are held: 8 and 4 in groups of 64 with a minimum and a step each (as the "
+           "store is; 16 for other models)",
+           &Config::weight_bits),
+      Switch("allow-nonfinite-weights", "load weights that hold NaN or infinity",
+             &Config::allow_nonfinite_weights),
+  };
+}
+
+std::vector<Flag> TokenizerFlags() {
+  return {
+      Value("tokenizer", "DIR",
+            "folder of the tokenizer (the model's own; 'none': prompts are token_ids)",
+            &Config::tokenizer),
+  };
+}
+
+std::vector<Flag> RunFlags() { return Joined({MemoryFlags(), PolicyFlags(), ReportFlags()}); }
+
 std::vector<Flag> ConvertFlags() {
   return {
-      Value("output", "DIR", "the store: a new folder",
-            [](Config& config, const std::string& text) { config.output = text; }),
-      Switch("overwrite", "replace an existing store",
-             [](Config& config, bool on) { config.overwrite = on; }),
+      Value("output", "DIR", "the store: a new folder", &Config::output),
+      Switch("overwrite", "replace an existing store", &Config::overwrite),
       ThreadsFlag(),
       SeedFlag("seed of dummy weights (0)"),
   };
@@ -185,9 +195,8 @@ std::vector<Flag> ProfileFlags() {
   return {
       Value("output", "FILE",
             "write the machine file here too, over what is there; one is cached anyway",
-            [](Config& config, const std::string& text) { config.output = text; }),
-      Switch("quick", "fewer and shorter rounds: about 20 s in place of 90",
-             [](Config& config, bool on) { config.quick = on; }),
+            &Config::output),
+      Switch("quick", "fewer and shorter rounds: about 20 s in place of 90", &Config::quick),
       DeviceFlag(),
       OffloadDirFlag(),
       ThreadsFlag(),

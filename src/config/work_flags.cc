@@ -15,6 +15,14 @@ Flag ParseSpecialFlag() {
                 });
 }
 
+void AddStop(Config& config, const std::string& text) {
+  if (text.empty())
+    throw Error(ErrorCode::kFlag, "--stop: an empty stop string would end every row at once");
+  if (config.sampling.stop.size() == 16)
+    throw Error(ErrorCode::kFlag, "--stop: at most 16 stop strings");
+  config.sampling.stop.push_back(text);
+}
+
 void SetMaxLoss(Config& config, const std::string& text) {
   const bool percent = text.ends_with('%');
   const std::string number = percent ? text.substr(0, text.size() - 1) : text;
@@ -26,7 +34,7 @@ void SetMaxLoss(Config& config, const std::string& text) {
 std::vector<Flag> InputFlags() {
   return {
       Value("input", "FILE", "prompts: JSONL, or one a line in a .txt file; - is standard input",
-            [](Config& config, const std::string& text) { config.input = text; }),
+            &Config::input),
       ParseSpecialFlag(),
   };
 }
@@ -44,77 +52,50 @@ std::vector<Flag> SyntheticFlags() {
 
 std::vector<Flag> SamplingFlags() {
   return {
-      Value("max-new-tokens", "N", "tokens to generate for a request that does not say (64)",
-            [](Config& config, const std::string& text) {
-              config.sampling.max_tokens = ParseInteger("max-new-tokens", text, 1, kMaxTokens);
-            }),
-      Value("min-new-tokens", "N", "end of text and stop strings do not count before (0)",
-            [](Config& config, const std::string& text) {
-              config.sampling.min_tokens = ParseInteger("min-new-tokens", text, 0, kMaxTokens);
-            }),
-      Value("temperature", "X", "0 is greedy (0)",
-            [](Config& config, const std::string& text) {
-              config.sampling.temperature = ParseReal("temperature", text, 0.0, 100.0);
-            }),
-      Value("top-p", "X",
-            "draw from the smallest set of tokens with this probability mass (1: off)",
-            [](Config& config, const std::string& text) {
-              config.sampling.top_p = ParseReal("top-p", text, 1e-9, 1.0);
-            }),
-      Value("top-k", "N", "draw from the N likeliest tokens (0: off)",
-            [](Config& config, const std::string& text) {
-              config.sampling.top_k = ParseInteger("top-k", text, 0, kMaxTokens);
-            }),
+      Integer("max-new-tokens", "tokens to generate for a request that does not say (64)",
+              &Sampling::max_tokens, 1, kMaxTokens),
+      Integer("min-new-tokens", "end of text and stop strings do not count before (0)",
+              &Sampling::min_tokens, 0, kMaxTokens),
+      Real("temperature", "0 is greedy (0)", &Sampling::temperature, 0.0, 100.0),
+      Real("top-p", "draw from the smallest set of tokens with this probability mass (1: off)",
+           &Sampling::top_p, 1e-9, 1.0),
+      Integer("top-k", "draw from the N likeliest tokens (0: off)", &Sampling::top_k, 0,
+              kMaxTokens),
       {"stop", FlagKind::kList, "STR", "end before this text; may be given up to 16 times",
-       [](Config& config, const std::string& text) {
-         if (text.empty())
-           throw Error(ErrorCode::kFlag,
-                       "--stop: an empty stop string would end every row at once");
-         if (config.sampling.stop.size() == 16)
-           throw Error(ErrorCode::kFlag, "--stop: at most 16 stop strings");
-         config.sampling.stop.push_back(text);
-       }},
+       AddStop},
       Switch("ignore-eos", "go on past the end-of-text token",
              [](Config& config, bool on) { config.sampling.ignore_eos = on; }),
-      Value("logprobs", "N", "log-probabilities of the chosen token and the N likeliest",
-            [](Config& config, const std::string& text) {
-              config.sampling.num_logprobs = ParseInteger("logprobs", text, 0, 20);
-            }),
+      Integer("logprobs", "log-probabilities of the chosen token and the N likeliest",
+              &Sampling::num_logprobs, 0, 20),
   };
 }
 
 std::vector<Flag> OutputFlags() {
   return {
       Value("output", "FILE", "completions in JSONL (default: - , standard output)",
-            [](Config& config, const std::string& text) { config.output = text; }),
-      Switch("overwrite", "replace an existing output",
-             [](Config& config, bool on) { config.overwrite = on; }),
-      Switch("resume", "go on with the interrupted run that left OUTPUT.part",
-             [](Config& config, bool on) { config.resume = on; }),
+            &Config::output),
+      Switch("overwrite", "replace an existing output", &Config::overwrite),
+      Switch("resume", "go on with the interrupted run that left OUTPUT.part", &Config::resume),
   };
 }
 
 std::vector<Flag> UnusedOutputFlags() {
   return {
       Value("output", "FILE", "taken as generate takes it; nothing is written there",
-            [](Config& config, const std::string& text) { config.output = text; }),
-      Switch("overwrite", "taken as generate takes it; nothing is replaced",
-             [](Config& config, bool on) { config.overwrite = on; }),
-      Switch("resume", "taken as generate takes it; nothing is resumed",
-             [](Config& config, bool on) { config.resume = on; }),
+            &Config::output),
+      Switch("overwrite", "taken as generate takes it; nothing is replaced", &Config::overwrite),
+      Switch("resume", "taken as generate takes it; nothing is resumed", &Config::resume),
   };
 }
 
 std::vector<Flag> ScoreFlags() {
   return {
       Value("input", "FILE", "texts: JSONL, or one a line in a .txt file; - is standard input",
-            [](Config& config, const std::string& text) { config.input = text; }),
-      Value("output", "FILE", "scores in JSONL (default: - , standard output)",
-            [](Config& config, const std::string& text) { config.output = text; }),
-      Switch("overwrite", "replace an existing output",
-             [](Config& config, bool on) { config.overwrite = on; }),
+            &Config::input),
+      Value("output", "FILE", "scores in JSONL (default: - , standard output)", &Config::output),
+      Switch("overwrite", "replace an existing output", &Config::overwrite),
       Value("perplexity", "FILE", "perplexity of this text, in place of --input",
-            [](Config& config, const std::string& text) { config.perplexity = text; }),
+            &Config::perplexity),
       Integer("window", "tokens the model sees at a time (2048, or all its positions)",
               &Config::window, 2, kMaxTokens),
       Integer("stride", "tokens from one window to the next, scored once (512)", &Config::stride, 1,
@@ -122,7 +103,7 @@ std::vector<Flag> ScoreFlags() {
       Switch(
           "start-each-window",
           "put the start token in place of each window's first token; for models that lean on it",
-          [](Config& config, bool on) { config.start_each_window = on; }),
+          &Config::start_each_window),
       Integer("prefill",
               "known tokens of the first pass; the others follow one a pass (all; with h2o and "
               "window what precedes the first scored token)",
@@ -133,11 +114,10 @@ std::vector<Flag> ScoreFlags() {
 
 std::vector<Flag> CalibrateFlags() {
   return {
-      Value("text", "FILE", "text that the model is measured on",
-            [](Config& config, const std::string& text) { config.perplexity = text; }),
+      Value("text", "FILE", "text that the model is measured on", &Config::perplexity),
       Value("max-loss", "N%", "how much perplexity may rise (1%)", SetMaxLoss),
       Value("output", "FILE", "write the budgets here, a policy file, over what is there",
-            [](Config& config, const std::string& text) { config.output = text; }),
+            &Config::output),
       Integer("window", "tokens of a sample (640)", &Config::window, 2, kMaxTokens),
       Integer("prefill", "of them the prompt; the others are scored (half)", &Config::prefill, 1,
               kMaxTokens),

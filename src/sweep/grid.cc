@@ -18,7 +18,6 @@ namespace spillway {
 namespace {
 
 constexpr std::size_t kMaxPoints = 10'000;
-constexpr std::array kSweptVerbs = {Verb::kBench, Verb::kSimulate};
 
 // Flags of a run that the sweep states itself, or that make no sense for many runs.
 constexpr std::array<std::string_view, 5> kOwnFlags = {"report", "trace", "quiet", "verbose",
