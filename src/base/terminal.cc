@@ -1,6 +1,7 @@
 #include "src/base/terminal.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 namespace spillway {
@@ -9,6 +10,10 @@ void PrintTo(std::FILE* stream, std::string_view text) noexcept {
   // fmt::print would throw. Text that stays in the buffer after a failure is lost, and may be.
   static_cast<void>(std::fwrite(text.data(), 1, text.size(), stream));
   static_cast<void>(std::fflush(stream));
+}
+
+void PrintWarning(std::string_view text) {
+  PrintTo(stderr, fmt::format("spillway: warning: {}\n", text));
 }
 
 void FillStandardDescriptors() noexcept {

@@ -56,8 +56,7 @@ std::string Slug(const std::string& name) {
 }
 
 void WarnOf(const std::string& message) {
-  PrintTo(stderr, fmt::format("spillway: warning: the cached machine file is not used: {}\n",
-                              Printable(message, 240)));
+  PrintWarning(fmt::format("the cached machine file is not used: {}", Printable(message, 240)));
 }
 
 std::optional<Machine> CachedMachine(const ProfileKey& key) {
@@ -110,9 +109,10 @@ bool HasQuietProfile(const ProfileKey& key) {
 std::optional<Machine> CachedProfile(const ProfileKey& key) {
   std::optional<Machine> machine = CachedMachine(key);
   if (machine && !machine->disturbed.empty()) {
-    PrintTo(stderr, fmt::format("spillway: warning: this machine's profile was disturbed ({}); run "
-                                "spillway profile again when it is quiet\n",
-                                Printable(machine->disturbed, 120)));
+    PrintWarning(
+        fmt::format("this machine's profile was disturbed ({}); run spillway profile again when it "
+                    "is quiet",
+                    Printable(machine->disturbed, 120)));
   }
   return machine;
 }

@@ -43,7 +43,7 @@ void ProgressLine::Clear() {
 
 void ProgressLine::Warn(const std::string& text) {
   Clear();
-  PrintTo(stderr, fmt::format("spillway: warning: {}\n", text));
+  PrintWarning(text);
 }
 
 void ProgressLine::Draw(std::string text) {

@@ -117,7 +117,7 @@ void Supervisor::ReportStall(StallWatch::Stall stall, const StallLimits& limits)
   } else if (!inputs_.device.IsHostMemory()) {
     text += ": the GPU does not answer; check it (nvidia-smi)";
   }
-  if (!ends) return PrintTo(stderr, fmt::format("spillway: warning: {}\n", text));
+  if (!ends) return PrintWarning(text);
   // Not by an exception: the thread that should see it hangs.
   PrintTo(stderr, ErrorLine(ErrorCode::kStalled, text) + "\n");
   ::_exit(ExitStatus(ErrorCode::kStalled));

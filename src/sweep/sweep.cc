@@ -201,10 +201,10 @@ void WarnOfVariables() {
   }
   if (names.empty()) return;
   constexpr std::size_t kMaxNames = 200;
-  PrintTo(stderr, fmt::format("spillway: warning: the points of a sweep take no flags from the "
-                              "environment; set what {} say{} in the sweep's file\n",
-                              Printable(names, kMaxNames),
-                              names.find(',') == std::string::npos ? "s" : ""));
+  PrintWarning(
+      fmt::format("the points of a sweep take no flags from the environment; set what {} say{} in "
+                  "the sweep's file",
+                  Printable(names, kMaxNames), names.find(',') == std::string::npos ? "s" : ""));
 }
 
 std::string SummaryText(const Config& config, std::size_t num_points, std::size_t num_faults) {

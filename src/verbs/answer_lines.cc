@@ -220,13 +220,11 @@ class AnswerStages final : public Stages {
     Plan plan = planned.plan;
     RunSummary summary = Summary();
     summary.predicted = PredictionAfter(setting.config, *trace, rest_, expected_, plan);
-    output_.WriteFiles(plan, *trace, summary);
-    output_.Print(ReportTable(plan, *trace, summary));
+    output_.Report(plan, *trace, summary);
     const AnswerCounts written = writer_.earlier() + writer_.answers();
     if (written.num_errors == 0) return 0;
-    PrintTo(stderr, fmt::format("spillway: warning: {} of {} lines carry errors; each says why in "
-                                "the output\n",
-                                written.num_errors, written.num_lines()));
+    PrintWarning(fmt::format("{} of {} lines carry errors; each says why in the output",
+                             written.num_errors, written.num_lines()));
     return kSomeLinesCarryErrors;
   }
 

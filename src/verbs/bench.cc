@@ -49,12 +49,10 @@ class BenchStages final : public Stages {
                                 job_->fingerprint(),
                                 std::nullopt,
                                 predicted};
-    output_.WriteFiles(plan, *trace, summary);
-    output_.Print(ReportTable(plan, *trace, summary));
+    output_.Report(plan, *trace, summary);
     if (summary.num_errors == 0) return 0;
-    PrintTo(stderr, fmt::format("spillway: warning: {} of {} rows failed: their logits are not "
-                                "finite\n",
-                                summary.num_errors, summary.num_requests));
+    PrintWarning(fmt::format("{} of {} rows failed: their logits are not finite",
+                             summary.num_errors, summary.num_requests));
     return kSomeLinesCarryErrors;
   }
 

@@ -80,8 +80,7 @@ class PerplexityStages final : public Stages {
     const ScoreSummary score = job_->Summary();
     const RunSummary summary = {job_->num_windows(),     job_->num_windows(),      0,
                                 NowSeconds() - begin_s_, TokenFingerprint().Hex(), score};
-    output_.WriteFiles(planned.plan, *trace, summary);
-    output_.Print(ReportTable(planned.plan, *trace, summary));
+    output_.Report(planned.plan, *trace, summary);
     PrintTo(stdout,
             fmt::format("perplexity {:.2f} ({} tokens)\n", *score.perplexity(), score.num_tokens));
     return 0;

@@ -18,9 +18,9 @@ Workload PlannedWork(const Setting& setting) {
   RefuseWhatCannotFit(config, model, machine, needs);
   const InputScan scan = PromptFile(config, model).Scan();
   if (const int64_t num_bad = scan.num_lines - scan.num_requests; num_bad > 0) {
-    PrintTo(stderr, fmt::format("spillway: warning: {}: {} of {} lines cannot run; each will have "
-                                "an error for its answer\n",
-                                Printable(config.input.string()), num_bad, scan.num_lines));
+    PrintWarning(
+        fmt::format("{}: {} of {} lines cannot run; each will have an error for its answer",
+                    Printable(config.input.string()), num_bad, scan.num_lines));
   }
   return WorkloadOf(scan);
 }

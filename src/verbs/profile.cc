@@ -11,7 +11,6 @@
 #include "src/base/isa.h"
 #include "src/base/report_file.h"
 #include "src/base/terminal.h"
-#include "src/base/thread_pool.h"
 #include "src/formats/machine_file.h"
 #include "src/profile/profile.h"
 #include "src/profile/profile_cache.h"
@@ -65,10 +64,9 @@ std::unique_ptr<GpuProbe> ProbeOf(const Device& device) {
 bool TakesThePlace(const Machine& machine, const ProfileKey& key) {
   if (machine.disturbed.empty()) return true;
   const bool keeps = HasQuietProfile(key);
-  PrintTo(stderr, fmt::format("spillway: warning: this profile was disturbed ({}); {}\n",
-                              Printable(machine.disturbed, 100),
-                              keeps ? "the one from before stays in use"
-                                    : "it is used until a better one is made"));
+  PrintWarning(fmt::format(
+      "this profile was disturbed ({}); {}", Printable(machine.disturbed, 100),
+      keeps ? "the one from before stays in use" : "it is used until a better one is made"));
   return !keeps;
 }
 
@@ -84,7 +82,7 @@ std::string Cache(const Config& config, const Machine& machine) {
     CacheProfile(path, machine);
   } catch (const Error& error) {
     if (config.output.empty()) throw;
-    PrintTo(stderr, fmt::format("spillway: warning: not cached: {}\n", error.what()));
+    PrintWarning(fmt::format("not cached: {}", error.what()));
     return "";
   }
   return fmt::format("  {:<20}{}, used by later runs\n", "cached", Printable(path.string(), 200));

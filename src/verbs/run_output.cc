@@ -21,6 +21,11 @@ void RunOutput::WriteFiles(const Plan& plan, const Trace& trace, const RunSummar
   line_.Clear();
 }
 
+void RunOutput::Report(const Plan& plan, const Trace& trace, const RunSummary& summary) {
+  WriteFiles(plan, trace, summary);
+  Print(ReportTable(plan, trace, summary));
+}
+
 void RunOutput::Print(const std::string& text) {
   if (terminal_ != nullptr) PrintTo(terminal_, text);
 }

@@ -28,6 +28,9 @@ class RunOutput {
   // The report, then the trace. Throws: as ReportFile and TraceLog.
   void WriteFiles(const Plan& plan, const Trace& trace, const RunSummary& summary);
 
+  // The files, and the table of them for people.
+  void Report(const Plan& plan, const Trace& trace, const RunSummary& summary);
+
   // For people; nothing with --quiet.
   void Print(const std::string& text);
 
