@@ -31,23 +31,10 @@ struct Lengths {
 constexpr Lengths kFullLengths = {15, 0.12, 0.05, 0.5, int64_t{1} << 30};
 constexpr Lengths kQuickLengths = {7, 0.05, 0.02, 0.2, int64_t{1} << 28};
 
-constexpr double kGiga = 1e9;
 constexpr int64_t kNarrowWidth = 1024;
 constexpr std::size_t kSharedRows = 5;  // in kRowCounts: bound by memory and arithmetic alike
 constexpr std::array<int64_t, 7> kRowCounts = {1, 4, 8, 16, 32, 64, 512};
 constexpr std::array<int64_t, 5> kCodedRowCounts = {1, 4, 16, 64, 512};
-
-// How a rate is shown.
-enum class Unit { kBytes, kOperations, kElements, kCalls };
-
-struct Measurement {
-  std::string name;
-  Unit unit = Unit::kBytes;
-  bool steady = true;             // as in MeasuredRate
-  std::function<double()> round;  // measures once: units per second
-  double* rate = nullptr;         // where the median of the rounds goes
-  std::vector<double> rounds;
-};
 
 // A link and computes at work at the same time, round by round.
 struct SharedRound {
@@ -80,49 +67,12 @@ double ProcessorSeconds() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-// To four digits, more than repeat.
-double Rounded(double rate) {
-  const double unit = std::pow(10.0, std::floor(std::log10(rate)) - 3.0);
-  return std::round(rate / unit) * unit;
-}
-
 void RefuseLittleMemory(int64_t needed) {
   const int64_t available = AvailableMemoryBytes();
   if (available >= needed) return;
   throw Error(ErrorCode::kCpuMemory,
               fmt::format("profile needs {} of memory and {} is available; close other programs",
                           SizeText(needed), SizeText(available)));
-}
-
-// The median of the rounds is the rate: what a run on this machine gets, where its best moments (a
-// disk's cache that answers, a neighbour that pauses) and its worst are both rare. Requires: there
-// are some.
-MeasuredRate Conclude(Measurement& measurement) {
-  std::vector<double>& rounds = measurement.rounds;
-  std::ranges::sort(rounds);
-  const double best = rounds.back();
-  const double median = rounds[rounds.size() / 2];
-  *measurement.rate = Rounded(median);
-  MeasuredRate line;
-  line.name = measurement.name;
-  line.spread = best / median - 1.0;
-  line.steady = measurement.steady;
-  line.value = measurement.unit == Unit::kCalls ? 1e6 / median : median / kGiga;
-  switch (measurement.unit) {
-    case Unit::kBytes:
-      line.unit = "GB/s";
-      break;
-    case Unit::kOperations:
-      line.unit = "GFLOP/s";
-      break;
-    case Unit::kElements:
-      line.unit = "G/s";
-      break;
-    case Unit::kCalls:
-      line.unit = "us";
-      break;
-  }
-  return line;
 }
 
 class Profiler {
@@ -158,8 +108,9 @@ class Profiler {
       }
     }
     for (Measurement& measurement : measurements_) result_.lines.push_back(Conclude(measurement));
-    result_.rates.cpu.launch_s = Rounded(1.0 / launches_per_s_);
-    if (options_.gpu != nullptr) result_.rates.gpu.launch_s = Rounded(1.0 / gpu_launches_per_s_);
+    result_.rates.cpu.launch_s = RoundedRate(1.0 / launches_per_s_);
+    if (options_.gpu != nullptr)
+      result_.rates.gpu.launch_s = RoundedRate(1.0 / gpu_launches_per_s_);
     ConcludeDisk();
     for (const SharedMeasurement& shared : shared_) ConcludeShared(shared);
     result_.processor_share = processor_s_ / (products_s_ * options_.num_threads);
@@ -207,7 +158,7 @@ class Profiler {
 
   void AddDisk(std::string name, double (DiskProbe::*move)(double), double* rate) {
     measurements_.push_back({std::move(name),
-                             Unit::kBytes,
+                             RateUnit::kBytes,
                              false,
                              [this, move] { return (disk_.*move)(lengths_.disk_round_s); },
                              rate,
@@ -223,7 +174,7 @@ class Profiler {
     result_.rates.disk_both_frac = std::clamp(std::round(100.0 * both) / 100.0, 0.01, 1.0);
   }
 
-  void AddCpu(std::string name, Unit unit, std::function<int64_t()> call, double* rate) {
+  void AddCpu(std::string name, RateUnit unit, std::function<int64_t()> call, double* rate) {
     measurements_.push_back({std::move(name),
                              unit,
                              true,
@@ -231,7 +182,7 @@ class Profiler {
                                const double begin_s = NowSeconds();
                                const double processor_begin_s = ProcessorSeconds();
                                const double rate = RateOf(call, lengths_.cpu_round_s);
-                               if (unit == Unit::kOperations) {
+                               if (unit == RateUnit::kOperations) {
                                  products_s_ += NowSeconds() - begin_s;
                                  processor_s_ += ProcessorSeconds() - processor_begin_s;
                                }
@@ -241,78 +192,88 @@ class Profiler {
                              {}});
   }
 
+  void AddCpu(std::string name, RateUnit unit, int64_t (CpuProbe::*work)(), double* rate) {
+    AddCpu(
+        std::move(name), unit, [this, work] { return (cpu_.*work)(); }, rate);
+  }
+
   void AddCoded(std::string_view name, DType weights, std::vector<MatmulRate>& rates) {
     for (std::size_t i = 0; i < kCodedRowCounts.size(); ++i) {
       const int64_t rows = rates[i].rows = kCodedRowCounts[i];
       AddCpu(
-          fmt::format("{}, rows {}", name, rows), Unit::kOperations,
+          fmt::format("{}, rows {}", name, rows), RateUnit::kOperations,
           [this, rows, weights] { return cpu_.Multiply(rows, CpuProbe::kHidden, weights); },
           &rates[i].flops_per_s);
     }
   }
 
   void AddMeasurements() {
+    AddDiskAndLinks();
+    AddCpuProducts();
+    AddCpuAttention();
+    AddCpuRest();
+    AddShared(Link::kDiskRead, [this](double seconds) { return disk_.Read(seconds); });
+    AddShared(Link::kDiskWrite, [this](double seconds) { return disk_.Write(seconds); });
+  }
+
+  void AddDiskAndLinks() {
     PerLink<double>& links = result_.rates.link_bytes_per_s;
-    DeviceRates& cpu = result_.rates.cpu;
     AddDisk("disk_read", &DiskProbe::Read, &links[Link::kDiskRead]);
     AddDisk("disk_write", &DiskProbe::Write, &links[Link::kDiskWrite]);
     AddDisk("  both at once", &DiskProbe::ReadAndWrite, &disk_both_bytes_per_s_);
     if (options_.gpu == nullptr) AddEmulatedLinks();
-    AddCpu(
-        "memory read", Unit::kBytes, [this] { return cpu_.ReadMemory(); }, &cpu.memory_bytes_per_s);
+  }
+
+  void AddCpuProducts() {
+    DeviceRates& cpu = result_.rates.cpu;
+    AddCpu("memory read", RateUnit::kBytes, &CpuProbe::ReadMemory, &cpu.memory_bytes_per_s);
     for (std::size_t i = 0; i < kRowCounts.size(); ++i) {
       const int64_t rows = cpu.matmul[i].rows = kRowCounts[i];
       AddCpu(
-          fmt::format("matmul, rows {}", rows), Unit::kOperations,
+          fmt::format("matmul, rows {}", rows), RateUnit::kOperations,
           [this, rows] { return cpu_.Multiply(rows); }, &cpu.matmul[i].flops_per_s);
       AddCpu(
-          fmt::format("  narrow, rows {}", rows), Unit::kOperations,
+          fmt::format("  narrow, rows {}", rows), RateUnit::kOperations,
           [this, rows] { return cpu_.Multiply(rows, kNarrowWidth); },
           &cpu.matmul[i].narrow_flops_per_s);
     }
     AddCoded("8-bit weights", DType::kQ8, cpu.matmul_8bit);
     AddCoded("4-bit weights", DType::kQ4, cpu.matmul_4bit);
+  }
+
+  void AddCpuAttention() {
+    DeviceRates& cpu = result_.rates.cpu;
     AddCpu(
-        "prefill attention", Unit::kOperations, [this] { return cpu_.AttendPrefill(128, 512); },
+        "prefill attention", RateUnit::kOperations, [this] { return cpu_.AttendPrefill(128, 512); },
         &cpu.prefill_attention_flops_per_s);
     AddCpu(
-        "  narrow heads", Unit::kOperations, [this] { return cpu_.AttendPrefill(64, 512); },
+        "  narrow heads", RateUnit::kOperations, [this] { return cpu_.AttendPrefill(64, 512); },
         &cpu.narrow_attention_flops_per_s);
     AddCpu(
-        "  short prompts", Unit::kOperations, [this] { return cpu_.AttendPrefill(128, 128); },
+        "  short prompts", RateUnit::kOperations, [this] { return cpu_.AttendPrefill(128, 128); },
         &cpu.short_attention_flops_per_s);
-    AddCpu(
-        "  evicting", Unit::kOperations, [this] { return cpu_.EvictPrefill(); },
-        &cpu.evicting_prefill_flops_per_s);
-    AddCpu(
-        "decode attention", Unit::kBytes, [this] { return cpu_.AttendDecode(); },
-        &cpu.decode_attention_bytes_per_s);
-    AddCpu(
-        "  evicting", Unit::kBytes, [this] { return cpu_.EvictDecode(); },
-        &cpu.evicting_decode_bytes_per_s);
-    AddCpu(
-        "first touch", Unit::kBytes, [this] { return cpu_.TouchFirst(); },
-        &cpu.first_touch_bytes_per_s);
-    AddCpu(
-        "layer norm", Unit::kElements, [this] { return cpu_.Normalize(); },
-        &cpu.norm_elements_per_s);
-    AddCpu(
-        "greedy token", Unit::kElements, [this] { return cpu_.ChooseToken(); }, &cpu.logits_per_s);
-    AddCpu(
-        "launch", Unit::kCalls, [this] { return cpu_.Launch(); }, &launches_per_s_);
-    AddShared(Link::kDiskRead, [this](double seconds) { return disk_.Read(seconds); });
-    AddShared(Link::kDiskWrite, [this](double seconds) { return disk_.Write(seconds); });
+    AddCpu("  evicting", RateUnit::kOperations, &CpuProbe::EvictPrefill,
+           &cpu.evicting_prefill_flops_per_s);
+    AddCpu("decode attention", RateUnit::kBytes, &CpuProbe::AttendDecode,
+           &cpu.decode_attention_bytes_per_s);
+    AddCpu("  evicting", RateUnit::kBytes, &CpuProbe::EvictDecode,
+           &cpu.evicting_decode_bytes_per_s);
+  }
+
+  void AddCpuRest() {
+    DeviceRates& cpu = result_.rates.cpu;
+    AddCpu("first touch", RateUnit::kBytes, &CpuProbe::TouchFirst, &cpu.first_touch_bytes_per_s);
+    AddCpu("layer norm", RateUnit::kElements, &CpuProbe::Normalize, &cpu.norm_elements_per_s);
+    AddCpu("greedy token", RateUnit::kElements, &CpuProbe::ChooseToken, &cpu.logits_per_s);
+    AddCpu("launch", RateUnit::kCalls, &CpuProbe::Launch, &launches_per_s_);
   }
 
   // The copies of an emulated GPU, which are the processor's work.
   void AddEmulatedLinks() {
     PerLink<double>& links = result_.rates.link_bytes_per_s;
-    AddCpu(
-        "cpu_to_gpu (copy)", Unit::kBytes, [this] { return cpu_.CopyToDevice(); },
-        &links[Link::kCpuToGpu]);
-    AddCpu(
-        "gpu_to_cpu (copy)", Unit::kBytes, [this] { return cpu_.CopyFromDevice(); },
-        &links[Link::kGpuToCpu]);
+    AddCpu("cpu_to_gpu (copy)", RateUnit::kBytes, &CpuProbe::CopyToDevice, &links[Link::kCpuToGpu]);
+    AddCpu("gpu_to_cpu (copy)", RateUnit::kBytes, &CpuProbe::CopyFromDevice,
+           &links[Link::kGpuToCpu]);
     AddShared(Link::kCpuToGpu, [this](double seconds) {
       return RateOf([this] { return cpu_.CopyToDevice(); }, seconds);
     });
@@ -321,7 +282,7 @@ class Profiler {
     });
   }
 
-  void AddGpu(std::string name, Unit unit, std::function<GpuProbe::Work()> call, double* rate) {
+  void AddGpu(std::string name, RateUnit unit, std::function<GpuProbe::Work()> call, double* rate) {
     const auto round = [this, call = std::move(call)] {
       ThrowIfStopRequested();
       GpuProbe::Work sum;
@@ -336,12 +297,17 @@ class Profiler {
     measurements_.push_back({std::move(name), unit, true, round, rate, {}});
   }
 
+  void AddGpu(std::string name, RateUnit unit, GpuProbe::Work (GpuProbe::*work)(), double* rate) {
+    AddGpu(
+        std::move(name), unit, [this, work] { return (options_.gpu->*work)(); }, rate);
+  }
+
   void AddGpuProducts(std::string_view name, DType weights, std::span<const int64_t> row_counts,
                       std::vector<MatmulRate>& rates) {
     for (std::size_t i = 0; i < row_counts.size(); ++i) {
       const int64_t rows = rates[i].rows = row_counts[i];
       AddGpu(
-          fmt::format("gpu {}, rows {}", name, rows), Unit::kOperations,
+          fmt::format("gpu {}, rows {}", name, rows), RateUnit::kOperations,
           [this, rows, weights] {
             return options_.gpu->Multiply(rows, CpuProbe::kHidden, weights);
           },
@@ -350,50 +316,57 @@ class Profiler {
   }
 
   void AddGpuMeasurements() {
-    GpuProbe* probe = options_.gpu;
+    AddGpuLinks();
+    AddGpuProducts();
+    AddGpuAttention();
+    AddGpuRest();
+  }
+
+  void AddGpuLinks() {
     PerLink<double>& links = result_.rates.link_bytes_per_s;
+    AddGpu("cpu_to_gpu", RateUnit::kBytes, &GpuProbe::CopyToGpu, &links[Link::kCpuToGpu]);
+    AddGpu("gpu_to_cpu", RateUnit::kBytes, &GpuProbe::CopyFromGpu, &links[Link::kGpuToCpu]);
+  }
+
+  void AddGpuProducts() {
+    GpuProbe* probe = options_.gpu;
     DeviceRates& gpu = result_.rates.gpu;
-    AddGpu(
-        "cpu_to_gpu", Unit::kBytes, [probe] { return probe->CopyToGpu(); },
-        &links[Link::kCpuToGpu]);
-    AddGpu(
-        "gpu_to_cpu", Unit::kBytes, [probe] { return probe->CopyFromGpu(); },
-        &links[Link::kGpuToCpu]);
-    AddGpu(
-        "gpu memory", Unit::kBytes, [probe] { return probe->ReadMemory(); },
-        &gpu.memory_bytes_per_s);
+    AddGpu("gpu memory", RateUnit::kBytes, &GpuProbe::ReadMemory, &gpu.memory_bytes_per_s);
     AddGpuProducts("matmul", DType::kF16, kRowCounts, gpu.matmul);
     for (std::size_t i = 0; i < kRowCounts.size(); ++i) {
       AddGpu(
-          fmt::format("  narrow, rows {}", kRowCounts[i]), Unit::kOperations,
+          fmt::format("  narrow, rows {}", kRowCounts[i]), RateUnit::kOperations,
           [probe, i] { return probe->Multiply(kRowCounts[i], kNarrowWidth, DType::kF16); },
           &gpu.matmul[i].narrow_flops_per_s);
     }
     AddGpuProducts("8-bit weights", DType::kQ8, kCodedRowCounts, gpu.matmul_8bit);
     AddGpuProducts("4-bit weights", DType::kQ4, kCodedRowCounts, gpu.matmul_4bit);
+  }
+
+  void AddGpuAttention() {
+    GpuProbe* probe = options_.gpu;
+    DeviceRates& gpu = result_.rates.gpu;
     AddGpu(
-        "gpu prefill attention", Unit::kOperations,
+        "gpu prefill attention", RateUnit::kOperations,
         [probe] { return probe->AttendPrefill(128, 512); }, &gpu.prefill_attention_flops_per_s);
     AddGpu(
-        "  narrow heads", Unit::kOperations, [probe] { return probe->AttendPrefill(64, 512); },
+        "  narrow heads", RateUnit::kOperations, [probe] { return probe->AttendPrefill(64, 512); },
         &gpu.narrow_attention_flops_per_s);
     AddGpu(
-        "  short prompts", Unit::kOperations, [probe] { return probe->AttendPrefill(128, 128); },
-        &gpu.short_attention_flops_per_s);
-    AddGpu(
-        "  evicting", Unit::kOperations, [probe] { return probe->EvictPrefill(); },
-        &gpu.evicting_prefill_flops_per_s);
-    AddGpu(
-        "gpu decode attention", Unit::kBytes, [probe] { return probe->AttendDecode(); },
-        &gpu.decode_attention_bytes_per_s);
-    AddGpu(
-        "  evicting", Unit::kBytes, [probe] { return probe->EvictDecode(); },
-        &gpu.evicting_decode_bytes_per_s);
-    AddGpu(
-        "gpu layer norm", Unit::kElements, [probe] { return probe->Normalize(); },
-        &gpu.norm_elements_per_s);
-    AddGpu(
-        "gpu launch", Unit::kCalls, [probe] { return probe->Launch(); }, &gpu_launches_per_s_);
+        "  short prompts", RateUnit::kOperations,
+        [probe] { return probe->AttendPrefill(128, 128); }, &gpu.short_attention_flops_per_s);
+    AddGpu("  evicting", RateUnit::kOperations, &GpuProbe::EvictPrefill,
+           &gpu.evicting_prefill_flops_per_s);
+    AddGpu("gpu decode attention", RateUnit::kBytes, &GpuProbe::AttendDecode,
+           &gpu.decode_attention_bytes_per_s);
+    AddGpu("  evicting", RateUnit::kBytes, &GpuProbe::EvictDecode,
+           &gpu.evicting_decode_bytes_per_s);
+  }
+
+  void AddGpuRest() {
+    AddGpu("gpu layer norm", RateUnit::kElements, &GpuProbe::Normalize,
+           &result_.rates.gpu.norm_elements_per_s);
+    AddGpu("gpu launch", RateUnit::kCalls, &GpuProbe::Launch, &gpu_launches_per_s_);
   }
 
   const ProfileOptions& options_;

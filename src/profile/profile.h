@@ -9,6 +9,7 @@
 #include "src/base/isa.h"
 #include "src/device/gpu_probe.h"
 #include "src/io/disk_folder.h"
+#include "src/profile/measurement.h"
 
 namespace spillway {
 
@@ -20,15 +21,6 @@ struct ProfileOptions {
   ProfileLength length = ProfileLength::kFull;
   std::function<void(const std::string&)> note;  // hears what is going on
   GpuProbe* gpu = nullptr;                       // null: this machine has none
-};
-
-// One rate, and how far its rounds lie apart.
-struct MeasuredRate {
-  std::string name;
-  std::string unit;     // "GB/s", "GFLOP/s", "us"
-  double value = 0.0;   // in this unit
-  double spread = 0.0;  // how much more the best round had, of the median
-  bool steady = true;   // on a quiet machine the rounds lie close together; a disk's need not
 };
 
 struct MeasuredMachine {
