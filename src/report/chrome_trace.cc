@@ -8,8 +8,6 @@
 #include <string_view>
 #include <utility>
 
-#include "src/base/clock.h"
-
 namespace spillway {
 namespace {
 
@@ -42,8 +40,8 @@ constexpr std::string_view SubjectName(TraceSubject subject) {
 
 }  // namespace
 
-ChromeTrace::ChromeTrace(Descriptor file, std::string name, const Plan& plan)
-    : file_(std::move(file)), name_(std::move(name)), begin_s_(NowSeconds()) {
+ChromeTrace::ChromeTrace(Descriptor file, std::string name, const Plan& plan, double begin_s)
+    : file_(std::move(file)), name_(std::move(name)), begin_s_(begin_s) {
   for (const PlannedLayer& layer : plan.layers) layers_.push_back({layer.part, layer.block});
   buffer_.reserve(kBufferBytes);
   buffer_ +=

@@ -16,8 +16,8 @@ namespace spillway {
 
 class ChromeTrace {
  public:
-  // Writes to `file`, which errors call `name`; times count from now.
-  ChromeTrace(Descriptor file, std::string name, const Plan& plan);
+  // Writes to `file`, which errors call `name`; times count from begin_s.
+  ChromeTrace(Descriptor file, std::string name, const Plan& plan, double begin_s);
 
   // Throws: Error kIo, kDiskSpace.
   void Write(const TraceEvent& event);

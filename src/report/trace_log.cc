@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "spillway/error.h"
+#include "src/base/clock.h"
 #include "src/base/io_thread.h"
 
 namespace spillway {
@@ -15,7 +16,7 @@ constexpr std::chrono::milliseconds kPause(10);
 }  // namespace
 
 TraceLog::TraceLog(const ReportFile& file, const Plan& plan)
-    : file_(file), trace_(file.Create(), file.Named(), plan), ring_(kRingEvents) {
+    : file_(file), trace_(file.Create(), file.Named(), plan, NowSeconds()), ring_(kRingEvents) {
   try {
     writer_ = StartIoThread([this] { Run(); });
   } catch (...) {

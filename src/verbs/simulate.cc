@@ -4,7 +4,6 @@
 
 #include "spillway/error.h"
 #include "spillway/report.h"
-#include "src/base/clock.h"
 #include "src/base/report_file.h"
 #include "src/base/terminal.h"
 #include "src/report/chrome_trace.h"
@@ -24,30 +23,28 @@ void CheckRates(const Config& config, const Machine& machine) {
   }
 }
 
-// A trace of virtual time. The file counts from when it was opened, the simulation from 0.
+// A trace of virtual time; one that is not finished leaves no file.
 class SimTrace {
  public:
   SimTrace(const ReportFile& file, const Plan& plan)
-      : file_(file), trace_(file.Create(), file.Named(), plan), begin_s_(NowSeconds()) {}
-
-  void Add(TraceEvent event) {
-    if (auto* span = std::get_if<TraceSpan>(&event)) {
-      span->begin_s += begin_s_;
-      span->end_s += begin_s_;
-    } else if (auto* rows = std::get_if<RowSample>(&event)) {
-      rows->at_s += begin_s_;
-    }
-    trace_.Write(event);
+      : file_(file), trace_(file.Create(), file.Named(), plan, 0.0) {}
+  ~SimTrace() {
+    if (!finished_) file_.Discard();
   }
+  SimTrace(const SimTrace&) = delete;
+  SimTrace& operator=(const SimTrace&) = delete;
+
+  void Add(const TraceEvent& event) { trace_.Write(event); }
   void Finish() {
     trace_.End(0);
     file_.Commit(trace_.file());
+    finished_ = true;
   }
 
  private:
   const ReportFile& file_;
   ChromeTrace trace_;
-  double begin_s_;
+  bool finished_ = false;
 };
 
 class SimulateStages final : public Stages {
