@@ -192,6 +192,7 @@ struct Plan {
     return machine.has_gpu() && policy.cpu_attention &&
            kv[Tier::kCpu].rows + kv[Tier::kDisk].rows > 0;
   }
+  int64_t BlockRows() const { return batch.rows * num_batches; }
   // What is moved and checked as one.
   int64_t KvBlockBytes(Tier tier) const { return slot_align[tier] * slot_bytes; }
   // K and V of one token in one block without anything beside them: a prompt's before eviction.

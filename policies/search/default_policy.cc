@@ -281,15 +281,14 @@ struct Planner {
     const int64_t hidden = 2 * (num_groups - 1) * plan.num_batches * plan.hidden[Tier::kDisk].rows *
                            plan.HiddenRowBytes();
     return (static_cast<double>(plan.weight_bytes[Tier::kDisk] + hidden) + kv) /
-           static_cast<double>(plan.batch.rows * plan.num_batches);
+           static_cast<double>(plan.BlockRows());
   }
 
   // What lies on disk beyond its cap may still come to memory.
   bool MemoryHolds(const Policy& policy) const {
     const Plan plan = PlanOf(policy);
-    return std::ranges::all_of(kAllTiers, [&](Tier tier) {
-      return tier == Tier::kDisk || plan.Excess(tier) == 0;
-    });
+    return std::ranges::all_of(
+        kAllTiers, [&](Tier tier) { return tier == Tier::kDisk || plan.Excess(tier) == 0; });
   }
 
   bool TakesNoMore(const Policy& policy, const Policy& than) const {

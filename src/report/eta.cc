@@ -6,7 +6,7 @@ namespace spillway {
 
 ExpectedWork ExpectedOf(const Workload& work, const Plan& plan,
                         const std::optional<Prediction>& predicted) {
-  ExpectedWork expected = {work.num_requests, 0, plan.batch.rows * plan.num_batches, std::nullopt};
+  ExpectedWork expected = {work.num_requests, 0, plan.BlockRows(), std::nullopt};
   int64_t sampled = 0;
   for (const RequestShape& request : work.sample)
     sampled += request.prompt_logits - 1 + request.max_new_tokens;

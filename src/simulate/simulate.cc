@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "spillway/round.h"
 #include "src/simulate/flexgen_schedule.h"
 #include "src/simulate/sim_batch.h"
 #include "src/simulate/sim_mover.h"
@@ -30,22 +31,18 @@ struct Totals {
 };
 
 void Add(const PhaseTotals& from, double times, PhaseTotals& to) {
-  const auto scaled = [times](int64_t count) {
+  const auto scaled = [times](int64_t count) -> int64_t {
     return std::llround(static_cast<double>(count) * times);
   };
   to.seconds += times * from.seconds;
   to.compute_s += times * from.compute_s;
   for (const ComputePart part : kAllComputeParts) to.parts[part] += times * from.parts[part];
-  to.waits.weights_s += times * from.waits.weights_s;
-  to.waits.kv_s += times * from.waits.kv_s;
-  to.waits.hidden_s += times * from.waits.hidden_s;
-  to.waits.stores_s += times * from.waits.stores_s;
+  to.waits += from.waits * times;
   to.passes += scaled(from.passes);
   to.prompt_tokens += scaled(from.prompt_tokens);
   to.generated_tokens += scaled(from.generated_tokens);
   for (const Link link : kAllLinks) {
-    to.links[link].bytes += scaled(from.links[link].bytes);
-    to.links[link].busy_s += times * from.links[link].busy_s;
+    to.links[link] += {scaled(from.links[link].bytes), times * from.links[link].busy_s};
   }
 }
 
@@ -71,12 +68,13 @@ struct Postponed {
 class Simulator {
  public:
   // One pass of a stretch stands for `stride`. Lifetime: all of these outlive the simulator.
-  Simulator(const Plan& plan, const SimOptions& options, RequestSource& requests, int64_t stride)
+  Simulator(const Plan& plan, const WorkOrder& order, const SimOptions& options,
+            RequestSource& requests, int64_t stride)
       : plan_(plan),
         options_(options),
         requests_(requests),
         stride_(stride),
-        order_(OrderOf(plan, options)),
+        order_(order),
         prefill_model_(plan, order_.prefill_rates),
         decode_model_(plan, order_.decode_rates),
         composer_(plan),
@@ -138,8 +136,8 @@ class Simulator {
 
   void Compute(const Cursor& at) {
     mover_.WaitForLoads(at);
-    const UnitSeconds units = UnitsOf(at, LoadAt(at), *model_);
-    units_ += order_.attends_beside ? ComputeBeside(at, units, pass_) : Compute(at, units, pass_);
+    const UnitSeconds units = UnitsOf(at);
+    units_ += order_.attends_beside ? ComputeBeside(at, units) : Compute(at, units);
   }
 
   void EndBatch(const Cursor&) {}  // rows end with the pass
@@ -148,8 +146,8 @@ class Simulator {
   }
 
   void EndPass() {
-    units_ += RunPostponed(pass_);
-    AddTimes(pass_);
+    units_ += RunPostponed();
+    AddTimes();
     pass_.passes = 1;
     Totals& totals = blocks_.back();
     const auto times = static_cast<double>(stretch_);
@@ -185,34 +183,34 @@ class Simulator {
 
   // The executor begins the next batch's attention before it ends this one's: what follows the
   // CPU's attention to a batch waits for it, behind the attention layer of the next.
-  UnitSeconds ComputeBeside(const Cursor& at, UnitSeconds units, PhaseTotals& totals) {
+  UnitSeconds ComputeBeside(const Cursor& at, UnitSeconds units) {
     const bool attends = plan_.layers[static_cast<std::size_t>(at.layer)].attends;
     UnitSeconds done;
     const bool goes_first = attends && postponed_ && postponed_->at.batch != at.batch;
-    if (!goes_first) done += RunPostponed(totals);
+    if (!goes_first) done += RunPostponed();
     if (!attends && CpuDone(at) > mover_.now_s()) {
       postponed_ = {at, units};
       return done;
     }
     const double cpu_s = std::exchange(units[CostUnit::kCpuAttention], 0.0);
-    done += Compute(at, units, totals);
+    done += Compute(at, units);
     if (cpu_s > 0.0) {
       cpu_free_s_ = CpuDone(at) = std::max(cpu_free_s_, mover_.now_s()) + cpu_s;
       done[CostUnit::kCpuAttention] += cpu_s;
     }
-    return done += RunPostponed(totals);
+    return done += RunPostponed();
   }
 
-  UnitSeconds RunPostponed(PhaseTotals& totals) {
+  UnitSeconds RunPostponed() {
     if (!postponed_) return {};
     const auto [at, units] = *std::exchange(postponed_, std::nullopt);
     const double waits_s = CpuDone(at) - mover_.now_s();
     if (waits_s > 0.0) {
       const double waited_s = mover_.Compute(at, waits_s);
-      totals.parts[ComputePart::kAttention] += waited_s;
-      totals.compute_s += waited_s;
+      pass_.parts[ComputePart::kAttention] += waited_s;
+      pass_.compute_s += waited_s;
     }
-    return Compute(at, units, totals);
+    return Compute(at, units);
   }
 
   // When the CPU has attended to the cell's batch.
@@ -222,38 +220,36 @@ class Simulator {
     return cpu_done_s_[batch];
   }
 
-  UnitSeconds UnitsOf(const Cursor& at, const BatchLoad& load, const CostModel& model) const {
-    UnitSeconds units = model.Compute(at.layer, load);
+  UnitSeconds UnitsOf(const Cursor& at) const {
+    const BatchLoad& load = LoadAt(at);
+    UnitSeconds units = model_->Compute(at.layer, load);
     const PlannedLayer& layer = plan_.layers[static_cast<std::size_t>(at.layer)];
     if (blocks_.size() == 1 && layer.attends) {
-      units[CostUnit::kMemory] += FirstTouchSeconds(plan_, model.rates(), load.KvOf(plan_, layer.block));
+      const PerTier<KvLoad>& kv = load.KvOf(plan_, layer.block);
+      units[CostUnit::kMemory] += FirstTouchSeconds(plan_, model_->rates(), kv);
     }
     return units;
   }
 
   // The time that a cell's units take, links beside them; choosing tokens is the last of it.
-  UnitSeconds Compute(const Cursor& at, UnitSeconds units, PhaseTotals& totals) {
+  UnitSeconds Compute(const Cursor& at, UnitSeconds units) {
     const double alone_s = units.total_s();
     const double stretch = alone_s > 0.0 ? mover_.Compute(at, alone_s) / alone_s : 1.0;
     for (const CostUnit unit : kAllCostUnits) units[unit] *= stretch;
     const ComputePart part = plan_.layers[static_cast<std::size_t>(at.layer)].part;
-    totals.parts[part] += units.total_s() - units[CostUnit::kSampling];
-    totals.parts[ComputePart::kSampling] += units[CostUnit::kSampling];
-    totals.compute_s += units.total_s() - units[CostUnit::kSampling];
+    pass_.parts[part] += units.total_s() - units[CostUnit::kSampling];
+    pass_.parts[ComputePart::kSampling] += units[CostUnit::kSampling];
+    pass_.compute_s += units.total_s() - units[CostUnit::kSampling];
     return units;
   }
 
   // What the pass took, by what it waited for and moved.
-  void AddTimes(PhaseTotals& pass) {
+  void AddTimes() {
     const WaitTotals& waits = mover_.waits();
     const PerLink<LinkTotals>& links = mover_.links();
-    pass.seconds = mover_.now_s() - pass_begin_s_;
-    pass.waits = {waits.weights_s - waits_before_.weights_s, waits.kv_s - waits_before_.kv_s,
-                  waits.hidden_s - waits_before_.hidden_s, waits.stores_s - waits_before_.stores_s};
-    for (const Link link : kAllLinks) {
-      pass.links[link] = {links[link].bytes - links_before_[link].bytes,
-                          links[link].busy_s - links_before_[link].busy_s};
-    }
+    pass_.seconds = mover_.now_s() - pass_begin_s_;
+    pass_.waits = waits - waits_before_;
+    for (const Link link : kAllLinks) pass_.links[link] = links[link] - links_before_[link];
     pass_begin_s_ = mover_.now_s();
     waits_before_ = waits;
     links_before_ = links;
@@ -263,7 +259,7 @@ class Simulator {
   const SimOptions& options_;
   RequestSource& requests_;
   int64_t stride_;
-  WorkOrder order_;
+  const WorkOrder& order_;
   CostModel prefill_model_;
   CostModel decode_model_;
   Composer composer_;
@@ -290,53 +286,65 @@ bool AllAlike(const Workload& work) {
                              [&](const RequestShape& row) { return row == work.sample.front(); });
 }
 
-int64_t BlockRows(const Plan& plan) { return plan.batch.rows * plan.num_batches; }
-
-// The first `rows` requests, block after block.
-std::vector<Totals> SimulateRows(const Plan& plan, const Workload& work, const SimOptions& options,
-                                 int64_t rows) {
-  const int64_t num_blocks = (rows + BlockRows(plan) - 1) / BlockRows(plan);
-  const int64_t pass_cells = plan.num_batches * static_cast<int64_t>(plan.layers.size());
-  const int64_t cells = num_blocks * work.longest.max_new_tokens * pass_cells;
-  SampledRequests requests(work, rows);
-  return Simulator(plan, options, requests, cells / options.max_cells + 1).Run();
-}
-
 Totals SumOf(const std::vector<Totals>& blocks) {
   Totals sum;
   for (const Totals& block : blocks) Add(block, 1.0, sum);
   return sum;
 }
 
-// Two full blocks, of which the second stands for those that follow, and the rest.
-Totals WalkAlikeRows(const Plan& plan, const Workload& work, const SimOptions& options) {
-  const int64_t more_blocks =
-      std::max<int64_t>(0, work.num_requests / BlockRows(plan) - kBlocksOfAlikeRows);
-  const std::vector<Totals> blocks =
-      SimulateRows(plan, work, options, work.num_requests - more_blocks * BlockRows(plan));
-  Totals totals = SumOf(blocks);
-  if (more_blocks > 0) Add(blocks[1], static_cast<double>(more_blocks), totals);
-  return totals;
-}
+// Which requests of a workload are walked, and what they add up to with those that are not.
+// Lifetime: all of these outlive it.
+struct Walk {
+  const Plan& plan;
+  const Workload& work;
+  const WorkOrder& order;
+  const SimOptions& options;
 
-// What follows is like the second half of what is walked: what the whole takes beyond the first
-// half, which begins and ends in the same way.
-Totals WalkOtherRows(const Plan& plan, const Workload& work, const SimOptions& options) {
-  const int64_t half = kBlocksOfOtherRows * BlockRows(plan);
-  const int64_t rows = std::min(work.num_requests, 2 * half);
-  Totals totals = SumOf(SimulateRows(plan, work, options, rows));
-  if (rows == work.num_requests) return totals;
-  SimOptions untraced = options;
-  untraced.sink = nullptr;
-  const Totals first_half = SumOf(SimulateRows(plan, work, untraced, half));
-  const double more = static_cast<double>(work.num_requests - rows) / static_cast<double>(half);
-  const Totals whole = totals;
-  Add(whole, more, totals);
-  Add(first_half, -more, totals);
-  return totals;
-}
+  Totals Run() const {
+    if (options.walk_all) return SumOf(Blocks(work.num_requests, options));
+    return AllAlike(work) ? AlikeRows() : OtherRows();
+  }
 
-std::string BoundBy(const Plan& plan, const Totals& totals, SimSchedule schedule) {
+ private:
+  // The first `rows` requests, block after block.
+  std::vector<Totals> Blocks(int64_t rows, const SimOptions& how) const {
+    const int64_t num_blocks = DivideUp(rows, plan.BlockRows());
+    const int64_t pass_cells = plan.num_batches * std::ssize(plan.layers);
+    const int64_t cells = num_blocks * work.longest.max_new_tokens * pass_cells;
+    SampledRequests requests(work, rows);
+    return Simulator(plan, order, how, requests, cells / how.max_cells + 1).Run();
+  }
+
+  // Two full blocks, of which the second stands for those that follow, and the rest.
+  Totals AlikeRows() const {
+    const int64_t more_blocks =
+        std::max<int64_t>(0, work.num_requests / plan.BlockRows() - kBlocksOfAlikeRows);
+    const std::vector<Totals> blocks =
+        Blocks(work.num_requests - more_blocks * plan.BlockRows(), options);
+    Totals totals = SumOf(blocks);
+    if (more_blocks > 0) Add(blocks[1], static_cast<double>(more_blocks), totals);
+    return totals;
+  }
+
+  // The rows that follow are like the second half of those that are walked: what the whole takes
+  // beyond the first half, which begins and ends in the same way.
+  Totals OtherRows() const {
+    const int64_t half = kBlocksOfOtherRows * plan.BlockRows();
+    const int64_t rows = std::min(work.num_requests, 2 * half);
+    Totals totals = SumOf(Blocks(rows, options));
+    if (rows == work.num_requests) return totals;
+    SimOptions untraced = options;
+    untraced.sink = nullptr;
+    const Totals first_half = SumOf(Blocks(half, untraced));
+    const double more = static_cast<double>(work.num_requests - rows) / static_cast<double>(half);
+    const Totals whole = totals;
+    Add(whole, more, totals);
+    Add(first_half, -more, totals);
+    return totals;
+  }
+};
+
+std::string BoundBy(const Plan& plan, const Totals& totals, const WorkOrder& order) {
   std::string name = "nothing";
   double most_s = 0.0;
   for (const Link link : kAllLinks) {
@@ -346,9 +354,9 @@ std::string BoundBy(const Plan& plan, const Totals& totals, SimSchedule schedule
     name = LinkName(link);
   }
   // Beside a GPU the CPU's attention goes on by itself; elsewhere it is one of the computes.
-  const bool beside = plan.AttendsBeside() && schedule == SimSchedule::kSpillway;
   UnitSeconds computes = totals.units;
-  const double beside_s = beside ? std::exchange(computes[CostUnit::kCpuAttention], 0.0) : 0.0;
+  const double beside_s =
+      order.attends_beside ? std::exchange(computes[CostUnit::kCpuAttention], 0.0) : 0.0;
   if (std::max(beside_s, computes.total_s()) < most_s) return name;
   if (beside_s > computes.total_s()) return CostUnitName(CostUnit::kCpuAttention, plan.device());
   const CostUnit unit = *std::ranges::max_element(
@@ -357,7 +365,7 @@ std::string BoundBy(const Plan& plan, const Totals& totals, SimSchedule schedule
 }
 
 SimResult Summarize(const Plan& plan, const Workload& work, const Totals& totals,
-                    SimSchedule schedule) {
+                    const WorkOrder& order) {
   SimResult result;
   Trace& trace = result.trace;
   trace.prefill = totals.prefill;
@@ -373,7 +381,7 @@ SimResult Summarize(const Plan& plan, const Workload& work, const Totals& totals
   prediction.prefill_s = trace.prefill.seconds;
   prediction.decode_s = trace.decode.seconds;
   prediction.generated_tokens_per_s = static_cast<double>(generated) / prediction.total_s();
-  prediction.bound_by = BoundBy(plan, totals, schedule);
+  prediction.bound_by = BoundBy(plan, totals, order);
   for (const Link link : kAllLinks) {
     prediction.link_busy_s[link] =
         trace.prefill.links[link].busy_s + trace.decode.links[link].busy_s;
@@ -387,11 +395,8 @@ SimResult Summarize(const Plan& plan, const Workload& work, const Totals& totals
 }  // namespace
 
 SimResult Simulate(const Plan& plan, const Workload& work, const SimOptions& options) {
-  const Totals totals = options.walk_all
-                            ? SumOf(SimulateRows(plan, work, options, work.num_requests))
-                        : AllAlike(work) ? WalkAlikeRows(plan, work, options)
-                                         : WalkOtherRows(plan, work, options);
-  return Summarize(plan, work, totals, options.schedule);
+  const WorkOrder order = OrderOf(plan, options);
+  return Summarize(plan, work, Walk{plan, work, order, options}.Run(), order);
 }
 
 }  // namespace spillway

@@ -8,7 +8,7 @@
 namespace spillway {
 
 void Composer::FillWindow(RequestSource& source) {
-  const auto size = static_cast<std::size_t>(kBlocksPerWindow * BlockRows());
+  const auto size = static_cast<std::size_t>(kBlocksPerWindow * plan_.BlockRows());
   while (window_.size() < size) {
     const std::optional<WaitingRequest> request = source.Next();
     if (!request) break;
@@ -23,7 +23,7 @@ void Composer::FillWindow(RequestSource& source) {
 
 std::vector<ComposedBatch> Composer::NextBlock(RequestSource& source) {
   // A block has as many batches as it begins with: it must not begin with the rest of a window.
-  if (static_cast<int64_t>(window_.size()) < BlockRows()) FillWindow(source);
+  if (static_cast<int64_t>(window_.size()) < plan_.BlockRows()) FillWindow(source);
   std::vector<ComposedBatch> batches;
   while (!window_.empty()) {
     const WaitingRequest next = window_.back();

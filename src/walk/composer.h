@@ -61,7 +61,6 @@ class Composer {
 
  private:
   void FillWindow(RequestSource& source);
-  int64_t BlockRows() const { return plan_.batch.rows * plan_.num_batches; }
 
   const Plan& plan_;
   std::vector<WaitingRequest> window_;  // sorted, the next request last
