@@ -127,15 +127,9 @@ struct DecodeRates {
   double evicting_bytes_per_s = 0.0;
 };
 
-// What attention reads of a cache: without the state beside K and V where tokens are evicted.
-int64_t ReadSlotBytes(const Plan& plan) {
-  if (!plan.policy.kv.evicts()) return plan.slot_bytes;
-  return KvSlotBytes(plan.shape.num_kv_heads, plan.shape.head_dim, plan.policy.kv_bits);
-}
-
 double DecodeSeconds(const Plan& plan, const DecodeRates& rates, int64_t tokens) {
   if (plan.policy.kv.evicts() && rates.evicting_bytes_per_s > 0.0) {
-    return Over(static_cast<double>(tokens * ReadSlotBytes(plan)), rates.evicting_bytes_per_s);
+    return Over(static_cast<double>(tokens * plan.PromptSlotBytes()), rates.evicting_bytes_per_s);
   }
   return Over(static_cast<double>(tokens * plan.slot_bytes), rates.full_bytes_per_s);
 }
@@ -194,7 +188,7 @@ double DecodeAttentionSeconds(const Plan& plan, const DeviceRates& rates, int64_
 }
 
 int64_t CpuAttentionBytes(const Plan& plan, const PerTier<KvLoad>& kv) {
-  return TokensOnCpu(plan, kv) * ReadSlotBytes(plan);
+  return TokensOnCpu(plan, kv) * plan.PromptSlotBytes();
 }
 
 double CpuAttentionSeconds(const Plan& plan, const CostRates& rates, const PerTier<KvLoad>& kv,
