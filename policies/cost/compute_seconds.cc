@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "spillway/kv_block.h"
 #include "spillway/round.h"
 
 namespace spillway {

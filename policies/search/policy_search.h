@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "policies/search/default_policy.h"  // GivenPolicy
+#include "policies/search/given_policy.h"
 #include "policies/search/placement_lp.h"
 #include "policies/search/storage_choice.h"
 #include "spillway/plan.h"

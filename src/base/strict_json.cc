@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "spillway/error.h"
-#include "src/base/system_error.h"
 
 namespace spillway {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <variant>
 
-#include "spillway/schedule.h"  // Cursor
+#include "spillway/grid.h"  // Cursor
 #include "spillway/tier.h"
 
 namespace spillway {

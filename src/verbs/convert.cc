@@ -4,7 +4,6 @@
 
 #include "spillway/error.h"
 #include "src/base/clock.h"
-#include "src/base/host.h"
 #include "src/base/size_text.h"
 #include "src/base/terminal.h"
 #include "src/base/thread_pool.h"

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "policies/cost/cost_model.h"
+#include "policies/search/default_policy.h"
 #include "spillway/error.h"
 #include "src/gpu/gpu_needs.h"
 #include "src/simulate/simulate.h"
