@@ -4,8 +4,10 @@
 """
 
 import json
+import os
 import pathlib
 import re
+import shutil
 import sys
 import unittest
 
@@ -39,6 +41,12 @@ class Calibrate(harness.VerbTest):
         self.assertEqual(calibrated["model"]["name"], run["model"]["name"])
         for key in ("kv", "kv_bits", "weight_bits"):
             self.assertEqual(calibrated["policy"][key], run["policy"][key])
+
+    def test_a_folder_whose_name_is_not_utf8(self):
+        model = self.folder / os.fsdecode(b"model-\xff")
+        shutil.copytree(SMALL_MODEL, model)
+        self.calibrate("--model", model, "--max-loss", "5%")
+        self.assertEqual(json.loads((self.folder / "r.json").read_text())["model"]["name"], "model-\ufffd")
 
     def test_the_bundled_model_keeps_little_in_its_late_layers(self):
         _, found = self.calibrate("--max-loss", "2%")

@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -154,6 +155,19 @@ class Interruptions(ResumeTest):
         result = harness.run(BINARY, [*words, "--gpu-batch-size", 16, "--threads", 1])
         self.assertEqual(result.status, 21, result.stderr)
         self.assert_whole()
+
+    def test_a_model_whose_folder_is_not_utf8_goes_on(self):
+        model = self.folder / "models" / os.fsdecode(b"tales-\xff")
+        shutil.copytree(harness.BUNDLED_MODEL, model)
+        words = self.words(self.output, "--model", model)
+        self.interrupt_when(lambda: text_of(self.part).count("\n") >= 4, words)
+        result = harness.run(BINARY, [*words, "--resume"])
+        self.assertEqual(result.status, 21, result.stderr)
+        for line, whole in zip(harness.read_jsonl(self.output), self.whole.splitlines(), strict=True):
+            whole = json.loads(whole)
+            self.assertEqual(line["error"], whole["error"])
+            if line["error"] is None:
+                self.assertEqual(harness.choice(line), harness.choice(whole))
 
     def test_the_report_has_the_fingerprint_of_all_lines(self):
         self.interrupt()

@@ -6,6 +6,8 @@ refused. Standard library only.
 
 import json
 import pathlib
+import resource
+import subprocess
 import sys
 import unittest
 
@@ -130,6 +132,16 @@ class Simulate(PlanningTest):
             moved = sum(event["args"].get("bytes", 0) for event in events if tracks[event["tid"]].startswith(link))
             self.assertGreater(moved, 0)
             self.assertAlmostEqual(moved, report["links"][link]["bytes"], delta=0.01 * moved)
+
+    def test_a_trace_that_cannot_be_written_leaves_nothing(self):
+        words = ["simulate", "--model", "opt-1.3b", "--machine", T4, "--prompt-len", 64, "--gen-len", 64, "--quiet",
+                 "--trace", self.folder / "trace.json"]
+        done = subprocess.run(
+            [self.binary, *map(str, words)], capture_output=True, env=harness.clean_environment(), check=False,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)),
+        )
+        self.assertEqual(done.returncode, 32, done.stderr)
+        self.assertEqual(list(self.folder.iterdir()), [])
 
     def test_work_is_what_decoding_computes_and_reads(self):
         report = self.report_of("simulate", "--model", "opt-125m", "--machine", T4, "--prompt-len", 4, "--gen-len", 3,

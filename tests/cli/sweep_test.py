@@ -5,6 +5,7 @@
 
 import csv
 import json
+import os
 import pathlib
 import shutil
 import signal
@@ -226,6 +227,16 @@ class Resumed(SweepTest):
         (cache / "machine-x.json").write_text("{}")
         self.sweep(SMALL, env=env)
         self.assertEqual(len(self.points()), 4)
+
+    def test_a_profile_whose_name_is_not_utf8(self):
+        cache = self.folder / "cache" / "spillway"
+        cache.mkdir(parents=True)
+        (cache / os.fsdecode(b"machine-\xff.json")).write_text("{}")
+        env = {"XDG_CACHE_HOME": str(cache.parent)}
+        self.sweep(SMALL, env=env)
+        before = self.times()
+        self.sweep(SMALL, env=env)
+        self.assertEqual(self.times(), before)
 
     def test_refused_points_are_tried_again(self):
         text = SMALL + 'offload-dir = "later"\n'
