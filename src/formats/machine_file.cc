@@ -242,11 +242,6 @@ Json DeviceRatesJson(const DeviceRates& rates) {
 
 }  // namespace
 
-Machine MachineFromJson(std::string_view text, const std::string& source) {
-  const JsonOrigin origin = {source, ErrorCode::kMachine};
-  return FromDocument(ParseJsonText(text, origin), origin);
-}
-
 Machine ReadMachine(const std::filesystem::path& file) {
   const JsonOrigin origin = {file.string(), ErrorCode::kMachine};
   return FromDocument(ReadJsonFile(file, origin), origin);

@@ -4,7 +4,6 @@
 
 #include <filesystem>
 #include <string>
-#include <string_view>
 
 #include "spillway/machine.h"
 
@@ -23,15 +22,11 @@ inline constexpr int kMachineVersion = 1;
 //   short_attention_flops_per_s, evicting_prefill_flops_per_s, evicting_decode_bytes_per_s,
 //   matmul_8bit, matmul_4bit (as matmul), and narrow_flops_per_s in matmul.
 // Without a GPU, `gpu` and its links may be left out; they are zero then.
-// `source` is what messages call the text.
 // Throws: Error kMachine with the JSON path: no JSON, an unknown or missing key, a wrong type, a
-// value out of range, a newer version.
-Machine MachineFromJson(std::string_view text, const std::string& source);
-
-// Throws: also Error kMachine when there is no such file; kSystemLimit.
+// value out of range, a newer version; kMachine when there is no such file; kSystemLimit.
 Machine ReadMachine(const std::filesystem::path& file);
 
-// What MachineFromJson reads; every number comes back as it was. Requires: values that it takes.
+// Text that ReadMachine takes; every number comes back as it was. Requires: values that it takes.
 std::string MachineJson(const Machine& machine);
 
 }  // namespace spillway

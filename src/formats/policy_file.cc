@@ -145,11 +145,6 @@ GivenPolicy FromDocument(const nlohmann::json& document, const JsonOrigin& origi
 
 }  // namespace
 
-GivenPolicy PolicyFromJson(std::string_view text, const std::string& source) {
-  const JsonOrigin origin = {source, ErrorCode::kPolicy};
-  return FromDocument(ParseJsonText(text, origin), origin);
-}
-
 GivenPolicy ReadPolicy(const std::filesystem::path& file) {
   const JsonOrigin origin = {file.string(), ErrorCode::kPolicy};
   return FromDocument(ReadJsonFile(file, origin), origin);

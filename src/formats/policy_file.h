@@ -4,7 +4,6 @@
 
 #include <filesystem>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "policies/search/given_policy.h"
@@ -21,15 +20,12 @@ inline constexpr int kPolicyVersion = 1;
 //   num_sinks}.
 // A budget is {kept, heavy, recent}, each {"frac": x} of prompt + max new tokens or {"tokens": n};
 // heavy and recent where they are set apart.
-// `source` is what messages call the text.
 // Throws: Error kPolicy with the JSON path: no JSON, an unknown or missing key, a wrong type, a
-// value out of range, shares that do not sum to 1, a newer version.
-GivenPolicy PolicyFromJson(std::string_view text, const std::string& source);
-
-// Throws: also Error kPolicy when there is no such file; kSystemLimit.
+// value out of range, shares that do not sum to 1, a newer version; kPolicy when there is no such
+// file; kSystemLimit.
 GivenPolicy ReadPolicy(const std::filesystem::path& file);
 
-// What PolicyFromJson reads; every number comes back as it was. `sources` say where it comes from.
+// Text that ReadPolicy takes; every number comes back as it was. `sources` say where it comes from.
 std::string PolicyJson(const Policy& policy, const std::vector<std::string>& sources = {});
 
 // A file that states a KV policy only.

@@ -15,6 +15,11 @@ namespace {
 using nlohmann::json;
 using testing::HasSubstr;
 
+Machine FromText(std::string_view text) {
+  const TemporaryFolder folder(MemoryRoot());
+  return ReadMachine(folder.Write("m.json", text));
+}
+
 DeviceRates Rates(double scale) {
   DeviceRates rates;
   rates.memory_bytes_per_s = 1.0 / 3.0 * 1e11 * scale;
@@ -55,7 +60,7 @@ void ExpectSame(const DeviceRates& a, const DeviceRates& b) {
 
 TEST(MachineFile, EveryFieldComesBack) {
   const Machine machine = FullMachine();
-  const Machine read = MachineFromJson(MachineJson(machine), "m");
+  const Machine read = FromText(MachineJson(machine));
   EXPECT_EQ(read.name, machine.name);
   EXPECT_EQ(read.isa, machine.isa);
   EXPECT_EQ(read.num_threads, machine.num_threads);
@@ -97,7 +102,7 @@ TEST(MachineFile, WhatMayBeLeftOutComesBackToo) {
   cpu.matmul[1].narrow_flops_per_s = 8.5e9;
   cpu.matmul_8bit = {{1, 9.5e9, 0.0}};
   cpu.matmul_4bit = {{1, 10.5e9, 0.0}, {4, 11.5e9, 0.0}};
-  const Machine read = MachineFromJson(MachineJson(machine), "m");
+  const Machine read = FromText(MachineJson(machine));
   EXPECT_EQ(read.disturbed, machine.disturbed);
   EXPECT_EQ(read.rates.beside_compute.values, machine.rates.beside_compute.values);
   EXPECT_EQ(read.rates.disk_both_frac, 0.625);
@@ -118,7 +123,7 @@ TEST(MachineFile, WithoutAGpuItsRatesMayBeLeftOut) {
   EXPECT_FALSE(written.contains("gpu"));
   EXPECT_FALSE(written.contains("flexgen"));
   EXPECT_FALSE(written["link_bytes_per_s"].contains("cpu_to_gpu"));
-  const Machine read = MachineFromJson(text, "m");
+  const Machine read = FromText(text);
   EXPECT_EQ(read.device, Tier::kCpu);
   EXPECT_TRUE(read.rates.gpu.matmul.empty());
   EXPECT_EQ(read.rates.link_bytes_per_s[Link::kCpuToGpu], 0.0);
@@ -128,7 +133,7 @@ TEST(MachineFile, WithoutAGpuItsRatesMayBeLeftOut) {
 // The refusal of a text; fails the test when there is none.
 std::string Refusal(const std::string& text) {
   try {
-    MachineFromJson(text, "m.json");
+    FromText(text);
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kMachine);
     EXPECT_EQ(ExitStatus(error.code()), 3);

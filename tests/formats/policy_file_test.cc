@@ -7,12 +7,18 @@
 #include <nlohmann/json.hpp>
 
 #include "spillway/error.h"
+#include "tests/temporary_folder.h"
 
 namespace spillway {
 namespace {
 
 using nlohmann::json;
 using ::testing::HasSubstr;
+
+GivenPolicy FromText(std::string_view text) {
+  const TemporaryFolder folder(MemoryRoot());
+  return ReadPolicy(folder.Write("policy.json", text));
+}
 
 Policy FullPolicy() {
   Policy policy;
@@ -46,24 +52,24 @@ void ExpectSame(const GivenPolicy& a, const Policy& b) {
 
 TEST(PolicyFile, ComesBackAsItWas) {
   Policy policy = FullPolicy();
-  ExpectSame(PolicyFromJson(PolicyJson(policy, {"a test"}), "p"), policy);
+  ExpectSame(FromText(PolicyJson(policy, {"a test"})), policy);
   policy.kv.kind = KvPolicyKind::kH2o;
   policy.kv.budget = {{0.2, 0}, {}, TokenAmount{0.0, 64}};
-  ExpectSame(PolicyFromJson(PolicyJson(policy), "p"), policy);
+  ExpectSame(FromText(PolicyJson(policy)), policy);
   policy.kv.kind = KvPolicyKind::kWindow;
   policy.kv_dtype = DType::kF16;
   policy.kv_bits = 4;
   policy.kv.num_sinks = 4;
   policy.kv.budget = {};
   policy.kv.layer_budgets = {{{0.1, 0}, {}, {}}, {{}, TokenAmount{0.0, 7}, TokenAmount{0.3, 0}}};
-  ExpectSame(PolicyFromJson(PolicyJson(policy), "p"), policy);
+  ExpectSame(FromText(PolicyJson(policy)), policy);
 }
 
 TEST(PolicyFile, StatesWhatItStates) {
   KvPolicy kv;
   kv.kind = KvPolicyKind::kH2o;
   kv.layer_budgets = {{{0.1, 0}, {}, {}}, {{0.5, 0}, {}, {}}};
-  const GivenPolicy given = PolicyFromJson(PolicyJson(kv, {"calibrated"}), "p");
+  const GivenPolicy given = FromText(PolicyJson(kv, {"calibrated"}));
   ASSERT_TRUE(given.kv);
   EXPECT_EQ(given.kv->layer_budgets, kv.layer_budgets);
   EXPECT_FALSE(given.placement || given.gpu_batch_size || given.cpu_attention || given.kv_dtype ||
@@ -75,7 +81,7 @@ std::string Fault(const std::string& pointer, const json& value) {
   json document = json::parse(PolicyJson(FullPolicy()));
   document[json::json_pointer(pointer)] = value;
   try {
-    PolicyFromJson(document.dump(), "policy.json");
+    FromText(document.dump());
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kPolicy);
     EXPECT_EQ(ExitStatus(error.code()), 3);
@@ -104,7 +110,7 @@ TEST(PolicyFile, RefusesFaultsWithTheirPath) {
   EXPECT_THAT(Fault("/weight_bits", "4"), HasSubstr("$.weight_bits"));
   EXPECT_THAT(Fault("/sources", {3}), HasSubstr("$.sources[0]"));
   for (const int bits : {16, 8, 4}) EXPECT_EQ(Fault("/weight_bits", bits), "accepted");
-  EXPECT_THROW(PolicyFromJson(R"({"version":1,"kv_frac":{"gpu":0,"cpu":1,"disk":0}})", "p"), Error);
+  EXPECT_THROW(FromText(R"({"version":1,"kv_frac":{"gpu":0,"cpu":1,"disk":0}})"), Error);
 }
 
 TEST(PolicyFile, RefusesFaultsOfTheKvPolicy) {
