@@ -19,7 +19,7 @@ struct RowGroup {
   Tier kv_tier = Tier::kCpu;
   Tier hidden_tier = Tier::kCpu;
   int64_t count = 0;
-  // Of their places in the log (KvLogPlan) one more than the last; 0: not known, or they have none.
+  // Places in the log (KvLogPlan) up to the last of these rows; 0: not known, or they have none.
   int64_t log_end = 0;
 
   int64_t NumNew() const { return num_past == 0 ? shape.prompt_tokens : 1; }
@@ -60,7 +60,7 @@ struct BatchLoad {
   std::vector<PerTier<KvLoad>> kv;  // [KV class of the plan], in each block of the class
 
   bool prefills() const { return prompt_tokens > 0; }
-  // In one transformer block. Requires: the plan that the load was made for.
+  // KV in one transformer block. Requires: the plan that the load was made for.
   const PerTier<KvLoad>& KvOf(const Plan& plan, int64_t block) const {
     return kv[static_cast<std::size_t>(plan.kv_class_of[static_cast<std::size_t>(block)])];
   }

@@ -8,7 +8,7 @@
 namespace spillway {
 namespace {
 
-// What rates are measured of: matrices, heads and prompts of two sizes.
+// Sizes that rates are measured with: two widths of matrices, of heads and of prompts.
 constexpr double kWideWidth = 4096.0;
 constexpr double kNarrowWidth = 1024.0;
 constexpr double kWideHead = 128.0;
@@ -35,7 +35,7 @@ AttentionCost PrefillCost(const DeviceRates& rates) {
   return {std::max(0.0, long_s - Pairs(kLongPrompt) * pair_s) / kLongPrompt, pair_s};
 }
 
-// How much longer a score of heads this wide takes than its width says.
+// Factor by which a score of heads this wide takes longer than its width says.
 double SoftmaxStretch(const DeviceRates& rates, double head_dim) {
   if (rates.narrow_attention_flops_per_s == 0.0) return 1.0;
   const double wide_s = kWideHead / rates.prefill_attention_flops_per_s;
@@ -67,7 +67,8 @@ ProductCost CostOf(const MatmulRate& rate, ProductOverhead overhead) {
   return {std::max(0.0, wide_s - overhead_s * wide), overhead_s};
 }
 
-// Between two measurements a straight line; below the first the weights still have to be read.
+// Cost on a straight line between two measurements; below the first the weights still have to be
+// read.
 ProductCost CostAt(const std::vector<MatmulRate>& rates, double rows, ProductOverhead overhead) {
   const auto above = std::ranges::find_if(
       rates, [rows](const MatmulRate& rate) { return static_cast<double>(rate.rows) >= rows; });
@@ -108,7 +109,8 @@ int64_t TokensOnCpu(const Plan& plan, const PerTier<KvLoad>& kv) {
   return tokens;
 }
 
-// What the links that are in use take from the CPU memory's rate, as far as it is not measured.
+// Bytes per second that the links in use take from the CPU memory's rate, as far as it is not
+// measured.
 double LinkTrafficBytesPerS(const Plan& plan, const CostRates& rates) {
   const auto rate_of = [&](Link link) {
     const bool measured = rates.beside_compute[link] != SharedPace{};
@@ -147,7 +149,7 @@ double KvAppendSeconds(const Plan& plan, const DeviceRates& rates, int64_t token
   return static_cast<double>(tokens * width) * PrefillCost(rates).token_s;
 }
 
-// What a prompt costs beyond its attention where tokens are evicted: scores of all, and the choice.
+// Seconds of a prompt beyond its attention where tokens are evicted: scores of all, and the choice.
 double PrefillEvictionSeconds(const Plan& plan, const DeviceRates& rates, int64_t pairs) {
   if (!plan.policy.kv.evicts() || rates.evicting_prefill_flops_per_s == 0.0) return 0.0;
   const double more_s = Over(4.0 * kWideHead, rates.evicting_prefill_flops_per_s) -

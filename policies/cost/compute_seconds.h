@@ -35,22 +35,22 @@ double PromptAttentionSeconds(const Plan& plan, const DeviceRates& rates, int64_
 // Attention of single tokens, each to its row's KV: `tokens` attended to in all.
 double DecodeAttentionSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens);
 
-// Whether rows with their KV in `tier` are attended to by the CPU once they are in place.
+// Tells whether rows with their KV in `tier` are attended to by the CPU once they are in place.
 bool AttendsOnCpu(const Plan& plan, Tier tier);
-// What CPU attention reads of a batch's KV in one block.
+// Bytes that CPU attention reads of a batch's KV in one block.
 int64_t CpuAttentionBytes(const Plan& plan, const PerTier<KvLoad>& kv);
 // CPU attention to a batch's KV in one block reads it at its own rate on a cache of the plan's
 // bits, or at what the links leave of the memory's, which is all once their `traffic_bytes` have
 // passed.
 double CpuAttentionSeconds(const Plan& plan, const CostRates& rates, const PerTier<KvLoad>& kv,
                            int64_t traffic_bytes);
-// Beside a GPU its rows' q, k and v cross to the CPU in fp32 (KvOutBytes has k and v as the cache
-// has), and what was attended goes back.
+// Seconds in which q, k and v of the rows that the CPU attends to beside a GPU cross to it in fp32
+// (KvOutBytes has k and v as the cache has), and the results go back.
 double HostRowsSeconds(const Plan& plan, const CostRates& rates, const PerTier<KvLoad>& kv);
 // A pass over the states of all tokens that norms them, and one that adds to them.
 double NormSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens);
 double ResidualSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens);
-// From the head to the CPU, which chooses the tokens.
+// Seconds of the logits' way from the head to the CPU, which chooses the tokens.
 double LogitsSeconds(const Plan& plan, const CostRates& rates, int64_t rows);
 // Greedy: each row's logits are looked through by one of the CPU's threads.
 double SamplingSeconds(const Plan& plan, const DeviceRates& cpu, int64_t rows);

@@ -10,9 +10,9 @@
 namespace spillway {
 namespace {
 
-// What is left of the rate at which cores attend to a cache of 16 bits, in bytes, when they unpack
-// codes. Measured with AVX-512 on one core (kernel_bench --only budget, 128 slots): 13.7 GB/s of 16
-// bits, 9.3 of 8, 6.7 of 4.
+// Share of the rate, in bytes, at which cores attend to a cache of 16 bits that is left when they
+// unpack codes. Measured with AVX-512 on one core (kernel_bench --only budget, 128 slots): 13.7
+// GB/s of 16 bits, 9.3 of 8, 6.7 of 4.
 double CodedRateShare(int kv_bits) { return kv_bits == 16 ? 1.0 : kv_bits == 8 ? 0.68 : 0.49; }
 
 // Makes the rates of the CPU's kernels those on a cache of so many bits.

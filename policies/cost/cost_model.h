@@ -20,7 +20,7 @@ namespace spillway {
 // Memory of K and V that a run's first block is the first to write.
 double FirstTouchSeconds(const Plan& plan, const CostRates& rates, const PerTier<KvLoad>& kv);
 
-// What the equations give for each task of one plan.
+// Bytes and seconds that the equations give for each task of one plan.
 class CostModel {
  public:
   // Lifetime: the plan outlives the model.
@@ -31,8 +31,8 @@ class CostModel {
   // Requires: load.rows > 0.
   UnitSeconds Compute(int64_t layer, const BatchLoad& load) const;
 
-  // Of weights that pass through CPU memory while all batches go through a block, from its first
-  // layer on.
+  // Bytes of weights that pass through CPU memory while all batches go through a block, from its
+  // first layer on.
   int64_t TrafficBytes(int64_t layer) const;
 
   const Plan& plan() const { return plan_; }

@@ -1,4 +1,4 @@
-// What computes and links give on a machine, and the units that seconds of a compute are filed
+// Rates of computes and links on a machine, and the units that seconds of a compute are filed
 // under. Plain values; any thread.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace spillway {
 
-// What a compute of one layer for one batch spends its time on, one after the other.
+// Parts of the time of a compute of one layer for one batch, one after the other.
 enum class CostUnit {
   kMatmul,
   kMemory,
@@ -50,7 +50,7 @@ struct CostRates {
   DeviceRates cpu;
 };
 
-// Whether enough is known of the machine to predict anything.
+// Tells whether enough is known of the machine to predict anything.
 bool KnowsRates(const Machine& machine);
 
 // The machine's plain rates. A GPU that is emulated computes at the CPU's rates, and its links copy

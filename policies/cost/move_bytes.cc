@@ -35,7 +35,8 @@ int64_t HeldSlots(const Plan& plan, const LoggedRows& rows, int64_t num_tokens) 
   return RoundUp(std::min(num_tokens, rows.num_kept), plan.slot_align[Tier::kDisk]);
 }
 
-// To disk: what the pass changes, or of rows that are not written whole what their log gets.
+// Bytes written to disk: all that the pass changes, or of rows that are not written whole what
+// their log gets.
 int64_t KvWrittenBytes(const Plan& plan, const Cursor& cell, const KvLoad& kv) {
   if (plan.LoggedAfter(cell) == 0) return kv.stored_slots * plan.slot_bytes;
   return kv.prompt_slots * plan.slot_bytes +
@@ -76,7 +77,7 @@ PerLink<int64_t> KvInBytes(const Plan& plan, const Cursor& cell, const PerTier<K
   const KvLoad& on_disk = kv[Tier::kDisk];
   const int64_t num_tokens = plan.LoggedBefore(cell);
   if (num_tokens == 0) return bytes;
-  // What the log has, whole blocks on disk lack.
+  // Tokens that the log has are missing in the whole blocks on disk.
   for (const LoggedRows& rows : on_disk.logged) {
     const int64_t num_whole = rows.num_past - std::min(num_tokens, rows.num_decoded);
     bytes[Link::kDiskRead] +=

@@ -7,8 +7,8 @@
 
 namespace spillway {
 
-// What keeping this share of a row's tokens in one layer costs while all others keep everything:
-// mean log-probability lost per token.
+// Cost of keeping this share of a row's tokens in one layer while all others keep everything: mean
+// log-probability lost per token.
 struct BudgetLoss {
   double kept_frac = 1.0;
   double loss = 0.0;

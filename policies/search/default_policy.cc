@@ -14,9 +14,9 @@
 namespace spillway {
 namespace {
 
-// At 64 rows a 16-bit weight read from memory feeds 128 FLOPs: past the ratio of arithmetic to
-// memory rate of the processors measured (20 rows with AMX, 10 with AVX-512), so more rows only
-// cost KV.
+// Rows of a batch beyond which more only cost KV: at 64 rows a 16-bit weight read from memory feeds
+// 128 FLOPs, past the ratio of arithmetic to memory rate of the processors measured (20 rows with
+// AMX, 10 with AVX-512).
 constexpr int64_t kRowsThatPay = 64;
 
 // Fewer rows than this leave most of what one read of the weights could do undone: then weights
@@ -128,7 +128,7 @@ struct Planner {
     return policy;
   }
 
-  // As much of one kind from a tier to a faster one as memory has room for.
+  // Moves as much of one kind from a tier to a faster one as memory has room for.
   Policy Raise(const Policy& policy, Shares shares, Tier from, Tier to) const {
     const double movable = (policy.*shares)[from];
     const auto at = [&](int step) {
@@ -154,7 +154,7 @@ struct Planner {
     return {plan.weight_bytes[tier], plan.kv[tier].region.bytes, plan.hidden[tier].rows};
   }
 
-  // From disk to wherever there is room.
+  // Moves one kind from disk to wherever there is room.
   Policy RaiseFromDisk(const Policy& policy, Shares shares) const {
     if (shares == &Policy::kv_frac && KvLeavesGpu(machine, policy))
       return Raise(policy, shares, Tier::kDisk, Tier::kCpu);
@@ -203,9 +203,9 @@ struct Planner {
                                                                                           : filled;
   }
 
-  // Where disk is short as well: of the placements in whole tiers that fit the one with most rows,
-  // then with least to read for a row. When none fits, the one that lacks least: its refusal names
-  // what would be enough.
+  // Chooses where disk is short as well: of the placements in whole tiers that fit the one with
+  // most rows, then with least to read for a row. When none fits, the one that lacks least: its
+  // refusal names what would be enough.
   Policy InWholeTiers(const Policy& refused) const {
     Policy best = refused;
     auto best_rank = Rank(refused);
@@ -259,7 +259,7 @@ struct Planner {
   // few passes too. On a small disk the other order may be the one that fits.
   Policy FillMemory(const Policy& policy) const {
     if (!MemoryHolds(policy)) return policy;
-    // In their place they may leave room for longer chunks than on their way.
+    // States in memory may leave room for longer chunks than states that are staged.
     const Policy begun = ShortenChunk(RaiseFromDisk(policy, &Policy::activation_frac));
     const auto filled = [&](Shares first, Shares second) {
       return RaiseFromDisk(RaiseFromDisk(begun, first), second);
@@ -270,7 +270,7 @@ struct Planner {
     return prefers_kv ? kv_first : weights_first;
   }
 
-  // What one pass reads and writes, on average, with rows at their longest.
+  // Bytes that one pass reads and writes for a row, on average, with rows at their longest.
   static double DiskBytesOfARow(const Plan& plan) {
     const double written =
         plan.policy.kv.evicts() ? 1.0 / static_cast<double>(plan.kv_log.passes) : 0.0;
@@ -284,7 +284,8 @@ struct Planner {
            static_cast<double>(plan.BlockRows());
   }
 
-  // What lies on disk beyond its cap may still come to memory.
+  // Tells whether CPU and GPU memory hold the policy. Bytes on disk beyond its cap may still come
+  // to memory.
   bool MemoryHolds(const Policy& policy) const {
     const Plan plan = PlanOf(policy);
     return std::ranges::all_of(

@@ -9,8 +9,8 @@
 
 namespace spillway {
 
-// What is given is never changed. When any placement in whole tiers of the given shape fits, what
-// comes back fits; otherwise its plan's refusal names the least that is needed.
+// Chooses what is not given. When any placement in whole tiers of the given shape fits, what comes
+// back fits; otherwise its plan's refusal names the least that is needed.
 Policy DefaultPolicy(const Model& model, const Machine& machine, const Workload& work,
                      const GivenPolicy& given, const KernelNeeds& needs);
 

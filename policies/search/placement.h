@@ -14,13 +14,13 @@ struct Placement {
   PerTier<double> activations;
 };
 
-// Whether all KV is off the GPU: where the CPU attends beside one. The two round otherwise, and
-// with some rows here and some there a row's tokens would depend on which place it happens to get.
+// Tells whether all KV is off the GPU: where the CPU attends beside one. The two round differently,
+// and with some rows here and some there a row's tokens would depend on its place.
 inline bool KvLeavesGpu(const Machine& machine, const Policy& policy) {
   return machine.has_gpu() && policy.cpu_attention;
 }
 
-// Whether KV lies so that with CPU attention both would attend.
+// Tells whether KV lies so that with CPU attention both would attend.
 inline bool SharesAttention(const Machine& machine, const PerTier<double>& kv) {
   return machine.has_gpu() && kv[Tier::kGpu] > 0.0 && kv[Tier::kGpu] < 1.0;
 }

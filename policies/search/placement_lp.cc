@@ -34,10 +34,12 @@ constexpr std::size_t kRowsOfPass = kCpuMemoryRow + 1;
 
 constexpr double kBytesUnit = 1 << 30;  // keeps the coefficients within a few orders of magnitude
 
-// Of placements that take the same time the one in faster tiers is wanted, for it moves less.
+// Cost of slower tiers, so that of placements that take the same time the one in faster tiers wins,
+// for it moves less.
 constexpr std::array<double, 3> kSlowTierCost = {0.0, 1e-4, 2e-4};
 
-// Where several tiers could make up for what is missing, the slowest one is the easiest to enlarge.
+// Cost of missing bytes. Where several tiers could make up for them, the slowest one is the easiest
+// to enlarge.
 constexpr std::array<double, 3> kShortageCost = {4.0, 2.0, 1.0};
 
 // Enough of a model for staging to be packed as in all of it: with fewer blocks the runs of layers
@@ -52,7 +54,7 @@ PerTier<double>& ClassOf(Placement& placement, std::size_t kind) {
   return kind == 0 ? placement.weights : kind == 1 ? placement.kv : placement.activations;
 }
 
-// What the requests are on average.
+// Mean of the requests.
 RequestShape MeanOf(const Workload& work) {
   RequestShape sum;
   for (const RequestShape& row : work.sample) {
@@ -215,7 +217,7 @@ int64_t PlacementLp::AddLayers(const CostModel& model, const BatchLoad& load,
     const double times = block_of(layer) == 0 ? static_cast<double>(num_blocks_) : 1.0;
     const Cursor at = {0, layer, 0};
     AddMove(model, load, {TaskKind::kLoadWeights, at}, times, cost.weights_s);
-    // Between a block's layers states stay where they are.
+    // States stay where they are between a block's layers.
     const bool ends = layer + 1 < num_layers && block_of(layer + 1) != block_of(layer);
     const bool begins = layer > 0 && block_of(layer - 1) != block_of(layer);
     if (ends) AddMove(model, load, {TaskKind::kStoreHidden, at}, times, cost.hidden_s);
@@ -368,9 +370,9 @@ std::optional<PlacementAnswer> PlacementLp::Solve(const Limits& limits) const {
   return AnswerOf(none, *without);
 }
 
-// What one more byte per second of each link would give, by the duals of a pass's rows: a tight row
-// is bytes / rate - seconds <= 0, and that of the disk half the sum of two of them, over what reads
-// and writes leave each other.
+// Adds what one more byte per second of each link would give, by the duals of a pass's rows: a
+// tight row is bytes / rate - seconds <= 0, and that of the disk half the sum of two of them, over
+// what reads and writes leave each other.
 void PlacementLp::AddGainsOfPass(const LinearProgram& program, const LpSolution& solution,
                                  std::size_t pass, Gains& gains) const {
   const CostRates rates = RatesOf(machine_);

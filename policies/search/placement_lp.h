@@ -18,7 +18,7 @@
 
 namespace spillway {
 
-// What one more unit of a cap or of a link's rate would take from the time of a block.
+// Seconds of a block that one more unit of a cap or of a link's rate would save.
 struct Gains {
   PerTier<double> s_per_byte;
   PerLink<double> s_per_byte_per_s;
@@ -31,7 +31,7 @@ struct PlacementAnswer {
   Gains gains;
 };
 
-// Which tier is short, when no placement fits.
+// Tier that is short, when no placement fits.
 struct Shortage {
   Tier tier = Tier::kCpu;
   int64_t bytes = 0;  // at least that many
@@ -40,7 +40,7 @@ struct Shortage {
 // A block's bytes and seconds as functions of its placement.
 class PlacementLp {
  public:
-  // Of batches of policy.gpu_batch_size rows; the policy's shares and number of batches do not
+  // Takes batches of policy.gpu_batch_size rows; the policy's shares and number of batches do not
   // count. Requires: KnowsRates(machine).
   PlacementLp(const Model& model, const Machine& machine, const Workload& work,
               const Policy& policy, const KernelNeeds& needs);
@@ -65,8 +65,8 @@ class PlacementLp {
     PerLink<double> kv_s;
     PerLink<double> hidden_s;
     double compute_s = 0.0;
-    // With CPU attention beside a GPU: that of a batch, and what the CPU's memory needs for it and
-    // for what the links bring: weights, and KV of a batch.
+    // CPU attention beside a GPU: seconds for a batch, and those that the CPU's memory needs for it
+    // and for what the links bring: weights, and KV of a batch.
     double cpu_attention_s = 0.0;
     double weights_memory_s = 0.0;
     double kv_memory_s = 0.0;

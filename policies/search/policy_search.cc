@@ -79,7 +79,8 @@ class Search {
   }
 
  private:
-  // So that each storage has its place in the result.
+  // Tries the drafts of one storage until one of them is among the results, so that each storage has
+  // its place there.
   void TryBestOf(std::size_t storage, const std::vector<Draft>& drafts) {
     if (input_.storage.size() == 1) return;
     for (const Draft& draft : drafts) {
@@ -110,8 +111,8 @@ class Search {
     result_.best = std::move(kept);
   }
 
-  // Of those that are as fast as the best, as far as a prediction can tell, the one that is stored
-  // most exactly comes first.
+  // Moves to the front, of those that are as fast as the best as far as a prediction can tell, the
+  // one that is stored most exactly.
   void LeadWithMostBits() {
     if (!result_.feasible()) return;
     const auto bits = [](const Candidate& candidate) {
@@ -178,7 +179,7 @@ class Search {
     return drafts;
   }
 
-  // Of blocks of such batches.
+  // Adds a draft for each number of such batches.
   void AddDrafts(BlockShape block, std::vector<Draft>& drafts) {
     for (const int64_t num_batches : BatchCounts(block.batch_size)) {
       block.num_batches = num_batches;

@@ -19,7 +19,7 @@
 
 namespace spillway {
 
-// What a plan will do with a workload; the simulator's answer.
+// Prediction of what a plan will do with a workload; the simulator's answer.
 using PredictFn = std::function<Prediction(const Plan&, const Workload&)>;
 
 struct SearchInput {

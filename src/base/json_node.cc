@@ -20,7 +20,7 @@ using nlohmann::json;
 constexpr std::size_t kMaxFileBytes = 1 << 20;
 constexpr std::size_t kMaxSmallValues = 100'000;
 
-// What is there, short. The dump of a large array would be built only to be cut.
+// Value as a message shows it, short. The dump of a large array would be built only to be cut.
 std::string Found(const json& value, JsonWording wording) {
   if (wording == JsonWording::kPath && value.is_string()) return "a string";
   if (value.is_structured())

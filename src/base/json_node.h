@@ -17,14 +17,14 @@
 
 namespace spillway {
 
-// How a refusal names a value and says what is wrong with it.
+// Wording in which a refusal names a value and says what is wrong with it.
 enum class JsonWording {
   kPath,   // $.cpu.matmul[2].rows: is -1, must be an integer from 1 to 8
   kKey,    // "rows" is -1, but must be an integer from 1 to 8
   kShort,  // "rows" is not an integer from 1 to 8; what is no object has no members
 };
 
-// What messages call a file, and what its faults are.
+// Name that messages call a file by, and how they tell of its faults.
 struct JsonOrigin {
   std::string name;
   ErrorCode code = ErrorCode::kMachine;
@@ -42,7 +42,8 @@ struct IntegerRange {
 // Throws: Error origin.code "name: path: what; remedy".
 nlohmann::json ParseJsonText(std::string_view text, const JsonOrigin& origin);
 
-// The same of a regular file. Throws: also Error origin.code when it is missing, kSystemLimit.
+// Document in a regular file. Throws: as ParseJsonText, also Error origin.code when it is missing,
+// kSystemLimit.
 nlohmann::json ReadJsonFile(const std::filesystem::path& file, const JsonOrigin& origin);
 
 // One value of a document and its place. Every accessor that does not find what it asks for throws
@@ -55,13 +56,13 @@ class JsonNode {
   const nlohmann::json& value() const { return *value_; }
   const JsonOrigin& origin() const { return *origin_; }
 
-  // That this is an object and has no other keys than these, which is what "strict" means.
+  // Refuses what is no object, or has other keys than these, which is what "strict" means.
   void ExpectKeys(const std::vector<std::string_view>& keys) const;
 
   JsonNode Member(std::string_view key) const;
   std::optional<JsonNode> Find(std::string_view key) const;  // nullopt: absent
 
-  // Of the member `key`; `fallback` where it is absent or null.
+  // Value of the member `key`; `fallback` where it is absent or null.
   bool Boolean(std::string_view key, bool fallback) const;
   std::string Text(std::string_view key, std::string_view fallback) const;
   int64_t Integer(std::string_view key, IntegerRange range, int64_t fallback) const;

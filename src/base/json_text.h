@@ -6,7 +6,7 @@
 
 namespace spillway {
 
-// On one line.
+// Text on one line.
 template <typename Json>
 std::string JsonText(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);

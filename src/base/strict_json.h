@@ -29,7 +29,7 @@ struct JsonFault {
   std::size_t byte = 0;     // of a fault of syntax, counted from 1
 };
 
-// Whether a string or a key may be in a document.
+// Tells whether a string or a key may be in a document.
 using JsonTextCheck = bool (*)(std::string_view text);
 
 // The document, unless it is no JSON, nests deeper than kMaxStrictJsonDepth, holds more than

@@ -17,7 +17,7 @@ void PrintWarning(std::string_view text) {
 }
 
 void FillStandardDescriptors() noexcept {
-  // In ascending order: open takes the lowest free number.
+  // Ascending order: open takes the lowest free number.
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(fd, F_GETFD) == -1)
       static_cast<void>(::open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY));

@@ -1,5 +1,5 @@
-// What people read. Losing it never ends a run: its results are in files.
-// Thread rule: plain functions; any thread.
+// Text for people. Losing it never ends a run: its results are in files. Thread rule: plain
+// functions; any thread.
 #pragma once
 
 #include <cstdio>

@@ -38,7 +38,7 @@ std::string Overview() {
          "environment variable SPILLWAY_<FLAG>.\n";
 }
 
-// What a verb does without being told.
+// Settings of a verb where nothing is stated.
 Config DefaultsOf(Verb verb) {
   Config config;
   config.verb = verb;
@@ -58,7 +58,7 @@ void SetFlags(const Stated& stated, const std::vector<Flag>& flags, Config& conf
   }
 }
 
-// What a policy file says counts where no flag says otherwise. Shares are not taken here: six
+// Takes a policy file's values where no flag states another. Shares are not taken here: six
 // percents would not hold them exactly.
 void TakePolicyFile(Config& config) {
   if (!config.policy) return;

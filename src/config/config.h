@@ -131,7 +131,7 @@ struct Config {
 // --offload-dir, or $TMPDIR, or /tmp.
 std::filesystem::path OffloadFolder(const Config& config);
 
-// Where people read; null with --quiet. Standard output is taken when the answers go there.
+// Stream for people: null with --quiet, standard error where the answers go to standard output.
 std::FILE* TerminalOf(const Config& config);
 
 // Text that answers --help or --version.

@@ -33,7 +33,7 @@ Flag Value(std::string name, std::string placeholder, std::string help, T Config
 
 Flag Switch(std::string name, std::string help, void (*set)(Config&, bool));
 
-// On: the member is true.
+// Switch that lands in a member: true where it is on.
 template <typename T>
 Flag Switch(std::string name, std::string help, T Config::*member) {
   FlagSetter setter = [name, member](Config& config, const std::string& text) {

@@ -36,8 +36,8 @@ std::vector<std::string> Names(const std::vector<Flag>& flags) {
                                             Suggestion(name, Names(flags), "--")));
 }
 
-// What CLI11 is told to recognise. It splits the command line; values are checked by the table's
-// own setters.
+// Parser of the command line: CLI11 splits it into words; values are checked by the table's own
+// setters.
 struct Parser {
   CLI::App app;
   std::map<std::string, CLI::Option*> options;

@@ -1,5 +1,5 @@
-// Where flags come from: the command line, the environment (SPILLWAY_<FLAG>) and --config's TOML
-// file; the first that states a flag wins. Plain functions; the main thread.
+// Sources of flags: the command line, the environment (SPILLWAY_<FLAG>) and --config's TOML file;
+// the first that states a flag wins. Plain functions; the main thread.
 #pragma once
 
 #include <map>
@@ -14,7 +14,7 @@
 
 namespace spillway {
 
-// What was stated, each flag by the source that wins; values are not parsed yet.
+// Values that were stated, each flag by the source that wins; they are not parsed yet.
 struct Stated {
   std::map<std::string, std::vector<std::string>> values;  // of each flag
   std::string word;                  // that belongs to no flag: a path, a grid; empty: none

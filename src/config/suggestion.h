@@ -1,4 +1,4 @@
-// What a misspelt word may have meant. Pure function; any thread.
+// Suggestion of what a misspelt word may have meant. Pure function; any thread.
 #pragma once
 
 #include <string>

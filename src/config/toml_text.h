@@ -1,4 +1,4 @@
-// What TOML files are read with. Plain functions; any thread.
+// Reading of TOML files. Plain functions; any thread.
 #pragma once
 
 #include <toml++/toml.h>

@@ -1,4 +1,4 @@
-// What each verb asks of its flags together, beyond what each flag may be. Plain functions; any
+// Checks of a verb's flags taken together, beyond what each flag may be. Plain functions; any
 // thread.
 #pragma once
 

@@ -1,4 +1,4 @@
-// How a refusal speaks of a tier's cap. Plain functions; any thread.
+// Words in which a refusal names a tier's cap. Plain functions; any thread.
 #pragma once
 
 #include <string_view>

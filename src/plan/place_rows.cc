@@ -8,7 +8,7 @@
 namespace spillway {
 namespace {
 
-// On disk hidden states take whole blocks.
+// Bytes of a tier's hidden states; on disk they take whole blocks.
 int64_t HiddenShareBytes(const Plan& plan, Tier tier) {
   const int64_t bytes = plan.hidden[tier].size * plan.HiddenRowBytes();
   return tier == Tier::kDisk ? RoundUp(bytes, kHiddenBlockBytes) : bytes;
@@ -75,7 +75,7 @@ void PlaceRows(Plan& plan, ArenaLayouts& arenas) {
   for (const Tier tier : kAllTiers) {
     RowShare& kv = plan.kv[tier];
     RowShare& hidden = plan.hidden[tier];
-    // On disk the regions are files of their own.
+    // Regions on disk are files of their own.
     kv.region = arenas[tier].Take(plan.num_batches * plan.kv_begin[tier].back() * plan.slot_bytes);
     hidden.region = arenas[tier].Take(plan.num_batches * HiddenShareBytes(plan, tier));
   }

@@ -7,9 +7,9 @@
 
 namespace spillway {
 
-// By block, what batches move has longer to come, and staged weights take more room: worth it where
-// there is more than one batch and KV or states of some do move, or the CPU attends to one batch
-// while the GPU has the MLP of another.
+// Order in which the grid is walked. By block, rows of the next batch have longer to come, but
+// staged weights take more room. That pays where there is more than one batch and KV or states of
+// some batches move, or where the CPU attends to one batch while the GPU has the MLP of another.
 GridOrder OrderOf(const Plan& plan);
 
 // Requires: SizeRows.

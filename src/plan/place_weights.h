@@ -16,7 +16,7 @@ struct PlacedWeights {
   int64_t staging_bytes = 0;  // on the device; the tiles' places count from 0 until PlaceStaging
 };
 
-// When staged weights come and how long they are needed.
+// Time at which staged weights come, and how long they are needed.
 struct StagingTimes {
   GridOrder order = GridOrder::kByLayer;
   int64_t lookahead = 1;  // layers

@@ -86,7 +86,7 @@ int64_t Plan::RowSlots(Tier tier, int64_t kv_class, int64_t row_tokens) const {
 int64_t Plan::LargestKvClass(int64_t row_tokens) const {
   int64_t largest = 0;
   for (int64_t kv_class = 1; kv_class < std::ssize(kv_classes); ++kv_class) {
-    // Which tier's rounding is taken does not matter: disk's is a multiple of memory's.
+    // Any tier's rounding gives the same order: the disk's is a multiple of memory's.
     const auto slots = [&](int64_t of) { return RowSlots(Tier::kCpu, of, row_tokens); };
     if (slots(kv_class) > slots(largest)) largest = kv_class;
   }
@@ -131,7 +131,7 @@ Plan MakePlan(const Model& model, const Machine& machine, const Workload& work,
   const int64_t needed = plan.PlannedBytes(tier);
   const int64_t kv_bytes = plan.kv[tier].region.bytes;
   const int64_t rows_bytes = kv_bytes + plan.hidden[tier].region.bytes;
-  // On disk the store of all weights, whatever memory holds of them.
+  // Weights on disk are the store of all weights, whatever memory holds of them.
   const int64_t weight_bytes = tier == Tier::kDisk ? needed - rows_bytes : plan.weight_bytes[tier];
   throw Error(
       words.code,

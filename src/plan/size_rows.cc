@@ -44,9 +44,9 @@ PerTier<int64_t> DealRows(int64_t rows, const PerTier<double>& frac) {
   return dealt;
 }
 
-// What one tier holds of a batch that is dealt so, so that any of the rows, whose sizes are those
-// of the sample, fit, as many as the tier was dealt. A row beyond the sample may be longer than all
-// of it: the tier with the most rows must at least hold that one alone.
+// Room of one tier for its share of a batch, so that any of the rows fit, as many as the tier was
+// dealt; their sizes are those of the sample. A row beyond the sample may be longer than all of it:
+// the tier with the most rows must at least hold that one alone.
 RowShare ShareOf(Tier tier, const PerTier<int64_t>& dealt, const std::vector<int64_t>& sizes,
                  int64_t longest) {
   RowShare share;

@@ -29,8 +29,8 @@ class CpuProbe {
   // long. Requires: head_dim divides kHidden, and the length kMaxRows.
   int64_t AttendPrefill(int64_t head_dim, int64_t prompt_tokens);
   int64_t AttendDecode();  // bytes of K and V
-  // The same where tokens are evicted: with their scores and what stays of the prompt, and over
-  // the tokens that are kept.
+  // Attention where tokens are evicted: with their scores and the choice of what stays of the
+  // prompt, and over the tokens that are kept.
   int64_t EvictPrefill();  // operations
   int64_t EvictDecode();   // bytes of K and V, without what is kept beside them
   int64_t TouchFirst();    // bytes of memory that is new to this process

@@ -22,13 +22,13 @@ class DiskProbe {
   DiskProbe(const DiskFolder& folder, int64_t file_bytes);
   ~DiskProbe();
 
-  // As DiskPace::Move.
+  // Reads or writes for so many seconds, as DiskPace::Move does; bytes per second.
   double Read(double seconds) { return pace_->Move(kReads, seconds); }
   double Write(double seconds) { return pace_->Move(kWrites, seconds); }
-  // As many bytes of each, both in flight; bytes per second of both together.
+  // Reads and writes as many bytes of each, both in flight; bytes per second of both together.
   double ReadAndWrite(double seconds) { return pace_->Move(kBoth, seconds); }
 
-  // What a probe takes.
+  // Memory that a probe takes.
   static int64_t MemoryBytes();
 
   // "io_uring", and why the file is not read directly where it is not.

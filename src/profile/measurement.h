@@ -8,7 +8,7 @@
 
 namespace spillway {
 
-// How a rate is shown.
+// Unit in which a rate is shown.
 enum class RateUnit { kBytes, kOperations, kElements, kCalls };
 
 struct Measurement {
@@ -29,7 +29,7 @@ struct MeasuredRate {
   bool steady = true;   // on a quiet machine the rounds lie close together; a disk's need not
 };
 
-// To four digits, more than repeat.
+// Rounds to four digits, more than repeat.
 double RoundedRate(double rate);
 
 // The median of the rounds is the rate: what a run on this machine gets, where its best moments (a

@@ -60,7 +60,7 @@ double RateOf(const std::function<int64_t()>& call, double seconds) {
   return static_cast<double>(units) / elapsed_s;
 }
 
-// Of all threads of this process.
+// Processor time of all threads of this process.
 double ProcessorSeconds() {
   timespec time{};
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
@@ -94,8 +94,8 @@ class Profiler {
   MeasuredMachine Run() {
     AddMeasurements();
     if (options_.gpu != nullptr) AddGpuMeasurements();
-    // In turns, so that a moment in which something else runs costs each one round and not one all
-    // of them. The first round warms up and does not count.
+    // Rounds in turns, so that a moment in which something else runs costs each rate one round and
+    // not one rate all of them. The first round warms up and does not count.
     for (int round = 0; round <= lengths_.num_rounds; ++round) {
       options_.note(fmt::format("measuring: round {} of {}", round, lengths_.num_rounds));
       for (Measurement& measurement : measurements_) {
@@ -165,8 +165,8 @@ class Profiler {
                              {}});
   }
 
-  // Of as many bytes each way: the time that both would take one after the other, halved where they
-  // have nothing in common, over the time that they took together.
+  // Computes disk_both_frac from as many bytes each way: the time that both would take one after
+  // the other, halved where they have nothing in common, over the time that they took together.
   void ConcludeDisk() {
     const PerLink<double>& alone = result_.rates.link_bytes_per_s;
     const double both = disk_both_bytes_per_s_ / 4.0 *
@@ -384,7 +384,7 @@ class Profiler {
   std::vector<SharedMeasurement> shared_;
 };
 
-// With less of the processor, a second profile may not agree within 10 %.
+// Share of the processor below which a second profile may not agree within 10 %.
 constexpr double kQuietShare = 0.95;
 constexpr double kQuietSpread = 0.33;  // of a quiet machine's rounds: under 0.1, but for few
 

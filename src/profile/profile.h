@@ -30,8 +30,8 @@ struct MeasuredMachine {
   double processor_share = 1.0;  // of its time that the compute threads got; less: others ran
 };
 
-// Why these rates may be too low: others took the processor, or a rate's rounds lie far apart.
-// Empty where nothing speaks against them.
+// Reason why these rates may be too low: others took the processor, or a rate's rounds lie far
+// apart. Empty where nothing speaks against them.
 std::string DisturbanceOf(const MeasuredMachine& measured);
 
 // Takes about 90 s, or 20 s with kQuick, whatever the rates are, and a third more with a GPU; 1.7

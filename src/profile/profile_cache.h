@@ -1,4 +1,4 @@
-// Where `profile` keeps its machine file for later runs on the same machine:
+// Cache in which `profile` keeps its machine file for later runs on the same machine:
 // $XDG_CACHE_HOME/spillway/machine-KEY.json, or ~/.cache/... Thread rule: the main thread.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace spillway {
 
-// What the rates of a host depend on.
+// Properties of a host that its rates depend on.
 struct ProfileKey {
   std::string processor;
   std::string isa;
@@ -19,7 +19,7 @@ struct ProfileKey {
   uint64_t disk_device = 0;  // of the folder of the disk tier
 };
 
-// Of this host. `folder` need not exist: its device counts as 0 then.
+// Key of this host. `folder` need not exist: its device counts as 0 then.
 ProfileKey MakeProfileKey(const Machine& machine, const std::filesystem::path& folder);
 
 // Empty where neither variable names a folder (absolute, as the XDG specification asks).
@@ -29,7 +29,7 @@ std::filesystem::path CachedProfilePath(const ProfileKey& key);
 // used is passed over with one warning line on stderr; one that was disturbed is used with one.
 std::optional<Machine> CachedProfile(const ProfileKey& key);
 
-// Whether there is one that was not disturbed.
+// Tells whether there is a profile that was not disturbed.
 bool HasQuietProfile(const ProfileKey& key);
 
 // All profiles that are kept on this host, whatever they are of, by name.

@@ -12,7 +12,7 @@ namespace spillway {
 namespace {
 
 constexpr std::size_t kBufferBytes = 64 << 10;
-// Of one event, name and six numbers of up to 20 digits included.
+// Bytes of one event at most, name and six numbers of up to 20 digits included.
 constexpr std::size_t kMaxEventBytes = 1 << 10;
 
 constexpr std::string_view LaneName(TraceLane lane) {

@@ -33,7 +33,7 @@ std::optional<double> Eta::LeftSeconds(const WorkDone& done, double elapsed_s) c
               static_cast<double>(settled_tokens_);
   }
   if (total_s && *total_s > elapsed_s) return *total_s - elapsed_s;
-  // It took longer than that: what is left goes on as it went so far.
+  // Slower than expected: the rest is taken to go on as it went so far.
   if (done.settled_tokens <= 0 || expected_.tokens <= done.settled_tokens) return std::nullopt;
   return elapsed_s * static_cast<double>(expected_.tokens - done.settled_tokens) /
          static_cast<double>(done.settled_tokens);

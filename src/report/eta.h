@@ -12,7 +12,7 @@
 
 namespace spillway {
 
-// What the whole run comes to, as far as the scan of the input could tell.
+// Work of the whole run, as far as the scan of the input could tell.
 struct ExpectedWork {
   int64_t rows = 0;
   int64_t tokens = 0;                 // sum of max_tokens
@@ -37,7 +37,8 @@ class Eta {
   Eta() = default;
   explicit Eta(const ExpectedWork& expected) : expected_(expected) {}
 
-  // To be told often, so that the end of a block is not missed. Both count from the first pass.
+  // Called often, so that the end of a block is not missed. Both arguments count from the first
+  // pass.
   void See(const WorkDone& done, double elapsed_s);
 
   // nullopt: nothing is known yet.

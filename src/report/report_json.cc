@@ -59,7 +59,7 @@ Json TiersJson(const Plan& plan, const Trace& trace) {
   return json;
 }
 
-// What a link can do at most is known where the machine's rates are.
+// Links by name. The most that a link can do is known where the machine's rates are.
 Json LinksJson(const MachineRates& rates, const Trace& trace) {
   Json json;
   for (const Link link : kAllLinks) {

@@ -95,7 +95,7 @@ std::string BytesTable(const Plan& plan) {
                           }));
 }
 
-// Where it is not the device's alone.
+// Line on who attends; empty where it is the device alone.
 std::string AttentionLine(const Plan& plan) {
   const bool cpu = plan.policy.cpu_attention && plan.kv[Tier::kGpu].rows < plan.batch.rows &&
                    plan.device() == Tier::kGpu;
@@ -105,7 +105,7 @@ std::string AttentionLine(const Plan& plan) {
                                     : "by the CPU where KV is not on the gpu");
 }
 
-// Where nothing is known of the machine, how that is mended.
+// Prediction, or where nothing is known of the machine, how that is mended.
 std::string PredictedLine(const Plan& plan, const std::optional<Prediction>& predicted) {
   if (predicted) return TableLine("predicted", PredictionLine(*predicted));
   if (KnowsRates(plan.machine)) return "";

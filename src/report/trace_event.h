@@ -21,7 +21,8 @@ constexpr TraceLane LaneOf(Link link) {
 
 enum class TraceSubject { kCompute, kWeights, kKv, kHidden, kStores };
 
-// What time was spent on. Passes are counted over the whole run; -1: not of one pass, layer, batch.
+// Subject on which time was spent. Passes are counted over the whole run; -1: not of one pass,
+// layer, batch.
 struct TraceLabel {
   TraceSubject subject = TraceSubject::kCompute;
   Cursor cell = {-1, -1, -1};
@@ -35,7 +36,7 @@ struct TraceSpan {
   int64_t bytes = 0;  // that were moved
 };
 
-// What a tier holds at one time.
+// Bytes that a tier holds at one time.
 struct TierSample {
   double at_s = 0.0;
   Tier tier = Tier::kCpu;

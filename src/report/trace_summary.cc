@@ -100,7 +100,7 @@ class TraceReader : public nlohmann::json_sax<json> {
     return true;
   }
 
-  // Whether the value that comes lies at these keys; "" is any item of an array.
+  // Tells whether the value that comes lies at these keys; "" is any item of an array.
   bool At(std::initializer_list<std::string_view> path) const {
     return std::ranges::equal(keys_, path);
   }

@@ -7,7 +7,7 @@
 
 namespace spillway {
 
-// Whether a file begins as the traces that we write do.
+// Tells whether a file begins as the traces that we write do.
 bool LooksLikeTrace(const std::filesystem::path& file);
 
 // A line for the whole and one for each lane. Throws: Error kInput: not a trace as --trace writes

@@ -22,13 +22,13 @@ class SimBatch {
   // Requires: the row's places are of this batch's.
   void Add(ComposedRow row);
 
-  // What the next pass feeds.
+  // Load of the next pass.
   BatchLoad Load() const { return LoadOf(*plan_, groups_); }
   // Takes the rows `passes` further; the ones that end leave. Requires: passes <= PassesToEnd().
   void Advance(int64_t passes);
 
   bool empty() const { return groups_.empty(); }
-  // Until the first row ends; the largest number when there are no rows.
+  // Passes until the first row ends; the largest number when there are no rows.
   int64_t PassesToEnd() const;
   std::span<const RowGroup> groups() const { return groups_; }
   std::span<const ComposedRow> RowsOf(std::size_t group) const { return rows_[group]; }

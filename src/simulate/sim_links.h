@@ -28,7 +28,7 @@ struct SimTransfer {
 
 class SimLinks {
  public:
-  // What links and computes leave each other, and disk_both_frac as MachineRates has it.
+  // Takes what links and computes leave each other, and disk_both_frac as MachineRates has it.
   SimLinks(EventSink sink, const PerLink<SharedPace>& beside_compute, double disk_both_frac)
       : sink_(std::move(sink)), beside_compute_(beside_compute), disk_both_frac_(disk_both_frac) {}
 

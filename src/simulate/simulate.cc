@@ -22,7 +22,7 @@ namespace {
 constexpr int64_t kBlocksOfAlikeRows = 2;
 constexpr int64_t kBlocksOfOtherRows = 2 * kBlocksPerWindow;
 
-// What a run adds up to; of a part of it too.
+// Totals of a run, or of a part of it.
 struct Totals {
   PhaseTotals prefill;
   PhaseTotals decode;
@@ -64,7 +64,7 @@ struct Postponed {
   UnitSeconds units;
 };
 
-// What WalkBlocks calls: a clock, and links that go on between the blocks.
+// Walker for WalkBlocks: a clock, and links that go on between the blocks.
 class Simulator {
  public:
   // One pass of a stretch stands for `stride`. Lifetime: all of these outlive the simulator.
@@ -80,7 +80,7 @@ class Simulator {
         composer_(plan),
         mover_(plan, prefill_model_.rates(), options.sink) {}
 
-  // Of each block.
+  // Walks all blocks. Returns the totals of each.
   std::vector<Totals> Run() {
     WalkBlocks(order_.schedule, *this);
     return std::move(blocks_);
@@ -213,7 +213,7 @@ class Simulator {
     return Compute(at, units);
   }
 
-  // When the CPU has attended to the cell's batch.
+  // Time at which the CPU has attended to the cell's batch.
   double& CpuDone(const Cursor& at) {
     const auto batch = static_cast<std::size_t>(at.batch);
     if (cpu_done_s_.size() <= batch) cpu_done_s_.resize(batch + 1);
@@ -243,7 +243,7 @@ class Simulator {
     return units;
   }
 
-  // What the pass took, by what it waited for and moved.
+  // Adds the pass's time, what it waited for and what it moved.
   void AddTimes() {
     const WaitTotals& waits = mover_.waits();
     const PerLink<LinkTotals>& links = mover_.links();
@@ -292,8 +292,8 @@ Totals SumOf(const std::vector<Totals>& blocks) {
   return sum;
 }
 
-// Which requests of a workload are walked, and what they add up to with those that are not.
-// Lifetime: all of these outlive it.
+// Choice of the requests that are walked, and the totals of all of them. Lifetime: the members
+// outlive it.
 struct Walk {
   const Plan& plan;
   const Workload& work;
@@ -353,7 +353,7 @@ std::string BoundBy(const Plan& plan, const Totals& totals, const WorkOrder& ord
     most_s = busy_s;
     name = LinkName(link);
   }
-  // Beside a GPU the CPU's attention goes on by itself; elsewhere it is one of the computes.
+  // CPU attention beside a GPU goes on by itself; elsewhere it is one of the computes.
   UnitSeconds computes = totals.units;
   const double beside_s =
       order.attends_beside ? std::exchange(computes[CostUnit::kCpuAttention], 0.0) : 0.0;

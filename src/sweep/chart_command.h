@@ -1,4 +1,4 @@
-// What draws the charts of a sweep: scripts/plot_sweep.py, which comes with the program.
+// Command that draws the charts of a sweep: scripts/plot_sweep.py, which comes with the program.
 // Thread rule: pure function of the file system; any thread.
 #pragma once
 

@@ -29,7 +29,7 @@ constexpr std::array<std::string_view, 3> kTopKeys = {"title", "verb", "group"};
 // Flags that name what is read.
 constexpr std::array<std::string_view, 3> kFileFlags = {"machine", "model", "policy"};
 
-// What the flags take in place of a file.
+// Names that flags take in place of a file.
 bool IsName(const std::string& value) {
   return value.empty() || value == "auto" || BuiltInShape(value).has_value();
 }

@@ -20,7 +20,7 @@ struct SweepPoint {
   Verb verb = Verb::kBench;
   std::map<std::string, std::string> settings;  // flag -> value; words with single spaces between
 
-  // What it says of a flag, `otherwise` where it says nothing.
+  // Value of a flag, `otherwise` where the point does not set it.
   std::string Setting(const std::string& flag, const std::string& otherwise) const {
     const auto found = settings.find(flag);
     return found == settings.end() ? otherwise : found->second;

@@ -17,7 +17,7 @@ constexpr std::array<std::string_view, 3> kFirst = {"model", "prompt-len", "gen-
 constexpr std::array<std::string_view, 5> kLeastTelling = {"num-requests", "cpu-memory",
                                                            "gpu-memory", "disk-space", "policy"};
 
-// Whether a flag belongs to the KV policy and bits of a run, which have a name of their own.
+// Tells whether a flag belongs to the KV policy and bits of a run, which have a name of their own.
 bool TellsKv(const std::string& flag) { return flag.starts_with("kv-") || flag == "weight-bits"; }
 
 std::string SettingText(const std::string& flag, const std::string& value) {

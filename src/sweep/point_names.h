@@ -1,4 +1,4 @@
-// What the table of a sweep, and charts of it, call its points. Pure functions of values; any
+// Names of points in the table of a sweep and in charts of it. Pure functions of values; any
 // thread.
 #pragma once
 

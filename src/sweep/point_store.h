@@ -16,7 +16,7 @@
 
 namespace spillway {
 
-// Why a point has no report.
+// Reason why a point has no report.
 struct PointFault {
   std::string code;  // "E-CPU-MEMORY"; empty when the program ended without a word
   std::string message;
@@ -47,7 +47,7 @@ class PointStore {
   // lacked may be there now.
   std::optional<PointResult> Find(const SweepPoint& point) const;
 
-  // Where a run is to write its report; nothing is there.
+  // Place where a run is to write its report; nothing is there.
   std::filesystem::path PlaceForReport() const;
 
   // Keeps a result as a file named by `label`, which is complete or not there. `result.file` is

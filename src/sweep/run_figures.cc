@@ -44,7 +44,7 @@ std::string BudgetText(const Json& budget) {
   return text;
 }
 
-// What is not held in 16 bits says so.
+// Bits in words; empty for 16.
 std::string BitsText(const char* what, double bits) {
   return bits == 16.0 ? "" : fmt::format(", {:.0f}-bit {}", bits, what);
 }
@@ -60,12 +60,12 @@ std::string KvText(const Json& report) {
          BitsText("weights", NumberAt(report, "/policy/weight_bits"));
 }
 
-// As a flag's value is shown: "20%" as reports do.
+// Setting in words as reports have it: "20%" becomes "20 %".
 std::string SettingText(const std::string& value) {
   return value.ends_with('%') ? fmt::format("{} %", value.substr(0, value.size() - 1)) : value;
 }
 
-// The same of a point that has no report, so that it stands with those that have one.
+// KV policy in words for a point that has no report, spelt as for those that have one.
 std::string KvText(const SweepPoint& point) {
   std::string text = point.Setting("kv-policy", "full");
   for (const auto& [flag, value] : point.settings) {
@@ -100,7 +100,7 @@ struct Level {
   double busy_s() const { return bytes_per_s > 0.0 ? bytes / bytes_per_s : 0.0; }
 };
 
-// What decoding reads of the device's memory, and what it moves over each link.
+// Bytes that decoding reads of the device's memory, and moves over each link.
 std::vector<Level> LevelsOf(const Json& report) {
   std::vector<Level> levels = {{"memory", NumberAt(report, "/work/decode_memory_bytes"),
                                 NumberAt(report, "/machine/memory_bytes_per_s")}};
@@ -124,7 +124,7 @@ std::optional<RoofPoint> RoofOf(const Json& report) {
                    peak};
 }
 
-// What a run did. Runs whose rates are compared with each other's are alike in all of it, whatever
+// Work of a run. Runs whose rates are compared with each other are alike in all of it, whatever
 // they hold weights and KV in.
 struct Work {
   std::string model;
@@ -146,8 +146,8 @@ double TokensPerS(const PointResult& result) {
   return NumberAt(result.report, "/throughput/generated_tokens_per_s");
 }
 
-// What the others are compared with: all KV, and all of it and the weights in the most bits that
-// the sweep has for this work. Zero where some KV is evicted.
+// Bits of the run that the others are compared with: one that keeps all KV, with KV and weights in
+// the most bits that the sweep has for this work. Zero where some KV is evicted.
 double BaselineBits(const PointResult& result) {
   if (result.fault || TextAt(result.report, "/policy/kv/policy") != "full") return 0.0;
   return NumberAt(result.report, "/policy/kv_bits") *

@@ -10,7 +10,7 @@
 
 namespace spillway {
 
-// Where the decode passes stand under the machine's limits. The level is the link, or "memory" (the
+// Place of the decode passes under the machine's limits. The level is the link, or "memory" (the
 // device's), that would be busy longest if everything went at full rate.
 struct RoofPoint {
   std::string level;
@@ -24,8 +24,8 @@ struct RunFigures {
   std::string name;               // the point without its KV policy: "opt-30b, 512 + 32"
   std::string kv;                 // "full", "h2o 20 %"; with the bits where they are not 16
   std::optional<RoofPoint> roof;  // where the machine's rates are known
-  // Over the fastest run that keeps all KV, in the most bits that there are, of the same model,
-  // lengths, machine and schedule.
+  // Speedup over the fastest run that keeps all KV, in the most bits that there are, of the same
+  // model, lengths, machine and schedule.
   std::optional<double> speedup;
 };
 

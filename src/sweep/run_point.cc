@@ -56,7 +56,7 @@ std::vector<std::string> EnvironmentOfPoint() {
   return kept;
 }
 
-// Between fork and exec only calls that are safe there.
+// Makes only calls that are safe between fork and exec.
 [[noreturn]] void BecomePoint(char* const* words, char* const* environment, int diagnostics,
                               pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, kStopSignal);

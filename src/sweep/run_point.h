@@ -22,7 +22,7 @@ struct PointRun {
 // The command line of a point, the program's name first.
 std::vector<std::string> PointCommand(const SweepPoint& point);
 
-// Whether a variable of the environment, "NAME=value", sets a flag of this program.
+// Tells whether a variable of the environment, "NAME=value", sets a flag of this program.
 bool IsProgramVariable(std::string_view variable);
 
 // Runs this program with the point's settings alone: SPILLWAY_ variables do not reach it. `tick`

@@ -24,7 +24,7 @@
 namespace spillway {
 namespace {
 
-// How far a sweep is: a line for each point that was run, and on a terminal the one that runs.
+// Progress of a sweep: a line for each point that was run, and on a terminal the one that runs.
 class SweepProgress {
  public:
   SweepProgress(const Config& config, const Grid& grid, std::vector<std::string> varied)
@@ -86,7 +86,8 @@ class SweepProgress {
     run_s_ += result.wall_s;
   }
 
-  // As if the points to come took as long as those that ran, in this sweep or an earlier one.
+  // Time left if the points to come take as long as those that ran, in this sweep or an earlier
+  // one.
   std::string EtaText() const {
     if (num_run_ == 0) return "ETA -";
     const auto left = static_cast<double>(num_points_ - num_done_);
