@@ -289,23 +289,28 @@ void PlacementLp::AddMemoryRows(const Limits& limits, LinearProgram& program) co
   }
 }
 
+void PlacementLp::AddLinkRows(const Limits& limits, std::size_t pass,
+                              LinearProgram& program) const {
+  const auto batches = static_cast<double>(limits.num_batches);
+  const auto link_s = [&](const Sample& sample, Link link) {
+    const PassCost& cost = sample.passes[pass];
+    // The states of a single batch stay where they are computed.
+    const double hidden_s = limits.num_batches > 1 ? cost.hidden_s[link] : 0.0;
+    return cost.weights_s[link] + batches * (cost.kv_s[link] + hidden_s);
+  };
+  for (const Link link : kAllLinks) {
+    program.rows.push_back(RowOf([&](const Sample& sample) { return link_s(sample, link); }));
+  }
+  program.rows.push_back(RowOf([&](const Sample& sample) {
+    return (link_s(sample, Link::kDiskRead) + link_s(sample, Link::kDiskWrite)) /
+           (2.0 * machine_.rates.disk_both_frac);
+  }));
+}
+
 void PlacementLp::AddTimeRows(const Limits& limits, LinearProgram& program) const {
   const auto batches = static_cast<double>(limits.num_batches);
-  const double both_frac = machine_.rates.disk_both_frac;
   for (std::size_t pass = 0; pass < kNumPassKinds; ++pass) {
-    const auto link_s = [&](const Sample& sample, Link link) {
-      const PassCost& cost = sample.passes[pass];
-      // The states of a single batch stay where they are computed.
-      const double hidden_s = limits.num_batches > 1 ? cost.hidden_s[link] : 0.0;
-      return cost.weights_s[link] + batches * (cost.kv_s[link] + hidden_s);
-    };
-    for (const Link link : kAllLinks) {
-      program.rows.push_back(RowOf([&](const Sample& sample) { return link_s(sample, link); }));
-    }
-    program.rows.push_back(RowOf([&](const Sample& sample) {
-      return (link_s(sample, Link::kDiskRead) + link_s(sample, Link::kDiskWrite)) /
-             (2.0 * both_frac);
-    }));
+    AddLinkRows(limits, pass, program);
     // A single batch has nothing for the GPU to do while the CPU attends to it.
     program.rows.push_back(RowOf([&](const Sample& sample) {
       const PassCost& cost = sample.passes[pass];

@@ -89,6 +89,7 @@ class PlacementLp {
   LpRow RowOf(F value_of) const;
   void AddShareRows(const Limits& limits, LinearProgram& program) const;
   void AddMemoryRows(const Limits& limits, LinearProgram& program) const;
+  void AddLinkRows(const Limits& limits, std::size_t pass, LinearProgram& program) const;
   void AddTimeRows(const Limits& limits, LinearProgram& program) const;
   void AddGainsOfPass(const LinearProgram& program, const LpSolution& solution, std::size_t pass,
                       Gains& gains) const;

@@ -79,8 +79,8 @@ class Search {
   }
 
  private:
-  // Tries the drafts of one storage until one of them is among the results, so that each storage has
-  // its place there.
+  // Tries the drafts of one storage until one of them is among the results, so that each storage
+  // has its place there.
   void TryBestOf(std::size_t storage, const std::vector<Draft>& drafts) {
     if (input_.storage.size() == 1) return;
     for (const Draft& draft : drafts) {

@@ -120,6 +120,12 @@ int64_t StageTensor(PlannedTensor& tensor, Tier device, int64_t begin) {
   return begin;
 }
 
+void MoveStaged(PlannedTensor& tensor, Tier device, int64_t bytes) {
+  for (WeightTile& tile : tensor.tiles) {
+    if (tile.tier != device) tile.place += bytes;
+  }
+}
+
 // Taken from the cells in which `layer` begins to be filled to the last cells of `until`; the cells
 // of all layers of a group go on from its first batch to its last.
 StagedRun RunOf(const Schedule& grid, int64_t layer, int64_t until) {
@@ -154,11 +160,7 @@ int64_t Stage(PlacedWeights& placed, Tier device, const StagingTimes& times) {
   }
   const int64_t bytes = PackRuns(runs, grid.num_layers());
   for (std::size_t run = 0; run < runs.size(); ++run) {
-    for (PlannedTensor* tensor : contents[run]) {
-      for (WeightTile& tile : tensor->tiles) {
-        if (tile.tier != device) tile.place += runs[run].offset;
-      }
-    }
+    for (PlannedTensor* tensor : contents[run]) MoveStaged(*tensor, device, runs[run].offset);
   }
   return bytes;
 }
@@ -249,19 +251,14 @@ PlacedWeights PlaceWeights(const Model& model, const PerTier<double>& frac, Tier
 
 void PlaceStaging(std::vector<PlannedLayer>& layers, Tier device, int64_t begin) {
   for (PlannedLayer& layer : layers) {
-    for (PlannedTensor& tensor : layer.tensors) {
-      for (WeightTile& tile : tensor.tiles) {
-        if (tile.tier != device) tile.place += begin;
-      }
-    }
+    for (PlannedTensor& tensor : layer.tensors) MoveStaged(tensor, device, begin);
   }
 }
 
 std::vector<WeightMove> MovesOf(const Plan& plan, int64_t layer) {
   std::vector<WeightMove> moves;
-  ForEachTensorComingWith(plan, layer, [&](const PlannedTensor& tensor) {
-    AddMoves(tensor, plan.device(), moves);
-  });
+  ForEachTensorComingWith(
+      plan, layer, [&](const PlannedTensor& tensor) { AddMoves(tensor, plan.device(), moves); });
   return moves;
 }
 

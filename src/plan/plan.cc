@@ -125,8 +125,8 @@ Plan MakePlan(const Model& model, const Machine& machine, const Workload& work,
   Plan plan = LayOut(model, machine, work, policy, needs);
   if (Fits(plan)) return plan;
 
-  const Tier tier = *std::ranges::find_if(
-      kAllTiers, [&](Tier candidate) { return plan.Excess(candidate) > 0; });
+  const Tier tier =
+      *std::ranges::find_if(kAllTiers, [&](Tier candidate) { return plan.Excess(candidate) > 0; });
   const CapWords words = CapWordsOf(machine, tier);
   const int64_t needed = plan.PlannedBytes(tier);
   const int64_t kv_bytes = plan.kv[tier].region.bytes;

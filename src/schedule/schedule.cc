@@ -3,8 +3,7 @@
 namespace spillway {
 
 Schedule MakeSchedule(const Plan& plan, Overlap overlap) {
-  return {MakeGrid(plan.layers, plan.order), plan.num_batches, overlap,
-          plan.weight_lookahead};
+  return {MakeGrid(plan.layers, plan.order), plan.num_batches, overlap, plan.weight_lookahead};
 }
 
 TaskList Schedule::At(const Cursor& at) const {
