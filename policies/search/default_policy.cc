@@ -19,14 +19,13 @@ namespace {
 // AMX, 10 with AVX-512).
 constexpr int64_t kRowsThatPay = 64;
 
-// Fewer rows than this leave most of what one read of the weights could do undone: then weights
-// make room.
+// Rows below which weights make room for more: fewer leave most of one read of the weights unused.
 constexpr int64_t kRowsWorthSpilling = 8;
 
-// A weight that comes from disk must feed many more: 512 rows at 2 GB/s ask for 0.5 TFLOP/s.
+// Rows of a block whose weights come from disk: 512 rows at 2 GB/s ask for 0.5 TFLOP/s.
 constexpr int64_t kRowsOfASpilledBlock = 512;
 
-// Less than this saves little memory.
+// Least prefill chunk: shorter ones save little memory.
 constexpr int64_t kLeastPrefillChunk = 32;
 
 // Steps in which a share is put back into faster memory.
@@ -35,7 +34,7 @@ constexpr int kSteps = 20;
 // Weights, KV or activations of a policy.
 using Shares = PerTier<double> Policy::*;
 
-// `from`, and what follows by `next`, to `to`.
+// Values from `from` down to `to`, each the `next` of the one before.
 template <typename F>
 std::vector<int64_t> Descending(int64_t from, int64_t to, F next) {
   std::vector<int64_t> values;
@@ -44,8 +43,8 @@ std::vector<int64_t> Descending(int64_t from, int64_t to, F next) {
   return values;
 }
 
-// The first of choices that take less and less for which `holds`; the last when none does. A layout
-// of 175 billion weights takes milliseconds, so few are tried.
+// First of choices, each taking less than the one before, for which `holds`; the last when none
+// does. A layout of 175 billion weights takes milliseconds, so few are tried.
 template <typename F>
 std::size_t FirstOrLast(std::size_t num_choices, F holds) {
   if (num_choices == 1 || holds(0)) return 0;
@@ -59,7 +58,7 @@ struct Planner {
   const GivenPolicy& given;
   const KernelNeeds& needs;
 
-  // A second batch would save no transfer.
+  // Rows of a block whose weights stay in place: a second batch would save no transfer.
   int64_t RowsInPlace() const { return given.gpu_batch_size.value_or(kRowsThatPay); }
 
   Plan PlanOf(const Policy& policy) const { return LayOut(model, machine, work, policy, needs); }
@@ -91,7 +90,7 @@ struct Planner {
     return policy;
   }
 
-  // The largest block, up to `rows`, with which the placement fits; the smallest when none does.
+  // Largest block, up to `rows`, with which the placement fits; the smallest when none does.
   Policy Shrink(Policy policy, int64_t rows) const {
     if (Policy smallest = Smallest(policy); !Holds(smallest)) return smallest;
     const int64_t wanted = std::clamp<int64_t>(work.num_requests, 1, rows);
@@ -116,7 +115,7 @@ struct Planner {
     return Holds(policy) ? policy : ShortenChunk(policy);
   }
 
-  // The longest chunk with which memory holds the policy.
+  // Longest chunk with which memory holds the policy.
   Policy ShortenChunk(Policy policy) const {
     if (given.prefill_chunk) return policy;
     const std::vector<int64_t> chunks =
@@ -192,8 +191,8 @@ struct Planner {
     return Shrink(Start({AllOn(weights), AllOn(rows), AllOn(rows)}), kRowsOfASpilledBlock);
   }
 
-  // Memory does not hold the rows of a block that pays: KV leaves too. Where `few` rows fit all the
-  // same, what has less to read for a row is the faster.
+  // Moves KV to disk too, where memory does not hold the rows of a block that pays. Where `few`
+  // rows fit all the same, the one with less to read for a row is the faster.
   Policy SpillRows(const Policy& few) const {
     const Policy leanest = Leanest();
     const Policy many = FillMemory(leanest);
@@ -240,7 +239,7 @@ struct Planner {
     return {missing, -policy.gpu_batch_size * policy.num_gpu_batches, DiskBytesOfARow(plan)};
   }
 
-  // Everything on disk that takes less memory there. A kind is staged in a few places, which may be
+  // Places on disk whatever takes less memory there. A kind is staged in a few places, which may be
   // more than it has of its own: the activations of one batch have one, and three on their way.
   Policy Leanest() const {
     Policy policy = Spill(Tier::kDisk, Tier::kDisk);
@@ -254,9 +253,10 @@ struct Planner {
     return policy;
   }
 
-  // Activations come back first, which pass the disk twice in every layer. A byte of weights is
-  // read once a pass, one of KV a little less often and, where tokens are evicted, written every
-  // few passes too. On a small disk the other order may be the one that fits.
+  // Moves back what memory has room for. Activations come first, which pass the disk twice in every
+  // layer. A byte of weights is read once a pass, one of KV a little less often and, where tokens
+  // are evicted, written every few passes too. On a small disk the other order may be the one that
+  // fits.
   Policy FillMemory(const Policy& policy) const {
     if (!MemoryHolds(policy)) return policy;
     // States in memory may leave room for longer chunks than states that are staged.

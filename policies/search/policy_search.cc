@@ -23,7 +23,8 @@ constexpr std::array<int64_t, 24> kBatchSizes = {1,  2,  4,   8,   12,  16,  20,
 constexpr std::array<int64_t, 22> kNumBatches = {1,  2,  3,  4,  5,  6,  8,  10, 12, 14, 16,
                                                  18, 20, 24, 28, 32, 40, 48, 64, 80, 96, 128};
 
-// A block beyond this gains nothing: at 4096 rows even a disk's weights cost next to nothing a row.
+// Rows of a block beyond which nothing is gained: at 4096 rows even a disk's weights cost next to
+// nothing a row.
 constexpr int64_t kMaxBlockRows = 4096;
 
 constexpr std::size_t kNumFinalists = 16;
@@ -31,7 +32,7 @@ constexpr std::size_t kMaxTries = 4 * kNumFinalists;  // some drafts do not surv
 constexpr std::size_t kNumRefined = 12;
 constexpr std::size_t kNumBest = 10;
 
-// Predictions that differ by less cannot be told apart.
+// Difference of rates below which predictions cannot be told apart.
 constexpr double kAsFast = 0.01;
 
 // Tightened caps after which a placement that still does not fit is given up.
@@ -221,7 +222,7 @@ class Search {
     return policy;
   }
 
-  // The model as it is stored there.
+  // Model in the bits that the block's storage has.
   const Model& ModelOf(const BlockShape& block) {
     const int bits = input_.storage[block.storage].weight_bits;
     if (bits == input_.model.shape.weight_bits) return input_.model;
@@ -276,8 +277,8 @@ class Search {
     return whole;
   }
 
-  // Rows first, then the weights that fit beside them; again with tighter caps when the layout
-  // takes more than its linear model says.
+  // Solves for whole rows first, then for the weights that fit beside them; again with tighter caps
+  // when the layout takes more than its linear model says.
   void Try(const BlockShape& block) {
     if (!tried_.insert(block).second) return;
     PlacementLp::Limits limits = LimitsOf(block);

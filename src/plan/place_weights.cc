@@ -126,8 +126,8 @@ void MoveStaged(PlannedTensor& tensor, Tier device, int64_t bytes) {
   }
 }
 
-// Taken from the cells in which `layer` begins to be filled to the last cells of `until`; the cells
-// of all layers of a group go on from its first batch to its last.
+// Staging that is taken from the cells in which `layer` begins to be filled to the last cells of
+// `until`; the cells of all layers of a group go on from its first batch to its last.
 StagedRun RunOf(const Schedule& grid, int64_t layer, int64_t until) {
   const int64_t cycle = grid.num_layers();
   const int64_t begin = grid.Layer((layer + cycle - grid.weight_lookahead) % cycle).group_begin;

@@ -20,8 +20,9 @@
 namespace spillway {
 namespace {
 
-// A layer's load then hides behind the computes of two layers, of which one is an attention and one
-// an MLP: with one layer ahead the disk rests in every MLP that outlasts an attention's load.
+// Layers that weights are loaded ahead of their compute. A load then hides behind the computes of
+// two layers, of which one is an attention and one an MLP: with one layer ahead the disk rests in
+// every MLP that outlasts an attention's load.
 constexpr int64_t kWeightLookahead = 2;
 
 Plan LayOutOnce(const Model& model, const Machine& machine, const Workload& work,

@@ -13,10 +13,10 @@
 namespace spillway {
 namespace {
 
-// Shorter ones save little memory and make products slow.
+// Least prefill chunk that is tried: shorter ones save little memory and make products slow.
 constexpr int64_t kLeastChunk = 64;
 
-// The block refused, but for batches that it has no rows for.
+// Policy of the refused block, without batches that the workload has no rows for.
 Policy RefusedBlock(const Plan& refused) {
   Policy policy = refused.policy;
   policy.gpu_batch_size = refused.batch.rows;
@@ -24,7 +24,7 @@ Policy RefusedBlock(const Plan& refused) {
   return policy;
 }
 
-// Powers of two.
+// Policies with shorter and shorter prefill chunks, all powers of two.
 std::vector<Policy> ShorterChunks(const Plan& refused) {
   std::vector<Policy> chunks;
   Policy policy = RefusedBlock(refused);
@@ -36,7 +36,7 @@ std::vector<Policy> ShorterChunks(const Plan& refused) {
   return chunks;
 }
 
-// The block halved again and again, batches first.
+// Policies with the block halved again and again, num_gpu_batches first.
 std::vector<Policy> SmallerBlocks(const Plan& refused, int64_t prefill_chunk) {
   std::vector<Policy> blocks;
   Policy policy = RefusedBlock(refused);
@@ -48,11 +48,11 @@ std::vector<Policy> SmallerBlocks(const Plan& refused, int64_t prefill_chunk) {
   return blocks;
 }
 
-// Weights, KV and activations.
+// Shares of weights, KV and activations.
 using Shares = std::array<PerTier<double>, 3>;
 
-// The policy's where they are stated. Otherwise a smaller block's are chosen anew, and fit where
-// some in whole tiers do (default_policy.h).
+// Shares to try a smaller block with: the policy's where they are stated. Otherwise they are chosen
+// anew for it, and fit where some in whole tiers do (default_policy.h).
 std::vector<Shares> SharesToTry(const Plan& refused) {
   const Policy& policy = refused.policy;
   if (policy.placement_is_stated) {
@@ -72,8 +72,7 @@ std::vector<Shares> SharesToTry(const Plan& refused) {
   return shares;
 }
 
-// The first that fits of policies that each take less memory than the one before; nullopt when
-// none does.
+// First of `policies` that fits; each takes less memory than the one before. nullopt: none does.
 std::optional<Policy> FirstFitting(const std::vector<Policy>& policies, const Refused& refused) {
   std::size_t nearest = policies.size();
   for (const auto& [weights, kv, activations] : SharesToTry(refused.plan)) {
@@ -100,8 +99,8 @@ std::string CapFor(const Plan& plan, Tier tier) {
                      (bytes + (1 << 20) - 1) >> 20);
 }
 
-// Every tier that is short: more of one alone would be refused for the next. At least, because what
-// is planned before the input is read is one row of two tokens.
+// Caps of all tiers that are short: more of one alone would be refused for the next. "At least",
+// because what is planned before the input is read is one row of two tokens.
 std::string LargerCaps(const Plan& plan) {
   std::vector<std::string> caps;
   for (const Tier tier : kAllTiers) {

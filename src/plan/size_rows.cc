@@ -12,12 +12,11 @@
 namespace spillway {
 namespace {
 
-// Logits of a text that is scored, computed at a time where the rows are fewer: enough for one read
-// of the head's weights to pay, 13 MB with a vocabulary of 50k.
+// Tokens of a scored text whose logits are computed at a time, where the rows are fewer: enough for
+// one read of the head's weights to pay, 13 MB with a vocabulary of 50k.
 constexpr int64_t kScoredAtATime = 64;
 
-// The sum of the `count` largest values, which is the most that a batch of that many rows can ask
-// for.
+// Sum of the `count` largest values: the most that a batch of that many rows can ask for.
 int64_t SumOfLargest(std::vector<int64_t> values, int64_t count) {
   const auto kept =
       static_cast<std::size_t>(std::min<int64_t>(count, static_cast<int64_t>(values.size())));

@@ -181,8 +181,9 @@ class Simulator {
     return passes;
   }
 
-  // The executor begins the next batch's attention before it ends this one's: what follows the
-  // CPU's attention to a batch waits for it, behind the attention layer of the next.
+  // Computes a cell as the executor does, which begins the next batch's attention before it ends
+  // this one's: what follows the CPU's attention to a batch waits for it, behind the attention
+  // layer of the next.
   UnitSeconds ComputeBeside(const Cursor& at, UnitSeconds units) {
     const bool attends = plan_.layers[static_cast<std::size_t>(at.layer)].attends;
     UnitSeconds done;
