@@ -28,15 +28,15 @@ int64_t NumRunning(const std::vector<RowBatch>& batches) {
 }  // namespace
 
 Engine::Engine(const Plan& plan, Mover& mover, Executor& executor, ThreadPool& pool,
-               TraceLog* trace_log, const EngineTotals& so_far)
+               EngineTotals& totals, TraceLog* trace_log)
     : plan_(plan),
       mover_(mover),
       executor_(executor),
       pool_(pool),
       trace_log_(trace_log),
-      trace_(so_far.trace),
-      links_before_(mover.links()),
-      progress_(so_far.done) {
+      trace_(totals.trace),
+      progress_(totals.done),
+      links_before_(mover.links()) {
   const PerTier<UsedBytes> used = BytesByUse(plan);
   for (const Tier tier : kAllTiers) {
     trace_.peak_bytes[tier] = plan.PlannedBytes(tier);
@@ -92,8 +92,8 @@ class Engine::Walker {
   const PackedBatch no_batch_;     // of the weights that come before the first block
 };
 
-Trace Engine::Run(const Schedule& schedule, BlockBuilder& blocks, Job& job,
-                  const ProgressFn& progress) {
+void Engine::Run(const Schedule& schedule, BlockBuilder& blocks, Job& job,
+                 const ProgressFn& progress) {
   Walker walker(*this, blocks, job, progress);
   pass_begin_s_ = NowSeconds();
   const DiskMending mended = trace_.mending;
@@ -110,7 +110,6 @@ Trace Engine::Run(const Schedule& schedule, BlockBuilder& blocks, Job& job,
   mover_.Stop();
   AddLinks(trace_.decode.passes > 0 ? trace_.decode : trace_.prefill);
   trace_.mending = mended + mover_.mending();
-  return trace_;
 }
 
 // After a pass that broke off in its middle: its time is spent, and what rows that had not ended

@@ -31,18 +31,15 @@ using ProgressFn = std::function<void(const WorkDone&)>;
 
 class Engine {
  public:
-  // `trace_log` null: nothing is traced. `so_far`: what this run comes on top of. Lifetime: all of
-  // these outlive the engine.
-  Engine(const Plan& plan, Mover& mover, Executor& executor, ThreadPool& pool,
-         TraceLog* trace_log = nullptr, const EngineTotals& so_far = {});
-
-  // Of the run and what came before it; also after a failure.
-  EngineTotals totals() const { return {trace_, progress_}; }
+  // `totals`: the run is added to it, also where it fails. `trace_log` null: nothing is traced.
+  // Lifetime: all of these outlive the engine.
+  Engine(const Plan& plan, Mover& mover, Executor& executor, ThreadPool& pool, EngineTotals& totals,
+         TraceLog* trace_log = nullptr);
 
   // Runs the job to its end, and stops the mover then.
   // Throws: Error kInterrupted (finished rows have been handed to the job), kNonFinite, and what
   // executor or job throw.
-  Trace Run(const Schedule& schedule, BlockBuilder& blocks, Job& job, const ProgressFn& progress);
+  void Run(const Schedule& schedule, BlockBuilder& blocks, Job& job, const ProgressFn& progress);
 
  private:
   class Walker;  // what WalkBlocks calls
@@ -66,12 +63,12 @@ class Engine {
   ThreadPool& pool_;
   TraceLog* trace_log_;
   PerTier<int64_t> staging_bytes_;  // places for what is computed or on its way
-  Trace trace_;
-  PhaseTotals pass_;  // the one that runs
+  Trace& trace_;                    // of the totals
+  WorkDone& progress_;              // of the totals
+  PhaseTotals pass_;                // the one that runs
   double pass_begin_s_ = 0.0;
   WaitTotals waits_before_;           // at its begin
   PerLink<LinkTotals> links_before_;  // when they were last added to a phase
-  WorkDone progress_;
   int64_t num_nonfinite_ = 0;
 };
 

@@ -115,14 +115,8 @@ void LoadedModel::Run(const Plan& plan, const Schedule& schedule, Job& job,
   const std::unique_ptr<Executor> executor = inputs_.device.MakeExecutor(
       plan, {tiers_->arena(Tier::kGpu), tiers_->arena(Tier::kCpu)}, pool_);
   BlockBuilder blocks(plan, {inputs_.model.tokenizer.get(), inputs_.seed});
-  Engine engine(plan, mover, *executor, pool_, inputs_.trace_log, totals);
-  try {
-    engine.Run(schedule, blocks, job, progress);
-  } catch (...) {
-    totals = engine.totals();
-    throw;
-  }
-  totals = engine.totals();
+  Engine engine(plan, mover, *executor, pool_, totals, inputs_.trace_log);
+  engine.Run(schedule, blocks, job, progress);
 }
 
 double LoadedModel::MeasureStore() const {

@@ -52,8 +52,10 @@ Trace DummyRun::Run(const Plan& plan, Device& device, Job& job, const DummyRunOp
   if (options.wrap) executor = options.wrap(std::move(executor));
   const NoTokenizer tokenizer(plan.shape.vocab_size);
   BlockBuilder blocks(plan, {&tokenizer, 0});
-  return Engine(plan, mover, *executor, pool_)
+  EngineTotals totals;
+  Engine(plan, mover, *executor, pool_, totals)
       .Run(MakeSchedule(plan, options.overlap), blocks, job, options.progress);
+  return totals.trace;
 }
 
 }  // namespace spillway

@@ -105,8 +105,10 @@ Trace RunJob(const Plan& plan, CountingExecutor& executor, Job& job) {
   const Tiers tiers(plan, {}, device);
   Mover mover(plan, tiers);
   BlockBuilder blocks(plan, {&tokenizer, 0});
-  return Engine(plan, mover, executor, pool)
+  EngineTotals totals;
+  Engine(plan, mover, executor, pool, totals)
       .Run(MakeSchedule(plan), blocks, job, [](const WorkDone&) {});
+  return totals.trace;
 }
 
 TEST(EngineTest, EveryRowGetsItsOwnTokensForAnyBlockShape) {
