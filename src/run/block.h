@@ -35,8 +35,6 @@ struct Row {
   int64_t num_past = 0;    // tokens whose K and V are stored
   int64_t num_logits = 0;  // that it was given and that were finite
 
-  RequestShape shape() const { return ShapeOf(request); }
-
   // What it feeds into the next pass: its whole prompt the first time, its last token afterwards.
   int64_t NumNew() const { return num_past == 0 ? static_cast<int64_t>(request.prompt.size()) : 1; }
   int64_t NumDecoded() const {
@@ -78,7 +76,6 @@ class RowBatch {
   const PackedBatch& packed() const { return packed_; }
   const std::vector<std::unique_ptr<Row>>& rows() const { return rows_; }
   BatchPlaces& places() { return places_; }
-  const BatchPlaces& places() const { return places_; }
 
  private:
   const Plan* plan_;

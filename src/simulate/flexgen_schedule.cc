@@ -1,6 +1,8 @@
 #include "src/simulate/flexgen_schedule.h"
 
+#include "policies/cost/cost_model.h"
 #include "spillway/error.h"
+#include "spillway/machine.h"
 
 namespace spillway {
 namespace {
@@ -15,8 +17,8 @@ Cursor Before(const Schedule& schedule, Cursor at) {
   return at;
 }
 
-}  // namespace
-
+// The next layer's weights as a whole at batch 0; KV and states of the next batch; stores of the
+// batch before; this batch's compute.
 TaskList FlexGenTasks(const Schedule& schedule, const Cursor& at) {
   TaskList tasks;
   const Cursor next = schedule.Next(at);
@@ -38,6 +40,11 @@ TaskList FlexGenTasks(const Schedule& schedule, const Cursor& at) {
   return tasks;
 }
 
+enum class FlexGenPass { kPrefill, kDecode };
+
+// A machine file's effective rates as those of one kind of pass. FlexGen computes the full square
+// of a prompt's attention, the cost model counts the half that is needed. Its KV crosses from
+// unpinned memory at a pace of its own. Requires: machine.flexgen.
 CostRates FlexGenRatesOf(const Machine& machine, FlexGenPass pass) {
   SPILLWAY_CHECK(machine.flexgen.has_value());
   const FlexGenRates& flexgen = *machine.flexgen;
@@ -59,6 +66,8 @@ CostRates FlexGenRatesOf(const Machine& machine, FlexGenPass pass) {
   rates.cpu.decode_attention_bytes_per_s = flexgen.cpu_attention_flops_per_s;
   return rates;
 }
+
+}  // namespace
 
 WorkOrder FlexGenOrder(const Plan& plan, Overlap overlap) {
   WorkOrder order;

@@ -14,7 +14,7 @@ int RunChain(const Config& flags, OpenStages open) {
   const double begin_s = NowSeconds();
   const std::unique_ptr<Device> device = OpenDevice(flags);
   const OpenedModel model = ModelFor(flags);
-  const std::unique_ptr<Stages> verb = open({flags, model, *device, begin_s});
+  const std::unique_ptr<Stages> verb = open({flags, model, begin_s});
   try {
     const Config config = verb->Settle(flags);
     const Machine machine = MachineFor(config, model, *device);

@@ -23,7 +23,6 @@ namespace spillway {
 struct Opened {
   const Config& flags;
   const OpenedModel& model;
-  Device& device;
   double begin_s;  // NowSeconds before anything was opened
 };
 

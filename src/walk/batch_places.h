@@ -44,7 +44,6 @@ class BatchPlaces {
   // Makes a row's places free. `num_new`: tokens that it would have fed into the next pass.
   void Free(const RowPlaces& places, int64_t num_new);
 
-  int64_t num_rows() const { return num_rows_; }
   bool IsFull() const { return num_rows_ == plan_->batch.rows; }
 
  private:

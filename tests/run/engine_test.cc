@@ -265,7 +265,7 @@ TEST(EngineTest, AnswersThatCannotBeWrittenEndTheRunWhileRowsRun) {
 
 void AddRow(RowBatch& batch, Request request, const Tokenizer& tokenizer) {
   auto row = std::make_unique<Row>(std::move(request), tokenizer, std::span<const TokenId>(), 0);
-  row->places = batch.places().Take(row->shape());
+  row->places = batch.places().Take(ShapeOf(row->request));
   batch.Add(std::move(row));
 }
 
