@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "spillway/error.h"
-#include "src/io/block_hash.h"
+#include "src/base/hash.h"
 #include "src/io/disk_queue.h"
 
 namespace spillway {

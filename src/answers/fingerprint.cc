@@ -1,9 +1,9 @@
 #include "src/answers/fingerprint.h"
 
-#include <fmt/format.h>
 #include <xxhash.h>
 
 #include "spillway/error.h"
+#include "src/base/hash.h"
 
 namespace spillway {
 
@@ -20,6 +20,6 @@ void TokenFingerprint::Add(std::span<const TokenId> tokens) {
 
 uint64_t TokenFingerprint::value() const { return XXH64_digest(state_.get()); }
 
-std::string TokenFingerprint::Hex() const { return fmt::format("{:016x}", value()); }
+std::string TokenFingerprint::Hex() const { return HashDigits(value()); }
 
 }  // namespace spillway

@@ -3,7 +3,6 @@
 // Plain functions; any thread.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,7 +18,5 @@ std::optional<std::string_view> FramedText(std::string_view line);
 // Whether a file of this content may begin with a framed line of text that begins with `text`; that
 // line may be torn.
 bool BeginsFramed(std::string_view content, std::string_view text);
-
-std::string HashText(uint64_t hash);  // its 16 digits
 
 }  // namespace spillway

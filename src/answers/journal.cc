@@ -8,6 +8,7 @@
 
 #include "spillway/error.h"
 #include "src/answers/framed_line.h"
+#include "src/base/hash.h"
 #include "src/base/json_text.h"
 #include "src/base/system_error.h"
 
@@ -27,7 +28,7 @@ constexpr int64_t kVersion = 1;
 uint64_t ParseDigits(const std::string& digits) {
   std::size_t used = 0;
   const uint64_t value = std::stoull(digits, &used, 16);
-  if (used != HashText(value).size()) throw std::out_of_range("digits");
+  if (used != HashDigits(value).size()) throw std::out_of_range("digits");
   return value;
 }
 
@@ -99,7 +100,7 @@ Journal::Journal(Descriptor file, std::string name, const JournalContent& conten
 
 void Journal::Append(const CommitRecord& commit) {
   WriteLine(JsonText(
-      json{{"lines", commit.lines}, {"bytes", commit.bytes}, {"hash", HashText(commit.hash)}}));
+      json{{"lines", commit.lines}, {"bytes", commit.bytes}, {"hash", HashDigits(commit.hash)}}));
 }
 
 void Journal::WriteLine(const std::string& json) {

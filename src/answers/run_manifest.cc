@@ -1,13 +1,13 @@
 #include "src/answers/run_manifest.h"
 
 #include <fmt/format.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "spillway/error.h"
+#include "src/base/hash.h"
 #include "src/base/json_text.h"
 
 namespace spillway {
@@ -87,7 +87,7 @@ std::string ManifestDigest(const RunManifest& manifest) {
   std::string text;
   for (const auto& [key, value] : manifest)
     text += fmt::format("{} {} {}\n{}\n", key.size(), value.size(), key, value);
-  return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
+  return HashDigits(TextHash(text));
 }
 
 }  // namespace spillway

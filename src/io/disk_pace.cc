@@ -6,8 +6,8 @@
 
 #include "spillway/error.h"
 #include "src/base/clock.h"
+#include "src/base/hash.h"
 #include "src/base/stop_signal.h"
-#include "src/io/block_hash.h"
 
 namespace spillway {
 namespace {

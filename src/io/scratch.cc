@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "spillway/error.h"
-#include "src/io/block_hash.h"
+#include "src/base/hash.h"
 
 namespace spillway {
 namespace {

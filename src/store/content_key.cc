@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "src/base/hash.h"
 #include "src/checkpoint/model_folder.h"
-#include "src/io/block_hash.h"
 #include "src/store/store_table.h"
 
 namespace spillway {

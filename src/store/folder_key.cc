@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "src/base/hash.h"
 #include "src/checkpoint/model_folder.h"
-#include "src/io/block_hash.h"
 
 namespace spillway {
 namespace {

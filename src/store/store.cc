@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "spillway/error.h"
+#include "src/base/hash.h"
 #include "src/base/system_error.h"
-#include "src/io/block_hash.h"
 
 namespace spillway {
 namespace {

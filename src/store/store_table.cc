@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "spillway/error.h"
+#include "src/base/hash.h"
 #include "src/base/json_text.h"
 #include "src/checkpoint/bounded_json.h"
-#include "src/io/block_hash.h"
 #include "src/store/shape_json.h"
 
 namespace spillway {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "spillway/error.h"
-#include "src/io/block_hash.h"
+#include "src/base/hash.h"
 #include "src/store/part_folder.h"
 
 namespace spillway {

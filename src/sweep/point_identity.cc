@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "spillway/error.h"
+#include "src/base/hash.h"
 #include "src/base/thread_pool.h"
 #include "src/config/flags.h"
 #include "src/config/version.h"
-#include "src/io/block_hash.h"
 #include "src/profile/profile_cache.h"
 #include "src/store/folder_key.h"
 #include "src/store/open_model.h"

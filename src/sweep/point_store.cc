@@ -11,10 +11,10 @@
 #include <utility>
 
 #include "spillway/error.h"
+#include "src/base/hash.h"
 #include "src/base/json_text.h"
 #include "src/base/report_file.h"
 #include "src/base/system_error.h"
-#include "src/io/block_hash.h"
 #include "src/sweep/run_point.h"  // PointCommand
 
 namespace spillway {

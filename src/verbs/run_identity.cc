@@ -4,11 +4,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include "src/base/hash.h"
 #include "src/base/isa.h"
 #include "src/base/json_text.h"
 #include "src/config/version.h"
 #include "src/formats/kv_policy_json.h"
-#include "src/io/block_hash.h"
 #include "src/store/companions.h"
 #include "src/store/content_key.h"
 #include "src/store/folder_key.h"

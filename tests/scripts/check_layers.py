@@ -52,7 +52,7 @@ ARROWS = {
                   "src/compute", "src/config", "src/cuda", "src/device", "src/formats", "src/gpu", "src/io",
                   "src/memory", "src/plan", "src/profile", "src/report", "src/requests", "src/run", "src/sampling",
                   "src/simulate", "src/store", "src/tokenizer"],
-    "src/sweep": ["src/base", "src/config", "src/io", "src/profile", "src/report", "src/store"],
+    "src/sweep": ["src/base", "src/config", "src/profile", "src/report", "src/store"],
     "src": ["src/base", "src/config", "src/sweep", "src/verbs"],
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+"((?:src|kernels|policies)/[^"]+)"', re.MULTILINE)

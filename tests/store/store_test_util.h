@@ -5,7 +5,7 @@
 #include <iterator>
 #include <string>
 
-#include "src/io/block_hash.h"
+#include "src/base/hash.h"
 #include "src/store/store.h"
 #include "src/store/write_store.h"
 #include "tests/io/disk_test_util.h"

@@ -1,4 +1,4 @@
-// The checksum of every block that comes back from disk: XXH3, 64 bits. Pure functions; any thread.
+// The hash of blocks, texts and names: XXH3, 64 bits. Pure functions; any thread.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-#include "src/io/block_hash.h"
+#include "src/base/hash.h"
 
 #include <fmt/format.h>
 
