@@ -84,7 +84,7 @@ OutputFile::OutputFile(const std::filesystem::path& path, ExistingOutput existin
                                               Printable(path.string())));
   }
   place_ = PartFile(path);
-  if (!place_.valid()) ThrowPathError(path.has_parent_path() ? path.parent_path().string() : ".");
+  if (!place_.valid()) ThrowPathError(FolderOf(path).string());
   CheckPlace();
   if (existing == ExistingOutput::kResume) {
     ResumePart();
@@ -415,7 +415,7 @@ void OutputFile::Finish() {
 }
 
 std::filesystem::path OutputFile::part_path() const {
-  return in_place() ? std::filesystem::path() : std::filesystem::path(path_.string() + ".part");
+  return in_place() ? std::filesystem::path() : PartPathOf(path_);
 }
 
 std::filesystem::path OutputFile::journal_path() const { return path_.string() + ".journal"; }

@@ -10,8 +10,7 @@ namespace spillway {
 
 PartFile::PartFile(const std::filesystem::path& path)
     : name_(path.filename().string()), part_name_(name_ + ".part") {
-  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
-  folder_ = Descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  folder_ = Descriptor(::open(FolderOf(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 }
 
 bool PartFile::has_name() const { return !name_.empty() && name_ != "." && name_ != ".."; }
@@ -45,6 +44,14 @@ bool PartFile::Move(ExistingFile existing) const {
     if (errno != EINVAL) return false;  // otherwise a filesystem without the flag
   }
   return ::renameat(folder_.get(), part_name_.c_str(), folder_.get(), name_.c_str()) == 0;
+}
+
+std::filesystem::path FolderOf(const std::filesystem::path& path) {
+  return path.has_parent_path() ? path.parent_path() : ".";
+}
+
+std::filesystem::path PartPathOf(const std::filesystem::path& path) {
+  return path.string() + ".part";
 }
 
 const char* WhyNoFile(const struct stat& status) {

@@ -51,6 +51,12 @@ class PartFile {
   Descriptor folder_;
 };
 
+// The folder of a path; "." where the path is a name alone.
+std::filesystem::path FolderOf(const std::filesystem::path& path);
+
+// PATH.part
+std::filesystem::path PartPathOf(const std::filesystem::path& path);
+
 // "a folder", "a symbolic link", "no regular file"; nullptr for a regular one.
 const char* WhyNoFile(const struct stat& status);
 

@@ -28,12 +28,6 @@ std::optional<Inode> InodeOf(const fs::path& path) {
                                  : std::optional(Inode(status.st_dev, status.st_ino));
 }
 
-fs::path FolderOf(const fs::path& path) {
-  return path.has_parent_path() ? path.parent_path() : ".";
-}
-
-fs::path PartOf(const fs::path& path) { return path.string() + ".part"; }
-
 // By name too, since what will be written may not exist yet.
 bool SamePlace(const fs::path& one, const fs::path& other) {
   const std::optional<Inode> inode = InodeOf(one);
@@ -44,7 +38,7 @@ bool SamePlace(const fs::path& one, const fs::path& other) {
 
 // Whether writing the report touches `file`.
 bool Touches(const fs::path& report, const fs::path& file) {
-  return SamePlace(report, file) || SamePlace(PartOf(report), file);
+  return SamePlace(report, file) || SamePlace(PartPathOf(report), file);
 }
 
 fs::path StandardOr(const fs::path& path, const char* standard) {
@@ -97,11 +91,11 @@ void ReportFile::RefuseOthers(const OtherFiles& others) const {
     throw Error(ErrorCode::kInput, Named() + " is the input file; give another name");
   }
   const fs::path lines = StandardOr(others.output, "/dev/stdout");
-  if (Touches(path_, lines) || (others.output != "-" && Touches(path_, PartOf(lines)))) {
+  if (Touches(path_, lines) || (others.output != "-" && Touches(path_, PartPathOf(lines)))) {
     throw Error(ErrorCode::kPath, Named() + " is where the output goes; give another name");
   }
   if (others.report.empty()) return;
-  if (Touches(path_, others.report) || Touches(path_, PartOf(others.report))) {
+  if (Touches(path_, others.report) || Touches(path_, PartPathOf(others.report))) {
     throw Error(ErrorCode::kPath, fmt::format("{} is where {} goes; give another name", Named(),
                                               Printable(others.report.string())));
   }

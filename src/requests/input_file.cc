@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "spillway/error.h"
+#include "src/base/part_file.h"
 #include "src/base/stop_signal.h"
 #include "src/base/system_error.h"
 
@@ -76,7 +77,7 @@ bool SameFile(const std::filesystem::path& input, const std::filesystem::path& o
     const auto written = StatOf(path, STDOUT_FILENO);
     return written && written->st_dev == read->st_dev && written->st_ino == read->st_ino;
   };
-  return same(output) || (output != "-" && same(output.string() + ".part"));
+  return same(output) || (output != "-" && same(PartPathOf(output)));
 }
 
 StagedInput::StagedInput(Descriptor file, int64_t num_bytes)

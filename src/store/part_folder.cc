@@ -61,7 +61,7 @@ PartFolder::PartFolder(const std::filesystem::path& folder, bool replace)
                 fmt::format("{}: is no name for a new folder; give another --output",
                             Printable(folder.native())));
   }
-  if (!place_.valid()) ThrowPath(path_.has_parent_path() ? path_.parent_path().native() : ".");
+  if (!place_.valid()) ThrowPath(FolderOf(path_).native());
   CheckTarget(replace);
   // A conversion that ends while we look turns the folder we hold into a store: then look again.
   int attempts = 0;
