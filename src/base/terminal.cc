@@ -7,6 +7,7 @@
 namespace spillway {
 
 void PrintTo(std::FILE* stream, std::string_view text) noexcept {
+  if (stream == nullptr) return;
   // fmt::print would throw. Text that stays in the buffer after a failure is lost, and may be.
   static_cast<void>(std::fwrite(text.data(), 1, text.size(), stream));
   static_cast<void>(std::fflush(stream));

@@ -7,7 +7,7 @@
 
 namespace spillway {
 
-// Writes `text` and flushes; a closed or full stream swallows it.
+// Writes `text` and flushes; a closed or full stream swallows it, and so does null.
 void PrintTo(std::FILE* stream, std::string_view text) noexcept;
 
 // "spillway: warning: TEXT" as a line on standard error.

@@ -126,4 +126,8 @@ std::FILE* TerminalOf(const Config& config) {
   return answers_lines && config.output == "-" ? stderr : stdout;
 }
 
+std::FILE* ProgressStreamOf(const Config& config) {
+  return config.progress ? TerminalOf(config) : nullptr;
+}
+
 }  // namespace spillway

@@ -134,6 +134,9 @@ std::filesystem::path OffloadFolder(const Config& config);
 // Stream for people: null with --quiet, standard error where the answers go to standard output.
 std::FILE* TerminalOf(const Config& config);
 
+// Where progress is shown; null with --quiet and --no-progress.
+std::FILE* ProgressStreamOf(const Config& config);
+
 // Text that answers --help or --version.
 struct Printout {
   std::string text;

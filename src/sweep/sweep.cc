@@ -28,7 +28,7 @@ namespace {
 class SweepProgress {
  public:
   SweepProgress(const Config& config, const Grid& grid, std::vector<std::string> varied)
-      : out_(config.progress ? TerminalOf(config) : nullptr),
+      : out_(ProgressStreamOf(config)),
         says_commands_(config.verbosity == Verbosity::kVerbose),
         line_(out_),
         varied_(std::move(varied)),
@@ -239,8 +239,7 @@ int RunSweep(const Config& config) {
   }
   const auto num_faults = static_cast<std::size_t>(std::ranges::count_if(
       points, [](const PointResult& result) { return result.fault.has_value(); }));
-  if (std::FILE* terminal = TerminalOf(config))
-    PrintTo(terminal, SummaryText(config, points.size(), num_faults));
+  PrintTo(TerminalOf(config), SummaryText(config, points.size(), num_faults));
   return num_faults == 0 ? 0 : kSomeLinesCarryErrors;
 }
 

@@ -251,7 +251,7 @@ class CalibrateStages final : public Stages {
         model_(opened.model),
         output_("--output", flags_.output, {flags_.perplexity, {}, flags_.report}),
         report_("--report", flags_.report, {flags_.perplexity, flags_.output, {}}),
-        line_(flags_.progress ? TerminalOf(flags_) : nullptr) {}
+        line_(ProgressStreamOf(flags_)) {}
 
   // Every token is kept: all other plans use the memory of that one.
   Config Settle(const Config& flags) override {
@@ -289,7 +289,7 @@ class CalibrateStages final : public Stages {
     output_.Write(PolicyJson(kv, {SourceOf(model_.shape, found_.budgets, windows_.size(), window,
                                            flags_.max_loss_frac, kept_of_all)}));
     report_.Write(CalibrationJson(planned.plan, kv, found_, kept_of_all));
-    if (std::FILE* terminal = TerminalOf(flags_)) PrintTo(terminal, Table(found_, kept_of_all));
+    PrintTo(TerminalOf(flags_), Table(found_, kept_of_all));
     return 0;
   }
 

@@ -43,16 +43,14 @@ int RunConvert(const Config& config) {
                               ReadCompanions(model.folder, model.tokenizer_folder)};
   if (config.verbosity == Verbosity::kVerbose) PrintTo(TerminalOf(config), CopiedText(source));
   const double begin_s = NowSeconds();
-  ProgressLine line(config.progress ? TerminalOf(config) : nullptr);
+  ProgressLine line(ProgressStreamOf(config));
   MakeStore(source, config.output,
             config.overwrite ? ExistingStore::kReplace : ExistingStore::kRefuse, pool,
             [&](int64_t done, int64_t total) {
               line.Note(fmt::format("converting: {} of {}", SizeText(done), SizeText(total)));
             });
   line.Clear();
-  if (std::FILE* terminal = TerminalOf(config)) {
-    PrintTo(terminal, Summary(model, config.output, NowSeconds() - begin_s));
-  }
+  PrintTo(TerminalOf(config), Summary(model, config.output, NowSeconds() - begin_s));
   return 0;
 }
 

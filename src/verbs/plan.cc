@@ -23,8 +23,7 @@ class PlanStages final : public Stages {
     const auto& [work, plan, schedule] = planned;
     const std::optional<Prediction> predicted = PredictionFor(setting.config, plan, work);
     report_.Write(PlanJson(plan, work, predicted));
-    if (std::FILE* terminal = TerminalOf(setting.config))
-      PrintTo(terminal, PlanTable(plan, work, predicted));
+    PrintTo(TerminalOf(setting.config), PlanTable(plan, work, predicted));
     return 0;
   }
 

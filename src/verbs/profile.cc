@@ -97,7 +97,7 @@ int RunProfile(const Config& config) {
   const std::unique_ptr<Device> device = OpenDevice(config);
   Machine machine = HostMachine(config, *device);
   machine.cap_bytes[Tier::kDisk] = folder.FreeBytes() / 10 * 9;
-  ProgressLine line(config.progress ? TerminalOf(config) : nullptr);
+  ProgressLine line(ProgressStreamOf(config));
   const std::unique_ptr<GpuProbe> gpu = ProbeOf(*device);
   const MeasuredMachine measured =
       MeasureMachine(folder, {machine.num_threads, kernels::BestIsa(config.cpu_compute),
@@ -112,7 +112,7 @@ int RunProfile(const Config& config) {
   std::string text = Table(measured, machine, NowSeconds() - begin_s) + Cache(config, machine);
   if (output.asked_for())
     text += fmt::format("  {:<20}{}\n", "written", Printable(config.output.string(), 200));
-  if (std::FILE* terminal = TerminalOf(config)) PrintTo(terminal, text);
+  PrintTo(TerminalOf(config), text);
   return 0;
 }
 

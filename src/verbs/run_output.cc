@@ -9,7 +9,7 @@ RunOutput::RunOutput(const Config& config, const std::filesystem::path& input,
     : terminal_(TerminalOf(config)),
       report_("--report", config.report, {input, output, config.trace}),
       trace_file_("--trace", config.trace, {input, output, config.report}),
-      line_(config.progress ? terminal_ : nullptr) {}
+      line_(ProgressStreamOf(config)) {}
 
 TraceLog* RunOutput::OpenTrace(const Plan& plan) {
   return trace_file_.asked_for() ? &trace_log_.emplace(trace_file_, plan) : nullptr;
@@ -26,8 +26,6 @@ void RunOutput::Report(const Plan& plan, const Trace& trace, const RunSummary& s
   Print(ReportTable(plan, trace, summary));
 }
 
-void RunOutput::Print(const std::string& text) {
-  if (terminal_ != nullptr) PrintTo(terminal_, text);
-}
+void RunOutput::Print(const std::string& text) { PrintTo(terminal_, text); }
 
 }  // namespace spillway

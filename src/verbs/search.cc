@@ -133,8 +133,7 @@ class SearchStages final : public Stages {
     const Candidate& best = result_.best.front();
     output_.Write(PolicyJson(best.policy, {SourceOf(setting, planned.work, best)}));
     report_.Write(PlanJson(planned.plan, judged_, best.prediction));
-    if (std::FILE* terminal = TerminalOf(setting.config))
-      PrintTo(terminal, CandidateTable(result_) + GainLines(best));
+    PrintTo(TerminalOf(setting.config), CandidateTable(result_) + GainLines(best));
     return 0;
   }
 

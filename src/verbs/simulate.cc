@@ -86,8 +86,7 @@ class SimulateStages final : public Stages {
     summary.total_s = prediction_.total_s();
     summary.predicted = prediction_;
     report_.Write(ReportJson(planned.plan, *trace, summary));
-    if (std::FILE* terminal = TerminalOf(setting.config))
-      PrintTo(terminal, ReportTable(planned.plan, *trace, summary));
+    PrintTo(TerminalOf(setting.config), ReportTable(planned.plan, *trace, summary));
     return 0;
   }
 

@@ -11,6 +11,7 @@ TEST(Terminal, AFullStreamSwallowsTheText) {
   PrintTo(full, "lost\n");
   PrintTo(full, "lost again\n");
   std::fclose(full);
+  PrintTo(nullptr, "for nobody\n");
 }
 
 }  // namespace
