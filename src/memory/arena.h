@@ -7,7 +7,7 @@
 #include <span>
 
 #include "spillway/error.h"
-#include "spillway/plan.h"  // Region
+#include "spillway/region.h"
 
 namespace spillway {
 
