@@ -94,9 +94,8 @@ LoadedModel::LoadedModel(const RunInputs& inputs, ProgressLine& line)
   const OpenedModel& model = inputs.model;
   RefuseMoreThanThereIs(inputs.plan, inputs.device);
   line.Note("loading weights");
-  const HostArena convert(pool_.num_threads() * kConvertBytes);
   const WeightReader reader(*model.checkpoint, model.weights, model.choice.nonfinite,
-                            convert.View({0, convert.bytes()}), pool_.num_threads());
+                            pool_.num_threads());
   DiskOptions disk = DiskOf(inputs, PrepareStore(inputs, reader, pool_, line));
   if (model.store.empty()) disk.origin = &origin_;
   tiers_.emplace(inputs.plan, disk, inputs.device);

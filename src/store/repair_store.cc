@@ -2,16 +2,12 @@
 
 #include <algorithm>
 
-#include "src/memory/arena.h"
-
 namespace spillway {
 
 void StoreRepair::Repair(int64_t tensor, int64_t tile, std::span<std::byte> memory) const {
   const StoredTensorTable& table = store_.tensors()[static_cast<std::size_t>(tensor)];
   const StoredTile& stored = table.tiles[static_cast<std::size_t>(tile)];
-  const HostArena staging(kConvertBytes);
-  const WeightReader reader(origin_.checkpoint, origin_.weights, origin_.nonfinite,
-                            staging.View({0, staging.bytes()}), 1);
+  const WeightReader reader(origin_.checkpoint, origin_.weights, origin_.nonfinite, 1);
   const std::span<std::byte> rows = memory.first(static_cast<std::size_t>(stored.bytes));
   reader.Read({table.layer, table.index, &table.spec, stored.rows.begin * table.spec.cols}, rows,
               0);

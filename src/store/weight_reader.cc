@@ -60,14 +60,13 @@ void CheckGroups(const CheckpointTensor& source, const TensorSpec& spec,
 }  // namespace
 
 WeightReader::WeightReader(const Checkpoint& checkpoint, const WeightMap& map,
-                           NonFiniteWeights nonfinite, std::span<std::byte> staging,
-                           int num_workers)
+                           NonFiniteWeights nonfinite, int num_workers, int64_t stage_bytes)
     : checkpoint_(checkpoint),
       map_(map),
       nonfinite_(nonfinite),
-      staging_(staging),
-      stage_bytes_(static_cast<int64_t>(staging.size()) / num_workers / 64 * 64) {
-  SPILLWAY_CHECK(stage_bytes_ > 0);
+      stage_bytes_(stage_bytes),
+      staging_(num_workers * stage_bytes) {
+  SPILLWAY_CHECK(stage_bytes >= 4096 && stage_bytes % 64 == 0);
 }
 
 const FoundTensor& WeightReader::Found(const WeightRun& run) const {
@@ -136,8 +135,7 @@ void WeightReader::ReadAs(DType to, const WeightRun& run, std::span<std::byte> o
 }
 
 std::span<std::byte> WeightReader::StageOf(int worker) const {
-  return staging_.subspan(static_cast<std::size_t>(worker * stage_bytes_),
-                          static_cast<std::size_t>(stage_bytes_));
+  return staging_.View({worker * stage_bytes_, stage_bytes_});
 }
 
 void WeightReader::CheckFinite(const CheckpointTensor& source, std::span<const std::byte> data,

@@ -9,11 +9,9 @@
 #include "spillway/model.h"
 #include "src/checkpoint/checkpoint.h"
 #include "src/checkpoint/weight_map.h"
+#include "src/memory/arena.h"
 
 namespace spillway {
-
-// Staging for each worker that keeps its conversions in the cache.
-inline constexpr int64_t kConvertBytes = 512 << 10;
 
 enum class NonFiniteWeights { kRefuse, kAllow };
 
@@ -28,10 +26,13 @@ struct WeightRun {
 
 class WeightReader {
  public:
-  // `staging` is for what has to be converted, shared evenly by the workers; 4 KiB each at least.
-  // Lifetime: all of these outlive the reader.
+  // Memory for what has to be converted, for each worker: as much as stays in its cache.
+  static constexpr int64_t kStageBytes = 512 << 10;
+
+  // Requires: stage_bytes is 4 KiB or more, a multiple of 64. Lifetime: checkpoint and map outlive
+  // the reader. Throws: Error kCpuMemory, kSystemLimit.
   WeightReader(const Checkpoint& checkpoint, const WeightMap& map, NonFiniteWeights nonfinite,
-               std::span<std::byte> staging, int num_workers);
+               int num_workers, int64_t stage_bytes = kStageBytes);
 
   // Fills `out`. Elements are converted, or quantised, where the file has another type; a finite
   // value that the model's cannot hold is refused. Throws: Error kNonFinite, kModelUnsupported,
@@ -52,8 +53,8 @@ class WeightReader {
   const Checkpoint& checkpoint_;
   const WeightMap& map_;
   NonFiniteWeights nonfinite_;
-  std::span<std::byte> staging_;
-  int64_t stage_bytes_;
+  int64_t stage_bytes_;  // of a worker
+  HostArena staging_;    // [worker]
 };
 
 }  // namespace spillway

@@ -7,7 +7,6 @@
 #include "src/base/size_text.h"
 #include "src/base/terminal.h"
 #include "src/base/thread_pool.h"
-#include "src/memory/arena.h"
 #include "src/report/progress.h"
 #include "src/store/make_store.h"
 #include "src/store/weight_reader.h"
@@ -36,9 +35,7 @@ int RunConvert(const Config& config) {
   const OpenedModel model = ModelFor(config);
   const int num_threads = config.num_threads > 0 ? config.num_threads : NumPhysicalCores();
   ThreadPool pool(num_threads);
-  const HostArena convert(num_threads * kConvertBytes);
-  const WeightReader reader(*model.checkpoint, model.weights, model.choice.nonfinite,
-                            convert.View({0, convert.bytes()}), num_threads);
+  const WeightReader reader(*model.checkpoint, model.weights, model.choice.nonfinite, num_threads);
   const StoreSource source = {model, ContentKey(model), reader,
                               ReadCompanions(model.folder, model.tokenizer_folder)};
   if (config.verbosity == Verbosity::kVerbose) PrintTo(TerminalOf(config), CopiedText(source));

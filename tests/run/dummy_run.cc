@@ -26,9 +26,7 @@ DummyRun::DummyRun(const ModelShape& shape, int num_threads, const std::filesyst
       checkpoint_(MakeDummyCheckpoint(model_, 1)),
       map_(ResolveWeights(model_, *checkpoint_)),
       pool_(num_threads),
-      convert_(1 << 20),
-      reader_(*checkpoint_, map_, NonFiniteWeights::kRefuse, convert_.View({0, convert_.bytes()}),
-              num_threads) {
+      reader_(*checkpoint_, map_, NonFiniteWeights::kRefuse, num_threads) {
   EnsureStore({model_, "0123456789abcdef", reader_, {}}, folder_ / "weights.store", pool_, {}, {});
 }
 

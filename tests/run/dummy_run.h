@@ -11,7 +11,6 @@
 #include "src/base/thread_pool.h"
 #include "src/checkpoint/weight_map.h"
 #include "src/device/device.h"
-#include "src/memory/arena.h"
 #include "src/run/engine.h"
 #include "src/store/weight_reader.h"
 #include "tests/temporary_folder.h"
@@ -46,7 +45,6 @@ class DummyRun {
   std::unique_ptr<Checkpoint> checkpoint_;
   WeightMap map_;
   ThreadPool pool_;
-  HostArena convert_;
   WeightReader reader_;
 };
 

@@ -50,7 +50,7 @@ ARROWS = {
                     "src/io", "src/memory", "src/sampling"],
     "src/verbs": ["policies/cost", "policies/kv", "policies/search", "src/answers", "src/base", "src/checkpoint",
                   "src/compute", "src/config", "src/cuda", "src/device", "src/formats", "src/gpu", "src/io",
-                  "src/memory", "src/plan", "src/profile", "src/report", "src/requests", "src/run", "src/sampling",
+                  "src/plan", "src/profile", "src/report", "src/requests", "src/run", "src/sampling",
                   "src/simulate", "src/store", "src/tokenizer"],
     "src/sweep": ["src/base", "src/config", "src/profile", "src/report", "src/store"],
     "src": ["src/base", "src/config", "src/sweep", "src/verbs"],

@@ -126,8 +126,7 @@ class QuantisedStoreTest : public ::testing::TestWithParam<int> {
     const auto checkpoint =
         MakeStoreCheckpoint(std::unique_ptr<const Store>(new Store(OpenStore(path))));
     const WeightMap map = ResolveWeights(job.model, *checkpoint);
-    const BlockMemory staging(64 << 10);
-    const WeightReader reader(*checkpoint, map, NonFiniteWeights::kRefuse, staging.all(), 1);
+    const WeightReader reader(*checkpoint, map, NonFiniteWeights::kRefuse, 1, 64 << 10);
     for (const StoredTensorTable& tensor : store->tensors()) {
       std::vector<std::byte> expected(static_cast<std::size_t>(tensor.spec.bytes()));
       job.fill(tensor, {0, tensor.spec.rows}, expected);
@@ -184,8 +183,7 @@ TEST_P(QuantisedStoreTest, QuantisingDoesNotDependOnTheCut) {
           std::span(expected).subspan(static_cast<std::size_t>(row) * row_bytes, row_bytes));
     }
     for (const int64_t staging_bytes : {4 << 10, 64 << 10, 1 << 20}) {
-      const BlockMemory staging(staging_bytes);
-      const WeightReader reader(*dummy, map, NonFiniteWeights::kRefuse, staging.all(), 1);
+      const WeightReader reader(*dummy, map, NonFiniteWeights::kRefuse, 1, staging_bytes);
       for (const int64_t rows : {int64_t{1}, int64_t{7}, spec.rows}) {
         std::vector<std::byte> found(expected.size());
         for (int64_t row = 0; row < spec.rows; row += rows) {
