@@ -15,10 +15,10 @@ struct Piece {
   std::span<std::byte> place;
 };
 
-void AddPieces(WeightRun run, const WeightTile& tile, const Arena& arena,
-               std::vector<Piece>& pieces) {
+void AddPieces(const WeightReader& reader, WeightRun run, const WeightTile& tile,
+               const Arena& arena, std::vector<Piece>& pieces) {
   const int64_t unit_bytes = run.spec->unit_bytes();
-  const int64_t step = std::max<int64_t>(1, kReadBytes / unit_bytes);
+  const int64_t step = reader.UnitsOfRun(run, kReadBytes);
   const int64_t begin = tile.row_begin * run.spec->cols;
   const int64_t num_units = TileBytes(*run.spec, tile) / unit_bytes;
   for (int64_t at = 0; at < num_units; at += step) {
@@ -39,7 +39,7 @@ void LoadWeights(const Plan& plan, Tier tier, const WeightReader& reader, const 
       const WeightRun run = {static_cast<int64_t>(layer), static_cast<int64_t>(tensor),
                              &tensors[tensor].spec, 0};
       for (const WeightTile& tile : tensors[tensor].tiles) {
-        if (tile.tier == tier) AddPieces(run, tile, arena, pieces);
+        if (tile.tier == tier) AddPieces(reader, run, tile, arena, pieces);
       }
     }
   }

@@ -36,17 +36,19 @@ void MakeStore(const StoreSource& source, const std::filesystem::path& path, Exi
   job.progress = progress;
   job.fill = [&](const StoredTensorTable& tensor, RowRange rows, std::span<std::byte> out) {
     const TensorSpec& spec = tensor.spec;
+    const WeightRun whole = {tensor.layer, tensor.index, &spec, rows.begin * spec.cols};
     const int64_t unit_bytes = spec.unit_bytes();
-    const int64_t step = std::max<int64_t>(1, kFillBytes / unit_bytes);
+    const int64_t step = source.reader.UnitsOfRun(whole, kFillBytes);
     const int64_t count = rows.size() * spec.row_bytes() / unit_bytes;
     auto read = [&](int64_t index, int worker) {
       const int64_t at = index * step;
       const int64_t num = std::min(step, count - at);
-      source.reader.Read(
-          {tensor.layer, tensor.index, &spec, rows.begin * spec.cols + at * spec.unit_elements()},
-          out.subspan(static_cast<std::size_t>(at * unit_bytes),
-                      static_cast<std::size_t>(num * unit_bytes)),
-          worker);
+      WeightRun part = whole;
+      part.first_element += at * spec.unit_elements();
+      source.reader.Read(part,
+                         out.subspan(static_cast<std::size_t>(at * unit_bytes),
+                                     static_cast<std::size_t>(num * unit_bytes)),
+                         worker);
     };
     pool.Run((count + step - 1) / step, read);
   };

@@ -86,6 +86,18 @@ void WeightReader::Read(const WeightRun& run, std::span<std::byte> out, int work
   CheckFinite(source, out, run.first_element);
 }
 
+int64_t WeightReader::UnitsOfRun(const WeightRun& run, int64_t bytes) const {
+  const int64_t units = std::max<int64_t>(1, bytes / run.spec->unit_bytes());
+  return WholeRows(run, units * run.spec->unit_elements()) / run.spec->unit_elements();
+}
+
+// Of so many elements of a transposed matrix, those of whole rows; all where not even one is whole.
+int64_t WeightReader::WholeRows(const WeightRun& run, int64_t num_elements) const {
+  const int64_t cols = run.spec->cols;
+  if (!Found(run).transposed || num_elements < cols) return num_elements;
+  return num_elements / cols * cols;
+}
+
 // Rows of groups as they are, or made of halfs: what a 16-bit model would hold is what is
 // quantised, whatever the file's type.
 void WeightReader::ReadQuantised(const WeightRun& run, std::span<std::byte> out, int worker) const {
@@ -121,7 +133,7 @@ void WeightReader::ReadAs(DType to, const WeightRun& run, std::span<std::byte> o
   const CheckpointTensor& source = Source(run);
   const int64_t from_bytes = DTypeBytes(source.dtype);
   const int64_t num_elements = static_cast<int64_t>(out.size()) / DTypeBytes(to);
-  const int64_t step = static_cast<int64_t>(stage.size()) / from_bytes;
+  const int64_t step = WholeRows(run, static_cast<int64_t>(stage.size()) / from_bytes);
   for (int64_t at = 0; at < num_elements; at += step) {
     const int64_t count = std::min(step, num_elements - at);
     const std::span<std::byte> read = stage.first(static_cast<std::size_t>(count * from_bytes));

@@ -39,10 +39,16 @@ class WeightReader {
   // kInterrupted, and what Checkpoint::Read throws.
   void Read(const WeightRun& run, std::span<std::byte> out, int worker) const;
 
+  // How many of the tensor's units (TensorSpec::unit_elements) to read at once, about `bytes` of
+  // them. Of a matrix that is published transposed these are whole rows, where one fits: a run that
+  // ends within a row costs a read of the file for each element of that row.
+  int64_t UnitsOfRun(const WeightRun& run, int64_t bytes) const;
+
  private:
   const FoundTensor& Found(const WeightRun& run) const;
   const CheckpointTensor& Source(const WeightRun& run) const;
   std::span<std::byte> StageOf(int worker) const;
+  int64_t WholeRows(const WeightRun& run, int64_t num_elements) const;
   void ReadQuantised(const WeightRun& run, std::span<std::byte> out, int worker) const;
   // Elements of the file in another type, by way of the worker's staging.
   void ReadAs(DType to, const WeightRun& run, std::span<std::byte> out,

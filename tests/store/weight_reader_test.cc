@@ -1,0 +1,63 @@
+#include "src/store/weight_reader.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <string>
+#include <vector>
+
+namespace spillway {
+namespace {
+
+// GPT-2's first product: published as [kCols, kRows] in fp32, ours is [kRows, kCols].
+constexpr int64_t kCols = 768;
+constexpr int64_t kRows = 3072;
+
+// One matrix of ones that counts how often it is read.
+class CountedCheckpoint : public Checkpoint {
+ public:
+  std::string_view format() const override { return "counted"; }
+  const std::vector<CheckpointTensor>& tensors() const override { return tensors_; }
+  void Read(int64_t, int64_t, std::span<std::byte> out) const override {
+    ++num_reads_;
+    const std::span<float> ones(reinterpret_cast<float*>(out.data()), out.size() / sizeof(float));
+    std::ranges::fill(ones, 1.0F);
+  }
+  int64_t num_reads() const { return num_reads_; }
+
+ private:
+  std::vector<CheckpointTensor> tensors_ = {
+      {"theirs", DType::kF32, {kCols, kRows}, kCols* kRows * 4}};
+  mutable std::atomic<int64_t> num_reads_ = 0;
+};
+
+class WeightReaderTest : public ::testing::Test {
+ protected:
+  WeightReaderTest() {
+    model_.layers.push_back({ComputePart::kEmbedding,
+                             -1,
+                             {{"ours", kRows, kCols, DType::kF16, {{"theirs", 0, kRows, true}}}},
+                             {}});
+  }
+
+  Model model_;
+  CountedCheckpoint checkpoint_;
+};
+
+// A cut within a row would take a read for each of its elements.
+TEST_F(WeightReaderTest, ATransposedMatrixIsCutBetweenRows) {
+  const WeightMap map = ResolveWeights(model_, checkpoint_);
+  const WeightReader reader(checkpoint_, map, NonFiniteWeights::kRefuse, 1);
+  const WeightRun run = {0, 0, &model_.layers[0].tensors[0], 0};
+  EXPECT_EQ(reader.UnitsOfRun(run, kCols * 2 * 10 + 100), kCols * 10);
+  EXPECT_EQ(reader.UnitsOfRun(run, 100), 50) << "not one row fits";
+
+  std::vector<std::byte> out(static_cast<std::size_t>(kRows * kCols * 2));
+  reader.Read(run, out, 0);
+  constexpr int64_t kRowsOfStage = WeightReader::kStageBytes / 4 / kCols;
+  EXPECT_EQ(checkpoint_.num_reads(), (kRows + kRowsOfStage - 1) / kRowsOfStage * kCols);
+}
+
+}  // namespace
+}  // namespace spillway
