@@ -34,10 +34,7 @@ LayerArgs::Chunk LayerArgs::ChunkAt(const Cell& cell, int64_t begin, int64_t end
 }
 
 float* LayerArgs::Hidden(const Cell& cell, int64_t token) const {
-  const auto holds = [&](Tier tier) {
-    return token >= cell.batch.hidden[tier].begin && token < cell.batch.hidden[tier].end;
-  };
-  const Tier tier = *std::ranges::find_if(kAllTiers, holds);
+  const Tier tier = cell.batch.HiddenTierOf(token);
   return cell.places.hidden[tier] +
          (token - cell.batch.hidden[tier].begin) * plan_.shape.hidden_size;
 }

@@ -60,6 +60,13 @@ struct PackedBatch {
     return {static_cast<std::size_t>(row - rows.begin()), last - (row->logits_end() - index)};
   }
 
+  // The tier of a token's hidden state. Requires: 0 <= token < tokens.size().
+  Tier HiddenTierOf(int64_t token) const {
+    return *std::ranges::find_if(kAllTiers, [&](Tier tier) {
+      return hidden[tier].begin <= token && token < hidden[tier].end;
+    });
+  }
+
   const KvPlace& KvPlaceOf(std::size_t row, int64_t kv_class) const {
     return kv_places[row * static_cast<std::size_t>(num_kv_classes) +
                      static_cast<std::size_t>(kv_class)];

@@ -99,19 +99,12 @@ class NotingExecutor final : public Executor {
                           batch.tokens[static_cast<std::size_t>(row.token_offset)] - kFirstToken,
                           row.num_past,
                           {}};
-      placed.places = {row.kv_tier, HiddenTierOf(batch, row), {}, row.log_place};
+      placed.places = {row.kv_tier, batch.HiddenTierOf(row.token_offset), {}, row.log_place};
       for (int64_t kv_class = 0; kv_class < batch.num_kv_classes; ++kv_class) {
         placed.places.kv.push_back(batch.KvPlaceOf(index, kv_class));
       }
       rows_.push_back(placed);
     }
-  }
-
-  static Tier HiddenTierOf(const PackedBatch& batch, const PackedRow& row) {
-    return *std::ranges::find_if(kAllTiers, [&](Tier tier) {
-      return row.token_offset >= batch.hidden[tier].begin &&
-             row.token_offset < batch.hidden[tier].end;
-    });
   }
 
   const Plan& plan_;
