@@ -1,7 +1,5 @@
 #include "src/base/config_reader.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -18,9 +16,9 @@ JsonOrigin ConfigOrigin(std::string name) {
 }
 
 JsonNode ConfigRoot(const nlohmann::json& document, const JsonOrigin& origin) {
-  if (document.is_object()) return JsonNode(document, origin);
-  throw Error(ErrorCode::kModelMalformed,
-              fmt::format("{}: not a JSON object; {}", Printable(origin.name), origin.remedy));
+  const JsonNode root(document, origin);
+  if (document.is_object()) return root;
+  root.Refuse(ErrorCode::kModelMalformed, "not a JSON object", origin.remedy);
 }
 
 std::vector<int64_t> DistinctIntegers(const JsonNode& node, IntegerRange range) {

@@ -159,10 +159,14 @@ double JsonNode::Number(double low, double high) const {
 void JsonNode::Refuse(std::string_view what) const { Refuse(what, origin_->remedy); }
 
 void JsonNode::Refuse(std::string_view what, std::string_view remedy) const {
+  Refuse(origin_->code, what, remedy);
+}
+
+void JsonNode::Refuse(ErrorCode code, std::string_view what, std::string_view remedy) const {
   const bool has_path = origin_->wording == JsonWording::kPath;
-  throw Error(origin_->code, fmt::format("{}: {}{}{}; {}", Printable(origin_->name),
-                                         has_path ? Printable(path_, 120) : "",
-                                         has_path ? ": " : "", what, remedy));
+  throw Error(
+      code, fmt::format("{}: {}{}{}; {}", Printable(origin_->name),
+                        has_path ? Printable(path_, 120) : "", has_path ? ": " : "", what, remedy));
 }
 
 void JsonNode::RefuseValue(std::string_view expected) const {

@@ -80,6 +80,7 @@ class JsonNode {
   // be ...". Printable text only.
   [[noreturn]] void Refuse(std::string_view what) const;
   [[noreturn]] void Refuse(std::string_view what, std::string_view remedy) const;
+  [[noreturn]] void Refuse(ErrorCode code, std::string_view what, std::string_view remedy) const;
 
  private:
   std::size_t NumItems() const;  // of an array

@@ -23,21 +23,22 @@ constexpr int64_t kMaxConfigBytes = 1 << 20;
 void RefuseUnsupported(const JsonNode& config) {
   for (const char* key : {"quantization_config", "auto_map"}) {
     if (!config.Find(key)) continue;
-    throw Error(ErrorCode::kModelUnsupported,
-                fmt::format("{}: has \"{}\", which is not supported ({}); use the original model",
-                            Printable(config.origin().name), key,
-                            std::string_view(key) == "auto_map" ? "code of its own is never run"
-                                                                : "quantised by another program"));
+    const bool is_code = std::string_view(key) == "auto_map";
+    config.Refuse(
+        ErrorCode::kModelUnsupported,
+        fmt::format("has \"{}\", which is not supported ({})", key,
+                    is_code ? "code of its own is never run" : "quantised by another program"),
+        "use the original model");
   }
 }
 
 const Family& FamilyOf(const JsonNode& config) {
   const std::string name = config.Member("model_type").Text();
   if (const Family* family = FindFamily(name)) return *family;
-  throw Error(
-      ErrorCode::kModelUnsupported,
-      fmt::format("{}: \"model_type\" is \"{}\", supported {}; choose a model of that family",
-                  Printable(config.origin().name), Printable(name, 40), SupportedFamilies()));
+  config.Refuse(ErrorCode::kModelUnsupported,
+                fmt::format("\"model_type\" is \"{}\", supported {}", Printable(name, 40),
+                            SupportedFamilies()),
+                "choose a model of that family");
 }
 
 // transformers 5 writes "dtype", earlier ones "torch_dtype". bf16 stays bf16: fp16 does not have
@@ -47,11 +48,10 @@ DType ReadDType(const JsonNode& config) {
   const std::string found = config.Text(key, "float16");
   if (found == "bfloat16") return DType::kBF16;
   if (found == "float16" || found == "float32" || found == "auto") return DType::kF16;
-  throw Error(
-      ErrorCode::kModelUnsupported,
-      fmt::format(
-          "{}: \"{}\" is \"{}\", supported are float16, bfloat16 and float32; convert the model",
-          Printable(config.origin().name), key, Printable(found, 40)));
+  config.Refuse(ErrorCode::kModelUnsupported,
+                fmt::format("\"{}\" is \"{}\", supported are float16, bfloat16 and float32", key,
+                            Printable(found, 40)),
+                "convert the model");
 }
 
 void ReadTokenIds(const JsonNode& config, const Family& family, ModelShape& shape) {

@@ -30,10 +30,11 @@ Activation ReadActivation(const JsonNode& config, std::string_view key, std::str
   for (const auto& [name, activation] : kNames) {
     if (name == found) return activation;
   }
-  throw Error(ErrorCode::kModelUnsupported,
-              fmt::format("{}: \"{}\" is \"{}\", supported are relu, gelu, gelu_new, gelu_fast and "
-                          "gelu_pytorch_tanh; choose another model",
-                          Printable(config.origin().name), key, Printable(found, 40)));
+  config.Refuse(ErrorCode::kModelUnsupported,
+                fmt::format("\"{}\" is \"{}\", supported are relu, gelu, gelu_new, gelu_fast and "
+                            "gelu_pytorch_tanh",
+                            key, Printable(found, 40)),
+                "choose another model");
 }
 
 double ReadEpsilon(const JsonNode& config, std::string_view key, double fallback) {
@@ -43,9 +44,9 @@ double ReadEpsilon(const JsonNode& config, std::string_view key, double fallback
 
 void RequireSetting(const JsonNode& config, std::string_view key, bool value) {
   if (config.Boolean(key, value) == value) return;
-  throw Error(ErrorCode::kModelUnsupported,
-              fmt::format("{}: \"{}\" is {}, and only {} is supported; choose another model",
-                          Printable(config.origin().name), key, !value, value));
+  config.Refuse(ErrorCode::kModelUnsupported,
+                fmt::format("\"{}\" is {}, and only {} is supported", key, !value, value),
+                "choose another model");
 }
 
 int64_t EvenHeadDim(const JsonNode& config, const ModelShape& shape) {

@@ -143,9 +143,10 @@ ModelShape ShapeFromJson(const Json& document, const std::string& source) {
   ModelShape shape;
   VisitFields(shape, FieldReader{json});
   if (FindFamily(shape.family) == nullptr) {
-    throw Error(ErrorCode::kModelUnsupported,
-                fmt::format("{}: \"family\" is \"{}\", supported {}; choose a model of that family",
-                            Printable(source), Printable(shape.family, 40), SupportedFamilies()));
+    json.Refuse(ErrorCode::kModelUnsupported,
+                fmt::format("\"family\" is \"{}\", supported {}", Printable(shape.family, 40),
+                            SupportedFamilies()),
+                "choose a model of that family");
   }
   shape.weight_bits = ReadWeightBits(json);
   ReadTokenIds(json, shape);
