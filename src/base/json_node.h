@@ -60,7 +60,8 @@ class JsonNode {
   void ExpectKeys(const std::vector<std::string_view>& keys) const;
 
   JsonNode Member(std::string_view key) const;
-  std::optional<JsonNode> Find(std::string_view key) const;  // nullopt: absent
+  std::optional<JsonNode> Find(std::string_view key) const;     // nullopt: absent
+  std::optional<JsonNode> FindSet(std::string_view key) const;  // nullopt: absent or null
 
   // Value of the member `key`; `fallback` where it is absent or null.
   bool Boolean(std::string_view key, bool fallback) const;
@@ -85,7 +86,6 @@ class JsonNode {
  private:
   std::size_t NumItems() const;  // of an array
   JsonNode Item(std::size_t index) const;
-  std::optional<JsonNode> FindSet(std::string_view key) const;
   JsonNode MemberNode(const nlohmann::json& value, std::string_view key) const;
   [[noreturn]] void RefuseValue(std::string_view expected) const;
 

@@ -76,8 +76,8 @@ std::vector<AddedToken> ReadAddedTokensFile(const JsonNode& tokens,
 }
 
 std::optional<bool> OptionalBool(const JsonNode& object, const char* key) {
-  const std::optional<JsonNode> found = object.Find(key);
-  return found && !found->value().is_null() ? std::optional(found->Boolean()) : std::nullopt;
+  const std::optional<JsonNode> found = object.FindSet(key);
+  return found ? std::optional(found->Boolean()) : std::nullopt;
 }
 
 // What transformers' classes take for a token that no file names; empty for none.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <optional>
 #include <stdexcept>
 #include <unordered_set>
 
@@ -36,15 +37,15 @@ void CheckModelType(const JsonNode& model) {
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     if (!model.Text(key, "").empty()) refuse(fmt::format("a BPE model with \"{}\"", key));
   }
-  const json& dropout = OptionalMember(model, "dropout").value();
-  if (!dropout.is_null() && !(dropout.is_number() && dropout.get<double>() == 0.0))
+  const std::optional<JsonNode> dropout = model.FindSet("dropout");
+  if (dropout && !(dropout->value().is_number() && dropout->value().get<double>() == 0.0))
     refuse("a BPE model with \"dropout\"");
 }
 
 BpeOptions ReadOptions(const JsonNode& model) {
   BpeOptions options;
-  if (!OptionalMember(model, "unk_token").value().is_null())
-    options.unknown = model.Text("unk_token", "");
+  if (const std::optional<JsonNode> unknown = model.FindSet("unk_token"))
+    options.unknown = unknown->Text();
   options.fuse_unknown = model.Boolean("fuse_unk", false);
   options.byte_fallback = model.Boolean("byte_fallback", false);
   options.ignore_merges = model.Boolean("ignore_merges", false);
