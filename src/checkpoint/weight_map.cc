@@ -12,6 +12,7 @@ namespace spillway {
 namespace {
 
 constexpr std::string_view kHead = "lm_head.weight";
+
 FoundTensor FindTensor(const Checkpoint& checkpoint, const TensorSpec& spec) {
   if (const int64_t index = checkpoint.Find(spec.name); index >= 0) return {index, 0, spec.rows};
   for (const TensorSource& source : spec.sources) {
@@ -34,12 +35,24 @@ void CheckShape(const TensorSpec& spec, const FoundTensor& found, const Checkpoi
                           fmt::join(expected, ", ")));
 }
 
-// Five names fit into one line only without what they share with the first tensor of all.
+// Up to the first dot, where that is the same in every name but those of the head; or nothing.
+std::string_view SharedPrefix(const Model& model) {
+  const std::string_view first = model.layers.front().tensors.front().name;
+  const std::string_view prefix = first.substr(0, first.find('.') + 1);
+  const bool shared = std::ranges::all_of(model.layers, [&](const LayerSpec& layer) {
+    return layer.part == ComputePart::kHead ||
+           std::ranges::all_of(layer.tensors, [&](const TensorSpec& spec) {
+             return spec.name.starts_with(prefix);
+           });
+  });
+  return shared ? prefix : std::string_view();
+}
+
+// Five names fit into one line only without what all share.
 [[noreturn]] void ThrowMissing(const Model& model, const std::vector<std::string>& missing,
                                std::size_t num_tensors) {
   constexpr std::size_t kShown = 5;
-  const std::string_view first = model.layers.front().tensors.front().name;
-  const std::string_view prefix = first.substr(0, first.find('.') + 1);
+  const std::string_view prefix = SharedPrefix(model);
   std::vector<std::string_view> names;
   for (const std::string& name : missing) {
     if (names.size() == kShown) break;

@@ -91,6 +91,16 @@ TEST_F(WeightMapTest, MissingTensorsAreListed) {
               [&] { Resolve(); });
 }
 
+// GPT-2's share no beginning.
+TEST_F(WeightMapTest, MissingTensorsAreNamedInFullWhereNamesShareNothing) {
+  const ModelShape shape = *BuiltInShape("gpt2");
+  FakeCheckpoint checkpoint(shape);
+  for (const char* name : {"wte.weight", "h.0.ln_1.weight"})
+    checkpoint.Remove(std::string("model.") + name);
+  ExpectError(ErrorCode::kModelInconsistent, "download again: wte.weight, h.0.ln_1.weight",
+              [&] { ResolveWeights(MakeModel(shape), checkpoint); });
+}
+
 TEST_F(WeightMapTest, OtherShapesAreRefusedWithBoth) {
   checkpoint_.Remove("model.decoder.embed_tokens.weight");
   checkpoint_.Add("model.decoder.embed_tokens.weight", {50265, 768});
