@@ -49,10 +49,10 @@ void RequireSetting(const JsonNode& config, std::string_view key, bool value) {
                 "choose another model");
 }
 
-int64_t EvenHeadDim(const JsonNode& config, const ModelShape& shape) {
+int64_t EvenHeadDim(const JsonNode& config, const HeadKeys& keys, const ModelShape& shape) {
   if (shape.hidden_size % shape.num_heads == 0) return shape.hidden_size / shape.num_heads;
-  config.Refuse(fmt::format("\"hidden_size\" {} is not a multiple of \"num_attention_heads\" {}",
-                            shape.hidden_size, shape.num_heads));
+  config.Refuse(fmt::format("\"{}\" {} is not a multiple of \"{}\" {}", keys.hidden_size,
+                            shape.hidden_size, keys.num_heads, shape.num_heads));
 }
 
 ModelShape WithSize(ModelShape shape, const NamedSize& size) {

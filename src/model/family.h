@@ -60,8 +60,13 @@ double ReadEpsilon(const JsonNode& config, std::string_view key, double fallback
 // Throws: Error kModelUnsupported: it is set to the other.
 void RequireSetting(const JsonNode& config, std::string_view key, bool value);
 
-// hidden_size / num_heads. Throws: Error kModelInconsistent: it is no whole number.
-int64_t EvenHeadDim(const JsonNode& config, const ModelShape& shape);
+// hidden_size / num_heads, which config.json has under these keys.
+// Throws: Error kModelInconsistent: it is no whole number.
+struct HeadKeys {
+  std::string_view hidden_size;
+  std::string_view num_heads;
+};
+int64_t EvenHeadDim(const JsonNode& config, const HeadKeys& keys, const ModelShape& shape);
 
 // A built-in size, with heads of hidden_size / num_heads and an MLP four times as wide.
 struct NamedSize {

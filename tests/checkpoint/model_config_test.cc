@@ -195,6 +195,14 @@ INSTANTIATE_TEST_SUITE_P(
                                 kUnsupported, "is \"float8_e4m3fn\""}),
     [](const auto& info) { return info.param.name; });
 
+// GPT-2 has keys of its own.
+TEST(ModelConfigTest, HeadsThatDoNotDivideAreNamedByTheFamilysKeys) {
+  ExpectError(kInconsistent, "\"n_embd\" 8 is not a multiple of \"n_head\" 3", [] {
+    ShapeOf(R"({"model_type":"gpt2","n_layer":1,"n_embd":8,"n_head":3,"vocab_size":16,)"
+            R"("n_positions":10})");
+  });
+}
+
 TEST(ModelConfigTest, NoConfigIsMissing) {
   const TemporaryFolder folder(MemoryRoot());
   ExpectError(ErrorCode::kModelMissing, "has no config.json",

@@ -22,7 +22,7 @@ ModelShape Read(const JsonNode& config) {
   shape.hidden_size = shape.embed_size = config.Member("n_embd").Integer(kSizeRange);
   shape.ffn_size = config.Integer("n_inner", kFfnRange, 4 * shape.hidden_size);
   shape.num_heads = shape.num_kv_heads = config.Member("n_head").Integer(kHeadRange);
-  shape.head_dim = EvenHeadDim(config, shape);
+  shape.head_dim = EvenHeadDim(config, {"n_embd", "n_head"}, shape);
   shape.vocab_size = config.Member("vocab_size").Integer(kVocabRange);
   shape.max_positions = config.Member("n_positions").Integer(kPositionRange);
   shape.activation = ReadActivation(config, "activation_function", "gelu_new");

@@ -19,7 +19,7 @@ ModelShape Read(const JsonNode& config) {
   shape.hidden_size = config.Member("hidden_size").Integer(kSizeRange);
   shape.ffn_size = config.Member("ffn_dim").Integer(kFfnRange);
   shape.num_heads = config.Member("num_attention_heads").Integer(kHeadRange);
-  shape.head_dim = EvenHeadDim(config, shape);
+  shape.head_dim = EvenHeadDim(config, {"hidden_size", "num_attention_heads"}, shape);
   shape.num_kv_heads = shape.num_heads;
   shape.vocab_size = config.Member("vocab_size").Integer(kVocabRange);
   shape.max_positions = config.Member("max_position_embeddings").Integer(kPositionRange);
