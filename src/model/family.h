@@ -53,7 +53,7 @@ inline constexpr IntegerRange kPositionRange = {1, 1 << 24};
 // "relu", "gelu", "gelu_new", ... under `key`. Throws: Error kModelUnsupported.
 Activation ReadActivation(const JsonNode& config, std::string_view key, std::string_view fallback);
 
-// "layer_norm_eps" or the like, between 0 and 1. Throws: Error kModelInconsistent.
+// "layer_norm_eps" or the like, from 0 to 1. Throws: Error kModelInconsistent.
 double ReadEpsilon(const JsonNode& config, std::string_view key, double fallback);
 
 // A switch that changes what is computed, of which only one value is known here.

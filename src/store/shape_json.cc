@@ -86,8 +86,8 @@ struct FieldReader {
   void operator()(const char* key, double& value) const {
     const std::optional<JsonNode> found = json.Find(key);
     const bool is_real = found && found->value().is_number_float();
-    value = is_real ? found->value().get<double>() : 0.0;
-    if (value > 0.0 && value < 1.0) return;
+    value = is_real ? found->value().get<double>() : -1.0;
+    if (value >= 0.0 && value <= 1.0) return;
     RefuseShape(json, fmt::format("\"{}\" is not a number between 0 and 1", key));
   }
   void operator()(const char* key, Activation& value) const { value = NamedIn(key, kActivations); }

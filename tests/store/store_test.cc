@@ -96,6 +96,16 @@ TEST(StoreTable, EveryBuiltInShapeSurvivesItsText) {
   }
 }
 
+// What a config.json may say, a store's shape may.
+TEST(StoreTable, AnEpsilonOfZeroOrOneIsRead) {
+  for (const double epsilon : {0.0, 1.0}) {
+    ModelShape shape = SmallShape();
+    shape.norm_epsilon = epsilon;
+    const StoreTable read = ParseStoreTable(StoreTableText(LayOutStore(MakeModel(shape), "key")));
+    EXPECT_EQ(read.shape.norm_epsilon, epsilon);
+  }
+}
+
 class ContentKeyTest : public ::testing::Test {
  protected:
   void SetUp() override {
