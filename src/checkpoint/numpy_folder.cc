@@ -97,6 +97,12 @@ std::vector<TensorRef> TellingTensors(const Model& model) {
   return telling;
 }
 
+// Nullopt where the name is no built-in shape's, or one's of another family.
+std::optional<ModelShape> ShapeNamed(std::string_view name) {
+  std::optional<ModelShape> shape = BuiltInShape(name);
+  return shape && shape->family == kFamily ? std::move(shape) : std::nullopt;
+}
+
 bool Fits(const Model& model, const Checkpoint& checkpoint) {
   return checkpoint.Find(fmt::format("decoder.layers.{}.fc1.weight", model.shape.num_layers)) < 0 &&
          std::ranges::all_of(TellingTensors(model), [&](TensorRef ref) {
@@ -122,11 +128,11 @@ std::optional<ModelShape> NumpyFolderShape(const ModelFolder& folder) {
   if (!IsNumpyFolder(folder)) return std::nullopt;
   std::string_view name = folder.name();
   if (name.ends_with("-np")) name.remove_suffix(3);
-  if (std::optional<ModelShape> shape = BuiltInShape(name)) return shape;
+  if (std::optional<ModelShape> shape = ShapeNamed(name)) return shape;
   const std::unique_ptr<Checkpoint> checkpoint = OpenNumpyFolder(ModelFolder(folder.path()));
   for (const std::string& candidate : BuiltInShapeNames()) {
-    const Model model = MakeModel(*BuiltInShape(candidate));
-    if (model.shape.family == kFamily && Fits(model, *checkpoint)) return model.shape;
+    std::optional<ModelShape> shape = ShapeNamed(candidate);
+    if (shape && Fits(MakeModel(*shape), *checkpoint)) return shape;
   }
   throw Error(
       ErrorCode::kModelMissing,

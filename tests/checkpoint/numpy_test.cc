@@ -113,21 +113,34 @@ TEST(NumpyShapeTest, ComesFromTheFoldersName) {
   EXPECT_EQ(ReadModelShape(folder.string() + "/").num_layers, 12);
 }
 
-// A sparse file stands for each matrix that tells the built-in shapes apart.
-TEST(NumpyShapeTest, ComesFromTheTensorsShapes) {
-  const TemporaryFolder folder(MemoryRoot());
-  for (const LayerSpec& layer : LayersOf(*BuiltInShape("opt-350m"))) {
+// A sparse file stands for each matrix, which tell the built-in shapes apart.
+void WriteMatrices(const ModelShape& shape, const TemporaryFolder& folder,
+                   const std::string& prefix = "") {
+  for (const LayerSpec& layer : LayersOf(shape)) {
     for (const TensorSpec& spec : layer.tensors) {
       if (spec.is_vector()) continue;
-      folder.Write(spec.name,
+      folder.Write(prefix + spec.name,
                    Npy("{'descr': '<f2', 'fortran_order': False, 'shape': (" +
                            std::to_string(spec.rows) + ", " + std::to_string(spec.cols) + ")}",
                        ""));
-      const auto path = folder.path() / spec.name;
+      const auto path = folder.path() / (prefix + spec.name);
       std::filesystem::resize_file(
           path, std::filesystem::file_size(path) + static_cast<uint64_t>(spec.bytes()));
     }
   }
+}
+
+// The folder's name may be that of a shape whose tensors it cannot hold.
+TEST(NumpyShapeTest, ANameOfAnotherFamilyIsNone) {
+  const TemporaryFolder parent(MemoryRoot());
+  std::filesystem::create_directory(parent.path() / "gpt2-np");
+  WriteMatrices(*BuiltInShape("opt-125m"), parent, "gpt2-np/");
+  EXPECT_EQ(ReadModelShape(parent.path() / "gpt2-np").name, "opt-125m");
+}
+
+TEST(NumpyShapeTest, ComesFromTheTensorsShapes) {
+  const TemporaryFolder folder(MemoryRoot());
+  WriteMatrices(*BuiltInShape("opt-350m"), folder);
   EXPECT_EQ(ReadModelShape(folder.path()).name, "opt-350m");
   std::filesystem::remove(folder.path() / "decoder.layers.23.fc1.weight");
   ExpectError(ErrorCode::kModelMissing, "add the model's config.json",
