@@ -1,8 +1,9 @@
 // Composer: which requests run together. Reads a window of requests, sorts it by length (longest
-// first, ties in input order) and fills batch after batch of a block. Sorting keeps the rows of a
-// block alike, so that they end together; rows that end early are replaced from the window, longest
-// first again. Lengths and the plan alone decide, never timing or tokens: a run and its simulation
-// compose the same blocks.
+// first, in the slots that memory rounds lengths to) and fills batch after batch of a block. Equal
+// ones stay in input order; those that a window leaves over are turned round by the next one.
+// Sorting keeps the rows of a block alike, so that they end together; rows that end early are
+// replaced from the window, longest first again. Lengths and the plan alone decide, never timing or
+// tokens: a run and its simulation compose the same blocks.
 // Thread rule: one thread.
 #pragma once
 
