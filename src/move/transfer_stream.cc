@@ -1,10 +1,10 @@
 #include "src/move/transfer_stream.h"
 
 #include <chrono>
-#include <system_error>
 #include <utility>
 
 #include "spillway/error.h"
+#include "src/base/io_thread.h"
 #include "src/base/stop_signal.h"
 
 namespace spillway {
@@ -29,12 +29,7 @@ TransferStream::TransferStream(const Options& options, std::unique_ptr<CopyQueue
   if (options.num_chunks > 0) {
     chunk_bytes_ = static_cast<int64_t>(options.bounce.size()) / options.num_chunks;
   }
-  try {
-    worker_ = std::thread([this] { Run(); });
-  } catch (const std::system_error&) {
-    throw Error(ErrorCode::kSystemLimit,
-                "the system refuses a thread for transfers; raise ulimit -u");
-  }
+  worker_ = StartIoThread([this] { Run(); });
 }
 
 TransferStream::~TransferStream() { Stop(); }

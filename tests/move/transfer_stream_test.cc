@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <memory>
 #include <random>
 #include <set>
@@ -68,6 +69,38 @@ TEST_F(RereadTest, ABlockThatIsWrongTwiceIsCorrupt) {
   ExpectError(ErrorCode::kCorrupt, "block 1 of layer 0",
               [&] { NumRereads("read:flip=9@0,read:flip=300@1"); });
   EXPECT_EQ(NumRereads(""), 0);
+}
+
+// Notes whether the thread that copies would take a signal that asks the run to stop.
+class SignalCopyQueue final : public CopyQueue {
+ public:
+  explicit SignalCopyQueue(bool& takes_signals) : takes_signals_(takes_signals) {}
+
+  uint64_t Mark() const override { return 0; }
+  bool Reached(uint64_t) const override { return true; }
+  void WaitFor(uint64_t) const override {}
+  void Begin(DeviceCopy&) override {
+    sigset_t blocked;
+    ::pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
+    takes_signals_ = ::sigismember(&blocked, SIGINT) == 0;
+  }
+  CopyTimes Finish(const DeviceCopy&) override { return {}; }
+
+ private:
+  bool& takes_signals_;
+};
+
+TEST(TransferStreamTest, ItsThreadTakesNoSignals) {
+  bool takes_signals = true;
+  LinkMeter meter;
+  TransferStream::Options options;
+  options.meter = &meter;
+  TransferStream stream(options, std::make_unique<SignalCopyQueue>(takes_signals));
+  Move move;
+  move.bytes = 1;
+  stream.Wait(stream.Add({&move, 1}, {TraceSubject::kKv}));
+  stream.Stop();
+  EXPECT_FALSE(takes_signals);
 }
 
 // Copies nothing; each copy takes the times that it is told.
