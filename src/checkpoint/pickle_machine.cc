@@ -116,6 +116,11 @@ std::string_view PickleMachine::Line() {
 
 void PickleMachine::Push(PickleValue value) { stack_.push_back(value); }
 
+void PickleMachine::PushOther(uint64_t num_bytes) {
+  Bytes(num_bytes);
+  Push({Kind::kOther});
+}
+
 void PickleMachine::PushString(std::string_view text) {
   if (text.size() > kMaxTextBytes) ThrowMalformed("a text of more than 64 KiB");
   Push(AddToHeap(Kind::kString, heap_.strings, text));
@@ -161,10 +166,25 @@ PickleValue PickleMachine::Run() {
 }
 
 bool PickleMachine::Step(uint8_t opcode) {
-  return StepScalar(opcode) || StepContainer(opcode) || StepMemo(opcode) || StepObject(opcode);
+  return StepFrame(opcode) || StepNumber(opcode) || StepText(opcode) || StepStack(opcode) ||
+         StepTuple(opcode) || StepCollection(opcode) || StepMemo(opcode) || StepObject(opcode) ||
+         StepUnsafe(opcode);
 }
 
-bool PickleMachine::StepScalar(uint8_t opcode) {
+bool PickleMachine::StepFrame(uint8_t opcode) {
+  switch (opcode) {
+    case kProtocol:
+      if (Unsigned(1) > 5) ThrowMalformed("an unknown protocol");
+      return true;
+    case kFrame:
+      if (Unsigned(8) > rest_.size()) ThrowMalformed("a frame reaches beyond the end");
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool PickleMachine::StepNumber(uint8_t opcode) {
   switch (opcode) {
     case kNone:
       Push({});
@@ -190,21 +210,24 @@ bool PickleMachine::StepScalar(uint8_t opcode) {
     case kLong4:
       Push({Kind::kInteger, LongInteger(Unsigned(4))});
       return true;
+    default:
+      return false;
+  }
+}
+
+bool PickleMachine::StepText(uint8_t opcode) {
+  switch (opcode) {
     case kFloat:
-      Bytes(8);
-      Push({Kind::kOther});
+      PushOther(8);
       return true;
     case kByteString1:
-      Bytes(Unsigned(1));
-      Push({Kind::kOther});
+      PushOther(Unsigned(1));
       return true;
     case kByteString4:
-      Bytes(Unsigned(4));
-      Push({Kind::kOther});
+      PushOther(Unsigned(4));
       return true;
     case kByteString8:
-      Bytes(Unsigned(8));
-      Push({Kind::kOther});
+      PushOther(Unsigned(8));
       return true;
     case kText1:
     case kText2Short:
@@ -222,10 +245,7 @@ bool PickleMachine::StepScalar(uint8_t opcode) {
   }
 }
 
-bool PickleMachine::StepContainer(uint8_t opcode) {
-  const auto push_tuple = [&](Values values) {
-    Push(AddToHeap(Kind::kTuple, heap_.sequences, std::move(values)));
-  };
+bool PickleMachine::StepStack(uint8_t opcode) {
   switch (opcode) {
     case kMark:
       if (marks_.size() == kMaxMarks) ThrowMalformed("nesting deeper than 1000");
@@ -237,21 +257,34 @@ bool PickleMachine::StepContainer(uint8_t opcode) {
     case kPopMark:
       PopToMark();
       return true;
+    default:
+      return false;
+  }
+}
+
+bool PickleMachine::StepTuple(uint8_t opcode) {
+  const auto push = [&](Values values) {
+    Push(AddToHeap(Kind::kTuple, heap_.sequences, std::move(values)));
+    return true;
+  };
+  switch (opcode) {
     case kEmptyTuple:
-      push_tuple({});
-      return true;
+      return push({});
     case kTuple1:
-      push_tuple(PopMany(1));
-      return true;
+      return push(PopMany(1));
     case kTuple2:
-      push_tuple(PopMany(2));
-      return true;
+      return push(PopMany(2));
     case kTuple3:
-      push_tuple(PopMany(3));
-      return true;
+      return push(PopMany(3));
     case kTuple:
-      push_tuple(PopToMark());
-      return true;
+      return push(PopToMark());
+    default:
+      return false;
+  }
+}
+
+bool PickleMachine::StepCollection(uint8_t opcode) {
+  switch (opcode) {
     case kEmptyList:
       Push(AddToHeap(Kind::kList, heap_.sequences, {}));
       return true;
@@ -299,12 +332,6 @@ bool PickleMachine::StepMemo(uint8_t opcode) {
 
 bool PickleMachine::StepObject(uint8_t opcode) {
   switch (opcode) {
-    case kProtocol:
-      if (Unsigned(1) > 5) ThrowMalformed("an unknown protocol");
-      return true;
-    case kFrame:
-      if (Unsigned(8) > rest_.size()) ThrowMalformed("a frame reaches beyond the end");
-      return true;
     case kGlobal: {
       const std::string_view module = Line();
       Push(objects_.Global(module, Line()));
@@ -329,6 +356,13 @@ bool PickleMachine::StepObject(uint8_t opcode) {
     case kBuild:
       Build();
       return true;
+    default:
+      return false;
+  }
+}
+
+bool PickleMachine::StepUnsafe(uint8_t opcode) {
+  switch (opcode) {
     case kInstance: {
       const std::string_view module = Line();
       ThrowUnsafe(

@@ -40,18 +40,24 @@ class PickleMachine {
 
   // The stack. Marks are remembered apart, so that nothing else can be taken for one.
   void Push(PickleValue value);
+  void PushOther(uint64_t num_bytes);  // of an operand that nothing uses
   void PushString(std::string_view text);
   PickleValue Pop();
   Values PopMany(std::size_t count);
   Values PopToMark();
   PickleValue& Top();
 
-  // One opcode each; Step's cases fall into these groups.
+  // Each carries out one opcode; false when it is none of the group's.
   bool Step(uint8_t opcode);
-  bool StepScalar(uint8_t opcode);
-  bool StepContainer(uint8_t opcode);
+  bool StepFrame(uint8_t opcode);
+  bool StepNumber(uint8_t opcode);
+  bool StepText(uint8_t opcode);
+  bool StepStack(uint8_t opcode);
+  bool StepTuple(uint8_t opcode);
+  bool StepCollection(uint8_t opcode);
   bool StepMemo(uint8_t opcode);
   bool StepObject(uint8_t opcode);
+  bool StepUnsafe(uint8_t opcode);  // throws for those of the group
 
   void Memoize(uint64_t index);
   void Recall(uint64_t index);
