@@ -7,18 +7,8 @@
 namespace spillway {
 namespace {
 
-// Rows and columns of our tensor.
-struct Box {
-  int64_t first_row;
-  int64_t num_rows;
-  int64_t first_col;
-  int64_t num_cols;
-
-  int64_t size() const { return num_rows * num_cols; }
-};
-
 // The longest part of a run of elements that is whole rows, or lies within one.
-Box FirstBox(int64_t cols, int64_t first_element, int64_t count) {
+ElementBox FirstBox(int64_t cols, int64_t first_element, int64_t count) {
   const int64_t row = first_element / cols;
   const int64_t col = first_element % cols;
   if (col == 0 && count >= cols) return {row, count / cols, 0, cols};
@@ -26,7 +16,7 @@ Box FirstBox(int64_t cols, int64_t first_element, int64_t count) {
 }
 
 // A column of the box is a run of the published matrix.
-void ReadTransposed(const Checkpoint& checkpoint, const FoundTensor& found, const Box& box,
+void ReadTransposed(const Checkpoint& checkpoint, const FoundTensor& found, const ElementBox& box,
                     std::span<std::byte> out) {
   const CheckpointTensor& tensor = checkpoint.tensors()[static_cast<std::size_t>(found.index)];
   const int64_t bytes = DTypeBytes(tensor.dtype);
@@ -51,7 +41,7 @@ void ReadPublished(const Checkpoint& checkpoint, const FoundTensor& found, int64
     return checkpoint.Read(found.index, (found.first_row * cols + first_element) * bytes, out);
   }
   while (!out.empty()) {
-    const Box box = FirstBox(cols, first_element, static_cast<int64_t>(out.size()) / bytes);
+    const ElementBox box = FirstBox(cols, first_element, static_cast<int64_t>(out.size()) / bytes);
     const auto box_bytes = static_cast<std::size_t>(box.size() * bytes);
     ReadTransposed(checkpoint, found, box, out.first(box_bytes));
     out = out.subspan(box_bytes);

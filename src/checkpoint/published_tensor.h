@@ -11,6 +11,16 @@
 
 namespace spillway {
 
+// Rows and columns of a tensor of the model.
+struct ElementBox {
+  int64_t first_row;
+  int64_t num_rows;
+  int64_t first_col;
+  int64_t num_cols;
+
+  int64_t size() const { return num_rows * num_cols; }
+};
+
 // Fills `out` with elements of our tensor from `first_element` on, row by row, in the checkpoint's
 // type. `cols`: of our tensor. Requires: out is whole elements, and the tensor has so many.
 // Throws: what Checkpoint::Read throws.

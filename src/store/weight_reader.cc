@@ -14,15 +14,8 @@
 namespace spillway {
 namespace {
 
-// A part of a run of rows: all of some rows, or some of one row from the begin of a group.
-struct ElementBox {
-  int64_t first_row;
-  int64_t num_rows;
-  int64_t first_col;
-  int64_t num_cols;
-};
-
-// `halfs` are the box's, row by row; `out` holds the run's rows.
+// `halfs` are the box's, row by row; `out` holds the rows that the box counts from. The box is
+// whole rows, or a part of one row from the beginning of a group.
 void QuantiseBox(const TensorSpec& spec, const ElementBox& box, std::span<const std::byte> halfs,
                  std::span<std::byte> out) {
   const auto cols = static_cast<std::size_t>(box.num_cols);
@@ -120,8 +113,7 @@ void WeightReader::ReadQuantised(const WeightRun& run, std::span<std::byte> out,
                               std::min(cols, spec.cols - col)};
       WeightRun part = run;
       part.first_element += row * spec.cols + col;
-      const std::span<std::byte> halfs =
-          stage.first(static_cast<std::size_t>(box.num_rows * box.num_cols * 2));
+      const std::span<std::byte> halfs = stage.first(static_cast<std::size_t>(box.size() * 2));
       ReadAs(DType::kF16, part, halfs, stage.subspan(static_cast<std::size_t>(half_bytes)));
       QuantiseBox(spec, box, halfs, out);
     }
