@@ -30,10 +30,6 @@ struct TileSplit {
   RowRange Tile(int64_t tile) const {
     return {tile * tile_rows, tile + 1 == num_tiles ? rows : (tile + 1) * tile_rows};
   }
-  int64_t TileOf(int64_t row) const {
-    const int64_t tile = row / tile_rows;
-    return tile < num_tiles ? tile : num_tiles - 1;
-  }
 };
 
 // Tiles of about 2 MiB, between 1 and 4 MiB; a tensor that is smaller, and every vector (one

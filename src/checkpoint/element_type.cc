@@ -28,20 +28,13 @@ void ThrowUnsupportedDType(std::string_view source, std::string_view tensor,
                           Printable(source), Printable(tensor, 60), Printable(dtype, 20)));
 }
 
-std::optional<int64_t> CheckedElements(std::span<const int64_t> shape) {
+std::optional<int64_t> CheckedBytes(std::span<const int64_t> shape, DType dtype) {
   int64_t product = 1;
   for (const int64_t size : shape) {
     if (size < 0 || __builtin_mul_overflow(product, size, &product)) return std::nullopt;
   }
+  if (__builtin_mul_overflow(product, DTypeBytes(dtype), &product)) return std::nullopt;
   return product;
-}
-
-std::optional<int64_t> CheckedBytes(std::span<const int64_t> shape, DType dtype) {
-  const std::optional<int64_t> elements = CheckedElements(shape);
-  int64_t bytes = 0;
-  if (!elements || __builtin_mul_overflow(*elements, DTypeBytes(dtype), &bytes))
-    return std::nullopt;
-  return bytes;
 }
 
 }  // namespace spillway

@@ -21,10 +21,7 @@ std::optional<DType> DTypeOfNumpy(std::string_view descriptor);
 [[noreturn]] void ThrowUnsupportedDType(std::string_view source, std::string_view tensor,
                                         std::string_view dtype);
 
-// The product of `shape`; nullopt when a dimension is negative or the product leaves 63 bits.
-std::optional<int64_t> CheckedElements(std::span<const int64_t> shape);
-
-// The same in bytes.
+// Bytes of a tensor; nullopt when a dimension is negative or the product leaves 63 bits.
 std::optional<int64_t> CheckedBytes(std::span<const int64_t> shape, DType dtype);
 
 }  // namespace spillway

@@ -76,11 +76,6 @@ Store OpenStore(const std::filesystem::path& path, DiskMode mode) {
   }
 }
 
-int64_t Store::FirstTensor(int64_t layer) const {
-  const auto first = std::ranges::lower_bound(table_.tensors, layer, {}, &StoredTensorTable::layer);
-  return first - table_.tensors.begin();
-}
-
 const StoredTile& Store::Tile(int64_t tensor, int64_t tile) const {
   SPILLWAY_CHECK(tensor >= 0 && tensor < static_cast<int64_t>(table_.tensors.size()));
   const std::vector<StoredTile>& tiles = table_.tensors[static_cast<std::size_t>(tensor)].tiles;

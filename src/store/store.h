@@ -26,9 +26,6 @@ class Store {
   const std::filesystem::path& path() const { return path_; }  // the folder
   const DiskFile& file() const { return file_; }
 
-  // Where the tensors of a layer begin in tensors(). The number of layers gives the end.
-  int64_t FirstTensor(int64_t layer) const;
-
   // The most memory that one tile takes, padding included.
   int64_t MaxTileBytes() const { return LongestTileBytes(table_); }
 

@@ -19,6 +19,12 @@ namespace {
 
 std::string TextMember(const JsonNode& part, const char* key) { return part.Member(key).Text(); }
 
+// The member "type"; `what` is for messages.
+std::string PartType(const JsonNode& part, const char* what) {
+  if (!part.value().is_object()) part.Refuse(fmt::format("a {} is not an object", what));
+  return TextMember(part, "type");
+}
+
 // {"pattern": {"String": what}, "content": by}; a regular expression there is refused.
 ReplaceStep ReadReplace(const JsonNode& part, const char* what) {
   const JsonNode pattern = part.Member("pattern");
@@ -162,11 +168,6 @@ void ReadMetaspaceDecoder(const JsonNode& part, Decoder& decoder) {
 }
 
 }  // namespace
-
-std::string PartType(const JsonNode& part, const char* what) {
-  if (!part.value().is_object()) part.Refuse(fmt::format("a {} is not an object", what));
-  return TextMember(part, "type");
-}
 
 std::vector<NormalizerStep> ReadNormalizer(const JsonNode& part) {
   std::vector<NormalizerStep> steps;

@@ -25,7 +25,4 @@ std::vector<PreTokenizerStep> ReadPreTokenizer(const JsonNode& part);
 Frame ReadPostProcessor(const JsonNode& part);
 Decoder ReadDecoder(const JsonNode& part);
 
-// The member "type", also for messages. Throws: when `part` is no object with a string there.
-std::string PartType(const JsonNode& part, const char* what);
-
 }  // namespace spillway

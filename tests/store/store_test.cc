@@ -29,16 +29,16 @@ TEST(Store, FindsTheTensorsOfALayer) {
   MakeStore(SmallJob(), temp.path() / "small");
   const Store store = OpenStore(temp.path() / "small");
   const std::vector<LayerSpec> layers = LayersOf(SmallShape());
-  for (std::size_t layer = 0; layer < layers.size(); ++layer) {
-    const int64_t first = store.FirstTensor(static_cast<int64_t>(layer));
-    for (std::size_t tensor = 0; tensor < layers[layer].tensors.size(); ++tensor) {
-      const StoredTensorTable& stored = store.tensors()[static_cast<std::size_t>(first) + tensor];
-      EXPECT_EQ(stored.spec.name, layers[layer].tensors[tensor].name);
+  std::size_t first = 0;
+  for (const LayerSpec& layer : layers) {
+    for (std::size_t tensor = 0; tensor < layer.tensors.size(); ++tensor) {
+      const StoredTensorTable& stored = store.tensors()[first + tensor];
+      EXPECT_EQ(stored.spec.name, layer.tensors[tensor].name);
       EXPECT_EQ(stored.index, static_cast<int64_t>(tensor)) << stored.spec.name;
     }
+    first += layer.tensors.size();
   }
-  EXPECT_EQ(store.FirstTensor(static_cast<int64_t>(layers.size())),
-            static_cast<int64_t>(store.tensors().size()));
+  EXPECT_EQ(first, store.tensors().size());
 }
 
 TEST(Store, TilesGoThroughAQueueAndAreVerified) {
