@@ -15,12 +15,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-// As wide as config.json's: no product of two leaves 64 bits.
-constexpr IntegerRange kLayers = {1, 4096};
-constexpr IntegerRange kSizes = {1, 1 << 23};
-constexpr IntegerRange kHeads = {1, 1 << 16};
-constexpr IntegerRange kRows = {0, 1 << 24};
-
 constexpr std::array<std::pair<Activation, std::string_view>, 4> kActivations = {{
     {Activation::kNone, "none"},
     {Activation::kRelu, "relu"},
@@ -42,16 +36,16 @@ template <typename Shape, typename Visitor>
 void VisitFields(Shape& shape, Visitor visit) {
   visit("name", shape.name);
   visit("family", shape.family);
-  visit("num_layers", shape.num_layers, kLayers);
-  visit("hidden_size", shape.hidden_size, kSizes);
-  visit("ffn_size", shape.ffn_size, kSizes);
-  visit("num_heads", shape.num_heads, kHeads);
-  visit("num_kv_heads", shape.num_kv_heads, kHeads);
-  visit("head_dim", shape.head_dim, kSizes);
-  visit("vocab_size", shape.vocab_size, IntegerRange{1, kRows.high});
-  visit("max_positions", shape.max_positions, IntegerRange{1, kRows.high});
-  visit("position_offset", shape.position_offset, kRows);
-  visit("embed_size", shape.embed_size, kSizes);
+  visit("num_layers", shape.num_layers, kLayerRange);
+  visit("hidden_size", shape.hidden_size, kSizeRange);
+  visit("ffn_size", shape.ffn_size, kFfnRange);
+  visit("num_heads", shape.num_heads, kHeadRange);
+  visit("num_kv_heads", shape.num_kv_heads, kHeadRange);
+  visit("head_dim", shape.head_dim, kSizeRange);
+  visit("vocab_size", shape.vocab_size, kVocabRange);
+  visit("max_positions", shape.max_positions, kPositionRange);
+  visit("position_offset", shape.position_offset, IntegerRange{0, kPositionRange.high});
+  visit("embed_size", shape.embed_size, kSizeRange);
   visit("activation", shape.activation);
   visit("pre_norm", shape.pre_norm);
   visit("final_norm", shape.final_norm);
