@@ -3,7 +3,7 @@
 
 namespace spillway {
 
-// What products of 16-bit weights are computed from: fp32 activations, or all rounded to bf16.
+// The inputs of products with 16-bit weights: fp32 activations, or both sides rounded to bf16.
 enum class CpuCompute { kFp32, kBf16 };
 
 }  // namespace spillway

@@ -23,10 +23,10 @@ constexpr int64_t GroupBytes(DType dtype) {
   return kGroupHeadBytes + (dtype == DType::kQ8 ? kGroupWeights : kGroupWeights / 2);
 }
 
-// Of one element. Requires: !IsQuantised(dtype), whose elements have no bytes of their own.
+// Bytes of one element. Requires: !IsQuantised(dtype), whose elements have no bytes of their own.
 constexpr int64_t DTypeBytes(DType dtype) { return dtype == DType::kF32 ? 4 : 2; }
 
-// Of a matrix row: the one place that knows how long rows are.
+// Bytes of a matrix row: the one place that knows how long rows are.
 constexpr int64_t RowBytes(DType dtype, int64_t cols) {
   return IsQuantised(dtype) ? DivideUp(cols, kGroupWeights) * GroupBytes(dtype)
                             : cols * DTypeBytes(dtype);

@@ -17,9 +17,9 @@ struct Cursor {
   bool operator==(const Cursor&) const = default;
 };
 
-// What a batch goes through before the next batch does: all layers of a decoder layer (its block),
-// so that a link has the time of all for the next batch's KV and the states between them stay where
-// they are; or each layer by itself, as in FlexGen.
+// Layers that a batch goes through before the next batch does: all of one transformer block, so
+// that the next batch's KV can load while all of them compute and the states between them stay
+// where they are; or each layer by itself, as in FlexGen.
 enum class GridOrder { kByBlock, kByLayer };
 
 // Places that staged KV, and staged states, take in turn: one is computed on, one comes, one

@@ -31,8 +31,8 @@ constexpr int64_t KvBlockSlots(int bits) { return bits == 16 ? kKvBlockSlots : k
 
 constexpr int64_t KvGroups(int64_t head_dim) { return (head_dim + kKvGroup - 1) / kKvGroup; }
 
-// Of one token's K, or V, of one KV head: its elements or codes, which are filled up to a multiple
-// of 4 bytes, and its groups' min and scale.
+// Bytes of one token's K, or V, of one KV head: its elements or codes, which are filled up to a
+// multiple of 4 bytes, and its groups' min and scale.
 constexpr int64_t KvCodeBytes(int64_t head_dim, int bits) {
   return bits == 16 ? 2 * head_dim : (head_dim * bits + 31) / 32 * 4;
 }
@@ -43,7 +43,7 @@ constexpr int64_t KvTokenBytes(int64_t head_dim, int bits) {
   return KvCodeBytes(head_dim, bits) + KvRangeBytes(head_dim, bits);
 }
 
-// Of one slot of one layer, all KV heads. What sizes, places or moves KV comes here for the size.
+// Bytes of one slot of one layer, all KV heads: the one place that knows how large a slot is.
 constexpr int64_t KvSlotBytes(int64_t num_kv_heads, int64_t head_dim, int bits = 16) {
   return 2 * num_kv_heads * KvTokenBytes(head_dim, bits);
 }
@@ -51,8 +51,8 @@ constexpr int64_t KvSlotBytes(int64_t num_kv_heads, int64_t head_dim, int bits =
 constexpr int64_t KvStateBytes(int64_t num_kv_heads, int64_t num_slots) {
   return num_slots * num_kv_heads * kKvStateBytes;
 }
-// With state, a block is filled up to pages of the disk where that costs little: it need not be
-// moved together with its neighbours then.
+// Bytes of a slot with state. A block is filled up to pages of the disk where that costs little:
+// it need not be moved together with its neighbours then.
 constexpr int64_t KvSlotBytesWithState(int64_t num_kv_heads, int64_t head_dim, int bits = 16) {
   const int64_t slot_of_pages = 4096 / KvBlockSlots(bits);
   const int64_t bytes = KvSlotBytes(num_kv_heads, head_dim, bits) + KvStateBytes(num_kv_heads, 1);
@@ -60,7 +60,7 @@ constexpr int64_t KvSlotBytesWithState(int64_t num_kv_heads, int64_t head_dim, i
   return filled - bytes <= bytes / 16 ? filled : bytes;
 }
 
-// From one block of a row to the next; a multiple of 32.
+// Bytes from one block of a row to the next; a multiple of 32.
 constexpr int64_t KvBlockBytes(int64_t num_kv_heads, int64_t head_dim, int bits = 16) {
   return KvBlockSlots(bits) * KvSlotBytes(num_kv_heads, head_dim, bits);
 }

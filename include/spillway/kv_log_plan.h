@@ -12,12 +12,12 @@
 
 namespace spillway {
 
-// With a KV policy that evicts, a step changes a slot of each KV head and the scores of all: to
-// write rows on disk whole after each pass would be to write as much as is read. A row is written
-// whole every `passes` passes; in between the log gets its state and its new token, and what is
-// read is the row as it was and what the log has of it (kernels/kv/kv_log.h). The blocks and
-// batches take turns, so that each pass writes as much as the next. There is none where a GPU
-// attends to KV from disk: the log is read into CPU memory.
+// KvLogPlan: the log of changes to KV on disk. With a KV policy that evicts, a step changes one
+// slot of each KV head and the scores of all: writing whole rows after each pass would write as
+// much as is read. A row is written whole every `passes` passes; in between the log gets its state
+// and its new token, and what is read is the row as it was and what the log has of it
+// (kernels/kv/kv_log.h). The blocks and batches take turns, so that each pass writes as much as the
+// next. There is none where a GPU attends to KV from disk: the log is read into CPU memory.
 struct KvLogPlan {
   int64_t passes = 1;       // 1: rows are written whole after each pass, there is no log
   int64_t rows = 0;         // of a batch that have a place in the log: those dealt to the disk
@@ -27,7 +27,7 @@ struct KvLogPlan {
   std::array<Region, kStagingSlots> staging;
 
   bool exists() const { return passes > 1; }
-  // On disk, each with a tag of its own.
+  // Blocks of the log on disk, each with a tag of its own.
   int64_t NumBlocks() const {
     return exists() ? rows * (state_bytes / kTileAlignBytes + passes - 1) : 0;
   }

@@ -64,7 +64,7 @@ struct KvPolicy {
   bool evicts() const { return kind != KvPolicyKind::kFull; }
 };
 
-// What a row keeps in one layer: tokens of each kind.
+// Numbers of tokens of each kind that a row keeps in one layer.
 struct KvKeep {
   int64_t sinks = 0;
   int64_t heavy = 0;
@@ -75,8 +75,8 @@ struct KvKeep {
   bool operator==(const KvKeep&) const = default;
 };
 
-// Of a row of `row_tokens` = prompt + max new tokens in transformer block `block`. recent >= 1;
-// with kFull all of the row is recent. A row's budget depends on nothing but the row.
+// Keep of a row of `row_tokens` = prompt + max new tokens in transformer block `block`. recent >=
+// 1; with kFull all of the row is recent. A row's budget depends on nothing but the row.
 KvKeep KeepOf(const KvPolicy& policy, int64_t block, int64_t row_tokens);
 
 }  // namespace spillway

@@ -36,7 +36,7 @@ struct TensorSpec {
   int64_t rows = 0;
   int64_t cols = 1;
   DType dtype = DType::kF16;  // as held in memory
-  // Where a checkpoint may have it under another name or as a part; the first that is there counts.
+  // Other names, or larger tensors, that hold it in a checkpoint; the first that is there counts.
   std::vector<TensorSource> sources = {};
 
   bool is_vector() const { return dtype == DType::kF32; }

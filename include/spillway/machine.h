@@ -12,7 +12,7 @@
 
 namespace spillway {
 
-// What a device gives in matrix products with this many rows: weights in its memory, fp32
+// Rate of a device in matrix products with this many rows: weights in its memory, fp32
 // accumulation.
 struct MatmulRate {
   int64_t rows = 0;
@@ -44,7 +44,7 @@ struct DeviceRates {
   bool operator==(const DeviceRates&) const = default;
 };
 
-// What is left to a link and to computes while both are at work, as shares of what each gives
+// Rates that a link and computes keep while both are at work, as shares of what each gives
 // alone. 1 where they have nothing in common.
 struct SharedPace {
   double link_frac = 1.0;
@@ -58,7 +58,7 @@ struct MachineRates {
   // Reads of the file that a run has its weights in, where they were measured; 0: as of the disk.
   double store_bytes_per_s = 0.0;
   PerLink<SharedPace> beside_compute;  // of the CPU's computes
-  // What is left to reads and to writes of the disk while both go on, as a share of what each gives
+  // Rate that reads and writes of the disk keep while both go on, as a share of what each has
   // alone: 1 where they have nothing in common, 0.5 where they take turns.
   double disk_both_frac = 1.0;
   DeviceRates gpu;
@@ -89,7 +89,8 @@ struct Machine {
   Tier device = Tier::kCpu;      // where layers are computed; kGpu also when it is emulated
   bool gpu_is_emulated = false;  // the gpu tier is CPU memory, and the CPU computes
   PerTier<int64_t> cap_bytes;    // hard caps of this run
-  // What raises the GPU's cap: these flags, and how much of theirs is in use before the run.
+  // Remedies where the GPU's cap is too small: these flags, and how much of theirs is in use before
+  // the run.
   std::string_view gpu_cap_flags = "--gpu-memory";
   int64_t gpu_used_bytes = 0;
   MachineRates rates;  // zero: not known

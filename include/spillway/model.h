@@ -15,8 +15,8 @@ namespace spillway {
 
 using TokenId = int32_t;
 
-// What config.json says, in one vocabulary for all families. Only a family's own file turns the
-// part marked "of the layers" into something that is computed.
+// Contents of a config.json, in one vocabulary for all families. Only a family's own file turns the
+// part marked "shape of the layers" into something that is computed.
 struct ModelShape {
   std::string name;            // the folder's or the built-in shape's name
   std::string family = "opt";  // config.json's model_type
@@ -28,7 +28,7 @@ struct ModelShape {
   int64_t head_dim = 0;
   int64_t vocab_size = 0;
   int64_t max_positions = 0;  // longest prompt + completion
-  // Of the layers:
+  // Shape of the layers:
   int64_t position_offset = 0;  // OPT's learned positions start at row 2
   int64_t embed_size = 0;       // differs from hidden_size when embeddings are projected
   Activation activation = Activation::kRelu;
@@ -38,7 +38,7 @@ struct ModelShape {
   bool linear_bias = true;
   bool tied_head = true;
   double norm_epsilon = 1e-5;
-  // As held in memory:
+  // Types in memory, and token ids:
   DType dtype = DType::kF16;  // matrices, unless they are quantised
   int weight_bits = 16;       // 8, 4: all matrices but the positions' in groups of 64
   TokenId bos = -1;           // -1: none
@@ -46,7 +46,7 @@ struct ModelShape {
   TokenId pad = -1;
 };
 
-// What the shape's matrices are held as, but for the positions', which are 16 bits always.
+// Type of the matrices in memory, except the positions', which always has 16 bits.
 constexpr DType MatrixDType(const ModelShape& shape) {
   if (shape.weight_bits == 16) return shape.dtype;
   return shape.weight_bits == 8 ? DType::kQ8 : DType::kQ4;

@@ -61,7 +61,7 @@ inline constexpr int64_t kHiddenBlockBytes = 64 << 10;
 // Rows travel in runs of at most this much, or of one block where that is longer.
 inline constexpr int64_t kRunBytes = 2 << 20;
 
-// What one batch of rows may hold. A block is num_gpu_batches of these.
+// Limits of one batch of rows. A block is num_gpu_batches of these.
 struct BatchCapacity {
   int64_t rows = 0;
   int64_t slots = 0;          // sum of the rows' KV slots, in the blocks that keep most
@@ -83,8 +83,8 @@ struct KvClass {
   PerTier<int64_t> slots;   // of a batch
 };
 
-// Where rows that do not lie in the device's memory are while they are computed: three places, for
-// the batch that is loaded, the one that is computed and the one that is stored.
+// Staging for rows that do not lie in the device's memory while they are computed: three places,
+// for the batch that is loaded, the one that is computed and the one that is stored.
 struct StagingPlan {
   Tier tier = Tier::kCpu;
   std::array<Region, kStagingSlots> slots;
@@ -107,7 +107,7 @@ struct BouncePlan {
   }
 };
 
-// What a GPU's executor and the host pass each other beside all that: tables in, logits out.
+// Buffers through which a GPU's executor and the host exchange the rest: tables in, logits out.
 struct ExchangePlan {
   Region device;
   Region host;  // CPU
@@ -117,7 +117,7 @@ struct ExchangeBytes {
   int64_t host = 0;
 };
 
-// With a KV policy that evicts, K and V of the prompts that are computed, until it is known which
+// K and V of the prompts that are computed, with a KV policy that evicts: until it is known which
 // tokens stay; on a GPU also of those whose KV the CPU attends to later. Two places for the longest
 // prompt, which chunks of a pass may cut, then room for the prompts that lie within one chunk; all
 // in slots without anything beside K and V.
@@ -134,9 +134,9 @@ struct PromptKvPlan {
 // Memory that one Compute uses, all in the device's arena.
 struct WorkspacePlan {
   int64_t chunk_tokens = 0;
-  // Of the layers' programs, fp32 [rows, width]: rows of a chunk, or in the head of logits. The
-  // states are in it for the head alone; other layers have them where the mover says. Buffers that
-  // no layer uses together may lie in the same place.
+  // Buffers of the layers' programs, fp32 [rows, width]: rows of a chunk, or in the head of logits.
+  // The states are in it for the head alone; other layers have them where the mover says. Buffers
+  // that no layer uses together may lie in the same place.
   PerBuf<Region> buffers;
   Region matmul;  // the kernels' own
   Region attention;
@@ -173,7 +173,7 @@ struct Plan {
   PerTier<int64_t> arena_bytes;  // of disk: the store and the scratch files
   int64_t table_bytes = 0;       // CPU memory outside the arena: tags, queues, tables
 
-  // Where layers are computed, and where KV that lies off it is attended to.
+  // Tier where layers are computed, and where KV of other tiers is attended to.
   Tier device() const { return machine.device; }
 
   int64_t PlannedBytes(Tier tier) const {
@@ -203,8 +203,8 @@ struct Plan {
   int64_t BlockOf(const Cursor& cell) const {
     return layers[static_cast<std::size_t>(cell.layer)].block;
   }
-  // What a row keeps in the transformer blocks of a class, and the slots that it takes there in a
-  // tier: one more than it keeps, for the newest token while it is not decided which one goes.
+  // Tokens that a row keeps in the transformer blocks of a class, and the slots that it takes there
+  // in a tier: one more than it keeps, for the newest token while it is not decided which one goes.
   KvKeep RowKeep(int64_t kv_class, int64_t row_tokens) const;
   int64_t RowSlots(Tier tier, int64_t kv_class, int64_t row_tokens) const;
   int64_t LargestKvClass(int64_t row_tokens) const;  // in which such a row takes most slots
@@ -249,7 +249,7 @@ struct KernelNeeds {
   std::function<int64_t(int64_t rows, int64_t in, int num_threads)> matmul_bytes = nullptr;
   std::function<int64_t(int64_t row_slots, int64_t head_dim, int num_threads)> attention_bytes =
       nullptr;
-  // Of a policy that evicts: attention with token scores, compaction, decode.
+  // Workspace of a policy that evicts: attention with token scores, compaction, decode.
   std::function<int64_t(int64_t row_slots, int64_t head_dim, int num_threads)> eviction_bytes =
       nullptr;
   std::function<ExchangeBytes(const Plan& plan)> exchange = nullptr;

@@ -11,7 +11,7 @@
 
 namespace spillway {
 
-// What `score` adds to a run's report. Natural logs.
+// Figures that `score` adds to a run's report. Natural logs.
 struct ScoreSummary {
   int64_t num_tokens = 0;
   double logprob_sum = 0.0;
@@ -52,7 +52,7 @@ std::string ReportJson(const Plan& plan, const Trace& trace, const RunSummary& s
 std::string PlanJson(const Plan& plan, const Workload& work,
                      const std::optional<Prediction>& predicted);
 
-// Where every byte of a plan goes, for a terminal.
+// Table of where every byte of a plan goes, for a terminal.
 std::string PlanTable(const Plan& plan, const Workload& work,
                       const std::optional<Prediction>& predicted);
 

@@ -13,8 +13,8 @@
 
 namespace spillway {
 
-// What is begun at a cell, in this order. A compute waits for its own loads; a load waits for the
-// store that wrote what it reads, or that still reads the place it writes.
+// Kinds of work begun at a cell, in this order. A compute waits for its own loads; a load waits for
+// the store that wrote what it reads, or that still reads the place it writes.
 enum class TaskKind { kLoadKv, kLoadHidden, kLoadWeights, kCompute, kStoreKv, kStoreHidden };
 
 struct Task {
@@ -75,7 +75,7 @@ struct Schedule {
     return layers.back().attention + (layers.back().attends ? 1 : 0);
   }
 
-  // Where the KV of a cell that attends is staged, and the states of a cell; those of a single
+  // Staging place of the KV of a cell that attends, and of the states of a cell; those of a single
   // batch stay in one place.
   std::size_t KvSlot(const Cursor& at) const {
     const int64_t attentions = at.pass * num_attentions() + Layer(at.layer).attention;
@@ -89,7 +89,7 @@ struct Schedule {
 
   bool EndsBatch(const Cursor& at) const { return at.layer == num_layers() - 1; }
 
-  // What to begin at `at`. With overlap: the loads of what comes next, then this cell's compute,
+  // Tasks to begin at `at`. With overlap: the loads of what comes next, then this cell's compute,
   // then its stores; a later layer's weights are spread over this layer's batches, and the first
   // weight_lookahead layers of a run are begun before its first cell. Without: this cell's own
   // loads, compute and stores, each to be waited for.

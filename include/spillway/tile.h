@@ -8,7 +8,7 @@
 
 namespace spillway {
 
-// What a tile's bytes and its place on disk are multiples of.
+// Alignment of a tile's bytes and of its place on disk.
 inline constexpr int64_t kTileAlignBytes = 4096;
 
 // Rows [begin, end) of a tensor.

@@ -74,7 +74,7 @@ struct DiskMending {
 
 struct Trace {
   double load_s = 0.0;
-  // Of the weights' file alone, before the first pass; 0: not known.
+  // Rate of the weights' file alone, before the first pass; 0: not known.
   double store_bytes_per_s = 0.0;
   PhaseTotals prefill;  // passes in which some row's prompt was processed
   PhaseTotals decode;
@@ -83,7 +83,7 @@ struct Trace {
   int64_t slots_per_row = 0;  // of the row and block with most
   KvKeep largest_keep;        // there
   DiskMending mending;
-  // Of those that the phases count: of rows that then began again.
+  // Tokens among those that the phases count, of rows that then began again.
   int64_t lost_tokens = 0;
   int64_t lost_prompt_tokens = 0;
   PerTier<int64_t> peak_bytes;
