@@ -9,10 +9,10 @@
 
 namespace spillway {
 
-// With its newline. Requires: no newline in `text`.
+// A framed line of `text`, with its newline. Requires: no newline in `text`.
 std::string FramedLine(std::string_view text);
 
-// What FramedLine was given; nullopt where `line` (without its newline) is not whole.
+// The text that FramedLine was given; nullopt where `line` (without its newline) is not whole.
 std::optional<std::string_view> FramedText(std::string_view line);
 
 // Whether a file of this content may begin with a framed line of text that begins with `text`; that

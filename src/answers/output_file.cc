@@ -266,7 +266,7 @@ void OutputFile::StartJournal(const RunManifest& manifest) {
   spillway::Sync(place_.folder(), path_.string());
 }
 
-// Without a journal afterwards where not even its manifest was whole.
+// Leaves no journal where not even its manifest was whole.
 CommitRecord OutputFile::ResumeJournal(const RunManifest& manifest,
                                        const std::function<void(std::string_view)>& on_line) {
   const std::string name = journal_path().string();

@@ -21,7 +21,7 @@ struct XXH3_state_s;
 
 namespace spillway {
 
-// What to do where the output, or the .part of an interrupted run, is there already.
+// Choices where the output, or the .part of an interrupted run, is there already.
 enum class ExistingOutput { kRefuse, kReplace, kResume };
 
 class OutputFile {
@@ -42,12 +42,12 @@ class OutputFile {
   // the file's attribute user.spillway.run, where the filesystem has attributes.
   bool IsOf(const RunManifest& manifest) const;
 
-  // What decided the bytes of the run that is to be resumed; none where it left no whole manifest,
+  // The manifest of the run that is to be resumed; none where it left no whole manifest,
   // and without kResume. Before Begin. Throws: Error kCorrupt, kPath, kIo.
   std::optional<RunManifest> InterruptedRun() const;
 
-  // Before the first Write, and only for what is to be resumable: starts the journal
-  // `path`.journal. With kResume: reads it, verifies what it says is committed, gives each
+  // Starts the journal `path`.journal: before the first Write, and only for runs that are to be
+  // resumable. With kResume: reads it, verifies what it says is committed, gives each
   // committed line (with its newline) to `on_line`, cuts off what follows, and returns the last
   // commit. Throws: Error kResume (another manifest, or a .part that is not what the run wrote),
   // kCorrupt (a damaged journal), kOutputExists, kDiskSpace, kIo.
@@ -68,8 +68,8 @@ class OutputFile {
   // After Begin.
   std::map<int64_t, std::string> TakeAhead() { return std::move(ahead_found_); }
 
-  // Where an answer, with its newline, waits for those of earlier lines: it is kept in
-  // `path`.ahead, and on the disk after the next SyncAhead. Nothing happens without a journal.
+  // Keeps an answer, with its newline, that waits for those of earlier lines in `path`.ahead; it is
+  // on the disk after the next SyncAhead. Nothing happens without a journal.
   // Throws: as Write.
   void KeepAhead(int64_t line, std::string_view answer);
   void SyncAhead();
@@ -84,8 +84,8 @@ class OutputFile {
   // An interrupted run without a line is to be resumable too.
   void Keep() { keep_ = true; }
 
-  // After a failed Write or Commit: what the disk holds is unknown, and trying again may claim
-  // success for lost pages. Nothing may be written any more.
+  // Whether a Write or Commit failed: what the disk holds is unknown then, and trying again may
+  // claim success for lost pages. Nothing may be written any more.
   bool failed() const { return failed_; }
 
   // Sync, rename (which never replaces a file that appeared meanwhile, except for kReplace), sync
@@ -95,7 +95,7 @@ class OutputFile {
 
   const std::filesystem::path& path() const { return path_; }
 
-  // Where the lines are until Finish; empty when they are written in place.
+  // The file of the lines until Finish; empty when they are written in place.
   std::filesystem::path part_path() const;
 
  private:

@@ -14,7 +14,8 @@ std::string CompletionLine(const Request& request, const Completion& completion,
 // {"custom_id","logprob_sum","num_tokens","token_logprobs","greedy_match"}: nulls first, where
 // tokens of the text have no score. Requires: request.scored.
 std::string ScoreLine(const Request& request, const Scores& scores);
-// The same "error" in both forms; instead of a null "response" the line of a score has nothing.
+// The line of an error: "error" is the same in both forms, "response" is null, or absent in a
+// score.
 std::string ErrorOutputLine(const LineError& error, const WriterOptions& options);
 
 // The sum is of what the line prints, so that -infinity counts as its -9999.

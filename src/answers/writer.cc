@@ -20,7 +20,8 @@ namespace {
 // A commit costs two syncs: a millisecond, or thirty on a busy disk.
 constexpr double kCommitShare = 0.02;
 
-// Of answers that waited and were written since, before the file is begun anew.
+// Bytes of the .ahead file, answers that have been written since among them, from which on it is
+// begun anew.
 constexpr int64_t kMaxAheadBytes = 256 << 20;
 
 // A line that was announced and not written yet.
@@ -34,7 +35,7 @@ struct Pending {
   ScoreTotals scores;
 };
 
-// What a line of `generate` that is there already says.
+// A line of `generate` that is there already.
 struct EarlierLine {
   bool is_error = false;
   std::vector<TokenId> tokens;
@@ -178,7 +179,7 @@ int64_t CompletionWriter::Begin(const RunManifest& manifest) {
   SPILLWAY_CHECK(state_->num_written == last.lines);
   state_->num_expected = last.lines;
   for (auto& [number, text] : state_->file.TakeAhead()) {
-    // Those before it have been committed since they were kept.
+    // Lines before it have been committed since they were kept.
     if (number > last.lines) state_->TakeAhead(number, std::move(text));
   }
   state_->num_resumable = last.lines + std::ssize(state_->ahead);

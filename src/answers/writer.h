@@ -23,13 +23,13 @@ enum class AnswerForm { kCompletion, kScore };
 
 struct WriterOptions {
   std::string model_name;
-  // Of the input and of what decides the output; makes "id" and "request_id".
+  // Hash of the input and of what decides the output; makes "id" and "request_id".
   uint64_t run_fingerprint = 0;
   ExistingOutput existing = ExistingOutput::kRefuse;
   AnswerForm form = AnswerForm::kCompletion;
 };
 
-// Of scored tokens, natural log; summed in input order.
+// Sums over scored tokens, natural log, in input order.
 struct ScoreTotals {
   int64_t num_tokens = 0;
   double logprob_sum = 0.0;
@@ -57,13 +57,13 @@ class CompletionWriter {
   // writer. Throws: as OutputFile.
   CompletionWriter(const std::filesystem::path& path, const Tokenizer& tokenizer,
                    WriterOptions options);
-  // Without Finish or Keep `path`.part goes away when it holds no line, and stays otherwise.
+  // Removes `path`.part where it holds no line and neither Finish nor Keep was called.
   ~CompletionWriter();
 
   // kResume, and the output is whole already: only FinishedRun may be called.
   bool finished() const;
 
-  // What the finished output holds. Requires: finished().
+  // Counts of the finished output. Requires: finished().
   // Throws: Error kResume when it is not known to be all of one of these runs, with `num_lines`
   // lines.
   AnswerCounts FinishedRun(std::span<const RunManifest> runs, int64_t num_lines) const;
@@ -100,7 +100,7 @@ class CompletionWriter {
   // kIo.
   void CommitIfDue();
 
-  // After an interruption: commits; then finished lines that still wait for earlier ones are
+  // Commits after an interruption; then finished lines that still wait for earlier ones are
   // written too, in order, for people to take from .part (a resumed run has them from .ahead).
   // Lines that have no answer are given up; nothing may be put any more. After a failed write or
   // sync it does nothing. Throws: Error kDiskSpace, kIo.
@@ -118,7 +118,7 @@ class CompletionWriter {
   AnswerCounts earlier() const;   // of the interrupted run that it resumes
   // TokenFingerprint of the lines written so far, 16 hex digits: the report's "fingerprint".
   std::string fingerprint() const;
-  // Of the lines written so far.
+  // Totals of the lines written so far.
   ScoreTotals scores() const;
   std::filesystem::path part_path() const;  // empty when the output is written in place
 

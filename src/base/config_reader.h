@@ -12,7 +12,8 @@
 
 namespace spillway {
 
-// Whose nodes throw Error kModelInconsistent for what is absent, of a wrong type or out of range.
+// An origin whose nodes throw Error kModelInconsistent for what is absent, of a wrong type or out
+// of range.
 JsonOrigin ConfigOrigin(std::string name);
 
 // Lifetime: as JsonNode. Throws: Error kModelMalformed when `document` is not an object.

@@ -1,4 +1,4 @@
-// Which logical CPUs the compute threads should sit on. Reads /sys and /proc; any thread.
+// Logical CPUs that the compute threads should sit on. Reads /sys and /proc; any thread.
 #pragma once
 
 #include <vector>

@@ -115,7 +115,7 @@ std::string ErrorLine(ErrorCode code, std::string_view message) {
 }
 
 void CheckFailed(const char* condition, const char* file, int line) {
-  // Not fmt::print, which throws when the stream is closed or full.
+  // fmt::print is avoided: it throws when the stream is closed or full.
   const std::string text =
       fmt::format("{} does not hold ({}:{}); please report it", condition, file, line);
   std::fprintf(stderr, "%s\n", ErrorLine(ErrorCode::kInternal, text).c_str());

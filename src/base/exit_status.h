@@ -3,7 +3,7 @@
 
 namespace spillway {
 
-// Of a run that finished, some requests of which carry errors.
+// Status of a run that finished, some requests of which carry errors.
 inline constexpr int kSomeLinesCarryErrors = 21;
 
 }  // namespace spillway

@@ -54,8 +54,8 @@ int64_t StatField(const fs::path& path, const std::string& key) {
   return 0;
 }
 
-// What one cgroup still allows. File pages are given back under pressure, so they do not count as
-// used.
+// Memory that one cgroup still allows. File pages are given back under pressure, so they do not
+// count as used.
 int64_t GroupHeadroom(const fs::path& group, const char* limit_file, const char* usage_file,
                       const char* cache_key) {
   const int64_t limit = NumberIn(group / limit_file);

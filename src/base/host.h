@@ -1,4 +1,4 @@
-// What this host has: processor, threads, and memory that may be used.
+// This host: processor, threads, and memory that may be used.
 // Thread rule: any thread; reads /proc and /sys.
 #pragma once
 

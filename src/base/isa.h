@@ -8,8 +8,8 @@
 
 namespace spillway::kernels {
 
-// In rising order of preference. kPortable is plain C++ (and what other processors use).
-// kAvx512Vnni differs from kAvx512 in quantised weights only. kAvx512Bf16 and kAmxBf16 are
+// Instruction sets in rising order of preference. kPortable is plain C++ (and what other processors
+// use). kAvx512Vnni differs from kAvx512 in quantised weights only. kAvx512Bf16 and kAmxBf16 are
 // kAvx512Vnni and kAmx with 16-bit weights and what meets them rounded to bf16: two products an
 // operation where fp32 has one, and a third of AMX's products for fp16 weights. Only by request.
 enum class Isa { kPortable, kAvx2, kAvx512, kAvx512Vnni, kAvx512Bf16, kAmx, kAmxBf16 };
@@ -20,7 +20,7 @@ constexpr bool MultipliesCodes(Isa isa) { return isa >= Isa::kAvx512Vnni; }
 
 std::string_view IsaName(Isa isa);
 
-// Those of fp32 precision that this processor, kernel and build can run, in rising order; kAmx has
+// Sets of fp32 precision that this processor, kernel and build can run, in rising order; kAmx has
 // asked the kernel for tile permission.
 std::vector<Isa> SupportedIsas();
 
@@ -32,10 +32,10 @@ Isa BestIsa();
 // also when kBf16 is not for this machine or under this cap.
 Isa BestIsa(CpuCompute compute);
 
-// Those of kBf16 that this processor, kernel and build can run, in rising order.
+// Sets of kBf16 that this processor, kernel and build can run, in rising order.
 std::vector<Isa> SupportedBf16Isas();
 
-// What the instruction set of this name computes from; kFp32 for names that are none.
+// Inputs of products with the instruction set of this name; kFp32 for names that are none.
 CpuCompute ComputeOf(std::string_view isa_name);
 
 }  // namespace spillway::kernels

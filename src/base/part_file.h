@@ -14,14 +14,14 @@
 
 namespace spillway {
 
-// What happens to a NAME that is there when the part takes it.
+// Fate of a NAME that is there when the part takes it.
 enum class ExistingFile { kKeep, kReplace };
 
 class PartFile {
  public:
   PartFile() = default;  // no place
 
-  // Not valid where the folder of `path` cannot be opened.
+  // Opens the folder of `path`; not valid() where that fails.
   explicit PartFile(const std::filesystem::path& path);
 
   bool valid() const { return folder_.valid(); }
@@ -30,7 +30,7 @@ class PartFile {
   const std::string& part_name() const { return part_name_; }
   bool has_name() const;  // "", "." and ".." are none
 
-  // Of another file of the folder too; nullopt where it fails.
+  // Status of any file of the folder; nullopt where it fails.
   std::optional<struct stat> StatusOf(const std::string& name) const;
 
   // A file that was not there, for writing, mode 0644 less the umask.

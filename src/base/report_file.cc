@@ -28,7 +28,7 @@ std::optional<Inode> InodeOf(const fs::path& path) {
                                  : std::optional(Inode(status.st_dev, status.st_ino));
 }
 
-// By name too, since what will be written may not exist yet.
+// Compares names too, since what will be written may not exist yet.
 bool SamePlace(const fs::path& one, const fs::path& other) {
   const std::optional<Inode> inode = InodeOf(one);
   if (inode && inode == InodeOf(other)) return true;
@@ -45,7 +45,7 @@ fs::path StandardOr(const fs::path& path, const char* standard) {
   return path == "-" ? standard : path;
 }
 
-// Not valid when `path` is no stream.
+// Returns one that is not valid when `path` is no stream.
 Descriptor OpenStream(const fs::path& path, const std::string& flag) {
   struct stat status {};
   // /dev/stdout and /dev/stderr may be files; opening those anew would start at their beginning.

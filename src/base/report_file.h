@@ -11,7 +11,7 @@
 
 namespace spillway {
 
-// What else a run reads and writes; "-" for the standard streams.
+// Other files that a run reads and writes; "-" for the standard streams.
 struct OtherFiles {
   std::filesystem::path input;
   std::filesystem::path output;
@@ -35,7 +35,7 @@ class ReportFile {
   // Throws: Error kIo, kDiskSpace, kPath, kSystemLimit.
   void Write(std::string_view text) const;
 
-  // The same in steps, for what is written while the run goes on. Commit syncs what Create gave and
+  // Write in steps, for what is written while the run goes on. Commit syncs what Create gave and
   // puts it in place; Discard removes it.
   // Requires: asked_for(). Throws: as Write.
   Descriptor Create() const;

@@ -42,7 +42,8 @@ class ThreadPool {
   // then are left out.
   void Run(int64_t num_tasks, TaskRef task);
 
-  // From inside a task: the one that its worker likely goes on with, to fetch ahead for; -1: none.
+  // The task that this one's worker likely goes on with, to fetch ahead for; -1: none. Requires: a
+  // call from inside the task.
   int64_t NextTask(int64_t task) const;
 
   // A number that changes while tasks are begun. Any thread, also beside Run.

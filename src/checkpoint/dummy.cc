@@ -28,10 +28,10 @@ uint64_t HashOf(std::string_view name) {
   return hash;
 }
 
-// What the model does with a tensor decides how it is made.
+// Use of a tensor in the model, which decides how it is made.
 enum class Use { kOther, kNormWeight, kNormBias, kTable };
 
-// Of all tensors, [layer][tensor]. A table that is a head too stays a table.
+// Uses of all tensors, [layer][tensor]. A table that is a head too stays a table.
 class TensorUses {
  public:
   explicit TensorUses(const Model& model) {

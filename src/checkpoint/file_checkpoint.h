@@ -32,7 +32,8 @@ class FileCheckpoint : public Checkpoint {
 
   std::string_view format() const override { return format_; }
   const std::vector<CheckpointTensor>& tensors() const override { return tensors_; }
-  // Also throws kModelMalformed: a storage has now been read as a whole, and its checksum differs.
+  // Throws: also Error kModelMalformed: a storage has now been read as a whole, and its checksum
+  // differs.
   void Read(int64_t index, int64_t offset, std::span<std::byte> out) const override;
 
  private:

@@ -9,8 +9,8 @@
 
 namespace spillway {
 
-// What the file that begins with `start` is, and what to do about it; empty when it is nothing
-// known.
+// Names the kind of file that begins with `start`, and what to do about it; empty when it is
+// nothing known.
 std::string_view ForeignKind(std::string_view start);
 
 // The sentence for a file that is not `expected`, say "a safetensors file".

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t kMaxConfigBytes = 1 << 20;
 
-// What changes the meaning of the tensors in a way that we do not know.
+// Refuses keys that change the meaning of the tensors in a way that we do not know.
 void RefuseUnsupported(const JsonNode& config) {
   for (const char* key : {"quantization_config", "auto_map"}) {
     if (!config.Find(key)) continue;

@@ -13,7 +13,7 @@
 
 namespace spillway {
 
-// What must stay the same for as long as a file is used.
+// Properties that must stay the same for as long as a file is used.
 struct FileIdentity {
   uint64_t device = 0;
   uint64_t inode = 0;

@@ -27,7 +27,7 @@ class ModelFolder {
   // Every entry's name, sorted.
   std::vector<std::string> List() const;
 
-  // Of them the regular files that are not hidden. Links are followed, as when the files are read:
+  // Names of the regular files that are not hidden. Links are followed, as when the files are read:
   // a Hugging Face cache consists of them.
   std::vector<std::string> Files() const;
 

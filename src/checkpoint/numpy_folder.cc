@@ -82,8 +82,8 @@ bool HasShape(const Checkpoint& checkpoint, const TensorSpec& spec) {
                            std::vector{spec.rows, spec.cols};
 }
 
-// What tells all built-in shapes apart: tables, and the matrices to the inner width. ResolveWeights
-// looks at the rest.
+// Tensors that tell all built-in shapes apart: tables, and the matrices to the inner width.
+// ResolveWeights looks at the rest.
 std::vector<TensorRef> TellingTensors(const Model& model) {
   std::vector<TensorRef> telling;
   for (const LayerSpec& layer : model.layers) {

@@ -1,5 +1,5 @@
-// What a restricted pickle can build: plain values and a few kinds of torch objects, none of which
-// does anything. Thread rule: values; one thread.
+// Values that a restricted pickle can build: plain ones and a few kinds of torch objects, none of
+// which does anything. Thread rule: values; one thread.
 #pragma once
 
 #include <cstdint>

@@ -18,7 +18,7 @@ class TorchObjects {
   // Throws: Error kUnsafe, with the name, for every other.
   PickleValue Global(std::string_view module, std::string_view name) const;
 
-  // What the call `callable(*arguments)` builds.
+  // The value of the call `callable(*arguments)`.
   // Throws: Error kUnsafe when `callable` is not a rebuilder, kModelMalformed when the arguments
   // are not its own.
   PickleValue Call(PickleValue callable, PickleValue arguments);

@@ -47,7 +47,7 @@ std::string ReadSmallEntry(const ModelFile& file, const ZipEntry& entry, int64_t
   return text;
 }
 
-// Before 1.6 torch.save wrote a row of bare pickles. An attack in the first one is named for what
+// torch.save wrote a row of bare pickles before 1.6. An attack in the first one is named for what
 // it is.
 void RefuseBarePickle(const ModelFile& file) {
   const std::string start = file.ReadStart(kMaxPickleBytes);

@@ -119,7 +119,7 @@ WeightMap ResolveWeights(const Model& model, const Checkpoint& checkpoint) {
   if (!missing.empty()) ThrowMissing(model, missing, num_tensors);
   if (const int64_t head = checkpoint.Find(kHead);
       head >= 0 && !used[static_cast<std::size_t>(head)]) {
-    // Not the model's own, so its head is the embedding's table.
+    // The model has none of its own, so its head is the embedding's table.
     CheckTiedHead(checkpoint, head, map.tensors.front().front().index);
     used[static_cast<std::size_t>(head)] = true;
   }

@@ -1,5 +1,5 @@
-// Which tensor of a checkpoint is which tensor of the model: names and shapes agree, nothing is
-// missing. Thread rule: a value; any thread.
+// WeightMap: which tensor of a checkpoint is which tensor of the model: names and shapes agree,
+// nothing is missing. Thread rule: a value; any thread.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace spillway {
 
-// Where a tensor of the model lies in a checkpoint.
+// Place of a tensor of the model in a checkpoint.
 struct FoundTensor {
   int64_t index = -1;  // in Checkpoint::tensors()
   int64_t first_row = 0;

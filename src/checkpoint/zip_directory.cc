@@ -100,7 +100,7 @@ DirectoryPlace FindDirectory(const ModelFile& file) {
   return wide;
 }
 
-// What a central header says, zip64 field applied.
+// Contents of a central header, zip64 field applied.
 struct CentralEntry {
   ZipEntry entry;
   uint16_t flags = 0;

@@ -43,7 +43,7 @@ constexpr std::array kDeviceFields = {
     Field<DeviceRates>{"launch_s", &DeviceRates::launch_s, kLaunch},
 };
 
-// Those that a file may leave out.
+// Keys that a file may leave out.
 constexpr std::array kDeviceExtras = {
     Field<DeviceRates>{"first_touch_bytes_per_s", &DeviceRates::first_touch_bytes_per_s},
     Field<DeviceRates>{"norm_elements_per_s", &DeviceRates::norm_elements_per_s},
@@ -185,7 +185,7 @@ PerLink<SharedPace> ReadBesideCompute(const JsonNode& node) {
   return paces;
 }
 
-// What says where the rates come from; nothing is computed from it.
+// Reads what says where the rates come from; nothing is computed from it.
 void ReadOrigin(const JsonNode& root, Machine& machine) {
   if (const auto isa = root.Find("isa")) machine.isa = isa->Text();
   if (const auto threads = root.Find("threads"))

@@ -1,5 +1,5 @@
-// What starts single attempts to move bytes between memory and a disk file, and says what came of
-// each. Knows nothing of tickets, retries or short transfers: those are DiskQueue's.
+// DiskBackend: starts single attempts to move bytes between memory and a disk file, and says what
+// came of each. Knows nothing of tickets, retries or short transfers: those are DiskQueue's.
 // Thread rule: Start from any thread, several at a time; the sink is called from the backend's own.
 #pragma once
 
@@ -30,7 +30,7 @@ class DiskBackend {
   virtual ~DiskBackend() = default;
 
   virtual std::string_view name() const = 0;  // "io_uring", "threads"; for the report
-  // What the user may want to know: why it is not io_uring, why buffers are not registered. May be
+  // Remarks for the user: why it is not io_uring, why buffers are not registered. May be
   // empty.
   virtual std::string note() const = 0;
   virtual int depth() const = 0;  // attempts it takes at a time

@@ -55,7 +55,8 @@ Descriptor CreateExclusively(int folder, const std::string& name) {
   return file;
 }
 
-// For filesystems without O_TMPFILE: a name that nobody can have foreseen, gone again at once.
+// Stands in on filesystems without O_TMPFILE: a name that nobody can have foreseen, gone again at
+// once.
 Descriptor CreateAndUnlink(int folder) {
   uint64_t random = 0;
   if (::getrandom(&random, sizeof(random), 0) != ssize_t{sizeof(random)}) {
@@ -163,7 +164,7 @@ DiskFile DiskFile::CreateScratch(const DiskFolder& folder, int64_t bytes, DiskMo
 void DiskFile::AskForDirect() {
   buffered_reason_ = ReasonAgainstDirect(file_.get());
   if (buffered_reason_ != nullptr) return;
-  // Not at open: some kernels create the file and then refuse the flag.
+  // Set after open: some kernels create the file and then refuse the flag.
   const int flags = ::fcntl(file_.get(), F_GETFL);
   if (flags < 0 || ::fcntl(file_.get(), F_SETFL, flags | O_DIRECT) != 0) {
     buffered_reason_ = "the filesystem refuses O_DIRECT";

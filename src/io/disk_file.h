@@ -14,7 +14,7 @@
 
 namespace spillway {
 
-// What memory, offset and size of every request to a direct file are multiples of. Files of the
+// Alignment of memory, offset and size in every request to a direct file. Files of the
 // disk tier are padded to it. No filesystem of today asks for more than this of O_DIRECT.
 inline constexpr int64_t kDiskBlockBytes = 4096;
 
@@ -28,7 +28,7 @@ class DiskFile {
   // not a regular file).
   static DiskFile Open(const DiskFolder& folder, const std::string& name,
                        DiskMode mode = DiskMode::kDirect);
-  // The same below a folder that may not be writable. `folder_fd` is only used during the call.
+  // Opens a file below a folder that may not be writable. `folder_fd` is only used during the call.
   static DiskFile OpenAt(int folder_fd, const std::string& name, DiskMode mode = DiskMode::kDirect);
 
   // A new file of `bytes` bytes, all reserved, mode 0600. Whatever has the name already, a link
@@ -37,7 +37,7 @@ class DiskFile {
   static DiskFile CreateAt(int folder_fd, const std::string& name, int64_t bytes,
                            DiskMode mode = DiskMode::kDirect);
 
-  // The same without a name: gone when it is closed, however the process ends.
+  // Creates a file without a name: gone when it is closed, however the process ends.
   static DiskFile CreateScratch(const DiskFolder& folder, int64_t bytes,
                                 DiskMode mode = DiskMode::kDirect);
 

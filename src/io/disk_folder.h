@@ -22,7 +22,7 @@ class DiskFolder {
   int fd() const { return folder_.get(); }
   const std::filesystem::path& path() const { return path_; }
 
-  // What is free for this user now. Throws: Error kIo.
+  // Bytes that are free for this user now. Throws: Error kIo.
   int64_t FreeBytes() const;
 
   // "tmpfs", "nfs", "overlay" or "other": the first three are worth a warning as a disk tier.

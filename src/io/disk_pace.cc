@@ -63,7 +63,7 @@ void DiskPace::Finish(int64_t request) {
   checked_ ^= BlockHash(MemoryOf(request));
 }
 
-// What is under way refers to the memory.
+// Waits for what is under way, which refers to the memory.
 void DiskPace::Drain() noexcept {
   for (const DiskTicket& ticket : tickets_) {
     try {

@@ -31,7 +31,7 @@ struct DiskTotals {
   double busy_s = 0.0;   // in which at least one attempt was in flight
 };
 
-// When the bytes of a ticket moved; for traces.
+// Times at which the bytes of a ticket moved; for traces.
 struct DiskSpan {
   DiskTicket ticket;
   const void* user_data = nullptr;  // as given to Submit
@@ -47,7 +47,7 @@ inline constexpr int64_t kBytesInFlight = int64_t{8} << 20;
 
 struct DiskQueueOptions {
   int64_t transfer_bytes = 4 << 20;  // longer requests are split; a multiple of kDiskBlockBytes
-  // At a time, unless one piece is more; of small pieces as many as the backend takes.
+  // Bytes at a time, unless one piece is more; of small pieces as many as the backend takes.
   int64_t in_flight_bytes = kBytesInFlight;
   int num_pieces = 1024;   // of split requests that wait or are in flight
   int num_tickets = 1024;  // not done yet, or failed
@@ -85,7 +85,7 @@ class DiskQueue final : private DiskSink {
   int num_in_flight() const;  // begun and not answered
   const DiskBackend& backend() const { return *backend_; }
 
-  // What a queue with these options allocates, once.
+  // Memory that a queue with these options allocates, once.
   static int64_t Bytes(const DiskQueueOptions& options);
 
  private:

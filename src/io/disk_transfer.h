@@ -28,7 +28,7 @@ struct DiskRequest {
 // Whether memory, offset and size are multiples of kDiskBlockBytes.
 bool IsBlockAligned(const DiskRequest& request);
 
-// What went wrong with a request; plain, so that it can be noted without allocating.
+// Failure of a request; plain, so that it can be noted without allocating.
 struct DiskFailure {
   DiskRequest request;
   int error = 0;  // errno; 0: the system moved no byte, several times
@@ -51,7 +51,7 @@ class DiskTransfer {
 
   const DiskRequest& request() const { return request_; }
 
-  // What the next attempt moves. Requires: the last step was not kFinished.
+  // The request of the next attempt. Requires: the last step was not kFinished.
   DiskRequest Remaining() const;
 
   // Takes note of an attempt's result: bytes moved, or a negative errno.

@@ -20,14 +20,14 @@ bool CanAskFor(const DiskRequest& request, int64_t bytes) {
   return !request.file->direct() || bytes % kDiskBlockBytes == 0;
 }
 
-// Where a misdirected request ends up: still inside the file.
+// Offset at which a misdirected request ends up: still inside the file.
 int64_t WrongOffset(const DiskRequest& request, int64_t shift) {
   const int64_t places = (request.file->size() - request.bytes()) / kDiskBlockBytes + 1;
   const int64_t block = request.offset / kDiskBlockBytes + shift / kDiskBlockBytes;
   return block % places * kDiskBlockBytes;
 }
 
-// What reaches the inner backend instead of `request`.
+// The request that reaches the inner backend instead.
 DiskRequest Bend(const DiskRequest& request, const Fault& fault) {
   DiskRequest bent = request;
   if (fault.kind == FaultKind::kMisdirected) bent.offset = WrongOffset(request, fault.value);

@@ -83,7 +83,7 @@ void UringBackend::Register(std::span<const std::span<std::byte>> buffers) {
   const int error =
       ::io_uring_register_buffers(&ring_, parts.data(), static_cast<unsigned>(parts.size()));
   if (error == 0) return;
-  // Only slower: the pages of each request are then looked up anew.
+  // Costs speed only: the pages of each request are then looked up anew.
   const std::size_t bytes =
       std::accumulate(registered_.begin(), registered_.end(), std::size_t{0},
                       [](std::size_t sum, const auto& part) { return sum + part.size(); });

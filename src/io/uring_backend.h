@@ -15,7 +15,7 @@ namespace spillway {
 
 class UringBackend : public DiskBackend {
  public:
-  // What came of asking for a ring: the backend, or why there is none.
+  // Result of asking for a ring: the backend, or why there is none.
   struct Made {
     std::unique_ptr<UringBackend> backend;
     std::string refusal;

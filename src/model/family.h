@@ -33,13 +33,13 @@ struct Family {
   TokenId pad = -1;
 };
 
-// By model_type.
+// Families by model_type.
 std::span<const Family* const> Families();
 
 // Null when there is none of that type.
 const Family* FindFamily(std::string_view model_type);
 
-// For messages: "are \"gpt2\", \"opt\"".
+// Text for messages: "are \"gpt2\", \"opt\"".
 std::string SupportedFamilies();
 
 // Far above any published model, and low enough that no product of two of them leaves 64 bits.

@@ -13,7 +13,7 @@ class ModelBuilder {
  public:
   explicit ModelBuilder(ModelShape shape) : model_{std::move(shape), {}} {}
 
-  // What follows belongs to a new layer.
+  // Begins a layer, to which all that follows belongs.
   void BeginLayer(ComputePart part, int64_t block = -1);
 
   // Tensors of the current layer, in the order in which a store keeps them.

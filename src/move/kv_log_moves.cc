@@ -5,7 +5,7 @@
 namespace spillway {
 namespace {
 
-// Of rows that need the log's last `num_tokens` tokens, one more than the last one's place.
+// Places up to the last row that needs the log's last `num_tokens` tokens.
 int64_t NumPlaces(const std::vector<LoggedRow>& rows, int64_t num_tokens) {
   int64_t places = 0;
   for (const LoggedRow& row : rows) {

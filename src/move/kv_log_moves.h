@@ -85,10 +85,10 @@ class KvLogMoves {
   // Whether the log gets what the pass changes of the row, which is not written whole then.
   bool GoesToLog(const Cell& cell, const PackedRow& row) const;
 
-  // What the batch's rows need of the log; behind the moves that bring their blocks.
+  // Adds what the batch's rows need of the log, behind the moves that bring their blocks.
   // Requires: what was asked for in this slot before is done, unless the batch is empty.
   void AddIn(const Cell& cell, const PackedBatch& batch, std::vector<Move>& moves);
-  // What the pass changed of rows that are not written whole. Requires: the same.
+  // Adds what the pass changed of rows that are not written whole. Requires: as AddIn.
   void AddOut(const Cell& cell, const PackedBatch& batch, std::vector<Move>& moves);
 
   // The most moves that one of these adds.

@@ -1,6 +1,6 @@
-// What the disk gives of the store that a run reads its weights from, measured before the first
-// pass. A profile measured another file at another time: virtual disks were seen to give one file
-// twice the rate of another, and it the same rate for minutes. Thread rule: one at a time.
+// Rate at which the disk gives the store that a run reads its weights from, measured before the
+// first pass. A profile measured another file at another time: virtual disks were seen to give one
+// file twice the rate of another, each of them steadily for minutes. Thread rule: one at a time.
 #pragma once
 
 #include <cstddef>

@@ -30,8 +30,8 @@ Tiers::Tiers(const Plan& plan, const DiskOptions& disk, Device& device)
   if (plan.arena_bytes[Tier::kDisk] > 0) OpenDisk(plan, disk);
 }
 
-// What disk requests read or write: staging in CPU memory and the bounce rings. The rest of the
-// arena is never a request's, and to register it would take all of its pages at once.
+// Memory that disk requests read or write: staging in CPU memory and the bounce rings. The rest of
+// the arena is never a request's, and to register it would take all of its pages at once.
 std::vector<std::span<std::byte>> Tiers::DiskMemory(const Plan& plan) const {
   const std::array<Region, 3> rings = plan.bounce.regions();
   std::vector<Region> regions(rings.begin(), rings.end());

@@ -48,7 +48,8 @@ class Tiers {
   const Store* store() const { return store_.get(); }
   const StoreRepair* repair() const { return repair_ ? &*repair_ : nullptr; }  // of the store
   Scratch* kv_scratch() const { return kv_scratch_.get(); }
-  // Of KvLogPlan: slot (block, batch) holds the rows' states, and a pass's tokens after the other.
+  // The log of KvLogPlan: slot (block, batch) holds the rows' states, and a pass's tokens after the
+  // other.
   Scratch* log_states() const { return log_states_.get(); }
   Scratch* log_tokens() const { return log_tokens_.get(); }
   Scratch* hidden_scratch() const { return hidden_scratch_.get(); }
@@ -56,7 +57,7 @@ class Tiers {
   // Requires: no move is under way.
   void ForgetSpills();
 
-  // What the run reads or writes on disk, for warnings about it.
+  // Files that the run reads or writes on disk, for warnings about it.
   std::vector<const DiskFile*> files() const;
   bool SpillsToMemory() const;  // the disk tier's filesystem is one in memory
 

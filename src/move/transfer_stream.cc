@@ -13,8 +13,8 @@ namespace {
 // Moves begun and not finished, when no bounce ring says how many.
 // Few, since what another stream needs sooner queues behind them.
 constexpr uint64_t kMaxBegun = 8;
-// Of disk moves more, as long as they have fewer bytes together than 8 tiles: a layer's biases and
-// norms, a page each, would leave the disk with half of what it can do at a time.
+// Disk moves may be more, as long as they have fewer bytes together than 8 tiles: a layer's biases
+// and norms, a page each, would leave the disk with half of what it can do at a time.
 constexpr uint64_t kMaxBegunOnDisk = 16;
 constexpr int64_t kMaxBegunBytes = 2 * kBytesInFlight;
 
@@ -146,7 +146,8 @@ bool TransferStream::HasRoomFor(const Move& move, uint64_t num_begun) const {
          bytes_begun_ + move.bytes <= kMaxBegunBytes;
 }
 
-// Without waiting for another stream, or for the computes that make what goes to disk.
+// Whether a move can begin without waiting for another stream, or for the computes that make what
+// goes to disk.
 bool TransferStream::CanBegin(const Entry& entry) const {
   if (entry.after.stream != nullptr && !entry.after.stream->Reached(entry.after.number))
     return false;

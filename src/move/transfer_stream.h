@@ -28,13 +28,14 @@
 
 namespace spillway {
 
-// What rows had spilled to disk cannot be read back. It was made by the run, and can be made again.
+// Loss of what rows had spilled to disk: it cannot be read back. It was made by the run, and can be
+// made again.
 class SpillLost : public Error {
  public:
   explicit SpillLost(const Error& error) : Error(error.code(), error.what()) {}
 };
 
-// What the CPU does to memory that moves write to disk or read from there, on the stream's thread.
+// Work of the CPU on memory that moves write to disk or read from there, on the stream's thread.
 // Does not throw.
 class MoveWork {
  public:
@@ -59,8 +60,8 @@ struct Move {
   int64_t store_tile = 0;
   Scratch* scratch = nullptr;
   ScratchRun run;
-  // Of moves that do not bounce. Of kWriteScratch: done before this move begins, which is before
-  // those after it do; of kReadScratch: done when this move and those before it have come.
+  // Work of moves that do not bounce; null: none. That of kWriteScratch is done before this move
+  // and those after it begin, that of kReadScratch when this move and those before it have come.
   // Lifetime: as the memory's.
   MoveWork* work = nullptr;
 };
@@ -79,7 +80,7 @@ class TransferStream {
     DiskQueue* queue = nullptr;           // null when nothing is on disk
     const Store* store = nullptr;         // of kReadTile
     const StoreRepair* repair = nullptr;  // of the store; null: what is damaged ends the run
-    // When the device is not the CPU, disk bytes cross through here: `bounce` is num_chunks chunks.
+    // Memory that disk bytes cross where the device is not the CPU: num_chunks chunks.
     std::span<std::byte> bounce;
     int64_t num_chunks = 0;
     int max_moves = 1024;           // added and not done
@@ -107,7 +108,8 @@ class TransferStream {
   // Returns when the moves up to `number` are done. Throws: what the first failing move threw.
   void Wait(uint64_t number) const;
 
-  // The same for the engine. Throws: also Error kInterrupted, soon after a stop was asked for.
+  // Waits as Wait does, for the engine. Throws: also Error kInterrupted, soon after a stop was
+  // asked for.
   void WaitOrStop(uint64_t number) const;
 
   // Reads from disk that gave other bytes than were written, and what helped.
@@ -147,7 +149,7 @@ class TransferStream {
   std::unique_ptr<CopyQueue> copies_;
   int64_t chunk_bytes_ = 0;
   std::vector<Entry> entries_;  // a ring; entry n is move n
-  // Of the worker only.
+  // State of the worker only.
   uint64_t begun_ = 0;
   int64_t bytes_begun_ = 0;  // of moves begun and not finished
   uint64_t bounced_begun_ = 0;

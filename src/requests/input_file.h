@@ -25,7 +25,7 @@ class StagedInput {
  public:
   StagedInput(Descriptor file, int64_t num_bytes);
 
-  // What RequestReader and ScanInput take; each opening starts at the first byte.
+  // The path that RequestReader and ScanInput take; each opening starts at the first byte.
   // Lifetime: as long as this object.
   std::filesystem::path path() const;
   int64_t num_bytes() const { return num_bytes_; }

@@ -39,7 +39,7 @@ class LineSource {
 
   int64_t num_lines() const { return num_lines_; }
   int64_t num_blank_lines() const { return num_blank_lines_; }
-  // Of the lines given so far with their ends and of the mark, not of what is buffered ahead.
+  // Bytes of the lines given so far with their ends and of the mark, not of what is buffered ahead.
   int64_t num_bytes() const { return num_bytes_; }
   uint64_t hash() const;
 

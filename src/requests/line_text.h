@@ -1,4 +1,4 @@
-// What the bytes of a line must be before anything reads them. Plain functions; any thread.
+// Checks of the bytes of a line before anything reads them. Plain functions; any thread.
 #pragma once
 
 #include <string_view>
@@ -12,7 +12,7 @@ namespace spillway {
 // them.
 MaybeFault CheckText(std::string_view line);
 
-// The same for a string that JSON escapes may have made: \u0000 and \ufffe.
+// Checks a string for what JSON escapes may have made: \u0000 and \ufffe.
 // Requires: valid UTF-8.
 MaybeFault CheckString(std::string_view text);
 

@@ -1,5 +1,5 @@
-// What lines of every form share: the keys that are allowed, custom_id, token ids, encoded text.
-// Plain functions; any thread.
+// Parts that lines of every form share: the keys that are allowed, custom_id, token ids, encoded
+// text. Plain functions; any thread.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// What lines of the input are read with, and what each of them becomes. Plain values; any thread.
+// Options that lines of the input are read with, and what each line becomes. Plain values; any
+// thread.
 #pragma once
 
 #include <cstdint>

@@ -87,7 +87,7 @@ RequestOrFault ScorePair(const std::string& context, const std::string& continua
 
   auto& tokens = std::get<std::vector<TokenId>>(encoded_whole);
   const auto& head = std::get<std::vector<TokenId>>(encoded_context);
-  // Where the tokenizer adds none itself.
+  // Adds the start token where the tokenizer adds none itself.
   if (stripped.empty() && tokens.front() != head.front())
     tokens.insert(tokens.begin(), head.front());
   if (tokens.size() <= head.size()) {
@@ -119,7 +119,7 @@ RequestOrFault ReadScoreText(std::string_view text, const Tokenizer& tokenizer,
   TokensOrFault encoded = EncodePrompt(text, tokenizer, options);
   if (auto* fault = std::get_if<LineFault>(&encoded)) return std::move(*fault);
   auto& tokens = std::get<std::vector<TokenId>>(encoded);
-  // Without a start token nothing precedes the first one.
+  // Nothing precedes the first token where there is no start token.
   const int64_t num_unscored = tokens.front() == options.start_token ? 0 : 1;
   return ScoreRequest({std::move(tokens), 1, num_unscored}, *options.score);
 }

@@ -14,7 +14,7 @@ namespace spillway {
 
 using RequestOrFault = std::variant<Request, LineFault>;
 
-// Of {"text"}, {"token_ids"} or {"context", "continuation"}. Sets neither line nor custom_id.
+// Reads {"text"}, {"token_ids"} or {"context", "continuation"}. Sets neither line nor custom_id.
 // A text is scored from its first token after the start token on, token ids from the second on. Of
 // the third form the continuation alone is scored, and tokenised as lm-eval-harness does: white
 // space at the context's end is the continuation's; both are encoded together and cut at the number
@@ -23,7 +23,7 @@ using RequestOrFault = std::variant<Request, LineFault>;
 RequestOrFault ReadScoreLine(const nlohmann::json& line, const Tokenizer& tokenizer,
                              const ReaderOptions& options);
 
-// The same for {"text"}. Requires: valid UTF-8; options.score.
+// Reads a line of text as {"text"}. Requires: valid UTF-8; options.score.
 RequestOrFault ReadScoreText(std::string_view text, const Tokenizer& tokenizer,
                              const ReaderOptions& options);
 

@@ -16,7 +16,7 @@ struct ScorePrefill {
   std::optional<int64_t> tokens;  // stated; otherwise all
   bool stops_at_context = false;  // where not stated: only what precedes the first scored token
 
-  // At least one, and not the last, which nothing is predicted from.
+  // Tokens of the prefill: at least one, and not the last, which nothing is predicted from.
   // Requires: 1 <= first < num_tokens.
   int64_t Of(int64_t first, int64_t num_tokens) const;
 };

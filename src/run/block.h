@@ -35,12 +35,13 @@ struct Row {
   int64_t num_past = 0;    // tokens whose K and V are stored
   int64_t num_logits = 0;  // that it was given and that were finite
 
-  // What it feeds into the next pass: its whole prompt the first time, its last token afterwards.
+  // Tokens that it feeds into the next pass: its whole prompt the first time, its last token
+  // afterwards.
   int64_t NumNew() const { return num_past == 0 ? static_cast<int64_t>(request.prompt.size()) : 1; }
   int64_t NumDecoded() const {
     return num_past == 0 ? 0 : num_past - static_cast<int64_t>(request.prompt.size());
   }
-  // Of how many of them, the last ones, logits are wanted.
+  // How many of them, the last ones, logits are wanted of.
   int64_t NumNewLogits() const { return num_past == 0 ? request.NumPromptLogits() : 1; }
 };
 
@@ -60,7 +61,7 @@ class RowBatch {
   // has computed all.
   bool NextLogits();
 
-  // After the pass: what was packed is now stored.
+  // Takes note that the pass has ended: what was packed is now stored.
   void Advance();
 
   // Takes out the rows for which `ended` is true; their places are free again.

@@ -112,8 +112,8 @@ void Engine::Run(const Schedule& schedule, BlockBuilder& blocks, Job& job,
   trace_.mending = mended + mover_.mending();
 }
 
-// After a pass that broke off in its middle: its time is spent, and what rows that had not ended
-// were given is in no answer.
+// Accounts for a pass that broke off in its middle: its time is spent, and the tokens of rows that
+// had not ended are in no answer.
 void Engine::DropRows(const std::vector<RowBatch>& batches) {
   bool in_prefill = pass_.prompt_tokens > 0;
   for (const RowBatch& batch : batches) {
@@ -176,7 +176,7 @@ void Engine::EndPass() {
   AddPass(phase);
 }
 
-// What a pass moved ahead for the next counts as its own.
+// Counts what a pass moved ahead for the next as its own.
 void Engine::AddPass(PhaseTotals& phase) {
   const double now_s = NowSeconds();
   const WaitTotals& waits = mover_.waits();
@@ -192,7 +192,7 @@ void Engine::AddPass(PhaseTotals& phase) {
   pass_ = {};
 }
 
-// What was moved since the last call.
+// Adds what was moved since the last call.
 void Engine::AddLinks(PhaseTotals& phase) {
   const PerLink<LinkTotals> links = mover_.links();
   for (const Link link : kAllLinks) phase.links[link] += links[link] - links_before_[link];

@@ -19,8 +19,8 @@
 
 namespace spillway {
 
-// What a run has done. One that failed can be gone on from: its trace counts what was computed in
-// vain, and nothing of rows that had not ended is settled.
+// Totals of a run so far. A run that failed can go on from them: the trace counts what was computed
+// in vain, and nothing of rows that had not ended is settled.
 struct EngineTotals {
   Trace trace;
   WorkDone done;

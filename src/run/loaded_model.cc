@@ -21,8 +21,8 @@
 namespace spillway {
 namespace {
 
-// Where the weights on disk are read from; converted first where they are in no store yet. Empty
-// where the plan has none on disk.
+// The store that weights on disk are read from, made first where there is none yet. Empty where the
+// plan has no weights on disk.
 std::filesystem::path PrepareStore(const RunInputs& inputs, const WeightReader& reader,
                                    ThreadPool& pool, ProgressLine& line) {
   if (inputs.plan.weight_bytes[Tier::kDisk] == 0) return {};

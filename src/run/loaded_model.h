@@ -19,7 +19,7 @@
 
 namespace spillway {
 
-// What a run is made of, once it is decided. Lifetime: the caller's; outlives the run.
+// Parts of a run, once it is decided. Lifetime: the caller's; outlives the run.
 struct RunInputs {
   const OpenedModel& model;
   const Plan& plan;

@@ -17,12 +17,12 @@ class RepeatableJob final : public Job {
   // Lifetime: the job outlives it. Requires: its requests' lines differ.
   explicit RepeatableJob(Job& job) : job_(job) {}
 
-  // Those to repeat, in order of their lines, then the job's.
+  // Gives the requests to repeat, in order of their lines, then the job's.
   std::optional<Request> Next() override;
   void Finish(const Request& request, const Completion& completion) override;
   void Fail(const Request& request, const std::string& code, const std::string& message) override;
 
-  // From here on all requests that have not come back are given again.
+  // Gives all requests that have not come back again, from here on.
   void Repeat() { repeat_after_ = 0; }
 
  private:

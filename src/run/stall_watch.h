@@ -34,7 +34,8 @@ class StallWatch {
   StallWatch(const StallWatch&) = delete;
   StallWatch& operator=(const StallWatch&) = delete;
 
-  // What others make this run wait for, as long as it likes: a pipe that nobody empties.
+  // Time that does not count: others may make a run wait as long as they like, as by a pipe that
+  // nobody empties.
   class Pause {
    public:
     explicit Pause(StallWatch& watch) : watch_(watch) { watch_.paused_ = true; }

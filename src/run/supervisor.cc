@@ -26,7 +26,7 @@ StallLimits StallLimitsOfRun() {
   return {seconds / 10, seconds};
 }
 
-// Without a row that ended since.
+// Limit of tries without a row that ended since.
 constexpr int kMaxTriesAgain = 2;
 
 }  // namespace
@@ -87,7 +87,8 @@ void Supervisor::RunUntilWhole(const Work& work, Job& job, EngineTotals& totals)
 }
 
 void Supervisor::RunOnce(const Work& work, Job& job, EngineTotals& totals) {
-  // First, so that it also watches the end of what may wait for a disk: the mover's threads.
+  // Started first, so that it also watches the end of what may wait for a disk: the mover's
+  // threads.
   std::atomic<uint64_t> num_cells = 0;
   StallWatch watch = WatchStalls([&] { return num_cells + model_.Pulse(); });
   UnwatchedJob unwatched(job, watch);

@@ -27,7 +27,7 @@ class Supervisor {
   Trace Run(const Plan& plan, const Schedule& schedule, Job& job, const ProgressFn& progress);
 
  private:
-  // What is run, for those that try it.
+  // Work to run, for the functions that try it.
   struct Work {
     const Plan& plan;
     const Schedule& schedule;

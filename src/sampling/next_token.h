@@ -28,7 +28,7 @@ class NextToken {
 
   virtual RowStatus status() const = 0;
 
-  // What the next pass is fed. Requires: a pass has ended, status() is kRunning.
+  // The token that the next pass is fed. Requires: a pass has ended, status() is kRunning.
   virtual TokenId newest() const = 0;
 
   // The finished answer; leaves nothing behind. Requires: status() is kStopped or kLength.

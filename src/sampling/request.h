@@ -63,7 +63,7 @@ struct StepLogprobs {
   std::vector<TokenLogprob> top;  // descending
 };
 
-// Of a scored text, natural logs.
+// Scores of a text, natural logs.
 struct Scores {
   std::vector<float> logprobs;  // one a scored token; -infinity where it has no probability at all
   bool greedy_match = true;     // each of them is the likeliest, the lowest id among equals

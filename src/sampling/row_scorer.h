@@ -17,7 +17,7 @@ class RowScorer final : public NextToken {
   // Requires: request.scored tells at least one token. Lifetime: the request outlives the scorer.
   explicit RowScorer(const Request& request);
 
-  // Of a token that precedes no scored one nothing is kept.
+  // Keeps nothing of a token that precedes no scored one.
   void See(int64_t position, std::span<float> logits) override;
   RowStatus EndPass() override;
   RowStatus status() const override { return status_; }

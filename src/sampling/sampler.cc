@@ -32,7 +32,7 @@ RowSampler::RowSampler(const Request& request, const Tokenizer& tokenizer,
       opens_text_(std::ranges::none_of(request.prompt,
                                        [&](TokenId token) { return HasText(tokenizer, token); })) {
   completion_.num_prompt_tokens = static_cast<int64_t>(request.prompt.size());
-  // At most a model's positions: the steady loop allocates nothing.
+  // Room for all tokens, at most a model's positions: the steady loop allocates nothing.
   completion_.tokens.reserve(static_cast<std::size_t>(request.sampling.max_tokens));
 }
 

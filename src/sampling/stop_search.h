@@ -10,7 +10,7 @@
 
 namespace spillway {
 
-// Where the earliest stop string starts that ends after the first `old_bytes` bytes of `text`: what
+// Beginning of the earliest stop string that ends after the first `old_bytes` bytes of `text`: what
 // ended before was searched already, or was not to be obeyed yet. Looks at the new bytes and one
 // stop string's length before them.
 std::optional<std::size_t> FindStop(std::string_view text, std::size_t old_bytes,

@@ -97,7 +97,7 @@ std::size_t NucleusEnd(std::span<const TokenLogit> descending, double wanted,
   return place;
 }
 
-// The same over the whole vocabulary, unsorted: the half with the last needed token is halved until
+// Searches the whole vocabulary, unsorted: the half with the last needed token is halved until
 // it is short.
 TokenLogit LastOfWideNucleus(std::span<const float> logits, double wanted, const Weigher& weigh) {
   std::vector<TokenLogit>& all = ThreadScratch().candidates;

@@ -1,5 +1,5 @@
-// What a store was made from, in 16 digits: a store whose key differs is of another model, whatever
-// its name. Pure functions of what is on disk; any thread.
+// Content key: what a store was made from, in 16 digits. A store whose key differs is of another
+// model, whatever its name. Pure functions of what is on disk; any thread.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace spillway {
 // Throws: Error kModelMissing, kSystemLimit, kIo.
 std::string CheckpointContentKey(const std::filesystem::path& folder, const ModelShape& shape);
 
-// Of seeded random weights.
+// Key of seeded random weights.
 std::string DummyContentKey(const ModelShape& shape, uint64_t seed);
 
 }  // namespace spillway

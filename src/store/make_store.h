@@ -35,9 +35,9 @@ std::filesystem::path StorePath(const std::filesystem::path& folder,
 void MakeStore(const StoreSource& source, const std::filesystem::path& path, ExistingStore existing,
                ThreadPool& pool, const StoreProgress& progress);
 
-// The same if no whole one of this content is there. Where another process is making it, waits for
-// that one; `on_wait` is called now and then meanwhile.
-// Throws: Error kDiskSpace, kPath, kIo, kOutputExists, kInterrupted, and what the reader throws.
+// Makes the store if no whole one of this content is there. Where another process is making it,
+// waits for that one; `on_wait` is called now and then meanwhile. Throws: Error kDiskSpace, kPath,
+// kIo, kOutputExists, kInterrupted, and what the reader throws.
 void EnsureStore(const StoreSource& source, const std::filesystem::path& path, ThreadPool& pool,
                  const StoreProgress& progress, const std::function<void()>& on_wait);
 

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Where a numpy folder's tokenizer lies: FlexGen keeps the weights of `opt-30b` in `opt-30b-np`
+// Folder of a numpy folder's tokenizer: FlexGen keeps the weights of `opt-30b` in `opt-30b-np`
 // beside it.
 fs::path TokenizerFolder(const fs::path& model) {
   const std::string name = model.filename().string();
@@ -60,7 +60,7 @@ fs::path ModelFolder(const ModelChoice& choice) {
 // Ends the key of a store whose weights were not checked for NaN and infinity.
 constexpr std::string_view kNonFiniteKey = "-nonfinite";
 
-// What dummy weights are quantised from.
+// The model that dummy weights are quantised from.
 Model Unquantised(ModelShape shape) {
   shape.weight_bits = 16;
   return MakeModel(std::move(shape));

@@ -1,6 +1,5 @@
-// What a model is named by: a folder, a store, a built-in shape with dummy weights, or nothing for
-// the bundled model.
-// Thread rule: the main thread.
+// Opening a model by its name: a folder, a store, a built-in shape with dummy weights, or nothing
+// for the bundled model. Thread rule: the main thread.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +16,11 @@
 
 namespace spillway {
 
-// What an opened model is for. A built-in shape without weights is enough for kPlan; kConvert may
+// Purpose of an opened model. A built-in shape without weights is enough for kPlan; kConvert may
 // make a store of fewer bits from one of 16.
 enum class ModelUse { kRun, kPlan, kConvert };
 
-// Which model, and what is taken of it.
+// Choice of a model, and what is taken of it.
 struct ModelChoice {
   std::string model;      // folder, store or built-in shape; empty: the bundled model
   std::string tokenizer;  // folder; empty: the model's own; "none": prompts are token ids
@@ -50,7 +49,7 @@ OpenedModel OpenModel(const ModelChoice& choice);
 // Whether the weights are dummies.
 bool HasDummyWeights(const OpenedModel& model);
 
-// What a store of these weights is made from; see content_key.h.
+// Key of a store of these weights; see content_key.h.
 // Throws: Error kModelMissing, kSystemLimit, kIo.
 std::string ContentKey(const OpenedModel& model);
 

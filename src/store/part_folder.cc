@@ -20,8 +20,8 @@ namespace {
 
 constexpr int kFolderFlags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 
-// Only files that are a store's; anything else in the folder keeps it from being removed. The table
-// goes first: what is left of a killed removal is no store.
+// Removes files that are a store's; anything else in the folder keeps it from being removed. The
+// table goes first: what is left of a killed removal is no store.
 void RemoveStoreFiles(int folder) {
   ::unlinkat(folder, kStoreTableName, 0);
   ::unlinkat(folder, kStoreWeightsName, 0);
@@ -145,7 +145,7 @@ void PartFolder::Exchange() {
   const std::string& part_name = place_.part_name();
   const Descriptor old(::openat(parent, name.c_str(), kFolderFlags));
   if (!old.valid()) ThrowPath(path_.native());
-  // After the exchange the old store is NAME.part: nobody may begin to convert in it meanwhile.
+  // The old store is NAME.part after the exchange: nobody may begin to convert in it meanwhile.
   if (::flock(old.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     throw Error(
         ErrorCode::kRunInUse,

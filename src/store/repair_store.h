@@ -13,7 +13,7 @@
 
 namespace spillway {
 
-// What the store was made from.
+// Weights that the store was made from.
 struct StoreOrigin {
   const Checkpoint& checkpoint;
   const WeightMap& weights;

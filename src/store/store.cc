@@ -140,7 +140,7 @@ StoreState ProbeStore(const std::filesystem::path& path, std::string_view conten
     const Store store = OpenStore(path);
     return store.content_key() == content_key ? StoreState::kReady : StoreState::kStale;
   } catch (const Error& error) {
-    // What conversion would not cure is for the user to see.
+    // Failures that conversion would not cure are for the user to see.
     if (error.code() == ErrorCode::kIo || error.code() == ErrorCode::kSystemLimit ||
         error.code() == ErrorCode::kPath) {
       throw;

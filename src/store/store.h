@@ -65,7 +65,7 @@ Store OpenStore(const std::filesystem::path& folder, DiskMode mode = DiskMode::k
 // Whether the folder looks like a store, finished or not: decides how --model is opened.
 bool IsStoreFolder(const std::filesystem::path& folder);
 
-// For a store that is only a cache: what to do with what is there. kAbsent, kUnusable
+// State of a store that is only a cache. kAbsent, kUnusable
 // (half-written, damaged or of another version) and kStale (made from something else) all mean:
 // convert.
 enum class StoreState { kReady, kAbsent, kUnusable, kStale };

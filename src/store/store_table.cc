@@ -138,7 +138,7 @@ Json ParseBody(std::string_view text) {
     const auto store = root.find("store");
     if (store != root.end() && store->is_object()) return *store;
   } catch (const Error&) {
-    // Its advice is for a file that was downloaded.
+    // The parser's advice is for a file that was downloaded.
   }
   Throw(ErrorCode::kModelMalformed, "not the JSON of a store");
 }
@@ -151,7 +151,7 @@ const Json& Member(const Json& store, const char* key) {
   return *found;
 }
 
-// Before anything is allocated for the tiles: a short table cannot ask for many.
+// Checked before anything is allocated for the tiles: a short table cannot ask for many.
 void CheckExtent(const Model& model, std::size_t text_bytes) {
   const int64_t least_tiles = WeightBytes(model) / kMaxTileBytes;
   if (least_tiles > static_cast<int64_t>(text_bytes) / kMinTileTextBytes) {
@@ -214,7 +214,7 @@ StoreTable ParseStoreTable(std::string_view text) {
           fmt::format("the shape has {} tensors, the table another number", table.tensors.size()));
   }
   for (std::size_t at = 0; at < tensors.size(); ++at) ReadTensor(tensors[at], table.tensors[at]);
-  // Whatever is left, an unknown key above all, shows in the text.
+  // The text shows all other differences, above all unknown keys.
   if (StoreTableText(table) != text) {
     Throw(ErrorCode::kModelMalformed, "holds a key or a form that is not of a store");
   }

@@ -84,7 +84,7 @@ int64_t WeightReader::UnitsOfRun(const WeightRun& run, int64_t bytes) const {
   return WholeRows(run, units * run.spec->unit_elements()) / run.spec->unit_elements();
 }
 
-// Of so many elements of a transposed matrix, those of whole rows; all where not even one is whole.
+// Elements of whole rows among so many of a transposed matrix; all where not even one row is whole.
 int64_t WeightReader::WholeRows(const WeightRun& run, int64_t num_elements) const {
   const int64_t cols = run.spec->cols;
   if (!Found(run).transposed || num_elements < cols) return num_elements;

@@ -25,7 +25,7 @@ class TileWriter {
     SPILLWAY_CHECK(!tickets_.empty());
   }
 
-  // What is under way refers to the file and the staging; their owners go after us.
+  // Waits for what is under way, which refers to the file and the staging.
   ~TileWriter() {
     for (const DiskTicket ticket : tickets_) {
       try {

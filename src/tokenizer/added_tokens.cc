@@ -15,7 +15,7 @@ uint64_t EdgeKey(int32_t node, char byte) {
   return uint64_t{static_cast<uint32_t>(node)} << 8 | static_cast<unsigned char>(byte);
 }
 
-// Where the white space that ends at `end` begins, not before `limit`.
+// Beginning of the white space that ends at `end`, not before `limit`.
 std::size_t SpaceStart(std::string_view text, std::size_t end, std::size_t limit) {
   while (end > limit) {
     const CodePoint before = CodePointBefore(text, end);

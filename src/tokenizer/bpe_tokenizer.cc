@@ -6,7 +6,7 @@
 namespace spillway {
 namespace {
 
-// What the token looks like where it is looked for, which is also what the reference decodes it to.
+// The token as it is looked for in a text, which is also what the reference decodes it to.
 std::string TextOf(const AddedToken& token, const BpeParts& parts) {
   return token.normalized ? Normalize(parts.normalizer, token.content) : token.content;
 }

@@ -15,7 +15,7 @@
 
 namespace spillway {
 
-// What a folder's files say, checked: ids are in range and belong to one token each.
+// Contents of a folder's files, checked: ids are in range and belong to one token each.
 struct BpeParts {
   BpeModel model;
   std::vector<AddedToken> added_tokens;  // special ones first

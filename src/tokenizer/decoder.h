@@ -10,7 +10,7 @@
 
 namespace spillway {
 
-// In this order: the whole token from the byte alphabet, else replace, byte fallback, strip.
+// Steps in this order: the whole token from the byte alphabet, else replace, byte fallback, strip.
 struct Decoder {
   bool byte_level = false;
   std::optional<ReplaceStep> replace = std::nullopt;
@@ -23,7 +23,7 @@ struct Decoder {
 // The bytes of a token, before anything is taken off the front of the text.
 std::string TokenBytes(const Decoder& decoder, std::string_view token);
 
-// As TokenBytes, of a token that opens the text.
+// TokenBytes of a token that opens the text.
 std::string FirstTokenBytes(const Decoder& decoder, std::string_view token);
 
 // The byte that "<0x0A>" names, nullopt for any other text. Both cases of digits count.

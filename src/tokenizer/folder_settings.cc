@@ -80,7 +80,7 @@ std::optional<bool> OptionalBool(const JsonNode& object, const char* key) {
   return found ? std::optional(found->Boolean()) : std::nullopt;
 }
 
-// What transformers' classes take for a token that no file names; empty for none.
+// Default of transformers' classes for a token that no file names; empty for none.
 std::string_view DefaultToken(std::string_view tokenizer_class, std::string_view key) {
   const bool is_llama = tokenizer_class == "LlamaTokenizer";
   const bool is_neox = tokenizer_class == "GPTNeoXTokenizer";

@@ -1,5 +1,5 @@
-// What the small files beside a vocabulary say: tokenizer_config.json, special_tokens_map.json,
-// config.json. Plain values; any thread.
+// FolderSettings: contents of the small files beside a vocabulary: tokenizer_config.json,
+// special_tokens_map.json, config.json. Plain values; any thread.
 #pragma once
 
 #include <filesystem>

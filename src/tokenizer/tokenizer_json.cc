@@ -80,8 +80,8 @@ std::vector<BpeModel::Merge> ReadMerges(const JsonNode& list) {
   return merges;
 }
 
-// With byte fallback, a token that looks like a byte's must be one: "<0xZZ>" would turn up in the
-// output as it is.
+// Refuses tokens that look like a byte's and are none, for byte fallback: "<0xZZ>" would turn up in
+// the output as it is.
 void CheckByteTokens(const StringMap<TokenId>& vocabulary, const JsonNode& model) {
   for (const auto& [token, id] : vocabulary) {
     if (!token.starts_with("<0x") || !token.ends_with('>') || token.size() > 8) continue;

@@ -24,7 +24,7 @@ void CheckContent(const AddedToken& token, const std::filesystem::path& file) {
   }
 }
 
-// Where the vocabulary has holes, the reference's next free id can be one that is taken.
+// Refuses ids that are taken: where the vocabulary has holes, the reference's next free id can be.
 void CheckNewIds(const std::vector<AddedToken>& placed, const StringMap<TokenId>& vocabulary,
                  const std::filesystem::path& file) {
   std::unordered_set<TokenId> used;

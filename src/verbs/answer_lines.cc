@@ -39,8 +39,8 @@ class FileJob final : public Job {
  public:
   FileJob(RequestReader& reader, CompletionWriter& writer) : reader_(reader), writer_(writer) {}
 
-  // Also nullopt when too many lines wait for an unfinished one: the block then runs before more is
-  // read.
+  // Returns nullopt also when too many lines wait for an unfinished one: the block then runs before
+  // more is read.
   std::optional<Request> Next() override {
     if (num_unfinished_ == 0) writer_.CommitIfDue();  // a new block begins
     while (num_unfinished_ == 0 || num_ahead_ < kMaxLinesAhead) {
@@ -82,7 +82,7 @@ class FileJob final : public Job {
   int64_t num_ahead_ = 0;  // lines read since a request was first left unfinished
 };
 
-// Whatever ends a run early, finished lines stay, and the message says where.
+// Keeps finished lines, whatever ends a run early; the message says where.
 [[noreturn]] void KeepFinishedLines(const Error& error, CompletionWriter& writer,
                                     const Config& config) {
   writer.FlushFinished();
@@ -97,7 +97,7 @@ class FileJob final : public Job {
                       : ""));
 }
 
-// What an interrupted run has left of it; a sample of some stands for the others all the same.
+// The work that an interrupted run has left; a sample of some rows still stands for the others.
 Workload Rest(Workload work, int64_t num_completions) {
   const int64_t done = std::min(num_completions, work.num_requests);
   if (std::ssize(work.sample) == work.num_requests)
@@ -140,7 +140,7 @@ WriterOptions WriterOptionsOf(const Config& config, const OpenedModel& model) {
   return options;
 }
 
-// Where it is left to be chosen, an interrupted run's choice of what attends stays.
+// Keeps an interrupted run's choice of where attention is computed, where the flags leave it open.
 void KeepCpuAttention(const CompletionWriter& writer, Config& config) {
   if (config.cpu_attention) return;
   if (const std::optional<RunManifest> run = writer.InterruptedRun()) {
@@ -149,7 +149,7 @@ void KeepCpuAttention(const CompletionWriter& writer, Config& config) {
   }
 }
 
-// What a run that is whole may have been made with as well, where that was left to be chosen.
+// The policy that a finished run may also have had, where the flags leave CPU attention open.
 Policy OtherAttention(Policy policy) {
   policy.cpu_attention = !policy.cpu_attention;
   policy.kv_frac = {};
@@ -180,7 +180,7 @@ class AnswerStages final : public Stages {
     return WorkloadOf(scan_);
   }
 
-  // Of the whole input, for what an interrupted run has left of it.
+  // Plans for the whole input, whatever an interrupted run has left of it.
   Plan PlanFor(const Setting& setting, const Workload& work, const Policy& policy) override {
     Plan plan = Stages::PlanFor(setting, work, policy);
     Describe(setting.config, setting.model, scan_, plan);

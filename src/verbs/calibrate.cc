@@ -183,7 +183,7 @@ KvPolicy KvWith(const Config& config, const std::vector<double>& kept_frac) {
   return kv;
 }
 
-// Of all KV of such rows: sinks count too.
+// Share of all KV of such rows that stays: sinks count too.
 double KeptOfAll(const KvPolicy& kv, int64_t row_tokens) {
   int64_t kept = 0;
   for (int64_t block = 0; block < std::ssize(kv.layer_budgets); ++block) {
@@ -268,7 +268,7 @@ class CalibrateStages final : public Stages {
     return WindowJob(tokens_, windows_, feed_).Work();
   }
 
-  // Not one run but many, each with its own plan.
+  // Makes many runs, each with its own plan.
   std::optional<Trace> Run(const Setting& setting, const PlannedRun& planned) override {
     Supervisor supervisor(
         {model_, planned.plan, setting.device, OffloadFolder(flags_), flags_.seed, {}, nullptr},

@@ -19,14 +19,14 @@
 
 namespace spillway {
 
-// What a verb begins with. Outlives its stages.
+// Input of a verb's constructor. Outlives its stages.
 struct Opened {
   const Config& flags;
   const OpenedModel& model;
   double begin_s;  // NowSeconds before anything was opened
 };
 
-// What a verb plans with.
+// Input of a verb's planning.
 struct Setting {
   const Config& config;  // the flags, settled
   const OpenedModel& model;
@@ -35,7 +35,7 @@ struct Setting {
   KernelNeeds needs;
 };
 
-// What a verb has planned.
+// Result of a verb's planning.
 struct PlannedRun {
   const Workload& work;
   const Plan& plan;
@@ -53,7 +53,7 @@ class Stages {
 
   virtual Workload ReadWork(const Setting& setting) = 0;
 
-  // As policy_for.h says.
+  // Chooses as policy_for.h says.
   virtual Policy ChoosePolicy(const Setting& setting, const Workload& work);
 
   // Throws: what MakePlan and RefuseWhatGpuLacks throw.
@@ -66,7 +66,8 @@ class Stages {
   virtual int Report(const Setting& setting, const PlannedRun& planned,
                      const std::optional<Trace>& trace) = 0;
 
-  // What ends the verb after an error of any stage above: the error, and what is to be done next.
+  // The error that ends the verb after one of any stage above: that one, and what is to be done
+  // next.
   virtual Error Explain(const Error& error) { return error; }
 };
 

@@ -14,7 +14,7 @@ namespace spillway {
 // shape, and the reason is shown. Throws: what OpenCheckpoint throws.
 std::string DescribeCheckpoint(const std::filesystem::path& folder);
 
-// The same lines of a checkpoint whose shape is known. Throws: nothing.
+// Describes a checkpoint whose shape is known, in the same lines. Throws: nothing.
 std::string DescribeModel(const Checkpoint& checkpoint, const ModelShape& shape);
 
 }  // namespace spillway

@@ -1,4 +1,4 @@
-// What a file of ours says, in short, for `inspect`. Thread rule: any thread.
+// Summary of a file of ours, for `inspect`. Thread rule: any thread.
 #pragma once
 
 #include <filesystem>

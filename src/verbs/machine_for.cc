@@ -42,7 +42,7 @@ int64_t StoredBytes(const Config& config, const OpenedModel& model) {
   return error ? 0 : static_cast<int64_t>(bytes);
 }
 
-// What the flags cap is capped, of this host or of the machine of a file.
+// Applies the caps of the flags, to this host or to the machine of a file.
 void TakeCaps(const Config& config, Machine& machine) {
   if (config.gpu_memory_bytes && machine.device == Tier::kGpu)
     machine.cap_bytes[Tier::kGpu] = *config.gpu_memory_bytes;
@@ -78,7 +78,7 @@ Machine ForeignMachine(const Config& config) {
   return machine;
 }
 
-// What a run may take of a GPU.
+// Memory that a run may take of a GPU.
 int64_t GpuCap(const Config& config, const DeviceMemory& memory) {
   const int64_t wanted =
       std::min(config.gpu_memory_bytes.value_or(memory.total_bytes / 10 * 9), memory.total_bytes);

@@ -21,7 +21,7 @@ Machine HostMachine(const Config& config, const Device& device);
 // that has a GPU; as HostMachine.
 Machine MachineFor(const Config& config, const OpenedModel& model, const Device& device);
 
-// What the kernels of that machine's device need: those of a GPU also where it is a file's, and
+// Needs of the kernels of that machine's device: those of a GPU also where it is a file's, and
 // this host, or this build, has none.
 KernelNeeds NeedsFor(const Machine& machine, const Device& device);
 

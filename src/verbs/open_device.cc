@@ -23,7 +23,7 @@ std::unique_ptr<Device> OpenGpu(const Config& config, int index) {
 }  // namespace
 #endif
 
-// Without CUDA in the build, flags have refused a GPU that is named.
+// Flags have refused a GPU that is named where the build has no CUDA.
 std::unique_ptr<Device> OpenDevice(const Config& config) {
 #if defined(SPILLWAY_CUDA)
   const bool foreign = config.machine && PlansOnly(config.verb);

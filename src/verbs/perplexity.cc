@@ -22,7 +22,7 @@
 namespace spillway {
 namespace {
 
-// As in transformers' documentation.
+// Window of transformers' documentation.
 constexpr int64_t kWindow = 2048;
 constexpr int64_t kStride = 512;
 

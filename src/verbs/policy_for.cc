@@ -14,7 +14,7 @@
 namespace spillway {
 namespace {
 
-// Of a simulation among many: neighbouring passes are taken together.
+// Cells of a simulation among many: neighbouring passes are taken together.
 constexpr int64_t kCellsOfACandidate = 20'000;
 
 PerTier<double> ShareOf(double gpu_percent, double cpu_percent) {
@@ -39,13 +39,14 @@ bool PlacesOnGpu(const Placement& placement) {
   return weights[Tier::kGpu] + kv[Tier::kGpu] + activations[Tier::kGpu] > 0.0;
 }
 
-// By its flag; a policy file is of many machines, on some of which its cpu_attention has no effect.
+// Counts the flag alone: a policy file is for many machines, on some of which its cpu_attention has
+// no effect.
 bool AsksForCpuAttention(const Config& config) {
   const bool in_file = config.policy && config.policy->cpu_attention.value_or(false);
   return config.cpu_attention.value_or(false) && !in_file && !config.keeps_cpu_attention;
 }
 
-// What is stated of a GPU that there is none of.
+// Refuses what is stated of a GPU where there is none.
 void RefuseWithoutGpu(const Config& config, const GivenPolicy& given) {
   if (given.placement && PlacesOnGpu(*given.placement)) {
     throw Error(config.percent ? ErrorCode::kFlag : ErrorCode::kPolicy,
@@ -74,7 +75,7 @@ void RefuseSharedAttention(const Config& config, const Machine& machine, const G
                           100.0 * given.placement->kv[Tier::kGpu]));
 }
 
-// Where the flags themselves leave the CPU nothing to attend to.
+// Refuses --cpu-attention where the flags themselves leave the CPU nothing to attend to.
 void CheckCpuAttention(const Config& config, const GivenPolicy& given) {
   if (!config.percent || !AsksForCpuAttention(config)) return;
   if (given.placement->kv[Tier::kGpu] < 1.0) return;
@@ -83,7 +84,7 @@ void CheckCpuAttention(const Config& config, const GivenPolicy& given) {
               "it there; leave one of the two out");
 }
 
-// What flags and a policy file state.
+// The policy that flags and a policy file state.
 GivenPolicy PolicyGivenBy(const Config& config, const ModelShape& shape, const Machine& machine) {
   const auto num_budgets = std::ssize(config.kv.layer_budgets);
   if (num_budgets != 0 && num_budgets != shape.num_layers) {

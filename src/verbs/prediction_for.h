@@ -19,7 +19,7 @@ Overlap OverlapOf(const Config& config);
 std::optional<Prediction> PredictionFor(const Config& config, const Plan& plan,
                                         const Workload& work);
 
-// What a report says of a run that has ended: `expected` before it, or, where the run measured what
+// The prediction in a report of a run that has ended: `expected`, or, where the run measured what
 // the disk gives of its own store, the prediction at that rate; `plan` gets the rate, for the
 // report states it beside the machine's.
 std::optional<Prediction> PredictionAfter(const Config& config, const Trace& trace,

@@ -48,7 +48,7 @@ std::vector<std::string> Sources(const Config& config, const MeasuredMachine& me
                                 "--emulate-gpu")};
 }
 
-// Its memory is no cap's, so that its own advice is of no use here.
+// Replaces the advice of its errors, which is about caps of memory and of no use here.
 std::unique_ptr<GpuProbe> ProbeOf(const Device& device) {
   try {
     return device.MakeProbe();

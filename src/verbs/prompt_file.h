@@ -33,8 +33,8 @@ class PromptFile {
 
 Workload WorkloadOf(const InputScan& scan);
 
-// What --prefill says, and what happens where it says nothing: with the full KV cache all known
-// tokens go in one pass; one that evicts is to act on what is scored.
+// The value of --prefill, or its default: with the full KV cache all known tokens go in one pass; a
+// KV policy that evicts is to act on what is scored.
 ScorePrefill PrefillOf(const Config& config);
 
 }  // namespace spillway

@@ -1,5 +1,5 @@
-// What decides the bytes of a run's output: two runs with the same identity write the same lines.
-// Thread rule: plain functions; any thread.
+// Run identity: what decides the bytes of a run's output. Two runs with the same identity write the
+// same lines. Thread rule: plain functions; any thread.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@
 
 namespace spillway {
 
-// Not in it: paths, placement, block shape, threads, for none of them changes a byte; but beside a
-// GPU whether the CPU attends, which rounds otherwise. Model and
-// tokenizer count by what they hold: of each model file its name, its size and samples of its bytes
-// (64 KiB in all), of a store the checksums, of the tokenizer everything.
+// Paths, placement, block shape and threads are left out, for none of them changes a byte; beside a
+// GPU it counts whether the CPU attends, which rounds otherwise. Model and tokenizer count by what
+// they hold: of each model file its name, its size and samples of its bytes (64 KiB in all), of a
+// store the checksums, of the tokenizer everything.
 // Throws: Error kModelMissing, kSystemLimit, kIo, kCorrupt.
 RunManifest IdentityOf(const Config& config, const OpenedModel& model, const Policy& policy,
                        const Device& device, uint64_t input_hash);

@@ -41,7 +41,7 @@ std::string Percents(const Policy& policy) {
   return text;
 }
 
-// What was chosen of it; empty where there was no choice.
+// The storage that was chosen; empty where there was no choice.
 std::string StorageText(const StorageChoice& storage) {
   std::string text;
   if (const auto& budget = storage.kv_budget) {
@@ -53,7 +53,7 @@ std::string StorageText(const StorageChoice& storage) {
   return text;
 }
 
-// To a tenth, or to three digits where that is more.
+// Seconds to a tenth, or to three digits where that is more.
 std::string SecondsText(double seconds) {
   return seconds < 10.0 ? fmt::format("{:.3g}", seconds) : fmt::format("{:.1f}", seconds);
 }
@@ -75,7 +75,7 @@ std::string CandidateTable(const SearchResult& result) {
   return text;
 }
 
-// What more of a resource would give; nothing where it would give nothing.
+// Gains from more of a resource; no line where there is none.
 std::string GainLines(const Candidate& best) {
   constexpr double kLeast = 0.0005;
   std::string text;
@@ -118,7 +118,7 @@ class SearchStages final : public Stages {
     return result_.best.front().policy;
   }
 
-  // Of the requests that the policy was judged by, and the bits that it stores weights in.
+  // Plans for the requests that the policy was judged by, and the bits that it stores weights in.
   Plan PlanFor(const Setting& setting, const Workload& work, const Policy& policy) override {
     judged_ = IsEndless(setting.config) ? OneBlock(work, policy) : work;
     ModelShape stored = setting.model.shape;

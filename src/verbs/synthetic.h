@@ -35,7 +35,7 @@ class SyntheticJob final : public Job {
   int64_t num_requests() const { return num_given_; }
   int64_t num_completions() const { return num_completions_; }
   int64_t num_errors() const { return num_errors_; }
-  // Of the tokens of all rows that ended, in input order; a failed row adds nothing.
+  // Fingerprint of the tokens of all rows that ended, in input order; a failed row adds nothing.
   std::string fingerprint() const { return fingerprint_.Hex(); }
 
  private:

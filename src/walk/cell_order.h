@@ -84,8 +84,8 @@ class CellOrder {
   }
 
  private:
-  // For each of the staging places, numbers of transfers: the last that stored from it, and the
-  // last that loaded into it.
+  // Numbers of transfers for each of the staging places: the last that stored from it, and the last
+  // that loaded into it.
   struct Staging {
     std::array<uint64_t, kStagingSlots> stored{};
     std::array<uint64_t, kStagingSlots> loaded{};
@@ -142,7 +142,7 @@ class CellOrder {
 
   void WaitForPlace(const Staging& staging, std::size_t place) {
     streams_.WaitFor(StreamKind::kRowsIn, staging.loaded[place]);
-    // What the compute writes must not be on its way out any more either.
+    // Waits for stores too: what the compute writes must not be on its way out any more.
     streams_.WaitFor(StreamKind::kOut, staging.stored[place]);
   }
 

@@ -14,7 +14,7 @@ void Composer::FillWindow(RequestSource& source) {
     if (!request) break;
     window_.push_back(*request);
   }
-  // As memory rounds them, wherever they go: the order is the same for every placement.
+  // Lengths are rounded as CPU memory rounds them: the order is the same for every placement.
   std::ranges::stable_sort(window_, std::greater<>(), [this](const WaitingRequest& request) {
     return DivideUp(request.shape.slots(), plan_.slot_align[Tier::kCpu]);
   });

@@ -11,7 +11,7 @@
 
 namespace spillway {
 
-// What is done at each step of the walk, in this order.
+// Steps of the walk, in this order.
 template <typename W>
 concept BlockWalker = requires(W walker, const Schedule& grid, const Cursor& at, const Task& task,
                                int64_t batch) {

@@ -31,7 +31,7 @@ ModelShape Read(const JsonNode& config) {
   return shape;
 }
 
-// As published: with the prefix that a whole model has, and a bare one has not.
+// Published names: with the prefix that a whole model has, and without, as a bare one has them.
 std::vector<TensorSource> Published(const std::string& name, const TensorSource& part = {}) {
   std::vector<TensorSource> sources(2, part);
   sources[0].name = "transformer." + name;
