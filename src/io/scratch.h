@@ -36,9 +36,12 @@ struct ScratchRun {
 
 // A block is empty, being written, valid or being read; every other step than the ones below is our
 // own bug and a CHECK:
-//   BeginWrite: empty or valid -> writing      EndWrite: writing -> valid   DropWrite: writing ->
-//   empty BeginRead:  valid -> reading               EndRead: reading -> valid    DropRead: reading
-//   -> valid Clear:      empty or valid -> empty
+//   BeginWrite: empty or valid -> writing
+//   EndWrite: writing -> valid
+//   DropWrite: writing -> empty
+//   BeginRead: valid -> reading
+//   EndRead, DropRead: reading -> valid
+//   Clear: empty or valid -> empty
 // A tag binds the bytes to run, layer, slot, generation (how often the block was written or
 // cleared) and block, so that a block that is stale, misdirected, empty or of another run is found
 // out.
