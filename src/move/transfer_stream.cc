@@ -158,10 +158,7 @@ bool TransferStream::CanBegin(const Entry& entry) const {
 bool TransferStream::Begin(Entry& entry) {
   const Move& move = entry.move;
   if (move.kind == MoveKind::kCopy) {
-    std::byte* to = move.outward ? move.host : move.device;
-    entry.copy = {to, to == move.host ? move.device : move.host, move.bytes, entry.after_compute,
-                  0};
-    copies_->Begin(entry.copy);
+    BeginCopy(entry);
     return true;
   }
   SPILLWAY_CHECK(move.work == nullptr || !UsesBounce(move));
@@ -172,10 +169,23 @@ bool TransferStream::Begin(Entry& entry) {
     SPILLWAY_CHECK(move.bytes <= chunk_bytes_);
     entry.memory = options_.bounce.data() + chunk * chunk_bytes_;
   }
-  if (move.kind != MoveKind::kWriteScratch) {
+  if (move.kind == MoveKind::kWriteScratch) {
+    BeginWrite(entry);
+  } else {
     BeginRead(entry);
-    return true;
   }
+  return true;
+}
+
+void TransferStream::BeginCopy(Entry& entry) {
+  const Move& move = entry.move;
+  std::byte* to = move.outward ? move.host : move.device;
+  entry.copy = {to, to == move.host ? move.device : move.host, move.bytes, entry.after_compute, 0};
+  copies_->Begin(entry.copy);
+}
+
+void TransferStream::BeginWrite(Entry& entry) {
+  const Move& move = entry.move;
   if (entry.memory != move.device) {
     Copy(entry.memory, move.device, entry);
   } else {
@@ -184,7 +194,6 @@ bool TransferStream::Begin(Entry& entry) {
   if (move.work != nullptr) move.work->Do();
   const DiskRequest request = move.scratch->BeginWrite(move.run, entry.Memory());
   entry.ticket = options_.queue->Submit({&request, 1}, &entry.label);
-  return true;
 }
 
 void TransferStream::BeginRead(Entry& entry) {

@@ -133,6 +133,8 @@ class TransferStream {
   bool HasRoomFor(const Move& move, uint64_t num_begun) const;
   bool CanBegin(const Entry& entry) const;
   bool Begin(Entry& entry);
+  void BeginCopy(Entry& entry);
+  void BeginWrite(Entry& entry);
   void BeginRead(Entry& entry);
   void Finish(Entry& entry);
   void FinishRead(Entry& entry);
