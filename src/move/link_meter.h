@@ -24,6 +24,8 @@ class LinkMeter {
  private:
   static constexpr std::size_t kMaxSpans = 64;
 
+  void Insert(CopyTimes* at, const CopyTimes& span);
+
   mutable std::mutex mutex_;
   LinkTotals totals_;
   // The latest times in which the link was busy: ascending, none touches another.
