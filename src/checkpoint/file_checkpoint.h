@@ -44,8 +44,8 @@ class FileCheckpoint : public Checkpoint {
 
   std::string_view format_;
   std::vector<ModelFile> files_;
-  std::vector<std::unique_ptr<RangeChecksums>>
-      checksums_;  // of files_[i]; its own lock, so mutable behind const
+  // Checksums of files_[i]; each has a lock of its own, so const methods may change it.
+  std::vector<std::unique_ptr<RangeChecksums>> checksums_;
   std::vector<CheckpointTensor> tensors_;
   std::vector<Place> places_;  // of tensors_[i]
 };

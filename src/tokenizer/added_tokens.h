@@ -55,8 +55,7 @@ class AddedTokenFinder {
   // A trie over bytes: child node by (node, byte), and the token that ends in a node.
   std::unordered_map<uint64_t, int32_t> children_;
   std::vector<int32_t> token_of_node_ = {-1};
-  std::array<int32_t, 256>
-      first_nodes_;  // the root's children; most bytes of a text end the walk here
+  std::array<int32_t, 256> first_nodes_;  // the root's children; most bytes end the walk here
 };
 
 }  // namespace spillway

@@ -25,11 +25,11 @@ template <typename Value>
 using StringMap = std::unordered_map<std::string, Value, StringHash, std::equal_to<>>;
 
 struct BpeOptions {
-  std::optional<std::string>
-      unknown;  // the token for characters that the vocabulary lacks; absent: they vanish
+  // Token for characters that the vocabulary lacks; absent: they vanish.
+  std::optional<std::string> unknown;
   bool fuse_unknown = false;  // neighbouring unknown characters become one token
-  bool byte_fallback =
-      false;  // an unknown character becomes its bytes' tokens "<0x0A>", if all are there
+  // An unknown character becomes the tokens of its bytes, "<0x0A>", if all are there.
+  bool byte_fallback = false;
   bool ignore_merges = false;  // a word that is a token as a whole is never taken apart
 };
 
@@ -81,8 +81,8 @@ class BpeModel {
   BpeOptions options_;
   TokenId unknown_ = -1;
   std::vector<TokenId> byte_tokens_;  // by byte, -1 for none; empty without byte_fallback
-  std::vector<TokenId>
-      low_characters_;  // by code point below kNumLow, -1 for none: most characters of most words
+  // By code point below kNumLow, -1 for none: most characters of most words.
+  std::vector<TokenId> low_characters_;
   RuleTable rules_;
 };
 

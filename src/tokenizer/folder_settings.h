@@ -13,8 +13,8 @@ namespace spillway {
 
 struct FolderSettings {
   std::filesystem::path file;  // tokenizer_config.json, for messages
-  std::string
-      tokenizer_class;  // as transformers picks it, without "Fast"; empty: what tokenizer.json says
+  // Class that transformers picks, without "Fast"; empty: what tokenizer.json says.
+  std::string tokenizer_class;
   std::string model_type;  // config.json's; empty when not said
   std::string bos;         // empty: none
   std::string eos;
