@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <bit>
+#include <iterator>
 #include <queue>
 #include <stdexcept>
 
@@ -26,6 +27,40 @@ struct Symbol {
   TokenId id;
   int32_t previous;
   int32_t next;
+};
+
+// The tokens of one word. Positions are those of its characters.
+class SymbolChain {
+ public:
+  explicit SymbolChain(const std::vector<TokenId>& characters) {
+    const auto size = static_cast<int32_t>(characters.size());
+    symbols_.reserve(characters.size());
+    for (int32_t i = 0; i < size; ++i) {
+      symbols_.push_back(
+          {characters[static_cast<std::size_t>(i)], i - 1, i + 1 < size ? i + 1 : kNone});
+    }
+  }
+
+  const Symbol& At(int32_t at) const { return symbols_[static_cast<std::size_t>(at)]; }
+
+  // Makes one token of the symbol at `left` and its right neighbour.
+  void Join(int32_t left, TokenId merged) {
+    Symbol& first = symbols_[static_cast<std::size_t>(left)];
+    Symbol& second = symbols_[static_cast<std::size_t>(first.next)];
+    first.id = merged;
+    first.next = second.next;
+    second.id = kNone;
+    if (first.next != kNone) symbols_[static_cast<std::size_t>(first.next)].previous = left;
+  }
+
+  void AppendTo(std::vector<TokenId>& out) const {
+    for (const Symbol& symbol : symbols_) {
+      if (symbol.id != kNone) out.push_back(symbol.id);
+    }
+  }
+
+ private:
+  std::vector<Symbol> symbols_;
 };
 
 struct Candidate {
@@ -155,45 +190,32 @@ void BpeModel::Encode(std::string_view word, std::vector<TokenId>& out) const {
 }
 
 void BpeModel::Join(const std::vector<TokenId>& characters, std::vector<TokenId>& out) const {
-  const auto size = static_cast<int32_t>(characters.size());
-  std::vector<Symbol> symbols;
-  symbols.reserve(characters.size());
-  for (int32_t i = 0; i < size; ++i) {
-    symbols.push_back(
-        {characters[static_cast<std::size_t>(i)], i - 1, i + 1 < size ? i + 1 : kNone});
-  }
-  const auto symbol = [&](int32_t at) -> Symbol& { return symbols[static_cast<std::size_t>(at)]; };
+  SymbolChain chain(characters);
   std::vector<Candidate> candidates;
   const auto candidate = [&](int32_t left, int32_t right) -> std::optional<Candidate> {
     if (left == kNone || right == kNone) return std::nullopt;
-    const Rule* rule = rules_.Find(symbol(left).id, symbol(right).id);
+    const Rule* rule = rules_.Find(chain.At(left).id, chain.At(right).id);
     if (rule == nullptr) return std::nullopt;
     return Candidate{rule->rank, left, rule->merged};
   };
-  for (int32_t i = 0; i + 1 < size; ++i) {
+  for (int32_t i = 0; i + 1 < std::ssize(characters); ++i) {
     if (const auto found = candidate(i, i + 1)) candidates.push_back(*found);
   }
   std::priority_queue queue(Later{}, std::move(candidates));
   while (!queue.empty()) {
     const Candidate best = queue.top();
     queue.pop();
-    Symbol& left = symbol(best.left);
+    const Symbol& left = chain.At(best.left);
     if (left.id == kNone || left.next == kNone) continue;
     // The pair may have changed since; the reference goes on whenever today's pair gives the same
     // token.
-    const Rule* rule = rules_.Find(left.id, symbol(left.next).id);
+    const Rule* rule = rules_.Find(left.id, chain.At(left.next).id);
     if (rule == nullptr || rule->merged != best.merged) continue;
-    Symbol& right = symbol(left.next);
-    left.id = best.merged;
-    left.next = right.next;
-    right.id = kNone;
-    if (left.next != kNone) symbol(left.next).previous = best.left;
+    chain.Join(best.left, best.merged);
     if (const auto found = candidate(left.previous, best.left)) queue.push(*found);
     if (const auto found = candidate(best.left, left.next)) queue.push(*found);
   }
-  for (const Symbol& s : symbols) {
-    if (s.id != kNone) out.push_back(s.id);
-  }
+  chain.AppendTo(out);
 }
 
 }  // namespace spillway
