@@ -13,25 +13,41 @@
 namespace spillway {
 namespace {
 
+// Bytes of a tensor's tiles: the last may be shorter than the others.
+struct TileSizes {
+  int64_t num_tiles = 0;
+  int64_t tile_bytes = 0;
+  int64_t last_bytes = 0;
+
+  TileSizes(const TensorSpec& spec, const TileSplit& split)
+      : num_tiles(split.num_tiles),
+        tile_bytes(spec.row_bytes() * split.Tile(0).size()),
+        last_bytes(spec.row_bytes() * split.Tile(split.num_tiles - 1).size()) {}
+  int64_t Of(int64_t tile) const { return tile + 1 == num_tiles ? last_bytes : tile_bytes; }
+};
+
 // Deals tiles to tiers by their deficit: what a tier should hold by now, less what it holds.
 class Dealer {
  public:
   explicit Dealer(const PerTier<double>& frac) : frac_(frac) {}
 
-  // A tensor's tiles, in runs: the device's rows first, then the CPU's, then the disk's. A product
-  // is computed piece by piece, one for each run, and a GPU computes a hundred pieces of a matrix
-  // many times slower than two.
-  std::vector<Tier> DealTensor(std::span<const int64_t> tile_bytes) {
+  // How many of a tensor's tiles each tier gets. The device gets the first rows, then the CPU, then
+  // the disk: a product is computed piece by piece, one for each tier's rows, and a GPU computes a
+  // hundred pieces of a matrix many times slower than two.
+  PerTier<int64_t> DealTensor(const TileSizes& tiles) {
     Dealer trial = *this;
-    std::vector<Tier> tiers;
-    for (const int64_t bytes : tile_bytes) {
-      tiers.push_back(trial.MostWanting(bytes));
-      trial.Give(tiers.back(), bytes);
+    PerTier<int64_t> counts{};
+    for (int64_t tile = 0; tile < tiles.num_tiles; ++tile) {
+      const Tier tier = trial.MostWanting(tiles.Of(tile));
+      trial.Give(tier, tiles.Of(tile));
+      ++counts[tier];
     }
-    std::ranges::sort(tiers);
-    // The last tile may be shorter, and now another tier's.
-    for (std::size_t tile = 0; tile < tiers.size(); ++tile) Give(tiers[tile], tile_bytes[tile]);
-    return tiers;
+    // The shorter last tile may now be another tier's.
+    int64_t tile = 0;
+    for (const Tier tier : kAllTiers) {
+      for (int64_t end = tile + counts[tier]; tile < end; ++tile) Give(tier, tiles.Of(tile));
+    }
+    return counts;
   }
   // Bytes that each tier was given.
   const PerTier<int64_t>& held() const { return held_; }
@@ -59,15 +75,6 @@ class Dealer {
   PerTier<int64_t> held_;
   int64_t dealt_ = 0;
 };
-
-std::vector<int64_t> BytesOfTiles(const TensorSpec& spec, const TileSplit& split) {
-  std::vector<int64_t> bytes;
-  for (int64_t index = 0; index < split.num_tiles; ++index) {
-    const RowRange rows = split.Tile(index);
-    bytes.push_back(TileBytes(spec, {Tier::kCpu, rows.begin, rows.end, 0, 0}));
-  }
-  return bytes;
-}
 
 // A run of staging and the layers during which it is taken: from the one in which it is filled,
 // around the end of the pass.
@@ -205,20 +212,19 @@ void AddMoves(const PlannedTensor& tensor, Tier device, std::vector<WeightMove>&
 PlannedTensor PlaceTensor(const TensorSpec& spec, Dealer& dealer, ArenaLayouts& arenas,
                           ArenaLayout& store) {
   const TileSplit split = SplitIntoTiles(spec.rows, spec.cols, spec.dtype);
+  const TileSizes sizes(spec, split);
+  const PerTier<int64_t> counts = dealer.DealTensor(sizes);
   PlannedTensor tensor{spec, {}};
-  const std::vector<int64_t> tile_bytes = BytesOfTiles(tensor.spec, split);
-  const std::vector<Tier> tiers = dealer.DealTensor(tile_bytes);
-  for (int64_t index = 0; index < split.num_tiles; ++index) {
-    const RowRange rows = split.Tile(index);
-    WeightTile tile{tiers[static_cast<std::size_t>(index)], rows.begin, rows.end, 0, 0};
-    const int64_t bytes = tile_bytes[static_cast<std::size_t>(index)];
-    store.Take(bytes);
-    if (tile.tier == Tier::kDisk) {
-      tile.offset = index;
-    } else {
-      tile.offset = tile.place = arenas[tile.tier].Take(bytes).offset;
+  tensor.tiles.reserve(static_cast<std::size_t>(split.num_tiles));
+  int64_t index = 0;
+  for (const Tier tier : kAllTiers) {
+    for (const int64_t end = index + counts[tier]; index < end; ++index) {
+      const RowRange rows = split.Tile(index);
+      WeightTile tile{tier, rows.begin, rows.end, index, 0};
+      if (tier != Tier::kDisk) tile.offset = tile.place = arenas[tier].Take(sizes.Of(index)).offset;
+      store.Take(sizes.Of(index));
+      tensor.tiles.push_back(tile);
     }
-    tensor.tiles.push_back(tile);
   }
   return tensor;
 }
