@@ -21,10 +21,13 @@ constexpr uint32_t kPointerAlign = 16;
 // matrix of usual size.
 constexpr int64_t kNominalRows = 64;
 constexpr int64_t kNominalOuts = 4096;
+
+// Rows up to which the algorithm for few serves: a decode batch. Prefill has more.
 constexpr int64_t kFewRows = 128;
 
-// Rows and outputs of a trial: over the tiles of any algorithm, or as many as there is room for.
-constexpr int64_t kTrialRows = 192;
+// Rows and outputs of a trial: more than a tile has (at most 256), or as many as there is room for.
+// It shows that sums have one order in these shapes, not a proof for all.
+constexpr int64_t kTrialRows = 272;
 constexpr int64_t kLeastTrialRows = 64;
 
 template <typename T>
@@ -82,11 +85,13 @@ struct GpuMatmul::Trial {
   int64_t input_bytes() const { return rows * in * 2; }
   int64_t output_bytes() const { return rows * rows * int64_t{sizeof(float)}; }
 
-  // Requires: `scratch` is 16-byte aligned. rows is 0 where it is too small.
+  // Requires: `scratch` is a workspace of products, 16-byte aligned. rows is 0 where it is too
+  // small.
   static Trial In(std::span<std::byte> scratch, int64_t in) {
     Trial trial;
     trial.in = in;
     const int64_t room = std::ssize(scratch) - kLtWorkspaceBytes - kLtAlignBytes;
+    SPILLWAY_CHECK(room >= 0);
     trial.rows = kTrialRows;
     while (2 * (trial.input_bytes() + trial.output_bytes()) > room) trial.rows -= kPointerAlign;
     if (trial.rows < kLeastTrialRows) trial.rows = 0;
@@ -210,10 +215,9 @@ bool GpuMatmul::Computes(const cublasLtMatmulAlgo_t& algorithm, Layouts& layouts
 std::vector<cublasLtMatmulAlgo_t> GpuMatmul::CandidatesForMany(int64_t in) {
   const cudaDataType_t type = LibraryType();
   Layouts nominal({in, kNominalOuts, max_rows_, kNominalOuts}, type);
-  std::array<Layouts, 4> shapes = {Layouts({in, kNominalOuts, kFewRows + 1, kNominalOuts}, type),
+  std::array<Layouts, 3> shapes = {Layouts({in, kNominalOuts, kFewRows + 1, kNominalOuts}, type),
                                    Layouts({in, 16, kFewRows + 1, kNominalOuts}, type),
-                                   Layouts({in, 16, max_rows_, kNominalOuts}, type),
-                                   Layouts({in, kTrialRows, kTrialRows, kTrialRows}, type)};
+                                   Layouts({in, 16, max_rows_, kNominalOuts}, type)};
   std::vector<cublasLtMatmulAlgo_t> candidates = Candidates(nominal);
   std::erase_if(candidates, [&](const cublasLtMatmulAlgo_t& algorithm) {
     return !std::ranges::all_of(shapes,
@@ -238,11 +242,13 @@ void GpuMatmul::ChooseForManyRows(std::span<std::byte> scratch, Stream& stream) 
   if (IsQuantised(weight_dtype_) || max_rows_ <= kFewRows) return;
   for (Algorithm& chosen : algorithms_) {
     const Trial trial = Trial::In(scratch, chosen.in);
-    if (trial.rows == 0) continue;
+    Layouts layouts({trial.in, trial.rows, trial.rows, trial.rows}, LibraryType());
+    if (trial.rows == 0 || !Computes(chosen.few, layouts)) continue;
     trial.Fill(weight_dtype_, stream);
     Multiply(chosen.few, trial, trial.y[0], stream);
     const std::vector<std::byte> expected = trial.Output(0, stream);
     const auto gives_the_bits = [&](const cublasLtMatmulAlgo_t& algorithm) {
+      if (!Computes(algorithm, layouts)) return false;
       Multiply(algorithm, trial, trial.y[1], stream);
       return trial.Output(1, stream) == expected;
     };

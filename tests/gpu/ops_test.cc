@@ -182,6 +182,38 @@ TEST_F(OpsTest, ProductsTakeAnyWorkspaceOfAPlan) {
 }
 
 // A product with one weight matrix, which MatmulTest::Run cuts into pieces as tiers do.
+// An algorithm for many rows is used only where it gives the bits of that for few.
+TEST_F(OpsTest, ProductsOfManyRowsHaveTheBitsOfFew) {
+  constexpr int64_t kIn = 320;
+  constexpr int64_t kOut = 32;
+  constexpr int64_t kRows = 144;
+  const std::array<int64_t, 1> ins = {kIn};
+  GpuMatmul matmul(ins, DType::kF16, kRows);
+  AlignedBytes weights = RandomWeights(kIn * kOut, DType::kF16, 3);
+  GpuArray<uint16_t> weight({weights.words(), weights.words() + kIn * kOut}, stream());
+  GpuArray<float> x(RandomFloats(kRows * kIn, 4), stream());
+  GpuArray<std::byte> workspace(
+      std::vector<std::byte>(static_cast<size_t>(GpuMatmulWorkspaceBytes(4 * kRows, kIn))),
+      stream());
+  const std::span<std::byte> scratch = {workspace.data(), workspace.host().size()};
+  matmul.ChooseForManyRows(scratch, stream());
+  const auto product = [&](int64_t first, int64_t rows) {
+    GpuArray<float> y(std::vector<float>(static_cast<size_t>(rows * kOut), kPoison), stream());
+    const std::array pieces = {
+        MatmulPiece{weight.data(), DType::kF16, kOut, nullptr, y.data(), kOut, nullptr, 0}};
+    matmul.MatmulAsync({x.data() + first * kIn, kIn, rows, kIn, Activation::kNone, pieces}, scratch,
+                       stream());
+    Finish();
+    return y.Download();
+  };
+  std::vector<float> apart;
+  for (int64_t first = 0; first < kRows; first += 48) {
+    const std::vector<float> some = product(first, 48);
+    apart.insert(apart.end(), some.begin(), some.end());
+  }
+  EXPECT_EQ(Bits(product(0, kRows)), Bits(apart));
+}
+
 struct Product {
   int64_t in;
   int64_t out;
