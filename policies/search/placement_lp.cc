@@ -70,8 +70,8 @@ RequestShape MeanOf(const Workload& work) {
 KvPolicy EvenBudget(const KvPolicy& kv, int64_t num_blocks, int64_t row_tokens) {
   if (kv.layer_budgets.empty()) return kv;
   int64_t slots = 0;
-  for (int64_t block = 0; block < num_blocks; ++block)
-    slots += KeepOf(kv, block, row_tokens).slots();
+  for (int64_t decoder_layer = 0; decoder_layer < num_blocks; ++decoder_layer)
+    slots += KeepOf(kv, decoder_layer, row_tokens).slots();
   KvPolicy even = kv;
   even.layer_budgets.clear();
   even.budget = {{0.0, slots / num_blocks}, {}, {}};
@@ -169,7 +169,7 @@ void PlacementLp::AddBytes(const Plan& plan, const Placement& placement, Sample&
   const auto more_blocks = static_cast<double>(num_blocks_ - skeleton_blocks);
   const auto blocks = static_cast<double>(num_blocks_);
   for (const PlannedLayer& layer : plan.layers) {
-    if (layer.block != 0) continue;
+    if (layer.decoder_layer != 0) continue;
     for (const PlannedTensor& tensor : layer.tensors) {
       sample.fixed_bytes[TierOf(placement.weights)] +=
           more_blocks * static_cast<double>(tensor.spec.bytes());
@@ -209,7 +209,7 @@ int64_t PlacementLp::AddLayers(const CostModel& model, const BatchLoad& load,
   const Plan& plan = model.plan();
   const int64_t num_layers = std::ssize(plan.layers);
   const auto block_of = [&](int64_t layer) {
-    return plan.layers[static_cast<std::size_t>(layer)].block;
+    return plan.layers[static_cast<std::size_t>(layer)].decoder_layer;
   };
   int64_t attends = 0;
   for (int64_t layer = 0; layer < num_layers; ++layer) {

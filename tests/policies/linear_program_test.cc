@@ -53,6 +53,30 @@ TEST(LinearProgram, SaysThatNothingFits) {
   EXPECT_FALSE(Solve(program).has_value());
 }
 
+// Shares of weights, KV and states on GPU, CPU and disk, and the seconds of a prefill and a decode
+// pass, on a machine where too little memory is left for the KV. CLP's dual simplex finds that; its
+// primal one, when it went on from there, ended in an error.
+TEST(LinearProgram, SaysThatNothingFitsWhereASimplexThatGoesOnFromAnotherGivesUp) {
+  LinearProgram program;
+  program.cost = {0, 0.00127, 0.00254, 0, 0.00127, 0.00254, 0, 0.00127, 0.00254, 1, 511};
+  program.low.assign(11, 0.0);
+  program.high.assign(9, 1.0);
+  program.high.insert(program.high.end(), 2, kInfinity);
+  program.rows = {
+      {{0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0}, RowSense::kEqual, 1},
+      {{0, 0, 0, 0, 0, 0, 1, 1, 1, 0, 0}, RowSense::kEqual, 1},
+      {{0, -11.5, -11.5, 0, -174, -174, 0, -1.72, -1.72, 0, 0}, RowSense::kAtMost, -176},
+      {{0, 12.4, 0.0118, 0, 176, 0.0171, 0, 2.75, 0.0167, 0, 0}, RowSense::kAtMost, 113},
+      {{0, 0, 12.4, 0, 0, 176, 0, 0, 2.75, 0, 0}, RowSense::kAtMost, 57.4},
+      {{0, 0, 0, 0, 0, 36.9, 0, 0, 38, -1, 0}, RowSense::kAtMost, 0},
+      {{0, 0.295, 0.295, 0, 0, 0, 0, 2.16, 2.16, -1, 0}, RowSense::kAtMost, 0},
+      {{0, 0, 7.79, 0, 0, 36.9, 0, 0, 95, -1, 0}, RowSense::kAtMost, 0},
+      {{0, 0.295, 0.295, 0, 3.14, 3.14, 0, 0.00422, 0.00422, 0, -1}, RowSense::kAtMost, 0},
+      {{0, 0, 0, 0, 0.0319, 0.0319, 0, 0.00411, 0.00411, 0, -1}, RowSense::kAtMost, 0},
+      {{0, 0, 7.79, 0, 0, 83.5, 0, 0, 0.186, 0, -1}, RowSense::kAtMost, 0}};
+  EXPECT_FALSE(Solve(program).has_value());
+}
+
 // x and y in [0, 1], three rows. The least of a linear program is at a corner: a crossing of two of
 // the seven lines.
 struct Line {
