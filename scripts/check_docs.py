@@ -41,8 +41,9 @@ def source_text():
 @functools.cache
 def program_flags():
     """Names in the program's own table of flags, without the dashes."""
-    text = "\n".join(path.read_text() for path in sorted((ROOT / "src/config").glob("*.cc")))
-    made = re.findall(r'\b(?:Value|Switch|Integer|Bytes|Bits|Amount)\(\s*"([a-z][a-z0-9-]*)"', text)
+    text = "\n".join(path.read_text() for path in sorted((ROOT / "src/config").glob("*.[ch]*")))
+    makers = "|".join(set(re.findall(r"^Flag (\w+)\(", text, re.M)))
+    made = re.findall(rf'\b(?:{makers})\(\s*"([a-z][a-z0-9-]*)"', text)
     return set(made) | set(re.findall(r'\{"([a-z][a-z0-9-]*)", FlagKind::', text))
 
 

@@ -26,6 +26,9 @@ cmake --preset release
 ```
 """
 FLAGS = """
+Flag Value(std::string name);
+Flag Switch(std::string name);
+Flag Integer(std::string name);
 constexpr std::array kVerbs = {VerbRow{"generate", Verb::kGenerate, "help"}};
 Value("max-tokens", "N", "help", nullptr);
 Switch(
@@ -128,6 +131,10 @@ class CheckDocsTest(harness.FolderTest):
         self.write("src/base/error.cc", '"E-FLAG", "E-IO"\n')
         self.assert_found(
             "docs/verbs.md: leaves out --top-k", "docs/verbs.md: leaves out score", "docs/formats.md: leaves out E-IO")
+
+    def test_flags_of_a_kind_that_is_new(self):
+        self.write("src/config/flags.cc", FLAGS + 'Flag Real(std::string name);\nReal("top-p", "help");\n')
+        self.assert_found("docs/verbs.md: leaves out --top-p")
 
     def test_the_beginning_of_another_flag_is_no_description(self):
         self.write("src/config/flags.cc", FLAGS + 'Value("max", "N", "help", nullptr);\n')
