@@ -72,9 +72,10 @@ Plan PlanBuilder::Build() const {
 
 void PlanBuilder::AddLayers(Plan& plan) const {
   plan.layers.push_back({.part = ComputePart::kEmbedding});
-  for (int64_t block = 0; block < shape_.num_layers; ++block) {
-    plan.layers.push_back({.part = ComputePart::kAttention, .block = block, .attends = true});
-    plan.layers.push_back({.part = ComputePart::kMlp, .block = block});
+  for (int64_t decoder_layer = 0; decoder_layer < shape_.num_layers; ++decoder_layer) {
+    plan.layers.push_back(
+        {.part = ComputePart::kAttention, .decoder_layer = decoder_layer, .attends = true});
+    plan.layers.push_back({.part = ComputePart::kMlp, .decoder_layer = decoder_layer});
   }
   plan.layers.push_back({.part = ComputePart::kHead});
 }
@@ -87,12 +88,12 @@ void PlanBuilder::AddKv(Plan& plan) const {
   std::vector<int64_t> class_slots = class_slots_;
   if (class_slots.empty()) class_slots = {batch_.slots};
   for (std::size_t index = 0; index < class_slots.size(); ++index) {
-    plan.kv_classes.push_back({.first_block = static_cast<int64_t>(index), .slots = {}});
+    plan.kv_classes.push_back({.first_decoder_layer = static_cast<int64_t>(index), .slots = {}});
     plan.kv_classes.back().slots[kv_tier_] = class_slots[index];
   }
   for (const Tier tier : kAllTiers) plan.kv_begin[tier] = {0};
-  for (int64_t block = 0; block < shape_.num_layers; ++block) {
-    const int64_t kv_class = class_slots_.empty() ? 0 : block;
+  for (int64_t decoder_layer = 0; decoder_layer < shape_.num_layers; ++decoder_layer) {
+    const int64_t kv_class = class_slots_.empty() ? 0 : decoder_layer;
     plan.kv_class_of.push_back(kv_class);
     for (const Tier tier : kAllTiers) {
       const int64_t slots = plan.kv_classes[static_cast<std::size_t>(kv_class)].slots[tier];

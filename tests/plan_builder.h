@@ -17,7 +17,7 @@ ModelShape TinyShape(int64_t num_blocks);
 
 class PlanBuilder {
  public:
-  // Tokens that one transformer block keeps of a row, and the slots that a batch has there.
+  // Tokens that one decoder layer keeps of a row, and the slots that a batch has there.
   struct BlockBudget {
     KvBudget budget;
     int64_t slots = 0;
@@ -54,7 +54,7 @@ class PlanBuilder {
   int64_t num_batches_ = 1;
   Tier kv_tier_ = Tier::kCpu;
   int64_t slot_align_ = 1;
-  std::vector<int64_t> class_slots_;  // [block] with Budgets; else empty: one class
+  std::vector<int64_t> class_slots_;  // [decoder_layer] with Budgets; else empty: one class
   KvLogPlan kv_log_;
   RequestShape longest_;
 };

@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 namespace spillway {
 
@@ -17,10 +16,10 @@ struct Cursor {
   bool operator==(const Cursor&) const = default;
 };
 
-// Layers that a batch goes through before the next batch does: all of one transformer block, so
+// Layers that a batch goes through before the next batch does: all of one decoder layer, so
 // that the next batch's KV can load while all of them compute and the states between them stay
 // where they are; or each layer by itself, as in FlexGen.
-enum class GridOrder { kByBlock, kByLayer };
+enum class GridOrder { kByDecoderLayer, kByLayer };
 
 // Places that staged KV, and staged states, take in turn: one is computed on, one comes, one
 // leaves.
@@ -36,11 +35,5 @@ struct GridLayer {
 
   bool operator==(const GridLayer&) const = default;
 };
-
-struct PlannedLayer;
-
-// One GridLayer for each layer. By block, neighbours with the same PlannedLayer::block >= 0 are a
-// group.
-std::vector<GridLayer> MakeGrid(const std::vector<PlannedLayer>& layers, GridOrder order);
 
 }  // namespace spillway

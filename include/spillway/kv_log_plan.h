@@ -34,10 +34,10 @@ struct KvLogPlan {
   int64_t StagingBytes() const { return rows * (state_bytes + (passes - 1) * token_bytes); }
   // Tokens that the log holds of each row after pass `pass` of a block of batches; 0: that pass
   // writes rows whole, as the first does.
-  int64_t NumTokens(int64_t pass, int64_t batch, int64_t block) const {
-    return pass < 0 ? 0 : std::min(pass, (pass + batch + block) % passes);
+  int64_t NumTokens(int64_t pass, int64_t batch, int64_t decoder_layer) const {
+    return pass < 0 ? 0 : std::min(pass, (pass + batch + decoder_layer) % passes);
   }
-  // Read and written of the log of all rows in one transformer block, on average over the passes.
+  // Read and written of the log of all rows in one decoder layer, on average over the passes.
   double MeanBytes() const;
 };
 

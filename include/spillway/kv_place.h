@@ -8,7 +8,7 @@
 
 namespace spillway {
 
-// Slots of a row's KV in the transformer blocks of one class (Plan::kv_classes), and how much of
+// Slots of a row's KV in the decoder layers of one class (Plan::kv_classes), and how much of
 // it stays.
 struct KvPlace {
   int64_t slot_begin = 0;  // the row's first slot within its batch's share of its tier

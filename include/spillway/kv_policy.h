@@ -58,7 +58,7 @@ struct KvBudget {
 struct KvPolicy {
   KvPolicyKind kind = KvPolicyKind::kFull;
   KvBudget budget;
-  std::vector<KvBudget> layer_budgets;  // [block]; empty: `budget` for all
+  std::vector<KvBudget> layer_budgets;  // [decoder_layer]; empty: `budget` for all
   int64_t num_sinks = 0;                // first tokens that are never evicted; window only
 
   bool evicts() const { return kind != KvPolicyKind::kFull; }
@@ -75,8 +75,8 @@ struct KvKeep {
   bool operator==(const KvKeep&) const = default;
 };
 
-// Keep of a row of `row_tokens` = prompt + max new tokens in transformer block `block`. recent >=
+// Keep of a row of `row_tokens` = prompt + max new tokens in `decoder_layer`. recent >=
 // 1; with kFull all of the row is recent. A row's budget depends on nothing but the row.
-KvKeep KeepOf(const KvPolicy& policy, int64_t block, int64_t row_tokens);
+KvKeep KeepOf(const KvPolicy& policy, int64_t decoder_layer, int64_t row_tokens);
 
 }  // namespace spillway

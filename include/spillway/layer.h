@@ -162,7 +162,7 @@ using Op = std::variant<Gather, Norm, Linear, Rotate, HeadNorm, Attend>;
 // The unit of the schedule: weights are loaded by layer. `ops` run in this order.
 struct LayerSpec {
   ComputePart part = ComputePart::kEmbedding;
-  int64_t block = -1;  // decoder layer of the model, from 0; -1: embedding and head
+  int64_t decoder_layer = -1;  // of the model, from 0; -1: embedding and head
   std::vector<TensorSpec> tensors = {};
   std::vector<Op> ops = {};
 };

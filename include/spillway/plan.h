@@ -49,7 +49,7 @@ struct PlannedTensor {
 
 struct PlannedLayer {
   ComputePart part = ComputePart::kEmbedding;
-  int64_t block = -1;
+  int64_t decoder_layer = -1;
   std::vector<PlannedTensor> tensors = {};
   std::vector<Op> ops = {};
   bool attends = false;  // one of them does
@@ -76,11 +76,11 @@ struct RowShare {
   Region region;     // of the whole block in the tier's arena; on disk in a scratch file of its own
 };
 
-// Transformer blocks in which a row keeps the same tokens' worth of KV: one division of a batch's
+// Decoder layers in which a row keeps the same tokens' worth of KV: one division of a batch's
 // slots among its rows serves them all. Blocks differ with budgets per layer only.
 struct KvClass {
-  int64_t first_block = 0;  // its budget is that of all
-  PerTier<int64_t> slots;   // of a batch
+  int64_t first_decoder_layer = 0;  // its budget is that of all
+  PerTier<int64_t> slots;           // of a batch
 };
 
 // Staging for rows that do not lie in the device's memory while they are computed: three places,
@@ -152,13 +152,14 @@ struct Plan {
   RequestShape longest;              // of its requests, in each number
   int64_t num_batches = 1;           // of a block; no more than the workload can fill
   BatchCapacity batch;
-  int64_t slot_bytes = 0;  // K and V of one token in one block, and what is kept beside them
+  int64_t slot_bytes =
+      0;  // K and V of one token in one decoder layer, and what is kept beside them
   // A row's slots in a tier are rounded up to a multiple: whole KV blocks, and on disk whole 4 KiB.
   PerTier<int64_t> slot_align = {{1, 1, 1}};
   std::vector<KvClass> kv_classes;
-  std::vector<int64_t> kv_class_of;        // [block]
-  PerTier<std::vector<int64_t>> kv_begin;  // [block + 1], in slots from a batch's first
-  PerTier<RowShare> kv;      // size: of the largest class; region: [batch][block][slot]
+  std::vector<int64_t> kv_class_of;        // [decoder_layer]
+  PerTier<std::vector<int64_t>> kv_begin;  // [decoder_layer + 1], in slots from a batch's first
+  PerTier<RowShare> kv;      // size: of the largest class; region: [batch][decoder_layer][slot]
   PerTier<RowShare> hidden;  // region: fp32 [batch][token, hidden]
   GridOrder order = GridOrder::kByLayer;
   int64_t weight_lookahead = 1;  // layers that weights are brought in ahead of their compute
@@ -195,15 +196,16 @@ struct Plan {
   int64_t BlockRows() const { return batch.rows * num_batches; }
   // What is moved and checked as one.
   int64_t KvBlockBytes(Tier tier) const { return slot_align[tier] * slot_bytes; }
-  // K and V of one token in one block without anything beside them: a prompt's before eviction.
+  // K and V of one token in one decoder layer without anything beside them: a prompt's before
+  // eviction.
   int64_t PromptSlotBytes() const {
     return KvSlotBytes(shape.num_kv_heads, shape.head_dim, policy.kv_bits);
   }
-  // The transformer block of a cell's layer.
-  int64_t BlockOf(const Cursor& cell) const {
-    return layers[static_cast<std::size_t>(cell.layer)].block;
+  // The decoder layer of a cell's layer.
+  int64_t DecoderLayerOf(const Cursor& cell) const {
+    return layers[static_cast<std::size_t>(cell.layer)].decoder_layer;
   }
-  // Tokens that a row keeps in the transformer blocks of a class, and the slots that it takes there
+  // Tokens that a row keeps in the decoder layers of a class, and the slots that it takes there
   // in a tier: one more than it keeps, for the newest token while it is not decided which one goes.
   KvKeep RowKeep(int64_t kv_class, int64_t row_tokens) const;
   int64_t RowSlots(Tier tier, int64_t kv_class, int64_t row_tokens) const;
@@ -211,16 +213,16 @@ struct Plan {
   KvKeep MostRowKeep(int64_t row_tokens) const;      // there
   int64_t MostRowSlots(int64_t row_tokens) const;    // there, in any tier that holds KV
   // The slots of a batch in one block, and where they begin within the tier's region.
-  int64_t KvSlots(Tier tier, int64_t block) const;
-  int64_t KvOffset(Tier tier, int64_t batch, int64_t block) const;  // bytes
+  int64_t KvSlots(Tier tier, int64_t decoder_layer) const;
+  int64_t KvOffset(Tier tier, int64_t batch, int64_t decoder_layer) const;  // bytes
   int64_t KvBytes() const;     // of a block of batches, all tiers
   int64_t KvLogBytes() const;  // on disk, of a block of batches
   // Tokens that the log holds of each row of a cell's batch before its pass, and after it.
   int64_t LoggedBefore(const Cursor& cell) const {
-    return kv_log.NumTokens(cell.pass - 1, cell.batch, BlockOf(cell));
+    return kv_log.NumTokens(cell.pass - 1, cell.batch, DecoderLayerOf(cell));
   }
   int64_t LoggedAfter(const Cursor& cell) const {
-    return kv_log.NumTokens(cell.pass, cell.batch, BlockOf(cell));
+    return kv_log.NumTokens(cell.pass, cell.batch, DecoderLayerOf(cell));
   }
   // Whether rows with their KV in `tier` have places in the log.
   bool Logs(Tier tier) const { return tier == Tier::kDisk && kv_log.exists(); }
@@ -259,6 +261,10 @@ struct KernelNeeds {
 // log of KV on disk where they do not hold all of it: it saves time, and can be done without.
 Plan LayOut(const Model& model, const Machine& machine, const Workload& work, const Policy& policy,
             const KernelNeeds& needs);
+
+// One GridLayer for each layer. By decoder layer, neighbours with the same decoder_layer >= 0 are a
+// group.
+std::vector<GridLayer> MakeGrid(const std::vector<PlannedLayer>& layers, GridOrder order);
 
 // Whether each tier's bytes are within its cap.
 bool Fits(const Plan& plan);

@@ -21,8 +21,8 @@ struct RequestShape {
 
 struct Workload {
   int64_t num_requests = 0;
-  std::vector<RequestShape> sample;  // of the first requests in input order; all of them in small
-                                     // files; not empty where there are requests
+  std::vector<RequestShape> sample;  // requests evenly spread over the input, in its order; all of
+                                     // them in small files; not empty where there are requests
   RequestShape longest;              // no request exceeds any of its numbers
 };
 

@@ -132,8 +132,6 @@ constexpr int64_t PartialFloats(int64_t num_heads, int64_t head_dim) {
 inline constexpr int64_t kTileQueries = 64;
 inline constexpr int64_t kTileKeys = 64;
 
-constexpr int64_t NumTiles(int64_t size, int64_t tile) { return (size + tile - 1) / tile; }
-
 // Queries [begin, begin + kTileQueries) of a row's new tokens; or keys, of all its slots.
 struct RowTile {
   int32_t row = 0;

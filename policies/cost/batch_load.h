@@ -31,7 +31,7 @@ struct RowGroup {
   }
 };
 
-// Rows on disk that feed one token, as the log finds them in one transformer block.
+// Rows on disk that feed one token, as the log finds them in one decoder layer.
 struct LoggedRows {
   int64_t num_past = 0;
   int64_t num_decoded = 0;  // of num_past: those behind the prompt
@@ -40,7 +40,7 @@ struct LoggedRows {
   int64_t log_end = 0;  // one more than the last of their places in the log
 };
 
-// KV of a batch's rows in one tier and one transformer block.
+// KV of a batch's rows in one tier and one decoder layer.
 struct KvLoad {
   int64_t loaded_slots = 0;        // in whole KV blocks: held before the pass
   int64_t stored_slots = 0;        // in whole KV blocks: that the pass changes
@@ -60,9 +60,9 @@ struct BatchLoad {
   std::vector<PerTier<KvLoad>> kv;  // [KV class of the plan], in each block of the class
 
   bool prefills() const { return prompt_tokens > 0; }
-  // KV in one transformer block. Requires: the plan that the load was made for.
-  const PerTier<KvLoad>& KvOf(const Plan& plan, int64_t block) const {
-    return kv[static_cast<std::size_t>(plan.kv_class_of[static_cast<std::size_t>(block)])];
+  // KV in one decoder layer. Requires: the plan that the load was made for.
+  const PerTier<KvLoad>& KvOf(const Plan& plan, int64_t decoder_layer) const {
+    return kv[static_cast<std::size_t>(plan.kv_class_of[static_cast<std::size_t>(decoder_layer)])];
   }
 };
 

@@ -68,9 +68,9 @@ PerLink<int64_t> CostModel::Bytes(const Task& task, const BatchLoad& load) const
   const auto layer = static_cast<std::size_t>(task.cell.layer);
   switch (task.kind) {
     case TaskKind::kLoadKv:
-      return KvInBytes(plan_, task.cell, load.KvOf(plan_, plan_.layers[layer].block));
+      return KvInBytes(plan_, task.cell, load.KvOf(plan_, plan_.layers[layer].decoder_layer));
     case TaskKind::kStoreKv:
-      return KvOutBytes(plan_, task.cell, load.KvOf(plan_, plan_.layers[layer].block));
+      return KvOutBytes(plan_, task.cell, load.KvOf(plan_, plan_.layers[layer].decoder_layer));
     case TaskKind::kLoadHidden:
       return HiddenInBytes(plan_, load);
     case TaskKind::kStoreHidden:
@@ -98,18 +98,18 @@ double CostModel::Seconds(Link link, TaskKind kind, int64_t bytes) const {
 }
 
 int64_t CostModel::TrafficBytes(int64_t layer) const {
-  const int64_t block = plan_.layers[static_cast<std::size_t>(layer)].block;
+  const int64_t decoder_layer = plan_.layers[static_cast<std::size_t>(layer)].decoder_layer;
   int64_t bytes = 0;
   for (auto of = static_cast<std::size_t>(layer);
-       of < layers_.size() && plan_.layers[of].block == block; ++of) {
+       of < layers_.size() && plan_.layers[of].decoder_layer == decoder_layer; ++of) {
     bytes += layers_[of].loads[Link::kDiskRead] + layers_[of].loads[Link::kCpuToGpu];
   }
   return bytes;
 }
 
 UnitSeconds CostModel::Attention(int64_t layer, const BatchLoad& load) const {
-  const int64_t block = plan_.layers[static_cast<std::size_t>(layer)].block;
-  const PerTier<KvLoad>& kv = load.KvOf(plan_, block);
+  const int64_t decoder_layer = plan_.layers[static_cast<std::size_t>(layer)].decoder_layer;
+  const PerTier<KvLoad>& kv = load.KvOf(plan_, decoder_layer);
   UnitSeconds seconds;
   int64_t pairs = 0;
   int64_t tokens = 0;

@@ -21,9 +21,9 @@ int64_t NumMultiplied(const Plan& plan) {
   return count;
 }
 
-// Tokens attended to by one row in one transformer block, over all its decode passes.
-double AttendedTokens(const Plan& plan, int64_t block, const RequestShape& row) {
-  const int64_t keep = KeepOf(plan.policy.kv, block, row.slots()).slots();
+// Tokens attended to by one row in one decoder layer, over all its decode passes.
+double AttendedTokens(const Plan& plan, int64_t decoder_layer, const RequestShape& row) {
+  const int64_t keep = KeepOf(plan.policy.kv, decoder_layer, row.slots()).slots();
   double attended = 0.0;
   for (int64_t past = row.prompt_tokens; past + 1 < row.slots(); ++past) {
     attended += static_cast<double>(std::min(past, keep) + 1);
@@ -56,8 +56,8 @@ DecodeWork DecodeWorkOf(const Plan& plan, const Trace& trace) {
   work.memory_bytes = batches * static_cast<double>(plan.WeightBytes());
   const RequestShape row = MeanRow(trace, plan.num_requests);
   double attended = 0.0;  // by all rows in all blocks
-  for (int64_t block = 0; block < plan.shape.num_layers; ++block) {
-    attended += AttendedTokens(plan, block, row);
+  for (int64_t decoder_layer = 0; decoder_layer < plan.shape.num_layers; ++decoder_layer) {
+    attended += AttendedTokens(plan, decoder_layer, row);
   }
   attended *= static_cast<double>(plan.num_requests);
   // Two products of head_dim for each head: scores, and the sum of values.

@@ -13,12 +13,12 @@ int64_t TokenAmount::Of(int64_t row_tokens) const {
   return static_cast<int64_t>(std::ceil(frac * static_cast<double>(row_tokens) - 1e-9));
 }
 
-KvKeep KeepOf(const KvPolicy& policy, int64_t block, int64_t row_tokens) {
+KvKeep KeepOf(const KvPolicy& policy, int64_t decoder_layer, int64_t row_tokens) {
   if (!policy.evicts()) return {0, 0, row_tokens};
-  SPILLWAY_CHECK(policy.layer_budgets.empty() || block < std::ssize(policy.layer_budgets));
+  SPILLWAY_CHECK(policy.layer_budgets.empty() || decoder_layer < std::ssize(policy.layer_budgets));
   const KvBudget& budget = policy.layer_budgets.empty()
                                ? policy.budget
-                               : policy.layer_budgets[static_cast<std::size_t>(block)];
+                               : policy.layer_budgets[static_cast<std::size_t>(decoder_layer)];
   const int64_t kept = budget.kept.Of(row_tokens);
   const bool window = policy.kind == KvPolicyKind::kWindow;
   KvKeep keep;

@@ -13,8 +13,10 @@ void PrintTo(std::FILE* stream, std::string_view text) noexcept {
   static_cast<void>(std::fflush(stream));
 }
 
-void PrintWarning(std::string_view text) {
-  PrintTo(stderr, fmt::format("spillway: warning: {}\n", text));
+void PrintWarning(std::string_view text) noexcept {
+  PrintTo(stderr, "spillway: warning: ");
+  PrintTo(stderr, text);
+  PrintTo(stderr, "\n");
 }
 
 void FillStandardDescriptors() noexcept {

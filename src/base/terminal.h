@@ -11,7 +11,7 @@ namespace spillway {
 void PrintTo(std::FILE* stream, std::string_view text) noexcept;
 
 // "spillway: warning: TEXT" as a line on standard error.
-void PrintWarning(std::string_view text);
+void PrintWarning(std::string_view text) noexcept;
 
 // Puts /dev/null where the standard descriptors are closed, so that no file of the run takes their
 // numbers and receives text that is meant for a terminal. Each is opened for the other direction

@@ -158,7 +158,7 @@ void CpuExecutor::AdvanceReference(const Cursor& at) {
   runner_.RunReference(layer, all, *this, [&](const Attend& op, int64_t begin, int64_t rows) {
     AttendReference(op, begin, rows);
   });
-  if (layer.attends) kernels::MakeReflectors(reference_.ReflectorArgsOf(layer.block));
+  if (layer.attends) kernels::MakeReflectors(reference_.ReflectorArgsOf(layer.decoder_layer));
   reference_.Advance();
 }
 
@@ -174,7 +174,7 @@ void CpuExecutor::AttendReference(const Attend& op, int64_t begin, int64_t rows)
 }
 
 void CpuExecutor::Reflect(const PlannedLayer& layer, int64_t rows) {
-  for (const auto& heads : reference_.Reflections(At(Buf::kQkv).data, rows, layer.block)) {
+  for (const auto& heads : reference_.Reflections(At(Buf::kQkv).data, rows, layer.decoder_layer)) {
     kernels::ReflectHeads(heads, pool_);
   }
 }

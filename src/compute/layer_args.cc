@@ -74,7 +74,7 @@ std::optional<LayerArgs::RowInChunk> LayerArgs::RowIn(const Cell& cell, const Ch
   const TokenRange tokens = {std::max(chunk.begin, packed.token_offset),
                              std::min(chunk.end, packed.token_offset + packed.num_new)};
   if (tokens.size() <= 0) return std::nullopt;
-  const int64_t kv_class = plan_.kv_class_of[static_cast<std::size_t>(cell.layer.block)];
+  const int64_t kv_class = plan_.kv_class_of[static_cast<std::size_t>(cell.layer.decoder_layer)];
   const KvPlace& slots = cell.batch.KvPlaceOf(row, kv_class);
   std::byte* kv = cell.places.kv[packed.kv_tier] + slots.slot_begin * plan_.slot_bytes;
   return RowInChunk{packed, slots, kv, tokens, tokens.begin - chunk.begin};

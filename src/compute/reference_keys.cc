@@ -35,17 +35,18 @@ double* ReferenceKeys::Common() const {
   return reinterpret_cast<double*>(memory_ + bytes_.kv + bytes_.hidden);
 }
 
-float* ReferenceKeys::Reflectors(int64_t block) const {
+float* ReferenceKeys::Reflectors(int64_t decoder_layer) const {
   const int64_t begin = bytes_.kv + bytes_.hidden + bytes_.common;
-  return reinterpret_cast<float*>(memory_ + begin) + block * shape_.num_kv_heads * shape_.head_dim;
+  return reinterpret_cast<float*>(memory_ + begin) +
+         decoder_layer * shape_.num_kv_heads * shape_.head_dim;
 }
 
-kernels::ReflectorArgs ReferenceKeys::ReflectorArgsOf(int64_t block) const {
-  return {Common(), shape_.num_kv_heads, shape_.head_dim, Reflectors(block)};
+kernels::ReflectorArgs ReferenceKeys::ReflectorArgsOf(int64_t decoder_layer) const {
+  return {Common(), shape_.num_kv_heads, shape_.head_dim, Reflectors(decoder_layer)};
 }
 
 std::array<kernels::HeadReflectionArgs, 2> ReferenceKeys::Reflections(float* qkv, int64_t rows,
-                                                                      int64_t block) const {
+                                                                      int64_t decoder_layer) const {
   kernels::HeadReflectionArgs queries;
   queries.x = qkv;
   queries.stride = WidthOf(shape_, Buf::kQkv);
@@ -53,7 +54,7 @@ std::array<kernels::HeadReflectionArgs, 2> ReferenceKeys::Reflections(float* qkv
   queries.num_heads = shape_.num_heads;
   queries.num_kv_heads = shape_.num_kv_heads;
   queries.head_dim = shape_.head_dim;
-  queries.reflectors = Reflectors(block);
+  queries.reflectors = Reflectors(decoder_layer);
   kernels::HeadReflectionArgs keys = queries;
   keys.x += shape_.num_heads * shape_.head_dim;
   keys.num_heads = shape_.num_kv_heads;

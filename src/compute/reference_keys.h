@@ -44,14 +44,14 @@ class ReferenceKeys {
   // The directions of the layer's keys, as kernels/attention/head_reflection.h sums them:
   // [num_kv_heads][head_dim].
   double* Common() const;
-  // Reflectors of a transformer block: [num_kv_heads][head_dim].
-  float* Reflectors(int64_t block) const;
+  // Reflectors of a decoder layer: [num_kv_heads][head_dim].
+  float* Reflectors(int64_t decoder_layer) const;
 
   // Arguments that make a block's reflectors from Common, once its keys are summed there.
-  kernels::ReflectorArgs ReflectorArgsOf(int64_t block) const;
+  kernels::ReflectorArgs ReflectorArgsOf(int64_t decoder_layer) const;
   // Arguments that reflect the queries, and the keys, of `rows` tokens of qkv: [rows, q + k + v].
   std::array<kernels::HeadReflectionArgs, 2> Reflections(float* qkv, int64_t rows,
-                                                         int64_t block) const;
+                                                         int64_t decoder_layer) const;
 
  private:
   const ModelShape& shape_;

@@ -294,7 +294,7 @@ void CudaExecutor::AdvanceReference(const Cursor& at) {
     AttendReference(op, ops, begin, rows);
   });
   if (layer.attends) {
-    kernels::MakeReflectorsAsync(reference_.ReflectorArgsOf(layer.block), lane_.stream);
+    kernels::MakeReflectorsAsync(reference_.ReflectorArgsOf(layer.decoder_layer), lane_.stream);
   }
   reference_.Advance();
   if (beside_ != nullptr) JoinLanes(beside_->first, lane_.stream);
@@ -319,7 +319,7 @@ void CudaExecutor::AttendReference(const Attend& op, const LaneOps& ops, int64_t
 }
 
 void CudaExecutor::Reflect(const Lane& lane, const PlannedLayer& layer, int64_t rows) {
-  for (const auto& heads : reference_.Reflections(lane.qkv, rows, layer.block)) {
+  for (const auto& heads : reference_.Reflections(lane.qkv, rows, layer.decoder_layer)) {
     kernels::ReflectHeadsAsync(heads, lane.stream);
   }
 }

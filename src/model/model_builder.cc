@@ -4,8 +4,8 @@
 
 namespace spillway {
 
-void ModelBuilder::BeginLayer(ComputePart part, int64_t block) {
-  model_.layers.push_back({part, block, {}, {}});
+void ModelBuilder::BeginLayer(ComputePart part, int64_t decoder_layer) {
+  model_.layers.push_back({part, decoder_layer, {}, {}});
 }
 
 TensorRef ModelBuilder::Matrix(std::string name, int64_t rows, int64_t cols,

@@ -14,7 +14,7 @@ class ModelBuilder {
   explicit ModelBuilder(ModelShape shape) : model_{std::move(shape), {}} {}
 
   // Begins a layer, to which all that follows belongs.
-  void BeginLayer(ComputePart part, int64_t block = -1);
+  void BeginLayer(ComputePart part, int64_t decoder_layer = -1);
 
   // Tensors of the current layer, in the order in which a store keeps them.
   TensorRef Matrix(std::string name, int64_t rows, int64_t cols,

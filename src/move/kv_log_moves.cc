@@ -58,8 +58,8 @@ StagedLog KvLogMoves::LogOf(const Cell& cell, int64_t num_tokens) const {
 
 LoggedRow KvLogMoves::RowOf(const Cell& cell, const PackedBatch& batch, std::size_t index,
                             int64_t num_tokens) const {
-  const KvPlace& place =
-      batch.KvPlaceOf(index, plan_.kv_class_of[static_cast<std::size_t>(plan_.BlockOf(cell.at))]);
+  const KvPlace& place = batch.KvPlaceOf(
+      index, plan_.kv_class_of[static_cast<std::size_t>(plan_.DecoderLayerOf(cell.at))]);
   LoggedRow logged;
   logged.cache = {cell.kv + place.slot_begin * plan_.slot_bytes, place.NumHeld(num_tokens),
                   plan_.shape.num_kv_heads, plan_.shape.head_dim, plan_.policy.kv_bits};
@@ -135,7 +135,7 @@ void KvLogMoves::AddRun(const Cell& cell, const Run& run, Direction direction,
     move.device = run.staged + at * run.place_bytes;
     move.bytes = places * run.place_bytes;
     move.scratch = run.scratch;
-    move.run = {plan_.BlockOf(cell.at), cell.at.batch, (run.first_place + at) * place_blocks,
+    move.run = {plan_.DecoderLayerOf(cell.at), cell.at.batch, (run.first_place + at) * place_blocks,
                 places * place_blocks};
     moves.push_back(move);
   }

@@ -18,7 +18,7 @@
 
 namespace spillway {
 
-// The log of a batch in one transformer block, where it is staged.
+// The log of a batch in one decoder layer, where it is staged.
 struct StagedLog {
   const KvLogPlan* plan = nullptr;
   std::byte* memory = nullptr;

@@ -124,7 +124,7 @@ void Mover::AddKvRuns(const Cursor& cell, const PackedBatch& batch, std::size_t 
   const int64_t run_blocks = std::max<int64_t>(1, kRunBytes / block_bytes);
   const int64_t row_block =
       KvPlaceOf(cell, batch, index).slot_begin / plan_.slot_align[row.kv_tier];
-  const int64_t block = plan_.BlockOf(cell);
+  const int64_t decoder_layer = plan_.DecoderLayerOf(cell);
   for (int64_t at = blocks.begin; at < blocks.end; at += run_blocks) {
     const int64_t num_blocks = std::min(run_blocks, blocks.end - at);
     const int64_t offset = (row_block + at) * block_bytes;
@@ -136,9 +136,9 @@ void Mover::AddKvRuns(const Cursor& cell, const PackedBatch& batch, std::size_t 
     if (row.kv_tier == Tier::kDisk) {
       move.kind = move.outward ? MoveKind::kWriteScratch : MoveKind::kReadScratch;
       move.scratch = tiers_.kv_scratch();
-      move.run = {block, cell.batch, row_block + at, num_blocks};
+      move.run = {decoder_layer, cell.batch, row_block + at, num_blocks};
     } else {
-      move.host = KvHome(row.kv_tier, cell.batch, block) + offset;
+      move.host = KvHome(row.kv_tier, cell.batch, decoder_layer) + offset;
     }
     moves_.push_back(move);
   }
@@ -178,8 +178,8 @@ CellPlaces Mover::WaitForLoads(const Cursor& at, const PackedBatch& batch) {
   CellPlaces places;
   for (const Tier tier : kAllTiers) {
     if (attends) {
-      places.kv[tier] =
-          plan_.KvInPlace(tier) ? KvHome(tier, at.batch, plan_.BlockOf(at)) : KvStaged(tier, at);
+      places.kv[tier] = plan_.KvInPlace(tier) ? KvHome(tier, at.batch, plan_.DecoderLayerOf(at))
+                                              : KvStaged(tier, at);
     }
     places.hidden[tier] = reinterpret_cast<float*>(
         tier == plan_.device() ? HiddenHome(tier, at.batch) : HiddenStaged(at, batch, tier));
@@ -187,11 +187,12 @@ CellPlaces Mover::WaitForLoads(const Cursor& at, const PackedBatch& batch) {
   return places;
 }
 
-std::byte* Mover::KvHome(Tier tier, int64_t batch, int64_t block) const {
+std::byte* Mover::KvHome(Tier tier, int64_t batch, int64_t decoder_layer) const {
   const RowShare& share = plan_.kv[tier];
   if (share.size == 0 || tier == Tier::kDisk) return nullptr;
-  return tiers_.arena(tier).As<std::byte>({share.region.offset + plan_.KvOffset(tier, batch, block),
-                                           plan_.KvSlots(tier, block) * plan_.slot_bytes});
+  return tiers_.arena(tier).As<std::byte>(
+      {share.region.offset + plan_.KvOffset(tier, batch, decoder_layer),
+       plan_.KvSlots(tier, decoder_layer) * plan_.slot_bytes});
 }
 
 // Staged shares lie one behind the other, in the order of the tiers.
@@ -226,7 +227,8 @@ std::byte* Mover::HiddenStaged(const Cursor& cell, const PackedBatch& batch, Tie
 
 const KvPlace& Mover::KvPlaceOf(const Cursor& cell, const PackedBatch& batch,
                                 std::size_t row) const {
-  return batch.KvPlaceOf(row, plan_.kv_class_of[static_cast<std::size_t>(plan_.BlockOf(cell))]);
+  return batch.KvPlaceOf(row,
+                         plan_.kv_class_of[static_cast<std::size_t>(plan_.DecoderLayerOf(cell))]);
 }
 
 }  // namespace spillway

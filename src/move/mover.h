@@ -64,7 +64,7 @@ class Mover {
                  const BlockRange& blocks, Direction direction);
   KvLogMoves::Cell LogCellOf(const Cursor& cell) const;
   void AddHiddenRuns(const Cursor& cell, const PackedBatch& batch, Direction direction);
-  std::byte* KvHome(Tier tier, int64_t batch, int64_t block) const;
+  std::byte* KvHome(Tier tier, int64_t batch, int64_t decoder_layer) const;
   std::byte* KvStaged(Tier tier, const Cursor& cell) const;
   std::byte* HiddenHome(Tier tier, int64_t batch) const;
   std::byte* HiddenStaged(const Cursor& cell, const PackedBatch& batch, Tier tier) const;

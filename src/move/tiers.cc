@@ -96,8 +96,8 @@ void Tiers::OpenDisk(const Plan& plan, const DiskOptions& disk) {
 void Tiers::OpenScratch(const Plan& plan, const DiskOptions& disk) {
   if (plan.kv[Tier::kDisk].region.bytes > 0) {
     ScratchLayout layout = {plan.num_batches, {}, plan.KvBlockBytes(Tier::kDisk)};
-    for (int64_t block = 0; block < plan.shape.num_layers; ++block) {
-      layout.blocks_per_slot.push_back(plan.KvSlots(Tier::kDisk, block) /
+    for (int64_t decoder_layer = 0; decoder_layer < plan.shape.num_layers; ++decoder_layer) {
+      layout.blocks_per_slot.push_back(plan.KvSlots(Tier::kDisk, decoder_layer) /
                                        plan.slot_align[Tier::kDisk]);
     }
     kv_scratch_ = std::make_unique<Scratch>(*folder_, layout, disk.run_id);

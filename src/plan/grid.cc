@@ -8,8 +8,9 @@ std::vector<GridLayer> MakeGrid(const std::vector<PlannedLayer>& layers, GridOrd
   std::vector<GridLayer> grid;
   int64_t attention = 0;
   for (std::size_t at = 0; at < layers.size(); ++at) {
-    const bool joins = order == GridOrder::kByBlock && at > 0 && layers[at].block >= 0 &&
-                       layers[at].block == layers[at - 1].block;
+    const bool joins = order == GridOrder::kByDecoderLayer && at > 0 &&
+                       layers[at].decoder_layer >= 0 &&
+                       layers[at].decoder_layer == layers[at - 1].decoder_layer;
     const auto layer = static_cast<int64_t>(at);
     GridLayer of = {layers[at].attends, attention, 0, layer, layer};
     if (at > 0) of.group = grid.back().group + (joins ? 0 : 1);

@@ -68,7 +68,7 @@ int64_t MostLogPasses(const Plan& plan, const Workload& work) {
 GridOrder OrderOf(const Plan& plan) {
   const StagedRows staged = StagedRowsOf(plan);
   const bool moves = staged.kv_slots > 0 || staged.hidden_bytes > 0 || plan.AttendsBeside();
-  return moves && plan.num_batches > 1 ? GridOrder::kByBlock : GridOrder::kByLayer;
+  return moves && plan.num_batches > 1 ? GridOrder::kByDecoderLayer : GridOrder::kByLayer;
 }
 
 void PlaceRows(Plan& plan, ArenaLayouts& arenas) {

@@ -238,7 +238,7 @@ PlacedWeights PlaceWeights(const Model& model, const PerTier<double>& frac, Tier
   ArenaLayout store(kTileAlignBytes);
   int64_t num_tensors = 0;
   for (const LayerSpec& layer : model.layers) {
-    PlannedLayer out{layer.part, layer.block, {}, layer.ops, Attends(layer.ops)};
+    PlannedLayer out{layer.part, layer.decoder_layer, {}, layer.ops, Attends(layer.ops)};
     for (const TensorSpec& spec : layer.tensors) {
       out.tensors.push_back(PlaceTensor(spec, dealer, arenas, store));
       out.tensors.back().store_tensor = num_tensors++;

@@ -77,7 +77,8 @@ int64_t Plan::WeightBytes() const {
 }
 
 KvKeep Plan::RowKeep(int64_t kv_class, int64_t row_tokens) const {
-  return KeepOf(policy.kv, kv_classes[static_cast<std::size_t>(kv_class)].first_block, row_tokens);
+  return KeepOf(policy.kv, kv_classes[static_cast<std::size_t>(kv_class)].first_decoder_layer,
+                row_tokens);
 }
 
 int64_t Plan::RowSlots(Tier tier, int64_t kv_class, int64_t row_tokens) const {
@@ -107,14 +108,14 @@ int64_t Plan::MostRowSlots(int64_t row_tokens) const {
   return most;
 }
 
-int64_t Plan::KvSlots(Tier tier, int64_t block) const {
-  const auto at = static_cast<std::size_t>(block);
+int64_t Plan::KvSlots(Tier tier, int64_t decoder_layer) const {
+  const auto at = static_cast<std::size_t>(decoder_layer);
   return kv_begin[tier][at + 1] - kv_begin[tier][at];
 }
 
-int64_t Plan::KvOffset(Tier tier, int64_t batch, int64_t block) const {
+int64_t Plan::KvOffset(Tier tier, int64_t batch, int64_t decoder_layer) const {
   const std::vector<int64_t>& begin = kv_begin[tier];
-  return (batch * begin.back() + begin[static_cast<std::size_t>(block)]) * slot_bytes;
+  return (batch * begin.back() + begin[static_cast<std::size_t>(decoder_layer)]) * slot_bytes;
 }
 
 bool Fits(const Plan& plan) {

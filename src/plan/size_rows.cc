@@ -59,14 +59,16 @@ RowShare ShareOf(Tier tier, const PerTier<int64_t>& dealt, const std::vector<int
 // Blocks with equal budgets share a class.
 void Classify(Plan& plan) {
   const std::vector<KvBudget>& budgets = plan.policy.kv.layer_budgets;
-  const auto budget_of = [&](int64_t block) {
-    return budgets.empty() ? plan.policy.kv.budget : budgets[static_cast<std::size_t>(block)];
+  const auto budget_of = [&](int64_t decoder_layer) {
+    return budgets.empty() ? plan.policy.kv.budget
+                           : budgets[static_cast<std::size_t>(decoder_layer)];
   };
-  for (int64_t block = 0; block < plan.shape.num_layers; ++block) {
-    const auto same = std::ranges::find(plan.kv_classes, budget_of(block),
-                                        [&](const KvClass& c) { return budget_of(c.first_block); });
+  for (int64_t decoder_layer = 0; decoder_layer < plan.shape.num_layers; ++decoder_layer) {
+    const auto same =
+        std::ranges::find(plan.kv_classes, budget_of(decoder_layer),
+                          [&](const KvClass& c) { return budget_of(c.first_decoder_layer); });
     plan.kv_class_of.push_back(same - plan.kv_classes.begin());
-    if (same == plan.kv_classes.end()) plan.kv_classes.push_back({block, {}});
+    if (same == plan.kv_classes.end()) plan.kv_classes.push_back({decoder_layer, {}});
   }
 }
 

@@ -42,7 +42,8 @@ constexpr std::string_view SubjectName(TraceSubject subject) {
 
 ChromeTrace::ChromeTrace(Descriptor file, std::string name, const Plan& plan, double begin_s)
     : file_(std::move(file)), name_(std::move(name)), begin_s_(begin_s) {
-  for (const PlannedLayer& layer : plan.layers) layers_.push_back({layer.part, layer.block});
+  for (const PlannedLayer& layer : plan.layers)
+    layers_.push_back({layer.part, layer.decoder_layer});
   buffer_.reserve(kBufferBytes);
   buffer_ +=
       "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n"
@@ -110,12 +111,13 @@ void ChromeTrace::AppendName(const TraceLabel& label) {
   if (label.subject == TraceSubject::kWeights) {
     fmt::format_to(out, "weights of layer {}", layer);
   } else if (label.subject == TraceSubject::kKv) {
-    fmt::format_to(out, "KV of block {}, batch {}", at.block, batch);
+    fmt::format_to(out, "KV of block {}, batch {}", at.decoder_layer, batch);
   } else if (label.subject == TraceSubject::kHidden) {
     fmt::format_to(out, "activations of layer {}, batch {}", layer, batch);
-  } else if (at.block >= 0) {
+  } else if (at.decoder_layer >= 0) {
     const bool mlp = at.part == ComputePart::kMlp;
-    fmt::format_to(out, "{} {}, batch {}", mlp ? "MLP" : ComputePartName(at.part), at.block, batch);
+    fmt::format_to(out, "{} {}, batch {}", mlp ? "MLP" : ComputePartName(at.part), at.decoder_layer,
+                   batch);
   } else {
     fmt::format_to(out, "{}, batch {}", ComputePartName(at.part), batch);
   }

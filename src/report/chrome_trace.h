@@ -38,7 +38,7 @@ class ChromeTrace {
   };
   struct Layer {
     ComputePart part;
-    int64_t block;
+    int64_t decoder_layer;
   };
 
   void Append(const TraceSpan& span);

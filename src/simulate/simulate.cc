@@ -226,7 +226,7 @@ class Simulator {
     UnitSeconds units = model_->Compute(at.layer, load);
     const PlannedLayer& layer = plan_.layers[static_cast<std::size_t>(at.layer)];
     if (blocks_.size() == 1 && layer.attends) {
-      const PerTier<KvLoad>& kv = load.KvOf(plan_, layer.block);
+      const PerTier<KvLoad>& kv = load.KvOf(plan_, layer.decoder_layer);
       units[CostUnit::kMemory] += FirstTouchSeconds(plan_, model_->rates(), kv);
     }
     return units;

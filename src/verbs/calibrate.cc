@@ -186,8 +186,8 @@ KvPolicy KvWith(const Config& config, const std::vector<double>& kept_frac) {
 // Share of all KV of such rows that stays: sinks count too.
 double KeptOfAll(const KvPolicy& kv, int64_t row_tokens) {
   int64_t kept = 0;
-  for (int64_t block = 0; block < std::ssize(kv.layer_budgets); ++block) {
-    kept += KeepOf(kv, block, row_tokens).slots();
+  for (int64_t decoder_layer = 0; decoder_layer < std::ssize(kv.layer_budgets); ++decoder_layer) {
+    kept += KeepOf(kv, decoder_layer, row_tokens).slots();
   }
   return static_cast<double>(kept) / static_cast<double>(std::ssize(kv.layer_budgets) * row_tokens);
 }

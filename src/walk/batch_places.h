@@ -1,5 +1,5 @@
 // BatchPlaces: the places that the rows of one batch can have, and which are taken: slots of KV in
-// each tier and class of transformer blocks, places in the log of KV on disk, tokens' worth of
+// each tier and class of decoder layers, places in the log of KV on disk, tokens' worth of
 // hidden states. Lengths alone decide, so a run and its simulation give rows the same places.
 // Thread rule: one thread.
 #pragma once

@@ -148,7 +148,7 @@ class CellOrder {
 
   uint64_t& KvStored(const Cursor& cell) {
     return kv_stored_[static_cast<std::size_t>(cell.batch * plan_.shape.num_layers +
-                                               plan_.BlockOf(cell))];
+                                               plan_.DecoderLayerOf(cell))];
   }
   uint64_t& HiddenStored(const Cursor& cell) {
     return hidden_stored_[static_cast<std::size_t>(cell.batch)];

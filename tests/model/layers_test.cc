@@ -71,8 +71,8 @@ TEST(LayersTest, AreEmbeddingThenTwoPerBlockThenHead) {
   EXPECT_EQ(layers[0].part, ComputePart::kEmbedding);
   EXPECT_EQ(layers[1].part, ComputePart::kAttention);
   EXPECT_EQ(layers[2].part, ComputePart::kMlp);
-  EXPECT_EQ(layers[2].block, 0);
-  EXPECT_EQ(layers[24].block, 11);
+  EXPECT_EQ(layers[2].decoder_layer, 0);
+  EXPECT_EQ(layers[24].decoder_layer, 11);
   EXPECT_EQ(layers[25].part, ComputePart::kHead);
   EXPECT_EQ(layers[1].tensors[0].name, "decoder.layers.0.self_attn_layer_norm.weight");
   EXPECT_EQ(FindTensor(layers[0], kPositions)->rows, 2050);

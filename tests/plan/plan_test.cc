@@ -52,7 +52,7 @@ TEST(PlanTest, ATensorHasOneRunOfRowsInEachTier) {
   int64_t all = 0;
   for (const PlannedLayer& layer : placed.layers) {
     for (const PlannedTensor& tensor : layer.tensors) {
-      SCOPED_TRACE(CaseOf("block", layer.block, "tensor", tensor.spec.name));
+      SCOPED_TRACE(CaseOf("decoder_layer", layer.decoder_layer, "tensor", tensor.spec.name));
       PerTier<int64_t> runs;
       const WeightTile* before = nullptr;
       for (const WeightTile& tile : tensor.tiles) {
@@ -93,7 +93,7 @@ TEST(PlanTest, GoesByBlockWhereBatchesMoveRowsAndByLayerWhereTheyStay) {
   spilled.kv_frac[Tier::kCpu] = 0.5;
   spilled.kv_frac[Tier::kDisk] = 0.5;
   const Plan moving = plan_of(spilled);
-  EXPECT_EQ(moving.order, GridOrder::kByBlock);
+  EXPECT_EQ(moving.order, GridOrder::kByDecoderLayer);
   EXPECT_GE(moving.weight_staging.bytes, 2 * (attention_bytes + mlp_bytes));
   EXPECT_LT(moving.weight_staging.bytes, 1.05 * 2 * (attention_bytes + mlp_bytes));
   EXPECT_GT(moving.weight_staging.bytes, in_place.weight_staging.bytes);
@@ -104,7 +104,7 @@ TEST(PlanTest, GoesByBlockWhereBatchesMoveRowsAndByLayerWhereTheyStay) {
   Policy states = WeightsOnDisk(4, 3);
   states.activation_frac = {};
   states.activation_frac[Tier::kDisk] = 1.0;
-  EXPECT_EQ(plan_of(states).order, GridOrder::kByBlock);
+  EXPECT_EQ(plan_of(states).order, GridOrder::kByDecoderLayer);
 }
 
 TEST(PlanTest, RegionsAreAlignedDisjointAndInsideTheArena) {
@@ -315,10 +315,10 @@ TEST(PlanTest, BlocksAndBatchesTakeTurnsToBeWrittenWhole) {
   for (int64_t pass = 0; pass < 40; ++pass) {
     int64_t whole = 0;
     for (int64_t batch = 0; batch < 3; ++batch) {
-      for (int64_t block = 0; block < 24; ++block) {
-        SCOPED_TRACE(CaseOf("pass", pass, "batch", batch, "block", block));
-        const int64_t tokens = log.NumTokens(pass, batch, block);
-        const int64_t before = log.NumTokens(pass - 1, batch, block);
+      for (int64_t decoder_layer = 0; decoder_layer < 24; ++decoder_layer) {
+        SCOPED_TRACE(CaseOf("pass", pass, "batch", batch, "decoder_layer", decoder_layer));
+        const int64_t tokens = log.NumTokens(pass, batch, decoder_layer);
+        const int64_t before = log.NumTokens(pass - 1, batch, decoder_layer);
         ASSERT_TRUE(tokens == before + 1 || tokens == 0);
         ASSERT_LT(tokens, log.passes);
         whole += tokens == 0 ? 1 : 0;

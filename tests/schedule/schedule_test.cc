@@ -50,7 +50,7 @@ TEST(ScheduleTest, WalksAsFlexGenDoesBatchThenLayerThenPass) {
 // A batch goes through both layers of a block before the next one does.
 TEST(ScheduleTest, WalksLayersOfABlockThenBatchThenBlockThenPass) {
   Schedule schedule = Blocks(2, 2);
-  schedule.layers = GridOf(2, GridOrder::kByBlock);
+  schedule.layers = GridOf(2, GridOrder::kByDecoderLayer);
   std::vector<std::pair<int64_t, int64_t>> cells;  // layer, batch
   Cursor at;
   for (; at.pass == 0; at = schedule.Next(at)) cells.emplace_back(at.layer, at.batch);
@@ -148,7 +148,7 @@ TEST(ScheduleTest, LoadsComeAfterTheStoresTheyReadAndBeforeTheComputesThatNeedTh
           schedule.weight_lookahead = lookahead;
           CheckOrder(schedule);
         }
-        schedule.layers = GridOf(blocks, GridOrder::kByBlock);
+        schedule.layers = GridOf(blocks, GridOrder::kByDecoderLayer);
         CheckOrder(schedule);
       }
     }
@@ -174,7 +174,7 @@ TEST(ScheduleTest, ACellHasFlexGensTasks) {
 // needs is asked for at the attention, and the states leave behind the MLP.
 TEST(ScheduleTest, ABlockHasTheTasksOfOneCell) {
   Schedule schedule = Blocks(2, 3);
-  schedule.layers = GridOf(2, GridOrder::kByBlock);
+  schedule.layers = GridOf(2, GridOrder::kByDecoderLayer);
   schedule.weight_lookahead = 2;
   std::vector<Task> tasks;
   for (const int64_t layer : {3, 4}) {

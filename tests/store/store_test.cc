@@ -24,7 +24,7 @@ TEST(Store, KeepsShapeAndBytes) {
   }
 }
 
-TEST(Store, FindsTheTensorsOfALayer) {
+TEST(Store, HoldsTheTensorsOfAllLayersInOrder) {
   const TemporaryFolder temp(kMemoryRoot);
   MakeStore(SmallJob(), temp.path() / "small");
   const Store store = OpenStore(temp.path() / "small");

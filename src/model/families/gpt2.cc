@@ -59,9 +59,9 @@ class Gpt2Layers {
                                                  shape_.hidden_size, Published("wpe.weight"));
     model_.Add(Gather{tokens});
     model_.Add(Gather{positions, GatherIds::kPositions, 0, Buf::kHidden, Update::kAdd});
-    for (int64_t block = 0; block < shape_.num_layers; ++block) {
-      AddAttention(block, fmt::format("h.{}.", block));
-      AddMlp(block, fmt::format("h.{}.", block));
+    for (int64_t decoder_layer = 0; decoder_layer < shape_.num_layers; ++decoder_layer) {
+      AddAttention(decoder_layer, fmt::format("h.{}.", decoder_layer));
+      AddMlp(decoder_layer, fmt::format("h.{}.", decoder_layer));
     }
     model_.BeginLayer(ComputePart::kHead);
     AddNorm("ln_f", Buf::kHidden);
@@ -91,9 +91,9 @@ class Gpt2Layers {
     return {x, y, weight, model_.Vector(of.name + ".bias", rows, std::move(bias))};
   }
 
-  void AddAttention(int64_t block, const std::string& name) {
+  void AddAttention(int64_t decoder_layer, const std::string& name) {
     const int64_t hidden = shape_.hidden_size;
-    model_.BeginLayer(ComputePart::kAttention, block);
+    model_.BeginLayer(ComputePart::kAttention, decoder_layer);
     AddNorm(name + "ln_1", Buf::kNormed);
     for (const auto& [part, place] : {std::pair{"q_proj", 0}, {"k_proj", 1}, {"v_proj", 2}}) {
       const int64_t begin = place * hidden;
@@ -104,8 +104,8 @@ class Gpt2Layers {
     AddToStates({name + "attn.out_proj", name + "attn.c_proj"}, Buf::kAttended);
   }
 
-  void AddMlp(int64_t block, const std::string& name) {
-    model_.BeginLayer(ComputePart::kMlp, block);
+  void AddMlp(int64_t decoder_layer, const std::string& name) {
+    model_.BeginLayer(ComputePart::kMlp, decoder_layer);
     AddNorm(name + "ln_2", Buf::kNormed);
     Linear up = Product({name + "mlp.up_proj", name + "mlp.c_fc"}, Buf::kNormed, {Buf::kInner},
                         shape_.ffn_size);

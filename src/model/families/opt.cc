@@ -41,9 +41,9 @@ class OptLayers {
 
   void AddAll() {
     AddEmbedding();
-    for (int64_t block = 0; block < shape_.num_layers; ++block) {
-      AddAttention(block);
-      AddMlp(block);
+    for (int64_t decoder_layer = 0; decoder_layer < shape_.num_layers; ++decoder_layer) {
+      AddAttention(decoder_layer);
+      AddMlp(decoder_layer);
     }
     AddHead();
   }
@@ -96,11 +96,11 @@ class OptLayers {
                       Update::kAdd});
   }
 
-  void AddAttention(int64_t block) {
-    const std::string name = fmt::format("decoder.layers.{}.self_attn", block);
+  void AddAttention(int64_t decoder_layer) {
+    const std::string name = fmt::format("decoder.layers.{}.self_attn", decoder_layer);
     const int64_t q = shape_.num_heads * shape_.head_dim;
     const int64_t kv = shape_.num_kv_heads * shape_.head_dim;
-    model_.BeginLayer(ComputePart::kAttention, block);
+    model_.BeginLayer(ComputePart::kAttention, decoder_layer);
     const NormTensors norm = NormOf(name + "_layer_norm");
     if (shape_.pre_norm) Normalize(norm, Buf::kNormed);
     const auto project = [&](const char* part, int64_t begin, int64_t rows) {
@@ -114,9 +114,9 @@ class OptLayers {
                 norm);
   }
 
-  void AddMlp(int64_t block) {
-    const std::string name = fmt::format("decoder.layers.{}", block);
-    model_.BeginLayer(ComputePart::kMlp, block);
+  void AddMlp(int64_t decoder_layer) {
+    const std::string name = fmt::format("decoder.layers.{}", decoder_layer);
+    model_.BeginLayer(ComputePart::kMlp, decoder_layer);
     const NormTensors norm = NormOf(name + ".final_layer_norm");
     if (shape_.pre_norm) Normalize(norm, Buf::kNormed);
     Linear up =
