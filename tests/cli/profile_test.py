@@ -122,7 +122,7 @@ class Profile(ProfileTest):
 class Inspect(ProfileTest):
     def test_machine_files(self):
         files = sorted(MACHINES.glob("*.json"))
-        self.assertEqual(len(files), 5)
+        self.assertEqual(len(files), 6)
         for file in files:
             machine = json.loads(file.read_text())
             text = self.run_verb("inspect", file).stdout.decode()
