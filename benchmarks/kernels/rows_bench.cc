@@ -4,7 +4,7 @@
 
 #include "benchmarks/kernels/subjects.h"
 #include "kernels/convert/convert.h"
-#include "kernels/rows/layer_norm.h"
+#include "kernels/rows/norm.h"
 #include "kernels/rows/random_fill.h"
 
 namespace spillway::kernels {
@@ -29,28 +29,27 @@ void BenchConversions(Bench& bench) {
   print("fill fp16", 2, [&] { FillUniform(narrow, DType::kF16, 1, 0, 1.0F); });
 }
 
-void BenchLayerNorm(Bench& bench) {
+void BenchNorms(Bench& bench) {
   constexpr int64_t kRows = 512;
   constexpr int64_t kCols = 2048;
   const Bytes x = RandomBytes(kRows * kCols, DType::kF32);
-  LayerNormArgs args;
+  NormArgs args;
   args.x = reinterpret_cast<const float*>(x.get());
   args.y = reinterpret_cast<float*>(x.get());
   args.x_stride = args.y_stride = args.cols = kCols;
   args.rows = kRows;
-  bench.Print(
-      {.op = "layer norm",
-       .shape = "512 x 2048, in place",
-       .rows = kRows,
-       .seconds = bench.BestSeconds([&] { LayerNorm(args, bench.pool(), bench.options().isa); }),
-       .bytes = kRows * kCols * 8});
+  bench.Print({.op = "layer norm",
+               .shape = "512 x 2048, in place",
+               .rows = kRows,
+               .seconds = bench.BestSeconds([&] { Norm(args, bench.pool(), bench.options().isa); }),
+               .bytes = kRows * kCols * 8});
 }
 
 }  // namespace
 
 void BenchRows(Bench& bench) {
   BenchConversions(bench);
-  BenchLayerNorm(bench);
+  BenchNorms(bench);
 }
 
 }  // namespace spillway::kernels

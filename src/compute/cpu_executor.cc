@@ -5,7 +5,7 @@
 
 #include "kernels/attention/head_reflection.h"
 #include "kernels/rows/embedding.h"
-#include "kernels/rows/layer_norm.h"
+#include "kernels/rows/norm.h"
 #include "spillway/error.h"
 #include "src/base/stop_signal.h"
 
@@ -74,9 +74,7 @@ void CpuExecutor::Gather(const TableGather& gather) {
   kernels::EmbeddingLookup(args);
 }
 
-void CpuExecutor::Norm(const kernels::LayerNormArgs& args) {
-  kernels::LayerNorm(args, pool_, isa_);
-}
+void CpuExecutor::Norm(const kernels::NormArgs& args) { kernels::Norm(args, pool_, isa_); }
 
 void CpuExecutor::Multiply(const kernels::MatmulArgs& args) {
   kernels::Matmul(args, device_.View(plan_.workspace.matmul), pool_, isa_);

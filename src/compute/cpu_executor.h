@@ -34,7 +34,7 @@ class CpuExecutor final : public Executor, private OpSet {
   // OpSet
   Rows At(Buf buf) override;
   void Gather(const TableGather& gather) override;
-  void Norm(const kernels::LayerNormArgs& args) override;
+  void Norm(const kernels::NormArgs& args) override;
   void Multiply(const kernels::MatmulArgs& args) override;
 
   void ComputeChunk(const Cell& cell, const Chunk& chunk);

@@ -99,7 +99,7 @@ void LayerRunner::RunGather(const Gather& gather, const ProgramInput& input, OpS
 void LayerRunner::RunNorm(const Norm& norm, const ProgramInput& input, OpSet& device) {
   const Rows x = RowsOf(norm.x, input, device);
   const Rows y = RowsOf(norm.y, input, device);
-  kernels::LayerNormArgs args;
+  kernels::NormArgs args;
   args.x = x.data;
   args.x_stride = x.stride;
   args.y = y.data;

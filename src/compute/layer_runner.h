@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "kernels/matmul/matmul.h"
-#include "kernels/rows/layer_norm.h"
+#include "kernels/rows/norm.h"
 #include "spillway/layer.h"
 #include "spillway/plan.h"
 #include "src/memory/arena.h"
@@ -43,7 +43,7 @@ class OpSet {
   // Place of a buffer other than the hidden states.
   virtual Rows At(Buf buf) = 0;
   virtual void Gather(const TableGather& gather) = 0;
-  virtual void Norm(const kernels::LayerNormArgs& args) = 0;
+  virtual void Norm(const kernels::NormArgs& args) = 0;
   virtual void Multiply(const kernels::MatmulArgs& args) = 0;
 };
 

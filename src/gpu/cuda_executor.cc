@@ -8,7 +8,7 @@
 #include "kernels/rows/fetch_host.h"
 #include "kernels/rows/gather_rows.h"
 #include "kernels/rows/host_rows.h"
-#include "kernels/rows/layer_norm.h"
+#include "kernels/rows/norm.h"
 #include "spillway/error.h"
 #include "spillway/kv_block.h"
 #include "spillway/round.h"
@@ -248,8 +248,8 @@ void CudaExecutor::LaneOps::Gather(const TableGather& gather) {
   kernels::EmbeddingLookupAsync(args, lane_->stream);
 }
 
-void CudaExecutor::LaneOps::Norm(const kernels::LayerNormArgs& args) {
-  kernels::LayerNormAsync(args, lane_->stream);
+void CudaExecutor::LaneOps::Norm(const kernels::NormArgs& args) {
+  kernels::NormAsync(args, lane_->stream);
 }
 
 void CudaExecutor::LaneOps::Multiply(const kernels::MatmulArgs& args) {

@@ -89,7 +89,7 @@ class CudaExecutor final : public Executor {
 
     Rows At(Buf buf) override;
     void Gather(const TableGather& gather) override;
-    void Norm(const kernels::LayerNormArgs& args) override;
+    void Norm(const kernels::NormArgs& args) override;
     void Multiply(const kernels::MatmulArgs& args) override;
 
    private:

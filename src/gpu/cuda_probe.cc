@@ -9,7 +9,7 @@
 #include "kernels/attention/kv_compact.h"
 #include "kernels/attention/prefill_attention.h"
 #include "kernels/matmul/matmul_workspace.h"
-#include "kernels/rows/layer_norm.h"
+#include "kernels/rows/norm.h"
 #include "kernels/rows/random_fill.h"
 #include "spillway/error.h"
 #include "spillway/kv_block.h"
@@ -347,9 +347,9 @@ GpuProbe::Work CudaProbe::Normalize() {
   const int64_t width = sizes_.hidden;
   return Timed(static_cast<double>(kFewRepeats * sizes_.norm_rows * width), [&] {
     for (int64_t repeat = 0; repeat < kFewRepeats; ++repeat) {
-      kernels::LayerNormAsync({Of<float>(qkv_), width, Of<float>(out_), width, sizes_.norm_rows,
-                               width, nullptr, nullptr},
-                              computes_.stream());
+      kernels::NormAsync({Of<float>(qkv_), width, Of<float>(out_), width, sizes_.norm_rows, width,
+                          nullptr, nullptr},
+                         computes_.stream());
     }
   });
 }
@@ -357,8 +357,8 @@ GpuProbe::Work CudaProbe::Normalize() {
 // Enqueues what the executor does for an attention layer.
 void CudaProbe::LaunchLayer(const ChunkRows& lists) {
   Stream& stream = computes_.stream();
-  kernels::LayerNormAsync(
-      {Of<float>(qkv_), kTiny, Of<float>(out_), kTiny, 1, kTiny, nullptr, nullptr}, stream);
+  kernels::NormAsync({Of<float>(qkv_), kTiny, Of<float>(out_), kTiny, 1, kTiny, nullptr, nullptr},
+                     stream);
   for (int product = 0; product < 4; ++product) MultiplyOnce(1, {kTiny, DType::kF16});
   kernels::KvAppendAsync({Of<float>(qkv_), Of<float>(qkv_), kTiny, 1, lists.rows.data(), 1,
                           kernels::FullKvLayout(1, kTiny), DType::kF16},

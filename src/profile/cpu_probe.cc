@@ -10,7 +10,7 @@
 #include "kernels/attention/budget_attention.h"
 #include "kernels/attention/kv_compact.h"
 #include "kernels/matmul/matmul.h"
-#include "kernels/rows/layer_norm.h"
+#include "kernels/rows/norm.h"
 #include "kernels/rows/random_fill.h"
 #include "spillway/error.h"
 #include "spillway/kv_block.h"
@@ -214,13 +214,13 @@ int64_t CpuProbe::TouchFirst() {
 }
 
 int64_t CpuProbe::Normalize() {
-  kernels::LayerNormArgs args;
+  kernels::NormArgs args;
   args.x = work_.As<float>({0, kInBytes});
   args.y = work_.As<float>({kInBytes, kOutBytes});
   args.x_stride = args.y_stride = args.cols = kHidden;
   args.rows = kNormRows;
   args.weight = args.bias = args.x;
-  kernels::LayerNorm(args, pool_, isa_);
+  kernels::Norm(args, pool_, isa_);
   return kNormRows * kHidden;
 }
 

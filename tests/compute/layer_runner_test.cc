@@ -38,7 +38,7 @@ class NotingOps final : public OpSet {
   void Gather(const TableGather& gather) override {
     calls.push_back(gather.update == Update::kAdd ? "gather+" : "gather");
   }
-  void Norm(const kernels::LayerNormArgs&) override { calls.push_back("norm"); }
+  void Norm(const kernels::NormArgs&) override { calls.push_back("norm"); }
   void Multiply(const kernels::MatmulArgs& args) override {
     calls.push_back("product");
     pieces.assign(args.pieces.begin(), args.pieces.end());

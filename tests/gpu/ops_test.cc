@@ -9,7 +9,7 @@
 #include "kernels/rows/fetch_host.h"
 #include "kernels/rows/gather_rows.h"
 #include "kernels/rows/host_rows.h"
-#include "kernels/rows/layer_norm.h"
+#include "kernels/rows/norm.h"
 #include "tests/gpu/embedding_pair.h"
 #include "tests/gpu/gpu_test_util.h"
 #include "tests/kernels/kernel_test_util.h"
@@ -24,7 +24,7 @@ void ExpectAllNear(const std::vector<float>& a, const std::vector<float>& b, flo
   for (size_t at = 0; at < a.size(); ++at) ASSERT_NEAR(a[at], b[at], bound) << at;
 }
 
-TEST_F(OpsTest, LayerNormAgreesWithTheOracle) {
+TEST_F(OpsTest, NormAgreesWithTheOracle) {
   for (const int64_t cols : {1, 7, 256, 257, 2560, 7168}) {
     constexpr int64_t kRows = 5;
     const int64_t stride = cols + 3;
@@ -32,17 +32,17 @@ TEST_F(OpsTest, LayerNormAgreesWithTheOracle) {
     GpuArray<float> weight(RandomFloats(cols, 2), stream());
     GpuArray<float> bias(RandomFloats(cols, 3), stream());
     GpuArray<float> y(std::vector<float>(static_cast<size_t>(kRows * stride), kPoison), stream());
-    LayerNormArgs args{x.data(), stride,        y.data(),    stride, kRows,
-                       cols,     weight.data(), bias.data(), 1e-5F};
-    LayerNormAsync(args, stream());
+    NormArgs args{x.data(), stride,        y.data(),    stride, kRows,
+                  cols,     weight.data(), bias.data(), 1e-5F};
+    NormAsync(args, stream());
     Finish();
     std::vector<float> expected(y.host());
-    LayerNormArgs on_host = args;
+    NormArgs on_host = args;
     on_host.x = x.host().data();
     on_host.y = expected.data();
     on_host.weight = weight.host().data();
     on_host.bias = bias.host().data();
-    LayerNormRef(on_host);
+    NormRef(on_host);
     y.Download();
     for (int64_t row = 0; row < kRows; ++row) {
       for (int64_t col = 0; col < cols; ++col) {

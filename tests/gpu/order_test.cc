@@ -1,7 +1,7 @@
 // Streams, events and copies of a GPU: a copy begins after the compute that it must wait for.
 #include <vector>
 
-#include "kernels/rows/layer_norm.h"
+#include "kernels/rows/norm.h"
 #include "src/cuda/compute_queue.h"
 #include "src/gpu/cuda_copy_queue.h"
 #include "tests/gpu/gpu_test_util.h"
@@ -32,8 +32,8 @@ TEST_F(OrderTest, ACopyTakesAwayWhatTheComputesBeforeItLeft) {
   copies.Finish(in);
   // Zeros and ones become -1 and 1; the compute takes far longer than it takes to begin the copy.
   for (int round = 0; round < 50; ++round) {
-    kernels::LayerNormAsync({there, kCols, there, kCols, kRows, kCols, nullptr, nullptr, 0.0F},
-                            computes.stream());
+    kernels::NormAsync({there, kCols, there, kCols, kRows, kCols, nullptr, nullptr, 0.0F},
+                       computes.stream());
   }
   computes.EndCompute();
   DeviceCopy out = {reinterpret_cast<std::byte*>(values), reinterpret_cast<std::byte*>(there),

@@ -12,7 +12,7 @@ class Stream;
 
 namespace spillway::kernels {
 
-struct LayerNormArgs {
+struct NormArgs {
   const float* x = nullptr;  // [rows, cols], stride x_stride
   int64_t x_stride = 0;
   float* y = nullptr;  // [rows, cols], stride y_stride; may be x
@@ -24,10 +24,10 @@ struct LayerNormArgs {
   float epsilon = 1e-5F;
 };
 
-void LayerNorm(const LayerNormArgs& args, ThreadPool& pool, Isa isa);
-void LayerNormRef(const LayerNormArgs& args);
+void Norm(const NormArgs& args, ThreadPool& pool, Isa isa);
+void NormRef(const NormArgs& args);
 
 // GPU form: pointers are to GPU memory. Stream: one kernel.
-void LayerNormAsync(const LayerNormArgs& args, Stream& stream);
+void NormAsync(const NormArgs& args, Stream& stream);
 
 }  // namespace spillway::kernels

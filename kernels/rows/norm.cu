@@ -1,4 +1,4 @@
-#include "kernels/rows/layer_norm.h"
+#include "kernels/rows/norm.h"
 #include "kernels/simd/launch.cuh"
 
 namespace spillway::kernels {
@@ -8,7 +8,7 @@ constexpr int kThreads = 256;
 
 // One block a row. Mean first, then the sum of squared differences: one pass over both loses the
 // digits that the mean's square takes.
-__global__ void __launch_bounds__(kThreads) LayerNormKernel(const LayerNormArgs args) {
+__global__ void __launch_bounds__(kThreads) NormKernel(const NormArgs args) {
   __shared__ float shared[kThreads / kWarp];
   const float* x = args.x + blockIdx.x * args.x_stride;
   float* y = args.y + blockIdx.x * args.y_stride;
@@ -31,10 +31,9 @@ __global__ void __launch_bounds__(kThreads) LayerNormKernel(const LayerNormArgs 
 
 }  // namespace
 
-void LayerNormAsync(const LayerNormArgs& args, Stream& stream) {
+void NormAsync(const NormArgs& args, Stream& stream) {
   if (args.rows == 0) return;
-  LaunchKernel(LayerNormKernel, static_cast<unsigned>(args.rows), kThreads, args, stream,
-               "layer_norm launch");
+  LaunchKernel(NormKernel, static_cast<unsigned>(args.rows), kThreads, args, stream, "norm launch");
 }
 
 }  // namespace spillway::kernels

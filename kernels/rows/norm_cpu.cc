@@ -1,23 +1,23 @@
 #include <algorithm>
 
-#include "kernels/rows/layer_norm.h"
-#include "kernels/rows/layer_norm_isa.h"
+#include "kernels/rows/norm.h"
+#include "kernels/rows/norm_isa.h"
 
 namespace spillway::kernels {
 namespace {
 
 auto RowsFunction(Isa isa) {
 #if defined(SPILLWAY_X86)
-  if (isa >= Isa::kAvx512) return LayerNormRowsAvx512;
-  if (isa == Isa::kAvx2) return LayerNormRowsAvx2;
+  if (isa >= Isa::kAvx512) return NormRowsAvx512;
+  if (isa == Isa::kAvx2) return NormRowsAvx2;
 #endif
   static_cast<void>(isa);
-  return LayerNormRowsPortable;
+  return NormRowsPortable;
 }
 
 }  // namespace
 
-void LayerNorm(const LayerNormArgs& args, ThreadPool& pool, Isa isa) {
+void Norm(const NormArgs& args, ThreadPool& pool, Isa isa) {
   constexpr int64_t kTaskElements =
       32768;  // about 10 us, well above the cost of handing a task out
   const int64_t task_rows = std::max<int64_t>(1, kTaskElements / std::max<int64_t>(1, args.cols));

@@ -1,10 +1,10 @@
 #include <cmath>
 
-#include "kernels/rows/layer_norm.h"
+#include "kernels/rows/norm.h"
 
 namespace spillway::kernels {
 
-void LayerNormRef(const LayerNormArgs& args) {
+void NormRef(const NormArgs& args) {
   const double cols = static_cast<double>(args.cols);
   for (int64_t row = 0; row < args.rows; ++row) {
     const float* x = args.x + row * args.x_stride;

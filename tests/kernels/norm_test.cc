@@ -1,4 +1,4 @@
-#include "kernels/rows/layer_norm.h"
+#include "kernels/rows/norm.h"
 
 #include <gtest/gtest.h>
 
@@ -9,11 +9,11 @@
 namespace spillway::kernels {
 namespace {
 
-class LayerNormTest : public testing::TestWithParam<Isa> {
+class NormTest : public testing::TestWithParam<Isa> {
  protected:
-  static LayerNormArgs Args(const std::vector<float>& x, std::vector<float>& y, int64_t rows,
-                            int64_t cols) {
-    LayerNormArgs args;
+  static NormArgs Args(const std::vector<float>& x, std::vector<float>& y, int64_t rows,
+                       int64_t cols) {
+    NormArgs args;
     args.x = x.data();
     args.y = y.data();
     args.x_stride = args.y_stride = cols + 3;
@@ -23,9 +23,9 @@ class LayerNormTest : public testing::TestWithParam<Isa> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Isas, LayerNormTest, testing::ValuesIn(SupportedIsas()), IsaParamName);
+INSTANTIATE_TEST_SUITE_P(Isas, NormTest, testing::ValuesIn(SupportedIsas()), IsaParamName);
 
-TEST_P(LayerNormTest, AgreesWithTheOracle) {
+TEST_P(NormTest, AgreesWithTheOracle) {
   ThreadPool pool(2);
   for (const int64_t cols : {1, 3, 16, 17, 64, 100, 768, 2048}) {
     for (const bool affine : {false, true}) {
@@ -41,12 +41,12 @@ TEST_P(LayerNormTest, AgreesWithTheOracle) {
       std::vector<float> expected(x.size(), kPoison);
       const std::vector<float> weight = RandomFloats(cols, 2);
       const std::vector<float> bias = RandomFloats(cols, 3);
-      LayerNormArgs args = Args(x, ours, rows, cols);
+      NormArgs args = Args(x, ours, rows, cols);
       if (affine) args.weight = weight.data();
       if (affine) args.bias = bias.data();
-      LayerNorm(args, pool, GetParam());
+      Norm(args, pool, GetParam());
       args.y = expected.data();
-      LayerNormRef(args);
+      NormRef(args);
       for (size_t i = 0; i < x.size(); ++i) {
         if (i % static_cast<size_t>(cols + 3) < static_cast<size_t>(cols)) {
           // One column: x - mean is pure rounding error, which epsilon keeps small but does not
@@ -60,18 +60,18 @@ TEST_P(LayerNormTest, AgreesWithTheOracle) {
   }
 }
 
-TEST_P(LayerNormTest, InPlaceAndAnyRowsAndThreadsGiveTheSameBits) {
+TEST_P(NormTest, InPlaceAndAnyRowsAndThreadsGiveTheSameBits) {
   const int64_t cols = 1000;
   const std::vector<float> x = RandomFloats(200 * (cols + 3), 4);
   std::vector<float> whole(x.size(), 0.0F);
   ThreadPool one(1);
-  LayerNorm(Args(x, whole, 200, cols), one, GetParam());
+  Norm(Args(x, whole, 200, cols), one, GetParam());
   for (const int num_threads : {1, 2, 4}) {
     ThreadPool pool(num_threads);
     for (const int64_t rows : {1, 2, 33, 200}) {
       std::vector<float> y = x;
-      LayerNormArgs args = Args(y, y, rows, cols);
-      LayerNorm(args, pool, GetParam());
+      NormArgs args = Args(y, y, rows, cols);
+      Norm(args, pool, GetParam());
       for (int64_t row = 0; row < rows; ++row) {
         for (int64_t i = 0; i < cols; ++i) {
           const size_t at = static_cast<size_t>(row * (cols + 3) + i);

@@ -1,7 +1,7 @@
-// The body of LayerNorm, compiled once per instruction set.
+// The body of Norm, compiled once per instruction set.
 #pragma once
 
-#include "kernels/rows/layer_norm_isa.h"
+#include "kernels/rows/norm_isa.h"
 #include "kernels/simd/simd.h"
 
 namespace spillway::kernels {
@@ -28,7 +28,7 @@ inline float SumOfSquares(const float* x, int64_t cols, float mean) {
   return Simd::Sum(sum) + tail;
 }
 
-inline void NormRow(const LayerNormArgs& args, const float* x, float* y) {
+inline void NormRow(const NormArgs& args, const float* x, float* y) {
   const float cols = static_cast<float>(args.cols);
   const float mean = SumOf(x, args.cols) / cols;
   const float variance = SumOfSquares(x, args.cols, mean) / cols;
@@ -43,7 +43,7 @@ inline void NormRow(const LayerNormArgs& args, const float* x, float* y) {
   }
 }
 
-inline void LayerNormRowsSimd(const LayerNormArgs& args, int64_t row_begin, int64_t row_end) {
+inline void NormRowsSimd(const NormArgs& args, int64_t row_begin, int64_t row_end) {
   for (int64_t row = row_begin; row < row_end; ++row) {
     NormRow(args, args.x + row * args.x_stride, args.y + row * args.y_stride);
   }
