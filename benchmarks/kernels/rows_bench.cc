@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <span>
+#include <utility>
 
 #include "benchmarks/kernels/subjects.h"
 #include "kernels/convert/convert.h"
@@ -32,17 +33,24 @@ void BenchConversions(Bench& bench) {
 void BenchNorms(Bench& bench) {
   constexpr int64_t kRows = 512;
   constexpr int64_t kCols = 2048;
-  const Bytes x = RandomBytes(kRows * kCols, DType::kF32);
-  NormArgs args;
-  args.x = reinterpret_cast<const float*>(x.get());
-  args.y = reinterpret_cast<float*>(x.get());
-  args.x_stride = args.y_stride = args.cols = kCols;
-  args.rows = kRows;
-  bench.Print({.op = "layer norm",
-               .shape = "512 x 2048, in place",
-               .rows = kRows,
-               .seconds = bench.BestSeconds([&] { Norm(args, bench.pool(), bench.options().isa); }),
-               .bytes = kRows * kCols * 8});
+  constexpr int64_t kHeadDim = 128;
+  const Bytes bytes = RandomBytes(kRows * kCols, DType::kF32);
+  auto* x = reinterpret_cast<float*>(bytes.get());
+  const auto print = [&](const char* op, const auto& work) {
+    bench.Print({.op = op,
+                 .shape = "512 x 2048, in place",
+                 .rows = kRows,
+                 .seconds = bench.BestSeconds(work),
+                 .bytes = kRows * kCols * 8});
+  };
+  for (const auto& [op, kind] :
+       {std::pair{"layer norm", NormKind::kLayer}, {"rms norm", NormKind::kRms}}) {
+    NormArgs args{x, kCols, x, kCols, kRows, kCols};
+    args.kind = kind;
+    print(op, [&] { Norm(args, bench.pool(), bench.options().isa); });
+  }
+  const HeadNormArgs heads{x, kCols, kRows, kCols / kHeadDim, kHeadDim};
+  print("head norm", [&] { HeadNorm(heads, bench.pool(), bench.options().isa); });
 }
 
 }  // namespace

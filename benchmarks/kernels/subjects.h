@@ -14,7 +14,7 @@ void BenchAttention(Bench& bench);
 void BenchBudget(Bench& bench);
 // The extra time of H2O's decode over plain attention of as many slots, measured in turns.
 void BenchBookkeeping(Bench& bench);
-// Conversions, fills and layer norm.
+// Conversions, fills and norms.
 void BenchRows(Bench& bench);
 
 }  // namespace spillway::kernels

@@ -6,27 +6,51 @@ namespace {
 
 constexpr int kThreads = 256;
 
+// Offset + weight, or 1 without weights.
+__device__ float WeightAt(const float* weight, float offset, int64_t col) {
+  if (weight == nullptr) return 1.0F;
+  return offset == 0.0F ? weight[col] : offset + weight[col];  // 0 + -0 is not -0
+}
+
+__device__ float MeanOf(const float* x, int64_t cols, float* shared) {
+  float sum = 0.0F;
+  for (int64_t col = threadIdx.x; col < cols; col += kThreads) sum += x[col];
+  return SumOverBlock<kThreads / kWarp>(sum, shared) / static_cast<float>(cols);
+}
+
 // One block a row. Mean first, then the sum of squared differences: one pass over both loses the
-// digits that the mean's square takes.
+// digits that the mean's square takes. The RMS norm is the layer norm around zero.
 __global__ void __launch_bounds__(kThreads) NormKernel(const NormArgs args) {
   __shared__ float shared[kThreads / kWarp];
   const float* x = args.x + blockIdx.x * args.x_stride;
   float* y = args.y + blockIdx.x * args.y_stride;
-  const auto cols = static_cast<float>(args.cols);
-  float sum = 0.0F;
-  for (int64_t col = threadIdx.x; col < args.cols; col += kThreads) sum += x[col];
-  const float mean = SumOverBlock<kThreads / kWarp>(sum, shared) / cols;
+  const float mean = args.kind == NormKind::kLayer ? MeanOf(x, args.cols, shared) : 0.0F;
   float squares = 0.0F;
   for (int64_t col = threadIdx.x; col < args.cols; col += kThreads) {
     squares += (x[col] - mean) * (x[col] - mean);
   }
-  const float variance = SumOverBlock<kThreads / kWarp>(squares, shared) / cols;
+  const float variance =
+      SumOverBlock<kThreads / kWarp>(squares, shared) / static_cast<float>(args.cols);
   const float scale = 1.0F / sqrtf(variance + args.epsilon);
   for (int64_t col = threadIdx.x; col < args.cols; col += kThreads) {
-    const float weight = args.weight != nullptr ? args.weight[col] : 1.0F;
+    const float weight = WeightAt(args.weight, args.weight_offset, col);
     const float bias = args.bias != nullptr ? args.bias[col] : 0.0F;
     y[col] = (x[col] - mean) * scale * weight + bias;
   }
+}
+
+// A warp norms one head; heads are counted over all rows.
+__global__ void __launch_bounds__(kThreads) HeadNormKernel(const HeadNormArgs args) {
+  const int64_t head = static_cast<int64_t>(blockIdx.x) * (kThreads / kWarp) + threadIdx.x / kWarp;
+  if (head >= args.rows * args.num_heads) return;  // the whole warp
+  const int64_t lane = threadIdx.x % kWarp;
+  float* x = args.x + head / args.num_heads * args.x_stride + head % args.num_heads * args.head_dim;
+  float squares = 0.0F;
+  for (int64_t d = lane; d < args.head_dim; d += kWarp) squares += x[d] * x[d];
+  const float mean_square = SumOverLanes<kWarp>(squares) / static_cast<float>(args.head_dim);
+  const float scale = 1.0F / sqrtf(mean_square + args.epsilon);
+  for (int64_t d = lane; d < args.head_dim; d += kWarp)
+    x[d] = x[d] * scale * WeightAt(args.weight, args.weight_offset, d);
 }
 
 }  // namespace
@@ -34,6 +58,12 @@ __global__ void __launch_bounds__(kThreads) NormKernel(const NormArgs args) {
 void NormAsync(const NormArgs& args, Stream& stream) {
   if (args.rows == 0) return;
   LaunchKernel(NormKernel, static_cast<unsigned>(args.rows), kThreads, args, stream, "norm launch");
+}
+
+void HeadNormAsync(const HeadNormArgs& args, Stream& stream) {
+  if (args.rows == 0 || args.num_heads == 0) return;
+  LaunchKernel(HeadNormKernel, Blocks(args.rows * args.num_heads, kThreads / kWarp), kThreads, args,
+               stream, "head_norm launch");
 }
 
 }  // namespace spillway::kernels

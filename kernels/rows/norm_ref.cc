@@ -11,16 +11,21 @@ void NormRef(const NormArgs& args) {
     float* y = args.y + row * args.y_stride;
     double sum = 0;
     for (int64_t i = 0; i < args.cols; ++i) sum += x[i];
-    const double mean = sum / cols;
+    const double mean = args.kind == NormKind::kLayer ? sum / cols : 0.0;
     double squares = 0;
     for (int64_t i = 0; i < args.cols; ++i) squares += (x[i] - mean) * (x[i] - mean);
     const double scale = 1.0 / std::sqrt(squares / cols + static_cast<double>(args.epsilon));
     for (int64_t i = 0; i < args.cols; ++i) {
-      const double weight = args.weight != nullptr ? static_cast<double>(args.weight[i]) : 1.0;
+      const double weight =
+          args.weight != nullptr ? static_cast<double>(args.weight_offset) + args.weight[i] : 1.0;
       const double bias = args.bias != nullptr ? static_cast<double>(args.bias[i]) : 0.0;
       y[i] = static_cast<float>((x[i] - mean) * scale * weight + bias);
     }
   }
+}
+
+void HeadNormRef(const HeadNormArgs& args) {
+  for (int64_t row = 0; row < args.rows; ++row) NormRef(args.HeadsOf(row));
 }
 
 }  // namespace spillway::kernels

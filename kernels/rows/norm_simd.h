@@ -28,16 +28,23 @@ inline float SumOfSquares(const float* x, int64_t cols, float mean) {
   return Simd::Sum(sum) + tail;
 }
 
+inline Simd::F WeightAt(const NormArgs& args, int64_t i, int64_t n) {
+  const Simd::F weight = Simd::LoadPart(args.weight + i, n);
+  if (args.weight_offset == 0.0F) return weight;  // also -0, which 0 + -0 is not
+  return Simd::Add(Simd::Set(args.weight_offset), weight);
+}
+
 inline void NormRow(const NormArgs& args, const float* x, float* y) {
   const float cols = static_cast<float>(args.cols);
-  const float mean = SumOf(x, args.cols) / cols;
+  // The RMS norm is the layer norm around zero, which leaves x as it is.
+  const float mean = args.kind == NormKind::kLayer ? SumOf(x, args.cols) / cols : 0.0F;
   const float variance = SumOfSquares(x, args.cols, mean) / cols;
   const Simd::F center = Simd::Set(mean);
   const Simd::F scale = Simd::Set(1.0F / __builtin_sqrtf(variance + args.epsilon));
   for (int64_t i = 0; i < args.cols; i += Simd::kLanes) {
     const int64_t n = MinOf(args.cols - i, Simd::kLanes);
     Simd::F v = Simd::Mul(Simd::Sub(Simd::LoadPart(x + i, n), center), scale);
-    if (args.weight != nullptr) v = Simd::Mul(v, Simd::LoadPart(args.weight + i, n));
+    if (args.weight != nullptr) v = Simd::Mul(v, WeightAt(args, i, n));
     if (args.bias != nullptr) v = Simd::Add(v, Simd::LoadPart(args.bias + i, n));
     Simd::StorePart(y + i, v, n);
   }

@@ -31,26 +31,45 @@ TEST_F(OpsTest, NormAgreesWithTheOracle) {
     GpuArray<float> x(RandomFloats(kRows * stride, 1), stream());
     GpuArray<float> weight(RandomFloats(cols, 2), stream());
     GpuArray<float> bias(RandomFloats(cols, 3), stream());
-    GpuArray<float> y(std::vector<float>(static_cast<size_t>(kRows * stride), kPoison), stream());
-    NormArgs args{x.data(), stride,        y.data(),    stride, kRows,
-                  cols,     weight.data(), bias.data(), 1e-5F};
-    NormAsync(args, stream());
-    Finish();
-    std::vector<float> expected(y.host());
-    NormArgs on_host = args;
-    on_host.x = x.host().data();
-    on_host.y = expected.data();
-    on_host.weight = weight.host().data();
-    on_host.bias = bias.host().data();
-    NormRef(on_host);
-    y.Download();
-    for (int64_t row = 0; row < kRows; ++row) {
-      for (int64_t col = 0; col < cols; ++col) {
-        const auto at = static_cast<size_t>(row * stride + col);
-        ASSERT_NEAR(y.host()[at], expected[at], 2e-5F) << cols << " " << row << " " << col;
+    for (const auto& [kind, offset] :
+         {std::pair{NormKind::kLayer, 0.0F}, {NormKind::kRms, 0.0F}, {NormKind::kRms, 1.0F}}) {
+      GpuArray<float> y(std::vector<float>(static_cast<size_t>(kRows * stride), kPoison), stream());
+      const NormArgs args{x.data(),      stride,      y.data(), stride, kRows, cols,
+                          weight.data(), bias.data(), 1e-5F,    kind,   offset};
+      NormAsync(args, stream());
+      Finish();
+      std::vector<float> expected(y.host());
+      NormArgs on_host = args;
+      on_host.x = x.host().data();
+      on_host.y = expected.data();
+      on_host.weight = weight.host().data();
+      on_host.bias = bias.host().data();
+      NormRef(on_host);
+      y.Download();
+      for (int64_t row = 0; row < kRows; ++row) {
+        for (int64_t col = 0; col < cols; ++col) {
+          const auto at = static_cast<size_t>(row * stride + col);
+          ASSERT_NEAR(y.host()[at], expected[at], 2e-5F) << cols << " " << row << " " << col;
+        }
+        EXPECT_TRUE(std::isnan(y.host()[static_cast<size_t>(row * stride + cols)]));
       }
-      EXPECT_TRUE(std::isnan(y.host()[static_cast<size_t>(row * stride + cols)]));
     }
+  }
+}
+
+TEST_F(OpsTest, HeadNormAgreesWithTheOracle) {
+  for (const int64_t head_dim : {1, 20, 64, 77, 128, 256}) {
+    constexpr int64_t kRows = 7;
+    constexpr int64_t kHeads = 3;
+    const int64_t stride = kHeads * head_dim + 5;
+    GpuArray<float> x(RandomFloats(kRows * stride, 1), stream());
+    GpuArray<float> weight(RandomFloats(head_dim, 2), stream());
+    std::vector<float> expected(x.host());
+    HeadNormRef(
+        {expected.data(), stride, kRows, kHeads, head_dim, weight.host().data(), 1e-3F, 1.0F});
+    HeadNormAsync({x.data(), stride, kRows, kHeads, head_dim, weight.data(), 1e-3F, 1.0F},
+                  stream());
+    ExpectAllNear(x.Download(), expected, 2e-5F);
   }
 }
 
