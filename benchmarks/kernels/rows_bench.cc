@@ -1,12 +1,15 @@
 #include <fmt/core.h>
 
+#include <numeric>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "benchmarks/kernels/subjects.h"
 #include "kernels/convert/convert.h"
 #include "kernels/rows/norm.h"
 #include "kernels/rows/random_fill.h"
+#include "kernels/rows/rotate.h"
 
 namespace spillway::kernels {
 namespace {
@@ -53,11 +56,42 @@ void BenchNorms(Bench& bench) {
   print("head norm", [&] { HeadNorm(heads, bench.pool(), bench.options().isa); });
 }
 
+// 32 query heads and 8 key heads side by side.
+void BenchRotations(Bench& bench) {
+  constexpr int32_t kRows = 512;
+  constexpr int64_t kHeads = 40;
+  constexpr int64_t kHeadDim = 128;
+  constexpr int64_t kCols = kHeads * kHeadDim;
+  const Bytes x = RandomBytes(kRows * kCols, DType::kF32);
+  const Bytes frequencies = RandomBytes(kHeadDim / 2, DType::kF32);
+  std::vector<int32_t> positions(kRows);
+  std::iota(positions.begin(), positions.end(), 0);
+  for (const auto& [op, pairs] :
+       {std::pair{"rotate half", RopePairs::kHalves}, {"rotate near", RopePairs::kNeighbours}}) {
+    const RotateArgs args{reinterpret_cast<float*>(x.get()),
+                          kCols,
+                          kRows,
+                          kHeads,
+                          kHeadDim,
+                          positions.data(),
+                          reinterpret_cast<const float*>(frequencies.get()),
+                          kHeadDim,
+                          pairs};
+    bench.Print(
+        {.op = op,
+         .shape = "512 x 40 x 128",
+         .rows = kRows,
+         .seconds = bench.BestSeconds([&] { Rotate(args, bench.pool(), bench.options().isa); }),
+         .bytes = kRows * kCols * 8});
+  }
+}
+
 }  // namespace
 
 void BenchRows(Bench& bench) {
   BenchConversions(bench);
   BenchNorms(bench);
+  BenchRotations(bench);
 }
 
 }  // namespace spillway::kernels

@@ -14,7 +14,7 @@ void BenchAttention(Bench& bench);
 void BenchBudget(Bench& bench);
 // The extra time of H2O's decode over plain attention of as many slots, measured in turns.
 void BenchBookkeeping(Bench& bench);
-// Conversions, fills and norms.
+// Conversions, fills, norms and rotary positions.
 void BenchRows(Bench& bench);
 
 }  // namespace spillway::kernels

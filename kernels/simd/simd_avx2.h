@@ -32,6 +32,8 @@ struct Simd {
     return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(low)), _mm_loadu_ps(high), 1);
   }
 
+  static F SwapNeighbours(F v) { return _mm256_permute_ps(v, 0xB1); }
+
   static F FromInts(F bits) { return _mm256_cvtepi32_ps(_mm256_castps_si256(bits)); }
   static F LoadBytes(const void* p) {
     return _mm256_cvtepi32_ps(

@@ -27,6 +27,9 @@ struct Simd {
                               1);
   }
 
+  // Lanes 2i and 2i + 1 change places.
+  static F SwapNeighbours(F v) { return _mm512_permute_ps(v, 0xB1); }
+
   static F FromInts(F bits) { return _mm512_cvtepi32_ps(_mm512_castps_si512(bits)); }
   static F LoadBytes(const void* p) {
     return _mm512_cvtepi32_ps(

@@ -35,6 +35,9 @@ struct Simd {
     return F{low[0], low[1], high[0], high[1]};
   }
 
+  // Lanes 2i and 2i + 1 change places.
+  static F SwapNeighbours(F v) { return F{v[1], v[0], v[3], v[2]}; }
+
   static F FromInts(F bits) { return __builtin_convertvector(reinterpret_cast<I>(bits), F); }
   static F LoadBytes(const void* p) {
     const uint8_t* bytes = static_cast<const uint8_t*>(p);

@@ -10,6 +10,7 @@
 #include "kernels/rows/gather_rows.h"
 #include "kernels/rows/host_rows.h"
 #include "kernels/rows/norm.h"
+#include "kernels/rows/rotate.h"
 #include "tests/gpu/embedding_pair.h"
 #include "tests/gpu/gpu_test_util.h"
 #include "tests/kernels/kernel_test_util.h"
@@ -70,6 +71,27 @@ TEST_F(OpsTest, HeadNormAgreesWithTheOracle) {
     HeadNormAsync({x.data(), stride, kRows, kHeads, head_dim, weight.data(), 1e-3F, 1.0F},
                   stream());
     ExpectAllNear(x.Download(), expected, 2e-5F);
+  }
+}
+
+TEST_F(OpsTest, RotationAgreesWithTheOracle) {
+  constexpr int64_t kRows = 6;
+  constexpr int64_t kHeads = 3;
+  constexpr int64_t kHeadDim = 512;
+  constexpr int64_t kStride = kHeads * kHeadDim + 5;
+  GpuArray<int32_t> positions({0, 1, 77, 4095, 65536, 131072}, stream());
+  for (const int64_t dims : {2, 20, 128, 512}) {
+    GpuArray<float> frequencies(InverseFrequencies(dims), stream());
+    for (const RopePairs pairs : {RopePairs::kHalves, RopePairs::kNeighbours}) {
+      GpuArray<float> x(RandomFloats(kRows * kStride, 1), stream());
+      std::vector<float> expected(x.host());
+      RotateRef({expected.data(), kStride, kRows, kHeads, kHeadDim, positions.host().data(),
+                 frequencies.host().data(), dims, pairs, 1.25F});
+      RotateAsync({x.data(), kStride, kRows, kHeads, kHeadDim, positions.data(), frequencies.data(),
+                   dims, pairs, 1.25F},
+                  stream());
+      ExpectAllNear(x.Download(), expected, 2e-6F);
+    }
   }
 }
 

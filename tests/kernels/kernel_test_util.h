@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -60,6 +61,16 @@ inline AlignedBytes RandomWeights(int64_t count, DType dtype, uint32_t seed, flo
     weights.words()[i] = dtype == DType::kF16 ? FloatToHalf(values[i]) : FloatToBFloat16(values[i]);
   }
   return weights;
+}
+
+// The frequencies of rotary positions, the first of which turns one radian a position.
+inline std::vector<float> InverseFrequencies(int64_t dims) {
+  std::vector<float> frequencies;
+  for (int64_t pair = 0; pair < dims / 2; ++pair) {
+    const double exponent = -2.0 * static_cast<double>(pair) / static_cast<double>(dims);
+    frequencies.push_back(static_cast<float>(std::pow(10000.0, exponent)));
+  }
+  return frequencies;
 }
 
 inline std::vector<uint32_t> Bits(std::span<const float> values) {

@@ -1,0 +1,57 @@
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/rows/rotate.h"
+#include "kernels/rows/rotate_isa.h"
+#include "spillway/error.h"
+
+namespace spillway::kernels {
+namespace {
+
+auto RowFunction(Isa isa) {
+#if defined(SPILLWAY_X86)
+  if (isa >= Isa::kAvx512) return RotateRowAvx512;
+  if (isa == Isa::kAvx2) return RotateRowAvx2;
+#endif
+  static_cast<void>(isa);
+  return RotateRowPortable;
+}
+
+// In double, whose last digits, where C libraries differ, are lost in the rounding.
+void MakeTurns(const RotateArgs& args, int32_t position, RowTurns& turns) {
+  const bool halves = args.pairs == RopePairs::kHalves;
+  for (int64_t pair = 0; pair < args.dims / 2; ++pair) {
+    const double angle = static_cast<float>(position) * args.inverse_frequencies[pair];
+    const float cosine = static_cast<float>(std::cos(angle)) * args.factor;
+    const float sine = static_cast<float>(std::sin(angle)) * args.factor;
+    if (halves) {
+      turns.cosines[pair] = cosine;
+      turns.sines[pair] = sine;
+    } else {
+      turns.cosines[2 * pair] = turns.cosines[2 * pair + 1] = cosine;
+      turns.sines[2 * pair] = -sine;
+      turns.sines[2 * pair + 1] = sine;
+    }
+  }
+}
+
+}  // namespace
+
+void Rotate(const RotateArgs& args, ThreadPool& pool, Isa isa) {
+  SPILLWAY_CHECK(args.dims % 2 == 0 && args.dims <= std::min(args.head_dim, kMaxRotaryDims));
+  constexpr int64_t kTaskElements = 16384;  // about 10 us
+  const int64_t row_elements = std::max<int64_t>(1, args.num_heads * args.dims);
+  const int64_t task_rows = std::max<int64_t>(1, kTaskElements / row_elements);
+  const auto row_function = RowFunction(isa);
+  auto task = [&](int64_t index, int /*worker*/) {
+    RowTurns turns;
+    const int64_t end = std::min(args.rows, (index + 1) * task_rows);
+    for (int64_t row = index * task_rows; row < end; ++row) {
+      MakeTurns(args, args.positions[row], turns);
+      row_function(args, turns, args.x + row * args.x_stride);
+    }
+  };
+  pool.Run((args.rows + task_rows - 1) / task_rows, task);
+}
+
+}  // namespace spillway::kernels
