@@ -84,7 +84,7 @@ struct Columns {
   int64_t begin = 0;
 };
 
-enum class Activation { kNone, kRelu, kGelu, kGeluTanh };
+enum class Activation { kNone, kRelu, kGelu, kGeluTanh, kSilu };
 
 enum class GatherIds { kTokens, kPositions };
 enum class Update { kSet, kAdd };

@@ -20,6 +20,8 @@ double ActivateRef(double x, Activation activation) {
       const double inner = 0.7978845608028654 * (x + 0.044715 * x * x * x);
       return 0.5 * x * (1.0 + std::tanh(inner));
     }
+    case Activation::kSilu:
+      return x / (1.0 + std::exp(-x));
   }
   return x;
 }

@@ -23,6 +23,8 @@ __device__ inline float Activate(float x, Activation activation) {
       const float inner = __fmul_rn(0.79788456F, __fadd_rn(x, cube));
       return __fmul_rn(__fmul_rn(0.5F, x), __fadd_rn(1.0F, tanhf(inner)));
     }
+    case Activation::kSilu:
+      return __fdiv_rn(x, __fadd_rn(1.0F, expf(-x)));
   }
   return x;
 }

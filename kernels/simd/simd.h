@@ -62,6 +62,15 @@ inline Simd::F GeluTanh(Simd::F x) {
   return Simd::Div(x, Simd::Add(Simd::Set(1.0F), e));
 }
 
+// x sigmoid(x). exp(-|x|) never overflows, so that far below zero the result is zero, not what the
+// clamp of Exp makes of it.
+inline Simd::F Silu(Simd::F x) {
+  const Simd::F one = Simd::Set(1.0F);
+  const Simd::F e = Exp(Simd::Sub(Simd::Zero(), Simd::Abs(x)));
+  const Simd::F share = Simd::SelectLess(x, Simd::Zero(), e, one);
+  return Simd::Div(Simd::Mul(x, share), Simd::Add(one, e));
+}
+
 inline Simd::F Activate(Simd::F x, Activation activation) {
   switch (activation) {
     case Activation::kNone:
@@ -72,6 +81,8 @@ inline Simd::F Activate(Simd::F x, Activation activation) {
       return Gelu(x);
     case Activation::kGeluTanh:
       return GeluTanh(x);
+    case Activation::kSilu:
+      return Silu(x);
   }
   return x;
 }

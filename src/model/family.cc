@@ -19,20 +19,21 @@ std::string SupportedFamilies() {
 }
 
 Activation ReadActivation(const JsonNode& config, std::string_view key, std::string_view fallback) {
-  constexpr std::array<std::pair<std::string_view, Activation>, 5> kNames = {{
+  constexpr std::array<std::pair<std::string_view, Activation>, 6> kNames = {{
       {"relu", Activation::kRelu},
       {"gelu", Activation::kGelu},
       {"gelu_new", Activation::kGeluTanh},
       {"gelu_fast", Activation::kGeluTanh},
       {"gelu_pytorch_tanh", Activation::kGeluTanh},
+      {"silu", Activation::kSilu},
   }};
   const std::string found = config.Text(key, fallback);
   for (const auto& [name, activation] : kNames) {
     if (name == found) return activation;
   }
   config.Refuse(ErrorCode::kModelUnsupported,
-                fmt::format("\"{}\" is \"{}\", supported are relu, gelu, gelu_new, gelu_fast and "
-                            "gelu_pytorch_tanh",
+                fmt::format("\"{}\" is \"{}\", supported are relu, gelu, gelu_new, gelu_fast, "
+                            "gelu_pytorch_tanh and silu",
                             key, Printable(found, 40)),
                 "choose another model");
 }

@@ -15,11 +15,12 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::array<std::pair<Activation, std::string_view>, 4> kActivations = {{
+constexpr std::array<std::pair<Activation, std::string_view>, 5> kActivations = {{
     {Activation::kNone, "none"},
     {Activation::kRelu, "relu"},
     {Activation::kGelu, "gelu"},
     {Activation::kGeluTanh, "gelu_tanh"},
+    {Activation::kSilu, "silu"},
 }};
 
 constexpr std::array kDTypes = {std::pair{DType::kF16, DTypeName(DType::kF16)},

@@ -28,6 +28,8 @@ std::string_view ActivationName(Activation activation) {
       return "gelu";
     case Activation::kGeluTanh:
       return "gelu (tanh)";
+    case Activation::kSilu:
+      return "silu";
   }
   return "unknown";
 }

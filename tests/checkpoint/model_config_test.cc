@@ -66,6 +66,7 @@ TEST(ModelConfigTest, EverySwitchIsRead) {
             Activation::kGeluTanh);
   EXPECT_EQ(ShapeOf(ConfigWith("activation_function", "\"gelu_pytorch_tanh\"")).activation,
             Activation::kGeluTanh);
+  EXPECT_EQ(ShapeOf(ConfigWith("activation_function", "\"silu\"")).activation, Activation::kSilu);
   EXPECT_EQ(ShapeOf(ConfigWith("torch_dtype", "\"bfloat16\"")).dtype, DType::kBF16);
   EXPECT_EQ(ShapeOf(ConfigWith("torch_dtype", "\"float32\"")).dtype, DType::kF16);
   EXPECT_EQ(ShapeOf(ConfigWith("dtype", "\"bfloat16\"")).dtype, DType::kBF16);

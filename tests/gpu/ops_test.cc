@@ -314,6 +314,7 @@ TEST_F(MatmulTest, AgreesWithTheOracle) {
     for (const Product& p : {Product{256, 1024, dtype, Activation::kRelu, false},
                              Product{1024, 256, dtype, Activation::kNone, true},
                              Product{2560, 64, dtype, Activation::kGelu, false},
+                             Product{512, 96, dtype, Activation::kSilu, false},
                              Product{4096, 4096, dtype, Activation::kGeluTanh, false}}) {
       for (const int64_t rows : {1, 3, 64, 200}) {
         const Data data = Make(p, rows);

@@ -123,7 +123,7 @@ TEST_P(PackedTest, FinishesAsTheOracle) {
   for (const int64_t rows : {5, 12, 70}) {
     ExpectAgreement({200, 50, dtype(), Activation::kNone, true}, rows);
     for (const Activation activation :
-         {Activation::kRelu, Activation::kGelu, Activation::kGeluTanh}) {
+         {Activation::kRelu, Activation::kGelu, Activation::kGeluTanh, Activation::kSilu}) {
       ExpectAgreement({200, 50, dtype(), activation, false}, rows);
     }
   }

@@ -211,8 +211,8 @@ TEST_P(MatmulTest, PiecesOfEveryTypeInOneCall) {
 }
 
 TEST_P(MatmulTest, BiasActivationAndResidual) {
-  for (const Activation activation :
-       {Activation::kNone, Activation::kRelu, Activation::kGelu, Activation::kGeluTanh}) {
+  for (const Activation activation : {Activation::kNone, Activation::kRelu, Activation::kGelu,
+                                      Activation::kGeluTanh, Activation::kSilu}) {
     for (const int64_t rows : {1, 6, 50}) {
       MatmulCall call({rows, 130, 100}, dtype(), 51);
       call.args.activation = activation;
@@ -223,6 +223,23 @@ TEST_P(MatmulTest, BiasActivationAndResidual) {
           << static_cast<int>(activation);
     }
   }
+}
+
+// x is zero and the bias has the values: no product's error is in the result.
+TEST_P(MatmulTest, SiluIsAccurateOverItsWholeRange) {
+  constexpr int64_t kSteps = 960;
+  MatmulCall call({1, 16, kSteps + 6}, dtype(), 55);
+  std::fill(call.x.begin(), call.x.end(), 0.0F);
+  for (int64_t at = 0; at < kSteps; ++at)
+    call.bias[static_cast<size_t>(at)] = static_cast<float>(at - kSteps / 2) * 0.2477F;
+  const float ends[] = {-87.3F, -88.4F, -1e-30F, 1e-30F, -3e38F, 3e38F};
+  std::copy(std::begin(ends), std::end(ends), call.bias.begin() + kSteps);
+  call.args.activation = Activation::kSilu;
+  call.piece.bias = call.bias.data();
+  const std::vector<float> y = call.Run(isa());
+  const std::vector<float> expected = call.Reference();
+  for (size_t i = 0; i < y.size(); ++i)
+    ASSERT_NEAR(y[i], expected[i], 4e-7F * std::abs(expected[i]) + 1e-35F) << call.bias[i];
 }
 
 TEST_P(MatmulTest, ResidualInPlace) {

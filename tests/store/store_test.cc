@@ -106,6 +106,16 @@ TEST(StoreTable, AnEpsilonOfZeroOrOneIsRead) {
   }
 }
 
+TEST(StoreTable, EveryActivationIsRead) {
+  for (const Activation activation : {Activation::kNone, Activation::kRelu, Activation::kGelu,
+                                      Activation::kGeluTanh, Activation::kSilu}) {
+    ModelShape shape = SmallShape();
+    shape.activation = activation;
+    const StoreTable read = ParseStoreTable(StoreTableText(LayOutStore(MakeModel(shape), "key")));
+    EXPECT_EQ(read.shape.activation, activation);
+  }
+}
+
 class ContentKeyTest : public ::testing::Test {
  protected:
   void SetUp() override {
