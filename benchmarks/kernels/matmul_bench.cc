@@ -29,6 +29,8 @@ struct Product {
   Bytes y = Allocate(kMaxRows * out * 4);
   int64_t workspace_bytes = MatmulWorkspaceBytes(kMaxRows, in, num_threads, isa);
   Bytes workspace = Allocate(workspace_bytes);
+  Activation activation = Activation::kNone;
+  Bytes times = {nullptr, &std::free};  // [kMaxRows, out]: a gated product's
   int64_t num_calls = 0;
 
   void Run(int64_t rows, ThreadPool& pool);
@@ -41,11 +43,14 @@ void Product::Run(int64_t rows, ThreadPool& pool) {
   piece.num_out = out;
   piece.y = reinterpret_cast<float*>(y.get());
   piece.y_stride = out;
+  piece.times = reinterpret_cast<const float*>(times.get());
+  piece.times_stride = out;
   MatmulArgs args;
   args.x = reinterpret_cast<const float*>(x.get());
   args.x_stride = in;
   args.rows = rows;
   args.in = in;
+  args.activation = activation;
   args.pieces = {&piece, 1};
   Matmul(args, {workspace.get(), static_cast<size_t>(workspace_bytes)}, pool, isa);
 }
@@ -53,7 +58,7 @@ void Product::Run(int64_t rows, ThreadPool& pool) {
 // Seconds of the same product by libtorch; 0 where it is not compared.
 double TorchSeconds(const Bench& bench, const Product& product, int64_t rows) {
 #if defined(SPILLWAY_TORCH)
-  if (bench.options().torch && product.dtype == DType::kF16 && rows >= 8) {
+  if (bench.options().torch && product.dtype == DType::kF16 && !product.times && rows >= 8) {
     TorchLinear linear(rows, product.in, product.out, product.num_threads);
     return bench.BestSeconds([&] { linear.Run(); });
   }
@@ -63,20 +68,36 @@ double TorchSeconds(const Bench& bench, const Product& product, int64_t rows) {
   return 0;
 }
 
-void BenchShape(Bench& bench, int64_t in, int64_t out, DType dtype) {
+void BenchProduct(Bench& bench, std::string_view name, Product& product) {
   const Options& options = bench.options();
-  Product product{in, out, dtype, options.num_threads, options.isa};
   for (const int64_t rows : {1, 2, 4, 8, 16, 32, 64, 128, 256, 512}) {
     if (options.quick && (rows == 2 || rows == 64 || rows == 256)) continue;
     const double seconds = bench.BestSeconds([&] { product.Run(rows, bench.pool()); });
-    bench.Print({.op = fmt::format("matmul {}", DTypeName(dtype)),
-                 .shape = fmt::format("{} -> {}", in, out),
+    bench.Print({.op = fmt::format("{} {}", name, DTypeName(product.dtype)),
+                 .shape = fmt::format("{} -> {}", product.in, product.out),
                  .rows = rows,
                  .seconds = seconds,
                  .bytes = static_cast<double>(product.weight_bytes),
-                 .flops = 2.0 * static_cast<double>(rows * in * out),
+                 .flops = 2.0 * static_cast<double>(rows * product.in * product.out),
                  .torch_s = TorchSeconds(bench, product, rows)});
   }
+}
+
+Product MakeProduct(const Bench& bench, int64_t in, int64_t out, DType dtype) {
+  return {in, out, dtype, bench.options().num_threads, bench.options().isa};
+}
+
+void BenchShape(Bench& bench, int64_t in, int64_t out, DType dtype) {
+  Product product = MakeProduct(bench, in, out, dtype);
+  BenchProduct(bench, "matmul", product);
+}
+
+// silu(x W^T) * times: of the widths of Llama-3.2-1B.
+void BenchGated(Bench& bench, DType dtype) {
+  Product product = MakeProduct(bench, 2048, 8192, dtype);
+  product.activation = Activation::kSilu;
+  product.times = RandomBytes(Product::kMaxRows * product.out, DType::kF32);
+  BenchProduct(bench, "gated", product);
 }
 
 struct DecoderSizes {
@@ -87,9 +108,7 @@ struct DecoderSizes {
 
 // The products of a decode step of one row, decoder layers of a model, and memory reads in turns.
 void BenchOneRow(Bench& bench, const DecoderSizes& of, DType dtype) {
-  const auto product = [&](int64_t in, int64_t out) {
-    return Product{in, out, dtype, bench.options().num_threads, bench.options().isa};
-  };
+  const auto product = [&](int64_t in, int64_t out) { return MakeProduct(bench, in, out, dtype); };
   std::array<Product, 4> layer = {product(of.hidden, 3 * of.hidden), product(of.hidden, of.hidden),
                                   product(of.hidden, 4 * of.hidden),
                                   product(4 * of.hidden, of.hidden)};
@@ -115,6 +134,7 @@ void BenchMatmul(Bench& bench) {
     BenchShape(bench, 2048, 2048, dtype);
     BenchShape(bench, 2048, 8192, dtype);
     BenchShape(bench, 8192, 2048, dtype);
+    BenchGated(bench, dtype);
     if (!bench.options().quick) BenchShape(bench, 2048, 50272, dtype);
     if (IsQuantised(dtype)) continue;
     BenchOneRow(bench, {"opt-125m", 768, 12}, dtype);

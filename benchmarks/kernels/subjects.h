@@ -6,7 +6,8 @@
 
 namespace spillway::kernels {
 
-// Products of one to 512 rows, beside libtorch's; and those of a decode step beside the memory.
+// Products of one to 512 rows, beside libtorch's, and gated ones; and those of a decode step beside
+// the memory.
 void BenchMatmul(Bench& bench);
 // Decode and prefill over full caches.
 void BenchAttention(Bench& bench);

@@ -1,9 +1,9 @@
-// Matmul: y = act(x W^T + bias) + residual, fp32 x with 16-bit row-major weights, fp32 sums.
-// Relative to sqrt(sum (x w)^2) the error is that of an fp32 FMA loop (1e-6 at in = 2048); on AMX
-// 4e-6, with quantised weights 3e-5; on kAvx512Bf16 and kAmxBf16 2.5e-3 where weights have 16 bits.
-// One routine for every number of rows: each y[row][out] is computed in an order of operations that
-// depends on `in` and the instruction set only, never on the other rows, the split into pieces or
-// the number of threads. Thread rule: one call at a time per pool and workspace.
+// Matmul: y = act(x W^T + bias) * times + residual, fp32 x with 16-bit row-major weights, fp32
+// sums. Relative to sqrt(sum (x w)^2) the error is that of an fp32 FMA loop (1e-6 at in = 2048); on
+// AMX 4e-6, with quantised weights 3e-5; on kAvx512Bf16 and kAmxBf16 2.5e-3 where weights have 16
+// bits. One routine for every number of rows: each y[row][out] is computed in an order of
+// operations that depends on `in` and the instruction set only, never on the other rows, the split
+// into pieces or the number of threads. Thread rule: one call at a time per pool and workspace.
 #pragma once
 
 #include <cstddef>
@@ -30,6 +30,9 @@ struct MatmulPiece {
   const float* residual =
       nullptr;  // [rows, num_out], row stride residual_stride, or null; may be y itself
   int64_t residual_stride = 0;
+  const float* times =
+      nullptr;  // [rows, num_out], row stride times_stride, or null; may be y itself
+  int64_t times_stride = 0;
 };
 
 struct MatmulArgs {

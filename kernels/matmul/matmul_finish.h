@@ -1,5 +1,5 @@
 // Shared code of the instruction sets' Matmul tiles: the walk over panels of outputs, the weights
-// to prefetch, the sums of a tile, and the last step: bias, activation, residual, store.
+// to prefetch, the sums of a tile, and the last step: bias, activation, factor, residual, store.
 #pragma once
 
 #include "kernels/matmul/matmul_isa.h"
@@ -60,11 +60,15 @@ void AddSums(const Simd::F* acc, float* sums) {
   for (int i = 0; i < kCount; ++i) sums[i / kWidth * kSimdTileOuts + i % kWidth] += values[i];
 }
 
-// y[row][out..out + n) = act(sum + bias) + residual; `row` and `out` count within the piece.
+// y[row][out..out + n) = act(sum + bias) * times + residual; `row` and `out` count within the
+// piece.
 inline void Finish(const MatmulTile& tile, int64_t row, int64_t out, Simd::F sum, int64_t n) {
   const MatmulPiece& piece = *tile.piece;
   if (piece.bias != nullptr) sum = Simd::Add(sum, Simd::LoadPart(piece.bias + out, n));
   sum = Activate(sum, tile.activation);
+  if (piece.times != nullptr) {
+    sum = Simd::Mul(sum, Simd::LoadPart(piece.times + row * piece.times_stride + out, n));
+  }
   if (piece.residual != nullptr) {
     sum = Simd::Add(sum, Simd::LoadPart(piece.residual + row * piece.residual_stride + out, n));
   }

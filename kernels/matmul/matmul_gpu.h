@@ -1,11 +1,11 @@
-// Matmul (kernels/matmul/matmul.h) on the GPU: y = act(x W^T + bias) + residual. Packed weights
-// (kQ8, kQ4) are multiplied as kernels/matmul/matmul_packed.h says. Weights of 16 bits go through
-// cuBLASLt, with x rounded to their type, products of tensor cores and fp32 sums. The rounding
-// of x is the difference to the CPU's results: a relative error of 2^-11 (fp16) or 2^-8 (bf16) in
-// each factor, in sum about that times sqrt(sum (x w)^2). For each length of a row there is one
-// algorithm without split sums, chosen by a nominal shape and used for every number of rows and
-// outputs: the order in which an output is summed is then the same whatever is computed beside it.
-// Many rows get a second algorithm if a trial on the device shows that it gives the same bits.
+// Matmul (kernels/matmul/matmul.h) on the GPU: y = act(x W^T + bias) * times + residual. Packed
+// weights (kQ8, kQ4) are multiplied as kernels/matmul/matmul_packed.h says. Weights of 16 bits go
+// through cuBLASLt, with x rounded to their type, products of tensor cores and fp32 sums. The
+// rounding of x is the difference to the CPU's results: a relative error of 2^-11 (fp16) or 2^-8
+// (bf16) in each factor, in sum about that times sqrt(sum (x w)^2). For each length of a row there
+// is one algorithm without split sums, chosen by a nominal shape and used for every number of rows
+// and outputs: the order in which an output is summed is then the same whatever is computed beside
+// it. Many rows get a second algorithm if a trial on the device shows that it gives the same bits.
 // Thread rule: one thread.
 #pragma once
 
@@ -39,9 +39,10 @@ class GpuMatmul {
 
   // Pointers are to GPU memory. Requires: `in` is one of those; weight_dtype that of all pieces;
   // 16-byte aligned weights and y, strides of y and residual that are multiples of 4; a residual is
-  // y itself, and there is no activation then. Of packed weights: 4-byte aligned, any strides and
-  // residual. Stream: a kernel for x; for each piece a product and a kernel, or of packed weights
-  // one kernel. Allocates nothing. Throws: Error kGpu.
+  // y itself, and there is neither activation nor `times` then; `times` does not overlap y. Packed
+  // weights need 4-byte alignment only, with any strides, residual and `times`. Stream: a kernel
+  // for x; for each piece a product and a kernel, or of packed weights one kernel. Allocates
+  // nothing. Throws: Error kGpu.
   void MatmulAsync(const MatmulArgs& args, std::span<std::byte> workspace, Stream& stream);
 
  private:
@@ -87,12 +88,14 @@ struct RoundRowsArgs {
 void RoundRowsAsync(const RoundRowsArgs& args, Stream& stream);
 
 struct FinishArgs {
-  float* y = nullptr;  // [rows, cols], stride y_stride: y = act(y + bias)
+  float* y = nullptr;  // [rows, cols], stride y_stride: y = act(y + bias) * times
   int64_t y_stride = 0;
   int64_t rows = 0;
   int64_t cols = 0;
   const float* bias = nullptr;  // [cols] or null
   Activation activation = Activation::kNone;
+  const float* times = nullptr;  // [rows, cols], stride times_stride, or null; apart from y
+  int64_t times_stride = 0;
 };
 void FinishAsync(const FinishArgs& args, Stream& stream);
 

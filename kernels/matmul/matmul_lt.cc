@@ -42,6 +42,17 @@ std::byte* AlignedForLibrary(std::byte* pointer) {
   return pointer + (RoundUp(address, kLtAlignBytes) - address);
 }
 
+// Checks what MatmulAsync requires of a piece of 16-bit weights. The library writes the product to
+// y, or adds it to a residual there, before FinishAsync multiplies by `times`.
+void CheckPiece(const MatmulArgs& args, const MatmulPiece& piece) {
+  SPILLWAY_CHECK(piece.y_stride % 4 == 0);
+  SPILLWAY_CHECK(reinterpret_cast<uintptr_t>(piece.y) % kPointerAlign == 0);
+  if (piece.times != nullptr) SPILLWAY_CHECK(piece.times != piece.y && piece.residual == nullptr);
+  if (piece.residual == nullptr) return;
+  SPILLWAY_CHECK(piece.residual == piece.y && args.activation == Activation::kNone &&
+                 piece.residual_stride == piece.y_stride);
+}
+
 void Finish(Stream& stream) {
   const Event end;
   stream.Record(end);
@@ -271,20 +282,18 @@ void GpuMatmul::MatmulAsync(const MatmulArgs& args, std::span<std::byte> workspa
   RoundRowsAsync({args.x, args.x_stride, args.rows, args.in, workspace.data(), weight_dtype_},
                  stream);
   for (const MatmulPiece& piece : args.pieces) {
-    SPILLWAY_CHECK(piece.weight_dtype == weight_dtype_ && piece.y_stride % 4 == 0);
-    SPILLWAY_CHECK(reinterpret_cast<uintptr_t>(piece.y) % kPointerAlign == 0);
-    const bool adds = piece.residual != nullptr;
-    SPILLWAY_CHECK(!adds || (piece.residual == piece.y && args.activation == Activation::kNone &&
-                             piece.residual_stride == piece.y_stride));
+    SPILLWAY_CHECK(piece.weight_dtype == weight_dtype_);
+    CheckPiece(args, piece);
     Layouts layouts({args.in, piece.num_out, args.rows, piece.y_stride}, LibraryType());
     const float alpha = 1.0F;
-    const float beta = adds ? 1.0F : 0.0F;
+    const float beta = piece.residual != nullptr ? 1.0F : 0.0F;
     CublasCheck(cublasLtMatmul(handle_.get(), &operation_, &alpha, piece.weight, &layouts.weight,
                                workspace.data(), &layouts.x, &beta, piece.y, &layouts.y, piece.y,
                                &layouts.y, &algorithm, library_workspace,
                                static_cast<std::size_t>(kLtWorkspaceBytes), stream.get()),
                 "a product");
-    FinishAsync({piece.y, piece.y_stride, args.rows, piece.num_out, piece.bias, args.activation},
+    FinishAsync({piece.y, piece.y_stride, args.rows, piece.num_out, piece.bias, args.activation,
+                 piece.times, piece.times_stride},
                 stream);
   }
 }

@@ -50,6 +50,7 @@ __device__ void Store(const PackedMatmulArgs& args, int64_t row, int64_t out, fl
   if (row >= args.rows || out >= piece.num_out) return;
   const float bias = piece.bias != nullptr ? piece.bias[out] : 0.0F;
   float y = Activate(__fadd_rn(sum, bias), args.activation);
+  if (piece.times != nullptr) y = __fmul_rn(y, piece.times[row * piece.times_stride + out]);
   if (piece.residual != nullptr) {
     y = __fadd_rn(y, piece.residual[row * piece.residual_stride + out]);
   }

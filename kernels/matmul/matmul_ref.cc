@@ -49,6 +49,8 @@ void OutputRef(const MatmulArgs& args, const MatmulPiece& piece, int64_t out) {
     double sum = SumRef(weights, args.x + row * args.x_stride);
     if (piece.bias != nullptr) sum += static_cast<double>(piece.bias[out]);
     double y = ActivateRef(sum, args.activation);
+    if (piece.times != nullptr)
+      y *= static_cast<double>(piece.times[row * piece.times_stride + out]);
     if (piece.residual != nullptr)
       y += static_cast<double>(piece.residual[row * piece.residual_stride + out]);
     piece.y[row * piece.y_stride + out] = static_cast<float>(y);

@@ -222,7 +222,6 @@ TEST_F(OpsTest, ProductsTakeAnyWorkspaceOfAPlan) {
   }
 }
 
-// A product with one weight matrix, which MatmulTest::Run cuts into pieces as tiers do.
 // An algorithm for many rows is used only where it gives the bits of that for few.
 TEST_F(OpsTest, ProductsOfManyRowsHaveTheBitsOfFew) {
   constexpr int64_t kIn = 320;
@@ -255,12 +254,82 @@ TEST_F(OpsTest, ProductsOfManyRowsHaveTheBitsOfFew) {
   EXPECT_EQ(Bits(product(0, kRows)), Bits(apart));
 }
 
+// The last step of products of 16-bit weights, on rows that are longer than what is finished.
+class FinishTest : public GpuTest {
+ protected:
+  static constexpr int64_t kRows = 3;
+  static constexpr int64_t kStride = 1044;
+  static constexpr int64_t kTimesStride = 1048;
+
+  struct Case {
+    int64_t cols;
+    Activation activation;
+    bool multiplies;
+  };
+
+  // y [kRows, kStride], `offset` floats behind the begin of an allocation.
+  std::vector<float> Run(const Case& of, int64_t offset) {
+    std::vector<float> before(static_cast<size_t>(offset), kPoison);
+    before.insert(before.end(), products_.begin(), products_.end());
+    GpuArray<float> y(before, stream());
+    GpuArray<float> bias(bias_, stream());
+    GpuArray<float> times(times_, stream());
+    FinishAsync({y.data() + offset, kStride, kRows, of.cols, bias.data(), of.activation,
+                 of.multiplies ? times.data() : nullptr, kTimesStride},
+                stream());
+    Finish();
+    y.Download();
+    return {y.host().begin() + offset, y.host().end()};
+  }
+
+  // Products of nothing, for which the oracle finishes the bias.
+  std::vector<float> Expected(const Case& of) const {
+    std::vector<float> y = products_;
+    const std::vector<uint16_t> weights(kStride);
+    const float x = 0.0F;
+    for (int64_t row = 0; row < kRows; ++row) {
+      std::vector<float> sums;
+      for (int64_t col = 0; col < of.cols; ++col)
+        sums.push_back(products_[static_cast<size_t>(row * kStride + col)] +
+                       bias_[static_cast<size_t>(col)]);
+      const float* times = of.multiplies ? times_.data() + row * kTimesStride : nullptr;
+      const MatmulPiece piece = {
+          weights.data(), DType::kF16, of.cols, sums.data(), y.data() + row * kStride,
+          kStride,        nullptr,     0,       times,       kTimesStride};
+      MatmulRef({&x, 1, 1, 1, of.activation, {&piece, 1}});
+    }
+    return y;
+  }
+
+  std::vector<float> products_ = RandomFloats(kRows * kStride, 9);
+  std::vector<float> bias_ = RandomFloats(kStride, 10);
+  std::vector<float> times_ = RandomFloats(kRows * kTimesStride, 11);
+};
+
+// Whole vectors of floats and single ones give the same bits.
+TEST_F(FinishTest, AgreesWithTheOracleWhateverTheAlignment) {
+  for (const Activation activation : {Activation::kNone, Activation::kRelu, Activation::kGelu,
+                                      Activation::kGeluTanh, Activation::kSilu}) {
+    for (const int64_t cols : {4, 1040, 1041}) {
+      for (const bool multiplies : {false, true}) {
+        const Case of = {cols, activation, multiplies};
+        const std::vector<float> y = Run(of, 0);
+        ExpectAllNear(y, Expected(of), 1e-5F);
+        EXPECT_EQ(Bits(Run(of, 1)), Bits(y)) << cols;
+        EXPECT_EQ(Bits(Run(of, 2)), Bits(y)) << cols;
+      }
+    }
+  }
+}
+
+// A product with one weight matrix, which MatmulTest::Run cuts into pieces as tiers do.
 struct Product {
   int64_t in;
   int64_t out;
   DType dtype;
   Activation activation;
   bool adds;  // to y
+  bool multiplies = false;
 };
 
 class MatmulTest : public GpuTest {
@@ -272,6 +341,7 @@ class MatmulTest : public GpuTest {
     GpuArray<float> x(data.x, stream());
     GpuArray<float> bias(data.bias, stream());
     GpuArray<float> y(data.y, stream());
+    GpuArray<float> times(data.times, stream());
     GpuArray<std::byte> workspace(
         std::vector<std::byte>(static_cast<size_t>(GpuMatmulWorkspaceBytes(kMaxRows, p.in))),
         stream());
@@ -280,7 +350,8 @@ class MatmulTest : public GpuTest {
     for (const int64_t end : cuts) {
       float* to = y.data() + begin;
       pieces.push_back({weight.data() + begin * p.in, p.dtype, end - begin, bias.data() + begin, to,
-                        p.out, p.adds ? to : nullptr, p.adds ? p.out : 0});
+                        p.out, p.adds ? to : nullptr, p.adds ? p.out : 0,
+                        p.multiplies ? times.data() + begin : nullptr, TimesStride(p)});
       begin = end;
     }
     const std::array<int64_t, 1> ins = {p.in};
@@ -294,8 +365,9 @@ class MatmulTest : public GpuTest {
 
   struct Data {
     std::vector<uint16_t> weight;
-    std::vector<float> x, bias, y;
+    std::vector<float> x, bias, y, times;
   };
+  static int64_t TimesStride(const Product& p) { return p.out + 4; }
   static Data Make(const Product& p, int64_t rows) {
     AlignedBytes weight = RandomWeights(p.in * p.out, p.dtype, 6);
     Data data;
@@ -304,8 +376,26 @@ class MatmulTest : public GpuTest {
     data.x.resize(static_cast<size_t>(rows * p.in));
     data.bias = RandomFloats(p.out, 8);
     data.y = RandomFloats(rows * p.out, 9);
+    data.times = RandomFloats(rows * TimesStride(p), 10, 0.25F);
     return data;
   }
+
+  // Pieces end at `cuts`.
+  void ExpectAgreement(const Product& p, int64_t rows, const std::vector<int64_t>& cuts) {
+    const Data data = Make(p, rows);
+    std::vector<float> expected = data.y;
+    const std::array pieces = {MatmulPiece{data.weight.data(), p.dtype, p.out, data.bias.data(),
+                                           expected.data(), p.out, p.adds ? data.y.data() : nullptr,
+                                           p.out, p.multiplies ? data.times.data() : nullptr,
+                                           TimesStride(p)}};
+    MatmulRef({data.x.data(), p.in, rows, p.in, p.activation, pieces});
+    const std::vector<float> y = Run(p, rows, cuts);
+    // x is rounded: half a unit in the last place of each factor, added up at random.
+    const float unit = p.dtype == DType::kF16 ? 0x1p-11F : 0x1p-8F;
+    const float bound = 6.0F * unit * 0.05F * std::sqrt(static_cast<float>(p.in)) + 1e-5F;
+    for (size_t at = 0; at < y.size(); ++at) ASSERT_NEAR(y[at], expected[at], bound) << at;
+  }
+
   static constexpr int64_t kMaxRows = 512;
 };
 
@@ -316,19 +406,19 @@ TEST_F(MatmulTest, AgreesWithTheOracle) {
                              Product{2560, 64, dtype, Activation::kGelu, false},
                              Product{512, 96, dtype, Activation::kSilu, false},
                              Product{4096, 4096, dtype, Activation::kGeluTanh, false}}) {
-      for (const int64_t rows : {1, 3, 64, 200}) {
-        const Data data = Make(p, rows);
-        std::vector<float> expected = data.y;
-        std::vector<MatmulPiece> pieces = {{data.weight.data(), p.dtype, p.out, data.bias.data(),
-                                            expected.data(), p.out,
-                                            p.adds ? data.y.data() : nullptr, p.out}};
-        MatmulRef({data.x.data(), p.in, rows, p.in, p.activation, pieces});
-        const std::vector<float> y = Run(p, rows, {p.out});
-        // x is rounded: half a unit in the last place of each factor, added up at random.
-        const float unit = dtype == DType::kF16 ? 0x1p-11F : 0x1p-8F;
-        const float bound = 6.0F * unit * 0.05F * std::sqrt(static_cast<float>(p.in)) + 1e-5F;
-        for (size_t at = 0; at < y.size(); ++at) ASSERT_NEAR(y[at], expected[at], bound) << at;
-      }
+      for (const int64_t rows : {1, 3, 64, 200}) ExpectAgreement(p, rows, {p.out});
+    }
+  }
+}
+
+// What follows the library's product, on a GPU in software too.
+using GatedTest = MatmulTest;
+
+TEST_F(GatedTest, AgreesWithTheOracle) {
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    for (const Activation activation : {Activation::kNone, Activation::kSilu}) {
+      const Product p = {160, 96, dtype, activation, false, true};
+      for (const int64_t rows : {1, 3, 130}) ExpectAgreement(p, rows, {16, 36, 96});
     }
   }
 }

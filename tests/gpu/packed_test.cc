@@ -33,6 +33,7 @@ struct Product {
   DType dtype;
   Activation activation;
   bool adds;  // to y itself
+  bool multiplies = false;
 };
 
 class PackedTest : public GpuTest, public testing::WithParamInterface<DType> {
@@ -41,12 +42,14 @@ class PackedTest : public GpuTest, public testing::WithParamInterface<DType> {
 
   struct Data {
     std::vector<std::byte> weight;
-    std::vector<float> x, bias, y;
+    std::vector<float> x, bias, y, times;
   };
+  static int64_t TimesStride(const Product& p) { return p.out + 3; }
   // A row's data is the same whatever the number of rows.
   static Data Make(const Product& p, int64_t rows) {
     return {PackedWeights(p.out, p.in, p.dtype), RandomFloats(rows * p.in, 7),
-            RandomFloats(p.out, 8), RandomFloats(rows * p.out, 9)};
+            RandomFloats(p.out, 8), RandomFloats(rows * p.out, 9),
+            RandomFloats(rows * TimesStride(p), 10, 0.25F)};
   }
 
   // y [rows, out], computed on the GPU in pieces that end at `cuts`.
@@ -56,6 +59,7 @@ class PackedTest : public GpuTest, public testing::WithParamInterface<DType> {
     GpuArray<float> x(data.x, stream());
     GpuArray<float> bias(data.bias, stream());
     GpuArray<float> y(data.y, stream());
+    GpuArray<float> times(data.times, stream());
     GpuArray<std::byte> workspace(
         std::vector<std::byte>(static_cast<size_t>(GpuMatmulWorkspaceBytes(rows, p.in))), stream());
     std::vector<MatmulPiece> pieces;
@@ -63,7 +67,8 @@ class PackedTest : public GpuTest, public testing::WithParamInterface<DType> {
     for (const int64_t end : cuts) {
       float* to = y.data() + begin;
       pieces.push_back({weight.data() + begin * RowBytes(p.dtype, p.in), p.dtype, end - begin,
-                        bias.data() + begin, to, p.out, p.adds ? to : nullptr, p.adds ? p.out : 0});
+                        bias.data() + begin, to, p.out, p.adds ? to : nullptr, p.adds ? p.out : 0,
+                        p.multiplies ? times.data() + begin : nullptr, TimesStride(p)});
       begin = end;
     }
     const std::array<int64_t, 1> ins = {p.in};
@@ -87,8 +92,9 @@ class PackedTest : public GpuTest, public testing::WithParamInterface<DType> {
     for (float& value : x) value = HalfToFloat(FloatToHalf(value));
     std::vector<float> y = data.y;
     const std::array pieces = {MatmulPiece{weight.data(), DType::kF16, p.out, data.bias.data(),
-                                           y.data(), p.out, p.adds ? data.y.data() : nullptr,
-                                           p.out}};
+                                           y.data(), p.out, p.adds ? data.y.data() : nullptr, p.out,
+                                           p.multiplies ? data.times.data() : nullptr,
+                                           TimesStride(p)}};
     MatmulRef({x.data(), p.in, rows, p.in, p.activation, pieces});
     return y;
   }
@@ -122,9 +128,37 @@ TEST_P(PackedTest, AgreesWithTheOracle) {
 TEST_P(PackedTest, FinishesAsTheOracle) {
   for (const int64_t rows : {5, 12, 70}) {
     ExpectAgreement({200, 50, dtype(), Activation::kNone, true}, rows);
+    ExpectAgreement({200, 50, dtype(), Activation::kSilu, true, true}, rows);
     for (const Activation activation :
          {Activation::kRelu, Activation::kGelu, Activation::kGeluTanh, Activation::kSilu}) {
       ExpectAgreement({200, 50, dtype(), activation, false}, rows);
+    }
+  }
+}
+
+TEST_P(PackedTest, TimesInPlace) {
+  const Product p = {200, 50, dtype(), Activation::kSilu, false, true};
+  for (const int64_t rows : {5, 12, 70}) {
+    const Data data = Make(p, rows);
+    GpuArray<std::byte> weight(data.weight, stream());
+    GpuArray<float> x(data.x, stream());
+    GpuArray<float> bias(data.bias, stream());
+    GpuArray<float> y(data.times, stream());
+    GpuArray<std::byte> workspace(
+        std::vector<std::byte>(static_cast<size_t>(GpuMatmulWorkspaceBytes(rows, p.in))), stream());
+    const std::array pieces = {MatmulPiece{weight.data(), dtype(), p.out, bias.data(), y.data(), 53,
+                                           nullptr, 0, y.data(), 53}};
+    const std::array<int64_t, 1> ins = {p.in};
+    GpuMatmul(ins, dtype(), rows)
+        .MatmulAsync({x.data(), p.in, rows, p.in, p.activation, pieces},
+                     {workspace.data(), workspace.host().size()}, stream());
+    Finish();
+    y.Download();
+    const std::vector<float> apart = Run(p, rows, {p.out});
+    for (int64_t at = 0; at < rows * p.out; ++at) {
+      ASSERT_EQ(y.host()[static_cast<size_t>(at / p.out * 53 + at % p.out)],
+                apart[static_cast<size_t>(at)])
+          << at << " of " << rows << " rows";
     }
   }
 }

@@ -55,6 +55,7 @@ struct MatmulCall {
   AlignedBytes weight;
   std::vector<float> bias;
   std::vector<float> residual;
+  std::vector<float> times;
   MatmulArgs args;
   MatmulPiece piece;
 
@@ -63,7 +64,8 @@ struct MatmulCall {
         x(RandomFloats(s.rows * (s.in + 3), seed)),
         weight(Weights(s.out, s.in, dtype, seed + 1)),
         bias(RandomFloats(s.out, seed + 2)),
-        residual(RandomFloats(s.rows * (s.out + 5), seed + 3)) {
+        residual(RandomFloats(s.rows * (s.out + 5), seed + 3)),
+        times(RandomFloats(s.rows * (s.out + 9), seed + 4)) {
     for (int64_t row = 0; row < s.rows; ++row) {  // the stride's gap must not be read
       for (int64_t i = 0; i < 3; ++i) x[static_cast<size_t>(row * (s.in + 3) + s.in + i)] = kPoison;
     }
@@ -91,6 +93,7 @@ struct MatmulCall {
     to.y = y.data();
     to.y_stride = shape.out + 7;
     if (to.residual != nullptr) to.residual += first * to.residual_stride;
+    if (to.times != nullptr) to.times += first * to.times_stride;
     call.pieces = {&to, 1};
     Matmul(call, workspace, Pool(num_threads), isa);
     return Compact(y, rows);

@@ -225,6 +225,54 @@ TEST_P(MatmulTest, BiasActivationAndResidual) {
   }
 }
 
+// As what the oracle computes, and to the bit: the product without both, times, plus.
+TEST_P(MatmulTest, GatedProducts) {
+  for (const Activation activation : {Activation::kNone, Activation::kGelu, Activation::kSilu}) {
+    for (const int64_t rows : {1, 2, 6, 50, 150}) {
+      MatmulCall call({rows, 130, 101}, dtype(), 57);
+      call.args.activation = activation;
+      call.piece.bias = call.bias.data();
+      const std::vector<float> plain = call.Run(isa());
+      call.piece.times = call.times.data();
+      call.piece.times_stride = 110;
+      for (const bool adds : {false, true}) {
+        call.piece.residual = adds ? call.residual.data() : nullptr;
+        call.piece.residual_stride = 106;
+        const std::vector<float> y = call.Run(isa(), 2, 0, rows);
+        // A factor is up to 4.
+        EXPECT_LT(Compare(y, call.Reference(), 4.0).largest, 3e-6 + 5 * UnitError()) << rows;
+        for (int64_t at = 0; at < rows * 101; ++at) {
+          float expected = plain[static_cast<size_t>(at)];
+          expected *= call.times[static_cast<size_t>(at / 101 * 110 + at % 101)];
+          if (adds) expected += call.residual[static_cast<size_t>(at / 101 * 106 + at % 101)];
+          ASSERT_EQ(y[static_cast<size_t>(at)], expected) << at << " of " << rows << " rows";
+        }
+      }
+    }
+  }
+}
+
+TEST_P(MatmulTest, TimesInPlace) {
+  for (const int64_t rows : {1, 3, 40, 150}) {
+    MatmulCall call({rows, 64, 101}, dtype(), 59);
+    call.args.activation = Activation::kSilu;
+    call.piece.times = call.times.data();
+    call.piece.times_stride = 110;
+    const std::vector<float> apart = call.Run(isa());
+    MatmulPiece piece = call.piece;
+    piece.y = call.times.data();
+    piece.y_stride = 110;
+    call.args.pieces = {&piece, 1};
+    AlignedBytes workspace(MatmulWorkspaceBytes(rows, 64, 2, isa()));
+    Matmul(call.args, workspace.span(), Pool(2), isa());
+    for (int64_t at = 0; at < rows * 101; ++at) {
+      ASSERT_EQ(call.times[static_cast<size_t>(at / 101 * 110 + at % 101)],
+                apart[static_cast<size_t>(at)])
+          << at << " of " << rows << " rows";
+    }
+  }
+}
+
 // x is zero and the bias has the values: no product's error is in the result.
 TEST_P(MatmulTest, SiluIsAccurateOverItsWholeRange) {
   constexpr int64_t kSteps = 960;
