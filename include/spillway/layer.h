@@ -64,10 +64,11 @@ enum class Buf : uint8_t {
   kQkv,       // [q | k | v]: heads side by side
   kAttended,  // [q]
   kInner,     // [ffn]
+  kGate,      // [ffn]
   kEmbedded,  // [embed]: embeddings that are projected to the states, or states to them
   kLogits,    // [vocab]
 };
-inline constexpr std::size_t kNumBufs = 7;
+inline constexpr std::size_t kNumBufs = 8;
 
 // One T for each buffer.
 template <typename T>
@@ -125,14 +126,35 @@ struct Linear {
 
 enum class RopePairs { kHalves, kNeighbours };  // of the first `dims` of a head
 
-// Rotary positions: pair i turns by position * theta^(-2i / dims).
+// Scaling of frequencies for contexts longer than those of training. kLinear: each is divided by
+// `factor`. kLlama3: those whose wave is longer than original_positions / low_frequency are, those
+// whose wave is shorter than original_positions / high_frequency are not, those between in part.
+enum class RopeScalingKind { kNone, kLinear, kLlama3 };
+
+struct RopeScaling {
+  RopeScalingKind kind = RopeScalingKind::kNone;
+  double factor = 1.0;
+  double low_frequency = 1.0;
+  double high_frequency = 4.0;
+  int64_t original_positions = 0;
+
+  bool operator==(const RopeScaling&) const = default;
+};
+
+// Rotary positions: pair i turns by position * theta^(-2i / dims), scaled.
 struct Rope {
   double theta = 10000.0;
   int64_t dims = 0;
   RopePairs pairs = RopePairs::kHalves;
+  RopeScaling scaling = {};
+
+  bool operator==(const Rope&) const = default;
 };
 
-// Heads side by side in `x` are turned by their token's position.
+// [dims / 2]: what a position is multiplied by, as transformers computes it in float32.
+std::vector<float> InverseFrequencies(const Rope& rope);
+
+// Heads of head_dim elements, side by side in `x`, are turned by their token's position.
 struct Rotate {
   Columns x;
   int64_t num_heads = 0;

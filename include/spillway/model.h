@@ -38,6 +38,12 @@ struct ModelShape {
   bool linear_bias = true;
   bool tied_head = true;
   double norm_epsilon = 1e-5;
+  NormKind norm = NormKind::kLayer;
+  bool gated_mlp = false;  // activation(gate) * up in place of activation(up)
+  bool qkv_bias = false;   // biases of models whose products do not all have one (linear_bias)
+  bool out_bias = false;   // of the attention's last product
+  bool mlp_bias = false;
+  Rope rope = {};  // dims 0: positions are not rotary
   // Types in memory, and token ids:
   DType dtype = DType::kF16;  // matrices, unless they are quantised
   int weight_bits = 16;       // 8, 4: all matrices but the positions' in groups of 64

@@ -193,6 +193,9 @@ struct Plan {
     return machine.has_gpu() && policy.cpu_attention &&
            kv[Tier::kCpu].rows + kv[Tier::kDisk].rows > 0;
   }
+  // Whether keys and queries are reflected before the cache holds keys below 16 bits. Rotated keys
+  // have no direction in common that a reflection could spread.
+  bool ReflectsHeads() const { return policy.kv_bits < 16 && shape.rope.dims == 0; }
   int64_t BlockRows() const { return batch.rows * num_batches; }
   // What is moved and checked as one.
   int64_t KvBlockBytes(Tier tier) const { return slot_align[tier] * slot_bytes; }

@@ -45,6 +45,10 @@ CostModel::LayerSize CostModel::SizeOf(const PlannedLayer& layer) const {
       size.gathered_bytes += plan_.Tensor(gather->table).spec.row_bytes();
     } else if (std::holds_alternative<Norm>(op)) {
       ++size.num_norms;
+    } else if (const auto* rotate = std::get_if<Rotate>(&op)) {
+      size.turned += rotate->num_heads * plan_.shape.head_dim;
+    } else if (const auto* norm = std::get_if<HeadNorm>(&op)) {
+      size.turned += norm->num_heads * plan_.shape.head_dim;
     }
   }
   // Table rows are summed to a state; the head gathers the states that it needs.
@@ -152,7 +156,9 @@ UnitSeconds CostModel::Compute(int64_t layer, const BatchLoad& load) const {
   UnitSeconds seconds = Products(size, tokens, chunk);
   seconds[CostUnit::kMemory] +=
       Over(static_cast<double>(tokens * size.gathered_bytes), rates_.device.memory_bytes_per_s);
-  seconds[CostUnit::kStates] = size.num_norms * NormSeconds(plan_, rates_.device, tokens) +
+  const double norms = size.num_norms + static_cast<double>(size.turned) /
+                                            static_cast<double>(plan_.shape.hidden_size);
+  seconds[CostUnit::kStates] = norms * NormSeconds(plan_, rates_.device, tokens) +
                                size.num_sums * ResidualSeconds(plan_, rates_.device, tokens);
   if (of.attends) seconds += Attention(layer, load);
   if (head) {

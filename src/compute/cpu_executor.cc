@@ -52,7 +52,7 @@ void CpuExecutor::ComputeChunk(const Cell& cell, const Chunk& chunk) {
                               std::span(cell.batch.tokens).subspan(begin, size),
                               std::span(cell.batch.positions).subspan(begin, size)};
   runner_.Run(cell.layer, input, *this, [&](const Attend& op) {
-    if (plan_.policy.kv_bits < 16) Reflect(cell.layer, chunk.size());
+    if (plan_.ReflectsHeads()) Reflect(cell.layer, chunk.size());
     AttendChunk(op, cell, chunk);
   });
 }
@@ -75,6 +75,12 @@ void CpuExecutor::Gather(const TableGather& gather) {
 }
 
 void CpuExecutor::Norm(const kernels::NormArgs& args) { kernels::Norm(args, pool_, isa_); }
+
+void CpuExecutor::NormHeads(const kernels::HeadNormArgs& args) {
+  kernels::HeadNorm(args, pool_, isa_);
+}
+
+void CpuExecutor::Rotate(const kernels::RotateArgs& args) { kernels::Rotate(args, pool_, isa_); }
 
 void CpuExecutor::Multiply(const kernels::MatmulArgs& args) {
   kernels::Matmul(args, device_.View(plan_.workspace.matmul), pool_, isa_);

@@ -35,6 +35,8 @@ class CpuExecutor final : public Executor, private OpSet {
   Rows At(Buf buf) override;
   void Gather(const TableGather& gather) override;
   void Norm(const kernels::NormArgs& args) override;
+  void NormHeads(const kernels::HeadNormArgs& args) override;
+  void Rotate(const kernels::RotateArgs& args) override;
   void Multiply(const kernels::MatmulArgs& args) override;
 
   void ComputeChunk(const Cell& cell, const Chunk& chunk);

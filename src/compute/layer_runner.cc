@@ -12,15 +12,11 @@ namespace {
 struct MissingKernel {
   std::string_view operator()(const Gather&) const { return {}; }
   std::string_view operator()(const Norm& norm) const {
-    if (norm.kind != NormKind::kLayer) return "RMSNorm";
-    if (norm.weight_offset != 0.0F) return "norms with an offset";
     return norm.plus ? "a norm behind a residual" : std::string_view();
   }
-  std::string_view operator()(const Linear& linear) const {
-    return linear.times ? "gated products" : std::string_view();
-  }
-  std::string_view operator()(const Rotate&) const { return "rotary positions"; }
-  std::string_view operator()(const HeadNorm&) const { return "norms of heads"; }
+  std::string_view operator()(const Linear&) const { return {}; }
+  std::string_view operator()(const Rotate&) const { return {}; }
+  std::string_view operator()(const HeadNorm&) const { return {}; }
   std::string_view operator()(const Attend& attend) const {
     if (attend.window != 0) return "windows of attention";
     return attend.soft_cap != 0.0F ? "soft caps" : std::string_view();
@@ -73,6 +69,22 @@ LayerRunner::LayerRunner(const Plan& plan, const Arena& device) : plan_(plan), d
     most = std::max(most, pieces);
   }
   pieces_.reserve(most);
+  MakeRopeTables();
+}
+
+void LayerRunner::MakeRopeTables() {
+  for (const PlannedLayer& layer : plan_.layers) {
+    for (const Op& op : layer.ops) {
+      const auto* rotate = std::get_if<Rotate>(&op);
+      if (rotate == nullptr) continue;
+      const auto same = std::ranges::find(ropes_, rotate->rope, &RopeTable::rope);
+      if (same == ropes_.end()) ropes_.push_back({rotate->rope, InverseFrequencies(rotate->rope)});
+    }
+  }
+}
+
+std::span<const float> LayerRunner::Frequencies(const Rope& rope) const {
+  return std::ranges::find(ropes_, rope, &RopeTable::rope)->inverse_frequencies;
 }
 
 void LayerRunner::RunOps(std::span<const Op> ops, const ProgramInput& input, OpSet& device) {
@@ -82,6 +94,10 @@ void LayerRunner::RunOps(std::span<const Op> ops, const ProgramInput& input, OpS
       RunGather(*gather, input, device);
     } else if (const auto* norm = std::get_if<Norm>(&ops.front())) {
       RunNorm(*norm, input, device);
+    } else if (const auto* head_norm = std::get_if<HeadNorm>(&ops.front())) {
+      RunHeadNorm(*head_norm, input, device);
+    } else if (const auto* rotate = std::get_if<Rotate>(&ops.front())) {
+      RunRotate(*rotate, input, device);
     } else {
       count = NumTogether(ops);
       RunProducts(ops.first(count), input, device);
@@ -109,7 +125,30 @@ void LayerRunner::RunNorm(const Norm& norm, const ProgramInput& input, OpSet& de
   args.weight = Vector(norm.weight);
   args.bias = Vector(norm.bias);
   args.epsilon = norm.epsilon;
+  args.kind = norm.kind;
+  args.weight_offset = norm.weight_offset;
   device.Norm(args);
+}
+
+void LayerRunner::RunHeadNorm(const HeadNorm& norm, const ProgramInput& input, OpSet& device) {
+  const Rows x = RowsOf(norm.x.buf, input, device);
+  device.NormHeads({x.data + norm.x.begin, x.stride, input.rows, norm.num_heads,
+                    plan_.shape.head_dim, Vector(norm.weight), norm.epsilon, norm.weight_offset});
+}
+
+void LayerRunner::RunRotate(const Rotate& rotate, const ProgramInput& input, OpSet& device) {
+  const Rows x = RowsOf(rotate.x.buf, input, device);
+  kernels::RotateArgs args;
+  args.x = x.data + rotate.x.begin;
+  args.x_stride = x.stride;
+  args.rows = input.rows;
+  args.num_heads = rotate.num_heads;
+  args.head_dim = plan_.shape.head_dim;
+  args.positions = input.positions.data();
+  args.inverse_frequencies = Frequencies(rotate.rope).data();
+  args.dims = rotate.rope.dims;
+  args.pairs = rotate.rope.pairs;
+  device.Rotate(args);
 }
 
 void LayerRunner::RunProducts(std::span<const Op> linears, const ProgramInput& input,
@@ -135,6 +174,7 @@ void LayerRunner::AddPieces(const Linear& linear, const ProgramInput& input, OpS
   const float* bias = Vector(linear.bias);
   const Rows y = RowsOf(linear.y.buf, input, device);
   const Rows plus = linear.plus ? RowsOf(*linear.plus, input, device) : Rows{};
+  const Rows times = linear.times ? RowsOf(*linear.times, input, device) : Rows{};
   int64_t end = -1;  // of the piece before
   for (const WeightTile& tile : weight.tiles) {
     const int64_t tile_rows = tile.row_end - tile.row_begin;
@@ -148,7 +188,8 @@ void LayerRunner::AddPieces(const Linear& linear, const ProgramInput& input, OpS
     const int64_t column = linear.y.begin + tile.row_begin;
     pieces_.push_back({device_.As<std::byte>(place), weight.spec.dtype, tile_rows,
                        bias == nullptr ? nullptr : bias + tile.row_begin, y.data + column, y.stride,
-                       plus.data == nullptr ? nullptr : plus.data + column, plus.stride});
+                       plus.data == nullptr ? nullptr : plus.data + column, plus.stride,
+                       times.data == nullptr ? nullptr : times.data + column, times.stride});
   }
 }
 

@@ -12,6 +12,7 @@
 
 #include "kernels/matmul/matmul.h"
 #include "kernels/rows/norm.h"
+#include "kernels/rows/rotate.h"
 #include "spillway/layer.h"
 #include "spillway/plan.h"
 #include "src/memory/arena.h"
@@ -44,10 +45,13 @@ class OpSet {
   virtual Rows At(Buf buf) = 0;
   virtual void Gather(const TableGather& gather) = 0;
   virtual void Norm(const kernels::NormArgs& args) = 0;
+  virtual void NormHeads(const kernels::HeadNormArgs& args) = 0;
+  // The runner's own table of frequencies is the host's.
+  virtual void Rotate(const kernels::RotateArgs& args) = 0;
   virtual void Multiply(const kernels::MatmulArgs& args) = 0;
 };
 
-// Input of a program: tokens whose states are `hidden`. Only Gather reads the ids.
+// Input of a program: tokens whose states are `hidden`. Gather reads the ids, Rotate the positions.
 struct ProgramInput {
   Rows hidden;
   int64_t rows = 0;
@@ -69,6 +73,9 @@ class LayerRunner {
   // `device` is the arena of plan.device(). Lifetime: plan and arena outlive the runner.
   // Throws: Error kModelUnsupported: a program names what no kernel computes.
   LayerRunner(const Plan& plan, const Arena& device);
+
+  // [dims / 2] of a rope that one of the plan's layers has; host memory. Lifetime: the runner's.
+  std::span<const float> Frequencies(const Rope& rope) const;
 
   // Runs all of the layer's operations; `attend(const Attend&)` does the attention.
   template <typename F>
@@ -100,8 +107,17 @@ class LayerRunner {
   void RunOps(std::span<const Op> ops, const ProgramInput& input, OpSet& device);
   void RunGather(const Gather& gather, const ProgramInput& input, OpSet& device);
   void RunNorm(const Norm& norm, const ProgramInput& input, OpSet& device);
+  void RunHeadNorm(const HeadNorm& norm, const ProgramInput& input, OpSet& device);
+  void RunRotate(const Rotate& rotate, const ProgramInput& input, OpSet& device);
   void RunProducts(std::span<const Op> linears, const ProgramInput& input, OpSet& device);
   void AddPieces(const Linear& linear, const ProgramInput& input, OpSet& device);
+
+  // Frequencies of one of the model's ropes.
+  struct RopeTable {
+    Rope rope;
+    std::vector<float> inverse_frequencies;
+  };
+  void MakeRopeTables();
 
   const PlannedTensor& Tensor(TensorRef ref) const { return plan_.Tensor(ref); }
   const float* Vector(TensorRef ref) const;  // null: there is none
@@ -109,6 +125,7 @@ class LayerRunner {
   const Plan& plan_;
   const Arena& device_;
   std::vector<kernels::MatmulPiece> pieces_;  // of one call
+  std::vector<RopeTable> ropes_;              // each once
 };
 
 }  // namespace spillway

@@ -6,7 +6,7 @@ namespace spillway {
 namespace {
 
 ReferenceBytes BytesOf(const Plan& plan) {
-  return plan.policy.kv_bits == 16 ? ReferenceBytes{} : ReferenceBytesOf(plan.shape);
+  return plan.ReflectsHeads() ? ReferenceBytesOf(plan.shape) : ReferenceBytes{};
 }
 
 }  // namespace
@@ -16,7 +16,7 @@ int64_t ReferenceKeys::Bytes(const Plan& plan) { return BytesOf(plan).total(); }
 // Chooses tokens from all over the vocabulary, behind the one that texts begin with.
 ReferenceKeys::ReferenceKeys(const Plan& plan, std::byte* memory)
     : shape_(plan.shape), bytes_(BytesOf(plan)), memory_(memory) {
-  if (plan.policy.kv_bits == 16) return;
+  if (!plan.ReflectsHeads()) return;
   const int64_t num_tokens = ReferenceTokens(shape_);
   for (int64_t token = 0; token < num_tokens; ++token) {
     tokens_.push_back(static_cast<TokenId>(shape_.vocab_size * token / num_tokens));

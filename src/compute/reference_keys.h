@@ -2,8 +2,8 @@
 // prompt that is the same in every run. It depends on the model only, so that no row's bytes depend
 // on the rows beside it, and a run that resumes finds it again. An executor takes the prompt
 // through each layer before it computes the layer for the first time. This class holds the prompt,
-// how far it has come, and the places of its buffers in the device's memory. A KV cache of 16 bits
-// needs none of it. Thread rule: one thread.
+// how far it has come, and the places of its buffers in the device's memory. Where the plan
+// does not reflect heads (16 bits, rotated keys) none of it is needed. Thread rule: one thread.
 #pragma once
 
 #include <array>

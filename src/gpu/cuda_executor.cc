@@ -162,10 +162,27 @@ void CudaExecutor::PutTables(const PlannedLayer& layer) {
   }
 }
 
-// Puts ids into the table for a layer that gathers; others need none.
+void CudaExecutor::PutFrequencies(const PlannedLayer& layer) {
+  frequencies_.clear();
+  for (const Op& op : layer.ops) {
+    const auto* rotate = std::get_if<Rotate>(&op);
+    if (rotate == nullptr) continue;
+    const std::span<const float> of = runner_.Frequencies(rotate->rope);
+    frequencies_.emplace_back(of.data(), table_.Put(of).data());
+  }
+}
+
+const float* CudaExecutor::FrequenciesOf(const float* on_host) const {
+  const auto found =
+      std::ranges::find(frequencies_, on_host, &std::pair<const float*, const float*>::first);
+  SPILLWAY_CHECK(found != frequencies_.end());
+  return found->second;
+}
+
+// Puts ids and positions into the table for a layer that gathers or rotates; others need none.
 ProgramInput CudaExecutor::PutIds(std::span<const TokenId> tokens,
                                   std::span<const int32_t> positions) {
-  if (gather_tables_.empty()) return {};
+  if (gather_tables_.empty() && frequencies_.empty()) return {};
   const int64_t vocabulary = plan_.shape.vocab_size;
   for (const TokenId id : tokens) SPILLWAY_CHECK(id >= 0 && id < vocabulary);
   ProgramInput input;
@@ -177,6 +194,7 @@ ProgramInput CudaExecutor::PutIds(std::span<const TokenId> tokens,
 void CudaExecutor::ComputeChunks(const Cell& cell) {
   CutIntoChunks(cell);
   PutTables(cell.layer);
+  PutFrequencies(cell.layer);
   const ProgramInput ids = PutIds(cell.batch.tokens, cell.batch.positions);
   chunk_rows_.clear();
   for (std::size_t chunk = 0; cell.layer.attends && chunk < chunks_.size(); ++chunk) {
@@ -209,7 +227,7 @@ void CudaExecutor::ComputeChunk(const Cell& cell, std::size_t index, const Progr
               turn == nullptr ? device_.As<float>(plan_.workspace.buffers[Buf::kAttended])
                               : turn->attended);
   runner_.Run(cell.layer, input, ops, [&](const Attend& op) {
-    if (plan_.policy.kv_bits < 16) Reflect(ops.lane(), cell.layer, chunk.size());
+    if (plan_.ReflectsHeads()) Reflect(ops.lane(), cell.layer, chunk.size());
     attention_.Attend(op, {ops.lane().qkv, ops.attended(), chunk.size()}, chunk_rows_[index],
                       ops.lane().stream);
     if (turn == nullptr) return;
@@ -252,6 +270,16 @@ void CudaExecutor::LaneOps::Norm(const kernels::NormArgs& args) {
   kernels::NormAsync(args, lane_->stream);
 }
 
+void CudaExecutor::LaneOps::NormHeads(const kernels::HeadNormArgs& args) {
+  kernels::HeadNormAsync(args, lane_->stream);
+}
+
+void CudaExecutor::LaneOps::Rotate(const kernels::RotateArgs& args) {
+  kernels::RotateArgs there = args;
+  there.inverse_frequencies = executor_.FrequenciesOf(args.inverse_frequencies);
+  kernels::RotateAsync(there, lane_->stream);
+}
+
 void CudaExecutor::LaneOps::Multiply(const kernels::MatmulArgs& args) {
   executor_.matmul_.MatmulAsync(args, lane_->matmul, lane_->stream);
 }
@@ -285,6 +313,7 @@ void CudaExecutor::AdvanceReference(const Cursor& at) {
   if (beside_ != nullptr) JoinLanes(lane_.stream, beside_->first);
   const PlannedLayer& layer = plan_.layers[static_cast<std::size_t>(at.layer)];
   PutTables(layer);
+  PutFrequencies(layer);
   ProgramInput all = PutIds(reference_.tokens(), reference_.positions());
   all.hidden = {reference_.Hidden(), plan_.shape.hidden_size};
   all.rows = reference_.num_tokens();

@@ -90,6 +90,8 @@ class CudaExecutor final : public Executor {
     Rows At(Buf buf) override;
     void Gather(const TableGather& gather) override;
     void Norm(const kernels::NormArgs& args) override;
+    void NormHeads(const kernels::HeadNormArgs& args) override;
+    void Rotate(const kernels::RotateArgs& args) override;
     void Multiply(const kernels::MatmulArgs& args) override;
 
    private:
@@ -109,6 +111,8 @@ class CudaExecutor final : public Executor {
     std::span<const kernels::EmbeddingPiece> pieces;
   };
   void PutTables(const PlannedLayer& layer);
+  void PutFrequencies(const PlannedLayer& layer);
+  const float* FrequenciesOf(const float* on_host) const;
   ProgramInput PutIds(std::span<const TokenId> tokens, std::span<const int32_t> positions);
 
   // Takes the reference prompt through the layer, the first time that the layer is computed.
@@ -156,6 +160,8 @@ class CudaExecutor final : public Executor {
   std::vector<Chunk> chunks_;  // of the cell that is being enqueued
   std::vector<ListedChunk> chunk_rows_;
   std::vector<GatherTable> gather_tables_;
+  // Frequencies of the layer that is being enqueued: the runner's, and in GPU memory.
+  std::vector<std::pair<const float*, const float*>> frequencies_;
   std::vector<const float*> last_rows_;
   std::unique_ptr<Beside> beside_;  // null: the CPU attends to nothing
   uint64_t logits_compute_ = 0;

@@ -22,10 +22,17 @@ int64_t EmbeddingTableBytes(const Plan& plan, int64_t tokens) {
   return bytes;
 }
 
+// Bytes of ids, positions and frequencies of an attention layer that rotates.
+int64_t RotationTableBytes(const Plan& plan) {
+  if (plan.shape.rope.dims == 0) return 0;
+  return 2 * TableBytes(plan.batch.prompt_tokens * int64_t{sizeof(int32_t)}) +
+         TableBytes(plan.shape.rope.dims / 2 * int64_t{sizeof(float)});
+}
+
 // Bytes of the tables of the reference prompt, which goes through a layer ahead of its first
 // compute. A chunk may be one token.
 int64_t ReferenceTableBytes(const Plan& plan) {
-  if (plan.policy.kv_bits == 16) return 0;
+  if (!plan.ReflectsHeads()) return 0;
   const int64_t tokens = ReferenceTokens(plan.shape);
   const AttentionLimits prompt = {1, tokens, ReferenceSlots(plan.shape), 0};
   return std::max(EmbeddingTableBytes(plan, tokens), AttentionLists::MaxBytes(prompt, tokens));
@@ -92,7 +99,8 @@ ExchangeLayout LayOutExchange(const Plan& plan) {
                                 LongestScored(plan)};
   ExchangeLayout layout;
   layout.table_bytes = std::max({EmbeddingTableBytes(plan, plan.batch.prompt_tokens),
-                                 AttentionLists::MaxBytes(pass, MaxChunks(plan)),
+                                 AttentionLists::MaxBytes(pass, MaxChunks(plan)) +
+                                     RotationTableBytes(plan),
                                  TableBytes(plan.batch.logits * int64_t{sizeof(float*)})});
   layout.table_bytes = TableBytes(layout.table_bytes + ReferenceTableBytes(plan));
   ArenaLayout device(kTableAlignBytes);

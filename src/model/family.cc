@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <utility>
@@ -48,6 +49,45 @@ void RequireSetting(const JsonNode& config, std::string_view key, bool value) {
   config.Refuse(ErrorCode::kModelUnsupported,
                 fmt::format("\"{}\" is {}, and only {} is supported", key, !value, value),
                 "choose another model");
+}
+
+void RefuseOtherKeys(const JsonNode& config, const std::vector<std::string_view>& known) {
+  // Bookkeeping, training, tokens, and how transformers runs a model.
+  constexpr std::array<std::string_view, 26> kHarmless = {"_attn_implementation_autoset",
+                                                          "_name_or_path",
+                                                          "architectures",
+                                                          "attention_dropout",
+                                                          "bos_token_id",
+                                                          "chunk_size_feed_forward",
+                                                          "dtype",
+                                                          "eos_token_id",
+                                                          "hidden_dropout",
+                                                          "initializer_range",
+                                                          "is_decoder",
+                                                          "model_type",
+                                                          "output_attentions",
+                                                          "output_hidden_states",
+                                                          "pad_token_id",
+                                                          "pretraining_tp",
+                                                          "problem_type",
+                                                          "return_dict",
+                                                          "tokenizer_class",
+                                                          "torch_dtype",
+                                                          "transformers_version",
+                                                          "transformers.js_config",
+                                                          "unsloth_fixed",
+                                                          "unsloth_version",
+                                                          "use_cache",
+                                                          "vocab_size"};
+  for (const auto& [key, value] : config.value().items()) {
+    if (value.is_null() || value == false) continue;
+    if (std::ranges::find(known, key) != known.end()) continue;
+    if (std::ranges::find(kHarmless, key) != kHarmless.end()) continue;
+    config.Refuse(ErrorCode::kModelUnsupported,
+                  fmt::format("\"{}\" is not known here, and might change what the model answers",
+                              Printable(key, 40)),
+                  "remove it if it does not, or choose another model");
+  }
 }
 
 int64_t EvenHeadDim(const JsonNode& config, const HeadKeys& keys, const ModelShape& shape) {

@@ -60,6 +60,15 @@ double ReadEpsilon(const JsonNode& config, std::string_view key, double fallback
 // Throws: Error kModelUnsupported: it is set to the other.
 void RequireSetting(const JsonNode& config, std::string_view key, bool value);
 
+// Refuses a key that is neither among these nor known to change no result, unless it is null or
+// false. Throws: Error kModelUnsupported.
+void RefuseOtherKeys(const JsonNode& config, const std::vector<std::string_view>& known);
+
+// "rope_parameters", or "rope_theta" and "rope_scaling" as transformers wrote them before 5, for
+// heads of `dims` elements, all of them turned. Throws: Error kModelInconsistent,
+// kModelUnsupported.
+Rope ReadRope(const JsonNode& config, int64_t dims);
+
 // hidden_size / num_heads, which config.json has under these keys.
 // Throws: Error kModelInconsistent: it is no whole number.
 struct HeadKeys {

@@ -27,6 +27,7 @@ int64_t WidthOf(const ModelShape& shape, Buf buf) {
     case Buf::kAttended:
       return q;
     case Buf::kInner:
+    case Buf::kGate:
       return shape.ffn_size;
     case Buf::kEmbedded:
       return shape.embed_size;

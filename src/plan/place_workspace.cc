@@ -140,7 +140,7 @@ void PlaceWorkspace(Plan& plan, const KernelNeeds& needs, ArenaLayouts& arenas) 
 }
 
 int64_t TableBytes(const Plan& plan, const KernelNeeds& needs) {
-  const bool has_reference = plan.policy.kv_bits < 16 && needs.exchange == nullptr;
+  const bool has_reference = plan.ReflectsHeads() && needs.exchange == nullptr;
   const int64_t reference = has_reference ? ReferenceBytesOf(plan.shape).total() : 0;
   if (plan.arena_bytes[Tier::kDisk] == 0) return reference;
   constexpr int64_t kTagBytes = 16;

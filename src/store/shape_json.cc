@@ -99,6 +99,60 @@ struct FieldReader {
   }
 };
 
+constexpr std::array<std::pair<RopeScalingKind, std::string_view>, 3> kRopeScalings = {{
+    {RopeScalingKind::kNone, "none"},
+    {RopeScalingKind::kLinear, "linear"},
+    {RopeScalingKind::kLlama3, "llama3"},
+}};
+
+// Fields of models with rotary positions; a store of any other stays as it was before there were
+// any.
+Json BlockToJson(const ModelShape& shape) {
+  const RopeScaling& scaling = shape.rope.scaling;
+  const auto* named = kRopeScalings.begin();
+  while (named->first != scaling.kind) ++named;
+  return {{"rms_norm", shape.norm == NormKind::kRms},
+          {"gated_mlp", shape.gated_mlp},
+          {"qkv_bias", shape.qkv_bias},
+          {"out_bias", shape.out_bias},
+          {"mlp_bias", shape.mlp_bias},
+          {"rope",
+           {{"theta", shape.rope.theta},
+            {"dims", shape.rope.dims},
+            {"neighbours", shape.rope.pairs == RopePairs::kNeighbours},
+            {"scaling", named->second},
+            {"factor", scaling.factor},
+            {"low_frequency", scaling.low_frequency},
+            {"high_frequency", scaling.high_frequency},
+            {"original_positions", scaling.original_positions}}}};
+}
+
+RopeScalingKind ReadScalingKind(const JsonNode& rope) {
+  const std::string found = rope.Member("scaling").Text();
+  for (const auto& [kind, name] : kRopeScalings) {
+    if (name == found) return kind;
+  }
+  RefuseShape(rope, fmt::format("\"scaling\" is \"{}\", which is none", Printable(found, 40)));
+}
+
+void ReadBlock(const JsonNode& block, ModelShape& shape) {
+  constexpr double kMost = 1e12;
+  shape.norm = block.Member("rms_norm").Boolean() ? NormKind::kRms : NormKind::kLayer;
+  shape.gated_mlp = block.Member("gated_mlp").Boolean();
+  shape.qkv_bias = block.Member("qkv_bias").Boolean();
+  shape.out_bias = block.Member("out_bias").Boolean();
+  shape.mlp_bias = block.Member("mlp_bias").Boolean();
+  const JsonNode rope = block.Member("rope");
+  shape.rope.theta = rope.Member("theta").Number(0.0, kMost);
+  shape.rope.dims = rope.Member("dims").Integer({0, shape.head_dim});
+  shape.rope.pairs =
+      rope.Member("neighbours").Boolean() ? RopePairs::kNeighbours : RopePairs::kHalves;
+  shape.rope.scaling = {ReadScalingKind(rope), rope.Member("factor").Number(0.0, kMost),
+                        rope.Member("low_frequency").Number(0.0, kMost),
+                        rope.Member("high_frequency").Number(0.0, kMost),
+                        rope.Member("original_positions").Integer({0, kPositionRange.high})};
+}
+
 int ReadWeightBits(const JsonNode& json) {
   const std::optional<JsonNode> found = json.Find("weight_bits");
   if (!found) return 16;
@@ -117,8 +171,8 @@ void ReadTokenIds(const JsonNode& json, ModelShape& shape) {
 }
 
 void CheckHeads(const ModelShape& shape, const JsonNode& json) {
-  const bool fits = shape.num_heads * shape.head_dim == shape.hidden_size &&
-                    shape.num_heads % shape.num_kv_heads == 0;
+  const bool even = shape.num_heads * shape.head_dim == shape.hidden_size;
+  const bool fits = (even || shape.rope.dims > 0) && shape.num_heads % shape.num_kv_heads == 0;
   if (!fits) RefuseShape(json, "the numbers of heads do not fit the hidden size");
 }
 
@@ -127,6 +181,7 @@ void CheckHeads(const ModelShape& shape, const JsonNode& json) {
 Json ShapeToJson(const ModelShape& shape) {
   Json json = {{"bos", shape.bos}, {"eos", shape.eos}, {"pad", shape.pad}};
   VisitFields(shape, FieldWriter{json});
+  if (shape.rope.dims > 0) json["block"] = BlockToJson(shape);
   // A store that is not quantised stays what it was before there were any.
   if (shape.weight_bits != 16) json["weight_bits"] = shape.weight_bits;
   return json;
@@ -144,6 +199,7 @@ ModelShape ShapeFromJson(const Json& document, const std::string& source) {
                 "choose a model of that family");
   }
   shape.weight_bits = ReadWeightBits(json);
+  if (const std::optional<JsonNode> block = json.FindSet("block")) ReadBlock(*block, shape);
   ReadTokenIds(json, shape);
   CheckHeads(shape, json);
   return shape;

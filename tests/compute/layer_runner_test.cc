@@ -39,6 +39,11 @@ class NotingOps final : public OpSet {
     calls.push_back(gather.update == Update::kAdd ? "gather+" : "gather");
   }
   void Norm(const kernels::NormArgs&) override { calls.push_back("norm"); }
+  void NormHeads(const kernels::HeadNormArgs&) override { calls.push_back("norm heads"); }
+  void Rotate(const kernels::RotateArgs& args) override {
+    calls.push_back("rotate");
+    rotation = args;
+  }
   void Multiply(const kernels::MatmulArgs& args) override {
     calls.push_back("product");
     pieces.assign(args.pieces.begin(), args.pieces.end());
@@ -48,6 +53,7 @@ class NotingOps final : public OpSet {
   std::vector<std::string> calls;
   std::vector<kernels::MatmulPiece> pieces;  // of the last product
   int64_t in = 0;
+  kernels::RotateArgs rotation;  // the last
 
  private:
   const Plan& plan_;
@@ -86,6 +92,13 @@ TEST_F(LayerRunnerTest, NormsAreBehindTheSumsAndEmbeddingsProjectedWhereTheModel
   EXPECT_THAT(CallsOf(plan, plan.layers.size() - 1), ElementsAre("product", "product"));
 }
 
+TEST_F(LayerRunnerTest, QueriesAndKeysAreRotatedAndTheMlpIsGated) {
+  const Plan plan = PlanOf("llama-3.2-1b", {{0.0, 1.0, 0.0}});
+  EXPECT_THAT(CallsOf(plan, 0), ElementsAre("gather"));
+  EXPECT_THAT(CallsOf(plan, 1), ElementsAre("norm", "product", "rotate", "attend", "product"));
+  EXPECT_THAT(CallsOf(plan, 2), ElementsAre("norm", "product", "product", "product"));
+}
+
 // A tied head multiplies with the first layer's table.
 TEST_F(LayerRunnerTest, ATiedHeadUsesTheTable) {
   const Plan plan = PlanOf("opt-125m", {{0.0, 1.0, 0.0}});
@@ -118,14 +131,10 @@ TEST_F(LayerRunnerTest, TilesThatLieTogetherAreOnePiece) {
 TEST_F(LayerRunnerTest, WhatNoKernelComputesIsRefusedByName) {
   const Plan plan = PlanOf("opt-125m", {{0.0, 1.0, 0.0}});
   const HostArena arena(plan.arena_bytes[Tier::kCpu]);
-  Norm rms;
-  rms.kind = NormKind::kRms;
-  Linear gated;
-  gated.times = Buf::kInner;
-  const std::vector<std::pair<Op, std::string>> missing = {{Rotate{}, "rotary"},
-                                                           {HeadNorm{}, "norms of heads"},
-                                                           {rms, "RMSNorm"},
-                                                           {gated, "gated"},
+  Norm behind;
+  behind.plus = Buf::kHidden;
+  const std::vector<std::pair<Op, std::string>> missing = {{behind, "behind a residual"},
+                                                           {Attend{.soft_cap = 50.0F}, "soft caps"},
                                                            {Attend{.window = 4}, "windows"}};
   for (const auto& [op, name] : missing) {
     Plan with = plan;

@@ -45,7 +45,7 @@ INSTANTIATE_TEST_SUITE_P(Gpt2, BuiltInShapeTest,
 TEST(BuiltInShapeNamesTest, UnknownNamesAreNone) {
   EXPECT_FALSE(BuiltInShape("opt-7b").has_value());
   EXPECT_FALSE(BuiltInShape("").has_value());
-  EXPECT_EQ(BuiltInShapeNames().size(), 13U);
+  EXPECT_EQ(BuiltInShapeNames().size(), 19U);
 }
 
 TEST(LayersTest, QuantisedAreAllMatricesButThePositions) {

@@ -47,6 +47,21 @@ VARIANTS = {
     "fp32-plain": ("safetensors", 8, {"hidden_size": 64, "num_attention_heads": 1, "ffn_dim": 128, "num_hidden_layers": 2,
                                       "enable_bias": False, "layer_norm_elementwise_affine": False, "torch_dtype": "float32"}),
     "gpt2-head32": ("sharded", 11, {"model_type": "gpt2", "n_embd": 64, "n_head": 2, "n_layer": 3}),
+    # As Llama 3.2: grouped queries, a tied head, frequencies scaled (here from 64 positions on).
+    "llama-grouped-tied": ("sharded", 12, {
+        "model_type": "llama", "hidden_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 192,
+        "num_hidden_layers": 2, "tie_word_embeddings": True, "rope_theta": 500000.0, "rope_scaling": {
+            "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 64}}),
+    # Heads that are wider together than the hidden states, biases everywhere, frequencies divided by 2.
+    "llama-wide-biased": ("safetensors", 13, {
+        "model_type": "llama", "hidden_size": 96, "num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 48,
+        "intermediate_size": 128, "num_hidden_layers": 2, "attention_bias": True, "mlp_bias": True,
+        "rope_scaling": {"type": "linear", "factor": 2.0}, "torch_dtype": "bfloat16"}),
+    # As Llama 2: all heads have their own keys.
+    "llama-plain": ("safetensors", 14, {
+        "model_type": "llama", "hidden_size": 128, "num_attention_heads": 2, "num_key_value_heads": 2, "intermediate_size": 256,
+        "num_hidden_layers": 2}),
 }
 # This one ships tokenizer.json; the others vocab.json and merges.txt.
 TOKENIZER_JSON_VARIANT = "prenorm-head64"

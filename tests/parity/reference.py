@@ -52,7 +52,25 @@ def gpt2_config(**overrides):
     } | overrides
 
 
-CONFIGS = {"opt": opt_config, "gpt2": gpt2_config}
+def llama_config(**overrides):
+    """config.json's content, with the names of the published Llama checkpoints, as transformers wrote them before 5."""
+    return {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "attention_bias": False,
+        "bos_token_id": 2,
+        "eos_token_id": 2,
+        "hidden_act": "silu",
+        "max_position_embeddings": 336,
+        "rms_norm_eps": 1e-05,
+        "rope_theta": 10000.0,
+        "tie_word_embeddings": False,
+        "vocab_size": 384,
+        "torch_dtype": "float16",
+    } | overrides
+
+
+CONFIGS = {"opt": opt_config, "gpt2": gpt2_config, "llama": llama_config}
 
 
 def make_config(model_type, **overrides):
@@ -106,7 +124,22 @@ def _initial_gpt2_value(name, shape, config, generator):
     return 1.4 * value if "c_fc" in name else value
 
 
-INITIAL_VALUES = {"opt": _initial_value, "gpt2": _initial_gpt2_value}
+def _initial_llama_value(name, shape, config, generator):
+    """Initial value of a tensor of a model with Llama's names."""
+    noise = torch.randn(shape, generator=generator)
+    if "embed_tokens" in name or "lm_head" in name:
+        return 0.8 * noise * LOGIT_STD / config["hidden_size"] ** 0.5
+    if "norm" in name:
+        return 1 + 0.1 * noise
+    if name.endswith("bias"):
+        return 0.1 * noise
+    value = noise / shape[1] ** 0.5
+    if "q_proj" in name or "k_proj" in name:
+        return 0.7 * value
+    return 1.5 * value if "down_proj" in name or "gate_proj" in name else value
+
+
+INITIAL_VALUES = {"opt": _initial_value, "gpt2": _initial_gpt2_value, "llama": _initial_llama_value}
 
 
 def random_state(config, seed):

@@ -6,7 +6,7 @@
 namespace spillway {
 namespace {
 
-constexpr std::array kFamilies = {&kGpt2, &kOpt};
+constexpr std::array kFamilies = {&kGpt2, &kLlama, &kOpt};
 
 }  // namespace
 

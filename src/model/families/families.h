@@ -6,6 +6,7 @@
 namespace spillway {
 
 extern const Family kGpt2;
+extern const Family kLlama;
 extern const Family kOpt;
 
 }  // namespace spillway
