@@ -66,8 +66,10 @@ class GpuMatmul {
   Algorithm Choose(int64_t in);
   bool Computes(const cublasLtMatmulAlgo_t& algorithm, Layouts& layouts);
   std::vector<cublasLtMatmulAlgo_t> CandidatesForMany(int64_t in);
-  void Multiply(const cublasLtMatmulAlgo_t& algorithm, const Trial& trial, float* y,
-                Stream& stream);
+  // One call of the library.
+  struct Call;
+  void Enqueue(const cublasLtMatmulAlgo_t& algorithm, Layouts& layouts, const Call& call,
+               Stream& stream);
 
   DType weight_dtype_;
   int64_t max_rows_;

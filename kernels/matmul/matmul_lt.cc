@@ -237,16 +237,22 @@ std::vector<cublasLtMatmulAlgo_t> GpuMatmul::CandidatesForMany(int64_t in) {
   return candidates;
 }
 
-void GpuMatmul::Multiply(const cublasLtMatmulAlgo_t& algorithm, const Trial& trial, float* y,
-                         Stream& stream) {
-  Layouts layouts({trial.in, trial.rows, trial.rows, trial.rows}, LibraryType());
+struct GpuMatmul::Call {
+  const void* weight;
+  const void* x;
+  float* y;
+  float beta;  // times y, which is added
+  std::byte* workspace;
+};
+
+void GpuMatmul::Enqueue(const cublasLtMatmulAlgo_t& algorithm, Layouts& layouts, const Call& call,
+                        Stream& stream) {
   const float alpha = 1.0F;
-  const float beta = 0.0F;
   CublasCheck(
-      cublasLtMatmul(handle_.get(), &operation_, &alpha, trial.weight, &layouts.weight, trial.x,
-                     &layouts.x, &beta, y, &layouts.y, y, &layouts.y, &algorithm, trial.workspace,
-                     static_cast<std::size_t>(kLtWorkspaceBytes), stream.get()),
-      "a product on trial");
+      cublasLtMatmul(handle_.get(), &operation_, &alpha, call.weight, &layouts.weight, call.x,
+                     &layouts.x, &call.beta, call.y, &layouts.y, call.y, &layouts.y, &algorithm,
+                     call.workspace, static_cast<std::size_t>(kLtWorkspaceBytes), stream.get()),
+      "a product");
 }
 
 void GpuMatmul::ChooseForManyRows(std::span<std::byte> scratch, Stream& stream) {
@@ -256,12 +262,14 @@ void GpuMatmul::ChooseForManyRows(std::span<std::byte> scratch, Stream& stream) 
     Layouts layouts({trial.in, trial.rows, trial.rows, trial.rows}, LibraryType());
     if (trial.rows == 0 || !Computes(chosen.few, layouts)) continue;
     trial.Fill(weight_dtype_, stream);
-    Multiply(chosen.few, trial, trial.y[0], stream);
-    const std::vector<std::byte> expected = trial.Output(0, stream);
+    const auto output_of = [&](const cublasLtMatmulAlgo_t& algorithm, std::size_t which) {
+      Enqueue(algorithm, layouts, {trial.weight, trial.x, trial.y[which], 0.0F, trial.workspace},
+              stream);
+      return trial.Output(which, stream);
+    };
+    const std::vector<std::byte> expected = output_of(chosen.few, 0);
     const auto gives_the_bits = [&](const cublasLtMatmulAlgo_t& algorithm) {
-      if (!Computes(algorithm, layouts)) return false;
-      Multiply(algorithm, trial, trial.y[1], stream);
-      return trial.Output(1, stream) == expected;
+      return Computes(algorithm, layouts) && output_of(algorithm, 1) == expected;
     };
     const std::vector<cublasLtMatmulAlgo_t> candidates = CandidatesForMany(chosen.in);
     const auto found = std::ranges::find_if(candidates, gives_the_bits);
@@ -285,13 +293,9 @@ void GpuMatmul::MatmulAsync(const MatmulArgs& args, std::span<std::byte> workspa
     SPILLWAY_CHECK(piece.weight_dtype == weight_dtype_);
     CheckPiece(args, piece);
     Layouts layouts({args.in, piece.num_out, args.rows, piece.y_stride}, LibraryType());
-    const float alpha = 1.0F;
     const float beta = piece.residual != nullptr ? 1.0F : 0.0F;
-    CublasCheck(cublasLtMatmul(handle_.get(), &operation_, &alpha, piece.weight, &layouts.weight,
-                               workspace.data(), &layouts.x, &beta, piece.y, &layouts.y, piece.y,
-                               &layouts.y, &algorithm, library_workspace,
-                               static_cast<std::size_t>(kLtWorkspaceBytes), stream.get()),
-                "a product");
+    Enqueue(algorithm, layouts, {piece.weight, workspace.data(), piece.y, beta, library_workspace},
+            stream);
     FinishAsync({piece.y, piece.y_stride, args.rows, piece.num_out, piece.bias, args.activation,
                  piece.times, piece.times_stride},
                 stream);
