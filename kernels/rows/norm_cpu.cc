@@ -1,7 +1,6 @@
-#include <algorithm>
-
 #include "kernels/rows/norm.h"
 #include "kernels/rows/norm_isa.h"
+#include "kernels/rows/row_tasks.h"
 
 namespace spillway::kernels {
 namespace {
@@ -15,32 +14,23 @@ auto RowsFunction(Isa isa) {
   return NormRowsPortable;
 }
 
-// Rows of `row_elements` that a task takes: about 10 us, well above the cost of handing it out.
-int64_t TaskRows(int64_t row_elements) {
-  constexpr int64_t kTaskElements = 32768;
-  return std::max<int64_t>(1, kTaskElements / std::max<int64_t>(1, row_elements));
-}
+constexpr int64_t kTaskElements = 32768;
 
 }  // namespace
 
 void Norm(const NormArgs& args, ThreadPool& pool, Isa isa) {
-  const int64_t task_rows = TaskRows(args.cols);
   const auto rows_function = RowsFunction(isa);
-  auto task = [&](int64_t index, int /*worker*/) {
-    rows_function(args, index * task_rows, std::min(args.rows, (index + 1) * task_rows));
-  };
-  pool.Run((args.rows + task_rows - 1) / task_rows, task);
+  ForRowTasks(pool, args.rows, args.cols, kTaskElements,
+              [&](int64_t begin, int64_t end) { rows_function(args, begin, end); });
 }
 
 void HeadNorm(const HeadNormArgs& args, ThreadPool& pool, Isa isa) {
-  const int64_t task_rows = TaskRows(args.num_heads * args.head_dim);
   const auto rows_function = RowsFunction(isa);
-  auto task = [&](int64_t index, int /*worker*/) {
-    const int64_t end = std::min(args.rows, (index + 1) * task_rows);
-    for (int64_t row = index * task_rows; row < end; ++row)
-      rows_function(args.HeadsOf(row), 0, args.num_heads);
-  };
-  pool.Run((args.rows + task_rows - 1) / task_rows, task);
+  ForRowTasks(pool, args.rows, args.num_heads * args.head_dim, kTaskElements,
+              [&](int64_t begin, int64_t end) {
+                for (int64_t row = begin; row < end; ++row)
+                  rows_function(args.HeadsOf(row), 0, args.num_heads);
+              });
 }
 
 }  // namespace spillway::kernels

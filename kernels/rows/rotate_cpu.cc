@@ -3,6 +3,7 @@
 
 #include "kernels/rows/rotate.h"
 #include "kernels/rows/rotate_isa.h"
+#include "kernels/rows/row_tasks.h"
 #include "spillway/error.h"
 
 namespace spillway::kernels {
@@ -39,19 +40,16 @@ void MakeTurns(const RotateArgs& args, int32_t position, RowTurns& turns) {
 
 void Rotate(const RotateArgs& args, ThreadPool& pool, Isa isa) {
   SPILLWAY_CHECK(args.dims % 2 == 0 && args.dims <= std::min(args.head_dim, kMaxRotaryDims));
-  constexpr int64_t kTaskElements = 16384;  // about 10 us
-  const int64_t row_elements = std::max<int64_t>(1, args.num_heads * args.dims);
-  const int64_t task_rows = std::max<int64_t>(1, kTaskElements / row_elements);
+  constexpr int64_t kTaskElements = 16384;
   const auto row_function = RowFunction(isa);
-  auto task = [&](int64_t index, int /*worker*/) {
-    RowTurns turns;
-    const int64_t end = std::min(args.rows, (index + 1) * task_rows);
-    for (int64_t row = index * task_rows; row < end; ++row) {
-      MakeTurns(args, args.positions[row], turns);
-      row_function(args, turns, args.x + row * args.x_stride);
-    }
-  };
-  pool.Run((args.rows + task_rows - 1) / task_rows, task);
+  ForRowTasks(pool, args.rows, args.num_heads * args.dims, kTaskElements,
+              [&](int64_t begin, int64_t end) {
+                RowTurns turns;
+                for (int64_t row = begin; row < end; ++row) {
+                  MakeTurns(args, args.positions[row], turns);
+                  row_function(args, turns, args.x + row * args.x_stride);
+                }
+              });
 }
 
 }  // namespace spillway::kernels
