@@ -179,14 +179,16 @@ const float* CudaExecutor::FrequenciesOf(const float* on_host) const {
   return found->second;
 }
 
-// Puts ids and positions into the table for a layer that gathers or rotates; others need none.
+// Puts positions into the table for a layer that gathers or rotates, and ids for one that gathers.
 ProgramInput CudaExecutor::PutIds(std::span<const TokenId> tokens,
                                   std::span<const int32_t> positions) {
   if (gather_tables_.empty() && frequencies_.empty()) return {};
-  const int64_t vocabulary = plan_.shape.vocab_size;
-  for (const TokenId id : tokens) SPILLWAY_CHECK(id >= 0 && id < vocabulary);
   ProgramInput input;
-  input.tokens = table_.Put(tokens);
+  if (!gather_tables_.empty()) {
+    const int64_t vocabulary = plan_.shape.vocab_size;
+    for (const TokenId id : tokens) SPILLWAY_CHECK(id >= 0 && id < vocabulary);
+    input.tokens = table_.Put(tokens);
+  }
   input.positions = table_.Put(positions);
   return input;
 }

@@ -22,10 +22,10 @@ int64_t EmbeddingTableBytes(const Plan& plan, int64_t tokens) {
   return bytes;
 }
 
-// Bytes of ids, positions and frequencies of an attention layer that rotates.
+// Bytes of positions and frequencies of an attention layer that rotates.
 int64_t RotationTableBytes(const Plan& plan) {
   if (plan.shape.rope.dims == 0) return 0;
-  return 2 * TableBytes(plan.batch.prompt_tokens * int64_t{sizeof(int32_t)}) +
+  return TableBytes(plan.batch.prompt_tokens * int64_t{sizeof(int32_t)}) +
          TableBytes(plan.shape.rope.dims / 2 * int64_t{sizeof(float)});
 }
 
@@ -98,10 +98,10 @@ ExchangeLayout LayOutExchange(const Plan& plan) {
   const AttentionLimits pass = {plan.batch.rows, plan.batch.prompt_tokens, plan.batch.slots,
                                 LongestScored(plan)};
   ExchangeLayout layout;
-  layout.table_bytes = std::max({EmbeddingTableBytes(plan, plan.batch.prompt_tokens),
-                                 AttentionLists::MaxBytes(pass, MaxChunks(plan)) +
-                                     RotationTableBytes(plan),
-                                 TableBytes(plan.batch.logits * int64_t{sizeof(float*)})});
+  layout.table_bytes =
+      std::max({EmbeddingTableBytes(plan, plan.batch.prompt_tokens),
+                AttentionLists::MaxBytes(pass, MaxChunks(plan)) + RotationTableBytes(plan),
+                TableBytes(plan.batch.logits * int64_t{sizeof(float*)})});
   layout.table_bytes = TableBytes(layout.table_bytes + ReferenceTableBytes(plan));
   ArenaLayout device(kTableAlignBytes);
   device.Take(layout.table_bytes);
