@@ -30,4 +30,11 @@ TensorRef ModelBuilder::AddTensor(TensorSpec spec) {
 
 void ModelBuilder::Add(Op op) { model_.layers.back().ops.push_back(std::move(op)); }
 
+void ModelBuilder::AddLogits(Buf x, TensorRef table) {
+  const ModelShape& shape = model_.shape;
+  const TensorRef head =
+      shape.tied_head ? table : Matrix("lm_head.weight", shape.vocab_size, WidthOf(shape, x));
+  Add(Linear{x, {Buf::kLogits}, head});
+}
+
 }  // namespace spillway

@@ -28,6 +28,10 @@ class ModelBuilder {
   // The next operation of the current layer.
   void Add(Op op);
 
+  // Logits of `x`: products with the embedding's `table` where the head is tied, else with a matrix
+  // of its own.
+  void AddLogits(Buf x, TensorRef table);
+
   Model Take() { return std::move(model_); }
 
  private:

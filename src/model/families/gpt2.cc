@@ -65,10 +65,7 @@ class Gpt2Layers {
     }
     model_.BeginLayer(ComputePart::kHead);
     AddNorm("ln_f", Buf::kHidden);
-    const TensorRef head =
-        shape_.tied_head ? tokens
-                         : model_.Matrix("lm_head.weight", shape_.vocab_size, shape_.hidden_size);
-    model_.Add(Linear{Buf::kHidden, {Buf::kLogits}, head});
+    model_.AddLogits(Buf::kHidden, tokens);
   }
 
  private:

@@ -26,10 +26,7 @@ class LlamaLayers {
     }
     model_.BeginLayer(ComputePart::kHead);
     AddNorm("norm", Buf::kHidden);
-    const TensorRef head =
-        shape_.tied_head ? table
-                         : model_.Matrix("lm_head.weight", shape_.vocab_size, shape_.hidden_size);
-    model_.Add(Linear{Buf::kHidden, {Buf::kLogits}, head});
+    model_.AddLogits(Buf::kHidden, table);
   }
 
  private:
@@ -67,8 +64,8 @@ class LlamaLayers {
   void AddMlp(const std::string& layer) {
     const std::string name = layer + "mlp.";
     AddNorm(layer + "post_attention_layernorm", Buf::kNormed);
-    Linear gate = Product({name + "gate_proj", shape_.ffn_size, shape_.mlp_bias}, Buf::kNormed,
-                          {Buf::kGate});
+    Linear gate =
+        Product({name + "gate_proj", shape_.ffn_size, shape_.mlp_bias}, Buf::kNormed, {Buf::kGate});
     gate.activation = shape_.activation;
     model_.Add(gate);
     Linear up =

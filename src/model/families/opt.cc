@@ -145,10 +145,7 @@ class OptLayers {
           model_.Matrix("decoder.project_out.weight", shape_.embed_size, shape_.hidden_size);
       model_.Add(Linear{Buf::kHidden, {Buf::kEmbedded}, project});
     }
-    const TensorRef head =
-        shape_.tied_head ? table_
-                         : model_.Matrix("lm_head.weight", shape_.vocab_size, shape_.embed_size);
-    model_.Add(Linear{projects() ? Buf::kEmbedded : Buf::kHidden, {Buf::kLogits}, head});
+    model_.AddLogits(projects() ? Buf::kEmbedded : Buf::kHidden, table_);
   }
 
   const ModelShape& shape_;
