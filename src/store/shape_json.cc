@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <utility>
@@ -21,6 +22,12 @@ constexpr std::array<std::pair<Activation, std::string_view>, 5> kActivations = 
     {Activation::kGelu, "gelu"},
     {Activation::kGeluTanh, "gelu_tanh"},
     {Activation::kSilu, "silu"},
+}};
+
+constexpr std::array<std::pair<RopeScalingKind, std::string_view>, 3> kRopeScalings = {{
+    {RopeScalingKind::kNone, "none"},
+    {RopeScalingKind::kLinear, "linear"},
+    {RopeScalingKind::kLlama3, "llama3"},
 }};
 
 constexpr std::array kDTypes = {std::pair{DType::kF16, DTypeName(DType::kF16)},
@@ -57,6 +64,25 @@ void VisitFields(Shape& shape, Visitor visit) {
   visit("dtype", shape.dtype);
 }
 
+// Range of a real number, ends included.
+struct RealRange {
+  double low;
+  double high;
+};
+constexpr RealRange kAnyReal = {0.0, 1e12};
+
+// A switch of two values, which a file must have; true there: the second.
+template <typename T>
+struct TwoOf {
+  T first;
+  T second;
+};
+
+template <typename Names>
+std::string_view NameIn(const Names& names, typename Names::value_type::first_type value) {
+  return std::ranges::find(names, value, &Names::value_type::first)->second;
+}
+
 struct FieldWriter {
   Json& json;
 
@@ -64,9 +90,15 @@ struct FieldWriter {
   void operator()(const char* key, int64_t value, IntegerRange) const { json[key] = value; }
   void operator()(const char* key, DType value) const { json[key] = DTypeName(value); }
   void operator()(const char* key, Activation value) const {
-    const auto* named = kActivations.begin();
-    while (named->first != value) ++named;
-    json[key] = named->second;
+    json[key] = NameIn(kActivations, value);
+  }
+  void operator()(const char* key, RopeScalingKind value) const {
+    json[key] = NameIn(kRopeScalings, value);
+  }
+  void operator()(const char* key, double value, RealRange) const { json[key] = value; }
+  template <typename T>
+  void operator()(const char* key, T value, TwoOf<T> of) const {
+    json[key] = value == of.second;
   }
 };
 
@@ -85,7 +117,17 @@ struct FieldReader {
     if (value >= 0.0 && value <= 1.0) return;
     RefuseShape(json, fmt::format("\"{}\" is not a number between 0 and 1", key));
   }
+  void operator()(const char* key, double& value, RealRange range) const {
+    value = json.Member(key).Number(range.low, range.high);
+  }
+  template <typename T>
+  void operator()(const char* key, T& value, TwoOf<T> of) const {
+    value = json.Member(key).Boolean() ? of.second : of.first;
+  }
   void operator()(const char* key, Activation& value) const { value = NamedIn(key, kActivations); }
+  void operator()(const char* key, RopeScalingKind& value) const {
+    value = NamedIn(key, kRopeScalings);
+  }
   void operator()(const char* key, DType& value) const { value = NamedIn(key, kDTypes); }
 
  private:
@@ -99,58 +141,28 @@ struct FieldReader {
   }
 };
 
-constexpr std::array<std::pair<RopeScalingKind, std::string_view>, 3> kRopeScalings = {{
-    {RopeScalingKind::kNone, "none"},
-    {RopeScalingKind::kLinear, "linear"},
-    {RopeScalingKind::kLlama3, "llama3"},
-}};
-
-// Fields of models with rotary positions; a store of any other stays as it was before there were
-// any.
-Json BlockToJson(const ModelShape& shape) {
-  const RopeScaling& scaling = shape.rope.scaling;
-  const auto* named = kRopeScalings.begin();
-  while (named->first != scaling.kind) ++named;
-  return {{"rms_norm", shape.norm == NormKind::kRms},
-          {"gated_mlp", shape.gated_mlp},
-          {"qkv_bias", shape.qkv_bias},
-          {"out_bias", shape.out_bias},
-          {"mlp_bias", shape.mlp_bias},
-          {"rope",
-           {{"theta", shape.rope.theta},
-            {"dims", shape.rope.dims},
-            {"neighbours", shape.rope.pairs == RopePairs::kNeighbours},
-            {"scaling", named->second},
-            {"factor", scaling.factor},
-            {"low_frequency", scaling.low_frequency},
-            {"high_frequency", scaling.high_frequency},
-            {"original_positions", scaling.original_positions}}}};
+// Fields of models with rotary positions, with the range of numbers; a store of any other stays as
+// it was before there were any.
+template <typename Shape, typename Visitor>
+void VisitBlock(Shape& shape, Visitor visit) {
+  visit("rms_norm", shape.norm, TwoOf{NormKind::kLayer, NormKind::kRms});
+  visit("gated_mlp", shape.gated_mlp, TwoOf{false, true});
+  visit("qkv_bias", shape.qkv_bias, TwoOf{false, true});
+  visit("out_bias", shape.out_bias, TwoOf{false, true});
+  visit("mlp_bias", shape.mlp_bias, TwoOf{false, true});
 }
 
-RopeScalingKind ReadScalingKind(const JsonNode& rope) {
-  const std::string found = rope.Member("scaling").Text();
-  for (const auto& [kind, name] : kRopeScalings) {
-    if (name == found) return kind;
-  }
-  RefuseShape(rope, fmt::format("\"scaling\" is \"{}\", which is none", Printable(found, 40)));
-}
-
-void ReadBlock(const JsonNode& block, ModelShape& shape) {
-  constexpr double kMost = 1e12;
-  shape.norm = block.Member("rms_norm").Boolean() ? NormKind::kRms : NormKind::kLayer;
-  shape.gated_mlp = block.Member("gated_mlp").Boolean();
-  shape.qkv_bias = block.Member("qkv_bias").Boolean();
-  shape.out_bias = block.Member("out_bias").Boolean();
-  shape.mlp_bias = block.Member("mlp_bias").Boolean();
-  const JsonNode rope = block.Member("rope");
-  shape.rope.theta = rope.Member("theta").Number(0.0, kMost);
-  shape.rope.dims = rope.Member("dims").Integer({0, shape.head_dim});
-  shape.rope.pairs =
-      rope.Member("neighbours").Boolean() ? RopePairs::kNeighbours : RopePairs::kHalves;
-  shape.rope.scaling = {ReadScalingKind(rope), rope.Member("factor").Number(0.0, kMost),
-                        rope.Member("low_frequency").Number(0.0, kMost),
-                        rope.Member("high_frequency").Number(0.0, kMost),
-                        rope.Member("original_positions").Integer({0, kPositionRange.high})};
+template <typename Shape, typename Visitor>
+void VisitRope(Shape& shape, Visitor visit) {
+  auto& scaling = shape.rope.scaling;
+  visit("theta", shape.rope.theta, kAnyReal);
+  visit("dims", shape.rope.dims, IntegerRange{0, shape.head_dim});
+  visit("neighbours", shape.rope.pairs, TwoOf{RopePairs::kHalves, RopePairs::kNeighbours});
+  visit("scaling", scaling.kind);
+  visit("factor", scaling.factor, kAnyReal);
+  visit("low_frequency", scaling.low_frequency, kAnyReal);
+  visit("high_frequency", scaling.high_frequency, kAnyReal);
+  visit("original_positions", scaling.original_positions, IntegerRange{0, kPositionRange.high});
 }
 
 int ReadWeightBits(const JsonNode& json) {
@@ -181,7 +193,10 @@ void CheckHeads(const ModelShape& shape, const JsonNode& json) {
 Json ShapeToJson(const ModelShape& shape) {
   Json json = {{"bos", shape.bos}, {"eos", shape.eos}, {"pad", shape.pad}};
   VisitFields(shape, FieldWriter{json});
-  if (shape.rope.dims > 0) json["block"] = BlockToJson(shape);
+  if (shape.rope.dims > 0) {
+    VisitBlock(shape, FieldWriter{json["block"]});
+    VisitRope(shape, FieldWriter{json["block"]["rope"]});
+  }
   // A store that is not quantised stays what it was before there were any.
   if (shape.weight_bits != 16) json["weight_bits"] = shape.weight_bits;
   return json;
@@ -199,7 +214,11 @@ ModelShape ShapeFromJson(const Json& document, const std::string& source) {
                 "choose a model of that family");
   }
   shape.weight_bits = ReadWeightBits(json);
-  if (const std::optional<JsonNode> block = json.FindSet("block")) ReadBlock(*block, shape);
+  if (const std::optional<JsonNode> block = json.FindSet("block")) {
+    VisitBlock(shape, FieldReader{*block});
+    const JsonNode rope = block->Member("rope");
+    VisitRope(shape, FieldReader{rope});
+  }
   ReadTokenIds(json, shape);
   CheckHeads(shape, json);
   return shape;
