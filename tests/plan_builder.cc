@@ -61,6 +61,7 @@ Plan PlanBuilder::Build() const {
   plan.policy = policy_;
   plan.policy.gpu_batch_size = batch_.rows;
   plan.policy.num_gpu_batches = num_batches_;
+  plan.kept = policy_.kv;
   plan.longest = longest_;
   plan.num_batches = num_batches_;
   plan.batch = batch_;
@@ -81,7 +82,7 @@ void PlanBuilder::AddLayers(Plan& plan) const {
 }
 
 void PlanBuilder::AddKv(Plan& plan) const {
-  const auto slot_bytes = plan.policy.kv.evicts() ? KvSlotBytesWithState : KvSlotBytes;
+  const auto slot_bytes = plan.kept.evicts() ? KvSlotBytesWithState : KvSlotBytes;
   plan.slot_bytes = slot_bytes(shape_.num_kv_heads, shape_.head_dim, policy_.kv_bits);
   plan.slot_align[kv_tier_] = slot_align_;
   plan.kv_log = kv_log_;

@@ -60,6 +60,9 @@ struct KvPolicy {
   KvBudget budget;
   std::vector<KvBudget> layer_budgets;  // [decoder_layer]; empty: `budget` for all
   int64_t num_sinks = 0;                // first tokens that are never evicted; window only
+  // [decoder_layer]: tokens that a token sees, itself included; 0: all before it. Empty: all do in
+  // all layers. The model's, not the user's: WithWindows sets it.
+  std::vector<int64_t> layer_windows = {};
 
   bool evicts() const { return kind != KvPolicyKind::kFull; }
 };
@@ -69,14 +72,21 @@ struct KvKeep {
   int64_t sinks = 0;
   int64_t heavy = 0;
   int64_t recent = 0;
+  int64_t window = 0;  // tokens that a token sees, itself included, over slots(); 0: all before it
 
   constexpr int64_t slots() const { return sinks + heavy + recent; }
 
   bool operator==(const KvKeep&) const = default;
 };
 
+// The policy under which a model's rows are kept, up to `longest_row` tokens = prompt + max new
+// tokens. `layer_windows` as in KvPolicy. Where a window is shorter than that, its layer keeps no
+// token that it will not see again; a policy that keeps all then is one of the most recent tokens.
+KvPolicy WithWindows(KvPolicy policy, std::vector<int64_t> layer_windows, int64_t longest_row);
+
 // Keep of a row of `row_tokens` = prompt + max new tokens in `decoder_layer`. recent >=
-// 1; with kFull all of the row is recent. A row's budget depends on nothing but the row.
+// 1; with kFull all of the row is recent. In a layer with a shorter window it is less than the
+// window, and has no sinks. A row's budget depends on nothing but the row.
 KvKeep KeepOf(const KvPolicy& policy, int64_t decoder_layer, int64_t row_tokens);
 
 }  // namespace spillway

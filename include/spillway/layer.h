@@ -175,7 +175,7 @@ struct Attend {
   Buf qkv = Buf::kQkv;
   Buf y = Buf::kAttended;
   float scale = 0.0F;
-  int64_t window = 0;     // tokens that a token sees, itself included; 0: all before it
+  int64_t window = 0;     // tokens that a token sees, itself included: 2 or more; 0: all before it
   float soft_cap = 0.0F;  // 0: none
 };
 

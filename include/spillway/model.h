@@ -75,6 +75,9 @@ struct Model {
 // ShapeFromJson or BuiltInShape made.
 Model MakeModel(ModelShape shape);
 
+// Windows of the decoder layers' attention (Attend::window), [decoder_layer].
+std::vector<int64_t> WindowsOf(const Model& model);
+
 int64_t NumParameters(const Model& model);
 int64_t WeightBytes(const Model& model);
 

@@ -76,8 +76,9 @@ struct RowShare {
   Region region;     // of the whole block in the tier's arena; on disk in a scratch file of its own
 };
 
-// Decoder layers in which a row keeps the same tokens' worth of KV: one division of a batch's
-// slots among its rows serves them all. Blocks differ with budgets per layer only.
+// Decoder layers in which a row keeps the same tokens' worth of KV: of one budget and window. One
+// division of a batch's slots among its rows serves them all. Blocks differ with budgets per layer
+// only.
 struct KvClass {
   int64_t first_decoder_layer = 0;  // its budget is that of all
   PerTier<int64_t> slots;           // of a batch
@@ -147,6 +148,7 @@ struct Plan {
   ModelShape shape;
   Machine machine;
   Policy policy;
+  KvPolicy kept;                     // the policy's, within the windows of the model's layers
   std::vector<PlannedLayer> layers;  // execution order
   int64_t num_requests = 0;          // of the workload
   RequestShape longest;              // of its requests, in each number

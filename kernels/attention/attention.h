@@ -41,6 +41,7 @@ struct AttentionTensors {
   int64_t num_kv_heads = 0;  // divides num_heads (grouped queries)
   int64_t head_dim = 0;      // any; 64, 80 and 128 are the fast ones
   float scale = 1.0F;        // q is multiplied by it in fp32
+  float soft_cap = 0.0F;     // scores become soft_cap * tanh(score / soft_cap); 0: they stay
   DType kv_dtype = DType::kF16;
   // 8 and 4: codes, as kernels/kv/kv_code.h defines them; kv_dtype is not used then.
   int kv_bits = 16;
@@ -49,6 +50,7 @@ struct AttentionTensors {
 struct AttentionArgs : AttentionTensors {
   std::span<const AttentionRow> rows;
   int64_t token_scores_stride = 0;  // at least the tokens of each row that has token_scores
+  int64_t window = 0;               // tokens that a token sees, itself included; 0: all before it
 };
 
 // Bytes of workspace (64-byte aligned) for calls whose rows have no token_scores.
@@ -60,10 +62,11 @@ int64_t AttentionWorkspaceBytesWithScores(int64_t max_slots, int64_t head_dim, i
                                           Isa isa);
 
 // Rounds the new tokens' K and V to kv_dtype or kv_bits, stores them in their slots, then attends:
-// the token at position p of a row sees slots [0, p]. What is read is always the rounded cache; a
-// cache of codes gives the bits that a cache of fp32 with the codes' values would. Token scores,
-// where asked for, change no bit of `out`, and their own bits depend on the row only; a row and KV
-// head is then one task. Requires: workspace as above. Allocates nothing.
+// the token at position p of a row sees slots [0, p], with a window [p + 1 - window, p]. What is
+// read is always the rounded cache; a cache of codes gives the bits that a cache of fp32 with the
+// codes' values would. Token scores, where asked for, change no bit of `out`, and their own bits
+// depend on the row only; a row and KV head is then one task. Requires: workspace as above.
+// Allocates nothing.
 void Attention(const AttentionArgs& args, std::span<std::byte> workspace, ThreadPool& pool,
                Isa isa);
 

@@ -18,6 +18,16 @@ constexpr int kAddVectors = 4;  // registers of scores that weights are added to
 
 constexpr float kMinusInfinity = -__builtin_inff();
 
+// cap * tanh(score / cap); cap 0: the score.
+inline Simd::F Capped(Simd::F score, float cap) {
+  if (cap == 0.0F) return score;
+  const Simd::F one = Simd::Set(1.0F);
+  const Simd::F ratio = Simd::Div(score, Simd::Set(cap));
+  const Simd::F e = Exp(Simd::Mul(Simd::Set(-2.0F), Simd::Abs(ratio)));
+  const Simd::F size = Simd::Div(Simd::Mul(Simd::Set(cap), Simd::Sub(one, e)), Simd::Add(one, e));
+  return Simd::SelectLess(score, Simd::Zero(), Simd::Sub(Simd::Zero(), size), size);
+}
+
 // 64 slots of K or V, widened to fp32.
 struct WidenedBlock {
   const float* data;
@@ -54,22 +64,30 @@ inline Simd::F Dots(const float* q, const WidenedBlock& block, int64_t slot, int
   return Simd::SumEach(acc);
 }
 
-// The highest of `maximum` and a block's scores of one query. Lanes behind `visible` become minus
-// infinity.
-inline float HighestScore(float* scores, int64_t visible, float maximum) {
-  const int64_t end = RoundUpToLanes(visible);
-  for (int64_t slot = visible; slot < end; ++slot) scores[slot] = kMinusInfinity;
+// Slots [begin, end) of a block that a query sees. Requires: there is one.
+struct SeenSlots {
+  int64_t begin;
+  int64_t end;
+};
+
+// The highest of `maximum` and a block's scores of one query. Lanes of the same registers that it
+// does not see become minus infinity.
+inline float HighestScore(float* scores, SeenSlots seen, float maximum) {
+  const int64_t first = seen.begin / kLanes * kLanes;
+  const int64_t end = RoundUpToLanes(seen.end);
+  for (int64_t slot = first; slot < seen.begin; ++slot) scores[slot] = kMinusInfinity;
+  for (int64_t slot = seen.end; slot < end; ++slot) scores[slot] = kMinusInfinity;
   Simd::F highest = Simd::Set(maximum);
-  for (int64_t slot = 0; slot < end; slot += kLanes)
+  for (int64_t slot = first; slot < end; slot += kLanes)
     highest = Simd::Max(highest, Simd::Load(scores + slot));
   return Simd::MaxOf(highest);
 }
 
-// weights = exp(score - maximum), zero for slots that the query does not see. Returns their sum.
-inline float WeighScores(const float* scores, int64_t visible, float maximum, float* weights) {
+// weights = exp(score - maximum), zero for lanes that the query does not see. Returns their sum.
+inline float WeighScores(const float* scores, SeenSlots seen, float maximum, float* weights) {
   const Simd::F offset = Simd::Set(maximum);
   Simd::F total = Simd::Zero();
-  for (int64_t slot = 0; slot < visible; slot += kLanes) {
+  for (int64_t slot = seen.begin / kLanes * kLanes; slot < seen.end; slot += kLanes) {
     const Simd::F weight = Exp(Simd::Sub(Simd::Load(scores + slot), offset));
     total = Simd::Add(total, weight);
     Simd::Store(weights + slot, weight);

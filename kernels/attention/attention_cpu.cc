@@ -33,6 +33,7 @@ namespace {
 void CheckArgs(const AttentionArgs& args) {
   SPILLWAY_CHECK(args.num_kv_heads > 0 && args.num_heads % args.num_kv_heads == 0);
   SPILLWAY_CHECK(args.kv_dtype != DType::kF32);
+  SPILLWAY_CHECK(args.window >= 0 && args.soft_cap >= 0.0F);
   SPILLWAY_CHECK(args.kv_bits == 16 || args.kv_bits == 8 || args.kv_bits == 4);
   for (const AttentionRow& row : args.rows) {
     SPILLWAY_CHECK(row.num_past + row.num_new <= row.num_slots);
@@ -115,7 +116,9 @@ AttentionTask Call::TaskOf(int64_t pair, int worker) const {
 }
 
 bool Call::OnlyDecodes() const {
-  const auto decodes = [](const AttentionRow& row) { return row.num_new == 1; };
+  const auto decodes = [&](const AttentionRow& row) {
+    return row.num_new == 1 && (args.window == 0 || row.num_past < args.window);
+  };
   return !scored && group() <= kDecodeGroup && std::ranges::all_of(args.rows, decodes);
 }
 

@@ -265,11 +265,11 @@ void Decode<kKv, kBits, kDim>::Scores(int64_t begin) const {
       if constexpr (kBits < 16) {
         const CodedBlock<kBits> keys = Coded(step);
         for (int64_t at = 0; at < kStep; at += kLanes)
-          Simd::Store(to + at, Dots(of_query, keys, at, args.head_dim));
+          Simd::Store(to + at, Capped(Dots(of_query, keys, at, args.head_dim), args.soft_cap));
       } else {
         const int64_t count = MinOf(kStep, visible - slot);
         for (int64_t at = 0; at < count; at += kLanes)
-          Simd::Store(to + at, Dots(of_query, RunsAt(step, at)));
+          Simd::Store(to + at, Capped(Dots(of_query, RunsAt(step, at)), args.soft_cap));
       }
     }
   }
@@ -282,7 +282,7 @@ void Decode<kKv, kBits, kDim>::Softmax(int64_t begin) const {
   const int64_t visible = Visible(begin);
   for (int64_t query = 0; query < kDecodeQueries; ++query) rescales[query] = 0;
   for (int64_t query = 0; query < num_queries; ++query) {
-    const float maximum = HighestScore(ScoresOf(query), visible, maxima[query]);
+    const float maximum = HighestScore(ScoresOf(query), {0, visible}, maxima[query]);
     rescales[query] = maxima[query] - maximum;
     maxima[query] = maximum;
     if (task.weights != nullptr) FactorsOf(begin)[query] = maximum;  // until all maxima are known
@@ -291,7 +291,7 @@ void Decode<kKv, kBits, kDim>::Softmax(int64_t begin) const {
     Simd::Store(rescales + query, Exp(Simd::Load(rescales + query)));
   for (int64_t query = 0; query < num_queries; ++query) {
     const float total =
-        WeighScores(ScoresOf(query), visible, maxima[query], WeightsOf(query, begin));
+        WeighScores(ScoresOf(query), {0, visible}, maxima[query], WeightsOf(query, begin));
     totals[query] = totals[query] * rescales[query] + total;
   }
 }

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <vector>
 
 #include "kernels/attention/attention.h"
@@ -45,19 +46,20 @@ HeadRef ReadHead(const AttentionArgs& args, const AttentionRow& row, int64_t kv_
   return read;
 }
 
-// exp(score - highest) of the slots that a query sees; returns their sum.
-double WeightsRef(const AttentionArgs& args, const HeadRef& kv, const float* q,
+// exp(score - highest) of the slots from `first` on, which a query sees; returns their sum.
+double WeightsRef(const AttentionArgs& args, const HeadRef& kv, const float* q, std::size_t first,
                   std::vector<double>& weights) {
-  for (std::size_t slot = 0; slot < weights.size(); ++slot) {
+  for (std::size_t slot = first; slot < weights.size(); ++slot) {
     const double* key = kv.keys.data() + slot * static_cast<std::size_t>(args.head_dim);
     double score = 0;
     for (int64_t d = 0; d < args.head_dim; ++d)
       score += static_cast<double>(q[d] * args.scale) * key[d];
-    weights[slot] = score;
+    weights[slot] = SoftCapRef(score, args.soft_cap);
   }
-  const double maximum = *std::ranges::max_element(weights);
+  const std::span<double> seen = std::span(weights).subspan(first);
+  const double maximum = *std::ranges::max_element(seen);
   double total = 0;
-  for (double& weight : weights) total += weight = std::exp(weight - maximum);
+  for (double& weight : seen) total += weight = std::exp(weight - maximum);
   return total;
 }
 
@@ -65,15 +67,17 @@ void AttendRef(const AttentionArgs& args, const AttentionRow& row, const HeadRef
                int64_t head) {
   const int64_t at = row.token_offset + token;
   std::vector<double> weights(static_cast<std::size_t>(row.num_past + token + 1));
-  const double total =
-      WeightsRef(args, kv, args.q + at * args.qkv_stride + head * args.head_dim, weights);
+  const int64_t unseen =
+      args.window == 0 ? 0 : std::max<int64_t>(0, std::ssize(weights) - args.window);
+  const double total = WeightsRef(args, kv, args.q + at * args.qkv_stride + head * args.head_dim,
+                                  static_cast<std::size_t>(unseen), weights);
   if (row.token_scores != nullptr) {
     float* scores = row.token_scores + head * args.token_scores_stride;
     for (const double weight : weights) *scores++ += static_cast<float>(weight / total);
   }
   std::vector<double> sums(static_cast<std::size_t>(args.head_dim));
-  const double* value = kv.values.data();
-  for (const double weight : weights) {
+  const double* value = kv.values.data() + unseen * args.head_dim;
+  for (const double weight : std::span(weights).subspan(static_cast<std::size_t>(unseen))) {
     for (double& sum : sums) sum += weight * *value++;
   }
   float* out = args.out + at * args.out_stride + head * args.head_dim;

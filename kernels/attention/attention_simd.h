@@ -50,10 +50,29 @@ struct Attend {
   explicit Attend(const AttentionTask& attention_task);
   int64_t Token(int64_t query) const { return (first_query + query) / group; }
   int64_t Head(int64_t query) const { return kv_head * group + (first_query + query) % group; }
-  // Slots of the block at `begin` that the query sees; 0 or less when it sees none.
-  int64_t Visible(int64_t query, int64_t begin) const {
-    return MinOf(kAttentionKeys, row.num_past + Token(query) + 1 - begin);
+  // Slots of the block at `begin` that the query sees; none when begin >= end.
+  SeenSlots Seen(int64_t query, int64_t begin) const {
+    const int64_t end = row.num_past + Token(query) + 1 - begin;
+    return {args.window == 0 ? 0 : MaxOf(0, end - args.window), MinOf(kAttentionKeys, end)};
   }
+  bool Sees(int64_t query, int64_t begin) const {
+    const SeenSlots seen = Seen(query, begin);
+    return seen.begin < seen.end;
+  }
+  // 64 slots from `begin`, and the queries that see some of them: [first, end).
+  struct SlotBlock {
+    int64_t begin;
+    int64_t first;
+    int64_t end;
+  };
+  SlotBlock BlockAt(int64_t begin) const;
+  // The first block that one of the queries sees, and the end of the last query's slots.
+  int64_t FirstBlock() const {
+    if (args.window == 0) return 0;
+    const int64_t first = MaxOf(0, row.num_past + Token(0) + 1 - args.window);
+    return first / kAttentionKeys * kAttentionKeys;
+  }
+  int64_t EndSlot() const { return row.num_past + Token(num_queries - 1) + 1; }
   // Scores [query][64] of the block at `begin`.
   float* ScoresOf(int64_t begin) const {
     return task.scores == nullptr ? weights : history + begin * num_queries;
@@ -78,17 +97,18 @@ struct Attend {
   WidenedBlock Widen(bool values, int64_t begin, int64_t count) const;
   int64_t Ahead(bool values, int64_t begin) const;
   void LoadQueries() const;
-  void Softmax(int64_t begin, int64_t first) const;
-  void Block(int64_t begin) const;
+  void Softmax(const SlotBlock& block) const;
+  void Visit(const SlotBlock& block) const;
+  void AddPart(int64_t query, int64_t begin, int64_t slot) const;
   void AddWeights(int64_t first, int64_t begin, int64_t slot) const;
   void AddAllWeights() const;
   void Run() const;
 
-  void ScoresInPlace(int64_t begin, int64_t first) const;
-  void ValuesInPlace(int64_t begin, int64_t first) const;
+  void ScoresInPlace(const SlotBlock& block) const;
+  void ValuesInPlace(const SlotBlock& block) const;
   template <typename DotsAt>
   void Scores(int64_t query, int64_t begin, const DotsAt& dots_at) const;
-  void Values(int64_t begin, int64_t first, const WidenedBlock& values) const;
+  void Values(const SlotBlock& block, const WidenedBlock& values) const;
 };
 
 template <DType kKv, int kBits>
@@ -130,13 +150,22 @@ void Attend<kKv, kBits>::LoadQueries() const {
   }
 }
 
+// Earlier queries may lie before the block, later ones' windows behind it.
+template <DType kKv, int kBits>
+typename Attend<kKv, kBits>::SlotBlock Attend<kKv, kBits>::BlockAt(int64_t begin) const {
+  SlotBlock block = {begin, 0, num_queries};
+  while (block.first < block.end && !Sees(block.first, begin)) ++block.first;
+  while (block.end > block.first && !Sees(block.end - 1, begin)) --block.end;
+  return block;
+}
+
 // Bytes from the block's keys to its values, or from its values to the keys that come next. Both
 // are laid out alike, so each line that is read prefetches the line so far ahead. A burst of
 // requests would fill the line buffers, and arithmetic would wait for them.
 template <DType kKv, int kBits>
 int64_t Attend<kKv, kBits>::Ahead(bool values, int64_t begin) const {
   const int64_t next = begin + kAttentionKeys;
-  const bool last = next >= row.num_past + Token(num_queries - 1) + 1;
+  const bool last = next >= EndSlot();
   if (!values) return Cache(true, begin) - Cache(false, begin);
   return last ? 0 : Cache(false, next) - Cache(true, begin);
 }
@@ -178,91 +207,96 @@ WidenedBlock Attend<kKv, kBits>::Widen(bool values, int64_t begin, int64_t count
   return block;
 }
 
-// dots_at(q, slot): q . k of kLanes slots of the block. Lanes past `visible` hold meaningless
-// scores; Softmax replaces them.
+// dots_at(q, slot): q . k of kLanes slots of the block. Lanes that the query does not see hold
+// meaningless scores; Softmax replaces them.
 template <DType kKv, int kBits>
 template <typename DotsAt>
 void Attend<kKv, kBits>::Scores(int64_t query, int64_t begin, const DotsAt& dots_at) const {
   float* scores = ScoresOf(begin) + query * kAttentionKeys;
-  const int64_t visible = Visible(query, begin);
-  for (int64_t slot = 0; slot < visible; slot += kLanes)
-    Simd::Store(scores + slot, dots_at(q + query * padded_dim, slot));
+  const SeenSlots seen = Seen(query, begin);
+  for (int64_t slot = seen.begin / kLanes * kLanes; slot < seen.end; slot += kLanes)
+    Simd::Store(scores + slot, Capped(dots_at(q + query * padded_dim, slot), args.soft_cap));
 }
 
 // Weights of the block's scores; updates maxima, totals and factors. Runs each step for all queries
 // before the next step: for a single query the steps are a chain of latencies.
 template <DType kKv, int kBits>
-void Attend<kKv, kBits>::Softmax(int64_t begin, int64_t first) const {
-  for (int64_t query = first; query < num_queries; ++query) {
-    float* scores = ScoresOf(begin) + query * kAttentionKeys;
-    const float maximum = HighestScore(scores, Visible(query, begin), maxima[query]);
+void Attend<kKv, kBits>::Softmax(const SlotBlock& block) const {
+  for (int64_t query = block.first; query < block.end; ++query) {
+    float* scores = ScoresOf(block.begin) + query * kAttentionKeys;
+    const float maximum = HighestScore(scores, Seen(query, block.begin), maxima[query]);
     factors[query] = maxima[query] - maximum;
     maxima[query] = maximum;
   }
   for (int64_t query = 0; query < num_queries; query += kLanes)
     Simd::Store(factors + query, Exp(Simd::Load(factors + query)));
-  for (int64_t query = first; query < num_queries; ++query) {
-    const float total = WeighScores(ScoresOf(begin) + query * kAttentionKeys, Visible(query, begin),
-                                    maxima[query], weights + query * kAttentionKeys);
+  for (int64_t query = block.first; query < block.end; ++query) {
+    const float* scores = ScoresOf(block.begin) + query * kAttentionKeys;
+    const float total = WeighScores(scores, Seen(query, block.begin), maxima[query],
+                                    weights + query * kAttentionKeys);
     totals[query] = totals[query] * factors[query] + total;
   }
 }
 
 template <DType kKv, int kBits>
-void Attend<kKv, kBits>::Values(int64_t begin, int64_t first, const WidenedBlock& values) const {
-  int64_t query = first;
-  auto args_of = [&](int64_t at, int64_t slot_begin, int64_t slot_end, bool scaled) {
-    return ValueArgs{values,
-                     slot_begin,
-                     slot_end,
-                     weights + at * kAttentionKeys,
-                     scaled ? factors + at : nullptr,
-                     sums + at * padded_dim,
+void Attend<kKv, kBits>::Values(const SlotBlock& block, const WidenedBlock& values) const {
+  auto args_of = [&](int64_t at, SeenSlots slots, const float* factor) {
+    return ValueArgs{values,    slots.begin,
+                     slots.end, weights + at * kAttentionKeys,
+                     factor,    sums + at * padded_dim,
                      padded_dim};
   };
-  for (; query + kValueQueries <= num_queries; query += kValueQueries) {
+  int64_t query = block.first;
+  while (query < block.end) {
+    const SeenSlots common = Seen(query, block.begin);
+    const int64_t end = query + kValueQueries;
+    if (end > block.end || Seen(end - 1, block.begin).begin > common.begin) {
+      MulAllValues<1>(args_of(query, common, factors + query), padded_dim);
+      ++query;
+      continue;
+    }
     // Slots that the first query sees are added for all queries at once, the others query by query:
     // a masked slot is not read, so that a NaN there reaches no query that cannot see it.
-    const int64_t common = Visible(query, begin);
-    MulAllValues<kValueQueries>(args_of(query, 0, common, true), padded_dim);
-    for (int64_t each = query; each < query + kValueQueries; ++each) {
-      const int64_t visible = Visible(each, begin);
-      if (visible > common) MulAllValues<1>(args_of(each, common, visible, false), padded_dim);
+    MulAllValues<kValueQueries>(args_of(query, common, factors + query), padded_dim);
+    for (; query < end; ++query) {
+      const SeenSlots more = {common.end, Seen(query, block.begin).end};
+      if (more.end > more.begin) MulAllValues<1>(args_of(query, more, nullptr), padded_dim);
     }
   }
-  for (; query < num_queries; ++query)
-    MulAllValues<1>(args_of(query, 0, Visible(query, begin), true), padded_dim);
 }
 
 // Reads keys in place: with so few queries a widened copy does not pay.
 template <DType kKv, int kBits>
-void Attend<kKv, kBits>::ScoresInPlace(int64_t begin, int64_t first) const {
+void Attend<kKv, kBits>::ScoresInPlace(const SlotBlock& block) const {
+  const int64_t begin = block.begin;
   if constexpr (kBits < 16) {
-    const CodedBlock<kBits> keys = Coded(false, begin, Visible(num_queries - 1, begin));
+    const CodedBlock<kBits> keys = Coded(false, begin, Seen(block.end - 1, begin).end);
     const auto dots_at = [&](const float* of_query, int64_t slot) {
       return Dots(of_query, keys, slot, args.head_dim);
     };
-    for (int64_t query = first; query < num_queries; ++query) Scores(query, begin, dots_at);
+    for (int64_t query = block.first; query < block.end; ++query) Scores(query, begin, dots_at);
   } else {
     const auto dots_at = [&](const float* of_query, int64_t slot) {
       return Dots(of_query, InPlace(false, begin, slot));
     };
-    for (int64_t query = first; query < num_queries; ++query) Scores(query, begin, dots_at);
+    for (int64_t query = block.first; query < block.end; ++query) Scores(query, begin, dots_at);
   }
 }
 
+// Requires: the queries see the block from its first slot on.
 template <DType kKv, int kBits>
-void Attend<kKv, kBits>::ValuesInPlace(int64_t begin, int64_t first) const {
+void Attend<kKv, kBits>::ValuesInPlace(const SlotBlock& block) const {
+  const int64_t begin = block.begin;
   if constexpr (kBits < 16) {
-    const CodedBlock<kBits> values = Coded(true, begin, Visible(num_queries - 1, begin));
-    for (int64_t query = first; query < num_queries; ++query) {
-      MulValues(values, Visible(query, begin), weights + query * kAttentionKeys, factors[query],
+    const CodedBlock<kBits> values = Coded(true, begin, Seen(block.end - 1, begin).end);
+    for (int64_t query = block.first; query < block.end; ++query) {
+      MulValues(values, Seen(query, begin).end, weights + query * kAttentionKeys, factors[query],
                 sums + query * padded_dim);
     }
   } else {
-    for (int64_t query = first; query < num_queries; ++query) {
+    for (int64_t query = block.first; query < block.end; ++query) {
       const float* factor = factors + query;
-      const int64_t visible = Visible(query, begin);
+      const int64_t visible = Seen(query, begin).end;
       for (int64_t slot = 0; slot < visible; slot += kLanes, factor = nullptr) {
         AddAllValues({MinOf(kLanes, visible - slot), weights + query * kAttentionKeys + slot,
                       factor, sums + query * padded_dim},
@@ -273,68 +307,77 @@ void Attend<kKv, kBits>::ValuesInPlace(int64_t begin, int64_t first) const {
 }
 
 template <DType kKv, int kBits>
-void Attend<kKv, kBits>::Block(int64_t begin) const {
-  int64_t first = 0;  // earlier queries see no slot of the block; later ones see more
-  while (Visible(first, begin) <= 0) ++first;
-  const int64_t count = Visible(num_queries - 1, begin);
-  const bool widen = num_queries - first >= (kBits < 16 ? kWidenCodedQueries : kWidenQueries);
+void Attend<kKv, kBits>::Visit(const SlotBlock& block) const {
+  const SeenSlots last = Seen(block.end - 1, block.begin);
+  const bool widen = last.begin > 0 ||
+                     block.end - block.first >= (kBits < 16 ? kWidenCodedQueries : kWidenQueries);
   if (widen) {
-    const WidenedBlock keys = Widen(false, begin, count);
+    const WidenedBlock keys = Widen(false, block.begin, last.end);
     const auto dots_at = [&](const float* of_query, int64_t slot) {
       return Dots(of_query, keys, slot, args.head_dim);
     };
-    for (int64_t query = first; query < num_queries; ++query) Scores(query, begin, dots_at);
+    for (int64_t query = block.first; query < block.end; ++query)
+      Scores(query, block.begin, dots_at);
   } else {
-    ScoresInPlace(begin, first);
+    ScoresInPlace(block);
   }
-  Softmax(begin, first);
-  if (widen) return Values(begin, first, Widen(true, begin, count));
-  ValuesInPlace(begin, first);
+  Softmax(block);
+  if (widen) return Values(block, Widen(true, block.begin, last.end));
+  ValuesInPlace(block);
+}
+
+// A softmax weight is exp(score - maximum) / total, computed again: the exps of the first pass are
+// relative to the maximum so far, so that equal scores in two blocks would end up an ulp apart.
+inline Simd::F WeightOf(const float* scores, float maximum) {
+  return Exp(Simd::Sub(Simd::Load(scores), Simd::Set(maximum)));
+}
+
+// Adds a query's weights for those of kAddSlots slots that it sees. Masked slots are not touched.
+template <DType kKv, int kBits>
+void Attend<kKv, kBits>::AddPart(int64_t query, int64_t begin, int64_t slot) const {
+  const SeenSlots seen = Seen(query, begin);
+  const float* scores = ScoresOf(begin) + query * kAttentionKeys + slot;
+  float* to = task.scores + Head(query) % group * task.scores_stride + begin + slot;
+  const Simd::F inverse = Simd::Set(factors[query]);
+  const int64_t end = MinOf(kAddSlots, seen.end - slot);
+  for (int64_t at = MaxOf(0, seen.begin - slot) / kLanes * kLanes; at < end; at += kLanes) {
+    const int64_t n = MinOf(kLanes, end - at);
+    const Simd::F sum = Simd::LoadPart(to + at, n);
+    Simd::StorePart(to + at, Simd::Fma(inverse, WeightOf(scores + at, maxima[query]), sum), n);
+  }
 }
 
 // Adds the weights of one head's queries, `first` and every group-th after it, for kAddSlots slots
-// of the block at `begin`. Each is exp(score - maximum) / total, computed again: the exps of the
-// first pass are relative to the maximum so far, so that equal scores in two blocks would end up an
-// ulp apart.
+// of the block at `begin`: first come those that see part of these slots, then those that see all,
+// then those whose window has left some behind.
 template <DType kKv, int kBits>
 void Attend<kKv, kBits>::AddWeights(int64_t first, int64_t begin, int64_t slot) const {
-  const float* scores = ScoresOf(begin) + slot;
-  float* to = task.scores + Head(first) % group * task.scores_stride + begin + slot;
-  auto weight_of = [&](int64_t query, int64_t at) {
-    const Simd::F score = Simd::Load(scores + query * kAttentionKeys + at);
-    return Exp(Simd::Sub(score, Simd::Set(maxima[query])));
+  auto sees_all = [&](int64_t at) {
+    const SeenSlots seen = Seen(at, begin);
+    return seen.begin <= slot && slot + kAddSlots <= seen.end;
   };
   int64_t query = first;
-  // Later queries see more slots: first come those that see part of these slots, then those that
-  // see all. Masked slots are not touched.
-  for (; query < num_queries; query += group) {
-    const int64_t visible = Visible(query, begin) - slot;
-    if (visible >= kAddSlots) break;
-    for (int64_t at = 0; at < visible; at += kLanes) {
-      const int64_t n = MinOf(kLanes, visible - at);
-      const Simd::F sum = Simd::LoadPart(to + at, n);
-      const Simd::F inverse = Simd::Set(factors[query]);
-      Simd::StorePart(to + at, Simd::Fma(inverse, weight_of(query, at), sum), n);
-    }
-  }
+  for (; query < num_queries && !sees_all(query); query += group) AddPart(query, begin, slot);
   if (query >= num_queries) return;
+  float* to = task.scores + Head(first) % group * task.scores_stride + begin + slot;
   Simd::F sums_of[kAddVectors];
   for (int v = 0; v < kAddVectors; ++v) sums_of[v] = Simd::Load(to + v * kLanes);
-  for (; query < num_queries; query += group) {
+  for (; query < num_queries && sees_all(query); query += group) {
+    const float* scores = ScoresOf(begin) + query * kAttentionKeys + slot;
     const Simd::F inverse = Simd::Set(factors[query]);
     for (int v = 0; v < kAddVectors; ++v)
-      sums_of[v] = Simd::Fma(inverse, weight_of(query, v * kLanes), sums_of[v]);
+      sums_of[v] = Simd::Fma(inverse, WeightOf(scores + v * kLanes, maxima[query]), sums_of[v]);
   }
   for (int v = 0; v < kAddVectors; ++v) Simd::Store(to + v * kLanes, sums_of[v]);
+  for (; query < num_queries; query += group) AddPart(query, begin, slot);
 }
 
 // The queries of each head in ascending order, whichever blocks of queries they came in.
 template <DType kKv, int kBits>
 void Attend<kKv, kBits>::AddAllWeights() const {
   for (int64_t query = 0; query < num_queries; ++query) factors[query] = 1.0F / totals[query];
-  const int64_t end = row.num_past + Token(num_queries - 1) + 1;
   for (int64_t first = 0; first < MinOf(group, num_queries); ++first) {
-    for (int64_t begin = 0; begin < end; begin += kAttentionKeys) {
+    for (int64_t begin = FirstBlock(); begin < EndSlot(); begin += kAttentionKeys) {
       for (int64_t slot = 0; slot < kAttentionKeys; slot += kAddSlots)
         AddWeights(first, begin, slot);
     }
@@ -344,8 +387,8 @@ void Attend<kKv, kBits>::AddAllWeights() const {
 template <DType kKv, int kBits>
 void Attend<kKv, kBits>::Run() const {
   LoadQueries();
-  const int64_t end = row.num_past + Token(num_queries - 1) + 1;
-  for (int64_t begin = 0; begin < end; begin += kAttentionKeys) Block(begin);
+  for (int64_t begin = FirstBlock(); begin < EndSlot(); begin += kAttentionKeys)
+    Visit(BlockAt(begin));
   if (task.scores != nullptr) AddAllWeights();
   for (int64_t query = 0; query < num_queries; ++query) {
     float* to = args.out + (row.token_offset + Token(query)) * args.out_stride +

@@ -95,7 +95,7 @@ struct BudgetStep {
 #pragma unroll
       for (int i = 0; i < kVectorElements; ++i) dot = fmaf(q[i], key[i], dot);
       dot = SumOverLanes<kLanes>(dot);
-      if (vector == 0 && slot < NumKeys()) scores[slot] = dot;
+      if (vector == 0 && slot < NumKeys()) scores[slot] = SoftCapped(dot, step.soft_cap);
     }
     __syncthreads();
   }
@@ -172,11 +172,13 @@ struct BudgetStep {
 
   __device__ Candidate FindVictim() const {
     const PositionRange range = Candidates(args.step.kind, row.keep, row.position);
+    const int64_t first_seen = FirstSeen(row.keep, row.position + 1);
     Candidate victim = {0.0F, 0, -1};
     for (int64_t slot = threadIdx.x; slot < row.num_held; slot += kThreads) {
       const int32_t position = *Position(slot);
       if (position < range.first || position > range.last) continue;
-      const float score = UsesScores(args.step.kind) ? OrderedScore(*Score(slot)) : 0.0F;
+      const float score =
+          UsesScores(args.step.kind) ? Standing(*Score(slot), position, first_seen) : 0.0F;
       const Candidate candidate = {score, position, static_cast<int32_t>(slot)};
       if (GoesBefore(candidate, victim)) victim = candidate;
     }
@@ -237,8 +239,10 @@ void LaunchDims(const GpuBudgetAttentionArgs& args, Stream& stream) {
     LaunchKernel(BudgetKernel<Format, 4>, grid, kThreads, args, stream, "budget_attention launch");
   } else if (dim <= 8 * kVectorElements) {
     LaunchKernel(BudgetKernel<Format, 8>, grid, kThreads, args, stream, "budget_attention launch");
-  } else {
+  } else if (dim <= 16 * kVectorElements) {
     LaunchKernel(BudgetKernel<Format, 16>, grid, kThreads, args, stream, "budget_attention launch");
+  } else {
+    LaunchKernel(BudgetKernel<Format, 32>, grid, kThreads, args, stream, "budget_attention launch");
   }
 }
 

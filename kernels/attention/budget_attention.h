@@ -52,7 +52,7 @@ void BudgetAttentionRef(const BudgetAttentionArgs& args);
 
 // Arguments of the GPU's kernel: pointers, the rows and what they point to are in GPU memory.
 struct GpuBudgetAttentionArgs {
-  BudgetAttentionArgs step;    // head_dim: a multiple of 8, at most 128
+  BudgetAttentionArgs step;    // head_dim: a multiple of 8, at most kMaxGpuHeadDim
   float* weights = nullptr;    // [rows, num_heads, weights_stride]: workspace
   int64_t weights_stride = 0;  // over any row's num_held
 };

@@ -35,6 +35,8 @@ void CheckArgs(const BudgetAttentionArgs& args) {
     SPILLWAY_CHECK(row.keep.heavy >= 0 && row.keep.sinks >= 0);
     SPILLWAY_CHECK(UsesScores(args.kind) || row.keep.heavy == 0);
     SPILLWAY_CHECK(row.num_held <= row.position && row.position < kMaxPosition);
+    SPILLWAY_CHECK(row.keep.window == 0 ||
+                   (row.keep.slots() < row.keep.window && row.keep.sinks == 0));
   }
 }
 
@@ -174,6 +176,7 @@ BudgetTask Step::Budget() const {
           .group = group() <= kDecodeGroup ? group() : 1,
           .first_candidate = candidates.first,
           .last_candidate = candidates.last,
+          .first_seen = FirstSeen(row.keep, row.position + 1),
           .lowest = lowest(),
           .victims = victims()};
 }
@@ -222,7 +225,7 @@ void BudgetAttention(const BudgetAttentionArgs& args, std::span<std::byte> works
   SPILLWAY_CHECK(static_cast<int64_t>(workspace.size()) >= pool.num_threads() * scratch_bytes);
   SPILLWAY_CHECK(reinterpret_cast<uintptr_t>(workspace.data()) % 64 == 0);
   const Functions functions = {AttentionFunctionsOf(isa), UpdateBudgetOf(isa)};
-  const AttentionArgs plain = {args, {}, 0};  // rows are set task by task
+  const AttentionArgs plain = {args, {}, 0, 0};  // rows are set task by task
   const auto num_rows = static_cast<int64_t>(args.rows.size());
   const int64_t heads = DecodeHeads(plain, num_rows, pool.num_threads());
   const int64_t tasks_per_row = DivideUp(args.num_kv_heads, heads);

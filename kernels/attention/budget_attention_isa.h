@@ -30,6 +30,7 @@ struct BudgetTask {
   int64_t group = 1;
   int64_t first_candidate = 0;  // positions that may go
   int64_t last_candidate = 0;   // included
+  int64_t first_seen = 0;       // positions below it are the lowest, whatever their score
   float* lowest = nullptr;      // workspace: kLowestFloats for each KV head
   // [KV head]: the slot of the candidate to evict; -1 when no token is a candidate.
   int64_t* victims = nullptr;

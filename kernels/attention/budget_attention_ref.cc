@@ -34,6 +34,7 @@ std::vector<double> StepRef::Attend(int64_t query_head) const {
     const KvTokenRef key = Key(static_cast<int64_t>(slot));
     for (int64_t d = 0; d < args.head_dim; ++d)
       weights[slot] += static_cast<double>(q[d] * args.scale) * key.At(d);
+    weights[slot] = SoftCapRef(weights[slot], args.soft_cap);
   }
   const double maximum = *std::max_element(weights.begin(), weights.end());
   double total = 0;
@@ -66,12 +67,15 @@ void StepRef::AddScores() const {
 void StepRef::Evict() const {
   const PositionRange candidates = Candidates(args.kind, row.keep, row.position);
   int64_t victim = -1;
+  const auto standing_of = [&](int64_t slot) {
+    if (!UsesScores(args.kind)) return 0.0F;
+    return Standing(*head.Score(slot), *head.Position(slot), FirstSeen(row.keep, row.position + 1));
+  };
   for (int64_t slot = 0; slot < row.num_held; ++slot) {
     const int32_t position = *head.Position(slot);
     if (position < candidates.first || position > candidates.last) continue;
-    const float score = UsesScores(args.kind) ? OrderedScore(*head.Score(slot)) : 0.0F;
-    const float lowest =
-        victim < 0 || !UsesScores(args.kind) ? 0.0F : OrderedScore(*head.Score(victim));
+    const float score = standing_of(slot);
+    const float lowest = victim < 0 ? 0.0F : standing_of(victim);
     const bool higher = victim < 0 || position > *head.Position(victim);
     if (victim < 0 || score < lowest || (score == lowest && higher)) victim = slot;
   }

@@ -49,6 +49,7 @@ struct Update {
   const BudgetTask& task;
   Simd::F below;  // positions that may go lie between these two
   Simd::F above;
+  Simd::F first_seen;
   Simd::F held_end;
   Simd::F head_slots;  // the lanes' slots, counted for each head from 0
   Simd::M low_head;    // the lanes of a register's first head
@@ -83,7 +84,9 @@ struct Update {
   template <int64_t kUsedHeads>
   static Simd::F AddWeights(const Place& at, const Factors& factors);
   template <int64_t kUsedHeads>
-  Simd::M Candidates(const Place& at, Simd::F slots) const;
+  static Simd::F Positions(const Place& at);
+  template <int64_t kUsedHeads>
+  Simd::M Candidates(Simd::F positions, Simd::F slots) const;
   void Keep(const Place& at, Simd::M candidates, Lowest found, Lowest& lowest) const;
   template <int64_t kUsedHeads>
   void VisitHeads(int64_t head, int64_t begin) const;
@@ -101,6 +104,7 @@ Update<kBlockSlots, kGroup>::Update(const BudgetTask& budget_task)
     : task(budget_task),
       below(Simd::Set(static_cast<float>(task.first_candidate - 1))),
       above(Simd::Set(static_cast<float>(task.last_candidate + 1))),
+      first_seen(Simd::Set(static_cast<float>(task.first_seen))),
       held_end(Simd::Set(static_cast<float>(task.num_held))) {
   const Simd::F lanes = Simd::Load(kLaneNumbers);
   const Simd::F head_lanes = Simd::Set(static_cast<float>(kHeadLanes));
@@ -180,13 +184,19 @@ inline __attribute__((always_inline)) Simd::F Update<kBlockSlots, kGroup>::AddWe
   return Standing(scores);
 }
 
+template <int64_t kBlockSlots, int kGroup>
+template <int64_t kUsedHeads>
+inline __attribute__((always_inline)) Simd::F Update<kBlockSlots, kGroup>::Positions(
+    const Place& at) {
+  __builtin_prefetch(at.positions + at.ahead, 0, 3);
+  return Simd::FromInts(LoadState<kUsedHeads>(at.positions));
+}
+
 // Mask of the slots that hold candidates: tokens that may be evicted.
 template <int64_t kBlockSlots, int kGroup>
 template <int64_t kUsedHeads>
 inline __attribute__((always_inline)) Simd::M Update<kBlockSlots, kGroup>::Candidates(
-    const Place& at, Simd::F slots) const {
-  __builtin_prefetch(at.positions + at.ahead, 0, 3);
-  const Simd::F positions = Simd::FromInts(LoadState<kUsedHeads>(at.positions));
+    Simd::F positions, Simd::F slots) const {
   const Simd::M may_go = Simd::Both(Simd::Less(below, positions), Simd::Less(positions, above));
   const Simd::M candidates = Simd::Both(Simd::Less(slots, held_end), may_go);
   return kUsedHeads == kHeads ? candidates : Simd::Both(candidates, low_head);
@@ -223,8 +233,11 @@ void Update<kBlockSlots, kGroup>::VisitHeads(int64_t head, int64_t begin) const 
   const Simd::F step = Simd::Set(static_cast<float>(kHeadLanes));
   const int64_t end = MinOf(begin + kAttentionKeys, task.num_held);
   for (; at.first_slot < end; Advance(at), slots = Simd::Add(slots, step)) {
-    const Simd::F standings = AddWeights<kUsedHeads>(at, factors);
-    Keep(at, Candidates<kUsedHeads>(at, slots), {standings, slots}, lowest);
+    const Simd::F scores = AddWeights<kUsedHeads>(at, factors);
+    const Simd::F positions = Positions<kUsedHeads>(at);
+    const Simd::F standings =
+        Simd::SelectLess(positions, first_seen, Simd::Set(-kInfinity), scores);
+    Keep(at, Candidates<kUsedHeads>(positions, slots), {standings, slots}, lowest);
   }
   Simd::Store(StandingsOf(head), lowest.standings);
   Simd::Store(SlotsOf(head), lowest.slots);

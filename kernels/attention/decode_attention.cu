@@ -74,7 +74,7 @@ struct DecodeTile {
 #pragma unroll
         for (int i = 0; i < kVectorElements; ++i) dot = fmaf(q[head][i], key[i], dot);
         dot = SumOverLanes<kLanes>(dot);
-        scores[head][load] = is_slot ? dot : -INFINITY;
+        scores[head][load] = is_slot ? SoftCapped(dot, args.soft_cap) : -INFINITY;
       }
     }
 #pragma unroll
@@ -240,7 +240,8 @@ void LaunchDims(const DecodeAttentionArgs& args, Stream& stream) {
   const int64_t dim = args.layout.head_dim;
   if (dim <= 4 * kVectorElements) return LaunchHeads<Format, 4>(args, stream);
   if (dim <= 8 * kVectorElements) return LaunchHeads<Format, 8>(args, stream);
-  LaunchHeads<Format, 16>(args, stream);
+  if (dim <= 16 * kVectorElements) return LaunchHeads<Format, 16>(args, stream);
+  LaunchHeads<Format, 32>(args, stream);
 }
 
 }  // namespace

@@ -31,10 +31,11 @@ struct DecodeAttentionArgs {
   int64_t num_heads = 0;
   KvLayout layout;  // head_dim: a multiple of 8, at most kMaxGpuHeadDim
   float scale = 1.0F;
+  float soft_cap = 0.0F;  // as in AttentionTensors
   DType kv_dtype = DType::kF16;
 };
 
-inline constexpr int64_t kMaxGpuHeadDim = 128;
+inline constexpr int64_t kMaxGpuHeadDim = 256;
 
 // Stream: two kernels.
 void DecodeAttentionAsync(const DecodeAttentionArgs& args, Stream& stream);

@@ -41,13 +41,19 @@ struct Compaction {
     __syncthreads();
   }
 
+  // Tokens before it, but for the sinks, do not stay.
+  __device__ int64_t FirstCandidate(const KvKeep& kept) const {
+    const int64_t first_seen = FirstSeen(kept, row.num_tokens);
+    return kept.sinks > first_seen ? kept.sinks : first_seen;
+  }
+
   // True for the `heavy` candidates of the highest scores, the earlier ones among equals. Counting
   // reads each score num_tokens times, from the cache; it needs no sort and no memory.
   __device__ bool IsHeavy(int64_t token, const KvKeep& kept) const {
     const float* scores = Scores();
     const float own = OrderedScore(scores[token]);
     int64_t before = 0;
-    for (int64_t other = kept.sinks; other < row.num_tokens - kept.recent; ++other) {
+    for (int64_t other = FirstCandidate(kept); other < row.num_tokens - kept.recent; ++other) {
       const float score = OrderedScore(scores[other]);
       before += score > own || (score == own && other < token) ? 1 : 0;
     }
@@ -57,7 +63,7 @@ struct Compaction {
   __device__ bool Stays(int64_t token, const KvKeep& kept) const {
     if (token >= row.num_tokens) return false;
     if (KeepsAll(kept) || token < kept.sinks || token >= row.num_tokens - kept.recent) return true;
-    return IsHeavy(token, kept);
+    return token >= FirstCandidate(kept) && IsHeavy(token, kept);
   }
 
   // Lists the tokens that stay, in order of position. Returns how many.

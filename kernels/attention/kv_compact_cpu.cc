@@ -45,8 +45,9 @@ void Compaction::SumScores() const {
 
 // order[0, heavy) = the heaviest tokens between the sinks and the recent ones, ascending.
 void Compaction::SelectHeavy(KvKeep kept) const {
-  const int64_t num_candidates = row.num_tokens - kept.recent - kept.sinks;
-  for (int64_t i = 0; i < num_candidates; ++i) order[i] = static_cast<int32_t>(kept.sinks + i);
+  const int64_t first = std::max(kept.sinks, FirstSeen(kept, row.num_tokens));
+  const int64_t num_candidates = row.num_tokens - kept.recent - first;
+  for (int64_t i = 0; i < num_candidates; ++i) order[i] = static_cast<int32_t>(first + i);
   auto stays_before = [&](int32_t a, int32_t b) {
     const float score_a = OrderedScore(scores[a]);
     const float score_b = OrderedScore(scores[b]);

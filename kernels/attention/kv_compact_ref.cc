@@ -34,8 +34,10 @@ void KeepSome(std::vector<Token>& tokens, KvKeep kept) {
   if (static_cast<int64_t>(tokens.size()) <= kept.slots()) return;
   const auto first = tokens.begin() + kept.sinks;
   const auto last = tokens.end() - kept.recent;
-  std::stable_sort(first, last, IsHeavier);
-  tokens.erase(first + kept.heavy, last);
+  const auto first_seen = std::max(first, tokens.begin() + FirstSeen(kept, std::ssize(tokens)));
+  std::stable_sort(first_seen, last, IsHeavier);
+  tokens.erase(first_seen + kept.heavy, last);
+  tokens.erase(first, first_seen);
   std::sort(tokens.begin(), tokens.end(),
             [](const Token& a, const Token& b) { return a.position < b.position; });
 }

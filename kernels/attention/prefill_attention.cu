@@ -20,23 +20,26 @@ struct Running {
 // Turns scores into weights relative to the new maximum. `position`: of the lane's first query.
 // Column 0 is key `first`.
 template <int kDim>
-__device__ void Softmax(float (&scores)[kKeyColumns][4], int64_t position, int64_t first,
-                        Running<kDim>& running) {
+__device__ void Softmax(float (&scores)[kKeyColumns<kDim>][4], const PrefillAttentionArgs& args,
+                        int64_t position, int64_t first, Running<kDim>& running) {
   const int64_t key = first + 2 * (threadIdx.x % 4);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     float maximum = running.maximum[half];
 #pragma unroll
-    for (int column = 0; column < kKeyColumns; ++column) {
+    for (int column = 0; column < kKeyColumns<kDim>; ++column) {
 #pragma unroll
       for (int i = 2 * half; i < 2 * half + 2; ++i) {
-        if (key + column * 8 + i % 2 > position + half * 8) scores[column][i] = -INFINITY;
+        const bool sees = Sees(position + half * 8, key + column * 8 + i % 2, args.window);
+        scores[column][i] = sees ? SoftCapped(scores[column][i], args.soft_cap) : -INFINITY;
         maximum = fmaxf(maximum, scores[column][i]);
       }
     }
-    // Key 0 is in the first tile and visible to all, so that it is finite, unless a score is NaN.
     maximum = MaxOverLanes<4>(maximum);
-    const float shrink = __expf(running.maximum[half] - maximum);
+    // A query whose window begins behind the tile has a maximum of -inf, and -inf - -inf would be
+    // NaN.
+    const float base = maximum == -INFINITY ? 0.0F : maximum;
+    const float shrink = __expf(running.maximum[half] - base);
     running.maximum[half] = maximum;
     running.sum[half] *= shrink;
 #pragma unroll
@@ -45,10 +48,10 @@ __device__ void Softmax(float (&scores)[kKeyColumns][4], int64_t position, int64
       weighted[2 * half + 1] *= shrink;
     }
 #pragma unroll
-    for (int column = 0; column < kKeyColumns; ++column) {
+    for (int column = 0; column < kKeyColumns<kDim>; ++column) {
 #pragma unroll
       for (int i = 2 * half; i < 2 * half + 2; ++i) {
-        scores[column][i] = __expf(scores[column][i] - maximum);
+        scores[column][i] = __expf(scores[column][i] - base);
         running.sum[half] += scores[column][i];
       }
     }
@@ -57,11 +60,11 @@ __device__ void Softmax(float (&scores)[kKeyColumns][4], int64_t position, int64
 
 // weighted += weights V; an accumulator of two columns of keys is, rounded, a factor's fragment.
 template <typename T, int kDim>
-__device__ void AddValues(const float (&weights)[kKeyColumns][4], const SharedTile<T, kDim>& values,
-                          Running<kDim>& running) {
+__device__ void AddValues(const float (&weights)[kKeyColumns<kDim>][4],
+                          const SharedTile<T, kDim>& values, Running<kDim>& running) {
   const TilePlace from = ValueAddress(threadIdx.x % kWarp);
 #pragma unroll
-  for (int step = 0; step < kTileKeys / 16; ++step) {
+  for (int step = 0; step < kKeysOf<kDim> / 16; ++step) {
     const auto& low = weights[2 * step];
     const auto& high = weights[2 * step + 1];
     const Fragment4 a = {{NarrowPair<T>(low[0], low[1]), NarrowPair<T>(low[2], low[3]),
@@ -121,22 +124,23 @@ __global__ void __launch_bounds__(kTileThreads) PrefillKernel(const PrefillAtten
   QueryFragments<T, kDim> q;
   q.Load(args, row, head, first_query);
   Running<kDim> running;
+  const int64_t begin = FirstTile<kDim>(row.num_past + tile.begin, args.window);
   // Two groups of copies are under way at most: while one half of a step computes, the other half's
   // tile is copied.
-  LoadTile<Format>(source, KvPart::kKey, 0, keys);
+  LoadTile<Format>(source, KvPart::kKey, begin, keys);
   CommitCopies();
-  LoadTile<Format>(source, KvPart::kValue, 0, values);
+  LoadTile<Format>(source, KvPart::kValue, begin, values);
   CommitCopies();
-  for (int64_t first = 0; first < source.num_keys; first += kTileKeys) {
-    const int64_t next = first + kTileKeys;
+  for (int64_t first = begin; first < source.num_keys; first += kKeysOf<kDim>) {
+    const int64_t next = first + kKeysOf<kDim>;
     WaitForCopies<1>();  // keys
     __syncthreads();
-    float scores[kKeyColumns][4];
+    float scores[kKeyColumns<kDim>][4];
     ScoreTile(q, keys, scores);
     __syncthreads();
     if (next < source.num_keys) LoadTile<Format>(source, KvPart::kKey, next, keys);
     CommitCopies();
-    Softmax(scores, position, first, running);
+    Softmax(scores, args, position, first, running);
     WaitForCopies<1>();  // values
     __syncthreads();
     AddValues(scores, values, running);
@@ -160,8 +164,11 @@ void LaunchDims(const PrefillAttentionArgs& args, Stream& stream) {
   } else if (dim <= 80) {
     LaunchKernel(PrefillKernel<Format, 80>, grid, kTileThreads, args, stream,
                  "prefill_attention launch");
-  } else {
+  } else if (dim <= 128) {
     LaunchKernel(PrefillKernel<Format, 128>, grid, kTileThreads, args, stream,
+                 "prefill_attention launch");
+  } else {
+    LaunchKernel(PrefillKernel<Format, 256>, grid, kTileThreads, args, stream,
                  "prefill_attention launch");
   }
 }

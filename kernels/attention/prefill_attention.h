@@ -3,9 +3,9 @@
 // Queries and weights are rounded to the cache's 16-bit type for the products, sums are fp32:
 // beside the CPU's kernel, which keeps both in fp32, that is a relative error of 2^-11 with fp16
 // and 2^-8 with bf16 in each factor. A query's bits depend on that query and its row's cache only:
-// keys are visited in slot order from slot 0 in tiles of kTileKeys, and a key that is masked adds
-// an exact zero. The oracle is AttentionRef (kernels/attention/attention.h); KvAppend has stored
-// the new tokens before.
+// keys are visited in slot order in tiles that begin at fixed slots, and a key that is masked, or a
+// tile of them, adds an exact zero. The oracle is AttentionRef (kernels/attention/attention.h);
+// KvAppend has stored the new tokens before.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +34,8 @@ struct PrefillAttentionArgs {
   int64_t num_heads = 0;
   KvLayout layout;  // head_dim: a multiple of 8, at most kMaxGpuHeadDim
   float scale = 1.0F;
+  float soft_cap = 0.0F;  // as in AttentionTensors
+  int64_t window = 0;     // as in AttentionArgs
   DType kv_dtype = DType::kF16;
 };
 

@@ -14,14 +14,33 @@ namespace spillway::kernels {
 inline constexpr int kTileWarps = 4;
 inline constexpr int kTileThreads = kTileWarps * kWarp;
 inline constexpr int kWarpQueries = kTileQueries / kTileWarps;  // 16, an mma's rows
-inline constexpr int kKeyColumns = kTileKeys / 8;               // accumulators of 8 keys
 static_assert(kWarpQueries == 16);
+
+// Keys of a tile in shared memory; two tiles of wide heads would not fit otherwise.
+template <int kDim>
+inline constexpr int kKeysOf = kDim > 128 ? 32 : static_cast<int>(kTileKeys);
+
+// Accumulators of 8 keys.
+template <int kDim>
+inline constexpr int kKeyColumns = kKeysOf<kDim> / 8;
+
+// First slot, of a tile's first key, that a query at `position` or a later one sees.
+template <int kDim>
+__device__ int64_t FirstTile(int64_t position, int64_t window) {
+  if (window == 0 || position < window) return 0;
+  return (position + 1 - window) / kKeysOf<kDim> * kKeysOf<kDim>;
+}
+
+// Whether the query at `position` sees a slot.
+__device__ inline bool Sees(int64_t position, int64_t slot, int64_t window) {
+  return slot <= position && (window == 0 || slot > position - window);
+}
 
 // 16 bytes of padding put 8 neighbouring rows into different banks, so that ldmatrix never waits.
 template <typename T, int kDim>
 struct SharedTile {
   static constexpr int kStride = kDim + 8;
-  T values[kTileKeys * kStride];
+  T values[kKeysOf<kDim> * kStride];
 };
 
 // Source of a block's keys and values: one KV head of one row.
@@ -65,9 +84,9 @@ struct TileVector {
 template <typename Format, int kDim>
 __device__ void LoadCodes(const TileSource& source, KvPart part, int64_t first,
                           SharedTile<typename Format::Factor, kDim>& tile) {
-  constexpr int kMost = kTileKeys * kDim / kVectorElements / kTileThreads;
+  constexpr int kMost = kKeysOf<kDim> * kDim / kVectorElements / kTileThreads;
   const int64_t head_dim = source.layout.head_dim;
-  const int count = kTileKeys * static_cast<int>(head_dim) / kVectorElements;
+  const int count = kKeysOf<kDim> * static_cast<int>(head_dim) / kVectorElements;
   typename Format::Vector codes[kMost];
 #pragma unroll
   for (int n = 0; n < kMost; ++n) {
@@ -91,7 +110,7 @@ __device__ void LoadCodes(const TileSource& source, KvPart part, int64_t first,
   }
 }
 
-// Begins to copy keys (or values) [first, first + kTileKeys); past num_keys they are zero.
+// Begins to copy keys (or values) [first, first + kKeysOf); past num_keys they are zero.
 template <typename Format, int kDim>
 __device__ void LoadTile(const TileSource& source, KvPart part, int64_t first,
                          SharedTile<typename Format::Factor, kDim>& tile) {
@@ -99,7 +118,7 @@ __device__ void LoadTile(const TileSource& source, KvPart part, int64_t first,
     LoadCodes<Format, kDim>(source, part, first, tile);
   } else {
     constexpr int kStride = SharedTile<typename Format::Factor, kDim>::kStride;
-    const int count = kTileKeys * static_cast<int>(source.layout.head_dim) / kVectorElements;
+    const int count = kKeysOf<kDim> * static_cast<int>(source.layout.head_dim) / kVectorElements;
     for (int at = threadIdx.x; at < count; at += kTileThreads) {
       const TileVector vector(source, first, at);
       CopyAsync16(&tile.values[vector.key * kStride + vector.place.vector * kVectorElements],
@@ -112,7 +131,7 @@ __device__ void LoadTile(const TileSource& source, KvPart part, int64_t first,
 template <typename T, int kDim>
 __device__ void ClearPadding(int64_t head_dim, SharedTile<T, kDim>& tile) {
   const int padding = kDim - static_cast<int>(head_dim);
-  for (int at = threadIdx.x; at < kTileKeys * padding; at += kTileThreads) {
+  for (int at = threadIdx.x; at < kKeysOf<kDim> * padding; at += kTileThreads) {
     const int column = static_cast<int>(head_dim) + at % padding;
     tile.values[at / padding * SharedTile<T, kDim>::kStride + column] = Narrow<T>(0.0F);
   }
@@ -147,13 +166,13 @@ struct QueryFragments {
   }
 };
 
-// scores[c][i] of 16 queries and 64 keys: SumPlace(lane, i) in columns 8 c to 8 c + 7.
+// scores[c][i] of 16 queries and a tile's keys: SumPlace(lane, i) in columns 8 c to 8 c + 7.
 template <typename T, int kDim>
 __device__ void ScoreTile(const QueryFragments<T, kDim>& q, const SharedTile<T, kDim>& keys,
-                          float (&scores)[kKeyColumns][4]) {
+                          float (&scores)[kKeyColumns<kDim>][4]) {
   const TilePlace from = KeyAddress(threadIdx.x % kWarp);
 #pragma unroll
-  for (int column = 0; column < kKeyColumns; column += 2) {
+  for (int column = 0; column < kKeyColumns<kDim>; column += 2) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) scores[column][i] = scores[column + 1][i] = 0.0F;
 #pragma unroll

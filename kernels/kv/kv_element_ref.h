@@ -2,6 +2,8 @@
 // A view of a KvHead. Any thread. Private to the oracles and tests.
 #pragma once
 
+#include <cmath>
+
 #include "kernels/convert/convert.h"
 #include "kernels/kv/kv_code.h"
 #include "kernels/kv/kv_head.h"
@@ -33,5 +35,10 @@ struct KvTokenRef {
     return dtype == DType::kF16 ? HalfToFloat(element) : BFloat16ToFloat(element);
   }
 };
+
+// AttentionTensors::soft_cap applied to a score.
+inline double SoftCapRef(double score, float cap) {
+  return cap == 0.0F ? score : cap * std::tanh(score / cap);
+}
 
 }  // namespace spillway::kernels

@@ -8,6 +8,9 @@
 //   takes the place of the lowest-scoring heavy one without competing. Where no heavy token is
 //   left (heavy <= 1) the token that leaves the window is evicted.
 // Equal scores: the token of the higher position is evicted. A score of NaN is the lowest.
+// In a layer whose tokens see a window of others, a heavy token that the next query does not see
+// has the lowest score of all, in compaction and in decode, and is evicted; keep.slots() is below
+// the window, so that there is never more than one.
 // Plain functions; any thread.
 #pragma once
 
@@ -22,7 +25,7 @@ namespace spillway::kernels {
 constexpr KvKeep KeptTokens(KvPolicyKind kind, KvKeep keep) {
   if (kind != KvPolicyKind::kH2oFlexgen) return keep;
   const int64_t moved = keep.heavy > 0 ? 1 : 0;
-  return {keep.sinks, keep.heavy - moved, keep.recent + moved};
+  return {keep.sinks, keep.heavy - moved, keep.recent + moved, keep.window};
 }
 
 struct PositionRange {
@@ -41,6 +44,16 @@ constexpr PositionRange Candidates(KvPolicyKind kind, KvKeep keep, int64_t posit
 // Score by which tokens are compared: a NaN is the lowest.
 constexpr float OrderedScore(float score) {
   return score == score ? score : -std::numeric_limits<float>::infinity();
+}
+
+// The first position that the query at `position` sees.
+constexpr int64_t FirstSeen(const KvKeep& keep, int64_t position) {
+  return keep.window == 0 || position < keep.window ? 0 : position + 1 - keep.window;
+}
+
+// OrderedScore of a held token; the lowest where the next query does not see it.
+constexpr float Standing(float score, int64_t position, int64_t first_seen) {
+  return position < first_seen ? -std::numeric_limits<float>::infinity() : OrderedScore(score);
 }
 
 // True: the policy decides by token scores.

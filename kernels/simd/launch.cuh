@@ -101,4 +101,9 @@ __device__ float MaxOverBlock(float value, float* shared) {
   return largest;
 }
 
+// cap * tanh(score / cap); cap 0: the score.
+__device__ inline float SoftCapped(float score, float cap) {
+  return cap == 0.0F ? score : cap * tanhf(score / cap);
+}
+
 }  // namespace spillway::kernels

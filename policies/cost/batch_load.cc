@@ -13,12 +13,19 @@ LoggedRows Logged(const RowGroup& rows, int64_t num_kept, const KvLoad& load) {
           rows.log_end > 0 ? rows.log_end : load.decoding_rows};
 }
 
+// Queries and the keys that they see, of a prompt in one head.
+int64_t PromptPairs(int64_t prompt, int64_t window) {
+  const int64_t within = window == 0 ? prompt : std::min(prompt, window);
+  return within * (within + 1) / 2 + (prompt - within) * window;
+}
+
 void Add(const Plan& plan, int64_t kv_class, const RowGroup& rows, KvLoad& load) {
-  const int64_t kept = plan.RowKeep(kv_class, rows.shape.slots()).slots();
+  const KvKeep keep = plan.RowKeep(kv_class, rows.shape.slots());
+  const int64_t kept = keep.slots();
   const int64_t held = std::min(rows.num_past, kept);  // before the pass
   const int64_t holds = std::min(rows.num_past + rows.NumNew(), kept);
   // An eviction changes the scores of all that stays.
-  const int64_t first_stored = plan.policy.kv.evicts() ? 0 : rows.num_past;
+  const int64_t first_stored = plan.kept.evicts() ? 0 : rows.num_past;
   const int64_t align = plan.slot_align[rows.kv_tier];
   load.loaded_slots += rows.count * RoundUp(held, align);
   const int64_t stored = rows.count * (RoundUp(holds, align) - first_stored / align * align);
@@ -30,8 +37,7 @@ void Add(const Plan& plan, int64_t kv_class, const RowGroup& rows, KvLoad& load)
     load.decoding_rows += rows.count;
     if (plan.Logs(rows.kv_tier)) load.logged.push_back(Logged(rows, kept, load));
   } else {
-    const int64_t prompt = rows.shape.prompt_tokens;
-    load.prompt_pairs += rows.count * (prompt * (prompt + 1) / 2);
+    load.prompt_pairs += rows.count * PromptPairs(rows.shape.prompt_tokens, keep.window);
   }
 }
 

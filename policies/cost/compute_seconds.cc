@@ -129,7 +129,7 @@ struct DecodeRates {
 };
 
 double DecodeSeconds(const Plan& plan, const DecodeRates& rates, int64_t tokens) {
-  if (plan.policy.kv.evicts() && rates.evicting_bytes_per_s > 0.0) {
+  if (plan.kept.evicts() && rates.evicting_bytes_per_s > 0.0) {
     return Over(static_cast<double>(tokens * plan.PromptSlotBytes()), rates.evicting_bytes_per_s);
   }
   return Over(static_cast<double>(tokens * plan.slot_bytes), rates.full_bytes_per_s);
@@ -151,7 +151,7 @@ double KvAppendSeconds(const Plan& plan, const DeviceRates& rates, int64_t token
 
 // Seconds of a prompt beyond its attention where tokens are evicted: scores of all, and the choice.
 double PrefillEvictionSeconds(const Plan& plan, const DeviceRates& rates, int64_t pairs) {
-  if (!plan.policy.kv.evicts() || rates.evicting_prefill_flops_per_s == 0.0) return 0.0;
+  if (!plan.kept.evicts() || rates.evicting_prefill_flops_per_s == 0.0) return 0.0;
   const double more_s = Over(4.0 * kWideHead, rates.evicting_prefill_flops_per_s) -
                         Over(4.0 * kWideHead, rates.prefill_attention_flops_per_s);
   return static_cast<double>(pairs * plan.shape.num_heads) * std::max(0.0, more_s);

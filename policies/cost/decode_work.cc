@@ -23,7 +23,7 @@ int64_t NumMultiplied(const Plan& plan) {
 
 // Tokens attended to by one row in one decoder layer, over all its decode passes.
 double AttendedTokens(const Plan& plan, int64_t decoder_layer, const RequestShape& row) {
-  const int64_t keep = KeepOf(plan.policy.kv, decoder_layer, row.slots()).slots();
+  const int64_t keep = KeepOf(plan.kept, decoder_layer, row.slots()).slots();
   double attended = 0.0;
   for (int64_t past = row.prompt_tokens; past + 1 < row.slots(); ++past) {
     attended += static_cast<double>(std::min(past, keep) + 1);

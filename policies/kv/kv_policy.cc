@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "spillway/error.h"
 
@@ -13,8 +14,9 @@ int64_t TokenAmount::Of(int64_t row_tokens) const {
   return static_cast<int64_t>(std::ceil(frac * static_cast<double>(row_tokens) - 1e-9));
 }
 
-KvKeep KeepOf(const KvPolicy& policy, int64_t decoder_layer, int64_t row_tokens) {
-  if (!policy.evicts()) return {0, 0, row_tokens};
+namespace {
+
+KvKeep BudgetKeep(const KvPolicy& policy, int64_t decoder_layer, int64_t row_tokens) {
   SPILLWAY_CHECK(policy.layer_budgets.empty() || decoder_layer < std::ssize(policy.layer_budgets));
   const KvBudget& budget = policy.layer_budgets.empty()
                                ? policy.budget
@@ -35,6 +37,33 @@ KvKeep KeepOf(const KvPolicy& policy, int64_t decoder_layer, int64_t row_tokens)
   keep.heavy = std::min(keep.heavy, row_tokens - 1 - keep.sinks);
   keep.recent = std::min(keep.recent, row_tokens - keep.sinks - keep.heavy);
   return keep;
+}
+
+// A budget that holds the window holds the most recent tokens: those that the next token sees.
+KvKeep WithinWindow(const KvKeep& keep, int64_t window) {
+  const int64_t slots = std::min(keep.slots(), window - 1);
+  if (keep.sinks > 0 || slots == window - 1) return {0, 0, slots, window};
+  return {0, keep.heavy, keep.recent, window};
+}
+
+}  // namespace
+
+KvPolicy WithWindows(KvPolicy policy, std::vector<int64_t> layer_windows, int64_t longest_row) {
+  const auto is_short = [&](int64_t window) { return window > 0 && window < longest_row; };
+  if (std::ranges::none_of(layer_windows, is_short)) return policy;
+  policy.layer_windows = std::move(layer_windows);
+  if (policy.evicts()) return policy;
+  policy.kind = KvPolicyKind::kWindow;
+  policy.budget = {{1.0, 0}, {}, {}};
+  return policy;
+}
+
+KvKeep KeepOf(const KvPolicy& policy, int64_t decoder_layer, int64_t row_tokens) {
+  if (!policy.evicts()) return {0, 0, row_tokens};
+  const KvKeep keep = BudgetKeep(policy, decoder_layer, row_tokens);
+  if (policy.layer_windows.empty()) return keep;
+  const int64_t window = policy.layer_windows[static_cast<std::size_t>(decoder_layer)];
+  return window == 0 || row_tokens <= window ? keep : WithinWindow(keep, window);
 }
 
 }  // namespace spillway

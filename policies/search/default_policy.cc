@@ -272,8 +272,7 @@ struct Planner {
 
   // Bytes that one pass reads and writes for a row, on average, with rows at their longest.
   static double DiskBytesOfARow(const Plan& plan) {
-    const double written =
-        plan.policy.kv.evicts() ? 1.0 / static_cast<double>(plan.kv_log.passes) : 0.0;
+    const double written = plan.kept.evicts() ? 1.0 / static_cast<double>(plan.kv_log.passes) : 0.0;
     const double kv =
         static_cast<double>(plan.kv[Tier::kDisk].region.bytes) * (1.0 + written) +
         static_cast<double>(plan.num_batches * plan.shape.num_layers) * plan.kv_log.MeanBytes();

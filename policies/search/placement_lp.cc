@@ -66,14 +66,15 @@ RequestShape MeanOf(const Workload& work) {
           std::max<int64_t>(1, sum.max_new_tokens / count)};
 }
 
-// Budgets of layers in one that keeps as much in all: a skeleton has fewer layers.
+// Budgets and windows of layers in one that keeps as much in all: a skeleton has fewer layers.
 KvPolicy EvenBudget(const KvPolicy& kv, int64_t num_blocks, int64_t row_tokens) {
-  if (kv.layer_budgets.empty()) return kv;
+  if (kv.layer_budgets.empty() && kv.layer_windows.empty()) return kv;
   int64_t slots = 0;
   for (int64_t decoder_layer = 0; decoder_layer < num_blocks; ++decoder_layer)
     slots += KeepOf(kv, decoder_layer, row_tokens).slots();
   KvPolicy even = kv;
   even.layer_budgets.clear();
+  even.layer_windows.clear();
   even.budget = {{0.0, slots / num_blocks}, {}, {}};
   return even;
 }
@@ -82,9 +83,16 @@ Tier TierOf(const PerTier<double>& share) {
   return *std::ranges::max_element(kAllTiers, {}, [&](Tier tier) { return share[tier]; });
 }
 
+// Few layers, without their windows: EvenBudget counts those of all.
 Model SkeletonOf(ModelShape shape) {
   shape.num_layers = std::min(shape.num_layers, kSkeletonBlocks);
-  return MakeModel(std::move(shape));
+  Model skeleton = MakeModel(std::move(shape));
+  for (LayerSpec& layer : skeleton.layers) {
+    for (Op& op : layer.ops) {
+      if (auto* attend = std::get_if<Attend>(&op)) attend->window = 0;
+    }
+  }
+  return skeleton;
 }
 
 // A task's moves, as often as it occurs.
@@ -130,7 +138,8 @@ PlacementLp::PlacementLp(const Model& model, const Machine& machine, const Workl
       needs_(needs) {
   const RequestShape mean = MeanOf(work);
   policy_.num_gpu_batches = 1;
-  policy_.kv = EvenBudget(policy.kv, num_blocks_, mean.slots());
+  policy_.kv = EvenBudget(WithWindows(policy.kv, WindowsOf(model), work.longest.slots()),
+                          num_blocks_, mean.slots());
   decode_passes_ = static_cast<double>(mean.max_new_tokens - 1);
   const PerTier<double> home = AllOn(machine.device);
   base_ = SampleAt({home, home, home});

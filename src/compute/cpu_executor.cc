@@ -94,7 +94,7 @@ void CpuExecutor::AttendChunk(const Attend& op, const Cell& cell, const Chunk& c
   for (std::size_t row = 0; row < cell.batch.rows.size(); ++row) {
     const auto at = layer_.RowIn(cell, chunk, row);
     if (!at) continue;
-    if (!plan_.policy.kv.evicts()) {
+    if (!plan_.kept.evicts()) {
       attention_rows_.push_back(LayerArgs::CachedRow(*at));
     } else if (at->row.num_past == 0) {
       AddPrompt(*at);
@@ -127,8 +127,8 @@ void CpuExecutor::AttendRows(const Attend& op) {
   const kernels::AttentionArgs args = layer_.Attention(op, qkv, attended, attention_rows_);
   kernels::Attention(args, workspace, pool_, isa_);
   if (!compact_rows_.empty()) {
-    kernels::KvCompact({compact_rows_, plan_.policy.kv.kind, args.token_scores_stride,
-                        shape.num_heads, shape.num_kv_heads, shape.head_dim, args.kv_bits},
+    kernels::KvCompact({compact_rows_, plan_.kept.kind, args.token_scores_stride, shape.num_heads,
+                        shape.num_kv_heads, shape.head_dim, args.kv_bits},
                        workspace, pool_);
   }
   if (budget_rows_.empty()) return;

@@ -52,6 +52,7 @@ kernels::AttentionTensors LayerArgs::Tensors(const Attend& op, float* qkv, float
   tensors.num_kv_heads = shape.num_kv_heads;
   tensors.head_dim = shape.head_dim;
   tensors.scale = op.scale;
+  tensors.soft_cap = op.soft_cap;
   tensors.kv_dtype = plan_.policy.kv_dtype;
   tensors.kv_bits = plan_.policy.kv_bits;
   return tensors;
@@ -59,13 +60,13 @@ kernels::AttentionTensors LayerArgs::Tensors(const Attend& op, float* qkv, float
 
 kernels::AttentionArgs LayerArgs::Attention(const Attend& op, float* qkv, float* out,
                                             std::span<const kernels::AttentionRow> rows) const {
-  return {Tensors(op, qkv, out), rows, plan_.workspace.prompt.slots()};
+  return {Tensors(op, qkv, out), rows, plan_.workspace.prompt.slots(), op.window};
 }
 
 kernels::BudgetAttentionArgs LayerArgs::Budget(
     const Attend& op, float* qkv, float* out,
     std::span<const kernels::BudgetAttentionRow> rows) const {
-  return {Tensors(op, qkv, out), rows, plan_.policy.kv.kind};
+  return {Tensors(op, qkv, out), rows, plan_.kept.kind};
 }
 
 std::optional<LayerArgs::RowInChunk> LayerArgs::RowIn(const Cell& cell, const Chunk& chunk,

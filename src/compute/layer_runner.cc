@@ -17,10 +17,7 @@ struct MissingKernel {
   std::string_view operator()(const Linear&) const { return {}; }
   std::string_view operator()(const Rotate&) const { return {}; }
   std::string_view operator()(const HeadNorm&) const { return {}; }
-  std::string_view operator()(const Attend& attend) const {
-    if (attend.window != 0) return "windows of attention";
-    return attend.soft_cap != 0.0F ? "soft caps" : std::string_view();
-  }
+  std::string_view operator()(const Attend&) const { return {}; }
 };
 
 void RefuseWhatHasNoKernel(const Plan& plan) {

@@ -13,7 +13,7 @@ void CudaAttention::Attend(const spillway::Attend& op, const AttentionBuffers& b
                            const ChunkRows& chunk, Stream& stream) const {
   const kernels::PrefillAttentionArgs prefill = PrefillArgs(op, buffers, chunk);
   AttendPrompts(prefill, chunk, buffers.num_tokens, stream);
-  if (!plan_.policy.kv.evicts()) return Decode(prefill, chunk, stream);
+  if (!plan_.kept.evicts()) return Decode(prefill, chunk, stream);
   EvictPrompts(prefill, chunk, stream);
   kernels::BudgetAttentionAsync(
       {layer_.Budget(op, buffers.qkv, buffers.attended, chunk.budget_rows),
@@ -49,6 +49,8 @@ kernels::PrefillAttentionArgs CudaAttention::PrefillArgs(const spillway::Attend&
   args.num_heads = plain.num_heads;
   args.layout = kernels::FullKvLayout(plain.num_kv_heads, plain.head_dim, plain.kv_bits);
   args.scale = plain.scale;
+  args.soft_cap = plain.soft_cap;
+  args.window = op.window;
   args.kv_dtype = plain.kv_dtype;
   return args;
 }
@@ -72,7 +74,7 @@ void CudaAttention::Decode(const kernels::PrefillAttentionArgs& prefill, const C
       {prefill.q, prefill.q_stride, prefill.out, prefill.out_stride, prefill.rows,
        chunk.items.data(), static_cast<int64_t>(chunk.items.size()),
        Scratch<float>(scratch_.partials), prefill.num_heads, prefill.layout, prefill.scale,
-       prefill.kv_dtype},
+       prefill.soft_cap, prefill.kv_dtype},
       stream);
 }
 
@@ -84,14 +86,13 @@ void CudaAttention::EvictPrompts(const kernels::PrefillAttentionArgs& prefill,
   kernels::PrefillScoresAsync({prefill, chunk.key_tiles.data(),
                                static_cast<int64_t>(chunk.key_tiles.size()), prompt.slots()},
                               stream);
-  kernels::KvCompactAsync(
-      {{chunk.compact_rows, plan_.policy.kv.kind, prompt.slots(), shape.num_heads,
-        shape.num_kv_heads, shape.head_dim, plan_.policy.kv_bits},
-       device_.As<std::byte>(prompt.kv),
-       prompt.slots(),
-       Scratch<float>(scratch_.compact_scores),
-       Scratch<int32_t>(scratch_.compact_kept)},
-      stream);
+  kernels::KvCompactAsync({{chunk.compact_rows, plan_.kept.kind, prompt.slots(), shape.num_heads,
+                            shape.num_kv_heads, shape.head_dim, plan_.policy.kv_bits},
+                           device_.As<std::byte>(prompt.kv),
+                           prompt.slots(),
+                           Scratch<float>(scratch_.compact_scores),
+                           Scratch<int32_t>(scratch_.compact_kept)},
+                          stream);
 }
 
 }  // namespace spillway

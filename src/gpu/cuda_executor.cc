@@ -376,7 +376,7 @@ bool CudaExecutor::AttendsOnHost(const PackedRow& row) const {
 
 void CudaExecutor::ListRow(const LayerArgs::RowInChunk& at) {
   const bool in_prompt = at.row.num_past == 0;
-  const bool evicts = plan_.policy.kv.evicts();
+  const bool evicts = plan_.kept.evicts();
   if (in_prompt && (evicts || AttendsOnHost(at.row))) return ListPrompt(at);
   if (AttendsOnHost(at.row)) return ListHostRow(at);
   if (evicts) return lists_.Add(LayerArgs::BudgetRow(at));
@@ -389,7 +389,7 @@ void CudaExecutor::ListPrompt(const LayerArgs::RowInChunk& at) {
   LayerArgs::PromptRow prompt = layer_.Prompt(at);
   lists_.Add(prompt.attention, RowPhase::kPrompt);
   std::byte* kv = AttendsOnHost(at.row) ? Mapped(at.kv) : at.kv;
-  if (!plan_.policy.kv.evicts()) {
+  if (!plan_.kept.evicts()) {
     kernels::AttentionRow stored = LayerArgs::CachedRow(at);
     stored.kv = kv;
     lists_.AddStored(stored);
@@ -401,7 +401,7 @@ void CudaExecutor::ListPrompt(const LayerArgs::RowInChunk& at) {
 
 void CudaExecutor::ListHostRow(const LayerArgs::RowInChunk& at) {
   lists_.AddHostToken(at.offset);
-  if (plan_.policy.kv.evicts()) {
+  if (plan_.kept.evicts()) {
     beside_->attention.Add(LayerArgs::BudgetRow(at));
   } else {
     beside_->attention.Add(LayerArgs::CachedRow(at));

@@ -260,6 +260,7 @@ kernels::DecodeAttentionArgs CudaProbe::Decode(const ChunkRows& lists) const {
           plain.num_heads,
           plain.layout,
           plain.scale,
+          plain.soft_cap,
           plain.kv_dtype};
 }
 
@@ -330,9 +331,16 @@ GpuProbe::Work CudaProbe::EvictDecode() {
   const ChunkRows there = Upload(lists);
   const kernels::PrefillAttentionArgs plain = Prefill(there, sizes_.head_dim);
   const float* k = plain.q + sizes_.hidden;
-  const kernels::AttentionTensors tensors = {
-      plain.q, k,     k + sizes_.hidden, plain.q_stride, plain.out,   plain.out_stride,
-      heads,   heads, sizes_.head_dim,   plain.scale,    DType::kF16, 16};
+  const kernels::AttentionTensors tensors = {.q = plain.q,
+                                             .k = k,
+                                             .v = k + sizes_.hidden,
+                                             .qkv_stride = plain.q_stride,
+                                             .out = plain.out,
+                                             .out_stride = plain.out_stride,
+                                             .num_heads = heads,
+                                             .num_kv_heads = heads,
+                                             .head_dim = sizes_.head_dim,
+                                             .scale = plain.scale};
   const int64_t bytes = sizes_.decode_rows * keep.slots() * KvSlotBytes(heads, sizes_.head_dim);
   return Timed(static_cast<double>(kFewRepeats * bytes), [&] {
     for (int64_t repeat = 0; repeat < kFewRepeats; ++repeat) {

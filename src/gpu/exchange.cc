@@ -47,7 +47,7 @@ AttentionScratch LayOutScratch(const Plan& plan, ArenaLayout& device) {
   AttentionScratch scratch;
   const ModelShape& shape = plan.shape;
   scratch.reference = device.Take(ReferenceKeys::Bytes(plan));
-  if (!plan.policy.kv.evicts()) {
+  if (!plan.kept.evicts()) {
     scratch.partials = device.TakeFloats(kernels::MaxDecodeItems(plan.batch.rows, plan.batch.slots),
                                          kernels::PartialFloats(shape.num_heads, shape.head_dim));
     return scratch;

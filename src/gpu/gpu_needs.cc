@@ -40,7 +40,7 @@ void RefuseWhatGpuLacks(const Plan& plan) {
   if (!plan.machine.has_gpu()) return;
   const ModelShape& shape = plan.shape;
   if (shape.head_dim % 8 != 0 || shape.head_dim > kernels::kMaxGpuHeadDim) {
-    RefuseShape(shape, "the head dimension", shape.head_dim, "multiples of 8 up to 128");
+    RefuseShape(shape, "the head dimension", shape.head_dim, "multiples of 8 up to 256");
   }
   for (const int64_t length : ProductLengths(plan)) {
     if (length % 8 != 0) RefuseShape(shape, "a layer's width", length, "multiples of 8");

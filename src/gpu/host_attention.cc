@@ -8,8 +8,8 @@ namespace spillway {
 
 int64_t HostAttention::WorkspaceBytes(const Plan& plan) {
   const int64_t slots = RoundUp(plan.longest.slots() + 1, KvBlockSlots(plan.policy.kv_bits));
-  const auto bytes = plan.policy.kv.evicts() ? kernels::BudgetAttentionWorkspaceBytes
-                                             : kernels::AttentionWorkspaceBytes;
+  const auto bytes = plan.kept.evicts() ? kernels::BudgetAttentionWorkspaceBytes
+                                        : kernels::AttentionWorkspaceBytes;
   return bytes(slots, plan.shape.head_dim, plan.machine.num_threads, kernels::BestIsa());
 }
 
@@ -51,7 +51,7 @@ HostAttention::Job* HostAttention::EndChunk(const Attend& op, std::size_t turn) 
   job.attention = this;
   job.op = op;
   job.turn = turn;
-  if (plan_.policy.kv.evicts()) {
+  if (plan_.kept.evicts()) {
     job.budget_rows = std::span(of.budget_rows).subspan(chunk_begin_);
   } else {
     job.rows = std::span(of.rows).subspan(chunk_begin_);

@@ -37,6 +37,14 @@ int64_t WidthOf(const ModelShape& shape, Buf buf) {
   return shape.vocab_size;
 }
 
+std::vector<int64_t> WindowsOf(const Model& model) {
+  std::vector<int64_t> windows;
+  for (const LayerSpec& layer : model.layers) {
+    if (Attends(layer.ops)) windows.push_back(AttendOf(layer.ops).window);
+  }
+  return windows;
+}
+
 int64_t NumParameters(const Model& model) {
   int64_t count = 0;
   for (const LayerSpec& layer : model.layers) {

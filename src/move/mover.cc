@@ -110,7 +110,7 @@ void Mover::AddKvOut(const Cursor& cell, const PackedBatch& batch) {
     if (kv_log_.GoesToLog(logged, row)) continue;
     const int64_t num_held = KvPlaceOf(cell, batch, index).NumHeld(row.num_past + row.num_new);
     const int64_t align = plan_.slot_align[row.kv_tier];
-    const int64_t first = plan_.policy.kv.evicts() ? 0 : row.num_past / align;
+    const int64_t first = plan_.kept.evicts() ? 0 : row.num_past / align;
     AddKvRuns(cell, batch, index, {first, DivideUp(num_held, align)}, Direction::kOut);
   }
   kv_log_.AddOut(logged, batch, moves_);

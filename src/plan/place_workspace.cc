@@ -55,7 +55,7 @@ PromptKvPlan PlacePromptKv(const Plan& plan, int64_t chunk_tokens, ArenaLayout& 
   prompt.longest_slots = RoundUp(plan.longest.prompt_tokens, prompt.align);
   prompt.chunk_slots = chunk_tokens + (prompt.align - 1) * std::min(chunk_tokens, plan.batch.rows);
   prompt.kv = arena.Take(prompt.slots() * plan.PromptSlotBytes());
-  if (plan.policy.kv.evicts() && plan.policy.kv.kind != KvPolicyKind::kWindow) {
+  if (plan.kept.evicts() && plan.kept.kind != KvPolicyKind::kWindow) {
     prompt.scores = arena.Take(prompt.slots() * plan.shape.num_heads * int64_t{sizeof(float)});
   }
   return prompt;
@@ -119,7 +119,7 @@ WorkspacePlan WorkspaceOf(const Plan& plan, const KernelNeeds& needs, ArenaLayou
   work.chunk_tokens = std::clamp<int64_t>(plan.policy.prefill_chunk, 1,
                                           std::max(plan.batch.prompt_tokens, plan.batch.rows));
   work.matmul = arena.Take(MatmulBytes(plan, needs, work.chunk_tokens));
-  const bool evicts = plan.policy.kv.evicts();
+  const bool evicts = plan.kept.evicts();
   work.attention = arena.Take((evicts ? needs.eviction_bytes : needs.attention_bytes)(
       RoundUp(plan.longest.slots() + 1, KvBlockSlots(plan.policy.kv_bits)), plan.shape.head_dim,
       plan.machine.num_threads));

@@ -31,6 +31,7 @@ Plan LayOutOnce(const Model& model, const Machine& machine, const Workload& work
   plan.shape = model.shape;
   plan.machine = machine;
   plan.policy = policy;
+  plan.kept = WithWindows(policy.kv, WindowsOf(model), work.longest.slots());
   SizeRows(plan, work);
   plan.order = OrderOf(plan);
   plan.weight_lookahead = kWeightLookahead;
@@ -77,7 +78,7 @@ int64_t Plan::WeightBytes() const {
 }
 
 KvKeep Plan::RowKeep(int64_t kv_class, int64_t row_tokens) const {
-  return KeepOf(policy.kv, kv_classes[static_cast<std::size_t>(kv_class)].first_decoder_layer,
+  return KeepOf(kept, kv_classes[static_cast<std::size_t>(kv_class)].first_decoder_layer,
                 row_tokens);
 }
 

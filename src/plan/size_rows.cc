@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "spillway/error.h"
@@ -56,17 +57,18 @@ RowShare ShareOf(Tier tier, const PerTier<int64_t>& dealt, const std::vector<int
   return share;
 }
 
-// Blocks with equal budgets share a class.
+// Blocks with equal budgets and windows share a class.
 void Classify(Plan& plan) {
-  const std::vector<KvBudget>& budgets = plan.policy.kv.layer_budgets;
-  const auto budget_of = [&](int64_t decoder_layer) {
-    return budgets.empty() ? plan.policy.kv.budget
-                           : budgets[static_cast<std::size_t>(decoder_layer)];
+  const auto limits_of = [&](int64_t decoder_layer) {
+    const auto at = static_cast<std::size_t>(decoder_layer);
+    const KvPolicy& kept = plan.kept;
+    return std::pair(kept.layer_budgets.empty() ? kept.budget : kept.layer_budgets[at],
+                     kept.layer_windows.empty() ? 0 : kept.layer_windows[at]);
   };
   for (int64_t decoder_layer = 0; decoder_layer < plan.shape.num_layers; ++decoder_layer) {
     const auto same =
-        std::ranges::find(plan.kv_classes, budget_of(decoder_layer),
-                          [&](const KvClass& c) { return budget_of(c.first_decoder_layer); });
+        std::ranges::find(plan.kv_classes, limits_of(decoder_layer),
+                          [&](const KvClass& c) { return limits_of(c.first_decoder_layer); });
     plan.kv_class_of.push_back(same - plan.kv_classes.begin());
     if (same == plan.kv_classes.end()) plan.kv_classes.push_back({decoder_layer, {}});
   }
@@ -117,9 +119,9 @@ void SizeHidden(Plan& plan, const Workload& work) {
   }
 }
 
-int64_t SlotBytes(const ModelShape& shape, const Policy& policy) {
-  return (policy.kv.evicts() ? KvSlotBytesWithState : KvSlotBytes)(shape.num_kv_heads,
-                                                                   shape.head_dim, policy.kv_bits);
+int64_t SlotBytes(const Plan& plan) {
+  return (plan.kept.evicts() ? KvSlotBytesWithState : KvSlotBytes)(
+      plan.shape.num_kv_heads, plan.shape.head_dim, plan.policy.kv_bits);
 }
 
 PerTier<int64_t> SlotAlign(int64_t block_slots, int64_t slot_bytes) {
@@ -134,7 +136,7 @@ void SizeRows(Plan& plan, const Workload& work) {
   const Policy& policy = plan.policy;
   plan.num_requests = work.num_requests;
   plan.longest = work.longest;
-  plan.slot_bytes = SlotBytes(plan.shape, policy);
+  plan.slot_bytes = SlotBytes(plan);
   plan.slot_align = SlotAlign(KvBlockSlots(policy.kv_bits), plan.slot_bytes);
   plan.batch.rows = std::max<int64_t>(1, std::min(policy.gpu_batch_size, work.num_requests));
   Classify(plan);

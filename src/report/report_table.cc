@@ -21,12 +21,20 @@ std::string PredictionLine(const Prediction& predicted) {
                      predicted.bound_by);
 }
 
+std::string WindowsText(const Plan& plan) {
+  const auto windowed =
+      std::ranges::count_if(plan.kept.layer_windows, [](int64_t w) { return w > 0; });
+  if (windowed == 0) return "";
+  return fmt::format(" within windows of up to {} tokens in {} of {} layers",
+                     std::ranges::max(plan.kept.layer_windows), windowed, plan.shape.num_layers);
+}
+
 std::string KvLine(const Plan& plan, const KvKeep& keep, int64_t slots) {
   const KvPolicyKind kind = plan.policy.kv.kind;
   const int bits = plan.policy.kv_bits;
   const std::string width = bits == 16 ? "" : fmt::format(", {} bits", bits);
   if (!plan.policy.kv.evicts())
-    return fmt::format("full, {} slots for the longest row{}", slots, width);
+    return fmt::format("full{}, {} slots for the longest row{}", WindowsText(plan), slots, width);
   const std::string layers =
       plan.kv_classes.size() == 1 ? "" : fmt::format(", {} budgets", plan.kv_classes.size());
   const std::string log =
@@ -34,8 +42,9 @@ std::string KvLine(const Plan& plan, const KvKeep& keep, int64_t slots) {
           ? fmt::format(", on disk written whole every {} passes", plan.kv_log.passes)
           : "";
   return fmt::format(
-      "{}, {} heavy + {} recent + {} first tokens of the longest row, {} slots{}{}{}",
-      KvPolicyName(kind), keep.heavy, keep.recent, keep.sinks, slots, layers, width, log);
+      "{}, {} heavy + {} recent + {} first tokens of the longest row, {} slots{}{}{}{}",
+      KvPolicyName(kind), keep.heavy, keep.recent, keep.sinks, slots, layers, WindowsText(plan),
+      width, log);
 }
 
 std::string ModelLine(const Plan& plan) {
@@ -185,7 +194,7 @@ std::string ReportTable(const Plan& plan, const Trace& trace, const RunSummary& 
   text += TableLine("block", fmt::format("{} rows x {} batches, {} blocks, {} passes",
                                          plan.policy.gpu_batch_size, plan.policy.num_gpu_batches,
                                          trace.num_blocks, prefill.passes + decode.passes));
-  if (plan.policy.kv.evicts() || plan.policy.kv_bits != 16)
+  if (plan.kept.evicts() || plan.policy.kv_bits != 16)
     text += TableLine("KV", KvLine(plan, trace.largest_keep, trace.slots_per_row));
   text += AttentionLine(plan);
   text += TableLine("prefill", PhaseLine(prefill.prompt_tokens, prefill.seconds));

@@ -11,6 +11,7 @@
 #include "src/gpu/attention_lists.h"
 #include "tests/gpu/gpu_test_util.h"
 #include "tests/kernels/kernel_test_util.h"
+#include "tests/trace_case.h"
 
 namespace spillway::kernels {
 namespace {
@@ -29,10 +30,10 @@ constexpr KvStorage kStorages[] = {
     {DType::kF16, 16}, {DType::kBF16, 16}, {DType::kF16, 8}, {DType::kF16, 4}};
 // Fewer shapes in software, where a block is hundreds of fibers.
 #if defined(SPILLWAY_SOFT_GPU)
-constexpr Heads kHeads[] = {{1, 1, 80}, {1, 1, 128}, {5, 1, 24}, {4, 2, 64}};
+constexpr Heads kHeads[] = {{1, 1, 80}, {1, 1, 128}, {1, 1, 256}, {5, 1, 24}, {4, 2, 64}};
 #else
-constexpr Heads kHeads[] = {{4, 4, 64}, {3, 3, 80}, {2, 2, 128},
-                            {8, 2, 64}, {5, 1, 24}, {6, 1, 16}};
+constexpr Heads kHeads[] = {{4, 4, 64}, {3, 3, 80}, {2, 2, 128}, {8, 2, 64},
+                            {5, 1, 24}, {6, 1, 16}, {4, 2, 256}};
 #endif
 
 // Tokens [past, past + count) of a sequence.
@@ -44,11 +45,22 @@ struct Part {
 
 enum class Where { kOracle, kGpu };
 
+// What a model's attention may do beside the plain softmax.
+struct Form {
+  int64_t window = 0;
+  float soft_cap = 0.0F;
+};
+
 // Sequences with all their tokens' q, k and v, and their caches on host and GPU.
 class Sequences {
  public:
-  Sequences(Heads heads, KvStorage storage, std::vector<int64_t> lengths, Stream& stream)
-      : heads_(heads), storage_(storage), lengths_(std::move(lengths)), stream_(stream) {
+  Sequences(Heads heads, KvStorage storage, std::vector<int64_t> lengths, Stream& stream,
+            Form form = {})
+      : heads_(heads),
+        storage_(storage),
+        lengths_(std::move(lengths)),
+        stream_(stream),
+        form_(form) {
     for (size_t i = 0; i < lengths_.size(); ++i) {
       qkv_.push_back(RandomFloats(lengths_[i] * heads.stride(), static_cast<uint32_t>(100 + i)));
       const int64_t slot_bytes = KvSlotBytes(heads.num_kv_heads, heads.head_dim, storage.bits);
@@ -117,6 +129,8 @@ class Sequences {
                                           heads_.num_heads,
                                           layout,
                                           Scale(),
+                                          form_.soft_cap,
+                                          form_.window,
                                           storage_.dtype};
     PrefillAttentionAsync(prefill, stream_);
     PrefillScoresAsync({prefill, gpu_key_tiles.data(),
@@ -124,7 +138,7 @@ class Sequences {
                        stream_);
     DecodeAttentionAsync({q, heads_.stride(), gpu_out.data(), heads_.q_width(), gpu_rows.data(),
                           items.data(), static_cast<int64_t>(lists.items().size()), partials.data(),
-                          heads_.num_heads, layout, Scale(), storage_.dtype},
+                          heads_.num_heads, layout, Scale(), form_.soft_cap, storage_.dtype},
                          stream_);
     return gpu_out.Download();
   }
@@ -155,6 +169,8 @@ class Sequences {
     args.num_kv_heads = heads_.num_kv_heads;
     args.head_dim = heads_.head_dim;
     args.scale = Scale();
+    args.soft_cap = form_.soft_cap;
+    args.window = form_.window;
     args.kv_dtype = storage_.dtype;
     args.kv_bits = storage_.bits;
     args.token_scores_stride = kScoreStride;
@@ -165,6 +181,7 @@ class Sequences {
   KvStorage storage_;
   std::vector<int64_t> lengths_;
   Stream& stream_;
+  Form form_;
   std::vector<std::vector<float>> qkv_;  // [sequence][token][q | k | v]
   std::vector<std::vector<std::byte>> caches_;
   std::vector<std::unique_ptr<GpuArray<std::byte>>> gpu_caches_;
@@ -179,7 +196,7 @@ void ExpectNear(const std::vector<float>& a, const std::vector<float>& b, float 
 
 class GpuAttentionTest : public GpuTest {
  protected:
-  void CompareInChunks(const KvStorage& storage);
+  void CompareInChunks(const KvStorage& storage, const Form& form);
   void CompareAlone(const KvStorage& storage);
   // Lengths at the edges of blocks, tiles and splits.
   static std::vector<int64_t> Lengths() {
@@ -216,6 +233,31 @@ TEST_F(GpuAttentionTest, PrefillAgreesWithTheOracle) {
   }
 }
 
+TEST_F(GpuAttentionTest, WindowsAndSoftCapsAgreeWithTheOracle) {
+  const KvStorage storage = kStorages[0];
+  for (const Heads& heads : {Heads{4, 2, 64}, Heads{1, 1, 256}}) {
+    for (const Form form : {Form{2, 0.0F}, Form{40, 1.0F}, Form{64, 0.0F}, Form{130, 0.5F}}) {
+      SCOPED_TRACE(CaseOf("head_dim", heads.head_dim, "window", form.window));
+      const std::vector<int64_t> lengths = {1, 17, 64, 130, 257};
+      Sequences sequences(heads, storage, lengths, stream(), form);
+      const std::vector<float> expected = sequences.Run(Whole(lengths), Where::kOracle);
+      ExpectNear(sequences.Run(Whole(lengths), Where::kGpu), expected, Bound(storage));
+      for (size_t i = 0; i < lengths.size(); ++i) {
+        ExpectNear(sequences.Scores(i, Where::kGpu), sequences.Scores(i, Where::kOracle),
+                   Bound(storage) * 10.0F);
+      }
+    }
+  }
+}
+
+// Rows that decode lie within the window; scores are capped.
+TEST_F(GpuAttentionTest, DecodeCapsScores) {
+  Sequences sequences({4, 2, 64}, kStorages[0], {40}, stream(), {64, 0.5F});
+  for (const Where where : {Where::kOracle, Where::kGpu}) sequences.Run({{0, 0, 39}}, where);
+  const std::vector<float> expected = sequences.Run({{0, 39, 1}}, Where::kOracle);
+  ExpectNear(sequences.Run({{0, 39, 1}}, Where::kGpu), expected, Bound(kStorages[0]));
+}
+
 TEST_F(GpuAttentionTest, DecodeAgreesWithTheOracle) {
   for (const Heads& heads : kHeads) {
     for (const KvStorage& storage : kStorages) {
@@ -237,12 +279,12 @@ TEST_F(GpuAttentionTest, DecodeAgreesWithTheOracle) {
 }
 
 // Chunks of a prompt and the rows beside it change no bit of a row: neither output nor scores.
-void GpuAttentionTest::CompareInChunks(const KvStorage& storage) {
+void GpuAttentionTest::CompareInChunks(const KvStorage& storage, const Form& form) {
   const Heads heads = {4, 2, 64};
   const std::vector<int64_t> lengths = {170, 77, 200};
-  Sequences together(heads, storage, lengths, stream());
+  Sequences together(heads, storage, lengths, stream(), form);
   const std::vector<float> all = together.Run(Whole(lengths), Where::kGpu);
-  Sequences apart(heads, storage, lengths, stream());
+  Sequences apart(heads, storage, lengths, stream(), form);
   std::vector<float> in_chunks;
   for (int64_t past = 0; past < lengths[0]; past += 70) {
     const int64_t count = std::min<int64_t>(70, lengths[0] - past);
@@ -254,7 +296,8 @@ void GpuAttentionTest::CompareInChunks(const KvStorage& storage) {
 }
 
 TEST_F(GpuAttentionTest, ARowsBitsDependOnTheRowOnly) {
-  for (const KvStorage& storage : kStorages) CompareInChunks(storage);
+  for (const KvStorage& storage : kStorages) CompareInChunks(storage, {});
+  CompareInChunks(kStorages[0], {50, 1.0F});
 }
 
 void GpuAttentionTest::CompareAlone(const KvStorage& storage) {

@@ -23,20 +23,27 @@ struct Shape {
   int64_t head_dim;
 };
 #if defined(SPILLWAY_SOFT_GPU)
-constexpr Shape kShapes[] = {{2, 1, 64}, {1, 1, 80}, {4, 2, 128}};
+constexpr Shape kShapes[] = {{2, 1, 64}, {1, 1, 80}, {4, 2, 128}, {1, 1, 256}};
 #else
-constexpr Shape kShapes[] = {{4, 4, 64}, {3, 3, 80}, {8, 2, 128}, {5, 1, 24}};
+constexpr Shape kShapes[] = {{4, 4, 64}, {3, 3, 80}, {8, 2, 128}, {5, 1, 24}, {2, 1, 256}};
 #endif
-constexpr KvPolicyKind kKinds[] = {KvPolicyKind::kH2o, KvPolicyKind::kWindow,
-                                   KvPolicyKind::kH2oFlexgen};
+// A policy, and the window of the model's layer.
+struct Rule {
+  KvPolicyKind kind;
+  int64_t window = 0;
+};
+constexpr Rule kRules[] = {{KvPolicyKind::kH2o},
+                           {KvPolicyKind::kWindow},
+                           {KvPolicyKind::kH2oFlexgen},
+                           {KvPolicyKind::kH2o, 40}};
 
 constexpr KvStorage kStorages[] = {
     {DType::kF16, 16}, {DType::kBF16, 16}, {DType::kF16, 8}, {DType::kF16, 4}};
 
 int64_t SlotsFor(int64_t tokens, int bits) { return RoundUp(tokens, KvBlockSlots(bits)); }
 
-KvKeep KeepFor(KvPolicyKind kind) {
-  return kind == KvPolicyKind::kWindow ? KvKeep{4, 0, 30} : KvKeep{0, 17, 18};
+KvKeep KeepFor(const Rule& rule) {
+  return rule.kind == KvPolicyKind::kWindow ? KvKeep{4, 0, 30} : KvKeep{0, 17, 18, rule.window};
 }
 
 class BudgetTest : public GpuTest {
@@ -56,10 +63,10 @@ TEST_F(BudgetTest, CompactionIsExact) {
 
 void BudgetTest::CompareCompaction(int bits) {
   for (const Shape& shape : kShapes) {
-    for (const KvPolicyKind kind : kKinds) {
+    for (const Rule& rule : kRules) {
       SCOPED_TRACE(CaseOf("heads", shape.num_heads, "KV heads", shape.num_kv_heads, "head_dim",
-                          shape.head_dim, "policy", KvPolicyName(kind), "bits", bits));
-      const KvKeep keep = KeepFor(kind);
+                          shape.head_dim, "policy", KvPolicyName(rule.kind), "bits", bits));
+      const KvKeep keep = KeepFor(rule);
       const std::vector<int64_t> lengths = {1, 34, 35, 36, 255, 256, 257, 700};
       int64_t num_slots = 0;
       for (const int64_t tokens : lengths) num_slots += SlotsFor(tokens, bits);
@@ -85,7 +92,7 @@ void BudgetTest::CompareCompaction(int bits) {
                             to.data() + row * row_bytes, slots, keep});
         slot += SlotsFor(tokens, bits);
       }
-      KvCompactArgs args{rows,           kind, num_slots, shape.num_heads, shape.num_kv_heads,
+      KvCompactArgs args{rows,           rule.kind, num_slots, shape.num_heads, shape.num_kv_heads,
                          shape.head_dim, bits};
       KvCompactRef(args);
       GpuArray<KvCompactRow> list(gpu_rows, stream());
@@ -103,15 +110,15 @@ void BudgetTest::CompareCompaction(int bits) {
 // Rows at different fill, through steps in which the cache fills up and tokens go.
 class Steps {
  public:
-  Steps(const Shape& shape, KvPolicyKind kind, const KvStorage& storage, Stream& stream)
-      : shape_(shape), kind_(kind), storage_(storage), stream_(stream) {
-    const int64_t slots = SlotsFor(KeepFor(kind).slots() + 1, storage.bits);
+  Steps(const Shape& shape, const Rule& rule, const KvStorage& storage, Stream& stream)
+      : shape_(shape), kind_(rule.kind), storage_(storage), stream_(stream) {
+    const int64_t slots = SlotsFor(KeepFor(rule).slots() + 1, storage.bits);
     for (const int64_t held : {1, 20, 33, 34}) {
       BudgetAttentionRow row;
       row.num_slots = slots;
       row.num_held = held;
       row.position = held;
-      row.keep = KeepFor(kind);
+      row.keep = KeepFor(rule);
       row.token_offset = static_cast<int64_t>(rows_.size());
       rows_.push_back(row);
       caches_.push_back(FilledCache(slots, held));
@@ -231,10 +238,10 @@ class Steps {
 
 TEST_F(BudgetTest, StepsAgreeWithTheOracle) {
   for (const Shape& shape : kShapes) {
-    for (const KvPolicyKind kind : kKinds) {
+    for (const Rule& rule : kRules) {
       for (const KvStorage& storage : kStorages) {
         SCOPED_TRACE(storage.name() + ", head_dim " + std::to_string(shape.head_dim));
-        Steps steps(shape, kind, storage, stream());
+        Steps steps(shape, rule, storage, stream());
         // After 15 all four rows evict.
         for (uint32_t step = 0; step < 18; ++step) steps.Step(step);
         steps.Compare();

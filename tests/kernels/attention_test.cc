@@ -42,6 +42,8 @@ struct Sequences {
   std::vector<int64_t> lengths;
   std::vector<std::vector<float>> qkv;  // [sequence][token][q | k | v]
   int64_t stride;
+  int64_t window = 0;
+  float soft_cap = 0.0F;
 
   Sequences(Heads h, KvStorage kv, std::vector<int64_t> l)
       : heads(h), storage(kv), lengths(std::move(l)), stride(h.q_width() + 2 * h.kv_width() + 3) {
@@ -118,6 +120,8 @@ void RunParts(const Sequences& s, Caches& caches, const std::vector<Part>& parts
   args.kv_dtype = s.storage.dtype;
   args.kv_bits = s.storage.bits;
   args.token_scores_stride = caches.scores_stride;
+  args.window = s.window;
+  args.soft_cap = s.soft_cap;
   attention(args);
   auto at = out.begin();
   for (const Part& part : parts) {
@@ -206,6 +210,83 @@ TEST_P(AttentionTest, AgreesWithTheOracle) {
             << "head_dim " << heads.head_dim << " sequence " << at.first << " position "
             << at.second << " column " << i;
       }
+    }
+  }
+}
+
+constexpr int64_t kWindows[] = {2, 5, 23, 64, 70, 150};
+constexpr float kSoftCap = 2.0F;  // below many scores
+
+Sequences Windowed(Heads heads, KvStorage kv, int64_t window, float soft_cap = 0.0F) {
+  Sequences s(heads, kv, {1, 63, 64, 65, 199});
+  s.window = window;
+  s.soft_cap = soft_cap;
+  return s;
+}
+
+TEST_P(AttentionTest, WindowsAndSoftCapsAgreeWithTheOracle) {
+  for (const Heads heads :
+       {Heads{4, 4, 64}, Heads{8, 2, 64}, Heads{5, 1, 24}, Heads{30, 1, 16}, Heads{2, 1, 256}}) {
+    for (const int64_t window : kWindows) {
+      SCOPED_TRACE(TextOf(heads) + CaseOf(" window", window));
+      const Sequences s = Windowed(heads, kv(), window, kSoftCap);
+      Caches caches(s);
+      caches.WantScores(s);
+      Outputs expected;
+      for (const auto& parts : Whole(s)) RunParts(s, caches, parts, expected, AttentionRef);
+      const Scored ours = RunScored(s, Whole(s), isa(), 2);
+      for (const auto& [at, out] : ours.outputs) {
+        for (size_t i = 0; i < out.size(); ++i)
+          ASSERT_NEAR(out[i], expected.at(at)[i], 6e-6) << at.first << " position " << at.second;
+      }
+      for (size_t i = 0; i < s.lengths.size(); ++i) {
+        for (size_t at = 0; at < ours.scores[i].size(); ++at) {
+          if (std::isnan(caches.scores[i][at])) continue;
+          ASSERT_NEAR(ours.scores[i][at], caches.scores[i][at], 1e-5 * (1 + ours.scores[i][at]))
+              << "sequence " << i << " score " << at;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(AttentionTest, BitsOfAWindowDoNotDependOnChunksOrScores) {
+  for (const Heads heads :
+       {Heads{4, 4, 64}, Heads{4, 2, 64}, Heads{6, 2, 80}, Heads{30, 1, 16}, Heads{3, 3, 20}}) {
+    for (const int64_t window : kWindows) {
+      SCOPED_TRACE(TextOf(heads) + CaseOf(" window", window));
+      const Sequences s = Windowed(heads, kv(), window);
+      const Outputs whole = RunAll(s, Whole(s), isa(), 1);
+      const Scored scored = RunScored(s, Whole(s), isa(), 2);
+      for (const int64_t chunk : {1, 7, 64}) {
+        const Scored chunked = RunScored(s, Chunks(s, chunk), isa(), 2);
+        const Outputs plain = RunAll(s, Chunks(s, chunk), isa(), 2);
+        for (const auto& [at, out] : whole) {
+          ASSERT_EQ(Bits(plain.at(at)), Bits(out)) << chunk << " position " << at.second;
+          ASSERT_EQ(Bits(chunked.outputs.at(at)), Bits(out)) << chunk << " at " << at.second;
+        }
+        for (size_t i = 0; i < s.lengths.size(); ++i)
+          ASSERT_EQ(Bits(chunked.scores[i]), Bits(scored.scores[i])) << "sequence " << i;
+      }
+    }
+  }
+}
+
+// A window as long as the row changes no bit; a token that has left it changes none either.
+TEST_P(AttentionTest, AWindowHidesWhatIsBehindIt) {
+  Sequences s({6, 2, 64}, kv(), {130});
+  const Outputs all = RunAll(s, Whole(s), isa(), 1);
+  s.window = 130;
+  for (const auto& [at, out] : RunAll(s, Whole(s), isa(), 1))
+    ASSERT_EQ(Bits(out), Bits(all.at(at)));
+  s.window = 20;
+  const Outputs good = RunAll(s, Whole(s), isa(), 1);
+  for (int64_t i = 0; i < s.stride; ++i) s.qkv[0][static_cast<size_t>(70 * s.stride + i)] = kPoison;
+  for (const auto& [at, out] : RunAll(s, Whole(s), isa(), 1)) {
+    const bool sees = at.second >= 70 && at.second < 90;
+    EXPECT_EQ(std::isnan(out[0]), sees) << at.second;
+    if (!sees) {
+      EXPECT_EQ(Bits(out), Bits(good.at(at))) << at.second;
     }
   }
 }

@@ -129,6 +129,7 @@ BudgetCase RandomCase(std::mt19937& random) {
   c.keep.sinks = window ? below(5) : 0;
   c.keep.heavy = window || below(4) == 0 ? 0 : below(40);
   c.keep.recent = below(4) == 0 ? 1 : 1 + below(40);
+  if (c.keep.sinks == 0 && below(2) == 0) c.keep.window = c.keep.slots() + 1 + below(3) * below(30);
   const int64_t prompts[] = {1 + below(c.keep.slots()), c.keep.slots(), c.keep.slots() + 1,
                              c.keep.slots() + 1 + below(80)};
   c.prompt = prompts[below(4)];
@@ -157,6 +158,26 @@ TEST_P(BudgetAttentionTest, LongBudgetsFollowTheRule) {
     Checked checked(c, kv(), 17, 1e-5);
     ASSERT_NO_FATAL_FAILURE(checked.RunPrompt(240, isa()));
     while (checked.row.position < c.num_tokens()) ASSERT_NO_FATAL_FAILURE(checked.RunStep(isa()));
+  }
+}
+
+// Heavy hitters that leave the model's window go before all others, in the prompt and after it.
+TEST_P(BudgetAttentionTest, HeavyHittersLeaveWithTheWindow) {
+  for (const KvPolicyKind kind : {KvPolicyKind::kH2o, KvPolicyKind::kH2oFlexgen}) {
+    for (const auto& [num_heads, num_kv_heads] :
+         {std::pair{2, 2}, std::pair{6, 3}, std::pair{8, 1}}) {
+      for (const int64_t prompt : {20, 41, 150}) {
+        const BudgetCase c{num_heads, num_kv_heads, 32, kind, {0, 15, 20, 48}, prompt, 150};
+        SCOPED_TRACE(testing::PrintToString(c));
+        Checked checked(c, kv(), 23, 1e-5);
+        ASSERT_NO_FATAL_FAILURE(checked.RunPrompt(33, isa()));
+        while (checked.row.position < c.num_tokens()) {
+          ASSERT_NO_FATAL_FAILURE(checked.RunStep(isa()));
+          const std::set<int64_t> held = checked.row.HeldPositions(0);
+          ASSERT_GT(*held.begin(), checked.row.position - 48);
+        }
+      }
+    }
   }
 }
 

@@ -38,6 +38,7 @@ class KvBudgetModel {
   // Adds the weights of one query over all tokens held to their scores; returns its output.
   std::vector<double> Attend(const std::vector<double>& scaled_q) {
     std::vector<double> weights;
+    Forget(tokens_.back().position);
     for (const ModelToken& token : tokens_) {
       double dot = 0;
       for (size_t d = 0; d < scaled_q.size(); ++d) dot += scaled_q[d] * token.k[d];
@@ -56,10 +57,14 @@ class KvBudgetModel {
 
   // Chooses what stays after the prompt. `held` is what the kernel kept.
   void KeepAfterPrompt(const std::set<int64_t>& held) {
-    const auto num_tokens = static_cast<int64_t>(tokens_.size());
-    if (num_tokens > keep_.slots()) {
+    const int64_t next = tokens_.back().position + 1;
+    Forget(next);
+    if (static_cast<int64_t>(tokens_.size()) > keep_.slots()) {
       std::set<int64_t> candidates;
-      for (int64_t p = keep_.sinks; p < num_tokens - keep_.recent; ++p) candidates.insert(p);
+      for (const ModelToken& token : tokens_) {
+        if (token.position >= keep_.sinks && token.position < next - keep_.recent)
+          candidates.insert(token.position);
+      }
       while (static_cast<int64_t>(candidates.size()) > keep_.heavy)
         candidates.erase(Drop(candidates, held));
     }
@@ -68,6 +73,7 @@ class KvBudgetModel {
 
   // Evicts after a decode step whose token has been added. `held` is what the kernel kept.
   void Evict(const std::set<int64_t>& held) {
+    Forget(tokens_.back().position + 1);
     if (static_cast<int64_t>(tokens_.size()) > keep_.slots()) {
       const int64_t newest = tokens_.back().position;
       const bool no_competition = flexgen_ && keep_.heavy > 0;
@@ -84,6 +90,13 @@ class KvBudgetModel {
   }
 
  private:
+  // Forgets the tokens that a query at `position` does not see, nor any later one.
+  void Forget(int64_t position) {
+    if (keep_.window == 0) return;
+    std::erase_if(tokens_, [&](const ModelToken& token) {
+      return token.position <= position - keep_.window;
+    });
+  }
   std::vector<ModelToken>::iterator Find(int64_t position) {
     return std::find_if(tokens_.begin(), tokens_.end(),
                         [&](const ModelToken& token) { return token.position == position; });

@@ -38,7 +38,7 @@ struct BudgetCase {
 inline void PrintTo(const BudgetCase& c, std::ostream* out) {
   *out << KvPolicyName(c.kind) << " heads " << c.num_heads << "/" << c.num_kv_heads << " x "
        << c.head_dim << " keep " << c.keep.sinks << "+" << c.keep.heavy << "+" << c.keep.recent
-       << " prompt " << c.prompt << " steps " << c.steps;
+       << " window " << c.keep.window << " prompt " << c.prompt << " steps " << c.steps;
 }
 
 inline ThreadPool& PoolOf(int num_threads) {
@@ -113,6 +113,7 @@ inline void Prefill(BudgetRow& row, int64_t chunk, int num_threads, Isa isa) {
   args.kv_dtype = row.storage.dtype;
   args.kv_bits = row.storage.bits;
   args.token_scores_stride = c.prompt;
+  args.window = c.keep.window;
   const int64_t bytes =
       std::max(AttentionWorkspaceBytesWithScores(c.prompt, c.head_dim, num_threads, isa),
                KvCompactWorkspaceBytes(c.prompt, num_threads));

@@ -56,9 +56,11 @@ struct Prompt {
     KvKeep keep = c.keep;
     if (c.kind == KvPolicyKind::kH2oFlexgen && keep.heavy > 0) keep.heavy--, keep.recent++;
     std::vector<int64_t> kept;
+    const int64_t first_seen = keep.window == 0 ? 0 : c.prompt + 1 - keep.window;
+    const int64_t first = std::max(keep.sinks, first_seen);
     for (int64_t token = 0; token < c.prompt; ++token) {
-      int64_t before = 0;
-      for (int64_t other = keep.sinks; other < c.prompt - keep.recent; ++other) {
+      int64_t before = token < first ? keep.heavy : 0;
+      for (int64_t other = first; other < c.prompt - keep.recent; ++other) {
         const double gap = Score(kv_head, other) - Score(kv_head, token);
         if (gap > 0 || (gap == 0 && other < token)) ++before;
       }
@@ -121,6 +123,7 @@ BudgetCase RandomCase(std::mt19937& random) {
   c.keep.heavy = window || random() % 4 == 0 ? 0 : random() % 50;
   c.keep.recent = 1 + random() % 30;
   const int64_t slots = c.keep.slots();
+  if (c.keep.sinks == 0 && random() % 2 == 0) c.keep.window = slots + 1 + random() % 40;
   const int64_t prompts[] = {1 + static_cast<int64_t>(random()) % slots, slots, slots + 1,
                              slots + 100};
   c.prompt = prompts[random() % 4];

@@ -227,6 +227,25 @@ TEST(PlanTest, RowsInMemoryAreNotPaddedForThoseOnDisk) {
   EXPECT_EQ(2 * mixed.kv[Tier::kCpu].region.bytes, in_memory.kv[Tier::kCpu].region.bytes);
 }
 
+// Of a model in which every other layer sees a window, those layers hold a window's slots.
+TEST(PlanTest, LayersWithAWindowTakeTheWindowsSlots) {
+  Model model = MakeModel(*BuiltInShape("llama-3.2-1b"));
+  for (LayerSpec& layer : model.layers) {
+    if (layer.decoder_layer % 2 != 0 || !Attends(layer.ops)) continue;
+    for (Op& op : layer.ops) {
+      if (auto* attend = std::get_if<Attend>(&op)) attend->window = 128;
+    }
+  }
+  const Workload longer = WorkOf(8, {1000, 24});
+  const Plan plan = LayOut(model, MachineWith(0), longer, Batches(8, 1), kNeeds);
+  ASSERT_EQ(plan.kv_classes.size(), 2);
+  EXPECT_EQ(plan.RowSlots(Tier::kCpu, 0, 1024), 128);  // 127 tokens and the newest
+  EXPECT_EQ(plan.RowSlots(Tier::kCpu, 1, 1024), 1024);
+  EXPECT_EQ(plan.KvBytes(), 8 * 8 * (128 + 1024) * plan.slot_bytes);
+  const Plan shorter = LayOut(model, MachineWith(0), WorkOf(8, {100, 28}), Batches(8, 1), kNeeds);
+  EXPECT_EQ(shorter.kv_classes.size(), 1) << "no row outgrows the window";
+}
+
 // Filled up by a sixteenth at most, a block with scores and positions is pages of the disk.
 TEST(PlanTest, EvictingRowsOfLargeModelsAreNotPaddedOnDisk) {
   Policy policy = Batches(8, 1);

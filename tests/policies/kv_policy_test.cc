@@ -55,6 +55,34 @@ TEST(KvPolicy, LayersMayDiffer) {
   EXPECT_EQ(KeepOf(policy, 1, 100).slots(), 8);
 }
 
+TEST(KvPolicy, AWindowThatNoRowOutgrowsChangesNothing) {
+  const KvPolicy policy = WithWindows({}, {0, 100}, 100);
+  EXPECT_FALSE(policy.evicts());
+  EXPECT_TRUE(policy.layer_windows.empty());
+}
+
+TEST(KvPolicy, ALayerKeepsWhatTheNextTokenOfItsWindowSees) {
+  const KvPolicy policy = WithWindows({}, {0, 100}, 101);
+  EXPECT_EQ(KeepOf(policy, 0, 101), (KvKeep{0, 0, 101}));
+  EXPECT_EQ(KeepOf(policy, 1, 101), (KvKeep{0, 0, 99, 100}));
+  EXPECT_EQ(KeepOf(policy, 1, 100), (KvKeep{0, 0, 100})) << "a shorter row beside it keeps all";
+}
+
+TEST(KvPolicy, ABudgetWithinTheWindowStays) {
+  const KvPolicy policy = WithWindows(Kept(KvPolicyKind::kH2o, {0.5, 0}), {0, 100, 40}, 120);
+  EXPECT_EQ(KeepOf(policy, 0, 120), (KvKeep{0, 30, 30}));
+  EXPECT_EQ(KeepOf(policy, 1, 120), (KvKeep{0, 30, 30, 100}));
+  EXPECT_EQ(KeepOf(policy, 2, 120), (KvKeep{0, 0, 39, 40})) << "the window's most recent tokens";
+}
+
+TEST(KvPolicy, ALayerWithAWindowHasNoSinks) {
+  KvPolicy sinks = Kept(KvPolicyKind::kWindow, {0.0, 20});
+  sinks.num_sinks = 4;
+  const KvPolicy policy = WithWindows(sinks, {0, 100}, 200);
+  EXPECT_EQ(KeepOf(policy, 0, 200), (KvKeep{4, 0, 16}));
+  EXPECT_EQ(KeepOf(policy, 1, 200), (KvKeep{0, 0, 20, 100}));
+}
+
 TEST(KvPolicy, OneRecentTokenIsTheLeast) {
   EXPECT_EQ(KeepOf(Kept(KvPolicyKind::kH2o, {1e-6, 0}), 0, 1).recent, 1);
 }
