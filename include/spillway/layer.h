@@ -90,13 +90,14 @@ enum class Activation { kNone, kRelu, kGelu, kGeluTanh, kSilu };
 enum class GatherIds { kTokens, kPositions };
 enum class Update { kSet, kAdd };
 
-// y = or += rows first_row + id of the table, one for each token.
+// y = scale times rows first_row + id of the table, one for each token; or y += those rows.
 struct Gather {
   TensorRef table;
   GatherIds ids = GatherIds::kTokens;
   int64_t first_row = 0;
   Buf y = Buf::kHidden;
   Update update = Update::kSet;
+  float scale = 1.0F;  // 1 where rows are added
 };
 
 enum class NormKind { kLayer, kRms };
@@ -179,7 +180,13 @@ struct Attend {
   float soft_cap = 0.0F;  // 0: none
 };
 
-using Op = std::variant<Gather, Norm, Linear, Rotate, HeadNorm, Attend>;
+// x = cap * tanh(x / cap).
+struct SoftCap {
+  Buf x = Buf::kLogits;
+  float cap = 0.0F;
+};
+
+using Op = std::variant<Gather, Norm, Linear, Rotate, HeadNorm, Attend, SoftCap>;
 
 // The unit of the schedule: weights are loaded by layer. `ops` run in this order.
 struct LayerSpec {

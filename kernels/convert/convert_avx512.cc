@@ -3,7 +3,7 @@
 
 namespace spillway::kernels {
 
-const ConvertFunctions kConvertAvx512 = {ConvertSimd, FindNonFiniteSimd, AddToFloatSimd,
+const ConvertFunctions kConvertAvx512 = {ConvertSimd, FindNonFiniteSimd, AddToFloatSimd, ScaleSimd,
                                          FillRunSimd, QuantiseSimd,      DequantiseSimd};
 
 }  // namespace spillway::kernels

@@ -21,6 +21,7 @@ struct ConvertFunctions {
   int64_t (*convert)(const ConvertTask& task);
   int64_t (*find_non_finite)(const void* data, DType dtype, int64_t count);
   void (*add_to_float)(const void* in, DType dtype, float* y, int64_t count);
+  void (*scale)(float* y, int64_t count, float factor);
   void (*fill_run)(uint32_t key, uint32_t first, float scale, float* out, int64_t count);
   void (*quantise)(const uint16_t* halfs, int64_t count, DType dtype, std::byte* row);
   void (*dequantise)(const std::byte* row, DType dtype, float* out, int64_t count);

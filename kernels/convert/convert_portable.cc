@@ -3,7 +3,8 @@
 
 namespace spillway::kernels {
 
-const ConvertFunctions kConvertPortable = {ConvertSimd, FindNonFiniteSimd, AddToFloatSimd,
-                                           FillRunSimd, QuantiseSimd,      DequantiseSimd};
+const ConvertFunctions kConvertPortable = {ConvertSimd,   FindNonFiniteSimd, AddToFloatSimd,
+                                           ScaleSimd,     FillRunSimd,       QuantiseSimd,
+                                           DequantiseSimd};
 
 }  // namespace spillway::kernels

@@ -115,6 +115,14 @@ inline void AddToFloatSimd(const void* in, DType dtype, float* y, int64_t count)
   dtype == DType::kF16 ? AddRun<DType::kF16>(in, y, count) : AddRun<DType::kBF16>(in, y, count);
 }
 
+inline void ScaleSimd(float* y, int64_t count, float factor) {
+  const Simd::F by = Simd::Set(factor);
+  for (int64_t i = 0; i < count; i += Simd::kLanes) {
+    const int64_t n = MinOf(count - i, Simd::kLanes);
+    Simd::StorePart(y + i, Simd::Mul(Simd::LoadPart(y + i, n), by), n);
+  }
+}
+
 // Element i of the run is number first + i of the sequence. 24 random bits in [-1, 1), times scale.
 inline void FillRunSimd(uint32_t key, uint32_t first, float scale, float* out, int64_t count) {
   const float unit = scale * 0x1p-23F;

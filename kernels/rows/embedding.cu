@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(kThreads) EmbeddingKernel(const EmbeddingArgs 
   float* y = args.y + blockIdx.x * args.y_stride;
   for (int64_t col = threadIdx.x; col < args.cols; col += kThreads) {
     const float value = Widen(from[col]);
-    y[col] = mode == Mode::kAdd ? y[col] + value : value;
+    y[col] = mode == Mode::kAdd ? y[col] + value : args.scale * value;
   }
 }
 
@@ -43,8 +43,9 @@ __global__ void __launch_bounds__(kThreads) PackedEmbeddingKernel(const Embeddin
     constexpr auto kMask = static_cast<uint32_t>(MaxCode(kDType));
     const uint32_t code = group[kGroupHeadWords + place.word] >> place.shift & kMask;
     const auto* minimum_and_step = reinterpret_cast<const __half*>(group);
-    y[col] =
+    const float value =
         __fmaf_rn(static_cast<float>(code), Widen(minimum_and_step[1]), Widen(minimum_and_step[0]));
+    y[col] = args.scale * value;
   }
 }
 
@@ -80,7 +81,7 @@ void EmbeddingLookupAsync(const EmbeddingArgs& args, Stream& stream) {
 }
 
 void EmbeddingAddAsync(const EmbeddingArgs& args, Stream& stream) {
-  SPILLWAY_CHECK(!IsQuantised(args.dtype));
+  SPILLWAY_CHECK(!IsQuantised(args.dtype) && args.scale == 1.0F);
   Launch<Mode::kAdd>(args, stream);
 }
 

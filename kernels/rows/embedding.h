@@ -1,5 +1,5 @@
-// Embedding: y[token] = float(table[id]) (+ y[token]), rows gathered from a 16-bit table, or a
-// quantised one (looked up, not added).
+// Embedding: y[token] = scale * float(table[id]), or float(table[id]) + y[token]; rows gathered
+// from a 16-bit table, or a quantised one (looked up, not added).
 #pragma once
 
 #include <cstddef>
@@ -29,6 +29,7 @@ struct EmbeddingArgs {
   std::span<const int32_t> ids;  // each names a row of the table, checked
   float* y = nullptr;            // [ids.size(), cols], stride y_stride
   int64_t y_stride = 0;
+  float scale = 1.0F;  // 1 where rows are added
 };
 
 void EmbeddingLookup(const EmbeddingArgs& args);  // overwrites y

@@ -26,12 +26,13 @@ void EmbeddingLookup(const EmbeddingArgs& args) {
     } else {
       BestConvert().convert({row, args.dtype, y, DType::kF32, args.cols});
     }
+    if (args.scale != 1.0F) BestConvert().scale(y, args.cols, args.scale);
     y += args.y_stride;
   }
 }
 
 void EmbeddingAdd(const EmbeddingArgs& args) {
-  SPILLWAY_CHECK(!IsQuantised(args.dtype));
+  SPILLWAY_CHECK(!IsQuantised(args.dtype) && args.scale == 1.0F);
   float* y = args.y;
   for (const int32_t id : args.ids) {
     BestConvert().add_to_float(TableRow(args, id), args.dtype, y, args.cols);

@@ -24,6 +24,7 @@ __global__ void __launch_bounds__(kThreads) NormKernel(const NormArgs args) {
   __shared__ float shared[kThreads / kWarp];
   const float* x = args.x + blockIdx.x * args.x_stride;
   float* y = args.y + blockIdx.x * args.y_stride;
+  const float* plus = args.plus == nullptr ? nullptr : args.plus + blockIdx.x * args.plus_stride;
   const float mean = args.kind == NormKind::kLayer ? MeanOf(x, args.cols, shared) : 0.0F;
   float squares = 0.0F;
   for (int64_t col = threadIdx.x; col < args.cols; col += kThreads) {
@@ -35,7 +36,8 @@ __global__ void __launch_bounds__(kThreads) NormKernel(const NormArgs args) {
   for (int64_t col = threadIdx.x; col < args.cols; col += kThreads) {
     const float weight = WeightAt(args.weight, args.weight_offset, col);
     const float bias = args.bias != nullptr ? args.bias[col] : 0.0F;
-    y[col] = (x[col] - mean) * scale * weight + bias;
+    const float value = (x[col] - mean) * scale * weight + bias;
+    y[col] = plus == nullptr ? value : value + plus[col];
   }
 }
 

@@ -1,6 +1,7 @@
 // Norms of rows, and of the heads that lie side by side in a row, fp32.
 //   layer: y = (x - mean) / sqrt(mean((x - mean)^2) + epsilon) * (weight_offset + weight) + bias
 //   RMS: y = x / sqrt(mean(x^2) + epsilon) * (weight_offset + weight) + bias
+// and of rows [+ plus].
 // A row's (a head's) bits depend on that row only, and are the same for every number of threads.
 // Thread rule: one call at a time per pool; the references run in any thread.
 #pragma once
@@ -29,6 +30,8 @@ struct NormArgs {
   float epsilon = 1e-5F;
   NormKind kind = NormKind::kLayer;
   float weight_offset = 0.0F;
+  const float* plus = nullptr;  // [rows, cols], stride plus_stride; may be x or y; or null
+  int64_t plus_stride = 0;
 };
 
 void Norm(const NormArgs& args, ThreadPool& pool, Isa isa);

@@ -9,6 +9,7 @@ void NormRef(const NormArgs& args) {
   for (int64_t row = 0; row < args.rows; ++row) {
     const float* x = args.x + row * args.x_stride;
     float* y = args.y + row * args.y_stride;
+    const float* plus = args.plus == nullptr ? nullptr : args.plus + row * args.plus_stride;
     double sum = 0;
     for (int64_t i = 0; i < args.cols; ++i) sum += x[i];
     const double mean = args.kind == NormKind::kLayer ? sum / cols : 0.0;
@@ -19,7 +20,8 @@ void NormRef(const NormArgs& args) {
       const double weight =
           args.weight != nullptr ? static_cast<double>(args.weight_offset) + args.weight[i] : 1.0;
       const double bias = args.bias != nullptr ? static_cast<double>(args.bias[i]) : 0.0;
-      y[i] = static_cast<float>((x[i] - mean) * scale * weight + bias);
+      const double more = plus != nullptr ? static_cast<double>(plus[i]) : 0.0;
+      y[i] = static_cast<float>((x[i] - mean) * scale * weight + bias + more);
     }
   }
 }

@@ -34,7 +34,8 @@ inline Simd::F WeightAt(const NormArgs& args, int64_t i, int64_t n) {
   return Simd::Add(Simd::Set(args.weight_offset), weight);
 }
 
-inline void NormRow(const NormArgs& args, const float* x, float* y) {
+// `plus`: null, or what is added to the row.
+inline void NormRow(const NormArgs& args, const float* x, float* y, const float* plus) {
   const float cols = static_cast<float>(args.cols);
   // The RMS norm is the layer norm around zero, which leaves x as it is.
   const float mean = args.kind == NormKind::kLayer ? SumOf(x, args.cols) / cols : 0.0F;
@@ -46,13 +47,15 @@ inline void NormRow(const NormArgs& args, const float* x, float* y) {
     Simd::F v = Simd::Mul(Simd::Sub(Simd::LoadPart(x + i, n), center), scale);
     if (args.weight != nullptr) v = Simd::Mul(v, WeightAt(args, i, n));
     if (args.bias != nullptr) v = Simd::Add(v, Simd::LoadPart(args.bias + i, n));
+    if (plus != nullptr) v = Simd::Add(v, Simd::LoadPart(plus + i, n));
     Simd::StorePart(y + i, v, n);
   }
 }
 
 inline void NormRowsSimd(const NormArgs& args, int64_t row_begin, int64_t row_end) {
   for (int64_t row = row_begin; row < row_end; ++row) {
-    NormRow(args, args.x + row * args.x_stride, args.y + row * args.y_stride);
+    const float* plus = args.plus == nullptr ? nullptr : args.plus + row * args.plus_stride;
+    NormRow(args, args.x + row * args.x_stride, args.y + row * args.y_stride, plus);
   }
 }
 

@@ -43,12 +43,15 @@ CostModel::LayerSize CostModel::SizeOf(const PlannedLayer& layer) const {
       if (linear->plus) ++size.num_sums;
     } else if (const auto* gather = std::get_if<Gather>(&op)) {
       size.gathered_bytes += plan_.Tensor(gather->table).spec.row_bytes();
-    } else if (std::holds_alternative<Norm>(op)) {
+    } else if (const auto* norm = std::get_if<Norm>(&op)) {
       ++size.num_norms;
+      if (norm->plus) ++size.num_sums;
     } else if (const auto* rotate = std::get_if<Rotate>(&op)) {
       size.turned += rotate->num_heads * plan_.shape.head_dim;
-    } else if (const auto* norm = std::get_if<HeadNorm>(&op)) {
-      size.turned += norm->num_heads * plan_.shape.head_dim;
+    } else if (const auto* heads = std::get_if<HeadNorm>(&op)) {
+      size.turned += heads->num_heads * plan_.shape.head_dim;
+    } else if (const auto* cap = std::get_if<SoftCap>(&op)) {
+      size.turned += WidthOf(plan_.shape, cap->x);
     }
   }
   // Table rows are summed to a state; the head gathers the states that it needs.

@@ -46,8 +46,8 @@ class CostModel {
     int64_t bytes = 0;
     int64_t gathered_bytes = 0;  // of tables, for each token
     int num_norms = 0;
-    int64_t turned =
-        0;             // elements of a token that are rotated, or normed head by head: as of a norm
+    // Elements of a token that are rotated, normed head by head or capped: as of a norm.
+    int64_t turned = 0;
     int num_sums = 0;  // passes over the states that add to them, or gather them
     PerLink<int64_t> loads;
   };

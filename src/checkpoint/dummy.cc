@@ -29,7 +29,7 @@ uint64_t HashOf(std::string_view name) {
 }
 
 // Use of a tensor in the model, which decides how it is made.
-enum class Use { kOther, kNormWeight, kNormBias, kTable };
+enum class Use { kOther, kOnes, kZeros, kTable };
 
 // Uses of all tensors, [layer][tensor]. A table that is a head too stays a table.
 class TensorUses {
@@ -47,15 +47,19 @@ class TensorUses {
  private:
   void Note(const Gather& gather) { Set(gather.table, Use::kTable); }
   void Note(const Norm& norm) {
-    Set(norm.weight, Use::kNormWeight);
-    Set(norm.bias, Use::kNormBias);
+    Set(norm.weight, NormWeight(norm.weight_offset));
+    Set(norm.bias, Use::kZeros);
   }
-  void Note(const HeadNorm& norm) { Set(norm.weight, Use::kNormWeight); }
+  void Note(const HeadNorm& norm) { Set(norm.weight, NormWeight(norm.weight_offset)); }
   void Note(const Linear& linear) {
     if (linear.y.buf == Buf::kLogits) Set(linear.weight, Use::kTable);
   }
   void Note(const Rotate&) {}
   void Note(const Attend&) {}
+  void Note(const SoftCap&) {}
+
+  // Norms multiply by one.
+  static Use NormWeight(float offset) { return offset == 1.0F ? Use::kZeros : Use::kOnes; }
 
   void Set(TensorRef ref, Use use) {
     if (!ref.exists()) return;
@@ -69,10 +73,10 @@ Recipe MakeRecipe(const TensorSpec& spec, Use use, uint64_t seed) {
   const float root3 = std::sqrt(3.0F);
   Recipe recipe{.seed = seed ^ HashOf(spec.name)};
   switch (use) {
-    case Use::kNormWeight:
+    case Use::kOnes:
       recipe.constant = 1;
       break;
-    case Use::kNormBias:
+    case Use::kZeros:
       break;
     case Use::kTable:
       recipe.scale = 0.02F * root3;

@@ -69,7 +69,8 @@ void CpuExecutor::Gather(const TableGather& gather) {
                                        gather.first_row,
                                        gather.ids,
                                        gather.y.data,
-                                       gather.y.stride};
+                                       gather.y.stride,
+                                       gather.scale};
   if (gather.update == Update::kAdd) return kernels::EmbeddingAdd(args);
   kernels::EmbeddingLookup(args);
 }
@@ -81,6 +82,8 @@ void CpuExecutor::NormHeads(const kernels::HeadNormArgs& args) {
 }
 
 void CpuExecutor::Rotate(const kernels::RotateArgs& args) { kernels::Rotate(args, pool_, isa_); }
+
+void CpuExecutor::SoftCap(const kernels::SoftCapArgs& args) { kernels::SoftCap(args, pool_, isa_); }
 
 void CpuExecutor::Multiply(const kernels::MatmulArgs& args) {
   kernels::Matmul(args, device_.View(plan_.workspace.matmul), pool_, isa_);

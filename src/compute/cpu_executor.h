@@ -37,6 +37,7 @@ class CpuExecutor final : public Executor, private OpSet {
   void Norm(const kernels::NormArgs& args) override;
   void NormHeads(const kernels::HeadNormArgs& args) override;
   void Rotate(const kernels::RotateArgs& args) override;
+  void SoftCap(const kernels::SoftCapArgs& args) override;
   void Multiply(const kernels::MatmulArgs& args) override;
 
   void ComputeChunk(const Cell& cell, const Chunk& chunk);

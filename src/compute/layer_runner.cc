@@ -9,30 +9,6 @@
 namespace spillway {
 namespace {
 
-struct MissingKernel {
-  std::string_view operator()(const Gather&) const { return {}; }
-  std::string_view operator()(const Norm& norm) const {
-    return norm.plus ? "a norm behind a residual" : std::string_view();
-  }
-  std::string_view operator()(const Linear&) const { return {}; }
-  std::string_view operator()(const Rotate&) const { return {}; }
-  std::string_view operator()(const HeadNorm&) const { return {}; }
-  std::string_view operator()(const Attend&) const { return {}; }
-};
-
-void RefuseWhatHasNoKernel(const Plan& plan) {
-  for (const PlannedLayer& layer : plan.layers) {
-    for (const Op& op : layer.ops) {
-      const std::string_view missing = std::visit(MissingKernel{}, op);
-      if (missing.empty()) continue;
-      throw Error(ErrorCode::kModelUnsupported,
-                  fmt::format("{}: its layers need {}, which this version does not compute; choose "
-                              "another model",
-                              Printable(plan.shape.name), missing));
-    }
-  }
-}
-
 // Products of one call: the same x and activation, and no result is what another one reads.
 bool GoTogether(const Linear& first, const Linear& next) {
   return next.x == first.x && next.activation == first.activation && first.y.buf != first.x &&
@@ -55,7 +31,6 @@ Rows RowsOf(Buf buf, const ProgramInput& input, OpSet& device) {
 }  // namespace
 
 LayerRunner::LayerRunner(const Plan& plan, const Arena& device) : plan_(plan), device_(device) {
-  RefuseWhatHasNoKernel(plan);
   std::size_t most = 0;
   for (const PlannedLayer& layer : plan.layers) {
     std::size_t pieces = 0;
@@ -95,6 +70,8 @@ void LayerRunner::RunOps(std::span<const Op> ops, const ProgramInput& input, OpS
       RunHeadNorm(*head_norm, input, device);
     } else if (const auto* rotate = std::get_if<Rotate>(&ops.front())) {
       RunRotate(*rotate, input, device);
+    } else if (const auto* cap = std::get_if<SoftCap>(&ops.front())) {
+      RunSoftCap(*cap, input, device);
     } else {
       count = NumTogether(ops);
       RunProducts(ops.first(count), input, device);
@@ -106,7 +83,7 @@ void LayerRunner::RunOps(std::span<const Op> ops, const ProgramInput& input, OpS
 void LayerRunner::RunGather(const Gather& gather, const ProgramInput& input, OpSet& device) {
   const bool by_token = gather.ids == GatherIds::kTokens;
   device.Gather({gather.table, Tensor(gather.table), by_token ? input.tokens : input.positions,
-                 gather.first_row, RowsOf(gather.y, input, device), gather.update});
+                 gather.first_row, RowsOf(gather.y, input, device), gather.update, gather.scale});
 }
 
 void LayerRunner::RunNorm(const Norm& norm, const ProgramInput& input, OpSet& device) {
@@ -124,6 +101,11 @@ void LayerRunner::RunNorm(const Norm& norm, const ProgramInput& input, OpSet& de
   args.epsilon = norm.epsilon;
   args.kind = norm.kind;
   args.weight_offset = norm.weight_offset;
+  if (norm.plus) {
+    const Rows plus = RowsOf(*norm.plus, input, device);
+    args.plus = plus.data;
+    args.plus_stride = plus.stride;
+  }
   device.Norm(args);
 }
 
@@ -146,6 +128,12 @@ void LayerRunner::RunRotate(const Rotate& rotate, const ProgramInput& input, OpS
   args.dims = rotate.rope.dims;
   args.pairs = rotate.rope.pairs;
   device.Rotate(args);
+}
+
+void LayerRunner::RunSoftCap(const SoftCap& cap, const ProgramInput& input, OpSet& device) {
+  const Rows x = RowsOf(cap.x, input, device);
+  SPILLWAY_CHECK(x.stride == WidthOf(plan_.shape, cap.x));  // rows without gaps
+  device.SoftCap({x.data, input.rows * x.stride, cap.cap});
 }
 
 void LayerRunner::RunProducts(std::span<const Op> linears, const ProgramInput& input,

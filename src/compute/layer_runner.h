@@ -13,6 +13,7 @@
 #include "kernels/matmul/matmul.h"
 #include "kernels/rows/norm.h"
 #include "kernels/rows/rotate.h"
+#include "kernels/rows/soft_cap.h"
 #include "spillway/layer.h"
 #include "spillway/plan.h"
 #include "src/memory/arena.h"
@@ -25,7 +26,7 @@ struct Rows {
   int64_t stride = 0;
 };
 
-// y = or += rows of `table`, which may lie in pieces, one for each id.
+// y = scale times, or +=, rows of `table`, which may lie in pieces, one for each id.
 struct TableGather {
   TensorRef ref;
   const PlannedTensor& table;
@@ -33,6 +34,7 @@ struct TableGather {
   int64_t first_row = 0;
   Rows y;
   Update update = Update::kSet;
+  float scale = 1.0F;
 };
 
 // Operations of a device. Pointers and spans are to its memory; a call may return before it is
@@ -48,6 +50,7 @@ class OpSet {
   virtual void NormHeads(const kernels::HeadNormArgs& args) = 0;
   // The runner's own table of frequencies is the host's.
   virtual void Rotate(const kernels::RotateArgs& args) = 0;
+  virtual void SoftCap(const kernels::SoftCapArgs& args) = 0;
   virtual void Multiply(const kernels::MatmulArgs& args) = 0;
 };
 
@@ -109,6 +112,7 @@ class LayerRunner {
   void RunNorm(const Norm& norm, const ProgramInput& input, OpSet& device);
   void RunHeadNorm(const HeadNorm& norm, const ProgramInput& input, OpSet& device);
   void RunRotate(const Rotate& rotate, const ProgramInput& input, OpSet& device);
+  void RunSoftCap(const SoftCap& cap, const ProgramInput& input, OpSet& device);
   void RunProducts(std::span<const Op> linears, const ProgramInput& input, OpSet& device);
   void AddPieces(const Linear& linear, const ProgramInput& input, OpSet& device);
 

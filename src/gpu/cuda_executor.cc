@@ -261,9 +261,9 @@ Rows CudaExecutor::LaneOps::At(Buf buf) {
 void CudaExecutor::LaneOps::Gather(const TableGather& gather) {
   const auto table = std::ranges::find(executor_.gather_tables_, gather.ref, &GatherTable::ref);
   const TensorSpec& spec = gather.table.spec;
-  const kernels::EmbeddingArgs args = {table->pieces,    spec.dtype, spec.cols,
-                                       gather.first_row, gather.ids, gather.y.data,
-                                       gather.y.stride};
+  const kernels::EmbeddingArgs args = {table->pieces,    spec.dtype,  spec.cols,
+                                       gather.first_row, gather.ids,  gather.y.data,
+                                       gather.y.stride,  gather.scale};
   if (gather.update == Update::kAdd) return kernels::EmbeddingAddAsync(args, lane_->stream);
   kernels::EmbeddingLookupAsync(args, lane_->stream);
 }
@@ -280,6 +280,10 @@ void CudaExecutor::LaneOps::Rotate(const kernels::RotateArgs& args) {
   kernels::RotateArgs there = args;
   there.inverse_frequencies = executor_.FrequenciesOf(args.inverse_frequencies);
   kernels::RotateAsync(there, lane_->stream);
+}
+
+void CudaExecutor::LaneOps::SoftCap(const kernels::SoftCapArgs& args) {
+  kernels::SoftCapAsync(args, lane_->stream);
 }
 
 void CudaExecutor::LaneOps::Multiply(const kernels::MatmulArgs& args) {

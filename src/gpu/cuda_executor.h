@@ -92,6 +92,7 @@ class CudaExecutor final : public Executor {
     void Norm(const kernels::NormArgs& args) override;
     void NormHeads(const kernels::HeadNormArgs& args) override;
     void Rotate(const kernels::RotateArgs& args) override;
+    void SoftCap(const kernels::SoftCapArgs& args) override;
     void Multiply(const kernels::MatmulArgs& args) override;
 
    private:

@@ -19,6 +19,7 @@ struct OpBufs {
   void operator()(const Rotate& rotate) { bufs.push_back(rotate.x.buf); }
   void operator()(const HeadNorm& norm) { bufs.push_back(norm.x.buf); }
   void operator()(const Attend& attend) { bufs.insert(bufs.end(), {attend.qkv, attend.y}); }
+  void operator()(const SoftCap& cap) { bufs.push_back(cap.x); }
 };
 
 struct OpTensors {
@@ -36,6 +37,7 @@ struct OpTensors {
   void operator()(const HeadNorm& norm) { Add(norm.weight); }
   void operator()(const Rotate&) {}
   void operator()(const Attend&) {}
+  void operator()(const SoftCap&) {}
 
   void Add(TensorRef ref) {
     if (ref.exists()) tensors.push_back(ref);

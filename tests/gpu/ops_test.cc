@@ -11,6 +11,7 @@
 #include "kernels/rows/host_rows.h"
 #include "kernels/rows/norm.h"
 #include "kernels/rows/rotate.h"
+#include "kernels/rows/soft_cap.h"
 #include "tests/gpu/embedding_pair.h"
 #include "tests/gpu/gpu_test_util.h"
 #include "tests/kernels/kernel_test_util.h"
@@ -55,6 +56,34 @@ TEST_F(OpsTest, NormAgreesWithTheOracle) {
         EXPECT_TRUE(std::isnan(y.host()[static_cast<size_t>(row * stride + cols)]));
       }
     }
+  }
+}
+
+TEST_F(OpsTest, NormAddsWhatIsInTheOutput) {
+  constexpr int64_t kRows = 5;
+  constexpr int64_t kCols = 300;
+  GpuArray<float> x(RandomFloats(kRows * kCols, 1), stream());
+  GpuArray<float> weight(RandomFloats(kCols, 2), stream());
+  GpuArray<float> y(RandomFloats(kRows * kCols, 3), stream());
+  std::vector<float> expected(y.host());
+  NormArgs args{x.data(), kCols, y.data(),       kCols, kRows,    kCols, weight.data(),
+                nullptr,  1e-5F, NormKind::kRms, 1.0F,  y.data(), kCols};
+  NormAsync(args, stream());
+  args.x = x.host().data();
+  args.y = expected.data();
+  args.plus = expected.data();
+  args.weight = weight.host().data();
+  NormRef(args);
+  ExpectAllNear(y.Download(), expected, 2e-5F);
+}
+
+TEST_F(OpsTest, SoftCapAgreesWithTheOracle) {
+  for (const int64_t count : {1, 255, 2048, 5000}) {
+    GpuArray<float> x(RandomFloats(count, 1, 20.0F), stream());
+    std::vector<float> expected(x.host());
+    SoftCapRef({expected.data(), count, 30.0F});
+    SoftCapAsync({x.data(), count, 30.0F}, stream());
+    ExpectAllNear(x.Download(), expected, 1e-5F);
   }
 }
 
@@ -104,6 +133,13 @@ TEST_F(OpsTest, EmbeddingIsExact) {
     EmbeddingAdd(pair.on_host());
     EmbeddingLookupAsync(pair.on_gpu(), stream());
     EmbeddingAddAsync(pair.on_gpu(), stream());
+    Finish();
+    EXPECT_EQ(Bits(pair.Download()), Bits(pair.expected()));
+    EmbeddingArgs on_host = pair.on_host();
+    EmbeddingArgs on_gpu = pair.on_gpu();
+    on_host.scale = on_gpu.scale = 55.5F;
+    EmbeddingLookup(on_host);
+    EmbeddingLookupAsync(on_gpu, stream());
     Finish();
     EXPECT_EQ(Bits(pair.Download()), Bits(pair.expected()));
   }

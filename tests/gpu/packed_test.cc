@@ -229,6 +229,13 @@ TEST_P(PackedTest, EmbeddingIsExact) {
   EmbeddingLookupAsync(pair.on_gpu(), stream());
   Finish();
   EXPECT_EQ(Bits(pair.Download()), Bits(pair.expected()));
+  EmbeddingArgs on_host = pair.on_host();
+  EmbeddingArgs on_gpu = pair.on_gpu();
+  on_host.scale = on_gpu.scale = 55.5F;
+  EmbeddingLookup(on_host);
+  EmbeddingLookupAsync(on_gpu, stream());
+  Finish();
+  EXPECT_EQ(Bits(pair.Download()), Bits(pair.expected()));
 }
 
 }  // namespace

@@ -49,6 +49,25 @@ TEST_P(EmbeddingTest, LookupThenAdd) {
   }
 }
 
+TEST_P(EmbeddingTest, LookupScales) {
+  for (const int64_t cols : {1, 16, 37, 128}) {
+    AlignedBytes table = RandomWeights(10 * cols, GetParam(), 1);
+    const std::vector<int32_t> ids = {3, 0, 9};
+    const EmbeddingPiece pieces[] = {{table.data(), 0, 10}};
+    std::vector<float> plain(3 * static_cast<size_t>(cols + 2), kPoison);
+    std::vector<float> scaled = plain;
+    EmbeddingLookup({pieces, GetParam(), cols, 0, ids, plain.data(), cols + 2});
+    EmbeddingLookup({pieces, GetParam(), cols, 0, ids, scaled.data(), cols + 2, 55.5F});
+    for (size_t i = 0; i < plain.size(); ++i) {
+      if (std::isnan(plain[i])) {
+        EXPECT_TRUE(std::isnan(scaled[i])) << i;
+      } else {
+        EXPECT_EQ(scaled[i], 55.5F * plain[i]) << i;
+      }
+    }
+  }
+}
+
 TEST(QuantisedEmbedding, GivesWhatTheRowIsWorth) {
   for (const DType dtype : {DType::kQ8, DType::kQ4}) {
     for (const int64_t cols : {1, 37, 64, 200}) {

@@ -93,6 +93,36 @@ TEST_P(NormTest, RmsAgreesWithTheOracle) {
   }
 }
 
+// The output itself may be added, as where a branch is added to the states.
+TEST_P(NormTest, SumsAreOfTheNormAndWhatIsAdded) {
+  ThreadPool pool(2);
+  for (const int64_t cols : {1, 17, 64, 768}) {
+    const std::vector<float> x = RandomFloats(7 * (cols + 3), 1, 3.0F);
+    const std::vector<float> weight = RandomFloats(cols, 2);
+    const std::vector<float> states = RandomFloats(7 * (cols + 5), 3);
+    for (const NormKind kind : {NormKind::kLayer, NormKind::kRms}) {
+      std::vector<float> ours = states;
+      std::vector<float> expected = states;
+      std::vector<float> normed(states.size());
+      NormArgs args = Args(x, ours, 7, cols, kind);
+      args.weight = weight.data();
+      args.y_stride = args.plus_stride = cols + 5;
+      args.plus = ours.data();
+      Norm(args, pool, GetParam());
+      args.plus = args.y = expected.data();
+      NormRef(args);
+      args.plus = nullptr;
+      args.y = normed.data();
+      Norm(args, pool, GetParam());
+      for (size_t i = 0; i < ours.size(); ++i) {
+        const bool between = i % static_cast<size_t>(cols + 5) >= static_cast<size_t>(cols);
+        ASSERT_NEAR(ours[i], expected[i], cols == 1 ? 1e-3 : 2e-5) << cols << " " << i;
+        ASSERT_EQ(ours[i], between ? states[i] : states[i] + normed[i]) << cols << " " << i;
+      }
+    }
+  }
+}
+
 // Values by hand, which the oracle must have too.
 TEST_P(NormTest, FollowsTheFormulas) {
   ThreadPool pool(1);
