@@ -43,7 +43,17 @@ struct ModelShape {
   bool qkv_bias = false;   // biases of models whose products do not all have one (linear_bias)
   bool out_bias = false;   // of the attention's last product
   bool mlp_bias = false;
-  Rope rope = {};  // dims 0: positions are not rotary
+  Rope rope = {};            // dims 0: positions are not rotary
+  bool head_norm = false;    // queries and keys are normed, head by head, before they are turned
+  bool branch_norm = false;  // what attention and MLP add to the states is normed first
+  double norm_offset = 0.0;  // added to the weights of norms
+  double embed_scale = 1.0;  // of the tokens' embeddings
+  double score_scale = 0.0;  // of attention; 0: 1 / sqrt(head_dim)
+  double score_cap = 0.0;    // soft caps of attention's scores and of the logits; 0: none
+  double logit_cap = 0.0;
+  int64_t window = 0;          // tokens that one sees in a windowed layer, itself included; 0: all
+  std::vector<bool> windowed;  // by decoder layer; empty: no layer is
+  std::optional<Rope> window_rope;  // of windowed layers, where it is another one
   // Types in memory, and token ids:
   DType dtype = DType::kF16;  // matrices, unless they are quantised
   int weight_bits = 16;       // 8, 4: all matrices but the positions' in groups of 64
@@ -56,6 +66,10 @@ struct ModelShape {
 constexpr DType MatrixDType(const ModelShape& shape) {
   if (shape.weight_bits == 16) return shape.dtype;
   return shape.weight_bits == 8 ? DType::kQ8 : DType::kQ4;
+}
+
+inline bool IsWindowed(const ModelShape& shape, int64_t decoder_layer) {
+  return !shape.windowed.empty() && shape.windowed[static_cast<std::size_t>(decoder_layer)];
 }
 
 // Floats of a token's row in a buffer.
@@ -81,7 +95,7 @@ std::vector<int64_t> WindowsOf(const Model& model);
 int64_t NumParameters(const Model& model);
 int64_t WeightBytes(const Model& model);
 
-// Built-in shapes "opt-125m" ... "opt-175b"; nullopt when the name is none of them.
+// A built-in shape by its name, in any case ("opt-125m"); nullopt when there is none of it.
 std::optional<ModelShape> BuiltInShape(std::string_view name);
 std::vector<std::string> BuiltInShapeNames();
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "spillway/error.h"
@@ -33,10 +34,19 @@ std::unique_ptr<Checkpoint> OneFile(std::string_view format, Shard shard) {
 
 int64_t Checkpoint::Find(std::string_view name) const {
   constexpr std::string_view kPrefix = "model.";
+  // The text part of a larger model, as transformers names it before 4.52, since then, and in
+  // memory; its head has the first of the prefixes.
+  constexpr std::array<std::string_view, 5> kTextPrefixes = {
+      "language_model.", "language_model.model.", "model.language_model.", "text_model.",
+      "model.text_model."};
   const int64_t exact = FindExact(tensors(), name);
   if (exact >= 0) return exact;
   if (name.starts_with(kPrefix)) return FindExact(tensors(), name.substr(kPrefix.size()));
-  return FindExact(tensors(), std::string(kPrefix).append(name));
+  int64_t found = FindExact(tensors(), std::string(kPrefix).append(name));
+  for (const std::string_view prefix : kTextPrefixes) {
+    if (found < 0) found = FindExact(tensors(), std::string(prefix).append(name));
+  }
+  return found;
 }
 
 std::unique_ptr<Checkpoint> OpenCheckpoint(const std::filesystem::path& path) {

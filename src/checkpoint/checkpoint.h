@@ -33,8 +33,8 @@ class Checkpoint {
   // Every tensor, sorted by name; indices are stable.
   virtual const std::vector<CheckpointTensor>& tensors() const = 0;
 
-  // The index of the tensor called `name`, also found with or without a leading "model."; -1 when
-  // absent.
+  // The index of the tensor called `name`, also found with or without a leading "model.", or as one
+  // of the text part of a larger model; -1 when absent.
   int64_t Find(std::string_view name) const;
 
   // Reads `out.size()` bytes of tensor `index` from byte `offset` of its (contiguous, row-major)

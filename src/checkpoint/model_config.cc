@@ -13,6 +13,7 @@
 #include "src/checkpoint/model_folder.h"
 #include "src/checkpoint/numpy_folder.h"
 #include "src/model/family.h"
+#include "src/model/text_config.h"
 
 namespace spillway {
 namespace {
@@ -79,29 +80,46 @@ void ReadGenerationEos(const ModelFolder& folder, ModelShape& shape) {
     shape.eos.push_back(static_cast<TokenId>(id));
 }
 
+ModelShape ShapeOf(const JsonNode& config) {
+  RefuseUnsupported(config);
+  const Family& family = FamilyOf(config);
+  ModelShape shape = family.read(config);
+  shape.family = family.model_type;
+  shape.dtype = ReadDType(config);
+  ReadTokenIds(config, family, shape);
+  return shape;
+}
+
+constexpr auto kConfigName = "config.json";
+
 }  // namespace
 
 ModelShape ReadModelShape(const std::filesystem::path& path) {
   const ModelFolder folder(path);
-  constexpr auto kName = "config.json";
-  if (!folder.Has(kName)) {
+  if (!folder.Has(kConfigName)) {
     if (std::optional<ModelShape> shape = NumpyFolderShape(folder)) return *shape;
     throw Error(ErrorCode::kModelMissing,
                 fmt::format("{}: has no config.json; give --model a Hugging Face model folder",
                             Printable(folder.name())));
   }
-  const nlohmann::json document = ReadBoundedJson(folder.Open(kName), kMaxConfigBytes);
-  const JsonOrigin origin = ConfigOrigin(kName);
+  const nlohmann::json document = ReadBoundedJson(folder.Open(kConfigName), kMaxConfigBytes);
+  const JsonOrigin origin = ConfigOrigin(kConfigName);
   const JsonNode config = ConfigRoot(document, origin);
   RefuseUnsupported(config);
-  const Family& family = FamilyOf(config);
-  ModelShape shape = family.read(config);
-  shape.family = family.model_type;
+  const std::optional<nlohmann::json> text = TextConfigOf(config);
+  ModelShape shape = ShapeOf(text ? JsonNode(*text, origin) : config);
   shape.name = folder.name();
-  shape.dtype = ReadDType(config);
-  ReadTokenIds(config, family, shape);
   ReadGenerationEos(folder, shape);
   return shape;
+}
+
+std::string TypeOfWhole(const std::filesystem::path& path) {
+  const ModelFolder folder(path);
+  if (!folder.Has(kConfigName)) return "";
+  const nlohmann::json document = ReadBoundedJson(folder.Open(kConfigName), kMaxConfigBytes);
+  const JsonOrigin origin = ConfigOrigin(kConfigName);
+  std::string type = ConfigRoot(document, origin).Text("model_type", "");
+  return HasOtherParts(type) ? type : "";
 }
 
 }  // namespace spillway

@@ -79,10 +79,54 @@ void RefuseOtherKeys(const JsonNode& config, const std::vector<std::string_view>
                                                           "unsloth_version",
                                                           "use_cache",
                                                           "vocab_size"};
+  // Keys of all models before transformers 5: of generation, which requests say here, of
+  // classifiers, and of what other frameworks do.
+  constexpr std::array<std::string_view, 40> kGeneral = {"bad_words_ids",
+                                                         "begin_suppress_tokens",
+                                                         "decoder_start_token_id",
+                                                         "diversity_penalty",
+                                                         "do_sample",
+                                                         "early_stopping",
+                                                         "encoder_no_repeat_ngram_size",
+                                                         "exponential_decay_length_penalty",
+                                                         "finetuning_task",
+                                                         "forced_bos_token_id",
+                                                         "forced_eos_token_id",
+                                                         "id2label",
+                                                         "label2id",
+                                                         "length_penalty",
+                                                         "max_length",
+                                                         "min_length",
+                                                         "neftune_noise_alpha",
+                                                         "no_repeat_ngram_size",
+                                                         "num_beam_groups",
+                                                         "num_beams",
+                                                         "num_return_sequences",
+                                                         "output_scores",
+                                                         "prefix",
+                                                         "pruned_heads",
+                                                         "remove_invalid_values",
+                                                         "repetition_penalty",
+                                                         "return_dict_in_generate",
+                                                         "sep_token_id",
+                                                         "suppress_tokens",
+                                                         "task_specific_params",
+                                                         "temperature",
+                                                         "tf_legacy_loss",
+                                                         "top_k",
+                                                         "top_p",
+                                                         "torchscript",
+                                                         "typical_p",
+                                                         "use_bfloat16",
+                                                         "_flash_attn_2_enabled",
+                                                         "perceiver_config",
+                                                         "pixel_shuffle_factor"};
+  const auto among = [](const auto& keys, const std::string& key) {
+    return std::ranges::find(keys, key) != keys.end();
+  };
   for (const auto& [key, value] : config.value().items()) {
     if (value.is_null() || value == false) continue;
-    if (std::ranges::find(known, key) != known.end()) continue;
-    if (std::ranges::find(kHarmless, key) != kHarmless.end()) continue;
+    if (among(known, key) || among(kHarmless, key) || among(kGeneral, key)) continue;
     config.Refuse(ErrorCode::kModelUnsupported,
                   fmt::format("\"{}\" is not known here, and might change what the model answers",
                               Printable(key, 40)),

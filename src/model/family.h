@@ -31,6 +31,10 @@ struct Family {
   TokenId bos = -1;
   TokenId eos = -1;
   TokenId pad = -1;
+
+  // JSON of the sizes that the text part of a larger model has where its config.json leaves them
+  // out, as transformers does with those of its class; empty: none is known to have it.
+  std::string_view text_defaults = {};
 };
 
 // Families by model_type.

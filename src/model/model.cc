@@ -1,5 +1,6 @@
 #include "spillway/model.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "spillway/error.h"
@@ -62,9 +63,12 @@ int64_t WeightBytes(const Model& model) {
 }
 
 std::optional<ModelShape> BuiltInShape(std::string_view name) {
+  const auto lower = [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  };
   for (const Family* family : Families()) {
     for (ModelShape& shape : family->sizes()) {
-      if (shape.name != name) continue;
+      if (!std::ranges::equal(shape.name, name, {}, {}, lower)) continue;
       shape.family = family->model_type;
       shape.bos = family->bos;
       if (family->eos >= 0) shape.eos = {family->eos};

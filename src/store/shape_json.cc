@@ -71,6 +71,12 @@ struct RealRange {
 };
 constexpr RealRange kAnyReal = {0.0, 1e12};
 
+// Value of a field that a file has only where it is another.
+template <typename T>
+struct Usually {
+  T value;
+};
+
 // A switch of two values, which a file must have; true there: the second.
 template <typename T>
 struct TwoOf {
@@ -100,6 +106,10 @@ struct FieldWriter {
   void operator()(const char* key, T value, TwoOf<T> of) const {
     json[key] = value == of.second;
   }
+  template <typename T>
+  void operator()(const char* key, const T& value, const Usually<T>& usually) const {
+    if (value != usually.value) json[key] = value;
+  }
 };
 
 struct FieldReader {
@@ -123,6 +133,22 @@ struct FieldReader {
   template <typename T>
   void operator()(const char* key, T& value, TwoOf<T> of) const {
     value = json.Member(key).Boolean() ? of.second : of.first;
+  }
+  void operator()(const char* key, bool& value, Usually<bool> usually) const {
+    value = json.Boolean(key, usually.value);
+  }
+  void operator()(const char* key, double& value, Usually<double> usually) const {
+    const std::optional<JsonNode> found = json.Find(key);
+    value = found ? found->Number(kAnyReal.low, kAnyReal.high) : usually.value;
+  }
+  void operator()(const char* key, int64_t& value, Usually<int64_t> usually) const {
+    value = json.Integer(key, {0, kPositionRange.high}, usually.value);
+  }
+  void operator()(const char* key, std::vector<bool>& value,
+                  const Usually<std::vector<bool>>&) const {
+    if (const std::optional<JsonNode> found = json.Find(key)) {
+      for (const JsonNode& item : found->Items()) value.push_back(item.Boolean());
+    }
   }
   void operator()(const char* key, Activation& value) const { value = NamedIn(key, kActivations); }
   void operator()(const char* key, RopeScalingKind& value) const {
@@ -150,14 +176,23 @@ void VisitBlock(Shape& shape, Visitor visit) {
   visit("qkv_bias", shape.qkv_bias, TwoOf{false, true});
   visit("out_bias", shape.out_bias, TwoOf{false, true});
   visit("mlp_bias", shape.mlp_bias, TwoOf{false, true});
+  visit("head_norm", shape.head_norm, Usually{false});
+  visit("branch_norm", shape.branch_norm, Usually{false});
+  visit("norm_offset", shape.norm_offset, Usually{0.0});
+  visit("embed_scale", shape.embed_scale, Usually{1.0});
+  visit("score_scale", shape.score_scale, Usually{0.0});
+  visit("score_cap", shape.score_cap, Usually{0.0});
+  visit("logit_cap", shape.logit_cap, Usually{0.0});
+  visit("window", shape.window, Usually{int64_t{0}});
+  visit("windowed", shape.windowed, Usually{std::vector<bool>()});
 }
 
-template <typename Shape, typename Visitor>
-void VisitRope(Shape& shape, Visitor visit) {
-  auto& scaling = shape.rope.scaling;
-  visit("theta", shape.rope.theta, kAnyReal);
-  visit("dims", shape.rope.dims, IntegerRange{0, shape.head_dim});
-  visit("neighbours", shape.rope.pairs, TwoOf{RopePairs::kHalves, RopePairs::kNeighbours});
+template <typename R, typename Visitor>
+void VisitRope(R& rope, int64_t head_dim, Visitor visit) {
+  auto& scaling = rope.scaling;
+  visit("theta", rope.theta, kAnyReal);
+  visit("dims", rope.dims, IntegerRange{0, head_dim});
+  visit("neighbours", rope.pairs, TwoOf{RopePairs::kHalves, RopePairs::kNeighbours});
   visit("scaling", scaling.kind);
   visit("factor", scaling.factor, kAnyReal);
   visit("low_frequency", scaling.low_frequency, kAnyReal);
@@ -182,6 +217,17 @@ void ReadTokenIds(const JsonNode& json, ModelShape& shape) {
     shape.eos.push_back(static_cast<TokenId>(id));
 }
 
+void ReadBlock(const JsonNode& block, ModelShape& shape) {
+  VisitBlock(shape, FieldReader{block});
+  const JsonNode rope = block.Member("rope");
+  VisitRope(shape.rope, shape.head_dim, FieldReader{rope});
+  if (const std::optional<JsonNode> other = block.FindSet("window_rope")) {
+    VisitRope(shape.window_rope.emplace(), shape.head_dim, FieldReader{*other});
+  }
+  if (shape.windowed.empty() || std::ssize(shape.windowed) == shape.num_layers) return;
+  RefuseShape(block, "\"windowed\" is not one value for each layer");
+}
+
 void CheckHeads(const ModelShape& shape, const JsonNode& json) {
   const bool even = shape.num_heads * shape.head_dim == shape.hidden_size;
   const bool fits = (even || shape.rope.dims > 0) && shape.num_heads % shape.num_kv_heads == 0;
@@ -195,7 +241,10 @@ Json ShapeToJson(const ModelShape& shape) {
   VisitFields(shape, FieldWriter{json});
   if (shape.rope.dims > 0) {
     VisitBlock(shape, FieldWriter{json["block"]});
-    VisitRope(shape, FieldWriter{json["block"]["rope"]});
+    VisitRope(shape.rope, shape.head_dim, FieldWriter{json["block"]["rope"]});
+    if (shape.window_rope) {
+      VisitRope(*shape.window_rope, shape.head_dim, FieldWriter{json["block"]["window_rope"]});
+    }
   }
   // A store that is not quantised stays what it was before there were any.
   if (shape.weight_bits != 16) json["weight_bits"] = shape.weight_bits;
@@ -214,11 +263,7 @@ ModelShape ShapeFromJson(const Json& document, const std::string& source) {
                 "choose a model of that family");
   }
   shape.weight_bits = ReadWeightBits(json);
-  if (const std::optional<JsonNode> block = json.FindSet("block")) {
-    VisitBlock(shape, FieldReader{*block});
-    const JsonNode rope = block->Member("rope");
-    VisitRope(shape, FieldReader{rope});
-  }
+  if (const std::optional<JsonNode> block = json.FindSet("block")) ReadBlock(*block, shape);
   ReadTokenIds(json, shape);
   CheckHeads(shape, json);
   return shape;

@@ -74,6 +74,62 @@ CONFIG = [
 ]
 
 
+# --- families of Llama's block
+
+
+def as_text_part(model_type, **changes):
+    """Makes the model the text part of a larger one."""
+
+    def apply(folder):
+        path = folder / "config.json"
+        config = {"model_type": model_type, "text_config": json.loads(path.read_text())} | changes
+        path.write_text(json.dumps({key: value for key, value in config.items() if value is not None}))
+
+    return apply
+
+
+def change_text_part(**changes):
+    def apply(folder):
+        set_config(**changes)(folder)
+        as_text_part("mistral3")(folder)
+
+    return apply
+
+
+MISTRAL = "mistral-wide-window"
+QWEN = "qwen2-grouped-tied"
+QWEN3 = "qwen3-grouped-tied"
+GEMMA2 = "gemma2-full"
+GEMMA3 = "gemma3-full"
+SCALING = {"rope_type": "spiral", "factor": 2.0}
+FAMILIES = [
+    ("an unknown rope_type", 11, MISTRAL, set_config(rope_scaling=SCALING)),
+    ("a scaling without a factor", 11, MISTRAL, set_config(rope_scaling={"rope_type": "linear"})),
+    ("heads not a multiple of those of keys", 11, MISTRAL, set_config(num_key_value_heads=3)),
+    ("a window of no token", 11, MISTRAL, set_config(sliding_window=0)),
+    ("an unknown key", 11, MISTRAL, set_config(attention_sink_size=4)),
+    ("no biases where the family has them", 11, MISTRAL, set_config(model_type="qwen2", sliding_window=None)),
+    ("too few layer_types", 11, QWEN, set_config(layer_types=["full_attention"])),
+    ("an unknown type of layer", 11, QWEN, set_config(layer_types=["full_attention", "linear_attention"])),
+    ("sliding layers without a window", 11, QWEN, set_config(layer_types=["full_attention", "sliding_attention"])),
+    ("experts", 11, QWEN, set_config(num_experts=8)),
+    ("no norms of heads", 11, QWEN, set_config(model_type="qwen3")),
+    ("heads of another size", 11, QWEN3, set_config(head_dim=16)),
+    ("an odd head size", 11, QWEN3, set_config(head_dim=31)),
+    ("a soft cap of zero", 11, GEMMA2, set_config(final_logit_softcapping=0.0)),
+    ("a scale of zero", 11, GEMMA2, set_config(query_pre_attn_scalar=0)),
+    ("attention in both directions", 11, GEMMA3, set_config(use_bidirectional_attention=True)),
+    ("positions of one kind of layers", 11, GEMMA3, set_config(rope_parameters={"full_attention": {"rope_type": "default"}})),
+    ("a whole without a text part", 11, MISTRAL, set_config(model_type="mistral3")),
+    ("a text part that is a list", 11, MISTRAL, as_text_part("mistral3", text_config=[])),
+    ("a text part of another kind", 11, FP16, as_text_part("llava")),
+    ("an unknown whole", 11, MISTRAL, as_text_part("paligemma")),
+    ("a text part with an unknown key", 11, MISTRAL, change_text_part(attention_sink_size=4)),
+    ("a text part that is quantised", 11, MISTRAL, change_text_part(quantization_config={"quant_method": "awq"})),
+    ("a text part without its layers", 11, MISTRAL, change_text_part(num_hidden_layers=9)),
+]
+
+
 # --- model.safetensors
 
 
@@ -375,4 +431,4 @@ TOKENIZER = [
     ("merges as a number", 14, TOKENIZER_JSON, set_tokenizer(lambda data: data["model"].update(merges=5))),
 ]
 
-CASES = CONFIG + SAFETENSORS + SHARDS + TORCH_BIN + NUMPY_FOLDER + TOKENIZER
+CASES = CONFIG + FAMILIES + SAFETENSORS + SHARDS + TORCH_BIN + NUMPY_FOLDER + TOKENIZER

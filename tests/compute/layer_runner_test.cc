@@ -100,6 +100,27 @@ TEST_F(LayerRunnerTest, QueriesAndKeysAreRotatedAndTheMlpIsGated) {
   EXPECT_THAT(CallsOf(plan, 2), ElementsAre("norm", "product", "product", "product"));
 }
 
+TEST_F(LayerRunnerTest, PartsAreNormedBeforeTheyAreAddedAndLogitsCapped) {
+  const Plan plan = PlanOf("gemma-2-2b", {{0.0, 1.0, 0.0}});
+  const std::size_t head = plan.layers.size() - 1;
+  Plan unwindowed = plan;
+  for (PlannedLayer& layer : unwindowed.layers) {
+    for (Op& op : layer.ops) {
+      if (auto* attend = std::get_if<Attend>(&op)) *attend = {.scale = attend->scale};
+    }
+  }
+  EXPECT_THAT(CallsOf(unwindowed, 1),
+              ElementsAre("norm", "product", "rotate", "attend", "product", "norm"));
+  EXPECT_THAT(CallsOf(unwindowed, 2), ElementsAre("norm", "product", "product", "product", "norm"));
+  EXPECT_THAT(CallsOf(unwindowed, head), ElementsAre("norm", "product", "cap"));
+}
+
+TEST_F(LayerRunnerTest, QueriesAndKeysAreNormedHeadByHead) {
+  EXPECT_THAT(
+      CallsOf(PlanOf("qwen3-0.6b", {{0.0, 1.0, 0.0}}), 1),
+      ElementsAre("norm", "product", "norm heads", "norm heads", "rotate", "attend", "product"));
+}
+
 // A tied head multiplies with the first layer's table.
 TEST_F(LayerRunnerTest, ATiedHeadUsesTheTable) {
   const Plan plan = PlanOf("opt-125m", {{0.0, 1.0, 0.0}});

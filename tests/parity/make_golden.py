@@ -22,6 +22,7 @@ import transformers
 
 import comparison
 import reference
+from family_variants import FAMILY_VARIANTS
 
 HERE = pathlib.Path(__file__).resolve().parent
 EXAMPLES = HERE.parents[1] / "examples"
@@ -29,6 +30,8 @@ MODELS = HERE / "models"
 GOLDEN = HERE / "golden"
 MAX_TOKENS = 32
 PROMPT_LENGTHS = [1, 2, 3, 5, 8, 13, 16, 17, 31, 32, 33, 48, 64, 65, 96, 127, 128, 129, 160, 200, 256, 300]
+# Of the variants of family_variants.py.
+FEWER_LENGTHS = [1, 3, 8, 16, 33, 64, 65, 129, 200, 300]
 NUM_EOS_ROWS = 3
 
 # name: (form on disk, seed, config), of the OPT family where it does not say. Hidden sizes follow from the head sizes that
@@ -62,7 +65,7 @@ VARIANTS = {
     "llama-plain": ("safetensors", 14, {
         "model_type": "llama", "hidden_size": 128, "num_attention_heads": 2, "num_key_value_heads": 2, "intermediate_size": 256,
         "num_hidden_layers": 2}),
-}
+} | FAMILY_VARIANTS
 # This one ships tokenizer.json; the others vocab.json and merges.txt.
 TOKENIZER_JSON_VARIANT = "prenorm-head64"
 
@@ -125,7 +128,8 @@ def random_prompt(length, vocab_size, generator):
 def random_rows(model, name):
     _, seed, _ = VARIANTS[name]
     generator = torch.Generator().manual_seed(1000 + seed)
-    prompts = [random_prompt(length, model.config.vocab_size, generator) for length in PROMPT_LENGTHS]
+    lengths = FEWER_LENGTHS if name in FAMILY_VARIANTS else PROMPT_LENGTHS
+    prompts = [random_prompt(length, model.config.vocab_size, generator) for length in lengths]
     rows = [reference.greedy(model, prompt, MAX_TOKENS) | {"ignore_eos": True} for prompt in prompts]
     variety = statistics.mean(len(set(row["tokens"])) for row in rows)
     assert variety >= 7, f"{name} repeats itself: {variety} distinct tokens a row"

@@ -70,7 +70,32 @@ def llama_config(**overrides):
     } | overrides
 
 
-CONFIGS = {"opt": opt_config, "gpt2": gpt2_config, "llama": llama_config}
+def _config_of(model_type, architecture, **own):
+    """Maker of a config.json's content with the keys of Llama's block, but for attention_bias."""
+
+    def make(**overrides):
+        shared = llama_config(architectures=[architecture], model_type=model_type) | own
+        del shared["attention_bias"]
+        if "rope_parameters" in overrides:
+            del shared["rope_theta"]
+        return shared | overrides
+
+    return make
+
+
+GEMMA = {"bos_token_id": 2, "pad_token_id": 0, "tie_word_embeddings": True, "rms_norm_eps": 1e-6}
+GEMMA_ACTIVATION = {"hidden_act": "gelu_pytorch_tanh", "hidden_activation": "gelu_pytorch_tanh"}
+CONFIGS = {
+    "opt": opt_config,
+    "gpt2": gpt2_config,
+    "llama": llama_config,
+    "mistral": _config_of("mistral", "MistralForCausalLM"),
+    "qwen2": _config_of("qwen2", "Qwen2ForCausalLM", rms_norm_eps=1e-6),
+    "qwen3": _config_of("qwen3", "Qwen3ForCausalLM", rms_norm_eps=1e-6),
+    "gemma": _config_of("gemma", "GemmaForCausalLM", **GEMMA, hidden_act="gelu_pytorch_tanh"),
+    "gemma2": _config_of("gemma2", "Gemma2ForCausalLM", **GEMMA, **GEMMA_ACTIVATION),
+    "gemma3_text": _config_of("gemma3_text", "Gemma3ForCausalLM", **GEMMA, **GEMMA_ACTIVATION),
+}
 
 
 def make_config(model_type, **overrides):
@@ -139,12 +164,25 @@ def _initial_llama_value(name, shape, config, generator):
     return 1.5 * value if "down_proj" in name or "gate_proj" in name else value
 
 
-INITIAL_VALUES = {"opt": _initial_value, "gpt2": _initial_gpt2_value, "llama": _initial_llama_value}
+def _initial_gemma_value(name, shape, config, generator):
+    """Initial value of a tensor of Gemma. Its states begin with large embeddings, so that what the layers add is made larger:
+    a tied head would otherwise repeat the last token."""
+    value = _initial_llama_value(name, shape, config, generator)
+    if "embed_tokens" in name or "lm_head" in name:
+        return 0.35 * value
+    if name.endswith("norm.weight"):
+        of_branch = "post_" in name
+        return value - 1 + (1.9 if name.endswith("model.norm.weight") else 0.5 if of_branch else 0.0)
+    return 2 * value if "o_proj.weight" in name or "down_proj.weight" in name else value
+
+
+INITIAL_VALUES = {"opt": _initial_value, "gpt2": _initial_gpt2_value} | dict.fromkeys(
+    ["gemma", "gemma2", "gemma3_text"], _initial_gemma_value)
 
 
 def random_state(config, seed):
     """Name -> tensor in the checkpoint's dtype, as transformers names them; a tied head is not listed."""
-    initial_value = INITIAL_VALUES[config["model_type"]]
+    initial_value = INITIAL_VALUES.get(config["model_type"], _initial_llama_value)
     model = transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.for_model(**config))
     generator = torch.Generator().manual_seed(seed)
     dtype = DTYPES[config["torch_dtype"]]

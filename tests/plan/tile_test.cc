@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
 #include <string>
 
 #include "spillway/model.h"
@@ -12,6 +13,12 @@ namespace spillway {
 namespace {
 
 constexpr int64_t kMiB = 1 << 20;
+
+// Whether the rows that fill whole 4 KiB are short enough for a tile: not 512 of 29,568 codes of 8
+// bits (Qwen 2.5 72B).
+bool Aligns(int64_t row_bytes) {
+  return kTileAlignBytes / std::gcd(kTileAlignBytes, row_bytes) * row_bytes <= 4 * kMiB;
+}
 
 // Expects what holds for the tiles of every tensor.
 void CheckTiles(int64_t rows, int64_t cols, DType dtype) {
@@ -25,7 +32,9 @@ void CheckTiles(int64_t rows, int64_t cols, DType dtype) {
     ASSERT_GT(range.end, range.begin);
     next = range.end;
     if (tile + 1 == split.num_tiles) break;
-    ASSERT_EQ(range.size() * row_bytes % kTileAlignBytes, 0);
+    if (Aligns(row_bytes)) {
+      ASSERT_EQ(range.size() * row_bytes % kTileAlignBytes, 0);
+    }
   }
   ASSERT_EQ(next, rows);
 }

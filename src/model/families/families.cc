@@ -6,7 +6,8 @@
 namespace spillway {
 namespace {
 
-constexpr std::array kFamilies = {&kGpt2, &kLlama, &kOpt};
+constexpr std::array kFamilies = {&kGemma,   &kGemma2, &kGemma3, &kGpt2, &kLlama,
+                                  &kMistral, &kOpt,    &kQwen2,  &kQwen3};
 
 }  // namespace
 

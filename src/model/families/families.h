@@ -5,8 +5,14 @@
 
 namespace spillway {
 
+extern const Family kGemma;
+extern const Family kGemma2;
+extern const Family kGemma3;
 extern const Family kGpt2;
 extern const Family kLlama;
+extern const Family kMistral;
 extern const Family kOpt;
+extern const Family kQwen2;
+extern const Family kQwen3;
 
 }  // namespace spillway

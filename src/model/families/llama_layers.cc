@@ -16,24 +16,35 @@ class LlamaLayers {
     model_.BeginLayer(ComputePart::kEmbedding);
     const TensorRef table =
         model_.Matrix("embed_tokens.weight", shape_.vocab_size, shape_.hidden_size);
-    model_.Add(Gather{table});
+    Gather gather = {table};
+    gather.scale = static_cast<float>(shape_.embed_scale);
+    model_.Add(gather);
     for (int64_t decoder_layer = 0; decoder_layer < shape_.num_layers; ++decoder_layer) {
       const std::string name = fmt::format("layers.{}.", decoder_layer);
       model_.BeginLayer(ComputePart::kAttention, decoder_layer);
-      AddAttention(name);
+      AddAttention(decoder_layer, name);
       model_.BeginLayer(ComputePart::kMlp, decoder_layer);
       AddMlp(name);
     }
     model_.BeginLayer(ComputePart::kHead);
-    AddNorm("norm", Buf::kHidden);
+    model_.Add(NormOf("norm", Buf::kHidden));
     model_.AddLogits(Buf::kHidden, table);
+    if (shape_.logit_cap != 0.0) {
+      model_.Add(SoftCap{Buf::kLogits, static_cast<float>(shape_.logit_cap)});
+    }
   }
 
  private:
-  void AddNorm(const std::string& name, Buf y) {
+  // The norm of the states with that weight.
+  Norm NormOf(const std::string& name, Buf y) {
     const TensorRef weight = model_.Vector(name + ".weight", shape_.hidden_size);
-    model_.Add(
-        Norm{Buf::kHidden, y, weight, {}, shape_.norm, static_cast<float>(shape_.norm_epsilon)});
+    return {Buf::kHidden,
+            y,
+            weight,
+            {},
+            shape_.norm,
+            static_cast<float>(shape_.norm_epsilon),
+            static_cast<float>(shape_.norm_offset)};
   }
 
   // Product with the tensors of that name, with `rows` columns of y.
@@ -48,22 +59,39 @@ class LlamaLayers {
     return linear;
   }
 
-  void AddAttention(const std::string& layer) {
+  void AddHeadNorm(const std::string& name, Columns heads, int64_t num_heads) {
+    const TensorRef weight = model_.Vector(name + ".weight", shape_.head_dim);
+    model_.Add(HeadNorm{heads, num_heads, weight, static_cast<float>(shape_.norm_epsilon),
+                        static_cast<float>(shape_.norm_offset)});
+  }
+
+  void AddAttention(int64_t decoder_layer, const std::string& layer) {
     const std::string name = layer + "self_attn.";
     const int64_t q = shape_.num_heads * shape_.head_dim;
     const int64_t kv = shape_.num_kv_heads * shape_.head_dim;
-    AddNorm(layer + "input_layernorm", Buf::kNormed);
+    model_.Add(NormOf(layer + "input_layernorm", Buf::kNormed));
     model_.Add(Product({name + "q_proj", q, shape_.qkv_bias}, Buf::kNormed, {Buf::kQkv}));
     model_.Add(Product({name + "k_proj", kv, shape_.qkv_bias}, Buf::kNormed, {Buf::kQkv, q}));
     model_.Add(Product({name + "v_proj", kv, shape_.qkv_bias}, Buf::kNormed, {Buf::kQkv, q + kv}));
-    model_.Add(Rotate{{Buf::kQkv}, shape_.num_heads + shape_.num_kv_heads, shape_.rope});
-    model_.Add(Attend{.scale = 1.0F / std::sqrt(static_cast<float>(shape_.head_dim))});
-    AddToStates({name + "o_proj", shape_.hidden_size, shape_.out_bias}, Buf::kAttended);
+    if (shape_.head_norm) {
+      AddHeadNorm(name + "q_norm", {Buf::kQkv}, shape_.num_heads);
+      AddHeadNorm(name + "k_norm", {Buf::kQkv, q}, shape_.num_kv_heads);
+    }
+    const bool windowed = IsWindowed(shape_, decoder_layer);
+    const Rope& rope = windowed && shape_.window_rope ? *shape_.window_rope : shape_.rope;
+    model_.Add(Rotate{{Buf::kQkv}, shape_.num_heads + shape_.num_kv_heads, rope});
+    Attend attend = {.scale = ScoreScale(), .soft_cap = static_cast<float>(shape_.score_cap)};
+    if (windowed) attend.window = shape_.window;
+    model_.Add(attend);
+    AddToStates({name + "o_proj", shape_.hidden_size, shape_.out_bias}, Buf::kAttended,
+                layer + "post_attention_layernorm");
   }
 
   void AddMlp(const std::string& layer) {
     const std::string name = layer + "mlp.";
-    AddNorm(layer + "post_attention_layernorm", Buf::kNormed);
+    model_.Add(NormOf(
+        layer + (shape_.branch_norm ? "pre_feedforward_layernorm" : "post_attention_layernorm"),
+        Buf::kNormed));
     Linear gate =
         Product({name + "gate_proj", shape_.ffn_size, shape_.mlp_bias}, Buf::kNormed, {Buf::kGate});
     gate.activation = shape_.activation;
@@ -72,13 +100,28 @@ class LlamaLayers {
         Product({name + "up_proj", shape_.ffn_size, shape_.mlp_bias}, Buf::kNormed, {Buf::kInner});
     up.times = Buf::kGate;
     model_.Add(up);
-    AddToStates({name + "down_proj", shape_.hidden_size, shape_.mlp_bias}, Buf::kInner);
+    AddToStates({name + "down_proj", shape_.hidden_size, shape_.mlp_bias}, Buf::kInner,
+                layer + "post_feedforward_layernorm");
   }
 
-  void AddToStates(const ProductSpec& of, Buf x) {
+  // Adds a product to the states; of a shape with norms behind the parts its norm of that name.
+  void AddToStates(const ProductSpec& of, Buf x, const std::string& norm_name) {
+    if (shape_.branch_norm) {
+      model_.Add(Product(of, x, {Buf::kNormed}));
+      Norm norm = NormOf(norm_name, Buf::kHidden);
+      norm.x = Buf::kNormed;
+      norm.plus = Buf::kHidden;
+      model_.Add(norm);
+      return;
+    }
     Linear product = Product(of, x, {Buf::kHidden});
     product.plus = Buf::kHidden;
     model_.Add(product);
+  }
+
+  float ScoreScale() const {
+    if (shape_.score_scale != 0.0) return static_cast<float>(shape_.score_scale);
+    return 1.0F / std::sqrt(static_cast<float>(shape_.head_dim));
   }
 
   const ModelShape& shape_;

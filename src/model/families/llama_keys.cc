@@ -1,0 +1,118 @@
+#include "src/model/families/llama_keys.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "spillway/error.h"
+
+namespace spillway {
+namespace {
+
+constexpr std::array<std::string_view, 13> kShared = {
+    "head_dim",           "hidden_size",     "intermediate_size",
+    "is_llama_config",    "rope_parameters", "max_position_embeddings",
+    "num_hidden_layers",  "rms_norm_eps",    "num_attention_heads",
+    "rope_scaling",       "rope_theta",      "num_key_value_heads",
+    "tie_word_embeddings"};
+
+// A window of 1 would leave a token nothing but itself.
+constexpr IntegerRange kWindowRange = {2, kPositionRange.high};
+
+void ReadHeads(const JsonNode& config, int64_t usual_dim, ModelShape& shape) {
+  shape.num_heads = config.Member("num_attention_heads").Integer(kHeadRange);
+  shape.num_kv_heads = config.Integer("num_key_value_heads", kHeadRange, shape.num_heads);
+  if (config.FindSet("head_dim") || usual_dim != 0) {
+    shape.head_dim = config.Integer("head_dim", kHeadRange, usual_dim);
+  } else {
+    shape.head_dim = EvenHeadDim(config, {"hidden_size", "num_attention_heads"}, shape);
+  }
+  if (shape.num_heads % shape.num_kv_heads != 0) {
+    config.Refuse("\"num_attention_heads\" is not a multiple of \"num_key_value_heads\"");
+  }
+  if (shape.head_dim % 2 != 0) config.Refuse("\"head_dim\" is odd, and its halves are turned");
+}
+
+}  // namespace
+
+ModelShape ReadLlamaKeys(const JsonNode& config, const LlamaDefaults& defaults,
+                         std::vector<std::string_view> own) {
+  own.insert(own.end(), kShared.begin(), kShared.end());
+  own.push_back(defaults.activation_key);
+  RefuseOtherKeys(config, own);
+  ModelShape shape = LlamaBlock(config.Member("vocab_size").Integer(kVocabRange), 0, 0.0);
+  shape.num_layers = config.Member("num_hidden_layers").Integer(kLayerRange);
+  shape.hidden_size = shape.embed_size = config.Member("hidden_size").Integer(kSizeRange);
+  shape.ffn_size = config.Member("intermediate_size").Integer(kFfnRange);
+  ReadHeads(config, defaults.head_dim, shape);
+  shape.max_positions =
+      config.Integer("max_position_embeddings", kPositionRange, defaults.max_positions);
+  shape.activation = ReadActivation(config, defaults.activation_key, defaults.activation);
+  shape.norm_epsilon = ReadEpsilon(config, "rms_norm_eps", 1e-6);
+  shape.tied_head = config.Boolean("tie_word_embeddings", defaults.tied_head);
+  shape.rope = ReadRope(config, shape.head_dim);
+  return shape;
+}
+
+std::vector<bool> ReadLayerTypes(const JsonNode& config, int64_t num_layers) {
+  std::vector<bool> windowed;
+  const std::optional<JsonNode> types = config.FindSet("layer_types");
+  if (!types) return windowed;
+  for (const JsonNode& item : types->Items()) {
+    const std::string type = item.Text();
+    windowed.push_back(type == "sliding_attention");
+    if (windowed.back() || type == "full_attention") continue;
+    config.Refuse(ErrorCode::kModelUnsupported,
+                  fmt::format("\"layer_types\" has \"{}\", supported are full_attention and "
+                              "sliding_attention",
+                              Printable(type, 40)),
+                  "choose another model");
+  }
+  if (std::ssize(windowed) == num_layers) return windowed;
+  config.Refuse(
+      fmt::format("\"layer_types\" has {} entries for {} layers", windowed.size(), num_layers));
+}
+
+int64_t ReadWindow(const JsonNode& config, int64_t fallback) {
+  const auto& members = config.value();
+  const auto found = members.find("sliding_window");
+  if (found == members.end()) return fallback;
+  return found->is_null() ? 0 : config.Member("sliding_window").Integer(kWindowRange);
+}
+
+void SetWindows(const JsonNode& config, int64_t window, std::vector<bool> windowed,
+                ModelShape& shape) {
+  if (std::ranges::find(windowed, true) == windowed.end()) return;
+  if (window == 0) config.Refuse("has sliding layers, but no \"sliding_window\"");
+  shape.window = window < shape.max_positions ? window : 0;
+  shape.windowed = std::move(windowed);
+}
+
+ModelShape WithLlamaSize(ModelShape shape, const LlamaSize& of) {
+  shape = WithSize(std::move(shape), of.size);
+  shape.num_kv_heads = of.num_kv_heads;
+  shape.ffn_size = of.ffn_size;
+  shape.tied_head = of.tied_head;
+  if (of.head_dim != 0) shape.head_dim = of.head_dim;
+  shape.rope.dims = shape.head_dim;
+  return shape;
+}
+
+ModelShape LlamaBlock(int64_t vocab_size, int64_t max_positions, double theta) {
+  ModelShape shape;
+  shape.vocab_size = vocab_size;
+  shape.max_positions = max_positions;
+  shape.activation = Activation::kSilu;
+  shape.norm = NormKind::kRms;
+  shape.norm_epsilon = 1e-6;
+  shape.linear_bias = false;
+  shape.gated_mlp = true;
+  shape.tied_head = false;
+  shape.rope.theta = theta;
+  return shape;
+}
+
+}  // namespace spillway

@@ -1,0 +1,275 @@
+// config.json of the families of Llama's block, in the forms that transformers 5 and earlier
+// versions write.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "spillway/error.h"
+#include "src/checkpoint/model_config.h"
+#include "src/store/shape_json.h"
+#include "tests/expect_error.h"
+#include "tests/temporary_folder.h"
+
+namespace spillway {
+namespace {
+
+using nlohmann::json;
+using testing::ExpectError;
+
+ModelShape ShapeOf(const json& config) {
+  const TemporaryFolder folder(MemoryRoot());
+  folder.Write("config.json", config.dump());
+  return ReadModelShape(folder.path());
+}
+
+json Tiny(const char* model_type, const json& more = json::object()) {
+  json config = {{"model_type", model_type}, {"hidden_size", 48},        {"intermediate_size", 24},
+                 {"num_hidden_layers", 4},   {"num_attention_heads", 4}, {"num_key_value_heads", 2},
+                 {"vocab_size", 32},         {"torch_dtype", "bfloat16"}};
+  config.update(more);
+  return config;
+}
+
+void ExpectRefusal(const json& config, ErrorCode code, const std::string& text) {
+  SCOPED_TRACE(config.dump());
+  ExpectError(code, text, [&] { ShapeOf(config); });
+}
+
+const std::vector<bool> kAll(4, true);
+
+TEST(MistralConfigTest, AWindowIsOfAllLayers) {
+  EXPECT_EQ(ShapeOf(Tiny("mistral")).window, 4096);  // what transformers has without the key
+  const ModelShape shape = ShapeOf(Tiny("mistral", {{"sliding_window", 128}}));
+  EXPECT_EQ(shape.window, 128);
+  EXPECT_EQ(shape.windowed, kAll);
+  EXPECT_EQ(shape.head_dim, 12);
+  EXPECT_EQ(shape.max_positions, 131072);
+  EXPECT_FALSE(shape.qkv_bias || shape.head_norm || shape.branch_norm || shape.tied_head);
+  EXPECT_TRUE(ShapeOf(Tiny("mistral", {{"sliding_window", nullptr}})).windowed.empty());
+  EXPECT_EQ(ShapeOf(Tiny("mistral", {{"sliding_window", nullptr}, {"head_dim", 32}})).head_dim, 32);
+}
+
+// A window that no row is longer than is none.
+TEST(MistralConfigTest, AWideWindowIsNone) {
+  const json config = {{"sliding_window", 128}, {"max_position_embeddings", 128}};
+  EXPECT_EQ(ShapeOf(Tiny("mistral", config)).window, 0);
+}
+
+TEST(QwenConfigTest, BiasesAndHeadNormsAreTheArchitectures) {
+  const ModelShape two = ShapeOf(Tiny("qwen2"));
+  EXPECT_TRUE(two.qkv_bias);
+  EXPECT_FALSE(two.out_bias || two.mlp_bias || two.head_norm);
+  EXPECT_EQ(two.head_dim, 12);
+  EXPECT_EQ(two.bos, -1);
+  const ModelShape three = ShapeOf(Tiny("qwen3"));
+  EXPECT_TRUE(three.head_norm);
+  EXPECT_FALSE(three.qkv_bias || three.out_bias);
+  EXPECT_EQ(three.head_dim, 128);
+  EXPECT_TRUE(ShapeOf(Tiny("qwen3", {{"attention_bias", true}})).out_bias);
+}
+
+TEST(QwenConfigTest, WindowsAreOfTheLayersThatAreSaid) {
+  const json window = {{"sliding_window", 128}, {"max_window_layers", 3}};
+  EXPECT_TRUE(ShapeOf(Tiny("qwen2", window)).windowed.empty());
+  for (const char* family : {"qwen2", "qwen3"}) {
+    json used = window;
+    used["use_sliding_window"] = true;
+    EXPECT_EQ(ShapeOf(Tiny(family, used)).windowed, (std::vector<bool>{false, false, false, true}));
+    EXPECT_EQ(ShapeOf(Tiny(family, used)).window, 128);
+    used["layer_types"] = {"sliding_attention", "full_attention", "full_attention",
+                           "full_attention"};
+    EXPECT_EQ(ShapeOf(Tiny(family, used)).windowed, (std::vector<bool>{true, false, false, false}));
+    used["use_sliding_window"] = false;
+    ExpectRefusal(Tiny(family, used), ErrorCode::kModelInconsistent, "no \"sliding_window\"");
+  }
+}
+
+TEST(GemmaConfigTest, EmbeddingsAreScaledInTheCheckpointsType) {
+  const double scale = 6.928203230275509;  // sqrt(48)
+  EXPECT_EQ(ShapeOf(Tiny("gemma")).embed_scale, 6.9375);
+  EXPECT_EQ(ShapeOf(Tiny("gemma", {{"torch_dtype", "float16"}})).embed_scale, 6.9296875);
+  EXPECT_NEAR(ShapeOf(Tiny("gemma", {{"torch_dtype", "float32"}})).embed_scale, scale, 1e-6);
+  EXPECT_EQ(ShapeOf(Tiny("gemma", {{"dtype", "float16"}})).embed_scale, 6.9296875);
+}
+
+TEST(GemmaConfigTest, DefaultsAreTransformers) {
+  const ModelShape shape = ShapeOf(Tiny("gemma"));
+  EXPECT_EQ(shape.head_dim, 256);
+  EXPECT_EQ(shape.norm_offset, 1.0);
+  EXPECT_TRUE(shape.tied_head);
+  EXPECT_FALSE(shape.branch_norm || shape.head_norm || shape.qkv_bias);
+  EXPECT_EQ(shape.activation, Activation::kGeluTanh);
+  EXPECT_EQ(shape.bos, 2);
+  EXPECT_EQ(shape.eos, std::vector<TokenId>{1});
+}
+
+TEST(GemmaConfigTest, GeluIsWrittenForTheTanhForm) {
+  EXPECT_EQ(ShapeOf(Tiny("gemma", {{"hidden_act", "gelu"}})).activation, Activation::kGeluTanh);
+  const json both = {{"hidden_act", "gelu"}, {"hidden_activation", "gelu_pytorch_tanh"}};
+  EXPECT_EQ(ShapeOf(Tiny("gemma", both)).activation, Activation::kGeluTanh);
+  const json apart = {{"hidden_act", "gelu"}, {"hidden_activation", "silu"}};
+  ExpectRefusal(Tiny("gemma", apart), ErrorCode::kModelInconsistent, "\"hidden_activation\"");
+}
+
+TEST(Gemma2ConfigTest, DefaultsAreTransformers) {
+  const ModelShape shape = ShapeOf(Tiny("gemma2"));
+  EXPECT_TRUE(shape.branch_norm);
+  EXPECT_EQ(shape.score_scale, 0.0625);
+  EXPECT_EQ(shape.score_cap, 50.0);
+  EXPECT_EQ(shape.logit_cap, 30.0);
+  EXPECT_EQ(shape.window, 4096);
+  EXPECT_EQ(shape.windowed, (std::vector<bool>{true, false, true, false}));
+}
+
+TEST(Gemma2ConfigTest, EverySwitchIsRead) {
+  EXPECT_EQ(ShapeOf(Tiny("gemma2", {{"query_pre_attn_scalar", 64}})).score_scale, 0.125);
+  EXPECT_EQ(ShapeOf(Tiny("gemma2", {{"attn_logit_softcapping", nullptr}})).score_cap, 0.0);
+  EXPECT_EQ(ShapeOf(Tiny("gemma2", {{"final_logit_softcapping", nullptr}})).logit_cap, 0.0);
+  EXPECT_EQ(ShapeOf(Tiny("gemma2", {{"final_logit_softcapping", 20.0}})).logit_cap, 20.0);
+  EXPECT_EQ(ShapeOf(Tiny("gemma2", {{"hidden_activation", "silu"}})).activation, Activation::kSilu);
+  ExpectRefusal(Tiny("gemma2", {{"final_logit_softcapping", 0.0}}), ErrorCode::kModelInconsistent,
+                "\"final_logit_softcapping\"");
+}
+
+json OfEach(double theta, double window_theta) {
+  return {{"full_attention", {{"rope_type", "linear"}, {"factor", 8.0}, {"rope_theta", theta}}},
+          {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", window_theta}}}};
+}
+
+TEST(Gemma3ConfigTest, LayersOfEachKindHaveTheirPositionsInBothForms) {
+  const json older = {{"rope_theta", 2e6},
+                      {"rope_local_base_freq", 3e4},
+                      {"rope_scaling", {{"rope_type", "linear"}, {"factor", 8.0}}}};
+  const RopeScaling linear = {RopeScalingKind::kLinear, 8.0};
+  for (const json& more : {older, json{{"rope_parameters", OfEach(2e6, 3e4)}}}) {
+    const ModelShape shape = ShapeOf(Tiny("gemma3_text", more));
+    EXPECT_EQ(shape.rope, (Rope{2e6, 256, RopePairs::kHalves, linear}));
+    EXPECT_EQ(shape.window_rope, (Rope{3e4, 256}));
+  }
+  const ModelShape shape = ShapeOf(Tiny("gemma3_text"));
+  EXPECT_EQ(shape.rope, (Rope{1e6, 256}));
+  EXPECT_EQ(shape.window_rope, (Rope{1e4, 256}));
+}
+
+TEST(Gemma3ConfigTest, ThePatternIsSixLayersLong) {
+  const json long_one = {{"num_hidden_layers", 8}, {"sliding_window", 512}};
+  EXPECT_EQ(ShapeOf(Tiny("gemma3_text", long_one)).windowed,
+            (std::vector<bool>{true, true, true, true, true, false, true, true}));
+  EXPECT_EQ(ShapeOf(Tiny("gemma3_text", {{"sliding_window_pattern", 2}})).windowed,
+            (std::vector<bool>{true, false, true, false}));
+  const ModelShape shape = ShapeOf(Tiny("gemma3_text"));
+  EXPECT_TRUE(shape.head_norm && shape.branch_norm);
+  EXPECT_EQ(shape.logit_cap, 0.0);
+}
+
+TEST(FamilyConfigTest, WhatWouldChangeTheAnswerIsRefusedByName) {
+  const ErrorCode kUnsupported = ErrorCode::kModelUnsupported;
+  const ErrorCode kInconsistent = ErrorCode::kModelInconsistent;
+  ExpectRefusal(Tiny("mistral", {{"layer_types", {"full_attention"}}}), kUnsupported,
+                "\"layer_types\" is not known here");
+  ExpectRefusal(Tiny("mistral", {{"sliding_window", 1}}), kInconsistent, "\"sliding_window\" is 1");
+  ExpectRefusal(Tiny("qwen2", {{"attention_bias", true}}), kUnsupported, "\"attention_bias\"");
+  ExpectRefusal(Tiny("qwen2", {{"layer_types", {"full_attention"}}}), kInconsistent,
+                "\"layer_types\" has 1 entries for 4 layers");
+  ExpectRefusal(Tiny("qwen3", {{"layer_types", {"linear_attention"}}}), kUnsupported,
+                "\"layer_types\" has \"linear_attention\"");
+  ExpectRefusal(Tiny("qwen3", {{"num_key_value_heads", 3}}), kInconsistent, "not a multiple");
+  ExpectRefusal(Tiny("gemma", {{"use_bidirectional_attention", true}}), kUnsupported,
+                "\"use_bidirectional_attention\" is true");
+  ExpectRefusal(Tiny("gemma3_text", {{"attn_logit_softcapping", 50.0}}), kUnsupported,
+                "\"attn_logit_softcapping\"");
+  ExpectRefusal(Tiny("gemma2", {{"sliding_window", nullptr}}), kInconsistent,
+                "no \"sliding_window\"");
+  json flat = {{"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 1e6}}}};
+  ExpectRefusal(Tiny("gemma3_text", flat), kInconsistent, "\"full_attention\" is missing");
+}
+
+// General keys of transformers before 5, which change nothing here.
+TEST(FamilyConfigTest, GeneralKeysAreIgnored) {
+  const json general = {{"temperature", 1.0},
+                        {"top_k", 50},
+                        {"id2label", {{"0", "LABEL_0"}}},
+                        {"num_beams", 1},
+                        {"tie_encoder_decoder", false},
+                        {"_flash_attn_2_enabled", true},
+                        {"cache_implementation", nullptr}};
+  for (const char* family : {"llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2"})
+    EXPECT_EQ(ShapeOf(Tiny(family, general)).num_layers, 4);
+}
+
+json Whole(const char* model_type, const json& text, const json& more = json::object()) {
+  json config = {{"model_type", model_type}, {"text_config", text}, {"vision_config", {{"a", 1}}}};
+  config.update(more);
+  return config;
+}
+
+TEST(TextConfigTest, SizesThatAreLeftOutAreTheFamilys) {
+  const ModelShape shape =
+      ShapeOf(Whole("gemma3",
+                    {{"hidden_size", 2560},
+                     {"intermediate_size", 10240},
+                     {"num_hidden_layers", 34},
+                     {"model_type", "gemma3_text"},
+                     {"sliding_window", 1024}},
+                    {{"torch_dtype", "bfloat16"}, {"eos_token_id", {1, 106}}}));
+  EXPECT_EQ(shape.family, "gemma3_text");
+  EXPECT_EQ(shape.num_heads, 8);
+  EXPECT_EQ(shape.num_kv_heads, 4);
+  EXPECT_EQ(shape.vocab_size, 262208);
+  EXPECT_TRUE(shape.tied_head);
+  EXPECT_EQ(shape.dtype, DType::kBF16);
+  EXPECT_EQ(shape.embed_scale, 50.5);
+  EXPECT_EQ(shape.eos, (std::vector<TokenId>{1, 106}));
+  EXPECT_EQ(ShapeOf(Whole("llava", {{"vocab_size", 32064}})).hidden_size, 4096);
+  EXPECT_EQ(ShapeOf(Whole("llava_onevision", json::object())).family, "qwen2");
+}
+
+TEST(TextConfigTest, TheHeadIsTiedWhereEitherSaysSo) {
+  const json tied = {{"tie_word_embeddings", true}};
+  EXPECT_FALSE(ShapeOf(Whole("mistral3", json::object())).tied_head);
+  EXPECT_TRUE(ShapeOf(Whole("mistral3", tied)).tied_head);
+  EXPECT_TRUE(ShapeOf(Whole("mistral3", json::object(), tied)).tied_head);
+  EXPECT_FALSE(
+      ShapeOf(Whole("gemma3", json::object(), {{"tie_word_embeddings", false}})).tied_head);
+}
+
+TEST(TextConfigTest, WhatIsNoTextPartIsRefused) {
+  ExpectRefusal({{"model_type", "gemma3"}}, ErrorCode::kModelInconsistent, "\"text_config\"");
+  ExpectRefusal(Whole("gemma3", "text"), ErrorCode::kModelInconsistent, "\"text_config\"");
+  ExpectRefusal(Whole("llava", {{"model_type", "opt"}}), ErrorCode::kModelUnsupported,
+                "\"text_config\" is of the type \"opt\"");
+  ExpectRefusal(Whole("mistral3", {{"strange", 7}}), ErrorCode::kModelUnsupported, "\"strange\"");
+  ExpectRefusal(Whole("paligemma", json::object()), ErrorCode::kModelUnsupported, "\"model_type\"");
+}
+
+// A store says of itself what config.json said.
+TEST(FamilyConfigTest, StoresKeepEveryField) {
+  const json ropes = {{"rope_parameters", OfEach(2e6, 3e4)},
+                      {"final_logit_softcapping", 20.0},
+                      {"query_pre_attn_scalar", 168}};
+  for (const json& config : {Tiny("mistral"), Tiny("qwen2"), Tiny("qwen3"), Tiny("gemma"),
+                             Tiny("gemma2"), Tiny("gemma3_text", ropes)}) {
+    SCOPED_TRACE(config.dump());
+    const ModelShape shape = ShapeOf(config);
+    const json written = ShapeToJson(shape);
+    const ModelShape read = ShapeFromJson(written, "store");
+    EXPECT_EQ(ShapeToJson(read), written);
+    EXPECT_EQ(read.windowed, shape.windowed);
+    EXPECT_EQ(read.window_rope, shape.window_rope);
+    EXPECT_EQ(read.score_scale, shape.score_scale);
+    EXPECT_EQ(read.embed_scale, shape.embed_scale);
+    EXPECT_EQ(read.logit_cap, shape.logit_cap);
+    EXPECT_EQ(read.head_norm, shape.head_norm);
+    EXPECT_EQ(read.branch_norm, shape.branch_norm);
+  }
+}
+
+TEST(FamilyConfigTest, AStoresLayersAreAllSaid) {
+  json written = ShapeToJson(ShapeOf(Tiny("gemma2")));
+  written["block"]["windowed"].erase(0);
+  ExpectError(ErrorCode::kModelInconsistent, "\"windowed\"",
+              [&] { ShapeFromJson(written, "store"); });
+}
+
+}  // namespace
+}  // namespace spillway

@@ -1,0 +1,78 @@
+"""Small models of the families that share Llama's block, for make_golden.py: name -> (form on disk, seed, config). Each
+family has grouped queries, another form of its own, and windows shorter than the prompts where it has windows; keys are
+written as transformers 5 writes them in some, as earlier versions did in others."""
+
+SMALL = {"hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 96, "num_hidden_layers": 2}
+WIDE = {"hidden_size": 48, "num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 80, "num_hidden_layers": 2}
+FULL = "full_attention"
+SLIDING = "sliding_attention"
+DEFAULT_ROPE = {"rope_type": "default", "rope_theta": 10000.0}
+
+# Variants whose attention has a window or a soft cap that acts, until the kernels have them.
+AWAITED = {
+    "mistral-windowed", "qwen2-windowed", "qwen3-windowed", "gemma2-windowed-capped", "gemma2-capped", "gemma3-windowed",
+}
+
+FAMILY_VARIANTS = {
+    # Version 0.1: every layer has a window.
+    "mistral-windowed": ("safetensors", 21, SMALL | {"model_type": "mistral", "sliding_window": 12}),
+    # As Nemo: heads that are narrower together than the hidden states.
+    "mistral-narrow-heads": ("sharded", 22, WIDE | {
+        "model_type": "mistral", "head_dim": 16, "sliding_window": None, "rope_theta": 1000000.0, "torch_dtype": "bfloat16"}),
+    # A window that no row is longer than.
+    "mistral-wide-window": ("safetensors", 23, SMALL | {
+        "model_type": "mistral", "sliding_window": 4096, "tie_word_embeddings": True, "rope_scaling": {
+            "rope_type": "linear", "factor": 4.0}}),
+    "qwen2-grouped-tied": ("safetensors", 24, SMALL | {
+        "model_type": "qwen2", "tie_word_embeddings": True, "rope_theta": 1000000.0, "sliding_window": 131072,
+        "max_window_layers": 1, "use_sliding_window": False, "torch_dtype": "bfloat16"}),
+    "qwen2-windowed": ("sharded", 25, SMALL | {
+        "model_type": "qwen2", "num_hidden_layers": 3, "use_sliding_window": True, "sliding_window": 9,
+        "max_window_layers": 1}),
+    "qwen2-scaled": ("safetensors", 26, WIDE | {
+        "model_type": "qwen2", "layer_types": [FULL, FULL], "rope_parameters": {
+            "rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 64}}),
+    "qwen3-grouped-tied": ("safetensors", 47, SMALL | {
+        "model_type": "qwen3", "head_dim": 32, "tie_word_embeddings": True, "rope_theta": 1000000.0,
+        "torch_dtype": "bfloat16"}),
+    "qwen3-biased": ("sharded", 28, WIDE | {
+        "model_type": "qwen3", "head_dim": 40, "attention_bias": True, "rope_parameters": {
+            "rope_type": "linear", "factor": 2.0, "rope_theta": 10000.0}}),
+    "qwen3-windowed": ("safetensors", 29, WIDE | {
+        "model_type": "qwen3", "head_dim": 24, "num_hidden_layers": 3, "use_sliding_window": True, "sliding_window": 20,
+        "layer_types": [SLIDING, FULL, SLIDING]}),
+    # As 2B: one head of keys. "gelu" is written for the tanh form.
+    "gemma-one-key-head": ("safetensors", 30, WIDE | {
+        "model_type": "gemma", "head_dim": 32, "hidden_act": "gelu", "torch_dtype": "bfloat16"}),
+    "gemma-biased-untied": ("sharded", 31, SMALL | {
+        "model_type": "gemma", "head_dim": 24, "attention_bias": True, "tie_word_embeddings": False}),
+    "gemma-scaled": ("safetensors", 32, WIDE | {
+        "model_type": "gemma", "head_dim": 32, "num_key_value_heads": 2, "hidden_size": 40, "rope_parameters": {
+            "rope_type": "linear", "factor": 4.0, "rope_theta": 10000.0}}),
+    "gemma2-windowed-capped": ("safetensors", 53, WIDE | {
+        "model_type": "gemma2", "head_dim": 32, "num_hidden_layers": 3, "query_pre_attn_scalar": 24, "sliding_window": 8,
+        "attn_logit_softcapping": 1.5, "final_logit_softcapping": 4.0, "torch_dtype": "bfloat16"}),
+    "gemma2-full": ("sharded", 34, SMALL | {
+        "model_type": "gemma2", "head_dim": 24, "query_pre_attn_scalar": 10,
+        "num_hidden_layers": 3,
+        "layer_types": [FULL, FULL, FULL], "rope_parameters": DEFAULT_ROPE, "attn_logit_softcapping": None,
+        "final_logit_softcapping": 3.0}),
+    "gemma2-capped": ("safetensors", 355, SMALL | {
+        "model_type": "gemma2", "head_dim": 32, "num_hidden_layers": 3, "sliding_window": 4096,
+        "attn_logit_softcapping": 2.0, "query_pre_attn_scalar": 8,
+        "final_logit_softcapping": None}),
+    # Two sorts of rotary positions, no window in effect.
+    "gemma3-wide-window": ("safetensors", 76, WIDE | {
+        "model_type": "gemma3_text", "head_dim": 32, "num_hidden_layers": 3, "query_pre_attn_scalar": 28,
+        "sliding_window": 512, "layer_types": [SLIDING, FULL, SLIDING], "rope_parameters": {
+            FULL: {"rope_type": "linear", "factor": 8.0, "rope_theta": 1000000.0}, SLIDING: DEFAULT_ROPE},
+        "torch_dtype": "bfloat16"}),
+    "gemma3-windowed": ("sharded", 37, WIDE | {
+        "model_type": "gemma3_text", "head_dim": 32, "num_hidden_layers": 4, "query_pre_attn_scalar": 32,
+        "sliding_window": 10, "sliding_window_pattern": 2, "rope_theta": 1000000.0, "rope_local_base_freq": 10000.0,
+        "rope_scaling": {"rope_type": "linear", "factor": 8.0}}),
+    "gemma3-full": ("safetensors", 158, SMALL | {
+        "model_type": "gemma3_text", "head_dim": 24, "query_pre_attn_scalar": 24, "layer_types": [FULL, FULL],
+        "final_logit_softcapping": 5.0, "attention_bias": True}),
+}
