@@ -52,7 +52,7 @@ int Run(int argc, const char* const* argv) {
     case Verb::kConvert:
       return RunConvert(config);
     case Verb::kInspect:
-      PrintTo(stdout, DescribePath(config.inspect_path));
+      PrintTo(stdout, config.shapes ? DescribeShapes() : DescribePath(config.inspect_path));
       return 0;
   }
   return 0;

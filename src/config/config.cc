@@ -6,10 +6,10 @@
 #include <cstdlib>
 
 #include "spillway/error.h"
+#include "src/base/suggestion.h"
 #include "src/config/flags.h"
 #include "src/config/kv_flags.h"
 #include "src/config/sources.h"
-#include "src/config/suggestion.h"
 #include "src/config/verb_checks.h"
 #include "src/config/verb_table.h"
 #include "src/config/version.h"

@@ -125,7 +125,8 @@ struct Config {
   std::filesystem::path grid;    // sweep
   std::optional<Verb> run_verb;  // of a sweep's runs; kBench or kSimulate
 
-  std::filesystem::path inspect_path;
+  std::filesystem::path inspect_path;  // empty: the list of built-in shapes
+  bool shapes = false;                 // inspect
 };
 
 // --offload-dir, or $TMPDIR, or /tmp.

@@ -50,6 +50,13 @@ std::vector<Flag> SearchFlags() {
   };
 }
 
+std::vector<Flag> InspectFlags() {
+  return {
+      Switch("shapes", "list the built-in shapes and their sizes, in place of a path",
+             &Config::shapes),
+  };
+}
+
 }  // namespace
 
 std::vector<Flag> FlagsOf(Verb verb) {
@@ -82,7 +89,7 @@ std::vector<Flag> FlagsOf(Verb verb) {
     case Verb::kSweep:
       return Joined({SweepFlags(), TerminalFlags()});
     case Verb::kInspect:
-      return {};
+      return InspectFlags();
   }
   return {};
 }

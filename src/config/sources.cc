@@ -14,8 +14,8 @@
 #include <utility>
 
 #include "spillway/error.h"
+#include "src/base/suggestion.h"
 #include "src/config/parse_value.h"
-#include "src/config/suggestion.h"
 #include "src/config/toml_text.h"
 
 namespace spillway {

@@ -113,8 +113,10 @@ void CheckConvert(const Config& config) {
 }
 
 void CheckInspect(Config& config, const Stated& stated) {
-  if (stated.word.empty())
-    throw Error(ErrorCode::kFlag, "inspect: give the folder or file to print");
+  if (config.shapes && !stated.word.empty())
+    throw Error(ErrorCode::kFlag, "--shapes: lists the built-in shapes; leave the path out");
+  if (!config.shapes && stated.word.empty())
+    throw Error(ErrorCode::kFlag, "inspect: give the folder or file to print, or --shapes");
   config.inspect_path = stated.word;
 }
 

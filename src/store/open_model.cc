@@ -1,12 +1,16 @@
 #include "src/store/open_model.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <utility>
 
 #include "spillway/error.h"
 #include "src/base/shipped_path.h"
+#include "src/base/suggestion.h"
 #include "src/checkpoint/dummy.h"
 #include "src/checkpoint/model_config.h"
 #include "src/store/content_key.h"
@@ -102,10 +106,26 @@ bool IsBuiltIn(const ModelChoice& choice) {
                   choice.model));
 }
 
+// Refuses what may have been meant for a built-in shape's name.
+void RefuseUnknownName(const ModelChoice& choice) {
+  std::error_code ignored;
+  if (choice.model.empty() || choice.model.find('/') != std::string::npos) return;
+  if (fs::exists(fs::symlink_status(choice.model, ignored))) return;
+  constexpr std::size_t kMost = 3;
+  std::string name = choice.model;
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+  throw Error(ErrorCode::kModelMissing,
+              fmt::format("{}: no folder or store, and no built-in shape; the nearest are {} "
+                          "(spillway inspect --shapes lists all)",
+                          Printable(choice.model, 60),
+                          fmt::join(NearestWords(name, BuiltInShapeNames(), kMost), ", ")));
+}
+
 // Opens the folder or store, where there is one.
 ModelShape OpenShape(OpenedModel& model) {
   const ModelChoice& choice = model.choice;
   if (IsBuiltIn(choice)) return *BuiltInShape(choice.model);
+  RefuseUnknownName(choice);
   model.folder = ModelFolder(choice);
   if (IsStoreFolder(model.folder)) return OpenStored(model);
   ModelShape shape = ReadModelShape(model.folder);

@@ -10,8 +10,8 @@
 
 #include "spillway/error.h"
 #include "spillway/model.h"
+#include "src/base/suggestion.h"
 #include "src/config/flags.h"
-#include "src/config/suggestion.h"
 #include "src/config/toml_text.h"
 
 namespace spillway {

@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
+#include "spillway/model.h"
+#include "src/base/size_text.h"
 #include "src/store/store.h"
 #include "src/store/store_checkpoint.h"
 #include "src/verbs/describe.h"
@@ -25,12 +28,35 @@ std::string DescribeStore(const std::filesystem::path& folder) {
   return text + DescribeModel(*MakeStoreCheckpoint(std::move(store)), shape);
 }
 
+std::string ShapeLine(const std::string& name) {
+  const Model model = MakeModel(*BuiltInShape(name));
+  const ModelShape& shape = model.shape;
+  constexpr int64_t kElementBytes = 2;
+  const int64_t kv_bytes =
+      shape.num_layers * 2 * shape.num_kv_heads * shape.head_dim * kElementBytes;
+  std::string line = fmt::format("{:<18} {:<12} {:>17} {:>10} {:>8.1f} KiB", name, shape.family,
+                                 NumParameters(model), SizeText(WeightBytes(model)),
+                                 static_cast<double>(kv_bytes) / 1024.0);
+  if (shape.window > 0) {
+    line += fmt::format("  {} tokens in {} of {} layers", shape.window,
+                        std::ranges::count(shape.windowed, true), shape.num_layers);
+  }
+  return line + '\n';
+}
+
 }  // namespace
 
 std::string DescribePath(const std::filesystem::path& path) {
   std::error_code ignored;
   if (std::filesystem::is_regular_file(path, ignored)) return DescribeFile(path);
   return IsStoreFolder(path) ? DescribeStore(path) : DescribeCheckpoint(path);
+}
+
+std::string DescribeShapes() {
+  std::string text = fmt::format("{:<18} {:<12} {:>17} {:>10} {:>12}  windows\n", "shape", "family",
+                                 "parameters", "weights", "KV a token");
+  for (const std::string& name : BuiltInShapeNames()) text += ShapeLine(name);
+  return text;
 }
 
 }  // namespace spillway

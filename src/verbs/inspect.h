@@ -10,4 +10,8 @@ namespace spillway {
 // Throws: what OpenCheckpoint, OpenStore and DescribeFile throw.
 std::string DescribePath(const std::filesystem::path& path);
 
+// A table of the built-in shapes: parameters, bytes of weights and of a token's KV in 16 bits, and
+// how many layers have a window, which bounds theirs.
+std::string DescribeShapes();
+
 }  // namespace spillway

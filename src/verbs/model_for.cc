@@ -1,11 +1,28 @@
 #include "src/verbs/model_for.h"
 
+#include <fmt/format.h>
+
+#include <string>
+
+#include "src/base/terminal.h"
+#include "src/checkpoint/model_config.h"
+
 namespace spillway {
 namespace {
 
 ModelUse UseOf(Verb verb) {
   if (PlansOnly(verb)) return ModelUse::kPlan;
   return verb == Verb::kConvert ? ModelUse::kConvert : ModelUse::kRun;
+}
+
+// Tells that only the text part of a model with images is read.
+void TellOfOtherParts(const Config& config, const OpenedModel& model) {
+  if (config.verbosity == Verbosity::kQuiet || model.weights.surplus.empty()) return;
+  if (HasDummyWeights(model) || !model.store.empty()) return;
+  const std::string type = TypeOfWhole(model.folder);
+  if (type.empty()) return;
+  PrintWarning(fmt::format("{}: text only; {} tensors of other parts are skipped", type,
+                           model.weights.surplus.size()));
 }
 
 }  // namespace
@@ -19,7 +36,9 @@ OpenedModel ModelFor(const Config& config) {
   if (config.allow_nonfinite_weights) choice.nonfinite = NonFiniteWeights::kAllow;
   choice.seed = config.seed;
   choice.use = UseOf(config.verb);
-  return OpenModel(choice);
+  OpenedModel model = OpenModel(choice);
+  TellOfOtherParts(config, model);
+  return model;
 }
 
 }  // namespace spillway

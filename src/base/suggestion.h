@@ -1,6 +1,7 @@
 // Suggestion of what a misspelt word may have meant. Pure function; any thread.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,5 +12,9 @@ namespace spillway {
 // (max-new-tokens for max-tokens) or is close enough for a slip; else nothing.
 std::string Suggestion(std::string_view word, const std::vector<std::string>& known,
                        std::string_view dashes);
+
+// The known words that are nearest to this one by edits, at most so many, the nearest first.
+std::vector<std::string> NearestWords(std::string_view word, std::vector<std::string> known,
+                                      std::size_t most);
 
 }  // namespace spillway

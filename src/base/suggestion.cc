@@ -1,4 +1,4 @@
-#include "src/config/suggestion.h"
+#include "src/base/suggestion.h"
 
 #include <fmt/format.h>
 
@@ -65,6 +65,14 @@ std::string Suggestion(std::string_view word, const std::vector<std::string>& kn
       EditDistance(word, *nearest) > 1 + static_cast<int64_t>(word.size()) / 4)
     return "";
   return fmt::format("; did you mean {}{}?", dashes, *nearest);
+}
+
+std::vector<std::string> NearestWords(std::string_view word, std::vector<std::string> known,
+                                      std::size_t most) {
+  std::ranges::stable_sort(
+      known, {}, [&](const std::string& candidate) { return EditDistance(word, candidate); });
+  if (known.size() > most) known.resize(most);
+  return known;
 }
 
 }  // namespace spillway
