@@ -10,8 +10,11 @@ import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "parity"))
+
 import harness
 import placements
+from family_variants import AWAITED, FAMILY_VARIANTS
 from placements import EMULATED, EVICTING, H2O, LARGE, ON_HOST, PARITY_MODELS, QUANTISED, WINDOW, check, run
 
 KV_POLICIES = [
@@ -119,7 +122,17 @@ def large_weights(binary, source, folder):
     return failures + check(binary, model, short, folder, LARGE)
 
 
-PARTS = [full_caches, evicting_caches, coded_caches, coded_evicting_caches, quantised_weights, large_weights]
+def families(binary, source, folder):
+    """Norms before and behind, norms of heads, scaled embeddings, capped logits, two sorts of rotary positions."""
+    names = ["llama-grouped-tied", "llama-wide-biased", *(name for name in FAMILY_VARIANTS if name not in AWAITED)]
+    failures = sum(check(binary, ["--model", PARITY_MODELS / name], source, folder, EVICTING) for name in names)
+    for name in ("qwen3-biased", "gemma2-full", "gemma3-wide-window"):
+        for flags in (H2O, ["--kv-bits", 8, *H2O], ["--weight-bits", 4, "--kv-bits", 8]):
+            failures += check(binary, ["--model", PARITY_MODELS / name, *flags], source, folder, EVICTING)
+    return failures
+
+
+PARTS = [families, full_caches, evicting_caches, coded_caches, coded_evicting_caches, quantised_weights, large_weights]
 
 
 def main():

@@ -28,6 +28,9 @@ CASES = [
     ["gelu-head80-untied", "--weight-bits", 4, "--kv-bits", 4],
     ["postnorm-projected", "--kv-bits", 4, *H2O],
     ["bf16-head128", "--weight-bits", 4, "--kv-bits", 8, *WINDOW],
+    ["qwen3-biased", "--weight-bits", 8],
+    ["gemma2-full"],
+    ["gemma3-wide-window", "--weight-bits", 4, *H2O],
 ]
 CASES_BESIDE = [CASES[0], CASES[1], CASES[3], CASES[5]]
 # Shares of rows that may have other greedy tokens than on the CPU. Activations are rounded to 16 bits on a GPU, and these
