@@ -81,7 +81,9 @@ void RefuseOtherKeys(const JsonNode& config, const std::vector<std::string_view>
                                                           "vocab_size"};
   // Keys of all models before transformers 5: of generation, which requests say here, of
   // classifiers, and of what other frameworks do.
-  constexpr std::array<std::string_view, 40> kGeneral = {"bad_words_ids",
+  constexpr std::array<std::string_view, 42> kGeneral = {"_attn_implementation",
+                                                         "attn_implementation",
+                                                         "bad_words_ids",
                                                          "begin_suppress_tokens",
                                                          "decoder_start_token_id",
                                                          "diversity_penalty",

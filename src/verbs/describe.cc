@@ -50,6 +50,20 @@ std::string DescribeTensors(const Checkpoint& checkpoint) {
                      checkpoint.tensors().size(), fmt::join(types, ", "), ExactSizeText(bytes));
 }
 
+// Parts of attention that not every model has; empty where it has none of them.
+std::string DescribeAttention(const ModelShape& shape) {
+  std::vector<std::string> parts;
+  if (shape.num_kv_heads != shape.num_heads)
+    parts.push_back(fmt::format("{} heads of keys", shape.num_kv_heads));
+  if (shape.head_norm) parts.emplace_back("norms of heads");
+  if (shape.window > 0) {
+    parts.push_back(fmt::format("a window of {} tokens in {} layers", shape.window,
+                                std::ranges::count(shape.windowed, true)));
+  }
+  if (shape.score_cap > 0.0) parts.push_back(fmt::format("scores capped at {}", shape.score_cap));
+  return parts.empty() ? "" : fmt::format("attention   {}\n", fmt::join(parts, ", "));
+}
+
 std::string DescribeShape(const Model& model) {
   const ModelShape& shape = model.shape;
   std::string text = fmt::format("model       {} ({}), {} parameters, {} in memory as {}\n",
@@ -58,6 +72,7 @@ std::string DescribeShape(const Model& model) {
   text += fmt::format("blocks      {} of hidden size {}, {} heads of {}, ffn {} {}\n",
                       shape.num_layers, shape.hidden_size, shape.num_heads, shape.head_dim,
                       shape.ffn_size, ActivationName(shape.activation));
+  text += DescribeAttention(shape);
   text += fmt::format("vocabulary  {} tokens, embeddings of {}, {} head\n", shape.vocab_size,
                       shape.embed_size, shape.tied_head ? "tied" : "own");
   text += fmt::format("positions   {}\n", shape.max_positions);
