@@ -80,6 +80,20 @@ TEST_F(WeightMapTest, TheOldNameOfTheFinalNormIsKnown) {
   EXPECT_TRUE(Resolve().surplus.empty());
 }
 
+// Names of the text part of a larger model, under each of which its own name finds it.
+TEST_F(WeightMapTest, TextPartsAreFound) {
+  const std::string name = "decoder.layers.3.fc1.weight";
+  for (const char* prefix : {"language_model.", "language_model.model.", "model.language_model.",
+                             "text_model.", "model.text_model."}) {
+    FakeCheckpoint whole(shape_);
+    whole.Remove("model." + name);
+    whole.Add(prefix + name, {3072, 768});
+    whole.Add("vision_tower." + name, {3072, 768});
+    const WeightMap map = ResolveWeights(MakeModel(shape_), whole);
+    EXPECT_EQ(map.surplus, std::vector<std::string>{"vision_tower." + name}) << prefix;
+  }
+}
+
 TEST_F(WeightMapTest, MissingTensorsAreListed) {
   for (int block = 3; block < 11; ++block) {
     checkpoint_.Remove("model.decoder.layers." + std::to_string(block) +

@@ -136,8 +136,8 @@ FAMILIES = [
 class Safetensors:
     """The parts of a safetensors file, written back with any of them replaced."""
 
-    def __init__(self, folder):
-        self.path = folder / "model.safetensors"
+    def __init__(self, folder, name="model.safetensors"):
+        self.path = folder / name
         raw = self.path.read_bytes()
         (length,) = struct.unpack("<Q", raw[:8])
         self.header = json.loads(raw[8 : 8 + length])
