@@ -1,8 +1,6 @@
 #include "src/compute/layer_runner.h"
 
-#include <fmt/format.h>
-
-#include <string_view>
+#include <algorithm>
 
 #include "spillway/error.h"
 

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "src/plan/place_weights.h"
-#include "tests/expect_error.h"
 #include "tests/plan/plan_test_util.h"
 #include "tests/workload_of.h"
 

@@ -8,11 +8,6 @@ FULL = "full_attention"
 SLIDING = "sliding_attention"
 DEFAULT_ROPE = {"rope_type": "default", "rope_theta": 10000.0}
 
-# Variants whose attention has a window or a soft cap that acts, until the kernels have them.
-AWAITED = {
-    "mistral-windowed", "qwen2-windowed", "qwen3-windowed", "gemma2-windowed-capped", "gemma2-capped", "gemma3-windowed",
-}
-
 FAMILY_VARIANTS = {
     # Version 0.1: every layer has a window.
     "mistral-windowed": ("safetensors", 21, SMALL | {"model_type": "mistral", "sliding_window": 12}),

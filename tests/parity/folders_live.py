@@ -14,7 +14,7 @@ sys.path.insert(0, str(HERE.parent / "cli"))
 
 import comparison
 import engine
-from family_variants import AWAITED, FAMILY_VARIANTS, SMALL, WIDE
+from family_variants import FAMILY_VARIANTS, SMALL, WIDE
 
 try:
     import safetensors.torch
@@ -149,7 +149,7 @@ def main():
     torch.set_num_threads(1)
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    names = sys.argv[2:] or [name for name in [*FAMILY_VARIANTS, *WHOLES] if name not in AWAITED]
+    names = sys.argv[2:] or [*FAMILY_VARIANTS, *WHOLES]
     failures = []
     print(comparison.TABLE_HEAD)
     for name in names:
