@@ -10,6 +10,7 @@
 #include "kernels/rows/norm.h"
 #include "kernels/rows/random_fill.h"
 #include "kernels/rows/rotate.h"
+#include "kernels/rows/soft_cap.h"
 
 namespace spillway::kernels {
 namespace {
@@ -52,8 +53,27 @@ void BenchNorms(Bench& bench) {
     args.kind = kind;
     print(op, [&] { Norm(args, bench.pool(), bench.options().isa); });
   }
+  const Bytes states = RandomBytes(kRows * kCols, DType::kF32);
+  NormArgs added{x, kCols, x, kCols, kRows, kCols};
+  added.kind = NormKind::kRms;
+  added.plus = reinterpret_cast<const float*>(states.get());
+  added.plus_stride = kCols;
+  print("norm, added", [&] { Norm(added, bench.pool(), bench.options().isa); });
   const HeadNormArgs heads{x, kCols, kRows, kCols / kHeadDim, kHeadDim};
   print("head norm", [&] { HeadNorm(heads, bench.pool(), bench.options().isa); });
+}
+
+// Logits of 4 rows of Gemma 2.
+void BenchSoftCaps(Bench& bench) {
+  constexpr int64_t kCount = int64_t{4} * 256000;
+  const Bytes x = RandomBytes(kCount, DType::kF32);
+  const SoftCapArgs args{reinterpret_cast<float*>(x.get()), kCount, 30.0F};
+  bench.Print(
+      {.op = "soft cap",
+       .shape = "4 x 256000, in place",
+       .rows = 4,
+       .seconds = bench.BestSeconds([&] { SoftCap(args, bench.pool(), bench.options().isa); }),
+       .bytes = kCount * 8});
 }
 
 // 32 query heads and 8 key heads side by side.
@@ -91,6 +111,7 @@ void BenchRotations(Bench& bench) {
 void BenchRows(Bench& bench) {
   BenchConversions(bench);
   BenchNorms(bench);
+  BenchSoftCaps(bench);
   BenchRotations(bench);
 }
 

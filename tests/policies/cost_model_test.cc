@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "policies/cost/compute_seconds.h"
 #include "spillway/model.h"
@@ -152,6 +153,42 @@ TEST(CostModel, CodesSlowDownTheCpusAttentionOnAnEmulatedGpuToo) {
     EXPECT_LT(ratio[device == Tier::kGpu], 1.0);
   }
   EXPECT_DOUBLE_EQ(ratio[0], ratio[1]);
+}
+
+// Seconds that one token's states take in each layer of a model of 1 layer.
+std::vector<double> StatesSeconds(const ModelShape& shape) {
+  Machine machine = MachineWith(int64_t{1} << 40);
+  machine.rates.cpu = Rates();
+  machine.rates.cpu.norm_elements_per_s = 1e9;
+  Policy policy;
+  policy.weight_frac = policy.kv_frac = policy.activation_frac = PerTier<double>{};
+  for (PerTier<double>* frac : {&policy.weight_frac, &policy.kv_frac, &policy.activation_frac})
+    (*frac)[Tier::kCpu] = 1.0;
+  const Plan plan = LayOut(MakeModel(shape), machine, WorkOf(1, {9, 2}), policy, kNeeds);
+  const CostModel model(plan, RatesOf(machine));
+  BatchLoad load;
+  load.rows = load.tokens = 1;
+  load.kv.resize(1);
+  std::vector<double> seconds;
+  for (int64_t layer = 0; layer < std::ssize(plan.layers); ++layer)
+    seconds.push_back(model.Compute(layer, load)[CostUnit::kStates]);
+  return seconds;
+}
+
+// Norms at 1e9 elements a second; the sums are as many whether a product or a norm adds.
+TEST(CostModel, NormsOfBranchesAndOfHeadsAndCapsAreCounted) {
+  ModelShape shape = *BuiltInShape("qwen3-0.6b");
+  shape.num_layers = 1;
+  const std::vector<double> with = StatesSeconds(shape);
+  shape.head_norm = false;
+  const std::vector<double> without = StatesSeconds(shape);
+  EXPECT_NEAR(with[1] - without[1], (16 + 8) * 128 * 1e-9, 1e-15);
+  shape.branch_norm = true;
+  shape.logit_cap = 30.0;
+  const std::vector<double> behind = StatesSeconds(shape);
+  for (const std::size_t layer : {1, 2})
+    EXPECT_NEAR(behind[layer] - without[layer], 1024 * 1e-9, 1e-15);
+  EXPECT_NEAR(behind[3] - without[3], 151936 * 1e-9, 1e-12);
 }
 
 // Mean of a batch's KV in one block, over as many passes as it takes until it is written whole

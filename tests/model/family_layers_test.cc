@@ -1,0 +1,89 @@
+// Operations of the families' layers: which windows, scales, caps and rotary positions each has.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "spillway/model.h"
+
+namespace spillway {
+namespace {
+
+// The operations of one kind in a layer.
+template <typename T>
+std::vector<T> OpsOf(const LayerSpec& layer) {
+  std::vector<T> found;
+  for (const Op& op : layer.ops) {
+    if (const auto* of = std::get_if<T>(&op)) found.push_back(*of);
+  }
+  return found;
+}
+
+Model BuiltIn(const char* name) { return MakeModel(*BuiltInShape(name)); }
+
+const LayerSpec& AttentionOf(const Model& model, std::size_t decoder_layer) {
+  return model.layers[1 + 2 * decoder_layer];
+}
+
+TEST(FamilyLayersTest, EverySixthLayerOfGemma3SeesAllWithPositionsOfItsOwn) {
+  const Model model = BuiltIn("gemma-3-4b");
+  for (std::size_t layer = 0; layer < 34; ++layer) {
+    const bool whole = (layer + 1) % 6 == 0;
+    const Attend attend = OpsOf<Attend>(AttentionOf(model, layer)).at(0);
+    EXPECT_EQ(attend.window, whole ? 0 : 1024) << layer;
+    EXPECT_EQ(attend.scale, 0.0625F);
+    EXPECT_EQ(attend.soft_cap, 0.0F);
+    const Rope rope = OpsOf<Rotate>(AttentionOf(model, layer)).at(0).rope;
+    EXPECT_EQ(rope.theta, whole ? 1e6 : 1e4) << layer;
+    EXPECT_EQ(rope.scaling.kind, whole ? RopeScalingKind::kLinear : RopeScalingKind::kNone);
+  }
+  EXPECT_TRUE(OpsOf<SoftCap>(model.layers.back()).empty());
+}
+
+TEST(FamilyLayersTest, Gemma2CapsScoresAndLogitsAndHasAWindowInEveryOtherLayer) {
+  const Model model = BuiltIn("gemma-2-27b");
+  for (std::size_t layer = 0; layer < 4; ++layer) {
+    const Attend attend = OpsOf<Attend>(AttentionOf(model, layer)).at(0);
+    EXPECT_EQ(attend.window, layer % 2 == 0 ? 4096 : 0) << layer;
+    EXPECT_FLOAT_EQ(attend.scale, 1.0F / 12.0F);  // of 144, not of heads of 128
+    EXPECT_EQ(attend.soft_cap, 50.0F);
+  }
+  EXPECT_EQ(OpsOf<SoftCap>(model.layers.back()).at(0).cap, 30.0F);
+  EXPECT_EQ(OpsOf<Gather>(model.layers.front()).at(0).scale, 68.0F);  // sqrt(4608) in bf16
+}
+
+TEST(FamilyLayersTest, WhatGemmaAddsToTheStatesIsNormedFirst) {
+  for (const std::size_t layer : {1, 2}) {
+    const Model model = BuiltIn("gemma-2-2b");
+    const std::vector<Norm> norms = OpsOf<Norm>(model.layers[layer]);
+    ASSERT_EQ(norms.size(), 2U);
+    EXPECT_EQ(norms[1].y, Buf::kHidden);
+    EXPECT_EQ(norms[1].plus, Buf::kHidden);
+    EXPECT_FALSE(OpsOf<Linear>(model.layers[layer]).back().plus.has_value());
+    for (const Norm& norm : norms) EXPECT_EQ(norm.weight_offset, 1.0F);
+  }
+  EXPECT_EQ(OpsOf<Norm>(BuiltIn("gemma-2b").layers[1]).size(), 1U);
+}
+
+TEST(FamilyLayersTest, Qwen3NormsHeadsBeforeItTurnsThem) {
+  const Model model = BuiltIn("qwen3-32b");
+  const std::vector<HeadNorm> norms = OpsOf<HeadNorm>(model.layers[1]);
+  ASSERT_EQ(norms.size(), 2U);
+  EXPECT_EQ(norms[0].num_heads, 64);
+  EXPECT_EQ(norms[1].x.begin, 64 * 128);
+  EXPECT_EQ(norms[1].num_heads, 8);
+  EXPECT_EQ(model.Tensor(norms[1].weight).name, "layers.0.self_attn.k_norm.weight");
+  EXPECT_EQ(model.Tensor(norms[1].weight).rows, 128);
+}
+
+TEST(FamilyLayersTest, Qwen2HasBiasesOfQueriesKeysAndValuesOnly) {
+  const Model model = BuiltIn("qwen2.5-7b");
+  const std::vector<Linear> products = OpsOf<Linear>(model.layers[1]);
+  ASSERT_EQ(products.size(), 4U);
+  for (const std::size_t product : {0, 1, 2}) EXPECT_TRUE(products[product].bias.exists());
+  EXPECT_FALSE(products[3].bias.exists());
+  for (const Linear& product : OpsOf<Linear>(model.layers[2])) EXPECT_FALSE(product.bias.exists());
+}
+
+}  // namespace
+}  // namespace spillway
