@@ -18,13 +18,22 @@
 
 namespace spillway {
 
-// Rows of a published tensor that hold one of ours: row r is row first_row + r there; of a
-// transposed matrix, column first_row + r.
+// Runs of neighbouring rows of a published tensor, at equal distances.
+struct RowRuns {
+  int64_t rows = 0;    // of a run; 0: all are one run
+  int64_t stride = 0;  // from the first row of a run to that of the next one
+
+  bool operator==(const RowRuns&) const = default;
+};
+
+// Rows of a published tensor that hold one of ours: with one run, row r is row first_row + r there;
+// of a transposed matrix, column first_row + r.
 struct TensorSource {
   std::string name;  // without the leading "model."
   int64_t first_row = 0;
   int64_t num_rows = 0;     // of the published tensor; 0: as many as ours
   bool transposed = false;  // published as [cols, num_rows]
+  RowRuns runs = {};
 
   bool operator==(const TensorSource&) const = default;
 };

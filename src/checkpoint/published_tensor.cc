@@ -7,12 +7,23 @@
 namespace spillway {
 namespace {
 
-// The longest part of a run of elements that is whole rows, or lies within one.
-ElementBox FirstBox(int64_t cols, int64_t first_element, int64_t count) {
+// The longest part of a run of elements whose published rows are neighbours and which is whole
+// rows, or lies within one.
+ElementBox FirstBox(const FoundTensor& found, int64_t cols, int64_t first_element, int64_t count) {
   const int64_t row = first_element / cols;
   const int64_t col = first_element % cols;
-  if (col == 0 && count >= cols) return {row, count / cols, 0, cols};
+  if (col == 0 && count >= cols) {
+    return {row, std::min(count / cols, found.NumTogether(row)), 0, cols};
+  }
   return {row, 1, col, std::min(count, cols - col)};
+}
+
+// Rows of the box are a run of the published matrix.
+void ReadRows(const Checkpoint& checkpoint, const FoundTensor& found, const ElementBox& box,
+              int64_t cols, std::span<std::byte> out) {
+  const CheckpointTensor& tensor = checkpoint.tensors()[static_cast<std::size_t>(found.index)];
+  const int64_t from = found.PublishedRow(box.first_row) * cols + box.first_col;
+  checkpoint.Read(found.index, from * DTypeBytes(tensor.dtype), out);
 }
 
 // A column of the box is a run of the published matrix.
@@ -22,7 +33,7 @@ void ReadTransposed(const Checkpoint& checkpoint, const FoundTensor& found, cons
   const int64_t bytes = DTypeBytes(tensor.dtype);
   std::vector<std::byte> column(static_cast<std::size_t>(box.num_rows * bytes));
   for (int64_t col = 0; col < box.num_cols; ++col) {
-    const int64_t from = (box.first_col + col) * found.num_rows + found.first_row + box.first_row;
+    const int64_t from = (box.first_col + col) * found.num_rows + found.PublishedRow(box.first_row);
     checkpoint.Read(found.index, from * bytes, column);
     for (int64_t row = 0; row < box.num_rows; ++row) {
       std::memcpy(out.data() + (row * box.num_cols + col) * bytes, column.data() + row * bytes,
@@ -37,14 +48,19 @@ void ReadPublished(const Checkpoint& checkpoint, const FoundTensor& found, int64
                    int64_t first_element, std::span<std::byte> out) {
   const CheckpointTensor& tensor = checkpoint.tensors()[static_cast<std::size_t>(found.index)];
   const int64_t bytes = DTypeBytes(tensor.dtype);
-  if (!found.transposed) {
+  if (!found.transposed && found.runs.rows == 0) {
     return checkpoint.Read(found.index, (found.first_row * cols + first_element) * bytes, out);
   }
   while (!out.empty()) {
-    const ElementBox box = FirstBox(cols, first_element, static_cast<int64_t>(out.size()) / bytes);
-    const auto box_bytes = static_cast<std::size_t>(box.size() * bytes);
-    ReadTransposed(checkpoint, found, box, out.first(box_bytes));
-    out = out.subspan(box_bytes);
+    const auto count = static_cast<int64_t>(out.size()) / bytes;
+    const ElementBox box = FirstBox(found, cols, first_element, count);
+    const std::span<std::byte> part = out.first(static_cast<std::size_t>(box.size() * bytes));
+    if (found.transposed) {
+      ReadTransposed(checkpoint, found, box, part);
+    } else {
+      ReadRows(checkpoint, found, box, cols, part);
+    }
+    out = out.subspan(part.size());
     first_element += box.size();
   }
 }

@@ -18,7 +18,7 @@ FoundTensor FindTensor(const Checkpoint& checkpoint, const TensorSpec& spec) {
   for (const TensorSource& source : spec.sources) {
     const int64_t index = checkpoint.Find(source.name);
     const int64_t num_rows = source.num_rows > 0 ? source.num_rows : spec.rows;
-    if (index >= 0) return {index, source.first_row, num_rows, source.transposed};
+    if (index >= 0) return {index, source.first_row, num_rows, source.transposed, source.runs};
   }
   return {};
 }
@@ -96,6 +96,15 @@ void CheckTiedHead(const Checkpoint& checkpoint, int64_t head, int64_t embedding
 }
 
 }  // namespace
+
+int64_t FoundTensor::PublishedRow(int64_t row) const {
+  if (runs.rows == 0) return first_row + row;
+  return first_row + row / runs.rows * runs.stride + row % runs.rows;
+}
+
+int64_t FoundTensor::NumTogether(int64_t row) const {
+  return runs.rows == 0 ? num_rows - first_row - row : runs.rows - row % runs.rows;
+}
 
 WeightMap ResolveWeights(const Model& model, const Checkpoint& checkpoint) {
   WeightMap map;

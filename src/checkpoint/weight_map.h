@@ -17,6 +17,11 @@ struct FoundTensor {
   int64_t first_row = 0;
   int64_t num_rows = 0;  // of the published tensor
   bool transposed = false;
+  RowRuns runs = {};
+
+  // The published row of one of ours, and how many rows from it on are neighbours in both.
+  int64_t PublishedRow(int64_t row) const;
+  int64_t NumTogether(int64_t row) const;
 };
 
 struct WeightMap {

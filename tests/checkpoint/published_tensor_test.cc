@@ -45,7 +45,7 @@ void CheckAllRuns(const FoundTensor& found, int64_t num_rows) {
   const CountingCheckpoint checkpoint(
       "x", found.transposed ? std::vector{kCols, kRows} : std::vector{kRows, kCols});
   const auto expected = [&](int64_t element) {
-    const int64_t row = found.first_row + element / kCols;
+    const int64_t row = found.PublishedRow(element / kCols);
     const int64_t col = element % kCols;
     return static_cast<uint16_t>(found.transposed ? col * kRows + row : row * kCols + col);
   };
@@ -69,6 +69,19 @@ TEST(PublishedTensorTest, RowsOfALargerTensor) {
 TEST(PublishedTensorTest, ATransposedTensorAndColumnsOfIt) {
   CheckAllRuns({0, 0, kRows, true}, kRows);
   CheckAllRuns({0, 3, kRows, true}, 4);
+}
+
+// Queries, keys and values of a head side by side, as GPT-NeoX has them.
+TEST(PublishedTensorTest, RunsOfRowsAtEqualDistances) {
+  const FoundTensor keys = {0, 1, kRows, false, {2, 3}};
+  const std::vector<int64_t> published = {1, 2, 4, 5};
+  for (int64_t row = 0; row < 4; ++row) {
+    EXPECT_EQ(keys.PublishedRow(row), published[static_cast<std::size_t>(row)]);
+    EXPECT_EQ(keys.NumTogether(row), row % 2 == 0 ? 2 : 1);
+  }
+  CheckAllRuns(keys, 4);
+  CheckAllRuns({0, 0, kRows, false, {1, 2}}, 4);
+  CheckAllRuns({0, 1, kRows, true, {2, 3}}, 4);
 }
 
 // A model of one matrix that may be published as a part of another.
