@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -136,10 +137,16 @@ struct Linear {
 
 enum class RopePairs { kHalves, kNeighbours };  // of the first `dims` of a head
 
-// Scaling of frequencies for contexts longer than those of training. kLinear: each is divided by
-// `factor`. kLlama3: those whose wave is longer than original_positions / low_frequency are, those
-// whose wave is shorter than original_positions / high_frequency are not, those between in part.
-enum class RopeScalingKind { kNone, kLinear, kLlama3 };
+// Scaling of frequencies for contexts longer than those of training.
+//   kLinear: each is divided by `factor`.
+//   kLlama3: those whose wave is longer than original_positions / low_frequency are, those whose
+//     wave is shorter than original_positions / high_frequency are not, those between in part.
+//   kYarn: pairs that turn fewer than slow_turns times within original_positions are, those that
+//     turn more than fast_turns times are not, those between in part.
+//   kDynamic: for a row longer than original_positions theta grows with its length.
+//   kLong: each is divided by its own factor, of one list for rows up to original_positions long
+//     and of another one for longer rows.
+enum class RopeScalingKind { kNone, kLinear, kLlama3, kYarn, kDynamic, kLong };
 
 struct RopeScaling {
   RopeScalingKind kind = RopeScalingKind::kNone;
@@ -147,22 +154,36 @@ struct RopeScaling {
   double low_frequency = 1.0;
   double high_frequency = 4.0;
   int64_t original_positions = 0;
+  double fast_turns = 32.0;
+  double slow_turns = 1.0;
+  bool whole_pairs = true;                 // kYarn: its bounds are rounded to pairs
+  double attention_factor = 1.0;           // cosines and sines are multiplied by it
+  std::vector<double> short_factors = {};  // [dims / 2]
+  std::vector<double> long_factors = {};   // [dims / 2]
 
+  // True where a row's frequencies depend on its length: its prompt and all that it may generate,
+  // which is known when it is admitted. So no key that is stored has to be turned again, and no
+  // row depends on another one.
+  bool depends_on_length() const {
+    return kind == RopeScalingKind::kDynamic || kind == RopeScalingKind::kLong;
+  }
   bool operator==(const RopeScaling&) const = default;
 };
 
 // Rotary positions: pair i turns by position * theta^(-2i / dims), scaled.
 struct Rope {
   double theta = 10000.0;
-  int64_t dims = 0;
+  int64_t dims = 0;  // of a head, the first ones; the others are not turned
   RopePairs pairs = RopePairs::kHalves;
   RopeScaling scaling = {};
 
   bool operator==(const Rope&) const = default;
 };
 
-// [dims / 2]: what a position is multiplied by, as transformers computes it in float32.
-std::vector<float> InverseFrequencies(const Rope& rope);
+// Fills [dims / 2] with what a position is multiplied by in rows of `length` tokens, as
+// transformers computes it in float32. Length 0: the shortest rows.
+void FillInverseFrequencies(const Rope& rope, int64_t length, std::span<float> frequencies);
+std::vector<float> InverseFrequencies(const Rope& rope, int64_t length = 0);
 
 // Heads of head_dim elements, side by side in `x`, are turned by their token's position.
 struct Rotate {
@@ -212,6 +233,9 @@ inline bool Attends(const std::vector<Op>& ops) { return std::ranges::any_of(ops
 
 // The attention of a program. Requires: Attends(ops).
 const Attend& AttendOf(const std::vector<Op>& ops);
+
+// The rope of a program's rotations, all by the same one; null: it has none.
+const Rope* RopeOf(const std::vector<Op>& ops);
 
 // The buffers that a program names, and the tensors, absent ones left out; some more than once.
 std::vector<Buf> BufsOf(const std::vector<Op>& ops);

@@ -15,10 +15,12 @@ __global__ void __launch_bounds__(kThreads) RotateKernel(const RotateArgs args) 
   __shared__ float sines[kMaxRotaryDims / 2];
   const int head_pairs = static_cast<int>(args.dims) / 2;
   const auto position = static_cast<float>(args.positions[blockIdx.x]);
+  const int table = args.tables == nullptr ? 0 : args.tables[blockIdx.x];
+  const float* frequencies = args.inverse_frequencies + table * head_pairs;
   for (int pair = threadIdx.x; pair < head_pairs; pair += kThreads) {
     float sine;
     float cosine;
-    sincosf(position * args.inverse_frequencies[pair], &sine, &cosine);
+    sincosf(position * frequencies[pair], &sine, &cosine);
     cosines[pair] = cosine * args.factor;
     sines[pair] = sine * args.factor;
   }

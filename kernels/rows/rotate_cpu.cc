@@ -19,10 +19,13 @@ auto RowFunction(Isa isa) {
 }
 
 // In double, whose last digits, where C libraries differ, are lost in the rounding.
-void MakeTurns(const RotateArgs& args, int32_t position, RowTurns& turns) {
+void MakeTurns(const RotateArgs& args, int64_t row, RowTurns& turns) {
   const bool halves = args.pairs == RopePairs::kHalves;
+  const auto position = static_cast<float>(args.positions[row]);
+  const int64_t table = args.tables == nullptr ? 0 : args.tables[row];
+  const float* frequencies = args.inverse_frequencies + table * (args.dims / 2);
   for (int64_t pair = 0; pair < args.dims / 2; ++pair) {
-    const double angle = static_cast<float>(position) * args.inverse_frequencies[pair];
+    const double angle = position * frequencies[pair];
     const float cosine = static_cast<float>(std::cos(angle)) * args.factor;
     const float sine = static_cast<float>(std::sin(angle)) * args.factor;
     if (halves) {
@@ -46,7 +49,7 @@ void Rotate(const RotateArgs& args, ThreadPool& pool, Isa isa) {
               [&](int64_t begin, int64_t end) {
                 RowTurns turns;
                 for (int64_t row = begin; row < end; ++row) {
-                  MakeTurns(args, args.positions[row], turns);
+                  MakeTurns(args, row, turns);
                   row_function(args, turns, args.x + row * args.x_stride);
                 }
               });

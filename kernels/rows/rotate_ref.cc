@@ -7,8 +7,10 @@ namespace spillway::kernels {
 void RotateRef(const RotateArgs& args) {
   const bool halves = args.pairs == RopePairs::kHalves;
   for (int64_t row = 0; row < args.rows; ++row) {
+    const int64_t table = args.tables == nullptr ? 0 : args.tables[row];
+    const float* frequencies = args.inverse_frequencies + table * (args.dims / 2);
     for (int64_t pair = 0; pair < args.dims / 2; ++pair) {
-      const float angle = static_cast<float>(args.positions[row]) * args.inverse_frequencies[pair];
+      const float angle = static_cast<float>(args.positions[row]) * frequencies[pair];
       const double cosine = std::cos(static_cast<double>(angle)) * args.factor;
       const double sine = std::sin(static_cast<double>(angle)) * args.factor;
       const int64_t first = halves ? pair : 2 * pair;

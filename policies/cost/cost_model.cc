@@ -47,7 +47,7 @@ CostModel::LayerSize CostModel::SizeOf(const PlannedLayer& layer) const {
       ++size.num_norms;
       if (norm->plus) ++size.num_sums;
     } else if (const auto* rotate = std::get_if<Rotate>(&op)) {
-      size.turned += rotate->num_heads * plan_.shape.head_dim;
+      size.turned += rotate->num_heads * rotate->rope.dims;
     } else if (const auto* heads = std::get_if<HeadNorm>(&op)) {
       size.turned += heads->num_heads * plan_.shape.head_dim;
     } else if (const auto* cap = std::get_if<SoftCap>(&op)) {

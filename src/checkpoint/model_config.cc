@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -108,6 +109,7 @@ ModelShape ReadModelShape(const std::filesystem::path& path) {
   RefuseUnsupported(config);
   const std::optional<nlohmann::json> text = TextConfigOf(config);
   ModelShape shape = ShapeOf(text ? JsonNode(*text, origin) : config);
+  shape.max_positions = std::max(shape.max_positions, ScaledPositions(shape.rope));
   shape.name = folder.name();
   ReadGenerationEos(folder, shape);
   return shape;

@@ -18,6 +18,7 @@ CpuExecutor::CpuExecutor(const Plan& plan, const Arena& device, ThreadPool& pool
       isa_(isa),
       runner_(plan, device),
       layer_(plan, device),
+      ropes_(plan),
       reference_memory_(ReferenceKeys::Bytes(plan)),
       reference_(plan, reference_memory_.As<std::byte>({0, reference_memory_.bytes()})) {
   const auto max_rows = static_cast<std::size_t>(plan.batch.rows);
@@ -33,6 +34,7 @@ void CpuExecutor::Compute(const Cursor& at, const PackedBatch& batch, const Cell
   const PlannedLayer& layer = plan_.layers[static_cast<std::size_t>(at.layer)];
   const Cell cell = {layer, batch, places};
   if (layer.part == ComputePart::kHead) return ComputeHead(cell);
+  turns_ = ropes_.For(layer, batch);
   // A pass is cut into chunks of tokens, so that the workspace is the plan's and not the longest
   // prompt's. Chunks go in token order: a chunk's attention reads the K and V that earlier chunks
   // of the same row stored.
@@ -46,11 +48,9 @@ void CpuExecutor::Compute(const Cursor& at, const PackedBatch& batch, const Cell
 }
 
 void CpuExecutor::ComputeChunk(const Cell& cell, const Chunk& chunk) {
-  const auto begin = static_cast<std::size_t>(chunk.begin);
-  const auto size = static_cast<std::size_t>(chunk.size());
-  const ProgramInput input = {chunk.hidden, chunk.size(),
-                              std::span(cell.batch.tokens).subspan(begin, size),
-                              std::span(cell.batch.positions).subspan(begin, size)};
+  const ProgramInput all = {{}, 0, cell.batch.tokens, cell.batch.positions, turns_};
+  ProgramInput input = all.Part(chunk.begin, chunk.size());
+  input.hidden = chunk.hidden;
   runner_.Run(cell.layer, input, *this, [&](const Attend& op) {
     if (plan_.ReflectsHeads()) Reflect(cell.layer, chunk.size());
     AttendChunk(op, cell, chunk);

@@ -13,6 +13,7 @@
 #include "src/compute/layer_args.h"
 #include "src/compute/layer_runner.h"
 #include "src/compute/reference_keys.h"
+#include "src/compute/rope_tables.h"
 #include "src/device/executor.h"
 #include "src/memory/arena.h"
 
@@ -58,6 +59,8 @@ class CpuExecutor final : public Executor, private OpSet {
   kernels::Isa isa_;
   LayerRunner runner_;
   LayerArgs layer_;
+  RopeTables ropes_;
+  Turns turns_;  // of the cell that is computed
   HostArena reference_memory_;
   ReferenceKeys reference_;
   // Rows of one chunk that are attended to; each reserved for batch.rows.

@@ -39,22 +39,6 @@ LayerRunner::LayerRunner(const Plan& plan, const Arena& device) : plan_(plan), d
     most = std::max(most, pieces);
   }
   pieces_.reserve(most);
-  MakeRopeTables();
-}
-
-void LayerRunner::MakeRopeTables() {
-  for (const PlannedLayer& layer : plan_.layers) {
-    for (const Op& op : layer.ops) {
-      const auto* rotate = std::get_if<Rotate>(&op);
-      if (rotate == nullptr) continue;
-      const auto same = std::ranges::find(ropes_, rotate->rope, &RopeTable::rope);
-      if (same == ropes_.end()) ropes_.push_back({rotate->rope, InverseFrequencies(rotate->rope)});
-    }
-  }
-}
-
-std::span<const float> LayerRunner::Frequencies(const Rope& rope) const {
-  return std::ranges::find(ropes_, rope, &RopeTable::rope)->inverse_frequencies;
 }
 
 void LayerRunner::RunOps(std::span<const Op> ops, const ProgramInput& input, OpSet& device) {
@@ -122,9 +106,11 @@ void LayerRunner::RunRotate(const Rotate& rotate, const ProgramInput& input, OpS
   args.num_heads = rotate.num_heads;
   args.head_dim = plan_.shape.head_dim;
   args.positions = input.positions.data();
-  args.inverse_frequencies = Frequencies(rotate.rope).data();
+  args.inverse_frequencies = input.turns.frequencies.data();
   args.dims = rotate.rope.dims;
   args.pairs = rotate.rope.pairs;
+  args.factor = static_cast<float>(rotate.rope.scaling.attention_factor);
+  args.tables = input.turns.tables.data();  // null where there are none
   device.Rotate(args);
 }
 

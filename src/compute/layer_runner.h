@@ -16,6 +16,7 @@
 #include "kernels/rows/soft_cap.h"
 #include "spillway/layer.h"
 #include "spillway/plan.h"
+#include "src/compute/rope_tables.h"
 #include "src/memory/arena.h"
 
 namespace spillway {
@@ -48,26 +49,31 @@ class OpSet {
   virtual void Gather(const TableGather& gather) = 0;
   virtual void Norm(const kernels::NormArgs& args) = 0;
   virtual void NormHeads(const kernels::HeadNormArgs& args) = 0;
-  // The runner's own table of frequencies is the host's.
   virtual void Rotate(const kernels::RotateArgs& args) = 0;
   virtual void SoftCap(const kernels::SoftCapArgs& args) = 0;
   virtual void Multiply(const kernels::MatmulArgs& args) = 0;
 };
 
-// Input of a program: tokens whose states are `hidden`. Gather reads the ids, Rotate the positions.
+// Input of a program: tokens whose states are `hidden`. Gather reads the ids, Rotate the positions
+// and the frequencies, of which `turns.tables` has one entry a token or none.
 struct ProgramInput {
   Rows hidden;
   int64_t rows = 0;
   std::span<const int32_t> tokens = {};
   std::span<const int32_t> positions = {};
+  Turns turns = {};
 
   ProgramInput Part(int64_t begin, int64_t count) const {
     const auto first = static_cast<std::size_t>(begin);
     const auto size = static_cast<std::size_t>(count);
+    const auto part = [&](std::span<const int32_t> all) {
+      return all.empty() ? all : all.subspan(first, size);
+    };
     return {{hidden.data + begin * hidden.stride, hidden.stride},
             count,
-            tokens.empty() ? tokens : tokens.subspan(first, size),
-            positions.empty() ? positions : positions.subspan(first, size)};
+            part(tokens),
+            part(positions),
+            {turns.frequencies, part(turns.tables)}};
   }
 };
 
@@ -76,9 +82,6 @@ class LayerRunner {
   // `device` is the arena of plan.device(). Lifetime: plan and arena outlive the runner.
   // Throws: Error kModelUnsupported: a program names what no kernel computes.
   LayerRunner(const Plan& plan, const Arena& device);
-
-  // [dims / 2] of a rope that one of the plan's layers has; host memory. Lifetime: the runner's.
-  std::span<const float> Frequencies(const Rope& rope) const;
 
   // Runs all of the layer's operations; `attend(const Attend&)` does the attention.
   template <typename F>
@@ -116,20 +119,12 @@ class LayerRunner {
   void RunProducts(std::span<const Op> linears, const ProgramInput& input, OpSet& device);
   void AddPieces(const Linear& linear, const ProgramInput& input, OpSet& device);
 
-  // Frequencies of one of the model's ropes.
-  struct RopeTable {
-    Rope rope;
-    std::vector<float> inverse_frequencies;
-  };
-  void MakeRopeTables();
-
   const PlannedTensor& Tensor(TensorRef ref) const { return plan_.Tensor(ref); }
   const float* Vector(TensorRef ref) const;  // null: there is none
 
   const Plan& plan_;
   const Arena& device_;
   std::vector<kernels::MatmulPiece> pieces_;  // of one call
-  std::vector<RopeTable> ropes_;              // each once
 };
 
 }  // namespace spillway

@@ -21,6 +21,7 @@ struct PackedRow {
   int64_t logits_offset = 0;  // logits wanted of the rows before
   int64_t num_decoded = 0;    // of num_past, those behind the prompt, each by a pass of its own
   int64_t log_place = -1;     // in its batch's part of the log (KvLogPlan); -1: it needs none
+  int64_t most_tokens = 0;    // prompt and all that it may generate; as admitted, never another
 
   int64_t logits_end() const { return logits_offset + num_logits; }
 };

@@ -36,6 +36,7 @@ CudaExecutor::CudaExecutor(const Plan& plan, const Arenas& arenas, ComputeQueue&
       lists_(ChunkLimits(plan)),
       runner_(plan, arenas.gpu),
       layer_(plan, arenas.gpu),
+      ropes_(plan),
       attention_(plan, arenas.gpu, exchange_.scratch, layer_),
       reference_(plan, Scratch<std::byte>(exchange_.scratch.reference)) {
   const auto num_chunks = static_cast<std::size_t>(MaxChunks(plan));
@@ -162,27 +163,12 @@ void CudaExecutor::PutTables(const PlannedLayer& layer) {
   }
 }
 
-void CudaExecutor::PutFrequencies(const PlannedLayer& layer) {
-  frequencies_.clear();
-  for (const Op& op : layer.ops) {
-    const auto* rotate = std::get_if<Rotate>(&op);
-    if (rotate == nullptr) continue;
-    const std::span<const float> of = runner_.Frequencies(rotate->rope);
-    frequencies_.emplace_back(of.data(), table_.Put(of).data());
-  }
-}
-
-const float* CudaExecutor::FrequenciesOf(const float* on_host) const {
-  const auto found =
-      std::ranges::find(frequencies_, on_host, &std::pair<const float*, const float*>::first);
-  SPILLWAY_CHECK(found != frequencies_.end());
-  return found->second;
-}
-
-// Puts positions into the table for a layer that gathers or rotates, and ids for one that gathers.
-ProgramInput CudaExecutor::PutIds(std::span<const TokenId> tokens,
-                                  std::span<const int32_t> positions) {
-  if (gather_tables_.empty() && frequencies_.empty()) return {};
+// Puts into the table what the layer's gathers and rotations read: ids for one that gathers,
+// positions for both, frequencies for one that rotates.
+ProgramInput CudaExecutor::PutInput(std::span<const TokenId> tokens,
+                                    std::span<const int32_t> positions, const Turns& turns) {
+  const bool rotates = !turns.frequencies.empty();
+  if (gather_tables_.empty() && !rotates) return {};
   ProgramInput input;
   if (!gather_tables_.empty()) {
     const int64_t vocabulary = plan_.shape.vocab_size;
@@ -190,14 +176,17 @@ ProgramInput CudaExecutor::PutIds(std::span<const TokenId> tokens,
     input.tokens = table_.Put(tokens);
   }
   input.positions = table_.Put(positions);
+  if (!rotates) return input;
+  input.turns.frequencies = table_.Put(turns.frequencies);
+  if (!turns.tables.empty()) input.turns.tables = table_.Put(turns.tables);
   return input;
 }
 
 void CudaExecutor::ComputeChunks(const Cell& cell) {
   CutIntoChunks(cell);
   PutTables(cell.layer);
-  PutFrequencies(cell.layer);
-  const ProgramInput ids = PutIds(cell.batch.tokens, cell.batch.positions);
+  const ProgramInput all =
+      PutInput(cell.batch.tokens, cell.batch.positions, ropes_.For(cell.layer, cell.batch));
   chunk_rows_.clear();
   for (std::size_t chunk = 0; cell.layer.attends && chunk < chunks_.size(); ++chunk) {
     chunk_rows_.push_back(ListRows(cell, chunk));
@@ -206,7 +195,7 @@ void CudaExecutor::ComputeChunks(const Cell& cell) {
   const bool first_lane = beside_ != nullptr && cell.layer.attends;
   if (!first_lane && !table_.written().empty()) SendTable(lane_.stream);
   if (first_lane) HoldFirstLane(cell);
-  for (std::size_t index = 0; index < chunks_.size(); ++index) ComputeChunk(cell, index, ids);
+  for (std::size_t index = 0; index < chunks_.size(); ++index) ComputeChunk(cell, index, all);
 }
 
 // A batch's states are ready when its last compute is done. A compute further back than the host
@@ -220,9 +209,9 @@ void CudaExecutor::HoldFirstLane(const Cell& cell) {
 
 // Computes a chunk. With the CPU beside the GPU an attention layer is in two of the GPU's streams,
 // with the CPU's attention between them.
-void CudaExecutor::ComputeChunk(const Cell& cell, std::size_t index, const ProgramInput& ids) {
+void CudaExecutor::ComputeChunk(const Cell& cell, std::size_t index, const ProgramInput& all) {
   const Chunk& chunk = chunks_[index];
-  ProgramInput input = ids.Part(chunk.begin, chunk.size());
+  ProgramInput input = all.Part(chunk.begin, chunk.size());
   input.hidden = chunk.hidden;
   Beside::Turn* turn = cell.layer.attends && beside_ != nullptr ? BeginTurn(index) : nullptr;
   LaneOps ops(*this, turn == nullptr ? lane_ : FirstLane(),
@@ -277,9 +266,7 @@ void CudaExecutor::LaneOps::NormHeads(const kernels::HeadNormArgs& args) {
 }
 
 void CudaExecutor::LaneOps::Rotate(const kernels::RotateArgs& args) {
-  kernels::RotateArgs there = args;
-  there.inverse_frequencies = executor_.FrequenciesOf(args.inverse_frequencies);
-  kernels::RotateAsync(there, lane_->stream);
+  kernels::RotateAsync(args, lane_->stream);
 }
 
 void CudaExecutor::LaneOps::SoftCap(const kernels::SoftCapArgs& args) {
@@ -319,8 +306,7 @@ void CudaExecutor::AdvanceReference(const Cursor& at) {
   if (beside_ != nullptr) JoinLanes(lane_.stream, beside_->first);
   const PlannedLayer& layer = plan_.layers[static_cast<std::size_t>(at.layer)];
   PutTables(layer);
-  PutFrequencies(layer);
-  ProgramInput all = PutIds(reference_.tokens(), reference_.positions());
+  ProgramInput all = PutInput(reference_.tokens(), reference_.positions(), {});
   all.hidden = {reference_.Hidden(), plan_.shape.hidden_size};
   all.rows = reference_.num_tokens();
   if (!gather_tables_.empty()) SendTable(lane_.stream);

@@ -18,6 +18,7 @@
 #include "src/compute/layer_args.h"
 #include "src/compute/layer_runner.h"
 #include "src/compute/reference_keys.h"
+#include "src/compute/rope_tables.h"
 #include "src/cuda/compute_queue.h"
 #include "src/device/device.h"  // Arenas
 #include "src/device/executor.h"
@@ -112,9 +113,8 @@ class CudaExecutor final : public Executor {
     std::span<const kernels::EmbeddingPiece> pieces;
   };
   void PutTables(const PlannedLayer& layer);
-  void PutFrequencies(const PlannedLayer& layer);
-  const float* FrequenciesOf(const float* on_host) const;
-  ProgramInput PutIds(std::span<const TokenId> tokens, std::span<const int32_t> positions);
+  ProgramInput PutInput(std::span<const TokenId> tokens, std::span<const int32_t> positions,
+                        const Turns& turns);
 
   // Takes the reference prompt through the layer, the first time that the layer is computed.
   void AdvanceReference(const Cursor& at);
@@ -156,13 +156,12 @@ class CudaExecutor final : public Executor {
   AttentionLists lists_;
   LayerRunner runner_;
   LayerArgs layer_;
+  RopeTables ropes_;
   CudaAttention attention_;
   ReferenceKeys reference_;
   std::vector<Chunk> chunks_;  // of the cell that is being enqueued
   std::vector<ListedChunk> chunk_rows_;
   std::vector<GatherTable> gather_tables_;
-  // Frequencies of the layer that is being enqueued: the runner's, and in GPU memory.
-  std::vector<std::pair<const float*, const float*>> frequencies_;
   std::vector<const float*> last_rows_;
   std::unique_ptr<Beside> beside_;  // null: the CPU attends to nothing
   uint64_t logits_compute_ = 0;

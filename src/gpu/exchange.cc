@@ -6,6 +6,7 @@
 #include "kernels/rows/embedding.h"
 #include "spillway/reference_prompt.h"
 #include "src/compute/reference_keys.h"
+#include "src/compute/rope_tables.h"
 #include "src/gpu/host_attention.h"
 #include "src/gpu/table_writer.h"
 #include "src/memory/arena_layout.h"
@@ -22,11 +23,20 @@ int64_t EmbeddingTableBytes(const Plan& plan, int64_t tokens) {
   return bytes;
 }
 
-// Bytes of positions and frequencies of an attention layer that rotates.
+// Bytes of what an attention layer that rotates reads: positions, frequencies, each token's table.
 int64_t RotationTableBytes(const Plan& plan) {
-  if (plan.shape.rope.dims == 0) return 0;
-  return TableBytes(plan.batch.prompt_tokens * int64_t{sizeof(int32_t)}) +
-         TableBytes(plan.shape.rope.dims / 2 * int64_t{sizeof(float)});
+  int64_t most = 0;
+  for (const PlannedLayer& layer : plan.layers) {
+    const Rope* rope = RopeOf(layer.ops);
+    if (rope == nullptr) continue;
+    const int64_t frequencies = RopeTables::MaxTables(plan, *rope) * rope->dims / 2;
+    const int64_t bytes =
+        TableBytes(frequencies * int64_t{sizeof(float)}) +
+        TableBytes(RopeTables::MaxTokens(plan, *rope) * int64_t{sizeof(int32_t)}) +
+        TableBytes(plan.batch.prompt_tokens * int64_t{sizeof(int32_t)});
+    most = std::max(most, bytes);
+  }
+  return most;
 }
 
 // Bytes of the tables of the reference prompt, which goes through a layer ahead of its first

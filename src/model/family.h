@@ -68,10 +68,21 @@ void RequireSetting(const JsonNode& config, std::string_view key, bool value);
 // false. Throws: Error kModelUnsupported.
 void RefuseOtherKeys(const JsonNode& config, const std::vector<std::string_view>& known);
 
+// A family's own names of settings that others call so, and the part of a head that turns where
+// config.json does not say.
+struct RopeKeys {
+  std::string_view theta = "rope_theta";
+  std::string_view part = "partial_rotary_factor";
+  double usual_part = 1.0;
+};
+
 // "rope_parameters", or "rope_theta" and "rope_scaling" as transformers wrote them before 5, for
-// heads of `dims` elements, all of them turned. Throws: Error kModelInconsistent,
-// kModelUnsupported.
-Rope ReadRope(const JsonNode& config, int64_t dims);
+// heads of `head_dim` elements. Throws: Error kModelInconsistent, kModelUnsupported.
+Rope ReadRope(const JsonNode& config, int64_t head_dim, const RopeKeys& keys = {});
+
+// The longest row that scaled frequencies are made for, where config.json tells it by their factor
+// alone ("yarn", "dynamic"); else 0.
+int64_t ScaledPositions(const Rope& rope);
 
 // hidden_size / num_heads, which config.json has under these keys.
 // Throws: Error kModelInconsistent: it is no whole number.

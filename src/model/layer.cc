@@ -50,6 +50,12 @@ const Attend& AttendOf(const std::vector<Op>& ops) {
   return std::get<Attend>(*std::ranges::find_if(ops, IsAttend));
 }
 
+const Rope* RopeOf(const std::vector<Op>& ops) {
+  const auto at =
+      std::ranges::find_if(ops, [](const Op& op) { return std::holds_alternative<Rotate>(op); });
+  return at == ops.end() ? nullptr : &std::get<Rotate>(*at).rope;
+}
+
 std::vector<Buf> BufsOf(const std::vector<Op>& ops) {
   std::vector<Buf> bufs;
   for (const Op& op : ops) std::visit(OpBufs{bufs}, op);

@@ -24,10 +24,13 @@ constexpr std::array<std::pair<Activation, std::string_view>, 5> kActivations = 
     {Activation::kSilu, "silu"},
 }};
 
-constexpr std::array<std::pair<RopeScalingKind, std::string_view>, 3> kRopeScalings = {{
+constexpr std::array<std::pair<RopeScalingKind, std::string_view>, 6> kRopeScalings = {{
     {RopeScalingKind::kNone, "none"},
     {RopeScalingKind::kLinear, "linear"},
     {RopeScalingKind::kLlama3, "llama3"},
+    {RopeScalingKind::kYarn, "yarn"},
+    {RopeScalingKind::kDynamic, "dynamic"},
+    {RopeScalingKind::kLong, "long"},
 }};
 
 constexpr std::array kDTypes = {std::pair{DType::kF16, DTypeName(DType::kF16)},
@@ -84,6 +87,12 @@ struct TwoOf {
   T second;
 };
 
+// Value of a field that a file has only where it is another.
+template <typename T>
+struct Usually {
+  T value;
+};
+
 template <typename Names>
 std::string_view NameIn(const Names& names, typename Names::value_type::first_type value) {
   return std::ranges::find(names, value, &Names::value_type::first)->second;
@@ -102,6 +111,13 @@ struct FieldWriter {
     json[key] = NameIn(kRopeScalings, value);
   }
   void operator()(const char* key, double value, RealRange) const { json[key] = value; }
+  void operator()(const char* key, const std::vector<double>& value, int64_t) const {
+    json[key] = value;
+  }
+  template <typename T>
+  void operator()(const char* key, const T& value, const Usually<T>& usually) const {
+    if (value != usually.value) json[key] = value;
+  }
   template <typename T>
   void operator()(const char* key, T value, TwoOf<T> of) const {
     json[key] = value == of.second;
@@ -129,6 +145,15 @@ struct FieldReader {
   }
   void operator()(const char* key, double& value, RealRange range) const {
     value = json.Member(key).Number(range.low, range.high);
+  }
+  void operator()(const char* key, std::vector<double>& value, int64_t count) const {
+    for (const JsonNode& item : json.Member(key).Items())
+      value.push_back(item.Number(kAnyReal.low, kAnyReal.high));
+    if (std::ssize(value) == count) return;
+    RefuseShape(json, fmt::format("\"{}\" has {} numbers, not {}", key, value.size(), count));
+  }
+  void operator()(const char* key, bool& value, Usually<bool> usually) const {
+    value = json.Boolean(key, usually.value);
   }
   template <typename T>
   void operator()(const char* key, T& value, TwoOf<T> of) const {
@@ -198,6 +223,17 @@ void VisitRope(R& rope, int64_t head_dim, Visitor visit) {
   visit("low_frequency", scaling.low_frequency, kAnyReal);
   visit("high_frequency", scaling.high_frequency, kAnyReal);
   visit("original_positions", scaling.original_positions, IntegerRange{0, kPositionRange.high});
+  if (scaling.kind == RopeScalingKind::kYarn || scaling.kind == RopeScalingKind::kLong)
+    visit("attention_factor", scaling.attention_factor, kAnyReal);
+  if (scaling.kind == RopeScalingKind::kYarn) {
+    visit("fast_turns", scaling.fast_turns, kAnyReal);
+    visit("slow_turns", scaling.slow_turns, kAnyReal);
+    visit("whole_pairs", scaling.whole_pairs, Usually{true});
+  }
+  if (scaling.kind == RopeScalingKind::kLong) {
+    visit("short_factors", scaling.short_factors, shape.rope.dims / 2);
+    visit("long_factors", scaling.long_factors, shape.rope.dims / 2);
+  }
 }
 
 int ReadWeightBits(const JsonNode& json) {

@@ -132,7 +132,16 @@ def families(binary, source, folder):
     return failures
 
 
-PARTS = [families, full_caches, evicting_caches, coded_caches, coded_evicting_caches, quantised_weights, large_weights]
+def rotary_positions(binary, source, folder):
+    """Rows shorter and longer than the original contexts of 64 and 96 tokens, side by side."""
+    long = harness.write_jsonl(folder / "long.jsonl", placements.ragged_requests(17, 120, 12))
+    models = [["llama-grouped-tied"], ["dynamic"], ["longrope"], ["dynamic", *H2O], ["yarn", *WINDOW]]
+    return sum(check(binary, ["--model", PARITY_MODELS / model, *flags], long, folder, EVICTING)
+               for model, *flags in models)
+
+
+PARTS = [families, full_caches, evicting_caches, coded_caches, coded_evicting_caches, quantised_weights, large_weights,
+         rotary_positions]
 
 
 def main():

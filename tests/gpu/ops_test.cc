@@ -124,6 +124,22 @@ TEST_F(OpsTest, RotationAgreesWithTheOracle) {
   }
 }
 
+TEST_F(OpsTest, RotationByTablesAgreesWithTheOracle) {
+  constexpr int64_t kDims = 20;
+  constexpr int64_t kStride = 2 * kDims;
+  GpuArray<int32_t> positions({0, 1, 77, 4095}, stream());
+  GpuArray<int32_t> tables({1, 0, 1, 2}, stream());
+  GpuArray<float> frequencies(RandomFloats(3 * kDims / 2, 2), stream());
+  GpuArray<float> x(RandomFloats(4 * kStride, 1), stream());
+  std::vector<float> expected(x.host());
+  RotateRef({expected.data(), kStride, 4, 2, kDims, positions.host().data(),
+             frequencies.host().data(), kDims, RopePairs::kHalves, 1.25F, tables.host().data()});
+  RotateAsync({x.data(), kStride, 4, 2, kDims, positions.data(), frequencies.data(), kDims,
+               RopePairs::kHalves, 1.25F, tables.data()},
+              stream());
+  ExpectAllNear(x.Download(), expected, 2e-6F);
+}
+
 TEST_F(OpsTest, EmbeddingIsExact) {
   for (const DType dtype : {DType::kF16, DType::kBF16}) {
     SCOPED_TRACE(DTypeName(dtype));

@@ -88,6 +88,36 @@ TEST_P(RotateTest, AgreesWithTheOracle) {
   }
 }
 
+// Rows turn by the table that they name, as each would by itself.
+TEST_P(RotateTest, RowsMayHaveTablesOfTheirOwn) {
+  ThreadPool pool(2);
+  Turned turned(20, 12);
+  const std::vector<float> first = turned.frequencies;
+  for (const float factor : {0.5F, 2.0F}) {
+    for (const float frequency : first) turned.frequencies.push_back(frequency * factor);
+  }
+  const std::vector<int32_t> tables = {0, 2, 1, 1, 0, 2, 1};
+  for (const RopePairs pairs : kPairs) {
+    std::vector<float> ours = turned.x;
+    std::vector<float> oracles = turned.x;
+    RotateArgs args = turned.Args(ours, pairs);
+    args.tables = tables.data();
+    Rotate(args, pool, GetParam());
+    args.x = oracles.data();
+    RotateRef(args);
+    for (int64_t row = 0; row < turned.rows(); ++row) {
+      std::vector<float> alone = turned.x;
+      RotateArgs own = turned.Args(alone, pairs);
+      own.inverse_frequencies += tables[static_cast<size_t>(row)] * 6;
+      Rotate(own, pool, GetParam());
+      for (int64_t at = row * turned.stride; at < (row + 1) * turned.stride; ++at) {
+        ASSERT_EQ(ours[static_cast<size_t>(at)], alone[static_cast<size_t>(at)]) << at;
+        ASSERT_NEAR(oracles[static_cast<size_t>(at)], alone[static_cast<size_t>(at)], 2e-6) << at;
+      }
+    }
+  }
+}
+
 // Products of complex numbers, in long double, which the oracle must give too.
 TEST_P(RotateTest, IsAProductOfComplexNumbers) {
   ThreadPool pool(1);

@@ -10,8 +10,8 @@ namespace {
 // Values of transformers 5.24, in float32: [index, frequency].
 using Expected = std::vector<std::pair<std::size_t, float>>;
 
-void ExpectFrequencies(const Rope& rope, const Expected& expected) {
-  const std::vector<float> found = InverseFrequencies(rope);
+void ExpectFrequencies(const Rope& rope, const Expected& expected, int64_t length = 0) {
+  const std::vector<float> found = InverseFrequencies(rope, length);
   ASSERT_EQ(std::ssize(found), rope.dims / 2);
   for (const auto& [index, value] : expected) EXPECT_FLOAT_EQ(found[index], value) << index;
 }
@@ -38,6 +38,79 @@ TEST(RopeTest, Llama3ScalingStretchesLongWaves) {
        {30, 0.0013718936825171113F},
        {35, 9.556212171446532e-05F},
        {63, 3.068925877869333e-07F}});
+}
+
+// Qwen 2.5's setting.
+TEST(RopeTest, YarnStretchesWhatTurnsSeldom) {
+  Rope rope = {1e6, 128};
+  rope.scaling.kind = RopeScalingKind::kYarn;
+  rope.scaling.factor = 4.0;
+  rope.scaling.original_positions = 32768;
+  ExpectFrequencies(rope, {{0, 1.0F},
+                           {10, 0.11547820270061493F},
+                           {23, 0.006978305988013744F},
+                           {30, 0.0010643609566614032F},
+                           {40, 4.4456985051510856e-05F},
+                           {63, 3.102344408034696e-07F}});
+}
+
+// The setting of gpt-oss, whose bounds are between pairs.
+TEST(RopeTest, YarnBetweenPairs) {
+  Rope rope = {150000.0, 64};
+  rope.scaling.kind = RopeScalingKind::kYarn;
+  rope.scaling.factor = 32.0;
+  rope.scaling.original_positions = 4096;
+  rope.scaling.whole_pairs = false;
+  ExpectFrequencies(rope, {{0, 1.0F},
+                           {8, 0.05081327259540558F},
+                           {10, 0.019334999844431877F},
+                           {14, 0.002093792660161853F},
+                           {18, 3.830881178146228e-05F},
+                           {31, 3.023511396804679e-07F}});
+}
+
+TEST(RopeTest, YarnWithOtherBounds) {
+  Rope rope = {10000.0, 64};
+  rope.scaling.kind = RopeScalingKind::kYarn;
+  rope.scaling.factor = 40.0;
+  rope.scaling.original_positions = 4096;
+  rope.scaling.fast_turns = 16.0;
+  rope.scaling.slow_turns = 2.0;
+  ExpectFrequencies(rope, {{8, 0.10000000149011612F},
+                           {12, 0.03162277862429619F},
+                           {16, 0.00566666666418314F},
+                           {20, 0.00042163702892139554F},
+                           {31, 3.3338035336782923e-06F}});
+}
+
+TEST(RopeTest, DynamicScalingGrowsWithTheRow) {
+  Rope rope = {10000.0, 64};
+  rope.scaling.kind = RopeScalingKind::kDynamic;
+  rope.scaling.factor = 2.0;
+  rope.scaling.original_positions = 4096;
+  EXPECT_TRUE(rope.scaling.depends_on_length());
+  EXPECT_EQ(InverseFrequencies(rope, 4096), InverseFrequencies({10000.0, 64}));
+  ExpectFrequencies(rope, {{1, 0.7498824000358582F}, {31, 0.00013328705972526222F}}, 4097);
+  ExpectFrequencies(rope, {{17, 0.004105375614017248F}, {31, 4.445071317604743e-05F}}, 8192);
+  ExpectFrequencies(rope, {{1, 0.704269289970398F}, {31, 1.9050306946155615e-05F}}, 16384);
+}
+
+TEST(RopeTest, LongRowsHaveFactorsOfTheirOwn) {
+  Rope rope = {10000.0, 24};
+  rope.scaling.kind = RopeScalingKind::kLong;
+  rope.scaling.original_positions = 4096;
+  for (int pair = 0; pair < 12; ++pair) {
+    rope.scaling.short_factors.push_back(1.0 + 0.05 * pair);
+    rope.scaling.long_factors.push_back(1.0 + 0.5 * pair);
+  }
+  EXPECT_TRUE(rope.scaling.depends_on_length());
+  const Expected of_short = {
+      {1, 0.4420561194419861F}, {5, 0.01723547838628292F}, {11, 0.0001389957615174353F}};
+  ExpectFrequencies(rope, of_short);
+  ExpectFrequencies(rope, of_short, 4096);
+  ExpectFrequencies(
+      rope, {{1, 0.3094392716884613F}, {5, 0.006155528128147125F}, {11, 3.3145141060231254e-05F}},
+      4097);
 }
 
 }  // namespace

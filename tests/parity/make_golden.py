@@ -32,7 +32,18 @@ MAX_TOKENS = 32
 PROMPT_LENGTHS = [1, 2, 3, 5, 8, 13, 16, 17, 31, 32, 33, 48, 64, 65, 96, 127, 128, 129, 160, 200, 256, 300]
 # Of the variants of family_variants.py.
 FEWER_LENGTHS = [1, 3, 8, 16, 33, 64, 65, 129, 200, 300]
+# With scaled frequencies what matters is on which side of the original context of 64 or 96 tokens a row is.
+SCALED_LENGTHS = [1, 5, 16, 31, 32, 33, 48, 63, 64, 65, 96, 129, 200, 300]
 NUM_EOS_ROWS = 3
+
+SMALL_LLAMA = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 2, "num_key_value_heads": 1,
+               "intermediate_size": 64, "num_hidden_layers": 2, "tie_word_embeddings": True}
+
+
+def factors(count, first, last):
+    """Factors of longrope, one a pair, from the first to the last."""
+    return [round(first * (last / first) ** (pair / (count - 1)), 4) for pair in range(count)]
+
 
 # name: (form on disk, seed, config), of the OPT family where it does not say. Hidden sizes follow from the head sizes that
 # the family has: 64, 80, 96, 128.
@@ -65,6 +76,23 @@ VARIANTS = {
     "llama-plain": ("safetensors", 14, {
         "model_type": "llama", "hidden_size": 128, "num_attention_heads": 2, "num_key_value_heads": 2, "intermediate_size": 256,
         "num_hidden_layers": 2}),
+    # Small models, one for each way in which frequencies may be scaled.
+    "yarn": ("safetensors", 18, SMALL_LLAMA | {
+        "rope_scaling": {"type": "yarn", "factor": 6.0, "original_max_position_embeddings": 64}}),
+    "yarn-mscale": ("safetensors", 19, SMALL_LLAMA | {
+        "rope_parameters": {"rope_type": "yarn", "rope_theta": 500.0, "factor": 8.0, "original_max_position_embeddings": 64,
+                            "beta_fast": 4.0, "beta_slow": 1.5, "mscale": 2.0, "mscale_all_dim": 0.5, "truncate": False}}),
+    "dynamic": ("safetensors", 21, SMALL_LLAMA | {
+        "max_position_embeddings": 96, "rope_scaling": {"type": "dynamic", "factor": 4.0}}),
+    "dynamic-steep": ("safetensors", 22, SMALL_LLAMA | {
+        "max_position_embeddings": 64, "rope_parameters": {"rope_type": "dynamic", "rope_theta": 300.0, "factor": 8.0}}),
+    "longrope": ("safetensors", 24, SMALL_LLAMA | {
+        "rope_parameters": {"rope_type": "longrope", "rope_theta": 10000.0, "original_max_position_embeddings": 64,
+                            "short_factor": factors(16, 1.0, 1.2), "long_factor": factors(16, 1.0, 8.0)}}),
+    "longrope-factor": ("safetensors", 25, SMALL_LLAMA | {
+        "original_max_position_embeddings": 96,
+        "rope_scaling": {"rope_type": "longrope", "factor": 32.0, "short_factor": factors(16, 0.8, 1.5),
+                         "long_factor": factors(16, 2.0, 5.0)}}),
 } | FAMILY_VARIANTS
 # This one ships tokenizer.json; the others vocab.json and merges.txt.
 TOKENIZER_JSON_VARIANT = "prenorm-head64"
@@ -125,10 +153,15 @@ def random_prompt(length, vocab_size, generator):
     return [2] + torch.randint(4, vocab_size, (length - 1,), generator=generator).tolist()
 
 
+def is_scaled(config):
+    settings = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    return settings.get("rope_type", settings.get("type")) in ("yarn", "dynamic", "longrope")
+
+
 def random_rows(model, name):
-    _, seed, _ = VARIANTS[name]
+    _, seed, config = VARIANTS[name]
     generator = torch.Generator().manual_seed(1000 + seed)
-    lengths = FEWER_LENGTHS if name in FAMILY_VARIANTS else PROMPT_LENGTHS
+    lengths = FEWER_LENGTHS if name in FAMILY_VARIANTS else SCALED_LENGTHS if is_scaled(config) else PROMPT_LENGTHS
     prompts = [random_prompt(length, model.config.vocab_size, generator) for length in lengths]
     rows = [reference.greedy(model, prompt, MAX_TOKENS) | {"ignore_eos": True} for prompt in prompts]
     variety = statistics.mean(len(set(row["tokens"])) for row in rows)

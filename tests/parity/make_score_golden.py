@@ -53,8 +53,9 @@ def read_text(characters):
 
 
 @torch.inference_mode()
-def logprobs_of(model, ids):
-    """[len(ids), vocab]: row i is of the token after ids[i]."""
+def logprobs_of(model, ids, length):
+    """[len(ids), vocab]: row i is of the token after ids[i]. `length`: of the text, whose last token need not be fed."""
+    reference.hold_rope(model, length)
     return torch.log_softmax(model(torch.tensor([ids])).logits[0].double(), -1)
 
 
@@ -62,7 +63,7 @@ def score(model, ids, first):
     """The golden values of ids[first:]. `near_tie`: a 16-bit engine may find another likeliest token."""
     if first >= len(ids):
         return {"logprobs": [], "greedy": True, "near_tie": False}
-    logprobs = logprobs_of(model, ids[:-1])[first - 1:]
+    logprobs = logprobs_of(model, ids[:-1], len(ids))[first - 1:]
     told = torch.tensor(ids[first:])[:, None]
     best = logprobs.topk(2, -1).values
     chosen = logprobs.gather(1, told)[:, 0]
@@ -124,7 +125,7 @@ def perplexity(model, ids, window, stride, start_each):
             part = [2] + part[1:]
         first = max(1, scored_to - begin)
         if first < len(part):
-            logprobs = logprobs_of(model, part)
+            logprobs = logprobs_of(model, part, len(part))
             total += logprobs[first - 1:-1].gather(1, torch.tensor(part[first:])[:, None]).sum().item()
             count += len(part) - first
         scored_to = end

@@ -212,7 +212,8 @@ def save_sharded(folder, state, num_shards=3):
 def save_torch_zip(folder, state):
     """The first published form: keys without "model.", and the tied head listed as a second view of one storage."""
     old = {name.removeprefix("model."): tensor for name, tensor in state.items()}
-    old.setdefault("lm_head.weight", old["decoder.embed_tokens.weight"])
+    if "decoder.embed_tokens.weight" in old:
+        old.setdefault("lm_head.weight", old["decoder.embed_tokens.weight"])
     torch.save(old, folder / "pytorch_model.bin")
 
 
@@ -276,10 +277,23 @@ def round_matrices(model, dtype):
                 parameter.copy_(parameter.to(dtype).float())
 
 
+def hold_rope(model, length):
+    """Has a row of `length` tokens, its prompt and all that it may generate, turned by the same frequencies from its
+    first token to its last one, as Spillway does. transformers would choose anew at every step."""
+    parameters = getattr(model.config, "rope_parameters", None) or {}
+    if parameters.get("rope_type") not in ("dynamic", "longrope"):
+        return
+    rotary = next(module for module in model.modules() if hasattr(module, "original_inv_freq"))
+    init = transformers.modeling_rope_utils.ROPE_INIT_FUNCTIONS[parameters["rope_type"]]
+    rotary.inv_freq, rotary.attention_scaling = init(model.config, "cpu", seq_len=length)
+    rotary.rope_type = "held"
+
+
 @torch.inference_mode()
 def greedy(model, prompt, max_tokens, eos=None, cache_dtype=None):
     """One row (comparison.py). Stops after `eos`; among equal logits the lowest id wins."""
     cache = RoundingCache(cache_dtype) if cache_dtype else transformers.DynamicCache()
+    hold_rope(model, len(prompt) + max_tokens)
     row = {"prompt": prompt, "tokens": [], "top": []}
     fed = prompt
     while len(row["tokens"]) < max_tokens and (not row["tokens"] or row["tokens"][-1] != eos):

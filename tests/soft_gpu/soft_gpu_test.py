@@ -32,6 +32,8 @@ CASES = [
     ["gemma2-full"],
     ["gemma3-wide-window", "--weight-bits", 4, *H2O],
 ]
+# Rows on both sides of the original contexts of 64 and 96 tokens.
+LONGER_CASES = [["dynamic"], ["longrope"]]
 CASES_BESIDE = [CASES[0], CASES[1], CASES[3], CASES[5]]
 # Shares of rows that may have other greedy tokens than on the CPU. Activations are rounded to 16 bits on a GPU, and these
 # small random models have many tokens that are nearly as likely as the best. Rounded otherwise, an element may have another
@@ -132,6 +134,13 @@ def main():
                 continue
             failures += check(binary, model, source, folder, BESIDE)
             failures += differs_from_cpu(binary, model, greedy_source, folder, BESIDE[2], most)
+        longer = [request for request in ragged_requests(9, 130, 4) if "temperature" not in request]
+        longer = harness.write_jsonl(folder / "longer.jsonl", longer)
+        for model_name, *flags in LONGER_CASES:
+            model = ["--model", PARITY_MODELS / model_name, *flags]
+            failures += check(binary, model, longer, folder, PLACEMENTS)
+            failures += check(binary, model, longer, folder, BESIDE)
+            failures += differs_from_cpu(binary, model, longer, folder, PLACEMENTS[0], MOST_THAT_DIFFER)
     sys.exit(1 if failures else 0)
 
 

@@ -12,12 +12,21 @@
 namespace spillway {
 namespace {
 
-constexpr std::array<std::string_view, 13> kShared = {
-    "head_dim",           "hidden_size",     "intermediate_size",
-    "is_llama_config",    "rope_parameters", "max_position_embeddings",
-    "num_hidden_layers",  "rms_norm_eps",    "num_attention_heads",
-    "rope_scaling",       "rope_theta",      "num_key_value_heads",
-    "tie_word_embeddings"};
+constexpr std::array<std::string_view, 15> kShared = {"head_dim",
+                                                      "hidden_size",
+                                                      "intermediate_size",
+                                                      "is_llama_config",
+                                                      "rope_parameters",
+                                                      "max_position_embeddings",
+                                                      "num_hidden_layers",
+                                                      "rms_norm_eps",
+                                                      "num_attention_heads",
+                                                      "rope_scaling",
+                                                      "rope_theta",
+                                                      "num_key_value_heads",
+                                                      "tie_word_embeddings",
+                                                      "partial_rotary_factor",
+                                                      "original_max_position_embeddings"};
 
 // A window of 1 would leave a token nothing but itself.
 constexpr IntegerRange kWindowRange = {2, kPositionRange.high};
@@ -54,6 +63,7 @@ ModelShape ReadLlamaKeys(const JsonNode& config, const LlamaDefaults& defaults,
   shape.norm_epsilon = ReadEpsilon(config, "rms_norm_eps", 1e-6);
   shape.tied_head = config.Boolean("tie_word_embeddings", defaults.tied_head);
   shape.rope = ReadRope(config, shape.head_dim);
+  shape.max_positions = std::max(shape.max_positions, ScaledPositions(shape.rope));
   return shape;
 }
 
