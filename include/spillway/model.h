@@ -39,9 +39,10 @@ struct ModelShape {
   bool tied_head = true;
   double norm_epsilon = 1e-5;
   NormKind norm = NormKind::kLayer;
-  bool gated_mlp = false;  // activation(gate) * up in place of activation(up)
-  bool qkv_bias = false;   // biases of models whose products do not all have one (linear_bias)
-  bool out_bias = false;   // of the attention's last product
+  bool gated_mlp = false;          // activation(gate) * up in place of activation(up)
+  bool parallel_residual = false;  // attention and MLP read the same states, and both add to them
+  bool qkv_bias = false;  // biases of models whose products do not all have one (linear_bias)
+  bool out_bias = false;  // of the attention's last product
   bool mlp_bias = false;
   Rope rope = {};            // dims 0: positions are not rotary
   bool head_norm = false;    // queries and keys are normed, head by head, before they are turned

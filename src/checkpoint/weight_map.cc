@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "spillway/error.h"
@@ -11,7 +12,7 @@
 namespace spillway {
 namespace {
 
-constexpr std::string_view kHead = "lm_head.weight";
+constexpr std::array<std::string_view, 2> kHeads = {"lm_head.weight", "embed_out.weight"};
 
 FoundTensor FindTensor(const Checkpoint& checkpoint, const TensorSpec& spec) {
   if (const int64_t index = checkpoint.Find(spec.name); index >= 0) return {index, 0, spec.rows};
@@ -126,8 +127,9 @@ WeightMap ResolveWeights(const Model& model, const Checkpoint& checkpoint) {
     }
   }
   if (!missing.empty()) ThrowMissing(model, missing, num_tensors);
-  if (const int64_t head = checkpoint.Find(kHead);
-      head >= 0 && !used[static_cast<std::size_t>(head)]) {
+  for (const std::string_view name : kHeads) {
+    const int64_t head = checkpoint.Find(name);
+    if (head < 0 || used[static_cast<std::size_t>(head)]) continue;
     // The model has none of its own, so its head is the embedding's table.
     CheckTiedHead(checkpoint, head, map.tensors.front().front().index);
     used[static_cast<std::size_t>(head)] = true;

@@ -30,10 +30,11 @@ TensorRef ModelBuilder::AddTensor(TensorSpec spec) {
 
 void ModelBuilder::Add(Op op) { model_.layers.back().ops.push_back(std::move(op)); }
 
-void ModelBuilder::AddLogits(Buf x, TensorRef table) {
+void ModelBuilder::AddLogits(Buf x, TensorRef table, std::vector<TensorSource> sources) {
   const ModelShape& shape = model_.shape;
-  const TensorRef head =
-      shape.tied_head ? table : Matrix("lm_head.weight", shape.vocab_size, WidthOf(shape, x));
+  const TensorRef head = shape.tied_head ? table
+                                         : Matrix("lm_head.weight", shape.vocab_size,
+                                                  WidthOf(shape, x), std::move(sources));
   Add(Linear{x, {Buf::kLogits}, head});
 }
 

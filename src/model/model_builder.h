@@ -29,8 +29,8 @@ class ModelBuilder {
   void Add(Op op);
 
   // Logits of `x`: products with the embedding's `table` where the head is tied, else with a matrix
-  // of its own.
-  void AddLogits(Buf x, TensorRef table);
+  // of its own, which checkpoints may hold as one of `sources`.
+  void AddLogits(Buf x, TensorRef table, std::vector<TensorSource> sources = {});
 
   Model Take() { return std::move(model_); }
 

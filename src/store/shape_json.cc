@@ -210,6 +210,7 @@ void VisitBlock(Shape& shape, Visitor visit) {
   visit("logit_cap", shape.logit_cap, Usually{0.0});
   visit("window", shape.window, Usually{int64_t{0}});
   visit("windowed", shape.windowed, Usually{std::vector<bool>()});
+  visit("parallel_residual", shape.parallel_residual, Usually{false});
 }
 
 template <typename R, typename Visitor>

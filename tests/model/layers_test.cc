@@ -44,6 +44,15 @@ INSTANTIATE_TEST_SUITE_P(Gpt2, BuiltInShapeTest,
                                          Count{"gpt2-large", 774030080},
                                          Count{"gpt2-xl", 1557611200}));
 
+// Parameters of GPTNeoXForCausalLM, of transformers 5.24.
+INSTANTIATE_TEST_SUITE_P(
+    GptNeox, BuiltInShapeTest,
+    testing::Values(Count{"pythia-70m", 70426624}, Count{"pythia-160m", 162322944},
+                    Count{"pythia-410m", 405334016}, Count{"pythia-1b", 1011781632},
+                    Count{"pythia-1.4b", 1414647808}, Count{"pythia-2.8b", 2775208960},
+                    Count{"pythia-6.9b", 6857302016}, Count{"pythia-12b", 11846072320},
+                    Count{"gpt-neox-20b", 20554567680}));
+
 // Parameters of MistralForCausalLM and the others in transformers 5.24, counted on the meta device.
 INSTANTIATE_TEST_SUITE_P(
     LlamaBlock, BuiltInShapeTest,
@@ -67,7 +76,7 @@ TEST(BuiltInShapeNamesTest, AnyCaseIsTaken) {
 TEST(BuiltInShapeNamesTest, UnknownNamesAreNone) {
   EXPECT_FALSE(BuiltInShape("opt-7b").has_value());
   EXPECT_FALSE(BuiltInShape("").has_value());
-  EXPECT_EQ(BuiltInShapeNames().size(), 44U);
+  EXPECT_EQ(BuiltInShapeNames().size(), 53U);
 }
 
 TEST(LayersTest, QuantisedAreAllMatricesButThePositions) {

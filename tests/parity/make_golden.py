@@ -38,6 +38,8 @@ NUM_EOS_ROWS = 3
 
 SMALL_LLAMA = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 2, "num_key_value_heads": 1,
                "intermediate_size": 64, "num_hidden_layers": 2, "tie_word_embeddings": True}
+SMALL_NEOX = {"model_type": "gpt_neox", "hidden_size": 64, "num_attention_heads": 2, "intermediate_size": 96,
+              "num_hidden_layers": 2, "tie_word_embeddings": True}
 
 
 def factors(count, first, last):
@@ -76,16 +78,32 @@ VARIANTS = {
     "llama-plain": ("safetensors", 14, {
         "model_type": "llama", "hidden_size": 128, "num_attention_heads": 2, "num_key_value_heads": 2, "intermediate_size": 256,
         "num_hidden_layers": 2}),
+    "neox-parallel": ("safetensors", 15, {
+        "model_type": "gpt_neox", "hidden_size": 96, "num_attention_heads": 3, "intermediate_size": 96, "num_hidden_layers": 2}),
+    # As Pythia's .bin files, with attention before the MLP, half of a head turned, and transformers' new names.
+    "neox-serial": ("torch_zip", 16, {
+        "model_type": "gpt_neox", "hidden_size": 64, "num_attention_heads": 2, "intermediate_size": 96, "num_hidden_layers": 2,
+        "use_parallel_residual": False, "hidden_act": "gelu_fast", "attention_bias": False, "torch_dtype": "bfloat16",
+        "rope_parameters": {"rope_type": "default", "rope_theta": 5000.0, "partial_rotary_factor": 0.5}}),
+    "neox-tied-linear": ("sharded", 17, {
+        "model_type": "gpt_neox", "hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 128, "num_hidden_layers": 2,
+        "hidden_act": "gelu_new", "rotary_pct": 1.0, "tie_word_embeddings": True,
+        "rope_scaling": {"type": "linear", "factor": 2.0}}),
     # Small models, one for each way in which frequencies may be scaled.
     "yarn": ("safetensors", 18, SMALL_LLAMA | {
         "rope_scaling": {"type": "yarn", "factor": 6.0, "original_max_position_embeddings": 64}}),
     "yarn-mscale": ("safetensors", 19, SMALL_LLAMA | {
         "rope_parameters": {"rope_type": "yarn", "rope_theta": 500.0, "factor": 8.0, "original_max_position_embeddings": 64,
                             "beta_fast": 4.0, "beta_slow": 1.5, "mscale": 2.0, "mscale_all_dim": 0.5, "truncate": False}}),
+    "yarn-neox": ("safetensors", 20, SMALL_NEOX | {
+        "rotary_pct": 0.75, "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "attention_factor": 1.3,
+                                             "original_max_position_embeddings": 96}}),
     "dynamic": ("safetensors", 21, SMALL_LLAMA | {
         "max_position_embeddings": 96, "rope_scaling": {"type": "dynamic", "factor": 4.0}}),
     "dynamic-steep": ("safetensors", 22, SMALL_LLAMA | {
         "max_position_embeddings": 64, "rope_parameters": {"rope_type": "dynamic", "rope_theta": 300.0, "factor": 8.0}}),
+    "dynamic-neox": ("safetensors", 23, SMALL_NEOX | {
+        "max_position_embeddings": 96, "rotary_pct": 0.5, "rope_scaling": {"type": "dynamic", "factor": 4.0}}),
     "longrope": ("safetensors", 24, SMALL_LLAMA | {
         "rope_parameters": {"rope_type": "longrope", "rope_theta": 10000.0, "original_max_position_embeddings": 64,
                             "short_factor": factors(16, 1.0, 1.2), "long_factor": factors(16, 1.0, 8.0)}}),
@@ -93,6 +111,9 @@ VARIANTS = {
         "original_max_position_embeddings": 96,
         "rope_scaling": {"rope_type": "longrope", "factor": 32.0, "short_factor": factors(16, 0.8, 1.5),
                          "long_factor": factors(16, 2.0, 5.0)}}),
+    "longrope-neox": ("safetensors", 26, SMALL_NEOX | {
+        "rotary_pct": 0.5, "rope_scaling": {"type": "longrope", "attention_factor": 1.25, "original_max_position_embeddings": 64,
+                                            "short_factor": factors(8, 1.0, 1.0), "long_factor": factors(8, 1.0, 16.0)}}),
 } | FAMILY_VARIANTS
 # This one ships tokenizer.json; the others vocab.json and merges.txt.
 TOKENIZER_JSON_VARIANT = "prenorm-head64"

@@ -70,6 +70,27 @@ def llama_config(**overrides):
     } | overrides
 
 
+def gpt_neox_config(**overrides):
+    """config.json's content, with the names of the published Pythia checkpoints."""
+    return {
+        "architectures": ["GPTNeoXForCausalLM"],
+        "model_type": "gpt_neox",
+        "bos_token_id": 2,
+        "eos_token_id": 2,
+        "hidden_act": "gelu",
+        "initializer_range": 0.02,
+        "layer_norm_eps": 1e-05,
+        "max_position_embeddings": 336,
+        "rotary_emb_base": 10000,
+        "rotary_pct": 0.25,
+        "tie_word_embeddings": False,
+        "use_cache": True,
+        "use_parallel_residual": True,
+        "vocab_size": 384,
+        "torch_dtype": "float16",
+    } | overrides
+
+
 def _config_of(model_type, architecture, **own):
     """Maker of a config.json's content with the keys of Llama's block, but for attention_bias."""
 
@@ -89,6 +110,7 @@ CONFIGS = {
     "opt": opt_config,
     "gpt2": gpt2_config,
     "llama": llama_config,
+    "gpt_neox": gpt_neox_config,
     "mistral": _config_of("mistral", "MistralForCausalLM"),
     "qwen2": _config_of("qwen2", "Qwen2ForCausalLM", rms_norm_eps=1e-6),
     "qwen3": _config_of("qwen3", "Qwen3ForCausalLM", rms_norm_eps=1e-6),
@@ -164,6 +186,25 @@ def _initial_llama_value(name, shape, config, generator):
     return 1.5 * value if "down_proj" in name or "gate_proj" in name else value
 
 
+def _initial_gpt_neox_value(name, shape, config, generator):
+    """Initial value of a tensor of GPT-NeoX, whose queries, keys and values are interleaved by head."""
+    noise = torch.randn(shape, generator=generator)
+    if "embed_in" in name or "lm_head" in name or "embed_out" in name:
+        return 0.9 * noise * LOGIT_STD / config["hidden_size"] ** 0.5
+    if "layernorm" in name or "layer_norm" in name:
+        return 1 + 0.2 * noise if name.endswith("weight") else 0.1 * noise
+    if name.endswith("bias"):
+        return 0.1 * noise
+    value = noise / shape[1] ** 0.5
+    if "query_key_value" in name:
+        heads = value.view(config["num_attention_heads"], 3, -1, shape[1])
+        heads[:, :2] *= SCORE_STD
+        return value
+    if "4h_to_h" in name:
+        return 2 * (value - value.mean(1, keepdim=True))
+    return 1.4 * value if "h_to_4h" in name else value
+
+
 def _initial_gemma_value(name, shape, config, generator):
     """Initial value of a tensor of Gemma. Its states begin with large embeddings, so that what the layers add is made larger:
     a tied head would otherwise repeat the last token."""
@@ -176,18 +217,23 @@ def _initial_gemma_value(name, shape, config, generator):
     return 2 * value if "o_proj.weight" in name or "down_proj.weight" in name else value
 
 
-INITIAL_VALUES = {"opt": _initial_value, "gpt2": _initial_gpt2_value} | dict.fromkeys(
+INITIAL_VALUES = {"opt": _initial_value, "gpt2": _initial_gpt2_value, "gpt_neox": _initial_gpt_neox_value} | dict.fromkeys(
     ["gemma", "gemma2", "gemma3_text"], _initial_gemma_value)
 
 
+# Names in published files that transformers 5 has given up in memory.
+PUBLISHED_NAMES = {"gpt_neox": {"lm_head.weight": "embed_out.weight"}}
+
+
 def random_state(config, seed):
-    """Name -> tensor in the checkpoint's dtype, as transformers names them; a tied head is not listed."""
+    """Name -> tensor in the checkpoint's dtype, as published files name them; a tied head is not listed."""
     initial_value = INITIAL_VALUES.get(config["model_type"], _initial_llama_value)
     model = transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.for_model(**config))
     generator = torch.Generator().manual_seed(seed)
     dtype = DTYPES[config["torch_dtype"]]
+    published = PUBLISHED_NAMES.get(config["model_type"], {})
     return {
-        name: initial_value(name, parameter.shape, config, generator).to(dtype).contiguous()
+        published.get(name, name): initial_value(name, parameter.shape, config, generator).to(dtype).contiguous()
         for name, parameter in model.named_parameters()
     }
 

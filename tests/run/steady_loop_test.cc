@@ -94,11 +94,9 @@ Plan MixedPlan(const DummyRun& dummy, KvPolicyKind kind, Tier device) {
 
 using Kinds = std::tuple<RowKind, KvPolicyKind, Tier>;
 
-class SteadyLoopTest : public ::testing::TestWithParam<Kinds> {};
-
-TEST_P(SteadyLoopTest, ADecodePassAllocatesNothing) {
-  DummyRun dummy(SmallShape(), 2);
-  const auto [row_kind, kv_kind, computes_on] = GetParam();
+void ExpectSteady(const ModelShape& shape, const Kinds& kinds) {
+  DummyRun dummy(shape, 2);
+  const auto [row_kind, kv_kind, computes_on] = kinds;
   const Plan plan = MixedPlan(dummy, kv_kind, computes_on);
   EXPECT_EQ(plan.kv_log.exists(), kv_kind != KvPolicyKind::kFull && computes_on == Tier::kCpu);
   ListJob job(EqualRows(row_kind));
@@ -121,6 +119,21 @@ TEST_P(SteadyLoopTest, ADecodePassAllocatesNothing) {
   for (std::size_t pass = 4; pass + 1 < allocations.size(); ++pass) {
     EXPECT_EQ(allocations[pass], allocations[pass - 1]) << "pass " << pass;
   }
+}
+
+class SteadyLoopTest : public ::testing::TestWithParam<Kinds> {};
+
+TEST_P(SteadyLoopTest, ADecodePassAllocatesNothing) { ExpectSteady(SmallShape(), GetParam()); }
+
+// Each row turns by frequencies of its own.
+TEST(SteadyRotationTest, ADecodePassAllocatesNothing) {
+  ModelShape shape = *BuiltInShape("pythia-70m");
+  shape.num_layers = 2;
+  shape.vocab_size = 1000;
+  shape.rope.scaling.kind = RopeScalingKind::kDynamic;
+  shape.rope.scaling.factor = 2.0;
+  shape.rope.scaling.original_positions = 5;
+  ExpectSteady(shape, {RowKind::kSampled, KvPolicyKind::kFull, Tier::kCpu});
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, SteadyLoopTest,

@@ -9,6 +9,7 @@ extern const Family kGemma;
 extern const Family kGemma2;
 extern const Family kGemma3;
 extern const Family kGpt2;
+extern const Family kGptNeox;
 extern const Family kLlama;
 extern const Family kMistral;
 extern const Family kOpt;
