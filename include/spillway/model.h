@@ -2,6 +2,7 @@
 // Plain values; any thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -63,14 +64,14 @@ struct ModelShape {
   TokenId pad = -1;
 };
 
+inline bool IsWindowed(const ModelShape& shape, int64_t decoder_layer) {
+  return !shape.windowed.empty() && shape.windowed[static_cast<std::size_t>(decoder_layer)];
+}
+
 // Type of the matrices in memory, except the positions', which always has 16 bits.
 constexpr DType MatrixDType(const ModelShape& shape) {
   if (shape.weight_bits == 16) return shape.dtype;
   return shape.weight_bits == 8 ? DType::kQ8 : DType::kQ4;
-}
-
-inline bool IsWindowed(const ModelShape& shape, int64_t decoder_layer) {
-  return !shape.windowed.empty() && shape.windowed[static_cast<std::size_t>(decoder_layer)];
 }
 
 // Floats of a token's row in a buffer.

@@ -21,19 +21,6 @@ namespace {
 
 constexpr int64_t kMaxConfigBytes = 1 << 20;
 
-// Refuses keys that change the meaning of the tensors in a way that we do not know.
-void RefuseUnsupported(const JsonNode& config) {
-  for (const char* key : {"quantization_config", "auto_map"}) {
-    if (!config.Find(key)) continue;
-    const bool is_code = std::string_view(key) == "auto_map";
-    config.Refuse(
-        ErrorCode::kModelUnsupported,
-        fmt::format("has \"{}\", which is not supported ({})", key,
-                    is_code ? "code of its own is never run" : "quantised by another program"),
-        "use the original model");
-  }
-}
-
 const Family& FamilyOf(const JsonNode& config) {
   const std::string name = config.Member("model_type").Text();
   if (const Family* family = FindFamily(name)) return *family;
@@ -41,6 +28,37 @@ const Family& FamilyOf(const JsonNode& config) {
                 fmt::format("\"model_type\" is \"{}\", supported {}", Printable(name, 40),
                             SupportedFamilies()),
                 "choose a model of that family");
+}
+
+// Whether a class that "auto_map" names ("modeling_phi3.Phi3ForCausalLM") is the family's own.
+bool IsOfFamily(std::string_view code, const Family& family) {
+  const std::string_view name = code.substr(code.find_last_of('.') + 1);
+  return !family.code_class.empty() && name.starts_with(family.code_class);
+}
+
+// Refuses code of the model's own, unless it is the family's; what a tokenizer's name says is not
+// of the network.
+void RefuseCode(const JsonNode& config, const Family& family) {
+  const std::optional<JsonNode> map = config.Find("auto_map");
+  if (!map) return;
+  const bool known =
+      map->value().is_object() && std::ranges::all_of(map->value().items(), [&](const auto& item) {
+        return item.key() == "AutoTokenizer" ||
+               (item.value().is_string() &&
+                IsOfFamily(item.value().template get<std::string>(), family));
+      });
+  if (known) return;
+  config.Refuse(ErrorCode::kModelUnsupported,
+                "has \"auto_map\", which is not supported (code of its own is never run)",
+                "use the original model");
+}
+
+void RefuseQuantised(const JsonNode& config) {
+  if (!config.Find("quantization_config")) return;
+  config.Refuse(ErrorCode::kModelUnsupported,
+                "has \"quantization_config\", which is not supported (quantised by another "
+                "program)",
+                "use the original model");
 }
 
 // transformers 5 writes "dtype", earlier ones "torch_dtype". bf16 stays bf16: fp16 does not have
@@ -82,8 +100,9 @@ void ReadGenerationEos(const ModelFolder& folder, ModelShape& shape) {
 }
 
 ModelShape ShapeOf(const JsonNode& config) {
-  RefuseUnsupported(config);
+  RefuseQuantised(config);
   const Family& family = FamilyOf(config);
+  RefuseCode(config, family);
   ModelShape shape = family.read(config);
   shape.family = family.model_type;
   shape.dtype = ReadDType(config);
@@ -106,9 +125,11 @@ ModelShape ReadModelShape(const std::filesystem::path& path) {
   const nlohmann::json document = ReadBoundedJson(folder.Open(kConfigName), kMaxConfigBytes);
   const JsonOrigin origin = ConfigOrigin(kConfigName);
   const JsonNode config = ConfigRoot(document, origin);
-  RefuseUnsupported(config);
+  RefuseQuantised(config);
   const std::optional<nlohmann::json> text = TextConfigOf(config);
-  ModelShape shape = ShapeOf(text ? JsonNode(*text, origin) : config);
+  const JsonNode part = text ? JsonNode(*text, origin) : config;
+  RefuseCode(config, FamilyOf(part));
+  ModelShape shape = ShapeOf(part);
   shape.max_positions = std::max(shape.max_positions, ScaledPositions(shape.rope));
   shape.name = folder.name();
   ReadGenerationEos(folder, shape);

@@ -35,6 +35,11 @@ struct Family {
   // JSON of the sizes that the text part of a larger model has where its config.json leaves them
   // out, as transformers does with those of its class; empty: none is known to have it.
   std::string_view text_defaults = {};
+
+  // Begin of the names of classes in "auto_map" that transformers has itself by now: published
+  // folders still name the code that came with them, which nobody runs. Empty: a folder with code
+  // is refused.
+  std::string_view code_class = {};
 };
 
 // Families by model_type.

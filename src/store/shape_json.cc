@@ -155,6 +155,15 @@ struct FieldReader {
   void operator()(const char* key, bool& value, Usually<bool> usually) const {
     value = json.Boolean(key, usually.value);
   }
+  void operator()(const char* key, int64_t& value, Usually<int64_t> usually) const {
+    value = json.Integer(key, {0, kPositionRange.high}, usually.value);
+  }
+  void operator()(const char* key, std::vector<bool>& value,
+                  const Usually<std::vector<bool>>&) const {
+    if (const std::optional<JsonNode> found = json.Find(key)) {
+      for (const JsonNode& item : found->Items()) value.push_back(item.Boolean());
+    }
+  }
   template <typename T>
   void operator()(const char* key, T& value, TwoOf<T> of) const {
     value = json.Member(key).Boolean() ? of.second : of.first;

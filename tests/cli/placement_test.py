@@ -136,7 +136,7 @@ def rotary_positions(binary, source, folder):
     """Rows shorter and longer than the original contexts of 64 and 96 tokens, side by side."""
     long = harness.write_jsonl(folder / "long.jsonl", placements.ragged_requests(17, 120, 12))
     models = [["llama-grouped-tied"], ["neox-parallel"], ["dynamic-neox"], ["longrope"], ["dynamic", *H2O],
-              ["neox-tied-linear", *WINDOW]]
+              ["neox-tied-linear", *WINDOW], ["phi3-partial"]]
     return sum(check(binary, ["--model", PARITY_MODELS / model, *flags], long, folder, EVICTING)
                for model, *flags in models)
 

@@ -53,6 +53,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Count{"pythia-6.9b", 6857302016}, Count{"pythia-12b", 11846072320},
                     Count{"gpt-neox-20b", 20554567680}));
 
+// Parameters of Phi3ForCausalLM, of transformers 5.24.
+INSTANTIATE_TEST_SUITE_P(Phi3, BuiltInShapeTest, testing::Values(Count{"phi-4", 14659507200}));
+
 // Parameters of MistralForCausalLM and the others in transformers 5.24, counted on the meta device.
 INSTANTIATE_TEST_SUITE_P(
     LlamaBlock, BuiltInShapeTest,
@@ -76,7 +79,7 @@ TEST(BuiltInShapeNamesTest, AnyCaseIsTaken) {
 TEST(BuiltInShapeNamesTest, UnknownNamesAreNone) {
   EXPECT_FALSE(BuiltInShape("opt-7b").has_value());
   EXPECT_FALSE(BuiltInShape("").has_value());
-  EXPECT_EQ(BuiltInShapeNames().size(), 53U);
+  EXPECT_EQ(BuiltInShapeNames().size(), 54U);
 }
 
 TEST(LayersTest, QuantisedAreAllMatricesButThePositions) {

@@ -38,6 +38,8 @@ NUM_EOS_ROWS = 3
 
 SMALL_LLAMA = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 2, "num_key_value_heads": 1,
                "intermediate_size": 64, "num_hidden_layers": 2, "tie_word_embeddings": True}
+SMALL_PHI3 = {"model_type": "phi3", "hidden_size": 64, "num_attention_heads": 2, "num_key_value_heads": 1,
+              "intermediate_size": 64, "num_hidden_layers": 2}
 SMALL_NEOX = {"model_type": "gpt_neox", "hidden_size": 64, "num_attention_heads": 2, "intermediate_size": 96,
               "num_hidden_layers": 2, "tie_word_embeddings": True}
 
@@ -114,6 +116,17 @@ VARIANTS = {
     "longrope-neox": ("safetensors", 26, SMALL_NEOX | {
         "rotary_pct": 0.5, "rope_scaling": {"type": "longrope", "attention_factor": 1.25, "original_max_position_embeddings": 64,
                                             "short_factor": factors(8, 1.0, 1.0), "long_factor": factors(8, 1.0, 16.0)}}),
+    "phi3-plain": ("sharded", 27, SMALL_PHI3 | {"num_attention_heads": 4, "num_key_value_heads": 2, "torch_dtype": "bfloat16"}),
+    # As Phi-4-mini, and as the first Phi-3-mini-128k.
+    "phi3-partial": ("safetensors", 31, SMALL_PHI3 | {
+        "tie_word_embeddings": True, "partial_rotary_factor": 0.75, "original_max_position_embeddings": 64,
+        "rope_scaling": {"type": "longrope", "short_factor": factors(12, 1.0, 1.3), "long_factor": factors(12, 1.0, 9.0)}}),
+    "phi3-su": ("safetensors", 32, SMALL_PHI3 | {
+        "original_max_position_embeddings": 96,
+        "rope_scaling": {"type": "su", "original_max_position_embeddings": 96, "short_factor": factors(16, 1.1, 1.1),
+                         "long_factor": factors(16, 1.0, 4.0)}}),
+    # As Phi-3-mini-4k.
+    "phi3-window": ("safetensors", 30, SMALL_PHI3 | {"sliding_window": 47, "tie_word_embeddings": True}),
 } | FAMILY_VARIANTS
 # This one ships tokenizer.json; the others vocab.json and merges.txt.
 TOKENIZER_JSON_VARIANT = "prenorm-head64"
@@ -176,7 +189,7 @@ def random_prompt(length, vocab_size, generator):
 
 def is_scaled(config):
     settings = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    return settings.get("rope_type", settings.get("type")) in ("yarn", "dynamic", "longrope")
+    return settings.get("rope_type", settings.get("type")) in ("yarn", "dynamic", "longrope", "su")
 
 
 def random_rows(model, name):

@@ -91,6 +91,35 @@ def gpt_neox_config(**overrides):
     } | overrides
 
 
+def phi3_config(**overrides):
+    """config.json's content, with the names of the published Phi-3 checkpoints."""
+    return {
+        "architectures": ["Phi3ForCausalLM"],
+        "model_type": "phi3",
+        "attention_bias": False,
+        "attention_dropout": 0.0,
+        "auto_map": {"AutoConfig": "configuration_phi3.Phi3Config",
+                     "AutoModelForCausalLM": "modeling_phi3.Phi3ForCausalLM"},
+        "bos_token_id": 2,
+        "embd_pdrop": 0.0,
+        "eos_token_id": 2,
+        "hidden_act": "silu",
+        "initializer_range": 0.02,
+        "max_position_embeddings": 336,
+        "original_max_position_embeddings": 336,
+        "pad_token_id": 1,
+        "resid_pdrop": 0.0,
+        "rms_norm_eps": 1e-05,
+        "rope_scaling": None,
+        "rope_theta": 10000.0,
+        "sliding_window": None,
+        "tie_word_embeddings": False,
+        "use_cache": True,
+        "vocab_size": 384,
+        "torch_dtype": "float16",
+    } | overrides
+
+
 def _config_of(model_type, architecture, **own):
     """Maker of a config.json's content with the keys of Llama's block, but for attention_bias."""
 
@@ -111,6 +140,7 @@ CONFIGS = {
     "gpt2": gpt2_config,
     "llama": llama_config,
     "gpt_neox": gpt_neox_config,
+    "phi3": phi3_config,
     "mistral": _config_of("mistral", "MistralForCausalLM"),
     "qwen2": _config_of("qwen2", "Qwen2ForCausalLM", rms_norm_eps=1e-6),
     "qwen3": _config_of("qwen3", "Qwen3ForCausalLM", rms_norm_eps=1e-6),
@@ -205,6 +235,19 @@ def _initial_gpt_neox_value(name, shape, config, generator):
     return 1.4 * value if "h_to_4h" in name else value
 
 
+def _initial_phi3_value(name, shape, config, generator):
+    """Initial value of a tensor of Phi-3: Llama's, with queries, keys and values in one, and gate and up in another."""
+    value = _initial_llama_value(name, shape, config, generator)
+    if "embed_tokens" in name or "lm_head" in name:
+        return 0.8 * value
+    if "qkv_proj" in name:
+        head = config["hidden_size"] // config["num_attention_heads"]
+        value[: (config["num_attention_heads"] + config["num_key_value_heads"]) * head] *= 0.7
+    if "gate_up_proj" in name:
+        value[: config["intermediate_size"]] *= 1.5
+    return value
+
+
 def _initial_gemma_value(name, shape, config, generator):
     """Initial value of a tensor of Gemma. Its states begin with large embeddings, so that what the layers add is made larger:
     a tied head would otherwise repeat the last token."""
@@ -217,7 +260,7 @@ def _initial_gemma_value(name, shape, config, generator):
     return 2 * value if "o_proj.weight" in name or "down_proj.weight" in name else value
 
 
-INITIAL_VALUES = {"opt": _initial_value, "gpt2": _initial_gpt2_value, "gpt_neox": _initial_gpt_neox_value} | dict.fromkeys(
+INITIAL_VALUES = {"opt": _initial_value, "gpt2": _initial_gpt2_value, "gpt_neox": _initial_gpt_neox_value, "phi3": _initial_phi3_value} | dict.fromkeys(
     ["gemma", "gemma2", "gemma3_text"], _initial_gemma_value)
 
 

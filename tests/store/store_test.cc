@@ -1,6 +1,7 @@
 #include "src/store/store.h"
 
 #include "src/store/content_key.h"
+#include "tests/expect_error.h"
 #include "tests/model_util.h"
 #include "tests/store/store_test_util.h"
 
@@ -114,6 +115,47 @@ TEST(StoreTable, EveryActivationIsRead) {
     const StoreTable read = ParseStoreTable(StoreTableText(LayOutStore(MakeModel(shape), "key")));
     EXPECT_EQ(read.shape.activation, activation);
   }
+}
+
+ModelShape ReadBack(const ModelShape& shape) {
+  return ParseStoreTable(StoreTableText(LayOutStore(MakeModel(shape), "key"))).shape;
+}
+
+TEST(StoreTable, EveryScalingOfRotaryPositionsIsRead) {
+  ModelShape shape = *BuiltInShape("pythia-70m");
+  for (const RopeScalingKind kind :
+       {RopeScalingKind::kNone, RopeScalingKind::kLinear, RopeScalingKind::kLlama3,
+        RopeScalingKind::kYarn, RopeScalingKind::kDynamic, RopeScalingKind::kLong}) {
+    RopeScaling scaling;
+    scaling.kind = kind;
+    scaling.factor = 3.7;
+    scaling.original_positions = 99;
+    if (kind == RopeScalingKind::kYarn) {
+      scaling.fast_turns = 11.5;
+      scaling.slow_turns = 1.25;
+      scaling.whole_pairs = false;
+      scaling.attention_factor = 1.1386294361119891;
+    } else if (kind == RopeScalingKind::kLong) {
+      scaling.attention_factor = 1.1902380714238083;
+      scaling.short_factors.assign(8, 1.1);
+      scaling.long_factors.assign(8, 7.3);
+    }
+    shape.rope.scaling = scaling;
+    EXPECT_EQ(ReadBack(shape).rope, shape.rope) << static_cast<int>(kind);
+  }
+}
+
+TEST(StoreTable, WindowsAndParallelResidualsAreRead) {
+  ModelShape shape = *BuiltInShape("phi-4");
+  shape.window = 100;
+  shape.windowed.assign(40, true);
+  const ModelShape read = ReadBack(shape);
+  EXPECT_EQ(read.window, 100);
+  EXPECT_EQ(read.windowed, shape.windowed);
+  EXPECT_FALSE(read.parallel_residual);
+  EXPECT_TRUE(ReadBack(*BuiltInShape("pythia-70m")).parallel_residual);
+  shape.windowed.push_back(true);
+  testing::ExpectError(ErrorCode::kModelInconsistent, "\"windowed\"", [&] { ReadBack(shape); });
 }
 
 class ContentKeyTest : public ::testing::Test {

@@ -13,6 +13,7 @@ extern const Family kGptNeox;
 extern const Family kLlama;
 extern const Family kMistral;
 extern const Family kOpt;
+extern const Family kPhi3;
 extern const Family kQwen2;
 extern const Family kQwen3;
 

@@ -5,6 +5,7 @@
 // own and say where they lie in it.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <string>
@@ -56,6 +57,7 @@ ModelShape Read(const JsonNode& config) {
   shape.parallel_residual = config.Boolean("use_parallel_residual", true);
   shape.tied_head = config.Boolean("tie_word_embeddings", false);
   shape.rope = ReadRope(config, shape.head_dim, {"rotary_emb_base", "rotary_pct", kPart});
+  shape.max_positions = std::max(shape.max_positions, ScaledPositions(shape.rope));
   return shape;
 }
 

@@ -4,6 +4,8 @@
 
 #include <cmath>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace spillway {
 namespace {
@@ -47,15 +49,21 @@ class LlamaLayers {
             static_cast<float>(shape_.norm_offset)};
   }
 
-  // Product with the tensors of that name, with `rows` columns of y.
+  // Product with the tensors of that name, with `rows` columns of y. Checkpoints may hold them as
+  // rows of larger ones, as Phi-3's do.
   struct ProductSpec {
     std::string name;
     int64_t rows;
     bool has_bias;
+    TensorSource fused = {};  // without ".weight"; no name: none does
   };
   Linear Product(const ProductSpec& of, Buf x, Columns y) {
-    Linear linear = {x, y, model_.Matrix(of.name + ".weight", of.rows, WidthOf(shape_, x))};
-    if (of.has_bias) linear.bias = model_.Vector(of.name + ".bias", of.rows);
+    Linear linear = {x, y,
+                     model_.Matrix(of.name + ".weight", of.rows, WidthOf(shape_, x),
+                                   SourcesOf(of.fused, ".weight"))};
+    if (of.has_bias) {
+      linear.bias = model_.Vector(of.name + ".bias", of.rows, SourcesOf(of.fused, ".bias"));
+    }
     return linear;
   }
 
@@ -65,14 +73,25 @@ class LlamaLayers {
                         static_cast<float>(shape_.norm_offset)});
   }
 
+  static std::vector<TensorSource> SourcesOf(TensorSource fused, const char* suffix) {
+    if (fused.name.empty()) return {};
+    fused.name += suffix;
+    return {std::move(fused)};
+  }
+
   void AddAttention(int64_t decoder_layer, const std::string& layer) {
     const std::string name = layer + "self_attn.";
     const int64_t q = shape_.num_heads * shape_.head_dim;
     const int64_t kv = shape_.num_kv_heads * shape_.head_dim;
     model_.Add(NormOf(layer + "input_layernorm", Buf::kNormed));
-    model_.Add(Product({name + "q_proj", q, shape_.qkv_bias}, Buf::kNormed, {Buf::kQkv}));
-    model_.Add(Product({name + "k_proj", kv, shape_.qkv_bias}, Buf::kNormed, {Buf::kQkv, q}));
-    model_.Add(Product({name + "v_proj", kv, shape_.qkv_bias}, Buf::kNormed, {Buf::kQkv, q + kv}));
+    const auto add = [&](const char* part, int64_t begin, int64_t rows) {
+      const TensorSource fused = {name + "qkv_proj", begin, q + 2 * kv};
+      model_.Add(
+          Product({name + part, rows, shape_.qkv_bias, fused}, Buf::kNormed, {Buf::kQkv, begin}));
+    };
+    add("q_proj", 0, q);
+    add("k_proj", q, kv);
+    add("v_proj", q + kv, kv);
     if (shape_.head_norm) {
       AddHeadNorm(name + "q_norm", {Buf::kQkv}, shape_.num_heads);
       AddHeadNorm(name + "k_norm", {Buf::kQkv, q}, shape_.num_kv_heads);
@@ -92,12 +111,14 @@ class LlamaLayers {
     model_.Add(NormOf(
         layer + (shape_.branch_norm ? "pre_feedforward_layernorm" : "post_attention_layernorm"),
         Buf::kNormed));
+    const int64_t ffn = shape_.ffn_size;
+    const TensorSource gates = {name + "gate_up_proj", 0, 2 * ffn};
+    const TensorSource ups = {name + "gate_up_proj", ffn, 2 * ffn};
     Linear gate =
-        Product({name + "gate_proj", shape_.ffn_size, shape_.mlp_bias}, Buf::kNormed, {Buf::kGate});
+        Product({name + "gate_proj", ffn, shape_.mlp_bias, gates}, Buf::kNormed, {Buf::kGate});
     gate.activation = shape_.activation;
     model_.Add(gate);
-    Linear up =
-        Product({name + "up_proj", shape_.ffn_size, shape_.mlp_bias}, Buf::kNormed, {Buf::kInner});
+    Linear up = Product({name + "up_proj", ffn, shape_.mlp_bias, ups}, Buf::kNormed, {Buf::kInner});
     up.times = Buf::kGate;
     model_.Add(up);
     AddToStates({name + "down_proj", shape_.hidden_size, shape_.mlp_bias}, Buf::kInner,
