@@ -30,7 +30,7 @@ const Family& FamilyOf(const JsonNode& config) {
                 "choose a model of that family");
 }
 
-// Whether a class that "auto_map" names ("modeling_phi3.Phi3ForCausalLM") is the family's own.
+// True for a class in "auto_map" ("modeling_phi3.Phi3ForCausalLM") that is the family's own.
 bool IsOfFamily(std::string_view code, const Family& family) {
   const std::string_view name = code.substr(code.find_last_of('.') + 1);
   return !family.code_class.empty() && name.starts_with(family.code_class);
