@@ -1,11 +1,28 @@
 #include "src/compute/layer_runner.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "kernels/rows/rotate.h"
 #include "spillway/error.h"
 
 namespace spillway {
 namespace {
+
+void RefuseWhatHasNoKernel(const Plan& plan) {
+  for (const PlannedLayer& layer : plan.layers) {
+    for (const Op& op : layer.ops) {
+      const auto* rotate = std::get_if<Rotate>(&op);
+      if (rotate == nullptr || rotate->rope.dims <= kernels::kMaxRotaryDims) continue;
+      throw Error(
+          ErrorCode::kModelUnsupported,
+          fmt::format("{}: {} elements of a head turn, and {} are the most that this "
+                      "version computes; choose another model",
+                      Printable(plan.shape.name), rotate->rope.dims, kernels::kMaxRotaryDims));
+    }
+  }
+}
 
 // Products of one call: the same x and activation, and no result is what another one reads.
 bool GoTogether(const Linear& first, const Linear& next) {
@@ -29,6 +46,7 @@ Rows RowsOf(Buf buf, const ProgramInput& input, OpSet& device) {
 }  // namespace
 
 LayerRunner::LayerRunner(const Plan& plan, const Arena& device) : plan_(plan), device_(device) {
+  RefuseWhatHasNoKernel(plan);
   std::size_t most = 0;
   for (const PlannedLayer& layer : plan.layers) {
     std::size_t pieces = 0;

@@ -76,7 +76,7 @@ RopeScaling ReadLlama3(const RopeSource& source) {
   scaling.factor = Number(node, "factor", kStretches);
   scaling.low_frequency = Number(node, "low_freq_factor", kFactors);
   scaling.high_frequency = Number(node, "high_freq_factor", kFactors);
-  scaling.original_positions = node.Member(kOriginal).Integer(kPositionRange);
+  scaling.original_positions = source.OriginalPositions();
   if (scaling.low_frequency < scaling.high_frequency) return scaling;
   node.Refuse("\"low_freq_factor\" is not below \"high_freq_factor\"");
 }

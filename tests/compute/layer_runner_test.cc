@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/plan/place_weights.h"
+#include "tests/expect_error.h"
 #include "tests/plan/plan_test_util.h"
 #include "tests/workload_of.h"
 
@@ -147,6 +148,14 @@ TEST_F(LayerRunnerTest, TilesThatLieTogetherAreOnePiece) {
     }
     EXPECT_EQ(num_out, 2048);
   }
+}
+
+TEST_F(LayerRunnerTest, WhatNoKernelComputesIsRefused) {
+  Plan plan = PlanOf("opt-125m", {{0.0, 1.0, 0.0}});
+  const HostArena arena(plan.arena_bytes[Tier::kCpu]);
+  plan.layers[1].ops.push_back(Rotate{{Buf::kQkv}, 1, {10000.0, 514}});
+  testing::ExpectError(ErrorCode::kModelUnsupported, "514 elements",
+                       [&] { LayerRunner(plan, arena); });
 }
 
 }  // namespace

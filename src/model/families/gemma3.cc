@@ -50,11 +50,15 @@ void ReadRopes(const JsonNode& config, ModelShape& shape) {
 }
 
 ModelShape Read(const JsonNode& config) {
-  ModelShape shape = ReadGemmaKeys(
-      config, {.max_positions = 131072, .head_dim = 256, .activation_key = "hidden_activation"},
-      {"_sliding_window_pattern", "final_logit_softcapping", "hidden_act", "layer_types",
-       "query_pre_attn_scalar", "rope_local_base_freq", "sliding_window",
-       "sliding_window_pattern"});
+  ModelShape shape =
+      ReadGemmaKeys(config,
+                    {.max_positions = 131072,
+                     .head_dim = 256,
+                     .rope_by_layer_type = true,
+                     .activation_key = "hidden_activation"},
+                    {"_sliding_window_pattern", "final_logit_softcapping", "hidden_act",
+                     "layer_types", "query_pre_attn_scalar", "rope_local_base_freq",
+                     "sliding_window", "sliding_window_pattern"});
   ReadGemmaParts(config, shape);
   ReadRopes(config, shape);
   shape.head_norm = true;
