@@ -15,9 +15,6 @@ import comparison
 import engine
 
 
-# Golden files of what is refused by name so far.
-
-
 def check_text(golden, lines):
     """Prompts given as text reach the same ids, and their completions the same text, as with the reference tokenizer."""
     failures = []
