@@ -21,7 +21,7 @@ FAMILY_VARIANTS = {
     "qwen2-grouped-tied": ("safetensors", 24, SMALL | {
         "model_type": "qwen2", "tie_word_embeddings": True, "rope_theta": 1000000.0, "sliding_window": 131072,
         "max_window_layers": 1, "use_sliding_window": False, "torch_dtype": "bfloat16"}),
-    "qwen2-windowed": ("sharded", 25, SMALL | {
+    "qwen2-windowed": ("sharded", 55, SMALL | {
         "model_type": "qwen2", "num_hidden_layers": 3, "use_sliding_window": True, "sliding_window": 9,
         "max_window_layers": 1}),
     "qwen2-scaled": ("safetensors", 26, WIDE | {
@@ -34,7 +34,7 @@ FAMILY_VARIANTS = {
     "qwen3-biased": ("sharded", 28, WIDE | {
         "model_type": "qwen3", "head_dim": 40, "attention_bias": True, "rope_parameters": {
             "rope_type": "linear", "factor": 2.0, "rope_theta": 10000.0}}),
-    "qwen3-windowed": ("safetensors", 29, WIDE | {
+    "qwen3-windowed": ("safetensors", 71, SMALL | {
         "model_type": "qwen3", "head_dim": 24, "num_hidden_layers": 3, "use_sliding_window": True, "sliding_window": 20,
         "layer_types": [SLIDING, FULL, SLIDING]}),
     # As 2B: one head of keys. "gelu" is written for the tanh form.
