@@ -74,12 +74,6 @@ struct RealRange {
 };
 constexpr RealRange kAnyReal = {0.0, 1e12};
 
-// Value of a field that a file has only where it is another.
-template <typename T>
-struct Usually {
-  T value;
-};
-
 // A switch of two values, which a file must have; true there: the second.
 template <typename T>
 struct TwoOf {
@@ -115,10 +109,6 @@ struct FieldWriter {
     json[key] = value;
   }
   template <typename T>
-  void operator()(const char* key, const T& value, const Usually<T>& usually) const {
-    if (value != usually.value) json[key] = value;
-  }
-  template <typename T>
   void operator()(const char* key, T value, TwoOf<T> of) const {
     json[key] = value == of.second;
   }
@@ -151,18 +141,6 @@ struct FieldReader {
       value.push_back(item.Number(kAnyReal.low, kAnyReal.high));
     if (std::ssize(value) == count) return;
     RefuseShape(json, fmt::format("\"{}\" has {} numbers, not {}", key, value.size(), count));
-  }
-  void operator()(const char* key, bool& value, Usually<bool> usually) const {
-    value = json.Boolean(key, usually.value);
-  }
-  void operator()(const char* key, int64_t& value, Usually<int64_t> usually) const {
-    value = json.Integer(key, {0, kPositionRange.high}, usually.value);
-  }
-  void operator()(const char* key, std::vector<bool>& value,
-                  const Usually<std::vector<bool>>&) const {
-    if (const std::optional<JsonNode> found = json.Find(key)) {
-      for (const JsonNode& item : found->Items()) value.push_back(item.Boolean());
-    }
   }
   template <typename T>
   void operator()(const char* key, T& value, TwoOf<T> of) const {
@@ -241,8 +219,8 @@ void VisitRope(R& rope, int64_t head_dim, Visitor visit) {
     visit("whole_pairs", scaling.whole_pairs, Usually{true});
   }
   if (scaling.kind == RopeScalingKind::kLong) {
-    visit("short_factors", scaling.short_factors, shape.rope.dims / 2);
-    visit("long_factors", scaling.long_factors, shape.rope.dims / 2);
+    visit("short_factors", scaling.short_factors, rope.dims / 2);
+    visit("long_factors", scaling.long_factors, rope.dims / 2);
   }
 }
 
