@@ -15,6 +15,7 @@ std::optional<unsigned char> ByteOfToken(std::string_view token) {
 }
 
 std::string TokenBytes(const Decoder& decoder, std::string_view token) {
+  if (decoder.space_between) return std::string(" ").append(token);
   if (decoder.byte_level) return FromByteAlphabet(token).value_or(std::string(token));
   if (decoder.byte_fallback) {
     if (const auto byte = ByteOfToken(token)) return std::string(1, static_cast<char>(*byte));
@@ -23,6 +24,7 @@ std::string TokenBytes(const Decoder& decoder, std::string_view token) {
 }
 
 std::string FirstTokenBytes(const Decoder& decoder, std::string_view token) {
+  if (decoder.space_between) return std::string(token);
   if (!decoder.drop_in_first.empty())
     return TokenBytes(decoder, ReplaceAll(token, {decoder.drop_in_first, ""}));
   std::string bytes = TokenBytes(decoder, token);

@@ -17,6 +17,7 @@ struct Decoder {
   bool byte_fallback = false;      // "<0x0A>" is the byte
   std::string strip = {};          // one character
   std::size_t strip_start = 0;     // at most so many of it are taken off the front of the text
+  bool space_between = false;      // tokens are words of their own: the file names no decoder
   std::string drop_in_first = {};  // taken out of the text's first token everywhere (Metaspace)
 };
 

@@ -81,7 +81,8 @@ BpeParts ReadGpt2Files(const std::filesystem::path& folder, const FolderSettings
                  {},
                  {},
                  {}};
-  if (settings.tokenizer_class == "GPTNeoXTokenizer") parts.normalizer.emplace_back(NfcStep{});
+  if (settings.tokenizer_class == "GPTNeoXTokenizer")
+    parts.normalizer.emplace_back(FormStep{UnicodeForm::kNfc});
   parts.pre_tokenizer.emplace_back(ByteLevelStep{settings.add_prefix_space.value_or(false), true});
   parts.decoder.byte_level = true;
   if (settings.add_bos.value_or(false) && !settings.bos.empty()) {

@@ -7,103 +7,11 @@
 
 #include "spillway/error.h"
 #include "src/tokenizer/json_file.h"
+#include "src/tokenizer/json_part.h"
 #include "src/tokenizer/utf8.h"
 
 namespace spillway {
 namespace {
-
-[[noreturn]] void RefusePart(const JsonNode& in, const char* what, std::string_view part) {
-  in.Refuse(fmt::format("the {} \"{}\" is not supported", what, Printable(part)),
-            "convert the model's tokenizer to byte-level BPE or SentencePiece");
-}
-
-std::string TextMember(const JsonNode& part, const char* key) { return part.Member(key).Text(); }
-
-// The member "type"; `what` is for messages.
-std::string PartType(const JsonNode& part, const char* what) {
-  if (!part.value().is_object()) part.Refuse(fmt::format("a {} is not an object", what));
-  return TextMember(part, "type");
-}
-
-// {"pattern": {"String": what}, "content": by}; a regular expression there is refused.
-ReplaceStep ReadReplace(const JsonNode& part, const char* what) {
-  const JsonNode pattern = part.Member("pattern");
-  if (!pattern.value().is_object() || !pattern.value().contains("String"))
-    RefusePart(part, what, "Replace with a regular expression");
-  ReplaceStep step{TextMember(pattern, "String"), TextMember(part, "content")};
-  if (step.what.empty()) RefusePart(part, what, "Replace of an empty text");
-  return step;
-}
-
-void AddNormalizer(const JsonNode& part, std::vector<NormalizerStep>& out) {
-  const std::string type = PartType(part, "normalizer");
-  if (type == "Sequence") {
-    for (const JsonNode& inner : part.Member("normalizers").Items()) AddNormalizer(inner, out);
-  } else if (type == "NFC") {
-    out.emplace_back(NfcStep{});
-  } else if (type == "Prepend") {
-    out.emplace_back(PrependStep{TextMember(part, "prepend")});
-  } else if (type == "Replace") {
-    out.emplace_back(ReadReplace(part, "normalizer"));
-  } else {
-    RefusePart(part, "normalizer", type);
-  }
-}
-
-// Keeping the matches apart, or taking away what is between them: the same, as known patterns leave
-// nothing between.
-SplitStep ReadSplit(const JsonNode& part) {
-  const JsonNode pattern = part.Member("pattern");
-  const std::string behavior = TextMember(part, "behavior");
-  const bool invert = part.Boolean("invert", false);
-  if ((behavior != "Isolated" || invert) && (behavior != "Removed" || !invert)) {
-    RefusePart(part, "pre-tokenizer", "Split with behavior " + behavior);
-  }
-  if (!pattern.value().is_object() || !pattern.value().contains("Regex"))
-    RefusePart(part, "pre-tokenizer", "Split at a text");
-  const std::string regex = TextMember(pattern, "Regex");
-  const auto known = FindSplitPattern(regex);
-  if (!known) RefusePart(part, "pre-tokenizer pattern", regex);
-  return {*known};
-}
-
-char32_t ReadReplacement(const JsonNode& part) {
-  const std::string text = part.Text("replacement", "\xE2\x96\x81");
-  if (text.empty() || CodePointAt(text, 0).bytes != text.size())
-    part.Refuse("\"replacement\" is not one character");
-  return CodePointAt(text, 0).value;
-}
-
-MetaspaceStep ReadMetaspace(const JsonNode& part) {
-  using Prepend = MetaspaceStep::Prepend;
-  MetaspaceStep step{ReadReplacement(part), Prepend::kAlways, part.Boolean("split", true)};
-  // Files written before "prepend_scheme" existed say it with "add_prefix_space".
-  const std::string fallback = part.Boolean("add_prefix_space", true) ? "always" : "never";
-  const std::string scheme = part.Text("prepend_scheme", fallback);
-  if (scheme == "never") step.prepend = Prepend::kNever;
-  if (scheme == "first") step.prepend = Prepend::kFirst;
-  if (scheme != "never" && scheme != "first" && scheme != "always")
-    RefusePart(part, "prepend_scheme", scheme);
-  return step;
-}
-
-void AddPreTokenizer(const JsonNode& part, std::vector<PreTokenizerStep>& out) {
-  const std::string type = PartType(part, "pre-tokenizer");
-  if (type == "Sequence") {
-    for (const JsonNode& inner : part.Member("pretokenizers").Items()) AddPreTokenizer(inner, out);
-  } else if (type == "ByteLevel") {
-    out.emplace_back(
-        ByteLevelStep{part.Boolean("add_prefix_space", true), part.Boolean("use_regex", true)});
-  } else if (type == "Split") {
-    out.emplace_back(ReadSplit(part));
-  } else if (type == "Digits") {
-    out.emplace_back(DigitsStep{part.Boolean("individual_digits", false)});
-  } else if (type == "Metaspace") {
-    out.emplace_back(ReadMetaspace(part));
-  } else {
-    RefusePart(part, "pre-tokenizer", type);
-  }
-}
 
 // {"special_tokens": {"<s>": {"ids": [1]}}}: the ids of the special token `name`.
 std::vector<TokenId> SpecialTokenIds(const JsonNode& template_part, const std::string& name) {
@@ -135,6 +43,15 @@ Frame ReadTemplate(const JsonNode& part) {
     RefusePart(part, "post-processor",
                fmt::format("TemplateProcessing with the text {} times", num_texts));
   return frame;
+}
+
+// {"cls": ["<s>", 0], "sep": ["</s>", 2]}: the id of one of the two.
+TokenId PairId(const JsonNode& part, const char* key) {
+  const JsonNode pair = part.Member(key);
+  const nlohmann::json& value = pair.value();
+  if (!value.is_array() || value.size() != 2 || !value[0].is_string())
+    part.Refuse(fmt::format("\"{}\" is not a token and its id", key));
+  return JsonTokenId(value[1], value[0].get<std::string>(), pair);
 }
 
 void AddDecoder(const JsonNode& part, std::vector<JsonNode>& out) {
@@ -169,23 +86,13 @@ void ReadMetaspaceDecoder(const JsonNode& part, Decoder& decoder) {
 
 }  // namespace
 
-std::vector<NormalizerStep> ReadNormalizer(const JsonNode& part) {
-  std::vector<NormalizerStep> steps;
-  if (!part.value().is_null()) AddNormalizer(part, steps);
-  return steps;
-}
-
-std::vector<PreTokenizerStep> ReadPreTokenizer(const JsonNode& part) {
-  std::vector<PreTokenizerStep> steps;
-  if (!part.value().is_null()) AddPreTokenizer(part, steps);
-  return steps;
-}
-
 Frame ReadPostProcessor(const JsonNode& part) {
   if (part.value().is_null()) return {};
   const std::string type = PartType(part, "post-processor");
   if (type == "ByteLevel") return {};  // moves offsets, which we do not have
   if (type == "TemplateProcessing") return ReadTemplate(part);
+  if (type == "RobertaProcessing" || type == "BertProcessing")
+    return {{PairId(part, "cls")}, {PairId(part, "sep")}};
   if (type != "Sequence") RefusePart(part, "post-processor", type);
   Frame frame;
   for (const JsonNode& inner : part.Member("processors").Items()) {
@@ -197,14 +104,15 @@ Frame ReadPostProcessor(const JsonNode& part) {
 }
 
 Decoder ReadDecoder(const JsonNode& part) {
-  if (part.value().is_null()) RefusePart(part, "decoder", "null");
-  std::vector<JsonNode> steps;
-  AddDecoder(part, steps);
   Decoder decoder;
+  decoder.space_between = part.value().is_null();
+  std::vector<JsonNode> steps;
+  if (!decoder.space_between) AddDecoder(part, steps);
   // The steps a decoder may have, each at most once, in this order.
   const std::vector<std::string> order = {"ByteLevel",    "Metaspace", "Replace",
                                           "ByteFallback", "Fuse",      "Strip"};
   auto next = order.begin();
+  bool is_fused = false;
   for (const JsonNode& step : steps) {
     const std::string type = PartType(step, "decoder");
     const auto place = std::find(next, order.end(), type);
@@ -214,6 +122,8 @@ Decoder ReadDecoder(const JsonNode& part) {
     if (type == "Metaspace") ReadMetaspaceDecoder(step, decoder);
     if (type == "Replace") decoder.replace = ReadReplace(step, "decoder");
     if (type == "ByteFallback") decoder.byte_fallback = true;
+    if (type == "Fuse") is_fused = true;
+    if (type == "Strip" && !is_fused) RefusePart(part, "decoder", "Strip of every token");
     if (type == "Strip") ReadStrip(step, decoder);
   }
   return decoder;

@@ -1,17 +1,55 @@
 #include "src/tokenizer/normalizer.h"
 
 #include "src/tokenizer/unicode.h"
+#include "src/tokenizer/utf8.h"
 
 namespace spillway {
 namespace {
 
-std::string Apply(const NfcStep&, std::string_view text) { return ComposeNfc(text); }
+std::string Apply(const FormStep& step, std::string_view text) { return ToForm(step.form, text); }
 
 std::string Apply(const PrependStep& step, std::string_view text) {
   return text.empty() ? std::string() : step.text + std::string(text);
 }
 
 std::string Apply(const ReplaceStep& step, std::string_view text) { return ReplaceAll(text, step); }
+
+std::string Apply(const ReplaceMatchesStep& step, std::string_view text) {
+  std::string out;
+  std::size_t done = 0;
+  RegexSearch search(step.what, text);
+  while (const auto match = search.Next()) {
+    out.append(text.substr(done, match->begin - done)).append(step.by);
+    done = match->end;
+  }
+  return out.append(text.substr(done));
+}
+
+std::string Apply(const StripStep& step, std::string_view text) {
+  while (step.left && !text.empty()) {
+    const CodePoint first = CodePointAt(text, 0);
+    if (!IsStripChar(first.value)) break;
+    text.remove_prefix(first.bytes);
+  }
+  while (step.right && !text.empty()) {
+    const CodePoint last = CodePointBefore(text, text.size());
+    if (!IsStripChar(last.value)) break;
+    text.remove_suffix(last.bytes);
+  }
+  return std::string(text);
+}
+
+std::string Apply(const LowerCaseStep&, std::string_view text) { return ToLowerCase(text); }
+
+std::string Apply(const StripAccentsStep&, std::string_view text) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    const CodePoint point = CodePointAt(text, at);
+    if (!IsAccent(point.value)) out += text.substr(at, point.bytes);
+    at += point.bytes;
+  }
+  return out;
+}
 
 }  // namespace
 

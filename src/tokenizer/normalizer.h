@@ -7,9 +7,14 @@
 #include <variant>
 #include <vector>
 
+#include "src/tokenizer/regex.h"
+#include "src/tokenizer/unicode_form.h"
+
 namespace spillway {
 
-struct NfcStep {};
+struct FormStep {
+  UnicodeForm form;
+};
 
 // Puts `text` in front of text that is not empty.
 struct PrependStep {
@@ -22,7 +27,23 @@ struct ReplaceStep {
   std::string by;
 };
 
-using NormalizerStep = std::variant<NfcStep, PrependStep, ReplaceStep>;
+// Puts `by`, as it is written, in every place that the pattern matches.
+struct ReplaceMatchesStep {
+  Regex what;
+  std::string by;
+};
+
+// Takes white space off.
+struct StripStep {
+  bool left = true;
+  bool right = true;
+};
+
+struct LowerCaseStep {};
+struct StripAccentsStep {};
+
+using NormalizerStep = std::variant<FormStep, PrependStep, ReplaceStep, ReplaceMatchesStep,
+                                    StripStep, LowerCaseStep, StripAccentsStep>;
 
 // Requires: valid UTF-8.
 std::string Normalize(const std::vector<NormalizerStep>& steps, std::string_view text);

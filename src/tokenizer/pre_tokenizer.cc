@@ -7,7 +7,8 @@
 namespace spillway {
 namespace {
 
-void SplitInto(Pieces& out, SplitPattern pattern, std::string_view piece) {
+// A pattern that covers every text and keeps every match apart needs no list of parts.
+void SplitApart(SplitPattern pattern, std::string_view piece, Pieces& out) {
   for (std::size_t at = 0; at < piece.size();) {
     const std::size_t end = MatchEnd(pattern, piece, at);
     out.text += piece.substr(at, end - at);
@@ -16,8 +17,17 @@ void SplitInto(Pieces& out, SplitPattern pattern, std::string_view piece) {
   }
 }
 
-void Apply(const SplitStep& step, std::string_view piece, bool, Pieces& out) {
-  SplitInto(out, step.pattern, piece);
+void Apply(const SplitStep& step, std::string_view piece, bool opens_text, Pieces& out) {
+  const auto* pattern = std::get_if<SplitPattern>(&step.target);
+  const bool keeps_apart = step.inverted ? step.behavior == SplitBehavior::kRemoved
+                                         : step.behavior == SplitBehavior::kIsolated;
+  if (pattern != nullptr && keeps_apart) return SplitApart(*pattern, piece, out);
+  const std::vector<std::string_view> parts = SplitText(step, piece);
+  if (opens_text && (parts.empty() || parts.front().data() != piece.data())) out.lost_start = true;
+  for (const std::string_view part : parts) {
+    out.text += part;
+    out.End();
+  }
 }
 
 void Apply(const ByteLevelStep& step, std::string_view piece, bool, Pieces& out) {
@@ -68,6 +78,23 @@ void Apply(const MetaspaceStep& step, std::string_view piece, bool opens_text, P
   out.End();
 }
 
+void Apply(const WordsStep&, std::string_view piece, bool opens_text, Pieces& out) {
+  enum class Run { kSpace, kWord, kOther };
+  Run last = Run::kSpace;
+  for (std::size_t at = 0; at < piece.size();) {
+    const CodePoint point = CodePointAt(piece, at);
+    const Run run = IsWordChar(point.value)    ? Run::kWord
+                    : IsStripChar(point.value) ? Run::kSpace
+                                               : Run::kOther;
+    if (run != last) out.End();
+    if (run != Run::kSpace) out.text += piece.substr(at, point.bytes);
+    if (opens_text && at == 0 && run == Run::kSpace) out.lost_start = true;
+    last = run;
+    at += point.bytes;
+  }
+  out.End();
+}
+
 }  // namespace
 
 Pieces PreTokenize(const std::vector<PreTokenizerStep>& steps, std::string_view text,
@@ -77,8 +104,9 @@ Pieces PreTokenize(const std::vector<PreTokenizerStep>& steps, std::string_view 
   pieces.End();
   for (const PreTokenizerStep& step : steps) {
     Pieces next;
+    next.lost_start = pieces.lost_start;
     for (std::size_t i = 0; i < pieces.ends.size(); ++i) {
-      const bool opens = opens_text && i == 0;
+      const bool opens = opens_text && i == 0 && !pieces.lost_start;
       std::visit([&](const auto& kind) { Apply(kind, pieces.Piece(i), opens, next); }, step);
     }
     pieces = std::move(next);

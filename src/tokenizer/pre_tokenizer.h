@@ -7,13 +7,9 @@
 #include <variant>
 #include <vector>
 
-#include "src/tokenizer/split_pattern.h"
+#include "src/tokenizer/text_split.h"
 
 namespace spillway {
-
-struct SplitStep {
-  SplitPattern pattern;
-};
 
 struct ByteLevelStep {
   bool add_prefix_space = false;
@@ -31,12 +27,17 @@ struct MetaspaceStep {
   bool split = true;
 };
 
-using PreTokenizerStep = std::variant<SplitStep, ByteLevelStep, DigitsStep, MetaspaceStep>;
+// Runs of word characters and runs of other characters; white space vanishes.
+struct WordsStep {};
+
+using PreTokenizerStep =
+    std::variant<SplitStep, ByteLevelStep, DigitsStep, MetaspaceStep, WordsStep>;
 
 // Consecutive pieces of one buffer: piece i is text[ends[i - 1], ends[i]).
 struct Pieces {
   std::string text;
   std::vector<std::size_t> ends;
+  bool lost_start = false;  // a step took away what opened the text
 
   // Ends the piece that was appended to `text`; an empty piece is none.
   void End() {

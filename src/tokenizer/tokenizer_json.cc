@@ -169,7 +169,7 @@ void ApplyClass(ClassParts kind, const FolderSettings& settings, BpeParts& parts
   parts.pre_tokenizer.emplace_back(ByteLevelStep{settings.add_prefix_space.value_or(false), true});
   parts.decoder = Decoder{.byte_level = true};
   if (kind != ClassParts::kGptNeoX) return;
-  parts.normalizer.emplace_back(NfcStep{});
+  parts.normalizer.emplace_back(FormStep{UnicodeForm::kNfc});
   parts.start.clear();
   parts.end.clear();
 }

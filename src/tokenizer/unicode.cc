@@ -1,15 +1,11 @@
 #include "src/tokenizer/unicode.h"
 
-#include <utf8proc.h>
-
 #include <algorithm>
 #include <array>
-#include <cstdint>
 #include <iterator>
 #include <span>
 #include <vector>
 
-#include "spillway/error.h"
 #include "src/tokenizer/utf8.h"
 
 namespace spillway {
@@ -20,10 +16,22 @@ struct CodePointRange {
   char32_t last;
 };
 
+struct CodePointValue {
+  char32_t first;
+  char32_t last;
+  int32_t value;
+};
+
+#include "src/tokenizer/unicode_categories.inc"
 #include "src/tokenizer/unicode_tables.inc"
 
-// One bit per code point of the first two planes' most used part, so that a lookup there is one
-// load.
+// Two letters each, in the order of their numbers.
+constexpr std::string_view kCategoryNames =
+    "CnLuLlLtLmLoMnMcMeNdNlNoPcPdPsPePiPfPoSmScSkSoZsZlZpCcCfCsCo";
+
+constexpr char32_t kDirect = 0x10000;  // the first plane is looked up by one load
+
+// One bit per code point of the first plane, 8 KiB per set.
 class CodePointSet {
  public:
   explicit CodePointSet(std::span<const CodePointRange> ranges) : ranges_(ranges) {
@@ -41,65 +49,51 @@ class CodePointSet {
   }
 
  private:
-  static constexpr char32_t kDirect = 0x10000;  // 8 KiB per set
   std::array<uint64_t, kDirect / 64> bits_{};
   std::span<const CodePointRange> ranges_;
 };
 
-using CodePointText = std::vector<utf8proc_int32_t>;
-
-// Whether a character divides the text into parts composed apart: it stays as it is, nothing
-// composes with it, and no mark moves past it. True of what the reference's Unicode does not know
-// yet, and of U+11A7, a vowel that utf8proc 2.8 drops behind a syllable without a final consonant.
-bool StandsAlone(char32_t c) {
-  static const CodePointSet newer(kNewerRanges);
-  return c == 0x11A7 || newer.Contains(c);
+// The value of the range that holds `c`, 0 for none.
+int32_t ValueIn(std::span<const CodePointValue> ranges, char32_t c) {
+  const auto after = std::ranges::upper_bound(ranges, c, {}, &CodePointValue::first);
+  const bool inside = after != ranges.begin() && c <= std::prev(after)->last;
+  return inside ? std::prev(after)->value : 0;
 }
 
-int CombiningClass(utf8proc_int32_t c) { return utf8proc_get_property(c)->combining_class; }
-
-void AppendDecomposed(char32_t c, CodePointText& out) {
-  std::array<utf8proc_int32_t, 8> parts;  // no canonical decomposition has more than 4
-  const utf8proc_ssize_t length =
-      utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), parts.data(), std::ssize(parts),
-                              UTF8PROC_DECOMPOSE, nullptr);
-  SPILLWAY_CHECK(length > 0 && length <= std::ssize(parts));
-  out.insert(out.end(), parts.begin(), parts.begin() + length);
-}
-
-// Canonical ordering: every run of marks sorted by combining class, stably. utf8proc's own sorts by
-// insertion: 16 s for 40,000 marks of alternating classes.
-void OrderMarks(CodePointText& text) {
-  const auto is_starter = [](utf8proc_int32_t c) { return CombiningClass(c) == 0; };
-  for (auto at = text.begin(); at != text.end();) {
-    const auto run = std::find_if_not(at, text.end(), is_starter);
-    const auto end = std::find_if(run, text.end(), is_starter);
-    std::ranges::stable_sort(run, end, {}, CombiningClass);
-    at = end;
+// Category numbers of the first plane.
+std::vector<uint8_t> MakeDirectCategories() {
+  std::vector<uint8_t> numbers(kDirect);
+  for (const CodePointValue& range : kCategories) {
+    for (char32_t c = range.first; c <= range.last && c < kDirect; ++c)
+      numbers[c] = static_cast<uint8_t>(range.value);
   }
-}
-
-// Composes the decomposed `text`, moves it to the end of `out` and leaves `text` empty.
-void AppendComposed(CodePointText& text, std::string& out) {
-  OrderMarks(text);
-  const auto options = static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE);
-  const utf8proc_ssize_t length = utf8proc_normalize_utf32(text.data(), std::ssize(text), options);
-  SPILLWAY_CHECK(length >= 0);
-  for (const utf8proc_int32_t c : std::span(text).first(static_cast<std::size_t>(length)))
-    AppendCodePoint(static_cast<char32_t>(c), out);
-  text.clear();
+  return numbers;
 }
 
 }  // namespace
 
+CategorySet CategoryOf(char32_t c) {
+  static const std::vector<uint8_t> direct = MakeDirectCategories();
+  return CategorySet{1} << (c < kDirect ? direct[c] : ValueIn(kCategories, c));
+}
+
+std::optional<CategorySet> CategoriesNamed(std::string_view name) {
+  CategorySet found = 0;
+  if (name.empty() || name.size() > 2) return std::nullopt;
+  for (std::size_t at = 0; at < kCategoryNames.size(); at += 2) {
+    if (kCategoryNames.substr(at, 2).starts_with(name)) found |= CategorySet{1} << at / 2;
+  }
+  return found == 0 ? std::nullopt : std::optional(found);
+}
+
 bool IsLetter(char32_t c) {
-  static const CodePointSet set(kLetterRanges);
-  return set.Contains(c);
+  static const CategorySet letters = *CategoriesNamed("L");
+  return (CategoryOf(c) & letters) != 0;
 }
 
 bool IsNumber(char32_t c) {
-  static const CodePointSet set(kNumberRanges);
-  return set.Contains(c);
+  static const CategorySet numbers = *CategoriesNamed("N");
+  return (CategoryOf(c) & numbers) != 0;
 }
 
 bool IsSpace(char32_t c) {
@@ -122,22 +116,40 @@ bool IsStripChar(char32_t c) {
   return set.Contains(c);
 }
 
-std::string ComposeNfc(std::string_view utf8) {
-  // Nothing below U+0300 is a mark or has a second character that composes: such text is in form C
-  // already.
-  const auto is_high = [](char byte) { return static_cast<unsigned char>(byte) >= 0xCC; };
-  if (std::none_of(utf8.begin(), utf8.end(), is_high)) return std::string(utf8);
-  CodePointText text;
+bool IsPunctuation(char32_t c) {
+  static const CodePointSet set(kPunctuationRanges);
+  return set.Contains(c);
+}
+
+bool IsAccent(char32_t c) {
+  static const CodePointSet set(kAccentRanges);
+  return set.Contains(c);
+}
+
+bool IsNewerChar(char32_t c) {
+  static const CodePointSet set(kNewerRanges);
+  return set.Contains(c);
+}
+
+bool IsNewerCompatibleChar(char32_t c) {
+  static const CodePointSet set(kNewerCompatibleRanges);
+  return set.Contains(c);
+}
+
+std::string ToLowerCase(std::string_view utf8) {
+  constexpr char32_t kDottedCapitalI = 0x130;  // the only one that becomes two: i and a dot above
   std::string out;
-  for (const char32_t c : CodePoints(utf8)) {
-    if (!StandsAlone(c)) {
-      AppendDecomposed(c, text);
+  out.reserve(utf8.size());
+  for (std::size_t at = 0; at < utf8.size();) {
+    const CodePoint point = CodePointAt(utf8, at);
+    at += point.bytes;
+    if (point.value == kDottedCapitalI) {
+      out += "i\xCC\x87";
       continue;
     }
-    AppendComposed(text, out);
-    AppendCodePoint(c, out);
+    const int64_t lower = int64_t{point.value} + ValueIn(kLowerCase, point.value);
+    AppendCodePoint(static_cast<char32_t>(lower), out);
   }
-  AppendComposed(text, out);
   return out;
 }
 

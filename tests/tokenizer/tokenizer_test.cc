@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "src/tokenizer/unicode.h"
+#include "src/tokenizer/unicode_form.h"
 #include "src/tokenizer/utf8.h"
 
 namespace spillway {
@@ -105,7 +105,7 @@ std::string Utf8(std::u32string_view text) {
 }
 
 // Every expectation is what tokenizers 0.23.3 gives, whose NFC is of Unicode 9.0.
-TEST(ComposeNfcTest, IsTheReferences) {
+TEST(NfcTest, IsTheReferences) {
   const std::pair<std::u32string_view, std::u32string_view> cases[] = {
       {U"plain", U"plain"},
       {U"e\u0301", U"\u00E9"},
@@ -120,14 +120,16 @@ TEST(ComposeNfcTest, IsTheReferences) {
       {U"\U00011935\U00011930", U"\U00011935\U00011930"},  // a composite since Unicode 13
   };
   for (const auto& [text, composed] : cases)
-    EXPECT_EQ(ComposeNfc(Utf8(text)), Utf8(composed)) << testing::PrintToString(Utf8(text));
+    EXPECT_EQ(ToForm(UnicodeForm::kNfc, Utf8(text)), Utf8(composed))
+        << testing::PrintToString(Utf8(text));
 }
 
 // Ordering by insertion would take most of an hour.
-TEST(ComposeNfcTest, OrdersALongRunOfMarksInGoodTime) {
+TEST(NfcTest, OrdersALongRunOfMarksInGoodTime) {
   const std::string text = Repeat("\xCC\x81\xCC\x96", kMiB);
   const auto begin = std::chrono::steady_clock::now();
-  EXPECT_EQ(ComposeNfc(text), Repeat("\xCC\x96", kMiB / 2) + Repeat("\xCC\x81", kMiB / 2));
+  EXPECT_EQ(ToForm(UnicodeForm::kNfc, text),
+            Repeat("\xCC\x96", kMiB / 2) + Repeat("\xCC\x81", kMiB / 2));
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   EXPECT_LT(seconds.count(), 20.0);
 }
