@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "src/base/json_text.h"
-#include "src/tokenizer/utf8.h"
+#include "src/unicode/utf8.h"
 
 namespace spillway {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "src/tokenizer/utf8.h"
+#include "src/unicode/utf8.h"
 
 namespace spillway {
 namespace {

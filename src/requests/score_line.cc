@@ -10,8 +10,8 @@
 
 #include "src/requests/prompt_keys.h"
 #include "src/requests/score_request.h"
-#include "src/tokenizer/unicode.h"
-#include "src/tokenizer/utf8.h"
+#include "src/unicode/char_class.h"
+#include "src/unicode/utf8.h"
 
 namespace spillway {
 namespace {

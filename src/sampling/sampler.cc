@@ -9,7 +9,7 @@
 #include "spillway/error.h"
 #include "src/sampling/stop_search.h"
 #include "src/sampling/token_choice.h"
-#include "src/tokenizer/utf8.h"
+#include "src/unicode/utf8.h"
 
 namespace spillway {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "src/tokenizer/unicode.h"
-#include "src/tokenizer/utf8.h"
+#include "src/unicode/char_class.h"
+#include "src/unicode/utf8.h"
 
 namespace spillway {
 namespace {

@@ -8,7 +8,7 @@
 #include <stdexcept>
 
 #include "spillway/error.h"
-#include "src/tokenizer/utf8.h"
+#include "src/unicode/utf8.h"
 
 namespace spillway {
 namespace {

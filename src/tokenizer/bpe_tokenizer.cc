@@ -39,6 +39,7 @@ BpeTokenizer::BpeTokenizer(BpeParts parts)
 }
 
 std::string_view BpeTokenizer::kind() const {
+  if (!parts_.kind.empty()) return parts_.kind;
   return parts_.decoder.byte_level ? "byte-level BPE" : "BPE";
 }
 

@@ -24,6 +24,7 @@ struct BpeParts {
   Decoder decoder;
   std::vector<TokenId> start;  // in front of every text
   std::vector<TokenId> end;    // behind every text
+  std::string_view kind = {};  // for `inspect`; empty: by the decoder
 };
 
 class BpeTokenizer : public Tokenizer {

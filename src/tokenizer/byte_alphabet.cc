@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "src/tokenizer/utf8.h"
+#include "src/unicode/utf8.h"
 
 namespace spillway {
 namespace {

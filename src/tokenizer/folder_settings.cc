@@ -7,6 +7,7 @@
 #include <map>
 
 #include "spillway/error.h"
+#include "src/tokenizer/class_parts.h"
 #include "src/tokenizer/json_file.h"
 
 namespace spillway {
@@ -80,23 +81,13 @@ std::optional<bool> OptionalBool(const JsonNode& object, const char* key) {
   return found ? std::optional(found->Boolean()) : std::nullopt;
 }
 
-// Default of transformers' classes for a token that no file names; empty for none.
-std::string_view DefaultToken(std::string_view tokenizer_class, std::string_view key) {
-  const bool is_llama = tokenizer_class == "LlamaTokenizer";
-  const bool is_neox = tokenizer_class == "GPTNeoXTokenizer";
-  if (!is_llama && !is_neox && tokenizer_class != "GPT2Tokenizer") return "";
-  if (key == "bos_token") return is_llama ? "<s>" : "<|endoftext|>";
-  if (key == "eos_token") return is_llama ? "</s>" : "<|endoftext|>";
-  if (key == "unk_token") return is_llama ? "<unk>" : "<|endoftext|>";
-  return key == "pad_token" && is_neox ? "<|padding|>" : "";
-}
-
 void ReadNamedTokens(const JsonNode& config, FolderSettings& settings) {
   for (const std::string_view key : kSpecialKeys) {
     const std::optional<JsonNode> member = config.Find(key);
     AddedToken token;
     if (!member) {
       token.content = DefaultToken(settings.tokenizer_class, key);
+      if (!token.content.empty()) settings.default_tokens.insert(token.content);
     } else if (!member->value().is_null()) {
       token = ReadToken(*member, key, true);
     }
@@ -104,7 +95,13 @@ void ReadNamedTokens(const JsonNode& config, FolderSettings& settings) {
     token.special = true;
     if (key == "bos_token") settings.bos = token.content;
     if (key == "eos_token") settings.eos = token.content;
+    if (key == "unk_token") settings.unk = token.content;
     settings.named_tokens.push_back(std::move(token));
+  }
+  // A token that a file names too is no mere default.
+  for (const std::string_view key : kSpecialKeys) {
+    const std::optional<JsonNode> member = config.FindSet(key.data());
+    if (member) settings.default_tokens.erase(ReadToken(*member, key, true).content);
   }
   // Two names of one list; releases differ.
   const char* key =
@@ -118,20 +115,19 @@ void ReadNamedTokens(const JsonNode& config, FolderSettings& settings) {
   }
 }
 
-// The class that transformers' AutoTokenizer opens the folder with.
-std::string ClassOf(std::string named, std::string_view model_type) {
-  if (named.ends_with("Fast")) named.resize(named.size() - 4);
-  if (!named.empty()) return named;
-  if (model_type == "opt" || model_type == "gpt2") return "GPT2Tokenizer";
-  return model_type == "gpt_neox" ? "GPTNeoXTokenizer" : "";
-}
+// Words of config.json about the tokenizer; empty where it has none.
+struct ModelWords {
+  std::string model_type;
+  std::string tokenizer_class;
+};
 
-// Empty where no file says it.
-std::string ModelTypeOf(const std::filesystem::path& file) {
+ModelWords ReadModelWords(const std::filesystem::path& file) {
   const std::optional<json> document = ReadOptionalJsonObject(file);
-  if (!document) return "";
+  if (!document) return {};
   const JsonOrigin origin = TokenizerOrigin(file);
-  return JsonNode(*document, origin).Text("model_type", "");
+  const JsonNode config(*document, origin);
+  const std::optional<JsonNode> named = config.FindSet("tokenizer_class");
+  return {config.Text("model_type", ""), named ? named->Text() : ""};
 }
 
 }  // namespace
@@ -140,7 +136,8 @@ FolderSettings ReadFolderSettings(const std::filesystem::path& folder) {
   FolderSettings settings;
   settings.file = folder / "tokenizer_config.json";
   json document = ReadOptionalJsonObject(settings.file).value_or(json::object());
-  settings.model_type = ModelTypeOf(folder / "config.json");
+  const ModelWords model = ReadModelWords(folder / "config.json");
+  settings.model_type = model.model_type;
   const bool has_decoder = document.contains("added_tokens_decoder");
   if (!has_decoder) {
     if (const auto map = ReadOptionalJsonObject(folder / "special_tokens_map.json")) {
@@ -151,11 +148,13 @@ FolderSettings ReadFolderSettings(const std::filesystem::path& folder) {
   const JsonNode config(document, origin);
   if (has_decoder)
     settings.added_tokens = ReadAddedTokensDecoder(config.Member("added_tokens_decoder"));
-  settings.tokenizer_class = ClassOf(config.Text("tokenizer_class", ""), settings.model_type);
+  const std::optional<JsonNode> named = config.FindSet("tokenizer_class");
+  settings.tokenizer_class =
+      ClassOf(named ? named->Text() : model.tokenizer_class, settings.model_type);
   settings.add_bos = OptionalBool(config, "add_bos_token");
   settings.add_eos = OptionalBool(config, "add_eos_token");
   settings.add_prefix_space = OptionalBool(config, "add_prefix_space");
-  settings.legacy = config.Boolean("legacy", false);
+  settings.legacy = OptionalBool(config, "legacy");
   ReadNamedTokens(config, settings);
   if (config.Find("added_tokens_decoder")) return settings;
   const std::filesystem::path added_file = folder / "added_tokens.json";

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,12 +20,16 @@ struct FolderSettings {
   std::string model_type;  // config.json's; empty when not said
   std::string bos;         // empty: none
   std::string eos;
+  std::string unk;
   std::optional<bool> add_bos;
   std::optional<bool> add_eos;
   std::optional<bool> add_prefix_space;
-  bool legacy = false;  // LLaMA: a space in front of every part between special tokens
+  // LLaMA: a space in front of every part between special tokens.
+  std::optional<bool> legacy;
   std::vector<AddedToken> added_tokens;  // added_tokens_decoder or added_tokens.json, by id
   std::vector<AddedToken> named_tokens;  // bos_token, eos_token, ...; all special
+  // Contents of those of them that no file names: the class's own.
+  std::set<std::string, std::less<>> default_tokens;
 };
 
 // Absent files say nothing. Throws: Error kTokenizer for malformed ones.

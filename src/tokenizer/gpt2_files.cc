@@ -5,9 +5,10 @@
 #include <stdexcept>
 
 #include "spillway/error.h"
+#include "src/tokenizer/class_parts.h"
 #include "src/tokenizer/json_file.h"
-#include "src/tokenizer/utf8.h"
 #include "src/tokenizer/vocabulary.h"
+#include "src/unicode/utf8.h"
 
 namespace spillway {
 namespace {
@@ -80,11 +81,11 @@ BpeParts ReadGpt2Files(const std::filesystem::path& folder, const FolderSettings
                  {},
                  {},
                  {},
+                 {},
                  {}};
-  if (settings.tokenizer_class == "GPTNeoXTokenizer")
-    parts.normalizer.emplace_back(FormStep{UnicodeForm::kNfc});
-  parts.pre_tokenizer.emplace_back(ByteLevelStep{settings.add_prefix_space.value_or(false), true});
-  parts.decoder.byte_level = true;
+  const ClassParts named = PartsOf(settings.tokenizer_class);
+  const bool is_byte_level = named == ClassParts::kGptNeoX || named == ClassParts::kQwen2;
+  ApplyClass(is_byte_level ? named : ClassParts::kGpt2, settings, parts);
   if (settings.add_bos.value_or(false) && !settings.bos.empty()) {
     parts.start.push_back(IdOfAdded(parts.added_tokens, settings.bos, settings.file));
   }

@@ -8,7 +8,7 @@
 #include "spillway/error.h"
 #include "src/tokenizer/json_file.h"
 #include "src/tokenizer/json_part.h"
-#include "src/tokenizer/utf8.h"
+#include "src/unicode/utf8.h"
 
 namespace spillway {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "src/tokenizer/json_part.h"
 #include "src/tokenizer/json_parts.h"
-#include "src/tokenizer/unicode.h"
+#include "src/unicode/char_class.h"
 
 namespace spillway {
 namespace {

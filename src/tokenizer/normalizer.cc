@@ -1,7 +1,7 @@
 #include "src/tokenizer/normalizer.h"
 
-#include "src/tokenizer/unicode.h"
-#include "src/tokenizer/utf8.h"
+#include "src/unicode/char_class.h"
+#include "src/unicode/utf8.h"
 
 namespace spillway {
 namespace {

@@ -7,8 +7,8 @@
 #include <variant>
 #include <vector>
 
-#include "src/tokenizer/regex.h"
-#include "src/tokenizer/unicode_form.h"
+#include "src/unicode/form.h"
+#include "src/unicode/regex.h"
 
 namespace spillway {
 

@@ -1,8 +1,8 @@
 #include "src/tokenizer/pre_tokenizer.h"
 
 #include "src/tokenizer/byte_alphabet.h"
-#include "src/tokenizer/unicode.h"
-#include "src/tokenizer/utf8.h"
+#include "src/unicode/char_class.h"
+#include "src/unicode/utf8.h"
 
 namespace spillway {
 namespace {

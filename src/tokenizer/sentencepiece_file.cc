@@ -12,7 +12,7 @@
 #include "src/tokenizer/decoder.h"  // ByteOfToken
 #include "src/tokenizer/json_file.h"
 #include "src/tokenizer/protobuf_reader.h"
-#include "src/tokenizer/utf8.h"
+#include "src/unicode/utf8.h"
 
 namespace spillway {
 namespace {

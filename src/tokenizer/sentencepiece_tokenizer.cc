@@ -12,9 +12,10 @@
 #include "src/tokenizer/chars_map.h"
 #include "src/tokenizer/decoder.h"
 #include "src/tokenizer/json_file.h"
+#include "src/tokenizer/sentencepiece_bpe.h"
 #include "src/tokenizer/sentencepiece_file.h"
-#include "src/tokenizer/utf8.h"
 #include "src/tokenizer/vocabulary.h"
+#include "src/unicode/utf8.h"
 
 namespace spillway {
 namespace {
@@ -193,6 +194,16 @@ std::vector<AddedToken> SpecialPieces(const SentencePieceFile& model) {
   return tokens;
 }
 
+// A plain BPE tokenizer finds user-defined pieces before it takes the text apart.
+void AddUserDefined(const SentencePieceFile& model, std::vector<AddedToken>& tokens) {
+  for (const SentencePiece& piece : model.pieces) {
+    if (piece.type != Type::kUserDefined) continue;
+    AddedToken token;
+    token.content = piece.text;
+    tokens.push_back(std::move(token));
+  }
+}
+
 // The token for the start or end: the named one, else the file's first form of it, else none.
 std::vector<TokenId> FrameToken(bool wanted, const std::string& named, const char* usual,
                                 const SentencePieceParts& parts,
@@ -218,13 +229,22 @@ std::unique_ptr<Tokenizer> OpenSentencePiece(const std::filesystem::path& file,
     vocabulary.emplace(piece.text, id);
   }
   std::vector<AddedToken> required = SpecialPieces(parts.file);
+  if (IsPlainBpe(parts.file, settings)) AddUserDefined(parts.file, required);
   required.insert(required.end(), settings.added_tokens.begin(), settings.added_tokens.end());
   parts.added_tokens =
       PlaceAddedTokens(required, settings.named_tokens, vocabulary, vocab_rows, file);
   // LLaMA's tokenizer puts its start token in front unless told otherwise.
   parts.start = FrameToken(settings.add_bos.value_or(true), settings.bos, "<s>", parts, file);
   parts.end = FrameToken(settings.add_eos.value_or(false), settings.eos, "</s>", parts, file);
-  parts.legacy = settings.legacy;
+  if (IsPlainBpe(parts.file, settings)) {
+    BpeParts plain = MakePlainBpe(parts.file, settings, std::move(parts.added_tokens));
+    plain.start = std::move(parts.start);
+    plain.end = std::move(parts.end);
+    plain.kind = "SentencePiece BPE";
+    return std::make_unique<BpeTokenizer>(std::move(plain));
+  }
+  // Without a class of its own, transformers takes the older way for the default.
+  parts.legacy = settings.legacy.value_or(settings.tokenizer_class.empty());
   return std::make_unique<SentencePieceTokenizer>(std::move(parts), file);
 }
 

@@ -8,8 +8,8 @@
 #include <variant>
 #include <vector>
 
-#include "src/tokenizer/regex.h"
 #include "src/tokenizer/split_pattern.h"
+#include "src/unicode/regex.h"
 
 namespace spillway {
 

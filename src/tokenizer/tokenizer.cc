@@ -8,7 +8,7 @@
 #include "src/tokenizer/gpt2_files.h"
 #include "src/tokenizer/sentencepiece_tokenizer.h"
 #include "src/tokenizer/tokenizer_json.h"
-#include "src/tokenizer/utf8.h"
+#include "src/unicode/utf8.h"
 
 namespace spillway {
 

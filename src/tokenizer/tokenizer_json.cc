@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "spillway/error.h"
+#include "src/tokenizer/class_parts.h"
 #include "src/tokenizer/json_file.h"
 #include "src/tokenizer/json_parts.h"
 #include "src/tokenizer/vocabulary.h"
@@ -126,52 +127,9 @@ BpeModel ReadModel(const JsonNode& model, BpeOptions options, const Path& file,
   }
 }
 
-// transformers 5 takes only vocabulary, merges, added tokens and post-processor from the file where
-// the folder names one of these classes; the rest is the class's own. Everything else is as the
-// file has it.
-enum class ClassParts { kAsInFile, kGpt2, kGptNeoX, kLlama };
-
-ClassParts PartsOf(const FolderSettings& settings, const Decoder& decoder) {
-  if (settings.tokenizer_class == "GPT2Tokenizer") return ClassParts::kGpt2;
-  if (settings.tokenizer_class == "GPTNeoXTokenizer") return ClassParts::kGptNeoX;
-  // A byte-level file under this name is LLaMA-3's and taken as it is.
-  const bool is_llama = settings.tokenizer_class == "LlamaTokenizer" && !decoder.byte_level;
-  return is_llama ? ClassParts::kLlama : ClassParts::kAsInFile;
-}
-
-BpeOptions OptionsOf(ClassParts parts, const JsonNode& model) {
-  if (parts == ClassParts::kAsInFile) return ReadOptions(model);
-  BpeOptions options;
-  options.fuse_unknown = options.byte_fallback = parts == ClassParts::kLlama;
-  return options;
-}
-
-void ApplyLlama(const FolderSettings& settings, BpeParts& parts) {
-  const bool prefix = settings.add_prefix_space.value_or(true);
-  MetaspaceStep step;
-  step.split = false;
-  using Prepend = MetaspaceStep::Prepend;
-  step.prepend = !prefix ? Prepend::kNever : settings.legacy ? Prepend::kAlways : Prepend::kFirst;
-  parts.normalizer.clear();
-  parts.pre_tokenizer.clear();
-  parts.pre_tokenizer.emplace_back(step);
-  parts.decoder = Decoder{.replace = ReplaceStep{"\xE2\x96\x81", " "},
-                          .byte_fallback = true,
-                          .strip = std::string(1, ' '),
-                          .strip_start = prefix ? 1u : 0u};
-}
-
-void ApplyClass(ClassParts kind, const FolderSettings& settings, BpeParts& parts) {
-  if (kind == ClassParts::kAsInFile) return;
-  if (kind == ClassParts::kLlama) return ApplyLlama(settings, parts);
-  parts.normalizer.clear();
-  parts.pre_tokenizer.clear();
-  parts.pre_tokenizer.emplace_back(ByteLevelStep{settings.add_prefix_space.value_or(false), true});
-  parts.decoder = Decoder{.byte_level = true};
-  if (kind != ClassParts::kGptNeoX) return;
-  parts.normalizer.emplace_back(FormStep{UnicodeForm::kNfc});
-  parts.start.clear();
-  parts.end.clear();
+// A byte-level file whose folder names LLaMA's class is LLaMA-3's, and taken as it is.
+bool IsFilesOwn(ClassParts kind, const Decoder& decoder) {
+  return kind == ClassParts::kAsInFile || (kind == ClassParts::kLlama && decoder.byte_level);
 }
 
 // OPT was trained with its start token in front of every text, so a file that forgot it does not
@@ -183,10 +141,16 @@ void RestoreOptStart(const FolderSettings& settings, BpeParts& parts) {
   parts.start.push_back(IdOfAdded(parts.added_tokens, settings.bos, settings.file));
 }
 
-// Tokens that the small files name and tokenizer.json does not list.
-std::vector<AddedToken> SettingsTokens(const FolderSettings& settings) {
+// Tokens that the small files name and tokenizer.json does not list; `kind`: of the class that
+// counts.
+std::vector<AddedToken> SettingsTokens(const FolderSettings& settings, ClassParts kind) {
   std::vector<AddedToken> tokens = settings.added_tokens;
   tokens.insert(tokens.end(), settings.named_tokens.begin(), settings.named_tokens.end());
+  if (kind == ClassParts::kAsInFile) {
+    std::erase_if(tokens, [&](const AddedToken& token) {
+      return settings.default_tokens.contains(token.content);
+    });
+  }
   return tokens;
 }
 
@@ -199,11 +163,14 @@ BpeParts ReadTokenizerJson(const Path& file, const FolderSettings& settings, int
   const JsonNode model_part = OptionalMember(document, "model");
   CheckModelType(model_part);
   Decoder decoder = ReadDecoder(OptionalMember(document, "decoder"));
-  const ClassParts kind = PartsOf(settings, decoder);
-  BpeModel model = ReadModel(model_part, OptionsOf(kind, model_part), file, vocab_rows);
+  ClassParts kind = PartsOf(settings.tokenizer_class);
+  if (IsFilesOwn(kind, decoder)) kind = ClassParts::kAsInFile;
+  BpeOptions options =
+      kind == ClassParts::kAsInFile ? ReadOptions(model_part) : OptionsOf(kind, settings);
+  BpeModel model = ReadModel(model_part, std::move(options), file, vocab_rows);
   std::vector<AddedToken> added =
       PlaceAddedTokens(ReadAddedTokens(OptionalMember(document, "added_tokens")),
-                       SettingsTokens(settings), model.vocabulary(), vocab_rows, file);
+                       SettingsTokens(settings, kind), model.vocabulary(), vocab_rows, file);
   Frame frame = ReadPostProcessor(OptionalMember(document, "post_processor"));
   for (const TokenId id : frame.start) CheckRow(id, "start of the template", vocab_rows, file);
   for (const TokenId id : frame.end) CheckRow(id, "end of the template", vocab_rows, file);
@@ -213,7 +180,8 @@ BpeParts ReadTokenizerJson(const Path& file, const FolderSettings& settings, int
                  ReadPreTokenizer(OptionalMember(document, "pre_tokenizer")),
                  std::move(decoder),
                  std::move(frame.start),
-                 std::move(frame.end)};
+                 std::move(frame.end),
+                 {}};
   ApplyClass(kind, settings, parts);
   RestoreOptStart(settings, parts);
   return parts;

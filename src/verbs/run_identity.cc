@@ -12,7 +12,7 @@
 #include "src/store/companions.h"
 #include "src/store/content_key.h"
 #include "src/store/folder_key.h"
-#include "src/tokenizer/utf8.h"
+#include "src/unicode/utf8.h"
 
 namespace spillway {
 namespace {

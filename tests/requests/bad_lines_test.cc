@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "src/requests/reader.h"
-#include "src/tokenizer/utf8.h"
+#include "src/unicode/utf8.h"
 #include "tests/requests/fake_tokenizer.h"
 #include "tests/temporary_folder.h"
 

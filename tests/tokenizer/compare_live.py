@@ -13,6 +13,7 @@ import pathlib
 import random
 import subprocess
 import sys
+import tempfile
 
 import text_cases
 
@@ -105,12 +106,22 @@ def compare(tool, folder, cases, auto):
     return wrong + report(folder, "decoded", rows, ask(tool, folder, [{"decode": i} for i in rows]), reference.decode(rows))
 
 
+def compare_families(tool, cases):
+    import family_vocabularies
+    with tempfile.TemporaryDirectory() as temporary:
+        out = pathlib.Path(temporary)
+        family_vocabularies.make_families(out)
+        family_vocabularies.make_parts(out)
+        return sum(compare(tool, folder, cases, (folder / "tokenizer_config.json").exists()) for folder in sorted(out.iterdir()))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tool", required=True)
     parser.add_argument("--auto", action="store_true", help="transformers.AutoTokenizer is the reference of every folder")
     parser.add_argument("--texts", type=int, default=0, help="so many of the texts, drawn; 0: all, 40,000")
-    parser.add_argument("folders", nargs="+", type=pathlib.Path)
+    parser.add_argument("--families", action="store_true", help="makes the folders of family_vocabularies.py and compares them")
+    parser.add_argument("folders", nargs="*", type=pathlib.Path)
     args = parser.parse_args()
     try:
         import sentencepiece  # noqa: F401
@@ -122,7 +133,10 @@ def main():
     cases = list(text_cases.all_cases(PROSE.read_text(encoding="utf-8")))
     if args.texts:
         cases = cases[:11] + random.Random(5).sample(cases, min(args.texts, len(cases)))
-    sys.exit(1 if sum(compare(args.tool, f, cases, args.auto) for f in args.folders) else 0)
+    wrong = sum(compare(args.tool, f, cases, args.auto) for f in args.folders)
+    if args.families:
+        wrong += compare_families(args.tool, cases)
+    sys.exit(1 if wrong else 0)
 
 
 if __name__ == "__main__":

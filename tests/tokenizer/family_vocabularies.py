@@ -181,6 +181,15 @@ def make_gemma(out):
         save_pieces(out / name, model, tokenizer, "GemmaTokenizer", model_type, **named)
 
 
+PIECES = ["llama2", "llama2_legacy", "mistral", "phi3", "mistral_v3", "llama2_no_prefix", "gemma", "gemma3"]
+
+
+def names():
+    """Of all folders."""
+    pieces = {name + end for name in PIECES for end in ("", "_model")}
+    return set(BYTE_LEVEL) | pieces | {"normalizer_" + n for n in NORMALIZERS} | {"pre_tokenizer_" + n for n in PRE_TOKENIZERS} | {"no_decoder"}
+
+
 def make_families(out):
     for name in BYTE_LEVEL:
         make_byte_level(out, name)

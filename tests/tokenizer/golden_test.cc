@@ -68,14 +68,17 @@ TEST_P(GoldenTest, GivesTheIdsAndTextsOfTheReference) {
   EXPECT_GE(num_checked, 500u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Forms, GoldenTest,
-                         testing::Values("tales", "gpt2_files", "gpt2_json", "gpt_neox_json",
-                                         "llama3_json", "qwen2_json", "flags_json", "digits_json",
-                                         "llama2_byte_fallback_json",
-                                         "metaspace_first_byte_fallback_json", "unknown_fused_json",
-                                         "unknown_dropped_json", "spm_llama", "spm_bpe",
-                                         "spm_unigram"),
-                         [](const auto& form) { return form.param; });
+INSTANTIATE_TEST_SUITE_P(
+    Forms, GoldenTest,
+    testing::Values("tales", "closed_words", "deepseek_v3", "gemma", "gemma_model",
+                    "llama2_legacy_model", "mistral", "mistral_model", "nemo", "normalizer_nfkc",
+                    "normalizer_spaces", "phi4_mini", "pre_tokenizer_bert",
+                    "pre_tokenizer_pattern_merged_with_next_0", "r1_distill_qwen", "gpt2_files",
+                    "gpt2_json", "gpt_neox_json", "llama3_json", "qwen2_json", "flags_json",
+                    "digits_json", "llama2_byte_fallback_json",
+                    "metaspace_first_byte_fallback_json", "unknown_fused_json",
+                    "unknown_dropped_json", "spm_llama", "spm_bpe", "spm_unigram"),
+    [](const auto& form) { return form.param; });
 
 }  // namespace
 }  // namespace spillway

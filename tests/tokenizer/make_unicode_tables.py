@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes src/tokenizer/unicode_tables.inc and unicode_categories.inc: character classes as the reference sees them.
+"""Writes src/unicode/tables.inc and unicode_categories.inc: character classes as the reference sees them.
 
 The reference (PyPI `tokenizers`) links several engines with several Unicode versions: Oniguruma for patterns, Rust's
 standard library for Digits and Lowercase, and crates for added tokens, punctuation, accents and normalisation. Asking
@@ -8,7 +8,7 @@ forms themselves are utf8proc's; what is written here is what the reference's ol
 compose or order yet, found by comparison with the newest Unicode that PyPI `unicodedata2` has, so that it holds for
 any utf8proc.
 
-    python tests/tokenizer/make_unicode_tables.py src/tokenizer
+    python tests/tokenizer/make_unicode_tables.py src/unicode
 """
 import pathlib
 import sys
@@ -182,7 +182,7 @@ def main():
     folder = pathlib.Path(sys.argv[1])
     word, strip, newer = word_class(), strip_class(), newer_than_reference()
     assert white_space_class() == strip and words_class() == word
-    (folder / "unicode_tables.inc").write_text(
+    (folder / "tables.inc").write_text(
         HEAD
         + ranges_table("kSpaceRanges", r"\s of the pre-tokenizer patterns.", regex_class(r"\s"))
         + ranges_table("kDigitsRanges", "What the Digits pre-tokenizer isolates.", digits_class())
@@ -193,7 +193,7 @@ def main():
         + ranges_table("kNewerRanges", "What Unicode made marks or parts of composites after the reference's version (until "
                        f"{unicodedata2.unidata_version}).", newer)
         + ranges_table("kNewerCompatibleRanges", "What the forms KC and KD decompose since then.", newer_compatible(newer)))
-    (folder / "unicode_categories.inc").write_text(
+    (folder / "categories.inc").write_text(
         HEAD + values_table("kCategories", "General categories of the patterns, by their numbers in GeneralCategory.", categories())
         + values_table("kLowerCase", "Distances to the lower case.", lower_case()))
 

@@ -1,6 +1,6 @@
 // Patterns of tokenizer files: what they match, as Oniguruma does; what is refused; the time they
 // take.
-#include "src/tokenizer/regex.h"
+#include "src/unicode/regex.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -23,7 +23,13 @@ WORDS = ("the a Once upon time girl named Lily don't DON'T Don't we'll WE'LL I'm
 
 MARKERS = ["</s>", "<s>", "<pad>", "<unk>", "<|endoftext|>", "<|begin_of_text|>", "<|end_of_text|>", "<|padding|>", "<mask>", "<0x0A>",
            "<0xE2>", "[INST]", "</s", "<|endoftext", "<</s>>", "</s></s>", "<extra>", "<left>", "<right>", "<both>", "<word>",
-           "<plain>", "caf\u00e9tok", "NBtok", "  ", "    "]
+           "<plain>", "caf\u00e9tok", "NBtok", "  ", "    ", "<|im_start|>", "<|im_end|>", "<|im_sep|>", "<|eot_id|>", "<|user|>", "<|end|>",
+           "<|assistant|>", "[/INST]", "<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>", "<table>", "<think>",
+           "<\uff5cbegin\u2581of\u2581sentence\uff5c>", "<\uff5cUser\uff5c>"]
+
+CODE = ("for (int i = 0; i < n; ++i) {\n    sum += a[i] * b[i];\n}\n", "def f(x):\n\treturn x**2  # \u00b2\n\n\n", "SELECT * FROM t WHERE a='b' AND c>=10;",
+        "HTTPServer getElementById XMLHttpRequest camelCase snake_case SCREAMING_CASE", "\\frac{1}{2}\\alpha_{i,j}^{2}", "#include <vector>\r\n",
+        "$ ls -la /usr/bin | grep -v '^d'", "<div class=\"a\">\n  &nbsp;</div>", "1st 2nd 3rd 4x4 v1.2.3-rc4 2026-11-27T01:02:03Z +49(0)123")
 
 SPACES = [" ", "  ", "   ", "\n", "\n\n", "\r\n", "\r\n\r\n", "\t", "\t\t", " \n", "\n ", " \t \n", "\xa0", "\u3000", "\u2028", "\x85", "",
           "", " ", " ", " "]
@@ -59,6 +65,11 @@ def marked(rng, count):
         parts = [rng.choice(MARKERS) if rng.random() < 0.4 else rng.choice(WORDS) if rng.random() < 0.6 else rng.choice(NASTY_CHARS)
                  for _ in range(rng.randint(1, 12))]
         yield "".join(p + (rng.choice(SPACES) if rng.random() < 0.6 else "") for p in parts)
+
+
+def code(rng, count):
+    for _ in range(count):
+        yield "".join(rng.choice(CODE) + rng.choice(SPACES) + rng.choice(WORDS) for _ in range(rng.randint(1, 3)))
 
 
 def random_unicode(rng, count):
@@ -97,6 +108,7 @@ def all_cases(prose):
     yield from nasty_strings(rng, 8000)
     yield from sentences(rng, 6000)
     yield from marked(rng, 8000)
+    yield from code(rng, 1500)
     yield from random_unicode(rng, 4000)
     yield from long_runs(rng)
     yield from mark_runs(rng, 4000)

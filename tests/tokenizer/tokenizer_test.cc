@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "src/tokenizer/unicode_form.h"
-#include "src/tokenizer/utf8.h"
+#include "src/unicode/form.h"
+#include "src/unicode/utf8.h"
 
 namespace spillway {
 namespace {
@@ -96,6 +96,7 @@ TEST_P(LongTextTest, TakesLinearTime) {
 
 INSTANTIATE_TEST_SUITE_P(Forms, LongTextTest,
                          testing::Values("gpt2_files", "gpt_neox_json", "llama3_json", "flags_json",
+                                         "nemo", "phi4_mini", "deepseek_v3", "gemma", "gemma_model",
                                          "llama2_byte_fallback_json", "spm_llama", "spm_bpe"));
 
 std::string Utf8(std::u32string_view text) {

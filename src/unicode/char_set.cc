@@ -1,4 +1,4 @@
-#include "src/tokenizer/char_set.h"
+#include "src/unicode/char_set.h"
 
 #include <algorithm>
 

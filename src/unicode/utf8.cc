@@ -1,4 +1,4 @@
-#include "src/tokenizer/utf8.h"
+#include "src/unicode/utf8.h"
 
 namespace spillway {
 namespace {

@@ -1,4 +1,4 @@
-#include "src/tokenizer/unicode.h"
+#include "src/unicode/char_class.h"
 
 #include <algorithm>
 #include <array>
@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "src/tokenizer/utf8.h"
+#include "src/unicode/utf8.h"
 
 namespace spillway {
 namespace {
@@ -22,8 +22,8 @@ struct CodePointValue {
   int32_t value;
 };
 
-#include "src/tokenizer/unicode_categories.inc"
-#include "src/tokenizer/unicode_tables.inc"
+#include "src/unicode/categories.inc"
+#include "src/unicode/tables.inc"
 
 // Two letters each, in the order of their numbers.
 constexpr std::string_view kCategoryNames =

@@ -1,4 +1,4 @@
-#include "src/tokenizer/regex_syntax.h"
+#include "src/unicode/regex_syntax.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "spillway/error.h"  // Printable
-#include "src/tokenizer/utf8.h"
+#include "src/unicode/utf8.h"
 
 namespace spillway {
 namespace {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "src/tokenizer/char_set.h"
+#include "src/unicode/char_set.h"
 
 namespace spillway {
 

@@ -10,8 +10,8 @@
 #include <unordered_set>
 #include <vector>
 
-#include "src/tokenizer/char_set.h"
-#include "src/tokenizer/regex_syntax.h"
+#include "src/unicode/char_set.h"
+#include "src/unicode/regex_syntax.h"
 
 namespace spillway {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "src/tokenizer/unicode.h"  // CategorySet
+#include "src/unicode/char_class.h"  // CategorySet
 
 namespace spillway {
 

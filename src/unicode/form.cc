@@ -1,4 +1,4 @@
-#include "src/tokenizer/unicode_form.h"
+#include "src/unicode/form.h"
 
 #include <utf8proc.h>
 
@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "spillway/error.h"
-#include "src/tokenizer/unicode.h"
-#include "src/tokenizer/utf8.h"
+#include "src/unicode/char_class.h"
+#include "src/unicode/utf8.h"
 
 namespace spillway {
 namespace {
