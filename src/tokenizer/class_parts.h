@@ -1,6 +1,6 @@
-// Parts that transformers' tokenizer classes have of their own: a folder that names one of them gets
-// only vocabulary, merges, added tokens and post-processor from its files. Plain functions; any
-// thread.
+// Parts that transformers' tokenizer classes have of their own: a folder that names one of them
+// gets only vocabulary, merges, added tokens and post-processor from its files. Plain functions;
+// any thread.
 #pragma once
 
 #include <string>
