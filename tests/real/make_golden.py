@@ -18,7 +18,7 @@ import transformers
 HERE = pathlib.Path(__file__).resolve().parent
 TALES = HERE.parents[1] / "examples" / "heldout_tales.txt"
 NEW_TOKENS, CLOSE = 64, 0.02
-TEXT_CHARS, WINDOW, STRIDE = 24000, 1024, 512
+TEXT_CHARS, WINDOW, STRIDE = 6000, 512, 256
 OTHERS = ["def fibonacci(n):\n", "The capital of France is", "1, 2, 3, 5, 8,", "Translate to French: good morning ->", "SELECT name, COUNT(*) FROM",
           "Q: What is 17 + 25?\nA:", "# Shopping list\n\n- ", "Caf\u00e9 na\u00efve \u4f60\u597d \U0001f600", "In 1984, 20001 people", "import numpy as np\n\n"]
 
