@@ -1,0 +1,31 @@
+#include "src/jinja/template.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace spillway::jinja {
+namespace {
+
+constexpr std::size_t kMaxSourceBytes = 1 << 20;
+
+std::string_view Checked(std::string_view source) {
+  if (source.size() > kMaxSourceBytes)
+    throw Fault(fmt::format("has {} bytes; at most {} are taken", source.size(), kMaxSourceBytes));
+  return source;
+}
+
+}  // namespace
+
+Template::Template(std::string_view source) : parsed_(Parse(Checked(source))) {}
+
+std::string Template::Render(const Dict& variables, const std::tm& now,
+                             const RenderLimits& limits) const {
+  return Interpreter(parsed_, now, limits).Render(variables);
+}
+
+bool Template::Reads(std::string_view name) const {
+  return std::ranges::binary_search(parsed_.names_read, name);
+}
+
+}  // namespace spillway::jinja

@@ -1,0 +1,25 @@
+// Fault: why a template cannot be read or rendered. Thread rule: a value.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace spillway::jinja {
+
+class Fault : public std::runtime_error {
+ public:
+  // `line` of the template; 0: not known yet, and given by whoever knows.
+  explicit Fault(const std::string& message, int line = 0)
+      : std::runtime_error(message), line_(line) {}
+
+  int line() const { return line_; }
+
+ private:
+  int line_;
+};
+
+// Throws: Fault where a text of so many bytes would be too long, or a sequence have too many items.
+void CheckTextBytes(double bytes);
+void CheckItems(double items);
+
+}  // namespace spillway::jinja
