@@ -45,6 +45,14 @@ std::string_view BpeTokenizer::kind() const {
 
 std::vector<TokenId> BpeTokenizer::Encode(std::string_view utf8, SpecialText special) const {
   std::vector<TokenId> out = parts_.start;
+  const std::vector<TokenId> bare = EncodeBare(utf8, special);
+  out.insert(out.end(), bare.begin(), bare.end());
+  out.insert(out.end(), parts_.end.begin(), parts_.end.end());
+  return out;
+}
+
+std::vector<TokenId> BpeTokenizer::EncodeBare(std::string_view utf8, SpecialText special) const {
+  std::vector<TokenId> out;
   bool opens_text = true;
   for (const Segment& segment : raw_tokens_.Split(utf8, special)) {
     if (segment.id >= 0) {
@@ -62,7 +70,6 @@ std::vector<TokenId> BpeTokenizer::Encode(std::string_view utf8, SpecialText spe
       opens_text = false;
     }
   }
-  out.insert(out.end(), parts_.end.begin(), parts_.end.end());
   return out;
 }
 

@@ -34,6 +34,7 @@ class BpeTokenizer : public Tokenizer {
   std::string_view kind() const override;
   int64_t vocab_size() const override { return static_cast<int64_t>(entries_.size()); }
   std::vector<TokenId> Encode(std::string_view utf8, SpecialText special) const override;
+  std::vector<TokenId> EncodeBare(std::string_view utf8, SpecialText special) const override;
   void AppendBytes(TokenId id, bool first, std::string& out) const override;
   std::string TokenText(TokenId id) const override;
 

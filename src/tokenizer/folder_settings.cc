@@ -95,6 +95,7 @@ void ReadNamedTokens(const JsonNode& config, FolderSettings& settings) {
     token.special = true;
     if (key == "bos_token") settings.bos = token.content;
     if (key == "eos_token") settings.eos = token.content;
+    settings.special_tokens.emplace(key, token.content);
     if (key == "unk_token") settings.unk = token.content;
     settings.named_tokens.push_back(std::move(token));
   }

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -24,6 +25,7 @@ struct FolderSettings {
   std::optional<bool> add_bos;
   std::optional<bool> add_eos;
   std::optional<bool> add_prefix_space;
+  std::map<std::string, std::string> special_tokens;  // those by name: "bos_token", ...
   // LLaMA: a space in front of every part between special tokens.
   std::optional<bool> legacy;
   std::vector<AddedToken> added_tokens;  // added_tokens_decoder or added_tokens.json, by id

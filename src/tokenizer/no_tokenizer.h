@@ -15,6 +15,7 @@ class NoTokenizer final : public Tokenizer {
 
   bool encodes_text() const override { return false; }
   std::vector<TokenId> Encode(std::string_view, SpecialText) const override { return {}; }
+  std::vector<TokenId> EncodeBare(std::string_view, SpecialText) const override { return {}; }
   void AppendBytes(TokenId, bool, std::string&) const override {}
   std::string TokenText(TokenId id) const override { return "token_id:" + std::to_string(id); }
 

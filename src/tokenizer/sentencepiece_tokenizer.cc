@@ -65,6 +65,14 @@ class SentencePieceTokenizer : public Tokenizer {
 
   std::vector<TokenId> Encode(std::string_view utf8, SpecialText special) const override {
     std::vector<TokenId> out = start_;
+    const std::vector<TokenId> bare = EncodeBare(utf8, special);
+    out.insert(out.end(), bare.begin(), bare.end());
+    out.insert(out.end(), end_.begin(), end_.end());
+    return out;
+  }
+
+  std::vector<TokenId> EncodeBare(std::string_view utf8, SpecialText special) const override {
+    std::vector<TokenId> out;
     bool opens_text = true;
     for (const Segment& segment : added_tokens_.Split(utf8, special)) {
       if (segment.id >= 0) {
@@ -74,7 +82,6 @@ class SentencePieceTokenizer : public Tokenizer {
       }
       opens_text = false;
     }
-    out.insert(out.end(), end_.begin(), end_.end());
     return out;
   }
 

@@ -33,6 +33,10 @@ class Tokenizer {
   // Requires: valid UTF-8. Linear in the length; no recursion.
   virtual std::vector<TokenId> Encode(std::string_view utf8, SpecialText special) const = 0;
 
+  // The ids of `utf8` alone, as where add_special_tokens is false: a text that has its special
+  // tokens written in it.
+  virtual std::vector<TokenId> EncodeBare(std::string_view utf8, SpecialText special) const = 0;
+
   // The bytes that `id` stands for, appended to `out`: special tokens, holes and ids out of range
   // append nothing. A token may hold a part of a UTF-8 character; `first` says that it opens the
   // text (SentencePiece drops a space).

@@ -29,7 +29,13 @@ class FakeTokenizer : public Tokenizer {
 
   // Bytes only, never pieces; "</s>" is the end token when special text is parsed.
   std::vector<TokenId> Encode(std::string_view utf8, SpecialText special) const override {
-    std::vector<TokenId> ids = {kStart};
+    std::vector<TokenId> ids = EncodeBare(utf8, special);
+    ids.insert(ids.begin(), kStart);
+    return ids;
+  }
+
+  std::vector<TokenId> EncodeBare(std::string_view utf8, SpecialText special) const override {
+    std::vector<TokenId> ids;
     for (std::size_t at = 0; at < utf8.size();) {
       const bool is_end = special == SpecialText::kParse && utf8.substr(at).starts_with("</s>");
       ids.push_back(is_end ? kEnd : Byte(utf8[at]));
