@@ -21,12 +21,17 @@ struct ScoredText {
   int64_t num_unscored = 0;  // entries of the answer before it, all null
 };
 
+// Form of the answer: a text, or the message of an assistant.
+enum class AnswerBody { kText, kMessage };
+
 struct Request {
   int64_t line = 0;             // 1-based line of the input file
   std::string custom_id;        // the line's, or the line number
   std::vector<TokenId> prompt;  // never empty; start token included
   Sampling sampling;            // of a scored text max_tokens only: how many are told
   std::optional<ScoredText> scored;
+  AnswerBody body = AnswerBody::kText;
+  bool opens_reasoning = false;  // the prompt ends with <think>
 
   // Tokens at the prompt's end whose logits are wanted: the last one, or all that precede a scored
   // token.

@@ -42,16 +42,43 @@ bool RowSampler::MayStop() const {
   return static_cast<int64_t>(completion_.tokens.size()) >= request_.sampling.min_tokens;
 }
 
+bool RowSampler::EndsRow(TokenId token) const {
+  const std::vector<TokenId>& stops = request_.sampling.stop_token_ids;
+  if (std::ranges::find(stops, token) != stops.end()) return true;
+  return !request_.sampling.ignore_eos && IsEos(token);
+}
+
 // False when a masked logit was not finite, which the mask would hide.
-bool RowSampler::MaskEos(std::span<float> logits) const {
+bool RowSampler::MaskEnds(std::span<float> logits) const {
   bool finite = true;
-  for (const TokenId token : eos_) {
-    if (token < 0 || static_cast<std::size_t>(token) >= logits.size()) continue;
+  const auto mask = [&](TokenId token) {
+    if (token < 0 || static_cast<std::size_t>(token) >= logits.size()) return;
     float& logit = logits[static_cast<std::size_t>(token)];
     finite &= logit < std::numeric_limits<float>::infinity();
     logit = -std::numeric_limits<float>::infinity();
-  }
+  };
+  std::ranges::for_each(request_.sampling.stop_token_ids, mask);
+  if (!request_.sampling.ignore_eos) std::ranges::for_each(eos_, mask);
   return finite;
+}
+
+// Makes tokens that were there already less likely, as transformers and vLLM do.
+void RowSampler::PenaliseRepetition(std::span<float> logits) {
+  const auto penalty = static_cast<float>(request_.sampling.repetition_penalty);
+  if (seen_.empty()) {
+    seen_.resize(logits.size());
+    for (const TokenId token : request_.prompt) MarkSeen(token);
+  }
+  if (!completion_.tokens.empty()) MarkSeen(completion_.tokens.back());
+  for (std::size_t token = 0; token < logits.size(); ++token) {
+    if (seen_[token])
+      logits[token] = logits[token] < 0 ? logits[token] * penalty : logits[token] / penalty;
+  }
+}
+
+void RowSampler::MarkSeen(TokenId token) {
+  if (token >= 0 && static_cast<std::size_t>(token) < seen_.size())
+    seen_[static_cast<std::size_t>(token)] = true;
 }
 
 // Opens the step's entry; returns its normaliser, by which the chosen token's is filled in later.
@@ -69,23 +96,28 @@ double RowSampler::KeepBest(std::span<const float> logits, TokenId best) {
 
 std::optional<TokenId> RowSampler::Choose(std::span<float> logits) {
   const Sampling& sampling = request_.sampling;
+  thread_local std::vector<float> given;  // where a penalty changes what logprobs tell
   std::optional<double> normaliser;
+  const bool penalises = sampling.repetition_penalty != 1.0;
   if (sampling.num_logprobs >= 0) {
     const std::optional<TokenId> best = ArgMax(logits);
     if (!best) return std::nullopt;
     normaliser = KeepBest(logits, *best);
+    if (penalises) given.assign(logits.begin(), logits.end());
   }
-  if (!sampling.ignore_eos && !MayStop() && !MaskEos(logits)) return std::nullopt;
+  if (penalises) PenaliseRepetition(logits);
+  if (!MayStop() && !MaskEnds(logits)) return std::nullopt;
   std::optional<TokenId> token = ArgMax(logits);
   if (!token) return std::nullopt;
   if (sampling.temperature > 0.0) {
     token =
         DrawToken(logits, *token, sampling, UniformDraw(seed_, stream_, completion_.tokens.size()));
   }
-  // Masked or not: what was chosen still has its own logit.
   if (normaliser) {
+    // Masked or not: what was chosen still has its own logit.
+    const std::span<const float> own = penalises ? std::span<const float>(given) : logits;
     completion_.logprobs.back().chosen =
-        static_cast<float>(logits[static_cast<std::size_t>(*token)] - *normaliser);
+        static_cast<float>(own[static_cast<std::size_t>(*token)] - *normaliser);
   }
   return token;
 }
@@ -95,7 +127,7 @@ RowStatus RowSampler::Append(TokenId token) {
   const Sampling& sampling = request_.sampling;
   const bool may_stop = MayStop();
   completion_.tokens.push_back(token);
-  if (!sampling.ignore_eos && IsEos(token)) return RowStatus::kStopped;
+  if (EndsRow(token)) return RowStatus::kStopped;
 
   const std::size_t old_bytes = bytes_.size();
   tokenizer_.AppendBytes(token, opens_text_, bytes_);

@@ -26,8 +26,8 @@ class RowSampler final : public NextToken {
              uint64_t run_seed);
 
   // Chooses the next token from logits [vocab] (fp32; changed in place) and updates the row.
-  // Order: eos masked below min_tokens (greedy too), temperature, top-k, top-p, draw. Greedy takes
-  // the lowest id among equals.
+  // Order: repetition penalty (greedy too), eos and stop tokens masked below min_tokens (greedy
+  // too), temperature, top-k, top-p, draw. Greedy takes the lowest id among equals.
   // Logprobs are of the model's own distribution: log-softmax of the logits as given, before
   // temperature and filters.
   // kNonFinite, and no token: a NaN or +inf among the logits, or nothing left over -inf.
@@ -53,9 +53,13 @@ class RowSampler final : public NextToken {
  private:
   // The next token; nullopt when the logits are not finite. Appends to the log-probabilities.
   std::optional<TokenId> Choose(std::span<float> logits);
-  bool MaskEos(std::span<float> logits) const;
+  bool MaskEnds(std::span<float> logits) const;
+  void PenaliseRepetition(std::span<float> logits);
+  void MarkSeen(TokenId token);
   double KeepBest(std::span<const float> logits, TokenId best);
   bool IsEos(TokenId token) const;
+  // Whether the token ends the row: eos, unless that is ignored, or a stop token.
+  bool EndsRow(TokenId token) const;
   // Whether what ends a row may end it with the next token: min_tokens come before.
   bool MayStop() const;
   RowStatus Append(TokenId token);
@@ -65,8 +69,9 @@ class RowSampler final : public NextToken {
   std::span<const TokenId> eos_;
   uint64_t seed_;
   uint64_t stream_;
-  bool opens_text_;    // no token so far has a text, the prompt's neither
-  std::string bytes_;  // the text of the tokens so far
+  bool opens_text_;         // no token so far has a text, the prompt's neither
+  std::vector<bool> seen_;  // [vocab], with a repetition penalty: tokens of the prompt and so far
+  std::string bytes_;       // the text of the tokens so far
   RowStatus status_ = RowStatus::kRunning;
   Completion completion_;
 };

@@ -96,6 +96,65 @@ TEST(RowSampler, IgnoredEndTokensAreOrdinary) {
   EXPECT_EQ(outcome.completion.text, "ab");
 }
 
+TEST(RowSampler, StopTokensEndARowAlsoWhereEosIsIgnored) {
+  Request request = MakeRequest(5);
+  request.sampling.ignore_eos = true;
+  request.sampling.stop_token_ids = {FakeTokenizer::Byte('z')};
+  std::vector<TokenId> tokens = {FakeTokenizer::Byte('a'), kEnd, FakeTokenizer::Byte('z')};
+  const Outcome outcome = Feed(request, FakeTokenizer(), tokens);
+  EXPECT_EQ(outcome.status, RowStatus::kStopped);
+  EXPECT_EQ(outcome.completion.tokens, tokens);
+  EXPECT_EQ(outcome.completion.text, "a");
+}
+
+TEST(RowSampler, StopTokensAreMaskedBelowMinTokens) {
+  Request request = MakeRequest();
+  request.sampling.min_tokens = 1;
+  request.sampling.stop_token_ids = {FakeTokenizer::Byte('z')};
+  const FakeTokenizer tokenizer;
+  RowSampler sampler(request, tokenizer, {}, 0);
+  std::vector<float> logits = Peak(FakeTokenizer::Byte('z'), tokenizer.vocab_size());
+  sampler.Step(logits);
+  EXPECT_EQ(sampler.newest(), kEnd);  // the second best
+}
+
+TEST(RowSampler, ARepetitionPenaltyActsOnThePromptAndTheTokensSoFar) {
+  Request request = MakeRequest(3);
+  request.sampling.repetition_penalty = 2.0;
+  request.sampling.num_logprobs = 1;
+  const FakeTokenizer tokenizer;
+  RowSampler sampler(request, tokenizer, {}, 0);
+  const auto at = [](std::vector<float>& logits, char byte) -> float& {
+    return logits[static_cast<std::size_t>(FakeTokenizer::Byte(byte))];
+  };
+  std::vector<TokenId> chosen;
+  for (int step = 0; step < 3; ++step) {
+    std::vector<float> logits(300, -8.0F);
+    at(logits, 'p') = 5.0F;  // of the prompt: counts 2.5
+    at(logits, 'a') = 4.0F;  // counts 2 once it was chosen
+    at(logits, 'b') = 3.0F;
+    sampler.Step(logits);
+    chosen.push_back(sampler.newest());
+  }
+  EXPECT_EQ(chosen, Bytes("abp"));
+  // Logprobs are the model's own.
+  const Completion completion = sampler.Take();
+  EXPECT_EQ(completion.logprobs[0].top[0].token, FakeTokenizer::Byte('p'));
+  EXPECT_NEAR(completion.logprobs[0].chosen, completion.logprobs[0].top[0].logprob - 1.0F, 1e-5F);
+}
+
+TEST(RowSampler, ARepetitionPenaltyLowersNegativeLogitsToo) {
+  Request request = MakeRequest(1);
+  request.sampling.repetition_penalty = 2.0;
+  const FakeTokenizer tokenizer;
+  RowSampler sampler(request, tokenizer, {}, 0);
+  std::vector<float> logits(300, -8.0F);
+  logits[static_cast<std::size_t>(FakeTokenizer::Byte('p'))] = -2.0F;
+  logits[static_cast<std::size_t>(FakeTokenizer::Byte('b'))] = -3.0F;
+  sampler.Step(logits);
+  EXPECT_EQ(sampler.newest(), FakeTokenizer::Byte('b'));
+}
+
 TEST(RowSampler, EosIsMaskedBelowMinTokens) {
   Request request = MakeRequest();
   request.sampling.min_tokens = 2;
