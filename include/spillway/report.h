@@ -4,9 +4,11 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "spillway/plan.h"
 #include "spillway/prediction.h"
+#include "spillway/sampling.h"
 #include "spillway/trace.h"
 
 namespace spillway {
@@ -26,6 +28,12 @@ struct ResumedSummary {
   int64_t num_errors = 0;
 };
 
+// Sampling of rows that say nothing themselves.
+struct SamplingSummary {
+  Sampling sampling;
+  std::vector<std::string> from_generation_config;  // settings that the model's file states
+};
+
 // All of it counts what this run did, but for the fingerprint.
 struct RunSummary {
   int64_t num_requests = 0;
@@ -37,6 +45,7 @@ struct RunSummary {
   std::optional<ScoreSummary> score;
   std::optional<Prediction> predicted = std::nullopt;  // of this run; none where rates are unknown
   std::optional<ResumedSummary> resumed = std::nullopt;
+  std::optional<SamplingSummary> sampling = std::nullopt;  // of a run that samples
 };
 
 // The JSON of docs/formats.md, "Report", indented; links and predictions that this run has none of
@@ -44,13 +53,16 @@ struct RunSummary {
 // "tiers.*.planned_bytes" (by use), "links.disk_read.rereads", and "prediction_error": for
 // "prefill", "decode", each of "links" (busy seconds) and each of "units" (embedding, attention,
 // mlp, head, sampling: seconds of computes) "predicted_s", "measured_s" and "error", predicted over
-// measured less one. "resumed" ("num_completions", "num_errors"), in a resumed run alone, is what
-// was answered before it; all else but the fingerprint is of the run itself.
+// measured less one. "sampling", of generate alone, is how rows are sampled that say nothing.
+// "resumed" ("num_completions", "num_errors"), in a resumed run alone, is what was answered before
+// it; all else but the fingerprint is of the run itself.
 std::string ReportJson(const Plan& plan, const Trace& trace, const RunSummary& summary);
 
-// The JSON of a plan that is not run: what a run measures is null.
+// The JSON of a plan that is not run: what a run measures is null. `sampling` is of a plan of
+// generate alone.
 std::string PlanJson(const Plan& plan, const Workload& work,
-                     const std::optional<Prediction>& predicted);
+                     const std::optional<Prediction>& predicted,
+                     const std::optional<SamplingSummary>& sampling);
 
 // Table of where every byte of a plan goes, for a terminal.
 std::string PlanTable(const Plan& plan, const Workload& work,

@@ -6,8 +6,10 @@
 #include <cmath>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string_view>
 
+#include "src/answers/reasoning.h"
 #include "src/base/json_text.h"
 #include "src/unicode/utf8.h"
 
@@ -90,6 +92,57 @@ void AppendLogprobs(const Completion& completion, const Tokenizer& tokenizer, st
   out += '}';
 }
 
+// {"token":"...","logprob":-0.5,"bytes":[...] without the end: bytes are null for a token without
+// text.
+void AppendTokenLogprob(TokenId token, float logprob, const Tokenizer& tokenizer,
+                        std::string& out) {
+  std::string bytes;
+  tokenizer.AppendBytes(token, /*first=*/false, bytes);
+  out += R"({"token":)" + Quoted(TokenName(token, tokenizer)) + R"(,"logprob":)";
+  AppendLogprob(logprob, out);
+  out += R"(,"bytes":)";
+  if (bytes.empty()) {
+    out += "null";
+    return;
+  }
+  AppendList(bytes, out, [&](char byte) {
+    fmt::format_to(std::back_inserter(out), "{}", static_cast<unsigned char>(byte));
+  });
+}
+
+// Chat form: {"content":[{"token","logprob","bytes","top_logprobs":[...]}]}.
+void AppendChatLogprobs(const Completion& completion, const Tokenizer& tokenizer,
+                        std::string& out) {
+  out += R"({"content":)";
+  std::size_t place = 0;
+  AppendList(completion.logprobs, out, [&](const StepLogprobs& step) {
+    AppendTokenLogprob(completion.tokens[place++], step.chosen, tokenizer, out);
+    out += R"(,"top_logprobs":)";
+    AppendList(step.top, out, [&](const TokenLogprob& entry) {
+      AppendTokenLogprob(entry.token, entry.logprob, tokenizer, out);
+      out += '}';
+    });
+    out += '}';
+  });
+  out += R"(,"refusal":null})";
+}
+
+std::string ChatHead(const Request& request, const WriterOptions& options) {
+  return fmt::format(R"("id":"chatcmpl-{:016x}_{}","object":"chat.completion","created":0)",
+                     options.run_fingerprint, request.line);
+}
+
+// "message":{...}, the reasoning apart where that is asked for.
+std::string MessageOf(const Request& request, const Completion& completion,
+                      const WriterOptions& options) {
+  SplitText parts = {completion.text, std::nullopt};
+  if (options.splits_reasoning) parts = SplitReasoning(completion.text, request.opens_reasoning);
+  const std::string reasoning =
+      parts.reasoning ? fmt::format(R"(,"reasoning_content":{})", Quoted(*parts.reasoning)) : "";
+  return fmt::format(R"("message":{{"role":"assistant","content":{}{}}})", Quoted(parts.content),
+                     reasoning);
+}
+
 // {"id":"...","custom_id":"...","response":
 std::string Head(int64_t line, const std::string& custom_id, uint64_t fingerprint) {
   return fmt::format(R"({{"id":"batch_req_{:016x}_{}","custom_id":{},"response":)", fingerprint,
@@ -104,21 +157,27 @@ std::string ErrorObject(const LineError& error) {
 
 std::string CompletionLine(const Request& request, const Completion& completion,
                            const Tokenizer& tokenizer, const WriterOptions& options) {
+  const bool is_chat = request.body == AnswerBody::kMessage;
   std::string out = Head(request.line, request.custom_id, options.run_fingerprint);
-  fmt::format_to(
-      std::back_inserter(out),
-      R"({{"status_code":200,"request_id":"req_{:016x}_{}","body":{{"object":"text_completion","model":{},)"
-      R"("choices":[{{"index":0,"text":{},"token_ids":)",
-      options.run_fingerprint, request.line, Quoted(options.model_name), Quoted(completion.text));
+  fmt::format_to(std::back_inserter(out),
+                 R"({{"status_code":200,"request_id":"req_{:016x}_{}","body":{{{},"model":{},)"
+                 R"("choices":[{{"index":0,{},"token_ids":)",
+                 options.run_fingerprint, request.line,
+                 is_chat ? ChatHead(request, options) : R"("object":"text_completion")",
+                 Quoted(options.model_name),
+                 is_chat ? MessageOf(request, completion, options)
+                         : fmt::format(R"("text":{})", Quoted(completion.text)));
   AppendList(completion.tokens, out,
              [&](TokenId token) { fmt::format_to(std::back_inserter(out), "{}", token); });
   const bool stopped = completion.finish_reason == FinishReason::kStop;
   fmt::format_to(std::back_inserter(out), R"(,"finish_reason":"{}","logprobs":)",
                  stopped ? "stop" : "length");
-  if (request.sampling.num_logprobs >= 0) {
-    AppendLogprobs(completion, tokenizer, out);
-  } else {
+  if (request.sampling.num_logprobs < 0) {
     out += "null";
+  } else if (is_chat) {
+    AppendChatLogprobs(completion, tokenizer, out);
+  } else {
+    AppendLogprobs(completion, tokenizer, out);
   }
   const auto num_tokens = static_cast<int64_t>(completion.tokens.size());
   fmt::format_to(

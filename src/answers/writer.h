@@ -27,6 +27,7 @@ struct WriterOptions {
   uint64_t run_fingerprint = 0;
   ExistingOutput existing = ExistingOutput::kRefuse;
   AnswerForm form = AnswerForm::kCompletion;
+  bool splits_reasoning = false;  // of messages: <think>...</think> goes to reasoning_content
 };
 
 // Sums over scored tokens, natural log, in input order.

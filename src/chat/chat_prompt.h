@@ -26,6 +26,7 @@ struct ChatTemplate {
   std::string source;
   jinja::DictPtr special_tokens;  // "bos_token", ...
   std::tm now = {};               // what strftime_now tells
+  bool takes_parts = true;        // content may be a list of text parts
 };
 
 // The conversation as text. Keys of messages that are null are left out, and reasoning_content,

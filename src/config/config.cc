@@ -106,6 +106,7 @@ std::variant<Config, Printout> ParseConfig(int argc, const char* const* argv) {
   const Stated& stated = std::get<Stated>(read);
   Config config = DefaultsOf(verb.verb);
   SetFlags(stated, flags, config);
+  for (const auto& [flag, values] : stated.values) config.stated.insert(flag);
   TakePolicyFile(config);
   CheckWeightBits(config);
   ResolveKv(config);

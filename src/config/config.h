@@ -5,8 +5,10 @@
 #include <array>
 #include <cstdint>
 #include <cstdio>
+#include <ctime>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -101,6 +103,14 @@ struct Config {
   std::filesystem::path input;
   std::filesystem::path output;  // "-": standard output; empty for verbs without one
   Sampling sampling;
+  // Flags that are stated; sampling that they are silent on may come from generation_config.json.
+  std::set<std::string> stated;
+  bool ignore_generation_config = false;
+  std::vector<std::string> from_generation_config;  // settings that were taken from it
+  std::string chat_template;  // a file, or the name of one of the model's; empty: the model's
+  std::string system;         // message of conversations without one
+  std::optional<std::tm> chat_date;  // that templates are told; nullopt: today
+  bool split_reasoning = false;
   SpecialText special_text = SpecialText::kParse;
   bool overwrite = false;
   bool resume = false;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "spillway/error.h"
+#include "src/config/chat_flags.h"
 #include "src/config/flag_kinds.h"
 #include "src/config/kv_flags.h"
 #include "src/config/run_flags.h"
@@ -62,28 +63,29 @@ std::vector<Flag> InspectFlags() {
 std::vector<Flag> FlagsOf(Verb verb) {
   switch (verb) {
     case Verb::kGenerate:
-      return Joined({InputFlags(), OutputFlags(), SamplingFlags(), ModelFlags(), TokenizerFlags(),
-                     RunFlags(), KvFlags(), TerminalFlags()});
+      return Joined({InputFlags(), ChatFlags(), ChatAnswerFlags(), OutputFlags(), SamplingFlags(),
+                     ModelFlags(), TokenizerFlags(), RunFlags(), KvFlags(), TerminalFlags()});
     case Verb::kScore:
       return Joined(
           {ScoreFlags(), ModelFlags(), TokenizerFlags(), RunFlags(), KvFlags(), TerminalFlags()});
     case Verb::kBench:
       return Joined({SyntheticFlags(), ModelFlags(), RunFlags(), KvFlags(), TerminalFlags()});
     case Verb::kPlan:
-      return Joined({SyntheticFlags(), InputFlags(), UnusedOutputFlags(), SamplingFlags(),
-                     ModelFlags(), TokenizerFlags(), RunFlags(), KvFlags(), TerminalFlags()});
+      return Joined({SyntheticFlags(), InputFlags(), ChatFlags(), ChatAnswerFlags(),
+                     UnusedOutputFlags(), SamplingFlags(), ModelFlags(), TokenizerFlags(),
+                     RunFlags(), KvFlags(), TerminalFlags()});
     case Verb::kCalibrate:
       return Joined({CalibrateFlags(), ModelFlags(), TokenizerFlags(), RunFlags(), KvFlags(),
                      TerminalFlags()});
     case Verb::kProfile:
       return Joined({ProfileFlags(), TerminalFlags()});
     case Verb::kSearch:
-      return Joined({SyntheticFlags(), InputFlags(), PolicyOutputFlags(), SearchFlags(),
-                     SamplingFlags(), ModelFlags(), TokenizerFlags(), RunFlags(), KvFlags(),
-                     TerminalFlags()});
+      return Joined({SyntheticFlags(), InputFlags(), ChatFlags(), PolicyOutputFlags(),
+                     SearchFlags(), SamplingFlags(), ModelFlags(), TokenizerFlags(), RunFlags(),
+                     KvFlags(), TerminalFlags()});
     case Verb::kSimulate:
-      return Joined({SyntheticFlags(), InputFlags(), SimulateFlags(), SamplingFlags(), ModelFlags(),
-                     TokenizerFlags(), RunFlags(), KvFlags(), TerminalFlags()});
+      return Joined({SyntheticFlags(), InputFlags(), ChatFlags(), SimulateFlags(), SamplingFlags(),
+                     ModelFlags(), TokenizerFlags(), RunFlags(), KvFlags(), TerminalFlags()});
     case Verb::kConvert:
       return Joined({ConvertFlags(), ModelFlags(), TokenizerFlags(), TerminalFlags()});
     case Verb::kSweep:

@@ -1,5 +1,7 @@
 #include "src/config/work_flags.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <string>
 
 #include "spillway/error.h"
@@ -21,6 +23,21 @@ void AddStop(Config& config, const std::string& text) {
   if (config.sampling.stop.size() == 16)
     throw Error(ErrorCode::kFlag, "--stop: at most 16 stop strings");
   config.sampling.stop.push_back(text);
+}
+
+// "2,128009"
+void SetStopTokens(Config& config, const std::string& text) {
+  constexpr std::size_t kMaxStopTokens = 256;
+  std::size_t begin = 0;
+  while (begin <= text.size()) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const int64_t id =
+        ParseInteger("stop-token-ids", text.substr(begin, end - begin), 0, INT32_MAX);
+    if (config.sampling.stop_token_ids.size() == kMaxStopTokens)
+      throw Error(ErrorCode::kFlag, "--stop-token-ids: at most 256 token ids");
+    config.sampling.stop_token_ids.push_back(static_cast<int32_t>(id));
+    begin = end + 1;
+  }
 }
 
 void SetMaxLoss(Config& config, const std::string& text) {
@@ -63,6 +80,12 @@ std::vector<Flag> SamplingFlags() {
               kMaxTokens),
       {"stop", FlagKind::kList, "STR", "end before this text; may be given up to 16 times",
        AddStop},
+      Value("stop-token-ids", "N,N...", "tokens that end a row, beside the model's end of text",
+            SetStopTokens),
+      Real("repetition-penalty", "divide logits of tokens that were there already (1: off)",
+           &Sampling::repetition_penalty, 1e-9, 100.0),
+      Switch("ignore-generation-config", "take no sampling settings from generation_config.json",
+             &Config::ignore_generation_config),
       Switch("ignore-eos", "go on past the end-of-text token",
              [](Config& config, bool on) { config.sampling.ignore_eos = on; }),
       Integer("logprobs", "log-probabilities of the chosen token and the N likeliest",

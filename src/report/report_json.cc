@@ -193,6 +193,20 @@ Json WorkloadJson(const Trace& trace, const RunSummary& summary) {
           {"num_errors", summary.num_errors}};
 }
 
+Json SamplingJson(const SamplingSummary& summary) {
+  const Sampling& sampling = summary.sampling;
+  return {{"temperature", sampling.temperature},
+          {"top_p", sampling.top_p},
+          {"top_k", sampling.top_k},
+          {"repetition_penalty", sampling.repetition_penalty},
+          {"max_tokens", sampling.max_tokens},
+          {"min_tokens", sampling.min_tokens},
+          {"stop", sampling.stop},
+          {"stop_token_ids", sampling.stop_token_ids},
+          {"ignore_eos", sampling.ignore_eos},
+          {"from_generation_config", summary.from_generation_config}};
+}
+
 Json TimeJson(const Trace& trace, const RunSummary& summary) {
   return {{"load", trace.load_s},
           {"prefill", trace.prefill.seconds},
@@ -241,6 +255,7 @@ Json ToJson(const Plan& plan, const Trace& trace, const RunSummary& summary) {
     json["resumed"] = {{"num_completions", resumed->num_completions},
                        {"num_errors", resumed->num_errors}};
   }
+  if (summary.sampling) json["sampling"] = SamplingJson(*summary.sampling);
   json["time_s"] = TimeJson(trace, summary);
   json["throughput"] = ThroughputJson(trace, summary);
   json["tiers"] = TiersJson(plan, trace);
@@ -273,9 +288,11 @@ std::string ReportJson(const Plan& plan, const Trace& trace, const RunSummary& s
 }
 
 std::string PlanJson(const Plan& plan, const Workload& work,
-                     const std::optional<Prediction>& predicted) {
+                     const std::optional<Prediction>& predicted,
+                     const std::optional<SamplingSummary>& sampling) {
   RunSummary summary;
   summary.predicted = predicted;
+  summary.sampling = sampling;
   Json json = ToJson(plan, {}, summary);
   for (const char* measured : {"workload", "time_s", "throughput", "links", "work", "phases",
                                "prediction_error", "fingerprint"}) {

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <optional>
@@ -65,6 +66,16 @@ std::string RequestsLine(const RunSummary& summary) {
     text += fmt::format("; {} and {} of the interrupted run", resumed->num_completions,
                         resumed->num_errors);
   return text;
+}
+
+std::string SamplingLine(const SamplingSummary& summary) {
+  const Sampling& sampling = summary.sampling;
+  std::string text = fmt::format("temperature {}, top-p {}, top-k {}", sampling.temperature,
+                                 sampling.top_p, sampling.top_k);
+  if (sampling.repetition_penalty != 1.0)
+    text += fmt::format(", repetition penalty {}", sampling.repetition_penalty);
+  return fmt::format("{} ({} of generation_config.json)", text,
+                     fmt::join(summary.from_generation_config, ", "));
 }
 
 std::string TableLine(std::string_view label, std::string_view value) {
@@ -191,6 +202,8 @@ std::string ReportTable(const Plan& plan, const Trace& trace, const RunSummary& 
   const auto& [prefill, decode] = std::tie(trace.prefill, trace.decode);
   std::string text = TableLine("model", ModelLine(plan)) + TableLine("machine", MachineLine(plan));
   text += TableLine("requests", RequestsLine(summary));
+  if (summary.sampling && !summary.sampling->from_generation_config.empty())
+    text += TableLine("sampling", SamplingLine(*summary.sampling));
   text += TableLine("block", fmt::format("{} rows x {} batches, {} blocks, {} passes",
                                          plan.policy.gpu_batch_size, plan.policy.num_gpu_batches,
                                          trace.num_blocks, prefill.passes + decode.passes));

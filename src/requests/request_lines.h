@@ -3,16 +3,32 @@
 #pragma once
 
 #include <cstdint>
+#include <ctime>
+#include <filesystem>
+#include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 #include <variant>
 
 #include "spillway/model.h"  // TokenId
 #include "spillway/sampling.h"
 #include "spillway/special_text.h"
+#include "src/chat/chat_templates.h"
 #include "src/requests/score_request.h"  // ScorePrefill
 #include "src/sampling/request.h"
 
 namespace spillway {
+
+// Reading of conversations: what makes prompts of them.
+struct ChatReading {
+  ChatReading(const std::filesystem::path& folder, const std::string& given, const std::tm& date,
+              std::string system_text)
+      : templates(folder, given, date), system(std::move(system_text)) {}
+
+  ChatTemplates templates;
+  std::string system;  // for conversations without a system message; empty: none
+};
 
 struct ReaderOptions {
   Sampling defaults;  // what the flags say; a line's own keys win
@@ -21,7 +37,8 @@ struct ReaderOptions {
   int64_t vocab_rows = 0;     // bound of given token_ids; must be set
   TokenId start_token = -1;   // an empty prompt is this alone; -1: an empty prompt is a line error
   int64_t max_line_bytes = 16 << 20;
-  std::optional<ScorePrefill> score;  // lines are texts to score; otherwise prompts
+  std::optional<ScorePrefill> score;        // lines are texts to score; otherwise prompts
+  std::shared_ptr<const ChatReading> chat;  // null: no line has "messages"
 };
 
 using RequestOrError = std::variant<Request, LineError>;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "spillway/error.h"
+#include "src/requests/chat_line.h"
 #include "src/requests/line_fault.h"
 #include "src/requests/line_json.h"
 #include "src/requests/line_text.h"
@@ -22,43 +23,98 @@ namespace {
 using nlohmann::json;
 
 constexpr std::string_view kUrl = "/v1/completions";
+constexpr std::string_view kChatUrl = "/v1/chat/completions";
 
 bool IsPromptKey(std::string_view key) { return key == "prompt" || key == "token_ids"; }
 bool IsBatchKey(std::string_view key) { return key == "method" || key == "url" || key == "body"; }
 
-MaybeFault CheckExactly(const json& line, const char* key, std::string_view wanted) {
+// Place of a request's keys, and their form.
+struct Body {
+  const json* keys = nullptr;
+  bool inside = false;  // in the line's "body"
+  BodyForm form = BodyForm::kCompletion;
+};
+
+std::variant<std::string, LineFault> ReadText(const json& line, const char* key) {
   const auto value = line.find(key);
   if (value == line.end()) return LineFault{"missing_key", fmt::format("has no key \"{}\"", key)};
   if (!value->is_string()) return InvalidValue(fmt::format("\"{}\" must be a string", key));
-  const auto& text = value->get_ref<const std::string&>();
-  if (text == wanted) return std::nullopt;
-  return LineFault{"unsupported_value",
-                   fmt::format("\"{}\" must be \"{}\", not \"{}\"", key, wanted, Printable(text))};
+  return value->get<std::string>();
 }
 
-// The object that holds the prompt: the line itself, or its "body" in the Batch form.
-std::variant<const json*, LineFault> FindBody(const json& line) {
-  const bool is_batch = std::ranges::any_of(std::array{"method", "url", "body"},
-                                            [&](const char* key) { return line.contains(key); });
-  if (!is_batch) {
-    const auto known = [](std::string_view key) {
-      return key == "custom_id" || IsPromptKey(key) || IsSamplingKey(key);
-    };
-    if (MaybeFault fault = CheckKeys(line, "", known)) return *fault;
-    return &line;
+MaybeFault CheckMethod(const json& line) {
+  std::variant<std::string, LineFault> method = ReadText(line, "method");
+  if (auto* fault = std::get_if<LineFault>(&method)) return std::move(*fault);
+  const std::string& text = std::get<std::string>(method);
+  if (text == "POST") return std::nullopt;
+  return LineFault{"unsupported_value",
+                   fmt::format("\"method\" must be \"POST\", not \"{}\"", Printable(text))};
+}
+
+// Form that the url asks for.
+std::variant<BodyForm, LineFault> FormOfUrl(const json& line) {
+  std::variant<std::string, LineFault> url = ReadText(line, "url");
+  if (auto* fault = std::get_if<LineFault>(&url)) return std::move(*fault);
+  const std::string& text = std::get<std::string>(url);
+  if (text == kUrl) return BodyForm::kCompletion;
+  if (text == kChatUrl) return BodyForm::kChat;
+  return LineFault{"unsupported_value", fmt::format("\"url\" must be \"{}\" or \"{}\", not \"{}\"",
+                                                    kUrl, kChatUrl, Printable(text))};
+}
+
+// CheckForm refuses those of the other form, unless they are null.
+bool IsKeyOf(std::string_view key, BodyForm form) {
+  if (IsSamplingKey(key, form) || IsPromptKey(key) || key == "messages") return true;
+  return form == BodyForm::kChat && IsChatKey(key);
+}
+
+bool IsSet(const json& keys, const char* key) {
+  const auto found = keys.find(key);
+  return found != keys.end() && !found->is_null();
+}
+
+// "messages" beside "prompt", or under the other url, is named as such.
+MaybeFault CheckForm(const json& keys, BodyForm form) {
+  const bool has_messages = IsSet(keys, "messages");
+  if (form == BodyForm::kChat && !has_messages)
+    return LineFault{"missing_key", "has no key \"messages\""};
+  if (form == BodyForm::kCompletion && has_messages)
+    return InvalidValue(fmt::format("\"messages\" belong to \"url\": \"{}\"", kChatUrl));
+  for (const char* key : {"prompt", "token_ids"}) {
+    if (form == BodyForm::kChat && IsSet(keys, key))
+      return InvalidValue(fmt::format("has both \"messages\" and \"{}\"; give one", key));
   }
+  return std::nullopt;
+}
+
+// The body of the Batch form. Requires: one of its keys is there.
+std::variant<Body, LineFault> FindInside(const json& line) {
   const auto known = [](std::string_view key) { return key == "custom_id" || IsBatchKey(key); };
-  if (MaybeFault fault = CheckKeys(line, " beside \"body\"", known)) return *fault;
-  if (MaybeFault fault = CheckExactly(line, "method", "POST")) return *fault;
-  if (MaybeFault fault = CheckExactly(line, "url", kUrl)) return *fault;
+  if (MaybeFault fault = CheckKeys(line, " beside \"body\"", known)) return std::move(*fault);
+  if (MaybeFault fault = CheckMethod(line)) return std::move(*fault);
+  std::variant<BodyForm, LineFault> form = FormOfUrl(line);
+  if (auto* fault = std::get_if<LineFault>(&form)) return std::move(*fault);
   const auto body = line.find("body");
   if (body == line.end()) return LineFault{"missing_key", "has no key \"body\""};
   if (!body->is_object()) return InvalidValue("\"body\" must be an object");
-  const auto known_inside = [](std::string_view key) {
-    return IsPromptKey(key) || IsSamplingKey(key);
+  return Body{&*body, true, std::get<BodyForm>(form)};
+}
+
+// The object that holds the prompt: the line itself, or its "body" in the Batch form.
+std::variant<Body, LineFault> FindBody(const json& line) {
+  const bool is_batch = std::ranges::any_of(std::array{"method", "url", "body"},
+                                            [&](const char* key) { return line.contains(key); });
+  const BodyForm form = IsSet(line, "messages") ? BodyForm::kChat : BodyForm::kCompletion;
+  std::variant<Body, LineFault> found = is_batch ? FindInside(line) : Body{&line, false, form};
+  const auto* body = std::get_if<Body>(&found);
+  if (body == nullptr) return found;
+  if (MaybeFault fault = CheckForm(*body->keys, body->form)) return std::move(*fault);
+  const auto known = [&](std::string_view key) {
+    return IsKeyOf(key, body->form) || (!is_batch && key == "custom_id");
   };
-  if (MaybeFault fault = CheckKeys(*body, " in \"body\"", known_inside)) return *fault;
-  return &*body;
+  const std::string_view where = is_batch ? " in \"body\"" : "";
+  if (MaybeFault fault = CheckKeys(*body->keys, where, known)) return std::move(*fault);
+  return found;
 }
 
 TokensOrFault ReadPrompt(const json& body, const Tokenizer& tokenizer,
@@ -103,14 +159,42 @@ RequestOrFault MakePrompt(TokensOrFault prompt, Sampling sampling) {
   return request;
 }
 
-RequestOrFault ReadPromptLine(const json& line, const Tokenizer& tokenizer,
+MaybeFault CheckStopTokens(const Sampling& sampling, int64_t vocab_rows) {
+  for (const int32_t id : sampling.stop_token_ids) {
+    if (id < vocab_rows) continue;
+    return LineFault{
+        "token_out_of_range",
+        fmt::format("\"stop_token_ids\" has {}; the model's ids are 0 to {}", id, vocab_rows - 1)};
+  }
+  return std::nullopt;
+}
+
+RequestOrFault ReadChat(std::string_view line, bool inside, Sampling sampling,
+                        const Tokenizer& tokenizer, const ReaderOptions& options) {
+  std::variant<ChatPromptTokens, LineFault> prompt =
+      ReadChatPrompt(line, inside, tokenizer, options);
+  if (auto* fault = std::get_if<LineFault>(&prompt)) return std::move(*fault);
+  auto& read = std::get<ChatPromptTokens>(prompt);
+  RequestOrFault made = MakePrompt(std::move(read.tokens), std::move(sampling));
+  Request& request = std::get<Request>(made);
+  request.body = AnswerBody::kMessage;
+  request.opens_reasoning = read.opens_reasoning;
+  return made;
+}
+
+// `text` is the line that `line` was read from.
+RequestOrFault ReadPromptLine(const json& line, std::string_view text, const Tokenizer& tokenizer,
                               const ReaderOptions& options) {
-  std::variant<const json*, LineFault> found = FindBody(line);
+  std::variant<Body, LineFault> found = FindBody(line);
   if (auto* fault = std::get_if<LineFault>(&found)) return std::move(*fault);
-  const json& body = *std::get<const json*>(found);
+  const Body& body = std::get<Body>(found);
   Sampling sampling = options.defaults;
-  if (MaybeFault fault = ReadSamplingKeys(body, sampling)) return std::move(*fault);
-  return MakePrompt(ReadPrompt(body, tokenizer, options), std::move(sampling));
+  if (MaybeFault fault = ReadSamplingKeys(*body.keys, body.form, sampling))
+    return std::move(*fault);
+  if (MaybeFault fault = CheckStopTokens(sampling, options.vocab_rows)) return std::move(*fault);
+  if (body.form == BodyForm::kChat)
+    return ReadChat(text, body.inside, std::move(sampling), tokenizer, options);
+  return MakePrompt(ReadPrompt(*body.keys, tokenizer, options), std::move(sampling));
 }
 
 }  // namespace
@@ -141,7 +225,7 @@ RequestOrFault RequestParser::ParseJson(const Line& line, std::string& custom_id
   if (auto* fault = std::get_if<LineFault>(&id)) return std::move(*fault);
   custom_id = std::move(std::get<std::string>(id));
   return options_.score ? ReadScoreLine(object, tokenizer_, options_)
-                        : ReadPromptLine(object, tokenizer_, options_);
+                        : ReadPromptLine(object, line.text, tokenizer_, options_);
 }
 
 RequestOrFault RequestParser::ParseAny(const Line& line, std::string& custom_id) const {

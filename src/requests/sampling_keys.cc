@@ -19,6 +19,8 @@ constexpr std::size_t kMaxStops = 16;  // OpenAI takes 4
 constexpr std::size_t kMaxStopBytes = 4096;
 constexpr int64_t kMaxLogprobs = 20;
 constexpr double kMaxTemperature = 100.0;
+constexpr double kMaxRepetitionPenalty = 100.0;
+constexpr std::size_t kMaxStopTokens = 256;
 
 using Reader = MaybeFault (*)(const json& value, Sampling& sampling);
 using Neutral = bool (*)(const json& value);
@@ -116,6 +118,42 @@ MaybeFault ReadLogprobs(const json& value, Sampling& sampling) {
   return std::nullopt;
 }
 
+MaybeFault ReadChatLogprobs(const json& value, Sampling& sampling) {
+  if (!value.is_boolean()) return Invalid("logprobs", "true or false", value);
+  sampling.num_logprobs = value.get<bool>() ? std::max<int64_t>(sampling.num_logprobs, 0) : -1;
+  return std::nullopt;
+}
+
+// Stands behind "logprobs" in the order of keys.
+MaybeFault ReadTopLogprobs(const json& value, Sampling& sampling) {
+  const auto number = Integer(value, 0, kMaxLogprobs);
+  if (!number) return Invalid("top_logprobs", "an integer from 0 to 20", value);
+  if (sampling.num_logprobs < 0 && *number > 0)
+    return LineFault{"invalid_value", "\"top_logprobs\" needs \"logprobs\": true"};
+  if (sampling.num_logprobs >= 0) sampling.num_logprobs = *number;
+  return std::nullopt;
+}
+
+MaybeFault ReadStopTokenIds(const json& value, Sampling& sampling) {
+  if (!value.is_array() || value.size() > kMaxStopTokens)
+    return Invalid("stop_token_ids", "a list of up to 256 token ids", value);
+  sampling.stop_token_ids.clear();
+  for (const json& item : value) {
+    const auto id = Integer(item, 0, INT32_MAX);
+    if (!id) return Invalid("stop_token_ids", "a list of up to 256 token ids", value);
+    sampling.stop_token_ids.push_back(static_cast<int32_t>(*id));
+  }
+  return std::nullopt;
+}
+
+MaybeFault ReadRepetitionPenalty(const json& value, Sampling& sampling) {
+  const double number = value.is_number() ? value.get<double>() : -1.0;
+  if (!(number > 0.0 && number <= kMaxRepetitionPenalty))
+    return Invalid("repetition_penalty", "a number over 0 and at most 100", value);
+  sampling.repetition_penalty = number;
+  return std::nullopt;
+}
+
 struct SamplingKey {
   std::string_view name;
   Reader read;
@@ -123,6 +161,7 @@ struct SamplingKey {
 
 constexpr std::array kSamplingKeys = {
     SamplingKey{"max_tokens", ReadMaxTokens},
+    SamplingKey{"max_completion_tokens", ReadMaxTokens},
     SamplingKey{"min_tokens", ReadMinTokens},
     SamplingKey{"temperature", ReadTemperature},
     SamplingKey{"top_p", ReadTopP},
@@ -131,6 +170,14 @@ constexpr std::array kSamplingKeys = {
     SamplingKey{"stop", ReadStop},
     SamplingKey{"ignore_eos", ReadIgnoreEos},
     SamplingKey{"logprobs", ReadLogprobs},
+    SamplingKey{"stop_token_ids", ReadStopTokenIds},
+    SamplingKey{"repetition_penalty", ReadRepetitionPenalty},
+};
+
+// Keys beside the others, and in place of those of the same name.
+constexpr std::array kChatSamplingKeys = {
+    SamplingKey{"logprobs", ReadChatLogprobs},
+    SamplingKey{"top_logprobs", ReadTopLogprobs},
 };
 
 // Compared as numbers: 0, 0.0 and -0.0 are the same penalty, 1 and 1.0 the same count.
@@ -164,27 +211,70 @@ constexpr std::array kNeutralKeys = {
     NeutralKey{"model", IsString, "a string"},
 };
 
+bool IsBoolean(const json& value) { return value.is_boolean(); }
+bool IsPlainText(const json& value) { return value == json{{"type", "text"}}; }
+bool IsTextAlone(const json& value) { return value == json::array({"text"}); }
+
+constexpr std::array kChatNeutralKeys = {
+    NeutralKey{"response_format", IsPlainText, "{\"type\":\"text\"}"},
+    NeutralKey{"modalities", IsTextAlone, "[\"text\"]"},
+    NeutralKey{"store", IsFalse, "false"},
+    NeutralKey{"service_tier", IsString, "a string"},
+    // Calls of tools are part of the text, one or several.
+    NeutralKey{"parallel_tool_calls", IsBoolean, "true or false"},
+    NeutralKey{"reasoning_effort", IsNothing, "chat_template_kwargs"},
+    NeutralKey{"chat_template", IsNothing, "--chat-template"},
+    NeutralKey{"functions", IsNothing, "tools"},
+    NeutralKey{"function_call", IsNothing, "null"},
+    NeutralKey{"audio", IsNothing, "null"},
+    NeutralKey{"prediction", IsNothing, "null"},
+    NeutralKey{"web_search_options", IsNothing, "null"},
+    NeutralKey{"safety_identifier", IsString, "a string"},
+    NeutralKey{"prompt_cache_key", IsString, "a string"},
+};
+
 template <typename Key, std::size_t kSize>
 const Key* Find(const std::array<Key, kSize>& keys, std::string_view name) {
   const auto found = std::ranges::find(keys, name, &Key::name);
   return found == keys.end() ? nullptr : &*found;
 }
 
-}  // namespace
-
-bool IsSamplingKey(std::string_view key) {
-  return Find(kSamplingKeys, key) != nullptr || Find(kNeutralKeys, key) != nullptr;
+const SamplingKey* FindSampling(std::string_view name, BodyForm form) {
+  const SamplingKey* chat = form == BodyForm::kChat ? Find(kChatSamplingKeys, name) : nullptr;
+  return chat != nullptr ? chat : Find(kSamplingKeys, name);
 }
 
-MaybeFault ReadSamplingKeys(const json& body, Sampling& sampling) {
+const NeutralKey* FindNeutral(std::string_view name, BodyForm form) {
+  const NeutralKey* chat = form == BodyForm::kChat ? Find(kChatNeutralKeys, name) : nullptr;
+  return chat != nullptr ? chat : Find(kNeutralKeys, name);
+}
+
+// Two names of one limit.
+MaybeFault CheckMaxTokens(const json& body) {
+  const auto old = body.find("max_tokens");
+  const auto now = body.find("max_completion_tokens");
+  if (old == body.end() || now == body.end() || old->is_null() || now->is_null() || *old == *now)
+    return std::nullopt;
+  return LineFault{"invalid_value",
+                   "\"max_tokens\" and \"max_completion_tokens\" differ; give one"};
+}
+
+}  // namespace
+
+bool IsSamplingKey(std::string_view key, BodyForm form) {
+  return FindSampling(key, form) != nullptr || FindNeutral(key, form) != nullptr;
+}
+
+MaybeFault ReadSamplingKeys(const json& body, BodyForm form, Sampling& sampling) {
+  if (MaybeFault fault = CheckMaxTokens(body)) return fault;
   for (const auto& [name, value] : body.items()) {
     if (value.is_null()) {
       if (name == "logprobs") sampling.num_logprobs = -1;
       continue;
     }
-    if (const SamplingKey* key = Find(kSamplingKeys, name)) {
+    if (const SamplingKey* key = FindSampling(name, form)) {
       if (MaybeFault fault = key->read(value, sampling)) return fault;
-    } else if (const NeutralKey* neutral = Find(kNeutralKeys, name);
+    } else if (const NeutralKey* neutral = FindNeutral(name, form);
                neutral && !neutral->is_neutral(value)) {
       return LineFault{"unsupported_value",
                        fmt::format("\"{}\": {} is not supported; leave it out or give {}", name,

@@ -1,7 +1,10 @@
 #include "src/store/companions.h"
 
+#include <nlohmann/json.hpp>
 #include <string_view>
+#include <utility>
 
+#include "src/base/json_text.h"
 #include "src/checkpoint/model_folder.h"
 
 namespace spillway {
@@ -13,6 +16,20 @@ bool Has(const std::filesystem::path& folder, const char* name) {
 
 bool IsOfModel(std::string_view name) {
   return name == "config.json" || name == "generation_config.json";
+}
+
+// The texts of additional_chat_templates/*.jinja as one object; empty where there are none.
+std::string AdditionalTemplates(const std::filesystem::path& folder) {
+  nlohmann::json texts = nlohmann::json::object();
+  std::error_code ignored;
+  for (const std::filesystem::directory_entry& entry :
+       std::filesystem::directory_iterator(folder / "additional_chat_templates", ignored)) {
+    const std::filesystem::path& path = entry.path();
+    if (path.extension() != ".jinja") continue;
+    const ModelFile file = ModelFolder(path.parent_path()).Open(path.filename());
+    texts[path.stem()] = file.ReadStart(file.size());
+  }
+  return texts.empty() ? "" : JsonText(texts);
 }
 
 }  // namespace
@@ -28,6 +45,9 @@ std::vector<CompanionFile> ReadCompanions(const std::filesystem::path& model,
     const ModelFile file = ModelFolder(folder).Open(name);
     if (file.size() > 0) files.push_back({name, file.ReadStart(file.size())});
   }
+  if (tokenizer.empty()) return files;
+  std::string additional = AdditionalTemplates(tokenizer);
+  if (!additional.empty()) files.push_back({kCompanionNames.back(), std::move(additional)});
   return files;
 }
 

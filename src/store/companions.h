@@ -9,12 +9,17 @@
 
 namespace spillway {
 
-inline constexpr std::array<const char*, 9> kCompanionNames = {
-    "config.json",          "generation_config.json",
-    "tokenizer.json",       "vocab.json",
-    "merges.txt",           "tokenizer.model",
-    "added_tokens.json",    "special_tokens_map.json",
-    "tokenizer_config.json"};
+inline constexpr std::array<const char*, 11> kCompanionNames = {"config.json",
+                                                                "generation_config.json",
+                                                                "tokenizer.json",
+                                                                "vocab.json",
+                                                                "merges.txt",
+                                                                "tokenizer.model",
+                                                                "added_tokens.json",
+                                                                "special_tokens_map.json",
+                                                                "tokenizer_config.json",
+                                                                "chat_template.jinja",
+                                                                "additional_chat_templates.json"};
 
 struct CompanionFile {
   std::string name;  // one of kCompanionNames
@@ -23,7 +28,8 @@ struct CompanionFile {
 
 // config.json and generation_config.json of `model`, the others of `tokenizer`; a model folder
 // without a config.json (FlexGen's) takes that of its tokenizer. An empty path has no files. Files
-// that are absent or empty are left out.
+// that are absent or empty are left out. additional_chat_templates/NAME.jinja become one file,
+// {"NAME": text}.
 // Throws: Error kModelMissing, kSystemLimit, kIo, kCorrupt.
 std::vector<CompanionFile> ReadCompanions(const std::filesystem::path& model,
                                           const std::filesystem::path& tokenizer);

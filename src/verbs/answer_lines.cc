@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "spillway/report.h"
 #include "src/answers/writer.h"
 #include "src/base/clock.h"
+#include "src/base/date_text.h"
 #include "src/base/exit_status.h"
 #include "src/base/terminal.h"
 #include "src/report/progress.h"
@@ -137,6 +139,7 @@ WriterOptions WriterOptionsOf(const Config& config, const OpenedModel& model) {
   if (config.overwrite) options.existing = ExistingOutput::kReplace;
   if (config.resume) options.existing = ExistingOutput::kResume;
   if (config.verb == Verb::kScore) options.form = AnswerForm::kScore;
+  options.splits_reasoning = config.split_reasoning;
   return options;
 }
 
@@ -147,6 +150,14 @@ void KeepCpuAttention(const CompletionWriter& writer, Config& config) {
     config.cpu_attention = AttendedOnCpu(*run);
     config.keeps_cpu_attention = config.cpu_attention.has_value();
   }
+}
+
+// Keeps an interrupted run's date of chat templates, where the flags leave it open.
+void KeepChatDate(const CompletionWriter& writer, Config& config) {
+  if (config.chat_date) return;
+  const std::optional<RunManifest> run = writer.InterruptedRun();
+  if (run) config.chat_date = ChatDateOf(*run);
+  if (!config.chat_date) config.chat_date = DayBeforeToday(0);
 }
 
 // The policy that a finished run may also have had, where the flags leave CPU attention open.
@@ -168,6 +179,7 @@ class AnswerStages final : public Stages {
   Config Settle(const Config& flags) override {
     Config config = flags;
     KeepCpuAttention(writer_, config);
+    KeepChatDate(writer_, config);
     return config;
   }
 
@@ -219,6 +231,8 @@ class AnswerStages final : public Stages {
     if (!trace) return ReportFinished(planned.plan);
     Plan plan = planned.plan;
     RunSummary summary = Summary();
+    if (!Scores())
+      summary.sampling = {setting.config.sampling, setting.config.from_generation_config};
     summary.predicted = PredictionAfter(setting.config, *trace, rest_, expected_, plan);
     output_.Report(plan, *trace, summary);
     const AnswerCounts written = writer_.earlier() + writer_.answers();
@@ -249,6 +263,10 @@ class AnswerStages final : public Stages {
       std::vector<RunManifest> runs = {manifest};
       if (!config.cpu_attention)
         runs.push_back(IdentityOf(config, model, OtherAttention(policy), device, scan_.hash));
+      if (!flags_.chat_date) {
+        for (std::size_t at = 0, size = runs.size(); at < size; ++at)
+          std::ranges::move(OnEarlierDays(runs[at]), std::back_inserter(runs));
+      }
       finished_ = writer_.FinishedRun(runs, scan_.num_lines);
       return;
     }

@@ -7,6 +7,7 @@
 #include "src/verbs/open_device.h"
 #include "src/verbs/policy_for.h"
 #include "src/verbs/prediction_for.h"  // OverlapOf
+#include "src/verbs/sampling_for.h"
 
 namespace spillway {
 
@@ -16,7 +17,7 @@ int RunChain(const Config& flags, OpenStages open) {
   const OpenedModel model = ModelFor(flags);
   const std::unique_ptr<Stages> verb = open({flags, model, begin_s});
   try {
-    const Config config = verb->Settle(flags);
+    const Config config = verb->Settle(WithModelSampling(flags, model));
     const Machine machine = MachineFor(config, model, *device);
     const Setting setting = {config, model, machine, *device, NeedsFor(machine, *device)};
     const Workload work = verb->ReadWork(setting);

@@ -10,6 +10,12 @@
 namespace spillway {
 namespace {
 
+// A plan of generate, whose rows come from a file.
+std::optional<SamplingSummary> SamplingOf(const Config& config) {
+  if (config.input.empty()) return std::nullopt;
+  return SamplingSummary{config.sampling, config.from_generation_config};
+}
+
 class PlanStages final : public Stages {
  public:
   explicit PlanStages(const Opened& opened)
@@ -22,7 +28,7 @@ class PlanStages final : public Stages {
              const std::optional<Trace>& /*trace*/) override {
     const auto& [work, plan, schedule] = planned;
     const std::optional<Prediction> predicted = PredictionFor(setting.config, plan, work);
-    report_.Write(PlanJson(plan, work, predicted));
+    report_.Write(PlanJson(plan, work, predicted, SamplingOf(setting.config)));
     PrintTo(TerminalOf(setting.config), PlanTable(plan, work, predicted));
     return 0;
   }

@@ -1,28 +1,37 @@
 #include "src/verbs/prompt_file.h"
 
+#include <memory>
+
+#include "src/base/date_text.h"
+
 namespace spillway {
 namespace {
 
 // Requests whose lengths the search weighs.
 constexpr int64_t kSampleRequests = 4096;
 
-ReaderOptions ReadingOptions(const Config& config, const ModelShape& shape) {
+ReaderOptions ReadingOptions(const Config& config, const OpenedModel& model) {
+  const ModelShape& shape = model.shape;
   ReaderOptions options;
   options.defaults = config.sampling;
   options.special_text = config.special_text;
   options.max_positions = shape.max_positions;
   options.vocab_rows = shape.vocab_size;
   options.start_token = shape.bos;
-  if (config.verb == Verb::kScore) options.score = PrefillOf(config);
+  if (config.verb == Verb::kScore) {
+    options.score = PrefillOf(config);
+  } else {
+    options.chat = std::make_shared<const ChatReading>(model.tokenizer_folder, config.chat_template,
+                                                       config.chat_date.value_or(DayBeforeToday(0)),
+                                                       config.system);
+  }
   return options;
 }
 
 }  // namespace
 
 PromptFile::PromptFile(const Config& config, const OpenedModel& model)
-    : path_(config.input),
-      options_(ReadingOptions(config, model.shape)),
-      tokenizer_(*model.tokenizer) {
+    : path_(config.input), options_(ReadingOptions(config, model)), tokenizer_(*model.tokenizer) {
   if (!NeedsStaging(path_)) return;
   staged_.emplace(StageInput(path_, OffloadFolder(config)));
   path_ = staged_->path();

@@ -4,9 +4,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include "src/base/date_text.h"
 #include "src/base/hash.h"
 #include "src/base/isa.h"
 #include "src/base/json_text.h"
+#include "src/chat/chat_templates.h"
 #include "src/config/version.h"
 #include "src/formats/kv_policy_json.h"
 #include "src/store/companions.h"
@@ -39,6 +41,8 @@ std::string SamplingText(const Config& config) {
       {"max_tokens", sampling.max_tokens},
       {"min_tokens", sampling.min_tokens},
       {"stop", sampling.stop},
+      {"stop_token_ids", sampling.stop_token_ids},
+      {"repetition_penalty", sampling.repetition_penalty},
       {"ignore_eos", sampling.ignore_eos},
       {"logprobs", sampling.num_logprobs},
       {"seed", config.seed},
@@ -46,6 +50,13 @@ std::string SamplingText(const Config& config) {
   return JsonText(text);
 }
 
+// Key of what conversations become, and of the form of their answers.
+std::string ChatKey(const Config& config, const ChatTemplates& templates) {
+  return HashDigits(TextHash(
+      fmt::format("{}\n{}\n{}", templates.Identity(), config.system, config.split_reasoning)));
+}
+
+constexpr const char* kChatDate = "date of chat templates";
 constexpr const char* kCpuAttention = "--cpu-attention";
 constexpr std::string_view kYes = "yes";
 
@@ -77,8 +88,28 @@ RunManifest IdentityOf(const Config& config, const OpenedModel& model, const Pol
                                        : fmt::format("{} bits", policy.kv_bits)},
       {"spillway version", std::string(kVersion)},
       {"processor or --cpu-compute", ProcessorText(config, policy, gpu)}};
+  const ChatTemplates templates(model.tokenizer_folder, config.chat_template, {});
+  identity.emplace("chat template or --system or --split-reasoning", ChatKey(config, templates));
+  if (templates.TellsTime() && config.chat_date)
+    identity.emplace(kChatDate, DateText(*config.chat_date));
   if (!gpu.empty()) identity.emplace(kCpuAttention, AttendsOnCpu(policy) ? kYes : "no");
   return identity;
+}
+
+std::optional<std::tm> ChatDateOf(const RunManifest& identity) {
+  const auto found = identity.find(kChatDate);
+  return found == identity.end() ? std::nullopt : ReadDateText(found->second);
+}
+
+std::vector<RunManifest> OnEarlierDays(const RunManifest& identity) {
+  std::vector<RunManifest> earlier;
+  if (!identity.contains(kChatDate)) return earlier;
+  constexpr int kDays = 366;
+  for (int day = 1; day <= kDays; ++day) {
+    earlier.push_back(identity);
+    earlier.back()[kChatDate] = DateText(DayBeforeToday(day));
+  }
+  return earlier;
 }
 
 std::optional<bool> AttendedOnCpu(const RunManifest& identity) {

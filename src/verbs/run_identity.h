@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <ctime>
 #include <optional>
+#include <vector>
 
 #include "spillway/policy.h"
 #include "src/answers/run_manifest.h"
@@ -20,6 +22,13 @@ namespace spillway {
 // Throws: Error kModelMissing, kSystemLimit, kIo, kCorrupt.
 RunManifest IdentityOf(const Config& config, const OpenedModel& model, const Policy& policy,
                        const Device& device, uint64_t input_hash);
+
+// The date that chat templates were told in a run of that identity; nullopt: none asked.
+std::optional<std::tm> ChatDateOf(const RunManifest& identity);
+
+// The identities that the run would have had on each day of the last year, where a chat template
+// tells the date.
+std::vector<RunManifest> OnEarlierDays(const RunManifest& identity);
 
 // Whether the CPU attended in a run of that identity; nullopt: it made no difference.
 std::optional<bool> AttendedOnCpu(const RunManifest& identity);

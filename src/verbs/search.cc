@@ -132,7 +132,7 @@ class SearchStages final : public Stages {
              const std::optional<Trace>& /*trace*/) override {
     const Candidate& best = result_.best.front();
     output_.Write(PolicyJson(best.policy, {SourceOf(setting, planned.work, best)}));
-    report_.Write(PlanJson(planned.plan, judged_, best.prediction));
+    report_.Write(PlanJson(planned.plan, judged_, best.prediction, std::nullopt));
     PrintTo(TerminalOf(setting.config), CandidateTable(result_) + GainLines(best));
     return 0;
   }
