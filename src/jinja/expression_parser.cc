@@ -148,7 +148,7 @@ ExpressionPtr ExpressionParser::Name() {
   if (token.text == "none" || token.text == "None") return Constant({}, token.line);
   ExpressionPtr node = MakeNode(ExpressionKind::kName, token.line);
   node->name = token.text;
-  names_read_.push_back(token.text);
+  names_read_.push_back({token.text, token.line});
   return node;
 }
 
@@ -233,7 +233,7 @@ ExpressionPtr ExpressionParser::TargetItem(bool takes_members) {
   if (takes_members && tokens_.SkipOperator(".")) {
     node->kind = ExpressionKind::kMemberTarget;
     node->member = tokens_.ExpectName();
-    names_read_.push_back(node->name);
+    names_read_.push_back({node->name, line});
   } else {
     names_set_.push_back(node->name);
   }

@@ -15,6 +15,12 @@ namespace spillway::jinja {
 // Extent of a tuple's expressions: whether they may be `a if b else c`.
 enum class TupleParts { kAll, kNoConditions };
 
+// A name that an expression reads.
+struct ReadName {
+  std::string name;
+  int line = 0;
+};
+
 class ExpressionParser {
  public:
   // Lifetime: the stream outlives the parser.
@@ -32,7 +38,7 @@ class ExpressionParser {
   ExpressionPtr Unary();
 
   // Names that were read so far, in order.
-  const std::vector<std::string>& names_read() const { return names_read_; }
+  const std::vector<ReadName>& names_read() const { return names_read_; }
   const std::vector<std::string>& names_set() const { return names_set_; }
   void AddSetName(std::string name) { names_set_.push_back(std::move(name)); }
 
@@ -71,7 +77,7 @@ class ExpressionParser {
 
   TokenStream& tokens_;
   int depth_ = 0;
-  std::vector<std::string> names_read_;
+  std::vector<ReadName> names_read_;
   std::vector<std::string> names_set_;
 };
 

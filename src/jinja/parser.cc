@@ -23,11 +23,7 @@ class Parser {
   ParsedTemplate Run() {
     ParsedTemplate parsed;
     parsed.body = Body({});
-    parsed.names_read = expressions_.names_read();
-    std::ranges::sort(parsed.names_read);
-    const auto rest = std::ranges::unique(parsed.names_read);
-    parsed.names_read.erase(rest.begin(), rest.end());
-    RefuseUnknownGlobals(parsed.names_read);
+    RefuseUnknownGlobals();
     return parsed;
   }
 
@@ -213,8 +209,8 @@ class Parser {
     macro.body = InnerBody(end);
     const auto& names = expressions_.names_read();
     const auto uses = [&](std::string_view name) {
-      return std::find(names.begin() + static_cast<std::ptrdiff_t>(first), names.end(), name) !=
-             names.end();
+      return std::any_of(names.begin() + static_cast<std::ptrdiff_t>(first), names.end(),
+                         [&](const ReadName& read) { return read.name == name; });
     };
     macro.uses_caller = uses("caller");
     macro.uses_varargs = uses("varargs");
@@ -294,11 +290,13 @@ class Parser {
   }
 
   // Functions of jinja2 that a template could take for granted.
-  void RefuseUnknownGlobals(const std::vector<std::string>& names) const {
+  void RefuseUnknownGlobals() const {
+    const std::vector<std::string>& set = expressions_.names_set();
     for (const char* name : {"lipsum", "cycler", "joiner"}) {
-      const auto& set = expressions_.names_set();
-      if (std::ranges::binary_search(names, name) && std::ranges::find(set, name) == set.end())
-        throw Fault(fmt::format("the function '{}' is not supported", name), 0);
+      const auto read = std::ranges::find(expressions_.names_read(), name, &ReadName::name);
+      if (read == expressions_.names_read().end()) continue;
+      if (std::ranges::find(set, name) == set.end())
+        throw Fault(fmt::format("the function '{}' is not supported", name), read->line);
     }
   }
 

@@ -1,9 +1,7 @@
 // Parser: a template's text -> its statements. Plain function; any thread.
 #pragma once
 
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "src/jinja/node.h"
 
@@ -11,7 +9,6 @@ namespace spillway::jinja {
 
 struct ParsedTemplate {
   Block body;
-  std::vector<std::string> names_read;  // sorted, each once
 };
 
 // Throws: Fault with its line, for what is no template and for what is not supported.

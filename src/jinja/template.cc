@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 namespace spillway::jinja {
 namespace {
 
@@ -22,10 +20,6 @@ Template::Template(std::string_view source) : parsed_(Parse(Checked(source))) {}
 std::string Template::Render(const Dict& variables, const std::tm& now,
                              const RenderLimits& limits) const {
   return Interpreter(parsed_, now, limits).Render(variables);
-}
-
-bool Template::Reads(std::string_view name) const {
-  return std::ranges::binary_search(parsed_.names_read, name);
 }
 
 }  // namespace spillway::jinja

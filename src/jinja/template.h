@@ -26,9 +26,6 @@ class Template {
   std::string Render(const Dict& variables, const std::tm& now,
                      const RenderLimits& limits = {}) const;
 
-  // Tells whether the template reads a variable or calls a function of that name.
-  bool Reads(std::string_view name) const;
-
  private:
   ParsedTemplate parsed_;
 };
