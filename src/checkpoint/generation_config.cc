@@ -80,9 +80,13 @@ std::optional<int64_t> Whole(const JsonNode& config, const char* key, int64_t lo
 std::vector<std::string> StopStrings(const JsonNode& config) {
   const std::optional<JsonNode> found = config.FindSet("stop_strings");
   if (!found) return {};
-  if (!found->value().is_array()) return {found->Text()};
   std::vector<std::string> texts;
-  for (const JsonNode& item : found->Items()) texts.push_back(item.Text());
+  if (found->value().is_array()) {
+    for (const JsonNode& item : found->Items()) texts.push_back(item.Text());
+  } else {
+    texts.push_back(found->Text());
+  }
+  std::erase(texts, "");  // would end every row at once
   return texts;
 }
 

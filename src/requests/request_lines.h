@@ -32,6 +32,9 @@ struct ChatReading {
 
 struct ReaderOptions {
   Sampling defaults;  // what the flags say; a line's own keys win
+  // Whether defaults.max_tokens gives way to the positions that a prompt leaves: where the model's
+  // settings say it, and neither line nor flag.
+  bool max_tokens_yield = false;
   SpecialText special_text = SpecialText::kParse;
   int64_t max_positions = 0;  // prompt + max_tokens may not exceed it; must be set
   int64_t vocab_rows = 0;     // bound of given token_ids; must be set

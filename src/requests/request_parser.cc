@@ -159,6 +159,15 @@ RequestOrFault MakePrompt(TokensOrFault prompt, Sampling sampling) {
   return request;
 }
 
+// A limit that nobody stated for this row fails no row: it ends with the positions.
+void FitMaxTokens(const ReaderOptions& options, Request& request) {
+  if (!options.max_tokens_yield) return;
+  const int64_t left = options.max_positions - static_cast<int64_t>(request.prompt.size());
+  Sampling& sampling = request.sampling;
+  sampling.max_tokens = std::clamp<int64_t>(left, 1, sampling.max_tokens);
+  sampling.min_tokens = std::min(sampling.min_tokens, sampling.max_tokens);
+}
+
 MaybeFault CheckStopTokens(const Sampling& sampling, int64_t vocab_rows) {
   for (const int32_t id : sampling.stop_token_ids) {
     if (id < vocab_rows) continue;
@@ -192,9 +201,14 @@ RequestOrFault ReadPromptLine(const json& line, std::string_view text, const Tok
   if (MaybeFault fault = ReadSamplingKeys(*body.keys, body.form, sampling))
     return std::move(*fault);
   if (MaybeFault fault = CheckStopTokens(sampling, options.vocab_rows)) return std::move(*fault);
-  if (body.form == BodyForm::kChat)
-    return ReadChat(text, body.inside, std::move(sampling), tokenizer, options);
-  return MakePrompt(ReadPrompt(*body.keys, tokenizer, options), std::move(sampling));
+  RequestOrFault read =
+      body.form == BodyForm::kChat
+          ? ReadChat(text, body.inside, std::move(sampling), tokenizer, options)
+          : MakePrompt(ReadPrompt(*body.keys, tokenizer, options), std::move(sampling));
+  const bool stated = IsSet(*body.keys, "max_tokens") || IsSet(*body.keys, "max_completion_tokens");
+  if (auto* request = std::get_if<Request>(&read); request != nullptr && !stated)
+    FitMaxTokens(options, *request);
+  return read;
 }
 
 }  // namespace
@@ -213,7 +227,10 @@ RequestParser::RequestParser(InputForm form, const Tokenizer& tokenizer, ReaderO
 
 RequestOrFault RequestParser::ParseText(const Line& line) const {
   if (options_.score) return ReadScoreText(line.text, tokenizer_, options_);
-  return MakePrompt(EncodePrompt(line.text, tokenizer_, options_), options_.defaults);
+  RequestOrFault read =
+      MakePrompt(EncodePrompt(line.text, tokenizer_, options_), options_.defaults);
+  if (auto* request = std::get_if<Request>(&read)) FitMaxTokens(options_, *request);
+  return read;
 }
 
 RequestOrFault RequestParser::ParseJson(const Line& line, std::string& custom_id) const {

@@ -1,5 +1,6 @@
 #include "src/verbs/prompt_file.h"
 
+#include <algorithm>
 #include <memory>
 
 #include "src/base/date_text.h"
@@ -14,6 +15,8 @@ ReaderOptions ReadingOptions(const Config& config, const OpenedModel& model) {
   const ModelShape& shape = model.shape;
   ReaderOptions options;
   options.defaults = config.sampling;
+  options.max_tokens_yield = std::ranges::find(config.from_generation_config, "max_new_tokens") !=
+                             config.from_generation_config.end();
   options.special_text = config.special_text;
   options.max_positions = shape.max_positions;
   options.vocab_rows = shape.vocab_size;

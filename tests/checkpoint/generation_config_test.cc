@@ -37,6 +37,10 @@ TEST(GenerationConfigTest, ReadsWhatIsSaid) {
   EXPECT_EQ(config.stop_strings, std::vector<std::string>{"END"});
 }
 
+TEST(GenerationConfigTest, EmptyStopStringsAreLeftOut) {
+  EXPECT_TRUE(Read(R"({"stop_strings":["",""]})").stop_strings.empty());
+}
+
 TEST(GenerationConfigTest, NeutralValuesOfUnsupportedSettingsAreFine) {
   EXPECT_NO_THROW(Read(R"({"num_beams":1,"min_p":null,"typical_p":1.0,"no_repeat_ngram_size":0,)"
                        R"("suppress_tokens":[],"guidance_scale":1,"penalty_alpha":0})"));

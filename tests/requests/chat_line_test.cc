@@ -137,6 +137,15 @@ TEST_F(ChatLineTest, MaxTokensHasTwoNames) {
               HasSubstr("differ"));
 }
 
+TEST_F(ChatLineTest, ALimitOfTheModelsSettingsGivesWayToItsPositions) {
+  options_.defaults.max_tokens = 5000;
+  EXPECT_THAT(FaultOf(R"({"prompt":"x"})"), HasSubstr("context_length_exceeded"));
+  options_.max_tokens_yield = true;
+  EXPECT_EQ(Good(R"({"prompt":"x"})").sampling.max_tokens, 998);
+  EXPECT_THAT(FaultOf(R"({"prompt":"x","max_tokens":5000})"), HasSubstr("context_length_exceeded"));
+  EXPECT_EQ(Good(R"({"prompt":"x","max_tokens":3})").sampling.max_tokens, 3);
+}
+
 TEST_F(ChatLineTest, NullsAndNeutralValuesNeverFailALine) {
   EXPECT_EQ(
       TextOf(R"({"messages":[{"role":"user","content":"x"}],"tools":null,"tool_choice":null,)"
