@@ -157,10 +157,11 @@ std::vector<Flag> ReportFlags() {
 
 std::vector<Flag> ModelFlags() {
   return {
-      Value("model", "PATH|NAME",
-            "Hugging Face folder, store, or a built-in shape (opt-125m ... opt-175b) for dummy "
-            "weights",
-            &Config::model),
+      Value(
+          "model", "PATH|NAME",
+          "Hugging Face folder, store, or a built-in shape (inspect --shapes lists them) for dummy "
+          "weights",
+          &Config::model),
       Switch("dummy-weights", "seeded random weights of the named shape; no checkpoint is read",
              &Config::dummy_weights),
       Bits("weight-bits",

@@ -191,6 +191,24 @@ TEST(CostModel, NormsOfBranchesAndOfHeadsAndCapsAreCounted) {
   EXPECT_NEAR(behind[3] - without[3], 151936 * 1e-9, 1e-12);
 }
 
+// A second look at all pairs is for policies that choose by scores.
+TEST(CostModel, APromptsScoresCostOnlyWhereTheyAreUsed) {
+  Machine machine = MachineWith(int64_t{1} << 40);
+  DeviceRates rates = Rates();
+  rates.evicting_prefill_flops_per_s = 0.5 * rates.prefill_attention_flops_per_s;
+  const auto seconds_of = [&](KvPolicyKind kind) {
+    Policy policy;
+    policy.kv = {kind, {{0.5, 0}, {}, {}}, {}, 0};
+    for (PerTier<double>* frac : {&policy.weight_frac, &policy.kv_frac, &policy.activation_frac})
+      *frac = {{0.0, 1.0, 0.0}};
+    const Model model = MakeModel(*BuiltInShape("opt-125m"));
+    const Plan plan = LayOut(model, machine, WorkOf(1, {100, 2}), policy, kNeeds);
+    return PromptAttentionSeconds(plan, rates, 5050, 100);
+  };
+  EXPECT_EQ(seconds_of(KvPolicyKind::kWindow), seconds_of(KvPolicyKind::kFull));
+  EXPECT_GT(seconds_of(KvPolicyKind::kH2o), seconds_of(KvPolicyKind::kFull));
+}
+
 // Mean of a batch's KV in one block, over as many passes as it takes until it is written whole
 // again.
 double MeanDiskBytes(const Plan& plan, const BatchLoad& load) {
