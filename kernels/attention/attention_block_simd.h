@@ -18,16 +18,6 @@ constexpr int kAddVectors = 4;  // registers of scores that weights are added to
 
 constexpr float kMinusInfinity = -__builtin_inff();
 
-// cap * tanh(score / cap); cap 0: the score.
-inline Simd::F Capped(Simd::F score, float cap) {
-  if (cap == 0.0F) return score;
-  const Simd::F one = Simd::Set(1.0F);
-  const Simd::F ratio = Simd::Div(score, Simd::Set(cap));
-  const Simd::F e = Exp(Simd::Mul(Simd::Set(-2.0F), Simd::Abs(ratio)));
-  const Simd::F size = Simd::Div(Simd::Mul(Simd::Set(cap), Simd::Sub(one, e)), Simd::Add(one, e));
-  return Simd::SelectLess(score, Simd::Zero(), Simd::Sub(Simd::Zero(), size), size);
-}
-
 // 64 slots of K or V, widened to fp32.
 struct WidenedBlock {
   const float* data;

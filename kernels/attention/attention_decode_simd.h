@@ -265,11 +265,11 @@ void Decode<kKv, kBits, kDim>::Scores(int64_t begin) const {
       if constexpr (kBits < 16) {
         const CodedBlock<kBits> keys = Coded(step);
         for (int64_t at = 0; at < kStep; at += kLanes)
-          Simd::Store(to + at, Capped(Dots(of_query, keys, at, args.head_dim), args.soft_cap));
+          Simd::Store(to + at, SoftCapped(Dots(of_query, keys, at, args.head_dim), args.soft_cap));
       } else {
         const int64_t count = MinOf(kStep, visible - slot);
         for (int64_t at = 0; at < count; at += kLanes)
-          Simd::Store(to + at, Capped(Dots(of_query, RunsAt(step, at)), args.soft_cap));
+          Simd::Store(to + at, SoftCapped(Dots(of_query, RunsAt(step, at)), args.soft_cap));
       }
     }
   }

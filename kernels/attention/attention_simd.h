@@ -215,7 +215,7 @@ void Attend<kKv, kBits>::Scores(int64_t query, int64_t begin, const DotsAt& dots
   float* scores = ScoresOf(begin) + query * kAttentionKeys;
   const SeenSlots seen = Seen(query, begin);
   for (int64_t slot = seen.begin / kLanes * kLanes; slot < seen.end; slot += kLanes)
-    Simd::Store(scores + slot, Capped(dots_at(q + query * padded_dim, slot), args.soft_cap));
+    Simd::Store(scores + slot, SoftCapped(dots_at(q + query * padded_dim, slot), args.soft_cap));
 }
 
 // Weights of the block's scores; updates maxima, totals and factors. Runs each step for all queries

@@ -8,11 +8,10 @@ namespace spillway::kernels {
 namespace {
 
 inline void SoftCapSimd(const SoftCapArgs& args, int64_t begin, int64_t end) {
-  const Simd::F cap = Simd::Set(args.cap);
   for (int64_t i = begin; i < end; i += Simd::kLanes) {
     const int64_t n = MinOf(end - i, Simd::kLanes);
     const Simd::F x = Simd::LoadPart(args.x + i, n);
-    Simd::StorePart(args.x + i, Simd::Mul(cap, Tanh(Simd::Div(x, cap))), n);
+    Simd::StorePart(args.x + i, SoftCapped(x, args.cap), n);
   }
 }
 

@@ -79,6 +79,13 @@ inline Simd::F Tanh(Simd::F x) {
   return Simd::SelectLess(size, Simd::Set(0.625F), near, signed_far);
 }
 
+// cap * tanh(x / cap); cap 0: x.
+inline Simd::F SoftCapped(Simd::F x, float cap) {
+  if (cap == 0.0F) return x;
+  const Simd::F most = Simd::Set(cap);
+  return Simd::Mul(most, Tanh(Simd::Div(x, most)));
+}
+
 // x sigmoid(x). exp(-|x|) never overflows, so that far below zero the result is zero, not what the
 // clamp of Exp makes of it.
 inline Simd::F Silu(Simd::F x) {
