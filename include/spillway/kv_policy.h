@@ -21,6 +21,11 @@ enum class KvPolicyKind {
 inline constexpr std::array<KvPolicyKind, 4> kAllKvPolicyKinds = {
     KvPolicyKind::kFull, KvPolicyKind::kH2o, KvPolicyKind::kWindow, KvPolicyKind::kH2oFlexgen};
 
+// True: the policy decides by token scores.
+constexpr bool UsesScores(KvPolicyKind kind) {
+  return kind == KvPolicyKind::kH2o || kind == KvPolicyKind::kH2oFlexgen;
+}
+
 constexpr std::string_view KvPolicyName(KvPolicyKind kind) {
   switch (kind) {
     case KvPolicyKind::kFull:

@@ -56,11 +56,6 @@ constexpr float Standing(float score, int64_t position, int64_t first_seen) {
   return position < first_seen ? -std::numeric_limits<float>::infinity() : OrderedScore(score);
 }
 
-// True: the policy decides by token scores.
-constexpr bool UsesScores(KvPolicyKind kind) {
-  return kind == KvPolicyKind::kH2o || kind == KvPolicyKind::kH2oFlexgen;
-}
-
 // Tokens held after a decode step that began with `num_held`.
 inline int64_t HeldAfterStep(KvKeep keep, int64_t num_held) {
   return num_held < keep.slots() ? num_held + 1 : keep.slots();

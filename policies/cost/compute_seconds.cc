@@ -152,8 +152,7 @@ double KvAppendSeconds(const Plan& plan, const DeviceRates& rates, int64_t token
 // Seconds of a prompt beyond its attention where tokens are evicted by their scores, which need a
 // second look at all pairs: a window's tokens are chosen by their positions.
 double PrefillEvictionSeconds(const Plan& plan, const DeviceRates& rates, int64_t pairs) {
-  const bool scores = plan.kept.evicts() && plan.kept.kind != KvPolicyKind::kWindow;
-  if (!scores || rates.evicting_prefill_flops_per_s == 0.0) return 0.0;
+  if (!UsesScores(plan.kept.kind) || rates.evicting_prefill_flops_per_s == 0.0) return 0.0;
   const double more_s = Over(4.0 * kWideHead, rates.evicting_prefill_flops_per_s) -
                         Over(4.0 * kWideHead, rates.prefill_attention_flops_per_s);
   return static_cast<double>(pairs * plan.shape.num_heads) * std::max(0.0, more_s);

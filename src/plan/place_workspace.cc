@@ -55,7 +55,7 @@ PromptKvPlan PlacePromptKv(const Plan& plan, int64_t chunk_tokens, ArenaLayout& 
   prompt.longest_slots = RoundUp(plan.longest.prompt_tokens, prompt.align);
   prompt.chunk_slots = chunk_tokens + (prompt.align - 1) * std::min(chunk_tokens, plan.batch.rows);
   prompt.kv = arena.Take(prompt.slots() * plan.PromptSlotBytes());
-  if (plan.kept.evicts() && plan.kept.kind != KvPolicyKind::kWindow) {
+  if (UsesScores(plan.kept.kind)) {
     prompt.scores = arena.Take(prompt.slots() * plan.shape.num_heads * int64_t{sizeof(float)});
   }
   return prompt;
