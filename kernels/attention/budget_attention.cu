@@ -234,16 +234,10 @@ template <typename Format>
 void LaunchDims(const GpuBudgetAttentionArgs& args, Stream& stream) {
   const dim3 grid(static_cast<unsigned>(args.step.rows.size()),
                   static_cast<unsigned>(args.step.num_kv_heads));
-  const int64_t dim = args.step.head_dim;
-  if (dim <= 4 * kVectorElements) {
-    LaunchKernel(BudgetKernel<Format, 4>, grid, kThreads, args, stream, "budget_attention launch");
-  } else if (dim <= 8 * kVectorElements) {
-    LaunchKernel(BudgetKernel<Format, 8>, grid, kThreads, args, stream, "budget_attention launch");
-  } else if (dim <= 16 * kVectorElements) {
-    LaunchKernel(BudgetKernel<Format, 16>, grid, kThreads, args, stream, "budget_attention launch");
-  } else {
-    LaunchKernel(BudgetKernel<Format, 32>, grid, kThreads, args, stream, "budget_attention launch");
-  }
+  WithLanes(args.step.head_dim, [&](auto lanes) {
+    LaunchKernel(BudgetKernel<Format, decltype(lanes)::value>, grid, kThreads, args, stream,
+                 "budget_attention launch");
+  });
 }
 
 }  // namespace

@@ -235,23 +235,17 @@ void LaunchHeads(const DecodeAttentionArgs& args, Stream& stream) {
   }
 }
 
-template <typename Format>
-void LaunchDims(const DecodeAttentionArgs& args, Stream& stream) {
-  const int64_t dim = args.layout.head_dim;
-  if (dim <= 4 * kVectorElements) return LaunchHeads<Format, 4>(args, stream);
-  if (dim <= 8 * kVectorElements) return LaunchHeads<Format, 8>(args, stream);
-  if (dim <= 16 * kVectorElements) return LaunchHeads<Format, 16>(args, stream);
-  LaunchHeads<Format, 32>(args, stream);
-}
-
 }  // namespace
 
 void DecodeAttentionAsync(const DecodeAttentionArgs& args, Stream& stream) {
   SPILLWAY_CHECK(args.layout.head_dim % kVectorElements == 0 &&
                  args.layout.head_dim <= kMaxGpuHeadDim);
   if (args.num_items == 0) return;
-  WithFormat(args.kv_dtype, args.layout.bits,
-             [&](auto format) { LaunchDims<decltype(format)>(args, stream); });
+  WithFormat(args.kv_dtype, args.layout.bits, [&](auto format) {
+    WithLanes(args.layout.head_dim, [&](auto lanes) {
+      LaunchHeads<decltype(format), decltype(lanes)::value>(args, stream);
+    });
+  });
   const dim3 grid(static_cast<unsigned>(args.num_items), static_cast<unsigned>(args.num_heads));
   LaunchKernel(CombineKernel, grid, kMaxGpuHeadDim, args, stream,
                "decode_attention combine launch");

@@ -154,23 +154,10 @@ __global__ void __launch_bounds__(kTileThreads) PrefillKernel(const PrefillAtten
 template <typename Format>
 void LaunchDims(const PrefillAttentionArgs& args, Stream& stream) {
   const dim3 grid(static_cast<unsigned>(args.num_tiles), static_cast<unsigned>(args.num_heads));
-  const int64_t dim = args.layout.head_dim;
-  if (dim <= 32) {
-    LaunchKernel(PrefillKernel<Format, 32>, grid, kTileThreads, args, stream,
+  WithTileDim(args.layout.head_dim, [&](auto dim) {
+    LaunchKernel(PrefillKernel<Format, decltype(dim)::value>, grid, kTileThreads, args, stream,
                  "prefill_attention launch");
-  } else if (dim <= 64) {
-    LaunchKernel(PrefillKernel<Format, 64>, grid, kTileThreads, args, stream,
-                 "prefill_attention launch");
-  } else if (dim <= 80) {
-    LaunchKernel(PrefillKernel<Format, 80>, grid, kTileThreads, args, stream,
-                 "prefill_attention launch");
-  } else if (dim <= 128) {
-    LaunchKernel(PrefillKernel<Format, 128>, grid, kTileThreads, args, stream,
-                 "prefill_attention launch");
-  } else {
-    LaunchKernel(PrefillKernel<Format, 256>, grid, kTileThreads, args, stream,
-                 "prefill_attention launch");
-  }
+  });
 }
 
 }  // namespace

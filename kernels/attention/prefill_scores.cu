@@ -110,23 +110,10 @@ template <typename Format>
 void LaunchDims(const PrefillScoresArgs& args, Stream& stream) {
   const dim3 grid(static_cast<unsigned>(args.num_key_tiles),
                   static_cast<unsigned>(args.attention.num_heads));
-  const int64_t dim = args.attention.layout.head_dim;
-  if (dim <= 32) {
-    LaunchKernel(PrefillScoresKernel<Format, 32>, grid, kTileThreads, args, stream,
-                 "prefill_scores launch");
-  } else if (dim <= 64) {
-    LaunchKernel(PrefillScoresKernel<Format, 64>, grid, kTileThreads, args, stream,
-                 "prefill_scores launch");
-  } else if (dim <= 80) {
-    LaunchKernel(PrefillScoresKernel<Format, 80>, grid, kTileThreads, args, stream,
-                 "prefill_scores launch");
-  } else if (dim <= 128) {
-    LaunchKernel(PrefillScoresKernel<Format, 128>, grid, kTileThreads, args, stream,
-                 "prefill_scores launch");
-  } else {
-    LaunchKernel(PrefillScoresKernel<Format, 256>, grid, kTileThreads, args, stream,
-                 "prefill_scores launch");
-  }
+  WithTileDim(args.attention.layout.head_dim, [&](auto dim) {
+    LaunchKernel(PrefillScoresKernel<Format, decltype(dim)::value>, grid, kTileThreads, args,
+                 stream, "prefill_scores launch");
+  });
 }
 
 }  // namespace

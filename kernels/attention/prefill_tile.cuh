@@ -16,6 +16,17 @@ inline constexpr int kTileThreads = kTileWarps * kWarp;
 inline constexpr int kWarpQueries = kTileQueries / kTileWarps;  // 16, an mma's rows
 static_assert(kWarpQueries == 16);
 
+// Calls `launch` with the width of tiles, as a type, for heads of head_dim elements. Requires:
+// head_dim <= 256.
+template <typename Launch>
+void WithTileDim(int64_t head_dim, const Launch& launch) {
+  if (head_dim <= 32) return launch(std::integral_constant<int, 32>());
+  if (head_dim <= 64) return launch(std::integral_constant<int, 64>());
+  if (head_dim <= 80) return launch(std::integral_constant<int, 80>());
+  if (head_dim <= 128) return launch(std::integral_constant<int, 128>());
+  launch(std::integral_constant<int, 256>());
+}
+
 // Keys of a tile in shared memory; two tiles of wide heads would not fit otherwise.
 template <int kDim>
 inline constexpr int kKeysOf = kDim > 128 ? 32 : static_cast<int>(kTileKeys);

@@ -356,4 +356,15 @@ void WithFormat(DType dtype, int bits, const Launch& launch) {
   launch(KvElements<__nv_bfloat16>());
 }
 
+// Calls `launch` with the number of lanes, as a type, that together hold a vector each of a head of
+// head_dim elements. Requires: head_dim <= 256.
+template <typename Launch>
+void WithLanes(int64_t head_dim, const Launch& launch) {
+  const int64_t vectors = (head_dim + kVectorElements - 1) / kVectorElements;
+  if (vectors <= 4) return launch(std::integral_constant<int, 4>());
+  if (vectors <= 8) return launch(std::integral_constant<int, 8>());
+  if (vectors <= 16) return launch(std::integral_constant<int, 16>());
+  launch(std::integral_constant<int, 32>());
+}
+
 }  // namespace spillway::kernels
