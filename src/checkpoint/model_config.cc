@@ -130,7 +130,6 @@ ModelShape ReadModelShape(const std::filesystem::path& path) {
   const JsonNode part = text ? JsonNode(*text, origin) : config;
   RefuseCode(config, FamilyOf(part));
   ModelShape shape = ShapeOf(part);
-  shape.max_positions = std::max(shape.max_positions, ScaledPositions(shape.rope));
   shape.name = folder.name();
   ReadGenerationEos(folder, shape);
   return shape;

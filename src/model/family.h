@@ -85,9 +85,9 @@ struct RopeKeys {
 // heads of `head_dim` elements. Throws: Error kModelInconsistent, kModelUnsupported.
 Rope ReadRope(const JsonNode& config, int64_t head_dim, const RopeKeys& keys = {});
 
-// The longest row that scaled frequencies are made for, where config.json tells it by their factor
-// alone ("yarn", "dynamic"); else 0.
-int64_t ScaledPositions(const Rope& rope);
+// Gives the shape these rotary positions. Where config.json tells by their factor alone how long a
+// row they are made for ("yarn", "dynamic"), rows may be that long.
+void SetRope(const Rope& rope, ModelShape& shape);
 
 // hidden_size / num_heads, which config.json has under these keys.
 // Throws: Error kModelInconsistent: it is no whole number.

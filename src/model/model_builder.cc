@@ -4,6 +4,14 @@
 
 namespace spillway {
 
+std::vector<TensorSource> PublishedUnder(std::string_view prefix, const std::string& name,
+                                         const TensorSource& part) {
+  std::vector<TensorSource> sources(2, part);
+  sources[0].name = std::string(prefix) + name;
+  sources[1].name = name;
+  return sources;
+}
+
 void ModelBuilder::BeginLayer(ComputePart part, int64_t decoder_layer) {
   model_.layers.push_back({part, decoder_layer, {}, {}});
 }
@@ -26,6 +34,15 @@ TensorRef ModelBuilder::AddTensor(TensorSpec spec) {
   std::vector<TensorSpec>& tensors = model_.layers.back().tensors;
   tensors.push_back(std::move(spec));
   return {static_cast<int32_t>(model_.layers.size() - 1), static_cast<int32_t>(tensors.size() - 1)};
+}
+
+void ModelBuilder::AddStatesNorm(const std::string& name, std::string_view prefix, Buf y) {
+  const auto vector = [&](const std::string& of) {
+    return Vector(of, model_.shape.hidden_size, PublishedUnder(prefix, of));
+  };
+  const TensorRef weight = vector(name + ".weight");
+  Add(Norm{Buf::kHidden, y, weight, vector(name + ".bias"), NormKind::kLayer,
+           static_cast<float>(model_.shape.norm_epsilon)});
 }
 
 void ModelBuilder::Add(Op op) { model_.layers.back().ops.push_back(std::move(op)); }

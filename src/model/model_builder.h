@@ -3,11 +3,17 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "spillway/model.h"
 
 namespace spillway {
+
+// Published names of a tensor, or of a part of one: with the prefix that a whole model has, and
+// without, as a bare one has them.
+std::vector<TensorSource> PublishedUnder(std::string_view prefix, const std::string& name,
+                                         const TensorSource& part = {});
 
 class ModelBuilder {
  public:
@@ -24,6 +30,9 @@ class ModelBuilder {
   TensorRef Positions(std::string name, int64_t rows, int64_t cols,
                       std::vector<TensorSource> sources = {});
   TensorRef Vector(std::string name, int64_t rows, std::vector<TensorSource> sources = {});
+
+  // LayerNorm of the states with weight and bias, published with a prefix and without.
+  void AddStatesNorm(const std::string& name, std::string_view prefix, Buf y);
 
   // The next operation of the current layer.
   void Add(Op op);

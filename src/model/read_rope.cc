@@ -191,11 +191,13 @@ Rope ReadRope(const JsonNode& config, int64_t head_dim, const RopeKeys& keys) {
   return rope;
 }
 
-int64_t ScaledPositions(const Rope& rope) {
+void SetRope(const Rope& rope, ModelShape& shape) {
+  shape.rope = rope;
   const RopeScaling& scaling = rope.scaling;
-  if (scaling.kind != RopeScalingKind::kYarn && scaling.kind != RopeScalingKind::kDynamic) return 0;
+  if (scaling.kind != RopeScalingKind::kYarn && scaling.kind != RopeScalingKind::kDynamic) return;
   const double most = scaling.factor * static_cast<double>(scaling.original_positions);
-  return std::min(static_cast<int64_t>(most), kPositionRange.high);
+  shape.max_positions =
+      std::max(shape.max_positions, std::min(static_cast<int64_t>(most), kPositionRange.high));
 }
 
 }  // namespace spillway

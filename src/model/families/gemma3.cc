@@ -43,7 +43,7 @@ void ReadRopes(const JsonNode& config, ModelShape& shape) {
   if (const std::optional<JsonNode> scaling = config.FindSet("rope_scaling")) {
     full["rope_scaling"] = scaling->value();
   }
-  shape.rope = ReadRopeOf(config, "full_attention", std::move(full), shape.head_dim);
+  SetRope(ReadRopeOf(config, "full_attention", std::move(full), shape.head_dim), shape);
   shape.window_rope = ReadRopeOf(
       config, "sliding_attention",
       {{"rope_theta", ValueOr(config, "rope_local_base_freq", kWindowTheta)}}, shape.head_dim);

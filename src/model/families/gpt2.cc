@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "src/model/families/families.h"
@@ -31,12 +32,10 @@ ModelShape Read(const JsonNode& config) {
   return shape;
 }
 
-// Published names: with the prefix that a whole model has, and without, as a bare one has them.
+constexpr std::string_view kPrefix = "transformer.";  // of a whole model's published names
+
 std::vector<TensorSource> Published(const std::string& name, const TensorSource& part = {}) {
-  std::vector<TensorSource> sources(2, part);
-  sources[0].name = "transformer." + name;
-  sources[1].name = name;
-  return sources;
+  return PublishedUnder(kPrefix, name, part);
 }
 
 // Tensors of a product by our own name, and where they are published.
@@ -64,20 +63,11 @@ class Gpt2Layers {
       AddMlp(decoder_layer, fmt::format("h.{}.", decoder_layer));
     }
     model_.BeginLayer(ComputePart::kHead);
-    AddNorm("ln_f", Buf::kHidden);
+    model_.AddStatesNorm("ln_f", kPrefix, Buf::kHidden);
     model_.AddLogits(Buf::kHidden, tokens);
   }
 
  private:
-  void AddNorm(const std::string& name, Buf y) {
-    const auto vector = [&](const std::string& of) {
-      return model_.Vector(of, shape_.hidden_size, Published(of));
-    };
-    const TensorRef weight = vector(name + ".weight");
-    model_.Add(Norm{Buf::kHidden, y, weight, vector(name + ".bias"), NormKind::kLayer,
-                    static_cast<float>(shape_.norm_epsilon)});
-  }
-
   // y = x weight' + bias, with `rows` columns of y.
   Linear Product(const Conv1D& of, Buf x, Columns y, int64_t rows) {
     TensorSource part = {{}, of.first_row, of.num_rows};
@@ -91,7 +81,7 @@ class Gpt2Layers {
   void AddAttention(int64_t decoder_layer, const std::string& name) {
     const int64_t hidden = shape_.hidden_size;
     model_.BeginLayer(ComputePart::kAttention, decoder_layer);
-    AddNorm(name + "ln_1", Buf::kNormed);
+    model_.AddStatesNorm(name + "ln_1", kPrefix, Buf::kNormed);
     for (const auto& [part, place] : {std::pair{"q_proj", 0}, {"k_proj", 1}, {"v_proj", 2}}) {
       const int64_t begin = place * hidden;
       model_.Add(Product({name + "attn." + part, name + "attn.c_attn", begin, 3 * hidden},
@@ -103,7 +93,7 @@ class Gpt2Layers {
 
   void AddMlp(int64_t decoder_layer, const std::string& name) {
     model_.BeginLayer(ComputePart::kMlp, decoder_layer);
-    AddNorm(name + "ln_2", Buf::kNormed);
+    model_.AddStatesNorm(name + "ln_2", kPrefix, Buf::kNormed);
     Linear up = Product({name + "mlp.up_proj", name + "mlp.c_fc"}, Buf::kNormed, {Buf::kInner},
                         shape_.ffn_size);
     up.activation = shape_.activation;

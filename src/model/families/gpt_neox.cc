@@ -5,10 +5,10 @@
 // own and say where they lie in it.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "src/model/families/families.h"
@@ -56,16 +56,14 @@ ModelShape Read(const JsonNode& config) {
   shape.mlp_bias = true;
   shape.parallel_residual = config.Boolean("use_parallel_residual", true);
   shape.tied_head = config.Boolean("tie_word_embeddings", false);
-  shape.rope = ReadRope(config, shape.head_dim, {"rotary_emb_base", "rotary_pct", kPart});
-  shape.max_positions = std::max(shape.max_positions, ScaledPositions(shape.rope));
+  SetRope(ReadRope(config, shape.head_dim, {"rotary_emb_base", "rotary_pct", kPart}), shape);
   return shape;
 }
 
+constexpr std::string_view kPrefix = "gpt_neox.";  // of a whole model's published names
+
 std::vector<TensorSource> Published(const std::string& name, const TensorSource& part = {}) {
-  std::vector<TensorSource> sources(2, part);
-  sources[0].name = "gpt_neox." + name;
-  sources[1].name = name;
-  return sources;
+  return PublishedUnder(kPrefix, name, part);
 }
 
 class GptNeoxLayers {
@@ -80,7 +78,7 @@ class GptNeoxLayers {
     for (int64_t decoder_layer = 0; decoder_layer < shape_.num_layers; ++decoder_layer)
       AddDecoderLayer(decoder_layer);
     model_.BeginLayer(ComputePart::kHead);
-    AddNorm("final_layer_norm", Buf::kHidden);
+    model_.AddStatesNorm("final_layer_norm", kPrefix, Buf::kHidden);
     model_.AddLogits(Buf::kHidden, table, {{"embed_out.weight"}});
   }
 
@@ -99,15 +97,6 @@ class GptNeoxLayers {
     AddInner(name);
     if (shape_.parallel_residual) AddToStates(dense, Buf::kAttended);
     AddToStates({name + "mlp.dense_4h_to_h", shape_.hidden_size, shape_.mlp_bias}, Buf::kInner);
-  }
-
-  void AddNorm(const std::string& name, Buf y) {
-    const auto vector = [&](const std::string& of) {
-      return model_.Vector(of, shape_.hidden_size, Published(of));
-    };
-    const TensorRef weight = vector(name + ".weight");
-    model_.Add(Norm{Buf::kHidden, y, weight, vector(name + ".bias"), NormKind::kLayer,
-                    static_cast<float>(shape_.norm_epsilon)});
   }
 
   struct ProductSpec {
@@ -134,7 +123,7 @@ class GptNeoxLayers {
     const std::string name = layer + "attention.";
     const int64_t hidden = shape_.hidden_size;
     const int64_t head = shape_.head_dim;
-    AddNorm(layer + "input_layernorm", Buf::kNormed);
+    model_.AddStatesNorm(layer + "input_layernorm", kPrefix, Buf::kNormed);
     for (const auto& [part, place] : {std::pair{"q_proj", 0}, {"k_proj", 1}, {"v_proj", 2}}) {
       const TensorSource runs = {{}, place * head, 3 * hidden, false, {head, 3 * head}};
       model_.Add(Product({name + part, hidden, shape_.qkv_bias, name + "query_key_value", runs},
@@ -145,7 +134,7 @@ class GptNeoxLayers {
   }
 
   void AddInner(const std::string& layer) {
-    AddNorm(layer + "post_attention_layernorm", Buf::kNormed);
+    model_.AddStatesNorm(layer + "post_attention_layernorm", kPrefix, Buf::kNormed);
     Linear up = Product({layer + "mlp.dense_h_to_4h", shape_.ffn_size, shape_.mlp_bias},
                         Buf::kNormed, {Buf::kInner});
     up.activation = shape_.activation;

@@ -62,8 +62,7 @@ ModelShape ReadLlamaKeys(const JsonNode& config, const LlamaDefaults& defaults,
   shape.activation = ReadActivation(config, defaults.activation_key, defaults.activation);
   shape.norm_epsilon = ReadEpsilon(config, "rms_norm_eps", 1e-6);
   shape.tied_head = config.Boolean("tie_word_embeddings", defaults.tied_head);
-  if (!defaults.rope_by_layer_type) shape.rope = ReadRope(config, shape.head_dim);
-  shape.max_positions = std::max(shape.max_positions, ScaledPositions(shape.rope));
+  if (!defaults.rope_by_layer_type) SetRope(ReadRope(config, shape.head_dim), shape);
   return shape;
 }
 

@@ -5,13 +5,10 @@
 #include "src/model/families/families.h"
 #include "src/model/families/llama_keys.h"
 #include "src/model/families/llama_layers.h"
-#include "src/model/families/qwen_windows.h"
+#include "src/model/families/qwen.h"
 
 namespace spillway {
 namespace {
-
-constexpr std::string_view kTextDefaults =
-    R"({"hidden_size":4096,"intermediate_size":22016,"num_hidden_layers":32,"num_attention_heads":32,"num_key_value_heads":32,"vocab_size":151936})";
 
 ModelShape Read(const JsonNode& config) {
   ModelShape shape = ReadLlamaKeys(config, {.max_positions = 32768}, QwenWindowKeys());
@@ -47,6 +44,6 @@ const Family kQwen2 = {.model_type = "qwen2",
                        .sizes = Sizes,
                        .bos = -1,
                        .eos = -1,
-                       .text_defaults = kTextDefaults};
+                       .text_defaults = kQwenTextDefaults};
 
 }  // namespace spillway

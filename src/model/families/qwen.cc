@@ -1,4 +1,4 @@
-#include "src/model/families/qwen_windows.h"
+#include "src/model/families/qwen.h"
 
 #include <utility>
 
