@@ -42,13 +42,16 @@ inline ExpressionPtr Binary(std::string name, int line, ExpressionPtr left, Expr
   return node;
 }
 
+// One level more. Throws: Fault: there are too many.
+inline void Deepen(int& depth, int line) {
+  if (++depth > kMaxNesting)
+    throw Fault(fmt::format("expressions nest deeper than {} levels", kMaxNesting), line);
+}
+
 // Counts levels, so that no template overflows the stack.
 class ExpressionParser::Nesting {
  public:
-  Nesting(int& depth, int line) : depth_(depth) {
-    if (++depth_ > kMaxNesting)
-      throw Fault(fmt::format("expressions nest deeper than {} levels", kMaxNesting), line);
-  }
+  Nesting(int& depth, int line) : depth_(depth) { Deepen(depth, line); }
   ~Nesting() { --depth_; }
   Nesting(const Nesting&) = delete;
   Nesting& operator=(const Nesting&) = delete;

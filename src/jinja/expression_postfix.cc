@@ -14,9 +14,7 @@ namespace spillway::jinja {
 ExpressionPtr ExpressionParser::Postfix(ExpressionPtr node) {
   const int outer = depth_;
   while (true) {
-    if (++depth_ > kMaxNesting)
-      throw Fault(fmt::format("expressions nest deeper than {} levels", kMaxNesting),
-                  tokens_.line());
+    Deepen(depth_, tokens_.line());
     if (tokens_.IsOperator(".") || tokens_.IsOperator("[")) {
       node = Subscript(std::move(node));
     } else if (tokens_.IsOperator("(")) {
@@ -72,9 +70,7 @@ ExpressionPtr ExpressionParser::SliceRest(ExpressionPtr start) {
 ExpressionPtr ExpressionParser::FilterOrTest(ExpressionPtr node) {
   const int outer = depth_;
   while (true) {
-    if (++depth_ > kMaxNesting)
-      throw Fault(fmt::format("expressions nest deeper than {} levels", kMaxNesting),
-                  tokens_.line());
+    Deepen(depth_, tokens_.line());
     if (tokens_.SkipOperator("|")) {
       node = Filter(std::move(node));
     } else if (tokens_.SkipName("is")) {
