@@ -252,24 +252,30 @@ TEST_P(MatmulTest, GatedProducts) {
   }
 }
 
+// Results that take the place of an operand, in `memory`, are those that lie apart.
+void ExpectSameInPlace(MatmulCall& call, std::vector<float>& memory, int64_t stride, Isa isa) {
+  const auto [rows, in, out] = call.shape;
+  const std::vector<float> apart = call.Run(isa);
+  MatmulPiece piece = call.piece;
+  piece.y = memory.data();
+  piece.y_stride = stride;
+  call.args.pieces = {&piece, 1};
+  AlignedBytes workspace(MatmulWorkspaceBytes(rows, in, 2, isa));
+  Matmul(call.args, workspace.span(), Pool(2), isa);
+  for (int64_t at = 0; at < rows * out; ++at) {
+    ASSERT_EQ(memory[static_cast<size_t>(at / out * stride + at % out)],
+              apart[static_cast<size_t>(at)])
+        << "row " << at / out << " of " << rows << ", column " << at % out;
+  }
+}
+
 TEST_P(MatmulTest, TimesInPlace) {
   for (const int64_t rows : {1, 3, 40, 150}) {
     MatmulCall call({rows, 64, 101}, dtype(), 59);
     call.args.activation = Activation::kSilu;
     call.piece.times = call.times.data();
     call.piece.times_stride = 110;
-    const std::vector<float> apart = call.Run(isa());
-    MatmulPiece piece = call.piece;
-    piece.y = call.times.data();
-    piece.y_stride = 110;
-    call.args.pieces = {&piece, 1};
-    AlignedBytes workspace(MatmulWorkspaceBytes(rows, 64, 2, isa()));
-    Matmul(call.args, workspace.span(), Pool(2), isa());
-    for (int64_t at = 0; at < rows * 101; ++at) {
-      ASSERT_EQ(call.times[static_cast<size_t>(at / 101 * 110 + at % 101)],
-                apart[static_cast<size_t>(at)])
-          << at << " of " << rows << " rows";
-    }
+    ASSERT_NO_FATAL_FAILURE(ExpectSameInPlace(call, call.times, 110, isa()));
   }
 }
 
@@ -295,20 +301,7 @@ TEST_P(MatmulTest, ResidualInPlace) {
     MatmulCall call({rows, 64, 100}, dtype(), 61);
     call.piece.residual = call.residual.data();
     call.piece.residual_stride = 105;
-    const std::vector<float> apart = call.Run(isa());
-    MatmulPiece piece = call.piece;
-    piece.y = call.residual.data();
-    piece.y_stride = 105;
-    call.args.pieces = {&piece, 1};
-    AlignedBytes workspace(MatmulWorkspaceBytes(rows, 64, 2, isa()));
-    Matmul(call.args, workspace.span(), Pool(2), isa());
-    for (int64_t row = 0; row < rows; ++row) {
-      for (int64_t out = 0; out < 100; ++out) {
-        ASSERT_EQ(call.residual[static_cast<size_t>(row * 105 + out)],
-                  apart[static_cast<size_t>(row * 100 + out)])
-            << "row " << row << " of " << rows << ", column " << out;
-      }
-    }
+    ASSERT_NO_FATAL_FAILURE(ExpectSameInPlace(call, call.residual, 105, isa()));
   }
 }
 

@@ -16,6 +16,13 @@ void ExpectFrequencies(const Rope& rope, const Expected& expected, int64_t lengt
   for (const auto& [index, value] : expected) EXPECT_FLOAT_EQ(found[index], value) << index;
 }
 
+Rope Scaled(Rope rope, RopeScalingKind kind, double factor, int64_t original_positions) {
+  rope.scaling.kind = kind;
+  rope.scaling.factor = factor;
+  rope.scaling.original_positions = original_positions;
+  return rope;
+}
+
 TEST(RopeTest, FrequenciesArePowersOfTheta) {
   ExpectFrequencies({10000.0, 64}, {{0, 1.0F},
                                     {1, 0.7498942017555237F},
@@ -42,10 +49,7 @@ TEST(RopeTest, Llama3ScalingStretchesLongWaves) {
 
 // Qwen 2.5's setting.
 TEST(RopeTest, YarnStretchesWhatTurnsSeldom) {
-  Rope rope = {1e6, 128};
-  rope.scaling.kind = RopeScalingKind::kYarn;
-  rope.scaling.factor = 4.0;
-  rope.scaling.original_positions = 32768;
+  Rope rope = Scaled({1e6, 128}, RopeScalingKind::kYarn, 4.0, 32768);
   ExpectFrequencies(rope, {{0, 1.0F},
                            {10, 0.11547820270061493F},
                            {23, 0.006978305988013744F},
@@ -56,10 +60,7 @@ TEST(RopeTest, YarnStretchesWhatTurnsSeldom) {
 
 // The setting of gpt-oss, whose bounds are between pairs.
 TEST(RopeTest, YarnBetweenPairs) {
-  Rope rope = {150000.0, 64};
-  rope.scaling.kind = RopeScalingKind::kYarn;
-  rope.scaling.factor = 32.0;
-  rope.scaling.original_positions = 4096;
+  Rope rope = Scaled({150000.0, 64}, RopeScalingKind::kYarn, 32.0, 4096);
   rope.scaling.whole_pairs = false;
   ExpectFrequencies(rope, {{0, 1.0F},
                            {8, 0.05081327259540558F},
@@ -70,10 +71,7 @@ TEST(RopeTest, YarnBetweenPairs) {
 }
 
 TEST(RopeTest, YarnWithOtherBounds) {
-  Rope rope = {10000.0, 64};
-  rope.scaling.kind = RopeScalingKind::kYarn;
-  rope.scaling.factor = 40.0;
-  rope.scaling.original_positions = 4096;
+  Rope rope = Scaled({10000.0, 64}, RopeScalingKind::kYarn, 40.0, 4096);
   rope.scaling.fast_turns = 16.0;
   rope.scaling.slow_turns = 2.0;
   ExpectFrequencies(rope, {{8, 0.10000000149011612F},
@@ -84,10 +82,7 @@ TEST(RopeTest, YarnWithOtherBounds) {
 }
 
 TEST(RopeTest, DynamicScalingGrowsWithTheRow) {
-  Rope rope = {10000.0, 64};
-  rope.scaling.kind = RopeScalingKind::kDynamic;
-  rope.scaling.factor = 2.0;
-  rope.scaling.original_positions = 4096;
+  Rope rope = Scaled({10000.0, 64}, RopeScalingKind::kDynamic, 2.0, 4096);
   EXPECT_TRUE(rope.scaling.depends_on_length());
   EXPECT_EQ(InverseFrequencies(rope, 4096), InverseFrequencies({10000.0, 64}));
   ExpectFrequencies(rope, {{1, 0.7498824000358582F}, {31, 0.00013328705972526222F}}, 4097);
