@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Tokens per second of `spillway generate` beside transformers: same machine, same weights, same prompts, one run.
 
-  python benchmarks/compare_transformers.py path/to/spillway --work /tmp/compare [--quick]
+  python benchmarks/compare_transformers.py path/to/spillway --work /tmp/compare [--quick] [--models NAME|FOLDER ...]
 
 Needs the PyPI packages torch, transformers, safetensors and numpy, 12 GiB of memory and 3 GiB of disk under --work for
-opt-1.3b. A seeded fp16 checkpoint of each shape is made under --work once. The reference runs in float32 and in bfloat16
+a shape of 1.3 G parameters. A seeded fp16 checkpoint of each named shape is made under --work once; a folder is used as
+it is. With --llama-cpp (the source folder of llama.cpp, built there in build/) the decode of its llama-batched-bench on
+the same checkpoint in F16 stands beside; needs the PyPI packages gguf and sentencepiece. The reference runs in float32 and in bfloat16
 with all threads, in inference mode, with logits of the last position only, after a warm-up, with the faster of its
 attention implementations; its rounds and spillway's alternate, and the best round of each counts. Where the processor
 can, spillway runs with --cpu-compute bf16 too. Decode is compared with the faster reference, prefill with the one that
@@ -35,13 +37,22 @@ import origin
 from other_programs import QUIET_FRAC, OtherPrograms
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
+OPT = {"vocab_size": 50272, "max_position_embeddings": 2048}
 SHAPES = {
-    "opt-125m": {"hidden_size": 768, "ffn_dim": 3072, "num_hidden_layers": 12, "num_attention_heads": 12},
-    "opt-1.3b": {"hidden_size": 2048, "ffn_dim": 8192, "num_hidden_layers": 24, "num_attention_heads": 32},
+    "opt-125m": transformers.OPTConfig(
+        hidden_size=768, ffn_dim=3072, num_hidden_layers=12, num_attention_heads=12, **OPT
+    ),
+    "opt-1.3b": transformers.OPTConfig(
+        hidden_size=2048, ffn_dim=8192, num_hidden_layers=24, num_attention_heads=32, **OPT
+    ),
+    "llama-3.2-1b": transformers.LlamaConfig(
+        vocab_size=128256, max_position_embeddings=131072, hidden_size=2048, intermediate_size=8192,
+        num_hidden_layers=16, num_attention_heads=32, num_key_value_heads=8, head_dim=64, tie_word_embeddings=True,
+    ),
 }
-VOCAB_SIZE = 50272
-POSITIONS = 2048
+TOKENIZER_FILES = ("vocab.json", "merges.txt", "tokenizer_config.json", "special_tokens_map.json")
 REFERENCES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+PEERS = ["llama.cpp"]
 OURS = {"spillway": "fp32", "spillway bf16": "bf16"}  # what each computes in
 ATTENTION = ["sdpa", "eager"]
 CALIBRATION_TOKENS = 6
@@ -68,22 +79,23 @@ class Rate:
 
 
 def checkpoint(work, name):
-    """The folder of a seeded fp16 checkpoint, made when it is not there."""
+    """The folder of a seeded fp16 checkpoint, made when it is not there; a name that is a folder stands for itself."""
+    if pathlib.Path(name).is_dir():
+        return pathlib.Path(name)
     folder = work / name
     if (folder / "model.safetensors").exists():
         return folder
     print(f"making {folder}", flush=True)
     folder.mkdir(parents=True, exist_ok=True)
-    config = transformers.OPTConfig(
-        vocab_size=VOCAB_SIZE, max_position_embeddings=POSITIONS, architectures=["OPTForCausalLM"], dtype="float16",
-        **SHAPES[name],
-    )
-    config.save_pretrained(folder)
+    config = SHAPES[name]
+    config.dtype = "float16"
     with torch.device("meta"):
-        model = transformers.OPTForCausalLM(config)
+        model = transformers.AutoModelForCausalLM.from_config(config)
+    config.architectures = [type(model).__name__]
+    config.save_pretrained(folder)
     generator = torch.Generator().manual_seed(0)
     state = {key: initial(key, value.shape, generator) for key, value in model.named_parameters()}
-    for file in ("vocab.json", "merges.txt", "tokenizer_config.json", "special_tokens_map.json"):
+    for file in TOKENIZER_FILES:
         shutil.copy(REPOSITORY / "examples" / "tales-opt-8m" / file, folder)
     safetensors.torch.save_file(state, folder / "model.part", metadata={"format": "pt"})
     (folder / "model.part").rename(folder / "model.safetensors")
@@ -91,21 +103,21 @@ def checkpoint(work, name):
 
 
 def initial(name, shape, generator):
-    if "layer_norm.weight" in name:
+    if "norm.weight" in name:
         return torch.ones(shape, dtype=torch.float16)
     return (0.02 * torch.randn(shape, generator=generator)).half()
 
 
-def make_prompts(batch, length):
+def make_prompts(batch, length, vocab_size):
     generator = torch.Generator().manual_seed(batch)
-    return torch.randint(4, VOCAB_SIZE, (batch, length), generator=generator)
+    return torch.randint(4, vocab_size, (batch, length), generator=generator)
 
 
 # --- the reference
 
 
 def load_reference(folder, dtype):
-    return transformers.OPTForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="sdpa").eval()
+    return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="sdpa").eval()
 
 
 @torch.inference_mode()
@@ -181,6 +193,27 @@ def spillway_round(binary, folder, prompts, new_tokens, threads, cpu_compute):
     return SpillwayRun(rate, tokens, report, int(done.stdout) * 1024)
 
 
+# --- llama.cpp
+
+
+def gguf_of(source, work, folder):
+    """The checkpoint in F16 as llama.cpp reads it, made once by the converter of llama.cpp's own `source` folder."""
+    file = work / f"{folder.name}-f16.gguf"
+    if not file.exists():
+        words = [sys.executable, source / "convert_hf_to_gguf.py", folder, "--outtype", "f16", "--outfile", file]
+        subprocess.run([str(word) for word in words], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return file
+
+
+def llama_cpp_round(source, gguf, batch, options):
+    words = [source / "build" / "bin" / "llama-batched-bench", "-m", gguf, "-t", options.threads, "-tb", options.threads]
+    words += ["-npp", options.prompt_tokens, "-ntg", options.new_tokens, "-npl", batch, "--output-format", "jsonl"]
+    words += ["-c", batch * (options.prompt_tokens + options.new_tokens) + 64]
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=True)
+    line = next(json.loads(line) for line in done.stdout.splitlines() if line.startswith("{"))
+    return Rate(line["speed_pp"], line["speed_tg"])
+
+
 # --- the machine
 
 
@@ -197,8 +230,11 @@ def memory_read_bytes_per_s(buffer, seconds):
 # --- one cell of the table: a model at a batch size
 
 
-def position_table_bytes(name):
-    return (POSITIONS + 2) * SHAPES[name]["hidden_size"] * 2
+def looked_up_bytes(config):
+    """Bytes of the tables of which a token reads one line: positions, and embeddings that the head does not share."""
+    positions = config.max_position_embeddings + 2 if config.model_type == "opt" else 0
+    embeddings = 0 if config.tie_word_embeddings else config.vocab_size
+    return (positions + embeddings) * config.hidden_size * 2
 
 
 def read_turns(decode_weight_rate, seconds):
@@ -218,9 +254,11 @@ def read_turns(decode_weight_rate, seconds):
 
 
 def measure(binary, name, folder, references, batch, options):
-    prompts = make_prompts(batch, options.prompt_tokens)
+    config = references["fp32"].config
+    prompts = make_prompts(batch, options.prompt_tokens, config.vocab_size)
     rates = {kind: Rate(note=choose_attention(model, prompts)) for kind, model in references.items()}
-    rates |= {kind: Rate() for kind in options.ours}
+    rates |= {kind: Rate() for kind in [*options.ours, *options.peers]}
+    gguf = gguf_of(options.llama_cpp, options.work, folder) if options.peers else None
     runs = {}
     peak_bytes = 0
     others = OtherPrograms()
@@ -234,10 +272,12 @@ def measure(binary, name, folder, references, batch, options):
             rates[kind].keep_best(rate)
             if kind == "fp32":
                 equal_rows = {kind: sum(a == b for a, b in zip(tokens, run.tokens)) for kind, run in runs.items()}
+        for kind in options.peers:
+            rates[kind].keep_best(llama_cpp_round(options.llama_cpp, gguf, batch, options))
     run = runs["spillway"]
     weight_bytes = run.report["model"]["weight_bytes"]
     kv_bytes = run.report["kv"]["bytes"]
-    decode_bytes = (weight_bytes - position_table_bytes(name)) / batch
+    decode_bytes = (weight_bytes - looked_up_bytes(config)) / batch
 
     def decode_weight_rate():
         fp32 = spillway_round(binary, folder, prompts, options.new_tokens, options.threads, OURS["spillway"])
@@ -247,11 +287,12 @@ def measure(binary, name, folder, references, batch, options):
     turns = read_turns(decode_weight_rate, decode_s) if batch == 1 else []
     best_decode = max(rates[kind].decode for kind in REFERENCES)
     return {
-        "model": name,
+        "model": folder.name,
         "batch": batch,
         "rates": {kind: dataclasses.asdict(rate) for kind, rate in rates.items()},
         "decode_ratio": {kind: rates[kind].decode / best_decode for kind in options.ours},
         "prefill_ratio": {kind: rates[kind].prefill / rates[OURS[kind]].prefill for kind in options.ours},
+        "llama_cpp_ratio": {kind: rates[kind].decode / rates[peer].decode for peer in options.peers for kind in options.ours},
         "read_turns": turns,
         "peak_bytes": peak_bytes,
         "peak_goal_bytes": round(1.1 * (weight_bytes + kv_bytes)) + MEMORY_SLACK_BYTES,
@@ -281,10 +322,11 @@ def measure_all(options):
 
 
 
-def head(ours):
+def head(ours, peers):
     parts = ["model", "batch"]
     for what in ("decode", "prefill"):
         parts += [f"{what} {kind}" for kind in REFERENCES]
+        parts += [f"{what} {kind}" for kind in peers]
         parts += [text for kind in ours for text in (f"{what} {kind}", "ratio")]
     parts += ["peak memory", "goal"]
     return f"| {' | '.join(parts)} |\n{'|---' * len(parts)}|"
@@ -293,7 +335,7 @@ def head(ours):
 def row(cell):
     parts = [cell["model"], str(cell["batch"])]
     for what, digits in (("decode", 1), ("prefill", 0)):
-        parts += [f"{cell['rates'][kind][what]:.{digits}f}" for kind in REFERENCES]
+        parts += [f"{cell['rates'][kind][what]:.{digits}f}" for kind in [*REFERENCES, *PEERS] if kind in cell["rates"]]
         for kind, ratio in cell[f"{what}_ratio"].items():
             parts += [f"{cell['rates'][kind][what]:.{digits}f}", f"{ratio:.2f}"]
     parts += [f"{cell[key] / 2**20:.0f} MiB" for key in ("peak_bytes", "peak_goal_bytes")]
@@ -347,7 +389,7 @@ def markdown(result):
         f"{machine['processor']}, {machine['threads']} threads; transformers {machine['transformers']}, "
         f"torch {machine['torch']}; commit {machine['commit']}, {result['date']}.",
         "",
-        head(result["ours"]),
+        head(result["ours"], result["peers"]),
         *(row(cell) for cell in result["cells"]),
         "",
         *(read_line(cell) for cell in result["cells"] if cell["batch"] == 1),
@@ -359,7 +401,8 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("binary", type=pathlib.Path)
     parser.add_argument("--work", type=pathlib.Path, required=True, help="checkpoints are kept here")
-    parser.add_argument("--models", nargs="+", choices=sorted(SHAPES), default=sorted(SHAPES))
+    parser.add_argument("--models", nargs="+", default=sorted(SHAPES), help=f"folders, or of {', '.join(SHAPES)}")
+    parser.add_argument("--llama-cpp", type=pathlib.Path, help="its source folder, built there in build/")
     parser.add_argument("--batches", nargs="+", type=int, default=[1, 8, 32])
     parser.add_argument("--prompt-tokens", type=int, default=128)
     parser.add_argument("--new-tokens", type=int, default=64)
@@ -371,6 +414,7 @@ def parse_arguments():
     if options.quick:
         options.models, options.batches, options.new_tokens, options.rounds = ["opt-125m"], [1, 8], 16, 1
     options.binary = options.binary.resolve()
+    options.peers = PEERS if options.llama_cpp else []
     options.ours = [kind for kind in OURS if OURS[kind] == "fp32" or computes_in_bf16(options.binary)]
     return options
 
@@ -380,7 +424,7 @@ def main():
     torch.set_num_threads(options.threads)
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    print(head(options.ours), flush=True)
+    print(head(options.ours, options.peers), flush=True)
     cells = measure_all(options)
     result = {
         "date": datetime.date.today().isoformat(),
@@ -395,6 +439,7 @@ def main():
         "new_tokens": options.new_tokens,
         "rounds": options.rounds,
         "ours": options.ours,
+        "peers": options.peers,
         "cells": cells,
     }
     output = options.output or options.work / "compare_transformers"
