@@ -1,4 +1,4 @@
-// KvLogPlan: how KV on disk whose tokens are evicted is written without writing rows whole each
+// KvLogPlan: how KV on disk whose tokens have scores is written without writing rows whole each
 // pass. A part of the Plan. Plain values; any thread.
 #pragma once
 
@@ -12,8 +12,8 @@
 
 namespace spillway {
 
-// KvLogPlan: the log of changes to KV on disk. With a KV policy that evicts, a step changes one
-// slot of each KV head and the scores of all: writing whole rows after each pass would write as
+// KvLogPlan: the log of changes to KV on disk. With a KV policy that uses scores, a step changes
+// one slot of each KV head and the scores of all: writing whole rows after each pass would write as
 // much as is read. A row is written whole every `passes` passes; in between the log gets its state
 // and its new token, and what is read is the row as it was and what the log has of it
 // (kernels/kv/kv_log.h). The blocks and batches take turns, so that each pass writes as much as the

@@ -94,4 +94,24 @@ KvPolicy WithWindows(KvPolicy policy, std::vector<int64_t> layer_windows, int64_
 // window, and has no sinks. A row's budget depends on nothing but the row.
 KvKeep KeepOf(const KvPolicy& policy, int64_t decoder_layer, int64_t row_tokens);
 
+// A row in a pass.
+struct RowProgress {
+  int64_t prompt_tokens = 0;
+  int64_t num_past = 0;  // tokens whose K and V are stored; 0: the prompt comes now
+  int64_t num_new = 0;   // 1 behind the prompt, where tokens are evicted
+};
+
+// Slots of a row's cache.
+struct KvSlotRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+
+  bool operator==(const KvSlotRange&) const = default;
+};
+
+// Slots whose K, V or state a pass changes, for all KV heads together. Scores change for all
+// tokens. Without scores each new token takes the slot of the oldest that is no sink, in turn,
+// beginning with the first when prompt and policy have filled the cache.
+KvSlotRange ChangedSlots(KvPolicyKind kind, const KvKeep& keep, const RowProgress& row);
+
 }  // namespace spillway

@@ -13,25 +13,18 @@ LoggedRows Logged(const RowGroup& rows, int64_t num_kept, const KvLoad& load) {
           rows.log_end > 0 ? rows.log_end : load.decoding_rows};
 }
 
-// Queries and the keys that they see, of a prompt in one head.
-int64_t PromptPairs(int64_t prompt, int64_t window) {
-  const int64_t within = window == 0 ? prompt : std::min(prompt, window);
-  return within * (within + 1) / 2 + (prompt - within) * window;
-}
-
 void Add(const Plan& plan, int64_t kv_class, const RowGroup& rows, KvLoad& load) {
   const KvKeep keep = plan.RowKeep(kv_class, rows.shape.slots());
   const int64_t kept = keep.slots();
   const int64_t held = std::min(rows.num_past, kept);  // before the pass
-  const int64_t holds = std::min(rows.num_past + rows.NumNew(), kept);
-  // An eviction changes the scores of all that stays.
-  const int64_t first_stored = plan.kept.evicts() ? 0 : rows.num_past;
+  const KvSlotRange changed =
+      ChangedSlots(plan.kept.kind, keep, {rows.shape.prompt_tokens, rows.num_past, rows.NumNew()});
   const int64_t align = plan.slot_align[rows.kv_tier];
   load.loaded_slots += rows.count * RoundUp(held, align);
-  const int64_t stored = rows.count * (RoundUp(holds, align) - first_stored / align * align);
+  const int64_t stored = rows.count * (RoundUp(changed.end, align) - changed.begin / align * align);
   load.stored_slots += stored;
   if (rows.num_past == 0) load.prompt_slots += stored;
-  load.new_tokens += rows.count * std::min(holds, rows.NumNew());
+  load.new_tokens += rows.count * std::min(kept, rows.NumNew());
   if (rows.num_past > 0) {
     load.attended_tokens += rows.count * (held + 1);
     load.decoding_rows += rows.count;
@@ -42,6 +35,11 @@ void Add(const Plan& plan, int64_t kv_class, const RowGroup& rows, KvLoad& load)
 }
 
 }  // namespace
+
+int64_t PromptPairs(int64_t prompt, int64_t window) {
+  const int64_t within = window == 0 ? prompt : std::min(prompt, window);
+  return within * (within + 1) / 2 + (prompt - within) * window;
+}
 
 BatchLoad LoadOf(const Plan& plan, std::span<const RowGroup> rows) {
   BatchLoad load;

@@ -66,6 +66,9 @@ struct BatchLoad {
   }
 };
 
+// Queries and the keys that they see, of a prompt in one head. window: as in KvKeep.
+int64_t PromptPairs(int64_t prompt, int64_t window);
+
 BatchLoad LoadOf(const Plan& plan, std::span<const RowGroup> rows);
 
 // A workload of so many requests; its sample is repeated where it is shorter than a batch of them

@@ -66,4 +66,15 @@ KvKeep KeepOf(const KvPolicy& policy, int64_t decoder_layer, int64_t row_tokens)
   return window == 0 || row_tokens <= window ? keep : WithinWindow(keep, window);
 }
 
+KvSlotRange ChangedSlots(KvPolicyKind kind, const KvKeep& keep, const RowProgress& row) {
+  const int64_t slots = keep.slots();
+  const int64_t held = std::min(row.num_past + row.num_new, slots);
+  if (UsesScores(kind) || row.num_past == 0) return {0, held};
+  if (row.num_past < slots) return {row.num_past, held};
+  SPILLWAY_CHECK(row.num_new == 1);
+  const int64_t num_evicted = row.num_past - std::max(row.prompt_tokens, slots);
+  const int64_t slot = keep.sinks + num_evicted % keep.recent;
+  return {slot, slot + 1};
+}
+
 }  // namespace spillway

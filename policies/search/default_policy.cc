@@ -255,7 +255,7 @@ struct Planner {
 
   // Moves back what memory has room for. Activations come first, which pass the disk twice in every
   // layer. A byte of weights is read once a pass, one of KV a little less often and, where tokens
-  // are evicted, written every few passes too. On a small disk the other order may be the one that
+  // have scores, written every few passes too. On a small disk the other order may be the one that
   // fits.
   Policy FillMemory(const Policy& policy) const {
     if (!MemoryHolds(policy)) return policy;
@@ -266,13 +266,14 @@ struct Planner {
     };
     const Policy weights_first = filled(&Policy::weight_frac, &Policy::kv_frac);
     const Policy kv_first = filled(&Policy::kv_frac, &Policy::weight_frac);
-    const bool prefers_kv = policy.kv.evicts() ? Holds(kv_first) : !Holds(weights_first);
+    const bool prefers_kv = UsesScores(policy.kv.kind) ? Holds(kv_first) : !Holds(weights_first);
     return prefers_kv ? kv_first : weights_first;
   }
 
   // Bytes that one pass reads and writes for a row, on average, with rows at their longest.
   static double DiskBytesOfARow(const Plan& plan) {
-    const double written = plan.kept.evicts() ? 1.0 / static_cast<double>(plan.kv_log.passes) : 0.0;
+    const double written =
+        UsesScores(plan.kept.kind) ? 1.0 / static_cast<double>(plan.kv_log.passes) : 0.0;
     const double kv =
         static_cast<double>(plan.kv[Tier::kDisk].region.bytes) * (1.0 + written) +
         static_cast<double>(plan.num_batches * plan.shape.num_layers) * plan.kv_log.MeanBytes();

@@ -79,6 +79,14 @@ KvPolicy EvenBudget(const KvPolicy& kv, int64_t num_blocks, int64_t row_tokens) 
   return even;
 }
 
+// Mean of the layers, of a row's prompt.
+int64_t MeanPromptPairs(const KvPolicy& kept, int64_t num_blocks, const RequestShape& row) {
+  int64_t pairs = 0;
+  for (int64_t decoder_layer = 0; decoder_layer < num_blocks; ++decoder_layer)
+    pairs += PromptPairs(row.prompt_tokens, KeepOf(kept, decoder_layer, row.slots()).window);
+  return pairs / num_blocks;
+}
+
 Tier TierOf(const PerTier<double>& share) {
   return *std::ranges::max_element(kAllTiers, {}, [&](Tier tier) { return share[tier]; });
 }
@@ -138,8 +146,9 @@ PlacementLp::PlacementLp(const Model& model, const Machine& machine, const Workl
       needs_(needs) {
   const RequestShape mean = MeanOf(work);
   policy_.num_gpu_batches = 1;
-  policy_.kv = EvenBudget(WithWindows(policy.kv, WindowsOf(model), work.longest.slots()),
-                          num_blocks_, mean.slots());
+  const KvPolicy kept = WithWindows(policy.kv, WindowsOf(model), work.longest.slots());
+  policy_.kv = EvenBudget(kept, num_blocks_, mean.slots());
+  prompt_pairs_ = MeanPromptPairs(kept, num_blocks_, mean);
   decode_passes_ = static_cast<double>(mean.max_new_tokens - 1);
   const PerTier<double> home = AllOn(machine.device);
   base_ = SampleAt({home, home, home});
@@ -168,7 +177,9 @@ PlacementLp::Sample PlacementLp::SampleAt(const Placement& placement) const {
   for (std::size_t pass = 0; pass < kNumPassKinds; ++pass) {
     const RowGroup rows = {mean, pass == 0 ? 0 : middle, TierOf(placement.kv),
                            TierOf(placement.activations), plan.batch.rows};
-    sample.passes[pass] = CostOfPass(model, LoadOf(plan, std::span(&rows, 1)), pass);
+    BatchLoad load = LoadOf(plan, std::span(&rows, 1));
+    if (pass == 0) load.kv.front()[rows.kv_tier].prompt_pairs = rows.count * prompt_pairs_;
+    sample.passes[pass] = CostOfPass(model, load, pass);
   }
   return sample;
 }

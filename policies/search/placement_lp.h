@@ -96,7 +96,8 @@ class PlacementLp {
   PlacementAnswer AnswerOf(const LinearProgram& program, const LpSolution& solution) const;
 
   int64_t num_blocks_;
-  Model skeleton_;  // the model with few blocks, which are all alike
+  int64_t prompt_pairs_ = 0;  // mean of the layers, of a row's prompt
+  Model skeleton_;            // the model with few blocks, which are all alike
   Machine machine_;
   Workload work_;
   Policy policy_;

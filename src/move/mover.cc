@@ -102,16 +102,18 @@ void Mover::AddKvIn(const Cursor& cell, const PackedBatch& batch) {
   kv_log_.AddIn(logged, batch, moves_);
 }
 
-// The blocks that this pass wrote to: all of them where scores are kept, unless the log gets it.
+// The blocks that this pass changed, unless the log gets it.
 void Mover::AddKvOut(const Cursor& cell, const PackedBatch& batch) {
   const KvLogMoves::Cell logged = LogCellOf(cell);
   for (std::size_t index = 0; index < batch.rows.size(); ++index) {
     const PackedRow& row = batch.rows[index];
     if (kv_log_.GoesToLog(logged, row)) continue;
-    const int64_t num_held = KvPlaceOf(cell, batch, index).NumHeld(row.num_past + row.num_new);
+    const KvSlotRange changed =
+        ChangedSlots(plan_.kept.kind, KvPlaceOf(cell, batch, index).keep,
+                     {row.num_past - row.num_decoded, row.num_past, row.num_new});
     const int64_t align = plan_.slot_align[row.kv_tier];
-    const int64_t first = plan_.kept.evicts() ? 0 : row.num_past / align;
-    AddKvRuns(cell, batch, index, {first, DivideUp(num_held, align)}, Direction::kOut);
+    AddKvRuns(cell, batch, index, {changed.begin / align, DivideUp(changed.end, align)},
+              Direction::kOut);
   }
   kv_log_.AddOut(logged, batch, moves_);
 }

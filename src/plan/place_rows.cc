@@ -91,7 +91,7 @@ void PlaceRows(Plan& plan, ArenaLayouts& arenas) {
 
 void PlaceKvLog(Plan& plan, const Workload& work, ArenaLayout& arena) {
   const bool on_cpu = plan.kv_staging.tier == Tier::kCpu;
-  if (!plan.kept.evicts() || !on_cpu || plan.kv[Tier::kDisk].rows == 0) return;
+  if (!UsesScores(plan.kept.kind) || !on_cpu || plan.kv[Tier::kDisk].rows == 0) return;
   const int64_t row_tokens = plan.longest.slots();
   const int64_t slots = plan.RowSlots(Tier::kDisk, plan.LargestKvClass(row_tokens), row_tokens);
   const LogSizes sizes = {slots * plan.slot_bytes,

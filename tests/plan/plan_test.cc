@@ -280,14 +280,14 @@ Plan PlanOnDisk(const Policy& policy, Tier device) {
                 kNeeds);
 }
 
-TEST(PlanTest, RowsOnDiskThatEvictHaveALogWhereTheCpuAttends) {
+TEST(PlanTest, RowsOnDiskWithScoresHaveALogWhereTheCpuAttends) {
   Policy h2o = OnDisk(KvPolicyKind::kH2o);
   const Plan plan = PlanOnDisk(h2o, Tier::kCpu);
   ASSERT_TRUE(plan.kv_log.exists());
   EXPECT_EQ(plan.kv_log.rows, 4);            // the half of a batch
   EXPECT_EQ(plan.kv_log.state_bytes, 8192);  // 24 slots of 32 KV heads: 6,144
   EXPECT_EQ(plan.kv_log.token_bytes, 2 * 2048 * 2);
-  EXPECT_TRUE(PlanOnDisk(OnDisk(KvPolicyKind::kWindow), Tier::kCpu).kv_log.exists());
+  EXPECT_FALSE(PlanOnDisk(OnDisk(KvPolicyKind::kWindow), Tier::kCpu).kv_log.exists());
   EXPECT_FALSE(PlanOnDisk(OnDisk(KvPolicyKind::kFull), Tier::kCpu).kv_log.exists());
   EXPECT_FALSE(PlanOnDisk(h2o, Tier::kGpu).kv_log.exists());
   h2o.cpu_attention = true;

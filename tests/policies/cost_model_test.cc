@@ -191,6 +191,26 @@ TEST(CostModel, NormsOfBranchesAndOfHeadsAndCapsAreCounted) {
   EXPECT_NEAR(behind[3] - without[3], 151936 * 1e-9, 1e-12);
 }
 
+// Layers with a window that the row has outgrown, and without one: a step changes one block of
+// each, wherever it lies.
+TEST(CostModel, AStepStoresOneBlockOfALayerWithoutScores) {
+  const Model model = MakeModel(*BuiltInShape("gemma-3-1b"));
+  for (const Tier tier : {Tier::kCpu, Tier::kDisk}) {
+    Policy policy;
+    policy.kv_frac = {};
+    policy.kv_frac[tier] = 1.0;
+    Machine machine = MachineWith(int64_t{1} << 40, int64_t{1} << 40);
+    machine.device = Tier::kGpu;
+    machine.cap_bytes[Tier::kGpu] = int64_t{1} << 40;
+    const Plan plan = LayOut(model, machine, WorkOf(1, {600, 100}), policy, kNeeds);
+    ASSERT_EQ(plan.kv_classes.size(), 2U);
+    const RowGroup rows = {{600, 100}, 650, tier, Tier::kGpu, 1};
+    const BatchLoad load = LoadOf(plan, std::span(&rows, 1));
+    for (const PerTier<KvLoad>& kv : load.kv)
+      EXPECT_EQ(kv[tier].stored_slots, plan.slot_align[tier]);
+  }
+}
+
 // A second look at all pairs is for policies that choose by scores.
 TEST(CostModel, APromptsScoresCostOnlyWhereTheyAreUsed) {
   Machine machine = MachineWith(int64_t{1} << 40);

@@ -83,6 +83,29 @@ TEST(KvPolicy, ALayerWithAWindowHasNoSinks) {
   EXPECT_EQ(KeepOf(policy, 1, 200), (KvKeep{0, 0, 20, 100}));
 }
 
+TEST(ChangedSlots, APromptAndScoresChangeAllThatIsHeld) {
+  EXPECT_EQ(ChangedSlots(KvPolicyKind::kWindow, {0, 0, 20}, {30, 0, 30}), (KvSlotRange{0, 20}));
+  EXPECT_EQ(ChangedSlots(KvPolicyKind::kFull, {0, 0, 60}, {30, 0, 30}), (KvSlotRange{0, 30}));
+  EXPECT_EQ(ChangedSlots(KvPolicyKind::kH2o, {0, 10, 10}, {30, 35, 1}), (KvSlotRange{0, 20}));
+}
+
+TEST(ChangedSlots, WhatFitsGoesBehindTheRest) {
+  EXPECT_EQ(ChangedSlots(KvPolicyKind::kFull, {0, 0, 60}, {30, 31, 1}), (KvSlotRange{31, 32}));
+  EXPECT_EQ(ChangedSlots(KvPolicyKind::kWindow, {0, 0, 60}, {30, 59, 1}), (KvSlotRange{59, 60}));
+}
+
+TEST(ChangedSlots, ANewTokenTakesTheSlotOfTheOldestThatIsNoSink) {
+  const auto slot_of = [](int64_t prompt, int64_t position) {
+    return ChangedSlots(KvPolicyKind::kWindow, {4, 0, 6}, {prompt, position, 1}).begin;
+  };
+  EXPECT_EQ(slot_of(3, 9), 9) << "the last free one";
+  EXPECT_EQ(slot_of(3, 10), 4);
+  EXPECT_EQ(slot_of(3, 15), 9);
+  EXPECT_EQ(slot_of(3, 16), 4);
+  EXPECT_EQ(slot_of(33, 33), 4) << "prompts are compacted in order";
+  EXPECT_EQ(slot_of(33, 40), 5);
+}
+
 TEST(KvPolicy, OneRecentTokenIsTheLeast) {
   EXPECT_EQ(KeepOf(Kept(KvPolicyKind::kH2o, {1e-6, 0}), 0, 1).recent, 1);
 }
