@@ -1,16 +1,21 @@
 #!/usr/bin/env python3
 """Tokens per second under a memory limit far below the model's size: `spillway generate` beside Hugging Face Accelerate's
-disk offload. Same machine, same weights, the same cgroup limit for both, page cache counted.
+disk offload and, with --llama-cpp, llama.cpp's memory-mapped file. Same machine, same weights, the same cgroup limit for
+all, page cache counted.
 
-  sudo python benchmarks/compare_offload.py path/to/spillway --work /tmp/compare [--quick]
+  sudo python benchmarks/compare_offload.py path/to/spillway --work /tmp/compare [--model SHAPE --limit BYTES] [--quick]
 
-Needs root (it makes a memory cgroup), and the PyPI packages torch, transformers, accelerate, safetensors and numpy. The
-checkpoint (opt-1.3b shape, seeded) is made under --work once, and so are both sides' offload files. Accelerate runs in
-bfloat16 with all threads, in inference mode, with logits of the last position only (in one product), at each batch size
-until one does not fit; its prefill is the first forward pass. Spillway runs blocks of growing size with the full cache and
-with H2O at 20 %, in bfloat16 too unless --cpu-compute says fp32 (which any processor can). Beside each row stands the bound
-of a decode pass: its bytes over the disk's rate as a plain O_DIRECT read of the same store gives it right behind the row,
-or FLOPs over the matrix rate that torch's bf16 product of that many rows reaches.
+Needs root (it makes a memory cgroup), and the PyPI packages torch, transformers, accelerate, safetensors and numpy; for
+llama.cpp gguf and sentencepiece too. The checkpoint (a shape of compare_transformers.py, seeded) is made under --work
+once, and so are the sides' files: four times the model's size on disk in all. --only runs one side, and the others' files
+may be deleted then; sides that are not run keep their rows of --output. Accelerate runs in bfloat16 with all threads, in
+inference mode, with logits of the last position only (in one product), at each batch size until one does not fit; its
+prefill is the first forward pass. With --peer-new-tokens the others decode that many tokens only, and what all of
+--new-tokens would take follows from the time of a pass, which hardly grows with the row. llama.cpp runs without its
+second copy of the weights (--no-repack), which the limit does not hold. Spillway runs blocks of growing size with the
+full cache and with H2O at 20 %, in bfloat16 too unless --cpu-compute says fp32 (which any processor can). Beside each
+row stands the bound of a decode pass: its bytes over the disk's rate, as a plain O_DIRECT read of the same store gives it
+right behind the row, or FLOPs over the matrix rate that torch's bf16 product of that many rows reaches.
 """
 
 import argparse
@@ -27,10 +32,9 @@ sys.path.insert(0, str(HERE))
 
 import raw_disk  # noqa: E402
 
-MODEL = "opt-1.3b"
 KV_FLAGS = {"full": [], "H2O 20 %": ["--kv-policy", "h2o", "--kv-budget", "20%"]}
 BATCH_ROWS = {"full": 64, "H2O 20 %": 128}  # staged three times
-MATRIX_PARAMETERS = 24 * (4 * 2048 * 2048 + 2 * 2048 * 8192) + 50272 * 2048  # read once a pass
+SIDES = ["spillway", "accelerate", "llama.cpp"]
 
 # --- the limit
 
@@ -105,25 +109,56 @@ def make_offload_folder(checkpoint, offload):
     import safetensors.torch
     import torch
 
-    state = safetensors.torch.load_file(checkpoint / "model.safetensors")
-    state = {name: value.to(torch.bfloat16) for name, value in state.items()}
-    state.setdefault("lm_head.weight", state["model.decoder.embed_tokens.weight"])
-    accelerate.utils.offload_state_dict(str(offload), state)
+    offload.mkdir(exist_ok=True)
+    index = {}
+    for file in sorted(checkpoint.glob("*.safetensors")):
+        for name, value in safetensors.torch.load_file(file).items():
+            index = accelerate.utils.offload_weight(value.to(torch.bfloat16), name, str(offload), index=index)
+            if "embed_tokens" in name and json.loads((checkpoint / "config.json").read_text())["tie_word_embeddings"]:
+                head = value.to(torch.bfloat16)
+                index = accelerate.utils.offload_weight(head, "lm_head.weight", str(offload), index=index)
+    accelerate.utils.save_offload_index(index, str(offload))
 
 
 def accelerate_round(group, checkpoint, offload, batch, args):
-    words = [sys.executable, __file__, "--child", checkpoint, offload, batch, args.prompt_tokens, args.new_tokens]
+    words = [sys.executable, __file__, "--child", checkpoint, offload, batch, args.prompt_tokens, args.peer_new_tokens]
     done = subprocess.run(group.command(words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or ["killed"])[-1]
         print(f"  accelerate, batch {batch}: does not run in the limit ({last[:100]})", flush=True)
         return None
     times = json.loads(done.stdout.splitlines()[-1])
-    return {
+    return rates_of(batch, times["prefill_s"], times["decode_s"] / (args.peer_new_tokens - 1), args)
+
+
+def rates_of(batch, prefill_s, pass_s, args):
+    decode_s = pass_s * (args.new_tokens - 1)
+    row = {
         "rows": batch,
-        "decode": batch * (args.new_tokens - 1) / times["decode_s"],
-        "generated": batch * args.new_tokens / (times["prefill_s"] + times["decode_s"]),
+        "decode": batch / pass_s,
+        "generated": batch * args.new_tokens / (prefill_s + decode_s),
     }
+    print(f"  {row}", flush=True)
+    return row
+
+
+# --- llama.cpp
+
+
+def llama_cpp_round(group, gguf, batch, args):
+    """Its first pass decodes nothing: as many passes as new tokens."""
+    import compare_transformers
+
+    options = argparse.Namespace(threads=os.cpu_count(), prompt_tokens=args.prompt_tokens, new_tokens=args.peer_new_tokens)
+    words = compare_transformers.llama_cpp_words(args.llama_cpp, gguf, batch, options)
+    done = subprocess.run(
+        group.command([*words, "--no-repack"]), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    if done.returncode != 0:
+        print(f"  llama.cpp, batch {batch}: does not run in the limit (status {done.returncode})", flush=True)
+        return None
+    line = compare_transformers.llama_cpp_line(done.stdout)
+    return rates_of(batch, line["t_pp"], line["t_tg"] / args.peer_new_tokens, args)
 
 
 # --- spillway
@@ -137,14 +172,16 @@ def store_of(offload):
 
 
 def spillway_round(group, binary, checkpoint, work, rows, kv, args):
-    offload = work / "spillway-offload"
+    offload = work / f"spillway-{args.model}"
     offload.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=work) as name:
         place = pathlib.Path(name)
+        import compare_transformers
         import torch
 
         generator = torch.Generator().manual_seed(rows)
-        prompts = torch.randint(4, 50272, (rows, args.prompt_tokens), generator=generator).tolist()
+        vocab_size = json.loads((checkpoint / "config.json").read_text())["vocab_size"]
+        prompts = torch.randint(4, vocab_size, (rows, args.prompt_tokens), generator=generator).tolist()
         lines = [{"token_ids": ids, "max_tokens": args.new_tokens, "ignore_eos": True} for ids in prompts]
         (place / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
         batch = min(rows, BATCH_ROWS[kv])
@@ -153,14 +190,18 @@ def spillway_round(group, binary, checkpoint, work, rows, kv, args):
         words += ["--offload-dir", offload, "--cpu-memory", args.limit - (256 << 20), "--cpu-compute", args.cpu_compute]
         words += ["--gpu-batch-size", batch, "--num-gpu-batches", (rows + batch - 1) // batch]
         words += KV_FLAGS[kv]
-        done = subprocess.run(group.command(words), stderr=subprocess.PIPE, text=True)
+        peak = [sys.executable, "-c", compare_transformers.PEAK_OF_CHILD]
+        done = subprocess.run(group.command([*peak, *words]), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         if done.returncode != 0:
             print(f"  spillway, {rows} rows: {done.stderr.strip()[:200]}", flush=True)
             return None
         report = json.loads((place / "report.json").read_text())
-    return {
+    row = {
         "rows": rows,
         "kv": kv,
+        "peak_bytes": int(done.stdout) * 1024,
+        "cpu_memory_bytes": args.limit - (256 << 20),
+        "flops": 2.0 * rows * matrix_parameters(checkpoint, report["model"]["num_parameters"]),
         "disk": raw_disk.read_rate(store_of(offload)),
         "decode": report["throughput"]["decode_tokens_per_s"],
         "generated": report["throughput"]["generated_tokens_per_s"],
@@ -168,6 +209,16 @@ def spillway_round(group, binary, checkpoint, work, rows, kv, args):
         "disk_busy": report["phases"]["decode"]["links"]["disk_read"]["busy_s"] / report["time_s"]["decode"],
         "compute": report["phases"]["decode"]["compute_s"] / report["time_s"]["decode"],
     }
+    print(f"  {row}", flush=True)
+    return row
+
+
+def matrix_parameters(checkpoint, num_parameters):
+    """Parameters that a token is multiplied by."""
+    import compare_transformers
+    import transformers
+
+    return num_parameters - compare_transformers.looked_up_bytes(transformers.AutoConfig.from_pretrained(checkpoint)) // 2
 
 
 # --- the machine
@@ -191,37 +242,48 @@ def matrix_rate(rows):
 def bound(row, matrix):
     """Decode tokens per second that the disk or the matrix rate allows at most, and which of the two."""
     disk_s = row["disk_bytes"] / row["disk"]
-    matrix_s = 2.0 * row["rows"] * MATRIX_PARAMETERS / matrix
+    matrix_s = row["flops"] / matrix
     return row["rows"] / max(disk_s, matrix_s), "disk" if disk_s > matrix_s else "compute"
 
 
 def print_table(result):
-    print("| | rows | decode tokens/s | generated tokens/s | bound | disk | disk busy | compute busy |")
-    print("|---|---|---|---|---|---|---|---|")
-    for row in result["accelerate"]:
-        print(f"| Accelerate bf16 | {row['rows']} | {row['decode']:.2f} | {row['generated']:.2f} | | | | |")
+    print("| | rows | decode tokens/s | generated tokens/s | bound | disk | disk busy | compute busy | resident over cap |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for side, name in (("accelerate", "Accelerate bf16"), ("llama.cpp", "llama.cpp F16")):
+        for row in result[side]:
+            print(f"| {name} | {row['rows']} | {row['decode']:.2f} | {row['generated']:.2f} | | | | | |")
     for row in result["spillway"]:
         limit, by = row["bound"]
-        print(f"| Spillway {result['cpu_compute']}, {row['kv']} | {row['rows']} | {row['decode']:.1f} | {row['generated']:.1f}"
-              f" | {limit:.1f} ({by}) | {row['disk'] / 1e9:.2f} GB/s | {100 * row['disk_busy']:.0f} % | {100 * row['compute']:.0f} % |")
-    if not result["accelerate"]:
-        print("\nAccelerate runs at none of these sizes in this limit")
+        over = (row["peak_bytes"] - row["cpu_memory_bytes"]) / 2**20
+        print(f"| Spillway {result['cpu_compute']}, {row['kv']} | {row['rows']} | {row['decode']:.1f}"
+              f" | {row['generated']:.1f} | {limit:.1f} ({by}) | {row['disk'] / 1e9:.2f} GB/s"
+              f" | {100 * row['disk_busy']:.0f} % | {100 * row['compute']:.0f} % | {over:.0f} MiB |")
+    for side, name in (("accelerate", "Accelerate"), ("llama.cpp", "llama.cpp")):
+        print_ratios(result["spillway"], result[side], name)
+
+
+def print_ratios(ours, theirs, name):
+    if not theirs:
+        print(f"\n{name} was not run, or runs at none of these sizes in this limit")
         return
-    for kv in dict.fromkeys(row["kv"] for row in result["spillway"]):
+    for kv in dict.fromkeys(row["kv"] for row in ours):
         for what in ("decode", "generated"):
-            ours = max(row[what] for row in result["spillway"] if row["kv"] == kv)
-            theirs = max(row[what] for row in result["accelerate"])
-            print(f"\n{kv}, {what}: {ours / theirs:.1f} x Accelerate at its best batch")
+            best = max(row[what] for row in ours if row["kv"] == kv)
+            print(f"\n{kv}, {what}: {best / max(row[what] for row in theirs):.1f} x {name} at its best batch")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("binary", type=pathlib.Path)
     parser.add_argument("--work", type=pathlib.Path, required=True)
-    parser.add_argument("--limit", type=int, default=1536 << 20, help="bytes of memory for either side (1.5 GiB)")
+    parser.add_argument("--model", default="opt-1.3b", help="a shape of compare_transformers.py")
+    parser.add_argument("--llama-cpp", type=pathlib.Path, help="its source folder, built there in build/")
+    parser.add_argument("--only", choices=SIDES, nargs="+", default=SIDES, help="sides that are run")
+    parser.add_argument("--limit", type=int, default=1536 << 20, help="bytes of memory for each side (1.5 GiB)")
     parser.add_argument("--prompt-tokens", type=int, default=32)
     parser.add_argument("--new-tokens", type=int, default=64)
-    parser.add_argument("--accelerate-batches", type=int, nargs="*", default=[8, 32, 64])
+    parser.add_argument("--peer-new-tokens", type=int, help="tokens that the others decode (all of --new-tokens)")
+    parser.add_argument("--peer-batches", type=int, nargs="*", default=[8, 32, 64])
     parser.add_argument("--spillway-rows", type=int, nargs="*", default=[8, 32, 64, 128, 256, 512])
     parser.add_argument("--h2o-rows", type=int, nargs="*", default=[128, 256, 512], help="runs with 20 %% of the KV")
     parser.add_argument("--cpu-compute", choices=["bf16", "fp32"], default="bf16", help="what Spillway computes in")
@@ -229,30 +291,52 @@ def main():
     parser.add_argument("--output", type=pathlib.Path, help="the figures as JSON")
     args = parser.parse_args()
     if args.quick:
-        args.new_tokens, args.accelerate_batches, args.spillway_rows, args.h2o_rows = 8, [8, 32], [32, 64], [64]
+        args.new_tokens, args.peer_batches, args.spillway_rows, args.h2o_rows = 8, [8, 32], [32, 64], [64]
+    args.peer_new_tokens = args.peer_new_tokens or args.new_tokens
+    if not args.llama_cpp:
+        args.only = [side for side in args.only if side != "llama.cpp"]
     import compare_transformers
 
-    work = args.work.resolve()
-    checkpoint = compare_transformers.checkpoint(work, MODEL)
-    offload = work / "accelerate-bf16"
-    make_offload_folder(checkpoint, offload)
+    args.work = args.work.resolve()
+    checkpoint = compare_transformers.checkpoint(args.work, args.model)
+    result = {
+        "model": args.model, "limit_bytes": args.limit, "prompt_tokens": args.prompt_tokens, "new_tokens": args.new_tokens,
+        "peer_new_tokens": args.peer_new_tokens, "cpu_compute": args.cpu_compute, **dict.fromkeys(SIDES, []),
+    }
+    if args.output and args.output.exists():
+        result = json.loads(args.output.read_text())
     group = MemoryGroup(args.limit)
     try:
-        binary = args.binary.resolve()
-        settings = [("full", rows) for rows in args.spillway_rows] + [("H2O 20 %", rows) for rows in args.h2o_rows]
-        spillway = [spillway_round(group, binary, checkpoint, work, rows, kv, args) for kv, rows in settings]
-        accelerate = [accelerate_round(group, checkpoint, offload, batch, args) for batch in args.accelerate_batches]
+        result |= {side: [row for row in ROUNDS[side](group, checkpoint, args) if row] for side in args.only}
     finally:
         group.close()
-    result = {
-        "limit_bytes": args.limit, "prompt_tokens": args.prompt_tokens,
-        "new_tokens": args.new_tokens, "cpu_compute": args.cpu_compute, "accelerate": [row for row in accelerate if row],
-        "spillway": [row | {"bound": bound(row, matrix_rate(row["rows"]))} for row in spillway if row],
-    }
     print(f"limit {args.limit / 2**30:.2f} GiB")
     print_table(result)
     if args.output:
         args.output.write_text(json.dumps(result, indent=2) + "\n")
+
+
+def spillway_rounds(group, checkpoint, args):
+    binary = args.binary.resolve()
+    settings = [("full", rows) for rows in args.spillway_rows] + [("H2O 20 %", rows) for rows in args.h2o_rows]
+    rows = [spillway_round(group, binary, checkpoint, args.work, rows, kv, args) for kv, rows in settings]
+    return [row | {"bound": bound(row, matrix_rate(row["rows"]))} for row in rows if row]
+
+
+def accelerate_rounds(group, checkpoint, args):
+    offload = args.work / f"accelerate-{args.model}-bf16"
+    make_offload_folder(checkpoint, offload)
+    return [accelerate_round(group, checkpoint, offload, batch, args) for batch in args.peer_batches]
+
+
+def llama_cpp_rounds(group, checkpoint, args):
+    import compare_transformers
+
+    gguf = compare_transformers.gguf_of(args.llama_cpp, args.work, checkpoint)
+    return [llama_cpp_round(group, gguf, batch, args) for batch in args.peer_batches]
+
+
+ROUNDS = {"spillway": spillway_rounds, "accelerate": accelerate_rounds, "llama.cpp": llama_cpp_rounds}
 
 
 if __name__ == "__main__":

@@ -6,8 +6,8 @@
 Needs the PyPI packages torch, transformers, safetensors and numpy, 12 GiB of memory and 3 GiB of disk under --work for
 a shape of 1.3 G parameters. A seeded fp16 checkpoint of each named shape is made under --work once; a folder is used as
 it is. With --llama-cpp (the source folder of llama.cpp, built there in build/) the decode of its llama-batched-bench on
-the same checkpoint in F16 stands beside; needs the PyPI packages gguf and sentencepiece. The reference runs in float32 and in bfloat16
-with all threads, in inference mode, with logits of the last position only, after a warm-up, with the faster of its
+the same checkpoint in F16 stands beside; needs the PyPI packages gguf and sentencepiece. The reference runs in float32
+and in bfloat16 with all threads, in inference mode, with logits of the last position only, after a warm-up, with the faster of its
 attention implementations; its rounds and spillway's alternate, and the best round of each counts. Where the processor
 can, spillway runs with --cpu-compute bf16 too. Decode is compared with the faster reference, prefill with the one that
 computes in the same type. Also measured in the same run: how fast this machine reads memory, in turns with spillway's
@@ -49,7 +49,13 @@ SHAPES = {
         vocab_size=128256, max_position_embeddings=131072, hidden_size=2048, intermediate_size=8192,
         num_hidden_layers=16, num_attention_heads=32, num_key_value_heads=8, head_dim=64, tie_word_embeddings=True,
     ),
+    "llama-3.1-8b": transformers.LlamaConfig(
+        vocab_size=128256, max_position_embeddings=131072, hidden_size=4096, intermediate_size=14336,
+        num_hidden_layers=32, num_attention_heads=32, num_key_value_heads=8, head_dim=128, tie_word_embeddings=False,
+    ),
 }
+MEASURED = ["opt-125m", "opt-1.3b", "llama-3.2-1b"]
+SHARD_BYTES = 2 << 30
 TOKENIZER_FILES = ("vocab.json", "merges.txt", "tokenizer_config.json", "special_tokens_map.json")
 REFERENCES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 PEERS = ["llama.cpp"]
@@ -83,7 +89,7 @@ def checkpoint(work, name):
     if pathlib.Path(name).is_dir():
         return pathlib.Path(name)
     folder = work / name
-    if (folder / "model.safetensors").exists():
+    if (folder / "model.safetensors.index.json").exists():
         return folder
     print(f"making {folder}", flush=True)
     folder.mkdir(parents=True, exist_ok=True)
@@ -93,13 +99,30 @@ def checkpoint(work, name):
         model = transformers.AutoModelForCausalLM.from_config(config)
     config.architectures = [type(model).__name__]
     config.save_pretrained(folder)
-    generator = torch.Generator().manual_seed(0)
-    state = {key: initial(key, value.shape, generator) for key, value in model.named_parameters()}
     for file in TOKENIZER_FILES:
         shutil.copy(REPOSITORY / "examples" / "tales-opt-8m" / file, folder)
-    safetensors.torch.save_file(state, folder / "model.part", metadata={"format": "pt"})
-    (folder / "model.part").rename(folder / "model.safetensors")
+    write_shards(folder, list(model.named_parameters()))
     return folder
+
+
+def write_shards(folder, parameters):
+    """Seeded weights in files of about SHARD_BYTES, and their index last."""
+    generator = torch.Generator().manual_seed(0)
+    shards = [[]]
+    size = 0
+    for parameter in parameters:
+        shards[-1].append(parameter)
+        size += parameter[1].numel() * 2
+        if size > SHARD_BYTES * len(shards):
+            shards.append([])
+    place_of = {}
+    for number, shard in enumerate(filter(None, shards), 1):
+        file = f"model-{number:05}.safetensors"
+        state = {key: initial(key, value.shape, generator) for key, value in shard}
+        safetensors.torch.save_file(state, folder / file, metadata={"format": "pt"})
+        place_of |= dict.fromkeys(state, file)
+    index = {"metadata": {"total_size": size}, "weight_map": place_of}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
 
 
 def initial(name, shape, generator):
@@ -196,21 +219,45 @@ def spillway_round(binary, folder, prompts, new_tokens, threads, cpu_compute):
 # --- llama.cpp
 
 
+# Runs the converter, which refuses tokenizers that it does not know: a shape's is of no account.
+CONVERT = """
+import conversion.base, convert_hf_to_gguf
+known = conversion.base.TextModel.get_vocab_base_pre
+def base_pre(self, tokenizer):
+    try:
+        return known(self, tokenizer)
+    except NotImplementedError:
+        return "gpt-2"
+conversion.base.TextModel.get_vocab_base_pre = base_pre
+convert_hf_to_gguf.main()
+"""
+
+
 def gguf_of(source, work, folder):
     """The checkpoint in F16 as llama.cpp reads it, made once by the converter of llama.cpp's own `source` folder."""
     file = work / f"{folder.name}-f16.gguf"
     if not file.exists():
-        words = [sys.executable, source / "convert_hf_to_gguf.py", folder, "--outtype", "f16", "--outfile", file]
-        subprocess.run([str(word) for word in words], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        words = [sys.executable, "-c", CONVERT, folder, "--outtype", "f16", "--outfile", file.with_suffix(".part")]
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        subprocess.run([str(word) for word in words], check=True, cwd=source, **quiet)
+        file.with_suffix(".part").rename(file)
     return file
 
 
-def llama_cpp_round(source, gguf, batch, options):
+def llama_cpp_words(source, gguf, batch, options):
     words = [source / "build" / "bin" / "llama-batched-bench", "-m", gguf, "-t", options.threads, "-tb", options.threads]
     words += ["-npp", options.prompt_tokens, "-ntg", options.new_tokens, "-npl", batch, "--output-format", "jsonl"]
     words += ["-c", batch * (options.prompt_tokens + options.new_tokens) + 64]
-    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=True)
-    line = next(json.loads(line) for line in done.stdout.splitlines() if line.startswith("{"))
+    return [str(word) for word in words]
+
+
+def llama_cpp_line(printed):
+    return next(json.loads(line) for line in printed.splitlines() if line.startswith("{"))
+
+
+def llama_cpp_round(source, gguf, batch, options):
+    words = llama_cpp_words(source, gguf, batch, options)
+    line = llama_cpp_line(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
     return Rate(line["speed_pp"], line["speed_tg"])
 
 
@@ -292,7 +339,9 @@ def measure(binary, name, folder, references, batch, options):
         "rates": {kind: dataclasses.asdict(rate) for kind, rate in rates.items()},
         "decode_ratio": {kind: rates[kind].decode / best_decode for kind in options.ours},
         "prefill_ratio": {kind: rates[kind].prefill / rates[OURS[kind]].prefill for kind in options.ours},
-        "llama_cpp_ratio": {kind: rates[kind].decode / rates[peer].decode for peer in options.peers for kind in options.ours},
+        "peer_ratio": {
+            kind: rates[kind].decode / rates[peer].decode for peer in options.peers for kind in options.ours
+        },
         "read_turns": turns,
         "peak_bytes": peak_bytes,
         "peak_goal_bytes": round(1.1 * (weight_bytes + kv_bytes)) + MEMORY_SLACK_BYTES,
@@ -401,7 +450,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("binary", type=pathlib.Path)
     parser.add_argument("--work", type=pathlib.Path, required=True, help="checkpoints are kept here")
-    parser.add_argument("--models", nargs="+", default=sorted(SHAPES), help=f"folders, or of {', '.join(SHAPES)}")
+    parser.add_argument("--models", nargs="+", default=MEASURED, help=f"folders, or of {', '.join(SHAPES)}")
     parser.add_argument("--llama-cpp", type=pathlib.Path, help="its source folder, built there in build/")
     parser.add_argument("--batches", nargs="+", type=int, default=[1, 8, 32])
     parser.add_argument("--prompt-tokens", type=int, default=128)
