@@ -48,7 +48,7 @@ std::shared_ptr<Dict> Normalised(const Dict& message) {
 
 // Marks the end of the last text of a list of parts; returns that text.
 std::string TagLastPart(Value& parts) {
-  std::vector<Value> items = jinja::ItemsOf(parts);
+  jinja::Values items = jinja::ItemsOf(parts);
   for (auto item = items.rbegin(); item != items.rend(); ++item) {
     const Dict* part = item->AsDict();
     const Value* text = part == nullptr ? nullptr : part->Find(std::string_view("text"));
@@ -115,7 +115,7 @@ std::string RenderChat(const ChatTemplate& chat, const Conversation& conversatio
   if (continues && messages.empty()) throw Fault("there is no message to continue");
   if (continues) last = TagMessage(*messages.back(), conversation.continued_key, chat.source);
 
-  std::vector<Value> items;
+  jinja::Values items;
   for (std::shared_ptr<Dict>& message : messages)
     items.emplace_back(jinja::DictPtr(std::move(message)));
   Dict variables = chat.special_tokens == nullptr ? Dict() : *chat.special_tokens;

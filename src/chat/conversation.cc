@@ -90,7 +90,7 @@ Value ReadMessage(const Value& message, std::size_t place) {
   const Value* calls = FindSet(*object, "tool_calls");
   if (calls == nullptr) return message;
   if (calls->AsSequence() == nullptr) Invalid(where + ": \"tool_calls\" must be a list");
-  std::vector<Value> read;
+  jinja::Values read;
   for (const Value& call : calls->AsSequence()->items)
     read.push_back(WithReadArguments(call, where));
   auto changed = std::make_shared<Dict>(*object);
@@ -107,7 +107,7 @@ Value ReadMessages(const Value& messages, const std::string& system) {
   const Sequence* list = messages.AsSequence();
   if (list == nullptr || list->items.empty())
     Invalid("\"messages\" must be a list of at least one message");
-  std::vector<Value> read;
+  jinja::Values read;
   for (std::size_t place = 0; place < list->items.size(); ++place)
     read.push_back(ReadMessage(list->items[place], place));
   if (system.empty() || std::ranges::any_of(read, IsSystem)) return jinja::MakeList(read);
@@ -187,7 +187,7 @@ Conversation ReadConversation(const Dict& body, const std::string& system) {
 }
 
 Conversation WithPlainTexts(Conversation conversation) {
-  std::vector<Value> messages = conversation.messages.AsSequence()->items;
+  jinja::Values messages = conversation.messages.AsSequence()->items;
   for (Value& message : messages) {
     const Dict& object = *message.AsDict();
     const Value* content = FindSet(object, "content");

@@ -27,7 +27,7 @@ Value Range(const Arguments& arguments) {
   const long step = bound.Int(2, 1);
   if (step == 0) throw Fault("range() arg 3 must not be zero");
   constexpr std::size_t kMaxRange = 100'000;  // the sandbox's
-  std::vector<Value> items;
+  Values items;
   for (long at = start; step > 0 ? at < stop : at > stop; at += step) {
     if (items.size() == kMaxRange)
       throw Fault(
@@ -39,7 +39,7 @@ Value Range(const Arguments& arguments) {
 
 // dict(mapping or pairs, name=value, ...)
 DictPtr MakeDict(const Arguments& arguments) {
-  auto dict = std::make_shared<Dict>();
+  auto dict = MakeShared<Dict>();
   if (arguments.given.size() > 1) throw Fault("dict expected at most 1 argument");
   if (!arguments.given.empty()) {
     const Value& given = arguments.given.front();
@@ -48,7 +48,7 @@ DictPtr MakeDict(const Arguments& arguments) {
       *dict = *other;
     } else {
       for (const Value& pair : ItemsOf(given)) {
-        const std::vector<Value> parts = ItemsOf(pair);
+        const Values parts = ItemsOf(pair);
         if (parts.size() != 2) throw Fault("dict needs pairs of key and value");
         dict->Set(parts[0], parts[1]);
       }
@@ -79,7 +79,6 @@ Value Interpreter::Call(const Value& callee, Arguments arguments) {
     case CallableKind::kFunction:
       return CallFunction(function.name, arguments);
     case CallableKind::kMethod:
-      Spend(CostOf(function.receiver));
       return CallMethod(function.receiver, function.name, arguments);
     case CallableKind::kLoopMethod:
       return CallLoopMethod(**function.receiver.As<LoopPtr>(), function.name, arguments);
@@ -98,7 +97,7 @@ Value Interpreter::CallFunction(const std::string& name, const Arguments& argume
 }
 
 Value Interpreter::MakeNamespace(const Arguments& arguments) {
-  auto space = std::make_shared<Namespace>();
+  auto space = MakeShared<Namespace>();
   const DictPtr members = MakeDict(arguments);
   for (const auto& [key, value] : members->members) {
     const std::string* name = key.AsText();
@@ -116,6 +115,7 @@ Value Interpreter::FormatTime(const Arguments& arguments) const {
   std::string format = bound.TextAt(0);
   constexpr std::size_t kMaxFormat = 1000;
   if (format.size() > kMaxFormat) throw Fault("strftime_now: the format is too long");
+  Spend(8 * format.size());
   for (std::size_t at = 0; (at = format.find('%', at)) != std::string::npos; at += 2) {
     if (format.compare(at, 2, "%f") == 0) format.replace(at, 2, "000000");
   }
@@ -130,7 +130,8 @@ Value Interpreter::FormatTime(const Arguments& arguments) const {
 // Fills in the parameters from the left, then by name; what is over goes to varargs and kwargs.
 void Interpreter::BindParameters(const Statement& definition, Arguments arguments, Scope& scope) {
   const std::string& macro = definition.text;
-  std::vector<Value>& given = arguments.given;
+  Spend(definition.parameters.size() * (1 + arguments.named.size() / 16));
+  Values& given = arguments.given;
   std::size_t place = 0;
   for (const Parameter& parameter : definition.parameters) {
     const auto named =
@@ -161,7 +162,7 @@ void Interpreter::BindParameters(const Statement& definition, Arguments argument
     if (caller != arguments.named.end()) arguments.named.erase(caller);
   }
   if (definition.uses_kwargs) {
-    scope.names["kwargs"] = MakeDict({{}, std::move(arguments.named)});
+    scope.names["kwargs"] = MakeDict({{}, std::move(arguments.named), {}});
   } else if (!arguments.named.empty()) {
     throw Fault(fmt::format("macro '{}' takes no keyword argument '{}'", macro,
                             arguments.named.front().first));
@@ -169,7 +170,7 @@ void Interpreter::BindParameters(const Statement& definition, Arguments argument
 }
 
 Value Interpreter::CallMacro(const Callable& macro, Arguments arguments) {
-  const Level level(depth_, limits_.depth);
+  const Level level(depth_, max_depth_);
   const InnerScope inner(scope_, macro.scope);
   BindParameters(*macro.macro, std::move(arguments), *scope_);
   return Captured(macro.macro->body);

@@ -10,13 +10,8 @@
 
 namespace spillway::jinja {
 
-Value Interpreter::Paid(Value value) {
-  Spend(CostOf(value));
-  return value;
-}
-
 Value Interpreter::Evaluate(const Expression& node) {
-  const Level level(depth_, limits_.depth);
+  const Level level(depth_, max_depth_);
   Spend(1);
   switch (node.kind) {
     case ExpressionKind::kConstant:
@@ -51,7 +46,7 @@ Value Interpreter::EvaluateOperation(const Expression& node) {
       return BinaryOperation("+", Integer{0}, child(0));
     case ExpressionKind::kBinary: {
       const Value left = child(0);
-      return Paid(BinaryOperation(node.name, left, child(1)));
+      return BinaryOperation(node.name, left, child(1));
     }
     case ExpressionKind::kAnd: {
       Value left = child(0);
@@ -75,36 +70,32 @@ Value Interpreter::EvaluateOperation(const Expression& node) {
 Value Interpreter::EvaluateName(const Expression& node) {
   if (const Value* found = scope_->Find(node.name)) return *found;
   if (!IsFunction(node.name)) return MakeUndefined(fmt::format("'{}' is undefined", node.name));
-  auto function = std::make_shared<Callable>();
+  auto function = MakeShared<Callable>();
   function->name = node.name;
   return CallablePtr(std::move(function));
 }
 
 Value Interpreter::EvaluateItems(const Expression& node) {
-  std::vector<Value> items;
+  Values items;
   for (const ExpressionPtr& child : node.children) items.push_back(Evaluate(*child));
   if (node.kind == ExpressionKind::kList) return MakeList(std::move(items));
   if (node.kind == ExpressionKind::kTuple) return MakeTuple(std::move(items));
-  auto dict = std::make_shared<Dict>();
+  auto dict = MakeShared<Dict>();
   for (std::size_t i = 0; i + 1 < items.size(); i += 2) dict->Set(items[i], items[i + 1]);
   return DictPtr(std::move(dict));
 }
 
 // a ~ b: as texts. Nothing is escaped, not even beside markup.
 Value Interpreter::EvaluateConcat(const Expression& node) {
-  std::string out;
-  for (const ExpressionPtr& child : node.children) {
-    out += Str(Evaluate(*child));
-    CheckTextBytes(static_cast<double>(out.size()));
-  }
-  return Paid(std::move(out));
+  TextBuilder out;
+  for (const ExpressionPtr& child : node.children) out.Add(Shown(Evaluate(*child)).text());
+  return out.Take();
 }
 
 Value Interpreter::EvaluateCompare(const Expression& node) {
   Value left = Evaluate(*node.children.front());
   for (std::size_t i = 0; i < node.operators.size(); ++i) {
     Value right = Evaluate(*node.children[i + 1]);
-    Spend(CostOf(left) + CostOf(right));
     if (!Compare(node.operators[i], left, right)) return false;
     left = std::move(right);
   }
@@ -125,7 +116,6 @@ Value Interpreter::EvaluateAccess(const Expression& node) {
   const Value object = Evaluate(*node.children.front());
   if (node.kind == ExpressionKind::kAttribute) return AttributeOf(object, node.name);
   const Value key = Evaluate(*node.children[1]);
-  if (object.Is<Text>()) Spend(CostOf(object));
   return ItemOf(object, key);
 }
 
@@ -141,8 +131,7 @@ Value Interpreter::EvaluateSlice(const Expression& node) {
     return integer;
   };
   const SliceBounds bounds = {bound(1), bound(2), bound(3)};
-  Spend(CostOf(object));
-  return Paid(SliceOf(object, bounds));
+  return SliceOf(object, bounds);
 }
 
 Arguments Interpreter::EvaluateArguments(const ArgumentNodes& nodes) {
@@ -156,8 +145,11 @@ Arguments Interpreter::EvaluateArguments(const ArgumentNodes& nodes) {
   if (nodes.named_dict != nullptr) {
     const Value named = Evaluate(*nodes.named_dict);
     if (named.AsDict() == nullptr) throw Fault("argument after ** must be a mapping");
-    for (const auto& [name, value] : named.AsDict()->members)
-      arguments.named.emplace_back(Str(name), value);
+    for (const auto& [name, value] : named.AsDict()->members) {
+      const Shown shown(name);
+      arguments.name_bytes.Add(shown.text().size());
+      arguments.named.emplace_back(shown.text(), value);
+    }
   }
   return arguments;
 }
@@ -165,10 +157,9 @@ Arguments Interpreter::EvaluateArguments(const ArgumentNodes& nodes) {
 Value Interpreter::EvaluateCall(const Expression& node) {
   const Value subject = Evaluate(*node.children.front());
   Arguments arguments = EvaluateArguments(node.arguments);
-  for (const Value& argument : arguments.given) Spend(CostOf(argument));
   if (node.kind == ExpressionKind::kFilter) return ApplyFilter(node.name, subject, arguments);
   if (node.kind == ExpressionKind::kTest) return ApplyTest(node.name, subject, arguments);
-  return Paid(Call(subject, std::move(arguments)));
+  return Call(subject, std::move(arguments));
 }
 
 }  // namespace spillway::jinja

@@ -12,6 +12,7 @@
 #include "src/jinja/values/operators.h"
 #include "src/jinja/values/print.h"
 #include "src/jinja/values/python_text.h"
+#include "src/jinja/values/text_builder.h"
 #include "src/unicode/utf8.h"
 
 namespace spillway::jinja {
@@ -19,24 +20,26 @@ namespace {
 
 Value TrimFilter(const FilterCall& call) {
   const BoundArguments bound = call.Bind({"chars"});
-  return std::string(Strip(Str(call.value), bound.FindText(0), Side::kBoth));
+  return Strip(Shown(call.value).text(), bound.FindText(0), Side::kBoth);
 }
 
 template <std::string (*kChange)(std::string_view)>
 Value ChangeFilter(const FilterCall& call) {
   call.Bind({});
-  return kChange(Str(call.value));
+  return kChange(Shown(call.value).text());
 }
 
 // The filter, unlike str.title, begins a word after any of these, and nowhere else.
 std::string TitleWords(std::string_view text) {
-  std::string out;
+  Spend(1 + text.size() / 4);
+  TextBuilder out;
   bool begins = true;
   std::string word;
   const auto flush = [&] {
     if (!word.empty()) {
       const std::size_t first = CodePointAt(word, 0).bytes;
-      out += Upper(word.substr(0, first)) + Lower(word.substr(first));
+      out.Add(Upper(word.substr(0, first)));
+      out.Add(Lower(word.substr(first)));
     }
     word.clear();
   };
@@ -52,7 +55,7 @@ std::string TitleWords(std::string_view text) {
     at += c.bytes;
   }
   flush();
-  return out;
+  return out.Take();
 }
 
 Value JsonFilter(const FilterCall& call) {
@@ -66,7 +69,7 @@ Value JsonFilter(const FilterCall& call) {
     style.item_separator.resize(1);  // the lines say the rest
   }
   if (const Value* pair = bound.Find(2); pair != nullptr && !pair->Is<None>()) {
-    const std::vector<Value> parts = ItemsOf(*pair);
+    const Values parts = ItemsOf(*pair);
     if (parts.size() != 2 || !parts[0].AsText() || !parts[1].AsText())
       throw Fault("tojson: 'separators' must be two texts");
     style.item_separator = *parts[0].AsText();
@@ -85,7 +88,8 @@ Value DefaultFilter(const FilterCall& call) {
 
 Value ReplaceFilter(const FilterCall& call) {
   const BoundArguments bound = call.Bind({"old", "new", "count"});
-  return Replace(Str(call.value), Str(bound.At(0)), Str(bound.At(1)), bound.Int(2, -1));
+  return Replace(Shown(call.value).text(), Shown(bound.At(0)).text(), Shown(bound.At(1)).text(),
+                 bound.Int(2, -1));
 }
 
 Value StringFilter(const FilterCall& call) {
@@ -95,14 +99,14 @@ Value StringFilter(const FilterCall& call) {
 
 Value SafeFilter(const FilterCall& call) {
   call.Bind({});
-  return MakeMarkup(Str(call.value));
+  return MakeMarkup(Shown(call.value).text());
 }
 
 Value EscapeFilter(const FilterCall& call) {
   call.Bind({});
   const auto* text = call.value.As<Text>();
   return text != nullptr && text->is_markup ? call.value
-                                            : MakeMarkup(EscapeMarkup(Str(call.value)));
+                                            : MakeMarkup(EscapeMarkup(Shown(call.value).text()));
 }
 
 std::optional<Integer> Truncated(double value) {
@@ -168,25 +172,30 @@ Value IndentFilter(const FilterCall& call) {
       width != nullptr && width->AsText() ? *width->AsText() : Repeat(" ", bound.Int(0, 4));
   const bool indents_blank = bound.Flag(2, false);
   // A newline at the end stays: it opens a last, empty line.
-  const std::vector<std::string> lines = SplitLines(Str(call.value) + "\n", false);
-  std::string out = bound.Flag(1, false) ? margin : "";
+  const std::string text = Str(call.value) + "\n";
+  const Parts lines = SplitLines(text, false);
+  TextBuilder out;
+  if (bound.Flag(1, false)) out.Add(margin);
   for (std::size_t line = 0; line < lines.size(); ++line) {
-    if (line > 0) out += '\n';
-    if (line > 0 && (indents_blank || !lines[line].empty())) out += margin;
-    out += lines[line];
-    CheckTextBytes(static_cast<double>(out.size()));
+    if (line > 0) out.Add('\n');
+    if (line > 0 && (indents_blank || !lines[line].empty())) out.Add(margin);
+    out.Add(lines[line]);
   }
-  return out;
+  return out.Take();
 }
 
 Value CenterFilter(const FilterCall& call) {
   const BoundArguments bound = call.Bind({"width"});
-  const std::string text = Str(call.value);
+  const Shown shown(call.value);
   const long width = bound.Int(0, 80);
-  const long missing = width - static_cast<long>(NumCodePoints(text));
-  if (missing <= 0) return text;
+  const long missing = width - static_cast<long>(NumCodePoints(shown.text()));
+  if (missing <= 0) return shown.text();
   const long left = missing / 2 + (missing & width & 1);
-  return Repeat(" ", left) + text + Repeat(" ", missing - left);
+  TextBuilder out;
+  out.Add(static_cast<std::size_t>(left), " ");
+  out.Add(shown.text());
+  out.Add(static_cast<std::size_t>(missing - left), " ");
+  return out.Take();
 }
 
 Value FormatFilter(const FilterCall& call) {
@@ -194,7 +203,7 @@ Value FormatFilter(const FilterCall& call) {
     throw Fault("format takes positional or keyword arguments, not both");
   const Value format = Str(call.value);
   if (call.arguments.named.empty()) return FormatPercent(format, MakeTuple(call.arguments.given));
-  auto dict = std::make_shared<Dict>();
+  auto dict = MakeShared<Dict>();
   for (const auto& [name, value] : call.arguments.named) dict->Set(name, value);
   return FormatPercent(format, DictPtr(std::move(dict)));
 }
@@ -209,7 +218,7 @@ Value TruncateFilter(const FilterCall& call) {
   if (static_cast<long>(LengthOf(text)) <= length + bound.Int(3, 5)) return text;
   const Value cut = SliceOf(text, {std::nullopt, Integer{length - end_size}, std::nullopt});
   if (bound.Flag(1, false)) return *cut.AsText() + end;
-  return SplitAtRight(*cut.AsText(), " ", 1).front() + end;
+  return std::string(SplitAtRight(*cut.AsText(), " ", 1).front()) + end;
 }
 
 Value AttributeFilter(const FilterCall& call) {

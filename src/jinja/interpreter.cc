@@ -13,9 +13,8 @@
 
 namespace spillway::jinja {
 
-Interpreter::Interpreter(const ParsedTemplate& parsed, const std::tm& now,
-                         const RenderLimits& limits)
-    : parsed_(parsed), now_(now), limits_(limits), scope_(std::make_shared<Scope>()) {}
+Interpreter::Interpreter(const ParsedTemplate& parsed, const std::tm& now, int max_depth)
+    : parsed_(parsed), now_(now), max_depth_(max_depth), scope_(MakeShared<Scope>()) {}
 
 Interpreter::~Interpreter() {
   for (const NamespacePtr& space : namespaces_) space->members.clear();
@@ -31,32 +30,16 @@ std::string Interpreter::Render(const Dict& context) {
 
 Value Interpreter::ApplyFilter(const std::string& name, const Value& value,
                                const Arguments& arguments) {
-  Spend(CostOf(value));
-  return Paid(FilterValue(name, value, arguments, *this));
+  return FilterValue(name, value, arguments, *this);
 }
 
 bool Interpreter::ApplyTest(const std::string& name, const Value& value,
                             const Arguments& arguments) {
-  Spend(CostOf(value));
-  for (const Value& argument : arguments.given) Spend(CostOf(argument));
   return TestValue(name, value, arguments);
 }
 
-void Interpreter::Spend(std::size_t units) {
-  spent_ += units;
-  if (spent_ > limits_.units) throw Fault("takes too long: it does more than any chat needs");
-}
-
-std::size_t CostOf(const Value& value) {
-  constexpr std::size_t kBytesPerUnit = 64;
-  if (const std::string* text = value.AsText()) return 1 + text->size() / kBytesPerUnit;
-  if (const Sequence* sequence = value.AsSequence()) return 1 + sequence->items.size();
-  if (const Dict* dict = value.AsDict()) return 1 + dict->members.size();
-  return 1;
-}
-
 Interpreter::Flow Interpreter::Run(const Block& block) {
-  const Level level(depth_, limits_.depth);
+  const Level level(depth_, max_depth_);
   for (const Statement& statement : block) {
     try {
       const Flow flow = RunOne(statement);
@@ -73,10 +56,10 @@ Interpreter::Flow Interpreter::RunOne(const Statement& statement) {
   Spend(1);
   switch (statement.kind) {
     case StatementKind::kText:
-      Write(statement.text);
+      out_->Add(statement.text);
       return Flow::kNext;
     case StatementKind::kOutput:
-      Write(Str(Evaluate(*statement.value)));
+      Write(Evaluate(*statement.value));
       return Flow::kNext;
     case StatementKind::kFor:
       return RunFor(statement);
@@ -111,16 +94,11 @@ Interpreter::Flow Interpreter::RunOne(const Statement& statement) {
   return Flow::kNext;
 }
 
-void Interpreter::Write(std::string_view text) {
-  Spend(1 + text.size() / 64);
-  if (out_->size() + text.size() > limits_.output_bytes)
-    throw Fault(fmt::format("writes more than {} MiB", limits_.output_bytes >> 20));
-  *out_ += text;
-}
+void Interpreter::Write(const Value& value) { out_->Add(Shown(value).text()); }
 
 std::string Interpreter::Captured(const Block& block) {
-  std::string text;
-  std::string* const outer = std::exchange(out_, &text);
+  TextBuilder text;
+  TextBuilder* const outer = std::exchange(out_, &text);
   try {
     Run(block);
   } catch (...) {
@@ -128,13 +106,13 @@ std::string Interpreter::Captured(const Block& block) {
     throw;
   }
   out_ = outer;
-  return text;
+  return text.Take();
 }
 
 // The items that pass the loop's condition.
-std::vector<Value> Interpreter::ChosenItems(const Statement& loop, std::vector<Value> items) {
+Values Interpreter::ChosenItems(const Statement& loop, Values items) {
   if (loop.condition == nullptr) return items;
-  std::vector<Value> chosen;
+  Values chosen;
   for (Value& item : items) {
     const InnerScope inner(scope_);
     Assign(*loop.target, item);
@@ -145,10 +123,9 @@ std::vector<Value> Interpreter::ChosenItems(const Statement& loop, std::vector<V
 
 Interpreter::Flow Interpreter::RunFor(const Statement& loop) {
   const Value over = Evaluate(*loop.value);
-  Spend(CostOf(over));
-  auto state = std::make_shared<Loop>();
+  auto state = MakeShared<Loop>();
   state->items = ChosenItems(loop, ItemsOf(over));
-  state->value_depth = MakeList(state->items).depth() + 1;
+  state->value_depth = DepthOf(state->items) + 1;
   if (state->items.empty()) {
     const InnerScope inner(scope_);
     return Run(loop.otherwise);
@@ -178,7 +155,7 @@ void Interpreter::Assign(const Expression& target, const Value& value) {
     return;
   }
   RefuseUndefined(value);
-  const std::vector<Value> items = ItemsOf(value);
+  const Values items = ItemsOf(value);
   if (items.size() != target.children.size()) {
     throw Fault(
         fmt::format("{} values to unpack, expected {}", items.size(), target.children.size()));
@@ -204,7 +181,7 @@ void Interpreter::RunSetBlock(const Statement& set) {
 }
 
 CallablePtr Interpreter::MakeMacro(const Statement& definition) {
-  auto macro = std::make_shared<Callable>();
+  auto macro = MakeShared<Callable>();
   macro->kind = CallableKind::kMacro;
   macro->name = definition.text;
   macro->macro = &definition;
@@ -223,7 +200,7 @@ void Interpreter::RunCallBlock(const Statement& call) {
   const Value callee = Evaluate(*node.children.front());
   Arguments arguments = EvaluateArguments(node.arguments);
   arguments.named.emplace_back("caller", MakeMacro(call));
-  Write(Str(Call(callee, std::move(arguments))));
+  Write(Call(callee, std::move(arguments)));
 }
 
 void Interpreter::RunFilterBlock(const Statement& filter) {
@@ -235,12 +212,12 @@ void Interpreter::RunFilterBlock(const Statement& filter) {
   captured_.emplace_back(std::move(text));
   const Value value = Evaluate(*filter.value);
   captured_.pop_back();
-  Write(Str(value));
+  Write(value);
 }
 
 // All values are computed before the first name is set.
 Interpreter::Flow Interpreter::RunWith(const Statement& with) {
-  std::vector<Value> values;
+  Values values;
   for (const auto& [target, value] : with.assignments) values.push_back(Evaluate(*value));
   const InnerScope inner(scope_);
   for (std::size_t i = 0; i < values.size(); ++i) Assign(*with.assignments[i].first, values[i]);

@@ -12,21 +12,23 @@
 #include "src/jinja/parser.h"
 #include "src/jinja/runtime.h"
 #include "src/jinja/scope.h"
+#include "src/jinja/values/text_builder.h"
 #include "src/jinja/values/value.h"
 
 namespace spillway::jinja {
 
-// Bounds of one rendering: what real templates need a thousandth of.
+// Bounds of one rendering: what real templates need a hundredth of.
 struct RenderLimits {
   std::size_t units = 10'000'000;  // of work: a second
+  std::size_t bytes = 64 << 20;    // of all values and of the text, at a time
   int depth = 600;                 // of calls and expressions in one another
-  std::size_t output_bytes = 64 << 20;
 };
 
 class Interpreter final : public Runtime {
  public:
-  // Lifetime: the template outlives it. `now` is what strftime_now tells.
-  Interpreter(const ParsedTemplate& parsed, const std::tm& now, const RenderLimits& limits);
+  // Lifetime: the template outlives it. `now` is what strftime_now tells. `max_depth`: of calls and
+  // expressions in one another. What it does and holds is taken from the thread's Budget.
+  Interpreter(const ParsedTemplate& parsed, const std::tm& now, int max_depth);
   ~Interpreter() override;
   Interpreter(const Interpreter&) = delete;
   Interpreter& operator=(const Interpreter&) = delete;
@@ -38,7 +40,6 @@ class Interpreter final : public Runtime {
   Value ApplyFilter(const std::string& name, const Value& value,
                     const Arguments& arguments) override;
   bool ApplyTest(const std::string& name, const Value& value, const Arguments& arguments) override;
-  void Spend(std::size_t units) override;
 
  private:
   enum class Flow { kNext, kBreak, kContinue };
@@ -49,14 +50,14 @@ class Interpreter final : public Runtime {
   Flow Run(const Block& block);
   Flow RunOne(const Statement& statement);
   Flow RunFor(const Statement& loop);
-  std::vector<Value> ChosenItems(const Statement& loop, std::vector<Value> items);
+  Values ChosenItems(const Statement& loop, Values items);
   void RunSet(const Statement& set);
   void RunSetBlock(const Statement& set);
   void RunMacro(const Statement& macro);
   void RunCallBlock(const Statement& call);
   void RunFilterBlock(const Statement& filter);
   Flow RunWith(const Statement& with);
-  void Write(std::string_view text);
+  void Write(const Value& value);
   std::string Captured(const Block& block);
   void Assign(const Expression& target, const Value& value);
   CallablePtr MakeMacro(const Statement& definition);
@@ -73,7 +74,6 @@ class Interpreter final : public Runtime {
   Value EvaluateSlice(const Expression& node);
   Value EvaluateCall(const Expression& node);
   Arguments EvaluateArguments(const ArgumentNodes& nodes);
-  Value Paid(Value value);  // takes the cost of a value off what is left
 
   // Calls.
   Value Call(const Value& callee, Arguments arguments);
@@ -85,19 +85,15 @@ class Interpreter final : public Runtime {
 
   const ParsedTemplate& parsed_;
   std::tm now_;
-  RenderLimits limits_;
-  std::size_t spent_ = 0;
+  int max_depth_;
   int depth_ = 0;
   std::shared_ptr<Scope> scope_;
-  std::string* out_ = nullptr;
-  std::vector<Value> captured_;
+  TextBuilder* out_ = nullptr;
+  Values captured_;
   // Values that may hold themselves, taken apart at the end: no chain is ever freed by recursion.
-  std::vector<NamespacePtr> namespaces_;
-  std::vector<std::shared_ptr<Callable>> macros_;
+  std::vector<NamespacePtr, CountingAllocator<NamespacePtr>> namespaces_;
+  std::vector<std::shared_ptr<Callable>, CountingAllocator<std::shared_ptr<Callable>>> macros_;
 };
-
-// Work that a value costs where it is made or looked at.
-std::size_t CostOf(const Value& value);
 
 // Tells whether there is a function of that name: range, dict, namespace, raise_exception,
 // strftime_now.

@@ -33,7 +33,7 @@ class Interpreter::InnerScope {
   // Inside `parent`, wherever that is.
   InnerScope(std::shared_ptr<Scope>& scope, std::shared_ptr<Scope> parent)
       : scope_(scope), outer_(scope) {
-    scope_ = std::make_shared<Scope>();
+    scope_ = MakeShared<Scope>();
     scope_->parent = std::move(parent);
   }
   ~InnerScope() { scope_ = outer_; }

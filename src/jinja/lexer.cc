@@ -71,10 +71,21 @@ class Lexer {
 
   [[noreturn]] void Fail(const std::string& what) const { throw Fault(what, line_); }
 
+  bool OpensTag(std::size_t brace) const {
+    const char next = brace + 1 < source_.size() ? source_[brace + 1] : ' ';
+    return next == '%' || next == '{' || next == '#';
+  }
+
+  // Place of the next "{%", "{{" or "{#"; npos: there is none.
+  std::size_t NextTag() const {
+    std::size_t tag = source_.find('{', at_);
+    while (tag != std::string::npos && !OpensTag(tag)) tag = source_.find('{', tag + 1);
+    return tag;
+  }
+
   // Text up to the next tag, and the tag.
   void Root() {
-    std::size_t tag = std::string::npos;
-    for (const char* opening : {"{%", "{{", "{#"}) tag = std::min(tag, source_.find(opening, at_));
+    const std::size_t tag = NextTag();
     if (tag == std::string::npos) {
       Emit(TokenKind::kData, std::string(Rest()));
       at_ = source_.size();

@@ -19,9 +19,6 @@ class Runtime {
                             const Arguments& arguments) = 0;
   virtual bool ApplyTest(const std::string& name, const Value& value,
                          const Arguments& arguments) = 0;
-
-  // Takes so many units off what the rendering may still do. Throws: Fault where that is too much.
-  virtual void Spend(std::size_t units) = 0;
 };
 
 }  // namespace spillway::jinja

@@ -3,32 +3,32 @@
 #include <algorithm>
 #include <array>
 #include <functional>
-#include <set>
 
 #include "src/jinja/filters.h"
 #include "src/jinja/values/fault.h"
 #include "src/jinja/values/operators.h"
 #include "src/jinja/values/print.h"
 #include "src/jinja/values/python_text.h"
+#include "src/jinja/values/text_builder.h"
 
 namespace spillway::jinja {
 namespace {
 
-Value Generator(std::vector<Value> items) {
-  return MakeSequence(SequenceKind::kGenerator, std::move(items));
-}
+Value Generator(Values items) { return MakeSequence(SequenceKind::kGenerator, std::move(items)); }
 
 // "a.b.0": an item of an item of an item. `fallback`, where it is not null, stands for each of them
 // that is undefined.
 Value AtPath(const Value& item, const Value& path, const Value* fallback = nullptr) {
   const std::string* text = path.AsText();
   if (text == nullptr && !path.AsInteger()) throw Fault("an attribute's name must be a text");
-  const std::vector<std::string> parts = SplitAt(Str(path), ".", -1);
+  const Shown shown(path);
+  const Parts parts = SplitAt(shown.text(), ".", -1);
   Value value = item;
-  for (const std::string& part : parts) {
+  for (const std::string_view part : parts) {
+    Spend(1);
     const bool is_number = !part.empty() && part.size() < 9 &&
                            part.find_first_not_of("0123456789") == std::string::npos;
-    value = ItemOf(value, is_number ? Value(std::stoi(part)) : Value(part));
+    value = ItemOf(value, is_number ? Value(std::stoi(std::string(part))) : Value(part));
     if (fallback != nullptr && !fallback->Is<None>() && value.Is<Undefined>()) value = *fallback;
   }
   return value;
@@ -52,20 +52,21 @@ struct Keyed {
   Value item;
 };
 
-void SortKeyed(std::vector<Keyed>& keyed, bool reverse, Runtime& runtime) {
-  runtime.Spend(keyed.size() * 16);
+using KeyedItems = std::vector<Keyed, CountingAllocator<Keyed>>;
+
+void SortKeyed(KeyedItems& keyed, bool reverse) {
+  CheckRoom(static_cast<double>(keyed.size()) * sizeof(Keyed));  // for merging
   // Python keeps the order of equal ones in reverse too.
   std::ranges::stable_sort(keyed, [&](const Keyed& a, const Keyed& b) {
     return reverse ? Less(b.key, a.key) : Less(a.key, b.key);
   });
 }
 
-std::vector<Value> Sorted(std::vector<Value> items, const SortKey& key, bool reverse,
-                          Runtime& runtime) {
-  std::vector<Keyed> keyed;
+Values Sorted(Values items, const SortKey& key, bool reverse) {
+  KeyedItems keyed;
   for (Value& item : items) keyed.push_back({key.Of(item), std::move(item)});
-  SortKeyed(keyed, reverse, runtime);
-  std::vector<Value> sorted;
+  SortKeyed(keyed, reverse);
+  Values sorted;
   for (Keyed& entry : keyed) sorted.push_back(std::move(entry.item));
   return sorted;
 }
@@ -82,7 +83,7 @@ Value ListFilter(const FilterCall& call) {
 
 Value FirstFilter(const FilterCall& call) {
   call.Bind({});
-  std::vector<Value> items = ItemsOf(call.value);
+  Values items = ItemsOf(call.value);
   return items.empty() ? MakeUndefined("No first item, sequence was empty.") : items.front();
 }
 
@@ -91,7 +92,7 @@ Value LastFilter(const FilterCall& call) {
   if (const Sequence* sequence = call.value.AsSequence();
       sequence != nullptr && sequence->kind == SequenceKind::kGenerator)
     throw Fault("'generator' object is not reversible");
-  std::vector<Value> items = ItemsOf(call.value);
+  Values items = ItemsOf(call.value);
   return items.empty() ? MakeUndefined("No last item, sequence was empty.") : items.back();
 }
 
@@ -99,31 +100,31 @@ Value JoinFilter(const FilterCall& call) {
   const BoundArguments bound = call.Bind({"d", "attribute"});
   const std::string between = bound.Has(0) ? Str(bound.At(0)) : "";
   const Value* attribute = bound.Find(1);
-  std::string out;
+  TextBuilder out;
   bool first = true;
   for (const Value& item : ItemsOf(call.value)) {
-    if (!first) out += between;
+    if (!first) out.Add(between);
     first = false;
-    out += Str(attribute == nullptr || attribute->Is<None>() ? item : AtPath(item, *attribute));
-    CheckTextBytes(static_cast<double>(out.size()));
+    const bool is_whole = attribute == nullptr || attribute->Is<None>();
+    out.Add(Shown(is_whole ? item : AtPath(item, *attribute)).text());
   }
-  return out;
+  return out.Take();
 }
 
 Value ReverseFilter(const FilterCall& call) {
   call.Bind({});
-  std::vector<Value> items = ItemsOf(call.value);
+  Values items = ItemsOf(call.value);
   std::ranges::reverse(items);
   if (!call.value.Is<Text>()) return Generator(std::move(items));
-  std::string out;
-  for (const Value& item : items) out += *item.AsText();
-  return out;
+  TextBuilder out;
+  for (const Value& item : items) out.Add(*item.AsText());
+  return out.Take();
 }
 
 Value SortFilter(const FilterCall& call) {
   const BoundArguments bound = call.Bind({"reverse", "case_sensitive", "attribute"});
   const SortKey key = {bound.Find(2), bound.Flag(1, false)};
-  return MakeList(Sorted(ItemsOf(call.value), key, bound.Flag(0, false), call.runtime));
+  return MakeList(Sorted(ItemsOf(call.value), key, bound.Flag(0, false)));
 }
 
 Value DictSortFilter(const FilterCall& call) {
@@ -135,11 +136,11 @@ Value DictSortFilter(const FilterCall& call) {
   if (dict == nullptr)
     throw Fault(fmt::format("dictsort: '{}' has no items", TypeName(call.value)));
   const SortKey key = {nullptr, bound.Flag(0, false)};
-  std::vector<Keyed> keyed;
+  KeyedItems keyed;
   for (const auto& [name, value] : dict->members)
     keyed.push_back({key.Of(by == "key" ? name : value), MakeTuple({name, value})});
-  SortKeyed(keyed, bound.Flag(2, false), call.runtime);
-  std::vector<Value> items;
+  SortKeyed(keyed, bound.Flag(2, false));
+  Values items;
   for (Keyed& entry : keyed) items.push_back(std::move(entry.item));
   return MakeList(std::move(items));
 }
@@ -147,10 +148,13 @@ Value DictSortFilter(const FilterCall& call) {
 Value UniqueFilter(const FilterCall& call) {
   const BoundArguments bound = call.Bind({"case_sensitive", "attribute"});
   const SortKey key = {bound.Find(1), bound.Flag(0, false)};
-  std::set<std::string> seen;
-  std::vector<Value> items;
+  Dict seen;
+  Values items;
   for (const Value& item : ItemsOf(call.value)) {
-    if (seen.insert(KeyText(key.Of(item))).second) items.push_back(item);
+    const Value looked_at = key.Of(item);
+    if (seen.Find(looked_at) != nullptr) continue;
+    seen.Set(looked_at, true);
+    items.push_back(item);
   }
   return Generator(std::move(items));
 }
@@ -159,7 +163,7 @@ Value UniqueFilter(const FilterCall& call) {
 Value ExtremeFilter(const FilterCall& call) {
   const BoundArguments bound = call.Bind({"case_sensitive", "attribute"});
   const SortKey key = {bound.Find(1), bound.Flag(0, false)};
-  const std::vector<Value> items = ItemsOf(call.value);
+  const Values items = ItemsOf(call.value);
   if (items.empty()) return MakeUndefined("No aggregated item, sequence was empty.");
   Value best = items.front();
   for (const Value& item : items) {
@@ -187,7 +191,7 @@ Value ItemsFilter(const FilterCall& call) {
   if (call.value.Is<Undefined>()) return Generator({});
   const Dict* dict = call.value.AsDict();
   if (dict == nullptr) throw Fault("Can only get item pairs from a mapping.");
-  std::vector<Value> items;
+  Values items;
   for (const auto& [key, value] : dict->members) items.push_back(MakeTuple({key, value}));
   return Generator(std::move(items));
 }
@@ -207,8 +211,8 @@ const std::string& NameAt(const FilterCall& call, std::size_t place) {
 
 // map(attribute="x", default=y), or map("filter", arguments...).
 Value MapFilter(const FilterCall& call) {
-  std::vector<Value> items = ItemsOf(call.value);
-  call.runtime.Spend(items.size());
+  Values items = ItemsOf(call.value);
+  Spend(items.size());
   if (!call.arguments.given.empty()) {
     const std::string& name = NameAt(call, 0);
     const Arguments rest = Behind(call.arguments, 1);
@@ -224,15 +228,15 @@ Value MapFilter(const FilterCall& call) {
 Value SelectFilter(const FilterCall& call) {
   const bool by_attribute = call.name.ends_with("attr");
   const bool wanted = call.name.starts_with("select");
-  const std::vector<Value>& given = call.arguments.given;
+  const Values& given = call.arguments.given;
   const std::size_t test_place = by_attribute ? 1 : 0;
   if (given.size() < test_place) throw Fault(fmt::format("{} needs an attribute", call.name));
   const bool has_test = given.size() > test_place;
   const std::string name = has_test ? NameAt(call, test_place) : "";
   const Arguments rest = has_test ? Behind(call.arguments, test_place + 1) : Arguments();
-  const std::vector<Value> items = ItemsOf(call.value);
-  call.runtime.Spend(items.size());
-  std::vector<Value> kept;
+  const Values items = ItemsOf(call.value);
+  Spend(items.size());
+  Values kept;
   for (const Value& item : items) {
     const Value looked_at = by_attribute ? AtPath(item, given[0]) : item;
     const bool fits = has_test ? call.runtime.ApplyTest(name, looked_at, rest) : looked_at.IsTrue();
@@ -246,15 +250,15 @@ Value BatchFilter(const FilterCall& call) {
   const BoundArguments bound = call.Bind({"linecount", "fill_with"});
   const long count = bound.Int(0, 0);
   if (count < 1) throw Fault("batch: 'linecount' must be at least 1");
-  std::vector<Value> batches;
-  std::vector<Value> batch;
+  Values batches;
+  Values batch;
   for (const Value& item : ItemsOf(call.value)) {
     if (std::ssize(batch) == count) batches.push_back(MakeList(std::exchange(batch, {})));
     batch.push_back(item);
   }
   const bool fills = bound.Has(1) && !bound.At(1).Is<None>();
   if (fills && !batch.empty()) {
-    CheckItems(static_cast<double>(count));
+    CheckRoom(static_cast<double>(count) * sizeof(Value));
     while (std::ssize(batch) < count) batch.push_back(bound.At(1));
   }
   if (!batch.empty()) batches.push_back(MakeList(std::move(batch)));

@@ -60,6 +60,31 @@ TEST_P(ChatGoldenTest, RendersAsTransformersDoes) {
   EXPECT_GE(num_texts, 20);
 }
 
+// A conversation of 1 MB in so many messages, the last one the user's.
+Json LongConversation(int num_messages) {
+  Json messages = Json::array();
+  const std::string words = "A fair text\nof many <words>, and of letters \u00e4. ";
+  const auto bytes = static_cast<std::size_t>((1 << 20) / num_messages);
+  std::string text;
+  while (text.size() < bytes) text += words;
+  for (int i = num_messages; i > 0; --i)
+    messages.push_back({{"role", i % 2 == 0 ? "assistant" : "user"}, {"content", text}});
+  return {{"messages", messages},
+          {"add_generation_prompt", true},
+          {"special_tokens", {{"bos_token", "<s>"}, {"eos_token", "</s>"}}}};
+}
+
+TEST_P(ChatGoldenTest, RendersALongConversation) {
+  const bool writes_messages = std::string_view(GetParam()) != "tool_schema";
+  for (const int num_messages : {1, 3, 2001}) {
+    Json asked = LongConversation(num_messages);
+    asked["template"] = Source(GetParam());
+    const nlohmann::json rendered = RenderedCase(asked.dump());
+    ASSERT_TRUE(rendered.contains("text")) << num_messages << " " << rendered.dump().substr(0, 300);
+    EXPECT_GT(rendered.at("text").get<std::string>().size(), writes_messages ? 300'000U : 10U);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Families, ChatGoldenTest,
                          testing::Values("chatml", "deepseek_r1", "gemma", "granite", "llama2",
                                          "llama3", "mistral", "phi3", "phi4", "qwen25", "qwen3",

@@ -9,6 +9,7 @@
 #include "src/jinja/values/operators.h"
 #include "src/jinja/values/print.h"
 #include "src/jinja/values/python_text.h"
+#include "src/jinja/values/text_builder.h"
 #include "src/unicode/utf8.h"
 
 namespace spillway::jinja {
@@ -36,10 +37,17 @@ std::optional<std::size_t> PlaceOf(Integer index, std::size_t size) {
   return static_cast<std::size_t>(place);
 }
 
-std::string CodePointText(const std::string& text, std::size_t place) {
+// Text from the code point at `place` on.
+std::string_view TextFrom(std::string_view text, std::size_t place) {
+  SpendOnText(4 * place);
   std::size_t at = 0;
   for (; place > 0; --place) at += CodePointAt(text, at).bytes;
-  return text.substr(at, CodePointAt(text, at).bytes);
+  return text.substr(at);
+}
+
+std::string_view CodePointText(std::string_view text, std::size_t place) {
+  const std::string_view rest = TextFrom(text, place);
+  return rest.substr(0, CodePointAt(rest, 0).bytes);
 }
 
 // Item by index or key; nullopt: there is none.
@@ -81,10 +89,16 @@ struct Walk {
   Integer start;
   Integer stop;
   Integer step;
+
+  std::size_t NumSteps() const {
+    const Integer way = step > 0 ? stop - start : start - stop;
+    const Integer size = step > 0 ? step : -step;
+    return way <= 0 ? 0 : static_cast<std::size_t>((way + size - 1) / size);
+  }
 };
 
 Walk WalkOf(const SliceBounds& bounds, Integer size) {
-  const Integer step = bounds.step.value_or(1);
+  const Integer step = std::clamp<Integer>(bounds.step.value_or(1), -size - 1, size + 1);
   if (step == 0) throw Fault("slice step cannot be zero");
   const Integer low = step < 0 ? -1 : 0;
   const Integer high = step < 0 ? size - 1 : size;
@@ -96,13 +110,20 @@ Walk WalkOf(const SliceBounds& bounds, Integer size) {
           step};
 }
 
-template <typename Item>
-std::vector<Item> Sliced(const std::vector<Item>& items, const SliceBounds& bounds) {
+template <typename Items>
+Items Sliced(const Items& items, const SliceBounds& bounds) {
   const Walk walk = WalkOf(bounds, static_cast<Integer>(items.size()));
-  std::vector<Item> out;
+  Items out;
+  out.reserve(walk.NumSteps());
   for (Integer at = walk.start; walk.step > 0 ? at < walk.stop : at > walk.stop; at += walk.step)
     out.push_back(items[static_cast<std::size_t>(at)]);
   return out;
+}
+
+Value StepsOfText(std::string_view text, const SliceBounds& bounds) {
+  TextBuilder out;
+  for (const std::string_view point : Sliced(CodePointTexts(text), bounds)) out.Add(point);
+  return out.Take();
 }
 
 }  // namespace
@@ -128,12 +149,17 @@ Value AttributeOf(const Value& object, const std::string& name) {
   return NoAttribute(object, name);
 }
 
+std::string_view SliceOfText(std::string_view text, const SliceBounds& bounds) {
+  const Walk walk = WalkOf(bounds, static_cast<Integer>(NumCodePoints(text)));
+  if (walk.NumSteps() == 0) return "";
+  const std::string_view rest = TextFrom(text, static_cast<std::size_t>(walk.start));
+  return rest.substr(0, rest.size() - TextFrom(rest, walk.NumSteps()).size());
+}
+
 Value SliceOf(const Value& container, const SliceBounds& bounds) {
   RefuseUndefined(container);
   if (const std::string* text = container.AsText()) {
-    std::string out;
-    for (const std::string& point : Sliced(CodePointTexts(*text), bounds)) out += point;
-    return out;
+    return bounds.step.value_or(1) == 1 ? SliceOfText(*text, bounds) : StepsOfText(*text, bounds);
   }
   const Sequence* sequence = container.AsSequence();
   if (IsIndexable(sequence)) return MakeSequence(sequence->kind, Sliced(sequence->items, bounds));

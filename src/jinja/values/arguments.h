@@ -14,8 +14,10 @@
 namespace spillway::jinja {
 
 struct Arguments {
-  std::vector<Value> given;
-  std::vector<std::pair<std::string, Value>> named;
+  using Named = std::pair<std::string, Value>;
+  Values given;
+  std::vector<Named, CountingAllocator<Named>> named;
+  Held name_bytes;
 };
 
 // Arguments by the names of a function's parameters, in their order.

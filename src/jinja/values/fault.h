@@ -18,8 +18,4 @@ class Fault : public std::runtime_error {
   int line_;
 };
 
-// Throws: Fault where a text of so many bytes would be too long, or a sequence have too many items.
-void CheckTextBytes(double bytes);
-void CheckItems(double items);
-
 }  // namespace spillway::jinja

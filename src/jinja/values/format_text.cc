@@ -10,6 +10,7 @@
 #include "src/jinja/values/operators.h"
 #include "src/jinja/values/print.h"
 #include "src/jinja/values/python_text.h"
+#include "src/jinja/values/text_builder.h"
 
 namespace spillway::jinja {
 namespace {
@@ -31,17 +32,17 @@ class PercentFormatter {
   PercentFormatter(std::string_view format, const Value& values) : rest_(format), values_(values) {}
 
   std::string Run() {
+    SpendOnText(rest_.size());
     while (!rest_.empty()) {
       const std::size_t mark = std::min(rest_.find('%'), rest_.size());
-      out_ += rest_.substr(0, mark);
+      out_.Add(rest_.substr(0, mark));
       rest_.remove_prefix(mark);
       if (!rest_.empty()) AddDirective();
-      CheckTextBytes(static_cast<double>(out_.size()));
     }
     const Sequence* tuple = Tuple();
     const std::size_t given = tuple != nullptr ? tuple->items.size() : values_.AsDict() ? 0 : 1;
     if (next_ < given) throw Fault("not all arguments converted during string formatting");
-    return std::move(out_);
+    return out_.Take();
   }
 
  private:
@@ -143,9 +144,10 @@ class PercentFormatter {
   }
 
   void AddDirective() {
+    Spend(2);
     const Directive directive = Read();
     if (directive.type == '%') {
-      out_ += '%';
+      out_.Add('%');
       return;
     }
     if (std::string_view("srdifx").find(directive.type) == std::string_view::npos)
@@ -154,13 +156,15 @@ class PercentFormatter {
     const std::size_t points = NumCodePoints(text);
     const auto width = static_cast<std::size_t>(directive.width);
     const std::string padding(points < width ? width - points : 0, ' ');
-    out_ += directive.left ? text + padding : padding + text;
+    if (!directive.left) out_.Add(padding);
+    out_.Add(text);
+    if (directive.left) out_.Add(padding);
   }
 
   std::string_view rest_;
   const Value& values_;
   std::size_t next_ = 0;
-  std::string out_;
+  TextBuilder out_;
 };
 
 // Field "{0.name!r}" of str.format.
@@ -170,27 +174,28 @@ class FieldFormatter {
       : rest_(format), arguments_(arguments) {}
 
   std::string Run() {
+    SpendOnText(rest_.size());
     while (!rest_.empty()) {
       const char c = rest_.front();
       const bool doubled = rest_.size() > 1 && rest_[1] == c;
       if ((c == '{' || c == '}') && doubled) {
-        out_ += c;
+        out_.Add(c);
         rest_.remove_prefix(2);
       } else if (c == '}') {
         throw Fault("single '}' encountered in format string");
       } else if (c == '{') {
         AddField();
       } else {
-        out_ += c;
+        out_.Add(c);
         rest_.remove_prefix(1);
       }
-      CheckTextBytes(static_cast<double>(out_.size()));
     }
-    return std::move(out_);
+    return out_.Take();
   }
 
  private:
   void AddField() {
+    Spend(1 + arguments_.named.size() / 16);
     const std::size_t end = rest_.find('}');
     if (end == std::string_view::npos) throw Fault("expected '}' before end of string");
     std::string_view field = rest_.substr(1, end - 1);
@@ -200,7 +205,7 @@ class FieldFormatter {
     const bool is_repr = field.ends_with("!r");
     if (is_repr || field.ends_with("!s")) field.remove_suffix(2);
     const Value value = ValueOf(field);
-    out_ += is_repr ? Repr(value) : Str(value);
+    out_.Add(is_repr ? Repr(value) : Str(value));
   }
 
   Value ValueOf(std::string_view field) {
@@ -233,7 +238,7 @@ class FieldFormatter {
   std::string_view rest_;
   const Arguments& arguments_;
   std::size_t next_ = 0;
-  std::string out_;
+  TextBuilder out_;
 };
 
 }  // namespace

@@ -35,7 +35,7 @@ class Builder : public nlohmann::json_sax<json> {
   bool string(string_t& value) override { return Add(std::move(value)); }
   bool binary(binary_t&) override { return false; }
   bool start_object(std::size_t) override {
-    open_.push_back({std::make_shared<Dict>(), {}, {}});
+    open_.push_back({MakeShared<Dict>(), {}, {}});
     return true;
   }
   bool start_array(std::size_t) override {
@@ -48,7 +48,7 @@ class Builder : public nlohmann::json_sax<json> {
     return Add(std::move(dict));
   }
   bool end_array() override {
-    std::vector<Value> items = std::move(open_.back().items);
+    Values items = std::move(open_.back().items);
     open_.pop_back();
     return Add(MakeList(std::move(items)));
   }
@@ -63,7 +63,7 @@ class Builder : public nlohmann::json_sax<json> {
  private:
   struct Frame {
     std::shared_ptr<Dict> dict;  // null: an array
-    std::vector<Value> items;
+    Values items;
     std::string key;
   };
 

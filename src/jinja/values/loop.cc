@@ -1,6 +1,7 @@
 #include "src/jinja/values/loop.h"
 
 #include "src/jinja/values/fault.h"
+#include "src/jinja/values/operators.h"
 #include "src/jinja/values/print.h"
 
 namespace spillway::jinja {
@@ -15,7 +16,7 @@ Value Neighbour(const Loop& loop, bool next) {
 }
 
 Value LoopMethod(const LoopPtr& loop, const std::string& name) {
-  auto method = std::make_shared<Callable>();
+  auto method = MakeShared<Callable>();
   method->kind = CallableKind::kLoopMethod;
   method->name = name;
   method->receiver = loop;
@@ -42,13 +43,13 @@ std::optional<Value> LoopAttribute(const LoopPtr& loop, const std::string& name)
 }
 
 Value CallLoopMethod(Loop& loop, const std::string& name, const Arguments& arguments) {
-  const std::vector<Value>& given = arguments.given;
+  const Values& given = arguments.given;
   if (name == "cycle") {
     if (given.empty()) throw Fault("no items for cycling given");
     return given[loop.index % given.size()];
   }
-  std::string shown = Repr(MakeTuple(given));
-  const bool changed = loop.last_changed != shown;
+  Value shown = Repr(MakeTuple(given));
+  const bool changed = !loop.last_changed || !Equal(*loop.last_changed, shown);
   loop.last_changed = std::move(shown);
   return changed;
 }

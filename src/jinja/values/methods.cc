@@ -27,7 +27,7 @@ bool IsTuple(const Value& value) {
 
 Value MembersOf(const Dict& dict, std::string_view name, const Arguments& arguments) {
   const BoundArguments none(name, arguments, {});
-  std::vector<Value> items;
+  Values items;
   items.reserve(dict.members.size());
   for (const auto& [key, value] : dict.members) {
     items.push_back(name == "keys" ? key : name == "values" ? value : MakeTuple({key, value}));
@@ -51,7 +51,7 @@ Value CallDictMethod(const Value& object, std::string_view name, const Arguments
 
 Value CallSequenceMethod(const Value& object, std::string_view name, const Arguments& arguments) {
   if (name == "copy") return object;
-  const std::vector<Value>& items = object.AsSequence()->items;
+  const Values& items = object.AsSequence()->items;
   const BoundArguments bound(name, arguments, {"value"});
   const auto is_it = [&](const Value& item) { return Equal(item, bound.At(0)); };
   if (name == "count") return static_cast<std::size_t>(std::ranges::count_if(items, is_it));

@@ -11,12 +11,13 @@ std::optional<Integer> ReadInteger(std::string_view text) {
   text = Strip(text, nullptr, Side::kBoth);
   const bool negative = text.starts_with('-');
   if (negative || text.starts_with('+')) text.remove_prefix(1);
+  constexpr std::size_t kMaxDigits = 37;
+  if (text.size() > 2 * kMaxDigits) return std::nullopt;
   std::string digits;
   for (std::size_t at = 0; at < text.size(); ++at) {
     const bool joins = text[at] == '_' && at > 0 && at + 1 < text.size() && text[at - 1] != '_';
     if (!joins) digits += text[at];
   }
-  constexpr std::size_t kMaxDigits = 37;
   if (digits.empty() || digits.size() > kMaxDigits ||
       digits.find_first_not_of("0123456789") != std::string::npos)
     return std::nullopt;
@@ -26,6 +27,7 @@ std::optional<Integer> ReadInteger(std::string_view text) {
 }
 
 std::optional<double> ReadReal(std::string_view text) {
+  SpendOnText(text.size());
   text = Strip(text, nullptr, Side::kBoth);
   if (text.starts_with('+')) text.remove_prefix(1);
   double out = 0.0;

@@ -10,6 +10,7 @@
 #include "src/jinja/values/format_text.h"
 #include "src/jinja/values/print.h"
 #include "src/jinja/values/python_text.h"
+#include "src/jinja/values/text_builder.h"
 
 namespace spillway::jinja {
 namespace {
@@ -82,13 +83,16 @@ Value OfReals(std::string_view name, double left, double right) {
 }
 
 Value Joined(const Text& left, const Text& right) {
-  CheckTextBytes(static_cast<double>(left.bytes->size()) +
-                 static_cast<double>(right.bytes->size()));
-  if (!left.is_markup && !right.is_markup) return *left.bytes + *right.bytes;
-  const auto escaped = [](const Text& text) {
-    return text.is_markup ? *text.bytes : EscapeMarkup(*text.bytes);
-  };
-  return MakeMarkup(escaped(left) + escaped(right));
+  TextBuilder out;
+  const bool escapes = left.is_markup || right.is_markup;
+  for (const Text* text : {&left, &right}) {
+    if (escapes && !text->is_markup) {
+      out.Add(EscapeMarkup(*text->bytes));
+    } else {
+      out.Add(*text->bytes);
+    }
+  }
+  return escapes ? MakeMarkup(out.Take()) : Value(out.Take());
 }
 
 bool IsListOrTuple(const Sequence* sequence) {
@@ -104,8 +108,10 @@ Value Repeated(const Value& value, Integer count) {
     return text->is_markup ? MakeMarkup(std::move(out)) : Value(std::move(out));
   }
   const Sequence* sequence = value.AsSequence();
-  CheckItems(static_cast<double>(sequence->items.size()) * static_cast<double>(times));
-  std::vector<Value> items;
+  CheckRoom(static_cast<double>(sequence->items.size()) * static_cast<double>(times) *
+            sizeof(Value));
+  Values items;
+  items.reserve(sequence->items.size() * static_cast<std::size_t>(times));
   for (long i = 0; i < times && !sequence->items.empty(); ++i)
     items.insert(items.end(), sequence->items.begin(), sequence->items.end());
   return MakeSequence(sequence->kind, std::move(items));
@@ -116,22 +122,33 @@ bool IsRepeatable(const Value& value) {
 }
 
 Value Appended(const Sequence& left, const Sequence& right) {
-  std::vector<Value> items = left.items;
+  Values items;
+  items.reserve(left.items.size() + right.items.size());
+  items.insert(items.end(), left.items.begin(), left.items.end());
   items.insert(items.end(), right.items.begin(), right.items.end());
   return MakeSequence(left.kind, std::move(items));
 }
 
-// Items compared at most, over all levels: a list may hold one list many times.
-constexpr int64_t kMaxCompared = 1 << 22;
+bool EqualTexts(const std::string& left, const std::string& right) {
+  if (left.size() == right.size()) SpendOnText(left.size());
+  return left == right;
+}
 
+bool LessTexts(const std::string& left, const std::string& right) {
+  SpendOnText(std::min(left.size(), right.size()));
+  return left < right;
+}
+
+// Equality and order, over all levels: a list may hold one list many times.
 class Comparison {
  public:
   bool Equal(const Value& left, const Value& right) {
-    if (++compared_ > kMaxCompared) throw Fault("compares too many items");
+    Spend(1);
     const auto a = left.AsNumber();
     const auto b = right.AsNumber();
     if (a || b) return a && b && EqualNumbers(left, right);
-    if (const std::string* text = left.AsText()) return right.AsText() && *text == *right.AsText();
+    if (const std::string* text = left.AsText())
+      return right.AsText() && EqualTexts(*text, *right.AsText());
     if (left.Is<None>() || right.Is<None>()) return left.Is<None>() && right.Is<None>();
     if (left.Is<Undefined>() || right.Is<Undefined>())
       return left.Is<Undefined>() && right.Is<Undefined>();
@@ -142,10 +159,10 @@ class Comparison {
   }
 
   bool Less(const Value& left, const Value& right) {
-    if (++compared_ > kMaxCompared) throw Fault("compares too many items");
+    Spend(1);
     if (left.AsInteger() && right.AsInteger()) return *left.AsInteger() < *right.AsInteger();
     if (left.AsNumber() && right.AsNumber()) return *left.AsNumber() < *right.AsNumber();
-    if (left.AsText() && right.AsText()) return *left.AsText() < *right.AsText();
+    if (left.AsText() && right.AsText()) return LessTexts(*left.AsText(), *right.AsText());
     const Sequence* a = left.AsSequence();
     const Sequence* b = right.AsSequence();
     if (IsListOrTuple(a) && IsListOrTuple(b) && a->kind == b->kind) return LessSequences(*a, *b);
@@ -198,8 +215,6 @@ class Comparison {
     }
     return left.items.size() < right.items.size();
   }
-
-  int64_t compared_ = 0;
 };
 
 }  // namespace
@@ -248,12 +263,12 @@ bool Contains(const Value& container, const Value& item) {
     if (part == nullptr)
       throw Fault(
           fmt::format("'in <string>' requires string as left operand, not {}", TypeName(item)));
-    return text->find(*part) != std::string::npos;
+    return FindFirst(*text, *part) != std::string::npos;
   }
   if (const Dict* dict = container.AsDict()) return dict->Find(item) != nullptr;
   if (container.AsSequence() == nullptr && !container.Is<Undefined>())
     throw Fault(fmt::format("argument of type '{}' is not iterable", TypeName(container)));
-  const std::vector<Value> items = ItemsOf(container);
+  const Values items = ItemsOf(container);
   Comparison comparison;
   return std::ranges::any_of(items,
                              [&](const Value& other) { return comparison.Equal(other, item); });
@@ -273,12 +288,11 @@ bool Compare(std::string_view name, const Value& left, const Value& right) {
   return !Less(left, right) && !unordered;
 }
 
-std::vector<Value> ItemsOf(const Value& value) {
+Values ItemsOf(const Value& value) {
   if (value.Is<Undefined>()) return {};
   if (const std::string* text = value.AsText()) {
-    std::vector<std::string> points = CodePointTexts(*text);
-    CheckItems(static_cast<double>(points.size()));
-    return {std::make_move_iterator(points.begin()), std::make_move_iterator(points.end())};
+    const Parts points = CodePointTexts(*text);
+    return {points.begin(), points.end()};
   }
   if (const auto* sequence = value.As<SequencePtr>()) {
     if ((*sequence)->kind != SequenceKind::kGenerator) return (*sequence)->items;
@@ -287,7 +301,8 @@ std::vector<Value> ItemsOf(const Value& value) {
     return (*sequence)->items;
   }
   if (const Dict* dict = value.AsDict()) {
-    std::vector<Value> keys;
+    Values keys;
+    keys.reserve(dict->members.size());
     for (const auto& [key, member] : dict->members) keys.push_back(key);
     return keys;
   }

@@ -34,10 +34,12 @@ struct SliceBounds {
 
 // Sequences and texts. Throws: for what has no slices.
 Value SliceOf(const Value& container, const SliceBounds& bounds);
+// Requires: no step. Lifetime: the text's.
+std::string_view SliceOfText(std::string_view text, const SliceBounds& bounds);
 
 // Items that iterating over a value gives; a generator is spent by it.
 // Throws: for what cannot be iterated over.
-std::vector<Value> ItemsOf(const Value& value);
+Values ItemsOf(const Value& value);
 // len().
 std::size_t LengthOf(const Value& value);
 

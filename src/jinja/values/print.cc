@@ -8,50 +8,55 @@
 
 #include "src/jinja/values/fault.h"
 #include "src/jinja/values/python_text.h"
+#include "src/jinja/values/text_builder.h"
 #include "src/unicode/utf8.h"
 
 namespace spillway::jinja {
 namespace {
 
-void AppendEscaped(char32_t c, std::string& out) {
+std::string Escaped(char32_t c) {
   const auto code = static_cast<unsigned>(c);
-  out += code <= 0xFF     ? fmt::format("\\x{:02x}", code)
+  return code <= 0xFF     ? fmt::format("\\x{:02x}", code)
          : code <= 0xFFFF ? fmt::format("\\u{:04x}", code)
                           : fmt::format("\\U{:08x}", code);
 }
 
 std::string ReprText(std::string_view text) {
+  SpendOnText(text.size());
   const bool has_single = text.find('\'') != std::string_view::npos;
   const char quote = has_single && text.find('"') == std::string_view::npos ? '"' : '\'';
-  std::string out(1, quote);
+  TextBuilder out;
+  out.Add(quote);
   for (std::size_t at = 0; at < text.size();) {
     const CodePoint c = CodePointAt(text, at);
     if (c.value == static_cast<char32_t>(quote) || c.value == '\\') {
-      out += '\\';
-      out += static_cast<char>(c.value);
+      out.Add('\\');
+      out.Add(static_cast<char>(c.value));
     } else if (c.value == '\n') {
-      out += "\\n";
+      out.Add("\\n");
     } else if (c.value == '\r') {
-      out += "\\r";
+      out.Add("\\r");
     } else if (c.value == '\t') {
-      out += "\\t";
+      out.Add("\\t");
     } else if (IsPrintable(c.value)) {
-      out += text.substr(at, c.bytes);
+      out.Add(text.substr(at, c.bytes));
     } else {
-      AppendEscaped(c.value, out);
+      out.Add(Escaped(c.value));
     }
     at += c.bytes;
   }
-  return out + quote;
+  out.Add(quote);
+  return out.Take();
 }
 
 // Appends parts of a container, within the bounds of a text and of nesting: a namespace may hold
 // itself.
 class ReprWriter {
  public:
-  std::string Take() { return std::move(out_); }
+  std::string Take() { return out_.Take(); }
 
   void Add(const Value& value) {
+    Spend(1);
     if (++depth_ > 2 * kMaxDepth) throw Fault("a value that holds itself is printed");
     if (const Sequence* sequence = value.AsSequence()) {
       AddSequence(*sequence);
@@ -60,9 +65,8 @@ class ReprWriter {
     } else if (const auto* space = value.As<NamespacePtr>()) {
       AddNamespace(**space);
     } else {
-      out_ += ReprOfScalar(value);
+      out_.Add(ReprOfScalar(value));
     }
-    CheckTextBytes(static_cast<double>(out_.size()));
     --depth_;
   }
 
@@ -78,10 +82,10 @@ class ReprWriter {
     return Str(value);
   }
 
-  void AddItems(const std::vector<Value>& items) {
+  void AddItems(const Values& items) {
     bool first = true;
     for (const Value& item : items) {
-      if (!first) out_ += ", ";
+      if (!first) out_.Add(", ");
       first = false;
       Add(item);
     }
@@ -90,14 +94,14 @@ class ReprWriter {
   void AddSequence(const Sequence& sequence) {
     switch (sequence.kind) {
       case SequenceKind::kTuple:
-        out_ += '(';
+        out_.Add('(');
         AddItems(sequence.items);
-        out_ += sequence.items.size() == 1 ? ",)" : ")";
+        out_.Add(sequence.items.size() == 1 ? ",)" : ")");
         return;
       case SequenceKind::kList:
-        out_ += '[';
+        out_.Add('[');
         AddItems(sequence.items);
-        out_ += ']';
+        out_.Add(']');
         return;
       case SequenceKind::kRange:
         throw Fault("a range is printed; give it to the list filter first");
@@ -106,40 +110,40 @@ class ReprWriter {
             "a generator is printed, whose text differs from run to run; give it to the "
             "list filter first");
       default:
-        out_ += sequence.kind == SequenceKind::kKeys     ? "dict_keys(["
-                : sequence.kind == SequenceKind::kValues ? "dict_values(["
-                                                         : "dict_items([";
+        out_.Add(sequence.kind == SequenceKind::kKeys     ? "dict_keys(["
+                 : sequence.kind == SequenceKind::kValues ? "dict_values(["
+                                                          : "dict_items([");
         AddItems(sequence.items);
-        out_ += "])";
+        out_.Add("])");
     }
   }
 
   void AddDict(const Dict& dict) {
-    out_ += '{';
+    out_.Add('{');
     bool first = true;
     for (const auto& [key, value] : dict.members) {
-      if (!first) out_ += ", ";
+      if (!first) out_.Add(", ");
       first = false;
       Add(key);
-      out_ += ": ";
+      out_.Add(": ");
       Add(value);
     }
-    out_ += '}';
+    out_.Add('}');
   }
 
   void AddNamespace(const Namespace& space) {
-    out_ += "<Namespace {";
+    out_.Add("<Namespace {");
     bool first = true;
     for (const auto& [name, value] : space.members) {
-      if (!first) out_ += ", ";
+      if (!first) out_.Add(", ");
       first = false;
-      out_ += ReprText(name) + ": ";
+      out_.Add(ReprText(name) + ": ");
       Add(value);
     }
-    out_ += "}>";
+    out_.Add("}>");
   }
 
-  std::string out_;
+  TextBuilder out_;
   std::size_t depth_ = 0;
 };
 
@@ -160,9 +164,10 @@ class JsonWriter {
  public:
   explicit JsonWriter(const JsonStyle& style) : style_(style) {}
 
-  std::string Take() { return std::move(out_); }
+  std::string Take() { return out_.Take(); }
 
   void Add(const Value& value) {
+    Spend(1);
     if (const std::string* text = value.AsText()) {
       AddText(*text);
     } else if (const Sequence* sequence = value.AsSequence()) {
@@ -170,9 +175,8 @@ class JsonWriter {
     } else if (const Dict* dict = value.AsDict()) {
       AddDict(*dict);
     } else {
-      out_ += Scalar(value);
+      out_.Add(Scalar(value));
     }
-    CheckTextBytes(static_cast<double>(out_.size()));
   }
 
  private:
@@ -192,31 +196,33 @@ class JsonWriter {
 
   void NewLine() {
     if (!style_.indent) return;
-    out_ += '\n';
-    CheckTextBytes(static_cast<double>(style_.indent->size()) * static_cast<double>(level_));
-    for (std::size_t i = 0; i < level_; ++i) out_ += *style_.indent;
+    out_.Add('\n');
+    out_.Add(level_, *style_.indent);
   }
 
   void AddSequence(const Sequence& sequence, const Value& value) {
     if (sequence.kind != SequenceKind::kList && sequence.kind != SequenceKind::kTuple)
       Scalar(value);
     if (sequence.items.empty()) {
-      out_ += "[]";
+      out_.Add("[]");
       return;
     }
-    out_ += '[';
+    out_.Add('[');
     ++level_;
     bool first = true;
     for (const Value& item : sequence.items) {
-      if (!first) out_ += style_.item_separator;
+      if (!first) out_.Add(style_.item_separator);
       first = false;
       NewLine();
       Add(item);
     }
     --level_;
     NewLine();
-    out_ += ']';
+    out_.Add(']');
   }
+
+  using Member = std::pair<std::string, const Value*>;
+  using Members = std::vector<Member, CountingAllocator<Member>>;
 
   static std::string KeyName(const Value& key) {
     if (const std::string* text = key.AsText()) return *text;
@@ -227,38 +233,40 @@ class JsonWriter {
 
   void AddDict(const Dict& dict) {
     if (dict.members.empty()) {
-      out_ += "{}";
+      out_.Add("{}");
       return;
     }
-    std::vector<std::pair<std::string, const Value*>> members;
+    Members members;
+    members.reserve(dict.members.size());
     for (const auto& [key, value] : dict.members) members.emplace_back(KeyName(key), &value);
     // UTF-8 sorts as code points do.
     if (style_.sort_keys)
       std::ranges::stable_sort(members, {}, [](const auto& m) { return m.first; });
-    out_ += '{';
+    out_.Add('{');
     ++level_;
     bool first = true;
     for (const auto& [name, value] : members) {
-      if (!first) out_ += style_.item_separator;
+      if (!first) out_.Add(style_.item_separator);
       first = false;
       NewLine();
       AddText(name);
-      out_ += style_.key_separator;
+      out_.Add(style_.key_separator);
       Add(*value);
     }
     --level_;
     NewLine();
-    out_ += '}';
+    out_.Add('}');
   }
 
   void AddText(std::string_view text) {
-    out_ += '"';
+    SpendOnText(text.size());
+    out_.Add('"');
     for (std::size_t at = 0; at < text.size();) {
       const CodePoint c = CodePointAt(text, at);
       AddCharacter(c.value, text.substr(at, c.bytes));
       at += c.bytes;
     }
-    out_ += '"';
+    out_.Add('"');
   }
 
   void AddCharacter(char32_t c, std::string_view bytes) {
@@ -266,23 +274,23 @@ class JsonWriter {
     constexpr std::string_view kLetters = "\"\\nrtfb";
     if (c < 0x80) {
       if (const std::size_t at = kShort.find(static_cast<char>(c)); at != std::string_view::npos) {
-        out_ += '\\';
-        out_ += kLetters[at];
+        out_.Add('\\');
+        out_.Add(kLetters[at]);
         return;
       }
     }
     if (c >= 0x20 && (c < 0x7F || !style_.ensure_ascii)) {
-      out_ += bytes;
+      out_.Add(bytes);
     } else if (c <= 0xFFFF) {
-      out_ += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+      out_.Add(fmt::format("\\u{:04x}", static_cast<unsigned>(c)));
     } else {
       const auto rest = static_cast<unsigned>(c - 0x10000);
-      out_ += fmt::format("\\u{:04x}\\u{:04x}", 0xD800 + (rest >> 10), 0xDC00 + (rest & 0x3FF));
+      out_.Add(fmt::format("\\u{:04x}\\u{:04x}", 0xD800 + (rest >> 10), 0xDC00 + (rest & 0x3FF)));
     }
   }
 
   const JsonStyle& style_;
-  std::string out_;
+  TextBuilder out_;
   std::size_t level_ = 0;
 };
 
@@ -303,8 +311,17 @@ std::string FloatText(double value) {
   return fmt::format("{}{}", value < 0 ? "-" : "", Arranged(digits, exponent));
 }
 
+Shown::Shown(const Value& value) {
+  if (value.AsText() == nullptr) made_ = Str(value);
+  text_ = value.AsText() != nullptr ? *value.AsText() : *made_.AsText();
+}
+
 std::string Str(const Value& value) {
-  if (const std::string* text = value.AsText()) return *text;
+  if (const std::string* text = value.AsText()) {
+    SpendOnText(text->size());
+    CheckRoom(static_cast<double>(text->size()));
+    return *text;
+  }
   if (value.Is<Undefined>()) return "";
   if (value.Is<None>()) return "None";
   if (const auto* flag = value.As<bool>()) return *flag ? "True" : "False";

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "src/jinja/values/value.h"
 
@@ -10,6 +11,20 @@ namespace spillway::jinja {
 
 std::string Str(const Value& value);  // print's; nothing for an undefined one
 std::string Repr(const Value& value);
+
+// Text of Str, without a copy where the value is one. Lifetime: the value's.
+class Shown {
+ public:
+  explicit Shown(const Value& value);
+  Shown(const Shown&) = delete;
+  Shown& operator=(const Shown&) = delete;
+
+  std::string_view text() const { return text_; }
+
+ private:
+  Value made_;
+  std::string_view text_;
+};
 
 // A float as Python writes it: 1.0, 1e+16, nan.
 std::string FloatText(double value);

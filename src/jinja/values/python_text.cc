@@ -4,8 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
-#include "src/jinja/values/fault.h"
+#include "src/jinja/values/text_builder.h"
 #include "src/unicode/utf8.h"
 
 namespace spillway::jinja {
@@ -109,8 +110,13 @@ void AppendLower(std::string_view text, std::size_t at, CodePoint c, std::string
                   out);
 }
 
+// Room of a text that is made code point by code point: case mapping makes at most 3 bytes of one,
+// and a text that grows has up to twice what it needs.
+void CheckMapped(std::string_view text) { CheckRoom(6.0 * static_cast<double>(text.size())); }
+
 template <typename Visit>
 void ForEachPoint(std::string_view text, Visit visit) {
+  Spend(1 + text.size() / 3);
   for (std::size_t at = 0; at < text.size();) {
     const CodePoint c = CodePointAt(text, at);
     visit(at, c);
@@ -119,9 +125,15 @@ void ForEachPoint(std::string_view text, Visit visit) {
 }
 
 bool IsIn(char32_t c, std::string_view characters) {
+  SpendOnText(characters.size());
   std::string one;
   AppendCodePoint(c, one);
   return characters.find(one) != std::string_view::npos;
+}
+
+std::string Reversed(std::string_view text) {
+  CheckRoom(static_cast<double>(text.size()));
+  return {text.rbegin(), text.rend()};
 }
 
 bool IsLineEnd(char32_t c) {
@@ -143,15 +155,34 @@ bool HasOnlyCase(std::string_view text, bool (*right)(char32_t), bool (*wrong)(c
 }  // namespace
 
 std::size_t NumCodePoints(std::string_view text) {
+  SpendOnText(text.size());
   return static_cast<std::size_t>(std::ranges::count_if(
       text, [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; }));
 }
 
-std::vector<std::string> CodePointTexts(std::string_view text) {
-  std::vector<std::string> texts;
+Parts CodePointTexts(std::string_view text) {
+  Parts texts;
   ForEachPoint(text,
-               [&](std::size_t at, CodePoint c) { texts.emplace_back(text.substr(at, c.bytes)); });
+               [&](std::size_t at, CodePoint c) { texts.push_back(text.substr(at, c.bytes)); });
   return texts;
+}
+
+std::size_t FindFirst(std::string_view text, std::string_view part, std::size_t from) {
+  constexpr std::size_t kShortPart = 8;
+  if (from > text.size()) return std::string_view::npos;
+  // memmem is linear where string_view::find is not.
+  const auto* found = static_cast<const char*>(
+      memmem(text.data() + from, text.size() - from, part.data(), part.size()));
+  const std::size_t at =
+      found == nullptr ? std::string_view::npos : static_cast<std::size_t>(found - text.data());
+  const std::size_t passed = std::min(at, text.size()) - from + part.size();
+  SpendOnText(part.size() > kShortPart ? 2 * passed : passed);
+  return at;
+}
+
+std::size_t FindLast(std::string_view text, std::string_view part) {
+  const std::size_t at = FindFirst(Reversed(text), Reversed(part));
+  return at == std::string_view::npos ? at : text.size() - part.size() - at;
 }
 
 bool IsPythonSpace(char32_t c) {
@@ -185,18 +216,21 @@ bool IsPrintable(char32_t c) {
 }
 
 std::string Upper(std::string_view text) {
+  CheckMapped(text);
   std::string out;
   ForEachPoint(text, [&](std::size_t, CodePoint c) { AppendUpper(c.value, out); });
   return out;
 }
 
 std::string Lower(std::string_view text) {
+  CheckMapped(text);
   std::string out;
   ForEachPoint(text, [&](std::size_t at, CodePoint c) { AppendLower(text, at, c, out); });
   return out;
 }
 
 std::string Capitalize(std::string_view text) {
+  CheckMapped(text);
   std::string out;
   ForEachPoint(text, [&](std::size_t at, CodePoint c) {
     if (at == 0) {
@@ -209,6 +243,7 @@ std::string Capitalize(std::string_view text) {
 }
 
 std::string Title(std::string_view text) {
+  CheckMapped(text);
   std::string out;
   bool inside = false;
   ForEachPoint(text, [&](std::size_t at, CodePoint c) {
@@ -223,6 +258,7 @@ std::string Title(std::string_view text) {
 }
 
 std::string SwapCase(std::string_view text) {
+  CheckMapped(text);
   std::string out;
   ForEachPoint(text, [&](std::size_t at, CodePoint c) {
     if (HasUpperCase(c.value)) {
@@ -240,6 +276,7 @@ bool IsUpper(std::string_view text) { return HasOnlyCase(text, HasUpperCase, Has
 bool IsLower(std::string_view text) { return HasOnlyCase(text, HasLowerCase, HasUpperCase); }
 
 std::string_view Strip(std::string_view text, const std::string* characters, Side side) {
+  const std::size_t whole = text.size();
   const auto goes = [&](char32_t c) {
     return characters == nullptr ? IsPythonSpace(c) : IsIn(c, *characters);
   };
@@ -253,15 +290,17 @@ std::string_view Strip(std::string_view text, const std::string* characters, Sid
     if (!goes(c.value)) break;
     text.remove_suffix(c.bytes);
   }
+  Spend((whole - text.size()) / 8);
   return text;
 }
 
-std::vector<std::string> SplitSpace(std::string_view text, long max_splits) {
-  std::vector<std::string> parts;
+Parts SplitSpace(std::string_view text, long max_splits) {
+  SpendOnText(text.size());
+  Parts parts;
   for (text = Strip(text, nullptr, Side::kLeft); !text.empty();
        text = Strip(text, nullptr, Side::kLeft)) {
     if (max_splits >= 0 && std::ssize(parts) == max_splits) {
-      parts.emplace_back(text);
+      parts.push_back(text);
       break;
     }
     std::size_t end = 0;
@@ -270,18 +309,19 @@ std::vector<std::string> SplitSpace(std::string_view text, long max_splits) {
       if (IsPythonSpace(c.value)) break;
       end += c.bytes;
     }
-    parts.emplace_back(text.substr(0, end));
+    parts.push_back(text.substr(0, end));
     text.remove_prefix(end);
   }
   return parts;
 }
 
-std::vector<std::string> SplitSpaceRight(std::string_view text, long max_splits) {
-  std::vector<std::string> parts;
+Parts SplitSpaceRight(std::string_view text, long max_splits) {
+  SpendOnText(text.size());
+  Parts parts;
   for (text = Strip(text, nullptr, Side::kRight); !text.empty();
        text = Strip(text, nullptr, Side::kRight)) {
     if (max_splits >= 0 && std::ssize(parts) == max_splits) {
-      parts.emplace_back(text);
+      parts.push_back(text);
       break;
     }
     std::size_t begin = text.size();
@@ -290,42 +330,40 @@ std::vector<std::string> SplitSpaceRight(std::string_view text, long max_splits)
       if (IsPythonSpace(c.value)) break;
       begin -= c.bytes;
     }
-    parts.emplace_back(text.substr(begin));
+    parts.push_back(text.substr(begin));
     text.remove_suffix(text.size() - begin);
   }
   std::ranges::reverse(parts);
   return parts;
 }
 
-std::vector<std::string> SplitAt(std::string_view text, std::string_view separator,
-                                 long max_splits) {
-  std::vector<std::string> parts;
+Parts SplitAt(std::string_view text, std::string_view separator, long max_splits) {
+  Parts parts;
   while (max_splits < 0 || std::ssize(parts) < max_splits) {
-    const std::size_t at = text.find(separator);
+    const std::size_t at = FindFirst(text, separator);
     if (at == std::string_view::npos) break;
-    parts.emplace_back(text.substr(0, at));
+    parts.push_back(text.substr(0, at));
     text.remove_prefix(at + separator.size());
   }
-  parts.emplace_back(text);
+  parts.push_back(text);
   return parts;
 }
 
-std::vector<std::string> SplitAtRight(std::string_view text, std::string_view separator,
-                                      long max_splits) {
-  std::vector<std::string> parts;
-  while (max_splits < 0 || std::ssize(parts) < max_splits) {
-    const std::size_t at = text.rfind(separator);
-    if (at == std::string_view::npos) break;
-    parts.emplace_back(text.substr(at + separator.size()));
-    text = text.substr(0, at);
+// Splits the text read from its end.
+Parts SplitAtRight(std::string_view text, std::string_view separator, long max_splits) {
+  const std::string reversed = Reversed(text);
+  Parts parts = SplitAt(reversed, Reversed(separator), max_splits);
+  for (std::string_view& part : parts) {
+    const auto end = text.size() - static_cast<std::size_t>(part.data() - reversed.data());
+    part = text.substr(end - part.size(), part.size());
   }
-  parts.emplace_back(text);
   std::ranges::reverse(parts);
   return parts;
 }
 
-std::vector<std::string> SplitLines(std::string_view text, bool keep_ends) {
-  std::vector<std::string> lines;
+Parts SplitLines(std::string_view text, bool keep_ends) {
+  Spend(1 + text.size() / 4);
+  Parts lines;
   std::size_t begin = 0;
   for (std::size_t at = 0; at < text.size();) {
     const CodePoint c = CodePointAt(text, at);
@@ -335,16 +373,16 @@ std::vector<std::string> SplitLines(std::string_view text, bool keep_ends) {
     }
     const std::size_t end = at;
     at += c.value == '\r' && text.substr(at).starts_with("\r\n") ? 2 : c.bytes;
-    lines.emplace_back(text.substr(begin, (keep_ends ? at : end) - begin));
+    lines.push_back(text.substr(begin, (keep_ends ? at : end) - begin));
     begin = at;
   }
-  if (begin < text.size()) lines.emplace_back(text.substr(begin));
+  if (begin < text.size()) lines.push_back(text.substr(begin));
   return lines;
 }
 
 std::string Replace(std::string_view text, std::string_view from, std::string_view to,
                     long max_count) {
-  std::string out;
+  TextBuilder out;
   long count = 0;
   std::size_t at = 0;
   while (max_count < 0 || count < max_count) {
@@ -352,54 +390,51 @@ std::string Replace(std::string_view text, std::string_view from, std::string_vi
     if (from.empty() && count > 0) {
       if (at == text.size()) break;
       const std::size_t bytes = CodePointAt(text, at).bytes;
-      out += text.substr(at, bytes);
+      out.Add(text.substr(at, bytes));
       at += bytes;
     }
-    const std::size_t found = text.find(from, at);
+    const std::size_t found = FindFirst(text, from, at);
     if (found == std::string_view::npos) break;
-    out += text.substr(at, found - at);
-    out += to;
-    CheckTextBytes(static_cast<double>(out.size()));
+    out.Add(text.substr(at, found - at));
+    out.Add(to);
     at = found + from.size();
     ++count;
   }
-  out += text.substr(at);
-  return out;
+  out.Add(text.substr(at));
+  return out.Take();
 }
 
 std::string Repeat(std::string_view text, long count) {
-  if (count <= 0 || text.empty()) return "";
-  CheckTextBytes(static_cast<double>(text.size()) * static_cast<double>(count));
-  std::string out;
-  out.reserve(text.size() * static_cast<std::size_t>(count));
-  for (long i = 0; i < count; ++i) out += text;
-  return out;
+  TextBuilder out;
+  if (count > 0) out.Add(static_cast<std::size_t>(count), text);
+  return out.Take();
 }
 
 std::string EscapeMarkup(std::string_view text) {
-  std::string out;
+  SpendOnText(text.size());
+  TextBuilder out;
   for (const char c : text) {
     switch (c) {
       case '&':
-        out += "&amp;";
+        out.Add("&amp;");
         break;
       case '<':
-        out += "&lt;";
+        out.Add("&lt;");
         break;
       case '>':
-        out += "&gt;";
+        out.Add("&gt;");
         break;
       case '\'':
-        out += "&#39;";
+        out.Add("&#39;");
         break;
       case '"':
-        out += "&#34;";
+        out.Add("&#34;");
         break;
       default:
-        out += c;
+        out.Add(c);
     }
   }
-  return out;
+  return out.Take();
 }
 
 }  // namespace spillway::jinja

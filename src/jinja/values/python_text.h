@@ -1,5 +1,6 @@
 // Text as Python's str sees it: by code points, with Python's white space and case mapping.
-// Requires: valid UTF-8 throughout. Plain functions; any thread.
+// Requires: valid UTF-8 throughout. Throws: Fault where the budget ends. Plain functions; any
+// thread.
 #pragma once
 
 #include <cstddef>
@@ -7,10 +8,20 @@
 #include <string_view>
 #include <vector>
 
+#include "src/jinja/values/budget.h"
+
 namespace spillway::jinja {
 
 std::size_t NumCodePoints(std::string_view text);
-std::vector<std::string> CodePointTexts(std::string_view text);
+
+// Parts of a text. Lifetime: the text's.
+using Parts = std::vector<std::string_view, CountingAllocator<std::string_view>>;
+Parts CodePointTexts(std::string_view text);
+
+// Places of the first match at or behind `from`, and of the last; npos: there is none. The time is
+// linear in the text, whatever the two are.
+std::size_t FindFirst(std::string_view text, std::string_view part, std::size_t from = 0);
+std::size_t FindLast(std::string_view text, std::string_view part);
 
 bool IsPythonSpace(char32_t c);
 bool IsAlphabetic(char32_t c);
@@ -32,16 +43,13 @@ std::string_view Strip(std::string_view text, const std::string* characters, Sid
 
 // Python's split: at runs of white space, or at `separator`, at most `max_splits` times (-1: no
 // bound). Requires: a separator that is not empty.
-std::vector<std::string> SplitSpace(std::string_view text, long max_splits);
-std::vector<std::string> SplitAt(std::string_view text, std::string_view separator,
-                                 long max_splits);
+Parts SplitSpace(std::string_view text, long max_splits);
+Parts SplitAt(std::string_view text, std::string_view separator, long max_splits);
 // Splits from the right.
-std::vector<std::string> SplitSpaceRight(std::string_view text, long max_splits);
-std::vector<std::string> SplitAtRight(std::string_view text, std::string_view separator,
-                                      long max_splits);
-std::vector<std::string> SplitLines(std::string_view text, bool keep_ends);
+Parts SplitSpaceRight(std::string_view text, long max_splits);
+Parts SplitAtRight(std::string_view text, std::string_view separator, long max_splits);
+Parts SplitLines(std::string_view text, bool keep_ends);
 
-// Throws: Fault where the result is too long.
 std::string Replace(std::string_view text, std::string_view from, std::string_view to,
                     long max_count);
 std::string Repeat(std::string_view text, long count);

@@ -10,6 +10,7 @@
 #include "src/jinja/values/operators.h"
 #include "src/jinja/values/print.h"
 #include "src/jinja/values/python_text.h"
+#include "src/jinja/values/text_builder.h"
 #include "src/unicode/utf8.h"
 
 namespace spillway::jinja {
@@ -25,17 +26,14 @@ struct Call {
   }
 };
 
-Value ListOf(std::vector<std::string> texts) {
-  CheckItems(static_cast<double>(texts.size()));
-  return MakeList({std::make_move_iterator(texts.begin()), std::make_move_iterator(texts.end())});
-}
+Value ListOf(const Parts& texts) { return MakeList({texts.begin(), texts.end()}); }
 
 Value StripText(const Call& call) {
   const BoundArguments bound = call.Bind({"chars"});
   const Side side = call.name == "lstrip"   ? Side::kLeft
                     : call.name == "rstrip" ? Side::kRight
                                             : Side::kBoth;
-  return std::string(Strip(call.text, bound.FindText(0), side));
+  return Strip(call.text, bound.FindText(0), side);
 }
 
 Value SplitText(const Call& call) {
@@ -61,25 +59,28 @@ Value Partition(const Call& call) {
   const std::string& separator = bound.TextAt(0);
   if (separator.empty()) throw Fault("empty separator");
   const bool from_right = call.name == "rpartition";
-  const std::size_t at = from_right ? call.text.rfind(separator) : call.text.find(separator);
+  const std::size_t at =
+      from_right ? FindLast(call.text, separator) : FindFirst(call.text, separator);
   if (at == std::string::npos)
     return from_right ? MakeTuple({"", "", call.text}) : MakeTuple({call.text, "", ""});
-  return MakeTuple({call.text.substr(0, at), separator, call.text.substr(at + separator.size())});
+  const std::string_view text = call.text;
+  return MakeTuple({text.substr(0, at), separator, text.substr(at + separator.size())});
 }
 
 // Text between two places that count code points, as Python's slices do.
-std::string Part(const Call& call, const BoundArguments& bound) {
+std::string_view Part(const Call& call, const BoundArguments& bound) {
   SliceBounds bounds;
   if (bound.Has(1)) bounds.start = bound.Int(1, 0);
   if (bound.Has(2) && !bound.At(2).Is<None>()) bounds.stop = bound.Int(2, 0);
   if (!bounds.start && !bounds.stop) return call.text;
-  return *SliceOf(Value(call.text), bounds).AsText();
+  return SliceOfText(call.text, bounds);
 }
 
 Value HasEnd(const Call& call) {
   const BoundArguments bound = call.Bind({"prefix", "start", "end"});
-  const std::string part = Part(call, bound);
+  const std::string_view part = Part(call, bound);
   const auto fits = [&](const std::string& end) {
+    SpendOnText(end.size());
     return call.name == "startswith" ? part.starts_with(end) : part.ends_with(end);
   };
   const Sequence* tuple = bound.At(0).AsSequence();
@@ -92,10 +93,10 @@ Value HasEnd(const Call& call) {
 // Place in code points of the first or last match from `start` on.
 Value FindText(const Call& call) {
   const BoundArguments bound = call.Bind({"sub", "start", "end"});
-  const std::string part = Part(call, bound);
+  const std::string_view part = Part(call, bound);
   const bool from_right = call.name == "rfind" || call.name == "rindex";
   const std::string& wanted = bound.TextAt(0);
-  const std::size_t at = from_right ? part.rfind(wanted) : part.find(wanted);
+  const std::size_t at = from_right ? FindLast(part, wanted) : FindFirst(part, wanted);
   if (at == std::string::npos) {
     if (call.name == "index" || call.name == "rindex") throw Fault("substring not found");
     return -1;
@@ -103,13 +104,12 @@ Value FindText(const Call& call) {
   const auto size = static_cast<long>(NumCodePoints(call.text));
   const long start = bound.Int(1, 0);
   const long offset = std::clamp<long>(start < 0 ? start + size : start, 0, size);
-  return static_cast<int64_t>(offset) +
-         static_cast<int64_t>(NumCodePoints(std::string_view(part).substr(0, at)));
+  return static_cast<int64_t>(offset) + static_cast<int64_t>(NumCodePoints(part.substr(0, at)));
 }
 
 Value CountText(const Call& call) {
   const BoundArguments bound = call.Bind({"sub", "start", "end"});
-  const std::string part = Part(call, bound);
+  const std::string_view part = Part(call, bound);
   const std::string& wanted = bound.TextAt(0);
   if (wanted.empty()) return NumCodePoints(part) + 1;
   return SplitAt(part, wanted, -1).size() - 1;
@@ -122,27 +122,30 @@ Value ReplaceText(const Call& call) {
 
 Value JoinTexts(const Call& call) {
   const BoundArguments bound = call.Bind({"iterable"});
-  std::string out;
+  TextBuilder out;
   bool first = true;
   for (const Value& item : ItemsOf(bound.At(0))) {
     const std::string* text = item.AsText();
     if (text == nullptr)
       throw Fault(fmt::format("join: expected str instance, {} found", TypeName(item)));
-    if (!first) out += call.text;
+    if (!first) out.Add(call.text);
     first = false;
-    out += *text;
-    CheckTextBytes(static_cast<double>(out.size()));
+    out.Add(*text);
   }
-  return out;
+  return out.Take();
 }
 
 Value RemoveEnd(const Call& call) {
   const BoundArguments bound = call.Bind({"affix"});
   const std::string& affix = bound.TextAt(0);
-  if (call.name == "removeprefix")
-    return call.text.starts_with(affix) ? call.text.substr(affix.size()) : call.text;
-  return call.text.ends_with(affix) ? call.text.substr(0, call.text.size() - affix.size())
-                                    : call.text;
+  std::string_view text = call.text;
+  SpendOnText(affix.size());
+  if (call.name == "removeprefix") {
+    if (text.starts_with(affix)) text.remove_prefix(affix.size());
+  } else if (text.ends_with(affix)) {
+    text.remove_suffix(affix.size());
+  }
+  return text;
 }
 
 // ljust, rjust, center, zfill.
@@ -152,15 +155,19 @@ Value Pad(const Call& call) {
   const std::string fill = call.name == "zfill" ? "0" : bound.TextOr(1, " ");
   const long missing = width - static_cast<long>(NumCodePoints(call.text));
   if (missing <= 0) return call.text;
-  if (call.name == "ljust") return call.text + Repeat(fill, missing);
-  if (call.name == "rjust") return Repeat(fill, missing) + call.text;
-  if (call.name == "zfill") {
-    const bool has_sign = call.text.starts_with('-') || call.text.starts_with('+');
-    return call.text.substr(0, has_sign ? 1 : 0) + Repeat(fill, missing) +
-           call.text.substr(has_sign ? 1 : 0);
+  std::string_view text = call.text;
+  TextBuilder out;
+  if (call.name == "zfill" && (text.starts_with('-') || text.starts_with('+'))) {
+    out.Add(text.front());
+    text.remove_prefix(1);
   }
-  const long left = missing / 2 + (missing & width & 1);
-  return Repeat(fill, left) + call.text + Repeat(fill, missing - left);
+  const long left = call.name == "ljust"    ? 0
+                    : call.name == "center" ? missing / 2 + (missing & width & 1)
+                                            : missing;
+  out.Add(static_cast<std::size_t>(left), fill);
+  out.Add(text);
+  out.Add(static_cast<std::size_t>(missing - left), fill);
+  return out.Take();
 }
 
 template <std::string (*kChange)(std::string_view)>
@@ -176,6 +183,7 @@ Value Asked(const Call& call) {
 }
 
 bool All(std::string_view text, bool (*is)(char32_t)) {
+  Spend(1 + text.size() / 4);
   for (std::size_t at = 0; at < text.size();) {
     const CodePoint c = CodePointAt(text, at);
     if (!is(c.value)) return false;

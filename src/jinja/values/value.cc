@@ -7,20 +7,37 @@
 #include <cmath>
 
 #include "src/jinja/values/fault.h"
+#include "src/jinja/values/text_builder.h"
 
 namespace spillway::jinja {
 namespace {
 
-std::size_t DepthOf(const std::vector<Value>& items) {
-  std::size_t depth = 0;
-  for (const Value& item : items) depth = std::max(depth, item.depth());
-  if (depth >= kMaxDepth)
-    throw Fault(fmt::format("a value nests deeper than {} levels", kMaxDepth));
-  return depth + 1;
+// Text with the bytes that it holds of the budget.
+struct HeldText {
+  Held held;
+  std::string text;
+};
+
+std::shared_ptr<const std::string> Kept(std::string text) {
+  auto kept = MakeShared<HeldText>();
+  kept->held.Add(text.capacity());
+  kept->text = std::move(text);
+  return {kept, &kept->text};
+}
+
+std::shared_ptr<const std::string> Kept(std::string_view text) {
+  auto kept = MakeShared<HeldText>();
+  kept->held.Add(text.size());
+  kept->text = text;
+  return {kept, &kept->text};
 }
 
 std::string IntegerKey(Integer value) { return fmt::format("i{}", value); }
-std::string TextKey(std::string_view text) { return fmt::format("s{}", text); }
+std::string TextKey(std::string_view text) {
+  Spend(1 + text.size() / 32);
+  CheckRoom(static_cast<double>(text.size()));
+  return std::string("s").append(text);
+}
 
 // A whole float has the hash of its integer.
 std::string NumberKey(double value) {
@@ -32,20 +49,8 @@ std::string NumberKey(double value) {
 
 }  // namespace
 
-void CheckTextBytes(double bytes) {
-  if (bytes > static_cast<double>(kMaxTextBytes))
-    throw Fault(fmt::format("makes a text of more than {} MiB", kMaxTextBytes >> 20));
-}
-
-void CheckItems(double items) {
-  if (items > static_cast<double>(kMaxItems))
-    throw Fault(fmt::format("makes a sequence of more than {} items", kMaxItems));
-}
-
-Value::Value(std::string text) {
-  CheckTextBytes(static_cast<double>(text.size()));
-  data_ = Text{std::make_shared<const std::string>(std::move(text))};
-}
+Value::Value(std::string text) : data_(Text{Kept(std::move(text))}) {}
+Value::Value(std::string_view text) : data_(Text{Kept(text)}) {}
 
 const std::string* Value::AsText() const {
   const auto* text = As<Text>();
@@ -93,13 +98,15 @@ std::size_t Value::depth() const {
 }
 
 void Dict::Set(const Value& key, Value value) {
-  CheckItems(static_cast<double>(members.size()));
   const std::size_t inner = std::max(key.depth(), value.depth());
   if (inner >= kMaxDepth)
     throw Fault(fmt::format("a value nests deeper than {} levels", kMaxDepth));
   depth = std::max(depth, inner + 1);
-  const auto [place, is_new] = places.try_emplace(KeyText(key), members.size());
+  std::string name = KeyText(key);
+  const std::size_t name_bytes = name.capacity();
+  const auto [place, is_new] = places.try_emplace(std::move(name), members.size());
   if (is_new) {
+    key_bytes.Add(name_bytes);
     members.emplace_back(key, std::move(value));
   } else {
     members[place->second].second = std::move(value);
@@ -117,12 +124,14 @@ const Value* Dict::Find(std::string_view key) const {
 }
 
 const Value* Namespace::Find(std::string_view name) const {
-  const auto found = std::ranges::find(members, name, &std::pair<std::string, Value>::first);
+  Spend(1 + members.size() / 16);
+  const auto found = std::ranges::find(members, name, &Named::first);
   return found == members.end() ? nullptr : &found->second;
 }
 
 void Namespace::Set(const std::string& name, Value value) {
-  const auto found = std::ranges::find(members, name, &std::pair<std::string, Value>::first);
+  Spend(1 + members.size() / 16);
+  const auto found = std::ranges::find(members, name, &Named::first);
   if (found != members.end()) {
     found->second = std::move(value);
     return;
@@ -130,35 +139,37 @@ void Namespace::Set(const std::string& name, Value value) {
   constexpr std::size_t kMaxMembers = 1000;
   if (members.size() == kMaxMembers)
     throw Fault(fmt::format("a namespace has more than {} members", kMaxMembers));
+  name_bytes.Add(name.size());
   members.emplace_back(name, std::move(value));
 }
 
-Value MakeUndefined(std::string why) {
-  return Undefined{std::make_shared<const std::string>(std::move(why))};
+Value MakeUndefined(std::string why) { return Undefined{Kept(std::move(why))}; }
+
+std::size_t DepthOf(const Values& items) {
+  Spend(1 + items.size() / 16);
+  std::size_t depth = 0;
+  for (const Value& item : items) depth = std::max(depth, item.depth());
+  if (depth >= kMaxDepth)
+    throw Fault(fmt::format("a value nests deeper than {} levels", kMaxDepth));
+  return depth + 1;
 }
 
-Value MakeSequence(SequenceKind kind, std::vector<Value> items) {
-  CheckItems(static_cast<double>(items.size()));
-  auto sequence = std::make_shared<Sequence>();
+Value MakeSequence(SequenceKind kind, Values items) {
+  auto sequence = MakeShared<Sequence>();
   sequence->kind = kind;
   sequence->depth = DepthOf(items);
   sequence->items = std::move(items);
   return sequence;
 }
 
-Value MakeTuple(std::vector<Value> items) {
-  return MakeSequence(SequenceKind::kTuple, std::move(items));
-}
+Value MakeTuple(Values items) { return MakeSequence(SequenceKind::kTuple, std::move(items)); }
 
-Value MakeMarkup(std::string text) {
-  CheckTextBytes(static_cast<double>(text.size()));
-  return Text{std::make_shared<const std::string>(std::move(text)), true};
-}
+Value MakeMarkup(std::string_view text) { return Text{Kept(text), true}; }
 
 Value MakeMethod(Value receiver, std::string name) {
   if (receiver.depth() >= kMaxDepth)
     throw Fault(fmt::format("a value nests deeper than {} levels", kMaxDepth));
-  auto method = std::make_shared<Callable>();
+  auto method = MakeShared<Callable>();
   method->kind = CallableKind::kMethod;
   method->name = std::move(name);
   method->receiver = std::move(receiver);
@@ -193,13 +204,14 @@ std::string KeyText(const Value& key) {
   const Sequence* tuple = key.AsSequence();
   if (tuple == nullptr || tuple->kind != SequenceKind::kTuple)
     throw Fault(fmt::format("a {} cannot be a key of a dict", TypeName(key)));
-  std::string out = "t";
+  TextBuilder out;
+  out.Add('t');
   for (const Value& item : tuple->items) {
     const std::string inner = KeyText(item);
-    CheckTextBytes(static_cast<double>(out.size() + inner.size()));
-    out += fmt::format("{} {}", inner.size(), inner);
+    out.Add(fmt::format("{} ", inner.size()));
+    out.Add(inner);
   }
-  return out;
+  return out.Take();
 }
 
 }  // namespace spillway::jinja

@@ -14,6 +14,8 @@
 #include <variant>
 #include <vector>
 
+#include "src/jinja/values/budget.h"
+
 namespace spillway::jinja {
 
 __extension__ typedef __int128 Integer;  // room for 64 bits, signed or not, and their products
@@ -44,6 +46,9 @@ using NamespacePtr = std::shared_ptr<Namespace>;
 using CallablePtr = std::shared_ptr<const Callable>;
 using LoopPtr = std::shared_ptr<Loop>;
 
+class Value;
+using Values = std::vector<Value, CountingAllocator<Value>>;
+
 class Value {
  public:
   Value() : data_(None{}) {}
@@ -54,8 +59,8 @@ class Value {
   Value(Integer value) : data_(value) {}
   Value(double value) : data_(value) {}
   Value(std::string text);
-  Value(std::string_view text) : Value(std::string(text)) {}
-  Value(const char* text) : Value(std::string(text)) {}
+  Value(std::string_view text);
+  Value(const char* text) : Value(std::string_view(text)) {}
   Value(Text text) : data_(std::move(text)) {}
   Value(Undefined undefined) : data_(std::move(undefined)) {}
   Value(SequencePtr sequence) : data_(std::move(sequence)) {}
@@ -98,7 +103,7 @@ enum class SequenceKind { kList, kTuple, kRange, kKeys, kValues, kItems, kGenera
 
 struct Sequence {
   SequenceKind kind = SequenceKind::kList;
-  std::vector<Value> items;
+  Values items;
   std::size_t depth = 1;
   bool is_spent = false;  // a generator that was gone through
 };
@@ -107,8 +112,11 @@ using Member = std::pair<Value, Value>;
 
 // Dict in the order of insertion. Keys: none, bools, numbers, texts and tuples of them.
 struct Dict {
-  std::vector<Member> members;
-  std::unordered_map<std::string, std::size_t> places;  // KeyText of a key -> its member
+  std::vector<Member, CountingAllocator<Member>> members;
+  std::unordered_map<std::string, std::size_t, std::hash<std::string>, std::equal_to<>,
+                     CountingAllocator<std::pair<const std::string, std::size_t>>>
+      places;  // KeyText of a key -> its member
+  Held key_bytes;
   std::size_t depth = 1;
 
   // Throws: Fault for a key that has no hash in Python.
@@ -119,7 +127,9 @@ struct Dict {
 
 // The only thing that changes: {% set ns.name = ... %}.
 struct Namespace {
-  std::vector<std::pair<std::string, Value>> members;
+  using Named = std::pair<std::string, Value>;
+  std::vector<Named, CountingAllocator<Named>> members;
+  Held name_bytes;
 
   const Value* Find(std::string_view name) const;
   void Set(const std::string& name, Value value);
@@ -127,10 +137,10 @@ struct Namespace {
 
 // State of `loop` inside {% for %}.
 struct Loop {
-  std::vector<Value> items;
+  Values items;
   std::size_t index = 0;  // from 0
   std::size_t value_depth = 1;
-  std::optional<std::string> last_changed;  // what loop.changed() was told last, as text
+  std::optional<Value> last_changed;  // what loop.changed() was told last, as text
 };
 
 struct Statement;
@@ -146,17 +156,15 @@ struct Callable {
   std::shared_ptr<Scope> scope = {};  // where that stands
 };
 
-inline constexpr std::size_t kMaxDepth = 100;           // of containers in one another
-inline constexpr std::size_t kMaxTextBytes = 64 << 20;  // of one text
-inline constexpr std::size_t kMaxItems = 1 << 22;       // of one sequence
+inline constexpr std::size_t kMaxDepth = 100;  // of containers in one another
 
 Value MakeUndefined(std::string why);
-Value MakeSequence(SequenceKind kind, std::vector<Value> items);
-inline Value MakeList(std::vector<Value> items) {
-  return MakeSequence(SequenceKind::kList, std::move(items));
-}
-Value MakeTuple(std::vector<Value> items);
-Value MakeMarkup(std::string text);
+Value MakeSequence(SequenceKind kind, Values items);
+inline Value MakeList(Values items) { return MakeSequence(SequenceKind::kList, std::move(items)); }
+Value MakeTuple(Values items);
+Value MakeMarkup(std::string_view text);
+// Depth of a list of these. Throws: Fault where it is over kMaxDepth.
+std::size_t DepthOf(const Values& items);
 Value MakeMethod(Value receiver, std::string name);
 
 // "str", "list": Python's name of the type.
