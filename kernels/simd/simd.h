@@ -54,12 +54,20 @@ inline Simd::F Gelu(Simd::F x) {
   return Simd::Mul(x, Simd::SelectLess(x, Simd::Zero(), tail, Simd::Sub(one, tail)));
 }
 
-// x / (1 + exp(-2u)) with u = sqrt(2/pi) (x + 0.044715 x^3): the tanh form.
+// x sigmoid(of). exp(-|of|) never overflows, so that far below zero the result is zero, not what
+// the clamp of Exp makes of it.
+inline Simd::F TimesSigmoid(Simd::F x, Simd::F of) {
+  const Simd::F one = Simd::Set(1.0F);
+  const Simd::F e = Exp(Simd::Sub(Simd::Zero(), Simd::Abs(of)));
+  const Simd::F share = Simd::SelectLess(of, Simd::Zero(), e, one);
+  return Simd::Div(Simd::Mul(x, share), Simd::Add(one, e));
+}
+
+// x sigmoid(2u) with u = sqrt(2/pi) (x + 0.044715 x^3): the tanh form.
 inline Simd::F GeluTanh(Simd::F x) {
   const Simd::F cubed = Simd::Mul(Simd::Mul(x, x), x);
   const Simd::F inner = Simd::Fma(Simd::Set(0.044715F), cubed, x);
-  const Simd::F e = Exp(Simd::Mul(Simd::Set(-2.0F * 0.797884561F), inner));
-  return Simd::Div(x, Simd::Add(Simd::Set(1.0F), e));
+  return TimesSigmoid(x, Simd::Mul(Simd::Set(2.0F * 0.797884561F), inner));
 }
 
 // tanh(x), under 3 ulp: by a polynomial where 1 - 2 / (exp(2|x|) + 1) would cancel.
@@ -86,15 +94,6 @@ inline Simd::F SoftCapped(Simd::F x, float cap) {
   return Simd::Mul(most, Tanh(Simd::Div(x, most)));
 }
 
-// x sigmoid(x). exp(-|x|) never overflows, so that far below zero the result is zero, not what the
-// clamp of Exp makes of it.
-inline Simd::F Silu(Simd::F x) {
-  const Simd::F one = Simd::Set(1.0F);
-  const Simd::F e = Exp(Simd::Sub(Simd::Zero(), Simd::Abs(x)));
-  const Simd::F share = Simd::SelectLess(x, Simd::Zero(), e, one);
-  return Simd::Div(Simd::Mul(x, share), Simd::Add(one, e));
-}
-
 inline Simd::F Activate(Simd::F x, Activation activation) {
   switch (activation) {
     case Activation::kNone:
@@ -106,7 +105,7 @@ inline Simd::F Activate(Simd::F x, Activation activation) {
     case Activation::kGeluTanh:
       return GeluTanh(x);
     case Activation::kSilu:
-      return Silu(x);
+      return TimesSigmoid(x, x);
   }
   return x;
 }

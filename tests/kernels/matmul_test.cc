@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <tuple>
 
 #include "kernels/convert/quantise.h"
@@ -221,6 +222,36 @@ TEST_P(MatmulTest, BiasActivationAndResidual) {
       call.piece.residual_stride = 105;
       EXPECT_LT(Compare(call.Run(isa()), call.Reference(), 1.0).largest, 3e-6 + 5 * UnitError())
           << static_cast<int>(activation);
+    }
+  }
+}
+
+// Numbers of every size, of both signs, up to the largest.
+std::vector<float> AllSizes() {
+  std::vector<float> sizes = {0.0F, std::numeric_limits<float>::denorm_min(),
+                              std::numeric_limits<float>::max()};
+  for (float power = 1e-38F; power < 1e38F; power *= 1.3F) sizes.push_back(power);
+  std::vector<float> all;
+  for (const float size : sizes) {
+    all.push_back(size);
+    all.push_back(-size);
+  }
+  return all;
+}
+
+TEST_P(MatmulTest, ActivationsOverAllFiniteNumbers) {
+  const std::vector<float> values = AllSizes();
+  for (const Activation activation : {Activation::kNone, Activation::kRelu, Activation::kGelu,
+                                      Activation::kGeluTanh, Activation::kSilu}) {
+    MatmulCall call({1, 64, std::ssize(values)}, dtype(), 53);
+    std::fill_n(call.x.begin(), 64, 0.0F);
+    call.args.activation = activation;
+    call.piece.bias = values.data();
+    const std::vector<float> y = call.Run(isa());
+    const std::vector<float> expected = call.Reference();
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      ASSERT_NEAR(y[i], expected[i], 1e-6 + 2e-6 * std::abs(static_cast<double>(expected[i])))
+          << "activation " << static_cast<int>(activation) << " of " << values[i];
     }
   }
 }
