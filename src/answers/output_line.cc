@@ -127,9 +127,12 @@ void AppendChatLogprobs(const Completion& completion, const Tokenizer& tokenizer
   out += R"(,"refusal":null})";
 }
 
-std::string ChatHead(const Request& request, const WriterOptions& options) {
-  return fmt::format(R"("id":"chatcmpl-{:016x}_{}","object":"chat.completion","created":0)",
-                     options.run_fingerprint, request.line);
+// "created" is no time, so that the same run gives the same bytes.
+std::string BodyHead(const Request& request, const WriterOptions& options) {
+  const bool is_chat = request.body == AnswerBody::kMessage;
+  return fmt::format(R"("id":"{}-{:016x}_{}","object":"{}","created":0)",
+                     is_chat ? "chatcmpl" : "cmpl", options.run_fingerprint, request.line,
+                     is_chat ? "chat.completion" : "text_completion");
 }
 
 // "message":{...}, the reasoning apart where that is asked for.
@@ -162,8 +165,7 @@ std::string CompletionLine(const Request& request, const Completion& completion,
   fmt::format_to(std::back_inserter(out),
                  R"({{"status_code":200,"request_id":"req_{:016x}_{}","body":{{{},"model":{},)"
                  R"("choices":[{{"index":0,{},"token_ids":)",
-                 options.run_fingerprint, request.line,
-                 is_chat ? ChatHead(request, options) : R"("object":"text_completion")",
+                 options.run_fingerprint, request.line, BodyHead(request, options),
                  Quoted(options.model_name),
                  is_chat ? MessageOf(request, completion, options)
                          : fmt::format(R"("text":{})", Quoted(completion.text)));

@@ -39,7 +39,8 @@ TEST(CompletionWriter, WritesTheDocumentedLines) {
   EXPECT_EQ(
       FileText(folder / "out.jsonl"),
       R"({"id":"batch_req_000000000000abcd_1","custom_id":"id-1","response":{"status_code":200,)"
-      R"("request_id":"req_000000000000abcd_1","body":{"object":"text_completion","model":"tales","choices":)"
+      R"("request_id":"req_000000000000abcd_1","body":{"id":"cmpl-000000000000abcd_1",)"
+      R"("object":"text_completion","created":0,"model":"tales","choices":)"
       R"([{"index":0,"text":"a\n\"é\"","token_ids":[7,8,2],"finish_reason":"length","logprobs":null}],"usage":)"
       R"({"prompt_tokens":5,"completion_tokens":3,"total_tokens":8}}},"error":null})"
       "\n"

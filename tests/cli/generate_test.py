@@ -114,7 +114,9 @@ class Forms(GenerateTest):
         self.assertEqual(set(line["response"]), {"status_code", "request_id", "body"})
         self.assertEqual(line["response"]["status_code"], 200)
         body = line["response"]["body"]
-        self.assertEqual(set(body), {"object", "model", "choices", "usage"})
+        self.assertEqual(set(body), {"id", "object", "created", "model", "choices", "usage"})
+        self.assertRegex(body["id"], r"^cmpl-[0-9a-f]{16}_1$")
+        self.assertEqual(body["created"], 0)
         self.assertEqual(body["object"], "text_completion")
         self.assertEqual(set(body["choices"][0]), {"index", "text", "token_ids", "finish_reason", "logprobs"})
         self.assertEqual(body["usage"], {"prompt_tokens": 5, "completion_tokens": 5, "total_tokens": 10})
