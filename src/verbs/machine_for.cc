@@ -137,7 +137,8 @@ void RequireRates(const Machine& machine) {
   if (KnowsRates(machine)) return;
   throw Error(ErrorCode::kMachine,
               "the machine's rates are not known; run spillway profile with the same --device and "
-              "--offload-dir, or give --machine FILE, as profile writes it");
+              "--offload-dir, or give --machine FILE: one that profile wrote, or one of "
+              "examples/machines (of data sheets: t4, a100-80, rtx-4090, h200)");
 }
 
 }  // namespace spillway

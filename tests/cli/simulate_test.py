@@ -84,7 +84,10 @@ class Search(PlanningTest):
         line = self.refusal(32, "search", *OPT_30B, "--cpu-memory", "1GiB", "--disk-space", "10GiB")
         self.assertIn("no policy fits", line)
         self.assertIn("of disk; raise --disk-space", line)
-        self.assertIn("rates are not known", self.refusal(3, "search", "--model", "opt-125m"))
+        for verb in ("search", "simulate"):
+            refusal = self.refusal(3, verb, "--model", "opt-125m")
+            for part in ("rates are not known", "spillway profile", "--machine FILE", "examples/machines"):
+                self.assertIn(part, refusal)
 
 
 # Published generated tokens/s, one T4 of 16 GB, 512 + 32 tokens: (model, policy) -> what FlexGen's paper (arXiv 2303.06865)
