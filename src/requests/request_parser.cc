@@ -151,6 +151,19 @@ MaybeFault CheckLength(const Request& request, int64_t max_positions) {
           num_prompt, max_tokens, max_positions)};
 }
 
+// Tells JSON that is broken from plain text. A byte order mark has a message of its own.
+bool LooksLikeObject(std::string_view line) {
+  const std::size_t first = line.find_first_not_of(" \t\r");
+  return first != std::string_view::npos && (line[first] == '{' || line[first] == '\xEF');
+}
+
+std::string NoObject(const ReaderOptions& options) {
+  return fmt::format(
+      "must be a JSON object, one on each line, like {{\"{}\":\"...\"}}; plain text is read from "
+      "files whose name ends in .txt",
+      options.score ? "text" : "prompt");
+}
+
 RequestOrFault MakePrompt(TokensOrFault prompt, Sampling sampling) {
   if (auto* fault = std::get_if<LineFault>(&prompt)) return std::move(*fault);
   Request request;
@@ -235,9 +248,12 @@ RequestOrFault RequestParser::ParseText(const Line& line) const {
 
 RequestOrFault RequestParser::ParseJson(const Line& line, std::string& custom_id) const {
   std::variant<json, LineFault> parsed = ParseLineJson(line.text);
-  if (auto* fault = std::get_if<LineFault>(&parsed)) return std::move(*fault);
+  if (auto* fault = std::get_if<LineFault>(&parsed)) {
+    const bool is_text = fault->code == "invalid_json" && !LooksLikeObject(line.text);
+    return is_text ? LineFault{"invalid_json", NoObject(options_)} : std::move(*fault);
+  }
   const json& object = std::get<json>(parsed);
-  if (!object.is_object()) return InvalidValue("must be a JSON object");
+  if (!object.is_object()) return InvalidValue(NoObject(options_));
   std::variant<std::string, LineFault> id = ReadCustomId(object);
   if (auto* fault = std::get_if<LineFault>(&id)) return std::move(*fault);
   custom_id = std::move(std::get<std::string>(id));

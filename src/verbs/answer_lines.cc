@@ -36,6 +36,14 @@ bool HasNothingToScore(const Request& request) {
   return request.scored && request.scored->told.empty();
 }
 
+// Success, for an empty input has an empty output; but mostly it is a mistake of whoever made it.
+void WarnOfNothingRead(const Config& config) {
+  PrintWarning(fmt::format(
+      "{}: no {} were read, for the input has no lines; one JSON object a line is expected",
+      config.input == "-" ? "standard input" : Printable(config.input.string(), 160),
+      config.verb == Verb::kScore ? "texts" : "prompts"));
+}
+
 // The lines of the input file on one side, the lines of the output file on the other.
 class FileJob final : public Job {
  public:
@@ -236,6 +244,7 @@ class AnswerStages final : public Stages {
     summary.predicted = PredictionAfter(setting.config, *trace, rest_, expected_, plan);
     output_.Report(plan, *trace, summary);
     const AnswerCounts written = writer_.earlier() + writer_.answers();
+    if (written.num_lines() == 0) WarnOfNothingRead(setting.config);
     if (written.num_errors == 0) return 0;
     PrintWarning(fmt::format("{} of {} lines carry errors; each says why in the output",
                              written.num_errors, written.num_lines()));

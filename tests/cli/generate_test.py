@@ -174,8 +174,23 @@ class Forms(GenerateTest):
         self.assertEqual([line["custom_id"] for line in harness.read_jsonl(self.output)], ["1", "5"])
 
     def test_an_empty_input_gives_an_empty_output(self):
-        self.generate(self.write([]), "--quiet")
-        self.assertEqual(self.output.read_bytes(), b"")
+        for text in (b"", b"\n \n", b"\xef\xbb\xbf"):
+            source = self.folder / "in.jsonl"
+            source.write_bytes(text)
+            result = self.generate(source, "--quiet", "--overwrite")
+            self.assertEqual(self.output.read_bytes(), b"")
+            self.assertRegex(result.stderr, rb"^spillway: warning: .*in\.jsonl: no prompts were read, .*\n$")
+            piped = harness.run(self.binary, ["generate", "--input", "-", "--output", "-", "--quiet"], stdin=text)
+            self.assertEqual((piped.status, piped.stdout), (0, b""))
+            self.assertRegex(piped.stderr, rb"^spillway: warning: standard input: no prompts were read, .*\n$")
+
+    def test_plain_text_is_told_what_is_expected(self):
+        result = harness.run(self.binary, ["generate", "--input", "-", "--output", "-", "--quiet"],
+                             stdin=b'{"prompt":"a","max_tokens":1}\nOnce upon a time\n')
+        self.assertEqual(result.status, 21)
+        error = json.loads(result.stdout.splitlines()[1])["error"]
+        self.assertEqual(error["code"], "invalid_json")
+        self.assertRegex(error["message"], r'^line 2: must be a JSON object, one on each line, like \{"prompt":"..."\}')
 
     def test_an_empty_prompt_is_the_start_token(self):
         (line,) = self.lines([{"prompt": "", "max_tokens": 3}])

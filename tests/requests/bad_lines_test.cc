@@ -62,8 +62,9 @@ std::string Times(std::string_view text, int count) {
 std::vector<BadLine> SyntaxLines() {
   return {
       {"{", "invalid_json", "column 2: syntax error"},
-      {"}", "invalid_json", "column 1: "},
-      {"x", "invalid_json", "column 1: "},
+      {"}", "invalid_json", "must be a JSON object"},
+      {"x", "invalid_json", "must be a JSON object, one on each line"},
+      {"Once upon a time", "invalid_json", "plain text is read from files whose name ends in .txt"},
       {R"({"prompt":"a"} )"
        "x",
        "invalid_json", "column 16: "},
