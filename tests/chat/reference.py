@@ -1,6 +1,7 @@
-"""Chats as transformers renders them, with a clock that stands still."""
+"""Chats as transformers' apply_chat_template renders them, with a clock that stands still."""
 import datetime
 
+from transformers import PreTrainedTokenizerBase
 from transformers.utils import chat_template_utils
 
 from conversations import NOW
@@ -15,14 +16,25 @@ class Clock(datetime.datetime):
 chat_template_utils.datetime = Clock
 
 
+class TemplateTokenizer(PreTrainedTokenizerBase):
+    """What apply_chat_template asks of a tokenizer that is to give text: its special tokens, and no vocabulary."""
+
+    def __init__(self, tokens):
+        self.tokens = tokens
+        self.chat_template = None
+
+    @property
+    def special_tokens_map(self):
+        return self.tokens
+
+
 def render(template, case, tokens):
     """{"text"} or {"error"}: what apply_chat_template gives with tokenize=False."""
-    messages = [{key: value for key, value in message.items() if value is not None} for message in case["messages"]]
     try:
-        rendered, _ = chat_template_utils.render_jinja_template(
-            conversations=[messages], tools=case.get("tools"), documents=case.get("documents"), chat_template=template,
+        text = TemplateTokenizer(tokens).apply_chat_template(
+            case["messages"], tools=case.get("tools"), documents=case.get("documents"), chat_template=template,
             continue_final_message=case.get("continue_final_message", False),
-            add_generation_prompt=case.get("add_generation_prompt", True), **{**tokens, **case.get("variables", {})})
-        return {"text": rendered[0]}
+            add_generation_prompt=case.get("add_generation_prompt", True), tokenize=False, **case.get("variables", {}))
+        return {"text": text}
     except Exception as error:  # whatever a template makes Python raise
         return {"error": f"{type(error).__name__}: {error}"}
