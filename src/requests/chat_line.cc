@@ -80,6 +80,7 @@ std::variant<ChatPromptTokens, LineFault> ReadChatPrompt(std::string_view line, 
   std::variant<std::string, LineFault> rendered = RenderLine(line, in_body, *options.chat);
   if (auto* fault = std::get_if<LineFault>(&rendered)) return std::move(*fault);
   const std::string& text = std::get<std::string>(rendered);
+  if (MaybeFault fault = CheckTextLength(text, tokenizer, options)) return std::move(*fault);
   ChatPromptTokens prompt;
   prompt.tokens = tokenizer.EncodeBare(text, SpecialText::kParse);
   if (prompt.tokens.empty())

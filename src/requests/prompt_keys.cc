@@ -53,12 +53,24 @@ TokensOrFault ReadTokenIds(const json& list, std::string_view key, int64_t vocab
   return ids;
 }
 
+MaybeFault CheckTextLength(std::string_view text, const Tokenizer& tokenizer,
+                           const ReaderOptions& options) {
+  const int64_t least = tokenizer.LeastTokens(text);
+  if (least <= options.max_positions) return std::nullopt;
+  return LineFault{
+      "context_length_exceeded",
+      fmt::format(
+          "{} of at least {} tokens ({} bytes) is over the model's {} positions; shorten it",
+          options.score ? "text" : "prompt", least, text.size(), options.max_positions)};
+}
+
 TokensOrFault EncodePrompt(std::string_view text, const Tokenizer& tokenizer,
                            const ReaderOptions& options) {
   if (!tokenizer.encodes_text()) {
     return LineFault{"no_tokenizer",
                      "the model has no tokenizer; give \"token_ids\" or --tokenizer"};
   }
+  if (MaybeFault fault = CheckTextLength(text, tokenizer, options)) return std::move(*fault);
   std::vector<TokenId> ids;
   if (!text.empty()) ids = tokenizer.Encode(text, options.special_text);
   if (!ids.empty()) return ids;

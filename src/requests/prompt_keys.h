@@ -31,8 +31,13 @@ std::variant<std::string, LineFault> ReadCustomId(const nlohmann::json& line);
 // A list of at least one id that the model has a row for. `key` is named in faults.
 TokensOrFault ReadTokenIds(const nlohmann::json& list, std::string_view key, int64_t vocab_rows);
 
+// "context_length_exceeded" for a text whose bytes alone prove that it has too many tokens for the
+// model's positions: it is not encoded.
+MaybeFault CheckTextLength(std::string_view text, const Tokenizer& tokenizer,
+                           const ReaderOptions& options);
+
 // Text as the reference tokenizer encodes it, start token included; an empty one is the start token
-// alone, and "empty_prompt" where the family has none.
+// alone, and "empty_prompt" where the family has none. As CheckTextLength.
 TokensOrFault EncodePrompt(std::string_view text, const Tokenizer& tokenizer,
                            const ReaderOptions& options);
 

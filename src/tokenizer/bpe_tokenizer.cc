@@ -26,6 +26,7 @@ AddedTokenFinder MakeFinder(const BpeParts& parts, bool normalized) {
 
 BpeTokenizer::BpeTokenizer(BpeParts parts)
     : parts_(std::move(parts)),
+      bound_(parts_),
       raw_tokens_(MakeFinder(parts_, false)),
       normalized_tokens_(MakeFinder(parts_, true)) {
   const auto entry = [&](TokenId id) -> Entry& {

@@ -11,6 +11,7 @@
 #include "src/tokenizer/decoder.h"
 #include "src/tokenizer/normalizer.h"
 #include "src/tokenizer/pre_tokenizer.h"
+#include "src/tokenizer/token_bound.h"
 #include "src/tokenizer/tokenizer.h"
 
 namespace spillway {
@@ -35,6 +36,7 @@ class BpeTokenizer : public Tokenizer {
   int64_t vocab_size() const override { return static_cast<int64_t>(entries_.size()); }
   std::vector<TokenId> Encode(std::string_view utf8, SpecialText special) const override;
   std::vector<TokenId> EncodeBare(std::string_view utf8, SpecialText special) const override;
+  int64_t LeastTokens(std::string_view utf8) const override { return bound_.LeastTokens(utf8); }
   void AppendBytes(TokenId id, bool first, std::string& out) const override;
   std::string TokenText(TokenId id) const override;
 
@@ -48,6 +50,7 @@ class BpeTokenizer : public Tokenizer {
   void EncodeText(std::string_view text, bool opens_text, std::vector<TokenId>& out) const;
 
   BpeParts parts_;
+  TokenBound bound_;
   AddedTokenFinder raw_tokens_;         // looked for in the text as it is
   AddedTokenFinder normalized_tokens_;  // looked for after normalisation
   std::vector<Entry> entries_;          // by id

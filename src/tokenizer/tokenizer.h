@@ -37,6 +37,10 @@ class Tokenizer {
   // tokens written in it.
   virtual std::vector<TokenId> EncodeBare(std::string_view utf8, SpecialText special) const = 0;
 
+  // Tokens that EncodeBare makes of `utf8` at least, as far as its bytes alone tell; 0: nothing is
+  // known. Takes a pass over the text, where encoding takes a hundred times that.
+  virtual int64_t LeastTokens(std::string_view /*utf8*/) const { return 0; }
+
   // The bytes that `id` stands for, appended to `out`: special tokens, holes and ids out of range
   // append nothing. A token may hold a part of a UTF-8 character; `first` says that it opens the
   // text (SentencePiece drops a space).

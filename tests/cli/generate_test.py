@@ -184,6 +184,16 @@ class Forms(GenerateTest):
             self.assertEqual((piped.status, piped.stdout), (0, b""))
             self.assertRegex(piped.stderr, rb"^spillway: warning: standard input: no prompts were read, .*\n$")
 
+    def test_texts_far_too_long_are_refused_before_they_are_encoded(self):
+        long = "Once upon a time " * 200000
+        prompt, near, short = self.lines(
+            [{"prompt": long}, {"prompt": long[:40000]}, {"prompt": "a", "max_tokens": 1}], status=21)
+        for line, number in ((prompt, 1), (near, 2)):
+            self.assertEqual(line["error"]["code"], "context_length_exceeded")
+            self.assertIn(f"line {number}: prompt of ", line["error"]["message"])
+        self.assertRegex(prompt["error"]["message"], r"prompt of at least \d{5,} tokens \(3400000 bytes\) is over the model's 2048 positions")
+        self.assertIsNone(short["error"])
+
     def test_plain_text_is_told_what_is_expected(self):
         result = harness.run(self.binary, ["generate", "--input", "-", "--output", "-", "--quiet"],
                              stdin=b'{"prompt":"a","max_tokens":1}\nOnce upon a time\n')

@@ -1,13 +1,17 @@
 // Every form of tokenizer files against what the reference made of the same texts (make_golden.py).
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "src/tokenizer/tokenizer.h"
+#include "src/unicode/utf8.h"
 
 namespace spillway {
 namespace {
@@ -45,14 +49,16 @@ void ExpectHash(const std::string& hash, const std::string& expected) {
   }
 }
 
+std::filesystem::path FolderOf(const std::string& form) {
+  return form == "tales" ? std::filesystem::path(SPILLWAY_SOURCE_DIR "/examples/tales-opt-8m")
+                         : kGolden / form;
+}
+
 class GoldenTest : public testing::TestWithParam<std::string> {};
 
 TEST_P(GoldenTest, GivesTheIdsAndTextsOfTheReference) {
   const std::string form = GetParam();
-  const auto folder = form == "tales"
-                          ? std::filesystem::path(SPILLWAY_SOURCE_DIR "/examples/tales-opt-8m")
-                          : kGolden / form;
-  const auto tokenizer = OpenTokenizer(folder, 100000);
+  const auto tokenizer = OpenTokenizer(FolderOf(form), 100000);
   std::ifstream expected(kGolden / form / "expected.txt");
   std::size_t num_checked = 0;
   for (const std::string& text : Texts()) {
@@ -63,6 +69,8 @@ TEST_P(GoldenTest, GivesTheIdsAndTextsOfTheReference) {
     ExpectHash(IdHash(ids), ids_hash);
     ExpectHash(IdHash(tokenizer->Encode(text, SpecialText::kPlain)), plain_hash);
     ExpectHash(Hex(Fnv1a(tokenizer->Decode(ids))), text_hash);
+    const std::vector<TokenId> bare = tokenizer->EncodeBare(text, SpecialText::kParse);
+    EXPECT_LE(tokenizer->LeastTokens(text), std::ssize(bare));
     num_checked += plain_hash != "-" ? 1 : 0;
   }
   EXPECT_GE(num_checked, 500u);
@@ -79,6 +87,41 @@ INSTANTIATE_TEST_SUITE_P(
                     "metaspace_first_byte_fallback_json", "unknown_fused_json",
                     "unknown_dropped_json", "spm_llama", "spm_bpe", "spm_unigram"),
     [](const auto& form) { return form.param; });
+
+// Texts that one token covers as much of as any: the longest tokens again and again, and what forms
+// compose, white space, added tokens.
+TEST_P(GoldenTest, NoTextHasFewerTokensThanItsBytesTell) {
+  const auto tokenizer = OpenTokenizer(FolderOf(GetParam()), 100000);
+  std::vector<std::string> pieces = {
+      " ",      "\n", "\t",   "e\u0301\u0302", "a\u0300", "\u1100\u1161\u11a8",
+      "\ufb03", "A",  "</s>", "<|endoftext|>", "<mask>",  "\u2581",
+      "  x"};
+  std::vector<std::string> tokens;
+  for (TokenId id = 0; id < tokenizer->vocab_size(); ++id) {
+    std::string bytes;
+    tokenizer->AppendBytes(id, false, bytes);
+    tokens.push_back(bytes.empty() ? tokenizer->TokenText(id) : std::move(bytes));
+  }
+  std::ranges::sort(tokens, std::ranges::greater(), &std::string::size);
+  tokens.resize(std::min<std::size_t>(tokens.size(), 60));
+  std::ranges::copy_if(tokens, std::back_inserter(pieces), IsValidUtf8);
+  for (const std::string& piece : pieces) {
+    std::string text;
+    for (int i = 0; i < 50; ++i) text += piece;
+    for (const SpecialText special : {SpecialText::kParse, SpecialText::kPlain})
+      EXPECT_LE(tokenizer->LeastTokens(text), std::ssize(tokenizer->EncodeBare(text, special)))
+          << piece;
+  }
+}
+
+// A bound is known for the forms of the families, and where a step loses text there is none.
+TEST_P(GoldenTest, ABoundIsKnownWhereNothingIsLost) {
+  const auto tokenizer = OpenTokenizer(FolderOf(GetParam()), 100000);
+  static const std::set<std::string> kLose = {
+      "flags_json", "mistral_model", "normalizer_spaces",    "pre_tokenizer_bert",
+      "spm_bpe",    "spm_unigram",   "unknown_dropped_json", "unknown_fused_json"};
+  EXPECT_EQ(tokenizer->LeastTokens(std::string(100000, 'a')) > 0, !kLose.contains(GetParam()));
+}
 
 }  // namespace
 }  // namespace spillway
