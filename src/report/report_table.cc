@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <vector>
 
 #include "policies/cost/cost_rates.h"  // KnowsRates
 #include "spillway/byte_use.h"
@@ -22,30 +23,36 @@ std::string PredictionLine(const Prediction& predicted) {
                      predicted.bound_by);
 }
 
+// "22 of 26 layers see the last 512 tokens"; empty: all layers see all tokens.
 std::string WindowsText(const Plan& plan) {
-  const auto windowed =
-      std::ranges::count_if(plan.kept.layer_windows, [](int64_t w) { return w > 0; });
-  if (windowed == 0) return "";
-  return fmt::format(" within windows of up to {} tokens in {} of {} layers",
-                     std::ranges::max(plan.kept.layer_windows), windowed, plan.shape.num_layers);
+  std::vector<int64_t> windows = plan.kept.layer_windows;
+  std::erase(windows, 0);
+  if (windows.empty()) return "";
+  const auto [least, most] = std::ranges::minmax(windows);
+  return fmt::format("; {} of {} layers see the last {} tokens{}", windows.size(),
+                     plan.shape.num_layers, most, least == most ? "" : " at most");
+}
+
+// Tokens that stay of the longest row.
+std::string KeptText(const Plan& plan, const KvKeep& keep) {
+  if (!plan.policy.kv.evicts()) return "all tokens";
+  std::vector<std::string> parts;
+  if (keep.heavy > 0) parts.push_back(fmt::format("{} heavy", keep.heavy));
+  parts.push_back(fmt::format("{} recent", keep.recent));
+  if (keep.sinks > 0) parts.push_back(fmt::format("{} first", keep.sinks));
+  return fmt::format("{} tokens", fmt::join(parts, " + "));
 }
 
 std::string KvLine(const Plan& plan, const KvKeep& keep, int64_t slots) {
-  const KvPolicyKind kind = plan.policy.kv.kind;
-  const int bits = plan.policy.kv_bits;
-  const std::string width = bits == 16 ? "" : fmt::format(", {} bits", bits);
-  if (!plan.policy.kv.evicts())
-    return fmt::format("full{}, {} slots for the longest row{}", WindowsText(plan), slots, width);
-  const std::string layers =
-      plan.kv_classes.size() == 1 ? "" : fmt::format(", {} budgets", plan.kv_classes.size());
-  const std::string log =
-      plan.kv_log.exists()
-          ? fmt::format(", on disk written whole every {} passes", plan.kv_log.passes)
-          : "";
-  return fmt::format(
-      "{}, {} heavy + {} recent + {} first tokens of the longest row, {} slots{}{}{}{}",
-      KvPolicyName(kind), keep.heavy, keep.recent, keep.sinks, slots, layers, WindowsText(plan),
-      width, log);
+  std::string line = fmt::format("{}: {} of the longest row, {} slots",
+                                 KvPolicyName(plan.policy.kv.kind), KeptText(plan, keep), slots);
+  if (plan.policy.kv_bits < 16) line += fmt::format(" of {} bits", plan.policy.kv_bits);
+  line += WindowsText(plan);
+  if (plan.policy.kv.evicts() && plan.kv_classes.size() > 1)
+    line += fmt::format("; layers with {} different budgets", plan.kv_classes.size());
+  if (plan.kv_log.exists())
+    line += fmt::format("; rows on disk are written anew every {} passes", plan.kv_log.passes);
+  return line;
 }
 
 std::string ModelLine(const Plan& plan) {

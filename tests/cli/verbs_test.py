@@ -172,6 +172,20 @@ class Plan(harness.VerbTest):
         for word in ("weights", "kv", "activations", "workspace", "planned", "allowed", "realised"):
             self.assertIn(word, text)
 
+    def test_the_kv_line_says_what_stays_where_a_window_and_the_disk_meet(self):
+        words = ["--model", "gemma-3-1b", "--prompt-len", 1200, "--gen-len", 100, "--percent", 0, 50, 0, 50, 0, 100,
+                 "--gpu-batch-size", 2, "--num-gpu-batches", 2, "--cpu-memory", "8GiB", "--disk-space", "40GiB"]
+        windows = "22 of 26 layers see the last 512 tokens"
+        for flags, expected in (
+            ([], f"full: all tokens of the longest row, 1536 slots; {windows}; rows on disk are written anew every \\d+ passes"),
+            (["--kv-policy", "h2o"], "h2o: 130 heavy \\+ 130 recent tokens of the longest row, 512 slots; "
+             f"{windows}; layers with 2 different budgets; rows on disk are written anew every \\d+ passes"),
+            (["--kv-policy", "window", "--kv-budget", 300, "--kv-bits", 8],
+             f"window: 300 recent tokens of the longest row, 512 slots of 8 bits; {windows}; layers with"),
+        ):
+            text = self.run_verb("plan", *words, *flags).stdout.decode()
+            self.assertRegex(text, f"(?m)^  KV            {expected}")
+
     def test_planned_bytes_add_up(self):
         report = self.report_of("plan", "--model", "opt-6.7b", "--cpu-memory", "8GiB", "--disk-space", "100GiB")
         self.check_sums(report)
