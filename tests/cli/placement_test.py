@@ -126,7 +126,7 @@ def families(binary, source, folder):
     """Norms before and behind, norms of heads, scaled embeddings, capped logits, two sorts of rotary positions."""
     names = ["llama-grouped-tied", "llama-wide-biased", *FAMILY_VARIANTS]
     failures = sum(check(binary, ["--model", PARITY_MODELS / name], source, folder, EVICTING) for name in names)
-    for name in ("qwen3-biased", "gemma2-full", "gemma3-wide-window"):
+    for name in ("qwen3-biased", "gemma2-full", "gemma3-wide-window", "gemma3-groups-windowed"):
         for flags in (H2O, ["--kv-bits", 8, *H2O], ["--weight-bits", 4, "--kv-bits", 8]):
             failures += check(binary, ["--model", PARITY_MODELS / name, *flags], source, folder, EVICTING)
     return failures

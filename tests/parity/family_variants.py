@@ -4,6 +4,8 @@ written as transformers 5 writes them in some, as earlier versions did in others
 
 SMALL = {"hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 96, "num_hidden_layers": 2}
 WIDE = {"hidden_size": 48, "num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 80, "num_hidden_layers": 2}
+FOURS = {"hidden_size": 64, "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 16, "intermediate_size": 96,
+         "num_hidden_layers": 2}
 FULL = "full_attention"
 SLIDING = "sliding_attention"
 DEFAULT_ROPE = {"rope_type": "default", "rope_theta": 10000.0}
@@ -70,4 +72,13 @@ FAMILY_VARIANTS = {
     "gemma3-full": ("safetensors", 158, SMALL | {
         "model_type": "gemma3_text", "head_dim": 24, "query_pre_attn_scalar": 24, "layer_types": [FULL, FULL],
         "final_logit_softcapping": 5.0, "attention_bias": True}),
+    # Four query heads to each head of keys: h2o's scores are sums over them (make_kv_golden.py).
+    "llama-groups-of-four": ("safetensors", 86, FOURS | {
+        "model_type": "llama", "tie_word_embeddings": True, "rope_theta": 500000.0}),
+    "mistral-groups-windowed": ("sharded", 82, FOURS | {
+        "model_type": "mistral", "sliding_window": 40, "torch_dtype": "bfloat16"}),
+    "gemma3-groups-windowed": ("safetensors", 83, WIDE | {
+        "model_type": "gemma3_text", "head_dim": 32, "num_attention_heads": 4, "query_pre_attn_scalar": 32,
+        "sliding_window": 24, "num_hidden_layers": 3, "layer_types": [SLIDING, SLIDING, FULL], "rope_parameters": {
+            FULL: {"rope_type": "default", "rope_theta": 1000000.0}, SLIDING: DEFAULT_ROPE}}),
 }

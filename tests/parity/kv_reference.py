@@ -1,32 +1,53 @@
-"""Greedy decoding with a KV cache that evicts, in float32 and written for clarity: the oracle of the KV policies.
-Needs the PyPI packages torch and transformers.
+"""Greedy decoding with a KV cache that evicts, in float32 and written for clarity: the oracle of the KV policies, for any
+family of transformers. Needs the PyPI packages torch and transformers.
 
 The rule is that of H2O (arXiv 2306.14048), made exact: a token's score is the attention it has received, summed over
 queries and over the heads that share its K and V. After the prompt the recent tokens stay, and of the older ones the
-heavy hitters; after each further token the lowest score among those that left the window goes.
+heavy hitters; after each further token the lowest score among those that left the window goes. In a layer whose tokens see
+a window of others, one that the next token does not see goes before all others.
+
+transformers computes everything but the attention: queries and keys come to Row.attend turned to their true positions.
 """
 
 import dataclasses
+import functools
 
 import torch
+import transformers
 
 from comparison import NUM_TOP
 
 # A row is compared up to the first choice that a rounding could turn: two scores this close, relative to the larger.
 FRAGILE_FRAC = 1e-3
+ATTENTION = "evicting"
 
 
 @dataclasses.dataclass
 class Keep:
-    """Tokens of each kind that a row keeps in every layer."""
+    """Tokens of each kind that a row keeps in a layer. `window`: tokens that a token sees there, itself included; 0: all."""
 
     sinks: int
     heavy: int
     recent: int
+    window: int = 0
 
     @property
     def slots(self):
         return self.sinks + self.heavy + self.recent
+
+    def within(self, window, row_tokens):
+        """What a layer of this window keeps of a row of so many tokens in all: none that will not be seen again."""
+        if not window or row_tokens <= window:
+            return self
+        slots = min(self.slots, window - 1)
+        if self.sinks > 0 or slots == window - 1:
+            return Keep(0, 0, slots, window)
+        return Keep(0, self.heavy, self.recent, window)
+
+    def as_flexgen(self):
+        """h2o_flexgen's: one heavy token less, one recent more."""
+        moved = 1 if self.heavy > 0 else 0
+        return Keep(self.sinks, self.heavy - moved, self.recent + moved, self.window)
 
 
 @dataclasses.dataclass
@@ -38,128 +59,112 @@ class Head:
     scores: torch.Tensor
     positions: list
 
+    @classmethod
+    def empty(cls, size):
+        return cls(torch.empty(0, size), torch.empty(0, size), torch.empty(0), [])
+
+    def add(self, keys, values):
+        first = self.positions[-1] + 1 if self.positions else 0  # the newest token always stays
+        self.keys, self.values = torch.cat([self.keys, keys]), torch.cat([self.values, values])
+        self.scores = torch.cat([self.scores, torch.zeros(len(keys))])
+        self.positions = [*self.positions, *range(first, first + len(keys))]
+
     def take(self, slots):
         self.keys, self.values, self.scores = (t[slots] for t in (self.keys, self.values, self.scores))
         self.positions = [self.positions[slot] for slot in slots]
 
+    def hidden(self, num_queries, window):
+        """[query, held]: which tokens the newest so many do not see."""
+        positions = torch.tensor(self.positions)
+        distance = positions[-num_queries:, None] - positions
+        return (distance < 0) | (distance >= (window or torch.inf))
 
-class EvictingDecoder:
-    """One row. `flexgen`: h2o_flexgen's variant, which keeps one heavy token less and one recent more, and lets every
-    token that leaves the window take the place of the lightest heavy one."""
+    def standing(self, slot, window):
+        """Score by which a token is compared: the lowest where the next token does not see it."""
+        is_seen = not window or self.positions[slot] > self.positions[-1] + 1 - window
+        return self.scores[slot].item() if is_seen else -torch.inf
 
-    def __init__(self, model, keep, uses_scores, flexgen=False):
-        self.model = model.model.decoder
-        self.lm_head = model.lm_head
-        self.config = model.config
-        moved = 1 if flexgen and keep.heavy > 0 else 0
-        self.keep = Keep(keep.sinks, keep.heavy - moved, keep.recent + moved)
-        self.competes = not flexgen or self.keep.heavy == 0
-        self.uses_scores = uses_scores
-        self.heads = [[] for _ in self.model.layers]
-        self.num_tokens = 0
+
+class Row:
+    """One row. `keep`: of a layer without a window. `flexgen`: h2o_flexgen's variant, which lets every token that leaves the
+    recent ones take the place of the lightest heavy one."""
+
+    def __init__(self, keep, uses_scores, flexgen, row_tokens):
+        self.keep, self.uses_scores, self.flexgen, self.row_tokens = keep, uses_scores, flexgen, row_tokens
+        self.heads = {}  # by layer and KV head
         self.is_fragile = False
 
     def note_margin(self, low, high):
-        """True where the choice between these scores could go the other way in another order of sums."""
-        if self.uses_scores and abs(high - low) <= FRAGILE_FRAC * max(abs(low), abs(high)):
+        """Marks where the choice between these scores could go the other way in another order of sums."""
+        if self.uses_scores and low > -torch.inf and abs(high - low) <= FRAGILE_FRAC * max(abs(low), abs(high)):
             self.is_fragile = True
 
-    def prefill(self, head):
+    def after_prompt(self, head, keep):
         """Chooses what stays of a whole prompt."""
-        keep, count = self.keep, len(head.positions)
+        count = len(head.positions)
         if count <= keep.slots:
             return
-        middle = list(range(keep.sinks, count - keep.recent))
-        ranked = sorted(middle, key=lambda slot: (-head.scores[slot].item(), slot))
+        standing = functools.partial(head.standing, window=keep.window)
+        ranked = sorted(range(keep.sinks, count - keep.recent), key=lambda slot: (-standing(slot), slot))
         if 0 < keep.heavy < len(ranked):
-            self.note_margin(head.scores[ranked[keep.heavy]].item(), head.scores[ranked[keep.heavy - 1]].item())
+            self.note_margin(standing(ranked[keep.heavy]), standing(ranked[keep.heavy - 1]))
         chosen = sorted(ranked[: keep.heavy])
         head.take([*range(keep.sinks), *chosen, *range(count - keep.recent, count)])
 
-    def evict(self, head):
-        """After a single token."""
-        keep = self.keep
+    def after_token(self, head, keep):
+        """Evicts one token where there is one too many."""
         if len(head.positions) <= keep.slots:
             return
-        limit = head.positions[-1] - keep.recent - (0 if self.competes else 1)
+        competes = not self.flexgen or keep.heavy == 0
+        limit = head.positions[-1] - keep.recent - (0 if competes else 1)
+        standing = functools.partial(head.standing, window=keep.window)
         old = [slot for slot, position in enumerate(head.positions) if keep.sinks <= position <= limit]
-        ranked = sorted(old, key=lambda slot: (head.scores[slot].item(), -head.positions[slot]))
+        ranked = sorted(old, key=lambda slot: (standing(slot), -head.positions[slot]))
         if len(ranked) > 1:
-            self.note_margin(head.scores[ranked[0]].item(), head.scores[ranked[1]].item())
+            self.note_margin(standing(ranked[0]), standing(ranked[1]))
         head.take([slot for slot in range(len(head.positions)) if slot != ranked[0]])
 
-    def attend(self, layer, index, hidden):
-        attention = layer.self_attn
-        count, heads, size = hidden.shape[0], attention.num_heads, attention.head_dim
-        query, key, value = (
-            projection(hidden).view(count, heads, size)
-            for projection in (attention.q_proj, attention.k_proj, attention.v_proj)
-        )
-        key, value = key.half().float(), value.half().float()  # as a 16-bit cache holds them
-        is_prompt = self.num_tokens == 0
-        out = torch.empty(count, heads, size)
-        for number in range(heads):
-            if is_prompt:
-                self.heads[index].append(Head(torch.empty(0, size), torch.empty(0, size), torch.empty(0), []))
-            head = self.heads[index][number]
-            head.keys = torch.cat([head.keys, key[:, number]])
-            head.values = torch.cat([head.values, value[:, number]])
-            head.positions += range(self.num_tokens, self.num_tokens + count)
-            scores = query[:, number] @ head.keys.T * size**-0.5
-            if is_prompt:
-                scores = scores.masked_fill(torch.ones(count, count, dtype=torch.bool).triu(1), float("-inf"))
-            weights = torch.softmax(scores, -1)
-            out[:, number] = weights @ head.values
-            head.scores = torch.cat([head.scores, torch.zeros(count)])
+    def keep_in(self, window):
+        keep = self.keep.within(window, self.row_tokens)
+        return keep.as_flexgen() if self.flexgen else keep
+
+    def attend(self, module, query, key, value, mask, scaling, sliding_window=None, softcap=None, **_):
+        """transformers' attention of one row: query [1, heads, tokens, head_dim], key and value with the KV heads."""
+        keep, out = self.keep_in(sliding_window), []
+        for number, queries in enumerate(query[0].chunk(key.shape[1])):
+            place = (module.layer_idx, number)
+            is_prompt = place not in self.heads
+            head = self.heads.setdefault(place, Head.empty(key.shape[-1]))
+            head.add(key[0, number].half().float(), value[0, number].half().float())  # as a 16-bit cache holds them
+            products = queries @ head.keys.T * scaling
+            products = products if softcap is None else softcap * torch.tanh(products / softcap)
+            weights = torch.softmax(products.masked_fill(head.hidden(queries.shape[1], sliding_window), -torch.inf), -1)
             if self.uses_scores:
-                head.scores = head.scores + weights.sum(0)
-            self.prefill(head) if is_prompt else self.evict(head)
-        return attention.out_proj(out.reshape(count, heads * size))
-
-    def layer(self, layer, index, hidden):
-        pre = layer.do_layer_norm_before
-        residual = hidden
-        hidden = residual + self.attend(layer, index, layer.self_attn_layer_norm(hidden) if pre else hidden)
-        hidden = hidden if pre else layer.self_attn_layer_norm(hidden)
-        residual = hidden
-        inner = layer.activation_fn(layer.fc1(layer.final_layer_norm(hidden) if pre else hidden))
-        hidden = residual + layer.fc2(inner)
-        return hidden if pre else layer.final_layer_norm(hidden)
-
-    def step(self, tokens):
-        """Logits after these tokens, the prompt the first time and single ones afterwards."""
-        model = self.model
-        positions = torch.arange(self.num_tokens, self.num_tokens + len(tokens))
-        hidden = model.embed_tokens(torch.tensor(tokens))
-        if model.project_in is not None:
-            hidden = model.project_in(hidden)
-        hidden = hidden + model.embed_positions.weight[positions + model.embed_positions.offset]
-        for index, layer in enumerate(model.layers):
-            hidden = self.layer(layer, index, hidden)
-        self.num_tokens += len(tokens)
-        hidden = hidden[-1]
-        if model.final_layer_norm is not None:
-            hidden = model.final_layer_norm(hidden)
-        if model.project_out is not None:
-            hidden = model.project_out(hidden)
-        return self.lm_head(hidden)
+                head.scores = head.scores + weights.sum((0, 1))
+            out.append(weights @ head.values)
+            self.after_prompt(head, keep) if is_prompt else self.after_token(head, keep)
+        return torch.cat(out).transpose(0, 1)[None], None
 
 
 @torch.inference_mode()
-def greedy(model, prompt, max_tokens, policy):
-    """One row (comparison.py), cut before the first step that rests on a fragile choice. `policy`: arguments of
-    EvictingDecoder after the model."""
-    decoder = EvictingDecoder(model, *policy)
+def greedy(model, prompt, max_tokens, policy, num_top=NUM_TOP):
+    """One row (comparison.py), cut before the first step that rests on a fragile choice. `policy`: (what a layer without a
+    window keeps, whether scores decide, whether h2o_flexgen's variant)."""
+    state = Row(*policy, len(prompt) + max_tokens)
+    transformers.AttentionInterface.register(ATTENTION, state.attend)
+    model.set_attn_implementation(ATTENTION)
     row = {"prompt": prompt, "tokens": [], "top": []}
-    fed = prompt
+    fed, first = prompt, 0
     while len(row["tokens"]) < max_tokens:
-        logits = decoder.step(fed)
+        positions = torch.arange(first, first + len(fed))[None]
+        logits = model(torch.tensor([fed]), position_ids=positions, use_cache=False, logits_to_keep=1).logits[0, -1]
+        first += len(fed)
         # The choice of this step acts on the next one's logits.
         best, ids = torch.log_softmax(logits.double(), -1).sort(descending=True, stable=True)
-        step = zip(ids[:NUM_TOP].tolist(), best[:NUM_TOP].tolist())
+        step = zip(ids[:num_top].tolist(), best[:num_top].tolist())
         row["top"].append([item for token, logprob in step for item in (token, round(logprob, 5))])
         fed = [row["top"][-1][0]]
         row["tokens"] += fed
-        if decoder.is_fragile:
+        if state.is_fragile:
             break
     return row

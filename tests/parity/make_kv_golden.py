@@ -1,13 +1,14 @@
 """Makes tests/parity/golden_kv: greedy rows of the float32 reference under KV policies that evict (kv_reference.py).
 
-  python make_kv_golden.py
+  python make_kv_golden.py [model ...]
 
-Needs the PyPI packages torch and transformers. One thread: a rerun gives the same files.
+Needs the PyPI packages torch and transformers. A rerun gives the same rows, but for the last digits of logprobs.
 """
 
 import json
 import math
 import pathlib
+import sys
 
 import torch
 
@@ -18,12 +19,17 @@ from kv_reference import Keep
 
 HERE = pathlib.Path(__file__).resolve().parent
 GOLDEN = HERE / "golden_kv"
-MAX_TOKENS = 40
 MIN_STEPS = 8  # a row that becomes fragile earlier says too little
 TALES = "examples/tales-opt-8m"
-MODELS = ["tests/parity/models/prenorm-head64", "tests/parity/models/postnorm-projected",
-          "tests/parity/models/sharded-head16", TALES]
-LENGTHS = [1, 2, 5, 9, 17, 33, 48, 64, 100, 128, 160, 200, 230, 256]
+OPT = ["tests/parity/models/prenorm-head64", "tests/parity/models/postnorm-projected", "tests/parity/models/sharded-head16", TALES]
+OPT_TOKENS = 40
+OPT_LENGTHS = [1, 2, 5, 9, 17, 33, 48, 64, 100, 128, 160, 200, 230, 256]
+# Grouped queries and rotary positions. Of several prompts of a length, the first whose row is nowhere fragile.
+GROUPED = [f"tests/parity/models/{name}" for name in ("llama-groups-of-four", "mistral-groups-windowed", "gemma3-groups-windowed")]
+GROUPED_TOKENS = 32
+GROUPED_LENGTHS = [1, 9, 33, 64, 100, 160, 240]
+GROUPED_TRIES = 30
+GROUPED_TOP = 2  # what the rule of comparison.py needs, in small files
 
 
 def share(percent):
@@ -47,9 +53,34 @@ POLICIES = {
 }
 
 
-def prompts_for(model, path):
+# Windows of 24 and 40 tokens are shorter than some of these budgets and longer than others.
+GROUPED_POLICIES = {name: POLICIES[name] for name in ("h2o-20", "h2o-one-recent", "window-sinks")} | {
+    "h2o-30-tokens": (["--kv-policy", "h2o", "--kv-budget", "30"], lambda _: Keep(0, 15, 15), True, False),
+}
+
+
+def prompt_of(length, model, generator):
+    return [2] + torch.randint(4, model.config.vocab_size, (length - 1,), generator=generator).tolist()
+
+
+def opt_rows(model, policy_of):
     generator = torch.Generator().manual_seed(77)
-    return [[2] + torch.randint(4, model.config.vocab_size, (length - 1,), generator=generator).tolist() for length in LENGTHS]
+    prompts = [prompt_of(length, model, generator) for length in OPT_LENGTHS]
+    rows = [kv_reference.greedy(model, prompt, OPT_TOKENS, policy_of(len(prompt) + OPT_TOKENS)) for prompt in prompts]
+    return [row for row in rows if len(row["tokens"]) >= MIN_STEPS]
+
+
+def grouped_rows(model, policy_of):
+    generator = torch.Generator().manual_seed(78)
+    rows = []
+    for length in GROUPED_LENGTHS:
+        policy = policy_of(length + GROUPED_TOKENS)
+        for _ in range(GROUPED_TRIES):
+            row = kv_reference.greedy(model, prompt_of(length, model, generator), GROUPED_TOKENS, policy, GROUPED_TOP)
+            if len(row["tokens"]) == GROUPED_TOKENS:
+                rows.append(row)
+                break
+    return rows
 
 
 def write(path, head, rows):
@@ -57,21 +88,24 @@ def write(path, head, rows):
     path.write_text(json.dumps(head)[:-1] + ', "rows": [\n' + lines + "\n]}\n", encoding="utf-8")
 
 
+def make(path, policies, max_tokens, rows_of):
+    model = reference.load(HERE.parents[1] / path)
+    tolerance = 0.02 if path == TALES else comparison.LOGPROB_TOLERANCE
+    for name, (flags, keep, uses_scores, flexgen) in policies.items():
+        rows = rows_of(model, lambda row_tokens: (keep(row_tokens), uses_scores, flexgen))
+        print(f"{path} {name}: {len(rows)} rows, {sum(len(row['tokens']) for row in rows)} steps", flush=True)
+        head = {"model": path, "max_tokens": max_tokens, "logprob_tolerance": tolerance, "flags": flags}
+        write(GOLDEN / f"{pathlib.Path(path).name}.{name}.json", head, [row | {"ignore_eos": True} for row in rows])
+
+
 def main():
     torch.set_num_threads(1)
     GOLDEN.mkdir(exist_ok=True)
-    for path in MODELS:
-        model = reference.load(HERE.parents[1] / path)
-        tolerance = 0.02 if path == TALES else comparison.LOGPROB_TOLERANCE
-        for name, (flags, keep, uses_scores, flexgen) in POLICIES.items():
-            rows = []
-            for prompt in prompts_for(model, path):
-                policy = (keep(len(prompt) + MAX_TOKENS), uses_scores, flexgen)
-                rows.append(kv_reference.greedy(model, prompt, MAX_TOKENS, policy) | {"ignore_eos": True})
-            whole = [row for row in rows if len(row["tokens"]) >= MIN_STEPS]
-            print(f"{path} {name}: {len(whole)} of {len(rows)} rows, {sum(len(r['tokens']) for r in whole)} steps", flush=True)
-            head = {"model": path, "max_tokens": MAX_TOKENS, "logprob_tolerance": tolerance, "flags": flags}
-            write(GOLDEN / f"{pathlib.Path(path).name}.{name}.json", head, whole)
+    chosen = sys.argv[1:]
+    for paths, work in ((OPT, (POLICIES, OPT_TOKENS, opt_rows)), (GROUPED, (GROUPED_POLICIES, GROUPED_TOKENS, grouped_rows))):
+        for path in paths:
+            if not chosen or pathlib.Path(path).name in chosen:
+                make(path, *work)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The program on a GPU in software: the same bytes wherever weights, KV and states lie and however the block is shaped,
-for every way of storing weights and KV; and nearly the CPU's tokens. Standard library only.
+for every way of storing weights and KV; nearly the CPU's tokens; and the reference's where tokens are
+evicted. Standard library only.
 
   python3 soft_gpu_test.py path/to/spillway_soft_gpu
 """
@@ -12,8 +13,10 @@ import tempfile
 import time
 
 TESTS = pathlib.Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(TESTS), str(TESTS / "cli")]
+sys.path[:0] = [str(TESTS), str(TESTS / "cli"), str(TESTS / "parity")]
 
+import comparison  # noqa: E402
+import engine  # noqa: E402
 import harness  # noqa: E402
 from placements import (  # noqa: E402
     BESIDE_GPU, FEW_ON_GPU, H2O, PARITY_MODELS, WINDOW, check, differs_from_cpu, on_gpu, placement, ragged_requests)
@@ -32,6 +35,8 @@ CASES = [
     ["qwen3-biased", "--weight-bits", 8],
     ["gemma2-full"],
     ["gemma3-wide-window", "--weight-bits", 4, *H2O],
+    ["llama-groups-of-four", *H2O],
+    ["gemma3-groups-windowed", *H2O],
 ]
 # Rows on both sides of the original contexts of 64 and 96 tokens.
 LONGER_CASES = [["dynamic"], ["longrope-neox"]]
@@ -41,6 +46,23 @@ CASES_BESIDE = [CASES[0], CASES[1], CASES[3], CASES[5], CASES[6]]
 # code, which moves logits further.
 MOST_THAT_DIFFER = 0.3
 MOST_THAT_DIFFER_IN_CODES = 0.6
+# Golden rows of KV policies that evict (parity/make_kv_golden.py): grouped queries, rotary positions, and windows shorter and
+# longer than the budget. Activations of 16 bits move logprobs further than the CPU's bound of 0.002.
+GOLDEN_ROWS = ["llama-groups-of-four.h2o-20", "llama-groups-of-four.window-sinks", "gemma3-groups-windowed.h2o-20",
+               "gemma3-groups-windowed.h2o-30-tokens"]
+GOLDEN_TOLERANCE = 0.01
+LONGEST_GOLDEN_PROMPT = 100
+
+
+def golden_errors(binary, name):
+    """The reference's tokens, but for ties: the GPU keeps the tokens that the rule says."""
+    golden = json.loads((TESTS / "parity" / "golden_kv" / f"{name}.json").read_text(encoding="utf-8"))
+    expected = [row for row in golden["rows"] if len(row["prompt"]) <= LONGEST_GOLDEN_PROMPT]
+    requests = engine.token_requests(expected, golden["max_tokens"])
+    lines = engine.generate(binary, harness.REPOSITORY / golden["model"], requests, [*golden["flags"], *GPU])
+    summary = comparison.compare(expected, [engine.row(line) for line in lines], GOLDEN_TOLERANCE)
+    print(comparison.table_line(name, summary), *summary.failures[:5], sep="\n", flush=True)
+    return len(summary.failures)
 
 
 def refusal_errors(binary, source):
@@ -126,6 +148,7 @@ def main():
         failures += refusal_errors(binary, source)
         failures += resume_errors(binary, source, folder)
         failures += plan_errors(binary, folder)
+        failures += sum(golden_errors(binary, name) for name in GOLDEN_ROWS)
         for model_name, *flags in CASES:
             model = ["--model", PARITY_MODELS / model_name, *flags]
             failures += check(binary, model, source, folder, PLACEMENTS)
