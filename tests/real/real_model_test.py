@@ -1,7 +1,7 @@
-"""SmolLM2-135M-Instruct, a real model, against transformers in float32: greedy tokens of 50 prompts and a perplexity.
+"""A real model against transformers in float32: greedy tokens of 50 prompts and a perplexity.
 
-smollm2_test.py SPILLWAY [FOLDER]; FOLDER is what scripts/real_models.sh makes. Says SKIPPED and exits 77 where it is not
-there. The expected values are golden/smollm2.json's (make_golden.py).
+real_model_test.py SPILLWAY smollm2|gemma [FOLDER]; FOLDER is what scripts/real_models.sh makes. Says SKIPPED and exits 77
+where it is not there. The expected values are those of golden/ (make_golden.py).
 """
 import json
 import pathlib
@@ -12,6 +12,11 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "cli"))
 import harness  # noqa: E402
 
+# Name: (folder, the command that makes it)
+MODELS = {
+    "smollm2": ("smollm2-135m-instruct", "scripts/real_models.sh"),
+    "gemma": ("gemma-3-270m", "scripts/real_models.sh gemma"),
+}
 NEW_TOKENS = 64
 PERPLEXITY_TOLERANCE = 0.001
 
@@ -60,14 +65,15 @@ def check_perplexity(binary, folder, golden, work):
 
 
 def main():
-    binary = sys.argv[1]
-    folder = pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else harness.REPOSITORY / ".deps" / "models" / "smollm2-135m-instruct"
+    binary, name = sys.argv[1:3]
+    place, command = MODELS[name]
+    folder = pathlib.Path(sys.argv[3]) if len(sys.argv) > 3 else harness.REPOSITORY / ".deps" / "models" / place
     if not (folder / "config.json").exists():
-        print(f"SKIPPED: no {folder}; scripts/real_models.sh makes it")
+        print(f"SKIPPED: no {folder}; {command} makes it")
         sys.exit(77)
-    golden = json.loads((HERE / "golden" / "smollm2.json").read_text(encoding="utf-8"))
-    with tempfile.TemporaryDirectory() as name:
-        work = pathlib.Path(name)
+    golden = json.loads((HERE / "golden" / f"{name}.json").read_text(encoding="utf-8"))
+    with tempfile.TemporaryDirectory() as scratch:
+        work = pathlib.Path(scratch)
         faults = check_tokens(binary, folder, golden["rows"], work) + check_perplexity(binary, folder, golden["perplexity"], work)
     for fault in faults:
         print(fault)
