@@ -124,6 +124,7 @@ def main():
     parser.add_argument("folders", nargs="*", type=pathlib.Path)
     args = parser.parse_args()
     try:
+        import google.protobuf  # noqa: F401  transformers reads tokenizer.model with it
         import sentencepiece  # noqa: F401
         import tokenizers  # noqa: F401
         import transformers  # noqa: F401
