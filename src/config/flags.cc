@@ -66,8 +66,8 @@ std::vector<Flag> FlagsOf(Verb verb) {
       return Joined({InputFlags(), ChatFlags(), ChatAnswerFlags(), OutputFlags(), SamplingFlags(),
                      ModelFlags(), TokenizerFlags(), RunFlags(), KvFlags(), TerminalFlags()});
     case Verb::kScore:
-      return Joined(
-          {ScoreFlags(), ModelFlags(), TokenizerFlags(), RunFlags(), KvFlags(), TerminalFlags()});
+      return Joined({ScoreFlags(), ChatFlags(), ModelFlags(), TokenizerFlags(), RunFlags(),
+                     KvFlags(), TerminalFlags()});
     case Verb::kBench:
       return Joined({SyntheticFlags(), ModelFlags(), RunFlags(), KvFlags(), TerminalFlags()});
     case Verb::kPlan:

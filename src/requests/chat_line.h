@@ -25,4 +25,20 @@ std::variant<ChatPromptTokens, LineFault> ReadChatPrompt(std::string_view line, 
                                                          const Tokenizer& tokenizer,
                                                          const ReaderOptions& options);
 
+// A conversation to score: the prompt that the model had before the last message, and that message.
+struct ChatPair {
+  std::vector<TokenId> context;
+  std::vector<TokenId> continuation;
+};
+
+// The conversation in `line`, which has "messages", the last of them an assistant's. The messages
+// before it are the context, rendered and encoded as ReadChatPrompt does with a generation prompt;
+// its content is the continuation, encoded by itself, without what the template would put behind.
+// Requires, throws: as ReadChatPrompt.
+std::variant<ChatPair, LineFault> ReadChatPair(std::string_view line, const Tokenizer& tokenizer,
+                                               const ReaderOptions& options);
+
+// Tells whether the key says what a conversation to score is.
+bool IsChatPairKey(std::string_view key);
+
 }  // namespace spillway

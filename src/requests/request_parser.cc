@@ -257,7 +257,7 @@ RequestOrFault RequestParser::ParseJson(const Line& line, std::string& custom_id
   std::variant<std::string, LineFault> id = ReadCustomId(object);
   if (auto* fault = std::get_if<LineFault>(&id)) return std::move(*fault);
   custom_id = std::move(std::get<std::string>(id));
-  return options_.score ? ReadScoreLine(object, tokenizer_, options_)
+  return options_.score ? ReadScoreLine(object, line.text, tokenizer_, options_)
                         : ReadPromptLine(object, line.text, tokenizer_, options_);
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/requests/chat_line.h"
 #include "src/requests/prompt_keys.h"
 #include "src/requests/score_request.h"
 #include "src/unicode/char_class.h"
@@ -18,8 +19,19 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::array<std::string_view, 4> kTextKeys = {"text", "token_ids", "context",
-                                                       "continuation"};
+// Form of a line: the keys that belong to it and to no other.
+struct ScoreForm {
+  std::string_view first;
+  std::string_view second;  // empty: none
+  bool holds_text;          // otherwise token ids, or messages
+};
+constexpr std::array kForms = {ScoreForm{"text", "", true}, ScoreForm{"token_ids", "", false},
+                               ScoreForm{"context", "continuation", true},
+                               ScoreForm{"context_token_ids", "continuation_token_ids", false},
+                               ScoreForm{"messages", "", false}};
+constexpr std::string_view kFormNames =
+    "\"text\", \"token_ids\", \"context\" with \"continuation\", \"context_token_ids\" with "
+    "\"continuation_token_ids\", or \"messages\"";
 
 struct Line {
   const Tokenizer& tokenizer;
@@ -39,40 +51,78 @@ std::size_t SizeWithoutSpacesAtEnd(std::string_view text) {
   return end;
 }
 
-// All of one form and nothing of another.
-MaybeFault CheckForm(const json& line) {
-  const auto known = [](std::string_view key) {
-    return key == "custom_id" || std::ranges::find(kTextKeys, key) != kTextKeys.end();
-  };
-  if (MaybeFault fault = CheckKeys(line, "", known)) return fault;
-  const bool pair = line.contains("context") || line.contains("continuation");
-  const int num_forms = line.contains("text") + line.contains("token_ids") + (pair ? 1 : 0);
-  if (num_forms == 0) {
-    return LineFault{
-        "missing_key",
-        "has none of the keys \"text\", \"token_ids\", \"context\" with \"continuation\""};
-  }
-  if (num_forms > 1) {
-    return InvalidValue(
-        "give one of \"text\", \"token_ids\", or \"context\" with \"continuation\"");
-  }
-  for (const char* key : {"context", "continuation"}) {
-    if (pair && !line.contains(key))
-      return LineFault{"missing_key", fmt::format("has no key \"{}\"", key)};
-  }
-  for (const auto& [name, value] : line.items()) {
-    const bool wants_text = name != "custom_id" && name != "token_ids";
-    if (wants_text && !value.is_string())
-      return InvalidValue(fmt::format("\"{}\" must be a string", name));
-  }
-  return std::nullopt;
+bool Has(const json& line, std::string_view key) { return !key.empty() && line.contains(key); }
+
+bool IsScoreKey(std::string_view key) {
+  return std::ranges::any_of(
+      kForms, [&](const ScoreForm& form) { return key == form.first || key == form.second; });
 }
 
-RequestOrFault ScoreTokenIds(const json& list, const Line& line) {
-  if (!list.is_array()) return InvalidValue("\"token_ids\" must be a list of integers");
-  TokensOrFault ids = ReadTokenIds(list, "token_ids", line.options.vocab_rows);
+MaybeFault CheckScoreKeys(const json& line) {
+  const bool is_chat = line.contains("messages");
+  return CheckKeys(line, "", [&](std::string_view key) {
+    return key == "custom_id" || IsScoreKey(key) || (is_chat && IsChatPairKey(key));
+  });
+}
+
+// The form whose keys are there, all of them and no other's.
+std::variant<ScoreForm, LineFault> FindForm(const json& line) {
+  if (MaybeFault fault = CheckScoreKeys(line)) return std::move(*fault);
+  const ScoreForm* found = nullptr;
+  for (const ScoreForm& form : kForms) {
+    if (!Has(line, form.first) && !Has(line, form.second)) continue;
+    if (found != nullptr) return InvalidValue(fmt::format("give one of {}", kFormNames));
+    found = &form;
+  }
+  if (found == nullptr)
+    return LineFault{"missing_key", fmt::format("has none of the keys {}", kFormNames)};
+  for (const std::string_view key : {found->first, found->second}) {
+    if (key.empty()) continue;
+    if (!line.contains(key)) return LineFault{"missing_key", fmt::format("has no key \"{}\"", key)};
+    if (found->holds_text && !line.at(key).is_string())
+      return InvalidValue(fmt::format("\"{}\" must be a string", key));
+  }
+  return *found;
+}
+
+TokensOrFault ReadIds(const json& line, const char* key, const ReaderOptions& options) {
+  const json& list = line.at(key);
+  if (!list.is_array()) return InvalidValue(fmt::format("\"{}\" must be a list of integers", key));
+  return ReadTokenIds(list, key, options.vocab_rows);
+}
+
+// Scores what follows the context. Requires: neither is empty.
+Request ScoreAfter(std::vector<TokenId> context, const std::vector<TokenId>& continuation,
+                   const ReaderOptions& options) {
+  const auto first = static_cast<int64_t>(context.size());
+  context.insert(context.end(), continuation.begin(), continuation.end());
+  return ScoreRequest({std::move(context), first, 0}, *options.score);
+}
+
+RequestOrFault ScoreIdPair(const json& line, const ReaderOptions& options) {
+  TokensOrFault context = ReadIds(line, "context_token_ids", options);
+  if (auto* fault = std::get_if<LineFault>(&context)) return std::move(*fault);
+  const json& list = line.at("continuation_token_ids");
+  if (list.is_array() && list.empty())
+    return LineFault{"empty_continuation", "\"continuation_token_ids\" has no token to score"};
+  TokensOrFault continuation = ReadIds(line, "continuation_token_ids", options);
+  if (auto* fault = std::get_if<LineFault>(&continuation)) return std::move(*fault);
+  return ScoreAfter(std::move(std::get<std::vector<TokenId>>(context)),
+                    std::get<std::vector<TokenId>>(continuation), options);
+}
+
+RequestOrFault ScoreChat(std::string_view text, const Tokenizer& tokenizer,
+                         const ReaderOptions& options) {
+  std::variant<ChatPair, LineFault> read = ReadChatPair(text, tokenizer, options);
+  if (auto* fault = std::get_if<LineFault>(&read)) return std::move(*fault);
+  auto& pair = std::get<ChatPair>(read);
+  return ScoreAfter(std::move(pair.context), pair.continuation, options);
+}
+
+RequestOrFault ScoreTokenIds(const json& line, const ReaderOptions& options) {
+  TokensOrFault ids = ReadIds(line, "token_ids", options);
   if (auto* fault = std::get_if<LineFault>(&ids)) return std::move(*fault);
-  return ScoreRequest({std::move(std::get<std::vector<TokenId>>(ids)), 1, 1}, *line.options.score);
+  return ScoreRequest({std::move(std::get<std::vector<TokenId>>(ids)), 1, 1}, *options.score);
 }
 
 RequestOrFault ScorePair(const std::string& context, const std::string& continuation,
@@ -103,13 +153,16 @@ RequestOrFault ScorePair(const std::string& context, const std::string& continua
 
 }  // namespace
 
-RequestOrFault ReadScoreLine(const json& line, const Tokenizer& tokenizer,
+RequestOrFault ReadScoreLine(const json& line, std::string_view text, const Tokenizer& tokenizer,
                              const ReaderOptions& options) {
-  if (MaybeFault fault = CheckForm(line)) return std::move(*fault);
-  if (const auto ids = line.find("token_ids"); ids != line.end())
-    return ScoreTokenIds(*ids, {tokenizer, options});
-  if (const auto text = line.find("text"); text != line.end())
-    return ReadScoreText(text->get_ref<const std::string&>(), tokenizer, options);
+  std::variant<ScoreForm, LineFault> form = FindForm(line);
+  if (auto* fault = std::get_if<LineFault>(&form)) return std::move(*fault);
+  const std::string_view key = std::get<ScoreForm>(form).first;
+  if (key == "messages") return ScoreChat(text, tokenizer, options);
+  if (key == "token_ids") return ScoreTokenIds(line, options);
+  if (key == "context_token_ids") return ScoreIdPair(line, options);
+  if (key == "text")
+    return ReadScoreText(line.at(key).get_ref<const std::string&>(), tokenizer, options);
   return ScorePair(line.at("context").get_ref<const std::string&>(),
                    line.at("continuation").get_ref<const std::string&>(), {tokenizer, options});
 }

@@ -14,14 +14,17 @@ namespace spillway {
 
 using RequestOrFault = std::variant<Request, LineFault>;
 
-// Reads {"text"}, {"token_ids"} or {"context", "continuation"}. Sets neither line nor custom_id.
-// A text is scored from its first token after the start token on, token ids from the second on. Of
-// the third form the continuation alone is scored, and tokenised as lm-eval-harness does: white
-// space at the context's end is the continuation's; both are encoded together and cut at the number
-// of tokens that the context has alone. A continuation without a token of its own is a fault.
-// Requires: an object; options.score.
-RequestOrFault ReadScoreLine(const nlohmann::json& line, const Tokenizer& tokenizer,
-                             const ReaderOptions& options);
+// Reads {"text"}, {"token_ids"}, {"context", "continuation"}, {"context_token_ids",
+// "continuation_token_ids"} or {"messages"}. Sets neither line nor custom_id. A text is scored from
+// its first token after the start token on, token ids from the second on. Of the third form the
+// continuation alone is scored, and tokenised as lm-eval-harness does: white space at the context's
+// end is the continuation's; both are encoded together and cut at the number of tokens that the
+// context has alone. A continuation without a token of its own is a fault. Of ids the second list
+// alone is scored, of messages the last one, as ReadChatPair has it. `text` is the line that `line`
+// was read from. Requires: an object; options.score. Throws: Error kTokenizer for a chat template
+// that cannot be read.
+RequestOrFault ReadScoreLine(const nlohmann::json& line, std::string_view text,
+                             const Tokenizer& tokenizer, const ReaderOptions& options);
 
 // Reads a line of text as {"text"}. Requires: valid UTF-8; options.score.
 RequestOrFault ReadScoreText(std::string_view text, const Tokenizer& tokenizer,

@@ -21,13 +21,10 @@ ReaderOptions ReadingOptions(const Config& config, const OpenedModel& model) {
   options.max_positions = shape.max_positions;
   options.vocab_rows = shape.vocab_size;
   options.start_token = shape.bos;
-  if (config.verb == Verb::kScore) {
-    options.score = PrefillOf(config);
-  } else {
-    options.chat = std::make_shared<const ChatReading>(model.tokenizer_folder, config.chat_template,
-                                                       config.chat_date.value_or(DayBeforeToday(0)),
-                                                       config.system);
-  }
+  if (config.verb == Verb::kScore) options.score = PrefillOf(config);
+  options.chat = std::make_shared<const ChatReading>(model.tokenizer_folder, config.chat_template,
+                                                     config.chat_date.value_or(DayBeforeToday(0)),
+                                                     config.system);
   return options;
 }
 

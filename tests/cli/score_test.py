@@ -139,6 +139,36 @@ class Lines(ScoreTest):
                 self.assertIn(text, line["error"]["message"])
                 self.assertLessEqual(len(line["error"]["message"].encode()), 300)
 
+    def test_messages_are_scored_as_generate_would_have_come_to_them(self):
+        template = self.folder / "plain.jinja"
+        template.write_text("</s>{% for m in messages %}{{ m.content }} {% endfor %}")
+        context, answer = "Once upon a time", "there was a king."
+        messages = [{"role": "user", "content": context}, {"role": "assistant", "content": answer}]
+        asked = harness.write_jsonl(self.folder / "asked.jsonl", [
+            {"messages": messages[:1], "max_tokens": 8}, {"prompt": "a", "max_tokens": 1}])
+        out = self.folder / "answers.jsonl"
+        result = harness.run(BINARY, ["generate", "--input", asked, "--output", out, "--chat-template", template, "--quiet",
+                                      "--logprobs", 0])
+        self.assertEqual(result.status, 0, result.stderr)
+        chat = harness.read_jsonl(out)[0]["response"]["body"]["choices"][0]
+        said = {"role": "assistant", "content": chat["message"]["content"]}
+        by_ids, own = self.lines([{"messages": messages}, {"messages": [*messages[:1], said]}], "--chat-template", template)
+        self.assertEqual(by_ids["num_tokens"], len(by_ids["token_logprobs"]))
+        self.assertTrue(own["greedy_match"])
+        for ours, theirs in zip(own["token_logprobs"], chat["logprobs"]["content"], strict=True):
+            self.assertAlmostEqual(ours, theirs["logprob"], delta=1e-5)
+
+    def test_lists_of_ids_are_scored_as_the_text_they_are_of(self):
+        whole, = self.lines([{"token_ids": [2, 15, 8, 30, 44]}])
+        pair, = self.lines([{"context_token_ids": [2, 15], "continuation_token_ids": [8, 30, 44]}])
+        self.assertEqual(pair["token_logprobs"], whole["token_logprobs"][2:])
+        self.assertEqual(pair["num_tokens"], 3)
+
+    def test_flags_of_chats_belong_to_lines(self):
+        text = self.folder / "a.txt"
+        text.write_text("Once upon a time")
+        self.assertIn(b"--system: belongs to --input", self.score("--perplexity", text, "--system", "x", status=2).stderr)
+
     def test_empty_files_and_files_without_anything_to_score(self):
         self.assertEqual(self.lines([]), [])
         records = [{"token_ids": [2]}, {"text": ""}]

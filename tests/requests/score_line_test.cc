@@ -38,14 +38,14 @@ class BareTokenizer final : public FakeTokenizer {
 
 Request Read(const json& line, const Tokenizer& tokenizer = FakeTokenizer(),
              const ReaderOptions& options = Options()) {
-  const RequestOrFault read = ReadScoreLine(line, tokenizer, options);
+  const RequestOrFault read = ReadScoreLine(line, line.dump(), tokenizer, options);
   if (const auto* fault = std::get_if<LineFault>(&read)) ADD_FAILURE() << fault->message;
   return std::get<Request>(read);
 }
 
 std::string FaultOf(const json& line, const Tokenizer& tokenizer = FakeTokenizer(),
                     const ReaderOptions& options = Options()) {
-  const RequestOrFault read = ReadScoreLine(line, tokenizer, options);
+  const RequestOrFault read = ReadScoreLine(line, line.dump(), tokenizer, options);
   const auto* fault = std::get_if<LineFault>(&read);
   return fault == nullptr ? "none" : fault->code;
 }
@@ -54,6 +54,61 @@ std::vector<TokenId> Tokens(const Request& request) {
   std::vector<TokenId> tokens = request.prompt;
   tokens.insert(tokens.end(), request.scored->told.begin(), request.scored->told.end());
   return tokens;
+}
+
+TEST(ScoreLineTest, OfTwoListsOfIdsTheSecondIsScored) {
+  const Request request =
+      Read({{"context_token_ids", {9, 8}}, {"continuation_token_ids", {7, 6, 5}}});
+  EXPECT_EQ(Tokens(request), (std::vector<TokenId>{9, 8, 7, 6, 5}));
+  EXPECT_EQ(request.scored->first, 2);
+  EXPECT_EQ(request.scored->num_unscored, 0);
+  EXPECT_EQ(FaultOf({{"context_token_ids", {9}}}), "missing_key");
+  EXPECT_EQ(FaultOf({{"continuation_token_ids", {9}}}), "missing_key");
+  EXPECT_EQ(FaultOf({{"context_token_ids", {9}}, {"continuation", "a"}}), "invalid_value");
+  EXPECT_EQ(FaultOf({{"context_token_ids", "a"}, {"continuation_token_ids", {9}}}),
+            "invalid_value");
+  EXPECT_EQ(FaultOf({{"context_token_ids", json::array()}, {"continuation_token_ids", {9}}}),
+            "empty_prompt");
+  EXPECT_EQ(FaultOf({{"context_token_ids", {9}}, {"continuation_token_ids", json::array()}}),
+            "empty_continuation");
+  EXPECT_EQ(FaultOf({{"context_token_ids", {9}}, {"continuation_token_ids", {99999}}}),
+            "token_out_of_range");
+}
+
+json Message(const char* role, const json& content) {
+  return {{"role", role}, {"content", content}};
+}
+
+TEST(ScoreLineTest, OfMessagesTheAssistantsLastIsScored) {
+  const TemporaryFolder folder;
+  folder.Write("chat_template.jinja",
+               "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}"
+               "{{ '[a]' if add_generation_prompt }}");
+  ReaderOptions options = Options();
+  options.chat = std::make_shared<const ChatReading>(folder.path(), "", std::tm(), "");
+  const FakeTokenizer tokenizer;
+  const json asked = Message("user", "x");
+  const Request request =
+      Read({{"messages", {asked, Message("assistant", "yes")}}}, tokenizer, options);
+  const std::vector<TokenId> prompt = tokenizer.EncodeBare("[user]x[a]", SpecialText::kParse);
+  EXPECT_EQ(request.scored->first, std::ssize(prompt));
+  EXPECT_EQ(tokenizer.Decode(Tokens(request)), "[user]x[a]yes");
+  const json parts = {{{"type", "text"}, {"text", "ye"}}};
+  EXPECT_EQ(tokenizer.Decode(Tokens(
+                Read({{"messages", {asked, Message("assistant", parts)}}}, tokenizer, options))),
+            "[user]x[a]ye");
+  const auto fault = [&](const json& line) { return FaultOf(line, tokenizer, options); };
+  EXPECT_EQ(fault({{"messages", {asked}}}), "invalid_value");
+  EXPECT_EQ(fault({{"messages", {Message("assistant", "a")}}}), "invalid_value");
+  EXPECT_EQ(fault({{"messages", {asked, Message("assistant", nullptr)}}}), "invalid_value");
+  EXPECT_EQ(fault({{"messages", {asked, Message("assistant", "")}}}), "empty_continuation");
+  EXPECT_EQ(fault({{"messages", "a"}}), "invalid_value");
+  EXPECT_EQ(fault({{"messages", {asked}}, {"text", "a"}}), "invalid_value");
+  EXPECT_EQ(fault({{"text", "a"}, {"tools", json::array()}}), "unknown_key");
+  EXPECT_EQ(
+      fault({{"messages", {asked, Message("assistant", "a")}}, {"continue_final_message", true}}),
+      "unknown_key");
+  EXPECT_EQ(FaultOf({{"messages", {asked, Message("assistant", "a")}}}), "no_chat_template");
 }
 
 TEST(ScoreLineTest, ATextIsScoredAfterItsStartToken) {
