@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "spillway/error.h"
@@ -92,12 +91,14 @@ std::vector<std::string> StopStrings(const JsonNode& config) {
 
 }  // namespace
 
-GenerationConfig ReadGenerationConfig(const std::filesystem::path& path) {
-  GenerationConfig read;
-  if (path.empty()) return read;
+nlohmann::json ReadGenerationDocument(const std::filesystem::path& path) {
   const ModelFolder folder(path);
-  if (!folder.Has(kName)) return read;
-  const nlohmann::json document = ReadBoundedJson(folder.Open(kName), kMaxBytes);
+  return folder.Has(kName) ? ReadBoundedJson(folder.Open(kName), kMaxBytes) : nlohmann::json();
+}
+
+GenerationConfig ReadGenerationConfig(const nlohmann::json& document) {
+  GenerationConfig read;
+  if (document.is_null()) return read;
   const JsonOrigin origin = ConfigOrigin(kName);
   const JsonNode config = ConfigRoot(document, origin);
   read.do_sample = config.Boolean("do_sample", false);

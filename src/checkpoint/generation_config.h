@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,9 +22,12 @@ struct GenerationConfig {
   std::vector<std::string> stop_strings;
 };
 
-// Settings of `folder`; all unsaid where it has no such file.
+// The file of `folder` as JSON; null where it has none. Throws: Error kModelMalformed, kIo.
+nlohmann::json ReadGenerationDocument(const std::filesystem::path& folder);
+
+// Settings of the document; all unsaid where it is null.
 // Throws: Error kModelMalformed, kModelInconsistent (a value out of range), kModelUnsupported (a
 // setting that changes what is generated and is not supported, by name).
-GenerationConfig ReadGenerationConfig(const std::filesystem::path& folder);
+GenerationConfig ReadGenerationConfig(const nlohmann::json& document);
 
 }  // namespace spillway

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "spillway/error.h"
 #include "src/base/config_reader.h"
 #include "src/checkpoint/bounded_json.h"
+#include "src/checkpoint/generation_config.h"
 #include "src/checkpoint/model_folder.h"
 #include "src/checkpoint/numpy_folder.h"
 #include "src/model/family.h"
@@ -87,11 +87,9 @@ void ReadTokenIds(const JsonNode& config, const Family& family, ModelShape& shap
 }
 
 // Generation settings beat the model's own, as in transformers' generate().
-void ReadGenerationEos(const ModelFolder& folder, ModelShape& shape) {
-  constexpr auto kName = "generation_config.json";
-  if (!folder.Has(kName)) return;
-  const nlohmann::json document = ReadBoundedJson(folder.Open(kName), kMaxConfigBytes);
-  const JsonOrigin origin = ConfigOrigin(kName);
+void ReadGenerationEos(const nlohmann::json& document, ModelShape& shape) {
+  if (document.is_null()) return;
+  const JsonOrigin origin = ConfigOrigin("generation_config.json");
   const auto eos = ConfigRoot(document, origin).Find("eos_token_id");
   if (!eos) return;
   shape.eos.clear();
@@ -114,10 +112,15 @@ constexpr auto kConfigName = "config.json";
 
 }  // namespace
 
-ModelShape ReadModelShape(const std::filesystem::path& path) {
+ModelConfig ReadModelConfig(const std::filesystem::path& path) {
   const ModelFolder folder(path);
+  ModelConfig read;
   if (!folder.Has(kConfigName)) {
-    if (std::optional<ModelShape> shape = NumpyFolderShape(folder)) return *shape;
+    if (std::optional<ModelShape> shape = NumpyFolderShape(folder)) {
+      read.shape = *std::move(shape);
+      read.generation = ReadGenerationDocument(path);
+      return read;
+    }
     throw Error(ErrorCode::kModelMissing,
                 fmt::format("{}: has no config.json; give --model a Hugging Face model folder",
                             Printable(folder.name())));
@@ -129,19 +132,15 @@ ModelShape ReadModelShape(const std::filesystem::path& path) {
   const std::optional<nlohmann::json> text = TextConfigOf(config);
   const JsonNode part = text ? JsonNode(*text, origin) : config;
   RefuseCode(config, FamilyOf(part));
-  ModelShape shape = ShapeOf(part);
-  shape.name = folder.name();
-  ReadGenerationEos(folder, shape);
-  return shape;
+  read.shape = ShapeOf(part);
+  read.shape.name = folder.name();
+  std::string type = config.Text("model_type", "");
+  if (HasOtherParts(type)) read.type_of_whole = std::move(type);
+  read.generation = ReadGenerationDocument(path);
+  ReadGenerationEos(read.generation, read.shape);
+  return read;
 }
 
-std::string TypeOfWhole(const std::filesystem::path& path) {
-  const ModelFolder folder(path);
-  if (!folder.Has(kConfigName)) return "";
-  const nlohmann::json document = ReadBoundedJson(folder.Open(kConfigName), kMaxConfigBytes);
-  const JsonOrigin origin = ConfigOrigin(kConfigName);
-  std::string type = ConfigRoot(document, origin).Text("model_type", "");
-  return HasOtherParts(type) ? type : "";
-}
+ModelShape ReadModelShape(const std::filesystem::path& path) { return ReadModelConfig(path).shape; }
 
 }  // namespace spillway

@@ -12,6 +12,7 @@
 #include "src/base/shipped_path.h"
 #include "src/base/suggestion.h"
 #include "src/checkpoint/dummy.h"
+#include "src/checkpoint/generation_config.h"
 #include "src/checkpoint/model_config.h"
 #include "src/store/content_key.h"
 #include "src/store/store.h"
@@ -74,6 +75,7 @@ ModelShape OpenStored(OpenedModel& model) {
   const ModelChoice& choice = model.choice;
   std::unique_ptr<const Store> store(new Store(OpenStore(model.folder)));
   ModelShape shape = store->shape();
+  model.generation = ReadGenerationDocument(model.folder);
   if (choice.dummy_weights) return shape;
   const int bits = choice.weight_bits.value_or(shape.weight_bits);
   const bool makes_another = choice.use == ModelUse::kConvert && shape.weight_bits == 16;
@@ -128,9 +130,11 @@ ModelShape OpenShape(OpenedModel& model) {
   RefuseUnknownName(choice);
   model.folder = ModelFolder(choice);
   if (IsStoreFolder(model.folder)) return OpenStored(model);
-  ModelShape shape = ReadModelShape(model.folder);
+  ModelConfig config = ReadModelConfig(model.folder);
+  model.type_of_whole = std::move(config.type_of_whole);
+  model.generation = std::move(config.generation);
   if (!choice.dummy_weights) model.checkpoint = OpenCheckpoint(model.folder);
-  return shape;
+  return std::move(config.shape);
 }
 
 }  // namespace

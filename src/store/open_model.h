@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
@@ -40,6 +41,8 @@ struct OpenedModel : Model {
   std::unique_ptr<Checkpoint> checkpoint;
   WeightMap weights;
   std::unique_ptr<Tokenizer> tokenizer;
+  std::string type_of_whole;  // ModelConfig's; of a store or a built-in shape empty
+  nlohmann::json generation;  // generation_config.json; null: there is none
 };
 
 // Throws: Error kModelMissing, kModelUnsupported, kNonFinite: the choice does not suit what is

@@ -2,10 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <string>
-
 #include "src/base/terminal.h"
-#include "src/checkpoint/model_config.h"
 
 namespace spillway {
 namespace {
@@ -18,11 +15,9 @@ ModelUse UseOf(Verb verb) {
 // Tells that only the text part of a model with images is read.
 void TellOfOtherParts(const Config& config, const OpenedModel& model) {
   if (config.verbosity == Verbosity::kQuiet || model.weights.surplus.empty()) return;
-  if (HasDummyWeights(model) || !model.store.empty()) return;
-  const std::string type = TypeOfWhole(model.folder);
-  if (type.empty()) return;
-  PrintWarning(fmt::format("{}: text only; {} tensors of other parts are skipped", type,
-                           model.weights.surplus.size()));
+  if (HasDummyWeights(model) || model.type_of_whole.empty()) return;
+  PrintWarning(fmt::format("{}: text only; {} tensors of other parts are skipped",
+                           model.type_of_whole, model.weights.surplus.size()));
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ Config WithModelSampling(Config config, const OpenedModel& model) {
   RefuseStopTokens(config, model);
   const bool samples = config.verb != Verb::kScore && !config.input.empty();
   if (!samples || config.ignore_generation_config) return config;
-  const GenerationConfig own = ReadGenerationConfig(model.folder);
+  const GenerationConfig own = ReadGenerationConfig(model.generation);
   Taker taker(config);
   if (own.do_sample)
     taker.Take("temperature", "temperature", std::optional(own.temperature.value_or(1.0)),

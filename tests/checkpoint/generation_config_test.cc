@@ -13,13 +13,13 @@ using spillway::testing::ExpectError;
 GenerationConfig Read(std::string_view text) {
   const TemporaryFolder folder;
   folder.Write("generation_config.json", text);
-  return ReadGenerationConfig(folder.path());
+  return ReadGenerationConfig(ReadGenerationDocument(folder.path()));
 }
 
 TEST(GenerationConfigTest, AFolderWithoutOneSaysNothing) {
   const TemporaryFolder folder;
-  EXPECT_FALSE(ReadGenerationConfig(folder.path()).do_sample);
-  EXPECT_FALSE(ReadGenerationConfig({}).temperature);
+  EXPECT_FALSE(ReadGenerationConfig(ReadGenerationDocument(folder.path())).do_sample);
+  EXPECT_FALSE(ReadGenerationConfig(nullptr).temperature);
 }
 
 TEST(GenerationConfigTest, ReadsWhatIsSaid) {

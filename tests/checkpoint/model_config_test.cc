@@ -79,6 +79,7 @@ TEST(ModelConfigTest, EndOfTextIsANumberOrAListAndGenerationWins) {
   folder.Write("config.json", ConfigWith("eos_token_id", "3"));
   EXPECT_EQ(ReadModelShape(folder.path()).eos, std::vector<TokenId>{3});
   folder.Write("generation_config.json", R"({"max_length":20})");
+  EXPECT_EQ(ReadModelConfig(folder.path()).generation, nlohmann::json({{"max_length", 20}}));
   EXPECT_EQ(ReadModelShape(folder.path()).eos, std::vector<TokenId>{3});
   folder.Write("generation_config.json", R"({"eos_token_id":[5,6]})");
   EXPECT_EQ(ReadModelShape(folder.path()).eos, (std::vector<TokenId>{5, 6}));
