@@ -105,7 +105,7 @@ std::variant<TextPair, LineFault> RenderPair(std::string_view line, const ChatRe
   });
 }
 
-// What conversations need that the run may be without.
+// Needs of conversations that a run may be without.
 MaybeFault CheckReading(const Tokenizer& tokenizer, const ReaderOptions& options) {
   if (options.chat == nullptr) return NoTemplate();
   if (!tokenizer.encodes_text()) {

@@ -48,7 +48,7 @@ class BpeModel {
 
   std::optional<TokenId> Find(std::string_view token) const;
   const StringMap<TokenId>& vocabulary() const { return vocabulary_; }
-  // Whether unknown characters become the tokens of their bytes, and all of these are there.
+  // True where unknown characters become the tokens of their bytes, and all of these are there.
   bool has_byte_tokens() const {
     return !byte_tokens_.empty() && std::ranges::find(byte_tokens_, -1) == byte_tokens_.end();
   }

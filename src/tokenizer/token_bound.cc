@@ -34,7 +34,7 @@ bool KeepsText(const std::vector<NormalizerStep>& steps) {
   return !Has(steps, Effect::kLoses) && !(replaces && Has(steps, Effect::kKeepsAscii));
 }
 
-// What the built-in patterns leave between their matches is nothing.
+// Nothing is left between the matches of the built-in patterns.
 bool Removes(const SplitStep& split) {
   const bool matches_all = std::holds_alternative<SplitPattern>(split.target);
   return split.behavior == SplitBehavior::kRemoved && !(split.inverted && matches_all);
@@ -47,7 +47,7 @@ bool KeepsText(const std::vector<PreTokenizerStep>& steps) {
   });
 }
 
-// Whether each byte has a token to fall back on.
+// True where each byte has a token to fall back on.
 bool HasAllBytes(const BpeParts& parts) {
   if (parts.model.has_byte_tokens()) return true;
   if (std::ranges::none_of(parts.pre_tokenizer, [](const PreTokenizerStep& step) {

@@ -23,7 +23,7 @@ class TokenBound {
 
  private:
   std::size_t most_bytes_ = 0;  // of the text in a token; 0: nothing is known
-  // Whether ASCII characters alone count: composing may make one of several others, but no two
+  // ASCII characters alone count: composing may make one of several others, but of no two
   // ASCII characters.
   bool counts_ascii_ = false;
 };
