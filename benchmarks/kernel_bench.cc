@@ -2,7 +2,7 @@
 // threads read memory, and, where it was built with it, the fp32 product of libtorch (MKL) at the
 // same shape. The subjects are in benchmarks/kernels.
 //   kernel_bench [--quick] [--isa portable|avx2|avx512|avx512_vnni|amx | --bf16] [--threads N]
-//   [--only matmul|attention|budget|bookkeeping|other] [--no-torch]
+//   [--only matmul|attention|budget|bookkeeping|grouped|other] [--no-torch]
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -19,11 +19,9 @@ struct Subject {
   void (*run)(Bench& bench);
 };
 
-constexpr Subject kSubjects[] = {{"matmul", BenchMatmul},
-                                 {"attention", BenchAttention},
-                                 {"budget", BenchBudget},
-                                 {"bookkeeping", BenchBookkeeping},
-                                 {"other", BenchRows}};
+constexpr Subject kSubjects[] = {{"matmul", BenchMatmul},   {"attention", BenchAttention},
+                                 {"budget", BenchBudget},   {"bookkeeping", BenchBookkeeping},
+                                 {"grouped", BenchGrouped}, {"other", BenchRows}};
 
 struct CommandLine {
   Options options;

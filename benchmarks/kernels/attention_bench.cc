@@ -17,11 +17,13 @@ constexpr int64_t kWidth = 2048;
 struct AttentionWork {
   const AttentionCase& of;
   int64_t heads = kWidth / of.head_dim;
+  int64_t kv_heads = heads / of.group;
+  int64_t kv_width = kWidth / of.group;
   int64_t slots = RoundUp(of.past + of.num_new, KvBlockSlots(of.kv_bits));
-  int64_t row_bytes = slots * KvSlotBytes(heads, of.head_dim, of.kv_bits);
+  int64_t row_bytes = slots * KvSlotBytes(kv_heads, of.head_dim, of.kv_bits);
   int64_t tokens = of.num_rows * of.num_new;
   Bytes kv = RandomBytes(of.num_rows * row_bytes / 2, DType::kF16);
-  Bytes qkv = RandomBytes(tokens * 3 * kWidth, DType::kF32);
+  Bytes qkv = RandomBytes(tokens * (kWidth + 2 * kv_width), DType::kF32);
   Bytes out = Allocate(tokens * kWidth * 4);
   Bytes scores = Allocate(of.scored ? of.num_rows * heads * slots * 4 : 64);
   std::vector<AttentionRow> rows{};
@@ -41,12 +43,13 @@ AttentionArgs AttentionWork::Args() {
   AttentionArgs args;
   args.q = reinterpret_cast<const float*>(qkv.get());
   args.k = args.q + kWidth;
-  args.v = args.k + kWidth;
-  args.qkv_stride = 3 * kWidth;
+  args.v = args.k + kv_width;
+  args.qkv_stride = kWidth + 2 * kv_width;
   args.out = reinterpret_cast<float*>(out.get());
   args.out_stride = kWidth;
   args.rows = rows;
-  args.num_heads = args.num_kv_heads = heads;
+  args.num_heads = heads;
+  args.num_kv_heads = kv_heads;
   args.head_dim = of.head_dim;
   args.scale = 1.0F / std::sqrt(static_cast<float>(of.head_dim));
   args.token_scores_stride = slots;
@@ -73,12 +76,13 @@ void BenchAttentionCase(Bench& bench, const AttentionCase& of) {
     Attention(args, {workspace.get(), static_cast<size_t>(workspace_bytes)}, bench.pool(),
               options.isa);
   });
-  bench.Print({.op = NameWithBits(of.name, of.kv_bits),
-               .shape = fmt::format("{} x {}, past {}", work.heads, of.head_dim, of.past),
-               .rows = work.tokens,
-               .seconds = seconds,
-               .bytes = static_cast<double>(of.num_rows * work.row_bytes),
-               .flops = work.Flops()});
+  bench.Print(
+      {.op = NameWithBits(of.name, of.kv_bits),
+       .shape = fmt::format("{}/{} x {}, past {}", work.heads, work.kv_heads, of.head_dim, of.past),
+       .rows = work.tokens,
+       .seconds = seconds,
+       .bytes = static_cast<double>(of.num_rows * work.row_bytes),
+       .flops = work.Flops()});
 }
 
 void BenchAttention(Bench& bench) {
@@ -88,6 +92,10 @@ void BenchAttention(Bench& bench) {
       BenchAttentionCase(bench, {"decode", 16, 2000, 1, head_dim, false, kv_bits});
       BenchAttentionCase(bench, {"prefill", 1, 0, 512, head_dim, false, kv_bits});
       BenchAttentionCase(bench, {"prefill", 4, 0, 2000, head_dim, false, kv_bits});
+      for (const int64_t group : {4, 8}) {
+        BenchAttentionCase(bench, {"decode", 64, 2000, 1, head_dim, false, kv_bits, group});
+        BenchAttentionCase(bench, {"prefill", 1, 0, 2000, head_dim, false, kv_bits, group});
+      }
     }
   }
 }

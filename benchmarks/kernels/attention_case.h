@@ -1,5 +1,5 @@
-// AttentionCase: attention of equal rows over full caches, random, 2048 wide; measured for the
-// subjects attention (decode, prefill) and budget (prefill that keeps token scores).
+// AttentionCase: attention of equal rows over full caches, random, queries 2048 wide; measured for
+// the subjects attention (decode, prefill) and budget (prefill that keeps token scores).
 #pragma once
 
 #include "benchmarks/kernels/bench.h"
@@ -14,6 +14,7 @@ struct AttentionCase {
   int64_t head_dim;
   bool scored = false;  // with token scores
   int kv_bits = 16;
+  int64_t group = 1;  // heads that share a KV head
 };
 
 // Measures the case and prints its line.

@@ -15,9 +15,11 @@ double Median(std::vector<double> values) {
 }
 
 // Measures the cost of keeping scores and finding victims, and both beside the memory, in turns.
-void BenchCase(Bench& bench, int64_t slots, int64_t head_dim) {
-  DecodeWork plain(bench, {KvPolicyKind::kFull, slots, head_dim, 16});
-  DecodeWork h2o(bench, {KvPolicyKind::kH2o, slots, head_dim, 16});
+void BenchCase(Bench& bench, const DecodeCase& of) {
+  DecodeCase with_h2o = of;
+  with_h2o.kind = KvPolicyKind::kH2o;
+  DecodeWork plain(bench, of);
+  DecodeWork h2o(bench, with_h2o);
   MemoryRead read(bench, plain.kv(), plain.ReadBytes());
   std::vector<double> read_s;
   const std::vector<double> ratios =
@@ -28,9 +30,10 @@ void BenchCase(Bench& bench, int64_t slots, int64_t head_dim) {
   const double plain_frac = ratios[2] * read.WantedFrac();
   const double more_bytes = static_cast<double>(h2o.ReadBytes()) / plain_bytes;
   fmt::print(
-      "in turns, 32 x {}, slots {}: plain {:.0f} % of the memory's rate ({:.0f} GB/s), "
+      "in turns, {} x {}, KV heads {}, slots {}: plain {:.0f} % of the memory's rate ({:.0f} "
+      "GB/s), "
       "h2o {:.0f} %; h2o takes {:.1f} % more time\n",
-      head_dim, slots, 100 * plain_frac, memory_bytes_per_s / 1e9,
+      of.heads(), of.head_dim, of.kv_heads, of.slots, 100 * plain_frac, memory_bytes_per_s / 1e9,
       100 * plain_frac * more_bytes / ratios[1], 100 * (ratios[1] - 1));
   std::fflush(stdout);
 }
@@ -39,7 +42,20 @@ void BenchCase(Bench& bench, int64_t slots, int64_t head_dim) {
 
 void BenchBookkeeping(Bench& bench) {
   for (const int64_t head_dim : {64, 128})
-    for (const int64_t slots : kBudgetSlots) BenchCase(bench, slots, head_dim);
+    for (const int64_t slots : kBudgetSlots)
+      BenchCase(bench, {KvPolicyKind::kFull, slots, head_dim, 16});
+}
+
+void BenchGrouped(Bench& bench) {
+  struct Heads {
+    int64_t kv_heads;
+    int64_t group;
+  };
+  // Llama of 8B, Qwen2.5 of 7B and Llama of 70B.
+  for (const Heads heads : {Heads{8, 4}, Heads{4, 7}, Heads{8, 8}})
+    for (const int64_t head_dim : {64, 128})
+      for (const int64_t slots : kBudgetSlots)
+        BenchCase(bench, {KvPolicyKind::kFull, slots, head_dim, 16, heads.kv_heads, heads.group});
 }
 
 }  // namespace spillway::kernels

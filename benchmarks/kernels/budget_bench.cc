@@ -15,10 +15,10 @@ void BenchDecode(Bench& bench, const DecodeCase& of) {
   const std::string name = fmt::format("step {}", KvPolicyName(of.kind));
   bench.Print({.op = NameWithBits(name, of.kv_bits),
                .shape = fmt::format("32 x {}, slots {}", of.head_dim, of.slots),
-               .rows = DecodeWork::kRows,
+               .rows = of.rows(),
                .seconds = seconds,
                .bytes = static_cast<double>(work.ReadBytes()),
-               .flops = 4.0 * static_cast<double>(of.slots * DecodeWork::kRows * work.width())});
+               .flops = work.Flops()});
 }
 
 // Work of a transfer's thread on rows on disk between passes: state and newest token out, state and
@@ -28,43 +28,41 @@ class KvLogWork {
   static constexpr int64_t kTokens = 3;
 
   KvLogWork(Bench& bench, int64_t slots, int64_t head_dim)
-      : slots_(slots),
-        head_dim_(head_dim),
-        h2o_(bench, {KvPolicyKind::kH2o, slots, head_dim, 16}) {}
+      : of_{KvPolicyKind::kH2o, slots, head_dim, 16}, h2o_(bench, of_) {}
 
   void Out() {
     ForEachRow([&](const KvLogRow& row, std::byte* to, std::byte* token) {
       TakeState(row, to);
-      TakeToken(row, slots_ - 1, token);
+      TakeToken(row, of_.slots - 1, token);
     });
   }
   void In() {
     ForEachRow([&](const KvLogRow& row, const std::byte* from, const std::byte* token) {
-      PutLog(row, from, {token, token_bytes_, kTokens, slots_ - kTokens});
+      PutLog(row, from, {token, token_bytes_, kTokens, of_.slots - kTokens});
     });
   }
+  int64_t num_rows() const { return of_.rows(); }
   // Bytes read and written by one call that moves so many tokens a row.
   int64_t MovedBytes(int64_t num_tokens) const {
-    return 2 * DecodeWork::kRows * (state_bytes_ + num_tokens * token_bytes_);
+    return 2 * num_rows() * (state_bytes_ + num_tokens * token_bytes_);
   }
 
  private:
   template <typename Work>  // (KvLogRow, its state, its tokens)
   void ForEachRow(const Work& work) {
     std::byte* first = h2o_.NextKv();
-    for (int64_t row = 0; row < DecodeWork::kRows; ++row) {
-      work(KvLogRow{first + row * h2o_.row_bytes(), slots_, DecodeWork::kHeads, head_dim_, 16},
+    for (int64_t row = 0; row < num_rows(); ++row) {
+      work(KvLogRow{first + row * h2o_.row_bytes(), of_.slots, of_.kv_heads, of_.head_dim, 16},
            state_.get() + row * state_bytes_, tokens_.get() + row * kTokens * token_bytes_);
     }
   }
 
-  int64_t slots_;
-  int64_t head_dim_;
+  DecodeCase of_;
   DecodeWork h2o_;
-  int64_t state_bytes_ = KvStateBytes(DecodeWork::kHeads, slots_);
-  int64_t token_bytes_ = KvSlotBytes(DecodeWork::kHeads, head_dim_, 16);
-  Bytes state_ = Allocate(DecodeWork::kRows * state_bytes_);
-  Bytes tokens_ = Allocate(DecodeWork::kRows * kTokens * token_bytes_);
+  int64_t state_bytes_ = KvStateBytes(of_.kv_heads, of_.slots);
+  int64_t token_bytes_ = KvSlotBytes(of_.kv_heads, of_.head_dim, 16);
+  Bytes state_ = Allocate(num_rows() * state_bytes_);
+  Bytes tokens_ = Allocate(num_rows() * kTokens * token_bytes_);
 };
 
 void BenchKvLog(Bench& bench, int64_t slots, int64_t head_dim) {
@@ -72,7 +70,7 @@ void BenchKvLog(Bench& bench, int64_t slots, int64_t head_dim) {
   const auto print = [&](const char* op, int64_t num_tokens, double seconds) {
     bench.Print({.op = op,
                  .shape = fmt::format("32 x {}, slots {}", head_dim, slots),
-                 .rows = DecodeWork::kRows,
+                 .rows = work.num_rows(),
                  .seconds = seconds,
                  .bytes = static_cast<double>(work.MovedBytes(num_tokens))});
   };

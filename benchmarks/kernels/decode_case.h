@@ -1,6 +1,6 @@
-// DecodeWork: decode of 16 rows of 32 heads that hold as many tokens as they may, over as many
-// copies of their KV as exceed any cache, taken in turn. Shared by the subjects budget and
-// bookkeeping.
+// DecodeWork: decode of rows that hold as many tokens as they may, over as many copies of their KV
+// as exceed any cache, taken in turn: 16 rows of 32 KV heads, or more rows where a row has fewer,
+// so that their KV is as large. Shared by the subjects budget and bookkeeping.
 #pragma once
 
 #include "benchmarks/kernels/bench.h"
@@ -16,13 +16,15 @@ struct DecodeCase {
   int64_t slots;
   int64_t head_dim;
   int kv_bits;
+  int64_t kv_heads = 32;
+  int64_t group = 1;  // heads that share a KV head
+
+  int64_t heads() const { return kv_heads * group; }
+  int64_t rows() const { return 16 * 32 / kv_heads; }
 };
 
 class DecodeWork {
  public:
-  static constexpr int64_t kRows = 16;
-  static constexpr int64_t kHeads = 32;
-
   // Lifetime: the bench outlives it.
   DecodeWork(Bench& bench, const DecodeCase& of);
 
@@ -30,10 +32,11 @@ class DecodeWork {
   void Run();
   // Bytes that Run reads: tokens and their state, without what fills a block up to pages.
   int64_t ReadBytes() const;
-  int64_t width() const { return kHeads * of_.head_dim; }
+  // Multiply-adds of q k and p v, two operations each.
+  double Flops() const;
   int64_t row_bytes() const { return row_bytes_; }
-  // The rows' KV [kRows, row_bytes()], another copy in each call.
-  std::byte* NextKv() { return kv_.get() + num_calls_++ % copies_ * kRows * row_bytes_; }
+  // The rows' KV [rows, row_bytes()], another copy in each call.
+  std::byte* NextKv() { return kv_.get() + num_calls_++ % copies_ * of_.rows() * row_bytes_; }
   // All copies; at least kFarBytes.
   const std::byte* kv() const { return kv_.get(); }
 
@@ -48,8 +51,10 @@ class DecodeWork {
   int64_t row_bytes_;
   int64_t copies_;
   Bytes kv_;
-  Bytes qkv_ = RandomBytes(kRows * 3 * width(), DType::kF32);
-  Bytes out_ = Allocate(kRows * width() * 4);
+  int64_t q_width_ = of_.heads() * of_.head_dim;
+  int64_t qkv_width_ = q_width_ + 2 * of_.kv_heads * of_.head_dim;
+  Bytes qkv_ = RandomBytes(of_.rows() * qkv_width_, DType::kF32);
+  Bytes out_ = Allocate(of_.rows() * q_width_ * 4);
   int64_t workspace_bytes_;
   Bytes workspace_;
   int64_t num_calls_ = 0;
