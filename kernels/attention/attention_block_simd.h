@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "kernels/attention/attention_isa.h"
+#include "kernels/attention/lines_ahead_simd.h"
 #include "kernels/attention/token_runs_simd.h"
 #include "kernels/simd/simd.h"
 
@@ -23,6 +24,32 @@ struct WidenedBlock {
   const float* data;
   int64_t stride;  // elements from slot to slot
 };
+
+// A query, scaled, to `q`, [padded_dim]; zeros to its sums.
+inline void LoadQuery(const float* from, float scale, int64_t dim, int64_t padded_dim, float* q,
+                      float* sums) {
+  for (int64_t d = 0; d < padded_dim; d += kLanes) {
+    const int64_t n = d < dim ? MinOf(kLanes, dim - d) : 0;
+    Simd::Store(q + d, Simd::Mul(Simd::Set(scale), Simd::LoadPart(from + d, n)));
+    Simd::Store(sums + d, Simd::Zero());
+  }
+}
+
+// A query's sums over its total, to [dim].
+inline void StoreOutput(const float* sums, float total, int64_t dim, float* to) {
+  const Simd::F scale = Simd::Set(1.0F / total);
+  for (int64_t d = 0; d < dim; d += kLanes)
+    Simd::StorePart(to + d, Simd::Mul(scale, Simd::Load(sums + d)), MinOf(kLanes, dim - d));
+}
+
+// One token's K, or V, of 16 bits to `to`, [padded_dim].
+template <DType kKv>
+inline void WidenToken(const std::byte* from, int64_t dim, int64_t padded_dim, float* to) {
+  for (int64_t d = 0; d < padded_dim; d += kLanes) {
+    const int64_t n = d < dim ? MinOf(kLanes, dim - d) : 0;
+    Simd::Store(to + d, n == kLanes ? LoadAs<kKv>(from, d) : LoadPartAs<kKv>(from, d, n));
+  }
+}
 
 constexpr int64_t RoundUpToLanes(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
@@ -97,8 +124,8 @@ struct ValueArgs {
   int64_t sums_stride;
 };
 
-template <int kQ, int kV>
-void MulValues(const ValueArgs& args, int64_t d) {
+template <int kQ, int kV, typename Ahead>
+void MulValues(const ValueArgs& args, int64_t d, Ahead& ahead) {
   Simd::F acc[kQ][kV];
   for (int query = 0; query < kQ; ++query) {
     for (int v = 0; v < kV; ++v)
@@ -109,6 +136,7 @@ void MulValues(const ValueArgs& args, int64_t d) {
   }
   const float* at = args.values.data + args.begin * args.values.stride + d;
   for (int64_t slot = args.begin; slot < args.end; ++slot, at += args.values.stride) {
+    ahead.FetchSome();
     Simd::F value[kV];
     for (int v = 0; v < kV; ++v) value[v] = Simd::Load(at + v * kLanes);
     for (int query = 0; query < kQ; ++query) {
@@ -123,12 +151,12 @@ void MulValues(const ValueArgs& args, int64_t d) {
 }
 
 // All of padded_dim, whole registers, for kQ queries.
-template <int kQ>
-void MulAllValues(const ValueArgs& args, int64_t padded_dim) {
+template <int kQ, typename Ahead>
+void MulAllValues(const ValueArgs& args, int64_t padded_dim, Ahead& ahead) {
   int64_t d = 0;
   for (; d + kValueVectors * kLanes <= padded_dim; d += kValueVectors * kLanes)
-    MulValues<kQ, kValueVectors>(args, d);
-  for (; d < padded_dim; d += kLanes) MulValues<kQ, 1>(args, d);
+    MulValues<kQ, kValueVectors>(args, d, ahead);
+  for (; d < padded_dim; d += kLanes) MulValues<kQ, 1>(args, d, ahead);
 }
 
 }  // namespace

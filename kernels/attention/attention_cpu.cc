@@ -20,7 +20,7 @@ const AttentionFunctions& AttentionFunctionsOf(Isa isa) {
 int64_t DecodeHeads(const AttentionArgs& args, int64_t num_rows, int num_threads) {
   constexpr int64_t kRunBytes = int64_t{64} << 10;
   const int64_t group = args.num_heads / args.num_kv_heads;
-  if (group > kDecodeGroup) return 1;
+  if (group > kDecodeQueries) return 1;
   const int64_t head_bytes = KvBlockSlots(args.kv_bits) * KvTokenBytes(args.head_dim, args.kv_bits);
   const int64_t most = std::clamp<int64_t>(kRunBytes / head_bytes, 1, kDecodeQueries / group);
   const int64_t fitting = DivideUp(args.num_kv_heads, most);
@@ -119,7 +119,7 @@ bool Call::OnlyDecodes() const {
   const auto decodes = [&](const AttentionRow& row) {
     return row.num_new == 1 && (args.window == 0 || row.num_past < args.window);
   };
-  return !scored && group() <= kDecodeGroup && std::ranges::all_of(args.rows, decodes);
+  return !scored && group() <= kDecodeQueries && std::ranges::all_of(args.rows, decodes);
 }
 
 void Call::Decode() const {

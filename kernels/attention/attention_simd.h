@@ -135,15 +135,11 @@ Attend<kKv, kBits>::Attend(const AttentionTask& attention_task)
 
 template <DType kKv, int kBits>
 void Attend<kKv, kBits>::LoadQueries() const {
-  const Simd::F scale = Simd::Set(args.scale);
   for (int64_t query = 0; query < num_queries; ++query) {
     const float* from =
         args.q + (row.token_offset + Token(query)) * args.qkv_stride + Head(query) * args.head_dim;
-    for (int64_t d = 0; d < padded_dim; d += kLanes) {
-      const int64_t n = d < args.head_dim ? MinOf(kLanes, args.head_dim - d) : 0;
-      Simd::Store(q + query * padded_dim + d, Simd::Mul(scale, Simd::LoadPart(from + d, n)));
-      Simd::Store(sums + query * padded_dim + d, Simd::Zero());
-    }
+    LoadQuery(from, args.scale, args.head_dim, padded_dim, q + query * padded_dim,
+              sums + query * padded_dim);
     maxima[query] = kMinusInfinity;
     totals[query] = 0;
     factors[query] = 0;
@@ -198,11 +194,7 @@ WidenedBlock Attend<kKv, kBits>::Widen(bool values, int64_t begin, int64_t count
   for (int64_t slot = 0; slot < count; ++slot) {
     const std::byte* from = Cache(values, begin + slot);
     Fetch(from + ahead, args.head_dim * 2);
-    float* to = widened + slot * padded_dim;
-    for (int64_t d = 0; d < padded_dim; d += kLanes) {
-      const int64_t n = d < args.head_dim ? MinOf(kLanes, args.head_dim - d) : 0;
-      Simd::Store(to + d, n == kLanes ? LoadAs<kKv>(from, d) : LoadPartAs<kKv>(from, d, n));
-    }
+    WidenToken<kKv>(from, args.head_dim, padded_dim, widened + slot * padded_dim);
   }
   return block;
 }
@@ -246,21 +238,22 @@ void Attend<kKv, kBits>::Values(const SlotBlock& block, const WidenedBlock& valu
                      factor,    sums + at * padded_dim,
                      padded_dim};
   };
+  const NoLinesAhead none;
   int64_t query = block.first;
   while (query < block.end) {
     const SeenSlots common = Seen(query, block.begin);
     const int64_t end = query + kValueQueries;
     if (end > block.end || Seen(end - 1, block.begin).begin > common.begin) {
-      MulAllValues<1>(args_of(query, common, factors + query), padded_dim);
+      MulAllValues<1>(args_of(query, common, factors + query), padded_dim, none);
       ++query;
       continue;
     }
     // Slots that the first query sees are added for all queries at once, the others query by query:
     // a masked slot is not read, so that a NaN there reaches no query that cannot see it.
-    MulAllValues<kValueQueries>(args_of(query, common, factors + query), padded_dim);
+    MulAllValues<kValueQueries>(args_of(query, common, factors + query), padded_dim, none);
     for (; query < end; ++query) {
       const SeenSlots more = {common.end, Seen(query, block.begin).end};
-      if (more.end > more.begin) MulAllValues<1>(args_of(query, more, nullptr), padded_dim);
+      if (more.end > more.begin) MulAllValues<1>(args_of(query, more, nullptr), padded_dim, none);
     }
   }
 }
@@ -393,11 +386,7 @@ void Attend<kKv, kBits>::Run() const {
   for (int64_t query = 0; query < num_queries; ++query) {
     float* to = args.out + (row.token_offset + Token(query)) * args.out_stride +
                 Head(query) * args.head_dim;
-    const Simd::F scale = Simd::Set(1.0F / totals[query]);
-    for (int64_t d = 0; d < args.head_dim; d += kLanes) {
-      Simd::StorePart(to + d, Simd::Mul(scale, Simd::Load(sums + query * padded_dim + d)),
-                      MinOf(kLanes, args.head_dim - d));
-    }
+    StoreOutput(sums + query * padded_dim, totals[query], args.head_dim, to);
   }
 }
 

@@ -91,8 +91,8 @@ struct Step {
   // scores do not matter.
   float* weights() const {
     if (!UsesScores(args.kind)) return nullptr;
-    return group() <= kDecodeGroup ? history()
-                                   : history() + kAttentionQueries * PaddedSlots(num_held());
+    return group() <= kDecodeQueries ? history()
+                                     : history() + kAttentionQueries * PaddedSlots(num_held());
   }
   float* factors() const { return history() + kMaxQueries * PaddedSlots(num_held()); }
   AttentionTask Task(int64_t kv_head) const;
@@ -173,7 +173,7 @@ BudgetTask Step::Budget() const {
           .num_held = num_held(),
           .weights = weights(),
           .factors = factors(),
-          .group = group() <= kDecodeGroup ? group() : 1,
+          .group = group() <= kDecodeQueries ? group() : 1,
           .first_candidate = candidates.first,
           .last_candidate = candidates.last,
           .first_seen = FirstSeen(row.keep, row.position + 1),
@@ -185,7 +185,7 @@ BudgetTask Step::Budget() const {
 // them be updated while the values are read, but would waste the values that the processor's
 // prefetcher takes in past the end of a block's keys.
 void Step::AttendAndUpdate(const Functions& functions, const std::byte* next_keys) const {
-  if (group() > kDecodeGroup) {
+  if (group() > kDecodeQueries) {
     AttendGroup(functions.attention);
   } else {
     functions.attention.decode(Decode(next_keys));

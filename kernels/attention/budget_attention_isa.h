@@ -19,9 +19,9 @@ struct BudgetTask {
   int64_t block_slots = 0;
   int64_t num_heads = 0;
   int64_t num_held = 0;  // the new token included
-  // weights: [slot / kAttentionKeys][query][slot % kAttentionKeys], `group` queries a KV head: 1,
-  // or kDecodeGroup; a larger group comes as one query, added up before. Readable from num_held to
-  // a whole register.
+  // weights: [slot / kAttentionKeys][query][slot % kAttentionKeys], `group` queries a KV head. Over
+  // kDecodeQueries they come as one query, added up before. Readable from num_held to a whole
+  // register.
   // factors: [slot / kAttentionKeys][kDecodeQueries]; a query's weights in those slots are
   // multiplied by it.
   // A group's weights are added up in order of its queries. Null: scores do not matter.

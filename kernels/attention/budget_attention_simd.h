@@ -20,10 +20,12 @@ constexpr float kLaneNumbers[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
 // Simd::Max gives its second operand where one is NaN.
 inline Simd::F Standing(Simd::F score) { return Simd::Max(score, Simd::Set(-kInfinity)); }
 
+constexpr int kAnyGroup = 3;  // its size is known at run time
+
 // One BudgetTask. A register holds neighbouring slots of a block, of one KV head or, where a block
 // has fewer slots than the register lanes, of two. Its heads are visited over kAttentionKeys slots
 // before the next heads, so that the lowest tokens so far stay in registers. kGroup: queries of a
-// KV head, or 0 where scores do not matter.
+// KV head where it is known at compile time, or 0 where scores do not matter.
 template <int64_t kBlockSlots, int kGroup>
 struct Update {
   static constexpr int64_t kHeads = MaxOf(1, kLanes / kBlockSlots);  // of a register
@@ -44,7 +46,7 @@ struct Update {
     const float* weights;  // of the first head's first query
     int64_t ahead;         // bytes to the state that is prefetched meanwhile
   };
-  using Factors = Simd::F[kDecodeGroup];
+  using Factors = Simd::F[kGroup == kAnyGroup ? kDecodeQueries : MaxOf(1, kGroup)];
 
   const BudgetTask& task;
   Simd::F below;  // positions that may go lie between these two
@@ -55,6 +57,7 @@ struct Update {
   Simd::M low_head;    // the lanes of a register's first head
 
   explicit Update(const BudgetTask& budget_task);
+  int64_t group() const { return kGroup == kAnyGroup ? task.group : kGroup; }
   // Bits of the lanes that hold a head.
   static uint32_t LanesOf(int64_t head) {
     return ((uint32_t{1} << kHeadLanes) - 1) << head % kHeads * kHeadLanes;
@@ -80,9 +83,9 @@ struct Update {
   template <int64_t kUsedHeads>
   void LoadFactors(const Place& at, Factors& factors) const;
   template <int64_t kUsedHeads>
-  static Simd::F Weights(const Place& at, const Factors& factors);
+  Simd::F Weights(const Place& at, const Factors& factors) const;
   template <int64_t kUsedHeads>
-  static Simd::F AddWeights(const Place& at, const Factors& factors);
+  Simd::F AddWeights(const Place& at, const Factors& factors) const;
   template <int64_t kUsedHeads>
   static Simd::F Positions(const Place& at);
   template <int64_t kUsedHeads>
@@ -121,7 +124,7 @@ inline typename Update<kBlockSlots, kGroup>::Place Update<kBlockSlots, kGroup>::
   const int64_t offset = first_slot / kBlockSlots * task.block_bytes + head * task.head_bytes;
   const float* weights = nullptr;
   if constexpr (kGroup > 0)
-    weights = task.weights + (first_slot * task.num_heads + head * kAttentionKeys) * kGroup;
+    weights = task.weights + (first_slot * task.num_heads + head * kAttentionKeys) * group();
   return {head,
           first_slot,
           task.scores + offset,
@@ -147,10 +150,11 @@ template <int64_t kBlockSlots, int kGroup>
 template <int64_t kUsedHeads>
 inline void Update<kBlockSlots, kGroup>::LoadFactors(const Place& at, Factors& factors) const {
   const float* low =
-      task.factors + at.first_slot / kAttentionKeys * kDecodeQueries + at.head * kGroup;
+      task.factors + at.first_slot / kAttentionKeys * kDecodeQueries + at.head * group();
+  const int64_t num_queries = group();
 #pragma GCC unroll 2
-  for (int64_t query = 0; query < kGroup; ++query, ++low) {
-    const float high = low[(kUsedHeads - 1) * kGroup];
+  for (int64_t query = 0; query < num_queries; ++query, ++low) {
+    const float high = low[(kUsedHeads - 1) * num_queries];
     factors[query] = Simd::Select(low_head, Simd::Set(*low), Simd::Set(high));
   }
 }
@@ -159,13 +163,14 @@ inline void Update<kBlockSlots, kGroup>::LoadFactors(const Place& at, Factors& f
 template <int64_t kBlockSlots, int kGroup>
 template <int64_t kUsedHeads>
 inline __attribute__((always_inline)) Simd::F Update<kBlockSlots, kGroup>::Weights(
-    const Place& at, const Factors& factors) {
-  constexpr int64_t kToHigh = (kUsedHeads - 1) * kGroup * kAttentionKeys;
+    const Place& at, const Factors& factors) const {
+  const int64_t num_queries = group();
+  const int64_t to_high = (kUsedHeads - 1) * num_queries * kAttentionKeys;
   Simd::F sum = Simd::Zero();
 #pragma GCC unroll 2
-  for (int64_t query = 0; query < kGroup; ++query) {
+  for (int64_t query = 0; query < num_queries; ++query) {
     const float* low = at.weights + query * kAttentionKeys;
-    const Simd::F weights = kHeads == 1 ? Simd::Load(low) : Simd::LoadHalves(low, low + kToHigh);
+    const Simd::F weights = kHeads == 1 ? Simd::Load(low) : Simd::LoadHalves(low, low + to_high);
     sum = query == 0 ? Simd::Mul(weights, factors[query]) : Simd::Fma(weights, factors[query], sum);
   }
   return sum;
@@ -175,7 +180,7 @@ inline __attribute__((always_inline)) Simd::F Update<kBlockSlots, kGroup>::Weigh
 template <int64_t kBlockSlots, int kGroup>
 template <int64_t kUsedHeads>
 inline __attribute__((always_inline)) Simd::F Update<kBlockSlots, kGroup>::AddWeights(
-    const Place& at, const Factors& factors) {
+    const Place& at, const Factors& factors) const {
   if constexpr (kGroup == 0) return Simd::Zero();  // scores do not matter
   __builtin_prefetch(at.scores + at.ahead, 1, 3);
   const Simd::F scores =
@@ -324,9 +329,9 @@ void UpdateGroup(const BudgetTask& task) {
 }
 
 inline void UpdateBudgetSimd(const BudgetTask& task) {
-  static_assert(kDecodeGroup == 2);  // larger groups come as one query
   if (task.weights == nullptr) return UpdateGroup<0>(task);
-  task.group == 1 ? UpdateGroup<1>(task) : UpdateGroup<2>(task);
+  if (task.group == 1) return UpdateGroup<1>(task);
+  task.group == 2 ? UpdateGroup<2>(task) : UpdateGroup<kAnyGroup>(task);
 }
 
 }  // namespace

@@ -136,12 +136,17 @@ struct Simd {
     return _mm_cvtss_f32(_mm_add_ss(pair, _mm_movehdup_ps(pair)));
   }
   static F SumEach(const F (&v)[8]) {
-    F s[4];  // lower lane: v[i] folded to 4; upper lane: v[i + 4]
+    F s[4];
 #pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
-      s[i] = Add(_mm256_permute2f128_ps(v[i], v[i + 4], 0x20),
-                 _mm256_permute2f128_ps(v[i], v[i + 4], 0x31));
-    }
+    for (int i = 0; i < 4; ++i) s[i] = Fold(v[i], v[i + 4]);
+    return SumFolded(s);
+  }
+  // The steps of SumEach: s[i] = Fold(v[i], v[i + 4]) has v[i] folded in its lower half, v[i + 4]
+  // in the upper.
+  static F Fold(F low, F high) {
+    return Add(_mm256_permute2f128_ps(low, high, 0x20), _mm256_permute2f128_ps(low, high, 0x31));
+  }
+  static F SumFolded(const F (&s)[4]) {
     const F a = Add(_mm256_shuffle_ps(s[0], s[1], 0x44), _mm256_shuffle_ps(s[0], s[1], 0xEE));
     const F b = Add(_mm256_shuffle_ps(s[2], s[3], 0x44), _mm256_shuffle_ps(s[2], s[3], 0xEE));
     return Add(_mm256_shuffle_ps(a, b, 0x88), _mm256_shuffle_ps(a, b, 0xDD));

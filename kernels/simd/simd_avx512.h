@@ -144,12 +144,17 @@ struct Simd {
   }
   // Lane i of the result is Sum(v[i]), bit for bit, at 2 shuffles a vector instead of 4.
   static F SumEach(const F (&v)[16]) {
-    F s[8];  // v[i]'s halves of 8 folded, in the lower half; v[i + 8]'s in the upper
+    F s[8];
 #pragma GCC unroll 8
-    for (int i = 0; i < 8; ++i) {
-      s[i] = Add(_mm512_shuffle_f32x4(v[i], v[i + 8], 0x44),
-                 _mm512_shuffle_f32x4(v[i], v[i + 8], 0xEE));
-    }
+    for (int i = 0; i < 8; ++i) s[i] = Fold(v[i], v[i + 8]);
+    return SumFolded(s);
+  }
+  // The steps of SumEach: s[i] = Fold(v[i], v[i + 8]) has v[i]'s halves folded in its lower half,
+  // v[i + 8]'s in the upper.
+  static F Fold(F low, F high) {
+    return Add(_mm512_shuffle_f32x4(low, high, 0x44), _mm512_shuffle_f32x4(low, high, 0xEE));
+  }
+  static F SumFolded(const F (&s)[8]) {
     F t[4];  // 128-bit lanes: v[i], v[i + 4], v[i + 8], v[i + 12], each folded to 4
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {

@@ -130,6 +130,14 @@ struct Simd {
   }
   static float Sum(F v) { return (v[0] + v[2]) + (v[1] + v[3]); }
   static F SumEach(const F (&v)[4]) { return F{Sum(v[0]), Sum(v[1]), Sum(v[2]), Sum(v[3])}; }
+  // The steps of SumEach: s[i] = Fold(v[i], v[i + 2]) has v[i] folded in its lower half, v[i + 2]
+  // in the upper.
+  static F Fold(F low, F high) {
+    return F{low[0] + low[2], low[1] + low[3], high[0] + high[2], high[1] + high[3]};
+  }
+  static F SumFolded(const F (&s)[2]) {
+    return F{s[0][0] + s[0][1], s[1][0] + s[1][1], s[0][2] + s[0][3], s[1][2] + s[1][3]};
+  }
   static float MinOf(F v) { return -MaxOf(Sub(Zero(), v)); }
   static float MaxOf(F v) {
     const float a = v[0] > v[2] ? v[0] : v[2];

@@ -251,8 +251,8 @@ TEST_P(AttentionTest, WindowsAndSoftCapsAgreeWithTheOracle) {
 }
 
 TEST_P(AttentionTest, BitsOfAWindowDoNotDependOnChunksOrScores) {
-  for (const Heads heads :
-       {Heads{4, 4, 64}, Heads{4, 2, 64}, Heads{6, 2, 80}, Heads{30, 1, 16}, Heads{3, 3, 20}}) {
+  for (const Heads heads : {Heads{4, 4, 64}, Heads{4, 2, 64}, Heads{6, 2, 80}, Heads{30, 1, 16},
+                            Heads{3, 3, 20}, Heads{14, 2, 64}, Heads{8, 1, 128}, Heads{34, 1, 8}}) {
     for (const int64_t window : kWindows) {
       SCOPED_TRACE(TextOf(heads) + CaseOf(" window", window));
       const Sequences s = Windowed(heads, kv(), window);
@@ -333,12 +333,14 @@ TEST_P(AttentionTest, CodesGiveTheBitsOfTheirValues) {
 }
 
 TEST_P(AttentionTest, BitsDoNotDependOnChunksNeighboursOrThreads) {
-  // {40, 40}: more heads than one decode task takes; {2, 1}: one key for two queries; 120:
-  // registers by fours, pairs, one and a part.
+  // {40, 40}: more heads than one decode task takes; {2, 1}: one key for two queries,
+  // {14, 2}: for seven; {34, 1}: more queries than one decode task takes; 120: registers by fours,
+  // pairs, one and a part.
   for (const Heads heads :
        {Heads{4, 4, 64}, Heads{4, 2, 64}, Heads{3, 3, 80}, Heads{6, 2, 80}, Heads{4, 2, 80},
         Heads{3, 3, 128}, Heads{2, 1, 128}, Heads{3, 3, 120}, Heads{3, 3, 20}, Heads{2, 1, 7},
-        Heads{40, 40, 16}, Heads{12, 6, 72}, Heads{2, 2, 96}}) {
+        Heads{40, 40, 16}, Heads{12, 6, 72}, Heads{2, 2, 96}, Heads{14, 2, 64}, Heads{8, 1, 128},
+        Heads{6, 2, 20}, Heads{34, 1, 8}}) {
     SCOPED_TRACE(TextOf(heads));
     const Sequences s(heads, kv(), {1, 100, 130, 64, 199});
     const Outputs whole = RunAll(s, Whole(s), isa(), 1);

@@ -341,8 +341,10 @@ void CheckBitsOfRows(std::span<const BudgetCase> cases, const KvStorage& kv, Isa
 }
 
 TEST_P(BudgetAttentionTest, BitsDoNotDependOnChunksNeighboursOrThreads) {
-  // {40, 40}: more heads than one decode task takes; {12, 6}: one key for two queries.
-  constexpr int64_t kShapes[][3] = {{8, 2, 64}, {40, 40, 16}, {12, 6, 80}};
+  // {40, 40}: more heads than one decode task takes; {12, 6}: one key for two queries; {14, 2}: for
+  // seven; {40, 1}: more queries than one decode task takes.
+  constexpr int64_t kShapes[][3] = {
+      {8, 2, 64}, {40, 40, 16}, {12, 6, 80}, {14, 2, 24}, {40, 1, 16}};
   for (const KvPolicyKind kind :
        {KvPolicyKind::kH2o, KvPolicyKind::kH2oFlexgen, KvPolicyKind::kWindow}) {
     const int64_t heavy = UsesScores(kind) ? 1 : 0;
@@ -360,7 +362,7 @@ TEST_P(BudgetAttentionTest, BitsDoNotDependOnChunksNeighboursOrThreads) {
 
 // Tasks with as many queries as they take: four rows and more leave one worker's with all heads.
 TEST_P(BudgetAttentionTest, BitsOfFullTasks) {
-  constexpr int64_t kShapes[][3] = {{32, 32, 64}, {32, 16, 128}};
+  constexpr int64_t kShapes[][3] = {{32, 32, 64}, {32, 16, 128}, {32, 4, 64}, {32, 8, 128}};
   for (const auto& [num_heads, num_kv_heads, head_dim] : kShapes) {
     const KvPolicyKind kind = KvPolicyKind::kH2o;
     const BudgetCase cases[] = {{num_heads, num_kv_heads, head_dim, kind, {0, 20, 21}, 50, 20},
