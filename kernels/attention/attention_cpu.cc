@@ -160,6 +160,7 @@ void Call::Attend() const {
       task.query_begin = query;
       task.query_end = std::min(num_queries, query + kAttentionQueries);
       functions.attend(task);
+      pool.Tick();  // a long prompt's task may take minutes
     }
   };
   if (parts > 1) pool.Run(num_pairs, store);

@@ -63,6 +63,7 @@ struct ThreadPool::State {
   // Workers inside the running Run, and kClosed when no more may enter: Run waits for those who
   // came, not for one whose core another program has.
   std::atomic<uint32_t> gate{kClosed};
+  std::atomic<uint64_t> ticks{0};
   std::atomic<bool> stop{false};
   std::atomic<bool> failed{false};
   // The tasks that one worker begins with. They lie side by side, so that it reads memory in one
@@ -201,8 +202,11 @@ int64_t ThreadPool::NextTask(int64_t task) const {
   return std::ranges::any_of(state_->parts, ends) ? -1 : task + 1;
 }
 
+void ThreadPool::Tick() { state_->ticks.fetch_add(1, std::memory_order_relaxed); }
+
 uint64_t ThreadPool::Pulse() const {
-  uint64_t pulse = state_->epoch.load(std::memory_order_relaxed);
+  uint64_t pulse =
+      state_->epoch.load(std::memory_order_relaxed) + state_->ticks.load(std::memory_order_relaxed);
   for (const State::Part& part : state_->parts)
     pulse = 31 * pulse + static_cast<uint64_t>(part.next.load(std::memory_order_relaxed));
   return pulse;

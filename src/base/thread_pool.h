@@ -46,7 +46,10 @@ class ThreadPool {
   // call from inside the task.
   int64_t NextTask(int64_t task) const;
 
-  // A number that changes while tasks are begun. Any thread, also beside Run.
+  // Changes the pulse: for tasks that take long, from inside of them.
+  void Tick();
+
+  // A number that changes while tasks are begun, and with every Tick. Any thread, also beside Run.
   uint64_t Pulse() const;
 
  private:

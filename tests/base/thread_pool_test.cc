@@ -132,6 +132,14 @@ TEST(ThreadPool, WorkerNumbersAreDistinct) {
   EXPECT_FALSE(clash);
 }
 
+TEST(ThreadPool, ATickChangesThePulse) {
+  ThreadPool pool(2);
+  const uint64_t before = pool.Pulse();
+  EXPECT_EQ(pool.Pulse(), before);
+  pool.Tick();
+  EXPECT_NE(pool.Pulse(), before);
+}
+
 TEST(CpuTopology, CoresAreDistinctAndCounted) {
   const std::vector<int> cores = PhysicalCores();
   EXPECT_GE(cores.size(), 1U);

@@ -399,6 +399,23 @@ TEST_P(AttentionTest, ABadTokenDoesNotReachEarlierOnes) {
   }
 }
 
+// A watch takes a run for stalled while the pulse stays.
+TEST_P(AttentionTest, ThePulseChangesWithinATask) {
+  const Sequences s({1, 1, 16}, kv(), {80});
+  ThreadPool pool(1);
+  const auto pulse_after_a_call = [&] {
+    Caches caches(s);
+    Outputs outputs;
+    RunParts(s, caches, {{0, 0, 80}}, outputs, [&](const AttentionArgs& args) {
+      AlignedBytes workspace(AttentionWorkspaceBytes(100, args.head_dim, 1, isa()));
+      Attention(args, workspace.span(), pool, isa());
+    });
+    return pool.Pulse();
+  };
+  const uint64_t before = pulse_after_a_call();
+  EXPECT_NE(pulse_after_a_call(), before);  // one task each, with four blocks of queries
+}
+
 TEST_P(AttentionTest, LargeScoresDoNotOverflow) {
   Sequences s({2, 2, 64}, kv(), {80});
   for (float& value : s.qkv[0]) value *= 60.0F;
