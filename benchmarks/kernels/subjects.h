@@ -15,7 +15,7 @@ void BenchAttention(Bench& bench);
 void BenchBudget(Bench& bench);
 // The extra time of H2O's decode over plain attention of as many slots, measured in turns.
 void BenchBookkeeping(Bench& bench);
-// The same where heads share a KV head.
+// Likewise, where heads share a KV head.
 void BenchGrouped(Bench& bench);
 // Conversions, fills, norms and rotary positions.
 void BenchRows(Bench& bench);

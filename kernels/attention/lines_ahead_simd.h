@@ -1,4 +1,4 @@
-// What decode prefetches, and how far ahead. Private to attention_simd.h and
+// Prefetches of decode: which lines, and how far ahead. Private to attention_simd.h and
 // attention_decode_simd.h: compiled once per instruction set.
 #pragma once
 
@@ -22,7 +22,7 @@ constexpr bool kFetchOther = Simd::kLanes < 16 && kBits == 16;
 // KiB.
 constexpr int64_t kAheadBytes = 2048;
 
-// The same where a group of queries shares what is read, which takes longer: measured on a Xeon of
+// Distance where a group of queries shares what is read, which takes longer: measured on a Xeon of
 // the fifth generation at 2 to 8 KiB, where all were alike.
 constexpr int64_t kSharedAheadBytes = 4096;
 
