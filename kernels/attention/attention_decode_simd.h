@@ -365,7 +365,7 @@ template <DType kKv, int kBits, int64_t kDim>
 void Decode<kKv, kBits, kDim>::AddShared(const Step& step, int64_t count,
                                          const ValueArgs& add) const {
   Widen(step, count);
-  LinesAhead ahead = RunAhead(step, 2 * ((group + kValueQueries - 1) / kValueQueries));
+  LinesAhead ahead = RunAhead(step, 2 * ValueParts(group));
   AddSharedValues(add, group, padded_dim, ahead);
 }
 

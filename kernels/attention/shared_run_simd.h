@@ -66,33 +66,25 @@ struct SharedDots {
   }
 };
 
-// Adds the values of a run to the sums of a group of queries, as many at a time as there are
-// registers for.
+// Times that the values of a run are read for a group of queries: as many of these at a time as
+// there are registers for.
+inline int64_t ValueParts(int64_t group) { return (group + kValueQueries - 1) / kValueQueries; }
+
+// MulAllValues of `count` queries. Requires: 1 <= count <= kMost.
+template <int kMost>
+void MulValuesOf(int64_t count, const ValueArgs& args, int64_t padded_dim, LinesAhead& ahead) {
+  if constexpr (kMost > 1) {
+    if (count < kMost) return MulValuesOf<kMost - 1>(count, args, padded_dim, ahead);
+  }
+  MulAllValues<kMost>(args, padded_dim, ahead);
+}
+
+// Adds the values of a run to the sums of a group of queries.
 inline void AddSharedValues(ValueArgs args, int64_t group, int64_t padded_dim, LinesAhead& ahead) {
-  const int64_t parts = (group + kValueQueries - 1) / kValueQueries;
-  for (int64_t part = 0, done = 0; part < parts; ++part) {
-    const int64_t count = (group - done + parts - part - 1) / (parts - part);
-    switch (count) {
-      case 1:
-        MulAllValues<1>(args, padded_dim, ahead);
-        break;
-      case 2:
-        MulAllValues<2>(args, padded_dim, ahead);
-        break;
-      case 3:
-        MulAllValues<3>(args, padded_dim, ahead);
-        break;
-      case 4:
-        MulAllValues<4>(args, padded_dim, ahead);
-        break;
-      case 5:
-        MulAllValues<5>(args, padded_dim, ahead);
-        break;
-      default:
-        MulAllValues<6>(args, padded_dim, ahead);
-        break;
-    }
-    done += count;
+  for (int64_t left = group, parts = ValueParts(group); parts > 0; --parts) {
+    const int64_t count = (left + parts - 1) / parts;
+    MulValuesOf<kValueQueries>(count, args, padded_dim, ahead);
+    left -= count;
     args.weights += count * kAttentionKeys;
     if (args.factors != nullptr) args.factors += count;
     args.sums += count * args.sums_stride;
