@@ -27,6 +27,14 @@ inline constexpr int64_t kKvGroup = 64;      // elements that share min and scal
 // Bytes from a token's group to group.
 inline constexpr int64_t kKvRangeStride = kKvCodedBlockSlots * 4;
 
+// Slots of a row's cache, one behind the other.
+struct SlotRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+
+  bool operator==(const SlotRange&) const = default;
+};
+
 constexpr int64_t KvBlockSlots(int bits) { return bits == 16 ? kKvBlockSlots : kKvCodedBlockSlots; }
 
 constexpr int64_t KvGroups(int64_t head_dim) { return (head_dim + kKvGroup - 1) / kKvGroup; }

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "spillway/kv_block.h"
+
 namespace spillway {
 
 enum class KvPolicyKind {
@@ -101,17 +103,9 @@ struct RowProgress {
   int64_t num_new = 0;   // 1 behind the prompt, where tokens are evicted
 };
 
-// Slots of a row's cache.
-struct KvSlotRange {
-  int64_t begin = 0;
-  int64_t end = 0;
-
-  bool operator==(const KvSlotRange&) const = default;
-};
-
 // Slots whose K, V or state a pass changes, for all KV heads together. Scores change for all
 // tokens. Without scores each new token takes the slot of the oldest that is no sink, in turn,
 // beginning with the first when prompt and policy have filled the cache.
-KvSlotRange ChangedSlots(KvPolicyKind kind, const KvKeep& keep, const RowProgress& row);
+SlotRange ChangedSlots(KvPolicyKind kind, const KvKeep& keep, const RowProgress& row);
 
 }  // namespace spillway

@@ -101,11 +101,6 @@ inline constexpr int64_t kSplitSlots = 256;
 
 constexpr int64_t NumSplits(int64_t num_keys) { return (num_keys + kSplitSlots - 1) / kSplitSlots; }
 
-struct SlotRange {
-  int64_t begin = 0;
-  int64_t end = 0;
-};
-
 constexpr SlotRange SplitRange(int64_t split, int64_t num_keys) {
   const int64_t begin = split * kSplitSlots;
   const int64_t end = begin + kSplitSlots;

@@ -17,7 +17,7 @@ void Add(const Plan& plan, int64_t kv_class, const RowGroup& rows, KvLoad& load)
   const KvKeep keep = plan.RowKeep(kv_class, rows.shape.slots());
   const int64_t kept = keep.slots();
   const int64_t held = std::min(rows.num_past, kept);  // before the pass
-  const KvSlotRange changed =
+  const SlotRange changed =
       ChangedSlots(plan.kept.kind, keep, {rows.shape.prompt_tokens, rows.num_past, rows.NumNew()});
   const int64_t align = plan.slot_align[rows.kv_tier];
   load.loaded_slots += rows.count * RoundUp(held, align);

@@ -66,7 +66,7 @@ KvKeep KeepOf(const KvPolicy& policy, int64_t decoder_layer, int64_t row_tokens)
   return window == 0 || row_tokens <= window ? keep : WithinWindow(keep, window);
 }
 
-KvSlotRange ChangedSlots(KvPolicyKind kind, const KvKeep& keep, const RowProgress& row) {
+SlotRange ChangedSlots(KvPolicyKind kind, const KvKeep& keep, const RowProgress& row) {
   const int64_t slots = keep.slots();
   const int64_t held = std::min(row.num_past + row.num_new, slots);
   if (UsesScores(kind) || row.num_past == 0) return {0, held};

@@ -108,7 +108,7 @@ void Mover::AddKvOut(const Cursor& cell, const PackedBatch& batch) {
   for (std::size_t index = 0; index < batch.rows.size(); ++index) {
     const PackedRow& row = batch.rows[index];
     if (kv_log_.GoesToLog(logged, row)) continue;
-    const KvSlotRange changed =
+    const SlotRange changed =
         ChangedSlots(plan_.kept.kind, KvPlaceOf(cell, batch, index).keep,
                      {row.num_past - row.num_decoded, row.num_past, row.num_new});
     const int64_t align = plan_.slot_align[row.kv_tier];

@@ -38,7 +38,7 @@ TEST_P(ChangedSlotsTest, AStepWritesToNoOtherHeldSlots) {
   Prefill(row, 7, 1, BestIsa());
   for (int64_t step = 0; step < c.steps; ++step) {
     const std::vector<std::vector<double>> before = HeldContents(row);
-    const KvSlotRange changed = ChangedSlots(c.kind, c.keep, {c.prompt, row.position, 1});
+    const SlotRange changed = ChangedSlots(c.kind, c.keep, {c.prompt, row.position, 1});
     StepAll({&row}, 1, BestIsa());
     const std::vector<std::vector<double>> after = HeldContents(row);
     EXPECT_LE(changed.end, row.num_held);

@@ -84,14 +84,14 @@ TEST(KvPolicy, ALayerWithAWindowHasNoSinks) {
 }
 
 TEST(ChangedSlots, APromptAndScoresChangeAllThatIsHeld) {
-  EXPECT_EQ(ChangedSlots(KvPolicyKind::kWindow, {0, 0, 20}, {30, 0, 30}), (KvSlotRange{0, 20}));
-  EXPECT_EQ(ChangedSlots(KvPolicyKind::kFull, {0, 0, 60}, {30, 0, 30}), (KvSlotRange{0, 30}));
-  EXPECT_EQ(ChangedSlots(KvPolicyKind::kH2o, {0, 10, 10}, {30, 35, 1}), (KvSlotRange{0, 20}));
+  EXPECT_EQ(ChangedSlots(KvPolicyKind::kWindow, {0, 0, 20}, {30, 0, 30}), (SlotRange{0, 20}));
+  EXPECT_EQ(ChangedSlots(KvPolicyKind::kFull, {0, 0, 60}, {30, 0, 30}), (SlotRange{0, 30}));
+  EXPECT_EQ(ChangedSlots(KvPolicyKind::kH2o, {0, 10, 10}, {30, 35, 1}), (SlotRange{0, 20}));
 }
 
 TEST(ChangedSlots, WhatFitsGoesBehindTheRest) {
-  EXPECT_EQ(ChangedSlots(KvPolicyKind::kFull, {0, 0, 60}, {30, 31, 1}), (KvSlotRange{31, 32}));
-  EXPECT_EQ(ChangedSlots(KvPolicyKind::kWindow, {0, 0, 60}, {30, 59, 1}), (KvSlotRange{59, 60}));
+  EXPECT_EQ(ChangedSlots(KvPolicyKind::kFull, {0, 0, 60}, {30, 31, 1}), (SlotRange{31, 32}));
+  EXPECT_EQ(ChangedSlots(KvPolicyKind::kWindow, {0, 0, 60}, {30, 59, 1}), (SlotRange{59, 60}));
 }
 
 TEST(ChangedSlots, ANewTokenTakesTheSlotOfTheOldestThatIsNoSink) {
