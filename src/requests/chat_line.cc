@@ -149,8 +149,8 @@ std::variant<ChatPair, LineFault> ReadChatPair(std::string_view line, const Toke
   std::variant<TextPair, LineFault> rendered = RenderPair(line, *options.chat);
   if (auto* fault = std::get_if<LineFault>(&rendered)) return std::move(*fault);
   const auto& [context, continuation] = std::get<TextPair>(rendered);
-  for (const std::string& text : {context, continuation}) {
-    if (MaybeFault fault = CheckTextLength(text, tokenizer, options)) return std::move(*fault);
+  for (const std::string* text : {&context, &continuation}) {
+    if (MaybeFault fault = CheckTextLength(*text, tokenizer, options)) return std::move(*fault);
   }
   ChatPair pair = {tokenizer.EncodeBare(context, SpecialText::kParse),
                    tokenizer.EncodeBare(continuation, SpecialText::kParse)};

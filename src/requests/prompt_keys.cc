@@ -32,6 +32,7 @@ std::variant<std::string, LineFault> ReadCustomId(const json& line) {
 }
 
 TokensOrFault ReadTokenIds(const json& list, std::string_view key, int64_t vocab_rows) {
+  if (!list.is_array()) return InvalidValue(fmt::format("\"{}\" must be a list of integers", key));
   std::vector<TokenId> ids;
   ids.reserve(list.size());
   for (const json& item : list) {

@@ -125,10 +125,7 @@ TokensOrFault ReadPrompt(const json& body, const Tokenizer& tokenizer,
     return LineFault{"missing_key", "has no key \"prompt\""};
   if (text != body.end() && ids != body.end())
     return InvalidValue("has both \"prompt\" and \"token_ids\"; give one");
-  if (ids != body.end()) {
-    if (!ids->is_array()) return InvalidValue("\"token_ids\" must be a list of integers");
-    return ReadTokenIds(*ids, "token_ids", options.vocab_rows);
-  }
+  if (ids != body.end()) return ReadTokenIds(*ids, "token_ids", options.vocab_rows);
   if (text->is_array()) return ReadTokenIds(*text, "prompt", options.vocab_rows);
   if (!text->is_string()) return InvalidValue("\"prompt\" must be a string or a list of token ids");
   return EncodePrompt(text->get_ref<const std::string&>(), tokenizer, options);

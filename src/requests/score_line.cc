@@ -85,12 +85,6 @@ std::variant<ScoreForm, LineFault> FindForm(const json& line) {
   return *found;
 }
 
-TokensOrFault ReadIds(const json& line, const char* key, const ReaderOptions& options) {
-  const json& list = line.at(key);
-  if (!list.is_array()) return InvalidValue(fmt::format("\"{}\" must be a list of integers", key));
-  return ReadTokenIds(list, key, options.vocab_rows);
-}
-
 // Scores what follows the context. Requires: neither is empty.
 Request ScoreAfter(std::vector<TokenId> context, const std::vector<TokenId>& continuation,
                    const ReaderOptions& options) {
@@ -100,12 +94,13 @@ Request ScoreAfter(std::vector<TokenId> context, const std::vector<TokenId>& con
 }
 
 RequestOrFault ScoreIdPair(const json& line, const ReaderOptions& options) {
-  TokensOrFault context = ReadIds(line, "context_token_ids", options);
+  constexpr auto kContext = "context_token_ids", kContinuation = "continuation_token_ids";
+  TokensOrFault context = ReadTokenIds(line.at(kContext), kContext, options.vocab_rows);
   if (auto* fault = std::get_if<LineFault>(&context)) return std::move(*fault);
-  const json& list = line.at("continuation_token_ids");
+  const json& list = line.at(kContinuation);
   if (list.is_array() && list.empty())
     return LineFault{"empty_continuation", "\"continuation_token_ids\" has no token to score"};
-  TokensOrFault continuation = ReadIds(line, "continuation_token_ids", options);
+  TokensOrFault continuation = ReadTokenIds(list, kContinuation, options.vocab_rows);
   if (auto* fault = std::get_if<LineFault>(&continuation)) return std::move(*fault);
   return ScoreAfter(std::move(std::get<std::vector<TokenId>>(context)),
                     std::get<std::vector<TokenId>>(continuation), options);
@@ -120,7 +115,7 @@ RequestOrFault ScoreChat(std::string_view text, const Tokenizer& tokenizer,
 }
 
 RequestOrFault ScoreTokenIds(const json& line, const ReaderOptions& options) {
-  TokensOrFault ids = ReadIds(line, "token_ids", options);
+  TokensOrFault ids = ReadTokenIds(line.at("token_ids"), "token_ids", options.vocab_rows);
   if (auto* fault = std::get_if<LineFault>(&ids)) return std::move(*fault);
   return ScoreRequest({std::move(std::get<std::vector<TokenId>>(ids)), 1, 1}, *options.score);
 }
