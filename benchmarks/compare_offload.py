@@ -111,12 +111,12 @@ def make_offload_folder(checkpoint, offload):
 
     offload.mkdir(exist_ok=True)
     index = {}
+    tied = json.loads((checkpoint / "config.json").read_text())["tie_word_embeddings"]
     for file in sorted(checkpoint.glob("*.safetensors")):
         for name, value in safetensors.torch.load_file(file).items():
-            index = accelerate.utils.offload_weight(value.to(torch.bfloat16), name, str(offload), index=index)
-            if "embed_tokens" in name and json.loads((checkpoint / "config.json").read_text())["tie_word_embeddings"]:
-                head = value.to(torch.bfloat16)
-                index = accelerate.utils.offload_weight(head, "lm_head.weight", str(offload), index=index)
+            names = [name, "lm_head.weight"] if tied and "embed_tokens" in name else [name]
+            for stored in names:
+                index = accelerate.utils.offload_weight(value.to(torch.bfloat16), stored, str(offload), index=index)
     accelerate.utils.save_offload_index(index, str(offload))
 
 
@@ -171,21 +171,20 @@ def store_of(offload):
     return stores[0] / "weights.bin"
 
 
-def spillway_round(group, binary, checkpoint, work, rows, kv, args):
-    offload = work / f"spillway-{args.model}"
+def spillway_round(group, checkpoint, config, rows, kv, args):
+    offload = args.work / f"spillway-{args.model}"
     offload.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=work) as name:
+    with tempfile.TemporaryDirectory(dir=args.work) as name:
         place = pathlib.Path(name)
         import compare_transformers
         import torch
 
         generator = torch.Generator().manual_seed(rows)
-        vocab_size = json.loads((checkpoint / "config.json").read_text())["vocab_size"]
-        prompts = torch.randint(4, vocab_size, (rows, args.prompt_tokens), generator=generator).tolist()
+        prompts = torch.randint(4, config.vocab_size, (rows, args.prompt_tokens), generator=generator).tolist()
         lines = [{"token_ids": ids, "max_tokens": args.new_tokens, "ignore_eos": True} for ids in prompts]
         (place / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
         batch = min(rows, BATCH_ROWS[kv])
-        words = [binary, "generate", "--model", checkpoint, "--tokenizer", "none", "--quiet"]
+        words = [args.binary, "generate", "--model", checkpoint, "--tokenizer", "none", "--quiet"]
         words += ["--input", place / "in.jsonl", "--output", place / "out.jsonl", "--report", place / "report.json"]
         words += ["--offload-dir", offload, "--cpu-memory", args.limit - (256 << 20), "--cpu-compute", args.cpu_compute]
         words += ["--gpu-batch-size", batch, "--num-gpu-batches", (rows + batch - 1) // batch]
@@ -201,7 +200,7 @@ def spillway_round(group, binary, checkpoint, work, rows, kv, args):
         "kv": kv,
         "peak_bytes": int(done.stdout) * 1024,
         "cpu_memory_bytes": args.limit - (256 << 20),
-        "flops": 2.0 * rows * matrix_parameters(checkpoint, report["model"]["num_parameters"]),
+        "flops": 2.0 * rows * matrix_parameters(config, report["model"]["num_parameters"]),
         "disk": raw_disk.read_rate(store_of(offload)),
         "decode": report["throughput"]["decode_tokens_per_s"],
         "generated": report["throughput"]["generated_tokens_per_s"],
@@ -213,12 +212,11 @@ def spillway_round(group, binary, checkpoint, work, rows, kv, args):
     return row
 
 
-def matrix_parameters(checkpoint, num_parameters):
+def matrix_parameters(config, num_parameters):
     """Parameters that a token is multiplied by."""
     import compare_transformers
-    import transformers
 
-    return num_parameters - compare_transformers.looked_up_bytes(transformers.AutoConfig.from_pretrained(checkpoint)) // 2
+    return num_parameters - compare_transformers.looked_up_bytes(config) // 2
 
 
 # --- the machine
@@ -278,7 +276,7 @@ def main():
     parser.add_argument("--work", type=pathlib.Path, required=True)
     parser.add_argument("--model", default="opt-1.3b", help="a shape of compare_transformers.py")
     parser.add_argument("--llama-cpp", type=pathlib.Path, help="its source folder, built there in build/")
-    parser.add_argument("--only", choices=SIDES, nargs="+", default=SIDES, help="sides that are run")
+    parser.add_argument("--only", choices=SIDES, nargs="+", help="sides that are run (all)")
     parser.add_argument("--limit", type=int, default=1536 << 20, help="bytes of memory for each side (1.5 GiB)")
     parser.add_argument("--prompt-tokens", type=int, default=32)
     parser.add_argument("--new-tokens", type=int, default=64)
@@ -293,11 +291,14 @@ def main():
     if args.quick:
         args.new_tokens, args.peer_batches, args.spillway_rows, args.h2o_rows = 8, [8, 32], [32, 64], [64]
     args.peer_new_tokens = args.peer_new_tokens or args.new_tokens
-    if not args.llama_cpp:
-        args.only = [side for side in args.only if side != "llama.cpp"]
+    args.only = args.only or [side for side in SIDES if side != "llama.cpp" or args.llama_cpp]
+    if "llama.cpp" in args.only and not args.llama_cpp:
+        parser.error("--only llama.cpp: needs --llama-cpp")
     import compare_transformers
 
-    args.work = args.work.resolve()
+    if args.model not in compare_transformers.SHAPES:
+        parser.error(f"--model {args.model}: is none of {', '.join(compare_transformers.SHAPES)}")
+    args.binary, args.work = args.binary.resolve(), args.work.resolve()
     checkpoint = compare_transformers.checkpoint(args.work, args.model)
     result = {
         "model": args.model, "limit_bytes": args.limit, "prompt_tokens": args.prompt_tokens, "new_tokens": args.new_tokens,
@@ -317,9 +318,11 @@ def main():
 
 
 def spillway_rounds(group, checkpoint, args):
-    binary = args.binary.resolve()
+    import transformers
+
+    config = transformers.AutoConfig.from_pretrained(checkpoint)
     settings = [("full", rows) for rows in args.spillway_rows] + [("H2O 20 %", rows) for rows in args.h2o_rows]
-    rows = [spillway_round(group, binary, checkpoint, args.work, rows, kv, args) for kv, rows in settings]
+    rows = [spillway_round(group, checkpoint, config, rows, kv, args) for kv, rows in settings]
     return [row | {"bound": bound(row, matrix_rate(row["rows"]))} for row in rows if row]
 
 

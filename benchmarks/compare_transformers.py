@@ -446,11 +446,17 @@ def markdown(result):
     return "\n".join(lines) + "\n"
 
 
+def shape_or_folder(text):
+    if text not in SHAPES and not pathlib.Path(text).is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is no folder, nor one of {', '.join(SHAPES)}")
+    return text
+
+
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("binary", type=pathlib.Path)
     parser.add_argument("--work", type=pathlib.Path, required=True, help="checkpoints are kept here")
-    parser.add_argument("--models", nargs="+", default=MEASURED, help=f"folders, or of {', '.join(SHAPES)}")
+    parser.add_argument("--models", nargs="+", type=shape_or_folder, default=MEASURED, help=f"folders, or of {', '.join(SHAPES)}")
     parser.add_argument("--llama-cpp", type=pathlib.Path, help="its source folder, built there in build/")
     parser.add_argument("--batches", nargs="+", type=int, default=[1, 8, 32])
     parser.add_argument("--prompt-tokens", type=int, default=128)
