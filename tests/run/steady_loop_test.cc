@@ -98,7 +98,7 @@ void ExpectSteady(const ModelShape& shape, const Kinds& kinds) {
   DummyRun dummy(shape, 2);
   const auto [row_kind, kv_kind, computes_on] = kinds;
   const Plan plan = MixedPlan(dummy, kv_kind, computes_on);
-  EXPECT_EQ(plan.kv_log.exists(), kv_kind != KvPolicyKind::kFull && computes_on == Tier::kCpu);
+  EXPECT_EQ(plan.kv_log.exists(), UsesScores(kv_kind) && computes_on == Tier::kCpu);
   ListJob job(EqualRows(row_kind));
   // One call a cell; the count at the end of each pass.
   const int64_t pass_cells = static_cast<int64_t>(plan.layers.size()) * kBatches;
