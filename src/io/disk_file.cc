@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -93,6 +94,21 @@ const char* ReasonAgainstDirect(int fd) {
   return nullptr;
 }
 
+// Takes the bytes' place on disk; the errno where it cannot. A filesystem without fallocate (ext2,
+// some network ones) gives no promise: that there is room now must do.
+int ReservePlace(int fd, int64_t bytes) {
+  int result = -1;
+  do result = ::fallocate(fd, 0, 0, bytes);
+  while (result != 0 && errno == EINTR);
+  if (result == 0) return 0;
+  if (errno != EOPNOTSUPP && errno != ENOSYS) return errno;
+  struct statvfs status {};
+  if (::fstatvfs(fd, &status) != 0) return errno;
+  const auto free = static_cast<int64_t>(status.f_bavail) * static_cast<int64_t>(status.f_frsize);
+  if (free < bytes) return ENOSPC;
+  return ::ftruncate(fd, bytes) == 0 ? 0 : errno;
+}
+
 template <typename Attempt>  // int64_t(const DiskRequest&): bytes or negative errno
 void RunTransfer(const DiskRequest& request, Attempt attempt) {
   if (request.memory.empty()) return;
@@ -174,8 +190,7 @@ void DiskFile::AskForDirect() {
 }
 
 void DiskFile::Reserve(int64_t bytes) {
-  int error = EINTR;
-  while (error == EINTR) error = ::posix_fallocate(file_.get(), 0, bytes);
+  const int error = ReservePlace(file_.get(), bytes);
   if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
     throw Error(ErrorCode::kDiskSpace,
                 fmt::format("{}: needs {} bytes of disk: {}; free some space, give another "

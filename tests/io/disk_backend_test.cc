@@ -19,17 +19,17 @@
 namespace spillway::testing {
 namespace {
 
-// Makes io_uring_setup fail with `error` from here on, as a container's profile does.
-bool RefuseUring(int error) {
+// Makes a call fail with `error` from here on, in all threads, as a container's profile does.
+bool Refuse(unsigned call, int error) {
   sock_filter filter[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<unsigned>(error)),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   };
   const sock_fprog program = {static_cast<unsigned short>(std::size(filter)), filter};
   return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+         ::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) == 0;
 }
 
 // Limits locked memory to enough for a ring, which newer kernels count, but not for buffers.
@@ -81,7 +81,7 @@ class DiskFallbackTest : public ::testing::Test {
 TEST_F(DiskFallbackTest, ThreadsWhereUringIsRefused) {
   for (const int error : {EPERM, ENOSYS, ENOMEM}) {
     const int status = InChild([&] {
-      if (!RefuseUring(error)) return kCannotTest;
+      if (!Refuse(SYS_io_uring_setup, error)) return kCannotTest;
       DiskBackendOptions options;
       options.buffers = {arena_.all()};
       return Works(options, "threads", std::strerror(error), file_) ? 0 : 1;
@@ -89,6 +89,60 @@ TEST_F(DiskFallbackTest, ThreadsWhereUringIsRefused) {
     if (status == kCannotTest) GTEST_SKIP() << "no seccomp filter here";
     EXPECT_EQ(status, 0) << std::strerror(error);
   }
+}
+
+TEST_F(DiskFallbackTest, ThreadsWhereARingMayBeMadeAndNotUsed) {
+  if (!HasUring()) GTEST_SKIP() << "no io_uring here";
+  for (const int error : {EPERM, EIO}) {
+    const int status = InChild([&] {
+      if (!Refuse(SYS_io_uring_enter, error)) return kCannotTest;
+      DiskBackendOptions options;
+      options.buffers = {arena_.all()};
+      return Works(options, "threads", std::strerror(error), file_) ? 0 : 1;
+    });
+    if (status == kCannotTest) GTEST_SKIP() << "no seccomp filter here";
+    EXPECT_EQ(status, 0) << std::strerror(error);
+  }
+}
+
+// A write while the ring works, then a read when it no longer does.
+int MoveWhileTheRingFails(int error, const DiskFile& file, std::span<std::byte> out) {
+  DiskQueue queue(MakeDiskBackend({}));
+  FillRandom(out, 1);
+  MoveBytes(queue, {DiskOp::kWrite, &file, 0, out});
+  if (!queue.backend().note().empty()) return 1;
+  if (!Refuse(SYS_io_uring_enter, error)) return kCannotTest;
+  const BlockMemory in(1 << 20);
+  for (int repeat = 0; repeat < 3; ++repeat) {
+    MoveBytes(queue, {DiskOp::kRead, &file, 0, in.all()});
+    if (!SameBytes(in.all(), out)) return 2;
+  }
+  return queue.backend().note().find(std::strerror(error)) != std::string::npos ? 0 : 4;
+}
+
+TEST_F(DiskFallbackTest, ThreadsWhereTheRingFailsInTheRun) {
+  if (!HasUring()) GTEST_SKIP() << "no io_uring here";
+  for (const int error : {EPERM, EIO, EBADR, EBUSY}) {
+    const int status =
+        InChild([&] { return MoveWhileTheRingFails(error, file_, arena_.all().first(1 << 20)); });
+    if (status == kCannotTest) GTEST_SKIP() << "no seccomp filter here";
+    EXPECT_EQ(status, 0) << std::strerror(error);
+  }
+}
+
+TEST_F(DiskFallbackTest, AFilesystemWithoutFallocateHoldsFilesAllTheSame) {
+  const int status = InChild([&] {
+    if (!Refuse(SYS_fallocate, EOPNOTSUPP)) return kCannotTest;
+    const DiskFile file = DiskFile::CreateScratch(DiskFolder(temp_.path()), 1 << 20);
+    const std::span<std::byte> out = arena_.all().first(1 << 20);
+    const BlockMemory in(1 << 20);
+    FillRandom(out, 2);
+    file.WriteAt(0, out);
+    file.ReadAt(0, in.all());
+    return file.size() == 1 << 20 && SameBytes(in.all(), out) ? 0 : 1;
+  });
+  if (status == kCannotTest) GTEST_SKIP() << "no seccomp filter here";
+  EXPECT_EQ(status, 0);
 }
 
 TEST_F(DiskFallbackTest, UnregisteredBuffersWhereMemoryMayNotBeLocked) {
