@@ -210,11 +210,28 @@ void OutputFile::ResumePart() {
                               Printable(part_path().string())));
     }
     finished_ = true;
+    SweepRecords();
     return;
   }
   file_ = OpenExistingPart(O_RDWR);
   if (!file_.valid()) ThrowPathError(part_path().string());
   keep_ = true;
+}
+
+// Removes the records of a run that was killed between giving the output its name and removing
+// them. The .part is made for the time, since who has it has the records; where it cannot be made,
+// and where they are none, they stay.
+void OutputFile::SweepRecords() {
+  if (!Exists(journal_name_) && !Exists(ahead_name_)) return;
+  try {
+    OpenPart();
+    RemoveStale(journal_path(), IsJournal);
+    RemoveStale(ahead_path(), IsAhead);
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the output is whole without them
+  }
+  if (!file_.valid()) return;
+  place_.Remove(place_.part_name());
+  file_ = Descriptor();
 }
 
 bool OutputFile::IsOf(const RunManifest& manifest) const {

@@ -112,6 +112,7 @@ class OutputFile {
   void RemoveStale(const std::filesystem::path& path, bool (*is_ours)(std::string_view)) const;
   Descriptor Create(const std::filesystem::path& path) const;
   void OpenPart();
+  void SweepRecords();
   void ResumePart();
   void StartJournal(const RunManifest& manifest);
   CommitRecord ResumeJournal(const RunManifest& manifest,

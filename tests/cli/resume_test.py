@@ -264,6 +264,20 @@ class Refusals(ResumeTest):
             self.assert_refused(self.resume(*flags, status=51), "E-RESUME", "not known as the output of this run")
         self.assert_whole()
 
+    def test_records_left_beside_a_finished_output_are_removed(self):
+        self.interrupt()
+        records = {path: path.read_bytes() for path in (self.journal, self.ahead) if path.exists()}
+        self.resume()
+        for path, content in records.items():
+            path.write_bytes(content)
+        self.resume()
+        self.assert_whole()
+        self.journal.write_text("notes of somebody's\n")
+        self.resume()
+        self.assertTrue(self.journal.exists())
+        self.journal.unlink()
+        self.assert_whole()
+
     def test_another_output_is_not_taken_for_finished(self):
         self.output.write_bytes(self.whole[: self.whole.index(b"\n") + 1])
         self.assert_refused(self.resume(status=51), "E-RESUME", "is whole but not known")
