@@ -93,6 +93,7 @@ struct Machine {
   // the run.
   std::string_view gpu_cap_flags = "--gpu-memory";
   int64_t gpu_used_bytes = 0;
+  bool disk_cap_is_free_space = false;  // no flag makes the disk's cap larger
   MachineRates rates;  // zero: not known
   std::optional<FlexGenRates> flexgen;
   std::string date;       // of the rates, as a file says it; empty: not from a file

@@ -231,12 +231,13 @@ struct Planner {
     return tiers;
   }
 
-  // The bytes that are missing, then rows (more is less), then bytes read for a row.
-  std::tuple<int64_t, int64_t, double> Rank(const Policy& policy) const {
+  // The bytes of memory that are missing, those of disk, which is easier to come by, then rows
+  // (more is less), then bytes read for a row.
+  std::tuple<int64_t, int64_t, int64_t, double> Rank(const Policy& policy) const {
     const Plan plan = PlanOf(policy);
-    int64_t missing = 0;
-    for (const Tier tier : kAllTiers) missing += plan.Excess(tier);
-    return {missing, -policy.gpu_batch_size * policy.num_gpu_batches, DiskBytesOfARow(plan)};
+    const int64_t memory = plan.Excess(Tier::kGpu) + plan.Excess(Tier::kCpu);
+    return {memory, plan.Excess(Tier::kDisk), -policy.gpu_batch_size * policy.num_gpu_batches,
+            DiskBytesOfARow(plan)};
   }
 
   // Places on disk whatever takes less memory there. A kind is staged in a few places, which may be

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <optional>
@@ -51,6 +52,17 @@ std::vector<Policy> SmallerBlocks(const Plan& refused, int64_t prefill_chunk) {
 // Shares of weights, KV and activations.
 using Shares = std::array<PerTier<double>, 3>;
 
+// Tiers of weights, KV and activations: all 27 ways.
+std::vector<std::array<Tier, 3>> WholeTiers() {
+  std::vector<std::array<Tier, 3>> ways;
+  for (const Tier weights : kAllTiers) {
+    for (const Tier kv : kAllTiers) {
+      for (const Tier activations : kAllTiers) ways.push_back({weights, kv, activations});
+    }
+  }
+  return ways;
+}
+
 // Shares to try a smaller block with: the policy's where they are stated. Otherwise they are chosen
 // anew for it, and fit where some in whole tiers do (default_policy.h).
 std::vector<Shares> SharesToTry(const Plan& refused) {
@@ -60,14 +72,9 @@ std::vector<Shares> SharesToTry(const Plan& refused) {
   }
   std::vector<Shares> shares;
   const PerTier<int64_t>& caps = refused.machine.cap_bytes;
-  for (const Tier weights : kAllTiers) {
-    if (caps[weights] < refused.WeightBytes()) continue;
-    for (const Tier kv : kAllTiers) {
-      for (const Tier activations : kAllTiers) {
-        if (caps[kv] == 0 || caps[activations] == 0) continue;
-        shares.push_back({AllOn(weights), AllOn(kv), AllOn(activations)});
-      }
-    }
+  for (const auto& [weights, kv, activations] : WholeTiers()) {
+    if (caps[weights] < refused.WeightBytes() || caps[kv] == 0 || caps[activations] == 0) continue;
+    shares.push_back({AllOn(weights), AllOn(kv), AllOn(activations)});
   }
   return shares;
 }
@@ -91,22 +98,60 @@ std::optional<Policy> FirstFitting(const std::vector<Policy>& policies, const Re
   return nearest == policies.size() ? std::nullopt : std::optional(policies[nearest]);
 }
 
-// "--cpu-memory 9MiB": the flags with which the tier's cap is what is planned.
-std::string CapFor(const Plan& plan, Tier tier) {
-  const int64_t outside = tier == Tier::kGpu ? plan.machine.gpu_used_bytes : 0;
-  const int64_t bytes = plan.PlannedBytes(tier) + outside;
-  return fmt::format("{} {}MiB", CapWordsOf(plan.machine, tier).flags,
-                     (bytes + (1 << 20) - 1) >> 20);
+// "--cpu-memory 9MiB": the flags with which the tier's cap is `bytes`.
+std::string CapFor(const Machine& machine, Tier tier, int64_t bytes) {
+  const auto in_mib = [](int64_t of) { return (of + (1 << 20) - 1) >> 20; };
+  if (tier == Tier::kGpu) bytes += machine.gpu_used_bytes;
+  if (tier == Tier::kDisk && machine.disk_cap_is_free_space)  // nine tenths of it are taken
+    return fmt::format("an --offload-dir with {}MiB free", in_mib((bytes + 8) / 9 * 10));
+  return fmt::format("{} {}MiB", CapWordsOf(machine, tier).flags, in_mib(bytes));
 }
 
-// Caps of all tiers that are short: more of one alone would be refused for the next. "At least",
-// because what is planned before the input is read is one row of two tokens.
+// Caps of all tiers that are short: more of one alone would be refused for the next.
 std::string LargerCaps(const Plan& plan) {
   std::vector<std::string> caps;
   for (const Tier tier : kAllTiers) {
-    if (plan.Excess(tier) > 0) caps.push_back(CapFor(plan, tier));
+    if (plan.Excess(tier) > 0) caps.push_back(CapFor(plan.machine, tier, plan.PlannedBytes(tier)));
   }
   return fmt::format("give at least {}", fmt::join(caps, " and "));
+}
+
+bool FitsBut(const Plan& plan, Tier tier) {
+  return std::ranges::all_of(kAllTiers,
+                             [&](Tier other) { return other == tier || plan.Excess(other) == 0; });
+}
+
+// Least bytes of a tier with which the refused block fits in whole tiers, all other caps being what
+// they are; nullopt: no number of bytes is enough.
+std::optional<int64_t> LeastOf(Tier tier, const Refused& refused) {
+  Machine machine = refused.plan.machine;
+  const auto usable = [&](Tier of) { return of == tier || machine.cap_bytes[of] > 0; };
+  std::optional<int64_t> least;
+  for (const auto& [weights, kv, activations] : WholeTiers()) {
+    if (!usable(weights) || !usable(kv) || !usable(activations)) continue;
+    Policy policy = RefusedBlock(refused.plan);
+    policy.weight_frac = AllOn(weights);
+    policy.kv_frac = AllOn(kv);
+    policy.activation_frac = AllOn(activations);
+    const Plan plan = LayOut(refused.model, machine, refused.work, policy, refused.needs);
+    if (!FitsBut(plan, tier)) continue;
+    least = std::min(least.value_or(INT64_MAX), plan.PlannedBytes(tier));
+  }
+  return least;
+}
+
+// Each of the caps that would do alone, where the placement is chosen anew for it; all that are
+// short where none would.
+std::string WaysOut(const Refused& refused) {
+  const Machine& machine = refused.plan.machine;
+  std::vector<std::string> ways;
+  for (const Tier tier : kAllTiers) {
+    if (tier == Tier::kGpu && machine.device != Tier::kGpu) continue;
+    if (const std::optional<int64_t> bytes = LeastOf(tier, refused))
+      ways.push_back(CapFor(machine, tier, *bytes));
+  }
+  if (ways.empty()) return LargerCaps(refused.plan);
+  return fmt::format("give at least {}", fmt::join(ways, " or "));
 }
 
 // "--gpu-batch-size 8 --num-gpu-batches 1 fits": what differs.
@@ -133,7 +178,8 @@ std::string RemedyFor(const Refused& refused) {
   std::optional<Policy> smaller = fitting(ShorterChunks(plan));
   if (!smaller) smaller = fitting(SmallerBlocks(plan, chunk));
   if (!smaller && chunk > kLeastChunk) smaller = fitting(SmallerBlocks(plan, kLeastChunk));
-  return smaller ? FlagsThatFit(plan, *smaller) : LargerCaps(plan);
+  if (smaller) return FlagsThatFit(plan, *smaller);
+  return plan.policy.placement_is_stated ? LargerCaps(plan) : WaysOut(refused);
 }
 
 }  // namespace spillway
