@@ -23,8 +23,7 @@
 namespace spillway {
 namespace {
 
-int Run(int argc, const char* const* argv) {
-  const std::variant<Config, Printout> parsed = ParseConfig(argc, argv);
+int Run(const std::variant<Config, Printout>& parsed) {
   if (const auto* printout = std::get_if<Printout>(&parsed)) {
     PrintTo(stdout, printout->text);
     return 0;
@@ -58,6 +57,20 @@ int Run(int argc, const char* const* argv) {
   return 0;
 }
 
+// Verbs whose work is the text that they print.
+bool OnlyPrints(const std::variant<Config, Printout>& parsed) {
+  const auto* config = std::get_if<Config>(&parsed);
+  return config == nullptr || config->verb == Verb::kInspect || PlansOnly(config->verb);
+}
+
+int RunAndPrint(int argc, const char* const* argv) {
+  const std::variant<Config, Printout> parsed = ParseConfig(argc, argv);
+  const int status = Run(parsed);
+  const int lost = LostOutputError();
+  if (lost == 0 || !OnlyPrints(parsed)) return status;
+  ThrowSystemError(lost, "standard output", ErrorCode::kIo, "redirect it to where there is room");
+}
+
 int Fail(ErrorCode code, const char* message) {
   PrintTo(stderr, ErrorLine(code, message) + "\n");
   return ExitStatus(code);
@@ -71,7 +84,7 @@ int main(int argc, char** argv) {
   FillStandardDescriptors();
   InstallStopSignals();
   try {
-    return Run(argc, argv);
+    return RunAndPrint(argc, argv);
   } catch (const Error& error) {
     return Fail(error.code(), error.what());
   } catch (const std::bad_alloc&) {

@@ -58,9 +58,12 @@ class Error : public std::runtime_error {
 // "spillway: error[E-...]: message", one line of at most 300 bytes, control characters escaped.
 std::string ErrorLine(ErrorCode code, std::string_view message);
 
-// Makes file-supplied text safe to print: escapes control characters and invalid UTF-8, cuts at
-// `max_bytes`.
+// Makes file-supplied text safe to print: escapes control characters, marks that turn the direction
+// of writing, and invalid UTF-8; cuts at `max_bytes`.
 std::string Printable(std::string_view text, std::size_t max_bytes = 80);
+
+// The same for text of several lines, uncut.
+std::string PrintableLines(std::string_view text);
 
 [[noreturn]] void CheckFailed(const char* condition, const char* file, int line);
 

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 
 namespace spillway {
 namespace {
@@ -66,11 +68,41 @@ std::size_t SequenceLength(std::string_view text, std::size_t at) {
   return overlong || out_of_range ? 0 : length;
 }
 
+// Marks that turn the direction of writing (U+061C, U+200E, U+200F, U+202A to U+202E, U+2066 to
+// U+2069), or break the line (U+2028, U+2029): with them a name can read as another.
+bool TurnsText(std::string_view sequence) {
+  if (sequence == "\xD8\x9C") return true;
+  if (sequence.size() != 3 || sequence[0] != '\xE2') return false;
+  const auto last = static_cast<unsigned char>(sequence[2]);
+  if (sequence[1] == '\x80') return last == 0x8E || last == 0x8F || (last >= 0xA8 && last <= 0xAE);
+  return sequence[1] == '\x81' && last >= 0xA6 && last <= 0xA9;
+}
+
 // C1 controls (U+0080 to U+009F) are as able to move a terminal's cursor as the ASCII ones.
 bool IsControl(std::string_view sequence) {
   const auto lead = static_cast<unsigned char>(sequence[0]);
   if (sequence.size() == 1) return lead < 0x20 || lead == 0x7F;
-  return sequence.size() == 2 && lead == 0xC2 && static_cast<unsigned char>(sequence[1]) < 0xA0;
+  if (sequence.size() == 2 && lead == 0xC2) return static_cast<unsigned char>(sequence[1]) < 0xA0;
+  return TurnsText(sequence);
+}
+
+// The sequence at the start of `text`, as it is shown, and its length in `text`.
+struct Shown {
+  std::string piece;
+  std::size_t length;
+};
+
+Shown ShowNext(std::string_view text) {
+  const std::size_t valid = SequenceLength(text, 0);
+  const std::string_view sequence = text.substr(0, std::max<std::size_t>(valid, 1));
+  if (valid > 0 && !IsControl(sequence)) return {std::string(sequence), sequence.size()};
+  std::string piece;
+  for (const char c : sequence) {
+    piece += c == '\n'   ? "\\n"
+             : c == '\t' ? "\\t"
+                         : fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+  }
+  return {std::move(piece), sequence.size()};
 }
 
 }  // namespace
@@ -82,17 +114,7 @@ int ExitStatus(ErrorCode code) { return Row(code).exit_status; }
 std::string Printable(std::string_view text, std::size_t max_bytes) {
   std::string out;
   for (std::size_t at = 0; at < text.size();) {
-    const std::size_t length = SequenceLength(text, at);
-    const std::string_view sequence = text.substr(at, length == 0 ? 1 : length);
-    std::string piece(sequence);
-    if (length == 0 || IsControl(sequence)) {
-      piece.clear();
-      for (const char c : sequence) {
-        piece += c == '\n'   ? "\\n"
-                 : c == '\t' ? "\\t"
-                             : fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-      }
-    }
+    const auto [piece, length] = ShowNext(text.substr(at));
     if (out.size() + piece.size() > max_bytes) {
       while (out.size() + 3 > max_bytes && !out.empty()) {
         do {
@@ -104,7 +126,18 @@ std::string Printable(std::string_view text, std::size_t max_bytes) {
       return out + "...";
     }
     out += piece;
-    at += sequence.size();
+    at += length;
+  }
+  return out;
+}
+
+std::string PrintableLines(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const auto [piece, length] = ShowNext(text);
+    out += text[0] == '\n' ? "\n" : piece;
+    text.remove_prefix(length);
   }
   return out;
 }

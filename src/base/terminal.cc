@@ -4,14 +4,37 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cerrno>
+
+#include "spillway/error.h"
+
 namespace spillway {
 
-void PrintTo(std::FILE* stream, std::string_view text) noexcept {
-  if (stream == nullptr) return;
-  // fmt::print would throw. Text that stays in the buffer after a failure is lost, and may be.
-  static_cast<void>(std::fwrite(text.data(), 1, text.size(), stream));
-  static_cast<void>(std::fflush(stream));
+namespace {
+
+std::atomic<int> lost_output_error = 0;
+
+// fmt::print would throw. Text that stays in the buffer after a failure is lost.
+void WriteRaw(std::FILE* stream, std::string_view text) noexcept {
+  errno = 0;
+  const bool written = std::fwrite(text.data(), 1, text.size(), stream) == text.size();
+  const bool flushed = std::fflush(stream) == 0;
+  if ((!written || !flushed) && stream == stdout && errno != EPIPE)
+    lost_output_error = errno == 0 ? EIO : errno;
 }
+
+}  // namespace
+
+void PrintTo(std::FILE* stream, std::string_view text) noexcept {
+  if (stream != nullptr) WriteRaw(stream, PrintableLines(text));
+}
+
+void RedrawLine(std::FILE* stream, std::string_view text) noexcept {
+  WriteRaw(stream, fmt::format("\r{}\x1b[K", PrintableLines(text)));
+}
+
+int LostOutputError() noexcept { return lost_output_error; }
 
 void PrintWarning(std::string_view text) noexcept {
   PrintTo(stderr, "spillway: warning: ");

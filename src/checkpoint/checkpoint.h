@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "spillway/dtype.h"
+#include "src/checkpoint/model_file.h"
 
 namespace spillway {
 
@@ -41,6 +43,11 @@ class Checkpoint {
   // data. Requires: offset + out.size() <= tensors()[index].bytes. Throws: Error kIo,
   // kModelTruncated, kCorrupt (the file changed since it was opened).
   virtual void Read(int64_t index, int64_t offset, std::span<std::byte> out) const = 0;
+
+  // Calls `visit` for each file whose bytes decide the tensors', in an order that is always the
+  // same: the weight files, or of a store its table, which has checksums of the rest. A generated
+  // checkpoint has none. Throws: Error kModelMissing, kSystemLimit, kIo, and what `visit` throws.
+  virtual void VisitFiles(const std::function<void(const ModelFile&)>& visit) const = 0;
 
   // Frees the memory that is kept from one Read to the next, when no more are to come soon.
   virtual void FreeBuffers() const {}

@@ -123,6 +123,7 @@ class DummyCheckpoint : public Checkpoint {
   }
 
   std::string_view format() const override { return "dummy weights"; }
+  void VisitFiles(const std::function<void(const ModelFile&)>& /*visit*/) const override {}
   const std::vector<CheckpointTensor>& tensors() const override { return tensors_; }
   void Read(int64_t index, int64_t offset, std::span<std::byte> out) const override;
 

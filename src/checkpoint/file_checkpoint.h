@@ -35,6 +35,9 @@ class FileCheckpoint : public Checkpoint {
   // Throws: also Error kModelMalformed: a storage has now been read as a whole, and its checksum
   // differs.
   void Read(int64_t index, int64_t offset, std::span<std::byte> out) const override;
+  void VisitFiles(const std::function<void(const ModelFile&)>& visit) const override {
+    for (const ModelFile& file : files_) visit(file);
+  }
 
  private:
   struct Place {

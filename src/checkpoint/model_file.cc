@@ -10,26 +10,43 @@
 #include "spillway/error.h"
 
 namespace spillway {
+namespace {
+
+int64_t Nanoseconds(const timespec& time) { return time.tv_sec * 1'000'000'000 + time.tv_nsec; }
+
+}  // namespace
 
 FileIdentity FileIdentity::Of(const struct stat& status) {
   return {.device = status.st_dev,
           .inode = status.st_ino,
           .size = status.st_size,
-          .modified_ns = status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec};
+          .modified_ns = Nanoseconds(status.st_mtim)};
 }
 
 ModelFile::ModelFile(Descriptor fd, std::string name) : fd_(std::move(fd)), name_(std::move(name)) {
-  struct stat status {};
-  if (::fstat(fd_.get(), &status) != 0) {
-    throw Error(ErrorCode::kIo,
-                fmt::format("{}: {}; check the disk", Printable(name_), std::strerror(errno)));
-  }
+  const struct stat status = Status();
   if (!S_ISREG(status.st_mode)) {
     throw Error(
         ErrorCode::kModelMissing,
         fmt::format("{}: not a regular file; put the model's file there", Printable(name_)));
   }
   identity_ = FileIdentity::Of(status);
+}
+
+struct stat ModelFile::Status() const {
+  struct stat status {};
+  if (::fstat(fd_.get(), &status) == 0) return status;
+  throw Error(ErrorCode::kIo,
+              fmt::format("{}: {}; check the disk", Printable(name_), std::strerror(errno)));
+}
+
+FileStamp ModelFile::Stamp() const {
+  const struct stat status = Status();
+  return {.device = status.st_dev,
+          .inode = status.st_ino,
+          .size = status.st_size,
+          .modified_ns = Nanoseconds(status.st_mtim),
+          .changed_ns = Nanoseconds(status.st_ctim)};
 }
 
 void ModelFile::ThrowChanged() const {

@@ -4,6 +4,7 @@
 
 #include <sys/stat.h>
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -24,6 +25,17 @@ struct FileIdentity {
   bool operator==(const FileIdentity&) const = default;
 };
 
+// Properties that no write leaves as they were, even one that puts size and times back.
+struct FileStamp {
+  uint64_t device = 0;
+  uint64_t inode = 0;
+  int64_t size = 0;
+  int64_t modified_ns = 0;
+  int64_t changed_ns = 0;
+
+  auto operator<=>(const FileStamp&) const = default;
+};
+
 class ModelFile {
  public:
   // `name` is what messages call the file.
@@ -33,6 +45,9 @@ class ModelFile {
   const std::string& name() const { return name_; }
   int64_t size() const { return identity_.size; }
   const FileIdentity& identity() const { return identity_; }
+
+  // As the file is now. Throws: Error kIo.
+  FileStamp Stamp() const;
 
   // Reads all of `out` from byte `offset`, then makes sure that the file is still the one that was
   // opened. Requires: offset + out.size() <= size(). Throws: Error kIo, kCorrupt (changed since it
@@ -44,6 +59,7 @@ class ModelFile {
 
  private:
   [[noreturn]] void ThrowChanged() const;
+  struct stat Status() const;
   std::size_t ReadSome(int64_t offset, std::span<std::byte> out) const;
 
   Descriptor fd_;

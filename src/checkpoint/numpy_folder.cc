@@ -29,6 +29,9 @@ class NumpyFolder : public Checkpoint {
   std::string_view format() const override { return "numpy folder"; }
   const std::vector<CheckpointTensor>& tensors() const override { return tensors_; }
   void Read(int64_t index, int64_t offset, std::span<std::byte> out) const override;
+  void VisitFiles(const std::function<void(const ModelFile&)>& visit) const override {
+    for (const Place& place : places_) visit(Open(place));
+  }
 
  private:
   struct Place {
@@ -36,6 +39,9 @@ class NumpyFolder : public Checkpoint {
     int64_t offset;
     FileIdentity identity;
   };
+
+  // Throws: Error kCorrupt when it is no longer the file whose header was read.
+  ModelFile Open(const Place& place) const;
 
   ModelFolder folder_;
   std::vector<CheckpointTensor> tensors_;
@@ -66,14 +72,16 @@ void NumpyFolder::Read(int64_t index, int64_t offset, std::span<std::byte> out) 
   const CheckpointTensor& tensor = tensors_.at(static_cast<std::size_t>(index));
   SPILLWAY_CHECK(offset >= 0 && static_cast<int64_t>(out.size()) <= tensor.bytes - offset);
   const Place& place = places_[static_cast<std::size_t>(index)];
-  const ModelFile file = folder_.Open(place.file);
-  if (file.identity() != place.identity) {
-    throw Error(ErrorCode::kCorrupt,
-                fmt::format("{}: the file changed while it was in use; leave model files alone "
-                            "during a run, then run again with --resume",
-                            Printable(place.file)));
-  }
-  file.ReadAt(place.offset + offset, out);
+  Open(place).ReadAt(place.offset + offset, out);
+}
+
+ModelFile NumpyFolder::Open(const Place& place) const {
+  ModelFile file = folder_.Open(place.file);
+  if (file.identity() == place.identity) return file;
+  throw Error(ErrorCode::kCorrupt,
+              fmt::format("{}: the file changed while it was in use; leave model files alone "
+                          "during a run, then run again with --resume",
+                          Printable(place.file)));
 }
 
 bool HasShape(const Checkpoint& checkpoint, const TensorSpec& spec) {

@@ -7,6 +7,7 @@
 
 #include "spillway/error.h"
 #include "src/base/suggestion.h"
+#include "src/base/user_folders.h"
 #include "src/config/flags.h"
 #include "src/config/kv_flags.h"
 #include "src/config/sources.h"
@@ -116,8 +117,14 @@ std::variant<Config, Printout> ParseConfig(int argc, const char* const* argv) {
 
 std::filesystem::path OffloadFolder(const Config& config) {
   if (!config.offload_dir.empty()) return config.offload_dir;
-  const char* named = std::getenv("TMPDIR");
-  return named != nullptr && *named != '\0' ? named : "/tmp";
+  return UserTemporaryFolder();
+}
+
+std::filesystem::path OffloadDisk(const Config& config) {
+  std::filesystem::path folder = OffloadFolder(config);
+  std::error_code ignored;
+  const bool is_there = !config.offload_dir.empty() || std::filesystem::exists(folder, ignored);
+  return is_there ? folder : folder.parent_path();
 }
 
 std::FILE* TerminalOf(const Config& config) {

@@ -73,7 +73,7 @@ struct Config {
   std::optional<int64_t> cpu_memory_bytes;
   std::optional<int64_t> disk_space_bytes;
   std::optional<int64_t> emulate_gpu_bytes;
-  std::filesystem::path offload_dir;             // empty: $TMPDIR, or /tmp
+  std::filesystem::path offload_dir;             // empty: UserTemporaryFolder
   std::optional<std::array<double, 6>> percent;  // weights, KV, activations: on gpu and on cpu each
   std::optional<bool> cpu_attention;
   bool keeps_cpu_attention = false;  // which is what an interrupted run chose, and not stated
@@ -139,8 +139,12 @@ struct Config {
   bool shapes = false;                 // inspect
 };
 
-// --offload-dir, or $TMPDIR, or /tmp.
+// --offload-dir, or the user's own temporary folder, which a run that needs it makes. Throws: as
+// UserTemporaryFolder.
 std::filesystem::path OffloadFolder(const Config& config);
+
+// A folder of the same disk that is there already: it, or the one that it will be made in.
+std::filesystem::path OffloadDisk(const Config& config);
 
 // Stream for people: null with --quiet, standard error where the answers go to standard output.
 std::FILE* TerminalOf(const Config& config);

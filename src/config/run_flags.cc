@@ -88,7 +88,8 @@ Flag CpuComputeFlag() {
 }
 
 Flag OffloadDirFlag() {
-  return Value("offload-dir", "DIR", "folder of the disk tier and of temporary files ($TMPDIR)",
+  return Value("offload-dir", "DIR",
+               "folder of the disk tier and of temporary files ($TMPDIR/spillway-UID)",
                &Config::offload_dir);
 }
 

@@ -5,12 +5,11 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstdlib>
 
 #include "spillway/error.h"
 #include "src/base/report_file.h"
-#include "src/base/system_error.h"
 #include "src/base/terminal.h"
+#include "src/base/user_folders.h"
 #include "src/formats/machine_file.h"
 
 namespace spillway {
@@ -18,25 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// An absolute path in a variable of the environment; empty otherwise.
-fs::path FolderIn(const char* variable) {
-  const char* text = std::getenv(variable);
-  const fs::path path = text == nullptr ? "" : text;
-  return path.is_absolute() ? path : fs::path();
-}
-
 constexpr std::string_view kFilePrefix = "machine-";
-
-// Empty where neither variable names a folder.
-fs::path CacheFolder() {
-  fs::path cache = FolderIn("XDG_CACHE_HOME");
-  if (cache.empty()) {
-    const fs::path home = FolderIn("HOME");
-    if (home.empty()) return {};
-    cache = home / ".cache";
-  }
-  return cache / "spillway";
-}
 
 // "Intel(R) Xeon(R) Processor" -> "intel-r-xeon-r-processor", for a file's name.
 std::string Slug(const std::string& name) {
@@ -85,7 +66,7 @@ ProfileKey MakeProfileKey(const Machine& machine, const fs::path& folder) {
 }
 
 fs::path CachedProfilePath(const ProfileKey& key) {
-  const fs::path folder = CacheFolder();
+  const fs::path folder = UserCacheFolder();
   if (folder.empty()) return {};
   return folder / fmt::format("{}{}-{}-{}t-disk{:x}.json", kFilePrefix, Slug(key.processor),
                               key.isa, key.num_threads, key.disk_device);
@@ -94,7 +75,7 @@ fs::path CachedProfilePath(const ProfileKey& key) {
 std::vector<fs::path> CachedProfiles() {
   std::vector<fs::path> profiles;
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(CacheFolder(), error)) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(UserCacheFolder(), error)) {
     if (entry.path().filename().string().starts_with(kFilePrefix)) profiles.push_back(entry.path());
   }
   std::ranges::sort(profiles);
@@ -118,13 +99,7 @@ std::optional<Machine> CachedProfile(const ProfileKey& key) {
 }
 
 void CacheProfile(const fs::path& path, const Machine& machine) {
-  std::error_code error;
-  fs::create_directories(path.parent_path(), error);
-  if (error) {
-    ThrowSystemError(error.value(),
-                     fmt::format("{}: cannot be made", Printable(path.parent_path().string())),
-                     ErrorCode::kPath, "set XDG_CACHE_HOME to a folder of yours");
-  }
+  MakeCacheFolder(path.parent_path());
   ReportFile("machine cache", path, {}).Write(MachineJson(machine));
 }
 

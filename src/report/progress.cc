@@ -8,8 +8,10 @@
 #include <cmath>
 #include <string>
 
+#include "spillway/error.h"
 #include "src/base/clock.h"
 #include "src/base/host.h"
+#include "src/base/size_text.h"
 #include "src/base/terminal.h"
 
 namespace spillway {
@@ -37,7 +39,7 @@ ProgressLine::ProgressLine(std::FILE* out)
     : out_(out), in_place_(out != nullptr && ::isatty(::fileno(out)) == 1) {}
 
 void ProgressLine::Clear() {
-  if (drawn_) PrintTo(out_, "\r\x1b[K");
+  if (drawn_) RedrawLine(out_, "");
   drawn_ = false;
 }
 
@@ -49,12 +51,18 @@ void ProgressLine::Warn(const std::string& text) {
 void ProgressLine::Draw(std::string text) {
   // A line that wraps could not be redrawn in place.
   if (in_place_) text.resize(std::min(text.size(), Width(out_) - 1));
-  PrintTo(out_, in_place_ ? "\r" + text + "\x1b[K" : text + "\n");
+  in_place_ ? RedrawLine(out_, text) : PrintTo(out_, text + "\n");
   drawn_ = in_place_;
 }
 
 void ProgressLine::Note(const std::string& text) {
   if (in_place_) Draw(text);
+}
+
+ReadProgress ProgressLine::NoteReads() {
+  return [this](const std::string& name, int64_t done, int64_t total) {
+    Note(fmt::format("reading {}: {} of {}", Printable(name), SizeText(done), SizeText(total)));
+  };
 }
 
 void ProgressLine::Begin(const ExpectedWork& expected) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <functional>
 #include <string>
 
 #include "src/report/eta.h"
@@ -12,6 +13,9 @@ namespace spillway {
 
 // "12 s", "3 min 05 s", "2 h 10 min".
 std::string DurationText(double seconds);
+
+// Told of a long read of a file as it goes on.
+using ReadProgress = std::function<void(const std::string& name, int64_t done, int64_t total)>;
 
 class ProgressLine {
  public:
@@ -29,6 +33,9 @@ class ProgressLine {
 
   // Says what is going on where no rows are counted; on a terminal only.
   void Note(const std::string& text);
+
+  // Notes "reading NAME: 1 GiB of 4 GiB". Lifetime: the line's.
+  ReadProgress NoteReads();
 
   // The clock of rate and ETA starts here.
   void Begin(const ExpectedWork& expected);

@@ -10,12 +10,14 @@
 #include "spillway/error.h"
 #include "src/base/host.h"
 #include "src/base/size_text.h"
+#include "src/base/user_folders.h"
 #include "src/memory/arena.h"
 #include "src/move/mover.h"
 #include "src/move/store_rate.h"
 #include "src/run/block.h"
 #include "src/store/load_weights.h"
 #include "src/store/make_store.h"
+#include "src/store/part_folder.h"
 #include "src/store/weight_reader.h"
 
 namespace spillway {
@@ -27,7 +29,7 @@ std::filesystem::path PrepareStore(const RunInputs& inputs, const WeightReader& 
                                    ThreadPool& pool, ProgressLine& line) {
   if (inputs.plan.weight_bytes[Tier::kDisk] == 0) return {};
   if (!inputs.model.store.empty()) return inputs.model.store;
-  const std::string key = ContentKey(inputs.model);
+  const std::string key = ContentKey(inputs.model, line.NoteReads());
   std::filesystem::path path = StorePath(inputs.offload_folder, key);
   const std::string name = Printable(path.string());
   const auto progress = [&](int64_t done, int64_t total) {
@@ -93,6 +95,8 @@ LoadedModel::LoadedModel(const RunInputs& inputs, ProgressLine& line)
       origin_{*inputs.model.checkpoint, inputs.model.weights, inputs.model.choice.nonfinite} {
   const OpenedModel& model = inputs.model;
   RefuseMoreThanThereIs(inputs.plan, inputs.device);
+  if (inputs.plan.PlannedBytes(Tier::kDisk) > 0) MakeIfUserTemporary(inputs.offload_folder);
+  RemoveStaleParts(inputs.offload_folder);
   line.Note("loading weights");
   const WeightReader reader(*model.checkpoint, model.weights, model.choice.nonfinite,
                             pool_.num_threads());

@@ -2,32 +2,61 @@
 
 #include <fmt/format.h>
 
+#include <memory>
+#include <vector>
+
 #include "src/base/hash.h"
-#include "src/checkpoint/model_folder.h"
+#include "src/store/companions.h"
+#include "src/store/store.h"
+#include "src/store/store_checkpoint.h"
 #include "src/store/store_table.h"
 
 namespace spillway {
 namespace {
 
-constexpr const char* kConfig = "config.json";
-constexpr int64_t kMaxConfigBytes = 1 << 20;
+std::string FilesText(const Checkpoint& checkpoint, FileHashes& hashes) {
+  std::string text;
+  checkpoint.VisitFiles([&](const ModelFile& file) {
+    text += fmt::format("{} {}\n", file.name(), HashDigits(hashes.Of(file)));
+  });
+  return text;
+}
+
+std::string CompanionText(const std::vector<CompanionFile>& files) {
+  std::string text;
+  for (const CompanionFile& file : files)
+    text += fmt::format("{} {}\n{}\n", file.name, file.content.size(), file.content);
+  return text;
+}
+
+std::unique_ptr<Checkpoint> OpenEither(const std::filesystem::path& folder) {
+  if (!IsStoreFolder(folder)) return OpenCheckpoint(folder);
+  return MakeStoreCheckpoint(std::unique_ptr<const Store>(new Store(OpenStore(folder))));
+}
 
 }  // namespace
 
-std::string CheckpointContentKey(const std::filesystem::path& folder_path,
-                                 const ModelShape& shape) {
-  const ModelFolder folder(folder_path);
-  std::string text = "checkpoint\n" + ShapeText(shape) + "\n";
-  for (const std::string& name : folder.Files()) {
-    const FileIdentity identity = folder.Open(name).identity();
-    text += fmt::format("{} {} {}\n", name, identity.size, identity.modified_ns);
-  }
-  if (folder.Has(kConfig)) text += folder.Open(kConfig).ReadStart(kMaxConfigBytes);
-  return HashDigits(TextHash(text));
+std::string CheckpointContentKey(const Checkpoint& checkpoint, ModelShape shape,
+                                 FileHashes& hashes) {
+  shape.name.clear();
+  return HashDigits(
+      TextHash("checkpoint\n" + ShapeText(shape) + "\n" + FilesText(checkpoint, hashes)));
 }
 
 std::string DummyContentKey(const ModelShape& shape, uint64_t seed) {
   return HashDigits(TextHash(fmt::format("dummy\n{}\n{}", ShapeText(shape), seed)));
+}
+
+std::string PublishedKey(const Checkpoint& checkpoint, const std::filesystem::path& folder,
+                         FileHashes& hashes) {
+  return HashDigits(
+      TextHash(FilesText(checkpoint, hashes) + CompanionText(ReadCompanions(folder, {}))));
+}
+
+std::string FolderContentKey(const std::filesystem::path& folder, FileHashes& hashes) {
+  const std::unique_ptr<Checkpoint> checkpoint = OpenEither(folder);
+  return HashDigits(
+      TextHash(FilesText(*checkpoint, hashes) + CompanionText(ReadCompanions(folder, folder))));
 }
 
 }  // namespace spillway

@@ -1,13 +1,17 @@
 #include "src/store/make_store.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <string_view>
 #include <thread>
 
 #include "spillway/error.h"
 #include "src/base/stop_signal.h"
+#include "src/base/terminal.h"
 #include "src/io/disk_backend.h"
 #include "src/memory/arena.h"
 #include "src/store/store.h"
@@ -16,14 +20,44 @@
 namespace spillway {
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr int64_t kFillBytes = 256 << 10;  // of a tile that one task converts
 constexpr std::chrono::milliseconds kStorePoll{200};
+constexpr std::string_view kPrefix = "spillway-";
+constexpr std::string_view kSuffix = ".store";
+
+// Absent, or a folder that only this user, or the system's, can write to.
+bool IsOwn(const fs::path& path) {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) != 0) return true;  // what reads or makes it says the rest
+  const bool owned = status.st_uid == ::geteuid() || status.st_uid == 0;
+  return S_ISDIR(status.st_mode) && owned && (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
 
 }  // namespace
 
-std::filesystem::path StorePath(const std::filesystem::path& folder,
-                                const std::string& content_key) {
-  return folder / fmt::format("spillway-{}.store", content_key);
+bool HasStores(const fs::path& folder) {
+  std::error_code error;
+  const fs::directory_iterator entries(folder, error);
+  return !error && std::any_of(begin(entries), end(entries), [](const fs::directory_entry& entry) {
+    const std::string name = entry.path().filename().string();
+    return name.starts_with(kPrefix) && name.ends_with(kSuffix);
+  });
+}
+
+fs::path StorePath(const fs::path& folder, const std::string& content_key) {
+  fs::path common = folder / fmt::format("{}{}{}", kPrefix, content_key, kSuffix);
+  if (IsOwn(common)) return common;
+  fs::path own = folder / fmt::format("{}{}-{}{}", kPrefix, content_key, ::geteuid(), kSuffix);
+  if (!IsOwn(own)) {
+    throw Error(ErrorCode::kPath,
+                fmt::format("{}: is not yours alone; remove it, or give another --offload-dir",
+                            Printable(own.string())));
+  }
+  PrintWarning(fmt::format("{}: others may change it, so that it is not used; {} is",
+                           Printable(common.string()), Printable(own.filename().string())));
+  return own;
 }
 
 void MakeStore(const StoreSource& source, const std::filesystem::path& path, ExistingStore existing,

@@ -26,7 +26,12 @@ enum class ExistingStore { kRefuse, kReplace };
 
 using StoreProgress = std::function<void(int64_t done_bytes, int64_t total_bytes)>;
 
-// FOLDER/spillway-KEY.store
+// Whether there is any store that a run made in `folder`, whatever its content.
+bool HasStores(const std::filesystem::path& folder);
+
+// FOLDER/spillway-KEY.store. Where that is of another user, who may change it, or may be written by
+// others, FOLDER/spillway-KEY-UID.store, with a warning. Throws: Error kPath when that is not the
+// user's own either.
 std::filesystem::path StorePath(const std::filesystem::path& folder,
                                 const std::string& content_key);
 

@@ -162,9 +162,13 @@ bool HasDummyWeights(const OpenedModel& model) {
   return model.choice.dummy_weights || model.folder.empty();
 }
 
-std::string ContentKey(const OpenedModel& model) {
-  const std::string key = HasDummyWeights(model) ? DummyContentKey(model.shape, model.choice.seed)
-                                                 : CheckpointContentKey(model.folder, model.shape);
+std::string ContentKey(const OpenedModel& model, const HashProgress& progress) {
+  const auto checkpoint_key = [&] {
+    FileHashes hashes(FileHashMemory(), progress);
+    return CheckpointContentKey(*model.checkpoint, model.shape, hashes);
+  };
+  const std::string key =
+      HasDummyWeights(model) ? DummyContentKey(model.shape, model.choice.seed) : checkpoint_key();
   return model.choice.nonfinite == NonFiniteWeights::kAllow ? key + std::string(kNonFiniteKey)
                                                             : key;
 }

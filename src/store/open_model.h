@@ -11,6 +11,7 @@
 
 #include "spillway/model.h"
 #include "src/checkpoint/checkpoint.h"
+#include "src/checkpoint/file_hashes.h"
 #include "src/checkpoint/weight_map.h"
 #include "src/store/weight_reader.h"
 #include "src/tokenizer/tokenizer.h"
@@ -52,9 +53,9 @@ OpenedModel OpenModel(const ModelChoice& choice);
 // Whether the weights are dummies.
 bool HasDummyWeights(const OpenedModel& model);
 
-// Key of a store of these weights; see content_key.h.
-// Throws: Error kModelMissing, kSystemLimit, kIo.
-std::string ContentKey(const OpenedModel& model);
+// Key of a store of these weights, from content_key.h. Reads the weight files, once for all runs.
+// Throws: Error kModelMissing, kSystemLimit, kIo, kCorrupt, kInterrupted.
+std::string ContentKey(const OpenedModel& model, const HashProgress& progress);
 
 // examples/tales-opt-8m beside the source, or where `cmake --install` put it, found from the
 // running binary.

@@ -10,6 +10,9 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "spillway/error.h"
 #include "src/store/companions.h"
@@ -46,6 +49,15 @@ bool SameFolder(int folder, int parent, const std::string& name) {
   return ::fstat(folder, &held) == 0 &&
          ::fstatat(parent, name.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 &&
          held.st_ino == named.st_ino && held.st_dev == named.st_dev;
+}
+
+// A part that nobody works on, locked.
+Descriptor TakeStalePart(int parent, const std::string& name) {
+  Descriptor part(::openat(parent, name.c_str(), kFolderFlags));
+  struct stat status {};
+  const bool own = part.valid() && ::fstat(part.get(), &status) == 0 &&
+                   status.st_uid == ::geteuid() && ::flock(part.get(), LOCK_EX | LOCK_NB) == 0;
+  return own && SameFolder(part.get(), parent, name) ? std::move(part) : Descriptor();
 }
 
 std::filesystem::path WithoutTrailingSlash(const std::filesystem::path& path) {
@@ -122,6 +134,23 @@ bool PartFolder::Claim() {
                             Printable(place_.part_name())));
   }
   return SameFolder(part_.get(), place_.folder().get(), place_.part_name());
+}
+
+void RemoveStaleParts(const std::filesystem::path& folder) {
+  const Descriptor parent(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  std::error_code error;
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    std::string name = entry.path().filename().string();
+    if (name.starts_with("spillway-") && name.ends_with(".store.part"))
+      names.push_back(std::move(name));
+  }
+  for (const std::string& name : names) {
+    const Descriptor part = TakeStalePart(parent.get(), name);
+    if (!part.valid()) continue;
+    RemoveStoreFiles(part.get());
+    ::unlinkat(parent.get(), name.c_str(), AT_REMOVEDIR);
+  }
 }
 
 void PartFolder::Commit() {

@@ -38,4 +38,8 @@ class PartFolder {
   Descriptor part_;
 };
 
+// Removes from `folder` what killed conversions of runs left there: parts of stores whose owner is
+// this user and which no process holds. What cannot be removed stays.
+void RemoveStaleParts(const std::filesystem::path& folder);
+
 }  // namespace spillway

@@ -11,6 +11,7 @@
 #include "spillway/error.h"
 #include "src/base/hash.h"
 #include "src/base/system_error.h"
+#include "src/checkpoint/model_folder.h"
 
 namespace spillway {
 namespace {
@@ -57,6 +58,20 @@ void CheckSize(const StoreTable& table, const DiskFile& file) {
                           kStoreWeightsName, file.size(), table.weights_bytes));
 }
 
+// The tokenizer and the settings that the model was converted with decide its answers as the
+// weights do.
+void CheckCompanions(const StoreTable& table, const std::filesystem::path& path) {
+  const ModelFolder folder(path);
+  for (const StoredCompanion& companion : table.companions) {
+    const ModelFile file = folder.Open(companion.name);
+    if (TextHash(file.ReadStart(file.size())) == companion.hash) continue;
+    throw Error(ErrorCode::kCorrupt,
+                fmt::format("{}: is not what it was when the model was converted; restore it, or "
+                            "convert the model again",
+                            companion.name));
+  }
+}
+
 }  // namespace
 
 Store::Store(StoreTable table, const std::filesystem::path& path, int folder_fd, DiskMode mode)
@@ -70,7 +85,9 @@ Store OpenStore(const std::filesystem::path& path, DiskMode mode) {
   const Descriptor folder = OpenStoreFolder(path);
   CheckFinished(path, folder.get());
   try {
-    return Store(ReadTable(folder.get()), path, folder.get(), mode);
+    StoreTable table = ReadTable(folder.get());
+    CheckCompanions(table, path);
+    return Store(std::move(table), path, folder.get(), mode);
   } catch (const Error& error) {  // of one of its files
     throw Error(error.code(), fmt::format("{}/{}", Printable(path.native()), error.what()));
   }

@@ -7,7 +7,9 @@
 #include <utility>
 
 #include "spillway/error.h"
+#include "src/checkpoint/model_folder.h"
 #include "src/memory/arena.h"
+#include "src/store/store_table.h"
 
 namespace spillway {
 namespace {
@@ -40,6 +42,9 @@ class StoreCheckpoint final : public Checkpoint {
   std::string_view format() const override { return "store"; }
   const std::vector<CheckpointTensor>& tensors() const override { return tensors_; }
   void Read(int64_t index, int64_t offset, std::span<std::byte> out) const override;
+  void VisitFiles(const std::function<void(const ModelFile&)>& visit) const override {
+    visit(ModelFolder(store_->path()).Open(kStoreTableName));
+  }
   void FreeBuffers() const override {
     const std::lock_guard lock(mutex_);
     idle_.clear();

@@ -11,6 +11,7 @@
 #include "src/base/hash.h"
 #include "src/base/json_text.h"
 #include "src/checkpoint/bounded_json.h"
+#include "src/store/companions.h"
 #include "src/store/shape_json.h"
 
 namespace spillway {
@@ -21,6 +22,7 @@ using Json = nlohmann::json;
 constexpr std::string_view kAnyVersion = "{\"version\":";
 constexpr std::string_view kHead = "{\"version\":1,\"xxh3\":\"";
 constexpr std::size_t kDigits = 16;
+constexpr const char* kCompanions = "companions";
 constexpr std::string_view kAfterDigits = "\",";
 constexpr std::size_t kBodyBegin = kHead.size() + kDigits + kAfterDigits.size();
 
@@ -57,21 +59,23 @@ std::string BodyText(const StoreTable& table) {
     }
     tensors.push_back(std::move(out));
   }
-  const Json store = {{"content_key", table.content_key},
-                      {"shape", ShapeToJson(table.shape)},
-                      {"weights_bytes", table.weights_bytes},
-                      {"tensors", std::move(tensors)}};
+  Json store = {{"content_key", table.content_key},
+                {"shape", ShapeToJson(table.shape)},
+                {"weights_bytes", table.weights_bytes},
+                {"tensors", std::move(tensors)}};
+  for (const StoredCompanion& companion : table.companions)
+    store[kCompanions][companion.name] = HashDigits(companion.hash);
   return "\"store\":" + JsonText(store) + "}";
 }
 
-uint64_t ParseHash(const Json& json, const StoredTensorTable& tensor) {
+// Hash of `what`.
+uint64_t ParseHash(const Json& json, const std::string& what) {
   uint64_t value = 0;
   const std::string text = json.is_string() ? json.get<std::string>() : std::string();
   const char* end = text.data() + text.size();
   const auto [at, error] = std::from_chars(text.data(), end, value, 16);
   if (error != std::errc{} || at != end || text.size() != kDigits) {
-    Throw(ErrorCode::kModelMalformed,
-          fmt::format("a hash of tensor \"{}\" is not 16 digits", Printable(tensor.spec.name)));
+    Throw(ErrorCode::kModelMalformed, fmt::format("a hash of {} is not 16 digits", what));
   }
   return value;
 }
@@ -99,13 +103,27 @@ void ReadTensor(const Json& json, StoredTensorTable& tensor) {
       Throw(ErrorCode::kModelMalformed,
             fmt::format("tile {} of tensor \"{}\" is not a list of 5", at, name));
     }
-    tensor.tiles[at].hash = ParseHash(place[4], tensor);
+    tensor.tiles[at].hash = ParseHash(place[4], fmt::format("tensor \"{}\"", name));
     place.erase(4);
     if (place == TileToJson(tensor.tiles[at])) continue;
     Throw(ErrorCode::kModelInconsistent,
           fmt::format("tile {} of tensor \"{}\" is at {}, but has to be at {}", at, name,
                       Printable(place.dump()), TileToJson(tensor.tiles[at]).dump()));
   }
+}
+
+std::vector<StoredCompanion> ReadCompanionHashes(const Json& store) {
+  std::vector<StoredCompanion> companions;
+  const auto found = store.find(kCompanions);
+  if (found == store.end()) return companions;
+  for (const auto& [name, hash] : found->items()) {
+    if (std::ranges::find(kCompanionNames, name) == kCompanionNames.end()) {
+      Throw(ErrorCode::kModelMalformed,
+            fmt::format("\"{}\" is no file of a store", Printable(name)));
+    }
+    companions.push_back({name, ParseHash(hash, name)});
+  }
+  return companions;
 }
 
 // A whole version number, and not ours.
@@ -162,7 +180,7 @@ void CheckExtent(const Model& model, std::size_t text_bytes) {
 }  // namespace
 
 StoreTable LayOutStore(const Model& model, std::string content_key) {
-  StoreTable table{std::move(content_key), model.shape, 0, {}};
+  StoreTable table{std::move(content_key), model.shape, 0, {}, {}};
   int64_t layer_index = 0;
   for (const LayerSpec& layer : model.layers) {
     int64_t index = 0;
@@ -214,6 +232,7 @@ StoreTable ParseStoreTable(std::string_view text) {
           fmt::format("the shape has {} tensors, the table another number", table.tensors.size()));
   }
   for (std::size_t at = 0; at < tensors.size(); ++at) ReadTensor(tensors[at], table.tensors[at]);
+  table.companions = ReadCompanionHashes(store);
   // The text shows all other differences, above all unknown keys.
   if (StoreTableText(table) != text) {
     Throw(ErrorCode::kModelMalformed, "holds a key or a form that is not of a store");

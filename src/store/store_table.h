@@ -1,7 +1,8 @@
 // StoreTable: what store.json says, as a value, and its text form. The file is
 //   {"version":1,"xxh3":"<16 digits>","store":{...}}
 // where the digits are the hash of every byte after them, so that damage is known before anything
-// is believed. Tiles carry the hashes of weights.bin: the file as a whole vouches for all bytes.
+// is believed. Tiles carry the hashes of weights.bin, and companions theirs: the file as a whole
+// vouches for all bytes.
 // Pure functions of values; any thread.
 #pragma once
 
@@ -39,11 +40,18 @@ struct StoredTensorTable {
   std::vector<StoredTile> tiles;
 };
 
+// A companion file of the store (companions.h).
+struct StoredCompanion {
+  std::string name;
+  uint64_t hash = 0;  // TextHash
+};
+
 struct StoreTable {
   std::string content_key;
   ModelShape shape;
-  int64_t weights_bytes = 0;               // of weights.bin
-  std::vector<StoredTensorTable> tensors;  // in the model's order
+  int64_t weights_bytes = 0;                // of weights.bin
+  std::vector<StoredTensorTable> tensors;   // in the model's order
+  std::vector<StoredCompanion> companions;  // by name; none in stores of before they were sealed
 };
 
 // The table of a store of this model with every tile in its place and no hashes yet: tensors in

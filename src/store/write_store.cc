@@ -109,7 +109,9 @@ void WriteStore(const StoreJob& job, const std::filesystem::path& folder, DiskQu
   }
   for (const CompanionFile& companion : job.companions) {
     WriteText(part.fd(), companion.name.c_str(), companion.content);
+    table.companions.push_back({companion.name, TextHash(companion.content)});
   }
+  std::ranges::sort(table.companions, {}, &StoredCompanion::name);
   WriteText(part.fd(), kStoreTableName, StoreTableText(table));
   part.Commit();
 }

@@ -13,7 +13,7 @@
 #include "src/config/flags.h"
 #include "src/config/version.h"
 #include "src/profile/profile_cache.h"
-#include "src/store/folder_key.h"
+#include "src/store/content_key.h"
 #include "src/store/open_model.h"
 
 namespace spillway {
@@ -42,7 +42,9 @@ Json ModelKey(const SweepPoint& point) {
   try {
     const fs::path folder = given.empty() ? BundledModel() : fs::path(given);
     std::error_code error;
-    return fs::is_directory(folder, error) ? Json(SampledFolderKey(folder)) : Json(nullptr);
+    if (!fs::is_directory(folder, error)) return nullptr;
+    FileHashes hashes(FileHashMemory());
+    return FolderContentKey(folder, hashes);
   } catch (const Error& unreadable) {
     return unreadable.what();
   }

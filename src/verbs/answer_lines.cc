@@ -193,7 +193,6 @@ class AnswerStages final : public Stages {
 
   Workload ReadWork(const Setting& setting) override {
     const auto& [config, model, machine, device, needs] = setting;
-    RefuseWhatCannotFit(config, model, machine, needs);
     output_.line().Note("reading the input");
     prompts_.emplace(config, model);
     scan_ = prompts_->Scan();
@@ -267,11 +266,13 @@ class AnswerStages final : public Stages {
   void BeginOrResume(const Setting& setting, const Policy& policy) {
     const auto& [config, model, machine, device, needs] = setting;
     // Taking it reads from the model's files.
-    const RunManifest manifest = IdentityOf(config, model, policy, device, scan_.hash);
+    const auto identity_of = [&](const Policy& of) {
+      return IdentityOf(config, model, of, device, scan_.hash, output_.line().NoteReads());
+    };
+    const RunManifest manifest = identity_of(policy);
     if (writer_.finished()) {
       std::vector<RunManifest> runs = {manifest};
-      if (!config.cpu_attention)
-        runs.push_back(IdentityOf(config, model, OtherAttention(policy), device, scan_.hash));
+      if (!config.cpu_attention) runs.push_back(identity_of(OtherAttention(policy)));
       if (!flags_.chat_date) {
         for (std::size_t at = 0, size = runs.size(); at < size; ++at)
           std::ranges::move(OnEarlierDays(runs[at]), std::back_inserter(runs));

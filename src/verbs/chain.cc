@@ -2,6 +2,7 @@
 
 #include "src/base/clock.h"
 #include "src/gpu/gpu_needs.h"
+#include "src/io/disk_folder.h"
 #include "src/verbs/machine_for.h"
 #include "src/verbs/model_for.h"
 #include "src/verbs/open_device.h"
@@ -36,9 +37,16 @@ Policy Stages::ChoosePolicy(const Setting& setting, const Workload& work) {
 }
 
 Plan Stages::PlanFor(const Setting& setting, const Workload& work, const Policy& policy) {
-  Plan plan = MakePlan(setting.model, setting.machine, work, policy, setting.needs);
-  RefuseWhatGpuLacks(plan);
-  return plan;
+  try {
+    Plan plan = MakePlan(setting.model, setting.machine, work, policy, setting.needs);
+    RefuseWhatGpuLacks(plan);
+    return plan;
+  } catch (const Error& error) {
+    // No folder to use looks like a disk without room.
+    if (error.code() == ErrorCode::kDiskSpace && setting.machine.disk_cap_is_free_space)
+      DiskFolder(OffloadDisk(setting.config)).FreeBytes();
+    throw;
+  }
 }
 
 std::optional<Trace> Stages::Run(const Setting& /*setting*/, const PlannedRun& /*planned*/) {

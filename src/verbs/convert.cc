@@ -36,11 +36,12 @@ int RunConvert(const Config& config) {
   const int num_threads = config.num_threads > 0 ? config.num_threads : NumPhysicalCores();
   ThreadPool pool(num_threads);
   const WeightReader reader(*model.checkpoint, model.weights, model.choice.nonfinite, num_threads);
-  const StoreSource source = {model, ContentKey(model), reader,
+  ProgressLine line(ProgressStreamOf(config));
+  const StoreSource source = {model, ContentKey(model, line.NoteReads()), reader,
                               ReadCompanions(model.folder, model.tokenizer_folder)};
   if (config.verbosity == Verbosity::kVerbose) PrintTo(TerminalOf(config), CopiedText(source));
+  line.Clear();
   const double begin_s = NowSeconds();
-  ProgressLine line(ProgressStreamOf(config));
   MakeStore(source, config.output,
             config.overwrite ? ExistingStore::kReplace : ExistingStore::kRefuse, pool,
             [&](int64_t done, int64_t total) {

@@ -13,6 +13,7 @@
 #include "src/gpu/gpu_needs.h"
 #include "src/io/disk_folder.h"
 #include "src/profile/profile_cache.h"
+#include "src/report/progress.h"
 #include "src/store/make_store.h"
 #include "src/store/store.h"
 
@@ -22,7 +23,7 @@ namespace {
 // 90 % of what is free; nothing where the folder cannot be used and was not asked for.
 int64_t FreeDiskBytes(const Config& config) {
   try {
-    return DiskFolder(OffloadFolder(config)).FreeBytes() / 10 * 9;
+    return DiskFolder(OffloadDisk(config)).FreeBytes() / 10 * 9;
   } catch (const Error&) {
     if (!config.offload_dir.empty()) throw;
     return 0;
@@ -33,7 +34,9 @@ int64_t FreeDiskBytes(const Config& config) {
 int64_t StoredBytes(const Config& config, const OpenedModel& model) {
   std::filesystem::path store = model.store;
   if (store.empty()) {
-    const std::string key = ContentKey(model);
+    if (!HasStores(OffloadFolder(config))) return 0;  // spares a read of the weights
+    ProgressLine line(ProgressStreamOf(config));
+    const std::string key = ContentKey(model, line.NoteReads());
     store = StorePath(OffloadFolder(config), key);
     if (ProbeStore(store, key) != StoreState::kReady) return 0;
   }
@@ -95,7 +98,7 @@ int64_t GpuCap(const Config& config, const DeviceMemory& memory) {
 // This host, what an earlier `profile` measured of it, and its caps.
 Machine ProbeMachine(const Config& config, const OpenedModel& model, const Device& device) {
   Machine machine = HostMachine(config, device);
-  const ProfileKey key = MakeProfileKey(machine, OffloadFolder(config));
+  const ProfileKey key = MakeProfileKey(machine, OffloadDisk(config));
   const Machine profile = config.machine ? *config.machine : CachedProfile(key).value_or(Machine{});
   machine.rates = profile.rates;
   machine.disturbed = profile.disturbed;
@@ -103,6 +106,7 @@ Machine ProbeMachine(const Config& config, const OpenedModel& model, const Devic
   machine.cap_bytes[Tier::kDisk] = config.disk_space_bytes
                                        ? *config.disk_space_bytes
                                        : FreeDiskBytes(config) + StoredBytes(config, model);
+  machine.disk_cap_is_free_space = !config.disk_space_bytes;
   if (device.IsHostMemory()) EmulateGpu(config, machine);
   return machine;
 }

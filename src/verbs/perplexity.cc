@@ -60,7 +60,6 @@ class PerplexityStages final : public Stages {
 
   Workload ReadWork(const Setting& setting) override {
     const auto& [config, model, machine, device, needs] = setting;
-    RefuseWhatCannotFit(config, model, machine, needs);
     output_.line().Note("reading the text");
     tokens_ = ReadTextTokens(config, config.perplexity, "--perplexity", *model.tokenizer);
     job_.emplace(tokens_, CutIntoWindows(config, model.shape, static_cast<int64_t>(tokens_.size())),

@@ -15,7 +15,6 @@ namespace spillway {
 Workload PlannedWork(const Setting& setting) {
   const auto& [config, model, machine, device, needs] = setting;
   if (config.input.empty()) return SyntheticWork(config, model.shape);
-  RefuseWhatCannotFit(config, model, machine, needs);
   const InputScan scan = PromptFile(config, model).Scan();
   if (const int64_t num_bad = scan.num_lines - scan.num_requests; num_bad > 0) {
     PrintWarning(

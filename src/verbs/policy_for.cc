@@ -7,7 +7,6 @@
 #include "policies/cost/cost_model.h"
 #include "policies/search/default_policy.h"
 #include "spillway/error.h"
-#include "src/gpu/gpu_needs.h"
 #include "src/simulate/simulate.h"
 #include "src/verbs/prediction_for.h"  // OverlapOf
 
@@ -152,15 +151,6 @@ Policy PolicyFor(const Config& config, const Model& model, const Machine& machin
   Policy policy = DefaultPolicy(model, machine, work, given, needs);
   policy.placement_is_stated = given.placement.has_value();
   return policy;
-}
-
-void RefuseWhatCannotFit(const Config& config, const Model& model, const Machine& machine,
-                         const KernelNeeds& needs) {
-  const Workload least = {1, {{1, 1}}, {1, 1}};
-  GivenPolicy one_row = PolicyGivenBy(config, model.shape, machine);
-  one_row.gpu_batch_size = one_row.num_gpu_batches = one_row.prefill_chunk = 1;
-  RefuseWhatGpuLacks(
-      MakePlan(model, machine, least, DefaultPolicy(model, machine, least, one_row, needs), needs));
 }
 
 }  // namespace spillway

@@ -27,9 +27,4 @@ bool IsEndless(const Config& config);
 SearchResult SearchFor(const Config& config, const Model& model, const Machine& machine,
                        const Workload& work, const KernelNeeds& needs);
 
-// A model that is too large even for one row of two tokens is refused before the input is read.
-// Throws: as PolicyFor; what MakePlan and RefuseWhatGpuLacks throw.
-void RefuseWhatCannotFit(const Config& config, const Model& model, const Machine& machine,
-                         const KernelNeeds& needs);
-
 }  // namespace spillway

@@ -72,7 +72,7 @@ bool TakesThePlace(const Machine& machine, const ProfileKey& key) {
 
 // The cache is a copy: where a file was asked for, its loss is worth a line and no more.
 std::string Cache(const Config& config, const Machine& machine) {
-  const ProfileKey key = MakeProfileKey(machine, OffloadFolder(config));
+  const ProfileKey key = MakeProfileKey(machine, OffloadDisk(config));
   const auto path = CachedProfilePath(key);
   if (!TakesThePlace(machine, key)) return "";
   try {
@@ -93,7 +93,7 @@ std::string Cache(const Config& config, const Machine& machine) {
 int RunProfile(const Config& config) {
   const double begin_s = NowSeconds();
   const ReportFile output("--output", config.output, {});
-  const DiskFolder folder(OffloadFolder(config));
+  const DiskFolder folder(OffloadDisk(config));
   const std::unique_ptr<Device> device = OpenDevice(config);
   Machine machine = HostMachine(config, *device);
   machine.cap_bytes[Tier::kDisk] = folder.FreeBytes() / 10 * 9;

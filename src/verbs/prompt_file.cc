@@ -33,7 +33,7 @@ ReaderOptions ReadingOptions(const Config& config, const OpenedModel& model) {
 PromptFile::PromptFile(const Config& config, const OpenedModel& model)
     : path_(config.input), options_(ReadingOptions(config, model)), tokenizer_(*model.tokenizer) {
   if (!NeedsStaging(path_)) return;
-  staged_.emplace(StageInput(path_, OffloadFolder(config)));
+  staged_.emplace(StageInput(path_, OffloadDisk(config)));
   path_ = staged_->path();
 }
 

@@ -13,15 +13,15 @@
 #include "src/formats/kv_policy_json.h"
 #include "src/store/companions.h"
 #include "src/store/content_key.h"
-#include "src/store/folder_key.h"
 #include "src/unicode/utf8.h"
 
 namespace spillway {
 namespace {
 
-std::string ModelKey(const OpenedModel& model) {
+std::string ModelKey(const OpenedModel& model, const HashProgress& progress) {
   if (HasDummyWeights(model)) return DummyContentKey(model.shape, model.choice.seed);
-  return SampledFolderKey(model.folder);
+  FileHashes hashes(FileHashMemory(), progress);
+  return PublishedKey(*model.checkpoint, model.folder, hashes);
 }
 
 std::string TokenizerKey(const OpenedModel& model) {
@@ -74,11 +74,11 @@ std::string ProcessorText(const Config& config, const Policy& policy, const std:
 }  // namespace
 
 RunManifest IdentityOf(const Config& config, const OpenedModel& model, const Policy& policy,
-                       const Device& device, uint64_t input_hash) {
+                       const Device& device, uint64_t input_hash, const HashProgress& progress) {
   const std::string gpu = device.name();
   RunManifest identity = {
       {"input", HashDigits(input_hash)},
-      {"model", ModelKey(model)},
+      {"model", ModelKey(model, progress)},
       {"model name", ReplaceInvalidUtf8(model.shape.name)},  // it comes back from the journal
       {"tokenizer", TokenizerKey(model)},
       {"set of sampling flags", SamplingText(config)},

@@ -16,12 +16,11 @@
 namespace spillway {
 
 // Paths, placement, block shape and threads are left out, for none of them changes a byte; beside a
-// GPU it counts whether the CPU attends, which rounds otherwise. Model and tokenizer count by what
-// they hold: of each model file its name, its size and samples of its bytes (64 KiB in all), of a
-// store the checksums, of the tokenizer everything.
-// Throws: Error kModelMissing, kSystemLimit, kIo, kCorrupt.
+// GPU it counts whether the CPU attends, which rounds otherwise. Model and tokenizer count by all
+// bytes that they hold (content_key.h); reading them is told to `progress`.
+// Throws: Error kModelMissing, kSystemLimit, kIo, kCorrupt, kInterrupted.
 RunManifest IdentityOf(const Config& config, const OpenedModel& model, const Policy& policy,
-                       const Device& device, uint64_t input_hash);
+                       const Device& device, uint64_t input_hash, const HashProgress& progress);
 
 // The date that chat templates were told in a run of that identity; nullopt: none asked.
 std::optional<std::tm> ChatDateOf(const RunManifest& identity);

@@ -30,6 +30,8 @@ TEST(ErrorTest, PrintableEscapesWhatATerminalWouldObey) {
   EXPECT_EQ(Printable("\xff\xc3"), "\\xff\\xc3");
   EXPECT_EQ(Printable("\xed\xa0\x80"), "\\xed\\xa0\\x80");
   EXPECT_EQ(Printable("h\xc3\xa9"), "h\xc3\xa9");
+  EXPECT_EQ(Printable("\xe2\x80\xae\xe2\x81\xa6"), "\\xe2\\x80\\xae\\xe2\\x81\\xa6");
+  EXPECT_EQ(Printable("\xe2\x80\x93\xd8\xa7"), "\xe2\x80\x93\xd8\xa7");
 }
 
 TEST(ErrorTest, PrintableCutsBetweenCharacters) {

@@ -25,6 +25,7 @@ class CountingCheckpoint : public Checkpoint {
   }
 
   std::string_view format() const override { return "counting"; }
+  void VisitFiles(const std::function<void(const ModelFile&)>& /*visit*/) const override {}
   const std::vector<CheckpointTensor>& tensors() const override { return tensors_; }
   void Read(int64_t, int64_t offset, std::span<std::byte> out) const override {
     ASSERT_LE(offset + static_cast<int64_t>(out.size()), tensors_[0].bytes);

@@ -38,6 +38,7 @@ class FakeCheckpoint : public Checkpoint {
   void SetByte(const std::string& name, char byte) { bytes_[name] = byte; }
 
   std::string_view format() const override { return "fake"; }
+  void VisitFiles(const std::function<void(const ModelFile&)>& /*visit*/) const override {}
   const std::vector<CheckpointTensor>& tensors() const override { return tensors_; }
   void Read(int64_t index, int64_t, std::span<std::byte> out) const override {
     const auto at = bytes_.find(tensors_[static_cast<std::size_t>(index)].name);

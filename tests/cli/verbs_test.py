@@ -5,6 +5,7 @@ Standard library only.
 """
 
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -192,6 +193,24 @@ class Plan(harness.VerbTest):
         self.assertGreater(report["tiers"]["disk"]["planned_bytes"]["weights"], 0)
         self.assertGreater(report["tiers"]["cpu"]["planned_bytes"]["staging"], 0)
 
+    def test_a_full_device_loses_no_answer_in_silence(self):
+        machine = harness.REPOSITORY / "examples" / "machines" / "t4.json"
+        for words in (["--help"], ["plan", "--help"], ["--version"], ["plan"], ["inspect", harness.BUNDLED_MODEL],
+                      ["inspect", "--shapes"], ["simulate", "--machine", machine], ["search", "--machine", machine]):
+            with self.subTest(words=words), open("/dev/full", "wb") as full:
+                done = subprocess.run([BINARY, *map(str, words)], stdout=full, stderr=subprocess.PIPE, check=False,
+                                      env=harness.clean_environment())
+                self.assertEqual(done.returncode, 40, done.stderr)
+                self.assertIn(b"standard output: No space left", done.stderr)
+
+    def test_a_reader_that_goes_away_has_all_it_wanted(self):
+        read, write = os.pipe()
+        os.close(read)
+        done = subprocess.run([BINARY, "inspect", "--shapes"], stdout=write, stderr=subprocess.PIPE, check=False,
+                              env=harness.clean_environment())
+        os.close(write)
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+
     def test_what_does_not_fit(self):
         big = ["--model", "opt-30b", "--gpu-batch-size", 32]
         begin = time.monotonic()
@@ -206,20 +225,38 @@ class Plan(harness.VerbTest):
                      ["--emulate-gpu", "1MiB", "--cpu-memory", "1MiB", "--disk-space", "1MiB"],
                      ["--emulate-gpu", "9MiB", "--gpu-memory", "1MiB"]):
             with self.subTest(caps=caps):
-                result = harness.run(BINARY, ["plan", *caps, "--device", "cpu"], cwd=self.folder)
-                self.assertIn(result.status, (30, 31), result.stderr)
-                named = result.stderr.decode().split("; give at least ")[1]
-                enough = dict(zip(caps[::2], caps[1::2]))
-                for flag in re.findall("--[a-z-]+", named):
-                    enough[flag] = re.search(flag + "[^0-9]*([0-9]+MiB)", named)[1]
-                self.assertEqual(sorted(enough), sorted(caps[::2]), named)
-                self.run_verb("plan", *[word for cap in enough.items() for word in cap], "--device", "cpu", "--quiet")
+                self.check_ways_out("plan", "--device", "cpu", caps=caps)
+
+    def check_ways_out(self, *words, caps):
+        """Each way out that the refusal of `words` names does, at the first try. Returns the exit status and the ways."""
+        result = harness.run(BINARY, [*words, *caps], cwd=self.folder)
+        self.assertIn(result.status, (30, 31, 32), result.stderr)
+        ways = result.stderr.decode().split("; give at least ")[1].split(" or ")
+        for named in ways:
+            enough = dict(zip(caps[::2], caps[1::2]))
+            for flag in re.findall("--[a-z-]+", named):
+                enough[flag] = re.search(flag + "[^0-9]*([0-9]+MiB)", named)[1]
+            self.run_verb(*words, *[word for cap in enough.items() for word in cap], "--quiet")
+        return result.status, ways
+
+    def test_a_disk_that_is_too_small_is_named_and_not_the_memory(self):
+        status, ways = self.check_ways_out("plan", "--model", "opt-1.3b",
+                                           caps=["--cpu-memory", "1GiB", "--disk-space", "100MiB"])
+        self.assertEqual(status, 32)
+        self.assertEqual([way.split(" ")[0] for way in ways], ["--cpu-memory", "--disk-space"])
+
+    def test_the_first_hint_of_a_run_is_enough(self):
+        source = harness.write_jsonl(self.folder / "in.jsonl", [
+            {"prompt": "Once upon a time " * (1 + number % 7), "max_tokens": 5 + number} for number in range(9)])
+        for words in (["generate", "--input", source, "--output", self.folder / "out.jsonl", "--overwrite"],
+                      ["plan", "--input", source]):
+            self.check_ways_out(*words, caps=["--cpu-memory", "1MiB", "--disk-space", "100MiB"])
 
     def test_a_refusal_names_a_block_that_fits(self):
         """The placement is chosen anew for it, where none was given."""
         words = ["--model", "opt-30b", "--emulate-gpu", "16GiB", "--cpu-memory", "32GiB", "--disk-space", "200GiB",
                  "--prompt-len", 512, "--gen-len", 32, "--num-requests", 10000, "--device", "cpu"]
-        line = self.refusal(31, "plan", *words, "--gpu-batch-size", 64, "--num-gpu-batches", 8)
+        line = self.refusal(32, "plan", *words, "--gpu-batch-size", 64, "--num-gpu-batches", 8)
         named = line.split("; ")[1].removesuffix(" fits")
         self.assertEqual(named, "--gpu-batch-size 64 --num-gpu-batches 2")
         self.run_verb("plan", *words, *named.split(), "--quiet")
@@ -314,6 +351,19 @@ class Convert(harness.VerbTest):
         shutil.rmtree(model)
         moved = store.rename(self.folder / "elsewhere")
         self.assertEqual(self.completions("--model", moved, *tail, *MIXED)[0], expected)
+
+    def test_what_lies_beside_the_weights_is_sealed(self):
+        store = self.convert("--model", harness.BUNDLED_MODEL)
+        words = ["generate", "--model", store, "--input", self.requests(), "--output", self.folder / "out.jsonl"]
+        for name in ("merges.txt", "config.json", "generation_config.json"):
+            before = (store / name).read_bytes()
+            (store / name).write_bytes(before.replace(b" ", b"  ", 1) + b"\n")
+            self.assertIn(f"{name}: is not what it was", self.refusal(41, *words))
+            self.assertIn(f"{name}: is not what it was", self.refusal(41, "inspect", store))
+            (store / name).unlink()
+            self.assertIn(name, self.refusal(12, *words))
+            (store / name).write_bytes(before)
+        self.run_verb(*words, "--quiet")
 
     def test_dummy_weights(self):
         source = harness.write_jsonl(self.folder / "in.jsonl", [{"prompt": "a b c", "max_tokens": 3}] * 2)

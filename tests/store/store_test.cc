@@ -1,6 +1,5 @@
 #include "src/store/store.h"
 
-#include "src/store/content_key.h"
 #include "tests/expect_error.h"
 #include "tests/model_util.h"
 #include "tests/store/store_test_util.h"
@@ -156,52 +155,6 @@ TEST(StoreTable, WindowsAndParallelResidualsAreRead) {
   EXPECT_TRUE(ReadBack(*BuiltInShape("pythia-70m")).parallel_residual);
   shape.windowed.push_back(true);
   testing::ExpectError(ErrorCode::kModelInconsistent, "\"windowed\"", [&] { ReadBack(shape); });
-}
-
-class ContentKeyTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    WriteText(temp_.path() / "config.json", "{\"a\":1}");
-    WriteText(temp_.path() / "model.safetensors", "weights");
-  }
-  std::string Key() const { return CheckpointContentKey(temp_.path(), SmallShape()); }
-  TemporaryFolder temp_{kDiskRoot};
-};
-
-TEST_F(ContentKeyTest, ChangesWithTheFiles) {
-  const std::string before = Key();
-  EXPECT_EQ(before.size(), 16U);
-  EXPECT_EQ(Key(), before);
-  WriteText(temp_.path() / "model.safetensors", "weights2");
-  const std::string longer = Key();
-  EXPECT_NE(longer, before);
-  fs::last_write_time(temp_.path() / "model.safetensors",
-                      fs::file_time_type::clock::now() + std::chrono::hours(1));
-  const std::string later = Key();
-  EXPECT_NE(later, longer);
-  WriteText(temp_.path() / "model-2.safetensors", "");
-  EXPECT_NE(Key(), later);
-}
-
-TEST_F(ContentKeyTest, ChangesWithTheShapeInMemory) {
-  ModelShape shape = SmallShape();
-  shape.dtype = DType::kBF16;
-  EXPECT_NE(CheckpointContentKey(temp_.path(), shape), Key());
-  EXPECT_NE(DummyContentKey(shape, 0), DummyContentKey(SmallShape(), 0));
-  EXPECT_NE(DummyContentKey(shape, 0), DummyContentKey(shape, 1));
-}
-
-TEST_F(ContentKeyTest, DecidesWhetherACacheIsUsed) {
-  const fs::path cache = temp_.path() / "cache";
-  EXPECT_EQ(ProbeStore(cache, "0123456789abcdef"), StoreState::kAbsent);
-  fs::create_directory(cache);
-  EXPECT_EQ(ProbeStore(cache, "0123456789abcdef"), StoreState::kAbsent);
-  fs::remove(cache);
-  MakeStore(SmallJob(), cache);
-  EXPECT_EQ(ProbeStore(cache, "0123456789abcdef"), StoreState::kReady);
-  EXPECT_EQ(ProbeStore(cache, "another"), StoreState::kStale);
-  fs::remove(cache / "store.json");
-  EXPECT_EQ(ProbeStore(cache, "0123456789abcdef"), StoreState::kUnusable);
 }
 
 }  // namespace

@@ -18,6 +18,7 @@ constexpr int64_t kRows = 3072;
 class CountedCheckpoint : public Checkpoint {
  public:
   std::string_view format() const override { return "counted"; }
+  void VisitFiles(const std::function<void(const ModelFile&)>& /*visit*/) const override {}
   const std::vector<CheckpointTensor>& tensors() const override { return tensors_; }
   void Read(int64_t, int64_t, std::span<std::byte> out) const override {
     ++num_reads_;

@@ -8,6 +8,7 @@
 #include <csignal>
 #include <thread>
 
+#include "src/store/part_folder.h"
 #include "tests/store/store_test_util.h"
 #include "tests/trace_case.h"
 
@@ -198,6 +199,25 @@ TEST_F(WriteStoreTest, KilledAtAnyTileLeavesNoStore) {
   MakeStore(SmallJob(), store());
   ExpectGood();
   EXPECT_FALSE(fs::exists(part()));
+}
+
+TEST_F(WriteStoreTest, PartsOfKilledRunsAreRemoved) {
+  const fs::path run_part = temp_.path() / "spillway-0123.store.part";
+  ConvertInChild(temp_.path() / "spillway-0123.store", 2, 0);
+  ASSERT_TRUE(fs::exists(run_part));
+  ConvertInChild(store(), 2, 0);  // one that somebody asked for by name
+  const fs::path model = temp_.path() / "spillway-mine.store.part";
+  fs::create_directory(model);
+  std::ofstream(model / "notes.txt") << "mine";
+  {
+    const PartFolder held(temp_.path() / "spillway-held.store", false);
+    RemoveStaleParts(temp_.path());
+    EXPECT_TRUE(fs::exists(temp_.path() / "spillway-held.store.part"));
+  }
+  EXPECT_FALSE(fs::exists(run_part));
+  EXPECT_TRUE(fs::exists(part()));
+  EXPECT_TRUE(fs::exists(model / "notes.txt"));
+  RemoveStaleParts(temp_.path() / "absent");
 }
 
 TEST_F(WriteStoreTest, KilledAtAnyTimeLeavesAWholeStoreOrNone) {

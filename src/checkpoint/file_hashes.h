@@ -1,0 +1,51 @@
+// FileHashes: hashes of whole files, remembered from run to run, so that a model of many gigabytes
+// is read for its hash once. A file counts as unchanged while device, inode, size and both times of
+// change, to the nanosecond, are the same: who keeps size and time of modification cannot keep the
+// time of the change. Thread rule: one thread.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "src/checkpoint/model_file.h"
+
+namespace spillway {
+
+// Bytes of a file, and how many of them are read; not called for a file that is remembered.
+using HashProgress = std::function<void(const std::string& name, int64_t done, int64_t total)>;
+
+class FileHashes {
+ public:
+  // Remembers in the file `memory`; empty: within this object only. A file that cannot be read, or
+  // lines of it that say nothing, count as nothing remembered.
+  explicit FileHashes(std::filesystem::path memory, HashProgress progress = {});
+
+  // Writes what it learned. A failure is passed over: the next run reads the files again.
+  ~FileHashes();
+  FileHashes(const FileHashes&) = delete;
+  FileHashes& operator=(const FileHashes&) = delete;
+
+  // Hash of the file's size and all its bytes.
+  // Throws: Error kIo, kCorrupt (it changed meanwhile), kInterrupted, kSystemLimit.
+  uint64_t Of(const ModelFile& file);
+
+ private:
+  using Hashes = std::map<FileStamp, uint64_t>;
+
+  static Hashes Read(const std::filesystem::path& memory);
+  uint64_t Compute(const ModelFile& file) const;
+
+  std::filesystem::path memory_;
+  HashProgress progress_;
+  Hashes known_;
+  Hashes learned_;
+};
+
+// Where the user's runs remember; empty where there is no folder for it.
+std::filesystem::path FileHashMemory();
+
+}  // namespace spillway
