@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <fstream>
 #include <utility>
 #include <variant>
@@ -26,6 +27,8 @@ std::string Found(const json& value, JsonWording wording) {
   if (value.is_structured())
     return wording == JsonWording::kPath ? fmt::format("an {}", value.type_name())
                                          : value.type_name();
+  if (value.is_number_float() && !std::isfinite(value.get<double>()))
+    return fmt::format("{}", value.get<double>());
   return Printable(JsonText(value), 40);
 }
 

@@ -2,6 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <map>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -12,21 +17,31 @@ namespace {
 
 using nlohmann::json;
 
+// Python's way: the last of equal keys counts.
+enum class EqualKeys { kRefused, kLastCounts };
+
+// Numbers of a text that are not finite, by their place among all its numbers.
+using NonFiniteNumbers = std::map<std::size_t, double>;
+
 // Builds the document by events, because nlohmann's own builder keeps the last of two equal keys
 // and any depth.
 class Builder : public nlohmann::json_sax<json> {
  public:
   Builder(std::size_t max_values, JsonTextCheck takes_text)
       : max_values_(max_values), takes_text_(takes_text) {}
+  Builder(std::size_t max_values, NonFiniteNumbers nonfinite)
+      : max_values_(max_values),
+        equal_keys_(EqualKeys::kLastCounts),
+        nonfinite_(std::move(nonfinite)) {}
 
   json TakeDocument() { return std::move(document_); }
   JsonFault TakeFault() { return std::move(fault_); }
 
   bool null() override { return Add(nullptr); }
   bool boolean(bool value) override { return Add(value); }
-  bool number_integer(number_integer_t value) override { return Add(value); }
-  bool number_unsigned(number_unsigned_t value) override { return Add(value); }
-  bool number_float(number_float_t value, const string_t&) override { return Add(value); }
+  bool number_integer(number_integer_t value) override { return AddNumber(value); }
+  bool number_unsigned(number_unsigned_t value) override { return AddNumber(value); }
+  bool number_float(number_float_t value, const string_t&) override { return AddNumber(value); }
   bool string(string_t& value) override { return Takes(value) && Add(std::move(value)); }
   bool binary(binary_t&) override { return false; }
   bool start_object(std::size_t) override { return Open(json::object()); }
@@ -40,10 +55,11 @@ class Builder : public nlohmann::json_sax<json> {
     const auto [member, added] = members.try_emplace(std::move(name));
     open_.back().key = &member->first;
     open_.back().slot = &member->second;
-    return added || Fail({.kind = JsonFaultKind::kKeyTwice,
-                          .path = Path(),
-                          .what = "occurs twice in one object",
-                          .detail = member->first});
+    return added || equal_keys_ == EqualKeys::kLastCounts ||
+           Fail({.kind = JsonFaultKind::kKeyTwice,
+                 .path = Path(),
+                 .what = "occurs twice in one object",
+                 .detail = member->first});
   }
 
   bool parse_error(std::size_t position, const std::string&,
@@ -108,6 +124,12 @@ class Builder : public nlohmann::json_sax<json> {
   }
 
   template <typename Value>
+  bool AddNumber(Value value) {
+    const auto found = nonfinite_.find(num_numbers_++);
+    return found == nonfinite_.end() ? Add(value) : Add(found->second);
+  }
+
+  template <typename Value>
   json* Place(Value&& value) {
     if (open_.empty()) return &(document_ = std::forward<Value>(value));
     const Frame& frame = open_.back();
@@ -132,20 +154,87 @@ class Builder : public nlohmann::json_sax<json> {
   }
 
   std::size_t max_values_;
-  JsonTextCheck takes_text_;
+  JsonTextCheck takes_text_ = nullptr;
+  EqualKeys equal_keys_ = EqualKeys::kRefused;
+  NonFiniteNumbers nonfinite_;
+  std::size_t num_numbers_ = 0;
   std::size_t num_values_ = 0;
   json document_;
   std::vector<Frame> open_;
   JsonFault fault_;
 };
 
+// The parser takes a NUL byte for the text's end.
+std::variant<json, JsonFault> Parse(std::string_view text, Builder builder) {
+  if (const std::size_t at = text.find('\0'); at != std::string_view::npos) {
+    return JsonFault{.path = "$",
+                     .what = fmt::format("has a NUL byte at byte {}", at + 1),
+                     .detail = "a NUL byte",
+                     .byte = at + 1};
+  }
+  if (!json::sax_parse(text, &builder)) return builder.TakeFault();
+  return builder.TakeDocument();
+}
+
+struct NonFiniteWord {
+  std::string_view word;
+  double value;
+};
+constexpr std::array kNonFiniteWords = {
+    NonFiniteWord{"NaN", std::numeric_limits<double>::quiet_NaN()},
+    NonFiniteWord{"Infinity", std::numeric_limits<double>::infinity()},
+    NonFiniteWord{"-Infinity", -std::numeric_limits<double>::infinity()}};
+
+std::size_t StringEnd(std::string_view text, std::size_t at) {
+  for (++at; at < text.size() && text[at] != '"'; ++at) {
+    if (text[at] == '\\') ++at;
+  }
+  return std::min(at + 1, text.size());
+}
+
+std::size_t NumberEnd(std::string_view text, std::size_t at) {
+  return std::min(text.find_first_not_of("+-.0123456789Ee", at), text.size());
+}
+
+// Puts a zero between spaces in the place of each word outside strings, so that every byte keeps
+// its place.
+NonFiniteNumbers TakeNonFinite(std::string& text) {
+  NonFiniteNumbers found;
+  std::size_t num_numbers = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::string_view rest = std::string_view(text).substr(at);
+    const auto* word = std::ranges::find_if(kNonFiniteWords, [&](const NonFiniteWord& candidate) {
+      return rest.starts_with(candidate.word);
+    });
+    if (word != kNonFiniteWords.end()) {
+      found.emplace(num_numbers++, word->value);
+      std::ranges::fill_n(text.begin() + static_cast<std::ptrdiff_t>(at),
+                          static_cast<std::ptrdiff_t>(word->word.size()), ' ');
+      text[at + 1] = '0';
+      at += word->word.size();
+    } else if (text[at] == '"') {
+      at = StringEnd(text, at);
+    } else if (text[at] == '-' || (text[at] >= '0' && text[at] <= '9')) {
+      ++num_numbers;
+      at = NumberEnd(text, at);
+    } else {
+      ++at;
+    }
+  }
+  return found;
+}
+
 }  // namespace
 
 std::variant<json, JsonFault> ParseStrictJson(std::string_view text, std::size_t max_values,
                                               JsonTextCheck takes_text) {
-  Builder builder(max_values, takes_text);
-  if (!json::sax_parse(text, &builder)) return builder.TakeFault();
-  return builder.TakeDocument();
+  return Parse(text, Builder(max_values, takes_text));
+}
+
+std::variant<json, JsonFault> ParsePythonJson(std::string_view text, std::size_t max_values) {
+  std::string plain(text);
+  NonFiniteNumbers nonfinite = TakeNonFinite(plain);
+  return Parse(plain, Builder(max_values, std::move(nonfinite)));
 }
 
 std::string JsonMemberPath(const std::string& parent, std::string_view key) {

@@ -14,7 +14,7 @@ namespace spillway {
 inline constexpr std::size_t kMaxStrictJsonDepth = 64;
 
 enum class JsonFaultKind {
-  kSyntax,  // a number that no double holds too
+  kSyntax,  // a number that no double holds, or a NUL byte, too
   kTooDeep,
   kTooManyValues,
   kKeyTwice,
@@ -34,10 +34,16 @@ using JsonTextCheck = bool (*)(std::string_view text);
 
 // The document, unless it is no JSON, nests deeper than kMaxStrictJsonDepth, holds more than
 // `max_values` values, a number that no double holds or a string that `takes_text` refuses, or
-// gives a key twice. No recursion: depth costs no stack.
+// gives a key twice. No recursion: depth costs no stack. Text behind a NUL byte is never passed
+// over: the byte is a fault.
 std::variant<nlohmann::json, JsonFault> ParseStrictJson(std::string_view text,
                                                         std::size_t max_values,
                                                         JsonTextCheck takes_text = nullptr);
+
+// ParseStrictJson for files that programs in Python write: NaN, Infinity and -Infinity are
+// numbers, and of equal keys the last one counts.
+std::variant<nlohmann::json, JsonFault> ParsePythonJson(std::string_view text,
+                                                        std::size_t max_values);
 
 // "$.cpu.matmul" and "rows" -> "$.cpu.matmul.rows"; "$.cpu.matmul" and 2 -> "$.cpu.matmul[2]".
 std::string JsonMemberPath(const std::string& parent, std::string_view key);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cmath>
 #include <string_view>
 
 #include "spillway/error.h"
@@ -71,6 +72,14 @@ std::optional<double> Real(const JsonNode& config, const char* key, double low, 
   return found ? std::optional(found->Number(low, high)) : std::nullopt;
 }
 
+// A setting of sampling: NaN and infinity say nothing where nothing is sampled.
+std::optional<double> SampledReal(const JsonNode& config, const char* key, double high) {
+  const std::optional<JsonNode> found = config.FindSet(key);
+  const bool is_number = found && found->value().is_number_float();
+  const bool said = !is_number || std::isfinite(found->value().get<double>());
+  return said || config.Boolean("do_sample", false) ? Real(config, key, 0.0, high) : std::nullopt;
+}
+
 std::optional<int64_t> Whole(const JsonNode& config, const char* key, int64_t low) {
   const std::optional<JsonNode> found = config.FindSet(key);
   return found ? std::optional(found->Integer({low, kMaxTokens})) : std::nullopt;
@@ -93,7 +102,11 @@ std::vector<std::string> StopStrings(const JsonNode& config) {
 
 nlohmann::json ReadGenerationDocument(const std::filesystem::path& path) {
   const ModelFolder folder(path);
-  return folder.Has(kName) ? ReadBoundedJson(folder.Open(kName), kMaxBytes) : nlohmann::json();
+  if (!folder.Has(kName)) return {};
+  const ModelFile file = folder.Open(kName);
+  const bool blank = file.size() <= kMaxBytes &&
+                     file.ReadStart(kMaxBytes).find_first_not_of(" \t\r\n") == std::string::npos;
+  return blank ? nlohmann::json() : ReadPythonJson(file, kMaxBytes);
 }
 
 GenerationConfig ReadGenerationConfig(const nlohmann::json& document) {
@@ -103,8 +116,8 @@ GenerationConfig ReadGenerationConfig(const nlohmann::json& document) {
   const JsonNode config = ConfigRoot(document, origin);
   read.do_sample = config.Boolean("do_sample", false);
   RefuseUnsupported(config, read.do_sample);
-  read.temperature = Real(config, "temperature", 0.0, 100.0);
-  read.top_p = Real(config, "top_p", 0.0, 1.0);
+  read.temperature = SampledReal(config, "temperature", 100.0);
+  read.top_p = SampledReal(config, "top_p", 1.0);
   read.top_k = Whole(config, "top_k", 0);
   read.repetition_penalty = Real(config, "repetition_penalty", 1e-9, 100.0);
   read.max_new_tokens = Whole(config, "max_new_tokens", 1);

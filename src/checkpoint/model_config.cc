@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -61,16 +62,15 @@ void RefuseQuantised(const JsonNode& config) {
                 "use the original model");
 }
 
-// transformers 5 writes "dtype", earlier ones "torch_dtype". bf16 stays bf16: fp16 does not have
-// its range.
+// bf16 stays bf16: fp16 does not have its range.
 DType ReadDType(const JsonNode& config) {
-  const char* key = config.Find("dtype") ? "dtype" : "torch_dtype";
-  const std::string found = config.Text(key, "float16");
+  constexpr std::array kHeldAsF16 = {"float16", "float32", "float64", "auto"};
+  const std::string found = NamedType(config);
   if (found == "bfloat16") return DType::kBF16;
-  if (found == "float16" || found == "float32" || found == "auto") return DType::kF16;
+  if (std::ranges::find(kHeldAsF16, found) != kHeldAsF16.end()) return DType::kF16;
   config.Refuse(ErrorCode::kModelUnsupported,
-                fmt::format("\"{}\" is \"{}\", supported are float16, bfloat16 and float32", key,
-                            Printable(found, 40)),
+                fmt::format("\"{}\" is \"{}\", supported are float16, bfloat16 and float32",
+                            TypeKey(config), Printable(found, 40)),
                 "convert the model");
 }
 
@@ -93,8 +93,9 @@ void ReadGenerationEos(const nlohmann::json& document, ModelShape& shape) {
   const auto eos = ConfigRoot(document, origin).Find("eos_token_id");
   if (!eos) return;
   shape.eos.clear();
-  for (const int64_t id : DistinctIntegers(*eos, {0, shape.vocab_size - 1}))
-    shape.eos.push_back(static_cast<TokenId>(id));
+  for (const int64_t id : DistinctIntegers(*eos, {-1, shape.vocab_size - 1})) {
+    if (id >= 0) shape.eos.push_back(static_cast<TokenId>(id));
+  }
 }
 
 ModelShape ShapeOf(const JsonNode& config) {
@@ -125,7 +126,7 @@ ModelConfig ReadModelConfig(const std::filesystem::path& path) {
                 fmt::format("{}: has no config.json; give --model a Hugging Face model folder",
                             Printable(folder.name())));
   }
-  const nlohmann::json document = ReadBoundedJson(folder.Open(kConfigName), kMaxConfigBytes);
+  const nlohmann::json document = ReadPythonJson(folder.Open(kConfigName), kMaxConfigBytes);
   const JsonOrigin origin = ConfigOrigin(kConfigName);
   const JsonNode config = ConfigRoot(document, origin);
   RefuseQuantised(config);

@@ -20,7 +20,11 @@ std::string ReadTomlText(const std::string& path, std::string_view flag) {
   in.seekg(0);
   std::stringstream text;
   text << in.rdbuf();
-  return text.str();
+  std::string read = text.str();
+  if (read.find('\0') != std::string::npos)
+    throw Error(ErrorCode::kFlag, fmt::format("{} {}: holds a NUL byte, which no TOML file has",
+                                              flag, Printable(path)));
+  return read;
 }
 
 std::optional<std::string> TomlScalar(const toml::node& node) {

@@ -14,10 +14,11 @@ namespace spillway {
 namespace {
 
 // Bookkeeping, training, tokens, and how transformers runs a model.
-constexpr std::array<std::string_view, 26> kHarmless = {"_attn_implementation_autoset",
+constexpr std::array<std::string_view, 27> kHarmless = {"_attn_implementation_autoset",
                                                         "_name_or_path",
                                                         "architectures",
                                                         "attention_dropout",
+                                                        "auto_map",  // the caller has judged it
                                                         "bos_token_id",
                                                         "chunk_size_feed_forward",
                                                         "dtype",
@@ -112,6 +113,22 @@ Activation ReadActivation(const JsonNode& config, std::string_view key, std::str
                             "gelu_pytorch_tanh and silu",
                             key, Printable(found, 40)),
                 "choose another model");
+}
+
+const char* TypeKey(const JsonNode& config) {
+  return config.Find("dtype") ? "dtype" : "torch_dtype";
+}
+
+std::string NamedType(const JsonNode& config) {
+  constexpr std::string_view kModule = "torch.";
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kOtherNames = {
+      {{"half", "float16"}, {"float", "float32"}, {"double", "float64"}}};
+  std::string name = config.Text(TypeKey(config), "float16");
+  if (name.starts_with(kModule)) name.erase(0, kModule.size());
+  for (const auto& [other, plain] : kOtherNames) {
+    if (name == other) return std::string(plain);
+  }
+  return name;
 }
 
 double ReadEpsilon(const JsonNode& config, std::string_view key, double fallback) {

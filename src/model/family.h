@@ -62,6 +62,13 @@ inline constexpr IntegerRange kPositionRange = {1, 1 << 24};
 // "relu", "gelu", "gelu_new", ... under `key`. Throws: Error kModelUnsupported.
 Activation ReadActivation(const JsonNode& config, std::string_view key, std::string_view fallback);
 
+// Key under which config.json names the type of its tensors: transformers 5 writes "dtype", earlier
+// ones "torch_dtype".
+const char* TypeKey(const JsonNode& config);
+
+// That type by its plain name: "float16" for "torch.float16" and "half", and where there is none.
+std::string NamedType(const JsonNode& config);
+
 // "layer_norm_eps" or the like, from 0 to 1. Throws: Error kModelInconsistent.
 double ReadEpsilon(const JsonNode& config, std::string_view key, double fallback);
 

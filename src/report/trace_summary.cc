@@ -165,11 +165,14 @@ bool LooksLikeTrace(const std::filesystem::path& file) {
 std::string DescribeTrace(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary);
   TraceReader reader;
-  const bool whole = json::sax_parse(in, &reader);
+  // The parser takes a NUL byte for the end.
+  const bool whole = json::sax_parse(in, &reader) && in.peek() == std::ifstream::traits_type::eof();
   if (!whole || !reader.has_events) {
     throw Error(ErrorCode::kInput,
                 fmt::format("{}: {}; write it again with --trace", Printable(file.string()),
-                            whole ? "holds no traceEvents" : reader.fault));
+                            whole                  ? "holds no traceEvents"
+                            : reader.fault.empty() ? "holds text behind a NUL byte"
+                                                   : reader.fault));
   }
   int64_t num_spans = 0;
   std::string text;

@@ -23,6 +23,14 @@ using nlohmann::json;
 constexpr std::size_t kMaxFileBytes = std::size_t{256} << 20;
 constexpr std::size_t kMaxValues = 8'000'000;
 
+json ObjectOf(std::variant<json, JsonFault> parsed, const std::filesystem::path& file) {
+  if (const auto* fault = std::get_if<JsonFault>(&parsed))
+    RefuseTokenizer(file, fmt::format("{} {}", fault->path, fault->what));
+  json& document = std::get<json>(parsed);
+  if (!document.is_object()) RefuseTokenizer(file, "does not hold a JSON object");
+  return std::move(document);
+}
+
 }  // namespace
 
 void RefuseTokenizer(const std::filesystem::path& file, const std::string& what,
@@ -55,18 +63,13 @@ std::string ReadTokenizerFile(const std::filesystem::path& file) {
 }
 
 json ReadJsonObject(const std::filesystem::path& file) {
-  std::variant<json, JsonFault> parsed = ParseStrictJson(ReadTokenizerFile(file), kMaxValues);
-  if (const auto* fault = std::get_if<JsonFault>(&parsed))
-    RefuseTokenizer(file, fmt::format("{} {}", fault->path, fault->what));
-  json& document = std::get<json>(parsed);
-  if (!document.is_object()) RefuseTokenizer(file, "does not hold a JSON object");
-  return std::move(document);
+  return ObjectOf(ParseStrictJson(ReadTokenizerFile(file), kMaxValues), file);
 }
 
 std::optional<json> ReadOptionalJsonObject(const std::filesystem::path& file) {
   std::error_code ignored;
   if (!std::filesystem::exists(file, ignored)) return std::nullopt;
-  return ReadJsonObject(file);
+  return ObjectOf(ParsePythonJson(ReadTokenizerFile(file), kMaxValues), file);
 }
 
 JsonOrigin TokenizerOrigin(const std::filesystem::path& file) {

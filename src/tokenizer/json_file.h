@@ -1,5 +1,5 @@
-// Reads the JSON files of a tokenizer, which may come from anyone: bounded size and depth, no
-// duplicate keys. Plain functions; any thread.
+// Reads the JSON files of a tokenizer, which may come from anyone: bounded size and depth.
+// Plain functions; any thread.
 #pragma once
 
 #include <filesystem>
@@ -28,7 +28,8 @@ std::string ReadTokenizerFile(const std::filesystem::path& file);
 // 64, or names a key of an object twice.
 nlohmann::json ReadJsonObject(const std::filesystem::path& file);
 
-// nullopt when there is no such file.
+// A file of settings, by ParsePythonJson; nullopt when there is none. Throws: as ReadJsonObject,
+// but takes a key twice.
 std::optional<nlohmann::json> ReadOptionalJsonObject(const std::filesystem::path& file);
 
 // How the nodes of a tokenizer's file refuse: as RefuseTokenizer.

@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
 #include "src/base/json_node.h"
 
 namespace spillway {
@@ -40,6 +43,8 @@ INSTANTIATE_TEST_SUITE_P(
                     BadText{"Cut", R"({"a":{"b":[1,2)", "$.a.b[2]", "not valid JSON"},
                     BadText{"Nan", R"({"a":[{"b":NaN}]})", "$.a[0].b", "not valid JSON at byte 12"},
                     BadText{"TrailingText", "{} x", "$", "not valid JSON"},
+                    BadText{"BehindNul", std::string("{}\0 x", 5), "$", "NUL byte at byte 3"},
+                    BadText{"LoneNul", std::string("{}\0", 3), "$", "NUL byte at byte 3"},
                     BadText{"Utf8", "{\"a\":\"\xff\"}", "$.a", "not valid JSON"},
                     BadText{"OutOfRange", R"({"a":[0,1e999]})", "$.a[1]", "out of range"},
                     BadText{"Twice", R"({"a":{"b":1,"c":2,"b":3}})", "$.a.b", "occurs twice"},
@@ -56,6 +61,42 @@ TEST(StrictJson, TakesWhatIsWithinBounds) {
   EXPECT_FALSE(std::holds_alternative<json>(ParseStrictJson(deep, 63)));
   const std::string text = R"({"a":[1,-2,3.5,"x",true,null,{"b":{}}],"c":[]})";
   EXPECT_EQ(std::get<json>(ParseStrictJson(text, 100)), json::parse(text));
+}
+
+TEST(PythonJson, TakesNumbersThatAreNotFinite) {
+  const std::string text =
+      R"({"a":[-1.5e3,NaN,7,Infinity],"b":-Infinity,"c":"NaN \"Infinity","d":true,"e":8})";
+  const json document = std::get<json>(ParsePythonJson(text, 100));
+  EXPECT_TRUE(std::isnan(document["a"][1].get<double>()));
+  EXPECT_EQ(document["a"][3].get<double>(), std::numeric_limits<double>::infinity());
+  EXPECT_EQ(document["b"].get<double>(), -std::numeric_limits<double>::infinity());
+  EXPECT_EQ(document["a"][0], -1500.0);
+  EXPECT_EQ(document["a"][2], 7);
+  EXPECT_EQ(document["c"], "NaN \"Infinity");
+  EXPECT_EQ(document["e"], 8);
+}
+
+TEST(PythonJson, TheLastOfEqualKeysCounts) {
+  const json document = std::get<json>(ParsePythonJson(R"({"a":{"b":1},"c":2,"a":[3]})", 100));
+  EXPECT_EQ(document, json::parse(R"({"a":[3],"c":2})"));
+}
+
+TEST(PythonJson, RefusesTheRestWhereItStands) {
+  struct Bad {
+    std::string text;
+    std::size_t byte;
+  };
+  for (const Bad& bad :
+       {Bad{"[5NaN]", 4}, Bad{"[NaN5]", 5}, Bad{"[InfinityNaN]", 11}, Bad{"[NaN,nan]", 7},
+        Bad{"{NaN:1}", 3}, Bad{std::string("[NaN]\0", 6), 6}}) {
+    const auto parsed = ParsePythonJson(bad.text, 100);
+    ASSERT_TRUE(std::holds_alternative<JsonFault>(parsed)) << bad.text;
+    EXPECT_EQ(std::get<JsonFault>(parsed).byte, bad.byte) << bad.text;
+  }
+  const JsonOrigin origin = {"f", ErrorCode::kPolicy};
+  const json document = std::get<json>(ParsePythonJson("[NaN,Infinity]", 100));
+  for (const JsonNode& item : JsonNode(document, origin).Items())
+    EXPECT_THROW(item.Number(-1e300, 1e300), Error);
 }
 
 TEST(StrictJson, NodesReadWhatIsThere) {

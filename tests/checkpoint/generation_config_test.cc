@@ -37,6 +37,19 @@ TEST(GenerationConfigTest, ReadsWhatIsSaid) {
   EXPECT_EQ(config.stop_strings, std::vector<std::string>{"END"});
 }
 
+TEST(GenerationConfigTest, NumbersOfSamplingMustBeFiniteWhereItSamples) {
+  EXPECT_FALSE(Read(R"({"temperature":NaN,"top_p":Infinity,"mask":-Infinity})").temperature);
+  ExpectError(ErrorCode::kModelInconsistent, "\"temperature\" is nan",
+              [] { Read(R"({"temperature":NaN,"do_sample":true})"); });
+  ExpectError(ErrorCode::kModelInconsistent, "\"repetition_penalty\" is nan",
+              [] { Read(R"({"repetition_penalty":NaN})"); });
+}
+
+TEST(GenerationConfigTest, AFileOfNothingSaysNothing) {
+  EXPECT_FALSE(Read("").temperature);
+  EXPECT_FALSE(Read(" \r\n\t").temperature);
+}
+
 TEST(GenerationConfigTest, EmptyStopStringsAreLeftOut) {
   EXPECT_TRUE(Read(R"({"stop_strings":["",""]})").stop_strings.empty());
 }

@@ -72,6 +72,29 @@ TEST(ModelConfigTest, EverySwitchIsRead) {
   EXPECT_EQ(ShapeOf(ConfigWith("dtype", "\"bfloat16\"")).dtype, DType::kBF16);
 }
 
+TEST(ModelConfigTest, TypesHaveTorchsOtherNames) {
+  EXPECT_EQ(ShapeOf(ConfigWith("dtype", "\"torch.bfloat16\"")).dtype, DType::kBF16);
+  for (const char* type : {"torch.float16", "half", "float", "torch.float32", "double", "float64"})
+    EXPECT_EQ(ShapeOf(ConfigWith("dtype", "\"" + std::string(type) + "\"")).dtype, DType::kF16);
+}
+
+// Forms in which transformers takes config.json.
+TEST(ModelConfigTest, PythonsJsonIsTaken) {
+  EXPECT_EQ(ShapeOf(ConfigWith("layerdrop", "Infinity")).vocab_size, 16);
+  EXPECT_EQ(ShapeOf(ConfigWith("mask", "[-Infinity,NaN]")).vocab_size, 16);
+  EXPECT_EQ(ShapeOf(TinyConfig() + ",\"vocab_size\":17}").vocab_size, 17);
+  EXPECT_EQ(ShapeOf(ConfigWith("auto_map", "{}")).vocab_size, 16);
+}
+
+TEST(ModelConfigTest, NumbersThatAreReadMustBeFinite) {
+  ExpectError(ErrorCode::kModelInconsistent, "\"vocab_size\" is inf, but must be",
+              [] { ShapeOf(ConfigWith("vocab_size", "Infinity")); });
+}
+
+TEST(ModelConfigTest, PositionsWithoutANumberAreTransformersDefault) {
+  EXPECT_EQ(ShapeOf(ConfigWith("max_position_embeddings", "null")).max_positions, 2048);
+}
+
 TEST(ModelConfigTest, EndOfTextIsANumberOrAListAndGenerationWins) {
   EXPECT_EQ(ShapeOf(ConfigWith("eos_token_id", "[3,4,3]")).eos, (std::vector<TokenId>{3, 4}));
   EXPECT_TRUE(ShapeOf(ConfigWith("eos_token_id", "[]")).eos.empty());
@@ -83,9 +106,13 @@ TEST(ModelConfigTest, EndOfTextIsANumberOrAListAndGenerationWins) {
   EXPECT_EQ(ReadModelShape(folder.path()).eos, std::vector<TokenId>{3});
   folder.Write("generation_config.json", R"({"eos_token_id":[5,6]})");
   EXPECT_EQ(ReadModelShape(folder.path()).eos, (std::vector<TokenId>{5, 6}));
+  folder.Write("generation_config.json", R"({"eos_token_id":-1})");
+  EXPECT_TRUE(ReadModelShape(folder.path()).eos.empty());
+  folder.Write("generation_config.json", "\n");
+  EXPECT_EQ(ReadModelShape(folder.path()).eos, std::vector<TokenId>{3});
   folder.Write("generation_config.json", R"({"eos_token_id":16})");
   ExpectError(ErrorCode::kModelInconsistent,
-              "\"eos_token_id\" is 16, but must be an integer from 0 to 15",
+              "\"eos_token_id\" is 16, but must be an integer from -1 to 15",
               [&] { ReadModelShape(folder.path()); });
 }
 
@@ -144,7 +171,7 @@ INSTANTIATE_TEST_SUITE_P(
                                return text;
                              }()),
                   kMalformed, "nests deeper than 64"},
-        BadConfig{"Twice", TinyConfig() + ",\"vocab_size\":17}", kMalformed, "occurs twice"},
+        BadConfig{"BehindNul", TinyConfig() + std::string("}\0x", 3), kMalformed, "NUL byte"},
         BadConfig{"Huge", TinyConfig() + std::string(2 << 20, ' ') + "}", kUnsupported,
                   "at most 1048576"},
         BadConfig{"TypeMissing", Without("model_type"), kInconsistent, "\"model_type\" is missing"},

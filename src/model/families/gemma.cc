@@ -24,7 +24,7 @@ double EmbedScale(int64_t hidden_size, int bits) {
 }
 
 int BitsOfType(const JsonNode& config) {
-  const std::string type = config.Text(config.Find("dtype") ? "dtype" : "torch_dtype", "float16");
+  const std::string type = NamedType(config);
   return type == "bfloat16" ? kBf16Bits : type == "float32" ? kF32Bits : kF16Bits;
 }
 

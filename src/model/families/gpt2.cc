@@ -25,7 +25,7 @@ ModelShape Read(const JsonNode& config) {
   shape.num_heads = shape.num_kv_heads = config.Member("n_head").Integer(kHeadRange);
   shape.head_dim = EvenHeadDim(config, {"n_embd", "n_head"}, shape);
   shape.vocab_size = config.Member("vocab_size").Integer(kVocabRange);
-  shape.max_positions = config.Member("n_positions").Integer(kPositionRange);
+  shape.max_positions = config.Integer("n_positions", kPositionRange, 1024);
   shape.activation = ReadActivation(config, "activation_function", "gelu_new");
   shape.tied_head = config.Boolean("tie_word_embeddings", true);
   shape.norm_epsilon = ReadEpsilon(config, "layer_norm_epsilon", 1e-5);

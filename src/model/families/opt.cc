@@ -22,7 +22,7 @@ ModelShape Read(const JsonNode& config) {
   shape.head_dim = EvenHeadDim(config, {"hidden_size", "num_attention_heads"}, shape);
   shape.num_kv_heads = shape.num_heads;
   shape.vocab_size = config.Member("vocab_size").Integer(kVocabRange);
-  shape.max_positions = config.Member("max_position_embeddings").Integer(kPositionRange);
+  shape.max_positions = config.Integer("max_position_embeddings", kPositionRange, 2048);
   shape.position_offset = 2;
   shape.embed_size = config.Integer("word_embed_proj_dim", kSizeRange, shape.hidden_size);
   shape.activation = ReadActivation(config, "activation_function", "relu");

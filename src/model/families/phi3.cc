@@ -20,7 +20,7 @@ void RefuseOtherScalings(const JsonNode& config, const RopeScaling& scaling) {
 
 ModelShape Read(const JsonNode& config) {
   ModelShape shape = ReadLlamaKeys(config, {.max_positions = 4096},
-                                   {"auto_map", "embd_pdrop", "resid_pdrop", "sliding_window"});
+                                   {"embd_pdrop", "resid_pdrop", "sliding_window"});
   RefuseOtherScalings(config, shape.rope.scaling);
   shape.norm_epsilon = ReadEpsilon(config, "rms_norm_eps", 1e-5);
   if (const int64_t window = ReadWindow(config, 0); window != 0) {
