@@ -12,25 +12,30 @@
 #include "src/checkpoint/numpy_folder.h"
 #include "src/checkpoint/safetensors.h"
 #include "src/checkpoint/shard_index.h"
-#include "src/checkpoint/torch_zip.h"
+#include "src/checkpoint/torch_file.h"
 
 namespace spillway {
 namespace {
 
-int64_t FindExact(const std::vector<CheckpointTensor>& tensors, std::string_view name) {
-  const auto at = std::ranges::lower_bound(
-      tensors, name, {},
-      [](const CheckpointTensor& tensor) -> std::string_view { return tensor.name; });
-  return at != tensors.end() && at->name == name ? at - tensors.begin() : -1;
-}
-
-std::unique_ptr<Checkpoint> OneFile(std::string_view format, Shard shard) {
-  std::vector<Shard> shards;
-  shards.push_back(std::move(shard));
+std::unique_ptr<Checkpoint> MakeCheckpoint(std::vector<Shard> shards) {
+  const std::string_view format = shards.front().format;
   return std::make_unique<FileCheckpoint>(format, std::move(shards));
 }
 
+std::unique_ptr<Checkpoint> OneFile(Shard shard) {
+  std::vector<Shard> shards;
+  shards.push_back(std::move(shard));
+  return MakeCheckpoint(std::move(shards));
+}
+
 }  // namespace
+
+int64_t Checkpoint::FindExact(std::string_view name) const {
+  const auto at = std::ranges::lower_bound(
+      tensors(), name, {},
+      [](const CheckpointTensor& tensor) -> std::string_view { return tensor.name; });
+  return at != tensors().end() && at->name == name ? at - tensors().begin() : -1;
+}
 
 int64_t Checkpoint::Find(std::string_view name) const {
   constexpr std::string_view kPrefix = "model.";
@@ -39,12 +44,12 @@ int64_t Checkpoint::Find(std::string_view name) const {
   constexpr std::array<std::string_view, 5> kTextPrefixes = {
       "language_model.", "language_model.model.", "model.language_model.", "text_model.",
       "model.text_model."};
-  const int64_t exact = FindExact(tensors(), name);
+  const int64_t exact = FindExact(name);
   if (exact >= 0) return exact;
-  if (name.starts_with(kPrefix)) return FindExact(tensors(), name.substr(kPrefix.size()));
-  int64_t found = FindExact(tensors(), std::string(kPrefix).append(name));
+  if (name.starts_with(kPrefix)) return FindExact(name.substr(kPrefix.size()));
+  int64_t found = FindExact(std::string(kPrefix).append(name));
   for (const std::string_view prefix : kTextPrefixes) {
-    if (found < 0) found = FindExact(tensors(), std::string(prefix).append(name));
+    if (found < 0) found = FindExact(std::string(prefix).append(name));
   }
   return found;
 }
@@ -52,18 +57,16 @@ int64_t Checkpoint::Find(std::string_view name) const {
 std::unique_ptr<Checkpoint> OpenCheckpoint(const std::filesystem::path& path) {
   ModelFolder folder(path);
   if (folder.Has("model.safetensors")) {
-    return OneFile("safetensors", ReadSafetensors(folder.Open("model.safetensors")));
+    return OneFile(ReadSafetensors(folder.Open("model.safetensors")));
   }
   if (folder.Has("model.safetensors.index.json")) {
-    return std::make_unique<FileCheckpoint>(
-        "safetensors", ReadShards(folder, "model.safetensors.index.json", ReadSafetensors));
+    return MakeCheckpoint(ReadShards(folder, "model.safetensors.index.json", ReadSafetensors));
   }
   if (folder.Has("pytorch_model.bin")) {
-    return OneFile("torch zip", ReadTorchZip(folder.Open("pytorch_model.bin")));
+    return OneFile(ReadTorchFile(folder.Open("pytorch_model.bin")));
   }
   if (folder.Has("pytorch_model.bin.index.json")) {
-    return std::make_unique<FileCheckpoint>(
-        "torch zip", ReadShards(folder, "pytorch_model.bin.index.json", ReadTorchZip));
+    return MakeCheckpoint(ReadShards(folder, "pytorch_model.bin.index.json", ReadTorchFile));
   }
   if (IsNumpyFolder(folder)) return OpenNumpyFolder(std::move(folder));
   throw Error(ErrorCode::kModelMissing,

@@ -20,9 +20,12 @@ namespace spillway {
 
 struct CheckpointTensor {
   std::string name;           // as in the file
-  DType dtype = DType::kF16;  // as on disk
+  DType dtype = DType::kF16;  // as Read gives it: as on disk, or fp32 for fp64
   std::vector<int64_t> shape;
   int64_t bytes = 0;  // shape[0] rows; of a vector as many elements
+  // Message of the Error kModelUnsupported for whoever needs the tensor, which cannot be read: its
+  // elements are of another type, say. Empty: it can.
+  std::string refusal = {};
 };
 
 class Checkpoint {
@@ -35,13 +38,17 @@ class Checkpoint {
   // Every tensor, sorted by name; indices are stable.
   virtual const std::vector<CheckpointTensor>& tensors() const = 0;
 
+  // The index of the tensor called exactly so; -1 when absent.
+  int64_t FindExact(std::string_view name) const;
+
   // The index of the tensor called `name`, also found with or without a leading "model.", or as one
   // of the text part of a larger model; -1 when absent.
   int64_t Find(std::string_view name) const;
 
   // Reads `out.size()` bytes of tensor `index` from byte `offset` of its (contiguous, row-major)
-  // data. Requires: offset + out.size() <= tensors()[index].bytes. Throws: Error kIo,
-  // kModelTruncated, kCorrupt (the file changed since it was opened).
+  // data. Requires: it can be read; offset + out.size() <= tensors()[index].bytes. Throws: Error
+  // kIo, kModelTruncated, kModelUnsupported (a value beyond fp32), kCorrupt (the file changed since
+  // it was opened).
   virtual void Read(int64_t index, int64_t offset, std::span<std::byte> out) const = 0;
 
   // Calls `visit` for each file whose bytes decide the tensors', in an order that is always the

@@ -19,21 +19,19 @@ std::optional<DType> DTypeOfNumpy(std::string_view descriptor) {
   return std::nullopt;
 }
 
-void ThrowUnsupportedDType(std::string_view source, std::string_view tensor,
-                           std::string_view dtype) {
-  throw Error(ErrorCode::kModelUnsupported,
-              fmt::format("{}: tensor \"{}\" has the element type {}, supported are fp16, bf16 and "
-                          "fp32; convert the "
-                          "model",
-                          Printable(source), Printable(tensor, 60), Printable(dtype, 20)));
+std::string UnreadType(std::string_view source, std::string_view tensor, std::string_view type) {
+  return fmt::format(
+      "{}: tensor \"{}\" has the element type {}, supported are fp16, bf16, fp32 and fp64; convert "
+      "the model",
+      Printable(source), Printable(tensor, 60), Printable(type, 20));
 }
 
-std::optional<int64_t> CheckedBytes(std::span<const int64_t> shape, DType dtype) {
+std::optional<int64_t> CheckedBytes(std::span<const int64_t> shape, int64_t element_bytes) {
   int64_t product = 1;
   for (const int64_t size : shape) {
     if (size < 0 || __builtin_mul_overflow(product, size, &product)) return std::nullopt;
   }
-  if (__builtin_mul_overflow(product, DTypeBytes(dtype), &product)) return std::nullopt;
+  if (__builtin_mul_overflow(product, element_bytes, &product)) return std::nullopt;
   return product;
 }
 

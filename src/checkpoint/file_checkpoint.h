@@ -1,5 +1,5 @@
-// A checkpoint whose tensors are contiguous byte ranges of one or more open files: safetensors and
-// PyTorch zip. Thread rule: const methods from any thread.
+// A checkpoint whose tensors are in one or more open files: safetensors and PyTorch's.
+// Thread rule: const methods from any thread.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/checkpoint/checkpoint.h"
+#include "src/checkpoint/element_layout.h"
 #include "src/checkpoint/model_file.h"
 #include "src/checkpoint/range_checksums.h"
 
@@ -15,18 +16,22 @@ namespace spillway {
 
 struct StoredTensor {
   CheckpointTensor tensor;
-  int64_t offset = 0;  // of the first byte, in its file
+  int64_t offset = 0;      // of the first byte, in its file
+  int64_t file_bytes = 0;  // that it takes there, where the container says it
+  // Where its bytes are not simply the following ones; null: they are.
+  std::unique_ptr<const ElementLayout> layout = nullptr;
 };
 
 struct Shard {
   ModelFile file;
   std::vector<StoredTensor> tensors;
   std::vector<ChecksummedRange> checksums;  // where the container has them
+  std::string_view format;                  // of the container
 };
 
 class FileCheckpoint : public Checkpoint {
  public:
-  // Requires: every tensor's bytes are within its file.
+  // Requires: every tensor that can be read is within its file.
   // Throws: Error kModelInconsistent when two shards hold a tensor of the same name.
   FileCheckpoint(std::string_view format, std::vector<Shard> shards);
 
@@ -43,7 +48,13 @@ class FileCheckpoint : public Checkpoint {
   struct Place {
     std::size_t file;
     int64_t offset;
+    std::unique_ptr<const ElementLayout> layout;
   };
+
+  void ReadBytes(const CheckpointTensor& tensor, std::size_t file, int64_t offset,
+                 std::span<std::byte> out) const;
+  void ReadLaidOut(const CheckpointTensor& tensor, const Place& place, int64_t first_element,
+                   std::span<std::byte> out) const;
 
   std::string_view format_;
   std::vector<ModelFile> files_;

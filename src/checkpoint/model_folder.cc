@@ -3,13 +3,10 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <linux/openat2.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <memory>
 
@@ -29,12 +26,6 @@ constexpr int kReadFlags = O_RDONLY | O_NONBLOCK | O_CLOEXEC;
                    "check --model and the file's permissions");
 }
 
-[[noreturn]] void ThrowLeaves(const std::string& name) {
-  throw Error(ErrorCode::kUnsafe,
-              fmt::format("{}: a link that leaves the model folder; put the file itself there",
-                          Printable(name)));
-}
-
 std::string LastComponent(const std::filesystem::path& path) {
   std::filesystem::path whole = path.lexically_normal();
   if (!whole.has_filename()) whole = whole.parent_path();
@@ -42,31 +33,6 @@ std::string LastComponent(const std::filesystem::path& path) {
   if (!name.empty() && name != "." && name != "..") return name;
   std::error_code ignored;
   return std::filesystem::weakly_canonical(path, ignored).filename().string();
-}
-
-// The fd, or -1 with errno. Kernels and sandboxes without openat2 get O_NOFOLLOW, which is
-// stricter.
-int OpenBeneath(int folder, const std::string& name) {
-  open_how how{};
-  how.flags = kReadFlags;
-  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
-  const long fd = ::syscall(SYS_openat2, folder, name.c_str(), &how, sizeof(how));
-  if (fd >= 0 || (errno != ENOSYS && errno != EPERM)) return static_cast<int>(fd);
-  return ::openat(folder, name.c_str(), kReadFlags | O_NOFOLLOW);
-}
-
-// Hugging Face's cache keeps snapshots/<revision>/<file> as a link to ../../blobs/<hash>.
-bool IsCacheLink(std::string_view target) {
-  bool climbs = false;
-  while (target.starts_with("../")) {
-    target.remove_prefix(3);
-    climbs = true;
-  }
-  if (!climbs || !target.starts_with("blobs/")) return false;
-  target.remove_prefix(6);
-  return !target.empty() && target.size() <= 128 && std::ranges::all_of(target, [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-  });
 }
 
 }  // namespace
@@ -129,17 +95,21 @@ void ModelFolder::CheckName(std::string_view name, std::string_view source) {
 
 ModelFile ModelFolder::OpenNamed(const std::string& name) const {
   CheckName(name, name_);
-  Descriptor fd(OpenBeneath(folder_.get(), name));
-  if (fd.get() >= 0) return ModelFile(std::move(fd), name);
-  if (errno != EXDEV && errno != ELOOP) ThrowOpen(name, errno);
-  std::array<char, 512> target{};
-  const ssize_t length = ::readlinkat(folder_.get(), name.c_str(), target.data(), target.size());
-  if (length <= 0 || length == ssize_t{target.size()}) ThrowLeaves(name);
-  const std::string link(target.data(), static_cast<std::size_t>(length));
-  if (!IsCacheLink(link)) ThrowLeaves(name);
-  Descriptor blob(::openat(folder_.get(), link.c_str(), kReadFlags | O_NOFOLLOW));
-  if (blob.get() < 0) ThrowOpen(name, errno);
-  return ModelFile(std::move(blob), name);
+  struct stat link {};
+  struct stat folder {};
+  if (::fstatat(folder_.get(), name.c_str(), &link, AT_SYMLINK_NOFOLLOW) != 0 ||
+      ::fstat(folder_.get(), &folder) != 0)
+    ThrowOpen(name, errno);
+  const bool trusted =
+      link.st_uid == ::geteuid() || link.st_uid == folder.st_uid || link.st_uid == 0;
+  if (S_ISLNK(link.st_mode) && !trusted) {
+    throw Error(
+        ErrorCode::kUnsafe,
+        fmt::format("{}: a link that user {} made, who does not own the model folder; put the "
+                    "file itself there",
+                    Printable(name), link.st_uid));
+  }
+  return Open(name);
 }
 
 }  // namespace spillway

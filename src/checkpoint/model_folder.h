@@ -35,9 +35,9 @@ class ModelFolder {
   // cache. Throws: Error kModelMissing, kSystemLimit, kIo.
   ModelFile Open(const std::string& name) const;
 
-  // Opens an entry that a file of the model names: a single path component that does not leave the
-  // folder. The one exception are the links of a Hugging Face cache, "../../blobs/<hash>". Throws:
-  // Error kUnsafe, kModelMissing, kSystemLimit, kIo.
+  // Opens an entry that a file of the model names: a single path component. It may be a link to
+  // anywhere, too, if whoever made it could as well have put the file there: the user, the owner of
+  // the folder, or root. Throws: Error kUnsafe, kModelMissing, kSystemLimit, kIo.
   ModelFile OpenNamed(const std::string& name) const;
 
   // Refuses a name that is not a single, plain path component. `source` is the file that holds the

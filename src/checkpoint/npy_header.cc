@@ -198,7 +198,7 @@ NpyHeader ReadNpyHeader(const ModelFile& file) {
   NpyHeader header;
   header.dtype = CheckedDType(*dict.descriptor, file.name());
   if (*dict.fortran_order) ThrowUnsupported(file.name(), "is in Fortran order");
-  const std::optional<int64_t> bytes = CheckedBytes(*dict.shape, header.dtype);
+  const std::optional<int64_t> bytes = CheckedBytes(*dict.shape, DTypeBytes(header.dtype));
   if (!bytes) ThrowMalformed(file.name(), "the shape's product is beyond 63 bits");
   header.shape = std::move(*dict.shape);
   header.bytes = *bytes;

@@ -9,6 +9,7 @@
 
 #include "spillway/error.h"
 #include "src/checkpoint/npy_header.h"
+#include "src/checkpoint/weight_map.h"
 
 namespace spillway {
 namespace {
@@ -16,8 +17,10 @@ namespace {
 constexpr std::string_view kFamily = "opt";   // FlexGen made such folders of no other
 constexpr std::string_view kSuffix = ".npy";  // optional
 
-// The name of the tensor in the file `name`; empty when it is none.
+// The name of the tensor in the file `name`; empty when it is none. Hidden files are not the
+// model's: macOS puts "._NAME" beside NAME.
 std::string_view TensorName(std::string_view name) {
+  if (name.starts_with('.')) return {};
   if (name.ends_with(kSuffix)) name.remove_suffix(kSuffix.size());
   return name.ends_with(".weight") || name.ends_with(".bias") ? name : std::string_view();
 }
@@ -34,6 +37,8 @@ class NumpyFolder : public Checkpoint {
   }
 
  private:
+  void Add(std::string tensor, std::string file);
+
   struct Place {
     std::string file;
     int64_t offset;
@@ -61,11 +66,24 @@ NumpyFolder::NumpyFolder(ModelFolder folder) : folder_(std::move(folder)) {
                   fmt::format("{}: holds the same tensor as {}; remove one", Printable(file),
                               Printable(places_.back().file)));
     }
-    const ModelFile open = folder_.Open(file);
-    NpyHeader header = ReadNpyHeader(open);
-    tensors_.push_back({std::move(tensor), header.dtype, std::move(header.shape), header.bytes});
-    places_.push_back({std::move(file), header.offset, open.identity()});
+    Add(std::move(tensor), std::move(file));
   }
+}
+
+// An array of a form that is not read matters only to whoever needs it.
+void NumpyFolder::Add(std::string tensor, std::string file) {
+  const ModelFile open = folder_.Open(file);
+  NpyHeader header;
+  std::string refusal;
+  try {
+    header = ReadNpyHeader(open);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kModelUnsupported) throw;
+    refusal = error.what();
+  }
+  tensors_.push_back(
+      {std::move(tensor), header.dtype, std::move(header.shape), header.bytes, std::move(refusal)});
+  places_.push_back({std::move(file), header.offset, open.identity()});
 }
 
 void NumpyFolder::Read(int64_t index, int64_t offset, std::span<std::byte> out) const {
@@ -84,8 +102,9 @@ ModelFile NumpyFolder::Open(const Place& place) const {
                           Printable(place.file)));
 }
 
-bool HasShape(const Checkpoint& checkpoint, const TensorSpec& spec) {
-  const int64_t index = checkpoint.Find(spec.name);
+bool HasShape(const Model& model, const Checkpoint& checkpoint, TensorRef ref) {
+  const TensorSpec& spec = model.Tensor(ref);
+  const int64_t index = FindWeight(model, checkpoint, ref);
   return index >= 0 && checkpoint.tensors()[static_cast<std::size_t>(index)].shape ==
                            std::vector{spec.rows, spec.cols};
 }
@@ -113,16 +132,16 @@ std::optional<ModelShape> ShapeNamed(std::string_view name) {
 
 bool Fits(const Model& model, const Checkpoint& checkpoint) {
   return checkpoint.Find(fmt::format("decoder.layers.{}.fc1.weight", model.shape.num_layers)) < 0 &&
-         std::ranges::all_of(TellingTensors(model), [&](TensorRef ref) {
-           return HasShape(checkpoint, model.Tensor(ref));
-         });
+         std::ranges::all_of(TellingTensors(model),
+                             [&](TensorRef ref) { return HasShape(model, checkpoint, ref); });
 }
 
 }  // namespace
 
 bool IsNumpyFolder(const ModelFolder& folder) {
-  constexpr std::array kNames = {"decoder.embed_tokens.weight",
-                                 "model.decoder.embed_tokens.weight"};
+  // A tied pair may be there under the head's name alone.
+  constexpr std::array kNames = {"decoder.embed_tokens.weight", "model.decoder.embed_tokens.weight",
+                                 "lm_head.weight"};
   return std::ranges::any_of(kNames, [&](const std::string& name) {
     return folder.Has(name) || folder.Has(name + std::string(kSuffix));
   });

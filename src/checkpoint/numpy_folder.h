@@ -10,7 +10,7 @@
 
 namespace spillway {
 
-// Whether `folder` holds the file of a token embedding.
+// Whether `folder` holds the file of a token embedding, or of the head that is tied to it.
 bool IsNumpyFolder(const ModelFolder& folder);
 
 // Files are opened anew for every read: opt-175b has 1,540 of them, more than a process may hold

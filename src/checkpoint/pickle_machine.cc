@@ -59,6 +59,8 @@ enum Opcode : uint8_t {
   kText1 = 0x8C,
   kText8 = 0x8D,
   kByteString8 = 0x8E,
+  kEmptySet = 0x8F,
+  kSetAdds = 0x90,
   kNewObjectEx = 0x92,
   kStackGlobal = 0x93,
   kMemoize = 0x94,
@@ -99,13 +101,17 @@ uint64_t PickleMachine::Unsigned(std::size_t width) {
   return value;
 }
 
-// Two's complement of any width; no size or offset needs more than 64 bits.
-int64_t PickleMachine::LongInteger(uint64_t count) {
-  if (count > 8) ThrowMalformed("an integer of more than 64 bits");
-  if (count == 0) return 0;
+// Two's complement of any width; no size or offset needs more than 64 bits, so that a wider one is
+// of no use.
+PickleValue PickleMachine::LongInteger(uint64_t count) {
+  if (count > 8) {
+    Bytes(count);
+    return {Kind::kOther};
+  }
+  if (count == 0) return {Kind::kInteger, 0};
   const uint64_t value = Unsigned(count);
   const auto unused = static_cast<unsigned>(64 - 8 * count);
-  return static_cast<int64_t>(value << unused) >> unused;
+  return {Kind::kInteger, static_cast<int64_t>(value << unused) >> unused};
 }
 
 std::string_view PickleMachine::Line() {
@@ -153,13 +159,24 @@ PickleMachine::Values PickleMachine::PopToMark() {
 }
 
 PickleValue PickleMachine::Run() {
+  const PickleValue value = RunToStop();
+  if (!rest_.empty()) ThrowMalformed("data after the end");
+  return value;
+}
+
+PickleValue PickleMachine::RunFirst(std::string_view& rest) {
+  const PickleValue value = RunToStop();
+  rest = rest_;
+  return value;
+}
+
+PickleValue PickleMachine::RunToStop() {
   for (int64_t step = 0;; ++step) {
     const auto opcode = static_cast<uint8_t>(Unsigned(1));
     if (opcode == kStop) break;
     if (step == kMaxPickleSteps) ThrowMalformed("more steps than any model needs");
     if (!Step(opcode)) ThrowMalformed(fmt::format("the unknown opcode {:#04x}", opcode));
   }
-  if (!rest_.empty()) ThrowMalformed("data after the end");
   const PickleValue value = Pop();
   if (!stack_.empty() || !marks_.empty()) ThrowMalformed("values are left over");
   return value;
@@ -202,13 +219,13 @@ bool PickleMachine::StepNumber(uint8_t opcode) {
       Push({Kind::kInteger, static_cast<int64_t>(Unsigned(2))});
       return true;
     case kInt4:
-      Push({Kind::kInteger, LongInteger(4)});
+      Push(LongInteger(4));
       return true;
     case kLong1:
-      Push({Kind::kInteger, LongInteger(Unsigned(1))});
+      Push(LongInteger(Unsigned(1)));
       return true;
     case kLong4:
-      Push({Kind::kInteger, LongInteger(Unsigned(4))});
+      Push(LongInteger(Unsigned(4)));
       return true;
     default:
       return false;
@@ -286,6 +303,7 @@ bool PickleMachine::StepTuple(uint8_t opcode) {
 bool PickleMachine::StepCollection(uint8_t opcode) {
   switch (opcode) {
     case kEmptyList:
+    case kEmptySet:  // is filled as a list is
       Push(AddToHeap(Kind::kList, heap_.sequences, {}));
       return true;
     case kEmptyDict:
@@ -295,6 +313,7 @@ bool PickleMachine::StepCollection(uint8_t opcode) {
       Append(PopMany(1));
       return true;
     case kListAppends:
+    case kSetAdds:
       Append(PopToMark());
       return true;
     case kSetItem:

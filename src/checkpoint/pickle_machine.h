@@ -26,16 +26,22 @@ class PickleMachine {
   // Throws: Error kUnsafe (a global or a call that no weights need), kModelMalformed.
   PickleValue Run();
 
+  // The value of a pickle that others may follow; `rest` becomes what does.
+  // Throws: as Run.
+  PickleValue RunFirst(std::string_view& rest);
+
  private:
   using Values = std::vector<PickleValue>;
 
   [[noreturn]] void ThrowMalformed(std::string_view what) const;
   [[noreturn]] void ThrowUnsafe(std::string_view what) const;
 
+  PickleValue RunToStop();
+
   // Operands, taken off the front of the pickle.
   std::string_view Bytes(uint64_t count);
   uint64_t Unsigned(std::size_t width);
-  int64_t LongInteger(uint64_t count);
+  PickleValue LongInteger(uint64_t count);
   std::string_view Line();
 
   // The stack. Marks are remembered apart, so that nothing else can be taken for one.

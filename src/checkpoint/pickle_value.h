@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "spillway/dtype.h"
+#include "src/checkpoint/torch_types.h"
 
 namespace spillway {
 
@@ -19,12 +19,12 @@ struct PickleValue {
     kNone,
     kBoolean,
     kInteger,
-    kOther,    // floating point numbers and byte strings: legal, of no use to us
+    kOther,    // floating point numbers, byte strings, sets: legal, of no use to us
     kString,   // -> strings
     kTuple,    // -> sequences
     kList,     // -> sequences
     kDict,     // -> dicts
-    kGlobal,   // -> one of kTorchGlobals
+    kGlobal,   // -> globals
     kStorage,  // -> storages
     kTensor,   // -> tensors
   };
@@ -32,15 +32,41 @@ struct PickleValue {
   int64_t number = 0;
 };
 
+// What a name may be used for.
+enum class TorchRole : uint8_t {
+  kOrderedDict,
+  kTensor,
+  kTypedTensor,
+  kQuantisedTensor,
+  kSparseTensor,
+  kParameter,
+  kTensorWithState,
+  kSize,
+  kPlainValue,   // a call makes a value of no use to us
+  kConstant,     // of no use but as an argument
+  kStorageType,  // only within the ids of storages
+};
+
+constexpr bool MakesTensor(TorchRole role) {
+  return role == TorchRole::kTensor || role == TorchRole::kTypedTensor ||
+         role == TorchRole::kQuantisedTensor || role == TorchRole::kSparseTensor;
+}
+
+struct PickledGlobal {
+  TorchRole role = TorchRole::kConstant;
+  std::string_view name;
+  const TorchType* type = nullptr;  // of a storage class, or named as a dtype
+};
+
 struct PickledStorage {
-  std::string_view element_type;  // "HalfStorage"
-  std::optional<DType> dtype;     // nullopt: not one of ours
-  std::string_view key;           // the entry data/<key> of the archive
+  const TorchType* type = &kUntyped;
+  std::string_view key;  // in a zip archive the entry data/<key>
   int64_t num_elements = 0;
 };
 
 struct PickledTensor {
   PickledStorage storage;
+  TorchType type;      // without a dtype: cannot be read
   int64_t offset = 0;  // in elements
   std::vector<int64_t> sizes;
   std::vector<int64_t> strides;  // in elements
@@ -51,6 +77,7 @@ struct PickleHeap {
   std::vector<std::string_view> strings;
   std::vector<std::vector<PickleValue>> sequences;
   std::vector<std::vector<std::pair<PickleValue, PickleValue>>> dicts;
+  std::vector<PickledGlobal> globals;
   std::vector<PickledStorage> storages;
   std::vector<PickledTensor> tensors;
 };

@@ -46,8 +46,6 @@ int64_t HeaderBytes(const ModelFile& file) {
         fmt::format("{}: the header needs bytes 8-{} but the file ends at {}; download it again",
                     Printable(file.name()), kPrefixBytes + header_bytes, file.size()));
   }
-  if (header_bytes == 0 || start[8] != '{')
-    ThrowMalformed(file, "the header does not start with {");
   return header_bytes;
 }
 
@@ -57,11 +55,15 @@ Shard ReadSafetensors(ModelFile file) {
   const int64_t header_bytes = HeaderBytes(file);
   std::string header(static_cast<std::size_t>(header_bytes), '\0');
   file.ReadAt(kPrefixBytes, std::as_writable_bytes(std::span(header)));
+  // White space may stand around the JSON.
+  const std::size_t first = header.find_first_not_of(" \t\r\n");
+  if (first == std::string::npos || header[first] != '{')
+    ThrowMalformed(file, "the header does not start with {");
   const int64_t data_begin = kPrefixBytes + header_bytes;
   std::vector<StoredTensor> tensors =
       ParseSafetensorsHeader(header, file.size() - data_begin, file.name());
   for (StoredTensor& stored : tensors) stored.offset += data_begin;
-  return {std::move(file), std::move(tensors), {}};
+  return {std::move(file), std::move(tensors), {}, "safetensors"};
 }
 
 }  // namespace spillway

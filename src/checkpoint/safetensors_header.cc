@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -18,6 +19,25 @@ namespace spillway {
 namespace {
 
 constexpr std::string_view kMetadata = "__metadata__";
+constexpr std::string_view kFp64 = "F64";
+
+// Bytes of the elements of other types; 0: not known, or less than one.
+int64_t BytesOfOther(std::string_view type) {
+  constexpr std::array<std::pair<std::string_view, int64_t>, 11> kOthers = {{{"F64", 8},
+                                                                             {"I64", 8},
+                                                                             {"U64", 8},
+                                                                             {"C64", 8},
+                                                                             {"I32", 4},
+                                                                             {"U32", 4},
+                                                                             {"I16", 2},
+                                                                             {"U16", 2},
+                                                                             {"I8", 1},
+                                                                             {"U8", 1},
+                                                                             {"BOOL", 1}}};
+  const auto* found =
+      std::ranges::find(kOthers, type, &std::pair<std::string_view, int64_t>::first);
+  return found == kOthers.end() ? 0 : found->second;
+}
 
 // Builds the list straight from the parser's events: a tree of 1,000,000 tensors would need 1 GB.
 class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
@@ -26,7 +46,7 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
 
   std::vector<StoredTensor> Take() { return std::move(tensors_); }
 
-  bool null() override { return Scalar("null"); }
+  bool null() override { return (in_metadata_ && depth_ == 1) || Scalar("null"); }
   bool boolean(bool) override { return Scalar("a boolean"); }
   bool number_integer(number_integer_t) override { return Scalar("a negative number"); }
   bool number_float(number_float_t, const string_t&) override {
@@ -59,6 +79,8 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
   bool Scalar(std::string_view what);
   void Enter();
   void FinishTensor();
+  void SetType();
+  void CheckRange(int64_t element_bytes) const;
 
   std::string_view source_;
   std::vector<StoredTensor> tensors_;
@@ -66,6 +88,7 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
   bool in_metadata_ = false;
   Field field_ = Field::kNone;
   StoredTensor current_;
+  std::string type_;            // of the current tensor
   std::array<bool, 3> seen_{};  // dtype, shape, data_offsets
   std::vector<int64_t> offsets_;
 };
@@ -94,9 +117,7 @@ bool HeaderHandler::number_unsigned(number_unsigned_t value) {
 bool HeaderHandler::string(string_t& value) {
   if (in_metadata_ && depth_ == 2) return true;
   if (depth_ != 2 || field_ != Field::kDType) return Scalar("a string");
-  const std::optional<DType> dtype = DTypeOfSafetensors(value);
-  if (!dtype) ThrowUnsupportedDType(source_, current_.tensor.name, value);
-  current_.tensor.dtype = *dtype;
+  type_ = std::move(value);
   return true;
 }
 
@@ -156,15 +177,37 @@ void HeaderHandler::FinishTensor() {
   }
   if (offsets_.size() != 2 || offsets_[0] > offsets_[1])
     MalformedTensor("\"data_offsets\" is not [begin, end]");
-  const std::optional<int64_t> bytes = CheckedBytes(current_.tensor.shape, current_.tensor.dtype);
-  if (!bytes) MalformedTensor("the shape's product is beyond 63 bits");
-  current_.tensor.bytes = *bytes;
   current_.offset = offsets_[0];
-  if (offsets_[1] - offsets_[0] != *bytes) {
-    MalformedTensor(fmt::format("has the byte range {}-{}, but its shape needs {} bytes",
-                                offsets_[0], offsets_[1], *bytes));
-  }
+  current_.file_bytes = offsets_[1] - offsets_[0];
+  SetType();
   tensors_.push_back(std::move(current_));
+}
+
+void HeaderHandler::SetType() {
+  CheckpointTensor& tensor = current_.tensor;
+  const std::optional<DType> dtype = DTypeOfSafetensors(type_);
+  const int64_t element_bytes = dtype ? DTypeBytes(*dtype) : BytesOfOther(type_);
+  if (element_bytes > 0) CheckRange(element_bytes);
+  if (dtype) {
+    tensor.dtype = *dtype;
+    tensor.bytes = current_.file_bytes;
+  } else if (type_ == kFp64) {
+    tensor.dtype = DType::kF32;
+    tensor.bytes = current_.file_bytes / 2;
+    const ElementLayout layout = {.element_bytes = 8,
+                                  .cols = std::max<int64_t>(1, tensor.bytes / 4)};
+    current_.layout = std::make_unique<const ElementLayout>(layout);
+  } else {
+    tensor.refusal = UnreadType(source_, tensor.name, type_);
+  }
+}
+
+void HeaderHandler::CheckRange(int64_t element_bytes) const {
+  const std::optional<int64_t> bytes = CheckedBytes(current_.tensor.shape, element_bytes);
+  if (!bytes) MalformedTensor("the shape's product is beyond 63 bits");
+  if (current_.file_bytes == *bytes) return;
+  MalformedTensor(fmt::format("has the byte range {}-{}, but its shape needs {} bytes", offsets_[0],
+                              offsets_[1], *bytes));
 }
 
 void CheckUniqueNames(const std::vector<StoredTensor>& tensors, std::string_view source) {
@@ -186,7 +229,7 @@ void CheckRanges(const std::vector<StoredTensor>& tensors, int64_t data_bytes,
   for (const StoredTensor& stored : tensors) {
     const std::string name = Printable(stored.tensor.name);
     const int64_t end =
-        stored.offset + stored.tensor.bytes;  // an offset of the header, so within 63 bits
+        stored.offset + stored.file_bytes;  // an offset of the header, so within 63 bits
     if (stored.offset != at) {
       throw Error(
           ErrorCode::kModelMalformed,
@@ -215,13 +258,19 @@ void CheckRanges(const std::vector<StoredTensor>& tensors, int64_t data_bytes,
 
 std::vector<StoredTensor> ParseSafetensorsHeader(std::string_view text, int64_t data_bytes,
                                                  std::string_view source) {
+  if (text.find('\0') != std::string_view::npos) {  // which the parser takes for the end
+    throw Error(ErrorCode::kModelMalformed,
+                fmt::format("{}: the header is not JSON: it holds a NUL byte; download it again",
+                            Printable(source)));
+  }
   HeaderHandler handler(source);
   nlohmann::json::sax_parse(text.begin(), text.end(), &handler);
   std::vector<StoredTensor> tensors = handler.Take();
   CheckUniqueNames(tensors, source);
-  std::ranges::sort(tensors, {}, [](const StoredTensor& stored) {
-    return std::pair(stored.offset, stored.tensor.bytes);
-  });
+  const auto place = [](const StoredTensor& stored) {
+    return std::pair(stored.offset, stored.file_bytes);
+  };
+  if (!std::ranges::is_sorted(tensors, {}, place)) std::ranges::sort(tensors, {}, place);
   CheckRanges(tensors, data_bytes, source);
   return tensors;
 }

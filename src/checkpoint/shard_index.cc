@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
@@ -69,35 +70,51 @@ void CheckAllPresent(const ModelFolder& folder, const std::map<std::string, std:
                   fmt::join(missing, ", "), num_missing > kShown ? ", ..." : ""));
 }
 
-void CheckTensors(const Shard& shard, const WeightFiles& files, const std::string& index_name) {
-  for (const StoredTensor& stored : shard.tensors) {
-    const auto at = files.find(stored.tensor.name);
-    if (at != files.end() && at->second == shard.file.name()) continue;
+// Decides which tensors of the shards count.
+class TensorChoice {
+ public:
+  TensorChoice(const std::vector<Shard>& shards, const WeightFiles& files,
+               const std::string& index_name)
+      : files_(files), index_name_(index_name) {
+    for (const Shard& shard : shards) {
+      for (const StoredTensor& stored : shard.tensors)
+        holders_[stored.tensor.name].push_back(&shard.file.name());
+    }
+  }
+
+  // False where the tensor does not count in this shard; may give it a refusal.
+  bool Keeps(const Shard& shard, StoredTensor& stored) const {
+    const std::string& name = stored.tensor.name;
+    const std::vector<const std::string*>& holders = holders_.at(name);
+    const auto listed = files_.find(name);
+    if (listed == files_.end()) {
+      if (holders.size() > 1) stored.tensor.refusal = SeveralHold(name, holders);
+      return holders.front() == &shard.file.name();
+    }
+    if (listed->second == shard.file.name()) return true;
+    const bool elsewhere = std::ranges::any_of(
+        holders, [&](const std::string* holder) { return *holder == listed->second; });
+    if (elsewhere) return false;
     throw Error(
         ErrorCode::kModelInconsistent,
-        fmt::format("{}: holds tensor \"{}\", which {} puts {}; download the model again",
-                    Printable(shard.file.name(), 40), Printable(stored.tensor.name, 50), index_name,
-                    at == files.end() ? "nowhere" : "into " + Printable(at->second, 40)));
+        fmt::format("{}: holds tensor \"{}\", which {} puts into {}; download the model again",
+                    Printable(shard.file.name(), 40), Printable(name, 50), index_name_,
+                    Printable(listed->second, 40)));
   }
-}
 
-// Names are unique within a shard, so equal counts mean that none is missing: this finds the name
-// for the message.
-[[noreturn]] void ThrowAbsentTensor(const Shard& shard, const WeightFiles& files,
-                                    const std::string& index_name) {
-  std::map<std::string_view, bool> present;
-  for (const StoredTensor& stored : shard.tensors) present[stored.tensor.name] = true;
-  std::string absent;
-  for (const auto& [tensor, file] : files) {
-    if (file == shard.file.name() && !present.contains(tensor) &&
-        (absent.empty() || tensor < absent))
-      absent = tensor;
+ private:
+  std::string SeveralHold(const std::string& name,
+                          const std::vector<const std::string*>& holders) const {
+    return fmt::format(
+        "{}: does not list tensor \"{}\", which {} and {} hold; download the model "
+        "again",
+        index_name_, Printable(name, 50), Printable(*holders[0], 40), Printable(*holders[1], 40));
   }
-  throw Error(
-      ErrorCode::kModelInconsistent,
-      fmt::format("{}: does not hold tensor \"{}\", which {} puts there; download the model again",
-                  Printable(shard.file.name()), Printable(absent), index_name));
-}
+
+  const WeightFiles& files_;
+  const std::string& index_name_;
+  std::unordered_map<std::string, std::vector<const std::string*>> holders_;  // by tensor
+};
 
 }  // namespace
 
@@ -107,10 +124,14 @@ std::vector<Shard> ReadShards(const ModelFolder& folder, const std::string& inde
   const std::map<std::string, std::size_t> counts = CountByFile(files, index_name);
   CheckAllPresent(folder, counts);
   std::vector<Shard> shards;
-  for (const auto& [file, count] : counts) {
-    shards.push_back(read_shard(folder.OpenNamed(file)));
-    CheckTensors(shards.back(), files, index_name);
-    if (shards.back().tensors.size() != count) ThrowAbsentTensor(shards.back(), files, index_name);
+  for (const auto& [file, count] : counts) shards.push_back(read_shard(folder.OpenNamed(file)));
+  const TensorChoice choice(shards, files, index_name);
+  for (Shard& shard : shards) {
+    std::vector<StoredTensor> kept;
+    for (StoredTensor& stored : shard.tensors) {
+      if (choice.Keeps(shard, stored)) kept.push_back(std::move(stored));
+    }
+    shard.tensors = std::move(kept);
   }
   return shards;
 }

@@ -10,11 +10,12 @@
 
 namespace spillway {
 
-// Opens every shard that the index names, with `read_shard`, and makes sure that each tensor is in
-// the shard that the index says and in no other, and that no shard holds a tensor that the index
-// does not know. Throws: Error kUnsafe (a shard's name is not a plain file name), kModelMissing
-// (shards that do not exist, listed), kModelInconsistent, kModelMalformed, and what read_shard
-// throws.
+// Opens every shard that the index names, with `read_shard`. Each tensor counts in the shard that
+// the index says: a copy elsewhere does not, and one that no shard holds is left out. A tensor that
+// the index does not know counts where it is; where several shards hold one, it has a refusal.
+// Throws: Error kUnsafe (a shard's name is not a plain file name), kModelMissing (shards that do
+// not exist, listed), kModelInconsistent (a tensor in another shard than the index says, and not
+// there), kModelMalformed, and what read_shard throws.
 std::vector<Shard> ReadShards(const ModelFolder& folder, const std::string& index_name,
                               const std::function<Shard(ModelFile)>& read_shard);
 

@@ -7,9 +7,9 @@
 
 namespace spillway {
 
-// Reads the archive's directory and its pickle; holds no tensor data. Only contiguous tensors:
-// torch saves a transposed view as such, and to read it as rows would be silently wrong. Throws:
-// Error kModelMalformed, kModelTruncated, kModelUnsupported, kUnsafe, kIo, kCorrupt.
+// Reads the archive's directory and its pickle; holds no tensor data. Requires: the file begins as
+// a zip archive. Throws: Error kModelMalformed, kModelTruncated, kModelUnsupported, kUnsafe, kIo,
+// kCorrupt.
 Shard ReadTorchZip(ModelFile file);
 
 }  // namespace spillway

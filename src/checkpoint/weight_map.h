@@ -31,9 +31,14 @@ struct WeightMap {
   std::vector<std::string> surplus;
 };
 
-// Finds each tensor under its own name or else in its sources. A tied head may be stored a second
-// time. Throws: Error kModelInconsistent: tensors missing, of another shape, or a head that is not
-// what it is tied to; what Checkpoint::Read throws.
+// Index of the tensor `ref` in the checkpoint, under its own name or else in its sources; -1:
+// absent. The table that a head is tied to may be there under the head's name alone.
+int64_t FindWeight(const Model& model, const Checkpoint& checkpoint, TensorRef ref);
+
+// Finds each tensor as FindWeight does, where all names of the checkpoint may have a prefix
+// ("module."). A tied head may be stored a second time. Throws: Error kModelInconsistent: tensors
+// missing, of another shape, or a head that is not what it is tied to; kModelUnsupported: a tensor
+// that cannot be read; what Checkpoint::Read throws.
 WeightMap ResolveWeights(const Model& model, const Checkpoint& checkpoint);
 
 }  // namespace spillway

@@ -263,6 +263,11 @@ std::vector<ZipEntry> ReadZipDirectory(const ModelFile& file) {
 
   std::vector<ZipEntry> sorted;
   for (CentralEntry& central : entries) sorted.push_back(std::move(central.entry));
+  const bool has_checksums =
+      std::ranges::any_of(sorted, [](const ZipEntry& entry) { return entry.crc != 0; });
+  for (ZipEntry& entry : sorted) {
+    if (!has_checksums) entry.crc.reset();
+  }
   std::ranges::sort(sorted, {}, &ZipEntry::name);
   const auto twin = std::ranges::adjacent_find(sorted, {}, &ZipEntry::name);
   if (twin != sorted.end()) {

@@ -36,9 +36,10 @@ std::string_view ActivationName(Activation activation) {
 
 std::string DescribeTensors(const Checkpoint& checkpoint) {
   std::array<int64_t, 5> counts{};
+  int64_t num_others = 0;  // that cannot be read
   int64_t bytes = 0;
   for (const CheckpointTensor& tensor : checkpoint.tensors()) {
-    ++counts[static_cast<std::size_t>(tensor.dtype)];
+    ++(tensor.refusal.empty() ? counts[static_cast<std::size_t>(tensor.dtype)] : num_others);
     bytes += tensor.bytes;
   }
   std::vector<std::string> types;
@@ -46,6 +47,7 @@ std::string DescribeTensors(const Checkpoint& checkpoint) {
     const int64_t count = counts[static_cast<std::size_t>(dtype)];
     if (count > 0) types.push_back(fmt::format("{} {}", count, DTypeName(dtype)));
   }
+  if (num_others > 0) types.push_back(fmt::format("{} of other types", num_others));
   return fmt::format("format      {}\ntensors     {} ({})\nbytes       {}\n", checkpoint.format(),
                      checkpoint.tensors().size(), fmt::join(types, ", "), ExactSizeText(bytes));
 }
@@ -106,7 +108,8 @@ std::string DescribeFirst(const std::vector<CheckpointTensor>& tensors) {
   std::string text = "first tensors\n";
   for (std::size_t at = 0; at < std::min(kShownTensors, tensors.size()); ++at) {
     text += fmt::format("  {:<56} {} [{}]\n", Printable(tensors[at].name),
-                        DTypeName(tensors[at].dtype), fmt::join(tensors[at].shape, ", "));
+                        tensors[at].refusal.empty() ? DTypeName(tensors[at].dtype) : "other",
+                        fmt::join(tensors[at].shape, ", "));
   }
   if (tensors.size() > kShownTensors)
     text += fmt::format("  ... {} more\n", tensors.size() - kShownTensors);

@@ -99,6 +99,15 @@ TEST(MutationTest, PicklesAreReadOrRefused) {
   }
 }
 
+TEST(MutationTest, TorchFilesFromBefore16AreReadOrRefused) {
+  const std::string good =
+      "\x80\x02\x8A\x0A\x6C\xFC\x9C\x46\xF9\x20\x6A\xA8\x50\x19.\x80\x02M\xE9\x03.\x80\x02}(" +
+      testing::PickleString("little_endian") + "\x88u." +
+      testing::PickleOf({testing::TensorPickle{}}) + "\x80\x02](" + testing::PickleString("0") +
+      "e." + testing::Bytes<int64_t>(6) + "0123456789ab";
+  EXPECT_GT(CountRefused("pytorch_model.bin", good, 20'000), 10'000);
+}
+
 TEST(MutationTest, NumpyFilesAreReadOrRefused) {
   EXPECT_GT(CountRefused("decoder.embed_tokens.weight", testing::GoodNpy(), 20'000), 10'000);
 }

@@ -32,6 +32,18 @@ class FakeCheckpoint : public Checkpoint {
     const auto at = std::ranges::lower_bound(tensors_, name, {}, &CheckpointTensor::name);
     tensors_.insert(at, {name, DType::kF16, std::move(shape), bytes});
   }
+  void Refuse(const std::string& name) {
+    std::ranges::find(tensors_, name, &CheckpointTensor::name)->refusal = name + " is of a type";
+  }
+  void Rename(const std::string& name, const std::string& to) {
+    CheckpointTensor tensor = *std::ranges::find(tensors_, name, &CheckpointTensor::name);
+    Remove(name);
+    Add(to, tensor.shape);
+  }
+  // Puts `prefix` in place of so many characters of every name.
+  void PutInFront(const std::string& prefix, std::size_t num_replaced) {
+    for (CheckpointTensor& tensor : tensors_) tensor.name.replace(0, num_replaced, prefix);
+  }
   void Remove(const std::string& name) {
     std::erase_if(tensors_, [&](const auto& t) { return t.name == name; });
   }
@@ -151,6 +163,76 @@ TEST_F(WeightMapTest, ATiedHeadThatDiffersIsRefused) {
   checkpoint_.SetByte("lm_head.weight", 1);
   ExpectError(ErrorCode::kModelInconsistent, "\"tie_word_embeddings\" to false",
               [&] { Resolve(); });
+}
+
+// Programs that keep one name of a shared matrix may keep the head's.
+TEST_F(WeightMapTest, ATiedPairMayBeThereAsTheHead) {
+  checkpoint_.Rename("model.decoder.embed_tokens.weight", "lm_head.weight");
+  const WeightMap map = Resolve();
+  EXPECT_EQ(map.tensors[0][0].index, checkpoint_.Find("lm_head.weight"));
+  EXPECT_TRUE(map.surplus.empty());
+}
+
+TEST_F(WeightMapTest, EveryFamilysTiedPairMayBeThereAsTheHead) {
+  for (const char* name : {"gpt2", "llama-3.2-1b", "qwen2.5-0.5b", "qwen3-0.6b", "gemma-2b",
+                           "gemma-2-2b", "gemma-3-1b"}) {
+    const ModelShape shape = *BuiltInShape(name);
+    ASSERT_TRUE(shape.tied_head) << name;
+    FakeCheckpoint checkpoint(shape);
+    checkpoint.Rename("model." + MakeModel(shape).layers[0].tensors[0].name, "lm_head.weight");
+    EXPECT_TRUE(ResolveWeights(MakeModel(shape), checkpoint).surplus.empty()) << name;
+  }
+  ModelShape shape = *BuiltInShape("pythia-70m");
+  shape.tied_head = true;
+  FakeCheckpoint checkpoint(shape);
+  checkpoint.Rename("model.embed_in.weight", "embed_out.weight");
+  EXPECT_TRUE(ResolveWeights(MakeModel(shape), checkpoint).surplus.empty());
+}
+
+TEST_F(WeightMapTest, AnUntiedHeadIsNoEmbedding) {
+  shape_.tied_head = false;
+  checkpoint_.Rename("model.decoder.embed_tokens.weight", "lm_head.weight");
+  ExpectError(ErrorCode::kModelInconsistent, "1 of 197 tensors missing", [&] { Resolve(); });
+}
+
+TEST_F(WeightMapTest, APrefixOfAllNamesIsTaken) {
+  for (const char* prefix : {"module.model.", "model.model.", "_orig_mod.", "a.b.model."}) {
+    FakeCheckpoint checkpoint(shape_);
+    checkpoint.PutInFront(prefix, std::string_view("model.").size());
+    const WeightMap map = ResolveWeights(MakeModel(shape_), checkpoint);
+    EXPECT_TRUE(map.surplus.empty()) << prefix;
+    EXPECT_EQ(map.tensors.back().back().index,
+              checkpoint.FindExact(prefix + std::string("decoder.final_layer_norm.bias")));
+  }
+}
+
+TEST_F(WeightMapTest, APrefixStandsBeforeTheHeadToo) {
+  checkpoint_.PutInFront("module.model.", std::string_view("model.").size());
+  checkpoint_.Rename("module.model.decoder.embed_tokens.weight", "module.lm_head.weight");
+  EXPECT_TRUE(Resolve().surplus.empty());
+}
+
+TEST_F(WeightMapTest, TwoModelsInOneFileAreNotGuessedAt) {
+  checkpoint_.PutInFront("teacher.", std::string_view("model.").size());
+  checkpoint_.Add("student.decoder.embed_tokens.weight", {50272, 768});
+  ExpectError(ErrorCode::kModelInconsistent,
+              "as \"decoder.embed_tokens.weight\": the weights have \"student.decoder.",
+              [&] { Resolve(); });
+}
+
+TEST_F(WeightMapTest, TensorsThatCannotBeReadMatterWhereTheyAreNeeded) {
+  checkpoint_.Add("position_ids", {1});
+  checkpoint_.Refuse("position_ids");
+  EXPECT_EQ(Resolve().surplus, std::vector<std::string>{"position_ids"});
+  checkpoint_.Refuse("model.decoder.layers.0.fc1.bias");
+  ExpectError(ErrorCode::kModelUnsupported, "model.decoder.layers.0.fc1.bias is of a type",
+              [&] { Resolve(); });
+}
+
+TEST_F(WeightMapTest, ATiedHeadThatCannotBeReadIsRefused) {
+  checkpoint_.Add("lm_head.weight", {50272, 768});
+  checkpoint_.Refuse("lm_head.weight");
+  ExpectError(ErrorCode::kModelInconsistent, "differs", [&] { Resolve(); });
 }
 
 TEST_F(WeightMapTest, AnUntiedHeadIsFoundOrMissing) {

@@ -6,6 +6,7 @@ those of docs/formats.md, "Exit codes and errors": 10 malformed or truncated, 11
 """
 
 import json
+import math
 import os
 import pickle
 import shutil
@@ -35,6 +36,11 @@ def set_config(**changes):
 
 def write_file(name, content):
     return lambda folder: (folder / name).write_bytes(content)
+
+
+def add_nul(name):
+    """Text behind a NUL byte, which many a parser takes for the end."""
+    return lambda folder: (folder / name).write_bytes((folder / name).read_bytes() + b'\0{"more": 1}')
 
 
 def remove(name):
@@ -71,6 +77,9 @@ CONFIG = [
     ("another feed-forward size", 11, FP16, set_config(ffn_dim=64)),
     ("an untied head without a tensor", 11, FP16, set_config(tie_word_embeddings=False)),
     ("an end token past the vocabulary", 11, FP16, set_config(eos_token_id=5000)),
+    ("a size that is infinite", 11, FP16, set_config(ffn_dim=math.inf)),
+    ("text behind a NUL byte in config.json", 10, FP16, add_nul("config.json")),
+    ("text behind a NUL byte in generation_config.json", 10, FP16, write_file("generation_config.json", b"{}\0x")),
 ]
 
 
@@ -264,12 +273,6 @@ def map_tensor(file_name):
     return apply
 
 
-def link_shard_outside(folder):
-    path = folder / "model-00002-of-00003.safetensors"
-    path.rename(folder.parent / "stolen.safetensors")
-    path.symlink_to("../stolen.safetensors")
-
-
 def map_to_wrong_shard(folder):
     index = json.loads((folder / "model.safetensors.index.json").read_text())
     right = index["weight_map"]["model.decoder.layers.0.fc1.weight"]
@@ -286,7 +289,7 @@ SHARDS = [
     ("a shard one folder up", 13, SHARDED, map_tensor("../model-00001-of-00003.safetensors")),
     ("a shard by absolute path", 13, SHARDED, map_tensor("/etc/passwd")),
     ("a shard name with a NUL", 13, SHARDED, map_tensor("model\0.safetensors")),
-    ("a shard linked out of the folder", 13, SHARDED, link_shard_outside),
+    ("text behind a NUL byte in the index", 10, SHARDED, add_nul("model.safetensors.index.json")),
 ]
 
 
@@ -351,7 +354,7 @@ TORCH_BIN = [
     ("compressed entries", 10, TORCH, rewrite_archive(lambda entries: None, zipfile.ZIP_DEFLATED)),
     ("the archive's directory is cut off", 10, TORCH, cut("pytorch_model.bin", -2000)),
     ("a flipped bit under a CRC", 10, TORCH, flip_a_weight_bit),
-    ("the form before torch 1.6", 11, TORCH, write_file("pytorch_model.bin", pickle.dumps(0x1950A86A20F9469CFC6C, 2) + bytes(64))),
+    ("a file of before torch 1.6 that is cut", 10, TORCH, write_file("pytorch_model.bin", pickle.dumps(0x1950A86A20F9469CFC6C, 2) + bytes(64))),
     ("no archive at all", 10, TORCH, write_file("pytorch_model.bin", b"no weights here" * 10)),
 ]
 
@@ -427,6 +430,8 @@ TOKENIZER = [
     ("an unknown model type", 14, TOKENIZER_JSON, set_tokenizer(lambda data: data["model"].update(type="Unigram"))),
     ("a split by the file's own pattern", 14, TOKENIZER_JSON, set_tokenizer(lambda data: data.update(
         pre_tokenizer={"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}))),
+    ("text behind a NUL byte in tokenizer.json", 14, TOKENIZER_JSON, add_nul("tokenizer.json")),
+    ("text behind a NUL byte in tokenizer_config.json", 14, TOKENIZER_JSON, write_file("tokenizer_config.json", b"{}\0x")),
     ("an empty added token", 14, TOKENIZER_JSON, set_tokenizer(lambda data: data["added_tokens"][0].update(content=""))),
     ("merges as a number", 14, TOKENIZER_JSON, set_tokenizer(lambda data: data["model"].update(merges=5))),
 ]

@@ -89,8 +89,8 @@ def main():
 
     transposed = collections.OrderedDict(state)
     transposed["decoder.layers.0.fc1.weight"] = state["decoder.layers.0.fc1.weight"].t()
-    torch.save(transposed, folder("bad_transposed") / "pytorch_model.bin")
-    torch.save(state, folder("bad_legacy") / "pytorch_model.bin", _use_new_zipfile_serialization=False)
+    torch.save(transposed, folder("bin_transposed") / "pytorch_model.bin")
+    torch.save(state, folder("bin_legacy") / "pytorch_model.bin", _use_new_zipfile_serialization=False)
     torch.save({"decoder.embed_tokens.weight": Attack()}, folder("bad_attack") / "pytorch_model.bin")
     (folder("bad_bare_attack") / "pytorch_model.bin").write_bytes(pickle.dumps(Attack(), protocol=0))
 
