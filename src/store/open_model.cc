@@ -15,6 +15,7 @@
 #include "src/checkpoint/generation_config.h"
 #include "src/checkpoint/model_config.h"
 #include "src/store/content_key.h"
+#include "src/store/hub_cache.h"
 #include "src/store/store.h"
 #include "src/store/store_checkpoint.h"
 #include "src/tokenizer/no_tokenizer.h"
@@ -37,6 +38,11 @@ fs::path TokenizerFolder(const fs::path& model) {
   return model.parent_path() / name.substr(0, name.size() - kNumpySuffix.size());
 }
 
+bool Exists(const std::string& path) {
+  std::error_code ignored;
+  return fs::exists(fs::symlink_status(path, ignored));
+}
+
 bool HasTokenizer(const fs::path& folder) {
   std::error_code ignored;
   return !folder.empty() && (fs::exists(folder / "tokenizer.json", ignored) ||
@@ -52,14 +58,10 @@ constexpr int64_t kBundledVocabulary = 4096;
 fs::path FindTokenizer(const OpenedModel& model) {
   const std::string& given = model.choice.tokenizer;
   if (given == "none") return {};
-  if (!given.empty()) return given;
+  if (!given.empty()) return PlaceOfModel(given).folder;
   fs::path own = model.folder.empty() ? model.folder : TokenizerFolder(model.folder);
   if (!HasDummyWeights(model) || HasTokenizer(own)) return own;
   return model.shape.vocab_size < kBundledVocabulary ? fs::path() : BundledModel();
-}
-
-fs::path ModelFolder(const ModelChoice& choice) {
-  return choice.model.empty() ? BundledModel() : fs::path(choice.model);
 }
 
 // Ends the key of a store whose weights were not checked for NaN and infinity.
@@ -102,6 +104,7 @@ bool IsBuiltIn(const ModelChoice& choice) {
   std::error_code ignored;
   if (!BuiltInShape(choice.model) || fs::is_directory(choice.model, ignored)) return false;
   if (choice.dummy_weights || choice.use == ModelUse::kPlan) return true;
+  if (FindCachedModel(choice.model)) return false;
   throw Error(
       ErrorCode::kModelMissing,
       fmt::format("{} is a built-in shape without weights; give a folder, or add --dummy-weights",
@@ -110,9 +113,8 @@ bool IsBuiltIn(const ModelChoice& choice) {
 
 // Refuses what may have been meant for a built-in shape's name.
 void RefuseUnknownName(const ModelChoice& choice) {
-  std::error_code ignored;
   if (choice.model.empty() || choice.model.find('/') != std::string::npos) return;
-  if (fs::exists(fs::symlink_status(choice.model, ignored))) return;
+  if (Exists(choice.model) || FindCachedModel(choice.model)) return;
   constexpr std::size_t kMost = 3;
   std::string name = choice.model;
   std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -128,12 +130,15 @@ ModelShape OpenShape(OpenedModel& model) {
   const ModelChoice& choice = model.choice;
   if (IsBuiltIn(choice)) return *BuiltInShape(choice.model);
   RefuseUnknownName(choice);
-  model.folder = ModelFolder(choice);
+  const CachedModel place =
+      choice.model.empty() ? CachedModel{BundledModel(), ""} : PlaceOfModel(choice.model);
+  model.folder = place.folder;
   if (IsStoreFolder(model.folder)) return OpenStored(model);
   ModelConfig config = ReadModelConfig(model.folder);
   model.type_of_whole = std::move(config.type_of_whole);
   model.generation = std::move(config.generation);
   if (!choice.dummy_weights) model.checkpoint = OpenCheckpoint(model.folder);
+  if (!place.name.empty()) config.shape.name = place.name;
   return std::move(config.shape);
 }
 

@@ -24,8 +24,11 @@ enum class ModelUse { kRun, kPlan, kConvert };
 
 // Choice of a model, and what is taken of it.
 struct ModelChoice {
-  std::string model;      // folder, store or built-in shape; empty: the bundled model
-  std::string tokenizer;  // folder; empty: the model's own; "none": prompts are token ids
+  // Folder, store, built-in shape, or a name of the Hub whose model is in its cache; empty: the
+  // bundled model.
+  std::string model;
+  // Folder, or as above; empty: the model's own; "none": prompts are token ids.
+  std::string tokenizer;
   bool dummy_weights = false;
   std::optional<int> weight_bits;  // 16, 8, 4; not given: as the model is
   NonFiniteWeights nonfinite = NonFiniteWeights::kRefuse;

@@ -8,6 +8,7 @@
 
 #include "spillway/model.h"
 #include "src/base/size_text.h"
+#include "src/store/hub_cache.h"
 #include "src/store/store.h"
 #include "src/store/store_checkpoint.h"
 #include "src/verbs/describe.h"
@@ -49,7 +50,8 @@ std::string ShapeLine(const std::string& name) {
 std::string DescribePath(const std::filesystem::path& path) {
   std::error_code ignored;
   if (std::filesystem::is_regular_file(path, ignored)) return DescribeFile(path);
-  return IsStoreFolder(path) ? DescribeStore(path) : DescribeCheckpoint(path);
+  const std::filesystem::path folder = PlaceOfModel(path.string()).folder;
+  return IsStoreFolder(folder) ? DescribeStore(folder) : DescribeCheckpoint(folder);
 }
 
 std::string DescribeShapes() {
