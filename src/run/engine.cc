@@ -18,6 +18,14 @@ namespace {
 // Rows of NaN after which model or machine are taken to be broken (docs/reliability.md, "The run").
 constexpr int64_t kMaxNonFiniteRows = 100;
 
+// Advice where logits are not finite. fp16 ends at 65504; what a bf16 model keeps may pass that.
+std::string_view NonFiniteRemedy(const Plan& plan) {
+  const bool narrows = plan.shape.dtype == DType::kBF16 && plan.policy.kv_bits == 16 &&
+                       plan.policy.kv_dtype == DType::kF16;
+  return narrows ? "give --kv-dtype bf16, as its keys or values may pass fp16's range"
+                 : "check the model's weights";
+}
+
 int64_t NumRunning(const std::vector<RowBatch>& batches) {
   return std::accumulate(batches.begin(), batches.end(), int64_t{0},
                          [](int64_t sum, const RowBatch& batch) {
@@ -256,15 +264,16 @@ void Engine::Retire(RowBatch& batch, Job& job) {
         job.Finish(row.request, row.next->Take());
         break;
       case RowStatus::kNonFinite:
-        job.Fail(row.request, "E-NONFINITE",
-                 fmt::format("line {}: the model gave logits that are not finite after {} tokens",
-                             row.request.line,
-                             row.num_past - static_cast<int64_t>(row.request.prompt.size())));
+        job.Fail(
+            row.request, "E-NONFINITE",
+            fmt::format("line {}: the model gave logits that are not finite after {} tokens; {}",
+                        row.request.line,
+                        row.num_past - static_cast<int64_t>(row.request.prompt.size()),
+                        NonFiniteRemedy(plan_)));
         if (++num_nonfinite_ > kMaxNonFiniteRows) {
-          throw Error(
-              ErrorCode::kNonFinite,
-              fmt::format("over {} lines got logits that are not finite; check the model's weights",
-                          kMaxNonFiniteRows));
+          throw Error(ErrorCode::kNonFinite,
+                      fmt::format("over {} lines got logits that are not finite; {}",
+                                  kMaxNonFiniteRows, NonFiniteRemedy(plan_)));
         }
         break;
     }

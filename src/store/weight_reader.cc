@@ -30,8 +30,9 @@ void QuantiseBox(const TensorSpec& spec, const ElementBox& box, std::span<const 
 }
 
 [[noreturn]] void ThrowOverflow(const CheckpointTensor& source, const TensorSpec& spec) {
-  const std::string_view remedy =
-      IsQuantised(spec.dtype) ? "leave --weight-bits out" : "convert the checkpoint to bf16";
+  const std::string_view remedy = IsQuantised(spec.dtype)
+                                      ? "leave --weight-bits out"
+                                      : "set \"torch_dtype\" in config.json to \"bfloat16\"";
   throw Error(ErrorCode::kModelUnsupported,
               fmt::format("tensor \"{}\" holds {} values that {} cannot hold; {}",
                           Printable(source.name), DTypeName(source.dtype),

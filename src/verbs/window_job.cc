@@ -45,7 +45,7 @@ void WindowJob::Fail(const Request& request, const std::string&, const std::stri
   const TextWindow& window = windows_[static_cast<std::size_t>(request.line - 1)];
   throw Error(ErrorCode::kNonFinite,
               fmt::format("tokens {} to {} of the text: the model gave logits that are not finite; "
-                          "check its weights",
+                          "check its weights, or give --kv-dtype bf16",
                           window.begin, window.end - 1));
 }
 

@@ -242,6 +242,22 @@ TEST(EngineTest, TooManyNonFiniteRowsEndTheRun) {
   testing::ExpectError(ErrorCode::kNonFinite, "logits", [&] { RunJob(plan, executor, job); });
 }
 
+// What a bf16 model keeps may be too large for fp16.
+TEST(EngineTest, NonFiniteRowsOfABf16ModelAreToldOfItsKvType) {
+  Plan plan = TinyPlan({8, 400, 300}, 1);
+  plan.shape.dtype = DType::kBF16;
+  const auto expect = [&](std::string_view text) {
+    std::vector<Request> requests;
+    for (int64_t line = 1; line <= 200; ++line) requests.push_back(MakeRequest(line, 3, 50, 9));
+    ListJob job(requests);
+    CountingExecutor executor(plan);
+    testing::ExpectError(ErrorCode::kNonFinite, text, [&] { RunJob(plan, executor, job); });
+  };
+  expect("give --kv-dtype bf16");
+  plan.policy.kv_dtype = DType::kBF16;
+  expect("check the model's weights");
+}
+
 // A job whose answers cannot be written any more.
 class FullJob final : public ListJob {
  public:

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/expect_error.h"
+
 namespace spillway {
 namespace {
 
@@ -31,6 +33,22 @@ class CountedCheckpoint : public Checkpoint {
   std::vector<CheckpointTensor> tensors_ = {
       {"theirs", DType::kF32, {kCols, kRows}, kCols* kRows * 4}};
   mutable std::atomic<int64_t> num_reads_ = 0;
+};
+
+// A matrix of a value that fp16 does not have.
+class LargeCheckpoint : public Checkpoint {
+ public:
+  std::string_view format() const override { return "large"; }
+  void VisitFiles(const std::function<void(const ModelFile&)>& /*visit*/) const override {}
+  const std::vector<CheckpointTensor>& tensors() const override { return tensors_; }
+  void Read(int64_t, int64_t, std::span<std::byte> out) const override {
+    std::ranges::fill(
+        std::span(reinterpret_cast<uint16_t*>(out.data()), out.size() / sizeof(uint16_t)),
+        uint16_t{0x47C3});  // 99,840 in bf16
+  }
+
+ private:
+  std::vector<CheckpointTensor> tensors_ = {{"ours", DType::kBF16, {2, 64}, 2 * 64 * 2}};
 };
 
 class WeightReaderTest : public ::testing::Test {
@@ -58,6 +76,20 @@ TEST_F(WeightReaderTest, ATransposedMatrixIsCutBetweenRows) {
   reader.Read(run, out, 0);
   constexpr int64_t kRowsOfStage = WeightReader::kStageBytes / 4 / kCols;
   EXPECT_EQ(checkpoint_.num_reads(), (kRows + kRowsOfStage - 1) / kRowsOfStage * kCols);
+}
+
+TEST(WeightReaderRangeTest, ValuesBeyondFp16AreToldOfTheKeyThatHoldsThem) {
+  Model model;
+  model.layers.push_back({ComputePart::kEmbedding, -1, {{"ours", 2, 64, DType::kF16, {}}}, {}});
+  const LargeCheckpoint checkpoint;
+  const WeightMap map = ResolveWeights(model, checkpoint);
+  const WeightReader reader(checkpoint, map, NonFiniteWeights::kRefuse, 1);
+  std::vector<std::byte> out(std::size_t{2} * 64 * 2);
+  testing::ExpectError(
+      ErrorCode::kModelUnsupported,
+      "holds bf16 values that fp16 cannot hold; set \"torch_dtype\" in config.json", [&] {
+        reader.Read({0, 0, &model.layers[0].tensors[0], 0}, out, 0);
+      });
 }
 
 }  // namespace
