@@ -31,31 +31,49 @@ struct Segment {
 };
 
 // Finds a set of tokens: the leftmost, of equally left ones the longest, of equal ones the first.
+// An automaton of Aho and Corasick over the reversed patterns, run from the text's end to its
+// begin, knows at each place the longest token that begins there.
 class AddedTokenFinder {
  public:
-  // `patterns[i]` is what tokens[i] looks like in the text.
+  // `patterns[i]` is what tokens[i] looks like in the text. Throws: Error kTokenizer: they have
+  // more than 4 MiB.
   AddedTokenFinder(std::vector<AddedToken> tokens, const std::vector<std::string>& patterns);
 
-  // The non-empty segments of `text`, in order. Views of `text`. O(length of text + matches *
-  // longest pattern).
+  // The non-empty segments of `text`, in order. Views of `text`. Linear in the text's length.
   std::vector<Segment> Split(std::string_view text, SpecialText special) const;
 
- private:
+  // The longest token at a place where one begins.
   struct Match {
+    std::size_t begin = 0;
     std::size_t end = 0;
     int32_t token = -1;
   };
+  struct Matches {
+    std::vector<Match> matches;  // by begin, the last one first
+    int64_t num_steps = 0;       // of the automaton: at most two for each byte
+  };
+  Matches FindAll(std::string_view text) const;
+
+ private:
+  struct Node {
+    int32_t parent = 0;
+    int32_t depth = 0;
+    int32_t fallback = 0;  // of the longest suffix that is in the trie
+    int32_t token = -1;    // the longest one that ends here; not only as a whole path
+    char byte = 0;         // of the edge to here
+  };
 
   void AddPattern(std::string_view pattern, int32_t token);
-  Match LongestAt(std::string_view text, std::size_t at) const;
-  bool Counts(const AddedToken& token, std::string_view text, std::size_t start, std::size_t end,
+  void SetFallbacks();
+  int32_t ChildOf(int32_t node, char byte) const;
+  bool Counts(const AddedToken& token, std::string_view text, const Match& match,
               SpecialText special) const;
 
   std::vector<AddedToken> tokens_;
-  // A trie over bytes: child node by (node, byte), and the token that ends in a node.
-  std::unordered_map<uint64_t, int32_t> children_;
-  std::vector<int32_t> token_of_node_ = {-1};
-  std::array<int32_t, 256> first_nodes_;  // the root's children; most bytes end the walk here
+  std::vector<std::size_t> lengths_;                // of the patterns
+  std::unordered_map<uint64_t, int32_t> children_;  // by (node, byte)
+  std::vector<Node> nodes_ = {Node{}};
+  std::array<int32_t, 256> first_nodes_;  // the root's children; most bytes lead nowhere
 };
 
 }  // namespace spillway

@@ -20,13 +20,14 @@ std::string TokenBytes(const Decoder& decoder, std::string_view token) {
   if (decoder.byte_fallback) {
     if (const auto byte = ByteOfToken(token)) return std::string(1, static_cast<char>(*byte));
   }
-  return decoder.replace ? ReplaceAll(token, *decoder.replace) : std::string(token);
+  return decoder.replace ? ReplaceAll(token, *decoder.replace, MostBytesOf(token))
+                         : std::string(token);
 }
 
 std::string FirstTokenBytes(const Decoder& decoder, std::string_view token) {
   if (decoder.space_between) return std::string(token);
   if (!decoder.drop_in_first.empty())
-    return TokenBytes(decoder, ReplaceAll(token, {decoder.drop_in_first, ""}));
+    return TokenBytes(decoder, ReplaceAll(token, {decoder.drop_in_first, ""}, MostBytesOf(token)));
   std::string bytes = TokenBytes(decoder, token);
   std::size_t cut = 0;
   for (std::size_t i = 0;

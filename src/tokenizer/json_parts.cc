@@ -13,14 +13,23 @@
 namespace spillway {
 namespace {
 
+// Tokens that a template puts around a text; published ones put three.
+constexpr std::size_t kMaxFrame = 1024;
+
+void CheckFrame(const JsonNode& part, std::size_t num_tokens) {
+  if (num_tokens > kMaxFrame)
+    part.Refuse(fmt::format("the post-processor adds more than {} tokens to a text", kMaxFrame));
+}
+
 // {"special_tokens": {"<s>": {"ids": [1]}}}: the ids of the special token `name`.
 std::vector<TokenId> SpecialTokenIds(const JsonNode& template_part, const std::string& name) {
   const JsonNode all = template_part.Member("special_tokens");
   const std::optional<JsonNode> named = all.Find(name);
   if (!named) all.Refuse(fmt::format("the template's token \"{}\" has no ids", Printable(name)));
+  const JsonNode list = named->Member("ids");
+  CheckFrame(list, list.value().size());
   std::vector<TokenId> ids;
-  for (const JsonNode& id : named->Member("ids").Items())
-    ids.push_back(JsonTokenId(id.value(), name, id));
+  for (const JsonNode& id : list.Items()) ids.push_back(JsonTokenId(id.value(), name, id));
   return ids;
 }
 
@@ -38,6 +47,7 @@ Frame ReadTemplate(const JsonNode& part) {
     const auto ids = SpecialTokenIds(part, TextMember(item.Member("SpecialToken"), "id"));
     std::vector<TokenId>& side = num_texts == 0 ? frame.start : frame.end;
     side.insert(side.end(), ids.begin(), ids.end());
+    CheckFrame(part, side.size());
   }
   if (num_texts != 1)
     RefusePart(part, "post-processor",
@@ -99,6 +109,7 @@ Frame ReadPostProcessor(const JsonNode& part) {
     const Frame outer = ReadPostProcessor(inner);
     frame.start.insert(frame.start.begin(), outer.start.begin(), outer.start.end());
     frame.end.insert(frame.end.end(), outer.end.begin(), outer.end.end());
+    CheckFrame(part, std::max(frame.start.size(), frame.end.size()));
   }
   return frame;
 }

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <array>
 #include <utility>
 
@@ -17,6 +19,15 @@ constexpr std::array kBehaviors = {
     std::pair{"MergedWithPrevious", SplitBehavior::kMergedWithPrevious},
     std::pair{"MergedWithNext", SplitBehavior::kMergedWithNext},
     std::pair{"Contiguous", SplitBehavior::kContiguous}};
+
+// Published chains have a handful.
+constexpr std::size_t kMaxSteps = 64;
+
+template <typename Step>
+void CheckChain(const JsonNode& part, const char* what, const std::vector<Step>& steps) {
+  if (steps.size() > kMaxSteps)
+    part.Refuse(fmt::format("the {} has more than {} steps", what, kMaxSteps));
+}
 
 bool HasMember(const JsonNode& part, const char* key) {
   return part.value().is_object() && part.value().contains(key);
@@ -108,12 +119,14 @@ void AddPreTokenizer(const JsonNode& part, std::vector<PreTokenizerStep>& out) {
 std::vector<NormalizerStep> ReadNormalizer(const JsonNode& part) {
   std::vector<NormalizerStep> steps;
   if (!part.value().is_null()) AddNormalizer(part, steps);
+  CheckChain(part, "normalizer", steps);
   return steps;
 }
 
 std::vector<PreTokenizerStep> ReadPreTokenizer(const JsonNode& part) {
   std::vector<PreTokenizerStep> steps;
   if (!part.value().is_null()) AddPreTokenizer(part, steps);
+  CheckChain(part, "pre-tokenizer", steps);
   return steps;
 }
 

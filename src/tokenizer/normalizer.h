@@ -45,9 +45,19 @@ struct StripAccentsStep {};
 using NormalizerStep = std::variant<FormStep, PrependStep, ReplaceStep, ReplaceMatchesStep,
                                     StripStep, LowerCaseStep, StripAccentsStep>;
 
-// Requires: valid UTF-8.
+// Most bytes that a chain may make of a text: Unicode's own forms make 11 of one at most. Whatever
+// makes more is refused, since steps that double a text would never end.
+constexpr std::size_t MostBytesOf(std::string_view text) {
+  return 16 * text.size() + (std::size_t{64} << 10);
+}
+
+// Throws: Error kTokenizer: over `most` bytes.
+void CheckGrowth(std::size_t bytes, std::size_t most);
+
+// Requires: valid UTF-8. Throws: Error kTokenizer: over MostBytesOf(text).
 std::string Normalize(const std::vector<NormalizerStep>& steps, std::string_view text);
 
-std::string ReplaceAll(std::string_view text, const ReplaceStep& replace);
+// Throws: as CheckGrowth.
+std::string ReplaceAll(std::string_view text, const ReplaceStep& replace, std::size_t most);
 
 }  // namespace spillway

@@ -1,6 +1,7 @@
 #include "src/tokenizer/pre_tokenizer.h"
 
 #include "src/tokenizer/byte_alphabet.h"
+#include "src/tokenizer/normalizer.h"
 #include "src/unicode/char_class.h"
 #include "src/unicode/utf8.h"
 
@@ -109,6 +110,7 @@ Pieces PreTokenize(const std::vector<PreTokenizerStep>& steps, std::string_view 
       const bool opens = opens_text && i == 0 && !pieces.lost_start;
       std::visit([&](const auto& kind) { Apply(kind, pieces.Piece(i), opens, next); }, step);
     }
+    CheckGrowth(next.text.size(), MostBytesOf(text));
     pieces = std::move(next);
   }
   return pieces;

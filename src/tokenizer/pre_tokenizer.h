@@ -49,7 +49,8 @@ struct Pieces {
   }
 };
 
-// Requires: valid UTF-8. `opens_text`: nothing came before, not even an added token.
+// Requires: valid UTF-8. `opens_text`: nothing came before, not even an added token. Throws: as
+// CheckGrowth, over MostBytesOf(text).
 Pieces PreTokenize(const std::vector<PreTokenizerStep>& steps, std::string_view text,
                    bool opens_text);
 

@@ -55,6 +55,80 @@ json SmallModel() {
     "decoder": {"type": "ByteLevel"}, "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]}})");
 }
 
+// Steps that make much of little: refused where they are read, or when a text shows it.
+TEST_F(FaultsTest, APostProcessorOfManyTokens) {
+  json model = SmallModel();
+  const json text = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
+  const json token = {{"SpecialToken", {{"id", "a"}, {"type_id", 0}}}};
+  json single = json::array({text});
+  for (int i = 0; i < 100; ++i) single.push_back(token);
+  json post = {{"type", "TemplateProcessing"}, {"single", single}};
+  for (const int num_ids : {11, 2000}) {
+    post["special_tokens"]["a"] = {{"ids", std::vector<int>(static_cast<std::size_t>(num_ids), 0)}};
+    model["post_processor"] = post;
+    Write("tokenizer.json", model.dump());
+    ExpectRefusal("adds more than 1024 tokens");
+  }
+  post["special_tokens"]["a"] = {{"ids", std::vector<int>(10, 0)}};
+  model["post_processor"] = {{"type", "Sequence"}, {"processors", {post, post}}};
+  Write("tokenizer.json", model.dump());
+  ExpectRefusal("adds more than 1024 tokens");
+  model["post_processor"] = post;
+  Write("tokenizer.json", model.dump());
+  EXPECT_EQ(OpenTokenizer(folder_, 1000)->Encode("a", SpecialText::kPlain).size(), 1001U);
+}
+
+TEST_F(FaultsTest, StepsThatDoubleAText) {
+  json model = SmallModel();
+  const json twice = {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "aa"}};
+  const json byte_level = {{"type", "ByteLevel"}};
+  const auto expect_growth = [&] {
+    Write("tokenizer.json", model.dump());
+    const auto tokenizer = OpenTokenizer(folder_, 1000);
+    try {
+      tokenizer->Encode("a\xC3\xA4", SpecialText::kPlain);
+      ADD_FAILURE() << "taken";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("its steps make over"));
+    }
+  };
+  model["normalizer"] = {{"type", "Sequence"}, {"normalizers", json::array_t(64, twice)}};
+  expect_growth();
+  model["normalizer"] = {
+      {"type", "Replace"}, {"pattern", {{"Regex", "a"}}}, {"content", std::string(100'000, 'b')}};
+  expect_growth();
+  model["normalizer"] = nullptr;
+  model["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", json::array_t(64, byte_level)}};
+  expect_growth();
+}
+
+TEST_F(FaultsTest, ChainsOfManySteps) {
+  json model = SmallModel();
+  model["normalizer"] = {{"type", "Sequence"},
+                         {"normalizers", json::array_t(65, json{{"type", "NFC"}})}};
+  Write("tokenizer.json", model.dump());
+  ExpectRefusal("the normalizer has more than 64 steps");
+  model["normalizer"] = nullptr;
+  model["pre_tokenizer"] = {{"type", "Sequence"},
+                            {"pretokenizers", json::array_t(65, json{{"type", "ByteLevel"}})}};
+  Write("tokenizer.json", model.dump());
+  ExpectRefusal("the pre-tokenizer has more than 64 steps");
+}
+
+// Python's json module writes these, and takes the last of equal keys.
+TEST_F(FaultsTest, SettingsInPythonsJsonAreTaken) {
+  Write("tokenizer.json", SmallModel().dump());
+  Write("tokenizer_config.json", R"({"model_max_length":Infinity,"a":1,"a":NaN})");
+  EXPECT_NO_THROW(OpenTokenizer(folder_, 1000));
+  Write("tokenizer_config.json", std::string("{}\0x", 4));
+  ExpectRefusal("NUL byte at byte 3");
+}
+
+TEST_F(FaultsTest, TextBehindANulByteIsRefused) {
+  Write("tokenizer.json", SmallModel().dump() + std::string("\0 x", 3));
+  ExpectRefusal("has a NUL byte");
+}
+
 TEST_F(FaultsTest, MissingFiles) {
   ExpectRefusal("no tokenizer.json", ErrorCode::kModelMissing);
   Write("vocab.json", R"({"a":0})");
