@@ -1,7 +1,9 @@
 // spillway: Config -> Model, Machine, Workload -> Policy -> Plan -> Schedule -> Trace -> Report.
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <new>
+#include <string_view>
 
 #include "spillway/error.h"
 #include "src/base/stop_signal.h"
@@ -76,11 +78,45 @@ int Fail(ErrorCode code, const char* message) {
   return ExitStatus(code);
 }
 
+struct Failure {
+  ErrorCode code;
+  const char* message;
+};
+
+Failure OutOfMemory() {
+  if (IsAddressSpaceLimited()) {
+    return {ErrorCode::kSystemLimit,
+            "the limit on address space is reached; raise it (ulimit -v) or lower --cpu-memory"};
+  }
+  return {ErrorCode::kCpuMemory, "out of memory; lower --cpu-memory or close other programs"};
+}
+
+Failure FailureOf(const std::exception_ptr& exception) {
+  try {
+    if (exception) std::rethrow_exception(exception);
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory();
+  } catch (...) {
+  }
+  return {ErrorCode::kInternal, "an exception could not be handled; please report it"};
+}
+
+// Ends the program where an exception leaves what may not throw: the destructors of JSON values ask
+// for memory. As after a kill, --resume goes on. Takes no memory itself.
+[[noreturn]] void EndAtOnce() {
+  const Failure failure = FailureOf(std::current_exception());
+  const std::string_view name = ErrorName(failure.code);
+  std::fprintf(stderr, "spillway: error[%.*s]: %s\n", static_cast<int>(name.size()), name.data(),
+               failure.message);
+  std::_Exit(ExitStatus(failure.code));
+}
+
 }  // namespace
 }  // namespace spillway
 
 int main(int argc, char** argv) {
   using namespace spillway;
+  std::set_terminate(EndAtOnce);
   FillStandardDescriptors();
   InstallStopSignals();
   try {
@@ -88,11 +124,8 @@ int main(int argc, char** argv) {
   } catch (const Error& error) {
     return Fail(error.code(), error.what());
   } catch (const std::bad_alloc&) {
-    if (IsAddressSpaceLimited())
-      return Fail(
-          ErrorCode::kSystemLimit,
-          "the limit on address space is reached; raise it (ulimit -v) or lower --cpu-memory");
-    return Fail(ErrorCode::kCpuMemory, "out of memory; lower --cpu-memory or close other programs");
+    const Failure failure = OutOfMemory();
+    return Fail(failure.code, failure.message);
   } catch (const std::exception& error) {
     return Fail(ErrorCode::kInternal, error.what());
   }
