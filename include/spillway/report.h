@@ -39,6 +39,7 @@ struct RunSummary {
   int64_t num_requests = 0;
   int64_t num_completions = 0;
   int64_t num_errors = 0;
+  int64_t num_empty = 0;  // completions without a text
   double total_s = 0.0;
   std::string fingerprint;  // xxh64 of all generated token ids of the output, in input order;
                             // empty (null in the report) where the output was whole before

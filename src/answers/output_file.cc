@@ -86,7 +86,8 @@ OutputFile::OutputFile(const std::filesystem::path& path, ExistingOutput existin
   place_ = PartFile(path);
   if (!place_.valid()) ThrowPathError(FolderOf(path).string());
   CheckPlace();
-  if (existing == ExistingOutput::kResume) {
+  const bool begun = Exists(place_.part_name()) || Exists(place_.name());
+  if (existing == ExistingOutput::kResume && begun) {
     ResumePart();
     return;
   }
@@ -204,11 +205,6 @@ void OutputFile::OpenPart() {
 
 void OutputFile::ResumePart() {
   if (!Exists(place_.part_name())) {
-    if (!Exists(place_.name())) {
-      throw Error(ErrorCode::kResume,
-                  fmt::format("{}: no interrupted run has left this; leave --resume away to start",
-                              Printable(part_path().string())));
-    }
     finished_ = true;
     SweepRecords();
     return;

@@ -29,9 +29,9 @@ class OutputFile {
   // "-" and "/dev/stdout" are standard output; a pipe or a character device (/dev/null) is written
   // as it is. Otherwise `path`.part is created, mode 0644 less the umask, never through a link that
   // somebody else put there, and locked. A `path`.part with lines in it is what an interrupted run
-  // finished: it only goes away with kReplace, and kResume opens it to go on.
-  // Throws: Error kOutputExists, kPath, kRunInUse (another process is writing it), kIo; with
-  // kResume kResume where nothing is there, kFlag where `path` is a stream.
+  // finished: it only goes away with kReplace, and kResume opens it to go on; where there is
+  // neither it nor the output, kResume begins as kRefuse does. Throws: Error kOutputExists, kPath,
+  // kRunInUse (another process is writing it), kIo; with kResume kFlag where `path` is a stream.
   OutputFile(const std::filesystem::path& path, ExistingOutput existing);
   ~OutputFile();  // without Finish or Keep: an empty .part is removed
 
@@ -98,6 +98,9 @@ class OutputFile {
   // The file of the lines until Finish; empty when they are written in place.
   std::filesystem::path part_path() const;
 
+  // The file of KeepAhead.
+  std::filesystem::path ahead_path() const;
+
  private:
   struct HashDeleter {
     void operator()(XXH3_state_s* state) const;
@@ -120,7 +123,6 @@ class OutputFile {
   void Verify(const JournalContent& content, const std::function<void(std::string_view)>& on_line);
   std::string ReadPart(int64_t size) const;
   void ResumeAhead();
-  std::filesystem::path ahead_path() const;
   bool Exists(const std::string& name) const { return place_.StatusOf(name).has_value(); }
   [[noreturn]] void ThrowPathError(const std::string& name) const;
 

@@ -142,8 +142,8 @@ std::string MessageOf(const Request& request, const Completion& completion,
   if (options.splits_reasoning) parts = SplitReasoning(completion.text, request.opens_reasoning);
   const std::string reasoning =
       parts.reasoning ? fmt::format(R"(,"reasoning_content":{})", Quoted(*parts.reasoning)) : "";
-  return fmt::format(R"("message":{{"role":"assistant","content":{}{}}})", Quoted(parts.content),
-                     reasoning);
+  return fmt::format(R"("message":{{"role":"assistant","content":{}{},"refusal":null}})",
+                     Quoted(parts.content), reasoning);
 }
 
 // {"id":"...","custom_id":"...","response":
@@ -203,7 +203,8 @@ std::string ScoreLine(const Request& request, const Scores& scores) {
     first = false;
     AppendLogprob(logprob, out);
   }
-  return out + (scores.greedy_match ? "],\"greedy_match\":true}\n" : "],\"greedy_match\":false}\n");
+  fmt::format_to(std::back_inserter(out), R"(],"greedy_match":{})", scores.greedy_match);
+  return out + "}\n";
 }
 
 ScoreTotals TotalsOf(const Scores& scores) {

@@ -38,26 +38,29 @@ struct Pending {
 // A line of `generate` that is there already.
 struct EarlierLine {
   bool is_error = false;
+  bool is_empty = false;
   std::vector<TokenId> tokens;
 };
+
+// All of a choice's text.
+std::string TextOf(const nlohmann::json& choice) {
+  if (!choice.contains("message")) return choice.at("text");
+  const nlohmann::json& message = choice.at("message");
+  return message.value("reasoning_content", "") + message.at("content").get<std::string>();
+}
 
 // Throws: nlohmann::json::exception where it is no such line.
 EarlierLine ParseEarlierLine(std::string_view text) {
   const nlohmann::json line = nlohmann::json::parse(text);
-  EarlierLine earlier = {.is_error = !line.at("error").is_null(), .tokens = {}};
-  if (!earlier.is_error) {
-    earlier.tokens = line.at("response")
-                         .at("body")
-                         .at("choices")
-                         .at(0)
-                         .at("token_ids")
-                         .get<std::vector<TokenId>>();
-  }
-  return earlier;
+  if (!line.at("error").is_null()) return {.is_error = true, .tokens = {}};
+  const nlohmann::json& choice = line.at("response").at("body").at("choices").at(0);
+  return {.is_empty = TextOf(choice).empty(),
+          .tokens = choice.at("token_ids").get<std::vector<TokenId>>()};
 }
 
 void Count(const EarlierLine& line, AnswerCounts& counts) {
   ++(line.is_error ? counts.num_errors : counts.num_completions);
+  counts.num_empty += line.is_empty ? 1 : 0;
 }
 
 }  // namespace
@@ -214,6 +217,7 @@ void CompletionWriter::Put(const Request& request, const Completion& completion)
   } else {
     answer.text = CompletionLine(request, completion, state_->tokenizer, state_->options);
     answer.tokens = completion.tokens;
+    state_->answers.num_empty += completion.text.empty() ? 1 : 0;
   }
   state_->Finish(std::move(answer));
   CommitIfDue();
@@ -281,10 +285,13 @@ void CompletionWriter::Finish() {
 }
 
 int64_t CompletionWriter::num_resumable() const { return state_->num_resumable; }
+int64_t CompletionWriter::num_written() const { return state_->num_written; }
+int64_t CompletionWriter::num_kept() const { return state_->num_kept + std::ssize(state_->ahead); }
 AnswerCounts CompletionWriter::answers() const { return state_->answers; }
 AnswerCounts CompletionWriter::earlier() const { return state_->earlier; }
 std::string CompletionWriter::fingerprint() const { return state_->fingerprint.Hex(); }
 ScoreTotals CompletionWriter::scores() const { return state_->scores; }
 std::filesystem::path CompletionWriter::part_path() const { return state_->file.part_path(); }
+std::filesystem::path CompletionWriter::ahead_path() const { return state_->file.ahead_path(); }
 
 }  // namespace spillway

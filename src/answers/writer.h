@@ -40,10 +40,12 @@ struct ScoreTotals {
 struct AnswerCounts {
   int64_t num_completions = 0;
   int64_t num_errors = 0;
+  int64_t num_empty = 0;  // completions without a text
 
   int64_t num_lines() const { return num_completions + num_errors; }
   AnswerCounts operator+(const AnswerCounts& other) const {
-    return {num_completions + other.num_completions, num_errors + other.num_errors};
+    return {num_completions + other.num_completions, num_errors + other.num_errors,
+            num_empty + other.num_empty};
   }
 };
 
@@ -115,6 +117,8 @@ class CompletionWriter {
   void Finish();
 
   int64_t num_resumable() const;  // lines that a resumed run keeps
+  int64_t num_written() const;    // lines in the output, those of an interrupted run included
+  int64_t num_kept() const;       // further lines on the disk, in the file of answers ahead
   AnswerCounts answers() const;   // put by this run
   AnswerCounts earlier() const;   // of the interrupted run that it resumes
   // TokenFingerprint of the lines written so far, 16 hex digits: the report's "fingerprint".
@@ -122,6 +126,7 @@ class CompletionWriter {
   // Totals of the lines written so far.
   ScoreTotals scores() const;
   std::filesystem::path part_path() const;  // empty when the output is written in place
+  std::filesystem::path ahead_path() const;
 
  private:
   struct State;

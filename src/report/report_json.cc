@@ -190,7 +190,8 @@ Json WorkloadJson(const Trace& trace, const RunSummary& summary) {
           {"prompt_tokens", trace.prefill.prompt_tokens - trace.lost_prompt_tokens},
           {"generated_tokens", GeneratedTokens(trace, summary)},
           {"num_completions", summary.num_completions},
-          {"num_errors", summary.num_errors}};
+          {"num_errors", summary.num_errors},
+          {"num_empty_completions", summary.num_empty}};
 }
 
 Json SamplingJson(const SamplingSummary& summary) {

@@ -69,6 +69,7 @@ std::string MachineLine(const Plan& plan) {
 std::string RequestsLine(const RunSummary& summary) {
   std::string text = fmt::format("{} {}, {} errors", summary.num_completions,
                                  summary.score ? "scored" : "completions", summary.num_errors);
+  if (summary.num_empty > 0) text += fmt::format(", {} completions empty", summary.num_empty);
   if (const auto& resumed = summary.resumed)
     text += fmt::format("; {} and {} of the interrupted run", resumed->num_completions,
                         resumed->num_errors);

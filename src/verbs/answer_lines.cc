@@ -92,19 +92,37 @@ class FileJob final : public Job {
   int64_t num_ahead_ = 0;  // lines read since a request was first left unfinished
 };
 
+// Places of the finished lines that the disk has.
+std::string KeptText(const CompletionWriter& writer) {
+  const int64_t num_written = writer.num_written();
+  std::string text =
+      fmt::format("{} finished line{} in {}", num_written, num_written == 1 ? " is" : "s are",
+                  Printable(writer.part_path().string()));
+  if (writer.num_kept() > 0)
+    text += fmt::format(", {} more in {}", writer.num_kept(),
+                        Printable(writer.ahead_path().filename().string()));
+  return text;
+}
+
 // Keeps finished lines, whatever ends a run early; the message says where.
 [[noreturn]] void KeepFinishedLines(const Error& error, CompletionWriter& writer,
                                     const Config& config) {
   writer.FlushFinished();
-  const int64_t num_lines = (writer.earlier() + writer.answers()).num_lines();
-  if (writer.part_path().empty() || num_lines == 0) throw error;
-  throw Error(
-      error.code(),
-      fmt::format("{}; {} finished line{} in {}{}", error.what(), num_lines,
-                  num_lines == 1 ? " is" : "s are", Printable(writer.part_path().string()),
-                  config.verb == Verb::kGenerate
-                      ? fmt::format("; --resume goes on after {} of them", writer.num_resumable())
-                      : ""));
+  if (writer.part_path().empty() || writer.num_written() + writer.num_kept() == 0) throw error;
+  throw Error(error.code(), fmt::format("{}; {}{}", error.what(), KeptText(writer),
+                                        config.verb == Verb::kGenerate
+                                            ? fmt::format("; --resume goes on after {} of them",
+                                                          writer.num_resumable())
+                                            : ""));
+}
+
+// Tells of many empty completions, which are mostly somebody's mistake.
+void WarnOfEmpty(const AnswerCounts& written) {
+  if (10 * written.num_empty <= written.num_completions) return;
+  PrintWarning(fmt::format(
+      "{} of {} completions are empty: the model ended at once; look at the prompts, the "
+      "tokenizer, --stop and the chat template",
+      written.num_empty, written.num_completions));
 }
 
 // The work that an interrupted run has left; a sample of some rows still stands for the others.
@@ -238,12 +256,14 @@ class AnswerStages final : public Stages {
     if (!trace) return ReportFinished(planned.plan);
     Plan plan = planned.plan;
     RunSummary summary = Summary();
+    if (!setting.model.tokenizer->encodes_text()) summary.num_empty = 0;  // none has a text
     if (!Scores())
       summary.sampling = {setting.config.sampling, setting.config.from_generation_config};
     summary.predicted = PredictionAfter(setting.config, *trace, rest_, expected_, plan);
     output_.Report(plan, *trace, summary);
     const AnswerCounts written = writer_.earlier() + writer_.answers();
     if (written.num_lines() == 0) WarnOfNothingRead(setting.config);
+    if (setting.model.tokenizer->encodes_text()) WarnOfEmpty(written);
     if (written.num_errors == 0) return 0;
     PrintWarning(fmt::format("{} of {} lines carry errors; each says why in the output",
                              written.num_errors, written.num_lines()));
@@ -310,11 +330,12 @@ class AnswerStages final : public Stages {
     summary.num_requests = job_->num_requests();
     summary.num_completions = writer_.answers().num_completions;
     summary.num_errors = writer_.answers().num_errors;
+    summary.num_empty = writer_.answers().num_empty;
     summary.total_s = total_s_;
     summary.fingerprint = writer_.fingerprint();
     if (Scores()) summary.score = {writer_.scores().num_tokens, writer_.scores().logprob_sum};
     const AnswerCounts earlier = writer_.earlier();
-    if (flags_.resume) summary.resumed = {earlier.num_completions, earlier.num_errors};
+    if (earlier.num_lines() > 0) summary.resumed = {earlier.num_completions, earlier.num_errors};
     return summary;
   }
 

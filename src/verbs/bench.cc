@@ -42,13 +42,13 @@ class BenchStages final : public Stages {
     Plan plan = planned.plan;
     const std::optional<Prediction> predicted =
         PredictionAfter(setting.config, *trace, planned.work, expected_, plan);
-    const RunSummary summary = {job_->num_requests(),
-                                job_->num_completions(),
-                                job_->num_errors(),
-                                total_s_,
-                                job_->fingerprint(),
-                                std::nullopt,
-                                predicted};
+    const RunSummary summary = {.num_requests = job_->num_requests(),
+                                .num_completions = job_->num_completions(),
+                                .num_errors = job_->num_errors(),
+                                .total_s = total_s_,
+                                .fingerprint = job_->fingerprint(),
+                                .score = std::nullopt,
+                                .predicted = predicted};
     output_.Report(plan, *trace, summary);
     if (summary.num_errors == 0) return 0;
     PrintWarning(fmt::format("{} of {} rows failed: their logits are not finite",

@@ -77,8 +77,11 @@ class PerplexityStages final : public Stages {
   int Report(const Setting& /*setting*/, const PlannedRun& planned,
              const std::optional<Trace>& trace) override {
     const ScoreSummary score = job_->Summary();
-    const RunSummary summary = {job_->num_windows(),     job_->num_windows(),      0,
-                                NowSeconds() - begin_s_, TokenFingerprint().Hex(), score};
+    const RunSummary summary = {.num_requests = job_->num_windows(),
+                                .num_completions = job_->num_windows(),
+                                .total_s = NowSeconds() - begin_s_,
+                                .fingerprint = TokenFingerprint().Hex(),
+                                .score = score};
     output_.Report(planned.plan, *trace, summary);
     PrintTo(stdout,
             fmt::format("perplexity {:.2f} ({} tokens)\n", *score.perplexity(), score.num_tokens));

@@ -26,7 +26,8 @@ TEST(ChatAnswerTest, IsAChatCompletionWithTokenIdsBesideTheMessage) {
   EXPECT_EQ(body.at("created"), 0);
   EXPECT_EQ(body.at("model"), "tales");
   const json& choice = body.at("choices").at(0);
-  EXPECT_EQ(choice.at("message"), (json{{"role", "assistant"}, {"content", "Hi \"you\"\n"}}));
+  EXPECT_EQ(choice.at("message"),
+            (json{{"role", "assistant"}, {"content", "Hi \"you\"\n"}, {"refusal", nullptr}}));
   EXPECT_EQ(choice.at("token_ids"), json::array({5, 6}));
   EXPECT_EQ(choice.at("finish_reason"), "length");
   EXPECT_TRUE(choice.at("logprobs").is_null());

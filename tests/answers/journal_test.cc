@@ -199,11 +199,16 @@ TEST(Journal, AnEditedOutputIsRefused) {
   EXPECT_THAT(message, HasSubstr("ends at byte 11 but 14 were committed"));
 }
 
-TEST(Journal, WithoutARunThereIsNothingToResume) {
+TEST(Journal, WithoutARunOneBegins) {
   const TemporaryFolder folder;
+  {
+    OutputFile file(folder / "out", ExistingOutput::kResume);
+    EXPECT_FALSE(file.finished());
+    EXPECT_FALSE(file.InterruptedRun().has_value());
+    EXPECT_EQ(file.Begin(kManifest).lines, 0);
+  }
+  EXPECT_TRUE(fs::is_empty(folder.path()));  // as after any run without a line
   std::string message;
-  EXPECT_EQ(ResumeFails(folder / "out", &message), ErrorCode::kResume);
-  EXPECT_THAT(message, HasSubstr("no interrupted run"));
   WriteFile(folder / "out.part", "lines of nobody\n");
   EXPECT_EQ(ResumeFails(folder / "out", &message), ErrorCode::kResume);
   EXPECT_THAT(message, HasSubstr("no journal"));
@@ -288,6 +293,26 @@ TEST(CompletionWriter, CountsWhatAnInterruptedRunWrote) {
   EXPECT_EQ(writer.FinishedRun(either, 4).num_errors, 1);
 }
 
+TEST(CompletionWriter, EmptyCompletionsOfTheInterruptedRunCountToo) {
+  const TemporaryFolder folder;
+  Request chat = RequestOfLine(3);
+  chat.body = AnswerBody::kMessage;
+  {
+    CompletionWriter writer(folder / "out", WriterTokens(), TestWriterOptions());
+    writer.Begin(kManifest);
+    for (int64_t line = 1; line <= 3; ++line) writer.Expect(line);
+    writer.Put(RequestOfLine(1), Answer("", {2}));
+    writer.Put(RequestOfLine(2), Answer("a", {7}));
+    writer.Put(chat, Answer("", {2}));
+    writer.Keep();
+    writer.FlushFinished();
+  }
+  CompletionWriter writer(folder / "out", WriterTokens(), Resuming());
+  writer.Begin(kManifest);
+  EXPECT_EQ(writer.earlier().num_empty, 2);
+  EXPECT_EQ(writer.earlier().num_completions, 3);
+}
+
 // Finished lines behind a gap are in .part for people, and in .ahead for the resumed run.
 TEST(CompletionWriter, LinesBehindAGapAreNotComputedAgain) {
   const TemporaryFolder folder;
@@ -300,6 +325,8 @@ TEST(CompletionWriter, LinesBehindAGapAreNotComputedAgain) {
     writer.Put(RequestOfLine(5), Answer("t", {5}));
     writer.FlushFinished();
     EXPECT_EQ(writer.num_resumable(), 2);
+    EXPECT_EQ(writer.num_written(), 2);
+    EXPECT_EQ(writer.num_kept(), 0);  // beyond those
   }
   EXPECT_THAT(FileText(folder / "out.part"), HasSubstr("line 1"));
   {

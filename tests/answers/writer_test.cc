@@ -100,6 +100,17 @@ TEST(CompletionWriter, LogprobsHaveOpenAisForm) {
           R"({" the":-0.25,"\n":-2,"bytes:\\xe2\\x82":-3},{"é":-0.5,"</s>":-9999}]}}],"usage")"));
 }
 
+TEST(CompletionWriter, CountsCompletionsWithoutAText) {
+  const TemporaryFolder folder;
+  CompletionWriter writer(folder / "out", WriterTokens(), TestWriterOptions());
+  for (int64_t line = 1; line <= 3; ++line) writer.Expect(line);
+  writer.Put(RequestOfLine(1), Answer("", {2}));
+  writer.Put(RequestOfLine(2), Answer("a", {7}));
+  writer.Put(BadLine(3));
+  writer.Finish();
+  EXPECT_EQ(writer.answers().num_empty, 1);
+}
+
 TEST(CompletionWriter, KeepsTheInputsOrderForAnyOrderOfAnswers) {
   const TemporaryFolder folder;
   std::mt19937 generator(4);

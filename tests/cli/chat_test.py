@@ -49,7 +49,7 @@ class Answers(ChatTest):
         self.assertEqual(chat["object"], "chat.completion")
         self.assertEqual(set(chat), {"id", "object", "created", "model", "choices", "usage"})
         choice, expected = chat["choices"][0], plain["choices"][0]
-        self.assertEqual(choice["message"], {"role": "assistant", "content": expected["text"]})
+        self.assertEqual(choice["message"], {"role": "assistant", "content": expected["text"], "refusal": None})
         self.assertEqual((choice["token_ids"], choice["finish_reason"]), (expected["token_ids"], "length"))
         self.assertEqual(chat["usage"], plain["usage"])
         self.assertEqual(same["choices"], chat["choices"])

@@ -282,8 +282,17 @@ class Refusals(ResumeTest):
         self.output.write_bytes(self.whole[: self.whole.index(b"\n") + 1])
         self.assert_refused(self.resume(status=51), "E-RESUME", "is whole but not known")
 
-    def test_nothing_to_resume(self):
-        self.assert_refused(self.resume(status=51), "E-RESUME", "no interrupted run")
+    def test_a_first_run_starts(self):
+        """A script gives one command again and again: it starts, goes on, or finds all done."""
+        report = self.shared / "first.json"
+        self.resume("--report", report)
+        self.assert_whole()
+        self.assertNotIn("resumed", json.loads(report.read_text()))
+        self.resume()
+        self.assert_whole()
+
+    def test_a_first_run_leaves_nothing_where_it_cannot_begin(self):
+        self.resume("--cpu-memory", "1MiB", status=31)
         self.assertEqual(list(self.folder.iterdir()), [])
 
     def test_without_resume_the_part_is_kept(self):

@@ -28,7 +28,8 @@ class Bench(harness.VerbTest):
     def test_every_row_has_its_length(self):
         report = self.report_of("bench", *SMALL, "--num-requests", 7, "--gpu-batch-size", 3)
         self.assertEqual(report["workload"], {
-            "num_requests": 7, "prompt_tokens": 140, "generated_tokens": 35, "num_completions": 7, "num_errors": 0})
+            "num_requests": 7, "prompt_tokens": 140, "generated_tokens": 35, "num_completions": 7, "num_errors": 0,
+            "num_empty_completions": 0})
         self.assertGreater(report["throughput"]["generated_tokens_per_s"], 0)
 
     def test_one_block_where_no_number_is_given(self):
@@ -122,8 +123,8 @@ def leaves(value, path=()):
 
 
 MEASURED = {"time_s", "throughput", "links", "work", "phases", "fingerprint", "predicted", "prediction_error"}
-MEASURED_LEAVES = {"peak_bytes", "prompt_tokens", "generated_tokens", "num_completions", "num_errors", "num_blocks",
-                   "passes"}
+MEASURED_LEAVES = {"peak_bytes", "prompt_tokens", "generated_tokens", "num_completions", "num_errors", "num_empty_completions",
+                   "num_blocks", "passes"}
 
 
 class Plan(harness.VerbTest):
