@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 purpose=${1:-tests}
 
 packages=(g++ cmake ninja-build pkg-config python3 libfmt-dev libcli11-dev nlohmann-json3-dev libtomlplusplus-dev
-          libsentencepiece-dev libutf8proc-dev libxxhash-dev zlib1g-dev liburing-dev coinor-libclp-dev)
+          libsentencepiece-dev libutf8proc-dev libxxhash-dev zlib1g-dev libzstd-dev liburing-dev coinor-libclp-dev)
 [ "$purpose" = program ] || packages+=(libgtest-dev libgmock-dev libbenchmark-dev python3-matplotlib)
 torch_version=2.11.0
 cuda_version=13.0

@@ -204,6 +204,8 @@ std::string ScoreLine(const Request& request, const Scores& scores) {
     AppendLogprob(logprob, out);
   }
   fmt::format_to(std::back_inserter(out), R"(],"greedy_match":{})", scores.greedy_match);
+  if (request.scored->num_cut > 0)
+    fmt::format_to(std::back_inserter(out), R"(,"context_tokens_cut":{})", request.scored->num_cut);
   return out + "}\n";
 }
 

@@ -12,7 +12,8 @@ namespace spillway {
 std::string CompletionLine(const Request& request, const Completion& completion,
                            const Tokenizer& tokenizer, const WriterOptions& options);
 // {"custom_id","logprob_sum","num_tokens","token_logprobs","greedy_match"}: nulls first, where
-// tokens of the text have no score. Requires: request.scored.
+// tokens of the text have no score; "context_tokens_cut" too, where there are any. Requires:
+// request.scored.
 std::string ScoreLine(const Request& request, const Scores& scores);
 // The line of an error: "error" is the same in both forms, "response" is null, or absent in a
 // score.

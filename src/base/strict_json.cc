@@ -27,8 +27,7 @@ using NonFiniteNumbers = std::map<std::size_t, double>;
 // and any depth.
 class Builder : public nlohmann::json_sax<json> {
  public:
-  Builder(std::size_t max_values, JsonTextCheck takes_text)
-      : max_values_(max_values), takes_text_(takes_text) {}
+  explicit Builder(std::size_t max_values) : max_values_(max_values) {}
   Builder(std::size_t max_values, NonFiniteNumbers nonfinite)
       : max_values_(max_values),
         equal_keys_(EqualKeys::kLastCounts),
@@ -42,7 +41,7 @@ class Builder : public nlohmann::json_sax<json> {
   bool number_integer(number_integer_t value) override { return AddNumber(value); }
   bool number_unsigned(number_unsigned_t value) override { return AddNumber(value); }
   bool number_float(number_float_t value, const string_t&) override { return AddNumber(value); }
-  bool string(string_t& value) override { return Takes(value) && Add(std::move(value)); }
+  bool string(string_t& value) override { return Add(std::move(value)); }
   bool binary(binary_t&) override { return false; }
   bool start_object(std::size_t) override { return Open(json::object()); }
   bool start_array(std::size_t) override { return Open(json::array()); }
@@ -50,7 +49,6 @@ class Builder : public nlohmann::json_sax<json> {
   bool end_array() override { return Close(); }
 
   bool key(string_t& name) override {
-    if (!Takes(name)) return false;
     auto& members = open_.back().container->get_ref<json::object_t&>();
     const auto [member, added] = members.try_emplace(std::move(name));
     open_.back().key = &member->first;
@@ -108,14 +106,6 @@ class Builder : public nlohmann::json_sax<json> {
                  .what = fmt::format("holds more than {} values", max_values_)});
   }
 
-  bool Takes(std::string_view text) {
-    if (takes_text_ == nullptr || takes_text_(text)) return true;
-    return Fail({.kind = JsonFaultKind::kText,
-                 .path = Path(),
-                 .what = "holds a character that no text has",
-                 .detail = std::string(text)});
-  }
-
   template <typename Value>
   bool Add(Value&& value) {
     if (!Count()) return false;
@@ -154,7 +144,6 @@ class Builder : public nlohmann::json_sax<json> {
   }
 
   std::size_t max_values_;
-  JsonTextCheck takes_text_ = nullptr;
   EqualKeys equal_keys_ = EqualKeys::kRefused;
   NonFiniteNumbers nonfinite_;
   std::size_t num_numbers_ = 0;
@@ -226,9 +215,8 @@ NonFiniteNumbers TakeNonFinite(std::string& text) {
 
 }  // namespace
 
-std::variant<json, JsonFault> ParseStrictJson(std::string_view text, std::size_t max_values,
-                                              JsonTextCheck takes_text) {
-  return Parse(text, Builder(max_values, takes_text));
+std::variant<json, JsonFault> ParseStrictJson(std::string_view text, std::size_t max_values) {
+  return Parse(text, Builder(max_values));
 }
 
 std::variant<json, JsonFault> ParsePythonJson(std::string_view text, std::size_t max_values) {

@@ -18,27 +18,21 @@ enum class JsonFaultKind {
   kTooDeep,
   kTooManyValues,
   kKeyTwice,
-  kText,
 };
 
 struct JsonFault {
   JsonFaultKind kind = JsonFaultKind::kSyntax;
   std::string path;         // where; printable
   std::string what;         // "is not valid JSON at byte 17"; printable
-  std::string detail = {};  // the parser's own words, the key or the text, as they came
+  std::string detail = {};  // the parser's own words, or the key, as they came
   std::size_t byte = 0;     // of a fault of syntax, counted from 1
 };
 
-// Tells whether a string or a key may be in a document.
-using JsonTextCheck = bool (*)(std::string_view text);
-
 // The document, unless it is no JSON, nests deeper than kMaxStrictJsonDepth, holds more than
-// `max_values` values, a number that no double holds or a string that `takes_text` refuses, or
-// gives a key twice. No recursion: depth costs no stack. Text behind a NUL byte is never passed
+// `max_values` values or a number that no double holds, or gives a key twice. No recursion: depth costs no stack. Text behind a NUL byte is never passed
 // over: the byte is a fault.
 std::variant<nlohmann::json, JsonFault> ParseStrictJson(std::string_view text,
-                                                        std::size_t max_values,
-                                                        JsonTextCheck takes_text = nullptr);
+                                                        std::size_t max_values);
 
 // ParseStrictJson for files that programs in Python write: NaN, Infinity and -Infinity are
 // numbers, and of equal keys the last one counts.

@@ -3,25 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <numeric>
 
 namespace spillway {
 namespace {
-
-int64_t EditDistance(std::string_view a, std::string_view b) {
-  std::vector<int64_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), 0);
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    int64_t diagonal = row[0]++;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const int64_t substitute = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({substitute, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row.back();
-}
 
 // The shortest of the known words that begin with this one; empty: none, or too few letters to
 // tell.
@@ -51,6 +36,20 @@ bool HasPartsOf(std::string_view candidate, std::string_view word) {
 }
 
 }  // namespace
+
+int64_t EditDistance(std::string_view a, std::string_view b) {
+  std::vector<int64_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), 0);
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    int64_t diagonal = row[0]++;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const int64_t substitute = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({substitute, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row.back();
+}
 
 std::string Suggestion(std::string_view word, const std::vector<std::string>& known,
                        std::string_view dashes) {

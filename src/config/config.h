@@ -112,6 +112,8 @@ struct Config {
   std::optional<std::tm> chat_date;  // that templates are told; nullopt: today
   bool split_reasoning = false;
   SpecialText special_text = SpecialText::kParse;
+  bool strict = false;               // keys that nothing knows are errors of their lines
+  bool allow_duplicate_ids = false;  // two lines may have one custom_id
   bool overwrite = false;
   bool resume = false;
 

@@ -59,7 +59,8 @@ void CheckScore(const Config& config, const Stated& stated) {
     if (lines && stated.Has(name))
       throw Error(ErrorCode::kFlag, fmt::format("--{}: belongs to --perplexity", name));
   }
-  for (const char* name : {"output", "overwrite", "chat-template", "system", "chat-date"}) {
+  for (const char* name : {"output", "overwrite", "chat-template", "system", "chat-date", "strict",
+                           "allow-duplicate-ids"}) {
     if (!lines && stated.Has(name))
       throw Error(ErrorCode::kFlag, fmt::format("--{}: belongs to --input", name));
   }

@@ -17,6 +17,16 @@ Flag ParseSpecialFlag() {
                 });
 }
 
+Flag StrictFlag() {
+  return Switch("strict", "keys that are not known are errors of their lines, not warnings",
+                &Config::strict);
+}
+
+Flag DuplicatesFlag() {
+  return Switch("allow-duplicate-ids", "run an input in which two lines have one custom_id",
+                &Config::allow_duplicate_ids);
+}
+
 void AddStop(Config& config, const std::string& text) {
   if (text.empty())
     throw Error(ErrorCode::kFlag, "--stop: an empty stop string would end every row at once");
@@ -53,6 +63,8 @@ std::vector<Flag> InputFlags() {
       Value("input", "FILE", "prompts: JSONL, or one a line in a .txt file; - is standard input",
             &Config::input),
       ParseSpecialFlag(),
+      StrictFlag(),
+      DuplicatesFlag(),
   };
 }
 
@@ -98,7 +110,8 @@ std::vector<Flag> OutputFlags() {
       Value("output", "FILE", "completions in JSONL (default: - , standard output)",
             &Config::output),
       Switch("overwrite", "replace an existing output", &Config::overwrite),
-      Switch("resume", "go on with the interrupted run that left OUTPUT.part", &Config::resume),
+      Switch("resume", "go on with the interrupted run that left OUTPUT.part, or start",
+             &Config::resume),
   };
 }
 
@@ -132,6 +145,8 @@ std::vector<Flag> ScoreFlags() {
               "window what precedes the first scored token)",
               &Config::prefill, 1, kMaxTokens),
       ParseSpecialFlag(),
+      StrictFlag(),
+      DuplicatesFlag(),
   };
 }
 

@@ -125,6 +125,8 @@ bool IsChatPairKey(std::string_view key) {
   return IsChatKey(key) && key != "add_generation_prompt" && key != "continue_final_message";
 }
 
+std::span<const std::string_view> ChatKeyNames() { return kKeys; }
+
 bool IsChatKey(std::string_view key) { return std::ranges::find(kKeys, key) != kKeys.end(); }
 
 std::variant<ChatPromptTokens, LineFault> ReadChatPrompt(std::string_view line, bool in_body,
@@ -149,9 +151,8 @@ std::variant<ChatPair, LineFault> ReadChatPair(std::string_view line, const Toke
   std::variant<TextPair, LineFault> rendered = RenderPair(line, *options.chat);
   if (auto* fault = std::get_if<LineFault>(&rendered)) return std::move(*fault);
   const auto& [context, continuation] = std::get<TextPair>(rendered);
-  for (const std::string* text : {&context, &continuation}) {
-    if (MaybeFault fault = CheckTextLength(*text, tokenizer, options)) return std::move(*fault);
-  }
+  if (MaybeFault fault = CheckTextLength(continuation, tokenizer, options))
+    return std::move(*fault);
   ChatPair pair = {tokenizer.EncodeBare(context, SpecialText::kParse),
                    tokenizer.EncodeBare(continuation, SpecialText::kParse)};
   if (pair.context.empty())

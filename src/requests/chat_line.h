@@ -1,6 +1,7 @@
 // Lines with "messages": a conversation as a prompt. Plain functions; any thread.
 #pragma once
 
+#include <span>
 #include <string_view>
 
 #include "src/requests/prompt_keys.h"  // TokensOrFault
@@ -11,6 +12,7 @@ namespace spillway {
 
 // Tells whether the key says what the conversation is, or how it is rendered.
 bool IsChatKey(std::string_view key);
+std::span<const std::string_view> ChatKeyNames();
 
 struct ChatPromptTokens {
   std::vector<TokenId> tokens;

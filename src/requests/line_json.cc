@@ -7,7 +7,6 @@
 
 #include "spillway/error.h"
 #include "src/base/strict_json.h"
-#include "src/requests/line_text.h"
 
 namespace spillway {
 namespace {
@@ -38,11 +37,9 @@ LineFault FaultOf(const JsonFault& fault) {
     case JsonFaultKind::kTooManyValues:
       return {"too_many_values", fmt::format("holds more than {} values", kMaxValues)};
     case JsonFaultKind::kKeyTwice:
-      return {"duplicate_key", fmt::format("key \"{}\" is given twice", Printable(fault.detail))};
-    case JsonFaultKind::kText:
       break;
   }
-  return CheckString(fault.detail).value();
+  return {"duplicate_key", fmt::format("key \"{}\" is given twice", Printable(fault.detail))};
 }
 
 }  // namespace
@@ -53,8 +50,9 @@ std::variant<json, LineFault> ParseLineJson(std::string_view line) {
     return LineFault{"invalid_json",
                      "column 1: a byte order mark is only accepted at the start of the file"};
   }
-  const auto is_fine = [](std::string_view text) { return !CheckString(text); };
-  std::variant<json, JsonFault> parsed = ParseStrictJson(line, kMaxValues, is_fine);
+  if (const std::size_t at = line.find('\0'); at != std::string_view::npos)
+    return LineFault{"nul_byte", fmt::format("column {}: a NUL byte", at + 1)};
+  std::variant<json, JsonFault> parsed = ParseStrictJson(line, kMaxValues);
   if (const auto* fault = std::get_if<JsonFault>(&parsed)) return FaultOf(*fault);
   return std::move(std::get<json>(parsed));
 }

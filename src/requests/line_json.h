@@ -10,9 +10,9 @@
 namespace spillway {
 
 // The line's value. Deeper than 64 levels, more than 262,144 values, a key given twice, a number
-// that no double holds, a string with \u0000: faults "too_deep", "too_many_values",
-// "duplicate_key", "invalid_json", "nul_byte". Syntax errors name their column, in bytes. No
-// recursion, so that the line's depth costs no stack.
+// that no double holds, a byte 0: faults "too_deep", "too_many_values", "duplicate_key",
+// "invalid_json", "nul_byte". Any character may stand in a string, \u0000 too. Syntax errors name
+// their column, in bytes. No recursion, so that the line's depth costs no stack.
 // Requires: valid UTF-8.
 std::variant<nlohmann::json, LineFault> ParseLineJson(std::string_view line);
 

@@ -4,23 +4,24 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "spillway/error.h"
-#include "src/requests/input_file.h"
+#include "src/requests/line_text.h"
 
 namespace spillway {
 namespace {
 
 constexpr std::size_t kChunkBytes = 256 << 10;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+constexpr char kEndMark = 0x1A;  // Control-Z
 
 }  // namespace
 
 void LineSource::HashDeleter::operator()(XXH64_state_s* state) const { XXH64_freeState(state); }
 
-LineSource::LineSource(const std::filesystem::path& path, int64_t max_line_bytes)
-    : name_(path == "-" ? "standard input" : path.string()),
-      file_(OpenInput(path)),
+LineSource::LineSource(const std::filesystem::path& path, std::string name, int64_t max_line_bytes)
+    : file_(path, std::move(name)),
       max_line_bytes_(static_cast<std::size_t>(max_line_bytes)),
       buffer_(kChunkBytes),
       hash_(XXH64_createState()) {
@@ -45,7 +46,7 @@ bool LineSource::Fill() {
   if (end_ == buffer_.size())
     buffer_.resize(std::min(2 * buffer_.size(), max_line_bytes_ + 2 + kChunkBytes));
   SPILLWAY_CHECK(end_ < buffer_.size());
-  const std::size_t got = ReadSome(file_, buffer_.data() + end_, buffer_.size() - end_, name_);
+  const std::size_t got = file_.Read(buffer_.data() + end_, buffer_.size() - end_);
   end_ += got;
   at_end_ = got == 0;
   return !at_end_;
@@ -65,50 +66,74 @@ void LineSource::SkipByteOrderMark() {
   }
 }
 
-// Drops bytes up to and with the next newline; returns how many, without it.
+InputHead LineSource::Head() {
+  SPILLWAY_CHECK(num_lines_ == 0);
+  if (num_bytes_ == 0) SkipByteOrderMark();
+  while (end_ < buffer_.size() && Fill()) {
+  }
+  return {{buffer_.data() + begin_, end_ - begin_}, at_end_};
+}
+
+// Drops bytes up to and with the line's end; returns how many, without it.
 int64_t LineSource::SkipLine() {
   int64_t skipped = 0;
   do {
-    const char* newline =
-        static_cast<const char*>(std::memchr(buffer_.data() + begin_, '\n', end_ - begin_));
-    const std::size_t size = newline == nullptr
-                                 ? end_ - begin_
-                                 : static_cast<std::size_t>(newline - buffer_.data()) - begin_;
+    const char* end =
+        static_cast<const char*>(std::memchr(buffer_.data() + begin_, line_end_, end_ - begin_));
+    const std::size_t size =
+        end == nullptr ? end_ - begin_ : static_cast<std::size_t>(end - buffer_.data()) - begin_;
     skipped += static_cast<int64_t>(size);
-    Consume(newline == nullptr ? size : size + 1);
-    if (newline != nullptr) break;
+    Consume(end == nullptr ? size : size + 1);
+    if (end != nullptr) break;
   } while (Fill());
   return skipped;
 }
 
+LineSource::Extent LineSource::FindEnd() {
+  std::size_t searched = 0;
+  while (true) {
+    const char* end = static_cast<const char*>(
+        std::memchr(buffer_.data() + begin_ + searched, line_end_, end_ - begin_ - searched));
+    if (end != nullptr) return {static_cast<std::size_t>(end - buffer_.data()) - begin_, true};
+    searched = end_ - begin_;
+    if (searched > max_line_bytes_ + 1 || !Fill()) return {searched, false};
+  }
+}
+
+// Files of old editors: so many bytes without a "\n", and a "\r" with more behind it.
+bool LineSource::EndsInReturns(std::size_t size) const {
+  const char* found = static_cast<const char*>(std::memchr(buffer_.data() + begin_, '\r', size));
+  return found != nullptr && found + 1 < buffer_.data() + begin_ + size;
+}
+
+bool LineSource::IsLast(const Extent& extent) {
+  return !extent.ended || (begin_ + extent.size + 1 == end_ && !Fill());
+}
+
 std::optional<Line> LineSource::Next() {
   if (num_bytes_ == 0) SkipByteOrderMark();
-  std::size_t searched = 0;
-  const char* newline = nullptr;
-  while (true) {
-    newline = static_cast<const char*>(
-        std::memchr(buffer_.data() + begin_ + searched, '\n', end_ - begin_ - searched));
-    searched = end_ - begin_;
-    if (newline != nullptr || searched > max_line_bytes_ + 1 || !Fill()) break;
+  Extent extent = FindEnd();
+  if (!extent.ended && num_lines_ == 0 && EndsInReturns(extent.size)) {
+    line_end_ = '\r';
+    extent = FindEnd();
   }
-  const std::size_t size =
-      newline == nullptr ? searched : static_cast<std::size_t>(newline - buffer_.data()) - begin_;
-  if (newline == nullptr && size == 0) return std::nullopt;
+  if (!extent.ended && extent.size == 0) return std::nullopt;
 
   Line line;
   line.number = ++num_lines_;
-  line.num_bytes = static_cast<int64_t>(size);
-  std::string_view text(buffer_.data() + begin_, size);
+  line.num_bytes = static_cast<int64_t>(extent.size);
+  std::string_view text(buffer_.data() + begin_, extent.size);
   if (text.ends_with('\r')) text.remove_suffix(1);
   if (text.size() > max_line_bytes_) {
     line.too_long = true;
     line.num_bytes = SkipLine();
     return line;
   }
-  line.text = text;
-  line.blank = text.find_first_not_of(" \t\r") == std::string_view::npos;
+  const bool marked = text.ends_with(kEndMark) && IsLast(extent);  // which may move the bytes
+  line.text = {buffer_.data() + begin_, text.size() - (marked ? 1 : 0)};
+  line.blank = IsBlank(line.text);
   num_blank_lines_ += line.blank ? 1 : 0;
-  Consume(newline == nullptr ? size : size + 1);
+  Consume(extent.ended ? extent.size + 1 : extent.size);
   return line;
 }
 

@@ -1,4 +1,5 @@
-// Checks of the bytes of a line before anything reads them. Plain functions; any thread.
+// Text of a line before anything reads it: its bytes checked, its white space found. Plain
+// functions; any thread.
 #pragma once
 
 #include <string_view>
@@ -7,13 +8,15 @@
 
 namespace spillway {
 
-// "invalid_utf8" (overlong forms and surrogates too, and U+FFFE, a byte order mark turned round: a
-// file converted with the wrong byte order) or "nul_byte", with the column in bytes of the first of
-// them.
+// "invalid_utf8", overlong forms and surrogates too, with the column in bytes of the first of them.
 MaybeFault CheckText(std::string_view line);
 
-// Checks a string for what JSON escapes may have made: \u0000 and \ufffe.
-// Requires: valid UTF-8.
-MaybeFault CheckString(std::string_view text);
+// Tells whether there is nothing but white space: what Python's str.isspace takes for it. Any
+// bytes.
+bool IsBlank(std::string_view line);
+
+// The line without the white space around it that JSON does not know (JSON's own in front stays, so
+// that columns are the line's). Any bytes.
+std::string_view WithoutOddSpace(std::string_view line);
 
 }  // namespace spillway

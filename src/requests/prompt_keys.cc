@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "spillway/error.h"
+#include "src/requests/whole_number.h"
 
 namespace spillway {
 namespace {
@@ -17,8 +18,9 @@ constexpr std::size_t kMaxCustomIdBytes = 64 << 10;
 
 LineFault InvalidValue(std::string message) { return {"invalid_value", std::move(message)}; }
 
-LineFault UnknownKey(std::string_view key, std::string_view where) {
-  return {"unknown_key", fmt::format("unknown key \"{}\"{}", Printable(key), where)};
+const json* FindSet(const json& object, std::string_view key) {
+  const auto found = object.find(key);
+  return found == object.end() || found->is_null() ? nullptr : &*found;
 }
 
 std::variant<std::string, LineFault> ReadCustomId(const json& line) {
@@ -39,16 +41,15 @@ TokensOrFault ReadTokenIds(const json& list, std::string_view key, int64_t vocab
     if (item.is_array() || item.is_string()) {
       return InvalidValue(fmt::format("\"{}\" holds several prompts; give each its own line", key));
     }
-    if (!item.is_number_integer())
+    const std::optional<int64_t> id = WholeNumber(item);
+    if (!id && !item.is_number_unsigned())
       return InvalidValue(fmt::format("\"{}\" must hold integers only", key));
-    // An unsigned number over INT64_MAX comes out negative here.
-    const auto id = item.get<int64_t>();
-    if (id < 0 || id >= vocab_rows) {
+    if (!id || *id < 0 || *id >= vocab_rows) {
       return LineFault{"token_out_of_range",
                        fmt::format("token id {} at index {}; the model's ids are 0 to {}",
                                    item.dump(), ids.size(), vocab_rows - 1)};
     }
-    ids.push_back(static_cast<TokenId>(id));
+    ids.push_back(static_cast<TokenId>(*id));
   }
   if (ids.empty()) return LineFault{"empty_prompt", fmt::format("\"{}\" is empty", key)};
   return ids;
@@ -65,13 +66,12 @@ MaybeFault CheckTextLength(std::string_view text, const Tokenizer& tokenizer,
           options.score ? "text" : "prompt", least, text.size(), options.max_positions)};
 }
 
-TokensOrFault EncodePrompt(std::string_view text, const Tokenizer& tokenizer,
-                           const ReaderOptions& options) {
+TokensOrFault EncodeText(std::string_view text, const Tokenizer& tokenizer,
+                         const ReaderOptions& options) {
   if (!tokenizer.encodes_text()) {
     return LineFault{"no_tokenizer",
                      "the model has no tokenizer; give \"token_ids\" or --tokenizer"};
   }
-  if (MaybeFault fault = CheckTextLength(text, tokenizer, options)) return std::move(*fault);
   std::vector<TokenId> ids;
   if (!text.empty()) ids = tokenizer.Encode(text, options.special_text);
   if (!ids.empty()) return ids;
@@ -79,6 +79,12 @@ TokensOrFault EncodePrompt(std::string_view text, const Tokenizer& tokenizer,
     return LineFault{"empty_prompt", "the prompt is empty and this model has no start token"};
   }
   return std::vector<TokenId>{options.start_token};
+}
+
+TokensOrFault EncodePrompt(std::string_view text, const Tokenizer& tokenizer,
+                           const ReaderOptions& options) {
+  if (MaybeFault fault = CheckTextLength(text, tokenizer, options)) return std::move(*fault);
+  return EncodeText(text, tokenizer, options);
 }
 
 }  // namespace spillway

@@ -14,14 +14,14 @@ struct RequestReader::State {
 
 RequestReader::RequestReader(const std::filesystem::path& path, const Tokenizer& tokenizer,
                              const ReaderOptions& options)
-    : state_(new State{LineSource(path, options.max_line_bytes),
-                       RequestParser(FormOf(path), tokenizer, options)}) {}
+    : state_(new State{LineSource(path, InputName(path, options), options.max_line_bytes),
+                       RequestParser(FormOf(InputName(path, options)), tokenizer, options)}) {}
 
 RequestReader::~RequestReader() = default;
 
 std::optional<RequestOrError> RequestReader::Next() {
   while (const std::optional<Line> line = state_->lines.Next()) {
-    if (!line->blank) return state_->parser.Parse(*line);
+    if (!line->blank) return state_->parser.Parse(*line).item;
   }
   return std::nullopt;
 }

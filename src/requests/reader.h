@@ -15,16 +15,16 @@ namespace spillway {
 
 class RequestReader {
  public:
-  // `path` "-" is standard input. A name that ends in ".txt" holds one prompt a line.
+  // `path` "-" is standard input. A name that ends in ".txt" holds one prompt a line. What is
+  // compressed with gzip or zstd is read as what it holds.
   // Lifetime: the tokenizer outlives the reader.
   // Throws: Error kInput when the file cannot be used as a whole.
   RequestReader(const std::filesystem::path& path, const Tokenizer& tokenizer,
                 const ReaderOptions& options);
   ~RequestReader();
 
-  // The next line that is not blank (nothing but spaces, tabs and carriage returns); nullopt at the
-  // end.
-  // Throws: Error kIo.
+  // The next line that is not blank (nothing but white space); nullopt at the end.
+  // Throws: Error kIo; kInput: compressed data is damaged.
   std::optional<RequestOrError> Next();
 
   // Passes over the next `count` lines that are not blank, unparsed; false: there are fewer.

@@ -40,9 +40,18 @@ struct ReaderOptions {
   int64_t vocab_rows = 0;     // bound of given token_ids; must be set
   TokenId start_token = -1;   // an empty prompt is this alone; -1: an empty prompt is a line error
   int64_t max_line_bytes = 16 << 20;
+  std::string input_name;  // of the file, in errors and for its form; empty: as its path
+  bool strict = false;     // keys that nothing knows are faults of their lines
+  bool allow_duplicate_ids = false;
   std::optional<ScorePrefill> score;        // lines are texts to score; otherwise prompts
   std::shared_ptr<const ChatReading> chat;  // null: no line has "messages"
 };
+
+// Name of the input for people; the form of its lines goes by it.
+inline std::string InputName(const std::filesystem::path& path, const ReaderOptions& options) {
+  if (!options.input_name.empty()) return options.input_name;
+  return path == "-" ? "standard input" : path.string();
+}
 
 using RequestOrError = std::variant<Request, LineError>;
 

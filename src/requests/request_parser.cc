@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "spillway/error.h"
 #include "src/requests/chat_line.h"
+#include "src/requests/documented_keys.h"
 #include "src/requests/line_fault.h"
 #include "src/requests/line_json.h"
 #include "src/requests/line_text.h"
@@ -27,6 +30,25 @@ constexpr std::string_view kChatUrl = "/v1/chat/completions";
 
 bool IsPromptKey(std::string_view key) { return key == "prompt" || key == "token_ids"; }
 bool IsBatchKey(std::string_view key) { return key == "method" || key == "url" || key == "body"; }
+
+// Names that other programs have for keys which decide the answer.
+constexpr std::array kOtherNames = {
+    OtherName{"max_new_tokens", "max_tokens"},
+    OtherName{"max_length", "max_tokens"},
+    OtherName{"n_predict", "max_tokens"},
+    OtherName{"min_new_tokens", "min_tokens"},
+    OtherName{"do_sample", "temperature"},
+    OtherName{"repeat_penalty", "repetition_penalty"},
+    OtherName{"stop_sequences", "stop"},
+    OtherName{"stop_strings", "stop"},
+    OtherName{"random_seed", "seed"},
+    OtherName{"num_return_sequences", "n"},
+    OtherName{"enable_thinking", "chat_template_kwargs"},
+};
+
+// Names that other programs have for "prompt".
+constexpr std::array<std::string_view, 7> kOtherPrompts = {
+    "text", "input", "inputs", "instruction", "question", "input_ids", "prompt_token_ids"};
 
 // Place of a request's keys, and their form.
 struct Body {
@@ -65,13 +87,11 @@ std::variant<BodyForm, LineFault> FormOfUrl(const json& line) {
 // CheckForm refuses those of the other form, unless they are null.
 bool IsKeyOf(std::string_view key, BodyForm form) {
   if (IsSamplingKey(key, form) || IsPromptKey(key) || key == "messages") return true;
+  if (IsDocumentedKey(key, form)) return true;
   return form == BodyForm::kChat && IsChatKey(key);
 }
 
-bool IsSet(const json& keys, const char* key) {
-  const auto found = keys.find(key);
-  return found != keys.end() && !found->is_null();
-}
+bool IsSet(const json& keys, std::string_view key) { return FindSet(keys, key) != nullptr; }
 
 // "messages" beside "prompt", or under the other url, is named as such.
 MaybeFault CheckForm(const json& keys, BodyForm form) {
@@ -87,59 +107,111 @@ MaybeFault CheckForm(const json& keys, BodyForm form) {
   return std::nullopt;
 }
 
+// Keys of a body that a misspelt one may mean.
+std::vector<std::string_view> NearKeysOf(BodyForm form) {
+  std::vector<std::string_view> keys = DistinctDocumentedKeys(form);
+  const auto add = [&](auto names) { keys.insert(keys.begin(), names.begin(), names.end()); };
+  add(SamplingKeyNames());
+  add(std::array<std::string_view, 4>{"prompt", "token_ids", "messages", "custom_id"});
+  if (form == BodyForm::kChat) add(ChatKeyNames());
+  return keys;
+}
+
+std::span<const std::string_view> NearKeys(BodyForm form) {
+  static const std::vector<std::string_view> completion = NearKeysOf(BodyForm::kCompletion);
+  static const std::vector<std::string_view> chat = NearKeysOf(BodyForm::kChat);
+  return form == BodyForm::kChat ? chat : completion;
+}
+
+// A request's own keys stand in "body".
+MaybeFault CheckBeside(const json& line, BodyForm form, bool strict, LineNotes& notes) {
+  constexpr std::array<std::string_view, 2> kNear = {"custom_id", "method"};
+  for (const auto& [name, value] : line.items()) {
+    if (value.is_null() || IsDocumentedKey(name, form)) {
+      if (MaybeFault fault = CheckDocumentedKey(name, value, form)) return fault;
+    } else if (IsKeyOf(name, form)) {
+      return LineFault{
+          "unknown_key",
+          fmt::format("unknown key \"{}\" beside \"body\"; put it into \"body\"", name)};
+    }
+  }
+  const auto known = [&](std::string_view key) {
+    return key == "custom_id" || IsBatchKey(key) || IsKeyOf(key, form);
+  };
+  return CheckKeys(line, {" beside \"body\"", kNear, {}, strict}, notes, known);
+}
+
 // The body of the Batch form. Requires: one of its keys is there.
-std::variant<Body, LineFault> FindInside(const json& line) {
-  const auto known = [](std::string_view key) { return key == "custom_id" || IsBatchKey(key); };
-  if (MaybeFault fault = CheckKeys(line, " beside \"body\"", known)) return std::move(*fault);
+std::variant<Body, LineFault> FindInside(const json& line, bool strict, LineNotes& notes) {
   if (MaybeFault fault = CheckMethod(line)) return std::move(*fault);
   std::variant<BodyForm, LineFault> form = FormOfUrl(line);
   if (auto* fault = std::get_if<LineFault>(&form)) return std::move(*fault);
+  if (MaybeFault fault = CheckBeside(line, std::get<BodyForm>(form), strict, notes))
+    return std::move(*fault);
   const auto body = line.find("body");
   if (body == line.end()) return LineFault{"missing_key", "has no key \"body\""};
   if (!body->is_object()) return InvalidValue("\"body\" must be an object");
+  if (FindSet(*body, "custom_id") != nullptr) {
+    return LineFault{"unknown_key",
+                     "unknown key \"custom_id\" in \"body\"; put it beside \"body\""};
+  }
   return Body{&*body, true, std::get<BodyForm>(form)};
 }
 
 // The object that holds the prompt: the line itself, or its "body" in the Batch form.
-std::variant<Body, LineFault> FindBody(const json& line) {
+std::variant<Body, LineFault> FindBody(const json& line, bool strict, LineNotes& notes) {
   const bool is_batch = std::ranges::any_of(std::array{"method", "url", "body"},
-                                            [&](const char* key) { return line.contains(key); });
+                                            [&](const char* key) { return IsSet(line, key); });
   const BodyForm form = IsSet(line, "messages") ? BodyForm::kChat : BodyForm::kCompletion;
-  std::variant<Body, LineFault> found = is_batch ? FindInside(line) : Body{&line, false, form};
+  std::variant<Body, LineFault> found =
+      is_batch ? FindInside(line, strict, notes) : Body{&line, false, form};
   const auto* body = std::get_if<Body>(&found);
   if (body == nullptr) return found;
   if (MaybeFault fault = CheckForm(*body->keys, body->form)) return std::move(*fault);
   const auto known = [&](std::string_view key) {
     return IsKeyOf(key, body->form) || (!is_batch && key == "custom_id");
   };
-  const std::string_view where = is_batch ? " in \"body\"" : "";
-  if (MaybeFault fault = CheckKeys(*body->keys, where, known)) return std::move(*fault);
+  const KeyRules rules = {is_batch ? " in \"body\"" : "", NearKeys(body->form), kOtherNames,
+                          strict};
+  if (MaybeFault fault = CheckKeys(*body->keys, rules, notes, known)) return std::move(*fault);
   return found;
+}
+
+LineFault NoPrompt(const json& body) {
+  const auto meant = std::ranges::find_if(
+      kOtherPrompts, [&](std::string_view key) { return FindSet(body, key) != nullptr; });
+  return {"missing_key",
+          meant == kOtherPrompts.end()
+              ? "has no key \"prompt\""
+              : fmt::format("has no key \"prompt\"; did you mean it by \"{}\"?", *meant)};
+}
+
+// A list of one prompt is that prompt.
+const json& OnlyPrompt(const json& prompt) {
+  const bool one = prompt.is_array() && prompt.size() == 1;
+  return one && (prompt[0].is_string() || prompt[0].is_array()) ? prompt[0] : prompt;
 }
 
 TokensOrFault ReadPrompt(const json& body, const Tokenizer& tokenizer,
                          const ReaderOptions& options) {
-  const auto text = body.find("prompt");
-  const auto ids = body.find("token_ids");
-  if (text == body.end() && ids == body.end())
-    return LineFault{"missing_key", "has no key \"prompt\""};
-  if (text != body.end() && ids != body.end())
+  const json* given = FindSet(body, "prompt");
+  const json* ids = FindSet(body, "token_ids");
+  if (given != nullptr && ids != nullptr)
     return InvalidValue("has both \"prompt\" and \"token_ids\"; give one");
-  if (ids != body.end()) return ReadTokenIds(*ids, "token_ids", options.vocab_rows);
-  if (text->is_array()) return ReadTokenIds(*text, "prompt", options.vocab_rows);
-  if (!text->is_string()) return InvalidValue("\"prompt\" must be a string or a list of token ids");
-  return EncodePrompt(text->get_ref<const std::string&>(), tokenizer, options);
+  if (ids != nullptr) return ReadTokenIds(*ids, "token_ids", options.vocab_rows);
+  if (given == nullptr && !body.contains("prompt")) return NoPrompt(body);
+  static const json kNull;
+  const json& prompt = given == nullptr ? kNull : OnlyPrompt(*given);
+  if (prompt.is_array()) return ReadTokenIds(prompt, "prompt", options.vocab_rows);
+  if (!prompt.is_string())
+    return InvalidValue("\"prompt\" must be a string or a list of token ids");
+  return EncodePrompt(prompt.get_ref<const std::string&>(), tokenizer, options);
 }
 
 MaybeFault CheckLength(const Request& request, int64_t max_positions) {
   const auto num_prompt = static_cast<int64_t>(request.prompt.size());
   const int64_t max_tokens = request.sampling.max_tokens;
   if (num_prompt <= max_positions && max_tokens <= max_positions - num_prompt) return std::nullopt;
-  if (request.scored) {
-    return LineFault{"context_length_exceeded",
-                     fmt::format("text of {} tokens is over the model's {} positions; shorten it",
-                                 num_prompt + max_tokens, max_positions)};
-  }
   return LineFault{
       "context_length_exceeded",
       fmt::format(
@@ -203,8 +275,8 @@ RequestOrFault ReadChat(std::string_view line, bool inside, Sampling sampling,
 
 // `text` is the line that `line` was read from.
 RequestOrFault ReadPromptLine(const json& line, std::string_view text, const Tokenizer& tokenizer,
-                              const ReaderOptions& options) {
-  std::variant<Body, LineFault> found = FindBody(line);
+                              const ReaderOptions& options, LineNotes& notes) {
+  std::variant<Body, LineFault> found = FindBody(line, options.strict, notes);
   if (auto* fault = std::get_if<LineFault>(&found)) return std::move(*fault);
   const Body& body = std::get<Body>(found);
   Sampling sampling = options.defaults;
@@ -223,13 +295,6 @@ RequestOrFault ReadPromptLine(const json& line, std::string_view text, const Tok
 
 }  // namespace
 
-InputForm FormOf(const std::filesystem::path& path) {
-  std::string extension = path.extension().string();
-  std::ranges::transform(extension, extension.begin(),
-                         [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
-  return extension == ".txt" ? InputForm::kPlainLines : InputForm::kJsonLines;
-}
-
 RequestParser::RequestParser(InputForm form, const Tokenizer& tokenizer, ReaderOptions options)
     : form_(form), tokenizer_(tokenizer), options_(std::move(options)) {
   SPILLWAY_CHECK(options_.max_positions > 0 && options_.vocab_rows > 0);
@@ -243,46 +308,48 @@ RequestOrFault RequestParser::ParseText(const Line& line) const {
   return read;
 }
 
-RequestOrFault RequestParser::ParseJson(const Line& line, std::string& custom_id) const {
-  std::variant<json, LineFault> parsed = ParseLineJson(line.text);
+RequestOrFault RequestParser::ParseJson(const Line& line, LineNotes& notes) const {
+  const std::string_view text = WithoutOddSpace(line.text);
+  std::variant<json, LineFault> parsed = ParseLineJson(text);
   if (auto* fault = std::get_if<LineFault>(&parsed)) {
-    const bool is_text = fault->code == "invalid_json" && !LooksLikeObject(line.text);
+    const bool is_text = fault->code == "invalid_json" && !LooksLikeObject(text);
     return is_text ? LineFault{"invalid_json", NoObject(options_)} : std::move(*fault);
   }
   const json& object = std::get<json>(parsed);
   if (!object.is_object()) return InvalidValue(NoObject(options_));
   std::variant<std::string, LineFault> id = ReadCustomId(object);
   if (auto* fault = std::get_if<LineFault>(&id)) return std::move(*fault);
-  custom_id = std::move(std::get<std::string>(id));
-  return options_.score ? ReadScoreLine(object, line.text, tokenizer_, options_)
-                        : ReadPromptLine(object, line.text, tokenizer_, options_);
+  notes.custom_id = std::move(std::get<std::string>(id));
+  return options_.score ? ReadScoreLine(object, text, tokenizer_, options_, notes)
+                        : ReadPromptLine(object, text, tokenizer_, options_, notes);
 }
 
-RequestOrFault RequestParser::ParseAny(const Line& line, std::string& custom_id) const {
+RequestOrFault RequestParser::ParseAny(const Line& line, LineNotes& notes) const {
   if (line.too_long) {
     return LineFault{"line_too_long", fmt::format("has {} bytes; at most {} are taken",
                                                   line.num_bytes, options_.max_line_bytes)};
   }
   if (MaybeFault fault = CheckText(line.text)) return std::move(*fault);
   RequestOrFault request =
-      form_ == InputForm::kPlainLines ? ParseText(line) : ParseJson(line, custom_id);
+      form_ == InputForm::kPlainLines ? ParseText(line) : ParseJson(line, notes);
   const auto* read = std::get_if<Request>(&request);
-  if (read == nullptr) return request;
+  if (read == nullptr || read->scored) return request;
   if (MaybeFault fault = CheckLength(*read, options_.max_positions)) return std::move(*fault);
   return request;
 }
 
-RequestOrError RequestParser::Parse(const Line& line) const {
-  std::string custom_id;
-  RequestOrFault parsed = ParseAny(line, custom_id);
+ParsedLine RequestParser::Parse(const Line& line) const {
+  LineNotes notes;
+  RequestOrFault parsed = ParseAny(line, notes);
   if (auto* fault = std::get_if<LineFault>(&parsed)) {
-    return LineError{line.number, std::move(custom_id), std::move(fault->code),
-                     fmt::format("line {}: {}", line.number, fault->message)};
+    LineError error = {line.number, notes.custom_id, std::move(fault->code),
+                       fmt::format("line {}: {}", line.number, fault->message)};
+    return {std::move(error), std::move(notes)};
   }
   Request& request = std::get<Request>(parsed);
   request.line = line.number;
-  request.custom_id = custom_id.empty() ? std::to_string(line.number) : std::move(custom_id);
-  return std::move(request);
+  request.custom_id = notes.custom_id.empty() ? std::to_string(line.number) : notes.custom_id;
+  return {std::move(request), std::move(notes)};
 }
 
 }  // namespace spillway

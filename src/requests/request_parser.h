@@ -3,8 +3,10 @@
 #pragma once
 
 #include <string>
-#include <variant>
+#include <vector>
 
+#include "src/requests/input_form.h"
+#include "src/requests/key_check.h"      // LineNotes
 #include "src/requests/line_source.h"    // Line
 #include "src/requests/request_lines.h"  // ReaderOptions, RequestOrError
 #include "src/requests/score_line.h"     // RequestOrFault
@@ -12,10 +14,11 @@
 
 namespace spillway {
 
-enum class InputForm { kJsonLines, kPlainLines };
-
-// ".txt" in any case: one prompt a line.
-InputForm FormOf(const std::filesystem::path& path);
+// A line that was read.
+struct ParsedLine {
+  RequestOrError item;
+  LineNotes notes;
+};
 
 class RequestParser {
  public:
@@ -24,12 +27,12 @@ class RequestParser {
   RequestParser(InputForm form, const Tokenizer& tokenizer, ReaderOptions options);
 
   // Requires: not blank.
-  RequestOrError Parse(const Line& line) const;
+  ParsedLine Parse(const Line& line) const;
 
  private:
-  // `custom_id` is set as soon as it is known, so that a fault found later can carry it.
-  RequestOrFault ParseAny(const Line& line, std::string& custom_id) const;
-  RequestOrFault ParseJson(const Line& line, std::string& custom_id) const;
+  // `notes` are taken as soon as they are known, so that a fault found later can carry them.
+  RequestOrFault ParseAny(const Line& line, LineNotes& notes) const;
+  RequestOrFault ParseJson(const Line& line, LineNotes& notes) const;
   RequestOrFault ParseText(const Line& line) const;
 
   InputForm form_;

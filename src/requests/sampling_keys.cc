@@ -9,6 +9,7 @@
 
 #include "spillway/error.h"
 #include "src/base/json_text.h"
+#include "src/requests/whole_number.h"
 
 namespace spillway {
 namespace {
@@ -23,7 +24,6 @@ constexpr double kMaxRepetitionPenalty = 100.0;
 constexpr std::size_t kMaxStopTokens = 256;
 
 using Reader = MaybeFault (*)(const json& value, Sampling& sampling);
-using Neutral = bool (*)(const json& value);
 
 std::string Shown(const json& value) { return Printable(JsonText(value), 40); }
 
@@ -31,13 +31,10 @@ LineFault Invalid(const char* key, const char* wanted, const json& value) {
   return {"invalid_value", fmt::format("\"{}\" must be {}, not {}", key, wanted, Shown(value))};
 }
 
-// The integer, when it is one between the bounds. 32.0 is none: it may have been 31.999.
+// The integer, when it is one between the bounds.
 std::optional<int64_t> Integer(const json& value, int64_t min, int64_t max) {
-  if (!value.is_number_integer()) return std::nullopt;
-  if (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(max))
-    return std::nullopt;
-  const auto number = value.get<int64_t>();
-  return number < min || number > max ? std::nullopt : std::optional(number);
+  const std::optional<int64_t> number = WholeNumber(value);
+  return number && *number >= min && *number <= max ? number : std::nullopt;
 }
 
 MaybeFault ReadMaxTokens(const json& value, Sampling& sampling) {
@@ -78,10 +75,14 @@ MaybeFault ReadTopK(const json& value, Sampling& sampling) {
 }
 
 MaybeFault ReadSeed(const json& value, Sampling& sampling) {
-  if (!value.is_number_integer()) return Invalid("seed", "an integer of 64 bits", value);
+  if (value.is_number_unsigned()) {
+    sampling.seed = value.get<uint64_t>();
+    return std::nullopt;
+  }
+  const std::optional<int64_t> number = WholeNumber(value);
+  if (!number) return Invalid("seed", "an integer of 64 bits", value);
   // A negative seed stands for its two's complement.
-  sampling.seed = value.is_number_unsigned() ? value.get<uint64_t>()
-                                             : static_cast<uint64_t>(value.get<int64_t>());
+  sampling.seed = static_cast<uint64_t>(*number);
   return std::nullopt;
 }
 
@@ -95,7 +96,7 @@ MaybeFault ReadStop(const json& value, Sampling& sampling) {
   for (const json& stop : list) {
     if (!stop.is_string()) return Invalid("stop", "a string or a list of strings", value);
     const auto& text = stop.get_ref<const std::string&>();
-    if (text.empty()) return LineFault{"invalid_value", "\"stop\" must not hold an empty string"};
+    if (text.empty()) continue;
     if (text.size() > kMaxStopBytes)
       return LineFault{"invalid_value",
                        fmt::format("a \"stop\" string has {} bytes; at most {} are taken",
@@ -112,8 +113,12 @@ MaybeFault ReadIgnoreEos(const json& value, Sampling& sampling) {
 }
 
 MaybeFault ReadLogprobs(const json& value, Sampling& sampling) {
+  if (value == json(false)) {
+    sampling.num_logprobs = -1;
+    return std::nullopt;
+  }
   const auto number = Integer(value, 0, kMaxLogprobs);
-  if (!number) return Invalid("logprobs", "an integer from 0 to 20 or null", value);
+  if (!number) return Invalid("logprobs", "an integer from 0 to 20, false or null", value);
   sampling.num_logprobs = *number;
   return std::nullopt;
 }
@@ -180,74 +185,22 @@ constexpr std::array kChatSamplingKeys = {
     SamplingKey{"top_logprobs", ReadTopLogprobs},
 };
 
-// Compared as numbers: 0, 0.0 and -0.0 are the same penalty, 1 and 1.0 the same count.
-bool IsZero(const json& value) { return value.is_number() && value.get<double>() == 0.0; }
-bool IsOne(const json& value) { return value.is_number() && value.get<double>() == 1.0; }
-bool IsFalse(const json& value) { return value.is_boolean() && !value.get<bool>(); }
-bool IsNothing(const json&) { return false; }
-bool IsEmptyObject(const json& value) { return value.is_object() && value.empty(); }
-bool IsString(const json& value) { return value.is_string(); }
-bool IsObject(const json& value) { return value.is_object(); }
-
-struct NeutralKey {
-  std::string_view name;
-  Neutral is_neutral;  // null is neutral for all
-  const char* neutral;
-};
-
-constexpr std::array kNeutralKeys = {
-    NeutralKey{"n", IsOne, "1"},
-    NeutralKey{"best_of", IsOne, "1"},
-    NeutralKey{"echo", IsFalse, "false"},
-    NeutralKey{"stream", IsFalse, "false"},
-    NeutralKey{"stream_options", IsNothing, "null"},
-    NeutralKey{"presence_penalty", IsZero, "0"},
-    NeutralKey{"frequency_penalty", IsZero, "0"},
-    NeutralKey{"logit_bias", IsEmptyObject, "null or {}"},
-    NeutralKey{"suffix", IsNothing, "null"},
-    NeutralKey{"user", IsString, "a string"},
-    NeutralKey{"metadata", IsObject, "an object"},
-    // The run has one model, named by --model.
-    NeutralKey{"model", IsString, "a string"},
-};
-
-bool IsBoolean(const json& value) { return value.is_boolean(); }
-bool IsPlainText(const json& value) { return value == json{{"type", "text"}}; }
-bool IsTextAlone(const json& value) { return value == json::array({"text"}); }
-
-constexpr std::array kChatNeutralKeys = {
-    NeutralKey{"response_format", IsPlainText, "{\"type\":\"text\"}"},
-    NeutralKey{"modalities", IsTextAlone, "[\"text\"]"},
-    NeutralKey{"store", IsFalse, "false"},
-    NeutralKey{"service_tier", IsString, "a string"},
-    // Calls of tools are part of the text, one or several.
-    NeutralKey{"parallel_tool_calls", IsBoolean, "true or false"},
-    NeutralKey{"reasoning_effort", IsNothing, "chat_template_kwargs"},
-    NeutralKey{"chat_template", IsNothing, "--chat-template"},
-    NeutralKey{"functions", IsNothing, "tools"},
-    NeutralKey{"function_call", IsNothing, "null"},
-    NeutralKey{"audio", IsNothing, "null"},
-    NeutralKey{"prediction", IsNothing, "null"},
-    NeutralKey{"web_search_options", IsNothing, "null"},
-    NeutralKey{"safety_identifier", IsString, "a string"},
-    NeutralKey{"prompt_cache_key", IsString, "a string"},
-};
-
-template <typename Key, std::size_t kSize>
-const Key* Find(const std::array<Key, kSize>& keys, std::string_view name) {
-  const auto found = std::ranges::find(keys, name, &Key::name);
+template <std::size_t kSize>
+const SamplingKey* Find(const std::array<SamplingKey, kSize>& keys, std::string_view name) {
+  const auto found = std::ranges::find(keys, name, &SamplingKey::name);
   return found == keys.end() ? nullptr : &*found;
 }
 
-const SamplingKey* FindSampling(std::string_view name, BodyForm form) {
+const SamplingKey* Find(std::string_view name, BodyForm form) {
   const SamplingKey* chat = form == BodyForm::kChat ? Find(kChatSamplingKeys, name) : nullptr;
   return chat != nullptr ? chat : Find(kSamplingKeys, name);
 }
 
-const NeutralKey* FindNeutral(std::string_view name, BodyForm form) {
-  const NeutralKey* chat = form == BodyForm::kChat ? Find(kChatNeutralKeys, name) : nullptr;
-  return chat != nullptr ? chat : Find(kNeutralKeys, name);
-}
+constexpr auto kNames = [] {
+  std::array<std::string_view, kSamplingKeys.size()> names;
+  std::ranges::transform(kSamplingKeys, names.begin(), &SamplingKey::name);
+  return names;
+}();
 
 // Two names of one limit.
 MaybeFault CheckMaxTokens(const json& body) {
@@ -261,9 +214,9 @@ MaybeFault CheckMaxTokens(const json& body) {
 
 }  // namespace
 
-bool IsSamplingKey(std::string_view key, BodyForm form) {
-  return FindSampling(key, form) != nullptr || FindNeutral(key, form) != nullptr;
-}
+bool IsSamplingKey(std::string_view key, BodyForm form) { return Find(key, form) != nullptr; }
+
+std::span<const std::string_view> SamplingKeyNames() { return kNames; }
 
 MaybeFault ReadSamplingKeys(const json& body, BodyForm form, Sampling& sampling) {
   if (MaybeFault fault = CheckMaxTokens(body)) return fault;
@@ -272,14 +225,10 @@ MaybeFault ReadSamplingKeys(const json& body, BodyForm form, Sampling& sampling)
       if (name == "logprobs") sampling.num_logprobs = -1;
       continue;
     }
-    if (const SamplingKey* key = FindSampling(name, form)) {
-      if (MaybeFault fault = key->read(value, sampling)) return fault;
-    } else if (const NeutralKey* neutral = FindNeutral(name, form);
-               neutral && !neutral->is_neutral(value)) {
-      return LineFault{"unsupported_value",
-                       fmt::format("\"{}\": {} is not supported; leave it out or give {}", name,
-                                   Shown(value), neutral->neutral)};
-    }
+    const SamplingKey* key = Find(name, form);
+    MaybeFault fault =
+        key != nullptr ? key->read(value, sampling) : CheckDocumentedKey(name, value, form);
+    if (fault) return fault;
   }
   if (sampling.min_tokens > sampling.max_tokens) {
     return LineFault{"invalid_value", fmt::format("\"min_tokens\" is {}, over \"max_tokens\" {}",

@@ -1,9 +1,15 @@
 #include "src/requests/scan.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <optional>
+#include <string>
 
 #include "spillway/error.h"
 #include "src/base/stop_signal.h"
+#include "src/requests/custom_ids.h"
+#include "src/requests/input_form.h"
 #include "src/requests/line_source.h"
 #include "src/requests/request_parser.h"
 
@@ -45,28 +51,95 @@ class EvenSample {
   int64_t step_ = 1;
 };
 
+// An input file, and how its lines are read.
+class Input {
+ public:
+  Input(const std::filesystem::path& path, const Tokenizer& tokenizer, const ReaderOptions& options)
+      : path_(path),
+        name_(InputName(path, options)),
+        max_line_bytes_(options.max_line_bytes),
+        form_(FormOf(name_)),
+        parser_(form_, tokenizer, options) {}
+
+  const std::string& name() const { return name_; }
+  InputForm form() const { return form_; }
+  LineSource Open() const { return {path_, name_, max_line_bytes_}; }
+
+  // Throws: Error kInterrupted.
+  ParsedLine Parse(const Line& line) const {
+    if (line.number % kLinesPerStopCheck == 0) ThrowIfStopRequested();
+    return parser_.Parse(line);
+  }
+
+ private:
+  const std::filesystem::path& path_;
+  std::string name_;
+  int64_t max_line_bytes_;
+  InputForm form_;
+  RequestParser parser_;
+};
+
+std::string IdOf(const LineNotes& notes, int64_t line) {
+  return notes.custom_id.empty() ? std::to_string(line) : notes.custom_id;
+}
+
+// Reads the file again for the first line with that id; nullopt: there is none before `end`.
+std::optional<int64_t> FirstLineWith(const std::string& id, int64_t end, const Input& input) {
+  LineSource lines = input.Open();
+  while (const std::optional<Line> line = lines.Next()) {
+    if (line->number >= end) break;
+    if (!line->blank && IdOf(input.Parse(*line).notes, line->number) == id) return line->number;
+  }
+  return std::nullopt;
+}
+
+void RefuseDuplicate(const LineNotes& notes, int64_t line, const Input& input) {
+  const std::string id = IdOf(notes, line);
+  const std::optional<int64_t> first = FirstLineWith(id, line, input);
+  if (!first) return;
+  const bool numbered = id == std::to_string(line) || id == std::to_string(*first);
+  throw Error(
+      ErrorCode::kInput,
+      fmt::format("{}: custom_id \"{}\" is that of lines {} and {}{}; give each its own, or "
+                  "--allow-duplicate-ids",
+                  Printable(input.name()), Printable(id, 60), *first, line,
+                  numbered ? " (a line without one has its number)" : ""));
+}
+
+void Count(const Request& request, InputScan& scan, EvenSample& sample) {
+  const RequestShape row = ShapeOf(request);
+  TakeLongest(row, scan);
+  sample.Add(scan.num_requests++, row, scan.sample);
+  if (request.scored && request.scored->num_cut > 0 && scan.num_cut++ == 0)
+    scan.first_cut_line = request.line;
+}
+
 }  // namespace
 
 InputScan ScanInput(const std::filesystem::path& path, const Tokenizer& tokenizer,
                     const ReaderOptions& options, int64_t max_sample) {
   SPILLWAY_CHECK(max_sample >= 2);
-  LineSource lines(path, options.max_line_bytes);
-  const RequestParser parser(FormOf(path), tokenizer, options);
+  const Input input(path, tokenizer, options);
+  LineSource lines = input.Open();
+  RefuseOtherForm(lines.Head(), input.form(), input.name());
+  const bool checks_ids = !options.allow_duplicate_ids && input.form() == InputForm::kJsonLines;
   InputScan scan;
   EvenSample sample(max_sample);
+  CustomIds ids;
+  PassedKeys passed;
   while (const std::optional<Line> line = lines.Next()) {
     if (line->blank) continue;
-    if (scan.num_lines++ % kLinesPerStopCheck == 0) ThrowIfStopRequested();
-    const RequestOrError parsed = parser.Parse(*line);
-    const auto* request = std::get_if<Request>(&parsed);
-    if (request == nullptr) continue;
-    const RequestShape row = ShapeOf(*request);
-    TakeLongest(row, scan);
-    sample.Add(scan.num_requests++, row, scan.sample);
+    ++scan.num_lines;
+    const ParsedLine parsed = input.Parse(*line);
+    if (checks_ids && !ids.Add(line->number, parsed.notes.custom_id))
+      RefuseDuplicate(parsed.notes, line->number, input);
+    passed.Add(line->number, parsed.notes.passed_over);
+    if (const auto* request = std::get_if<Request>(&parsed.item)) Count(*request, scan, sample);
   }
   scan.num_blank_lines = lines.num_blank_lines();
   scan.num_bytes = lines.num_bytes();
   scan.hash = lines.hash();
+  scan.passed_keys = passed.keys();
   return scan;
 }
 

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "src/requests/chat_line.h"
+#include "src/requests/documented_keys.h"
 #include "src/requests/prompt_keys.h"
+#include "src/requests/sampling_keys.h"
 #include "src/requests/score_request.h"
 #include "src/unicode/char_class.h"
 #include "src/unicode/utf8.h"
@@ -51,46 +53,102 @@ std::size_t SizeWithoutSpacesAtEnd(std::string_view text) {
   return end;
 }
 
-bool Has(const json& line, std::string_view key) { return !key.empty() && line.contains(key); }
+bool Has(const json& line, std::string_view key) {
+  return !key.empty() && FindSet(line, key) != nullptr;
+}
 
 bool IsScoreKey(std::string_view key) {
   return std::ranges::any_of(
       kForms, [&](const ScoreForm& form) { return key == form.first || key == form.second; });
 }
 
-MaybeFault CheckScoreKeys(const json& line) {
-  const bool is_chat = line.contains("messages");
-  return CheckKeys(line, "", [&](std::string_view key) {
+constexpr std::array<std::string_view, 7> kNearKeys = {
+    "text",    "token_ids", "continuation", "context_token_ids", "continuation_token_ids",
+    "context", "custom_id"};
+
+// Keys of other verbs: what would change an answer of theirs changes none here, but may be meant
+// to.
+MaybeFault CheckOtherVerbs(std::string_view key, const json& value, BodyForm form) {
+  if (!IsSamplingKey(key, form)) return CheckDocumentedKey(key, value, form);
+  return LineFault{"unsupported_value",
+                   fmt::format("\"{}\" is not supported by score, which generates nothing; leave "
+                               "it out",
+                               key)};
+}
+
+MaybeFault CheckScoreKeys(const json& line, bool strict, LineNotes& notes) {
+  const bool is_chat = Has(line, "messages");
+  const BodyForm form = is_chat ? BodyForm::kChat : BodyForm::kCompletion;
+  const auto own = [&](std::string_view key) {
     return key == "custom_id" || IsScoreKey(key) || (is_chat && IsChatPairKey(key));
-  });
+  };
+  const auto known = [&](std::string_view key) {
+    return own(key) || IsSamplingKey(key, form) || IsDocumentedKey(key, form) || IsChatKey(key);
+  };
+  for (const auto& [key, value] : line.items()) {
+    if (value.is_null() || own(key)) continue;
+    if (is_chat && IsChatKey(key))
+      return LineFault{"unsupported_value",
+                       fmt::format("\"{}\" is not supported by score; leave it out", key)};
+    if (MaybeFault fault = CheckOtherVerbs(key, value, form)) return fault;
+  }
+  return CheckKeys(line, {"", kNearKeys, {}, strict}, notes, known);
+}
+
+LineFault NoForm(const json& line) {
+  std::string advice;
+  if (FindSet(line, "prompt") != nullptr)
+    advice = "; did you mean \"text\" or \"context\" by \"prompt\"?";
+  return {"missing_key", fmt::format("has none of the keys {}{}", kFormNames, advice)};
 }
 
 // The form whose keys are there, all of them and no other's.
 std::variant<ScoreForm, LineFault> FindForm(const json& line) {
-  if (MaybeFault fault = CheckScoreKeys(line)) return std::move(*fault);
   const ScoreForm* found = nullptr;
   for (const ScoreForm& form : kForms) {
     if (!Has(line, form.first) && !Has(line, form.second)) continue;
     if (found != nullptr) return InvalidValue(fmt::format("give one of {}", kFormNames));
     found = &form;
   }
-  if (found == nullptr)
-    return LineFault{"missing_key", fmt::format("has none of the keys {}", kFormNames)};
+  if (found == nullptr) return NoForm(line);
   for (const std::string_view key : {found->first, found->second}) {
     if (key.empty()) continue;
-    if (!line.contains(key)) return LineFault{"missing_key", fmt::format("has no key \"{}\"", key)};
+    if (!Has(line, key)) return LineFault{"missing_key", fmt::format("has no key \"{}\"", key)};
     if (found->holds_text && !line.at(key).is_string())
       return InvalidValue(fmt::format("\"{}\" must be a string", key));
   }
   return *found;
 }
 
+LineFault TooLong(const char* what, std::size_t num_tokens, int64_t max_positions) {
+  return {"context_length_exceeded",
+          fmt::format("{} of {} tokens is over the model's {} positions; shorten it", what,
+                      num_tokens, max_positions)};
+}
+
+// All of a text. Requires: not empty.
+RequestOrFault ScoreWhole(KnownTokens text, const ReaderOptions& options) {
+  if (std::ssize(text.tokens) > options.max_positions)
+    return TooLong("text", text.tokens.size(), options.max_positions);
+  return ScoreRequest(std::move(text), *options.score);
+}
+
+// Scores what follows the first `first` tokens. Requires: 0 < first < all of them.
+RequestOrFault ScoreFrom(std::vector<TokenId> tokens, std::size_t first,
+                         const ReaderOptions& options) {
+  const std::size_t num_scored = tokens.size() - first;
+  if (static_cast<int64_t>(num_scored) > options.max_positions)
+    return TooLong("continuation", num_scored, options.max_positions);
+  KnownTokens text = {std::move(tokens), static_cast<int64_t>(first)};
+  return ScoreRequest(WithCutContext(std::move(text), options.max_positions), *options.score);
+}
+
 // Scores what follows the context. Requires: neither is empty.
-Request ScoreAfter(std::vector<TokenId> context, const std::vector<TokenId>& continuation,
-                   const ReaderOptions& options) {
-  const auto first = static_cast<int64_t>(context.size());
+RequestOrFault ScoreAfter(std::vector<TokenId> context, const std::vector<TokenId>& continuation,
+                          const ReaderOptions& options) {
+  const std::size_t first = context.size();
   context.insert(context.end(), continuation.begin(), continuation.end());
-  return ScoreRequest({std::move(context), first, 0}, *options.score);
+  return ScoreFrom(std::move(context), first, options);
 }
 
 RequestOrFault ScoreIdPair(const json& line, const ReaderOptions& options) {
@@ -117,17 +175,19 @@ RequestOrFault ScoreChat(std::string_view text, const Tokenizer& tokenizer,
 RequestOrFault ScoreTokenIds(const json& line, const ReaderOptions& options) {
   TokensOrFault ids = ReadTokenIds(line.at("token_ids"), "token_ids", options.vocab_rows);
   if (auto* fault = std::get_if<LineFault>(&ids)) return std::move(*fault);
-  return ScoreRequest({std::move(std::get<std::vector<TokenId>>(ids)), 1, 1}, *options.score);
+  return ScoreWhole({std::move(std::get<std::vector<TokenId>>(ids)), 1, 1}, options);
 }
 
 RequestOrFault ScorePair(const std::string& context, const std::string& continuation,
                          const Line& line) {
   const std::string whole = context + continuation;
   const std::string_view stripped(context.data(), SizeWithoutSpacesAtEnd(context));
-  TokensOrFault encoded_whole = EncodePrompt(whole, line.tokenizer, line.options);
+  if (MaybeFault fault = CheckTextLength(continuation, line.tokenizer, line.options))
+    return std::move(*fault);
+  TokensOrFault encoded_whole = EncodeText(whole, line.tokenizer, line.options);
   if (auto* fault = std::get_if<LineFault>(&encoded_whole)) return std::move(*fault);
   // Nothing is the start token alone.
-  TokensOrFault encoded_context = EncodePrompt(stripped, line.tokenizer, line.options);
+  TokensOrFault encoded_context = EncodeText(stripped, line.tokenizer, line.options);
   if (auto* fault = std::get_if<LineFault>(&encoded_context)) return std::move(*fault);
 
   auto& tokens = std::get<std::vector<TokenId>>(encoded_whole);
@@ -142,14 +202,14 @@ RequestOrFault ScorePair(const std::string& context, const std::string& continua
                     "{}: the continuation has none of its own to score",
                     tokens.size(), head.size())};
   }
-  const auto first = static_cast<int64_t>(head.size());
-  return ScoreRequest({std::move(tokens), first, 0}, *line.options.score);
+  return ScoreFrom(std::move(tokens), head.size(), line.options);
 }
 
 }  // namespace
 
 RequestOrFault ReadScoreLine(const json& line, std::string_view text, const Tokenizer& tokenizer,
-                             const ReaderOptions& options) {
+                             const ReaderOptions& options, LineNotes& notes) {
+  if (MaybeFault fault = CheckScoreKeys(line, options.strict, notes)) return std::move(*fault);
   std::variant<ScoreForm, LineFault> form = FindForm(line);
   if (auto* fault = std::get_if<LineFault>(&form)) return std::move(*fault);
   const std::string_view key = std::get<ScoreForm>(form).first;
@@ -169,7 +229,7 @@ RequestOrFault ReadScoreText(std::string_view text, const Tokenizer& tokenizer,
   auto& tokens = std::get<std::vector<TokenId>>(encoded);
   // Nothing precedes the first token where there is no start token.
   const int64_t num_unscored = tokens.front() == options.start_token ? 0 : 1;
-  return ScoreRequest({std::move(tokens), 1, num_unscored}, *options.score);
+  return ScoreWhole({std::move(tokens), 1, num_unscored}, options);
 }
 
 }  // namespace spillway

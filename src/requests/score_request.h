@@ -26,7 +26,13 @@ struct KnownTokens {
   std::vector<TokenId> tokens;  // never empty
   int64_t first = 1;
   int64_t num_unscored = 0;  // ScoredText::num_unscored
+  int64_t num_cut = 0;       // ScoredText::num_cut
 };
+
+// The text without the start of a context that is too long for the model: its last positions + 1
+// tokens, the last of which is never fed, as lm-eval-harness keeps them.
+// Requires: fewer than positions + 1 are scored.
+KnownTokens WithCutContext(KnownTokens text, int64_t max_positions);
 
 // A text without anything to score (told is empty then) is answered without the model.
 // Requires: first >= 1. Sets neither line nor custom_id.

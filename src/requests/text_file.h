@@ -10,8 +10,8 @@ namespace spillway {
 inline constexpr std::size_t kMaxTextBytes = 256 << 20;
 
 // All of `path` ("-": standard input) without a byte order mark. `flag` is named in errors.
-// Throws: Error kInput: cannot be read as OpenInput says, is over kMaxTextBytes, is not UTF-8 or
-// holds a NUL byte; kIo.
+// Decompressed where it is gzip or zstd. Throws: Error kInput: cannot be read as OpenInput says, is
+// over kMaxTextBytes, damaged, of another form, not UTF-8 or holds a NUL; kIo.
 std::string ReadTextFile(const std::filesystem::path& path, std::string_view flag);
 
 }  // namespace spillway

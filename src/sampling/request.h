@@ -19,6 +19,7 @@ struct ScoredText {
   std::vector<TokenId> told;  // the last one is scored and never fed
   int64_t first = 1;         // of prompt + told: the first that is scored; what precedes is context
   int64_t num_unscored = 0;  // entries of the answer before it, all null
+  int64_t num_cut = 0;       // tokens of the context that were left out, from its start
 };
 
 // Form of the answer: a text, or the message of an assistant.

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "src/base/date_text.h"
+#include "src/verbs/line_warnings.h"
 
 namespace spillway {
 namespace {
@@ -21,6 +22,9 @@ ReaderOptions ReadingOptions(const Config& config, const OpenedModel& model) {
   options.max_positions = shape.max_positions;
   options.vocab_rows = shape.vocab_size;
   options.start_token = shape.bos;
+  options.input_name = config.input == "-" ? "standard input" : config.input.string();
+  options.strict = config.strict;
+  options.allow_duplicate_ids = config.allow_duplicate_ids;
   if (config.verb == Verb::kScore) options.score = PrefillOf(config);
   options.chat = std::make_shared<const ChatReading>(model.tokenizer_folder, config.chat_template,
                                                      config.chat_date.value_or(DayBeforeToday(0)),
@@ -38,7 +42,9 @@ PromptFile::PromptFile(const Config& config, const OpenedModel& model)
 }
 
 InputScan PromptFile::Scan() const {
-  return ScanInput(path_, tokenizer_, options_, kSampleRequests);
+  InputScan scan = ScanInput(path_, tokenizer_, options_, kSampleRequests);
+  WarnOfLines(options_.input_name, scan);
+  return scan;
 }
 
 RequestReader PromptFile::Read() const { return RequestReader(path_, tokenizer_, options_); }

@@ -20,8 +20,9 @@ class PromptFile {
   // Lifetime: the model outlives it. Throws: Error kInput, kPath, kIo, kDiskSpace.
   PromptFile(const Config& config, const OpenedModel& model);
 
-  // Throws: Error kInput, kIo.
+  // Warns of what is passed over or cut, once for the whole input. Throws: as ScanInput.
   InputScan Scan() const;
+  // Throws: Error kInput, kIo.
   RequestReader Read() const;
 
  private:

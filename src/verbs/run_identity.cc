@@ -88,6 +88,7 @@ RunManifest IdentityOf(const Config& config, const OpenedModel& model, const Pol
                                        : fmt::format("{} bits", policy.kv_bits)},
       {"spillway version", std::string(kVersion)},
       {"processor or --cpu-compute", ProcessorText(config, policy, gpu)}};
+  if (config.strict) identity.emplace("--strict", kYes);
   const ChatTemplates templates(model.tokenizer_folder, config.chat_template, {});
   identity.emplace("chat template or --system or --split-reasoning", ChatKey(config, templates));
   if (templates.TellsTime() && config.chat_date)

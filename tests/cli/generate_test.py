@@ -144,11 +144,11 @@ class Forms(GenerateTest):
     def test_all_forms_of_one_prompt_agree(self):
         row = json.loads(GOLDEN.read_text(encoding="utf-8"))["rows"][0]
         body = {"prompt": row["text"], "max_tokens": 9}
-        batch = {"custom_id": "x", "method": "POST", "url": "/v1/completions"}
+        batch = {"method": "POST", "url": "/v1/completions"}
         choices = self.choices([
             {"prompt": row["text"], "max_tokens": 9},
             {"token_ids": row["prompt"], "max_tokens": 9},
-            batch | {"body": body},
+            batch | {"custom_id": "x", "body": body},
             batch | {"body": body | {"prompt": row["prompt"]}},
             batch | {"body": body | {"n": 1, "best_of": 1, "echo": False, "stream": False, "presence_penalty": 0,
                                      "suffix": None, "user": "u", "model": "m", "top_p": 1, "temperature": 0}},

@@ -111,14 +111,9 @@ std::vector<BadLine> TextLines() {
       {Prompt("\xf4\x90\x80\x80"), "invalid_utf8", "column 13: byte 0xf4"},  // over U+10FFFF
       {"\xff\xfe{", "invalid_utf8", "column 1: byte 0xff"},                  // UTF-16's mark
       {"\xfe\xff{", "invalid_utf8", "column 1: byte 0xfe"},
-      {Prompt("\xef\xbf\xbe"), "invalid_utf8", "column 13: U+FFFE"},
-      {Prompt("\\ufffe"), "invalid_utf8", "U+FFFE"},
       {Prompt(std::string(1, '\0')), "nul_byte", "column 13: a NUL byte"},
       {R"({"prompt":"a"})" + std::string(1, '\0'), "nul_byte", "column 15: a NUL byte"},
       {std::string(3, '\0'), "nul_byte", "column 1: a NUL byte"},
-      {Prompt("\\u0000"), "nul_byte", "\\u0000"},
-      {With(R"("stop":"\u0000")"), "nul_byte", "\\u0000"},
-      {With(R"("\u0000":1)"), "nul_byte", "\\u0000"},
       {Prompt("\\ud800"), "invalid_json", "surrogate"},
       {Prompt("\\ud800\\u0041"), "invalid_json", "surrogate"},
       {Prompt("\\udc00"), "invalid_json", "surrogate"},
@@ -133,10 +128,10 @@ std::vector<BadLine> FormLines() {
       {"17", "invalid_value", "must be a JSON object"},
       {"{}", "missing_key", "has no key \"prompt\""},
       {R"({"max_tokens":1})", "missing_key", "has no key \"prompt\""},
-      {R"({"prompt":"a","promt":"b"})", "unknown_key", "unknown key \"promt\""},
-      {R"({"prompt":"a","Max_tokens":1})", "unknown_key", "unknown key \"Max_tokens\""},
-      {R"({"prompt":"a","":1})", "unknown_key", "unknown key \"\""},
-      {"{\"prompt\":\"a\",\"\\u001b[31m\":1}", "unknown_key", "unknown key \"\\x1b[31m\""},
+      {R"({"prompt":"a","promt":"b"})", "unknown_key",
+       R"(unknown key "promt"; did you mean "prompt"?)"},
+      {R"({"prompt":"a","Max_tokens":1})", "unknown_key",
+       R"(unknown key "Max_tokens"; did you mean "max_tokens"?)"},
       {R"({"prompt":"a","messages":[]})", "invalid_value", R"(both "messages" and "prompt")"},
       {R"({"prompt":"a","token_ids":[5]})", "invalid_value", "both \"prompt\" and \"token_ids\""},
       {R"({"prompt":"a","custom_id":7})", "invalid_value", "\"custom_id\" must be a string"},
@@ -157,7 +152,8 @@ std::vector<BadLine> FormLines() {
       {R"({"messages":[],"promt":1})", "unknown_key", "promt"},
       {Batch(R"("body":"x")"), "invalid_value", "\"body\" must be an object"},
       {Batch(R"("body":{})"), "missing_key", "has no key \"prompt\""},
-      {Batch(R"("body":{"prompt":"a","x":1})"), "unknown_key", "unknown key \"x\" in \"body\""},
+      {Batch(R"("body":{"prompt":"a","max_token":1})"), "unknown_key",
+       R"(unknown key "max_token" in "body"; did you mean "max_tokens"?)"},
       {Batch(R"("body":{"prompt":"a"},"prompt":"b")"), "unknown_key",
        "unknown key \"prompt\" beside \"body\""},
       {Batch(R"("body":{"prompt":"a","custom_id":"b"})"), "unknown_key",
@@ -174,7 +170,8 @@ std::vector<BadLine> PromptLines() {
       {R"({"prompt":[[1],[2]]})", "invalid_value", "several prompts"},
       {R"({"prompt":[1,"a"]})", "invalid_value", "several prompts"},
       {R"({"prompt":[]})", "empty_prompt", "\"prompt\" is empty"},
-      {R"({"prompt":[1.0]})", "invalid_value", "integers only"},
+      {R"({"prompt":[1.5]})", "invalid_value", "integers only"},
+      {R"({"prompt":[1e300]})", "invalid_value", "integers only"},
       {R"({"prompt":[true]})", "invalid_value", "integers only"},
       {R"({"prompt":[1,300]})", "token_out_of_range",
        "token id 300 at index 1; the model's ids are 0 to 299"},
@@ -195,7 +192,7 @@ std::vector<BadLine> SamplingLines() {
     lines.push_back({With(key), "invalid_value", message});
   };
   for (const char* value :
-       {"0", "-1", "1.5", "32.0", "\"5\"", "true", "[]", "18446744073709551615", "1e3"}) {
+       {"0", "-1", "1.5", "\"5\"", "true", "[]", "18446744073709551615", "1e300"}) {
     add(R"("max_tokens":)" + std::string(value),
         "\"max_tokens\" must be an integer of at least 1, not ");
   }
@@ -215,14 +212,12 @@ std::vector<BadLine> SamplingLines() {
        {"1.5", "\"7\"", "18446744073709551616", "-9223372036854775809", "[1]"}) {
     add(R"("seed":)" + std::string(value), "\"seed\" must be an integer of 64 bits, not ");
   }
-  for (const char* value : {"-1", "21", "true", "1.0", "\"1\""})
+  for (const char* value : {"-1", "21", "true", "1.5", "\"1\""})
     add(R"("logprobs":)" + std::string(value), "\"logprobs\" must be");
   for (const char* value : {"1", "\"yes\""})
     add(R"("ignore_eos":)" + std::string(value), "\"ignore_eos\" must be true or false");
   for (const char* value : {"5", "{}", "[1]", "[\"a\",null]"})
     add(R"("stop":)" + std::string(value), "\"stop\" must be a string or a list");
-  add(R"("stop":"")", "empty string");
-  add(R"("stop":["a",""])", "empty string");
   add(R"("stop":["1","2","3","4","5","6","7","8","9","10","11","12","13","14","15","16","17"])",
       "at most 16 strings, not 17");
   add(R"("stop":")" + std::string(5000, 's') + "\"", "has 5000 bytes");
@@ -267,19 +262,14 @@ TEST(OddLines, AreTakenAsTheyAre) {
            With(R"("seed":-9223372036854775808)"), With(R"("top_p":1)"),
            With(R"("top_k":9223372036854775807)"), " \t{ \"prompt\" : \"a\" }\t",
            R"({"prompt":"</s>"})", R"({"custom_id":null,"prompt":"a"})",
-           With(R"("metadata":)" + std::string(62, '[') + std::string(62, ']'))
-               .replace(0, 0, "")}) {
+           With(R"("metadata":)" + std::string(62, '[') + std::string(62, ']')),
+           // Characters that are none, or end C's strings, are characters of a prompt all the same.
+           Prompt("\xef\xbf\xbe"), Prompt("\\ufffe"), Prompt("\\u0000"), With(R"("stop":"\u0000")"),
+           With(R"("\u0000":1)"), R"({"prompt":"a","":1})"}) {
     const auto all = ReadAll(line);
     ASSERT_EQ(all.size(), 1u);
     const auto* error = std::get_if<LineError>(&all[0]);
-    // The last one is an array where an object is wanted: refused for that, not for its depth
-    // of 63.
-    if (line.find("[[[[") != std::string::npos) {
-      ASSERT_NE(error, nullptr);
-      EXPECT_EQ(error->code, "unsupported_value");
-    } else {
-      EXPECT_EQ(error, nullptr) << line << "\n" << error->message;
-    }
+    EXPECT_EQ(error, nullptr) << line << "\n" << error->message;
   }
 }
 

@@ -153,6 +153,16 @@ TEST_F(ChatLineTest, NullsAndNeutralValuesNeverFailALine) {
              R"("continue_final_message":null,"prompt":null,"response_format":{"type":"text"},)"
              R"("n":1,"stream":false,"store":false,"parallel_tool_calls":true})"),
       "[user]x[assistant]");
+  // Dumps of OpenAI's and vLLM's clients, which carry every field.
+  EXPECT_EQ(
+      TextOf(R"({"messages":[{"role":"user","content":"x"}],"reasoning_effort":"medium",)"
+             R"("verbosity":"medium","modalities":["text"],"service_tier":"auto","audio":null,)"
+             R"("prediction":null,"web_search_options":null,"functions":null,"tool_choice":"auto",)"
+             R"("function_call":null,"safety_identifier":"a","prompt_cache_key":"b",)"
+             R"("include_reasoning":true,"add_special_tokens":false,"echo":false,"priority":0,)"
+             R"("mm_processor_kwargs":null,"chat_template":null,"request_id":"c","logprobs":false,)"
+             R"("top_logprobs":0,"max_completion_tokens":3.0,"max_tokens":null})"),
+      "[user]x[assistant]");
   EXPECT_EQ(Good(R"({"prompt":"x","messages":null})").body, AnswerBody::kText);
 }
 

@@ -38,14 +38,16 @@ class BareTokenizer final : public FakeTokenizer {
 
 Request Read(const json& line, const Tokenizer& tokenizer = FakeTokenizer(),
              const ReaderOptions& options = Options()) {
-  const RequestOrFault read = ReadScoreLine(line, line.dump(), tokenizer, options);
+  LineNotes notes;
+  const RequestOrFault read = ReadScoreLine(line, line.dump(), tokenizer, options, notes);
   if (const auto* fault = std::get_if<LineFault>(&read)) ADD_FAILURE() << fault->message;
   return std::get<Request>(read);
 }
 
 std::string FaultOf(const json& line, const Tokenizer& tokenizer = FakeTokenizer(),
                     const ReaderOptions& options = Options()) {
-  const RequestOrFault read = ReadScoreLine(line, line.dump(), tokenizer, options);
+  LineNotes notes;
+  const RequestOrFault read = ReadScoreLine(line, line.dump(), tokenizer, options, notes);
   const auto* fault = std::get_if<LineFault>(&read);
   return fault == nullptr ? "none" : fault->code;
 }
@@ -104,10 +106,10 @@ TEST(ScoreLineTest, OfMessagesTheAssistantsLastIsScored) {
   EXPECT_EQ(fault({{"messages", {asked, Message("assistant", "")}}}), "empty_continuation");
   EXPECT_EQ(fault({{"messages", "a"}}), "invalid_value");
   EXPECT_EQ(fault({{"messages", {asked}}, {"text", "a"}}), "invalid_value");
-  EXPECT_EQ(fault({{"text", "a"}, {"tools", json::array()}}), "unknown_key");
+  EXPECT_EQ(fault({{"text", "a"}, {"tools", {json::object()}}}), "unsupported_value");
   EXPECT_EQ(
       fault({{"messages", {asked, Message("assistant", "a")}}, {"continue_final_message", true}}),
-      "unknown_key");
+      "unsupported_value");
   EXPECT_EQ(FaultOf({{"messages", {asked, Message("assistant", "a")}}}), "no_chat_template");
 }
 
@@ -156,6 +158,51 @@ TEST(ScoreLineTest, AContinuationWithoutTokensIsAFault) {
   EXPECT_EQ(FaultOf({{"context", ""}, {"continuation", ""}}), "empty_continuation");
   // These spaces are a continuation.
   EXPECT_EQ(FaultOf({{"context", "ab "}, {"continuation", ""}}), "none");
+}
+
+// lm-eval-harness keeps the last positions + 1 tokens, the last of which is never fed.
+TEST(ScoreLineTest, AContextThatIsTooLongIsCutFromTheLeft) {
+  const FakeTokenizer tokenizer;
+  const std::string context(150, 'a');
+  const Request text = Read({{"context", context + "bc"}, {"continuation", "def"}});
+  EXPECT_EQ(tokenizer.Decode(Tokens(text)), std::string(96, 'a') + "bcdef");
+  EXPECT_EQ(text.scored->first, 98);
+  EXPECT_EQ(text.scored->num_cut, 1 + 150 + 5 - 101);
+  EXPECT_EQ(text.prompt.size(), 100u);
+
+  const json ids(150, 9);
+  const Request pair = Read({{"context_token_ids", ids}, {"continuation_token_ids", {7, 6}}});
+  EXPECT_EQ(pair.scored->num_cut, 51);
+  EXPECT_EQ(Read({{"context_token_ids", json(99, 9)}, {"continuation_token_ids", {7, 6}}})
+                .scored->num_cut,
+            0);
+  // The continuation may take all of the window, but no more.
+  const Request whole = Read({{"context", "a"}, {"continuation", std::string(100, 'c')}});
+  EXPECT_EQ(whole.scored->first, 1);
+  EXPECT_EQ(whole.scored->num_cut, 1);
+  EXPECT_EQ(FaultOf({{"context", "a"}, {"continuation", std::string(101, 'c')}}),
+            "context_length_exceeded");
+  EXPECT_EQ(FaultOf({{"text", std::string(100, 'c')}}), "context_length_exceeded");
+  EXPECT_EQ(FaultOf({{"token_ids", json(101, 9)}}), "context_length_exceeded");
+}
+
+TEST(ScoreLineTest, KeysOfOtherVerbsChangeNothingAtTheirNeutralValueOnly) {
+  EXPECT_EQ(FaultOf({{"text", "a"}, {"max_tokens", 3}}), "unsupported_value");
+  EXPECT_EQ(FaultOf({{"text", "a"}, {"echo", true}}), "unsupported_value");
+  EXPECT_EQ(FaultOf({{"text", "a"}, {"contxt", "b"}}), "unknown_key");
+  for (const json& key : std::vector<json>{{{"max_tokens", nullptr}},
+                                           {{"echo", false}},
+                                           {{"model", "m"}},
+                                           {{"tools", json::array()}},
+                                           {{"context", nullptr}, {"continuation", nullptr}},
+                                           {{"doc_id", 7}}}) {
+    json line = {{"text", "a"}};
+    line.update(key);
+    EXPECT_EQ(FaultOf(line), "none") << line;
+  }
+  ReaderOptions strict = Options();
+  strict.strict = true;
+  EXPECT_EQ(FaultOf({{"text", "a"}, {"doc_id", 7}}, FakeTokenizer(), strict), "unknown_key");
 }
 
 TEST(ScoreLineTest, AKvPolicyThatEvictsIsFedFromTheContextOn) {

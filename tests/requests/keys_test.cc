@@ -1,0 +1,230 @@
+// Keys of a request: those that OpenAI and vLLM document at their neutral values, other spellings,
+// misspelt ones and those that nothing knows.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "src/requests/request_parser.h"
+#include "tests/requests/fake_tokenizer.h"
+
+namespace spillway {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+ReaderOptions Options() {
+  ReaderOptions options;
+  options.max_positions = 64;
+  options.vocab_rows = 300;
+  options.start_token = FakeTokenizer::kStart;
+  options.defaults.max_tokens = 8;
+  return options;
+}
+
+ParsedLine Parse(const std::string& text, const ReaderOptions& options = Options()) {
+  static const FakeTokenizer tokenizer;
+  const RequestParser parser(InputForm::kJsonLines, tokenizer, options);
+  Line line;
+  line.number = 1;
+  line.text = text;
+  return parser.Parse(line);
+}
+
+// "code: message", or "taken".
+std::string Outcome(const ParsedLine& parsed) {
+  const auto* error = std::get_if<LineError>(&parsed.item);
+  return error == nullptr ? "taken" : error->code + ": " + error->message;
+}
+
+// The forms of a prompt that has this key too.
+std::vector<std::string> BothForms(const std::string& key) {
+  return {R"({"prompt":"a",)" + key + "}",
+          R"({"method":"POST","url":"/v1/completions","body":{"prompt":"a",)" + key + "}}"};
+}
+
+Request Taken(const std::string& key) {
+  const ParsedLine parsed = Parse(BothForms(key)[0]);
+  EXPECT_EQ(Outcome(parsed), "taken") << key;
+  return std::get<Request>(parsed.item);
+}
+
+TEST(Keys, NeutralValuesArePassedOverWithoutAWord) {
+  for (const char* key : {R"("n":1)",
+                          R"("n":1.0)",
+                          R"("n":null)",
+                          R"("best_of":1)",
+                          R"("echo":false)",
+                          R"("stream":false)",
+                          R"("stream_options":null)",
+                          R"("presence_penalty":0)",
+                          R"("frequency_penalty":0.0)",
+                          R"("frequency_penalty":-0.0)",
+                          R"("logit_bias":null)",
+                          R"("logit_bias":{})",
+                          R"("logit_bias":{"5":0,"6":0.0})",
+                          R"("suffix":null)",
+                          R"("suffix":"")",
+                          R"("user":"me")",
+                          R"("user":7)",
+                          R"("metadata":{"a":"b"})",
+                          R"("model":"gpt")",
+                          R"("temperature":null)",
+                          R"("stop":null)",
+                          R"("stop":[])",
+                          R"("stop":"")",
+                          R"("response_format":{"type":"text"})",
+                          R"("guided_json":null)",
+                          R"("allowed_token_ids":null)",
+                          R"("min_p":0.0)",
+                          R"("repetition_penalty":1.0)",
+                          R"("length_penalty":1.0)",
+                          R"("early_stopping":false)",
+                          R"("skip_special_tokens":true)",
+                          R"("spaces_between_special_tokens":true)",
+                          R"("use_beam_search":false)",
+                          R"("priority":0)",
+                          R"("service_tier":"auto")",
+                          R"("include_stop_str_in_output":false)",
+                          R"("add_special_tokens":true)",
+                          R"("truncate_prompt_tokens":null)",
+                          R"("prompt_logprobs":null)",
+                          R"("bad_words":[])",
+                          R"("logits_processors":[])",
+                          R"("top_logprobs":0)",
+                          R"("tools":[])",
+                          R"("tool_choice":"none")",
+                          R"("stop_token_ids":[])",
+                          R"("min_tokens":0)",
+                          R"("top_k":-1)",
+                          R"("logprobs":false)",
+                          R"("messages":null)",
+                          R"("token_ids":null)",
+                          R"("max_token":null)",
+                          R"("nobody_knows_this":null)"}) {
+    for (const std::string& line : BothForms(key)) {
+      const ParsedLine parsed = Parse(line);
+      EXPECT_EQ(Outcome(parsed), "taken") << line;
+      EXPECT_THAT(parsed.notes.passed_over, IsEmpty()) << line;
+    }
+  }
+}
+
+TEST(Keys, FeaturesThatAreAbsentAreNamedAndNotCalledUnknown) {
+  for (const char* key : {R"("n":2)",
+                          R"("n":0)",
+                          R"("best_of":3)",
+                          R"("echo":true)",
+                          R"("stream":true)",
+                          R"("presence_penalty":0.5)",
+                          R"("frequency_penalty":-1)",
+                          R"("logit_bias":{"5":-100})",
+                          R"("suffix":"end")",
+                          R"("min_p":0.1)",
+                          R"("use_beam_search":true)",
+                          R"("length_penalty":2)",
+                          R"("guided_json":{})",
+                          R"("guided_choice":["a","b"])",
+                          R"("response_format":{"type":"json_object"})",
+                          R"("structured_outputs":{"regex":"a"})",
+                          R"("allowed_token_ids":[5])",
+                          R"("bad_words":["a"])",
+                          R"("skip_special_tokens":false)",
+                          R"("include_stop_str_in_output":true)",
+                          R"("add_special_tokens":false)",
+                          R"("truncate_prompt_tokens":5)",
+                          R"("prompt_logprobs":1)",
+                          R"("top_logprobs":2)",
+                          R"("tools":[{}])",
+                          R"("chat_template_kwargs":{"a":1})"}) {
+    for (const std::string& line : BothForms(key)) {
+      const std::string name = std::string(key).substr(0, std::string(key).find(':'));
+      EXPECT_THAT(Outcome(Parse(line)), HasSubstr("unsupported_value: line 1: " + name)) << line;
+      EXPECT_THAT(Outcome(Parse(line)), HasSubstr("is not supported")) << line;
+      EXPECT_THAT(Outcome(Parse(line)), Not(HasSubstr("nknown key"))) << line;
+    }
+  }
+}
+
+TEST(Keys, OtherSpellingsAreTaken) {
+  EXPECT_EQ(Taken(R"("max_tokens":4.0)").sampling.max_tokens, 4);
+  EXPECT_EQ(Taken(R"("max_tokens":1e1)").sampling.max_tokens, 10);
+  EXPECT_EQ(Taken(R"("max_completion_tokens":4)").sampling.max_tokens, 4);
+  EXPECT_EQ(Taken(R"("max_tokens":4,"max_completion_tokens":4.0)").sampling.max_tokens, 4);
+  EXPECT_EQ(Taken(R"("top_k":40.0)").sampling.top_k, 40);
+  EXPECT_EQ(Taken(R"("seed":7.0)").sampling.seed, 7u);
+  EXPECT_EQ(Taken(R"("logprobs":2.0)").sampling.num_logprobs, 2);
+  EXPECT_EQ(Taken(R"("logprobs":false)").sampling.num_logprobs, -1);
+  EXPECT_THAT(Taken(R"("stop_token_ids":[5.0])").sampling.stop_token_ids, ElementsAre(5));
+  EXPECT_THAT(Taken(R"("stop":["","\n"])").sampling.stop, ElementsAre("\n"));
+  const auto prompt = [](const std::string& value) {
+    return std::get<Request>(Parse(R"({"prompt":)" + value + "}").item).prompt;
+  };
+  EXPECT_EQ(prompt(R"(["hi"])"), prompt(R"("hi")"));
+  EXPECT_THAT(prompt("[[5,6]]"), ElementsAre(5, 6));
+  EXPECT_THAT(prompt("[5.0,6]"), ElementsAre(5, 6));
+  EXPECT_THAT(prompt("[5]"), ElementsAre(5));
+}
+
+TEST(Keys, MisspeltOnesAreFaults) {
+  const std::vector<std::pair<std::string, std::string>> words = {
+      {"max_token", "max_tokens"},
+      {"maxTokens", "max_tokens"},
+      {"temprature", "temperature"},
+      {"topp", "top_p"},
+      {"stops", "stop"},
+      {"prompts", "prompt"},
+      {"presense_penalty", "presence_penalty"},
+      {"max_new_tokens", "max_tokens"},
+      {"do_sample", "temperature"},
+      {"logprob", "logprobs"}};
+  for (const auto& [word, meant] : words) {
+    for (const std::string& line : BothForms("\"" + word + "\":1"))
+      EXPECT_THAT(Outcome(Parse(line)),
+                  testing::AllOf(HasSubstr("unknown_key: line 1: unknown key \"" + word + "\""),
+                                 HasSubstr("did you mean \"" + meant + "\"?")));
+  }
+  EXPECT_THAT(Outcome(Parse(R"({"prompt":"a","customid":"b"})")),
+              HasSubstr("did you mean \"custom_id\"?"));
+  EXPECT_THAT(Outcome(Parse(R"({"messages":[],"tol_choice":1})")),
+              HasSubstr("did you mean \"tool_choice\"?"));
+}
+
+TEST(Keys, OthersArePassedOverAndNoted) {
+  for (const std::string& line : BothForms(R"("dataset_row":1,"top":2,"id":3)")) {
+    const ParsedLine parsed = Parse(line);
+    EXPECT_EQ(Outcome(parsed), "taken");
+    EXPECT_THAT(parsed.notes.passed_over, ElementsAre("dataset_row", "id", "top"));
+  }
+  ReaderOptions strict = Options();
+  strict.strict = true;
+  for (const std::string& line : BothForms(R"("dataset_row":1)"))
+    EXPECT_THAT(Outcome(Parse(line, strict)),
+                HasSubstr("unknown_key: line 1: unknown key \"dataset_row\""));
+  for (const std::string& line : BothForms(R"("dataset_row":null,"echo":false)"))
+    EXPECT_EQ(Outcome(Parse(line, strict)), "taken");
+}
+
+TEST(Keys, BesideTheBodyOnlyTheLinesOwnAreTaken) {
+  const auto beside = [](const std::string& key) {
+    return Parse(R"({"method":"POST","url":"/v1/completions","body":{"prompt":"a"},)" + key + "}");
+  };
+  EXPECT_EQ(Outcome(beside(R"("metadata":{"a":1},"user":"me")")), "taken");
+  EXPECT_THAT(beside(R"("row":5)").notes.passed_over, ElementsAre("row"));
+  EXPECT_THAT(Outcome(beside(R"("max_tokens":5)")), HasSubstr("put it into \"body\""));
+  EXPECT_THAT(Outcome(beside(R"("custom_ids":"a")")), HasSubstr("did you mean \"custom_id\"?"));
+  EXPECT_EQ(Outcome(Parse(R"({"prompt":"a","method":null,"url":null,"body":null})")), "taken");
+}
+
+TEST(Keys, TheKeyThatWasMeantForThePromptIsNamed) {
+  EXPECT_THAT(Outcome(Parse(R"({"text":"a"})")),
+              HasSubstr("has no key \"prompt\"; did you mean it by \"text\"?"));
+  EXPECT_EQ(Outcome(Parse(R"({"prompt":"a","text":"b"})")), "taken");
+}
+
+}  // namespace
+}  // namespace spillway
