@@ -9,8 +9,16 @@
 #include "src/verbs/policy_for.h"
 #include "src/verbs/prediction_for.h"  // OverlapOf
 #include "src/verbs/sampling_for.h"
+#include "src/verbs/tokenizer_warning.h"
 
 namespace spillway {
+namespace {
+
+bool ReadsText(Verb verb) {
+  return verb == Verb::kGenerate || verb == Verb::kScore || verb == Verb::kCalibrate;
+}
+
+}  // namespace
 
 int RunChain(const Config& flags, OpenStages open) {
   const double begin_s = NowSeconds();
@@ -24,6 +32,7 @@ int RunChain(const Config& flags, OpenStages open) {
     const Workload work = verb->ReadWork(setting);
     const Policy policy = verb->ChoosePolicy(setting, work);
     const Plan plan = verb->PlanFor(setting, work, policy);
+    if (ReadsText(config.verb)) WarnOfOtherTokenizer(model);  // a refusal is one line
     const Schedule schedule = MakeSchedule(plan, OverlapOf(config));
     const std::optional<Trace> trace = verb->Run(setting, {work, plan, schedule});
     return verb->Report(setting, {work, plan, schedule}, trace);

@@ -199,6 +199,11 @@ class Answers(RequestFileTest):
             kept = (self.folder / "out.jsonl.ahead").read_bytes().count(b"\n") - 1
             self.assertLessEqual(int(ahead[1]), kept)
 
+    def test_a_tokenizer_of_another_size_is_warned_of(self):
+        other = harness.REPOSITORY / "tests" / "parity" / "models" / "llama-plain"
+        result = self.generate(self.write([PROMPT]), "--tokenizer", other, "--quiet")
+        self.assertRegex(result.stderr.decode(), r"the tokenizer has \d+ ids and the model 4096; it may be another model's")
+
     @unittest.skipUnless(importlib.util.find_spec("openai"), "no package openai")
     def test_openai_reads_the_answers(self):
         from openai.types import Completion
