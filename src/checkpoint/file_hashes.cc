@@ -36,6 +36,15 @@ bool HasSettled(const FileStamp& stamp, int64_t now_ns) {
   return now_ns - std::max(stamp.modified_ns, stamp.changed_ns) >= kSettledNs;
 }
 
+// Whether the user's cache is there, or a home for it: a folder that is named and absent is not
+// made for hashes.
+bool HasCache(const std::filesystem::path& memory) {
+  const std::filesystem::path cache = memory.parent_path().parent_path();
+  const bool is_default = cache.filename() == ".cache";
+  std::error_code ignored;
+  return std::filesystem::exists(is_default ? cache.parent_path() : cache, ignored);
+}
+
 std::string TextOf(const std::map<FileStamp, uint64_t>& hashes) {
   std::string text;
   std::size_t to_drop = hashes.size() > kMaxRemembered ? hashes.size() - kMaxRemembered : 0;
@@ -56,7 +65,7 @@ FileHashes::FileHashes(std::filesystem::path memory, HashProgress progress)
     : memory_(std::move(memory)), progress_(std::move(progress)), known_(Read(memory_)) {}
 
 FileHashes::~FileHashes() {
-  if (memory_.empty() || learned_.empty()) return;
+  if (memory_.empty() || learned_.empty() || !HasCache(memory_)) return;
   try {
     learned_.merge(Read(memory_));  // what other runs have learned meanwhile
     MakeCacheFolder(memory_.parent_path());

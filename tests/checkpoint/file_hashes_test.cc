@@ -25,8 +25,7 @@ class FileHashesTest : public ::testing::Test {
   // Hash of the file, and whether it was read for it.
   std::pair<uint64_t, bool> Hash(const fs::path& memory) {
     bool was_read = false;
-    FileHashes hashes(memory,
-                      [&](const std::string&, int64_t, int64_t) { was_read = true; });
+    FileHashes hashes(memory, [&](const std::string&, int64_t, int64_t) { was_read = true; });
     return {hashes.Of(ModelFolder(folder_ / "model").Open("weights")), was_read};
   }
 
@@ -85,7 +84,8 @@ TEST_F(FileHashesTest, AMemoryThatSaysNothingIsPassedOver) {
   folder_.Write("file-hashes", "1 2 3\nx\n1 2 3 4 5 zz\n1 2 3 4 5 6 7\n");
   const uint64_t whole = Hash(memory).first;
   EXPECT_EQ(Hash(memory), std::pair(whole, false));
-  EXPECT_EQ(Hash("/nonexistent/file-hashes"), std::pair(whole, true));
+  EXPECT_EQ(Hash(folder_ / "absent/spillway/file-hashes"), std::pair(whole, true));
+  EXPECT_FALSE(fs::exists(folder_ / "absent"));
 }
 
 }  // namespace

@@ -44,6 +44,7 @@ class ModelChangeTest(GenerateTest):
         return model
 
     def answers(self, model, *flags):
+        (self.folder / "cache").mkdir(exist_ok=True)
         return self.lines(RECORDS[:6], "--model", model, *flags, env={"XDG_CACHE_HOME": str(self.folder / "cache")})
 
     def test_a_store_is_of_one_models_weights(self):
