@@ -13,7 +13,6 @@
 #include "src/config/flags.h"
 #include "src/config/version.h"
 #include "src/profile/profile_cache.h"
-#include "src/store/content_key.h"
 #include "src/store/open_model.h"
 
 namespace spillway {
@@ -35,21 +34,6 @@ std::string HashOf(const fs::path& path) {
   return in.eof() ? HashDigits(hash) : "";
 }
 
-// Null where there is no folder, as for built-in shapes. One that cannot be read has no key that
-// was ever kept; the point's run says what is wrong.
-Json ModelKey(const SweepPoint& point) {
-  const std::string given = point.Setting("model", "");
-  try {
-    const fs::path folder = given.empty() ? BundledModel() : fs::path(given);
-    std::error_code error;
-    if (!fs::is_directory(folder, error)) return nullptr;
-    FileHashes hashes(FileHashMemory());
-    return FolderContentKey(folder, hashes);
-  } catch (const Error& unreadable) {
-    return unreadable.what();
-  }
-}
-
 }  // namespace
 
 Json PointIdentities::Of(const SweepPoint& point) {
@@ -57,13 +41,28 @@ Json PointIdentities::Of(const SweepPoint& point) {
   for (const auto& [flag, value] : point.settings) settings[flag] = value;
   return {{"verb", VerbName(point.verb)},
           {"settings", settings},
-          {"files", FileHashes(point)},
+          {"files", HashesOfFiles(point)},
           {"model", ModelKey(point)},
           {"program", fmt::format("{} {}", kVersion, FileHash("/proc/self/exe"))},
           {"host", HostKey(point)}};
 }
 
-Json PointIdentities::FileHashes(const SweepPoint& point) {
+// Null where there is no folder, as for built-in shapes. One that cannot be read has no key that
+// was ever kept; the point's run says what is wrong.
+Json PointIdentities::ModelKey(const SweepPoint& point) {
+  const std::string given = point.Setting("model", "");
+  try {
+    const fs::path folder = given.empty() ? BundledModel() : fs::path(given);
+    std::error_code error;
+    if (!fs::is_directory(folder, error)) return nullptr;
+    return FolderContentKey(folder, model_files_);
+  } catch (const Error& unreadable) {
+    if (unreadable.code() == ErrorCode::kInterrupted) throw;  // says nothing of the folder
+    return unreadable.what();
+  }
+}
+
+Json PointIdentities::HashesOfFiles(const SweepPoint& point) {
   Json hashes = Json::object();
   for (const Flag& flag : FlagsOf(point.verb)) {
     const auto setting = point.settings.find(flag.name);
