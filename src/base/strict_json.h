@@ -29,8 +29,8 @@ struct JsonFault {
 };
 
 // The document, unless it is no JSON, nests deeper than kMaxStrictJsonDepth, holds more than
-// `max_values` values or a number that no double holds, or gives a key twice. No recursion: depth costs no stack. Text behind a NUL byte is never passed
-// over: the byte is a fault.
+// `max_values` values or a number that no double holds, or gives a key twice. No recursion: depth
+// costs no stack. Text behind a NUL byte is never passed over: the byte is a fault.
 std::variant<nlohmann::json, JsonFault> ParseStrictJson(std::string_view text,
                                                         std::size_t max_values);
 

@@ -59,17 +59,37 @@ std::string TextOf(const std::map<FileStamp, uint64_t>& hashes) {
   return text;
 }
 
+uint64_t HashOf(const ModelFile& file, const HashProgress& progress) {
+  const int64_t num_pieces = (file.size() + kPieceBytes - 1) / kPieceBytes;
+  std::vector<uint64_t> hashes(static_cast<std::size_t>(num_pieces));
+  const auto most = static_cast<int>(std::clamp<int64_t>(num_pieces, 1, kMaxThreads));
+  ThreadPool pool(std::min(NumPhysicalCores(), most));
+  std::vector<std::vector<std::byte>> buffers(static_cast<std::size_t>(pool.num_threads()));
+  std::atomic<int64_t> done = 0;
+  auto hash_piece = [&](int64_t piece, int worker) {
+    ThrowIfStopRequested();
+    const int64_t begin = piece * kPieceBytes;
+    const int64_t size = std::min(kPieceBytes, file.size() - begin);
+    std::vector<std::byte>& bytes = buffers[static_cast<std::size_t>(worker)];
+    bytes.resize(static_cast<std::size_t>(size));
+    file.ReadAt(begin, bytes);
+    hashes[static_cast<std::size_t>(piece)] = BlockHash(bytes);
+    done += size;
+    if (worker == 0 && progress) progress(file.name(), done, file.size());  // the caller's thread
+  };
+  pool.Run(num_pieces, hash_piece);
+  return BlockHash(std::as_bytes(std::span(hashes)), static_cast<uint64_t>(file.size()));
+}
+
 }  // namespace
 
-FileHashes::FileHashes(std::filesystem::path memory, HashProgress progress)
-    : memory_(std::move(memory)), progress_(std::move(progress)), known_(Read(memory_)) {}
-
-FileHashes::~FileHashes() {
+void FileHashes::Save() noexcept {
   if (memory_.empty() || learned_.empty() || !HasCache(memory_)) return;
   try {
     learned_.merge(Read(memory_));  // what other runs have learned meanwhile
     MakeCacheFolder(memory_.parent_path());
     ReportFile("hashes of model files", memory_, {}).Write(TextOf(learned_));
+    learned_.clear();
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): see the declaration
   }
 }
@@ -89,35 +109,16 @@ FileHashes::Hashes FileHashes::Read(const std::filesystem::path& memory) {
   return hashes;
 }
 
-uint64_t FileHashes::Of(const ModelFile& file) {
+uint64_t FileHashes::Of(const ModelFile& file, const HashProgress& progress) {
+  if (!known_) known_ = Read(memory_);
   const FileStamp stamp = file.Stamp();
-  if (const auto known = known_.find(stamp); known != known_.end()) return known->second;
+  if (const auto known = known_->find(stamp); known != known_->end()) return known->second;
   const int64_t now_ns = NowNs();
-  const uint64_t hash = Compute(file);
-  if (HasSettled(stamp, now_ns) && file.Stamp() == stamp) known_[stamp] = learned_[stamp] = hash;
+  const uint64_t hash = HashOf(file, progress);
+  if (file.Stamp() != stamp) return hash;
+  (*known_)[stamp] = hash;
+  if (HasSettled(stamp, now_ns)) learned_[stamp] = hash;
   return hash;
-}
-
-uint64_t FileHashes::Compute(const ModelFile& file) const {
-  const int64_t num_pieces = (file.size() + kPieceBytes - 1) / kPieceBytes;
-  std::vector<uint64_t> hashes(static_cast<std::size_t>(num_pieces));
-  const auto most = static_cast<int>(std::clamp<int64_t>(num_pieces, 1, kMaxThreads));
-  ThreadPool pool(std::min(NumPhysicalCores(), most));
-  std::vector<std::vector<std::byte>> buffers(static_cast<std::size_t>(pool.num_threads()));
-  std::atomic<int64_t> done = 0;
-  auto hash_piece = [&](int64_t piece, int worker) {
-    ThrowIfStopRequested();
-    const int64_t begin = piece * kPieceBytes;
-    const int64_t size = std::min(kPieceBytes, file.size() - begin);
-    std::vector<std::byte>& bytes = buffers[static_cast<std::size_t>(worker)];
-    bytes.resize(static_cast<std::size_t>(size));
-    file.ReadAt(begin, bytes);
-    hashes[static_cast<std::size_t>(piece)] = BlockHash(bytes);
-    done += size;
-    if (worker == 0 && progress_) progress_(file.name(), done, file.size());  // the caller's thread
-  };
-  pool.Run(num_pieces, hash_piece);
-  return BlockHash(std::as_bytes(std::span(hashes)), static_cast<uint64_t>(file.size()));
 }
 
 std::filesystem::path FileHashMemory() {

@@ -9,7 +9,9 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "src/checkpoint/model_file.h"
 
@@ -22,26 +24,23 @@ class FileHashes {
  public:
   // Remembers in the file `memory`; empty: within this object only. A file that cannot be read, or
   // lines of it that say nothing, count as nothing remembered.
-  explicit FileHashes(std::filesystem::path memory, HashProgress progress = {});
+  explicit FileHashes(std::filesystem::path memory) : memory_(std::move(memory)) {}
 
-  // Writes what it learned. A failure is passed over: the next run reads the files again.
-  ~FileHashes();
-  FileHashes(const FileHashes&) = delete;
-  FileHashes& operator=(const FileHashes&) = delete;
-
-  // Hash of the file's size and all its bytes.
+  // Hash of the file's size and all its bytes, which this object reads once.
   // Throws: Error kIo, kCorrupt (it changed meanwhile), kInterrupted, kSystemLimit.
-  uint64_t Of(const ModelFile& file);
+  uint64_t Of(const ModelFile& file, const HashProgress& progress = {});
+
+  // Writes what it learned since, for later runs. A failure is passed over: they read the files
+  // again.
+  void Save() noexcept;
 
  private:
   using Hashes = std::map<FileStamp, uint64_t>;
 
   static Hashes Read(const std::filesystem::path& memory);
-  uint64_t Compute(const ModelFile& file) const;
 
   std::filesystem::path memory_;
-  HashProgress progress_;
-  Hashes known_;
+  std::optional<Hashes> known_;  // nullopt: not read yet
   Hashes learned_;
 };
 

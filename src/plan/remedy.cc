@@ -124,7 +124,7 @@ bool FitsBut(const Plan& plan, Tier tier) {
 // Least bytes of a tier with which the refused block fits in whole tiers, all other caps being what
 // they are; nullopt: no number of bytes is enough.
 std::optional<int64_t> LeastOf(Tier tier, const Refused& refused) {
-  Machine machine = refused.plan.machine;
+  const Machine& machine = refused.plan.machine;
   const auto usable = [&](Tier of) { return of == tier || machine.cap_bytes[of] > 0; };
   std::optional<int64_t> least;
   for (const auto& [weights, kv, activations] : WholeTiers()) {

@@ -1,5 +1,7 @@
 #include "src/store/companions.h"
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
@@ -49,6 +51,13 @@ std::vector<CompanionFile> ReadCompanions(const std::filesystem::path& model,
   std::string additional = AdditionalTemplates(tokenizer);
   if (!additional.empty()) files.push_back({kCompanionNames.back(), std::move(additional)});
   return files;
+}
+
+std::string CompanionText(const std::vector<CompanionFile>& files) {
+  std::string text;
+  for (const CompanionFile& file : files)
+    text += fmt::format("{} {}\n{}\n", file.name, file.content.size(), file.content);
+  return text;
 }
 
 }  // namespace spillway

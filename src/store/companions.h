@@ -34,4 +34,7 @@ struct CompanionFile {
 std::vector<CompanionFile> ReadCompanions(const std::filesystem::path& model,
                                           const std::filesystem::path& tokenizer);
 
+// Names, sizes and contents, for a hash of all of them.
+std::string CompanionText(const std::vector<CompanionFile>& files);
+
 }  // namespace spillway

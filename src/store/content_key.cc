@@ -14,18 +14,13 @@
 namespace spillway {
 namespace {
 
-std::string FilesText(const Checkpoint& checkpoint, FileHashes& hashes) {
+std::string FilesText(const Checkpoint& checkpoint, FileHashes& hashes,
+                      const HashProgress& progress) {
   std::string text;
   checkpoint.VisitFiles([&](const ModelFile& file) {
-    text += fmt::format("{} {}\n", file.name(), HashDigits(hashes.Of(file)));
+    text += fmt::format("{} {}\n", file.name(), HashDigits(hashes.Of(file, progress)));
   });
-  return text;
-}
-
-std::string CompanionText(const std::vector<CompanionFile>& files) {
-  std::string text;
-  for (const CompanionFile& file : files)
-    text += fmt::format("{} {}\n{}\n", file.name, file.content.size(), file.content);
+  hashes.Save();
   return text;
 }
 
@@ -36,11 +31,11 @@ std::unique_ptr<Checkpoint> OpenEither(const std::filesystem::path& folder) {
 
 }  // namespace
 
-std::string CheckpointContentKey(const Checkpoint& checkpoint, ModelShape shape,
-                                 FileHashes& hashes) {
+std::string CheckpointContentKey(const Checkpoint& checkpoint, ModelShape shape, FileHashes& hashes,
+                                 const HashProgress& progress) {
   shape.name.clear();
   return HashDigits(
-      TextHash("checkpoint\n" + ShapeText(shape) + "\n" + FilesText(checkpoint, hashes)));
+      TextHash("checkpoint\n" + ShapeText(shape) + "\n" + FilesText(checkpoint, hashes, progress)));
 }
 
 std::string DummyContentKey(const ModelShape& shape, uint64_t seed) {
@@ -48,15 +43,15 @@ std::string DummyContentKey(const ModelShape& shape, uint64_t seed) {
 }
 
 std::string PublishedKey(const Checkpoint& checkpoint, const std::filesystem::path& folder,
-                         FileHashes& hashes) {
-  return HashDigits(
-      TextHash(FilesText(checkpoint, hashes) + CompanionText(ReadCompanions(folder, {}))));
+                         FileHashes& hashes, const HashProgress& progress) {
+  return HashDigits(TextHash(FilesText(checkpoint, hashes, progress) +
+                             CompanionText(ReadCompanions(folder, {}))));
 }
 
 std::string FolderContentKey(const std::filesystem::path& folder, FileHashes& hashes) {
   const std::unique_ptr<Checkpoint> checkpoint = OpenEither(folder);
   return HashDigits(
-      TextHash(FilesText(*checkpoint, hashes) + CompanionText(ReadCompanions(folder, folder))));
+      TextHash(FilesText(*checkpoint, hashes, {}) + CompanionText(ReadCompanions(folder, folder))));
 }
 
 }  // namespace spillway

@@ -14,10 +14,10 @@
 namespace spillway {
 
 // Key of a store of these weights in the types that `shape` says; the shape's name does not count.
-// Reads all bytes of files that `hashes` does not know.
+// Reads all bytes of files that `hashes` does not know, and tells `progress` of them.
 // Throws (all below): Error kModelMissing, kSystemLimit, kIo, kCorrupt, kInterrupted.
-std::string CheckpointContentKey(const Checkpoint& checkpoint, ModelShape shape,
-                                 FileHashes& hashes);
+std::string CheckpointContentKey(const Checkpoint& checkpoint, ModelShape shape, FileHashes& hashes,
+                                 const HashProgress& progress = {});
 
 // Key of seeded random weights.
 std::string DummyContentKey(const ModelShape& shape, uint64_t seed);
@@ -25,7 +25,7 @@ std::string DummyContentKey(const ModelShape& shape, uint64_t seed);
 // Key of the weights as they are published and of the settings beside them; of a store by the
 // checksums in its table.
 std::string PublishedKey(const Checkpoint& checkpoint, const std::filesystem::path& folder,
-                         FileHashes& hashes);
+                         FileHashes& hashes, const HashProgress& progress = {});
 
 // PublishedKey of a folder that is opened for it, its tokenizer included.
 std::string FolderContentKey(const std::filesystem::path& folder, FileHashes& hashes);

@@ -14,6 +14,7 @@
 #include "src/base/terminal.h"
 #include "src/io/disk_backend.h"
 #include "src/memory/arena.h"
+#include "src/store/part_folder.h"
 #include "src/store/store.h"
 #include "src/store/write_store.h"
 
@@ -24,8 +25,6 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kFillBytes = 256 << 10;  // of a tile that one task converts
 constexpr std::chrono::milliseconds kStorePoll{200};
-constexpr std::string_view kPrefix = "spillway-";
-constexpr std::string_view kSuffix = ".store";
 
 // Absent, or a folder that only this user, or the system's, can write to.
 bool IsOwn(const fs::path& path) {
@@ -42,14 +41,15 @@ bool HasStores(const fs::path& folder) {
   const fs::directory_iterator entries(folder, error);
   return !error && std::any_of(begin(entries), end(entries), [](const fs::directory_entry& entry) {
     const std::string name = entry.path().filename().string();
-    return name.starts_with(kPrefix) && name.ends_with(kSuffix);
+    return name.starts_with(kRunStorePrefix) && name.ends_with(kRunStoreSuffix);
   });
 }
 
 fs::path StorePath(const fs::path& folder, const std::string& content_key) {
-  fs::path common = folder / fmt::format("{}{}{}", kPrefix, content_key, kSuffix);
+  fs::path common = folder / fmt::format("{}{}{}", kRunStorePrefix, content_key, kRunStoreSuffix);
   if (IsOwn(common)) return common;
-  fs::path own = folder / fmt::format("{}{}-{}{}", kPrefix, content_key, ::geteuid(), kSuffix);
+  fs::path own =
+      folder / fmt::format("{}{}-{}{}", kRunStorePrefix, content_key, ::geteuid(), kRunStoreSuffix);
   if (!IsOwn(own)) {
     throw Error(ErrorCode::kPath,
                 fmt::format("{}: is not yours alone; remove it, or give another --offload-dir",

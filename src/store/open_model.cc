@@ -168,12 +168,10 @@ bool HasDummyWeights(const OpenedModel& model) {
 }
 
 std::string ContentKey(const OpenedModel& model, const HashProgress& progress) {
-  const auto checkpoint_key = [&] {
-    FileHashes hashes(FileHashMemory(), progress);
-    return CheckpointContentKey(*model.checkpoint, model.shape, hashes);
-  };
   const std::string key =
-      HasDummyWeights(model) ? DummyContentKey(model.shape, model.choice.seed) : checkpoint_key();
+      HasDummyWeights(model)
+          ? DummyContentKey(model.shape, model.choice.seed)
+          : CheckpointContentKey(*model.checkpoint, model.shape, *model.hashes, progress);
   return model.choice.nonfinite == NonFiniteWeights::kAllow ? key + std::string(kNonFiniteKey)
                                                             : key;
 }

@@ -46,6 +46,8 @@ struct OpenedModel : Model {
   WeightMap weights;
   std::unique_ptr<Tokenizer> tokenizer;
   std::string type_of_whole;  // ModelConfig's; of a store or a built-in shape empty
+  // Of its files; read for it once, whatever asks.
+  std::unique_ptr<FileHashes> hashes = std::make_unique<FileHashes>(FileHashMemory());
   nlohmann::json generation;  // generation_config.json; null: there is none
 };
 

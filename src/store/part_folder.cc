@@ -142,7 +142,7 @@ void RemoveStaleParts(const std::filesystem::path& folder) {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
     std::string name = entry.path().filename().string();
-    if (name.starts_with("spillway-") && name.ends_with(".store.part"))
+    if (name.starts_with(kRunStorePrefix) && name.ends_with(PartPathOf(kRunStoreSuffix).string()))
       names.push_back(std::move(name));
   }
   for (const std::string& name : names) {

@@ -4,11 +4,16 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 #include "src/base/descriptor.h"
 #include "src/base/part_file.h"
 
 namespace spillway {
+
+// Names of the stores that runs make: spillway-KEY.store.
+inline constexpr std::string_view kRunStorePrefix = "spillway-";
+inline constexpr std::string_view kRunStoreSuffix = ".store";
 
 class PartFolder {
  public:

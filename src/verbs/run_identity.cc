@@ -20,16 +20,12 @@ namespace {
 
 std::string ModelKey(const OpenedModel& model, const HashProgress& progress) {
   if (HasDummyWeights(model)) return DummyContentKey(model.shape, model.choice.seed);
-  FileHashes hashes(FileHashMemory(), progress);
-  return PublishedKey(*model.checkpoint, model.folder, hashes);
+  return PublishedKey(*model.checkpoint, model.folder, *model.hashes, progress);
 }
 
 std::string TokenizerKey(const OpenedModel& model) {
   if (model.tokenizer_folder.empty()) return "none";
-  std::string text;
-  for (const CompanionFile& file : ReadCompanions({}, model.tokenizer_folder))
-    text += fmt::format("{} {}\n{}\n", file.name, file.content.size(), file.content);
-  return HashDigits(TextHash(text));
+  return HashDigits(TextHash(CompanionText(ReadCompanions({}, model.tokenizer_folder))));
 }
 
 std::string SamplingText(const Config& config) {

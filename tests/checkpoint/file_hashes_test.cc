@@ -25,8 +25,11 @@ class FileHashesTest : public ::testing::Test {
   // Hash of the file, and whether it was read for it.
   std::pair<uint64_t, bool> Hash(const fs::path& memory) {
     bool was_read = false;
-    FileHashes hashes(memory, [&](const std::string&, int64_t, int64_t) { was_read = true; });
-    return {hashes.Of(ModelFolder(folder_ / "model").Open("weights")), was_read};
+    FileHashes hashes(memory);
+    const uint64_t hash = hashes.Of(ModelFolder(folder_ / "model").Open("weights"),
+                                    [&](const std::string&, int64_t, int64_t) { was_read = true; });
+    hashes.Save();
+    return {hash, was_read};
   }
 
   // Puts back the times of before; that of the change stays what it is.
@@ -76,6 +79,18 @@ TEST_F(FileHashesTest, AFileThatHasJustChangedIsNotRemembered) {
   const fs::path memory = folder_ / "file-hashes";
   Hash(memory);
   EXPECT_TRUE(Hash(memory).second);
+}
+
+TEST_F(FileHashesTest, OneObjectReadsAFileOnce) {
+  int num_calls = 0;
+  FileHashes hashes({});
+  const ModelFile file = ModelFolder(folder_ / "model").Open("weights");
+  const auto count = [&](const std::string&, int64_t, int64_t) { ++num_calls; };
+  const uint64_t whole = hashes.Of(file, count);
+  const int num_of_first = num_calls;
+  EXPECT_GT(num_of_first, 0);
+  EXPECT_EQ(hashes.Of(file, count), whole);
+  EXPECT_EQ(num_calls, num_of_first);
 }
 
 TEST_F(FileHashesTest, AMemoryThatSaysNothingIsPassedOver) {
