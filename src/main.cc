@@ -102,7 +102,7 @@ Failure FailureOf(const std::exception_ptr& exception) {
 }
 
 // Ends the program where an exception leaves what may not throw: the destructors of JSON values ask
-// for memory. As after a kill, --resume goes on. Takes no memory itself.
+// for memory. As after a kill, the same command goes on. Takes no memory itself.
 [[noreturn]] void EndAtOnce() {
   const Failure failure = FailureOf(std::current_exception());
   const std::string_view name = ErrorName(failure.code);

@@ -13,10 +13,11 @@
 
 namespace spillway {
 
-// Figures that `score` adds to a run's report. Natural logs.
+// Figures that `score` adds to a run's report, of all lines of the output. Natural logs.
 struct ScoreSummary {
   int64_t num_tokens = 0;
   double logprob_sum = 0.0;
+  int64_t num_earlier_tokens = 0;  // of them, which an interrupted run had scored
 
   // exp(-mean); nullopt without a token.
   std::optional<double> perplexity() const;
@@ -34,7 +35,7 @@ struct SamplingSummary {
   std::vector<std::string> from_generation_config;  // settings that the model's file states
 };
 
-// All of it counts what this run did, but for the fingerprint.
+// All of it counts what this run did, but for the fingerprint and the score.
 struct RunSummary {
   int64_t num_requests = 0;
   int64_t num_completions = 0;
@@ -56,7 +57,7 @@ struct RunSummary {
 // mlp, head, sampling: seconds of computes) "predicted_s", "measured_s" and "error", predicted over
 // measured less one. "sampling", of generate alone, is how rows are sampled that say nothing.
 // "resumed" ("num_completions", "num_errors"), in a resumed run alone, is what was answered before
-// it; all else but the fingerprint is of the run itself.
+// it; all else but the fingerprint and the score is of the run itself.
 std::string ReportJson(const Plan& plan, const Trace& trace, const RunSummary& summary);
 
 // The JSON of a plan that is not run: what a run measures is null. `sampling` is of a plan of

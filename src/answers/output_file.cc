@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "spillway/error.h"
+#include "src/answers/output_stream.h"
 #include "src/base/system_error.h"
 
 namespace spillway {
@@ -19,52 +20,20 @@ namespace {
 
 constexpr const char* kRunAttribute = "user.spillway.run";
 
-bool IsStandardOutput(const std::filesystem::path& path) {
-  return path == "-" || path == "/dev/stdout";
-}
-
-// Opened as they are: nothing could be renamed onto them.
-bool IsStream(const struct stat& status) {
-  return S_ISFIFO(status.st_mode) || S_ISCHR(status.st_mode);
-}
-
-Descriptor OpenStream(const std::filesystem::path& path) {
-  if (IsStandardOutput(path)) {
-    const int flags = ::fcntl(STDOUT_FILENO, F_GETFL);
-    if (flags == -1 || (flags & O_ACCMODE) == O_RDONLY) {
-      throw Error(ErrorCode::kIo, "standard output is closed; redirect it or give --output a file");
-    }
-    Descriptor copy(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
-    // F_DUPFD says EINVAL where the limit is below its argument.
-    if (!copy.valid())
-      ThrowSystemError(errno == EINVAL ? EMFILE : errno, "standard output", ErrorCode::kIo,
-                       "redirect it or give --output a file");
-    return copy;
-  }
-  struct stat status {};
-  if (::stat(path.c_str(), &status) != 0 || !IsStream(status)) return {};
-  Descriptor stream(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY));
-  if (!stream.valid())
-    ThrowSystemError(errno, fmt::format("{}: cannot be written", Printable(path.string())),
-                     ErrorCode::kPath, "give --output a writable place");
-  return stream;
-}
-
 std::string ReadRecords(const Descriptor& file, const std::string& name) {
   constexpr std::size_t kMaxBytes = 1U << 30;
   if (std::optional<std::string> text = ReadToEnd(file, kMaxBytes, name)) return *std::move(text);
   throw Error(ErrorCode::kCorrupt, fmt::format("{}: is no record of a run", Printable(name)));
 }
 
-[[noreturn]] void RefuseOtherRun(const std::string& journal, const RunManifest& then,
-                                 const RunManifest& now) {
+[[noreturn]] void RefuseOtherRun(ErrorCode code, const std::string& journal,
+                                 const RunManifest& then, const RunManifest& now) {
   constexpr std::size_t kMaxBytes = 270;  // an error's line has 300, with its code
   constexpr std::string_view kAdvice = "; give the same or --overwrite to start again";
   const std::string head = Printable(journal) + ": the interrupted run had another ";
-  throw Error(
-      ErrorCode::kResume,
-      fmt::format("{}{}{}", head,
-                  DifferenceText(then, now, kMaxBytes - head.size() - kAdvice.size()), kAdvice));
+  throw Error(code, fmt::format("{}{}{}", head,
+                                DifferenceText(then, now, kMaxBytes - head.size() - kAdvice.size()),
+                                kAdvice));
 }
 
 }  // namespace
@@ -86,15 +55,12 @@ OutputFile::OutputFile(const std::filesystem::path& path, ExistingOutput existin
   place_ = PartFile(path);
   if (!place_.valid()) ThrowPathError(FolderOf(path).string());
   CheckPlace();
-  const bool begun = Exists(place_.part_name()) || Exists(place_.name());
-  if (existing == ExistingOutput::kResume && begun) {
+  if (goes_on() && HasLeftRun()) {
     ResumePart();
     return;
   }
   RemoveStalePart();
-  RemoveStale(journal_path(), IsJournal);
-  RemoveStale(ahead_path(), IsAhead);
-  OpenPart();
+  goes_on() && Exists(place_.name()) ? TakeFinished() : Start();
 }
 
 OutputFile::~OutputFile() {
@@ -157,8 +123,8 @@ void OutputFile::RemoveStalePart() {
   const bool has_lines = status && status->st_size > 0;
   if (has_lines && existing_ != ExistingOutput::kReplace) {
     throw Error(ErrorCode::kOutputExists,
-                fmt::format("{}: holds the finished lines of an interrupted run; give --resume to "
-                            "go on, or --overwrite",
+                fmt::format("{}: holds the finished lines of an interrupted run; leave --no-resume "
+                            "out to go on, or give --overwrite",
                             Printable(part_path().string())));
   }
   if (!place_.Remove(place_.part_name())) ThrowPathError(part_path().string());
@@ -203,15 +169,42 @@ void OutputFile::OpenPart() {
   file_ = std::move(file);
 }
 
+void OutputFile::Start() {
+  RemoveStale(journal_path(), IsJournal);
+  RemoveStale(ahead_path(), IsAhead);
+  OpenPart();
+}
+
+ErrorCode OutputFile::of_another_run() const {
+  return existing_ == ExistingOutput::kResume ? ErrorCode::kResume : ErrorCode::kOutputExists;
+}
+
+// A .part with lines, or with a journal: without either it was left before the run had begun.
+bool OutputFile::HasLeftRun() const {
+  const auto part = place_.StatusOf(place_.part_name());
+  return part && (part->st_size > 0 || Exists(journal_name_));
+}
+
 void OutputFile::ResumePart() {
-  if (!Exists(place_.part_name())) {
-    finished_ = true;
-    SweepRecords();
-    return;
-  }
   file_ = OpenExistingPart(O_RDWR);
   if (!file_.valid()) ThrowPathError(part_path().string());
   keep_ = true;
+}
+
+void OutputFile::TakeFinished() {
+  finished_ = true;
+  std::string digest(16, '\0');
+  is_marked_ = ::getxattr(path_.c_str(), kRunAttribute, digest.data(), digest.size()) > 0;
+  if (is_marked_) return SweepRecords();
+  // Nobody's, as far as anyone can tell: known before a model is read.
+  if (!Exists(journal_name_)) RefuseFinished();
+}
+
+void OutputFile::RefuseFinished() const {
+  throw Error(of_another_run(),
+              fmt::format("{}: is whole but not known as the output of this run (same input, model "
+                          "and flags); give --overwrite or another --output",
+                          Printable(path_.string())));
 }
 
 // Removes the records of a run that was killed between giving the output its name and removing
@@ -231,17 +224,26 @@ void OutputFile::SweepRecords() {
 }
 
 bool OutputFile::IsOf(const RunManifest& manifest) const {
+  if (!is_marked_) {
+    const std::optional<JournalContent> journal = ReadJournal();
+    return journal && journal->manifest == manifest;
+  }
   std::string digest(16, '\0');
   const ssize_t size = ::getxattr(path_.c_str(), kRunAttribute, digest.data(), digest.size());
   return size == static_cast<ssize_t>(digest.size()) && digest == ManifestDigest(manifest);
 }
 
-std::optional<RunManifest> OutputFile::InterruptedRun() const {
-  if (in_place() || existing_ != ExistingOutput::kResume || !Exists(journal_name_)) return {};
+// Of a run that is to be gone on with.
+std::optional<JournalContent> OutputFile::ReadJournal() const {
+  if (in_place() || !goes_on() || !Exists(journal_name_)) return {};
   const std::string name = journal_path().string();
   const Descriptor file = place_.Open(journal_name_, O_RDONLY);
   if (!file.valid()) ThrowPathError(name);
-  std::optional<JournalContent> content = ParseJournal(ReadRecords(file, name), name);
+  return ParseJournal(ReadRecords(file, name), name);
+}
+
+std::optional<RunManifest> OutputFile::InterruptedRun() const {
+  std::optional<JournalContent> content = ReadJournal();
   if (!content) return {};
   return std::move(content->manifest);
 }
@@ -254,21 +256,19 @@ CommitRecord OutputFile::Begin(const RunManifest& manifest,
   if (hash_ == nullptr) throw std::bad_alloc();
   XXH3_64bits_reset(hash_.get());
   CommitRecord last;
-  if (existing_ == ExistingOutput::kResume && Exists(journal_name_))
-    last = ResumeJournal(manifest, on_line);
+  if (goes_on() && Exists(journal_name_)) last = ResumeJournal(manifest, on_line);
   if (!journal_) StartJournal(manifest);
   run_digest_ = ManifestDigest(manifest);
   ResumeAhead();
-  // Best effort: without it a finished output is not recognised.
-  static_cast<void>(
-      ::fsetxattr(file_.get(), kRunAttribute, run_digest_.data(), run_digest_.size(), 0));
+  is_marked_ =
+      ::fsetxattr(file_.get(), kRunAttribute, run_digest_.data(), run_digest_.size(), 0) == 0;
   return last;
 }
 
 void OutputFile::StartJournal(const RunManifest& manifest) {
   // A .part without a journal was never committed; with bytes in it, it is not of such a run.
   if (::lseek(file_.get(), 0, SEEK_END) > 0) {
-    throw Error(ErrorCode::kResume,
+    throw Error(of_another_run(),
                 fmt::format("{}: has lines but no journal that says of which run; give --overwrite "
                             "to start again",
                             Printable(part_path().string())));
@@ -287,7 +287,8 @@ CommitRecord OutputFile::ResumeJournal(const RunManifest& manifest,
   if (!file.valid()) ThrowPathError(name);
   const std::optional<JournalContent> content = ParseJournal(ReadRecords(file, name), name);
   if (!content) return {};
-  if (content->manifest != manifest) RefuseOtherRun(name, content->manifest, manifest);
+  if (content->manifest != manifest)
+    RefuseOtherRun(of_another_run(), name, content->manifest, manifest);
   replaces_ = content->replaces;
   if (Exists(place_.name()) && !replaces_) {
     throw Error(ErrorCode::kOutputExists,
@@ -424,6 +425,7 @@ void OutputFile::Finish() {
                             Printable(place_.part_name())));
   }
   spillway::Sync(place_.folder(), path_.string());
+  if (!is_marked_) journal_.reset();  // it stays
   RemoveRecords();
 }
 

@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 
+#include "spillway/error.h"
 #include "src/answers/ahead_lines.h"
 #include "src/answers/journal.h"
 #include "src/base/descriptor.h"
@@ -21,36 +22,43 @@ struct XXH3_state_s;
 
 namespace spillway {
 
-// Choices where the output, or the .part of an interrupted run, is there already.
-enum class ExistingOutput { kRefuse, kReplace, kResume };
+// Choices where the output, or the .part of an interrupted run, is there already. kGoOn and kResume
+// both go on with what the same run has left, finished or not, and begin where there is nothing.
+// What another run has left is with kGoOn an output that exists, with kResume a resume refused; and
+// kResume refuses an output that no run could go on with, as a stream.
+enum class ExistingOutput { kRefuse, kReplace, kGoOn, kResume };
 
 class OutputFile {
  public:
   // "-" and "/dev/stdout" are standard output; a pipe or a character device (/dev/null) is written
   // as it is. Otherwise `path`.part is created, mode 0644 less the umask, never through a link that
   // somebody else put there, and locked. A `path`.part with lines in it is what an interrupted run
-  // finished: it only goes away with kReplace, and kResume opens it to go on; where there is
-  // neither it nor the output, kResume begins as kRefuse does. Throws: Error kOutputExists, kPath,
-  // kRunInUse (another process is writing it), kIo; with kResume kFlag where `path` is a stream.
+  // finished: it only goes away with kReplace. Throws: Error kOutputExists, kPath, kRunInUse
+  // (another process is writing it), kIo; with kResume kFlag where `path` is a stream.
   OutputFile(const std::filesystem::path& path, ExistingOutput existing);
   ~OutputFile();  // without Finish or Keep: an empty .part is removed
 
-  // kResume found the finished output instead of a .part: nothing is open, nothing may be called.
+  // A finished output was found instead of a .part to go on with: nothing is open, and nothing but
+  // IsOf and RefuseFinished may be called.
   bool finished() const { return finished_; }
 
   // Whether the finished output is known to be of such a run: Begin leaves the manifest's digest in
-  // the file's attribute user.spillway.run, where the filesystem has attributes.
+  // the file's attribute user.spillway.run; where the filesystem has no attributes, Finish leaves
+  // the journal.
   bool IsOf(const RunManifest& manifest) const;
 
-  // The manifest of the run that is to be resumed; none where it left no whole manifest,
-  // and without kResume. Before Begin. Throws: Error kCorrupt, kPath, kIo.
+  // Throws: Error kResume or kOutputExists: the finished output is not this run's.
+  [[noreturn]] void RefuseFinished() const;
+
+  // The manifest of the run that is to be gone on with; none where it left no whole manifest.
+  // Before Begin. Throws: Error kCorrupt, kPath, kIo.
   std::optional<RunManifest> InterruptedRun() const;
 
-  // Starts the journal `path`.journal: before the first Write, and only for runs that are to be
-  // resumable. With kResume: reads it, verifies what it says is committed, gives each
-  // committed line (with its newline) to `on_line`, cuts off what follows, and returns the last
-  // commit. Throws: Error kResume (another manifest, or a .part that is not what the run wrote),
-  // kCorrupt (a damaged journal), kOutputExists, kDiskSpace, kIo.
+  // Starts the journal `path`.journal, before the first Write. With kGoOn and kResume: reads it,
+  // verifies what it says is committed, gives each committed line (with its newline) to `on_line`,
+  // cuts off what follows, and returns the last commit. Throws: Error kResume (a .part that is not
+  // what the run wrote), kResume or kOutputExists (another manifest, or none), kCorrupt (a damaged
+  // journal), kOutputExists, kDiskSpace, kIo.
   CommitRecord Begin(const RunManifest& manifest,
                      const std::function<void(std::string_view)>& on_line = {});
 
@@ -89,7 +97,7 @@ class OutputFile {
   bool failed() const { return failed_; }
 
   // Sync, rename (which never replaces a file that appeared meanwhile, except for kReplace), sync
-  // of the folder; the journal goes away.
+  // of the folder; the journal goes away, where the output itself says of which run it is.
   // Throws: Error kDiskSpace, kIo, kOutputExists.
   void Finish();
 
@@ -107,6 +115,12 @@ class OutputFile {
   };
 
   bool in_place() const { return !place_.valid(); }
+  bool goes_on() const {
+    return existing_ == ExistingOutput::kGoOn || existing_ == ExistingOutput::kResume;
+  }
+  ErrorCode of_another_run() const;
+  bool HasLeftRun() const;
+  std::optional<JournalContent> ReadJournal() const;
   std::filesystem::path journal_path() const;
   void RemoveRecords() const;
   void CheckPlace();
@@ -116,7 +130,9 @@ class OutputFile {
   Descriptor Create(const std::filesystem::path& path) const;
   void OpenPart();
   void SweepRecords();
+  void Start();
   void ResumePart();
+  void TakeFinished();
   void StartJournal(const RunManifest& manifest);
   CommitRecord ResumeJournal(const RunManifest& manifest,
                              const std::function<void(std::string_view)>& on_line);
@@ -135,6 +151,7 @@ class OutputFile {
   Descriptor file_;
   std::optional<Journal> journal_;
   std::string run_digest_;           // once a journal is begun
+  bool is_marked_ = false;           // the file has its run's digest as an attribute
   std::optional<AheadLines> ahead_;  // once there is something to keep
   std::map<int64_t, std::string> ahead_found_;
   std::unique_ptr<XXH3_state_s, HashDeleter> hash_;  // of all bytes, once a journal is begun

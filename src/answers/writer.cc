@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "spillway/error.h"
+#include "src/answers/earlier_line.h"
 #include "src/answers/fingerprint.h"
 #include "src/answers/output_line.h"
 #include "src/base/clock.h"
@@ -35,32 +36,14 @@ struct Pending {
   ScoreTotals scores;
 };
 
-// A line of `generate` that is there already.
-struct EarlierLine {
-  bool is_error = false;
-  bool is_empty = false;
-  std::vector<TokenId> tokens;
-};
-
-// All of a choice's text.
-std::string TextOf(const nlohmann::json& choice) {
-  if (!choice.contains("message")) return choice.at("text");
-  const nlohmann::json& message = choice.at("message");
-  return message.value("reasoning_content", "") + message.at("content").get<std::string>();
-}
-
-// Throws: nlohmann::json::exception where it is no such line.
-EarlierLine ParseEarlierLine(std::string_view text) {
-  const nlohmann::json line = nlohmann::json::parse(text);
-  if (!line.at("error").is_null()) return {.is_error = true, .tokens = {}};
-  const nlohmann::json& choice = line.at("response").at("body").at("choices").at(0);
-  return {.is_empty = TextOf(choice).empty(),
-          .tokens = choice.at("token_ids").get<std::vector<TokenId>>()};
-}
-
 void Count(const EarlierLine& line, AnswerCounts& counts) {
   ++(line.is_error ? counts.num_errors : counts.num_completions);
   counts.num_empty += line.is_empty ? 1 : 0;
+}
+
+void Add(const ScoreTotals& more, ScoreTotals& totals) {
+  totals.num_tokens += more.num_tokens;
+  totals.logprob_sum += more.logprob_sum;
 }
 
 }  // namespace
@@ -85,6 +68,7 @@ struct CompletionWriter::State {
   std::map<int64_t, Pending> ahead;  // [number]: of an earlier run, not expected yet
   TokenFingerprint fingerprint;
   ScoreTotals scores;
+  ScoreTotals earlier_scores;
   int64_t last_expected = 0;  // line
   int64_t num_expected = 0;   // those of an earlier run included
   AnswerCounts answers;
@@ -99,16 +83,19 @@ struct CompletionWriter::State {
 };
 
 void CompletionWriter::State::TakeEarlier(std::string_view text) {
-  const EarlierLine line = ParseEarlierLine(text);
+  const EarlierLine line = ParseEarlierLine(text, options.form);
   Count(line, earlier);
   fingerprint.Add(line.tokens);
+  Add(line.scores, scores);
+  Add(line.scores, earlier_scores);
   ++num_written;
 }
 
 void CompletionWriter::State::TakeAhead(int64_t number, std::string text) {
-  EarlierLine answer = ParseEarlierLine(text);
+  EarlierLine answer = ParseEarlierLine(text, options.form);
   Count(answer, earlier);
-  ahead[number] = {0, number, true, true, std::move(text), std::move(answer.tokens), {}};
+  Add(answer.scores, earlier_scores);
+  ahead[number] = {0, number, true, true, std::move(text), std::move(answer.tokens), answer.scores};
 }
 
 void CompletionWriter::State::Finish(Pending answer) {
@@ -130,8 +117,7 @@ void CompletionWriter::State::WriteReady() {
 void CompletionWriter::State::WriteFirst() {
   file.Write(pending.front().text);
   fingerprint.Add(pending.front().tokens);
-  scores.num_tokens += pending.front().scores.num_tokens;
-  scores.logprob_sum += pending.front().scores.logprob_sum;
+  Add(pending.front().scores, scores);
   --num_waiting;
   num_kept -= pending.front().kept ? 1 : 0;
   pending.pop_front();
@@ -154,15 +140,13 @@ AnswerCounts CompletionWriter::FinishedRun(std::span<const RunManifest> runs,
   if (std::ranges::any_of(runs, is_this)) {
     std::ifstream file(state_->file.path());
     try {
-      for (std::string text; std::getline(file, text);) Count(ParseEarlierLine(text), output);
+      for (std::string text; std::getline(file, text);)
+        Count(ParseEarlierLine(text, state_->options.form), output);
       if (output.num_lines() == num_lines) return output;
     } catch (const nlohmann::json::exception&) {  // edited since: refused as any other
     }
   }
-  throw Error(ErrorCode::kResume,
-              fmt::format("{}: is whole but not known as the output of this run (same input, model "
-                          "and flags); give --overwrite or another --output",
-                          Printable(state_->file.path().string())));
+  state_->file.RefuseFinished();
 }
 
 std::optional<RunManifest> CompletionWriter::InterruptedRun() const {
@@ -291,6 +275,7 @@ AnswerCounts CompletionWriter::answers() const { return state_->answers; }
 AnswerCounts CompletionWriter::earlier() const { return state_->earlier; }
 std::string CompletionWriter::fingerprint() const { return state_->fingerprint.Hex(); }
 ScoreTotals CompletionWriter::scores() const { return state_->scores; }
+ScoreTotals CompletionWriter::earlier_scores() const { return state_->earlier_scores; }
 std::filesystem::path CompletionWriter::part_path() const { return state_->file.part_path(); }
 std::filesystem::path CompletionWriter::ahead_path() const { return state_->file.ahead_path(); }
 

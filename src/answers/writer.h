@@ -11,15 +11,13 @@
 #include <string>
 #include <vector>
 
+#include "src/answers/answer_form.h"
 #include "src/answers/output_file.h"
 #include "src/answers/run_manifest.h"
 #include "src/sampling/request.h"
 #include "src/tokenizer/tokenizer.h"
 
 namespace spillway {
-
-// OpenAI Batch lines of `generate`, or the lines of `score`.
-enum class AnswerForm { kCompletion, kScore };
 
 struct WriterOptions {
   std::string model_name;
@@ -28,12 +26,6 @@ struct WriterOptions {
   ExistingOutput existing = ExistingOutput::kRefuse;
   AnswerForm form = AnswerForm::kCompletion;
   bool splits_reasoning = false;  // of messages: <think>...</think> goes to reasoning_content
-};
-
-// Sums over scored tokens, natural log, in input order.
-struct ScoreTotals {
-  int64_t num_tokens = 0;
-  double logprob_sum = 0.0;
 };
 
 // Lines of output by what they carry.
@@ -53,9 +45,9 @@ class CompletionWriter {
  public:
   // Lines go to `path`.part, renamed to `path` by Finish; "-" is standard output, and what is no
   // regular file (/dev/null, a pipe) is written in place.
-  // Refuses at once what could only fail later: an existing output that is not to be replaced, a
-  // .part with the lines of an interrupted run, or none to resume; a folder that is missing or not
-  // writable; a path that is a folder or a link to a file. Requires: SIGPIPE and SIGXFSZ are
+  // Refuses at once what could only fail later: an existing output that is nobody's, or any with
+  // kRefuse; a folder that is missing or not writable; a path that is a folder or a link to a file.
+  // Requires: SIGPIPE and SIGXFSZ are
   // ignored. The caller has checked SameFile (input_file.h). Lifetime: the tokenizer outlives the
   // writer. Throws: as OutputFile.
   CompletionWriter(const std::filesystem::path& path, const Tokenizer& tokenizer,
@@ -63,12 +55,12 @@ class CompletionWriter {
   // Removes `path`.part where it holds no line and neither Finish nor Keep was called.
   ~CompletionWriter();
 
-  // kResume, and the output is whole already: only FinishedRun may be called.
+  // The output is whole already: only FinishedRun may be called.
   bool finished() const;
 
   // Counts of the finished output. Requires: finished().
-  // Throws: Error kResume when it is not known to be all of one of these runs, with `num_lines`
-  // lines.
+  // Throws: Error kResume or kOutputExists when it is not known to be all of one of these runs,
+  // with `num_lines` lines.
   AnswerCounts FinishedRun(std::span<const RunManifest> runs, int64_t num_lines) const;
 
   // The fingerprint where it was not known when the output was checked. Requires: no Put yet.
@@ -77,8 +69,8 @@ class CompletionWriter {
   // See OutputFile.
   std::optional<RunManifest> InterruptedRun() const;
 
-  // Makes a run of `generate` resumable from here on; returns the number of lines at the start of
-  // the input that have their answers already (0, except with kResume). Their tokens are in the
+  // Makes a run resumable from here on; returns the number of lines at the start of
+  // the input that have their answers already. Their tokens are in the
   // fingerprint. They, and those that PutEarlier will find, are earlier() from then on.
   // Requires: nothing expected yet. Throws: as OutputFile::Begin.
   int64_t Begin(const RunManifest& manifest);
@@ -125,6 +117,8 @@ class CompletionWriter {
   std::string fingerprint() const;
   // Totals of the lines written so far.
   ScoreTotals scores() const;
+  // Totals of what the interrupted run had, written again or not.
+  ScoreTotals earlier_scores() const;
   std::filesystem::path part_path() const;  // empty when the output is written in place
   std::filesystem::path ahead_path() const;
 

@@ -52,7 +52,7 @@ FileStamp ModelFile::Stamp() const {
 void ModelFile::ThrowChanged() const {
   throw Error(ErrorCode::kCorrupt, fmt::format("{}: the file changed while it was in use; leave "
                                                "model files alone during a run, then run "
-                                               "again with --resume",
+                                               "again",
                                                Printable(name_)));
 }
 

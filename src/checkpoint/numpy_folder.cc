@@ -98,7 +98,7 @@ ModelFile NumpyFolder::Open(const Place& place) const {
   if (file.identity() == place.identity) return file;
   throw Error(ErrorCode::kCorrupt,
               fmt::format("{}: the file changed while it was in use; leave model files alone "
-                          "during a run, then run again with --resume",
+                          "during a run, then give the same command again",
                           Printable(place.file)));
 }
 

@@ -63,11 +63,12 @@ std::vector<Flag> InspectFlags() {
 std::vector<Flag> FlagsOf(Verb verb) {
   switch (verb) {
     case Verb::kGenerate:
-      return Joined({InputFlags(), ChatFlags(), ChatAnswerFlags(), OutputFlags(), SamplingFlags(),
-                     ModelFlags(), TokenizerFlags(), RunFlags(), KvFlags(), TerminalFlags()});
+      return Joined({InputFlags(), ChatFlags(), ChatAnswerFlags(), OutputFlags("completions"),
+                     SamplingFlags(), ModelFlags(), TokenizerFlags(), RunFlags(), KvFlags(),
+                     TerminalFlags()});
     case Verb::kScore:
-      return Joined({ScoreFlags(), ChatFlags(), ModelFlags(), TokenizerFlags(), RunFlags(),
-                     KvFlags(), TerminalFlags()});
+      return Joined({ScoreFlags(), OutputFlags("scores"), ChatFlags(), ModelFlags(),
+                     TokenizerFlags(), RunFlags(), KvFlags(), TerminalFlags()});
     case Verb::kBench:
       return Joined({SyntheticFlags(), ModelFlags(), RunFlags(), KvFlags(), TerminalFlags()});
     case Verb::kPlan:

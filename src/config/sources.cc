@@ -231,7 +231,7 @@ struct Opposites {
   const char* second;
 };
 constexpr std::array kOpposites = {Opposites{"cpu-attention", "no-cpu-attention"},
-                                   Opposites{"quiet", "verbose"}};
+                                   Opposites{"quiet", "verbose"}, Opposites{"resume", "no-resume"}};
 
 // `given`, and what a later source states of which it states neither the same nor the opposite.
 Given WithLater(Given given, Given later) {

@@ -26,17 +26,23 @@ void CheckMachine(const Config& config) {
                           name, name_of(of), name));
 }
 
-void CheckGenerate(const Config& config) {
-  if (config.input.empty())
-    throw Error(ErrorCode::kFlag, "--input: give the file of prompts (- is standard input)");
+// Of verbs that answer the lines of a file.
+void CheckOutput(const Config& config) {
   if (config.output.empty())
     throw Error(ErrorCode::kFlag, "--output: empty; give a file, or - for standard output");
-  if (config.resume && config.overwrite)
+  const bool resumes = config.resume.value_or(false);
+  if (resumes && config.overwrite)
     throw Error(ErrorCode::kFlag, "--resume and --overwrite: one keeps what the other replaces");
-  if (config.resume && config.output == "-") {
+  if (resumes && config.output == "-") {
     throw Error(ErrorCode::kFlag,
                 "--resume: standard output is nothing to go on with; give the run's --output");
   }
+}
+
+void CheckGenerate(const Config& config) {
+  if (config.input.empty())
+    throw Error(ErrorCode::kFlag, "--input: give the file of prompts (- is standard input)");
+  CheckOutput(config);
   if (config.sampling.min_tokens > config.sampling.max_tokens) {
     throw Error(ErrorCode::kFlag,
                 fmt::format("--min-new-tokens {} is more than --max-new-tokens {}",
@@ -53,14 +59,13 @@ void CheckScore(const Config& config, const Stated& stated) {
                     ? "--input: give the file of texts (- is standard input), or --perplexity FILE"
                     : "--perplexity: takes the place of --input; leave one of the two out");
   }
-  if (lines && config.output.empty())
-    throw Error(ErrorCode::kFlag, "--output: empty; give a file, or - for standard output");
+  if (lines) CheckOutput(config);
   for (const char* name : {"window", "stride", "start-each-window"}) {
     if (lines && stated.Has(name))
       throw Error(ErrorCode::kFlag, fmt::format("--{}: belongs to --perplexity", name));
   }
-  for (const char* name : {"output", "overwrite", "chat-template", "system", "chat-date", "strict",
-                           "allow-duplicate-ids"}) {
+  for (const char* name : {"output", "overwrite", "resume", "no-resume", "chat-template", "system",
+                           "chat-date", "strict", "allow-duplicate-ids"}) {
     if (!lines && stated.Has(name))
       throw Error(ErrorCode::kFlag, fmt::format("--{}: belongs to --input", name));
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "spillway/error.h"
 #include "src/config/flag_kinds.h"
@@ -25,6 +26,10 @@ Flag StrictFlag() {
 Flag DuplicatesFlag() {
   return Switch("allow-duplicate-ids", "run an input in which two lines have one custom_id",
                 &Config::allow_duplicate_ids);
+}
+
+Flag NoResumeFlag(std::string help) {
+  return Switch("no-resume", std::move(help), [](Config& config, bool on) { config.resume = !on; });
 }
 
 void AddStop(Config& config, const std::string& text) {
@@ -105,13 +110,16 @@ std::vector<Flag> SamplingFlags() {
   };
 }
 
-std::vector<Flag> OutputFlags() {
+std::vector<Flag> OutputFlags(std::string help) {
   return {
-      Value("output", "FILE", "completions in JSONL (default: - , standard output)",
+      Value("output", "FILE", std::move(help) + " in JSONL (default: - , standard output)",
             &Config::output),
-      Switch("overwrite", "replace an existing output", &Config::overwrite),
-      Switch("resume", "go on with the interrupted run that left OUTPUT.part, or start",
+      Switch("overwrite", "begin anew, over an output or an interrupted run", &Config::overwrite),
+      Switch("resume",
+             "start, go on where the interrupted run stopped, or find all done (the default); an "
+             "output of another run is then exit 51",
              &Config::resume),
+      NoResumeFlag("refuse an output that an interrupted or finished run has left"),
   };
 }
 
@@ -121,6 +129,7 @@ std::vector<Flag> UnusedOutputFlags() {
             &Config::output),
       Switch("overwrite", "taken as generate takes it; nothing is replaced", &Config::overwrite),
       Switch("resume", "taken as generate takes it; nothing is resumed", &Config::resume),
+      NoResumeFlag("taken as generate takes it; nothing is refused"),
   };
 }
 
@@ -128,8 +137,6 @@ std::vector<Flag> ScoreFlags() {
   return {
       Value("input", "FILE", "texts: JSONL, or one a line in a .txt file; - is standard input",
             &Config::input),
-      Value("output", "FILE", "scores in JSONL (default: - , standard output)", &Config::output),
-      Switch("overwrite", "replace an existing output", &Config::overwrite),
       Value("perplexity", "FILE", "perplexity of this text, in place of --input",
             &Config::perplexity),
       Integer("window", "tokens the model sees at a time (2048, or all its positions)",

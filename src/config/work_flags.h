@@ -2,6 +2,7 @@
 // Plain functions; any thread.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "src/config/flags.h"
@@ -11,7 +12,8 @@ namespace spillway {
 std::vector<Flag> InputFlags();
 std::vector<Flag> SyntheticFlags();
 std::vector<Flag> SamplingFlags();
-std::vector<Flag> OutputFlags();
+// `help` names what is written.
+std::vector<Flag> OutputFlags(std::string help);
 // Taken and not used, so that a command line of `generate` is planned by changing its verb.
 std::vector<Flag> UnusedOutputFlags();
 std::vector<Flag> ScoreFlags();

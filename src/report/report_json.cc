@@ -24,7 +24,7 @@ Json ScoreJson(const ScoreSummary& score, const Trace& trace) {
   return {{"num_tokens", score.num_tokens},
           {"logprob_sum", score.logprob_sum},
           {"perplexity", finite ? Json(*perplexity) : Json(nullptr)},
-          {"tokens_per_s", RunRate(score.num_tokens, trace)}};
+          {"tokens_per_s", RunRate(score.num_tokens - score.num_earlier_tokens, trace)}};
 }
 
 // The unit of placement.

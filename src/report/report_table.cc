@@ -221,8 +221,9 @@ std::string ReportTable(const Plan& plan, const Trace& trace, const RunSummary& 
   text += TableLine("prefill", PhaseLine(prefill.prompt_tokens, prefill.seconds));
   if (decode.passes > 0)
     text += TableLine("decode", PhaseLine(decode.generated_tokens, decode.seconds));
-  const int64_t answered =
-      summary.score ? summary.score->num_tokens : GeneratedTokens(trace, summary);
+  const int64_t answered = summary.score
+                               ? summary.score->num_tokens - summary.score->num_earlier_tokens
+                               : GeneratedTokens(trace, summary);
   text += TableLine(summary.score ? "scored" : "generated",
                     fmt::format("{:.1f} tokens/s  (load {:.2f} s, total {:.2f} s)",
                                 RunRate(answered, trace), trace.load_s, summary.total_s));

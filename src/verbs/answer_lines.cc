@@ -7,6 +7,7 @@
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "spillway/error.h"
@@ -104,16 +105,20 @@ std::string KeptText(const CompletionWriter& writer) {
   return text;
 }
 
+// The flags to leave out of the command that goes on.
+std::string_view WithoutOverwrite(const Config& config) {
+  if (config.overwrite) return " without --overwrite";
+  return config.resume == false ? " without --no-resume" : "";
+}
+
 // Keeps finished lines, whatever ends a run early; the message says where.
 [[noreturn]] void KeepFinishedLines(const Error& error, CompletionWriter& writer,
                                     const Config& config) {
   writer.FlushFinished();
   if (writer.part_path().empty() || writer.num_written() + writer.num_kept() == 0) throw error;
-  throw Error(error.code(), fmt::format("{}; {}{}", error.what(), KeptText(writer),
-                                        config.verb == Verb::kGenerate
-                                            ? fmt::format("; --resume goes on after {} of them",
-                                                          writer.num_resumable())
-                                            : ""));
+  throw Error(error.code(),
+              fmt::format("{}; {}; the same command{} goes on after {} of them", error.what(),
+                          KeptText(writer), WithoutOverwrite(config), writer.num_resumable()));
 }
 
 // Tells of many empty completions, which are mostly somebody's mistake.
@@ -159,11 +164,16 @@ Trace RunLines(const RunInputs& run, const Schedule& schedule, FileJob& job, Pro
   return {};
 }
 
+ExistingOutput ExistingOf(const Config& config) {
+  if (config.overwrite) return ExistingOutput::kReplace;
+  if (!config.resume) return ExistingOutput::kGoOn;
+  return *config.resume ? ExistingOutput::kResume : ExistingOutput::kRefuse;
+}
+
 WriterOptions WriterOptionsOf(const Config& config, const OpenedModel& model) {
   WriterOptions options;
   options.model_name = model.shape.name;
-  if (config.overwrite) options.existing = ExistingOutput::kReplace;
-  if (config.resume) options.existing = ExistingOutput::kResume;
+  options.existing = ExistingOf(config);
   if (config.verb == Verb::kScore) options.form = AnswerForm::kScore;
   options.splits_reasoning = config.split_reasoning;
   return options;
@@ -221,12 +231,7 @@ class AnswerStages final : public Stages {
   Plan PlanFor(const Setting& setting, const Workload& work, const Policy& policy) override {
     Plan plan = Stages::PlanFor(setting, work, policy);
     Describe(setting.config, setting.model, scan_, plan);
-    if (Scores()) {
-      writer_.SetRunFingerprint(scan_.hash);
-      reader_.reset(new RequestReader(prompts_->Read()));
-    } else {
-      BeginOrResume(setting, plan.policy);
-    }
+    BeginOrResume(setting, plan.policy);
     rest_ = finished_ ? Workload{} : Rest(work, writer_.earlier().num_completions);
     plan.num_requests = rest_.num_requests;  // its places stay those of the whole input
     return plan;
@@ -271,12 +276,12 @@ class AnswerStages final : public Stages {
   }
 
   Error Explain(const Error& error) override {
-    if (error.code() != ErrorCode::kInterrupted || Scores()) return error;
-    writer_.Keep();  // even a run that has not begun to compute: --resume then begins it again
+    if (error.code() != ErrorCode::kInterrupted) return error;
+    writer_.Keep();  // even a run that has not begun to compute
     const bool has_lines = (writer_.earlier() + writer_.answers()).num_lines() > 0;
     if (writer_.part_path().empty() || has_lines) return error;
-    return Error(error.code(),
-                 fmt::format("{}; no line is finished, --resume begins again", error.what()));
+    return Error(error.code(), fmt::format("{}; no line is finished, the same command begins again",
+                                           error.what()));
   }
 
  private:
@@ -333,22 +338,25 @@ class AnswerStages final : public Stages {
     summary.num_empty = writer_.answers().num_empty;
     summary.total_s = total_s_;
     summary.fingerprint = writer_.fingerprint();
-    if (Scores()) summary.score = {writer_.scores().num_tokens, writer_.scores().logprob_sum};
+    if (Scores()) {
+      const ScoreTotals& scores = writer_.scores();
+      summary.score = {scores.num_tokens, scores.logprob_sum, writer_.earlier_scores().num_tokens};
+    }
     const AnswerCounts earlier = writer_.earlier();
     if (earlier.num_lines() > 0) summary.resumed = {earlier.num_completions, earlier.num_errors};
     return summary;
   }
 
-  // --resume after the run had ended: nothing is left to do, and the report says so.
+  // The run had ended before: nothing is left to do, and the report says so.
   int ReportFinished(const Plan& plan) {
     RunSummary summary;
     summary.total_s = NowSeconds() - begin_s_;
     summary.resumed = {finished_->num_completions, finished_->num_errors};
     output_.OpenTrace(plan);
     output_.WriteFiles(plan, {}, summary);
-    output_.Print(fmt::format("{} is whole: {} completions, {} errors; nothing to resume\n",
+    output_.Print(fmt::format("{} is whole: {} {}, {} errors; nothing is left to do\n",
                               Printable(flags_.output.string()), finished_->num_completions,
-                              finished_->num_errors));
+                              Scores() ? "scores" : "completions", finished_->num_errors));
     return finished_->num_errors == 0 ? 0 : kSomeLinesCarryErrors;
   }
 

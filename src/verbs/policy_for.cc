@@ -62,7 +62,7 @@ void RefuseSharedAttention(const Config& config, const Machine& machine, const G
   const std::string_view placed = config.percent ? "--percent" : "the policy file";
   if (config.keeps_cpu_attention) {
     throw Error(ErrorCode::kResume,
-                fmt::format("--resume: the CPU attended in the interrupted run, and {} puts a "
+                fmt::format("--output: the CPU attended in the interrupted run, and {} puts a "
                             "share of the KV on the gpu; put none there",
                             placed));
   }

@@ -46,6 +46,10 @@ std::string SamplingText(const Config& config) {
   return JsonText(text);
 }
 
+std::string ScoreText(const Config& config) {
+  return config.prefill ? fmt::format("score, {} tokens", *config.prefill) : "score";
+}
+
 // Key of what conversations become, and of the form of their answers.
 std::string ChatKey(const Config& config, const ChatTemplates& templates) {
   return HashDigits(TextHash(
@@ -85,6 +89,7 @@ RunManifest IdentityOf(const Config& config, const OpenedModel& model, const Pol
       {"spillway version", std::string(kVersion)},
       {"processor or --cpu-compute", ProcessorText(config, policy, gpu)}};
   if (config.strict) identity.emplace("--strict", kYes);
+  if (config.verb == Verb::kScore) identity.emplace("verb or --prefill", ScoreText(config));
   const ChatTemplates templates(model.tokenizer_folder, config.chat_template, {});
   identity.emplace("chat template or --system or --split-reasoning", ChatKey(config, templates));
   if (templates.TellsTime() && config.chat_date)

@@ -124,6 +124,43 @@ TEST(Journal, AResumedRunGoesOnAndEnds) {
   EXPECT_TRUE(OutputFile(path, ExistingOutput::kResume).finished());
 }
 
+TEST(Journal, WhatIsAnotherRunsExistsOrIsNotResumed) {
+  const TemporaryFolder folder;
+  RunUntilKilled(folder / "out", 2);
+  const RunManifest other = {{"input", "cc"}, {"model", "bb"}};
+  const auto code_of = [&](ExistingOutput existing) {
+    return CodeOf([&] { OutputFile(folder / "out", existing).Begin(other); });
+  };
+  EXPECT_EQ(code_of(ExistingOutput::kGoOn), ErrorCode::kOutputExists);
+  EXPECT_EQ(code_of(ExistingOutput::kResume), ErrorCode::kResume);
+  EXPECT_EQ(code_of(ExistingOutput::kRefuse), ErrorCode::kOutputExists);
+  OutputFile file(folder / "out", ExistingOutput::kGoOn);
+  EXPECT_EQ(file.Begin(kManifest).lines, 2);
+}
+
+// Filesystems without attributes: the journal stays, and says of which run the output is.
+TEST(Journal, AFinishedOutputIsKnownByTheJournalBesideIt) {
+  const TemporaryFolder folder;
+  const fs::path path = folder / "out";
+  RunUntilKilled(path, 2);
+  const std::string journal = FileText(folder / "out.journal");
+  {
+    OutputFile file(path, ExistingOutput::kGoOn);
+    file.Begin(kManifest);
+    file.Finish();
+  }
+  const std::string lines = FileText(path);
+  fs::remove(path);
+  WriteFile(path, lines);  // without the attribute
+  EXPECT_EQ(CodeOf([&] { OutputFile(path, ExistingOutput::kGoOn); }), ErrorCode::kOutputExists);
+  EXPECT_EQ(CodeOf([&] { OutputFile(path, ExistingOutput::kResume); }), ErrorCode::kResume);
+  WriteFile(folder / "out.journal", journal);
+  const OutputFile file(path, ExistingOutput::kGoOn);
+  EXPECT_TRUE(file.finished());
+  EXPECT_TRUE(file.IsOf(kManifest));
+  EXPECT_FALSE(file.IsOf({{"input", "cc"}}));
+}
+
 // However many bytes of the journal's end are lost, the run goes on from the last whole record.
 TEST(Journal, ATornTailNeverHappened) {
   const TemporaryFolder folder;

@@ -23,21 +23,18 @@ LASTING_COLUMNS = ("status", "gen-len", "kv-policy", "num_requests", "generated_
 
 
 class FileJob:
-    """`generate`, which goes on with --resume, or `score`, which begins again. `flags` decide the bytes, `places` do not."""
+    """`generate` or `score`. `flags` decide the bytes, `places` do not."""
 
     def __init__(self, name, verb, records, flags, places):
         self.name, self.verb, self.records, self.flags, self.places = name, verb, records, flags, places
-        self.again = "--resume" if verb == "generate" else "--overwrite"
 
     def prepare(self, folder):
         harness.write_jsonl(folder / "in.jsonl", self.records)
         (folder / "offload").mkdir()
 
     def words(self, folder, places):
-        output = folder / "out.jsonl"
-        begun = output.exists() or output.with_name("out.jsonl.part").exists()
-        return [self.verb, *self.flags, "--seed", 3, "--input", folder / "in.jsonl", "--output", output, "--quiet",
-                "--offload-dir", folder / "offload", *places, *([self.again] if begun else [])]
+        return [self.verb, *self.flags, "--seed", 3, "--input", folder / "in.jsonl", "--output",
+                folder / "out.jsonl", "--quiet", "--offload-dir", folder / "offload", *places]
 
     def result(self, folder):
         return (folder / "out.jsonl").read_bytes()

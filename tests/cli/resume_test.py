@@ -1,4 +1,4 @@
-"""`spillway generate --resume`: whatever interrupts a run, going on gives the bytes of an undisturbed one.
+"""One command for ever: whatever interrupts a run, the same command goes on to the bytes of an undisturbed one.
 Standard library only.
 
   python3 resume_test.py path/to/spillway [unittest arguments]
@@ -113,8 +113,7 @@ class Interruptions(ResumeTest):
         generator = random.Random(1)
         status = None
         for attempt in range(40):
-            flags = ["--resume"] if self.part.exists() or self.output.exists() else []
-            run = self.start(*flags)
+            run = self.start()
             try:
                 status = run.wait(generator.uniform(0.01, 0.15) if attempt < 39 else 60)
             except subprocess.TimeoutExpired:
@@ -131,7 +130,7 @@ class Interruptions(ResumeTest):
             with self.subTest(number=number):
                 run = self.interrupt(number)
                 self.assertEqual(run.returncode, 75)
-                self.assertIn(b"--resume goes on", run.stderr.read())
+                self.assertIn(b"; the same command goes on after ", run.stderr.read())
                 self.resume()
                 self.assert_whole()
                 self.output.unlink()
@@ -295,17 +294,65 @@ class Refusals(ResumeTest):
         self.resume("--cpu-memory", "1MiB", status=31)
         self.assertEqual(list(self.folder.iterdir()), [])
 
-    def test_without_resume_the_part_is_kept(self):
+    def test_no_resume_refuses_what_a_run_has_left(self):
         self.interrupt()
         before = self.part.read_bytes()
-        result = harness.run(BINARY, self.words(self.output))
+        result = harness.run(BINARY, self.words(self.output, "--no-resume"))
         self.assertEqual(result.status, 52)
-        self.assert_refused(result, "E-OUTPUT-EXISTS", "--resume")
+        self.assert_refused(result, "E-OUTPUT-EXISTS", "--no-resume")
         self.assertEqual(self.part.read_bytes(), before)
+        self.resume()
+        result = harness.run(BINARY, self.words(self.output, "--no-resume"))
+        self.assertEqual(result.status, 52)
+        self.assert_refused(result, "E-OUTPUT-EXISTS", "exists")
+        self.assert_whole()
 
     def test_overwrite_starts_again(self):
         self.interrupt()
-        self.assertEqual(harness.run(BINARY, self.words(self.output, "--overwrite")).status, 21)
+        report = self.shared / "anew.json"
+        again = harness.run(BINARY, self.words(self.output, "--overwrite", "--report", report))
+        self.assertEqual(again.status, 21, again.stderr)
+        self.assertNotIn("resumed", json.loads(report.read_text()))
+        self.assert_whole()
+        again = harness.run(BINARY, self.words(self.output, "--overwrite", "--report", report))
+        self.assertEqual(again.status, 21, again.stderr)
+        self.assertGreater(json.loads(report.read_text())["workload"]["generated_tokens"], 0)
+
+    def test_what_is_left_of_an_overwriting_run_is_gone_on_with(self):
+        harness.run(BINARY, self.words(self.output, "--seed", 5))
+        run = self.start("--overwrite")
+        while run.poll() is None and text_of(self.part).count("\n") < 4:
+            time.sleep(0.002)
+        run.kill()
+        run.wait(harness.TIMEOUT_S)
+        self.resume()
+        self.assert_whole()
+
+    def test_without_a_flag_what_is_another_runs_is_an_output_that_exists(self):
+        """Exit 52, and with --resume 51; nothing is touched."""
+        self.interrupt()
+        before = {path.name: path.read_bytes() for path in self.folder.iterdir()}
+        other = harness.run(BINARY, self.words(self.output, "--seed", 1))
+        self.assertEqual(other.status, 52)
+        self.assert_refused(other, "E-OUTPUT-EXISTS", "the interrupted run had another set of sampling flags")
+        self.assertEqual({path.name: path.read_bytes() for path in self.folder.iterdir()}, before)
+        self.resume()
+        other = harness.run(BINARY, self.words(self.output, "--seed", 1))
+        self.assertEqual(other.status, 52)
+        self.assert_refused(other, "E-OUTPUT-EXISTS", "not known as the output of this run")
+        self.assert_whole()
+        for name, text in (("out.jsonl", "mine\n"), ("out.jsonl.part", "half mine\n")):
+            self.output.unlink(missing_ok=True)
+            (self.folder / name).write_text(text)
+            other = harness.run(BINARY, self.words(self.output))
+            self.assertEqual(other.status, 52, other.stderr)
+            self.assertEqual((self.folder / name).read_text(), text)
+
+    def test_an_empty_part_of_a_run_that_never_began_is_no_hindrance(self):
+        self.part.touch()
+        self.assertEqual(harness.run(BINARY, self.words(self.output)).status, 21)
+        self.part.touch()
+        self.assertEqual(harness.run(BINARY, self.words(self.output)).status, 21)
         self.assert_whole()
 
     def test_what_decides_the_output_must_be_the_same(self):
@@ -348,6 +395,42 @@ class Refusals(ResumeTest):
             self.assert_refused(result, "E-FLAG", words)
         result = harness.run(BINARY, ["generate", "--input", self.source, "--resume", "--output", "/dev/null"])
         self.assertEqual(result.status, 2, result.stderr)
+
+
+class Scores(ResumeTest):
+    RECORDS = [{"text": f"Once upon a time there were {number} goats"} for number in range(40)] + [{"text": 5}]
+
+    @classmethod
+    def words(cls, output, *flags):
+        source = harness.write_jsonl(cls.shared / "texts.jsonl", cls.RECORDS)
+        return ["score", "--input", source, "--output", output, "--gpu-batch-size", 4, "--num-gpu-batches", 1,
+                "--quiet", *flags]
+
+    def test_the_same_command_goes_on_and_finds_all_done(self):
+        whole, report = self.folder / "whole.jsonl", self.folder / "report.json"
+        result = harness.run(BINARY, self.words(whole, "--report", report))
+        self.assertEqual(result.status, 21, result.stderr)
+        undisturbed = json.loads(report.read_text())
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            self.interrupt(number)
+            result = harness.run(BINARY, self.words(self.output, "--report", report))
+            self.assertEqual(result.status, 21, result.stderr)
+            self.assertEqual(self.output.read_bytes(), whole.read_bytes())
+            found = json.loads(report.read_text())
+            for key in ("num_tokens", "logprob_sum", "perplexity"):
+                self.assertEqual(found["score"][key], undisturbed["score"][key])
+            self.assertGreaterEqual(found["resumed"]["num_completions"], 1)
+            again = harness.run(BINARY, self.words(self.output, "--resume"))
+            self.assertEqual(again.status, 21, again.stderr)
+            self.output.unlink()
+
+    def test_another_prefill_or_verb_is_refused(self):
+        self.interrupt()
+        for flags, status in (["--prefill", 2], 52), (["--prefill", 2, "--resume"], 51):
+            self.assertEqual(harness.run(BINARY, self.words(self.output, *flags)).status, status)
+        words = self.words(self.output)
+        words[0] = "generate"
+        self.assertEqual(harness.run(BINARY, words).status, 52)
 
 
 if __name__ == "__main__":
