@@ -1,10 +1,7 @@
 // Bisection over choices that are listed from best to cheapest. Pure functions; any thread.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
-#include <functional>
-#include <ranges>
 
 namespace spillway {
 
@@ -12,7 +9,15 @@ namespace spillway {
 // Requires: where it holds, it holds for every later index.
 template <typename F>
 std::size_t FirstThatHolds(std::size_t begin, std::size_t end, F holds) {
-  return *std::ranges::partition_point(std::views::iota(begin, end), std::not_fn(holds));
+  while (begin < end) {
+    const std::size_t middle = begin + (end - begin) / 2;
+    if (holds(middle)) {
+      end = middle;
+    } else {
+      begin = middle + 1;
+    }
+  }
+  return begin;
 }
 
 }  // namespace spillway

@@ -122,9 +122,9 @@ int64_t JsonNode::Integer(std::string_view key, IntegerRange range, int64_t fall
   return found ? found->Integer(range) : fallback;
 }
 
-std::size_t JsonNode::NumItems() const {
+JsonItems JsonNode::Items() const {
   if (!value_->is_array()) RefuseValue("a list");
-  return value_->size();
+  return JsonItems(*this);
 }
 
 JsonNode JsonNode::Item(std::size_t index) const {

@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <ranges>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,6 +45,8 @@ nlohmann::json ParseJsonText(std::string_view text, const JsonOrigin& origin);
 // kSystemLimit.
 nlohmann::json ReadJsonFile(const std::filesystem::path& file, const JsonOrigin& origin);
 
+class JsonItems;
+
 // One value of a document and its place. Every accessor that does not find what it asks for throws
 // Error origin.code that names the place. Lifetime: the document and the origin outlive it.
 class JsonNode {
@@ -68,10 +69,7 @@ class JsonNode {
   std::string Text(std::string_view key, std::string_view fallback) const;
   int64_t Integer(std::string_view key, IntegerRange range, int64_t fallback) const;
 
-  auto Items() const {  // a range of JsonNode, each made when it is looked at
-    return std::views::iota(std::size_t{0}, NumItems()) |
-           std::views::transform([list = *this](std::size_t index) { return list.Item(index); });
-  }
+  JsonItems Items() const;  // of an array
   std::string Text() const;
   bool Boolean() const;
   int64_t Integer(IntegerRange range) const;  // written as one: 3.0 is refused
@@ -84,7 +82,7 @@ class JsonNode {
   [[noreturn]] void Refuse(ErrorCode code, std::string_view what, std::string_view remedy) const;
 
  private:
-  std::size_t NumItems() const;  // of an array
+  friend class JsonItems;
   JsonNode Item(std::size_t index) const;
   JsonNode MemberNode(const nlohmann::json& value, std::string_view key) const;
   [[noreturn]] void RefuseValue(std::string_view expected) const;
@@ -93,6 +91,32 @@ class JsonNode {
   const JsonOrigin* origin_;
   std::string path_ = "$";
   std::string key_;  // of the innermost member that this is or is in; printable
+};
+
+// Range of an array's items as nodes, each made when it is looked at.
+class JsonItems {
+ public:
+  class Iterator {
+   public:
+    Iterator(const JsonNode& list, std::size_t index) : list_(&list), index_(index) {}
+    JsonNode operator*() const { return list_->Item(index_); }
+    Iterator& operator++() {
+      ++index_;
+      return *this;
+    }
+    bool operator==(const Iterator&) const = default;
+
+   private:
+    const JsonNode* list_;
+    std::size_t index_;
+  };
+
+  explicit JsonItems(const JsonNode& list) : list_(list) {}
+  Iterator begin() const { return {list_, 0}; }
+  Iterator end() const { return {list_, list_.value().size()}; }
+
+ private:
+  JsonNode list_;
 };
 
 // "version" of a file of ours. Throws: origin.code, also when the file is newer than `newest`.

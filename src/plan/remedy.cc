@@ -50,7 +50,11 @@ std::vector<Policy> SmallerBlocks(const Plan& refused, int64_t prefill_chunk) {
 }
 
 // Shares of weights, KV and activations.
-using Shares = std::array<PerTier<double>, 3>;
+struct Shares {
+  PerTier<double> weights;
+  PerTier<double> kv;
+  PerTier<double> activations;
+};
 
 // Tiers of weights, KV and activations: all 27 ways.
 std::vector<std::array<Tier, 3>> WholeTiers() {
@@ -82,12 +86,12 @@ std::vector<Shares> SharesToTry(const Plan& refused) {
 // First of `policies` that fits; each takes less memory than the one before. nullopt: none does.
 std::optional<Policy> FirstFitting(const std::vector<Policy>& policies, const Refused& refused) {
   std::size_t nearest = policies.size();
-  for (const auto& [weights, kv, activations] : SharesToTry(refused.plan)) {
+  for (const Shares& shares : SharesToTry(refused.plan)) {
     const auto fits = [&](std::size_t at) {
       Policy policy = policies[at];
-      policy.weight_frac = weights;
-      policy.kv_frac = kv;
-      policy.activation_frac = activations;
+      policy.weight_frac = shares.weights;
+      policy.kv_frac = shares.kv;
+      policy.activation_frac = shares.activations;
       return Fits(LayOut(refused.model, refused.plan.machine, refused.work, policy, refused.needs));
     };
     // A layout of 175 billion weights takes milliseconds: most shares are tried once, with the

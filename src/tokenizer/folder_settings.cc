@@ -64,8 +64,9 @@ std::vector<AddedToken> ReadAddedTokensFile(const JsonNode& tokens,
   for (const auto& [content, id] : tokens.value().items()) {
     AddedToken token;
     token.content = content;
-    token.special = std::any_of(named.begin(), named.end(),
-                                [&](const AddedToken& other) { return other.content == content; });
+    token.special = std::any_of(named.begin(), named.end(), [&](const AddedToken& other) {
+      return other.content == token.content;
+    });
     token.normalized = !token.special;
     if (!by_id.emplace(JsonTokenId(id, content, tokens), token).second) {
       tokens.Refuse(fmt::format("the id of \"{}\" belongs to two tokens", Printable(content)));
