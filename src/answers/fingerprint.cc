@@ -2,6 +2,8 @@
 
 #include <xxhash.h>
 
+#include <new>
+
 #include "spillway/error.h"
 #include "src/base/hash.h"
 
@@ -10,7 +12,7 @@ namespace spillway {
 void TokenFingerprint::Deleter::operator()(XXH64_state_s* state) const { XXH64_freeState(state); }
 
 TokenFingerprint::TokenFingerprint() : state_(XXH64_createState()) {
-  SPILLWAY_CHECK(state_ != nullptr);
+  if (state_ == nullptr) throw std::bad_alloc();
   XXH64_reset(state_.get(), 0);
 }
 

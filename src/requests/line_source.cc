@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "spillway/error.h"
@@ -26,7 +27,7 @@ LineSource::LineSource(const std::filesystem::path& path, std::string name, int6
       buffer_(kChunkBytes),
       hash_(XXH64_createState()) {
   SPILLWAY_CHECK(max_line_bytes > 0);
-  SPILLWAY_CHECK(hash_ != nullptr);
+  if (hash_ == nullptr) throw std::bad_alloc();
   XXH64_reset(hash_.get(), 0);
 }
 
