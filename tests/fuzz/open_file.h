@@ -1,0 +1,40 @@
+// Files of a checkpoint in memory, and what one that was opened must be able to do.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "src/base/descriptor.h"
+#include "src/checkpoint/checkpoint.h"
+#include "src/checkpoint/model_file.h"
+
+namespace spillway::fuzz {
+
+// An open file of these bytes.
+inline ModelFile FileOf(std::string_view bytes, const std::string& name) {
+  Descriptor file(::memfd_create("fuzz", MFD_CLOEXEC));
+  if (!file.valid()) throw std::system_error(errno, std::generic_category(), "memfd_create");
+  WriteAll(file, bytes, name);
+  return ModelFile(std::move(file), name);
+}
+
+// Reads the first and the last byte of every tensor.
+inline void ReadEnds(const Checkpoint& checkpoint) {
+  std::array<std::byte, 1> byte{};
+  for (std::size_t index = 0; index < checkpoint.tensors().size(); ++index) {
+    const int64_t size = checkpoint.tensors()[index].bytes;
+    if (size == 0) continue;
+    checkpoint.Read(static_cast<int64_t>(index), 0, byte);
+    checkpoint.Read(static_cast<int64_t>(index), size - 1, byte);
+  }
+}
+
+}  // namespace spillway::fuzz

@@ -1,0 +1,13 @@
+// A SentencePiece model.
+#include "tests/fuzz/encode_texts.h"
+#include "tests/fuzz/fuzz_case.h"
+
+namespace spillway::fuzz {
+
+void Take(std::string_view bytes) {
+  static const Folder folder;
+  folder.Write("tokenizer.model", bytes);
+  EncodeTexts(folder.path(), bytes);
+}
+
+}  // namespace spillway::fuzz
