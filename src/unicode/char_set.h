@@ -33,6 +33,7 @@ class CharSet {
   };
 
   bool Evaluate(char32_t c) const;
+  std::vector<uint64_t> FirstPlane() const;
 
   std::vector<Range> ranges_;
   CategorySet categories_ = 0;
