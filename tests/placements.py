@@ -78,6 +78,14 @@ EVICTING = [
     placement("30 30 30 30 30 30", 6, 2, "--cpu-attention", *EMULATED),
     placement("100 0 0 0 0 0", 3, 4, "--threads", 1, *EMULATED),
 ]
+
+
+def some_evicting(number, count=3):
+    """Some of EVICTING besides the first, others for each number, all after a few: for cases that differ little."""
+    others = EVICTING[1:]
+    return [EVICTING[0], *(others[(number * count + i) % len(others)] for i in range(count))]
+
+
 # Weights in groups: rows of other lengths, so other tiles.
 QUANTISED = [
     ["--gpu-batch-size", 3],

@@ -15,7 +15,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "parity"
 import harness
 import placements
 from family_variants import FAMILY_VARIANTS
-from placements import EMULATED, EVICTING, H2O, LARGE, ON_HOST, PARITY_MODELS, QUANTISED, WINDOW, check, run
+from placements import (
+    EMULATED, EVICTING, H2O, LARGE, ON_HOST, PARITY_MODELS, QUANTISED, WINDOW, check, run, some_evicting)
 
 KV_POLICIES = [
     H2O,
@@ -125,11 +126,11 @@ def large_weights(binary, source, folder):
 def families(binary, source, folder):
     """Norms before and behind, norms of heads, scaled embeddings, capped logits, two sorts of rotary positions."""
     names = ["llama-grouped-tied", "llama-wide-biased", *FAMILY_VARIANTS]
-    failures = sum(check(binary, ["--model", PARITY_MODELS / name], source, folder, EVICTING) for name in names)
+    cases = [[name] for name in names]
     for name in ("qwen3-biased", "gemma2-full", "gemma3-wide-window", "gemma3-groups-windowed"):
-        for flags in (H2O, ["--kv-bits", 8, *H2O], ["--weight-bits", 4, "--kv-bits", 8]):
-            failures += check(binary, ["--model", PARITY_MODELS / name, *flags], source, folder, EVICTING)
-    return failures
+        cases += [[name, *flags] for flags in (H2O, ["--kv-bits", 8, *H2O], ["--weight-bits", 4, "--kv-bits", 8])]
+    return sum(check(binary, ["--model", PARITY_MODELS / name, *flags], source, folder, some_evicting(number))
+               for number, (name, *flags) in enumerate(cases))
 
 
 def rotary_positions(binary, source, folder):

@@ -29,12 +29,13 @@ struct Copy {
 enum class State { kRuns, kAtBlock, kAtWarp, kEnded };
 
 // ucontext makes a stack; from then on _setjmp and _longjmp switch, which ask the kernel nothing.
+// A fiber runs one thread after the other, of all blocks.
 struct Fiber {
   ucontext_t context;
   jmp_buf place;
   bool has_begun = false;
   std::unique_ptr<char[]> stack;
-  State state = State::kRuns;
+  State state = State::kEnded;
   Index3 index;
   unsigned num_exchanges = 0;
   std::vector<Copy> begun;
@@ -62,6 +63,7 @@ class Block {
  private:
   static void Enter();
   void Start(Fiber& fiber);
+  void MakeContext(Fiber& fiber);
   [[noreturn]] static void Resume(Fiber& fiber);
   void RunThoseWhoCan();
   bool ReleaseWarps();
@@ -88,15 +90,26 @@ Block& TheBlock() {
 
 void Block::Enter() {
   Block& block = TheBlock();
-  try {
-    (*block.kernel_)();
-  } catch (...) {
-    block.thrown_ = std::current_exception();
+  for (;;) {
+    try {
+      (*block.kernel_)();
+    } catch (...) {
+      block.thrown_ = std::current_exception();
+    }
+    block.Wait(State::kEnded);
   }
-  block.Wait(State::kEnded);
 }
 
+// Fibers that an exception of another one left within a kernel begin anew.
 void Block::Start(Fiber& fiber) {
+  if (fiber.stack == nullptr || fiber.state != State::kEnded) MakeContext(fiber);
+  fiber.state = State::kRuns;
+  fiber.num_exchanges = 0;
+  fiber.begun.clear();
+  fiber.committed.clear();
+}
+
+void Block::MakeContext(Fiber& fiber) {
   if (fiber.stack == nullptr) fiber.stack = std::make_unique<char[]>(kStackBytes);
   getcontext(&fiber.context);
   fiber.context.uc_stack.ss_sp = fiber.stack.get();
@@ -104,10 +117,6 @@ void Block::Start(Fiber& fiber) {
   fiber.context.uc_link = nullptr;
   makecontext(&fiber.context, &Block::Enter, 0);
   fiber.has_begun = false;
-  fiber.state = State::kRuns;
-  fiber.num_exchanges = 0;
-  fiber.begun.clear();
-  fiber.committed.clear();
 }
 
 void Block::Run(const Index3& block, const Index3& grid, unsigned threads,
