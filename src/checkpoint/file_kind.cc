@@ -21,7 +21,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kKinds =
     {"<?xml", kWebPage},
     {"PK\x03\x04", "a zip archive; name a PyTorch file pytorch_model.bin"},
     {"\x93NUMPY", "a numpy array; put it into a numpy folder under its tensor's name"},
-    {"GGUF", "a GGUF file; use the original Hugging Face model"},
+    {"GGUF", "a GGUF file; name it FILE.gguf and give --model that"},
     {"\x1f\x8b", "gzip data; unpack it first"},
     {"{\"", "JSON text; download the weights themselves"},
 }};

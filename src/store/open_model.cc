@@ -14,6 +14,8 @@
 #include "src/checkpoint/dummy.h"
 #include "src/checkpoint/generation_config.h"
 #include "src/checkpoint/model_config.h"
+#include "src/gguf/gguf_file.h"
+#include "src/gguf/gguf_model.h"
 #include "src/store/content_key.h"
 #include "src/store/hub_cache.h"
 #include "src/store/store.h"
@@ -58,6 +60,7 @@ constexpr int64_t kBundledVocabulary = 4096;
 fs::path FindTokenizer(const OpenedModel& model) {
   const std::string& given = model.choice.tokenizer;
   if (given == "none") return {};
+  if (IsGgufPath(given)) return GgufFolder(given);
   if (!given.empty()) return PlaceOfModel(given).folder;
   fs::path own = model.folder.empty() ? model.folder : TokenizerFolder(model.folder);
   if (!HasDummyWeights(model) || HasTokenizer(own)) return own;
@@ -125,11 +128,22 @@ void RefuseUnknownName(const ModelChoice& choice) {
                           fmt::join(NearestWords(name, BuiltInShapeNames(), kMost), ", ")));
 }
 
-// Opens the folder or store, where there is one.
+ModelShape OpenGguf(OpenedModel& model) {
+  GgufModel gguf = OpenGgufModel(model.choice.model);
+  model.folder = std::move(gguf.folder);
+  ModelConfig config = ReadModelConfig(model.folder);
+  model.generation = std::move(config.generation);
+  if (!model.choice.dummy_weights) model.checkpoint = std::move(gguf.checkpoint);
+  config.shape.name = std::move(gguf.name);
+  return std::move(config.shape);
+}
+
+// Opens the folder, file or store, where there is one.
 ModelShape OpenShape(OpenedModel& model) {
   const ModelChoice& choice = model.choice;
   if (IsBuiltIn(choice)) return *BuiltInShape(choice.model);
   RefuseUnknownName(choice);
+  if (IsGgufPath(choice.model)) return OpenGguf(model);
   const CachedModel place =
       choice.model.empty() ? CachedModel{BundledModel(), ""} : PlaceOfModel(choice.model);
   model.folder = place.folder;

@@ -4,7 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
+#include <utility>
+#include <vector>
 
 #include "spillway/error.h"
 #include "spillway/model.h"
@@ -12,6 +13,7 @@
 #include "src/checkpoint/checkpoint.h"
 #include "src/checkpoint/model_config.h"
 #include "src/checkpoint/weight_map.h"
+#include "src/gguf/gguf_model.h"
 
 namespace spillway {
 namespace {
@@ -34,22 +36,35 @@ std::string_view ActivationName(Activation activation) {
   return "unknown";
 }
 
-std::string DescribeTensors(const Checkpoint& checkpoint) {
-  std::array<int64_t, 5> counts{};
-  int64_t num_others = 0;  // that cannot be read
-  int64_t bytes = 0;
-  for (const CheckpointTensor& tensor : checkpoint.tensors()) {
-    ++(tensor.refusal.empty() ? counts[static_cast<std::size_t>(tensor.dtype)] : num_others);
-    bytes += tensor.bytes;
+std::string_view TypeName(const CheckpointTensor& tensor) {
+  if (!tensor.refusal.empty()) return "of other types";
+  return tensor.coded.empty() ? DTypeName(tensor.dtype) : tensor.coded;
+}
+
+// "272 fp16, 61 fp32", in the order of the tensors.
+std::string CountsOfTypes(const std::vector<CheckpointTensor>& tensors) {
+  std::vector<std::pair<std::string_view, int64_t>> counts;
+  for (const CheckpointTensor& tensor : tensors) {
+    const std::string_view name = TypeName(tensor);
+    auto found = std::ranges::find(counts, name, &std::pair<std::string_view, int64_t>::first);
+    if (found == counts.end()) found = counts.insert(counts.end(), {name, 0});
+    ++found->second;
   }
   std::vector<std::string> types;
-  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8, DType::kQ4}) {
-    const int64_t count = counts[static_cast<std::size_t>(dtype)];
-    if (count > 0) types.push_back(fmt::format("{} {}", count, DTypeName(dtype)));
+  for (const auto& [name, count] : counts) types.push_back(fmt::format("{} {}", count, name));
+  return fmt::format("{}", fmt::join(types, ", "));
+}
+
+std::string DescribeTensors(const Checkpoint& checkpoint) {
+  int64_t bytes = 0;
+  bool coded = false;
+  for (const CheckpointTensor& tensor : checkpoint.tensors()) {
+    bytes += tensor.bytes;
+    coded |= !tensor.coded.empty();
   }
-  if (num_others > 0) types.push_back(fmt::format("{} of other types", num_others));
-  return fmt::format("format      {}\ntensors     {} ({})\nbytes       {}\n", checkpoint.format(),
-                     checkpoint.tensors().size(), fmt::join(types, ", "), ExactSizeText(bytes));
+  return fmt::format("format      {}\ntensors     {} ({})\nbytes       {}{}\n", checkpoint.format(),
+                     checkpoint.tensors().size(), CountsOfTypes(checkpoint.tensors()),
+                     ExactSizeText(bytes), coded ? ", codes decoded" : "");
 }
 
 // Parts of attention that not every model has; empty where it has none of them.
@@ -108,7 +123,7 @@ std::string DescribeFirst(const std::vector<CheckpointTensor>& tensors) {
   std::string text = "first tensors\n";
   for (std::size_t at = 0; at < std::min(kShownTensors, tensors.size()); ++at) {
     text += fmt::format("  {:<56} {} [{}]\n", Printable(tensors[at].name),
-                        tensors[at].refusal.empty() ? DTypeName(tensors[at].dtype) : "other",
+                        tensors[at].refusal.empty() ? TypeName(tensors[at]) : "other",
                         fmt::join(tensors[at].shape, ", "));
   }
   if (tensors.size() > kShownTensors)
@@ -123,6 +138,15 @@ std::string Describe(const Checkpoint& checkpoint, F read_shape) {
 }
 
 }  // namespace
+
+std::string DescribeGguf(const std::filesystem::path& path) {
+  const GgufModel model = OpenGgufModel(path);
+  return Describe(*model.checkpoint, [&] {
+    ModelShape shape = ReadModelShape(model.folder);
+    shape.name = model.name;
+    return shape;
+  });
+}
 
 std::string DescribeCheckpoint(const std::filesystem::path& folder) {
   return Describe(*OpenCheckpoint(folder), [&] { return ReadModelShape(folder); });

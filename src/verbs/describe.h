@@ -14,6 +14,9 @@ namespace spillway {
 // shape, and the reason is shown. Throws: what OpenCheckpoint throws.
 std::string DescribeCheckpoint(const std::filesystem::path& folder);
 
+// The same of a GGUF file. Throws: what OpenGgufModel throws.
+std::string DescribeGguf(const std::filesystem::path& path);
+
 // Describes a checkpoint whose shape is known, in the same lines. Throws: nothing.
 std::string DescribeModel(const Checkpoint& checkpoint, const ModelShape& shape);
 

@@ -8,6 +8,7 @@
 
 #include "spillway/model.h"
 #include "src/base/size_text.h"
+#include "src/gguf/gguf_file.h"
 #include "src/store/hub_cache.h"
 #include "src/store/store.h"
 #include "src/store/store_checkpoint.h"
@@ -48,6 +49,7 @@ std::string ShapeLine(const std::string& name) {
 }  // namespace
 
 std::string DescribePath(const std::filesystem::path& path) {
+  if (IsGgufPath(path)) return DescribeGguf(path);
   std::error_code ignored;
   if (std::filesystem::is_regular_file(path, ignored)) return DescribeFile(path);
   const std::filesystem::path folder = PlaceOfModel(path.string()).folder;

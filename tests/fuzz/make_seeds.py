@@ -12,11 +12,12 @@ import zipfile
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 TESTS = REPOSITORY / "tests"
 EXAMPLES = REPOSITORY / "examples"
-sys.path[:0] = [str(TESTS / "cli"), str(TESTS / "chat")]
+sys.path[:0] = [str(TESTS / "cli"), str(TESTS / "chat"), str(TESTS / "gguf")]
 
 import bad_lines  # noqa: E402
 import bad_score_lines  # noqa: E402
 import conversations  # noqa: E402
+import gguf_writer  # noqa: E402
 import snippets  # noqa: E402
 
 DATA = TESTS / "checkpoint/data"
@@ -114,6 +115,22 @@ def journals():
     yield "\n".join([MANIFEST, COMMIT % PART_HASH, (COMMIT % PART_HASH).replace("3", "9").replace('lines":1', 'lines":2')])
 
 
+def ggufs():
+    """A byte-level and a SentencePiece vocabulary, and a tensor of each type of codes."""
+    types = json.loads((TESTS / "gguf/types.json").read_text(encoding="utf-8"))
+    config = {"model_type": "llama", "num_attention_heads": 1, "hidden_size": 32, "num_hidden_layers": 1, "intermediate_size": 32,
+              "max_position_embeddings": 64, "rope_theta": 10000.0, "rope_scaling": {"rope_type": "yarn", "factor": 2.0}}
+    tensors = [("token_embd.weight", [3, 32], 1, bytes(192)), ("blk.0.attn_q.weight", [2, 2], 0, bytes(16))]
+    for number, entry in enumerate(types.values()):
+        blocks = bytes.fromhex(entry["blocks"])
+        tensors.append((f"blk.{number}.ffn_up.weight", [len(entry["values"]) // 8], entry["number"], blocks))
+    vocabulary = {"tokenizer.ggml.tokens": ["<s>", "a", "ab"], "tokenizer.ggml.token_type": [3, 1, 4], "tokenizer.ggml.bos_token_id": 0,
+                  "tokenizer.ggml.add_bos_token": True, "tokenizer.chat_template": "{{ bos_token }}"}
+    for kind in ({"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "smollm", "tokenizer.ggml.merges": ["a b"]},
+                 {"tokenizer.ggml.model": "llama", "tokenizer.ggml.scores": [0.0, -1.0, -2.0]}):
+        yield gguf_writer.encoded(gguf_writer.model_values(config) | vocabulary | kind, tensors)
+
+
 SEEDS = {
     "safetensors": lambda: files(DATA, "safetensors_*/*.safetensors"),
     "torch_zip": lambda: files(DATA, "*/*.bin"),
@@ -121,6 +138,7 @@ SEEDS = {
     "npy": lambda: files(DATA / "numpy_fp16", "*"),
     "shard_index": lambda: [INDEX, INDEX | {"weight_map": {"a": "../a"}}, *files(DATA, "*/*.index.json")],
     "config_json": lambda: [*files(TESTS / "parity/models", "*/config.json"), *files(EXAMPLES, "*/config.json")],
+    "gguf": ggufs,
     "generation_config": lambda: [*files(EXAMPLES, "*/generation_config.json"), *GENERATION],
     "tokenizer_json": lambda: [SMALL_TOKENIZER, *files(GOLDEN, "*/tokenizer.json")],
     "gpt2_files": vocabularies,

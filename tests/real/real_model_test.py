@@ -1,6 +1,6 @@
 """A real model against transformers in float32: greedy tokens of 50 prompts and a perplexity.
 
-real_model_test.py SPILLWAY smollm2|gemma [FOLDER]; FOLDER is what scripts/real_models.sh makes. Says SKIPPED and exits 77
+real_model_test.py SPILLWAY smollm2|smollm2-gguf|gemma [FOLDER]; FOLDER, or a GGUF file, is what scripts/real_models.sh makes. Says SKIPPED and exits 77
 where it is not there. The expected values are those of golden/ (make_golden.py).
 """
 import json
@@ -12,10 +12,11 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "cli"))
 import harness  # noqa: E402
 
-# Name: (folder, the command that makes it)
+# Name: (folder or file, the command that makes it, golden values, rows of them that are run)
 MODELS = {
-    "smollm2": ("smollm2-135m-instruct", "scripts/real_models.sh"),
-    "gemma": ("gemma-3-270m", "scripts/real_models.sh gemma"),
+    "smollm2": ("smollm2-135m-instruct", "scripts/real_models.sh", "smollm2", 50),
+    "smollm2-gguf": ("smollm2-135m-instruct.gguf", "scripts/real_models.sh", "smollm2", 10),
+    "gemma": ("gemma-3-270m", "scripts/real_models.sh gemma", "gemma", 50),
 }
 NEW_TOKENS = 64
 PERPLEXITY_TOLERANCE = 0.001
@@ -66,15 +67,15 @@ def check_perplexity(binary, folder, golden, work):
 
 def main():
     binary, name = sys.argv[1:3]
-    place, command = MODELS[name]
+    place, command, golden_name, num_rows = MODELS[name]
     folder = pathlib.Path(sys.argv[3]) if len(sys.argv) > 3 else harness.REPOSITORY / ".deps" / "models" / place
-    if not (folder / "config.json").exists():
+    if not (folder if folder.suffix == ".gguf" else folder / "config.json").exists():
         print(f"SKIPPED: no {folder}; {command} makes it")
         sys.exit(77)
-    golden = json.loads((HERE / "golden" / f"{name}.json").read_text(encoding="utf-8"))
+    golden = json.loads((HERE / "golden" / f"{golden_name}.json").read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory() as scratch:
         work = pathlib.Path(scratch)
-        faults = check_tokens(binary, folder, golden["rows"], work) + check_perplexity(binary, folder, golden["perplexity"], work)
+        faults = check_tokens(binary, folder, golden["rows"][:num_rows], work) + check_perplexity(binary, folder, golden["perplexity"], work)
     for fault in faults:
         print(fault)
     sys.exit(1 if faults else 0)

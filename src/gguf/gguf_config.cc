@@ -1,0 +1,333 @@
+#include "src/gguf/gguf_config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <numbers>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "spillway/error.h"
+#include "src/gguf/gguf_tensor_map.h"
+#include "src/gguf/gguf_type.h"
+
+namespace spillway {
+namespace {
+
+using nlohmann::json;
+
+// The fp32 number as it was written: 1e-05, not 9.99999974e-06.
+double Shortest(double value) { return std::stod(fmt::format("{}", static_cast<float>(value))); }
+
+struct FoundGgufTensor {
+  const GgufTensor* tensor = nullptr;  // null: there is none
+  const ModelFile* file = nullptr;
+};
+
+class ConfigWriter {
+ public:
+  explicit ConfigWriter(std::span<const GgufFile> files)
+      : files_(files),
+        metadata_(files.front().metadata),
+        architecture_(metadata_.Text("general.architecture")) {}
+
+  json Write();
+
+ private:
+  std::string Key(std::string_view name) const { return fmt::format("{}.{}", architecture_, name); }
+  int64_t Count(std::string_view name) const { return metadata_.Count(Key(name)); }
+  std::optional<int64_t> FindCount(std::string_view name) const {
+    return metadata_.FindCount(Key(name));
+  }
+  std::optional<double> FindNumber(std::string_view name) const {
+    return metadata_.FindNumber(Key(name));
+  }
+  FoundGgufTensor FindTensor(std::string_view name) const;
+  bool HasTensor(std::string_view name) const { return FindTensor(name).tensor != nullptr; }
+  bool HasBf16() const;
+  int64_t HeadSize() const;
+  [[noreturn]] void RefuseSetting(std::string_view name) const;
+
+  void RefuseUnread() const;
+  void AddSizes(json& config) const;
+  void AddTokens(json& config) const;
+  void AddRope(json& config) const;
+  json Scaling() const;
+  json PublishedScaling(std::string type) const;
+  json Llama3Scaling() const;
+  std::vector<double> Factors(std::string_view tensor) const;
+  void AddPhi3(json& config) const;
+  void AddGemma(json& config) const;
+  void AddGemmaLayers(json& config) const;
+  void AddFamily(json& config) const;
+
+  std::span<const GgufFile> files_;
+  const GgufMetadata& metadata_;
+  std::string architecture_;
+};
+
+FoundGgufTensor ConfigWriter::FindTensor(std::string_view name) const {
+  for (const GgufFile& file : files_) {
+    const auto found = std::ranges::find(file.tensors, name, &GgufTensor::name);
+    if (found != file.tensors.end()) return {&*found, &file.file};
+  }
+  return {};
+}
+
+bool ConfigWriter::HasBf16() const {
+  return std::ranges::any_of(files_, [](const GgufFile& file) {
+    return std::ranges::any_of(file.tensors, [](const GgufTensor& tensor) {
+      const GgufType* type = FindGgufType(tensor.type);
+      return type != nullptr && type->dtype == DType::kBF16;
+    });
+  });
+}
+
+void ConfigWriter::RefuseSetting(std::string_view name) const {
+  throw Error(ErrorCode::kModelUnsupported,
+              fmt::format("{}: has \"{}\", which is not supported; choose another model",
+                          Printable(metadata_.source()), Printable(Key(name))));
+}
+
+int64_t ConfigWriter::HeadSize() const {
+  const int64_t heads = Count("attention.head_count");
+  if (heads == 0) metadata_.Refuse(fmt::format("\"{}\" is 0", Key("attention.head_count")));
+  return FindCount("attention.key_length").value_or(Count("embedding_length") / heads);
+}
+
+// Settings that change what the network computes, of no architecture that is read.
+void ConfigWriter::RefuseUnread() const {
+  for (const char* name :
+       {"expert_count", "attention.clamp_kqv", "attention.max_alibi_bias", "use_parallel_residual",
+        "residual_scale", "embedding_scale", "logit_scale", "attention.scale",
+        "leading_dense_block_count", "attention.temperature_length", "attention.causal"}) {
+    if (!metadata_.Has(Key(name))) continue;
+    if (std::string_view(name) == "expert_count" && Count(name) == 0) continue;
+    RefuseSetting(name);
+  }
+  const int64_t values = FindCount("attention.value_length").value_or(HeadSize());
+  if (values != HeadSize()) RefuseSetting("attention.value_length");
+}
+
+void ConfigWriter::AddSizes(json& config) const {
+  const GgufTensor* embedding = FindTensor("token_embd.weight").tensor;
+  if (embedding == nullptr || embedding->shape.size() != 2)
+    metadata_.Refuse("has no matrix \"token_embd.weight\"");
+  const int64_t heads = Count("attention.head_count");
+  config["hidden_size"] = Count("embedding_length");
+  config["intermediate_size"] = Count("feed_forward_length");
+  config["num_hidden_layers"] = Count("block_count");
+  config["num_attention_heads"] = heads;
+  config["num_key_value_heads"] = FindCount("attention.head_count_kv").value_or(heads);
+  config["head_dim"] = HeadSize();
+  config["max_position_embeddings"] = Count("context_length");
+  config["rms_norm_eps"] = Shortest(metadata_.Number(Key("attention.layer_norm_rms_epsilon")));
+  config["vocab_size"] = embedding->shape.front();
+  config["tie_word_embeddings"] = !HasTensor("output.weight");
+  config["torch_dtype"] = HasBf16() ? "bfloat16" : "float16";
+}
+
+void ConfigWriter::AddTokens(json& config) const {
+  constexpr std::array<std::pair<const char*, const char*>, 3> kTokens = {
+      {{"bos_token_id", "bos"}, {"eos_token_id", "eos"}, {"pad_token_id", "padding"}}};
+  for (const auto& [key, name] : kTokens) {
+    const auto id = metadata_.FindCount(fmt::format("tokenizer.ggml.{}_token_id", name));
+    config[key] = id ? json(*id) : json(nullptr);
+  }
+}
+
+std::vector<double> ConfigWriter::Factors(std::string_view name) const {
+  const FoundGgufTensor found = FindTensor(name);
+  const GgufTensor& tensor = *found.tensor;
+  const GgufType* type = FindGgufType(tensor.type);
+  const auto bytes = static_cast<int64_t>(sizeof(float)) * tensor.shape.back();
+  if (type == nullptr || type->dtype != DType::kF32 || type->IsBlock() || tensor.shape.size() != 1)
+    metadata_.Refuse(fmt::format("tensor \"{}\" is no vector of F32", name));
+  if (tensor.offset + bytes > found.file->size())
+    throw Error(ErrorCode::kModelTruncated,
+                fmt::format("{}: ends within tensor \"{}\"; download it again",
+                            Printable(metadata_.source()), name));
+  std::vector<float> values(static_cast<std::size_t>(tensor.shape.back()));
+  found.file->ReadAt(tensor.offset, std::as_writable_bytes(std::span(values)));
+  std::vector<double> factors;
+  for (const float value : values) factors.push_back(Shortest(value));
+  return factors;
+}
+
+// What each pair of a head is turned slower by under Llama 3.1's scaling.
+std::vector<double> Llama3Factors(double theta, std::size_t num_pairs, double factor) {
+  constexpr double kLow = 1.0;
+  constexpr double kHigh = 4.0;
+  constexpr double kOriginal = 8192.0;
+  std::vector<double> factors;
+  for (std::size_t pair = 0; pair < num_pairs; ++pair) {
+    const double share = static_cast<double>(pair) / static_cast<double>(num_pairs);
+    const double wave = 2.0 * std::numbers::pi * std::pow(theta, share);
+    const double smooth = std::clamp((kOriginal / wave - kLow) / (kHigh - kLow), 0.0, 1.0);
+    factors.push_back(1.0 / ((1.0 - smooth) / factor + smooth));
+  }
+  return factors;
+}
+
+// llama.cpp keeps the factors of the pairs only; the two scalings that are published are told by
+// them.
+json ConfigWriter::Llama3Scaling() const {
+  constexpr double kTolerance = 1e-4;
+  const std::vector<double> found = Factors("rope_freqs.weight");
+  const double theta = Shortest(FindNumber("rope.freq_base").value_or(10000.0));
+  for (const double factor : {8.0, 32.0}) {
+    const std::vector<double> known = Llama3Factors(theta, found.size(), factor);
+    const bool same = std::ranges::equal(
+        found, known, [](double a, double b) { return std::abs(a - b) <= kTolerance * b; });
+    if (!same) continue;
+    return {{"rope_type", "llama3"},
+            {"factor", factor},
+            {"low_freq_factor", 1.0},
+            {"high_freq_factor", 4.0},
+            {"original_max_position_embeddings", 8192}};
+  }
+  throw Error(ErrorCode::kModelUnsupported,
+              fmt::format("{}: \"rope_freqs.weight\" is not that of Llama 3.1 or 3.2, which are "
+                          "supported; use the original model",
+                          Printable(metadata_.source())));
+}
+
+json ConfigWriter::PublishedScaling(std::string type) const {
+  json scaling = {{"rope_type", std::move(type)},
+                  {"factor", Shortest(metadata_.Number(Key("rope.scaling.factor")))}};
+  if (const auto original = FindCount("rope.scaling.original_context_length"))
+    scaling["original_max_position_embeddings"] = *original;
+  constexpr std::array<std::pair<const char*, const char*>, 3> kNumbers = {
+      {{"rope.scaling.attn_factor", "attention_factor"},
+       {"rope.scaling.yarn_beta_fast", "beta_fast"},
+       {"rope.scaling.yarn_beta_slow", "beta_slow"}}};
+  for (const auto& [name, key] : kNumbers) {
+    if (const auto value = FindNumber(name)) scaling[key] = Shortest(*value);
+  }
+  return scaling;
+}
+
+json ConfigWriter::Scaling() const {
+  if (HasTensor("rope_freqs.weight")) return Llama3Scaling();
+  const std::string type =
+      metadata_.FindText(Key("rope.scaling.type")).value_or(std::string("none"));
+  if (type == "none" || (type == "longrope" && architecture_ == "phi3")) return nullptr;
+  if (type == "linear" || type == "yarn") return PublishedScaling(type);
+  RefuseSetting("rope.scaling.type");
+}
+
+void ConfigWriter::AddRope(json& config) const {
+  config["rope_theta"] = Shortest(FindNumber("rope.freq_base").value_or(10000.0));
+  const int64_t turned = FindCount("rope.dimension_count").value_or(HeadSize());
+  if (turned != HeadSize()) {
+    if (architecture_ != "phi3") RefuseSetting("rope.dimension_count");
+    config["partial_rotary_factor"] = static_cast<double>(turned) / static_cast<double>(HeadSize());
+  }
+  json scaling = Scaling();
+  if (!scaling.is_null()) config["rope_scaling"] = std::move(scaling);
+}
+
+void ConfigWriter::AddPhi3(json& config) const {
+  if (const auto window = FindCount("attention.sliding_window"); window.value_or(0) != 0)
+    config["sliding_window"] = *window;
+  const auto original = FindCount("rope.scaling.original_context_length");
+  if (!HasTensor("rope_factors_long.weight")) return;
+  if (!original || !HasTensor("rope_factors_short.weight"))
+    metadata_.Refuse("has long factors of rotary positions without the short ones");
+  config["original_max_position_embeddings"] = *original;
+  json scaling = {{"rope_type", "longrope"},
+                  {"short_factor", Factors("rope_factors_short.weight")},
+                  {"long_factor", Factors("rope_factors_long.weight")}};
+  if (const auto factor = FindNumber("rope.scaling.attn_factor"))
+    scaling["attention_factor"] = Shortest(*factor);
+  config["rope_scaling"] = std::move(scaling);
+}
+
+// Which layers of Gemma 2 and 3 see a window; the file leaves it to the reader.
+void ConfigWriter::AddGemmaLayers(json& config) const {
+  const int64_t period = architecture_ == "gemma2" ? 2 : 6;
+  const int64_t num_layers = Count("block_count");
+  json types = json::array();
+  for (int64_t layer = 1; layer <= num_layers; ++layer)
+    types.push_back(layer % period == 0 ? "full_attention" : "sliding_attention");
+  config["layer_types"] = std::move(types);
+  config["sliding_window"] = Count("attention.sliding_window");
+  // The largest size of each divides by the width that a head has of the states.
+  const bool largest = num_layers == (architecture_ == "gemma2" ? 46 : 62);
+  const int64_t heads = Count("attention.head_count");
+  config["query_pre_attn_scalar"] = largest ? Count("embedding_length") / heads : HeadSize();
+}
+
+void ConfigWriter::AddGemma(json& config) const {
+  config["attention_bias"] = false;
+  if (architecture_ == "gemma") {
+    config["hidden_activation"] = "gelu_pytorch_tanh";
+    return;
+  }
+  config["hidden_activation"] = "gelu_pytorch_tanh";
+  AddGemmaLayers(config);
+  if (architecture_ == "gemma3") {
+    config["rope_local_base_freq"] = 10000.0;
+    return;
+  }
+  config["attn_logit_softcapping"] = Shortest(FindNumber("attn_logit_softcapping").value_or(50.0));
+  config["final_logit_softcapping"] =
+      Shortest(FindNumber("final_logit_softcapping").value_or(30.0));
+}
+
+void ConfigWriter::AddFamily(json& config) const {
+  std::string type = architecture_ == "gemma3" ? "gemma3_text" : architecture_;
+  if (architecture_ == "llama" && FindCount("attention.sliding_window").value_or(0) != 0) {
+    type = "mistral";
+    config["sliding_window"] = Count("attention.sliding_window");
+  }
+  config["model_type"] = std::move(type);
+  if (architecture_.starts_with("gemma")) return AddGemma(config);
+  config["hidden_act"] = "silu";
+  if (architecture_ == "phi3") AddPhi3(config);
+  if (architecture_ == "llama") {
+    config["attention_bias"] = HasTensor("blk.0.attn_q.bias");
+    config["mlp_bias"] = HasTensor("blk.0.ffn_up.bias");
+  }
+  if (architecture_ == "qwen3") config["attention_bias"] = HasTensor("blk.0.attn_q.bias");
+}
+
+json ConfigWriter::Write() {
+  RefuseUnread();
+  json config;
+  AddSizes(config);
+  AddTokens(config);
+  AddRope(config);
+  AddFamily(config);
+  return config;
+}
+
+}  // namespace
+
+json GgufConfig(std::span<const GgufFile> files) {
+  const GgufMetadata& metadata = files.front().metadata;
+  const std::string architecture = metadata.Text("general.architecture");
+  if (IsGgufArchitecture(architecture)) return ConfigWriter(files).Write();
+  throw Error(
+      ErrorCode::kModelUnsupported,
+      fmt::format("{}: \"general.architecture\" is \"{}\", supported are {}; choose "
+                  "another model",
+                  Printable(metadata.source()), Printable(architecture, 40), GgufArchitectures()));
+}
+
+json GgufGeneration(const GgufMetadata& metadata) {
+  json ends = json::array();
+  for (const char* name : {"eos", "eot", "eom"}) {
+    const auto id = metadata.FindCount(fmt::format("tokenizer.ggml.{}_token_id", name));
+    if (id && std::ranges::find(ends, json(*id)) == ends.end()) ends.push_back(*id);
+  }
+  return ends.empty() ? json::object() : json{{"eos_token_id", std::move(ends)}};
+}
+
+}  // namespace spillway

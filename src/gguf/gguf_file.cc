@@ -1,0 +1,103 @@
+#include "src/gguf/gguf_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <string_view>
+#include <utility>
+
+#include "spillway/error.h"
+#include "spillway/round.h"
+#include "src/checkpoint/file_kind.h"
+#include "src/checkpoint/model_folder.h"
+#include "src/gguf/gguf_head.h"
+
+namespace spillway {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "fields are used as they are on disk");
+
+constexpr std::string_view kMagic = "GGUF";
+constexpr uint32_t kMaxDimensions = 4;
+constexpr int64_t kLeastTensorBytes = 8 + 4 + 8 + 4 + 8;  // name, rank, a dimension, type, offset
+constexpr int64_t kLeastValueBytes = 8 + 4 + 1;           // name, type, value
+constexpr int64_t kUsualAlignment = 32;
+
+void CheckStart(const ModelFile& file, GgufHead& head) {
+  if (file.ReadStart(kMagic.size()) != kMagic)
+    throw Error(ErrorCode::kModelMalformed, NotExpectedKind(file, "a GGUF file"));
+  head.Scalar<uint32_t>();
+  const auto version = head.Scalar<uint32_t>();
+  if (version == 2 || version == 3) return;
+  const bool swapped = version == __builtin_bswap32(2) || version == __builtin_bswap32(3);
+  throw Error(
+      ErrorCode::kModelUnsupported,
+      fmt::format("{}: is {}; versions 2 and 3 are read, little-endian; convert the model "
+                  "again",
+                  Printable(file.name()),
+                  swapped ? std::string("big-endian") : fmt::format("GGUF version {}", version)));
+}
+
+int64_t ReadDimension(GgufHead& head, const std::string& name) {
+  const auto size = head.Scalar<uint64_t>();
+  if (size == 0 || size > std::numeric_limits<int32_t>::max())
+    head.Refuse(fmt::format("tensor \"{}\" has a dimension of {}", Printable(name), size));
+  return static_cast<int64_t>(size);
+}
+
+// Its offset counts from the end of the head, still.
+GgufTensor ReadTensor(GgufHead& head) {
+  GgufTensor tensor;
+  tensor.name = head.Text();
+  const auto rank = head.Scalar<uint32_t>();
+  if (rank == 0 || rank > kMaxDimensions)
+    head.Refuse(fmt::format("tensor \"{}\" has {} dimensions", Printable(tensor.name), rank));
+  for (uint32_t i = 0; i < rank; ++i) tensor.shape.push_back(ReadDimension(head, tensor.name));
+  std::ranges::reverse(tensor.shape);
+  tensor.type = head.Scalar<uint32_t>();
+  const auto offset = head.Scalar<uint64_t>();
+  if (offset > static_cast<uint64_t>(std::numeric_limits<int64_t>::max() / 2))
+    head.Refuse(fmt::format("tensor \"{}\" begins at byte {}", Printable(tensor.name), offset));
+  tensor.offset = static_cast<int64_t>(offset);
+  return tensor;
+}
+
+int64_t Alignment(const GgufMetadata& metadata) {
+  const int64_t alignment = metadata.FindCount("general.alignment").value_or(kUsualAlignment);
+  if (alignment <= 0 || !std::has_single_bit(static_cast<uint64_t>(alignment)))
+    metadata.Refuse(fmt::format("\"general.alignment\" is {}, no power of two", alignment));
+  return alignment;
+}
+
+ModelFile OpenFile(const std::filesystem::path& path) {
+  const std::filesystem::path folder = path.parent_path();
+  return ModelFolder(folder.empty() ? "." : folder).Open(path.filename());
+}
+
+}  // namespace
+
+bool IsGgufPath(const std::filesystem::path& path) { return path.extension() == ".gguf"; }
+
+GgufFile ReadGguf(ModelFile file) {
+  GgufHead head(file);
+  CheckStart(file, head);
+  const std::size_t num_tensors = head.Count(kLeastTensorBytes);
+  const std::size_t num_values = head.Count(kLeastValueBytes);
+  GgufMetadata metadata(file.name());
+  for (std::size_t i = 0; i < num_values; ++i) {
+    std::string name = head.Text();
+    if (!metadata.Add(name, head.Value()))
+      head.Refuse(fmt::format("\"{}\" is there twice", Printable(name)));
+  }
+  std::vector<GgufTensor> tensors;
+  for (std::size_t i = 0; i < num_tensors; ++i) tensors.push_back(ReadTensor(head));
+  const int64_t begin = RoundUp(head.position(), Alignment(metadata));
+  for (GgufTensor& tensor : tensors) tensor.offset += begin;
+  return {std::move(file), std::move(metadata), std::move(tensors), head.position()};
+}
+
+GgufFile ReadGgufFile(const std::filesystem::path& path) { return ReadGguf(OpenFile(path)); }
+
+}  // namespace spillway

@@ -1,0 +1,144 @@
+"""GGUF files give what the Hugging Face folders that they are made of give. Standard library only.
+
+  python3 gguf_test.py path/to/spillway [unittest arguments]
+"""
+
+import json
+import pathlib
+import shutil
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "gguf"))
+
+import gguf_writer
+import harness
+
+PARITY_MODELS = harness.REPOSITORY / "tests" / "parity" / "models"
+SLIDING, FULL = "sliding_attention", "full_attention"
+# Changes that make of a small model one that the format can tell: which layers of Gemma have windows, and how queries are
+# scaled, is known of the architecture.
+CASES = {
+    "llama-plain": {},
+    "yarn": {},
+    "mistral-windowed": {},
+    "mistral-narrow-heads": {},
+    "mistral-wide-window": {"sliding_window": None},
+    "qwen2-grouped-tied": {"sliding_window": None},
+    "qwen3-grouped-tied": {},
+    "qwen3-biased": {},
+    "gemma-one-key-head": {},
+    "gemma2-windowed-capped": {"query_pre_attn_scalar": 32},
+    "gemma3-wide-window": {"query_pre_attn_scalar": 32, "layer_types": [SLIDING] * 3, "sliding_window": 11, "rope_parameters": {
+        SLIDING: {"rope_type": "default", "rope_theta": 10000.0}, FULL: {"rope_type": "default", "rope_theta": 1000000.0}}},
+    "phi3-plain": {},
+    "phi3-window": {},
+    "phi3-partial": {},
+}
+PROMPTS = ["So the youngest brother set out, and when he had gone a little way he met an old woman.", "The king said: 3 x 17 = ", "a"]
+
+
+class GgufTest(harness.FolderTest):
+    def folder_of(self, name, changes):
+        folder = self.folder / "published" / name
+        shutil.copytree(PARITY_MODELS / name, folder)
+        path = folder / "config.json"
+        config = json.loads(path.read_text(encoding="utf-8"))
+        path.write_text(json.dumps(config | changes), encoding="utf-8")
+        return folder
+
+    def run_spillway(self, *arguments):
+        return harness.run(self.binary, arguments, env={"XDG_CACHE_HOME": str(self.folder)})
+
+    def answers(self, model, *flags):
+        lines = [{"prompt": prompt, "max_tokens": 12, "logprobs": 1} for prompt in PROMPTS]
+        source = harness.write_jsonl(self.folder / "in.jsonl", lines)
+        result = self.run_spillway("generate", "--model", model, "--input", source, "--output", "-", "--quiet", *flags)
+        self.assertEqual(result.status, 0, result.stderr.decode())
+        choices = [json.loads(line)["response"]["body"]["choices"][0] for line in result.stdout.splitlines()]
+        # Which tokens are special, and so have no text, differs: a file has none but those it needs.
+        return [(choice["token_ids"], choice["logprobs"]["token_logprobs"]) for choice in choices]
+
+    def refusal(self, status, model, *says):
+        result = self.run_spillway("generate", "--model", model, "--input", "/dev/null", "--output", "-", "--quiet")
+        self.assertEqual(result.status, status, result.stderr.decode())
+        lines = result.stderr.decode().splitlines()
+        self.assertEqual(len(lines), 1, lines)
+        for text in says:
+            self.assertIn(text, lines[0])
+
+    def converted(self, name, changed=None, **options):
+        path = self.folder / f"{name}.gguf"
+        gguf_writer.convert(PARITY_MODELS / name, path, changed=changed, **options)
+        return path
+
+
+class Answers(GgufTest):
+    def test_each_architecture_answers_as_its_folder(self):
+        for name, changes in CASES.items():
+            with self.subTest(model=name):
+                folder = self.folder_of(name, changes)
+                file = self.folder / f"{name}.gguf"
+                gguf_writer.convert(folder, file)
+                self.assertEqual(self.answers(file), self.answers(folder))
+
+    def test_llama3_scaling_is_told_by_its_factors(self):
+        rope = {"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                "original_max_position_embeddings": 8192}
+        folder = self.folder_of("llama-plain", {"rope_scaling": rope, "rope_theta": 500000.0})
+        file = self.folder / "llama-plain.gguf"
+        gguf_writer.convert(folder, file)
+        self.assertEqual(self.answers(file), self.answers(folder))
+
+    def test_parts_of_a_file_are_one_model(self):
+        whole = self.converted("llama-plain")
+        parts = gguf_writer.split(PARITY_MODELS / "llama-plain", self.folder / "parts", 3)
+        self.assertEqual(self.answers(parts[0]), self.answers(whole))
+        self.refusal(12, parts[1], "is one of 3 parts; give --model the first of them")
+        parts[2].unlink()
+        self.refusal(12, parts[0], "parts-00003-of-00003.gguf")
+
+    def test_a_store_of_it_and_fewer_bits_run(self):
+        file = self.converted("llama-plain")
+        store = self.folder / "store"
+        self.assertEqual(self.run_spillway("convert", "--model", file, "--output", store, "--quiet").status, 0)
+        self.assertEqual(self.answers(store), self.answers(file))
+        disk = ["--percent", 0, 0, 0, 100, 0, 100, "--offload-dir", self.folder]
+        self.assertEqual(self.answers(file, *disk), self.answers(file))
+        self.assertEqual(self.answers(file, "--weight-bits", 8), self.answers(PARITY_MODELS / "llama-plain", "--weight-bits", 8))
+
+    def test_codes_are_told_by_inspect(self):
+        text = self.run_spillway("inspect", self.converted("llama-plain", coded=True)).stdout.decode()
+        self.assertIn("format      GGUF", text)
+        self.assertIn("Q8_0", text)
+        self.assertIn("every tensor of the model is there", text)
+
+
+class Refusals(GgufTest):
+    def test_what_is_not_read_is_named(self):
+        name = "llama-plain"
+        self.refusal(11, self.converted(name, {"general.architecture": "mamba"}), '"general.architecture" is "mamba"')
+        self.refusal(11, self.converted(name, {"llama.expert_count": 8}), "llama.expert_count")
+        self.refusal(11, self.converted(name, {"llama.rope.scaling.type": "su", "llama.rope.scaling.factor": 2.0}), "rope.scaling.type")
+        self.refusal(14, self.converted(name, {"tokenizer.ggml.pre": "klingon"}), '"tokenizer.ggml.pre" is "klingon"')
+        self.refusal(14, self.converted(name, {"tokenizer.ggml.model": "bert"}), "bert")
+        self.refusal(10, self.converted(name, {"llama.block_count": None}), 'has no "llama.block_count"')
+        self.refusal(10, self.converted(name, {"llama.block_count": "two"}), "must be an integer")
+        self.refusal(11, self.converted("llama-grouped-tied"), "rope_freqs.weight")
+
+    def test_damage_is_one_line(self):
+        file = self.converted("llama-plain")
+        data = file.read_bytes()
+        for end in (0, 3, 7, 23, 24, 60, len(data) // 2, len(data) - 64):
+            file.write_bytes(data[:end])
+            result = self.run_spillway("generate", "--model", file, "--input", "/dev/null", "--output", "-", "--quiet")
+            self.assertEqual(result.status, 10, (end, result.stderr))
+            self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
+        file.write_bytes(b"GGUF" + (9).to_bytes(4, "little") + data[8:])
+        self.refusal(11, file, "GGUF version 9")
+        self.refusal(12, self.folder / "absent.gguf", "absent.gguf")
+
+
+if __name__ == "__main__":
+    GgufTest.binary = pathlib.Path(sys.argv.pop(1)).resolve()
+    unittest.main()

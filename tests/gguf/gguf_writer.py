@@ -1,0 +1,238 @@
+"""Writes a Hugging Face folder as a GGUF file, in the way of llama.cpp's converter: names, order of rotated rows, norms of
+Gemma, metadata. For tests; standard library only.
+
+  python3 gguf_writer.py FOLDER FILE.gguf [Q8_0]
+"""
+
+import array
+import json
+import math
+import pathlib
+import struct
+import sys
+
+U32, I32, F32, BOOL, TEXT, LIST = 4, 5, 6, 7, 8, 9
+TYPES = {"F32": 0, "F16": 1, "Q8_0": 8, "BF16": 30}
+SIZES = {"F32": 4, "F16": 2, "BF16": 2}
+ALIGNMENT = 32
+PARTS = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+         "self_attn.o_proj": "attn_output", "self_attn.qkv_proj": "attn_qkv", "self_attn.q_norm": "attn_q_norm",
+         "self_attn.k_norm": "attn_k_norm", "post_attention_layernorm": "ffn_norm", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
+         "mlp.gate_up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
+FOUR_NORMS = {"post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
+              "post_feedforward_layernorm": "post_ffw_norm"}
+WHOLE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+ARCHITECTURES = {"gemma": "gemma", "gemma2": "gemma2", "gemma3_text": "gemma3", "llama": "llama", "mistral": "llama", "phi3": "phi3",
+                 "qwen2": "qwen2", "qwen3": "qwen3"}
+BYTES = [n for n in range(256) if 33 <= n <= 126 or 161 <= n <= 172 or n >= 174]  # that stand for themselves in a vocabulary
+
+
+def read_tensors(folder):
+    """Name -> (type, shape, bytes)."""
+    tensors = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        data = path.read_bytes()
+        size = int.from_bytes(data[:8], "little")
+        header = json.loads(data[8:8 + size])
+        for name, entry in header.items():
+            if name != "__metadata__":
+                begin, end = entry["data_offsets"]
+                tensors[name] = (entry["dtype"], entry["shape"], data[8 + size + begin:8 + size + end])
+    return tensors
+
+
+def floats(kind, data):
+    if kind == "F32":
+        return list(array.array("f", data))
+    if kind == "F16":
+        return list(struct.unpack(f"<{len(data) // 2}e", data))
+    return [struct.unpack("<f", bytes(2) + data[i:i + 2])[0] for i in range(0, len(data), 2)]
+
+
+def pairs_together(shape, data, num_heads):
+    """Rows of each head: the first of each half, the second of each half, ..."""
+    row_bytes = len(data) // shape[0]
+    rows = [data[i:i + row_bytes] for i in range(0, len(data), row_bytes)]
+    half = shape[0] // num_heads // 2
+    order = [head * 2 * half + part * half + i for head in range(num_heads) for i in range(half) for part in range(2)]
+    return b"".join(rows[i] for i in order)
+
+
+def nearest_half(value):
+    return struct.unpack("<e", struct.pack("<e", value))[0]
+
+
+def q8_0(values):
+    """Blocks of 32: a scale of 16 bits, and codes."""
+    blocks = []
+    for begin in range(0, len(values), 32):
+        block = values[begin:begin + 32]
+        scale = max(abs(value) for value in block) / 127
+        codes = [round(value / scale) if scale else 0 for value in block]
+        blocks.append(struct.pack("<e32b", scale, *codes))
+    return b"".join(blocks)
+
+
+def text(value):
+    data = value.encode("utf-8")
+    return struct.pack("<Q", len(data)) + data
+
+
+def typed(value):
+    """A value with its type in front; of a list its elements' type."""
+    if isinstance(value, bool):
+        return BOOL, struct.pack("<B", value)
+    if isinstance(value, int):
+        return U32, struct.pack("<I", value)
+    if isinstance(value, float):
+        return F32, struct.pack("<f", value)
+    if isinstance(value, str):
+        return TEXT, text(value)
+    kind = {str: TEXT, int: I32, float: F32}[type(value[0])]
+    parts = [text(item) if kind == TEXT else struct.pack("<i" if kind == I32 else "<f", item) for item in value]
+    return LIST, struct.pack("<IQ", kind, len(value)) + b"".join(parts)
+
+
+def encoded(values, tensors):
+    """A file's bytes. `tensors`: (name, shape, type's number, bytes)."""
+    head = [b"GGUF", struct.pack("<IQQ", 3, len(tensors), len(values))]
+    for name, value in values.items():
+        kind, data = typed(value)
+        head += [text(name), struct.pack("<I", kind), data]
+    offset, body = 0, []
+    for name, shape, kind, data in tensors:
+        head += [text(name), struct.pack(f"<I{len(shape)}Q", len(shape), *reversed(shape)), struct.pack("<IQ", kind, offset)]
+        padded = data + bytes(-len(data) % ALIGNMENT)
+        body.append(padded)
+        offset += len(padded)
+    start = b"".join(head)
+    return start + bytes(-len(start) % ALIGNMENT) + b"".join(body)
+
+
+def rope_of(config):
+    return config.get("rope_scaling") or config.get("rope_parameters") or {}
+
+
+def rope_values(config, head_dim):
+    rope = rope_of(config)
+    yield "rope.freq_base", float(config.get("rope_theta", rope.get("rope_theta", 10000.0)))
+    yield "rope.dimension_count", int(head_dim * config.get("partial_rotary_factor", 1.0))
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    if kind in ("linear", "yarn"):
+        yield "rope.scaling.type", kind
+        yield "rope.scaling.factor", float(rope["factor"])
+        if "original_max_position_embeddings" in rope:
+            yield "rope.scaling.original_context_length", rope["original_max_position_embeddings"]
+    original = config.get("original_max_position_embeddings")
+    if original:
+        yield "rope.scaling.original_context_length", original
+        factor = config["max_position_embeddings"] / original
+        yield "rope.scaling.attn_factor", math.sqrt(1 + math.log(factor) / math.log(original))
+
+
+def model_values(config):
+    name = ARCHITECTURES[config["model_type"]]
+    heads = config["num_attention_heads"]
+    head_dim = config.get("head_dim") or config["hidden_size"] // heads
+    values = {"context_length": config["max_position_embeddings"], "embedding_length": config["hidden_size"],
+              "block_count": config["num_hidden_layers"], "feed_forward_length": config["intermediate_size"],
+              "attention.head_count": heads, "attention.head_count_kv": config.get("num_key_value_heads", heads),
+              "attention.layer_norm_rms_epsilon": float(config.get("rms_norm_eps", 1e-6)), "attention.key_length": head_dim,
+              "attention.value_length": head_dim}
+    if config.get("sliding_window"):
+        values["attention.sliding_window"] = config["sliding_window"]
+    for key, value in (("attn_logit_softcapping", config.get("attn_logit_softcapping")),
+                       ("final_logit_softcapping", config.get("final_logit_softcapping"))):
+        if value:
+            values[key] = float(value)
+    values |= dict(rope_values(config, head_dim))
+    return {"general.architecture": name} | {f"{name}.{key}": value for key, value in values.items()}
+
+
+def token_values(folder, config):
+    """The byte-level BPE of a folder with vocab.json and merges.txt."""
+    ids = json.loads((folder / "vocab.json").read_text(encoding="utf-8"))
+    size = config["vocab_size"]
+    tokens, types = [f"[PAD{n}]" for n in range(size)], [5] * size  # unused
+    for token, n in ids.items():
+        tokens[n], types[n] = token, 1
+    settings = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+    merges = [line for line in (folder / "merges.txt").read_text(encoding="utf-8").splitlines() if line and not line.startswith("#version")]
+    return {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "gpt-2", "tokenizer.ggml.tokens": tokens,
+            "tokenizer.ggml.token_type": types, "tokenizer.ggml.merges": merges, "tokenizer.ggml.bos_token_id": config["bos_token_id"],
+            "tokenizer.ggml.eos_token_id": config["eos_token_id"], "tokenizer.ggml.add_bos_token": settings.get("add_bos_token", False)}
+
+
+def gguf_name(architecture, name):
+    stem, _, kind = name.rpartition(".")
+    if stem in WHOLE:
+        return f"{WHOLE[stem]}.{kind}"
+    _, _, layer, part = stem.split(".", 3)
+    parts = PARTS | (FOUR_NORMS if architecture in ("gemma2", "gemma3") else {})
+    return f"blk.{layer}.{parts[part]}.{kind}"
+
+
+def converted(config, name, tensor, coded):
+    """(name, shape, type's number, bytes) of a published tensor."""
+    kind, shape, data = tensor
+    architecture = ARCHITECTURES[config["model_type"]]
+    own = gguf_name(architecture, name)
+    if architecture == "llama" and (".attn_q." in own or ".attn_k." in own):
+        heads = config["num_attention_heads"]
+        data = pairs_together(shape, data, config.get("num_key_value_heads", heads) if ".attn_k." in own else heads)
+    if len(shape) == 1:
+        more = 1.0 if architecture.startswith("gemma") and "norm" in own else 0.0
+        data = array.array("f", [value + more for value in floats(kind, data)]).tobytes()
+        return own, shape, TYPES["F32"], data
+    if coded and shape[-1] % 32 == 0:
+        return own, shape, TYPES["Q8_0"], q8_0(floats(kind, data))
+    return own, shape, TYPES[kind], data
+
+
+def llama3_factors(config, rope):
+    """What each pair of a head is turned slower by."""
+    pairs = (config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]) // 2
+    low, high, original = rope["low_freq_factor"], rope["high_freq_factor"], rope["original_max_position_embeddings"]
+    for pair in range(pairs):
+        wave = 2 * math.pi * config["rope_theta"] ** (pair / pairs)
+        smooth = min(1.0, max(0.0, (original / wave - low) / (high - low)))
+        yield 1 / ((1 - smooth) / rope["factor"] + smooth)
+
+
+def extra_tensors(config):
+    """Factors of llama3's scaling and of longrope."""
+    rope = rope_of(config)
+    if rope.get("rope_type") == "llama3":
+        factors = array.array("f", llama3_factors(config, rope))
+        yield "rope_freqs.weight", [len(factors)], TYPES["F32"], factors.tobytes()
+    for key in ("long", "short"):
+        if f"{key}_factor" in rope:
+            factors = array.array("f", rope[f"{key}_factor"])
+            yield f"rope_factors_{key}.weight", [len(factors)], TYPES["F32"], factors.tobytes()
+
+
+def read(folder, coded, changed):
+    """(metadata, tensors) of a folder."""
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    tensors = [converted(config, name, tensor, coded) for name, tensor in sorted(read_tensors(folder).items())]
+    values = model_values(config) | token_values(folder, config) | (changed or {})
+    return {key: value for key, value in values.items() if value is not None}, [*tensors, *extra_tensors(config)]
+
+
+def convert(folder, path, coded=False, changed=None):
+    """`changed`: metadata in place of, or besides, the model's; None leaves a value out."""
+    path.write_bytes(encoded(*read(folder, coded, changed)))
+
+
+def split(folder, stem, count):
+    """Writes `count` files that are parts of one; their paths. The first has the metadata."""
+    values, tensors = read(folder, False, None)
+    paths = [stem.with_name(f"{stem.name}-{n:05}-of-{count:05}.gguf") for n in range(1, count + 1)]
+    for n, path in enumerate(paths):
+        part = {"split.no": n, "split.count": count, "split.tensors.count": len(tensors)}
+        path.write_bytes(encoded((values if n == 0 else {}) | part, tensors[n::count]))
+    return paths
+
+
+if __name__ == "__main__":
+    convert(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3:] == ["Q8_0"])
