@@ -27,6 +27,14 @@ struct RowRuns {
   bool operator==(const RowRuns&) const = default;
 };
 
+// One of the tensors of a stack, which a checkpoint has as one of a dimension more, in front.
+struct Stacked {
+  int64_t count = 0;  // in the stack; 0: there is none
+  int64_t index = 0;
+
+  bool operator==(const Stacked&) const = default;
+};
+
 // Rows of a published tensor that hold one of ours: with one run, row r is row first_row + r there;
 // of a transposed matrix, column first_row + r.
 struct TensorSource {
@@ -35,6 +43,7 @@ struct TensorSource {
   int64_t num_rows = 0;     // of the published tensor; 0: as many as ours
   bool transposed = false;  // published as [cols, num_rows]
   RowRuns runs = {};
+  Stacked stacked = {};
 
   bool operator==(const TensorSource&) const = default;
 };
@@ -67,18 +76,28 @@ struct TensorRef {
   bool operator==(const TensorRef&) const = default;
 };
 
-// Buffers of a layer's program, fp32 [tokens, width]. Between layers only the hidden states last.
+// Buffers of a layer's program, fp32 [tokens, width]. Between layers only a token's states last:
+// the hidden ones, and in models with experts what the layers of the experts read of it.
 enum class Buf : uint8_t {
-  kHidden,    // [hidden]: the states; in the head, of the tokens whose logits are wanted
-  kNormed,    // [hidden]
-  kQkv,       // [q | k | v]: heads side by side
-  kAttended,  // [q]
-  kInner,     // [ffn]
-  kGate,      // [ffn]
-  kEmbedded,  // [embed]: embeddings that are projected to the states, or states to them
-  kLogits,    // [vocab]
+  kHidden,      // [hidden]: the states; in the head, of the tokens whose logits are wanted
+  kNormed,      // [hidden]
+  kQkv,         // [q | k | v]: heads side by side
+  kAttended,    // [q]
+  kInner,       // [ffn]
+  kGate,        // [ffn]
+  kEmbedded,    // [embed]: embeddings that are projected to the states, or states to them
+  kLogits,      // [vocab]
+  kExpertIn,    // [hidden]: input of a decoder layer's experts; lasts
+  kChoice,      // [2 * slots]: numbers of a token's experts, then their weights; lasts
+  kRouter,      // [experts + 1]: scores of experts
+  kExpertRows,  // [hidden]: the tokens of one expert, then what it makes of them
 };
-inline constexpr std::size_t kNumBufs = 8;
+inline constexpr std::size_t kNumBufs = 12;
+
+// Whether a buffer is a part of the states of a token, which last between layers.
+constexpr bool IsState(Buf buf) {
+  return buf == Buf::kHidden || buf == Buf::kExpertIn || buf == Buf::kChoice;
+}
 
 // One T for each buffer.
 template <typename T>
@@ -124,6 +143,10 @@ struct Norm {
   std::optional<Buf> plus = {};  // added to y
 };
 
+// Arithmetic of a product: as the run asks for (--cpu-compute), or with inputs and sums in fp32
+// whatever it asks for.
+enum class Arithmetic { kAsAsked, kFp32 };
+
 // y = activation(x weight' + bias) [* times] [+ plus].
 struct Linear {
   Buf x = Buf::kNormed;
@@ -133,6 +156,7 @@ struct Linear {
   Activation activation = Activation::kNone;
   std::optional<Buf> times = {};
   std::optional<Buf> plus = {};
+  Arithmetic arithmetic = Arithmetic::kAsAsked;
 };
 
 enum class RopePairs { kHalves, kNeighbours };  // of the first `dims` of a head
@@ -216,7 +240,42 @@ struct SoftCap {
   float cap = 0.0F;
 };
 
-using Op = std::variant<Gather, Norm, Linear, Rotate, HeadNorm, Attend, SoftCap>;
+// Weights of a token's experts: the softmax over all scores, or over those of the chosen ones.
+enum class ChoiceWeights { kOfAll, kOfChosen };
+
+// y = the top_k experts of the highest scores x, highest first, ties to the lower number; with
+// their weights. A shared expert, which every token has, comes last, by the number num_experts; its
+// weight is the sigmoid of the score behind the others'.
+struct Choose {
+  Buf x = Buf::kRouter;
+  Buf y = Buf::kChoice;
+  int64_t num_experts = 0;
+  int64_t top_k = 0;
+  ChoiceWeights weights = ChoiceWeights::kOfChosen;
+  bool shared = false;
+
+  int64_t slots() const { return top_k + (shared ? 1 : 0); }
+};
+
+// The gated MLP of one expert, of the rows in kExpertRows, which it leaves there.
+struct Expert {
+  Linear gate;
+  Linear up;  // times gate
+  Linear down;
+};
+
+// y += weight * expert(x) for each of a token's experts that is one of these, in their order:
+// experts number first, first + 1, ... All the experts of a decoder layer are some such operations
+// in layers of their own, in ascending order, so that a token's sum has one order.
+struct Experts {
+  Buf x = Buf::kExpertIn;
+  Buf choice = Buf::kChoice;
+  Buf y = Buf::kHidden;
+  int64_t first = 0;
+  std::vector<Expert> experts = {};
+};
+
+using Op = std::variant<Gather, Norm, Linear, Rotate, HeadNorm, Attend, SoftCap, Choose, Experts>;
 
 // The unit of the schedule: weights are loaded by layer. `ops` run in this order.
 struct LayerSpec {
@@ -227,6 +286,12 @@ struct LayerSpec {
 };
 
 inline bool IsAttend(const Op& op) { return std::holds_alternative<Attend>(op); }
+
+// True where a program computes experts.
+bool HasExperts(const std::vector<Op>& ops);
+
+// Products of a program, those of experts too.
+std::vector<const Linear*> ProductsOf(const std::vector<Op>& ops);
 
 // Whether a program reads and extends the KV cache.
 inline bool Attends(const std::vector<Op>& ops) { return std::ranges::any_of(ops, IsAttend); }

@@ -16,6 +16,20 @@ namespace spillway {
 
 using TokenId = int32_t;
 
+// Experts of a model: MLPs of which a router chooses a few for each token. Decoder layers that have
+// them have no other MLP.
+struct ExpertShape {
+  int64_t num = 0;          // of a decoder layer; 0: the model has none
+  int64_t top_k = 0;        // of a token
+  int64_t ffn_size = 0;     // of one
+  int64_t shared_ffn = 0;   // of one that every token has, gated by a sigmoid; 0: there is none
+  bool renormalise = true;  // a token's weights add up to 1
+  std::vector<bool> dense = {};  // decoder layers with an MLP instead; empty: no layer is
+
+  int64_t slots() const { return top_k + (shared_ffn > 0 ? 1 : 0); }
+  bool operator==(const ExpertShape&) const = default;
+};
+
 // Contents of a config.json, in one vocabulary for all families. Only a family's own file turns the
 // part marked "shape of the layers" into something that is computed.
 struct ModelShape {
@@ -56,6 +70,7 @@ struct ModelShape {
   int64_t window = 0;          // tokens that one sees in a windowed layer, itself included; 0: all
   std::vector<bool> windowed;  // by decoder layer; empty: no layer is
   std::optional<Rope> window_rope;  // of windowed layers, where it is another one
+  ExpertShape experts = {};
   // Types in memory, and token ids:
   DType dtype = DType::kF16;  // matrices, unless they are quantised
   int weight_bits = 16;       // 8, 4: all matrices but the positions' in groups of 64
@@ -68,6 +83,12 @@ inline bool IsWindowed(const ModelShape& shape, int64_t decoder_layer) {
   return !shape.windowed.empty() && shape.windowed[static_cast<std::size_t>(decoder_layer)];
 }
 
+inline bool HasExperts(const ModelShape& shape, int64_t decoder_layer) {
+  if (shape.experts.num == 0) return false;
+  const std::vector<bool>& dense = shape.experts.dense;
+  return dense.empty() || !dense[static_cast<std::size_t>(decoder_layer)];
+}
+
 // Type of the matrices in memory, except the positions', which always has 16 bits.
 constexpr DType MatrixDType(const ModelShape& shape) {
   if (shape.weight_bits == 16) return shape.dtype;
@@ -76,6 +97,11 @@ constexpr DType MatrixDType(const ModelShape& shape) {
 
 // Floats of a token's row in a buffer.
 int64_t WidthOf(const ModelShape& shape, Buf buf);
+
+// Floats of a token's states, and where those of a buffer begin within them. Requires:
+// IsState(buf).
+int64_t StateWidth(const ModelShape& shape);
+int64_t StateColumn(const ModelShape& shape, Buf buf);
 
 // Made once, by MakeModel, and handed on.
 struct Model {

@@ -232,7 +232,8 @@ struct Plan {
   // Whether rows with their KV in `tier` have places in the log.
   bool Logs(Tier tier) const { return tier == Tier::kDisk && kv_log.exists(); }
   int64_t WeightBytes() const;  // all tiers
-  int64_t HiddenRowBytes() const { return shape.hidden_size * int64_t{sizeof(float)}; }
+  // A token's states between layers.
+  int64_t HiddenRowBytes() const { return StateWidth(shape) * int64_t{sizeof(float)}; }
   const PlannedTensor& Tensor(TensorRef ref) const {
     return layers[static_cast<std::size_t>(ref.layer)].tensors[static_cast<std::size_t>(ref.index)];
   }
@@ -268,7 +269,7 @@ Plan LayOut(const Model& model, const Machine& machine, const Workload& work, co
             const KernelNeeds& needs);
 
 // One GridLayer for each layer. By decoder layer, neighbours with the same decoder_layer >= 0 are a
-// group.
+// group, but for layers of experts, which all batches go through one by one.
 std::vector<GridLayer> MakeGrid(const std::vector<PlannedLayer>& layers, GridOrder order);
 
 // Whether each tier's bytes are within its cap.

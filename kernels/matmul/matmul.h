@@ -1,9 +1,10 @@
 // Matmul: y = act(x W^T + bias) * times + residual, fp32 x with 16-bit row-major weights, fp32
 // sums. Relative to sqrt(sum (x w)^2) the error is that of an fp32 FMA loop (1e-6 at in = 2048); on
 // AMX 4e-6, with quantised weights 3e-5; on kAvx512Bf16 and kAmxBf16 2.5e-3 where weights have 16
-// bits. One routine for every number of rows: each y[row][out] is computed in an order of
-// operations that depends on `in` and the instruction set only, never on the other rows, the split
-// into pieces or the number of threads. Thread rule: one call at a time per pool and workspace.
+// bits, unless the call has Arithmetic::kFp32. One routine for every number of rows: each
+// y[row][out] is computed in an order of operations that depends on `in` and the instruction set
+// only, never on the other rows, the split into pieces or the number of threads. Thread rule: one
+// call at a time per pool and workspace.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +12,7 @@
 #include <span>
 
 #include "spillway/dtype.h"
-#include "spillway/model.h"  // Activation
+#include "spillway/layer.h"  // Activation, Arithmetic
 #include "src/base/isa.h"
 #include "src/base/thread_pool.h"
 
@@ -42,6 +43,7 @@ struct MatmulArgs {
   int64_t in = 0;
   Activation activation = Activation::kNone;
   std::span<const MatmulPiece> pieces;
+  Arithmetic arithmetic = Arithmetic::kAsAsked;
 };
 
 // Bytes of workspace (64-byte aligned) that a call with at most these sizes needs.

@@ -126,6 +126,12 @@ bool Packs(const Method& method, Isa isa, int64_t tile_rows) {
   return method.pack != nullptr && (isa != Isa::kAvx2 || tile_rows > kSimdUnpackedRows);
 }
 
+// The instruction set without roundings to bf16.
+Isa Fp32Form(Isa isa) {
+  if (isa == Isa::kAmxBf16) return Isa::kAmx;
+  return isa == Isa::kAvx512Bf16 ? Isa::kAvx512Vnni : isa;
+}
+
 // Computes the pieces with weights of `dtype`. x is packed for one type; calls that mix types pack
 // it again.
 void MulPieces(const MatmulArgs& args, DType dtype, std::span<std::byte> workspace,
@@ -179,7 +185,10 @@ void PackSimd(const PackTask& task) {
 }
 
 int64_t MatmulWorkspaceBytes(int64_t max_rows, int64_t max_in, int num_threads, Isa isa) {
-  return PackedBytes(max_rows, max_in, isa) + num_threads * ScratchBytes(isa);
+  const auto bytes = [&](Isa of) {
+    return PackedBytes(max_rows, max_in, of) + num_threads * ScratchBytes(of);
+  };
+  return std::max(bytes(isa), bytes(Fp32Form(isa)));
 }
 
 void Matmul(const MatmulArgs& args, std::span<std::byte> workspace, ThreadPool& pool, Isa isa) {
@@ -187,6 +196,7 @@ void Matmul(const MatmulArgs& args, std::span<std::byte> workspace, ThreadPool& 
   SPILLWAY_CHECK(static_cast<int64_t>(workspace.size()) >=
                  MatmulWorkspaceBytes(args.rows, args.in, pool.num_threads(), isa));
   SPILLWAY_CHECK(reinterpret_cast<uintptr_t>(workspace.data()) % 64 == 0);
+  if (args.arithmetic == Arithmetic::kFp32) isa = Fp32Form(isa);
   for (const DType dtype : {DType::kF16, DType::kBF16, DType::kQ8, DType::kQ4}) {
     if (std::none_of(args.pieces.begin(), args.pieces.end(),
                      [&](const auto& piece) { return piece.weight_dtype == dtype; })) {

@@ -228,8 +228,8 @@ double NormSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens) {
 
 double ResidualSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens) {
   constexpr int64_t kPasses = 2;  // read and written
-  return Over(static_cast<double>(kPasses * tokens * plan.HiddenRowBytes()),
-              rates.memory_bytes_per_s);
+  const int64_t row_bytes = plan.shape.hidden_size * int64_t{sizeof(float)};
+  return Over(static_cast<double>(kPasses * tokens * row_bytes), rates.memory_bytes_per_s);
 }
 
 double LogitsSeconds(const Plan& plan, const CostRates& rates, int64_t rows) {

@@ -1,14 +1,21 @@
 #include "policies/cost/cost_model.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 #include <variant>
 
 #include "policies/cost/compute_seconds.h"
+#include "policies/cost/expert_work.h"
 #include "spillway/error.h"
+#include "spillway/expert_gather.h"
 
 namespace spillway {
 namespace {
+
+bool Chooses(const std::vector<Op>& ops) {
+  return std::ranges::any_of(ops, [](const Op& op) { return std::holds_alternative<Choose>(op); });
+}
 
 // Share of the rate of attention, in bytes of the cache, that cores keep when they unpack codes.
 // Measured with AVX-512 on one core (kernel_bench --only budget, 128 slots): 13.7 GB/s of 16 bits,
@@ -31,15 +38,24 @@ double FirstTouchSeconds(const Plan& plan, const CostRates& rates, const PerTier
   return Over(static_cast<double>(bytes), rates.device.first_touch_bytes_per_s);
 }
 
+void CostModel::AddProduct(const Linear& linear, ProductsSize& size) const {
+  const TensorSpec& weight = plan_.Tensor(linear.weight).spec;
+  size.elements += weight.rows * weight.cols;
+  size.edges += 0.5 * static_cast<double>(weight.rows + weight.cols);
+  size.bytes += weight.bytes();
+  ++size.num_products;
+}
+
+void CostModel::AddExperts(const Experts& experts, LayerSize& size) const {
+  size.experts = &experts;
+  for (const Linear* linear : ProductsOf({experts})) AddProduct(*linear, size.of_experts);
+}
+
 CostModel::LayerSize CostModel::SizeOf(const PlannedLayer& layer) const {
   LayerSize size;
   for (const Op& op : layer.ops) {
     if (const auto* linear = std::get_if<Linear>(&op)) {
-      const TensorSpec& weight = plan_.Tensor(linear->weight).spec;
-      size.elements += weight.rows * weight.cols;
-      size.edges += 0.5 * static_cast<double>(weight.rows + weight.cols);
-      size.bytes += weight.bytes();
-      ++size.num_products;
+      AddProduct(*linear, size.products);
       if (linear->plus) ++size.num_sums;
     } else if (const auto* gather = std::get_if<Gather>(&op)) {
       size.gathered_bytes += plan_.Tensor(gather->table).spec.row_bytes();
@@ -52,10 +68,15 @@ CostModel::LayerSize CostModel::SizeOf(const PlannedLayer& layer) const {
       size.turned += heads->num_heads * plan_.shape.head_dim;
     } else if (const auto* cap = std::get_if<SoftCap>(&op)) {
       size.turned += WidthOf(plan_.shape, cap->x);
+    } else if (const auto* choose = std::get_if<Choose>(&op)) {
+      size.turned += choose->num_experts * choose->top_k;
+    } else if (const auto* experts = std::get_if<Experts>(&op)) {
+      AddExperts(*experts, size);
     }
   }
   // Table rows are summed to a state; the head gathers the states that it needs.
-  if (size.gathered_bytes > 0) size.gathered_bytes += plan_.HiddenRowBytes();
+  if (size.gathered_bytes > 0)
+    size.gathered_bytes += plan_.shape.hidden_size * int64_t{sizeof(float)};
   if (layer.part == ComputePart::kHead) ++size.num_sums;
   return size;
 }
@@ -65,9 +86,14 @@ CostModel::CostModel(const Plan& plan, CostRates rates) : plan_(plan), rates_(st
   enqueues_ = !of_the_cpu;
   TakeCodedShare(rates_.cpu, plan.policy.kv_bits);
   if (of_the_cpu) TakeCodedShare(rates_.device, plan.policy.kv_bits);
-  for (std::size_t layer = 0; layer < plan.layers.size(); ++layer) {
-    layers_.push_back(SizeOf(plan.layers[layer]));
-    layers_.back().loads = WeightBytes(plan, static_cast<int64_t>(layer));
+  int64_t router = -1;
+  for (int64_t layer = 0; layer < std::ssize(plan.layers); ++layer) {
+    const PlannedLayer& of = plan.layers[static_cast<std::size_t>(layer)];
+    layers_.push_back(SizeOf(of));
+    layers_.back().loads = WeightBytes(plan, layer);
+    if (Chooses(of.ops)) router = layer;
+    layers_.back().loads_chosen =
+        layers_.back().experts != nullptr && layer - plan.weight_lookahead > router;
   }
 }
 
@@ -89,9 +115,18 @@ PerLink<int64_t> CostModel::Bytes(const Task& task, const BatchLoad& load) const
   }
   PerLink<int64_t> bytes = layers_[layer].loads;
   for (int64_t& size : bytes.values) {
+    if (layers_[layer].loads_chosen) size = ChosenBytes(layers_[layer], size, load);
     size = size * (task.share + 1) / task.num_shares - size * task.share / task.num_shares;
   }
   return bytes;
+}
+
+// Bytes of the experts that any row of the block is expected to have.
+int64_t CostModel::ChosenBytes(const LayerSize& size, int64_t bytes, const BatchLoad& load) const {
+  const ExpertLoad experts =
+      ExpertLoadOf(plan_.shape.experts, *size.experts, load.tokens * plan_.num_batches);
+  return std::llround(static_cast<double>(bytes) * experts.touched /
+                      static_cast<double>(size.experts->experts.size()));
 }
 
 double CostModel::Seconds(Link link, TaskKind kind, int64_t bytes) const {
@@ -134,17 +169,31 @@ UnitSeconds CostModel::Attention(int64_t layer, const BatchLoad& load) const {
   return seconds;
 }
 
-UnitSeconds CostModel::Products(const LayerSize& size, int64_t tokens, int64_t chunk) const {
+UnitSeconds CostModel::Products(const ProductsSize& size, int64_t rows, double times) const {
   UnitSeconds seconds;
   if (size.elements == 0) return seconds;
   const UnitSeconds product = ProductSeconds(
       rates_.device,
-      {chunk, size.elements, size.bytes, size.edges, MatrixDType(plan_.shape),
+      {rows, size.elements, size.bytes, size.edges, MatrixDType(plan_.shape),
        enqueues_ ? ProductOverhead::kPerProduct : ProductOverhead::kPerEdge, size.num_products});
-  const double chunks = static_cast<double>(tokens) / static_cast<double>(chunk);
   for (const CostUnit unit : {CostUnit::kMatmul, CostUnit::kMemory}) {
-    seconds[unit] = chunks * product[unit];
+    seconds[unit] = times * product[unit];
   }
+  return seconds;
+}
+
+// A batch's share of the time of the experts that the tokens gathered have, and its rows' way to
+// them and back.
+UnitSeconds CostModel::ExpertSeconds(const LayerSize& size, int64_t tokens) const {
+  const int64_t batches = GathersAllBatches(plan_) ? plan_.num_batches : 1;
+  const ExpertLoad load = ExpertLoadOf(plan_.shape.experts, *size.experts, tokens * batches);
+  const int64_t rows =
+      std::clamp<int64_t>(std::llround(load.tokens), 1, plan_.workspace.chunk_tokens);
+  const double taken = load.touched * load.tokens / static_cast<double>(batches);
+  const auto num_experts = static_cast<double>(size.experts->experts.size());
+  UnitSeconds seconds =
+      Products(size.of_experts, rows, taken / num_experts / static_cast<double>(rows));
+  seconds[CostUnit::kStates] = 2.0 * ResidualSeconds(plan_, rates_.device, std::llround(taken));
   return seconds;
 }
 
@@ -156,13 +205,15 @@ UnitSeconds CostModel::Compute(int64_t layer, const BatchLoad& load) const {
   const int64_t tokens = head ? load.rows : load.tokens;
   const int64_t chunk = head ? tokens : std::min(tokens, plan_.workspace.chunk_tokens);
   const int64_t num_chunks = (tokens + chunk - 1) / chunk;
-  UnitSeconds seconds = Products(size, tokens, chunk);
+  UnitSeconds seconds =
+      Products(size.products, chunk, static_cast<double>(tokens) / static_cast<double>(chunk));
+  if (size.experts != nullptr) seconds += ExpertSeconds(size, tokens);
   seconds[CostUnit::kMemory] +=
       Over(static_cast<double>(tokens * size.gathered_bytes), rates_.device.memory_bytes_per_s);
   const double norms = size.num_norms + static_cast<double>(size.turned) /
                                             static_cast<double>(plan_.shape.hidden_size);
-  seconds[CostUnit::kStates] = norms * NormSeconds(plan_, rates_.device, tokens) +
-                               size.num_sums * ResidualSeconds(plan_, rates_.device, tokens);
+  seconds[CostUnit::kStates] += norms * NormSeconds(plan_, rates_.device, tokens) +
+                                size.num_sums * ResidualSeconds(plan_, rates_.device, tokens);
   if (of.attends) seconds += Attention(layer, load);
   if (head) {
     seconds[CostUnit::kLogits] = LogitsSeconds(plan_, rates_, load.rows);

@@ -39,22 +39,34 @@ class CostModel {
   const CostRates& rates() const { return rates_; }
 
  private:
-  struct LayerSize {
-    int64_t elements = 0;  // of matrices that all tokens are multiplied with
+  struct ProductsSize {
+    int64_t elements = 0;  // of the matrices
     double edges = 0.0;
     int64_t num_products = 0;
     int64_t bytes = 0;
-    int64_t gathered_bytes = 0;  // of tables, for each token
+  };
+  struct LayerSize {
+    ProductsSize products;             // of matrices that all tokens are multiplied with
+    ProductsSize of_experts;           // of all experts
+    const Experts* experts = nullptr;  // in the plan; null: the layer has none
+    int64_t gathered_bytes = 0;        // of tables, for each token
     int num_norms = 0;
     // Elements of a token that are rotated, normed head by head or capped: as of a norm.
     int64_t turned = 0;
     int num_sums = 0;  // passes over the states that add to them, or gather them
     PerLink<int64_t> loads;
+    // True where the load begins when all rows have chosen their experts, and brings these alone.
+    bool loads_chosen = false;
   };
 
   LayerSize SizeOf(const PlannedLayer& layer) const;
   UnitSeconds Attention(int64_t layer, const BatchLoad& load) const;
-  UnitSeconds Products(const LayerSize& size, int64_t tokens, int64_t chunk) const;
+  void AddProduct(const Linear& linear, ProductsSize& size) const;
+  void AddExperts(const Experts& experts, LayerSize& size) const;
+  // `times` so many rows are multiplied with all of these matrices.
+  UnitSeconds Products(const ProductsSize& size, int64_t rows, double times) const;
+  int64_t ChosenBytes(const LayerSize& size, int64_t bytes, const BatchLoad& load) const;
+  UnitSeconds ExpertSeconds(const LayerSize& size, int64_t tokens) const;
 
   const Plan& plan_;
   CostRates rates_;

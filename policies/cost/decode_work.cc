@@ -4,21 +4,46 @@
 #include <cmath>
 #include <variant>
 
+#include "policies/cost/expert_work.h"
+
 namespace spillway {
 namespace {
 
-// Numbers of the matrices that each token is multiplied with.
-int64_t NumMultiplied(const Plan& plan) {
-  int64_t count = 0;
+double NumElements(const Plan& plan, const Linear& linear) {
+  const TensorSpec& weight = plan.Tensor(linear.weight).spec;
+  return static_cast<double>(weight.rows * weight.cols);
+}
+
+// Numbers of the matrices that a token is multiplied with.
+double NumMultiplied(const Plan& plan) {
+  double count = 0.0;
   for (const PlannedLayer& layer : plan.layers) {
     for (const Op& op : layer.ops) {
-      const auto* linear = std::get_if<Linear>(&op);
-      if (linear == nullptr) continue;
-      const TensorSpec& weight = plan.Tensor(linear->weight).spec;
-      count += weight.rows * weight.cols;
+      if (const auto* linear = std::get_if<Linear>(&op)) count += NumElements(plan, *linear);
+      const auto* experts = std::get_if<Experts>(&op);
+      if (experts == nullptr) continue;
+      const double share = ChosenShare(plan.shape.experts, *experts);
+      for (const Linear* linear : ProductsOf({*experts}))
+        count += share * NumElements(plan, *linear);
     }
   }
   return count;
+}
+
+// Bytes of the weights that a batch's decode pass reads: not those of experts that no row has.
+double WeightsRead(const Plan& plan) {
+  auto bytes = static_cast<double>(plan.WeightBytes());
+  for (const PlannedLayer& layer : plan.layers) {
+    for (const Op& op : layer.ops) {
+      const auto* experts = std::get_if<Experts>(&op);
+      if (experts == nullptr) continue;
+      const double touched = ExpertLoadOf(plan.shape.experts, *experts, plan.batch.rows).touched /
+                             static_cast<double>(experts->experts.size());
+      for (const TensorRef ref : TensorsOf({*experts}))
+        bytes -= (1.0 - touched) * static_cast<double>(plan.Tensor(ref).spec.bytes());
+    }
+  }
+  return bytes;
 }
 
 // Tokens attended to by one row in one decoder layer, over all its decode passes.
@@ -52,8 +77,8 @@ DecodeWork DecodeWorkOf(const Plan& plan, const Trace& trace) {
   DecodeWork work;
   if (trace.decode.passes == 0 || plan.num_requests == 0) return work;
   const auto batches = static_cast<double>(trace.decode.passes * plan.num_batches);
-  work.flops = 2.0 * static_cast<double>(NumMultiplied(plan) * trace.decode.generated_tokens);
-  work.memory_bytes = batches * static_cast<double>(plan.WeightBytes());
+  work.flops = 2.0 * NumMultiplied(plan) * static_cast<double>(trace.decode.generated_tokens);
+  work.memory_bytes = batches * WeightsRead(plan);
   const RequestShape row = MeanRow(trace, plan.num_requests);
   double attended = 0.0;  // by all rows in all blocks
   for (int64_t decoder_layer = 0; decoder_layer < plan.shape.num_layers; ++decoder_layer) {

@@ -57,6 +57,8 @@ class TensorUses {
   void Note(const Rotate&) {}
   void Note(const Attend&) {}
   void Note(const SoftCap&) {}
+  void Note(const Choose&) {}
+  void Note(const Experts&) {}
 
   // Norms multiply by one.
   static Use NormWeight(float offset) { return offset == 1.0F ? Use::kZeros : Use::kOnes; }

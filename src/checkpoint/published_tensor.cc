@@ -18,22 +18,29 @@ ElementBox FirstBox(const FoundTensor& found, int64_t cols, int64_t first_elemen
   return {row, 1, col, std::min(count, cols - col)};
 }
 
+// The first element of a published tensor, in the stack that it may be a part of.
+int64_t FirstOf(const FoundTensor& found, int64_t cols) {
+  return found.stacked.index * found.num_rows * cols;
+}
+
 // Rows of the box are a run of the published matrix.
 void ReadRows(const Checkpoint& checkpoint, const FoundTensor& found, const ElementBox& box,
               int64_t cols, std::span<std::byte> out) {
   const CheckpointTensor& tensor = checkpoint.tensors()[static_cast<std::size_t>(found.index)];
-  const int64_t from = found.PublishedRow(box.first_row) * cols + box.first_col;
+  const int64_t from =
+      FirstOf(found, cols) + found.PublishedRow(box.first_row) * cols + box.first_col;
   checkpoint.Read(found.index, from * DTypeBytes(tensor.dtype), out);
 }
 
 // A column of the box is a run of the published matrix.
 void ReadTransposed(const Checkpoint& checkpoint, const FoundTensor& found, const ElementBox& box,
-                    std::span<std::byte> out) {
+                    int64_t cols, std::span<std::byte> out) {
   const CheckpointTensor& tensor = checkpoint.tensors()[static_cast<std::size_t>(found.index)];
   const int64_t bytes = DTypeBytes(tensor.dtype);
   std::vector<std::byte> column(static_cast<std::size_t>(box.num_rows * bytes));
   for (int64_t col = 0; col < box.num_cols; ++col) {
-    const int64_t from = (box.first_col + col) * found.num_rows + found.PublishedRow(box.first_row);
+    const int64_t from = FirstOf(found, cols) + (box.first_col + col) * found.num_rows +
+                         found.PublishedRow(box.first_row);
     checkpoint.Read(found.index, from * bytes, column);
     for (int64_t row = 0; row < box.num_rows; ++row) {
       std::memcpy(out.data() + (row * box.num_cols + col) * bytes, column.data() + row * bytes,
@@ -49,14 +56,15 @@ void ReadPublished(const Checkpoint& checkpoint, const FoundTensor& found, int64
   const CheckpointTensor& tensor = checkpoint.tensors()[static_cast<std::size_t>(found.index)];
   const int64_t bytes = DTypeBytes(tensor.dtype);
   if (!found.transposed && found.runs.rows == 0) {
-    return checkpoint.Read(found.index, (found.first_row * cols + first_element) * bytes, out);
+    const int64_t from = FirstOf(found, cols) + found.first_row * cols + first_element;
+    return checkpoint.Read(found.index, from * bytes, out);
   }
   while (!out.empty()) {
     const auto count = static_cast<int64_t>(out.size()) / bytes;
     const ElementBox box = FirstBox(found, cols, first_element, count);
     const std::span<std::byte> part = out.first(static_cast<std::size_t>(box.size() * bytes));
     if (found.transposed) {
-      ReadTransposed(checkpoint, found, box, part);
+      ReadTransposed(checkpoint, found, box, cols, part);
     } else {
       ReadRows(checkpoint, found, box, cols, part);
     }

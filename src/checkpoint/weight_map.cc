@@ -83,7 +83,9 @@ FoundTensor FindTensor(const TensorNames& names, const Model& model, TensorRef r
   for (const TensorSource& source : spec.sources) {
     const int64_t index = names.Find(source.name);
     const int64_t num_rows = source.num_rows > 0 ? source.num_rows : spec.rows;
-    if (index >= 0) return {index, source.first_row, num_rows, source.transposed, source.runs};
+    if (index >= 0) {
+      return {index, source.first_row, num_rows, source.transposed, source.runs, source.stacked};
+    }
   }
   for (const std::string& name : NamesOf(model, ref)) {
     if (const int64_t index = names.Find(name); index >= 0) return {index, 0, spec.rows};
@@ -95,6 +97,7 @@ void CheckUsable(const TensorSpec& spec, const FoundTensor& found, const Checkpo
   if (!tensor.refusal.empty()) throw Error(ErrorCode::kModelUnsupported, tensor.refusal);
   std::vector<int64_t> expected = {found.num_rows};
   if (!spec.is_vector()) expected.insert(expected.begin() + (found.transposed ? 0 : 1), spec.cols);
+  if (found.stacked.count > 0) expected.insert(expected.begin(), found.stacked.count);
   if (tensor.shape == expected) return;
   throw Error(ErrorCode::kModelInconsistent,
               fmt::format("tensor \"{}\" is [{}], but config.json implies [{}]; check that both "

@@ -18,6 +18,7 @@ struct FoundTensor {
   int64_t num_rows = 0;  // of the published tensor
   bool transposed = false;
   RowRuns runs = {};
+  Stacked stacked = {};
 
   // The published row of one of ours, and how many rows from it on are neighbours in both.
   int64_t PublishedRow(int64_t row) const;

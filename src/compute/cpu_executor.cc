@@ -7,6 +7,7 @@
 #include "kernels/rows/embedding.h"
 #include "kernels/rows/norm.h"
 #include "spillway/error.h"
+#include "spillway/expert_gather.h"
 #include "src/base/stop_signal.h"
 
 namespace spillway {
@@ -25,15 +26,18 @@ CpuExecutor::CpuExecutor(const Plan& plan, const Arena& device, ThreadPool& pool
   attention_rows_.reserve(max_rows);
   compact_rows_.reserve(max_rows);
   budget_rows_.reserve(max_rows);
+  if (plan.shape.experts.num > 0) gathered_.reserve(static_cast<std::size_t>(MostGathered(plan)));
 }
 
 void CpuExecutor::Compute(const Cursor& at, const PackedBatch& batch, const CellPlaces& places) {
   SPILLWAY_CHECK(batch.batch < plan_.num_batches);
   SPILLWAY_CHECK(static_cast<int64_t>(batch.tokens.size()) <= plan_.batch.prompt_tokens);
   AdvanceReference(at);
+  runner_.BeginChoices();
   const PlannedLayer& layer = plan_.layers[static_cast<std::size_t>(at.layer)];
   const Cell cell = {layer, batch, places};
   if (layer.part == ComputePart::kHead) return ComputeHead(cell);
+  if (HasExperts(layer.ops)) return GatherExperts(cell);
   turns_ = ropes_.For(layer, batch);
   // A pass is cut into chunks of tokens, so that the workspace is the plan's and not the longest
   // prompt's. Chunks go in token order: a chunk's attention reads the K and V that earlier chunks
@@ -45,6 +49,23 @@ void CpuExecutor::Compute(const Cursor& at, const PackedBatch& batch, const Cell
       ComputeChunk(cell, layer_.ChunkAt(cell, begin, range.end));
     }
   }
+}
+
+void CpuExecutor::GatherExperts(const Cell& cell) {
+  experts_ = &std::get<Experts>(cell.layer.ops.front());
+  for (const Tier tier : kAllTiers) {
+    const TokenRange& range = cell.batch.hidden[tier];
+    for (int64_t token = range.begin; token < range.end; ++token)
+      gathered_.push_back(layer_.Hidden(cell, token));
+  }
+  if (!GathersAllBatches(plan_)) EndLayer();
+}
+
+void CpuExecutor::EndLayer() {
+  if (gathered_.empty()) return;
+  ThrowIfStopRequested();
+  runner_.RunExperts(*experts_, gathered_, *this);
+  gathered_.clear();
 }
 
 void CpuExecutor::ComputeChunk(const Cell& cell, const Chunk& chunk) {
@@ -87,6 +108,18 @@ void CpuExecutor::SoftCap(const kernels::SoftCapArgs& args) { kernels::SoftCap(a
 
 void CpuExecutor::Multiply(const kernels::MatmulArgs& args) {
   kernels::Matmul(args, device_.View(plan_.workspace.matmul), pool_, isa_);
+}
+
+void CpuExecutor::Choose(const kernels::ChooseExpertsArgs& args) {
+  kernels::ChooseExperts(args, pool_);
+}
+
+void CpuExecutor::TakeRows(const kernels::TakeExpertRowsArgs& args) {
+  kernels::TakeExpertRows(args, pool_);
+}
+
+void CpuExecutor::AddRows(const kernels::AddExpertRowsArgs& args) {
+  kernels::AddExpertRows(args, pool_);
 }
 
 void CpuExecutor::AttendChunk(const Attend& op, const Cell& cell, const Chunk& chunk) {
@@ -147,7 +180,7 @@ void CpuExecutor::ComputeHead(const Cell& cell) {
   for (int64_t row = 0; row < num_rows; ++row) {
     std::memcpy(states.data + row * states.stride,
                 layer_.Hidden(cell, cell.batch.Wanted(cell.batch.head.begin + row).token),
-                static_cast<std::size_t>(plan_.HiddenRowBytes()));
+                static_cast<std::size_t>(states.stride) * sizeof(float));
   }
   runner_.Run(cell.layer, {states, num_rows}, *this, [](const Attend&) {});
   logits_ = {At(Buf::kLogits).data, static_cast<std::size_t>(num_rows * plan_.shape.vocab_size)};

@@ -19,14 +19,16 @@
 
 namespace spillway {
 
-class CpuExecutor final : public Executor, private OpSet {
+class CpuExecutor final : public Executor, private OpSet, private ExpertOps {
  public:
   // `device` is the arena of plan.device().
   // Lifetime: plan, arena and pool outlive the executor.
   CpuExecutor(const Plan& plan, const Arena& device, ThreadPool& pool, kernels::Isa isa);
 
   void Compute(const Cursor& at, const PackedBatch& batch, const CellPlaces& places) override;
+  void EndLayer() override;
   std::span<float> Logits() override { return logits_; }
+  std::span<const uint8_t> ChosenExperts() const override { return runner_.chosen(); }
 
  private:
   using Cell = LayerArgs::Cell;
@@ -40,9 +42,16 @@ class CpuExecutor final : public Executor, private OpSet {
   void Rotate(const kernels::RotateArgs& args) override;
   void SoftCap(const kernels::SoftCapArgs& args) override;
   void Multiply(const kernels::MatmulArgs& args) override;
+  ExpertOps* experts() override { return this; }
+
+  // ExpertOps
+  void Choose(const kernels::ChooseExpertsArgs& args) override;
+  void TakeRows(const kernels::TakeExpertRowsArgs& args) override;
+  void AddRows(const kernels::AddExpertRowsArgs& args) override;
 
   void ComputeChunk(const Cell& cell, const Chunk& chunk);
   void ComputeHead(const Cell& cell);
+  void GatherExperts(const Cell& cell);  // a layer of nothing else
 
   // Takes the reference prompt through the layer, the first time that the layer is computed.
   void AdvanceReference(const Cursor& at);
@@ -67,6 +76,9 @@ class CpuExecutor final : public Executor, private OpSet {
   std::vector<kernels::AttentionRow> attention_rows_;
   std::vector<kernels::KvCompactRow> compact_rows_;
   std::vector<kernels::BudgetAttentionRow> budget_rows_;
+  // States of the tokens that wait for experts, and these.
+  std::vector<float*> gathered_;
+  const Experts* experts_ = nullptr;
   std::span<float> logits_;
 };
 

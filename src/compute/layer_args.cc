@@ -30,13 +30,13 @@ std::span<const kernels::EmbeddingPiece> LayerArgs::Pieces(const PlannedTensor& 
 LayerArgs::Chunk LayerArgs::ChunkAt(const Cell& cell, int64_t begin, int64_t end) const {
   return {begin,
           std::min(end, begin + plan_.workspace.chunk_tokens),
-          {Hidden(cell, begin), plan_.shape.hidden_size}};
+          {Hidden(cell, begin), StateWidth(plan_.shape)}};
 }
 
 float* LayerArgs::Hidden(const Cell& cell, int64_t token) const {
   const Tier tier = cell.batch.HiddenTierOf(token);
   return cell.places.hidden[tier] +
-         (token - cell.batch.hidden[tier].begin) * plan_.shape.hidden_size;
+         (token - cell.batch.hidden[tier].begin) * StateWidth(plan_.shape);
 }
 
 kernels::AttentionTensors LayerArgs::Tensors(const Attend& op, float* qkv, float* out) const {

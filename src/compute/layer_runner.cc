@@ -6,6 +6,7 @@
 
 #include "kernels/rows/rotate.h"
 #include "spillway/error.h"
+#include "spillway/expert_gather.h"
 
 namespace spillway {
 namespace {
@@ -26,8 +27,9 @@ void RefuseWhatHasNoKernel(const Plan& plan) {
 
 // Products of one call: the same x and activation, and no result is what another one reads.
 bool GoTogether(const Linear& first, const Linear& next) {
-  return next.x == first.x && next.activation == first.activation && first.y.buf != first.x &&
-         next.y.buf != next.x && next.plus != first.y.buf && next.times != first.y.buf;
+  return next.x == first.x && next.activation == first.activation &&
+         next.arithmetic == first.arithmetic && first.y.buf != first.x && next.y.buf != next.x &&
+         next.plus != first.y.buf && next.times != first.y.buf;
 }
 
 std::size_t NumTogether(std::span<const Op> ops) {
@@ -39,24 +41,25 @@ std::size_t NumTogether(std::span<const Op> ops) {
   return static_cast<std::size_t>(other - ops.begin());
 }
 
-Rows RowsOf(Buf buf, const ProgramInput& input, OpSet& device) {
-  return buf == Buf::kHidden ? input.hidden : device.At(buf);
-}
-
 }  // namespace
 
-LayerRunner::LayerRunner(const Plan& plan, const Arena& device) : plan_(plan), device_(device) {
+Rows LayerRunner::RowsOf(Buf buf, const ProgramInput& input, OpSet& device) const {
+  if (!IsState(buf)) return device.At(buf);
+  return {input.hidden.data + StateColumn(plan_.shape, buf), input.hidden.stride};
+}
+
+LayerRunner::LayerRunner(const Plan& plan, const Arena& device)
+    : plan_(plan), device_(device), lists_(plan.shape.experts, MostGathered(plan)) {
   RefuseWhatHasNoKernel(plan);
   std::size_t most = 0;
   for (const PlannedLayer& layer : plan.layers) {
     std::size_t pieces = 0;
-    for (const Op& op : layer.ops) {
-      if (const auto* linear = std::get_if<Linear>(&op))
-        pieces += Tensor(linear->weight).tiles.size();
-    }
+    for (const Linear* linear : ProductsOf(layer.ops))
+      pieces += Tensor(linear->weight).tiles.size();
     most = std::max(most, pieces);
   }
   pieces_.reserve(most);
+  chosen_.reserve(static_cast<std::size_t>(plan.shape.experts.num));
 }
 
 void LayerRunner::RunOps(std::span<const Op> ops, const ProgramInput& input, OpSet& device) {
@@ -72,6 +75,8 @@ void LayerRunner::RunOps(std::span<const Op> ops, const ProgramInput& input, OpS
       RunRotate(*rotate, input, device);
     } else if (const auto* cap = std::get_if<SoftCap>(&ops.front())) {
       RunSoftCap(*cap, input, device);
+    } else if (const auto* choose = std::get_if<Choose>(&ops.front())) {
+      RunChoose(*choose, input, device);
     } else {
       count = NumTogether(ops);
       RunProducts(ops.first(count), input, device);
@@ -142,7 +147,16 @@ void LayerRunner::RunProducts(std::span<const Op> linears, const ProgramInput& i
                               OpSet& device) {
   pieces_.clear();
   for (const Op& op : linears) AddPieces(std::get<Linear>(op), input, device);
-  const auto& first = std::get<Linear>(linears.front());
+  MultiplyPieces(std::get<Linear>(linears.front()), input, device);
+}
+
+void LayerRunner::RunProduct(const Linear& linear, const ProgramInput& input, OpSet& device) {
+  pieces_.clear();
+  AddPieces(linear, input, device);
+  MultiplyPieces(linear, input, device);
+}
+
+void LayerRunner::MultiplyPieces(const Linear& first, const ProgramInput& input, OpSet& device) {
   const Rows x = RowsOf(first.x, input, device);
   kernels::MatmulArgs args;
   args.x = x.data;
@@ -150,6 +164,7 @@ void LayerRunner::RunProducts(std::span<const Op> linears, const ProgramInput& i
   args.rows = input.rows;
   args.in = Tensor(first.weight).spec.cols;
   args.activation = first.activation;
+  args.arithmetic = first.arithmetic;
   args.pieces = pieces_;
   device.Multiply(args);
 }
@@ -178,6 +193,47 @@ void LayerRunner::AddPieces(const Linear& linear, const ProgramInput& input, OpS
                        plus.data == nullptr ? nullptr : plus.data + column, plus.stride,
                        times.data == nullptr ? nullptr : times.data + column, times.stride});
   }
+}
+
+void LayerRunner::RunChoose(const Choose& choose, const ProgramInput& input, OpSet& device) {
+  const Rows scores = RowsOf(choose.x, input, device);
+  const Rows choice = RowsOf(choose.y, input, device);
+  device.experts()->Choose({scores.data, scores.stride, choice.data, choice.stride, input.rows,
+                            choose.num_experts, choose.top_k, choose.weights, choose.shared});
+  chosen_.resize(static_cast<std::size_t>(choose.num_experts));
+  for (int64_t row = 0; row < input.rows; ++row) {
+    const float* numbers = choice.data + row * choice.stride;
+    for (int64_t slot = 0; slot < choose.top_k; ++slot)
+      chosen_[static_cast<std::size_t>(numbers[slot])] = 1;
+  }
+}
+
+void LayerRunner::RunExperts(const Experts& experts, std::span<float* const> states,
+                             OpSet& device) {
+  const auto num_experts = std::ssize(experts.experts);
+  lists_.Sort(states, StateColumn(plan_.shape, experts.choice), {experts.first, num_experts});
+  const auto most = static_cast<std::size_t>(plan_.workspace.chunk_tokens);
+  for (int64_t expert = 0; expert < num_experts; ++expert) {
+    const ExpertTokens all = {lists_.States(expert), lists_.Weights(expert)};
+    for (std::size_t begin = 0; begin < all.states.size(); begin += most) {
+      const std::size_t count = std::min(most, all.states.size() - begin);
+      RunExpert(experts, experts.experts[static_cast<std::size_t>(expert)],
+                {all.states.subspan(begin, count), all.weights.subspan(begin, count)}, device);
+    }
+  }
+}
+
+void LayerRunner::RunExpert(const Experts& of, const Expert& expert, const ExpertTokens& tokens,
+                            OpSet& device) {
+  const Rows rows = device.At(expert.gate.x);
+  const int64_t cols = WidthOf(plan_.shape, of.x);
+  device.experts()->TakeRows(
+      {tokens.states, StateColumn(plan_.shape, of.x), cols, rows.data, rows.stride});
+  const ProgramInput taken = {{}, std::ssize(tokens.states)};
+  for (const Linear* product : {&expert.gate, &expert.up, &expert.down})
+    RunProduct(*product, taken, device);
+  device.experts()->AddRows({tokens.states, StateColumn(plan_.shape, of.y), tokens.weights,
+                             rows.data, rows.stride, cols});
 }
 
 const float* LayerRunner::Vector(TensorRef ref) const {

@@ -11,11 +11,14 @@
 #include <vector>
 
 #include "kernels/matmul/matmul.h"
+#include "kernels/rows/choose_experts.h"
+#include "kernels/rows/expert_rows.h"
 #include "kernels/rows/norm.h"
 #include "kernels/rows/rotate.h"
 #include "kernels/rows/soft_cap.h"
 #include "spillway/layer.h"
 #include "spillway/plan.h"
+#include "src/compute/expert_lists.h"
 #include "src/compute/rope_tables.h"
 #include "src/memory/arena.h"
 
@@ -38,6 +41,23 @@ struct TableGather {
   float scale = 1.0F;
 };
 
+// States of tokens of one expert, and its weight for each.
+struct ExpertTokens {
+  std::span<float* const> states;
+  std::span<const float> weights;
+};
+
+// Operations of a device that computes experts, as OpSet's. Choices are read by the host, which
+// sorts the tokens by them.
+class ExpertOps {
+ public:
+  virtual ~ExpertOps() = default;
+
+  virtual void Choose(const kernels::ChooseExpertsArgs& args) = 0;
+  virtual void TakeRows(const kernels::TakeExpertRowsArgs& args) = 0;
+  virtual void AddRows(const kernels::AddExpertRowsArgs& args) = 0;
+};
+
 // Operations of a device. Pointers and spans are to its memory; a call may return before it is
 // done, as long as operations run in the order of the calls.
 class OpSet {
@@ -52,6 +72,8 @@ class OpSet {
   virtual void Rotate(const kernels::RotateArgs& args) = 0;
   virtual void SoftCap(const kernels::SoftCapArgs& args) = 0;
   virtual void Multiply(const kernels::MatmulArgs& args) = 0;
+  // Null: the device computes no experts, and the plans of models that have them are refused.
+  virtual ExpertOps* experts() { return nullptr; }
 };
 
 // Input of a program: tokens whose states are `hidden`. Gather reads the ids, Rotate the positions
@@ -83,7 +105,8 @@ class LayerRunner {
   // Throws: Error kModelUnsupported: a program names what no kernel computes.
   LayerRunner(const Plan& plan, const Arena& device);
 
-  // Runs all of the layer's operations; `attend(const Attend&)` does the attention.
+  // Runs all of the layer's operations but experts, which need other tokens' states too;
+  // `attend(const Attend&)` does the attention.
   template <typename F>
   void Run(const PlannedLayer& layer, const ProgramInput& input, OpSet& device, F attend) {
     std::span<const Op> ops(layer.ops);
@@ -96,6 +119,14 @@ class LayerRunner {
       ops = ops.subspan(count + 1);
     }
   }
+
+  // Computes experts for tokens whose states these are, as many as MostGathered at a time.
+  void RunExperts(const Experts& experts, std::span<float* const> states, OpSet& device);
+
+  // Experts that the programs run since BeginChoices chose, [number]: 1 or 0; empty: none chose
+  // any.
+  void BeginChoices() { chosen_.clear(); }
+  std::span<const uint8_t> chosen() const { return chosen_; }
 
   // Takes the reference prompt through a layer, in chunks as any prompt; `attend(op, begin, rows)`
   // does the attention. `all`: the whole prompt, as the device addresses it. Nothing is done for
@@ -117,14 +148,23 @@ class LayerRunner {
   void RunRotate(const Rotate& rotate, const ProgramInput& input, OpSet& device);
   void RunSoftCap(const SoftCap& cap, const ProgramInput& input, OpSet& device);
   void RunProducts(std::span<const Op> linears, const ProgramInput& input, OpSet& device);
+  void RunProduct(const Linear& linear, const ProgramInput& input, OpSet& device);
   void AddPieces(const Linear& linear, const ProgramInput& input, OpSet& device);
+  void MultiplyPieces(const Linear& first, const ProgramInput& input, OpSet& device);
+  void RunChoose(const Choose& choose, const ProgramInput& input, OpSet& device);
+  void RunExpert(const Experts& of, const Expert& expert, const ExpertTokens& tokens,
+                 OpSet& device);
 
+  // A buffer of the device, or a part of the tokens' states.
+  Rows RowsOf(Buf buf, const ProgramInput& input, OpSet& device) const;
   const PlannedTensor& Tensor(TensorRef ref) const { return plan_.Tensor(ref); }
   const float* Vector(TensorRef ref) const;  // null: there is none
 
   const Plan& plan_;
   const Arena& device_;
   std::vector<kernels::MatmulPiece> pieces_;  // of one call
+  ExpertLists lists_;
+  std::vector<uint8_t> chosen_;
 };
 
 }  // namespace spillway

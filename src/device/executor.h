@@ -2,6 +2,7 @@
 // Thread rule: one thread calls it.
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 #include "spillway/schedule.h"
@@ -22,9 +23,18 @@ class Executor {
   // that are wanted.
   virtual void Compute(const Cursor& at, const PackedBatch& batch, const CellPlaces& places) = 0;
 
+  // Tells that all batches that have rows have been through the layer of the last Compute: does
+  // what that layer puts off until then. Throws: as Compute.
+  virtual void EndLayer() {}
+
   // Logits, after the last layer, of the tokens of batch.head: [batch.head.size(), vocab], fp32, in
   // host memory; waits for them. Lifetime: until the next Compute.
   virtual std::span<float> Logits() = 0;
+
+  // Experts that tokens of the last Compute chose, [their number in a decoder layer]: 1, or 0 for
+  // those that none did. Empty where the layer chooses none, or where that is not known. Lifetime:
+  // until the next Compute.
+  virtual std::span<const uint8_t> ChosenExperts() const { return {}; }
 };
 
 }  // namespace spillway

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <string_view>
-#include <variant>
 
 #include "kernels/attention/decode_attention.h"
 #include "kernels/matmul/matmul_workspace.h"
@@ -39,6 +38,12 @@ KernelNeeds GpuNeeds() {
 void RefuseWhatGpuLacks(const Plan& plan) {
   if (!plan.machine.has_gpu()) return;
   const ModelShape& shape = plan.shape;
+  if (shape.experts.num > 0) {
+    throw Error(
+        ErrorCode::kModelUnsupported,
+        fmt::format("{}: its experts are computed by the CPU alone so far; use --device cpu",
+                    Printable(shape.name)));
+  }
   if (shape.head_dim % 8 != 0 || shape.head_dim > kernels::kMaxGpuHeadDim) {
     RefuseShape(shape, "the head dimension", shape.head_dim, "multiples of 8 up to 256");
   }
@@ -59,9 +64,7 @@ void RefuseWhatGpuLacks(const Plan& plan) {
 std::vector<int64_t> ProductLengths(const Plan& plan) {
   std::vector<int64_t> lengths;
   for (const PlannedLayer& layer : plan.layers) {
-    for (const Op& op : layer.ops) {
-      const auto* linear = std::get_if<Linear>(&op);
-      if (linear == nullptr) continue;
+    for (const Linear* linear : ProductsOf(layer.ops)) {
       const int64_t length = plan.Tensor(linear->weight).spec.cols;
       if (std::ranges::find(lengths, length) == lengths.end()) lengths.push_back(length);
     }

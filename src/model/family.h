@@ -56,8 +56,12 @@ inline constexpr IntegerRange kLayerRange = {1, 4096};
 inline constexpr IntegerRange kSizeRange = {1, 1 << 20};
 inline constexpr IntegerRange kFfnRange = {1, 1 << 23};
 inline constexpr IntegerRange kHeadRange = {1, 1 << 16};
+inline constexpr IntegerRange kExpertRange = {1, 4096};  // of a layer
 inline constexpr IntegerRange kVocabRange = {1, 1 << 24};
 inline constexpr IntegerRange kPositionRange = {1, 1 << 24};
+// Experts of all layers together: some times those of the largest published model, and few enough
+// for the tables of a plan.
+inline constexpr int64_t kMostExperts = 1 << 17;
 
 // "relu", "gelu", "gelu_new", ... under `key`. Throws: Error kModelUnsupported.
 Activation ReadActivation(const JsonNode& config, std::string_view key, std::string_view fallback);

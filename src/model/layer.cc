@@ -20,6 +20,15 @@ struct OpBufs {
   void operator()(const HeadNorm& norm) { bufs.push_back(norm.x.buf); }
   void operator()(const Attend& attend) { bufs.insert(bufs.end(), {attend.qkv, attend.y}); }
   void operator()(const SoftCap& cap) { bufs.push_back(cap.x); }
+  void operator()(const Choose& choose) { bufs.insert(bufs.end(), {choose.x, choose.y}); }
+  void operator()(const Experts& experts) {
+    bufs.insert(bufs.end(), {experts.x, experts.choice, experts.y});
+    for (const Expert& expert : experts.experts) {
+      (*this)(expert.gate);
+      (*this)(expert.up);
+      (*this)(expert.down);
+    }
+  }
 };
 
 struct OpTensors {
@@ -38,6 +47,14 @@ struct OpTensors {
   void operator()(const Rotate&) {}
   void operator()(const Attend&) {}
   void operator()(const SoftCap&) {}
+  void operator()(const Choose&) {}
+  void operator()(const Experts& experts) {
+    for (const Expert& expert : experts.experts) {
+      (*this)(expert.gate);
+      (*this)(expert.up);
+      (*this)(expert.down);
+    }
+  }
 
   void Add(TensorRef ref) {
     if (ref.exists()) tensors.push_back(ref);
@@ -54,6 +71,23 @@ const Rope* RopeOf(const std::vector<Op>& ops) {
   const auto at =
       std::ranges::find_if(ops, [](const Op& op) { return std::holds_alternative<Rotate>(op); });
   return at == ops.end() ? nullptr : &std::get<Rotate>(*at).rope;
+}
+
+bool HasExperts(const std::vector<Op>& ops) {
+  return std::ranges::any_of(ops, [](const Op& op) { return std::holds_alternative<Experts>(op); });
+}
+
+std::vector<const Linear*> ProductsOf(const std::vector<Op>& ops) {
+  std::vector<const Linear*> products;
+  for (const Op& op : ops) {
+    if (const auto* linear = std::get_if<Linear>(&op)) products.push_back(linear);
+    const auto* experts = std::get_if<Experts>(&op);
+    if (experts == nullptr) continue;
+    for (const Expert& expert : experts->experts) {
+      products.insert(products.end(), {&expert.gate, &expert.up, &expert.down});
+    }
+  }
+  return products;
 }
 
 std::vector<Buf> BufsOf(const std::vector<Op>& ops) {

@@ -4,10 +4,19 @@
 #include <utility>
 
 #include "spillway/error.h"
+#include "spillway/round.h"
 #include "src/model/family.h"
 #include "src/model/model_builder.h"
 
 namespace spillway {
+namespace {
+
+bool HasDenseMlps(const ModelShape& shape) {
+  const std::vector<bool>& dense = shape.experts.dense;
+  return shape.experts.num == 0 || std::ranges::find(dense, true) != dense.end();
+}
+
+}  // namespace
 
 Model MakeModel(ModelShape shape) {
   const Family* family = FindFamily(shape.family);
@@ -22,6 +31,8 @@ int64_t WidthOf(const ModelShape& shape, Buf buf) {
   switch (buf) {
     case Buf::kHidden:
     case Buf::kNormed:
+    case Buf::kExpertIn:
+    case Buf::kExpertRows:
       return shape.hidden_size;
     case Buf::kQkv:
       return q + 2 * shape.num_kv_heads * shape.head_dim;
@@ -29,13 +40,30 @@ int64_t WidthOf(const ModelShape& shape, Buf buf) {
       return q;
     case Buf::kInner:
     case Buf::kGate:
-      return shape.ffn_size;
+      return std::max({HasDenseMlps(shape) ? shape.ffn_size : 0, shape.experts.ffn_size,
+                       shape.experts.shared_ffn});
+    case Buf::kChoice:
+      return 2 * shape.experts.slots();
+    case Buf::kRouter:
+      return shape.experts.num + 1;
     case Buf::kEmbedded:
       return shape.embed_size;
     case Buf::kLogits:
       break;
   }
   return shape.vocab_size;
+}
+
+int64_t StateWidth(const ModelShape& shape) {
+  if (shape.experts.num == 0) return shape.hidden_size;
+  constexpr int64_t kLine = 16;  // floats: rows begin as aligned as the first one
+  return RoundUp(StateColumn(shape, Buf::kChoice) + WidthOf(shape, Buf::kChoice), kLine);
+}
+
+int64_t StateColumn(const ModelShape& shape, Buf buf) {
+  SPILLWAY_CHECK(IsState(buf));
+  if (buf == Buf::kHidden) return 0;
+  return buf == Buf::kExpertIn ? shape.hidden_size : 2 * shape.hidden_size;
 }
 
 std::vector<int64_t> WindowsOf(const Model& model) {

@@ -26,6 +26,11 @@ TensorRef ModelBuilder::Positions(std::string name, int64_t rows, int64_t cols,
   return AddTensor({std::move(name), rows, cols, model_.shape.dtype, std::move(sources)});
 }
 
+TensorRef ModelBuilder::Router(std::string name, int64_t rows, std::vector<TensorSource> sources) {
+  return AddTensor(
+      {std::move(name), rows, model_.shape.hidden_size, model_.shape.dtype, std::move(sources)});
+}
+
 TensorRef ModelBuilder::Vector(std::string name, int64_t rows, std::vector<TensorSource> sources) {
   return AddTensor({std::move(name), rows, 1, DType::kF32, std::move(sources)});
 }

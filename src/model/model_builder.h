@@ -30,6 +30,8 @@ class ModelBuilder {
   TensorRef Positions(std::string name, int64_t rows, int64_t cols,
                       std::vector<TensorSource> sources = {});
   TensorRef Vector(std::string name, int64_t rows, std::vector<TensorSource> sources = {});
+  // A matrix that chooses experts, and is never quantised.
+  TensorRef Router(std::string name, int64_t rows, std::vector<TensorSource> sources = {});
 
   // LayerNorm of the states with weight and bias, published with a prefix and without.
   void AddStatesNorm(const std::string& name, std::string_view prefix, Buf y);

@@ -41,6 +41,7 @@ Mover::Mover(const Plan& plan, const Tiers& tiers, TraceLog* trace_log)
     : plan_(plan),
       tiers_(tiers),
       first_moves_(MovesFor(FirstMoves(plan), plan, tiers)),
+      experts_(plan),
       kv_log_(plan, tiers),
       streams_(plan, tiers, trace_log),
       order_(plan, streams_) {
@@ -55,7 +56,7 @@ void Mover::Begin(const Task& task, const PackedBatch& batch) {
                task.kind == TaskKind::kLoadWeights ? WeightMoves(task) : RowMoves(task, batch));
 }
 
-std::span<const Move> Mover::WeightMoves(const Task& task) const {
+std::span<const Move> Mover::WeightMoves(const Task& task) {
   const auto layer = static_cast<std::size_t>(task.cell.layer);
   const bool first = !order_.HasLoadedWeights();
   SPILLWAY_CHECK(!first || (layer == 0 && task.num_shares == 1));
@@ -63,8 +64,9 @@ std::span<const Move> Mover::WeightMoves(const Task& task) const {
   const auto size = static_cast<int64_t>(moves.size());
   const int64_t begin = size * task.share / task.num_shares;
   const int64_t end = size * (task.share + 1) / task.num_shares;
-  return std::span(moves).subspan(static_cast<std::size_t>(begin),
-                                  static_cast<std::size_t>(end - begin));
+  const std::span<const Move> share = std::span(moves).subspan(
+      static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+  return first ? share : experts_.Needed(order_.grid(), task, share, begin);
 }
 
 std::span<const Move> Mover::RowMoves(const Task& task, const PackedBatch& batch) {

@@ -14,6 +14,7 @@
 #include "spillway/trace.h"
 #include "src/device/cell_places.h"
 #include "src/device/packed_batch.h"
+#include "src/move/expert_moves.h"
 #include "src/move/kv_log_moves.h"
 #include "src/move/move_streams.h"
 #include "src/move/tiers.h"
@@ -29,7 +30,10 @@ class Mover {
 
   // A block follows; its first pass is number `first_pass` of the run. Lifetime: the grid is there
   // as long as the block runs. Requires: none is between its first and last pass.
-  void BeginBlock(const Schedule& grid, int64_t first_pass) { order_.BeginBlock(grid, first_pass); }
+  void BeginBlock(const Schedule& grid, int64_t first_pass) {
+    order_.BeginBlock(grid, first_pass);
+    experts_.BeginBlock();
+  }
 
   // Begins one load or store. The first load of weights of all must be the whole of layer 0.
   // Requires: not kCompute; `batch` is the cell's, packed for its pass.
@@ -38,6 +42,10 @@ class Mover {
   // Waits for the loads of a cell. Returns what it is computed on.
   // Throws: Error kIo, kCorrupt, kDiskSpace, of this or of an earlier load or store.
   CellPlaces WaitForLoads(const Cursor& at, const PackedBatch& batch);
+
+  // Experts that a cell's rows chose (Executor::ChosenExperts), so that later loads of their
+  // decoder layer in the pass leave out those that none did.
+  void NoteExperts(const Cursor& at, std::span<const uint8_t> chosen) { experts_.Note(at, chosen); }
 
   // Waits for every store begun so far.
   void WaitForStores() { order_.WaitForStores(); }
@@ -56,7 +64,7 @@ class Mover {
     int64_t begin = 0;
     int64_t end = 0;
   };
-  std::span<const Move> WeightMoves(const Task& task) const;
+  std::span<const Move> WeightMoves(const Task& task);
   std::span<const Move> RowMoves(const Task& task, const PackedBatch& batch);
   void AddKvIn(const Cursor& cell, const PackedBatch& batch);
   void AddKvOut(const Cursor& cell, const PackedBatch& batch);
@@ -75,6 +83,7 @@ class Mover {
   std::vector<std::vector<Move>> weight_moves_;  // [layer], in the store's order
   std::vector<Move> first_moves_;
   std::vector<Move> moves_;  // of the task that is begun
+  ExpertMoves experts_;
   KvLogMoves kv_log_;
   MoveStreams streams_;
   CellOrder<MoveStreams> order_;

@@ -9,7 +9,7 @@ std::vector<GridLayer> MakeGrid(const std::vector<PlannedLayer>& layers, GridOrd
   int64_t attention = 0;
   for (std::size_t at = 0; at < layers.size(); ++at) {
     const bool joins = order == GridOrder::kByDecoderLayer && at > 0 &&
-                       layers[at].decoder_layer >= 0 &&
+                       layers[at].decoder_layer >= 0 && !HasExperts(layers[at].ops) &&
                        layers[at].decoder_layer == layers[at - 1].decoder_layer;
     const auto layer = static_cast<int64_t>(at);
     GridLayer of = {layers[at].attends, attention, 0, layer, layer};

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <variant>
 #include <vector>
 
+#include "spillway/expert_gather.h"
 #include "spillway/kv_block.h"
 #include "spillway/reference_prompt.h"
 #include "spillway/round.h"
@@ -69,10 +69,8 @@ int64_t BufferRows(const Plan& plan, const PlannedLayer& layer, int64_t chunk_to
 // The longest rows that a layer multiplies.
 int64_t LongestIn(const Plan& plan, const PlannedLayer& layer) {
   int64_t longest = 0;
-  for (const Op& op : layer.ops) {
-    if (const auto* linear = std::get_if<Linear>(&op))
-      longest = std::max(longest, plan.Tensor(linear->weight).spec.cols);
-  }
+  for (const Linear* linear : ProductsOf(layer.ops))
+    longest = std::max(longest, plan.Tensor(linear->weight).spec.cols);
   return longest;
 }
 
@@ -93,7 +91,7 @@ void PlaceBuffers(const Plan& plan, WorkspacePlan& work, ArenaLayout& arena) {
     const bool gathers_states = layer.part == ComputePart::kHead;
     const std::vector<Buf> bufs = BufsOf(layer.ops);
     for (const Buf buf : bufs) {
-      if (buf == Buf::kHidden && !gathers_states) continue;
+      if (IsState(buf) && !gathers_states) continue;
       bytes[buf] = std::max(bytes[buf], BufferRows(plan, layer, work.chunk_tokens) *
                                             WidthOf(plan.shape, buf) * int64_t{sizeof(float)});
       for (const Buf other : bufs) together[static_cast<std::size_t>(buf)][other] = true;
@@ -128,6 +126,13 @@ WorkspacePlan WorkspaceOf(const Plan& plan, const KernelNeeds& needs, ArenaLayou
   return work;
 }
 
+// Bytes in which tokens are sorted by their experts: of each an address, and of each of its choices
+// another one and a weight.
+int64_t ExpertListBytes(const Plan& plan) {
+  if (plan.shape.experts.num == 0) return 0;
+  return MostGathered(plan) * (8 + 12 * plan.shape.experts.slots());
+}
+
 }  // namespace
 
 void PlaceWorkspace(Plan& plan, const KernelNeeds& needs, ArenaLayouts& arenas) {
@@ -141,8 +146,9 @@ void PlaceWorkspace(Plan& plan, const KernelNeeds& needs, ArenaLayouts& arenas) 
 
 int64_t TableBytes(const Plan& plan, const KernelNeeds& needs) {
   const bool has_reference = plan.ReflectsHeads() && needs.exchange == nullptr;
-  const int64_t reference = has_reference ? ReferenceBytesOf(plan.shape).total() : 0;
-  if (plan.arena_bytes[Tier::kDisk] == 0) return reference;
+  const int64_t memory =
+      (has_reference ? ReferenceBytesOf(plan.shape).total() : 0) + ExpertListBytes(plan);
+  if (plan.arena_bytes[Tier::kDisk] == 0) return memory;
   constexpr int64_t kTagBytes = 16;
   constexpr int64_t kTileEntryBytes = 48;
   constexpr int64_t kQueueBytes = 1 << 20;
@@ -150,7 +156,7 @@ int64_t TableBytes(const Plan& plan, const KernelNeeds& needs) {
                          plan.hidden[Tier::kDisk].region.bytes / kHiddenBlockBytes +
                          plan.num_batches * plan.shape.num_layers * plan.kv_log.NumBlocks();
   const int64_t tiles = plan.arena_bytes[Tier::kDisk] / (1 << 20);
-  return reference + blocks * kTagBytes + tiles * kTileEntryBytes + kQueueBytes;
+  return memory + blocks * kTagBytes + tiles * kTileEntryBytes + kQueueBytes;
 }
 
 }  // namespace spillway

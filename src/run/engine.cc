@@ -76,7 +76,13 @@ class Engine::Walker {
     engine_.mover_.Begin(task, batches_.empty() ? no_batch_ : Batch(task.cell.batch).packed());
   }
   void WaitForStores() { engine_.mover_.WaitForStores(); }
-  void Compute(const Cursor& at) { engine_.Compute(at, Batch(at.batch).packed()); }
+  void Compute(const Cursor& at) {
+    const auto first_after = batches_.begin() + at.batch + 1;
+    const bool more_comes = std::any_of(
+        first_after, batches_.end(), [](const RowBatch& batch) { return !batch.rows().empty(); });
+    engine_.Compute(at, Batch(at.batch).packed(),
+                    more_comes ? InLayer::kMoreComes : InLayer::kLast);
+  }
   void EndBatch(const Cursor& at) {
     engine_.Head(at, Batch(at.batch));
     engine_.EndRows(Batch(at.batch), job_);
@@ -137,10 +143,12 @@ void Engine::DropRows(const std::vector<RowBatch>& batches) {
   progress_.rows_running = 0;
 }
 
-void Engine::Compute(const Cursor& at, const PackedBatch& batch) {
+void Engine::Compute(const Cursor& at, const PackedBatch& batch, InLayer order) {
   const CellPlaces places = mover_.WaitForLoads(at, batch);
   const double begin_s = NowSeconds();
   executor_.Compute(at, batch, places);
+  if (order == InLayer::kLast) executor_.EndLayer();
+  mover_.NoteExperts(at, executor_.ChosenExperts());
   const double end_s = NowSeconds();
   pass_.compute_s += end_s - begin_s;
   pass_.parts[plan_.layers[static_cast<std::size_t>(at.layer)].part] += end_s - begin_s;
@@ -213,7 +221,7 @@ void Engine::Head(const Cursor& at, RowBatch& batch) {
   SeeLogits(batch);
   while (batch.NextLogits()) {
     ThrowIfStopRequested();
-    Compute(at, batch.packed());
+    Compute(at, batch.packed(), InLayer::kLast);
     SeeLogits(batch);
   }
 }

@@ -45,7 +45,9 @@ class Engine {
   class Walker;  // what WalkBlocks calls
 
   void DropRows(const std::vector<RowBatch>& batches);
-  void Compute(const Cursor& at, const PackedBatch& batch);
+  // Whether more batches come in a layer.
+  enum class InLayer { kMoreComes, kLast };
+  void Compute(const Cursor& at, const PackedBatch& batch, InLayer order);
   void NoteRows(const std::vector<RowBatch>& batches);
   void TraceTiers(const PerTier<int64_t>& kv_bytes, int64_t rows_running);
   void EndPass();

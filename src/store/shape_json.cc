@@ -200,6 +200,16 @@ void VisitBlock(Shape& shape, Visitor visit) {
   visit("parallel_residual", shape.parallel_residual, Usually{false});
 }
 
+template <typename Shape, typename Visitor>
+void VisitExperts(Shape& experts, Visitor visit) {
+  visit("num", experts.num, kExpertRange);
+  visit("top_k", experts.top_k, IntegerRange{1, experts.num});
+  visit("ffn_size", experts.ffn_size, kFfnRange);
+  visit("shared_ffn", experts.shared_ffn, IntegerRange{0, kFfnRange.high});
+  visit("renormalise", experts.renormalise, TwoOf{false, true});
+  visit("dense", experts.dense, Usually{std::vector<bool>()});
+}
+
 template <typename R, typename Visitor>
 void VisitRope(R& rope, int64_t head_dim, Visitor visit) {
   auto& scaling = rope.scaling;
@@ -241,6 +251,15 @@ void ReadTokenIds(const JsonNode& json, ModelShape& shape) {
     shape.eos.push_back(static_cast<TokenId>(id));
 }
 
+void ReadExperts(const JsonNode& json, ModelShape& shape) {
+  VisitExperts(shape.experts, FieldReader{json});
+  if (shape.experts.num * shape.num_layers > kMostExperts)
+    RefuseShape(json, fmt::format("there are more than {} in all layers", kMostExperts));
+  const std::vector<bool>& dense = shape.experts.dense;
+  if (dense.empty() || std::ssize(dense) == shape.num_layers) return;
+  RefuseShape(json, "\"dense\" is not one value for each layer");
+}
+
 void ReadBlock(const JsonNode& block, ModelShape& shape) {
   VisitBlock(shape, FieldReader{block});
   const JsonNode rope = block.Member("rope");
@@ -248,6 +267,8 @@ void ReadBlock(const JsonNode& block, ModelShape& shape) {
   if (const std::optional<JsonNode> other = block.FindSet("window_rope")) {
     VisitRope(shape.window_rope.emplace(), shape.head_dim, FieldReader{*other});
   }
+  if (const std::optional<JsonNode> experts = block.FindSet("experts"))
+    ReadExperts(*experts, shape);
   if (shape.windowed.empty() || std::ssize(shape.windowed) == shape.num_layers) return;
   RefuseShape(block, "\"windowed\" is not one value for each layer");
 }
@@ -266,6 +287,7 @@ Json ShapeToJson(const ModelShape& shape) {
   if (shape.rope.dims > 0) {
     VisitBlock(shape, FieldWriter{json["block"]});
     VisitRope(shape.rope, shape.head_dim, FieldWriter{json["block"]["rope"]});
+    if (shape.experts.num > 0) VisitExperts(shape.experts, FieldWriter{json["block"]["experts"]});
     if (shape.window_rope) {
       VisitRope(*shape.window_rope, shape.head_dim, FieldWriter{json["block"]["window_rope"]});
     }

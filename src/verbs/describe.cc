@@ -81,6 +81,17 @@ std::string DescribeAttention(const ModelShape& shape) {
   return parts.empty() ? "" : fmt::format("attention   {}\n", fmt::join(parts, ", "));
 }
 
+std::string DescribeExperts(const ModelShape& shape) {
+  const ExpertShape& experts = shape.experts;
+  if (experts.num == 0) return "";
+  std::string text = fmt::format("experts     {} of ffn {}, {} for a token", experts.num,
+                                 experts.ffn_size, experts.top_k);
+  if (experts.shared_ffn > 0) text += fmt::format(", one of ffn {} for all", experts.shared_ffn);
+  const auto num_dense = std::ranges::count(experts.dense, true);
+  if (num_dense > 0) text += fmt::format("; {} blocks have an MLP instead", num_dense);
+  return text + "\n";
+}
+
 std::string DescribeShape(const Model& model) {
   const ModelShape& shape = model.shape;
   std::string text = fmt::format("model       {} ({}), {} parameters, {} in memory as {}\n",
@@ -90,6 +101,7 @@ std::string DescribeShape(const Model& model) {
                       shape.num_layers, shape.hidden_size, shape.num_heads, shape.head_dim,
                       shape.ffn_size, ActivationName(shape.activation));
   text += DescribeAttention(shape);
+  text += DescribeExperts(shape);
   text += fmt::format("vocabulary  {} tokens, embeddings of {}, {} head\n", shape.vocab_size,
                       shape.embed_size, shape.tied_head ? "tied" : "own");
   text += fmt::format("positions   {}\n", shape.max_positions);

@@ -85,6 +85,22 @@ TEST(PublishedTensorTest, RunsOfRowsAtEqualDistances) {
   CheckAllRuns({0, 1, kRows, true, {2, 3}}, 4);
 }
 
+// One of three matrices, as stacks of experts have them.
+TEST(PublishedTensorTest, AMatrixOfAStack) {
+  const CountingCheckpoint checkpoint("x", {3, kRows, kCols});
+  for (const bool transposed : {false, true}) {
+    const FoundTensor found = {0, 2, kRows, transposed, {}, {3, 1}};
+    std::vector<uint16_t> read(2 * kCols);
+    ReadPublished(checkpoint, found, kCols, kCols, std::as_writable_bytes(std::span(read)));
+    for (int64_t at = 0; at < std::ssize(read); ++at) {
+      const int64_t row = 3 + at / kCols;
+      const int64_t col = at % kCols;
+      const int64_t within = transposed ? col * kRows + row : row * kCols + col;
+      EXPECT_EQ(read[static_cast<std::size_t>(at)], kRows * kCols + within) << at;
+    }
+  }
+}
+
 // A model of one matrix that may be published as a part of another.
 Model ModelOf(TensorSource source) {
   Model model;
@@ -105,6 +121,18 @@ TEST(PublishedTensorTest, APartIsFoundByItsSourceAndOnlyInTheRightShape) {
                        [&] {
                          ResolveWeights(model, CountingCheckpoint("theirs", {kRows, kCols}));
                        });
+}
+
+TEST(PublishedTensorTest, AStackHasSoManyMatrices) {
+  TensorSource source = {"theirs", 2, kRows};
+  source.stacked = {4, 3};
+  const WeightMap map =
+      ResolveWeights(ModelOf(source), CountingCheckpoint("theirs", {4, kRows, kCols}));
+  EXPECT_EQ(map.tensors[0][0].stacked, source.stacked);
+  testing::ExpectError(
+      ErrorCode::kModelInconsistent, "is [3, 7, 5], but config.json implies [4, 7, 5]", [&] {
+        ResolveWeights(ModelOf(source), CountingCheckpoint("theirs", {3, kRows, kCols}));
+      });
 }
 
 // A store, and dummy weights, have it as the model does.

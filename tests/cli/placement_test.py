@@ -133,6 +133,15 @@ def families(binary, source, folder):
                for number, (name, *flags) in enumerate(cases))
 
 
+def experts(binary, source, folder):
+    """A router's choices, which other batches' rows must not change, with and without a shared expert."""
+    names = ["mixtral-windowed", "qwen2moe-stacked-dense", "qwen3moe-plain"]
+    failures = sum(check(binary, ["--model", PARITY_MODELS / name], source, folder, EVICTING) for name in names)
+    for flags in (H2O, ["--weight-bits", 4, "--kv-bits", 8]):
+        failures += check(binary, ["--model", PARITY_MODELS / "qwen2moe-plain", *flags], source, folder, EVICTING)
+    return failures
+
+
 def rotary_positions(binary, source, folder):
     """Rows shorter and longer than the original contexts of 64 and 96 tokens, side by side."""
     long = harness.write_jsonl(folder / "long.jsonl", placements.ragged_requests(17, 120, 12))
@@ -142,7 +151,7 @@ def rotary_positions(binary, source, folder):
                for model, *flags in models)
 
 
-PARTS = [families, full_caches, evicting_caches, coded_caches, coded_evicting_caches, quantised_weights, large_weights,
+PARTS = [families, experts, full_caches, evicting_caches, coded_caches, coded_evicting_caches, quantised_weights, large_weights,
          rotary_positions]
 
 

@@ -116,13 +116,37 @@ constexpr const char* kGemma3 = R"({"architectures": ["Gemma3ForConditionalGener
   "torch_dtype": "bfloat16", "transformers_version": "4.50.0.dev0",
   "vision_config": {"hidden_size": 1152, "model_type": "siglip_vision_model"}})";
 
+constexpr const char* kMixtral = R"({"architectures": ["MixtralForCausalLM"],
+  "attention_dropout": 0.0, "bos_token_id": 1, "eos_token_id": 2, "hidden_act": "silu",
+  "hidden_size": 4096, "initializer_range": 0.02, "intermediate_size": 14336,
+  "max_position_embeddings": 32768, "model_type": "mixtral", "num_attention_heads": 32,
+  "num_experts_per_tok": 2, "num_hidden_layers": 32, "num_key_value_heads": 8,
+  "num_local_experts": 8, "output_router_logits": false, "rms_norm_eps": 1e-05,
+  "rope_theta": 1000000.0, "router_aux_loss_coef": 0.02, "sliding_window": null,
+  "tie_word_embeddings": false, "torch_dtype": "bfloat16", "transformers_version": "4.36.0.dev0",
+  "use_cache": true, "vocab_size": 32000})";
+
+constexpr const char* kQwen3Experts = R"({"architectures": ["Qwen3MoeForCausalLM"],
+  "attention_bias": false, "attention_dropout": 0.0, "bos_token_id": 151643,
+  "decoder_sparse_step": 1, "eos_token_id": 151645, "head_dim": 128, "hidden_act": "silu",
+  "hidden_size": 2048, "initializer_range": 0.02, "intermediate_size": 6144,
+  "max_position_embeddings": 40960, "max_window_layers": 48, "mlp_only_layers": [],
+  "model_type": "qwen3_moe", "moe_intermediate_size": 768, "norm_topk_prob": true,
+  "num_attention_heads": 32, "num_experts": 128, "num_experts_per_tok": 8,
+  "num_hidden_layers": 48, "num_key_value_heads": 4, "output_router_logits": false,
+  "rms_norm_eps": 1e-06, "rope_scaling": null, "rope_theta": 1000000.0,
+  "router_aux_loss_coef": 0.001, "sliding_window": null, "tie_word_embeddings": false,
+  "torch_dtype": "bfloat16", "transformers_version": "4.51.0", "use_cache": true,
+  "use_sliding_window": false, "vocab_size": 151936})";
+
 INSTANTIATE_TEST_SUITE_P(
     All, PublishedConfigTest,
     testing::Values(Published{"mistral-7b", kMistral7B},
                     Published{"mistral-small-24b", kMistralSmall}, Published{"qwen2.5-7b", kQwen25},
                     Published{"qwen3-8b", kQwen3}, Published{"gemma-7b", kGemma7B},
                     Published{"gemma-2-27b", kGemma2}, Published{"gemma-3-1b", kGemma3Small},
-                    Published{"gemma-3-27b", kGemma3}));
+                    Published{"gemma-3-27b", kGemma3}, Published{"mixtral-8x7b", kMixtral},
+                    Published{"qwen3-30b-a3b", kQwen3Experts}));
 
 }  // namespace
 }  // namespace spillway

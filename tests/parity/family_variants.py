@@ -9,6 +9,8 @@ FOURS = {"hidden_size": 64, "num_attention_heads": 8, "num_key_value_heads": 2, 
 FULL = "full_attention"
 SLIDING = "sliding_attention"
 DEFAULT_ROPE = {"rope_type": "default", "rope_theta": 10000.0}
+# Experts of Qwen: more than the layers that they are dealt to, in no multiple of them.
+EXPERTS = {"num_experts": 11, "num_experts_per_tok": 3, "moe_intermediate_size": 32, "decoder_sparse_step": 1}
 
 FAMILY_VARIANTS = {
     # Version 0.1: every layer has a window.
@@ -81,4 +83,37 @@ FAMILY_VARIANTS = {
         "model_type": "gemma3_text", "head_dim": 32, "num_attention_heads": 4, "query_pre_attn_scalar": 32,
         "sliding_window": 24, "num_hidden_layers": 3, "layer_types": [SLIDING, SLIDING, FULL], "rope_parameters": {
             FULL: {"rope_type": "default", "rope_theta": 1000000.0}, SLIDING: DEFAULT_ROPE}}),
+}
+
+EXPERT_VARIANTS = {
+    "mixtral-plain": ("safetensors", 91, FOURS | {
+        "model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2, "intermediate_size": 48,
+        "rope_theta": 1000000.0, "sliding_window": None, "torch_dtype": "bfloat16"}),
+    "mixtral-windowed": ("sharded", 92, SMALL | {
+        "model_type": "mixtral", "num_local_experts": 5, "num_experts_per_tok": 3, "intermediate_size": 40,
+        "sliding_window": 12}),
+    # Experts in stacks, as transformers 5 holds them; one expert a token.
+    "mixtral-stacked": ("stacked", 93, WIDE | {
+        "model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 1, "intermediate_size": 56,
+        "tie_word_embeddings": True}),
+    "qwen3moe-plain": ("safetensors", 94, FOURS | EXPERTS | {
+        "model_type": "qwen3_moe", "norm_topk_prob": True, "max_window_layers": 2, "rope_theta": 1000000.0,
+        "torch_dtype": "bfloat16"}),
+    # Experts in the second and fourth layer, of which the fourth has an MLP again.
+    "qwen3moe-dense-between": ("sharded", 95, SMALL | EXPERTS | {
+        "model_type": "qwen3_moe", "head_dim": 24, "norm_topk_prob": False, "num_hidden_layers": 4, "decoder_sparse_step": 2,
+        "mlp_only_layers": [3], "attention_bias": True}),
+    "qwen3moe-stacked-windowed": ("stacked", 168, SMALL | EXPERTS | {
+        "model_type": "qwen3_moe", "head_dim": 24, "norm_topk_prob": True, "use_sliding_window": True, "sliding_window": 56,
+        "tie_word_embeddings": True}),
+    "qwen2moe-plain": ("safetensors", 97, FOURS | EXPERTS | {
+        "model_type": "qwen2_moe", "norm_topk_prob": False, "shared_expert_intermediate_size": 80,
+        "torch_dtype": "bfloat16"}),
+    # Windows in every other layer.
+    "qwen2moe-windowed": ("sharded", 121, SMALL | EXPERTS | {
+        "model_type": "qwen2_moe", "norm_topk_prob": True, "shared_expert_intermediate_size": 48, "num_hidden_layers": 3,
+        "use_sliding_window": True, "sliding_window": 24, "max_window_layers": 3}),
+    "qwen2moe-stacked-dense": ("stacked", 99, WIDE | EXPERTS | {
+        "model_type": "qwen2_moe", "norm_topk_prob": True, "shared_expert_intermediate_size": 24, "mlp_only_layers": [0],
+        "qkv_bias": False}),
 }

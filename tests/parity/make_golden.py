@@ -22,7 +22,7 @@ import transformers
 
 import comparison
 import reference
-from family_variants import FAMILY_VARIANTS
+from family_variants import EXPERT_VARIANTS, FAMILY_VARIANTS
 
 HERE = pathlib.Path(__file__).resolve().parent
 EXAMPLES = HERE.parents[1] / "examples"
@@ -32,9 +32,13 @@ MAX_TOKENS = 32
 PROMPT_LENGTHS = [1, 2, 3, 5, 8, 13, 16, 17, 31, 32, 33, 48, 64, 65, 96, 127, 128, 129, 160, 200, 256, 300]
 # Of the variants of family_variants.py.
 FEWER_LENGTHS = [1, 3, 8, 16, 33, 64, 65, 129, 200, 300]
+EXPERT_LENGTHS = FEWER_LENGTHS[:8]  # longer ones have close choices nearly always
 # With scaled frequencies what matters is on which side of the original context of 64 or 96 tokens a row is.
 SCALED_LENGTHS = [1, 5, 16, 31, 32, 33, 48, 63, 64, 65, 96, 129, 200, 300]
 NUM_EOS_ROWS = 3
+# Between the scores of the last expert that a token has and of the next one.
+CLOSE_CHOICE = 0.0015
+MOST_TRIES = 400
 
 SMALL_LLAMA = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 2, "num_key_value_heads": 1,
                "intermediate_size": 64, "num_hidden_layers": 2, "tie_word_embeddings": True}
@@ -127,7 +131,7 @@ VARIANTS = {
                          "long_factor": factors(16, 1.0, 4.0)}}),
     # As Phi-3-mini-4k.
     "phi3-window": ("safetensors", 30, SMALL_PHI3 | {"sliding_window": 47, "tie_word_embeddings": True}),
-} | FAMILY_VARIANTS
+} | FAMILY_VARIANTS | EXPERT_VARIANTS
 # This one ships tokenizer.json; the others vocab.json and merges.txt.
 TOKENIZER_JSON_VARIANT = "prenorm-head64"
 
@@ -175,7 +179,8 @@ def write_model(name):
     folder.mkdir(parents=True)
     config = reference.make_config(**{"model_type": "opt"} | overrides)
     (folder / "config.json").write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
-    reference.SAVERS[form](folder, reference.random_state(config, seed))
+    state = reference.random_state(config, seed)
+    reference.SAVERS[form](folder, state if form == "stacked" else reference.split_experts(config, state))
     write_tokenizer(folder, config["vocab_size"])
     if name == TOKENIZER_JSON_VARIANT:
         keep_tokenizer_json_only(folder)
@@ -192,12 +197,30 @@ def is_scaled(config):
     return settings.get("rope_type", settings.get("type")) in ("yarn", "dynamic", "longrope", "su")
 
 
+def random_row(model, name, length, generator):
+    """Where a router chooses, the first row without a choice so close that the rounding of keys and values may turn it: an
+    expert in another's place moves logprobs by far more than the tolerance."""
+    for _ in range(MOST_TRIES):
+        prompt = random_prompt(length, model.config.vocab_size, generator)
+        chooses = name in EXPERT_VARIANTS
+        if chooses and reference.closest_choice(model, prompt) < CLOSE_CHOICE:
+            continue
+        row = reference.greedy(model, prompt, MAX_TOKENS) | {"ignore_eos": True}
+        if not chooses or reference.closest_choice(model, prompt + row["tokens"]) > CLOSE_CHOICE:
+            return row
+    print(f"{name}: no row of {length} tokens is without a close choice")
+    return None
+
+
 def random_rows(model, name):
     _, seed, config = VARIANTS[name]
     generator = torch.Generator().manual_seed(1000 + seed)
-    lengths = FEWER_LENGTHS if name in FAMILY_VARIANTS else SCALED_LENGTHS if is_scaled(config) else PROMPT_LENGTHS
-    prompts = [random_prompt(length, model.config.vocab_size, generator) for length in lengths]
-    rows = [reference.greedy(model, prompt, MAX_TOKENS) | {"ignore_eos": True} for prompt in prompts]
+    lengths = SCALED_LENGTHS if is_scaled(config) else PROMPT_LENGTHS
+    if name in FAMILY_VARIANTS:
+        lengths = FEWER_LENGTHS
+    elif name in EXPERT_VARIANTS:
+        lengths = EXPERT_LENGTHS
+    rows = [row for length in lengths if (row := random_row(model, name, length, generator))]
     variety = statistics.mean(len(set(row["tokens"])) for row in rows)
     assert variety >= 7, f"{name} repeats itself: {variety} distinct tokens a row"
     return rows

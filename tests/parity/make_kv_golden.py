@@ -28,6 +28,8 @@ OPT_LENGTHS = [1, 2, 5, 9, 17, 33, 48, 64, 100, 128, 160, 200, 230, 256]
 GROUPED = [f"tests/parity/models/{name}" for name in ("llama-groups-of-four", "mistral-groups-windowed", "gemma3-groups-windowed")]
 GROUPED_TOKENS = 32
 GROUPED_LENGTHS = [1, 9, 33, 64, 100, 160, 240]
+# Experts, chosen again where what is kept changes the states.
+EXPERTS = [f"tests/parity/models/{name}" for name in ("mixtral-plain", "qwen2moe-plain", "qwen3moe-plain")]
 GROUPED_TRIES = 30
 GROUPED_TOP = 2  # what the rule of comparison.py needs, in small files
 
@@ -57,6 +59,9 @@ POLICIES = {
 GROUPED_POLICIES = {name: POLICIES[name] for name in ("h2o-20", "h2o-one-recent", "window-sinks")} | {
     "h2o-30-tokens": (["--kv-policy", "h2o", "--kv-budget", "30"], lambda _: Keep(0, 15, 15), True, False),
 }
+
+
+EXPERT_POLICIES = {name: GROUPED_POLICIES[name] for name in ("h2o-30-tokens", "h2o-one-recent")}
 
 
 def prompt_of(length, model, generator):
@@ -102,7 +107,8 @@ def main():
     torch.set_num_threads(1)
     GOLDEN.mkdir(exist_ok=True)
     chosen = sys.argv[1:]
-    for paths, work in ((OPT, (POLICIES, OPT_TOKENS, opt_rows)), (GROUPED, (GROUPED_POLICIES, GROUPED_TOKENS, grouped_rows))):
+    for paths, work in ((OPT, (POLICIES, OPT_TOKENS, opt_rows)), (GROUPED, (GROUPED_POLICIES, GROUPED_TOKENS, grouped_rows)),
+                        (EXPERTS, (EXPERT_POLICIES, GROUPED_TOKENS, grouped_rows))):
         for path in paths:
             if not chosen or pathlib.Path(path).name in chosen:
                 make(path, *work)

@@ -144,6 +144,11 @@ CONFIGS = {
     "mistral": _config_of("mistral", "MistralForCausalLM"),
     "qwen2": _config_of("qwen2", "Qwen2ForCausalLM", rms_norm_eps=1e-6),
     "qwen3": _config_of("qwen3", "Qwen3ForCausalLM", rms_norm_eps=1e-6),
+    "mixtral": _config_of("mixtral", "MixtralForCausalLM", router_aux_loss_coef=0.02, output_router_logits=False),
+    "qwen2_moe": _config_of("qwen2_moe", "Qwen2MoeForCausalLM", rms_norm_eps=1e-6, router_aux_loss_coef=0.001,
+                            output_router_logits=False),
+    "qwen3_moe": _config_of("qwen3_moe", "Qwen3MoeForCausalLM", rms_norm_eps=1e-6, router_aux_loss_coef=0.001,
+                            output_router_logits=False),
     "gemma": _config_of("gemma", "GemmaForCausalLM", **GEMMA, hidden_act="gelu_pytorch_tanh"),
     "gemma2": _config_of("gemma2", "Gemma2ForCausalLM", **GEMMA, **GEMMA_ACTIVATION),
     "gemma3_text": _config_of("gemma3_text", "Gemma3ForCausalLM", **GEMMA, **GEMMA_ACTIVATION),
@@ -260,8 +265,39 @@ def _initial_gemma_value(name, shape, config, generator):
     return 2 * value if "o_proj.weight" in name or "down_proj.weight" in name else value
 
 
+def _initial_expert_value(name, shape, config, generator):
+    """Initial value of a tensor of a model with experts: Llama's, with those of all experts of a layer in stacks."""
+    value = _initial_llama_value(name, shape, config, generator)
+    if "experts." not in name:
+        return value
+    value *= (shape[1] / shape[2]) ** 0.5
+    if "gate_up_proj" in name:
+        value[:, : shape[1] // 2] *= 1.5
+    return value
+
+
+def split_experts(config, state):
+    """The state with a matrix for each expert, as published files and transformers' own have them."""
+    parts = {"mixtral": ("block_sparse_moe", "w1", "w3", "w2")}.get(config["model_type"], ("mlp", "gate_proj", "up_proj", "down_proj"))
+    split = {}
+    for name, tensor in state.items():
+        layer, of_experts, stack = name.partition(".mlp.experts.")
+        if not of_experts:
+            split[name.replace(".mlp.gate.", f".{parts[0]}.gate.")] = tensor
+            continue
+        for expert, matrix in enumerate(tensor):
+            prefix = f"{layer}.{parts[0]}.experts.{expert}"
+            if stack == "down_proj":
+                split[f"{prefix}.{parts[3]}.weight"] = matrix.contiguous()
+                continue
+            for part, rows in zip(parts[1:], matrix.chunk(2)):
+                split[f"{prefix}.{part}.weight"] = rows.contiguous()
+    return split
+
+
 INITIAL_VALUES = {"opt": _initial_value, "gpt2": _initial_gpt2_value, "gpt_neox": _initial_gpt_neox_value, "phi3": _initial_phi3_value} | dict.fromkeys(
-    ["gemma", "gemma2", "gemma3_text"], _initial_gemma_value)
+    ["gemma", "gemma2", "gemma3_text"], _initial_gemma_value) | dict.fromkeys(
+    ["mixtral", "qwen2_moe", "qwen3_moe"], _initial_expert_value)
 
 
 # Names in published files that transformers 5 has given up in memory.
@@ -317,6 +353,7 @@ def save_numpy(folder, state):
 
 SAVERS = {
     "safetensors": save_safetensors,
+    "stacked": save_safetensors,  # experts as they are in memory
     "sharded": save_sharded,
     "torch_zip": save_torch_zip,
     "numpy": save_numpy,
@@ -376,6 +413,23 @@ def hold_rope(model, length):
     init = transformers.modeling_rope_utils.ROPE_INIT_FUNCTIONS[parameters["rope_type"]]
     rotary.inv_freq, rotary.attention_scaling = init(model.config, "cpu", seq_len=length)
     rotary.rope_type = "held"
+
+
+@torch.inference_mode()
+def closest_choice(model, tokens):
+    """The least difference, over tokens and layers, between the scores of the last expert chosen and of the next one."""
+    gaps = []
+
+    def note(module, _, output):
+        best = output[0].sort(descending=True).values
+        if module.top_k < best.shape[-1]:
+            gaps.append((best[:, module.top_k - 1] - best[:, module.top_k]).min().item())
+
+    hooks = [module.register_forward_hook(note) for module in model.modules() if type(module).__name__.endswith("Router")]
+    model(torch.tensor([tokens]))
+    for hook in hooks:
+        hook.remove()
+    return min(gaps)
 
 
 @torch.inference_mode()

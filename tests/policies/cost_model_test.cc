@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -173,6 +174,31 @@ std::vector<double> StatesSeconds(const ModelShape& shape) {
   for (int64_t layer = 0; layer < std::ssize(plan.layers); ++layer)
     seconds.push_back(model.Compute(layer, load)[CostUnit::kStates]);
   return seconds;
+}
+
+// Two of eight experts for a token, of two batches of a row each.
+TEST(CostModel, ExpertsCountAsOftenAsTheyAreExpectedToBeChosen) {
+  ModelShape shape = *BuiltInShape("mixtral-8x7b");
+  shape.num_layers = 1;
+  Machine machine = MachineWith(1);
+  machine.rates.cpu = Rates();
+  Policy policy = Batches(1, 2);
+  policy.weight_frac[Tier::kCpu] = 0.0;
+  policy.weight_frac[Tier::kDisk] = 1.0;
+  const Plan plan = LayOut(MakeModel(shape), machine, WorkOf(2, {1, 9}), policy, kNeeds);
+  const CostModel model(plan, RatesOf(machine));
+  BatchLoad load;
+  load.rows = load.tokens = 1;
+  load.kv.resize(1);
+  const auto bytes = [&](int64_t layer) {
+    return model.Bytes({TaskKind::kLoadWeights, {0, layer, 0}}, load)[Link::kDiskRead];
+  };
+  // Layers 3 and 4 are loaded before the router's, which is layer 2, has run.
+  EXPECT_EQ(bytes(3), bytes(4));
+  EXPECT_EQ(bytes(5), std::llround(static_cast<double>(bytes(3)) * 0.4375));  // 1 - 0.75^2
+  // One of eight is multiplied with one row a quarter of the times.
+  const double expert_s = 2.0 * 3 * 4096 * 14336 / 2e9;
+  EXPECT_NEAR(model.Compute(5, load)[CostUnit::kMatmul], 0.25 * expert_s, 1e-3 * expert_s);
 }
 
 // Norms at 1e9 elements a second; the sums are as many whether a product or a norm adds.

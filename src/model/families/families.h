@@ -12,9 +12,12 @@ extern const Family kGpt2;
 extern const Family kGptNeox;
 extern const Family kLlama;
 extern const Family kMistral;
+extern const Family kMixtral;
 extern const Family kOpt;
 extern const Family kPhi3;
 extern const Family kQwen2;
+extern const Family kQwen2Moe;
 extern const Family kQwen3;
+extern const Family kQwen3Moe;
 
 }  // namespace spillway

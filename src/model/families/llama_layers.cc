@@ -12,7 +12,8 @@ namespace {
 
 class LlamaLayers {
  public:
-  LlamaLayers(const ModelShape& shape, ModelBuilder& model) : shape_(shape), model_(model) {}
+  LlamaLayers(const ModelShape& shape, const ExpertNames& experts, ModelBuilder& model)
+      : shape_(shape), experts_(experts), model_(model) {}
 
   void AddAll() {
     model_.BeginLayer(ComputePart::kEmbedding);
@@ -26,7 +27,12 @@ class LlamaLayers {
       model_.BeginLayer(ComputePart::kAttention, decoder_layer);
       AddAttention(decoder_layer, name);
       model_.BeginLayer(ComputePart::kMlp, decoder_layer);
-      AddMlp(name);
+      if (HasExperts(shape_, decoder_layer)) {
+        const Norm norm = NormOf(name + "post_attention_layernorm", Buf::kExpertIn);
+        AddExpertLayers(shape_, decoder_layer, name, experts_, norm, model_);
+      } else {
+        AddMlp(name);
+      }
     }
     model_.BeginLayer(ComputePart::kHead);
     model_.Add(NormOf("norm", Buf::kHidden));
@@ -58,14 +64,17 @@ class LlamaLayers {
     TensorSource fused = {};  // without ".weight"; no name: none does
   };
   Linear Product(const ProductSpec& of, Buf x, Columns y) {
-    Linear linear = {x, y,
-                     model_.Matrix(of.name + ".weight", of.rows, WidthOf(shape_, x),
-                                   SourcesOf(of.fused, ".weight"))};
+    Linear linear = {
+        x, y,
+        model_.Matrix(of.name + ".weight", of.rows, ColsOf(x), SourcesOf(of.fused, ".weight"))};
     if (of.has_bias) {
       linear.bias = model_.Vector(of.name + ".bias", of.rows, SourcesOf(of.fused, ".bias"));
     }
     return linear;
   }
+
+  // An MLP may be narrower than experts that the buffers are for too.
+  int64_t ColsOf(Buf x) const { return x == Buf::kInner ? shape_.ffn_size : WidthOf(shape_, x); }
 
   void AddHeadNorm(const std::string& name, Columns heads, int64_t num_heads) {
     const TensorRef weight = model_.Vector(name + ".weight", shape_.head_dim);
@@ -146,13 +155,18 @@ class LlamaLayers {
   }
 
   const ModelShape& shape_;
+  const ExpertNames& experts_;
   ModelBuilder& model_;
 };
 
 }  // namespace
 
 void AddLlamaLayers(const ModelShape& shape, ModelBuilder& model) {
-  LlamaLayers(shape, model).AddAll();
+  AddLlamaLayers(shape, {}, model);
+}
+
+void AddLlamaLayers(const ModelShape& shape, const ExpertNames& experts, ModelBuilder& model) {
+  LlamaLayers(shape, experts, model).AddAll();
 }
 
 }  // namespace spillway

@@ -1,0 +1,26 @@
+// Layers of experts, in the place of a decoder layer's MLP: the router's, then some for the
+// experts. Plain functions; any thread.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "src/model/model_builder.h"
+
+namespace spillway {
+
+// Names that a family publishes experts under, without the decoder layer's: those of one expert
+// E are `block` + "experts.E." + gate + ".weight".
+struct ExpertNames {
+  std::string_view block = "mlp.";
+  std::string_view gate = "gate_proj";
+  std::string_view up = "up_proj";
+  std::string_view down = "down_proj";
+};
+
+// Adds the layers of a decoder layer whose names begin with `layer`. `norm`: of the experts' input.
+// Requires: HasExperts(shape, decoder_layer).
+void AddExpertLayers(const ModelShape& shape, int64_t decoder_layer, const std::string& layer,
+                     const ExpertNames& names, Norm norm, ModelBuilder& model);
+
+}  // namespace spillway
