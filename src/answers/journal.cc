@@ -36,6 +36,7 @@ void TakeManifest(const json& object, JournalContent& content) {
   if (object.at("journal").get<int64_t>() != kVersion) throw std::out_of_range("version");
   content.replaces = object.at("replaces").get<bool>();
   content.manifest = object.at("manifest").get<RunManifest>();
+  content.command = object.value("typed", "");  // journals of 0.1.0 have none
 }
 
 CommitRecord ParseCommit(const json& object, const JournalContent& before) {
@@ -83,10 +84,13 @@ std::optional<JournalContent> ParseJournal(std::string_view text, const std::str
 
 bool IsJournal(std::string_view text) { return BeginsFramed(text, "{\"journal\":"); }
 
-Journal::Journal(Descriptor file, std::string name, const RunManifest& manifest, bool replaces)
-    : file_(std::move(file)), name_(std::move(name)) {
-  WriteLine(
-      JsonText(json{{"journal", kVersion}, {"replaces", replaces}, {"manifest", json(manifest)}}));
+Journal Journal::Begin(Descriptor file, std::string name, const JournalContent& content) {
+  Journal journal(std::move(file), std::move(name));
+  journal.WriteLine(JsonText(json{{"journal", kVersion},
+                                  {"replaces", content.replaces},
+                                  {"manifest", json(content.manifest)},
+                                  {"typed", content.command}}));
+  return journal;
 }
 
 Journal::Journal(Descriptor file, std::string name, const JournalContent& content)

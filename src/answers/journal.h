@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "src/answers/run_manifest.h"
@@ -25,6 +26,7 @@ struct CommitRecord {
 struct JournalContent {
   RunManifest manifest;
   bool replaces = false;  // the run was allowed to replace an existing output
+  std::string command;    // that began the run, for people; empty where it is not known
   std::vector<CommitRecord> commits;
   int64_t num_bytes = 0;  // of whole lines
 };
@@ -39,9 +41,9 @@ bool IsJournal(std::string_view text);
 
 class Journal {
  public:
-  // Writes the manifest into a new, empty file and syncs it.
+  // Writes what `content` says of the run into a new, empty file and syncs it.
   // Throws: Error kDiskSpace, kIo naming `name`.
-  Journal(Descriptor file, std::string name, const RunManifest& manifest, bool replaces);
+  static Journal Begin(Descriptor file, std::string name, const JournalContent& content);
 
   // Goes on after what was parsed, cutting off what follows it.
   // Throws: Error kIo.
@@ -52,6 +54,7 @@ class Journal {
   void Append(const CommitRecord& commit);
 
  private:
+  Journal(Descriptor file, std::string name) : file_(std::move(file)), name_(std::move(name)) {}
   void WriteLine(const std::string& json);
 
   Descriptor file_;

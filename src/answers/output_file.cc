@@ -275,7 +275,8 @@ void OutputFile::StartJournal(const RunManifest& manifest) {
   }
   RemoveStale(journal_path(), IsJournal);
   RemoveStale(ahead_path(), IsAhead);
-  journal_.emplace(Create(journal_path()), journal_path().string(), manifest, replaces_);
+  journal_ = Journal::Begin(Create(journal_path()), journal_path().string(),
+                            {manifest, replaces_, command_, {}, 0});
   spillway::Sync(place_.folder(), path_.string());
 }
 

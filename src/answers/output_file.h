@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "spillway/error.h"
 #include "src/answers/ahead_lines.h"
@@ -53,6 +54,9 @@ class OutputFile {
   // The manifest of the run that is to be gone on with; none where it left no whole manifest.
   // Before Begin. Throws: Error kCorrupt, kPath, kIo.
   std::optional<RunManifest> InterruptedRun() const;
+
+  // The command that begins the run, for the journal's readers. Before Begin.
+  void SetCommand(std::string command) { command_ = std::move(command); }
 
   // Starts the journal `path`.journal, before the first Write. With kGoOn and kResume: reads it,
   // verifies what it says is committed, gives each committed line (with its newline) to `on_line`,
@@ -148,6 +152,7 @@ class OutputFile {
   std::string ahead_name_;
   ExistingOutput existing_;
   bool replaces_;  // an output that is there at the end
+  std::string command_;
   Descriptor file_;
   std::optional<Journal> journal_;
   std::string run_digest_;           // once a journal is begun

@@ -50,7 +50,9 @@ void Add(const ScoreTotals& more, ScoreTotals& totals) {
 
 struct CompletionWriter::State {
   State(const std::filesystem::path& path, const Tokenizer& used, WriterOptions given)
-      : file(path, given.existing), tokenizer(used), options(std::move(given)) {}
+      : file(path, given.existing), tokenizer(used), options(std::move(given)) {
+    file.SetCommand(options.command);
+  }
 
   void TakeEarlier(std::string_view text);
   void TakeAhead(int64_t number, std::string text);

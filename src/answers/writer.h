@@ -26,6 +26,7 @@ struct WriterOptions {
   ExistingOutput existing = ExistingOutput::kRefuse;
   AnswerForm form = AnswerForm::kCompletion;
   bool splits_reasoning = false;  // of messages: <think>...</think> goes to reasoning_content
+  std::string command = {};       // that begins the run, for people
 };
 
 // Lines of output by what they carry.

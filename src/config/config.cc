@@ -47,6 +47,26 @@ Config DefaultsOf(Verb verb) {
   return config;
 }
 
+// A word as a shell reads it.
+std::string ShellWord(const std::string& word) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+// The command line without the words that would not go on with a run.
+std::string CommandOf(int argc, const char* const* argv) {
+  std::string command = "spillway";
+  for (int at = 1; at < argc; ++at) {
+    const std::string word = argv[at];
+    if (word != "--overwrite" && word != "--no-resume") command += ' ' + ShellWord(word);
+  }
+  return command;
+}
+
 void SetFlags(const Stated& stated, const std::vector<Flag>& flags, Config& config) {
   for (const Flag& flag : flags) {
     if (!stated.Has(flag.name)) continue;
@@ -105,6 +125,7 @@ std::variant<Config, Printout> ParseConfig(int argc, const char* const* argv) {
   if (const auto* help = std::get_if<Printout>(&read)) return *help;
   const Stated& stated = std::get<Stated>(read);
   Config config = DefaultsOf(verb.verb);
+  config.command = CommandOf(argc, argv);
   SetFlags(stated, flags, config);
   for (const auto& [flag, values] : stated.values) config.stated.insert(flag);
   TakePolicyFile(config);

@@ -115,6 +115,7 @@ struct Config {
   bool strict = false;               // keys that nothing knows are errors of their lines
   bool allow_duplicate_ids = false;  // two lines may have one custom_id
   bool overwrite = false;
+  std::string command;         // the words of the command line that go on with a run
   std::optional<bool> resume;  // not given: as an output that is there allows
 
   std::filesystem::path perplexity;  // a text, in place of --input; "-": standard input

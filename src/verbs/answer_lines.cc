@@ -20,6 +20,7 @@
 #include "src/report/progress.h"
 #include "src/requests/input_file.h"
 #include "src/run/supervisor.h"
+#include "src/unicode/utf8.h"
 #include "src/verbs/chain.h"
 #include "src/verbs/policy_for.h"
 #include "src/verbs/prediction_for.h"
@@ -175,6 +176,7 @@ WriterOptions WriterOptionsOf(const Config& config, const OpenedModel& model) {
   options.model_name = model.shape.name;
   options.existing = ExistingOf(config);
   if (config.verb == Verb::kScore) options.form = AnswerForm::kScore;
+  options.command = ReplaceInvalidUtf8(config.command);  // it goes into JSON
   options.splits_reasoning = config.split_reasoning;
   return options;
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <optional>
 
 #include "src/base/json_node.h"
 #include "src/base/size_text.h"
@@ -10,6 +11,7 @@
 #include "src/formats/machine_file.h"
 #include "src/formats/policy_file.h"
 #include "src/report/trace_summary.h"
+#include "src/verbs/inspect_run.h"
 
 namespace spillway {
 namespace {
@@ -157,13 +159,14 @@ constexpr std::array kKinds = {
 
 std::string DescribeFile(const Path& file) {
   if (LooksLikeTrace(file)) return DescribeTrace(file);
+  if (std::optional<std::string> text = DescribeRunFile(file)) return *std::move(text);
   const JsonOrigin origin = {file.string(), ErrorCode::kInput};
   const json document = ReadJsonFile(file, origin);
   for (const FileKind& kind : kKinds) {
     if (document.is_object() && document.contains(kind.key)) return kind.describe(file, document);
   }
   JsonNode(document, origin)
-      .Refuse("is no policy file, machine file, report or trace",
+      .Refuse("is no policy file, machine file, report, trace, requests or output",
               "give one of them, or the folder of a model or store");
 }
 

@@ -397,6 +397,74 @@ class Refusals(ResumeTest):
         self.assertEqual(result.status, 2, result.stderr)
 
 
+class Inspection(ResumeTest):
+    def inspect(self, path):
+        result = harness.run(BINARY, ["inspect", path])
+        self.assertEqual(result.status, 0, result.stderr)
+        return result.stdout.decode()
+
+    def test_a_finished_output_is_counted(self):
+        text = self.inspect(self.shared / "whole.jsonl")
+        self.assertIn("60 lines: 59 completions, 1 errors", text)
+        self.assertIn("error       invalid_value: line 8\n", text)
+        usage = [json.loads(line)["response"]["body"]["usage"] for number, line in enumerate(self.whole.splitlines())
+                 if number != 7]
+        for row, key in ("prompts", "prompt_tokens"), ("new", "completion_tokens"):
+            counts = [row[key] for row in usage]
+            self.assertIn(f"{row:<11} {sum(counts)} tokens, the longest {max(counts)}\n", text)
+        self.assertIn("nothing is left to do", text)
+
+    def test_an_interrupted_run_tells_the_command_that_goes_on(self):
+        run = self.start("--temperature", "0.5", "--stop", "it's $5", "--overwrite")
+        while run.poll() is None and len(self.kept()) < 4:
+            time.sleep(0.002)
+        run.send_signal(signal.SIGTERM)
+        self.assertEqual(run.wait(harness.TIMEOUT_S), 75)
+        kept = self.kept()
+        for path in (self.part, self.journal, self.ahead):
+            if not path.exists():
+                continue
+            text = self.inspect(path)
+            self.assertRegex(text, r"committed   the first [1-9][0-9]* lines, ")
+            command = text[text.index("next        spillway") + len("next        spillway"):].strip()
+            self.assertNotIn("--overwrite", command)
+        done = subprocess.run(f"{BINARY} {command} --report {self.shared}/on.json", shell=True, check=False,
+                              env=harness.clean_environment(), capture_output=True)
+        self.assertEqual(done.returncode, 21, done.stderr)
+        resumed = json.loads((self.shared / "on.json").read_text())["resumed"]
+        self.assertEqual(resumed["num_completions"] + resumed["num_errors"], len(kept))
+
+    def test_a_run_that_goes_on_is_not_disturbed(self):
+        run = self.start()
+        while run.poll() is None and len(self.kept()) < 1:
+            time.sleep(0.002)
+        run.send_signal(signal.SIGSTOP)
+        if run.poll() is None:
+            self.assertIn("a run is writing it now", self.inspect(self.part))
+        run.send_signal(signal.SIGCONT)
+        self.assertEqual(run.wait(harness.TIMEOUT_S), 21)
+        self.assert_whole()
+
+    def test_requests_are_counted(self):
+        records = [{"prompt": "Höhe"}, {"token_ids": [2, 3, 4]}, {"messages": [{"role": "user", "content": "Hi"}]},
+                   {"body": {"prompt": "abc"}, "custom_id": "x"}, {"custom_id": "y"}]
+        path = harness.write_jsonl(self.folder / "prompts.jsonl", records)
+        path.write_text(path.read_text() + "\n{]\n")
+        text = self.inspect(path)
+        self.assertIn("6 lines: 3 prompts, 1 chats, 0 texts to score", text)
+        self.assertIn("characters  9 in all, the longest 4 ", text)
+        self.assertIn("token ids   3 in all, the longest 3\n", text)
+        self.assertIn("error       invalid_json: line 7\n", text)
+        self.assertIn("error       no_prompt: line 5\n", text)
+        self.assertIn(f"spillway generate --model DIR --input {path}", text)
+
+    def test_scores_are_counted(self):
+        source = harness.write_jsonl(self.folder / "texts.jsonl", [{"text": "Once upon"}, {"text": 5}])
+        self.assertIn("2 texts to score", self.inspect(source))
+        harness.run(BINARY, ["score", "--input", source, "--output", self.output, "--quiet"])
+        self.assertIn("2 lines: 1 scores, 1 errors", self.inspect(self.output))
+
+
 class Scores(ResumeTest):
     RECORDS = [{"text": f"Once upon a time there were {number} goats"} for number in range(40)] + [{"text": 5}]
 

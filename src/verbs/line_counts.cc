@@ -1,0 +1,205 @@
+#include "src/verbs/line_counts.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "spillway/error.h"
+#include "src/base/stop_signal.h"
+#include "src/requests/line_json.h"
+#include "src/requests/line_source.h"
+#include "src/unicode/utf8.h"
+
+namespace spillway {
+namespace {
+
+using nlohmann::json;
+
+constexpr int64_t kLinesPerStopCheck = 256;
+
+LinesKind KindOf(const json& line) {
+  if (!line.is_object()) return LinesKind::kOther;
+  const auto has = [&](const char* key) { return line.contains(key); };
+  if (has("response") && has("error")) return LinesKind::kAnswers;
+  if (has("custom_id") && (has("logprob_sum") || has("error"))) return LinesKind::kScores;
+  for (const char* key : {"prompt", "messages", "token_ids", "text", "context", "body"})
+    if (has(key)) return LinesKind::kRequests;
+  return LinesKind::kOther;
+}
+
+int64_t NumCharacters(std::string_view text) {
+  return std::ranges::count_if(text, [](char byte) { return (byte & 0xC0) != 0x80; });
+}
+
+// All strings in a value: a text, or the contents of messages.
+int64_t CharactersIn(const json& value) {
+  if (value.is_string()) return NumCharacters(value.get_ref<const std::string&>());
+  int64_t sum = 0;
+  if (value.is_array())
+    for (const json& item : value) sum += CharactersIn(item);
+  if (value.is_object())
+    for (const char* key : {"content", "text"})
+      if (const auto found = value.find(key); found != value.end()) sum += CharactersIn(*found);
+  return sum;
+}
+
+bool IsIds(const json& value) {
+  return value.is_array() && !value.empty() && value.front().is_number();
+}
+
+void AddError(const std::string& code, int64_t line, LineCounts& counts) {
+  LineCounts::Error& error = counts.errors[Printable(code, 60)];
+  if (error.num_lines++ == 0) error.first_line = line;
+}
+
+void AddPrompt(const json& prompt, LineCounts& counts) {
+  if (IsIds(prompt)) return counts.given_ids.Add(std::ssize(prompt));
+  counts.characters.Add(CharactersIn(prompt));
+}
+
+void AddRequest(const json& line, int64_t number, LineCounts& counts) {
+  const json& body = line.contains("body") ? line["body"] : line;
+  const auto at = [&](const char* key) {
+    const auto found = body.is_object() ? body.find(key) : body.end();
+    return body.is_object() && found != body.end() ? *found : json();
+  };
+  if (const json messages = at("messages"); !messages.is_null()) {
+    ++counts.num_chats;
+    return AddPrompt(messages, counts);
+  }
+  for (const char* key : {"prompt", "token_ids"}) {
+    const json prompt = at(key);
+    if (prompt.is_null()) continue;
+    ++counts.num_prompts;
+    return AddPrompt(prompt, counts);
+  }
+  const json text = at("text");
+  const json context = at("context");
+  if (text.is_null() && context.is_null()) return AddError("no_prompt", number, counts);
+  ++counts.num_texts;
+  counts.characters.Add(CharactersIn(text) + CharactersIn(context) +
+                        CharactersIn(at("continuation")));
+}
+
+void AddCompletion(const json& line, LineCounts& counts) {
+  const json& body = line.at("response").at("body");
+  const json& choice = body.at("choices").at(0);
+  const json& text =
+      choice.contains("message") ? choice["message"].at("content") : choice.at("text");
+  counts.num_empty += text.get_ref<const std::string&>().empty() ? 1 : 0;
+  ++counts.finish_reasons[Printable(choice.at("finish_reason").get<std::string>(), 20)];
+  counts.prompt_tokens.Add(body.at("usage").at("prompt_tokens").get<int64_t>());
+  counts.new_tokens.Add(body.at("usage").at("completion_tokens").get<int64_t>());
+}
+
+void AddAnswer(const json& line, int64_t number, LineCounts& counts) {
+  if (const auto error = line.find("error"); error != line.end() && !error->is_null())
+    return AddError(error->at("code").get<std::string>(), number, counts);
+  if (counts.kind == LinesKind::kAnswers) {
+    AddCompletion(line, counts);
+  } else {
+    counts.new_tokens.Add(line.at("num_tokens").get<int64_t>());
+    counts.logprob_sum += line.at("logprob_sum").get<double>();
+  }
+  ++counts.num_answers;
+}
+
+void AddLine(const Line& line, LineCounts& counts) {
+  ++counts.num_lines;
+  if (line.too_long) return AddError("line_too_long", line.number, counts);
+  if (!IsValidUtf8(line.text)) return AddError("invalid_utf8", line.number, counts);
+  const std::variant<json, LineFault> parsed = ParseLineJson(line.text);
+  if (const auto* fault = std::get_if<LineFault>(&parsed))
+    return AddError(fault->code, line.number, counts);
+  const json& value = std::get<json>(parsed);
+  if (counts.kind == LinesKind::kOther) counts.kind = KindOf(value);
+  if (!value.is_object()) return AddError("invalid_json", line.number, counts);
+  if (counts.kind == LinesKind::kRequests) return AddRequest(value, line.number, counts);
+  try {
+    AddAnswer(value, line.number, counts);
+  } catch (const json::exception&) {
+    AddError("(no line of an output)", line.number, counts);
+  }
+}
+
+std::string Row(std::string_view name, const std::string& text) {
+  return fmt::format("{:<11} {}\n", name, text);
+}
+
+std::string LengthText(const LengthCount& length, std::string_view unit) {
+  return fmt::format("{} {}, the longest {}", length.sum, unit, length.longest);
+}
+
+std::string RequestsText(const LineCounts& counts) {
+  std::string text = Row(
+      "requests", fmt::format("{} lines: {} prompts, {} chats, {} texts to score", counts.num_lines,
+                              counts.num_prompts, counts.num_chats, counts.num_texts));
+  if (counts.characters.sum > 0)
+    text += Row("characters", LengthText(counts.characters, "in all") +
+                                  " (English has about 4 a token; plan --input counts tokens)");
+  if (counts.given_ids.sum > 0) text += Row("token ids", LengthText(counts.given_ids, "in all"));
+  return text;
+}
+
+std::string AnswersText(const LineCounts& counts) {
+  std::vector<std::string> reasons;
+  for (const auto& [reason, num] : counts.finish_reasons)
+    reasons.push_back(fmt::format("{} {}", reason, num));
+  const bool scores = counts.kind == LinesKind::kScores;
+  std::string text =
+      Row("output",
+          fmt::format("{} lines: {} {}, {} errors", counts.num_lines, counts.num_answers,
+                      scores ? "scores" : "completions", counts.num_lines - counts.num_answers));
+  if (counts.num_empty > 0)
+    text += Row("empty", fmt::format("{} completions have no text", counts.num_empty));
+  if (counts.prompt_tokens.sum > 0)
+    text += Row("prompts", LengthText(counts.prompt_tokens, "tokens"));
+  if (counts.new_tokens.sum > 0)
+    text += Row(scores ? "scored" : "new", LengthText(counts.new_tokens, "tokens"));
+  if (scores) text += Row("sum", fmt::format("{:.6g} of log-probabilities", counts.logprob_sum));
+  if (!reasons.empty()) text += Row("ended by", fmt::format("{}", fmt::join(reasons, ", ")));
+  return text;
+}
+
+}  // namespace
+
+void LengthCount::Add(int64_t length) {
+  sum += length;
+  longest = std::max(longest, length);
+}
+
+std::string LineCounts::Text() const {
+  std::string text = kind == LinesKind::kRequests ? RequestsText(*this) : AnswersText(*this);
+  for (const auto& [code, error] : errors) {
+    text +=
+        Row("error", error.num_lines == 1 ? fmt::format("{}: line {}", code, error.first_line)
+                                          : fmt::format("{}: {} lines, the first is line {}", code,
+                                                        error.num_lines, error.first_line));
+  }
+  return text;
+}
+
+LineCounts CountLines(const std::filesystem::path& file, int64_t max_line_bytes) {
+  LineSource lines(file, file.string(), max_line_bytes);
+  LineCounts counts;
+  while (const std::optional<Line> line = lines.Next()) {
+    if (line->number % kLinesPerStopCheck == 0) ThrowIfStopRequested();
+    if (line->blank) continue;
+    if (counts.num_lines == 0 && file.extension() == ".jsonl") {
+      AddLine(*line, counts);
+      if (counts.kind == LinesKind::kOther) counts.kind = LinesKind::kRequests;
+      continue;
+    }
+    AddLine(*line, counts);
+    if (counts.kind == LinesKind::kOther) return counts;
+  }
+  counts.num_blank = lines.num_blank_lines();
+  return counts;
+}
+
+}  // namespace spillway
