@@ -16,6 +16,7 @@
 #include "src/verbs/calibrate.h"
 #include "src/verbs/convert.h"
 #include "src/verbs/inspect.h"
+#include "src/verbs/merge.h"
 #include "src/verbs/perplexity.h"
 #include "src/verbs/plan.h"
 #include "src/verbs/profile.h"
@@ -40,6 +41,8 @@ int Run(const std::variant<Config, Printout>& parsed) {
       return RunBench(config);
     case Verb::kSweep:
       return RunSweep(config);
+    case Verb::kMerge:
+      return RunMerge(config);
     case Verb::kPlan:
       return RunPlan(config);
     case Verb::kCalibrate:
@@ -65,17 +68,32 @@ bool OnlyPrints(const std::variant<Config, Printout>& parsed) {
   return config == nullptr || config->verb == Verb::kInspect || PlansOnly(config->verb);
 }
 
-int RunAndPrint(int argc, const char* const* argv) {
-  const std::variant<Config, Printout> parsed = ParseConfig(argc, argv);
-  const int status = Run(parsed);
-  const int lost = LostOutputError();
-  if (lost == 0 || !OnlyPrints(parsed)) return status;
-  ThrowSystemError(lost, "standard output", ErrorCode::kIo, "redirect it to where there is room");
-}
-
 int Fail(ErrorCode code, const char* message) {
   PrintTo(stderr, ErrorLine(code, message) + "\n");
   return ExitStatus(code);
+}
+
+// Run, with the exit status that --exit-interrupted asks for.
+int RunUntilStopped(const std::variant<Config, Printout>& parsed) {
+  const auto* config = std::get_if<Config>(&parsed);
+  if (config == nullptr || config->interrupted_status == 0) return Run(parsed);
+  try {
+    return Run(parsed);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kInterrupted) throw;
+    Fail(error.code(), error.what());
+    return static_cast<int>(config->interrupted_status);
+  }
+}
+
+int RunAndPrint(int argc, const char* const* argv) {
+  const std::variant<Config, Printout> parsed = ParseConfig(argc, argv);
+  if (const auto* config = std::get_if<Config>(&parsed))
+    SetStopGrace(static_cast<double>(config->grace_s));
+  const int status = RunUntilStopped(parsed);
+  const int lost = LostOutputError();
+  if (lost == 0 || !OnlyPrints(parsed)) return status;
+  ThrowSystemError(lost, "standard output", ErrorCode::kIo, "redirect it to where there is room");
 }
 
 struct Failure {

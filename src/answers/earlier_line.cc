@@ -1,7 +1,6 @@
 #include "src/answers/earlier_line.h"
 
 #include <nlohmann/json.hpp>
-#include <string>
 
 namespace spillway {
 namespace {
@@ -26,14 +25,18 @@ void ParseCompletion(const json& line, EarlierLine& found) {
   if (found.is_error) return;
   const json& choice = line.at("response").at("body").at("choices").at(0);
   found.is_empty = TextOf(choice).empty();
+  found.num_prompt_tokens =
+      line.at("response").at("body").at("usage").at("prompt_tokens").get<int64_t>();
   found.tokens = choice.at("token_ids").get<std::vector<TokenId>>();
 }
 
 }  // namespace
 
 EarlierLine ParseEarlierLine(std::string_view text, AnswerForm form) {
+  const json line = json::parse(text);
   EarlierLine found;
-  (form == AnswerForm::kScore ? ParseScore : ParseCompletion)(json::parse(text), found);
+  found.custom_id = line.at("custom_id").get<std::string>();
+  (form == AnswerForm::kScore ? ParseScore : ParseCompletion)(line, found);
   return found;
 }
 

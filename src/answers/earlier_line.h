@@ -2,6 +2,8 @@
 // Plain functions; any thread.
 #pragma once
 
+#include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -11,10 +13,12 @@
 namespace spillway {
 
 struct EarlierLine {
+  std::string custom_id;
   bool is_error = false;
   bool is_empty = false;        // a completion without a text
   std::vector<TokenId> tokens;  // of a completion
-  ScoreTotals scores;           // of a score
+  int64_t num_prompt_tokens = 0;
+  ScoreTotals scores;  // of a score
 };
 
 // Throws: nlohmann::json::exception where `text` is no line of that form.

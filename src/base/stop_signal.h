@@ -9,9 +9,17 @@ namespace spillway {
 // ignored (nohup) stays ignored.
 void InstallStopSignals();
 
+// Time that SIGTERM and SIGUSR1 leave for what runs to end by itself: the stop is due when it has
+// passed. SIGINT and SIGHUP leave none.
+void SetStopGrace(double seconds);
+
+// A stop was asked for, due or not: nothing new begins.
 bool StopRequested();
 
-// Throws: Error kInterrupted when a stop was asked for.
+// Throws: Error kInterrupted when a stop was asked for and is due.
 void ThrowIfStopRequested();
+
+// Throws: Error kInterrupted when a stop was asked for: what runs has ended.
+void ThrowIfNothingMayBegin();
 
 }  // namespace spillway

@@ -19,6 +19,7 @@
 #include "spillway/kv_policy.h"
 #include "spillway/machine.h"
 #include "spillway/sampling.h"
+#include "spillway/shard.h"
 #include "spillway/special_text.h"
 
 namespace spillway {
@@ -34,6 +35,7 @@ enum class Verb {
   kSearch,
   kSimulate,
   kConvert,
+  kMerge,
   kInspect
 };
 
@@ -118,6 +120,12 @@ struct Config {
   std::string command;         // the words of the command line that go on with a run
   std::optional<bool> resume;  // not given: as an output that is there allows
 
+  std::optional<Shard> shard;       // of the input's lines, which this run answers
+  bool shard_by_scheduler = false;  // whose variables say which
+  std::optional<int64_t> shard_count;
+  int64_t grace_s = 0;             // after a scheduler's signal, for the block that runs
+  int64_t interrupted_status = 0;  // exit status of an interrupted run; 0: the error's own
+
   std::filesystem::path perplexity;  // a text, in place of --input; "-": standard input
   std::optional<int64_t> window;     // tokens that the model sees at a time
   std::optional<int64_t> stride;     // tokens from one window to the next
@@ -137,6 +145,8 @@ struct Config {
 
   std::filesystem::path grid;    // sweep
   std::optional<Verb> run_verb;  // of a sweep's runs; kBench or kSimulate
+
+  std::vector<std::filesystem::path> shard_files;  // merge
 
   std::filesystem::path inspect_path;  // empty: the list of built-in shapes
   bool shapes = false;                 // inspect

@@ -7,6 +7,7 @@
 #include "src/config/flag_kinds.h"
 #include "src/config/kv_flags.h"
 #include "src/config/run_flags.h"
+#include "src/config/shard_flags.h"
 #include "src/config/work_flags.h"
 
 namespace spillway {
@@ -51,6 +52,19 @@ std::vector<Flag> SearchFlags() {
   };
 }
 
+std::vector<Flag> MergeFlags() {
+  return {
+      Value("output", "FILE", "the whole output", &Config::output),
+      Value("input", "FILE",
+            "the job's input: the output is then checked line by line; needed for scores",
+            &Config::input),
+      Value("report", "FILE",
+            "write the sum of the shards' reports, FILE-0000K-of-0000N.json where they are there",
+            &Config::report),
+      Switch("overwrite", "replace an existing output", &Config::overwrite),
+  };
+}
+
 std::vector<Flag> InspectFlags() {
   return {
       Switch("shapes", "list the built-in shapes and their sizes, in place of a path",
@@ -64,17 +78,17 @@ std::vector<Flag> FlagsOf(Verb verb) {
   switch (verb) {
     case Verb::kGenerate:
       return Joined({InputFlags(), ChatFlags(), ChatAnswerFlags(), OutputFlags("completions"),
-                     SamplingFlags(), ModelFlags(), TokenizerFlags(), RunFlags(), KvFlags(),
-                     TerminalFlags()});
+                     ShardFlags(), StopFlags(), SamplingFlags(), ModelFlags(), TokenizerFlags(),
+                     RunFlags(), KvFlags(), TerminalFlags()});
     case Verb::kScore:
-      return Joined({ScoreFlags(), OutputFlags("scores"), ChatFlags(), ModelFlags(),
-                     TokenizerFlags(), RunFlags(), KvFlags(), TerminalFlags()});
+      return Joined({ScoreFlags(), OutputFlags("scores"), ShardFlags(), StopFlags(), ChatFlags(),
+                     ModelFlags(), TokenizerFlags(), RunFlags(), KvFlags(), TerminalFlags()});
     case Verb::kBench:
       return Joined({SyntheticFlags(), ModelFlags(), RunFlags(), KvFlags(), TerminalFlags()});
     case Verb::kPlan:
       return Joined({SyntheticFlags(), InputFlags(), ChatFlags(), ChatAnswerFlags(),
-                     UnusedOutputFlags(), SamplingFlags(), ModelFlags(), TokenizerFlags(),
-                     RunFlags(), KvFlags(), TerminalFlags()});
+                     UnusedOutputFlags(), ShardFlags(), StopFlags(), SamplingFlags(), ModelFlags(),
+                     TokenizerFlags(), RunFlags(), KvFlags(), TerminalFlags()});
     case Verb::kCalibrate:
       return Joined({CalibrateFlags(), ModelFlags(), TokenizerFlags(), RunFlags(), KvFlags(),
                      TerminalFlags()});
@@ -91,6 +105,8 @@ std::vector<Flag> FlagsOf(Verb verb) {
       return Joined({ConvertFlags(), ModelFlags(), TokenizerFlags(), TerminalFlags()});
     case Verb::kSweep:
       return Joined({SweepFlags(), TerminalFlags()});
+    case Verb::kMerge:
+      return Joined({MergeFlags(), TerminalFlags()});
     case Verb::kInspect:
       return InspectFlags();
   }

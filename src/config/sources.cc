@@ -43,6 +43,7 @@ struct Parser {
   std::map<std::string, CLI::Option*> options;
   CLI::Option* config = nullptr;
   std::string positional;
+  std::vector<std::string> files;  // of merge
 };
 
 // `num_words` each time that the option is given: which are too many is said here, not by CLI11.
@@ -58,6 +59,8 @@ void Declare(Parser& parser, const VerbRow& verb, const std::vector<Flag>& flags
     parser.app.add_option("path", parser.positional, "what to print");
   } else if (verb.verb == Verb::kSweep) {
     parser.app.add_option("grid", parser.positional, "TOML file: what to run");
+  } else if (verb.verb == Verb::kMerge) {
+    parser.app.add_option("files", parser.files, "outputs of all shards");
   } else if (std::ranges::find(flags, "input", &Flag::name) != flags.end()) {
     parser.app.add_option("file", parser.positional, "same as --input");
   }
@@ -143,6 +146,7 @@ Stated FromCommandLine(Parser& parser, int argc, const char* const* argv,
   Split(parser, argc, argv, flags);
   Stated stated;
   stated.word = parser.positional;
+  stated.words = parser.files;
   for (const Flag& flag : flags) {
     const CLI::Option& option = *parser.options.at(flag.name);
     if (option.count() == 0) continue;

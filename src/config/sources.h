@@ -18,6 +18,7 @@ namespace spillway {
 struct Stated {
   std::map<std::string, std::vector<std::string>> values;  // of each flag
   std::string word;                  // that belongs to no flag: a path, a grid; empty: none
+  std::vector<std::string> words;    // of merge, in its place: paths
   std::set<std::string> by_command;  // flags that the command line states
   std::string config_file;           // empty: none
 

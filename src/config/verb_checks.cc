@@ -7,6 +7,7 @@
 #include "spillway/error.h"
 #include "src/base/isa.h"  // ComputeOf
 #include "src/config/kv_flags.h"
+#include "src/config/shard_flags.h"
 
 namespace spillway {
 namespace {
@@ -64,8 +65,8 @@ void CheckScore(const Config& config, const Stated& stated) {
     if (lines && stated.Has(name))
       throw Error(ErrorCode::kFlag, fmt::format("--{}: belongs to --perplexity", name));
   }
-  for (const char* name : {"output", "overwrite", "resume", "no-resume", "chat-template", "system",
-                           "chat-date", "strict", "allow-duplicate-ids"}) {
+  for (const char* name : {"output", "overwrite", "resume", "no-resume", "shard", "chat-template",
+                           "system", "chat-date", "strict", "allow-duplicate-ids"}) {
     if (!lines && stated.Has(name))
       throw Error(ErrorCode::kFlag, fmt::format("--{}: belongs to --input", name));
   }
@@ -94,6 +95,7 @@ void CheckPlan(Config& config, const Stated& stated) {
   }
   if (config.input.empty()) {
     config.tokenizer = "none";
+    if (stated.Has("shard")) throw Error(ErrorCode::kFlag, "--shard: belongs to --input");
     if (!stated.Has("max-new-tokens")) return;
     throw Error(ErrorCode::kFlag,
                 "--max-new-tokens: belongs to --input; without one give --gen-len");
@@ -118,6 +120,14 @@ void CheckConvert(const Config& config) {
     throw Error(ErrorCode::kFlag, "--output: give a name for the folder of the store");
 }
 
+void CheckMerge(Config& config, const Stated& stated) {
+  if (stated.words.empty())
+    throw Error(ErrorCode::kFlag, "merge: give the outputs of all shards, OUT-*-of-0000N.jsonl");
+  if (config.output.empty())
+    throw Error(ErrorCode::kFlag, "--output: give the file for the whole output, or -");
+  config.shard_files.assign(stated.words.begin(), stated.words.end());
+}
+
 void CheckInspect(Config& config, const Stated& stated) {
   if (config.shapes && !stated.word.empty())
     throw Error(ErrorCode::kFlag, "--shapes: lists the built-in shapes; leave the path out");
@@ -130,6 +140,7 @@ void CheckInspect(Config& config, const Stated& stated) {
 
 void CheckVerb(Config& config, const Stated& stated) {
   CheckMachine(config);
+  ResolveShard(config);
   switch (config.verb) {
     case Verb::kGenerate:
       return CheckGenerate(config);
@@ -149,6 +160,8 @@ void CheckVerb(Config& config, const Stated& stated) {
       return;
     case Verb::kConvert:
       return CheckConvert(config);
+    case Verb::kMerge:
+      return CheckMerge(config, stated);
     case Verb::kInspect:
       return CheckInspect(config, stated);
     case Verb::kSweep:

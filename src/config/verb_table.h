@@ -24,6 +24,7 @@ inline constexpr std::array kVerbs = {
     VerbRow{"search", Verb::kSearch, "the best policy for a model, a machine and a workload"},
     VerbRow{"simulate", Verb::kSimulate, "run the schedule on a virtual clock, for any machine"},
     VerbRow{"convert", Verb::kConvert, "checkpoint -> store of aligned tiles"},
+    VerbRow{"merge", Verb::kMerge, "the outputs of all shards -> the output of the whole job"},
     VerbRow{"inspect", Verb::kInspect,
             "print a checkpoint, store, machine file, report or trace in short"},
 };

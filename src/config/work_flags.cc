@@ -123,6 +123,18 @@ std::vector<Flag> OutputFlags(std::string help) {
   };
 }
 
+std::vector<Flag> StopFlags() {
+  return {
+      Integer(
+          "grace",
+          "seconds after SIGTERM or SIGUSR1 in which the rows that run may end; new ones do not "
+          "begin (0)",
+          &Config::grace_s, 0, 86400),
+      Integer("exit-interrupted", "exit status of an interrupted run, for the scheduler (75)",
+              &Config::interrupted_status, 1, 255),
+  };
+}
+
 std::vector<Flag> UnusedOutputFlags() {
   return {
       Value("output", "FILE", "taken as generate takes it; nothing is written there",

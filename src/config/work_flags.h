@@ -16,6 +16,8 @@ std::vector<Flag> SamplingFlags();
 std::vector<Flag> OutputFlags(std::string help);
 // Taken and not used, so that a command line of `generate` is planned by changing its verb.
 std::vector<Flag> UnusedOutputFlags();
+// Of runs that a scheduler stops.
+std::vector<Flag> StopFlags();
 std::vector<Flag> ScoreFlags();
 std::vector<Flag> CalibrateFlags();
 

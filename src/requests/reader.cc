@@ -10,18 +10,22 @@ namespace spillway {
 struct RequestReader::State {
   LineSource lines;
   RequestParser parser;
+  Shard shard;
+
+  bool IsWanted(const Line& line) const { return !line.blank && shard.Has(line.number); }
 };
 
 RequestReader::RequestReader(const std::filesystem::path& path, const Tokenizer& tokenizer,
                              const ReaderOptions& options)
     : state_(new State{LineSource(path, InputName(path, options), options.max_line_bytes),
-                       RequestParser(FormOf(InputName(path, options)), tokenizer, options)}) {}
+                       RequestParser(FormOf(InputName(path, options)), tokenizer, options),
+                       options.shard}) {}
 
 RequestReader::~RequestReader() = default;
 
 std::optional<RequestOrError> RequestReader::Next() {
   while (const std::optional<Line> line = state_->lines.Next()) {
-    if (!line->blank) return state_->parser.Parse(*line).item;
+    if (state_->IsWanted(*line)) return state_->parser.Parse(*line).item;
   }
   return std::nullopt;
 }
@@ -30,7 +34,7 @@ bool RequestReader::Skip(int64_t count) {
   while (count > 0) {
     const std::optional<Line> line = state_->lines.Next();
     if (!line) return false;
-    if (!line->blank) --count;
+    if (state_->IsWanted(*line)) --count;
   }
   return true;
 }

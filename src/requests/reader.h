@@ -23,11 +23,12 @@ class RequestReader {
                 const ReaderOptions& options);
   ~RequestReader();
 
-  // The next line that is not blank (nothing but white space); nullopt at the end.
+  // The next line of the shard that is not blank (nothing but white space); nullopt at the end,
+  // with all of the file read.
   // Throws: Error kIo; kInput: compressed data is damaged.
   std::optional<RequestOrError> Next();
 
-  // Passes over the next `count` lines that are not blank, unparsed; false: there are fewer.
+  // Passes over the next `count` lines that Next would give, unparsed; false: there are fewer.
   // Throws: Error kIo.
   bool Skip(int64_t count);
 

@@ -13,6 +13,7 @@
 
 #include "spillway/model.h"  // TokenId
 #include "spillway/sampling.h"
+#include "spillway/shard.h"
 #include "spillway/special_text.h"
 #include "src/chat/chat_templates.h"
 #include "src/requests/score_request.h"  // ScorePrefill
@@ -43,7 +44,8 @@ struct ReaderOptions {
   std::string input_name;  // of the file, in errors and for its form; empty: as its path
   bool strict = false;     // keys that nothing knows are faults of their lines
   bool allow_duplicate_ids = false;
-  std::optional<ScorePrefill> score;        // lines are texts to score; otherwise prompts
+  Shard shard;                        // of the lines, which are read; the others are passed over
+  std::optional<ScorePrefill> score;  // lines are texts to score; otherwise prompts
   std::shared_ptr<const ChatReading> chat;  // null: no line has "messages"
 };
 

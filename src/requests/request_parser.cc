@@ -338,6 +338,16 @@ RequestOrFault RequestParser::ParseAny(const Line& line, LineNotes& notes) const
   return request;
 }
 
+std::string CustomIdOf(const Line& line) {
+  if (line.too_long || CheckText(line.text)) return {};
+  const std::variant<json, LineFault> parsed = ParseLineJson(WithoutOddSpace(line.text));
+  const auto* object = std::get_if<json>(&parsed);
+  if (object == nullptr || !object->is_object()) return {};
+  std::variant<std::string, LineFault> id = ReadCustomId(*object);
+  auto* text = std::get_if<std::string>(&id);
+  return text == nullptr ? std::string() : std::move(*text);
+}
+
 ParsedLine RequestParser::Parse(const Line& line) const {
   LineNotes notes;
   RequestOrFault parsed = ParseAny(line, notes);

@@ -40,4 +40,8 @@ class RequestParser {
   ReaderOptions options_;
 };
 
+// The custom_id of a line of JSON alone, without its text being encoded; empty where it has none
+// that could be read.
+std::string CustomIdOf(const Line& line);
+
 }  // namespace spillway

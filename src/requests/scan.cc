@@ -59,11 +59,14 @@ class Input {
         name_(InputName(path, options)),
         max_line_bytes_(options.max_line_bytes),
         form_(FormOf(name_)),
+        shard_(options.shard),
         parser_(form_, tokenizer, options) {}
 
   const std::string& name() const { return name_; }
   InputForm form() const { return form_; }
   LineSource Open() const { return {path_, name_, max_line_bytes_}; }
+
+  bool Wants(const Line& line) const { return shard_.Has(line.number); }
 
   // Throws: Error kInterrupted.
   ParsedLine Parse(const Line& line) const {
@@ -76,11 +79,12 @@ class Input {
   std::string name_;
   int64_t max_line_bytes_;
   InputForm form_;
+  Shard shard_;
   RequestParser parser_;
 };
 
-std::string IdOf(const LineNotes& notes, int64_t line) {
-  return notes.custom_id.empty() ? std::to_string(line) : notes.custom_id;
+std::string IdOf(const std::string& custom_id, int64_t line) {
+  return custom_id.empty() ? std::to_string(line) : custom_id;
 }
 
 // Reads the file again for the first line with that id; nullopt: there is none before `end`.
@@ -88,13 +92,13 @@ std::optional<int64_t> FirstLineWith(const std::string& id, int64_t end, const I
   LineSource lines = input.Open();
   while (const std::optional<Line> line = lines.Next()) {
     if (line->number >= end) break;
-    if (!line->blank && IdOf(input.Parse(*line).notes, line->number) == id) return line->number;
+    if (!line->blank && IdOf(CustomIdOf(*line), line->number) == id) return line->number;
   }
   return std::nullopt;
 }
 
-void RefuseDuplicate(const LineNotes& notes, int64_t line, const Input& input) {
-  const std::string id = IdOf(notes, line);
+void RefuseDuplicate(const std::string& custom_id, int64_t line, const Input& input) {
+  const std::string id = IdOf(custom_id, line);
   const std::optional<int64_t> first = FirstLineWith(id, line, input);
   if (!first) return;
   const bool numbered = id == std::to_string(line) || id == std::to_string(*first);
@@ -104,6 +108,10 @@ void RefuseDuplicate(const LineNotes& notes, int64_t line, const Input& input) {
                   "--allow-duplicate-ids",
                   Printable(input.name()), Printable(id, 60), *first, line,
                   numbered ? " (a line without one has its number)" : ""));
+}
+
+void AddId(const std::string& custom_id, int64_t line, const Input& input, CustomIds& ids) {
+  if (!ids.Add(line, custom_id)) RefuseDuplicate(custom_id, line, input);
 }
 
 void Count(const Request& request, InputScan& scan, EvenSample& sample) {
@@ -129,10 +137,13 @@ InputScan ScanInput(const std::filesystem::path& path, const Tokenizer& tokenize
   PassedKeys passed;
   while (const std::optional<Line> line = lines.Next()) {
     if (line->blank) continue;
+    if (!input.Wants(*line)) {
+      if (checks_ids) AddId(CustomIdOf(*line), line->number, input, ids);
+      continue;
+    }
     ++scan.num_lines;
     const ParsedLine parsed = input.Parse(*line);
-    if (checks_ids && !ids.Add(line->number, parsed.notes.custom_id))
-      RefuseDuplicate(parsed.notes, line->number, input);
+    if (checks_ids) AddId(parsed.notes.custom_id, line->number, input, ids);
     passed.Add(line->number, parsed.notes.passed_over);
     if (const auto* request = std::get_if<Request>(&parsed.item)) Count(*request, scan, sample);
   }

@@ -14,7 +14,7 @@
 namespace spillway {
 
 struct InputScan {
-  int64_t num_lines = 0;  // not blank; each will have one line of output
+  int64_t num_lines = 0;  // of the shard, not blank; each will have one line of output
   int64_t num_blank_lines = 0;
   int64_t num_bytes = 0;
   int64_t num_requests = 0;          // lines that can run
@@ -29,12 +29,12 @@ struct InputScan {
   int64_t first_cut_line = 0;  // where there are any
 };
 
-// Reads and tokenises all of `path` once (a million tokens a second, where a run computes
-// thousands). Memory grows by 11 to 22 bytes with each custom_id, unless duplicates are allowed,
-// and by a bit with each line.
-// Requires: a file that can be opened twice (standard input: StageInput first); max_sample >= 2.
-// Throws: Error kInput (as a whole of another form, and a custom_id that two lines have), kIo,
-// kInterrupted.
+// Reads `path` once, and tokenises the lines of the shard (a million tokens a second, where a run
+// computes thousands); all else but the hash, the bytes and the ids is counted of these. Memory
+// grows by 11 to 22 bytes with each custom_id, unless duplicates are allowed, and by a bit with
+// each line. Requires: a file that can be opened twice (standard input: StageInput first);
+// max_sample >= 2. Throws: Error kInput (as a whole of another form, and a custom_id that two lines
+// have), kIo, kInterrupted.
 InputScan ScanInput(const std::filesystem::path& path, const Tokenizer& tokenizer,
                     const ReaderOptions& options, int64_t max_sample);
 

@@ -25,6 +25,7 @@ ReaderOptions ReadingOptions(const Config& config, const OpenedModel& model) {
   options.input_name = config.input == "-" ? "standard input" : config.input.string();
   options.strict = config.strict;
   options.allow_duplicate_ids = config.allow_duplicate_ids;
+  options.shard = config.shard.value_or(Shard{});
   if (config.verb == Verb::kScore) options.score = PrefillOf(config);
   options.chat = std::make_shared<const ChatReading>(model.tokenizer_folder, config.chat_template,
                                                      config.chat_date.value_or(DayBeforeToday(0)),

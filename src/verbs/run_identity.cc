@@ -89,6 +89,9 @@ RunManifest IdentityOf(const Config& config, const OpenedModel& model, const Pol
       {"spillway version", std::string(kVersion)},
       {"processor or --cpu-compute", ProcessorText(config, policy, gpu)}};
   if (config.strict) identity.emplace("--strict", kYes);
+  if (config.shard)
+    identity.emplace("shard",
+                     fmt::format("{} of {}", config.shard->remainder(), config.shard->count));
   if (config.verb == Verb::kScore) identity.emplace("verb or --prefill", ScoreText(config));
   const ChatTemplates templates(model.tokenizer_folder, config.chat_template, {});
   identity.emplace("chat template or --system or --split-reasoning", ChatKey(config, templates));

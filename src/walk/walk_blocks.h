@@ -61,10 +61,12 @@ void WalkBlocks(const Schedule& schedule, Walker& walker) {
   }
   Schedule grid = schedule;
   while (const int64_t num_batches = walker.NextBlock()) {
+    ThrowIfNothingMayBegin();
     grid.num_batches = num_batches;
     walker.BeginBlock(grid);
     for (int64_t pass = 0; walker.HasRows(); ++pass) {
-      for (int64_t batch = 0; batch < num_batches && pass > 0; ++batch) walker.Refill(batch);
+      const bool refills = pass > 0 && !StopRequested();
+      for (int64_t batch = 0; batch < num_batches && refills; ++batch) walker.Refill(batch);
       walker.BeginPass();
       WalkPass(grid, pass, walker);
       walker.EndPass();

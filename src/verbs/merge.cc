@@ -1,0 +1,157 @@
+#include "src/verbs/merge.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "spillway/error.h"
+#include "src/answers/earlier_line.h"
+#include "src/answers/fingerprint.h"
+#include "src/answers/output_file.h"
+#include "src/base/exit_status.h"
+#include "src/base/report_file.h"
+#include "src/base/stop_signal.h"
+#include "src/base/terminal.h"
+#include "src/requests/input_form.h"
+#include "src/requests/line_source.h"
+#include "src/requests/request_parser.h"  // CustomIdOf
+#include "src/verbs/merged_report.h"
+#include "src/verbs/shard_outputs.h"
+
+namespace spillway {
+namespace {
+
+using Path = std::filesystem::path;
+
+constexpr int64_t kLinesPerStopCheck = 256;
+constexpr std::size_t kBufferBytes = 1 << 20;
+
+// The whole output, as its lines come.
+class MergedFile {
+ public:
+  explicit MergedFile(const Config& config) : file_(config.output, ExistingOf(config)) {}
+  ~MergedFile() {
+    std::error_code ignored;  // a merge begins anew: half of it is of no use
+    if (!finished_ && !file_.part_path().empty())
+      std::filesystem::remove(file_.part_path(), ignored);
+  }
+  MergedFile(const MergedFile&) = delete;
+  MergedFile& operator=(const MergedFile&) = delete;
+
+  void Add(const std::string& line) {
+    buffer_ += line;
+    buffer_ += '\n';
+    if (buffer_.size() >= kBufferBytes) Flush();
+  }
+
+  void Finish() {
+    Flush();
+    file_.Finish();
+    finished_ = true;
+  }
+
+ private:
+  // What a run that has not ended has left there stays, and so does an output; the rest of a merge
+  // that was killed is replaced.
+  static ExistingOutput ExistingOf(const Config& config) {
+    const bool is_left = std::filesystem::exists(config.output) ||
+                         std::filesystem::exists(config.output.string() + ".journal");
+    return is_left && !config.overwrite ? ExistingOutput::kRefuse : ExistingOutput::kReplace;
+  }
+
+  void Flush() {
+    if (!buffer_.empty()) file_.Write(buffer_);
+    buffer_.clear();
+  }
+
+  OutputFile file_;
+  std::string buffer_;
+  bool finished_ = false;
+};
+
+class Merge {
+ public:
+  explicit Merge(const Config& config)
+      : config_(config),
+        shards_(config.shard_files),
+        report_("--report", config.report, {config.input, config.output, {}}),
+        file_(config) {}
+
+  int Run() {
+    if (config_.input.empty()) {
+      TakeByNumber();
+    } else {
+      TakeByInput();
+    }
+    file_.Finish();
+    report_.Write(MergedReport(totals_, shards_.count(), fingerprint_.Hex(), config_.report));
+    PrintTo(TerminalOf(config_),
+            fmt::format("{} lines of {} shards: {} {}, {} errors\n", totals_.num_lines(),
+                        shards_.count(), totals_.num_answers, Scores() ? "scores" : "completions",
+                        totals_.num_errors));
+    return totals_.num_errors == 0 ? 0 : kSomeLinesCarryErrors;
+  }
+
+ private:
+  bool Scores() const { return shards_.form() == AnswerForm::kScore; }
+
+  void TakeByNumber() {
+    if (Scores()) {
+      throw Error(ErrorCode::kInput,
+                  "scores do not say which line of the input they are of; give the job's --input");
+    }
+    while (const std::optional<int64_t> number = shards_.NextNumber()) Add(*number);
+  }
+
+  void TakeByInput() {
+    constexpr int64_t kMaxLineBytes = int64_t{1} << 30;  // too long ones are answered too
+    LineSource lines(config_.input, config_.input.string(), kMaxLineBytes);
+    const bool has_ids = FormOf(config_.input) == InputForm::kJsonLines;
+    while (const std::optional<Line> line = lines.Next()) {
+      if (line->blank) continue;
+      const std::string id = has_ids ? CustomIdOf(*line) : "";
+      const std::string answered = Add(line->number);
+      if (answered == (id.empty() ? std::to_string(line->number) : id)) continue;
+      throw Error(ErrorCode::kInput,
+                  fmt::format("{}: answers custom_id \"{}\" where line {} of the input is due",
+                              Printable(shards_.PathOf(line->number).string(), 120),
+                              Printable(answered, 60), line->number));
+    }
+    shards_.RefuseRest();
+  }
+
+  // Returns the custom_id of the answer.
+  std::string Add(int64_t number) {
+    if (totals_.num_lines() % kLinesPerStopCheck == 0) ThrowIfStopRequested();
+    const Path& path = shards_.PathOf(number);
+    const std::string text = shards_.Take(number);
+    try {
+      const EarlierLine line = ParseEarlierLine(text, shards_.form());
+      totals_.Add(line);
+      fingerprint_.Add(line.tokens);
+      file_.Add(text);
+      return line.custom_id;
+    } catch (const nlohmann::json::exception&) {
+      throw Error(ErrorCode::kCorrupt,
+                  fmt::format("{}: has a line that no run writes; copy it again",
+                              Printable(path.string(), 160)));
+    }
+  }
+
+  const Config& config_;
+  ShardOutputs shards_;
+  ReportFile report_;
+  MergedFile file_;
+  MergedTotals totals_;
+  TokenFingerprint fingerprint_;
+};
+
+}  // namespace
+
+int RunMerge(const Config& config) { return Merge(config).Run(); }
+
+}  // namespace spillway
