@@ -83,7 +83,7 @@ class Bench {
     for (const DType dtype : {DType::kF16, DType::kQ8, DType::kQ4}) {
       for (const int64_t rows : {1, 64}) MeasureProduct({dtype, rows, 2048, 2048});
     }
-    for (const int bits : {16, 8, 4}) {
+    for (const KvBits bits : {KvBits(16), KvBits(8), KvBits(8, 4), KvBits(4)}) {
       for (const int64_t slots : {544, 2048}) MeasureDecode(64, slots, bits);
       MeasureDecode(1, 32768, bits);
     }
@@ -204,7 +204,7 @@ class Bench {
   }
 
   // `rows` rows behind one another; returns the lists and leaves their caches in front.
-  Lists ListRows(int64_t rows, int64_t num_past, int64_t num_new, int bits = 16) {
+  Lists ListRows(int64_t rows, int64_t num_past, int64_t num_new, KvBits bits = {}) {
     const int64_t slots = RoundUp(num_past + num_new, KvBlockSlots(bits));
     const int64_t row_bytes = slots * KvSlotBytes(kHeads, kHeadDim, bits);
     AttentionLists lists({rows, rows * num_new, rows * slots});
@@ -220,7 +220,7 @@ class Bench {
     return Upload(lists, rows * row_bytes);
   }
 
-  void MeasureDecode(int64_t rows, int64_t slots, int bits) {
+  void MeasureDecode(int64_t rows, int64_t slots, KvBits bits) {
     const Lists lists = ListRows(rows, slots - 1, 1, bits);
     const int64_t width = kHeads * kHeadDim;
     const int64_t out = lists.end + rows * width * 4;
@@ -237,7 +237,8 @@ class Bench {
     const double seconds =
         BestSeconds(stream(), [&] { kernels::DecodeAttentionAsync(args, stream()); });
     const double bytes = static_cast<double>(rows * slots * KvSlotBytes(kHeads, kHeadDim, bits));
-    Print({fmt::format("decode attention, {} rows of {} slots of {} bits", rows, slots, bits),
+    Print({fmt::format("decode attention, {} rows of {} slots of {},{} bits", rows, slots, bits.key,
+                       bits.value),
            bytes / seconds, "GB/s", memory_bytes_per_s_});
   }
 

@@ -8,7 +8,7 @@ Each window's first tokens are read in one pass, the others are told one a pass,
 row's loss is how much its perplexity is above the full cache's on the same tokens; its standard error is that over windows of
 the paired differences. Groups of rows:
   h2o, window  uniform budgets; window keeps 4 first tokens as well
-  bits         the full cache and h2o at 20 %, in 8 bits
+  bits         the full cache and h2o at 20 %, in 8 bits, in 8 of keys and 4 of values, and in 4
   calibrated   h2o with budgets per layer from `spillway calibrate` on the text between the windows; takes hours, and is
                measured only where it is named
 --policy FILE, as often as you like, adds a row with a policy file of yours.
@@ -33,7 +33,8 @@ import origin
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 POLICIES = {"h2o": ["--kv-policy", "h2o"], "window": ["--kv-policy", "window", "--kv-sinks", "4"]}
 FULL = ["--kv-policy", "full"]
-CODED = {"full, 8 bits": FULL, "h2o 20 %, 8 bits": [*POLICIES["h2o"], "--kv-budget", "20%"]}
+CODED = {"full": FULL, "h2o 20 %": [*POLICIES["h2o"], "--kv-budget", "20%"]}
+BITS = ["8", "8,4", "4"]
 GROUPS = [*POLICIES, "bits", "calibrated"]
 
 
@@ -166,8 +167,9 @@ def measure_all(study, options):
     study.measure("full", FULL)
     for group in options.rows:
         if group == "bits":
-            for name, flags in CODED.items():
-                study.measure(name, [*flags, "--kv-bits", 8])
+            for bits in BITS:
+                for name, flags in CODED.items():
+                    study.measure(f"{name}, {bits} bits", [*flags, "--kv-bits", bits])
         elif group == "calibrated":
             name = f"h2o per layer, {options.max_loss}"
             study.measure(name, ["--policy", study.calibrate(name, POLICIES["h2o"])])

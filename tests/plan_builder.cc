@@ -34,7 +34,7 @@ PlanBuilder& PlanBuilder::SlotAlign(int64_t slots) {
   return *this;
 }
 
-PlanBuilder& PlanBuilder::KvBits(int bits) {
+PlanBuilder& PlanBuilder::WithKvBits(KvBits bits) {
   policy_.kv_bits = bits;
   return *this;
 }

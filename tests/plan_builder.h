@@ -34,7 +34,7 @@ class PlanBuilder {
   // A row's slots are a multiple of so many. Default: 1.
   PlanBuilder& SlotAlign(int64_t slots);
   // Default: 16.
-  PlanBuilder& KvBits(int bits);
+  PlanBuilder& WithKvBits(KvBits bits);
   // A policy that evicts, with a class of its own for each block [num_layers].
   PlanBuilder& Budgets(KvPolicyKind kind, std::vector<BlockBudget> blocks);
   // A log of KV on disk with places, but no bytes, for `rows` of a batch, none longer than

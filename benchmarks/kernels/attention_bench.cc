@@ -86,7 +86,7 @@ void BenchAttentionCase(Bench& bench, const AttentionCase& of) {
 }
 
 void BenchAttention(Bench& bench) {
-  for (const int kv_bits : {16, 8, 4}) {
+  for (const KvBits kv_bits : kBenchedBits) {
     for (const int64_t head_dim : {64, 128}) {
       BenchAttentionCase(bench, {"decode", 64, 512, 1, head_dim, false, kv_bits});
       BenchAttentionCase(bench, {"decode", 16, 2000, 1, head_dim, false, kv_bits});

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "benchmarks/kernels/bench.h"
+#include "spillway/kv_block.h"
 
 namespace spillway::kernels {
 
@@ -13,7 +14,7 @@ struct AttentionCase {
   int64_t num_new;  // tokens a row
   int64_t head_dim;
   bool scored = false;  // with token scores
-  int kv_bits = 16;
+  KvBits kv_bits = {};
   int64_t group = 1;  // heads that share a KV head
 };
 

@@ -51,8 +51,10 @@ double SecondsOf(const std::function<void()>& work) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-std::string NameWithBits(std::string_view name, int kv_bits) {
-  return kv_bits == 16 ? std::string(name) : fmt::format("{} {}b", name, kv_bits);
+std::string NameWithBits(std::string_view name, KvBits kv_bits) {
+  if (!kv_bits.coded()) return std::string(name);
+  if (kv_bits.key == kv_bits.value) return fmt::format("{} {}b", name, kv_bits.key);
+  return fmt::format("{} {},{}b", name, kv_bits.key, kv_bits.value);
 }
 
 Bench::Bench(const Options& options) : options_(options), pool_(options.num_threads) {

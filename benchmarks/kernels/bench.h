@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "spillway/dtype.h"
+#include "spillway/kv_block.h"
 #include "src/base/isa.h"
 #include "src/base/thread_pool.h"
 
@@ -41,8 +42,11 @@ Bytes QuantisedBytes(int64_t rows, int64_t cols, DType dtype);
 // Seconds of one call.
 double SecondsOf(const std::function<void()>& work);
 
-// "decode" at 16 bits, "decode 4b" below.
-std::string NameWithBits(std::string_view name, int kv_bits);
+// Bits of K and V that are measured.
+inline constexpr KvBits kBenchedBits[] = {16, 8, {8, 4}, 4};
+
+// "decode" at 16 bits, "decode 4b" or "decode 8,4b" below.
+std::string NameWithBits(std::string_view name, KvBits kv_bits);
 
 // One line of the table.
 struct Result {

@@ -84,7 +84,7 @@ void BenchBudget(Bench& bench) {
   for (const int64_t slots : {24, 128, 512}) BenchKvLog(bench, slots, 64);
   for (const int64_t slots : kBudgetSlots)
     for (const KvPolicyKind kind : {KvPolicyKind::kFull, KvPolicyKind::kWindow, KvPolicyKind::kH2o})
-      for (const int kv_bits : {16, 8, 4}) BenchDecode(bench, {kind, slots, 64, kv_bits});
+      for (const KvBits kv_bits : kBenchedBits) BenchDecode(bench, {kind, slots, 64, kv_bits});
   for (const bool scored : {false, true}) {
     const char* name = scored ? "prefill h2o" : "prefill full";
     for (const int64_t head_dim : {64, 128})

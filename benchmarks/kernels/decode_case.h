@@ -15,7 +15,7 @@ struct DecodeCase {
   KvPolicyKind kind;  // kFull: plain attention over as many slots
   int64_t slots;
   int64_t head_dim;
-  int kv_bits;
+  KvBits kv_bits = {};
   int64_t kv_heads = 32;
   int64_t group = 1;  // heads that share a KV head
 

@@ -9,9 +9,10 @@
 // so that only half of the lines go back to memory. A slot then holds other tokens for other KV
 // heads, in no order.
 //
-// Below 16 bits an element is a code, min + scale * code of its group of 64 along head_dim. A block
-// has 16 slots then; of one head it has the codes [slot % 16][code bytes], and behind these
-// [group][slot % 16]{min, scale} in fp16. kernels/kv/kv_code.h has the order of the codes.
+// Below 16 bits an element is a code, min + scale * code of its group of 64 along head_dim. K and V
+// have bits of their own. Where either has codes, a block has 16 slots; a head's run of codes is
+// [slot % 16][code bytes], and behind these [group][slot % 16]{min, scale} in fp16.
+// kernels/kv/kv_code.h has the order of the codes.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +36,22 @@ struct SlotRange {
   bool operator==(const SlotRange&) const = default;
 };
 
-constexpr int64_t KvBlockSlots(int bits) { return bits == 16 ? kKvBlockSlots : kKvCodedBlockSlots; }
+// Bits of an element of K, and of V: 16, or 8 or 4, which are codes.
+struct KvBits {
+  int key = 16;
+  int value = 16;
+
+  constexpr KvBits() = default;
+  constexpr KvBits(int both) : key(both), value(both) {}  // one number sets both
+  constexpr KvBits(int of_key, int of_value) : key(of_key), value(of_value) {}
+  bool operator==(const KvBits&) const = default;
+
+  constexpr bool coded() const { return key < 16 || value < 16; }  // one of them, or both
+};
+
+constexpr int64_t KvBlockSlots(KvBits bits) {
+  return bits.coded() ? kKvCodedBlockSlots : kKvBlockSlots;
+}
 
 constexpr int64_t KvGroups(int64_t head_dim) { return (head_dim + kKvGroup - 1) / kKvGroup; }
 
@@ -52,8 +68,8 @@ constexpr int64_t KvTokenBytes(int64_t head_dim, int bits) {
 }
 
 // Bytes of one slot of one layer, all KV heads: the one place that knows how large a slot is.
-constexpr int64_t KvSlotBytes(int64_t num_kv_heads, int64_t head_dim, int bits = 16) {
-  return 2 * num_kv_heads * KvTokenBytes(head_dim, bits);
+constexpr int64_t KvSlotBytes(int64_t num_kv_heads, int64_t head_dim, KvBits bits = {}) {
+  return num_kv_heads * (KvTokenBytes(head_dim, bits.key) + KvTokenBytes(head_dim, bits.value));
 }
 // Scores and positions of so many slots, all KV heads.
 constexpr int64_t KvStateBytes(int64_t num_kv_heads, int64_t num_slots) {
@@ -61,7 +77,7 @@ constexpr int64_t KvStateBytes(int64_t num_kv_heads, int64_t num_slots) {
 }
 // Bytes of a slot with state. A block is filled up to pages of the disk where that costs little:
 // it need not be moved together with its neighbours then.
-constexpr int64_t KvSlotBytesWithState(int64_t num_kv_heads, int64_t head_dim, int bits = 16) {
+constexpr int64_t KvSlotBytesWithState(int64_t num_kv_heads, int64_t head_dim, KvBits bits = {}) {
   const int64_t slot_of_pages = 4096 / KvBlockSlots(bits);
   const int64_t bytes = KvSlotBytes(num_kv_heads, head_dim, bits) + KvStateBytes(num_kv_heads, 1);
   const int64_t filled = RoundUp(bytes, slot_of_pages);
@@ -69,10 +85,10 @@ constexpr int64_t KvSlotBytesWithState(int64_t num_kv_heads, int64_t head_dim, i
 }
 
 // Bytes from one block of a row to the next; a multiple of 32.
-constexpr int64_t KvBlockBytes(int64_t num_kv_heads, int64_t head_dim, int bits = 16) {
+constexpr int64_t KvBlockBytes(int64_t num_kv_heads, int64_t head_dim, KvBits bits = {}) {
   return KvBlockSlots(bits) * KvSlotBytes(num_kv_heads, head_dim, bits);
 }
-constexpr int64_t KvBlockBytesWithState(int64_t num_kv_heads, int64_t head_dim, int bits = 16) {
+constexpr int64_t KvBlockBytesWithState(int64_t num_kv_heads, int64_t head_dim, KvBits bits = {}) {
   return KvBlockSlots(bits) * KvSlotBytesWithState(num_kv_heads, head_dim, bits);
 }
 

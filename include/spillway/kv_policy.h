@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -41,6 +42,9 @@ constexpr std::string_view KvPolicyName(KvPolicyKind kind) {
   }
   return "h2o-flexgen";
 }
+
+// Bits of K and V in words: "8", or "8,4" where they differ.
+std::string KvBitsText(KvBits bits);
 
 // A number of tokens, or a share of a row's prompt + max new tokens.
 struct TokenAmount {

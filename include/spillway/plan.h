@@ -197,7 +197,7 @@ struct Plan {
   }
   // Whether keys and queries are reflected before the cache holds keys below 16 bits. Rotated keys
   // have no direction in common that a reflection could spread.
-  bool ReflectsHeads() const { return policy.kv_bits < 16 && shape.rope.dims == 0; }
+  bool ReflectsHeads() const { return policy.kv_bits.key < 16 && shape.rope.dims == 0; }
   int64_t BlockRows() const { return batch.rows * num_batches; }
   // What is moved and checked as one.
   int64_t KvBlockBytes(Tier tier) const { return slot_align[tier] * slot_bytes; }

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "spillway/dtype.h"
+#include "spillway/kv_block.h"
 #include "spillway/kv_policy.h"
 #include "spillway/tier.h"
 
@@ -26,8 +27,9 @@ struct Policy {
   // K and V come nowhere near 65504. A value that overflows makes its row fail with E-NONFINITE;
   // --kv-dtype bf16 is the way out.
   DType kv_dtype = DType::kF16;
-  int kv_bits = 16;  // of an element; 8 and 4: codes of groups of 64, kv_block.h, in place of dtype
-  KvPolicy kv;       // which tokens stay
+  KvBits kv_bits =
+      {};       // of an element; 8 and 4: codes of groups of 64, kv_block.h, in place of dtype
+  KvPolicy kv;  // which tokens stay
   bool cpu_attention = false;  // KV off the device is attended to by the CPU, where it lies
   int64_t prefill_chunk = kPrefillChunk;  // tokens of a batch computed at a time in a prefill pass
   // A row on disk whose tokens are evicted is written whole at least once in so many passes; 1: in

@@ -43,8 +43,9 @@ struct AttentionTensors {
   float scale = 1.0F;        // q is multiplied by it in fp32
   float soft_cap = 0.0F;     // scores become soft_cap * tanh(score / soft_cap); 0: they stay
   DType kv_dtype = DType::kF16;
-  // 8 and 4: codes, as kernels/kv/kv_code.h defines them; kv_dtype is not used then.
-  int kv_bits = 16;
+  // 8 and 4: codes, as kernels/kv/kv_code.h defines them. kv_dtype is used where both are 16; the
+  // 16 bits of one beside the other's codes are fp16.
+  KvBits kv_bits = {};
 };
 
 struct AttentionArgs : AttentionTensors {

@@ -21,11 +21,17 @@ int64_t DecodeHeads(const AttentionArgs& args, int64_t num_rows, int num_threads
   constexpr int64_t kRunBytes = int64_t{64} << 10;
   const int64_t group = args.num_heads / args.num_kv_heads;
   if (group > kDecodeQueries) return 1;
-  const int64_t head_bytes = KvBlockSlots(args.kv_bits) * KvTokenBytes(args.head_dim, args.kv_bits);
+  const int widest = std::max(args.kv_bits.key, args.kv_bits.value);
+  const int64_t head_bytes = KvBlockSlots(args.kv_bits) * KvTokenBytes(args.head_dim, widest);
   const int64_t most = std::clamp<int64_t>(kRunBytes / head_bytes, 1, kDecodeQueries / group);
   const int64_t fitting = DivideUp(args.num_kv_heads, most);
   const int64_t busy = DivideUp(4 * num_threads, num_rows);  // tasks of a row that keep all at work
   return DivideUp(args.num_kv_heads, std::min(std::max(fitting, busy), args.num_kv_heads));
+}
+
+void CheckKvBits(const AttentionTensors& args) {
+  const auto is_stored = [](int bits) { return bits == 16 || bits == 8 || bits == 4; };
+  SPILLWAY_CHECK(is_stored(args.kv_bits.key) && is_stored(args.kv_bits.value));
 }
 
 namespace {
@@ -34,7 +40,7 @@ void CheckArgs(const AttentionArgs& args) {
   SPILLWAY_CHECK(args.num_kv_heads > 0 && args.num_heads % args.num_kv_heads == 0);
   SPILLWAY_CHECK(args.kv_dtype != DType::kF32);
   SPILLWAY_CHECK(args.window >= 0 && args.soft_cap >= 0.0F);
-  SPILLWAY_CHECK(args.kv_bits == 16 || args.kv_bits == 8 || args.kv_bits == 4);
+  CheckKvBits(args);
   for (const AttentionRow& row : args.rows) {
     SPILLWAY_CHECK(row.num_past + row.num_new <= row.num_slots);
     SPILLWAY_CHECK(row.num_slots % KvBlockSlots(args.kv_bits) == 0);

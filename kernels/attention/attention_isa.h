@@ -94,6 +94,9 @@ struct AttentionFunctions {
 
 const AttentionFunctions& AttentionFunctionsOf(Isa isa);
 
+// Requires: 16, 8 or 4 bits of K and of V.
+void CheckKvBits(const AttentionTensors& args);
+
 // KV heads of each DecodeTask of a row: runs of 64 KiB where there are so many, fewer heads where
 // workers would be left idle. 1 where the group is over kDecodeQueries.
 int64_t DecodeHeads(const AttentionArgs& args, int64_t num_rows, int num_threads);

@@ -8,6 +8,8 @@
 
 #include "kernels/attention/attention_block_simd.h"
 #include "kernels/attention/attention_isa.h"
+#include "kernels/attention/cache_form_simd.h"
+#include "kernels/attention/kv_store_simd.h"
 #include "kernels/attention/token_runs_simd.h"
 #include "kernels/kv/kv_code_simd.h"
 #include "kernels/simd/simd.h"
@@ -22,10 +24,13 @@ constexpr int64_t kWidenCodedQueries = 2;
 
 static_assert(kKvCodedBlockSlots % kLanes == 0 && kAttentionKeys % kKvCodedBlockSlots == 0);
 
-// One AttentionTask. kBits below 16: the cache holds codes, and kKv is not used.
-template <DType kKv, int kBits>
+// One AttentionTask. Form: a CacheForm.
+template <typename Form>
 struct Attend {
-  static constexpr int64_t kBlockSlots = KvBlockSlots(kBits);
+  static constexpr DType kKv = Form::kDType;
+  static constexpr int64_t kBlockSlots = Form::kBlockSlots;
+  template <bool kValues>
+  static constexpr int kBits = Form::template kBits<kValues>;
 
   const AttentionTask& task;
   const AttentionArgs& args;
@@ -35,17 +40,17 @@ struct Attend {
   int64_t first_query;
   int64_t group;
   int64_t padded_dim;
-  int64_t code_bytes;   // of a token's K or V
-  int64_t token_bytes;  // of the same, min and scale included
-  float* q;             // [query][padded_dim], scaled
-  float* sums;          // [query][padded_dim]
-  float* widened;       // [slot][padded_dim]
-  float* weights;       // [query][64]: scores, then exp
-  float* ranges;        // [KV block][group][16][min, scale] of a block of codes
-  float* maxima;        // [query]
-  float* totals;        // [query]
-  float* factors;       // [query]: what the sums so far are multiplied by in this block
-  float* history;       // [block][query][64]: the scores, where the task adds weights up
+  int64_t key_run;    // bytes of one head's keys in a KV block
+  int64_t value_run;  // and of its values
+  float* q;           // [query][padded_dim], scaled
+  float* sums;        // [query][padded_dim]
+  float* widened;     // [slot][padded_dim]
+  float* weights;     // [query][64]: scores, then exp
+  float* ranges;      // [KV block][group][16][min, scale] of a block of codes
+  float* maxima;      // [query]
+  float* totals;      // [query]
+  float* factors;     // [query]: what the sums so far are multiplied by in this block
+  float* history;     // [block][query][64]: the scores, where the task adds weights up
 
   explicit Attend(const AttentionTask& attention_task);
   int64_t Token(int64_t query) const { return (first_query + query) / group; }
@@ -77,25 +82,36 @@ struct Attend {
   float* ScoresOf(int64_t begin) const {
     return task.scores == nullptr ? weights : history + begin * num_queries;
   }
-  // The head's K or V in the KV block of `slot`.
-  const std::byte* RunOf(bool values, int64_t slot) const {
-    const int64_t head = (values ? args.num_kv_heads : 0) + kv_head;
-    return row.kv + slot / kBlockSlots * task.block_bytes + head * kBlockSlots * token_bytes;
+  template <bool kValues>
+  int64_t CodeBytes() const {  // of a token's K, or V
+    return KvCodeBytes(args.head_dim, kBits<kValues>);
   }
-  const std::byte* Cache(bool values, int64_t slot) const {
-    return RunOf(values, slot) + slot % kBlockSlots * code_bytes;
+  // The head's K or V in the KV block of `slot`.
+  template <bool kValues>
+  const std::byte* RunOf(int64_t slot) const {
+    const int64_t offset =
+        kValues ? args.num_kv_heads * key_run + kv_head * value_run : kv_head * key_run;
+    return row.kv + slot / kBlockSlots * task.block_bytes + offset;
+  }
+  template <bool kValues>
+  const std::byte* Cache(int64_t slot) const {
+    return RunOf<kValues>(slot) + slot % kBlockSlots * CodeBytes<kValues>();
   }
   // kLanes tokens from slot `at` of the block at `begin`.
-  TokenRuns<kKv, 0> InPlace(bool values, int64_t begin, int64_t at) const {
+  template <bool kValues>
+  TokenRuns<kKv, kBlockSlots, 0> InPlace(int64_t begin, int64_t at) const {
     const int64_t slot = begin + at;
-    return {RunOf(values, slot),
+    return {RunOf<kValues>(slot),
             slot,
             {task.block_bytes, row.num_slots, args.head_dim},
-            Ahead(values, begin)};
+            Ahead<kValues>(begin)};
   }
-  CodedBlock<kBits> Coded(bool values, int64_t begin, int64_t count) const;
-  WidenedBlock Widen(bool values, int64_t begin, int64_t count) const;
-  int64_t Ahead(bool values, int64_t begin) const;
+  template <bool kValues>
+  auto Coded(int64_t begin, int64_t count) const -> CodedBlock<kBits<kValues>>;
+  template <bool kValues>
+  WidenedBlock Widen(int64_t begin, int64_t count) const;
+  template <bool kValues>
+  int64_t Ahead(int64_t begin) const;
   void LoadQueries() const;
   void Softmax(const SlotBlock& block) const;
   void Visit(const SlotBlock& block) const;
@@ -111,8 +127,8 @@ struct Attend {
   void Values(const SlotBlock& block, const WidenedBlock& values) const;
 };
 
-template <DType kKv, int kBits>
-Attend<kKv, kBits>::Attend(const AttentionTask& attention_task)
+template <typename Form>
+Attend<Form>::Attend(const AttentionTask& attention_task)
     : task(attention_task),
       args(*task.args),
       row(*task.row),
@@ -121,8 +137,8 @@ Attend<kKv, kBits>::Attend(const AttentionTask& attention_task)
       first_query(task.query_begin),
       group(task.args->num_heads / task.args->num_kv_heads),
       padded_dim(AttentionPaddedDim(task.args->head_dim)),
-      code_bytes(KvCodeBytes(task.args->head_dim, kBits)),
-      token_bytes(KvTokenBytes(task.args->head_dim, kBits)),
+      key_run(kBlockSlots * KvTokenBytes(task.args->head_dim, kBits<false>)),
+      value_run(kBlockSlots * KvTokenBytes(task.args->head_dim, kBits<true>)),
       q(task.scratch),
       sums(q + kAttentionQueries * padded_dim),
       widened(sums + kAttentionQueries * padded_dim),
@@ -133,8 +149,8 @@ Attend<kKv, kBits>::Attend(const AttentionTask& attention_task)
       factors(totals + kAttentionQueries),
       history(task.scratch + AttentionScratchBytes(args.head_dim) / 4) {}
 
-template <DType kKv, int kBits>
-void Attend<kKv, kBits>::LoadQueries() const {
+template <typename Form>
+void Attend<Form>::LoadQueries() const {
   for (int64_t query = 0; query < num_queries; ++query) {
     const float* from =
         args.q + (row.token_offset + Token(query)) * args.qkv_stride + Head(query) * args.head_dim;
@@ -147,8 +163,8 @@ void Attend<kKv, kBits>::LoadQueries() const {
 }
 
 // Earlier queries may lie before the block, later ones' windows behind it.
-template <DType kKv, int kBits>
-typename Attend<kKv, kBits>::SlotBlock Attend<kKv, kBits>::BlockAt(int64_t begin) const {
+template <typename Form>
+typename Attend<Form>::SlotBlock Attend<Form>::BlockAt(int64_t begin) const {
   SlotBlock block = {begin, 0, num_queries};
   while (block.first < block.end && !Sees(block.first, begin)) ++block.first;
   while (block.end > block.first && !Sees(block.end - 1, begin)) --block.end;
@@ -158,41 +174,47 @@ typename Attend<kKv, kBits>::SlotBlock Attend<kKv, kBits>::BlockAt(int64_t begin
 // Bytes from the block's keys to its values, or from its values to the keys that come next. Both
 // are laid out alike, so each line that is read prefetches the line so far ahead. A burst of
 // requests would fill the line buffers, and arithmetic would wait for them.
-template <DType kKv, int kBits>
-int64_t Attend<kKv, kBits>::Ahead(bool values, int64_t begin) const {
+template <typename Form>
+template <bool kValues>
+int64_t Attend<Form>::Ahead(int64_t begin) const {
   const int64_t next = begin + kAttentionKeys;
   const bool last = next >= EndSlot();
-  if (!values) return Cache(true, begin) - Cache(false, begin);
-  return last ? 0 : Cache(false, next) - Cache(true, begin);
+  if (!kValues) return Cache<true>(begin) - Cache<false>(begin);
+  return last ? 0 : Cache<false>(next) - Cache<true>(begin);
 }
 
-// Codes in place; their min and scale are converted to floats in `ranges`.
-template <DType kKv, int kBits>
-CodedBlock<kBits> Attend<kKv, kBits>::Coded(bool values, int64_t begin, int64_t count) const {
+// Codes in place; their min and scale are converted to floats in `ranges`. Each slot prefetches as
+// much as a slot has where Ahead points.
+template <typename Form>
+template <bool kValues>
+auto Attend<Form>::Coded(int64_t begin, int64_t count) const -> CodedBlock<kBits<kValues>> {
   const int64_t floats = kBlockSlots * 2 * KvGroups(args.head_dim);
   float* to = ranges;
   for (int64_t slot = begin; slot < begin + count; slot += kBlockSlots, to += floats) {
-    const auto* from =
-        reinterpret_cast<const uint16_t*>(RunOf(values, slot) + kBlockSlots * code_bytes);
+    const auto* from = reinterpret_cast<const uint16_t*>(RunOf<kValues>(slot) +
+                                                         kBlockSlots * CodeBytes<kValues>());
     for (int64_t i = 0; i < floats; i += kLanes) Simd::Store(to + i, Simd::LoadHalf(from + i));
   }
-  return {Cache(values, begin), ranges, args.head_dim, task.block_bytes, Ahead(values, begin)};
+  return {Cache<kValues>(begin), ranges,
+          args.head_dim,         task.block_bytes,
+          Ahead<kValues>(begin), KvTokenBytes(args.head_dim, kBits<!kValues>)};
 }
 
-template <DType kKv, int kBits>
-WidenedBlock Attend<kKv, kBits>::Widen(bool values, int64_t begin, int64_t count) const {
+template <typename Form>
+template <bool kValues>
+WidenedBlock Attend<Form>::Widen(int64_t begin, int64_t count) const {
   const WidenedBlock block = {widened, padded_dim};
-  if constexpr (kBits < 16) {
-    const CodedBlock<kBits> coded = Coded(values, begin, count);
+  if constexpr (kBits<kValues> < 16) {
+    const auto coded = Coded<kValues>(begin, count);
     for (int64_t slot = 0; slot < count; ++slot) {
       coded.FetchAhead(slot);
       DecodeSlot(coded, slot, padded_dim, widened + slot * padded_dim);
     }
     return block;
   }
-  const int64_t ahead = Ahead(values, begin);
+  const int64_t ahead = Ahead<kValues>(begin);
   for (int64_t slot = 0; slot < count; ++slot) {
-    const std::byte* from = Cache(values, begin + slot);
+    const std::byte* from = Cache<kValues>(begin + slot);
     Fetch(from + ahead, args.head_dim * 2);
     WidenToken<kKv>(from, args.head_dim, padded_dim, widened + slot * padded_dim);
   }
@@ -201,9 +223,9 @@ WidenedBlock Attend<kKv, kBits>::Widen(bool values, int64_t begin, int64_t count
 
 // dots_at(q, slot): q . k of kLanes slots of the block. Lanes that the query does not see hold
 // meaningless scores; Softmax replaces them.
-template <DType kKv, int kBits>
+template <typename Form>
 template <typename DotsAt>
-void Attend<kKv, kBits>::Scores(int64_t query, int64_t begin, const DotsAt& dots_at) const {
+void Attend<Form>::Scores(int64_t query, int64_t begin, const DotsAt& dots_at) const {
   float* scores = ScoresOf(begin) + query * kAttentionKeys;
   const SeenSlots seen = Seen(query, begin);
   for (int64_t slot = seen.begin / kLanes * kLanes; slot < seen.end; slot += kLanes)
@@ -212,8 +234,8 @@ void Attend<kKv, kBits>::Scores(int64_t query, int64_t begin, const DotsAt& dots
 
 // Weights of the block's scores; updates maxima, totals and factors. Runs each step for all queries
 // before the next step: for a single query the steps are a chain of latencies.
-template <DType kKv, int kBits>
-void Attend<kKv, kBits>::Softmax(const SlotBlock& block) const {
+template <typename Form>
+void Attend<Form>::Softmax(const SlotBlock& block) const {
   for (int64_t query = block.first; query < block.end; ++query) {
     float* scores = ScoresOf(block.begin) + query * kAttentionKeys;
     const float maximum = HighestScore(scores, Seen(query, block.begin), maxima[query]);
@@ -230,8 +252,8 @@ void Attend<kKv, kBits>::Softmax(const SlotBlock& block) const {
   }
 }
 
-template <DType kKv, int kBits>
-void Attend<kKv, kBits>::Values(const SlotBlock& block, const WidenedBlock& values) const {
+template <typename Form>
+void Attend<Form>::Values(const SlotBlock& block, const WidenedBlock& values) const {
   auto args_of = [&](int64_t at, SeenSlots slots, const float* factor) {
     return ValueArgs{values,    slots.begin,
                      slots.end, weights + at * kAttentionKeys,
@@ -259,29 +281,29 @@ void Attend<kKv, kBits>::Values(const SlotBlock& block, const WidenedBlock& valu
 }
 
 // Reads keys in place: with so few queries a widened copy does not pay.
-template <DType kKv, int kBits>
-void Attend<kKv, kBits>::ScoresInPlace(const SlotBlock& block) const {
+template <typename Form>
+void Attend<Form>::ScoresInPlace(const SlotBlock& block) const {
   const int64_t begin = block.begin;
-  if constexpr (kBits < 16) {
-    const CodedBlock<kBits> keys = Coded(false, begin, Seen(block.end - 1, begin).end);
+  if constexpr (kBits<false> < 16) {
+    const auto keys = Coded<false>(begin, Seen(block.end - 1, begin).end);
     const auto dots_at = [&](const float* of_query, int64_t slot) {
       return Dots(of_query, keys, slot, args.head_dim);
     };
     for (int64_t query = block.first; query < block.end; ++query) Scores(query, begin, dots_at);
   } else {
     const auto dots_at = [&](const float* of_query, int64_t slot) {
-      return Dots(of_query, InPlace(false, begin, slot));
+      return Dots(of_query, InPlace<false>(begin, slot));
     };
     for (int64_t query = block.first; query < block.end; ++query) Scores(query, begin, dots_at);
   }
 }
 
 // Requires: the queries see the block from its first slot on.
-template <DType kKv, int kBits>
-void Attend<kKv, kBits>::ValuesInPlace(const SlotBlock& block) const {
+template <typename Form>
+void Attend<Form>::ValuesInPlace(const SlotBlock& block) const {
   const int64_t begin = block.begin;
-  if constexpr (kBits < 16) {
-    const CodedBlock<kBits> values = Coded(true, begin, Seen(block.end - 1, begin).end);
+  if constexpr (kBits<true> < 16) {
+    const auto values = Coded<true>(begin, Seen(block.end - 1, begin).end);
     for (int64_t query = block.first; query < block.end; ++query) {
       MulValues(values, Seen(query, begin).end, weights + query * kAttentionKeys, factors[query],
                 sums + query * padded_dim);
@@ -293,19 +315,20 @@ void Attend<kKv, kBits>::ValuesInPlace(const SlotBlock& block) const {
       for (int64_t slot = 0; slot < visible; slot += kLanes, factor = nullptr) {
         AddAllValues({MinOf(kLanes, visible - slot), weights + query * kAttentionKeys + slot,
                       factor, sums + query * padded_dim},
-                     InPlace(true, begin, slot));
+                     InPlace<true>(begin, slot));
       }
     }
   }
 }
 
-template <DType kKv, int kBits>
-void Attend<kKv, kBits>::Visit(const SlotBlock& block) const {
+template <typename Form>
+void Attend<Form>::Visit(const SlotBlock& block) const {
   const SeenSlots last = Seen(block.end - 1, block.begin);
-  const bool widen = last.begin > 0 ||
-                     block.end - block.first >= (kBits < 16 ? kWidenCodedQueries : kWidenQueries);
+  const bool widen =
+      last.begin > 0 ||
+      block.end - block.first >= (Form::kBoth.coded() ? kWidenCodedQueries : kWidenQueries);
   if (widen) {
-    const WidenedBlock keys = Widen(false, block.begin, last.end);
+    const WidenedBlock keys = Widen<false>(block.begin, last.end);
     const auto dots_at = [&](const float* of_query, int64_t slot) {
       return Dots(of_query, keys, slot, args.head_dim);
     };
@@ -315,7 +338,7 @@ void Attend<kKv, kBits>::Visit(const SlotBlock& block) const {
     ScoresInPlace(block);
   }
   Softmax(block);
-  if (widen) return Values(block, Widen(true, block.begin, last.end));
+  if (widen) return Values(block, Widen<true>(block.begin, last.end));
   ValuesInPlace(block);
 }
 
@@ -326,8 +349,8 @@ inline Simd::F WeightOf(const float* scores, float maximum) {
 }
 
 // Adds a query's weights for those of kAddSlots slots that it sees. Masked slots are not touched.
-template <DType kKv, int kBits>
-void Attend<kKv, kBits>::AddPart(int64_t query, int64_t begin, int64_t slot) const {
+template <typename Form>
+void Attend<Form>::AddPart(int64_t query, int64_t begin, int64_t slot) const {
   const SeenSlots seen = Seen(query, begin);
   const float* scores = ScoresOf(begin) + query * kAttentionKeys + slot;
   float* to = task.scores + Head(query) % group * task.scores_stride + begin + slot;
@@ -343,8 +366,8 @@ void Attend<kKv, kBits>::AddPart(int64_t query, int64_t begin, int64_t slot) con
 // Adds the weights of one head's queries, `first` and every group-th after it, for kAddSlots slots
 // of the block at `begin`: first come those that see part of these slots, then those that see all,
 // then those whose window has left some behind.
-template <DType kKv, int kBits>
-void Attend<kKv, kBits>::AddWeights(int64_t first, int64_t begin, int64_t slot) const {
+template <typename Form>
+void Attend<Form>::AddWeights(int64_t first, int64_t begin, int64_t slot) const {
   auto sees_all = [&](int64_t at) {
     const SeenSlots seen = Seen(at, begin);
     return seen.begin <= slot && slot + kAddSlots <= seen.end;
@@ -366,8 +389,8 @@ void Attend<kKv, kBits>::AddWeights(int64_t first, int64_t begin, int64_t slot) 
 }
 
 // The queries of each head in ascending order, whichever blocks of queries they came in.
-template <DType kKv, int kBits>
-void Attend<kKv, kBits>::AddAllWeights() const {
+template <typename Form>
+void Attend<Form>::AddAllWeights() const {
   for (int64_t query = 0; query < num_queries; ++query) factors[query] = 1.0F / totals[query];
   for (int64_t first = 0; first < MinOf(group, num_queries); ++first) {
     for (int64_t begin = FirstBlock(); begin < EndSlot(); begin += kAttentionKeys) {
@@ -377,8 +400,8 @@ void Attend<kKv, kBits>::AddAllWeights() const {
   }
 }
 
-template <DType kKv, int kBits>
-void Attend<kKv, kBits>::Run() const {
+template <typename Form>
+void Attend<Form>::Run() const {
   LoadQueries();
   for (int64_t begin = FirstBlock(); begin < EndSlot(); begin += kAttentionKeys)
     Visit(BlockAt(begin));
@@ -390,55 +413,8 @@ void Attend<kKv, kBits>::Run() const {
   }
 }
 
-// One token's K, or V.
-template <DType kKv>
-void StoreToken(const float* x, int64_t head_dim, std::byte* to) {
-  for (int64_t d = 0; d < head_dim; d += kLanes) {
-    const int64_t n = MinOf(kLanes, head_dim - d);
-    // Whole registers where possible: the token is read again at once, and a load waits for a
-    // masked store, not for a whole one.
-    n == kLanes ? StoreAs<kKv>(to, d, Simd::Load(x + d))
-                : StorePartAs<kKv>(to, d, Simd::LoadPart(x + d, n), n);
-  }
-}
-
-template <DType kKv, int kBits>
-void StoreKv(const AttentionTask& task) {
-  const AttentionArgs& args = *task.args;
-  const AttentionRow& row = *task.row;
-  constexpr int64_t kBlockSlots = KvBlockSlots(kBits);
-  const int64_t code_bytes = KvCodeBytes(args.head_dim, kBits);
-  for (int64_t half = 0; half < 2; ++half) {
-    const float* from = (half == 0 ? args.k : args.v) + task.kv_head * args.head_dim;
-    const int64_t head = half * args.num_kv_heads + task.kv_head;
-    for (int64_t token = 0; token < row.num_new; ++token) {
-      const int64_t slot = row.num_past + token;
-      std::byte* run = row.kv + slot / kBlockSlots * task.block_bytes +
-                       head * kBlockSlots * KvTokenBytes(args.head_dim, kBits);
-      std::byte* to = run + slot % kBlockSlots * code_bytes;
-      const float* x = from + (row.token_offset + token) * args.qkv_stride;
-      if constexpr (kBits < 16) {
-        std::byte* ranges = run + kBlockSlots * code_bytes + slot % kBlockSlots * 4;
-        EncodeToken<kBits>(x, args.head_dim, to, ranges);
-      } else {
-        StoreToken<kKv>(x, args.head_dim, to);
-      }
-    }
-  }
-}
-
-inline void StoreKvSimd(const AttentionTask& task) {
-  if (task.args->kv_bits == 8) return StoreKv<DType::kF16, 8>(task);
-  if (task.args->kv_bits == 4) return StoreKv<DType::kF16, 4>(task);
-  task.args->kv_dtype == DType::kF16 ? StoreKv<DType::kF16, 16>(task)
-                                     : StoreKv<DType::kBF16, 16>(task);
-}
-
 inline void AttendSimd(const AttentionTask& task) {
-  if (task.args->kv_bits == 8) return Attend<DType::kF16, 8>(task).Run();
-  if (task.args->kv_bits == 4) return Attend<DType::kF16, 4>(task).Run();
-  task.args->kv_dtype == DType::kF16 ? Attend<DType::kF16, 16>(task).Run()
-                                     : Attend<DType::kBF16, 16>(task).Run();
+  WithForm(*task.args, [&](auto form) { Attend<decltype(form)>(task).Run(); });
 }
 
 }  // namespace

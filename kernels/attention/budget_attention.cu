@@ -40,18 +40,21 @@ struct BudgetStep {
   int64_t kv_head;
   float* shared;  // kParts * kLanes * kVectorElements
 
-  static constexpr int kLoads = Format::kLoads;
+  using Keys = typename Format::Keys;
+  using Values = typename Format::Values;
+  using Form = typename Format::Form;
+  static constexpr int kLoads = Values::kLoads;
 
   __device__ int64_t NumKeys() const { return row.num_held + 1; }
+  template <typename Part>
   __device__ int64_t Element(int vector, int i) const {
-    return VectorElement<Format::kBits>(vector, i, layout.head_dim);
+    return VectorElement<Part::kBits>(vector, i, layout.head_dim);
   }
   __device__ float* Score(int64_t slot) const {
-    return reinterpret_cast<float*>(row.kv + ScoreOffset<Format::kBits>(layout, kv_head, slot));
+    return reinterpret_cast<float*>(row.kv + ScoreOffset<Form>(layout, kv_head, slot));
   }
   __device__ int32_t* Position(int64_t slot) const {
-    return reinterpret_cast<int32_t*>(row.kv +
-                                      PositionOffset<Format::kBits>(layout, kv_head, slot));
+    return reinterpret_cast<int32_t*>(row.kv + PositionOffset<Form>(layout, kv_head, slot));
   }
   __device__ float* Weights(int64_t head) const {
     return args.weights + (blockIdx.x * args.step.num_heads + head) * args.weights_stride;
@@ -78,19 +81,17 @@ struct BudgetStep {
     float q[kVectorElements];
 #pragma unroll
     for (int i = 0; i < kVectorElements; ++i) {
-      q[i] = has_dims ? from[Element(vector, i)] * step.scale : 0.0F;
+      q[i] = has_dims ? from[Element<Keys>(vector, i)] * step.scale : 0.0F;
     }
     float* scores = Weights(head);
     // All lanes of a warp run the same number of rounds: the sum over lanes needs them all.
     for (int64_t first = 0; first < NumKeys(); first += kParts) {
       const int64_t slot = first + threadIdx.x / kLanes;
       const bool is_key = slot < NumKeys() && has_dims;
-      typename Format::Vector bits;
-      if (is_key)
-        bits = Format::template Load<ReadWritten>(row.kv, layout, KvPart::kKey,
-                                                  {kv_head, slot, vector});
+      typename Keys::Vector bits;
+      if (is_key) bits = Keys::template Load<ReadWritten>(row.kv, layout, {kv_head, slot, vector});
       float key[kVectorElements];
-      Format::Widen(bits, key);
+      Keys::Widen(bits, key);
       float dot = 0.0F;
 #pragma unroll
       for (int i = 0; i < kVectorElements; ++i) dot = fmaf(q[i], key[i], dot);
@@ -123,13 +124,12 @@ struct BudgetStep {
     const float* weights = Weights(head);
     float weighted[kVectorElements] = {};
     for (int64_t first = threadIdx.x / kLanes; first < NumKeys(); first += kLoads * kParts) {
-      typename Format::Vector bits[kLoads];
+      typename Values::Vector bits[kLoads];
 #pragma unroll
       for (int load = 0; load < kLoads; ++load) {
         const int64_t slot = first + load * kParts;
         if (slot < NumKeys() && has_dims) {
-          bits[load] = Format::template Load<ReadWritten>(row.kv, layout, KvPart::kValue,
-                                                          {kv_head, slot, vector});
+          bits[load] = Values::template Load<ReadWritten>(row.kv, layout, {kv_head, slot, vector});
         }
       }
 #pragma unroll
@@ -137,7 +137,7 @@ struct BudgetStep {
         const int64_t slot = first + load * kParts;
         const float weight = slot < NumKeys() ? weights[slot] : 0.0F;
         float value[kVectorElements];
-        Format::Widen(bits[load], value);
+        Values::Widen(bits[load], value);
 #pragma unroll
         for (int i = 0; i < kVectorElements; ++i) weighted[i] = fmaf(weight, value[i], weighted[i]);
       }
@@ -146,7 +146,7 @@ struct BudgetStep {
 #pragma unroll
     for (int i = 0; i < kVectorElements; ++i) {
       if (has_dims) {
-        shared[threadIdx.x / kLanes * kPartFloats + Element(vector, i)] = weighted[i];
+        shared[threadIdx.x / kLanes * kPartFloats + Element<Values>(vector, i)] = weighted[i];
       }
     }
     __syncthreads();
@@ -197,7 +197,7 @@ struct BudgetStep {
   __device__ void Evict() const {
     const Candidate victim = FindVictim();
     if (victim.slot < 0) return;  // the contract says that there is one
-    const TokenCopy<Format::kBits> copy = {layout, layout, kv_head};
+    const TokenCopy<Form> copy = {layout, layout, kv_head};
     for (int64_t at = threadIdx.x; at < copy.words(); at += kThreads) {
       copy.Word(row.kv, row.num_held, row.kv, victim.slot, at);
     }
@@ -218,8 +218,8 @@ __global__ void __launch_bounds__(kThreads) BudgetKernel(const GpuBudgetAttentio
   const BudgetAttentionRow& row = step.rows.data()[blockIdx.x];
   const int64_t group = step.num_heads / step.num_kv_heads;
   const BudgetStep<Format, kLanes> work = {
-      args, row, KvLayoutWithState(step.num_kv_heads, step.head_dim, Format::kBits), blockIdx.y,
-      shared};
+      args, row, KvLayoutWithState(step.num_kv_heads, step.head_dim, Format::Form::kBits),
+      blockIdx.y, shared};
   work.Append();
   for (int64_t head = work.kv_head * group; head < (work.kv_head + 1) * group; ++head) {
     work.ScoreKeys(head);

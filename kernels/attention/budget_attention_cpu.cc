@@ -27,7 +27,7 @@ constexpr int64_t kMaxPosition = int64_t{1} << 24;  // positions are compared as
 void CheckArgs(const BudgetAttentionArgs& args) {
   SPILLWAY_CHECK(args.num_kv_heads > 0 && args.num_heads % args.num_kv_heads == 0);
   SPILLWAY_CHECK(args.kv_dtype != DType::kF32);
-  SPILLWAY_CHECK(args.kv_bits == 16 || args.kv_bits == 8 || args.kv_bits == 4);
+  CheckKvBits(args);
   SPILLWAY_CHECK(args.kind != KvPolicyKind::kFull);
   for (const BudgetAttentionRow& row : args.rows) {
     SPILLWAY_CHECK(row.num_held < row.num_slots && row.num_slots % KvBlockSlots(args.kv_bits) == 0);

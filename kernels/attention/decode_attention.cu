@@ -25,6 +25,8 @@ struct Running {
 // exchanged until the end.
 template <typename Format, int kLanes, int kHeads>
 struct DecodeTile {
+  using Keys = typename Format::Keys;
+  using Values = typename Format::Values;
   // Loads of K, and as many of V, in flight before the first is used.
   static constexpr int kLoads = Format::kLoads;
   static constexpr int kGroups = kWarp / kLanes;   // slots of one load
@@ -39,34 +41,36 @@ struct DecodeTile {
   int group;
   bool has_dims;  // false: a lane past the end of head_dim
 
-  // Dimension of element `i` of this lane's vectors.
+  // Dimension of element `i` of this lane's vectors of a part.
+  template <typename Part>
   __device__ int64_t Element(int i) const {
-    return VectorElement<Format::kBits>(lane_in_key, i, args.layout.head_dim);
+    return VectorElement<Part::kBits>(lane_in_key, i, args.layout.head_dim);
   }
 
-  __device__ void LoadStep(KvPart part, int64_t first, int64_t end,
-                           typename Format::Vector (&vectors)[kLoads]) const {
+  template <typename Part>
+  __device__ void LoadStep(int64_t first, int64_t end,
+                           typename Part::Vector (&vectors)[kLoads]) const {
 #pragma unroll
     for (int load = 0; load < kLoads; ++load) {
       const int64_t slot = first + load * kGroups + group;
       if (slot < end && has_dims) {
-        vectors[load] = Format::template Load<ReadOnly>(row.kv, args.layout, part,
-                                                        {kv_head, slot, lane_in_key});
+        vectors[load] =
+            Part::template Load<ReadOnly>(row.kv, args.layout, {kv_head, slot, lane_in_key});
       }
     }
   }
 
   __device__ void Step(const float (&q)[kHeads][kVectorElements], int64_t first, int64_t end,
                        Running<kHeads>& running) const {
-    typename Format::Vector keys[kLoads];
-    typename Format::Vector values[kLoads];
-    LoadStep(KvPart::kKey, first, end, keys);
-    LoadStep(KvPart::kValue, first, end, values);
+    typename Keys::Vector keys[kLoads];
+    typename Values::Vector values[kLoads];
+    LoadStep<Keys>(first, end, keys);
+    LoadStep<Values>(first, end, values);
     float scores[kHeads][kLoads];
 #pragma unroll
     for (int load = 0; load < kLoads; ++load) {
       float key[kVectorElements];
-      Format::Widen(keys[load], key);
+      Keys::Widen(keys[load], key);
       const bool is_slot = first + load * kGroups + group < end;
 #pragma unroll
       for (int head = 0; head < kHeads; ++head) {
@@ -96,7 +100,7 @@ struct DecodeTile {
 #pragma unroll
     for (int load = 0; load < kLoads; ++load) {
       float value[kVectorElements];
-      Format::Widen(values[load], value);
+      Values::Widen(values[load], value);
 #pragma unroll
       for (int head = 0; head < kHeads; ++head) {
         running.sum[head] += scores[head][load];
@@ -140,7 +144,8 @@ __global__ void __launch_bounds__(kThreads) DecodeKernel(const DecodeAttentionAr
     for (int i = 0; i < kVectorElements; ++i) {
       running.weighted[head][i] = 0.0F;
       const bool is_there = tile.has_dims && head < num_heads;
-      q[head][i] = is_there ? from[tile.Element(i)] * args.scale : 0.0F;
+      q[head][i] =
+          is_there ? from[tile.template Element<typename Format::Keys>(i)] * args.scale : 0.0F;
     }
   }
   const int64_t num_keys = row.num_past + 1;
@@ -156,7 +161,8 @@ __global__ void __launch_bounds__(kThreads) DecodeKernel(const DecodeAttentionAr
     float* to = parts[part][head];
 #pragma unroll
     for (int i = 0; i < kVectorElements; ++i) {
-      if (tile.has_dims) to[tile.Element(i)] = running.weighted[head][i];
+      const int64_t d = tile.template Element<typename Format::Values>(i);
+      if (tile.has_dims) to[d] = running.weighted[head][i];
     }
     if (tile.lane_in_key == 0) {
       to[Tile::kPartFloats - 2] = running.maximum[head];

@@ -12,14 +12,15 @@ constexpr int kWarps = 8;
 constexpr int kThreads = kWarps * kWarp;
 
 // One KV head of one row, computed by one block.
-template <int kBits>
+template <typename Form>
 struct Compaction {
   const GpuKvCompactArgs& args;
   const KvCompactRow& row;
   int64_t kv_head;
 
   __device__ int64_t Workspace() const {
-    const int64_t slot_bytes = KvSlotBytes(args.compact.num_kv_heads, args.compact.head_dim, kBits);
+    const int64_t slot_bytes =
+        KvSlotBytes(args.compact.num_kv_heads, args.compact.head_dim, Form::kBits);
     return kv_head * args.num_slots + (row.from - args.from_begin) / slot_bytes;
   }
   __device__ float* Scores() const { return args.scores + Workspace(); }
@@ -89,27 +90,27 @@ struct Compaction {
 
   __device__ void Copy(int64_t num_kept) const {
     const KvCompactArgs& compact = args.compact;
-    const KvLayout to = KvLayoutWithState(compact.num_kv_heads, compact.head_dim, kBits);
-    const TokenCopy<kBits> copy = {FullKvLayout(compact.num_kv_heads, compact.head_dim, kBits), to,
-                                   kv_head};
+    const KvLayout to = KvLayoutWithState(compact.num_kv_heads, compact.head_dim, Form::kBits);
+    const TokenCopy<Form> copy = {FullKvLayout(compact.num_kv_heads, compact.head_dim, Form::kBits),
+                                  to, kv_head};
     for (int64_t at = threadIdx.x; at < num_kept * copy.words(); at += kThreads) {
       const int64_t slot = at / copy.words();
       copy.Word(row.from, Kept()[slot], row.kv, slot, at % copy.words());
     }
     for (int64_t slot = threadIdx.x; slot < num_kept; slot += kThreads) {
       const int32_t token = Kept()[slot];
-      *reinterpret_cast<float*>(row.kv + ScoreOffset<kBits>(to, kv_head, slot)) = Scores()[token];
-      *reinterpret_cast<int32_t*>(row.kv + PositionOffset<kBits>(to, kv_head, slot)) = token;
+      *reinterpret_cast<float*>(row.kv + ScoreOffset<Form>(to, kv_head, slot)) = Scores()[token];
+      *reinterpret_cast<int32_t*>(row.kv + PositionOffset<Form>(to, kv_head, slot)) = token;
     }
   }
 };
 
 // grid: (row, KV head).
-template <int kBits>
+template <typename Form>
 __global__ void __launch_bounds__(kThreads) KvCompactKernel(const GpuKvCompactArgs args) {
   __shared__ int warp_counts[kWarps];
   const KvCompactRow& row = args.compact.rows.data()[blockIdx.x];
-  const Compaction<kBits> work = {args, row, blockIdx.y};
+  const Compaction<Form> work = {args, row, blockIdx.y};
   work.SumScores();
   work.Copy(work.List(KeptTokens(args.compact.kind, row.keep), warp_counts));
 }
@@ -123,7 +124,7 @@ void KvCompactAsync(const GpuKvCompactArgs& args, Stream& stream) {
                   static_cast<unsigned>(args.compact.num_kv_heads));
   // Elements are only copied: at 16 bits either type will do.
   WithFormat(DType::kF16, args.compact.kv_bits, [&](auto format) {
-    LaunchKernel(KvCompactKernel<decltype(format)::kBits>, grid, kThreads, args, stream,
+    LaunchKernel(KvCompactKernel<typename decltype(format)::Form>, grid, kThreads, args, stream,
                  "kv_compact launch");
   });
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 
+#include "spillway/kv_block.h"
 #include "spillway/kv_policy.h"
 #include "src/base/thread_pool.h"
 
@@ -33,7 +34,7 @@ struct KvCompactArgs {
   int64_t num_heads = 0;
   int64_t num_kv_heads = 0;  // divides num_heads
   int64_t head_dim = 0;
-  int kv_bits = 16;  // elements are only copied: their type does not matter
+  KvBits kv_bits = {};  // elements are only copied: their type does not matter
 };
 
 int64_t KvCompactWorkspaceBytes(int64_t max_tokens, int num_threads);

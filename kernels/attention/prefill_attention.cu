@@ -108,9 +108,10 @@ __device__ void Store(const PrefillAttentionArgs& args, const AttentionRow& row,
 // grid: (tile, head).
 template <typename Format, int kDim>
 __global__ void __launch_bounds__(kTileThreads) PrefillKernel(const PrefillAttentionArgs args) {
-  using T = typename Format::Factor;
-  alignas(16) __shared__ SharedTile<T, kDim> keys;
-  alignas(16) __shared__ SharedTile<T, kDim> values;
+  using Keys = typename Format::Keys;
+  using Values = typename Format::Values;
+  alignas(16) __shared__ SharedTile<typename Keys::Factor, kDim> keys;
+  alignas(16) __shared__ SharedTile<typename Values::Factor, kDim> values;
   const RowTile tile = args.tiles[blockIdx.x];
   const AttentionRow& row = args.rows[tile.row];
   const int64_t head = blockIdx.y;
@@ -121,15 +122,15 @@ __global__ void __launch_bounds__(kTileThreads) PrefillKernel(const PrefillAtten
   const int64_t position = row.num_past + first_query + threadIdx.x % kWarp / 4;
   ClearPadding(args.layout.head_dim, keys);
   ClearPadding(args.layout.head_dim, values);
-  QueryFragments<T, kDim> q;
+  QueryFragments<typename Keys::Factor, kDim> q;
   q.Load(args, row, head, first_query);
   Running<kDim> running;
   const int64_t begin = FirstTile<kDim>(row.num_past + tile.begin, args.window);
   // Two groups of copies are under way at most: while one half of a step computes, the other half's
   // tile is copied.
-  LoadTile<Format>(source, KvPart::kKey, begin, keys);
+  LoadTile<Keys>(source, begin, keys);
   CommitCopies();
-  LoadTile<Format>(source, KvPart::kValue, begin, values);
+  LoadTile<Values>(source, begin, values);
   CommitCopies();
   for (int64_t first = begin; first < source.num_keys; first += kKeysOf<kDim>) {
     const int64_t next = first + kKeysOf<kDim>;
@@ -138,14 +139,14 @@ __global__ void __launch_bounds__(kTileThreads) PrefillKernel(const PrefillAtten
     float scores[kKeyColumns<kDim>][4];
     ScoreTile(q, keys, scores);
     __syncthreads();
-    if (next < source.num_keys) LoadTile<Format>(source, KvPart::kKey, next, keys);
+    if (next < source.num_keys) LoadTile<Keys>(source, next, keys);
     CommitCopies();
     Softmax(scores, args, position, first, running);
     WaitForCopies<1>();  // values
     __syncthreads();
     AddValues(scores, values, running);
     __syncthreads();
-    if (next < source.num_keys) LoadTile<Format>(source, KvPart::kValue, next, values);
+    if (next < source.num_keys) LoadTile<Values>(source, next, values);
     CommitCopies();
   }
   Store(args, row, head, first_query, running);

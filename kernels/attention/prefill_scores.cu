@@ -55,15 +55,15 @@ struct ScoresMemory {
 
 // Adds up the weights of the keys from `first_key` on, over the queries in order; the keys stay in
 // shared memory.
-template <typename Format, int kDim>
+template <typename Keys, int kDim>
 __device__ void SumTile(const PrefillScoresArgs& args, const AttentionRow& row, int64_t first_key,
-                        ScoresMemory<typename Format::Factor, kDim>& shared) {
+                        ScoresMemory<typename Keys::Factor, kDim>& shared) {
   const PrefillAttentionArgs& attention = args.attention;
   const int64_t head = blockIdx.y;
   const TileSource source = {row.kv, attention.layout,
                              head / (attention.num_heads / attention.layout.num_kv_heads),
                              row.num_past + row.num_new};
-  LoadTile<Format>(source, KvPart::kKey, first_key, shared.keys);
+  LoadTile<Keys>(source, first_key, shared.keys);
   CommitCopies();
   WaitForCopies<0>();
   __syncthreads();
@@ -78,7 +78,7 @@ __device__ void SumTile(const PrefillScoresArgs& args, const AttentionRow& row, 
       attention.window == 0 || last_seen >= row.num_new ? row.num_new : last_seen + 1;
   for (int64_t first = unseen / kTileQueries * kTileQueries; first < end; first += kTileQueries) {
     const int64_t first_query = first + threadIdx.x / kWarp * kWarpQueries;
-    QueryFragments<typename Format::Factor, kDim> q;
+    QueryFragments<typename Keys::Factor, kDim> q;
     q.Load(attention, row, head, first_query);
     float scores[kKeyColumns<kDim>][4];
     ScoreTile(q, shared.keys, scores);
@@ -95,24 +95,24 @@ __device__ void SumTile(const PrefillScoresArgs& args, const AttentionRow& row, 
 }
 
 // grid: (key tile, head).
-template <typename Format, int kDim>
+template <typename Keys, int kDim>
 __global__ void __launch_bounds__(kTileThreads) PrefillScoresKernel(const PrefillScoresArgs args) {
-  alignas(16) __shared__ ScoresMemory<typename Format::Factor, kDim> shared;
+  alignas(16) __shared__ ScoresMemory<typename Keys::Factor, kDim> shared;
   const RowTile tile = args.key_tiles[blockIdx.x];
   ClearPadding(args.attention.layout.head_dim, shared.keys);
   for (int64_t key = tile.begin; key < tile.begin + kTileKeys; key += kKeysOf<kDim>) {
-    SumTile<Format, kDim>(args, args.attention.rows[tile.row], key, shared);
+    SumTile<Keys, kDim>(args, args.attention.rows[tile.row], key, shared);
     __syncthreads();
   }
 }
 
-template <typename Format>
+template <typename Keys>
 void LaunchDims(const PrefillScoresArgs& args, Stream& stream) {
   const dim3 grid(static_cast<unsigned>(args.num_key_tiles),
                   static_cast<unsigned>(args.attention.num_heads));
   WithTileDim(args.attention.layout.head_dim, [&](auto dim) {
-    LaunchKernel(PrefillScoresKernel<Format, decltype(dim)::value>, grid, kTileThreads, args,
-                 stream, "prefill_scores launch");
+    LaunchKernel(PrefillScoresKernel<Keys, decltype(dim)::value>, grid, kTileThreads, args, stream,
+                 "prefill_scores launch");
   });
 }
 
@@ -123,7 +123,7 @@ void PrefillScoresAsync(const PrefillScoresArgs& args, Stream& stream) {
                  args.attention.layout.head_dim <= kMaxGpuHeadDim);
   if (args.num_key_tiles == 0) return;
   WithFormat(args.attention.kv_dtype, args.attention.layout.bits,
-             [&](auto format) { LaunchDims<decltype(format)>(args, stream); });
+             [&](auto format) { LaunchDims<typename decltype(format)::Keys>(args, stream); });
 }
 
 }  // namespace spillway::kernels

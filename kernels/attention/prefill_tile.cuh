@@ -62,17 +62,18 @@ struct TileSource {
   int64_t num_keys;
 };
 
-// Writes a vector's values, rounded, to a tile's row. `row` is 16-byte aligned.
-template <typename Format>
+// Writes a vector's values, rounded, to a tile's row. Part: a format's keys or its values. `row` is
+// 16-byte aligned.
+template <typename Part>
 __device__ void StoreRounded(const float (&values)[kVectorElements], int64_t vector,
-                             int64_t head_dim, typename Format::Factor* row) {
-  const bool in_order = IsInOrder<Format::kBits>(vector, head_dim);
+                             int64_t head_dim, typename Part::Factor* row) {
+  const bool in_order = IsInOrder<Part::kBits>(vector, head_dim);
 #pragma unroll
   for (int pair = 0; pair < kVectorElements / 2; ++pair) {
     const float low = in_order ? values[2 * pair] : values[pair];
     const float high = in_order ? values[2 * pair + 1] : values[pair + kVectorElements / 2];
-    const int64_t d = VectorElement<Format::kBits>(vector, in_order ? 2 * pair : pair, head_dim);
-    *reinterpret_cast<uint32_t*>(row + d) = NarrowPair<typename Format::Factor>(low, high);
+    const int64_t d = VectorElement<Part::kBits>(vector, in_order ? 2 * pair : pair, head_dim);
+    *reinterpret_cast<uint32_t*>(row + d) = NarrowPair<typename Part::Factor>(low, high);
   }
 }
 
@@ -92,20 +93,20 @@ struct TileVector {
 
 // Loads a tile of codes. All reads are issued before the first result is used; values are rounded
 // to the type of the factors.
-template <typename Format, int kDim>
-__device__ void LoadCodes(const TileSource& source, KvPart part, int64_t first,
-                          SharedTile<typename Format::Factor, kDim>& tile) {
+template <typename Part, int kDim>
+__device__ void LoadCodes(const TileSource& source, int64_t first,
+                          SharedTile<typename Part::Factor, kDim>& tile) {
   constexpr int kMost = kKeysOf<kDim> * kDim / kVectorElements / kTileThreads;
   const int64_t head_dim = source.layout.head_dim;
   const int count = kKeysOf<kDim> * static_cast<int>(head_dim) / kVectorElements;
-  typename Format::Vector codes[kMost];
+  typename Part::Vector codes[kMost];
 #pragma unroll
   for (int n = 0; n < kMost; ++n) {
     const int at = n * kTileThreads + static_cast<int>(threadIdx.x);
     if (at >= count) break;
     const TileVector vector(source, first, at);
     if (vector.is_there) {
-      codes[n] = Format::template Load<ReadOnly>(source.kv, source.layout, part, vector.place);
+      codes[n] = Part::template Load<ReadOnly>(source.kv, source.layout, vector.place);
     }
   }
 #pragma unroll
@@ -114,26 +115,25 @@ __device__ void LoadCodes(const TileSource& source, KvPart part, int64_t first,
     if (at >= count) break;
     const TileVector vector(source, first, at);
     float values[kVectorElements];
-    Format::Widen(codes[n], values);
-    StoreRounded<Format>(
-        values, vector.place.vector, head_dim,
-        &tile.values[vector.key * SharedTile<typename Format::Factor, kDim>::kStride]);
+    Part::Widen(codes[n], values);
+    StoreRounded<Part>(values, vector.place.vector, head_dim,
+                       &tile.values[vector.key * SharedTile<typename Part::Factor, kDim>::kStride]);
   }
 }
 
 // Begins to copy keys (or values) [first, first + kKeysOf); past num_keys they are zero.
-template <typename Format, int kDim>
-__device__ void LoadTile(const TileSource& source, KvPart part, int64_t first,
-                         SharedTile<typename Format::Factor, kDim>& tile) {
-  if constexpr (Format::kBits < 16) {
-    LoadCodes<Format, kDim>(source, part, first, tile);
+template <typename Part, int kDim>
+__device__ void LoadTile(const TileSource& source, int64_t first,
+                         SharedTile<typename Part::Factor, kDim>& tile) {
+  if constexpr (Part::kBits < 16) {
+    LoadCodes<Part, kDim>(source, first, tile);
   } else {
-    constexpr int kStride = SharedTile<typename Format::Factor, kDim>::kStride;
+    constexpr int kStride = SharedTile<typename Part::Factor, kDim>::kStride;
     const int count = kKeysOf<kDim> * static_cast<int>(source.layout.head_dim) / kVectorElements;
     for (int at = threadIdx.x; at < count; at += kTileThreads) {
       const TileVector vector(source, first, at);
       CopyAsync16(&tile.values[vector.key * kStride + vector.place.vector * kVectorElements],
-                  Format::Address(source.kv, source.layout, part, vector.place), vector.is_there);
+                  Part::Address(source.kv, source.layout, vector.place), vector.is_there);
     }
   }
 }

@@ -13,10 +13,10 @@ constexpr int64_t kLanes = Simd::kLanes;
 
 // Slots of a KV block that one register of lanes covers, and the number of KV blocks that it
 // covers.
-constexpr int64_t kRunSlots = MinOf(kLanes, kKvBlockSlots);
-constexpr int64_t kLaneRuns = kLanes / kRunSlots;
-
-static_assert(kLanes % kRunSlots == 0 && kKvBlockSlots % kRunSlots == 0);
+template <int64_t kBlockSlots>
+constexpr int64_t kRunSlots = MinOf(kLanes, kBlockSlots);
+template <int64_t kBlockSlots>
+constexpr int64_t kLaneRuns = kLanes / kRunSlots<kBlockSlots>;
 
 // Layout of a row's KV blocks.
 struct RowBlocks {
@@ -28,9 +28,13 @@ struct RowBlocks {
 // Runs of 16-bit keys or values: one head's tokens in a KV block, one behind the other. kDim:
 // head_dim at compile time, so that addresses are constants; computed at run time, they take as
 // many instructions as the arithmetic. kDim 0: any head_dim.
-template <DType kKv, int64_t kDim>
+template <DType kKv, int64_t kBlockSlots, int64_t kDim>
 struct TokenRuns {
-  const uint16_t* data[kLaneRuns];
+  static constexpr int64_t kSlots = kRunSlots<kBlockSlots>;
+  static constexpr int64_t kRuns = kLaneRuns<kBlockSlots>;
+  static_assert(kLanes % kSlots == 0 && kBlockSlots % kSlots == 0 && kRuns <= 2);
+
+  const uint16_t* data[kRuns];
   int64_t head_dim;
   int64_t ahead;  // bytes from what is read to what is fetched meanwhile
 
@@ -38,15 +42,14 @@ struct TokenRuns {
   // is no other KV block, the last one is read again in its place.
   TokenRuns(const std::byte* run, int64_t slot, const RowBlocks& row, int64_t fetch_ahead)
       : head_dim(row.head_dim), ahead(fetch_ahead) {
-    data[0] = reinterpret_cast<const uint16_t*>(run) + slot % kKvBlockSlots * dim();
-    static_assert(kLaneRuns <= 2);
-    if constexpr (kLaneRuns == 2) {
-      const int64_t next = slot + kKvBlockSlots < row.num_slots ? row.block_bytes : 0;
+    data[0] = reinterpret_cast<const uint16_t*>(run) + slot % kBlockSlots * dim();
+    if constexpr (kRuns == 2) {
+      const int64_t next = slot + kBlockSlots < row.num_slots ? row.block_bytes : 0;
       data[1] = reinterpret_cast<const uint16_t*>(run + next);
     }
   }
   int64_t dim() const { return kDim > 0 ? kDim : head_dim; }
-  const uint16_t* Token(int64_t i) const { return data[i / kRunSlots] + i % kRunSlots * dim(); }
+  const uint16_t* Token(int64_t i) const { return data[i / kSlots] + i % kSlots * dim(); }
   __attribute__((always_inline)) void FetchAhead(const uint16_t* at, int64_t elements) const {
     Fetch(reinterpret_cast<const std::byte*>(at) + ahead, elements * 2);
   }
@@ -54,10 +57,10 @@ struct TokenRuns {
 
 // acc[i] += query . token i's kRegs registers at element d; or one, of the `part` lanes that exist.
 // Unrolled by force: an index that is not a constant would put the accumulators in memory.
-template <int kRegs, bool kPart, DType kKv, int64_t kDim>
+template <int kRegs, bool kPart, DType kKv, int64_t kBlockSlots, int64_t kDim>
 inline __attribute__((always_inline)) void AddDots(Simd::F (&acc)[kLanes], const float* query,
-                                                   const TokenRuns<kKv, kDim>& keys, int64_t d,
-                                                   int64_t part) {
+                                                   const TokenRuns<kKv, kBlockSlots, kDim>& keys,
+                                                   int64_t d, int64_t part) {
   static_assert(!kPart || kRegs == 1);
   Simd::F queries[kRegs];
 #pragma GCC unroll 16
@@ -83,9 +86,9 @@ constexpr int kTokenRegs =
 // q . k of kLanes tokens. Each token is read whole before the next where possible, so that memory
 // is read sequentially: in pieces of 128 bytes, tokens of 256 bytes were read at two thirds of the
 // rate.
-template <DType kKv, int64_t kDim>
+template <DType kKv, int64_t kBlockSlots, int64_t kDim>
 inline __attribute__((always_inline)) Simd::F Dots(const float* q,
-                                                   const TokenRuns<kKv, kDim>& keys) {
+                                                   const TokenRuns<kKv, kBlockSlots, kDim>& keys) {
   constexpr int kRegs = kTokenRegs<kDim>;
   Simd::F acc[kLanes];
 #pragma GCC unroll 16
@@ -112,10 +115,10 @@ struct Weighed {
 };
 
 // Adds kRegs registers of the values at element d; or one, of the `part` lanes that exist.
-template <int kRegs, bool kPart, DType kKv, int64_t kDim>
-inline __attribute__((always_inline)) void AddValues(const Weighed& weighed,
-                                                     const TokenRuns<kKv, kDim>& values, int64_t d,
-                                                     int64_t part) {
+template <int kRegs, bool kPart, DType kKv, int64_t kBlockSlots, int64_t kDim>
+inline __attribute__((always_inline)) void AddValues(
+    const Weighed& weighed, const TokenRuns<kKv, kBlockSlots, kDim>& values, int64_t d,
+    int64_t part) {
   static_assert(!kPart || kRegs == 1);
   Simd::F acc[kRegs];
 #pragma GCC unroll 16
@@ -126,9 +129,9 @@ inline __attribute__((always_inline)) void AddValues(const Weighed& weighed,
     for (int i = 0; i < kRegs; ++i) acc[i] = Simd::Mul(acc[i], factor);
   }
   const float* weights = weighed.weights;
-  for (int64_t run = 0; run < kLaneRuns; ++run) {
+  for (int64_t run = 0; run < kLaneRuns<kBlockSlots>; ++run) {
     const uint16_t* at = values.data[run] + d;
-    const float* end = weighed.weights + MinOf((run + 1) * kRunSlots, weighed.count);
+    const float* end = weighed.weights + MinOf((run + 1) * kRunSlots<kBlockSlots>, weighed.count);
     for (; weights < end; ++weights, at += values.dim()) {
       values.FetchAhead(at, kPart ? part : kRegs * kLanes);
       const Simd::F weight = Simd::Set(*weights);
@@ -145,9 +148,9 @@ inline __attribute__((always_inline)) void AddValues(const Weighed& weighed,
 
 // Each token is read whole before the next here too. Where 16 sums and their operands exceed the
 // registers, two sums in memory cost less than reading tokens in halves.
-template <DType kKv, int64_t kDim>
-inline __attribute__((always_inline)) void AddAllValues(const Weighed& weighed,
-                                                        const TokenRuns<kKv, kDim>& values) {
+template <DType kKv, int64_t kBlockSlots, int64_t kDim>
+inline __attribute__((always_inline)) void AddAllValues(
+    const Weighed& weighed, const TokenRuns<kKv, kBlockSlots, kDim>& values) {
   constexpr int kRegs = kTokenRegs<kDim>;
   if constexpr (kRegs > 0) {
     AddValues<kRegs, false>(weighed, values, 0, 0);

@@ -103,6 +103,7 @@ struct CodedBlock {
   int64_t head_dim;
   int64_t block_bytes;  // from KV block to KV block
   int64_t ahead;        // bytes from what is read to what is prefetched meanwhile
+  int64_t ahead_part;   // bytes that each slot prefetches
 
   int64_t code_bytes() const { return KvCodeBytes(head_dim, kBits); }
   const std::byte* At(int64_t slot) const {
@@ -118,10 +119,9 @@ struct CodedBlock {
   // Prefetches a slot's part of a KV block. Spread over the slots, since a burst of requests would
   // fill the line buffers, and arithmetic would wait for them.
   __attribute__((always_inline)) void FetchAhead(int64_t slot) const {
-    const int64_t part = KvTokenBytes(head_dim, kBits);
-    Fetch(
-        codes + slot / kKvCodedBlockSlots * block_bytes + slot % kKvCodedBlockSlots * part + ahead,
-        part);
+    Fetch(codes + slot / kKvCodedBlockSlots * block_bytes + slot % kKvCodedBlockSlots * ahead_part +
+              ahead,
+          ahead_part);
   }
   static constexpr int64_t kGroupFloats = 2 * kKvCodedBlockSlots;
 };

@@ -19,10 +19,10 @@ struct KvTokenRef {
   DType dtype;  // of 16 bits
 
   static KvTokenRef Key(const KvHead<std::byte>& head, int64_t slot, DType dtype) {
-    return {head.Key(slot), head.KeyRanges(slot), head.head_dim, head.bits, dtype};
+    return {head.Key(slot), head.KeyRanges(slot), head.head_dim, head.bits.key, dtype};
   }
   static KvTokenRef Value(const KvHead<std::byte>& head, int64_t slot, DType dtype) {
-    return {head.Value(slot), head.ValueRanges(slot), head.head_dim, head.bits, dtype};
+    return {head.Value(slot), head.ValueRanges(slot), head.head_dim, head.bits.value, dtype};
   }
   void Store(const float* x) const {
     if (bits != 16) return EncodeKvRef(x, head_dim, bits, codes, ranges);

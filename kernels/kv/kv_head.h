@@ -17,33 +17,39 @@ struct KvHead {
   int64_t head_dim;
   int64_t kv_head;
   int64_t block_bytes;  // KvBlockBytes, or KvBlockBytesWithState
-  int bits = 16;
+  KvBits bits = {};
 
   int64_t block_slots() const { return KvBlockSlots(bits); }
   Byte* Block(int64_t slot) const { return kv + slot / block_slots() * block_bytes; }
   // A token's elements or codes.
-  Byte* Key(int64_t slot) const { return Codes(slot, kv_head); }
-  Byte* Value(int64_t slot) const { return Codes(slot, num_kv_heads + kv_head); }
-  int64_t TokenBytes() const { return KvCodeBytes(head_dim, bits); }  // of a key, or of a value
+  Byte* Key(int64_t slot) const { return Codes(KeyRun(slot), slot, bits.key); }
+  Byte* Value(int64_t slot) const { return Codes(ValueRun(slot), slot, bits.value); }
+  int64_t KeyBytes() const { return KvCodeBytes(head_dim, bits.key); }
+  int64_t ValueBytes() const { return KvCodeBytes(head_dim, bits.value); }
   // {min, scale} of its first group, the others kKvRangeStride apart; below 16 bits only.
-  Byte* KeyRanges(int64_t slot) const { return Ranges(slot, kv_head); }
-  Byte* ValueRanges(int64_t slot) const { return Ranges(slot, num_kv_heads + kv_head); }
-  int64_t NumRanges() const { return bits == 16 ? 0 : KvGroups(head_dim); }
+  Byte* KeyRanges(int64_t slot) const { return Ranges(KeyRun(slot), slot, bits.key); }
+  Byte* ValueRanges(int64_t slot) const { return Ranges(ValueRun(slot), slot, bits.value); }
+  int64_t NumKeyRanges() const { return bits.key == 16 ? 0 : KvGroups(head_dim); }
+  int64_t NumValueRanges() const { return bits.value == 16 ? 0 : KvGroups(head_dim); }
 
   // State of a token. Requires: a cache with state.
   auto Score(int64_t slot) const { return State<float>(slot, kv_head); }
   auto Position(int64_t slot) const { return State<int32_t>(slot, num_kv_heads + kv_head); }
 
  private:
-  // One head's K or V in the block of `slot`. `head` counts those of K, then those of V.
-  Byte* Run(int64_t slot, int64_t head) const {
-    return Block(slot) + head * block_slots() * KvTokenBytes(head_dim, bits);
+  // The head's keys, or values, in the block of `slot`.
+  Byte* KeyRun(int64_t slot) const {
+    return Block(slot) + kv_head * block_slots() * KvTokenBytes(head_dim, bits.key);
   }
-  Byte* Codes(int64_t slot, int64_t head) const {
-    return Run(slot, head) + slot % block_slots() * TokenBytes();
+  Byte* ValueRun(int64_t slot) const {
+    return Block(slot) + num_kv_heads * block_slots() * KvTokenBytes(head_dim, bits.key) +
+           kv_head * block_slots() * KvTokenBytes(head_dim, bits.value);
   }
-  Byte* Ranges(int64_t slot, int64_t head) const {
-    return Run(slot, head) + block_slots() * TokenBytes() + slot % block_slots() * 4;
+  Byte* Codes(Byte* run, int64_t slot, int of_bits) const {
+    return run + slot % block_slots() * KvCodeBytes(head_dim, of_bits);
+  }
+  Byte* Ranges(Byte* run, int64_t slot, int of_bits) const {
+    return run + block_slots() * KvCodeBytes(head_dim, of_bits) + slot % block_slots() * 4;
   }
   // `run` counts the scores of each head, then the positions of each.
   template <typename T>
@@ -58,14 +64,12 @@ struct KvHead {
 template <typename Byte>
 void CopyToken(const KvHead<Byte>& from, int64_t from_slot, const KvHead<std::byte>& to,
                int64_t to_slot) {
-  const auto codes = static_cast<std::size_t>(to.TokenBytes());
-  std::memcpy(to.Key(to_slot), from.Key(from_slot), codes);
-  std::memcpy(to.Value(to_slot), from.Value(from_slot), codes);
-  for (int64_t group = 0; group < to.NumRanges(); ++group) {
-    const int64_t at = group * kKvRangeStride;
+  std::memcpy(to.Key(to_slot), from.Key(from_slot), static_cast<std::size_t>(to.KeyBytes()));
+  std::memcpy(to.Value(to_slot), from.Value(from_slot), static_cast<std::size_t>(to.ValueBytes()));
+  for (int64_t at = 0; at < to.NumKeyRanges() * kKvRangeStride; at += kKvRangeStride)
     std::memcpy(to.KeyRanges(to_slot) + at, from.KeyRanges(from_slot) + at, 4);
+  for (int64_t at = 0; at < to.NumValueRanges() * kKvRangeStride; at += kKvRangeStride)
     std::memcpy(to.ValueRanges(to_slot) + at, from.ValueRanges(from_slot) + at, 4);
-  }
 }
 
 }  // namespace spillway::kernels

@@ -15,57 +15,67 @@ namespace spillway::kernels {
 struct KvLayout {
   int64_t num_kv_heads = 0;
   int64_t head_dim = 0;
-  int bits = 16;  // of an element
+  KvBits bits = {};  // of an element
   int64_t block_bytes = 0;
 };
 
 enum class KvPart { kKey, kValue };
 
-constexpr KvLayout FullKvLayout(int64_t num_kv_heads, int64_t head_dim, int bits = 16) {
+constexpr KvLayout FullKvLayout(int64_t num_kv_heads, int64_t head_dim, KvBits bits = {}) {
   return {num_kv_heads, head_dim, bits, KvBlockBytes(num_kv_heads, head_dim, bits)};
 }
 
-constexpr KvLayout KvLayoutWithState(int64_t num_kv_heads, int64_t head_dim, int bits = 16) {
+constexpr KvLayout KvLayoutWithState(int64_t num_kv_heads, int64_t head_dim, KvBits bits = {}) {
   return {num_kv_heads, head_dim, bits, KvBlockBytesWithState(num_kv_heads, head_dim, bits)};
 }
 
+// Bits of K and of V at compile time.
+template <int kOfKeys, int kOfValues>
+struct KvForm {
+  static constexpr KvBits kBits = {kOfKeys, kOfValues};
+  static constexpr int64_t kSlots = KvBlockSlots(kBits);  // of a block
+
+  static constexpr int Bits(KvPart part) { return part == KvPart::kKey ? kOfKeys : kOfValues; }
+};
+
 // Offset in a row's cache, in bytes, of one head's K or V in the block of `slot`. Requires, here
-// and below: kBits == layout.bits.
-template <int kBits>
+// and below: Form::kBits == layout.bits.
+template <typename Form>
 constexpr int64_t KvRunOffset(const KvLayout& layout, KvPart part, int64_t kv_head, int64_t slot) {
-  const int64_t run = (part == KvPart::kKey ? 0 : layout.num_kv_heads) + kv_head;
-  return slot / KvBlockSlots(kBits) * layout.block_bytes +
-         run * KvBlockSlots(kBits) * KvTokenBytes(layout.head_dim, kBits);
+  const int64_t of_keys = Form::kSlots * KvTokenBytes(layout.head_dim, Form::kBits.key);
+  const int64_t of_part = Form::kSlots * KvTokenBytes(layout.head_dim, Form::Bits(part));
+  return slot / Form::kSlots * layout.block_bytes +
+         (part == KvPart::kKey ? 0 : layout.num_kv_heads * of_keys) + kv_head * of_part;
 }
 
 // Offset of a slot's elements, or their codes.
-template <int kBits>
+template <typename Form>
 constexpr int64_t KvOffset(const KvLayout& layout, KvPart part, int64_t kv_head, int64_t slot) {
-  return KvRunOffset<kBits>(layout, part, kv_head, slot) +
-         slot % KvBlockSlots(kBits) * KvCodeBytes(layout.head_dim, kBits);
+  return KvRunOffset<Form>(layout, part, kv_head, slot) +
+         slot % Form::kSlots * KvCodeBytes(layout.head_dim, Form::Bits(part));
 }
 
 // Offset of the {min, scale} of a slot's first group; the others are kKvRangeStride apart.
-// Requires: kBits below 16.
-template <int kBits>
+// Requires: the part's bits are below 16.
+template <typename Form>
 constexpr int64_t KvRangeOffset(const KvLayout& layout, KvPart part, int64_t kv_head,
                                 int64_t slot) {
-  return KvRunOffset<kBits>(layout, part, kv_head, slot) +
-         KvBlockSlots(kBits) * KvCodeBytes(layout.head_dim, kBits) + slot % KvBlockSlots(kBits) * 4;
+  return KvRunOffset<Form>(layout, part, kv_head, slot) +
+         Form::kSlots * KvCodeBytes(layout.head_dim, Form::Bits(part)) + slot % Form::kSlots * 4;
 }
 
 // Offset of a slot's score. Requires: a layout with state.
-template <int kBits>
+template <typename Form>
 constexpr int64_t ScoreOffset(const KvLayout& layout, int64_t kv_head, int64_t slot) {
-  return slot / KvBlockSlots(kBits) * layout.block_bytes +
-         KvBlockBytes(layout.num_kv_heads, layout.head_dim, kBits) +
-         (kv_head * KvBlockSlots(kBits) + slot % KvBlockSlots(kBits)) * 4;
+  return slot / Form::kSlots * layout.block_bytes +
+         KvBlockBytes(layout.num_kv_heads, layout.head_dim, Form::kBits) +
+         (kv_head * Form::kSlots + slot % Form::kSlots) * 4;
 }
 
 // Offset of a slot's position. Requires: a layout with state.
-template <int kBits>
+template <typename Form>
 constexpr int64_t PositionOffset(const KvLayout& layout, int64_t kv_head, int64_t slot) {
-  return ScoreOffset<kBits>(layout, layout.num_kv_heads + kv_head, slot);
+  return ScoreOffset<Form>(layout, layout.num_kv_heads + kv_head, slot);
 }
 
 // A vector is the 8 elements of a token's K or V that a lane reads at once, one behind the other in

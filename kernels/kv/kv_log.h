@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "spillway/kv_block.h"
+
 namespace spillway::kernels {
 
 // A row's cache of one layer, with state. num_held: tokens in slots [0, num_held) of each KV head.
@@ -16,7 +18,7 @@ struct KvLogRow {
   int64_t num_held = 0;
   int64_t num_kv_heads = 0;
   int64_t head_dim = 0;
-  int bits = 16;
+  KvBits bits = {};
 };
 
 // Copies the state of the blocks that hold tokens out: KvStateBytes of their slots.

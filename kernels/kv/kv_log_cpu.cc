@@ -36,16 +36,18 @@ void ForStates(const KvLogRow& row, Byte* state, F copy) {
 }
 
 // Calls copy(in the cache, in the log, bytes) for what a token has in one slot of one KV head. In
-// the log: the key, the value, their ranges group by group.
+// the log: the key, the value, their ranges group by group, of each group first the key's.
 template <typename Byte, typename F>
 void ForParts(const KvHead<std::byte>& head, int64_t slot, Byte* token, F copy) {
-  const auto codes = static_cast<std::size_t>(head.TokenBytes());
-  copy(head.Key(slot), token, codes);
-  copy(head.Value(slot), token + codes, codes);
-  token += 2 * codes;
-  for (int64_t group = 0; group < head.NumRanges(); ++group, token += 8) {
-    copy(head.KeyRanges(slot) + group * kKvRangeStride, token, 4);
-    copy(head.ValueRanges(slot) + group * kKvRangeStride, token + 4, 4);
+  const auto take = [&](std::byte* cache, int64_t bytes) {
+    copy(cache, token, static_cast<std::size_t>(bytes));
+    token += bytes;
+  };
+  take(head.Key(slot), head.KeyBytes());
+  take(head.Value(slot), head.ValueBytes());
+  for (int64_t group = 0; group < KvGroups(head.head_dim); ++group) {
+    if (group < head.NumKeyRanges()) take(head.KeyRanges(slot) + group * kKvRangeStride, 4);
+    if (group < head.NumValueRanges()) take(head.ValueRanges(slot) + group * kKvRangeStride, 4);
   }
 }
 
@@ -70,7 +72,7 @@ int64_t SlotOf(const KvHead<std::byte>& head, int64_t num_held, int64_t position
 }
 
 // Bytes of a token's K and V of one KV head.
-int64_t HeadBytes(const KvLogRow& row) { return 2 * KvTokenBytes(row.head_dim, row.bits); }
+int64_t HeadBytes(const KvLogRow& row) { return KvSlotBytes(1, row.head_dim, row.bits); }
 
 }  // namespace
 

@@ -21,10 +21,23 @@ struct VectorPlace {
 };
 
 struct GroupPlace {
-  KvPart part;
   int64_t kv_head;
   int64_t slot;
   int64_t group;  // of the head's dimensions
+};
+
+// Offsets of a part of a cache: a KvForm's keys, or its values.
+template <typename OfForm, KvPart kOfPart>
+struct KvPlaces {
+  using Form = OfForm;
+  static constexpr KvPart kPart = kOfPart;
+
+  static __device__ int64_t Codes(const KvLayout& layout, int64_t kv_head, int64_t slot) {
+    return KvOffset<Form>(layout, kPart, kv_head, slot);
+  }
+  static __device__ int64_t Ranges(const KvLayout& layout, int64_t kv_head, int64_t slot) {
+    return KvRangeOffset<Form>(layout, kPart, kv_head, slot);
+  }
 };
 
 // Ways to read KV. ReadOnly: earlier kernels stored it. ReadWritten: this kernel stores it.
@@ -56,7 +69,7 @@ __device__ inline void WidenPair(uint32_t word, float& low, float& high, __nv_bf
 }
 
 // Elements of 16 bits. A default Vector is zeros.
-template <typename T>
+template <typename T, typename Places>
 struct KvElements {
   static constexpr int kBits = 16;
   static constexpr int kLoads = 4;  // in flight, to keep the memory busy
@@ -66,14 +79,14 @@ struct KvElements {
   };
 
   template <typename Read>
-  static __device__ Vector Load(const std::byte* kv, const KvLayout& layout, KvPart part,
+  static __device__ Vector Load(const std::byte* kv, const KvLayout& layout,
                                 const VectorPlace& place) {
-    return {Read::Get(Address(kv, layout, part, place))};
+    return {Read::Get(Address(kv, layout, place))};
   }
 
-  static __device__ const uint4* Address(const std::byte* kv, const KvLayout& layout, KvPart part,
+  static __device__ const uint4* Address(const std::byte* kv, const KvLayout& layout,
                                          const VectorPlace& place) {
-    const int64_t at = KvOffset<kBits>(layout, part, place.kv_head, place.slot);
+    const int64_t at = Places::Codes(layout, place.kv_head, place.slot);
     return reinterpret_cast<const uint4*>(kv + at) + place.vector;
   }
 
@@ -88,7 +101,7 @@ struct KvElements {
   // `x`: the head's first element. Called by all lanes of a warp, 16 neighbours for each group.
   static __device__ void Store(std::byte* kv, const KvLayout& layout, const GroupPlace& place,
                                const float* x) {
-    const int64_t at = KvOffset<kBits>(layout, place.part, place.kv_head, place.slot);
+    const int64_t at = Places::Codes(layout, place.kv_head, place.slot);
     T* to = reinterpret_cast<T*>(kv + at);
     const int64_t first = place.group * kKvGroup + threadIdx.x % kGroupLanes;
 #pragma unroll
@@ -100,7 +113,7 @@ struct KvElements {
 };
 
 // Codes of 8 or 4 bits; kernels/kv/kv_code.h defines them.
-template <int kOfBits>
+template <int kOfBits, typename Places>
 struct KvCodes {
   static constexpr int kBits = kOfBits;
   static constexpr int kLoads = 8;
@@ -112,11 +125,11 @@ struct KvCodes {
   };
 
   template <typename Read>
-  static __device__ Vector Load(const std::byte* kv, const KvLayout& layout, KvPart part,
+  static __device__ Vector Load(const std::byte* kv, const KvLayout& layout,
                                 const VectorPlace& place) {
-    const std::byte* codes = kv + KvOffset<kBits>(layout, part, place.kv_head, place.slot) +
-                             place.vector * VectorBytes(kBits);
-    const std::byte* range = kv + KvRangeOffset<kBits>(layout, part, place.kv_head, place.slot) +
+    const std::byte* codes =
+        kv + Places::Codes(layout, place.kv_head, place.slot) + place.vector * VectorBytes(kBits);
+    const std::byte* range = kv + Places::Ranges(layout, place.kv_head, place.slot) +
                              place.vector * kVectorElements / kKvGroup * kKvRangeStride;
     Vector vector;
     if constexpr (kBits == 8) {
@@ -144,11 +157,11 @@ struct KvCodes {
     Group group;
     group.Read(layout, place, x);
     group.Encode();
-    std::byte* codes = kv + KvOffset<kBits>(layout, place.part, place.kv_head, place.slot);
+    std::byte* codes = kv + Places::Codes(layout, place.kv_head, place.slot);
     group.StoreCodes(codes + place.group * kKvGroup * kBits / 8);
     if (threadIdx.x % kGroupLanes != 0) return;
-    const int64_t range = KvRangeOffset<kBits>(layout, place.part, place.kv_head, place.slot) +
-                          place.group * kKvRangeStride;
+    const int64_t range =
+        Places::Ranges(layout, place.kv_head, place.slot) + place.group * kKvRangeStride;
     *reinterpret_cast<uint32_t*>(kv + range) =
         __half_as_ushort(group.min) | static_cast<uint32_t>(__half_as_ushort(group.scale)) << 16;
   }
@@ -284,10 +297,22 @@ struct KvCodes {
   };
 };
 
-// Stores a token's K and V of several heads: group by group, 16 threads each. Called by all threads
-// of a block.
+// A cache's formats: of its keys and of its values.
+template <typename OfKeys, typename OfValues, typename OfForm>
+struct KvFormat {
+  using Keys = OfKeys;
+  using Values = OfValues;
+  using Form = OfForm;
+  // Loads in flight where keys and values are read together.
+  static constexpr int kLoads = Keys::kLoads < Values::kLoads ? Keys::kLoads : Values::kLoads;
+};
+
+// Stores a token's K and V of several heads: group by group, 16 threads each; one half of a block's
+// warps the keys, the other the values. Called by all threads of a block.
 template <typename Format, int kThreads>
 struct TokenStore {
+  static constexpr int kAtOnce = kThreads / 2 / kGroupLanes;
+
   std::byte* kv;
   const KvLayout& layout;
   int64_t slot;
@@ -297,30 +322,32 @@ struct TokenStore {
   const float* v;
 
   __device__ void Run() const {
-    constexpr int kAtOnce = kThreads / kGroupLanes;
-    const int64_t groups = KvGroups(layout.head_dim);
-    const int64_t count = 2 * num_heads * groups;
-    for (int64_t first = 0; first < count; first += kAtOnce) {
-      const int64_t own = first + threadIdx.x / kGroupLanes;
-      // Lanes past the end store the last group again: shuffles need whole warps.
-      StoreGroup(own < count ? own : count - 1, groups);
-    }
+    if (threadIdx.x < kThreads / 2) return StoreAll<typename Format::Keys>(k);
+    StoreAll<typename Format::Values>(v);
   }
 
  private:
-  __device__ void StoreGroup(int64_t index, int64_t groups) const {
-    const int64_t head = index / groups % num_heads;
-    const bool is_key = index < num_heads * groups;
-    const GroupPlace place = {is_key ? KvPart::kKey : KvPart::kValue, first_head + head, slot,
-                              index % groups};
-    Format::Store(kv, layout, place, (is_key ? k : v) + head * layout.head_dim);
+  template <typename Part>
+  __device__ void StoreAll(const float* x) const {
+    const int64_t groups = KvGroups(layout.head_dim);
+    const int64_t count = num_heads * groups;
+    for (int64_t first = 0; first < count; first += kAtOnce) {
+      // Lanes past the end store the last group again: shuffles need whole warps.
+      const int64_t own = first + threadIdx.x % (kThreads / 2) / kGroupLanes;
+      const int64_t index = own < count ? own : count - 1;
+      const int64_t head = index / groups;
+      Part::Store(kv, layout, {first_head + head, slot, index % groups},
+                  x + head * layout.head_dim);
+    }
   }
 };
 
 // K and V of a token of one head from slot to slot, as they are stored, word by word.
-template <int kBits>
+template <typename Form>
 struct TokenCopy {
-  using Value = std::conditional_t<kBits == 16, uint4, uint32_t>;
+  // Elements come 16 bytes at a time, but not where they share a block with codes: a word has one
+  // size.
+  using Value = std::conditional_t<Form::kBits == KvBits(16), uint4, uint32_t>;
   static constexpr int64_t kWordBytes = sizeof(Value);
 
   KvLayout from;
@@ -328,7 +355,7 @@ struct TokenCopy {
   int64_t kv_head;
 
   // Words of K and V: elements, or codes and ranges.
-  __device__ int64_t words() const { return 2 * KvTokenBytes(to.head_dim, kBits) / kWordBytes; }
+  __device__ int64_t words() const { return Words(KvPart::kKey) + Words(KvPart::kValue); }
 
   __device__ void Word(const std::byte* from_kv, int64_t from_slot, std::byte* to_kv,
                        int64_t to_slot, int64_t index) const {
@@ -337,23 +364,45 @@ struct TokenCopy {
   }
 
  private:
+  __device__ int64_t Words(KvPart part) const {
+    return KvTokenBytes(to.head_dim, Form::Bits(part)) / kWordBytes;
+  }
   __device__ int64_t Offset(const KvLayout& layout, int64_t slot, int64_t index) const {
-    const int64_t of_part = KvTokenBytes(layout.head_dim, kBits) / kWordBytes;
-    const KvPart part = index < of_part ? KvPart::kKey : KvPart::kValue;
-    const int64_t word = index % of_part;
-    const int64_t of_codes = KvCodeBytes(layout.head_dim, kBits) / kWordBytes;
-    if (word < of_codes) return KvOffset<kBits>(layout, part, kv_head, slot) + word * kWordBytes;
-    return KvRangeOffset<kBits>(layout, part, kv_head, slot) + (word - of_codes) * kKvRangeStride;
+    const int64_t of_keys = Words(KvPart::kKey);
+    const KvPart part = index < of_keys ? KvPart::kKey : KvPart::kValue;
+    const int64_t word = part == KvPart::kKey ? index : index - of_keys;
+    const int64_t of_codes = KvCodeBytes(layout.head_dim, Form::Bits(part)) / kWordBytes;
+    if (word < of_codes) return KvOffset<Form>(layout, part, kv_head, slot) + word * kWordBytes;
+    return KvRangeOffset<Form>(layout, part, kv_head, slot) + (word - of_codes) * kKvRangeStride;
   }
 };
 
-// Calls `launch` with the format of a cache.
+// Format of a part of a cache: codes of kBits, or elements of type T.
+template <int kBits, typename T, typename Places>
+using KvPartFormat =
+    std::conditional_t<kBits == 16, KvElements<T, Places>, KvCodes<kBits == 4 ? 4 : 8, Places>>;
+
+template <int kKeyBits, int kValueBits, typename T = __half>
+using KvFormatOf =
+    KvFormat<KvPartFormat<kKeyBits, T, KvPlaces<KvForm<kKeyBits, kValueBits>, KvPart::kKey>>,
+             KvPartFormat<kValueBits, T, KvPlaces<KvForm<kKeyBits, kValueBits>, KvPart::kValue>>,
+             KvForm<kKeyBits, kValueBits>>;
+
+template <int kKeyBits, typename Launch>
+void WithValueBits(int bits, const Launch& launch) {
+  if (bits == 8) return launch(KvFormatOf<kKeyBits, 8>());
+  if (bits == 4) return launch(KvFormatOf<kKeyBits, 4>());
+  launch(KvFormatOf<kKeyBits, 16>());
+}
+
+// Calls `launch` with the format of a cache. dtype: of elements where both K and V have 16 bits.
 template <typename Launch>
-void WithFormat(DType dtype, int bits, const Launch& launch) {
-  if (bits == 8) return launch(KvCodes<8>());
-  if (bits == 4) return launch(KvCodes<4>());
-  if (dtype == DType::kF16) return launch(KvElements<__half>());
-  launch(KvElements<__nv_bfloat16>());
+void WithFormat(DType dtype, KvBits bits, const Launch& launch) {
+  if (bits.key == 8) return WithValueBits<8>(bits.value, launch);
+  if (bits.key == 4) return WithValueBits<4>(bits.value, launch);
+  const bool brain = !bits.coded() && dtype == DType::kBF16;
+  if (brain) return launch(KvFormatOf<16, 16, __nv_bfloat16>());
+  WithValueBits<16>(bits.value, launch);
 }
 
 // Calls `launch` with the number of lanes, as a type, that together hold a vector each of a head of

@@ -20,12 +20,18 @@ bool Chooses(const std::vector<Op>& ops) {
 // Share of the rate of attention, in bytes of the cache, that cores keep when they unpack codes.
 // Measured with AVX-512 on one core (kernel_bench --only budget, 128 slots): 13.7 GB/s of 16 bits,
 // 9.3 of 8, 6.7 of 4.
-double CodedRateShare(int kv_bits) { return kv_bits == 16 ? 1.0 : kv_bits == 8 ? 0.68 : 0.49; }
+double RateShare(int bits) { return bits == 16 ? 1.0 : bits == 8 ? 0.68 : 0.49; }
+
+// Keys and values are read one after the other: their times add up.
+double CodedRateShare(KvBits bits) {
+  const double seconds = bits.key / RateShare(bits.key) + bits.value / RateShare(bits.value);
+  return (bits.key + bits.value) / seconds;
+}
 
 // Scales the rates of the CPU's kernels from a cache of 16 bits to one of so many.
-void TakeCodedShare(DeviceRates& cpu, int kv_bits) {
-  cpu.decode_attention_bytes_per_s *= CodedRateShare(kv_bits);
-  cpu.evicting_decode_bytes_per_s *= CodedRateShare(kv_bits);
+void TakeCodedShare(DeviceRates& cpu, KvBits bits) {
+  cpu.decode_attention_bytes_per_s *= CodedRateShare(bits);
+  cpu.evicting_decode_bytes_per_s *= CodedRateShare(bits);
 }
 
 }  // namespace

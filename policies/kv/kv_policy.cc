@@ -8,6 +8,11 @@
 
 namespace spillway {
 
+std::string KvBitsText(KvBits bits) {
+  const std::string of_keys = std::to_string(bits.key);
+  return bits.key == bits.value ? of_keys : of_keys + "," + std::to_string(bits.value);
+}
+
 int64_t TokenAmount::Of(int64_t row_tokens) const {
   if (frac == 0.0) return tokens;
   // 20 % of 5 is 1, whatever 0.2 is in binary.

@@ -22,7 +22,7 @@ struct GivenPolicy {
   std::optional<bool> cpu_attention;
   std::optional<int> weight_bits;  // taken when the model is opened
   std::optional<DType> kv_dtype;
-  std::optional<int> kv_bits;
+  std::optional<KvBits> kv_bits;
   std::optional<KvPolicy> kv;
 };
 

@@ -117,7 +117,8 @@ class Search {
   void LeadWithMostBits() {
     if (!result_.feasible()) return;
     const auto bits = [](const Candidate& candidate) {
-      return candidate.storage.weight_bits + candidate.storage.kv_bits;
+      const StorageChoice& storage = candidate.storage;
+      return 2 * storage.weight_bits + storage.kv_bits.key + storage.kv_bits.value;
     };
     const auto rate = [](const Candidate& candidate) {
       return candidate.prediction.generated_tokens_per_s;

@@ -12,12 +12,15 @@
 
 namespace spillway {
 
-// Bits that a weight, or an element of K and V, can be stored in.
+// Bits that a weight, or an element of K or V, can be stored in.
 inline constexpr std::array kStoredBits = {16, 8, 4};
+
+// Bits of K and V that are tried. Keys need more of them than values.
+inline constexpr std::array kStoredKvBits = {KvBits(16), KvBits(8), KvBits(8, 4), KvBits(4)};
 
 struct StorageChoice {
   int weight_bits = 16;
-  int kv_bits = 16;
+  KvBits kv_bits = {};
   std::optional<TokenAmount> kv_budget;  // nullopt: the budget that is given
 
   bool operator==(const StorageChoice&) const = default;
@@ -26,7 +29,7 @@ struct StorageChoice {
 // Every combination of the bits and the budgets (the given one where there are none), in the order
 // of the lists. Requires: a number of bits for each.
 std::vector<StorageChoice> StorageChoices(std::span<const int> weight_bits,
-                                          std::span<const int> kv_bits,
+                                          std::span<const KvBits> kv_bits,
                                           std::span<const TokenAmount> kv_budgets);
 
 }  // namespace spillway

@@ -141,13 +141,18 @@ def study_kv(name):
     return {"policy": found[1], **sinks}
 
 
+def mean_kv_bits(bits):
+    """Bits of an element in the mean, from one number for K and V or [K, V]."""
+    return sum(bits) / len(bits) if isinstance(bits, list) else bits
+
+
 def with_full(entries):
     """Yields the entries, with scores of one text compared with that of all KV in the most bits."""
     fulls = {}
     for entry in entries:
         if entry.text is None or member(entry.policy, "kv", "policy") != "full":
             continue
-        bits = (entry.policy["kv_bits"], entry.policy["weight_bits"])
+        bits = (mean_kv_bits(entry.policy["kv_bits"]), entry.policy["weight_bits"])
         key = (entry.model, entry.text)
         fulls[key] = max(fulls.get(key, (bits, entry.quality.perplexity)), (bits, entry.quality.perplexity))
     for entry in entries:

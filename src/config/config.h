@@ -89,7 +89,7 @@ struct Config {
   std::optional<int64_t> prefill_chunk;
   std::optional<int> weight_bits;  // 16, 8, 4; not given: as the model is
   std::optional<DType> kv_dtype;
-  std::optional<int> kv_bits;
+  std::optional<KvBits> kv_bits;
   std::optional<KvPolicyKind> kv_policy;
   std::optional<TokenAmount> kv_budget;
   std::optional<TokenAmount> kv_heavy;

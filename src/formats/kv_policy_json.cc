@@ -35,4 +35,9 @@ nlohmann::ordered_json KvPolicyJson(const KvPolicy& kv) {
   return json;
 }
 
+nlohmann::ordered_json KvBitsJson(KvBits bits) {
+  if (bits.key == bits.value) return bits.key;
+  return Json::array({bits.key, bits.value});
+}
+
 }  // namespace spillway

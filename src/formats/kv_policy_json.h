@@ -1,4 +1,4 @@
-// A KV policy as policy files and reports write it. Pure function; any thread.
+// A KV policy and its bits as policy files and reports write them. Pure functions; any thread.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -10,5 +10,8 @@ namespace spillway {
 // {policy, budget or layer_budgets, num_sinks}; a budget is {kept, heavy, recent}, where stated,
 // each {frac} or {tokens}.
 nlohmann::ordered_json KvPolicyJson(const KvPolicy& kv);
+
+// One number for K and V, or [K, V] where they differ.
+nlohmann::ordered_json KvBitsJson(KvBits bits);
 
 }  // namespace spillway

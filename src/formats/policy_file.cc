@@ -105,6 +105,15 @@ int ReadBits(const JsonNode& node) {
   return static_cast<int>(bits);
 }
 
+// One number for K and V, or a list of K's and V's.
+KvBits ReadKvBits(const JsonNode& node) {
+  if (!node.value().is_array()) return ReadBits(node);
+  if (node.value().size() != 2) node.Refuse("must be one number, or those of K and V: [8, 4]");
+  std::vector<int> bits;
+  for (const JsonNode& item : node.Items()) bits.push_back(ReadBits(item));
+  return {bits[0], bits[1]};
+}
+
 // All three kinds of shares, or none.
 std::optional<Placement> ReadPlacement(const JsonNode& root) {
   const bool stated =
@@ -133,8 +142,8 @@ GivenPolicy FromDocument(const nlohmann::json& document, const JsonOrigin& origi
   if (const auto node = root.Find("cpu_attention")) policy.cpu_attention = node->Boolean();
   if (const auto node = root.Find("kv_dtype")) policy.kv_dtype = ReadKvDType(*node);
   if (const auto node = root.Find("weight_bits")) policy.weight_bits = ReadBits(*node);
-  if (const auto node = root.Find("kv_bits")) policy.kv_bits = ReadBits(*node);
-  if (policy.kv_bits.value_or(16) != 16 && policy.kv_dtype == DType::kBF16)
+  if (const auto node = root.Find("kv_bits")) policy.kv_bits = ReadKvBits(*node);
+  if (policy.kv_bits.value_or(16).coded() && policy.kv_dtype == DType::kBF16)
     root.Member("kv_dtype").Refuse("belongs to kv_bits 16; leave it out");
   if (const auto kv = root.Find("kv")) policy.kv = ReadKv(*kv);
   if (const auto sources = root.Find("sources")) {
@@ -167,7 +176,7 @@ std::string PolicyJson(const Policy& policy, const std::vector<std::string>& sou
   json["prefill_chunk"] = policy.prefill_chunk;
   json["weight_bits"] = policy.weight_bits;
   json["kv_dtype"] = DTypeName(policy.kv_dtype);
-  json["kv_bits"] = policy.kv_bits;
+  json["kv_bits"] = KvBitsJson(policy.kv_bits);
   json["kv"] = KvPolicyJson(policy.kv);
   if (!sources.empty()) json["sources"] = sources;
   return JsonFileText(json);

@@ -15,7 +15,7 @@ inline constexpr int kPolicyVersion = 1;
 // Keys: version, and of the others those that the file states; what it leaves out is chosen.
 //   weight_frac, kv_frac, activation_frac {gpu, cpu, disk} each summing to 1, all three or none,
 //   gpu_batch_size, num_gpu_batches, cpu_attention, prefill_chunk, kv_dtype ("fp16", "bf16"),
-//   weight_bits and kv_bits (16, 8, 4), sources [text],
+//   weight_bits and kv_bits (16, 8, 4; kv_bits also [K, V]), sources [text],
 //   kv {policy ("full", "h2o", "window", "h2o-flexgen"), budget, layer_budgets [budget],
 //   num_sinks}.
 // A budget is {kept, heavy, recent}, each {"frac": x} of prompt + max new tokens or {"tokens": n};

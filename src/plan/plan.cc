@@ -122,11 +122,11 @@ int64_t Plan::KvOffset(Tier tier, int64_t batch, int64_t decoder_layer) const {
 namespace {
 
 void RefuseFourBitsOfRotatedKeys(const ModelShape& shape, const Policy& policy) {
-  if (shape.rope.dims == 0 || policy.kv_bits != 4) return;
+  if (shape.rope.dims == 0 || policy.kv_bits.key != 4) return;
   throw Error(ErrorCode::kFlag,
-              fmt::format("--kv-bits 4: {} turns its keys by their position, and keys of 4 bits "
-                          "would then cost 6 to 8 % of its perplexity; choose 8 or 16",
-                          Printable(shape.name, 40)));
+              fmt::format("--kv-bits {}: {} turns its keys by their position, and keys of 4 bits "
+                          "would then cost 6 to 8 % of its perplexity; choose 8,4 or 8",
+                          KvBitsText(policy.kv_bits), Printable(shape.name, 40)));
 }
 
 }  // namespace

@@ -180,7 +180,7 @@ Json PolicyJson(const Plan& plan) {
           {"cpu_attention", policy.cpu_attention},
           {"prefill_chunk", plan.workspace.chunk_tokens},
           {"weight_bits", plan.shape.weight_bits},
-          {"kv_bits", policy.kv_bits},
+          {"kv_bits", KvBitsJson(policy.kv_bits)},
           {"kv_dtype", DTypeName(policy.kv_dtype)},
           {"kv", KvPolicyJson(policy.kv)}};
 }

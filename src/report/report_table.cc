@@ -46,7 +46,8 @@ std::string KeptText(const Plan& plan, const KvKeep& keep) {
 std::string KvLine(const Plan& plan, const KvKeep& keep, int64_t slots) {
   std::string line = fmt::format("{}: {} of the longest row, {} slots",
                                  KvPolicyName(plan.policy.kv.kind), KeptText(plan, keep), slots);
-  if (plan.policy.kv_bits < 16) line += fmt::format(" of {} bits", plan.policy.kv_bits);
+  if (plan.policy.kv_bits.coded())
+    line += fmt::format(" of {} bits", KvBitsText(plan.policy.kv_bits));
   line += WindowsText(plan);
   if (plan.policy.kv.evicts() && plan.kv_classes.size() > 1)
     line += fmt::format("; layers with {} different budgets", plan.kv_classes.size());
@@ -215,7 +216,7 @@ std::string ReportTable(const Plan& plan, const Trace& trace, const RunSummary& 
   text += TableLine("block", fmt::format("{} rows x {} batches, {} blocks, {} passes",
                                          plan.policy.gpu_batch_size, plan.policy.num_gpu_batches,
                                          trace.num_blocks, prefill.passes + decode.passes));
-  if (plan.kept.evicts() || plan.policy.kv_bits != 16)
+  if (plan.kept.evicts() || plan.policy.kv_bits.coded())
     text += TableLine("KV", KvLine(plan, trace.largest_keep, trace.slots_per_row));
   text += AttentionLine(plan);
   text += TableLine("prefill", PhaseLine(prefill.prompt_tokens, prefill.seconds));

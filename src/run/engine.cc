@@ -20,7 +20,7 @@ constexpr int64_t kMaxNonFiniteRows = 100;
 
 // Advice where logits are not finite. fp16 ends at 65504; what a bf16 model keeps may pass that.
 std::string_view NonFiniteRemedy(const Plan& plan) {
-  const bool narrows = plan.shape.dtype == DType::kBF16 && plan.policy.kv_bits == 16 &&
+  const bool narrows = plan.shape.dtype == DType::kBF16 && !plan.policy.kv_bits.coded() &&
                        plan.policy.kv_dtype == DType::kF16;
   return narrows ? "give --kv-dtype bf16, as its keys or values may pass fp16's range"
                  : "check the model's weights";

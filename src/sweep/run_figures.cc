@@ -45,8 +45,22 @@ std::string BudgetText(const Json& budget) {
 }
 
 // Bits in words; empty for 16.
-std::string BitsText(const char* what, double bits) {
-  return bits == 16.0 ? "" : fmt::format(", {:.0f}-bit {}", bits, what);
+std::string BitsText(const char* what, const std::string& bits) {
+  return bits == "16" ? "" : fmt::format(", {}-bit {}", bits, what);
+}
+
+// "8", or "8,4" where those of K and V differ; from the report's policy.
+std::string KvBitsIn(const Json& report) {
+  const Json& bits = At(report, "/policy/kv_bits");
+  if (!bits.is_array()) return fmt::format("{:.0f}", NumberAt(report, "/policy/kv_bits"));
+  return fmt::format("{:.0f},{:.0f}", NumberAt(bits, "/0"), NumberAt(bits, "/1"));
+}
+
+// Bits of an element of K and V together, in the mean.
+double MeanKvBits(const Json& report) {
+  const Json& bits = At(report, "/policy/kv_bits");
+  if (!bits.is_array()) return NumberAt(report, "/policy/kv_bits");
+  return (NumberAt(bits, "/0") + NumberAt(bits, "/1")) / 2.0;
 }
 
 // "h2o 20 %", from the report's policy.
@@ -56,8 +70,8 @@ std::string KvText(const Json& report) {
   if (kv.contains("layer_budgets")) text += " per layer";
   if (kv.contains("budget")) text += fmt::format(" {}", BudgetText(kv["budget"]));
   if (NumberAt(kv, "/num_sinks") > 0) text += fmt::format(" + {:.0f}", NumberAt(kv, "/num_sinks"));
-  return text + BitsText("KV", NumberAt(report, "/policy/kv_bits")) +
-         BitsText("weights", NumberAt(report, "/policy/weight_bits"));
+  return text + BitsText("KV", KvBitsIn(report)) +
+         BitsText("weights", fmt::format("{:.0f}", NumberAt(report, "/policy/weight_bits")));
 }
 
 // Setting in words as reports have it: "20%" becomes "20 %".
@@ -150,8 +164,7 @@ double TokensPerS(const PointResult& result) {
 // the most bits that the sweep has for this work. Zero where some KV is evicted.
 double BaselineBits(const PointResult& result) {
   if (result.fault || TextAt(result.report, "/policy/kv/policy") != "full") return 0.0;
-  return NumberAt(result.report, "/policy/kv_bits") *
-         NumberAt(result.report, "/policy/weight_bits");
+  return MeanKvBits(result.report) * NumberAt(result.report, "/policy/weight_bits");
 }
 
 struct Baseline {

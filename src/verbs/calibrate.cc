@@ -219,7 +219,7 @@ std::string CalibrationJson(const Plan& plan, const KvPolicy& kv, const Findings
   json["version"] = 1;
   json["model"] = {{"name", plan.shape.name}};
   json["policy"] = {{"weight_bits", plan.shape.weight_bits},
-                    {"kv_bits", plan.policy.kv_bits},
+                    {"kv_bits", KvBitsJson(plan.policy.kv_bits)},
                     {"kv", KvPolicyJson(kv)}};
   nlohmann::ordered_json& out = json["calibration"];
   out["perplexity_full"] = std::exp(found.full);

@@ -71,7 +71,7 @@ std::string DescribePolicy(const Path& file, const json&) {
     text += fmt::format("attention   on the {}\n",
                         *policy.cpu_attention ? "CPU for KV there" : "device");
   if (policy.weight_bits) text += fmt::format("weight bits {}\n", *policy.weight_bits);
-  if (policy.kv_bits) text += fmt::format("kv bits     {}\n", *policy.kv_bits);
+  if (policy.kv_bits) text += fmt::format("kv bits     {}\n", KvBitsText(*policy.kv_bits));
   if (policy.kv) text += KvText(*policy.kv);
   return text;
 }

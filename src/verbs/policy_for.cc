@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <iterator>
 
 #include "policies/cost/cost_model.h"
 #include "policies/search/default_policy.h"
@@ -114,11 +116,16 @@ GivenPolicy PolicyGivenBy(const Config& config, const ModelShape& shape, const M
 // --allow-4bit varies what is not given. A quantised store is of its own bits.
 std::vector<StorageChoice> StorageToTry(const Config& config, const ModelShape& shape) {
   const std::vector<int> all(kStoredBits.begin(), kStoredBits.end());
+  std::vector<KvBits> all_kv;
+  // Else keys of 4 bits are refused.
+  const bool any_keys = shape.rope.dims == 0;
+  std::ranges::copy_if(kStoredKvBits, std::back_inserter(all_kv),
+                       [&](KvBits bits) { return any_keys || bits.key > 4; });
   const bool vary_weights = config.allow_4bit && !config.weight_bits && shape.weight_bits == 16 &&
                             !config.allow_nonfinite_weights;
   const bool vary_kv = config.allow_4bit && !config.kv_bits && !config.kv_dtype;
   return StorageChoices(vary_weights ? all : std::vector<int>{shape.weight_bits},
-                        vary_kv ? all : std::vector<int>{config.kv_bits.value_or(16)},
+                        vary_kv ? all_kv : std::vector<KvBits>{config.kv_bits.value_or(16)},
                         config.kv_budgets);
 }
 

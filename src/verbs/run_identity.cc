@@ -84,8 +84,8 @@ RunManifest IdentityOf(const Config& config, const OpenedModel& model, const Pol
       {"set of sampling flags", SamplingText(config)},
       {"weight type", fmt::format("{} bits", model.shape.weight_bits)},
       {"KV policy", JsonText(KvPolicyJson(policy.kv))},
-      {"KV type", policy.kv_bits == 16 ? std::string(DTypeName(policy.kv_dtype))
-                                       : fmt::format("{} bits", policy.kv_bits)},
+      {"KV type", policy.kv_bits.coded() ? fmt::format("{} bits", KvBitsText(policy.kv_bits))
+                                         : std::string(DTypeName(policy.kv_dtype))},
       {"spillway version", std::string(kVersion)},
       {"processor or --cpu-compute", ProcessorText(config, policy, gpu)}};
   if (config.strict) identity.emplace("--strict", kYes);

@@ -49,7 +49,7 @@ std::string StorageText(const StorageChoice& storage) {
                                 : fmt::format("KV {} tokens, ", budget->tokens);
   }
   if (storage.weight_bits != 16) text += fmt::format("{}-bit weights, ", storage.weight_bits);
-  if (storage.kv_bits != 16) text += fmt::format("{}-bit KV, ", storage.kv_bits);
+  if (storage.kv_bits.coded()) text += fmt::format("{}-bit KV, ", KvBitsText(storage.kv_bits));
   return text;
 }
 

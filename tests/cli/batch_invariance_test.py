@@ -23,7 +23,7 @@ MODELS = [
     [PARITY_MODELS / "longrope-neox"],
     [PARITY_MODELS / "qwen2moe-windowed"],
     [harness.BUNDLED_MODEL, "--kv-bits", "4"],
-    [PARITY_MODELS / "bf16-head128", "--kv-bits", "8"],
+    [PARITY_MODELS / "bf16-head128", "--kv-bits", "8,4"],
     [PARITY_MODELS / "gelu-head80-untied", "--kv-bits", "4", "--kv-policy", "h2o", "--kv-budget", "40%"],
 ]
 # The first one is what the others are compared with.

@@ -29,28 +29,30 @@ CODED_CACHES = [
     ["--kv-bits", 8, *H2O],
     ["--kv-bits", 4, *H2O],
     ["--kv-bits", 4, *WINDOW],
+    ["--kv-bits", "8,4", *H2O],
+    ["--kv-bits", "4,16", *WINDOW],
 ]
 SMALL_MODELS = [harness.BUNDLED_MODEL, PARITY_MODELS / "postnorm-projected", PARITY_MODELS / "gelu-head80-untied"]
 
 
 def check_kv_bytes(binary, source, folder):
-    """The report says what the cache was: of 64 elements 128, 68 or 36 bytes, in blocks of 8, 16 or 16 slots."""
+    """The report says what the cache was: of 64 elements 128, 68 or 36 bytes, of K and V apart, in blocks of 8, 16 or 16 slots."""
     failures = 0
     model = ["--model", harness.BUNDLED_MODEL]
     found = {}
-    for bits in (16, 8, 4):
+    for bits in (16, 8, 4, "8,4"):
         out, report = run(binary, model, source, folder, ["--gpu-batch-size", 8, "--kv-bits", bits])
         found[bits] = (report["kv"]["bytes"], out)
-        if report["policy"]["kv_bits"] != bits:
+        if report["policy"]["kv_bits"] != ([8, 4] if bits == "8,4" else bits):
             print(f"FAILED --kv-bits {bits}: the report says {report['policy']['kv_bits']}")
             failures += 1
-    for bits, token_bytes in ((8, 68), (4, 36)):
+    for bits, token_bytes in ((8, 68), (4, 36), ("8,4", 52)):
         least = found[16][0] * token_bytes / 128
         if not least <= found[bits][0] <= 1.1 * least or found[bits][1] == found[16][1]:
             print(f"FAILED --kv-bits {bits}: {found[bits][0]} bytes for {found[16][0]} of 16 bits, or the same text")
             failures += 1
-    if found[8][0] * 36 != found[4][0] * 68:
-        print(f"FAILED --kv-bits: {found[8][0]} bytes of 8 bits, {found[4][0]} of 4")
+    if found[8][0] * 36 != found[4][0] * 68 or found[8][0] + found[4][0] != 2 * found["8,4"][0]:
+        print(f"FAILED --kv-bits: {found[8][0]} bytes of 8 bits, {found[4][0]} of 4, {found['8,4'][0]} of 8,4")
         failures += 1
     return failures
 
@@ -96,7 +98,7 @@ def evicting_caches(binary, source, folder):
 def coded_caches(binary, source, folder):
     failures = check(binary, ["--model", harness.BUNDLED_MODEL, "--kv-bits", 4], source, folder, ON_HOST)
     failures += check_kv_bytes(binary, source, folder)
-    for bits in (16, 8, 4):
+    for bits in (16, 8, 4, "8,4", "16,8"):
         failures += check_whole_budget(binary, source, folder, ["--kv-bits", bits])
     return failures
 
@@ -104,7 +106,7 @@ def coded_caches(binary, source, folder):
 def coded_evicting_caches(binary, source, folder):
     failures = 0
     for model in (harness.BUNDLED_MODEL, PARITY_MODELS / "gelu-head80-untied"):
-        for cache in (["--kv-bits", 8], ["--kv-bits", 4], *CODED_CACHES):
+        for cache in (["--kv-bits", 8], ["--kv-bits", 4], ["--kv-bits", "8,4"], *CODED_CACHES):
             failures += check(binary, ["--model", model, *cache], source, folder, EVICTING)
     return failures
 
@@ -128,7 +130,7 @@ def families(binary, source, folder):
     names = ["llama-grouped-tied", "llama-wide-biased", *FAMILY_VARIANTS]
     cases = [[name] for name in names]
     for name in ("qwen3-biased", "gemma2-full", "gemma3-wide-window", "gemma3-groups-windowed"):
-        cases += [[name, *flags] for flags in (H2O, ["--kv-bits", 8, *H2O], ["--weight-bits", 4, "--kv-bits", 8])]
+        cases += [[name, *flags] for flags in (H2O, ["--kv-bits", "8,4", *H2O], ["--weight-bits", 4, "--kv-bits", 8])]
     return sum(check(binary, ["--model", PARITY_MODELS / name, *flags], source, folder, some_evicting(number))
                for number, (name, *flags) in enumerate(cases))
 

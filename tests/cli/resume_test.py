@@ -365,6 +365,7 @@ class Refusals(ResumeTest):
             (["--kv-policy", "h2o"], 'another KV policy ({"policy":"full"}, now {"policy":"h2o"'),
             (["--kv-dtype", "bf16"], "another KV type (fp16, now bf16)"),
             (["--kv-bits", "8"], "another KV type (fp16, now 8 bits)"),
+            (["--kv-bits", "8,4"], "another KV type (fp16, now 8,4 bits)"),
             (["--weight-bits", "8"], "another weight type (16 bits, now 8 bits)"),
             (["--kv-bits", "8", "--weight-bits", "8", "--kv-policy", "window", "--seed", "9"], "weight type"),
         ]

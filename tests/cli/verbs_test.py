@@ -184,6 +184,7 @@ class Plan(harness.VerbTest):
              f"{windows}; layers with 2 different budgets; rows on disk are written anew every \\d+ passes"),
             (["--kv-policy", "window", "--kv-budget", 300, "--kv-bits", 8],
              f"window: 300 recent tokens of the longest row, 512 slots of 8 bits; {windows}; layers with 2 different budgets$"),
+            (["--kv-bits", "8,4"], f"full: all tokens of the longest row, 1536 slots of 8,4 bits; {windows}$"),
         ):
             text = self.run_verb("plan", *words, *flags).stdout.decode()
             self.assertRegex(text, f"(?m)^  KV            {expected}")

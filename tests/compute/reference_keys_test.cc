@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kWidth = 2 * 64;  // of two KV heads
 
-Plan PlanWith(int kv_bits) {
+Plan PlanWith(KvBits kv_bits) {
   ModelShape shape;
   shape.num_layers = 2;
   shape.hidden_size = kWidth;
@@ -22,7 +22,7 @@ Plan PlanWith(int kv_bits) {
   shape.vocab_size = 100;
   shape.max_positions = 10;
   shape.bos = 3;
-  return PlanBuilder(shape).KvBits(kv_bits).Build();
+  return PlanBuilder(shape).WithKvBits(kv_bits).Build();
 }
 
 TEST(ReferenceKeysTest, SixteenBitsNeedNone) {

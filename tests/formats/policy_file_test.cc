@@ -59,6 +59,8 @@ TEST(PolicyFile, ComesBackAsItWas) {
   policy.kv.kind = KvPolicyKind::kWindow;
   policy.kv_dtype = DType::kF16;
   policy.kv_bits = 4;
+  ExpectSame(FromText(PolicyJson(policy)), policy);
+  policy.kv_bits = {8, 4};
   policy.kv.num_sinks = 4;
   policy.kv.budget = {};
   policy.kv.layer_budgets = {{{0.1, 0}, {}, {}}, {{}, TokenAmount{0.0, 7}, TokenAmount{0.3, 0}}};
@@ -105,6 +107,9 @@ TEST(PolicyFile, RefusesFaultsWithTheirPath) {
   EXPECT_THAT(Fault("/kv_bits", "4"), HasSubstr("$.kv_bits"));
   EXPECT_THAT(Fault("/kv_bits", 32), HasSubstr("$.kv_bits"));
   EXPECT_THAT(Fault("/kv_bits", 4), HasSubstr("$.kv_dtype: belongs to kv_bits 16"));
+  EXPECT_THAT(Fault("/kv_bits", {16, 4}), HasSubstr("$.kv_dtype: belongs to kv_bits 16"));
+  EXPECT_THAT(Fault("/kv_bits", {8, 5}), HasSubstr("$.kv_bits[1]: is 5, must be 16, 8 or 4"));
+  EXPECT_THAT(Fault("/kv_bits", {8, 4, 4}), HasSubstr("$.kv_bits: must be one number, or those"));
   EXPECT_THAT(Fault("/weight_bits", 5), HasSubstr("$.weight_bits: is 5"));
   EXPECT_THAT(Fault("/weight_bits", 0), HasSubstr("$.weight_bits"));
   EXPECT_THAT(Fault("/weight_bits", "4"), HasSubstr("$.weight_bits"));

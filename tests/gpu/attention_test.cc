@@ -26,8 +26,6 @@ struct Heads {
   int64_t stride() const { return q_width() + 2 * kv_width() + 3; }
 };
 
-constexpr KvStorage kStorages[] = {
-    {DType::kF16, 16}, {DType::kBF16, 16}, {DType::kF16, 8}, {DType::kF16, 4}};
 // Fewer shapes in software, where a block is hundreds of fibers.
 #if defined(SPILLWAY_SOFT_GPU)
 constexpr Heads kHeads[] = {{1, 1, 80}, {1, 1, 128}, {1, 1, 256}, {5, 1, 24}, {4, 2, 64}};
@@ -218,7 +216,7 @@ class GpuAttentionTest : public GpuTest {
 
 TEST_F(GpuAttentionTest, PrefillAgreesWithTheOracle) {
   for (const Heads& heads : kHeads) {
-    for (const KvStorage& storage : kStorages) {
+    for (const KvStorage& storage : kKvStorages) {
       SCOPED_TRACE(storage.name() + ", head_dim " + std::to_string(heads.head_dim));
       const std::vector<int64_t> lengths = Lengths();
       Sequences sequences(heads, storage, lengths, stream());
@@ -234,7 +232,7 @@ TEST_F(GpuAttentionTest, PrefillAgreesWithTheOracle) {
 }
 
 TEST_F(GpuAttentionTest, WindowsAndSoftCapsAgreeWithTheOracle) {
-  const KvStorage storage = kStorages[0];
+  const KvStorage storage = kKvStorages[0];
   for (const Heads& heads : {Heads{4, 2, 64}, Heads{1, 1, 256}}) {
     for (const Form form : {Form{2, 0.0F}, Form{40, 1.0F}, Form{64, 0.0F}, Form{130, 0.5F}}) {
       SCOPED_TRACE(CaseOf("head_dim", heads.head_dim, "window", form.window));
@@ -252,15 +250,15 @@ TEST_F(GpuAttentionTest, WindowsAndSoftCapsAgreeWithTheOracle) {
 
 // Rows that decode lie within the window; scores are capped.
 TEST_F(GpuAttentionTest, DecodeCapsScores) {
-  Sequences sequences({4, 2, 64}, kStorages[0], {40}, stream(), {64, 0.5F});
+  Sequences sequences({4, 2, 64}, kKvStorages[0], {40}, stream(), {64, 0.5F});
   for (const Where where : {Where::kOracle, Where::kGpu}) sequences.Run({{0, 0, 39}}, where);
   const std::vector<float> expected = sequences.Run({{0, 39, 1}}, Where::kOracle);
-  ExpectNear(sequences.Run({{0, 39, 1}}, Where::kGpu), expected, Bound(kStorages[0]));
+  ExpectNear(sequences.Run({{0, 39, 1}}, Where::kGpu), expected, Bound(kKvStorages[0]));
 }
 
 TEST_F(GpuAttentionTest, DecodeAgreesWithTheOracle) {
   for (const Heads& heads : kHeads) {
-    for (const KvStorage& storage : kStorages) {
+    for (const KvStorage& storage : kKvStorages) {
       SCOPED_TRACE(storage.name() + ", head_dim " + std::to_string(heads.head_dim));
       const std::vector<int64_t> lengths = Lengths();
       Sequences sequences(heads, storage, lengths, stream());
@@ -296,8 +294,8 @@ void GpuAttentionTest::CompareInChunks(const KvStorage& storage, const Form& for
 }
 
 TEST_F(GpuAttentionTest, ARowsBitsDependOnTheRowOnly) {
-  for (const KvStorage& storage : kStorages) CompareInChunks(storage, {});
-  CompareInChunks(kStorages[0], {50, 1.0F});
+  for (const KvStorage& storage : kKvStorages) CompareInChunks(storage, {});
+  CompareInChunks(kKvStorages[0], {50, 1.0F});
 }
 
 void GpuAttentionTest::CompareAlone(const KvStorage& storage) {
@@ -314,7 +312,7 @@ void GpuAttentionTest::CompareAlone(const KvStorage& storage) {
 }
 
 TEST_F(GpuAttentionTest, ADecodeStepsBitsDependOnTheRowOnly) {
-  for (const KvStorage& storage : kStorages) CompareAlone(storage);
+  for (const KvStorage& storage : kKvStorages) CompareAlone(storage);
 }
 
 }  // namespace

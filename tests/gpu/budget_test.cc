@@ -37,10 +37,7 @@ constexpr Rule kRules[] = {{KvPolicyKind::kH2o},
                            {KvPolicyKind::kH2oFlexgen},
                            {KvPolicyKind::kH2o, 40}};
 
-constexpr KvStorage kStorages[] = {
-    {DType::kF16, 16}, {DType::kBF16, 16}, {DType::kF16, 8}, {DType::kF16, 4}};
-
-int64_t SlotsFor(int64_t tokens, int bits) { return RoundUp(tokens, KvBlockSlots(bits)); }
+int64_t SlotsFor(int64_t tokens, KvBits bits) { return RoundUp(tokens, KvBlockSlots(bits)); }
 
 KvKeep KeepFor(const Rule& rule) {
   return rule.kind == KvPolicyKind::kWindow ? KvKeep{4, 0, 30} : KvKeep{0, 17, 18, rule.window};
@@ -54,18 +51,19 @@ class BudgetTest : public GpuTest {
     return {words.data(), words.data() + bytes};
   }
 
-  void CompareCompaction(int bits);
+  void CompareCompaction(KvBits bits);
 };
 
 TEST_F(BudgetTest, CompactionIsExact) {
-  for (const int bits : {16, 8, 4}) CompareCompaction(bits);
+  for (const KvStorage& storage : kKvStorages) CompareCompaction(storage.bits);
 }
 
-void BudgetTest::CompareCompaction(int bits) {
+void BudgetTest::CompareCompaction(KvBits bits) {
   for (const Shape& shape : kShapes) {
     for (const Rule& rule : kRules) {
       SCOPED_TRACE(CaseOf("heads", shape.num_heads, "KV heads", shape.num_kv_heads, "head_dim",
-                          shape.head_dim, "policy", KvPolicyName(rule.kind), "bits", bits));
+                          shape.head_dim, "policy", KvPolicyName(rule.kind), "bits", bits.key,
+                          "and", bits.value));
       const KvKeep keep = KeepFor(rule);
       const std::vector<int64_t> lengths = {1, 34, 35, 36, 255, 256, 257, 700};
       int64_t num_slots = 0;
@@ -211,7 +209,7 @@ class Steps {
       for (int64_t slot = 0; slot < slots; ++slot) {
         *there.Score(slot) = static_cast<float>((slot * 7 + head * 3) % 11) + 0.1F;
         *there.Position(slot) = static_cast<int32_t>(slot < held ? slot : -1);
-        if (storage_.bits < 16) SetRanges(there, slot);
+        if (storage_.bits.coded()) SetRanges(there, slot);
       }
     }
     return cache;
@@ -219,12 +217,14 @@ class Steps {
 
   // Codes may be any; what they are of must be numbers of usual size.
   static void SetRanges(const KvHead<std::byte>& head, int64_t slot) {
-    const uint16_t range[2] = {FloatToHalf(-1.0F - 0.01F * static_cast<float>(slot)),
-                               FloatToHalf(2.0F / static_cast<float>(KvSteps(head.bits)))};
-    for (int64_t group = 0; group < head.NumRanges(); ++group) {
-      std::memcpy(head.KeyRanges(slot) + group * kKvRangeStride, range, sizeof(range));
-      std::memcpy(head.ValueRanges(slot) + group * kKvRangeStride, range, sizeof(range));
-    }
+    const auto set = [&](std::byte* ranges, int64_t count, int bits) {
+      const uint16_t range[2] = {FloatToHalf(-1.0F - 0.01F * static_cast<float>(slot)),
+                                 FloatToHalf(2.0F / static_cast<float>(KvSteps(bits)))};
+      for (int64_t group = 0; group < count; ++group)
+        std::memcpy(ranges + group * kKvRangeStride, range, sizeof(range));
+    };
+    set(head.KeyRanges(slot), head.NumKeyRanges(), head.bits.key);
+    set(head.ValueRanges(slot), head.NumValueRanges(), head.bits.value);
   }
 
   Shape shape_;
@@ -239,7 +239,7 @@ class Steps {
 TEST_F(BudgetTest, StepsAgreeWithTheOracle) {
   for (const Shape& shape : kShapes) {
     for (const Rule& rule : kRules) {
-      for (const KvStorage& storage : kStorages) {
+      for (const KvStorage& storage : kKvStorages) {
         SCOPED_TRACE(storage.name() + ", head_dim " + std::to_string(shape.head_dim));
         Steps steps(shape, rule, storage, stream());
         // After 15 all four rows evict.

@@ -25,10 +25,11 @@ class BudgetAttentionTest : public testing::TestWithParam<IsaAndKv> {
 INSTANTIATE_TEST_SUITE_P(All, BudgetAttentionTest, testing::ValuesIn(AllKvCases()), KvParamName);
 
 void SwapTokens(const KvHead<std::byte>& head, int64_t a, int64_t b) {
-  std::swap_ranges(head.Key(a), head.Key(a) + head.TokenBytes(), head.Key(b));
-  std::swap_ranges(head.Value(a), head.Value(a) + head.TokenBytes(), head.Value(b));
-  for (int64_t at = 0; at < head.NumRanges() * kKvRangeStride; at += kKvRangeStride) {
+  std::swap_ranges(head.Key(a), head.Key(a) + head.KeyBytes(), head.Key(b));
+  std::swap_ranges(head.Value(a), head.Value(a) + head.ValueBytes(), head.Value(b));
+  for (int64_t at = 0; at < head.NumKeyRanges() * kKvRangeStride; at += kKvRangeStride)
     std::swap_ranges(head.KeyRanges(a) + at, head.KeyRanges(a) + at + 4, head.KeyRanges(b) + at);
+  for (int64_t at = 0; at < head.NumValueRanges() * kKvRangeStride; at += kKvRangeStride) {
     std::swap_ranges(head.ValueRanges(a) + at, head.ValueRanges(a) + at + 4,
                      head.ValueRanges(b) + at);
   }
@@ -59,8 +60,7 @@ struct Checked {
     const BudgetCase& c = row.c;
     for (int64_t kv_head = 0; kv_head < c.num_kv_heads; ++kv_head) {
       KvBudgetModel& model = models[static_cast<size_t>(kv_head)];
-      model.Add({token, row.Rounded(row.k(token) + kv_head * c.head_dim),
-                 row.Rounded(row.v(token) + kv_head * c.head_dim)});
+      model.Add({token, row.RoundedKey(token, kv_head), row.RoundedValue(token, kv_head)});
       for (int64_t head = kv_head * c.group(); head < (kv_head + 1) * c.group(); ++head) {
         std::vector<double> q;
         for (int64_t d = 0; d < c.head_dim; ++d)
@@ -212,8 +212,8 @@ void CheckEqualKeys(const BudgetCase& c, const KvStorage& kv, Isa isa) {
       const KvHead<std::byte> head = checked.row.head(kv_head);
       *head.Score(slot) = 0.5F;
       const int64_t position = *head.Position(slot);
-      model.Add({position, checked.row.Rounded(checked.row.k(position) + kv_head * c.head_dim),
-                 checked.row.Rounded(checked.row.v(position) + kv_head * c.head_dim), 0.5});
+      model.Add({position, checked.row.RoundedKey(position, kv_head),
+                 checked.row.RoundedValue(position, kv_head), 0.5});
     }
   }
   while (checked.row.position < c.num_tokens()) ASSERT_NO_FATAL_FAILURE(checked.RunStep(isa));

@@ -18,6 +18,7 @@
 
 #include "kernels/convert/convert.h"
 #include "spillway/dtype.h"
+#include "spillway/kv_block.h"
 #include "src/base/isa.h"
 
 namespace spillway::kernels {
@@ -108,10 +109,12 @@ inline std::vector<IsaAndDType> AllCases() {
 // Storage of K and V: in 16 bits of a type, or in codes.
 struct KvStorage {
   DType dtype = DType::kF16;
-  int bits = 16;
+  KvBits bits = {};
 
   std::string name() const {
-    return bits == 16 ? std::string(DTypeName(dtype)) : "kv" + std::to_string(bits);
+    if (!bits.coded()) return std::string(DTypeName(dtype));
+    const std::string of_keys = "kv" + std::to_string(bits.key);
+    return bits.key == bits.value ? of_keys : of_keys + "_" + std::to_string(bits.value);
   }
 };
 
@@ -128,14 +131,16 @@ inline std::string KvParamName(const testing::TestParamInfo<IsaAndKv>& info) {
   return std::string(IsaName(info.param.isa)) + "_" + info.param.kv.name();
 }
 
+// K and V in one form, and each form beside another.
+inline constexpr KvStorage kKvStorages[] = {
+    {DType::kF16, 16},     {DType::kBF16, 16},     {DType::kF16, 8},      {DType::kF16, 4},
+    {DType::kF16, {8, 4}}, {DType::kF16, {4, 16}}, {DType::kF16, {16, 8}}};
+
 // Each supported instruction set with each storage of KV.
 inline std::vector<IsaAndKv> AllKvCases() {
   std::vector<IsaAndKv> cases;
   for (const Isa isa : SupportedIsas()) {
-    for (const KvStorage& kv : {KvStorage{DType::kF16, 16}, KvStorage{DType::kBF16, 16},
-                                KvStorage{DType::kF16, 8}, KvStorage{DType::kF16, 4}}) {
-      cases.push_back({isa, kv});
-    }
+    for (const KvStorage& kv : kKvStorages) cases.push_back({isa, kv});
   }
   return cases;
 }

@@ -86,10 +86,16 @@ struct BudgetRow {
     return held;
   }
   // Values of one head of a token's K, or V, once it is stored.
-  std::vector<double> Rounded(const float* x) const {
-    AlignedBytes codes(KvCodeBytes(c.head_dim, storage.bits));
+  std::vector<double> RoundedKey(int64_t token, int64_t kv_head) const {
+    return Rounded(k(token) + kv_head * c.head_dim, storage.bits.key);
+  }
+  std::vector<double> RoundedValue(int64_t token, int64_t kv_head) const {
+    return Rounded(v(token) + kv_head * c.head_dim, storage.bits.value);
+  }
+  std::vector<double> Rounded(const float* x, int bits) const {
+    AlignedBytes codes(KvCodeBytes(c.head_dim, bits));
     AlignedBytes ranges(KvGroups(c.head_dim) * kKvRangeStride);
-    const KvTokenRef token{codes.data(), ranges.data(), c.head_dim, storage.bits, storage.dtype};
+    const KvTokenRef token{codes.data(), ranges.data(), c.head_dim, bits, storage.dtype};
     token.Store(x);
     return Elements(token);
   }

@@ -65,7 +65,7 @@ Stored StoreBy(Isa isa, const std::vector<float>& x, int bits) {
   Attention(args, workspace.span(), pool, isa);
   const KvHead<std::byte> head{kv.data(), 1, dim, 0, KvBlockBytes(1, dim, bits), bits};
   std::copy_n(head.Key(5), stored.codes.size(), stored.codes.begin());
-  for (int64_t group = 0; group < head.NumRanges(); ++group) {
+  for (int64_t group = 0; group < head.NumKeyRanges(); ++group) {
     const int64_t at = group * kKvRangeStride;
     std::copy_n(head.KeyRanges(5) + at, 4, stored.ranges.begin() + at);
     EXPECT_TRUE(
@@ -192,8 +192,8 @@ class KvCodeIsaTest : public testing::TestWithParam<IsaAndKv> {};
 INSTANTIATE_TEST_SUITE_P(All, KvCodeIsaTest, testing::ValuesIn(AllKvCases()), KvParamName);
 
 TEST_P(KvCodeIsaTest, StoresTheOraclesBytes) {
-  const int bits = GetParam().kv.bits;
-  if (bits == 16) return;
+  const int bits = GetParam().kv.bits.key;
+  if (GetParam().kv.bits != KvBits(bits) || bits == 16) return;
   uint32_t seed = 0;
   for (const int64_t dim : kDims) {
     std::vector<std::vector<float>> tokens;

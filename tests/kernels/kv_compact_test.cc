@@ -16,12 +16,12 @@ namespace {
 // A compaction's inputs: every element of K and V tells its token, head and column apart.
 struct Prompt {
   BudgetCase c;
-  int bits;
+  KvBits bits = {};
   AlignedBytes from;
   AlignedBytes to;
   std::vector<float> scores;  // [num_heads][prompt + 2]
 
-  Prompt(const BudgetCase& budget_case, uint32_t seed, int kv_bits = 16)
+  Prompt(const BudgetCase& budget_case, uint32_t seed, KvBits kv_bits = {})
       : c(budget_case),
         bits(kv_bits),
         from(RoundUp(c.prompt, KvBlockSlots(bits)) * KvSlotBytes(c.num_kv_heads, c.head_dim, bits)),
@@ -101,14 +101,12 @@ void ExpectKept(Prompt& prompt, int64_t kv_head) {
     ASSERT_EQ(*to.Position(slot), kept[i]) << "KV head " << kv_head;
     const float score = *to.Score(slot);
     ASSERT_EQ(std::isnan(score) ? -1.0 : score, prompt.Score(kv_head, kept[i]));
-    const int64_t bytes = KvCodeBytes(c.head_dim, prompt.bits);
-    ASSERT_TRUE(equal(to.Key(slot), from.Key(kept[i]), bytes));
-    ASSERT_TRUE(equal(to.Value(slot), from.Value(kept[i]), bytes));
-    for (int64_t group = 0; group < to.NumRanges(); ++group) {
-      const int64_t at = group * kKvRangeStride;
+    ASSERT_TRUE(equal(to.Key(slot), from.Key(kept[i]), to.KeyBytes()));
+    ASSERT_TRUE(equal(to.Value(slot), from.Value(kept[i]), to.ValueBytes()));
+    for (int64_t at = 0; at < to.NumKeyRanges() * kKvRangeStride; at += kKvRangeStride)
       ASSERT_TRUE(equal(to.KeyRanges(slot) + at, from.KeyRanges(kept[i]) + at, 4));
+    for (int64_t at = 0; at < to.NumValueRanges() * kKvRangeStride; at += kKvRangeStride)
       ASSERT_TRUE(equal(to.ValueRanges(slot) + at, from.ValueRanges(kept[i]) + at, 4));
-    }
   }
 }
 

@@ -21,12 +21,12 @@ struct Heads {
 };
 constexpr Heads kHeads[] = {{1, 8}, {2, 16}, {3, 80}, {5, 24}, {8, 128}};
 
-// Over the bits of an element.
-template <typename Bits>
+// Parameters: the bits of K and V.
+template <typename Form>
 class KvOffsetTest : public testing::Test {
  protected:
-  static constexpr int kBits = Bits::value;
-  static constexpr int64_t kBlock = KvBlockSlots(kBits);
+  static constexpr KvBits kBits = Form::kBits;
+  static constexpr int64_t kBlock = Form::kSlots;
 
   static std::vector<KvLayout> Layouts(const Heads& heads) {
     return {FullKvLayout(heads.num_kv_heads, heads.head_dim, kBits),
@@ -38,12 +38,19 @@ class KvOffsetTest : public testing::Test {
   }
 };
 
+using AllForms = testing::Types<KvForm<16, 16>, KvForm<8, 8>, KvForm<4, 4>, KvForm<8, 4>,
+                                KvForm<4, 16>, KvForm<16, 8>>;
+TYPED_TEST_SUITE(KvOffsetTest, AllForms);
+
+// Parameters: the bits of an element.
+template <typename Bits>
+class KvVectorTest : public testing::Test {};
+
 using AllBits = testing::Types<std::integral_constant<int, 16>, std::integral_constant<int, 8>,
                                std::integral_constant<int, 4>>;
-TYPED_TEST_SUITE(KvOffsetTest, AllBits);
+TYPED_TEST_SUITE(KvVectorTest, AllBits);
 
 TYPED_TEST(KvOffsetTest, SlotsLieWhereTheCpuHasThem) {
-  constexpr int kBits = TypeParam::value;
   for (const Heads heads : kHeads) {
     for (const KvLayout& layout : this->Layouts(heads)) {
       std::vector<std::byte> memory(static_cast<std::size_t>(9 * layout.block_bytes));
@@ -53,15 +60,14 @@ TYPED_TEST(KvOffsetTest, SlotsLieWhereTheCpuHasThem) {
             CaseOf("KV heads", heads.num_kv_heads, "head_dim", heads.head_dim, "head", head));
         const KvHead<std::byte> cpu = this->OnCpu(none, layout, head);
         for (int64_t slot = 0; slot < 70; ++slot) {
-          ASSERT_EQ(KvOffset<kBits>(layout, KvPart::kKey, head, slot), cpu.Key(slot) - none)
+          ASSERT_EQ(KvOffset<TypeParam>(layout, KvPart::kKey, head, slot), cpu.Key(slot) - none)
               << slot;
-          ASSERT_EQ(KvOffset<kBits>(layout, KvPart::kValue, head, slot), cpu.Value(slot) - none)
+          ASSERT_EQ(KvOffset<TypeParam>(layout, KvPart::kValue, head, slot), cpu.Value(slot) - none)
               << slot;
-          if (kBits == 16) continue;
-          ASSERT_EQ(KvRangeOffset<kBits>(layout, KvPart::kKey, head, slot),
+          ASSERT_EQ(KvRangeOffset<TypeParam>(layout, KvPart::kKey, head, slot),
                     cpu.KeyRanges(slot) - none)
               << slot;
-          ASSERT_EQ(KvRangeOffset<kBits>(layout, KvPart::kValue, head, slot),
+          ASSERT_EQ(KvRangeOffset<TypeParam>(layout, KvPart::kValue, head, slot),
                     cpu.ValueRanges(slot) - none)
               << slot;
         }
@@ -71,9 +77,8 @@ TYPED_TEST(KvOffsetTest, SlotsLieWhereTheCpuHasThem) {
 }
 
 TYPED_TEST(KvOffsetTest, StateLiesWhereTheCpuHasIt) {
-  constexpr int kBits = TypeParam::value;
   for (const Heads heads : kHeads) {
-    const KvLayout layout = KvLayoutWithState(heads.num_kv_heads, heads.head_dim, kBits);
+    const KvLayout layout = KvLayoutWithState(heads.num_kv_heads, heads.head_dim, TypeParam::kBits);
     std::vector<std::byte> memory(static_cast<std::size_t>(9 * layout.block_bytes));
     std::byte* none = memory.data();
     for (int64_t head = 0; head < heads.num_kv_heads; ++head) {
@@ -81,10 +86,10 @@ TYPED_TEST(KvOffsetTest, StateLiesWhereTheCpuHasIt) {
           CaseOf("KV heads", heads.num_kv_heads, "head_dim", heads.head_dim, "head", head));
       const KvHead<std::byte> cpu = this->OnCpu(none, layout, head);
       for (int64_t slot = 0; slot < 70; ++slot) {
-        ASSERT_EQ(ScoreOffset<kBits>(layout, head, slot),
+        ASSERT_EQ(ScoreOffset<TypeParam>(layout, head, slot),
                   reinterpret_cast<std::byte*>(cpu.Score(slot)) - none)
             << slot;
-        ASSERT_EQ(PositionOffset<kBits>(layout, head, slot),
+        ASSERT_EQ(PositionOffset<TypeParam>(layout, head, slot),
                   reinterpret_cast<std::byte*>(cpu.Position(slot)) - none)
             << slot;
       }
@@ -95,11 +100,10 @@ TYPED_TEST(KvOffsetTest, StateLiesWhereTheCpuHasIt) {
 // Every byte of the blocks belongs to one slot's K, V, ranges, score or position, or fills the
 // block up.
 TYPED_TEST(KvOffsetTest, NothingOverlapsAndLittleIsLeft) {
-  constexpr int kBits = TypeParam::value;
   for (const Heads heads : kHeads) {
     SCOPED_TRACE(CaseOf("KV heads", heads.num_kv_heads, "head_dim", heads.head_dim));
-    const KvLayout layout = KvLayoutWithState(heads.num_kv_heads, heads.head_dim, kBits);
-    constexpr int64_t kSlots = 3 * KvBlockSlots(kBits);
+    const KvLayout layout = KvLayoutWithState(heads.num_kv_heads, heads.head_dim, TypeParam::kBits);
+    constexpr int64_t kSlots = 3 * TypeParam::kSlots;
     std::vector<int> uses(static_cast<std::size_t>(3 * layout.block_bytes));
     const auto use = [&](int64_t offset, int64_t bytes) {
       for (int64_t at = offset; at < offset + bytes; ++at) ++uses.at(static_cast<std::size_t>(at));
@@ -107,17 +111,18 @@ TYPED_TEST(KvOffsetTest, NothingOverlapsAndLittleIsLeft) {
     for (int64_t head = 0; head < heads.num_kv_heads; ++head) {
       for (int64_t slot = 0; slot < kSlots; ++slot) {
         for (const KvPart part : {KvPart::kKey, KvPart::kValue}) {
-          use(KvOffset<kBits>(layout, part, head, slot), KvCodeBytes(heads.head_dim, kBits));
-          for (int64_t group = 0; kBits < 16 && group < KvGroups(heads.head_dim); ++group) {
-            use(KvRangeOffset<kBits>(layout, part, head, slot) + group * kKvRangeStride, 4);
+          const int bits = TypeParam::Bits(part);
+          use(KvOffset<TypeParam>(layout, part, head, slot), KvCodeBytes(heads.head_dim, bits));
+          for (int64_t group = 0; bits < 16 && group < KvGroups(heads.head_dim); ++group) {
+            use(KvRangeOffset<TypeParam>(layout, part, head, slot) + group * kKvRangeStride, 4);
           }
         }
-        use(ScoreOffset<kBits>(layout, head, slot), 4);
-        use(PositionOffset<kBits>(layout, head, slot), 4);
+        use(ScoreOffset<TypeParam>(layout, head, slot), 4);
+        use(PositionOffset<TypeParam>(layout, head, slot), 4);
       }
     }
-    const int64_t slot_bytes =
-        KvSlotBytes(heads.num_kv_heads, heads.head_dim, kBits) + heads.num_kv_heads * kKvStateBytes;
+    const int64_t slot_bytes = KvSlotBytes(heads.num_kv_heads, heads.head_dim, TypeParam::kBits) +
+                               heads.num_kv_heads * kKvStateBytes;
     const int64_t used = this->kBlock * slot_bytes;
     EXPECT_LE(layout.block_bytes - used, used / 16);
     for (int64_t at = 0; at < std::ssize(uses); ++at) {
@@ -129,22 +134,23 @@ TYPED_TEST(KvOffsetTest, NothingOverlapsAndLittleIsLeft) {
 
 // A lane's bytes never straddle, whatever the head dimension.
 TYPED_TEST(KvOffsetTest, VectorsAreAligned) {
-  constexpr int kBits = TypeParam::value;
   for (int64_t dim = 8; dim <= 128; dim += 8) {
     SCOPED_TRACE(CaseOf("head_dim", dim));
     for (const KvLayout& layout : this->Layouts({3, dim})) {
       EXPECT_EQ(layout.block_bytes % 16, 0);
       for (int64_t slot = 0; slot < 40; ++slot) {
         SCOPED_TRACE(CaseOf("slot", slot));
-        EXPECT_EQ(KvOffset<kBits>(layout, KvPart::kValue, 2, slot) % VectorBytes(kBits), 0);
-        EXPECT_EQ(KvRangeOffset<kBits>(layout, KvPart::kValue, 2, slot) % 4, 0);
+        EXPECT_EQ(KvOffset<TypeParam>(layout, KvPart::kValue, 2, slot) %
+                      VectorBytes(TypeParam::kBits.value),
+                  0);
+        EXPECT_EQ(KvRangeOffset<TypeParam>(layout, KvPart::kValue, 2, slot) % 4, 0);
       }
     }
   }
 }
 
 // A vector's bits i * kBits are the code of its element i.
-TYPED_TEST(KvOffsetTest, AVectorsElementsAreWhereTheirCodesLie) {
+TYPED_TEST(KvVectorTest, AVectorsElementsAreWhereTheirCodesLie) {
   constexpr int kBits = TypeParam::value;
   for (int64_t dim = 8; dim <= 128; dim += 8) {
     SCOPED_TRACE(CaseOf("head_dim", dim));
@@ -167,7 +173,7 @@ TYPED_TEST(KvOffsetTest, AVectorsElementsAreWhereTheirCodesLie) {
   }
 }
 
-TYPED_TEST(KvOffsetTest, OutOfOrderEveryFourthElementIsTheNeighbour) {
+TYPED_TEST(KvVectorTest, OutOfOrderEveryFourthElementIsTheNeighbour) {
   constexpr int kBits = TypeParam::value;
   for (int64_t dim = 8; dim <= 128; dim += 8) {
     for (int64_t vector = 0; vector < dim / kVectorElements; ++vector) {

@@ -16,7 +16,7 @@ struct LogCase {
 
 void PrintTo(const LogCase& c, std::ostream* out) {
   PrintTo(c.budget, out);
-  *out << " bits " << c.storage.bits;
+  *out << " " << c.storage.name();
 }
 
 // The log that steps leave: each step's token, the newest state.
@@ -61,12 +61,12 @@ std::vector<std::byte> HeldBytes(BudgetRow& row) {
   for (int64_t kv_head = 0; kv_head < row.c.num_kv_heads; ++kv_head) {
     const KvHead<std::byte> head = row.head(kv_head);
     for (int64_t slot = 0; slot < row.num_held; ++slot) {
-      add(head.Key(slot), head.TokenBytes());
-      add(head.Value(slot), head.TokenBytes());
-      for (int64_t group = 0; group < head.NumRanges(); ++group) {
+      add(head.Key(slot), head.KeyBytes());
+      add(head.Value(slot), head.ValueBytes());
+      for (int64_t group = 0; group < head.NumKeyRanges(); ++group)
         add(head.KeyRanges(slot) + group * kKvRangeStride, 4);
+      for (int64_t group = 0; group < head.NumValueRanges(); ++group)
         add(head.ValueRanges(slot) + group * kKvRangeStride, 4);
-      }
       add(head.Score(slot), 4);
       add(head.Position(slot), 4);
     }

@@ -46,6 +46,7 @@ SearchResult Search(const Case& c, const Machine& machine, const GivenPolicy& gi
 }
 
 constexpr std::array kSixteen = {16};
+constexpr std::array kSixteenOfKv = {KvBits(16)};
 
 TEST(PolicySearch, ThePlannerAcceptsAllItReturns) {
   const Machine cpu = [] {
@@ -154,8 +155,9 @@ TEST(PolicySearch, TriesTheBudgetsThatAreAllowed) {
   GivenPolicy given;
   given.kv = KvPolicy{KvPolicyKind::kH2o, {{0.2, 0}, {}, {}}, {}, 0};
   const std::array<TokenAmount, 3> budgets = {TokenAmount{0.5, 0}, {0.1, 0}, {0.0, 300}};
-  const SearchResult result = SearchPolicies({MakeModel(shape), T4(), work, given, needs, Simulated,
-                                              StorageChoices(kSixteen, kSixteen, budgets), true});
+  const SearchResult result =
+      SearchPolicies({MakeModel(shape), T4(), work, given, needs, Simulated,
+                      StorageChoices(kSixteen, kSixteenOfKv, budgets), true});
   ASSERT_TRUE(result.feasible());
   EXPECT_EQ(result.best.front().storage.kv_budget, budgets[1]);
   for (const TokenAmount& budget : budgets) {
@@ -191,17 +193,17 @@ TEST(PolicySearch, ListsNoPolicyTwice) {
 }
 
 TEST(StorageChoices, AreAllCombinations) {
-  EXPECT_EQ(StorageChoices(kSixteen, kSixteen, {}),
+  EXPECT_EQ(StorageChoices(kSixteen, kSixteenOfKv, {}),
             (std::vector<StorageChoice>{{16, 16, std::nullopt}}));
-  EXPECT_EQ(StorageChoices(kStoredBits, kStoredBits, {}).size(), 9U);
+  EXPECT_EQ(StorageChoices(kStoredBits, kStoredKvBits, {}).size(), 12U);
   const std::array<TokenAmount, 2> budgets = {TokenAmount{0.2, 0}, {0.4, 0}};
-  EXPECT_EQ(StorageChoices(kStoredBits, kSixteen, budgets).size(), 6U);
+  EXPECT_EQ(StorageChoices(kStoredBits, kSixteenOfKv, budgets).size(), 6U);
 }
 
 // The KV of one short row is nothing beside the weights.
 TEST(PolicySearch, LosesNoBitsForLessThanAPercent) {
   const SearchResult result =
-      Search({"opt-6.7b", {32, 32}, 1}, T4(), {}, StorageChoices(kSixteen, kStoredBits, {}));
+      Search({"opt-6.7b", {32, 32}, 1}, T4(), {}, StorageChoices(kSixteen, kStoredKvBits, {}));
   ASSERT_TRUE(result.feasible());
   const Candidate& leader = result.best.front();
   EXPECT_EQ(leader.policy.kv_bits, 16);
@@ -209,7 +211,7 @@ TEST(PolicySearch, LosesNoBitsForLessThanAPercent) {
     return other.prediction.generated_tokens_per_s > leader.prediction.generated_tokens_per_s;
   });
   ASSERT_NE(faster, result.best.end());
-  EXPECT_LT(faster->policy.kv_bits, 16);
+  EXPECT_TRUE(faster->policy.kv_bits.coded());
 }
 
 // Fewer bits are the faster where the links are the limit, and the planner accepts what is found.
@@ -223,7 +225,7 @@ TEST(PolicySearch, TriesFewerBitsWhereAllowed) {
                                               {},
                                               kNeeds,
                                               Simulated,
-                                              StorageChoices(kStoredBits, kStoredBits, {}),
+                                              StorageChoices(kStoredBits, kStoredKvBits, {}),
                                               true});
   ASSERT_TRUE(result.feasible());
   const Candidate& best = result.best.front();

@@ -30,7 +30,7 @@ CASES = [
     ["postnorm-projected", "--kv-bits", 8],
     ["gelu-head80-untied", "--weight-bits", 4, "--kv-bits", 4],
     ["postnorm-projected", "--kv-bits", 4, *H2O],
-    ["bf16-head128", "--weight-bits", 4, "--kv-bits", 8, *WINDOW],
+    ["bf16-head128", "--weight-bits", 4, "--kv-bits", "8,4", *WINDOW],
     ["neox-parallel"],
     ["qwen3-biased", "--weight-bits", 8],
     ["gemma2-full"],

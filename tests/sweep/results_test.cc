@@ -73,7 +73,8 @@ TEST(RunFiguresTest, ComparesWithTheFastestFullKv) {
   EXPECT_FALSE(FiguresOf(alone, {})[0].speedup.has_value());
 }
 
-PointResult RanInBits(const std::string& kv, int weight_bits, int kv_bits, double tokens_per_s) {
+PointResult RanInBits(const std::string& kv, int weight_bits, const nlohmann::json& kv_bits,
+                      double tokens_per_s) {
   PointResult result = Ran(kv, tokens_per_s);
   result.report["policy"]["weight_bits"] = weight_bits;
   result.report["policy"]["kv_bits"] = kv_bits;
@@ -83,9 +84,11 @@ PointResult RanInBits(const std::string& kv, int weight_bits, int kv_bits, doubl
 TEST(RunFiguresTest, ComparesWithTheMostBits) {
   const std::vector<PointResult> results = {
       RanInBits("full", 4, 16, 40.0), RanInBits("full", 16, 16, 10.0),
-      RanInBits("full", 16, 8, 30.0), RanInBits("h2o", 4, 4, 80.0)};
+      RanInBits("full", 16, {8, 16}, 30.0), RanInBits("h2o", 4, 4, 80.0),
+      RanInBits("h2o", 16, {8, 4}, 60.0)};
   const std::vector<RunFigures> figures = FiguresOf(results, {"kv-policy"});
   EXPECT_EQ(figures[3].kv, "h2o 20 %, 4-bit KV, 4-bit weights");
+  EXPECT_EQ(figures[4].kv, "h2o 20 %, 8,4-bit KV");
   EXPECT_DOUBLE_EQ(figures[0].speedup.value(), 4.0);
   EXPECT_DOUBLE_EQ(figures[1].speedup.value(), 1.0);
   EXPECT_DOUBLE_EQ(figures[3].speedup.value(), 8.0);

@@ -204,7 +204,10 @@ Case RandomCase(uint32_t seed) {
     policy.kv_frac[Tier::kCpu] += policy.kv_frac[Tier::kGpu];
     policy.kv_frac[Tier::kGpu] = 0.0;
   }
-  policy.kv_bits = dice.Yes(75) ? 16 : dice.Yes(50) ? 8 : 4;
+  policy.kv_bits = dice.Yes(75)   ? KvBits(16)
+                   : dice.Yes(30) ? KvBits(8)
+                   : dice.Yes(50) ? KvBits(8, 4)
+                                  : KvBits(4);
   policy.kv = RandomKv(dice);
   if (dice.Yes(30)) policy.most_log_passes = dice.Between(1, 4);
   if (dice.Yes(50)) random.kept_slots_frac = 0.1 * static_cast<double>(dice.Between(4, 9));
@@ -221,7 +224,7 @@ std::string TextOf(uint32_t seed, const Case& of) {
       "{} of the slots; requests",
       seed, TierName(of.device), of.overlap == Overlap::kOn ? "" : " without overlap",
       shares(of.policy.weight_frac), shares(of.policy.kv_frac), shares(of.policy.activation_frac),
-      of.policy.gpu_batch_size, of.policy.num_gpu_batches, of.policy.kv_bits,
+      of.policy.gpu_batch_size, of.policy.num_gpu_batches, of.policy.kv_bits.key,
       KvPolicyName(of.policy.kv.kind), of.policy.cpu_attention ? ", CPU attention" : "",
       of.kept_slots_frac);
   for (const RequestShape& row : of.work.sample) {
