@@ -144,6 +144,13 @@ struct WorkspacePlan {
   PromptKvPlan prompt;
 };
 
+// True: the model has rotary positions, and heads of a size that can be turned, a power of two.
+inline bool CanTurnHeads(const ModelShape& shape) {
+  constexpr int64_t kMost = 256;  // what the kernels hold
+  return shape.rope.dims > 0 && shape.head_dim <= kMost &&
+         (shape.head_dim & (shape.head_dim - 1)) == 0;
+}
+
 struct Plan {
   ModelShape shape;
   Machine machine;
@@ -198,6 +205,11 @@ struct Plan {
   // Whether keys and queries are reflected before the cache holds keys below 16 bits. Rotated keys
   // have no direction in common that a reflection could spread.
   bool ReflectsHeads() const { return policy.kv_bits.key < 16 && shape.rope.dims == 0; }
+  // Turned heads (kernels/attention/head_turn.h): queries and keys that positions rotate, where the
+  // cache holds keys in 4 bits; beside them values of 4 bits and what is attended. Values alone are
+  // not: beside keys of 8 bits it made no difference.
+  bool TurnsKeys() const { return CanTurnHeads(shape) && policy.kv_bits.key == 4; }
+  bool TurnsValues() const { return TurnsKeys() && policy.kv_bits.value == 4; }
   int64_t BlockRows() const { return batch.rows * num_batches; }
   // What is moved and checked as one.
   int64_t KvBlockBytes(Tier tier) const { return slot_align[tier] * slot_bytes; }

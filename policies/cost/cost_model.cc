@@ -70,6 +70,11 @@ CostModel::LayerSize CostModel::SizeOf(const PlannedLayer& layer) const {
       if (norm->plus) ++size.num_sums;
     } else if (const auto* rotate = std::get_if<Rotate>(&op)) {
       size.turned += rotate->num_heads * rotate->rope.dims;
+    } else if (std::holds_alternative<Attend>(op)) {
+      const ModelShape& shape = plan_.shape;
+      if (plan_.TurnsKeys()) size.turned += (shape.num_heads + shape.num_kv_heads) * shape.head_dim;
+      if (plan_.TurnsValues())
+        size.turned += (shape.num_heads + shape.num_kv_heads) * shape.head_dim;
     } else if (const auto* heads = std::get_if<HeadNorm>(&op)) {
       size.turned += heads->num_heads * plan_.shape.head_dim;
     } else if (const auto* cap = std::get_if<SoftCap>(&op)) {

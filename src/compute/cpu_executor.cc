@@ -74,8 +74,14 @@ void CpuExecutor::ComputeChunk(const Cell& cell, const Chunk& chunk) {
   input.hidden = chunk.hidden;
   runner_.Run(cell.layer, input, *this, [&](const Attend& op) {
     if (plan_.ReflectsHeads()) Reflect(cell.layer, chunk.size());
+    Turn(layer_.TurnedInputs(At(op.qkv).data, chunk.size()));
     AttendChunk(op, cell, chunk);
+    Turn(layer_.TurnedOutputs(At(op.y).data, chunk.size()));
   });
+}
+
+void CpuExecutor::Turn(const kernels::HeadTurnArgs& heads) {
+  if (heads.rows > 0) kernels::TurnHeads(heads, pool_);
 }
 
 Rows CpuExecutor::At(Buf buf) {

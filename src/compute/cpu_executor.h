@@ -56,6 +56,7 @@ class CpuExecutor final : public Executor, private OpSet, private ExpertOps {
   // Takes the reference prompt through the layer, the first time that the layer is computed.
   void AdvanceReference(const Cursor& at);
   void AttendReference(const Attend& op, int64_t begin, int64_t rows);
+  void Turn(const kernels::HeadTurnArgs& heads);
   void Reflect(const PlannedLayer& layer, int64_t rows);  // queries and keys in the buffer
 
   void AttendChunk(const Attend& op, const Cell& cell, const Chunk& chunk);

@@ -58,6 +58,20 @@ kernels::AttentionTensors LayerArgs::Tensors(const Attend& op, float* qkv, float
   return tensors;
 }
 
+// Queries, keys and values lie side by side.
+kernels::HeadTurnArgs LayerArgs::TurnedInputs(float* qkv, int64_t rows) const {
+  const ModelShape& shape = plan_.shape;
+  const int64_t kv_parts = plan_.TurnsValues() ? 2 : 1;
+  return {qkv, WidthOf(shape, Buf::kQkv), plan_.TurnsKeys() ? rows : 0,
+          shape.num_heads + kv_parts * shape.num_kv_heads, shape.head_dim};
+}
+
+kernels::HeadTurnArgs LayerArgs::TurnedOutputs(float* attended, int64_t rows) const {
+  const ModelShape& shape = plan_.shape;
+  return {attended, WidthOf(shape, Buf::kAttended), plan_.TurnsValues() ? rows : 0, shape.num_heads,
+          shape.head_dim};
+}
+
 kernels::AttentionArgs LayerArgs::Attention(const Attend& op, float* qkv, float* out,
                                             std::span<const kernels::AttentionRow> rows) const {
   return {Tensors(op, qkv, out), rows, plan_.workspace.prompt.slots(), op.window};

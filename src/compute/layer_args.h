@@ -11,6 +11,7 @@
 
 #include "kernels/attention/attention.h"
 #include "kernels/attention/budget_attention.h"
+#include "kernels/attention/head_turn.h"
 #include "kernels/attention/kv_compact.h"
 #include "kernels/rows/embedding.h"
 #include "spillway/plan.h"
@@ -61,6 +62,10 @@ class LayerArgs {
   // A token's q, k and v lie one behind the other at `qkv`, as a product leaves them.
   kernels::AttentionTensors Tensors(const Attend& op, float* qkv, float* out) const;
   // Lifetime: of the rows.
+  // What is turned before attention, of a chunk's rows in `qkv`, where the plan says so: rows 0:
+  // nothing. And of what was attended.
+  kernels::HeadTurnArgs TurnedInputs(float* qkv, int64_t rows) const;
+  kernels::HeadTurnArgs TurnedOutputs(float* attended, int64_t rows) const;
   kernels::AttentionArgs Attention(const Attend& op, float* qkv, float* out,
                                    std::span<const kernels::AttentionRow> rows) const;
   kernels::BudgetAttentionArgs Budget(const Attend& op, float* qkv, float* out,

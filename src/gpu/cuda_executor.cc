@@ -219,12 +219,15 @@ void CudaExecutor::ComputeChunk(const Cell& cell, std::size_t index, const Progr
                               : turn->attended);
   runner_.Run(cell.layer, input, ops, [&](const Attend& op) {
     if (plan_.ReflectsHeads()) Reflect(ops.lane(), cell.layer, chunk.size());
+    kernels::TurnHeadsAsync(layer_.TurnedInputs(ops.lane().qkv, chunk.size()), ops.lane().stream);
     attention_.Attend(op, {ops.lane().qkv, ops.attended(), chunk.size()}, chunk_rows_[index],
                       ops.lane().stream);
-    if (turn == nullptr) return;
-    SendHostRows(op, chunk_rows_[index], *turn);
-    FetchHostRows(chunk_rows_[index], *turn);
-    ops.ChangeTo(lane_);
+    if (turn != nullptr) {
+      SendHostRows(op, chunk_rows_[index], *turn);
+      FetchHostRows(chunk_rows_[index], *turn);
+      ops.ChangeTo(lane_);
+    }
+    kernels::TurnHeadsAsync(layer_.TurnedOutputs(ops.attended(), chunk.size()), ops.lane().stream);
   });
   if (turn != nullptr) lane_.stream.Record(turn->finished);
 }

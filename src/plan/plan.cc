@@ -121,12 +121,14 @@ int64_t Plan::KvOffset(Tier tier, int64_t batch, int64_t decoder_layer) const {
 
 namespace {
 
+// Keys of 4 bits cost little where heads are turned.
 void RefuseFourBitsOfRotatedKeys(const ModelShape& shape, const Policy& policy) {
-  if (shape.rope.dims == 0 || policy.kv_bits.key != 4) return;
-  throw Error(ErrorCode::kFlag,
-              fmt::format("--kv-bits {}: {} turns its keys by their position, and keys of 4 bits "
-                          "would then cost 6 to 8 % of its perplexity; choose 8,4 or 8",
-                          KvBitsText(policy.kv_bits), Printable(shape.name, 40)));
+  if (shape.rope.dims == 0 || policy.kv_bits.key != 4 || CanTurnHeads(shape)) return;
+  throw Error(
+      ErrorCode::kFlag,
+      fmt::format("--kv-bits {}: keys of 4 bits that positions rotate need heads of a power "
+                  "of two, up to 256, and those of {} have {}; choose 8,4 or 8",
+                  KvBitsText(policy.kv_bits), Printable(shape.name, 40), shape.head_dim));
 }
 
 }  // namespace

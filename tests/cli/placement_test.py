@@ -144,6 +144,13 @@ def experts(binary, source, folder):
     return failures
 
 
+def turned_heads(binary, source, folder):
+    """Keys of 4 bits that positions rotate: heads are turned before, values and what is attended too."""
+    return sum(check(binary, ["--model", PARITY_MODELS / name, *flags], source, folder, EVICTING)
+               for name in ("llama-grouped-tied", "gemma3-groups-windowed")
+               for flags in (["--kv-bits", 4], ["--kv-bits", "4,8", *H2O]))
+
+
 def rotary_positions(binary, source, folder):
     """Rows shorter and longer than the original contexts of 64 and 96 tokens, side by side."""
     long = harness.write_jsonl(folder / "long.jsonl", placements.ragged_requests(17, 120, 12))
@@ -154,7 +161,7 @@ def rotary_positions(binary, source, folder):
 
 
 PARTS = [families, experts, full_caches, evicting_caches, coded_caches, coded_evicting_caches, quantised_weights, large_weights,
-         rotary_positions]
+         rotary_positions, turned_heads]
 
 
 def main():

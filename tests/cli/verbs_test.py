@@ -189,6 +189,14 @@ class Plan(harness.VerbTest):
             text = self.run_verb("plan", *words, *flags).stdout.decode()
             self.assertRegex(text, f"(?m)^  KV            {expected}")
 
+    def test_keys_of_four_bits_need_heads_that_can_be_turned(self):
+        self.run_verb("plan", "--model", PARITY_MODELS / "llama-grouped-tied", "--kv-bits", 4)
+        odd = ["plan", "--model", PARITY_MODELS / "qwen3-biased", "--kv-bits"]
+        self.run_verb(*odd, "8,4")
+        for bits in ("4", "4,16"):
+            refused = self.run_verb(*odd, bits, status=2).stderr
+            self.assertIn(f"--kv-bits {bits}: keys of 4 bits that positions rotate need heads of a power".encode(), refused)
+
     def test_planned_bytes_add_up(self):
         report = self.report_of("plan", "--model", "opt-6.7b", "--cpu-memory", "8GiB", "--disk-space", "100GiB")
         self.check_sums(report)

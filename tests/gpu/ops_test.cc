@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "kernels/attention/head_reflection.h"
+#include "kernels/attention/head_turn.h"
 #include "kernels/matmul/matmul_gpu.h"
 #include "kernels/matmul/matmul_workspace.h"
 #include "kernels/rows/embedding.h"
@@ -185,6 +186,19 @@ TEST_F(OpsTest, ReflectionAgreesWithTheCpus) {
     const std::vector<float> expected = keys.host();
     ReflectHeadsAsync({keys.data(), stride, kRows, 6, 2, dim, gpu_reflectors.data()}, stream());
     ExpectAllNear(keys.Download(), expected, 1e-5F);
+  }
+}
+
+TEST_F(OpsTest, TurnAgreesWithTheCpus) {
+  for (const int64_t dim : {8, 32, 64, 128, 256}) {
+    constexpr int64_t kRows = 5;
+    const int64_t stride = 6 * dim + 5;
+    GpuArray<float> x(RandomFloats(kRows * stride, 8), stream());
+    std::vector<float> expected = x.host();
+    ThreadPool pool(1);
+    TurnHeads({expected.data(), stride, kRows, 6, dim}, pool);
+    TurnHeadsAsync({x.data(), stride, kRows, 6, dim}, stream());
+    ExpectAllNear(x.Download(), expected, 1e-5F);
   }
 }
 

@@ -31,6 +31,7 @@ CASES = [
     ["gelu-head80-untied", "--weight-bits", 4, "--kv-bits", 4],
     ["postnorm-projected", "--kv-bits", 4, *H2O],
     ["bf16-head128", "--weight-bits", 4, "--kv-bits", "8,4", *WINDOW],
+    ["llama-grouped-tied", "--kv-bits", 4],
     ["neox-parallel"],
     ["qwen3-biased", "--weight-bits", 8],
     ["gemma2-full"],
@@ -40,7 +41,7 @@ CASES = [
 ]
 # Rows on both sides of the original contexts of 64 and 96 tokens.
 LONGER_CASES = [["dynamic"], ["longrope-neox"]]
-CASES_BESIDE = [CASES[0], CASES[1], CASES[3], CASES[5], CASES[6]]
+CASES_BESIDE = [CASES[0], CASES[1], CASES[3], CASES[5], CASES[6], CASES[7]]
 # Shares of rows that may have other greedy tokens than on the CPU. Activations are rounded to 16 bits on a GPU, and these
 # small random models have many tokens that are nearly as likely as the best. Rounded otherwise, an element may have another
 # code, which moves logits further.
