@@ -26,7 +26,9 @@ struct CheckpointTensor {
   // Message of the Error kModelUnsupported for whoever needs the tensor, which cannot be read: its
   // elements are of another type, say. Empty: it can.
   std::string refusal = {};
-  std::string_view coded = {};  // type of codes in the file that Read decodes ("Q4_K"); empty: none
+  // Type of codes in the file ("Q4_K"), which Read decodes; empty: there are none. With a refusal
+  // Read gives the codes' bytes, for whoever knows what they stand for.
+  std::string_view coded = {};
 };
 
 class Checkpoint {

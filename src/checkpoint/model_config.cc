@@ -54,14 +54,6 @@ void RefuseCode(const JsonNode& config, const Family& family) {
                 "use the original model");
 }
 
-void RefuseQuantised(const JsonNode& config) {
-  if (!config.Find("quantization_config")) return;
-  config.Refuse(ErrorCode::kModelUnsupported,
-                "has \"quantization_config\", which is not supported (quantised by another "
-                "program)",
-                "use the original model");
-}
-
 // bf16 stays bf16: fp16 does not have its range.
 DType ReadDType(const JsonNode& config) {
   constexpr std::array kHeldAsF16 = {"float16", "float32", "float64", "auto"};
@@ -99,7 +91,6 @@ void ReadGenerationEos(const nlohmann::json& document, ModelShape& shape) {
 }
 
 ModelShape ShapeOf(const JsonNode& config) {
-  RefuseQuantised(config);
   const Family& family = FamilyOf(config);
   RefuseCode(config, family);
   ModelShape shape = family.read(config);
@@ -129,12 +120,12 @@ ModelConfig ReadModelConfig(const std::filesystem::path& path) {
   const nlohmann::json document = ReadPythonJson(folder.Open(kConfigName), kMaxConfigBytes);
   const JsonOrigin origin = ConfigOrigin(kConfigName);
   const JsonNode config = ConfigRoot(document, origin);
-  RefuseQuantised(config);
   const std::optional<nlohmann::json> text = TextConfigOf(config);
   const JsonNode part = text ? JsonNode(*text, origin) : config;
   RefuseCode(config, FamilyOf(part));
   read.shape = ShapeOf(part);
   read.shape.name = folder.name();
+  read.quantisation = ReadQuantisation(config.FindSet("quantization_config") ? config : part);
   std::string type = config.Text("model_type", "");
   if (HasOtherParts(type)) read.type_of_whole = std::move(type);
   read.generation = ReadGenerationDocument(path);

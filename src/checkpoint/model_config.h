@@ -3,9 +3,11 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "spillway/model.h"
+#include "src/checkpoint/quantisation.h"
 
 namespace spillway {
 
@@ -15,6 +17,7 @@ struct ModelConfig {
   // The model_type of the whole, where only a part of such a model is read, its text's; else empty.
   std::string type_of_whole;
   nlohmann::json generation;  // generation_config.json; null: there is none
+  std::optional<Quantisation> quantisation;  // by another program; nullopt: there is none
 };
 
 // Reads folder/config.json, and generation_config.json, whose eos the shape has, when it is there.

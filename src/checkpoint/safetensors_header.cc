@@ -23,7 +23,7 @@ constexpr std::string_view kFp64 = "F64";
 
 // Bytes of the elements of other types; 0: not known, or less than one.
 int64_t BytesOfOther(std::string_view type) {
-  constexpr std::array<std::pair<std::string_view, int64_t>, 11> kOthers = {{{"F64", 8},
+  constexpr std::array<std::pair<std::string_view, int64_t>, 14> kOthers = {{{"F64", 8},
                                                                              {"I64", 8},
                                                                              {"U64", 8},
                                                                              {"C64", 8},
@@ -33,10 +33,20 @@ int64_t BytesOfOther(std::string_view type) {
                                                                              {"U16", 2},
                                                                              {"I8", 1},
                                                                              {"U8", 1},
+                                                                             {"F8_E4M3", 1},
+                                                                             {"F8_E5M2", 1},
+                                                                             {"F8_E8M0", 1},
                                                                              {"BOOL", 1}}};
   const auto* found =
       std::ranges::find(kOthers, type, &std::pair<std::string_view, int64_t>::first);
   return found == kOthers.end() ? 0 : found->second;
+}
+
+// The type under a name that lasts, where elements of it may be codes (src/codes); else empty.
+std::string_view CodeType(std::string_view type) {
+  constexpr std::array<std::string_view, 4> kCodes = {"I32", "I8", "U8", "F8_E4M3"};
+  const auto* found = std::ranges::find(kCodes, type);
+  return found == kCodes.end() ? std::string_view() : *found;
 }
 
 // Builds the list straight from the parser's events: a tree of 1,000,000 tensors would need 1 GB.
@@ -199,6 +209,8 @@ void HeaderHandler::SetType() {
     current_.layout = std::make_unique<const ElementLayout>(layout);
   } else {
     tensor.refusal = UnreadType(source_, tensor.name, type_);
+    tensor.coded = CodeType(type_);
+    if (!tensor.coded.empty()) tensor.bytes = current_.file_bytes;
   }
 }
 

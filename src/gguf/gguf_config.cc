@@ -160,7 +160,7 @@ std::vector<double> ConfigWriter::Factors(std::string_view name) const {
   return factors;
 }
 
-// What each pair of a head is turned slower by under Llama 3.1's scaling.
+// Factors by which pairs of a head are turned slower under Llama 3.1's scaling.
 std::vector<double> Llama3Factors(double theta, std::size_t num_pairs, double factor) {
   constexpr double kLow = 1.0;
   constexpr double kHigh = 4.0;
@@ -249,7 +249,7 @@ void ConfigWriter::AddPhi3(json& config) const {
   config["rope_scaling"] = std::move(scaling);
 }
 
-// Which layers of Gemma 2 and 3 see a window; the file leaves it to the reader.
+// Windows of Gemma 2 and 3 by layer, and how queries are scaled; the file leaves both to the reader.
 void ConfigWriter::AddGemmaLayers(json& config) const {
   const int64_t period = architecture_ == "gemma2" ? 2 : 6;
   const int64_t num_layers = Count("block_count");

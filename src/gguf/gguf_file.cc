@@ -47,7 +47,7 @@ int64_t ReadDimension(GgufHead& head, const std::string& name) {
   return static_cast<int64_t>(size);
 }
 
-// Its offset counts from the end of the head, still.
+// Reads an entry of the table; its offset counts from the end of the head, still.
 GgufTensor ReadTensor(GgufHead& head) {
   GgufTensor tensor;
   tensor.name = head.Text();

@@ -40,7 +40,7 @@ Texts TextsOf(const std::vector<GgufFile>& files) {
   return texts;
 }
 
-// The same for files whose heads have the same bytes.
+// Key of the folder: equal for files whose heads have the same bytes.
 std::string FolderKey(const std::vector<GgufFile>& files) {
   std::string heads;
   for (const GgufFile& file : files) heads += file.file.ReadStart(file.head_bytes);
@@ -76,7 +76,8 @@ void MakeFolder(const fs::path& folder, const Texts& texts) {
   if (!fs::exists(folder / "config.json", ignored)) ThrowPath(folder);
 }
 
-// In the user's cache, where there is a place for it; else among temporary files.
+// Parent of all such folders: in the user's cache, where there is a place for it; else among
+// temporary files.
 fs::path FoldersPlace() {
   const fs::path cache = UserCacheFolder();
   std::error_code ignored;

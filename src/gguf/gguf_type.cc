@@ -233,7 +233,7 @@ void DecodeQ3K(const std::byte* block, float* values) {
   }
 }
 
-// By their numbers in a file.
+// Types that are read, by their numbers in a file.
 const std::vector<std::pair<uint32_t, GgufType>>& Types() {
   static const std::vector<std::pair<uint32_t, GgufType>> types = {
       {0, {"F32", 1, 4, DType::kF32}},

@@ -31,7 +31,7 @@ class GgufMetadata {
 
   bool Has(std::string_view name) const { return values_.find(name) != values_.end(); }
 
-  // From 0 to 2^31 - 1.
+  // Integers from 0 to 2^31 - 1.
   int64_t Count(std::string_view name) const;
   std::optional<int64_t> FindCount(std::string_view name) const;
   // Finite.

@@ -14,7 +14,7 @@ namespace spillway {
 namespace {
 
 // Bookkeeping, training, tokens, and how transformers runs a model.
-constexpr std::array<std::string_view, 27> kHarmless = {"_attn_implementation_autoset",
+constexpr std::array<std::string_view, 28> kHarmless = {"_attn_implementation_autoset",
                                                         "_name_or_path",
                                                         "architectures",
                                                         "attention_dropout",
@@ -32,6 +32,7 @@ constexpr std::array<std::string_view, 27> kHarmless = {"_attn_implementation_au
                                                         "pad_token_id",
                                                         "pretraining_tp",
                                                         "problem_type",
+                                                        "quantization_config",  // likewise
                                                         "return_dict",
                                                         "tokenizer_class",
                                                         "torch_dtype",

@@ -14,6 +14,7 @@
 #include "src/checkpoint/dummy.h"
 #include "src/checkpoint/generation_config.h"
 #include "src/checkpoint/model_config.h"
+#include "src/codes/coded_checkpoint.h"
 #include "src/gguf/gguf_file.h"
 #include "src/gguf/gguf_model.h"
 #include "src/store/content_key.h"
@@ -128,6 +129,13 @@ void RefuseUnknownName(const ModelChoice& choice) {
                           fmt::join(NearestWords(name, BuiltInShapeNames(), kMost), ", ")));
 }
 
+std::unique_ptr<Checkpoint> OpenFolder(const fs::path& folder,
+                                       const std::optional<Quantisation>& quantisation) {
+  std::unique_ptr<Checkpoint> checkpoint = OpenCheckpoint(folder);
+  return quantisation ? DecodeCheckpoint(std::move(checkpoint), *quantisation)
+                      : std::move(checkpoint);
+}
+
 ModelShape OpenGguf(OpenedModel& model) {
   GgufModel gguf = OpenGgufModel(model.choice.model);
   model.folder = std::move(gguf.folder);
@@ -151,7 +159,7 @@ ModelShape OpenShape(OpenedModel& model) {
   ModelConfig config = ReadModelConfig(model.folder);
   model.type_of_whole = std::move(config.type_of_whole);
   model.generation = std::move(config.generation);
-  if (!choice.dummy_weights) model.checkpoint = OpenCheckpoint(model.folder);
+  if (!choice.dummy_weights) model.checkpoint = OpenFolder(model.folder, config.quantisation);
   if (!place.name.empty()) config.shape.name = place.name;
   return std::move(config.shape);
 }

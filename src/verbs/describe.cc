@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -13,6 +15,7 @@
 #include "src/checkpoint/checkpoint.h"
 #include "src/checkpoint/model_config.h"
 #include "src/checkpoint/weight_map.h"
+#include "src/codes/coded_checkpoint.h"
 #include "src/gguf/gguf_model.h"
 
 namespace spillway {
@@ -161,7 +164,16 @@ std::string DescribeGguf(const std::filesystem::path& path) {
 }
 
 std::string DescribeCheckpoint(const std::filesystem::path& folder) {
-  return Describe(*OpenCheckpoint(folder), [&] { return ReadModelShape(folder); });
+  std::unique_ptr<Checkpoint> checkpoint = OpenCheckpoint(folder);
+  std::optional<ModelShape> shape;
+  try {
+    ModelConfig config = ReadModelConfig(folder);
+    if (config.quantisation)
+      checkpoint = DecodeCheckpoint(std::move(checkpoint), *config.quantisation);
+    shape = std::move(config.shape);
+  } catch (const Error&) {  // which reading the shape again tells of
+  }
+  return Describe(*checkpoint, [&] { return shape ? *shape : ReadModelShape(folder); });
 }
 
 std::string DescribeModel(const Checkpoint& checkpoint, const ModelShape& shape) {

@@ -214,7 +214,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(BadConfig{"Family", ConfigWith("model_type", "\"mamba\""), kUnsupported,
                                 "\"model_type\" is \"mamba\""},
                       BadConfig{"Quantised",
-                                ConfigWith("quantization_config", "{\"quant_method\":\"gptq\"}"),
+                                ConfigWith("quantization_config", "{\"quant_method\":\"bitsandbytes\"}"),
                                 kUnsupported, "\"quantization_config\""},
                       BadConfig{"RemoteCode", ConfigWith("auto_map", "{\"AutoModel\":\"x.Y\"}"),
                                 kUnsupported, "\"auto_map\""},

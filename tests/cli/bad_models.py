@@ -70,7 +70,7 @@ CONFIG = [
     ("the hidden size is missing", 11, FP16, set_config(hidden_size=None)),
     ("another architecture", 11, FP16, set_config(model_type="bert")),
     ("an unknown activation", 11, FP16, set_config(activation_function="maxout")),
-    ("quantised by another program", 11, FP16, set_config(quantization_config={"quant_method": "gptq"})),
+    ("quantised by another program", 11, FP16, set_config(quantization_config={"quant_method": "bitsandbytes"})),
     ("remote code", 11, FP16, set_config(auto_map={"AutoModel": "evil.Model"})),
     ("more layers than tensors", 11, FP16, set_config(num_hidden_layers=6)),
     ("another vocabulary size", 11, FP16, set_config(vocab_size=400)),
@@ -134,7 +134,7 @@ FAMILIES = [
     ("a text part of another kind", 11, FP16, as_text_part("llava")),
     ("an unknown whole", 11, MISTRAL, as_text_part("paligemma")),
     ("a text part with an unknown key", 11, MISTRAL, change_text_part(attention_sink_size=4)),
-    ("a text part that is quantised", 11, MISTRAL, change_text_part(quantization_config={"quant_method": "awq"})),
+    ("a text part that is quantised", 11, MISTRAL, change_text_part(quantization_config={"quant_method": "hqq"})),
     ("a text part without its layers", 11, MISTRAL, change_text_part(num_hidden_layers=9)),
 ]
 

@@ -1,0 +1,34 @@
+// Quantisation: how another program has coded a checkpoint's matrices, as config.json says it.
+// Plain values; any thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "src/base/json_node.h"
+
+namespace spillway {
+
+enum class CodeMethod {
+  kGptq,    // columns packed in words, groups of inputs, perhaps in another order
+  kAwq,     // rows packed in words
+  kPacked,  // compressed-tensors: columns packed in words
+  kScaled,  // an integer or an fp8 number each, times a scale of a block, a row or the whole
+};
+
+struct Quantisation {
+  CodeMethod method = CodeMethod::kScaled;
+  int bits = 8;
+  int64_t group_size = -1;  // inputs that share a scale; -1: all of a row
+  int64_t block_rows = 0;   // kScaled: of a block; 0: as the scales' shape says
+  int64_t block_cols = 0;
+  int zero_added = 0;  // to a published zero point
+
+  bool operator==(const Quantisation&) const = default;
+};
+
+// The "quantization_config" of a config.json; nullopt where there is none. Throws: Error
+// kModelUnsupported (a method, or a setting of one, that is not read, by name), kModelInconsistent.
+std::optional<Quantisation> ReadQuantisation(const JsonNode& config);
+
+}  // namespace spillway

@@ -1,0 +1,51 @@
+// CodedMatrix: a matrix [outputs, inputs] that a checkpoint has as codes, scales and zero points,
+// read as the fp32 values that they stand for: scale * (code - zero). Thread rule: const methods
+// from any thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "src/checkpoint/checkpoint.h"
+#include "src/checkpoint/published_tensor.h"  // ElementBox
+#include "src/checkpoint/quantisation.h"
+
+namespace spillway {
+
+// Indices of its parts in the checkpoint; -1: absent.
+struct CodedParts {
+  std::string name;  // of the matrix: "model.layers.0.mlp.up_proj.weight"
+  int64_t codes = -1;
+  int64_t scales = -1;
+  int64_t zeros = -1;
+  int64_t groups = -1;  // the group of each input
+};
+
+class CodedMatrix {
+ public:
+  virtual ~CodedMatrix() = default;
+
+  int64_t rows() const { return rows_; }
+  int64_t cols() const { return cols_; }
+
+  // Fills `out`, row by row. Throws: what Checkpoint::Read throws; Error kModelMalformed: a group
+  // that is not there.
+  virtual void Decode(const ElementBox& box, std::span<float> out) const = 0;
+
+ protected:
+  CodedMatrix(int64_t rows, int64_t cols) : rows_(rows), cols_(cols) {}
+
+ private:
+  int64_t rows_;
+  int64_t cols_;
+};
+
+// Lifetime: `checkpoint` outlives it. Throws: Error kModelInconsistent: parts are missing, or
+// shapes do not agree.
+std::unique_ptr<const CodedMatrix> MakeCodedMatrix(const Checkpoint& checkpoint,
+                                                   const CodedParts& parts,
+                                                   const Quantisation& codes);
+
+}  // namespace spillway

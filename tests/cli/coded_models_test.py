@@ -1,0 +1,94 @@
+"""Checkpoints that other programs have coded give what the values of their codes give. Standard library only.
+
+  python3 coded_models_test.py path/to/spillway [unittest arguments]
+"""
+
+import json
+import pathlib
+import shutil
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "gguf"))
+
+import coded_models
+import gguf_writer
+import harness
+
+MODEL = harness.REPOSITORY / "tests" / "parity" / "models" / "llama-groups-of-four"
+
+
+class CodedTest(harness.FolderTest):
+    def make(self, form):
+        """The folder of codes, and that of their values."""
+        config = json.loads((MODEL / "config.json").read_text(encoding="utf-8"))
+        folders = [self.folder / f"{form}-{kind}" for kind in ("coded", "plain")]
+        for folder in folders:
+            folder.mkdir()
+            for file in MODEL.glob("*.json"):
+                if not file.name.endswith("index.json"):
+                    shutil.copy(file, folder)
+            shutil.copy(MODEL / "merges.txt", folder)
+        coded_models.make(gguf_writer.read_tensors(MODEL), config, form, *folders)
+        return folders
+
+    def answers(self, model, *flags):
+        lines = [{"prompt": list(range(5, 40)), "max_tokens": 8, "logprobs": 1}]
+        source = harness.write_jsonl(self.folder / "in.jsonl", lines)
+        result = harness.run(self.binary, ["generate", "--model", model, "--input", source, "--output", "-", "--quiet", *flags])
+        self.assertEqual(result.status, 0, result.stderr.decode())
+        return json.loads(result.stdout)["response"]["body"]["choices"]
+
+    def refusal(self, status, model, says):
+        result = harness.run(self.binary, ["generate", "--model", model, "--input", "/dev/null", "--output", "-", "--quiet"])
+        self.assertEqual(result.status, status, result.stderr.decode())
+        self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
+        self.assertIn(says, result.stderr.decode())
+
+    def change(self, folder, **changes):
+        path = folder / "config.json"
+        config = json.loads(path.read_text())
+        config["quantization_config"] |= changes
+        path.write_text(json.dumps(config))
+
+
+class Answers(CodedTest):
+    def test_codes_give_what_their_values_give(self):
+        for form in coded_models.FORMS:
+            with self.subTest(form=form):
+                coded, plain = self.make(form)
+                self.assertEqual(self.answers(coded), self.answers(plain))
+
+    def test_stores_and_fewer_bits_are_made_of_them(self):
+        coded, plain = self.make("gptq-8-ordered")
+        disk = ["--percent", 0, 0, 0, 100, 0, 100, "--offload-dir", self.folder]
+        self.assertEqual(self.answers(coded, *disk), self.answers(plain))
+        self.assertEqual(self.answers(coded, "--weight-bits", 8), self.answers(plain, "--weight-bits", 8))
+
+    def test_inspect_names_the_codes(self):
+        coded, _ = self.make("awq")
+        text = harness.run(self.binary, ["inspect", coded]).stdout.decode()
+        self.assertIn(" I32", text)
+        self.assertIn("every tensor of the model is there", text)
+
+
+class Refusals(CodedTest):
+    def test_what_is_not_read_is_named(self):
+        folder, _ = self.make("gptq-4")
+        self.change(folder, bits=3)
+        self.refusal(11, folder, '"bits" of "quantization_config" is 3')
+        self.change(folder, quant_method="bitsandbytes")
+        self.refusal(11, folder, '"quant_method" of "quantization_config" is bitsandbytes')
+        folder, _ = self.make("awq")
+        self.change(folder, version="gemv")
+        self.refusal(11, folder, '"version" of "quantization_config" is gemv')
+
+    def test_parts_that_do_not_agree_are_named(self):
+        folder, _ = self.make("packed-4")
+        self.change(folder, config_groups={"group_0": {"weights": {"num_bits": 4, "type": "int", "group_size": 8}}})
+        self.refusal(11, folder, "weight_scale")
+
+
+if __name__ == "__main__":
+    CodedTest.binary = pathlib.Path(sys.argv.pop(1)).resolve()
+    unittest.main()
