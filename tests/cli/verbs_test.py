@@ -190,8 +190,9 @@ class Plan(harness.VerbTest):
             self.assertRegex(text, f"(?m)^  KV            {expected}")
 
     def test_keys_of_four_bits_need_heads_that_can_be_turned(self):
-        self.run_verb("plan", "--model", PARITY_MODELS / "llama-grouped-tied", "--kv-bits", 4)
-        odd = ["plan", "--model", PARITY_MODELS / "qwen3-biased", "--kv-bits"]
+        short = ["plan", "--prompt-len", 8, "--gen-len", 4]
+        self.run_verb(*short, "--model", PARITY_MODELS / "llama-grouped-tied", "--kv-bits", 4)
+        odd = [*short, "--model", PARITY_MODELS / "qwen3-biased", "--kv-bits"]
         self.run_verb(*odd, "8,4")
         for bits in ("4", "4,16"):
             refused = self.run_verb(*odd, bits, status=2).stderr

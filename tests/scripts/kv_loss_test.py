@@ -41,7 +41,8 @@ class KvLoss(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         result = self.found()
         self.assertEqual(list(result["rows"]), ["full", "h2o 50 %", "h2o 20 %", "window 50 %", "window 20 %", "full, 8 bits",
-                                                "h2o 20 %, 8 bits"])
+                                                "h2o 20 %, 8 bits", "full, 8,4 bits", "h2o 20 %, 8,4 bits", "full, 4 bits",
+                                                "h2o 20 %, 4 bits"])
         self.assertEqual((result["about"]["prompt"], result["about"]["scored"]), (16, 3 * 47))
         self.assertIn("| full | 100.0% |", done.stdout)
         self.assertIn("+0.00 % | 0.00 |", done.stdout)
