@@ -7,15 +7,12 @@
 namespace spillway {
 namespace {
 
-// The longest part of a run of elements whose published rows are neighbours and which is whole
-// rows, or lies within one.
-ElementBox FirstBox(const FoundTensor& found, int64_t cols, int64_t first_element, int64_t count) {
-  const int64_t row = first_element / cols;
-  const int64_t col = first_element % cols;
-  if (col == 0 && count >= cols) {
-    return {row, std::min(count / cols, found.NumTogether(row)), 0, cols};
-  }
-  return {row, 1, col, std::min(count, cols - col)};
+// FirstBox, of rows that are neighbours in the published tensor too.
+ElementBox FirstPublishedBox(const FoundTensor& found, int64_t cols, int64_t first_element,
+                             int64_t count) {
+  ElementBox box = FirstBox(first_element, count, cols);
+  box.num_rows = std::min(box.num_rows, found.NumTogether(box.first_row));
+  return box;
 }
 
 // The first element of a published tensor, in the stack that it may be a part of.
@@ -51,6 +48,13 @@ void ReadTransposed(const Checkpoint& checkpoint, const FoundTensor& found, cons
 
 }  // namespace
 
+ElementBox FirstBox(int64_t first, int64_t count, int64_t cols) {
+  const int64_t row = first / cols;
+  const int64_t col = first % cols;
+  if (col == 0 && count >= cols) return {row, count / cols, 0, cols};
+  return {row, 1, col, std::min(count, cols - col)};
+}
+
 void ReadPublished(const Checkpoint& checkpoint, const FoundTensor& found, int64_t cols,
                    int64_t first_element, std::span<std::byte> out) {
   const CheckpointTensor& tensor = checkpoint.tensors()[static_cast<std::size_t>(found.index)];
@@ -61,7 +65,7 @@ void ReadPublished(const Checkpoint& checkpoint, const FoundTensor& found, int64
   }
   while (!out.empty()) {
     const auto count = static_cast<int64_t>(out.size()) / bytes;
-    const ElementBox box = FirstBox(found, cols, first_element, count);
+    const ElementBox box = FirstPublishedBox(found, cols, first_element, count);
     const std::span<std::byte> part = out.first(static_cast<std::size_t>(box.size() * bytes));
     if (found.transposed) {
       ReadTransposed(checkpoint, found, box, cols, part);

@@ -21,6 +21,10 @@ struct ElementBox {
   int64_t size() const { return num_rows * num_cols; }
 };
 
+// The longest part of `count` elements from number `first` on, of a matrix of so many columns, that
+// is whole rows, or lies within one.
+ElementBox FirstBox(int64_t first, int64_t count, int64_t cols);
+
 // Fills `out` with elements of our tensor from `first_element` on, row by row, in the checkpoint's
 // type. `cols`: of our tensor. Requires: out is whole elements, and the tensor has so many.
 // Throws: what Checkpoint::Read throws.

@@ -87,14 +87,6 @@ class CodedCheckpoint : public Checkpoint {
   std::vector<std::unique_ptr<const CodedMatrix>> matrices_;
 };
 
-// A part of a row, or whole rows, from the `first` element on, at most `count`.
-ElementBox BoxAt(int64_t first, int64_t count, int64_t cols) {
-  const int64_t row = first / cols;
-  const int64_t col = first % cols;
-  if (col == 0 && count >= cols) return {row, count / cols, 0, cols};
-  return {row, 1, col, std::min(count, cols - col)};
-}
-
 void CodedCheckpoint::Read(int64_t index, int64_t offset, std::span<std::byte> out) const {
   const auto at = static_cast<std::size_t>(index);
   if (indices_[at] >= 0) return published_->Read(indices_[at], offset, out);
@@ -103,7 +95,7 @@ void CodedCheckpoint::Read(int64_t index, int64_t offset, std::span<std::byte> o
   const CodedMatrix& matrix = *matrices_[at];
   std::span<float> left(reinterpret_cast<float*>(out.data()), out.size() / sizeof(float));
   for (int64_t first = offset / kBytes; !left.empty();) {
-    const ElementBox box = BoxAt(first, std::ssize(left), matrix.cols());
+    const ElementBox box = FirstBox(first, std::ssize(left), matrix.cols());
     matrix.Decode(box, left.first(static_cast<std::size_t>(box.size())));
     left = left.subspan(static_cast<std::size_t>(box.size()));
     first += box.size();

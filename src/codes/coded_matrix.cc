@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <string_view>
@@ -39,23 +38,50 @@ void ExpectShape(const Checkpoint& checkpoint, const CodedParts& parts, int64_t 
         parts, fmt::format("\"{}\" has another shape than its codes need", Printable(tensor.name)));
 }
 
-// Parts of words: codes side by side, the first in the lowest bits.
-class Packing {
- public:
-  explicit Packing(int bits) : bits_(bits), mask_((uint32_t{1} << bits) - 1) {}
+// A range of rows or columns.
+struct Run {
+  int64_t first = 0;
+  int64_t count = 0;
+};
 
-  int64_t codes_a_word() const { return 32 / bits_; }
-  int64_t WordOf(int64_t place) const { return place / codes_a_word(); }
-  int64_t WordsOf(int64_t count) const { return DivideUp(count, codes_a_word()); }
-  // The code at that place, and so much more than it, of the same bits.
-  int CodeIn(uint32_t word, int64_t place, uint32_t more = 0) const {
-    const auto shift = static_cast<int>(place % codes_a_word()) * bits_;
-    return static_cast<int>(((word >> shift) + more) & mask_);
+// Axis of a tensor along which words hold several neighbours.
+enum class PackedAlong { kFirst, kLast };
+
+// Codes of a rectangle of a tensor of words: lines of places, of which a word holds several in a
+// line, the first in its lowest bits.
+class PackedCodes {
+ public:
+  PackedCodes(const Checkpoint& checkpoint, int64_t index, int bits, PackedAlong along, Run lines,
+              Run places)
+      : bits_(bits), along_(along), lines_(lines) {
+    first_word_ = places.first / CodesAWord(bits);
+    num_words_ = DivideUp(places.first + places.count, CodesAWord(bits)) - first_word_;
+    words_ =
+        along == PackedAlong::kFirst
+            ? ReadWords(checkpoint, index, {first_word_, num_words_, lines.first, lines.count})
+            : ReadWords(checkpoint, index, {lines.first, lines.count, first_word_, num_words_});
+  }
+
+  static int64_t CodesAWord(int bits) { return 32 / bits; }
+
+  // The code at a place of a line, both as the tensor counts them, and so much more than it, of the
+  // same bits.
+  int At(int64_t line, int64_t place, uint32_t more = 0) const {
+    const int64_t word = place / CodesAWord(bits_) - first_word_;
+    const int64_t at = along_ == PackedAlong::kFirst ? word * lines_.count + line - lines_.first
+                                                     : (line - lines_.first) * num_words_ + word;
+    const auto shift = static_cast<int>(place % CodesAWord(bits_)) * bits_;
+    const uint32_t mask = (uint32_t{1} << bits_) - 1;
+    return static_cast<int>(((words_[static_cast<std::size_t>(at)] >> shift) + more) & mask);
   }
 
  private:
   int bits_;
-  uint32_t mask_;
+  PackedAlong along_;
+  Run lines_;
+  int64_t first_word_ = 0;
+  int64_t num_words_ = 0;
+  std::vector<uint32_t> words_;
 };
 
 // Places of eight neighbours in a word of AWQ's.
@@ -65,14 +91,27 @@ int64_t AwqPlace(int64_t row) {
   return row / 8 * 8 + kAwqPlaces[static_cast<std::size_t>(row % 8)];
 }
 
-// Scale and zero point of each group, of some rows.
-struct GroupValues {
-  int64_t num_rows = 0;
-  std::vector<float> scales = {};  // [group][row] or [row][group]
-  std::vector<int> zeros = {};
+// Layout of codes, zero points and scales of a matrix, by method.
+struct Layout {
+  bool packs_rows = false;  // a word holds codes of several rows; else of several columns
+  PackedAlong codes = PackedAlong::kLast;
+  PackedAlong zeros = PackedAlong::kLast;  // of several rows, in lines of a group
+  bool groups_first = false;               // scales are [group][row]; else [row][group]
+  bool in_awq_order = false;               // rows in a word
 };
 
-// Matrices whose inputs are in groups.
+Layout LayoutOf(CodeMethod method) {
+  switch (method) {
+    case CodeMethod::kGptq:
+      return {.codes = PackedAlong::kFirst, .groups_first = true};
+    case CodeMethod::kAwq:
+      return {.packs_rows = true, .groups_first = true, .in_awq_order = true};
+    default:
+      return {.zeros = PackedAlong::kFirst};
+  }
+}
+
+// Matrices whose inputs are in groups, with codes in words.
 class GroupedMatrix : public CodedMatrix {
  public:
   GroupedMatrix(const Checkpoint& checkpoint, CodedParts parts, const Quantisation& codes,
@@ -80,58 +119,60 @@ class GroupedMatrix : public CodedMatrix {
       : CodedMatrix(rows, cols),
         checkpoint_(checkpoint),
         parts_(std::move(parts)),
-        packing_(codes.bits),
+        codes_(codes),
+        layout_(LayoutOf(codes.method)),
         group_size_(codes.group_size <= 0 ? cols : codes.group_size),
-        num_groups_(DivideUp(cols, group_size_)),
-        middle_(1 << (codes.bits - 1)) {}
+        num_groups_(DivideUp(cols, group_size_)) {}
 
   void Decode(const ElementBox& box, std::span<float> out) const override {
-    const std::vector<int64_t> groups = GroupsOf(box);
-    const GroupValues values = ReadGroups(box.first_row, box.num_rows);
-    const std::vector<int> codes = ReadCodes(box);
-    for (int64_t row = 0; row < box.num_rows; ++row) {
-      for (int64_t col = 0; col < box.num_cols; ++col) {
-        const auto at = static_cast<std::size_t>(row * box.num_cols + col);
-        const auto group =
-            static_cast<std::size_t>(PlaceOf(groups[static_cast<std::size_t>(col)], row, values));
-        out[at] = values.scales[group] * static_cast<float>(codes[at] - values.zeros[group]);
+    const Run rows = {box.first_row, box.num_rows};
+    const Run cols = {box.first_col, box.num_cols};
+    const std::vector<int64_t> groups = GroupsOf(cols);
+    const std::vector<float> scales = ReadScales(rows);
+    const std::vector<int> zeros = ReadZeros(rows);
+    const PackedCodes codes(checkpoint_, parts_.codes, codes_.bits, layout_.codes,
+                            layout_.packs_rows ? cols : rows, layout_.packs_rows ? rows : cols);
+    for (int64_t row = 0; row < rows.count; ++row) {
+      for (int64_t col = 0; col < cols.count; ++col) {
+        const int64_t group = groups[static_cast<std::size_t>(col)];
+        const int code = CodeAt(codes, rows.first + row, cols.first + col);
+        const auto scale = static_cast<std::size_t>(
+            layout_.groups_first ? group * rows.count + row : row * num_groups_ + group);
+        const int zero = zeros[static_cast<std::size_t>(group * rows.count + row)];
+        out[static_cast<std::size_t>(row * cols.count + col)] =
+            scales[scale] * static_cast<float>(code - zero);
       }
     }
   }
 
- protected:
-  // Codes of a box, row by row.
-  virtual std::vector<int> ReadCodes(const ElementBox& box) const = 0;
-  virtual GroupValues ReadGroups(int64_t first_row, int64_t num_rows) const = 0;
-  // Place of a group's values.
-  virtual int64_t PlaceOf(int64_t group, int64_t row, const GroupValues& values) const = 0;
-
-  const Checkpoint& checkpoint() const { return checkpoint_; }
-  const CodedParts& parts() const { return parts_; }
-  const Packing& packing() const { return packing_; }
-  int64_t num_groups() const { return num_groups_; }
-  int middle() const { return middle_; }
-
  private:
-  std::vector<int64_t> GroupsOf(const ElementBox& box) const;
+  int CodeAt(const PackedCodes& codes, int64_t row, int64_t col) const {
+    return layout_.packs_rows ? codes.At(col, PlaceOf(row)) : codes.At(row, col);
+  }
+  // Place of a row among those of its words.
+  int64_t PlaceOf(int64_t row) const { return layout_.in_awq_order ? AwqPlace(row) : row; }
+
+  std::vector<int64_t> GroupsOf(Run cols) const;
+  std::vector<float> ReadScales(Run rows) const;
+  std::vector<int> ReadZeros(Run rows) const;  // [group][row]
 
   const Checkpoint& checkpoint_;
   CodedParts parts_;
-  Packing packing_;
+  Quantisation codes_;
+  Layout layout_;
   int64_t group_size_;
   int64_t num_groups_;
-  int middle_;
 };
 
-std::vector<int64_t> GroupedMatrix::GroupsOf(const ElementBox& box) const {
+std::vector<int64_t> GroupedMatrix::GroupsOf(Run cols) const {
   std::vector<int64_t> groups;
   if (parts_.groups < 0) {
-    for (int64_t col = 0; col < box.num_cols; ++col)
-      groups.push_back((box.first_col + col) / group_size_);
+    for (int64_t col = cols.first; col < cols.first + cols.count; ++col)
+      groups.push_back(col / group_size_);
     return groups;
   }
   for (const uint32_t group :
-       ReadWords(checkpoint_, parts_.groups, {0, 1, box.first_col, box.num_cols})) {
+       ReadWords(checkpoint_, parts_.groups, {0, 1, cols.first, cols.count})) {
     if (group >= static_cast<uint64_t>(num_groups_)) {
       throw Error(ErrorCode::kModelMalformed,
                   fmt::format("tensor \"{}\": an input of group {}, of {}; download it again",
@@ -142,137 +183,26 @@ std::vector<int64_t> GroupedMatrix::GroupsOf(const ElementBox& box) const {
   return groups;
 }
 
-// Words of codes in columns [first word, ..) of rows, as both matrices that are packed by rows have
-// them for zero points.
-class TransposedMatrix : public GroupedMatrix {
- public:
-  TransposedMatrix(const Checkpoint& checkpoint, const CodedParts& parts, const Quantisation& codes,
-                   int64_t rows, int64_t cols)
-      : GroupedMatrix(checkpoint, parts, codes, rows, cols),
-        zero_added_(static_cast<uint32_t>(codes.zero_added)) {}
+std::vector<float> GroupedMatrix::ReadScales(Run rows) const {
+  const ElementBox box = layout_.groups_first ? ElementBox{0, num_groups_, rows.first, rows.count}
+                                              : ElementBox{rows.first, rows.count, 0, num_groups_};
+  return ReadFloats(checkpoint_, parts_.scales, box);
+}
 
- protected:
-  int64_t PlaceOf(int64_t group, int64_t row, const GroupValues& values) const override {
-    return group * values.num_rows + row;
+std::vector<int> GroupedMatrix::ReadZeros(Run rows) const {
+  if (parts_.zeros < 0) {
+    const int middle = 1 << (codes_.bits - 1);
+    return std::vector<int>(static_cast<std::size_t>(num_groups_ * rows.count), middle);
   }
-
-  // Place of a row among the codes of its words.
-  virtual int64_t PackedRow(int64_t row) const = 0;
-
-  GroupValues ReadGroups(int64_t first_row, int64_t num_rows) const override {
-    GroupValues values = {.num_rows = num_rows};
-    values.scales =
-        ReadFloats(checkpoint(), parts().scales, {0, num_groups(), first_row, num_rows});
-    const int64_t first_word = packing().WordOf(first_row);
-    const int64_t num_words = packing().WordsOf(first_row + num_rows) - first_word;
-    const std::vector<uint32_t> words =
-        ReadWords(checkpoint(), parts().zeros, {0, num_groups(), first_word, num_words});
-    for (int64_t group = 0; group < num_groups(); ++group) {
-      for (int64_t row = first_row; row < first_row + num_rows; ++row) {
-        const auto word =
-            static_cast<std::size_t>(group * num_words + packing().WordOf(row) - first_word);
-        values.zeros.push_back(packing().CodeIn(words[word], PackedRow(row), zero_added_));
-      }
-    }
-    return values;
+  const PackedCodes packed(checkpoint_, parts_.zeros, codes_.bits, layout_.zeros, {0, num_groups_},
+                           rows);
+  std::vector<int> zeros;
+  for (int64_t group = 0; group < num_groups_; ++group) {
+    for (int64_t row = rows.first; row < rows.first + rows.count; ++row)
+      zeros.push_back(packed.At(group, PlaceOf(row), static_cast<uint32_t>(codes_.zero_added)));
   }
-
- private:
-  uint32_t zero_added_;
-};
-
-class GptqMatrix : public TransposedMatrix {
- public:
-  using TransposedMatrix::TransposedMatrix;
-
- protected:
-  int64_t PackedRow(int64_t row) const override { return row; }
-
-  std::vector<int> ReadCodes(const ElementBox& box) const override {
-    const int64_t first_word = packing().WordOf(box.first_col);
-    const int64_t num_words = packing().WordsOf(box.first_col + box.num_cols) - first_word;
-    const std::vector<uint32_t> words = ReadWords(
-        checkpoint(), parts().codes, {first_word, num_words, box.first_row, box.num_rows});
-    std::vector<int> codes;
-    for (int64_t row = 0; row < box.num_rows; ++row) {
-      for (int64_t col = box.first_col; col < box.first_col + box.num_cols; ++col) {
-        const int64_t word = (packing().WordOf(col) - first_word) * box.num_rows + row;
-        codes.push_back(packing().CodeIn(words[static_cast<std::size_t>(word)], col));
-      }
-    }
-    return codes;
-  }
-};
-
-class AwqMatrix : public TransposedMatrix {
- public:
-  using TransposedMatrix::TransposedMatrix;
-
- protected:
-  int64_t PackedRow(int64_t row) const override { return AwqPlace(row); }
-
-  std::vector<int> ReadCodes(const ElementBox& box) const override {
-    const int64_t first_word = packing().WordOf(box.first_row);
-    const int64_t num_words = packing().WordsOf(box.first_row + box.num_rows) - first_word;
-    const std::vector<uint32_t> words = ReadWords(
-        checkpoint(), parts().codes, {box.first_col, box.num_cols, first_word, num_words});
-    std::vector<int> codes;
-    for (int64_t row = box.first_row; row < box.first_row + box.num_rows; ++row) {
-      for (int64_t col = 0; col < box.num_cols; ++col) {
-        const int64_t word = col * num_words + packing().WordOf(row) - first_word;
-        codes.push_back(packing().CodeIn(words[static_cast<std::size_t>(word)], AwqPlace(row)));
-      }
-    }
-    return codes;
-  }
-};
-
-// Rows of words, zero points packed along the rows.
-class PackedMatrix : public GroupedMatrix {
- public:
-  using GroupedMatrix::GroupedMatrix;
-
- protected:
-  int64_t PlaceOf(int64_t group, int64_t row, const GroupValues&) const override {
-    return row * num_groups() + group;
-  }
-
-  std::vector<int> ReadCodes(const ElementBox& box) const override {
-    const int64_t first_word = packing().WordOf(box.first_col);
-    const int64_t num_words = packing().WordsOf(box.first_col + box.num_cols) - first_word;
-    const std::vector<uint32_t> words = ReadWords(
-        checkpoint(), parts().codes, {box.first_row, box.num_rows, first_word, num_words});
-    std::vector<int> codes;
-    for (int64_t row = 0; row < box.num_rows; ++row) {
-      for (int64_t col = box.first_col; col < box.first_col + box.num_cols; ++col) {
-        const int64_t word = row * num_words + packing().WordOf(col) - first_word;
-        codes.push_back(packing().CodeIn(words[static_cast<std::size_t>(word)], col));
-      }
-    }
-    return codes;
-  }
-
-  GroupValues ReadGroups(int64_t first_row, int64_t num_rows) const override {
-    GroupValues values = {.num_rows = num_rows};
-    values.scales =
-        ReadFloats(checkpoint(), parts().scales, {first_row, num_rows, 0, num_groups()});
-    values.zeros.assign(values.scales.size(), middle());
-    if (parts().zeros < 0) return values;
-    const int64_t first_word = packing().WordOf(first_row);
-    const int64_t num_words = packing().WordsOf(first_row + num_rows) - first_word;
-    const std::vector<uint32_t> words =
-        ReadWords(checkpoint(), parts().zeros, {first_word, num_words, 0, num_groups()});
-    for (int64_t row = 0; row < num_rows; ++row) {
-      for (int64_t group = 0; group < num_groups(); ++group) {
-        const int64_t word =
-            (packing().WordOf(first_row + row) - first_word) * num_groups() + group;
-        values.zeros[static_cast<std::size_t>(row * num_groups() + group)] =
-            packing().CodeIn(words[static_cast<std::size_t>(word)], first_row + row);
-      }
-    }
-    return values;
-  }
-};
+  return zeros;
+}
 
 // Number of 8 bits with 4 of exponent and 3 of mantissa, without infinities.
 float Fp8Value(uint8_t code) {
@@ -381,33 +311,26 @@ Shape CodesShape(const Checkpoint& checkpoint, const CodedParts& parts) {
   return shape;
 }
 
-std::unique_ptr<const CodedMatrix> MakeTransposed(const Checkpoint& checkpoint,
-                                                  const CodedParts& parts,
-                                                  const Quantisation& codes) {
-  const Shape shape = CodesShape(checkpoint, parts);
-  const Packing packing(codes.bits);
-  const bool gptq = codes.method == CodeMethod::kGptq;
-  const int64_t rows = gptq ? shape[1] : shape[1] * packing.codes_a_word();
-  const int64_t cols = gptq ? shape[0] * packing.codes_a_word() : shape[0];
+std::unique_ptr<const CodedMatrix> MakeGrouped(const Checkpoint& checkpoint,
+                                               const CodedParts& parts, const Quantisation& codes) {
+  const Layout layout = LayoutOf(codes.method);
+  const int64_t a_word = PackedCodes::CodesAWord(codes.bits);
+  // The axes of the words, as outputs and inputs.
+  Shape shape = CodesShape(checkpoint, parts);
+  if (layout.packs_rows || layout.codes == PackedAlong::kFirst) std::swap(shape[0], shape[1]);
+  const int64_t rows = shape[0] * (layout.packs_rows ? a_word : 1);
+  const int64_t cols = shape[1] * (layout.packs_rows ? 1 : a_word);
   const int64_t groups = codes.group_size <= 0 ? 1 : DivideUp(cols, codes.group_size);
-  ExpectShape(checkpoint, parts, parts.scales, {groups, rows});
-  ExpectShape(checkpoint, parts, parts.zeros, {groups, packing.WordsOf(rows)});
+  const int64_t row_words = DivideUp(rows, a_word);
+  ExpectShape(checkpoint, parts, parts.scales,
+              layout.groups_first ? Shape{groups, rows} : Shape{rows, groups});
+  if (parts.zeros >= 0 || codes.method != CodeMethod::kPacked) {
+    ExpectShape(
+        checkpoint, parts, parts.zeros,
+        layout.zeros == PackedAlong::kLast ? Shape{groups, row_words} : Shape{row_words, groups});
+  }
   if (parts.groups >= 0) ExpectShape(checkpoint, parts, parts.groups, {cols});
-  if (gptq) return std::make_unique<GptqMatrix>(checkpoint, parts, codes, rows, cols);
-  return std::make_unique<AwqMatrix>(checkpoint, parts, codes, rows, cols);
-}
-
-std::unique_ptr<const CodedMatrix> MakePacked(const Checkpoint& checkpoint, const CodedParts& parts,
-                                              const Quantisation& codes) {
-  const Shape shape = CodesShape(checkpoint, parts);
-  const Packing packing(codes.bits);
-  const int64_t cols = shape[1] * packing.codes_a_word();
-  const int64_t groups = codes.group_size <= 0 ? 1 : DivideUp(cols, codes.group_size);
-  ExpectShape(checkpoint, parts, parts.scales, {shape[0], groups});
-  if (parts.zeros >= 0)
-    ExpectShape(checkpoint, parts, parts.zeros, {packing.WordsOf(shape[0]), groups});
-  if (parts.groups >= 0) ExpectShape(checkpoint, parts, parts.groups, {cols});
-  return std::make_unique<PackedMatrix>(checkpoint, parts, codes, shape[0], cols);
+  return std::make_unique<GroupedMatrix>(checkpoint, parts, codes, rows, cols);
 }
 
 }  // namespace
@@ -416,15 +339,7 @@ std::unique_ptr<const CodedMatrix> MakeCodedMatrix(const Checkpoint& checkpoint,
                                                    const CodedParts& parts,
                                                    const Quantisation& codes) {
   CheckTypes(checkpoint, parts, codes.method);
-  switch (codes.method) {
-    case CodeMethod::kGptq:
-    case CodeMethod::kAwq:
-      return MakeTransposed(checkpoint, parts, codes);
-    case CodeMethod::kPacked:
-      return MakePacked(checkpoint, parts, codes);
-    case CodeMethod::kScaled:
-      break;
-  }
+  if (codes.method != CodeMethod::kScaled) return MakeGrouped(checkpoint, parts, codes);
   const Shape shape = CodesShape(checkpoint, parts);
   const ElementBox block = BlockOf(checkpoint, parts, codes, shape);
   return std::make_unique<ScaledMatrix>(checkpoint, parts, block, shape[0], shape[1]);
