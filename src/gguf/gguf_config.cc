@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <map>
 #include <numbers>
 #include <optional>
 #include <span>
@@ -249,7 +248,8 @@ void ConfigWriter::AddPhi3(json& config) const {
   config["rope_scaling"] = std::move(scaling);
 }
 
-// Windows of Gemma 2 and 3 by layer, and how queries are scaled; the file leaves both to the reader.
+// Windows of Gemma 2 and 3 by layer, and how queries are scaled; the file leaves both to the
+// reader.
 void ConfigWriter::AddGemmaLayers(json& config) const {
   const int64_t period = architecture_ == "gemma2" ? 2 : 6;
   const int64_t num_layers = Count("block_count");
@@ -266,11 +266,8 @@ void ConfigWriter::AddGemmaLayers(json& config) const {
 
 void ConfigWriter::AddGemma(json& config) const {
   config["attention_bias"] = false;
-  if (architecture_ == "gemma") {
-    config["hidden_activation"] = "gelu_pytorch_tanh";
-    return;
-  }
   config["hidden_activation"] = "gelu_pytorch_tanh";
+  if (architecture_ == "gemma") return;
   AddGemmaLayers(config);
   if (architecture_ == "gemma3") {
     config["rope_local_base_freq"] = 10000.0;

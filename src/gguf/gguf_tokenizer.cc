@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "spillway/error.h"
+#include "src/tokenizer/split_pattern.h"
 
 namespace spillway {
 namespace {
@@ -27,10 +28,6 @@ constexpr std::string_view kSpace = "\u2581";
 // Types of a token.
 enum TokenType : int64_t { kUnknown = 2, kControl = 3, kUserDefined = 4 };
 
-constexpr std::string_view kLlama3 =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr std::string_view kQwen2 =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kTekken =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kGpt4o =
@@ -45,22 +42,27 @@ struct Splitting {
   bool adds_start = false;      // where the file does not say
 };
 
-constexpr std::array<Splitting, 16> kSplittings = {{{"default"},
-                                                    {"gpt-2"},
-                                                    {"olmo"},
-                                                    {"smollm", "", true},
-                                                    {"starcoder", "", true},
-                                                    {"refact", "", true},
-                                                    {"llama3", kLlama3, false, true, true},
-                                                    {"llama-v3", kLlama3, false, true, true},
-                                                    {"llama-bpe", kLlama3, false, true, true},
-                                                    {"dbrx", kLlama3},
-                                                    {"smaug-bpe", kLlama3},
-                                                    {"qwen2", kQwen2},
-                                                    {"deepseek-r1-qwen", kQwen2},
-                                                    {"stablelm2", kQwen2},
-                                                    {"tekken", kTekken, false, true, true},
-                                                    {"gpt-4o", kGpt4o}}};
+const std::array<Splitting, 16>& Splittings() {
+  static const std::string_view llama3 = RegexOf(SplitPattern::kLlama3);
+  static const std::string_view qwen2 = RegexOf(SplitPattern::kQwen2);
+  static const std::array<Splitting, 16> all = {{{"default"},
+                                                 {"gpt-2"},
+                                                 {"olmo"},
+                                                 {"smollm", "", true},
+                                                 {"starcoder", "", true},
+                                                 {"refact", "", true},
+                                                 {"llama3", llama3, false, true, true},
+                                                 {"llama-v3", llama3, false, true, true},
+                                                 {"llama-bpe", llama3, false, true, true},
+                                                 {"dbrx", llama3},
+                                                 {"smaug-bpe", llama3},
+                                                 {"qwen2", qwen2},
+                                                 {"deepseek-r1-qwen", qwen2},
+                                                 {"stablelm2", qwen2},
+                                                 {"tekken", kTekken, false, true, true},
+                                                 {"gpt-4o", kGpt4o}}};
+  return all;
+}
 
 [[noreturn]] void Refuse(const GgufMetadata& metadata, const std::string& what) {
   throw Error(ErrorCode::kTokenizer,
@@ -70,8 +72,8 @@ constexpr std::array<Splitting, 16> kSplittings = {{{"default"},
 
 const Splitting& FindSplitting(const GgufMetadata& metadata) {
   const std::string name = metadata.FindText("tokenizer.ggml.pre").value_or("default");
-  const auto* found = std::ranges::find(kSplittings, name, &Splitting::name);
-  if (found != kSplittings.end()) return *found;
+  const auto* found = std::ranges::find(Splittings(), name, &Splitting::name);
+  if (found != Splittings().end()) return *found;
   Refuse(metadata, fmt::format("\"tokenizer.ggml.pre\" is \"{}\", which is not supported",
                                Printable(name, 40)));
 }

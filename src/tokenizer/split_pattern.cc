@@ -107,12 +107,22 @@ std::size_t Llama3MatchEnd(std::string_view text, std::size_t at, std::size_t ma
 
 }  // namespace
 
+std::string_view RegexOf(SplitPattern pattern) {
+  switch (pattern) {
+    case SplitPattern::kGpt2:
+      return kGpt2Regex;
+    case SplitPattern::kLlama3:
+      return kLlama3Regex;
+    case SplitPattern::kQwen2:
+      break;
+  }
+  return kQwen2Regex;
+}
+
 std::optional<SplitPattern> FindSplitPattern(std::string_view regex) {
-  constexpr std::array kKnown = {std::pair{kGpt2Regex, SplitPattern::kGpt2},
-                                 std::pair{kLlama3Regex, SplitPattern::kLlama3},
-                                 std::pair{kQwen2Regex, SplitPattern::kQwen2}};
-  for (const auto& [known, pattern] : kKnown) {
-    if (regex == known) return pattern;
+  for (const SplitPattern known :
+       {SplitPattern::kGpt2, SplitPattern::kLlama3, SplitPattern::kQwen2}) {
+    if (regex == RegexOf(known)) return known;
   }
   return std::nullopt;
 }

@@ -15,6 +15,9 @@ enum class SplitPattern {
   kQwen2,   // as LLaMA-3 but single digits
 };
 
+// Regular expression of a pattern, as tokenizer.json has it.
+std::string_view RegexOf(SplitPattern pattern);
+
 // The known pattern that reads exactly so, nullopt when there is none.
 std::optional<SplitPattern> FindSplitPattern(std::string_view regex);
 

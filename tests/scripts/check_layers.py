@@ -40,7 +40,7 @@ ARROWS = {
     "src/config": ["policies/search", "src/base", "src/formats"],
     "src/checkpoint": ["kernels/rows", "src/base", "src/model"],
     "src/codes": ["kernels/convert", "src/checkpoint"],
-    "src/gguf": ["kernels/convert", "src/base", "src/checkpoint"],
+    "src/gguf": ["kernels/convert", "src/base", "src/checkpoint", "src/tokenizer"],
     "src/io": ["src/base"],
     "src/store": ["kernels/convert", "src/base", "src/checkpoint", "src/codes", "src/gguf", "src/io", "src/memory",
                   "src/model",
