@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "spillway/error.h"
+#include "src/base/part_number.h"
 #include "src/config/flag_kinds.h"
 
 namespace spillway {
@@ -123,8 +124,7 @@ Shard ShardByScheduler(const Config& config) {
 // "out.jsonl" -> "out-00007-of-00032.jsonl". Streams and devices keep their names.
 void NameForShard(const Shard& shard, std::filesystem::path& path) {
   if (path.empty() || path == "-" || path.parent_path() == "/dev") return;
-  path.replace_filename(fmt::format("{}-{:05}-of-{:05}{}", path.stem().string(), shard.index,
-                                    shard.count, path.extension().string()));
+  path = NumberedPart(path, shard.index, shard.count);
 }
 
 }  // namespace

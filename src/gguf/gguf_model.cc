@@ -13,6 +13,7 @@
 #include "spillway/error.h"
 #include "src/base/hash.h"
 #include "src/base/json_text.h"
+#include "src/base/part_number.h"
 #include "src/base/user_folders.h"
 #include "src/gguf/gguf_checkpoint.h"
 #include "src/gguf/gguf_config.h"
@@ -97,18 +98,14 @@ fs::path FolderOfFiles(const std::vector<GgufFile>& files) {
   return folder;
 }
 
-// The name of part `number` of a file that is part 1 of `count`.
-fs::path PartPath(const fs::path& first, int64_t number, int64_t count) {
-  std::string name = first.filename().string();
-  const std::string own = fmt::format("-{:05}-of-{:05}.gguf", 1, count);
-  if (!name.ends_with(own)) {
-    throw Error(ErrorCode::kModelMissing,
-                fmt::format("{}: is not called NAME{} as the first of {} parts is; give --model "
-                            "that file",
-                            Printable(name), own, count));
-  }
-  name.resize(name.size() - own.size());
-  return first.parent_path() / fmt::format("{}-{:05}-of-{:05}.gguf", name, number, count);
+// Path of the model whose first of so many parts this is.
+fs::path WholeOf(const fs::path& first, int64_t count) {
+  const std::string own = PartNumber(1, count);
+  if (first.stem().string().ends_with(own)) return WholeOfPart(first, 1, count);
+  throw Error(ErrorCode::kModelMissing,
+              fmt::format("{}: is not called NAME{}.gguf as the first of {} parts is; give --model "
+                          "that file",
+                          Printable(first.filename().string()), own, count));
 }
 
 std::vector<GgufFile> ReadParts(const fs::path& path) {
@@ -123,15 +120,8 @@ std::vector<GgufFile> ReadParts(const fs::path& path) {
                             Printable(path.filename().string()), count));
   }
   for (int64_t number = 2; number <= count; ++number)
-    files.push_back(ReadGgufFile(PartPath(path, number, count)));
+    files.push_back(ReadGgufFile(NumberedPart(WholeOf(path, count), number, count)));
   return files;
-}
-
-std::string NameOf(const fs::path& path, std::size_t num_parts) {
-  std::string name = path.stem().string();
-  const std::string suffix = fmt::format("-{:05}-of-{:05}", 1, num_parts);
-  if (num_parts > 1 && name.ends_with(suffix)) name.resize(name.size() - suffix.size());
-  return name;
 }
 
 }  // namespace
@@ -140,7 +130,9 @@ GgufModel OpenGgufModel(const fs::path& path) {
   std::vector<GgufFile> files = ReadParts(path);
   GgufModel model;
   model.folder = FolderOfFiles(files);
-  model.name = NameOf(path, files.size());
+  const std::size_t count = files.size();
+  const fs::path whole = count == 1 ? path : WholeOf(path, static_cast<int64_t>(count));
+  model.name = whole.stem().string();
   model.checkpoint = MakeGgufCheckpoint(std::move(files));
   return model;
 }

@@ -1,12 +1,11 @@
 #include "src/verbs/merged_report.h"
 
-#include <fmt/format.h>
-
 #include <array>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "src/base/json_text.h"
+#include "src/base/part_number.h"
 
 namespace spillway {
 namespace {
@@ -16,9 +15,7 @@ using Path = std::filesystem::path;
 
 // Null where there is none, or none that can be read.
 Json ReportOf(const Path& path, int64_t index, int64_t count) {
-  const Path place = path.parent_path() / fmt::format("{}-{:05}-of-{:05}{}", path.stem().string(),
-                                                      index, count, path.extension().string());
-  std::ifstream file(place);
+  std::ifstream file(NumberedPart(path, index, count));
   return file.is_open() ? Json::parse(file, nullptr, false) : Json();
 }
 

@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "spillway/error.h"
+#include "src/base/part_file.h"
+#include "src/base/part_number.h"
 
 namespace spillway {
 namespace {
@@ -43,16 +45,12 @@ Shard ShardOfName(const Path& path) {
 
 // The file of another shard beside one; with 0 and N one shard.
 Path SiblingOf(const Path& path, const Shard& shard, int64_t index) {
-  const std::string stem = path.stem().string();
-  const std::string digits = fmt::format("-{:05}-of-{:05}", shard.index, shard.count);
-  return path.parent_path() / fmt::format("{}-{:05}-of-{:05}{}",
-                                          stem.substr(0, stem.size() - digits.size()), index,
-                                          shard.count, path.extension().string());
+  return NumberedPart(WholeOfPart(path, shard.index, shard.count), index, shard.count);
 }
 
 [[noreturn]] void RefuseMissing(const Path& known, const Shard& shard, int64_t index) {
   const Path path = SiblingOf(known, shard, index);
-  const bool begun = std::filesystem::exists(path.string() + ".part");
+  const bool begun = std::filesystem::exists(PartPathOf(path));
   Refuse(path,
          begun
              ? fmt::format("shard {} of {} has not ended; its command goes on", index, shard.count)

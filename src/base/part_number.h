@@ -1,0 +1,22 @@
+// PartNumber: names of files that are numbered parts of one, NAME-00007-of-00032.EXT. Pure
+// functions; any thread.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+namespace spillway {
+
+// "-00007-of-00032"
+std::string PartNumber(int64_t number, int64_t count);
+
+// Path of a part, beside the whole's.
+std::filesystem::path NumberedPart(const std::filesystem::path& whole, int64_t number,
+                                   int64_t count);
+
+// Path of the whole whose part this is. Requires: its name, less the extension, ends in
+// PartNumber(number, count).
+std::filesystem::path WholeOfPart(const std::filesystem::path& part, int64_t number, int64_t count);
+
+}  // namespace spillway
