@@ -38,11 +38,15 @@ std::string ReadRecords(const Descriptor& file, const std::string& name) {
 
 }  // namespace
 
+std::filesystem::path JournalPathOf(const std::filesystem::path& output) {
+  return output.string() + ".journal";
+}
+
 void OutputFile::HashDeleter::operator()(XXH3_state_s* state) const { XXH3_freeState(state); }
 
 OutputFile::OutputFile(const std::filesystem::path& path, ExistingOutput existing)
     : path_(path),
-      journal_name_(path.filename().string() + ".journal"),
+      journal_name_(JournalPathOf(path).filename().string()),
       ahead_name_(path.filename().string() + ".ahead"),
       existing_(existing),
       replaces_(existing == ExistingOutput::kReplace) {
@@ -434,7 +438,7 @@ std::filesystem::path OutputFile::part_path() const {
   return in_place() ? std::filesystem::path() : PartPathOf(path_);
 }
 
-std::filesystem::path OutputFile::journal_path() const { return path_.string() + ".journal"; }
+std::filesystem::path OutputFile::journal_path() const { return JournalPathOf(path_); }
 
 std::filesystem::path OutputFile::ahead_path() const { return path_.string() + ".ahead"; }
 

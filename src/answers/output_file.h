@@ -29,6 +29,9 @@ namespace spillway {
 // kResume refuses an output that no run could go on with, as a stream.
 enum class ExistingOutput { kRefuse, kReplace, kGoOn, kResume };
 
+// OUTPUT.journal: the records of a run that has not ended.
+std::filesystem::path JournalPathOf(const std::filesystem::path& output);
+
 class OutputFile {
  public:
   // "-" and "/dev/stdout" are standard output; a pipe or a character device (/dev/null) is written

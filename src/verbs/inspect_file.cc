@@ -11,6 +11,7 @@
 #include "src/formats/machine_file.h"
 #include "src/formats/policy_file.h"
 #include "src/report/trace_summary.h"
+#include "src/verbs/inspect_row.h"
 #include "src/verbs/inspect_run.h"
 
 namespace spillway {
@@ -115,7 +116,7 @@ std::string MembersText(std::string_view name, const json& object) {
     if (value.is_structured() || value.is_null()) continue;
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", Printable(key, 40), ValueText(value));
   }
-  return text.empty() ? text : fmt::format("{:<11} {}\n", name, text);
+  return text.empty() ? text : InspectRow(name, text);
 }
 
 std::string DescribeReport(const Path&, const json& report) {
@@ -136,7 +137,7 @@ std::string DescribeReport(const Path&, const json& report) {
   if (tiers != report.end() && tiers->is_object()) {
     for (const auto& [name, tier] : tiers->items()) text += MembersText(Printable(name, 10), tier);
   }
-  if (answered) text += fmt::format("{:<11} {}\n", "fingerprint", ValueText(*fingerprint));
+  if (answered) text += InspectRow("fingerprint", ValueText(*fingerprint));
   return text;
 }
 

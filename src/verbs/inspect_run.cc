@@ -9,9 +9,12 @@
 #include "spillway/error.h"
 #include "src/answers/ahead_lines.h"
 #include "src/answers/journal.h"
+#include "src/answers/output_file.h"
 #include "src/base/descriptor.h"
+#include "src/base/part_file.h"
 #include "src/base/size_text.h"
 #include "src/requests/input_file.h"
+#include "src/verbs/inspect_row.h"
 #include "src/verbs/line_counts.h"
 
 namespace spillway {
@@ -20,10 +23,6 @@ namespace {
 using Path = std::filesystem::path;
 
 constexpr int64_t kMaxLineBytes = 64 << 20;
-
-std::string Row(std::string_view name, const std::string& text) {
-  return fmt::format("{:<11} {}\n", name, text);
-}
 
 std::string ReadHead(const Path& file) {
   constexpr std::size_t kHeadBytes = 4096;
@@ -48,18 +47,19 @@ bool IsBeingWritten(const Path& part) {
 
 // State of the run that writes `output`, and what to type next; nothing where it left no journal.
 std::string DescribeUnfinished(const Path& output) {
-  const Path journal = output.string() + ".journal";
-  const Path part = output.string() + ".part";
+  const Path journal = JournalPathOf(output);
+  const Path part = PartPathOf(output);
   if (!std::filesystem::exists(journal)) return {};
   const std::optional<JournalContent> content = JournalOf(journal);
   const CommitRecord last =
       content && !content->commits.empty() ? content->commits.back() : CommitRecord{};
-  std::string text =
-      Row("committed", fmt::format("the first {} lines, {}", last.lines, SizeText(last.bytes)));
+  std::string text = InspectRow(
+      "committed", fmt::format("the first {} lines, {}", last.lines, SizeText(last.bytes)));
   if (!std::filesystem::exists(part)) return text;
-  if (IsBeingWritten(part)) return text + Row("next", "wait: a run is writing it now");
+  if (IsBeingWritten(part)) return text + InspectRow("next", "wait: a run is writing it now");
   const std::string command = content ? content->command : "";
-  return text + Row("next", command.empty() ? "give the same command again; it goes on" : command);
+  return text +
+         InspectRow("next", command.empty() ? "give the same command again; it goes on" : command);
 }
 
 // OUT of OUT.part, OUT.journal and OUT.ahead; empty for another name.
@@ -72,22 +72,22 @@ Path OutputOf(const Path& file) {
 
 std::string DescribeManifest(const Path& file) {
   const std::optional<JournalContent> content = JournalOf(file);
-  if (!content) return Row("journal", "of a run that had not begun");
-  std::string text = Row("journal", "of a run, which these decide:");
+  if (!content) return InspectRow("journal", "of a run that had not begun");
+  std::string text = InspectRow("journal", "of a run, which these decide:");
   for (const auto& [name, value] : content->manifest)
-    text += Row("", fmt::format("{}: {}", Printable(name), Printable(value, 200)));
+    text += InspectRow("", fmt::format("{}: {}", Printable(name), Printable(value, 200)));
   return text;
 }
 
 // After the counts of an output's lines.
 std::string NextOfOutput(const Path& file, const LineCounts& counts) {
   if (const Path output = OutputOf(file); !output.empty()) return DescribeUnfinished(output);
-  if (std::filesystem::exists(file.string() + ".part"))
-    return Row("beside it", "a run that has not ended:") + DescribeUnfinished(file);
-  if (counts.errors.empty()) return Row("next", "nothing is left to do");
-  return Row("next",
-             fmt::format("nothing is left to do; the error lines: jq -c 'select(.error)' {}",
-                         Printable(file.string(), 200)));
+  if (std::filesystem::exists(PartPathOf(file)))
+    return InspectRow("beside it", "a run that has not ended:") + DescribeUnfinished(file);
+  if (counts.errors.empty()) return InspectRow("next", "nothing is left to do");
+  return InspectRow("next",
+                    fmt::format("nothing is left to do; the error lines: jq -c 'select(.error)' {}",
+                                Printable(file.string(), 200)));
 }
 
 }  // namespace
@@ -97,15 +97,17 @@ std::optional<std::string> DescribeRunFile(const Path& file) {
   if (!head.empty() && IsJournal(head))
     return DescribeManifest(file) + DescribeUnfinished(OutputOf(file));
   if (!head.empty() && IsAhead(head)) {
-    return Row("ahead", "answers that wait for those of earlier lines") +
+    return InspectRow("ahead", "answers that wait for those of earlier lines") +
            DescribeUnfinished(OutputOf(file));
   }
   const LineCounts counts = CountLines(file, kMaxLineBytes);
   if (counts.kind == LinesKind::kOther && file.extension() != ".part") return std::nullopt;
   if (counts.kind != LinesKind::kRequests) return counts.Text() + NextOfOutput(file, counts);
   const std::string name = Printable(file.string(), 200);
-  return counts.Text() + Row("next", fmt::format("spillway plan --model DIR --input {}", name)) +
-         Row("", fmt::format("spillway {} --model DIR --input {} --output OUT.jsonl",
+  return counts.Text() +
+         InspectRow("next", fmt::format("spillway plan --model DIR --input {}", name)) +
+         InspectRow(
+             "", fmt::format("spillway {} --model DIR --input {} --output OUT.jsonl",
                              counts.num_texts > counts.num_prompts ? "score" : "generate", name));
 }
 

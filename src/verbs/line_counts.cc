@@ -14,6 +14,7 @@
 #include "src/requests/line_json.h"
 #include "src/requests/line_source.h"
 #include "src/unicode/utf8.h"
+#include "src/verbs/inspect_row.h"
 
 namespace spillway {
 namespace {
@@ -63,23 +64,22 @@ void AddPrompt(const json& prompt, LineCounts& counts) {
 }
 
 void AddRequest(const json& line, int64_t number, LineCounts& counts) {
+  static const json absent;
   const json& body = line.contains("body") ? line["body"] : line;
-  const auto at = [&](const char* key) {
-    const auto found = body.is_object() ? body.find(key) : body.end();
-    return body.is_object() && found != body.end() ? *found : json();
+  const auto at = [&](const char* key) -> const json& {
+    return body.is_object() && body.contains(key) ? body[key] : absent;
   };
-  if (const json messages = at("messages"); !messages.is_null()) {
+  if (!at("messages").is_null()) {
     ++counts.num_chats;
-    return AddPrompt(messages, counts);
+    return AddPrompt(at("messages"), counts);
   }
   for (const char* key : {"prompt", "token_ids"}) {
-    const json prompt = at(key);
-    if (prompt.is_null()) continue;
+    if (at(key).is_null()) continue;
     ++counts.num_prompts;
-    return AddPrompt(prompt, counts);
+    return AddPrompt(at(key), counts);
   }
-  const json text = at("text");
-  const json context = at("context");
+  const json& text = at("text");
+  const json& context = at("context");
   if (text.is_null() && context.is_null()) return AddError("no_prompt", number, counts);
   ++counts.num_texts;
   counts.characters.Add(CharactersIn(text) + CharactersIn(context) +
@@ -127,22 +127,20 @@ void AddLine(const Line& line, LineCounts& counts) {
   }
 }
 
-std::string Row(std::string_view name, const std::string& text) {
-  return fmt::format("{:<11} {}\n", name, text);
-}
-
 std::string LengthText(const LengthCount& length, std::string_view unit) {
   return fmt::format("{} {}, the longest {}", length.sum, unit, length.longest);
 }
 
 std::string RequestsText(const LineCounts& counts) {
-  std::string text = Row(
+  std::string text = InspectRow(
       "requests", fmt::format("{} lines: {} prompts, {} chats, {} texts to score", counts.num_lines,
                               counts.num_prompts, counts.num_chats, counts.num_texts));
   if (counts.characters.sum > 0)
-    text += Row("characters", LengthText(counts.characters, "in all") +
-                                  " (English has about 4 a token; plan --input counts tokens)");
-  if (counts.given_ids.sum > 0) text += Row("token ids", LengthText(counts.given_ids, "in all"));
+    text +=
+        InspectRow("characters", LengthText(counts.characters, "in all") +
+                                     " (English has about 4 a token; plan --input counts tokens)");
+  if (counts.given_ids.sum > 0)
+    text += InspectRow("token ids", LengthText(counts.given_ids, "in all"));
   return text;
 }
 
@@ -152,17 +150,18 @@ std::string AnswersText(const LineCounts& counts) {
     reasons.push_back(fmt::format("{} {}", reason, num));
   const bool scores = counts.kind == LinesKind::kScores;
   std::string text =
-      Row("output",
-          fmt::format("{} lines: {} {}, {} errors", counts.num_lines, counts.num_answers,
-                      scores ? "scores" : "completions", counts.num_lines - counts.num_answers));
+      InspectRow("output", fmt::format("{} lines: {} {}, {} errors", counts.num_lines,
+                                       counts.num_answers, scores ? "scores" : "completions",
+                                       counts.num_lines - counts.num_answers));
   if (counts.num_empty > 0)
-    text += Row("empty", fmt::format("{} completions have no text", counts.num_empty));
+    text += InspectRow("empty", fmt::format("{} completions have no text", counts.num_empty));
   if (counts.prompt_tokens.sum > 0)
-    text += Row("prompts", LengthText(counts.prompt_tokens, "tokens"));
+    text += InspectRow("prompts", LengthText(counts.prompt_tokens, "tokens"));
   if (counts.new_tokens.sum > 0)
-    text += Row(scores ? "scored" : "new", LengthText(counts.new_tokens, "tokens"));
-  if (scores) text += Row("sum", fmt::format("{:.6g} of log-probabilities", counts.logprob_sum));
-  if (!reasons.empty()) text += Row("ended by", fmt::format("{}", fmt::join(reasons, ", ")));
+    text += InspectRow(scores ? "scored" : "new", LengthText(counts.new_tokens, "tokens"));
+  if (scores)
+    text += InspectRow("sum", fmt::format("{:.6g} of log-probabilities", counts.logprob_sum));
+  if (!reasons.empty()) text += InspectRow("ended by", fmt::format("{}", fmt::join(reasons, ", ")));
   return text;
 }
 
@@ -176,10 +175,10 @@ void LengthCount::Add(int64_t length) {
 std::string LineCounts::Text() const {
   std::string text = kind == LinesKind::kRequests ? RequestsText(*this) : AnswersText(*this);
   for (const auto& [code, error] : errors) {
-    text +=
-        Row("error", error.num_lines == 1 ? fmt::format("{}: line {}", code, error.first_line)
-                                          : fmt::format("{}: {} lines, the first is line {}", code,
-                                                        error.num_lines, error.first_line));
+    text += InspectRow("error", error.num_lines == 1
+                                    ? fmt::format("{}: line {}", code, error.first_line)
+                                    : fmt::format("{}: {} lines, the first is line {}", code,
+                                                  error.num_lines, error.first_line));
   }
   return text;
 }

@@ -59,7 +59,7 @@ class MergedFile {
   // that was killed is replaced.
   static ExistingOutput ExistingOf(const Config& config) {
     const bool is_left = std::filesystem::exists(config.output) ||
-                         std::filesystem::exists(config.output.string() + ".journal");
+                         std::filesystem::exists(JournalPathOf(config.output));
     return is_left && !config.overwrite ? ExistingOutput::kRefuse : ExistingOutput::kReplace;
   }
 
