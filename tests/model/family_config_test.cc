@@ -5,22 +5,17 @@
 #include <nlohmann/json.hpp>
 
 #include "spillway/error.h"
-#include "src/checkpoint/model_config.h"
 #include "src/store/shape_json.h"
 #include "tests/expect_error.h"
-#include "tests/temporary_folder.h"
+#include "tests/model/config_shape.h"
 
 namespace spillway {
 namespace {
 
 using nlohmann::json;
 using testing::ExpectError;
-
-ModelShape ShapeOf(const json& config) {
-  const TemporaryFolder folder(MemoryRoot());
-  folder.Write("config.json", config.dump());
-  return ReadModelShape(folder.path());
-}
+using testing::ExpectRefusal;
+using testing::ShapeOf;
 
 json Tiny(const char* model_type, const json& more = json::object()) {
   json config = {{"model_type", model_type}, {"hidden_size", 48},        {"intermediate_size", 24},
@@ -28,11 +23,6 @@ json Tiny(const char* model_type, const json& more = json::object()) {
                  {"vocab_size", 32},         {"torch_dtype", "bfloat16"}};
   config.update(more);
   return config;
-}
-
-void ExpectRefusal(const json& config, ErrorCode code, const std::string& text) {
-  SCOPED_TRACE(config.dump());
-  ExpectError(code, text, [&] { ShapeOf(config); });
 }
 
 const std::vector<bool> kAll(4, true);

@@ -5,10 +5,9 @@
 #include <vector>
 
 #include "spillway/error.h"
-#include "src/checkpoint/model_config.h"
 #include "tests/expect_error.h"
+#include "tests/model/config_shape.h"
 #include "tests/model_util.h"
-#include "tests/temporary_folder.h"
 
 namespace spillway {
 namespace {
@@ -26,11 +25,9 @@ json TinyNeox() {
 }
 
 ModelShape ShapeWith(const json& more) {
-  const TemporaryFolder folder(MemoryRoot());
   json config = TinyNeox();
   config.update(more);
-  folder.Write("config.json", config.dump());
-  return ReadModelShape(folder.path());
+  return testing::ShapeOf(config);
 }
 
 TEST(GptNeoxTest, DefaultsAreTransformers) {

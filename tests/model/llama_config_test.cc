@@ -5,9 +5,8 @@
 #include <vector>
 
 #include "spillway/error.h"
-#include "src/checkpoint/model_config.h"
 #include "tests/expect_error.h"
-#include "tests/temporary_folder.h"
+#include "tests/model/config_shape.h"
 
 namespace spillway {
 namespace {
@@ -24,11 +23,9 @@ json TinyLlama() {
 }
 
 ModelShape ShapeWith(const json& more) {
-  const TemporaryFolder folder(MemoryRoot());
   json config = TinyLlama();
   config.update(more);
-  folder.Write("config.json", config.dump());
-  return ReadModelShape(folder.path());
+  return testing::ShapeOf(config);
 }
 
 TEST(LlamaConfigTest, DefaultsAreTransformers) {

@@ -7,6 +7,7 @@
 #include "spillway/error.h"
 #include "src/checkpoint/model_config.h"
 #include "tests/expect_error.h"
+#include "tests/model/config_shape.h"
 #include "tests/model_util.h"
 #include "tests/temporary_folder.h"
 
@@ -26,11 +27,9 @@ json TinyPhi3() {
 }
 
 ModelShape ShapeWith(const json& more) {
-  const TemporaryFolder folder(MemoryRoot());
   json config = TinyPhi3();
   config.update(more);
-  folder.Write("config.json", config.dump());
-  return ReadModelShape(folder.path());
+  return testing::ShapeOf(config);
 }
 
 TEST(Phi3Test, DefaultsAreTransformers) {

@@ -11,6 +11,7 @@
 #include "src/requests/reader.h"
 #include "src/unicode/utf8.h"
 #include "tests/requests/fake_tokenizer.h"
+#include "tests/requests/reader_options.h"
 #include "tests/temporary_folder.h"
 
 namespace spillway {
@@ -19,13 +20,7 @@ namespace {
 using testing::HasSubstr;
 using testing::StartsWith;
 
-ReaderOptions Options() {
-  ReaderOptions options;
-  options.max_positions = 2048;
-  options.vocab_rows = 300;
-  options.start_token = FakeTokenizer::kStart;
-  return options;
-}
+ReaderOptions Options() { return OptionsFor(2048); }
 
 std::vector<RequestOrError> ReadAll(std::string_view bytes) {
   const TemporaryFolder folder;

@@ -8,6 +8,7 @@
 #include "spillway/error.h"
 #include "src/requests/reader.h"
 #include "tests/requests/fake_tokenizer.h"
+#include "tests/requests/reader_options.h"
 #include "tests/temporary_folder.h"
 
 namespace spillway {
@@ -56,13 +57,7 @@ class ChatLineTest : public testing::Test {
   }
 
   TemporaryFolder folder_;
-  ReaderOptions options_ = [] {
-    ReaderOptions options;
-    options.max_positions = 1000;
-    options.vocab_rows = FakeTokenizer::kFirstPiece;
-    options.start_token = FakeTokenizer::kStart;
-    return options;
-  }();
+  ReaderOptions options_ = OptionsFor(1000, FakeTokenizer::kFirstPiece);
 };
 
 TEST_F(ChatLineTest, BothFormsAreRenderedAndEncodedWithoutAStartToken) {

@@ -9,6 +9,7 @@
 #include "src/requests/passed_keys.h"
 #include "src/requests/scan.h"
 #include "tests/requests/fake_tokenizer.h"
+#include "tests/requests/reader_options.h"
 #include "tests/temporary_folder.h"
 
 namespace spillway {
@@ -44,13 +45,7 @@ TEST(CustomIds, KeepsManyApart) {
     ASSERT_FALSE(ids.Add(200'000 + line, "request-" + std::to_string(line)));
 }
 
-ReaderOptions Options() {
-  ReaderOptions options;
-  options.max_positions = 100;
-  options.vocab_rows = 300;
-  options.start_token = FakeTokenizer::kStart;
-  return options;
-}
+ReaderOptions Options() { return OptionsFor(100); }
 
 // The refusal, or how many requests there are.
 std::string Scanned(const std::string& text, const ReaderOptions& options = Options(),

@@ -15,6 +15,7 @@
 #include "src/requests/scan.h"
 #include "src/requests/text_file.h"
 #include "tests/requests/fake_tokenizer.h"
+#include "tests/requests/reader_options.h"
 #include "tests/temporary_folder.h"
 
 namespace spillway {
@@ -165,10 +166,7 @@ class Compressed : public testing::TestWithParam<std::string (*)(const std::stri
  protected:
   // Lines read, and the hash of them; the refusal where there is one.
   std::string ReadFile(const std::string& bytes, const std::string& name = "in.jsonl") {
-    ReaderOptions options;
-    options.max_positions = 100;
-    options.vocab_rows = 300;
-    options.start_token = FakeTokenizer::kStart;
+    const ReaderOptions options = OptionsFor(100);
     try {
       const auto path = folder_.Write(name, bytes);
       const InputScan scan = ScanInput(path, FakeTokenizer(), options, 2);

@@ -8,6 +8,7 @@
 
 #include "src/requests/request_parser.h"
 #include "tests/requests/fake_tokenizer.h"
+#include "tests/requests/reader_options.h"
 
 namespace spillway {
 namespace {
@@ -18,10 +19,7 @@ using testing::IsEmpty;
 using testing::Not;
 
 ReaderOptions Options() {
-  ReaderOptions options;
-  options.max_positions = 64;
-  options.vocab_rows = 300;
-  options.start_token = FakeTokenizer::kStart;
+  ReaderOptions options = OptionsFor(64);
   options.defaults.max_tokens = 8;
   return options;
 }

@@ -11,6 +11,7 @@
 #include "spillway/error.h"
 #include "src/requests/input_file.h"
 #include "tests/requests/fake_tokenizer.h"
+#include "tests/requests/reader_options.h"
 #include "tests/temporary_folder.h"
 
 namespace spillway {
@@ -20,10 +21,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 ReaderOptions Options() {
-  ReaderOptions options;
-  options.max_positions = 64;
-  options.vocab_rows = 300;
-  options.start_token = FakeTokenizer::kStart;
+  ReaderOptions options = OptionsFor(64);
   options.defaults.max_tokens = 8;
   return options;
 }

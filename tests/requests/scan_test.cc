@@ -16,6 +16,7 @@
 #include "src/requests/input_file.h"
 #include "src/requests/reader.h"
 #include "tests/requests/fake_tokenizer.h"
+#include "tests/requests/reader_options.h"
 #include "tests/temporary_folder.h"
 
 namespace spillway {
@@ -24,10 +25,7 @@ namespace {
 using testing::HasSubstr;
 
 ReaderOptions Options() {
-  ReaderOptions options;
-  options.max_positions = 100;
-  options.vocab_rows = 300;
-  options.start_token = FakeTokenizer::kStart;
+  ReaderOptions options = OptionsFor(100);
   options.defaults.max_tokens = 10;
   return options;
 }

@@ -9,6 +9,7 @@
 #include "src/answers/writer.h"
 #include "src/requests/reader.h"
 #include "tests/requests/fake_tokenizer.h"
+#include "tests/requests/reader_options.h"
 #include "tests/temporary_folder.h"
 
 namespace spillway {
@@ -18,10 +19,7 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 
 ReaderOptions Options() {
-  ReaderOptions options;
-  options.max_positions = 100;
-  options.vocab_rows = FakeTokenizer::kFirstPiece;
-  options.start_token = FakeTokenizer::kStart;
+  ReaderOptions options = OptionsFor(100, FakeTokenizer::kFirstPiece);
   options.score = ScorePrefill{};
   return options;
 }
