@@ -62,6 +62,8 @@ def spillway_commands(args, setting, kv, folder):
         model = write_config(folder / f"{model}-{setting.positions}", setting.positions, *SHAPES[model])
     work = ["--model", model, "--dummy-weights", "--prompt-len", setting.prompt_len, "--gen-len", setting.gen_len,
             "--machine", args.machine, "--cpu-memory", args.cpu_memory]
+    if setting.weight_bits:
+        work += ["--weight-bits", setting.weight_bits]
     cache = ["--kv-policy", kv] + (["--kv-budget", "20%"] if kv == "h2o" else [])
     bench = [args.spillway, "bench", *work, "--device", "cuda:0", "--report", folder / "report.json"]
     if setting.rows:
@@ -281,7 +283,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--list", action="store_true", help="print the stages")
     parser.add_argument("--out", type=pathlib.Path, help="the results")
-    parser.add_argument("--stage", help="machine, one of --list, or any other MODEL:PROMPT+NEW[xROWS]")
+    parser.add_argument("--stage", help="machine, one of --list, or any other MODEL[@BITS]:PROMPT+NEW[xROWS]")
     parser.add_argument("--programs", type=lambda text: text.split(","), default=[program for program, _ in RUNS],
                         help="of the stage: spillway,flexgen,h2o_flexgen,accelerate; spillway:h2o is that one alone")
     parser.add_argument("--seconds", type=float, default=570, help="of the stage, all programs together (570)")

@@ -13,16 +13,19 @@ RUNS = [("spillway", "full"), ("spillway", "h2o"), ("flexgen", "full"), ("h2o_fl
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """Prompt and new tokens under the caps; with rows, one batch of so many, all on the GPU and without a GPU cap."""
+    """Prompt and new tokens under the caps; with rows, one batch of so many, all on the GPU and without a GPU cap. Weights have
+    16 bits where weight_bits is 0."""
 
     model: str
     prompt_len: int
     gen_len: int
     rows: int = 0
+    weight_bits: int = 0
 
     @property
     def name(self):
-        return f"{self.model}:{self.prompt_len}+{self.gen_len}" + (f"x{self.rows}" if self.rows else "")
+        bits = f"@{self.weight_bits}" if self.weight_bits else ""
+        return f"{self.model}{bits}:{self.prompt_len}+{self.gen_len}" + (f"x{self.rows}" if self.rows else "")
 
     @property
     def positions(self):
@@ -30,15 +33,16 @@ class Setting:
 
     @staticmethod
     def parse(text):
-        found = re.fullmatch(r"(.+):(\d+)\+(\d+)(?:x(\d+))?", text)
+        found = re.fullmatch(r"(.+?)(?:@([48]))?:(\d+)\+(\d+)(?:x(\d+))?", text)
         if not found:
-            raise argparse.ArgumentTypeError(f"{text} is not machine, MODEL:PROMPT+NEW or MODEL:PROMPT+NEWxROWS")
-        return Setting(found[1], int(found[2]), int(found[3]), int(found[4] or 0))
+            raise argparse.ArgumentTypeError(f"{text} is not machine or MODEL[@BITS]:PROMPT+NEW[xROWS]")
+        return Setting(found[1], int(found[3]), int(found[4]), int(found[5] or 0), int(found[2] or 0))
 
 
 SETTINGS = [Setting(model, 512, new) for model in ("opt-6.7b", "opt-30b") for new in (32, 512, 1024)] + [
     Setting("opt-6.7b", 2048, 2048, 24), Setting("opt-6.7b", 2048, 2048, 64),
-    Setting("opt-13b", 5000, 5000, 4), Setting("opt-30b", 7000, 1024, 1),
+    Setting("opt-13b", 5000, 5000, 4), Setting("opt-30b", 7000, 1024, 1), Setting("llama-3.1-8b", 512, 512),
+    *[Setting(model, 512, new, weight_bits=4) for model, new in (("llama-3.1-8b", 512), ("llama-3.1-70b", 32))],
 ]
 
 
@@ -136,8 +140,8 @@ def left_out(program, kv, setting, gpu_bytes):
     """Why a peer is not run with a setting, or None."""
     if program == "spillway":
         return None
-    if setting.model not in SHAPES or not (setting.rows or program == "accelerate" or (program, setting.model) in PUBLISHED):
-        return "no policy is published for this model"
+    if setting.weight_bits or setting.model not in SHAPES or not (setting.rows or program == "accelerate" or (program, setting.model) in PUBLISHED):
+        return "no policy is published for this model and its weights"
     if setting.rows:
         tokens = setting.prompt_len + setting.gen_len
         needed = weight_bytes(setting) + kv_bytes(setting, tokens if kv == "full" else tokens // 5) * setting.rows

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # gpu_bundle.sh [FOLDER]: builds preset gpu for one architecture and packs what scripts/gpu_step.sh needs on a machine with a
-# GPU and nothing else installed: FOLDER/payload.tar.gz with the program, the GPU's tests, gpu_bench, the bundled model, the
+# GPU and nothing else installed: FOLDER/payload.tar.xz with the program, the GPU's tests, gpu_bench, the bundled model, the
 # scripts and every shared library that a bare system lacks; and FOLDER/run, which unpacks it and runs one of its programs.
 # FOLDER is gpu-bundle, git-ignored, at most 30 MiB. SPILLWAY_GPU_ARCH is the architecture, 90 (H100, H200) by default.
 #
@@ -62,10 +62,15 @@ write_run() {
 #!/bin/sh
 # Unpacks the payload once and runs one of its programs: run NAME ARGUMENTS. run --where prints where it is unpacked.
 set -e
-there=\${TMPDIR:-/tmp}/spillway-gpu-$(sha256sum "$folder/payload.tar.gz" | cut -c 1-16)
+there=\${TMPDIR:-/tmp}/spillway-gpu-$(sha256sum "$folder/payload.tar.xz" | cut -c 1-16)
 if [ ! -d "\$there" ]; then
   mkdir -p "\$there.\$\$"
-  tar -xzf "\$(dirname "\$0")/payload.tar.gz" -C "\$there.\$\$"
+  payload=\$(dirname "\$0")/payload.tar.xz
+  if command -v xz >/dev/null; then
+    tar -xJf "\$payload" -C "\$there.\$\$"
+  else
+    python3 -c 'import sys, tarfile; tarfile.open(sys.argv[1]).extractall(sys.argv[2])' "\$payload" "\$there.\$\$"
+  fi
   mv "\$there.\$\$" "\$there"
 fi
 [ "\${1:-}" = --where ] && { echo "\$there"; exit; }
@@ -122,8 +127,8 @@ pack_programs
 pack_files
 rm -rf "$folder"
 mkdir -p "$folder"
-tar -C "$root" --sort=name --owner=0 --group=0 --mtime=@0 -c . | gzip -9n >"$folder/payload.tar.gz"
+tar -C "$root" --sort=name --owner=0 --group=0 --mtime=@0 -c . | xz -T0 -6 >"$folder/payload.tar.xz"
 write_run
-bytes=$(stat -c %s "$folder/payload.tar.gz")
+bytes=$(stat -c %s "$folder/payload.tar.xz")
 [ "$bytes" -le "$most_bytes" ] || fail "$folder has $bytes bytes, more than $most_bytes"
 say "$folder has $bytes bytes: $(cd "$root" && echo libexec/* lib/*)"

@@ -38,7 +38,7 @@ def main():
         parts = gpu_step_parts.parts_of(args.number, args.parts)
     except ValueError as error:
         sys.exit(f"gpu_step: {error}")
-    if args.number != 6 and not gpu_table.nvidia_smi("-L"):
+    if not gpu_table.nvidia_smi("-L"):
         print("gpu_step: this machine has no GPU (nvidia-smi lists none)", file=sys.stderr)
         sys.exit(NO_GPU)
     with contextlib.suppress(OSError):

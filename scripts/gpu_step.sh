@@ -6,9 +6,9 @@
 #   3  where the time goes: traces of a run on the GPU and of one bound by transfers, ncu of the slowest kernels
 #   4  OPT-6.7B 512 + 1024 under 16 GiB; H2O's latency setting 2048 + 2048 with 24 rows
 #   5  OPT-30B 512 + 32 under 16 GiB
-#   6  Llama shapes: not yet
+#   6  families on small models; Llama-3.1-8B 512 + 512, of 16 and 4 bits, and 70B 512 + 32 of 4 bits, under 16 and 24 GiB
 # OUT gets verdict.txt (a line a part, also printed), logs.tar.gz and JSON: at most 8 files. PART runs only those named, in
-# that order: names as in verdict.txt, or MODEL:PROMPT+NEW/PROGRAMS for any other setting (gpu_table.py --list).
+# that order: names as in verdict.txt, or MODEL[@BITS]:PROMPT+NEW/PROGRAMS[/CAPGiB] for any other setting (gpu_table.py --list).
 # SPILLWAY_BUNDLE names an unpacked bundle, SPILLWAY_PEERS the folder of gpu_peers.sh (gpu-peers), SPILLWAY_STEP_MACHINE a
 # machine file, where it need not be measured again, PYTHON the Python that has torch.
 set -uo pipefail

@@ -1,6 +1,7 @@
 """The parts of gpu_step.py's steps: what is run, and what its verdict says. Standard library only."""
 
 import concurrent.futures
+import dataclasses
 import functools
 import gzip
 import json
@@ -14,10 +15,11 @@ import time
 import gpu_step_ncu
 import gpu_table
 import gpu_table_rows
-from gpu_step_run import CUT_OFF, FAILED, NOT_RUN, OK, ROOT, SKIPPED, Part, Verdict
+from gpu_step_run import CUT_OFF, FAILED, OK, ROOT, SKIPPED, Part, Verdict
+from gpu_table_settings import Setting
 
 GIB = 1 << 30
-CAP_BYTES = 16 * GIB
+CAP_GIB = 16
 MOST_FILE_BYTES = 15 << 20
 MOST_TEST_S = 90.0  # of one GPU test
 WITHIN = 0.1  # of a prediction
@@ -136,6 +138,13 @@ def script_part(step, seconds, script, kept):
     return ended(done, last_line(done.text))
 
 
+def run_families(step, seconds):
+    """Models that the repository has and a bundle alone lacks."""
+    if not (ROOT / "tests/parity").exists():
+        return Verdict(SKIPPED, "tests/parity is not there: run from a checkout")
+    return script_part(step, seconds, script="families_check", kept=None)
+
+
 def bench_verdict(lines):
     rates = {line["name"]: line for line in lines if "rate" in line}
     low = [f"{name} {line['share_of_limit']:.2f}" for name, line in rates.items() for begin, wanted in WANTED.items()
@@ -178,9 +187,15 @@ def sanitize(step, seconds, name):
 # --- 2, 4, 5: tables
 
 
-def gpu_table_words(step, *words):
-    return [sys.executable, "-B", ROOT / "benchmarks/gpu_table.py", "--out", step.out / "gpu_table.json", "--machine",
-            step.out / "machine.json", "--spillway", step.program("spillway"), "--h2o", step.peers / "h2o_flexgen", *words]
+def table_file(step, cap_gib):
+    """Rows of one cap: gpu_table.py keeps those of another apart."""
+    return step.out / ("gpu_table.json" if cap_gib == CAP_GIB else f"gpu_table_{cap_gib}gib.json")
+
+
+def gpu_table_words(step, cap_gib, *words):
+    return [sys.executable, "-B", ROOT / "benchmarks/gpu_table.py", "--out", table_file(step, cap_gib), "--machine",
+            step.out / "machine.json", "--spillway", step.program("spillway"), "--h2o", step.peers / "h2o_flexgen",
+            "--gpu-memory", cap_gib * GIB, *words]
 
 
 def measure_machine(step, seconds, quick):
@@ -188,7 +203,7 @@ def measure_machine(step, seconds, quick):
     if given:
         step.keep("machine.json", pathlib.Path(given).read_text())
         return Verdict(OK, f"{given} is used")
-    done = step.command("machine", gpu_table_words(step, "--stage", "machine", "--seconds", seconds, *quick), seconds)
+    done = step.command("machine", gpu_table_words(step, CAP_GIB, "--stage", "machine", "--seconds", seconds, *quick), seconds)
     return ended(done, machine_text(step.out / "machine.json") if done.status == 0 else "")
 
 
@@ -204,14 +219,14 @@ def tiny_model(step):
     return folder if folder.exists() else gpu_table.write_config(folder, positions=2048, layers=2, hidden=64, heads=2)
 
 
-def table_words(step, stage, programs, seconds):
+def table_words(step, cap_gib, stage, programs, seconds):
     """A rehearsal has a tiny model for Spillway; the peers are stand-ins then, which take any."""
     words = ["--programs", programs, "--seconds", seconds]
     if not step.rehearses or not programs.startswith("spillway"):
-        return gpu_table_words(step, "--stage", stage, *words)
-    rows = "x2" if "x" in stage else ""
-    return gpu_table_words(step, "--stage", f"{tiny_model(step)}:16+4{rows}", *words, "--requests", 2, "--gpu-memory", CAP_BYTES,
-                           "--cpu-memory", 2 * GIB)
+        return gpu_table_words(step, cap_gib, "--stage", stage, *words)
+    setting = Setting.parse(stage)
+    tiny = dataclasses.replace(setting, model=str(tiny_model(step)), prompt_len=16, gen_len=4, rows=2 * bool(setting.rows))
+    return gpu_table_words(step, cap_gib, "--stage", tiny.name, *words, "--requests", 2, "--cpu-memory", 2 * GIB)
 
 
 def row_text(row):
@@ -227,12 +242,13 @@ def row_text(row):
     return text
 
 
-def table_verdict(rows, done):
+def table_verdict(rows, done, cap_gib):
     """Verdict on the rows that this part measured. A setting with rows of its own has no cap."""
     if not rows:
         return ended(done, "") if done.stopped or done.status else Verdict(FAILED, f"no rows: {last_line(done.text)}")
     text = "; ".join(map(row_text, rows))
-    over = [row for row in rows if "x" not in row["setting"].rsplit("+", 1)[1] and row.get("peak_gpu_bytes", 0) > CAP_BYTES]
+    over = [row for row in rows
+            if not Setting.parse(row["setting"]).rows and row.get("peak_gpu_bytes", 0) > cap_gib * GIB]
     states = {row["status"] for row in rows}
     if over or "failed" in states:
         return Verdict(FAILED, f"{text}; over the cap: {len(over)}" if over else text)
@@ -243,25 +259,27 @@ def missing_peers(step, programs):
     return [name for name in programs.split(",") if name in PEERS and not (step.peers / name).exists()]
 
 
-def run_table(step, seconds, stage, programs):
+def run_table(step, seconds, stage, programs, cap_gib):
     missing = missing_peers(step, programs)
     if missing:
         return Verdict(SKIPPED, f"{', '.join(missing)} not in {step.peers}: scripts/gpu_peers.sh makes it")
-    words = table_words(step, stage, programs, seconds - 2)
-    before = rows_of(step)
+    words = table_words(step, cap_gib, stage, programs, seconds - 2)
+    before = rows_of(step, cap_gib)
     environment = {"PYTHONPATH": str(step.peers / "flexgen")}
     done = step.command(f"{stage}-{programs}", words, seconds, environment)
-    return table_verdict([row for row in rows_of(step) if row not in before], done)
+    return table_verdict([row for row in rows_of(step, cap_gib) if row not in before], done, cap_gib)
 
 
-def rows_of(step):
-    path = step.out / "gpu_table.json"
+def rows_of(step, cap_gib):
+    path = table_file(step, cap_gib)
     return json.loads(path.read_text())["rows"] if path.exists() else []
 
 
 def table_part(name, seconds):
-    stage, programs = name.split("/")
-    return Part(name, seconds, functools.partial(run_table, stage=stage, programs=programs), 30)
+    """A part called MODEL[@BITS]:PROMPT+NEW[xROWS]/PROGRAMS[/CAPGiB]."""
+    stage, programs, *cap = name.split("/")
+    cap_gib = int(cap[0].removesuffix("GiB")) if cap else CAP_GIB
+    return Part(name, seconds, functools.partial(run_table, stage=stage, programs=programs, cap_gib=cap_gib), 20)
 
 
 # --- 3: where the time goes
@@ -323,10 +341,6 @@ def run_ncu(step, seconds):
 # --- the steps
 
 
-def not_yet(_step, _seconds):
-    return Verdict(NOT_RUN, "not yet: Spillway has no Llama family")
-
-
 def spillway_and_peers(stage, seconds):
     """The caches apart, so that a slow one does not take the other's time."""
     ours, theirs = seconds
@@ -357,7 +371,13 @@ STEPS = {
     5: [Part("machine", 60, QUICK),
         table_part("opt-30b:512+32/spillway:h2o", 230),
         table_part("opt-30b:512+32/spillway:full", 230)],
-    6: [Part("families", 10, not_yet, 0)],
+    6: [Part("machine", 60, QUICK),
+        Part("families", 120, run_families),
+        table_part("llama-3.1-8b:512+512/spillway:h2o", 60),
+        table_part("llama-3.1-8b:512+512/spillway:full", 60),
+        table_part("llama-3.1-8b@4:512+512/spillway:full", 60),
+        table_part("llama-3.1-70b@4:512+32/spillway:full/24GiB", 150),
+        table_part("llama-3.1-70b@4:512+32/spillway:full", 150)],
 }
 
 
@@ -370,7 +390,7 @@ def parts_of(number, names):
     for name in names:
         if name in known:
             parts.append(known[name])
-        elif re.fullmatch(r"[\w.-]+:\d+\+\d+(x\d+)?/[\w:,]+", name):
+        elif re.fullmatch(r"[\w.-]+(@[48])?:\d+\+\d+(x\d+)?/[\w:,]+(/\d+GiB)?", name):
             parts.append(table_part(name, 470))
         else:
             raise ValueError(f"step {number} has no part {name}: {', '.join(known)}")

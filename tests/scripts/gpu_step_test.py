@@ -67,16 +67,17 @@ class Reading(unittest.TestCase):
                 "predicted": {"generated_tokens_per_s": 100.0}, "peak_gpu_bytes": 15 * GIB, "why": None} | more
 
     def test_a_table_is_judged_by_cap_and_ends(self):
-        verdict = parts.table_verdict([self.row()], done())
+        verdict = parts.table_verdict([self.row()], done(), 16)
         self.assertEqual((verdict.state, verdict.text), ("ok", "spillway full 95 tokens/s (0.95 of predicted), peak 15.0 GiB"))
         self.assertIn("not within", parts.row_text(self.row(tokens_per_s=80.0)))
         over = self.row(peak_gpu_bytes=17 * GIB)
-        self.assertEqual(parts.table_verdict([over], done()).state, "FAILED")
-        self.assertEqual(parts.table_verdict([over | {"setting": "opt-6.7b:8+8x24"}], done()).state, "ok")
-        self.assertEqual(parts.table_verdict([self.row(status="failed")], done()).state, "FAILED")
-        self.assertEqual(parts.table_verdict([self.row(status="unfinished")], done()).state, "cut off")
-        self.assertEqual(parts.table_verdict([], done()).state, "FAILED")
-        self.assertEqual(parts.table_verdict([], done(stopped=True)).state, "cut off")
+        self.assertEqual(parts.table_verdict([over], done(), 16).state, "FAILED")
+        self.assertEqual(parts.table_verdict([over], done(), 24).state, "ok")
+        self.assertEqual(parts.table_verdict([over | {"setting": "opt-6.7b:8+8x24"}], done(), 16).state, "ok")
+        self.assertEqual(parts.table_verdict([self.row(status="failed")], done(), 16).state, "FAILED")
+        self.assertEqual(parts.table_verdict([self.row(status="unfinished")], done(), 16).state, "cut off")
+        self.assertEqual(parts.table_verdict([], done(), 16).state, "FAILED")
+        self.assertEqual(parts.table_verdict([], done(stopped=True), 16).state, "cut off")
 
     def test_kernels_are_ordered_by_their_time(self):
         text = '==PROF== x\n"ID","Kernel Name","gpu__time_duration.sum"\n"","","nsecond"\n"0","A","1,000"\n"1","B","3,000"\n'
@@ -87,7 +88,8 @@ class Reading(unittest.TestCase):
 
     def test_parts_are_chosen_by_name(self):
         self.assertEqual([part.name for part in parts.parts_of(1, ["bench", "tests"])], ["bench", "tests"])
-        self.assertEqual(parts.parts_of(5, ["opt-30b:512+512/flexgen"])[0].name, "opt-30b:512+512/flexgen")
+        for name in ("opt-30b:512+512/flexgen", "llama-3.1-70b@4:512+32/spillway:h2o/24GiB"):
+            self.assertEqual([part.name for part in parts.parts_of(5, [name])], [name])
         with self.assertRaisesRegex(ValueError, "no part bentch"):
             parts.parts_of(1, ["bentch"])
 
@@ -160,10 +162,14 @@ class Rehearsal(harness.FolderTest):
         self.assertIn("cpu_to_gpu", verdict["streamed"])
         self.assertIn("PrefillKernel 56%", verdict["ncu"])
 
-    def test_step_6_is_not_yet(self):
+    def test_step_6(self):
         status, verdict = self.rehearse(6)
-        self.assertEqual(status, 0)
-        self.assertIn("not yet", verdict["families"])
+        self.assertEqual((status, list(verdict)), (0, [part.name for part in parts.STEPS[6]]), verdict)
+        self.assertIn("0 failures in 1 files", verdict["families"])
+        for name, settings in (("gpu_table", ["", "", "@4"]), ("gpu_table_24gib", ["@4"])):
+            rows = json.loads((self.out / f"{name}.json").read_text())["rows"]
+            self.assertEqual(sorted(row["setting"].rpartition("/tiny")[2] for row in rows),
+                             sorted(f"{bits}:16+4" for bits in settings))
 
     def test_peers_that_are_not_there_are_skipped(self):
         status, verdict = self.rehearse(2, "opt-6.7b:512+32/flexgen,h2o_flexgen", SPILLWAY_PEERS=str(self.folder / "none"))
