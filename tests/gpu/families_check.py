@@ -1,0 +1,82 @@
+"""On a machine with a GPU: small models of every family that a GPU computes, with a full cache and with caches that evict.
+Tokens and log-probabilities are the float32 reference's (parity/golden, golden_kv), and the same bytes come out where weights,
+KV and states lie elsewhere. Standard library only.
+
+  python3 families_check.py path/to/spillway OUT_FOLDER [--quick]
+"""
+
+import concurrent.futures
+import functools
+import json
+import os
+import pathlib
+import sys
+
+TESTS = pathlib.Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(TESTS), str(TESTS / "cli"), str(TESTS / "parity")]
+
+import comparison  # noqa: E402
+import engine  # noqa: E402
+from placements import on_gpu, placement  # noqa: E402
+
+# Twice the largest difference of a GPU in software: activations of a GPU's products have 16 bits. The CPU's bound is 0.002.
+TOLERANCE = 0.05
+ON_CPU_ALONE = ("mixtral", "qwen2_moe", "qwen3_moe")
+GPU = on_gpu("4GiB")
+ALL_ON_GPU = placement("100 0 100 0 100 0", 8, 1, *GPU)
+ELSEWHERE = placement("20 80 0 60 0 100", 3, 3, *GPU)
+QUICK = ["qwen3-biased"]
+
+
+def goldens(quick):
+    for folder in ("golden", "golden_kv"):
+        for path in sorted((TESTS / "parity" / folder).glob("*.json")):
+            golden = json.loads(path.read_text(encoding="utf-8"))
+            config = json.loads((TESTS.parent / golden["model"] / "config.json").read_text(encoding="utf-8"))
+            if config["model_type"] not in ON_CPU_ALONE and (not quick or path.stem in QUICK):
+                yield path.stem, golden
+
+
+def generate(spillway, golden, rows, flags):
+    requests = engine.token_requests(rows, golden["max_tokens"])
+    return engine.generate(spillway, TESTS.parent / golden["model"], requests, [*golden.get("flags", []), *flags])
+
+
+def check(spillway, named):
+    """(line to print, number of failures) of one golden file."""
+    name, golden = named
+    rows = golden["rows"][:8]
+    try:
+        lines = generate(spillway, golden, rows, ALL_ON_GPU)
+        elsewhere = generate(spillway, golden, rows, ELSEWHERE)
+    except (AssertionError, OSError) as error:
+        return f"{name}: FAILED: {error}", 1
+    found = [engine.row(line) for line in lines]
+    if "flags" in golden:  # the reference's rows end where a rounding could change what is evicted
+        found = [{"tokens": row["tokens"][:len(reference["tokens"])], "top": row["top"]}
+                 for row, reference in zip(found, rows)]
+    summary = comparison.compare(rows, found, max(TOLERANCE, golden["logprob_tolerance"]))
+    text = "\n".join([comparison.table_line(name, summary), *summary.failures[:5]])
+    same = answers(lines) == answers(elsewhere)
+    return text if same else f"{text}\n{name}: FAILED: other bytes with {ELSEWHERE}", len(summary.failures) + (not same)
+
+
+def answers(lines):
+    return [line["response"]["body"]["choices"] for line in lines]
+
+
+def main():
+    spillway, quick = pathlib.Path(sys.argv[1]), "--quick" in sys.argv[3:]
+    files = list(goldens(quick))
+    print(comparison.TABLE_HEAD)
+    with concurrent.futures.ThreadPoolExecutor(2 if quick else min(8, os.cpu_count())) as pool:
+        failures = 0
+        for text, wrong in pool.map(functools.partial(check, spillway), files):
+            print(text, flush=True)
+            failures += wrong
+    print(f"{failures} failures in {len(files)} files of golden rows, each in 2 placements")
+    sys.exit(1 if failures or not files else 0)
+
+
+if __name__ == "__main__":
+    main()
