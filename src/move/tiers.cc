@@ -27,7 +27,19 @@ Tiers::Tiers(const Plan& plan, const DiskOptions& disk, Device& device)
     : device_(device),
       gpu_(device.MakeArena(Tier::kGpu, plan.arena_bytes[Tier::kGpu])),
       cpu_(device.MakeArena(Tier::kCpu, plan.arena_bytes[Tier::kCpu])) {
-  if (plan.arena_bytes[Tier::kDisk] > 0) OpenDisk(plan, disk);
+  if (plan.weight_bytes[Tier::kDisk] > 0) OpenStoreOf(plan, disk);
+  Fit(plan, disk);
+}
+
+void Tiers::Fit(const Plan& plan, const DiskOptions& disk) {
+  queue_.reset();
+  for (std::unique_ptr<Scratch>* scratch :
+       {&kv_scratch_, &log_states_, &log_tokens_, &hidden_scratch_})
+    scratch->reset();
+  if (plan.arena_bytes[Tier::kDisk] == 0) return;
+  if (!folder_) folder_.emplace(disk.folder);
+  OpenScratch(plan, disk);
+  OpenQueue(plan, disk);
 }
 
 // Memory that disk requests read or write: staging in CPU memory and the bounce rings. The rest of
@@ -65,18 +77,18 @@ void Tiers::ForgetSpills() {
 
 bool Tiers::SpillsToMemory() const { return folder_ && folder_->FilesystemKind() == "tmpfs"; }
 
-void Tiers::OpenDisk(const Plan& plan, const DiskOptions& disk) {
+void Tiers::OpenStoreOf(const Plan& plan, const DiskOptions& disk) {
   folder_.emplace(disk.folder);
-  if (plan.weight_bytes[Tier::kDisk] > 0) {
-    store_.reset(new Store(OpenStore(disk.store)));  // NOLINT: a Store does not move
-    if (ShapeText(store_->shape()) != ShapeText(plan.shape)) {
-      throw Error(ErrorCode::kModelInconsistent,
-                  fmt::format("{}: is the store of another model; delete it",
-                              Printable(disk.store.string())));
-    }
-    if (disk.origin != nullptr) repair_.emplace(*store_, *disk.origin);
+  store_.reset(new Store(OpenStore(disk.store)));  // NOLINT: a Store does not move
+  if (ShapeText(store_->shape()) != ShapeText(plan.shape)) {
+    throw Error(ErrorCode::kModelInconsistent,
+                fmt::format("{}: is the store of another model; delete it",
+                            Printable(disk.store.string())));
   }
-  OpenScratch(plan, disk);
+  if (disk.origin != nullptr) repair_.emplace(*store_, *disk.origin);
+}
+
+void Tiers::OpenQueue(const Plan& plan, const DiskOptions& disk) {
   DiskBackendOptions backend;
   backend.kind = disk.backend;
   backend.buffers = DiskMemory(plan);

@@ -39,6 +39,10 @@ class Tiers {
   // throw.
   Tiers(const Plan& plan, const DiskOptions& disk, Device& device);
 
+  // Makes the files anew for another plan, which the memory holds; the store stays.
+  // Requires: no move is under way. Throws: as the constructor, for files.
+  void Fit(const Plan& plan, const DiskOptions& disk);
+
   // Requires: not kDisk.
   const Arena& arena(Tier tier) const { return tier == Tier::kGpu ? *gpu_ : *cpu_; }
   std::unique_ptr<CopyQueue> MakeCopyQueue() const { return device_.MakeCopyQueue(); }
@@ -62,7 +66,8 @@ class Tiers {
   bool SpillsToMemory() const;  // the disk tier's filesystem is one in memory
 
  private:
-  void OpenDisk(const Plan& plan, const DiskOptions& disk);
+  void OpenStoreOf(const Plan& plan, const DiskOptions& disk);
+  void OpenQueue(const Plan& plan, const DiskOptions& disk);
   void OpenScratch(const Plan& plan, const DiskOptions& disk);
   std::array<Scratch*, 4> scratches() const {
     return {kv_scratch_.get(), log_states_.get(), log_tokens_.get(), hidden_scratch_.get()};

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "spillway/error.h"
 #include "src/base/host.h"
@@ -87,11 +89,38 @@ void LoadTiers(const RunInputs& inputs, const WeightReader& reader, const Tiers&
   LoadWeights(inputs.plan, Tier::kGpu, reader, tiers.arena(Tier::kGpu), pool, &upload);
 }
 
+// Whether some tile of the tensor has the rows where `tile` has them.
+bool HasTile(const PlannedTensor& tensor, const WeightTile& tile) {
+  return std::ranges::any_of(tensor.tiles, [&](const WeightTile& other) {
+    if (other.tier != tile.tier) return false;
+    if (tile.tier == Tier::kDisk)
+      return other.row_begin == tile.row_begin && other.offset == tile.offset;
+    return other.row_begin <= tile.row_begin && tile.row_begin < other.row_end &&
+           other.offset + (tile.row_begin - other.row_begin) * tensor.spec.row_bytes() ==
+               tile.offset;
+  });
+}
+
+// Whether weights that were loaded by one plan are where another looks for them. Neighbouring tiles
+// are one where their staging allows it, so that the plans may cut differently.
+bool HasWeightsAsIn(const Plan& loaded, const Plan& plan) {
+  for (std::size_t layer = 0; layer < plan.layers.size(); ++layer) {
+    const std::vector<PlannedTensor>& tensors = plan.layers[layer].tensors;
+    for (std::size_t index = 0; index < tensors.size(); ++index) {
+      const PlannedTensor& in_memory = loaded.layers[layer].tensors[index];
+      const auto has = [&](const WeightTile& tile) { return HasTile(in_memory, tile); };
+      if (!std::ranges::all_of(tensors[index].tiles, has)) return false;
+    }
+  }
+  return loaded.weight_bytes == plan.weight_bytes;
+}
+
 }  // namespace
 
 LoadedModel::LoadedModel(const RunInputs& inputs, ProgressLine& line)
     : inputs_(inputs),
       pool_(inputs.plan.machine.num_threads),
+      arena_bytes_(inputs.plan.arena_bytes),
       origin_{*inputs.model.checkpoint, inputs.model.weights, inputs.model.choice.nonfinite} {
   const OpenedModel& model = inputs.model;
   RefuseMoreThanThereIs(inputs.plan, inputs.device);
@@ -100,9 +129,9 @@ LoadedModel::LoadedModel(const RunInputs& inputs, ProgressLine& line)
   line.Note("loading weights");
   const WeightReader reader(*model.checkpoint, model.weights, model.choice.nonfinite,
                             pool_.num_threads());
-  DiskOptions disk = DiskOf(inputs, PrepareStore(inputs, reader, pool_, line));
-  if (model.store.empty()) disk.origin = &origin_;
-  tiers_.emplace(inputs.plan, disk, inputs.device);
+  disk_ = DiskOf(inputs, PrepareStore(inputs, reader, pool_, line));
+  if (model.store.empty()) disk_.origin = &origin_;
+  tiers_.emplace(inputs.plan, disk_, inputs.device);
   if (tiers_->SpillsToMemory()) {
     line.Warn(
         fmt::format("{}: is a filesystem in memory, so that what is offloaded comes on top of "
@@ -114,12 +143,22 @@ LoadedModel::LoadedModel(const RunInputs& inputs, ProgressLine& line)
 
 void LoadedModel::Run(const Plan& plan, const Schedule& schedule, Job& job,
                       const ProgressFn& progress, EngineTotals& totals) {
+  for (const Tier tier : kAllTiers) {
+    SPILLWAY_CHECK(plan.weight_bytes[tier] == inputs_.plan.weight_bytes[tier]);
+    SPILLWAY_CHECK(plan.arena_bytes[tier] <= arena_bytes_[tier]);
+  }
   Mover mover(plan, *tiers_, inputs_.trace_log);
   const std::unique_ptr<Executor> executor = inputs_.device.MakeExecutor(
       plan, {tiers_->arena(Tier::kGpu), tiers_->arena(Tier::kCpu)}, pool_);
   BlockBuilder blocks(plan, {inputs_.model.tokenizer.get(), inputs_.seed});
   Engine engine(plan, mover, *executor, pool_, totals, inputs_.trace_log);
   engine.Run(schedule, blocks, job, progress);
+}
+
+void LoadedModel::Fit(const Plan& plan) {
+  SPILLWAY_CHECK(HasWeightsAsIn(inputs_.plan, plan));
+  tiers_->Fit(plan, disk_);
+  arena_bytes_[Tier::kDisk] = plan.arena_bytes[Tier::kDisk];
 }
 
 double LoadedModel::MeasureStore() const {

@@ -40,10 +40,15 @@ class LoadedModel {
 
   // Runs a job to its end, or to a failure. `plan` is that of the inputs, or one that differs from
   // it in the KV policy alone and takes no more memory: weights lie in the same places then.
+  // Or it is the one that Fit was last called with.
   // `totals`: of what was run of the job so far, then of this as well, also after a failure.
   // Throws: SpillLost: the rows that ran are lost; and what Engine::Run throws.
   void Run(const Plan& plan, const Schedule& schedule, Job& job, const ProgressFn& progress,
            EngineTotals& totals);
+
+  // Makes the files of another plan in place of the inputs', whose weights lie in the same places
+  // and whose memory holds it. Throws: Error kDiskSpace, kPath, kSystemLimit.
+  void Fit(const Plan& plan);
 
   // Bytes per second of reads of the weights on disk. Requires: some are there.
   double MeasureStore() const;
@@ -57,7 +62,9 @@ class LoadedModel {
  private:
   const RunInputs inputs_;
   ThreadPool pool_;
+  PerTier<int64_t> arena_bytes_;  // that there are, on disk of files
   const StoreOrigin origin_;
+  DiskOptions disk_;
   std::optional<Tiers> tiers_;
 };
 

@@ -44,10 +44,6 @@ Supervisor::Supervisor(const RunInputs& inputs, ProgressLine& line)
 
 Trace Supervisor::Run(const Plan& plan, const Schedule& schedule, Job& job,
                       const ProgressFn& progress) {
-  for (const Tier tier : kAllTiers) {
-    SPILLWAY_CHECK(plan.weight_bytes[tier] == inputs_.plan.weight_bytes[tier]);
-    SPILLWAY_CHECK(plan.arena_bytes[tier] <= inputs_.plan.arena_bytes[tier]);
-  }
   EngineTotals totals;
   try {
     RunUntilWhole({plan, schedule, progress}, job, totals);

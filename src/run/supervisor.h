@@ -21,6 +21,9 @@ class Supervisor {
   // Loads the model. Lifetime: the line outlives the supervisor. Throws: as LoadedModel.
   Supervisor(const RunInputs& inputs, ProgressLine& line);
 
+  // See LoadedModel::Fit.
+  void Fit(const Plan& plan) { model_.Fit(plan); }
+
   // Runs a job to its end; which plans: see LoadedModel::Run.
   // Rows whose spilled KV or states cannot be read back begin again from their requests, up to
   // twice before a row ends. Throws: Error kInterrupted, kNonFinite, kIo, kCorrupt.
