@@ -22,6 +22,7 @@
 #include "src/verbs/profile.h"
 #include "src/verbs/search.h"
 #include "src/verbs/simulate.h"
+#include "src/verbs/stream.h"
 
 namespace spillway {
 namespace {
@@ -32,6 +33,7 @@ int Run(const std::variant<Config, Printout>& parsed) {
     return 0;
   }
   const Config& config = std::get<Config>(parsed);
+  if (config.stream) return AnswerStreamed(config);
   switch (config.verb) {
     case Verb::kGenerate:
       return AnswerLines(config);

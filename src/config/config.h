@@ -126,6 +126,9 @@ struct Config {
   int64_t grace_s = 0;             // after a scheduler's signal, for the block that runs
   int64_t interrupted_status = 0;  // exit status of an interrupted run; 0: the error's own
 
+  bool stream = false;     // answers leave as they come, the model stays
+  int64_t pause_ms = 100;  // without a new line, after which a stream's batch begins
+
   std::filesystem::path perplexity;  // a text, in place of --input; "-": standard input
   std::optional<int64_t> window;     // tokens that the model sees at a time
   std::optional<int64_t> stride;     // tokens from one window to the next

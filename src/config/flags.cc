@@ -78,11 +78,12 @@ std::vector<Flag> FlagsOf(Verb verb) {
   switch (verb) {
     case Verb::kGenerate:
       return Joined({InputFlags(), ChatFlags(), ChatAnswerFlags(), OutputFlags("completions"),
-                     ShardFlags(), StopFlags(), SamplingFlags(), ModelFlags(), TokenizerFlags(),
-                     RunFlags(), KvFlags(), TerminalFlags()});
+                     ShardFlags(), StopFlags(), StreamFlags(), SamplingFlags(), ModelFlags(),
+                     TokenizerFlags(), RunFlags(), KvFlags(), TerminalFlags()});
     case Verb::kScore:
-      return Joined({ScoreFlags(), OutputFlags("scores"), ShardFlags(), StopFlags(), ChatFlags(),
-                     ModelFlags(), TokenizerFlags(), RunFlags(), KvFlags(), TerminalFlags()});
+      return Joined({ScoreFlags(), OutputFlags("scores"), ShardFlags(), StopFlags(), StreamFlags(),
+                     ChatFlags(), ModelFlags(), TokenizerFlags(), RunFlags(), KvFlags(),
+                     TerminalFlags()});
     case Verb::kBench:
       return Joined({SyntheticFlags(), ModelFlags(), RunFlags(), KvFlags(), TerminalFlags()});
     case Verb::kPlan:

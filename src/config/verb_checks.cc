@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <string_view>
 
 #include "spillway/error.h"
@@ -37,6 +38,45 @@ void CheckOutput(const Config& config) {
   if (resumes && config.output == "-") {
     throw Error(ErrorCode::kFlag,
                 "--resume: standard output is nothing to go on with; give the run's --output");
+  }
+}
+
+// Flags that a stream has no use for, and why.
+struct RefusedFlag {
+  const char* name;
+  std::string_view reason;
+};
+constexpr std::string_view kNothingIsKept = "a stream keeps nothing to go on with or to replace";
+constexpr std::string_view kManyPlans = "tells of one plan, and a stream has one for each batch";
+constexpr std::array kRefusedOfStreams = {
+    RefusedFlag{"overwrite", kNothingIsKept},
+    RefusedFlag{"resume", kNothingIsKept},
+    RefusedFlag{"no-resume", kNothingIsKept},
+    RefusedFlag{"shard", "whoever writes to a stream chooses its lines"},
+    RefusedFlag{"report", kManyPlans},
+    RefusedFlag{"trace", kManyPlans},
+    RefusedFlag{"perplexity", "is of one text"},
+};
+
+void CheckStream(Config& config, const Stated& stated) {
+  if (!config.stream) {
+    if (stated.Has("pause-ms")) throw Error(ErrorCode::kFlag, "--pause-ms: belongs to --stream");
+    return;
+  }
+  if (config.input.empty()) config.input = "-";
+  if (config.input != "-") {
+    throw Error(ErrorCode::kFlag,
+                "--stream: reads standard input, so that --input is -; without --stream a file is "
+                "read");
+  }
+  if (config.output != "-") {
+    throw Error(ErrorCode::kFlag,
+                "--stream: writes to standard output, so that --output is -; redirect it");
+  }
+  for (const RefusedFlag& flag : kRefusedOfStreams) {
+    if (!stated.Has(flag.name)) continue;
+    throw Error(ErrorCode::kFlag, fmt::format("--{} with --stream: {}; leave one of the two out",
+                                              flag.name, flag.reason));
   }
 }
 
@@ -140,6 +180,7 @@ void CheckInspect(Config& config, const Stated& stated) {
 
 void CheckVerb(Config& config, const Stated& stated) {
   CheckMachine(config);
+  CheckStream(config, stated);
   ResolveShard(config);
   switch (config.verb) {
     case Verb::kGenerate:

@@ -135,6 +135,18 @@ std::vector<Flag> StopFlags() {
   };
 }
 
+std::vector<Flag> StreamFlags() {
+  return {
+      Switch("stream",
+             "a worker for other programs: answer the lines of standard input as they come, on "
+             "standard output",
+             &Config::stream),
+      Integer("pause-ms",
+              "milliseconds without a new line after which the lines that came run (100)",
+              &Config::pause_ms, 0, 86'400'000),
+  };
+}
+
 std::vector<Flag> UnusedOutputFlags() {
   return {
       Value("output", "FILE", "taken as generate takes it; nothing is written there",

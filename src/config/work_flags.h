@@ -18,6 +18,8 @@ std::vector<Flag> OutputFlags(std::string help);
 std::vector<Flag> UnusedOutputFlags();
 // Of runs that a scheduler stops.
 std::vector<Flag> StopFlags();
+// Of a worker for other programs.
+std::vector<Flag> StreamFlags();
 std::vector<Flag> ScoreFlags();
 std::vector<Flag> CalibrateFlags();
 

@@ -12,7 +12,9 @@ namespace {
 // Requests whose lengths the search weighs.
 constexpr int64_t kSampleRequests = 4096;
 
-ReaderOptions ReadingOptions(const Config& config, const OpenedModel& model) {
+}  // namespace
+
+ReaderOptions ReaderOptionsFor(const Config& config, const OpenedModel& model) {
   const ModelShape& shape = model.shape;
   ReaderOptions options;
   options.defaults = config.sampling;
@@ -33,10 +35,8 @@ ReaderOptions ReadingOptions(const Config& config, const OpenedModel& model) {
   return options;
 }
 
-}  // namespace
-
 PromptFile::PromptFile(const Config& config, const OpenedModel& model)
-    : path_(config.input), options_(ReadingOptions(config, model)), tokenizer_(*model.tokenizer) {
+    : path_(config.input), options_(ReaderOptionsFor(config, model)), tokenizer_(*model.tokenizer) {
   if (!NeedsStaging(path_)) return;
   staged_.emplace(StageInput(path_, OffloadDisk(config)));
   path_ = staged_->path();

@@ -14,6 +14,9 @@
 
 namespace spillway {
 
+// Options that lines are read with, as flags and model say.
+ReaderOptions ReaderOptionsFor(const Config& config, const OpenedModel& model);
+
 class PromptFile {
  public:
   // Standard input and pipes are copied to --offload-dir, to be read twice.
