@@ -20,7 +20,8 @@ import sys
 import tokenize
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-FOLDERS = ("src", "include", "kernels", "policies", "scripts", "benchmarks", "third_party", "tests", "examples", "docs")
+FOLDERS = ("src", "include", "kernels", "policies", "scripts", "benchmarks", "third_party", "tests", "examples", "docs",
+           "python")
 SOURCE_SUFFIXES = {".cc", ".h", ".cu", ".cuh", ".in", ".py", ".sh", ".txt", ".json"}
 COMMENTED_FOLDERS = ("include", "src", "policies", "kernels", "tests")
 # Flags of other programs, quoted in commands.
