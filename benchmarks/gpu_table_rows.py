@@ -50,7 +50,7 @@ def spillway_figures(report):
 
 def progress_figures(text):
     """The rate of the last progress line of a run of spillway that was stopped."""
-    rates = re.findall(r"^rows \d+/\d+ \(\d+ running\)  ([\d.]+) tokens/s", text, re.MULTILINE)
+    rates = re.findall(r"^ETA .* new at ([\d.]+)/s", text, re.MULTILINE)
     return {"so_far_tokens_per_s": float(rates[-1])} if rates else {}
 
 

@@ -41,6 +41,7 @@ struct RunSummary {
   int64_t num_completions = 0;
   int64_t num_errors = 0;
   int64_t num_empty = 0;  // completions without a text
+  bool is_interrupted = false;
   double total_s = 0.0;
   std::string fingerprint;  // xxh64 of all generated token ids of the output, in input order;
                             // empty (null in the report) where the output was whole before
@@ -56,6 +57,7 @@ struct RunSummary {
 // "prefill", "decode", each of "links" (busy seconds) and each of "units" (embedding, attention,
 // mlp, head, sampling: seconds of computes) "predicted_s", "measured_s" and "error", predicted over
 // measured less one. "sampling", of generate alone, is how rows are sampled that say nothing.
+// "interrupted", in the report of a run that was stopped alone, is true.
 // "resumed" ("num_completions", "num_errors"), in a resumed run alone, is what was answered before
 // it; all else but the fingerprint and the score is of the run itself.
 std::string ReportJson(const Plan& plan, const Trace& trace, const RunSummary& summary);

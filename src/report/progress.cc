@@ -5,14 +5,16 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "spillway/error.h"
 #include "src/base/clock.h"
 #include "src/base/host.h"
 #include "src/base/size_text.h"
 #include "src/base/terminal.h"
+#include "src/report/progress_text.h"
 
 namespace spillway {
 namespace {
@@ -27,13 +29,6 @@ std::size_t Width(std::FILE* out) {
 }
 
 }  // namespace
-
-std::string DurationText(double seconds) {
-  const auto whole = static_cast<int64_t>(std::llround(seconds));
-  if (whole < 60) return fmt::format("{} s", whole);
-  if (whole < 3600) return fmt::format("{} min {:02} s", whole / 60, whole % 60);
-  return fmt::format("{} h {:02} min", whole / 3600, whole / 60 % 60);
-}
 
 ProgressLine::ProgressLine(std::FILE* out)
     : out_(out), in_place_(out != nullptr && ::isatty(::fileno(out)) == 1) {}
@@ -68,27 +63,24 @@ ReadProgress ProgressLine::NoteReads() {
 void ProgressLine::Begin(const ExpectedWork& expected) {
   expected_ = expected;
   eta_ = Eta(expected);
+  read_ = written_ = {};
   begin_s_ = NowSeconds();
   next_s_ = begin_s_ + (in_place_ ? kRedrawSeconds : kPlainLineSeconds);
 }
 
 void ProgressLine::Update(const WorkDone& done) {
-  if (out_ == nullptr) return;
   const double now_s = NowSeconds();
   const double elapsed_s = now_s - begin_s_;
   eta_.See(done, elapsed_s);
+  if (out_ == nullptr) return;
+  read_.See(done.PromptTokens(), elapsed_s);
+  written_.See(static_cast<double>(done.generated_tokens), elapsed_s);
   if (now_s < next_s_) return;
   next_s_ = now_s + (in_place_ ? kRedrawSeconds : kPlainLineSeconds);
-  std::string text =
-      fmt::format("rows {}/{} ({} running)  {:.1f} tokens/s  ", done.rows, expected_.rows,
-                  done.rows_running, static_cast<double>(done.generated_tokens) / elapsed_s);
-  if (const std::optional<double> left_s = eta_.LeftSeconds(done, elapsed_s)) {
-    text += fmt::format("ETA {}  ", DurationText(*left_s));
-  } else {
-    text += fmt::format("elapsed {}  ", DurationText(elapsed_s));
-  }
-  text += fmt::format("memory {:.2f} GiB", static_cast<double>(ResidentBytes()) / 0x1p30);
-  Draw(text);
+  const std::vector<std::string> parts =
+      ProgressParts({expected_, done, elapsed_s, eta_.LeftSeconds(), eta_.SecondsToRowEnd(),
+                     read_.PerSecond(), written_.PerSecond(), ResidentBytes()});
+  Draw(JoinParts(parts, in_place_ ? Width(out_) - 1 : std::string::npos));
 }
 
 }  // namespace spillway

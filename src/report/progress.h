@@ -5,14 +5,14 @@
 #include <cstdint>
 #include <cstdio>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "src/report/eta.h"
+#include "src/report/progress_text.h"  // DurationText
+#include "src/report/recent_rate.h"
 
 namespace spillway {
-
-// "12 s", "3 min 05 s", "2 h 10 min".
-std::string DurationText(double seconds);
 
 // Told of a long read of a file as it goes on.
 using ReadProgress = std::function<void(const std::string& name, int64_t done, int64_t total)>;
@@ -43,6 +43,9 @@ class ProgressLine {
   // Prints when it is time to; cheap otherwise.
   void Update(const WorkDone& done);
 
+  // Until a row of the run ends, as it was last seen; nullopt: not known, or none runs.
+  std::optional<double> SecondsToRowEnd() const { return eta_.SecondsToRowEnd(); }
+
  private:
   void Draw(std::string text);
 
@@ -51,6 +54,8 @@ class ProgressLine {
   bool drawn_ = false;
   ExpectedWork expected_;
   Eta eta_;
+  RecentRate read_;
+  RecentRate written_;
   double begin_s_ = 0.0;
   double next_s_ = 0.0;
 };

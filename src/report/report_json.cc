@@ -248,6 +248,7 @@ Json BlockJson(const Plan& plan, const Trace& trace) {
 Json ToJson(const Plan& plan, const Trace& trace, const RunSummary& summary) {
   Json json;
   json["version"] = 1;
+  if (summary.is_interrupted) json["interrupted"] = true;
   json["model"] = ModelJson(plan);
   json["policy"] = PolicyJson(plan);
   json["machine"] = MachineJson(plan.machine);

@@ -67,13 +67,17 @@ std::string MachineLine(const Plan& plan) {
                      plan.machine.isa);
 }
 
+// "500 completions (310 from before), 2 errors", those of an interrupted run included.
 std::string RequestsLine(const RunSummary& summary) {
-  std::string text = fmt::format("{} {}, {} errors", summary.num_completions,
-                                 summary.score ? "scored" : "completions", summary.num_errors);
+  const ResumedSummary earlier = summary.resumed.value_or(ResumedSummary{});
+  const auto count = [](int64_t now, int64_t before, std::string_view noun) {
+    std::string text = fmt::format("{} {}", now + before, noun);
+    return before > 0 ? text + fmt::format(" ({} from before)", before) : text;
+  };
+  std::string text = count(summary.num_completions, earlier.num_completions,
+                           summary.score ? "scored" : "completions");
+  text += ", " + count(summary.num_errors, earlier.num_errors, "errors");
   if (summary.num_empty > 0) text += fmt::format(", {} completions empty", summary.num_empty);
-  if (const auto& resumed = summary.resumed)
-    text += fmt::format("; {} and {} of the interrupted run", resumed->num_completions,
-                        resumed->num_errors);
   return text;
 }
 

@@ -41,6 +41,12 @@ struct Row {
   int64_t NumDecoded() const {
     return num_past == 0 ? 0 : num_past - static_cast<int64_t>(request.prompt.size());
   }
+  // Passes to go if nothing ends it early, the next one included.
+  int64_t PassesToEnd() const {
+    const int64_t max_tokens = request.sampling.max_tokens;
+    return num_past == 0 ? std::max<int64_t>(1, max_tokens)
+                         : std::max<int64_t>(0, max_tokens - 1 - NumDecoded());
+  }
   // How many of them, the last ones, logits are wanted of.
   int64_t NumNewLogits() const { return num_past == 0 ? request.NumPromptLogits() : 1; }
 };

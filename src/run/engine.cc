@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "spillway/byte_use.h"
 #include "spillway/error.h"
@@ -89,6 +90,7 @@ class Engine::Walker {
   }
   void EndCell() {
     engine_.progress_.rows_running = NumRunning(batches_);
+    ++engine_.progress_.pass.cells;
     progress_(engine_.progress_);
   }
   void EndPass() { engine_.EndPass(); }
@@ -117,6 +119,11 @@ void Engine::Run(const Schedule& schedule, BlockBuilder& blocks, Job& job,
     trace_.mending = mended + mover_.mending();
     DropRows(walker.batches());
     throw;
+  } catch (const Error& error) {
+    trace_.mending = mended + mover_.mending();
+    // Other errors may come from within a batch, which is in no state to be looked at then.
+    if (error.code() == ErrorCode::kInterrupted) DropRows(walker.batches());
+    throw;
   } catch (...) {
     trace_.mending = mended + mover_.mending();
     throw;
@@ -130,12 +137,15 @@ void Engine::Run(const Schedule& schedule, BlockBuilder& blocks, Job& job,
 // had not ended are in no answer.
 void Engine::DropRows(const std::vector<RowBatch>& batches) {
   bool in_prefill = pass_.prompt_tokens > 0;
+  CountWork();
   for (const RowBatch& batch : batches) {
     for (const std::unique_ptr<Row>& row : batch.rows()) {
       in_prefill |= row->num_past == 0;
       trace_.lost_tokens += row->num_logits;
-      if (row->num_past > 0) trace_.lost_prompt_tokens += std::ssize(row->request.prompt);
-      progress_.settled_tokens -= row->num_logits;
+      if (row->num_past == 0) continue;
+      trace_.lost_prompt_tokens += std::ssize(row->request.prompt);
+      progress_.prompt_tokens -= std::ssize(row->request.prompt);
+      progress_.decode_tokens -= row->NumDecoded();
     }
   }
   AddPass(in_prefill ? trace_.prefill : trace_.decode);
@@ -146,6 +156,8 @@ void Engine::DropRows(const std::vector<RowBatch>& batches) {
 void Engine::Compute(const Cursor& at, const PackedBatch& batch, InLayer order) {
   const CellPlaces places = mover_.WaitForLoads(at, batch);
   const double begin_s = NowSeconds();
+  int64_t& layer = progress_.pass.layer;
+  layer = std::max(layer, plan_.DecoderLayerOf(at));
   executor_.Compute(at, batch, places);
   if (order == InLayer::kLast) executor_.EndLayer();
   mover_.NoteExperts(at, executor_.ChosenExperts());
@@ -159,6 +171,7 @@ void Engine::Compute(const Cursor& at, const PackedBatch& batch, InLayer order) 
 
 void Engine::NoteRows(const std::vector<RowBatch>& batches) {
   PerTier<int64_t> kv_bytes;
+  BeginPassWork(batches);
   for (const RowBatch& batch : batches) {
     for (const auto& row : batch.rows()) {
       for (const int64_t kv_class : plan_.kv_class_of) {
@@ -176,6 +189,27 @@ void Engine::NoteRows(const std::vector<RowBatch>& batches) {
   if (trace_log_ != nullptr) TraceTiers(kv_bytes, NumRunning(batches));
 }
 
+void Engine::BeginPassWork(const std::vector<RowBatch>& batches) {
+  PassDone& pass = progress_.pass;
+  pass = {};
+  pass.num_layers = plan_.shape.num_layers;
+  pass.num_cells = std::ssize(plan_.layers) * std::ssize(batches);
+  for (const RowBatch& batch : batches) {
+    for (const auto& row : batch.rows()) {
+      row->num_past == 0 ? pass.prompt_tokens += row->NumNew() : ++pass.decode_tokens;
+      const int64_t to_end = row->PassesToEnd();
+      if (pass.to_row_end == 0 || to_end < pass.to_row_end) pass.to_row_end = to_end;
+    }
+  }
+}
+
+// Turns what batches have ended of the pass into work that is done.
+void Engine::CountWork() {
+  progress_.prompt_tokens += pass_.prompt_tokens;
+  progress_.decode_tokens += std::exchange(settled_in_pass_, 0);
+  progress_.pass = {};
+}
+
 void Engine::TraceTiers(const PerTier<int64_t>& kv_bytes, int64_t rows_running) {
   const double now_s = NowSeconds();
   trace_log_->Add(RowSample{now_s, rows_running});
@@ -189,6 +223,7 @@ void Engine::TraceTiers(const PerTier<int64_t>& kv_bytes, int64_t rows_running) 
 void Engine::EndPass() {
   PhaseTotals& phase = pass_.prompt_tokens > 0 ? trace_.prefill : trace_.decode;
   ++phase.passes;
+  CountWork();
   AddPass(phase);
 }
 
@@ -248,14 +283,13 @@ void Engine::EndRows(RowBatch& batch, Job& job) {
   const double begin_s = NowSeconds();
   int64_t num_seen = 0;
   for (const std::unique_ptr<Row>& row : batch.rows()) {
-    if (row->num_past == 0) pass_.prompt_tokens += row->NumNew();
+    row->num_past == 0 ? pass_.prompt_tokens += row->NumNew() : ++settled_in_pass_;
     if (row->next->EndPass() == RowStatus::kNonFinite) continue;
     row->num_logits += row->NumNewLogits();
     num_seen += row->NumNewLogits();
   }
   pass_.generated_tokens += num_seen;
   progress_.generated_tokens += num_seen;
-  progress_.settled_tokens += num_seen;
   batch.Advance();
   Retire(batch, job);
   pass_.parts[ComputePart::kSampling] += NowSeconds() - begin_s;
@@ -286,7 +320,7 @@ void Engine::Retire(RowBatch& batch, Job& job) {
         break;
     }
     ++progress_.rows;
-    progress_.settled_tokens += row.request.NumLogits() - row.num_logits;
+    settled_in_pass_ += row.PassesToEnd();
     return true;
   });
 }

@@ -49,6 +49,8 @@ class Engine {
   enum class InLayer { kMoreComes, kLast };
   void Compute(const Cursor& at, const PackedBatch& batch, InLayer order);
   void NoteRows(const std::vector<RowBatch>& batches);
+  void BeginPassWork(const std::vector<RowBatch>& batches);
+  void CountWork();
   void TraceTiers(const PerTier<int64_t>& kv_bytes, int64_t rows_running);
   void EndPass();
   void AddPass(PhaseTotals& phase);
@@ -68,6 +70,7 @@ class Engine {
   Trace& trace_;                    // of the totals
   WorkDone& progress_;              // of the totals
   PhaseTotals pass_;                // the one that runs
+  int64_t settled_in_pass_ = 0;     // tokens of decode that its batches have done or need no more
   double pass_begin_s_ = 0.0;
   WaitTotals waits_before_;           // at its begin
   PerLink<LinkTotals> links_before_;  // when they were last added to a phase

@@ -34,7 +34,7 @@ constexpr int kMaxTriesAgain = 2;
 Supervisor::Supervisor(const RunInputs& inputs, ProgressLine& line)
     : inputs_(inputs), line_(line), begin_s_(NowSeconds()), model_(inputs, line) {
   // Measured where it makes a prediction better.
-  if (inputs.expected.predicted_s && model_.tiers().store() != nullptr) {
+  if (!inputs.expected.course.empty() && model_.tiers().store() != nullptr) {
     const StallWatch watch = WatchStalls([this] { return model_.Pulse(); });
     store_bytes_per_s_ = model_.MeasureStore();
   }
@@ -47,12 +47,22 @@ Trace Supervisor::Run(const Plan& plan, const Schedule& schedule, Job& job,
   EngineTotals totals;
   try {
     RunUntilWhole({plan, schedule, progress}, job, totals);
+  } catch (const Error& error) {
+    WarnOfDisk(totals.trace.mending);
+    if (error.code() == ErrorCode::kInterrupted)
+      throw StoppedRun(error, TraceOf(std::move(totals)));
+    throw;
   } catch (...) {
     WarnOfDisk(totals.trace.mending);
     throw;
   }
-  Trace& trace = totals.trace;
-  WarnOfDisk(trace.mending);
+  WarnOfDisk(totals.trace.mending);
+  return TraceOf(std::move(totals));
+}
+
+// Adds to a run's trace what is not the engine's to know.
+Trace Supervisor::TraceOf(EngineTotals totals) const {
+  Trace trace = std::move(totals.trace);
   trace.load_s = load_s_;
   trace.store_bytes_per_s = store_bytes_per_s_;
   Device& device = inputs_.device;

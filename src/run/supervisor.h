@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <utility>
 
+#include "spillway/error.h"
 #include "spillway/plan.h"
 #include "spillway/schedule.h"
 #include "spillway/trace.h"
@@ -16,6 +18,19 @@
 
 namespace spillway {
 
+// The error of a run that a signal stopped, with what it had done; rows that had not ended count as
+// lost.
+class StoppedRun final : public Error {
+ public:
+  StoppedRun(const Error& error, Trace trace)
+      : Error(error.code(), error.what()), trace_(std::move(trace)) {}
+
+  const Trace& trace() const { return trace_; }
+
+ private:
+  Trace trace_;
+};
+
 class Supervisor {
  public:
   // Loads the model. Lifetime: the line outlives the supervisor. Throws: as LoadedModel.
@@ -26,7 +41,7 @@ class Supervisor {
 
   // Runs a job to its end; which plans: see LoadedModel::Run.
   // Rows whose spilled KV or states cannot be read back begin again from their requests, up to
-  // twice before a row ends. Throws: Error kInterrupted, kNonFinite, kIo, kCorrupt.
+  // twice before a row ends. Throws: StoppedRun (kInterrupted); Error kNonFinite, kIo, kCorrupt.
   Trace Run(const Plan& plan, const Schedule& schedule, Job& job, const ProgressFn& progress);
 
  private:
@@ -37,6 +52,7 @@ class Supervisor {
     const ProgressFn& progress;
   };
 
+  Trace TraceOf(EngineTotals totals) const;
   void RunUntilWhole(const Work& work, Job& job, EngineTotals& totals);
   void RunOnce(const Work& work, Job& job, EngineTotals& totals);
   StallWatch WatchStalls(std::function<uint64_t()> pulse) const;
@@ -52,7 +68,8 @@ class Supervisor {
 };
 
 // Loads the weights into their tiers and runs a job to its end.
-// Throws: Error kInterrupted, kNonFinite, kIo, kCorrupt, kDiskSpace, and what loading throws.
+// Throws: StoppedRun (kInterrupted); Error kNonFinite, kIo, kCorrupt, kDiskSpace, and what loading
+// throws.
 Trace RunJob(const RunInputs& inputs, const Schedule& schedule, Job& job, ProgressLine& line);
 
 }  // namespace spillway

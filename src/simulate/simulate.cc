@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "spillway/round.h"
+#include "src/simulate/course.h"
 #include "src/simulate/flexgen_schedule.h"
 #include "src/simulate/sim_batch.h"
 #include "src/simulate/sim_mover.h"
@@ -58,6 +59,25 @@ WorkOrder OrderOf(const Plan& plan, const SimOptions& options) {
                                                    : ZigZagOrder(plan, options.overlap);
 }
 
+// Result of a walk: totals of each block, and the course of all of them.
+struct Walked {
+  std::vector<Totals> blocks;
+  std::vector<CoursePoint> course;
+  std::vector<std::size_t> block_begins;  // in the course
+
+  CoursePoint End() const { return course.empty() ? CoursePoint{} : course.back(); }
+  std::size_t BeginOf(std::size_t block) const {
+    return block < block_begins.size() ? block_begins[block] : course.size();
+  }
+  CoursePoint EndOf(std::size_t block) const { return course[BeginOf(block + 1) - 1]; }
+};
+
+// Totals of a workload and its course.
+struct WholeWalk {
+  Totals totals;
+  std::vector<CoursePoint> course;
+};
+
 // A cell that waits for the CPU's attention while the GPU has the next batch's first.
 struct Postponed {
   Cursor at;
@@ -80,10 +100,10 @@ class Simulator {
         composer_(plan),
         mover_(plan, prefill_model_.rates(), options.sink) {}
 
-  // Walks all blocks. Returns the totals of each.
-  std::vector<Totals> Run() {
+  // Walks all blocks.
+  Walked Run() {
     WalkBlocks(order_.schedule, *this);
-    return std::move(blocks_);
+    return std::move(walked_);
   }
 
   int64_t NextBlock() {
@@ -96,7 +116,8 @@ class Simulator {
   }
 
   void BeginBlock(const Schedule& grid) {
-    blocks_.emplace_back().num_blocks = 1;
+    walked_.blocks.emplace_back().num_blocks = 1;
+    walked_.block_begins.push_back(walked_.course.size());
     mover_.BeginBlock(grid, num_passes_);
   }
 
@@ -114,6 +135,7 @@ class Simulator {
     mover_.Skip((stretch_ - 1) / 2);
     loads_.clear();
     for (const SimBatch& batch : batches_) loads_.push_back(batch.Load());
+    decoding_rows_ = DecodingRows();
     pass_ = {};
     units_ = {};
     for (const BatchLoad& load : loads_) {
@@ -149,10 +171,11 @@ class Simulator {
     units_ += RunPostponed();
     AddTimes();
     pass_.passes = 1;
-    Totals& totals = blocks_.back();
+    Totals& totals = walked_.blocks.back();
     const auto times = static_cast<double>(stretch_);
     Add(pass_, times, pass_.prompt_tokens > 0 ? totals.prefill : totals.decode);
     for (const CostUnit unit : kAllCostUnits) totals.units[unit] += times * units_[unit];
+    AddPoint(times);
     num_passes_ += stretch_;
     Advance(stretch_ - (stretch_ - 1) / 2);
     mover_.Skip(stretch_ - (stretch_ - 1) / 2 - 1);
@@ -167,6 +190,23 @@ class Simulator {
     for (SimBatch& batch : batches_) {
       if (!batch.empty()) batch.Advance(passes);
     }
+  }
+
+  int64_t DecodingRows() const {
+    int64_t rows = 0;
+    for (const SimBatch& batch : batches_) {
+      for (const RowGroup& group : batch.groups()) rows += group.num_past > 0 ? group.count : 0;
+    }
+    return rows;
+  }
+
+  // Adds where the run is after the pass, and the others that it stands for.
+  void AddPoint(double times) {
+    const bool prefills = pass_.prompt_tokens > 0;
+    const CoursePoint more = {static_cast<double>(pass_.prompt_tokens),
+                              static_cast<double>(decoding_rows_), prefills ? pass_.seconds : 0.0,
+                              prefills ? 0.0 : pass_.seconds};
+    walked_.course.push_back(Sum(walked_.End(), more, times));
   }
 
   // Passes that differ from the next one in the length of their rows alone, the next one included.
@@ -225,7 +265,7 @@ class Simulator {
     const BatchLoad& load = LoadAt(at);
     UnitSeconds units = model_->Compute(at.layer, load);
     const PlannedLayer& layer = plan_.layers[static_cast<std::size_t>(at.layer)];
-    if (blocks_.size() == 1 && layer.attends) {
+    if (walked_.blocks.size() == 1 && layer.attends) {
       const PerTier<KvLoad>& kv = load.KvOf(plan_, layer.decoder_layer);
       units[CostUnit::kMemory] += FirstTouchSeconds(plan_, model_->rates(), kv);
     }
@@ -273,7 +313,8 @@ class Simulator {
   UnitSeconds units_;
   int64_t stretch_ = 1;  // of the pass
   int64_t num_passes_ = 0;
-  std::vector<Totals> blocks_;
+  int64_t decoding_rows_ = 0;  // of the pass
+  Walked walked_;
   double pass_begin_s_ = 0.0;
   WaitTotals waits_before_;
   PerLink<LinkTotals> links_before_;
@@ -287,9 +328,10 @@ bool AllAlike(const Workload& work) {
                              [&](const RequestShape& row) { return row == work.sample.front(); });
 }
 
-Totals SumOf(const std::vector<Totals>& blocks) {
-  Totals sum;
-  for (const Totals& block : blocks) Add(block, 1.0, sum);
+WholeWalk SumOf(Walked walked) {
+  WholeWalk sum;
+  for (const Totals& block : walked.blocks) Add(block, 1.0, sum.totals);
+  sum.course = std::move(walked.course);
   return sum;
 }
 
@@ -301,14 +343,14 @@ struct Walk {
   const WorkOrder& order;
   const SimOptions& options;
 
-  Totals Run() const {
+  WholeWalk Run() const {
     if (options.walk_all) return SumOf(Blocks(work.num_requests, options));
     return AllAlike(work) ? AlikeRows() : OtherRows();
   }
 
  private:
   // The first `rows` requests, block after block.
-  std::vector<Totals> Blocks(int64_t rows, const SimOptions& how) const {
+  Walked Blocks(int64_t rows, const SimOptions& how) const {
     const int64_t num_blocks = DivideUp(rows, plan.BlockRows());
     const int64_t pass_cells = plan.num_batches * std::ssize(plan.layers);
     const int64_t cells = num_blocks * work.longest.max_new_tokens * pass_cells;
@@ -317,31 +359,36 @@ struct Walk {
   }
 
   // Two full blocks, of which the second stands for those that follow, and the rest.
-  Totals AlikeRows() const {
+  WholeWalk AlikeRows() const {
     const int64_t more_blocks =
         std::max<int64_t>(0, work.num_requests / plan.BlockRows() - kBlocksOfAlikeRows);
-    const std::vector<Totals> blocks =
-        Blocks(work.num_requests - more_blocks * plan.BlockRows(), options);
-    Totals totals = SumOf(blocks);
-    if (more_blocks > 0) Add(blocks[1], static_cast<double>(more_blocks), totals);
-    return totals;
+    const Walked walked = Blocks(work.num_requests - more_blocks * plan.BlockRows(), options);
+    WholeWalk whole = SumOf(walked);
+    if (more_blocks == 0) return whole;
+    const auto times = static_cast<double>(more_blocks);
+    Add(walked.blocks[1], times, whole.totals);
+    const CoursePoint block = Sum(walked.EndOf(1), walked.EndOf(0), -1.0);
+    Lengthen(walked.BeginOf(2), Sum({}, block, times), whole.course);
+    return whole;
   }
 
   // The rows that follow are like the second half of those that are walked: what the whole takes
   // beyond the first half, which begins and ends in the same way.
-  Totals OtherRows() const {
+  WholeWalk OtherRows() const {
     const int64_t half = kBlocksOfOtherRows * plan.BlockRows();
     const int64_t rows = std::min(work.num_requests, 2 * half);
-    Totals totals = SumOf(Blocks(rows, options));
-    if (rows == work.num_requests) return totals;
+    WholeWalk whole = SumOf(Blocks(rows, options));
+    if (rows == work.num_requests) return whole;
     SimOptions untraced = options;
     untraced.sink = nullptr;
-    const Totals first_half = SumOf(Blocks(half, untraced));
+    const WholeWalk first_half = SumOf(Blocks(half, untraced));
     const double more = static_cast<double>(work.num_requests - rows) / static_cast<double>(half);
-    const Totals whole = totals;
-    Add(whole, more, totals);
-    Add(first_half, -more, totals);
-    return totals;
+    const Totals both_halves = whole.totals;
+    Add(both_halves, more, whole.totals);
+    Add(first_half.totals, -more, whole.totals);
+    const CoursePoint second = Sum(whole.course.back(), first_half.course.back(), -1.0);
+    Lengthen(whole.course.size() / 2, Sum({}, second, more), whole.course);
+    return whole;
   }
 };
 
@@ -365,9 +412,10 @@ std::string BoundBy(const Plan& plan, const Totals& totals, const WorkOrder& ord
   return CostUnitName(unit, plan.device());
 }
 
-SimResult Summarize(const Plan& plan, const Workload& work, const Totals& totals,
+SimResult Summarize(const Plan& plan, const Workload& work, WholeWalk whole,
                     const WorkOrder& order) {
   SimResult result;
+  const Totals& totals = whole.totals;
   Trace& trace = result.trace;
   trace.prefill = totals.prefill;
   trace.decode = totals.decode;
@@ -383,6 +431,7 @@ SimResult Summarize(const Plan& plan, const Workload& work, const Totals& totals
   prediction.decode_s = trace.decode.seconds;
   prediction.generated_tokens_per_s = static_cast<double>(generated) / prediction.total_s();
   prediction.bound_by = BoundBy(plan, totals, order);
+  prediction.course = std::move(whole.course);
   for (const Link link : kAllLinks) {
     prediction.link_busy_s[link] =
         trace.prefill.links[link].busy_s + trace.decode.links[link].busy_s;

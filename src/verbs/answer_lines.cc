@@ -22,6 +22,7 @@
 #include "src/run/supervisor.h"
 #include "src/unicode/utf8.h"
 #include "src/verbs/chain.h"
+#include "src/verbs/early_end.h"
 #include "src/verbs/policy_for.h"
 #include "src/verbs/prediction_for.h"
 #include "src/verbs/prompt_file.h"
@@ -93,34 +94,6 @@ class FileJob final : public Job {
   int64_t num_unfinished_ = 0;
   int64_t num_ahead_ = 0;  // lines read since a request was first left unfinished
 };
-
-// Places of the finished lines that the disk has.
-std::string KeptText(const CompletionWriter& writer) {
-  const int64_t num_written = writer.num_written();
-  std::string text =
-      fmt::format("{} finished line{} in {}", num_written, num_written == 1 ? " is" : "s are",
-                  Printable(writer.part_path().string()));
-  if (writer.num_kept() > 0)
-    text += fmt::format(", {} more in {}", writer.num_kept(),
-                        Printable(writer.ahead_path().filename().string()));
-  return text;
-}
-
-// The flags to leave out of the command that goes on.
-std::string_view WithoutOverwrite(const Config& config) {
-  if (config.overwrite) return " without --overwrite";
-  return config.resume == false ? " without --no-resume" : "";
-}
-
-// Keeps finished lines, whatever ends a run early; the message says where.
-[[noreturn]] void KeepFinishedLines(const Error& error, CompletionWriter& writer,
-                                    const Config& config) {
-  writer.FlushFinished();
-  if (writer.part_path().empty() || writer.num_written() + writer.num_kept() == 0) throw error;
-  throw Error(error.code(),
-              fmt::format("{}; {}; the same command{} goes on after {} of them", error.what(),
-                          KeptText(writer), WithoutOverwrite(config), writer.num_resumable()));
-}
 
 // Tells of many empty completions, which are mostly somebody's mistake.
 void WarnOfEmpty(const AnswerCounts& written) {
@@ -244,14 +217,16 @@ class AnswerStages final : public Stages {
     const auto& [config, model, machine, device, needs] = setting;
     expected_ = PredictionFor(config, planned.plan, rest_);
     job_.emplace(*reader_, writer_);
+    ExpectedWork expected = ExpectedOf(rest_, expected_);
+    expected.earlier_rows = planned.work.num_requests - rest_.num_requests;
     const RunInputs run = {model,
                            planned.plan,
                            device,
                            OffloadFolder(config),
                            config.seed,
-                           ExpectedOf(rest_, planned.plan, expected_),
+                           expected,
                            output_.OpenTrace(planned.plan)};
-    Trace trace = RunKeepingLines(run, planned.schedule);
+    Trace trace = RunKeepingLines(run, planned);
     RefuseChangedInput();
     writer_.Finish();
     total_s_ = NowSeconds() - begin_s_;
@@ -278,12 +253,12 @@ class AnswerStages final : public Stages {
   }
 
   Error Explain(const Error& error) override {
-    if (error.code() != ErrorCode::kInterrupted) return error;
+    if (is_explained_ || error.code() != ErrorCode::kInterrupted) return error;
     writer_.Keep();  // even a run that has not begun to compute
-    const bool has_lines = (writer_.earlier() + writer_.answers()).num_lines() > 0;
-    if (writer_.part_path().empty() || has_lines) return error;
-    return Error(error.code(), fmt::format("{}; no line is finished, the same command begins again",
-                                           error.what()));
+    if (writer_.finished() || writer_.part_path().empty()) return error;
+    return Error(
+        error.code(),
+        fmt::format("{}; nothing was computed yet, the same command begins again", error.what()));
   }
 
  private:
@@ -313,14 +288,34 @@ class AnswerStages final : public Stages {
     throw Error(ErrorCode::kResume, "the input changed while it was read");
   }
 
-  Trace RunKeepingLines(const RunInputs& run, const Schedule& schedule) {
+  // Keeps finished lines, whatever ends the run early.
+  Trace RunKeepingLines(const RunInputs& run, const PlannedRun& planned) {
     try {
-      return RunLines(run, schedule, *job_, output_.line());
+      return RunLines(run, planned.schedule, *job_, output_.line());
     } catch (const Error& error) {
-      KeepFinishedLines(error, writer_, flags_);
+      writer_.FlushFinished();
+      if (error.code() == ErrorCode::kInterrupted) {
+        ReportStopped(error, planned.plan);
+        writer_.Keep();
+      }
+      is_explained_ = true;
+      throw EarlyEnd(error, writer_, flags_, output_.line().SecondsToRowEnd());
     } catch (...) {
       writer_.FlushFinished();
       throw;
+    }
+  }
+
+  // Writes the report of what was run; without it the run goes on as well.
+  void ReportStopped(const Error& error, const Plan& plan) {
+    const auto* stopped = dynamic_cast<const StoppedRun*>(&error);  // else nothing was computed
+    total_s_ = NowSeconds() - begin_s_;
+    RunSummary summary = Summary();
+    summary.is_interrupted = true;
+    try {
+      output_.WriteReport(plan, stopped != nullptr ? stopped->trace() : Trace(), summary);
+    } catch (const Error& failure) {
+      PrintWarning(failure.what());
     }
   }
 
@@ -374,6 +369,7 @@ class AnswerStages final : public Stages {
   std::optional<Prediction> expected_;
   std::optional<FileJob> job_;
   double total_s_ = 0.0;
+  bool is_explained_ = false;  // the error that ends the run
 };
 
 std::unique_ptr<Stages> OpenAnswers(const Opened& opened) {

@@ -31,7 +31,7 @@ class BenchStages final : public Stages {
     if (config.verbosity == Verbosity::kVerbose) output_.Print(PlanTable(plan, work, expected_));
     job_.emplace(work, model.shape, config.seed);
     Trace trace = RunJob({model, plan, device, OffloadFolder(config), config.seed,
-                          ExpectedOf(work, plan, expected_), output_.OpenTrace(plan)},
+                          ExpectedOf(work, expected_), output_.OpenTrace(plan)},
                          schedule, *job_, output_.line());
     total_s_ = NowSeconds() - begin_s_;
     return trace;

@@ -70,7 +70,7 @@ class PerplexityStages final : public Stages {
   std::optional<Trace> Run(const Setting& setting, const PlannedRun& planned) override {
     const auto& [config, model, machine, device, needs] = setting;
     return RunJob({model, planned.plan, device, OffloadFolder(config), config.seed,
-                   job_->Expected(), output_.OpenTrace(planned.plan)},
+                   ExpectedOf(planned.work, std::nullopt), output_.OpenTrace(planned.plan)},
                   planned.schedule, *job_, output_.line());
   }
 

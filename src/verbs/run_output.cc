@@ -15,8 +15,12 @@ TraceLog* RunOutput::OpenTrace(const Plan& plan) {
   return trace_file_.asked_for() ? &trace_log_.emplace(trace_file_, plan) : nullptr;
 }
 
-void RunOutput::WriteFiles(const Plan& plan, const Trace& trace, const RunSummary& summary) {
+void RunOutput::WriteReport(const Plan& plan, const Trace& trace, const RunSummary& summary) {
   report_.Write(ReportJson(plan, trace, summary));
+}
+
+void RunOutput::WriteFiles(const Plan& plan, const Trace& trace, const RunSummary& summary) {
+  WriteReport(plan, trace, summary);
   if (trace_log_) trace_log_->Finish();
   line_.Clear();
 }

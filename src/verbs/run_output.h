@@ -25,6 +25,9 @@ class RunOutput {
   // Null where no trace is asked for. Lifetime: the output's. Throws: as TraceLog.
   TraceLog* OpenTrace(const Plan& plan);
 
+  // The report alone. Throws: as ReportFile.
+  void WriteReport(const Plan& plan, const Trace& trace, const RunSummary& summary);
+
   // The report, then the trace. Throws: as ReportFile and TraceLog.
   void WriteFiles(const Plan& plan, const Trace& trace, const RunSummary& summary);
 

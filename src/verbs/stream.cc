@@ -127,7 +127,7 @@ class StreamStages final : public Stages {
     const Machine arenas = WithArenas(machine, reserved);
     const Setting later = {pinned, model, arenas, device, needs};
     Supervisor supervisor({model, reserved, device, OffloadFolder(config), config.seed,
-                           ExpectedOf(planned.work, planned.plan, std::nullopt), nullptr},
+                           ExpectedOf(planned.work, std::nullopt), nullptr},
                           output_.line());
     while (!batch_.empty()) {
       if (const std::optional<Plan> plan = PlanBatch(later)) RunBatch(later, *plan, supervisor);
@@ -233,7 +233,7 @@ class StreamStages final : public Stages {
     }
     StreamJob job(batch_, answers_);
     ProgressLine& line = output_.line();
-    line.Begin(ExpectedOf(WorkloadOf(batch_), plan, std::nullopt));
+    line.Begin(ExpectedOf(WorkloadOf(batch_), std::nullopt));
     supervisor.Fit(plan);
     totals_.Add(supervisor.Run(plan, MakeSchedule(plan, OverlapOf(setting.config)), job,
                                [&](const WorkDone& done) { line.Update(done); }));

@@ -12,7 +12,6 @@
 #include "spillway/report.h"  // ScoreSummary
 #include "spillway/workload.h"
 #include "src/config/config.h"
-#include "src/report/progress.h"  // ExpectedWork
 #include "src/requests/score_request.h"
 #include "src/run/job.h"
 #include "src/tokenizer/tokenizer.h"
@@ -45,7 +44,6 @@ class WindowJob final : public Job {
 
   ScoreSummary Summary() const;
   Workload Work() const;
-  ExpectedWork Expected() const { return {num_windows(), Summary().num_tokens, 0, std::nullopt}; }
   int64_t num_windows() const { return static_cast<int64_t>(windows_.size()); }
 
  private:

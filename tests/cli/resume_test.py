@@ -4,15 +4,20 @@ Standard library only.
   python3 resume_test.py path/to/spillway [unittest arguments]
 """
 
+import contextlib
+import fcntl
 import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 import unittest
 
@@ -134,6 +139,46 @@ class Interruptions(ResumeTest):
                 self.resume()
                 self.assert_whole()
                 self.output.unlink()
+
+    def test_a_stopped_run_leaves_its_report(self):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            report = self.folder / "report.json"
+            run = self.interrupt_when(lambda: text_of(self.part).count("\n") >= 4,
+                                      self.words(self.output, "--report", report), number)
+            self.assertEqual(run.returncode, 75)
+            self.assertRegex(run.stderr.read(), rb"; the same command goes on after \d+ of them"
+                                                rb"(; the next answer was (less than )?\d+ s away)?\n$")
+            found = json.loads(report.read_text())
+            self.assertIs(found["interrupted"], True)
+            self.assertGreaterEqual(found["workload"]["num_completions"] + found["workload"]["num_errors"], 4)
+            self.assertGreater(found["time_s"]["prefill"], 0)
+            self.assertIsNone(found["predicted"]["prefill_s"])
+            result = self.resume("--report", report)
+            self.assertNotIn(b"interrupted", result.stderr)
+            self.assertNotIn("interrupted", json.loads(report.read_text()))
+            report.unlink()
+            self.assert_whole()
+            self.output.unlink()
+
+    def test_progress_counts_the_rows_of_the_whole_job(self):
+        self.interrupt()
+        kept = len(self.kept())
+        words = [word for word in self.words(self.output, "--resume") if word != "--quiet"]
+        leader, follower = os.openpty()
+        fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 200, 0, 0))
+        run = subprocess.Popen([str(word) for word in [BINARY, *words, "--no-overlap"]], stdout=follower, stderr=follower,
+                               env=harness.clean_environment())
+        os.close(follower)
+        text = b""
+        with contextlib.suppress(OSError), os.fdopen(leader, "rb", buffering=0) as terminal:
+            while some := terminal.read(4096):
+                text += some
+        self.assertEqual(run.wait(harness.TIMEOUT_S), 21)
+        for rows in re.findall(rb"ETA [^\r]*  rows (\d+)/(\d+)  (?:prefill [\d,]+ of [\d,]+ tokens, layer|decode of)", text):
+            self.assertGreaterEqual(int(rows[0]), kept - 1)
+            self.assertEqual(int(rows[1]), len(RECORDS) - 1)
+        self.assertRegex(text, rb"completions \(\d+ from before\)")
+        self.assert_whole()
 
     def test_an_interruption_before_the_first_line_goes_on(self):
         for begun in (self.part, self.journal):

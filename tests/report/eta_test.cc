@@ -5,48 +5,125 @@
 namespace spillway {
 namespace {
 
-// Four blocks of 10 rows, 8 tokens each.
-ExpectedWork Work(std::optional<double> predicted_s) { return {40, 320, 10, predicted_s}; }
-
-TEST(Eta, TheModelSaysItUntilABlockIsDone) {
-  Eta eta(Work(100.0));
-  const WorkDone prefilled = {0, 10, 10, 10};
-  eta.See(prefilled, 20.0);
-  EXPECT_DOUBLE_EQ(*eta.LeftSeconds(prefilled, 20.0), 80.0);
-  const WorkDone nine = {9, 1, 79, 79};
-  eta.See(nine, 29.0);
-  EXPECT_DOUBLE_EQ(*eta.LeftSeconds(nine, 29.0), 71.0);
+// Two blocks of 10 rows: prompts of 10 tokens in 20 s, then 8 passes of 4 s each.
+ExpectedWork TwoBlocks() {
+  ExpectedWork work;
+  work.rows = 20;
+  work.prompt_tokens = 200.0;
+  work.decode_tokens = 160.0;
+  CoursePoint at;
+  for (int block = 0; block < 2; ++block) {
+    at.prompt_tokens += 100.0;
+    at.prefill_s += 20.0;
+    work.course.push_back(at);
+    for (int pass = 0; pass < 8; ++pass) {
+      at.decode_tokens += 10.0;
+      at.decode_s += 4.0;
+      work.course.push_back(at);
+    }
+  }
+  return work;
 }
 
-TEST(Eta, MeasuredBlocksReplaceTheModel) {
-  Eta eta(Work(100.0));
-  const WorkDone block = {10, 0, 80, 80};
-  eta.See(block, 50.0);
-  EXPECT_DOUBLE_EQ(*eta.LeftSeconds(block, 50.0), 150.0);
-  // The next block's prefill settles next to nothing; what is left shrinks with the clock.
-  const WorkDone prefilled = {10, 10, 90, 90};
-  eta.See(prefilled, 60.0);
-  EXPECT_DOUBLE_EQ(*eta.LeftSeconds(prefilled, 60.0), 140.0);
-  const WorkDone second = {21, 9, 168, 168};
-  eta.See(second, 84.0);
-  EXPECT_DOUBLE_EQ(*eta.LeftSeconds(second, 84.0), 76.0);
+ExpectedWork OfUnknownRates() {
+  ExpectedWork work = TwoBlocks();
+  work.course.clear();
+  return work;
 }
 
-TEST(Eta, WithoutAModelTheRateSoFar) {
-  Eta eta(Work(std::nullopt));
-  EXPECT_FALSE(eta.LeftSeconds({0, 10, 0, 0}, 5.0));
-  EXPECT_DOUBLE_EQ(*eta.LeftSeconds({0, 10, 40, 40}, 5.0), 35.0);
+// One cell of four of a pass that begins ten prompts, behind so many tokens.
+WorkDone InPrefill(int64_t prompt_tokens, int64_t decode_tokens, int64_t cells) {
+  WorkDone done;
+  done.rows_running = 10;
+  done.prompt_tokens = prompt_tokens;
+  done.decode_tokens = decode_tokens;
+  done.pass = {.prompt_tokens = 100, .cells = cells, .num_cells = 4, .to_row_end = 9};
+  return done;
 }
 
-TEST(Eta, AModelThatHopedForTooMuchIsDropped) {
-  Eta eta(Work(10.0));
-  EXPECT_DOUBLE_EQ(*eta.LeftSeconds({0, 10, 40, 40}, 20.0), 140.0);
+WorkDone InDecode(int64_t prompt_tokens, int64_t decode_tokens, int64_t cells) {
+  WorkDone done = InPrefill(prompt_tokens, decode_tokens, cells);
+  done.pass.prompt_tokens = 0;
+  done.pass.decode_tokens = 10;
+  done.pass.to_row_end = 8 - decode_tokens / 10 % 8;
+  return done;
+}
+
+TEST(Eta, OnCourseWhatIsLeftOfItIsLeft) {
+  Eta eta(TwoBlocks());
+  eta.See(InPrefill(0, 0, 1), 5.0);
+  EXPECT_NEAR(*eta.LeftSeconds(), 99.0, 1e-9);
+  eta.See(InPrefill(0, 0, 4), 20.0);
+  EXPECT_NEAR(*eta.LeftSeconds(), 84.0, 1e-9);
+  eta.See(InDecode(100, 0, 2), 22.0);
+  EXPECT_NEAR(*eta.LeftSeconds(), 82.0, 1e-9);
+}
+
+TEST(Eta, EachPhaseHasItsOwnPace) {
+  Eta eta(TwoBlocks());
+  eta.See(InPrefill(0, 0, 4), 20.0);  // as foreseen
+  for (int64_t pass = 0; pass < 8; ++pass)
+    eta.See(InDecode(100, 10 * pass, 4), 20.0 + 8.0 * static_cast<double>(pass + 1));
+  EXPECT_NEAR(*eta.LeftSeconds(), 20.0 + 64.0, 3.0);  // decode goes half as fast
 }
 
 TEST(Eta, NothingIsLeftAtTheEnd) {
-  Eta eta(Work(std::nullopt));
-  eta.See({40, 0, 320, 320}, 10.0);
-  EXPECT_FALSE(eta.LeftSeconds({40, 0, 320, 320}, 10.0));
+  Eta eta(TwoBlocks());
+  eta.See(InDecode(200, 150, 4), 104.0);
+  EXPECT_NEAR(*eta.LeftSeconds(), 0.0, 1e-9);
+  eta.See(InDecode(230, 160, 4), 110.0);  // more than was foreseen
+  EXPECT_NEAR(*eta.LeftSeconds(), 0.0, 1e-9);
+}
+
+// Rows that end early leave less to do.
+TEST(Eta, TokensThatAreNotNeededCountAsDone) {
+  Eta eta(TwoBlocks());
+  eta.See(InPrefill(0, 0, 4), 20.0);
+  eta.See(InDecode(100, 70, 4), 24.0);
+  EXPECT_LT(*eta.LeftSeconds(), 52.0);
+}
+
+TEST(EtaWithoutRates, IsUnknownUntilBothPhasesAreSteady) {
+  Eta eta(OfUnknownRates());
+  eta.See(InPrefill(0, 0, 4), 20.0);
+  EXPECT_FALSE(eta.LeftSeconds());
+  eta.See(InDecode(100, 0, 4), 24.0);
+  EXPECT_FALSE(eta.LeftSeconds());
+  eta.See(InDecode(100, 10, 4), 28.0);
+  eta.See(InDecode(100, 20, 4), 32.0);
+  EXPECT_NEAR(*eta.LeftSeconds(), 20.0 + 13 * 4.0, 1e-9);
+}
+
+TEST(EtaWithoutRates, AJobWithoutDecodeNeedsNone) {
+  ExpectedWork work = OfUnknownRates();
+  work.decode_tokens = 0.0;
+  Eta eta(work);
+  eta.See(InPrefill(0, 0, 2), 10.0);
+  EXPECT_NEAR(*eta.LeftSeconds(), 30.0, 1e-9);
+}
+
+TEST(Eta, KnowsWhenTheNextRowEnds) {
+  Eta eta(OfUnknownRates());
+  eta.See(InPrefill(0, 0, 1), 5.0);
+  EXPECT_FALSE(eta.SecondsToRowEnd());  // nothing is known of decode
+  for (int64_t cells = 2; cells <= 4; ++cells)
+    eta.See(InPrefill(0, 0, cells), 5.0 * static_cast<double>(cells));
+  eta.See(InDecode(100, 0, 4), 24.0);
+  eta.See(InDecode(100, 10, 1), 25.0);
+  EXPECT_NEAR(*eta.SecondsToRowEnd(), 3.0 + 6 * 4.0, 1e-9);
+  Eta foreseen(TwoBlocks());
+  foreseen.See(InPrefill(0, 0, 1), 5.0);
+  EXPECT_NEAR(*foreseen.SecondsToRowEnd(), 15.0 + 8 * 4.0, 1e-6);
+}
+
+TEST(ExpectedOf, ASampleStandsForAllRequests) {
+  Workload work;
+  work.num_requests = 100;
+  work.sample = {{10, 5}, {30, 0}};
+  const ExpectedWork expected = ExpectedOf(work, std::nullopt);
+  EXPECT_EQ(expected.rows, 100);
+  EXPECT_DOUBLE_EQ(expected.prompt_tokens, 2000.0);
+  EXPECT_DOUBLE_EQ(expected.decode_tokens, 200.0);
 }
 
 }  // namespace

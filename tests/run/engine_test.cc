@@ -111,6 +111,45 @@ Trace RunJob(const Plan& plan, CountingExecutor& executor, Job& job) {
   return totals.trace;
 }
 
+// Work that is told of while rows come and go: it never shrinks, and ends with all of it.
+TEST(EngineTest, TellsOfPromptsAndTokensAsTheyAreComputed) {
+  const Plan plan = TinyPlan({3, 200, 150}, 2);
+  std::vector<Request> requests;
+  double prompt_tokens = 0.0;
+  double decode_tokens = 0.0;
+  for (int64_t line = 1; line <= 17; ++line) {
+    requests.push_back(
+        MakeRequest(line, 1 + line % 5, 50 + static_cast<TokenId>(line), 1 + line % 7));
+    prompt_tokens += static_cast<double>(1 + line % 5);
+    decode_tokens += static_cast<double>(line % 7);
+  }
+  ListJob job(requests);
+  const NoTokenizer tokenizer(kVocab);
+  ThreadPool pool(1);
+  HostDevice device;
+  const Tiers tiers(plan, {}, device);
+  Mover mover(plan, tiers);
+  BlockBuilder blocks(plan, {&tokenizer, 0});
+  CountingExecutor executor(plan);
+  EngineTotals totals;
+  WorkDone last;
+  int64_t num_told = 0;
+  const auto see = [&](const WorkDone& done) {
+    EXPECT_GE(done.PromptTokens(), last.PromptTokens());
+    EXPECT_GE(done.DecodeTokens(), last.DecodeTokens() - 1e-9);
+    EXPECT_GT(done.pass.to_row_end, 0);
+    EXPECT_LE(done.pass.cells, done.pass.num_cells);
+    EXPECT_LT(done.pass.layer, plan.shape.num_layers);
+    last = done;
+    ++num_told;
+  };
+  Engine(plan, mover, executor, pool, totals).Run(MakeSchedule(plan), blocks, job, see);
+  EXPECT_GT(num_told, 17);
+  EXPECT_EQ(totals.done.rows, 17);
+  EXPECT_DOUBLE_EQ(totals.done.PromptTokens(), prompt_tokens);
+  EXPECT_DOUBLE_EQ(totals.done.DecodeTokens(), decode_tokens);
+}
+
 TEST(EngineTest, EveryRowGetsItsOwnTokensForAnyBlockShape) {
   for (const int64_t rows : {1, 2, 5}) {
     for (const int64_t batches : {1, 2, 3}) {

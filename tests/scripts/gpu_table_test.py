@@ -55,7 +55,8 @@ class Output(unittest.TestCase):
         self.assertEqual(rows.pass_figures(told("pass", 1, 2), 2), {})
 
     def test_the_last_progress_line_counts(self):
-        text = "rows 0/8 (8 running)  172.7 tokens/s  ETA 59 s\nrows 0/8 (8 running)  168.3 tokens/s  ETA 51 s\n"
+        line = "ETA 59 s  rows 0/8  decode of 8 rows  1,024 tokens read at 0.0/s  96 new at {}/s  memory 1.00 GiB\n"
+        text = line.format(172.7) + line.format(168.3)
         self.assertEqual(rows.progress_figures(text), {"so_far_tokens_per_s": 168.3})
         self.assertEqual(rows.progress_figures("spillway: error[E-FLAG]: x\n"), {})
 
