@@ -37,14 +37,14 @@ def _step_errors(reference_step, step):
     return errors[0], max(errors)
 
 
-def _compare_row(summary, reference, row, name, tolerance):
+def _compare_row(summary, reference, row, name, tolerance, gap_tolerance):
     for step, expected in enumerate(reference["tokens"]):
         gap = top_gap(reference["top"][step])
-        summary.num_near_ties += gap < GAP_TOLERANCE
+        summary.num_near_ties += gap < gap_tolerance
         found = row["tokens"][step] if step < len(row["tokens"]) else None
         if found != expected:
             summary.num_divergences += 1
-            if gap >= GAP_TOLERANCE:
+            if gap >= gap_tolerance:
                 summary.failures.append(f"{name}, step {step}: token {found}, expected {expected} (gap {gap:.4f})")
             return
         chosen_error, top_error = _step_errors(reference["top"][step], row["top"][step])
@@ -59,13 +59,13 @@ def _compare_row(summary, reference, row, name, tolerance):
         summary.failures.append(f"{name}: {len(row['tokens'])} tokens, expected {len(reference['tokens'])}")
 
 
-def compare(reference_rows, rows, tolerance=LOGPROB_TOLERANCE):
+def compare(reference_rows, rows, tolerance=LOGPROB_TOLERANCE, gap_tolerance=GAP_TOLERANCE):
     summary = Summary(num_rows=len(reference_rows))
     if len(rows) != len(reference_rows):
         summary.failures.append(f"{len(rows)} rows, expected {len(reference_rows)}")
     for index, (reference, row) in enumerate(zip(reference_rows, rows)):
         name = f"row {index} ({len(reference['prompt'])} prompt tokens)"
-        _compare_row(summary, reference, row, name, tolerance)
+        _compare_row(summary, reference, row, name, tolerance, gap_tolerance)
     return summary
 
 
