@@ -15,6 +15,10 @@ namespace spillway {
 // hidden 2048.
 inline constexpr int64_t kPrefillChunk = 512;
 
+// Enough tokens that a product of 4,096 outputs has work for all processors of a GPU; taken where
+// its memory has room for the activations.
+inline constexpr int64_t kGpuPrefillChunk = 2048;
+
 struct Policy {
   PerTier<double> weight_frac;  // each sums to 1
   PerTier<double> kv_frac;

@@ -167,6 +167,14 @@ struct Planner {
            Holds(policy);
   }
 
+  // Takes longer chunks of prompts on a GPU whose memory holds them beside the rest.
+  Policy LengthenChunk(Policy policy) const {
+    if (given.prefill_chunk || machine.device != Tier::kGpu || !Holds(policy)) return policy;
+    Policy longer = policy;
+    longer.prefill_chunk = kGpuPrefillChunk;
+    return Holds(longer) ? longer : policy;
+  }
+
   Policy Choose() const {
     const Tier device = machine.device;
     const Placement resident = {AllOn(device), AllOn(device), AllOn(device)};
@@ -307,11 +315,11 @@ struct Planner {
 Policy DefaultPolicy(const Model& model, const Machine& machine, const Workload& work,
                      const GivenPolicy& given, const KernelNeeds& needs) {
   const Planner planner = {model, machine, work, given, needs};
-  if (!given.placement) return planner.Choose();
+  if (!given.placement) return planner.LengthenChunk(planner.Choose());
   // Batches that share one read of weights from elsewhere pay; in place they would save nothing.
   const bool moves = given.placement->weights[machine.device] < 1.0;
-  return planner.Shrink(planner.Start(*given.placement),
-                        moves ? kRowsOfASpilledBlock : planner.RowsInPlace());
+  return planner.LengthenChunk(planner.Shrink(
+      planner.Start(*given.placement), moves ? kRowsOfASpilledBlock : planner.RowsInPlace()));
 }
 
 }  // namespace spillway

@@ -29,6 +29,7 @@ constexpr int64_t kMaxBlockRows = 4096;
 
 constexpr std::size_t kNumFinalists = 16;
 constexpr std::size_t kMaxTries = 4 * kNumFinalists;  // some drafts do not survive rounding
+constexpr std::size_t kNumWithLongChunks = 4;
 constexpr std::size_t kNumRefined = 12;
 constexpr std::size_t kNumBest = 10;
 
@@ -43,6 +44,7 @@ struct BlockShape {
   int64_t num_batches = 1;
   bool cpu_attention = false;
   std::size_t storage = 0;  // in SearchInput
+  int64_t prefill_chunk = kPrefillChunk;
 
   auto operator<=>(const BlockShape&) const = default;
 };
@@ -73,6 +75,7 @@ class Search {
       Try(draft.block);
     }
     if (!result_.feasible()) Try(drafts.back().block);
+    TryLongChunks();
     Refine();
     KeepBest();
     LeadWithMostBits();
@@ -88,6 +91,20 @@ class Search {
       const std::size_t before = result_.best.size();
       if (draft.block.storage == storage) Try(draft.block);
       if (result_.best.size() > before) return;
+    }
+  }
+
+  // Tries the best blocks with longer chunks of prompts: faster products on a GPU, for memory that
+  // weights and KV could have.
+  void TryLongChunks() {
+    if (input_.given.prefill_chunk || input_.machine.device != Tier::kGpu) return;
+    std::vector<BlockShape> blocks;
+    for (std::size_t at = 0; at < std::min(kNumWithLongChunks, result_.best.size()); ++at) {
+      blocks.push_back(BlockOf(result_.best[at]));
+    }
+    for (BlockShape& block : blocks) {
+      block.prefill_chunk = kGpuPrefillChunk;
+      Try(block);
     }
   }
 
@@ -166,7 +183,17 @@ class Search {
 
   BlockShape Smallest() const {
     return {input_.given.gpu_batch_size.value_or(1), input_.given.num_gpu_batches.value_or(1),
-            input_.given.cpu_attention.value_or(false), 0};
+            input_.given.cpu_attention.value_or(false), 0, GivenChunk()};
+  }
+
+  int64_t GivenChunk() const { return input_.given.prefill_chunk.value_or(kPrefillChunk); }
+
+  BlockShape BlockOf(const Candidate& candidate) const {
+    const Policy& policy = candidate.policy;
+    const auto storage =
+        std::ranges::find(input_.storage, candidate.storage) - input_.storage.begin();
+    return {policy.gpu_batch_size, policy.num_gpu_batches, policy.cpu_attention,
+            static_cast<std::size_t>(storage), policy.prefill_chunk};
   }
 
   std::vector<Draft> Drafts() {
@@ -174,7 +201,7 @@ class Search {
     for (std::size_t storage = 0; storage < input_.storage.size(); ++storage) {
       for (const bool cpu_attention : AttentionChoices()) {
         for (const int64_t batch_size : BatchSizes()) {
-          AddDrafts({batch_size, 1, cpu_attention, storage}, drafts);
+          AddDrafts({batch_size, 1, cpu_attention, storage, GivenChunk()}, drafts);
         }
       }
     }
@@ -219,7 +246,7 @@ class Search {
       policy.kv.budget = {*storage.kv_budget, {}, {}};
       policy.kv.layer_budgets.clear();
     }
-    policy.prefill_chunk = input_.given.prefill_chunk.value_or(kPrefillChunk);
+    policy.prefill_chunk = block.prefill_chunk;
     return policy;
   }
 
@@ -237,7 +264,7 @@ class Search {
   }
 
   const PlacementLp& LpOf(const BlockShape& block) {
-    const std::tuple key(block.batch_size, block.cpu_attention, block.storage);
+    const std::tuple key(block.batch_size, block.cpu_attention, block.storage, block.prefill_chunk);
     std::unique_ptr<PlacementLp>& lp = lps_[key];
     if (!lp) {
       lp = std::make_unique<PlacementLp>(ModelOf(block), input_.machine, input_.work,
@@ -342,11 +369,7 @@ class Search {
   // Block shapes beside the best one, as long as there are some.
   void Refine() {
     for (std::size_t tries = 0; tries < kNumRefined && result_.feasible();) {
-      const Policy& best = result_.best.front().policy;
-      const auto storage =
-          std::ranges::find(input_.storage, result_.best.front().storage) - input_.storage.begin();
-      const BlockShape centre = {best.gpu_batch_size, best.num_gpu_batches, best.cpu_attention,
-                                 static_cast<std::size_t>(storage)};
+      const BlockShape centre = BlockOf(result_.best.front());
       const std::size_t before = tried_.size();
       for (const BlockShape& block : Beside(centre)) {
         if (tried_.size() == before) Try(block);
@@ -364,7 +387,10 @@ class Search {
                                  (input_.given.num_gpu_batches && num_batches != block.num_batches);
       if (changes_given || batch_size < 1 || num_batches < 1) return;
       if (batch_size > MaxRows() || (num_batches - 1) * batch_size >= MaxRows()) return;
-      shapes.push_back({batch_size, num_batches, block.cpu_attention, block.storage});
+      BlockShape shape = block;
+      shape.batch_size = batch_size;
+      shape.num_batches = num_batches;
+      shapes.push_back(shape);
     };
     add(block.batch_size, block.num_batches + 1);
     add(block.batch_size, block.num_batches - 1);
@@ -377,7 +403,7 @@ class Search {
 
   const SearchInput& input_;
   SearchResult result_;
-  std::map<std::tuple<int64_t, bool, std::size_t>, std::unique_ptr<PlacementLp>> lps_;
+  std::map<std::tuple<int64_t, bool, std::size_t, int64_t>, std::unique_ptr<PlacementLp>> lps_;
   std::map<int, Model> models_;  // by weight bits, other than the input's
   std::set<BlockShape> tried_;
 };

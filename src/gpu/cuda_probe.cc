@@ -50,9 +50,11 @@ CudaProbe::CudaProbe(const Sizes& sizes, int gpu)
         const AttentionLimits limits = {sizes.decode_rows, sizes.rows,
                                         sizes.decode_rows * sizes.slots, sizes.slots};
         far_ = regions.Take(sizes.far_bytes);
-        qkv_ = regions.TakeFloats(std::max(sizes.norm_rows, 3 * sizes.rows), sizes.hidden);
-        out_ = regions.TakeFloats(std::max(sizes.norm_rows, sizes.rows), sizes.hidden);
-        matmul_ = regions.Take(kernels::GpuMatmulWorkspaceBytes(sizes.rows, sizes.hidden));
+        qkv_ = regions.TakeFloats(std::max({sizes.norm_rows, 3 * sizes.rows, sizes.product_rows}),
+                                  sizes.hidden);
+        out_ = regions.TakeFloats(std::max({sizes.norm_rows, sizes.rows, sizes.product_rows}),
+                                  sizes.hidden);
+        matmul_ = regions.Take(kernels::GpuMatmulWorkspaceBytes(sizes.product_rows, sizes.hidden));
         partials_ = regions.TakeFloats(
             kernels::MaxDecodeItems(sizes.decode_rows, sizes.decode_rows * sizes.slots),
             kernels::PartialFloats(heads, sizes.head_dim));
@@ -148,7 +150,7 @@ kernels::GpuMatmul& CudaProbe::MatmulOf(const Product& product) {
   kernels::GpuMatmul& made =
       products_
           .emplace(std::piecewise_construct, std::forward_as_tuple(product),
-                   std::forward_as_tuple(widths, product.weights, sizes_.rows))
+                   std::forward_as_tuple(widths, product.weights, sizes_.product_rows))
           .first->second;
   made.ChooseForManyRows(memory_.View(matmul_), computes_.stream());
   return made;
@@ -172,7 +174,7 @@ void CudaProbe::MultiplyOnce(int64_t rows, const Product& product) {
 }
 
 GpuProbe::Work CudaProbe::Multiply(int64_t rows, int64_t width, DType weights) {
-  SPILLWAY_CHECK(rows <= sizes_.rows && width <= sizes_.hidden);
+  SPILLWAY_CHECK(rows <= sizes_.product_rows && width <= sizes_.hidden);
   const int64_t repeats = rows < kManyRows ? kManyRepeats : kFewRepeats;
   static_cast<void>(MatmulOf({width, weights}));  // the choice of an algorithm is not timed
   return Timed(2.0 * static_cast<double>(repeats * rows * width * width), [&] {

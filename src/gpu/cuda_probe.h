@@ -30,10 +30,11 @@ class CudaProbe final : public GpuProbe {
   struct Sizes {
     int64_t hidden = 4096;  // the products and heads of OPT-6.7B
     int64_t head_dim = 128;
-    int64_t rows = 512;        // of products and prompts, at most
-    int64_t slots = 512;       // of a row's cache
-    int64_t decode_rows = 64;  // their K and V are more than a cache holds
-    int64_t norm_rows = 4096;  // states that no cache holds
+    int64_t rows = 512;           // of prompts, at most
+    int64_t product_rows = 2048;  // likewise
+    int64_t slots = 512;          // of a row's cache
+    int64_t decode_rows = 64;     // their K and V are more than a cache holds
+    int64_t norm_rows = 4096;     // states that no cache holds
     int64_t far_bytes = 1 << 30;
     int64_t host_bytes = 1 << 28;
   };

@@ -34,6 +34,7 @@ constexpr Lengths kQuickLengths = {7, 0.05, 0.02, 0.2, int64_t{1} << 28};
 constexpr int64_t kNarrowWidth = 1024;
 constexpr std::size_t kSharedRows = 5;  // in kRowCounts: bound by memory and arithmetic alike
 constexpr std::array<int64_t, 7> kRowCounts = {1, 4, 8, 16, 32, 64, 512};
+constexpr std::array<int64_t, 8> kGpuRowCounts = {1, 4, 8, 16, 32, 64, 512, 2048};
 constexpr std::array<int64_t, 5> kCodedRowCounts = {1, 4, 16, 64, 512};
 
 // A link and computes at work at the same time, round by round.
@@ -67,6 +68,13 @@ double ProcessorSeconds() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
+// Vectors stay where they are from now on: measurements write to their elements.
+void MakeRoom(DeviceRates& rates, std::size_t num_row_counts) {
+  rates.matmul.resize(num_row_counts);
+  rates.matmul_8bit.resize(kCodedRowCounts.size());
+  rates.matmul_4bit.resize(kCodedRowCounts.size());
+}
+
 void RefuseLittleMemory(int64_t needed) {
   const int64_t available = AvailableMemoryBytes();
   if (available >= needed) return;
@@ -83,12 +91,8 @@ class Profiler {
         pool_(options.num_threads),
         cpu_(pool_, options.isa),
         disk_(folder, lengths_.disk_file_bytes) {
-    for (DeviceRates* device : {&result_.rates.cpu, &result_.rates.gpu}) {
-      if (device == &result_.rates.gpu && options.gpu == nullptr) continue;
-      device->matmul.resize(kRowCounts.size());
-      device->matmul_8bit.resize(kCodedRowCounts.size());
-      device->matmul_4bit.resize(kCodedRowCounts.size());
-    }
+    MakeRoom(result_.rates.cpu, kRowCounts.size());
+    if (options.gpu != nullptr) MakeRoom(result_.rates.gpu, kGpuRowCounts.size());
   }
 
   MeasuredMachine Run() {
@@ -332,11 +336,11 @@ class Profiler {
     GpuProbe* probe = options_.gpu;
     DeviceRates& gpu = result_.rates.gpu;
     AddGpu("gpu memory", RateUnit::kBytes, &GpuProbe::ReadMemory, &gpu.memory_bytes_per_s);
-    AddGpuProducts("matmul", DType::kF16, kRowCounts, gpu.matmul);
-    for (std::size_t i = 0; i < kRowCounts.size(); ++i) {
+    AddGpuProducts("matmul", DType::kF16, kGpuRowCounts, gpu.matmul);
+    for (std::size_t i = 0; i < kGpuRowCounts.size(); ++i) {
       AddGpu(
-          fmt::format("  narrow, rows {}", kRowCounts[i]), RateUnit::kOperations,
-          [probe, i] { return probe->Multiply(kRowCounts[i], kNarrowWidth, DType::kF16); },
+          fmt::format("  narrow, rows {}", kGpuRowCounts[i]), RateUnit::kOperations,
+          [probe, i] { return probe->Multiply(kGpuRowCounts[i], kNarrowWidth, DType::kF16); },
           &gpu.matmul[i].narrow_flops_per_s);
     }
     AddGpuProducts("8-bit weights", DType::kQ8, kCodedRowCounts, gpu.matmul_8bit);

@@ -22,6 +22,7 @@ class ProbeTest : public GpuTest {
     sizes.hidden = kHidden;
     sizes.head_dim = kHeadDim;
     sizes.rows = kRows;
+    sizes.product_rows = 2 * kRows;
     sizes.slots = kSlots;
     sizes.decode_rows = kDecodeRows;
     sizes.norm_rows = 8;
@@ -47,7 +48,7 @@ TEST_F(ProbeTest, CopiesAndReadsMemory) {
 
 TEST_F(ProbeTest, Multiplies) {
   for (const DType weights : {DType::kF16, DType::kQ8, DType::kQ4}) {
-    for (const int64_t rows : {int64_t{1}, kRows}) {
+    for (const int64_t rows : {int64_t{1}, 2 * kRows}) {
       ExpectSome(probe_->Multiply(rows, kHidden, weights),
                  static_cast<double>(2 * rows * kHidden * kHidden));
     }

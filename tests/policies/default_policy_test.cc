@@ -37,6 +37,21 @@ TEST(DefaultPolicyTest, KeepsOneBatchWhereAllIsInPlace) {
   EXPECT_EQ(policy.weight_frac[Tier::kCpu], 1.0);
 }
 
+TEST(DefaultPolicyTest, TakesLongChunksWhereAGpuHasRoom) {
+  const Model model = MakeModel(*BuiltInShape("opt-125m"));
+  const auto chunk_with = [&](int64_t gpu_bytes, const GivenPolicy& given) {
+    Machine machine = MachineWith(int64_t{8} << 30);
+    machine.device = Tier::kGpu;
+    machine.cap_bytes[Tier::kGpu] = gpu_bytes;
+    return DefaultPolicy(model, machine, WorkOf(4, {100, 100}), given, kNeeds).prefill_chunk;
+  };
+  GivenPolicy given;
+  EXPECT_EQ(chunk_with(int64_t{8} << 30, given), kGpuPrefillChunk);
+  EXPECT_LE(chunk_with(48 * kMiB, given), kPrefillChunk);
+  given.prefill_chunk = 64;
+  EXPECT_EQ(chunk_with(int64_t{8} << 30, given), 64);
+}
+
 // Weights leave for a block that pays, and come back as far as there is room.
 TEST(DefaultPolicyTest, SpillsWeightsForALargeBlock) {
   const ModelShape shape = *BuiltInShape("opt-1.3b");

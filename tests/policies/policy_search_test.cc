@@ -122,6 +122,7 @@ TEST(PolicySearch, KeepsWhatIsGiven) {
   GivenPolicy given;
   given.gpu_batch_size = 7;
   given.num_gpu_batches = 2;
+  given.prefill_chunk = 300;
   given.cpu_attention = false;
   given.placement = Placement{Share(0.1, 0.9), Share(0.0, 1.0), Share(1.0, 0.0)};
   const SearchResult result = Search({"opt-30b", {512, 32}, 100}, T4(), given);
@@ -129,6 +130,7 @@ TEST(PolicySearch, KeepsWhatIsGiven) {
   const Policy& policy = result.best[0].policy;
   EXPECT_EQ(policy.gpu_batch_size, 7);
   EXPECT_EQ(policy.num_gpu_batches, 2);
+  EXPECT_EQ(policy.prefill_chunk, 300);
   EXPECT_FALSE(policy.cpu_attention);
   EXPECT_EQ(policy.kv_frac, given.placement->kv);
   EXPECT_EQ(policy.activation_frac, given.placement->activations);
@@ -138,6 +140,22 @@ TEST(PolicySearch, KeepsWhatIsGiven) {
 }
 
 // A row's tokens must not depend on whether the GPU or the CPU attends to it.
+// Longer chunks take memory from the weights. They pay where prompts are most of the work and a GPU
+// multiplies many rows faster, not where answers are.
+TEST(PolicySearch, ChoosesTheChunkByThePrompts) {
+  Machine machine = T4();
+  MatmulRate many = machine.rates.gpu.matmul.back();
+  many.flops_per_s *= 1.5;
+  many.narrow_flops_per_s *= 1.5;
+  many.rows = kGpuPrefillChunk;
+  machine.rates.gpu.matmul.push_back(many);
+  const auto chunk_of = [&](const RequestShape& row) {
+    return Search({"opt-6.7b", row, 100}, machine).best[0].policy.prefill_chunk;
+  };
+  EXPECT_EQ(chunk_of({1024, 1}), kGpuPrefillChunk);
+  EXPECT_EQ(chunk_of({1, 1024}), kPrefillChunk);
+}
+
 TEST(PolicySearch, KvThatIsSharedIsAttendedToWhereItIsComputed) {
   GivenPolicy given;
   given.placement = Placement{Share(0.2, 0.8), Share(0.1, 0.9), Share(0.0, 1.0)};
