@@ -25,6 +25,43 @@ class Stream;
 
 namespace spillway::kernels {
 
+// Steps around the products of 16-bit weights; kernels/matmul/matmul.cu.
+struct RoundRowsArgs {
+  const float* x = nullptr;  // [rows, cols], stride x_stride
+  int64_t x_stride = 0;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  void* y = nullptr;  // [rows, cols] of y_dtype, contiguous
+  DType y_dtype = DType::kF16;
+};
+void RoundRowsAsync(const RoundRowsArgs& args, Stream& stream);
+
+struct FinishArgs {
+  float* y = nullptr;  // [rows, cols], stride y_stride: y = act(y + bias) * times
+  int64_t y_stride = 0;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  const float* bias = nullptr;  // [cols] or null
+  Activation activation = Activation::kNone;
+  const float* times = nullptr;  // [rows, cols], stride times_stride, or null; apart from y
+  int64_t times_stride = 0;
+
+  bool changes() const {
+    return bias != nullptr || activation != Activation::kNone || times != nullptr;
+  }
+};
+void FinishAsync(const FinishArgs& args, Stream& stream);
+
+// Finishes y into the input of the next product, and leaves y as it is: the bits that FinishAsync
+// and then RoundRowsAsync give.
+struct RoundFinishedArgs {
+  FinishArgs finish;
+  void* rounded = nullptr;  // [rows, cols] of `dtype`, stride rounded_stride
+  int64_t rounded_stride = 0;
+  DType dtype = DType::kF16;
+};
+void RoundFinishedAsync(const RoundFinishedArgs& args, Stream& stream);
+
 class GpuMatmul {
  public:
   // The lengths of x that will be asked for: multiples of 8, any for packed weights. Throws: Error
@@ -44,6 +81,12 @@ class GpuMatmul {
   // for x; for each piece a product and a kernel, or of packed weights one kernel. Allocates
   // nothing. Throws: Error kGpu.
   void MatmulAsync(const MatmulArgs& args, std::span<std::byte> workspace, Stream& stream);
+
+  // MatmulAsync's second of three steps, for weights of 16 bits: the products alone. Requires also:
+  // the workspace begins with x, [rows, in] of the weights' type; args.x is not read. FinishOf says
+  // what is left to do. Stream: a product for each piece.
+  void MultiplyRounded(const MatmulArgs& args, std::span<std::byte> workspace, Stream& stream);
+  static FinishArgs FinishOf(const MatmulArgs& args, const MatmulPiece& piece);
 
  private:
   struct Algorithm {
@@ -77,28 +120,5 @@ class GpuMatmul {
   cublasLtMatmulDescOpaque_t operation_;  // weights transposed, fp32 sums
   std::vector<Algorithm> algorithms_;
 };
-
-// The two steps around the products of 16-bit weights; kernels/matmul/matmul.cu.
-struct RoundRowsArgs {
-  const float* x = nullptr;  // [rows, cols], stride x_stride
-  int64_t x_stride = 0;
-  int64_t rows = 0;
-  int64_t cols = 0;
-  void* y = nullptr;  // [rows, cols] of y_dtype, contiguous
-  DType y_dtype = DType::kF16;
-};
-void RoundRowsAsync(const RoundRowsArgs& args, Stream& stream);
-
-struct FinishArgs {
-  float* y = nullptr;  // [rows, cols], stride y_stride: y = act(y + bias) * times
-  int64_t y_stride = 0;
-  int64_t rows = 0;
-  int64_t cols = 0;
-  const float* bias = nullptr;  // [cols] or null
-  Activation activation = Activation::kNone;
-  const float* times = nullptr;  // [rows, cols], stride times_stride, or null; apart from y
-  int64_t times_stride = 0;
-};
-void FinishAsync(const FinishArgs& args, Stream& stream);
 
 }  // namespace spillway::kernels

@@ -281,14 +281,26 @@ void GpuMatmul::MatmulAsync(const MatmulArgs& args, std::span<std::byte> workspa
                             Stream& stream) {
   if (args.rows == 0) return;
   if (IsQuantised(weight_dtype_)) return MultiplyPacked(args, workspace, stream);
+  RoundRowsAsync({args.x, args.x_stride, args.rows, args.in, workspace.data(), weight_dtype_},
+                 stream);
+  MultiplyRounded(args, workspace, stream);
+  for (const MatmulPiece& piece : args.pieces) FinishAsync(FinishOf(args, piece), stream);
+}
+
+FinishArgs GpuMatmul::FinishOf(const MatmulArgs& args, const MatmulPiece& piece) {
+  return {piece.y,    piece.y_stride,  args.rows,   piece.num_out,
+          piece.bias, args.activation, piece.times, piece.times_stride};
+}
+
+void GpuMatmul::MultiplyRounded(const MatmulArgs& args, std::span<std::byte> workspace,
+                                Stream& stream) {
+  if (args.rows == 0) return;
   const int64_t rounded_bytes = RoundedXBytes(args.rows, args.in);
   SPILLWAY_CHECK(std::ssize(workspace) >= GpuMatmulWorkspaceBytes(args.rows, args.in));
   std::byte* const library_workspace = AlignedForLibrary(workspace.data() + rounded_bytes);
   const auto chosen = std::ranges::find(algorithms_, args.in, &Algorithm::in);
   SPILLWAY_CHECK(chosen != algorithms_.end());
   const cublasLtMatmulAlgo_t& algorithm = args.rows > kFewRows ? chosen->many : chosen->few;
-  RoundRowsAsync({args.x, args.x_stride, args.rows, args.in, workspace.data(), weight_dtype_},
-                 stream);
   for (const MatmulPiece& piece : args.pieces) {
     SPILLWAY_CHECK(piece.weight_dtype == weight_dtype_);
     CheckPiece(args, piece);
@@ -296,9 +308,6 @@ void GpuMatmul::MatmulAsync(const MatmulArgs& args, std::span<std::byte> workspa
     const float beta = piece.residual != nullptr ? 1.0F : 0.0F;
     Enqueue(algorithm, layouts, {piece.weight, workspace.data(), piece.y, beta, library_workspace},
             stream);
-    FinishAsync({piece.y, piece.y_stride, args.rows, piece.num_out, piece.bias, args.activation,
-                 piece.times, piece.times_stride},
-                stream);
   }
 }
 

@@ -18,12 +18,12 @@ __device__ float MeanOf(const float* x, int64_t cols, float* shared) {
   return SumOverBlock<kThreads / kWarp>(sum, shared) / static_cast<float>(cols);
 }
 
-// One block a row. Mean first, then the sum of squared differences: one pass over both loses the
-// digits that the mean's square takes. The RMS norm is the layer norm around zero.
-__global__ void __launch_bounds__(kThreads) NormKernel(const NormArgs args) {
+// Mean first, then the sum of squared differences: one pass over both loses the digits that the
+// mean's square takes. The RMS norm is the layer norm around zero.
+template <typename Store>
+__device__ void NormRow(const NormArgs& args, Store store) {
   __shared__ float shared[kThreads / kWarp];
   const float* x = args.x + blockIdx.x * args.x_stride;
-  float* y = args.y + blockIdx.x * args.y_stride;
   const float* plus = args.plus == nullptr ? nullptr : args.plus + blockIdx.x * args.plus_stride;
   const float mean = args.kind == NormKind::kLayer ? MeanOf(x, args.cols, shared) : 0.0F;
   float squares = 0.0F;
@@ -37,8 +37,20 @@ __global__ void __launch_bounds__(kThreads) NormKernel(const NormArgs args) {
     const float weight = WeightAt(args.weight, args.weight_offset, col);
     const float bias = args.bias != nullptr ? args.bias[col] : 0.0F;
     const float value = (x[col] - mean) * scale * weight + bias;
-    y[col] = plus == nullptr ? value : value + plus[col];
+    store(col, plus == nullptr ? value : value + plus[col]);
   }
+}
+
+// One block a row.
+__global__ void __launch_bounds__(kThreads) NormKernel(const NormArgs args) {
+  float* y = args.y + blockIdx.x * args.y_stride;
+  NormRow(args, [&](int64_t col, float value) { y[col] = value; });
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kThreads) RoundedNormKernel(const RoundedNormArgs args) {
+  T* y = static_cast<T*>(args.rounded) + blockIdx.x * args.norm.cols;
+  NormRow(args.norm, [&](int64_t col, float value) { y[col] = Narrow<T>(value); });
 }
 
 // A warp norms one head; heads are counted over all rows.
@@ -60,6 +72,14 @@ __global__ void __launch_bounds__(kThreads) HeadNormKernel(const HeadNormArgs ar
 void NormAsync(const NormArgs& args, Stream& stream) {
   if (args.rows == 0) return;
   LaunchKernel(NormKernel, static_cast<unsigned>(args.rows), kThreads, args, stream, "norm launch");
+}
+
+void RoundedNormAsync(const RoundedNormArgs& args, Stream& stream) {
+  if (args.norm.rows == 0) return;
+  const bool half = args.dtype == DType::kF16;
+  LaunchKernel(half ? RoundedNormKernel<__half> : RoundedNormKernel<__nv_bfloat16>,
+               static_cast<unsigned>(args.norm.rows), kThreads, args, stream,
+               "rounded norm launch");
 }
 
 void HeadNormAsync(const HeadNormArgs& args, Stream& stream) {

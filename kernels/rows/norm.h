@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "spillway/dtype.h"
 #include "spillway/layer.h"  // NormKind
 #include "src/base/isa.h"
 #include "src/base/thread_pool.h"
@@ -39,6 +40,15 @@ void NormRef(const NormArgs& args);
 
 // GPU form: pointers are to GPU memory. Stream: one kernel.
 void NormAsync(const NormArgs& args, Stream& stream);
+
+// On a GPU: the norm, rounded to the 16-bit type of the products that read it; norm.y is not
+// written.
+struct RoundedNormArgs {
+  NormArgs norm;
+  void* rounded = nullptr;  // [rows, cols] of `dtype`, without gaps
+  DType dtype = DType::kF16;
+};
+void RoundedNormAsync(const RoundedNormArgs& args, Stream& stream);
 
 struct HeadNormArgs {
   float* x = nullptr;  // [rows, num_heads * head_dim], stride x_stride; in place

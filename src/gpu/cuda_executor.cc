@@ -31,7 +31,7 @@ CudaExecutor::CudaExecutor(const Plan& plan, const Arenas& arenas, ComputeQueue&
             device_.As<float>(plan.workspace.buffers[Buf::kNormed]),
             device_.As<float>(plan.workspace.buffers[Buf::kQkv]),
             device_.View(plan.workspace.matmul)},
-      matmul_(ProductLengths(plan), MatrixDType(plan.shape), MaxProductRows(plan)),
+      products_(plan),
       table_({}, nullptr),
       lists_(ChunkLimits(plan)),
       runner_(plan, arenas.gpu),
@@ -44,7 +44,7 @@ CudaExecutor::CudaExecutor(const Plan& plan, const Arenas& arenas, ComputeQueue&
   chunk_rows_.reserve(num_chunks);
   last_rows_.reserve(static_cast<std::size_t>(plan.batch.logits));
   if (plan.AttendsBeside()) beside_ = std::make_unique<Beside>(*this, pool);
-  matmul_.ChooseForManyRows(lane_.matmul, computes.stream());
+  products_.ChooseForManyRows(lane_.matmul, computes.stream());
   if (reference_.num_tokens() == 0) return;
   const std::size_t bytes = static_cast<std::size_t>(plan.shape.num_kv_heads) *
                             static_cast<std::size_t>(plan.shape.head_dim) * sizeof(double);
@@ -214,7 +214,7 @@ void CudaExecutor::ComputeChunk(const Cell& cell, std::size_t index, const Progr
   ProgramInput input = all.Part(chunk.begin, chunk.size());
   input.hidden = chunk.hidden;
   Beside::Turn* turn = cell.layer.attends && beside_ != nullptr ? BeginTurn(index) : nullptr;
-  LaneOps ops(*this, turn == nullptr ? lane_ : FirstLane(),
+  LaneOps ops(*this, cell.layer, turn == nullptr ? lane_ : FirstLane(),
               turn == nullptr ? device_.As<float>(plan_.workspace.buffers[Buf::kAttended])
                               : turn->attended);
   runner_.Run(cell.layer, input, ops, [&](const Attend& op) {
@@ -260,8 +260,22 @@ void CudaExecutor::LaneOps::Gather(const TableGather& gather) {
   kernels::EmbeddingLookupAsync(args, lane_->stream);
 }
 
+CudaExecutor::LaneOps::LaneOps(CudaExecutor& executor, const PlannedLayer& layer, const Lane& lane,
+                               float* attended)
+    : executor_(executor), first_(lane), attended_(attended) {
+  const bool has_inner = std::ranges::any_of(layer.ops, [](const Op& op) {
+    const auto* linear = std::get_if<Linear>(&op);
+    return linear != nullptr && linear->y.buf == Buf::kInner;
+  });
+  if (has_inner) inner_ = At(Buf::kInner).data;
+}
+
+GpuProducts::Lane CudaExecutor::LaneOps::Products() const {
+  return {lane_->stream, lane_->matmul, lane_->normed, inner_};
+}
+
 void CudaExecutor::LaneOps::Norm(const kernels::NormArgs& args) {
-  kernels::NormAsync(args, lane_->stream);
+  executor_.products_.Norm(args, Products());
 }
 
 void CudaExecutor::LaneOps::NormHeads(const kernels::HeadNormArgs& args) {
@@ -277,7 +291,7 @@ void CudaExecutor::LaneOps::SoftCap(const kernels::SoftCapArgs& args) {
 }
 
 void CudaExecutor::LaneOps::Multiply(const kernels::MatmulArgs& args) {
-  executor_.matmul_.MatmulAsync(args, lane_->matmul, lane_->stream);
+  executor_.products_.Multiply(args, Products());
 }
 
 // Sends q, k and v of the tokens that the CPU attends to, and calls it.
@@ -313,7 +327,7 @@ void CudaExecutor::AdvanceReference(const Cursor& at) {
   all.hidden = {reference_.Hidden(), plan_.shape.hidden_size};
   all.rows = reference_.num_tokens();
   if (!gather_tables_.empty()) SendTable(lane_.stream);
-  LaneOps ops(*this, lane_, device_.As<float>(plan_.workspace.buffers[Buf::kAttended]));
+  LaneOps ops(*this, layer, lane_, device_.As<float>(plan_.workspace.buffers[Buf::kAttended]));
   runner_.RunReference(layer, all, ops, [&](const Attend& op, int64_t begin, int64_t rows) {
     AttendReference(op, ops, begin, rows);
   });
@@ -412,7 +426,7 @@ void CudaExecutor::ComputeHead(const Cell& cell) {
   const ModelShape& shape = plan_.shape;
   const int64_t num_rows = cell.batch.head.size();
   SPILLWAY_CHECK(num_rows <= plan_.batch.logits);
-  LaneOps ops(*this, lane_, nullptr);
+  LaneOps ops(*this, cell.layer, lane_, nullptr);
   const Rows states = ops.At(Buf::kHidden);
   last_rows_.clear();
   for (int64_t row = 0; row < num_rows; ++row) {

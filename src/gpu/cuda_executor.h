@@ -13,7 +13,6 @@
 #include <span>
 #include <vector>
 
-#include "kernels/matmul/matmul_gpu.h"
 #include "spillway/plan.h"
 #include "src/compute/layer_args.h"
 #include "src/compute/layer_runner.h"
@@ -25,6 +24,7 @@
 #include "src/gpu/attention_lists.h"
 #include "src/gpu/cuda_attention.h"
 #include "src/gpu/exchange.h"
+#include "src/gpu/gpu_products.h"
 #include "src/gpu/host_attention.h"
 #include "src/gpu/table_writer.h"
 
@@ -80,8 +80,7 @@ class CudaExecutor final : public Executor {
   // Operations of a program in a lane. At its attention a layer may change lanes.
   class LaneOps final : public OpSet {
    public:
-    LaneOps(CudaExecutor& executor, const Lane& lane, float* attended)
-        : executor_(executor), first_(lane), attended_(attended) {}
+    LaneOps(CudaExecutor& executor, const PlannedLayer& layer, const Lane& lane, float* attended);
     LaneOps(const LaneOps&) = delete;
 
     const Lane& lane() const { return *lane_; }
@@ -97,10 +96,13 @@ class CudaExecutor final : public Executor {
     void Multiply(const kernels::MatmulArgs& args) override;
 
    private:
+    GpuProducts::Lane Products() const;
+
     CudaExecutor& executor_;
     Lane first_;
     const Lane* lane_ = &first_;
     float* attended_;
+    float* inner_ = nullptr;  // null: the layer has none, and its place may be another buffer's
   };
 
   void ComputeChunks(const Cell& cell);
@@ -151,7 +153,7 @@ class CudaExecutor final : public Executor {
   ExchangeLayout exchange_;
   std::byte* host_gpu_;  // the host's arena as kernels address it
   Lane lane_;            // of all work but first parts of attention layers beside the CPU
-  kernels::GpuMatmul matmul_;
+  GpuProducts products_;
   TableWriter table_;
   AttentionLists lists_;
   LayerRunner runner_;

@@ -78,6 +78,29 @@ TEST_F(OpsTest, NormAddsWhatIsInTheOutput) {
   ExpectAllNear(y.Download(), expected, 2e-5F);
 }
 
+// One kernel gives the bits of the norm and of the rounding of what it wrote.
+TEST_F(OpsTest, RoundedNormIsTheNormRounded) {
+  constexpr int64_t kRows = 3;
+  constexpr int64_t kCols = 200;
+  GpuArray<float> x(RandomFloats(kRows * kCols, 1), stream());
+  GpuArray<float> weight(RandomFloats(kCols, 2), stream());
+  GpuArray<float> bias(RandomFloats(kCols, 3), stream());
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    for (const NormKind kind : {NormKind::kLayer, NormKind::kRms}) {
+      GpuArray<float> y(std::vector<float>(kRows * kCols, kPoison), stream());
+      GpuArray<uint16_t> two_steps(std::vector<uint16_t>(kRows * kCols), stream());
+      GpuArray<uint16_t> one(std::vector<uint16_t>(kRows * kCols), stream());
+      NormArgs args = {x.data(), kCols, y.data(), kCols, kRows, kCols, weight.data(), bias.data()};
+      args.kind = kind;
+      NormAsync(args, stream());
+      RoundRowsAsync({y.data(), kCols, kRows, kCols, two_steps.data(), dtype}, stream());
+      RoundedNormAsync({args, one.data(), dtype}, stream());
+      Finish();
+      EXPECT_EQ(one.Download(), two_steps.Download());
+    }
+  }
+}
+
 TEST_F(OpsTest, SoftCapAgreesWithTheOracle) {
   for (const int64_t count : {1, 255, 2048, 5000}) {
     GpuArray<float> x(RandomFloats(count, 1, 20.0F), stream());
@@ -348,6 +371,33 @@ class FinishTest : public GpuTest {
     return {y.host().begin() + offset, y.host().end()};
   }
 
+  // [kRows, cols] in 16 bits, `offset` numbers behind the begin of an allocation; y is finished
+  // first where `in_two_steps` says so.
+  std::vector<uint16_t> Rounded(const Case& of, int64_t offset, DType dtype, bool in_two_steps) {
+    GpuArray<float> y(products_, stream());
+    GpuArray<float> bias(bias_, stream());
+    GpuArray<float> times(times_, stream());
+    const auto count = static_cast<size_t>(offset + kRows * of.cols);
+    GpuArray<uint16_t> rounded(std::vector<uint16_t>(count), stream());
+    const FinishArgs finish = {y.data(),
+                               kStride,
+                               kRows,
+                               of.cols,
+                               bias.data(),
+                               of.activation,
+                               of.multiplies ? times.data() : nullptr,
+                               kTimesStride};
+    if (in_two_steps) {
+      FinishAsync(finish, stream());
+      RoundRowsAsync({y.data(), kStride, kRows, of.cols, rounded.data() + offset, dtype}, stream());
+    } else {
+      RoundFinishedAsync({finish, rounded.data() + offset, of.cols, dtype}, stream());
+    }
+    Finish();
+    rounded.Download();
+    return {rounded.host().begin() + offset, rounded.host().end()};
+  }
+
   // Products of nothing, for which the oracle finishes the bias.
   std::vector<float> Expected(const Case& of) const {
     std::vector<float> y = products_;
@@ -383,6 +433,20 @@ TEST_F(FinishTest, AgreesWithTheOracleWhateverTheAlignment) {
         ExpectAllNear(y, Expected(of), 1e-5F);
         EXPECT_EQ(Bits(Run(of, 1)), Bits(y)) << cols;
         EXPECT_EQ(Bits(Run(of, 2)), Bits(y)) << cols;
+      }
+    }
+  }
+}
+
+TEST_F(FinishTest, RoundsInOneStepToTheBitsOfTwo) {
+  for (const int64_t cols : {int64_t{1}, int64_t{1040}, int64_t{1042}}) {
+    for (const Activation activation : {Activation::kNone, Activation::kRelu, Activation::kSilu}) {
+      for (const DType dtype : {DType::kF16, DType::kBF16}) {
+        const Case of = {cols, activation, activation == Activation::kSilu};
+        const std::vector<uint16_t> expected = Rounded(of, 0, dtype, true);
+        for (const int64_t offset : {0, 1, 4}) {
+          EXPECT_EQ(Rounded(of, offset, dtype, false), expected) << cols << " at " << offset;
+        }
       }
     }
   }

@@ -1,0 +1,83 @@
+#include "src/gpu/gpu_products.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+
+#include "spillway/error.h"
+#include "src/gpu/gpu_needs.h"
+
+namespace spillway {
+namespace {
+
+std::size_t MostPieces(const Plan& plan) {
+  std::size_t most = 0;
+  for (const PlannedLayer& layer : plan.layers) {
+    for (const PlannedTensor& tensor : layer.tensors) most = std::max(most, tensor.tiles.size());
+  }
+  return most;
+}
+
+}  // namespace
+
+GpuProducts::GpuProducts(const Plan& plan)
+    : dtype_(MatrixDType(plan.shape)), matmul_(ProductLengths(plan), dtype_, MaxProductRows(plan)) {
+  inner_.reserve(MostPieces(plan));
+}
+
+void GpuProducts::Norm(const kernels::NormArgs& args, const Lane& lane) {
+  FinishInner(lane);
+  x_ = nullptr;
+  if (IsQuantised(dtype_) || args.y != lane.normed) {
+    return kernels::NormAsync(args, lane.stream);
+  }
+  kernels::RoundedNormAsync({args, lane.workspace.data(), dtype_}, lane.stream);
+  x_ = args.y;
+  workspace_ = lane.workspace.data();
+}
+
+void GpuProducts::Multiply(const kernels::MatmulArgs& args, const Lane& lane) {
+  if (IsQuantised(dtype_)) return matmul_.MatmulAsync(args, lane.workspace, lane.stream);
+  Round(args, lane);
+  matmul_.MultiplyRounded(args, lane.workspace, lane.stream);
+  for (const kernels::MatmulPiece& piece : args.pieces) {
+    const kernels::FinishArgs finish = kernels::GpuMatmul::FinishOf(args, piece);
+    const bool is_inner =
+        lane.inner != nullptr && piece.y >= lane.inner && piece.y < lane.inner + piece.y_stride;
+    if (is_inner) {
+      inner_.push_back(finish);
+    } else {
+      kernels::FinishAsync(finish, lane.stream);
+    }
+  }
+}
+
+void GpuProducts::Round(const kernels::MatmulArgs& args, const Lane& lane) {
+  if (!inner_.empty() && args.x == lane.inner) return RoundInner(args, lane);
+  FinishInner(lane);
+  if (x_ != nullptr && args.x == x_ && workspace_ == lane.workspace.data()) return;
+  kernels::RoundRowsAsync(
+      {args.x, args.x_stride, args.rows, args.in, lane.workspace.data(), dtype_}, lane.stream);
+  x_ = nullptr;
+}
+
+// Finishes in fp32 what the next product does not read: of parallel residuals another one is
+// between.
+void GpuProducts::FinishInner(const Lane& lane) {
+  for (const kernels::FinishArgs& piece : inner_) kernels::FinishAsync(piece, lane.stream);
+  inner_.clear();
+}
+
+void GpuProducts::RoundInner(const kernels::MatmulArgs& args, const Lane& lane) {
+  int64_t num_cols = 0;
+  auto* x = reinterpret_cast<uint16_t*>(lane.workspace.data());
+  for (const kernels::FinishArgs& piece : inner_) {
+    num_cols += piece.cols;
+    kernels::RoundFinishedAsync({piece, x + (piece.y - lane.inner), args.in, dtype_}, lane.stream);
+  }
+  SPILLWAY_CHECK(num_cols == args.in);
+  inner_.clear();
+  x_ = nullptr;
+}
+
+}  // namespace spillway
