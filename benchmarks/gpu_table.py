@@ -194,6 +194,8 @@ def measured_row(args, run_of, setting, seconds, folder):
     if program == "accelerate" and figures:
         row["block"]["gpu_batch_size"] = figures["rows"]  # fewer where the first ones did not fit
     status, why = outcome(figures, done)
+    if status != "measured":
+        row["last_output"] = done.text[-2000:]
     found = re.findall(r"^gpu_table versions (.*)$", done.text, re.MULTILINE)
     return row | figures | {"status": status, "why": why, "wall_s": done.wall_s, "peak_gpu_bytes": done.peak_gpu_bytes,
                             "versions": found[-1] if found else None}

@@ -32,20 +32,22 @@ def text_of(kernels):
     return f"{', '.join(shares[:NUM_SLOWEST])} of {whole / 1e6:.3g} ms"
 
 
-def run(step, left, program, words):
-    """All kernels timed, then the slowest looked into; `left` says how many seconds there are."""
-    csv_file = step.new_folder("ncu-times") / "times.csv"
+def run(step, left, tool, words):
+    """All kernels timed, then the slowest looked into; `left` says how many seconds there are. tool: ncu, and what this use of
+    it is called."""
+    program, title = tool
+    csv_file = step.new_folder(f"{title}-times") / "times.csv"
     timed = [program, *FLAGS, "--csv", "--page", "raw", "--print-units", "base", "--metrics", METRIC, "--launch-count", 1500,
              "--log-file", csv_file, *words]
-    done = step.command("ncu", timed, max(10.0, left() * 0.6))
+    done = step.command(title, timed, max(10.0, left() * 0.6))
     kernels = times(csv_file.read_text()) if csv_file.exists() else {}
     if not kernels:
         return Verdict(CUT_OFF if done.stopped else FAILED, f"no kernel was timed: {done.text.strip()[-200:]}")
-    step.keep_json("ncu.json", kernels)
+    step.keep_json(f"{title}.json", kernels)
     sections = [word for section in SECTIONS for word in ("--section", section)]
     for number, name in enumerate(list(kernels)[:NUM_SLOWEST]):
         if left() < 10:
             return Verdict(CUT_OFF, f"{text_of(kernels)}; looked into {number} of them")
         look = [program, *FLAGS, *sections, "--kernel-name", name, "--launch-skip", 2, "--launch-count", 2, *words]
-        step.command(f"ncu-{name}", look, left())
+        step.command(f"{title}-{name}", look, left())
     return Verdict(OK, text_of(kernels))

@@ -292,9 +292,9 @@ def bench_words(step, model, prompt_len, gen_len, flags):
             prompt_len, "--gen-len", gen_len, *flags]
 
 
-def block_flags(step, percent, rows, batches):
+def block_flags(step, percent, rows, batches, *more):
     rows = 2 if step.rehearses else rows
-    return ["--percent", *percent.split(), "--gpu-batch-size", rows, "--num-gpu-batches", batches]
+    return ["--percent", *percent.split(), "--gpu-batch-size", rows, "--num-gpu-batches", batches, *more]
 
 
 def link_text(report):
@@ -307,12 +307,13 @@ def link_text(report):
     return "; ".join(shares)
 
 
-def run_trace(step, seconds, name, flags):
+def run_trace(step, seconds, name, model, flags):
+    """A traced run of blocks of flags = (percent, rows, batches, further flags)."""
     left = deadline(seconds)
     folder = step.new_folder(f"{name}-files")
     trace, report = step.work / f"{name}.trace.json", folder / "report.json"
     machine = step.out / "machine.json"
-    words = bench_words(step, "opt-6.7b", 512, 8, [*block_flags(step, *flags), "--trace", trace, "--report", report,
+    words = bench_words(step, model, 512, 8, [*block_flags(step, *flags), "--trace", trace, "--report", report,
                                                    *(["--machine", machine] if machine.exists() else [])])
     done = step.command(name, words, left())
     if done.status != 0 or done.stopped:
@@ -322,20 +323,18 @@ def run_trace(step, seconds, name, flags):
     packed = gzip.compress(trace.read_bytes())
     if len(packed) <= MOST_FILE_BYTES:
         (step.out / f"{name}.trace.json.gz").write_bytes(packed)
-    text = report.read_text()
-    step.keep(f"{name}.report.json", text)
-    found = json.loads(text)
+    found = json.loads(report.read_text())
     rates = found["throughput"]
     return Verdict(OK, f"prefill {rates['prefill_tokens_per_s']:.4g}, decode {rates['decode_tokens_per_s']:.4g} tokens/s; "
                        + link_text(found))
 
 
-def run_ncu(step, seconds):
+def run_ncu(step, seconds, name, model, lengths, flags):
     program = tool("ncu")
     if program is None:
         return Verdict(SKIPPED, "ncu is not there")
-    words = bench_words(step, "opt-1.3b", 512, 3, block_flags(step, "100 0 100 0 100 0", 16, 1))
-    return gpu_step_ncu.run(step, deadline(seconds), program, words)
+    words = bench_words(step, model, *lengths, block_flags(step, *flags))
+    return gpu_step_ncu.run(step, deadline(seconds), [program, name], words)
 
 
 # --- the steps
@@ -348,6 +347,16 @@ def spillway_and_peers(stage, seconds):
             table_part(f"{stage}/flexgen,h2o_flexgen", theirs)]
 
 
+def trace_part(name, seconds, model, flags):
+    return Part(name, seconds, functools.partial(run_trace, name=name, model=model, flags=flags))
+
+
+def ncu_part(name, seconds, model, lengths, flags):
+    run = functools.partial(run_ncu, name=name, model=model, lengths=lengths, flags=flags)
+    return Part(name, seconds, run, 30)
+
+
+ALL_ON_GPU = "100 0 100 0 100 0"
 QUICK = functools.partial(measure_machine, quick=["--quick"])
 STEPS = {
     1: [Part("program", 30, check_program, 1),
@@ -361,9 +370,12 @@ STEPS = {
         *spillway_and_peers("opt-6.7b:512+32", (60, 90)),
         *spillway_and_peers("opt-6.7b:512+512", (70, 120))],
     3: [Part("machine", 60, QUICK),
-        Part("on_gpu", 110, functools.partial(run_trace, name="on_gpu", flags=("100 0 100 0 100 0", 32, 1))),
-        Part("streamed", 140, functools.partial(run_trace, name="streamed", flags=("0 100 0 100 100 0", 32, 2))),
-        Part("ncu", 200, run_ncu, 30)],
+        trace_part("on_gpu", 60, "opt-6.7b", (ALL_ON_GPU, 32, 1)),
+        trace_part("streamed", 70, "opt-6.7b", ("0 100 0 100 100 0", 32, 2)),
+        trace_part("beside", 70, "llama-3.1-8b", ("50 50 0 100 100 0", 64, 4, "--cpu-attention")),
+        # Passes of one token, but for a short first one.
+        ncu_part("ncu_decode", 120, "opt-6.7b", (16, 3), (ALL_ON_GPU, 24, 1, "--kv-policy", "h2o", "--kv-budget", "20%")),
+        ncu_part("ncu", 160, "opt-1.3b", (512, 3), (ALL_ON_GPU, 16, 1))],
     4: [Part("machine", 60, QUICK),
         table_part("opt-6.7b:2048+2048x24/spillway:h2o", 110),
         table_part("opt-6.7b:2048+2048x24/h2o_flexgen", 170),

@@ -160,7 +160,9 @@ class Rehearsal(harness.FolderTest):
         status, verdict = self.rehearse(3)
         self.assertEqual(status, 0, verdict)
         self.assertIn("cpu_to_gpu", verdict["streamed"])
-        self.assertIn("PrefillKernel 56%", verdict["ncu"])
+        self.assertIn("decode", verdict["beside"])
+        for part in ("ncu", "ncu_decode"):
+            self.assertIn("PrefillKernel 56%", verdict[part])
 
     def test_step_6(self):
         status, verdict = self.rehearse(6)
