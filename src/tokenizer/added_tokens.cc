@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <ranges>
 #include <utility>
 
 #include "spillway/error.h"
@@ -139,7 +138,8 @@ std::vector<Segment> AddedTokenFinder::Split(std::string_view text, SpecialText 
   std::size_t done = 0;       // everything before it is in a segment
   std::size_t space_end = 0;  // of the last white space behind a token, to look at it only once
   std::size_t free_from = 0;  // end of the last match
-  for (const Match& match : std::views::reverse(found.matches)) {
+  for (auto at = found.matches.rbegin(); at != found.matches.rend(); ++at) {
+    const Match& match = *at;
     if (match.begin < free_from) continue;
     free_from = match.end;
     const AddedToken& token = tokens_[static_cast<std::size_t>(match.token)];
