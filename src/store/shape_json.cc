@@ -80,12 +80,16 @@ struct TwoOf {
   T first;
   T second;
 };
+template <typename T>
+TwoOf(T, T) -> TwoOf<T>;  // clang 14, which builds the fuzz targets, deduces no aggregates
 
 // Value of a field that a file has only where it is another.
 template <typename T>
 struct Usually {
   T value;
 };
+template <typename T>
+Usually(T) -> Usually<T>;
 
 template <typename Names>
 std::string_view NameIn(const Names& names, typename Names::value_type::first_type value) {

@@ -269,7 +269,8 @@ class AnswerStages final : public Stages {
     const auto& [config, model, machine, device, needs] = setting;
     // Taking it reads from the model's files.
     const auto identity_of = [&](const Policy& of) {
-      return IdentityOf(config, model, of, device, scan_.hash, output_.line().NoteReads());
+      return IdentityOf(setting.config, setting.model, of, setting.device, scan_.hash,
+                        output_.line().NoteReads());
     };
     const RunManifest manifest = identity_of(policy);
     if (writer_.finished()) {
