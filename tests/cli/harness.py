@@ -31,7 +31,7 @@ def clean_environment(extra=None):
     settings cannot decide a test. SPILLWAY_CUDA_LIBRARIES is the launcher's: a program in a bundle does not start without."""
     kept = {key: value for key, value in os.environ.items()
             if not key.startswith("SPILLWAY_") or key == "SPILLWAY_CUDA_LIBRARIES"}
-    return kept | {"XDG_CACHE_HOME": "/nonexistent"} | (extra or {})
+    return kept | {"XDG_CACHE_HOME": "/proc/nonexistent"} | (extra or {})  # which root cannot make either
 
 
 def large_library(binary):

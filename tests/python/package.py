@@ -3,10 +3,12 @@
 import os
 import pathlib
 import sys
+import tempfile
 import unittest
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 SOURCE = REPOSITORY / "python" / "src"
+_CACHE = tempfile.TemporaryDirectory()  # of this process
 SKIPPED = 77  # exit status of a test that this machine cannot run
 
 
@@ -15,7 +17,7 @@ def take_binary():
     for variable in [name for name in os.environ if name.startswith("SPILLWAY_") and name != "SPILLWAY_CUDA_LIBRARIES"]:
         del os.environ[variable]
     os.environ["SPILLWAY_BINARY"] = str(pathlib.Path(sys.argv[1]).resolve())
-    os.environ["XDG_CACHE_HOME"] = "/nonexistent"
+    os.environ["XDG_CACHE_HOME"] = _CACHE.name
     os.environ["PYTHONPATH"] = str(SOURCE)
     sys.path.insert(0, str(SOURCE))
 
