@@ -125,7 +125,7 @@ class EngineTest(unittest.TestCase):
 
     def test_the_program_s_errors(self):
         for engine, code, status, text in [
-                (self.engine("/nonexistent"), "E-MODEL-MISSING", 12, "/nonexistent: No such file"),
+                (self.engine("/no/such/model"), "E-MODEL-MISSING", 12, "/no/such/model: No such file"),
                 (self.engine(kv_polcy="h2o"), "E-FLAG", 2, "did you mean --kv-policy?"),
                 (self.engine(cpu_memory="1MiB"), "E-CPU-MEMORY", 31, "of CPU memory")]:
             with self.assertRaises(SpillwayError) as raised:

@@ -33,4 +33,9 @@ def skip_without(*modules):
 
 
 def main():
-    unittest.main(argv=sys.argv[:1] + sys.argv[2:])
+    result = unittest.main(argv=sys.argv[:1] + sys.argv[2:], exit=False).result
+    if not result.wasSuccessful():
+        sys.exit(1)
+    if result.skipped and len(result.skipped) == result.testsRun:
+        print("skipped:", *(reason for _, reason in result.skipped))
+        sys.exit(SKIPPED)
