@@ -122,11 +122,11 @@ class StreamStages final : public Stages {
   std::optional<Trace> Run(const Setting& setting, const PlannedRun& planned) override {
     if (batch_.empty()) return std::nullopt;
     const auto& [config, model, machine, device, needs] = setting;
-    const Plan reserved = Reserving(planned.plan, device);
-    const Config pinned = Pinned(config, planned.plan.policy);
-    const Machine arenas = WithArenas(machine, reserved);
+    reserved_ = Reserving(planned.plan, device);
+    const Config pinned = Pinned(config, reserved_->policy);
+    const Machine arenas = WithArenas(machine, *reserved_);
     const Setting later = {pinned, model, arenas, device, needs};
-    Supervisor supervisor({model, reserved, device, OffloadFolder(config), config.seed,
+    Supervisor supervisor({model, *reserved_, device, OffloadFolder(config), config.seed,
                            ExpectedOf(planned.work, std::nullopt), nullptr},
                           output_.line());
     while (!batch_.empty()) {
@@ -176,7 +176,22 @@ class StreamStages final : public Stages {
   }
 
   Plan PlanOf(const Setting& setting, const Workload& work) {
+    if (std::optional<Plan> plan = PlanAsReserved(setting, work)) return *std::move(plan);
     return Stages::PlanFor(setting, work, ChoosePolicy(setting, work));
+  }
+
+  // The policy that memory was reserved by, which may have been searched for; nullopt where it was
+  // chosen for fewer requests, or for shorter ones.
+  std::optional<Plan> PlanAsReserved(const Setting& setting, const Workload& work) const {
+    if (!reserved_ || work.num_requests > reserved_->num_requests) return std::nullopt;
+    Plan plan = LayOut(setting.model, setting.machine, work, reserved_->policy, setting.needs);
+    const auto is_within = [&](Tier tier) {
+      return plan.arena_bytes[tier] <= reserved_->arena_bytes[tier] &&
+             plan.PlannedBytes(tier) <= reserved_->PlannedBytes(tier);
+    };
+    const bool fits =
+        is_within(Tier::kGpu) && is_within(Tier::kCpu) && plan.Excess(Tier::kDisk) == 0;
+    return fits ? std::optional(std::move(plan)) : std::nullopt;
   }
 
   bool Fits(const Setting& setting, int64_t row_tokens) {
@@ -255,6 +270,7 @@ class StreamStages final : public Stages {
   AnswerStream answers_;
   std::optional<BatchReader> reader_;
   StreamBatch batch_;
+  std::optional<Plan> reserved_;  // that the model was loaded by
   StreamTotals totals_;
 };
 
