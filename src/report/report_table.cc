@@ -12,15 +12,32 @@
 #include "spillway/byte_use.h"
 #include "spillway/report.h"
 #include "src/base/size_text.h"
+#include "src/report/progress_text.h"  // DurationText
 #include "src/report/report_figures.h"
 
 namespace spillway {
 namespace {
 
+// Seconds of a prediction: nobody reads days in seconds.
+std::string SecondsText(double seconds) {
+  return seconds < 600.0 ? fmt::format("{:.2f} s", seconds) : DurationText(seconds);
+}
+
+// "1 batch", "2 batches"
+std::string Count(int64_t count, std::string_view one, std::string_view many) {
+  return fmt::format("{} {}", count, count == 1 ? one : many);
+}
+
+// "1.48 GB/s", "4.1 MB/s"
+std::string ByteRateText(double bytes_per_s) {
+  return bytes_per_s < 1e9 ? fmt::format("{:.1f} MB/s", bytes_per_s / 1e6)
+                           : fmt::format("{:.2f} GB/s", bytes_per_s / 1e9);
+}
+
 std::string PredictionLine(const Prediction& predicted) {
-  return fmt::format("{:.1f} tokens/s  (prefill {:.2f} s, decode {:.2f} s), bound by {}",
-                     predicted.generated_tokens_per_s, predicted.prefill_s, predicted.decode_s,
-                     predicted.bound_by);
+  return fmt::format("{:.1f} tokens/s  (prefill {}, decode {}), bound by {}",
+                     predicted.generated_tokens_per_s, SecondsText(predicted.prefill_s),
+                     SecondsText(predicted.decode_s), predicted.bound_by);
 }
 
 // "22 of 26 layers see the last 512 tokens"; empty: all layers see all tokens.
@@ -172,8 +189,8 @@ std::string LinkLines(const PhaseTotals& prefill, const PhaseTotals& decode) {
     if (total.bytes == 0) continue;
     const double seconds = prefill.seconds + decode.seconds;
     text += TableLine(LinkName(link),
-                      fmt::format("{} at {:.2f} GB/s, busy {:.0f} % of the time",
-                                  SizeText(total.bytes), Rate(total.bytes, total.busy_s) / 1e9,
+                      fmt::format("{} at {}, busy {:.0f} % of the time", SizeText(total.bytes),
+                                  ByteRateText(Rate(total.bytes, total.busy_s)),
                                   100.0 * std::min(1.0, total.busy_s / std::max(seconds, 1e-9))));
   }
   return text;
@@ -199,8 +216,9 @@ std::string PlanTable(const Plan& plan, const Workload& work,
                     fmt::format("{}, prompts of up to {} tokens, {} in all", work.num_requests,
                                 work.longest.prompt_tokens, work.longest.slots()));
   text += TableLine(
-      "block", fmt::format("{} rows x {} batches, prefill in chunks of {} tokens", plan.batch.rows,
-                           plan.num_batches, plan.workspace.chunk_tokens));
+      "block",
+      fmt::format("{} x {}, prefill in chunks of {} tokens", Count(plan.batch.rows, "row", "rows"),
+                  Count(plan.num_batches, "batch", "batches"), plan.workspace.chunk_tokens));
   text += TableLine("KV", KvLine(plan, plan.MostRowKeep(work.longest.slots()),
                                  plan.MostRowSlots(work.longest.slots())));
   text += AttentionLine(plan) + BytesTable(plan);
@@ -217,9 +235,11 @@ std::string ReportTable(const Plan& plan, const Trace& trace, const RunSummary& 
   text += TableLine("requests", RequestsLine(summary));
   if (summary.sampling && !summary.sampling->from_generation_config.empty())
     text += TableLine("sampling", SamplingLine(*summary.sampling));
-  text += TableLine("block", fmt::format("{} rows x {} batches, {} blocks, {} passes",
-                                         plan.policy.gpu_batch_size, plan.policy.num_gpu_batches,
-                                         trace.num_blocks, prefill.passes + decode.passes));
+  text += TableLine("block",
+                    fmt::format("{} x {}, {}, {}", Count(plan.policy.gpu_batch_size, "row", "rows"),
+                                Count(plan.policy.num_gpu_batches, "batch", "batches"),
+                                Count(trace.num_blocks, "block", "blocks"),
+                                Count(prefill.passes + decode.passes, "pass", "passes")));
   if (plan.kept.evicts() || plan.policy.kv_bits.coded())
     text += TableLine("KV", KvLine(plan, trace.largest_keep, trace.slots_per_row));
   text += AttentionLine(plan);

@@ -114,9 +114,27 @@ void AddId(const std::string& custom_id, int64_t line, const Input& input, Custo
   if (!ids.Add(line, custom_id)) RefuseDuplicate(custom_id, line, input);
 }
 
+// Tokens of a text that get a score.
+int64_t NumScored(const Request& request) {
+  const ScoredText& text = *request.scored;
+  return std::max<int64_t>(0, std::ssize(request.prompt) + std::ssize(text.told) - text.first);
+}
+
+void Count(const LineError& error, InputScan& scan) {
+  const auto found = std::ranges::find(scan.bad_lines, error.code, &BadLines::code);
+  if (found != scan.bad_lines.end()) {
+    ++found->num_lines;
+  } else {
+    scan.bad_lines.push_back({error.code, 1, error.message});
+  }
+}
+
 void Count(const Request& request, InputScan& scan, EvenSample& sample) {
   const RequestShape row = ShapeOf(request);
+  if (row.slots() > scan.max_row_tokens) scan.longest_line = request.line;
   TakeLongest(row, scan);
+  scan.num_prompt_tokens += row.prompt_tokens;
+  scan.num_new_tokens += request.scored ? NumScored(request) : row.max_new_tokens;
   sample.Add(scan.num_requests++, row, scan.sample);
   if (request.scored && request.scored->num_cut > 0 && scan.num_cut++ == 0)
     scan.first_cut_line = request.line;
@@ -145,7 +163,11 @@ InputScan ScanInput(const std::filesystem::path& path, const Tokenizer& tokenize
     const ParsedLine parsed = input.Parse(*line);
     if (checks_ids) AddId(parsed.notes.custom_id, line->number, input, ids);
     passed.Add(line->number, parsed.notes.passed_over);
-    if (const auto* request = std::get_if<Request>(&parsed.item)) Count(*request, scan, sample);
+    if (const auto* request = std::get_if<Request>(&parsed.item)) {
+      Count(*request, scan, sample);
+    } else {
+      Count(std::get<LineError>(parsed.item), scan);
+    }
   }
   scan.num_blank_lines = lines.num_blank_lines();
   scan.num_bytes = lines.num_bytes();

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
 #include <vector>
 
 #include "spillway/workload.h"  // RequestShape
@@ -12,6 +13,13 @@
 #include "src/tokenizer/tokenizer.h"
 
 namespace spillway {
+
+// Lines that cannot run, of one code.
+struct BadLines {
+  std::string code;
+  int64_t num_lines = 0;
+  std::string first;  // the message of the first of them, which begins with its number
+};
 
 struct InputScan {
   int64_t num_lines = 0;  // of the shard, not blank; each will have one line of output
@@ -24,6 +32,11 @@ struct InputScan {
   int64_t max_prompt_tokens = 0;
   int64_t max_prompt_logits = 1;
   int64_t max_row_tokens = 0;  // prompt + max_tokens
+  int64_t longest_line = 0;    // that has as many; 0: no line can run
+  // Sums of all requests.
+  int64_t num_prompt_tokens = 0;
+  int64_t num_new_tokens = 0;       // at most; of texts to score those that are
+  std::vector<BadLines> bad_lines;  // in order of the first of each
   std::vector<PassedKey> passed_keys;
   int64_t num_cut = 0;         // contexts to score that were too long
   int64_t first_cut_line = 0;  // where there are any

@@ -23,6 +23,7 @@
 #include "src/unicode/utf8.h"
 #include "src/verbs/chain.h"
 #include "src/verbs/early_end.h"
+#include "src/verbs/input_text.h"
 #include "src/verbs/policy_for.h"
 #include "src/verbs/prediction_for.h"
 #include "src/verbs/prompt_file.h"
@@ -199,6 +200,7 @@ class AnswerStages final : public Stages {
     output_.line().Note("reading the input");
     prompts_.emplace(config, model);
     scan_ = prompts_->Scan();
+    RefuseBadLines(config, scan_);
     return WorkloadOf(scan_);
   }
 
@@ -219,6 +221,7 @@ class AnswerStages final : public Stages {
     job_.emplace(*reader_, writer_);
     ExpectedWork expected = ExpectedOf(rest_, expected_);
     expected.earlier_rows = planned.work.num_requests - rest_.num_requests;
+    SayWhatRuns();
     const RunInputs run = {model,
                            planned.plan,
                            device,
@@ -262,6 +265,14 @@ class AnswerStages final : public Stages {
   }
 
  private:
+  // Told before the model is loaded, and after all that may refuse the run.
+  void SayWhatRuns() {
+    output_.line().Clear();
+    if (flags_.verbosity == Verbosity::kQuiet) return;
+    PrintTo(stderr, InputText(flags_, scan_, rest_.num_requests) +
+                        DoneByText(rest_.num_requests, expected_));
+  }
+
   bool Scores() const { return flags_.verb == Verb::kScore; }
 
   // Passes over the lines of the input that an interrupted run has answered, which may be all.

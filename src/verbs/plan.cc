@@ -4,6 +4,7 @@
 #include "src/base/report_file.h"
 #include "src/base/terminal.h"
 #include "src/verbs/chain.h"
+#include "src/verbs/input_text.h"
 #include "src/verbs/planned_work.h"
 #include "src/verbs/prediction_for.h"
 
@@ -29,7 +30,8 @@ class PlanStages final : public Stages {
     const auto& [work, plan, schedule] = planned;
     const std::optional<Prediction> predicted = PredictionFor(setting.config, plan, work);
     report_.Write(PlanJson(plan, work, predicted, SamplingOf(setting.config)));
-    PrintTo(TerminalOf(setting.config), PlanTable(plan, work, predicted));
+    PrintTo(TerminalOf(setting.config),
+            PlanTable(plan, work, predicted) + DoneByText(work.num_requests, predicted));
     return 0;
   }
 

@@ -40,7 +40,8 @@ def difference(before, after):
 
 def error_line_faults(stderr):
     """Faults of the one line that a refusal prints. The models for tests have a word for their end token, which is said."""
-    lines = [line for line in stderr.splitlines(keepends=True) if b"the model's end token" not in line]
+    told = (b"the model's end token", b" can run: ")  # before the model is loaded
+    lines = [line for line in stderr.splitlines(keepends=True) if not any(text in line for text in told)]
     if len(lines) != 1 or not lines[0].endswith(b"\n"):
         return [f"stderr has {len(lines)} lines: {stderr[:400]!r}"]
     line = lines[0][:-1]

@@ -57,12 +57,29 @@ class Keys(RequestFileTest):
             self.assertIn('in.jsonl: key "row" is not known and passed over in 3 lines, the first is line 2', warning)
             self.assertEqual(len({harness.choice(line)["text"] for line in lines}), 1)
 
-    def test_with_strict_it_is_an_error_of_its_lines(self):
-        records = [short(row=n) if n in (2, 4) else short(echo=False, other=None) for n in range(1, 6)]
-        warnings, lines = self.warnings(records, "--strict", status=21)
-        self.assertEqual([bool(line["error"]) for line in lines], [False, True, False, True, False])
-        self.assertEqual({line["error"]["code"] for line in lines if line["error"]}, {"unknown_key"})
-        self.assertEqual(len(warnings), 1)  # of the lines that carry errors
+    def test_with_strict_it_is_an_error_that_stops_the_run(self):
+        source = self.write([short(row=n) if n in (2, 4) else short(echo=False, other=None) for n in range(1, 6)])
+        result = self.generate(source, "--strict", status=20)
+        self.assertIn(b'in.jsonl: 2 of 5 lines cannot run: line 2: unknown key "row"', result.stderr)
+        self.assertEqual(len(result.stderr.splitlines()), 1)
+        self.assertFalse(self.output.exists())
+        self.assertIn(b"2 of 5 lines", harness.run(self.binary, ["plan", "--input", source, "--strict"]).stderr)
+        self.generate(self.write([short()]), "--strict", "--quiet")
+
+    def test_what_cannot_run_is_told_before_the_run(self):
+        records = [short(), {"prompt": 5}, short(row=1), {"prompt": 6}, {"prompt": "far " * 900, "max_tokens": 2000}, short(max_tokens=7)]
+        stderr = self.generate(self.write(records), "--no-progress", "--cpu-memory", "64MiB", status=21).stderr.decode()
+        told = stderr[stderr.index("in.jsonl: 6 lines, 3 can run: "):].splitlines()
+        self.assertRegex(told[0], r": \d+ tokens to read, at most \d+ to write; the longest row has \d+ \(line \d\)$")
+        self.assertRegex(told[1], r"^  2 lines cannot run \(\w+\), the first: line 2: ")
+        self.assertRegex(told[2], r"^  1 line cannot run: line 5: ")
+        self.assertLessEqual(len(told), 10)
+
+    def test_where_nothing_can_run_nothing_is_loaded(self):
+        records = [{"id": 1, "body": n} for n in range(20)]
+        result = self.generate(self.write(records), "--trace", self.folder / "t.json", status=21)
+        self.assertIn(b"in.jsonl: 20 lines, 0 can run\n  20 lines cannot run (", result.stderr)
+        self.assertEqual(sum(bool(line["error"]) for line in harness.read_jsonl(self.output)), 20)
 
     def test_every_key_has_its_own_warning(self):
         warnings, _ = self.warnings([short(id=7, row=1), short(text="x", **{"bad\x1b[31m\nkey": 1})])
@@ -83,10 +100,10 @@ class Keys(RequestFileTest):
         result = harness.run(self.binary, ["plan", "--input", self.write([short(row=1)]), "--quiet"])
         self.assertIn(b'key "row" is not known', result.stderr)
 
-    def test_strict_belongs_to_the_identity_of_a_run(self):
+    def test_strict_refuses_what_was_answered_without_it(self):
         source = self.write([short(row=1)])
         self.generate(source, "--quiet")
-        self.generate(source, "--quiet", "--strict", "--resume", status=51)
+        self.generate(source, "--quiet", "--strict", "--resume", status=20)  # before anything is compared
 
     def test_score_passes_over_keys_too(self):
         source = self.write([{"text": "Once", "doc_id": 5, "echo": False, "context": None}, {"text": "Once", "top_p": 0.5}])
@@ -97,7 +114,7 @@ class Keys(RequestFileTest):
         self.assertEqual(good["num_tokens"], len(good["token_logprobs"]))
         self.assertEqual(bad["error"]["code"], "unsupported_value")
         strict = harness.run(self.binary, ["score", "--input", source, "--output", "-", "--quiet", "--strict"])
-        self.assertEqual(strict.stdout.count(b'"error"'), 2)
+        self.assertEqual((strict.status, strict.stdout), (20, b""))
 
     def test_every_character_may_stand_in_a_prompt(self):
         """Those that end a string in C, or are called none, have tokens like others."""

@@ -165,12 +165,13 @@ class Plan(harness.VerbTest):
     def test_lines_that_cannot_run_are_told_of(self):
         source = harness.write_jsonl(self.folder / "in.jsonl", [{"prompt": "Once"}, {"prompt": 5}, {"prompt": "upon"}])
         result = self.run_verb("plan", "--input", source)
-        self.assertIn(b"warning: %s: 1 of 3 lines cannot run" % str(source).encode(), result.stderr)
+        self.assertIn(b"%s: 3 lines, 2 can run: " % str(source).encode(), result.stdout)
+        self.assertIn(b"  1 line cannot run: line 2: ", result.stdout)
         self.assertIn(b"requests      2,", result.stdout)
 
     def test_a_built_in_shape_needs_no_weights(self):
         text = self.run_verb("plan", "--model", "opt-1.3b", "--cpu-memory", "64GiB").stdout.decode()
-        self.assertIn("64 rows x 1 batches", text)
+        self.assertIn("64 rows x 1 batch,", text)
         for word in ("weights", "kv", "activations", "workspace", "planned", "allowed", "realised"):
             self.assertIn(word, text)
 

@@ -52,6 +52,27 @@ TEST(ScanInput, KnowsASmallFileExactly) {
   EXPECT_EQ(scan.num_requests, 4);
   EXPECT_EQ(scan.max_prompt_tokens, 7);
   EXPECT_EQ(scan.max_row_tokens, 52);
+  EXPECT_EQ(scan.longest_line, 3);
+  EXPECT_EQ(scan.num_prompt_tokens, 4 + 2 + 1 + 7);
+  EXPECT_EQ(scan.num_new_tokens, 3 * 10 + 50);
+  ASSERT_EQ(scan.bad_lines.size(), 1u);
+  EXPECT_EQ(scan.bad_lines[0].num_lines, 1);
+  EXPECT_THAT(scan.bad_lines[0].first, HasSubstr("line 4: "));
+}
+
+TEST(ScanInput, CountsLinesThatCannotRunByReason) {
+  const TemporaryFolder folder;
+  const std::string bytes =
+      "{\"prompt\":5}\n{\"prompt\":\"a\"}\nbad\n{\"prompt\":[]}\n{\"prompt\":{}}\n";
+  const InputScan scan = ScanInput(folder.Write("in.jsonl", bytes), FakeTokenizer(), Options(), 4);
+  ASSERT_GE(scan.bad_lines.size(), 2u);
+  EXPECT_THAT(scan.bad_lines[0].first, HasSubstr("line 1: "));
+  EXPECT_GE(scan.bad_lines[0].num_lines, 2);
+  EXPECT_EQ(scan.bad_lines[1].code, "invalid_json");
+  EXPECT_THAT(scan.bad_lines[1].first, HasSubstr("line 3: "));
+  int64_t num_bad = 0;
+  for (const BadLines& bad : scan.bad_lines) num_bad += bad.num_lines;
+  EXPECT_EQ(num_bad, 4);
 }
 
 // However many there are, the longest is known, and the sample is spread over all of them.
