@@ -21,6 +21,7 @@
 #include "src/requests/input_file.h"
 #include "src/run/supervisor.h"
 #include "src/unicode/utf8.h"
+#include "src/verbs/advice.h"
 #include "src/verbs/chain.h"
 #include "src/verbs/early_end.h"
 #include "src/verbs/input_text.h"
@@ -221,7 +222,7 @@ class AnswerStages final : public Stages {
     job_.emplace(*reader_, writer_);
     ExpectedWork expected = ExpectedOf(rest_, expected_);
     expected.earlier_rows = planned.work.num_requests - rest_.num_requests;
-    SayWhatRuns();
+    SayWhatRuns(setting, planned);
     const RunInputs run = {model,
                            planned.plan,
                            device,
@@ -266,11 +267,13 @@ class AnswerStages final : public Stages {
 
  private:
   // Told before the model is loaded, and after all that may refuse the run.
-  void SayWhatRuns() {
+  void SayWhatRuns(const Setting& setting, const PlannedRun& planned) {
     output_.line().Clear();
     if (flags_.verbosity == Verbosity::kQuiet) return;
     PrintTo(stderr, InputText(flags_, scan_, rest_.num_requests) +
                         DoneByText(rest_.num_requests, expected_));
+    // Of a search's result plan alone tells what would help: it searches on for it.
+    if (!expected_) PrintTo(stderr, AdviceText(setting, planned, std::nullopt));
   }
 
   bool Scores() const { return flags_.verb == Verb::kScore; }

@@ -3,6 +3,7 @@
 #include "spillway/report.h"
 #include "src/base/report_file.h"
 #include "src/base/terminal.h"
+#include "src/verbs/advice.h"
 #include "src/verbs/chain.h"
 #include "src/verbs/input_text.h"
 #include "src/verbs/planned_work.h"
@@ -30,8 +31,9 @@ class PlanStages final : public Stages {
     const auto& [work, plan, schedule] = planned;
     const std::optional<Prediction> predicted = PredictionFor(setting.config, plan, work);
     report_.Write(PlanJson(plan, work, predicted, SamplingOf(setting.config)));
-    PrintTo(TerminalOf(setting.config),
-            PlanTable(plan, work, predicted) + DoneByText(work.num_requests, predicted));
+    PrintTo(TerminalOf(setting.config), PlanTable(plan, work, predicted) +
+                                            DoneByText(work.num_requests, predicted) +
+                                            AdviceText(setting, planned, predicted));
     return 0;
   }
 

@@ -169,6 +169,25 @@ class Plan(harness.VerbTest):
         self.assertIn(b"  1 line cannot run: line 2: ", result.stdout)
         self.assertIn(b"requests      2,", result.stdout)
 
+    def test_says_when_it_is_done_and_what_would_help(self):
+        words = ["--model", "opt-6.7b", "--machine", harness.REPOSITORY / "examples/machines/rtx-4090.json", "--gpu-memory", "4GiB", "--cpu-memory", "6GiB",
+                 "--prompt-len", 32, "--gen-len", 64, "--num-requests", 5000]
+        small = ["--gpu-batch-size", 4, "--num-gpu-batches", 2]
+        text = self.run_verb("plan", *words, *small).stdout.decode()
+        self.assertRegex(text, r"\n5,000 requests, done about [^\n]* \(in \d+ h \d\d min\), [\d,]+ requests/h, "
+                               r"prefill \d+ % of the time\n")
+        self.assertRegex(text, r"\nbound by reading from the disk; most would help leaving block and placement to the search: "
+                               r"[^\n]+ in place of \d+ h \d\d min\n$")
+        text = self.run_verb("plan", *words).stdout.decode()
+        self.assertRegex(text, r"\nbound by reading from the disk; most would help [^\n]+\n$")
+
+    def test_without_rates_tells_of_weights_that_are_read_again_and_again(self):
+        words = ["--model", "opt-125m", "--prompt-len", 16, "--gen-len", 28, "--num-requests", 64]
+        text = self.run_verb("plan", *words, "--cpu-memory", "110MiB").stdout.decode()
+        self.assertRegex(text, r"\nweights are read from the disk again and again, [\d.]+ GiB in all; "
+                               r"with --cpu-memory 220MiB [^\n]+\n$")
+        self.assertNotIn("again and again", self.run_verb("plan", *words, "--cpu-memory", "8GiB").stdout.decode())
+
     def test_a_built_in_shape_needs_no_weights(self):
         text = self.run_verb("plan", "--model", "opt-1.3b", "--cpu-memory", "64GiB").stdout.decode()
         self.assertIn("64 rows x 1 batch,", text)

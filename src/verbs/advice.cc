@@ -1,0 +1,169 @@
+#include "src/verbs/advice.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+#include <vector>
+
+#include "spillway/round.h"
+#include "src/base/host.h"
+#include "src/base/size_text.h"
+#include "src/report/progress_text.h"  // DurationText
+#include "src/verbs/policy_for.h"
+#include "src/verbs/prediction_for.h"
+
+namespace spillway {
+namespace {
+
+constexpr double kLeastSeconds = 60.0;
+// Share of the time, or of the bytes, that a change has to leave at most to be worth a word.
+constexpr double kWorthwhileFrac = 0.9;
+constexpr double kManyReadsFrac = 0.75;
+
+// Something that could be otherwise.
+struct Change {
+  std::string name;
+  Config config;
+  Machine machine;
+  ModelShape shape;
+};
+
+// "gpu matmul" -> "multiplying matrices on the GPU"
+std::string BoundText(const std::string& bound_by) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kLinks = {
+      {{"disk_read", "reading from the disk"},
+       {"disk_write", "writing to the disk"},
+       {"cpu_to_gpu", "copying to the GPU"},
+       {"gpu_to_cpu", "copying from the GPU"}}};
+  for (const auto& [name, text] : kLinks) {
+    if (bound_by == name) return std::string(text);
+  }
+  const std::string where = bound_by.starts_with("gpu") ? "the GPU" : "the CPU";
+  const std::string unit = bound_by.substr(bound_by.find(' ') + 1);
+  if (unit == "matmul") return "multiplying matrices on " + where;
+  if (unit == "memory") return "reading weights from the memory of " + where;
+  if (unit == "attention") return "attention on " + where;
+  return bound_by;
+}
+
+std::string MibText(int64_t bytes) { return fmt::format("{}MiB", DivideUp(bytes, 1 << 20)); }
+
+// More than this host has free is no flag that would be taken.
+std::string MemoryText(const Config& config, int64_t cap) {
+  const bool is_this_host = !(config.machine && PlansOnly(config.verb));
+  if (is_this_host && cap > AvailableMemoryBytes() / 10 * 9)
+    return fmt::format("twice the CPU memory, {}", SizeText(cap));
+  return "--cpu-memory " + MibText(cap);
+}
+
+// A cap of twice as much; nothing where it would change nothing.
+std::optional<Change> TwiceTheMemory(const Setting& setting, const PlannedRun& planned) {
+  const Plan& plan = planned.plan;
+  const bool is_short =
+      plan.arena_bytes[Tier::kDisk] > 0 || plan.BlockRows() < planned.work.num_requests;
+  if (!is_short) return std::nullopt;
+  Change change = {"", setting.config, setting.machine, setting.model.shape};
+  int64_t& cap = change.machine.cap_bytes[Tier::kCpu];
+  cap *= 2;
+  change.config.cpu_memory_bytes = cap;
+  change.name = MemoryText(setting.config, cap);
+  return change;
+}
+
+std::vector<Change> ChangesOf(const Setting& setting, const PlannedRun& planned) {
+  const Change as_is = {"", setting.config, setting.machine, setting.model.shape};
+  std::vector<Change> changes;
+  if (auto twice = TwiceTheMemory(setting, planned)) changes.push_back(std::move(*twice));
+  if (planned.plan.arena_bytes[Tier::kDisk] > 0) {
+    Change& change = changes.emplace_back(as_is);
+    change.name = "a disk twice as fast";
+    MachineRates& rates = change.machine.rates;
+    rates.link_bytes_per_s[Link::kDiskRead] *= 2.0;
+    rates.link_bytes_per_s[Link::kDiskWrite] *= 2.0;
+    rates.store_bytes_per_s *= 2.0;
+  }
+  if (as_is.shape.weight_bits == 16 && setting.model.store.empty()) {
+    Change& change = changes.emplace_back(as_is);
+    change.name = "--weight-bits 8 (other answers)";
+    change.config.weight_bits = change.shape.weight_bits = 8;
+  }
+  if (!as_is.config.kv_bits && !as_is.config.kv_dtype) {
+    Change& change = changes.emplace_back(as_is);
+    change.name = "--kv-bits 8 (other answers)";
+    change.config.kv_bits = KvBits(8);
+  }
+  const Config& config = as_is.config;
+  if (config.gpu_batch_size || config.num_gpu_batches || config.percent) {
+    Change& change = changes.emplace_back(as_is);
+    change.name = "leaving block and placement to the search";
+    change.config.gpu_batch_size = change.config.num_gpu_batches = std::nullopt;
+    change.config.percent = std::nullopt;
+  }
+  return changes;
+}
+
+// The plan with the change; nullopt where it does not fit.
+std::optional<Plan> PlanWith(const Change& change, const Setting& setting, const Workload& work) {
+  try {
+    const Model model = MakeModel(change.shape);
+    const Policy policy = PolicyFor(change.config, model, change.machine, work, setting.needs);
+    return MakePlan(model, change.machine, work, policy, setting.needs);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+std::string TimeAdvice(const Setting& setting, const PlannedRun& planned,
+                       const Prediction& predicted) {
+  std::string best;
+  double best_s = kWorthwhileFrac * predicted.total_s();
+  for (const Change& change : ChangesOf(setting, planned)) {
+    const std::optional<Plan> plan = PlanWith(change, setting, planned.work);
+    if (!plan) continue;
+    const double seconds = PredictionFor(change.config, *plan, planned.work)->total_s();
+    if (seconds >= best_s) continue;
+    best_s = seconds;
+    best = change.name;
+  }
+  const std::string text = fmt::format("bound by {}", BoundText(predicted.bound_by));
+  if (best.empty())
+    return text + "; more memory, a faster disk or fewer bits would save less than a tenth\n";
+  return text + fmt::format("; most would help {}: {} in place of {}\n", best, DurationText(best_s),
+                            DurationText(predicted.total_s()));
+}
+
+// Bytes of weights that are read from the disk if every row takes all its tokens.
+double WeightBytesRead(const Plan& plan, const Workload& work) {
+  double passes = 0.0;  // of a row, on average
+  for (const RequestShape& row : work.sample)
+    passes += static_cast<double>(std::max<int64_t>(1, row.max_new_tokens));
+  passes /= static_cast<double>(work.sample.size());
+  const int64_t blocks = DivideUp(work.num_requests, plan.BlockRows());
+  return passes * static_cast<double>(blocks) * static_cast<double>(plan.weight_bytes[Tier::kDisk]);
+}
+
+std::string ReadAdvice(const Setting& setting, const PlannedRun& planned) {
+  const double bytes = WeightBytesRead(planned.plan, planned.work);
+  if (bytes == 0.0) return "";
+  const std::optional<Change> change = TwiceTheMemory(setting, planned);
+  const std::optional<Plan> plan = change ? PlanWith(*change, setting, planned.work) : std::nullopt;
+  if (!plan) return "";
+  const double fewer = WeightBytesRead(*plan, planned.work);
+  if (fewer > kManyReadsFrac * bytes) return "";
+  return fmt::format("weights are read from the disk again and again, {} in all; with {} {}\n",
+                     SizeText(static_cast<int64_t>(bytes)), change->name,
+                     fewer == 0.0 ? "none are" : SizeText(static_cast<int64_t>(fewer)));
+}
+
+}  // namespace
+
+std::string AdviceText(const Setting& setting, const PlannedRun& planned,
+                       const std::optional<Prediction>& predicted) {
+  if (planned.work.num_requests == 0) return "";
+  if (!predicted) return ReadAdvice(setting, planned);
+  return predicted->total_s() < kLeastSeconds ? "" : TimeAdvice(setting, planned, *predicted);
+}
+
+}  // namespace spillway
