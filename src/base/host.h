@@ -15,6 +15,8 @@ int64_t AvailableMemoryBytes();
 // Resident memory of this process now, and its high-water mark.
 int64_t ResidentBytes();
 int64_t PeakResidentBytes();
+// Lets the mark begin anew at what is resident now.
+void ForgetPeakResidentBytes();
 
 // "Intel(R) Xeon(R) Processor"; "unknown processor" where the system does not say.
 std::string ProcessorName();

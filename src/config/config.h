@@ -140,6 +140,7 @@ struct Config {
   std::optional<int64_t> num_requests;
 
   bool quick = false;                   // of profile
+  bool makes_profile = true;            // a quick one, for a job that is worth it
   double max_loss_frac = 0.01;          // of perplexity; calibrate
   std::optional<int64_t> sample;        // windows; calibrate
   bool as_flexgen = false;              // simulate

@@ -18,6 +18,11 @@ Flag ParseSpecialFlag() {
                 });
 }
 
+Flag NoProfileFlag(std::string help) {
+  return Switch("no-profile", std::move(help),
+                [](Config& config, bool on) { config.makes_profile = !on; });
+}
+
 Flag StrictFlag() {
   return Switch("strict", "keys that are not known are errors of their lines, not warnings",
                 &Config::strict);
@@ -120,6 +125,7 @@ std::vector<Flag> OutputFlags(std::string help) {
              "output of another run is then exit 51",
              &Config::resume),
       NoResumeFlag("refuse an output that an interrupted or finished run has left"),
+      NoProfileFlag("do not measure a machine of unknown rates before a long job"),
   };
 }
 
@@ -154,6 +160,7 @@ std::vector<Flag> UnusedOutputFlags() {
       Switch("overwrite", "taken as generate takes it; nothing is replaced", &Config::overwrite),
       Switch("resume", "taken as generate takes it; nothing is resumed", &Config::resume),
       NoResumeFlag("taken as generate takes it; nothing is refused"),
+      NoProfileFlag("taken as generate takes it; nothing is measured"),
   };
 }
 

@@ -24,6 +24,7 @@
 #include "src/verbs/advice.h"
 #include "src/verbs/chain.h"
 #include "src/verbs/early_end.h"
+#include "src/verbs/host_profile.h"
 #include "src/verbs/input_text.h"
 #include "src/verbs/policy_for.h"
 #include "src/verbs/prediction_for.h"
@@ -203,6 +204,11 @@ class AnswerStages final : public Stages {
     scan_ = prompts_->Scan();
     RefuseBadLines(config, scan_);
     return WorkloadOf(scan_);
+  }
+
+  std::optional<Machine> MakeProfile(const Setting& setting, const Workload& work) override {
+    if (writer_.finished()) return std::nullopt;
+    return MakeQuickProfile(setting, work, output_.line());
   }
 
   // Plans for the whole input, whatever an interrupted run has left of it.

@@ -27,9 +27,10 @@ int RunChain(const Config& flags, OpenStages open) {
   const std::unique_ptr<Stages> verb = open({flags, model, begin_s});
   try {
     const Config config = verb->Settle(WithModelSampling(flags, model));
-    const Machine machine = MachineFor(config, model, *device);
+    Machine machine = MachineFor(config, model, *device);
     const Setting setting = {config, model, machine, *device, NeedsFor(machine, *device)};
     const Workload work = verb->ReadWork(setting);
+    if (const auto profile = verb->MakeProfile(setting, work)) TakeRates(*profile, machine);
     const Policy policy = verb->ChoosePolicy(setting, work);
     const Plan plan = verb->PlanFor(setting, work, policy);
     if (ReadsText(config.verb)) WarnOfOtherTokenizer(model);  // a refusal is one line

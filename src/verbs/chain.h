@@ -53,6 +53,11 @@ class Stages {
 
   virtual Workload ReadWork(const Setting& setting) = 0;
 
+  // A profile of the machine, where its rates are not known and the work is worth measuring them.
+  virtual std::optional<Machine> MakeProfile(const Setting& /*setting*/, const Workload& /*work*/) {
+    return std::nullopt;
+  }
+
   // Chooses as policy_for.h says.
   virtual Policy ChoosePolicy(const Setting& setting, const Workload& work);
 

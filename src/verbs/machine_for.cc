@@ -62,7 +62,7 @@ void EmulateGpu(const Config& config, Machine& machine) {
       std::min(*config.emulate_gpu_bytes, config.gpu_memory_bytes.value_or(INT64_MAX));
   machine.gpu_cap_flags =
       config.gpu_memory_bytes ? "--emulate-gpu and --gpu-memory" : "--emulate-gpu";
-  machine.rates.gpu = machine.rates.cpu;
+  TakeRates(machine, machine);
   if (config.cpu_memory_bytes) return;
   machine.cap_bytes[Tier::kCpu] =
       std::max<int64_t>(0, machine.cap_bytes[Tier::kCpu] - machine.cap_bytes[Tier::kGpu]);
@@ -100,8 +100,7 @@ Machine ProbeMachine(const Config& config, const OpenedModel& model, const Devic
   Machine machine = HostMachine(config, device);
   const ProfileKey key = MakeProfileKey(machine, OffloadDisk(config));
   const Machine profile = config.machine ? *config.machine : CachedProfile(key).value_or(Machine{});
-  machine.rates = profile.rates;
-  machine.disturbed = profile.disturbed;
+  TakeRates(profile, machine);
   machine.cap_bytes[Tier::kCpu] = config.cpu_memory_bytes.value_or(machine.cap_bytes[Tier::kCpu]);
   machine.cap_bytes[Tier::kDisk] = config.disk_space_bytes
                                        ? *config.disk_space_bytes
@@ -131,6 +130,12 @@ Machine HostMachine(const Config& config, const Device& device) {
 Machine MachineFor(const Config& config, const OpenedModel& model, const Device& device) {
   const bool foreign = config.machine && PlansOnly(config.verb);
   return foreign ? ForeignMachine(config) : ProbeMachine(config, model, device);
+}
+
+void TakeRates(const Machine& profile, Machine& machine) {
+  machine.rates = profile.rates;
+  machine.disturbed = profile.disturbed;
+  if (machine.gpu_is_emulated) machine.rates.gpu = machine.rates.cpu;
 }
 
 KernelNeeds NeedsFor(const Machine& machine, const Device& device) {

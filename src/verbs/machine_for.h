@@ -21,6 +21,9 @@ Machine HostMachine(const Config& config, const Device& device);
 // that has a GPU; as HostMachine.
 Machine MachineFor(const Config& config, const OpenedModel& model, const Device& device);
 
+// Takes the rates of a profile of this host.
+void TakeRates(const Machine& profile, Machine& machine);
+
 // Needs of the kernels of that machine's device: those of a GPU also where it is a file's, and
 // this host, or this build, has none.
 KernelNeeds NeedsFor(const Machine& machine, const Device& device);

@@ -119,6 +119,40 @@ class Profile(ProfileTest):
         self.assertEqual(list(self.offload.iterdir()), [])
 
 
+class QuickProfileOfAJob(ProfileTest):
+    SENTENCE = b"a quick profile is made first"
+
+    def words(self, num_rows):
+        """A job of days on two threads, by its arithmetic alone, where it has many rows."""
+        source = harness.write_jsonl(self.folder / "in.jsonl", [{"token_ids": [5] * 50, "max_tokens": 1900}] * num_rows)
+        return ["generate", "--model", "opt-125m", "--dummy-weights", "--tokenizer", "none", "--input", source, "--threads", 2,
+                "--output", self.folder / "out.jsonl", "--offload-dir", self.offload, "--no-progress"]
+
+    def start(self, *words):
+        process = subprocess.Popen([str(word) for word in [BINARY, *words]], stderr=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   env=harness.clean_environment(self.env))
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.stderr.close)
+        return process
+
+    def test_a_long_job_makes_one_and_says_so(self):
+        process = self.start(*self.words(1000))
+        self.assertIn(self.SENTENCE, process.stderr.readline())
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(30 * harness.SLOWDOWN), 75)
+        self.assertFalse(self.cache.exists())
+
+    def test_a_flag_and_a_small_job_leave_it_out(self):
+        process = self.start(*self.words(1000), "--no-profile")
+        self.assertIn(b" can run: ", process.stderr.readline())
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(30 * harness.SLOWDOWN), 75)
+        small = self.start(*self.words(10), "--overwrite")
+        self.assertIn(b" can run: ", small.stderr.readline())
+
+
 class Inspect(ProfileTest):
     def test_machine_files(self):
         files = sorted(MACHINES.glob("*.json"))
