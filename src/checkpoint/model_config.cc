@@ -115,7 +115,7 @@ ModelConfig ReadModelConfig(const std::filesystem::path& path) {
     }
     throw Error(ErrorCode::kModelMissing,
                 fmt::format("{}: has no config.json; give --model a Hugging Face model folder",
-                            Printable(folder.name())));
+                            Printable(path.string(), 160)));
   }
   const nlohmann::json document = ReadPythonJson(folder.Open(kConfigName), kMaxConfigBytes);
   const JsonOrigin origin = ConfigOrigin(kConfigName);

@@ -166,7 +166,7 @@ std::optional<ModelShape> NumpyFolderShape(const ModelFolder& folder) {
       fmt::format(
           "{}: has no config.json, and its tensors are those of no built-in shape; add the model's "
           "config.json",
-          Printable(folder.name())));
+          Printable(folder.path().string(), 120)));
 }
 
 }  // namespace spillway

@@ -135,8 +135,11 @@ std::string BytesTable(const Plan& plan) {
   for (const ByteUse use : kAllByteUses) {
     const auto takes = [&](Tier tier) { return used[tier][use] > 0; };
     if (std::ranges::none_of(kAllTiers, takes)) continue;
+    // The store on disk has all weights, those that lie in memory too.
+    const bool has_copies = use == ByteUse::kPadding && used[Tier::kDisk][use] > 0;
     text += TableLine(ByteUseName(use),
-                      TierColumns([&](Tier tier) { return SizeOrDash(used[tier][use]); }));
+                      TierColumns([&](Tier tier) { return SizeOrDash(used[tier][use]); }) +
+                          (has_copies ? "  on disk: copies of weights, in the store" : ""));
   }
   text += TableLine("planned",
                     TierColumns([&](Tier tier) { return SizeOrDash(plan.PlannedBytes(tier)); }));

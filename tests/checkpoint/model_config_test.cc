@@ -213,9 +213,10 @@ INSTANTIATE_TEST_SUITE_P(
     M23, BadConfigTest,
     ::testing::Values(BadConfig{"Family", ConfigWith("model_type", "\"mamba\""), kUnsupported,
                                 "\"model_type\" is \"mamba\""},
-                      BadConfig{"Quantised",
-                                ConfigWith("quantization_config", "{\"quant_method\":\"bitsandbytes\"}"),
-                                kUnsupported, "\"quantization_config\""},
+                      BadConfig{
+                          "Quantised",
+                          ConfigWith("quantization_config", "{\"quant_method\":\"bitsandbytes\"}"),
+                          kUnsupported, "\"quantization_config\""},
                       BadConfig{"RemoteCode", ConfigWith("auto_map", "{\"AutoModel\":\"x.Y\"}"),
                                 kUnsupported, "\"auto_map\""},
                       BadConfig{"Activation", ConfigWith("activation_function", "\"swish\""),
@@ -234,7 +235,7 @@ TEST(ModelConfigTest, HeadsThatDoNotDivideAreNamedByTheFamilysKeys) {
 
 TEST(ModelConfigTest, NoConfigIsMissing) {
   const TemporaryFolder folder(MemoryRoot());
-  ExpectError(ErrorCode::kModelMissing, "has no config.json",
+  ExpectError(ErrorCode::kModelMissing, folder.path().string() + ": has no config.json",
               [&] { ReadModelShape(folder.path()); });
   std::filesystem::create_directory(folder.path() / "config.json");
   ExpectError(ErrorCode::kModelMissing, "not a regular file",
