@@ -80,10 +80,10 @@ EVICTING = [
 ]
 
 
-def some_evicting(number, count=3):
-    """Some of EVICTING besides the first, others for each number, all after a few: for cases that differ little."""
-    others = EVICTING[1:]
-    return [EVICTING[0], *(others[(number * count + i) % len(others)] for i in range(count))]
+def in_turn(placements, number, count):
+    """The first and `count` others, which differ by number and are all there after a few: for cases that differ little."""
+    others = placements[1:]
+    return [placements[0], *(others[(number * count + i) % len(others)] for i in range(min(count, len(others))))]
 
 
 # Weights in groups: rows of other lengths, so other tiles.

@@ -16,7 +16,7 @@ import harness
 import placements
 from family_variants import FAMILY_VARIANTS
 from placements import (
-    EMULATED, EVICTING, H2O, LARGE, ON_HOST, PARITY_MODELS, QUANTISED, WINDOW, check, run, some_evicting)
+    EMULATED, EVICTING, H2O, LARGE, ON_HOST, PARITY_MODELS, QUANTISED, WINDOW, check, run, in_turn)
 
 KV_POLICIES = [
     H2O,
@@ -85,13 +85,17 @@ def check_log(binary, source, folder):
 
 
 def full_caches(binary, source, folder):
-    return sum(check(binary, ["--model", model], source, folder, ON_HOST) for model in SMALL_MODELS)
+    first, *others = SMALL_MODELS
+    return check(binary, ["--model", first], source, folder, ON_HOST) + sum(
+        check(binary, ["--model", model], source, folder, in_turn(ON_HOST, number, 16)) for number, model in enumerate(others))
 
 
 def evicting_caches(binary, source, folder):
-    models = (harness.BUNDLED_MODEL, PARITY_MODELS / "sharded-head16")
-    failures = sum(check(binary, ["--model", model, *kv_policy], source, folder, EVICTING)
-                   for model in models for kv_policy in KV_POLICIES)
+    failures = 0
+    for number, kv_policy in enumerate(KV_POLICIES):
+        failures += check(binary, ["--model", harness.BUNDLED_MODEL, *kv_policy], source, folder, EVICTING)
+        failures += check(binary, ["--model", PARITY_MODELS / "sharded-head16", *kv_policy], source, folder,
+                          in_turn(EVICTING, number, 4))
     return failures + check_log(binary, source, folder)
 
 
@@ -105,9 +109,10 @@ def coded_caches(binary, source, folder):
 
 def coded_evicting_caches(binary, source, folder):
     failures = 0
-    for model in (harness.BUNDLED_MODEL, PARITY_MODELS / "gelu-head80-untied"):
-        for cache in (["--kv-bits", 8], ["--kv-bits", 4], ["--kv-bits", "8,4"], *CODED_CACHES):
-            failures += check(binary, ["--model", model, *cache], source, folder, EVICTING)
+    for number, cache in enumerate((["--kv-bits", 8], ["--kv-bits", 4], ["--kv-bits", "8,4"], *CODED_CACHES)):
+        failures += check(binary, ["--model", harness.BUNDLED_MODEL, *cache], source, folder, EVICTING)
+        failures += check(binary, ["--model", PARITY_MODELS / "gelu-head80-untied", *cache], source, folder,
+                          in_turn(EVICTING, number, 3))
     return failures
 
 
@@ -131,7 +136,7 @@ def families(binary, source, folder):
     cases = [[name] for name in names]
     for name in ("qwen3-biased", "gemma2-full", "gemma3-wide-window", "gemma3-groups-windowed"):
         cases += [[name, *flags] for flags in (H2O, ["--kv-bits", "8,4", *H2O], ["--weight-bits", 4, "--kv-bits", 8])]
-    return sum(check(binary, ["--model", PARITY_MODELS / name, *flags], source, folder, some_evicting(number))
+    return sum(check(binary, ["--model", PARITY_MODELS / name, *flags], source, folder, in_turn(EVICTING, number, 3))
                for number, (name, *flags) in enumerate(cases))
 
 

@@ -19,7 +19,7 @@ import comparison  # noqa: E402
 import engine  # noqa: E402
 import harness  # noqa: E402
 from placements import (  # noqa: E402
-    BESIDE_GPU, FEW_ON_GPU, H2O, PARITY_MODELS, WINDOW, check, differs_from_cpu, on_gpu, placement, ragged_requests)
+    BESIDE_GPU, FEW_ON_GPU, H2O, PARITY_MODELS, WINDOW, check, differs_from_cpu, in_turn, on_gpu, placement, ragged_requests)
 
 GPU = on_gpu("1GiB")
 PLACEMENTS = [[*flags, *GPU] for flags in FEW_ON_GPU]
@@ -150,21 +150,21 @@ def main():
         failures += resume_errors(binary, source, folder)
         failures += plan_errors(binary, folder)
         failures += sum(golden_errors(binary, name) for name in GOLDEN_ROWS)
-        for model_name, *flags in CASES:
+        for number, (model_name, *flags) in enumerate(CASES):
             model = ["--model", PARITY_MODELS / model_name, *flags]
-            failures += check(binary, model, source, folder, PLACEMENTS)
+            failures += check(binary, model, source, folder, PLACEMENTS if number == 0 else in_turn(PLACEMENTS, number, 1))
             most = MOST_THAT_DIFFER_IN_CODES if "--kv-bits" in flags else MOST_THAT_DIFFER
             failures += differs_from_cpu(binary, model, greedy_source, folder, PLACEMENTS[0], most)
             if [model_name, *flags] not in CASES_BESIDE:
                 continue
-            failures += check(binary, model, source, folder, BESIDE)
+            failures += check(binary, model, source, folder, BESIDE if number == 0 else in_turn(BESIDE, number, 1))
             failures += differs_from_cpu(binary, model, greedy_source, folder, BESIDE[2], most)
         longer = [request for request in ragged_requests(9, 130, 4) if "temperature" not in request]
         longer = harness.write_jsonl(folder / "longer.jsonl", longer)
-        for model_name, *flags in LONGER_CASES:
+        for number, (model_name, *flags) in enumerate(LONGER_CASES):
             model = ["--model", PARITY_MODELS / model_name, *flags]
-            failures += check(binary, model, longer, folder, PLACEMENTS)
-            failures += check(binary, model, longer, folder, BESIDE)
+            failures += check(binary, model, longer, folder, in_turn(PLACEMENTS, number, 1))
+            failures += check(binary, model, longer, folder, in_turn(BESIDE, number, 1))
             failures += differs_from_cpu(binary, model, longer, folder, PLACEMENTS[0], MOST_THAT_DIFFER)
     sys.exit(1 if failures else 0)
 
