@@ -51,7 +51,7 @@ def program_flags():
 @functools.cache
 def program_verbs():
     text = "\n".join(path.read_text() for path in sorted((ROOT / "src/config").glob("*.[ch]*")))
-    return set(re.findall(r'VerbRow\{"([a-z]+)"', text))
+    return set(re.findall(r'VerbRow\{\s*"([a-z]+)"', text))
 
 
 @functools.cache

@@ -72,7 +72,7 @@ std::unique_ptr<Checkpoint> OpenCheckpoint(const std::filesystem::path& path) {
   throw Error(ErrorCode::kModelMissing,
               fmt::format("{}: holds no weights (model.safetensors, pytorch_model.bin, their index "
                           "files or numpy arrays); download the model",
-                          Printable(folder.name())));
+                          Printable(folder.path().string())));
 }
 
 }  // namespace spillway

@@ -17,7 +17,7 @@ class ModelFolder {
   // Throws: Error kModelMissing, kSystemLimit, kIo.
   explicit ModelFolder(const std::filesystem::path& path);
 
-  // The last component of the path, for messages and as the model's name.
+  // The last component of the path: the model's name.
   const std::string& name() const { return name_; }
   const std::filesystem::path& path() const { return path_; }
 

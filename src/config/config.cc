@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <string>
 
 #include "spillway/error.h"
 #include "src/base/suggestion.h"
@@ -115,8 +117,21 @@ std::optional<Verb> SweptVerb(std::string_view word) {
   return std::nullopt;
 }
 
+namespace {
+
+// What `spillway VERB --help` prints.
+Printout HelpOf(const VerbRow& verb) {
+  const std::string name(verb.name);
+  const std::array words = {name.c_str(), "--help"};
+  return std::get<Printout>(
+      ReadSources(static_cast<int>(words.size()), words.data(), verb, FlagsOf(verb.verb)));
+}
+
+}  // namespace
+
 std::variant<Config, Printout> ParseConfig(int argc, const char* const* argv) {
   const std::string word = argc > 1 ? argv[1] : "--help";
+  if (word == "help" && argc > 2) return HelpOf(FindVerb(argv[2]));
   if (word == "--help" || word == "-h" || word == "help") return Printout{Overview()};
   if (word == "--version" || word == "-V") return Printout{fmt::format("spillway {}\n", kVersion)};
   const VerbRow& verb = FindVerb(word);

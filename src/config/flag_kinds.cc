@@ -58,6 +58,13 @@ Flag Bits(std::string name, std::string help, std::optional<int> Config::*member
   return {std::move(name), FlagKind::kValue, "16|8|4", std::move(help), std::move(setter)};
 }
 
+std::vector<Flag> InGroup(const std::string& heading, std::vector<Flag> flags) {
+  for (Flag& flag : flags) {
+    if (flag.group.empty()) flag.group = heading;
+  }
+  return flags;
+}
+
 std::vector<Flag> Joined(std::initializer_list<std::vector<Flag>> groups) {
   std::vector<Flag> flags;
   for (const std::vector<Flag>& group : groups) {

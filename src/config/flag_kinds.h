@@ -24,6 +24,9 @@ inline constexpr int64_t kMaxRequests = 1 << 30;
 
 Flag Value(std::string name, std::string placeholder, std::string help, FlagSetter set);
 
+// The flags under a heading, but for those that have one.
+std::vector<Flag> InGroup(const std::string& heading, std::vector<Flag> flags);
+
 // A text that a member takes as it is: a name, a path.
 template <typename T>
 Flag Value(std::string name, std::string placeholder, std::string help, T Config::*member) {

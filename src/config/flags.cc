@@ -75,39 +75,48 @@ std::vector<Flag> InspectFlags() {
 }  // namespace
 
 std::vector<Flag> FlagsOf(Verb verb) {
+  const std::vector<Flag> chat = InGroup("Chat", ChatFlags());
+  const std::vector<Flag> chat_answers = InGroup("Chat", ChatAnswerFlags());
+  const std::vector<Flag> stops =
+      InGroup("Shards, stops, streams", Joined({ShardFlags(), StopFlags()}));
+  const std::vector<Flag> streams = InGroup("Shards, stops, streams", StreamFlags());
+  const std::vector<Flag> sampling = InGroup("Sampling", SamplingFlags());
+  const std::vector<Flag> model = InGroup("Model", ModelFlags());
+  const std::vector<Flag> tokenizer = InGroup("Model", TokenizerFlags());
+  const std::vector<Flag> synthetic = InGroup("Work", SyntheticFlags());
+  const std::vector<Flag> kv = InGroup("KV cache", KvFlags());
+  const std::vector<Flag> terminal = InGroup("Terminal", TerminalFlags());
+  const auto job = [](std::initializer_list<std::vector<Flag>> flags) {
+    return InGroup("Job", Joined(flags));
+  };
   switch (verb) {
     case Verb::kGenerate:
-      return Joined({InputFlags(), ChatFlags(), ChatAnswerFlags(), OutputFlags("completions"),
-                     ShardFlags(), StopFlags(), StreamFlags(), SamplingFlags(), ModelFlags(),
-                     TokenizerFlags(), RunFlags(), KvFlags(), TerminalFlags()});
+      return Joined({job({InputFlags(), OutputFlags("completions")}), model, tokenizer, sampling,
+                     chat, chat_answers, RunFlags(), kv, stops, streams, terminal});
     case Verb::kScore:
-      return Joined({ScoreFlags(), OutputFlags("scores"), ShardFlags(), StopFlags(), StreamFlags(),
-                     ChatFlags(), ModelFlags(), TokenizerFlags(), RunFlags(), KvFlags(),
-                     TerminalFlags()});
+      return Joined({job({ScoreFlags(), OutputFlags("scores")}), model, tokenizer, chat, RunFlags(),
+                     kv, stops, streams, terminal});
     case Verb::kBench:
-      return Joined({SyntheticFlags(), ModelFlags(), RunFlags(), KvFlags(), TerminalFlags()});
+      return Joined({synthetic, model, RunFlags(), kv, terminal});
     case Verb::kPlan:
-      return Joined({SyntheticFlags(), InputFlags(), ChatFlags(), ChatAnswerFlags(),
-                     UnusedOutputFlags(), ShardFlags(), StopFlags(), SamplingFlags(), ModelFlags(),
-                     TokenizerFlags(), RunFlags(), KvFlags(), TerminalFlags()});
+      return Joined({synthetic, job({InputFlags(), UnusedOutputFlags()}), model, tokenizer,
+                     sampling, chat, chat_answers, RunFlags(), kv, stops, terminal});
     case Verb::kCalibrate:
-      return Joined({CalibrateFlags(), ModelFlags(), TokenizerFlags(), RunFlags(), KvFlags(),
-                     TerminalFlags()});
+      return Joined({job({CalibrateFlags()}), model, tokenizer, RunFlags(), kv, terminal});
     case Verb::kProfile:
-      return Joined({ProfileFlags(), TerminalFlags()});
+      return Joined({job({ProfileFlags()}), terminal});
     case Verb::kSearch:
-      return Joined({SyntheticFlags(), InputFlags(), ChatFlags(), PolicyOutputFlags(),
-                     SearchFlags(), SamplingFlags(), ModelFlags(), TokenizerFlags(), RunFlags(),
-                     KvFlags(), TerminalFlags()});
+      return Joined({synthetic, job({InputFlags(), PolicyOutputFlags(), SearchFlags()}), model,
+                     tokenizer, sampling, chat, RunFlags(), kv, terminal});
     case Verb::kSimulate:
-      return Joined({SyntheticFlags(), InputFlags(), ChatFlags(), SimulateFlags(), SamplingFlags(),
-                     ModelFlags(), TokenizerFlags(), RunFlags(), KvFlags(), TerminalFlags()});
+      return Joined({synthetic, job({InputFlags(), SimulateFlags()}), model, tokenizer, sampling,
+                     chat, RunFlags(), kv, terminal});
     case Verb::kConvert:
-      return Joined({ConvertFlags(), ModelFlags(), TokenizerFlags(), TerminalFlags()});
+      return Joined({job({ConvertFlags()}), model, tokenizer, terminal});
     case Verb::kSweep:
-      return Joined({SweepFlags(), TerminalFlags()});
+      return Joined({job({SweepFlags()}), terminal});
     case Verb::kMerge:
-      return Joined({MergeFlags(), TerminalFlags()});
+      return Joined({job({MergeFlags()}), terminal});
     case Verb::kInspect:
       return InspectFlags();
   }

@@ -19,7 +19,8 @@ struct Flag {
   std::string placeholder;  // "N", "FILE"; empty for switches
   std::string help;
   std::function<void(Config&, const std::string&)> set;  // a list's setter is called for each value
-  int num_words = 1;  // of a value; its setter gets them with single spaces between
+  int num_words = 1;       // of a value; its setter gets them with single spaces between
+  std::string group = {};  // heading that it stands under in the help
 };
 
 // Throws: nothing; unknown verbs have no flags.

@@ -2,9 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <array>
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <string>
 
 #include "spillway/error.h"
 
@@ -21,6 +22,20 @@ template <typename T>
 bool ParseWhole(std::string_view text, T& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc() && end == text.data() + text.size();
+}
+
+// Bytes of a unit in any case: "KiB", "Ki" and "K" are 1024, as for Slurm, Docker and systemd; "KB"
+// is 1000; and so on. 0: there is no such unit.
+double UnitBytes(std::string_view suffix) {
+  std::string unit(suffix);
+  std::ranges::transform(unit, unit.begin(), [](char c) { return c | 0x20; });
+  if (unit.empty() || unit == "b") return 1.0;
+  const std::size_t power = std::string_view("kmgt").find(unit.front());
+  if (power == std::string_view::npos) return 0.0;
+  const std::string_view rest = std::string_view(unit).substr(1);
+  if (rest == "b") return std::pow(1000.0, static_cast<double>(power + 1));
+  const bool binary = rest.empty() || rest == "i" || rest == "ib";
+  return binary ? std::pow(1024.0, static_cast<double>(power + 1)) : 0.0;
 }
 
 }  // namespace
@@ -42,26 +57,14 @@ double ParseReal(std::string_view flag, std::string_view text, double min, doubl
 }
 
 int64_t ParseBytes(std::string_view flag, std::string_view text) {
-  struct Unit {
-    std::string_view suffix;
-    double bytes;
-  };
-  constexpr std::array kUnits = {Unit{"KiB", 0x1p10}, Unit{"MiB", 0x1p20}, Unit{"GiB", 0x1p30},
-                                 Unit{"TiB", 0x1p40}, Unit{"KB", 1e3},     Unit{"MB", 1e6},
-                                 Unit{"GB", 1e9},     Unit{"TB", 1e12},    Unit{"B", 1.0}};
-  double unit_bytes = 1.0;
-  std::string_view number = text;
-  for (const Unit& unit : kUnits) {
-    if (!number.ends_with(unit.suffix)) continue;
-    number.remove_suffix(unit.suffix.size());
-    unit_bytes = unit.bytes;
-    break;
-  }
+  const std::size_t end = std::min(text.find_first_not_of("0123456789.+-"), text.size());
+  const std::string_view number = text.substr(0, end);
+  const double unit_bytes = UnitBytes(text.substr(end));
   double value = 0.0;
   constexpr double kMaxBytes = 1e18;
-  if (!ParseWhole(number, value) || !std::isfinite(value) || value < 0 ||
+  if (!ParseWhole(number, value) || !std::isfinite(value) || value < 0 || unit_bytes == 0.0 ||
       value * unit_bytes > kMaxBytes) {
-    Refuse(flag, text, "a size such as 16GiB, 500MB or a number of bytes");
+    Refuse(flag, text, "a size such as 16GiB, 16G (the same), 500MB or a number of bytes");
   }
   return static_cast<int64_t>(value * unit_bytes);
 }

@@ -11,6 +11,7 @@
 #include "src/config/flag_kinds.h"
 #include "src/formats/machine_file.h"
 #include "src/formats/policy_file.h"
+#include "src/formats/shipped_machine.h"
 
 namespace spillway {
 namespace {
@@ -127,8 +128,12 @@ std::vector<Flag> PolicyFlags() {
       Value("policy", "FILE|auto",
             "a policy file; auto: the best by search where the machine's rates are known",
             SetPolicy),
-      Value("machine", "FILE", "a machine file: rates, and the machine that a plan is for",
-            [](Config& config, const std::string& text) { config.machine = ReadMachine(text); }),
+      Value("machine", "FILE|NAME",
+            "a machine file: rates, and the machine that a plan is for; or the name of one that "
+            "comes with the program, such as t4",
+            [](Config& config, const std::string& text) {
+              config.machine = ReadMachine(MachinePath(text));
+            }),
       Switch("no-overlap", "serial schedule, for comparison",
              [](Config& config, bool on) { config.overlap = !on; }),
       Switch("cpu-attention", "the CPU attends to KV that is not on the gpu (as the policy says)",
@@ -182,7 +187,11 @@ std::vector<Flag> TokenizerFlags() {
   };
 }
 
-std::vector<Flag> RunFlags() { return Joined({MemoryFlags(), PolicyFlags(), ReportFlags()}); }
+std::vector<Flag> RunFlags() {
+  return Joined({InGroup("Memory and device", MemoryFlags()),
+                 InGroup("Policy: placement, blocks, threads", PolicyFlags()),
+                 InGroup("Report", ReportFlags())});
+}
 
 std::vector<Flag> ConvertFlags() {
   return {

@@ -51,6 +51,14 @@ void TakeAllWords(CLI::Option& option, int num_words) {
   option.expected(num_words)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
+// Flags that are typed most have a letter too: "-m,--model".
+std::string SpellingsOf(const Flag& flag) {
+  for (const std::string_view name : {"model", "input", "output"}) {
+    if (flag.name == name) return fmt::format("-{},--{}", name.front(), name);
+  }
+  return "--" + flag.name;
+}
+
 void Declare(Parser& parser, const VerbRow& verb, const std::vector<Flag>& flags) {
   parser.app.name(fmt::format("spillway {}", verb.name));
   parser.app.description(std::string(verb.help));
@@ -65,17 +73,19 @@ void Declare(Parser& parser, const VerbRow& verb, const std::vector<Flag>& flags
     parser.app.add_option("file", parser.positional, "same as --input");
   }
   for (const Flag& flag : flags) {
-    const std::string name = "--" + flag.name;
+    const std::string name = SpellingsOf(flag);
     CLI::Option* option =
         flag.kind == FlagKind::kSwitch
             ? parser.app.add_flag(name, flag.help)
             : parser.app.add_option(name)->description(flag.help)->type_name(flag.placeholder);
     if (flag.kind != FlagKind::kSwitch) TakeAllWords(*option, flag.num_words);
+    if (!flag.group.empty()) option->group(flag.group);
     parser.options[flag.name] = option;
   }
   parser.config = parser.app.add_option("--config");
   parser.config->description("flags from a TOML file")->type_name("FILE");
   TakeAllWords(*parser.config, 1);
+  if (!verb.examples.empty()) parser.app.footer(fmt::format("Examples:\n{}", verb.examples));
 }
 
 void JoinWords(const Flag& flag, Given& given) {

@@ -27,11 +27,11 @@ Config ParseGenerate(std::vector<const char*> words) {
   return std::get<Config>(Parse(words));
 }
 
-std::string RefusalOf(const std::vector<const char*>& words) {
+std::string RefusalOf(const std::vector<const char*>& words, ErrorCode code = ErrorCode::kFlag) {
   try {
     Parse(words);
   } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kFlag);
+    EXPECT_EQ(error.code(), code);
     return error.what();
   }
   return "accepted";
@@ -299,13 +299,51 @@ TEST(ConfigTest, HelpListsTheFlags) {
   EXPECT_THAT(std::get<Printout>(Parse({})).text, HasSubstr("generate"));
 }
 
+TEST(ConfigTest, HelpHasHeadingsExamplesAndLetters) {
+  const std::string help = std::get<Printout>(Parse({"generate", "-h"})).text;
+  EXPECT_EQ(std::get<Printout>(Parse({"help", "generate"})).text, help);
+  std::size_t at = 0;
+  for (const char* part : {"Job:", "-i,--input", "-o,--output", "Model:", "-m,--model",
+                           "Sampling:", "Memory and device:", "KV cache:", "Examples:"}) {
+    const std::size_t found = help.find(part, at);
+    ASSERT_NE(found, std::string::npos) << part;
+    at = found;
+  }
+  EXPECT_THAT(RefusalOf({"help", "generat"}), HasSubstr("did you mean generate"));
+}
+
+TEST(ConfigTest, FlagsThatAreTypedMostHaveALetter) {
+  const Config config =
+      std::get<Config>(Parse({"generate", "-m", "opt", "-i", "a.jsonl", "-o", "b.jsonl"}));
+  EXPECT_EQ(config.model, "opt");
+  EXPECT_EQ(config.input, "a.jsonl");
+  EXPECT_EQ(config.output, "b.jsonl");
+  EXPECT_THAT(RefusalOf({"generate", "-m", "a", "--model", "b"}), HasSubstr("more than once"));
+}
+
+TEST(ConfigTest, AMachineIsAFileOrAName) {
+  const std::vector<const char*> named = {"plan", "--machine", "t4", "--num-requests", "1"};
+  EXPECT_EQ(std::get<Config>(Parse(named)).machine->device, Tier::kGpu);
+  EXPECT_THAT(RefusalOf({"plan", "--machine", "t5"}, ErrorCode::kMachine),
+              HasSubstr("did you mean t4?; there are a100-80"));
+  EXPECT_THAT(RefusalOf({"plan", "--machine", "./t4"}, ErrorCode::kMachine),
+              HasSubstr("cannot be read"));
+}
+
 TEST(ParseValueTest, Bytes) {
   EXPECT_EQ(ParseBytes("m", "16GiB"), 16LL << 30);
   EXPECT_EQ(ParseBytes("m", "16GB"), 16'000'000'000LL);
   EXPECT_EQ(ParseBytes("m", "512MiB"), 512LL << 20);
   EXPECT_EQ(ParseBytes("m", "4096"), 4096);
   EXPECT_EQ(ParseBytes("m", "1.5KiB"), 1536);
-  for (const char* bad : {"", "GiB", "1 GiB", "1GiBs", "-1", "nan", "inf", "1e30", "0x10"}) {
+  // Slurm's, Docker's, Kubernetes' and systemd's.
+  for (const char* text : {"16G", "16g", "16Gi", "16gib", "16384M"}) {
+    EXPECT_EQ(ParseBytes("m", text), 16LL << 30) << text;
+  }
+  EXPECT_EQ(ParseBytes("m", "2kb"), 2000);
+  EXPECT_EQ(ParseBytes("m", "7b"), 7);
+  for (const char* bad :
+       {"", "GiB", "1 GiB", "1GiBs", "1P", "1Gx", "G1", "-1", "nan", "inf", "1e30", "0x10"}) {
     EXPECT_THROW(ParseBytes("m", bad), Error) << bad;
   }
 }
