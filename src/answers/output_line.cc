@@ -184,9 +184,10 @@ std::string CompletionLine(const Request& request, const Completion& completion,
   const auto num_tokens = static_cast<int64_t>(completion.tokens.size());
   fmt::format_to(
       std::back_inserter(out),
-      R"(}}],"usage":{{"prompt_tokens":{},"completion_tokens":{},"total_tokens":{}}}}}}},"error":null}})"
+      R"(}}],"usage":{{"prompt_tokens":{},"completion_tokens":{},"total_tokens":{}{}}}}}}},"error":null}})"
       "\n",
-      completion.num_prompt_tokens, num_tokens, completion.num_prompt_tokens + num_tokens);
+      completion.num_prompt_tokens, num_tokens, completion.num_prompt_tokens + num_tokens,
+      request.num_cut > 0 ? fmt::format(R"(,"prompt_tokens_cut":{})", request.num_cut) : "");
   return out;
 }
 
@@ -204,8 +205,8 @@ std::string ScoreLine(const Request& request, const Scores& scores) {
     AppendLogprob(logprob, out);
   }
   fmt::format_to(std::back_inserter(out), R"(],"greedy_match":{})", scores.greedy_match);
-  if (request.scored->num_cut > 0)
-    fmt::format_to(std::back_inserter(out), R"(,"context_tokens_cut":{})", request.scored->num_cut);
+  if (request.num_cut > 0)
+    fmt::format_to(std::back_inserter(out), R"(,"context_tokens_cut":{})", request.num_cut);
   return out + "}\n";
 }
 

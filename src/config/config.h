@@ -16,6 +16,7 @@
 
 #include "policies/search/given_policy.h"
 #include "spillway/cpu_compute.h"
+#include "spillway/cut_side.h"
 #include "spillway/kv_policy.h"
 #include "spillway/machine.h"
 #include "spillway/sampling.h"
@@ -114,6 +115,7 @@ struct Config {
   std::optional<std::tm> chat_date;  // that templates are told; nullopt: today
   bool split_reasoning = false;
   SpecialText special_text = SpecialText::kParse;
+  std::optional<CutSide> cut;        // of prompts that are too long
   bool strict = false;               // keys that nothing knows are errors of their lines
   bool allow_duplicate_ids = false;  // two lines may have one custom_id
   bool overwrite = false;

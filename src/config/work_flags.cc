@@ -1,5 +1,7 @@
 #include "src/config/work_flags.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -26,6 +28,18 @@ Flag NoProfileFlag(std::string help) {
 Flag StrictFlag() {
   return Switch("strict", "keys that are not known are errors of their lines, not warnings",
                 &Config::strict);
+}
+
+Flag TruncateFlag() {
+  return Value("truncate", "left|right|middle",
+               "leave out this part of prompts that are too long (they are errors of their lines)",
+               [](Config& config, const std::string& text) {
+                 config.cut = CutSideNamed(text);
+                 if (config.cut) return;
+                 throw Error(
+                     ErrorCode::kFlag,
+                     fmt::format("--truncate {}: expected left, right or middle", Printable(text)));
+               });
 }
 
 Flag DuplicatesFlag() {
@@ -73,6 +87,7 @@ std::vector<Flag> InputFlags() {
       Value("input", "FILE", "prompts: JSONL, or one a line in a .txt file; - is standard input",
             &Config::input),
       ParseSpecialFlag(),
+      TruncateFlag(),
       StrictFlag(),
       DuplicatesFlag(),
   };

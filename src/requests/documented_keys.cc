@@ -67,7 +67,6 @@ constexpr std::array kKeys = {
     DocumentedKey{"include_stop_str_in_output", IsFalse, "false"},
     DocumentedKey{"skip_special_tokens", IsTrue, "true"},
     DocumentedKey{"spaces_between_special_tokens", IsBoolean, "true"},
-    DocumentedKey{"truncate_prompt_tokens", IsNothing, "null"},
     DocumentedKey{"prompt_logprobs", IsNothing, "null"},
     DocumentedKey{"prompt_embeds", IsNothing, "null"},
     DocumentedKey{"response_format", IsPlainText, "{\"type\":\"text\"}"},

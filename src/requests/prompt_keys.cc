@@ -57,6 +57,7 @@ TokensOrFault ReadTokenIds(const json& list, std::string_view key, int64_t vocab
 
 MaybeFault CheckTextLength(std::string_view text, const Tokenizer& tokenizer,
                            const ReaderOptions& options) {
+  if (options.cut) return std::nullopt;
   const int64_t least = tokenizer.LeastTokens(text);
   if (least <= options.max_positions) return std::nullopt;
   return LineFault{

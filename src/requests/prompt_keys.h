@@ -31,7 +31,7 @@ std::variant<std::string, LineFault> ReadCustomId(const nlohmann::json& line);
 TokensOrFault ReadTokenIds(const nlohmann::json& list, std::string_view key, int64_t vocab_rows);
 
 // "context_length_exceeded" for a text whose bytes alone prove that it has too many tokens for the
-// model's positions: it is not encoded.
+// model's positions: it is not encoded, where it is not to be cut.
 MaybeFault CheckTextLength(std::string_view text, const Tokenizer& tokenizer,
                            const ReaderOptions& options);
 

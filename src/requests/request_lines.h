@@ -11,6 +11,7 @@
 #include <utility>
 #include <variant>
 
+#include "spillway/cut_side.h"
 #include "spillway/model.h"  // TokenId
 #include "spillway/sampling.h"
 #include "spillway/shard.h"
@@ -44,6 +45,7 @@ struct ReaderOptions {
   std::string input_name;  // of the file, in errors and for its form; empty: as its path
   bool strict = false;     // keys that nothing knows are faults of their lines
   bool allow_duplicate_ids = false;
+  std::optional<CutSide> cut;         // of prompts that are too long; nullopt: they are faults
   Shard shard;                        // of the lines, which are read; the others are passed over
   std::optional<ScorePrefill> score;  // lines are texts to score; otherwise prompts
   std::shared_ptr<const ChatReading> chat;  // null: no line has "messages"

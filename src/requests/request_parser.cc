@@ -13,6 +13,7 @@
 
 #include "spillway/error.h"
 #include "src/requests/chat_line.h"
+#include "src/requests/cut_prompt.h"
 #include "src/requests/documented_keys.h"
 #include "src/requests/line_fault.h"
 #include "src/requests/line_json.h"
@@ -87,6 +88,7 @@ std::variant<BodyForm, LineFault> FormOfUrl(const json& line) {
 // CheckForm refuses those of the other form, unless they are null.
 bool IsKeyOf(std::string_view key, BodyForm form) {
   if (IsSamplingKey(key, form) || IsPromptKey(key) || key == "messages") return true;
+  if (key == kCutKey) return true;
   if (IsDocumentedKey(key, form)) return true;
   return form == BodyForm::kChat && IsChatKey(key);
 }
@@ -112,7 +114,7 @@ std::vector<std::string_view> NearKeysOf(BodyForm form) {
   std::vector<std::string_view> keys = DistinctDocumentedKeys(form);
   const auto add = [&](auto names) { keys.insert(keys.begin(), names.begin(), names.end()); };
   add(SamplingKeyNames());
-  add(std::array<std::string_view, 4>{"prompt", "token_ids", "messages", "custom_id"});
+  add(std::array<std::string_view, 5>{"prompt", "token_ids", "messages", "custom_id", kCutKey});
   if (form == BodyForm::kChat) add(ChatKeyNames());
   return keys;
 }
@@ -273,12 +275,18 @@ RequestOrFault ReadChat(std::string_view line, bool inside, Sampling sampling,
   return made;
 }
 
-// `text` is the line that `line` was read from.
-RequestOrFault ReadPromptLine(const json& line, std::string_view text, const Tokenizer& tokenizer,
-                              const ReaderOptions& options, LineNotes& notes) {
-  std::variant<Body, LineFault> found = FindBody(line, options.strict, notes);
-  if (auto* fault = std::get_if<LineFault>(&found)) return std::move(*fault);
-  const Body& body = std::get<Body>(found);
+// Positions that a prompt may take: those that the answer leaves. A limit that nobody stated leaves
+// half of them at least.
+int64_t RoomForPrompt(const ReaderOptions& options, bool limit_is_stated, const Request& request) {
+  const int64_t max_tokens = request.sampling.max_tokens;
+  const int64_t half = options.max_positions / 2;
+  const bool yields = options.max_tokens_yield && !limit_is_stated;
+  return options.max_positions - (yields ? std::min(max_tokens, half) : max_tokens);
+}
+
+// `text` is the line that the body stands in.
+RequestOrFault ReadBody(const Body& body, std::string_view text, const Tokenizer& tokenizer,
+                        const ReaderOptions& options, const std::optional<PromptCut>& cut) {
   Sampling sampling = options.defaults;
   if (MaybeFault fault = ReadSamplingKeys(*body.keys, body.form, sampling))
     return std::move(*fault);
@@ -287,10 +295,27 @@ RequestOrFault ReadPromptLine(const json& line, std::string_view text, const Tok
       body.form == BodyForm::kChat
           ? ReadChat(text, body.inside, std::move(sampling), tokenizer, options)
           : MakePrompt(ReadPrompt(*body.keys, tokenizer, options), std::move(sampling));
+  auto* request = std::get_if<Request>(&read);
+  if (request == nullptr) return read;
   const bool stated = IsSet(*body.keys, "max_tokens") || IsSet(*body.keys, "max_completion_tokens");
-  if (auto* request = std::get_if<Request>(&read); request != nullptr && !stated)
-    FitMaxTokens(options, *request);
+  if (cut) CutPrompt(*cut, RoomForPrompt(options, stated, *request), options.start_token, *request);
+  if (!stated) FitMaxTokens(options, *request);
   return read;
+}
+
+// `text` is the line that `line` was read from.
+RequestOrFault ReadPromptLine(const json& line, std::string_view text, const Tokenizer& tokenizer,
+                              const ReaderOptions& options, LineNotes& notes) {
+  std::variant<Body, LineFault> found = FindBody(line, options.strict, notes);
+  if (auto* fault = std::get_if<LineFault>(&found)) return std::move(*fault);
+  const Body& body = std::get<Body>(found);
+  std::variant<std::optional<PromptCut>, LineFault> asked = CutOf(*body.keys, options.cut);
+  if (auto* fault = std::get_if<LineFault>(&asked)) return std::move(*fault);
+  const auto& cut = std::get<std::optional<PromptCut>>(asked);
+  if (!cut || options.cut) return ReadBody(body, text, tokenizer, options, cut);
+  ReaderOptions of_line = options;  // its key alone asks for the cut
+  of_line.cut = cut->side;
+  return ReadBody(body, text, tokenizer, of_line, cut);
 }
 
 }  // namespace
@@ -304,7 +329,12 @@ RequestOrFault RequestParser::ParseText(const Line& line) const {
   if (options_.score) return ReadScoreText(line.text, tokenizer_, options_);
   RequestOrFault read =
       MakePrompt(EncodePrompt(line.text, tokenizer_, options_), options_.defaults);
-  if (auto* request = std::get_if<Request>(&read)) FitMaxTokens(options_, *request);
+  auto* request = std::get_if<Request>(&read);
+  if (request == nullptr) return read;
+  if (options_.cut)
+    CutPrompt({*options_.cut, {}}, RoomForPrompt(options_, false, *request), options_.start_token,
+              *request);
+  FitMaxTokens(options_, *request);
   return read;
 }
 

@@ -136,8 +136,7 @@ void Count(const Request& request, InputScan& scan, EvenSample& sample) {
   scan.num_prompt_tokens += row.prompt_tokens;
   scan.num_new_tokens += request.scored ? NumScored(request) : row.max_new_tokens;
   sample.Add(scan.num_requests++, row, scan.sample);
-  if (request.scored && request.scored->num_cut > 0 && scan.num_cut++ == 0)
-    scan.first_cut_line = request.line;
+  if (request.num_cut > 0 && scan.num_cut++ == 0) scan.first_cut_line = request.line;
 }
 
 }  // namespace

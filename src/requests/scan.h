@@ -38,7 +38,7 @@ struct InputScan {
   int64_t num_new_tokens = 0;       // at most; of texts to score those that are
   std::vector<BadLines> bad_lines;  // in order of the first of each
   std::vector<PassedKey> passed_keys;
-  int64_t num_cut = 0;         // contexts to score that were too long
+  int64_t num_cut = 0;         // prompts, or contexts to score, that were too long
   int64_t first_cut_line = 0;  // where there are any
 };
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/requests/chat_line.h"
+#include "src/requests/cut_prompt.h"
 #include "src/requests/documented_keys.h"
 #include "src/requests/prompt_keys.h"
 #include "src/requests/sampling_keys.h"
@@ -69,7 +70,7 @@ constexpr std::array<std::string_view, 7> kNearKeys = {
 // Keys of other verbs: what would change an answer of theirs changes none here, but may be meant
 // to.
 MaybeFault CheckOtherVerbs(std::string_view key, const json& value, BodyForm form) {
-  if (!IsSamplingKey(key, form)) return CheckDocumentedKey(key, value, form);
+  if (!IsSamplingKey(key, form) && key != kCutKey) return CheckDocumentedKey(key, value, form);
   return LineFault{"unsupported_value",
                    fmt::format("\"{}\" is not supported by score, which generates nothing; leave "
                                "it out",
@@ -83,7 +84,8 @@ MaybeFault CheckScoreKeys(const json& line, bool strict, LineNotes& notes) {
     return key == "custom_id" || IsScoreKey(key) || (is_chat && IsChatPairKey(key));
   };
   const auto known = [&](std::string_view key) {
-    return own(key) || IsSamplingKey(key, form) || IsDocumentedKey(key, form) || IsChatKey(key);
+    return own(key) || IsSamplingKey(key, form) || key == kCutKey || IsDocumentedKey(key, form) ||
+           IsChatKey(key);
   };
   for (const auto& [key, value] : line.items()) {
     if (value.is_null() || own(key)) continue;

@@ -28,7 +28,7 @@ Request ScoreRequest(KnownTokens text, const ScorePrefill& prefill) {
   ScoredText& scored = request.scored.emplace();
   scored.first = text.first;
   scored.num_unscored = text.num_unscored;
-  scored.num_cut = text.num_cut;
+  request.num_cut = text.num_cut;
   const auto num_tokens = static_cast<int64_t>(text.tokens.size());
   if (text.first < num_tokens) {
     const auto told = text.tokens.begin() + prefill.Of(text.first, num_tokens);

@@ -19,7 +19,6 @@ struct ScoredText {
   std::vector<TokenId> told;  // the last one is scored and never fed
   int64_t first = 1;         // of prompt + told: the first that is scored; what precedes is context
   int64_t num_unscored = 0;  // entries of the answer before it, all null
-  int64_t num_cut = 0;       // tokens of the context that were left out, from its start
 };
 
 // Form of the answer: a text, or the message of an assistant.
@@ -31,6 +30,7 @@ struct Request {
   std::vector<TokenId> prompt;  // never empty; start token included
   Sampling sampling;            // of a scored text max_tokens only: how many are told
   std::optional<ScoredText> scored;
+  int64_t num_cut = 0;  // tokens that were left out of the prompt; of a scored text, of its context
   AnswerBody body = AnswerBody::kText;
   bool opens_reasoning = false;  // the prompt ends with <think>
 

@@ -31,14 +31,15 @@ void WarnOfKey(const std::string& name, const PassedKey& passed) {
 
 }  // namespace
 
-void WarnOfLines(const std::string& input, const InputScan& scan) {
+void WarnOfLines(const std::string& input, const ReaderOptions& options, const InputScan& scan) {
   const std::string name = Printable(input, 160);
   for (const PassedKey& passed : scan.passed_keys) WarnOfKey(name, passed);
   if (scan.num_cut == 0) return;
   PrintWarning(
-      fmt::format("{}: the context is cut from the left to fit the model's positions in {}; "
-                  "\"context_tokens_cut\" in the answer says by how much",
-                  name, Lines(scan.num_cut, scan.first_cut_line)));
+      fmt::format("{}: {} in {}; \"{}_tokens_cut\" in the answer says by how much", name,
+                  options.score ? "the context is cut from the left to fit the model's positions"
+                                : "the prompt is cut",
+                  Lines(scan.num_cut, scan.first_cut_line), options.score ? "context" : "prompt"));
 }
 
 }  // namespace spillway

@@ -10,6 +10,6 @@ namespace spillway {
 
 // One warning for each key that is passed over, and one for contexts that are cut. `input` is the
 // file's name.
-void WarnOfLines(const std::string& input, const InputScan& scan);
+void WarnOfLines(const std::string& input, const ReaderOptions& options, const InputScan& scan);
 
 }  // namespace spillway

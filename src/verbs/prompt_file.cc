@@ -26,6 +26,7 @@ ReaderOptions ReaderOptionsFor(const Config& config, const OpenedModel& model) {
   options.start_token = shape.bos;
   options.input_name = config.input == "-" ? "standard input" : config.input.string();
   options.strict = config.strict;
+  options.cut = config.cut;
   options.allow_duplicate_ids = config.allow_duplicate_ids;
   options.shard = config.shard.value_or(Shard{});
   if (config.verb == Verb::kScore) options.score = PrefillOf(config);
@@ -44,7 +45,7 @@ PromptFile::PromptFile(const Config& config, const OpenedModel& model)
 
 InputScan PromptFile::Scan() const {
   InputScan scan = ScanInput(path_, tokenizer_, options_, kSampleRequests);
-  WarnOfLines(options_.input_name, scan);
+  WarnOfLines(options_.input_name, options_, scan);
   return scan;
 }
 

@@ -89,6 +89,7 @@ RunManifest IdentityOf(const Config& config, const OpenedModel& model, const Pol
       {"spillway version", std::string(kVersion)},
       {"processor or --cpu-compute", ProcessorText(config, policy, gpu)}};
   if (config.strict) identity.emplace("--strict", kYes);
+  if (config.cut) identity.emplace("--truncate", std::string(CutSideName(*config.cut)));
   if (config.shard)
     identity.emplace("shard",
                      fmt::format("{} of {}", config.shard->remainder(), config.shard->count));

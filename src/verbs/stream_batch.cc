@@ -84,7 +84,7 @@ BatchReader::Bound BatchReader::Take(const Line& line, StreamBatch& batch) {
     return Bound::kNone;
   }
   Request& request = std::get<Request>(parsed.item);
-  if (request.scored && request.scored->num_cut > 0 && notes_.num_cut++ == 0)
+  if (request.num_cut > 0 && notes_.num_cut++ == 0)
     notes_.first_cut_line = request.line;
   if (request.scored && request.scored->told.empty()) {
     answers_.Put(request, {}, text_hash);
@@ -94,7 +94,7 @@ BatchReader::Bound BatchReader::Take(const Line& line, StreamBatch& batch) {
   return Bound::kNone;
 }
 
-void BatchReader::Warn() { WarnOfLines(InputName("-", options_), notes_); }
+void BatchReader::Warn() { WarnOfLines(InputName("-", options_), options_, notes_); }
 
 StreamJob::StreamJob(StreamBatch& batch, AnswerStream& answers) : batch_(batch), answers_(answers) {
   for (const StreamedRequest& streamed : batch)

@@ -194,6 +194,17 @@ class Forms(GenerateTest):
         self.assertRegex(prompt["error"]["message"], r"prompt of at least \d{5,} tokens \(3400000 bytes\) is over the model's 2048 positions")
         self.assertIsNone(short["error"])
 
+    def test_prompts_that_are_too_long_are_cut_where_asked(self):
+        ids = [2, *(4 + n % 300 for n in range(2100))]
+        kept = {"left": [2, *ids[-2015:]], "right": ids[:2016], "middle": [2, *ids[1:1009], *ids[-1007:]]}
+        for side, prompt in kept.items():
+            with self.subTest(side):
+                cut, = self.lines([{"token_ids": ids, "max_tokens": 32}], "--truncate", side, "--overwrite")
+                given, = self.lines([{"token_ids": prompt, "max_tokens": 32}], "--overwrite")
+                body, wanted = cut["response"]["body"], given["response"]["body"]
+                self.assertEqual(body["choices"], wanted["choices"])
+                self.assertEqual(body["usage"], wanted["usage"] | {"prompt_tokens_cut": 85})
+
     def test_plain_text_is_told_what_is_expected(self):
         result = harness.run(self.binary, ["generate", "--input", "-", "--output", "-", "--quiet"],
                              stdin=b'{"prompt":"a","max_tokens":1}\nOnce upon a time\n')

@@ -134,7 +134,6 @@ TEST(Keys, FeaturesThatAreAbsentAreNamedAndNotCalledUnknown) {
                           R"("skip_special_tokens":false)",
                           R"("include_stop_str_in_output":true)",
                           R"("add_special_tokens":false)",
-                          R"("truncate_prompt_tokens":5)",
                           R"("prompt_logprobs":1)",
                           R"("top_logprobs":2)",
                           R"("tools":[{}])",

@@ -165,19 +165,18 @@ TEST(ScoreLineTest, AContextThatIsTooLongIsCutFromTheLeft) {
   const Request text = Read({{"context", context + "bc"}, {"continuation", "def"}});
   EXPECT_EQ(tokenizer.Decode(Tokens(text)), std::string(96, 'a') + "bcdef");
   EXPECT_EQ(text.scored->first, 98);
-  EXPECT_EQ(text.scored->num_cut, 1 + 150 + 5 - 101);
+  EXPECT_EQ(text.num_cut, 1 + 150 + 5 - 101);
   EXPECT_EQ(text.prompt.size(), 100u);
 
   const json ids(150, 9);
   const Request pair = Read({{"context_token_ids", ids}, {"continuation_token_ids", {7, 6}}});
-  EXPECT_EQ(pair.scored->num_cut, 51);
-  EXPECT_EQ(Read({{"context_token_ids", json(99, 9)}, {"continuation_token_ids", {7, 6}}})
-                .scored->num_cut,
+  EXPECT_EQ(pair.num_cut, 51);
+  EXPECT_EQ(Read({{"context_token_ids", json(99, 9)}, {"continuation_token_ids", {7, 6}}}).num_cut,
             0);
   // The continuation may take all of the window, but no more.
   const Request whole = Read({{"context", "a"}, {"continuation", std::string(100, 'c')}});
   EXPECT_EQ(whole.scored->first, 1);
-  EXPECT_EQ(whole.scored->num_cut, 1);
+  EXPECT_EQ(whole.num_cut, 1);
   EXPECT_EQ(FaultOf({{"context", "a"}, {"continuation", std::string(101, 'c')}}),
             "context_length_exceeded");
   EXPECT_EQ(FaultOf({{"text", std::string(100, 'c')}}), "context_length_exceeded");
