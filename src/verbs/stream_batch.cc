@@ -84,8 +84,7 @@ BatchReader::Bound BatchReader::Take(const Line& line, StreamBatch& batch) {
     return Bound::kNone;
   }
   Request& request = std::get<Request>(parsed.item);
-  if (request.num_cut > 0 && notes_.num_cut++ == 0)
-    notes_.first_cut_line = request.line;
+  if (request.num_cut > 0 && notes_.num_cut++ == 0) notes_.first_cut_line = request.line;
   if (request.scored && request.scored->told.empty()) {
     answers_.Put(request, {}, text_hash);
   } else {
