@@ -66,7 +66,8 @@ std::span<const Move> Mover::WeightMoves(const Task& task) {
   const int64_t end = size * (task.share + 1) / task.num_shares;
   const std::span<const Move> share = std::span(moves).subspan(
       static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
-  return first ? share : experts_.Needed(order_.grid(), task, share, begin);
+  if (first || !order_.has_grid()) return share;  // no router has chosen yet
+  return experts_.Needed(order_.grid(), task, share, begin);
 }
 
 std::span<const Move> Mover::RowMoves(const Task& task, const PackedBatch& batch) {

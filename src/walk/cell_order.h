@@ -76,6 +76,8 @@ class CellOrder {
   // Whether weights were loaded before: the first load of a run brings the embedding's own.
   bool HasLoadedWeights() const { return has_loaded_weights_; }
 
+  // Whether a block has begun: weights are loaded before the first one.
+  bool has_grid() const { return grid_ != nullptr; }
   const Schedule& grid() const { return *grid_; }  // of the block that runs
   const WaitTotals& waits() const { return waits_; }
   TraceLabel LabelOf(TraceSubject subject, const Cursor& cell) const {
