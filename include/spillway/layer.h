@@ -290,8 +290,11 @@ inline bool IsAttend(const Op& op) { return std::holds_alternative<Attend>(op); 
 // True where a program computes experts.
 bool HasExperts(const std::vector<Op>& ops);
 
-// Products of a program, those of experts too.
+// Products of a program, those of experts too; and of experts alone. Lifetime: pointers into the
+// argument, which may not be a temporary.
 std::vector<const Linear*> ProductsOf(const std::vector<Op>& ops);
+std::vector<const Linear*> ProductsOf(std::vector<Op>&& ops) = delete;
+std::vector<const Linear*> ProductsOf(const Experts& experts);
 
 // Whether a program reads and extends the KV cache.
 inline bool Attends(const std::vector<Op>& ops) { return std::ranges::any_of(ops, IsAttend); }

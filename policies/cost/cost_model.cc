@@ -54,7 +54,7 @@ void CostModel::AddProduct(const Linear& linear, ProductsSize& size) const {
 
 void CostModel::AddExperts(const Experts& experts, LayerSize& size) const {
   size.experts = &experts;
-  for (const Linear* linear : ProductsOf({experts})) AddProduct(*linear, size.of_experts);
+  for (const Linear* linear : ProductsOf(experts)) AddProduct(*linear, size.of_experts);
 }
 
 CostModel::LayerSize CostModel::SizeOf(const PlannedLayer& layer) const {

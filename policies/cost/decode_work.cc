@@ -23,7 +23,7 @@ double NumMultiplied(const Plan& plan) {
       const auto* experts = std::get_if<Experts>(&op);
       if (experts == nullptr) continue;
       const double share = ChosenShare(plan.shape.experts, *experts);
-      for (const Linear* linear : ProductsOf({*experts}))
+      for (const Linear* linear : ProductsOf(*experts))
         count += share * NumElements(plan, *linear);
     }
   }

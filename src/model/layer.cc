@@ -81,12 +81,16 @@ std::vector<const Linear*> ProductsOf(const std::vector<Op>& ops) {
   std::vector<const Linear*> products;
   for (const Op& op : ops) {
     if (const auto* linear = std::get_if<Linear>(&op)) products.push_back(linear);
-    const auto* experts = std::get_if<Experts>(&op);
-    if (experts == nullptr) continue;
-    for (const Expert& expert : experts->experts) {
-      products.insert(products.end(), {&expert.gate, &expert.up, &expert.down});
-    }
+    if (const auto* experts = std::get_if<Experts>(&op))
+      std::ranges::copy(ProductsOf(*experts), std::back_inserter(products));
   }
+  return products;
+}
+
+std::vector<const Linear*> ProductsOf(const Experts& experts) {
+  std::vector<const Linear*> products;
+  for (const Expert& expert : experts.experts)
+    products.insert(products.end(), {&expert.gate, &expert.up, &expert.down});
   return products;
 }
 

@@ -26,14 +26,16 @@ inline ModelFile FileOf(std::string_view bytes, const std::string& name) {
   return ModelFile(std::move(file), name);
 }
 
-// Reads the first and the last byte of every tensor.
+// Reads the first and the last element of every tensor.
 inline void ReadEnds(const Checkpoint& checkpoint) {
-  std::array<std::byte, 1> byte{};
+  std::array<std::byte, sizeof(float)> bytes{};
   for (std::size_t index = 0; index < checkpoint.tensors().size(); ++index) {
-    const int64_t size = checkpoint.tensors()[index].bytes;
-    if (size == 0) continue;
-    checkpoint.Read(static_cast<int64_t>(index), 0, byte);
-    checkpoint.Read(static_cast<int64_t>(index), size - 1, byte);
+    const CheckpointTensor& tensor = checkpoint.tensors()[index];
+    if (tensor.bytes == 0 || IsQuantised(tensor.dtype)) continue;
+    const int64_t element = DTypeBytes(tensor.dtype);
+    const auto one = std::span(bytes).first(static_cast<std::size_t>(element));
+    checkpoint.Read(static_cast<int64_t>(index), 0, one);
+    checkpoint.Read(static_cast<int64_t>(index), tensor.bytes - element, one);
   }
 }
 
