@@ -24,6 +24,12 @@ struct Workload {
   std::vector<RequestShape> sample;  // requests evenly spread over the input, in its order; all of
                                      // them in small files; not empty where there are requests
   RequestShape longest;              // no request exceeds any of its numbers
+
+  // Requests that one of the sample stands for; 0 without requests.
+  double rows_per_sampled() const {
+    return sample.empty() ? 0.0
+                          : static_cast<double>(num_requests) / static_cast<double>(sample.size());
+  }
 };
 
 }  // namespace spillway

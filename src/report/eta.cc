@@ -23,12 +23,8 @@ ExpectedWork ExpectedOf(const Workload& work, const std::optional<Prediction>& p
     expected.prompt_tokens += static_cast<double>(request.prompt_tokens);
     expected.decode_tokens += static_cast<double>(std::max<int64_t>(0, request.max_new_tokens - 1));
   }
-  if (!work.sample.empty()) {
-    const double rows_per_sampled =
-        static_cast<double>(work.num_requests) / static_cast<double>(work.sample.size());
-    expected.prompt_tokens *= rows_per_sampled;
-    expected.decode_tokens *= rows_per_sampled;
-  }
+  expected.prompt_tokens *= work.rows_per_sampled();
+  expected.decode_tokens *= work.rows_per_sampled();
   if (predicted) expected.course = predicted->course;
   return expected;
 }

@@ -18,10 +18,13 @@ int64_t FirstCut(CutSide side, int64_t num_tokens, int64_t num_cut) {
 
 }  // namespace
 
+std::optional<PromptCut> CutOf(std::optional<CutSide> side) {
+  return side ? std::optional(PromptCut{*side, std::nullopt}) : std::nullopt;
+}
+
 std::variant<std::optional<PromptCut>, LineFault> CutOf(const nlohmann::json& body,
                                                         std::optional<CutSide> side) {
-  std::optional<PromptCut> cut;
-  if (side) cut = PromptCut{*side, std::nullopt};
+  std::optional<PromptCut> cut = CutOf(side);
   const nlohmann::json* value = FindSet(body, kCutKey);
   if (value == nullptr) return cut;
   const std::optional<int64_t> most = WholeNumber(*value);

@@ -23,6 +23,9 @@ struct PromptCut {
 // Names the number of tokens that stay at most, as vLLM does; -1: as many as fit.
 inline constexpr std::string_view kCutKey = "truncate_prompt_tokens";
 
+// The cut that the flag alone asks for.
+std::optional<PromptCut> CutOf(std::optional<CutSide> side);
+
 // The cut that the flag (`side`) or a line's key asks for; the key alone cuts the left side.
 // nullopt: neither does. Fault: "invalid_value": the key is neither -1 nor a number of at least 1.
 std::variant<std::optional<PromptCut>, LineFault> CutOf(const nlohmann::json& body,

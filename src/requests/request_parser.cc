@@ -243,9 +243,24 @@ RequestOrFault MakePrompt(TokensOrFault prompt, Sampling sampling) {
   return request;
 }
 
+// Whether max_tokens give way to the positions that a prompt leaves.
+enum class Limit { kFixed, kYields };
+
+Limit DefaultLimit(const ReaderOptions& options) {
+  return options.max_tokens_yield ? Limit::kYields : Limit::kFixed;
+}
+
+// Positions that a prompt may take: those that the answer leaves. A limit that yields leaves half
+// of them at least.
+int64_t RoomForPrompt(Limit limit, const ReaderOptions& options, const Request& request) {
+  const int64_t max_tokens = request.sampling.max_tokens;
+  const int64_t half = options.max_positions / 2;
+  return options.max_positions -
+         (limit == Limit::kYields ? std::min(max_tokens, half) : max_tokens);
+}
+
 // A limit that nobody stated for this row fails no row: it ends with the positions.
 void FitMaxTokens(const ReaderOptions& options, Request& request) {
-  if (!options.max_tokens_yield) return;
   const int64_t left = options.max_positions - static_cast<int64_t>(request.prompt.size());
   Sampling& sampling = request.sampling;
   sampling.max_tokens = std::clamp<int64_t>(left, 1, sampling.max_tokens);
@@ -275,13 +290,11 @@ RequestOrFault ReadChat(std::string_view line, bool inside, Sampling sampling,
   return made;
 }
 
-// Positions that a prompt may take: those that the answer leaves. A limit that nobody stated leaves
-// half of them at least.
-int64_t RoomForPrompt(const ReaderOptions& options, bool limit_is_stated, const Request& request) {
-  const int64_t max_tokens = request.sampling.max_tokens;
-  const int64_t half = options.max_positions / 2;
-  const bool yields = options.max_tokens_yield && !limit_is_stated;
-  return options.max_positions - (yields ? std::min(max_tokens, half) : max_tokens);
+// Makes prompt and answer fit in the positions, as far as they may be shortened.
+void FitLengths(const std::optional<PromptCut>& cut, Limit limit, const ReaderOptions& options,
+                Request& request) {
+  if (cut) CutPrompt(*cut, RoomForPrompt(limit, options, request), options.start_token, request);
+  if (limit == Limit::kYields) FitMaxTokens(options, request);
 }
 
 // `text` is the line that the body stands in.
@@ -298,8 +311,7 @@ RequestOrFault ReadBody(const Body& body, std::string_view text, const Tokenizer
   auto* request = std::get_if<Request>(&read);
   if (request == nullptr) return read;
   const bool stated = IsSet(*body.keys, "max_tokens") || IsSet(*body.keys, "max_completion_tokens");
-  if (cut) CutPrompt(*cut, RoomForPrompt(options, stated, *request), options.start_token, *request);
-  if (!stated) FitMaxTokens(options, *request);
+  FitLengths(cut, stated ? Limit::kFixed : DefaultLimit(options), options, *request);
   return read;
 }
 
@@ -329,12 +341,8 @@ RequestOrFault RequestParser::ParseText(const Line& line) const {
   if (options_.score) return ReadScoreText(line.text, tokenizer_, options_);
   RequestOrFault read =
       MakePrompt(EncodePrompt(line.text, tokenizer_, options_), options_.defaults);
-  auto* request = std::get_if<Request>(&read);
-  if (request == nullptr) return read;
-  if (options_.cut)
-    CutPrompt({*options_.cut, {}}, RoomForPrompt(options_, false, *request), options_.start_token,
-              *request);
-  FitMaxTokens(options_, *request);
+  if (auto* request = std::get_if<Request>(&read))
+    FitLengths(CutOf(options_.cut), DefaultLimit(options_), options_, *request);
   return read;
 }
 

@@ -18,12 +18,6 @@ namespace {
 
 constexpr int64_t kLinesPerStopCheck = 256;
 
-void TakeLongest(const RequestShape& row, InputScan& scan) {
-  scan.max_prompt_logits = std::max(scan.max_prompt_logits, row.prompt_logits);
-  scan.max_prompt_tokens = std::max(scan.max_prompt_tokens, row.prompt_tokens);
-  scan.max_row_tokens = std::max(scan.max_row_tokens, row.slots());
-}
-
 // Every step-th request; where that gives too many, every second of them goes and the step doubles.
 class EvenSample {
  public:
@@ -132,14 +126,24 @@ void Count(const LineError& error, InputScan& scan) {
 void Count(const Request& request, InputScan& scan, EvenSample& sample) {
   const RequestShape row = ShapeOf(request);
   if (row.slots() > scan.max_row_tokens) scan.longest_line = request.line;
-  TakeLongest(row, scan);
+  scan.TakeLongest(row);
   scan.num_prompt_tokens += row.prompt_tokens;
   scan.num_new_tokens += request.scored ? NumScored(request) : row.max_new_tokens;
   sample.Add(scan.num_requests++, row, scan.sample);
-  if (request.num_cut > 0 && scan.num_cut++ == 0) scan.first_cut_line = request.line;
+  scan.NoteCut(request);
 }
 
 }  // namespace
+
+void InputScan::TakeLongest(const RequestShape& row) {
+  max_prompt_logits = std::max(max_prompt_logits, row.prompt_logits);
+  max_prompt_tokens = std::max(max_prompt_tokens, row.prompt_tokens);
+  max_row_tokens = std::max(max_row_tokens, row.slots());
+}
+
+void InputScan::NoteCut(const Request& request) {
+  if (request.num_cut > 0 && num_cut++ == 0) first_cut_line = request.line;
+}
 
 InputScan ScanInput(const std::filesystem::path& path, const Tokenizer& tokenizer,
                     const ReaderOptions& options, int64_t max_sample) {

@@ -40,6 +40,9 @@ struct InputScan {
   std::vector<PassedKey> passed_keys;
   int64_t num_cut = 0;         // prompts, or contexts to score, that were too long
   int64_t first_cut_line = 0;  // where there are any
+
+  void TakeLongest(const RequestShape& row);
+  void NoteCut(const Request& request);
 };
 
 // Reads `path` once, and tokenises the lines of the shard (a million tokens a second, where a run

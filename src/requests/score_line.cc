@@ -67,10 +67,15 @@ constexpr std::array<std::string_view, 7> kNearKeys = {
     "text",    "token_ids", "continuation", "context_token_ids", "continuation_token_ids",
     "context", "custom_id"};
 
+// Keys that say how to generate.
+bool IsGenerateKey(std::string_view key, BodyForm form) {
+  return IsSamplingKey(key, form) || key == kCutKey;
+}
+
 // Keys of other verbs: what would change an answer of theirs changes none here, but may be meant
 // to.
 MaybeFault CheckOtherVerbs(std::string_view key, const json& value, BodyForm form) {
-  if (!IsSamplingKey(key, form) && key != kCutKey) return CheckDocumentedKey(key, value, form);
+  if (!IsGenerateKey(key, form)) return CheckDocumentedKey(key, value, form);
   return LineFault{"unsupported_value",
                    fmt::format("\"{}\" is not supported by score, which generates nothing; leave "
                                "it out",
@@ -84,8 +89,7 @@ MaybeFault CheckScoreKeys(const json& line, bool strict, LineNotes& notes) {
     return key == "custom_id" || IsScoreKey(key) || (is_chat && IsChatPairKey(key));
   };
   const auto known = [&](std::string_view key) {
-    return own(key) || IsSamplingKey(key, form) || key == kCutKey || IsDocumentedKey(key, form) ||
-           IsChatKey(key);
+    return own(key) || IsGenerateKey(key, form) || IsDocumentedKey(key, form) || IsChatKey(key);
   };
   for (const auto& [key, value] : line.items()) {
     if (value.is_null() || own(key)) continue;

@@ -31,6 +31,7 @@
 #include "src/verbs/prompt_file.h"
 #include "src/verbs/run_identity.h"
 #include "src/verbs/run_output.h"
+#include "src/verbs/writer_options.h"
 
 namespace spillway {
 namespace {
@@ -147,13 +148,10 @@ ExistingOutput ExistingOf(const Config& config) {
   return *config.resume ? ExistingOutput::kResume : ExistingOutput::kRefuse;
 }
 
-WriterOptions WriterOptionsOf(const Config& config, const OpenedModel& model) {
-  WriterOptions options;
-  options.model_name = model.shape.name;
+WriterOptions FileOptionsOf(const Config& config, const OpenedModel& model) {
+  WriterOptions options = WriterOptionsOf(config, model);
   options.existing = ExistingOf(config);
-  if (config.verb == Verb::kScore) options.form = AnswerForm::kScore;
   options.command = ReplaceInvalidUtf8(config.command);  // it goes into JSON
-  options.splits_reasoning = config.split_reasoning;
   return options;
 }
 
@@ -188,7 +186,7 @@ class AnswerStages final : public Stages {
       : flags_(opened.flags),
         begin_s_(opened.begin_s),
         output_(flags_, flags_.input, flags_.output),
-        writer_(flags_.output, *opened.model.tokenizer, WriterOptionsOf(flags_, opened.model)) {}
+        writer_(flags_.output, *opened.model.tokenizer, FileOptionsOf(flags_, opened.model)) {}
 
   Config Settle(const Config& flags) override {
     Config config = flags;

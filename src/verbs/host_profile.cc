@@ -69,20 +69,10 @@ bool TakesThePlace(const Machine& machine, const ProfileKey& key) {
   return !keeps;
 }
 
-double Elements(const Model& model) {
-  double elements = 0.0;
-  for (const LayerSpec& layer : model.layers) {
-    for (const TensorSpec& spec : layer.tensors)
-      elements += static_cast<double>(spec.rows) * static_cast<double>(spec.cols);
-  }
-  return elements;
-}
-
 double Tokens(const Workload& work) {
   double tokens = 0.0;
   for (const RequestShape& row : work.sample) tokens += static_cast<double>(row.slots());
-  return tokens * static_cast<double>(work.num_requests) /
-         static_cast<double>(std::max<std::size_t>(1, work.sample.size()));
+  return tokens * work.rows_per_sampled();
 }
 
 bool IsWorthAProfile(const Setting& setting, const Workload& work) {
@@ -123,7 +113,7 @@ std::filesystem::path CacheHostProfile(const Config& config, const Machine& mach
 }
 
 double LeastSeconds(const Setting& setting, const Workload& work) {
-  const double flops = 2.0 * Elements(setting.model) * Tokens(work);
+  const double flops = 2.0 * static_cast<double>(NumParameters(setting.model)) * Tokens(work);
   const Machine& machine = setting.machine;
   const bool on_gpu = machine.has_gpu() && !machine.gpu_is_emulated;
   return flops / (on_gpu ? kMostGpuFlops : kMostThreadFlops * machine.num_threads);

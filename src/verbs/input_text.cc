@@ -16,9 +16,7 @@ namespace {
 constexpr std::size_t kMaxReasons = 5;
 constexpr std::size_t kMaxMessage = 160;  // bytes of a line's
 
-std::string NameOf(const Config& config) {
-  return config.input == "-" ? "standard input" : Printable(config.input.string(), 120);
-}
+std::string NameOf(const Config& config) { return Printable(InputName(config.input, {}), 120); }
 
 std::string LinesText(int64_t num_lines) {
   return fmt::format("{} line{}", GroupedText(num_lines), num_lines == 1 ? "" : "s");

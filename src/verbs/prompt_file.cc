@@ -24,7 +24,7 @@ ReaderOptions ReaderOptionsFor(const Config& config, const OpenedModel& model) {
   options.max_positions = shape.max_positions;
   options.vocab_rows = shape.vocab_size;
   options.start_token = shape.bos;
-  options.input_name = config.input == "-" ? "standard input" : config.input.string();
+  options.input_name = InputName(config.input, {});
   options.strict = config.strict;
   options.cut = config.cut;
   options.allow_duplicate_ids = config.allow_duplicate_ids;

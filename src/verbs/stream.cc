@@ -20,20 +20,13 @@
 #include "src/verbs/prompt_file.h"     // ReaderOptionsFor
 #include "src/verbs/run_output.h"
 #include "src/verbs/stream_batch.h"
+#include "src/verbs/writer_options.h"
 
 namespace spillway {
 namespace {
 
 // Rows that memory is laid out for where the first batch has fewer: a later one may have more.
 constexpr int64_t kLeastRequests = 256;
-
-WriterOptions WriterOptionsOf(const Config& config, const OpenedModel& model) {
-  WriterOptions options;
-  options.model_name = model.shape.name;
-  if (config.verb == Verb::kScore) options.form = AnswerForm::kScore;
-  options.splits_reasoning = config.split_reasoning;
-  return options;
-}
 
 bool IsOutOfMemory(const Error& error) {
   return error.code() == ErrorCode::kGpuMemory || error.code() == ErrorCode::kCpuMemory ||

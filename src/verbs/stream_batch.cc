@@ -9,6 +9,7 @@
 #include "src/requests/input_form.h"
 #include "src/requests/passed_keys.h"
 #include "src/verbs/line_warnings.h"
+#include "src/verbs/prompt_file.h"  // WorkloadOf
 
 namespace spillway {
 namespace {
@@ -31,19 +32,15 @@ bool IsFlush(std::string_view text) {
 }  // namespace
 
 Workload WorkloadOf(const StreamBatch& batch) {
-  Workload work;
-  work.num_requests = std::ssize(batch);
+  InputScan scan;
+  scan.num_requests = std::ssize(batch);
   const std::size_t step = batch.size() / kSampleRequests + 1;
-  int64_t longest = 0;
   for (std::size_t at = 0; at < batch.size(); ++at) {
     const RequestShape row = ShapeOf(batch[at].request);
-    longest = std::max(longest, row.slots());
-    work.longest.prompt_tokens = std::max(work.longest.prompt_tokens, row.prompt_tokens);
-    work.longest.prompt_logits = std::max(work.longest.prompt_logits, row.prompt_logits);
-    if (at % step == 0) work.sample.push_back(row);
+    scan.TakeLongest(row);
+    if (at % step == 0) scan.sample.push_back(row);
   }
-  work.longest.max_new_tokens = longest - work.longest.prompt_tokens;
-  return work;
+  return WorkloadOf(scan);
 }
 
 BatchReader::BatchReader(const ReaderOptions& options, const Tokenizer& tokenizer,
@@ -84,7 +81,7 @@ BatchReader::Bound BatchReader::Take(const Line& line, StreamBatch& batch) {
     return Bound::kNone;
   }
   Request& request = std::get<Request>(parsed.item);
-  if (request.num_cut > 0 && notes_.num_cut++ == 0) notes_.first_cut_line = request.line;
+  notes_.NoteCut(request);
   if (request.scored && request.scored->told.empty()) {
     answers_.Put(request, {}, text_hash);
   } else {

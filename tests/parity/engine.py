@@ -38,3 +38,11 @@ def row(line):
         assert ranked[0] == chosen, f"line {line['custom_id']}: a greedy token with logprob {chosen} under {ranked[0]}"
         top.append([item for logprob in ranked for item in (None, logprob)])
     return {"tokens": choice["token_ids"], "top": top}
+
+
+def comparable(golden, rows):
+    """Rows as far as the golden ones go: of a policy that evicts they end where a rounding could change what is evicted."""
+    if "flags" not in golden:
+        return rows
+    steps = [len(reference["tokens"]) for reference in golden["rows"]]
+    return [{"tokens": row["tokens"][:end], "top": row["top"][:end]} for row, end in zip(rows, steps)]

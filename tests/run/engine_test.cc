@@ -98,7 +98,8 @@ Request MakeRequest(int64_t line, int64_t prompt_tokens, TokenId last, int64_t m
   return request;
 }
 
-Trace RunJob(const Plan& plan, CountingExecutor& executor, Job& job) {
+EngineTotals RunSeen(const Plan& plan, CountingExecutor& executor, Job& job,
+                     const ProgressFn& see) {
   const NoTokenizer tokenizer(kVocab);
   ThreadPool pool(1);
   HostDevice device;
@@ -106,9 +107,12 @@ Trace RunJob(const Plan& plan, CountingExecutor& executor, Job& job) {
   Mover mover(plan, tiers);
   BlockBuilder blocks(plan, {&tokenizer, 0});
   EngineTotals totals;
-  Engine(plan, mover, executor, pool, totals)
-      .Run(MakeSchedule(plan), blocks, job, [](const WorkDone&) {});
-  return totals.trace;
+  Engine(plan, mover, executor, pool, totals).Run(MakeSchedule(plan), blocks, job, see);
+  return totals;
+}
+
+Trace RunJob(const Plan& plan, CountingExecutor& executor, Job& job) {
+  return RunSeen(plan, executor, job, [](const WorkDone&) {}).trace;
 }
 
 // Work that is told of while rows come and go: it never shrinks, and ends with all of it.
@@ -124,14 +128,7 @@ TEST(EngineTest, TellsOfPromptsAndTokensAsTheyAreComputed) {
     decode_tokens += static_cast<double>(line % 7);
   }
   ListJob job(requests);
-  const NoTokenizer tokenizer(kVocab);
-  ThreadPool pool(1);
-  HostDevice device;
-  const Tiers tiers(plan, {}, device);
-  Mover mover(plan, tiers);
-  BlockBuilder blocks(plan, {&tokenizer, 0});
   CountingExecutor executor(plan);
-  EngineTotals totals;
   WorkDone last;
   int64_t num_told = 0;
   const auto see = [&](const WorkDone& done) {
@@ -143,7 +140,7 @@ TEST(EngineTest, TellsOfPromptsAndTokensAsTheyAreComputed) {
     last = done;
     ++num_told;
   };
-  Engine(plan, mover, executor, pool, totals).Run(MakeSchedule(plan), blocks, job, see);
+  const EngineTotals totals = RunSeen(plan, executor, job, see);
   EXPECT_GT(num_told, 17);
   EXPECT_EQ(totals.done.rows, 17);
   EXPECT_DOUBLE_EQ(totals.done.PromptTokens(), prompt_tokens);
