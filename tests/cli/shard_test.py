@@ -197,7 +197,7 @@ class Stops(ShardTest):
 
     def test_grace_lets_the_block_end_and_begins_no_other(self):
         """One block of two rows has answers of 60 tokens; with a grace the signal waits for both."""
-        source = harness.write_jsonl(self.folder / "in.jsonl", [{"prompt": "Once", "max_tokens": 60}] * 8)
+        source = harness.write_jsonl(self.folder / "in.jsonl", [{"prompt": "Once", "max_tokens": 60}] * 32)
         words = ["generate", "--input", source, "--output", self.output, "--gpu-batch-size", 2, "--num-gpu-batches", 1,
                  "--ignore-eos", "--allow-duplicate-ids", "--quiet"]
         run = self.start([*words, "--grace", 120])
@@ -206,9 +206,10 @@ class Stops(ShardTest):
         run.send_signal(signal.SIGUSR1)
         self.assertEqual(run.wait(harness.TIMEOUT_S), 75)
         lines = (self.folder / "out.jsonl.part").read_bytes().count(b"\n")
-        self.assertIn(lines, (0, 2, 4, 6))  # whole blocks
+        self.assertEqual(lines % 2, 0)  # whole blocks
+        self.assertLess(lines, 32)
         self.assertEqual(harness.run(BINARY, words).status, 0)
-        self.assertEqual(len(harness.read_jsonl(self.output)), 8)
+        self.assertEqual(len(harness.read_jsonl(self.output)), 32)
 
     def test_a_grace_that_is_too_short_is_kept(self):
         source = harness.write_jsonl(self.folder / "in.jsonl", [{"prompt": "Once", "max_tokens": 480}] * 64)
