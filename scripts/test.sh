@@ -7,8 +7,9 @@ scripts/setup.sh
 scripts/build.sh "$preset"
 log=build/$preset/test.log
 status=0
+# One more than there are processors: tests of processes wait now and then.
 echo "test: running the tests; their output goes to $log"
-ctest --preset "$preset" -j "$(nproc)" --output-on-failure >"$log" 2>&1 || status=$?
+ctest --preset "$preset" -j "$(($(nproc) + 1))" --output-on-failure >"$log" 2>&1 || status=$?
 grep -v -E '^ *[0-9]+/[0-9]+ Test .* Passed|^ +Start +[0-9]+' "$log" || true
 total=$(sed -n 's/.*tests failed out of \([0-9]*\).*/\1/p' "$log")
 failed=$(sed -n 's/.*, \([0-9]*\) tests failed out of.*/\1/p' "$log")

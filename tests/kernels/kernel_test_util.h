@@ -97,6 +97,13 @@ inline std::string IsaParamName(const testing::TestParamInfo<Isa>& info) {
   return std::string(IsaName(info.param));
 }
 
+// Supported instruction sets that attention has forms for; a higher one takes that of kAvx512.
+inline std::vector<Isa> AttentionIsas() {
+  std::vector<Isa> isas = SupportedIsas();
+  std::erase_if(isas, [](Isa isa) { return isa > Isa::kAvx512; });
+  return isas;
+}
+
 // Each supported instruction set with fp16 and bf16.
 inline std::vector<IsaAndDType> AllCases() {
   std::vector<IsaAndDType> cases;
@@ -136,10 +143,10 @@ inline constexpr KvStorage kKvStorages[] = {
     {DType::kF16, 16},     {DType::kBF16, 16},     {DType::kF16, 8},      {DType::kF16, 4},
     {DType::kF16, {8, 4}}, {DType::kF16, {4, 16}}, {DType::kF16, {16, 8}}};
 
-// Each supported instruction set with each storage of KV.
+// Each form of attention with each storage of KV.
 inline std::vector<IsaAndKv> AllKvCases() {
   std::vector<IsaAndKv> cases;
-  for (const Isa isa : SupportedIsas()) {
+  for (const Isa isa : AttentionIsas()) {
     for (const KvStorage& kv : kKvStorages) cases.push_back({isa, kv});
   }
   return cases;
