@@ -25,11 +25,17 @@ struct ChooseExpertsArgs {
   ChoiceWeights weights = ChoiceWeights::kOfChosen;
   bool shared = false;  // a slot more, for expert number num_experts
 
-  int64_t slots() const { return top_k + (shared ? 1 : 0); }
+  constexpr int64_t slots() const { return top_k + (shared ? 1 : 0); }
 };
 
 // Chooses as Choose says (spillway/layer.h). Scores that are not finite give weights that are not.
 void ChooseExperts(const ChooseExpertsArgs& args, ThreadPool& pool);
 void ChooseExpertsRef(const ChooseExpertsArgs& args);
+
+inline constexpr int64_t kMaxGpuExperts = 512;
+
+// GPU form: pointers are to GPU memory. Requires: num_experts <= kMaxGpuExperts. Stream: one
+// kernel.
+void ChooseExpertsAsync(const ChooseExpertsArgs& args, Stream& stream);
 
 }  // namespace spillway::kernels

@@ -1,12 +1,17 @@
 // ExpertRows: rows of tokens on their way to an expert and back, from and to wherever they lie.
-// Each element is one product and one sum, so its bits are the same on every instruction set.
-// Thread rule: one call at a time per pool.
+// Each element is one product and one sum, so its bits are the same on every instruction set and on
+// a GPU, whose forms (Async, one kernel) take lists and rows in its memory. Thread rule: one call
+// at a time per pool.
 #pragma once
 
 #include <cstdint>
 #include <span>
 
 #include "src/base/thread_pool.h"
+
+namespace spillway {
+class Stream;
+}
 
 namespace spillway::kernels {
 
@@ -20,6 +25,7 @@ struct TakeExpertRowsArgs {
 };
 
 void TakeExpertRows(const TakeExpertRowsArgs& args, ThreadPool& pool);
+void TakeExpertRowsAsync(const TakeExpertRowsArgs& args, Stream& stream);
 
 // rows[i][column ...] += weights[i] * x[i].
 struct AddExpertRowsArgs {
@@ -32,5 +38,6 @@ struct AddExpertRowsArgs {
 };
 
 void AddExpertRows(const AddExpertRowsArgs& args, ThreadPool& pool);
+void AddExpertRowsAsync(const AddExpertRowsArgs& args, Stream& stream);
 
 }  // namespace spillway::kernels

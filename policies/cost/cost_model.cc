@@ -97,14 +97,15 @@ CostModel::CostModel(const Plan& plan, CostRates rates) : plan_(plan), rates_(st
   enqueues_ = !of_the_cpu;
   TakeCodedShare(rates_.cpu, plan.policy.kv_bits);
   if (of_the_cpu) TakeCodedShare(rates_.device, plan.policy.kv_bits);
-  int64_t router = -1;
+  int64_t known = -1;  // the layer after which the choices are
   for (int64_t layer = 0; layer < std::ssize(plan.layers); ++layer) {
     const PlannedLayer& of = plan.layers[static_cast<std::size_t>(layer)];
     layers_.push_back(SizeOf(of));
     layers_.back().loads = WeightBytes(plan, layer);
-    if (Chooses(of.ops)) router = layer;
+    // The host knows a GPU's choices one layer later.
+    if (Chooses(of.ops)) known = enqueues_ ? layer + 1 : layer;
     layers_.back().loads_chosen =
-        layers_.back().experts != nullptr && layer - plan.weight_lookahead > router;
+        layers_.back().experts != nullptr && layer - plan.weight_lookahead > known;
   }
 }
 

@@ -53,10 +53,13 @@ void CpuExecutor::Compute(const Cursor& at, const PackedBatch& batch, const Cell
 
 void CpuExecutor::GatherExperts(const Cell& cell) {
   experts_ = &std::get<Experts>(cell.layer.ops.front());
+  const int64_t choice = StateColumn(plan_.shape, experts_->choice);
   for (const Tier tier : kAllTiers) {
     const TokenRange& range = cell.batch.hidden[tier];
-    for (int64_t token = range.begin; token < range.end; ++token)
-      gathered_.push_back(layer_.Hidden(cell, token));
+    for (int64_t token = range.begin; token < range.end; ++token) {
+      float* states = layer_.Hidden(cell, token);
+      gathered_.push_back({states, states + choice});
+    }
   }
   if (!GathersAllBatches(plan_)) EndLayer();
 }
@@ -116,8 +119,9 @@ void CpuExecutor::Multiply(const kernels::MatmulArgs& args) {
   kernels::Matmul(args, device_.View(plan_.workspace.matmul), pool_, isa_);
 }
 
-void CpuExecutor::Choose(const kernels::ChooseExpertsArgs& args) {
+bool CpuExecutor::Choose(const kernels::ChooseExpertsArgs& args) {
   kernels::ChooseExperts(args, pool_);
+  return true;
 }
 
 void CpuExecutor::TakeRows(const kernels::TakeExpertRowsArgs& args) {

@@ -42,10 +42,11 @@ class CpuExecutor final : public Executor, private OpSet, private ExpertOps {
   void Rotate(const kernels::RotateArgs& args) override;
   void SoftCap(const kernels::SoftCapArgs& args) override;
   void Multiply(const kernels::MatmulArgs& args) override;
-  ExpertOps* experts() override { return this; }
+  ExpertOps& experts() override { return *this; }
 
   // ExpertOps
-  void Choose(const kernels::ChooseExpertsArgs& args) override;
+  bool Choose(const kernels::ChooseExpertsArgs& args) override;
+  ExpertTokens Put(const ExpertTokens& tokens) override { return tokens; }
   void TakeRows(const kernels::TakeExpertRowsArgs& args) override;
   void AddRows(const kernels::AddExpertRowsArgs& args) override;
 
@@ -77,8 +78,8 @@ class CpuExecutor final : public Executor, private OpSet, private ExpertOps {
   std::vector<kernels::AttentionRow> attention_rows_;
   std::vector<kernels::KvCompactRow> compact_rows_;
   std::vector<kernels::BudgetAttentionRow> budget_rows_;
-  // States of the tokens that wait for experts, and these.
-  std::vector<float*> gathered_;
+  // Tokens that wait for experts, and these.
+  std::vector<GatheredToken> gathered_;
   const Experts* experts_ = nullptr;
   std::span<float> logits_;
 };

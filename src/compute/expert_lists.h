@@ -11,35 +11,50 @@
 
 namespace spillway {
 
+// A token that waits for its experts.
+struct GatheredToken {
+  float* states = nullptr;        // as the device addresses them
+  const float* choice = nullptr;  // its experts' numbers and weights (Buf::kChoice), for the host
+};
+
+// States of tokens, and the weight of an expert for each.
+struct ExpertTokens {
+  std::span<float* const> states;
+  std::span<const float> weights;
+
+  std::size_t size() const { return states.size(); }
+  ExpertTokens Part(std::size_t begin, std::size_t count) const {
+    return {states.subspan(begin, count), weights.subspan(begin, count)};
+  }
+};
+
 class ExpertLists {
  public:
   // Takes up to so many tokens at a time, of a model with these experts, or none.
   ExpertLists(const ExpertShape& experts, int64_t max_tokens);
 
-  // Sorts tokens, whose states these are and whose choices (Buf::kChoice) are in a column of them,
-  // by the experts [first, first + num_experts).
+  // Sorts tokens by the experts [first, first + num_experts).
   struct Range {
     int64_t first = 0;
     int64_t num_experts = 0;
   };
-  void Sort(std::span<float* const> states, int64_t choice_column, const Range& range);
+  void Sort(std::span<const GatheredToken> tokens, const Range& range);
 
-  // States of an expert's tokens, counted from the first of the range, and their weights.
-  std::span<float* const> States(int64_t expert) const { return PartOf(states_, expert); }
-  std::span<const float> Weights(int64_t expert) const { return PartOf(weights_, expert); }
+  // Tokens of all experts of the range, one expert's behind the other's. Lifetime: until the next
+  // Sort.
+  ExpertTokens All() const { return {states_, weights_}; }
 
- private:
-  template <typename T>
-  std::span<const T> PartOf(const std::vector<T>& all, int64_t expert) const {
-    const auto begin = static_cast<std::size_t>(begins_[static_cast<std::size_t>(expert)]);
-    const auto end = static_cast<std::size_t>(begins_[static_cast<std::size_t>(expert) + 1]);
-    return std::span(all).subspan(begin, end - begin);
+  // Part of them, or of a copy elsewhere, that is an expert's, counted from the range's first.
+  ExpertTokens Of(int64_t expert, const ExpertTokens& all) const {
+    const auto at = static_cast<std::size_t>(expert);
+    return all.Part(begins_[at], begins_[at + 1] - begins_[at]);
   }
 
+ private:
   int64_t slots_;
   std::vector<float*> states_;
   std::vector<float> weights_;
-  std::vector<int64_t> begins_;
+  std::vector<std::size_t> begins_;
 };
 
 }  // namespace spillway

@@ -198,8 +198,10 @@ void LayerRunner::AddPieces(const Linear& linear, const ProgramInput& input, OpS
 void LayerRunner::RunChoose(const Choose& choose, const ProgramInput& input, OpSet& device) {
   const Rows scores = RowsOf(choose.x, input, device);
   const Rows choice = RowsOf(choose.y, input, device);
-  device.experts()->Choose({scores.data, scores.stride, choice.data, choice.stride, input.rows,
-                            choose.num_experts, choose.top_k, choose.weights, choose.shared});
+  const bool is_known =
+      device.experts().Choose({scores.data, scores.stride, choice.data, choice.stride, input.rows,
+                               choose.num_experts, choose.top_k, choose.weights, choose.shared});
+  if (!is_known) return;
   chosen_.resize(static_cast<std::size_t>(choose.num_experts));
   for (int64_t row = 0; row < input.rows; ++row) {
     const float* numbers = choice.data + row * choice.stride;
@@ -208,17 +210,17 @@ void LayerRunner::RunChoose(const Choose& choose, const ProgramInput& input, OpS
   }
 }
 
-void LayerRunner::RunExperts(const Experts& experts, std::span<float* const> states,
+void LayerRunner::RunExperts(const Experts& experts, std::span<const GatheredToken> tokens,
                              OpSet& device) {
   const auto num_experts = std::ssize(experts.experts);
-  lists_.Sort(states, StateColumn(plan_.shape, experts.choice), {experts.first, num_experts});
+  lists_.Sort(tokens, {experts.first, num_experts});
+  const ExpertTokens all = device.experts().Put(lists_.All());
   const auto most = static_cast<std::size_t>(plan_.workspace.chunk_tokens);
   for (int64_t expert = 0; expert < num_experts; ++expert) {
-    const ExpertTokens all = {lists_.States(expert), lists_.Weights(expert)};
-    for (std::size_t begin = 0; begin < all.states.size(); begin += most) {
-      const std::size_t count = std::min(most, all.states.size() - begin);
+    const ExpertTokens of = lists_.Of(expert, all);
+    for (std::size_t begin = 0; begin < of.size(); begin += most) {
       RunExpert(experts, experts.experts[static_cast<std::size_t>(expert)],
-                {all.states.subspan(begin, count), all.weights.subspan(begin, count)}, device);
+                of.Part(begin, std::min(most, of.size() - begin)), device);
     }
   }
 }
@@ -227,13 +229,13 @@ void LayerRunner::RunExpert(const Experts& of, const Expert& expert, const Exper
                             OpSet& device) {
   const Rows rows = device.At(expert.gate.x);
   const int64_t cols = WidthOf(plan_.shape, of.x);
-  device.experts()->TakeRows(
+  device.experts().TakeRows(
       {tokens.states, StateColumn(plan_.shape, of.x), cols, rows.data, rows.stride});
-  const ProgramInput taken = {{}, std::ssize(tokens.states)};
+  const ProgramInput taken = {{}, static_cast<int64_t>(tokens.size())};
   for (const Linear* product : {&expert.gate, &expert.up, &expert.down})
     RunProduct(*product, taken, device);
-  device.experts()->AddRows({tokens.states, StateColumn(plan_.shape, of.y), tokens.weights,
-                             rows.data, rows.stride, cols});
+  device.experts().AddRows({tokens.states, StateColumn(plan_.shape, of.y), tokens.weights,
+                            rows.data, rows.stride, cols});
 }
 
 const float* LayerRunner::Vector(TensorRef ref) const {

@@ -41,19 +41,15 @@ struct TableGather {
   float scale = 1.0F;
 };
 
-// States of tokens of one expert, and its weight for each.
-struct ExpertTokens {
-  std::span<float* const> states;
-  std::span<const float> weights;
-};
-
-// Operations of a device that computes experts, as OpSet's. Choices are read by the host, which
-// sorts the tokens by them.
+// Operations for experts. Choices are read by the host, which sorts the tokens by them.
 class ExpertOps {
  public:
   virtual ~ExpertOps() = default;
 
-  virtual void Choose(const kernels::ChooseExpertsArgs& args) = 0;
+  // True: the choices are made, and the host may read them where the device does.
+  virtual bool Choose(const kernels::ChooseExpertsArgs& args) = 0;
+  // Lists in host memory as TakeRows and AddRows read them. Lifetime: until the next call.
+  virtual ExpertTokens Put(const ExpertTokens& tokens) = 0;
   virtual void TakeRows(const kernels::TakeExpertRowsArgs& args) = 0;
   virtual void AddRows(const kernels::AddExpertRowsArgs& args) = 0;
 };
@@ -72,8 +68,7 @@ class OpSet {
   virtual void Rotate(const kernels::RotateArgs& args) = 0;
   virtual void SoftCap(const kernels::SoftCapArgs& args) = 0;
   virtual void Multiply(const kernels::MatmulArgs& args) = 0;
-  // Null: the device computes no experts, and the plans of models that have them are refused.
-  virtual ExpertOps* experts() { return nullptr; }
+  virtual ExpertOps& experts() = 0;
 };
 
 // Input of a program: tokens whose states are `hidden`. Gather reads the ids, Rotate the positions
@@ -120,11 +115,11 @@ class LayerRunner {
     }
   }
 
-  // Computes experts for tokens whose states these are, as many as MostGathered at a time.
-  void RunExperts(const Experts& experts, std::span<float* const> states, OpSet& device);
+  // Computes experts for tokens, as many as MostGathered at a time.
+  void RunExperts(const Experts& experts, std::span<const GatheredToken> tokens, OpSet& device);
 
   // Experts that the programs run since BeginChoices chose, [number]: 1 or 0; empty: none chose
-  // any.
+  // any, or the host does not know yet.
   void BeginChoices() { chosen_.clear(); }
   std::span<const uint8_t> chosen() const { return chosen_; }
 

@@ -32,7 +32,8 @@ class Executor {
   virtual std::span<float> Logits() = 0;
 
   // Experts that tokens of the last Compute chose, [their number in a decoder layer]: 1, or 0 for
-  // those that none did. Empty where the layer chooses none, or where that is not known. Lifetime:
+  // those that none did. Empty where the layer chooses none, or where that is not known yet: an
+  // executor that computes behind its caller tells it at the first of the experts' layers. Lifetime:
   // until the next Compute.
   virtual std::span<const uint8_t> ChosenExperts() const { return {}; }
 };

@@ -10,6 +10,7 @@
 #include "kernels/rows/host_rows.h"
 #include "kernels/rows/norm.h"
 #include "spillway/error.h"
+#include "spillway/expert_gather.h"
 #include "spillway/kv_block.h"
 #include "spillway/round.h"
 #include "src/base/stop_signal.h"
@@ -44,6 +45,7 @@ CudaExecutor::CudaExecutor(const Plan& plan, const Arenas& arenas, ComputeQueue&
   chunk_rows_.reserve(num_chunks);
   last_rows_.reserve(static_cast<std::size_t>(plan.batch.logits));
   if (plan.AttendsBeside()) beside_ = std::make_unique<Beside>(*this, pool);
+  if (plan.shape.experts.num > 0) gathered_ = std::make_unique<GpuExperts>(plan, ExpertMemory());
   products_.ChooseForManyRows(lane_.matmul, computes.stream());
   if (reference_.num_tokens() == 0) return;
   const std::size_t bytes = static_cast<std::size_t>(plan.shape.num_kv_heads) *
@@ -61,6 +63,17 @@ CudaExecutor::Beside::Beside(CudaExecutor& executor, ThreadPool& pool)
     turns[turn].host_qkv = executor.Mapped(executor.HostScratch<float>(layout.host_qkv));
     turns[turn].host_attended = executor.Mapped(executor.HostScratch<float>(layout.host_attended));
   }
+}
+
+GpuExperts::Memory CudaExecutor::ExpertMemory() const {
+  const ExpertExchange& experts = exchange_.experts;
+  GpuExperts::Memory memory;
+  memory.lists = Scratch<std::byte>(experts.lists);
+  for (std::size_t turn = 0; turn < kExpertTurns; ++turn)
+    memory.host_lists[turn] = HostScratch<std::byte>(experts.host_lists[turn]);
+  memory.host_choices = HostScratch<float>(experts.host_choices);
+  memory.to_gpu = host_gpu_ - host_.View({0, host_.bytes()}).data();
+  return memory;
 }
 
 HostAttention::Memory CudaExecutor::HostAttentionMemory() const {
@@ -90,6 +103,7 @@ void CudaExecutor::Compute(const Cursor& at, const PackedBatch& batch, const Cel
   SPILLWAY_CHECK(batch.batch < plan_.num_batches);
   SPILLWAY_CHECK(static_cast<int64_t>(batch.tokens.size()) <= plan_.batch.prompt_tokens);
   ThrowIfStopRequested();
+  chosen_ = {};
   if (beside_ != nullptr) beside_->attention.ThrowIfFailed();
   const auto number = static_cast<int64_t>(computes_.num_computes()) + 1;
   if (number > kComputesAhead) computes_.Wait(static_cast<uint64_t>(number - kComputesAhead));
@@ -104,12 +118,43 @@ void CudaExecutor::Compute(const Cursor& at, const PackedBatch& batch, const Cel
   table_ = TableWriter(host_.View(table), attends ? FirstLane().table : lane_.table);
   AdvanceReference(at);
   const bool is_head = cell.layer.part == ComputePart::kHead;
-  is_head ? ComputeHead(cell) : ComputeChunks(cell);
+  if (HasExperts(cell.layer.ops)) {
+    GatherExperts(cell);
+  } else {
+    is_head ? ComputeHead(cell) : ComputeChunks(cell);
+  }
   const uint64_t ended = computes_.EndCompute();
   if (beside_ != nullptr) {
     beside_->computes_of_batch[static_cast<std::size_t>(batch.batch)] = ended;
   }
   if (is_head) logits_compute_ = ended;
+}
+
+void CudaExecutor::GatherExperts(const Cell& cell) {
+  experts_ = &cell.layer;
+  for (const Tier tier : kAllTiers) {
+    const TokenRange& range = cell.batch.hidden[tier];
+    for (int64_t token = range.begin; token < range.end; ++token)
+      gathered_->Add(layer_.Hidden(cell, token));
+  }
+  if (!GathersAllBatches(plan_)) EndLayer();
+}
+
+// Choices cross once a decoder layer; where batches come one by one, with each of them.
+void CudaExecutor::EndLayer() {
+  if (gathered_ == nullptr || gathered_->tokens().empty()) return;
+  ThrowIfStopRequested();
+  const auto& experts = std::get<Experts>(experts_->ops.front());
+  if (experts.first == 0 || !GathersAllBatches(plan_)) {
+    gathered_->FetchChoices(lane_.stream);
+    computes_.Wait(computes_.EndCompute());
+  }
+  if (experts.first == 0) chosen_ = gathered_->Chosen();
+  LaneOps ops(*this, *experts_, lane_, nullptr);
+  runner_.RunExperts(experts, gathered_->tokens(), ops);
+  gathered_->Clear();
+  const uint64_t ended = computes_.EndCompute();
+  if (beside_ != nullptr) std::ranges::fill(beside_->computes_of_batch, ended);
 }
 
 std::span<float> CudaExecutor::Logits() {
@@ -265,7 +310,8 @@ CudaExecutor::LaneOps::LaneOps(CudaExecutor& executor, const PlannedLayer& layer
     : executor_(executor), first_(lane), attended_(attended) {
   const bool has_inner = std::ranges::any_of(layer.ops, [](const Op& op) {
     const auto* linear = std::get_if<Linear>(&op);
-    return linear != nullptr && linear->y.buf == Buf::kInner;
+    const bool is_expert = std::holds_alternative<Experts>(op);
+    return is_expert || (linear != nullptr && linear->y.buf == Buf::kInner);
   });
   if (has_inner) inner_ = At(Buf::kInner).data;
 }
@@ -292,6 +338,23 @@ void CudaExecutor::LaneOps::SoftCap(const kernels::SoftCapArgs& args) {
 
 void CudaExecutor::LaneOps::Multiply(const kernels::MatmulArgs& args) {
   executor_.products_.Multiply(args, Products());
+}
+
+bool CudaExecutor::LaneOps::Choose(const kernels::ChooseExpertsArgs& args) {
+  kernels::ChooseExpertsAsync(args, lane_->stream);
+  return false;
+}
+
+ExpertTokens CudaExecutor::LaneOps::Put(const ExpertTokens& tokens) {
+  return executor_.gathered_->Put(tokens, lane_->stream);
+}
+
+void CudaExecutor::LaneOps::TakeRows(const kernels::TakeExpertRowsArgs& args) {
+  kernels::TakeExpertRowsAsync(args, lane_->stream);
+}
+
+void CudaExecutor::LaneOps::AddRows(const kernels::AddExpertRowsArgs& args) {
+  kernels::AddExpertRowsAsync(args, lane_->stream);
 }
 
 // Sends q, k and v of the tokens that the CPU attends to, and calls it.

@@ -4,6 +4,8 @@
 // Rows whose KV the CPU attends to (host_attention.h) split an attention layer: its first part, up
 // to q, k and v, goes through a stream of its own, so that while the CPU attends to one batch, the
 // GPU computes the first part of the next batch and the rest of the one before.
+// Experts wait for the choices of all tokens, which the host sorts: once a decoder layer the host
+// waits for the GPU.
 // Thread rule: one thread calls it.
 #pragma once
 
@@ -24,6 +26,7 @@
 #include "src/gpu/attention_lists.h"
 #include "src/gpu/cuda_attention.h"
 #include "src/gpu/exchange.h"
+#include "src/gpu/gpu_experts.h"
 #include "src/gpu/gpu_products.h"
 #include "src/gpu/host_attention.h"
 #include "src/gpu/table_writer.h"
@@ -38,7 +41,9 @@ class CudaExecutor final : public Executor {
   ~CudaExecutor() override;  // waits for what was enqueued
 
   void Compute(const Cursor& at, const PackedBatch& batch, const CellPlaces& places) override;
+  void EndLayer() override;
   std::span<float> Logits() override;
+  std::span<const uint8_t> ChosenExperts() const override { return chosen_; }
 
  private:
   using Cell = LayerArgs::Cell;
@@ -78,7 +83,7 @@ class CudaExecutor final : public Executor {
   };
 
   // Operations of a program in a lane. At its attention a layer may change lanes.
-  class LaneOps final : public OpSet {
+  class LaneOps final : public OpSet, private ExpertOps {
    public:
     LaneOps(CudaExecutor& executor, const PlannedLayer& layer, const Lane& lane, float* attended);
     LaneOps(const LaneOps&) = delete;
@@ -94,8 +99,15 @@ class CudaExecutor final : public Executor {
     void Rotate(const kernels::RotateArgs& args) override;
     void SoftCap(const kernels::SoftCapArgs& args) override;
     void Multiply(const kernels::MatmulArgs& args) override;
+    ExpertOps& experts() override { return *this; }
 
    private:
+    // ExpertOps
+    bool Choose(const kernels::ChooseExpertsArgs& args) override;
+    ExpertTokens Put(const ExpertTokens& tokens) override;
+    void TakeRows(const kernels::TakeExpertRowsArgs& args) override;
+    void AddRows(const kernels::AddExpertRowsArgs& args) override;
+
     GpuProducts::Lane Products() const;
 
     CudaExecutor& executor_;
@@ -108,6 +120,8 @@ class CudaExecutor final : public Executor {
   void ComputeChunks(const Cell& cell);
   void ComputeChunk(const Cell& cell, std::size_t index, const ProgramInput& input);
   void ComputeHead(const Cell& cell);
+  void GatherExperts(const Cell& cell);  // a layer of nothing else
+  GpuExperts::Memory ExpertMemory() const;
 
   // Embedding tables in GPU memory, of the layer that is being enqueued.
   struct GatherTable {
@@ -165,7 +179,10 @@ class CudaExecutor final : public Executor {
   std::vector<ListedChunk> chunk_rows_;
   std::vector<GatherTable> gather_tables_;
   std::vector<const float*> last_rows_;
-  std::unique_ptr<Beside> beside_;  // null: the CPU attends to nothing
+  std::unique_ptr<Beside> beside_;         // null: the CPU attends to nothing
+  std::unique_ptr<GpuExperts> gathered_;   // null: there are no experts
+  const PlannedLayer* experts_ = nullptr;  // that the gathered tokens wait for
+  std::span<const uint8_t> chosen_;        // by the tokens of the last Compute, where that is known
   uint64_t logits_compute_ = 0;
   std::span<float> logits_;
 };

@@ -4,6 +4,7 @@
 
 #include "kernels/matmul/matmul_workspace.h"
 #include "kernels/rows/embedding.h"
+#include "spillway/expert_gather.h"
 #include "spillway/reference_prompt.h"
 #include "src/compute/reference_keys.h"
 #include "src/compute/rope_tables.h"
@@ -94,6 +95,19 @@ BesideLayout LayOutBeside(const Plan& plan, int64_t table_bytes, ArenaLayout& de
   return beside;
 }
 
+ExpertExchange LayOutExperts(const Plan& plan, ArenaLayout& device, ArenaLayout& host) {
+  const int64_t tokens = MostGathered(plan);
+  const int64_t choices = tokens * plan.shape.experts.slots();
+  // The lists of all choices need as much as the addresses of all tokens, or more.
+  const int64_t list_bytes =
+      TableBytes(choices * int64_t{sizeof(float*)}) + TableBytes(choices * int64_t{sizeof(float)});
+  ExpertExchange experts;
+  experts.lists = device.Take(list_bytes);
+  for (Region& lists : experts.host_lists) lists = host.Take(list_bytes);
+  experts.host_choices = host.TakeFloats(tokens, WidthOf(plan.shape, Buf::kChoice));
+  return experts;
+}
+
 }  // namespace
 
 int64_t MaxChunks(const Plan& plan) {
@@ -123,6 +137,7 @@ ExchangeLayout LayOutExchange(const Plan& plan) {
   if (plan.AttendsBeside()) {
     layout.beside = LayOutBeside(plan, layout.table_bytes, device, host);
   }
+  if (plan.shape.experts.num > 0) layout.experts = LayOutExperts(plan, device, host);
   layout.bytes = {device.end(), host.end()};
   return layout;
 }

@@ -52,12 +52,24 @@ struct BesideLayout {
   Region host_workspace;  // host: of the CPU's kernels
 };
 
+// Lists of tokens by experts are written by the host in turns: one while the GPU reads the other.
+inline constexpr std::size_t kExpertTurns = 2;
+
+// Memory for the tokens of a layer's experts (gpu_experts.h), of models that have experts. Offsets
+// as those of BesideLayout.
+struct ExpertExchange {
+  Region lists;  // addresses and weights of a token's states for each of its experts
+  std::array<Region, kExpertTurns> host_lists;  // host
+  Region host_choices;                          // host: fp32 [tokens, 2 * slots]
+};
+
 // Sizes, and offsets within plan.exchange.
 struct ExchangeLayout {
   int64_t table_bytes = 0;
   AttentionScratch scratch;
   int64_t logits_bytes = 0;  // host, behind the tables
   BesideLayout beside;       // behind all that; empty where the CPU does not attend
+  ExpertExchange experts;    // behind that
   ExchangeBytes bytes;       // of all
 };
 

@@ -7,6 +7,7 @@
 
 #include "kernels/attention/decode_attention.h"
 #include "kernels/matmul/matmul_workspace.h"
+#include "kernels/rows/choose_experts.h"
 #include "spillway/error.h"
 #include "src/gpu/exchange.h"
 
@@ -38,11 +39,8 @@ KernelNeeds GpuNeeds() {
 void RefuseWhatGpuLacks(const Plan& plan) {
   if (!plan.machine.has_gpu()) return;
   const ModelShape& shape = plan.shape;
-  if (shape.experts.num > 0) {
-    throw Error(
-        ErrorCode::kModelUnsupported,
-        fmt::format("{}: its experts are computed by the CPU alone so far; use --device cpu",
-                    Printable(shape.name)));
+  if (shape.experts.num > kernels::kMaxGpuExperts) {
+    RefuseShape(shape, "the number of experts", shape.experts.num, "up to 512");
   }
   if (shape.head_dim % 8 != 0 || shape.head_dim > kernels::kMaxGpuHeadDim) {
     RefuseShape(shape, "the head dimension", shape.head_dim, "multiples of 8 up to 256");

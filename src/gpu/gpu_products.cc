@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <numeric>
 
+#include "kernels/matmul/matmul_fp32.h"
 #include "spillway/error.h"
 #include "src/gpu/gpu_needs.h"
 
@@ -37,6 +38,10 @@ void GpuProducts::Norm(const kernels::NormArgs& args, const Lane& lane) {
 }
 
 void GpuProducts::Multiply(const kernels::MatmulArgs& args, const Lane& lane) {
+  if (args.arithmetic == Arithmetic::kFp32) {
+    FinishInner(lane);
+    return kernels::MatmulFp32Async(args, lane.stream);
+  }
   if (IsQuantised(dtype_)) return matmul_.MatmulAsync(args, lane.workspace, lane.stream);
   Round(args, lane);
   matmul_.MultiplyRounded(args, lane.workspace, lane.stream);

@@ -54,13 +54,18 @@ void ExpertMoves::Note(const Cursor& at, std::span<const uint8_t> chosen) {
   for (std::size_t expert = 0; expert < chosen.size(); ++expert) chosen_[expert] |= chosen[expert];
 }
 
-// True where all batches have been through the router when the load begins: at the layer that it
-// is begun at, or with overlap at one so many layers before.
+int64_t ExpertMoves::RouterAt(int64_t layer) const {
+  const int64_t router = router_of_[static_cast<std::size_t>(layer)];
+  return router < 0 ? layer : router;
+}
+
+// True where the choices of all batches are noted when the load begins: at the layer that it is
+// begun at, or with overlap at one so many layers before.
 bool ExpertMoves::IsKnown(const Schedule& grid, const Task& task) const {
   const int64_t router = router_of_[static_cast<std::size_t>(task.cell.layer)];
-  if (router < 0 || noted_.pass != task.cell.pass || noted_.layer != router) return false;
+  if (router < 0 || noted_.pass != task.cell.pass || RouterAt(noted_.layer) != router) return false;
   const int64_t ahead = grid.overlap == Overlap::kOn ? grid.weight_lookahead : 0;
-  return task.cell.layer - ahead > router;
+  return task.cell.layer - ahead > noted_.layer;
 }
 
 std::span<const Move> ExpertMoves::Needed(const Schedule& grid, const Task& task,

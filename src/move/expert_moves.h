@@ -21,7 +21,8 @@ class ExpertMoves {
   // A block follows, whose passes are counted anew.
   void BeginBlock() { noted_ = {-1, -1, -1}; }
 
-  // Experts that a batch's rows chose in a cell, [number]: 1 or 0; empty: none were chosen there.
+  // Experts that a batch's rows chose, [number]: 1 or 0; empty: none, or that is not known yet. The
+  // cell is of the router's layer, or of one of its experts' where they are known no sooner.
   void Note(const Cursor& at, std::span<const uint8_t> chosen);
 
   // The moves of the task that are needed, of `moves`, which are a part of the layer's from its
@@ -30,11 +31,13 @@ class ExpertMoves {
                                int64_t first);
 
  private:
+  // The router of an experts' layer; of another one itself.
+  int64_t RouterAt(int64_t layer) const;
   bool IsKnown(const Schedule& grid, const Task& task) const;
 
   std::vector<int64_t> router_of_;             // [layer]: -1: it has no experts that are chosen
   std::vector<std::vector<int64_t>> experts_;  // [layer][move]: whose it is
-  Cursor noted_ = {-1, -1, -1};                // the router's layer, in the pass, of chosen_
+  Cursor noted_ = {-1, -1, -1};                // where chosen_ is from
   std::vector<uint8_t> chosen_;
   std::vector<Move> needed_;
 };

@@ -126,11 +126,11 @@ WorkspacePlan WorkspaceOf(const Plan& plan, const KernelNeeds& needs, ArenaLayou
   return work;
 }
 
-// Bytes in which tokens are sorted by their experts: of each an address, and of each of its choices
-// another one and a weight.
+// Bytes in which tokens are sorted by their experts: of each two addresses, and of each of its
+// choices another one and a weight.
 int64_t ExpertListBytes(const Plan& plan) {
   if (plan.shape.experts.num == 0) return 0;
-  return MostGathered(plan) * (8 + 12 * plan.shape.experts.slots());
+  return MostGathered(plan) * (16 + 12 * plan.shape.experts.slots());
 }
 
 }  // namespace

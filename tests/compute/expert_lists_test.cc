@@ -13,23 +13,26 @@ const ExpertShape kShape = {.num = 5, .top_k = 2, .ffn_size = 8, .shared_ffn = 8
 class ExpertListsTest : public testing::Test {
  protected:
   void Sort(std::size_t num_tokens, const ExpertLists::Range& range) {
-    lists.Sort(std::span(states).first(num_tokens), 1, range);
+    lists.Sort(std::span(tokens).first(num_tokens), range);
   }
   std::vector<int64_t> TokensOf(int64_t expert) const {
-    std::vector<int64_t> tokens;
-    for (const float* state : lists.States(expert)) tokens.push_back((state - rows.data()) / 7);
-    return tokens;
+    std::vector<int64_t> numbers;
+    for (const float* state : lists.Of(expert, lists.All()).states)
+      numbers.push_back((state - rows.data()) / 7);
+    return numbers;
   }
 
   std::vector<float> rows = {-1, 4, 1, 5, .6F, .4F, .1F,  //
                              -1, 1, 0, 5, .7F, .3F, .2F,  //
                              -1, 0, 4, 5, .8F, .2F, .3F};
-  std::vector<float*> states = {rows.data(), rows.data() + 7, rows.data() + 14};
+  std::vector<GatheredToken> tokens = {
+      {&rows[0], &rows[1]}, {&rows[7], &rows[8]}, {&rows[14], &rows[15]}};
   ExpertLists lists{kShape, 3};
 };
 
 std::vector<float> WeightsOf(const ExpertLists& lists, int64_t expert) {
-  return {lists.Weights(expert).begin(), lists.Weights(expert).end()};
+  const ExpertTokens of = lists.Of(expert, lists.All());
+  return {of.weights.begin(), of.weights.end()};
 }
 
 TEST_F(ExpertListsTest, EachExpertHasItsTokensInTheirOrder) {

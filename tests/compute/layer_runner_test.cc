@@ -1,5 +1,6 @@
 #include "src/compute/layer_runner.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +27,7 @@ Plan PlanOf(const char* model, const PerTier<double>& weight_frac) {
 }
 
 // Notes what it is asked for; every buffer has an address of its own, none is touched.
-class NotingOps final : public OpSet {
+class NotingOps final : public OpSet, private ExpertOps {
  public:
   explicit NotingOps(const Plan& plan) : plan_(plan) {}
 
@@ -50,6 +51,7 @@ class NotingOps final : public OpSet {
     pieces.assign(args.pieces.begin(), args.pieces.end());
     in = args.in;
   }
+  ExpertOps& experts() override { return *this; }
 
   std::vector<std::string> calls;
   std::vector<kernels::MatmulPiece> pieces;  // of the last product
@@ -57,6 +59,21 @@ class NotingOps final : public OpSet {
   kernels::RotateArgs rotation;  // the last
 
  private:
+  bool Choose(const kernels::ChooseExpertsArgs&) override {
+    calls.push_back("choose");
+    return false;
+  }
+  ExpertTokens Put(const ExpertTokens& tokens) override {
+    calls.push_back(fmt::format("put {}", tokens.size()));
+    return tokens;
+  }
+  void TakeRows(const kernels::TakeExpertRowsArgs& args) override {
+    calls.push_back(fmt::format("take {}", args.rows.size()));
+  }
+  void AddRows(const kernels::AddExpertRowsArgs& args) override {
+    calls.push_back(fmt::format("add {}", args.weights.size()));
+  }
+
   const Plan& plan_;
 };
 
@@ -119,6 +136,24 @@ TEST_F(LayerRunnerTest, QueriesAndKeysAreNormedHeadByHead) {
   EXPECT_THAT(
       CallsOf(PlanOf("qwen3-0.6b", {{0.0, 1.0, 0.0}}), 1),
       ElementsAre("norm", "product", "norm heads", "norm heads", "rotate", "attend", "product"));
+}
+
+// Three tokens: expert 0 has two of them, expert 1 one; the layer's program has nothing else.
+TEST_F(LayerRunnerTest, AnExpertTakesItsTokensAndAddsToThem) {
+  const Plan plan = PlanOf("qwen3-30b-a3b", {{0.0, 0.0, 1.0}});
+  EXPECT_THAT(CallsOf(plan, 2), ElementsAre("norm", "product", "choose"));
+  const HostArena arena(plan.arena_bytes[Tier::kCpu]);
+  LayerRunner runner(plan, arena);
+  std::vector<float> state(static_cast<std::size_t>(StateWidth(plan.shape)));
+  std::vector<std::vector<float>> choices(3, std::vector<float>(16, 100.0F));
+  choices[0][3] = choices[2][0] = 0.0F;
+  choices[1][7] = 1.0F;
+  std::vector<GatheredToken> tokens;
+  for (const std::vector<float>& choice : choices) tokens.push_back({state.data(), choice.data()});
+  NotingOps ops(plan);
+  runner.RunExperts(std::get<Experts>(plan.layers[3].ops.front()), tokens, ops);
+  EXPECT_THAT(ops.calls, ElementsAre("put 3", "take 2", "product", "product", "product", "add 2",
+                                     "take 1", "product", "product", "product", "add 1"));
 }
 
 // A tied head multiplies with the first layer's table.

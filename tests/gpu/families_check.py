@@ -22,7 +22,9 @@ from placements import on_gpu, placement  # noqa: E402
 # for a log-probability and 0.02 for the gap of two tokens that count as tied.
 TOLERANCE = 0.05
 GAP_TOLERANCE = 0.05
-ON_CPU_ALONE = ("mixtral", "qwen2_moe", "qwen3_moe")
+# With bf16 activations a router may choose another expert than in float32, as the CPU does with --cpu-compute bf16. Of these
+# only the bytes are compared.
+CHOOSE_BY_BF16 = ("mixtral-plain", "qwen2moe-plain", "qwen3moe-plain")
 NUM_PROGRAMS = 4  # at a time; each counts what the others take of the GPU
 GPU = on_gpu("8GiB")
 ALL_ON_GPU = placement("100 0 100 0 100 0", 8, 1, *GPU)
@@ -34,8 +36,7 @@ def goldens(quick):
     for folder in ("golden", "golden_kv"):
         for path in sorted((TESTS / "parity" / folder).glob("*.json")):
             golden = json.loads(path.read_text(encoding="utf-8"))
-            config = json.loads((TESTS.parent / golden["model"] / "config.json").read_text(encoding="utf-8"))
-            if config["model_type"] not in ON_CPU_ALONE and (not quick or path.stem in QUICK):
+            if not quick or path.stem in QUICK:
                 yield path.stem, golden
 
 
@@ -56,8 +57,10 @@ def check(spillway, named):
     found = engine.comparable(golden, [engine.row(line) for line in lines])
     summary = comparison.compare(rows, found, max(TOLERANCE, golden["logprob_tolerance"]), GAP_TOLERANCE)
     text = "\n".join([comparison.table_line(name, summary), *summary.failures[:5]])
-    same = answers(lines) == answers(elsewhere)
-    return text if same else f"{text}\n{name}: FAILED: other bytes with {ELSEWHERE}", len(summary.failures) + (not same)
+    wrong = 0 if name.startswith(CHOOSE_BY_BF16) else len(summary.failures)
+    if answers(lines) == answers(elsewhere):
+        return text, wrong
+    return f"{text}\n{name}: FAILED: other bytes with {ELSEWHERE}", wrong + 1
 
 
 def answers(lines):

@@ -4,9 +4,12 @@
 
 #include "kernels/attention/head_reflection.h"
 #include "kernels/attention/head_turn.h"
+#include "kernels/matmul/matmul_fp32.h"
 #include "kernels/matmul/matmul_gpu.h"
 #include "kernels/matmul/matmul_workspace.h"
+#include "kernels/rows/choose_experts.h"
 #include "kernels/rows/embedding.h"
+#include "kernels/rows/expert_rows.h"
 #include "kernels/rows/fetch_host.h"
 #include "kernels/rows/gather_rows.h"
 #include "kernels/rows/host_rows.h"
@@ -162,6 +165,121 @@ TEST_F(OpsTest, RotationByTablesAgreesWithTheOracle) {
                RopePairs::kHalves, 1.25F, tables.data()},
               stream());
   ExpectAllNear(x.Download(), expected, 2e-6F);
+}
+
+// Experts as the oracle chooses them, ties and scores that are no numbers among them.
+TEST_F(OpsTest, ChoiceOfExpertsAgreesWithTheOracle) {
+  for (const auto& [num_experts, top_k] : {std::pair{8, 2}, {33, 4}, {128, 8}, {512, 10}, {3, 3}}) {
+    for (const ChoiceWeights weights : {ChoiceWeights::kOfAll, ChoiceWeights::kOfChosen}) {
+      for (const bool shared : {false, true}) {
+        constexpr int64_t kRows = 7;
+        const int64_t stride = num_experts + 1;
+        std::vector<float> values = RandomFloats(kRows * stride, 1, 3.0F);
+        for (int64_t at = 0; at < 2 * stride; ++at)
+          values[static_cast<size_t>(at)] = std::round(values[static_cast<size_t>(at)]);
+        GpuArray<float> scores(std::move(values), stream());
+        ChooseExpertsArgs args = {scores.data(), stride, nullptr, 0,     kRows,
+                                  num_experts,   top_k,  weights, shared};
+        args.choice_stride = 2 * args.slots() + 3;
+        const auto size = static_cast<size_t>(kRows * args.choice_stride);
+        GpuArray<float> choice(std::vector<float>(size, 0.5F), stream());
+        std::vector<float> expected(choice.host());
+        args.choice = choice.data();
+        ChooseExpertsAsync(args, stream());
+        args.scores = scores.host().data();
+        args.choice = expected.data();
+        ChooseExpertsRef(args);
+        choice.Download();
+        for (size_t at = 0; at < size; ++at) {
+          const auto col = static_cast<int64_t>(at) % args.choice_stride;
+          const float bound = col < args.slots() ? 0.0F : 2e-6F;
+          ASSERT_NEAR(choice.host()[at], expected[at], bound) << num_experts << " " << at;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(OpsTest, ChoicesOfNoNumbersNameExpertsOnce) {
+  constexpr int64_t kExperts = 40;
+  std::vector<float> values = RandomFloats(2 * kExperts, 1);
+  std::fill_n(values.begin(), kExperts, kPoison);
+  std::fill_n(values.begin() + kExperts, kExperts - 3, -INFINITY);
+  GpuArray<float> scores(std::move(values), stream());
+  GpuArray<float> choice(std::vector<float>(2 * 16), stream());
+  ChooseExpertsAsync({scores.data(), kExperts, choice.data(), 16, 2, kExperts, 8}, stream());
+  choice.Download();
+  for (int64_t row = 0; row < 2; ++row) {
+    std::vector<float> numbers(choice.host().begin() + row * 16,
+                               choice.host().begin() + row * 16 + 8);
+    std::ranges::sort(numbers);
+    EXPECT_EQ(std::ranges::adjacent_find(numbers), numbers.end());
+    EXPECT_GE(numbers.front(), 0.0F);
+    EXPECT_LT(numbers.back(), static_cast<float>(kExperts));
+  }
+}
+
+TEST_F(OpsTest, RowsOfExpertsHaveTheCpusBits) {
+  constexpr int64_t kCols = 300;
+  constexpr int64_t kStride = 310;
+  GpuArray<float> states(RandomFloats(6 * kStride, 1), stream());
+  GpuArray<float> taken(std::vector<float>(3 * kCols, kPoison), stream());
+  GpuArray<float> weights(RandomFloats(3, 2), stream());
+  std::vector<float> expected_states(states.host());
+  std::vector<float> expected_taken(taken.host());
+  const auto rows_of = [](float* of) {
+    return std::vector<float*>{of + 4 * kStride, of, of + 5 * kStride};
+  };
+  const std::vector<float*> on_host = rows_of(expected_states.data());
+  GpuArray<float*> on_gpu(rows_of(states.data()), stream());
+  ThreadPool pool(1);
+  TakeExpertRows({on_host, 10, kCols, expected_taken.data(), kCols}, pool);
+  AddExpertRows({on_host, 3, weights.host(), expected_taken.data(), kCols, kCols}, pool);
+  TakeExpertRowsAsync({on_gpu.span(), 10, kCols, taken.data(), kCols}, stream());
+  AddExpertRowsAsync({on_gpu.span(), 3, weights.span(), taken.data(), kCols, kCols}, stream());
+  Finish();
+  EXPECT_EQ(Bits(taken.Download()), Bits(expected_taken));
+  EXPECT_EQ(Bits(states.Download()), Bits(expected_states));
+}
+
+// Products in fp32 for any number of rows and outputs; a row's bits are those that it has alone.
+TEST_F(OpsTest, Fp32ProductsAgreeWithTheOracle) {
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    for (const auto& [rows, in, outs] :
+         {std::tuple{1, 8, 1}, {9, 200, 8}, {40, 2048, 33}, {7, 4096, 128}}) {
+      const int64_t x_stride = in + 16;
+      const int64_t y_stride = outs + 1;
+      GpuArray<float> x(RandomFloats(rows * x_stride, 1), stream());
+      AlignedBytes weight = RandomWeights(outs * in, dtype, 2);
+      GpuArray<std::byte> on_gpu({weight.span().begin(), weight.span().end()}, stream());
+      GpuArray<float> bias(RandomFloats(outs, 3), stream());
+      const auto size = static_cast<size_t>(rows * y_stride);
+      GpuArray<float> y(std::vector<float>(size, kPoison), stream());
+      GpuArray<float> alone(std::vector<float>(size, kPoison), stream());
+      std::vector<float> expected(size);
+      MatmulPiece piece = {on_gpu.data(), dtype, outs, bias.data(), y.data(), y_stride};
+      MatmulArgs args = {x.data(), x_stride, rows, in, Activation::kNone, {&piece, 1}};
+      MatmulFp32Async(args, stream());
+      const MatmulPiece last = {on_gpu.data(), dtype, outs, bias.data(), alone.data(), y_stride};
+      MatmulFp32Async(
+          {x.data() + (rows - 1) * x_stride, x_stride, 1, in, Activation::kNone, {&last, 1}},
+          stream());
+      piece = {weight.span().data(), dtype, outs, bias.host().data(), expected.data(), y_stride};
+      args.x = x.host().data();
+      MatmulRef(args);
+      y.Download();
+      alone.Download();
+      for (int64_t row = 0; row < rows; ++row) {
+        for (int64_t out = 0; out < outs; ++out) {
+          const auto at = static_cast<size_t>(row * y_stride + out);
+          ASSERT_NEAR(y.host()[at], expected[at], 1e-5F * std::sqrt(static_cast<float>(in))) << at;
+          if (row < rows - 1) continue;
+          ASSERT_EQ(y.host()[at], alone.host()[static_cast<size_t>(out)]);
+        }
+        EXPECT_TRUE(std::isnan(y.host()[static_cast<size_t>(row * y_stride + outs)]));
+      }
+    }
+  }
 }
 
 TEST_F(OpsTest, EmbeddingIsExact) {

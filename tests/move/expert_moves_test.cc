@@ -58,6 +58,18 @@ TEST_F(ExpertMovesTest, LoadsThatBeginBeforeTheChoiceBringAll) {
   for (const int64_t layer : {3, 4}) EXPECT_EQ(NumNeeded(experts, 3, layer), 0U);
 }
 
+// A GPU's choices are known when the first of the experts' layers is computed.
+TEST_F(ExpertMovesTest, ChoicesMayBeKnownAtTheFirstExperts) {
+  ExpertMoves experts(plan_);
+  experts.Note({3, 2, 1}, {});
+  experts.Note({3, 3, 1}, first_);
+  for (int64_t layer = 3; layer <= 5; ++layer)
+    EXPECT_EQ(NumNeeded(experts, 3, layer), NumAll(layer)) << layer;
+  for (int64_t layer = 6; layer <= 9; ++layer) EXPECT_EQ(NumNeeded(experts, 3, layer), 0U) << layer;
+  EXPECT_EQ(NumNeeded(experts, 3, 10), NumAll(10));
+  EXPECT_EQ(NumNeeded(experts, 3, 16), NumAll(16));  // of the second decoder layer
+}
+
 TEST_F(ExpertMovesTest, ChoicesOfOtherPassesAndDecoderLayersDoNotCount) {
   ExpertMoves experts(plan_);
   experts.Note({3, 2, 0}, first_);

@@ -38,10 +38,13 @@ CASES = [
     ["gemma3-wide-window", "--weight-bits", 4, *H2O],
     ["llama-groups-of-four", *H2O],
     ["gemma3-groups-windowed", *H2O],
+    ["mixtral-stacked"],
+    ["qwen2moe-stacked-dense", "--weight-bits", 8],
+    ["qwen3moe-plain", *H2O],
 ]
 # Rows on both sides of the original contexts of 64 and 96 tokens.
 LONGER_CASES = [["dynamic"], ["longrope-neox"]]
-CASES_BESIDE = [CASES[0], CASES[1], CASES[3], CASES[5], CASES[6], CASES[7]]
+CASES_BESIDE = [CASES[0], CASES[1], CASES[3], CASES[5], CASES[6], CASES[7], CASES[-2]]
 # Shares of rows that may have other greedy tokens than on the CPU. Activations are rounded to 16 bits on a GPU, and these
 # small random models have many tokens that are nearly as likely as the best. Rounded otherwise, an element may have another
 # code, which moves logits further.
