@@ -17,6 +17,7 @@ struct Sampling {
   std::optional<uint64_t> seed;         // the line's own; otherwise (run seed, line number)
   std::vector<std::string> stop;        // at most 16, none empty
   std::vector<int32_t> stop_token_ids;  // end the row as eos does, also where that is ignored
+  std::vector<std::string> choices;     // the answer is one of these; none: any text
   double repetition_penalty = 1.0;      // 1: off; of tokens of the prompt and so far
   bool ignore_eos = false;
   int64_t num_logprobs = -1;  // -1: none; N >= 0: the chosen token's and the N best of each step

@@ -156,6 +156,13 @@ std::string ErrorObject(const LineError& error) {
   return fmt::format(R"({{"code":{},"message":{}}})", Quoted(error.code), Quoted(error.message));
 }
 
+// ,"choice":{"index":1,"logprob":-0.25}
+void AppendChoice(const TakenChoice& choice, std::string& out) {
+  fmt::format_to(std::back_inserter(out), R"(,"choice":{{"index":{},"logprob":)", choice.index);
+  AppendLogprob(static_cast<float>(choice.logprob), out);
+  out += '}';
+}
+
 }  // namespace
 
 std::string CompletionLine(const Request& request, const Completion& completion,
@@ -172,6 +179,7 @@ std::string CompletionLine(const Request& request, const Completion& completion,
   AppendList(completion.tokens, out,
              [&](TokenId token) { fmt::format_to(std::back_inserter(out), "{}", token); });
   const bool stopped = completion.finish_reason == FinishReason::kStop;
+  if (completion.choice) AppendChoice(*completion.choice, out);
   fmt::format_to(std::back_inserter(out), R"(,"finish_reason":"{}","logprobs":)",
                  stopped ? "stop" : "length");
   if (request.sampling.num_logprobs < 0) {

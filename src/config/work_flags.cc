@@ -59,6 +59,13 @@ void AddStop(Config& config, const std::string& text) {
   config.sampling.stop.push_back(text);
 }
 
+void AddChoice(Config& config, const std::string& text) {
+  if (text.empty()) throw Error(ErrorCode::kFlag, "--choice: an empty choice would be no answer");
+  if (config.sampling.choices.size() == 1024)
+    throw Error(ErrorCode::kFlag, "--choice: at most 1,024 choices");
+  config.sampling.choices.push_back(text);
+}
+
 // "2,128009"
 void SetStopTokens(Config& config, const std::string& text) {
   constexpr std::size_t kMaxStopTokens = 256;
@@ -115,6 +122,8 @@ std::vector<Flag> SamplingFlags() {
            &Sampling::top_p, 1e-9, 1.0),
       Integer("top-k", "draw from the N likeliest tokens (0: off)", &Sampling::top_k, 0,
               kMaxTokens),
+      {"choice", FlagKind::kList, "STR",
+       "the answer is one of these texts; may be given up to 1,024 times", AddChoice},
       {"stop", FlagKind::kList, "STR", "end before this text; may be given up to 16 times",
        AddStop},
       Value("stop-token-ids", "N,N...", "tokens that end a row, beside the model's end of text",

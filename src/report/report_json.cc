@@ -202,6 +202,7 @@ Json SamplingJson(const SamplingSummary& summary) {
           {"repetition_penalty", sampling.repetition_penalty},
           {"max_tokens", sampling.max_tokens},
           {"min_tokens", sampling.min_tokens},
+          {"choices", sampling.choices},
           {"stop", sampling.stop},
           {"stop_token_ids", sampling.stop_token_ids},
           {"ignore_eos", sampling.ignore_eos},

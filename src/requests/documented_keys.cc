@@ -73,7 +73,6 @@ constexpr std::array kKeys = {
     DocumentedKey{"structured_outputs", IsEmptyObject, "null"},
     DocumentedKey{"guided_json", IsNothing, "null"},
     DocumentedKey{"guided_regex", IsNothing, "null"},
-    DocumentedKey{"guided_choice", IsNothing, "null"},
     DocumentedKey{"guided_grammar", IsNothing, "null"},
     DocumentedKey{"structural_tag", IsNothing, "null"},
     DocumentedKey{"return_tokens_as_token_ids", IsFalse, "false"},

@@ -20,6 +20,7 @@
 #include "src/requests/line_text.h"
 #include "src/requests/prompt_keys.h"
 #include "src/requests/sampling_keys.h"
+#include "src/sampling/choice_path.h"
 
 namespace spillway {
 namespace {
@@ -277,6 +278,28 @@ MaybeFault CheckStopTokens(const Sampling& sampling, int64_t vocab_rows) {
   return std::nullopt;
 }
 
+// An answer ends with its choice; ends of the run are for other lines. Its room is twice the tokens
+// that spell the longest choice, for a model may cut it into more, and one that ends it. A stated
+// limit is kept, if it lets every choice end.
+MaybeFault FitToChoices(Limit limit, const Tokenizer& tokenizer, Sampling& sampling) {
+  if (sampling.choices.empty()) return std::nullopt;
+  if (!tokenizer.encodes_text())
+    return LineFault{"no_tokenizer", "\"choices\" need the model's tokenizer"};
+  const int64_t most = ChoicePath(sampling.choices, tokenizer.Index(), {}).MostTokens();
+  if (most < 0) return InvalidValue("one of the \"choices\" cannot be spelt by the model's tokens");
+  if (limit == Limit::kFixed && sampling.max_tokens < most) {
+    return InvalidValue(fmt::format("\"max_tokens\" is {}, and one of the \"choices\" takes {}",
+                                    sampling.max_tokens, most));
+  }
+  sampling.stop.clear();
+  sampling.stop_token_ids.clear();
+  sampling.min_tokens = 0;
+  sampling.ignore_eos = false;
+  const int64_t room = 2 * most + 1;
+  sampling.max_tokens = limit == Limit::kFixed ? std::min(sampling.max_tokens, room) : room;
+  return std::nullopt;
+}
+
 RequestOrFault ReadChat(std::string_view line, bool inside, Sampling sampling,
                         const Tokenizer& tokenizer, const ReaderOptions& options) {
   std::variant<ChatPromptTokens, LineFault> prompt =
@@ -304,14 +327,17 @@ RequestOrFault ReadBody(const Body& body, std::string_view text, const Tokenizer
   if (MaybeFault fault = ReadSamplingKeys(*body.keys, body.form, sampling))
     return std::move(*fault);
   if (MaybeFault fault = CheckStopTokens(sampling, options.vocab_rows)) return std::move(*fault);
+  const bool stated = IsSet(*body.keys, "max_tokens") || IsSet(*body.keys, "max_completion_tokens");
+  const Limit given = stated ? Limit::kFixed : Limit::kYields;
+  if (MaybeFault fault = FitToChoices(given, tokenizer, sampling)) return std::move(*fault);
   RequestOrFault read =
       body.form == BodyForm::kChat
           ? ReadChat(text, body.inside, std::move(sampling), tokenizer, options)
           : MakePrompt(ReadPrompt(*body.keys, tokenizer, options), std::move(sampling));
   auto* request = std::get_if<Request>(&read);
   if (request == nullptr) return read;
-  const bool stated = IsSet(*body.keys, "max_tokens") || IsSet(*body.keys, "max_completion_tokens");
-  FitLengths(cut, stated ? Limit::kFixed : DefaultLimit(options), options, *request);
+  const bool is_fixed = stated || !request->sampling.choices.empty();
+  FitLengths(cut, is_fixed ? Limit::kFixed : DefaultLimit(options), options, *request);
   return read;
 }
 
@@ -339,10 +365,14 @@ RequestParser::RequestParser(InputForm form, const Tokenizer& tokenizer, ReaderO
 
 RequestOrFault RequestParser::ParseText(const Line& line) const {
   if (options_.score) return ReadScoreText(line.text, tokenizer_, options_);
+  Sampling sampling = options_.defaults;
+  if (MaybeFault fault = FitToChoices(Limit::kYields, tokenizer_, sampling))
+    return std::move(*fault);
+  const Limit limit = sampling.choices.empty() ? DefaultLimit(options_) : Limit::kFixed;
   RequestOrFault read =
-      MakePrompt(EncodePrompt(line.text, tokenizer_, options_), options_.defaults);
+      MakePrompt(EncodePrompt(line.text, tokenizer_, options_), std::move(sampling));
   if (auto* request = std::get_if<Request>(&read))
-    FitLengths(CutOf(options_.cut), DefaultLimit(options_), options_, *request);
+    FitLengths(CutOf(options_.cut), limit, options_, *request);
   return read;
 }
 

@@ -22,6 +22,8 @@ constexpr int64_t kMaxLogprobs = 20;
 constexpr double kMaxTemperature = 100.0;
 constexpr double kMaxRepetitionPenalty = 100.0;
 constexpr std::size_t kMaxStopTokens = 256;
+constexpr std::size_t kMaxChoices = 1024;
+constexpr std::size_t kMaxChoiceBytes = 65536;  // of all
 
 using Reader = MaybeFault (*)(const json& value, Sampling& sampling);
 
@@ -151,6 +153,31 @@ MaybeFault ReadStopTokenIds(const json& value, Sampling& sampling) {
   return std::nullopt;
 }
 
+MaybeFault ReadChoices(const json& value, Sampling& sampling) {
+  constexpr const char* kWanted = "a list of up to 1,024 strings, none of them empty";
+  if (!value.is_array() || value.size() > kMaxChoices) return Invalid("choices", kWanted, value);
+  sampling.choices.clear();
+  std::size_t num_bytes = 0;
+  for (const json& choice : value) {
+    if (!choice.is_string() || choice == "") return Invalid("choices", kWanted, choice);
+    sampling.choices.push_back(choice.get<std::string>());
+    num_bytes += sampling.choices.back().size();
+  }
+  if (num_bytes <= kMaxChoiceBytes) return std::nullopt;
+  return LineFault{"invalid_value",
+                   fmt::format("\"choices\" have {} bytes; at most 65,536 are taken", num_bytes)};
+}
+
+// vLLM's newer name: {"choice": [...]}.
+MaybeFault ReadStructuredOutputs(const json& value, Sampling& sampling) {
+  const bool has_others = !value.is_object() || std::ranges::any_of(value.items(), [](auto item) {
+    return item.key() != "choice" && !item.value().is_null();
+  });
+  if (has_others || !value.contains("choice"))
+    return CheckDocumentedKey("structured_outputs", value, BodyForm::kCompletion);
+  return value["choice"].is_null() ? std::nullopt : ReadChoices(value["choice"], sampling);
+}
+
 MaybeFault ReadRepetitionPenalty(const json& value, Sampling& sampling) {
   const double number = value.is_number() ? value.get<double>() : -1.0;
   if (!(number > 0.0 && number <= kMaxRepetitionPenalty))
@@ -177,6 +204,9 @@ constexpr std::array kSamplingKeys = {
     SamplingKey{"logprobs", ReadLogprobs},
     SamplingKey{"stop_token_ids", ReadStopTokenIds},
     SamplingKey{"repetition_penalty", ReadRepetitionPenalty},
+    SamplingKey{"choices", ReadChoices},
+    SamplingKey{"guided_choice", ReadChoices},
+    SamplingKey{"structured_outputs", ReadStructuredOutputs},
 };
 
 // Keys beside the others, and in place of those of the same name.
@@ -212,6 +242,22 @@ MaybeFault CheckMaxTokens(const json& body) {
                    "\"max_tokens\" and \"max_completion_tokens\" differ; give one"};
 }
 
+// Ends of the line's own, which an answer that is one of the choices does not wait for.
+MaybeFault CheckEndsOfChoices(const json& body, const Sampling& sampling) {
+  if (sampling.choices.empty()) return std::nullopt;
+  for (const char* key : {"stop", "stop_token_ids", "min_tokens", "ignore_eos"}) {
+    const auto stated = body.find(key);
+    const bool says_nothing = stated == body.end() || stated->is_null() || *stated == false ||
+                              *stated == 0 || *stated == json::array();
+    if (!says_nothing)
+      return LineFault{"invalid_value",
+                       fmt::format("\"choices\" and \"{}\" do not go together: the "
+                                   "answer ends with its choice",
+                                   key)};
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 bool IsSamplingKey(std::string_view key, BodyForm form) { return Find(key, form) != nullptr; }
@@ -230,7 +276,8 @@ MaybeFault ReadSamplingKeys(const json& body, BodyForm form, Sampling& sampling)
         key != nullptr ? key->read(value, sampling) : CheckDocumentedKey(name, value, form);
     if (fault) return fault;
   }
-  if (sampling.min_tokens > sampling.max_tokens) {
+  if (MaybeFault fault = CheckEndsOfChoices(body, sampling)) return fault;
+  if (sampling.choices.empty() && sampling.min_tokens > sampling.max_tokens) {
     return LineFault{"invalid_value", fmt::format("\"min_tokens\" is {}, over \"max_tokens\" {}",
                                                   sampling.min_tokens, sampling.max_tokens)};
   }

@@ -69,6 +69,13 @@ struct StepLogprobs {
   std::vector<TokenLogprob> top;  // descending
 };
 
+// The choice that an answer is.
+struct TakenChoice {
+  int64_t index = 0;     // in the request's choices
+  double logprob = 0.0;  // of its tokens under the model, natural log; where another choice goes
+                         // on, of not going on so too
+};
+
 // Scores of a text, natural logs.
 struct Scores {
   std::vector<float> logprobs;  // one a scored token; -infinity where it has no probability at all
@@ -81,6 +88,7 @@ struct Completion {
   FinishReason finish_reason = FinishReason::kLength;
   int64_t num_prompt_tokens = 0;
   std::vector<StepLogprobs> logprobs;  // one a token, when asked for
+  std::optional<TakenChoice> choice;   // of a request that has some
   Scores scores;                       // of a request that is scored; the rest is empty then
 };
 

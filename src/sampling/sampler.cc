@@ -34,6 +34,9 @@ RowSampler::RowSampler(const Request& request, const Tokenizer& tokenizer,
   completion_.num_prompt_tokens = static_cast<int64_t>(request.prompt.size());
   // Room for all tokens, at most a model's positions: the steady loop allocates nothing.
   completion_.tokens.reserve(static_cast<std::size_t>(request.sampling.max_tokens));
+  if (request.sampling.choices.empty()) return;
+  choices_.emplace(request.sampling.choices, tokenizer.Index(), eos);
+  opens_text_ = false;  // a choice is what it says, a leading space too
 }
 
 bool RowSampler::IsEos(TokenId token) const { return std::ranges::find(eos_, token) != eos_.end(); }
@@ -81,17 +84,47 @@ void RowSampler::MarkSeen(TokenId token) {
     seen_[static_cast<std::size_t>(token)] = true;
 }
 
-// Opens the step's entry; returns its normaliser, by which the chosen token's is filled in later.
-double RowSampler::KeepBest(std::span<const float> logits, TokenId best) {
+// Makes the end token stand for all that the model may go on with but longer choices, where the
+// text is a choice already.
+void RowSampler::SetEndOfChoice(double normaliser, std::span<const TokenId> next,
+                                std::span<float> logits) const {
+  if (eos_.empty() || choices_->Find(bytes_) < 0) return;
+  double longer = 0.0;
+  for (const TokenId token : next)
+    longer += std::exp(double{logits[static_cast<std::size_t>(token)]} - normaliser);
+  const double ends =
+      longer < 1.0 ? normaliser + std::log1p(-longer) : -std::numeric_limits<double>::infinity();
+  logits[static_cast<std::size_t>(eos_.front())] = static_cast<float>(ends);
+}
+
+// Makes every token impossible that leads to none of the choices.
+void RowSampler::KeepChoices(std::span<const TokenId> next, std::span<float> logits) const {
+  thread_local std::vector<TokenLogit> kept;
+  kept.clear();
+  const auto keep = [&](TokenId token) {
+    kept.push_back({token, logits[static_cast<std::size_t>(token)]});
+  };
+  std::ranges::for_each(next, keep);
+  if (!eos_.empty() && choices_->Find(bytes_) >= 0) keep(eos_.front());
+  std::ranges::fill(logits, -std::numeric_limits<float>::infinity());
+  for (const TokenLogit& entry : kept) logits[static_cast<std::size_t>(entry.token)] = entry.logit;
+}
+
+// Opens the step's entry, in which the chosen token's is filled in later.
+void RowSampler::KeepBest(std::span<const float> logits, double normaliser) {
   thread_local std::vector<TokenLogit> largest;
-  const double normaliser = LogSumExp(logits, logits[static_cast<std::size_t>(best)]);
   BestTokens(logits, static_cast<std::size_t>(request_.sampling.num_logprobs), largest);
   StepLogprobs& step = completion_.logprobs.emplace_back();
   step.top.reserve(largest.size());
   for (const TokenLogit& entry : largest) {
     step.top.push_back({entry.token, static_cast<float>(entry.logit - normaliser)});
   }
-  return normaliser;
+}
+
+std::span<const TokenId> RowSampler::NextOfChoices() {
+  if (!choices_) return {};
+  const auto num_tokens = static_cast<int64_t>(completion_.tokens.size());
+  return choices_->Next(bytes_, request_.sampling.max_tokens - num_tokens);
 }
 
 std::optional<TokenId> RowSampler::Choose(std::span<float> logits) {
@@ -99,14 +132,18 @@ std::optional<TokenId> RowSampler::Choose(std::span<float> logits) {
   thread_local std::vector<float> given;  // where a penalty changes what logprobs tell
   std::optional<double> normaliser;
   const bool penalises = sampling.repetition_penalty != 1.0;
-  if (sampling.num_logprobs >= 0) {
+  const std::span<const TokenId> next = NextOfChoices();
+  if (sampling.num_logprobs >= 0 || choices_) {
     const std::optional<TokenId> best = ArgMax(logits);
     if (!best) return std::nullopt;
-    normaliser = KeepBest(logits, *best);
+    normaliser = LogSumExp(logits, logits[static_cast<std::size_t>(*best)]);
+    if (sampling.num_logprobs >= 0) KeepBest(logits, *normaliser);
+    if (choices_) SetEndOfChoice(*normaliser, next, logits);
     if (penalises) given.assign(logits.begin(), logits.end());
   }
   if (penalises) PenaliseRepetition(logits);
   if (!MayStop() && !MaskEnds(logits)) return std::nullopt;
+  if (choices_) KeepChoices(next, logits);
   std::optional<TokenId> token = ArgMax(logits);
   if (!token) return std::nullopt;
   if (sampling.temperature > 0.0) {
@@ -116,8 +153,10 @@ std::optional<TokenId> RowSampler::Choose(std::span<float> logits) {
   if (normaliser) {
     // Masked or not: what was chosen still has its own logit.
     const std::span<const float> own = penalises ? std::span<const float>(given) : logits;
-    completion_.logprobs.back().chosen =
-        static_cast<float>(own[static_cast<std::size_t>(*token)] - *normaliser);
+    const double logprob = own[static_cast<std::size_t>(*token)] - *normaliser;
+    if (sampling.num_logprobs >= 0)
+      completion_.logprobs.back().chosen = static_cast<float>(logprob);
+    logprob_sum_ += logprob;
   }
   return token;
 }
@@ -139,6 +178,8 @@ RowStatus RowSampler::Append(TokenId token) {
     }
   }
   const bool full = static_cast<int64_t>(completion_.tokens.size()) >= sampling.max_tokens;
+  const bool chosen = choices_ && choices_->Find(bytes_) >= 0;
+  if (chosen && (full || eos_.empty() || !choices_->GoesOn(bytes_))) return RowStatus::kStopped;
   return full ? RowStatus::kLength : RowStatus::kRunning;
 }
 
@@ -154,6 +195,7 @@ Completion RowSampler::Take() {
   completion_.finish_reason =
       status_ == RowStatus::kStopped ? FinishReason::kStop : FinishReason::kLength;
   completion_.text = ReplaceInvalidUtf8(bytes_);
+  if (choices_) completion_.choice = {choices_->Find(bytes_), logprob_sum_};
   bytes_.clear();
   return std::exchange(completion_, {});
 }

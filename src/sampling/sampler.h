@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "src/sampling/choice_path.h"
 #include "src/sampling/next_token.h"
 #include "src/sampling/random.h"  // UniformDraw
 #include "src/sampling/request.h"
@@ -27,7 +28,8 @@ class RowSampler final : public NextToken {
 
   // Chooses the next token from logits [vocab] (fp32; changed in place) and updates the row.
   // Order: repetition penalty (greedy too), eos and stop tokens masked below min_tokens (greedy
-  // too), temperature, top-k, top-p, draw. Greedy takes the lowest id among equals.
+  // too), what leads to no choice of the request masked, temperature, top-k, top-p, draw. Greedy
+  // takes the lowest id among equals.
   // Logprobs are of the model's own distribution: log-softmax of the logits as given, before
   // temperature and filters.
   // kNonFinite, and no token: a NaN or +inf among the logits, or nothing left over -inf.
@@ -54,9 +56,14 @@ class RowSampler final : public NextToken {
   // The next token; nullopt when the logits are not finite. Appends to the log-probabilities.
   std::optional<TokenId> Choose(std::span<float> logits);
   bool MaskEnds(std::span<float> logits) const;
+  // Tokens that lead on to a choice; none where there are no choices.
+  std::span<const TokenId> NextOfChoices();
+  void SetEndOfChoice(double normaliser, std::span<const TokenId> next,
+                      std::span<float> logits) const;
+  void KeepChoices(std::span<const TokenId> next, std::span<float> logits) const;
   void PenaliseRepetition(std::span<float> logits);
   void MarkSeen(TokenId token);
-  double KeepBest(std::span<const float> logits, TokenId best);
+  void KeepBest(std::span<const float> logits, double normaliser);
   bool IsEos(TokenId token) const;
   // Whether the token ends the row: eos, unless that is ignored, or a stop token.
   bool EndsRow(TokenId token) const;
@@ -72,6 +79,8 @@ class RowSampler final : public NextToken {
   bool opens_text_;         // no token so far has a text, the prompt's neither
   std::vector<bool> seen_;  // [vocab], with a repetition penalty: tokens of the prompt and so far
   std::string bytes_;       // the text of the tokens so far
+  std::optional<ChoicePath> choices_;  // nullopt: any text
+  double logprob_sum_ = 0.0;  // of the tokens so far, where they are told or there are choices
   RowStatus status_ = RowStatus::kRunning;
   Completion completion_;
 };

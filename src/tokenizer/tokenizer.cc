@@ -7,10 +7,19 @@
 #include "src/tokenizer/folder_settings.h"
 #include "src/tokenizer/gpt2_files.h"
 #include "src/tokenizer/sentencepiece_tokenizer.h"
+#include "src/tokenizer/token_index.h"
 #include "src/tokenizer/tokenizer_json.h"
 #include "src/unicode/utf8.h"
 
 namespace spillway {
+
+Tokenizer::Tokenizer() = default;
+Tokenizer::~Tokenizer() = default;
+
+const TokenIndex& Tokenizer::Index() const {
+  std::call_once(indexed_, [&] { index_ = std::make_unique<const TokenIndex>(*this); });
+  return *index_;
+}
 
 std::string Tokenizer::Decode(std::span<const TokenId> ids) const {
   std::string bytes;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,9 +16,12 @@
 
 namespace spillway {
 
+class TokenIndex;
+
 class Tokenizer {
  public:
-  virtual ~Tokenizer() = default;
+  Tokenizer();
+  virtual ~Tokenizer();
 
   // "byte-level BPE", "SentencePiece ..."; for `inspect`.
   virtual std::string_view kind() const = 0;
@@ -52,6 +56,13 @@ class Tokenizer {
   // The text of `ids`: AppendBytes of each; bytes that are no UTF-8 become U+FFFD as Python's
   // errors="replace" does.
   std::string Decode(std::span<const TokenId> ids) const;
+
+  // The tokens by their bytes; made at the first call, which takes a pass over the vocabulary.
+  const TokenIndex& Index() const;
+
+ private:
+  mutable std::once_flag indexed_;
+  mutable std::unique_ptr<const TokenIndex> index_;
 };
 
 // Opens folder/tokenizer.json, else vocab.json + merges.txt, else tokenizer.model. `vocab_rows` is

@@ -30,7 +30,7 @@ std::string TokenizerKey(const OpenedModel& model) {
 
 std::string SamplingText(const Config& config) {
   const Sampling& sampling = config.sampling;
-  const nlohmann::ordered_json text = {
+  nlohmann::ordered_json text = {
       {"temperature", sampling.temperature},
       {"top_p", sampling.top_p},
       {"top_k", sampling.top_k},
@@ -43,6 +43,7 @@ std::string SamplingText(const Config& config) {
       {"logprobs", sampling.num_logprobs},
       {"seed", config.seed},
       {"parse_special", config.special_text == SpecialText::kParse}};
+  if (!sampling.choices.empty()) text["choices"] = sampling.choices;
   return JsonText(text);
 }
 

@@ -112,6 +112,57 @@ TEST(Keys, NeutralValuesArePassedOverWithoutAWord) {
   }
 }
 
+// The room for an answer is its choices', unless a line states it.
+TEST(Keys, ChoicesHaveThreeSpellings) {
+  for (const char* key : {R"("choices":["no","yes"])", R"("guided_choice":["no","yes"])",
+                          R"("structured_outputs":{"choice":["no","yes"],"regex":null})"}) {
+    const Sampling sampling = Taken(key).sampling;
+    EXPECT_THAT(sampling.choices, ElementsAre("no", "yes")) << key;
+    EXPECT_EQ(sampling.max_tokens, 2 * 3 + 1);
+  }
+  EXPECT_EQ(Taken(R"("choices":["no","yes"],"max_tokens":3)").sampling.max_tokens, 3);
+  EXPECT_EQ(Taken(R"("choices":["no","yes"],"max_tokens":50)").sampling.max_tokens, 7);
+  EXPECT_THAT(Taken(R"("choices":null)").sampling.choices, IsEmpty());
+}
+
+TEST(Keys, ChoicesThatCannotBeAnsweredAreErrorsOfTheirLines) {
+  const auto says = [](const std::string& key, const std::string& words) {
+    for (const std::string& line : BothForms(key))
+      EXPECT_THAT(Outcome(Parse(line)), HasSubstr(words)) << line;
+  };
+  for (const char* value : {R"("yes")", R"(["yes",""])", "[1]", R"({"a":1})"})
+    says(std::string(R"("choices":)") + value, "invalid_value: line 1: \"choices\" must be a list");
+  says(R"("choices":["yes"],"max_tokens":2)",
+       "\"max_tokens\" is 2, and one of the \"choices\" takes 3");
+  says(R"("choices":[")" + std::string(70000, 'a') + R"("])", "have 70000 bytes");
+  says(R"("choices":[")" + std::string(40, 'a') + R"("])", "context_length_exceeded");
+  for (const char* ends :
+       {R"("stop":"x")", R"("stop_token_ids":[4])", R"("min_tokens":1)", R"("ignore_eos":true)"})
+    says(R"("choices":["yes"],)" + std::string(ends), "do not go together");
+  says(R"("choices":["yes"],"stop":[],"ignore_eos":false)", "taken");
+}
+
+// What ends other lines of the run does not end a choice.
+TEST(Keys, ChoicesOfTheRunAndItsEnds) {
+  ReaderOptions options = Options();
+  options.defaults.choices = {"no"};
+  options.defaults.stop = {"n"};
+  options.defaults.min_tokens = 7;
+  options.defaults.ignore_eos = true;
+  const auto sampling_of = [&](const char* line) {
+    return std::get<Request>(Parse(line, options).item).sampling;
+  };
+  const Sampling by_flag = sampling_of(R"({"prompt":"a"})");
+  EXPECT_THAT(by_flag.choices, ElementsAre("no"));
+  EXPECT_THAT(by_flag.stop, IsEmpty());
+  EXPECT_EQ(by_flag.min_tokens, 0);
+  EXPECT_FALSE(by_flag.ignore_eos);
+  EXPECT_THAT(sampling_of(R"({"prompt":"a","choices":["maybe"]})").choices, ElementsAre("maybe"));
+  const Sampling free = sampling_of(R"({"prompt":"a","choices":[]})");
+  EXPECT_THAT(free.stop, ElementsAre("n"));
+  EXPECT_EQ(free.max_tokens, 8);
+}
+
 TEST(Keys, FeaturesThatAreAbsentAreNamedAndNotCalledUnknown) {
   for (const char* key : {R"("n":2)",
                           R"("n":0)",
@@ -126,7 +177,6 @@ TEST(Keys, FeaturesThatAreAbsentAreNamedAndNotCalledUnknown) {
                           R"("use_beam_search":true)",
                           R"("length_penalty":2)",
                           R"("guided_json":{})",
-                          R"("guided_choice":["a","b"])",
                           R"("response_format":{"type":"json_object"})",
                           R"("structured_outputs":{"regex":"a"})",
                           R"("allowed_token_ids":[5])",

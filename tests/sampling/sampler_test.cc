@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/sampling/stop_search.h"
+#include "src/sampling/token_choice.h"
 #include "tests/requests/fake_tokenizer.h"
 #include "tests/trace_case.h"
 
@@ -361,6 +362,114 @@ TEST(FindStop, OnlyFindsWhatEndsInTheNewBytes) {
   EXPECT_EQ(FindStop("", 0, stops), std::nullopt);
   EXPECT_EQ(FindStop("ab", 0, stops), std::nullopt);
   EXPECT_EQ(FindStop("abc", 0, {}), std::nullopt);
+}
+
+// A row that may answer "no", "none" or "yes".
+class ChoicesTest : public ::testing::Test {
+ protected:
+  ChoicesTest() { request.sampling.choices = {"no", "none", "yes"}; }
+
+  // Logits 0 but for these.
+  std::vector<float> Logits(const std::vector<TokenLogit>& of) const {
+    std::vector<float> logits(static_cast<std::size_t>(tokenizer.vocab_size()), 0.0F);
+    for (const TokenLogit& entry : of) logits[static_cast<std::size_t>(entry.token)] = entry.logit;
+    return logits;
+  }
+  RowStatus Step(RowSampler& sampler, const std::vector<TokenLogit>& of) const {
+    std::vector<float> logits = Logits(of);
+    return sampler.Step(logits);
+  }
+
+  FakeTokenizer tokenizer{{"no", "ne", "yes"}};
+  std::vector<TokenId> eos = {kEnd};
+  Request request = MakeRequest(7);
+  const TokenId no = FakeTokenizer::Piece(0);
+  const TokenId ne = FakeTokenizer::Piece(1);
+};
+
+TEST_F(ChoicesTest, TheLikeliestTokenThatLeadsToAChoiceIsTaken) {
+  RowSampler sampler(request, tokenizer, eos, 0);
+  EXPECT_EQ(Step(sampler, {{FakeTokenizer::Byte('x'), 9.0F}, {FakeTokenizer::Byte('y'), 2.0F}}),
+            RowStatus::kRunning);
+  EXPECT_EQ(Step(sampler, {{kEnd, 9.0F}}), RowStatus::kRunning);
+  EXPECT_EQ(Step(sampler, {{kEnd, 9.0F}}), RowStatus::kStopped);
+  const Completion completion = sampler.Take();
+  EXPECT_EQ(completion.text, "yes");
+  EXPECT_EQ(completion.tokens, Bytes("yes"));
+  EXPECT_EQ(completion.finish_reason, FinishReason::kStop);
+  EXPECT_EQ(completion.choice->index, 2);
+  const double others = std::log(std::exp(9.0) + 261.0);
+  const double first = std::log(std::exp(9.0) + std::exp(2.0) + 260.0);
+  EXPECT_NEAR(completion.choice->logprob, 2.0 - first - 2.0 * others, 1e-5);
+}
+
+// The end has the probability of all that the model may go on with but the longer choice.
+TEST_F(ChoicesTest, AShorterChoiceEndsWhereTheLongerOneIsLessLikelyThanAllElse) {
+  for (const auto& [of_longer, text] : {std::pair{5.0F, "no"}, {6.0F, "none"}}) {
+    RowSampler sampler(request, tokenizer, eos, 0);
+    EXPECT_EQ(Step(sampler, {{no, 9.0F}}), RowStatus::kRunning);
+    Step(sampler, {{ne, of_longer}, {kEnd, 1.0F}});
+    ASSERT_EQ(sampler.status(), RowStatus::kStopped);
+    const double of_no = 9.0 - std::log(std::exp(9.0) + 261.0);
+    // Of "ne" and the byte n, which the longer choice goes on with, and of all.
+    const double longer = std::exp(double{of_longer}) + 1.0;
+    const double all = std::exp(double{of_longer}) + std::exp(1.0) + 260.0;
+    const double then = text == std::string("no") ? std::log(1.0 - longer / all)
+                                                  : double{of_longer} - std::log(all);
+    const Completion completion = sampler.Take();
+    EXPECT_EQ(completion.text, text);
+    EXPECT_EQ(completion.tokens.back(), text == std::string("no") ? kEnd : ne);
+    EXPECT_NEAR(completion.choice->logprob, of_no + then, 1e-5);
+  }
+}
+
+TEST_F(ChoicesTest, WithoutAnEndTokenTheShorterChoiceEnds) {
+  eos.clear();
+  RowSampler sampler(request, tokenizer, eos, 0);
+  EXPECT_EQ(Step(sampler, {{no, 9.0F}}), RowStatus::kStopped);
+  EXPECT_EQ(sampler.Take().choice->index, 0);
+}
+
+TEST_F(ChoicesTest, TheLastTokenEndsAChoice) {
+  request.sampling.max_tokens = 1;
+  RowSampler sampler(request, tokenizer, eos, 0);
+  EXPECT_EQ(Step(sampler, {{FakeTokenizer::Byte('y'), 9.0F}}), RowStatus::kStopped);
+  const Completion completion = sampler.Take();
+  EXPECT_EQ(completion.text, "no");
+  EXPECT_EQ(completion.finish_reason, FinishReason::kStop);
+}
+
+TEST_F(ChoicesTest, LogprobsAreTheModelsOwn) {
+  request.sampling.num_logprobs = 1;
+  request.sampling.repetition_penalty = 2.0;
+  RowSampler sampler(request, tokenizer, eos, 0);
+  Step(sampler, {{FakeTokenizer::Byte('x'), 9.0F}, {FakeTokenizer::Piece(2), 3.0F}});
+  const Completion completion = sampler.Take();
+  const double all = std::log(std::exp(9.0) + std::exp(3.0) + 260.0);
+  EXPECT_EQ(completion.logprobs[0].top[0].token, FakeTokenizer::Byte('x'));
+  EXPECT_NEAR(completion.logprobs[0].chosen, 3.0 - all, 1e-5);
+  EXPECT_NEAR(completion.choice->logprob, 3.0 - all, 1e-5);
+}
+
+TEST_F(ChoicesTest, DrawsFollowTheProbabilitiesOfChoices) {
+  request.sampling.temperature = 1.0;
+  int num_yes = 0;
+  constexpr int kRows = 2000;
+  for (int row = 0; row < kRows; ++row) {
+    request.sampling.seed = static_cast<uint64_t>(row);
+    RowSampler sampler(request, tokenizer, eos, 0);
+    // Three times as likely as "no", and nothing else of a choice.
+    Step(sampler, {{FakeTokenizer::Piece(2), std::log(3.0F)},
+                   {FakeTokenizer::Byte('y'), -99.0F},
+                   {FakeTokenizer::Byte('n'), -99.0F}});
+    num_yes += sampler.status() == RowStatus::kStopped ? 1 : 0;
+  }
+  EXPECT_NEAR(num_yes, 0.75 * kRows, 80);
+}
+
+TEST_F(ChoicesTest, LogitsThatAreNotFiniteAreAnErrorBehindTheMaskToo) {
+  RowSampler sampler(request, tokenizer, eos, 0);
+  EXPECT_EQ(Step(sampler, {{FakeTokenizer::Byte('x'), kInf}}), RowStatus::kNonFinite);
 }
 
 }  // namespace
