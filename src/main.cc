@@ -23,6 +23,7 @@
 #include "src/verbs/search.h"
 #include "src/verbs/simulate.h"
 #include "src/verbs/stream.h"
+#include "src/verbs/tokenize.h"
 
 namespace spillway {
 namespace {
@@ -45,6 +46,8 @@ int Run(const std::variant<Config, Printout>& parsed) {
       return RunSweep(config);
     case Verb::kMerge:
       return RunMerge(config);
+    case Verb::kTokenize:
+      return RunTokenize(config);
     case Verb::kPlan:
       return RunPlan(config);
     case Verb::kCalibrate:

@@ -40,11 +40,16 @@ std::string Overview() {
          "environment variable SPILLWAY_<FLAG>.\n";
 }
 
+// Verbs that write a line for each line of the input.
+bool AnswersLines(Verb verb) {
+  return verb == Verb::kGenerate || verb == Verb::kScore || verb == Verb::kTokenize;
+}
+
 // Settings of a verb where nothing is stated.
 Config DefaultsOf(Verb verb) {
   Config config;
   config.verb = verb;
-  if (verb == Verb::kGenerate || verb == Verb::kScore) config.output = "-";
+  if (AnswersLines(verb)) config.output = "-";
   if (verb == Verb::kBench) config.tokenizer = "none";
   return config;
 }
@@ -164,8 +169,7 @@ std::filesystem::path OffloadDisk(const Config& config) {
 
 std::FILE* TerminalOf(const Config& config) {
   if (config.verbosity == Verbosity::kQuiet) return nullptr;
-  const bool answers_lines =
-      config.verb == Verb::kGenerate || (config.verb == Verb::kScore && config.perplexity.empty());
+  const bool answers_lines = AnswersLines(config.verb) && config.perplexity.empty();
   return answers_lines && config.output == "-" ? stderr : stdout;
 }
 

@@ -37,6 +37,7 @@ enum class Verb {
   kSimulate,
   kConvert,
   kMerge,
+  kTokenize,
   kInspect
 };
 
@@ -153,6 +154,7 @@ struct Config {
   std::optional<Verb> run_verb;  // of a sweep's runs; kBench or kSimulate
 
   std::vector<std::filesystem::path> shard_files;  // merge
+  bool counts_only = false;                        // tokenize
 
   std::filesystem::path inspect_path;  // empty: the list of built-in shapes
   bool shapes = false;                 // inspect

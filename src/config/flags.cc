@@ -65,6 +65,15 @@ std::vector<Flag> MergeFlags() {
   };
 }
 
+std::vector<Flag> TokenizeFlags() {
+  return {
+      Value("output", "FILE", "a line for each prompt (default: - , standard output)",
+            &Config::output),
+      Switch("overwrite", "replace an existing output", &Config::overwrite),
+      Switch("counts", "leave the ids out", &Config::counts_only),
+  };
+}
+
 std::vector<Flag> InspectFlags() {
   return {
       Switch("shapes", "list the built-in shapes and their sizes, in place of a path",
@@ -117,6 +126,8 @@ std::vector<Flag> FlagsOf(Verb verb) {
       return Joined({job({SweepFlags()}), terminal});
     case Verb::kMerge:
       return Joined({job({MergeFlags()}), terminal});
+    case Verb::kTokenize:
+      return Joined({job({InputFlags(), TokenizeFlags()}), model, tokenizer, chat, terminal});
     case Verb::kInspect:
       return InspectFlags();
   }

@@ -168,6 +168,13 @@ void CheckMerge(Config& config, const Stated& stated) {
   config.shard_files.assign(stated.words.begin(), stated.words.end());
 }
 
+void CheckTokenize(const Config& config) {
+  if (config.input.empty())
+    throw Error(ErrorCode::kFlag, "--input: give the file of prompts (- is standard input)");
+  if (config.output.empty())
+    throw Error(ErrorCode::kFlag, "--output: empty; give a file, or - for standard output");
+}
+
 void CheckInspect(Config& config, const Stated& stated) {
   if (config.shapes && !stated.word.empty())
     throw Error(ErrorCode::kFlag, "--shapes: lists the built-in shapes; leave the path out");
@@ -203,6 +210,8 @@ void CheckVerb(Config& config, const Stated& stated) {
       return CheckConvert(config);
     case Verb::kMerge:
       return CheckMerge(config, stated);
+    case Verb::kTokenize:
+      return CheckTokenize(config);
     case Verb::kInspect:
       return CheckInspect(config, stated);
     case Verb::kSweep:

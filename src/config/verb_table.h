@@ -39,6 +39,9 @@ inline constexpr std::array kVerbs = {
             "--gen-len 32\n"},
     VerbRow{"convert", Verb::kConvert, "checkpoint -> store of aligned tiles"},
     VerbRow{"merge", Verb::kMerge, "the outputs of all shards -> the output of the whole job"},
+    VerbRow{"tokenize", Verb::kTokenize, "prompts -> how many tokens they have, and which",
+            "  spillway tokenize -m DIR -i prompts.jsonl --counts\n"
+            "  echo 'Once upon a time' >a.txt && spillway tokenize -m DIR a.txt\n"},
     VerbRow{"inspect", Verb::kInspect,
             "print a checkpoint, store, machine file, report or trace in short"},
 };

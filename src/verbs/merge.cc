@@ -11,7 +11,6 @@
 #include "spillway/error.h"
 #include "src/answers/earlier_line.h"
 #include "src/answers/fingerprint.h"
-#include "src/answers/output_file.h"
 #include "src/base/exit_status.h"
 #include "src/base/report_file.h"
 #include "src/base/stop_signal.h"
@@ -21,6 +20,7 @@
 #include "src/requests/request_parser.h"  // CustomIdOf
 #include "src/verbs/merged_report.h"
 #include "src/verbs/shard_outputs.h"
+#include "src/verbs/whole_output.h"
 
 namespace spillway {
 namespace {
@@ -28,50 +28,6 @@ namespace {
 using Path = std::filesystem::path;
 
 constexpr int64_t kLinesPerStopCheck = 256;
-constexpr std::size_t kBufferBytes = 1 << 20;
-
-// The whole output, as its lines come.
-class MergedFile {
- public:
-  explicit MergedFile(const Config& config) : file_(config.output, ExistingOf(config)) {}
-  ~MergedFile() {
-    std::error_code ignored;  // a merge begins anew: half of it is of no use
-    if (!finished_ && !file_.part_path().empty())
-      std::filesystem::remove(file_.part_path(), ignored);
-  }
-  MergedFile(const MergedFile&) = delete;
-  MergedFile& operator=(const MergedFile&) = delete;
-
-  void Add(const std::string& line) {
-    buffer_ += line;
-    buffer_ += '\n';
-    if (buffer_.size() >= kBufferBytes) Flush();
-  }
-
-  void Finish() {
-    Flush();
-    file_.Finish();
-    finished_ = true;
-  }
-
- private:
-  // What a run that has not ended has left there stays, and so does an output; the rest of a merge
-  // that was killed is replaced.
-  static ExistingOutput ExistingOf(const Config& config) {
-    const bool is_left = std::filesystem::exists(config.output) ||
-                         std::filesystem::exists(JournalPathOf(config.output));
-    return is_left && !config.overwrite ? ExistingOutput::kRefuse : ExistingOutput::kReplace;
-  }
-
-  void Flush() {
-    if (!buffer_.empty()) file_.Write(buffer_);
-    buffer_.clear();
-  }
-
-  OutputFile file_;
-  std::string buffer_;
-  bool finished_ = false;
-};
 
 class Merge {
  public:
@@ -145,7 +101,7 @@ class Merge {
   const Config& config_;
   ShardOutputs shards_;
   ReportFile report_;
-  MergedFile file_;
+  WholeOutput file_;
   MergedTotals totals_;
   TokenFingerprint fingerprint_;
 };
