@@ -11,6 +11,7 @@
 #include "src/base/user_folders.h"
 #include "src/config/flags.h"
 #include "src/config/kv_flags.h"
+#include "src/config/shell_help.h"
 #include "src/config/sources.h"
 #include "src/config/verb_checks.h"
 #include "src/config/verb_table.h"
@@ -132,11 +133,18 @@ Printout HelpOf(const VerbRow& verb) {
       ReadSources(static_cast<int>(words.size()), words.data(), verb, FlagsOf(verb.verb)));
 }
 
+// A verb; or "man" or "bash", for those who install the program.
+Printout HelpAbout(const std::string& word) {
+  if (word == "man") return Printout{ManPage()};
+  if (word == "bash") return Printout{BashCompletion()};
+  return HelpOf(FindVerb(word));
+}
+
 }  // namespace
 
 std::variant<Config, Printout> ParseConfig(int argc, const char* const* argv) {
   const std::string word = argc > 1 ? argv[1] : "--help";
-  if (word == "help" && argc > 2) return HelpOf(FindVerb(argv[2]));
+  if (word == "help" && argc > 2) return HelpAbout(argv[2]);
   if (word == "--help" || word == "-h" || word == "help") return Printout{Overview()};
   if (word == "--version" || word == "-V") return Printout{fmt::format("spillway {}\n", kVersion)};
   const VerbRow& verb = FindVerb(word);

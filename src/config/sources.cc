@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <toml++/toml.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -15,6 +16,8 @@
 
 #include "spillway/error.h"
 #include "src/base/suggestion.h"
+#include "src/base/terminal.h"
+#include "src/config/flags.h"
 #include "src/config/parse_value.h"
 #include "src/config/toml_text.h"
 
@@ -187,6 +190,37 @@ Given FromEnvironment(const std::vector<Flag>& flags) {
   return given;
 }
 
+constexpr std::string_view kVariablePrefix = "SPILLWAY_";
+
+// Names of the variables that any verb reads, without their prefix.
+std::vector<std::string> KnownVariables() {
+  std::vector<std::string> names = {"CONFIG", "ISA"};
+  for (const VerbRow& verb : kVerbs) {
+    for (const Flag& flag : FlagsOf(verb.verb))
+      names.push_back(EnvironmentName(flag.name).substr(kVariablePrefix.size()));
+  }
+  std::ranges::sort(names);
+  const auto repeated = std::ranges::unique(names);
+  names.erase(repeated.begin(), repeated.end());
+  return names;
+}
+
+// Warns of variables that nothing reads and that are nearly one which is read.
+void WarnOfNearVariables() {
+  std::vector<std::string> known;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string_view text = *variable;
+    const std::string_view name = text.substr(0, text.find('='));
+    if (!name.starts_with(kVariablePrefix)) continue;
+    if (known.empty()) known = KnownVariables();
+    const std::string word(name.substr(kVariablePrefix.size()));
+    if (std::ranges::binary_search(known, word)) continue;
+    const std::string meant = Suggestion(word, known, kVariablePrefix);
+    if (!meant.empty())
+      PrintWarning(fmt::format("{}: nothing reads this variable{}", Printable(name), meant));
+  }
+}
+
 std::vector<std::string> TomlValues(const toml::node& node, const std::string& where) {
   std::vector<std::string> values;
   if (const toml::array* array = node.as_array()) {
@@ -297,6 +331,7 @@ std::variant<Stated, Printout> ReadSources(int argc, const char* const* argv, co
   }
   Given& values = stated.values;
   values = WithLater(std::move(values), FromEnvironment(flags));
+  WarnOfNearVariables();
   const char* config_from_environment = std::getenv("SPILLWAY_CONFIG");
   if (stated.config_file.empty() && config_from_environment != nullptr)
     stated.config_file = config_from_environment;

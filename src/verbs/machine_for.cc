@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <thread>
 
 #include "policies/cost/cost_model.h"
 #include "spillway/error.h"
 #include "src/base/host.h"
 #include "src/base/isa.h"
 #include "src/base/size_text.h"
+#include "src/base/terminal.h"
 #include "src/base/thread_pool.h"
 #include "src/gpu/gpu_needs.h"
 #include "src/io/disk_folder.h"
@@ -95,8 +97,22 @@ int64_t GpuCap(const Config& config, const DeviceMemory& memory) {
   return wanted - memory.used_bytes;
 }
 
+// Warns of flags that do not do what they seem to on this host.
+void WarnOfHostFlags(const Config& config, const Device& device) {
+  const auto num_processors = static_cast<int64_t>(std::thread::hardware_concurrency());
+  if (num_processors > 0 && config.num_threads > num_processors) {
+    PrintWarning(
+        fmt::format("--threads {}: this machine has {} processors, and more threads than "
+                    "that wait for one another",
+                    config.num_threads, num_processors));
+  }
+  if (config.gpu_memory_bytes && device.IsHostMemory() && !config.emulate_gpu_bytes)
+    PrintWarning("--gpu-memory: no GPU computes here, and there is nothing to cap");
+}
+
 // This host, what an earlier `profile` measured of it, and its caps.
 Machine ProbeMachine(const Config& config, const OpenedModel& model, const Device& device) {
+  WarnOfHostFlags(config, device);
   Machine machine = HostMachine(config, device);
   const ProfileKey key = MakeProfileKey(machine, OffloadDisk(config));
   const Machine profile = config.machine ? *config.machine : CachedProfile(key).value_or(Machine{});

@@ -114,6 +114,41 @@ class Bench(harness.VerbTest):
         self.run_verb("bench", *SMALL, "--quiet", "--report", path, env={"SPILLWAY_NUM_REQUESTS": "3"})
         self.assertEqual(json.loads(path.read_text())["workload"]["num_requests"], 3)
 
+    def test_what_does_nothing_here_is_warned_of(self):
+        path = self.folder / "r.json"
+        words = ["bench", *SMALL, "--num-requests", 1, "--quiet", "--report", path]
+        for flags, env, warning in (
+            ([], {"SPILLWAY_NUM_REQUEST": "3"}, b"SPILLWAY_NUM_REQUEST: nothing reads this variable; did you mean SPILLWAY_NUM_REQUESTS?"),
+            (["--threads", 1000], {}, b"--threads 1000: this machine has "),
+            (["--gpu-memory", "8G", "--device", "cpu"], {}, b"--gpu-memory: no GPU computes here"),
+            (["--gpu-memory", "1G", "--emulate-gpu", "1G"], {"SPILLWAY_UNHEARD_OF": "x"}, b""),
+        ):
+            result = self.run_verb(*words, *flags, env=env)
+            self.assertEqual(len(result.stderr.splitlines()), 1 if warning else 0, result.stderr)
+            self.assertIn(warning, result.stderr)
+
+    def test_the_man_page_and_completion_know_all_verbs_and_flags(self):
+        page = self.run_verb("help", "man").stdout.decode()
+        script = self.folder / "spillway.bash"
+        script.write_bytes(self.run_verb("help", "bash").stdout)
+        overview = self.run_verb("--help").stdout.decode()
+        verbs = re.findall(r"^  ([a-z]+) ", overview, re.MULTILINE)
+        self.assertIn("tokenize", verbs)
+        for verb in verbs:
+            flags = re.findall(r"^  (?:-[a-z],)?--([a-z0-9-]+)", self.run_verb(verb, "--help").stdout.decode(), re.MULTILINE)
+            listed = self.completed(script, verb, "--")
+            for flag in flags:
+                self.assertIn(f"--{flag}", listed)
+                if flag not in ("help", "config"):
+                    self.assertIn("\\fB\\-\\-" + flag.replace("-", "\\-"), page)
+        self.assertEqual(self.completed(script, "generate", "--kv-policy", "h2"), ["h2o", "h2o-flexgen"])
+        self.assertEqual(self.completed(script, "tok"), ["tokenize"])
+
+    def completed(self, script, *words):
+        """What bash offers for the last word."""
+        text = f"source {script}; COMP_WORDS=(spillway {' '.join(words)}); COMP_CWORD={len(words)}; _spillway; echo ${{COMPREPLY[@]}}"
+        return subprocess.run(["bash", "-c", text], capture_output=True, check=True, text=True).stdout.split()
+
 
 def leaves(value, path=()):
     """(path, value) of everything in a report that is not an object."""
