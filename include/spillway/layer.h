@@ -114,7 +114,11 @@ struct Columns {
   int64_t begin = 0;
 };
 
-enum class Activation { kNone, kRelu, kGelu, kGeluTanh, kSilu };
+// kClampedSwish: g sigmoid(1.702 g) with g = min(x, 7). kClampedOffset: x clamped to [-7, 7], plus
+// 1, which the other one is multiplied by in gpt-oss. A NaN stays one.
+enum class Activation { kNone, kRelu, kGelu, kGeluTanh, kSilu, kClampedSwish, kClampedOffset };
+inline constexpr float kClampLimit = 7.0F;
+inline constexpr float kSwishSlope = 1.702F;
 
 enum class GatherIds { kTokens, kPositions };
 enum class Update { kSet, kAdd };
@@ -226,12 +230,14 @@ struct HeadNorm {
 };
 
 // y = softmax(soft_cap(scale q k')) v over what the row's KV cache holds; the new k and v go there.
+// With sinks the softmax of a query head is over one score more, its sink, which has no value.
 struct Attend {
   Buf qkv = Buf::kQkv;
   Buf y = Buf::kAttended;
   float scale = 0.0F;
   int64_t window = 0;     // tokens that a token sees, itself included: 2 or more; 0: all before it
   float soft_cap = 0.0F;  // 0: none
+  TensorRef sinks = {};   // [num_heads]; absent: there are none
 };
 
 // x = cap * tanh(x / cap).
@@ -257,7 +263,7 @@ struct Choose {
   int64_t slots() const { return top_k + (shared ? 1 : 0); }
 };
 
-// The gated MLP of one expert, of the rows in kExpertRows, which it leaves there.
+// The gated MLP of one expert, biases included, of the rows in kExpertRows, which it leaves there.
 struct Expert {
   Linear gate;
   Linear up;  // times gate

@@ -24,6 +24,7 @@ struct ExpertShape {
   int64_t ffn_size = 0;     // of one
   int64_t shared_ffn = 0;   // of one that every token has, gated by a sigmoid; 0: there is none
   bool renormalise = true;  // a token's weights add up to 1
+  bool biased = false;      // the router's scores and the experts' products have biases
   std::vector<bool> dense = {};  // decoder layers with an MLP instead; empty: no layer is
 
   int64_t slots() const { return top_k + (shared_ffn > 0 ? 1 : 0); }
@@ -65,6 +66,7 @@ struct ModelShape {
   double norm_offset = 0.0;  // added to the weights of norms
   double embed_scale = 1.0;  // of the tokens' embeddings
   double score_scale = 0.0;  // of attention; 0: 1 / sqrt(head_dim)
+  bool score_sinks = false;  // attention has a learned sink for each query head
   double score_cap = 0.0;    // soft caps of attention's scores and of the logits; 0: none
   double logit_cap = 0.0;
   int64_t window = 0;          // tokens that one sees in a windowed layer, itself included; 0: all

@@ -41,7 +41,10 @@ struct AttentionTensors {
   int64_t num_kv_heads = 0;  // divides num_heads (grouped queries)
   int64_t head_dim = 0;      // any; 64, 80 and 128 are the fast ones
   float scale = 1.0F;        // q is multiplied by it in fp32
-  float soft_cap = 0.0F;     // scores become soft_cap * tanh(score / soft_cap); 0: they stay
+  // [num_heads]: a score more in the softmax of each query, which has no value; null: none. It
+  // lowers the weights of the tokens.
+  const float* sinks = nullptr;
+  float soft_cap = 0.0F;  // scores become soft_cap * tanh(score / soft_cap); 0: they stay
   DType kv_dtype = DType::kF16;
   // 8 and 4: codes, as kernels/kv/kv_code.h defines them. kv_dtype is used where both are 16; the
   // 16 bits of one beside the other's codes are fp16.

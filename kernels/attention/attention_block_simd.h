@@ -25,6 +25,16 @@ struct WidenedBlock {
   int64_t stride;  // elements from slot to slot
 };
 
+// A query's softmax before any key: of nothing, or of its head's sink.
+struct SoftmaxStart {
+  float maximum;
+  float total;
+};
+inline SoftmaxStart StartOf(const AttentionTensors& args, int64_t head) {
+  if (args.sinks == nullptr) return {kMinusInfinity, 0.0F};
+  return {args.sinks[head], 1.0F};
+}
+
 // A query, scaled, to `q`, [padded_dim]; zeros to its sums.
 inline void LoadQuery(const float* from, float scale, int64_t dim, int64_t padded_dim, float* q,
                       float* sums) {

@@ -71,6 +71,11 @@ void Decode<Form, kDim>::LoadQueries() const {
     maxima[query] = kMinusInfinity;
     totals[query] = 0;
   }
+  for (int64_t query = 0; args.sinks != nullptr && query < num_queries; ++query) {
+    const SoftmaxStart start = StartOf(args, task.kv_head_begin * group + query);
+    maxima[query] = start.maximum;
+    totals[query] = start.total;
+  }
 }
 
 template <typename Form, int64_t kDim>

@@ -46,9 +46,10 @@ HeadRef ReadHead(const AttentionArgs& args, const AttentionRow& row, int64_t kv_
   return read;
 }
 
-// exp(score - highest) of the slots from `first` on, which a query sees; returns their sum.
-double WeightsRef(const AttentionArgs& args, const HeadRef& kv, const float* q, std::size_t first,
-                  std::vector<double>& weights) {
+// exp(score - highest) of the slots from `first` on, which a query sees; returns their sum, that of
+// the sink included.
+double WeightsRef(const AttentionArgs& args, const HeadRef& kv, const float* q, double sink,
+                  std::size_t first, std::vector<double>& weights) {
   for (std::size_t slot = first; slot < weights.size(); ++slot) {
     const double* key = kv.keys.data() + slot * static_cast<std::size_t>(args.head_dim);
     double score = 0;
@@ -57,8 +58,8 @@ double WeightsRef(const AttentionArgs& args, const HeadRef& kv, const float* q, 
     weights[slot] = SoftCapRef(score, args.soft_cap);
   }
   const std::span<double> seen = std::span(weights).subspan(first);
-  const double maximum = *std::ranges::max_element(seen);
-  double total = 0;
+  const double maximum = std::max(sink, *std::ranges::max_element(seen));
+  double total = std::exp(sink - maximum);
   for (double& weight : seen) total += weight = std::exp(weight - maximum);
   return total;
 }
@@ -69,8 +70,9 @@ void AttendRef(const AttentionArgs& args, const AttentionRow& row, const HeadRef
   std::vector<double> weights(static_cast<std::size_t>(row.num_past + token + 1));
   const int64_t unseen =
       args.window == 0 ? 0 : std::max<int64_t>(0, std::ssize(weights) - args.window);
-  const double total = WeightsRef(args, kv, args.q + at * args.qkv_stride + head * args.head_dim,
-                                  static_cast<std::size_t>(unseen), weights);
+  const double total =
+      WeightsRef(args, kv, args.q + at * args.qkv_stride + head * args.head_dim,
+                 SinkRef(args.sinks, head), static_cast<std::size_t>(unseen), weights);
   if (row.token_scores != nullptr) {
     float* scores = row.token_scores + head * args.token_scores_stride;
     for (const double weight : weights) *scores++ += static_cast<float>(weight / total);

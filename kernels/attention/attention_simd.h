@@ -156,8 +156,9 @@ void Attend<Form>::LoadQueries() const {
         args.q + (row.token_offset + Token(query)) * args.qkv_stride + Head(query) * args.head_dim;
     LoadQuery(from, args.scale, args.head_dim, padded_dim, q + query * padded_dim,
               sums + query * padded_dim);
-    maxima[query] = kMinusInfinity;
-    totals[query] = 0;
+    const SoftmaxStart start = StartOf(args, Head(query));
+    maxima[query] = start.maximum;
+    totals[query] = start.total;
     factors[query] = 0;
   }
 }

@@ -107,13 +107,15 @@ struct BudgetStep {
     for (int64_t slot = threadIdx.x; slot < NumKeys(); slot += kThreads) {
       maximum = fmaxf(maximum, weights[slot]);
     }
-    maximum = MaxOverBlock<kWarps>(maximum, shared);
+    const float* sinks = args.step.sinks;
+    const float sink = sinks == nullptr ? -INFINITY : sinks[head];
+    maximum = fmaxf(MaxOverBlock<kWarps>(maximum, shared), sink);
     float sum = 0.0F;
     for (int64_t slot = threadIdx.x; slot < NumKeys(); slot += kThreads) {
       weights[slot] = __expf(weights[slot] - maximum);
       sum += weights[slot];
     }
-    sum = SumOverBlock<kWarps>(sum, shared);
+    sum = SumOverBlock<kWarps>(sum, shared) + __expf(sink - maximum);
     for (int64_t slot = threadIdx.x; slot < NumKeys(); slot += kThreads) weights[slot] /= sum;
     __syncthreads();
   }

@@ -36,8 +36,9 @@ std::vector<double> StepRef::Attend(int64_t query_head) const {
       weights[slot] += static_cast<double>(q[d] * args.scale) * key.At(d);
     weights[slot] = SoftCapRef(weights[slot], args.soft_cap);
   }
-  const double maximum = *std::max_element(weights.begin(), weights.end());
-  double total = 0;
+  const double sink = SinkRef(args.sinks, query_head);
+  const double maximum = std::max(sink, *std::max_element(weights.begin(), weights.end()));
+  double total = std::exp(sink - maximum);
   for (double& weight : weights) total += weight = std::exp(weight - maximum);
   for (double& weight : weights) weight /= total;
   for (int64_t d = 0; d < args.head_dim; ++d) {

@@ -11,6 +11,11 @@ namespace {
 constexpr int kWarps = 4;
 constexpr int kThreads = kWarps * kWarp;
 
+// A head's sink; minus infinity, which no softmax notices, where there are none.
+__device__ float SinkOf(const DecodeAttentionArgs& args, int64_t head) {
+  return args.sinks == nullptr ? -INFINITY : args.sinks[head];
+}
+
 // Running softmax of one group of lanes over the slots that it has read, for each of kHeads query
 // heads.
 template <int kHeads>
@@ -175,18 +180,20 @@ __global__ void __launch_bounds__(kThreads) DecodeKernel(const DecodeAttentionAr
   for (int64_t at = threadIdx.x; at < num_heads * dim; at += kThreads) {
     const int64_t head = at / dim;
     const int64_t d = at % dim;
-    float maximum = -INFINITY;
+    const bool is_whole = NumSplits(num_keys) == 1;  // else the sink is CombineKernel's
+    const float sink = is_whole ? SinkOf(args, first_head + head) : -INFINITY;
+    float maximum = sink;
     for (int p = 0; p < Tile::kParts; ++p) {
       maximum = fmaxf(maximum, parts[p][head][Tile::kPartFloats - 2]);
     }
-    float sum = 0.0F;
+    float sum = __expf(sink - maximum);
     float weighted = 0.0F;
     for (int p = 0; p < Tile::kParts; ++p) {
       const float weight = __expf(parts[p][head][Tile::kPartFloats - 2] - maximum);
       sum = fmaf(weight, parts[p][head][Tile::kPartFloats - 1], sum);
       weighted = fmaf(weight, parts[p][head][d], weighted);
     }
-    if (NumSplits(num_keys) == 1) {
+    if (is_whole) {
       args.out[row.token_offset * args.out_stride + (first_head + head) * dim + d] = weighted / sum;
       continue;
     }
@@ -209,11 +216,12 @@ __global__ void __launch_bounds__(kMaxGpuHeadDim) CombineKernel(const DecodeAtte
   if (item.split != 0 || num_splits == 1 || threadIdx.x >= dim) return;
   const int64_t step = PartialFloats(args.num_heads, dim);
   const float* partial = args.partials + blockIdx.x * step + blockIdx.y * (dim + 2);
-  float maximum = -INFINITY;
+  const float sink = SinkOf(args, blockIdx.y);
+  float maximum = sink;
   for (int64_t split = 0; split < num_splits; ++split) {
     maximum = fmaxf(maximum, partial[split * step + dim]);
   }
-  float sum = 0.0F;
+  float sum = __expf(sink - maximum);
   float weighted = 0.0F;
   for (int64_t split = 0; split < num_splits; ++split) {
     const float weight = __expf(partial[split * step + dim] - maximum);

@@ -31,7 +31,8 @@ struct DecodeAttentionArgs {
   int64_t num_heads = 0;
   KvLayout layout;  // head_dim: a multiple of 8, at most kMaxGpuHeadDim
   float scale = 1.0F;
-  float soft_cap = 0.0F;  // as in AttentionTensors
+  float soft_cap = 0.0F;         // as in AttentionTensors
+  const float* sinks = nullptr;  // likewise
   DType kv_dtype = DType::kF16;
 };
 

@@ -17,6 +17,17 @@ struct Running {
   float weighted[kDim / 8][4] = {};
 };
 
+// Begins the softmax of a lane's queries with their head's sink, which one of the four lanes that
+// share a query adds to the sum.
+template <int kDim>
+__device__ void StartWithSink(float sink, Running<kDim>& running) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    running.maximum[half] = sink;
+    running.sum[half] = threadIdx.x % 4 == 0 ? 1.0F : 0.0F;
+  }
+}
+
 // Turns scores into weights relative to the new maximum. `position`: of the lane's first query.
 // Column 0 is key `first`.
 template <int kDim>
@@ -125,6 +136,7 @@ __global__ void __launch_bounds__(kTileThreads) PrefillKernel(const PrefillAtten
   QueryFragments<typename Keys::Factor, kDim> q;
   q.Load(args, row, head, first_query);
   Running<kDim> running;
+  if (args.sinks != nullptr) StartWithSink(args.sinks[head], running);
   const int64_t begin = FirstTile<kDim>(row.num_past + tile.begin, args.window);
   // Two groups of copies are under way at most: while one half of a step computes, the other half's
   // tile is copied.

@@ -34,8 +34,9 @@ struct PrefillAttentionArgs {
   int64_t num_heads = 0;
   KvLayout layout;  // head_dim: a multiple of 8, at most kMaxGpuHeadDim
   float scale = 1.0F;
-  float soft_cap = 0.0F;  // as in AttentionTensors
-  int64_t window = 0;     // as in AttentionArgs
+  float soft_cap = 0.0F;         // as in AttentionTensors
+  const float* sinks = nullptr;  // likewise; log_sums have them
+  int64_t window = 0;            // as in AttentionArgs
   DType kv_dtype = DType::kF16;
 };
 

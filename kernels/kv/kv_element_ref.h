@@ -41,4 +41,10 @@ inline double SoftCapRef(double score, float cap) {
   return cap == 0.0F ? score : cap * std::tanh(score / cap);
 }
 
+// AttentionTensors::sinks of a head; minus infinity, which no softmax notices, where there are
+// none.
+inline double SinkRef(const float* sinks, int64_t head) {
+  return sinks == nullptr ? -HUGE_VAL : static_cast<double>(sinks[head]);
+}
+
 }  // namespace spillway::kernels

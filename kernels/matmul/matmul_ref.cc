@@ -22,6 +22,12 @@ double ActivateRef(double x, Activation activation) {
     }
     case Activation::kSilu:
       return x / (1.0 + std::exp(-x));
+    case Activation::kClampedSwish: {
+      const double gate = x > kClampLimit ? kClampLimit : x;
+      return gate / (1.0 + std::exp(-static_cast<double>(kSwishSlope) * gate));
+    }
+    case Activation::kClampedOffset:
+      return (x > kClampLimit ? kClampLimit : x < -kClampLimit ? -kClampLimit : x) + 1.0;
   }
   return x;
 }

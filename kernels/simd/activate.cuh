@@ -25,6 +25,14 @@ __device__ inline float Activate(float x, Activation activation) {
     }
     case Activation::kSilu:
       return __fdiv_rn(x, __fadd_rn(1.0F, expf(-x)));
+    case Activation::kClampedSwish: {
+      const float gate = x > kClampLimit ? kClampLimit : x;
+      return __fdiv_rn(gate, __fadd_rn(1.0F, expf(__fmul_rn(-kSwishSlope, gate))));
+    }
+    case Activation::kClampedOffset: {
+      const float below = x > kClampLimit ? kClampLimit : x;
+      return __fadd_rn(below < -kClampLimit ? -kClampLimit : below, 1.0F);
+    }
   }
   return x;
 }

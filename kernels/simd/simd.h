@@ -94,6 +94,16 @@ inline Simd::F SoftCapped(Simd::F x, float cap) {
   return Simd::Mul(most, Tanh(Simd::Div(x, most)));
 }
 
+// Minima and maxima keep a NaN that comes second.
+inline Simd::F ClampedSwish(Simd::F x) {
+  const Simd::F gate = Simd::Min(Simd::Set(kClampLimit), x);
+  return TimesSigmoid(gate, Simd::Mul(Simd::Set(kSwishSlope), gate));
+}
+inline Simd::F ClampedOffset(Simd::F x) {
+  const Simd::F below = Simd::Min(Simd::Set(kClampLimit), x);
+  return Simd::Add(Simd::Max(Simd::Set(-kClampLimit), below), Simd::Set(1.0F));
+}
+
 inline Simd::F Activate(Simd::F x, Activation activation) {
   switch (activation) {
     case Activation::kNone:
@@ -106,6 +116,10 @@ inline Simd::F Activate(Simd::F x, Activation activation) {
       return GeluTanh(x);
     case Activation::kSilu:
       return TimesSigmoid(x, x);
+    case Activation::kClampedSwish:
+      return ClampedSwish(x);
+    case Activation::kClampedOffset:
+      return ClampedOffset(x);
   }
   return x;
 }

@@ -53,9 +53,16 @@ kernels::AttentionTensors LayerArgs::Tensors(const Attend& op, float* qkv, float
   tensors.head_dim = shape.head_dim;
   tensors.scale = op.scale;
   tensors.soft_cap = op.soft_cap;
+  tensors.sinks = Sinks(op);
   tensors.kv_dtype = plan_.policy.kv_dtype;
   tensors.kv_bits = plan_.policy.kv_bits;
   return tensors;
+}
+
+const float* LayerArgs::Sinks(const Attend& op) const {
+  if (!op.sinks.exists()) return nullptr;
+  const PlannedTensor& sinks = plan_.Tensor(op.sinks);
+  return device_.As<float>({sinks.tiles[0].place, sinks.spec.bytes()});
 }
 
 // Queries, keys and values lie side by side.

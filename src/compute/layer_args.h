@@ -59,6 +59,9 @@ class LayerArgs {
   Chunk ChunkAt(const Cell& cell, int64_t begin, int64_t end) const;
   float* Hidden(const Cell& cell, int64_t token) const;
 
+  // The sinks of attention, [heads]; null: there are none.
+  const float* Sinks(const Attend& op) const;
+
   // A token's q, k and v lie one behind the other at `qkv`, as a product leaves them.
   kernels::AttentionTensors Tensors(const Attend& op, float* qkv, float* out) const;
   // Lifetime: of the rows.

@@ -50,6 +50,7 @@ kernels::PrefillAttentionArgs CudaAttention::PrefillArgs(const spillway::Attend&
   args.layout = kernels::FullKvLayout(plain.num_kv_heads, plain.head_dim, plain.kv_bits);
   args.scale = plain.scale;
   args.soft_cap = plain.soft_cap;
+  args.sinks = plain.sinks;
   args.window = op.window;
   args.kv_dtype = plain.kv_dtype;
   return args;
@@ -74,7 +75,7 @@ void CudaAttention::Decode(const kernels::PrefillAttentionArgs& prefill, const C
       {prefill.q, prefill.q_stride, prefill.out, prefill.out_stride, prefill.rows,
        chunk.items.data(), static_cast<int64_t>(chunk.items.size()),
        Scratch<float>(scratch_.partials), prefill.num_heads, prefill.layout, prefill.scale,
-       prefill.soft_cap, prefill.kv_dtype},
+       prefill.soft_cap, prefill.sinks, prefill.kv_dtype},
       stream);
 }
 

@@ -62,6 +62,7 @@ CudaExecutor::Beside::Beside(CudaExecutor& executor, ThreadPool& pool)
     turns[turn].attended = executor.Scratch<float>(layout.attended);
     turns[turn].host_qkv = executor.Mapped(executor.HostScratch<float>(layout.host_qkv));
     turns[turn].host_attended = executor.Mapped(executor.HostScratch<float>(layout.host_attended));
+    turns[turn].host_sinks = executor.HostScratch<float>(layout.host_sinks);
   }
 }
 
@@ -82,6 +83,7 @@ HostAttention::Memory CudaExecutor::HostAttentionMemory() const {
   for (std::size_t turn = 0; turn < kHostTurns; ++turn) {
     memory.qkv[turn] = HostScratch<float>(beside.turns[turn].host_qkv);
     memory.attended[turn] = HostScratch<float>(beside.turns[turn].host_attended);
+    memory.sinks[turn] = HostScratch<float>(beside.turns[turn].host_sinks);
   }
   memory.workspace = {HostScratch<std::byte>(beside.host_workspace),
                       static_cast<std::size_t>(beside.host_workspace.bytes)};
@@ -357,11 +359,17 @@ void CudaExecutor::LaneOps::AddRows(const kernels::AddExpertRowsArgs& args) {
   kernels::AddExpertRowsAsync(args, lane_->stream);
 }
 
-// Sends q, k and v of the tokens that the CPU attends to, and calls it.
+// Sends q, k and v of the tokens that the CPU attends to, and the sinks, and calls it.
 void CudaExecutor::SendHostRows(const Attend& op, const ListedChunk& chunk, Beside::Turn& turn) {
   const Lane first = FirstLane();
   const int64_t width = WidthOf(plan_.shape, op.qkv);
   kernels::SendRowsAsync({first.qkv, width, chunk.host_tokens, width, turn.host_qkv}, first.stream);
+  if (op.sinks.exists()) {
+    CudaCheck(cudaMemcpyAsync(turn.host_sinks, layer_.Sinks(op),
+                              static_cast<std::size_t>(plan_.shape.num_heads) * sizeof(float),
+                              cudaMemcpyDeviceToHost, first.stream.get()),
+              "a copy of sinks");
+  }
   first.stream.Record(turn.projected);
   if (chunk.host_job == nullptr) return;
   beside_->host.WaitFor(turn.projected);

@@ -65,9 +65,10 @@ class CudaExecutor final : public Executor {
       float* attended;  // GPU
       float* host_qkv;  // as the GPU addresses them
       float* host_attended;
-      Event projected;  // q, k and v, and what the GPU attends to
-      Event answered;   // by the CPU
-      Event finished;   // the turn is free
+      float* host_sinks;  // as the host does
+      Event projected;    // q, k and v, and what the GPU attends to
+      Event answered;     // by the CPU
+      Event finished;     // the turn is free
     };
 
     Beside(CudaExecutor& executor, ThreadPool& pool);

@@ -263,6 +263,7 @@ kernels::DecodeAttentionArgs CudaProbe::Decode(const ChunkRows& lists) const {
           plain.layout,
           plain.scale,
           plain.soft_cap,
+          plain.sinks,
           plain.kv_dtype};
 }
 

@@ -90,6 +90,7 @@ BesideLayout LayOutBeside(const Plan& plan, int64_t table_bytes, ArenaLayout& de
     turn.attended = device.TakeFloats(chunk, q);
     turn.host_qkv = host.TakeFloats(rows, qkv);
     turn.host_attended = host.TakeFloats(rows, q);
+    if (shape.score_sinks) turn.host_sinks = host.TakeFloats(1, shape.num_heads);
   }
   beside.host_workspace = host.Take(HostAttention::WorkspaceBytes(plan));
   return beside;

@@ -43,6 +43,7 @@ struct BesideLayout {
     Region attended;       // fp32 [chunk tokens, q]
     Region host_qkv;       // host: fp32 [rows, q + k + v]
     Region host_attended;  // host: fp32 [rows, q]
+    Region host_sinks;     // host: fp32 [heads]; empty where attention has none
   };
   std::array<Region, kHostTurns> tables;  // the second part of a compute reads its own too
   Region normed;                          // this and the next two as those of WorkspacePlan

@@ -76,11 +76,18 @@ void HostAttention::RunJob(const Job& job) {
   float* qkv = memory_.qkv[job.turn];
   float* attended = memory_.attended[job.turn];
   if (!job.budget_rows.empty()) {
-    return kernels::BudgetAttention(layer_.Budget(job.op, qkv, attended, job.budget_rows),
-                                    memory_.workspace, pool_, isa_);
+    kernels::BudgetAttentionArgs args = layer_.Budget(job.op, qkv, attended, job.budget_rows);
+    args.sinks = SinksOf(job);
+    return kernels::BudgetAttention(args, memory_.workspace, pool_, isa_);
   }
-  kernels::Attention(layer_.Attention(job.op, qkv, attended, job.rows), memory_.workspace, pool_,
-                     isa_);
+  kernels::AttentionArgs args = layer_.Attention(job.op, qkv, attended, job.rows);
+  args.sinks = SinksOf(job);
+  kernels::Attention(args, memory_.workspace, pool_, isa_);
+}
+
+// The sinks as the GPU has sent them: the layer's own are in its memory.
+const float* HostAttention::SinksOf(const Job& job) const {
+  return job.op.sinks.exists() ? memory_.sinks[job.turn] : nullptr;
 }
 
 void HostAttention::ThrowIfFailed() const {

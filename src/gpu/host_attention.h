@@ -38,6 +38,7 @@ class HostAttention {
   struct Memory {
     std::array<float*, kHostTurns> qkv{};       // [rows, q + k + v]
     std::array<float*, kHostTurns> attended{};  // [rows, q]
+    std::array<float*, kHostTurns> sinks{};     // [heads]; not read where a layer has none
     std::span<std::byte> workspace;             // of the kernels
   };
 
@@ -72,6 +73,7 @@ class HostAttention {
   };
 
   void RunJob(const Job& job);
+  const float* SinksOf(const Job& job) const;
   Lists& lists() { return lists_[current_]; }
 
   const Plan& plan_;

@@ -45,7 +45,7 @@ struct OpTensors {
   }
   void operator()(const HeadNorm& norm) { Add(norm.weight); }
   void operator()(const Rotate&) {}
-  void operator()(const Attend&) {}
+  void operator()(const Attend& attend) { Add(attend.sinks); }
   void operator()(const SoftCap&) {}
   void operator()(const Choose&) {}
   void operator()(const Experts& experts) {

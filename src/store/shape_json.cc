@@ -16,12 +16,14 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::array<std::pair<Activation, std::string_view>, 5> kActivations = {{
+constexpr std::array<std::pair<Activation, std::string_view>, 7> kActivations = {{
     {Activation::kNone, "none"},
     {Activation::kRelu, "relu"},
     {Activation::kGelu, "gelu"},
     {Activation::kGeluTanh, "gelu_tanh"},
     {Activation::kSilu, "silu"},
+    {Activation::kClampedSwish, "clamped_swish"},
+    {Activation::kClampedOffset, "clamped_offset"},
 }};
 
 constexpr std::array<std::pair<RopeScalingKind, std::string_view>, 6> kRopeScalings = {{
@@ -197,6 +199,7 @@ void VisitBlock(Shape& shape, Visitor visit) {
   visit("norm_offset", shape.norm_offset, Usually{0.0});
   visit("embed_scale", shape.embed_scale, Usually{1.0});
   visit("score_scale", shape.score_scale, Usually{0.0});
+  visit("score_sinks", shape.score_sinks, Usually{false});
   visit("score_cap", shape.score_cap, Usually{0.0});
   visit("logit_cap", shape.logit_cap, Usually{0.0});
   visit("window", shape.window, Usually{int64_t{0}});
@@ -211,6 +214,7 @@ void VisitExperts(Shape& experts, Visitor visit) {
   visit("ffn_size", experts.ffn_size, kFfnRange);
   visit("shared_ffn", experts.shared_ffn, IntegerRange{0, kFfnRange.high});
   visit("renormalise", experts.renormalise, TwoOf{false, true});
+  visit("biased", experts.biased, Usually{false});
   visit("dense", experts.dense, Usually{std::vector<bool>()});
 }
 

@@ -35,6 +35,10 @@ std::string_view ActivationName(Activation activation) {
       return "gelu (tanh)";
     case Activation::kSilu:
       return "silu";
+    case Activation::kClampedSwish:
+      return "clamped swish";
+    case Activation::kClampedOffset:
+      return "clamped, plus 1";
   }
   return "unknown";
 }
@@ -80,6 +84,7 @@ std::string DescribeAttention(const ModelShape& shape) {
     parts.push_back(fmt::format("a window of {} tokens in {} layers", shape.window,
                                 std::ranges::count(shape.windowed, true)));
   }
+  if (shape.score_sinks) parts.emplace_back("sinks");
   if (shape.score_cap > 0.0) parts.push_back(fmt::format("scores capped at {}", shape.score_cap));
   return parts.empty() ? "" : fmt::format("attention   {}\n", fmt::join(parts, ", "));
 }

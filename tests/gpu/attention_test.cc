@@ -47,6 +47,7 @@ enum class Where { kOracle, kGpu };
 struct Form {
   int64_t window = 0;
   float soft_cap = 0.0F;
+  std::vector<float> sinks = {};  // [num_heads]; or none
 };
 
 // Sequences with all their tokens' q, k and v, and their caches on host and GPU.
@@ -110,6 +111,8 @@ class Sequences {
         stream_);
     GpuArray<float> log_sums(
         std::vector<float>(static_cast<size_t>(num_tokens * heads_.num_heads), kPoison), stream_);
+    GpuArray<float> gpu_sinks(form_.sinks, stream_);
+    const float* sinks = form_.sinks.empty() ? nullptr : gpu_sinks.data();
     const KvLayout layout = FullKvLayout(heads_.num_kv_heads, heads_.head_dim, storage_.bits);
     const float* q = gpu_qkv.data();
     KvAppendAsync(
@@ -128,6 +131,7 @@ class Sequences {
                                           layout,
                                           Scale(),
                                           form_.soft_cap,
+                                          sinks,
                                           form_.window,
                                           storage_.dtype};
     PrefillAttentionAsync(prefill, stream_);
@@ -136,7 +140,7 @@ class Sequences {
                        stream_);
     DecodeAttentionAsync({q, heads_.stride(), gpu_out.data(), heads_.q_width(), gpu_rows.data(),
                           items.data(), static_cast<int64_t>(lists.items().size()), partials.data(),
-                          heads_.num_heads, layout, Scale(), form_.soft_cap, storage_.dtype},
+                          heads_.num_heads, layout, Scale(), form_.soft_cap, sinks, storage_.dtype},
                          stream_);
     return gpu_out.Download();
   }
@@ -168,6 +172,7 @@ class Sequences {
     args.head_dim = heads_.head_dim;
     args.scale = Scale();
     args.soft_cap = form_.soft_cap;
+    args.sinks = form_.sinks.empty() ? nullptr : form_.sinks.data();
     args.window = form_.window;
     args.kv_dtype = storage_.dtype;
     args.kv_bits = storage_.bits;
@@ -234,7 +239,7 @@ TEST_F(GpuAttentionTest, PrefillAgreesWithTheOracle) {
 TEST_F(GpuAttentionTest, WindowsAndSoftCapsAgreeWithTheOracle) {
   const KvStorage storage = kKvStorages[0];
   for (const Heads& heads : {Heads{4, 2, 64}, Heads{1, 1, 256}}) {
-    for (const Form form : {Form{2, 0.0F}, Form{40, 1.0F}, Form{64, 0.0F}, Form{130, 0.5F}}) {
+    for (const Form& form : {Form{2, 0.0F}, Form{40, 1.0F}, Form{64, 0.0F}, Form{130, 0.5F}}) {
       SCOPED_TRACE(CaseOf("head_dim", heads.head_dim, "window", form.window));
       const std::vector<int64_t> lengths = {1, 17, 64, 130, 257};
       Sequences sequences(heads, storage, lengths, stream(), form);
@@ -273,6 +278,28 @@ TEST_F(GpuAttentionTest, DecodeAgreesWithTheOracle) {
       const std::vector<float> expected = sequences.Run(steps, Where::kOracle);
       ExpectNear(sequences.Run(steps, Where::kGpu), expected, Bound(storage));
     }
+  }
+}
+
+// Sinks below and above the scores, in prompts, and in steps of one split and of two.
+TEST_F(GpuAttentionTest, SinksAgreeWithTheOracle) {
+  const KvStorage storage = kKvStorages[0];
+  const std::vector<float> sinks = {-1.0F, 3.0F, 0.5F, 1.5F};
+  for (const Form& form : {Form{0, 0.0F, sinks}, Form{40, 0.0F, sinks}}) {
+    SCOPED_TRACE(CaseOf("window", form.window));
+    const std::vector<int64_t> lengths = {17, 40, 130, 300};
+    Sequences sequences({4, 2, 64}, storage, lengths, stream(), form);
+    const std::vector<float> expected = sequences.Run(Whole(lengths), Where::kOracle);
+    ExpectNear(sequences.Run(Whole(lengths), Where::kGpu), expected, Bound(storage));
+    for (size_t i = 0; i < lengths.size(); ++i) {
+      ExpectNear(sequences.Scores(i, Where::kGpu), sequences.Scores(i, Where::kOracle),
+                 Bound(storage) * 10.0F);
+    }
+    if (form.window > 0) continue;
+    std::vector<Part> steps;
+    for (size_t i = 0; i < lengths.size(); ++i) steps.push_back({i, lengths[i] - 1, 1});
+    const std::vector<float> step = sequences.Run(steps, Where::kOracle);
+    ExpectNear(sequences.Run(steps, Where::kGpu), step, Bound(storage));
   }
 }
 

@@ -108,8 +108,10 @@ void BudgetTest::CompareCompaction(KvBits bits) {
 // Rows at different fill, through steps in which the cache fills up and tokens go.
 class Steps {
  public:
-  Steps(const Shape& shape, const Rule& rule, const KvStorage& storage, Stream& stream)
-      : shape_(shape), kind_(rule.kind), storage_(storage), stream_(stream) {
+  // `sinks`: [num_heads], or none.
+  Steps(const Shape& shape, const Rule& rule, const KvStorage& storage, Stream& stream,
+        const std::vector<float>& sinks = {})
+      : shape_(shape), kind_(rule.kind), storage_(storage), stream_(stream), sinks_(sinks, stream) {
     const int64_t slots = SlotsFor(KeepFor(rule).slots() + 1, storage.bits);
     for (const int64_t held : {1, 20, 33, 34}) {
       BudgetAttentionRow row;
@@ -147,6 +149,8 @@ class Steps {
       args.v = base + q + kv;
       args.out = to;
     };
+    const bool has_sinks = !sinks_.host().empty();
+    args.sinks = has_sinks ? sinks_.host().data() : nullptr;
     point(qkv.host().data(), out.data());
     for (size_t row = 0; row < rows_.size(); ++row) rows_[row].kv = caches_[row].data();
     args.rows = rows_;
@@ -157,6 +161,7 @@ class Steps {
     constexpr int64_t kStride = 64;
     GpuArray<float> weights(
         std::vector<float>(static_cast<size_t>(num_rows * shape_.num_heads * kStride)), stream_);
+    args.sinks = has_sinks ? sinks_.data() : nullptr;
     point(qkv.data(), gpu_out.data());
     args.rows = list.span();
     BudgetAttentionAsync({args, weights.data(), kStride}, stream_);
@@ -231,6 +236,7 @@ class Steps {
   KvPolicyKind kind_;
   KvStorage storage_;
   Stream& stream_;
+  GpuArray<float> sinks_;
   std::vector<BudgetAttentionRow> rows_;
   std::vector<std::vector<std::byte>> caches_;
   std::vector<std::unique_ptr<GpuArray<std::byte>>> gpu_caches_;
@@ -247,6 +253,14 @@ TEST_F(BudgetTest, StepsAgreeWithTheOracle) {
         steps.Compare();
       }
     }
+  }
+}
+
+TEST_F(BudgetTest, StepsWithSinksAgreeWithTheOracle) {
+  for (const Rule& rule : kRules) {
+    Steps steps({4, 2, 64}, rule, kKvStorages[0], stream(), {-1.0F, 2.0F, 0.0F, 1.0F});
+    for (uint32_t step = 0; step < 18; ++step) steps.Step(step);
+    steps.Compare();
   }
 }
 

@@ -542,8 +542,9 @@ class FinishTest : public GpuTest {
 
 // Whole vectors of floats and single ones give the same bits.
 TEST_F(FinishTest, AgreesWithTheOracleWhateverTheAlignment) {
-  for (const Activation activation : {Activation::kNone, Activation::kRelu, Activation::kGelu,
-                                      Activation::kGeluTanh, Activation::kSilu}) {
+  for (const Activation activation :
+       {Activation::kNone, Activation::kRelu, Activation::kGelu, Activation::kGeluTanh,
+        Activation::kSilu, Activation::kClampedSwish, Activation::kClampedOffset}) {
     for (const int64_t cols : {4, 1040, 1041}) {
       for (const bool multiplies : {false, true}) {
         const Case of = {cols, activation, multiplies};

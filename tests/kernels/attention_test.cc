@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 
 #include "kernels/kv/kv_code.h"
@@ -44,6 +45,7 @@ struct Sequences {
   int64_t stride;
   int64_t window = 0;
   float soft_cap = 0.0F;
+  std::vector<float> sinks;  // [num_heads]; or none
 
   Sequences(Heads h, KvStorage kv, std::vector<int64_t> l)
       : heads(h), storage(kv), lengths(std::move(l)), stride(h.q_width() + 2 * h.kv_width() + 3) {
@@ -122,6 +124,7 @@ void RunParts(const Sequences& s, Caches& caches, const std::vector<Part>& parts
   args.token_scores_stride = caches.scores_stride;
   args.window = s.window;
   args.soft_cap = s.soft_cap;
+  args.sinks = s.sinks.empty() ? nullptr : s.sinks.data();
   attention(args);
   auto at = out.begin();
   for (const Part& part : parts) {
@@ -224,28 +227,73 @@ Sequences Windowed(Heads heads, KvStorage kv, int64_t window, float soft_cap = 0
   return s;
 }
 
+// Outputs and token scores of prompts, beside the oracle's.
+void CompareScored(const Sequences& s, Isa isa) {
+  Caches caches(s);
+  caches.WantScores(s);
+  Outputs expected;
+  for (const auto& parts : Whole(s)) RunParts(s, caches, parts, expected, AttentionRef);
+  const Scored ours = RunScored(s, Whole(s), isa, 2);
+  for (const auto& [at, out] : ours.outputs) {
+    for (size_t i = 0; i < out.size(); ++i)
+      ASSERT_NEAR(out[i], expected.at(at)[i], 6e-6) << at.first << " position " << at.second;
+  }
+  for (size_t i = 0; i < s.lengths.size(); ++i) {
+    for (size_t at = 0; at < ours.scores[i].size(); ++at) {
+      if (std::isnan(caches.scores[i][at])) continue;
+      ASSERT_NEAR(ours.scores[i][at], caches.scores[i][at], 1e-5 * (1 + ours.scores[i][at]))
+          << "sequence " << i << " score " << at;
+    }
+  }
+}
+
 TEST_P(AttentionTest, WindowsAndSoftCapsAgreeWithTheOracle) {
   for (const Heads heads :
        {Heads{4, 4, 64}, Heads{8, 2, 64}, Heads{5, 1, 24}, Heads{30, 1, 16}, Heads{2, 1, 256}}) {
     for (const int64_t window : kWindows) {
       SCOPED_TRACE(TextOf(heads) + CaseOf(" window", window));
-      const Sequences s = Windowed(heads, kv(), window, kSoftCap);
-      Caches caches(s);
-      caches.WantScores(s);
-      Outputs expected;
-      for (const auto& parts : Whole(s)) RunParts(s, caches, parts, expected, AttentionRef);
-      const Scored ours = RunScored(s, Whole(s), isa(), 2);
-      for (const auto& [at, out] : ours.outputs) {
-        for (size_t i = 0; i < out.size(); ++i)
-          ASSERT_NEAR(out[i], expected.at(at)[i], 6e-6) << at.first << " position " << at.second;
-      }
-      for (size_t i = 0; i < s.lengths.size(); ++i) {
-        for (size_t at = 0; at < ours.scores[i].size(); ++at) {
-          if (std::isnan(caches.scores[i][at])) continue;
-          ASSERT_NEAR(ours.scores[i][at], caches.scores[i][at], 1e-5 * (1 + ours.scores[i][at]))
-              << "sequence " << i << " score " << at;
-        }
-      }
+      ASSERT_NO_FATAL_FAILURE(CompareScored(Windowed(heads, kv(), window, kSoftCap), isa()));
+    }
+  }
+}
+
+// Sinks below and above the scores; a decode task gives the bits of the prompt's.
+TEST_P(AttentionTest, SinksAgreeWithTheOracle) {
+  for (const Heads heads :
+       {Heads{4, 4, 64}, Heads{16, 2, 64}, Heads{5, 1, 24}, Heads{30, 1, 16}, Heads{34, 1, 8}}) {
+    for (const int64_t window : {0, 23, 150}) {
+      SCOPED_TRACE(TextOf(heads) + CaseOf(" window", window));
+      Sequences s = Windowed(heads, kv(), window);
+      s.sinks = RandomFloats(heads.num_heads, 9, 4.0F);
+      ASSERT_NO_FATAL_FAILURE(CompareScored(s, isa()));
+      const Outputs whole = RunAll(s, Whole(s), isa(), 1);
+      for (const auto& [at, out] : RunAll(s, Chunks(s, 1), isa(), 2))
+        ASSERT_EQ(Bits(out), Bits(whole.at(at))) << "position " << at.second;
+    }
+  }
+}
+
+TEST_P(AttentionTest, ASinkOfMinusInfinityChangesNoBit) {
+  Sequences s({8, 2, 64}, kv(), {1, 65, 130});
+  for (const int64_t chunk : {1, 33}) {
+    s.sinks.clear();
+    const Scored expected = RunScored(s, Chunks(s, chunk), isa(), 2);
+    s.sinks.assign(8, -std::numeric_limits<float>::infinity());
+    const Scored ours = RunScored(s, Chunks(s, chunk), isa(), 2);
+    for (const auto& [at, out] : ours.outputs)
+      ASSERT_EQ(Bits(out), Bits(expected.outputs.at(at))) << "position " << at.second;
+    for (size_t i = 0; i < s.lengths.size(); ++i)
+      EXPECT_EQ(Bits(ours.scores[i]), Bits(expected.scores[i]));
+  }
+}
+
+TEST_P(AttentionTest, ASinkThatIsNoNumberReachesItsHeadAlone) {
+  Sequences s({4, 2, 24}, kv(), {70});
+  s.sinks = {0.0F, kPoison, 0.0F, 1.0F};
+  for (const int64_t chunk : {1, 70}) {
+    for (const auto& [at, out] : RunAll(s, Chunks(s, chunk), isa(), 1)) {
+      for (size_t i = 0; i < out.size(); ++i)
+        ASSERT_EQ(std::isnan(out[i]), i / 24 == 1) << "position " << at.second;
     }
   }
 }

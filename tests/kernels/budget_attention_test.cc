@@ -230,40 +230,49 @@ TEST_P(BudgetAttentionTest, EqualKeysAndScoresLoseTheHigherPosition) {
   }
 }
 
+void CompareStepByStep(const BudgetCase& c, const std::vector<float>& sinks, KvStorage kv,
+                       Isa isa) {
+  BudgetRow row(c, kv, 3);
+  row.sinks = sinks;
+  Prefill(row, 20, 2, isa);
+  BudgetRow reference(c, kv, 3);
+  reference.sinks = sinks;
+  while (row.position < c.num_tokens()) {
+    SCOPED_TRACE(CaseOf("position", row.position));
+    std::ranges::copy(row.cache.span(), reference.cache.data());
+    reference.num_held = row.num_held;
+    reference.position = row.position;
+    StepAll({&reference}, BudgetAttentionRef);
+    StepAll({&row}, 2, isa);
+    for (size_t i = 0; i < row.out.size(); ++i)
+      ASSERT_NEAR(row.out[i], reference.out[i], 4e-6) << i;
+    for (int64_t kv_head = 0; kv_head < 2; ++kv_head) {
+      SCOPED_TRACE(CaseOf("KV head", kv_head));
+      for (int64_t slot = 0; slot < row.num_held; ++slot) {
+        const KvHead<std::byte> ours = row.head(kv_head);
+        const KvHead<std::byte> theirs = reference.head(kv_head);
+        ASSERT_EQ(*ours.Position(slot), *theirs.Position(slot)) << slot;
+        ASSERT_NEAR(*ours.Score(slot), *theirs.Score(slot), 1e-5) << slot;
+        ASSERT_EQ(row.Elements(KvTokenRef::Key(ours, slot, kv.dtype)),
+                  row.Elements(KvTokenRef::Key(theirs, slot, kv.dtype)))
+            << slot;
+        ASSERT_EQ(row.Elements(KvTokenRef::Value(ours, slot, kv.dtype)),
+                  row.Elements(KvTokenRef::Value(theirs, slot, kv.dtype)))
+            << slot;
+      }
+    }
+  }
+}
+
 TEST_P(BudgetAttentionTest, AgreesWithTheOracleStepByStep) {
   for (const KvPolicyKind kind :
        {KvPolicyKind::kH2o, KvPolicyKind::kWindow, KvPolicyKind::kH2oFlexgen}) {
     SCOPED_TRACE(KvPolicyName(kind));
     const bool window = kind == KvPolicyKind::kWindow;
     const BudgetCase c{4, 2, 80, kind, {window ? 3 : 0, window ? 0 : 30, 20}, 45, 60};
-    BudgetRow row(c, kv(), 3);
-    Prefill(row, 20, 2, isa());
-    BudgetRow reference(c, kv(), 3);
-    while (row.position < c.num_tokens()) {
-      SCOPED_TRACE(CaseOf("position", row.position));
-      std::ranges::copy(row.cache.span(), reference.cache.data());
-      reference.num_held = row.num_held;
-      reference.position = row.position;
-      StepAll({&reference}, BudgetAttentionRef);
-      StepAll({&row}, 2, isa());
-      for (size_t i = 0; i < row.out.size(); ++i)
-        ASSERT_NEAR(row.out[i], reference.out[i], 4e-6) << i;
-      for (int64_t kv_head = 0; kv_head < 2; ++kv_head) {
-        SCOPED_TRACE(CaseOf("KV head", kv_head));
-        for (int64_t slot = 0; slot < row.num_held; ++slot) {
-          const KvHead<std::byte> ours = row.head(kv_head);
-          const KvHead<std::byte> theirs = reference.head(kv_head);
-          ASSERT_EQ(*ours.Position(slot), *theirs.Position(slot)) << slot;
-          ASSERT_NEAR(*ours.Score(slot), *theirs.Score(slot), 1e-5) << slot;
-          ASSERT_EQ(row.Elements(KvTokenRef::Key(ours, slot, kv().dtype)),
-                    row.Elements(KvTokenRef::Key(theirs, slot, kv().dtype)))
-              << slot;
-          ASSERT_EQ(row.Elements(KvTokenRef::Value(ours, slot, kv().dtype)),
-                    row.Elements(KvTokenRef::Value(theirs, slot, kv().dtype)))
-              << slot;
-        }
-      }
-    }
+    ASSERT_NO_FATAL_FAILURE(CompareStepByStep(c, {}, kv(), isa()));
+    const std::vector<float> sinks = {-1.0F, 0.5F, 3.0F, 1.0F};
+    ASSERT_NO_FATAL_FAILURE(CompareStepByStep(c, sinks, kv(), isa()));
   }
 }
 
@@ -291,6 +300,7 @@ std::vector<float> PlainOutput(BudgetRow& row, Isa isa) {
   args.scale = c.scale();
   args.kv_dtype = row.storage.dtype;
   args.kv_bits = row.storage.bits;
+  args.sinks = row.sinks.empty() ? nullptr : row.sinks.data();
   AlignedBytes workspace(AttentionWorkspaceBytes(row.num_slots(), c.head_dim, 2, isa));
   Attention(args, workspace.span(), PoolOf(2), isa);
   return out;
@@ -305,6 +315,7 @@ TEST_P(BudgetAttentionTest, OutputIsPlainAttentionsToTheBit) {
     const BudgetCase& c = cases[run];
     SCOPED_TRACE(testing::PrintToString(c));
     BudgetRow row(c, kv(), run);
+    if (run % 2 == 1) row.sinks = RandomFloats(c.num_heads, run, 2.0F);
     Prefill(row, 64, 2, isa());
     while (row.position < c.num_tokens()) {
       const std::vector<float> plain = PlainOutput(row, isa());

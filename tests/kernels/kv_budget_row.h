@@ -57,7 +57,8 @@ struct BudgetRow {
   std::vector<float> token_scores;  // [num_heads][prompt]
   int64_t num_held = 0;
   int64_t position = 0;
-  std::vector<float> out;  // of the last call's tokens
+  std::vector<float> out;    // of the last call's tokens
+  std::vector<float> sinks;  // [num_heads]; or none
 
   BudgetRow(const BudgetCase& budget_case, KvStorage kv, uint32_t seed)
       : c(budget_case),
@@ -118,6 +119,7 @@ inline void Prefill(BudgetRow& row, int64_t chunk, int num_threads, Isa isa) {
   args.scale = c.scale();
   args.kv_dtype = row.storage.dtype;
   args.kv_bits = row.storage.bits;
+  args.sinks = row.sinks.empty() ? nullptr : row.sinks.data();
   args.token_scores_stride = c.prompt;
   args.window = c.keep.window;
   const int64_t bytes =
@@ -180,6 +182,8 @@ void StepAll(const std::vector<BudgetRow*>& rows, Function step) {
   args.scale = c.scale();
   args.kv_dtype = rows.front()->storage.dtype;
   args.kv_bits = rows.front()->storage.bits;
+  const std::vector<float>& sinks = rows.front()->sinks;
+  args.sinks = sinks.empty() ? nullptr : sinks.data();
   args.kind = c.kind;
   step(args);
   auto at = out.begin();

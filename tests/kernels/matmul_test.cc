@@ -212,8 +212,9 @@ TEST_P(MatmulTest, PiecesOfEveryTypeInOneCall) {
 }
 
 TEST_P(MatmulTest, BiasActivationAndResidual) {
-  for (const Activation activation : {Activation::kNone, Activation::kRelu, Activation::kGelu,
-                                      Activation::kGeluTanh, Activation::kSilu}) {
+  for (const Activation activation :
+       {Activation::kNone, Activation::kRelu, Activation::kGelu, Activation::kGeluTanh,
+        Activation::kSilu, Activation::kClampedSwish, Activation::kClampedOffset}) {
     for (const int64_t rows : {1, 6, 50}) {
       MatmulCall call({rows, 130, 100}, dtype(), 51);
       call.args.activation = activation;
@@ -241,8 +242,9 @@ std::vector<float> AllSizes() {
 
 TEST_P(MatmulTest, ActivationsOverAllFiniteNumbers) {
   const std::vector<float> values = AllSizes();
-  for (const Activation activation : {Activation::kNone, Activation::kRelu, Activation::kGelu,
-                                      Activation::kGeluTanh, Activation::kSilu}) {
+  for (const Activation activation :
+       {Activation::kNone, Activation::kRelu, Activation::kGelu, Activation::kGeluTanh,
+        Activation::kSilu, Activation::kClampedSwish, Activation::kClampedOffset}) {
     MatmulCall call({1, 64, std::ssize(values)}, dtype(), 53);
     std::fill_n(call.x.begin(), 64, 0.0F);
     call.args.activation = activation;
@@ -365,6 +367,16 @@ TEST_P(MatmulTest, NonFiniteInputsShow) {
     call.x[3 * 67 + 40] = bad;
     const std::vector<float> y = call.Run(isa());
     for (size_t i = 0; i < y.size(); ++i) EXPECT_EQ(std::isfinite(y[i]), i / 32 != 3) << i;
+  }
+}
+
+TEST_P(MatmulTest, ClampsKeepWhatIsNoNumber) {
+  for (const Activation activation : {Activation::kClampedSwish, Activation::kClampedOffset}) {
+    MatmulCall call({20, 64, 32}, dtype(), 81);
+    call.args.activation = activation;
+    call.x[3 * 67 + 40] = kPoison;
+    const std::vector<float> y = call.Run(isa());
+    for (size_t i = 0; i < y.size(); ++i) EXPECT_EQ(std::isnan(y[i]), i / 32 == 3) << i;
   }
 }
 

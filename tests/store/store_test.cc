@@ -107,8 +107,9 @@ TEST(StoreTable, AnEpsilonOfZeroOrOneIsRead) {
 }
 
 TEST(StoreTable, EveryActivationIsRead) {
-  for (const Activation activation : {Activation::kNone, Activation::kRelu, Activation::kGelu,
-                                      Activation::kGeluTanh, Activation::kSilu}) {
+  for (const Activation activation :
+       {Activation::kNone, Activation::kRelu, Activation::kGelu, Activation::kGeluTanh,
+        Activation::kSilu, Activation::kClampedSwish, Activation::kClampedOffset}) {
     ModelShape shape = SmallShape();
     shape.activation = activation;
     const StoreTable read = ParseStoreTable(StoreTableText(LayOutStore(MakeModel(shape), "key")));
