@@ -54,6 +54,12 @@ void RefuseCode(const JsonNode& config, const Family& family) {
                 "use the original model");
 }
 
+// Codes of MXFP4 beside matrices of bf16, as published: fp16 has neither's range.
+bool IsMxfp4WithoutType(const ModelConfig& read, const JsonNode& config) {
+  return read.quantisation && read.quantisation->method == CodeMethod::kMxfp4 &&
+         !config.FindSet(TypeKey(config));
+}
+
 // bf16 stays bf16: fp16 does not have its range.
 DType ReadDType(const JsonNode& config) {
   constexpr std::array kHeldAsF16 = {"float16", "float32", "float64", "auto"};
@@ -126,6 +132,7 @@ ModelConfig ReadModelConfig(const std::filesystem::path& path) {
   read.shape = ShapeOf(part);
   read.shape.name = folder.name();
   read.quantisation = ReadQuantisation(config.FindSet("quantization_config") ? config : part);
+  if (IsMxfp4WithoutType(read, part)) read.shape.dtype = DType::kBF16;
   std::string type = config.Text("model_type", "");
   if (HasOtherParts(type)) read.type_of_whole = std::move(type);
   read.generation = ReadGenerationDocument(path);

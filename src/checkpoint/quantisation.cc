@@ -102,6 +102,13 @@ Quantisation ReadCompressed(const JsonNode& node) {
   RefuseSetting(node, "config_groups", "empty", "is one group");
 }
 
+// "modules_to_not_convert" names what is published without codes, which its tensors say too.
+Quantisation ReadMxfp4(const JsonNode& node) {
+  if (const auto dequantised = node.FindSet("dequantize"); dequantised && dequantised->Boolean())
+    RefuseSetting(node, "dequantize", "true", "is false");
+  return {.method = CodeMethod::kMxfp4, .bits = 4, .group_size = kMxfp4Group};
+}
+
 }  // namespace
 
 std::optional<Quantisation> ReadQuantisation(const JsonNode& config) {
@@ -112,7 +119,8 @@ std::optional<Quantisation> ReadQuantisation(const JsonNode& config) {
   if (method == "awq") return ReadAwq(*node);
   if (method == "fp8") return ReadFp8(*node);
   if (method == "compressed-tensors") return ReadCompressed(*node);
-  RefuseSetting(*node, "quant_method", method, "are gptq, awq, fp8 and compressed-tensors");
+  if (method == "mxfp4") return ReadMxfp4(*node);
+  RefuseSetting(*node, "quant_method", method, "are gptq, awq, fp8, mxfp4 and compressed-tensors");
 }
 
 }  // namespace spillway

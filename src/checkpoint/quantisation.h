@@ -13,8 +13,11 @@ enum class CodeMethod {
   kGptq,    // columns packed in words, groups of inputs, perhaps in another order
   kAwq,     // rows packed in words
   kPacked,  // compressed-tensors: columns packed in words
+  kMxfp4,   // stacks of matrices of 4-bit numbers, 32 neighbours with a power of two for scale
   kScaled,  // an integer or an fp8 number each, times a scale of a block, a row or the whole
 };
+
+inline constexpr int64_t kMxfp4Group = 32;
 
 struct Quantisation {
   CodeMethod method = CodeMethod::kScaled;

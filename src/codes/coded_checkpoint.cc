@@ -15,12 +15,13 @@
 namespace spillway {
 namespace {
 
-// Ends of the names of the tensors that a matrix "NAME.weight" is published as.
+// Ends of the names of the tensors that a matrix is published as, and of its own.
 struct PartNames {
   std::string_view codes;
   std::array<std::string_view, 2> scales;
   std::string_view zeros;
   std::string_view groups;
+  std::string_view values = ".weight";
 };
 
 PartNames NamesOf(CodeMethod method) {
@@ -33,6 +34,8 @@ PartNames NamesOf(CodeMethod method) {
               {".weight_scale", ".weight_scale"},
               ".weight_zero_point",
               ".weight_g_idx"};
+    case CodeMethod::kMxfp4:  // a stack has rows where the one of values has columns: another name
+      return {"_blocks", {"_scales", "_scales"}, "_zero_point", "_g_idx", "_blocks"};
     case CodeMethod::kScaled:
       break;
   }
@@ -41,17 +44,10 @@ PartNames NamesOf(CodeMethod method) {
 
 // True for what is of use beside codes only: scales, and what others round activations with.
 bool IsAside(std::string_view name) {
-  constexpr std::array<std::string_view, 11> kEnds = {".scales",
-                                                      ".qzeros",
-                                                      ".g_idx",
-                                                      ".weight_scale",
-                                                      ".weight_shape",
-                                                      ".weight_scale_inv",
-                                                      ".weight_zero_point",
-                                                      ".weight_g_idx",
-                                                      ".input_scale",
-                                                      ".activation_scale",
-                                                      ".input_zero_point"};
+  constexpr std::array<std::string_view, 12> kEnds = {
+      ".scales",       "_scales",       ".qzeros",           ".g_idx",
+      ".weight_scale", ".weight_shape", ".weight_scale_inv", ".weight_zero_point",
+      ".weight_g_idx", ".input_scale",  ".activation_scale", ".input_zero_point"};
   return std::ranges::any_of(kEnds, [&](std::string_view end) { return name.ends_with(end); });
 }
 
@@ -124,7 +120,7 @@ class Entries {
 
   void AddMatrix(int64_t index, const CheckpointTensor& codes) {
     const std::string stem = codes.name.substr(0, codes.name.size() - names_.codes.size());
-    CodedParts parts = {.name = stem + ".weight", .codes = index};
+    CodedParts parts = {.name = stem + std::string(names_.values), .codes = index};
     for (const std::string_view scales : names_.scales) {
       if (parts.scales < 0) parts.scales = published_.FindExact(stem + std::string(scales));
     }
@@ -134,7 +130,7 @@ class Entries {
     entry.matrix = MakeCodedMatrix(published_, parts, codes_);
     entry.tensor.name = parts.name;
     entry.tensor.dtype = DType::kF32;
-    entry.tensor.shape = {entry.matrix->rows(), entry.matrix->cols()};
+    entry.tensor.shape = entry.matrix->shape();
     entry.tensor.bytes = entry.matrix->rows() * entry.matrix->cols() * DTypeBytes(DType::kF32);
     entry.tensor.coded = codes.coded;
     found_.push_back(std::move(entry));

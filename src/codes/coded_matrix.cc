@@ -267,6 +267,63 @@ class ScaledMatrix : public CodedMatrix {
   bool is_fp8_;
 };
 
+// Numbers of 4 bits with two of exponent and one of mantissa.
+constexpr std::array<float, 16> kFp4Values = {0.0F,  0.5F,  1.0F,  1.5F,  2.0F,  3.0F,
+                                              4.0F,  6.0F,  -0.0F, -0.5F, -1.0F, -1.5F,
+                                              -2.0F, -3.0F, -4.0F, -6.0F};
+
+// The power of two that a scale of 8 bits of exponent is.
+float Mxfp4Scale(uint8_t code) {
+  constexpr int kBias = 127;
+  if (code == 255) return std::numeric_limits<float>::quiet_NaN();
+  return std::ldexp(1.0F, code - kBias);
+}
+
+// A stack of matrices of 4-bit numbers, the first of two in the low half of a byte, of which
+// kMxfp4Group neighbours of a row share a scale: bytes [matrix, row, group, 16], scales [matrix,
+// row, group].
+class Mxfp4Stack : public CodedMatrix {
+ public:
+  Mxfp4Stack(const Checkpoint& checkpoint, CodedParts parts, const Shape& codes)
+      : CodedMatrix(codes[0] * codes[1], codes[2] * kMxfp4Group, codes[0]),
+        checkpoint_(checkpoint),
+        parts_(std::move(parts)) {}
+
+  void Decode(const ElementBox& box, std::span<float> out) const override {
+    const auto step = box.num_cols == cols() ? out.size() : static_cast<std::size_t>(box.num_cols);
+    for (int64_t row = box.first_row; !out.empty(); ++row, out = out.subspan(step))
+      DecodeRun(row * cols() + box.first_col, out.first(step));
+  }
+
+ private:
+  // Decodes neighbours, from element number `first` of the stack on.
+  void DecodeRun(int64_t first, std::span<float> out) const {
+    const int64_t first_group = first / kMxfp4Group;
+    const int64_t num_groups = DivideUp(first + std::ssize(out), kMxfp4Group) - first_group;
+    const std::vector<uint8_t> codes =
+        ReadBytes(checkpoint_, parts_.codes, {first_group, num_groups, 0, kMxfp4Group / 2});
+    std::vector<float> scales;
+    for (const uint8_t scale : ReadScales(first_group, num_groups))
+      scales.push_back(Mxfp4Scale(scale));
+    auto at = static_cast<std::size_t>(first - first_group * kMxfp4Group);
+    for (float& value : out) {
+      const int code = codes[at / 2] >> (at % 2 * 4) & 15;
+      value = kFp4Values[static_cast<std::size_t>(code)] * scales[at / kMxfp4Group];
+      ++at;
+    }
+  }
+
+  // Scales of neighbouring groups, which are one run of bytes.
+  std::vector<uint8_t> ReadScales(int64_t first, int64_t count) const {
+    std::vector<uint8_t> scales(static_cast<std::size_t>(count));
+    checkpoint_.Read(parts_.scales, first, std::as_writable_bytes(std::span(scales)));
+    return scales;
+  }
+
+  const Checkpoint& checkpoint_;
+  CodedParts parts_;
+};
+
 // Size of the blocks that share a scale: as config.json says, else by the scales' shape.
 ElementBox BlockOf(const Checkpoint& checkpoint, const CodedParts& parts, const Quantisation& codes,
                    const Shape& shape) {
@@ -333,11 +390,24 @@ std::unique_ptr<const CodedMatrix> MakeGrouped(const Checkpoint& checkpoint,
   return std::make_unique<GroupedMatrix>(checkpoint, parts, codes, rows, cols);
 }
 
+std::unique_ptr<const CodedMatrix> MakeMxfp4(const Checkpoint& checkpoint,
+                                             const CodedParts& parts) {
+  const Shape& codes = TensorAt(checkpoint, parts.codes).shape;
+  const bool is_stack = codes.size() == 4 && codes[3] == kMxfp4Group / 2 &&
+                        std::ranges::all_of(codes, [](int64_t size) { return size > 0; });
+  if (!is_stack) RefuseParts(parts, "its codes are no stack of matrices of groups of 16 bytes");
+  ExpectShape(checkpoint, parts, parts.scales, {codes[0], codes[1], codes[2]});
+  for (const int64_t index : {parts.codes, parts.scales})
+    ExpectType(checkpoint, parts, index, "U8");
+  return std::make_unique<Mxfp4Stack>(checkpoint, parts, codes);
+}
+
 }  // namespace
 
 std::unique_ptr<const CodedMatrix> MakeCodedMatrix(const Checkpoint& checkpoint,
                                                    const CodedParts& parts,
                                                    const Quantisation& codes) {
+  if (codes.method == CodeMethod::kMxfp4) return MakeMxfp4(checkpoint, parts);
   CheckTypes(checkpoint, parts, codes.method);
   if (codes.method != CodeMethod::kScaled) return MakeGrouped(checkpoint, parts, codes);
   const Shape shape = CodesShape(checkpoint, parts);

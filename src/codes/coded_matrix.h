@@ -1,12 +1,13 @@
-// CodedMatrix: a matrix [outputs, inputs] that a checkpoint has as codes, scales and zero points,
-// read as the fp32 values that they stand for: scale * (code - zero). Thread rule: const methods
-// from any thread.
+// CodedMatrix: a matrix [outputs, inputs], or a stack of some, that a checkpoint has as codes,
+// scales and zero points, read as the fp32 values that they stand for: scale * (code - zero).
+// Thread rule: const methods from any thread.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "src/checkpoint/checkpoint.h"
 #include "src/checkpoint/published_tensor.h"  // ElementBox
@@ -27,19 +28,27 @@ class CodedMatrix {
  public:
   virtual ~CodedMatrix() = default;
 
-  int64_t rows() const { return rows_; }
+  int64_t rows() const { return rows_; }  // of all of a stack
   int64_t cols() const { return cols_; }
+  // [rows, cols], or [stack, rows of one, cols].
+  std::vector<int64_t> shape() const {
+    if (stack_ == 0) return {rows_, cols_};
+    return {stack_, rows_ / stack_, cols_};
+  }
 
   // Fills `out`, row by row. Throws: what Checkpoint::Read throws; Error kModelMalformed: a group
   // that is not there.
   virtual void Decode(const ElementBox& box, std::span<float> out) const = 0;
 
  protected:
-  CodedMatrix(int64_t rows, int64_t cols) : rows_(rows), cols_(cols) {}
+  // `stack`: matrices that the rows are of; 0: there is no stack.
+  CodedMatrix(int64_t rows, int64_t cols, int64_t stack = 0)
+      : rows_(rows), cols_(cols), stack_(stack) {}
 
  private:
   int64_t rows_;
   int64_t cols_;
+  int64_t stack_;
 };
 
 // Lifetime: `checkpoint` outlives it. Throws: Error kModelInconsistent: parts are missing, or

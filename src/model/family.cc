@@ -90,9 +90,8 @@ constexpr std::array<std::string_view, 42> kGeneral = {"_attn_implementation",
 }  // namespace
 
 std::string SupportedFamilies() {
-  std::vector<std::string> names;
-  for (const Family* family : Families())
-    names.push_back(fmt::format("\"{}\"", family->model_type));
+  std::vector<std::string_view> names;
+  for (const Family* family : Families()) names.push_back(family->model_type);
   return fmt::format("{} {}", names.size() == 1 ? "is" : "are", fmt::join(names, ", "));
 }
 

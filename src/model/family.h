@@ -48,7 +48,7 @@ std::span<const Family* const> Families();
 // Null when there is none of that type.
 const Family* FindFamily(std::string_view model_type);
 
-// Text for messages: "are \"gpt2\", \"opt\"".
+// Text for messages: "are gpt2, opt"; without more marks it fits into one.
 std::string SupportedFamilies();
 
 // Far above any published model, and low enough that no product of two of them leaves 64 bits.
@@ -84,12 +84,13 @@ void RequireSetting(const JsonNode& config, std::string_view key, bool value);
 // false. Throws: Error kModelUnsupported.
 void RefuseOtherKeys(const JsonNode& config, const std::vector<std::string_view>& known);
 
-// A family's own names of settings that others call so, and the part of a head that turns where
-// config.json does not say.
+// A family's own names of settings that others call so, and values where config.json does not
+// say.
 struct RopeKeys {
   std::string_view theta = "rope_theta";
   std::string_view part = "partial_rotary_factor";
-  double usual_part = 1.0;
+  double usual_part = 1.0;  // of a head turns
+  double usual_theta = 10000.0;
 };
 
 // "rope_parameters", or "rope_theta" and "rope_scaling" as transformers wrote them before 5, for

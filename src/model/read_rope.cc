@@ -180,7 +180,7 @@ Rope ReadRope(const JsonNode& config, int64_t head_dim, const RopeKeys& keys) {
   const std::optional<JsonNode> older = config.FindSet("rope_scaling");
   const JsonNode& node = newer ? *newer : older ? *older : config;
   Rope rope;
-  rope.theta = NumberOr(config, keys.theta, kThetas, rope.theta);
+  rope.theta = NumberOr(config, keys.theta, kThetas, keys.usual_theta);
   rope.theta = NumberOr(node, "rope_theta", kThetas, rope.theta);
   const double part = NumberOr(config, keys.part, kParts, keys.usual_part);
   rope.dims = RotaryDims(node, NumberOr(node, "partial_rotary_factor", kParts, part), head_dim);

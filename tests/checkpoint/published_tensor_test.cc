@@ -85,6 +85,17 @@ TEST(PublishedTensorTest, RunsOfRowsAtEqualDistances) {
   CheckAllRuns({0, 1, kRows, true, {2, 3}}, 4);
 }
 
+// Biases of gate and up in turns, as gpt-oss has them: the second of three vectors.
+TEST(PublishedTensorTest, ElementsOfAVectorInTurns) {
+  const CountingCheckpoint checkpoint("x", {3, kRows});
+  const FoundTensor found = {0, 1, kRows, false, {1, 2}, {3, 1}};
+  std::vector<uint16_t> read(3);
+  ReadPublished(checkpoint, found, 1, 0, std::as_writable_bytes(std::span(read)));
+  EXPECT_EQ(read, (std::vector<uint16_t>{kRows + 1, kRows + 3, kRows + 5}));
+  ReadPublished(checkpoint, found, 1, 2, std::as_writable_bytes(std::span(read).first(1)));
+  EXPECT_EQ(read[0], kRows + 5);
+}
+
 // One of three matrices, as stacks of experts have them.
 TEST(PublishedTensorTest, AMatrixOfAStack) {
   const CountingCheckpoint checkpoint("x", {3, kRows, kCols});

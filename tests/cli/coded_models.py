@@ -164,3 +164,35 @@ def make(tensors, config, form, coded, plain):
         values.add(name, "F32", shape, array.array("f", floats).tobytes())
     codes.write(coded)
     values.write(plain)
+
+
+FP4_VALUES = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
+
+
+def mxfp4_values(blocks, scales):
+    """Values of groups of 16 bytes, the first of two in the low half of a byte, each group times a power of two."""
+    values = []
+    for group, scale in enumerate(scales):
+        for byte in blocks[16 * group:16 * group + 16]:
+            for code in (byte & 15, byte >> 4):
+                values.append(math.ldexp(FP4_VALUES[code & 7] * (-1 if code > 7 else 1), scale - 127))
+    return values
+
+
+def transposed(values, rows, cols):
+    """Each matrix of a stack, [rows, cols], by its columns."""
+    size = rows * cols
+    return [values[first + row * cols + col] for first in range(0, len(values), size) for col in range(cols) for row in range(rows)]
+
+
+def make_plain_of_mxfp4(tensors, config, plain):
+    """Writes the twin of a folder of gpt-oss: stacks of values, with a row for each input, as transformers saves them."""
+    values = Folder({key: value for key, value in config.items() if key != "quantization_config"})
+    for name, (kind, shape, data) in tensors.items():
+        if name.endswith("_blocks"):
+            stem, (experts, rows, groups, _) = name.removesuffix("_blocks"), shape
+            floats = transposed(mxfp4_values(data, tensors[f"{stem}_scales"][2]), rows, 32 * groups)
+            values.add(stem, "F32", [experts, 32 * groups, rows], array.array("f", floats).tobytes())
+        elif not name.endswith("_scales"):
+            values.add(name, kind, shape, data)
+    values.write(plain)

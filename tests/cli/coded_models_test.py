@@ -16,6 +16,7 @@ import gguf_writer
 import harness
 
 MODEL = harness.REPOSITORY / "tests" / "parity" / "models" / "llama-groups-of-four"
+MXFP4_MODEL = MODEL.parent / "gptoss-mxfp4"
 
 
 class CodedTest(harness.FolderTest):
@@ -70,6 +71,47 @@ class Answers(CodedTest):
         text = harness.run(self.binary, ["inspect", coded]).stdout.decode()
         self.assertIn(" I32", text)
         self.assertIn("every tensor of the model is there", text)
+
+
+class Mxfp4(CodedTest):
+    """Experts of gpt-oss; parity/parity_test.py has the tokens that transformers makes of the same folder."""
+
+    def make_plain(self):
+        plain = self.folder / "plain"
+        plain.mkdir()
+        for name in ("vocab.json", "merges.txt", "tokenizer_config.json", "special_tokens_map.json"):
+            shutil.copy(MXFP4_MODEL / name, plain)
+        config = json.loads((MXFP4_MODEL / "config.json").read_text(encoding="utf-8"))
+        coded_models.make_plain_of_mxfp4(gguf_writer.read_tensors(MXFP4_MODEL), config, plain)
+        return plain
+
+    def copy_changed(self, change):
+        """The folder with its tensors and config.json as `change` leaves them."""
+        folder = self.folder / "changed"
+        shutil.copytree(MXFP4_MODEL, folder, ignore=shutil.ignore_patterns("*safetensors*"))
+        changed = coded_models.Folder(json.loads((folder / "config.json").read_text(encoding="utf-8")))
+        changed.tensors = gguf_writer.read_tensors(MXFP4_MODEL)
+        change(changed)
+        changed.write(folder)
+        return folder
+
+    def test_codes_give_what_their_values_give(self):
+        plain = self.make_plain()
+        for flags in ([], ["--weight-bits", 8], ["--weight-bits", 4], ["--percent", 0, 0, 0, 100, 0, 100, "--offload-dir", self.folder]):
+            with self.subTest(flags=flags):
+                self.assertEqual(self.answers(MXFP4_MODEL, *flags), self.answers(plain, *flags))
+
+    def test_without_a_type_they_are_held_in_bf16(self):
+        folder = self.copy_changed(lambda changed: changed.config.pop("torch_dtype"))
+        text = harness.run(self.binary, ["inspect", folder]).stdout.decode()
+        self.assertIn("in memory as bf16", text)
+        self.assertIn("every tensor of the model is there, 0 more", text)
+        self.assertEqual(self.answers(folder), self.answers(MXFP4_MODEL))
+
+    def test_parts_that_do_not_agree_are_named(self):
+        name = "model.layers.0.mlp.experts.down_proj_scales"
+        folder = self.copy_changed(lambda changed: changed.tensors.pop(name))
+        self.refusal(11, folder, "down_proj_blocks")
 
 
 class Refusals(CodedTest):

@@ -142,10 +142,11 @@ def families(binary, source, folder):
 
 def experts(binary, source, folder):
     """A router's choices, which other batches' rows must not change, with and without a shared expert."""
-    names = ["mixtral-windowed", "qwen2moe-stacked-dense", "qwen3moe-plain"]
+    names = ["mixtral-windowed", "qwen2moe-stacked-dense", "qwen3moe-plain", "gptoss-wide", "gptoss-mxfp4"]
     failures = sum(check(binary, ["--model", PARITY_MODELS / name], source, folder, EVICTING) for name in names)
-    for flags in (H2O, ["--weight-bits", 4, "--kv-bits", 8]):
-        failures += check(binary, ["--model", PARITY_MODELS / "qwen2moe-plain", *flags], source, folder, EVICTING)
+    for name in ("qwen2moe-plain", "gptoss-plain"):
+        for flags in (H2O, ["--weight-bits", 4, "--kv-bits", 8]):
+            failures += check(binary, ["--model", PARITY_MODELS / name, *flags], source, folder, EVICTING)
     return failures
 
 

@@ -49,6 +49,46 @@ TEST(ExpertConfigTest, DefaultsAreTransformers) {
   EXPECT_FALSE(three.qkv_bias || three.experts.renormalise);
 }
 
+json TinyGptOss(const json& more = json::object()) {
+  json config = Tiny("gpt_oss", {{"max_position_embeddings", 131072}});
+  config.update(more);
+  config.erase("moe_intermediate_size");
+  return config;
+}
+
+TEST(ExpertConfigTest, DefaultsOfGptOssAreTransformers) {
+  const ModelShape shape = ShapeOf(TinyGptOss());
+  EXPECT_EQ(shape.experts, (ExpertShape{.num = 8, .top_k = 2, .ffn_size = 24, .biased = true}));
+  EXPECT_EQ(shape.head_dim, 64);
+  EXPECT_EQ(shape.window, 128);
+  EXPECT_EQ(shape.windowed, (std::vector<bool>{true, false, true, false}));
+  EXPECT_TRUE(shape.score_sinks && shape.qkv_bias && shape.out_bias);
+  EXPECT_EQ(shape.rope.theta, 150000.0);
+  const RopeScaling& scaling = shape.rope.scaling;
+  EXPECT_EQ(scaling.kind, RopeScalingKind::kYarn);
+  EXPECT_EQ(scaling.factor, 32.0);
+  EXPECT_FALSE(scaling.whole_pairs);
+  const json same = {{"rope_type", "yarn"}, {"factor", 32.0},
+                     {"beta_fast", 32.0},   {"beta_slow", 1.0},
+                     {"truncate", false},   {"original_max_position_embeddings", 4096}};
+  EXPECT_EQ(ShapeOf(TinyGptOss({{"rope_scaling", same}})).rope, shape.rope);
+  EXPECT_EQ(ShapeOf(TinyGptOss({{"rope_parameters", same}})).rope, shape.rope);
+  EXPECT_FALSE(ShapeOf(TinyGptOss({{"attention_bias", false}})).qkv_bias);
+  const json types = {"full_attention", "full_attention", "sliding_attention", "full_attention"};
+  EXPECT_EQ(ShapeOf(TinyGptOss({{"layer_types", types}})).windowed,
+            (std::vector<bool>{false, false, true, false}));
+}
+
+TEST(ExpertConfigTest, OtherNumbersOfGptOssAreRefusedByName) {
+  EXPECT_NO_THROW(ShapeOf(TinyGptOss({{"swiglu_limit", 7.0}, {"swiglu_alpha", 1.702}})));
+  ExpectRefusal(TinyGptOss({{"swiglu_limit", 6.0}}), ErrorCode::kModelUnsupported,
+                "\"swiglu_limit\" is 6");
+  ExpectRefusal(TinyGptOss({{"swiglu_alpha", 1.5}}), ErrorCode::kModelUnsupported,
+                "\"swiglu_alpha\" is 1.5");
+  ExpectRefusal(TinyGptOss({{"router_bias", true}}), ErrorCode::kModelUnsupported,
+                "\"router_bias\"");
+}
+
 TEST(ExpertConfigTest, TransformersFiveHasOneNameForTheirNumber) {
   json config = Tiny("qwen3_moe", {{"num_local_experts", 6}});
   config.erase("num_experts");

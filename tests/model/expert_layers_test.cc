@@ -73,6 +73,31 @@ TEST(ExpertLayersTest, NamesAreThoseOfTheFamilyAndDistinct) {
   }
 }
 
+// Gate and up lie in one stack, in turns: transposed as values, not as codes; biases beside them.
+TEST(ExpertLayersTest, GptOssHasBiasesAndRowsInTurns) {
+  const Model model = BuiltIn("gpt-oss-20b");
+  EXPECT_EQ(NumParameters(model), 20914757184);
+  EXPECT_EQ(NumParameters(BuiltIn("gpt-oss-120b")), 116829156672);
+  const Linear* router = ProductsOf(model.layers[2].ops)[0];
+  EXPECT_EQ(model.Tensor(router->weight).name, "layers.0.mlp.router.weight");
+  EXPECT_EQ(model.Tensor(router->bias).name, "layers.0.mlp.router.bias");
+  const Expert& expert = ExpertsOf(model.layers[3])->experts[1];
+  EXPECT_EQ(expert.gate.activation, Activation::kClampedSwish);
+  EXPECT_EQ(expert.up.activation, Activation::kClampedOffset);
+  EXPECT_EQ(expert.up.times, Buf::kGate);
+  const TensorSpec& up = model.Tensor(expert.up.weight);
+  EXPECT_EQ(up.sources,
+            (std::vector<TensorSource>{
+                {"layers.0.mlp.experts.gate_up_proj", 1, 5760, true, {1, 2}, {32, 1}},
+                {"layers.0.mlp.experts.gate_up_proj_blocks", 1, 5760, false, {1, 2}, {32, 1}}}));
+  const TensorSpec& bias = model.Tensor(expert.gate.bias);
+  EXPECT_EQ(bias.name, "layers.0.mlp.experts.1.gate_proj.bias");
+  EXPECT_EQ(bias.sources,
+            (std::vector<TensorSource>{
+                {"layers.0.mlp.experts.gate_up_proj_bias", 0, 5760, false, {1, 2}, {32, 1}}}));
+  EXPECT_EQ(model.Tensor(expert.down.weight).sources[0].num_rows, 2880);
+}
+
 // States of a token: its hidden states, the experts' input, its choice.
 TEST(ExpertLayersTest, StatesHoldWhatLaterLayersOfExpertsRead) {
   const ModelShape shape = *BuiltInShape("qwen3-30b-a3b");

@@ -40,6 +40,27 @@ TEST(FamilyLayersTest, EverySixthLayerOfGemma3SeesAllWithPositionsOfItsOwn) {
   EXPECT_TRUE(OpsOf<SoftCap>(model.layers.back()).empty());
 }
 
+TEST(FamilyLayersTest, GptOssHasSinksEverywhereAndAWindowInEveryOtherLayer) {
+  const Model model = BuiltIn("gpt-oss-20b");
+  int64_t decoder_layer = 0;
+  for (const LayerSpec& layer : model.layers) {
+    if (layer.part != ComputePart::kAttention) continue;
+    const Attend attend = OpsOf<Attend>(layer).at(0);
+    EXPECT_EQ(attend.window, decoder_layer % 2 == 0 ? 128 : 0) << decoder_layer;
+    EXPECT_EQ(attend.scale, 0.125F);
+    ASSERT_TRUE(attend.sinks.exists());
+    EXPECT_EQ(model.Tensor(attend.sinks).rows, 64);
+    for (const Linear& product : OpsOf<Linear>(layer)) EXPECT_TRUE(product.bias.exists());
+    const Rope rope = OpsOf<Rotate>(layer).at(0).rope;
+    EXPECT_EQ(rope.scaling.kind, RopeScalingKind::kYarn);
+    EXPECT_FALSE(rope.scaling.whole_pairs);
+    EXPECT_NEAR(rope.scaling.attention_factor, 1.3466, 1e-4);
+    ++decoder_layer;
+  }
+  EXPECT_EQ(decoder_layer, 24);
+  EXPECT_FALSE(OpsOf<Attend>(AttentionOf(BuiltIn("gemma-2-2b"), 0)).at(0).sinks.exists());
+}
+
 TEST(FamilyLayersTest, Gemma2CapsScoresAndLogitsAndHasAWindowInEveryOtherLayer) {
   const Model model = BuiltIn("gemma-2-27b");
   for (std::size_t layer = 0; layer < 4; ++layer) {

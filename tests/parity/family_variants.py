@@ -85,6 +85,10 @@ FAMILY_VARIANTS = {
             FULL: {"rope_type": "default", "rope_theta": 1000000.0}, SLIDING: DEFAULT_ROPE}}),
 }
 
+# As published, but of a shorter context.
+YARN = {"rope_type": "yarn", "factor": 32.0, "original_max_position_embeddings": 64, "beta_fast": 32.0, "beta_slow": 1.0,
+        "truncate": False}
+
 EXPERT_VARIANTS = {
     "mixtral-plain": ("safetensors", 91, FOURS | {
         "model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2, "intermediate_size": 48,
@@ -116,4 +120,20 @@ EXPERT_VARIANTS = {
     "qwen2moe-stacked-dense": ("stacked", 99, WIDE | EXPERTS | {
         "model_type": "qwen2_moe", "norm_topk_prob": True, "shared_expert_intermediate_size": 24, "mlp_only_layers": [0],
         "qkv_bias": False}),
+    # As gpt-oss-20b: windows in every other layer, YaRN, biases, an eighth of the heads for keys.
+    "gptoss-plain": ("safetensors", 105, FOURS | {
+        "model_type": "gpt_oss", "num_key_value_heads": 1, "num_hidden_layers": 3, "num_local_experts": 8,
+        "num_experts_per_tok": 4, "intermediate_size": 48, "sliding_window": 40, "attention_bias": True,
+        "layer_types": [SLIDING, FULL, SLIDING], "rope_theta": 150000, "rope_scaling": YARN, "torch_dtype": "bfloat16"}),
+    # Heads that are wider together than the hidden states, more experts than layers of them, keys of transformers 5.
+    "gptoss-wide": ("sharded", 103, WIDE | {
+        "model_type": "gpt_oss", "head_dim": 32, "num_local_experts": 11, "num_experts_per_tok": 2, "sliding_window": 12,
+        "intermediate_size": 40, "rope_parameters": YARN | {"rope_theta": 150000.0}}),
+    # As published: experts in codes of 4 bits.
+    "gptoss-mxfp4": ("mxfp4", 104, SMALL | {
+        "model_type": "gpt_oss", "head_dim": 32, "num_local_experts": 6, "num_experts_per_tok": 4, "sliding_window": 24,
+        "attention_bias": True, "layer_types": [FULL, SLIDING], "rope_theta": 150000, "rope_scaling": YARN,
+        "torch_dtype": "bfloat16", "quantization_config": {
+            "quant_method": "mxfp4", "modules_to_not_convert": [
+                "model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]}}),
 }

@@ -85,6 +85,14 @@ class Head:
         return self.scores[slot].item() if is_seen else -torch.inf
 
 
+def softmax(products, sinks):
+    """Weights of [heads, queries, tokens], each head's beside a score more that has no value."""
+    if sinks is None:
+        return torch.softmax(products, -1)
+    beside = sinks[:, None, None].expand(*products.shape[:2], 1)
+    return torch.softmax(torch.cat([products, beside], -1), -1)[..., :-1]
+
+
 class Row:
     """One row. `keep`: of a layer without a window. `flexgen`: h2o_flexgen's variant, which lets every token that leaves the
     recent ones take the place of the lightest heavy one."""
@@ -128,7 +136,8 @@ class Row:
         keep = self.keep.within(window, self.row_tokens)
         return keep.as_flexgen() if self.flexgen else keep
 
-    def attend(self, module, query, key, value, mask, scaling, sliding_window=None, softcap=None, **_):
+    def attend(self, module, query, key, value, mask, scaling, sliding_window=None, softcap=None, s_aux=None,
+               **_):
         """transformers' attention of one row: query [1, heads, tokens, head_dim], key and value with the KV heads."""
         keep, out = self.keep_in(sliding_window), []
         for number, queries in enumerate(query[0].chunk(key.shape[1])):
@@ -138,7 +147,8 @@ class Row:
             head.add(key[0, number].half().float(), value[0, number].half().float())  # as a 16-bit cache holds them
             products = queries @ head.keys.T * scaling
             products = products if softcap is None else softcap * torch.tanh(products / softcap)
-            weights = torch.softmax(products.masked_fill(head.hidden(queries.shape[1], sliding_window), -torch.inf), -1)
+            products = products.masked_fill(head.hidden(queries.shape[1], sliding_window), -torch.inf)
+            weights = softmax(products, None if s_aux is None else s_aux.chunk(key.shape[1])[number])
             if self.uses_scores:
                 head.scores = head.scores + weights.sum((0, 1))
             out.append(weights @ head.values)

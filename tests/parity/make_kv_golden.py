@@ -29,7 +29,7 @@ GROUPED = [f"tests/parity/models/{name}" for name in ("llama-groups-of-four", "m
 GROUPED_TOKENS = 32
 GROUPED_LENGTHS = [1, 9, 33, 64, 100, 160, 240]
 # Experts, chosen again where what is kept changes the states.
-EXPERTS = [f"tests/parity/models/{name}" for name in ("mixtral-plain", "qwen2moe-plain", "qwen3moe-plain")]
+EXPERTS = [f"tests/parity/models/{name}" for name in ("mixtral-plain", "qwen2moe-plain", "qwen3moe-plain", "gptoss-plain", "gptoss-wide")]
 GROUPED_TRIES = 30
 GROUPED_TOP = 2  # what the rule of comparison.py needs, in small files
 

@@ -149,6 +149,8 @@ CONFIGS = {
                             output_router_logits=False),
     "qwen3_moe": _config_of("qwen3_moe", "Qwen3MoeForCausalLM", rms_norm_eps=1e-6, router_aux_loss_coef=0.001,
                             output_router_logits=False),
+    "gpt_oss": _config_of("gpt_oss", "GptOssForCausalLM", router_aux_loss_coef=0.9, output_router_logits=False,
+                          experts_per_token=4, initial_context_length=4096, swiglu_limit=7.0),
     "gemma": _config_of("gemma", "GemmaForCausalLM", **GEMMA, hidden_act="gelu_pytorch_tanh"),
     "gemma2": _config_of("gemma2", "Gemma2ForCausalLM", **GEMMA, **GEMMA_ACTIVATION),
     "gemma3_text": _config_of("gemma3_text", "Gemma3ForCausalLM", **GEMMA, **GEMMA_ACTIVATION),
@@ -276,8 +278,21 @@ def _initial_expert_value(name, shape, config, generator):
     return value
 
 
+def _initial_gpt_oss_value(name, shape, config, generator):
+    """Initial value of a tensor of gpt-oss: Llama's, with stacks of transposed matrices. Gates are large enough for some to be
+    clamped, and sinks for some heads to attend to little else."""
+    if name.endswith("sinks"):
+        return 1 + torch.randn(shape, generator=generator)
+    value = _initial_llama_value(name, shape, config, generator)
+    if "gate_up_proj" in name and not name.endswith("bias"):
+        value[..., ::2] *= 1.7
+    return value
+
+
 def split_experts(config, state):
-    """The state with a matrix for each expert, as published files and transformers' own have them."""
+    """The state with a matrix for each expert, as published files and transformers' own have them, but those of gpt-oss."""
+    if config["model_type"] == "gpt_oss":
+        return state
     parts = {"mixtral": ("block_sparse_moe", "w1", "w3", "w2")}.get(config["model_type"], ("mlp", "gate_proj", "up_proj", "down_proj"))
     split = {}
     for name, tensor in state.items():
@@ -297,7 +312,7 @@ def split_experts(config, state):
 
 INITIAL_VALUES = {"opt": _initial_value, "gpt2": _initial_gpt2_value, "gpt_neox": _initial_gpt_neox_value, "phi3": _initial_phi3_value} | dict.fromkeys(
     ["gemma", "gemma2", "gemma3_text"], _initial_gemma_value) | dict.fromkeys(
-    ["mixtral", "qwen2_moe", "qwen3_moe"], _initial_expert_value)
+    ["mixtral", "qwen2_moe", "qwen3_moe"], _initial_expert_value) | {"gpt_oss": _initial_gpt_oss_value}
 
 
 # Names in published files that transformers 5 has given up in memory.
@@ -334,6 +349,29 @@ def save_sharded(folder, state, num_shards=3):
     (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=1) + "\n")
 
 
+FP4_VALUES = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])
+
+
+def to_mxfp4(matrices):
+    """Blocks [..., groups, 16] and scales [..., groups] of the nearest values, of matrices [..., inputs]."""
+    groups = matrices.float().unflatten(-1, (-1, 32))
+    exponents = torch.floor(torch.log2(groups.abs().amax(-1))) - 2
+    scaled = groups / torch.exp2(exponents)[..., None]
+    codes = (scaled.abs()[..., None] - FP4_VALUES).abs().argmin(-1) + 8 * (scaled < 0)
+    return (codes[..., ::2] + 16 * codes[..., 1::2]).to(torch.uint8), (exponents + 127).to(torch.uint8)
+
+
+def save_mxfp4(folder, state):
+    """As gpt-oss is published: stacks of experts' matrices in codes, with a row for each output."""
+    coded = {}
+    for name, tensor in state.items():
+        if not name.endswith(("gate_up_proj", "down_proj")):
+            coded[name] = tensor
+            continue
+        coded[f"{name}_blocks"], coded[f"{name}_scales"] = to_mxfp4(tensor.transpose(1, 2).contiguous())
+    save_sharded(folder, coded, 2)
+
+
 def save_torch_zip(folder, state):
     """The first published form: keys without "model.", and the tied head listed as a second view of one storage."""
     old = {name.removeprefix("model."): tensor for name, tensor in state.items()}
@@ -355,6 +393,7 @@ SAVERS = {
     "safetensors": save_safetensors,
     "stacked": save_safetensors,  # experts as they are in memory
     "sharded": save_sharded,
+    "mxfp4": save_mxfp4,
     "torch_zip": save_torch_zip,
     "numpy": save_numpy,
 }

@@ -30,16 +30,9 @@ class ExpertLayers {
     const ExpertShape& experts = shape_.experts;
     norm.y = Buf::kExpertIn;
     model_.Add(norm);
-    const auto score = [&](const std::string& name, int64_t rows, int64_t column) {
-      const TensorSource unstacked = {fmt::format("{}mlp.{}", Layer(), name)};
-      Linear linear = {
-          Buf::kExpertIn, {Buf::kRouter, column}, model_.Router(prefix_ + name, rows, {unstacked})};
-      linear.arithmetic = Arithmetic::kFp32;
-      model_.Add(linear);
-    };
-    score("gate.weight", experts.num, 0);
+    AddScore(std::string(names_.router), experts.num, 0);
     const bool shared = experts.shared_ffn > 0;
-    if (shared) score("shared_expert_gate.weight", 1, experts.num);
+    if (shared) AddScore("shared_expert_gate", 1, experts.num);
     const ChoiceWeights weights =
         experts.renormalise ? ChoiceWeights::kOfChosen : ChoiceWeights::kOfAll;
     model_.Add(Choose{
@@ -62,53 +55,83 @@ class ExpertLayers {
   }
 
  private:
+  // Scores to columns of kRouter from `column` on.
+  void AddScore(const std::string& name, int64_t rows, int64_t column) {
+    const TensorSource unstacked = {fmt::format("{}mlp.{}.weight", Layer(), name)};
+    const TensorRef weight = model_.Router(prefix_ + name + ".weight", rows, {unstacked});
+    Linear linear = {Buf::kExpertIn, {Buf::kRouter, column}, weight};
+    linear.arithmetic = Arithmetic::kFp32;
+    if (shape_.experts.biased) linear.bias = model_.Vector(prefix_ + name + ".bias", rows);
+    model_.Add(linear);
+  }
+
   std::string Layer() const { return prefix_.substr(0, prefix_.size() - names_.block.size()); }
 
-  // A part of a stack of all experts' matrices: rows of the expert's, from first_row on.
-  TensorSource StackOf(const char* name, int64_t number, int64_t first_row,
-                       int64_t num_rows) const {
-    TensorSource source = {fmt::format("{}mlp.experts.{}", Layer(), name), first_row, num_rows};
-    source.stacked = {shape_.experts.num, number};
+  // Rows of an expert's part of a stack, from first_row on, at these distances.
+  struct Part {
+    std::string_view stack;
+    int64_t number = 0;  // of the expert
+    int64_t first_row = 0;
+    int64_t num_rows = 0;
+    RowRuns runs = {};
+  };
+  TensorSource SourceOf(const Part& part, std::string_view suffix) const {
+    TensorSource source = {fmt::format("{}mlp.experts.{}{}", Layer(), part.stack, suffix),
+                           part.first_row, part.num_rows};
+    source.runs = part.runs;
+    source.stacked = {shape_.experts.num, part.number};
     return source;
+  }
+  std::vector<TensorSource> MatrixSources(const Part& part) const {
+    if (part.stack.empty()) return {};
+    TensorSource plain = SourceOf(part, "");
+    if (names_.stacks == ExpertStacks::kConcatenated) return {std::move(plain)};
+    plain.transposed = true;
+    return {std::move(plain), SourceOf(part, "_blocks")};
   }
 
   Expert Routed(int64_t number) {
     const int64_t ffn = shape_.experts.ffn_size;
     const std::string expert = fmt::format("{}experts.{}.", prefix_, number);
-    const auto name = [&](std::string_view part) {
-      return fmt::format("{}{}.weight", expert, part);
+    const auto of = [&](std::string_view part, const Part& stacked) {
+      return Published{fmt::format("{}{}", expert, part), stacked};
     };
-    return Of(ffn, {name(names_.gate), StackOf("gate_up_proj", number, 0, 2 * ffn)},
-              {name(names_.up), StackOf("gate_up_proj", number, ffn, 2 * ffn)},
-              {name(names_.down), StackOf("down_proj", number, 0, shape_.hidden_size)});
+    const bool in_turns = names_.stacks == ExpertStacks::kInterleaved;
+    const RowRuns runs = in_turns ? RowRuns{1, 2} : RowRuns{};
+    return Of(ffn, of(names_.gate, {"gate_up_proj", number, 0, 2 * ffn, runs}),
+              of(names_.up, {"gate_up_proj", number, in_turns ? 1 : ffn, 2 * ffn, runs}),
+              of(names_.down, {"down_proj", number, 0, shape_.hidden_size}));
   }
 
   Expert Shared() {
-    const auto name = [&](const char* part) {
-      return fmt::format("{}shared_expert.{}.weight", prefix_, part);
+    const auto of = [&](const char* part) {
+      return Published{fmt::format("{}shared_expert.{}", prefix_, part)};
     };
-    return Of(shape_.experts.shared_ffn, {name("gate_proj")}, {name("up_proj")},
-              {name("down_proj")});
+    return Of(shape_.experts.shared_ffn, of("gate_proj"), of("up_proj"), of("down_proj"));
   }
 
   struct Published {
-    std::string name;
-    TensorSource stack = {};
+    std::string name;  // without ".weight"
+    Part part = {};    // no stack: it is in none
   };
-  TensorRef Matrix(const Published& of, int64_t rows, int64_t cols) {
-    std::vector<TensorSource> sources;
-    if (!of.stack.name.empty()) sources.push_back(of.stack);
-    return model_.Matrix(of.name, rows, cols, std::move(sources));
+  Linear Product(Buf x, Buf y, const Published& of, int64_t rows, int64_t cols) {
+    Linear product = {
+        x, {y}, model_.Matrix(of.name + ".weight", rows, cols, MatrixSources(of.part))};
+    if (shape_.experts.biased)
+      product.bias = model_.Vector(of.name + ".bias", rows, {SourceOf(of.part, "_bias")});
+    return product;
   }
 
   Expert Of(int64_t ffn, const Published& gate, const Published& up, const Published& down) {
     const int64_t hidden = shape_.hidden_size;
     Expert expert;
-    expert.gate = {Buf::kExpertRows, {Buf::kGate}, Matrix(gate, ffn, hidden)};
+    expert.gate = Product(Buf::kExpertRows, Buf::kGate, gate, ffn, hidden);
     expert.gate.activation = shape_.activation;
-    expert.up = {Buf::kExpertRows, {Buf::kInner}, Matrix(up, ffn, hidden)};
+    expert.up = Product(Buf::kExpertRows, Buf::kInner, up, ffn, hidden);
+    if (shape_.activation == Activation::kClampedSwish)
+      expert.up.activation = Activation::kClampedOffset;
     expert.up.times = Buf::kGate;
-    expert.down = {Buf::kInner, {Buf::kExpertRows}, Matrix(down, hidden, ffn)};
+    expert.down = Product(Buf::kInner, Buf::kExpertRows, down, hidden, ffn);
     return expert;
   }
 

@@ -9,6 +9,12 @@
 
 namespace spillway {
 
+// Forms of the stacks of all experts' matrices that a checkpoint may have in place of one for each.
+//   kConcatenated: rows of gate before those of up, in gate_up_proj; without biases.
+//   kInterleaved: rows of gate and up in turns, matrices transposed unless they are codes
+//     ("gate_up_proj_blocks"), with biases ("gate_up_proj_bias").
+enum class ExpertStacks { kConcatenated, kInterleaved };
+
 // Names that a family publishes experts under, without the decoder layer's: those of one expert
 // E are `block` + "experts.E." + gate + ".weight".
 struct ExpertNames {
@@ -16,6 +22,8 @@ struct ExpertNames {
   std::string_view gate = "gate_proj";
   std::string_view up = "up_proj";
   std::string_view down = "down_proj";
+  std::string_view router = "gate";
+  ExpertStacks stacks = ExpertStacks::kConcatenated;
 };
 
 // Adds the layers of a decoder layer whose names begin with `layer`. `norm`: of the experts' input.

@@ -6,9 +6,9 @@
 namespace spillway {
 namespace {
 
-constexpr std::array kFamilies = {&kGemma, &kGemma2,   &kGemma3,  &kGpt2,    &kGptNeox,
-                                  &kLlama, &kMistral,  &kMixtral, &kOpt,     &kPhi3,
-                                  &kQwen2, &kQwen2Moe, &kQwen3,   &kQwen3Moe};
+constexpr std::array kFamilies = {&kGemma,  &kGemma2, &kGemma3,   &kGpt2,    &kGptNeox,
+                                  &kGptOss, &kLlama,  &kMistral,  &kMixtral, &kOpt,
+                                  &kPhi3,   &kQwen2,  &kQwen2Moe, &kQwen3,   &kQwen3Moe};
 
 }  // namespace
 

@@ -54,7 +54,7 @@ ModelShape Read(const JsonNode& config) {
       ReadGemmaKeys(config,
                     {.max_positions = 131072,
                      .head_dim = 256,
-                     .rope_by_layer_type = true,
+                     .own_rope = true,
                      .activation_key = "hidden_activation"},
                     {"_sliding_window_pattern", "final_logit_softcapping", "hidden_act",
                      "layer_types", "query_pre_attn_scalar", "rope_local_base_freq",

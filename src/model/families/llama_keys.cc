@@ -62,7 +62,7 @@ ModelShape ReadLlamaKeys(const JsonNode& config, const LlamaDefaults& defaults,
   shape.activation = ReadActivation(config, defaults.activation_key, defaults.activation);
   shape.norm_epsilon = ReadEpsilon(config, "rms_norm_eps", 1e-6);
   shape.tied_head = config.Boolean("tie_word_embeddings", defaults.tied_head);
-  if (!defaults.rope_by_layer_type) SetRope(ReadRope(config, shape.head_dim), shape);
+  if (!defaults.own_rope) SetRope(ReadRope(config, shape.head_dim), shape);
   return shape;
 }
 

@@ -13,7 +13,7 @@ struct LlamaDefaults {
   int64_t max_positions = 0;
   int64_t head_dim = 0;  // 0: hidden_size / num_attention_heads
   bool tied_head = false;
-  bool rope_by_layer_type = false;  // the family's own file reads it
+  bool own_rope = false;  // the family's own file reads it
   std::string_view activation_key = "hidden_act";
   std::string_view activation = "silu";
 };

@@ -110,6 +110,7 @@ class LlamaLayers {
     model_.Add(Rotate{{Buf::kQkv}, shape_.num_heads + shape_.num_kv_heads, rope});
     Attend attend = {.scale = ScoreScale(), .soft_cap = static_cast<float>(shape_.score_cap)};
     if (windowed) attend.window = shape_.window;
+    if (shape_.score_sinks) attend.sinks = model_.Vector(name + "sinks", shape_.num_heads);
     model_.Add(attend);
     AddToStates({name + "o_proj", shape_.hidden_size, shape_.out_bias}, Buf::kAttended,
                 layer + "post_attention_layernorm");
