@@ -86,9 +86,9 @@ TEST_P(ChatGoldenTest, RendersALongConversation) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, ChatGoldenTest,
-                         testing::Values("chatml", "deepseek_r1", "gemma", "granite", "llama2",
-                                         "llama3", "mistral", "phi3", "phi4", "qwen25", "qwen3",
-                                         "smollm2", "smollm3", "tool_schema", "zephyr"),
+                         testing::Values("chatml", "deepseek_r1", "gemma", "gptoss", "granite",
+                                         "llama2", "llama3", "mistral", "phi3", "phi4", "qwen25",
+                                         "qwen3", "smollm2", "smollm3", "tool_schema", "zephyr"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(ChatSnippetTest, RendersAsTransformersDoes) {
