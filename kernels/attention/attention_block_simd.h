@@ -27,11 +27,11 @@ struct WidenedBlock {
 
 // A query's softmax before any key: of nothing, or of its head's sink.
 struct SoftmaxStart {
-  float maximum;
-  float total;
+  float maximum = kMinusInfinity;
+  float total = 0.0F;
 };
 inline SoftmaxStart StartOf(const AttentionTensors& args, int64_t head) {
-  if (args.sinks == nullptr) return {kMinusInfinity, 0.0F};
+  if (args.sinks == nullptr) return {};
   return {args.sinks[head], 1.0F};
 }
 

@@ -68,11 +68,9 @@ void Decode<Form, kDim>::LoadQueries() const {
     LoadQuery(from, args.scale, args.head_dim, padded_dim, q + query * padded_dim,
               sums + query * padded_dim);
   for (int64_t query = 0; query < kDecodeQueries; ++query) {
-    maxima[query] = kMinusInfinity;
-    totals[query] = 0;
-  }
-  for (int64_t query = 0; args.sinks != nullptr && query < num_queries; ++query) {
-    const SoftmaxStart start = StartOf(args, task.kv_head_begin * group + query);
+    const bool is_there = query < num_queries;
+    const SoftmaxStart start =
+        is_there ? StartOf(args, task.kv_head_begin * group + query) : SoftmaxStart{};
     maxima[query] = start.maximum;
     totals[query] = start.total;
   }

@@ -102,7 +102,7 @@ Quantisation ReadCompressed(const JsonNode& node) {
   RefuseSetting(node, "config_groups", "empty", "is one group");
 }
 
-// "modules_to_not_convert" names what is published without codes, which its tensors say too.
+// What "modules_to_not_convert" lists is published as it is: a tensor without codes is read so.
 Quantisation ReadMxfp4(const JsonNode& node) {
   if (const auto dequantised = node.FindSet("dequantize"); dequantised && dequantised->Boolean())
     RefuseSetting(node, "dequantize", "true", "is false");

@@ -62,6 +62,7 @@ class ConfigWriter {
   json Llama3Scaling() const;
   std::vector<double> Factors(std::string_view tensor) const;
   void AddPhi3(json& config) const;
+  void AddGptOss(json& config) const;
   void AddGemma(json& config) const;
   void AddGemmaLayers(json& config) const;
   void AddFamily(json& config) const;
@@ -107,7 +108,8 @@ void ConfigWriter::RefuseUnread() const {
         "residual_scale", "embedding_scale", "logit_scale", "attention.scale",
         "leading_dense_block_count", "attention.temperature_length", "attention.causal"}) {
     if (!metadata_.Has(Key(name))) continue;
-    if (std::string_view(name) == "expert_count" && Count(name) == 0) continue;
+    const bool is_experts = std::string_view(name) == "expert_count";
+    if (is_experts && (architecture_ == "gpt-oss" || Count(name) == 0)) continue;
     RefuseSetting(name);
   }
   const int64_t values = FindCount("attention.value_length").value_or(HeadSize());
@@ -248,6 +250,19 @@ void ConfigWriter::AddPhi3(json& config) const {
   config["rope_scaling"] = std::move(scaling);
 }
 
+// Windows by layer are those of the published models. So are frequencies: llama.cpp rounds the
+// bounds between scaled pairs and others to pairs, which the published models do not.
+void ConfigWriter::AddGptOss(json& config) const {
+  config["model_type"] = "gpt_oss";
+  config["attention_bias"] = HasTensor("blk.0.attn_q.bias");
+  config["intermediate_size"] =
+      FindCount("expert_feed_forward_length").value_or(Count("feed_forward_length"));
+  config["num_local_experts"] = Count("expert_count");
+  config["num_experts_per_tok"] = Count("expert_used_count");
+  config["sliding_window"] = Count("attention.sliding_window");
+  if (config.contains("rope_scaling")) config["rope_scaling"]["truncate"] = false;
+}
+
 // Windows of Gemma 2 and 3 by layer, and how queries are scaled; the file leaves both to the
 // reader.
 void ConfigWriter::AddGemmaLayers(json& config) const {
@@ -288,6 +303,7 @@ void ConfigWriter::AddFamily(json& config) const {
   if (architecture_.starts_with("gemma")) return AddGemma(config);
   config["hidden_act"] = "silu";
   if (architecture_ == "phi3") AddPhi3(config);
+  if (architecture_ == "gpt-oss") AddGptOss(config);
   if (architecture_ == "llama") {
     config["attention_bias"] = HasTensor("blk.0.attn_q.bias");
     config["mlp_bias"] = HasTensor("blk.0.ffn_up.bias");

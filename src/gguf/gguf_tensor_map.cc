@@ -37,6 +37,12 @@ const Names kPartsOfFourNorms = {{"post_attention_norm", "post_attention_layerno
 
 const Names kPartsOfPhi3 = {{"ffn_up", "mlp.gate_up_proj"}};
 
+// Experts in stacks of gate, up and down, each by itself.
+const Names kPartsOfGptOss = {
+    {"attn_sinks", "self_attn.sinks"},      {"post_attention_norm", "post_attention_layernorm"},
+    {"ffn_gate_inp", "mlp.router"},         {"ffn_gate_exps", "mlp.experts.gate_proj"},
+    {"ffn_up_exps", "mlp.experts.up_proj"}, {"ffn_down_exps", "mlp.experts.down_proj"}};
+
 struct Architecture {
   std::string_view name;
   const Names* own_parts = nullptr;  // before kParts
@@ -44,9 +50,10 @@ struct Architecture {
   bool one_added = false;
 };
 
-const std::array<Architecture, 7> kArchitectures = {{{"gemma", nullptr, false, true},
+const std::array<Architecture, 8> kArchitectures = {{{"gemma", nullptr, false, true},
                                                      {"gemma2", &kPartsOfFourNorms, false, true},
                                                      {"gemma3", &kPartsOfFourNorms, false, true},
+                                                     {"gpt-oss", &kPartsOfGptOss, false, false},
                                                      {"llama", nullptr, true, false},
                                                      {"phi3", &kPartsOfPhi3, false, false},
                                                      {"qwen2", nullptr, false, false},
@@ -119,8 +126,9 @@ std::optional<PublishedName> PublishedNameOf(std::string_view architecture,
   if (part.empty()) return std::nullopt;
   const std::string layer =
       parts.layer.empty() ? std::string() : fmt::format("model.layers.{}.", parts.layer);
-  return PublishedName{fmt::format("{}{}.{}", layer, part, parts.kind),
-                       ChangeOf(*known, parts.part)};
+  std::string name = layer + std::string(part);
+  if (!part.ends_with("sinks")) name += fmt::format(".{}", parts.kind);  // published without
+  return PublishedName{std::move(name), ChangeOf(*known, parts.part)};
 }
 
 }  // namespace spillway

@@ -34,6 +34,8 @@ CASES = {
     "phi3-plain": {},
     "phi3-window": {},
     "phi3-partial": {},
+    "gptoss-wide": {},
+    "gptoss-mxfp4": {"layer_types": [SLIDING, FULL]},
 }
 PROMPTS = ["So the youngest brother set out, and when he had gone a little way he met an old woman.", "The king said: 3 x 17 = ", "a"]
 

@@ -12,7 +12,7 @@ import struct
 import sys
 
 U32, I32, F32, BOOL, TEXT, LIST = 4, 5, 6, 7, 8, 9
-TYPES = {"F32": 0, "F16": 1, "Q8_0": 8, "BF16": 30}
+TYPES = {"F32": 0, "F16": 1, "Q8_0": 8, "BF16": 30, "MXFP4": 39}
 SIZES = {"F32": 4, "F16": 2, "BF16": 2}
 ALIGNMENT = 32
 PARTS = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
@@ -21,9 +21,10 @@ PARTS = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_att
          "mlp.gate_up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
 FOUR_NORMS = {"post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
               "post_feedforward_layernorm": "post_ffw_norm"}
+OF_GPT_OSS = {"post_attention_layernorm": "post_attention_norm", "mlp.router": "ffn_gate_inp"}
 WHOLE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 ARCHITECTURES = {"gemma": "gemma", "gemma2": "gemma2", "gemma3_text": "gemma3", "llama": "llama", "mistral": "llama", "phi3": "phi3",
-                 "qwen2": "qwen2", "qwen3": "qwen3"}
+                 "qwen2": "qwen2", "qwen3": "qwen3", "gpt_oss": "gpt-oss"}
 BYTES = [n for n in range(256) if 33 <= n <= 126 or 161 <= n <= 172 or n >= 174]  # that stand for themselves in a vocabulary
 
 
@@ -141,6 +142,9 @@ def model_values(config):
               "attention.value_length": head_dim}
     if config.get("sliding_window"):
         values["attention.sliding_window"] = config["sliding_window"]
+    if name == "gpt-oss":
+        values |= {"expert_count": config["num_local_experts"], "expert_used_count": config["num_experts_per_tok"],
+                   "expert_feed_forward_length": config["intermediate_size"]}
     for key, value in (("attn_logit_softcapping", config.get("attn_logit_softcapping")),
                        ("final_logit_softcapping", config.get("final_logit_softcapping"))):
         if value:
@@ -168,7 +172,9 @@ def gguf_name(architecture, name):
     if stem in WHOLE:
         return f"{WHOLE[stem]}.{kind}"
     _, _, layer, part = stem.split(".", 3)
-    parts = PARTS | (FOUR_NORMS if architecture in ("gemma2", "gemma3") else {})
+    if part == "self_attn":
+        return f"blk.{layer}.attn_sinks.weight"
+    parts = PARTS | (FOUR_NORMS if architecture in ("gemma2", "gemma3") else OF_GPT_OSS if architecture == "gpt-oss" else {})
     return f"blk.{layer}.{parts[part]}.{kind}"
 
 
@@ -187,6 +193,53 @@ def converted(config, name, tensor, coded):
     if coded and shape[-1] % 32 == 0:
         return own, shape, TYPES["Q8_0"], q8_0(floats(kind, data))
     return own, shape, TYPES[kind], data
+
+
+def mxfp4(blocks, scales):
+    """Blocks of 32: a scale of 8 bits, and codes: the first 16 in the low halves of the bytes."""
+    out = []
+    for group, scale in enumerate(scales):
+        block = blocks[16 * group:16 * group + 16]
+        codes = [code for byte in block for code in (byte & 15, byte >> 4)]
+        out.append(bytes([scale]) + bytes(codes[i] | codes[i + 16] << 4 for i in range(16)))
+    return b"".join(out)
+
+
+def rows_of(data, num_rows):
+    size = len(data) // num_rows
+    return [data[i:i + size] for i in range(0, len(data), size)]
+
+
+def by_outputs(shape, data, width):
+    """Rows of a stack of matrices that is published with a row for each input; elements of `width` bytes."""
+    _, inputs, outputs = shape
+    matrices = rows_of(data, shape[0])
+    return [b"".join(matrix[(row * outputs + out) * width:][:width] for row in range(inputs)) for matrix in matrices for out in range(outputs)]
+
+
+def experts_of(name, tensor, scales):
+    """(part of the name, rows, elements of a row, type's number) of a stack of gpt-oss's experts: of biases a row is one."""
+    kind, shape, data = tensor
+    if name.endswith("_blocks"):
+        outputs, groups = shape[0] * shape[1], shape[2]
+        return name[:-7], [mxfp4(b, s) for b, s in zip(rows_of(data, outputs), rows_of(scales, outputs))], [32 * groups], "MXFP4"
+    if name.endswith("_bias"):
+        return name[:-5], rows_of(array.array("f", floats(kind, data)).tobytes(), shape[0] * shape[1]), [], "F32"
+    return name, by_outputs(shape, data, SIZES[kind]), [shape[1]], kind
+
+
+def converted_experts(config, tensors):
+    """Stacks of gate, up and down, of which gate and up are published as one with their rows in turns."""
+    for name in sorted(tensors):
+        prefix, is_stack, stack = name.partition(".mlp.experts.")
+        if not is_stack or name.endswith("_scales"):
+            continue
+        part, rows, inner, kind = experts_of(stack, tensors[name], tensors.get(name.replace("_blocks", "_scales"), (0, 0, 0))[2])
+        ending = "bias" if stack.endswith("_bias") else "weight"
+        parts = [("gate", rows[::2]), ("up", rows[1::2])] if part == "gate_up_proj" else [("down", rows)]
+        for own, of_part in parts:
+            shape = [config["num_local_experts"], len(of_part) // config["num_local_experts"], *inner]
+            yield f"blk.{prefix.split('.')[2]}.ffn_{own}_exps.{ending}", shape, TYPES[kind], b"".join(of_part)
 
 
 def llama3_factors(config, rope):
@@ -214,7 +267,11 @@ def extra_tensors(config):
 def read(folder, coded, changed):
     """(metadata, tensors) of a folder."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    tensors = [converted(config, name, tensor, coded) for name, tensor in sorted(read_tensors(folder).items())]
+    found = read_tensors(folder)
+    plain = {name: tensor for name, tensor in found.items() if config["model_type"] != "gpt_oss" or ".mlp.experts." not in name}
+    tensors = [converted(config, name, tensor, coded) for name, tensor in sorted(plain.items())]
+    if config["model_type"] == "gpt_oss":
+        tensors += converted_experts(config, found)
     values = model_values(config) | token_values(folder, config) | (changed or {})
     return {key: value for key, value in values.items() if value is not None}, [*tensors, *extra_tensors(config)]
 

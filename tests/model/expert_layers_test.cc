@@ -89,12 +89,14 @@ TEST(ExpertLayersTest, GptOssHasBiasesAndRowsInTurns) {
   EXPECT_EQ(up.sources,
             (std::vector<TensorSource>{
                 {"layers.0.mlp.experts.gate_up_proj", 1, 5760, true, {1, 2}, {32, 1}},
-                {"layers.0.mlp.experts.gate_up_proj_blocks", 1, 5760, false, {1, 2}, {32, 1}}}));
+                {"layers.0.mlp.experts.gate_up_proj_blocks", 1, 5760, false, {1, 2}, {32, 1}},
+                {"layers.0.mlp.experts.up_proj.weight", 0, 0, false, {}, {32, 1}}}));
   const TensorSpec& bias = model.Tensor(expert.gate.bias);
   EXPECT_EQ(bias.name, "layers.0.mlp.experts.1.gate_proj.bias");
   EXPECT_EQ(bias.sources,
             (std::vector<TensorSource>{
-                {"layers.0.mlp.experts.gate_up_proj_bias", 0, 5760, false, {1, 2}, {32, 1}}}));
+                {"layers.0.mlp.experts.gate_up_proj_bias", 0, 5760, false, {1, 2}, {32, 1}},
+                {"layers.0.mlp.experts.gate_proj.bias", 0, 0, false, {}, {32, 1}}}));
   EXPECT_EQ(model.Tensor(expert.down.weight).sources[0].num_rows, 2880);
 }
 

@@ -74,6 +74,7 @@ class ExpertLayers {
     int64_t first_row = 0;
     int64_t num_rows = 0;
     RowRuns runs = {};
+    std::string_view own_stack = {};  // where it is in no other part's
   };
   TensorSource SourceOf(const Part& part, std::string_view suffix) const {
     TensorSource source = {fmt::format("{}mlp.experts.{}{}", Layer(), part.stack, suffix),
@@ -87,7 +88,14 @@ class ExpertLayers {
     TensorSource plain = SourceOf(part, "");
     if (names_.stacks == ExpertStacks::kConcatenated) return {std::move(plain)};
     plain.transposed = true;
-    return {std::move(plain), SourceOf(part, "_blocks")};
+    return {std::move(plain), SourceOf(part, "_blocks"), Apart(part, ".weight")};
+  }
+  std::vector<TensorSource> BiasSources(const Part& part) const {
+    return {SourceOf(part, "_bias"), Apart(part, ".bias")};
+  }
+  // The part where gate and up have stacks of their own, as in GGUF files.
+  TensorSource Apart(const Part& part, std::string_view suffix) const {
+    return SourceOf({.stack = part.own_stack, .number = part.number}, suffix);
   }
 
   Expert Routed(int64_t number) {
@@ -98,9 +106,9 @@ class ExpertLayers {
     };
     const bool in_turns = names_.stacks == ExpertStacks::kInterleaved;
     const RowRuns runs = in_turns ? RowRuns{1, 2} : RowRuns{};
-    return Of(ffn, of(names_.gate, {"gate_up_proj", number, 0, 2 * ffn, runs}),
-              of(names_.up, {"gate_up_proj", number, in_turns ? 1 : ffn, 2 * ffn, runs}),
-              of(names_.down, {"down_proj", number, 0, shape_.hidden_size}));
+    return Of(ffn, of(names_.gate, {"gate_up_proj", number, 0, 2 * ffn, runs, names_.gate}),
+              of(names_.up, {"gate_up_proj", number, in_turns ? 1 : ffn, 2 * ffn, runs, names_.up}),
+              of(names_.down, {"down_proj", number, 0, shape_.hidden_size, {}, names_.down}));
   }
 
   Expert Shared() {
@@ -118,7 +126,7 @@ class ExpertLayers {
     Linear product = {
         x, {y}, model_.Matrix(of.name + ".weight", rows, cols, MatrixSources(of.part))};
     if (shape_.experts.biased)
-      product.bias = model_.Vector(of.name + ".bias", rows, {SourceOf(of.part, "_bias")});
+      product.bias = model_.Vector(of.name + ".bias", rows, BiasSources(of.part));
     return product;
   }
 
