@@ -84,6 +84,7 @@ void MatmulFp32Async(const MatmulArgs& args, Stream& stream) {
                            piece.num_out, piece.bias,    piece.y,   piece.y_stride};
     const dim3 grid(Blocks(piece.num_out, kWarp), Blocks(args.rows, kRows));
     const bool half = piece.weight_dtype == DType::kF16;
+    SPILLWAY_CHECK(half || piece.weight_dtype == DType::kBF16);
     LaunchKernel(half ? MatmulFp32Kernel<__half> : MatmulFp32Kernel<__nv_bfloat16>, grid, kThreads,
                  one, stream, "matmul fp32 launch");
   }

@@ -31,7 +31,10 @@ std::string Roff(std::string_view text) {
 }
 
 std::string FlagEntry(const Flag& flag) {
-  return fmt::format(".TP\n\\fB\\-\\-{}\\fR{}\n{}\n", Roff(flag.name),
+  const bool is_short = flag.name == "model" || flag.name == "input" || flag.name == "output";
+  const std::string letter =
+      is_short ? fmt::format("\\fB\\-{}\\fR, ", flag.name.front()) : std::string();
+  return fmt::format(".TP\n{}\\fB\\-\\-{}\\fR{}\n{}\n", letter, Roff(flag.name),
                      flag.placeholder.empty() ? "" : " \\fI" + Roff(flag.placeholder) + "\\fR",
                      Roff(flag.help));
 }
@@ -49,16 +52,18 @@ std::string VerbSection(const VerbRow& verb) {
   return text;
 }
 
-// The words of "a|b|c"; none of another placeholder.
+// The words of "a|b|c"; none of a placeholder that stands for others, as "FILE|auto" does.
 std::string WordsOf(const Flag& flag) {
+  constexpr std::string_view kOfWords = "abcdefghijklmnopqrstuvwxyz0123456789-|";
   if (flag.placeholder.find('|') == std::string::npos) return "";
+  if (flag.placeholder.find_first_not_of(kOfWords) != std::string::npos) return "";
   std::string words = flag.placeholder;
   std::ranges::replace(words, '|', ' ');
   return words;
 }
 
 std::string CaseOfVerb(const VerbRow& verb) {
-  std::string names = "--help --config";
+  std::string names = "--help --config -m -i -o";
   std::string choices;
   for (const Flag& flag : FlagsOf(verb.verb)) {
     names += " --" + flag.name;
@@ -87,21 +92,30 @@ std::string ManPage() {
       "file.\n.SH VERBS\n",
       kVersion);
   for (const VerbRow& verb : kVerbs) text += VerbSection(verb);
+  text +=
+      ".SH EXIT STATUS\n0 where all went well; 21 where some lines carry errors, which say why in "
+      "the "
+      "output; 75 where a signal stopped the run, which the same command goes on with; 2 and 3 for "
+      "flags and files of flags; others, with one line on standard error, as docs/formats.md lists "
+      "them.\n"
+      ".SH ENVIRONMENT\n\\fBSPILLWAY_\\fIFLAG\\fR, \\fBSPILLWAY_CONFIG\\fR; \\fBTMPDIR\\fR for "
+      "what is offloaded.\n";
   return text;
 }
 
 std::string BashCompletion() {
-  std::string verbs = "--help --version help";
+  std::string verbs;
   std::string cases;
   for (const VerbRow& verb : kVerbs) {
-    verbs += fmt::format(" {}", verb.name);
+    verbs += fmt::format("{} ", verb.name);
     cases += CaseOfVerb(verb);
   }
+  cases += fmt::format("    help) words=\"{}man bash\" ;;\n", verbs);
   return fmt::format(R"(# bash completion of spillway; made by `spillway help bash`.
 _spillway() {{
   local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD - 1]}} flags= words=
   if [ "$COMP_CWORD" -eq 1 ]; then
-    mapfile -t COMPREPLY < <(compgen -W "{}" -- "$word")
+    mapfile -t COMPREPLY < <(compgen -W "{}help --help --version" -- "$word")
     return
   fi
   case ${{COMP_WORDS[1]}} in

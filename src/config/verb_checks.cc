@@ -84,7 +84,7 @@ void CheckGenerate(const Config& config) {
   if (config.input.empty())
     throw Error(ErrorCode::kFlag, "--input: give the file of prompts (- is standard input)");
   CheckOutput(config);
-  if (config.sampling.min_tokens > config.sampling.max_tokens) {
+  if (config.sampling.choices.empty() && config.sampling.min_tokens > config.sampling.max_tokens) {
     throw Error(ErrorCode::kFlag,
                 fmt::format("--min-new-tokens {} is more than --max-new-tokens {}",
                             config.sampling.min_tokens, config.sampling.max_tokens));

@@ -9,6 +9,7 @@
 
 #include "spillway/error.h"
 #include "src/config/flag_kinds.h"
+#include "src/unicode/utf8.h"
 
 namespace spillway {
 namespace {
@@ -61,9 +62,14 @@ void AddStop(Config& config, const std::string& text) {
 
 void AddChoice(Config& config, const std::string& text) {
   if (text.empty()) throw Error(ErrorCode::kFlag, "--choice: an empty choice would be no answer");
-  if (config.sampling.choices.size() == 1024)
-    throw Error(ErrorCode::kFlag, "--choice: at most 1,024 choices");
-  config.sampling.choices.push_back(text);
+  if (!IsValidUtf8(text))
+    throw Error(ErrorCode::kFlag, fmt::format("--choice {}: is not UTF-8", Printable(text, 60)));
+  std::vector<std::string>& choices = config.sampling.choices;
+  if (choices.size() == 1024) throw Error(ErrorCode::kFlag, "--choice: at most 1,024 choices");
+  choices.push_back(text);
+  std::size_t num_bytes = 0;
+  for (const std::string& choice : choices) num_bytes += choice.size();
+  if (num_bytes > 65536) throw Error(ErrorCode::kFlag, "--choice: at most 65,536 bytes in all");
 }
 
 // "2,128009"

@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "spillway/cut_side.h"
 #include "spillway/model.h"  // TokenId
@@ -40,6 +41,7 @@ struct ReaderOptions {
   SpecialText special_text = SpecialText::kParse;
   int64_t max_positions = 0;  // prompt + max_tokens may not exceed it; must be set
   int64_t vocab_rows = 0;     // bound of given token_ids; must be set
+  std::vector<TokenId> ends;  // tokens that end a row
   TokenId start_token = -1;   // an empty prompt is this alone; -1: an empty prompt is a line error
   int64_t max_line_bytes = 16 << 20;
   std::string input_name;  // of the file, in errors and for its form; empty: as its path

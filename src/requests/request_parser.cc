@@ -20,7 +20,7 @@
 #include "src/requests/line_text.h"
 #include "src/requests/prompt_keys.h"
 #include "src/requests/sampling_keys.h"
-#include "src/sampling/choice_path.h"
+#include "src/sampling/choice_set.h"
 
 namespace spillway {
 namespace {
@@ -278,26 +278,52 @@ MaybeFault CheckStopTokens(const Sampling& sampling, int64_t vocab_rows) {
   return std::nullopt;
 }
 
-// An answer ends with its choice; ends of the run are for other lines. Its room is twice the tokens
-// that spell the longest choice, for a model may cut it into more, and one that ends it. A stated
-// limit is kept, if it lets every choice end.
-MaybeFault FitToChoices(Limit limit, const Tokenizer& tokenizer, Sampling& sampling) {
-  if (sampling.choices.empty()) return std::nullopt;
-  if (!tokenizer.encodes_text())
+using ChoicesOrFault = std::variant<std::shared_ptr<const ChoiceSet>, LineFault>;
+
+// What reads choices: of a run.
+struct ChoiceReading {
+  const Tokenizer& tokenizer;
+  const std::vector<TokenId>& ends;
+  ChoiceSets& sets;
+};
+
+// The choices of an answer, null where it may be any text, and what they make of its sampling. An
+// answer ends with its choice: ends of the run are for other lines, and so is its penalty, which
+// would set choices back that the prompt names. Its room is twice the tokens that spell the longest
+// choice, for a model may cut it into more, and one that ends it. A stated limit is kept, if it
+// lets every choice end.
+ChoicesOrFault ChoicesOf(Limit limit, const ChoiceReading& reading, Sampling& sampling) {
+  if (sampling.choices.empty()) return nullptr;
+  if (!reading.tokenizer.encodes_text())
     return LineFault{"no_tokenizer", "\"choices\" need the model's tokenizer"};
-  const int64_t most = ChoicePath(sampling.choices, tokenizer.Index(), {}).MostTokens();
+  std::shared_ptr<const ChoiceSet> choices =
+      reading.sets.Of(sampling.choices, reading.tokenizer.Index(), reading.ends);
+  const int64_t most = choices->MostTokens();
   if (most < 0) return InvalidValue("one of the \"choices\" cannot be spelt by the model's tokens");
   if (limit == Limit::kFixed && sampling.max_tokens < most) {
     return InvalidValue(fmt::format("\"max_tokens\" is {}, and one of the \"choices\" takes {}",
                                     sampling.max_tokens, most));
   }
+  const int64_t room = 2 * most + 1;
+  sampling.max_tokens = limit == Limit::kFixed ? std::min(sampling.max_tokens, room) : room;
+  sampling.choices.clear();
   sampling.stop.clear();
   sampling.stop_token_ids.clear();
   sampling.min_tokens = 0;
   sampling.ignore_eos = false;
-  const int64_t room = 2 * most + 1;
-  sampling.max_tokens = limit == Limit::kFixed ? std::min(sampling.max_tokens, room) : room;
-  return std::nullopt;
+  sampling.repetition_penalty = 1.0;
+  return choices;
+}
+
+// The room that a prompt leaves must be enough for every choice.
+MaybeFault CheckRoomForChoices(const Request& request) {
+  if (request.choices == nullptr) return std::nullopt;
+  const int64_t most = request.choices->MostTokens();
+  if (request.sampling.max_tokens >= most) return std::nullopt;
+  return LineFault{"context_length_exceeded",
+                   fmt::format("prompt of {} tokens leaves {} for the answer, and one of the "
+                               "\"choices\" takes {}; shorten the prompt",
+                               request.prompt.size(), request.sampling.max_tokens, most)};
 }
 
 RequestOrFault ReadChat(std::string_view line, bool inside, Sampling sampling,
@@ -320,40 +346,59 @@ void FitLengths(const std::optional<PromptCut>& cut, Limit limit, const ReaderOp
   if (limit == Limit::kYields) FitMaxTokens(options, request);
 }
 
+// Adds the choices to a request that was read, and makes its lengths fit.
+RequestOrFault WithChoices(RequestOrFault read, std::shared_ptr<const ChoiceSet> choices,
+                           Limit limit, const ReaderOptions& options,
+                           const std::optional<PromptCut>& cut) {
+  auto* request = std::get_if<Request>(&read);
+  if (request == nullptr) return read;
+  request->choices = std::move(choices);
+  FitLengths(cut, limit, options, *request);
+  if (MaybeFault fault = CheckRoomForChoices(*request)) return std::move(*fault);
+  return read;
+}
+
+// What lines are read with.
+struct Reading {
+  const Tokenizer& tokenizer;
+  const ReaderOptions& options;
+  ChoiceSets& choices;
+};
+
 // `text` is the line that the body stands in.
-RequestOrFault ReadBody(const Body& body, std::string_view text, const Tokenizer& tokenizer,
-                        const ReaderOptions& options, const std::optional<PromptCut>& cut) {
+RequestOrFault ReadBody(const Body& body, std::string_view text, const Reading& reading,
+                        const std::optional<PromptCut>& cut) {
+  const auto& [tokenizer, options, sets] = reading;
   Sampling sampling = options.defaults;
   if (MaybeFault fault = ReadSamplingKeys(*body.keys, body.form, sampling))
     return std::move(*fault);
   if (MaybeFault fault = CheckStopTokens(sampling, options.vocab_rows)) return std::move(*fault);
   const bool stated = IsSet(*body.keys, "max_tokens") || IsSet(*body.keys, "max_completion_tokens");
-  const Limit given = stated ? Limit::kFixed : Limit::kYields;
-  if (MaybeFault fault = FitToChoices(given, tokenizer, sampling)) return std::move(*fault);
+  const bool chooses = !sampling.choices.empty();
+  const Limit limit = stated ? Limit::kFixed : chooses ? Limit::kYields : DefaultLimit(options);
+  ChoicesOrFault choices = ChoicesOf(limit, {tokenizer, options.ends, sets}, sampling);
+  if (auto* fault = std::get_if<LineFault>(&choices)) return std::move(*fault);
   RequestOrFault read =
       body.form == BodyForm::kChat
           ? ReadChat(text, body.inside, std::move(sampling), tokenizer, options)
           : MakePrompt(ReadPrompt(*body.keys, tokenizer, options), std::move(sampling));
-  auto* request = std::get_if<Request>(&read);
-  if (request == nullptr) return read;
-  const bool is_fixed = stated || !request->sampling.choices.empty();
-  FitLengths(cut, is_fixed ? Limit::kFixed : DefaultLimit(options), options, *request);
-  return read;
+  return WithChoices(std::move(read), std::move(std::get<0>(choices)), limit, options, cut);
 }
 
 // `text` is the line that `line` was read from.
-RequestOrFault ReadPromptLine(const json& line, std::string_view text, const Tokenizer& tokenizer,
-                              const ReaderOptions& options, LineNotes& notes) {
+RequestOrFault ReadPromptLine(const json& line, std::string_view text, const Reading& reading,
+                              LineNotes& notes) {
+  const ReaderOptions& options = reading.options;
   std::variant<Body, LineFault> found = FindBody(line, options.strict, notes);
   if (auto* fault = std::get_if<LineFault>(&found)) return std::move(*fault);
   const Body& body = std::get<Body>(found);
   std::variant<std::optional<PromptCut>, LineFault> asked = CutOf(*body.keys, options.cut);
   if (auto* fault = std::get_if<LineFault>(&asked)) return std::move(*fault);
   const auto& cut = std::get<std::optional<PromptCut>>(asked);
-  if (!cut || options.cut) return ReadBody(body, text, tokenizer, options, cut);
+  if (!cut || options.cut) return ReadBody(body, text, reading, cut);
   ReaderOptions of_line = options;  // its key alone asks for the cut
   of_line.cut = cut->side;
-  return ReadBody(body, text, tokenizer, of_line, cut);
+  return ReadBody(body, text, {reading.tokenizer, of_line, reading.choices}, cut);
 }
 
 }  // namespace
@@ -366,14 +411,11 @@ RequestParser::RequestParser(InputForm form, const Tokenizer& tokenizer, ReaderO
 RequestOrFault RequestParser::ParseText(const Line& line) const {
   if (options_.score) return ReadScoreText(line.text, tokenizer_, options_);
   Sampling sampling = options_.defaults;
-  if (MaybeFault fault = FitToChoices(Limit::kYields, tokenizer_, sampling))
-    return std::move(*fault);
-  const Limit limit = sampling.choices.empty() ? DefaultLimit(options_) : Limit::kFixed;
-  RequestOrFault read =
-      MakePrompt(EncodePrompt(line.text, tokenizer_, options_), std::move(sampling));
-  if (auto* request = std::get_if<Request>(&read))
-    FitLengths(CutOf(options_.cut), limit, options_, *request);
-  return read;
+  const Limit limit = sampling.choices.empty() ? DefaultLimit(options_) : Limit::kYields;
+  ChoicesOrFault choices = ChoicesOf(limit, {tokenizer_, options_.ends, *choices_}, sampling);
+  if (auto* fault = std::get_if<LineFault>(&choices)) return std::move(*fault);
+  return WithChoices(MakePrompt(EncodePrompt(line.text, tokenizer_, options_), std::move(sampling)),
+                     std::move(std::get<0>(choices)), limit, options_, CutOf(options_.cut));
 }
 
 RequestOrFault RequestParser::ParseJson(const Line& line, LineNotes& notes) const {
@@ -389,7 +431,7 @@ RequestOrFault RequestParser::ParseJson(const Line& line, LineNotes& notes) cons
   if (auto* fault = std::get_if<LineFault>(&id)) return std::move(*fault);
   notes.custom_id = std::move(std::get<std::string>(id));
   return options_.score ? ReadScoreLine(object, text, tokenizer_, options_, notes)
-                        : ReadPromptLine(object, text, tokenizer_, options_, notes);
+                        : ReadPromptLine(object, text, {tokenizer_, options_, *choices_}, notes);
 }
 
 RequestOrFault RequestParser::ParseAny(const Line& line, LineNotes& notes) const {

@@ -2,9 +2,11 @@
 // Thread rule: const methods from any thread.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "src/requests/choice_sets.h"
 #include "src/requests/input_form.h"
 #include "src/requests/key_check.h"      // LineNotes
 #include "src/requests/line_source.h"    // Line
@@ -38,6 +40,7 @@ class RequestParser {
   InputForm form_;
   const Tokenizer& tokenizer_;
   ReaderOptions options_;
+  std::shared_ptr<ChoiceSets> choices_ = std::make_shared<ChoiceSets>();
 };
 
 // The custom_id of a line of JSON alone, without its text being encoded; empty where it has none

@@ -242,13 +242,38 @@ MaybeFault CheckMaxTokens(const json& body) {
                    "\"max_tokens\" and \"max_completion_tokens\" differ; give one"};
 }
 
+// Names of choices that a line states are of the same ones. An empty list is of any text, and only
+// by the first name.
+MaybeFault CheckChoiceNames(const json& body) {
+  std::vector<const json*> lists;
+  const auto add = [&](const json& object, const char* name) {
+    const auto found = object.find(name);
+    if (found != object.end() && !found->is_null()) lists.push_back(&*found);
+  };
+  add(body, "choices");
+  const std::size_t num_of_ours = lists.size();
+  add(body, "guided_choice");
+  if (const auto outputs = body.find("structured_outputs"); outputs != body.end())
+    if (outputs->is_object()) add(*outputs, "choice");
+  for (std::size_t at = 0; at < lists.size(); ++at) {
+    if (*lists[at] != *lists.front())
+      return LineFault{"invalid_value",
+                       "\"choices\" stand there by two names, and differ; give one"};
+    if (at >= num_of_ours && lists[at]->empty())
+      return LineFault{"invalid_value", "there is no choice in the list; give some, or null"};
+  }
+  return std::nullopt;
+}
+
 // Ends of the line's own, which an answer that is one of the choices does not wait for.
 MaybeFault CheckEndsOfChoices(const json& body, const Sampling& sampling) {
   if (sampling.choices.empty()) return std::nullopt;
-  for (const char* key : {"stop", "stop_token_ids", "min_tokens", "ignore_eos"}) {
+  for (const char* key :
+       {"stop", "stop_token_ids", "min_tokens", "ignore_eos", "repetition_penalty"}) {
     const auto stated = body.find(key);
+    const bool is_penalty = key == std::string_view("repetition_penalty");
     const bool says_nothing = stated == body.end() || stated->is_null() || *stated == false ||
-                              *stated == 0 || *stated == json::array();
+                              *stated == (is_penalty ? 1 : 0) || *stated == json::array();
     if (!says_nothing)
       return LineFault{"invalid_value",
                        fmt::format("\"choices\" and \"{}\" do not go together: the "
@@ -276,6 +301,7 @@ MaybeFault ReadSamplingKeys(const json& body, BodyForm form, Sampling& sampling)
         key != nullptr ? key->read(value, sampling) : CheckDocumentedKey(name, value, form);
     if (fault) return fault;
   }
+  if (MaybeFault fault = CheckChoiceNames(body)) return fault;
   if (MaybeFault fault = CheckEndsOfChoices(body, sampling)) return fault;
   if (sampling.choices.empty() && sampling.min_tokens > sampling.max_tokens) {
     return LineFault{"invalid_value", fmt::format("\"min_tokens\" is {}, over \"max_tokens\" {}",

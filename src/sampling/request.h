@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,11 +25,14 @@ struct ScoredText {
 // Form of the answer: a text, or the message of an assistant.
 enum class AnswerBody { kText, kMessage };
 
+class ChoiceSet;
+
 struct Request {
-  int64_t line = 0;             // 1-based line of the input file
-  std::string custom_id;        // the line's, or the line number
-  std::vector<TokenId> prompt;  // never empty; start token included
-  Sampling sampling;            // of a scored text max_tokens only: how many are told
+  int64_t line = 0;                          // 1-based line of the input file
+  std::string custom_id;                     // the line's, or the line number
+  std::vector<TokenId> prompt;               // never empty; start token included
+  Sampling sampling;                         // of a scored text max_tokens only: how many are told
+  std::shared_ptr<const ChoiceSet> choices;  // in place of the sampling's; null: any text
   std::optional<ScoredText> scored;
   int64_t num_cut = 0;  // tokens that were left out of the prompt; of a scored text, of its context
   AnswerBody body = AnswerBody::kText;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "spillway/error.h"
+#include "src/sampling/choice_set.h"
 #include "src/sampling/stop_search.h"
 #include "src/sampling/token_choice.h"
 #include "src/unicode/utf8.h"
@@ -34,9 +35,7 @@ RowSampler::RowSampler(const Request& request, const Tokenizer& tokenizer,
   completion_.num_prompt_tokens = static_cast<int64_t>(request.prompt.size());
   // Room for all tokens, at most a model's positions: the steady loop allocates nothing.
   completion_.tokens.reserve(static_cast<std::size_t>(request.sampling.max_tokens));
-  if (request.sampling.choices.empty()) return;
-  choices_.emplace(request.sampling.choices, tokenizer.Index(), eos);
-  opens_text_ = false;  // a choice is what it says, a leading space too
+  if (request.choices != nullptr) opens_text_ = false;  // it is what it says, a leading space too
 }
 
 bool RowSampler::IsEos(TokenId token) const { return std::ranges::find(eos_, token) != eos_.end(); }
@@ -88,7 +87,7 @@ void RowSampler::MarkSeen(TokenId token) {
 // text is a choice already.
 void RowSampler::SetEndOfChoice(double normaliser, std::span<const TokenId> next,
                                 std::span<float> logits) const {
-  if (eos_.empty() || choices_->Find(bytes_) < 0) return;
+  if (eos_.empty() || request_.choices->Find(bytes_) < 0) return;
   double longer = 0.0;
   for (const TokenId token : next)
     longer += std::exp(double{logits[static_cast<std::size_t>(token)]} - normaliser);
@@ -105,7 +104,7 @@ void RowSampler::KeepChoices(std::span<const TokenId> next, std::span<float> log
     kept.push_back({token, logits[static_cast<std::size_t>(token)]});
   };
   std::ranges::for_each(next, keep);
-  if (!eos_.empty() && choices_->Find(bytes_) >= 0) keep(eos_.front());
+  if (!eos_.empty() && request_.choices->Find(bytes_) >= 0) keep(eos_.front());
   std::ranges::fill(logits, -std::numeric_limits<float>::infinity());
   for (const TokenLogit& entry : kept) logits[static_cast<std::size_t>(entry.token)] = entry.logit;
 }
@@ -121,29 +120,28 @@ void RowSampler::KeepBest(std::span<const float> logits, double normaliser) {
   }
 }
 
-std::span<const TokenId> RowSampler::NextOfChoices() {
-  if (!choices_) return {};
-  const auto num_tokens = static_cast<int64_t>(completion_.tokens.size());
-  return choices_->Next(bytes_, request_.sampling.max_tokens - num_tokens);
-}
-
 std::optional<TokenId> RowSampler::Choose(std::span<float> logits) {
   const Sampling& sampling = request_.sampling;
   thread_local std::vector<float> given;  // where a penalty changes what logprobs tell
   std::optional<double> normaliser;
   const bool penalises = sampling.repetition_penalty != 1.0;
-  const std::span<const TokenId> next = NextOfChoices();
-  if (sampling.num_logprobs >= 0 || choices_) {
+  const ChoiceSet* choices = request_.choices.get();
+  thread_local std::vector<TokenId> next;  // that lead on to a choice
+  if (choices != nullptr) {
+    const auto num_tokens = static_cast<int64_t>(completion_.tokens.size());
+    choices->Next(bytes_, sampling.max_tokens - num_tokens, next);
+  }
+  if (sampling.num_logprobs >= 0 || choices != nullptr) {
     const std::optional<TokenId> best = ArgMax(logits);
     if (!best) return std::nullopt;
     normaliser = LogSumExp(logits, logits[static_cast<std::size_t>(*best)]);
     if (sampling.num_logprobs >= 0) KeepBest(logits, *normaliser);
-    if (choices_) SetEndOfChoice(*normaliser, next, logits);
+    if (choices != nullptr) SetEndOfChoice(*normaliser, next, logits);
     if (penalises) given.assign(logits.begin(), logits.end());
   }
   if (penalises) PenaliseRepetition(logits);
   if (!MayStop() && !MaskEnds(logits)) return std::nullopt;
-  if (choices_) KeepChoices(next, logits);
+  if (choices != nullptr) KeepChoices(next, logits);
   std::optional<TokenId> token = ArgMax(logits);
   if (!token) return std::nullopt;
   if (sampling.temperature > 0.0) {
@@ -178,8 +176,9 @@ RowStatus RowSampler::Append(TokenId token) {
     }
   }
   const bool full = static_cast<int64_t>(completion_.tokens.size()) >= sampling.max_tokens;
-  const bool chosen = choices_ && choices_->Find(bytes_) >= 0;
-  if (chosen && (full || eos_.empty() || !choices_->GoesOn(bytes_))) return RowStatus::kStopped;
+  const ChoiceSet* choices = request_.choices.get();
+  const bool chosen = choices != nullptr && choices->Find(bytes_) >= 0;
+  if (chosen && (full || eos_.empty() || !choices->GoesOn(bytes_))) return RowStatus::kStopped;
   return full ? RowStatus::kLength : RowStatus::kRunning;
 }
 
@@ -195,7 +194,8 @@ Completion RowSampler::Take() {
   completion_.finish_reason =
       status_ == RowStatus::kStopped ? FinishReason::kStop : FinishReason::kLength;
   completion_.text = ReplaceInvalidUtf8(bytes_);
-  if (choices_) completion_.choice = {choices_->Find(bytes_), logprob_sum_};
+  if (request_.choices != nullptr)
+    completion_.choice = {request_.choices->Find(bytes_), logprob_sum_};
   bytes_.clear();
   return std::exchange(completion_, {});
 }

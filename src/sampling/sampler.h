@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "src/sampling/choice_path.h"
 #include "src/sampling/next_token.h"
 #include "src/sampling/random.h"  // UniformDraw
 #include "src/sampling/request.h"
@@ -56,8 +55,6 @@ class RowSampler final : public NextToken {
   // The next token; nullopt when the logits are not finite. Appends to the log-probabilities.
   std::optional<TokenId> Choose(std::span<float> logits);
   bool MaskEnds(std::span<float> logits) const;
-  // Tokens that lead on to a choice; none where there are no choices.
-  std::span<const TokenId> NextOfChoices();
   void SetEndOfChoice(double normaliser, std::span<const TokenId> next,
                       std::span<float> logits) const;
   void KeepChoices(std::span<const TokenId> next, std::span<float> logits) const;
@@ -79,7 +76,6 @@ class RowSampler final : public NextToken {
   bool opens_text_;         // no token so far has a text, the prompt's neither
   std::vector<bool> seen_;  // [vocab], with a repetition penalty: tokens of the prompt and so far
   std::string bytes_;       // the text of the tokens so far
-  std::optional<ChoicePath> choices_;  // nullopt: any text
   double logprob_sum_ = 0.0;  // of the tokens so far, where they are told or there are choices
   RowStatus status_ = RowStatus::kRunning;
   Completion completion_;

@@ -23,6 +23,7 @@ ReaderOptions ReaderOptionsFor(const Config& config, const OpenedModel& model) {
   options.special_text = config.special_text;
   options.max_positions = shape.max_positions;
   options.vocab_rows = shape.vocab_size;
+  options.ends = shape.eos;
   options.start_token = shape.bos;
   options.input_name = InputName(config.input, {});
   options.strict = config.strict;

@@ -32,10 +32,13 @@ ReaderOptions OptionsFor(const Config& config, const OpenedModel& model) {
 
 class Counter {
  public:
+  explicit Counter(int64_t max_positions) : max_positions_(max_positions) {}
+
   void Add(const Request& request) {
     const auto num_tokens = static_cast<int64_t>(request.prompt.size());
     num_tokens_ += num_tokens;
     ++num_prompts_;
+    if (num_tokens >= max_positions_) ++num_too_long_;
     if (num_tokens <= longest_) return;
     longest_ = num_tokens;
     longest_line_ = request.line;
@@ -45,18 +48,21 @@ class Counter {
   int64_t num_lines() const { return num_prompts_ + num_errors_; }
   int64_t num_errors() const { return num_errors_; }
 
-  std::string Text(int64_t max_positions) const {
+  std::string Text() const {
     std::string text = fmt::format("{} prompts of {} tokens", num_prompts_, num_tokens_);
     if (num_prompts_ > 0) {
       text += fmt::format(", {} on average, {} in the longest (line {}) of {} that the model takes",
-                          num_tokens_ / num_prompts_, longest_, longest_line_, max_positions);
+                          num_tokens_ / num_prompts_, longest_, longest_line_, max_positions_);
     }
+    if (num_too_long_ > 0) text += fmt::format("; {} too long for an answer", num_too_long_);
     if (num_errors_ > 0) text += fmt::format("; {} errors", num_errors_);
     return text + "\n";
   }
 
  private:
+  int64_t max_positions_;
   int64_t num_prompts_ = 0;
+  int64_t num_too_long_ = 0;
   int64_t num_errors_ = 0;
   int64_t num_tokens_ = 0;
   int64_t longest_ = 0;
@@ -85,7 +91,7 @@ int RunTokenize(const Config& config) {
   const OpenedModel model = ModelFor(config);
   RequestReader reader(config.input, *model.tokenizer, OptionsFor(config, model));
   WholeOutput output(config);
-  Counter counter;
+  Counter counter(model.shape.max_positions);
   while (const std::optional<RequestOrError> line = reader.Next()) {
     if (counter.num_lines() % kLinesPerStopCheck == 0) ThrowIfStopRequested();
     if (const auto* error = std::get_if<LineError>(&*line)) {
@@ -98,7 +104,7 @@ int RunTokenize(const Config& config) {
     output.Add(LineOf(request, config.counts_only));
   }
   output.Finish();
-  PrintTo(TerminalOf(config), counter.Text(model.shape.max_positions));
+  PrintTo(TerminalOf(config), counter.Text());
   return counter.num_errors() == 0 ? 0 : kSomeLinesCarryErrors;
 }
 

@@ -2,6 +2,9 @@
 
 #include <filesystem>
 
+#include "spillway/error.h"
+#include "src/requests/input_file.h"  // SameFile
+
 namespace spillway {
 namespace {
 
@@ -15,9 +18,15 @@ ExistingOutput ExistingOf(const Config& config) {
   return is_left && !config.overwrite ? ExistingOutput::kRefuse : ExistingOutput::kReplace;
 }
 
+// --output, which may not be the input.
+const std::filesystem::path& OutputOf(const Config& config) {
+  if (!SameFile(config.input, config.output)) return config.output;
+  throw Error(ErrorCode::kInput, "--output is the input file; give another name");
+}
+
 }  // namespace
 
-WholeOutput::WholeOutput(const Config& config) : file_(config.output, ExistingOf(config)) {}
+WholeOutput::WholeOutput(const Config& config) : file_(OutputOf(config), ExistingOf(config)) {}
 
 WholeOutput::~WholeOutput() {
   std::error_code ignored;

@@ -12,7 +12,7 @@ namespace spillway {
 class WholeOutput {
  public:
   // --output, and --overwrite. Throws: Error kOutputExists, which also spares what a run has left
-  // to go on with; kIo.
+  // to go on with; kInput: it is the input; kIo.
   explicit WholeOutput(const Config& config);
   ~WholeOutput();
   WholeOutput(const WholeOutput&) = delete;

@@ -7,6 +7,7 @@ run that was interrupted. Standard library only.
 
 import json
 import math
+import os
 import pathlib
 import signal
 import subprocess
@@ -139,6 +140,12 @@ class ChoicesTest(harness.VerbTest):
             self.assertIn(b"sampling flags", self.run_verb(*other, status=52).stderr)
         self.run_verb(*words, "--output", output)
         self.assertEqual(output.read_bytes(), whole.read_bytes())
+
+    def test_flags_that_name_no_choice_are_refused(self):
+        source = harness.write_jsonl(self.folder / "in.jsonl", [{"prompt": "a"}])
+        for choice, words in ("", "empty"), (os.fsdecode(b"\xff"), "is not UTF-8"), ("a" * 70000, "65,536 bytes"):
+            self.assertIn(words, self.refusal(2, "generate", "--input", source, "--choice", choice))
+        self.generate([{"prompt": "a"}], "--choice", "yes", "--min-new-tokens", 5, "--max-new-tokens", 1)
 
     def test_without_a_tokenizer_lines_are_errors(self):
         lines, _ = self.generate([{"token_ids": [2, 5], "choices": ["a"]}], "--tokenizer", "none", status=21)

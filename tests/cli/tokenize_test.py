@@ -47,7 +47,7 @@ class TokenizeTest(harness.VerbTest):
         total = lines[0]["num_tokens"] + lines[2]["num_tokens"]
         self.assertIn(f"2 prompts of {total} tokens, ", said)
         self.assertIn(f"{lines[2]['num_tokens']} in the longest (line 3)", said)
-        self.assertIn("; 1 errors\n", said)
+        self.assertIn("; 1 too long for an answer; 1 errors\n", said)
 
     def test_a_cut_prompt_is_what_generate_reads(self):
         (line,), _ = self.tokenize([{"prompt": "king " * 4000}], "--truncate", "left", "--counts")
@@ -62,6 +62,10 @@ class TokenizeTest(harness.VerbTest):
         self.tokenize([{"prompt": TEXT}, {"prompt": "a"}], "--output", output, "--overwrite", "--quiet")
         self.assertEqual(len(harness.read_jsonl(output)), 2)
         self.assertEqual(sorted(path.name for path in self.folder.glob("ids*")), ["ids.jsonl"])
+        source = self.folder / "in.jsonl"
+        before = source.read_bytes()
+        self.run_verb("tokenize", "--input", source, "--output", source, "--overwrite", status=20)
+        self.assertEqual(source.read_bytes(), before)
         self.assertEqual(self.run_verb("tokenize", status=2).error_lines(),
                          [b"spillway: error[E-FLAG]: --input: give the file of prompts (- is standard input)"])
 

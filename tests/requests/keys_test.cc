@@ -116,13 +116,16 @@ TEST(Keys, NeutralValuesArePassedOverWithoutAWord) {
 TEST(Keys, ChoicesHaveThreeSpellings) {
   for (const char* key : {R"("choices":["no","yes"])", R"("guided_choice":["no","yes"])",
                           R"("structured_outputs":{"choice":["no","yes"],"regex":null})"}) {
-    const Sampling sampling = Taken(key).sampling;
-    EXPECT_THAT(sampling.choices, ElementsAre("no", "yes")) << key;
-    EXPECT_EQ(sampling.max_tokens, 2 * 3 + 1);
+    const Request request = Taken(key);
+    EXPECT_THAT(request.choices->texts(), ElementsAre("no", "yes")) << key;
+    EXPECT_EQ(request.sampling.max_tokens, 2 * 3 + 1);
   }
   EXPECT_EQ(Taken(R"("choices":["no","yes"],"max_tokens":3)").sampling.max_tokens, 3);
   EXPECT_EQ(Taken(R"("choices":["no","yes"],"max_tokens":50)").sampling.max_tokens, 7);
-  EXPECT_THAT(Taken(R"("choices":null)").sampling.choices, IsEmpty());
+  EXPECT_EQ(Taken(R"("choices":null)").choices, nullptr);
+  EXPECT_EQ(Taken(R"("choices":[])").choices, nullptr);
+  const Request twice = Taken(R"("choices":["no"],"guided_choice":["no"])");
+  EXPECT_THAT(twice.choices->texts(), ElementsAre("no"));
 }
 
 TEST(Keys, ChoicesThatCannotBeAnsweredAreErrorsOfTheirLines) {
@@ -135,11 +138,35 @@ TEST(Keys, ChoicesThatCannotBeAnsweredAreErrorsOfTheirLines) {
   says(R"("choices":["yes"],"max_tokens":2)",
        "\"max_tokens\" is 2, and one of the \"choices\" takes 3");
   says(R"("choices":[")" + std::string(70000, 'a') + R"("])", "have 70000 bytes");
-  says(R"("choices":[")" + std::string(40, 'a') + R"("])", "context_length_exceeded");
+  says(R"("choices":[")" + std::string(70, 'a') + R"("])", "one of the \"choices\" takes 70");
+  says(R"("choices":["a"],"guided_choice":["b"])", "stand there by two names");
+  says(R"("choices":["a"],"guided_choice":[])", "stand there by two names");
+  says(R"("guided_choice":[])", "no choice in the list");
+  says(R"("structured_outputs":{"choice":[]})", "no choice in the list");
   for (const char* ends :
        {R"("stop":"x")", R"("stop_token_ids":[4])", R"("min_tokens":1)", R"("ignore_eos":true)"})
     says(R"("choices":["yes"],)" + std::string(ends), "do not go together");
-  says(R"("choices":["yes"],"stop":[],"ignore_eos":false)", "taken");
+  says(R"("choices":["yes"],"stop":[],"ignore_eos":false,"repetition_penalty":1)", "taken");
+}
+
+// The room yields to the prompt, down to what the choices take.
+TEST(Keys, ChoicesFitBehindALongPrompt) {
+  const auto line_of = [](int size) {
+    return R"({"choices":["no","yes"],"prompt":")" +
+           std::string(static_cast<std::size_t>(size), 'a') + R"("})";
+  };
+  const ParsedLine fits = Parse(line_of(64 - 1 - 3));  // and the start token
+  ASSERT_EQ(Outcome(fits), "taken");
+  EXPECT_EQ(std::get<Request>(fits.item).sampling.max_tokens, 3);
+  EXPECT_THAT(Outcome(Parse(line_of(64 - 1 - 2))), HasSubstr("leaves 2 for the answer"));
+}
+
+// An end token spells nothing, even one that has a text.
+TEST(Keys, ChoicesThatOnlyEndTokensSpellAreRefused) {
+  ReaderOptions options = Options();
+  options.ends = {FakeTokenizer::Byte('n')};
+  EXPECT_THAT(Outcome(Parse(R"({"prompt":"a","choices":["no"]})", options)),
+              HasSubstr("cannot be spelt"));
 }
 
 // What ends other lines of the run does not end a choice.
@@ -149,18 +176,22 @@ TEST(Keys, ChoicesOfTheRunAndItsEnds) {
   options.defaults.stop = {"n"};
   options.defaults.min_tokens = 7;
   options.defaults.ignore_eos = true;
-  const auto sampling_of = [&](const char* line) {
-    return std::get<Request>(Parse(line, options).item).sampling;
+  options.defaults.repetition_penalty = 1.3;
+  const auto request_of = [&](const char* line) {
+    return std::get<Request>(Parse(line, options).item);
   };
-  const Sampling by_flag = sampling_of(R"({"prompt":"a"})");
-  EXPECT_THAT(by_flag.choices, ElementsAre("no"));
-  EXPECT_THAT(by_flag.stop, IsEmpty());
-  EXPECT_EQ(by_flag.min_tokens, 0);
-  EXPECT_FALSE(by_flag.ignore_eos);
-  EXPECT_THAT(sampling_of(R"({"prompt":"a","choices":["maybe"]})").choices, ElementsAre("maybe"));
-  const Sampling free = sampling_of(R"({"prompt":"a","choices":[]})");
-  EXPECT_THAT(free.stop, ElementsAre("n"));
-  EXPECT_EQ(free.max_tokens, 8);
+  const Request by_flag = request_of(R"({"prompt":"a"})");
+  EXPECT_THAT(by_flag.choices->texts(), ElementsAre("no"));
+  EXPECT_THAT(by_flag.sampling.stop, IsEmpty());
+  EXPECT_EQ(by_flag.sampling.min_tokens, 0);
+  EXPECT_FALSE(by_flag.sampling.ignore_eos);
+  EXPECT_EQ(by_flag.sampling.repetition_penalty, 1.0);
+  EXPECT_THAT(request_of(R"({"prompt":"a","choices":["maybe"]})").choices->texts(),
+              ElementsAre("maybe"));
+  const Request free = request_of(R"({"prompt":"a","choices":[]})");
+  EXPECT_EQ(free.choices, nullptr);
+  EXPECT_THAT(free.sampling.stop, ElementsAre("n"));
+  EXPECT_EQ(free.sampling.max_tokens, 8);
 }
 
 TEST(Keys, FeaturesThatAreAbsentAreNamedAndNotCalledUnknown) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "src/sampling/choice_set.h"
 #include "src/sampling/stop_search.h"
 #include "src/sampling/token_choice.h"
 #include "tests/requests/fake_tokenizer.h"
@@ -367,7 +368,12 @@ TEST(FindStop, OnlyFindsWhatEndsInTheNewBytes) {
 // A row that may answer "no", "none" or "yes".
 class ChoicesTest : public ::testing::Test {
  protected:
-  ChoicesTest() { request.sampling.choices = {"no", "none", "yes"}; }
+  ChoicesTest() { Choose(eos); }
+
+  void Choose(const std::vector<TokenId>& ends) {
+    request.choices = std::make_shared<const ChoiceSet>(
+        std::vector<std::string>{"no", "none", "yes"}, tokenizer.Index(), ends);
+  }
 
   // Logits 0 but for these.
   std::vector<float> Logits(const std::vector<TokenLogit>& of) const {

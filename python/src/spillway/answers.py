@@ -14,6 +14,7 @@ class Completion:
     prompt_tokens: int
     logprobs: Any  # as the program writes them; None where none were asked for
     body: dict  # the whole answer, as OpenAI's API has it
+    choice: Any = None  # {"index", "logprob"} where the prompt named choices
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +33,7 @@ def completion_of(answer):
     choice = body["choices"][0]
     text = choice["text"] if "text" in choice else choice["message"]["content"]
     return Completion(text, choice["token_ids"], choice["finish_reason"], body["usage"]["prompt_tokens"],
-                      choice["logprobs"], body)
+                      choice["logprobs"], body, choice.get("choice"))
 
 
 def score_of(answer):
