@@ -202,6 +202,13 @@ struct Plan {
     return machine.has_gpu() && policy.cpu_attention &&
            kv[Tier::kCpu].rows + kv[Tier::kDisk].rows > 0;
   }
+  // Whether rows with the same first tokens may take K and V of these from one another: each row's
+  // cache holds all of its tokens, in their order, in the device's memory while a layer is
+  // computed, and no key depends on a row's length.
+  bool SharesBeginnings() const {
+    return !shape.rope.scaling.depends_on_length() && !kept.evicts() &&
+           kept.layer_windows.empty() && kv_classes.size() == 1 && !AttendsBeside();
+  }
   // Whether keys and queries are reflected before the cache holds keys below 16 bits. Rotated keys
   // have no direction in common that a reflection could spread.
   bool ReflectsHeads() const { return policy.kv_bits.key < 16 && shape.rope.dims == 0; }

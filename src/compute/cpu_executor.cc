@@ -26,6 +26,8 @@ CpuExecutor::CpuExecutor(const Plan& plan, const Arena& device, ThreadPool& pool
   attention_rows_.reserve(max_rows);
   compact_rows_.reserve(max_rows);
   budget_rows_.reserve(max_rows);
+  sharing_rows_.reserve(max_rows);
+  shared_runs_.reserve(max_rows);
   if (plan.shape.experts.num > 0) gathered_.reserve(static_cast<std::size_t>(MostGathered(plan)));
 }
 
@@ -136,12 +138,14 @@ void CpuExecutor::AttendChunk(const Attend& op, const Cell& cell, const Chunk& c
   attention_rows_.clear();
   compact_rows_.clear();
   budget_rows_.clear();
+  sharing_rows_.clear();
+  shared_runs_.clear();
   layer_.BeginChunk();
   for (std::size_t row = 0; row < cell.batch.rows.size(); ++row) {
     const auto at = layer_.RowIn(cell, chunk, row);
     if (!at) continue;
     if (!plan_.kept.evicts()) {
-      attention_rows_.push_back(LayerArgs::CachedRow(*at));
+      AddCached(cell, *at);
     } else if (at->row.num_past == 0) {
       AddPrompt(*at);
     } else {
@@ -149,6 +153,12 @@ void CpuExecutor::AttendChunk(const Attend& op, const Cell& cell, const Chunk& c
     }
   }
   AttendRows(op);
+}
+
+void CpuExecutor::AddCached(const Cell& cell, const LayerArgs::RowInChunk& at) {
+  const std::optional<kernels::KvRun> shared = layer_.SharedRun(cell, at);
+  if (shared) shared_runs_.push_back(*shared);
+  (shared ? sharing_rows_ : attention_rows_).push_back(LayerArgs::CachedRow(at));
 }
 
 // Clears a prompt's scores before its first chunk: the kernel adds to them from chunk to chunk.
@@ -164,7 +174,8 @@ void CpuExecutor::AddPrompt(const LayerArgs::RowInChunk& at) {
   if (prompt.compact) compact_rows_.push_back(*prompt.compact);
 }
 
-// Attends to prompts, compacts those that end here, then attends to single tokens.
+// Attends to prompts, to those last that begin with another row's tokens, which may be of this
+// chunk; compacts those that end here, then attends to single tokens.
 void CpuExecutor::AttendRows(const Attend& op) {
   const ModelShape& shape = plan_.shape;
   const std::span<std::byte> workspace = device_.View(plan_.workspace.attention);
@@ -172,6 +183,10 @@ void CpuExecutor::AttendRows(const Attend& op) {
   float* attended = At(op.y).data;
   const kernels::AttentionArgs args = layer_.Attention(op, qkv, attended, attention_rows_);
   kernels::Attention(args, workspace, pool_, isa_);
+  if (!shared_runs_.empty()) {
+    kernels::CopyKv(shared_runs_, pool_);
+    kernels::Attention(layer_.Attention(op, qkv, attended, sharing_rows_), workspace, pool_, isa_);
+  }
   if (!compact_rows_.empty()) {
     kernels::KvCompact({compact_rows_, plan_.kept.kind, args.token_scores_stride, shape.num_heads,
                         shape.num_kv_heads, shape.head_dim, args.kv_bits},

@@ -61,6 +61,7 @@ class CpuExecutor final : public Executor, private OpSet, private ExpertOps {
   void Reflect(const PlannedLayer& layer, int64_t rows);  // queries and keys in the buffer
 
   void AttendChunk(const Attend& op, const Cell& cell, const Chunk& chunk);
+  void AddCached(const Cell& cell, const LayerArgs::RowInChunk& at);
   void AddPrompt(const LayerArgs::RowInChunk& at);
   void AttendRows(const Attend& op);
 
@@ -78,6 +79,9 @@ class CpuExecutor final : public Executor, private OpSet, private ExpertOps {
   std::vector<kernels::AttentionRow> attention_rows_;
   std::vector<kernels::KvCompactRow> compact_rows_;
   std::vector<kernels::BudgetAttentionRow> budget_rows_;
+  // Rows that begin with another row's tokens, and what they take of its cache.
+  std::vector<kernels::AttentionRow> sharing_rows_;
+  std::vector<kernels::KvRun> shared_runs_;
   // Tokens that wait for experts, and these.
   std::vector<GatheredToken> gathered_;
   const Experts* experts_ = nullptr;

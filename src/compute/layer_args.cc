@@ -96,14 +96,29 @@ std::optional<LayerArgs::RowInChunk> LayerArgs::RowIn(const Cell& cell, const Ch
   const TokenRange tokens = {std::max(chunk.begin, packed.token_offset),
                              std::min(chunk.end, packed.token_offset + packed.num_new)};
   if (tokens.size() <= 0) return std::nullopt;
-  const int64_t kv_class = plan_.kv_class_of[static_cast<std::size_t>(cell.layer.decoder_layer)];
-  const KvPlace& slots = cell.batch.KvPlaceOf(row, kv_class);
-  std::byte* kv = cell.places.kv[packed.kv_tier] + slots.slot_begin * plan_.slot_bytes;
-  return RowInChunk{packed, slots, kv, tokens, tokens.begin - chunk.begin};
+  return RowInChunk{packed, PlaceOf(cell, row), CacheOf(cell, row), tokens,
+                    tokens.begin - chunk.begin};
+}
+
+const KvPlace& LayerArgs::PlaceOf(const Cell& cell, std::size_t row) const {
+  const auto layer = static_cast<std::size_t>(cell.layer.decoder_layer);
+  return cell.batch.KvPlaceOf(row, plan_.kv_class_of[layer]);
+}
+
+std::byte* LayerArgs::CacheOf(const Cell& cell, std::size_t row) const {
+  return cell.places.kv[cell.batch.rows[row].kv_tier] +
+         PlaceOf(cell, row).slot_begin * plan_.slot_bytes;
+}
+
+std::optional<kernels::KvRun> LayerArgs::SharedRun(const Cell& cell, const RowInChunk& at) const {
+  if (at.row.num_shared == 0 || at.tokens.begin > at.row.token_offset) return std::nullopt;
+  return kernels::KvRun{CacheOf(cell, static_cast<std::size_t>(at.row.shared_row)), at.kv,
+                        at.row.num_shared * plan_.slot_bytes};
 }
 
 kernels::AttentionRow LayerArgs::CachedRow(const RowInChunk& at) {
-  const int64_t num_past = at.row.num_past + (at.tokens.begin - at.row.token_offset);
+  const int64_t num_past =
+      at.row.num_past + at.row.num_shared + (at.tokens.begin - at.row.token_offset);
   SPILLWAY_CHECK(num_past + at.tokens.size() <= at.slots.num_slots);
   return {at.kv, at.slots.num_slots, num_past, at.tokens.size(), at.offset, nullptr};
 }

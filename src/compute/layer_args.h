@@ -13,6 +13,7 @@
 #include "kernels/attention/budget_attention.h"
 #include "kernels/attention/head_turn.h"
 #include "kernels/attention/kv_compact.h"
+#include "kernels/attention/kv_copy.h"
 #include "kernels/rows/embedding.h"
 #include "spillway/plan.h"
 #include "src/compute/layer_runner.h"  // Rows
@@ -81,6 +82,9 @@ class LayerArgs {
 
   // A row that is attended to in its cache.
   static kernels::AttentionRow CachedRow(const RowInChunk& at);
+  // What the row takes of another row's cache before it is attended to; nullopt: nothing, or it has
+  // it from an earlier chunk.
+  std::optional<kernels::KvRun> SharedRun(const Cell& cell, const RowInChunk& at) const;
   // A prompt where the policy evicts: attended to in the workspace, where all of it lies; what
   // stays of it goes to the row's cache after its last chunk. BudgetRow: the row's single tokens
   // after that.
@@ -88,6 +92,9 @@ class LayerArgs {
   static kernels::BudgetAttentionRow BudgetRow(const RowInChunk& at);
 
  private:
+  const KvPlace& PlaceOf(const Cell& cell, std::size_t row) const;
+  std::byte* CacheOf(const Cell& cell, std::size_t row) const;
+
   const Plan& plan_;
   const Arena& device_;
   PromptPlaces prompt_places_;

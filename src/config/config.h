@@ -82,6 +82,7 @@ struct Config {
   std::optional<bool> cpu_attention;
   bool keeps_cpu_attention = false;  // which is what an interrupted run chose, and not stated
   bool overlap = true;
+  bool shares_beginnings = true;
   int num_threads = 0;  // 0: physical cores
   CpuCompute cpu_compute = CpuCompute::kFp32;
   std::optional<GivenPolicy> policy;  // of a file; what a flag states beats it

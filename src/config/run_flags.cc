@@ -136,6 +136,8 @@ std::vector<Flag> PolicyFlags() {
             }),
       Switch("no-overlap", "serial schedule, for comparison",
              [](Config& config, bool on) { config.overlap = !on; }),
+      Switch("no-prefix-sharing", "compute prompts that begin alike apart; the same answers",
+             [](Config& config, bool on) { config.shares_beginnings = !on; }),
       Switch("cpu-attention", "the CPU attends to KV that is not on the gpu (as the policy says)",
              &Config::cpu_attention),
       Switch("no-cpu-attention", "all KV is attended to on the device",

@@ -22,6 +22,14 @@ struct PackedRow {
   int64_t num_decoded = 0;    // of num_past, those behind the prompt, each by a pass of its own
   int64_t log_place = -1;     // in its batch's part of the log (KvLogPlan); -1: it needs none
   int64_t most_tokens = 0;    // prompt and all that it may generate; as admitted, never another
+  // The row begins with so many tokens of another row of the batch, whole KV blocks. Their K and V
+  // are taken from its cache: num_new are those behind them. That row computes its own, in this
+  // pass before this one, or in an earlier pass.
+  int64_t num_shared = 0;
+  int64_t shared_row = -1;
+
+  // Tokens whose K and V the pass stores, and those of which it finds them.
+  int64_t num_stored() const { return num_shared + num_new; }
 
   int64_t logits_end() const { return logits_offset + num_logits; }
 };

@@ -16,6 +16,7 @@ AttentionLists::AttentionLists(const AttentionLimits& limits) {
   budget_rows_.reserve(static_cast<std::size_t>(limits.rows));
   stored_rows_.reserve(static_cast<std::size_t>(limits.rows));
   host_tokens_.reserve(static_cast<std::size_t>(limits.rows));
+  shared_runs_.reserve(static_cast<std::size_t>(limits.rows));
 }
 
 // The most key tiles of one chunk: all the keys of each row that has tokens in it.
@@ -36,6 +37,7 @@ void AttentionLists::Clear() {
   budget_rows_.clear();
   stored_rows_.clear();
   host_tokens_.clear();
+  shared_runs_.clear();
 }
 
 void AttentionLists::Add(const kernels::AttentionRow& row, RowPhase phase) {
@@ -67,12 +69,13 @@ int64_t AttentionLists::MaxBytes(const AttentionLimits& limits, int64_t num_chun
          kernels::MaxDecodeItems(rows, limits.slots) *
              static_cast<int64_t>(sizeof(kernels::DecodeItem)) +
          limits.rows * static_cast<int64_t>(sizeof(kernels::KvCompactRow) +
-                                            sizeof(kernels::BudgetAttentionRow) + sizeof(int32_t)) +
+                                            sizeof(kernels::BudgetAttentionRow) + sizeof(int32_t) +
+                                            sizeof(kernels::KvRun)) +
          (limits.longest == 0 ? 0
                               : rows + limits.tokens / kernels::kTileKeys +
                                     num_chunks * (2 * limits.longest / kernels::kTileKeys + 1)) *
              static_cast<int64_t>(sizeof(kernels::RowTile)) +
-         8 * num_chunks * kTableAlignBytes;
+         9 * num_chunks * kTableAlignBytes;
 }
 
 }  // namespace spillway

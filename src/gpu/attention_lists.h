@@ -10,6 +10,7 @@
 #include "kernels/attention/attention.h"  // AttentionRow
 #include "kernels/attention/budget_attention.h"
 #include "kernels/attention/kv_compact.h"
+#include "kernels/attention/kv_copy.h"
 #include "kernels/kv/kv_layout.h"
 
 namespace spillway {
@@ -45,6 +46,9 @@ class AttentionLists {
   void AddStored(const kernels::AttentionRow& row) { stored_rows_.push_back(row); }
   void AddHostToken(int64_t token) { host_tokens_.push_back(static_cast<int32_t>(token)); }
 
+  // Adds what a row takes of another row's cache before it is attended to.
+  void AddShared(const kernels::KvRun& run) { shared_runs_.push_back(run); }
+
   const std::vector<kernels::AttentionRow>& rows() const { return rows_; }
   const std::vector<kernels::RowTile>& tiles() const { return tiles_; }
   const std::vector<kernels::DecodeItem>& items() const { return items_; }
@@ -54,6 +58,7 @@ class AttentionLists {
   const std::vector<kernels::BudgetAttentionRow>& budget_rows() const { return budget_rows_; }
   const std::vector<kernels::AttentionRow>& stored_rows() const { return stored_rows_; }
   const std::vector<int32_t>& host_tokens() const { return host_tokens_; }
+  const std::vector<kernels::KvRun>& shared_runs() const { return shared_runs_; }
 
   // The most key tiles of one chunk; and the most bytes of all lists of num_chunks chunks that
   // together hold `limits`, each list rounded as a table.
@@ -69,6 +74,7 @@ class AttentionLists {
   std::vector<kernels::BudgetAttentionRow> budget_rows_;
   std::vector<kernels::AttentionRow> stored_rows_;
   std::vector<int32_t> host_tokens_;
+  std::vector<kernels::KvRun> shared_runs_;
 };
 
 // The lists of a chunk where kernels read them.
@@ -81,6 +87,7 @@ struct ChunkRows {
   std::span<const kernels::BudgetAttentionRow> budget_rows;
   std::span<const kernels::AttentionRow> stored_rows;
   std::span<const int32_t> host_tokens;
+  std::span<const kernels::KvRun> shared_runs;
 };
 
 // `put(list)` copies a list to where the kernels read it and returns its place there.
@@ -88,7 +95,7 @@ template <typename F>
 ChunkRows PutLists(const AttentionLists& lists, F put) {
   return {put(lists.rows()),        put(lists.tiles()),        put(lists.items()),
           put(lists.key_tiles()),   put(lists.compact_rows()), put(lists.budget_rows()),
-          put(lists.stored_rows()), put(lists.host_tokens())};
+          put(lists.stored_rows()), put(lists.host_tokens()),  put(lists.shared_runs())};
 }
 
 }  // namespace spillway

@@ -5,6 +5,7 @@
 #include "kernels/attention/head_reflection.h"
 #include "kernels/attention/kv_append.h"
 #include "kernels/attention/kv_compact.h"
+#include "kernels/attention/kv_copy.h"
 
 namespace spillway {
 
@@ -66,6 +67,7 @@ void CudaAttention::AttendPrompts(const kernels::PrefillAttentionArgs& prefill,
                             static_cast<int64_t>(rows.size()), prefill.layout, prefill.kv_dtype},
                            stream);
   }
+  kernels::CopyKvAsync(chunk.shared_runs, stream);
   kernels::PrefillAttentionAsync(prefill, stream);
 }
 

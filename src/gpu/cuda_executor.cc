@@ -437,7 +437,7 @@ CudaExecutor::ListedChunk CudaExecutor::ListRows(const Cell& cell, std::size_t c
   lists_.Clear();
   layer_.BeginChunk();
   for (std::size_t row = 0; row < cell.batch.rows.size(); ++row) {
-    if (const auto at = layer_.RowIn(cell, chunks_[chunk], row)) ListRow(*at);
+    if (const auto at = layer_.RowIn(cell, chunks_[chunk], row)) ListRow(cell, *at);
   }
   ListedChunk listed = {
       PutLists(lists_, [&](const auto& list) { return table_.Put(std::span(list)); })};
@@ -452,12 +452,13 @@ bool CudaExecutor::AttendsOnHost(const PackedRow& row) const {
   return plan_.policy.cpu_attention && row.kv_tier != Tier::kGpu;
 }
 
-void CudaExecutor::ListRow(const LayerArgs::RowInChunk& at) {
+void CudaExecutor::ListRow(const Cell& cell, const LayerArgs::RowInChunk& at) {
   const bool in_prompt = at.row.num_past == 0;
   const bool evicts = plan_.kept.evicts();
   if (in_prompt && (evicts || AttendsOnHost(at.row))) return ListPrompt(at);
   if (AttendsOnHost(at.row)) return ListHostRow(at);
   if (evicts) return lists_.Add(LayerArgs::BudgetRow(at));
+  if (const auto shared = layer_.SharedRun(cell, at)) lists_.AddShared(*shared);
   lists_.Add(LayerArgs::CachedRow(at), in_prompt ? RowPhase::kPrompt : RowPhase::kDecode);
 }
 

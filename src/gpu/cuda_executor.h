@@ -141,7 +141,7 @@ class CudaExecutor final : public Executor {
 
   void CutIntoChunks(const Cell& cell);
   ListedChunk ListRows(const Cell& cell, std::size_t chunk);
-  void ListRow(const LayerArgs::RowInChunk& at);
+  void ListRow(const Cell& cell, const LayerArgs::RowInChunk& at);
   void ListPrompt(const LayerArgs::RowInChunk& at);
   void ListHostRow(const LayerArgs::RowInChunk& at);
   void HoldFirstLane(const Cell& cell);

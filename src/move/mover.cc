@@ -113,7 +113,7 @@ void Mover::AddKvOut(const Cursor& cell, const PackedBatch& batch) {
     if (kv_log_.GoesToLog(logged, row)) continue;
     const SlotRange changed =
         ChangedSlots(plan_.kept.kind, KvPlaceOf(cell, batch, index).keep,
-                     {row.num_past - row.num_decoded, row.num_past, row.num_new});
+                     {row.num_past - row.num_decoded, row.num_past, row.num_stored()});
     const int64_t align = plan_.slot_align[row.kv_tier];
     AddKvRuns(cell, batch, index, {changed.begin / align, DivideUp(changed.end, align)},
               Direction::kOut);

@@ -188,6 +188,7 @@ Json PolicyJson(const Plan& plan) {
 Json WorkloadJson(const Trace& trace, const RunSummary& summary) {
   return {{"num_requests", summary.num_requests},
           {"prompt_tokens", trace.prefill.prompt_tokens - trace.lost_prompt_tokens},
+          {"shared_prompt_tokens", trace.shared_prompt_tokens},
           {"generated_tokens", GeneratedTokens(trace, summary)},
           {"num_completions", summary.num_completions},
           {"num_errors", summary.num_errors},

@@ -172,6 +172,11 @@ std::string PhaseLine(int64_t num_tokens, double seconds) {
                      num_tokens, seconds);
 }
 
+// Of how many tokens K and V were another row's.
+std::string SharedText(int64_t num_tokens) {
+  return num_tokens == 0 ? "" : fmt::format(", {} of them computed with another row", num_tokens);
+}
+
 std::string TierLines(const Plan& plan) {
   std::string text;
   for (const Tier tier : kAllTiers) {
@@ -246,7 +251,8 @@ std::string ReportTable(const Plan& plan, const Trace& trace, const RunSummary& 
   if (plan.kept.evicts() || plan.policy.kv_bits.coded())
     text += TableLine("KV", KvLine(plan, trace.largest_keep, trace.slots_per_row));
   text += AttentionLine(plan);
-  text += TableLine("prefill", PhaseLine(prefill.prompt_tokens, prefill.seconds));
+  text += TableLine("prefill", PhaseLine(prefill.prompt_tokens, prefill.seconds) +
+                                   SharedText(trace.shared_prompt_tokens));
   if (decode.passes > 0)
     text += TableLine("decode", PhaseLine(decode.generated_tokens, decode.seconds));
   const int64_t answered = summary.score

@@ -8,12 +8,14 @@
 
 namespace spillway {
 
-RowBatch::RowBatch(int64_t index, const Plan& plan, BatchPlaces places)
-    : plan_(&plan), places_(std::move(places)) {
+RowBatch::RowBatch(int64_t index, const Plan& plan, BatchPlaces places, Beginnings beginnings)
+    : plan_(&plan), places_(std::move(places)), beginnings_(beginnings) {
+  SPILLWAY_CHECK(beginnings == Beginnings::kApart || plan.SharesBeginnings());
   SPILLWAY_CHECK(plan.batch.logits >= plan.batch.rows);
   const auto max_rows = static_cast<std::size_t>(plan.batch.rows);
   packed_.batch = index;
   rows_.reserve(max_rows);
+  shared_.reserve(max_rows);
   packed_.rows.reserve(max_rows);
   packed_.num_kv_classes = static_cast<int64_t>(plan.kv_classes.size());
   packed_.kv_places.reserve(max_rows * plan.kv_classes.size());
@@ -28,34 +30,56 @@ void RowBatch::Add(std::unique_ptr<Row> row) {
   rows_.insert(after, std::move(row));
 }
 
+// Looks for prompts of this pass that begin as another row does: one that is running, or a prompt
+// before it that shares nothing itself.
+void RowBatch::FindBeginnings() {
+  shared_.assign(rows_.size(), {});
+  const auto is_new = [](const std::unique_ptr<Row>& row) { return row->num_past == 0; };
+  if (beginnings_ == Beginnings::kApart || std::ranges::none_of(rows_, is_new)) return;
+  prompts_.Clear();
+  for (std::size_t at = 0; at < rows_.size(); ++at) {
+    if (!is_new(rows_[at])) prompts_.Add({static_cast<int64_t>(at), rows_[at]->request.prompt});
+  }
+  for (std::size_t at = 0; at < rows_.size(); ++at) {
+    const Row& row = *rows_[at];
+    if (!is_new(rows_[at])) continue;
+    shared_[at] = prompts_.Find(row.request.prompt, row.NumNew() - row.NumNewLogits());
+    if (shared_[at].row < 0) prompts_.Add({static_cast<int64_t>(at), row.request.prompt});
+  }
+  prompts_.Clear();
+}
+
+void RowBatch::PackRow(const Row& row, const SharedBeginnings::Beginning& shared) {
+  const auto offset = static_cast<int64_t>(packed_.tokens.size());
+  const int64_t num_new = row.NumNew() - shared.num_tokens;
+  const int64_t num_logits = packed_.NumLogits();
+  if (row.num_past == 0) {
+    packed_.tokens.insert(packed_.tokens.end(), row.request.prompt.begin() + shared.num_tokens,
+                          row.request.prompt.end());
+  } else {
+    packed_.tokens.push_back(row.next->newest());
+  }
+  for (int64_t token = 0; token < num_new; ++token) {
+    packed_.positions.push_back(static_cast<int32_t>(row.num_past + shared.num_tokens + token));
+  }
+  const RowPlaces& places = row.places;
+  packed_.rows.push_back({places.kv_tier, row.num_past, num_new, offset, row.NumNewLogits(),
+                          num_logits, row.NumDecoded(), places.log_place,
+                          ShapeOf(row.request).slots(), shared.num_tokens, shared.row});
+  packed_.kv_places.insert(packed_.kv_places.end(), places.kv.begin(), places.kv.end());
+  TokenRange& range = packed_.hidden[places.hidden_tier];
+  if (range.size() == 0) range.begin = offset;
+  range.end = offset + num_new;
+}
+
 void RowBatch::Pack() {
   packed_.tokens.clear();
   packed_.positions.clear();
   packed_.rows.clear();
   packed_.kv_places.clear();
   packed_.hidden = {};
-  for (const auto& row : rows_) {
-    const auto offset = static_cast<int64_t>(packed_.tokens.size());
-    const int64_t num_new = row->NumNew();
-    const int64_t num_logits = packed_.NumLogits();
-    if (row->num_past == 0) {
-      packed_.tokens.insert(packed_.tokens.end(), row->request.prompt.begin(),
-                            row->request.prompt.end());
-    } else {
-      packed_.tokens.push_back(row->next->newest());
-    }
-    for (int64_t token = 0; token < num_new; ++token) {
-      packed_.positions.push_back(static_cast<int32_t>(row->num_past + token));
-    }
-    const RowPlaces& places = row->places;
-    packed_.rows.push_back({places.kv_tier, row->num_past, num_new, offset, row->NumNewLogits(),
-                            num_logits, row->NumDecoded(), places.log_place,
-                            ShapeOf(row->request).slots()});
-    packed_.kv_places.insert(packed_.kv_places.end(), places.kv.begin(), places.kv.end());
-    TokenRange& range = packed_.hidden[places.hidden_tier];
-    if (range.size() == 0) range.begin = offset;
-    range.end = offset + num_new;
-  }
+  FindBeginnings();
+  for (std::size_t at = 0; at < rows_.size(); ++at) PackRow(*rows_[at], shared_[at]);
   packed_.head = {};
   NextLogits();
 }
@@ -68,7 +92,7 @@ bool RowBatch::NextLogits() {
 
 void RowBatch::Advance() {
   for (std::size_t row = 0; row < rows_.size(); ++row)
-    rows_[row]->num_past += packed_.rows[row].num_new;
+    rows_[row]->num_past += packed_.rows[row].num_stored();
   places_.EndPass();
 }
 
@@ -108,7 +132,8 @@ std::vector<RowBatch> BlockBuilder::Next(Job& job) {
   JobRequests requests(*this, job);
   std::vector<RowBatch> batches;
   for (ComposedBatch& composed : composer_.NextBlock(requests)) {
-    batches.emplace_back(std::ssize(batches), plan_, std::move(composed.places));
+    batches.emplace_back(std::ssize(batches), plan_, std::move(composed.places),
+                         options_.beginnings);
     for (ComposedRow& row : composed.rows) AddRow(std::move(row), batches.back());
   }
   return batches;

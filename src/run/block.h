@@ -15,6 +15,7 @@
 #include "spillway/plan.h"
 #include "src/device/packed_batch.h"
 #include "src/run/job.h"
+#include "src/run/shared_beginnings.h"
 #include "src/sampling/next_token.h"
 #include "src/walk/batch_places.h"
 #include "src/walk/composer.h"
@@ -51,11 +52,15 @@ struct Row {
   int64_t NumNewLogits() const { return num_past == 0 ? request.NumPromptLogits() : 1; }
 };
 
+// Whether prompts that begin alike are computed from there on.
+enum class Beginnings { kApart, kShared };
+
 // The running rows of one batch and the tokens they feed into the current pass.
 class RowBatch {
  public:
-  // `places`: of batch `index` of the plan. Lifetime: the plan outlives the batch.
-  RowBatch(int64_t index, const Plan& plan, BatchPlaces places);
+  // `places`: of batch `index` of the plan, which Beginnings::kShared needs to allow it
+  // (SharesBeginnings). Lifetime: the plan outlives the batch.
+  RowBatch(int64_t index, const Plan& plan, BatchPlaces places, Beginnings beginnings);
 
   // Requires: the row's places are of this batch's.
   void Add(std::unique_ptr<Row> row);
@@ -85,9 +90,15 @@ class RowBatch {
   BatchPlaces& places() { return places_; }
 
  private:
+  void FindBeginnings();
+  void PackRow(const Row& row, const SharedBeginnings::Beginning& shared);
+
   const Plan* plan_;
   BatchPlaces places_;
+  Beginnings beginnings_;
   std::vector<std::unique_ptr<Row>> rows_;  // by the tier of their hidden states
+  SharedBeginnings prompts_;
+  std::vector<SharedBeginnings::Beginning> shared_;  // [row], of the pass
   PackedBatch packed_;
 };
 
@@ -97,6 +108,7 @@ class BlockBuilder {
   struct Options {
     const Tokenizer* tokenizer = nullptr;
     uint64_t run_seed = 0;
+    Beginnings beginnings = Beginnings::kApart;
   };
   // Lifetime: the plan and what the options name outlive this.
   BlockBuilder(const Plan& plan, Options options)

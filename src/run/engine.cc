@@ -282,6 +282,7 @@ void Engine::SeeLogits(const RowBatch& batch) {
 void Engine::EndRows(RowBatch& batch, Job& job) {
   const double begin_s = NowSeconds();
   int64_t num_seen = 0;
+  for (const PackedRow& row : batch.packed().rows) trace_.shared_prompt_tokens += row.num_shared;
   for (const std::unique_ptr<Row>& row : batch.rows()) {
     row->num_past == 0 ? pass_.prompt_tokens += row->NumNew() : ++settled_in_pass_;
     if (row->next->EndPass() == RowStatus::kNonFinite) continue;

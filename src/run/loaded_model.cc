@@ -150,7 +150,8 @@ void LoadedModel::Run(const Plan& plan, const Schedule& schedule, Job& job,
   Mover mover(plan, *tiers_, inputs_.trace_log);
   const std::unique_ptr<Executor> executor = inputs_.device.MakeExecutor(
       plan, {tiers_->arena(Tier::kGpu), tiers_->arena(Tier::kCpu)}, pool_);
-  BlockBuilder blocks(plan, {inputs_.model.tokenizer.get(), inputs_.seed});
+  const Beginnings beginnings = plan.SharesBeginnings() ? inputs_.beginnings : Beginnings::kApart;
+  BlockBuilder blocks(plan, {inputs_.model.tokenizer.get(), inputs_.seed, beginnings});
   Engine engine(plan, mover, *executor, pool_, totals, inputs_.trace_log);
   engine.Run(schedule, blocks, job, progress);
 }

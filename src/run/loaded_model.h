@@ -28,6 +28,8 @@ struct RunInputs {
   uint64_t seed = 0;                     // rows without one of their own draw from (seed, line)
   ExpectedWork expected;
   TraceLog* trace_log = nullptr;  // null: nothing is traced
+  // Of prompts, where the plan allows it.
+  Beginnings beginnings = Beginnings::kApart;
 };
 
 class LoadedModel {

@@ -233,7 +233,8 @@ class AnswerStages final : public Stages {
                            OffloadFolder(config),
                            config.seed,
                            expected,
-                           output_.OpenTrace(planned.plan)};
+                           output_.OpenTrace(planned.plan),
+                           config.shares_beginnings ? Beginnings::kShared : Beginnings::kApart};
     Trace trace = RunKeepingLines(run, planned);
     RefuseChangedInput();
     writer_.Finish();

@@ -29,7 +29,7 @@ class Bench(harness.VerbTest):
         report = self.report_of("bench", *SMALL, "--num-requests", 7, "--gpu-batch-size", 3)
         self.assertEqual(report["workload"], {
             "num_requests": 7, "prompt_tokens": 140, "generated_tokens": 35, "num_completions": 7, "num_errors": 0,
-            "num_empty_completions": 0})
+            "num_empty_completions": 0, "shared_prompt_tokens": 0})
         self.assertGreater(report["throughput"]["generated_tokens_per_s"], 0)
 
     def test_one_block_where_no_number_is_given(self):
@@ -158,7 +158,7 @@ def leaves(value, path=()):
 
 
 MEASURED = {"time_s", "throughput", "links", "work", "phases", "fingerprint", "predicted", "prediction_error"}
-MEASURED_LEAVES = {"peak_bytes", "prompt_tokens", "generated_tokens", "num_completions", "num_errors", "num_empty_completions",
+MEASURED_LEAVES = {"peak_bytes", "prompt_tokens", "shared_prompt_tokens", "generated_tokens", "num_completions", "num_errors", "num_empty_completions",
                    "num_blocks", "passes"}
 
 

@@ -383,7 +383,7 @@ TEST(BlockBuilderTest, EachClassOfBlocksHasItsOwnPlaces) {
           .Budgets(KvPolicyKind::kH2o, {{{{0.5, 0}, {}, {}}, 22}, {{{0.0, 4}, {}, {}}, 15}})
           .Build();
   const NoTokenizer tokenizer(kVocab);
-  RowBatch batch(0, plan, BatchPlaces(plan));
+  RowBatch batch(0, plan, BatchPlaces(plan), Beginnings::kApart);
   const auto add = [&](int64_t line) { AddRow(batch, MakeRequest(line, 10, 1, 10), tokenizer); };
   add(1);
   add(2);
@@ -419,7 +419,7 @@ TEST(EngineTest, WaitingRequestsTakeThePlacesOfRowsThatEnded) {
 TEST(RowBatchTest, PlacesAreFreedJoinedAndTakenAgain) {
   const Plan plan = TinyPlan({4, 64, 64}, 1);
   const NoTokenizer tokenizer(kVocab);
-  RowBatch batch(0, plan, BatchPlaces(plan));
+  RowBatch batch(0, plan, BatchPlaces(plan), Beginnings::kApart);
   const auto add = [&](int64_t line, int64_t slots) {
     AddRow(batch, MakeRequest(line, 2, 1, slots - 2), tokenizer);
   };
@@ -451,7 +451,7 @@ std::vector<int64_t> LogPlaces(RowBatch& batch) {
 TEST(RowBatchTest, RowsOnDiskHavePlacesOfTheirOwnInTheLogUntilTheyEnd) {
   const Plan plan = TinyBuilder({4, 40, 40}, 1).KvIn(Tier::kDisk).KvLog(3, 3, {2, 3}).Build();
   const NoTokenizer tokenizer(kVocab);
-  RowBatch batch(0, plan, BatchPlaces(plan));
+  RowBatch batch(0, plan, BatchPlaces(plan), Beginnings::kApart);
   const auto add = [&](int64_t line) { AddRow(batch, MakeRequest(line, 2, 1, 2), tokenizer); };
   const RequestShape shape = {2, 2};
   for (const int64_t line : {1, 2, 3}) add(line);

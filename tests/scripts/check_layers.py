@@ -37,7 +37,7 @@ ARROWS = {
     "src/sampling": ["src/tokenizer", "src/unicode"],
     "src/requests": ["src/base", "src/chat", "src/jinja/values", "src/sampling", "src/tokenizer", "src/unicode"],
     "src/answers": ["src/base", "src/sampling", "src/tokenizer", "src/unicode"],
-    "src/config": ["policies/search", "src/base", "src/formats"],
+    "src/config": ["policies/search", "src/base", "src/formats", "src/unicode"],
     "src/checkpoint": ["kernels/rows", "src/base", "src/model"],
     "src/codes": ["kernels/convert", "src/checkpoint"],
     "src/gguf": ["kernels/convert", "src/base", "src/checkpoint", "src/tokenizer"],

@@ -18,6 +18,7 @@ sys.path[:0] = [str(TESTS), str(TESTS / "cli"), str(TESTS / "parity")]
 import comparison  # noqa: E402
 import engine  # noqa: E402
 import harness  # noqa: E402
+import prefix_test  # noqa: E402
 from placements import (  # noqa: E402
     BESIDE_GPU, FEW_ON_GPU, H2O, PARITY_MODELS, WINDOW, check, differs_from_cpu, in_turn, on_gpu, placement, ragged_requests)
 
@@ -164,6 +165,12 @@ def main():
                 continue
             failures += check(binary, model, source, folder, BESIDE if number == 0 else in_turn(BESIDE, number, 1))
             failures += differs_from_cpu(binary, model, greedy_source, folder, BESIDE[2], most)
+        alike = [{"token_ids": row, "max_tokens": 4} for row in prefix_test.prompts(1)]
+        alike = harness.write_jsonl(folder / "alike.jsonl", alike)
+        for number, flags in enumerate(([], ["--kv-bits", 8])):
+            model = ["--model", PARITY_MODELS / "llama-groups-of-four", *flags]
+            placements = [[*PLACEMENTS[0], *prefix_test.APART], PLACEMENTS[number], PLACEMENTS[2]]
+            failures += check(binary, model, alike, folder, placements)
         longer = [request for request in ragged_requests(9, 130, 4) if "temperature" not in request]
         longer = harness.write_jsonl(folder / "longer.jsonl", longer)
         for number, (model_name, *flags) in enumerate(LONGER_CASES):
