@@ -4,6 +4,7 @@
 
 #include "kernels/attention/head_reflection.h"
 #include "kernels/attention/head_turn.h"
+#include "kernels/attention/kv_copy.h"
 #include "kernels/matmul/matmul_fp32.h"
 #include "kernels/matmul/matmul_gpu.h"
 #include "kernels/matmul/matmul_workspace.h"
@@ -280,6 +281,26 @@ TEST_F(OpsTest, Fp32ProductsAgreeWithTheOracle) {
       }
     }
   }
+}
+
+// Runs of one vector, of a whole and of a part of what the blocks of a launch copy at a time.
+TEST_F(OpsTest, RunsOfCachesAreCopiedAsTheCpuDoes) {
+  constexpr int64_t kVectors = 20000;
+  GpuArray<float> memory(RandomFloats(8 * kVectors, 1), stream());
+  std::vector<float> expected(memory.host());
+  const auto runs_of = [](float* of) {
+    const auto run = [&](int64_t from, int64_t to, int64_t vectors) {
+      return KvRun{reinterpret_cast<const std::byte*>(of + 4 * from),
+                   reinterpret_cast<std::byte*>(of + 4 * to), 16 * vectors};
+    };
+    return std::vector<KvRun>{run(0, kVectors, 1), run(7, kVectors + 1, 4096),
+                              run(3, kVectors + 4097, 9001)};
+  };
+  ThreadPool pool(1);
+  CopyKv(runs_of(expected.data()), pool);
+  GpuArray<KvRun> runs(runs_of(memory.data()), stream());
+  CopyKvAsync(runs.span(), stream());
+  EXPECT_EQ(Bits(memory.Download()), Bits(expected));
 }
 
 TEST_F(OpsTest, EmbeddingIsExact) {
