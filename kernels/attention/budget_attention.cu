@@ -107,8 +107,7 @@ struct BudgetStep {
     for (int64_t slot = threadIdx.x; slot < NumKeys(); slot += kThreads) {
       maximum = fmaxf(maximum, weights[slot]);
     }
-    const float* sinks = args.step.sinks;
-    const float sink = sinks == nullptr ? -INFINITY : sinks[head];
+    const float sink = SinkOf(args.step.sinks, head);
     maximum = fmaxf(MaxOverBlock<kWarps>(maximum, shared), sink);
     float sum = 0.0F;
     for (int64_t slot = threadIdx.x; slot < NumKeys(); slot += kThreads) {

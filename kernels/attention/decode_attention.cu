@@ -11,11 +11,6 @@ namespace {
 constexpr int kWarps = 4;
 constexpr int kThreads = kWarps * kWarp;
 
-// A head's sink; minus infinity, which no softmax notices, where there are none.
-__device__ float SinkOf(const DecodeAttentionArgs& args, int64_t head) {
-  return args.sinks == nullptr ? -INFINITY : args.sinks[head];
-}
-
 // Running softmax of one group of lanes over the slots that it has read, for each of kHeads query
 // heads.
 template <int kHeads>
@@ -181,7 +176,7 @@ __global__ void __launch_bounds__(kThreads) DecodeKernel(const DecodeAttentionAr
     const int64_t head = at / dim;
     const int64_t d = at % dim;
     const bool is_whole = NumSplits(num_keys) == 1;  // else the sink is CombineKernel's
-    const float sink = is_whole ? SinkOf(args, first_head + head) : -INFINITY;
+    const float sink = is_whole ? SinkOf(args.sinks, first_head + head) : -INFINITY;
     float maximum = sink;
     for (int p = 0; p < Tile::kParts; ++p) {
       maximum = fmaxf(maximum, parts[p][head][Tile::kPartFloats - 2]);
@@ -216,7 +211,7 @@ __global__ void __launch_bounds__(kMaxGpuHeadDim) CombineKernel(const DecodeAtte
   if (item.split != 0 || num_splits == 1 || threadIdx.x >= dim) return;
   const int64_t step = PartialFloats(args.num_heads, dim);
   const float* partial = args.partials + blockIdx.x * step + blockIdx.y * (dim + 2);
-  const float sink = SinkOf(args, blockIdx.y);
+  const float sink = SinkOf(args.sinks, blockIdx.y);
   float maximum = sink;
   for (int64_t split = 0; split < num_splits; ++split) {
     maximum = fmaxf(maximum, partial[split * step + dim]);

@@ -7,7 +7,7 @@ namespace {
 constexpr int kThreads = 256;
 
 __global__ void __launch_bounds__(kThreads) GatherRowsKernel(const GatherRowsArgs args) {
-  const float* from = args.rows.data()[blockIdx.x];
+  const float* from = args.rows.data()[blockIdx.x] + args.column;
   float* y = args.y + blockIdx.x * args.y_stride;
   for (int64_t col = threadIdx.x; col < args.cols; col += kThreads) y[col] = from[col];
 }

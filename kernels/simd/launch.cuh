@@ -106,4 +106,9 @@ __device__ inline float SoftCapped(float score, float cap) {
   return cap == 0.0F ? score : cap * tanhf(score / cap);
 }
 
+// A head's sink; minus infinity, which no softmax notices, where there are none.
+__device__ inline float SinkOf(const float* sinks, int64_t head) {
+  return sinks == nullptr ? -INFINITY : sinks[head];
+}
+
 }  // namespace spillway::kernels

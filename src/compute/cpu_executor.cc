@@ -56,13 +56,7 @@ void CpuExecutor::Compute(const Cursor& at, const PackedBatch& batch, const Cell
 void CpuExecutor::GatherExperts(const Cell& cell) {
   experts_ = &std::get<Experts>(cell.layer.ops.front());
   const int64_t choice = StateColumn(plan_.shape, experts_->choice);
-  for (const Tier tier : kAllTiers) {
-    const TokenRange& range = cell.batch.hidden[tier];
-    for (int64_t token = range.begin; token < range.end; ++token) {
-      float* states = layer_.Hidden(cell, token);
-      gathered_.push_back({states, states + choice});
-    }
-  }
+  layer_.ForStates(cell, [&](float* states) { gathered_.push_back({states, states + choice}); });
   if (!GathersAllBatches(plan_)) EndLayer();
 }
 

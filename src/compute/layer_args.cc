@@ -59,12 +59,6 @@ kernels::AttentionTensors LayerArgs::Tensors(const Attend& op, float* qkv, float
   return tensors;
 }
 
-const float* LayerArgs::Sinks(const Attend& op) const {
-  if (!op.sinks.exists()) return nullptr;
-  const PlannedTensor& sinks = plan_.Tensor(op.sinks);
-  return device_.As<float>({sinks.tiles[0].place, sinks.spec.bytes()});
-}
-
 // Queries, keys and values lie side by side.
 kernels::HeadTurnArgs LayerArgs::TurnedInputs(float* qkv, int64_t rows) const {
   const ModelShape& shape = plan_.shape;

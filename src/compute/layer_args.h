@@ -60,8 +60,17 @@ class LayerArgs {
   Chunk ChunkAt(const Cell& cell, int64_t begin, int64_t end) const;
   float* Hidden(const Cell& cell, int64_t token) const;
 
+  // Calls visit(states) with those of each of a cell's tokens, in their order.
+  template <typename F>
+  void ForStates(const Cell& cell, F visit) const {
+    for (const Tier tier : kAllTiers) {
+      const TokenRange& range = cell.batch.hidden[tier];
+      for (int64_t token = range.begin; token < range.end; ++token) visit(Hidden(cell, token));
+    }
+  }
+
   // The sinks of attention, [heads]; null: there are none.
-  const float* Sinks(const Attend& op) const;
+  const float* Sinks(const Attend& op) const { return VectorOf(plan_, device_, op.sinks); }
 
   // A token's q, k and v lie one behind the other at `qkv`, as a product leaves them.
   kernels::AttentionTensors Tensors(const Attend& op, float* qkv, float* out) const;

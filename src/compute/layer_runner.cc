@@ -238,10 +238,4 @@ void LayerRunner::RunExpert(const Experts& of, const Expert& expert, const Exper
                             rows.data, rows.stride, cols});
 }
 
-const float* LayerRunner::Vector(TensorRef ref) const {
-  if (!ref.exists()) return nullptr;
-  const PlannedTensor& tensor = Tensor(ref);
-  return device_.As<float>({tensor.tiles[0].place, tensor.spec.bytes()});
-}
-
 }  // namespace spillway

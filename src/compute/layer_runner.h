@@ -94,6 +94,13 @@ struct ProgramInput {
   }
 };
 
+// A vector of the plan in the device's memory; null: there is none.
+inline const float* VectorOf(const Plan& plan, const Arena& device, TensorRef ref) {
+  if (!ref.exists()) return nullptr;
+  const PlannedTensor& tensor = plan.Tensor(ref);
+  return device.As<float>({tensor.tiles[0].place, tensor.spec.bytes()});
+}
+
 class LayerRunner {
  public:
   // `device` is the arena of plan.device(). Lifetime: plan and arena outlive the runner.
@@ -153,7 +160,7 @@ class LayerRunner {
   // A buffer of the device, or a part of the tokens' states.
   Rows RowsOf(Buf buf, const ProgramInput& input, OpSet& device) const;
   const PlannedTensor& Tensor(TensorRef ref) const { return plan_.Tensor(ref); }
-  const float* Vector(TensorRef ref) const;  // null: there is none
+  const float* Vector(TensorRef ref) const { return VectorOf(plan_, device_, ref); }
 
   const Plan& plan_;
   const Arena& device_;

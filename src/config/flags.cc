@@ -83,6 +83,13 @@ std::vector<Flag> InspectFlags() {
 
 }  // namespace
 
+std::string LetterOf(const Flag& flag) {
+  for (const std::string_view name : {"model", "input", "output"}) {
+    if (flag.name == name) return fmt::format("-{}", name.front());
+  }
+  return "";
+}
+
 std::vector<Flag> FlagsOf(Verb verb) {
   const std::vector<Flag> chat = InGroup("Chat", ChatFlags());
   const std::vector<Flag> chat_answers = InGroup("Chat", ChatAnswerFlags());

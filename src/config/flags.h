@@ -23,6 +23,9 @@ struct Flag {
   std::string group = {};  // heading that it stands under in the help
 };
 
+// The letter that a flag which is typed most has too, as "-m"; empty: it has none.
+std::string LetterOf(const Flag& flag);
+
 // Throws: nothing; unknown verbs have no flags.
 std::vector<Flag> FlagsOf(Verb verb);
 

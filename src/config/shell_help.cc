@@ -31,9 +31,8 @@ std::string Roff(std::string_view text) {
 }
 
 std::string FlagEntry(const Flag& flag) {
-  const bool is_short = flag.name == "model" || flag.name == "input" || flag.name == "output";
-  const std::string letter =
-      is_short ? fmt::format("\\fB\\-{}\\fR, ", flag.name.front()) : std::string();
+  std::string letter = LetterOf(flag);
+  if (!letter.empty()) letter = fmt::format("\\fB{}\\fR, ", Roff(letter));
   return fmt::format(".TP\n{}\\fB\\-\\-{}\\fR{}\n{}\n", letter, Roff(flag.name),
                      flag.placeholder.empty() ? "" : " \\fI" + Roff(flag.placeholder) + "\\fR",
                      Roff(flag.help));
@@ -63,10 +62,11 @@ std::string WordsOf(const Flag& flag) {
 }
 
 std::string CaseOfVerb(const VerbRow& verb) {
-  std::string names = "--help --config -m -i -o";
+  std::string names = "--help --config";
   std::string choices;
   for (const Flag& flag : FlagsOf(verb.verb)) {
     names += " --" + flag.name;
+    if (const std::string letter = LetterOf(flag); !letter.empty()) names += " " + letter;
     if (const std::string words = WordsOf(flag); !words.empty())
       choices += fmt::format("        --{}) words=\"{}\" ;;\n", flag.name, words);
   }

@@ -54,12 +54,10 @@ void TakeAllWords(CLI::Option& option, int num_words) {
   option.expected(num_words)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
-// Flags that are typed most have a letter too: "-m,--model".
+// "-m,--model", or "--seed".
 std::string SpellingsOf(const Flag& flag) {
-  for (const std::string_view name : {"model", "input", "output"}) {
-    if (flag.name == name) return fmt::format("-{},--{}", name.front(), name);
-  }
-  return "--" + flag.name;
+  const std::string letter = LetterOf(flag);
+  return letter.empty() ? "--" + flag.name : fmt::format("{},--{}", letter, flag.name);
 }
 
 void Declare(Parser& parser, const VerbRow& verb, const std::vector<Flag>& flags) {

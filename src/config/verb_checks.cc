@@ -80,10 +80,15 @@ void CheckStream(Config& config, const Stated& stated) {
   }
 }
 
-void CheckGenerate(const Config& config) {
+// Prompts to outputs, line by line.
+void CheckPrompts(const Config& config) {
   if (config.input.empty())
     throw Error(ErrorCode::kFlag, "--input: give the file of prompts (- is standard input)");
   CheckOutput(config);
+}
+
+void CheckGenerate(const Config& config) {
+  CheckPrompts(config);
   if (config.sampling.choices.empty() && config.sampling.min_tokens > config.sampling.max_tokens) {
     throw Error(ErrorCode::kFlag,
                 fmt::format("--min-new-tokens {} is more than --max-new-tokens {}",
@@ -168,13 +173,6 @@ void CheckMerge(Config& config, const Stated& stated) {
   config.shard_files.assign(stated.words.begin(), stated.words.end());
 }
 
-void CheckTokenize(const Config& config) {
-  if (config.input.empty())
-    throw Error(ErrorCode::kFlag, "--input: give the file of prompts (- is standard input)");
-  if (config.output.empty())
-    throw Error(ErrorCode::kFlag, "--output: empty; give a file, or - for standard output");
-}
-
 void CheckInspect(Config& config, const Stated& stated) {
   if (config.shapes && !stated.word.empty())
     throw Error(ErrorCode::kFlag, "--shapes: lists the built-in shapes; leave the path out");
@@ -211,7 +209,7 @@ void CheckVerb(Config& config, const Stated& stated) {
     case Verb::kMerge:
       return CheckMerge(config, stated);
     case Verb::kTokenize:
-      return CheckTokenize(config);
+      return CheckPrompts(config);
     case Verb::kInspect:
       return CheckInspect(config, stated);
     case Verb::kSweep:

@@ -134,11 +134,7 @@ void CudaExecutor::Compute(const Cursor& at, const PackedBatch& batch, const Cel
 
 void CudaExecutor::GatherExperts(const Cell& cell) {
   experts_ = &cell.layer;
-  for (const Tier tier : kAllTiers) {
-    const TokenRange& range = cell.batch.hidden[tier];
-    for (int64_t token = range.begin; token < range.end; ++token)
-      gathered_->Add(layer_.Hidden(cell, token));
-  }
+  layer_.ForStates(cell, [&](float* states) { gathered_->Add(states); });
   if (!GathersAllBatches(plan_)) EndLayer();
 }
 

@@ -25,14 +25,14 @@ void GpuExperts::Add(float* states) {
 }
 
 void GpuExperts::FetchChoices(Stream& stream) {
-  auto* choices = reinterpret_cast<const float**>(BeginTurn());
-  for (std::size_t at = 0; at < tokens_.size(); ++at)
-    choices[at] = tokens_[at].states + choice_column_;
+  auto* states = reinterpret_cast<const float**>(BeginTurn());
+  for (std::size_t at = 0; at < tokens_.size(); ++at) states[at] = tokens_[at].states;
   Send(static_cast<int64_t>(tokens_.size() * sizeof(float*)), stream);
   const auto* there = reinterpret_cast<const float* const*>(memory_.lists);
   auto* y =
       reinterpret_cast<float*>(reinterpret_cast<std::byte*>(memory_.host_choices) + memory_.to_gpu);
-  kernels::GatherRowsAsync({{there, tokens_.size()}, choice_width_, y, choice_width_}, stream);
+  kernels::GatherRowsAsync(
+      {{there, tokens_.size()}, choice_width_, y, choice_width_, choice_column_}, stream);
 }
 
 std::span<const uint8_t> GpuExperts::Chosen() {

@@ -280,11 +280,11 @@ MaybeFault CheckStopTokens(const Sampling& sampling, int64_t vocab_rows) {
 
 using ChoicesOrFault = std::variant<std::shared_ptr<const ChoiceSet>, LineFault>;
 
-// What reads choices: of a run.
-struct ChoiceReading {
+// What lines are read with.
+struct Reading {
   const Tokenizer& tokenizer;
-  const std::vector<TokenId>& ends;
-  ChoiceSets& sets;
+  const ReaderOptions& options;
+  ChoiceSets& choices;
 };
 
 // The choices of an answer, null where it may be any text, and what they make of its sampling. An
@@ -292,12 +292,12 @@ struct ChoiceReading {
 // would set choices back that the prompt names. Its room is twice the tokens that spell the longest
 // choice, for a model may cut it into more, and one that ends it. A stated limit is kept, if it
 // lets every choice end.
-ChoicesOrFault ChoicesOf(Limit limit, const ChoiceReading& reading, Sampling& sampling) {
+ChoicesOrFault ChoicesOf(Limit limit, const Reading& reading, Sampling& sampling) {
   if (sampling.choices.empty()) return nullptr;
   if (!reading.tokenizer.encodes_text())
     return LineFault{"no_tokenizer", "\"choices\" need the model's tokenizer"};
   std::shared_ptr<const ChoiceSet> choices =
-      reading.sets.Of(sampling.choices, reading.tokenizer.Index(), reading.ends);
+      reading.choices.Of(sampling.choices, reading.tokenizer.Index(), reading.options.ends);
   const int64_t most = choices->MostTokens();
   if (most < 0) return InvalidValue("one of the \"choices\" cannot be spelt by the model's tokens");
   if (limit == Limit::kFixed && sampling.max_tokens < most) {
@@ -358,17 +358,11 @@ RequestOrFault WithChoices(RequestOrFault read, std::shared_ptr<const ChoiceSet>
   return read;
 }
 
-// What lines are read with.
-struct Reading {
-  const Tokenizer& tokenizer;
-  const ReaderOptions& options;
-  ChoiceSets& choices;
-};
-
 // `text` is the line that the body stands in.
 RequestOrFault ReadBody(const Body& body, std::string_view text, const Reading& reading,
                         const std::optional<PromptCut>& cut) {
-  const auto& [tokenizer, options, sets] = reading;
+  const Tokenizer& tokenizer = reading.tokenizer;
+  const ReaderOptions& options = reading.options;
   Sampling sampling = options.defaults;
   if (MaybeFault fault = ReadSamplingKeys(*body.keys, body.form, sampling))
     return std::move(*fault);
@@ -376,7 +370,7 @@ RequestOrFault ReadBody(const Body& body, std::string_view text, const Reading& 
   const bool stated = IsSet(*body.keys, "max_tokens") || IsSet(*body.keys, "max_completion_tokens");
   const bool chooses = !sampling.choices.empty();
   const Limit limit = stated ? Limit::kFixed : chooses ? Limit::kYields : DefaultLimit(options);
-  ChoicesOrFault choices = ChoicesOf(limit, {tokenizer, options.ends, sets}, sampling);
+  ChoicesOrFault choices = ChoicesOf(limit, reading, sampling);
   if (auto* fault = std::get_if<LineFault>(&choices)) return std::move(*fault);
   RequestOrFault read =
       body.form == BodyForm::kChat
@@ -412,7 +406,7 @@ RequestOrFault RequestParser::ParseText(const Line& line) const {
   if (options_.score) return ReadScoreText(line.text, tokenizer_, options_);
   Sampling sampling = options_.defaults;
   const Limit limit = sampling.choices.empty() ? DefaultLimit(options_) : Limit::kYields;
-  ChoicesOrFault choices = ChoicesOf(limit, {tokenizer_, options_.ends, *choices_}, sampling);
+  ChoicesOrFault choices = ChoicesOf(limit, {tokenizer_, options_, *choices_}, sampling);
   if (auto* fault = std::get_if<LineFault>(&choices)) return std::move(*fault);
   return WithChoices(MakePrompt(EncodePrompt(line.text, tokenizer_, options_), std::move(sampling)),
                      std::move(std::get<0>(choices)), limit, options_, CutOf(options_.cut));

@@ -83,11 +83,15 @@ void RowSampler::MarkSeen(TokenId token) {
     seen_[static_cast<std::size_t>(token)] = true;
 }
 
+bool RowSampler::MayEndChoice() const {
+  return !eos_.empty() && request_.choices->Find(bytes_) >= 0;
+}
+
 // Makes the end token stand for all that the model may go on with but longer choices, where the
 // text is a choice already.
 void RowSampler::SetEndOfChoice(double normaliser, std::span<const TokenId> next,
                                 std::span<float> logits) const {
-  if (eos_.empty() || request_.choices->Find(bytes_) < 0) return;
+  if (!MayEndChoice()) return;
   double longer = 0.0;
   for (const TokenId token : next)
     longer += std::exp(double{logits[static_cast<std::size_t>(token)]} - normaliser);
@@ -104,7 +108,7 @@ void RowSampler::KeepChoices(std::span<const TokenId> next, std::span<float> log
     kept.push_back({token, logits[static_cast<std::size_t>(token)]});
   };
   std::ranges::for_each(next, keep);
-  if (!eos_.empty() && request_.choices->Find(bytes_) >= 0) keep(eos_.front());
+  if (MayEndChoice()) keep(eos_.front());
   std::ranges::fill(logits, -std::numeric_limits<float>::infinity());
   for (const TokenLogit& entry : kept) logits[static_cast<std::size_t>(entry.token)] = entry.logit;
 }

@@ -55,6 +55,9 @@ class RowSampler final : public NextToken {
   // The next token; nullopt when the logits are not finite. Appends to the log-probabilities.
   std::optional<TokenId> Choose(std::span<float> logits);
   bool MaskEnds(std::span<float> logits) const;
+  // Whether the text so far is one of the choices, and so may end by a token. Requires: there are
+  // some.
+  bool MayEndChoice() const;
   void SetEndOfChoice(double normaliser, std::span<const TokenId> next,
                       std::span<float> logits) const;
   void KeepChoices(std::span<const TokenId> next, std::span<float> logits) const;
@@ -73,9 +76,9 @@ class RowSampler final : public NextToken {
   std::span<const TokenId> eos_;
   uint64_t seed_;
   uint64_t stream_;
-  bool opens_text_;         // no token so far has a text, the prompt's neither
-  std::vector<bool> seen_;  // [vocab], with a repetition penalty: tokens of the prompt and so far
-  std::string bytes_;       // the text of the tokens so far
+  bool opens_text_;           // no token so far has a text, the prompt's neither
+  std::vector<bool> seen_;    // [vocab], with a repetition penalty: tokens of the prompt and so far
+  std::string bytes_;         // the text of the tokens so far
   double logprob_sum_ = 0.0;  // of the tokens so far, where they are told or there are choices
   RowStatus status_ = RowStatus::kRunning;
   Completion completion_;

@@ -234,7 +234,7 @@ class AnswerStages final : public Stages {
                            config.seed,
                            expected,
                            output_.OpenTrace(planned.plan),
-                           config.shares_beginnings ? Beginnings::kShared : Beginnings::kApart};
+                           BeginningsOf(config)};
     Trace trace = RunKeepingLines(run, planned);
     RefuseChangedInput();
     writer_.Finish();

@@ -52,6 +52,10 @@ InputScan PromptFile::Scan() const {
 
 RequestReader PromptFile::Read() const { return RequestReader(path_, tokenizer_, options_); }
 
+Beginnings BeginningsOf(const Config& config) {
+  return config.shares_beginnings ? Beginnings::kShared : Beginnings::kApart;
+}
+
 Workload WorkloadOf(const InputScan& scan) {
   Workload work;
   work.num_requests = scan.num_requests;

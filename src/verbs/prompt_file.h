@@ -10,6 +10,7 @@
 #include "src/requests/input_file.h"
 #include "src/requests/reader.h"
 #include "src/requests/scan.h"
+#include "src/run/block.h"  // Beginnings
 #include "src/store/open_model.h"
 
 namespace spillway {
@@ -34,6 +35,9 @@ class PromptFile {
   ReaderOptions options_;
   const Tokenizer& tokenizer_;
 };
+
+// Whether prompts that begin alike are to be computed from there on (--no-prefix-sharing).
+Beginnings BeginningsOf(const Config& config);
 
 Workload WorkloadOf(const InputScan& scan);
 

@@ -120,8 +120,7 @@ class StreamStages final : public Stages {
     const Machine arenas = WithArenas(machine, *reserved_);
     const Setting later = {pinned, model, arenas, device, needs};
     Supervisor supervisor({model, *reserved_, device, OffloadFolder(config), config.seed,
-                           ExpectedOf(planned.work, std::nullopt), nullptr,
-                           config.shares_beginnings ? Beginnings::kShared : Beginnings::kApart},
+                           ExpectedOf(planned.work, std::nullopt), nullptr, BeginningsOf(config)},
                           output_.line());
     while (!batch_.empty()) {
       if (const std::optional<Plan> plan = PlanBatch(later)) RunBatch(later, *plan, supervisor);

@@ -9,6 +9,7 @@
 #include <string>
 #include <variant>
 
+#include "src/answers/output_line.h"
 #include "src/base/exit_status.h"
 #include "src/base/json_text.h"
 #include "src/base/stop_signal.h"
@@ -69,20 +70,22 @@ class Counter {
   int64_t longest_line_ = 0;
 };
 
-std::string Quoted(const std::string& text) { return JsonText(nlohmann::json(text)); }
-
 std::string LineOf(const Request& request, bool counts_only) {
-  std::string line = fmt::format(R"({{"custom_id":{},"num_tokens":{})", Quoted(request.custom_id),
-                                 request.prompt.size());
+  std::string line =
+      fmt::format(R"({{"custom_id":{},"num_tokens":{})",
+                  JsonText(nlohmann::json(request.custom_id)), request.prompt.size());
   if (request.num_cut > 0) line += fmt::format(R"(,"prompt_tokens_cut":{})", request.num_cut);
   if (!counts_only) line += fmt::format(R"(,"token_ids":[{}])", fmt::join(request.prompt, ","));
   return line + "}";
 }
 
+// As a score's.
 std::string LineOf(const LineError& error) {
-  const std::string name = error.custom_id.empty() ? std::to_string(error.line) : error.custom_id;
-  const nlohmann::ordered_json fault = {{"code", error.code}, {"message", error.message}};
-  return fmt::format(R"({{"custom_id":{},"error":{}}})", Quoted(name), JsonText(fault));
+  WriterOptions options;
+  options.form = AnswerForm::kScore;
+  std::string line = ErrorOutputLine(error, options);
+  line.pop_back();  // its newline
+  return line;
 }
 
 }  // namespace
