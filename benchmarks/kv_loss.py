@@ -2,15 +2,18 @@
 """What a smaller KV cache costs a model of yours, measured in windows of a text, with standard errors.
 
   python3 benchmarks/kv_loss.py path/to/spillway --model FOLDER --output FILE.json [--text FILE] [--window 512] [--prompt 128]
-    [--count 16] [--stride N] [--budgets 60,40,20,10,5] [--rows GROUP,...] [--policy FILE]
+    [--count 16] [--stride N] [--budgets 60,40,20,10,5] [--rows GROUP,...] [--kv-bytes 20]
+    [--policy FILE]
 
 Each window's first tokens are read in one pass, the others are told one a pass, as if they had been generated, and scored. A
 row's loss is how much its perplexity is above the full cache's on the same tokens; its standard error is that over windows of
 the paired differences. Groups of rows:
   h2o, window  uniform budgets; window keeps 4 first tokens as well
   bits         the full cache and h2o at 20 %, in 8 bits, in 8 of keys and 4 of values, and in 4
-  calibrated   h2o with budgets per layer from `spillway calibrate` on the text between the windows; takes hours, and is
-               measured only where it is named
+  layers       h2o with budgets per layer from `spillway calibrate --per layer` on the text between the windows; takes hours
+  heads        h2o with budgets per KV head from `spillway calibrate`, likewise, in 8 bits of keys and 4 of values: --kv-bytes
+               of the bytes of a full cache of 16 bits
+layers and heads are measured only where they are named.
 --policy FILE, as often as you like, adds a row with a policy file of yours.
 Prints a table. A rerun measures only what FILE.json does not hold yet. Needs the PyPI package tokenizers and the model's
 tokenizer.json; --windows FILE.jsonl takes windows of your own instead, one {"token_ids": [...]} a line.
@@ -35,7 +38,7 @@ POLICIES = {"h2o": ["--kv-policy", "h2o"], "window": ["--kv-policy", "window", "
 FULL = ["--kv-policy", "full"]
 CODED = {"full": FULL, "h2o 20 %": [*POLICIES["h2o"], "--kv-budget", "20%"]}
 BITS = ["8", "8,4", "4"]
-GROUPS = [*POLICIES, "bits", "calibrated"]
+GROUPS = [*POLICIES, "bits", "layers", "heads"]
 
 
 def fail(message):
@@ -117,14 +120,15 @@ class Study:
         print(table_row(name, self.result["rows"]), flush=True)
 
     def calibrate(self, name, flags):
-        """A policy file: budgets per layer, found on the text between the windows."""
-        policy = self.options.output.with_suffix("." + name.replace(" ", "_") + ".json")
+        """A policy file: budgets found on the text between the windows. Those per head share what heads cost alone."""
+        policy = self.options.output.with_suffix("." + name.replace(" ", "_").replace("%", "") + ".json")
         if not policy.exists():
             options = self.options
             window = options.calibrate_window or options.window
-            prompt = self.prompt * window // options.window
-            self.run("calibrate", "--text", self.between, "--max-loss", options.max_loss, "--sample", options.sample, "--window",
-                     window, "--prefill", prompt, "--output", policy, *flags)
+            found = self.options.output.with_suffix(".calibrated.json")
+            self.run("calibrate", "--text", self.between, "--sample", options.sample, "--window", window, "--output", found,
+                     *flags)
+            found.rename(policy)
         return policy
 
 
@@ -170,9 +174,15 @@ def measure_all(study, options):
             for bits in BITS:
                 for name, flags in CODED.items():
                     study.measure(f"{name}, {bits} bits", [*flags, "--kv-bits", bits])
-        elif group == "calibrated":
+        elif group == "layers":
             name = f"h2o per layer, {options.max_loss}"
-            study.measure(name, ["--policy", study.calibrate(name, POLICIES["h2o"])])
+            flags = ["--per", "layer", "--max-loss", options.max_loss, "--prefill", study.prompt]
+            study.measure(name, ["--policy", study.calibrate(name, flags)])
+        elif group == "heads":
+            for share in options.kv_bytes:
+                name = f"h2o per head, 8,4 bits, {share} % of the bytes"
+                flags = ["--kv-bits", "8,4", "--kv-bytes", f"{share}%"]
+                study.measure(name, ["--policy", study.calibrate(f"per_head_{share}", flags)])
         else:
             for budget in options.budgets:
                 study.measure(f"{group} {budget} %", [*POLICIES[group], "--kv-budget", f"{budget}%"])
@@ -198,7 +208,8 @@ def parse_arguments():
     parser.add_argument("--budgets", type=comma_list, default=["60", "40", "20", "10", "5"], help="percent of a window's tokens")
     parser.add_argument("--rows", type=comma_list, default=["h2o", "window", "bits"], help="groups of rows")
     parser.add_argument("--policy", type=pathlib.Path, action="append", default=[], metavar="FILE", help="a policy file to measure")
-    parser.add_argument("--max-loss", default="1%", help="of calibrated rows (default: 1%%)")
+    parser.add_argument("--max-loss", default="1%", help="of budgets per layer (default: 1%%)")
+    parser.add_argument("--kv-bytes", type=comma_list, default=["20"], help="percent, of budgets per head (default: 20)")
     parser.add_argument("--sample", type=int, default=16, help="windows for calibrate (default: 16)")
     parser.add_argument("--calibrate-window", type=int, help="tokens of these (default: those of --window)")
     parser.add_argument("--threads", type=int, help="compute threads of spillway (default: its own)")
@@ -207,8 +218,8 @@ def parse_arguments():
     unknown = [group for group in options.rows if group not in GROUPS]
     if unknown:
         parser.error(f"--rows {unknown[0]}: {', '.join(GROUPS)} are the groups")
-    if options.windows and "calibrated" in options.rows:
-        parser.error("--rows calibrated: needs a text; calibrate reads what lies between its windows")
+    if options.windows and {"layers", "heads"} & set(options.rows):
+        parser.error("--rows layers, heads: needs a text; calibrate reads what lies between its windows")
     return options
 
 

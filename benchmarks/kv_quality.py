@@ -117,7 +117,7 @@ class Study:
     def calibrate(self, flags):
         """(policy file, what calibrate reports) at MAX_LOSS on the half that is known."""
         output = self.place / "calibrated.json"
-        words = ["--text", self.known, "--max-loss", MAX_LOSS, "--sample", self.sample, "--output", output]
+        words = ["--per", "layer", "--text", self.known, "--max-loss", MAX_LOSS, "--sample", self.sample, "--output", output]
         return output, self.run("calibrate", *words, *flags)["calibration"]
 
 

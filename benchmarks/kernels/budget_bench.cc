@@ -12,7 +12,8 @@ namespace {
 void BenchDecode(Bench& bench, const DecodeCase& of) {
   DecodeWork work(bench, of);
   const double seconds = bench.BestSeconds([&] { work.Run(); });
-  const std::string name = fmt::format("step {}", KvPolicyName(of.kind));
+  const std::string name =
+      fmt::format("step {}{}", KvPolicyName(of.kind), of.has_runs() ? " per head" : "");
   bench.Print({.op = NameWithBits(name, of.kv_bits),
                .shape = fmt::format("32 x {}, slots {}", of.head_dim, of.slots),
                .rows = of.rows(),
@@ -85,6 +86,14 @@ void BenchBudget(Bench& bench) {
   for (const int64_t slots : kBudgetSlots)
     for (const KvPolicyKind kind : {KvPolicyKind::kFull, KvPolicyKind::kWindow, KvPolicyKind::kH2o})
       for (const KvBits kv_bits : kBenchedBits) BenchDecode(bench, {kind, slots, 64, kv_bits});
+  // Heads of a calibrated policy: some keep an eighth of what others keep.
+  for (const int64_t slots : kBudgetSlots) {
+    for (const KvBits kv_bits : kBenchedBits) {
+      DecodeCase of = {KvPolicyKind::kH2o, slots, 64, kv_bits};
+      of.run_shares = {0.25, 1.25, 0.5, 2.0};
+      BenchDecode(bench, of);
+    }
+  }
   for (const bool scored : {false, true}) {
     const char* name = scored ? "prefill h2o" : "prefill full";
     for (const int64_t head_dim : {64, 128})

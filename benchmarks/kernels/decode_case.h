@@ -3,6 +3,8 @@
 // so that their KV is as large. Shared by the subjects budget and bookkeeping.
 #pragma once
 
+#include <vector>
+
 #include "benchmarks/kernels/bench.h"
 #include "kernels/attention/attention.h"
 #include "spillway/kv_policy.h"
@@ -18,7 +20,15 @@ struct DecodeCase {
   KvBits kv_bits = {};
   int64_t kv_heads = 32;
   int64_t group = 1;  // heads that share a KV head
+  // Slots of KV heads with caches of their own, as shares of `slots` and by turns, one in the mean;
+  // none: heads lie together.
+  std::vector<double> run_shares = {};
 
+  bool has_runs() const { return !run_shares.empty(); }
+  int64_t run_heads() const { return has_runs() ? 1 : kv_heads; }
+  int64_t runs() const { return kv_heads / run_heads(); }
+  int64_t RunSlots(int64_t run) const;
+  int64_t RowSlots() const;  // of all runs
   int64_t heads() const { return kv_heads * group; }
   int64_t rows() const { return 16 * 32 / kv_heads; }
 };
@@ -41,7 +51,8 @@ class DecodeWork {
   const std::byte* kv() const { return kv_.get(); }
 
  private:
-  void FillState(std::byte* row) const;
+  int64_t slot_bytes() const;
+  void FillState(std::byte* run, int64_t num_slots) const;
   AttentionTensors Tensors() const;
   void RunPlain();
   void RunBudget();

@@ -3,6 +3,7 @@
 // Plain values; any thread.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -74,6 +75,8 @@ struct KvPolicy {
   // [decoder_layer]: tokens that a token sees, itself included; 0: all before it. Empty: all do in
   // all layers. The model's, not the user's: WithWindows sets it.
   std::vector<int64_t> layer_windows = {};
+  // [decoder_layer][kv_head], in place of layer_budgets; h2o only.
+  std::vector<std::vector<KvBudget>> head_budgets = {};
 
   bool evicts() const { return kind != KvPolicyKind::kFull; }
 };
@@ -86,6 +89,8 @@ struct KvKeep {
   int64_t window = 0;  // tokens that a token sees, itself included, over slots(); 0: all before it
 
   constexpr int64_t slots() const { return sinks + heavy + recent; }
+  // Tokens in the cache when the row has this many.
+  constexpr int64_t NumHeld(int64_t num_tokens) const { return std::min(num_tokens, slots()); }
 
   bool operator==(const KvKeep&) const = default;
 };
@@ -95,10 +100,18 @@ struct KvKeep {
 // token that it will not see again; a policy that keeps all then is one of the most recent tokens.
 KvPolicy WithWindows(KvPolicy policy, std::vector<int64_t> layer_windows, int64_t longest_row);
 
-// Keep of a row of `row_tokens` = prompt + max new tokens in `decoder_layer`. recent >=
-// 1; with kFull all of the row is recent. In a layer with a shorter window it is less than the
-// window, and has no sinks. A row's budget depends on nothing but the row.
-KvKeep KeepOf(const KvPolicy& policy, int64_t decoder_layer, int64_t row_tokens);
+// A KV head of a decoder layer. The head makes a difference with budgets per head only.
+struct KvHeadAt {
+  int64_t decoder_layer = 0;
+  int64_t kv_head = 0;
+
+  constexpr KvHeadAt(int64_t layer, int64_t head = 0) : decoder_layer(layer), kv_head(head) {}
+};
+
+// Keep of a row of `row_tokens` = prompt + max new tokens there. recent >= 1; with kFull all of the
+// row is recent. In a layer with a shorter window it is less than the window, and has no sinks. A
+// row's budget depends on nothing but the row.
+KvKeep KeepOf(const KvPolicy& policy, const KvHeadAt& at, int64_t row_tokens);
 
 // A row in a pass.
 struct RowProgress {

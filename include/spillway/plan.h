@@ -17,6 +17,7 @@
 #include "spillway/model.h"
 #include "spillway/policy.h"
 #include "spillway/region.h"
+#include "spillway/round.h"
 #include "spillway/tier.h"
 #include "spillway/tile.h"
 #include "spillway/workload.h"
@@ -76,9 +77,9 @@ struct RowShare {
   Region region;     // of the whole block in the tier's arena; on disk in a scratch file of its own
 };
 
-// Decoder layers in which a row keeps the same tokens' worth of KV: of one budget and window. One
-// division of a batch's slots among its rows serves them all. Blocks differ with budgets per layer
-// only.
+// Decoder layers in which a row keeps the same tokens' worth of KV: of equal budgets and windows.
+// One division of a batch's slots among its rows serves them all. Blocks differ with budgets per
+// layer or KV head only.
 struct KvClass {
   int64_t first_decoder_layer = 0;  // its budget is that of all
   PerTier<int64_t> slots;           // of a batch
@@ -161,8 +162,8 @@ struct Plan {
   RequestShape longest;              // of its requests, in each number
   int64_t num_batches = 1;           // of a block; no more than the workload can fill
   BatchCapacity batch;
-  int64_t slot_bytes =
-      0;  // K and V of one token in one decoder layer, and what is kept beside them
+  // K and V of one token in one run of a decoder layer, and what is kept beside them.
+  int64_t slot_bytes = 0;
   // A row's slots in a tier are rounded up to a multiple: whole KV blocks, and on disk whole 4 KiB.
   PerTier<int64_t> slot_align = {{1, 1, 1}};
   std::vector<KvClass> kv_classes;
@@ -225,17 +226,30 @@ struct Plan {
   int64_t PromptSlotBytes() const {
     return KvSlotBytes(shape.num_kv_heads, shape.head_dim, policy.kv_bits);
   }
+  // Runs of a row's cache in a decoder layer, one behind the other, each laid out as
+  // spillway/kv_block.h says: one with all KV heads, or, where these have budgets of their own, one
+  // for each.
+  int64_t KvRuns() const { return kept.head_budgets.empty() ? 1 : shape.num_kv_heads; }
+  int64_t RunHeads() const { return shape.num_kv_heads / KvRuns(); }
   // The decoder layer of a cell's layer.
   int64_t DecoderLayerOf(const Cursor& cell) const {
     return layers[static_cast<std::size_t>(cell.layer)].decoder_layer;
   }
-  // Tokens that a row keeps in the decoder layers of a class, and the slots that it takes there
-  // in a tier: one more than it keeps, for the newest token while it is not decided which one goes.
-  KvKeep RowKeep(int64_t kv_class, int64_t row_tokens) const;
+  // Tokens that a row keeps in a run of the decoder layers of a class, and the slots that it takes
+  // there: one more than it keeps, for the newest token while it is not decided which one goes.
+  KvKeep RunKeep(int64_t kv_class, int64_t run, int64_t row_tokens) const;
+  int64_t SlotsOf(const KvKeep& keep, int64_t row_tokens) const {
+    return RoundUp(std::min(row_tokens, keep.slots() + 1), slot_align[Tier::kCpu]);
+  }
+  int64_t RunSlots(int64_t kv_class, int64_t run, int64_t row_tokens) const;
+  // Slots of all runs, in a tier.
   int64_t RowSlots(Tier tier, int64_t kv_class, int64_t row_tokens) const;
   int64_t LargestKvClass(int64_t row_tokens) const;  // in which such a row takes most slots
-  KvKeep MostRowKeep(int64_t row_tokens) const;      // there
   int64_t MostRowSlots(int64_t row_tokens) const;    // there, in any tier that holds KV
+  KvKeep MostRunKeep(int64_t row_tokens) const;      // of any run
+  int64_t MostRunSlots(int64_t row_tokens) const;
+  // Slots of each KV head, in the mean: what a report says of `num_slots` of a row.
+  int64_t HeadSlots(int64_t num_slots) const { return DivideUp(num_slots, KvRuns()); }
   // The slots of a batch in one block, and where they begin within the tier's region.
   int64_t KvSlots(Tier tier, int64_t decoder_layer) const;
   int64_t KvOffset(Tier tier, int64_t batch, int64_t decoder_layer) const;  // bytes
@@ -257,6 +271,26 @@ struct Plan {
     return layers[static_cast<std::size_t>(ref.layer)].tensors[static_cast<std::size_t>(ref.index)];
   }
 };
+
+// One run of a row's cache: which, its first slot from the row's, and how much of it stays.
+struct KvRunPlace {
+  int64_t run = 0;
+  int64_t slot_begin = 0;
+  int64_t num_slots = 0;
+  KvKeep keep;
+};
+
+// Calls `visit` with each run of a row in the decoder layers of a class, in their order.
+template <typename F>
+void ForEachKvRun(const Plan& plan, int64_t kv_class, int64_t row_tokens, F visit) {
+  KvRunPlace place;
+  for (; place.run < plan.KvRuns(); ++place.run) {
+    place.keep = plan.RunKeep(kv_class, place.run, row_tokens);
+    place.num_slots = plan.SlotsOf(place.keep, row_tokens);
+    visit(place);
+    place.slot_begin += place.num_slots;
+  }
+}
 
 // Calls `visit` with each tensor that is brought to the device with a layer: its own but for those
 // that come with a later one, then others' that come with it.

@@ -37,8 +37,8 @@ struct BudgetStep {
   const GpuBudgetAttentionArgs& args;
   const BudgetAttentionRow& row;
   KvLayout layout;
-  int64_t kv_head;
-  float* shared;  // kParts * kLanes * kVectorElements
+  int64_t kv_head;  // of those in the row's cache
+  float* shared;    // kParts * kLanes * kVectorElements
 
   using Keys = typename Format::Keys;
   using Values = typename Format::Values;
@@ -57,11 +57,15 @@ struct BudgetStep {
     return reinterpret_cast<int32_t*>(row.kv + PositionOffset<Form>(layout, kv_head, slot));
   }
   __device__ float* Weights(int64_t head) const {
-    return args.weights + (blockIdx.x * args.step.num_heads + head) * args.weights_stride;
+    const BudgetAttentionArgs& step = args.step;
+    const int64_t group = step.num_heads / step.num_kv_heads;
+    const int64_t of_run = head - row.kv_head * group;
+    return args.weights + (blockIdx.x * step.RunHeads() * group + of_run) * args.weights_stride;
   }
 
   __device__ void Append() const {
-    const int64_t from = row.token_offset * args.step.qkv_stride + kv_head * layout.head_dim;
+    const int64_t from =
+        row.token_offset * args.step.qkv_stride + (row.kv_head + kv_head) * layout.head_dim;
     TokenStore<Format, kThreads>{
         row.kv, layout, row.num_held, kv_head, 1, args.step.k + from, args.step.v + from}
         .Run();
@@ -198,7 +202,7 @@ struct BudgetStep {
   __device__ void Evict() const {
     const Candidate victim = FindVictim();
     if (victim.slot < 0) return;  // the contract says that there is one
-    const TokenCopy<Form> copy = {layout, layout, kv_head};
+    const TokenCopy<Form> copy = {{layout, kv_head}, {layout, kv_head}};
     for (int64_t at = threadIdx.x; at < copy.words(); at += kThreads) {
       copy.Word(row.kv, row.num_held, row.kv, victim.slot, at);
     }
@@ -209,7 +213,7 @@ struct BudgetStep {
   }
 };
 
-// grid: (row, KV head).
+// grid: (row, KV head of its cache).
 template <typename Format, int kLanes>
 __global__ void __launch_bounds__(kThreads) BudgetKernel(const GpuBudgetAttentionArgs args) {
   // Holds the partial sums of values, then the candidates of all threads.
@@ -219,22 +223,23 @@ __global__ void __launch_bounds__(kThreads) BudgetKernel(const GpuBudgetAttentio
   const BudgetAttentionRow& row = step.rows.data()[blockIdx.x];
   const int64_t group = step.num_heads / step.num_kv_heads;
   const BudgetStep<Format, kLanes> work = {
-      args, row, KvLayoutWithState(step.num_kv_heads, step.head_dim, Format::Form::kBits),
-      blockIdx.y, shared};
+      args, row, KvLayoutWithState(step.RunHeads(), step.head_dim, Format::Form::kBits), blockIdx.y,
+      shared};
+  const int64_t first_head = (row.kv_head + work.kv_head) * group;
   work.Append();
-  for (int64_t head = work.kv_head * group; head < (work.kv_head + 1) * group; ++head) {
+  for (int64_t head = first_head; head < first_head + group; ++head) {
     work.ScoreKeys(head);
     work.Softmax(head);
     work.SumValues(head);
   }
-  work.AddScores(work.kv_head * group, group);
+  work.AddScores(first_head, group);
   if (work.NumKeys() > row.keep.slots()) work.Evict();
 }
 
 template <typename Format>
 void LaunchDims(const GpuBudgetAttentionArgs& args, Stream& stream) {
   const dim3 grid(static_cast<unsigned>(args.step.rows.size()),
-                  static_cast<unsigned>(args.step.num_kv_heads));
+                  static_cast<unsigned>(args.step.RunHeads()));
   WithLanes(args.step.head_dim, [&](auto lanes) {
     LaunchKernel(BudgetKernel<Format, decltype(lanes)::value>, grid, kThreads, args, stream,
                  "budget_attention launch");

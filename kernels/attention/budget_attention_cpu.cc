@@ -30,6 +30,7 @@ void CheckArgs(const BudgetAttentionArgs& args) {
   CheckKvBits(args);
   SPILLWAY_CHECK(args.kind != KvPolicyKind::kFull);
   for (const BudgetAttentionRow& row : args.rows) {
+    SPILLWAY_CHECK(row.kv_head >= 0 && row.kv_head + args.RunHeads() <= args.num_kv_heads);
     SPILLWAY_CHECK(row.num_held < row.num_slots && row.num_slots % KvBlockSlots(args.kv_bits) == 0);
     SPILLWAY_CHECK(row.num_held <= row.keep.slots() && row.keep.recent >= 1);
     SPILLWAY_CHECK(row.keep.heavy >= 0 && row.keep.sinks >= 0);
@@ -59,18 +60,32 @@ struct Functions {
   UpdateBudget update;
 };
 
-// Neighbouring KV heads of one row.
+// The tensors of the KV heads from `kv_head` on that a row's cache holds.
+AttentionArgs TensorsOfRun(const BudgetAttentionArgs& args, int64_t kv_head) {
+  AttentionArgs run = {args, {}, 0, 0};  // rows are set task by task
+  const int64_t group = args.num_heads / args.num_kv_heads;
+  run.num_kv_heads = args.RunHeads();
+  run.num_heads = group * run.num_kv_heads;
+  run.q += kv_head * group * args.head_dim;
+  run.k += kv_head * args.head_dim;
+  run.v += kv_head * args.head_dim;
+  run.out += kv_head * group * args.head_dim;
+  if (run.sinks != nullptr) run.sinks += kv_head * group;
+  return run;
+}
+
+// Neighbouring KV heads of one row's cache, counted from its first.
 struct Step {
-  const BudgetAttentionArgs& args;
-  const AttentionArgs& plain;
   const BudgetAttentionRow& row;
+  const KvPolicyKind kind;
+  AttentionArgs args;  // of the cache's heads
   int64_t kv_head_begin;
   int64_t kv_head_end;
   AttentionRow plain_row;
   std::byte* scratch;
 
-  Step(const BudgetAttentionArgs& budget_args, const AttentionArgs& plain_args, int64_t row_index,
-       int64_t first_head, int64_t end_head, std::byte* worker_scratch);
+  Step(const BudgetAttentionArgs& budget_args, int64_t row_index, int64_t first_head,
+       int64_t end_head, std::byte* worker_scratch);
   int64_t num_held() const { return row.num_held + 1; }
   int64_t group() const { return args.num_heads / args.num_kv_heads; }
   int64_t BlockBytes() const {
@@ -90,7 +105,7 @@ struct Step {
   // Weights of all queries, or for an AttentionTask their sums over the group's heads; null where
   // scores do not matter.
   float* weights() const {
-    if (!UsesScores(args.kind)) return nullptr;
+    if (!UsesScores(kind)) return nullptr;
     return group() <= kDecodeQueries ? history()
                                      : history() + kAttentionQueries * PaddedSlots(num_held());
   }
@@ -105,11 +120,11 @@ struct Step {
   void MoveNewTokenTo(const KvHead<std::byte>& head, int64_t slot) const;
 };
 
-Step::Step(const BudgetAttentionArgs& budget_args, const AttentionArgs& plain_args,
-           int64_t row_index, int64_t first_head, int64_t end_head, std::byte* worker_scratch)
-    : args(budget_args),
-      plain(plain_args),
-      row(args.rows[static_cast<size_t>(row_index)]),
+Step::Step(const BudgetAttentionArgs& budget_args, int64_t row_index, int64_t first_head,
+           int64_t end_head, std::byte* worker_scratch)
+    : row(budget_args.rows[static_cast<size_t>(row_index)]),
+      kind(budget_args.kind),
+      args(TensorsOfRun(budget_args, row.kv_head)),
       kv_head_begin(first_head),
       kv_head_end(end_head),
       plain_row{row.kv, row.num_slots, row.num_held, 1, row.token_offset, nullptr},
@@ -117,7 +132,7 @@ Step::Step(const BudgetAttentionArgs& budget_args, const AttentionArgs& plain_ar
 
 // The task's history overlaps the victims, which are not known before the scores are updated.
 AttentionTask Step::Task(int64_t kv_head) const {
-  return {.args = &plain,
+  return {.args = &args,
           .row = &plain_row,
           .kv_head = kv_head,
           .scratch = reinterpret_cast<float*>(scratch),
@@ -135,7 +150,7 @@ void Step::Store(const AttentionFunctions& attention) const {
 }
 
 DecodeTask Step::Decode(const std::byte* next_keys) const {
-  return {.args = &plain,
+  return {.args = &args,
           .row = &plain_row,
           .kv_head_begin = kv_head_begin,
           .kv_head_end = kv_head_end,
@@ -163,7 +178,7 @@ void Step::AttendGroup(const AttentionFunctions& attention) const {
 
 BudgetTask Step::Budget() const {
   const KvHead<std::byte> first = Head(kv_head_begin);
-  const PositionRange candidates = Candidates(args.kind, row.keep, row.position);
+  const PositionRange candidates = Candidates(kind, row.keep, row.position);
   return {.scores = reinterpret_cast<std::byte*>(first.Score(0)),
           .positions = reinterpret_cast<std::byte*>(first.Position(0)),
           .head_bytes = first.block_slots() * 4,
@@ -225,14 +240,12 @@ void BudgetAttention(const BudgetAttentionArgs& args, std::span<std::byte> works
   SPILLWAY_CHECK(static_cast<int64_t>(workspace.size()) >= pool.num_threads() * scratch_bytes);
   SPILLWAY_CHECK(reinterpret_cast<uintptr_t>(workspace.data()) % 64 == 0);
   const Functions functions = {AttentionFunctionsOf(isa), UpdateBudgetOf(isa)};
-  const AttentionArgs plain = {args, {}, 0, 0};  // rows are set task by task
   const auto num_rows = static_cast<int64_t>(args.rows.size());
-  const int64_t heads = DecodeHeads(plain, num_rows, pool.num_threads());
-  const int64_t tasks_per_row = DivideUp(args.num_kv_heads, heads);
+  const int64_t heads = DecodeHeads(TensorsOfRun(args, 0), num_rows, pool.num_threads());
+  const int64_t tasks_per_row = DivideUp(args.RunHeads(), heads);
   auto step_of = [&](int64_t index, int worker) {
     const int64_t begin = index % tasks_per_row * heads;
-    return Step(args, plain, index / tasks_per_row, begin,
-                std::min(begin + heads, args.num_kv_heads),
+    return Step(args, index / tasks_per_row, begin, std::min(begin + heads, args.RunHeads()),
                 workspace.data() + worker * scratch_bytes);
   };
   auto run = [&](int64_t index, int worker) {

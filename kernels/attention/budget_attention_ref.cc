@@ -15,10 +15,11 @@ struct StepRef {
   const BudgetAttentionRow& row;
   KvHead<std::byte> head;
 
+  int64_t kv_head() const { return row.kv_head + head.kv_head; }  // of all of the model's
   KvTokenRef Key(int64_t slot) const { return KvTokenRef::Key(head, slot, args.kv_dtype); }
   KvTokenRef Value(int64_t slot) const { return KvTokenRef::Value(head, slot, args.kv_dtype); }
   const float* New(const float* from) const {
-    return from + row.token_offset * args.qkv_stride + head.kv_head * args.head_dim;
+    return from + row.token_offset * args.qkv_stride + kv_head() * args.head_dim;
   }
   std::vector<double> Attend(int64_t query_head) const;
   void AddScores() const;
@@ -53,8 +54,7 @@ std::vector<double> StepRef::Attend(int64_t query_head) const {
 void StepRef::AddScores() const {
   const int64_t group = args.num_heads / args.num_kv_heads;
   std::vector<double> sums(static_cast<size_t>(row.num_held + 1));
-  for (int64_t query_head = head.kv_head * group; query_head < (head.kv_head + 1) * group;
-       ++query_head) {
+  for (int64_t query_head = kv_head() * group; query_head < (kv_head() + 1) * group; ++query_head) {
     const std::vector<double> weights = Attend(query_head);
     for (size_t slot = 0; slot < sums.size(); ++slot) sums[slot] += weights[slot];
   }
@@ -88,11 +88,12 @@ void StepRef::Evict() const {
 }  // namespace
 
 void BudgetAttentionRef(const BudgetAttentionArgs& args) {
-  const int64_t block_bytes = KvBlockBytesWithState(args.num_kv_heads, args.head_dim, args.kv_bits);
+  const int64_t heads = args.RunHeads();
+  const int64_t block_bytes = KvBlockBytesWithState(heads, args.head_dim, args.kv_bits);
   for (const BudgetAttentionRow& row : args.rows) {
-    for (int64_t kv_head = 0; kv_head < args.num_kv_heads; ++kv_head) {
-      const KvHead<std::byte> head{row.kv,  args.num_kv_heads, args.head_dim,
-                                   kv_head, block_bytes,       args.kv_bits};
+    for (int64_t kv_head = 0; kv_head < heads; ++kv_head) {
+      const KvHead<std::byte> head{row.kv,  heads,       args.head_dim,
+                                   kv_head, block_bytes, args.kv_bits};
       const StepRef step{args, row, head};
       step.Key(row.num_held).Store(step.New(args.k));
       step.Value(row.num_held).Store(step.New(args.v));

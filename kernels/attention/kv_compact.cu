@@ -16,7 +16,7 @@ template <typename Form>
 struct Compaction {
   const GpuKvCompactArgs& args;
   const KvCompactRow& row;
-  int64_t kv_head;
+  int64_t kv_head;  // of the model's
 
   __device__ int64_t Workspace() const {
     const int64_t slot_bytes =
@@ -90,27 +90,28 @@ struct Compaction {
 
   __device__ void Copy(int64_t num_kept) const {
     const KvCompactArgs& compact = args.compact;
-    const KvLayout to = KvLayoutWithState(compact.num_kv_heads, compact.head_dim, Form::kBits);
-    const TokenCopy<Form> copy = {FullKvLayout(compact.num_kv_heads, compact.head_dim, Form::kBits),
-                                  to, kv_head};
+    const KvLayout to = KvLayoutWithState(compact.RunHeads(), compact.head_dim, Form::kBits);
+    const int64_t to_head = kv_head - row.kv_head;
+    const KvLayout from = FullKvLayout(compact.num_kv_heads, compact.head_dim, Form::kBits);
+    const TokenCopy<Form> copy = {{from, kv_head}, {to, to_head}};
     for (int64_t at = threadIdx.x; at < num_kept * copy.words(); at += kThreads) {
       const int64_t slot = at / copy.words();
       copy.Word(row.from, Kept()[slot], row.kv, slot, at % copy.words());
     }
     for (int64_t slot = threadIdx.x; slot < num_kept; slot += kThreads) {
       const int32_t token = Kept()[slot];
-      *reinterpret_cast<float*>(row.kv + ScoreOffset<Form>(to, kv_head, slot)) = Scores()[token];
-      *reinterpret_cast<int32_t*>(row.kv + PositionOffset<Form>(to, kv_head, slot)) = token;
+      *reinterpret_cast<float*>(row.kv + ScoreOffset<Form>(to, to_head, slot)) = Scores()[token];
+      *reinterpret_cast<int32_t*>(row.kv + PositionOffset<Form>(to, to_head, slot)) = token;
     }
   }
 };
 
-// grid: (row, KV head).
+// grid: (row, KV head of its cache).
 template <typename Form>
 __global__ void __launch_bounds__(kThreads) KvCompactKernel(const GpuKvCompactArgs args) {
   __shared__ int warp_counts[kWarps];
   const KvCompactRow& row = args.compact.rows.data()[blockIdx.x];
-  const Compaction<Form> work = {args, row, blockIdx.y};
+  const Compaction<Form> work = {args, row, row.kv_head + blockIdx.y};
   work.SumScores();
   work.Copy(work.List(KeptTokens(args.compact.kind, row.keep), warp_counts));
 }
@@ -121,7 +122,7 @@ void KvCompactAsync(const GpuKvCompactArgs& args, Stream& stream) {
   SPILLWAY_CHECK(args.compact.head_dim % kVectorElements == 0);
   if (args.compact.rows.empty()) return;
   const dim3 grid(static_cast<unsigned>(args.compact.rows.size()),
-                  static_cast<unsigned>(args.compact.num_kv_heads));
+                  static_cast<unsigned>(args.compact.RunHeads()));
   // Elements are only copied: at 16 bits either type will do.
   WithFormat(DType::kF16, args.compact.kv_bits, [&](auto format) {
     LaunchKernel(KvCompactKernel<typename decltype(format)::Form>, grid, kThreads, args, stream,

@@ -17,7 +17,8 @@ class Stream;
 
 namespace spillway::kernels {
 
-// One row, after the last chunk of its prompt. `from` and `kv` do not overlap.
+// One row, after the last chunk of its prompt; or some KV heads of it, where these have caches of
+// their own. `from` and `kv` do not overlap.
 struct KvCompactRow {
   const std::byte* from = nullptr;      // all tokens' KV, without state; 32-byte aligned
   const float* token_scores = nullptr;  // [num_heads][token_scores_stride], as Attention left them
@@ -25,6 +26,7 @@ struct KvCompactRow {
   std::byte* kv = nullptr;  // the row's cache, with state; 32-byte aligned
   int64_t num_slots = 0;    // of kv; a multiple of KvBlockSlots
   KvKeep keep;
+  int64_t kv_head = 0;  // the first of the KV heads that `kv` holds; `from` holds all
 };
 
 struct KvCompactArgs {
@@ -34,7 +36,10 @@ struct KvCompactArgs {
   int64_t num_heads = 0;
   int64_t num_kv_heads = 0;  // divides num_heads
   int64_t head_dim = 0;
-  KvBits kv_bits = {};  // elements are only copied: their type does not matter
+  KvBits kv_bits = {};       // elements are only copied: their type does not matter
+  int64_t run_kv_heads = 0;  // that a row's `kv` holds; 0: all num_kv_heads
+
+  constexpr int64_t RunHeads() const { return run_kv_heads == 0 ? num_kv_heads : run_kv_heads; }
 };
 
 int64_t KvCompactWorkspaceBytes(int64_t max_tokens, int num_threads);

@@ -12,6 +12,7 @@ void CheckArgs(const KvCompactArgs& args) {
   SPILLWAY_CHECK(args.num_kv_heads > 0 && args.num_heads % args.num_kv_heads == 0);
   SPILLWAY_CHECK(args.kind != KvPolicyKind::kFull);
   for (const KvCompactRow& row : args.rows) {
+    SPILLWAY_CHECK(row.kv_head >= 0 && row.kv_head + args.RunHeads() <= args.num_kv_heads);
     SPILLWAY_CHECK(row.keep.recent >= 1 && row.keep.heavy >= 0 && row.keep.sinks >= 0);
     SPILLWAY_CHECK(UsesScores(args.kind) ? row.token_scores != nullptr : row.keep.heavy == 0);
     SPILLWAY_CHECK(row.token_scores == nullptr || row.num_tokens <= args.token_scores_stride);
@@ -24,9 +25,9 @@ void CheckArgs(const KvCompactArgs& args) {
 struct Compaction {
   const KvCompactArgs& args;
   const KvCompactRow& row;
-  int64_t kv_head;
-  float* scores;   // [num_tokens]
-  int32_t* order;  // [num_tokens]: scratch to select in, then the heavy positions
+  int64_t kv_head;  // of the model's
+  float* scores;    // [num_tokens]
+  int32_t* order;   // [num_tokens]: scratch to select in, then the heavy positions
 
   void SumScores() const;
   void SelectHeavy(KvKeep kept) const;
@@ -64,11 +65,12 @@ void Compaction::Copy(KvKeep kept) const {
                                      kv_head,
                                      KvBlockBytes(args.num_kv_heads, args.head_dim, args.kv_bits),
                                      args.kv_bits};
+  const int64_t heads = args.RunHeads();
   const KvHead<std::byte> to{row.kv,
-                             args.num_kv_heads,
+                             heads,
                              args.head_dim,
-                             kv_head,
-                             KvBlockBytesWithState(args.num_kv_heads, args.head_dim, args.kv_bits),
+                             kv_head - row.kv_head,
+                             KvBlockBytesWithState(heads, args.head_dim, args.kv_bits),
                              args.kv_bits};
   const bool all = row.num_tokens <= kept.slots();
   const int64_t num_older = kept.sinks + kept.heavy;
@@ -100,17 +102,18 @@ void KvCompact(const KvCompactArgs& args, std::span<std::byte> workspace, Thread
   for (const KvCompactRow& row : args.rows) max_tokens = std::max(max_tokens, row.num_tokens);
   const int64_t scratch_bytes = TokensScratchBytes(max_tokens);
   SPILLWAY_CHECK(static_cast<int64_t>(workspace.size()) >= pool.num_threads() * scratch_bytes);
+  const int64_t heads = args.RunHeads();
   auto compact = [&](int64_t index, int worker) {
-    const KvCompactRow& row = args.rows[static_cast<size_t>(index / args.num_kv_heads)];
+    const KvCompactRow& row = args.rows[static_cast<size_t>(index / heads)];
     const KvKeep kept = KeptTokens(args.kind, row.keep);
     float* scores = reinterpret_cast<float*>(workspace.data() + worker * scratch_bytes);
     int32_t* order = reinterpret_cast<int32_t*>(scores + scratch_bytes / 8);
-    const Compaction compaction{args, row, index % args.num_kv_heads, scores, order};
+    const Compaction compaction{args, row, row.kv_head + index % heads, scores, order};
     compaction.SumScores();
     if (row.num_tokens > kept.slots() && kept.heavy > 0) compaction.SelectHeavy(kept);
     compaction.Copy(kept);
   };
-  pool.Run(static_cast<int64_t>(args.rows.size()) * args.num_kv_heads, compact);
+  pool.Run(static_cast<int64_t>(args.rows.size()) * heads, compact);
 }
 
 }  // namespace spillway::kernels

@@ -46,14 +46,15 @@ void KeepSome(std::vector<Token>& tokens, KvKeep kept) {
 
 void KvCompactRef(const KvCompactArgs& args) {
   const int64_t from_block = KvBlockBytes(args.num_kv_heads, args.head_dim, args.kv_bits);
-  const int64_t to_block = KvBlockBytesWithState(args.num_kv_heads, args.head_dim, args.kv_bits);
+  const int64_t heads = args.RunHeads();
+  const int64_t to_block = KvBlockBytesWithState(heads, args.head_dim, args.kv_bits);
   for (const KvCompactRow& row : args.rows) {
-    for (int64_t head = 0; head < args.num_kv_heads; ++head) {
+    for (int64_t head = 0; head < heads; ++head) {
+      const int64_t kv_head = row.kv_head + head;
       const KvHead<const std::byte> from{row.from, args.num_kv_heads, args.head_dim,
-                                         head,     from_block,        args.kv_bits};
-      const KvHead<std::byte> to{row.kv, args.num_kv_heads, args.head_dim,
-                                 head,   to_block,          args.kv_bits};
-      std::vector<Token> tokens = AllTokens(args, row, head);
+                                         kv_head,  from_block,        args.kv_bits};
+      const KvHead<std::byte> to{row.kv, heads, args.head_dim, head, to_block, args.kv_bits};
+      std::vector<Token> tokens = AllTokens(args, row, kv_head);
       KeepSome(tokens, KeptTokens(args.kind, row.keep));
       for (size_t slot = 0; slot < tokens.size(); ++slot) {
         const auto at = static_cast<int64_t>(slot);

@@ -342,6 +342,12 @@ struct TokenStore {
   }
 };
 
+// One KV head of a cache.
+struct HeadPlace {
+  KvLayout layout;
+  int64_t kv_head;
+};
+
 // K and V of a token of one head from slot to slot, as they are stored, word by word.
 template <typename Form>
 struct TokenCopy {
@@ -350,9 +356,8 @@ struct TokenCopy {
   using Value = std::conditional_t<Form::kBits == KvBits(16), uint4, uint32_t>;
   static constexpr int64_t kWordBytes = sizeof(Value);
 
-  KvLayout from;
-  KvLayout to;
-  int64_t kv_head;
+  HeadPlace from;
+  HeadPlace to;
 
   // Words of K and V: elements, or codes and ranges.
   __device__ int64_t words() const { return Words(KvPart::kKey) + Words(KvPart::kValue); }
@@ -365,15 +370,16 @@ struct TokenCopy {
 
  private:
   __device__ int64_t Words(KvPart part) const {
-    return KvTokenBytes(to.head_dim, Form::Bits(part)) / kWordBytes;
+    return KvTokenBytes(to.layout.head_dim, Form::Bits(part)) / kWordBytes;
   }
-  __device__ int64_t Offset(const KvLayout& layout, int64_t slot, int64_t index) const {
+  __device__ int64_t Offset(const HeadPlace& of, int64_t slot, int64_t index) const {
+    const KvLayout& layout = of.layout;
     const int64_t of_keys = Words(KvPart::kKey);
     const KvPart part = index < of_keys ? KvPart::kKey : KvPart::kValue;
     const int64_t word = part == KvPart::kKey ? index : index - of_keys;
     const int64_t of_codes = KvCodeBytes(layout.head_dim, Form::Bits(part)) / kWordBytes;
-    if (word < of_codes) return KvOffset<Form>(layout, part, kv_head, slot) + word * kWordBytes;
-    return KvRangeOffset<Form>(layout, part, kv_head, slot) + (word - of_codes) * kKvRangeStride;
+    if (word < of_codes) return KvOffset<Form>(layout, part, of.kv_head, slot) + word * kWordBytes;
+    return KvRangeOffset<Form>(layout, part, of.kv_head, slot) + (word - of_codes) * kKvRangeStride;
   }
 };
 

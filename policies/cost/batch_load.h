@@ -33,20 +33,21 @@ struct RowGroup {
 
 // Rows on disk that feed one token, as the log finds them in one decoder layer.
 struct LoggedRows {
+  RequestShape shape;
   int64_t num_past = 0;
   int64_t num_decoded = 0;  // of num_past: those behind the prompt
-  int64_t num_kept = 0;     // slots
+  int64_t kv_class = 0;
   int64_t count = 0;
   int64_t log_end = 0;  // one more than the last of their places in the log
 };
 
-// KV of a batch's rows in one tier and one decoder layer.
+// KV of a batch's rows in one tier and one decoder layer. Slots are those of a run (Plan::KvRuns).
 struct KvLoad {
   int64_t loaded_slots = 0;        // in whole KV blocks: held before the pass
   int64_t stored_slots = 0;        // in whole KV blocks: that the pass changes
   int64_t prompt_slots = 0;        // of them those of rows whose prompt comes now
-  int64_t new_tokens = 0;          // whose K and V the pass makes and keeps
-  int64_t attended_tokens = 0;     // by rows that feed one token
+  int64_t new_slots = 0;           // of tokens whose K and V the pass makes and keeps
+  int64_t attended_slots = 0;      // by rows that feed one token
   int64_t decoding_rows = 0;       // these
   int64_t prompt_pairs = 0;        // of a query and a key that it sees, in whole prompts
   std::vector<LoggedRows> logged;  // these rows, where the tier has a log
@@ -68,6 +69,10 @@ struct BatchLoad {
 
 // Queries and the keys that they see, of a prompt in one head. window: as in KvKeep.
 int64_t PromptPairs(int64_t prompt, int64_t window);
+
+// Slots that such a row holds after so many tokens, in whole blocks of the tier.
+int64_t HeldSlots(const Plan& plan, Tier tier, int64_t kv_class, int64_t row_tokens,
+                  int64_t num_tokens);
 
 BatchLoad LoadOf(const Plan& plan, std::span<const RowGroup> rows);
 

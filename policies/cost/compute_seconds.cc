@@ -101,12 +101,17 @@ ProductCost CostOf(const DeviceRates& rates, const ProductSize& size) {
   return cost;
 }
 
-int64_t TokensOnCpu(const Plan& plan, const PerTier<KvLoad>& kv) {
-  int64_t tokens = 0;
+int64_t SlotsOnCpu(const Plan& plan, const PerTier<KvLoad>& kv) {
+  int64_t slots = 0;
   for (const Tier tier : kAllTiers) {
-    if (AttendsOnCpu(plan, tier)) tokens += kv[tier].attended_tokens;
+    if (AttendsOnCpu(plan, tier)) slots += kv[tier].attended_slots;
   }
-  return tokens;
+  return slots;
+}
+
+// K and V of a slot, without what is kept beside them.
+int64_t AttendedSlotBytes(const Plan& plan) {
+  return KvSlotBytes(plan.RunHeads(), plan.shape.head_dim, plan.policy.kv_bits);
 }
 
 // Bytes per second that the links in use take from the CPU memory's rate, as far as it is not
@@ -128,11 +133,11 @@ struct DecodeRates {
   double evicting_bytes_per_s = 0.0;
 };
 
-double DecodeSeconds(const Plan& plan, const DecodeRates& rates, int64_t tokens) {
+double DecodeSeconds(const Plan& plan, const DecodeRates& rates, int64_t slots) {
   if (plan.kept.evicts() && rates.evicting_bytes_per_s > 0.0) {
-    return Over(static_cast<double>(tokens * plan.PromptSlotBytes()), rates.evicting_bytes_per_s);
+    return Over(static_cast<double>(slots * AttendedSlotBytes(plan)), rates.evicting_bytes_per_s);
   }
-  return Over(static_cast<double>(tokens * plan.slot_bytes), rates.full_bytes_per_s);
+  return Over(static_cast<double>(slots * plan.slot_bytes), rates.full_bytes_per_s);
 }
 
 // Scores, softmax and the sum of values. The softmax takes as long for heads of any width; the rest
@@ -184,36 +189,36 @@ double PromptAttentionSeconds(const Plan& plan, const DeviceRates& rates, int64_
          KvAppendSeconds(plan, rates, tokens);
 }
 
-double DecodeAttentionSeconds(const Plan& plan, const DeviceRates& rates, int64_t tokens) {
+double DecodeAttentionSeconds(const Plan& plan, const DeviceRates& rates, int64_t slots) {
   return DecodeSeconds(
-      plan, {rates.decode_attention_bytes_per_s, rates.evicting_decode_bytes_per_s}, tokens);
+      plan, {rates.decode_attention_bytes_per_s, rates.evicting_decode_bytes_per_s}, slots);
 }
 
 int64_t CpuAttentionBytes(const Plan& plan, const PerTier<KvLoad>& kv) {
-  return TokensOnCpu(plan, kv) * plan.PromptSlotBytes();
+  return SlotsOnCpu(plan, kv) * AttendedSlotBytes(plan);
 }
 
 double CpuAttentionSeconds(const Plan& plan, const CostRates& rates, const PerTier<KvLoad>& kv,
                            int64_t traffic_bytes) {
-  const int64_t tokens = TokensOnCpu(plan, kv);
+  const int64_t slots = SlotsOnCpu(plan, kv);
   const double memory = rates.cpu.memory_bytes_per_s;
   const double left =
       std::max(kLeastMemoryShare * memory, memory - LinkTrafficBytesPerS(plan, rates));
   const DecodeRates cores = {rates.cpu.decode_attention_bytes_per_s,
                              rates.cpu.evicting_decode_bytes_per_s};
-  const double read_s = DecodeSeconds(plan, {left, left}, tokens);
-  const double all_s = DecodeSeconds(plan, {memory, memory}, tokens) +
+  const double read_s = DecodeSeconds(plan, {left, left}, slots);
+  const double all_s = DecodeSeconds(plan, {memory, memory}, slots) +
                        Over(static_cast<double>(traffic_bytes), memory);
-  return std::max(DecodeSeconds(plan, cores, tokens), std::min(read_s, all_s));
+  return std::max(DecodeSeconds(plan, cores, slots), std::min(read_s, all_s));
 }
 
 double HostRowsSeconds(const Plan& plan, const CostRates& rates, const PerTier<KvLoad>& kv) {
   if (!plan.AttendsBeside()) return 0.0;
-  const int64_t rows = kv[Tier::kCpu].new_tokens + kv[Tier::kDisk].new_tokens;
+  const int64_t rows = (kv[Tier::kCpu].new_slots + kv[Tier::kDisk].new_slots) / plan.KvRuns();
   const int64_t query_bytes = plan.shape.num_heads * plan.shape.head_dim * int64_t{sizeof(float)};
   const int64_t kv_bytes =
       2 * plan.shape.num_kv_heads * plan.shape.head_dim * int64_t{sizeof(float)};
-  const int64_t more_bytes = std::max<int64_t>(0, kv_bytes - plan.slot_bytes);
+  const int64_t more_bytes = std::max<int64_t>(0, kv_bytes - plan.KvRuns() * plan.slot_bytes);
   return Over(static_cast<double>(rows * (query_bytes + more_bytes)),
               rates.link_bytes_per_s[Link::kGpuToCpu]) +
          Over(static_cast<double>(rows * query_bytes), rates.link_bytes_per_s[Link::kCpuToGpu]);

@@ -39,7 +39,7 @@ void TakeCodedShare(DeviceRates& cpu, KvBits bits) {
 double FirstTouchSeconds(const Plan& plan, const CostRates& rates, const PerTier<KvLoad>& kv) {
   int64_t bytes = 0;
   for (const Tier tier : kAllTiers) {
-    if (plan.KvInPlace(tier)) bytes += kv[tier].new_tokens * plan.slot_bytes;
+    if (plan.KvInPlace(tier)) bytes += kv[tier].new_slots * plan.slot_bytes;
   }
   return Over(static_cast<double>(bytes), rates.device.first_touch_bytes_per_s);
 }
@@ -166,14 +166,14 @@ UnitSeconds CostModel::Attention(int64_t layer, const BatchLoad& load) const {
   const PerTier<KvLoad>& kv = load.KvOf(plan_, decoder_layer);
   UnitSeconds seconds;
   int64_t pairs = 0;
-  int64_t tokens = 0;
+  int64_t slots = 0;
   for (const Tier tier : kAllTiers) {
     pairs += kv[tier].prompt_pairs;
-    if (!AttendsOnCpu(plan_, tier)) tokens += kv[tier].attended_tokens;
+    if (!AttendsOnCpu(plan_, tier)) slots += kv[tier].attended_slots;
   }
   seconds[CostUnit::kAttention] =
       PromptAttentionSeconds(plan_, rates_.device, pairs, load.prompt_tokens) +
-      DecodeAttentionSeconds(plan_, rates_.device, tokens);
+      DecodeAttentionSeconds(plan_, rates_.device, slots);
   seconds[CostUnit::kCpuAttention] = CpuAttentionSeconds(
       plan_, rates_, kv,
       TrafficBytes(layer) / plan_.num_batches + KvInBytes(plan_, kv)[Link::kDiskRead]);

@@ -23,8 +23,7 @@ double NumMultiplied(const Plan& plan) {
       const auto* experts = std::get_if<Experts>(&op);
       if (experts == nullptr) continue;
       const double share = ChosenShare(plan.shape.experts, *experts);
-      for (const Linear* linear : ProductsOf(*experts))
-        count += share * NumElements(plan, *linear);
+      for (const Linear* linear : ProductsOf(*experts)) count += share * NumElements(plan, *linear);
     }
   }
   return count;
@@ -46,13 +45,14 @@ double WeightsRead(const Plan& plan) {
   return bytes;
 }
 
-// Tokens attended to by one row in one decoder layer, over all its decode passes.
-double AttendedTokens(const Plan& plan, int64_t decoder_layer, const RequestShape& row) {
-  const int64_t keep = KeepOf(plan.kept, decoder_layer, row.slots()).slots();
+// Slots attended to by one row in one decoder layer, over all its decode passes.
+double AttendedSlots(const Plan& plan, int64_t decoder_layer, const RequestShape& row) {
+  const int64_t kv_class = plan.kv_class_of[static_cast<std::size_t>(decoder_layer)];
   double attended = 0.0;
-  for (int64_t past = row.prompt_tokens; past + 1 < row.slots(); ++past) {
-    attended += static_cast<double>(std::min(past, keep) + 1);
-  }
+  ForEachKvRun(plan, kv_class, row.slots(), [&](const KvRunPlace& run) {
+    for (int64_t past = row.prompt_tokens; past + 1 < row.slots(); ++past)
+      attended += static_cast<double>(run.keep.NumHeld(past) + 1);
+  });
   return attended;
 }
 
@@ -82,11 +82,12 @@ DecodeWork DecodeWorkOf(const Plan& plan, const Trace& trace) {
   const RequestShape row = MeanRow(trace, plan.num_requests);
   double attended = 0.0;  // by all rows in all blocks
   for (int64_t decoder_layer = 0; decoder_layer < plan.shape.num_layers; ++decoder_layer) {
-    attended += AttendedTokens(plan, decoder_layer, row);
+    attended += AttendedSlots(plan, decoder_layer, row);
   }
   attended *= static_cast<double>(plan.num_requests);
   // Two products of head_dim for each head: scores, and the sum of values.
-  work.flops += 4.0 * attended * static_cast<double>(plan.shape.num_heads * plan.shape.head_dim);
+  const int64_t run_heads = plan.shape.num_heads / plan.KvRuns();
+  work.flops += 4.0 * attended * static_cast<double>(run_heads * plan.shape.head_dim);
   work.memory_bytes += attended * static_cast<double>(plan.slot_bytes) * DeviceShareOfKv(plan);
   return work;
 }

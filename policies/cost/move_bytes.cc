@@ -31,8 +31,8 @@ int64_t LogPlaces(const KvLoad& kv, int64_t num_decoded) {
 }
 
 // Slots that a row holds after so many tokens, in whole blocks of the disk.
-int64_t HeldSlots(const Plan& plan, const LoggedRows& rows, int64_t num_tokens) {
-  return RoundUp(std::min(num_tokens, rows.num_kept), plan.slot_align[Tier::kDisk]);
+int64_t HeldOnDisk(const Plan& plan, const LoggedRows& rows, int64_t num_tokens) {
+  return HeldSlots(plan, Tier::kDisk, rows.kv_class, rows.shape.slots(), num_tokens);
 }
 
 // Bytes written to disk: all that the pass changes, or of rows that are not written whole what
@@ -82,7 +82,7 @@ PerLink<int64_t> KvInBytes(const Plan& plan, const Cursor& cell, const PerTier<K
     const int64_t num_whole = rows.num_past - std::min(num_tokens, rows.num_decoded);
     bytes[Link::kDiskRead] +=
         rows.count * plan.slot_bytes *
-        (HeldSlots(plan, rows, num_whole) - HeldSlots(plan, rows, rows.num_past));
+        (HeldOnDisk(plan, rows, num_whole) - HeldOnDisk(plan, rows, rows.num_past));
   }
   bytes[Link::kDiskRead] += LogPlaces(on_disk, 1) * plan.kv_log.state_bytes;
   for (int64_t token = 1; token <= num_tokens; ++token) {
@@ -101,7 +101,7 @@ PerLink<int64_t> KvOutBytes(const Plan& plan, const Cursor& cell, const PerTier<
       if (plan.kv_staging.tier == Tier::kGpu) bytes[Link::kGpuToCpu] += size;
     }
     if (plan.device() == Tier::kGpu && plan.policy.cpu_attention && tier != Tier::kGpu) {
-      bytes[Link::kGpuToCpu] += kv[tier].new_tokens * plan.slot_bytes;
+      bytes[Link::kGpuToCpu] += kv[tier].new_slots * plan.slot_bytes;
     }
   }
   return bytes;

@@ -21,11 +21,15 @@ int64_t TokenAmount::Of(int64_t row_tokens) const {
 
 namespace {
 
-KvKeep BudgetKeep(const KvPolicy& policy, int64_t decoder_layer, int64_t row_tokens) {
-  SPILLWAY_CHECK(policy.layer_budgets.empty() || decoder_layer < std::ssize(policy.layer_budgets));
-  const KvBudget& budget = policy.layer_budgets.empty()
-                               ? policy.budget
-                               : policy.layer_budgets[static_cast<std::size_t>(decoder_layer)];
+const KvBudget& BudgetOf(const KvPolicy& policy, const KvHeadAt& at) {
+  const auto layer = static_cast<std::size_t>(at.decoder_layer);
+  if (!policy.head_budgets.empty())
+    return policy.head_budgets.at(layer).at(static_cast<std::size_t>(at.kv_head));
+  return policy.layer_budgets.empty() ? policy.budget : policy.layer_budgets.at(layer);
+}
+
+KvKeep BudgetKeep(const KvPolicy& policy, const KvHeadAt& at, int64_t row_tokens) {
+  const KvBudget& budget = BudgetOf(policy, at);
   const int64_t kept = budget.kept.Of(row_tokens);
   const bool window = policy.kind == KvPolicyKind::kWindow;
   KvKeep keep;
@@ -63,11 +67,11 @@ KvPolicy WithWindows(KvPolicy policy, std::vector<int64_t> layer_windows, int64_
   return policy;
 }
 
-KvKeep KeepOf(const KvPolicy& policy, int64_t decoder_layer, int64_t row_tokens) {
+KvKeep KeepOf(const KvPolicy& policy, const KvHeadAt& at, int64_t row_tokens) {
   if (!policy.evicts()) return {0, 0, row_tokens};
-  const KvKeep keep = BudgetKeep(policy, decoder_layer, row_tokens);
+  const KvKeep keep = BudgetKeep(policy, at, row_tokens);
   if (policy.layer_windows.empty()) return keep;
-  const int64_t window = policy.layer_windows[static_cast<std::size_t>(decoder_layer)];
+  const int64_t window = policy.layer_windows[static_cast<std::size_t>(at.decoder_layer)];
   return window == 0 || row_tokens <= window ? keep : WithinWindow(keep, window);
 }
 

@@ -68,14 +68,18 @@ RequestShape MeanOf(const Workload& work) {
 
 // Budgets and windows of layers in one that keeps as much in all: a skeleton has fewer layers.
 KvPolicy EvenBudget(const KvPolicy& kv, int64_t num_blocks, int64_t row_tokens) {
-  if (kv.layer_budgets.empty() && kv.layer_windows.empty()) return kv;
+  if (kv.layer_budgets.empty() && kv.head_budgets.empty() && kv.layer_windows.empty()) return kv;
+  const int64_t heads = kv.head_budgets.empty() ? 1 : std::ssize(kv.head_budgets.front());
   int64_t slots = 0;
-  for (int64_t decoder_layer = 0; decoder_layer < num_blocks; ++decoder_layer)
-    slots += KeepOf(kv, decoder_layer, row_tokens).slots();
+  for (int64_t decoder_layer = 0; decoder_layer < num_blocks; ++decoder_layer) {
+    for (int64_t head = 0; head < heads; ++head)
+      slots += KeepOf(kv, {decoder_layer, head}, row_tokens).slots();
+  }
   KvPolicy even = kv;
   even.layer_budgets.clear();
+  even.head_budgets.clear();
   even.layer_windows.clear();
-  even.budget = {{0.0, slots / num_blocks}, {}, {}};
+  even.budget = {{0.0, slots / (num_blocks * heads)}, {}, {}};
   return even;
 }
 
@@ -83,7 +87,7 @@ KvPolicy EvenBudget(const KvPolicy& kv, int64_t num_blocks, int64_t row_tokens) 
 int64_t MeanPromptPairs(const KvPolicy& kept, int64_t num_blocks, const RequestShape& row) {
   int64_t pairs = 0;
   for (int64_t decoder_layer = 0; decoder_layer < num_blocks; ++decoder_layer)
-    pairs += PromptPairs(row.prompt_tokens, KeepOf(kept, decoder_layer, row.slots()).window);
+    pairs += PromptPairs(row.prompt_tokens, KeepOf(kept, {decoder_layer, 0}, row.slots()).window);
   return pairs / num_blocks;
 }
 

@@ -245,6 +245,7 @@ class Search {
     if (storage.kv_budget) {
       policy.kv.budget = {*storage.kv_budget, {}, {}};
       policy.kv.layer_budgets.clear();
+      policy.kv.head_budgets.clear();
     }
     policy.prefill_chunk = block.prefill_chunk;
     return policy;

@@ -24,8 +24,9 @@ CpuExecutor::CpuExecutor(const Plan& plan, const Arena& device, ThreadPool& pool
       reference_(plan, reference_memory_.As<std::byte>({0, reference_memory_.bytes()})) {
   const auto max_rows = static_cast<std::size_t>(plan.batch.rows);
   attention_rows_.reserve(max_rows);
-  compact_rows_.reserve(max_rows);
-  budget_rows_.reserve(max_rows);
+  const std::size_t max_runs = max_rows * static_cast<std::size_t>(plan.KvRuns());
+  compact_rows_.reserve(max_runs);
+  budget_rows_.reserve(max_runs);
   sharing_rows_.reserve(max_rows);
   shared_runs_.reserve(max_rows);
   if (plan.shape.experts.num > 0) gathered_.reserve(static_cast<std::size_t>(MostGathered(plan)));
@@ -143,7 +144,7 @@ void CpuExecutor::AttendChunk(const Attend& op, const Cell& cell, const Chunk& c
     } else if (at->row.num_past == 0) {
       AddPrompt(*at);
     } else {
-      budget_rows_.push_back(LayerArgs::BudgetRow(*at));
+      layer_.ForBudgetRows(*at, [&](const auto& run) { budget_rows_.push_back(run); });
     }
   }
   AttendRows(op);
@@ -165,7 +166,8 @@ void CpuExecutor::AddPrompt(const LayerArgs::RowInChunk& at) {
     }
   }
   attention_rows_.push_back(prompt.attention);
-  if (prompt.compact) compact_rows_.push_back(*prompt.compact);
+  if (!prompt.ends) return;
+  layer_.ForCompactRows(at, prompt, at.kv, [&](const auto& run) { compact_rows_.push_back(run); });
 }
 
 // Attends to prompts, to those last that begin with another row's tokens, which may be of this
@@ -183,7 +185,7 @@ void CpuExecutor::AttendRows(const Attend& op) {
   }
   if (!compact_rows_.empty()) {
     kernels::KvCompact({compact_rows_, plan_.kept.kind, args.token_scores_stride, shape.num_heads,
-                        shape.num_kv_heads, shape.head_dim, args.kv_bits},
+                        shape.num_kv_heads, shape.head_dim, args.kv_bits, plan_.RunHeads()},
                        workspace, pool_);
   }
   if (budget_rows_.empty()) return;

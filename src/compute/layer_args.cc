@@ -81,7 +81,7 @@ kernels::AttentionArgs LayerArgs::Attention(const Attend& op, float* qkv, float*
 kernels::BudgetAttentionArgs LayerArgs::Budget(
     const Attend& op, float* qkv, float* out,
     std::span<const kernels::BudgetAttentionRow> rows) const {
-  return {Tensors(op, qkv, out), rows, plan_.kept.kind};
+  return {Tensors(op, qkv, out), rows, plan_.kept.kind, plan_.RunHeads()};
 }
 
 std::optional<LayerArgs::RowInChunk> LayerArgs::RowIn(const Cell& cell, const Chunk& chunk,
@@ -90,13 +90,12 @@ std::optional<LayerArgs::RowInChunk> LayerArgs::RowIn(const Cell& cell, const Ch
   const TokenRange tokens = {std::max(chunk.begin, packed.token_offset),
                              std::min(chunk.end, packed.token_offset + packed.num_new)};
   if (tokens.size() <= 0) return std::nullopt;
-  return RowInChunk{packed, PlaceOf(cell, row), CacheOf(cell, row), tokens,
-                    tokens.begin - chunk.begin};
+  return RowInChunk{packed, KvClassOf(cell),           PlaceOf(cell, row), CacheOf(cell, row),
+                    tokens, tokens.begin - chunk.begin};
 }
 
 const KvPlace& LayerArgs::PlaceOf(const Cell& cell, std::size_t row) const {
-  const auto layer = static_cast<std::size_t>(cell.layer.decoder_layer);
-  return cell.batch.KvPlaceOf(row, plan_.kv_class_of[layer]);
+  return cell.batch.KvPlaceOf(row, KvClassOf(cell));
 }
 
 std::byte* LayerArgs::CacheOf(const Cell& cell, std::size_t row) const {
@@ -123,18 +122,9 @@ LayerArgs::PromptRow LayerArgs::Prompt(const RowInChunk& at) {
   const int64_t num_past = at.tokens.begin - at.row.token_offset;
   std::byte* kv = device_.As<std::byte>(prompt.kv) + slot * plan_.PromptSlotBytes();
   float* scores = prompt.scores.bytes == 0 ? nullptr : device_.As<float>(prompt.scores) + slot;
-  PromptRow row = {
+  return {
       {kv, RoundUp(at.row.num_new, prompt.align), num_past, at.tokens.size(), at.offset, scores},
-      std::nullopt};
-  if (num_past + at.tokens.size() == at.row.num_new) {
-    row.compact = {kv, scores, at.row.num_new, at.kv, at.slots.num_slots, at.slots.keep};
-  }
-  return row;
-}
-
-kernels::BudgetAttentionRow LayerArgs::BudgetRow(const RowInChunk& at) {
-  return {at.kv,           at.slots.num_slots, at.slots.NumHeld(at.row.num_past),
-          at.row.num_past, at.slots.keep,      at.offset};
+      num_past + at.tokens.size() == at.row.num_new};
 }
 
 }  // namespace spillway

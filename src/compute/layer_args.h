@@ -40,6 +40,7 @@ class LayerArgs {
   };
   struct RowInChunk {
     const PackedRow& row;
+    int64_t kv_class;
     const KvPlace& slots;
     std::byte* kv;      // the first of them
     TokenRange tokens;  // of the row, in this chunk; never empty
@@ -47,7 +48,7 @@ class LayerArgs {
   };
   struct PromptRow {
     kernels::AttentionRow attention;
-    std::optional<kernels::KvCompactRow> compact;  // the prompt ends in this chunk
+    bool ends = false;  // in this chunk: what stays of it goes to the row's cache
   };
 
   // `device` is the arena of plan.device(). Lifetime: plan and arena outlive this.
@@ -94,13 +95,35 @@ class LayerArgs {
   // What the row takes of another row's cache before it is attended to; nullopt: nothing, or it has
   // it from an earlier chunk.
   std::optional<kernels::KvRun> SharedRun(const Cell& cell, const RowInChunk& at) const;
-  // A prompt where the policy evicts: attended to in the workspace, where all of it lies; what
-  // stays of it goes to the row's cache after its last chunk. BudgetRow: the row's single tokens
-  // after that.
+  // A prompt where the policy evicts: attended to in the workspace, where all of it lies.
   PromptRow Prompt(const RowInChunk& at);
-  static kernels::BudgetAttentionRow BudgetRow(const RowInChunk& at);
+  // Calls `add` with what goes from there to each run of the row's cache, at `kv`.
+  template <typename F>
+  void ForCompactRows(const RowInChunk& at, const PromptRow& prompt, std::byte* kv, F add) const {
+    ForRuns(at, [&](const KvRunPlace& run) {
+      add(kernels::KvCompactRow{prompt.attention.kv, prompt.attention.token_scores, at.row.num_new,
+                                kv + run.slot_begin * plan_.slot_bytes, run.num_slots, run.keep,
+                                run.run});
+    });
+  }
+  // Calls `add` with each run of a row that feeds one token after its prompt.
+  template <typename F>
+  void ForBudgetRows(const RowInChunk& at, F add) const {
+    ForRuns(at, [&](const KvRunPlace& run) {
+      add(kernels::BudgetAttentionRow{at.kv + run.slot_begin * plan_.slot_bytes, run.num_slots,
+                                      run.keep.NumHeld(at.row.num_past), at.row.num_past, run.keep,
+                                      at.offset, run.run});
+    });
+  }
 
  private:
+  template <typename F>
+  void ForRuns(const RowInChunk& at, F visit) const {
+    ForEachKvRun(plan_, at.kv_class, at.slots.row_tokens, visit);
+  }
+  int64_t KvClassOf(const Cell& cell) const {
+    return plan_.kv_class_of[static_cast<std::size_t>(cell.layer.decoder_layer)];
+  }
   const KvPlace& PlaceOf(const Cell& cell, std::size_t row) const;
   std::byte* CacheOf(const Cell& cell, std::size_t row) const;
 

@@ -63,6 +63,8 @@ struct DeviceChoice {
   int index = 0;  // of kCuda
 };
 
+enum class BudgetsPer { kLayer, kHead };  // --per
+
 enum class Verbosity { kQuiet, kNormal, kVerbose };
 
 struct Config {
@@ -146,10 +148,12 @@ struct Config {
   bool quick = false;                   // of profile
   bool makes_profile = true;            // a quick one, for a job that is worth it
   double max_loss_frac = 0.01;          // of perplexity; calibrate
-  std::optional<int64_t> sample;        // windows; calibrate
-  bool as_flexgen = false;              // simulate
-  bool allow_4bit = false;              // search may store weights and KV in fewer bits
-  std::vector<TokenAmount> kv_budgets;  // that search chooses from; empty: kv's
+  std::optional<double> kv_bytes_frac;  // calibrate: of a full cache of 16 bits, in place of a loss
+  std::optional<BudgetsPer> budgets_per;  // calibrate
+  std::optional<int64_t> sample;          // windows; calibrate
+  bool as_flexgen = false;                // simulate
+  bool allow_4bit = false;                // search may store weights and KV in fewer bits
+  std::vector<TokenAmount> kv_budgets;    // that search chooses from; empty: kv's
 
   std::filesystem::path grid;    // sweep
   std::optional<Verb> run_verb;  // of a sweep's runs; kBench or kSimulate

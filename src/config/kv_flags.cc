@@ -137,8 +137,11 @@ void CheckBudget(const KvBudget& budget, const KvPolicy& kv) {
 // Amounts in tokens that contradict each other; shares are cut to what a row has.
 void CheckKvWhole(const KvPolicy& kv) {
   if (!kv.evicts()) return;
-  if (kv.layer_budgets.empty()) CheckBudget(kv.budget, kv);
+  if (kv.layer_budgets.empty() && kv.head_budgets.empty()) CheckBudget(kv.budget, kv);
   for (const KvBudget& budget : kv.layer_budgets) CheckBudget(budget, kv);
+  for (const std::vector<KvBudget>& heads : kv.head_budgets) {
+    for (const KvBudget& budget : heads) CheckBudget(budget, kv);
+  }
 }
 
 // A flag's budget is that of all layers; the file's are set aside then.
@@ -198,17 +201,28 @@ void ResolveKv(Config& config) {
   const bool amounts = config.kv_budget || config.kv_heavy || config.kv_recent;
   const bool one_part =
       !config.kv_budget && config.kv_heavy.has_value() != config.kv_recent.has_value();
-  if (!from_file.layer_budgets.empty() && one_part) {
+  const bool many = !from_file.layer_budgets.empty() || !from_file.head_budgets.empty();
+  if (many && one_part) {
     throw Error(ErrorCode::kFlag,
-                "--kv-heavy, --kv-recent: the policy file has a budget for each layer; give "
-                "--kv-budget or both parts to replace them");
+                "--kv-heavy, --kv-recent: the policy file has many budgets; give --kv-budget or "
+                "both parts to replace them");
   }
   config.kv = from_file;
   config.kv.kind = kind;
+  const bool scored_otherwise = config.kv.evicts() && kind != KvPolicyKind::kH2o && !amounts;
+  if (!from_file.head_budgets.empty() && scored_otherwise) {
+    throw Error(ErrorCode::kFlag,
+                fmt::format("--kv-policy {}: the policy file has budgets per KV head, which only "
+                            "h2o takes; give --kv-budget to replace them",
+                            KvPolicyName(kind)));
+  }
   if (config.kv_sinks) config.kv.num_sinks = *config.kv_sinks;
   if (kind != KvPolicyKind::kWindow) config.kv.num_sinks = 0;
-  if (amounts) {
+  if (amounts || !config.kv.evicts()) {
     config.kv.layer_budgets.clear();
+    config.kv.head_budgets.clear();
+  }
+  if (amounts) {
     config.kv.budget = BudgetOver(
         from_file.evicts() ? from_file.budget : KvBudget{kDefaultKvBudget, {}, {}}, config);
   } else if (!from_file.evicts()) {

@@ -117,7 +117,7 @@ void CheckScore(const Config& config, const Stated& stated) {
   }
 }
 
-void CheckCalibrate(Config& config) {
+void CheckCalibrate(Config& config, const Stated& stated) {
   if (config.perplexity.empty())
     throw Error(ErrorCode::kFlag, "--text: give the file of text to calibrate on");
   if (config.kv_budget || config.kv_heavy || config.kv_recent)
@@ -128,6 +128,21 @@ void CheckCalibrate(Config& config) {
   if (config.kv_policy == KvPolicyKind::kFull)
     throw Error(ErrorCode::kFlag, "--kv-policy full: keeps every token; give h2o or window");
   if (!config.kv.evicts()) config.kv.kind = KvPolicyKind::kH2o;
+  const bool h2o = config.kv.kind == KvPolicyKind::kH2o;
+  if (!config.budgets_per) config.budgets_per = h2o ? BudgetsPer::kHead : BudgetsPer::kLayer;
+  const bool per_head = config.budgets_per == BudgetsPer::kHead;
+  if (per_head && !h2o) {
+    throw Error(ErrorCode::kFlag,
+                "--per head: KV heads have budgets of their own with --kv-policy h2o only");
+  }
+  if (config.kv_bytes_frac && !per_head)
+    throw Error(ErrorCode::kFlag,
+                fmt::format("--kv-bytes: belongs to budgets per KV head, which {}; give --max-loss",
+                            h2o ? "--per layer is not" : "--kv-policy h2o has"));
+  if (config.kv_bytes_frac && stated.Has("max-loss")) {
+    throw Error(ErrorCode::kFlag,
+                "--kv-bytes, --max-loss: one of them says how much is kept; leave one out");
+  }
 }
 
 // The lengths come from --input or from the flags, never from both.
@@ -201,7 +216,7 @@ void CheckVerb(Config& config, const Stated& stated) {
     case Verb::kSimulate:
       return CheckPlan(config, stated);
     case Verb::kCalibrate:
-      return CheckCalibrate(config);
+      return CheckCalibrate(config, stated);
     case Verb::kProfile:
       return;
     case Verb::kConvert:

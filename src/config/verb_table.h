@@ -29,7 +29,7 @@ inline constexpr std::array kVerbs = {
     VerbRow{"plan", Verb::kPlan, "where every byte goes and whether it fits; runs nothing",
             "  spillway plan -m DIR -i prompts.jsonl --cpu-memory 16G\n"
             "  spillway plan -m llama-3.1-70b --machine rtx-4090 --prompt-len 512 --gen-len 128\n"},
-    VerbRow{"calibrate", Verb::kCalibrate, "how much KV each layer needs -> budgets per layer"},
+    VerbRow{"calibrate", Verb::kCalibrate, "how much KV each head needs -> a KV policy"},
     VerbRow{"profile", Verb::kProfile, "measure this machine: links, products, attention"},
     VerbRow{
         "search", Verb::kSearch, "the best policy for a model, a machine and a workload",

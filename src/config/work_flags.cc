@@ -93,6 +93,23 @@ void SetMaxLoss(Config& config, const std::string& text) {
   config.max_loss_frac = ParseReal("max-loss", number, 0.0, 1000.0) / (percent ? 100.0 : 1.0);
 }
 
+void SetKvBytes(Config& config, const std::string& text) {
+  const bool percent = text.ends_with('%');
+  const std::string number = percent ? text.substr(0, text.size() - 1) : text;
+  const double most = percent ? 100.0 : 1.0;
+  const double share = ParseReal("kv-bytes", number, 0.0, most) / most;
+  if (share == 0.0) throw Error(ErrorCode::kFlag, "--kv-bytes: must be more than 0");
+  config.kv_bytes_frac = share;
+}
+
+void SetBudgetsPer(Config& config, const std::string& text) {
+  if (text != "head" && text != "layer") {
+    throw Error(ErrorCode::kFlag,
+                fmt::format("--per: '{}' is not head or layer", Printable(text, 40)));
+  }
+  config.budgets_per = text == "head" ? BudgetsPer::kHead : BudgetsPer::kLayer;
+}
+
 }  // namespace
 
 std::vector<Flag> InputFlags() {
@@ -222,11 +239,17 @@ std::vector<Flag> CalibrateFlags() {
   return {
       Value("text", "FILE", "text that the model is measured on", &Config::perplexity),
       Value("max-loss", "N%", "how much perplexity may rise (1%)", SetMaxLoss),
+      Value("kv-bytes", "N%",
+            "in place of a loss: the KV's bytes, of those of a full cache of 16 bits", SetKvBytes),
+      Value("per", "head|layer",
+            "budgets of each KV head, or of each layer (head; layer where not h2o)", SetBudgetsPer),
       Value("output", "FILE", "write the budgets here, a policy file, over what is there",
             &Config::output),
       Integer("window", "tokens of a sample (640)", &Config::window, 2, kMaxTokens),
-      Integer("prefill", "of them the prompt; the others are scored (half)", &Config::prefill, 1,
-              kMaxTokens),
+      Integer(
+          "prefill",
+          "of them the prompt; the others are scored (a quarter and 7/8; with --per layer half)",
+          &Config::prefill, 1, kMaxTokens),
       Integer("sample", "windows spread over the text (16)", &Config::sample, 1, kMaxRows),
       ParseSpecialFlag(),
   };

@@ -19,13 +19,29 @@ Json BudgetJson(const KvBudget& budget) {
   return json;
 }
 
+// [layer][kv_head], a share as a number.
+Json HeadBudgetsJson(const std::vector<std::vector<KvBudget>>& layers) {
+  Json json = Json::array();
+  for (const std::vector<KvBudget>& heads : layers) {
+    Json row = Json::array();
+    for (const KvBudget& budget : heads) {
+      const bool is_share = !budget.heavy && !budget.recent && budget.kept.frac != 0.0;
+      row.push_back(is_share ? Json(budget.kept.frac) : BudgetJson(budget));
+    }
+    json.push_back(std::move(row));
+  }
+  return json;
+}
+
 }  // namespace
 
 nlohmann::ordered_json KvPolicyJson(const KvPolicy& kv) {
   Json json;
   json["policy"] = KvPolicyName(kv.kind);
   if (!kv.evicts()) return json;
-  if (kv.layer_budgets.empty()) {
+  if (!kv.head_budgets.empty()) {
+    json["head_budgets"] = HeadBudgetsJson(kv.head_budgets);
+  } else if (kv.layer_budgets.empty()) {
     json["budget"] = BudgetJson(kv.budget);
   } else {
     for (const KvBudget& budget : kv.layer_budgets)

@@ -7,8 +7,8 @@
 
 namespace spillway {
 
-// {policy, budget or layer_budgets, num_sinks}; a budget is {kept, heavy, recent}, where stated,
-// each {frac} or {tokens}.
+// {policy, budget, layer_budgets or head_budgets, num_sinks}; a budget is {kept, heavy, recent},
+// where stated, each {frac} or {tokens}.
 nlohmann::ordered_json KvPolicyJson(const KvPolicy& kv);
 
 // One number for K and V, or [K, V] where they differ.

@@ -67,21 +67,51 @@ KvPolicyKind ReadKind(const JsonNode& node) {
       fmt::format("is \"{}\", must be full, h2o, window or h2o-flexgen", Printable(name, 40)));
 }
 
+// Items for each of 1 to kMaxLayers layers.
+JsonItems LayersOf(const JsonNode& node, std::string_view what) {
+  const JsonItems layers = node.Items();
+  if (node.value().empty() || node.value().size() > kMaxLayers)
+    node.Refuse(fmt::format("must have {} for each of 1 to {} layers", what, kMaxLayers));
+  return layers;
+}
+
+// A share as a number, or a budget.
+KvBudget ReadHeadBudget(const JsonNode& node) {
+  if (!node.value().is_number()) return ReadBudget(node);
+  const double share = node.Number(0.0, 1.0);
+  if (share == 0.0) node.Refuse("is 0, must be more");
+  return {{share, 0}, {}, {}};
+}
+
+std::vector<std::vector<KvBudget>> ReadHeadBudgets(const JsonNode& node) {
+  std::vector<std::vector<KvBudget>> budgets;
+  for (const JsonNode& layer : LayersOf(node, "a list of budgets")) {
+    std::vector<KvBudget>& heads = budgets.emplace_back();
+    for (const JsonNode& head : layer.Items()) heads.push_back(ReadHeadBudget(head));
+    if (heads.empty() || heads.size() != budgets.front().size())
+      layer.Refuse("must have a budget for each KV head, as many as the first layer");
+  }
+  return budgets;
+}
+
 KvPolicy ReadKv(const JsonNode& node) {
-  node.ExpectKeys({"policy", "budget", "layer_budgets", "num_sinks"});
+  node.ExpectKeys({"policy", "budget", "layer_budgets", "head_budgets", "num_sinks"});
   KvPolicy kv;
   kv.kind = ReadKind(node.Member("policy"));
-  const auto budgets = node.Find("layer_budgets");
+  const auto of_heads = node.Find("head_budgets");
+  const auto of_layers = node.Find("layer_budgets");
   const auto budget = node.Find("budget");
-  if (!kv.evicts() && (budgets || budget)) node.Refuse("has a budget, but keeps every token");
-  if (kv.evicts() && budgets.has_value() == budget.has_value())
-    node.Refuse("must have either budget or layer_budgets");
+  const int given = of_heads.has_value() + of_layers.has_value() + budget.has_value();
+  if (!kv.evicts() && given > 0) node.Refuse("has a budget, but keeps every token");
+  if (kv.evicts() && given != 1)
+    node.Refuse("must have either budget, layer_budgets or head_budgets");
+  if (of_heads && kv.kind != KvPolicyKind::kH2o) of_heads->Refuse("belongs to the h2o policy");
   if (budget) kv.budget = ReadBudget(*budget);
-  if (budgets) {
-    for (const JsonNode& item : budgets->Items()) kv.layer_budgets.push_back(ReadBudget(item));
-    if (kv.layer_budgets.empty() || kv.layer_budgets.size() > kMaxLayers)
-      budgets->Refuse(fmt::format("must have one budget for each of 1 to {} layers", kMaxLayers));
+  if (of_layers) {
+    for (const JsonNode& item : LayersOf(*of_layers, "one budget"))
+      kv.layer_budgets.push_back(ReadBudget(item));
   }
+  if (of_heads) kv.head_budgets = ReadHeadBudgets(*of_heads);
   if (const auto sinks = node.Find("num_sinks")) {
     if (kv.kind != KvPolicyKind::kWindow) sinks->Refuse("belongs to the window policy");
     kv.num_sinks = sinks->Integer({0, kMaxTokens});
@@ -159,9 +189,11 @@ GivenPolicy ReadPolicy(const std::filesystem::path& file) {
   return FromDocument(ReadJsonFile(file, origin), origin);
 }
 
-std::string PolicyJson(const KvPolicy& kv, const std::vector<std::string>& sources) {
-  return JsonFileText(
-      Json{{"version", kPolicyVersion}, {"kv", KvPolicyJson(kv)}, {"sources", sources}});
+std::string PolicyJson(const KvPolicy& kv, KvBits bits, const std::vector<std::string>& sources) {
+  return JsonFileText(Json{{"version", kPolicyVersion},
+                           {"kv_bits", KvBitsJson(bits)},
+                           {"kv", KvPolicyJson(kv)},
+                           {"sources", sources}});
 }
 
 std::string PolicyJson(const Policy& policy, const std::vector<std::string>& sources) {

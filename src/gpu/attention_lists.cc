@@ -12,8 +12,8 @@ AttentionLists::AttentionLists(const AttentionLimits& limits) {
   tiles_.reserve(static_cast<std::size_t>(kernels::MaxRowTiles(limits.rows, limits.tokens)));
   items_.reserve(static_cast<std::size_t>(kernels::MaxDecodeItems(limits.rows, limits.slots)));
   key_tiles_.reserve(static_cast<std::size_t>(MaxKeyTiles(limits)));
-  compact_rows_.reserve(static_cast<std::size_t>(limits.rows));
-  budget_rows_.reserve(static_cast<std::size_t>(limits.rows));
+  compact_rows_.reserve(static_cast<std::size_t>(limits.rows * limits.runs));
+  budget_rows_.reserve(static_cast<std::size_t>(limits.rows * limits.runs));
   stored_rows_.reserve(static_cast<std::size_t>(limits.rows));
   host_tokens_.reserve(static_cast<std::size_t>(limits.rows));
   shared_runs_.reserve(static_cast<std::size_t>(limits.rows));
@@ -68,9 +68,10 @@ int64_t AttentionLists::MaxBytes(const AttentionLimits& limits, int64_t num_chun
              static_cast<int64_t>(sizeof(kernels::RowTile)) +
          kernels::MaxDecodeItems(rows, limits.slots) *
              static_cast<int64_t>(sizeof(kernels::DecodeItem)) +
-         limits.rows * static_cast<int64_t>(sizeof(kernels::KvCompactRow) +
-                                            sizeof(kernels::BudgetAttentionRow) + sizeof(int32_t) +
-                                            sizeof(kernels::KvRun)) +
+         limits.rows * limits.runs *
+             static_cast<int64_t>(sizeof(kernels::KvCompactRow) +
+                                  sizeof(kernels::BudgetAttentionRow)) +
+         limits.rows * static_cast<int64_t>(sizeof(int32_t) + sizeof(kernels::KvRun)) +
          (limits.longest == 0 ? 0
                               : rows + limits.tokens / kernels::kTileKeys +
                                     num_chunks * (2 * limits.longest / kernels::kTileKeys + 1)) *

@@ -21,6 +21,7 @@ struct AttentionLimits {
   int64_t tokens = 0;
   int64_t slots = 0;    // of the rows together
   int64_t longest = 0;  // tokens of the longest prompt whose token scores are wanted, or 0
+  int64_t runs = 1;     // Plan::KvRuns
 };
 
 // A row is in its prompt for the whole pass in which it began, also in a chunk that holds one token

@@ -89,13 +89,14 @@ void CudaAttention::EvictPrompts(const kernels::PrefillAttentionArgs& prefill,
   kernels::PrefillScoresAsync({prefill, chunk.key_tiles.data(),
                                static_cast<int64_t>(chunk.key_tiles.size()), prompt.slots()},
                               stream);
-  kernels::KvCompactAsync({{chunk.compact_rows, plan_.kept.kind, prompt.slots(), shape.num_heads,
-                            shape.num_kv_heads, shape.head_dim, plan_.policy.kv_bits},
-                           device_.As<std::byte>(prompt.kv),
-                           prompt.slots(),
-                           Scratch<float>(scratch_.compact_scores),
-                           Scratch<int32_t>(scratch_.compact_kept)},
-                          stream);
+  kernels::KvCompactAsync(
+      {{chunk.compact_rows, plan_.kept.kind, prompt.slots(), shape.num_heads, shape.num_kv_heads,
+        shape.head_dim, plan_.policy.kv_bits, plan_.RunHeads()},
+       device_.As<std::byte>(prompt.kv),
+       prompt.slots(),
+       Scratch<float>(scratch_.compact_scores),
+       Scratch<int32_t>(scratch_.compact_kept)},
+      stream);
 }
 
 }  // namespace spillway

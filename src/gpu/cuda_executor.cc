@@ -453,7 +453,7 @@ void CudaExecutor::ListRow(const Cell& cell, const LayerArgs::RowInChunk& at) {
   const bool evicts = plan_.kept.evicts();
   if (in_prompt && (evicts || AttendsOnHost(at.row))) return ListPrompt(at);
   if (AttendsOnHost(at.row)) return ListHostRow(at);
-  if (evicts) return lists_.Add(LayerArgs::BudgetRow(at));
+  if (evicts) return layer_.ForBudgetRows(at, [&](const auto& run) { lists_.Add(run); });
   if (const auto shared = layer_.SharedRun(cell, at)) lists_.AddShared(*shared);
   lists_.Add(LayerArgs::CachedRow(at), in_prompt ? RowPhase::kPrompt : RowPhase::kDecode);
 }
@@ -461,23 +461,22 @@ void CudaExecutor::ListRow(const Cell& cell, const LayerArgs::RowInChunk& at) {
 // Lists a prompt to be attended to in the workspace. What stays of it goes to the row's cache,
 // which may be in CPU memory.
 void CudaExecutor::ListPrompt(const LayerArgs::RowInChunk& at) {
-  LayerArgs::PromptRow prompt = layer_.Prompt(at);
+  const LayerArgs::PromptRow prompt = layer_.Prompt(at);
   lists_.Add(prompt.attention, RowPhase::kPrompt);
   std::byte* kv = AttendsOnHost(at.row) ? Mapped(at.kv) : at.kv;
   if (!plan_.kept.evicts()) {
     kernels::AttentionRow stored = LayerArgs::CachedRow(at);
     stored.kv = kv;
     lists_.AddStored(stored);
-  } else if (prompt.compact) {
-    prompt.compact->kv = kv;
-    lists_.Add(*prompt.compact);
+  } else if (prompt.ends) {
+    layer_.ForCompactRows(at, prompt, kv, [&](const auto& run) { lists_.Add(run); });
   }
 }
 
 void CudaExecutor::ListHostRow(const LayerArgs::RowInChunk& at) {
   lists_.AddHostToken(at.offset);
   if (plan_.kept.evicts()) {
-    beside_->attention.Add(LayerArgs::BudgetRow(at));
+    layer_.ForBudgetRows(at, [&](const auto& run) { beside_->attention.Add(run); });
   } else {
     beside_->attention.Add(LayerArgs::CachedRow(at));
   }

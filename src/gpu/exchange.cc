@@ -69,7 +69,7 @@ AttentionScratch LayOutScratch(const Plan& plan, ArenaLayout& device) {
   }
   scratch.compact_scores = device.TakeFloats(shape.num_kv_heads, prompt_slots);
   scratch.compact_kept = device.TakeFloats(shape.num_kv_heads, prompt_slots);
-  scratch.weights_stride = plan.MostRowSlots(plan.longest.slots());
+  scratch.weights_stride = plan.MostRunSlots(plan.longest.slots());
   scratch.weights = device.TakeFloats(plan.batch.rows * shape.num_heads, scratch.weights_stride);
   return scratch;
 }
@@ -116,12 +116,13 @@ int64_t MaxChunks(const Plan& plan) {
 }
 
 AttentionLimits ChunkLimits(const Plan& plan) {
-  return {plan.batch.rows, plan.workspace.chunk_tokens, plan.batch.slots, LongestScored(plan)};
+  return {plan.batch.rows, plan.workspace.chunk_tokens, plan.batch.slots, LongestScored(plan),
+          plan.KvRuns()};
 }
 
 ExchangeLayout LayOutExchange(const Plan& plan) {
   const AttentionLimits pass = {plan.batch.rows, plan.batch.prompt_tokens, plan.batch.slots,
-                                LongestScored(plan)};
+                                LongestScored(plan), plan.KvRuns()};
   ExchangeLayout layout;
   layout.table_bytes =
       std::max({EmbeddingTableBytes(plan, plan.batch.prompt_tokens),

@@ -19,7 +19,7 @@ HostAttention::HostAttention(const Plan& plan, const LayerArgs& layer, const Mem
   for (Lists& lists : lists_) {
     const auto rows = static_cast<std::size_t>(plan.batch.rows);
     lists.rows.reserve(rows);
-    lists.budget_rows.reserve(rows);
+    lists.budget_rows.reserve(rows * static_cast<std::size_t>(plan.KvRuns()));
     lists.jobs.reserve(static_cast<std::size_t>(MaxChunks(plan)));
   }
 }
@@ -37,9 +37,11 @@ void HostAttention::Add(kernels::AttentionRow row) {
   lists().rows.push_back(row);
 }
 
-void HostAttention::Add(kernels::BudgetAttentionRow row) {
-  row.token_offset = static_cast<int64_t>(lists().budget_rows.size() - chunk_begin_);
-  lists().budget_rows.push_back(row);
+// A row's runs come one behind the other.
+void HostAttention::Add(kernels::BudgetAttentionRow run) {
+  const auto runs = static_cast<int64_t>(lists().budget_rows.size() - chunk_begin_);
+  run.token_offset = runs / plan_.KvRuns();
+  lists().budget_rows.push_back(run);
 }
 
 HostAttention::Job* HostAttention::EndChunk(const Attend& op, std::size_t turn) {

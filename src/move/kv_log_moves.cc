@@ -18,23 +18,24 @@ int64_t NumPlaces(const std::vector<LoggedRow>& rows, int64_t num_tokens) {
 
 void TakeLogWork::Do() noexcept {
   for (const LoggedRow& row : rows_) {
-    kernels::TakeState(row.cache, log_.State(row.place));
-    kernels::TakeToken(row.cache, row.num_tokens - 1, log_.Token(log_.num_tokens - 1, row.place));
+    kernels::TakeState(row.cache, log_.State(row.place) + row.state_offset);
+    kernels::TakeToken(row.cache, row.num_tokens - 1,
+                       log_.Token(log_.num_tokens - 1, row.place) + row.token_offset);
   }
 }
 
 void PutLogWork::Do() noexcept {
   for (const LoggedRow& row : rows_) {
-    kernels::PutLog(row.cache, log_.State(row.place),
-                    {log_.Token(log_.num_tokens - row.num_logged, row.place),
+    kernels::PutLog(row.cache, log_.State(row.place) + row.state_offset,
+                    {log_.Token(log_.num_tokens - row.num_logged, row.place) + row.token_offset,
                      log_.plan->rows * log_.plan->token_bytes, row.num_logged,
                      row.num_tokens - row.num_logged});
   }
 }
 
 KvLogMoves::KvLogMoves(const Plan& plan, const Tiers& tiers) : plan_(plan), tiers_(tiers) {
-  for (PutLogWork& work : put_) work.Reserve(plan.kv_log.rows);
-  for (TakeLogWork& work : take_) work.Reserve(plan.kv_log.rows);
+  for (PutLogWork& work : put_) work.Reserve(plan.kv_log.rows * plan.KvRuns());
+  for (TakeLogWork& work : take_) work.Reserve(plan.kv_log.rows * plan.KvRuns());
 }
 
 int64_t KvLogMoves::MaxMoves(const Plan& plan) {
@@ -56,16 +57,23 @@ StagedLog KvLogMoves::LogOf(const Cell& cell, int64_t num_tokens) const {
   return {&plan_.kv_log, tiers_.arena(Tier::kCpu).View(staging).data(), num_tokens};
 }
 
-LoggedRow KvLogMoves::RowOf(const Cell& cell, const PackedBatch& batch, std::size_t index,
-                            int64_t num_tokens) const {
-  const KvPlace& place = batch.KvPlaceOf(
-      index, plan_.kv_class_of[static_cast<std::size_t>(plan_.DecoderLayerOf(cell.at))]);
-  LoggedRow logged;
-  logged.cache = {cell.kv + place.slot_begin * plan_.slot_bytes, place.NumHeld(num_tokens),
-                  plan_.shape.num_kv_heads, plan_.shape.head_dim, plan_.policy.kv_bits};
-  logged.place = batch.rows[index].log_place;
-  logged.num_tokens = num_tokens;
-  return logged;
+void KvLogMoves::AddRuns(const Cell& cell, const PackedBatch& batch, std::size_t index,
+                         const LoggedRow& logged, KvLogWork& work) const {
+  const int64_t kv_class =
+      plan_.kv_class_of[static_cast<std::size_t>(plan_.DecoderLayerOf(cell.at))];
+  const KvPlace& place = batch.KvPlaceOf(index, kv_class);
+  const int64_t heads = plan_.RunHeads();
+  const int64_t token_bytes = KvSlotBytes(heads, plan_.shape.head_dim, plan_.policy.kv_bits);
+  ForEachKvRun(plan_, kv_class, place.row_tokens, [&](const KvRunPlace& at) {
+    LoggedRow run = logged;
+    run.cache = {cell.kv + (place.slot_begin + at.slot_begin) * plan_.slot_bytes,
+                 at.keep.NumHeld(logged.num_tokens), heads, plan_.shape.head_dim,
+                 plan_.policy.kv_bits};
+    run.place = batch.rows[index].log_place;
+    run.state_offset = KvStateBytes(heads, at.slot_begin);
+    run.token_offset = at.run * token_bytes;
+    work.Add(run);
+  });
 }
 
 void KvLogMoves::AddIn(const Cell& cell, const PackedBatch& batch, std::vector<Move>& moves) {
@@ -76,9 +84,10 @@ void KvLogMoves::AddIn(const Cell& cell, const PackedBatch& batch, std::vector<M
   for (std::size_t index = 0; index < batch.rows.size(); ++index) {
     const int64_t num_logged = NumLogged(cell, batch.rows[index]);
     if (num_logged == 0) continue;
-    LoggedRow row = RowOf(cell, batch, index, batch.rows[index].num_past);
+    LoggedRow row;
+    row.num_tokens = batch.rows[index].num_past;
     row.num_logged = num_logged;
-    work.Add(row);
+    AddRuns(cell, batch, index, row, work);
   }
   if (work.rows().empty()) return;
   // A place is written with all before it: of a pass's tokens those are there that some row needs.
@@ -97,7 +106,9 @@ void KvLogMoves::AddOut(const Cell& cell, const PackedBatch& batch, std::vector<
   for (std::size_t index = 0; index < batch.rows.size(); ++index) {
     const PackedRow& row = batch.rows[index];
     if (!GoesToLog(cell, row)) continue;
-    work.Add(RowOf(cell, batch, index, row.num_past + row.num_new));
+    LoggedRow logged;
+    logged.num_tokens = row.num_past + row.num_new;
+    AddRuns(cell, batch, index, logged, work);
   }
   if (work.rows().empty()) return;
   const std::size_t first = moves.size();

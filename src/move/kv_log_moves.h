@@ -31,12 +31,14 @@ struct StagedLog {
   }
 };
 
-// A row on disk, staged.
+// A run of a row on disk, staged.
 struct LoggedRow {
   kernels::KvLogRow cache;
-  int64_t place = 0;       // in the log
-  int64_t num_tokens = 0;  // that were fed, the newest last
-  int64_t num_logged = 0;  // of them, the last ones: what the log has that the cache lacks
+  int64_t place = 0;         // in the log
+  int64_t state_offset = 0;  // bytes to the run's part of the row's states there
+  int64_t token_offset = 0;  // and of each of its tokens
+  int64_t num_tokens = 0;    // that were fed, the newest last
+  int64_t num_logged = 0;    // of them, the last ones: what the log has that the cache lacks
 };
 
 class KvLogWork : public MoveWork {
@@ -105,8 +107,9 @@ class KvLogMoves {
   enum class Direction { kIn, kOut };
 
   StagedLog LogOf(const Cell& cell, int64_t num_tokens) const;
-  LoggedRow RowOf(const Cell& cell, const PackedBatch& batch, std::size_t row,
-                  int64_t num_tokens) const;
+  // Adds the runs of a row that has been fed `num_tokens`.
+  void AddRuns(const Cell& cell, const PackedBatch& batch, std::size_t row, const LoggedRow& logged,
+               KvLogWork& work) const;
   void AddStates(const Cell& cell, int64_t num_places, Direction direction,
                  std::vector<Move>& moves) const;
   void AddTokens(const Cell& cell, int64_t index, int64_t num_places, Direction direction,

@@ -44,7 +44,7 @@ int MaxRowMoves(const Plan& plan) {
   int64_t kv = 0;
   int64_t hidden = 0;
   for (const Tier tier : kAllTiers) {
-    kv += plan.kv[tier].rows + plan.kv[tier].size * plan.slot_bytes / kRunBytes + 1;
+    kv += plan.kv[tier].rows * plan.KvRuns() + plan.kv[tier].size * plan.slot_bytes / kRunBytes + 1;
     hidden += plan.hidden[tier].size * plan.HiddenRowBytes() / kRunBytes + 2;
   }
   return static_cast<int>(2 * (kv + hidden + KvLogMoves::MaxMoves(plan)));

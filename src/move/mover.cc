@@ -98,9 +98,9 @@ void Mover::AddKvIn(const Cursor& cell, const PackedBatch& batch) {
   for (std::size_t row = 0; row < batch.rows.size(); ++row) {
     const PackedRow& packed = batch.rows[row];
     const int64_t num_whole = packed.num_past - kv_log_.NumLogged(logged, packed);
-    const int64_t num_held = KvPlaceOf(cell, batch, row).NumHeld(num_whole);
-    const int64_t align = plan_.slot_align[packed.kv_tier];
-    AddKvRuns(cell, batch, row, {0, DivideUp(num_held, align)}, Direction::kIn);
+    AddKvSlots(cell, batch, row, Direction::kIn, [&](const KvKeep& keep) {
+      return SlotRange{0, keep.NumHeld(num_whole)};
+    });
   }
   kv_log_.AddIn(logged, batch, moves_);
 }
@@ -111,14 +111,35 @@ void Mover::AddKvOut(const Cursor& cell, const PackedBatch& batch) {
   for (std::size_t index = 0; index < batch.rows.size(); ++index) {
     const PackedRow& row = batch.rows[index];
     if (kv_log_.GoesToLog(logged, row)) continue;
-    const SlotRange changed =
-        ChangedSlots(plan_.kept.kind, KvPlaceOf(cell, batch, index).keep,
-                     {row.num_past - row.num_decoded, row.num_past, row.num_stored()});
-    const int64_t align = plan_.slot_align[row.kv_tier];
-    AddKvRuns(cell, batch, index, {changed.begin / align, DivideUp(changed.end, align)},
-              Direction::kOut);
+    AddKvSlots(cell, batch, index, Direction::kOut, [&](const KvKeep& keep) {
+      return ChangedSlots(plan_.kept.kind, keep,
+                          {row.num_past - row.num_decoded, row.num_past, row.num_stored()});
+    });
   }
   kv_log_.AddOut(logged, batch, moves_);
+}
+
+// The blocks in which the slots lie that `slots_of` names of each run's keep. Blocks on disk may
+// hold the end of one run and the begin of the next.
+template <typename F>
+void Mover::AddKvSlots(const Cursor& cell, const PackedBatch& batch, std::size_t index,
+                       Direction direction, F slots_of) {
+  const int64_t align = plan_.slot_align[batch.rows[index].kv_tier];
+  const int64_t kv_class = plan_.kv_class_of[static_cast<std::size_t>(plan_.DecoderLayerOf(cell))];
+  BlockRange blocks;
+  ForEachKvRun(plan_, kv_class, KvPlaceOf(cell, batch, index).row_tokens,
+               [&](const KvRunPlace& at) {
+                 const SlotRange slots = slots_of(at.keep);
+                 if (slots.begin == slots.end) return;
+                 const BlockRange next = {(at.slot_begin + slots.begin) / align,
+                                          DivideUp(at.slot_begin + slots.end, align)};
+                 if (next.begin > blocks.end) {
+                   AddKvRuns(cell, batch, index, blocks, direction);
+                   blocks = next;
+                 }
+                 blocks.end = std::max(blocks.end, next.end);
+               });
+  AddKvRuns(cell, batch, index, blocks, direction);
 }
 
 void Mover::AddKvRuns(const Cursor& cell, const PackedBatch& batch, std::size_t index,

@@ -68,6 +68,9 @@ class Mover {
   std::span<const Move> RowMoves(const Task& task, const PackedBatch& batch);
   void AddKvIn(const Cursor& cell, const PackedBatch& batch);
   void AddKvOut(const Cursor& cell, const PackedBatch& batch);
+  template <typename F>
+  void AddKvSlots(const Cursor& cell, const PackedBatch& batch, std::size_t row,
+                  Direction direction, F slots_of);
   void AddKvRuns(const Cursor& cell, const PackedBatch& batch, std::size_t row,
                  const BlockRange& blocks, Direction direction);
   KvLogMoves::Cell LogCellOf(const Cursor& cell) const;

@@ -95,7 +95,7 @@ void PlaceKvLog(Plan& plan, const Workload& work, ArenaLayout& arena) {
   const int64_t row_tokens = plan.longest.slots();
   const int64_t slots = plan.RowSlots(Tier::kDisk, plan.LargestKvClass(row_tokens), row_tokens);
   const LogSizes sizes = {slots * plan.slot_bytes,
-                          RoundUp(KvStateBytes(plan.shape.num_kv_heads, slots), kTileAlignBytes),
+                          RoundUp(KvStateBytes(plan.RunHeads(), slots), kTileAlignBytes),
                           RoundUp(plan.PromptSlotBytes(), kTileAlignBytes)};
   KvLogPlan& log = plan.kv_log;
   log.passes = PassesOfALog(sizes, MostLogPasses(plan, work));

@@ -77,13 +77,19 @@ int64_t Plan::WeightBytes() const {
   return std::accumulate(weight_bytes.values.begin(), weight_bytes.values.end(), int64_t{0});
 }
 
-KvKeep Plan::RowKeep(int64_t kv_class, int64_t row_tokens) const {
-  return KeepOf(kept, kv_classes[static_cast<std::size_t>(kv_class)].first_decoder_layer,
-                row_tokens);
+KvKeep Plan::RunKeep(int64_t kv_class, int64_t run, int64_t row_tokens) const {
+  const KvClass& layers = kv_classes[static_cast<std::size_t>(kv_class)];
+  return KeepOf(kept, {layers.first_decoder_layer, run}, row_tokens);
+}
+
+int64_t Plan::RunSlots(int64_t kv_class, int64_t run, int64_t row_tokens) const {
+  return SlotsOf(RunKeep(kv_class, run, row_tokens), row_tokens);
 }
 
 int64_t Plan::RowSlots(Tier tier, int64_t kv_class, int64_t row_tokens) const {
-  return RoundUp(std::min(row_tokens, RowKeep(kv_class, row_tokens).slots() + 1), slot_align[tier]);
+  int64_t slots = 0;
+  for (int64_t run = 0; run < KvRuns(); ++run) slots += RunSlots(kv_class, run, row_tokens);
+  return RoundUp(slots, slot_align[tier]);
 }
 
 int64_t Plan::LargestKvClass(int64_t row_tokens) const {
@@ -96,8 +102,19 @@ int64_t Plan::LargestKvClass(int64_t row_tokens) const {
   return largest;
 }
 
-KvKeep Plan::MostRowKeep(int64_t row_tokens) const {
-  return RowKeep(LargestKvClass(row_tokens), row_tokens);
+KvKeep Plan::MostRunKeep(int64_t row_tokens) const {
+  KvKeep most;
+  for (int64_t kv_class = 0; kv_class < std::ssize(kv_classes); ++kv_class) {
+    for (int64_t run = 0; run < KvRuns(); ++run) {
+      const KvKeep keep = RunKeep(kv_class, run, row_tokens);
+      if (keep.slots() > most.slots()) most = keep;
+    }
+  }
+  return most;
+}
+
+int64_t Plan::MostRunSlots(int64_t row_tokens) const {
+  return SlotsOf(MostRunKeep(row_tokens), row_tokens);
 }
 
 int64_t Plan::MostRowSlots(int64_t row_tokens) const {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -62,8 +63,9 @@ void Classify(Plan& plan) {
   const auto limits_of = [&](int64_t decoder_layer) {
     const auto at = static_cast<std::size_t>(decoder_layer);
     const KvPolicy& kept = plan.kept;
-    return std::pair(kept.layer_budgets.empty() ? kept.budget : kept.layer_budgets[at],
-                     kept.layer_windows.empty() ? 0 : kept.layer_windows[at]);
+    return std::tuple(kept.layer_budgets.empty() ? kept.budget : kept.layer_budgets[at],
+                      kept.head_budgets.empty() ? std::vector<KvBudget>() : kept.head_budgets[at],
+                      kept.layer_windows.empty() ? 0 : kept.layer_windows[at]);
   };
   for (int64_t decoder_layer = 0; decoder_layer < plan.shape.num_layers; ++decoder_layer) {
     const auto same =
@@ -121,7 +123,7 @@ void SizeHidden(Plan& plan, const Workload& work) {
 
 int64_t SlotBytes(const Plan& plan) {
   return (plan.kept.evicts() ? KvSlotBytesWithState : KvSlotBytes)(
-      plan.shape.num_kv_heads, plan.shape.head_dim, plan.policy.kv_bits);
+      plan.RunHeads(), plan.shape.head_dim, plan.policy.kv_bits);
 }
 
 PerTier<int64_t> SlotAlign(int64_t block_slots, int64_t slot_bytes) {

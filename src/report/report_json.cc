@@ -304,11 +304,11 @@ std::string PlanJson(const Plan& plan, const Workload& work,
   }
   json["workload"]["num_requests"] = work.num_requests;
   for (Json& tier : json["tiers"]) tier["peak_bytes"] = nullptr;
-  const KvKeep keep = plan.MostRowKeep(work.longest.slots());
+  const KvKeep keep = plan.MostRunKeep(work.longest.slots());
   json["kv"]["heavy"] = keep.heavy;
   json["kv"]["recent"] = keep.recent;
   json["kv"]["sinks"] = keep.sinks;
-  json["kv"]["slots_per_row"] = plan.MostRowSlots(work.longest.slots());
+  json["kv"]["slots_per_row"] = plan.HeadSlots(plan.MostRowSlots(work.longest.slots()));
   json["kv"]["bytes"] = plan.KvBytes();
   json["block"]["num_blocks"] = json["block"]["passes"] = nullptr;
   return JsonFileText(json);

@@ -61,13 +61,18 @@ std::string KeptText(const Plan& plan, const KvKeep& keep) {
 }
 
 std::string KvLine(const Plan& plan, const KvKeep& keep, int64_t slots) {
-  std::string line = fmt::format("{}: {} of the longest row, {} slots",
-                                 KvPolicyName(plan.policy.kv.kind), KeptText(plan, keep), slots);
+  const bool per_head = plan.KvRuns() > 1;
+  std::string line = fmt::format("{}: {}{} of the longest row, {} slots{}",
+                                 KvPolicyName(plan.policy.kv.kind), per_head ? "at most " : "",
+                                 KeptText(plan, keep), slots, per_head ? " a KV head in the mean" : "");
   if (plan.policy.kv_bits.coded())
     line += fmt::format(" of {} bits", KvBitsText(plan.policy.kv_bits));
   line += WindowsText(plan);
-  if (plan.policy.kv.evicts() && plan.kv_classes.size() > 1)
+  if (per_head) {
+    line += "; KV heads with budgets of their own";
+  } else if (plan.policy.kv.evicts() && plan.kv_classes.size() > 1) {
     line += fmt::format("; layers with {} different budgets", plan.kv_classes.size());
+  }
   if (plan.kv_log.exists())
     line += fmt::format("; rows on disk are written anew every {} passes", plan.kv_log.passes);
   return line;
@@ -227,8 +232,8 @@ std::string PlanTable(const Plan& plan, const Workload& work,
       "block",
       fmt::format("{} x {}, prefill in chunks of {} tokens", Count(plan.batch.rows, "row", "rows"),
                   Count(plan.num_batches, "batch", "batches"), plan.workspace.chunk_tokens));
-  text += TableLine("KV", KvLine(plan, plan.MostRowKeep(work.longest.slots()),
-                                 plan.MostRowSlots(work.longest.slots())));
+  text += TableLine("KV", KvLine(plan, plan.MostRunKeep(work.longest.slots()),
+                                 plan.HeadSlots(plan.MostRowSlots(work.longest.slots()))));
   text += AttentionLine(plan) + BytesTable(plan);
   text += TableLine("% placed", "as requested / as realised");
   text += TableLine("weights", ShareLine(plan.policy.weight_frac, Realised(plan.weight_bytes)));

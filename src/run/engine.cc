@@ -171,21 +171,24 @@ void Engine::Compute(const Cursor& at, const PackedBatch& batch, InLayer order) 
 
 void Engine::NoteRows(const std::vector<RowBatch>& batches) {
   PerTier<int64_t> kv_bytes;
+  int64_t longest = 0;
   BeginPassWork(batches);
   for (const RowBatch& batch : batches) {
     for (const auto& row : batch.rows()) {
       for (const int64_t kv_class : plan_.kv_class_of) {
         const KvPlace& place = row->places.kv[static_cast<std::size_t>(kv_class)];
         kv_bytes[row->places.kv_tier] += place.num_slots * plan_.slot_bytes;
-        if (place.num_slots <= trace_.slots_per_row) continue;
-        trace_.slots_per_row = place.num_slots;
-        trace_.largest_keep = place.keep;
+        const int64_t slots = plan_.HeadSlots(place.num_slots);
+        trace_.slots_per_row = std::max(trace_.slots_per_row, slots);
+        longest = std::max(longest, place.row_tokens);
       }
     }
   }
   int64_t total = 0;
   for (const Tier tier : kAllTiers) total += kv_bytes[tier];
   trace_.kv_bytes = std::max(trace_.kv_bytes, total);
+  if (const KvKeep keep = plan_.MostRunKeep(longest); keep.slots() > trace_.largest_keep.slots())
+    trace_.largest_keep = keep;
   if (trace_log_ != nullptr) TraceTiers(kv_bytes, NumRunning(batches));
 }
 

@@ -421,8 +421,8 @@ SimResult Summarize(const Plan& plan, const Workload& work, WholeWalk whole,
   trace.decode = totals.decode;
   trace.num_blocks = totals.num_blocks;
   trace.kv_bytes = plan.KvBytes();
-  trace.slots_per_row = plan.MostRowSlots(work.longest.slots());
-  trace.largest_keep = plan.MostRowKeep(work.longest.slots());
+  trace.slots_per_row = plan.HeadSlots(plan.MostRowSlots(work.longest.slots()));
+  trace.largest_keep = plan.MostRunKeep(work.longest.slots());
   for (const Tier tier : kAllTiers) trace.peak_bytes[tier] = plan.PlannedBytes(tier);
   result.units = totals.units;
   const int64_t generated = trace.prefill.generated_tokens + trace.decode.generated_tokens;

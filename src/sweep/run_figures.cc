@@ -68,6 +68,7 @@ std::string KvText(const Json& report) {
   const Json& kv = At(report, "/policy/kv");
   std::string text = TextAt(kv, "/policy");
   if (kv.contains("layer_budgets")) text += " per layer";
+  if (kv.contains("head_budgets")) text += " per KV head";
   if (kv.contains("budget")) text += fmt::format(" {}", BudgetText(kv["budget"]));
   if (NumberAt(kv, "/num_sinks") > 0) text += fmt::format(" + {:.0f}", NumberAt(kv, "/num_sinks"));
   return text + BitsText("KV", KvBitsIn(report)) +

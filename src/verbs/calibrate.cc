@@ -3,25 +3,34 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
+#include <chrono>
 #include <cmath>
-#include <functional>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "policies/kv/kv_calibration.h"
+#include "policies/kv/head_budgets.h"
 #include "spillway/error.h"
+#include "spillway/kv_block.h"
+#include "spillway/round.h"
+#include "src/base/hash.h"
 #include "src/base/json_text.h"
 #include "src/base/report_file.h"
+#include "src/base/size_text.h"
 #include "src/base/terminal.h"
 #include "src/formats/kv_policy_json.h"
 #include "src/formats/policy_file.h"
 #include "src/report/progress.h"
 #include "src/run/supervisor.h"
 #include "src/verbs/chain.h"
+#include "src/verbs/head_calibration.h"
+#include "src/verbs/known_costs.h"
+#include "src/verbs/layer_calibration.h"
+#include "src/verbs/run_identity.h"
 #include "src/verbs/window_job.h"
 
 namespace spillway {
@@ -30,17 +39,15 @@ namespace {
 constexpr int64_t kWindow = 640;
 constexpr int64_t kSample = 16;  // windows
 
-// Shares of a row that a layer may keep, and the one that is tried first.
-constexpr std::array kShares = {0.02, 0.05, 0.1, 0.2, 0.3, 0.45, 0.65};
-constexpr std::size_t kFirstShare = 3;
+using Json = nlohmann::ordered_json;
 
-// Losses of several layers do not quite add up: how often the sum that is allowed is corrected.
-constexpr int kJointRounds = 6;
+// Tokens of each window, and of its prompt where the flags say.
+struct WindowSize {
+  int64_t tokens = 0;
+  std::optional<int64_t> prompt;
+};
 
-// The middle parts of windows are told token by token, so that budgets act on them as on generated
-// tokens; their first halves are the prompts.
-std::vector<TextWindow> SampleWindows(const Config& config, const ModelShape& shape,
-                                      int64_t num_tokens) {
+WindowSize SizeOf(const Config& config, const ModelShape& shape, int64_t num_tokens) {
   const int64_t window =
       config.window.value_or(std::min({kWindow, shape.max_positions, num_tokens}));
   if (window > shape.max_positions || window > num_tokens) {
@@ -49,280 +56,540 @@ std::vector<TextWindow> SampleWindows(const Config& config, const ModelShape& sh
                             "the smaller number",
                             window, num_tokens, Printable(shape.name), shape.max_positions));
   }
-  const int64_t prompt = config.prefill.value_or(window / 2);
-  if (prompt >= window) {
-    throw Error(
-        ErrorCode::kFlag,
-        fmt::format("--prefill {}: leaves nothing of a window of {} to score", prompt, window));
+  if (config.prefill && *config.prefill >= window) {
+    throw Error(ErrorCode::kFlag,
+                fmt::format("--prefill {}: leaves nothing of a window of {} to score",
+                            *config.prefill, window));
   }
+  return {window, config.prefill};
+}
+
+// First tokens of windows spread over a text.
+std::vector<int64_t> BeginsOf(const Config& config, int64_t window, int64_t num_tokens) {
   const int64_t count =
       std::clamp<int64_t>(num_tokens / window, 1, config.sample.value_or(kSample));
+  std::vector<int64_t> begins;
+  for (int64_t index = 0; index < count; ++index)
+    begins.push_back(count == 1 ? 0 : (num_tokens - window) * index / (count - 1));
+  return begins;
+}
+
+// Windows that are scored alike. What is behind their prompts is told token by token, so that
+// budgets act on it as on generated tokens.
+std::vector<TextWindow> WindowsAt(const std::vector<int64_t>& begins, int64_t window,
+                                  int64_t prompt) {
   std::vector<TextWindow> windows;
-  for (int64_t index = 0; index < count; ++index) {
-    const int64_t begin = count == 1 ? 0 : (num_tokens - window) * index / (count - 1);
-    windows.push_back({begin, begin + window, begin + prompt});
-  }
+  for (const int64_t begin : begins) windows.push_back({begin, begin + window, begin + prompt});
   return windows;
 }
 
-KvBudget Share(double kept_frac) { return {{kept_frac, 0}, {}, {}}; }
-
-// The budgets that were chosen, one for each layer.
-struct Budgets {
-  std::vector<double> kept_frac;
-  double loss = 0.0;  // measured, all together
-
-  double mean_frac() const {
-    double sum = 0.0;
-    for (const double frac : kept_frac) sum += frac;
-    return sum / static_cast<double>(kept_frac.size());
-  }
-};
-
-struct Findings {
-  double full = 0.0;                            // mean negative log-probability with all KV
-  std::vector<std::vector<BudgetLoss>> layers;  // of each layer alone
-  Budgets budgets;
-};
-
-// Measures and chooses. Losses are of the mean log-probability per token.
-class Calibration {
+// A job that keeps the log-probability of each token.
+class KeepingJob final : public WindowJob {
  public:
-  using MeasureFn = std::function<double(const std::vector<double>& kept_frac)>;
+  using WindowJob::WindowJob;
 
-  // `measure` gives the mean negative log-probability with these shares kept.
-  Calibration(int64_t num_layers, double max_loss, MeasureFn measure)
-      : max_loss_(max_loss),
-        measure_(std::move(measure)),
-        whole_(static_cast<std::size_t>(num_layers), 1.0) {}
-
-  Findings Run() {
-    full_ = measure_(whole_);
-    for (std::size_t layer = 0; layer < whole_.size(); ++layer) layers_.push_back(Ladder(layer));
-    return {full_, layers_, Join()};
+  void Finish(const Request& request, const Completion& completion) override {
+    const auto window = static_cast<std::size_t>(request.line - 1);
+    if (logprobs_.size() <= window) logprobs_.resize(window + 1);
+    logprobs_[window] = completion.scores.logprobs;
+    WindowJob::Finish(request, completion);
   }
+  WindowLogprobs Take() { return std::move(logprobs_); }
 
  private:
-  double LossOf(const std::vector<double>& kept_frac) { return measure_(kept_frac) - full_; }
-
-  double LossAlone(std::size_t layer, double kept_frac) {
-    std::vector<double> shares = whole_;
-    shares[layer] = kept_frac;
-    return LossOf(shares);
-  }
-
-  // Up from the first share until the layer's loss is small beside its part of the bound; down
-  // while the layer alone stays within it.
-  std::vector<BudgetLoss> Ladder(std::size_t layer) {
-    const double part = max_loss_ / static_cast<double>(2 * whole_.size());
-    const double first = LossAlone(layer, kShares[kFirstShare]);
-    std::vector<BudgetLoss> ladder = {{1.0, 0.0}, {kShares[kFirstShare], first}};
-    for (std::size_t share = kFirstShare + 1; share < kShares.size(); ++share) {
-      if (ladder.back().loss <= part) break;
-      ladder.push_back({kShares[share], LossAlone(layer, kShares[share])});
-    }
-    for (std::size_t share = kFirstShare; first <= max_loss_ && share-- > 0;) {
-      ladder.push_back({kShares[share], LossAlone(layer, kShares[share])});
-      if (ladder.back().loss > max_loss_) break;
-    }
-    std::ranges::sort(ladder, {}, &BudgetLoss::kept_frac);
-    return ladder;
-  }
-
-  std::vector<double> SharesOf(const std::vector<std::size_t>& chosen) const {
-    std::vector<double> shares;
-    for (std::size_t layer = 0; layer < chosen.size(); ++layer) {
-      shares.push_back(layers_[layer][chosen[layer]].kept_frac);
-    }
-    return shares;
-  }
-
-  // Bisects the sum of losses that layers may have alone, until all together are within the bound.
-  Budgets Join() {
-    Budgets best = {whole_, 0.0};
-    std::map<std::vector<std::size_t>, double> measured;
-    double low = 0.0;
-    double high = 2.0 * max_loss_;
-    for (int round = 0; round < kJointRounds; ++round) {
-      const double allowed = (low + high) / 2.0;
-      const std::vector<std::size_t> chosen = SmallestBudgets(layers_, allowed);
-      const std::vector<double> shares = SharesOf(chosen);
-      if (!measured.contains(chosen)) measured[chosen] = LossOf(shares);
-      const Budgets budgets = {shares, measured[chosen]};
-      const bool fits = budgets.loss <= max_loss_;
-      if (fits && budgets.mean_frac() < best.mean_frac()) best = budgets;
-      (fits ? low : high) = allowed;
-    }
-    return best.mean_frac() < 1.0 ? best : Lift();
-  }
-
-  // Layers that lose nothing alone may lose together: all a step up, until they do not.
-  Budgets Lift() {
-    std::vector<std::size_t> chosen = SmallestBudgets(layers_, 0.0);
-    while (true) {
-      for (std::size_t layer = 0; layer < chosen.size(); ++layer) {
-        chosen[layer] = std::min(chosen[layer] + 1, layers_[layer].size() - 1);
-      }
-      Budgets budgets = {SharesOf(chosen), LossOf(SharesOf(chosen))};
-      if (budgets.loss <= max_loss_ || budgets.mean_frac() == 1.0) return budgets;
-    }
-  }
-
-  double max_loss_;
-  MeasureFn measure_;
-  std::vector<double> whole_;
-  double full_ = 0.0;
-  std::vector<std::vector<BudgetLoss>> layers_;
+  WindowLogprobs logprobs_;
 };
 
-KvPolicy KvWith(const Config& config, const std::vector<double>& kept_frac) {
+KvBudget Share(double kept_frac) { return {{kept_frac, 0}, {}, {}}; }
+
+KvPolicy KvOf(const Config& config) {
   KvPolicy kv;
   kv.kind = config.kv.kind;
   kv.num_sinks = config.kv.num_sinks;
+  return kv;
+}
+
+KvPolicy KvWith(const Config& config, const std::vector<double>& kept_frac) {
+  KvPolicy kv = KvOf(config);
   for (const double frac : kept_frac) kv.layer_budgets.push_back(Share(frac));
   return kv;
 }
 
-// Share of all KV of such rows that stays: sinks count too.
-double KeptOfAll(const KvPolicy& kv, int64_t row_tokens) {
-  int64_t kept = 0;
-  for (int64_t decoder_layer = 0; decoder_layer < std::ssize(kv.layer_budgets); ++decoder_layer) {
-    kept += KeepOf(kv, decoder_layer, row_tokens).slots();
+KvPolicy KvWith(const Config& config, const HeadShares& shares) {
+  KvPolicy kv = KvOf(config);
+  for (const std::vector<double>& layer : shares) {
+    std::vector<KvBudget>& heads = kv.head_budgets.emplace_back();
+    for (const double share : layer) heads.push_back(Share(share));
   }
-  return static_cast<double>(kept) / static_cast<double>(std::ssize(kv.layer_budgets) * row_tokens);
+  return kv;
+}
+
+// Share of all tokens of such rows that stays: sinks count too.
+double KeptOfAll(const KvPolicy& kv, const ModelShape& shape, int64_t row_tokens) {
+  const int64_t heads = kv.head_budgets.empty() ? 1 : shape.num_kv_heads;
+  int64_t kept = 0;
+  for (int64_t decoder_layer = 0; decoder_layer < shape.num_layers; ++decoder_layer) {
+    for (int64_t head = 0; head < heads; ++head)
+      kept += KeepOf(kv, {decoder_layer, head}, row_tokens).slots();
+  }
+  return static_cast<double>(kept) / static_cast<double>(shape.num_layers * heads * row_tokens);
 }
 
 std::string Percent(double frac) { return fmt::format("{:.2f} %", 100.0 * frac); }
-
-std::string Table(const Findings& found, double kept_of_all) {
-  const Budgets& budgets = found.budgets;
-  std::string text = "  layer   keeps   perplexity alone, by share kept\n";
-  for (std::size_t layer = 0; layer < budgets.kept_frac.size(); ++layer) {
-    text += fmt::format("  {:>5}  {:>4.0f} %  ", layer, 100.0 * budgets.kept_frac[layer]);
-    for (const BudgetLoss& at : found.layers[layer]) {
-      if (at.kept_frac == 1.0) continue;
-      text +=
-          fmt::format(" {:.0f} %: {:+.2f} %", 100.0 * at.kept_frac, 100.0 * std::expm1(at.loss));
-    }
-    text += "\n";
-  }
-  return text + fmt::format("perplexity {:.2f}, {:.2f} with all KV ({:+.2f} %); KV kept {}\n",
-                            std::exp(found.full + budgets.loss), std::exp(found.full),
-                            100.0 * std::expm1(budgets.loss), Percent(kept_of_all));
-}
+std::string ShortPercent(double frac) { return fmt::format("{:.3g} %", 100.0 * frac); }
 
 // Model and policy as in the report of a run, so that the two can be compared.
-std::string CalibrationJson(const Plan& plan, const KvPolicy& kv, const Findings& found,
-                            double kept_of_all) {
-  const Budgets& budgets = found.budgets;
-  nlohmann::ordered_json json;
+Json HeadOfReport(const Plan& plan, const KvPolicy& kv) {
+  Json json;
   json["version"] = 1;
   json["model"] = {{"name", plan.shape.name}};
   json["policy"] = {{"weight_bits", plan.shape.weight_bits},
                     {"kv_bits", KvBitsJson(plan.policy.kv_bits)},
                     {"kv", KvPolicyJson(kv)}};
-  nlohmann::ordered_json& out = json["calibration"];
-  out["perplexity_full"] = std::exp(found.full);
-  out["perplexity"] = std::exp(found.full + budgets.loss);
-  out["kv_frac"] = kept_of_all;
-  for (std::size_t layer = 0; layer < budgets.kept_frac.size(); ++layer) {
-    nlohmann::ordered_json losses;
-    for (const BudgetLoss& at : found.layers[layer]) {
-      losses.push_back({{"kept_frac", at.kept_frac}, {"perplexity_ratio", std::exp(at.loss)}});
-    }
-    out["layers"].push_back({{"kept_frac", budgets.kept_frac[layer]}, {"alone", losses}});
-  }
-  return JsonFileText(json);
+  return json;
 }
 
-std::string SourceOf(const ModelShape& shape, const Budgets& budgets, std::size_t num_windows,
-                     int64_t window, double max_loss, double kept_of_all) {
-  return fmt::format(
-      "spillway calibrate: {}, {} windows of {} tokens, loss of perplexity {} of at "
-      "most {}, KV kept {}",
-      shape.name, num_windows, window, Percent(std::expm1(budgets.loss)), Percent(max_loss),
-      Percent(kept_of_all));
-}
-
-class CalibrateStages final : public Stages {
+// What layers and heads have in common: the text, its windows, and the runs that score them.
+class CalibrateStages : public Stages {
  public:
   explicit CalibrateStages(const Opened& opened)
       : flags_(opened.flags),
         model_(opened.model),
+        line_(ProgressStreamOf(flags_)),
         output_("--output", flags_.output, {flags_.perplexity, {}, flags_.report}),
-        report_("--report", flags_.report, {flags_.perplexity, flags_.output, {}}),
-        line_(ProgressStreamOf(flags_)) {}
+        report_("--report", flags_.report, {flags_.perplexity, flags_.output, {}}) {}
 
+  Workload ReadWork(const Setting& setting) override {
+    tokens_ = ReadTextTokens(flags_, flags_.perplexity, "--text", *model_.tokenizer);
+    size_ = SizeOf(flags_, setting.model.shape, std::ssize(tokens_));
+    begins_ = BeginsOf(flags_, size_.tokens, std::ssize(tokens_));
+    return WindowJob(tokens_, WindowsAt(begins_, size_.tokens, LongestPrompt()),
+                     FeedOf(LongestPrompt()))
+        .Work();
+  }
+
+ protected:
   // Every token is kept: all other plans use the memory of that one.
+  virtual int64_t LongestPrompt() const = 0;
+
+  Feed FeedOf(int64_t prompt) const {
+    Feed feed;
+    feed.prefill.tokens = prompt;
+    if (model_.shape.bos >= 0) feed.start = model_.shape.bos;
+    return feed;
+  }
+
+  Supervisor Supervise(const Setting& setting, const Plan& plan) {
+    return Supervisor(
+        {model_, plan, setting.device, OffloadFolder(flags_), flags_.seed, {}, nullptr}, line_);
+  }
+
+  // A supervisor, the plan that it was made of, and the order of work.
+  struct Supervised {
+    const Plan& plan;
+    Overlap overlap;
+    Supervisor& supervisor;
+  };
+
+  // What each token's log-probability is with this KV policy, which takes no more memory than the
+  // supervisor's plan.
+  WindowLogprobs Score(const Setting& setting, const Supervised& by, const KvPolicy& kv,
+                       const std::vector<TextWindow>& windows) {
+    Policy policy = by.plan.policy;
+    policy.kv = kv;
+    policy.most_log_passes = by.plan.kv_log.passes;  // the log has to fit where that plan's lies
+    KeepingJob job(tokens_, windows, FeedOf(windows.front().first - windows.front().begin));
+    const Plan plan = LayOut(model_, by.plan.machine, job.Work(), policy, setting.needs);
+    by.supervisor.Run(plan, MakeSchedule(plan, by.overlap), job, [](const WorkDone&) {});
+    return job.Take();
+  }
+
+  const Config& flags_;
+  const OpenedModel& model_;
+  ProgressLine line_;
+  std::vector<TokenId> tokens_;
+  WindowSize size_;
+  std::vector<int64_t> begins_;
+  ReportFile output_;
+  ReportFile report_;
+};
+
+double MeanOf(const WindowLogprobs& logprobs) {
+  double sum = 0.0;
+  int64_t count = 0;
+  for (const std::vector<float>& window : logprobs) {
+    double of_window = 0.0;
+    for (const float logprob : window) of_window += logprob;
+    sum += of_window;
+    count += std::ssize(window);
+  }
+  return sum / static_cast<double>(count);
+}
+
+class LayerStages final : public CalibrateStages {
+ public:
+  using CalibrateStages::CalibrateStages;
+
   Config Settle(const Config& flags) override {
     Config whole = flags;
     whole.kv = KvWith(flags, std::vector(static_cast<std::size_t>(model_.shape.num_layers), 1.0));
     return whole;
   }
 
-  Workload ReadWork(const Setting& setting) override {
-    tokens_ = ReadTextTokens(flags_, flags_.perplexity, "--text", *model_.tokenizer);
-    windows_ = SampleWindows(flags_, setting.model.shape, static_cast<int64_t>(tokens_.size()));
-    feed_.prefill.tokens = windows_.front().first - windows_.front().begin;
-    if (model_.shape.bos >= 0) feed_.start = model_.shape.bos;
-    return WindowJob(tokens_, windows_, feed_).Work();
-  }
-
   // Makes many runs, each with its own plan.
   std::optional<Trace> Run(const Setting& setting, const PlannedRun& planned) override {
-    Supervisor supervisor(
-        {model_, planned.plan, setting.device, OffloadFolder(flags_), flags_.seed, {}, nullptr},
-        line_);
+    Supervisor supervisor = Supervise(setting, planned.plan);
+    const std::vector<TextWindow> windows = WindowsAt(begins_, size_.tokens, LongestPrompt());
+    int num_runs = 0;
     const auto measure = [&](const std::vector<double>& kept_frac) {
-      return Measure(setting, planned, kept_frac, supervisor);
+      line_.Note(fmt::format("calibrating: run {}", ++num_runs));
+      const Supervised by = {planned.plan, planned.schedule.overlap, supervisor};
+      return -MeanOf(Score(setting, by, KvWith(flags_, kept_frac), windows));
     };
-    found_ = Calibration(model_.shape.num_layers, std::log1p(flags_.max_loss_frac), measure).Run();
+    found_ = FindLayerBudgets(model_.shape.num_layers, std::log1p(flags_.max_loss_frac), measure);
     return std::nullopt;
   }
 
   int Report(const Setting& /*setting*/, const PlannedRun& planned,
              const std::optional<Trace>& /*trace*/) override {
-    const KvPolicy kv = KvWith(flags_, found_.budgets.kept_frac);
-    const int64_t window = windows_.front().end - windows_.front().begin;
-    const double kept_of_all = KeptOfAll(kv, window);
+    const LayerBudgets& budgets = found_.budgets;
+    const KvPolicy kv = KvWith(flags_, budgets.kept_frac);
+    const double kept = KeptOfAll(kv, model_.shape, size_.tokens);
     line_.Clear();
-    output_.Write(PolicyJson(kv, {SourceOf(model_.shape, found_.budgets, windows_.size(), window,
-                                           flags_.max_loss_frac, kept_of_all)}));
-    report_.Write(CalibrationJson(planned.plan, kv, found_, kept_of_all));
-    PrintTo(TerminalOf(flags_), Table(found_, kept_of_all));
+    output_.Write(PolicyJson(
+        kv, planned.plan.policy.kv_bits,
+        {fmt::format("spillway calibrate: {}, {} windows of {} tokens, loss of perplexity {} of "
+                     "at most {}, KV kept {}",
+                     model_.shape.name, begins_.size(), size_.tokens,
+                     Percent(std::expm1(budgets.loss)), Percent(flags_.max_loss_frac),
+                     Percent(kept))}));
+    report_.Write(ReportText(planned.plan, kv, kept));
+    PrintTo(TerminalOf(flags_),
+            LayerTable(found_) +
+                fmt::format("perplexity {:.2f}, {:.2f} with all KV ({:+.2f} %); KV kept {}\n",
+                            std::exp(found_.full + budgets.loss), std::exp(found_.full),
+                            100.0 * std::expm1(budgets.loss), Percent(kept)));
     return 0;
   }
 
  private:
-  // The mean negative log-probability of a token with these shares kept.
-  double Measure(const Setting& setting, const PlannedRun& planned,
-                 const std::vector<double>& kept_frac, Supervisor& supervisor) {
-    Policy policy = planned.plan.policy;
-    policy.kv = KvWith(flags_, kept_frac);
-    policy.most_log_passes =
-        planned.plan.kv_log.passes;  // the log has to fit where that plan's lies
-    line_.Note(fmt::format("calibrating: run {}", ++num_runs_));
-    WindowJob job(tokens_, windows_, feed_);
-    const Plan plan = LayOut(model_, planned.plan.machine, planned.work, policy, setting.needs);
-    supervisor.Run(plan, MakeSchedule(plan, planned.schedule.overlap), job, [](const WorkDone&) {});
-    const ScoreSummary score = job.Summary();
-    return -score.logprob_sum / static_cast<double>(score.num_tokens);
+  int64_t LongestPrompt() const override { return size_.prompt.value_or(size_.tokens / 2); }
+
+  std::string ReportText(const Plan& plan, const KvPolicy& kv, double kept) const {
+    Json json = HeadOfReport(plan, kv);
+    Json& out = json["calibration"];
+    out["perplexity_full"] = std::exp(found_.full);
+    out["perplexity"] = std::exp(found_.full + found_.budgets.loss);
+    out["kv_frac"] = kept;
+    for (std::size_t layer = 0; layer < found_.layers.size(); ++layer) {
+      Json losses;
+      for (const BudgetLoss& at : found_.layers[layer])
+        losses.push_back({{"kept_frac", at.kept_frac}, {"perplexity_ratio", std::exp(at.loss)}});
+      out["layers"].push_back({{"kept_frac", found_.budgets.kept_frac[layer]}, {"alone", losses}});
+    }
+    return JsonFileText(json);
   }
 
-  const Config& flags_;
-  const OpenedModel& model_;
-  ReportFile output_;
-  ReportFile report_;
-  ProgressLine line_;
-  std::vector<TokenId> tokens_;
-  std::vector<TextWindow> windows_;
-  Feed feed_;
-  int num_runs_ = 0;
-  Findings found_;
+  LayerFindings found_;
+};
+
+class HeadStages final : public CalibrateStages {
+ public:
+  explicit HeadStages(const Opened& opened)
+      : CalibrateStages(opened),
+        known_(flags_.output, {flags_.perplexity, flags_.output, flags_.report}),
+        bits_(flags_.kv_bits.value_or(16)) {
+    job_.num_layers = model_.shape.num_layers;
+    job_.num_kv_heads = model_.shape.num_kv_heads;
+  }
+
+  // What is planned has 16 bits: losses are those beside the full cache of 16 bits, and heads are
+  // measured in 16 bits, for of codes, whatever moves a state by a little gives some elements other
+  // codes, which would hide what a head costs.
+  Config Settle(const Config& flags) override {
+    Config whole = flags;
+    whole.kv_bits = 16;
+    whole.kv = KvWith(flags, EvenShares(job_, 1.0));
+    return whole;
+  }
+
+  std::optional<Trace> Run(const Setting& setting, const PlannedRun& planned) override {
+    DealWindows();
+    const Plan coded = CodedPlan(setting, planned);
+    SetBounds();
+    const std::string identity = IdentityText(setting, planned.plan.policy);
+    job_.known_costs =
+        known_.Read(identity, static_cast<std::size_t>(job_.num_layers * (job_.num_kv_heads + 1)));
+    job_.note_costs = [&](const std::vector<double>& costs) { known_.Write(identity, costs); };
+    BeginClock();
+    MeasureHeads(setting, planned);
+    Supervisor supervisor = Supervise(setting, coded);
+    MeasureBy(setting, {coded, planned.schedule.overlap, supervisor});
+    found_ = FindHeadBudgets(job_);
+    return std::nullopt;
+  }
+
+  int Report(const Setting& /*setting*/, const PlannedRun& planned,
+             const std::optional<Trace>& /*trace*/) override {
+    const KvPolicy kv = KvWith(flags_, found_.joint.shares);
+    const std::string summary = Summary();
+    line_.Clear();
+    output_.Write(
+        PolicyJson(kv, bits_,
+                   {fmt::format("spillway calibrate: {}, {} windows of {} tokens, {}",
+                                model_.shape.name, begins_.size(), size_.tokens, summary)}));
+    report_.Write(ReportText(planned.plan, kv));
+    WarnOfBounds();
+    PrintTo(TerminalOf(flags_), HeadTable(found_) + SetLines() + summary + "\n");
+    return 0;
+  }
+
+ private:
+  int64_t LongestPrompt() const override {
+    return size_.prompt.value_or(size_.tokens - std::max<int64_t>(1, size_.tokens / 8));
+  }
+  int64_t ShortPrompt() const { return std::max<int64_t>(1, size_.tokens / 4); }
+
+  // Every fourth window tells what heads cost alone, the others what all cost together: one of
+  // three after a short prompt, which scores many tokens, unless the flags say what the prompt is.
+  void DealWindows() {
+    std::map<WindowSet, std::vector<int64_t>> begins;
+    for (std::size_t index = 0; index < begins_.size(); ++index) {
+      const bool alone = index % 4 == 1;
+      const bool is_short = !size_.prompt && index % 4 == 3;
+      begins[alone      ? WindowSet::kOneHead
+             : is_short ? WindowSet::kShortPrompts
+                        : WindowSet::kLongPrompts]
+          .push_back(begins_[index]);
+    }
+    if (begins_.size() == 1) begins[WindowSet::kOneHead] = begins_;  // one window tells it all
+    for (const auto& [set, at] : begins) {
+      const bool is_short = set == WindowSet::kShortPrompts;
+      windows_[set] = WindowsAt(at, size_.tokens, is_short ? ShortPrompt() : LongestPrompt());
+    }
+    for (const WindowSet set : kJointSets) {
+      if (windows_.contains(set)) job_.joint_sets.push_back(set);
+    }
+  }
+
+  // The plan in the bits that were asked for. Throws: as MakePlan.
+  Plan CodedPlan(const Setting& setting, const PlannedRun& planned) const {
+    Policy policy = planned.plan.policy;
+    policy.kv_bits = bits_;
+    policy.most_log_passes = planned.plan.kv_log.passes;
+    return MakePlan(model_, planned.plan.machine, planned.work, policy, setting.needs);
+  }
+
+  // Bytes of a window's KV with these shares, over those of a full cache of 16 bits.
+  double BytesOf(const HeadShares& shares) const {
+    const ModelShape& shape = model_.shape;
+    const KvPolicy kv = KvWith(flags_, shares);
+    int64_t slots = 0;
+    for (int64_t decoder_layer = 0; decoder_layer < shape.num_layers; ++decoder_layer) {
+      for (int64_t head = 0; head < shape.num_kv_heads; ++head) {
+        const int64_t kept = KeepOf(kv, {decoder_layer, head}, size_.tokens).slots();
+        slots += RoundUp(std::min(size_.tokens, kept + 1), KvBlockSlots(bits_));
+      }
+    }
+    const int64_t full = RoundUp(size_.tokens, KvBlockSlots(16)) * shape.num_layers *
+                         KvSlotBytes(shape.num_kv_heads, shape.head_dim, 16);
+    return static_cast<double>(slots * KvSlotBytesWithState(1, shape.head_dim, bits_)) /
+           static_cast<double>(full);
+  }
+
+  void SetBounds() {
+    job_.max_loss = std::log1p(flags_.max_loss_frac);
+    job_.bytes = [this](const HeadShares& shares) { return BytesOf(shares); };
+    job_.most_bytes = flags_.kv_bytes_frac;
+    if (!job_.most_bytes) return;
+    const double least = BytesOf(EvenShares(job_, kLeastHeadShare));
+    if (*job_.most_bytes >= least) return;
+    throw Error(
+        ErrorCode::kFlag,
+        fmt::format("--kv-bytes {}: each KV head keeps at least {} of the tokens, which take "
+                    "{} in {} bits and whole blocks; give that or more",
+                    ShortPercent(*flags_.kv_bytes_frac), ShortPercent(kLeastHeadShare),
+                    ShortPercent(least), KvBitsText(bits_)));
+  }
+
+  std::string IdentityText(const Setting& setting, const Policy& policy) {
+    std::string work = fmt::format("{} {}", size_.tokens, LongestPrompt());
+    for (const TextWindow& window : windows_.at(WindowSet::kOneHead)) {
+      work += fmt::format(" {}:", window.begin);
+      for (int64_t at = window.begin; at < window.end; ++at)
+        work += fmt::format(" {}", tokens_[static_cast<std::size_t>(at)]);
+    }
+    return ManifestDigest(IdentityOf(setting.config, model_, policy, setting.device, TextHash(work),
+                                     line_.NoteReads()));
+  }
+
+  void MeasureBy(const Setting& setting, const Supervised& by) {
+    job_.measure = [this, &setting, by](const HeadShares& shares, WindowSet set) {
+      NoteRun(set);
+      WindowLogprobs logprobs = Score(setting, by, KvWith(flags_, shares), windows_.at(set));
+      work_done_ += WorkOf(set);
+      return logprobs;
+    };
+  }
+
+  // What heads cost, and what the full cache of 16 bits says in the other windows.
+  void MeasureHeads(const Setting& setting, const PlannedRun& planned) {
+    Supervisor supervisor = Supervise(setting, planned.plan);
+    MeasureBy(setting, {planned.plan, planned.schedule.overlap, supervisor});
+    job_.known_costs = CostsOfHeads(job_);
+    for (const WindowSet set : job_.joint_sets)
+      reference_[set] = job_.measure(EvenShares(job_, 1.0), set);
+    job_.reference = [this](WindowSet set) { return reference_.at(set); };
+  }
+
+  // Work of one run, in passes: a pass reads all weights; some 64 tokens of prompts take as long.
+  double WorkOf(WindowSet set) const {
+    const std::vector<TextWindow>& windows = windows_.at(set);
+    const int64_t prompt = windows.front().first - windows.front().begin;
+    return static_cast<double>(size_.tokens - prompt) +
+           static_cast<double>(prompt * std::ssize(windows)) / 64.0;
+  }
+
+  void BeginClock() {
+    begin_ = std::chrono::steady_clock::now();
+    work_ = static_cast<double>(NumHeadRuns(job_)) * WorkOf(WindowSet::kOneHead);
+    const auto settings = static_cast<double>(1 + NumJointSettings(job_));  // and the full cache
+    for (const WindowSet set : job_.joint_sets) work_ += settings * WorkOf(set);
+  }
+
+  // Says how long all of it will take once the first runs have shown it.
+  void NoteRun(WindowSet set) {
+    std::string text = set == WindowSet::kOneHead
+                           ? fmt::format("calibrating: run {}", ++runs_)
+                           : std::string("calibrating: all KV heads together");
+    if (work_done_ > 0.0) {
+      const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin_;
+      const double left_min = spent.count() / work_done_ * (work_ - work_done_) / 60.0;
+      text += fmt::format(", about {:.0f} min left", std::max(1.0, std::ceil(left_min)));
+      if (!said_ && runs_ != 2) {  // one run tells little
+        said_ = true;
+        line_.Clear();
+        PrintTo(ProgressStreamOf(flags_), WhatIsAhead(left_min));
+      }
+    }
+    line_.Note(text);
+  }
+
+  std::string WhatIsAhead(double minutes) const {
+    std::string text =
+        fmt::format("calibrating {} KV heads, at most about {:.0f} min more",
+                    job_.num_layers * job_.num_kv_heads, std::max(1.0, std::ceil(minutes)));
+    if (known_.name().empty()) return text + "; without --output nothing of it is kept\n";
+    return text + fmt::format("; {} keeps what heads cost\n", Printable(known_.name()));
+  }
+
+  int64_t PromptOf(WindowSet set) const {
+    const TextWindow& window = windows_.at(set).front();
+    return window.first - window.begin;
+  }
+
+  static std::string LossText(const SetLoss& set) {
+    return fmt::format("{:+.2f} % ({})", 100.0 * std::expm1(set.loss),
+                       set.loss_error
+                           ? fmt::format("standard error {:.2f}", 100.0 * *set.loss_error)
+                           : std::string("of one window"));
+  }
+
+  // "perplexity 22.31 after prompts of 560 tokens, ...".
+  std::string SetLines() const {
+    std::string text;
+    for (const SetLoss& set : found_.joint.sets) {
+      text += fmt::format(
+          "perplexity {:.3f} after prompts of {} tokens, {:.3f} with the full cache of 16 bits: "
+          "{}; "
+          "divergence {:.4f} nats a token\n",
+          std::exp(set.full + set.loss), PromptOf(set.set), std::exp(set.full), LossText(set),
+          set.divergence);
+    }
+    return text;
+  }
+
+  double KeptOf(const JointLoss& joint) const {
+    return KeptOfAll(KvWith(flags_, joint.shares), model_.shape, size_.tokens);
+  }
+
+  std::string Summary() const {
+    std::string losses;
+    for (const SetLoss& set : found_.joint.sets)
+      losses += fmt::format("{}{}", losses.empty() ? "" : " and ", LossText(set));
+    return fmt::format(
+        "KV of {} bits, {} of the tokens, {} of a full cache's bytes in 16 bits; "
+        "perplexity {}",
+        KvBitsText(bits_), Percent(KeptOf(found_.joint)), Percent(BytesOf(found_.joint.shares)),
+        losses);
+  }
+
+  bool IsWithinBound() const {
+    return flags_.kv_bytes_frac || found_.joint.worst() <= job_.max_loss;
+  }
+
+  void WarnOfBounds() {
+    if (!IsWithinBound()) {
+      line_.Warn(
+          fmt::format("nothing is within --max-loss {}: all tokens in {} bits lose {} already; "
+                      "the file keeps them all",
+                      ShortPercent(flags_.max_loss_frac), KvBitsText(bits_),
+                      ShortPercent(std::expm1(found_.joint.worst()))));
+    }
+    if (!flags_.kv_bytes_frac || KeptOf(found_.joint) < 1.0) return;
+    line_.Warn(fmt::format("--kv-bytes {}: all tokens in {} bits take {}; the file keeps them all",
+                           ShortPercent(*flags_.kv_bytes_frac), KvBitsText(bits_),
+                           ShortPercent(BytesOf(found_.joint.shares))));
+  }
+
+  Json LossJson(const JointLoss& joint) const {
+    Json json;
+    json["kv_frac"] = KeptOf(joint);
+    json["bytes_frac"] = BytesOf(joint.shares);
+    for (const SetLoss& set : joint.sets) {
+      json["prompts"].push_back(
+          {{"prompt_tokens", PromptOf(set.set)},
+           {"scored_tokens", set.num_tokens},
+           {"perplexity_full", std::exp(set.full)},
+           {"perplexity", std::exp(set.full + set.loss)},
+           {"loss", set.loss},
+           {"loss_error", set.loss_error ? Json(*set.loss_error) : Json(nullptr)},
+           {"divergence", set.divergence}});
+    }
+    return json;
+  }
+
+  std::string ReportText(const Plan& plan, const KvPolicy& kv) const {
+    Json json = HeadOfReport(plan, kv);
+    json["policy"]["kv_bits"] = KvBitsJson(bits_);
+    Json& out = json["calibration"];
+    out = LossJson(found_.joint);
+    out["within_bound"] = IsWithinBound();
+    for (const JointLoss& joint : found_.tried) out["tried"].push_back(LossJson(joint));
+    out["alone_kept_frac"] = kAloneShare;
+    out["alone_divergence"] = found_.costs;
+    out["exponents"] = found_.exponents;
+    return JsonFileText(json);
+  }
+
+  KnownCosts known_;
+  KvBits bits_;
+  HeadCalibrationJob job_;
+  std::map<WindowSet, std::vector<TextWindow>> windows_;
+  std::map<WindowSet, WindowLogprobs> reference_;
+  std::chrono::steady_clock::time_point begin_;
+  double work_ = 0.0;  // of all runs
+  double work_done_ = 0.0;
+  int64_t runs_ = 0;  // of heads and layers
+  bool said_ = false;
+  HeadFindings found_;
 };
 
 }  // namespace
 
-int RunCalibrate(const Config& config) { return RunChain(config, MakeStages<CalibrateStages>); }
+int RunCalibrate(const Config& config) {
+  return RunChain(config, config.budgets_per == BudgetsPer::kHead ? MakeStages<HeadStages>
+                                                                  : MakeStages<LayerStages>);
+}
 
 }  // namespace spillway

@@ -52,8 +52,13 @@ std::string KvText(const KvPolicy& kv) {
     return budget.kept.frac != 0.0 ? fmt::format("{:.4g}%", 100.0 * budget.kept.frac)
                                    : fmt::format("{}", budget.kept.tokens);
   };
-  if (kv.evicts() && kv.layer_budgets.empty()) text += fmt::format(", keeps {}", kept(kv.budget));
+  if (kv.evicts() && kv.layer_budgets.empty() && kv.head_budgets.empty())
+    text += fmt::format(", keeps {}", kept(kv.budget));
   for (const KvBudget& budget : kv.layer_budgets) text += fmt::format(" {}", kept(budget));
+  for (const std::vector<KvBudget>& heads : kv.head_budgets) {
+    text += fmt::format("\n  layer {:<4}", &heads - kv.head_budgets.data());
+    for (const KvBudget& budget : heads) text += fmt::format(" {:>6}", kept(budget));
+  }
   text += '\n';
   return text;
 }

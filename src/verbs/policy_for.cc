@@ -85,16 +85,30 @@ void CheckCpuAttention(const Config& config, const GivenPolicy& given) {
               "it there; leave one of the two out");
 }
 
-// The policy that flags and a policy file state.
-GivenPolicy PolicyGivenBy(const Config& config, const ModelShape& shape, const Machine& machine) {
-  const auto num_budgets = std::ssize(config.kv.layer_budgets);
-  if (num_budgets != 0 && num_budgets != shape.num_layers) {
+// Budgets per layer or KV head are those of a model with as many.
+void CheckKvBudgets(const KvPolicy& kv, const ModelShape& shape) {
+  const auto refuse = [&](std::string_view key, int64_t budgets, std::string_view of,
+                          int64_t model) {
     throw Error(
         ErrorCode::kPolicy,
-        fmt::format("--policy: $.kv.layer_budgets: has KV budgets for {} layers, {} has {}; "
-                    "calibrate this model",
-                    num_budgets, Printable(shape.name), shape.num_layers));
-  }
+        fmt::format("--policy: $.kv.{}: has KV budgets for {} {}, {} has {}; calibrate this "
+                    "model",
+                    key, budgets, of, Printable(shape.name), model));
+  };
+  const auto layers = std::ssize(kv.layer_budgets);
+  if (layers != 0 && layers != shape.num_layers)
+    refuse("layer_budgets", layers, "layers", shape.num_layers);
+  if (kv.head_budgets.empty()) return;
+  if (std::ssize(kv.head_budgets) != shape.num_layers)
+    refuse("head_budgets", std::ssize(kv.head_budgets), "layers", shape.num_layers);
+  const auto heads = std::ssize(kv.head_budgets.front());
+  if (heads != shape.num_kv_heads)
+    refuse("head_budgets", heads, "KV heads a layer", shape.num_kv_heads);
+}
+
+// The policy that flags and a policy file state.
+GivenPolicy PolicyGivenBy(const Config& config, const ModelShape& shape, const Machine& machine) {
+  CheckKvBudgets(config.kv, shape);
   GivenPolicy given;
   given.gpu_batch_size = config.gpu_batch_size;
   given.num_gpu_batches = config.num_gpu_batches;

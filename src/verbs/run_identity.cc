@@ -30,19 +30,18 @@ std::string TokenizerKey(const OpenedModel& model) {
 
 std::string SamplingText(const Config& config) {
   const Sampling& sampling = config.sampling;
-  nlohmann::ordered_json text = {
-      {"temperature", sampling.temperature},
-      {"top_p", sampling.top_p},
-      {"top_k", sampling.top_k},
-      {"max_tokens", sampling.max_tokens},
-      {"min_tokens", sampling.min_tokens},
-      {"stop", sampling.stop},
-      {"stop_token_ids", sampling.stop_token_ids},
-      {"repetition_penalty", sampling.repetition_penalty},
-      {"ignore_eos", sampling.ignore_eos},
-      {"logprobs", sampling.num_logprobs},
-      {"seed", config.seed},
-      {"parse_special", config.special_text == SpecialText::kParse}};
+  nlohmann::ordered_json text = {{"temperature", sampling.temperature},
+                                 {"top_p", sampling.top_p},
+                                 {"top_k", sampling.top_k},
+                                 {"max_tokens", sampling.max_tokens},
+                                 {"min_tokens", sampling.min_tokens},
+                                 {"stop", sampling.stop},
+                                 {"stop_token_ids", sampling.stop_token_ids},
+                                 {"repetition_penalty", sampling.repetition_penalty},
+                                 {"ignore_eos", sampling.ignore_eos},
+                                 {"logprobs", sampling.num_logprobs},
+                                 {"seed", config.seed},
+                                 {"parse_special", config.special_text == SpecialText::kParse}};
   if (!sampling.choices.empty()) text["choices"] = sampling.choices;
   return JsonText(text);
 }

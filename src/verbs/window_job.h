@@ -31,7 +31,7 @@ struct Feed {
 };
 
 // Line N is window N.
-class WindowJob final : public Job {
+class WindowJob : public Job {
  public:
   // Lifetime: the tokens outlive the job.
   WindowJob(const std::vector<TokenId>& tokens, std::vector<TextWindow> windows, const Feed& feed)

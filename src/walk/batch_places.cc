@@ -72,7 +72,7 @@ KvPlace BatchPlaces::TakeSlots(Tier tier, std::size_t kv_class, int64_t row_toke
   for (auto gap = gaps.begin(); gap != gaps.end(); ++gap) {
     if (gap->size >= slots && (best == gaps.end() || gap->size < best->size)) best = gap;
   }
-  const KvPlace place = {best->begin, slots, plan_->RowKeep(index, row_tokens)};
+  const KvPlace place = {best->begin, slots, row_tokens};
   best->begin += slots;
   best->size -= slots;
   if (best->size == 0) gaps.erase(best);

@@ -4,6 +4,7 @@ and disk, block shape, overlap and KV place. Standard library only.
   python3 placement_test.py path/to/spillway PART
 """
 
+import json
 import pathlib
 import sys
 import tempfile
@@ -116,6 +117,23 @@ def coded_evicting_caches(binary, source, folder):
     return failures
 
 
+def budgets_per_head(binary, source, folder):
+    """KV heads with budgets of their own: the same bytes everywhere; and equal budgets are those of all heads together."""
+    even = folder / "even.json"
+    even.write_text(json.dumps({"version": 1, "kv": {"policy": "h2o", "head_budgets": [[0.3] * 4] * 8}}))
+    failures = 0
+    for bits in (16, "8,4"):
+        model = ["--model", harness.BUNDLED_MODEL, "--kv-bits", bits]
+        if run(binary, [*model, "--policy", even], source, folder, [])[0] != run(binary, [*model, *H2O], source, folder, [])[0]:
+            print(f"FAILED: budgets of 30 % of each head give other bytes than 30 %, {bits} bits")
+            failures += 1
+    heads = lambda shape: ["--policy", harness.REPOSITORY / "tests" / "parity" / "policies" / f"heads-{shape}.json"]
+    cases = [[harness.BUNDLED_MODEL, *heads("8x4")], [harness.BUNDLED_MODEL, "--kv-bits", "8,4", *heads("8x4")],
+             [PARITY_MODELS / "llama-groups-of-four", "--kv-bits", 4, *heads("2x2")],
+             [PARITY_MODELS / "gemma3-groups-windowed", *heads("3x1")]]
+    return failures + sum(check(binary, ["--model", *case], source, folder, EVICTING) for case in cases)
+
+
 def quantised_weights(binary, source, folder):
     failures = sum(check(binary, ["--model", model, "--weight-bits", bits], source, folder, QUANTISED)
                    for model in SMALL_MODELS for bits in (8, 4))
@@ -167,7 +185,7 @@ def rotary_positions(binary, source, folder):
 
 
 PARTS = [families, experts, full_caches, evicting_caches, coded_caches, coded_evicting_caches, quantised_weights, large_weights,
-         rotary_positions, turned_heads]
+         rotary_positions, turned_heads, budgets_per_head]
 
 
 def main():

@@ -269,9 +269,18 @@ TEST(ConfigTest, KvFlagsReplaceWhatTheFileSaysAmountByAmount) {
   const std::string layers = WriteKvFile(
       R"({"policy":"h2o","layer_budgets":[{"kept":{"tokens":8}},{"kept":{"tokens":9}}]})");
   EXPECT_THAT(RefusalOf({"generate", "a", "--policy", layers.c_str(), "--kv-heavy", "3"}),
-              HasSubstr("a budget for each layer"));
+              HasSubstr("has many budgets"));
   const KvPolicy all = ParseGenerate({"--policy", layers.c_str(), "--kv-budget", "50%"}).kv;
   EXPECT_EQ(KeepOf(all, 1, 100), (KvKeep{0, 25, 25}));
+  const std::string heads = WriteKvFile(R"({"policy":"h2o","head_budgets":[[0.1,0.2],[0.3,0.4]]})");
+  EXPECT_EQ(KeepOf(ParseGenerate({"--policy", heads.c_str()}).kv, {1, 0}, 100),
+            (KvKeep{0, 15, 15}));
+  EXPECT_THAT(RefusalOf({"generate", "a", "--policy", heads.c_str(), "--kv-policy", "window"}),
+              HasSubstr("budgets per KV head, which only h2o takes"));
+  const KvPolicy even = ParseGenerate({"--policy", heads.c_str(), "--kv-budget", "50%"}).kv;
+  EXPECT_EQ(KeepOf(even, {1, 0}, 100), (KvKeep{0, 25, 25}));
+  const KvPolicy full = ParseGenerate({"--policy", heads.c_str(), "--kv-policy", "full"}).kv;
+  EXPECT_TRUE(full.head_budgets.empty());
 }
 
 TEST(ConfigTest, AcceptsWhatHappensAnyway) {

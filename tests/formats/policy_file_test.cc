@@ -67,15 +67,23 @@ TEST(PolicyFile, ComesBackAsItWas) {
   ExpectSame(FromText(PolicyJson(policy)), policy);
 }
 
+TEST(PolicyFile, BudgetsPerHeadComeBackAsTheyWere) {
+  KvPolicy kv;
+  kv.kind = KvPolicyKind::kH2o;
+  kv.head_budgets = {{{{0.1, 0}, {}, {}}, {{0.0, 12}, {}, {}}},
+                     {{{}, TokenAmount{0.0, 7}, TokenAmount{0.3, 0}}, {{1.0, 0}, {}, {}}}};
+  EXPECT_EQ(FromText(PolicyJson(kv, 16, {"calibrated"})).kv->head_budgets, kv.head_budgets);
+}
+
 TEST(PolicyFile, StatesWhatItStates) {
   KvPolicy kv;
   kv.kind = KvPolicyKind::kH2o;
   kv.layer_budgets = {{{0.1, 0}, {}, {}}, {{0.5, 0}, {}, {}}};
-  const GivenPolicy given = FromText(PolicyJson(kv, {"calibrated"}));
+  const GivenPolicy given = FromText(PolicyJson(kv, {8, 4}, {"calibrated"}));
   ASSERT_TRUE(given.kv);
   EXPECT_EQ(given.kv->layer_budgets, kv.layer_budgets);
-  EXPECT_FALSE(given.placement || given.gpu_batch_size || given.cpu_attention || given.kv_dtype ||
-               given.kv_bits);
+  EXPECT_EQ(given.kv_bits, KvBits(8, 4));
+  EXPECT_FALSE(given.placement || given.gpu_batch_size || given.cpu_attention || given.kv_dtype);
 }
 
 // Returns what is wrong with a file after one change.
@@ -90,6 +98,26 @@ std::string Fault(const std::string& pointer, const json& value) {
     return error.what();
   }
   return "accepted";
+}
+
+TEST(PolicyFile, RefusesFaultyBudgetsPerHead) {
+  const auto fault = [](const char* kv) { return Fault("/kv", json::parse(kv)); };
+  EXPECT_EQ(
+      fault(R"({"policy": "h2o", "head_budgets": [[0.1, 0.2], [0.3, {"kept": {"tokens": 4}}]]})"),
+      "accepted");
+  EXPECT_THAT(fault(R"({"policy": "window", "head_budgets": [[0.1]]})"),
+              HasSubstr("$.kv.head_budgets: belongs to the h2o policy"));
+  EXPECT_THAT(fault(R"({"policy": "h2o", "head_budgets": [[0.1, 0.2], [0.3]]})"),
+              HasSubstr("$.kv.head_budgets[1]: must have a budget for each KV head"));
+  EXPECT_THAT(fault(R"({"policy": "h2o", "head_budgets": []})"),
+              HasSubstr("$.kv.head_budgets: must have a list of budgets for each of 1"));
+  EXPECT_THAT(fault(R"({"policy": "h2o", "head_budgets": [[0]]})"),
+              HasSubstr("$.kv.head_budgets[0][0]: is 0, must be more"));
+  EXPECT_THAT(fault(R"({"policy": "h2o", "head_budgets": [[1.5]]})"),
+              HasSubstr("$.kv.head_budgets[0][0]"));
+  EXPECT_THAT(
+      fault(R"({"policy": "h2o", "head_budgets": [[0.1]], "budget": {"kept": {"frac": 1}}})"),
+      HasSubstr("$.kv: must have either budget, layer_budgets or head_budgets"));
 }
 
 TEST(PolicyFile, RefusesFaultsWithTheirPath) {

@@ -15,6 +15,11 @@ def text_requests(rows, max_tokens):
     return [{"prompt": row["text"], "max_tokens": max_tokens, "ignore_eos": row["ignore_eos"]} for row in rows]
 
 
+def flag_words(flags):
+    """Words of a golden file's flags: files of the repository by their paths."""
+    return [harness.REPOSITORY / word if str(word).startswith("tests/") else word for word in flags]
+
+
 def generate(binary, model, requests, flags=()):
     with tempfile.TemporaryDirectory() as folder:
         source = harness.write_jsonl(pathlib.Path(folder) / "in.jsonl", requests)
@@ -22,7 +27,7 @@ def generate(binary, model, requests, flags=()):
         result = harness.run(
             binary,
             ["generate", "--model", model, "--input", source, "--output", target]
-            + ["--logprobs", comparison.NUM_TOP, "--quiet", *flags],
+            + ["--logprobs", comparison.NUM_TOP, "--quiet", *flag_words(flags)],
         )
         assert result.status == 0, f"exit {result.status}: {result.stderr.decode(errors='replace')}"
         return harness.read_jsonl(target)

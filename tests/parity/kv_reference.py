@@ -94,7 +94,7 @@ def softmax(products, sinks):
 
 
 class Row:
-    """One row. `keep`: of a layer without a window. `flexgen`: h2o_flexgen's variant, which lets every token that leaves the
+    """One row. `keep`: of a layer without a window, or what (layer, KV head) keeps. `flexgen`: h2o_flexgen's variant, which lets every token that leaves the
     recent ones take the place of the lightest heavy one."""
 
     def __init__(self, keep, uses_scores, flexgen, row_tokens):
@@ -132,16 +132,18 @@ class Row:
             self.note_margin(standing(ranked[0]), standing(ranked[1]))
         head.take([slot for slot in range(len(head.positions)) if slot != ranked[0]])
 
-    def keep_in(self, window):
-        keep = self.keep.within(window, self.row_tokens)
+    def keep_in(self, place, window):
+        keep = self.keep(*place) if callable(self.keep) else self.keep
+        keep = keep.within(window, self.row_tokens)
         return keep.as_flexgen() if self.flexgen else keep
 
     def attend(self, module, query, key, value, mask, scaling, sliding_window=None, softcap=None, s_aux=None,
                **_):
         """transformers' attention of one row: query [1, heads, tokens, head_dim], key and value with the KV heads."""
-        keep, out = self.keep_in(sliding_window), []
+        out = []
         for number, queries in enumerate(query[0].chunk(key.shape[1])):
             place = (module.layer_idx, number)
+            keep = self.keep_in(place, sliding_window)
             is_prompt = place not in self.heads
             head = self.heads.setdefault(place, Head.empty(key.shape[-1]))
             head.add(key[0, number].half().float(), value[0, number].half().float())  # as a 16-bit cache holds them
@@ -158,8 +160,7 @@ class Row:
 
 @torch.inference_mode()
 def greedy(model, prompt, max_tokens, policy, num_top=NUM_TOP):
-    """One row (comparison.py), cut before the first step that rests on a fragile choice. `policy`: (what a layer without a
-    window keeps, whether scores decide, whether h2o_flexgen's variant)."""
+    """One row (comparison.py), cut before the first step that rests on a fragile choice. `policy`: (what Row keeps, whether scores decide, whether h2o_flexgen's variant)."""
     state = Row(*policy, len(prompt) + max_tokens)
     transformers.AttentionInterface.register(ATTENTION, state.attend)
     model.set_attn_implementation(ATTENTION)

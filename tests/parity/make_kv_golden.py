@@ -1,6 +1,8 @@
 """Makes tests/parity/golden_kv: greedy rows of the float32 reference under KV policies that evict (kv_reference.py).
 
-  python make_kv_golden.py [model ...]
+  python make_kv_golden.py [heads] [model ...]
+
+`heads`: only those of budgets per KV head.
 
 Needs the PyPI packages torch and transformers. A rerun gives the same rows, but for the last digits of logprobs.
 """
@@ -61,6 +63,24 @@ GROUPED_POLICIES = {name: POLICIES[name] for name in ("h2o-20", "h2o-one-recent"
 }
 
 
+# Budgets per KV head: percent, in turn.
+HEAD_SHARES = [5, 30, 80, 15, 50, 100, 10]
+HEADS = [*GROUPED, "tests/parity/models/prenorm-head64", "tests/parity/models/qwen3moe-plain"]
+HEAD_LENGTHS = [1, 5, 9, 17, 33, 48, 64, 100, 128, 160, 200, 240]
+
+
+def heads_policy(model):
+    """The row of POLICIES with budgets per KV head of a model; writes the file that its flags name."""
+    config = model.config.get_text_config()
+    layers, heads = config.num_hidden_layers, getattr(config, "num_key_value_heads", config.num_attention_heads)
+    percent = [[HEAD_SHARES[(layer * heads + head) % len(HEAD_SHARES)] for head in range(heads)] for layer in range(layers)]
+    file = pathlib.Path("tests/parity/policies") / f"heads-{layers}x{heads}.json"
+    budgets = [[share / 100 for share in of_layer] for of_layer in percent]
+    (HERE.parents[1] / file).parent.mkdir(exist_ok=True)
+    (HERE.parents[1] / file).write_text(json.dumps({"version": 1, "kv": {"policy": "h2o", "head_budgets": budgets}}) + "\n")
+    return ["--policy", str(file)], lambda tokens: lambda layer, head: share(percent[layer][head])(tokens), True, False
+
+
 EXPERT_POLICIES = {name: GROUPED_POLICIES[name] for name in ("h2o-30-tokens", "h2o-one-recent")}
 
 
@@ -75,10 +95,10 @@ def opt_rows(model, policy_of):
     return [row for row in rows if len(row["tokens"]) >= MIN_STEPS]
 
 
-def grouped_rows(model, policy_of):
+def grouped_rows(model, policy_of, lengths=GROUPED_LENGTHS):
     generator = torch.Generator().manual_seed(78)
     rows = []
-    for length in GROUPED_LENGTHS:
+    for length in lengths:
         policy = policy_of(length + GROUPED_TOKENS)
         for _ in range(GROUPED_TRIES):
             row = kv_reference.greedy(model, prompt_of(length, model, generator), GROUPED_TOKENS, policy, GROUPED_TOP)
@@ -93,9 +113,15 @@ def write(path, head, rows):
     path.write_text(json.dumps(head)[:-1] + ', "rows": [\n' + lines + "\n]}\n", encoding="utf-8")
 
 
+def head_rows(model, policy_of):
+    return grouped_rows(model, policy_of, HEAD_LENGTHS)
+
+
 def make(path, policies, max_tokens, rows_of):
     model = reference.load(HERE.parents[1] / path)
     tolerance = 0.02 if path == TALES else comparison.LOGPROB_TOLERANCE
+    if policies is None:
+        policies = {"h2o-heads": heads_policy(model)}
     for name, (flags, keep, uses_scores, flexgen) in policies.items():
         rows = rows_of(model, lambda row_tokens: (keep(row_tokens), uses_scores, flexgen))
         print(f"{path} {name}: {len(rows)} rows, {sum(len(row['tokens']) for row in rows)} steps", flush=True)
@@ -106,10 +132,10 @@ def make(path, policies, max_tokens, rows_of):
 def main():
     torch.set_num_threads(1)
     GOLDEN.mkdir(exist_ok=True)
-    chosen = sys.argv[1:]
+    only_heads, chosen = sys.argv[1:2] == ["heads"], [name for name in sys.argv[1:] if name != "heads"]
     for paths, work in ((OPT, (POLICIES, OPT_TOKENS, opt_rows)), (GROUPED, (GROUPED_POLICIES, GROUPED_TOKENS, grouped_rows)),
-                        (EXPERTS, (EXPERT_POLICIES, GROUPED_TOKENS, grouped_rows))):
-        for path in paths:
+                        (EXPERTS, (EXPERT_POLICIES, GROUPED_TOKENS, grouped_rows)), (HEADS, (None, GROUPED_TOKENS, head_rows))):
+        for path in paths if work[0] is None or not only_heads else []:
             if not chosen or pathlib.Path(path).name in chosen:
                 make(path, *work)
 

@@ -246,6 +246,37 @@ TEST(PlanTest, LayersWithAWindowTakeTheWindowsSlots) {
   EXPECT_EQ(shorter.kv_classes.size(), 1) << "no row outgrows the window";
 }
 
+// KV heads with budgets of their own lie one behind the other, each in whole blocks; a row is
+// filled up to whole pages of the disk.
+TEST(PlanTest, KvHeadsWithBudgetsOfTheirOwnTakeWhatTheyKeep) {
+  const ModelShape shape = *BuiltInShape("llama-3.2-1b");  // 16 layers of 8 KV heads of 64
+  Policy policy = Batches(4, 1);
+  policy.kv_bits = {8, 4};
+  policy.kv.kind = KvPolicyKind::kH2o;
+  std::vector<KvBudget> heads(8, {{0.1, 0}, {}, {}});
+  heads[2] = {{1.0, 0}, {}, {}};
+  policy.kv.head_budgets.assign(16, heads);
+  const auto plan_with = [&] {
+    return LayOut(MakeModel(shape), MachineWith(0), WorkOf(4, {400, 100}), policy, kNeeds);
+  };
+  const Plan plan = plan_with();
+  ASSERT_EQ(plan.KvRuns(), 8);
+  EXPECT_EQ(plan.kv_classes.size(), 1U);
+  EXPECT_EQ(plan.slot_bytes, KvSlotBytesWithState(1, 64, {8, 4}));
+  EXPECT_EQ(plan.RunKeep(0, 0, 500), (KvKeep{0, 25, 25}));
+  EXPECT_EQ(plan.RunSlots(0, 0, 500), 64);   // 50 tokens and the newest
+  EXPECT_EQ(plan.RunSlots(0, 2, 500), 512);  // all
+  EXPECT_EQ(plan.RowSlots(Tier::kCpu, 0, 500), 7 * 64 + 512);
+  EXPECT_EQ(plan.KvBytes(), 4 * 16 * (7 * 64 + 512) * plan.slot_bytes);
+  EXPECT_EQ(plan.MostRunSlots(500), 512);
+  EXPECT_EQ(plan.HeadSlots(plan.MostRowSlots(500)), (7 * 64 + 512) / 8);
+  policy.kv.head_budgets.back().front() = {{0.5, 0}, {}, {}};
+  EXPECT_EQ(plan_with().kv_classes.size(), 2U) << "the last layer differs";
+  policy.kv_frac = {{0.0, 0.0, 1.0}};
+  const Plan on_disk = plan_with();
+  EXPECT_EQ(on_disk.RowSlots(Tier::kDisk, 0, 500) * on_disk.slot_bytes % 4096, 0);
+}
+
 // Filled up by a sixteenth at most, a block with scores and positions is pages of the disk.
 TEST(PlanTest, EvictingRowsOfLargeModelsAreNotPaddedOnDisk) {
   Policy policy = Batches(8, 1);

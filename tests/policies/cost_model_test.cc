@@ -113,7 +113,7 @@ TEST(CostModel, CpuAttentionSharesTheMemoryWithTheLinks) {
   const Plan plan =
       LayOut(MakeModel(*BuiltInShape("opt-125m")), machine, WorkOf(1, {99, 2}), policy, kNeeds);
   PerTier<KvLoad> kv;
-  kv[Tier::kCpu].attended_tokens = 100;
+  kv[Tier::kCpu].attended_slots = 100;
   const int64_t bytes = 100 * plan.slot_bytes;
   const auto seconds = [&](int64_t traffic_bytes) {
     return CpuAttentionSeconds(plan, RatesOf(machine), kv, traffic_bytes) * 1e9 /
@@ -137,7 +137,7 @@ double AttentionSeconds(const Machine& machine, int kv_bits) {
   BatchLoad load;
   load.rows = load.tokens = 1;
   load.kv.resize(1);
-  load.kv[0][machine.device].attended_tokens = 100;
+  load.kv[0][machine.device].attended_slots = 100;
   const UnitSeconds seconds = CostModel(plan, RatesOf(machine)).Compute(1, load);
   return seconds[CostUnit::kAttention] + seconds[CostUnit::kCpuAttention];
 }

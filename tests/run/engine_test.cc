@@ -391,7 +391,8 @@ TEST(BlockBuilderTest, EachClassOfBlocksHasItsOwnPlaces) {
   const std::vector<KvPlace>& second = batch.rows()[1]->places.kv;
   EXPECT_EQ(second[0].slot_begin, 11);
   EXPECT_EQ(second[0].num_slots, 11);
-  EXPECT_EQ(second[0].keep, (KvKeep{0, 5, 5}));
+  EXPECT_EQ(second[0].row_tokens, 20);
+  EXPECT_EQ(plan.RunKeep(0, 0, 20), (KvKeep{0, 5, 5}));
   EXPECT_EQ(second[1].slot_begin, 5);
   EXPECT_EQ(second[1].num_slots, 5);
   EXPECT_FALSE(batch.places().Admits({10, 10})) << "the second class has room, the first has none";

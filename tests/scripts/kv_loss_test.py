@@ -64,7 +64,7 @@ class KvLoss(unittest.TestCase):
         other = kv_loss(self.folder, "--rows", "h2o", "--prompt", "20")
         self.assertEqual((other.returncode, "another study (prompt)" in other.stderr), (1, True), other.stderr)
         self.assertIn("are the groups", kv_loss(self.folder, "--rows", "h3o").stderr)
-        self.assertIn("needs a text", kv_loss(self.folder, "--rows", "calibrated").stderr)
+        self.assertIn("needs a text", kv_loss(self.folder, "--rows", "layers").stderr)
 
 
 if __name__ == "__main__":

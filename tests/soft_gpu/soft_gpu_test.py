@@ -25,6 +25,7 @@ from placements import (  # noqa: E402
 GPU = on_gpu("1GiB")
 PLACEMENTS = [[*flags, *GPU] for flags in FEW_ON_GPU]
 BESIDE = [[*flags, *GPU] for flags in BESIDE_GPU]
+HEADS = ["--policy", TESTS / "parity" / "policies" / "heads-2x2.json"]  # budgets per KV head
 CASES = [
     ["gelu-head80-untied"],
     ["sharded-head16", *H2O, "--weight-bits", 8],
@@ -38,13 +39,14 @@ CASES = [
     ["gemma2-full"],
     ["gemma3-wide-window", "--weight-bits", 4, *H2O],
     ["llama-groups-of-four", *H2O],
+    ["mistral-groups-windowed", "--kv-bits", "8,4", *HEADS],
     ["mixtral-stacked"],
     ["qwen2moe-stacked-dense", "--weight-bits", 8],
     ["gptoss-mxfp4", *H2O],
 ]
 # Rows on both sides of the original contexts of 64 and 96 tokens.
 LONGER_CASES = [["dynamic"], ["longrope-neox"]]
-CASES_BESIDE = [CASES[0], CASES[1], CASES[3], CASES[5], CASES[6], CASES[-2], CASES[-1]]
+CASES_BESIDE = [CASES[0], CASES[1], CASES[3], CASES[5], CASES[6], CASES[12], CASES[-2], CASES[-1]]
 # Shares of rows that may have other greedy tokens than on the CPU. Activations are rounded to 16 bits on a GPU, and these
 # small random models have many tokens that are nearly as likely as the best. Rounded otherwise, an element may have another
 # code, which moves logits further.
@@ -53,7 +55,7 @@ MOST_THAT_DIFFER_IN_CODES = 0.6
 # Golden rows of KV policies that evict (parity/make_kv_golden.py): grouped queries, rotary positions, and windows shorter and
 # longer than the budget. Activations of 16 bits move logprobs further than the CPU's bound of 0.002.
 GOLDEN_ROWS = ["llama-groups-of-four.h2o-20", "llama-groups-of-four.window-sinks",
-               "gemma3-groups-windowed.h2o-30-tokens", "gptoss-wide.h2o-one-recent"]
+               "llama-groups-of-four.h2o-heads", "gemma3-groups-windowed.h2o-30-tokens", "gptoss-wide.h2o-one-recent"]
 GOLDEN_TOLERANCE = 0.01
 LONGEST_GOLDEN_PROMPT = 100
 

@@ -173,6 +173,11 @@ KvPolicy RandomKv(Dice& dice) {
   kv.budget = RandomBudget(dice);
   if (kv.kind == KvPolicyKind::kWindow) kv.num_sinks = dice.Between(0, 3);
   if (dice.Yes(35)) kv.layer_budgets = {RandomBudget(dice), RandomBudget(dice)};
+  if (kv.kind != KvPolicyKind::kH2o || !kv.layer_budgets.empty() || dice.Yes(50)) return kv;
+  for (int layer = 0; layer < 2; ++layer) {
+    std::vector<KvBudget>& heads = kv.head_budgets.emplace_back();
+    for (int head = 0; head < 4; ++head) heads.push_back(RandomBudget(dice));
+  }
   return kv;
 }
 

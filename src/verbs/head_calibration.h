@@ -1,0 +1,97 @@
+// Budgets per KV head: what each head costs alone, a share of the KV for each by that, and what all
+// of them cost together on windows that the first step has not seen. Thread rule: one thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace spillway {
+
+// Of a set of windows: the log-probability of each token that is scored, [window][token].
+using WindowLogprobs = std::vector<std::vector<float>>;
+
+// Windows by what they are for: one head at a time; all heads together, after a long prompt, most
+// of the window, or a short one.
+enum class WindowSet { kOneHead, kLongPrompts, kShortPrompts };
+inline constexpr WindowSet kJointSets[] = {WindowSet::kLongPrompts, WindowSet::kShortPrompts};
+
+// Shares of a row's tokens that KV heads keep, [layer][kv_head].
+using HeadShares = std::vector<std::vector<double>>;
+
+// How much worse the tokens of a set are told, beside the full cache of 16 bits. In nats a token.
+struct SetLoss {
+  WindowSet set = WindowSet::kLongPrompts;
+  int64_t num_tokens = 0;
+  double full = 0.0;                 // mean negative log-probability with that cache
+  double loss = 0.0;                 // how much higher it is
+  std::optional<double> loss_error;  // standard error over the windows, where there are several
+  double divergence = 0.0;           // estimate of KL(full || with these shares): no luck lowers it
+};
+
+struct JointLoss {
+  HeadShares shares;
+  std::vector<SetLoss> sets;  // those that there are windows of
+
+  double mean_share() const;
+
+  // Highest of all losses and divergences: what is held to a bound.
+  double worst() const;
+};
+
+struct HeadFindings {
+  HeadShares costs;  // nats a token that a head loses alone, which keeps kAloneShare
+  // [layer]: a head's loss is as its share to the power of minus so much.
+  std::vector<double> exponents;
+  JointLoss joint;               // what was chosen
+  std::vector<JointLoss> tried;  // by rising mean share, the chosen one among them
+};
+
+// What a head keeps while all others keep everything; and a layer, which shows how the losses of
+// its heads fall as they keep more.
+inline constexpr double kAloneShare = 0.2;
+inline constexpr double kLayerShare = 0.5;
+
+struct HeadCalibrationJob {
+  int64_t num_layers = 0;
+  int64_t num_kv_heads = 0;
+  double max_loss = 0.0;             // in nats a token; used where no bytes are given
+  std::optional<double> most_bytes;  // that the KV may take with the shares, as `bytes` counts them
+  std::function<double(const HeadShares& shares)> bytes;
+  std::vector<WindowSet> joint_sets;  // those with windows
+  // The cache with these shares: of 16 bits for the costs, as it is to be held for the budgets; and
+  // the full cache of 16 bits.
+  std::function<WindowLogprobs(const HeadShares& shares, WindowSet set)> measure;
+  std::function<WindowLogprobs(WindowSet set)> reference;
+  // Costs that are known from an earlier call, one head after the other, then the layers; and where
+  // to a new one goes.
+  std::vector<double> known_costs;
+  std::function<void(const std::vector<double>& costs)> note_costs;
+};
+
+// What each head and layer costs; what is not known is measured.
+std::vector<double> CostsOfHeads(const HeadCalibrationJob& job);
+
+// Shares by the known costs: as much as the bytes hold; or where none are given the smallest ones
+// found whose worst loss is at most max_loss, all where there are none.
+// Requires: all costs are known; the least shares take no more than the bytes.
+HeadFindings FindHeadBudgets(const HeadCalibrationJob& job);
+
+// Settings of all heads that FindHeadBudgets measures, at most.
+int64_t NumJointSettings(const HeadCalibrationJob& job);
+
+// Every head with this share.
+HeadShares EvenShares(const HeadCalibrationJob& job, double share);
+
+// Calls of `measure` that CostsOfHeads makes.
+int64_t NumHeadRuns(const HeadCalibrationJob& job);
+
+// Estimate of KL(full || other) in nats a token, and how the windows of a set differ.
+SetLoss LossOf(WindowSet set, const WindowLogprobs& full, const WindowLogprobs& other);
+
+// Rows of shares, a line a layer.
+std::string HeadTable(const HeadFindings& found);
+
+}  // namespace spillway

@@ -1,0 +1,34 @@
+// KnownCosts: what `calibrate` has measured, beside its output, so that the next call goes on where
+// this one was stopped, or is done soon where it asks for another loss. Thread rule: one thread.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "src/base/report_file.h"
+
+namespace spillway {
+
+class KnownCosts {
+ public:
+  // OUTPUT.costs; nothing is kept where the output is no file.
+  // Throws: as ReportFile.
+  KnownCosts(const std::filesystem::path& output, const OtherFiles& others);
+
+  // Name of the file; empty: none.
+  std::string name() const { return path_.filename().string(); }
+
+  // Costs of the same calibration, at most so many; none of another one, or of a file that is not
+  // whole or no such file.
+  std::vector<double> Read(const std::string& identity, std::size_t most) const;
+  // Throws: Error kIo, kDiskSpace, kPath, kSystemLimit.
+  void Write(const std::string& identity, const std::vector<double>& costs) const;
+
+ private:
+  std::filesystem::path path_;
+  ReportFile file_;
+};
+
+}  // namespace spillway
