@@ -103,10 +103,13 @@ def read_score(document, name):
 
 
 def read_calibration(document, name):
-    """Reads a report of `spillway calibrate --report`."""
+    """Reads a report of `spillway calibrate --report`. Of budgets per KV head it is beside a full cache of 16 bits, after long
+    prompts."""
     found, model = document["calibration"], document["model"]["name"]
-    full = float(found["perplexity_full"])
     whole = document["policy"] | {"kv": {"policy": "full"}}
+    if "prompts" in found:
+        found, whole = found["prompts"][0], whole | {"kv_bits": 16}
+    full = float(found["perplexity_full"])
     entries = [Entry(model, whole, None, Quality(full, full)),
                Entry(model, document["policy"], None, Quality(float(found["perplexity"]), full))]
     return entries, f"{name}: spillway calibrate, {model}, on the text that the budgets were found on"

@@ -118,8 +118,12 @@ void CheckScore(const Config& config, const Stated& stated) {
 }
 
 void CheckCalibrate(Config& config, const Stated& stated) {
-  if (config.perplexity.empty())
-    throw Error(ErrorCode::kFlag, "--text: give the file of text to calibrate on");
+  if (config.perplexity.empty() && config.input.empty()) {
+    throw Error(ErrorCode::kFlag,
+                "--text: give the file of text to calibrate on, or the prompts of a job as --input");
+  }
+  if (!config.perplexity.empty() && !config.input.empty())
+    throw Error(ErrorCode::kFlag, "--text, --input: one of them is measured on; leave one out");
   if (config.kv_budget || config.kv_heavy || config.kv_recent)
     throw Error(ErrorCode::kFlag, "--kv-budget: calibrate finds the budgets; leave it out");
   if (config.policy && config.policy->kv)

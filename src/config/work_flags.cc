@@ -238,6 +238,7 @@ std::vector<Flag> ScoreFlags() {
 std::vector<Flag> CalibrateFlags() {
   return {
       Value("text", "FILE", "text that the model is measured on", &Config::perplexity),
+      Value("input", "FILE", "prompts of a job, JSONL or .txt, in place of a text", &Config::input),
       Value("max-loss", "N%", "how much perplexity may rise (1%)", SetMaxLoss),
       Value("kv-bytes", "N%",
             "in place of a loss: the KV's bytes, of those of a full cache of 16 bits", SetKvBytes),

@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstddef>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "policies/kv/head_budgets.h"
@@ -20,16 +23,18 @@
 #include "src/base/hash.h"
 #include "src/base/json_text.h"
 #include "src/base/report_file.h"
-#include "src/base/size_text.h"
+#include "src/base/stop_signal.h"
 #include "src/base/terminal.h"
 #include "src/formats/kv_policy_json.h"
 #include "src/formats/policy_file.h"
 #include "src/report/progress.h"
+#include "src/requests/reader.h"
 #include "src/run/supervisor.h"
 #include "src/verbs/chain.h"
 #include "src/verbs/head_calibration.h"
 #include "src/verbs/known_costs.h"
 #include "src/verbs/layer_calibration.h"
+#include "src/verbs/prompt_file.h"
 #include "src/verbs/run_identity.h"
 #include "src/verbs/window_job.h"
 
@@ -149,6 +154,30 @@ Json HeadOfReport(const Plan& plan, const KvPolicy& kv) {
   return json;
 }
 
+// File that the model is measured on.
+const std::filesystem::path& SourceOf(const Config& config) {
+  return config.input.empty() ? config.perplexity : config.input;
+}
+
+// The prompts of a job as one text, as far as a sample can want.
+// Throws: Error kInput: no line of it can be read, or too little can; and what reading throws.
+std::vector<TokenId> ReadPromptTokens(const Config& config, const OpenedModel& model) {
+  constexpr std::size_t kMost = std::size_t{1} << 22;
+  RequestReader reader(config.input, *model.tokenizer, ReaderOptionsFor(config, model));
+  std::vector<TokenId> tokens;
+  while (tokens.size() < kMost) {
+    const std::optional<RequestOrError> line = reader.Next();
+    if (!line) break;
+    const auto* request = std::get_if<Request>(&*line);
+    if (request == nullptr) continue;
+    tokens.insert(tokens.end(), request->prompt.begin(), request->prompt.end());
+    ThrowIfStopRequested();
+  }
+  if (tokens.size() >= 2) return tokens;
+  throw Error(ErrorCode::kInput, fmt::format("{}: its prompts are too short to score: {} tokens",
+                                             Printable(config.input.string()), tokens.size()));
+}
+
 // What layers and heads have in common: the text, its windows, and the runs that score them.
 class CalibrateStages : public Stages {
  public:
@@ -156,11 +185,13 @@ class CalibrateStages : public Stages {
       : flags_(opened.flags),
         model_(opened.model),
         line_(ProgressStreamOf(flags_)),
-        output_("--output", flags_.output, {flags_.perplexity, {}, flags_.report}),
-        report_("--report", flags_.report, {flags_.perplexity, flags_.output, {}}) {}
+        output_("--output", flags_.output, {SourceOf(flags_), {}, flags_.report}),
+        report_("--report", flags_.report, {SourceOf(flags_), flags_.output, {}}) {}
 
   Workload ReadWork(const Setting& setting) override {
-    tokens_ = ReadTextTokens(flags_, flags_.perplexity, "--text", *model_.tokenizer);
+    tokens_ = flags_.input.empty()
+                  ? ReadTextTokens(flags_, flags_.perplexity, "--text", *model_.tokenizer)
+                  : ReadPromptTokens(flags_, model_);
     size_ = SizeOf(flags_, setting.model.shape, std::ssize(tokens_));
     begins_ = BeginsOf(flags_, size_.tokens, std::ssize(tokens_));
     return WindowJob(tokens_, WindowsAt(begins_, size_.tokens, LongestPrompt()),
@@ -297,7 +328,7 @@ class HeadStages final : public CalibrateStages {
  public:
   explicit HeadStages(const Opened& opened)
       : CalibrateStages(opened),
-        known_(flags_.output, {flags_.perplexity, flags_.output, flags_.report}),
+        known_(flags_.output, {SourceOf(flags_), flags_.output, flags_.report}),
         bits_(flags_.kv_bits.value_or(16)) {
     job_.num_layers = model_.shape.num_layers;
     job_.num_kv_heads = model_.shape.num_kv_heads;

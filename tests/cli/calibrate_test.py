@@ -98,6 +98,18 @@ class Calibrate(harness.VerbTest):
             sizes.append(self.report_of("plan", "--model", SMALL_MODEL, *row, *words)["kv"]["bytes"])
         self.assertAlmostEqual(sizes[0] / sizes[1], found["bytes_frac"], delta=1e-6)
 
+    def test_the_prompts_of_a_job_are_a_text(self):
+        """What cannot be read of it is passed over; token ids and texts one behind the other."""
+        text = TALES.read_text(encoding="utf-8")[:6000]
+        source = harness.write_jsonl(self.folder / "in.jsonl", [{"prompt": text[at : at + 400]} for at in range(0, 6000, 400)])
+        source.write_text("no line\n" + source.read_text())
+        self.run_verb("calibrate", "--model", SMALL_MODEL, "--input", source, *SAMPLE, "--kv-bytes", "40%", "--output", "kv.json",
+                      "--quiet")
+        self.assertIn("head_budgets", json.loads((self.folder / "kv.json").read_text())["kv"])
+        (self.folder / "short.jsonl").write_text("no line\n")
+        result = harness.run(BINARY, ["calibrate", "--model", SMALL_MODEL, "--input", self.folder / "short.jsonl"])
+        self.assertEqual((result.status, len(result.stderr.splitlines())), (20, 1), result.stderr)
+
     def test_windows_however_few_and_short(self):
         for words in (["--window", 2], ["--window", 3], ["--window", 7], ["--window", 16, "--sample", 1],
                       ["--window", 16, "--sample", 2], ["--window", 16, "--sample", 3]):
@@ -184,6 +196,7 @@ class Calibrate(harness.VerbTest):
         for words, part in (
             (["--text", "none.txt"], "none.txt"),
             ([], "--text"),
+            (["--text", TALES, "--input", TALES], "--text, --input"),
             (["--text", TALES, "--window", 4000], "--window 4000"),
             (["--text", TALES, "--window", 64, "--prefill", 64], "--prefill 64"),
             (["--text", TALES, "--max-loss", "-1%"], "--max-loss"),
