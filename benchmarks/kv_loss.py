@@ -13,7 +13,7 @@ the paired differences. Groups of rows:
   layers       h2o with budgets per layer from `spillway calibrate --per layer` on the text between the windows; takes hours
   heads        h2o with budgets per KV head from `spillway calibrate`, likewise, in 8 bits of keys and 4 of values: --kv-bytes
                of the bytes of a full cache of 16 bits
-layers and heads are measured only where they are named.
+layers and heads are measured only where they are named; none: what --policy names alone.
 --policy FILE, as often as you like, adds a row with a policy file of yours.
 Prints a table. A rerun measures only what FILE.json does not hold yet. Needs the PyPI package tokenizers and the model's
 tokenizer.json; --windows FILE.jsonl takes windows of your own instead, one {"token_ids": [...]} a line.
@@ -215,6 +215,7 @@ def parse_arguments():
     parser.add_argument("--threads", type=int, help="compute threads of spillway (default: its own)")
     options = parser.parse_args()
     options.binary, options.model = options.binary.resolve(), options.model.resolve()
+    options.rows = [group for group in options.rows if group != "none"]
     unknown = [group for group in options.rows if group not in GROUPS]
     if unknown:
         parser.error(f"--rows {unknown[0]}: {', '.join(GROUPS)} are the groups")
