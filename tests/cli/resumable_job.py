@@ -14,6 +14,7 @@ import harness  # noqa: E402
 import placements  # noqa: E402
 from placements import EMULATED, EVICTING, H2O, ON_HOST, PARITY_MODELS, QUANTISED, WINDOW  # noqa: E402
 
+HEADS = ["--policy", harness.REPOSITORY / "tests" / "parity" / "policies" / "heads-8x4.json"]
 LLAMA = ["--model", PARITY_MODELS / "llama-grouped-tied"]
 NO_POLICY = [flags for flags in QUANTISED if "--kv-policy" not in flags]
 TEXTS = [{"text": f"{placements.SENTENCE} Then {number} more came."} for number in range(20)] + [{"text": 5}]
@@ -77,6 +78,7 @@ JOBS = [
     FileJob("sampled", "generate", REQUESTS, ["--temperature", 0.9, "--top-p", 0.9, "--logprobs", 2], ON_HOST),
     FileJob("Llama", "generate", REQUESTS, LLAMA, ON_HOST),
     FileJob("H2O", "generate", REQUESTS, [*H2O, "--temperature", 0.7], EVICTING),
+    FileJob("budgets per KV head", "generate", REQUESTS, [*HEADS, "--temperature", 0.7], EVICTING),
     FileJob("window", "generate", REQUESTS, [*LLAMA, *WINDOW], EVICTING),
     FileJob("KV of 8 bits", "generate", REQUESTS, ["--kv-bits", 8], ON_HOST),
     FileJob("H2O with KV of 8 bits", "generate", REQUESTS, [*H2O, "--kv-bits", 8], EVICTING),
