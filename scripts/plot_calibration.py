@@ -18,13 +18,6 @@ def fail(message):
     sys.exit(f"plot_calibration: {message}")
 
 
-def load_pyplot():
-    backend.load("plot_calibration")
-    import matplotlib.pyplot
-
-    return matplotlib.pyplot
-
-
 def read_report(path):
     """(title, shares [layer][head], calibration)"""
     try:
@@ -85,7 +78,7 @@ def parse_arguments():
 def main():
     options = parse_arguments()
     title, shares, found = read_report(options.report)
-    pyplot = load_pyplot()
+    pyplot = backend.load_pyplot("plot_calibration")
     several = len(found["tried"]) > 1
     figure, panels = pyplot.subplots(2 if several else 1, 1, figsize=(9, 7 if several else 3.2), layout="constrained", squeeze=False)
     figure.suptitle(title)

@@ -23,13 +23,6 @@ def fail(message):
     sys.exit(f"plot_timeline: {message}")
 
 
-def load_pyplot():
-    backend.load("plot_timeline")
-    import matplotlib.pyplot
-
-    return matplotlib.pyplot
-
-
 def read_trace(path):
     """(thread names from top to bottom, spans by thread name, number of dropped events)"""
     try:
@@ -94,7 +87,7 @@ def main():
                         help="only these, counted from 0, the embedding first (default: all)")
     parser.add_argument("--output", type=pathlib.Path, metavar="FILE", help="default: the trace's name with .png")
     arguments = parser.parse_args()
-    pyplot = load_pyplot()
+    pyplot = backend.load_pyplot("plot_timeline")
     lanes, spans, dropped = read_trace(arguments.trace)
     first, last = arguments.layers
     figure = draw(pyplot, lanes, spans, window_of(spans, arguments.number, range(first, last + 1)))

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "spillway/round.h"
+#include "spillway/kv_block_runs.h"
 
 namespace spillway {
 namespace {
@@ -13,44 +13,32 @@ LoggedRows Logged(const RowGroup& rows, int64_t kv_class, const KvLoad& load) {
           kv_class,   rows.count,    rows.log_end > 0 ? rows.log_end : load.decoding_rows};
 }
 
-// Slots in whole blocks of a tier that the ranges of a row's runs lie in, which come in their
-// order.
-class BlockCount {
- public:
-  explicit BlockCount(int64_t align) : align_(align) {}
-  void Add(int64_t slot_begin, const SlotRange& slots) {
-    if (slots.begin == slots.end) return;
-    const int64_t begin = std::max(end_, (slot_begin + slots.begin) / align_);
-    end_ = std::max(begin, DivideUp(slot_begin + slots.end, align_));
-    slots_ += (end_ - begin) * align_;
-  }
-  int64_t slots() const { return slots_; }
-
- private:
-  int64_t align_;
-  int64_t end_ = 0;  // of the blocks counted
-  int64_t slots_ = 0;
-};
+// Slots in whole blocks of the tier that are moved where `slots_of` names those of each run's keep.
+template <typename F>
+int64_t SlotsMoved(const Plan& plan, Tier tier, int64_t kv_class, int64_t row_tokens, F slots_of) {
+  int64_t blocks = 0;
+  ForEachKvBlockRange(plan, tier, kv_class, row_tokens, slots_of,
+                      [&](const KvBlockRange& range) { blocks += range.end - range.begin; });
+  return blocks * plan.slot_align[tier];
+}
 
 void Add(const Plan& plan, int64_t kv_class, const RowGroup& rows, KvLoad& load) {
-  const int64_t align = plan.slot_align[rows.kv_tier];
-  BlockCount loaded(align);
-  BlockCount stored(align);
-  int64_t window = 0;  // the same for all runs
-  ForEachKvRun(plan, kv_class, rows.shape.slots(), [&](const KvRunPlace& run) {
-    const int64_t held = run.keep.NumHeld(rows.num_past);  // before the pass
-    loaded.Add(run.slot_begin, {0, held});
-    stored.Add(run.slot_begin,
-               ChangedSlots(plan.kept.kind, run.keep,
-                            {rows.shape.prompt_tokens, rows.num_past, rows.NumNew()}));
+  const int64_t row_tokens = rows.shape.slots();
+  const RowProgress progress = {rows.shape.prompt_tokens, rows.num_past, rows.NumNew()};
+  const int64_t stored =
+      SlotsMoved(plan, rows.kv_tier, kv_class, row_tokens,
+                 [&](const KvKeep& keep) { return ChangedSlots(plan.kept.kind, keep, progress); });
+  load.loaded_slots +=
+      rows.count * HeldSlots(plan, rows.kv_tier, kv_class, row_tokens, rows.num_past);
+  load.stored_slots += rows.count * stored;
+  ForEachKvRun(plan, kv_class, row_tokens, [&](const KvRunPlace& run) {
     load.new_slots += rows.count * run.keep.NumHeld(rows.NumNew());
-    if (rows.num_past > 0) load.attended_slots += rows.count * (held + 1);
-    window = run.keep.window;
+    if (rows.num_past > 0)
+      load.attended_slots += rows.count * (run.keep.NumHeld(rows.num_past) + 1);
   });
-  load.loaded_slots += rows.count * loaded.slots();
-  load.stored_slots += rows.count * stored.slots();
   if (rows.num_past == 0) {
-    load.prompt_slots += rows.count * stored.slots();
+    load.prompt_slots += rows.count * stored;
+    const int64_t window = plan.RunKeep(kv_class, 0, row_tokens).window;  // the same for all runs
     load.prompt_pairs += rows.count * PromptPairs(rows.shape.prompt_tokens, window);
     return;
   }
@@ -67,11 +55,9 @@ int64_t PromptPairs(int64_t prompt, int64_t window) {
 
 int64_t HeldSlots(const Plan& plan, Tier tier, int64_t kv_class, int64_t row_tokens,
                   int64_t num_tokens) {
-  BlockCount held(plan.slot_align[tier]);
-  ForEachKvRun(plan, kv_class, row_tokens, [&](const KvRunPlace& run) {
-    held.Add(run.slot_begin, {0, run.keep.NumHeld(num_tokens)});
+  return SlotsMoved(plan, tier, kv_class, row_tokens, [&](const KvKeep& keep) {
+    return SlotRange{0, keep.NumHeld(num_tokens)};
   });
-  return held.slots();
 }
 
 BatchLoad LoadOf(const Plan& plan, std::span<const RowGroup> rows) {

@@ -12,3 +12,11 @@ def load(script):
                  f"Python is /usr/bin/python3), or: {sys.executable} -m pip install matplotlib")
     matplotlib.use("Agg")
     return matplotlib
+
+
+def load_pyplot(script):
+    """Returns matplotlib.pyplot; else as load."""
+    load(script)
+    import matplotlib.pyplot
+
+    return matplotlib.pyplot

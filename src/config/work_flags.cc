@@ -87,17 +87,25 @@ void SetStopTokens(Config& config, const std::string& text) {
   }
 }
 
+// Highest number of a share, without a percent sign and with one.
+struct MostOf {
+  double plain;
+  double percent;
+};
+
+// "20%" or "0.2": 0.2
+double ParseShare(std::string_view flag, std::string_view text, MostOf most) {
+  if (!text.ends_with('%')) return ParseReal(flag, text, 0.0, most.plain);
+  text.remove_suffix(1);
+  return ParseReal(flag, text, 0.0, most.percent) / 100.0;
+}
+
 void SetMaxLoss(Config& config, const std::string& text) {
-  const bool percent = text.ends_with('%');
-  const std::string number = percent ? text.substr(0, text.size() - 1) : text;
-  config.max_loss_frac = ParseReal("max-loss", number, 0.0, 1000.0) / (percent ? 100.0 : 1.0);
+  config.max_loss_frac = ParseShare("max-loss", text, {1000.0, 1000.0});
 }
 
 void SetKvBytes(Config& config, const std::string& text) {
-  const bool percent = text.ends_with('%');
-  const std::string number = percent ? text.substr(0, text.size() - 1) : text;
-  const double most = percent ? 100.0 : 1.0;
-  const double share = ParseReal("kv-bytes", number, 0.0, most) / most;
+  const double share = ParseShare("kv-bytes", text, {1.0, 100.0});
   if (share == 0.0) throw Error(ErrorCode::kFlag, "--kv-bytes: must be more than 0");
   config.kv_bytes_frac = share;
 }

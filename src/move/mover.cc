@@ -119,33 +119,20 @@ void Mover::AddKvOut(const Cursor& cell, const PackedBatch& batch) {
   kv_log_.AddOut(logged, batch, moves_);
 }
 
-// The blocks in which the slots lie that `slots_of` names of each run's keep. Blocks on disk may
-// hold the end of one run and the begin of the next.
+// The blocks in which the slots lie that `slots_of` names of each run's keep.
 template <typename F>
 void Mover::AddKvSlots(const Cursor& cell, const PackedBatch& batch, std::size_t index,
                        Direction direction, F slots_of) {
-  const int64_t align = plan_.slot_align[batch.rows[index].kv_tier];
-  const int64_t kv_class = plan_.kv_class_of[static_cast<std::size_t>(plan_.DecoderLayerOf(cell))];
-  BlockRange blocks;
-  ForEachKvRun(plan_, kv_class, KvPlaceOf(cell, batch, index).row_tokens,
-               [&](const KvRunPlace& at) {
-                 const SlotRange slots = slots_of(at.keep);
-                 if (slots.begin == slots.end) return;
-                 const BlockRange next = {(at.slot_begin + slots.begin) / align,
-                                          DivideUp(at.slot_begin + slots.end, align)};
-                 if (next.begin > blocks.end) {
-                   AddKvRuns(cell, batch, index, blocks, direction);
-                   blocks = next;
-                 }
-                 blocks.end = std::max(blocks.end, next.end);
-               });
-  AddKvRuns(cell, batch, index, blocks, direction);
+  const Tier tier = batch.rows[index].kv_tier;
+  if (plan_.KvInPlace(tier)) return;
+  ForEachKvBlockRange(
+      plan_, tier, KvClassOf(cell), KvPlaceOf(cell, batch, index).row_tokens, slots_of,
+      [&](const KvBlockRange& blocks) { AddKvRuns(cell, batch, index, blocks, direction); });
 }
 
 void Mover::AddKvRuns(const Cursor& cell, const PackedBatch& batch, std::size_t index,
-                      const BlockRange& blocks, Direction direction) {
+                      const KvBlockRange& blocks, Direction direction) {
   const PackedRow& row = batch.rows[index];
-  if (plan_.KvInPlace(row.kv_tier)) return;
   const int64_t block_bytes = plan_.KvBlockBytes(row.kv_tier);
   const int64_t run_blocks = std::max<int64_t>(1, kRunBytes / block_bytes);
   const int64_t row_block =
@@ -251,10 +238,13 @@ std::byte* Mover::HiddenStaged(const Cursor& cell, const PackedBatch& batch, Tie
          tokens_before * plan_.HiddenRowBytes();
 }
 
+int64_t Mover::KvClassOf(const Cursor& cell) const {
+  return plan_.kv_class_of[static_cast<std::size_t>(plan_.DecoderLayerOf(cell))];
+}
+
 const KvPlace& Mover::KvPlaceOf(const Cursor& cell, const PackedBatch& batch,
                                 std::size_t row) const {
-  return batch.KvPlaceOf(row,
-                         plan_.kv_class_of[static_cast<std::size_t>(plan_.DecoderLayerOf(cell))]);
+  return batch.KvPlaceOf(row, KvClassOf(cell));
 }
 
 }  // namespace spillway

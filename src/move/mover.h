@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "spillway/kv_block_runs.h"
 #include "spillway/plan.h"
 #include "spillway/schedule.h"
 #include "spillway/trace.h"
@@ -60,10 +61,6 @@ class Mover {
 
  private:
   enum class Direction { kIn, kOut };
-  struct BlockRange {  // blocks [begin, end) of a row's KV
-    int64_t begin = 0;
-    int64_t end = 0;
-  };
   std::span<const Move> WeightMoves(const Task& task);
   std::span<const Move> RowMoves(const Task& task, const PackedBatch& batch);
   void AddKvIn(const Cursor& cell, const PackedBatch& batch);
@@ -72,13 +69,14 @@ class Mover {
   void AddKvSlots(const Cursor& cell, const PackedBatch& batch, std::size_t row,
                   Direction direction, F slots_of);
   void AddKvRuns(const Cursor& cell, const PackedBatch& batch, std::size_t row,
-                 const BlockRange& blocks, Direction direction);
+                 const KvBlockRange& blocks, Direction direction);
   KvLogMoves::Cell LogCellOf(const Cursor& cell) const;
   void AddHiddenRuns(const Cursor& cell, const PackedBatch& batch, Direction direction);
   std::byte* KvHome(Tier tier, int64_t batch, int64_t decoder_layer) const;
   std::byte* KvStaged(Tier tier, const Cursor& cell) const;
   std::byte* HiddenHome(Tier tier, int64_t batch) const;
   std::byte* HiddenStaged(const Cursor& cell, const PackedBatch& batch, Tier tier) const;
+  int64_t KvClassOf(const Cursor& cell) const;
   const KvPlace& KvPlaceOf(const Cursor& cell, const PackedBatch& batch, std::size_t row) const;
 
   const Plan& plan_;

@@ -200,7 +200,6 @@ class CalibrateStages : public Stages {
   }
 
  protected:
-  // Every token is kept: all other plans use the memory of that one.
   virtual int64_t LongestPrompt() const = 0;
 
   Feed FeedOf(int64_t prompt) const {
@@ -261,6 +260,7 @@ class LayerStages final : public CalibrateStages {
  public:
   using CalibrateStages::CalibrateStages;
 
+  // Every token is kept: all other plans use the memory of that one.
   Config Settle(const Config& flags) override {
     Config whole = flags;
     whole.kv = KvWith(flags, std::vector(static_cast<std::size_t>(model_.shape.num_layers), 1.0));
@@ -346,7 +346,7 @@ class HeadStages final : public CalibrateStages {
 
   std::optional<Trace> Run(const Setting& setting, const PlannedRun& planned) override {
     DealWindows();
-    const Plan coded = CodedPlan(setting, planned);
+    coded_ = CodedPlan(setting, planned);
     SetBounds();
     const std::string identity = IdentityText(setting, planned.plan.policy);
     job_.known_costs =
@@ -354,8 +354,8 @@ class HeadStages final : public CalibrateStages {
     job_.note_costs = [&](const std::vector<double>& costs) { known_.Write(identity, costs); };
     BeginClock();
     MeasureHeads(setting, planned);
-    Supervisor supervisor = Supervise(setting, coded);
-    MeasureBy(setting, {coded, planned.schedule.overlap, supervisor});
+    Supervisor supervisor = Supervise(setting, coded_);
+    MeasureBy(setting, {coded_, planned.schedule.overlap, supervisor});
     found_ = FindHeadBudgets(job_);
     return std::nullopt;
   }
@@ -418,14 +418,13 @@ class HeadStages final : public CalibrateStages {
     int64_t slots = 0;
     for (int64_t decoder_layer = 0; decoder_layer < shape.num_layers; ++decoder_layer) {
       for (int64_t head = 0; head < shape.num_kv_heads; ++head) {
-        const int64_t kept = KeepOf(kv, {decoder_layer, head}, size_.tokens).slots();
-        slots += RoundUp(std::min(size_.tokens, kept + 1), KvBlockSlots(bits_));
+        const KvKeep keep = KeepOf(kv, {decoder_layer, head}, size_.tokens);
+        slots += coded_.SlotsOf(keep, size_.tokens);
       }
     }
     const int64_t full = RoundUp(size_.tokens, KvBlockSlots(16)) * shape.num_layers *
                          KvSlotBytes(shape.num_kv_heads, shape.head_dim, 16);
-    return static_cast<double>(slots * KvSlotBytesWithState(1, shape.head_dim, bits_)) /
-           static_cast<double>(full);
+    return static_cast<double>(slots * coded_.slot_bytes) / static_cast<double>(full);
   }
 
   void SetBounds() {
@@ -605,6 +604,7 @@ class HeadStages final : public CalibrateStages {
 
   KnownCosts known_;
   KvBits bits_;
+  Plan coded_;  // in these bits
   HeadCalibrationJob job_;
   std::map<WindowSet, std::vector<TextWindow>> windows_;
   std::map<WindowSet, WindowLogprobs> reference_;

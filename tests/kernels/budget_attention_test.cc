@@ -290,16 +290,10 @@ std::vector<float> PlainOutput(BudgetRow& row, Isa isa) {
   args.q = row.q(row.position);
   args.k = row.k(row.position);
   args.v = row.v(row.position);
-  args.qkv_stride = c.stride();
+  SetShape(c, row.storage, args);
   args.out = out.data();
   args.out_stride = c.num_heads * c.head_dim;
   args.rows = {&plain, 1};
-  args.num_heads = c.num_heads;
-  args.num_kv_heads = c.num_kv_heads;
-  args.head_dim = c.head_dim;
-  args.scale = c.scale();
-  args.kv_dtype = row.storage.dtype;
-  args.kv_bits = row.storage.bits;
   args.sinks = row.sinks.empty() ? nullptr : row.sinks.data();
   AlignedBytes workspace(AttentionWorkspaceBytes(row.num_slots(), c.head_dim, 2, isa));
   Attention(args, workspace.span(), PoolOf(2), isa);

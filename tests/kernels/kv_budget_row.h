@@ -107,18 +107,23 @@ struct BudgetRow {
   }
 };
 
+// What a case and its storage say of the tensors.
+inline void SetShape(const BudgetCase& c, const KvStorage& storage, AttentionTensors& tensors) {
+  tensors.qkv_stride = c.stride();
+  tensors.num_heads = c.num_heads;
+  tensors.num_kv_heads = c.num_kv_heads;
+  tensors.head_dim = c.head_dim;
+  tensors.scale = c.scale();
+  tensors.kv_dtype = storage.dtype;
+  tensors.kv_bits = storage.bits;
+}
+
 // All chunks of the prompt, then the compaction.
 inline void Prefill(BudgetRow& row, int64_t chunk, int num_threads, Isa isa) {
   const BudgetCase& c = row.c;
   AttentionArgs args;
-  args.qkv_stride = c.stride();
+  SetShape(c, row.storage, args);
   args.out_stride = c.num_heads * c.head_dim;
-  args.num_heads = c.num_heads;
-  args.num_kv_heads = c.num_kv_heads;
-  args.head_dim = c.head_dim;
-  args.scale = c.scale();
-  args.kv_dtype = row.storage.dtype;
-  args.kv_bits = row.storage.bits;
   args.sinks = row.sinks.empty() ? nullptr : row.sinks.data();
   args.token_scores_stride = c.prompt;
   args.window = c.keep.window;
@@ -172,16 +177,10 @@ void StepAll(const std::vector<BudgetRow*>& rows, Function step) {
   args.q = packed.data();
   args.k = args.q + width;
   args.v = args.k + c.num_kv_heads * c.head_dim;
-  args.qkv_stride = c.stride();
   args.out = out.data();
   args.out_stride = width + 2;
   args.rows = args_rows;
-  args.num_heads = c.num_heads;
-  args.num_kv_heads = c.num_kv_heads;
-  args.head_dim = c.head_dim;
-  args.scale = c.scale();
-  args.kv_dtype = rows.front()->storage.dtype;
-  args.kv_bits = rows.front()->storage.bits;
+  SetShape(c, rows.front()->storage, args);
   const std::vector<float>& sinks = rows.front()->sinks;
   args.sinks = sinks.empty() ? nullptr : sinks.data();
   args.kind = c.kind;

@@ -76,15 +76,9 @@ class Runs {
     args.q = tokens.q(position_);
     args.k = tokens.k(position_);
     args.v = tokens.v(position_);
-    args.qkv_stride = c_.stride();
+    SetShape(c_, storage_, args);
     args.out = out_.data();
     args.out_stride = c_.num_heads * c_.head_dim;
-    args.num_heads = c_.num_heads;
-    args.num_kv_heads = c_.num_kv_heads;
-    args.head_dim = c_.head_dim;
-    args.scale = c_.scale();
-    args.kv_dtype = storage_.dtype;
-    args.kv_bits = storage_.bits;
     args.rows = rows;
     args.kind = c_.kind;
     args.run_kv_heads = 1;

@@ -34,6 +34,11 @@ struct Disturbed {
     job.bytes = [](const HeadShares& shares) { return JointLoss{shares, {}}.mean_share(); };
     return job;
   }
+  HeadCalibrationJob JobWithCosts() {
+    HeadCalibrationJob job = Job();
+    job.known_costs = CostsOfHeads(job);
+    return job;
+  }
 };
 
 TEST(HeadCalibration, FindsWhatEachHeadCosts) {
@@ -59,8 +64,7 @@ TEST(HeadCalibration, FindsWhatEachHeadCosts) {
 
 TEST(HeadCalibration, KeepsTheLeastWithinTheBound) {
   Disturbed model = {{{1e-4, 4e-4}, {9e-4, 1e-4}}};
-  HeadCalibrationJob job = model.Job();
-  job.known_costs = CostsOfHeads(job);
+  HeadCalibrationJob job = model.JobWithCosts();
   job.max_loss = 0.02;
   const HeadFindings found = FindHeadBudgets(job);
   EXPECT_LE(found.joint.worst(), 0.02);
@@ -78,8 +82,7 @@ TEST(HeadCalibration, KeepsTheLeastWithinTheBound) {
 
 TEST(HeadCalibration, BytesAreFilled) {
   Disturbed model = {{{1e-4, 4e-4}, {9e-4, 1e-4}}};
-  HeadCalibrationJob job = model.Job();
-  job.known_costs = CostsOfHeads(job);
+  HeadCalibrationJob job = model.JobWithCosts();
   job.most_bytes = 0.3;
   const HeadFindings found = FindHeadBudgets(job);
   EXPECT_LE(found.joint.mean_share(), 0.3);
