@@ -18,14 +18,16 @@ def fail(message):
     sys.exit(f"plot_calibration: {message}")
 
 
+def text_of(bits):
+    return ",".join(map(str, bits)) if isinstance(bits, list) else str(bits)
+
+
 def read_report(path):
     """(title, shares [layer][head], calibration)"""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         policy, found = document["policy"], document["calibration"]
-        bits = policy["kv_bits"]
-        bits = ",".join(map(str, bits)) if isinstance(bits, list) else bits
-        return f"{document['model']['name']}, KV of {bits} bits", policy["kv"]["head_budgets"], found
+        return f"{document['model']['name']}, KV of {text_of(policy['kv_bits'])} bits", policy["kv"]["head_budgets"], found
     except OSError as error:
         fail(f"{path}: {error.strerror}")
     except (KeyError, TypeError, ValueError):
@@ -49,12 +51,16 @@ def percent_lost(prompts):
 
 
 def draw_losses(axes, found):
-    """A line for each length of prompts."""
+    """A line for each length of prompts and each number of bits."""
+    several = {text_of(tried.get("kv_bits", "")) for tried in found["tried"]}
     for number, chosen in enumerate(found["prompts"]):
-        line = [(100 * tried["bytes_frac"], tried["prompts"][number]) for tried in found["tried"]]
-        errors = [100 * (prompts["loss_error"] or 0) for _, prompts in line]
-        axes.errorbar([size for size, _ in line], [percent_lost(prompts) for _, prompts in line], errors, fmt="o-", capsize=3,
-                      color=COLORS[number], label=f"after {chosen['prompt_tokens']} tokens")
+        for style, bits in zip("o s ^ v".split(), sorted(several)):
+            line = sorted(((100 * tried["bytes_frac"], tried["prompts"][number]) for tried in found["tried"]
+                           if text_of(tried.get("kv_bits", "")) == bits), key=lambda point: point[0])
+            errors = [100 * (prompts["loss_error"] or 0) for _, prompts in line]
+            name = f"after {chosen['prompt_tokens']} tokens" + (f", {bits} bits" if len(several) > 1 else "")
+            axes.errorbar([size for size, _ in line], [percent_lost(prompts) for _, prompts in line], errors, fmt=style + "-",
+                          capsize=3, color=COLORS[number], label=name)
         axes.plot(100 * found["bytes_frac"], percent_lost(chosen), "*", color=COLORS[number], markersize=15,
                   markeredgecolor="black")
     axes.axhline(0, color="gray", linestyle="--")

@@ -8,6 +8,7 @@
 
 #include "spillway/plan.h"
 #include "spillway/prediction.h"
+#include "spillway/quality.h"
 #include "spillway/sampling.h"
 #include "spillway/trace.h"
 
@@ -49,6 +50,7 @@ struct RunSummary {
   std::optional<Prediction> predicted = std::nullopt;  // of this run; none where rates are unknown
   std::optional<ResumedSummary> resumed = std::nullopt;
   std::optional<SamplingSummary> sampling = std::nullopt;  // of a run that samples
+  std::optional<QualityReceipt> quality = std::nullopt;    // of a run with --shadow
 };
 
 // The JSON of docs/formats.md, "Report", indented; links and predictions that this run has none of
@@ -58,6 +60,9 @@ struct RunSummary {
 // mlp, head, sampling: seconds of computes) "predicted_s", "measured_s" and "error", predicted over
 // measured less one. "sampling", of generate alone, is how rows are sampled that say nothing.
 // "interrupted", in the report of a run that was stopped alone, is true.
+// "quality", with --shadow alone, is its receipt: "num_rows", "num_tokens", "same_token_frac" and
+// "divergence" with their "..._error", "answers" ("num_rows", "mean_tokens", "mean_tokens_full",
+// "difference_error"; null where this run answered no row of the sample), and "seconds".
 // "resumed" ("num_completions", "num_errors"), in a resumed run alone, is what was answered before
 // it; all else but the fingerprint and the score is of the run itself.
 std::string ReportJson(const Plan& plan, const Trace& trace, const RunSummary& summary);

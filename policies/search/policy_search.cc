@@ -135,7 +135,8 @@ class Search {
     if (!result_.feasible()) return;
     const auto bits = [](const Candidate& candidate) {
       const StorageChoice& storage = candidate.storage;
-      return 2 * storage.weight_bits + storage.kv_bits.key + storage.kv_bits.value;
+      const int bits = 2 * storage.weight_bits + storage.kv_bits.key + storage.kv_bits.value;
+      return std::pair(-storage.loss(), bits);
     };
     const auto rate = [](const Candidate& candidate) {
       return candidate.prediction.generated_tokens_per_s;
@@ -242,6 +243,7 @@ class Search {
     const StorageChoice& storage = input_.storage[block.storage];
     policy.weight_bits = storage.weight_bits;
     policy.kv_bits = storage.kv_bits;
+    if (storage.calibrated != nullptr) policy.kv = storage.calibrated->kv;
     if (storage.kv_budget) {
       policy.kv.budget = {*storage.kv_budget, {}, {}};
       policy.kv.layer_budgets.clear();

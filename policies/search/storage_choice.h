@@ -4,10 +4,12 @@
 #pragma once
 
 #include <array>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "policies/search/calibrated_kv.h"
 #include "spillway/kv_policy.h"
 
 namespace spillway {
@@ -22,7 +24,11 @@ struct StorageChoice {
   int weight_bits = 16;
   KvBits kv_bits = {};
   std::optional<TokenAmount> kv_budget;  // nullopt: the budget that is given
+  // In place of the KV policy and the bits that are given; null: none.
+  std::shared_ptr<const CalibratedKv> calibrated = nullptr;
 
+  // In nats a token, as far as it was measured.
+  double loss() const { return calibrated == nullptr ? 0.0 : calibrated->loss; }
   bool operator==(const StorageChoice&) const = default;
 };
 
@@ -31,5 +37,9 @@ struct StorageChoice {
 std::vector<StorageChoice> StorageChoices(std::span<const int> weight_bits,
                                           std::span<const KvBits> kv_bits,
                                           std::span<const TokenAmount> kv_budgets);
+
+// Each number of bits with a full cache of 16 bits and with each of the settings.
+std::vector<StorageChoice> CalibratedChoices(std::span<const int> weight_bits,
+                                             std::span<const CalibratedKv> settings);
 
 }  // namespace spillway

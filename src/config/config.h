@@ -14,6 +14,7 @@
 #include <variant>
 #include <vector>
 
+#include "policies/search/calibrated_kv.h"
 #include "policies/search/given_policy.h"
 #include "spillway/cpu_compute.h"
 #include "spillway/cut_side.h"
@@ -132,6 +133,8 @@ struct Config {
   int64_t grace_s = 0;             // after a scheduler's signal, for the block that runs
   int64_t interrupted_status = 0;  // exit status of an interrupted run; 0: the error's own
 
+  std::optional<double> shadow_frac;  // of the rows, compared with the full KV cache; generate
+
   bool stream = false;     // answers leave as they come, the model stays
   int64_t pause_ms = 100;  // without a new line, after which a stream's batch begins
 
@@ -147,13 +150,15 @@ struct Config {
 
   bool quick = false;                   // of profile
   bool makes_profile = true;            // a quick one, for a job that is worth it
-  double max_loss_frac = 0.01;          // of perplexity; calibrate
+  double max_loss_frac = 0.01;          // of perplexity; calibrate, search
+  bool pareto = false;                  // calibrate: measure other bits and bytes, too
   std::optional<double> kv_bytes_frac;  // calibrate: of a full cache of 16 bits, in place of a loss
   std::optional<BudgetsPer> budgets_per;  // calibrate
   std::optional<int64_t> sample;          // windows; calibrate
   bool as_flexgen = false;                // simulate
   bool allow_4bit = false;                // search may store weights and KV in fewer bits
   std::vector<TokenAmount> kv_budgets;    // that search chooses from; empty: kv's
+  std::vector<CalibratedKv> calibration;  // that search chooses from; empty: the given KV
 
   std::filesystem::path grid;    // sweep
   std::optional<Verb> run_verb;  // of a sweep's runs; kBench or kSimulate

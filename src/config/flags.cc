@@ -45,6 +45,8 @@ std::vector<Flag> SweepFlags() {
 std::vector<Flag> SearchFlags() {
   return {
       KvBudgetsFlag(),
+      CalibrationFlag(),
+      MaxLossFlag("with --calibration: how much perplexity may rise (1%)"),
       Switch("allow-4bit",
              "try weights and KV in fewer bits too: faster where links or memory are short, less "
              "accurate",
@@ -108,7 +110,8 @@ std::vector<Flag> FlagsOf(Verb verb) {
   switch (verb) {
     case Verb::kGenerate:
       return Joined({job({InputFlags(), OutputFlags("completions")}), model, tokenizer, sampling,
-                     chat, chat_answers, RunFlags(), kv, stops, streams, terminal});
+                     chat, chat_answers, RunFlags(), kv, InGroup("KV cache", {ShadowFlag()}), stops,
+                     streams, terminal});
     case Verb::kScore:
       return Joined({job({ScoreFlags(), OutputFlags("scores")}), model, tokenizer, chat, RunFlags(),
                      kv, stops, streams, terminal});

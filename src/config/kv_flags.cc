@@ -10,6 +10,7 @@
 #include "policies/search/storage_choice.h"  // kStoredBits
 #include "spillway/error.h"
 #include "src/config/flag_kinds.h"
+#include "src/formats/calibration_report.h"
 
 namespace spillway {
 namespace {
@@ -194,6 +195,14 @@ Flag KvBudgetsFlag() {
                SetKvBudgets);
 }
 
+Flag CalibrationFlag() {
+  return Value(
+      "calibration", "FILE",
+      "what calibrate --pareto --report wrote: choose among its KV policies and bits too, "
+      "within --max-loss",
+      [](Config& config, const std::string& text) { config.calibration = ReadCalibration(text); });
+}
+
 void ResolveKv(Config& config) {
   const KvPolicy from_file = config.policy ? config.policy->kv.value_or(KvPolicy{}) : KvPolicy{};
   const KvPolicyKind kind = config.kv_policy.value_or(from_file.kind);
@@ -230,6 +239,27 @@ void ResolveKv(Config& config) {
   }
   CheckKvWhole(config.kv);
   CheckKvBits(config);
+}
+
+void CheckCalibration(const Config& config, const Stated& stated) {
+  if (config.calibration.empty()) {
+    if (!stated.Has("max-loss")) return;
+    throw Error(ErrorCode::kFlag,
+                "--max-loss: belongs to --calibration, which says what KV policies lose");
+  }
+  for (const char* name : {"kv-policy", "kv-budget", "kv-budgets", "kv-heavy", "kv-recent",
+                           "kv-sinks", "kv-bits", "kv-dtype"}) {
+    if (!stated.Has(name)) continue;
+    throw Error(ErrorCode::kFlag,
+                fmt::format("--{}: --calibration has the KV policies and bits to choose from; "
+                            "leave one of the two out",
+                            name));
+  }
+  if (config.policy && (config.policy->kv || config.policy->kv_bits || config.policy->kv_dtype)) {
+    throw Error(ErrorCode::kFlag,
+                "--policy: has a KV policy, and --calibration has those to choose from; leave one "
+                "of the two out");
+  }
 }
 
 void CheckKvBudgets(const Config& config) {

@@ -6,15 +6,20 @@
 
 #include "src/config/config.h"
 #include "src/config/flags.h"
+#include "src/config/sources.h"
 
 namespace spillway {
 
 std::vector<Flag> KvFlags();
 Flag KvBudgetsFlag();
+Flag CalibrationFlag();
 
 // Sets config.kv: what the policy file says, and over it what flags say, amount by amount.
 // Throws: Error kFlag: amounts that the policy has no use for, or that contradict each other.
 void ResolveKv(Config& config);
+
+// Throws: Error kFlag: --max-loss without --calibration, or a KV policy or bits beside it.
+void CheckCalibration(const Config& config, const Stated& stated);
 
 // Throws: Error kFlag: a budget of --kv-budgets that the KV policy cannot keep.
 void CheckKvBudgets(const Config& config);

@@ -55,6 +55,7 @@ constexpr std::array kRefusedOfStreams = {
     RefusedFlag{"shard", "whoever writes to a stream chooses its lines"},
     RefusedFlag{"report", kManyPlans},
     RefusedFlag{"trace", kManyPlans},
+    RefusedFlag{"shadow", "takes a sample of all rows, which a stream does not know"},
     RefusedFlag{"perplexity", "is of one text"},
 };
 
@@ -119,8 +120,9 @@ void CheckScore(const Config& config, const Stated& stated) {
 
 void CheckCalibrate(Config& config, const Stated& stated) {
   if (config.perplexity.empty() && config.input.empty()) {
-    throw Error(ErrorCode::kFlag,
-                "--text: give the file of text to calibrate on, or the prompts of a job as --input");
+    throw Error(
+        ErrorCode::kFlag,
+        "--text: give the file of text to calibrate on, or the prompts of a job as --input");
   }
   if (!config.perplexity.empty() && !config.input.empty())
     throw Error(ErrorCode::kFlag, "--text, --input: one of them is measured on; leave one out");
@@ -143,6 +145,13 @@ void CheckCalibrate(Config& config, const Stated& stated) {
     throw Error(ErrorCode::kFlag,
                 fmt::format("--kv-bytes: belongs to budgets per KV head, which {}; give --max-loss",
                             h2o ? "--per layer is not" : "--kv-policy h2o has"));
+  if (config.pareto && !per_head)
+    throw Error(ErrorCode::kFlag, "--pareto: belongs to budgets per KV head");
+  for (const char* name : {"kv-bytes", "kv-bits", "kv-dtype"}) {
+    if (!config.pareto || !stated.Has(name)) continue;
+    throw Error(ErrorCode::kFlag,
+                fmt::format("--{}: --pareto measures several; leave one of the two out", name));
+  }
   if (config.kv_bytes_frac && stated.Has("max-loss")) {
     throw Error(ErrorCode::kFlag,
                 "--kv-bytes, --max-loss: one of them says how much is kept; leave one out");
@@ -215,6 +224,7 @@ void CheckVerb(Config& config, const Stated& stated) {
       return;
     case Verb::kSearch:
       CheckKvBudgets(config);
+      CheckCalibration(config, stated);
       return CheckPlan(config, stated);
     case Verb::kPlan:
     case Verb::kSimulate:

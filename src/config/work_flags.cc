@@ -100,6 +100,12 @@ double ParseShare(std::string_view flag, std::string_view text, MostOf most) {
   return ParseReal(flag, text, 0.0, most.percent) / 100.0;
 }
 
+void SetShadow(Config& config, const std::string& text) {
+  const double share = ParseShare("shadow", text, {1.0, 100.0});
+  if (share == 0.0) throw Error(ErrorCode::kFlag, "--shadow: must be more than 0");
+  config.shadow_frac = share;
+}
+
 void SetMaxLoss(Config& config, const std::string& text) {
   config.max_loss_frac = ParseShare("max-loss", text, {1000.0, 1000.0});
 }
@@ -184,6 +190,15 @@ std::vector<Flag> OutputFlags(std::string help) {
   };
 }
 
+Flag ShadowFlag() {
+  return Value("shadow", "N%",
+               "first run this share of the rows with the full KV cache of 16 bits too, 1,024 rows "
+               "at most, and tell what the run's own KV costs",
+               SetShadow);
+}
+
+Flag MaxLossFlag(std::string help) { return Value("max-loss", "N%", std::move(help), SetMaxLoss); }
+
 std::vector<Flag> StopFlags() {
   return {
       Integer(
@@ -216,6 +231,7 @@ std::vector<Flag> UnusedOutputFlags() {
       Switch("resume", "taken as generate takes it; nothing is resumed", &Config::resume),
       NoResumeFlag("taken as generate takes it; nothing is refused"),
       NoProfileFlag("taken as generate takes it; nothing is measured"),
+      Value("shadow", "N%", "taken as generate takes it; nothing is compared", SetShadow),
   };
 }
 
@@ -247,9 +263,13 @@ std::vector<Flag> CalibrateFlags() {
   return {
       Value("text", "FILE", "text that the model is measured on", &Config::perplexity),
       Value("input", "FILE", "prompts of a job, JSONL or .txt, in place of a text", &Config::input),
-      Value("max-loss", "N%", "how much perplexity may rise (1%)", SetMaxLoss),
+      MaxLossFlag("how much perplexity may rise (1%)"),
       Value("kv-bytes", "N%",
             "in place of a loss: the KV's bytes, of those of a full cache of 16 bits", SetKvBytes),
+      Switch("pareto",
+             "measure KV of 16, 8 and 8,4 bits at several sizes; the report has all of them, for "
+             "search --calibration",
+             &Config::pareto),
       Value("per", "head|layer",
             "budgets of each KV head, or of each layer (head; layer where not h2o)", SetBudgetsPer),
       Value("output", "FILE", "write the budgets here, a policy file, over what is there",

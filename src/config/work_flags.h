@@ -16,6 +16,10 @@ std::vector<Flag> SamplingFlags();
 std::vector<Flag> OutputFlags(std::string help);
 // Taken and not used, so that a command line of `generate` is planned by changing its verb.
 std::vector<Flag> UnusedOutputFlags();
+// Of generate.
+Flag ShadowFlag();
+// Of calibrate and search.
+Flag MaxLossFlag(std::string help);
 // Of runs that a scheduler stops.
 std::vector<Flag> StopFlags();
 // Of a worker for other programs.

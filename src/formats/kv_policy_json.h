@@ -1,9 +1,11 @@
-// A KV policy and its bits as policy files and reports write them. Pure functions; any thread.
+// A KV policy and its bits as policy files and reports write and read them. Pure functions; any
+// thread.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
 
 #include "spillway/kv_policy.h"
+#include "src/base/json_node.h"
 
 namespace spillway {
 
@@ -13,5 +15,12 @@ nlohmann::ordered_json KvPolicyJson(const KvPolicy& kv);
 
 // One number for K and V, or [K, V] where they differ.
 nlohmann::ordered_json KvBitsJson(KvBits bits);
+
+// Read what those above write. Throws: as JsonNode.
+KvPolicy ReadKvPolicy(const JsonNode& node);
+KvBits ReadKvBits(const JsonNode& node);
+
+// 16, 8 or 4. Throws: as JsonNode.
+int ReadBits(const JsonNode& node);
 
 }  // namespace spillway

@@ -210,6 +210,27 @@ Json SamplingJson(const SamplingSummary& summary) {
           {"from_generation_config", summary.from_generation_config}};
 }
 
+Json QualityJson(const QualityReceipt& receipt) {
+  const auto error_of = [](const MeanWithError& mean) {
+    return mean.error ? Json(*mean.error) : Json(nullptr);
+  };
+  Json json = {{"num_rows", receipt.num_rows},
+               {"num_tokens", receipt.num_tokens},
+               {"same_token_frac", receipt.agreement.mean},
+               {"same_token_error", error_of(receipt.agreement)},
+               {"divergence", receipt.divergence.mean},
+               {"divergence_error", error_of(receipt.divergence)},
+               {"answers", nullptr},
+               {"seconds", receipt.seconds}};
+  if (const auto& lengths = receipt.lengths) {
+    json["answers"] = {{"num_rows", lengths->num_rows},
+                       {"mean_tokens", lengths->own},
+                       {"mean_tokens_full", lengths->full},
+                       {"difference_error", error_of(lengths->difference)}};
+  }
+  return json;
+}
+
 Json TimeJson(const Trace& trace, const RunSummary& summary) {
   return {{"load", trace.load_s},
           {"prefill", trace.prefill.seconds},
@@ -272,6 +293,7 @@ Json ToJson(const Plan& plan, const Trace& trace, const RunSummary& summary) {
   json["predicted"] = PredictionJson(summary.predicted);
   json["prediction_error"] = PredictionErrorJson(summary.predicted, trace);
   json["fingerprint"] = summary.fingerprint.empty() ? Json() : Json(summary.fingerprint);
+  if (summary.quality) json["quality"] = QualityJson(*summary.quality);
   if (summary.score) json["score"] = ScoreJson(*summary.score, trace);
   return json;
 }

@@ -13,6 +13,7 @@
 #include "spillway/report.h"
 #include "src/base/size_text.h"
 #include "src/report/progress_text.h"  // DurationText
+#include "src/report/quality_text.h"
 #include "src/report/report_figures.h"
 
 namespace spillway {
@@ -62,9 +63,10 @@ std::string KeptText(const Plan& plan, const KvKeep& keep) {
 
 std::string KvLine(const Plan& plan, const KvKeep& keep, int64_t slots) {
   const bool per_head = plan.KvRuns() > 1;
-  std::string line = fmt::format("{}: {}{} of the longest row, {} slots{}",
-                                 KvPolicyName(plan.policy.kv.kind), per_head ? "at most " : "",
-                                 KeptText(plan, keep), slots, per_head ? " a KV head in the mean" : "");
+  std::string line =
+      fmt::format("{}: {}{} of the longest row, {} slots{}", KvPolicyName(plan.policy.kv.kind),
+                  per_head ? "at most " : "", KeptText(plan, keep), slots,
+                  per_head ? " a KV head in the mean" : "");
   if (plan.policy.kv_bits.coded())
     line += fmt::format(" of {} bits", KvBitsText(plan.policy.kv_bits));
   line += WindowsText(plan);
@@ -220,6 +222,11 @@ std::string WaitingLine(const PhaseTotals& prefill, const PhaseTotals& decode) {
                                prefill.waits.hidden_s + decode.waits.hidden_s));
 }
 
+std::string QualityLines(const QualityReceipt& receipt) {
+  const std::string text = TableLine("quality", StepsText(receipt));
+  return receipt.lengths ? text + TableLine("answers", LengthsText(*receipt.lengths)) : text;
+}
+
 }  // namespace
 
 std::string PlanTable(const Plan& plan, const Workload& work,
@@ -267,7 +274,8 @@ std::string ReportTable(const Plan& plan, const Trace& trace, const RunSummary& 
                     fmt::format("{:.1f} tokens/s  (load {:.2f} s, total {:.2f} s)",
                                 RunRate(answered, trace), trace.load_s, summary.total_s));
   text += PredictedLine(plan, summary.predicted);
-  return text + TierLines(plan) + LinkLines(prefill, decode) + WaitingLine(prefill, decode);
+  text += TierLines(plan) + LinkLines(prefill, decode) + WaitingLine(prefill, decode);
+  return summary.quality ? text + QualityLines(*summary.quality) : text;
 }
 
 }  // namespace spillway

@@ -93,7 +93,7 @@ struct Completion {
   int64_t num_prompt_tokens = 0;
   std::vector<StepLogprobs> logprobs;  // one a token, when asked for
   std::optional<TakenChoice> choice;   // of a request that has some
-  Scores scores;                       // of a request that is scored; the rest is empty then
+  Scores scores;  // of a request that is scored; all but the logprobs is empty then
 };
 
 }  // namespace spillway

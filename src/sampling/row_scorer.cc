@@ -18,6 +18,7 @@ RowScorer::RowScorer(const Request& request) : request_(request) {
   const auto num_scored = num_tokens - static_cast<std::size_t>(request.scored->first);
   logprobs_.resize(num_scored);
   is_best_.resize(num_scored);
+  if (request.sampling.num_logprobs >= 0) steps_.resize(num_scored);
 }
 
 TokenId RowScorer::TokenAt(int64_t index) const {
@@ -35,6 +36,9 @@ void RowScorer::See(int64_t position, std::span<float> logits) {
   is_best_[at] = best == token ? 1 : 0;
   logprobs_[at] = best ? LogProbability(logits, token, logits[static_cast<std::size_t>(*best)])
                        : std::numeric_limits<float>::quiet_NaN();
+  if (!best || steps_.empty()) return;
+  const double normaliser = LogSumExp(logits, logits[static_cast<std::size_t>(*best)]);
+  steps_[at].top = Likeliest(logits, request_.sampling.num_logprobs, normaliser);
 }
 
 RowStatus RowScorer::EndPass() {
@@ -60,6 +64,8 @@ Completion RowScorer::Take() {
   completion.num_prompt_tokens = static_cast<int64_t>(request_.prompt.size());
   completion.scores.greedy_match =
       std::ranges::all_of(is_best_, [](uint8_t is_best) { return is_best != 0; });
+  for (std::size_t at = 0; at < steps_.size(); ++at) steps_[at].chosen = logprobs_[at];
+  completion.logprobs = std::move(steps_);
   completion.scores.logprobs = std::move(logprobs_);
   return completion;
 }

@@ -115,13 +115,8 @@ void RowSampler::KeepChoices(std::span<const TokenId> next, std::span<float> log
 
 // Opens the step's entry, in which the chosen token's is filled in later.
 void RowSampler::KeepBest(std::span<const float> logits, double normaliser) {
-  thread_local std::vector<TokenLogit> largest;
-  BestTokens(logits, static_cast<std::size_t>(request_.sampling.num_logprobs), largest);
   StepLogprobs& step = completion_.logprobs.emplace_back();
-  step.top.reserve(largest.size());
-  for (const TokenLogit& entry : largest) {
-    step.top.push_back({entry.token, static_cast<float>(entry.logit - normaliser)});
-  }
+  step.top = Likeliest(logits, request_.sampling.num_logprobs, normaliser);
 }
 
 std::optional<TokenId> RowSampler::Choose(std::span<float> logits) {

@@ -199,6 +199,17 @@ void BestTokens(std::span<const float> logits, std::size_t count, std::vector<To
   std::ranges::sort_heap(best, Before);
 }
 
+std::vector<TokenLogprob> Likeliest(std::span<const float> logits, int64_t count,
+                                    double normaliser) {
+  thread_local std::vector<TokenLogit> largest;
+  BestTokens(logits, static_cast<std::size_t>(count), largest);
+  std::vector<TokenLogprob> top;
+  top.reserve(largest.size());
+  for (const TokenLogit& entry : largest)
+    top.push_back({entry.token, static_cast<float>(entry.logit - normaliser)});
+  return top;
+}
+
 double LogSumExp(std::span<const float> logits, float largest) {
   double sum = 0.0;
   for (const float logit : logits) sum += std::exp(double{logit} - double{largest});

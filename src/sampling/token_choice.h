@@ -25,6 +25,11 @@ std::optional<TokenId> ArgMax(std::span<const float> logits);
 // Requires: no NaN.
 void BestTokens(std::span<const float> logits, std::size_t count, std::vector<TokenLogit>& best);
 
+// The `count` likeliest tokens, descending; `normaliser` is the LogSumExp of the logits.
+// Requires: no NaN.
+std::vector<TokenLogprob> Likeliest(std::span<const float> logits, int64_t count,
+                                    double normaliser);
+
 // log(sum(exp(logits))), in double.
 // Requires: `largest` is the largest logit and finite.
 double LogSumExp(std::span<const float> logits, float largest);

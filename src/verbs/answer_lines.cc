@@ -18,6 +18,7 @@
 #include "src/base/exit_status.h"
 #include "src/base/terminal.h"
 #include "src/report/progress.h"
+#include "src/report/quality_text.h"
 #include "src/requests/input_file.h"
 #include "src/run/supervisor.h"
 #include "src/unicode/utf8.h"
@@ -31,6 +32,7 @@
 #include "src/verbs/prompt_file.h"
 #include "src/verbs/run_identity.h"
 #include "src/verbs/run_output.h"
+#include "src/verbs/shadow_rows.h"
 #include "src/verbs/writer_options.h"
 
 namespace spillway {
@@ -54,7 +56,9 @@ void WarnOfNothingRead(const Config& config) {
 // The lines of the input file on one side, the lines of the output file on the other.
 class FileJob final : public Job {
  public:
-  FileJob(RequestReader& reader, CompletionWriter& writer) : reader_(reader), writer_(writer) {}
+  // `shadow` null: no sample of the rows is looked at.
+  FileJob(RequestReader& reader, CompletionWriter& writer, ShadowRows* shadow)
+      : reader_(reader), writer_(writer), shadow_(shadow) {}
 
   // Returns nullopt also when too many lines wait for an unfinished one: the block then runs before
   // more is read.
@@ -83,6 +87,7 @@ class FileJob final : public Job {
   }
   void Finish(const Request& request, const Completion& completion) override {
     --num_unfinished_;
+    if (shadow_ != nullptr) shadow_->NoteAnswer(request, completion);
     writer_.Put(request, completion);
   }
   void Fail(const Request& request, const std::string& code, const std::string& message) override {
@@ -94,6 +99,7 @@ class FileJob final : public Job {
  private:
   RequestReader& reader_;
   CompletionWriter& writer_;
+  ShadowRows* shadow_;
   int64_t num_requests_ = 0;
   int64_t num_unfinished_ = 0;
   int64_t num_ahead_ = 0;  // lines read since a request was first left unfinished
@@ -106,6 +112,10 @@ void WarnOfEmpty(const AnswerCounts& written) {
       "{} of {} completions are empty: the model ended at once; look at the prompts, the "
       "tokenizer, --stop and the chat template",
       written.num_empty, written.num_completions));
+}
+
+void WarnOfQuality(const QualityReceipt& receipt) {
+  if (const std::string warning = QualityWarning(receipt); !warning.empty()) PrintWarning(warning);
 }
 
 // The work that an interrupted run has left; a sample of some rows still stands for the others.
@@ -133,13 +143,6 @@ void Describe(const Config& config, const OpenedModel& model, const InputScan& s
                       plan.batch.rows, plan.batch.slots, plan.num_batches,
                       plan.arena_bytes[Tier::kCpu]);
   PrintTo(TerminalOf(config), text);
-}
-
-// Bad lines alone need no model in memory.
-Trace RunLines(const RunInputs& run, const Schedule& schedule, FileJob& job, ProgressLine& line) {
-  if (run.plan.num_requests > 0) return RunJob(run, schedule, job, line);
-  if (job.Next()) throw Error(ErrorCode::kResume, "the input changed while it was read");
-  return {};
 }
 
 ExistingOutput ExistingOf(const Config& config) {
@@ -213,6 +216,7 @@ class AnswerStages final : public Stages {
   Plan PlanFor(const Setting& setting, const Workload& work, const Policy& policy) override {
     Plan plan = Stages::PlanFor(setting, work, policy);
     Describe(setting.config, setting.model, scan_, plan);
+    SampleRows(setting, plan.policy);
     BeginOrResume(setting, plan.policy);
     rest_ = finished_ ? Workload{} : Rest(work, writer_.earlier().num_completions);
     plan.num_requests = rest_.num_requests;  // its places stay those of the whole input
@@ -223,7 +227,7 @@ class AnswerStages final : public Stages {
     if (finished_) return std::nullopt;
     const auto& [config, model, machine, device, needs] = setting;
     expected_ = PredictionFor(config, planned.plan, rest_);
-    job_.emplace(*reader_, writer_);
+    job_.emplace(*reader_, writer_, shadow_ ? &*shadow_ : nullptr);
     ExpectedWork expected = ExpectedOf(rest_, expected_);
     expected.earlier_rows = planned.work.num_requests - rest_.num_requests;
     SayWhatRuns(setting, planned);
@@ -235,7 +239,7 @@ class AnswerStages final : public Stages {
                            expected,
                            output_.OpenTrace(planned.plan),
                            BeginningsOf(config)};
-    Trace trace = RunKeepingLines(run, planned);
+    Trace trace = RunKeepingLines(setting, run, planned);
     RefuseChangedInput();
     writer_.Finish();
     total_s_ = NowSeconds() - begin_s_;
@@ -255,6 +259,7 @@ class AnswerStages final : public Stages {
     const AnswerCounts written = writer_.earlier() + writer_.answers();
     if (written.num_lines() == 0) WarnOfNothingRead(setting.config);
     if (setting.model.tokenizer->encodes_text()) WarnOfEmpty(written);
+    if (summary.quality) WarnOfQuality(*summary.quality);
     if (written.num_errors == 0) return 0;
     PrintWarning(fmt::format("{} of {} lines carry errors; each says why in the output",
                              written.num_errors, written.num_lines()));
@@ -283,6 +288,18 @@ class AnswerStages final : public Stages {
 
   bool Scores() const { return flags_.verb == Verb::kScore; }
 
+  // With --shadow: the sample, and its plan, which may refuse the run.
+  void SampleRows(const Setting& setting, const Policy& policy) {
+    if (!flags_.shadow_frac || scan_.num_requests == 0 || writer_.finished()) return;
+    if (!DiffersFromFullKv(policy)) {
+      throw Error(ErrorCode::kFlag,
+                  "--shadow: compares with the full KV cache of 16 bits, which this run has; give "
+                  "--kv-policy or --kv-bits, or leave it out");
+    }
+    RequestReader reader = prompts_->Read();
+    shadow_.emplace(setting, reader, scan_.num_requests, *flags_.shadow_frac);
+  }
+
   // Passes over the lines of the input that an interrupted run has answered, which may be all.
   void BeginOrResume(const Setting& setting, const Policy& policy) {
     const auto& [config, model, machine, device, needs] = setting;
@@ -308,10 +325,45 @@ class AnswerStages final : public Stages {
     throw Error(ErrorCode::kResume, "the input changed while it was read");
   }
 
+  // Bad lines alone need no model in memory.
+  Trace RunLines(const Setting& setting, const RunInputs& run, const PlannedRun& planned) {
+    if (run.plan.num_requests == 0) {
+      if (job_->Next()) throw Error(ErrorCode::kResume, "the input changed while it was read");
+      return {};
+    }
+    if (shadow_) RunFullRows(setting);
+    Supervisor supervisor(run, output_.line());
+    if (shadow_) RunOwnRows(planned, supervisor);
+    answers_began_ = true;
+    output_.line().Begin(run.expected);
+    return supervisor.Run(run.plan, planned.schedule, *job_,
+                          [this](const WorkDone& done) { output_.line().Update(done); });
+  }
+
+  void RunFullRows(const Setting& setting) {
+    output_.Print(fmt::format(
+        "quality: {} of {} rows run first, with the full KV cache and then along its answers\n",
+        shadow_->num_rows(), scan_.num_requests));
+    shadow_->RunFull(setting, output_.line());
+  }
+
+  // Told before the night, so that there is none if it is bad.
+  void RunOwnRows(const PlannedRun& planned, Supervisor& supervisor) {
+    shadow_->RunOwn(planned.plan, planned.schedule.overlap, supervisor, output_.line());
+    output_.line().Clear();
+    const std::optional<QualityReceipt> receipt = shadow_->Receipt();
+    if (!receipt) {
+      PrintWarning("--shadow: no row of the sample had finite logits; nothing is told of quality");
+      return;
+    }
+    output_.Print(fmt::format("quality: {}\n", StepsText(*receipt)));
+    WarnOfQuality(*receipt);
+  }
+
   // Keeps finished lines, whatever ends the run early.
-  Trace RunKeepingLines(const RunInputs& run, const PlannedRun& planned) {
+  Trace RunKeepingLines(const Setting& setting, const RunInputs& run, const PlannedRun& planned) {
     try {
-      return RunLines(run, planned.schedule, *job_, output_.line());
+      return RunLines(setting, run, planned);
     } catch (const Error& error) {
       writer_.FlushFinished();
       if (error.code() == ErrorCode::kInterrupted) {
@@ -319,7 +371,8 @@ class AnswerStages final : public Stages {
         writer_.Keep();
       }
       is_explained_ = true;
-      throw EarlyEnd(error, writer_, flags_, output_.line().SecondsToRowEnd());
+      throw EarlyEnd(error, writer_, flags_,
+                     answers_began_ ? output_.line().SecondsToRowEnd() : std::nullopt);
     } catch (...) {
       writer_.FlushFinished();
       throw;
@@ -359,6 +412,7 @@ class AnswerStages final : public Stages {
       const ScoreTotals& scores = writer_.scores();
       summary.score = {scores.num_tokens, scores.logprob_sum, writer_.earlier_scores().num_tokens};
     }
+    if (shadow_) summary.quality = shadow_->Receipt();
     const AnswerCounts earlier = writer_.earlier();
     if (earlier.num_lines() > 0) summary.resumed = {earlier.num_completions, earlier.num_errors};
     return summary;
@@ -387,7 +441,9 @@ class AnswerStages final : public Stages {
   std::optional<AnswerCounts> finished_;  // of an output that was whole before
   Workload rest_;                         // what an interrupted run has left
   std::optional<Prediction> expected_;
+  std::optional<ShadowRows> shadow_;
   std::optional<FileJob> job_;
+  bool answers_began_ = false;  // those of the output
   double total_s_ = 0.0;
   bool is_explained_ = false;  // the error that ends the run
 };

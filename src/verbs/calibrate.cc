@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -43,6 +45,11 @@ namespace {
 
 constexpr int64_t kWindow = 640;
 constexpr int64_t kSample = 16;  // windows
+
+// Settings that --pareto measures: bits, and shares of the bytes of a full cache of 16 bits.
+constexpr std::array kParetoBits = {KvBits(16), KvBits(8), KvBits(8, 4)};
+constexpr std::array kParetoSizes = {0.5, 0.3, 0.2, 0.12, 0.08};
+constexpr double kUsefulOfBound = 3.0;  // smaller sizes than one that loses more are not measured
 
 using Json = nlohmann::ordered_json;
 
@@ -329,7 +336,8 @@ class HeadStages final : public CalibrateStages {
   explicit HeadStages(const Opened& opened)
       : CalibrateStages(opened),
         known_(flags_.output, {SourceOf(flags_), flags_.output, flags_.report}),
-        bits_(flags_.kv_bits.value_or(16)) {
+        bits_(flags_.pareto ? std::vector(kParetoBits.begin(), kParetoBits.end())
+                            : std::vector{flags_.kv_bits.value_or(16)}) {
     job_.num_layers = model_.shape.num_layers;
     job_.num_kv_heads = model_.shape.num_kv_heads;
   }
@@ -346,17 +354,22 @@ class HeadStages final : public CalibrateStages {
 
   std::optional<Trace> Run(const Setting& setting, const PlannedRun& planned) override {
     DealWindows();
-    coded_ = CodedPlan(setting, planned);
-    SetBounds();
+    job_.max_loss = std::log1p(flags_.max_loss_frac);
+    job_.bytes = [this](const HeadShares& shares) { return BytesOf(shares); };
+    UseBits(setting, planned, bits_.front());
+    RefuseTooFewBytes();
     const std::string identity = IdentityText(setting, planned.plan.policy);
     job_.known_costs =
         known_.Read(identity, static_cast<std::size_t>(job_.num_layers * (job_.num_kv_heads + 1)));
     job_.note_costs = [&](const std::vector<double>& costs) { known_.Write(identity, costs); };
     BeginClock();
     MeasureHeads(setting, planned);
-    Supervisor supervisor = Supervise(setting, coded_);
-    MeasureBy(setting, {coded_, planned.schedule.overlap, supervisor});
-    found_ = FindHeadBudgets(job_);
+    for (const KvBits bits : bits_) {
+      UseBits(setting, planned, bits);
+      Supervisor supervisor = Supervise(setting, coded_);
+      MeasureBy(setting, {coded_, planned.schedule.overlap, supervisor});
+      Take(FindHeadBudgets(job_));
+    }
     return std::nullopt;
   }
 
@@ -366,12 +379,12 @@ class HeadStages final : public CalibrateStages {
     const std::string summary = Summary();
     line_.Clear();
     output_.Write(
-        PolicyJson(kv, bits_,
+        PolicyJson(kv, found_.joint.kv_bits,
                    {fmt::format("spillway calibrate: {}, {} windows of {} tokens, {}",
                                 model_.shape.name, begins_.size(), size_.tokens, summary)}));
     report_.Write(ReportText(planned.plan, kv));
     WarnOfBounds();
-    PrintTo(TerminalOf(flags_), HeadTable(found_) + SetLines() + summary + "\n");
+    PrintTo(TerminalOf(flags_), HeadTable(found_) + ParetoLines() + SetLines() + summary + "\n");
     return 0;
   }
 
@@ -403,12 +416,31 @@ class HeadStages final : public CalibrateStages {
     }
   }
 
-  // The plan in the bits that were asked for. Throws: as MakePlan.
-  Plan CodedPlan(const Setting& setting, const PlannedRun& planned) const {
+  // All tokens together are measured in these bits from now on. Throws: as MakePlan.
+  void UseBits(const Setting& setting, const PlannedRun& planned, KvBits bits) {
     Policy policy = planned.plan.policy;
-    policy.kv_bits = bits_;
+    policy.kv_bits = bits;
     policy.most_log_passes = planned.plan.kv_log.passes;
-    return MakePlan(model_, planned.plan.machine, planned.work, policy, setting.needs);
+    coded_ = MakePlan(model_, planned.plan.machine, planned.work, policy, setting.needs);
+    job_.kv_bits = bits;
+    job_.most_useful_loss = kUsefulOfBound * job_.max_loss;
+    job_.sizes.clear();
+    if (flags_.kv_bytes_frac) job_.sizes = {*flags_.kv_bytes_frac};
+    if (!flags_.pareto) return;
+    if (bits.coded()) job_.sizes.push_back(1.0);  // of 16 bits all tokens are the reference
+    job_.sizes.insert(job_.sizes.end(), kParetoSizes.begin(), kParetoSizes.end());
+    const double least = BytesOf(EvenShares(job_, kLeastHeadShare));
+    std::erase_if(job_.sizes, [least](double size) { return size < least; });
+  }
+
+  // Adds what was found in some bits to what was found in others.
+  void Take(HeadFindings found) {
+    std::ranges::move(found_.tried, std::back_inserter(found.tried));
+    found_ = std::move(found);
+    const JointLoss* least = LeastWithin(found_.tried, job_.max_loss);
+    if (bits_.size() == 1) return;
+    found_.joint =
+        least != nullptr ? *least : *std::ranges::min_element(found_.tried, {}, &JointLoss::worst);
   }
 
   // Bytes of a window's KV with these shares, over those of a full cache of 16 bits.
@@ -427,19 +459,16 @@ class HeadStages final : public CalibrateStages {
     return static_cast<double>(slots * coded_.slot_bytes) / static_cast<double>(full);
   }
 
-  void SetBounds() {
-    job_.max_loss = std::log1p(flags_.max_loss_frac);
-    job_.bytes = [this](const HeadShares& shares) { return BytesOf(shares); };
-    job_.most_bytes = flags_.kv_bytes_frac;
-    if (!job_.most_bytes) return;
+  void RefuseTooFewBytes() const {
+    if (!flags_.kv_bytes_frac) return;
     const double least = BytesOf(EvenShares(job_, kLeastHeadShare));
-    if (*job_.most_bytes >= least) return;
+    if (*flags_.kv_bytes_frac >= least) return;
     throw Error(
         ErrorCode::kFlag,
         fmt::format("--kv-bytes {}: each KV head keeps at least {} of the tokens, which take "
                     "{} in {} bits and whole blocks; give that or more",
                     ShortPercent(*flags_.kv_bytes_frac), ShortPercent(kLeastHeadShare),
-                    ShortPercent(least), KvBitsText(bits_)));
+                    ShortPercent(least), KvBitsText(bits_.front())));
   }
 
   std::string IdentityText(const Setting& setting, const Policy& policy) {
@@ -483,7 +512,8 @@ class HeadStages final : public CalibrateStages {
   void BeginClock() {
     begin_ = std::chrono::steady_clock::now();
     work_ = static_cast<double>(NumHeadRuns(job_)) * WorkOf(WindowSet::kOneHead);
-    const auto settings = static_cast<double>(1 + NumJointSettings(job_));  // and the full cache
+    const int64_t of_bits = NumJointSettings(job_) * std::ssize(bits_);
+    const auto settings = static_cast<double>(1 + of_bits);  // and the full cache
     for (const WindowSet set : job_.joint_sets) work_ += settings * WorkOf(set);
   }
 
@@ -539,6 +569,22 @@ class HeadStages final : public CalibrateStages {
     return text;
   }
 
+  // A line for each setting, those of a number of bits together.
+  std::string ParetoLines() const {
+    if (!flags_.pareto) return "";
+    std::string text = "  KV bits  bytes  tokens  perplexity";
+    for (const SetLoss& set : found_.joint.sets)
+      text += fmt::format("  after {} tokens", PromptOf(set.set));
+    text += "\n";
+    for (const JointLoss& joint : found_.tried) {
+      text += fmt::format("  {:<7}{:>5.1f} %{:>6.1f} %", KvBitsText(joint.kv_bits),
+                          100.0 * joint.bytes, 100.0 * KeptOf(joint));
+      for (const SetLoss& set : joint.sets) text += "  " + LossText(set);
+      text += joint.bytes == found_.joint.bytes ? "  <- the file's\n" : "\n";
+    }
+    return text;
+  }
+
   double KeptOf(const JointLoss& joint) const {
     return KeptOfAll(KvWith(flags_, joint.shares), model_.shape, size_.tokens);
   }
@@ -550,8 +596,8 @@ class HeadStages final : public CalibrateStages {
     return fmt::format(
         "KV of {} bits, {} of the tokens, {} of a full cache's bytes in 16 bits; "
         "perplexity {}",
-        KvBitsText(bits_), Percent(KeptOf(found_.joint)), Percent(BytesOf(found_.joint.shares)),
-        losses);
+        KvBitsText(found_.joint.kv_bits), Percent(KeptOf(found_.joint)),
+        Percent(found_.joint.bytes), losses);
   }
 
   bool IsWithinBound() const {
@@ -559,23 +605,24 @@ class HeadStages final : public CalibrateStages {
   }
 
   void WarnOfBounds() {
+    const JointLoss& joint = found_.joint;
     if (!IsWithinBound()) {
-      line_.Warn(
-          fmt::format("nothing is within --max-loss {}: all tokens in {} bits lose {} already; "
-                      "the file keeps them all",
-                      ShortPercent(flags_.max_loss_frac), KvBitsText(bits_),
-                      ShortPercent(std::expm1(found_.joint.worst()))));
+      line_.Warn(fmt::format(
+          "nothing is within --max-loss {}: {} in {} bits lose {} already; the file keeps them",
+          ShortPercent(flags_.max_loss_frac),
+          KeptOf(joint) == 1.0 ? "all tokens" : ShortPercent(joint.bytes) + " of the bytes",
+          KvBitsText(joint.kv_bits), ShortPercent(std::expm1(joint.worst()))));
     }
-    if (!flags_.kv_bytes_frac || KeptOf(found_.joint) < 1.0) return;
+    if (!flags_.kv_bytes_frac || KeptOf(joint) < 1.0) return;
     line_.Warn(fmt::format("--kv-bytes {}: all tokens in {} bits take {}; the file keeps them all",
-                           ShortPercent(*flags_.kv_bytes_frac), KvBitsText(bits_),
-                           ShortPercent(BytesOf(found_.joint.shares))));
+                           ShortPercent(*flags_.kv_bytes_frac), KvBitsText(joint.kv_bits),
+                           ShortPercent(joint.bytes)));
   }
 
   Json LossJson(const JointLoss& joint) const {
     Json json;
     json["kv_frac"] = KeptOf(joint);
-    json["bytes_frac"] = BytesOf(joint.shares);
+    json["bytes_frac"] = joint.bytes;
     for (const SetLoss& set : joint.sets) {
       json["prompts"].push_back(
           {{"prompt_tokens", PromptOf(set.set)},
@@ -591,11 +638,15 @@ class HeadStages final : public CalibrateStages {
 
   std::string ReportText(const Plan& plan, const KvPolicy& kv) const {
     Json json = HeadOfReport(plan, kv);
-    json["policy"]["kv_bits"] = KvBitsJson(bits_);
+    json["policy"]["kv_bits"] = KvBitsJson(found_.joint.kv_bits);
     Json& out = json["calibration"];
     out = LossJson(found_.joint);
     out["within_bound"] = IsWithinBound();
-    for (const JointLoss& joint : found_.tried) out["tried"].push_back(LossJson(joint));
+    for (const JointLoss& joint : found_.tried) {
+      Json& tried = out["tried"].emplace_back(LossJson(joint));
+      tried["kv_bits"] = KvBitsJson(joint.kv_bits);
+      tried["kv"] = KvPolicyJson(KvWith(flags_, joint.shares));
+    }
     out["alone_kept_frac"] = kAloneShare;
     out["alone_divergence"] = found_.costs;
     out["exponents"] = found_.exponents;
@@ -603,8 +654,8 @@ class HeadStages final : public CalibrateStages {
   }
 
   KnownCosts known_;
-  KvBits bits_;
-  Plan coded_;  // in these bits
+  std::vector<KvBits> bits_;  // that all heads together are measured in
+  Plan coded_;                // in those of them that are measured
   HeadCalibrationJob job_;
   std::map<WindowSet, std::vector<TextWindow>> windows_;
   std::map<WindowSet, WindowLogprobs> reference_;

@@ -56,12 +56,7 @@ class Calibration {
     found.costs = Shaped(costs_);
     for (std::size_t layer = 0; layer < whole_.size(); ++layer)
       found.exponents.push_back(ExponentOf(layer));
-    if (job_.most_bytes) {
-      found.joint = Together(SharesWithin(*job_.most_bytes));
-      found.tried = {found.joint};
-    } else {
-      Search(found);
-    }
+    job_.sizes.empty() ? Search(found) : TrySizes(found);
     return found;
   }
 
@@ -131,9 +126,23 @@ class Calibration {
   JointLoss Together(const HeadShares& shares) const {
     JointLoss joint;
     joint.shares = shares;
+    joint.kv_bits = job_.kv_bits;
+    joint.bytes = job_.bytes(shares);
     for (const WindowSet set : job_.joint_sets)
       joint.sets.push_back(LossOf(set, full_.at(set), job_.measure(shares, set)));
     return joint;
+  }
+
+  void TrySizes(HeadFindings& found) const {
+    for (const double size : job_.sizes) {
+      const HeadShares shares = SharesWithin(size);
+      if (!found.tried.empty() && found.tried.back().shares == shares) continue;  // all tokens
+      found.tried.push_back(Together(shares));
+      if (found.tried.back().worst() > job_.most_useful_loss) break;
+    }
+    const JointLoss* least = LeastWithin(found.tried, job_.max_loss);
+    found.joint = least != nullptr ? *least : found.tried.front();
+    std::ranges::reverse(found.tried);
   }
 
   // Bisects the mean share's logarithm. Whole rows are kept where nothing less is within the bound.
@@ -209,7 +218,16 @@ std::vector<double> CostsOfHeads(const HeadCalibrationJob& job) {
 HeadFindings FindHeadBudgets(const HeadCalibrationJob& job) { return Calibration(job).Run(); }
 
 int64_t NumJointSettings(const HeadCalibrationJob& job) {
-  return job.most_bytes ? 1 : kJointRounds;
+  return job.sizes.empty() ? kJointRounds : std::ssize(job.sizes);
+}
+
+const JointLoss* LeastWithin(const std::vector<JointLoss>& tried, double max_loss) {
+  const JointLoss* least = nullptr;
+  for (const JointLoss& joint : tried) {
+    if (joint.worst() > max_loss) continue;
+    if (least == nullptr || joint.bytes < least->bytes) least = &joint;
+  }
+  return least;
 }
 
 HeadShares EvenShares(const HeadCalibrationJob& job, double share) {

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "spillway/kv_policy.h"  // KvBits
+
 namespace spillway {
 
 // Of a set of windows: the log-probability of each token that is scored, [window][token].
@@ -34,6 +36,8 @@ struct SetLoss {
 struct JointLoss {
   HeadShares shares;
   std::vector<SetLoss> sets;  // those that there are windows of
+  KvBits kv_bits = {};
+  double bytes = 0.0;  // as the job counts them
 
   double mean_share() const;
 
@@ -57,8 +61,12 @@ inline constexpr double kLayerShare = 0.5;
 struct HeadCalibrationJob {
   int64_t num_layers = 0;
   int64_t num_kv_heads = 0;
-  double max_loss = 0.0;             // in nats a token; used where no bytes are given
-  std::optional<double> most_bytes;  // that the KV may take with the shares, as `bytes` counts them
+  double max_loss = 0.0;  // in nats a token
+  // Bytes that the KV may take with the shares, as `bytes` counts them, falling; empty: the least
+  // whose loss is within the bound are searched for.
+  std::vector<double> sizes;
+  double most_useful_loss = 0.0;  // smaller sizes are not tried once one loses more
+  KvBits kv_bits = {};            // that `measure` holds the cache in for the budgets
   std::function<double(const HeadShares& shares)> bytes;
   std::vector<WindowSet> joint_sets;  // those with windows
   // The cache with these shares: of 16 bits for the costs, as it is to be held for the budgets; and
@@ -74,9 +82,9 @@ struct HeadCalibrationJob {
 // What each head and layer costs; what is not known is measured.
 std::vector<double> CostsOfHeads(const HeadCalibrationJob& job);
 
-// Shares by the known costs: as much as the bytes hold; or where none are given the smallest ones
-// found whose worst loss is at most max_loss, all where there are none.
-// Requires: all costs are known; the least shares take no more than the bytes.
+// Shares by the known costs: of the sizes the smallest whose worst loss is at most max_loss, the
+// largest where none is; where no sizes are given the smallest ones found, all where there are
+// none. Requires: all costs are known; the least shares take no more than the smallest size.
 HeadFindings FindHeadBudgets(const HeadCalibrationJob& job);
 
 // Settings of all heads that FindHeadBudgets measures, at most.
@@ -90,6 +98,10 @@ int64_t NumHeadRuns(const HeadCalibrationJob& job);
 
 // Estimate of KL(full || other) in nats a token, and how the windows of a set differ.
 SetLoss LossOf(WindowSet set, const WindowLogprobs& full, const WindowLogprobs& other);
+
+// Of settings that were tried the one of fewest bytes whose worst loss is at most max_loss;
+// nullptr: there is none.
+const JointLoss* LeastWithin(const std::vector<JointLoss>& tried, double max_loss);
 
 // Rows of shares, a line a layer.
 std::string HeadTable(const HeadFindings& found);

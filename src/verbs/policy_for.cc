@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <iterator>
 
 #include "policies/cost/cost_model.h"
@@ -85,15 +86,13 @@ void CheckCpuAttention(const Config& config, const GivenPolicy& given) {
               "it there; leave one of the two out");
 }
 
-// Budgets per layer or KV head are those of a model with as many.
-void CheckKvBudgets(const KvPolicy& kv, const ModelShape& shape) {
+// Budgets per layer or KV head are those of a model with as many. `place`: where they are stated.
+void CheckKvBudgets(const KvPolicy& kv, const ModelShape& shape, std::string_view place) {
   const auto refuse = [&](std::string_view key, int64_t budgets, std::string_view of,
                           int64_t model) {
-    throw Error(
-        ErrorCode::kPolicy,
-        fmt::format("--policy: $.kv.{}: has KV budgets for {} {}, {} has {}; calibrate this "
-                    "model",
-                    key, budgets, of, Printable(shape.name), model));
+    throw Error(ErrorCode::kPolicy,
+                fmt::format("{}.{}: has KV budgets for {} {}, {} has {}; calibrate this model",
+                            place, key, budgets, of, Printable(shape.name), model));
   };
   const auto layers = std::ssize(kv.layer_budgets);
   if (layers != 0 && layers != shape.num_layers)
@@ -108,7 +107,7 @@ void CheckKvBudgets(const KvPolicy& kv, const ModelShape& shape) {
 
 // The policy that flags and a policy file state.
 GivenPolicy PolicyGivenBy(const Config& config, const ModelShape& shape, const Machine& machine) {
-  CheckKvBudgets(config.kv, shape);
+  CheckKvBudgets(config.kv, shape, "--policy: $.kv");
   GivenPolicy given;
   given.gpu_batch_size = config.gpu_batch_size;
   given.num_gpu_batches = config.num_gpu_batches;
@@ -127,6 +126,17 @@ GivenPolicy PolicyGivenBy(const Config& config, const ModelShape& shape, const M
   return given;
 }
 
+// Settings of --calibration that lose no more than --max-loss. Throws: Error kPolicy: they are of
+// another model.
+std::vector<CalibratedKv> WithinLoss(const Config& config, const ModelShape& shape) {
+  std::vector<CalibratedKv> within;
+  for (const CalibratedKv& setting : config.calibration) {
+    CheckKvBudgets(setting.kv, shape, "--calibration: $.calibration.tried.kv");
+    if (setting.loss <= std::log1p(config.max_loss_frac)) within.push_back(setting);
+  }
+  return within;
+}
+
 // --allow-4bit varies what is not given. A quantised store is of its own bits.
 std::vector<StorageChoice> StorageToTry(const Config& config, const ModelShape& shape) {
   const std::vector<int> all(kStoredBits.begin(), kStoredBits.end());
@@ -137,8 +147,10 @@ std::vector<StorageChoice> StorageToTry(const Config& config, const ModelShape& 
                        [&](KvBits bits) { return any_keys || bits.key > 4; });
   const bool vary_weights = config.allow_4bit && !config.weight_bits && shape.weight_bits == 16 &&
                             !config.allow_nonfinite_weights;
+  const std::vector<int> weights = vary_weights ? all : std::vector<int>{shape.weight_bits};
+  if (!config.calibration.empty()) return CalibratedChoices(weights, WithinLoss(config, shape));
   const bool vary_kv = config.allow_4bit && !config.kv_bits && !config.kv_dtype;
-  return StorageChoices(vary_weights ? all : std::vector<int>{shape.weight_bits},
+  return StorageChoices(weights,
                         vary_kv ? all_kv : std::vector<KvBits>{config.kv_bits.value_or(16)},
                         config.kv_budgets);
 }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+#include <limits>
 #include <string>
 
 #include "spillway/error.h"
@@ -41,14 +43,21 @@ std::string Percents(const Policy& policy) {
   return text;
 }
 
+// "KV of 8,4 bits, 20 % of the bytes (loses 0.8 %)"
+std::string CalibratedText(const CalibratedKv& kv) {
+  return fmt::format("KV of {} bits, {:.3g} % of the bytes (loses {:.2g} %)", KvBitsText(kv.bits),
+                     100.0 * kv.bytes_frac, 100.0 * std::expm1(kv.loss));
+}
+
 // The storage that was chosen; empty where there was no choice.
 std::string StorageText(const StorageChoice& storage) {
   std::string text;
+  if (storage.weight_bits != 16) text += fmt::format("{}-bit weights, ", storage.weight_bits);
+  if (const CalibratedKv* kv = storage.calibrated.get()) return text + CalibratedText(*kv) + ", ";
   if (const auto& budget = storage.kv_budget) {
     text += budget->frac != 0.0 ? fmt::format("KV {:g} %, ", 100.0 * budget->frac)
                                 : fmt::format("KV {} tokens, ", budget->tokens);
   }
-  if (storage.weight_bits != 16) text += fmt::format("{}-bit weights, ", storage.weight_bits);
   if (storage.kv_bits.coded()) text += fmt::format("{}-bit KV, ", KvBitsText(storage.kv_bits));
   return text;
 }
@@ -73,6 +82,20 @@ std::string CandidateTable(const SearchResult& result) {
       "   tok/s  prefill_s  decode_s  rows  x N  att W K A on gpu/cpu %       bound by\n";
   for (const Candidate& candidate : result.best) text += CandidateLine(candidate);
   return text;
+}
+
+double RateOf(const Candidate& candidate) { return candidate.prediction.generated_tokens_per_s; }
+
+// What the bound of the loss costs beside `all`, which was searched without one; no line where the
+// best of both is one.
+std::string FloorLine(const Config& config, const SearchResult& within, const SearchResult& all) {
+  if (!all.feasible()) return "";
+  const Candidate& best = all.best.front();
+  const double least = RateOf(within.best.front());
+  if (best.storage.loss() <= std::log1p(config.max_loss_frac) || RateOf(best) <= least) return "";
+  return fmt::format("--max-loss {:.3g}% costs {:.2f} tokens/s of {:.2f}, which {} would give\n",
+                     100.0 * config.max_loss_frac, RateOf(best) - least, RateOf(best),
+                     CalibratedText(*best.storage.calibrated));
 }
 
 // Gains from more of a resource; no line where there is none.
@@ -115,6 +138,7 @@ class SearchStages final : public Stages {
   Policy ChoosePolicy(const Setting& setting, const Workload& work) override {
     result_ = SearchFor(setting.config, setting.model, setting.machine, work, setting.needs);
     if (!result_.feasible()) RefuseInfeasible(result_.shortage, setting.machine);
+    if (!setting.config.calibration.empty()) SearchWithoutFloor(setting, work);
     return result_.best.front().policy;
   }
 
@@ -133,14 +157,22 @@ class SearchStages final : public Stages {
     const Candidate& best = result_.best.front();
     output_.Write(PolicyJson(best.policy, {SourceOf(setting, planned.work, best)}));
     report_.Write(PlanJson(planned.plan, judged_, best.prediction, std::nullopt));
-    PrintTo(TerminalOf(setting.config), CandidateTable(result_) + GainLines(best));
+    PrintTo(TerminalOf(setting.config), CandidateTable(result_) + floor_ + GainLines(best));
     return 0;
   }
 
  private:
+  void SearchWithoutFloor(const Setting& setting, const Workload& work) {
+    Config config = setting.config;
+    config.max_loss_frac = std::numeric_limits<double>::infinity();
+    floor_ = FloorLine(setting.config, result_,
+                       SearchFor(config, setting.model, setting.machine, work, setting.needs));
+  }
+
   ReportFile output_;
   ReportFile report_;
   SearchResult result_;
+  std::string floor_;  // what --max-loss costs
   Workload judged_;
 };
 

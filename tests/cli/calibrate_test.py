@@ -192,6 +192,64 @@ class Calibrate(harness.VerbTest):
         shown = self.run_verb("inspect", "kv.json").stdout.decode()
         self.assertIn("kv policy   h2o", shown)
 
+    def pareto(self, *words):
+        self.run_verb("calibrate", "--model", SMALL_MODEL, "--text", TALES, *SAMPLE, "--pareto", "--output", "kv.json", "--report",
+                      "r.json", "--quiet", *words)
+        return (json.loads((self.folder / "kv.json").read_text()),
+                json.loads((self.folder / "r.json").read_text())["calibration"])
+
+    @staticmethod
+    def worst(setting):
+        return max(0, *(value for prompts in setting["prompts"] for value in (prompts["loss"], prompts["divergence"])))
+
+    def test_a_pareto_has_several_bits_and_the_file_the_least_within_the_bound(self):
+        policy, found = self.pareto("--max-loss", "5%")
+        bits = [setting["kv_bits"] for setting in found["tried"]]
+        self.assertEqual({json.dumps(each) for each in bits}, {"16", "8", "[8, 4]"})
+        within = [setting for setting in found["tried"] if self.worst(setting) <= math.log(1.05)]
+        least = min(within, key=lambda setting: setting["bytes_frac"])
+        self.assertEqual((policy["kv_bits"], policy["kv"]), (least["kv_bits"], least["kv"]))
+        self.assertEqual(found["bytes_frac"], least["bytes_frac"])
+        self.assertTrue(found["within_bound"])
+
+    def test_search_chooses_from_a_pareto_within_its_bound(self):
+        _, found = self.pareto("--max-loss", "20%")
+        t4 = harness.REPOSITORY / "examples" / "machines" / "t4.json"
+        chosen = {}
+        for loss in ("0%", "5%", "900%"):
+            done = self.run_verb("search", "--model", SMALL_MODEL, "--machine", t4, "--calibration", "r.json", "--max-loss", loss,
+                                 "--prompt-len", 64, "--gen-len", 32, "--gpu-memory", "24MiB", "--output", "p.json")
+            policy = json.loads((self.folder / "p.json").read_text())
+            self.run_verb("plan", "--model", SMALL_MODEL, "--machine", t4, "--policy", "p.json", "--prompt-len", 64, "--gen-len", 32)
+            chosen[loss] = (policy["kv_bits"], policy["kv"], done.stdout.decode())
+        self.assertEqual(chosen["0%"][:2], (16, {"policy": "full"}))
+        known = [(setting["kv_bits"], setting["kv"]) for setting in found["tried"]]
+        self.assertIn(chosen["900%"][:2], known)
+        self.assertIn("--max-loss 0% costs", chosen["0%"][2])
+        self.assertNotIn("--max-loss 900% costs", chosen["900%"][2])
+        if chosen["5%"][:2] != (16, {"policy": "full"}):
+            setting = found["tried"][known.index(chosen["5%"][:2])]
+            self.assertLessEqual(self.worst(setting), math.log(1.05))
+
+    def test_what_is_no_pareto_of_the_model_is_refused(self):
+        self.pareto()
+        t4 = harness.REPOSITORY / "examples" / "machines" / "t4.json"
+        words = ["--machine", t4, "--prompt-len", 8, "--gen-len", 8]
+        (self.folder / "bad.json").write_text('{"calibration": {"tried": []}}')
+        for status, flags, part in (
+            (3, ["--calibration", "r.json"], "calibrate this model"),  # of the bundled one
+            (3, ["--calibration", "kv.json"], '"calibration" is missing'),
+            (3, ["--calibration", "none.json"], "none.json"),
+            (3, ["--calibration", "bad.json"], "is empty"),
+            (2, ["--max-loss", "1%"], "--calibration"),
+            (2, ["--calibration", "r.json", "--kv-bits", 8], "--kv-bits"),
+            (2, ["--calibration", "r.json", "--kv-policy", "h2o"], "--kv-policy"),
+            (2, ["--calibration", "r.json", "--policy", "kv.json"], "--policy"),
+        ):
+            self.assertIn(part, self.refusal(status, "search", *words, *flags), flags)
+        for flags in (["--kv-bits", 8], ["--kv-bytes", "20%"], ["--per", "layer"]):
+            self.assertIn("--pareto", self.refusal(2, "calibrate", "--text", TALES, "--pareto", *flags))
+
     def test_bad_flags(self):
         for words, part in (
             (["--text", "none.txt"], "none.txt"),

@@ -16,9 +16,9 @@ from plot_sweep_case import REPOSITORY
 SCRIPT = REPOSITORY / "scripts" / "plot_calibration.py"
 
 
-def losses(bytes_frac, loss):
+def losses(bytes_frac, loss, bits=8):
     prompts = [{"prompt_tokens": tokens, "loss": loss, "loss_error": error} for tokens, error in ((448, 0.004), (128, None))]
-    return {"kv_frac": 2 * bytes_frac, "bytes_frac": bytes_frac, "prompts": prompts}
+    return {"kv_bits": bits, "kv_frac": 2 * bytes_frac, "bytes_frac": bytes_frac, "prompts": prompts}
 
 
 def report(tried):
@@ -37,7 +37,8 @@ class PlotCalibration(unittest.TestCase):
 
     def test_draws_heads_and_losses(self):
         sizes = []
-        for tried in ([losses(0.2, 0.01)], [losses(0.2, 0.01), losses(0.1, 0.03)]):
+        for tried in ([losses(0.2, 0.01)], [losses(0.2, 0.01), losses(0.1, 0.03)],
+                      [losses(0.2, 0.01), losses(0.1, 0.03), losses(0.05, 0.04, [8, 4]), losses(0.1, 0.02, [8, 4])]):
             self.file.write_text(json.dumps(report(tried)))
             done = self.run_script()
             self.assertEqual((done.returncode, done.stderr), (0, ""))

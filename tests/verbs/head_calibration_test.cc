@@ -31,7 +31,9 @@ struct Disturbed {
     job.measure = [this](const HeadShares& shares, WindowSet) { return Logprobs(shares); };
     job.reference = [](WindowSet) { return WindowLogprobs{{-2.0F, -2.0F}, {-1.0F, -1.0F}}; };
     job.note_costs = [](const std::vector<double>&) {};
-    job.bytes = [](const HeadShares& shares) { return JointLoss{shares, {}}.mean_share(); };
+    job.bytes = [](const HeadShares& shares) {
+      return JointLoss{shares, {}, {}, 0.0}.mean_share();
+    };
     return job;
   }
   HeadCalibrationJob JobWithCosts() {
@@ -58,7 +60,7 @@ TEST(HeadCalibration, FindsWhatEachHeadCosts) {
   EXPECT_EQ(CostsOfHeads(job), costs);
   EXPECT_EQ(model.num_calls, 9);
   job.known_costs = costs;
-  job.most_bytes = 0.5;
+  job.sizes = {0.5};
   for (const double exponent : FindHeadBudgets(job).exponents) EXPECT_NEAR(exponent, 2.3, 0.1);
 }
 
@@ -83,12 +85,35 @@ TEST(HeadCalibration, KeepsTheLeastWithinTheBound) {
 TEST(HeadCalibration, BytesAreFilled) {
   Disturbed model = {{{1e-4, 4e-4}, {9e-4, 1e-4}}};
   HeadCalibrationJob job = model.JobWithCosts();
-  job.most_bytes = 0.3;
+  job.sizes = {0.3};
   const HeadFindings found = FindHeadBudgets(job);
   EXPECT_LE(found.joint.mean_share(), 0.3);
   EXPECT_GT(found.joint.mean_share(), 0.298);
   ASSERT_EQ(found.tried.size(), 1U);
   ASSERT_EQ(found.joint.sets.size(), 2U);
+}
+
+TEST(HeadCalibration, TriesSizesUntilOneIsOfNoUse) {
+  Disturbed model = {{{1e-4, 4e-4}, {9e-4, 1e-4}}};
+  HeadCalibrationJob job = model.JobWithCosts();
+  job.kv_bits = {8, 4};
+  job.sizes = {1.0, 0.9, 0.5, 0.3, 0.2, 0.1, 0.05};
+  job.max_loss = 0.02;
+  job.most_useful_loss = 0.05;
+  const HeadFindings found = FindHeadBudgets(job);
+  ASSERT_GT(found.tried.size(), 3U);
+  ASSERT_LT(found.tried.size(), job.sizes.size());
+  EXPECT_EQ(found.tried.back().mean_share(), 1.0);
+  EXPECT_GT(found.tried[0].worst(), 0.05);
+  EXPECT_LE(found.tried[1].worst(), 0.05);
+  EXPECT_LE(found.joint.worst(), 0.02);
+  for (const JointLoss& joint : found.tried) {
+    EXPECT_EQ(joint.kv_bits, KvBits(8, 4));
+    EXPECT_DOUBLE_EQ(joint.bytes, joint.mean_share());
+    EXPECT_TRUE(joint.bytes >= found.joint.bytes || joint.worst() > 0.02);
+  }
+  job.max_loss = -1.0;
+  EXPECT_EQ(FindHeadBudgets(job).joint.mean_share(), 1.0) << "none is within the bound";
 }
 
 TEST(HeadCalibration, LossesHaveTheirErrors) {
