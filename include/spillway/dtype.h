@@ -9,14 +9,17 @@
 
 namespace spillway {
 
-// kQ8 and kQ4: groups of 64 along a matrix row, each with its own minimum and step; see
-// kernels/convert/quantise.h. Of matrices only.
-enum class DType { kF32, kF16, kBF16, kQ8, kQ4 };
+// kQ8 and kQ4: groups of 64 along a matrix row, each with its own minimum and step. kMxfp4: numbers
+// of 4 bits, as published, with a power of two for each 32; see kernels/convert/quantise.h. Of
+// matrices only.
+enum class DType { kF32, kF16, kBF16, kQ8, kQ4, kMxfp4 };
 
-constexpr bool IsQuantised(DType dtype) { return dtype == DType::kQ8 || dtype == DType::kQ4; }
+constexpr bool IsQuantised(DType dtype) {
+  return dtype == DType::kQ8 || dtype == DType::kQ4 || dtype == DType::kMxfp4;
+}
 
-// A group of quantised weights: its minimum and step, 2 bytes each, then the codes. The last group
-// of a row is stored whole.
+// A group of quantised weights: its minimum and step, or two scales, 2 bytes each, then the codes.
+// The last group of a row is stored whole.
 inline constexpr int64_t kGroupWeights = 64;
 inline constexpr int64_t kGroupHeadBytes = 4;
 constexpr int64_t GroupBytes(DType dtype) {
@@ -44,6 +47,8 @@ constexpr std::string_view DTypeName(DType dtype) {
       return "q8";
     case DType::kQ4:
       return "q4";
+    case DType::kMxfp4:
+      return "mxfp4";
   }
   return "unknown";
 }

@@ -32,6 +32,7 @@ struct DeviceRates {
   // Zero, or none, where they are not known: the cost model then makes do with the rates above.
   std::vector<MatmulRate> matmul_8bit;  // of quantised weights, 4096 x 4096 alone
   std::vector<MatmulRate> matmul_4bit;
+  std::vector<MatmulRate> matmul_mxfp4;
   double norm_elements_per_s = 0.0;  // layer norms of fp32 states
   double logits_per_s = 0.0;         // looked through by one thread, for a greedy token
   // Prefill with heads half as wide: more softmax; with prompts of 128 tokens: more tokens stored.

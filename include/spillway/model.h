@@ -26,6 +26,7 @@ struct ExpertShape {
   bool renormalise = true;  // a token's weights add up to 1
   bool biased = false;      // the router's scores and the experts' products have biases
   std::vector<bool> dense = {};  // decoder layers with an MLP instead; empty: no layer is
+  bool mxfp4 = false;            // matrices are published in MXFP4, and held so at 16 weight bits
 
   int64_t slots() const { return top_k + (shared_ffn > 0 ? 1 : 0); }
   bool operator==(const ExpertShape&) const = default;
@@ -95,6 +96,12 @@ inline bool HasExperts(const ModelShape& shape, int64_t decoder_layer) {
 constexpr DType MatrixDType(const ModelShape& shape) {
   if (shape.weight_bits == 16) return shape.dtype;
   return shape.weight_bits == 8 ? DType::kQ8 : DType::kQ4;
+}
+
+// Type of the matrices of experts that tokens are routed to.
+constexpr DType ExpertDType(const ModelShape& shape) {
+  const bool as_published = shape.experts.mxfp4 && shape.weight_bits == 16;
+  return as_published ? DType::kMxfp4 : MatrixDType(shape);
 }
 
 // Floats of a token's row in a buffer.

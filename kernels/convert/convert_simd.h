@@ -43,6 +43,7 @@ int64_t ConvertFrom(const void* in, void* out, DType out_dtype, int64_t count) {
       return ConvertRun<kIn, DType::kBF16>(in, out, count);
     case DType::kQ8:
     case DType::kQ4:
+    case DType::kMxfp4:
       break;  // quantise.h
   }
   return 0;
@@ -58,6 +59,7 @@ inline int64_t ConvertSimd(const ConvertTask& task) {
       return ConvertFrom<DType::kBF16>(task.in, task.out, task.out_dtype, task.count);
     case DType::kQ8:
     case DType::kQ4:
+    case DType::kMxfp4:
       break;  // quantise.h
   }
   return 0;
@@ -93,6 +95,7 @@ inline int64_t FindNonFiniteSimd(const void* data, DType dtype, int64_t count) {
       return FindExponent<uint16_t>(data, count, 0x7F80U);
     case DType::kQ8:
     case DType::kQ4:
+    case DType::kMxfp4:
       break;  // quantise.h
   }
   return -1;

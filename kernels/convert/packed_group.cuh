@@ -46,9 +46,23 @@ struct PackedLane {
     }
   }
 
-  // Weights of two columns in fp16, rounded once.
+  // Numbers of E2M1 of two columns; exact. Their exponent and mantissa bits are those of an fp16
+  // that is 2^14 times smaller, subnormal where they are.
+  __device__ __half2 Numbers(int step, int half) const {
+    const uint32_t bytes = __byte_perm(words[0], words[1], NibbleSelector(step));
+    const uint32_t codes = half == 0 ? bytes : bytes >> 4;
+    const uint32_t small = (codes & kMagnitudes) << 9 | (codes & kSigns) << 12;
+    return __hmul2(AsHalfs(small), AsHalfs(kTwoTo14));
+  }
+
+  // Weights of two columns in fp16, rounded once; of kMxfp4 they are exact.
   __device__ uint32_t Weights(int step, int half) const {
     const __half2 minimum_and_step = AsHalfs(head);
+    if constexpr (kDType == DType::kMxfp4) {
+      const bool first = step < kGroupSteps / 2;
+      return AsWord(__hmul2(Numbers(step, half), first ? __low2half2(minimum_and_step)
+                                                       : __high2half2(minimum_and_step)));
+    }
     return AsWord(
         __hfma2(Codes(step, half), __high2half2(minimum_and_step), __low2half2(minimum_and_step)));
   }

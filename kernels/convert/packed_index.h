@@ -18,7 +18,8 @@
 namespace spillway::kernels {
 
 inline constexpr int kGroupSteps = 4;
-inline constexpr int kGroupHeadWords = 1;  // the minimum in the lower half, the step in the upper
+inline constexpr int kGroupHeadWords = 1;  // the minimum in the lower half, the step in the upper;
+                                           // or the scales of the first and of the last 32
 inline constexpr int kXGroupWords = 32;    // of a group of one row of x: 64 halfs
 
 constexpr int GroupWords(DType dtype) { return static_cast<int>(GroupBytes(dtype)) / 4; }
@@ -56,6 +57,11 @@ inline constexpr uint32_t kSixteenth = 0x2C002C00;
 inline constexpr uint32_t kMinus64 = 0xD400D400;  // 1024 / 16
 inline constexpr uint32_t kLowNibbles = 0x000F000F;
 inline constexpr uint32_t kHighNibbles = 0x00F000F0;
+
+// Parts of two codes of kMxfp4.
+inline constexpr uint32_t kMagnitudes = 0x00070007;
+inline constexpr uint32_t kSigns = 0x00080008;
+inline constexpr uint32_t kTwoTo14 = 0x74007400;  // 16384, 16384
 
 // Byte selectors of prmt (__byte_perm). At 4 bits: byte {0, 2, 1, 3}[step] of a lane's first word
 // to the lower half, of its second word to the upper one; its low nibbles are the columns of half

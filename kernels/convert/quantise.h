@@ -1,12 +1,16 @@
-// Matrix rows in groups of 64 weights along the row, 8 or 4 bits each: kQ8 and kQ4 of dtype.h. A
-// group is its minimum and its step, both fp16, and 64 codes; the last one of a row may stand for
-// fewer weights, its other codes are 0. A weight is minimum + code * step, one FMA in fp32 (its
-// product is exact): the same bits wherever it is computed, except in the GPU's products, which
-// round it to fp16 (matmul_packed.h). Codes of 8 bits lie in order. Codes of 4 bits are eight
-// little-endian words, weight k in word k % 8; the order within a word is that in which the AMX
-// kernel, which multiplies four bytes of a word at a time, packs x without a shuffle: byte b of the
-// words of low and then of high halves is weight 16 {0, 2, 1, 3}[b] + word. Thread rule: pure
-// functions; any thread.
+// Matrix rows in groups of 64 weights along the row, 8 or 4 bits each: kQ8, kQ4 and kMxfp4 of
+// dtype.h. A group of kQ8 or kQ4 is its minimum and its step, both fp16, and 64 codes; the last one
+// of a row may stand for fewer weights, its other codes are 0. A weight is minimum + code * step,
+// one FMA in fp32 (its product is exact): the same bits wherever it is computed, except in the
+// GPU's products, which round it to fp16 (matmul_packed.h). Codes of 8 bits lie in order. Codes of
+// 4 bits are eight little-endian words, weight k in word k % 8; the order within a word is that in
+// which the AMX kernel, which multiplies four bytes of a word at a time, packs x without a shuffle:
+// byte b of the words of low and then of high halves is weight 16 {0, 2, 1, 3}[b] + word. A group
+// of kMxfp4 has two scales in the place of minimum and step, for its first and its last 32 weights,
+// and its codes, in the order of kQ4, are numbers of one sign, two exponent and one mantissa bit
+// (E2M1): a weight is its number times the scale, exact in fp32 and fp16. Scales are powers of two
+// from 2^-24 to 2^15, or 0, where the OCP format (Microscaling Formats v1.0) has eight bits for
+// them; weights that lie within fp16 need no others. Thread rule: pure functions; any thread.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +21,17 @@
 
 namespace spillway::kernels {
 
+// Of kQ8 and kQ4.
 constexpr int64_t MaxCode(DType dtype) { return dtype == DType::kQ8 ? 255 : 15; }
+
+// Weights of a kMxfp4 group that share a scale.
+inline constexpr int64_t kScaledWeights = 32;
+
+// The least scale of kMxfp4 is 2 to this power.
+inline constexpr int kLeastScaleExponent = -24;
+
+// Numbers of E2M1, times 2.
+inline constexpr int kFp4Doubles[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 // Bits [4 i, 4 i + 4) of word j are the code of weight kNibbleBegin[i] + j of the group.
 inline constexpr int64_t kNibbleBegin[8] = {0, 8, 32, 40, 16, 24, 48, 56};
@@ -26,12 +40,15 @@ inline constexpr int64_t kNibbleBegin[8] = {0, 8, 32, 40, 16, 24, 48, 56};
 // With range = max - min of a group the step is range / MaxCode rounded up to an fp16, so nothing
 // divides by zero or overflows, and a weight comes back within 0.501 steps. Groups of one value,
 // and those whose range is MaxCode times 2^-24 or less, come back exactly (-0 as 0).
+// To kMxfp4 a weight becomes the nearest number, of two as near the one with an even code, under
+// the least scale that takes the largest of its 32 weights to 6 at most, or rounds it there; what
+// is such numbers under any one scale comes back exactly.
 void QuantiseRow(std::span<const uint16_t> halfs, DType dtype, std::span<std::byte> row);
 
 // Decodes a row's weights to fp32. Requires: row holds RowBytes(dtype, floats.size()).
 void DequantiseRow(const std::byte* row, DType dtype, std::span<float> floats);
 
-// The first group of `rows` whose minimum or step is NaN or infinity, -1 when none is.
+// The first group of `rows` whose minimum, step or scale is NaN or infinity, -1 when none is.
 // Requires: whole groups.
 int64_t FindNonFiniteGroup(std::span<const std::byte> rows, DType dtype);
 

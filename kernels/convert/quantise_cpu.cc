@@ -10,7 +10,7 @@
 namespace spillway::kernels {
 namespace {
 
-struct GroupHead {
+struct GroupHead {  // of kMxfp4 two scales
   float minimum;
   float step;
 };
@@ -58,7 +58,12 @@ float DequantiseRef(const std::byte* row, DType dtype, int64_t k) {
   std::size_t nibble = 0;
   while (kNibbleBegin[nibble] != at / 8 * 8) ++nibble;
   const auto byte = std::to_integer<int64_t>(codes[at % 8 * 4 + static_cast<int64_t>(nibble / 2)]);
-  return WeightOf(HeadOf(group), nibble % 2 == 0 ? byte & 15 : byte >> 4);
+  const int64_t code = nibble % 2 == 0 ? byte & 15 : byte >> 4;
+  const GroupHead head = HeadOf(group);
+  if (dtype != DType::kMxfp4) return WeightOf(head, code);
+  const float scale = at < kScaledWeights ? head.minimum : head.step;
+  const float size = 0.5F * static_cast<float>(kFp4Doubles[code % 8]) * scale;
+  return code < 8 ? size : -size;
 }
 
 }  // namespace spillway::kernels

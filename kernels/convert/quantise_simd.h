@@ -33,10 +33,12 @@ constexpr int kGroupVectors = kGroupWeights / Simd::kLanes;
 // All 64 weights of a group, in order of k.
 template <DType kType>
 void LoadGroup(const std::byte* group, Simd::F (&out)[kGroupVectors]) {
-  const auto [minimum, step] = Simd::SetHalfs(group);
+  const auto [minimum, step] = Simd::SetHalfs(group);  // of kMxfp4 two scales
   const std::byte* codes = group + kGroupHeadBytes;
   if constexpr (kType == DType::kQ4) {
     Simd::DequantiseGroup(codes, minimum, step, out);
+  } else if constexpr (kType == DType::kMxfp4) {
+    Simd::LookUpGroup(codes, minimum, step, out);
   } else {
 #pragma GCC unroll 16
     for (int i = 0; i < kGroupVectors; ++i)
@@ -66,8 +68,9 @@ void DequantiseRun(const std::byte* groups, float* out, int64_t count) {
 }
 
 inline void DequantiseSimd(const std::byte* row, DType dtype, float* out, int64_t count) {
-  dtype == DType::kQ8 ? DequantiseRun<DType::kQ8>(row, out, count)
-                      : DequantiseRun<DType::kQ4>(row, out, count);
+  if (dtype == DType::kQ8) return DequantiseRun<DType::kQ8>(row, out, count);
+  if (dtype == DType::kQ4) return DequantiseRun<DType::kQ4>(row, out, count);
+  DequantiseRun<DType::kMxfp4>(row, out, count);
 }
 
 struct Extremes {
@@ -132,6 +135,58 @@ void QuantiseGroup(const uint16_t* halfs, int64_t count, std::byte* group) {
   PackCodes<kType>(codes, group + kGroupHeadBytes);
 }
 
+inline float FromBits(uint32_t bits) {
+  float value;
+  __builtin_memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+// A power of two, as a float.
+inline float PowerOfTwo(int exponent) {
+  return FromBits(static_cast<uint32_t>(exponent + 127) << 23);
+}
+
+// Codes of 32 weights; returns their scale, 0 where all are 0.
+inline float QuantiseScaled(const float* weights, int32_t* codes) {
+  Simd::F largest = Simd::Zero();
+  for (int64_t k = 0; k < kScaledWeights; k += Simd::kLanes)
+    largest = Simd::Max(largest, Simd::Abs(Simd::Load(weights + k)));
+  const float most = Simd::MaxOf(largest);
+  uint32_t most_bits;
+  __builtin_memcpy(&most_bits, &most, sizeof(most));
+  // The largest is from 4 to under 8 times the scale.
+  const int exponent = static_cast<int>(most_bits >> 23) - 127 - 2;
+  const int of_scale = exponent < kLeastScaleExponent ? kLeastScaleExponent : exponent;
+  const float inverse = most > 0.0F ? PowerOfTwo(-of_scale) : 0.0F;
+  for (int64_t k = 0; k < kScaledWeights; ++k) {
+    uint32_t bits;
+    __builtin_memcpy(&bits, weights + k, sizeof(bits));
+    const float size = FromBits(bits & 0x7FFFFFFFU) * inverse;
+    // Half way between two numbers the even code is taken.
+    const int32_t code = (size > 0.25F) + (size >= 0.75F) + (size > 1.25F) + (size >= 1.75F) +
+                         (size > 2.5F) + (size >= 3.5F) + (size > 5.0F);
+    codes[k] = code | static_cast<int32_t>(bits >> 31 << 3);
+  }
+  return most > 0.0F ? PowerOfTwo(of_scale) : 0.0F;
+}
+
+// `count` weights, at most 64.
+template <>
+inline void QuantiseGroup<DType::kMxfp4>(const uint16_t* halfs, int64_t count, std::byte* group) {
+  uint16_t whole[kGroupWeights] = {};
+  __builtin_memcpy(whole, halfs, static_cast<size_t>(count) * sizeof(uint16_t));
+  float weights[kGroupWeights];
+  for (int64_t k = 0; k < kGroupWeights; k += Simd::kLanes)
+    Simd::Store(weights + k, Simd::LoadHalf(whole + k));
+  int32_t codes[kGroupWeights];
+  for (int64_t half = 0; half < 2; ++half) {
+    const int64_t begin = half * kScaledWeights;
+    const float scale = QuantiseScaled(weights + begin, codes + begin);
+    Simd::StoreHalfPart(reinterpret_cast<uint16_t*>(group) + half, Simd::Set(scale), 1);
+  }
+  PackCodes<DType::kMxfp4>(codes, group + kGroupHeadBytes);
+}
+
 template <DType kType>
 void QuantiseRun(const uint16_t* halfs, int64_t count, std::byte* row) {
   for (int64_t k = 0; k < count; k += kGroupWeights, row += GroupBytes(kType)) {
@@ -140,8 +195,9 @@ void QuantiseRun(const uint16_t* halfs, int64_t count, std::byte* row) {
 }
 
 inline void QuantiseSimd(const uint16_t* halfs, int64_t count, DType dtype, std::byte* row) {
-  dtype == DType::kQ8 ? QuantiseRun<DType::kQ8>(halfs, count, row)
-                      : QuantiseRun<DType::kQ4>(halfs, count, row);
+  if (dtype == DType::kQ8) return QuantiseRun<DType::kQ8>(halfs, count, row);
+  if (dtype == DType::kQ4) return QuantiseRun<DType::kQ4>(halfs, count, row);
+  QuantiseRun<DType::kMxfp4>(halfs, count, row);
 }
 
 }  // namespace

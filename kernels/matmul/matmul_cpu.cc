@@ -126,6 +126,12 @@ bool Packs(const Method& method, Isa isa, int64_t tile_rows) {
   return method.pack != nullptr && (isa != Isa::kAvx2 || tile_rows > kSimdUnpackedRows);
 }
 
+// The instruction set that multiplies such weights: numbers of kMxfp4 are looked up in registers,
+// whatever there is for codes.
+Isa FormFor(DType weight_dtype, Isa isa) {
+  return weight_dtype == DType::kMxfp4 ? std::min(isa, Isa::kAvx512) : isa;
+}
+
 // The instruction set without roundings to bf16.
 Isa Fp32Form(Isa isa) {
   if (isa == Isa::kAmxBf16) return Isa::kAmx;
@@ -197,12 +203,12 @@ void Matmul(const MatmulArgs& args, std::span<std::byte> workspace, ThreadPool& 
                  MatmulWorkspaceBytes(args.rows, args.in, pool.num_threads(), isa));
   SPILLWAY_CHECK(reinterpret_cast<uintptr_t>(workspace.data()) % 64 == 0);
   if (args.arithmetic == Arithmetic::kFp32) isa = Fp32Form(isa);
-  for (const DType dtype : {DType::kF16, DType::kBF16, DType::kQ8, DType::kQ4}) {
+  for (const DType dtype : {DType::kF16, DType::kBF16, DType::kQ8, DType::kQ4, DType::kMxfp4}) {
     if (std::none_of(args.pieces.begin(), args.pieces.end(),
                      [&](const auto& piece) { return piece.weight_dtype == dtype; })) {
       continue;
     }
-    MulPieces(args, dtype, workspace, pool, isa);
+    MulPieces(args, dtype, workspace, pool, FormFor(dtype, isa));
   }
 }
 

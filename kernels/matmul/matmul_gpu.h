@@ -1,12 +1,12 @@
 // Matmul (kernels/matmul/matmul.h) on the GPU: y = act(x W^T + bias) * times + residual. Packed
-// weights (kQ8, kQ4) are multiplied as kernels/matmul/matmul_packed.h says. Weights of 16 bits go
-// through cuBLASLt, with x rounded to their type, products of tensor cores and fp32 sums. The
-// rounding of x is the difference to the CPU's results: a relative error of 2^-11 (fp16) or 2^-8
-// (bf16) in each factor, in sum about that times sqrt(sum (x w)^2). For each length of a row there
-// is one algorithm without split sums, chosen by a nominal shape and used for every number of rows
-// and outputs: the order in which an output is summed is then the same whatever is computed beside
-// it. Many rows get a second algorithm if a trial on the device shows that it gives the same bits.
-// Thread rule: one thread.
+// weights (kQ8, kQ4, kMxfp4) are multiplied as kernels/matmul/matmul_packed.h says. Weights of 16
+// bits go through cuBLASLt, with x rounded to their type, products of tensor cores and fp32 sums.
+// The rounding of x is the difference to the CPU's results: a relative error of 2^-11 (fp16) or
+// 2^-8 (bf16) in each factor, in sum about that times sqrt(sum (x w)^2). For each length of a row
+// there is one algorithm without split sums, chosen by a nominal shape and used for every number of
+// rows and outputs: the order in which an output is summed is then the same whatever is computed
+// beside it. Many rows get a second algorithm if a trial on the device shows that it gives the same
+// bits. Thread rule: one thread.
 #pragma once
 
 #include <cublasLt.h>
@@ -88,6 +88,11 @@ class GpuMatmul {
   void MultiplyRounded(const MatmulArgs& args, std::span<std::byte> workspace, Stream& stream);
   static FinishArgs FinishOf(const MatmulArgs& args, const MatmulPiece& piece);
 
+  // Products of packed weights alone, all of one type; a workspace of PackedXBytes. Stream: a
+  // kernel for x and one for each piece.
+  static void MultiplyPacked(const MatmulArgs& args, std::span<std::byte> workspace,
+                             Stream& stream);
+
  private:
   struct Algorithm {
     int64_t in = 0;
@@ -101,7 +106,6 @@ class GpuMatmul {
   struct Trial;    // products of random numbers
 
   void OpenLibrary();
-  void MultiplyPacked(const MatmulArgs& args, std::span<std::byte> workspace, Stream& stream) const;
   cudaDataType_t LibraryType() const;
   // The library's suggestions for one shape, the best first.
   std::vector<cublasLtMatmulAlgo_t> Candidates(Layouts& layouts);

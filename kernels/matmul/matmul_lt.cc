@@ -312,11 +312,12 @@ void GpuMatmul::MultiplyRounded(const MatmulArgs& args, std::span<std::byte> wor
 }
 
 void GpuMatmul::MultiplyPacked(const MatmulArgs& args, std::span<std::byte> workspace,
-                               Stream& stream) const {
+                               Stream& stream) {
   SPILLWAY_CHECK(static_cast<int64_t>(workspace.size()) >= PackedXBytes(args.rows, args.in));
-  PackXAsync({args.x, args.x_stride, args.rows, args.in, weight_dtype_, workspace.data()}, stream);
+  const DType dtype = args.pieces.front().weight_dtype;
+  PackXAsync({args.x, args.x_stride, args.rows, args.in, dtype, workspace.data()}, stream);
   for (const MatmulPiece& piece : args.pieces) {
-    SPILLWAY_CHECK(piece.weight_dtype == weight_dtype_);
+    SPILLWAY_CHECK(piece.weight_dtype == dtype);
     PackedMatmulAsync({workspace.data(), args.rows, args.in, args.activation, piece}, stream);
   }
 }

@@ -318,6 +318,7 @@ void PackXAsync(const PackXArgs& args, Stream& stream) {
   if (args.rows == 0) return;
   const dim3 grid(Blocks(DivideUp(args.in, kGroupWeights) * kWarp, kPackThreads),
                   static_cast<unsigned>(args.rows));
+  // Codes of kMxfp4 lie as those of kQ4 do.
   if (args.weight_dtype == DType::kQ8) {
     LaunchKernel(PackXKernel<DType::kQ8>, grid, kPackThreads, args, stream,
                  "matmul packing launch");
@@ -332,8 +333,10 @@ void PackedMatmulAsync(const PackedMatmulArgs& args, Stream& stream) {
   if (args.rows == 0 || args.piece.num_out == 0) return;
   if (args.piece.weight_dtype == DType::kQ8) {
     Launch<DType::kQ8>(args, stream);
-  } else {
+  } else if (args.piece.weight_dtype == DType::kQ4) {
     Launch<DType::kQ4>(args, stream);
+  } else {
+    Launch<DType::kMxfp4>(args, stream);
   }
 }
 

@@ -315,6 +315,8 @@ inline void MatmulTileSimd(const MatmulTile& tile) {
       return MulTile<DType::kQ8>(tile);
     case DType::kQ4:
       return MulTile<DType::kQ4>(tile);
+    case DType::kMxfp4:
+      return MulTile<DType::kMxfp4>(tile);
     case DType::kF32:
       break;
   }

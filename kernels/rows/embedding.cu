@@ -50,6 +50,7 @@ __global__ void __launch_bounds__(kThreads) PackedEmbeddingKernel(const Embeddin
 }
 
 void LaunchPacked(const EmbeddingArgs& args, Stream& stream) {
+  SPILLWAY_CHECK(args.dtype != DType::kMxfp4);  // of experts alone
   if (args.ids.empty()) return;
   const auto blocks = static_cast<unsigned>(args.ids.size());
   if (args.dtype == DType::kQ8) {

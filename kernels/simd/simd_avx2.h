@@ -79,6 +79,26 @@ struct Simd {
     out[6] = value(_mm256_srli_epi32(words, 24));
     out[7] = value(_mm256_srli_epi32(words, 28));
   }
+  // Numbers of E2M1, in the same order, the first 32 times `first`, the others times `second`.
+  static void LookUpGroup(const void* p, F first, F second, F (&out)[8]) {
+    const __m256i words = _mm256_loadu_si256(static_cast<const __m256i*>(p));
+    const F numbers = _mm256_setr_ps(0.0F, 0.5F, 1.0F, 1.5F, 2.0F, 3.0F, 4.0F, 6.0F);
+    const F of_first = Mul(numbers, first);
+    const F of_second = Mul(numbers, second);
+    const auto value = [&](__m256i shifted, F values) {  // three bits choose, the fourth is a sign
+      const __m256i sign =
+          _mm256_and_si256(_mm256_slli_epi32(shifted, 28), _mm256_set1_epi32(INT32_MIN));
+      return _mm256_xor_ps(_mm256_permutevar8x32_ps(values, shifted), _mm256_castsi256_ps(sign));
+    };
+    out[0] = value(words, of_first);
+    out[1] = value(_mm256_srli_epi32(words, 4), of_first);
+    out[2] = value(_mm256_srli_epi32(words, 16), of_first);
+    out[3] = value(_mm256_srli_epi32(words, 20), of_first);
+    out[4] = value(_mm256_srli_epi32(words, 8), of_second);
+    out[5] = value(_mm256_srli_epi32(words, 12), of_second);
+    out[6] = value(_mm256_srli_epi32(words, 24), of_second);
+    out[7] = value(_mm256_srli_epi32(words, 28), of_second);
+  }
   static F LoadHalf(const uint16_t* p) {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
   }

@@ -68,6 +68,24 @@ struct Simd {
     out[2] = value(8);
     out[3] = value(24);
   }
+  // Numbers of E2M1, in the same order, the first 32 times `first`, the others times `second`.
+  static void LookUpGroup(const void* p, F first, F second, F (&out)[4]) {
+    const __m512i words =
+        _mm512_broadcast_i32x8(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
+    const F numbers = _mm512_setr_ps(0.0F, 0.5F, 1.0F, 1.5F, 2.0F, 3.0F, 4.0F, 6.0F, -0.0F, -0.5F,
+                                     -1.0F, -1.5F, -2.0F, -3.0F, -4.0F, -6.0F);
+    const __m512i begins = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 4, 4, 4, 4, 4, 4, 4, 4);
+    const auto value = [&](int shift, F values) {
+      const __m512i shifts = _mm512_add_epi32(begins, _mm512_set1_epi32(shift));
+      return _mm512_permutexvar_ps(_mm512_srlv_epi32(words, shifts), values);
+    };
+    const F of_first = Mul(numbers, first);
+    const F of_second = Mul(numbers, second);
+    out[0] = value(0, of_first);
+    out[1] = value(16, of_first);
+    out[2] = value(8, of_second);
+    out[3] = value(24, of_second);
+  }
   static F LoadHalf(const uint16_t* p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
   }

@@ -74,6 +74,23 @@ struct Simd {
       out[v] = Fma(__builtin_convertvector(codes, F), step, min);
     }
   }
+  // Numbers of E2M1, in the same order, the first 32 times `first`, the others times `second`.
+  static void LookUpGroup(const void* p, F first, F second, F (&out)[16]) {
+    constexpr int kShifts[8] = {0, 4, 16, 20, 8, 12, 24, 28};
+    U words[2];
+    __builtin_memcpy(words, p, sizeof(words));
+    const F halves[2] = {Mul(Set(0.5F), first), Mul(Set(0.5F), second)};
+    for (int v = 0; v < 16; ++v) {
+      const U codes = words[v % 2] >> kShifts[v / 2];
+      const U exponent = (codes >> 1) & 3U;
+      const U subnormal = codes & 1U;  // twice the number, as all that follows
+      const U normal = (subnormal | 2U) << ((exponent + 3U) & 3U);
+      const U is_normal = reinterpret_cast<U>(exponent > 0U);
+      const U doubles = (normal & is_normal) | (subnormal & ~is_normal);
+      const F magnitude = Mul(__builtin_convertvector(doubles, F), halves[v / 8]);
+      out[v] = AsFloat(reinterpret_cast<U>(magnitude) ^ ((codes & 8U) << 28));
+    }
+  }
   static F LoadHalf(const uint16_t* p) { return FromHalf(Wide(p, kLanes)); }
   struct Pair {
     F first;

@@ -64,7 +64,7 @@ class CostModel {
   void AddProduct(const Linear& linear, ProductsSize& size) const;
   void AddExperts(const Experts& experts, LayerSize& size) const;
   // `times` so many rows are multiplied with all of these matrices.
-  UnitSeconds Products(const ProductsSize& size, int64_t rows, double times) const;
+  UnitSeconds Products(const ProductsSize& size, DType weights, int64_t rows, double times) const;
   int64_t ChosenBytes(const LayerSize& size, int64_t bytes, const BatchLoad& load) const;
   UnitSeconds ExpertSeconds(const LayerSize& size, int64_t tokens) const;
 

@@ -132,7 +132,7 @@ class Entries {
     entry.tensor.dtype = DType::kF32;
     entry.tensor.shape = entry.matrix->shape();
     entry.tensor.bytes = entry.matrix->rows() * entry.matrix->cols() * DTypeBytes(DType::kF32);
-    entry.tensor.coded = codes.coded;
+    entry.tensor.coded = codes_.method == CodeMethod::kMxfp4 ? "MXFP4" : codes.coded;
     found_.push_back(std::move(entry));
   }
 
@@ -148,6 +148,16 @@ std::unique_ptr<Checkpoint> DecodeCheckpoint(std::unique_ptr<Checkpoint> publish
                                              const Quantisation& codes) {
   std::vector<Entry> entries = Entries(*published, codes).Take();
   return std::make_unique<CodedCheckpoint>(std::move(published), std::move(entries));
+}
+
+bool HasMxfp4Experts(const Checkpoint& checkpoint) {
+  bool any = false;
+  for (const CheckpointTensor& tensor : checkpoint.tensors()) {
+    if (tensor.shape.size() != 3 || tensor.name.find("experts") == std::string::npos) continue;
+    if (tensor.coded != "MXFP4") return false;
+    any = true;
+  }
+  return any;
 }
 
 }  // namespace spillway

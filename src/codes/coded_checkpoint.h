@@ -13,4 +13,8 @@ namespace spillway {
 std::unique_ptr<Checkpoint> DecodeCheckpoint(std::unique_ptr<Checkpoint> published,
                                              const Quantisation& codes);
 
+// Whether all stacks of experts' matrices are in MXFP4, in a folder that was decoded or a GGUF
+// file.
+bool HasMxfp4Experts(const Checkpoint& checkpoint);
+
 }  // namespace spillway

@@ -42,7 +42,7 @@ void GpuProducts::Multiply(const kernels::MatmulArgs& args, const Lane& lane) {
     FinishInner(lane);
     return kernels::MatmulFp32Async(args, lane.stream);
   }
-  if (IsQuantised(dtype_)) return matmul_.MatmulAsync(args, lane.workspace, lane.stream);
+  if (IsQuantised(args.pieces.front().weight_dtype)) return MultiplyPacked(args, lane);
   Round(args, lane);
   matmul_.MultiplyRounded(args, lane.workspace, lane.stream);
   for (const kernels::MatmulPiece& piece : args.pieces) {
@@ -55,6 +55,13 @@ void GpuProducts::Multiply(const kernels::MatmulArgs& args, const Lane& lane) {
       kernels::FinishAsync(finish, lane.stream);
     }
   }
+}
+
+// The packed x takes the place of a rounded one.
+void GpuProducts::MultiplyPacked(const kernels::MatmulArgs& args, const Lane& lane) {
+  FinishInner(lane);
+  kernels::GpuMatmul::MultiplyPacked(args, lane.workspace, lane.stream);
+  x_ = nullptr;
 }
 
 void GpuProducts::Round(const kernels::MatmulArgs& args, const Lane& lane) {

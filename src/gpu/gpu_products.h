@@ -38,11 +38,12 @@ class GpuProducts {
   void Multiply(const kernels::MatmulArgs& args, const Lane& lane);
 
  private:
+  void MultiplyPacked(const kernels::MatmulArgs& args, const Lane& lane);
   void Round(const kernels::MatmulArgs& args, const Lane& lane);
   void FinishInner(const Lane& lane);
   void RoundInner(const kernels::MatmulArgs& args, const Lane& lane);
 
-  DType dtype_;  // of all weights
+  DType dtype_;  // of all weights but those of experts in MXFP4
   kernels::GpuMatmul matmul_;
   const std::byte* workspace_ = nullptr;    // it begins with x_, rounded
   const float* x_ = nullptr;                // null: with nothing

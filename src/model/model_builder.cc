@@ -18,7 +18,12 @@ void ModelBuilder::BeginLayer(ComputePart part, int64_t decoder_layer) {
 
 TensorRef ModelBuilder::Matrix(std::string name, int64_t rows, int64_t cols,
                                std::vector<TensorSource> sources) {
-  return AddTensor({std::move(name), rows, cols, MatrixDType(model_.shape), std::move(sources)});
+  return Matrix(std::move(name), rows, cols, MatrixDType(model_.shape), std::move(sources));
+}
+
+TensorRef ModelBuilder::Matrix(std::string name, int64_t rows, int64_t cols, DType dtype,
+                               std::vector<TensorSource> sources) {
+  return AddTensor({std::move(name), rows, cols, dtype, std::move(sources)});
 }
 
 TensorRef ModelBuilder::Positions(std::string name, int64_t rows, int64_t cols,

@@ -25,6 +25,8 @@ class ModelBuilder {
   // Tensors of the current layer, in the order in which a store keeps them.
   TensorRef Matrix(std::string name, int64_t rows, int64_t cols,
                    std::vector<TensorSource> sources = {});
+  TensorRef Matrix(std::string name, int64_t rows, int64_t cols, DType dtype,
+                   std::vector<TensorSource> sources);
   // A table that is never quantised: learned positions are few, and their errors would add to
   // every token's state.
   TensorRef Positions(std::string name, int64_t rows, int64_t cols,

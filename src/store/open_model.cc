@@ -74,6 +74,7 @@ constexpr std::string_view kNonFiniteKey = "-nonfinite";
 // The model that dummy weights are quantised from.
 Model Unquantised(ModelShape shape) {
   shape.weight_bits = 16;
+  shape.experts.mxfp4 = false;
   return MakeModel(std::move(shape));
 }
 
@@ -84,7 +85,8 @@ ModelShape OpenStored(OpenedModel& model) {
   model.generation = ReadGenerationDocument(model.folder);
   if (choice.dummy_weights) return shape;
   const int bits = choice.weight_bits.value_or(shape.weight_bits);
-  const bool makes_another = choice.use == ModelUse::kConvert && shape.weight_bits == 16;
+  const bool makes_another = choice.use == ModelUse::kConvert && shape.weight_bits == 16 &&
+                             !shape.experts.mxfp4;  // codes are not made of codes
   if (!makes_another && bits != shape.weight_bits) {
     throw Error(ErrorCode::kModelUnsupported,
                 fmt::format("{}: a store of {}-bit weights, and {} bits are asked for; leave "
@@ -161,6 +163,9 @@ ModelShape OpenShape(OpenedModel& model) {
   model.generation = std::move(config.generation);
   if (!choice.dummy_weights) model.checkpoint = OpenFolder(model.folder, config.quantisation);
   if (!place.name.empty()) config.shape.name = place.name;
+  // Of dummy weights; of others their own codes decide.
+  const bool is_mxfp4 = config.quantisation && config.quantisation->method == CodeMethod::kMxfp4;
+  config.shape.experts.mxfp4 = is_mxfp4 && config.shape.experts.num > 0;
   return std::move(config.shape);
 }
 
@@ -171,6 +176,10 @@ OpenedModel OpenModel(const ModelChoice& choice) {
   model.choice = choice;
   ModelShape shape = OpenShape(model);
   shape.weight_bits = choice.weight_bits.value_or(shape.weight_bits);
+  if (model.store.empty()) {
+    if (model.checkpoint != nullptr) shape.experts.mxfp4 = HasMxfp4Experts(*model.checkpoint);
+    if (choice.weight_bits) shape.experts.mxfp4 = false;
+  }
   static_cast<Model&>(model) = MakeModel(std::move(shape));
   if (model.checkpoint == nullptr) {
     model.checkpoint = MakeDummyCheckpoint(Unquantised(model.shape), choice.seed);

@@ -216,6 +216,7 @@ void VisitExperts(Shape& experts, Visitor visit) {
   visit("renormalise", experts.renormalise, TwoOf{false, true});
   visit("biased", experts.biased, Usually{false});
   visit("dense", experts.dense, Usually{std::vector<bool>()});
+  visit("mxfp4", experts.mxfp4, Usually{false});
 }
 
 template <typename R, typename Visitor>

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <string_view>
 
 #include "kernels/convert/convert.h"
@@ -27,6 +28,30 @@ void QuantiseBox(const TensorSpec& spec, const ElementBox& box, std::span<const 
                          out.subspan(static_cast<std::size_t>(to),
                                      static_cast<std::size_t>(RowBytes(spec.dtype, box.num_cols))));
   }
+}
+
+// Whether halfs are those fp32 values to the bit, but for the sign of a zero.
+bool AreExact(std::span<const std::byte> halfs, std::span<const std::byte> values) {
+  constexpr std::size_t kCount = 1024;
+  std::array<float, kCount> widened;
+  const auto* wanted = reinterpret_cast<const float*>(values.data());
+  const std::size_t size = halfs.size() / 2;
+  for (std::size_t begin = 0; begin < size; begin += kCount) {
+    const std::size_t count = std::min(kCount, size - begin);
+    kernels::Convert(halfs.subspan(begin * 2, count * 2), DType::kF16,
+                     std::as_writable_bytes(std::span(widened).first(count)), DType::kF32);
+    if (!std::equal(widened.begin(), widened.begin() + static_cast<std::ptrdiff_t>(count),
+                    wanted + begin))
+      return false;
+  }
+  return true;
+}
+
+[[noreturn]] void ThrowInexact(const CheckpointTensor& source) {
+  throw Error(ErrorCode::kModelUnsupported,
+              fmt::format("tensor \"{}\": its MXFP4 has numbers beyond fp16, in which it cannot be "
+                          "held as it is; give --weight-bits 16",
+                          Printable(source.name)));
 }
 
 [[noreturn]] void ThrowOverflow(const CheckpointTensor& source, const TensorSpec& spec) {
@@ -134,8 +159,10 @@ void WeightReader::ReadAs(DType to, const WeightRun& run, std::span<std::byte> o
     CheckFinite(source, read, run.first_element + at);
     const std::span<std::byte> part = out.subspan(static_cast<std::size_t>(at * DTypeBytes(to)),
                                                   static_cast<std::size_t>(count * DTypeBytes(to)));
-    if (kernels::Convert(read, source.dtype, part, to) == 0) continue;
-    ThrowOverflow(source, *run.spec);
+    const bool exact = run.spec->dtype == DType::kMxfp4 && !source.coded.empty();
+    const int64_t num_overflows = kernels::Convert(read, source.dtype, part, to);
+    if (exact && !AreExact(part, read)) ThrowInexact(source);
+    if (num_overflows > 0) ThrowOverflow(source, *run.spec);
   }
 }
 

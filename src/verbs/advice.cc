@@ -84,7 +84,8 @@ std::vector<Change> ChangesOf(const Setting& setting, const PlannedRun& planned)
     rates.link_bytes_per_s[Link::kDiskWrite] *= 2.0;
     rates.store_bytes_per_s *= 2.0;
   }
-  if (as_is.shape.weight_bits == 16 && setting.model.store.empty()) {
+  const bool in_16_bits = as_is.shape.weight_bits == 16 && !as_is.shape.experts.mxfp4;
+  if (in_16_bits && setting.model.store.empty()) {
     Change& change = changes.emplace_back(as_is);
     change.name = "--weight-bits 8 (other answers)";
     change.config.weight_bits = change.shape.weight_bits = 8;

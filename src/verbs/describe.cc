@@ -102,9 +102,11 @@ std::string DescribeExperts(const ModelShape& shape) {
 
 std::string DescribeShape(const Model& model) {
   const ModelShape& shape = model.shape;
-  std::string text = fmt::format("model       {} ({}), {} parameters, {} in memory as {}\n",
+  const bool mixed = ExpertDType(shape) != MatrixDType(shape);
+  std::string text = fmt::format("model       {} ({}), {} parameters, {} in memory as {}{}\n",
                                  Printable(shape.name), shape.family, NumParameters(model),
-                                 ExactSizeText(WeightBytes(model)), DTypeName(MatrixDType(shape)));
+                                 ExactSizeText(WeightBytes(model)), DTypeName(MatrixDType(shape)),
+                                 mixed ? ", experts in MXFP4" : "");
   text += fmt::format("blocks      {} of hidden size {}, {} heads of {}, ffn {} {}\n",
                       shape.num_layers, shape.hidden_size, shape.num_heads, shape.head_dim,
                       shape.ffn_size, ActivationName(shape.activation));
@@ -127,7 +129,9 @@ template <typename F>
 std::string DescribeAgreement(const Checkpoint& checkpoint, F read_shape) {
   std::string text;
   try {
-    const Model model = MakeModel(read_shape());
+    ModelShape shape = read_shape();
+    shape.experts.mxfp4 |= HasMxfp4Experts(checkpoint);  // a store's says it itself
+    const Model model = MakeModel(std::move(shape));
     text = DescribeShape(model);
     const WeightMap map = ResolveWeights(model, checkpoint);
     text += fmt::format("agreement   every tensor of the model is there, {} more are not used\n",

@@ -82,7 +82,8 @@ RunManifest IdentityOf(const Config& config, const OpenedModel& model, const Pol
       {"model name", ReplaceInvalidUtf8(model.shape.name)},  // it comes back from the journal
       {"tokenizer", TokenizerKey(model)},
       {"set of sampling flags", SamplingText(config)},
-      {"weight type", fmt::format("{} bits", model.shape.weight_bits)},
+      {"weight type", fmt::format("{} bits{}", model.shape.weight_bits,
+                                  model.shape.experts.mxfp4 ? ", experts in MXFP4" : "")},
       {"KV policy", JsonText(KvPolicyJson(policy.kv))},
       {"KV type", policy.kv_bits.coded() ? fmt::format("{} bits", KvBitsText(policy.kv_bits))
                                          : std::string(DTypeName(policy.kv_dtype))},

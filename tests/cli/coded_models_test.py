@@ -33,10 +33,11 @@ class CodedTest(harness.FolderTest):
         coded_models.make(gguf_writer.read_tensors(MODEL), config, form, *folders)
         return folders
 
-    def answers(self, model, *flags):
+    def answers(self, model, *flags, env=None):
         lines = [{"prompt": list(range(5, 40)), "max_tokens": 8, "logprobs": 1}]
         source = harness.write_jsonl(self.folder / "in.jsonl", lines)
-        result = harness.run(self.binary, ["generate", "--model", model, "--input", source, "--output", "-", "--quiet", *flags])
+        result = harness.run(self.binary, ["generate", "--model", model, "--input", source, "--output", "-", "--quiet", *flags],
+                             env=env)
         self.assertEqual(result.status, 0, result.stderr.decode())
         return json.loads(result.stdout)["response"]["body"]["choices"]
 
@@ -97,9 +98,52 @@ class Mxfp4(CodedTest):
 
     def test_codes_give_what_their_values_give(self):
         plain = self.make_plain()
-        for flags in ([], ["--weight-bits", 8], ["--weight-bits", 4], ["--percent", 0, 0, 0, 100, 0, 100, "--offload-dir", self.folder]):
+        disk = ["--percent", 0, 0, 0, 100, 0, 100, "--offload-dir", self.folder]
+        for flags in (["--weight-bits", 16], ["--weight-bits", 8], ["--weight-bits", 4], ["--weight-bits", 16, *disk]):
             with self.subTest(flags=flags):
                 self.assertEqual(self.answers(MXFP4_MODEL, *flags), self.answers(plain, *flags))
+        # Codes are summed as 16 bits are where there are no tiles for these.
+        for flags in ([], disk):
+            self.assertEqual(self.answers(MXFP4_MODEL, *flags, env={"SPILLWAY_ISA": "portable"}),
+                             self.answers(plain, *flags, env={"SPILLWAY_ISA": "portable"}))
+
+    def weight_bytes(self, model, *flags):
+        report = self.folder / "plan.json"
+        words = ["plan", "--model", model, "--prompt-len", 8, "--gen-len", 8, "--quiet", "--report", report, *flags]
+        self.assertEqual(harness.run(self.binary, words).status, 0)
+        return json.loads(report.read_text())["model"]["weight_bytes"]
+
+    def test_they_are_held_as_they_are(self):
+        """Of 2 layers, 6 experts and 3 matrices of 64 x 96, whose rows are padded to whole groups of 64."""
+        saved = self.weight_bytes(MXFP4_MODEL, "--weight-bits", 16) - self.weight_bytes(MXFP4_MODEL)
+        codes = 2 * 96 * 36 + 64 * 2 * 36
+        self.assertEqual(saved, 2 * 6 * (3 * 64 * 96 * 2 - codes))
+        self.assertLess(self.weight_bytes(MXFP4_MODEL), self.weight_bytes(self.make_plain()))
+
+    def test_a_store_has_the_codes(self):
+        store = self.folder / "store"
+        made = harness.run(self.binary, ["convert", "--model", MXFP4_MODEL, "--output", store])
+        self.assertEqual(made.status, 0, made.stderr.decode())
+        self.assertEqual(self.answers(store), self.answers(MXFP4_MODEL))
+        self.assertEqual(self.weight_bytes(store), self.weight_bytes(MXFP4_MODEL))
+        again = harness.run(self.binary, ["convert", "--model", store, "--weight-bits", 8, "--output", self.folder / "other"])
+        self.assertEqual(again.status, 11, again.stderr.decode())
+        self.assertIn("--weight-bits", again.stderr.decode())
+
+    def test_numbers_beyond_fp16_are_refused(self):
+        name = "model.layers.1.mlp.experts.down_proj_scales"
+
+        def make_small(changed):
+            kind, shape, data = changed.tensors[name]
+            changed.tensors[name] = (kind, shape, bytes([90] * len(data)))
+
+        folder = self.copy_changed(make_small)
+        source = harness.write_jsonl(self.folder / "in.jsonl", [{"prompt": [5, 6, 7], "max_tokens": 2}])
+        words = ["generate", "--model", folder, "--input", source, "--output", "-", "--quiet"]
+        refused = harness.run(self.binary, words)
+        self.assertEqual(refused.status, 11, refused.stderr.decode())
+        self.assertIn("give --weight-bits 16", refused.stderr.decode())
+        self.assertEqual(harness.run(self.binary, [*words, "--weight-bits", 16]).status, 0)
 
     def test_without_a_type_they_are_held_in_bf16(self):
         folder = self.copy_changed(lambda changed: changed.config.pop("torch_dtype"))

@@ -112,7 +112,7 @@ class PackedTest : public GpuTest, public testing::WithParamInterface<DType> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Bits, PackedTest, testing::Values(DType::kQ8, DType::kQ4),
+INSTANTIATE_TEST_SUITE_P(Bits, PackedTest, testing::Values(DType::kQ8, DType::kQ4, DType::kMxfp4),
                          [](const auto& info) { return std::string(DTypeName(info.param)); });
 
 TEST_P(PackedTest, AgreesWithTheOracle) {
@@ -222,7 +222,12 @@ TEST_P(PackedTest, StridesAreKept) {
   }
 }
 
-TEST_P(PackedTest, EmbeddingIsExact) {
+// Tables of embeddings are never of kMxfp4.
+class PackedTableTest : public PackedTest {};
+INSTANTIATE_TEST_SUITE_P(Bits, PackedTableTest, testing::Values(DType::kQ8, DType::kQ4),
+                         [](const auto& info) { return std::string(DTypeName(info.param)); });
+
+TEST_P(PackedTableTest, EmbeddingIsExact) {
   EmbeddingPair pair(PackedWeights(EmbeddingPair::kTableRows, EmbeddingPair::kCols, dtype()),
                      dtype(), stream());
   EmbeddingLookup(pair.on_host());

@@ -68,6 +68,7 @@ class MatmulTest : public testing::TestWithParam<IsaAndDType> {
   // x has 17 bits, or 16 beside quantised weights (matmul_amx.cc, matmul_groups.h), or 8 as have
   // the weights.
   double UnitError() const {
+    if (dtype() == DType::kMxfp4) return 0;
     if (IsQuantised(dtype())) return MultipliesCodes(isa()) ? 3e-5 : 0;
     if (ComputeOf(IsaName(isa())) == CpuCompute::kBf16) return 2.5e-3;
     return HasTiles(isa()) ? 4e-6 : 0;
@@ -79,7 +80,7 @@ std::vector<IsaAndDType> EveryCase() {
   for (const Isa isa : SupportedBf16Isas()) isas.push_back(isa);
   std::vector<IsaAndDType> cases;
   for (const Isa isa : isas) {
-    for (const DType dtype : {DType::kF16, DType::kBF16, DType::kQ8, DType::kQ4}) {
+    for (const DType dtype : {DType::kF16, DType::kBF16, DType::kQ8, DType::kQ4, DType::kMxfp4}) {
       cases.push_back({isa, dtype});
     }
   }
@@ -188,7 +189,7 @@ TEST_P(MatmulTest, PiecesGiveTheBitsOfTheWhole) {
 
 TEST_P(MatmulTest, PiecesOfEveryTypeInOneCall) {
   for (const int64_t rows : {1, 20, 40}) {
-    const DType dtypes[] = {dtype(), DType::kF16, DType::kQ4, DType::kBF16, DType::kQ8};
+    const DType dtypes[] = {dtype(), DType::kF16, DType::kQ4, DType::kBF16, DType::kMxfp4};
     std::vector<MatmulCall> calls;
     for (const DType type : dtypes) calls.emplace_back(Shape{rows, 96, 40}, type, 41);
     std::vector<float> y(static_cast<size_t>(rows) * 200, kPoison);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <random>
 
 #include "kernels/convert/convert_isa.h"
 #include "tests/kernels/kernel_test_util.h"
@@ -15,6 +16,7 @@ namespace {
 static_assert(RowBytes(DType::kQ4, 128) * 8 == 128 * 9 / 2);   // 4.5 bits an element
 static_assert(RowBytes(DType::kQ8, 128) * 8 == 128 * 17 / 2);  // 8.5
 static_assert(RowBytes(DType::kQ4, 65) == 72);
+static_assert(RowBytes(DType::kMxfp4, 65) == 72);
 
 class QuantiseTest : public testing::TestWithParam<DType> {
  protected:
@@ -34,6 +36,11 @@ class QuantiseTest : public testing::TestWithParam<DType> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Bits, QuantiseTest, testing::Values(DType::kQ8, DType::kQ4),
+                         [](const auto& info) { return std::string(DTypeName(info.param)); });
+
+// What groups of all types have in common.
+class CodesTest : public QuantiseTest {};
+INSTANTIATE_TEST_SUITE_P(Bits, CodesTest, testing::Values(DType::kQ8, DType::kQ4, DType::kMxfp4),
                          [](const auto& info) { return std::string(DTypeName(info.param)); });
 
 std::vector<uint16_t> Halfs(const std::vector<float>& floats) {
@@ -128,7 +135,7 @@ TEST_P(QuantiseTest, CodesBehindTheLastWeightAreZero) {
   }
 }
 
-TEST_P(QuantiseTest, EveryInstructionSetGivesTheSameBits) {
+TEST_P(CodesTest, EveryInstructionSetGivesTheSameBits) {
   std::vector<const ConvertFunctions*> all = {&kConvertPortable};
 #if defined(__x86_64__)
   for (const Isa isa : SupportedIsas()) {
@@ -162,7 +169,7 @@ TEST_P(QuantiseTest, EveryInstructionSetGivesTheSameBits) {
 }
 
 // Any bytes are some weights: also steps and minima that no quantiser makes.
-TEST_P(QuantiseTest, EveryInstructionSetReadsAnyGroupAlike) {
+TEST_P(CodesTest, EveryInstructionSetReadsAnyGroupAlike) {
   std::mt19937 random(7);
   std::vector<std::byte> row(static_cast<size_t>(GroupBytes(dtype())) * 200);
   for (std::byte& byte : row) byte = static_cast<std::byte>(random());
@@ -179,7 +186,7 @@ TEST_P(QuantiseTest, EveryInstructionSetReadsAnyGroupAlike) {
   }
 }
 
-TEST_P(QuantiseTest, FindsGroupsThatAreNotFinite) {
+TEST_P(CodesTest, FindsGroupsThatAreNotFinite) {
   const std::vector<std::byte> good = Quantised(Halfs(RandomFloats(256, 9)));
   EXPECT_EQ(FindNonFiniteGroup(good, dtype()), -1);
   const auto group = static_cast<size_t>(GroupBytes(dtype()));
@@ -188,6 +195,59 @@ TEST_P(QuantiseTest, FindsGroupsThatAreNotFinite) {
       std::vector<std::byte> row = good;
       std::memcpy(row.data() + 2 * group + at, &bad, sizeof(bad));
       EXPECT_EQ(FindNonFiniteGroup(row, dtype()), 2) << bad << " at " << at;
+    }
+  }
+}
+
+std::vector<float> ThroughMxfp4(const std::vector<uint16_t>& halfs) {
+  const auto count = static_cast<int64_t>(halfs.size());
+  std::vector<std::byte> row(static_cast<size_t>(RowBytes(DType::kMxfp4, count)));
+  QuantiseRow(halfs, DType::kMxfp4, row);
+  std::vector<float> floats(halfs.size());
+  DequantiseRow(row.data(), DType::kMxfp4, floats);
+  for (int64_t k = 0; k < count; ++k)
+    EXPECT_EQ(DequantiseRef(row.data(), DType::kMxfp4, k), floats[static_cast<size_t>(k)]);
+  return floats;
+}
+
+// Runs of 32 under a scale of their own, whichever numbers they have.
+TEST(Mxfp4Test, NumbersUnderAnyScaleComeBackExactly) {
+  std::minstd_rand random(3);
+  for (const int64_t cols : {1, 31, 32, 33, 63, 64, 65, 100, 320}) {
+    for (int exponent = -23; exponent <= 13; ++exponent) {
+      const auto largest = static_cast<int>(random() % 8);  // code of a run's largest number
+      std::vector<uint16_t> halfs;
+      std::vector<float> expected;
+      for (int64_t k = 0; k < cols; ++k) {
+        const int scale = k / 32 % 2 == 0 ? exponent : -exponent / 2;
+        const auto code = static_cast<int>(random() % static_cast<unsigned>(largest + 1)) +
+                          8 * static_cast<int>(random() % 2);
+        expected.push_back(std::ldexp(0.5F * static_cast<float>(kFp4Doubles[code]), scale));
+        halfs.push_back(FloatToHalf(expected.back()));
+        ASSERT_EQ(HalfToFloat(halfs.back()), expected.back());
+      }
+      ASSERT_EQ(ThroughMxfp4(halfs), expected) << cols << " under 2^" << exponent;
+    }
+  }
+}
+
+TEST(Mxfp4Test, OtherValuesBecomeTheNearestNumbers) {
+  for (const float scale : {1e-7F, 1e-4F, 0.02F, 1.0F, 9000.0F}) {
+    const std::vector<uint16_t> halfs = Halfs(RandomFloats(320, 5, scale));
+    const std::vector<float> back = ThroughMxfp4(halfs);
+    for (size_t begin = 0; begin < halfs.size(); begin += 32) {
+      float largest = 0.0F;
+      for (size_t k = begin; k < begin + 32; ++k)
+        largest = std::max(largest, std::abs(HalfToFloat(halfs[k])));
+      const float unit = std::max(0x1p-24F, std::exp2(std::floor(std::log2(largest)) - 2.0F));
+      for (size_t k = begin; k < begin + 32; ++k) {
+        float nearest = INFINITY;
+        for (const int doubles : kFp4Doubles) {
+          nearest = std::min(
+              nearest, std::abs(0.5F * static_cast<float>(doubles) * unit - HalfToFloat(halfs[k])));
+        }
+        ASSERT_EQ(std::abs(back[k] - HalfToFloat(halfs[k])), nearest) << k;
+      }
     }
   }
 }

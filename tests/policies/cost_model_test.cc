@@ -82,6 +82,9 @@ TEST(CostModel, QuantisedWeightsAreMultipliedAtTheirOwnRates) {
   rates.matmul_4bit = {{1, 8e9, 0.0}};
   EXPECT_DOUBLE_EQ(SecondsOf(rates, {1, 1'000'000, 0, 0.0, DType::kQ4}), 0.25e-3);
   EXPECT_DOUBLE_EQ(SecondsOf(rates, {1, 1'000'000, 0, 0.0, DType::kQ8}), 1e-3);  // not known
+  EXPECT_DOUBLE_EQ(SecondsOf(rates, {1, 1'000'000, 0, 0.0, DType::kMxfp4}), 0.25e-3);
+  rates.matmul_mxfp4 = {{1, 4e9, 0.0}};
+  EXPECT_DOUBLE_EQ(SecondsOf(rates, {1, 1'000'000, 0, 0.0, DType::kMxfp4}), 0.5e-3);
 }
 
 TEST(CostModel, QuantisedWeightsHaveTheEdgesOfOthers) {

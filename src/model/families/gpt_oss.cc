@@ -91,7 +91,8 @@ std::vector<ModelShape> Sizes() {
     shape.qkv_bias = shape.out_bias = true;
     shape.score_sinks = true;
     shape.rope.scaling = UsualScaling();
-    shape.experts = {.num = num_experts, .top_k = 4, .ffn_size = 2880, .biased = true};
+    shape.experts = {
+        .num = num_experts, .top_k = 4, .ffn_size = 2880, .biased = true, .mxfp4 = true};
     shape.window = kUsualWindow;
     for (int64_t layer = 0; layer < num_layers; ++layer) shape.windowed.push_back(layer % 2 == 0);
     return WithLlamaSize(shape, {{name, num_layers, 2880, 64}, 8, 2880, false, 64});

@@ -49,6 +49,13 @@ inline __half2 __hsub2(__half2 a, __half2 b) {
   };
   return {sub(a.x, b.x), sub(a.y, b.y)};
 }
+inline __half2 __hmul2(__half2 a, __half2 b) {
+  const auto mul = [](__half x, __half y) {
+    return __half_of_exact(static_cast<double>(__half2float(x)) *
+                           static_cast<double>(__half2float(y)));
+  };
+  return {mul(a.x, b.x), mul(a.y, b.y)};
+}
 inline __half2 __hfma2(__half2 a, __half2 b, __half2 c) {
   const auto fma = [](__half x, __half y, __half z) {
     return __half_of_exact(static_cast<double>(__half2float(x)) *
