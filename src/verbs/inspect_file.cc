@@ -2,12 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <optional>
 
 #include "src/base/json_node.h"
 #include "src/base/size_text.h"
 #include "src/base/strict_json.h"
+#include "src/formats/calibration_report.h"
 #include "src/formats/machine_file.h"
 #include "src/formats/policy_file.h"
 #include "src/report/trace_summary.h"
@@ -63,7 +66,7 @@ std::string KvText(const KvPolicy& kv) {
   return text;
 }
 
-std::string DescribePolicy(const Path& file, const json&) {
+std::string DescribePolicy(const Path& file, const json& document) {
   const GivenPolicy policy = ReadPolicy(file);
   std::string text = "policy\n";
   if (policy.placement) {
@@ -79,6 +82,8 @@ std::string DescribePolicy(const Path& file, const json&) {
   if (policy.weight_bits) text += fmt::format("weight bits {}\n", *policy.weight_bits);
   if (policy.kv_bits) text += fmt::format("kv bits     {}\n", KvBitsText(*policy.kv_bits));
   if (policy.kv) text += KvText(*policy.kv);
+  for (const json& source : document.value("sources", json::array()))
+    text += InspectRow("from", Printable(source.get<std::string>(), 400));
   return text;
 }
 
@@ -146,6 +151,34 @@ std::string DescribeReport(const Path&, const json& report) {
   return text;
 }
 
+// Settings of all KV heads that were measured, or of budgets per layer what was found.
+std::string DescribeCalibration(const Path& file, const json& report) {
+  const json name = report.value(json::json_pointer("/model/name"), json());
+  std::string text = InspectRow("calibration", "of " + ValueText(name));
+  if (!report["calibration"].is_object() || !report["calibration"].contains("tried"))
+    return text + MembersText("found", report["calibration"]);
+  text += fmt::format("{:<11} {:>6} {:>7}  {}\n", "KV bits", "bytes", "tokens", "loses at most");
+  for (const CalibratedKv& setting : ReadCalibration(file)) {
+    double shares = 0.0;
+    std::size_t num_heads = 0;
+    for (const std::vector<KvBudget>& layer : setting.kv.head_budgets) {
+      for (const KvBudget& head : layer) shares += head.kept.frac;
+      num_heads += layer.size();
+    }
+    text += fmt::format("{:<11} {:>4.1f} % {:>5.1f} %  {:.2f} % of perplexity\n",
+                        KvBitsText(setting.bits), 100.0 * setting.bytes_frac,
+                        100.0 * shares / static_cast<double>(std::max<std::size_t>(1, num_heads)),
+                        100.0 * std::expm1(setting.loss));
+  }
+  return text;
+}
+
+// What calibrate keeps to go on from.
+std::string DescribeCosts(const Path&, const json& document) {
+  return InspectRow("costs", fmt::format("of {} KV heads and layers, for a calibrate that goes on",
+                                         document["costs"].size()));
+}
+
 // How a file is told from the others: a key at its top that only this kind has. A policy has at
 // least one of its own.
 struct FileKind {
@@ -153,12 +186,19 @@ struct FileKind {
   std::string (*describe)(const Path& file, const json& document);
 };
 constexpr std::array kKinds = {
-    FileKind{"link_bytes_per_s", DescribeMachine}, FileKind{"throughput", DescribeReport},
-    FileKind{"weight_frac", DescribePolicy},       FileKind{"kv", DescribePolicy},
-    FileKind{"weight_bits", DescribePolicy},       FileKind{"kv_bits", DescribePolicy},
-    FileKind{"kv_dtype", DescribePolicy},          FileKind{"gpu_batch_size", DescribePolicy},
-    FileKind{"num_gpu_batches", DescribePolicy},   FileKind{"cpu_attention", DescribePolicy},
+    FileKind{"link_bytes_per_s", DescribeMachine},
+    FileKind{"throughput", DescribeReport},
+    FileKind{"weight_frac", DescribePolicy},
+    FileKind{"kv", DescribePolicy},
+    FileKind{"weight_bits", DescribePolicy},
+    FileKind{"kv_bits", DescribePolicy},
+    FileKind{"kv_dtype", DescribePolicy},
+    FileKind{"gpu_batch_size", DescribePolicy},
+    FileKind{"num_gpu_batches", DescribePolicy},
+    FileKind{"cpu_attention", DescribePolicy},
     FileKind{"prefill_chunk", DescribePolicy},
+    FileKind{"calibration", DescribeCalibration},
+    FileKind{"costs", DescribeCosts},
 };
 
 }  // namespace

@@ -211,6 +211,11 @@ class Calibrate(harness.VerbTest):
         self.assertEqual((policy["kv_bits"], policy["kv"]), (least["kv_bits"], least["kv"]))
         self.assertEqual(found["bytes_frac"], least["bytes_frac"])
         self.assertTrue(found["within_bound"])
+        shown = self.run_verb("inspect", "r.json").stdout.decode()
+        self.assertEqual(len(shown.splitlines()), 2 + len(found["tried"]))
+        self.assertIn("of prenorm-head64", shown)
+        self.assertIn("spillway calibrate: prenorm-head64, 3 windows", self.run_verb("inspect", "kv.json").stdout.decode())
+        self.assertIn("of 6 KV heads and layers", self.run_verb("inspect", "kv.json.costs").stdout.decode())
 
     def test_search_chooses_from_a_pareto_within_its_bound(self):
         _, found = self.pareto("--max-loss", "20%")
