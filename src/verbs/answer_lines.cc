@@ -381,7 +381,8 @@ class AnswerStages final : public Stages {
 
   // Writes the report of what was run; without it the run goes on as well.
   void ReportStopped(const Error& error, const Plan& plan) {
-    const auto* stopped = dynamic_cast<const StoppedRun*>(&error);  // else nothing was computed
+    // Else nothing of the answers was computed.
+    const auto* stopped = answers_began_ ? dynamic_cast<const StoppedRun*>(&error) : nullptr;
     total_s_ = NowSeconds() - begin_s_;
     RunSummary summary = Summary();
     summary.is_interrupted = true;

@@ -62,6 +62,20 @@ std::vector<Request> SampleOf(RequestReader& reader, int64_t num_requests, int64
   return sample;
 }
 
+// Leaves out every other row until the answers are within kMostTokens.
+void Thin(std::vector<Request>& rows) {
+  const auto tokens = [&] {
+    int64_t sum = 0;
+    for (const Request& row : rows) sum += row.sampling.max_tokens;
+    return sum;
+  };
+  while (rows.size() > 1 && tokens() > ShadowRows::kMostTokens) {
+    std::size_t kept = 0;
+    for (std::size_t at = 0; at < rows.size(); at += 2) std::swap(rows[kept++], rows[at]);
+    rows.resize(kept);
+  }
+}
+
 }  // namespace
 
 // The rows one after the other, as requests that a derived job makes of them.
@@ -130,7 +144,9 @@ ShadowRows::ShadowRows(const Setting& setting, RequestReader& reader, int64_t nu
                        double share) {
   const auto wanted = static_cast<int64_t>(std::ceil(share * static_cast<double>(num_requests)));
   const int64_t num_rows = std::clamp<int64_t>(wanted, 1, std::min(num_requests, kMostRows));
-  for (Request& request : SampleOf(reader, num_requests, num_rows)) {
+  std::vector<Request> sample = SampleOf(reader, num_requests, num_rows);
+  Thin(sample);
+  for (Request& request : sample) {
     index_of_line_.emplace(request.line, rows_.size());
     rows_.push_back({std::move(request), {}, {}, {}});
   }

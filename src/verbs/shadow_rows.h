@@ -23,8 +23,10 @@ namespace spillway {
 
 class ShadowRows {
  public:
-  // Rows at most: each one's likeliest tokens are kept in memory, and more rows would tell little.
+  // Rows and tokens of their answers at most: the likeliest at each are kept in memory, 50 MB in
+  // all, and more would tell little.
   static constexpr int64_t kMostRows = 1024;
+  static constexpr int64_t kMostTokens = 1 << 18;
 
   // Takes a share of the `num_requests` requests that `reader` gives, spread evenly and at least
   // one, and plans for them with the full cache; shares and block shapes that are stated are of the

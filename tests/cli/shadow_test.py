@@ -93,6 +93,11 @@ class ShadowTest(harness.VerbTest):
                                  written="report-00001-of-00002.json")
         self.assertEqual(receipt["num_rows"], 3)
 
+    def test_long_answers_make_the_sample_smaller(self):
+        lines = [{"token_ids": [2, 5 + row % 3, 6 + row // 3], "max_tokens": 330} for row in range(1024)]
+        _, receipt = self.answer("--kv-policy", "window", "--kv-budget", 16, lines=lines, share=1)
+        self.assertEqual(receipt["num_rows"], 512)
+
     def test_what_has_nothing_to_compare_is_refused(self):
         source = harness.write_jsonl(self.folder / "in.jsonl", records())
         words = ["--model", PARITY_MODELS / "llama-groups-of-four", "--input", source, "--output", "out.jsonl"]
