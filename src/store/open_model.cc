@@ -178,7 +178,7 @@ OpenedModel OpenModel(const ModelChoice& choice) {
   shape.weight_bits = choice.weight_bits.value_or(shape.weight_bits);
   if (model.store.empty()) {
     if (model.checkpoint != nullptr) shape.experts.mxfp4 = HasMxfp4Experts(*model.checkpoint);
-    if (choice.weight_bits) shape.experts.mxfp4 = false;
+    if (choice.decodes) shape.experts.mxfp4 = false;
   }
   static_cast<Model&>(model) = MakeModel(std::move(shape));
   if (model.checkpoint == nullptr) {

@@ -31,6 +31,7 @@ struct ModelChoice {
   std::string tokenizer;
   bool dummy_weights = false;
   std::optional<int> weight_bits;  // 16, 8, 4; not given: as the model is
+  bool decodes = false;            // published codes are not held as they are
   NonFiniteWeights nonfinite = NonFiniteWeights::kRefuse;
   uint64_t seed = 0;  // of dummy weights
   ModelUse use = ModelUse::kRun;

@@ -580,7 +580,9 @@ class HeadStages final : public CalibrateStages {
       text += fmt::format("  {:<7}{:>5.1f} %{:>6.1f} %", KvBitsText(joint.kv_bits),
                           100.0 * joint.bytes, 100.0 * KeptOf(joint));
       for (const SetLoss& set : joint.sets) text += "  " + LossText(set);
-      text += joint.bytes == found_.joint.bytes ? "  <- the file's\n" : "\n";
+      text += joint.bytes == found_.joint.bytes && joint.kv_bits == found_.joint.kv_bits
+                  ? "  <- the file's\n"
+                  : "\n";
     }
     return text;
   }

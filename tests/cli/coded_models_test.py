@@ -120,6 +120,13 @@ class Mxfp4(CodedTest):
         self.assertEqual(saved, 2 * 6 * (3 * 64 * 96 * 2 - codes))
         self.assertLess(self.weight_bytes(MXFP4_MODEL), self.weight_bytes(self.make_plain()))
 
+    def test_a_policy_of_a_search_keeps_them(self):
+        policy = self.folder / "policy.json"
+        words = ["search", "--model", MXFP4_MODEL, "--machine", "t4", "--prompt-len", 8, "--gen-len", 8, "--output", policy, "--quiet"]
+        found = harness.run(self.binary, words)
+        self.assertEqual(found.status, 0, found.stderr.decode())
+        self.assertEqual(self.weight_bytes(MXFP4_MODEL, "--machine", "t4", "--policy", policy), self.weight_bytes(MXFP4_MODEL))
+
     def test_a_store_has_the_codes(self):
         store = self.folder / "store"
         made = harness.run(self.binary, ["convert", "--model", MXFP4_MODEL, "--output", store])
