@@ -34,6 +34,12 @@ PerTier<double> Realised(const PerTier<RowShare>& shares) {
   return Realised(sizes);
 }
 
+std::string HeldTypesText(const ModelShape& shape) {
+  std::string text(DTypeName(MatrixDType(shape)));
+  if (ExpertDType(shape) != MatrixDType(shape)) text += ", experts in MXFP4";
+  return text;
+}
+
 int64_t Parameters(const Plan& plan) {
   int64_t count = 0;
   for (const PlannedLayer& layer : plan.layers) {

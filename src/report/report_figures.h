@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "spillway/plan.h"
 #include "spillway/report.h"
@@ -22,6 +23,9 @@ int64_t GeneratedTokens(const Trace& trace, const RunSummary& summary);
 // nothing.
 PerTier<double> Realised(const PerTier<int64_t>& amounts);
 PerTier<double> Realised(const PerTier<RowShare>& shares);
+
+// "bf16", or "bf16, experts in MXFP4": the types that matrices are held in.
+std::string HeldTypesText(const ModelShape& shape);
 
 // Numbers in the model's tensors.
 int64_t Parameters(const Plan& plan);

@@ -81,10 +81,9 @@ std::string KvLine(const Plan& plan, const KvKeep& keep, int64_t slots) {
 }
 
 std::string ModelLine(const Plan& plan) {
-  const bool mixed = ExpertDType(plan.shape) != MatrixDType(plan.shape);
-  return fmt::format("{}, {:.1f} M parameters, weights {} in {}{}", plan.shape.name,
+  return fmt::format("{}, {:.1f} M parameters, weights {} in {}", plan.shape.name,
                      static_cast<double>(Parameters(plan)) / 1e6, SizeText(plan.WeightBytes()),
-                     DTypeName(MatrixDType(plan.shape)), mixed ? ", experts in MXFP4" : "");
+                     HeldTypesText(plan.shape));
 }
 
 std::string MachineLine(const Plan& plan) {

@@ -17,6 +17,7 @@
 #include "src/checkpoint/weight_map.h"
 #include "src/codes/coded_checkpoint.h"
 #include "src/gguf/gguf_model.h"
+#include "src/report/report_figures.h"
 
 namespace spillway {
 namespace {
@@ -102,11 +103,9 @@ std::string DescribeExperts(const ModelShape& shape) {
 
 std::string DescribeShape(const Model& model) {
   const ModelShape& shape = model.shape;
-  const bool mixed = ExpertDType(shape) != MatrixDType(shape);
-  std::string text = fmt::format("model       {} ({}), {} parameters, {} in memory as {}{}\n",
+  std::string text = fmt::format("model       {} ({}), {} parameters, {} in memory as {}\n",
                                  Printable(shape.name), shape.family, NumParameters(model),
-                                 ExactSizeText(WeightBytes(model)), DTypeName(MatrixDType(shape)),
-                                 mixed ? ", experts in MXFP4" : "");
+                                 ExactSizeText(WeightBytes(model)), HeldTypesText(shape));
   text += fmt::format("blocks      {} of hidden size {}, {} heads of {}, ffn {} {}\n",
                       shape.num_layers, shape.hidden_size, shape.num_heads, shape.head_dim,
                       shape.ffn_size, ActivationName(shape.activation));

@@ -8,6 +8,7 @@
 
 #include "policies/kv/head_budgets.h"
 #include "spillway/error.h"
+#include "src/base/standard_error.h"
 
 namespace spillway {
 namespace {
@@ -23,14 +24,6 @@ double DivergenceOf(double difference) {
   constexpr double kMost = 3.0;
   const double bounded = std::clamp(difference, -kMost, kMost);
   return std::expm1(bounded) - bounded;
-}
-
-std::optional<double> StandardError(const std::vector<double>& values, double mean) {
-  if (values.size() < 2) return std::nullopt;
-  double squares = 0.0;
-  for (const double value : values) squares += (value - mean) * (value - mean);
-  const auto count = static_cast<double>(values.size());
-  return std::sqrt(squares / (count - 1.0) / count);
 }
 
 class Calibration {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "spillway/error.h"
+#include "src/base/standard_error.h"
 
 namespace spillway {
 namespace {
@@ -50,28 +51,22 @@ MeanWithError MeanOfSteps(const std::vector<RowQuality>& rows, Sum sum_of) {
 }
 
 std::optional<AnswerLengths> LengthsOf(const std::vector<RowQuality>& rows) {
-  std::vector<LengthPair> pairs;
+  std::vector<double> differences;
   LengthPair sum;
   for (const RowQuality& row : rows) {
     if (!row.lengths) continue;
-    pairs.push_back(*row.lengths);
+    differences.push_back(static_cast<double>(row.lengths->own - row.lengths->full));
     sum.full += row.lengths->full;
     sum.own += row.lengths->own;
   }
-  if (pairs.empty()) return std::nullopt;
-  const auto count = static_cast<double>(pairs.size());
+  if (differences.empty()) return std::nullopt;
+  const auto count = static_cast<double>(differences.size());
   AnswerLengths lengths;
-  lengths.num_rows = std::ssize(pairs);
+  lengths.num_rows = std::ssize(differences);
   lengths.full = static_cast<double>(sum.full) / count;
   lengths.own = static_cast<double>(sum.own) / count;
   lengths.difference.mean = static_cast<double>(sum.own - sum.full) / count;
-  if (pairs.size() == 1) return lengths;
-  double squares = 0.0;
-  for (const LengthPair& pair : pairs) {
-    const double off = static_cast<double>(pair.own - pair.full) - lengths.difference.mean;
-    squares += off * off;
-  }
-  lengths.difference.error = std::sqrt(squares / (count - 1.0) / count);
+  lengths.difference.error = StandardError(differences, lengths.difference.mean);
   return lengths;
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -164,6 +165,9 @@ class SearchStages final : public Stages {
  private:
   void SearchWithoutFloor(const Setting& setting, const Workload& work) {
     Config config = setting.config;
+    const double bound = std::log1p(config.max_loss_frac);
+    const auto is_beyond = [bound](const CalibratedKv& kv) { return kv.loss > bound; };
+    if (std::ranges::none_of(config.calibration, is_beyond)) return;
     config.max_loss_frac = std::numeric_limits<double>::infinity();
     floor_ = FloorLine(setting.config, result_,
                        SearchFor(config, setting.model, setting.machine, work, setting.needs));

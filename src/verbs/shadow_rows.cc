@@ -15,7 +15,7 @@
 #include "src/requests/score_request.h"
 #include "src/verbs/policy_for.h"
 #include "src/verbs/prediction_for.h"  // OverlapOf
-#include "src/verbs/prompt_file.h"     // BeginningsOf
+#include "src/verbs/prompt_file.h"     // BeginningsOf, WorkloadOf
 
 namespace spillway {
 namespace {
@@ -154,17 +154,13 @@ ShadowRows::ShadowRows(const Setting& setting, RequestReader& reader, int64_t nu
 }
 
 Workload ShadowRows::Work() const {
-  Workload work;
-  work.num_requests = num_rows();
-  int64_t longest = 0;
+  InputScan scan;
+  scan.num_requests = num_rows();
   for (const Row& row : rows_) {
-    const RequestShape shape = ShapeOf(row.request);
-    longest = std::max(longest, shape.slots());
-    work.longest.prompt_tokens = std::max(work.longest.prompt_tokens, shape.prompt_tokens);
-    work.sample.push_back(shape);
+    scan.sample.push_back(ShapeOf(row.request));
+    scan.TakeLongest(scan.sample.back());
   }
-  work.longest.max_new_tokens = longest - work.longest.prompt_tokens;
-  return work;
+  return WorkloadOf(scan);
 }
 
 void ShadowRows::RunFull(const Setting& setting, ProgressLine& line) {

@@ -7,6 +7,7 @@
 
 #include "spillway/error.h"
 #include "src/requests/text_file.h"
+#include "src/verbs/prompt_file.h"  // WorkloadOf
 
 namespace spillway {
 namespace {
@@ -57,20 +58,14 @@ ScoreSummary WindowJob::Summary() const {
 }
 
 Workload WindowJob::Work() const {
-  Workload work;
-  work.num_requests = num_windows();
-  int64_t longest = 0;
+  InputScan scan;
+  scan.num_requests = num_windows();
   for (std::size_t index = 0; index < windows_.size(); ++index) {
-    const Request request = RequestOf(index);
-    const RequestShape row = {static_cast<int64_t>(request.prompt.size()),
-                              request.sampling.max_tokens, request.NumPromptLogits()};
-    longest = std::max(longest, row.slots());
-    work.longest.prompt_tokens = std::max(work.longest.prompt_tokens, row.prompt_tokens);
-    work.longest.prompt_logits = std::max(work.longest.prompt_logits, row.prompt_logits);
-    if (static_cast<int64_t>(index) < kSampleWindows) work.sample.push_back(row);
+    const RequestShape row = ShapeOf(RequestOf(index));
+    scan.TakeLongest(row);
+    if (static_cast<int64_t>(index) < kSampleWindows) scan.sample.push_back(row);
   }
-  work.longest.max_new_tokens = longest - work.longest.prompt_tokens;
-  return work;
+  return WorkloadOf(scan);
 }
 
 Request WindowJob::RequestOf(std::size_t index) const {
