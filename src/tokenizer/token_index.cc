@@ -1,5 +1,6 @@
 #include "src/tokenizer/token_index.h"
 
+#include <algorithm>
 #include <tuple>
 
 namespace spillway {
@@ -25,9 +26,11 @@ TokenIndex::Range TokenIndex::Narrowed(const Range& range, std::size_t place, ch
   };
   const auto begin = entries_.begin() + static_cast<std::ptrdiff_t>(range.begin);
   const auto end = entries_.begin() + static_cast<std::ptrdiff_t>(range.end);
-  const auto found = std::ranges::equal_range(begin, end, wanted, {}, byte_of);
-  return {static_cast<std::size_t>(found.begin() - entries_.begin()),
-          static_cast<std::size_t>(found.end() - entries_.begin())};
+  // ranges::equal_range returns a view, which clang before 16 does not compile with GCC's library.
+  const auto first = std::ranges::lower_bound(begin, end, wanted, {}, byte_of);
+  const auto last = std::ranges::upper_bound(first, end, wanted, {}, byte_of);
+  return {static_cast<std::size_t>(first - entries_.begin()),
+          static_cast<std::size_t>(last - entries_.begin())};
 }
 
 }  // namespace spillway

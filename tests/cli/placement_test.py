@@ -94,9 +94,10 @@ def full_caches(binary, source, folder):
 def evicting_caches(binary, source, folder):
     failures = 0
     for number, kv_policy in enumerate(KV_POLICIES):
-        failures += check(binary, ["--model", harness.BUNDLED_MODEL, *kv_policy], source, folder, EVICTING)
+        failures += check(binary, ["--model", harness.BUNDLED_MODEL, *kv_policy], source, folder,
+                          EVICTING if number == 0 else in_turn(EVICTING, number, 5))
         failures += check(binary, ["--model", PARITY_MODELS / "sharded-head16", *kv_policy], source, folder,
-                          in_turn(EVICTING, number, 4))
+                          in_turn(EVICTING, number, 3))
     return failures + check_log(binary, source, folder)
 
 
@@ -111,9 +112,10 @@ def coded_caches(binary, source, folder):
 def coded_evicting_caches(binary, source, folder):
     failures = 0
     for number, cache in enumerate((["--kv-bits", 8], ["--kv-bits", 4], ["--kv-bits", "8,4"], *CODED_CACHES)):
-        failures += check(binary, ["--model", harness.BUNDLED_MODEL, *cache], source, folder, EVICTING)
+        failures += check(binary, ["--model", harness.BUNDLED_MODEL, *cache], source, folder,
+                          EVICTING if number == 0 else in_turn(EVICTING, number, 4))
         failures += check(binary, ["--model", PARITY_MODELS / "gelu-head80-untied", *cache], source, folder,
-                          in_turn(EVICTING, number, 3))
+                          in_turn(EVICTING, number, 2))
     return failures
 
 
@@ -161,11 +163,11 @@ def families(binary, source, folder):
 def experts(binary, source, folder):
     """A router's choices, which other batches' rows must not change, with and without a shared expert."""
     names = ["mixtral-windowed", "qwen2moe-stacked-dense", "qwen3moe-plain", "gptoss-wide", "gptoss-mxfp4"]
-    failures = sum(check(binary, ["--model", PARITY_MODELS / name], source, folder, EVICTING) for name in names)
+    cases = [[name] for name in names]
     for name in ("qwen2moe-plain", "gptoss-plain"):
-        for flags in (H2O, ["--weight-bits", 4, "--kv-bits", 8]):
-            failures += check(binary, ["--model", PARITY_MODELS / name, *flags], source, folder, EVICTING)
-    return failures
+        cases += [[name, *flags] for flags in (H2O, ["--weight-bits", 4, "--kv-bits", 8])]
+    return sum(check(binary, ["--model", PARITY_MODELS / name, *flags], source, folder, in_turn(EVICTING, number, 5))
+               for number, (name, *flags) in enumerate(cases))
 
 
 def turned_heads(binary, source, folder):

@@ -34,6 +34,16 @@ constexpr Heads kHeads[] = {{4, 4, 64}, {3, 3, 80}, {2, 2, 128}, {8, 2, 64},
                             {5, 1, 24}, {6, 1, 16}, {4, 2, 256}};
 #endif
 
+// Heads that case `number` is tried with: two in turn where a GPU in software is slow.
+std::vector<Heads> HeadsOf([[maybe_unused]] size_t number) {
+#if defined(SPILLWAY_SOFT_GPU)
+  const size_t count = std::size(kHeads);
+  return {kHeads[number % count], kHeads[(number + 2) % count]};
+#else
+  return {std::begin(kHeads), std::end(kHeads)};
+#endif
+}
+
 // Tokens [past, past + count) of a sequence.
 struct Part {
   size_t sequence;
@@ -220,8 +230,9 @@ class GpuAttentionTest : public GpuTest {
 };
 
 TEST_F(GpuAttentionTest, PrefillAgreesWithTheOracle) {
-  for (const Heads& heads : kHeads) {
-    for (const KvStorage& storage : kKvStorages) {
+  size_t number = 0;
+  for (const KvStorage& storage : kKvStorages) {
+    for (const Heads& heads : HeadsOf(number++)) {
       SCOPED_TRACE(storage.name() + ", head_dim " + std::to_string(heads.head_dim));
       const std::vector<int64_t> lengths = Lengths();
       Sequences sequences(heads, storage, lengths, stream());
@@ -262,8 +273,9 @@ TEST_F(GpuAttentionTest, DecodeCapsScores) {
 }
 
 TEST_F(GpuAttentionTest, DecodeAgreesWithTheOracle) {
-  for (const Heads& heads : kHeads) {
-    for (const KvStorage& storage : kKvStorages) {
+  size_t number = 0;
+  for (const KvStorage& storage : kKvStorages) {
+    for (const Heads& heads : HeadsOf(number++)) {
       SCOPED_TRACE(storage.name() + ", head_dim " + std::to_string(heads.head_dim));
       const std::vector<int64_t> lengths = Lengths();
       Sequences sequences(heads, storage, lengths, stream());

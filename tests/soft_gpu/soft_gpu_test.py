@@ -148,8 +148,8 @@ def main():
     failures = 0
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        source = harness.write_jsonl(folder / "in.jsonl", ragged_requests(9, 40, 8))
-        greedy = [request for request in ragged_requests(16, 40, 8) if "temperature" not in request]
+        source = harness.write_jsonl(folder / "in.jsonl", ragged_requests(7, 36, 6))
+        greedy = [request for request in ragged_requests(12, 36, 6) if "temperature" not in request]
         greedy_source = harness.write_jsonl(folder / "greedy.jsonl", greedy)
         failures += refusal_errors(binary, source)
         failures += resume_errors(binary, source, folder)
