@@ -198,8 +198,7 @@ std::vector<std::string> KnownVariables() {
       names.push_back(EnvironmentName(flag.name).substr(kVariablePrefix.size()));
   }
   std::ranges::sort(names);
-  const auto repeated = std::ranges::unique(names);
-  names.erase(repeated.begin(), repeated.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
 }
 
@@ -252,7 +251,7 @@ Given FromFile(const std::string& path, const VerbRow& verb, const std::vector<F
   const std::string text = ReadTomlText(path, "--config");
   Given given;
   try {
-    const toml::table table = toml::parse(text);
+    const toml::table table = ParseToml(text);
     for (const auto& [key, node] : table) {
       const bool known = std::ranges::find(kVerbs, key.str(), &VerbRow::name) != kVerbs.end();
       if (node.is_table() && !known) {

@@ -45,8 +45,7 @@ void ChoiceSet::Next(std::string_view text, int64_t tokens_left, std::vector<Tok
     });
   }
   std::ranges::sort(next);
-  const auto repeated = std::ranges::unique(next);
-  next.erase(repeated.begin(), repeated.end());
+  next.erase(std::unique(next.begin(), next.end()), next.end());
 }
 
 int64_t ChoiceSet::Find(std::string_view text) const {

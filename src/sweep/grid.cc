@@ -62,7 +62,7 @@ class GridReader {
 
   toml::table Parse(std::string_view text) const {
     try {
-      return toml::parse(text);
+      return ParseToml(text);
     } catch (const toml::parse_error& error) {
       Refuse(error.source(), error.description());
     }

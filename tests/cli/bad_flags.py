@@ -106,6 +106,7 @@ FLAGS = [
     ("a variable out of range", 2, [], environment(threads="0")),
     ("no such config file", 2, ["--config", "{root}/none.toml"], None),
     ("a config file that is not TOML", 2, CONFIG_FLAG, config_file("threads = = 2\n")),
+    ("a key beyond ASCII in the config file", 2, CONFIG_FLAG, config_file("\ufcffthreads = 2\n")),
     ("an unknown key in the config file", 2, CONFIG_FLAG, config_file("[generate]\nthread = 2\n")),
     ("an unknown table in the config file", 2, CONFIG_FLAG, config_file("[generates]\nthreads = 2\n")),
     ("a wrong type in the config file", 2, CONFIG_FLAG, config_file("threads = 2.5\n")),
