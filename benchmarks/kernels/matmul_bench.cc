@@ -130,7 +130,8 @@ void BenchOneRow(Bench& bench, const DecoderSizes& of, DType dtype) {
 }  // namespace
 
 void BenchMatmul(Bench& bench) {
-  for (const DType dtype : {DType::kF16, DType::kBF16, DType::kQ8, DType::kQ4, DType::kMxfp4}) {
+  for (const DType dtype : {DType::kF16, DType::kBF16, DType::kQ8, DType::kQ4, DType::kMxfp4,
+                            DType::kInt8, DType::kInt4, DType::kFp8}) {
     BenchShape(bench, 2048, 2048, dtype);
     BenchShape(bench, 2048, 8192, dtype);
     BenchShape(bench, 8192, 2048, dtype);

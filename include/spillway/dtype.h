@@ -9,21 +9,25 @@
 
 namespace spillway {
 
-// kQ8 and kQ4: groups of 64 along a matrix row, each with its own minimum and step. kMxfp4: numbers
-// of 4 bits, as published, with a power of two for each 32; see kernels/convert/quantise.h. Of
-// matrices only.
-enum class DType { kF32, kF16, kBF16, kQ8, kQ4, kMxfp4 };
+// Of matrices only, in groups of 64 along a row (kernels/convert/quantise.h). kQ8 and kQ4: codes of
+// 8 and 4 bits, with a minimum and a step for each group. The others hold what checkpoints publish:
+// kMxfp4 numbers of 4 bits with a power of two for each 32, kInt8 and kInt4 integers from a zero
+// point times a scale, kFp8 numbers of 8 bits (e4m3) times a scale.
+enum class DType { kF32, kF16, kBF16, kQ8, kQ4, kMxfp4, kInt8, kInt4, kFp8 };
 
-constexpr bool IsQuantised(DType dtype) {
-  return dtype == DType::kQ8 || dtype == DType::kQ4 || dtype == DType::kMxfp4;
+constexpr bool IsQuantised(DType dtype) { return dtype >= DType::kQ8; }
+
+// Bits of a code of a quantised type.
+constexpr int CodeBits(DType dtype) {
+  return dtype == DType::kQ8 || dtype == DType::kInt8 || dtype == DType::kFp8 ? 8 : 4;
 }
 
-// A group of quantised weights: its minimum and step, or two scales, 2 bytes each, then the codes.
+// A group of quantised weights: a head, then the codes.
 // The last group of a row is stored whole.
 inline constexpr int64_t kGroupWeights = 64;
 inline constexpr int64_t kGroupHeadBytes = 4;
 constexpr int64_t GroupBytes(DType dtype) {
-  return kGroupHeadBytes + (dtype == DType::kQ8 ? kGroupWeights : kGroupWeights / 2);
+  return kGroupHeadBytes + kGroupWeights * CodeBits(dtype) / 8;
 }
 
 // Bytes of one element. Requires: !IsQuantised(dtype), whose elements have no bytes of their own.
@@ -49,6 +53,12 @@ constexpr std::string_view DTypeName(DType dtype) {
       return "q4";
     case DType::kMxfp4:
       return "mxfp4";
+    case DType::kInt8:
+      return "int8";
+    case DType::kInt4:
+      return "int4";
+    case DType::kFp8:
+      return "fp8";
   }
   return "unknown";
 }

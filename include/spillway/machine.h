@@ -33,6 +33,7 @@ struct DeviceRates {
   std::vector<MatmulRate> matmul_8bit;  // of quantised weights, 4096 x 4096 alone
   std::vector<MatmulRate> matmul_4bit;
   std::vector<MatmulRate> matmul_mxfp4;
+  std::vector<MatmulRate> matmul_fp8;
   double norm_elements_per_s = 0.0;  // layer norms of fp32 states
   double logits_per_s = 0.0;         // looked through by one thread, for a greedy token
   // Prefill with heads half as wide: more softmax; with prompts of 128 tokens: more tokens stored.
@@ -95,7 +96,7 @@ struct Machine {
   std::string_view gpu_cap_flags = "--gpu-memory";
   int64_t gpu_used_bytes = 0;
   bool disk_cap_is_free_space = false;  // no flag makes the disk's cap larger
-  MachineRates rates;  // zero: not known
+  MachineRates rates;                   // zero: not known
   std::optional<FlexGenRates> flexgen;
   std::string date;       // of the rates, as a file says it; empty: not from a file
   std::string disturbed;  // why the rates may be too low, where other programs ran beside a profile

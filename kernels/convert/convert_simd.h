@@ -44,6 +44,9 @@ int64_t ConvertFrom(const void* in, void* out, DType out_dtype, int64_t count) {
     case DType::kQ8:
     case DType::kQ4:
     case DType::kMxfp4:
+    case DType::kInt8:
+    case DType::kInt4:
+    case DType::kFp8:
       break;  // quantise.h
   }
   return 0;
@@ -60,6 +63,9 @@ inline int64_t ConvertSimd(const ConvertTask& task) {
     case DType::kQ8:
     case DType::kQ4:
     case DType::kMxfp4:
+    case DType::kInt8:
+    case DType::kInt4:
+    case DType::kFp8:
       break;  // quantise.h
   }
   return 0;
@@ -96,6 +102,9 @@ inline int64_t FindNonFiniteSimd(const void* data, DType dtype, int64_t count) {
     case DType::kQ8:
     case DType::kQ4:
     case DType::kMxfp4:
+    case DType::kInt8:
+    case DType::kInt4:
+    case DType::kFp8:
       break;  // quantise.h
   }
   return -1;

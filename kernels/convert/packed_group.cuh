@@ -35,7 +35,7 @@ struct PackedLane {
 
   // The codes of two columns; exact.
   __device__ __half2 Codes(int step, int half) const {
-    if constexpr (kDType == DType::kQ8) {
+    if constexpr (CodeBits(kDType) == 8) {
       const uint32_t biased = __byte_perm(words[step], kBias, ByteSelector(half));
       return __hsub2(AsHalfs(biased), AsHalfs(kBias));
     } else {
@@ -55,8 +55,27 @@ struct PackedLane {
     return __hmul2(AsHalfs(small), AsHalfs(kTwoTo14));
   }
 
-  // Weights of two columns in fp16, rounded once; of kMxfp4 they are exact.
+  // Numbers of E4M3 of two columns; exact. Their bits are those of an fp16 that is 2^8 times
+  // smaller.
+  __device__ __half2 Numbers8(int step, int half) const {
+    const uint32_t bytes = __byte_perm(words[step], 0, ByteSelector(half));
+    const uint32_t small = (bytes & kFp8Magnitudes) << 7 | (bytes & kFp8Signs) << 8;
+    return __hmul2(AsHalfs(small), AsHalfs(kTwoTo8));
+  }
+
+  // The group's scale, of the types that have one, as fp16.
+  __device__ __half2 Scale() const {
+    return __float2half2_rn(__uint_as_float(kDType == DType::kFp8 ? head : head & ~kZeroMask));
+  }
+
+  // Weights of two columns in fp16, rounded once, where the scale is an fp16; of kMxfp4 they are
+  // exact.
   __device__ uint32_t Weights(int step, int half) const {
+    if constexpr (kDType == DType::kFp8) return AsWord(__hmul2(Numbers8(step, half), Scale()));
+    if constexpr (kDType == DType::kInt8 || kDType == DType::kInt4) {
+      const __half2 zero = __float2half2_rn(static_cast<float>(head & kZeroMask));
+      return AsWord(__hmul2(__hsub2(Codes(step, half), zero), Scale()));
+    }
     const __half2 minimum_and_step = AsHalfs(head);
     if constexpr (kDType == DType::kMxfp4) {
       const bool first = step < kGroupSteps / 2;

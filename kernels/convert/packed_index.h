@@ -19,7 +19,7 @@ namespace spillway::kernels {
 
 inline constexpr int kGroupSteps = 4;
 inline constexpr int kGroupHeadWords = 1;  // the minimum in the lower half, the step in the upper;
-                                           // or the scales of the first and of the last 32
+                                           // or what quantise.h says of other types
 inline constexpr int kXGroupWords = 32;    // of a group of one row of x: 64 halfs
 
 constexpr int GroupWords(DType dtype) { return static_cast<int>(GroupBytes(dtype)) / 4; }
@@ -28,15 +28,15 @@ constexpr int GroupWords(DType dtype) { return static_cast<int>(GroupBytes(dtype
 constexpr int NumGroups(int64_t cols) { return static_cast<int>(DivideUp(cols, kGroupWeights)); }
 
 // Words of codes that a lane reads of a group of one matrix row; `quad_lane` is lane % 4.
-constexpr int LaneWords(DType dtype) { return dtype == DType::kQ8 ? 4 : 2; }
+constexpr int LaneWords(DType dtype) { return CodeBits(dtype) == 8 ? 4 : 2; }
 constexpr int LaneWord(DType dtype, int quad_lane, int i) {
-  return dtype == DType::kQ8 ? 4 * i + quad_lane : 2 * quad_lane + i;
+  return CodeBits(dtype) == 8 ? 4 * i + quad_lane : 2 * quad_lane + i;
 }
 
 // The weight of the group that is column 2 quad_lane + 8 half of a step; the next one is the column
 // behind it.
 constexpr int ColumnWeight(DType dtype, int step, int half, int quad_lane) {
-  return 16 * step + (dtype == DType::kQ8 ? 4 * quad_lane + 2 * half : 8 * half + 2 * quad_lane);
+  return 16 * step + (CodeBits(dtype) == 8 ? 4 * quad_lane + 2 * half : 8 * half + 2 * quad_lane);
 }
 
 // Vector of x that holds a lane's columns of steps 2 pair and 2 pair + 1, among the 8 vectors of 16
@@ -63,6 +63,11 @@ inline constexpr uint32_t kMagnitudes = 0x00070007;
 inline constexpr uint32_t kSigns = 0x00080008;
 inline constexpr uint32_t kTwoTo14 = 0x74007400;  // 16384, 16384
 
+// Parts of two numbers of kFp8, each in the lower byte of a half.
+inline constexpr uint32_t kFp8Magnitudes = 0x007F007F;
+inline constexpr uint32_t kFp8Signs = 0x00800080;
+inline constexpr uint32_t kTwoTo8 = 0x5C005C00;  // 256, 256
+
 // Byte selectors of prmt (__byte_perm). At 4 bits: byte {0, 2, 1, 3}[step] of a lane's first word
 // to the lower half, of its second word to the upper one; its low nibbles are the columns of half
 // 0, its high ones those of half 1. At 8 bits: two bytes of word `step`, each with a byte of kBias
@@ -79,7 +84,7 @@ struct CodePlace {
   int shift = 0;
 };
 constexpr CodePlace PlaceOfCode(DType dtype, int at) {
-  if (dtype == DType::kQ8) return {at / 4, at % 4 * 8};
+  if (CodeBits(dtype) == 8) return {at / 4, at % 4 * 8};
   const int eighth = at / 8;  // kNibbleBegin swaps its two upper bits
   return {at % 8, 4 * (eighth % 2 + eighth / 2 % 2 * 4 + eighth / 4 * 2)};
 }

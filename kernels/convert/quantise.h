@@ -1,4 +1,4 @@
-// Matrix rows in groups of 64 weights along the row, 8 or 4 bits each: kQ8, kQ4 and kMxfp4 of
+// Matrix rows in groups of 64 weights along the row, 8 or 4 bits each: the quantised types of
 // dtype.h. A group of kQ8 or kQ4 is its minimum and its step, both fp16, and 64 codes; the last one
 // of a row may stand for fewer weights, its other codes are 0. A weight is minimum + code * step,
 // one FMA in fp32 (its product is exact): the same bits wherever it is computed, except in the
@@ -10,7 +10,12 @@
 // and its codes, in the order of kQ4, are numbers of one sign, two exponent and one mantissa bit
 // (E2M1): a weight is its number times the scale, exact in fp32 and fp16. Scales are powers of two
 // from 2^-24 to 2^15, or 0, where the OCP format (Microscaling Formats v1.0) has eight bits for
-// them; weights that lie within fp16 need no others. Thread rule: pure functions; any thread.
+// them; weights that lie within fp16 need no others. A group of kInt8 or kInt4 has a word in that
+// place: a scale, the upper 24 bits of an fp32, which hold any of fp16 and of bf16, and a zero
+// point of 8 bits below; its codes are those of kQ8 and kQ4, and a weight is (code - zero) * scale,
+// exact in fp32. A group of kFp8 has an fp32 scale and 64 numbers in order, of one sign, four
+// exponent and three mantissa bits (E4M3 without infinities); a weight is number * scale, rounded
+// to fp32 once. Thread rule: pure functions; any thread.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +26,15 @@
 
 namespace spillway::kernels {
 
-// Of kQ8 and kQ4.
-constexpr int64_t MaxCode(DType dtype) { return dtype == DType::kQ8 ? 255 : 15; }
+// Of kQ8 and kQ4, kInt8 and kInt4.
+constexpr int64_t MaxCode(DType dtype) { return CodeBits(dtype) == 8 ? 255 : 15; }
+
+// Zero point of a group of kInt8 or kInt4 in its head; the other bits are its scale's.
+inline constexpr uint32_t kZeroMask = 0xFF;
+
+// Code of kFp8 that stands for no number, but for its sign; and the largest number.
+inline constexpr unsigned kFp8NaN = 127;
+inline constexpr float kFp8Largest = 448.0F;
 
 // Weights of a kMxfp4 group that share a scale.
 inline constexpr int64_t kScaledWeights = 32;
@@ -42,15 +54,21 @@ inline constexpr int64_t kNibbleBegin[8] = {0, 8, 32, 40, 16, 24, 48, 56};
 // and those whose range is MaxCode times 2^-24 or less, come back exactly (-0 as 0).
 // To kMxfp4 a weight becomes the nearest number, of two as near the one with an even code, under
 // the least scale that takes the largest of its 32 weights to 6 at most, or rounds it there; what
-// is such numbers under any one scale comes back exactly.
+// is such numbers under any one scale comes back exactly. To kInt8 and kInt4 it becomes the nearest
+// of steps that include 0, to kFp8 the nearest number under a scale that takes the largest to 448.
 void QuantiseRow(std::span<const uint16_t> halfs, DType dtype, std::span<std::byte> row);
 
 // Decodes a row's weights to fp32. Requires: row holds RowBytes(dtype, floats.size()).
 void DequantiseRow(const std::byte* row, DType dtype, std::span<float> floats);
 
-// The first group of `rows` whose minimum, step or scale is NaN or infinity, -1 when none is.
-// Requires: whole groups.
+// The first group of `rows` whose minimum, step, scale or number is NaN or infinity, -1 when none
+// is. Requires: whole groups.
 int64_t FindNonFiniteGroup(std::span<const std::byte> rows, DType dtype);
+
+// Writes a group of kInt8, kInt4 or kFp8: its head, and the code of each weight. Requires: 64 codes
+// of CodeBits(dtype) bits; group.size() == GroupBytes(dtype).
+void PackGroup(uint32_t head, std::span<const uint8_t> codes, DType dtype,
+               std::span<std::byte> group);
 
 // The oracle: weight k of a row, from its definition.
 float DequantiseRef(const std::byte* row, DType dtype, int64_t k);

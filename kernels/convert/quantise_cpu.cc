@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -10,12 +12,23 @@
 namespace spillway::kernels {
 namespace {
 
-struct GroupHead {  // of kMxfp4 two scales
+struct GroupHead {  // of kMxfp4 two scales, of kFp8 0 and its scale
   float minimum;
   float step;
 };
 
-GroupHead HeadOf(const std::byte* group) {
+GroupHead HeadOf(const std::byte* group, DType dtype) {
+  if (dtype == DType::kInt8 || dtype == DType::kInt4) {
+    uint32_t head = 0;
+    std::memcpy(&head, group, sizeof(head));
+    const auto scale = std::bit_cast<float>(head & ~kZeroMask);
+    return {-static_cast<float>(head & kZeroMask) * scale, scale};
+  }
+  if (dtype == DType::kFp8) {
+    float scale = 0.0F;
+    std::memcpy(&scale, group, sizeof(scale));
+    return {0.0F, scale};
+  }
   std::array<uint16_t, 2> halfs;
   std::memcpy(halfs.data(), group, sizeof(halfs));
   return {HalfToFloat(halfs[0]), HalfToFloat(halfs[1])};
@@ -23,6 +36,20 @@ GroupHead HeadOf(const std::byte* group) {
 
 float WeightOf(const GroupHead& head, int64_t code) {
   return std::fma(static_cast<float>(code), head.step, head.minimum);
+}
+
+float Fp8Number(int64_t code) {
+  const auto exponent = static_cast<int>(code >> 3 & 15);
+  const auto mantissa = static_cast<float>(code & 7);
+  const float size =
+      exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(8.0F + mantissa, exponent - 7 - 3);
+  return code < 128 ? size : -size;
+}
+
+bool HasFp8NaN(const std::byte* group) {
+  return std::any_of(group + kGroupHeadBytes, group + GroupBytes(DType::kFp8), [](std::byte code) {
+    return (std::to_integer<unsigned>(code) & kFp8NaN) == kFp8NaN;
+  });
 }
 
 }  // namespace
@@ -42,24 +69,48 @@ int64_t FindNonFiniteGroup(std::span<const std::byte> rows, DType dtype) {
   const auto bytes = static_cast<std::size_t>(GroupBytes(dtype));
   SPILLWAY_CHECK(IsQuantised(dtype) && rows.size() % bytes == 0);
   for (std::size_t at = 0; at < rows.size(); at += bytes) {
-    const GroupHead head = HeadOf(rows.data() + at);
-    if (!std::isfinite(head.minimum) || !std::isfinite(head.step)) {
+    const std::byte* group = rows.data() + at;
+    const GroupHead head = HeadOf(group, dtype);
+    if (!std::isfinite(head.minimum) || !std::isfinite(head.step) ||
+        (dtype == DType::kFp8 && HasFp8NaN(group))) {
       return static_cast<int64_t>(at / bytes);
     }
   }
   return -1;
 }
 
+void PackGroup(uint32_t head, std::span<const uint8_t> codes, DType dtype,
+               std::span<std::byte> group) {
+  SPILLWAY_CHECK(std::ssize(codes) == kGroupWeights && std::ssize(group) == GroupBytes(dtype));
+  std::memcpy(group.data(), &head, sizeof(head));
+  const std::span<std::byte> to = group.subspan(kGroupHeadBytes);
+  if (CodeBits(dtype) == 8) {
+    std::memcpy(to.data(), codes.data(), codes.size());
+    return;
+  }
+  for (std::size_t word = 0; word < 8; ++word) {
+    uint32_t packed = 0;
+    for (std::size_t nibble = 0; nibble < 8; ++nibble) {
+      const auto from = static_cast<std::size_t>(kNibbleBegin[nibble]) + word;
+      packed |= static_cast<uint32_t>(codes[from]) << (4 * nibble);
+    }
+    std::memcpy(to.data() + word * sizeof(packed), &packed, sizeof(packed));
+  }
+}
+
 float DequantiseRef(const std::byte* row, DType dtype, int64_t k) {
   const std::byte* group = row + k / kGroupWeights * GroupBytes(dtype);
   const std::byte* codes = group + kGroupHeadBytes;
   const int64_t at = k % kGroupWeights;
-  if (dtype == DType::kQ8) return WeightOf(HeadOf(group), std::to_integer<int64_t>(codes[at]));
+  const GroupHead head = HeadOf(group, dtype);
+  if (CodeBits(dtype) == 8) {
+    const auto byte = std::to_integer<int64_t>(codes[at]);
+    return dtype == DType::kFp8 ? Fp8Number(byte) * head.step : WeightOf(head, byte);
+  }
   std::size_t nibble = 0;
   while (kNibbleBegin[nibble] != at / 8 * 8) ++nibble;
   const auto byte = std::to_integer<int64_t>(codes[at % 8 * 4 + static_cast<int64_t>(nibble / 2)]);
   const int64_t code = nibble % 2 == 0 ? byte & 15 : byte >> 4;
-  const GroupHead head = HeadOf(group);
   if (dtype != DType::kMxfp4) return WeightOf(head, code);
   const float scale = at < kScaledWeights ? head.minimum : head.step;
   const float size = 0.5F * static_cast<float>(kFp4Doubles[code % 8]) * scale;

@@ -13,7 +13,7 @@ using Words = uint32_t __attribute__((vector_size(32)));
 
 template <DType kType>
 void PackCodes(const int32_t* in, std::byte* codes) {
-  if constexpr (kType == DType::kQ8) {
+  if constexpr (CodeBits(kType) == 8) {
     unsigned char* bytes = reinterpret_cast<unsigned char*>(codes);
     for (int64_t k = 0; k < kGroupWeights; ++k) bytes[k] = static_cast<unsigned char>(in[k]);
   } else {
@@ -30,15 +30,48 @@ void PackCodes(const int32_t* in, std::byte* codes) {
 
 constexpr int kGroupVectors = kGroupWeights / Simd::kLanes;
 
+inline float FromBits(uint32_t bits) {
+  float value;
+  __builtin_memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+inline uint32_t BitsOf(float value) {
+  uint32_t bits;
+  __builtin_memcpy(&bits, &value, sizeof(bits));
+  return bits;
+}
+
+// Minimum and step of a group in all lanes; of kMxfp4 its two scales.
+template <DType kType>
+inline Simd::Pair LoadHead(const std::byte* group) {
+  if constexpr (kType == DType::kInt8 || kType == DType::kInt4) {
+    uint32_t head;
+    __builtin_memcpy(&head, group, sizeof(head));
+    const float scale = FromBits(head & ~kZeroMask);
+    return {Simd::Set(-static_cast<float>(head & kZeroMask) * scale), Simd::Set(scale)};
+  } else {
+    return Simd::SetHalfs(group);
+  }
+}
+
 // All 64 weights of a group, in order of k.
 template <DType kType>
 void LoadGroup(const std::byte* group, Simd::F (&out)[kGroupVectors]) {
-  const auto [minimum, step] = Simd::SetHalfs(group);  // of kMxfp4 two scales
   const std::byte* codes = group + kGroupHeadBytes;
-  if constexpr (kType == DType::kQ4) {
-    Simd::DequantiseGroup(codes, minimum, step, out);
-  } else if constexpr (kType == DType::kMxfp4) {
+  if constexpr (kType == DType::kFp8) {
+    float scale;
+    __builtin_memcpy(&scale, group, sizeof(scale));
+#pragma GCC unroll 16
+    for (int i = 0; i < kGroupVectors; ++i)
+      out[i] = Simd::Mul(Simd::LoadFp8(codes + i * Simd::kLanes), Simd::Set(scale));
+    return;
+  }
+  const auto [minimum, step] = LoadHead<kType>(group);
+  if constexpr (kType == DType::kMxfp4) {
     Simd::LookUpGroup(codes, minimum, step, out);
+  } else if constexpr (CodeBits(kType) == 4) {
+    Simd::DequantiseGroup(codes, minimum, step, out);
   } else {
 #pragma GCC unroll 16
     for (int i = 0; i < kGroupVectors; ++i)
@@ -68,9 +101,24 @@ void DequantiseRun(const std::byte* groups, float* out, int64_t count) {
 }
 
 inline void DequantiseSimd(const std::byte* row, DType dtype, float* out, int64_t count) {
-  if (dtype == DType::kQ8) return DequantiseRun<DType::kQ8>(row, out, count);
-  if (dtype == DType::kQ4) return DequantiseRun<DType::kQ4>(row, out, count);
-  DequantiseRun<DType::kMxfp4>(row, out, count);
+  switch (dtype) {
+    case DType::kQ8:
+      return DequantiseRun<DType::kQ8>(row, out, count);
+    case DType::kQ4:
+      return DequantiseRun<DType::kQ4>(row, out, count);
+    case DType::kMxfp4:
+      return DequantiseRun<DType::kMxfp4>(row, out, count);
+    case DType::kInt8:
+      return DequantiseRun<DType::kInt8>(row, out, count);
+    case DType::kInt4:
+      return DequantiseRun<DType::kInt4>(row, out, count);
+    case DType::kFp8:
+      return DequantiseRun<DType::kFp8>(row, out, count);
+    case DType::kF32:
+    case DType::kF16:
+    case DType::kBF16:
+      break;  // convert.h
+  }
 }
 
 struct Extremes {
@@ -135,12 +183,6 @@ void QuantiseGroup(const uint16_t* halfs, int64_t count, std::byte* group) {
   PackCodes<kType>(codes, group + kGroupHeadBytes);
 }
 
-inline float FromBits(uint32_t bits) {
-  float value;
-  __builtin_memcpy(&value, &bits, sizeof(value));
-  return value;
-}
-
 // A power of two, as a float.
 inline float PowerOfTwo(int exponent) {
   return FromBits(static_cast<uint32_t>(exponent + 127) << 23);
@@ -152,15 +194,12 @@ inline float QuantiseScaled(const float* weights, int32_t* codes) {
   for (int64_t k = 0; k < kScaledWeights; k += Simd::kLanes)
     largest = Simd::Max(largest, Simd::Abs(Simd::Load(weights + k)));
   const float most = Simd::MaxOf(largest);
-  uint32_t most_bits;
-  __builtin_memcpy(&most_bits, &most, sizeof(most));
   // The largest is from 4 to under 8 times the scale.
-  const int exponent = static_cast<int>(most_bits >> 23) - 127 - 2;
+  const int exponent = static_cast<int>(BitsOf(most) >> 23) - 127 - 2;
   const int of_scale = exponent < kLeastScaleExponent ? kLeastScaleExponent : exponent;
   const float inverse = most > 0.0F ? PowerOfTwo(-of_scale) : 0.0F;
   for (int64_t k = 0; k < kScaledWeights; ++k) {
-    uint32_t bits;
-    __builtin_memcpy(&bits, weights + k, sizeof(bits));
+    const uint32_t bits = BitsOf(weights[k]);
     const float size = FromBits(bits & 0x7FFFFFFFU) * inverse;
     // Half way between two numbers the even code is taken.
     const int32_t code = (size > 0.25F) + (size >= 0.75F) + (size > 1.25F) + (size >= 1.75F) +
@@ -170,14 +209,19 @@ inline float QuantiseScaled(const float* weights, int32_t* codes) {
   return most > 0.0F ? PowerOfTwo(of_scale) : 0.0F;
 }
 
+// Weights of a group, up to `count` of them, the others 0.
+inline void LoadWeights(const uint16_t* halfs, int64_t count, float (&weights)[kGroupWeights]) {
+  uint16_t whole[kGroupWeights] = {};
+  __builtin_memcpy(whole, halfs, static_cast<size_t>(count) * sizeof(uint16_t));
+  for (int64_t k = 0; k < kGroupWeights; k += Simd::kLanes)
+    Simd::Store(weights + k, Simd::LoadHalf(whole + k));
+}
+
 // `count` weights, at most 64.
 template <>
 inline void QuantiseGroup<DType::kMxfp4>(const uint16_t* halfs, int64_t count, std::byte* group) {
-  uint16_t whole[kGroupWeights] = {};
-  __builtin_memcpy(whole, halfs, static_cast<size_t>(count) * sizeof(uint16_t));
   float weights[kGroupWeights];
-  for (int64_t k = 0; k < kGroupWeights; k += Simd::kLanes)
-    Simd::Store(weights + k, Simd::LoadHalf(whole + k));
+  LoadWeights(halfs, count, weights);
   int32_t codes[kGroupWeights];
   for (int64_t half = 0; half < 2; ++half) {
     const int64_t begin = half * kScaledWeights;
@@ -185,6 +229,72 @@ inline void QuantiseGroup<DType::kMxfp4>(const uint16_t* halfs, int64_t count, s
     Simd::StoreHalfPart(reinterpret_cast<uint16_t*>(group) + half, Simd::Set(scale), 1);
   }
   PackCodes<DType::kMxfp4>(codes, group + kGroupHeadBytes);
+}
+
+// Steps from a zero point.
+template <DType kType>
+void QuantiseToIntegers(const uint16_t* halfs, int64_t count, std::byte* group) {
+  float weights[kGroupWeights];
+  LoadWeights(halfs, count, weights);
+  const Extremes extremes = ExtremesOf(weights);
+  const float low = extremes.low < 0.0F ? extremes.low : 0.0F;
+  constexpr float kMax = MaxCode(kType);
+  const float range = (extremes.high > 0.0F ? extremes.high : 0.0F) - low;
+  // The least scale of 24 bits that reaches the highest weight.
+  const uint32_t scale_bits = (BitsOf(range / kMax) + kZeroMask) & ~kZeroMask;
+  const float inverse = range > 0.0F ? 1.0F / FromBits(scale_bits) : 0.0F;
+  const float zero = static_cast<float>(static_cast<int32_t>(0.5F - low * inverse));
+  int32_t codes[kGroupWeights];
+  for (int64_t k = 0; k < kGroupWeights; ++k) {
+    const float code = weights[k] * inverse + zero + 0.5F;
+    const float within = code < 0.0F ? 0.0F : code > kMax ? kMax : code;
+    codes[k] = k < count ? static_cast<int32_t>(within) : 0;
+  }
+  const uint32_t head = scale_bits | static_cast<uint32_t>(zero);
+  __builtin_memcpy(group, &head, sizeof(head));
+  PackCodes<kType>(codes, group + kGroupHeadBytes);
+}
+
+template <>
+inline void QuantiseGroup<DType::kInt8>(const uint16_t* halfs, int64_t count, std::byte* group) {
+  QuantiseToIntegers<DType::kInt8>(halfs, count, group);
+}
+template <>
+inline void QuantiseGroup<DType::kInt4>(const uint16_t* halfs, int64_t count, std::byte* group) {
+  QuantiseToIntegers<DType::kInt4>(halfs, count, group);
+}
+
+// The nearest number of E4M3 to a size of up to 448, of two as near the one with an even code.
+inline int32_t Fp8Of(float size) {
+  constexpr float kLeastNormal = 0x1p-6F;
+  if (size < kLeastNormal) {  // multiples of 2^-9, which adding 2^14 rounds to
+    return static_cast<int32_t>(BitsOf(size + 0x1p14F) - BitsOf(0x1p14F));
+  }
+  const uint32_t bits = BitsOf(size);
+  const uint32_t rounded = bits + 0x7FFFFU + ((bits >> 20) & 1U);
+  constexpr int32_t kBias = 127 - 7;
+  return static_cast<int32_t>(rounded >> 20) - (kBias << 3);
+}
+
+template <>
+inline void QuantiseGroup<DType::kFp8>(const uint16_t* halfs, int64_t count, std::byte* group) {
+  float weights[kGroupWeights];
+  LoadWeights(halfs, count, weights);
+  Simd::F largest = Simd::Zero();
+  for (int64_t k = 0; k < kGroupWeights; k += Simd::kLanes)
+    largest = Simd::Max(largest, Simd::Abs(Simd::Load(weights + k)));
+  const float most = Simd::MaxOf(largest);
+  const float scale = most / kFp8Largest;
+  const float inverse = most > 0.0F ? kFp8Largest / most : 0.0F;
+  int32_t codes[kGroupWeights];
+  for (int64_t k = 0; k < kGroupWeights; ++k) {
+    const uint32_t bits = BitsOf(weights[k]);
+    const float size = FromBits(bits & 0x7FFFFFFFU) * inverse;
+    codes[k] =
+        Fp8Of(size < kFp8Largest ? size : kFp8Largest) | static_cast<int32_t>(bits >> 31 << 7);
+  }
+  __builtin_memcpy(group, &scale, sizeof(scale));
+  PackCodes<DType::kFp8>(codes, group + kGroupHeadBytes);
 }
 
 template <DType kType>
@@ -195,9 +305,24 @@ void QuantiseRun(const uint16_t* halfs, int64_t count, std::byte* row) {
 }
 
 inline void QuantiseSimd(const uint16_t* halfs, int64_t count, DType dtype, std::byte* row) {
-  if (dtype == DType::kQ8) return QuantiseRun<DType::kQ8>(halfs, count, row);
-  if (dtype == DType::kQ4) return QuantiseRun<DType::kQ4>(halfs, count, row);
-  QuantiseRun<DType::kMxfp4>(halfs, count, row);
+  switch (dtype) {
+    case DType::kQ8:
+      return QuantiseRun<DType::kQ8>(halfs, count, row);
+    case DType::kQ4:
+      return QuantiseRun<DType::kQ4>(halfs, count, row);
+    case DType::kMxfp4:
+      return QuantiseRun<DType::kMxfp4>(halfs, count, row);
+    case DType::kInt8:
+      return QuantiseRun<DType::kInt8>(halfs, count, row);
+    case DType::kInt4:
+      return QuantiseRun<DType::kInt4>(halfs, count, row);
+    case DType::kFp8:
+      return QuantiseRun<DType::kFp8>(halfs, count, row);
+    case DType::kF32:
+    case DType::kF16:
+    case DType::kBF16:
+      break;  // convert.h
+  }
 }
 
 }  // namespace

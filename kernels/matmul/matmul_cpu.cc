@@ -126,10 +126,11 @@ bool Packs(const Method& method, Isa isa, int64_t tile_rows) {
   return method.pack != nullptr && (isa != Isa::kAvx2 || tile_rows > kSimdUnpackedRows);
 }
 
-// The instruction set that multiplies such weights: numbers of kMxfp4 are looked up in registers,
-// whatever there is for codes.
+// The instruction set that multiplies such weights: numbers of 4 and 8 bits become floats in
+// registers, whatever there is for codes that count steps.
 Isa FormFor(DType weight_dtype, Isa isa) {
-  return weight_dtype == DType::kMxfp4 ? std::min(isa, Isa::kAvx512) : isa;
+  const bool are_numbers = weight_dtype == DType::kMxfp4 || weight_dtype == DType::kFp8;
+  return are_numbers ? std::min(isa, Isa::kAvx512) : isa;
 }
 
 // The instruction set without roundings to bf16.
@@ -203,7 +204,8 @@ void Matmul(const MatmulArgs& args, std::span<std::byte> workspace, ThreadPool& 
                  MatmulWorkspaceBytes(args.rows, args.in, pool.num_threads(), isa));
   SPILLWAY_CHECK(reinterpret_cast<uintptr_t>(workspace.data()) % 64 == 0);
   if (args.arithmetic == Arithmetic::kFp32) isa = Fp32Form(isa);
-  for (const DType dtype : {DType::kF16, DType::kBF16, DType::kQ8, DType::kQ4, DType::kMxfp4}) {
+  for (const DType dtype : {DType::kF16, DType::kBF16, DType::kQ8, DType::kQ4, DType::kMxfp4,
+                            DType::kInt8, DType::kInt4, DType::kFp8}) {
     if (std::none_of(args.pieces.begin(), args.pieces.end(),
                      [&](const auto& piece) { return piece.weight_dtype == dtype; })) {
       continue;

@@ -53,7 +53,7 @@ inline GroupX RoundX(const float* x, int64_t n) {
 // The lowest bytes of a group of x in the order of the codes. Of 4 bits (kNibbleBegin), word i has
 // those of i, i + 32, i + 16 and i + 48.
 inline __m512i LowBytes(const __m512i (&part)[4], DType dtype) {
-  if (dtype == DType::kQ8) {
+  if (CodeBits(dtype) == 8) {
     __m512i bytes = _mm512_castsi128_si512(_mm512_cvtepi32_epi8(part[0]));
     bytes = _mm512_inserti32x4(bytes, _mm512_cvtepi32_epi8(part[1]), 1);
     bytes = _mm512_inserti32x4(bytes, _mm512_cvtepi32_epi8(part[2]), 2);
@@ -79,10 +79,26 @@ struct Heads {
   __m512 step;
 };
 
+template <DType kType>
 inline Heads LoadHeads(const uint32_t* heads) {
   const __m512i both = _mm512_loadu_si512(heads);
+  if constexpr (kType == DType::kInt8 || kType == DType::kInt4) {
+    const __m512i mask = _mm512_set1_epi32(static_cast<int>(kZeroMask));
+    const __m512 zero = _mm512_cvtepi32_ps(_mm512_and_si512(both, mask));
+    const __m512 scale = _mm512_castsi512_ps(_mm512_andnot_si512(mask, both));
+    return {_mm512_sub_ps(_mm512_setzero_ps(), _mm512_mul_ps(zero, scale)), scale};
+  }
   return {_mm512_cvtph_ps(_mm512_cvtepi32_epi16(both)),
           _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_srli_epi32(both, 16)))};
+}
+
+// Calls `use` with the type of the weights. Requires: one whose codes are multiplied as they are.
+template <typename Use>
+inline void WithCodes(DType dtype, Use use) {
+  if (dtype == DType::kQ8) return use.template operator()<DType::kQ8>();
+  if (dtype == DType::kInt8) return use.template operator()<DType::kInt8>();
+  if (dtype == DType::kInt4) return use.template operator()<DType::kInt4>();
+  use.template operator()<DType::kQ4>();
 }
 
 // The sums of 16 outputs, from those of high and of low bytes.

@@ -98,7 +98,7 @@ struct PanelStream {
       __builtin_memcpy(&scratch.heads[slot][line], from, kGroupHeadBytes);
       const std::byte* codes = from + kGroupHeadBytes;
       __m512i bytes;
-      if constexpr (kType == DType::kQ8) {
+      if constexpr (CodeBits(kType) == 8) {
         bytes = _mm512_loadu_si512(codes);
       } else {
         const __m512i shifts = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 4, 4, 4, 4, 4, 4, 4, 4);
@@ -138,7 +138,7 @@ struct PanelStream {
     const int32_t* products = scratch.products[group & 1];
     const float* scales =
         reinterpret_cast<const float*>(X(block, group) + 2 * columns * kGroupWeights);
-    const Heads heads = LoadHeads(scratch.heads[group % kChunkGroups]);
+    const Heads heads = LoadHeads<kType>(scratch.heads[group % kChunkGroups]);
     if constexpr (kRows == Rows::kOne) {
       const __m512i even =
           _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
@@ -247,7 +247,7 @@ void PackAmxGroups(const PackTask& task) {
 }
 
 void MatmulTileAmxGroups(const MatmulTile& tile) {
-  tile.piece->weight_dtype == DType::kQ8 ? MulTile<DType::kQ8>(tile) : MulTile<DType::kQ4>(tile);
+  WithCodes(tile.piece->weight_dtype, [&]<DType kType>() { MulTile<kType>(tile); });
   _tile_release();
 }
 

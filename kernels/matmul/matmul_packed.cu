@@ -318,8 +318,8 @@ void PackXAsync(const PackXArgs& args, Stream& stream) {
   if (args.rows == 0) return;
   const dim3 grid(Blocks(DivideUp(args.in, kGroupWeights) * kWarp, kPackThreads),
                   static_cast<unsigned>(args.rows));
-  // Codes of kMxfp4 lie as those of kQ4 do.
-  if (args.weight_dtype == DType::kQ8) {
+  // Only where codes lie counts.
+  if (CodeBits(args.weight_dtype) == 8) {
     LaunchKernel(PackXKernel<DType::kQ8>, grid, kPackThreads, args, stream,
                  "matmul packing launch");
   } else {
@@ -331,12 +331,23 @@ void PackXAsync(const PackXArgs& args, Stream& stream) {
 void PackedMatmulAsync(const PackedMatmulArgs& args, Stream& stream) {
   SPILLWAY_CHECK(IsQuantised(args.piece.weight_dtype));
   if (args.rows == 0 || args.piece.num_out == 0) return;
-  if (args.piece.weight_dtype == DType::kQ8) {
-    Launch<DType::kQ8>(args, stream);
-  } else if (args.piece.weight_dtype == DType::kQ4) {
-    Launch<DType::kQ4>(args, stream);
-  } else {
-    Launch<DType::kMxfp4>(args, stream);
+  switch (args.piece.weight_dtype) {
+    case DType::kQ8:
+      return Launch<DType::kQ8>(args, stream);
+    case DType::kQ4:
+      return Launch<DType::kQ4>(args, stream);
+    case DType::kMxfp4:
+      return Launch<DType::kMxfp4>(args, stream);
+    case DType::kInt8:
+      return Launch<DType::kInt8>(args, stream);
+    case DType::kInt4:
+      return Launch<DType::kInt4>(args, stream);
+    case DType::kFp8:
+      return Launch<DType::kFp8>(args, stream);
+    case DType::kF32:
+    case DType::kF16:
+    case DType::kBF16:
+      break;
   }
 }
 

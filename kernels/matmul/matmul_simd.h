@@ -317,6 +317,12 @@ inline void MatmulTileSimd(const MatmulTile& tile) {
       return MulTile<DType::kQ4>(tile);
     case DType::kMxfp4:
       return MulTile<DType::kMxfp4>(tile);
+    case DType::kInt8:
+      return MulTile<DType::kInt8>(tile);
+    case DType::kInt4:
+      return MulTile<DType::kInt4>(tile);
+    case DType::kFp8:
+      return MulTile<DType::kFp8>(tile);
     case DType::kF32:
       break;
   }

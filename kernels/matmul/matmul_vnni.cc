@@ -58,7 +58,7 @@ inline __m512i LoadTwo(const std::byte* a, const std::byte* b) {
 
 template <DType kType>
 inline Codes LoadCodes(const std::byte* a, const std::byte* b) {
-  if constexpr (kType == DType::kQ8) {
+  if constexpr (CodeBits(kType) == 8) {
     return {LoadTwo(a, b), LoadTwo(a + kHalfGroup, b + kHalfGroup)};
   } else {
     const __m512i both = LoadTwo(a, b);
@@ -150,7 +150,7 @@ struct Panel {
       CopyHeads(begin, end);
       for (int64_t group = begin; group < end; ++group) {
         Prefetch(group);
-        MulGroup<kRows>(group, LoadHeads(scratch.heads[group - begin]), y);
+        MulGroup<kRows>(group, LoadHeads<kType>(scratch.heads[group - begin]), y);
       }
     }
     for (int row = 0; row < kRows; ++row) _mm512_storeu_ps(scratch.sums[row], y[row]);
@@ -188,7 +188,7 @@ struct Panel {
 #pragma GCC unroll 16
       for (int out = 0; out < kPanelOuts; ++out) {
         const std::byte* codes = CodesOf(out, group);
-        if constexpr (kType == DType::kQ8) {
+        if constexpr (CodeBits(kType) == 8) {
           words[out] = _mm512_loadu_si512(codes);
         } else {
           const __m512i shifts = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 4, 4, 4, 4, 4, 4, 4, 4);
@@ -224,7 +224,7 @@ struct Panel {
           lows[row] = MulAdd(lows[row], codes, FourX(x.Low(row) + 4 * word));
         }
       }
-      const Heads heads = LoadHeads(scratch.heads[group - begin]);
+      const Heads heads = LoadHeads<kType>(scratch.heads[group - begin]);
 #pragma GCC unroll 8
       for (int row = 0; row < kRows; ++row)
         y[row] = AddGroup(y[row], SumOf(highs[row], lows[row]), heads, x, row);
@@ -327,7 +327,7 @@ void PackVnni(const PackTask& task) {
 }
 
 void MatmulTileVnni(const MatmulTile& tile) {
-  tile.piece->weight_dtype == DType::kQ8 ? MulTile<DType::kQ8>(tile) : MulTile<DType::kQ4>(tile);
+  WithCodes(tile.piece->weight_dtype, [&]<DType kType>() { MulTile<kType>(tile); });
 }
 
 }  // namespace spillway::kernels

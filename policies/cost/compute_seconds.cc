@@ -85,10 +85,10 @@ ProductCost CostAt(const std::vector<MatmulRate>& rates, double rows, ProductOve
 }
 
 const std::vector<MatmulRate>& CodedRates(const DeviceRates& rates, DType weights) {
-  if (weights == DType::kQ8) return rates.matmul_8bit;
-  // Profiles of before MXFP4 have the rates of codes of as many bits.
-  const bool of_mxfp4 = weights == DType::kMxfp4 && !rates.matmul_mxfp4.empty();
-  return of_mxfp4 ? rates.matmul_mxfp4 : rates.matmul_4bit;
+  // Profiles of before there were numbers have the rates of codes of as many bits.
+  if (weights == DType::kMxfp4 && !rates.matmul_mxfp4.empty()) return rates.matmul_mxfp4;
+  if (weights == DType::kFp8 && !rates.matmul_fp8.empty()) return rates.matmul_fp8;
+  return CodeBits(weights) == 8 ? rates.matmul_8bit : rates.matmul_4bit;
 }
 
 // Quantised weights have the overhead of 16-bit ones, and where their own rates are not known the

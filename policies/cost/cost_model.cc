@@ -218,7 +218,9 @@ UnitSeconds CostModel::Compute(int64_t layer, const BatchLoad& load) const {
   const int64_t tokens = head ? load.rows : load.tokens;
   const int64_t chunk = head ? tokens : std::min(tokens, plan_.workspace.chunk_tokens);
   const int64_t num_chunks = (tokens + chunk - 1) / chunk;
-  UnitSeconds seconds = Products(size.products, MatrixDType(plan_.shape), chunk,
+  const bool is_of_layer = !head && of.part != ComputePart::kEmbedding;
+  const DType weights = is_of_layer ? LayerDType(plan_.shape) : MatrixDType(plan_.shape);
+  UnitSeconds seconds = Products(size.products, weights, chunk,
                                  static_cast<double>(tokens) / static_cast<double>(chunk));
   if (size.experts != nullptr) seconds += ExpertSeconds(size, tokens);
   seconds[CostUnit::kMemory] +=

@@ -30,6 +30,11 @@ std::unique_ptr<Checkpoint> OneFile(Shard shard) {
 
 }  // namespace
 
+void Checkpoint::ReadRows(int64_t /*index*/, int64_t /*first_row*/,
+                          std::span<std::byte> /*out*/) const {
+  SPILLWAY_CHECK(false);  // no tensor is held in codes
+}
+
 int64_t Checkpoint::FindExact(std::string_view name) const {
   const auto at = std::ranges::lower_bound(
       tensors(), name, {},

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,6 +30,8 @@ struct CheckpointTensor {
   // Type of codes in the file ("Q4_K"), which Read decodes; empty: there are none. With a refusal
   // Read gives the codes' bytes, for whoever knows what they stand for.
   std::string_view coded = {};
+  // Type in which ReadRows gives the same weights; nullopt: in none.
+  std::optional<DType> held = std::nullopt;
 };
 
 class Checkpoint {
@@ -53,6 +56,11 @@ class Checkpoint {
   // kIo, kModelTruncated, kModelUnsupported (a value beyond fp32), kCorrupt (the file changed since
   // it was opened).
   virtual void Read(int64_t index, int64_t offset, std::span<std::byte> out) const = 0;
+
+  // Fills `out` with rows of tensor `index`, of all matrices of a stack, from `first_row` on, in
+  // the type `held`: codes as they are published, which nothing rounds. Requires: it has one; whole
+  // rows. Throws: as Read, and Error kNonFinite, kModelMalformed.
+  virtual void ReadRows(int64_t index, int64_t first_row, std::span<std::byte> out) const;
 
   // Calls `visit` for each file whose bytes decide the tensors', in an order that is always the
   // same: the weight files, or of a store its table, which has checksums of the rest. A generated

@@ -59,7 +59,7 @@ void ReadBlock(const JsonNode& node, std::string_view key, Quantisation& codes) 
 }
 
 Quantisation ReadFp8(const JsonNode& node) {
-  Quantisation codes;
+  Quantisation codes = {.is_fp8 = true};
   ReadBlock(node, "weight_block_size", codes);
   return codes;
 }
@@ -71,7 +71,7 @@ Quantisation ReadGroup(const JsonNode& weights, const std::string& format) {
       RefuseSetting(weights, "strategy", strategy, "are tensor, channel and block");
     if (weights.Member("num_bits").Integer({1, 64}) != 8)
       RefuseSetting(weights, "num_bits", "not 8", "is 8");
-    Quantisation codes;
+    Quantisation codes = {.is_fp8 = weights.Text("type", "int") == "float"};
     ReadBlock(weights, "block_structure", codes);
     return codes;
   }
@@ -110,6 +110,22 @@ Quantisation ReadMxfp4(const JsonNode& node) {
 }
 
 }  // namespace
+
+std::optional<DType> HeldCodes(const Quantisation& codes) {
+  switch (codes.method) {
+    case CodeMethod::kMxfp4:
+      return std::nullopt;  // of experts alone
+    case CodeMethod::kScaled:
+      if (codes.block_cols % kGroupWeights != 0) return std::nullopt;
+      return codes.is_fp8 ? DType::kFp8 : DType::kInt8;
+    case CodeMethod::kGptq:
+    case CodeMethod::kAwq:
+    case CodeMethod::kPacked:
+      break;
+  }
+  if (codes.group_size > 0 && codes.group_size % kGroupWeights != 0) return std::nullopt;
+  return codes.bits == 8 ? DType::kInt8 : DType::kInt4;
+}
 
 std::optional<Quantisation> ReadQuantisation(const JsonNode& config) {
   const auto node = config.FindSet("quantization_config");

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "spillway/dtype.h"
 #include "src/base/json_node.h"
 
 namespace spillway {
@@ -25,10 +26,14 @@ struct Quantisation {
   int64_t group_size = -1;  // inputs that share a scale; -1: all of a row
   int64_t block_rows = 0;   // kScaled: of a block; 0: as the scales' shape says
   int64_t block_cols = 0;
-  int zero_added = 0;  // to a published zero point
+  int zero_added = 0;   // to a published zero point
+  bool is_fp8 = false;  // kScaled
 
   bool operator==(const Quantisation&) const = default;
 };
+
+// Type that holds matrices so coded as they are, as far as the settings tell; nullopt: none does.
+std::optional<DType> HeldCodes(const Quantisation& codes);
 
 // The "quantization_config" of a config.json; nullopt where there is none. Throws: Error
 // kModelUnsupported (a method, or a setting of one, that is not read, by name), kModelInconsistent.

@@ -71,6 +71,11 @@ class CodedCheckpoint : public Checkpoint {
   std::string_view format() const override { return published_->format(); }
   const std::vector<CheckpointTensor>& tensors() const override { return tensors_; }
   void Read(int64_t index, int64_t offset, std::span<std::byte> out) const override;
+  void ReadRows(int64_t index, int64_t first_row, std::span<std::byte> out) const override {
+    const auto at = static_cast<std::size_t>(index);
+    SPILLWAY_CHECK(matrices_[at] != nullptr);
+    matrices_[at]->ReadRows(first_row, out);
+  }
   void VisitFiles(const std::function<void(const ModelFile&)>& visit) const override {
     published_->VisitFiles(visit);
   }
@@ -132,6 +137,7 @@ class Entries {
     entry.tensor.dtype = DType::kF32;
     entry.tensor.shape = entry.matrix->shape();
     entry.tensor.bytes = entry.matrix->rows() * entry.matrix->cols() * DTypeBytes(DType::kF32);
+    entry.tensor.held = entry.matrix->held();
     entry.tensor.coded = codes_.method == CodeMethod::kMxfp4 ? "MXFP4" : codes.coded;
     found_.push_back(std::move(entry));
   }

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "kernels/convert/quantise.h"
 #include "spillway/error.h"
 #include "spillway/round.h"
 #include "src/codes/raw_box.h"
@@ -84,6 +86,35 @@ class PackedCodes {
   std::vector<uint32_t> words_;
 };
 
+// Writes groups of a row in a type of kernels/convert/quantise.h, one after the other.
+class GroupWriter {
+ public:
+  GroupWriter(DType dtype, std::span<std::byte> out) : dtype_(dtype), out_(out) {}
+
+  // Codes of as many weights as there are, 64 or fewer at the end of a row.
+  void Add(uint32_t head, std::span<const uint8_t> codes) {
+    std::array<uint8_t, kGroupWeights> all{};
+    std::ranges::copy(codes, all.begin());
+    const auto bytes = static_cast<std::size_t>(GroupBytes(dtype_));
+    kernels::PackGroup(head, all, dtype_, out_.first(bytes));
+    out_ = out_.subspan(bytes);
+  }
+
+ private:
+  DType dtype_;
+  std::span<std::byte> out_;
+};
+
+// Head of a group of integers. Requires: a scale that is a number of 16 bits.
+uint32_t HeadOf(float scale, int zero) {
+  return std::bit_cast<uint32_t>(scale) | static_cast<uint32_t>(zero);
+}
+
+// True where each 64 weights of a row, the unit of what is held, share a scale.
+bool FillsGroups(int64_t neighbours, int64_t cols) {
+  return neighbours >= cols || neighbours % kGroupWeights == 0;
+}
+
 // Places of eight neighbours in a word of AWQ's.
 constexpr std::array<int64_t, 8> kAwqPlaces = {0, 4, 1, 5, 2, 6, 3, 7};
 
@@ -136,16 +167,59 @@ class GroupedMatrix : public CodedMatrix {
       for (int64_t col = 0; col < cols.count; ++col) {
         const int64_t group = groups[static_cast<std::size_t>(col)];
         const int code = CodeAt(codes, rows.first + row, cols.first + col);
-        const auto scale = static_cast<std::size_t>(
-            layout_.groups_first ? group * rows.count + row : row * num_groups_ + group);
         const int zero = zeros[static_cast<std::size_t>(group * rows.count + row)];
         out[static_cast<std::size_t>(row * cols.count + col)] =
-            scales[scale] * static_cast<float>(code - zero);
+            scales[ScaleAt(group, row, rows.count)] * static_cast<float>(code - zero);
+      }
+    }
+  }
+
+  std::optional<DType> held() const override {
+    const bool narrow = TensorAt(checkpoint_, parts_.scales).dtype != DType::kF32;
+    if (!narrow || !FillsGroups(group_size_, cols()) || !IsInOrder()) return std::nullopt;
+    return codes_.bits == 8 ? DType::kInt8 : DType::kInt4;
+  }
+
+  void ReadRows(int64_t first_row, std::span<std::byte> out) const override {
+    const DType dtype = codes_.bits == 8 ? DType::kInt8 : DType::kInt4;
+    const Run rows = {first_row, std::ssize(out) / RowBytes(dtype, cols())};
+    const Run all_cols = {0, cols()};
+    const std::vector<float> scales = ReadScales(rows);
+    const std::vector<int> zeros = ReadZeros(rows);
+    const PackedCodes codes(checkpoint_, parts_.codes, codes_.bits, layout_.codes,
+                            layout_.packs_rows ? all_cols : rows,
+                            layout_.packs_rows ? rows : all_cols);
+    GroupWriter writer(dtype, out);
+    std::array<uint8_t, kGroupWeights> group;
+    for (int64_t row = 0; row < rows.count; ++row) {
+      for (int64_t col = 0; col < cols(); col += kGroupWeights) {
+        const auto count = static_cast<std::size_t>(std::min(kGroupWeights, cols() - col));
+        for (std::size_t i = 0; i < count; ++i)
+          group[i] =
+              static_cast<uint8_t>(CodeAt(codes, rows.first + row, col + static_cast<int64_t>(i)));
+        const int64_t of = col / group_size_;
+        const int zero = zeros[static_cast<std::size_t>(of * rows.count + row)];
+        writer.Add(HeadOf(scales[ScaleAt(of, row, rows.count)], zero),
+                   std::span(group).first(count));
       }
     }
   }
 
  private:
+  // Place of a scale of a group, of the row'th of so many rows.
+  std::size_t ScaleAt(int64_t group, int64_t row, int64_t num_rows) const {
+    return static_cast<std::size_t>(layout_.groups_first ? group * num_rows + row
+                                                         : row * num_groups_ + group);
+  }
+  // True where inputs are in the order of their groups.
+  bool IsInOrder() const {
+    if (parts_.groups < 0) return true;
+    const std::vector<int64_t> groups = GroupsOf({0, cols()});
+    for (int64_t col = 0; col < cols(); ++col) {
+      if (groups[static_cast<std::size_t>(col)] != col / group_size_) return false;
+    }
+    return true;
+  }
   int CodeAt(const PackedCodes& codes, int64_t row, int64_t col) const {
     return layout_.packs_rows ? codes.At(col, PlaceOf(row)) : codes.At(row, col);
   }
@@ -256,7 +330,44 @@ class ScaledMatrix : public CodedMatrix {
     }
   }
 
+  std::optional<DType> held() const override {
+    if (!FillsGroups(block_.num_cols, cols())) return std::nullopt;
+    if (is_fp8_) return DType::kFp8;
+    const bool narrow = TensorAt(checkpoint_, parts_.scales).dtype != DType::kF32;
+    return narrow ? std::optional(DType::kInt8) : std::nullopt;
+  }
+
+  void ReadRows(int64_t first_row, std::span<std::byte> out) const override {
+    const DType dtype = is_fp8_ ? DType::kFp8 : DType::kInt8;
+    const int64_t num_rows = std::ssize(out) / RowBytes(dtype, cols());
+    std::vector<uint8_t> codes =
+        ReadBytes(checkpoint_, parts_.codes, {first_row, num_rows, 0, cols()});
+    if (!is_fp8_) {
+      for (uint8_t& code : codes) code ^= kSignBit;  // counted from the least
+    }
+    const int64_t scale_row = first_row / block_.num_rows;
+    const int64_t scale_rows = DivideUp(first_row + num_rows, block_.num_rows) - scale_row;
+    const int64_t scale_cols = DivideUp(cols(), block_.num_cols);
+    const std::vector<float> scales =
+        ReadFloats(checkpoint_, parts_.scales, {scale_row, scale_rows, 0, scale_cols});
+    GroupWriter writer(dtype, out);
+    for (int64_t row = 0; row < num_rows; ++row) {
+      const int64_t of_row = (first_row + row) / block_.num_rows - scale_row;
+      for (int64_t col = 0; col < cols(); col += kGroupWeights) {
+        const float scale =
+            scales[static_cast<std::size_t>(of_row * scale_cols + col / block_.num_cols)];
+        const uint32_t head =
+            is_fp8_ ? std::bit_cast<uint32_t>(scale) : HeadOf(scale, int{kSignBit});
+        writer.Add(head, std::span(codes).subspan(
+                             static_cast<std::size_t>(row * cols() + col),
+                             static_cast<std::size_t>(std::min(kGroupWeights, cols() - col))));
+      }
+    }
+  }
+
  private:
+  static constexpr uint8_t kSignBit = 128;
+
   float NumberOf(uint8_t code) const {
     return is_fp8_ ? Fp8Values()[code] : static_cast<float>(static_cast<int8_t>(code));
   }
@@ -403,6 +514,10 @@ std::unique_ptr<const CodedMatrix> MakeMxfp4(const Checkpoint& checkpoint,
 }
 
 }  // namespace
+
+void CodedMatrix::ReadRows(int64_t /*first_row*/, std::span<std::byte> /*out*/) const {
+  SPILLWAY_CHECK(false);
+}
 
 std::unique_ptr<const CodedMatrix> MakeCodedMatrix(const Checkpoint& checkpoint,
                                                    const CodedParts& parts,

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -39,6 +40,12 @@ class CodedMatrix {
   // Fills `out`, row by row. Throws: what Checkpoint::Read throws; Error kModelMalformed: a group
   // that is not there.
   virtual void Decode(const ElementBox& box, std::span<float> out) const = 0;
+
+  // Type that holds the codes as they are; nullopt: none does.
+  virtual std::optional<DType> held() const { return std::nullopt; }
+
+  // Fills `out` with rows in that type. Requires: held(). Throws: as Decode.
+  virtual void ReadRows(int64_t first_row, std::span<std::byte> out) const;
 
  protected:
   // `stack`: matrices that the rows are of; 0: there is no stack.

@@ -174,7 +174,7 @@ std::vector<Flag> ModelFlags() {
              &Config::dummy_weights),
       Bits("weight-bits",
            "how matrices are held: 8 and 4 in groups of 64 with a minimum and a step each (as the "
-           "store is; 16 for other models)",
+           "store is, or in the codes that a checkpoint publishes; 16 for other models)",
            &Config::weight_bits),
       Switch("allow-nonfinite-weights", "load weights that hold NaN or infinity",
              &Config::allow_nonfinite_weights),

@@ -121,7 +121,8 @@ struct MatmulList {
 constexpr std::array kMatmulLists = {MatmulList{"matmul", &DeviceRates::matmul},
                                      MatmulList{"matmul_8bit", &DeviceRates::matmul_8bit},
                                      MatmulList{"matmul_4bit", &DeviceRates::matmul_4bit},
-                                     MatmulList{"matmul_mxfp4", &DeviceRates::matmul_mxfp4}};
+                                     MatmulList{"matmul_mxfp4", &DeviceRates::matmul_mxfp4},
+                                     MatmulList{"matmul_fp8", &DeviceRates::matmul_fp8}};
 
 DeviceRates ReadDeviceRates(const JsonNode& node) {
   std::vector<std::string_view> keys = KeysOf(kDeviceFields);

@@ -312,10 +312,16 @@ CudaExecutor::LaneOps::LaneOps(CudaExecutor& executor, const PlannedLayer& layer
     return is_expert || (linear != nullptr && linear->y.buf == Buf::kInner);
   });
   if (has_inner) inner_ = At(Buf::kInner).data;
+  // Products with codes pack x themselves.
+  rounds_ = std::ranges::none_of(layer.ops, [&](const Op& op) {
+    const auto* linear = std::get_if<Linear>(&op);
+    return linear != nullptr && linear->x == Buf::kNormed &&
+           IsQuantised(executor.plan_.Tensor(linear->weight).spec.dtype);
+  });
 }
 
 GpuProducts::Lane CudaExecutor::LaneOps::Products() const {
-  return {lane_->stream, lane_->matmul, lane_->normed, inner_};
+  return {lane_->stream, lane_->matmul, rounds_ ? lane_->normed : nullptr, inner_};
 }
 
 void CudaExecutor::LaneOps::Norm(const kernels::NormArgs& args) {

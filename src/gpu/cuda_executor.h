@@ -116,6 +116,7 @@ class CudaExecutor final : public Executor {
     const Lane* lane_ = &first_;
     float* attended_;
     float* inner_ = nullptr;  // null: the layer has none, and its place may be another buffer's
+    bool rounds_ = true;      // products read `normed` rounded to 16 bits
   };
 
   void ComputeChunks(const Cell& cell);

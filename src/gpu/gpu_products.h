@@ -17,8 +17,8 @@ namespace spillway {
 
 class GpuProducts {
  public:
-  // A stream and the memory of its products. Nothing but products reads `normed` and `inner`, which
-  // are null where a layer has none.
+  // A stream and the memory of its products. Nothing but products of 16-bit weights reads `normed`,
+  // nothing but products `inner`; they are null where a layer has none.
   struct Lane {
     Stream& stream;
     std::span<std::byte> workspace;
@@ -43,7 +43,7 @@ class GpuProducts {
   void FinishInner(const Lane& lane);
   void RoundInner(const kernels::MatmulArgs& args, const Lane& lane);
 
-  DType dtype_;  // of all weights but those of experts in MXFP4
+  DType dtype_;  // of all weights but published codes
   kernels::GpuMatmul matmul_;
   const std::byte* workspace_ = nullptr;    // it begins with x_, rounded
   const float* x_ = nullptr;                // null: with nothing

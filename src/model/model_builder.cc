@@ -18,7 +18,9 @@ void ModelBuilder::BeginLayer(ComputePart part, int64_t decoder_layer) {
 
 TensorRef ModelBuilder::Matrix(std::string name, int64_t rows, int64_t cols,
                                std::vector<TensorSource> sources) {
-  return Matrix(std::move(name), rows, cols, MatrixDType(model_.shape), std::move(sources));
+  const bool is_of_layer = model_.layers.back().decoder_layer >= 0;
+  const DType dtype = is_of_layer ? LayerDType(model_.shape) : MatrixDType(model_.shape);
+  return Matrix(std::move(name), rows, cols, dtype, std::move(sources));
 }
 
 TensorRef ModelBuilder::Matrix(std::string name, int64_t rows, int64_t cols, DType dtype,

@@ -74,6 +74,7 @@ void MakeRoom(DeviceRates& rates, std::size_t num_row_counts) {
   rates.matmul_8bit.resize(kCodedRowCounts.size());
   rates.matmul_4bit.resize(kCodedRowCounts.size());
   rates.matmul_mxfp4.resize(kCodedRowCounts.size());
+  rates.matmul_fp8.resize(kCodedRowCounts.size());
 }
 
 void RefuseLittleMemory(int64_t needed) {
@@ -245,6 +246,7 @@ class Profiler {
     AddCoded("8-bit weights", DType::kQ8, cpu.matmul_8bit);
     AddCoded("4-bit weights", DType::kQ4, cpu.matmul_4bit);
     AddCoded("MXFP4 weights", DType::kMxfp4, cpu.matmul_mxfp4);
+    AddCoded("fp8 weights", DType::kFp8, cpu.matmul_fp8);
   }
 
   void AddCpuAttention() {
@@ -348,6 +350,7 @@ class Profiler {
     AddGpuProducts("8-bit weights", DType::kQ8, kCodedRowCounts, gpu.matmul_8bit);
     AddGpuProducts("4-bit weights", DType::kQ4, kCodedRowCounts, gpu.matmul_4bit);
     AddGpuProducts("MXFP4 weights", DType::kMxfp4, kCodedRowCounts, gpu.matmul_mxfp4);
+    AddGpuProducts("fp8 weights", DType::kFp8, kCodedRowCounts, gpu.matmul_fp8);
   }
 
   void AddGpuAttention() {

@@ -36,7 +36,9 @@ PerTier<double> Realised(const PerTier<RowShare>& shares) {
 
 std::string HeldTypesText(const ModelShape& shape) {
   std::string text(DTypeName(MatrixDType(shape)));
-  if (ExpertDType(shape) != MatrixDType(shape)) text += ", experts in MXFP4";
+  if (LayerDType(shape) != MatrixDType(shape))
+    text += fmt::format(", layers in {}", DTypeName(LayerDType(shape)));
+  if (ExpertDType(shape) != LayerDType(shape)) text += ", experts in MXFP4";
   return text;
 }
 

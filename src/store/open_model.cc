@@ -18,6 +18,7 @@
 #include "src/gguf/gguf_file.h"
 #include "src/gguf/gguf_model.h"
 #include "src/store/content_key.h"
+#include "src/store/held_codes.h"
 #include "src/store/hub_cache.h"
 #include "src/store/store.h"
 #include "src/store/store_checkpoint.h"
@@ -74,7 +75,7 @@ constexpr std::string_view kNonFiniteKey = "-nonfinite";
 // The model that dummy weights are quantised from.
 Model Unquantised(ModelShape shape) {
   shape.weight_bits = 16;
-  shape.experts.mxfp4 = false;
+  DropPublishedCodes(shape);
   return MakeModel(std::move(shape));
 }
 
@@ -86,12 +87,16 @@ ModelShape OpenStored(OpenedModel& model) {
   if (choice.dummy_weights) return shape;
   const int bits = choice.weight_bits.value_or(shape.weight_bits);
   const bool makes_another = choice.use == ModelUse::kConvert && shape.weight_bits == 16 &&
-                             !shape.experts.mxfp4;  // codes are not made of codes
-  if (!makes_another && bits != shape.weight_bits) {
+                             !HoldsPublishedCodes(shape);  // codes are not made of codes
+  const bool decodes = choice.decodes && HoldsPublishedCodes(shape);
+  if (decodes || (!makes_another && bits != shape.weight_bits)) {
+    const std::string held = HoldsPublishedCodes(shape)
+                                 ? "weights in published codes"
+                                 : fmt::format("{}-bit weights", shape.weight_bits);
     throw Error(ErrorCode::kModelUnsupported,
-                fmt::format("{}: a store of {}-bit weights, and {} bits are asked for; leave "
+                fmt::format("{}: a store of {}, and {} bits are asked for; leave "
                             "--weight-bits out, or convert the checkpoint with --weight-bits {}",
-                            Printable(model.folder.string()), shape.weight_bits, bits, bits));
+                            Printable(model.folder.string()), held, bits, bits));
   }
   const bool unchecked = store->content_key().ends_with(kNonFiniteKey);
   if (unchecked && choice.nonfinite == NonFiniteWeights::kRefuse) {
@@ -164,8 +169,11 @@ ModelShape OpenShape(OpenedModel& model) {
   if (!choice.dummy_weights) model.checkpoint = OpenFolder(model.folder, config.quantisation);
   if (!place.name.empty()) config.shape.name = place.name;
   // Of dummy weights; of others their own codes decide.
-  const bool is_mxfp4 = config.quantisation && config.quantisation->method == CodeMethod::kMxfp4;
-  config.shape.experts.mxfp4 = is_mxfp4 && config.shape.experts.num > 0;
+  if (config.quantisation) {
+    const bool is_mxfp4 = config.quantisation->method == CodeMethod::kMxfp4;
+    config.shape.experts.mxfp4 = is_mxfp4 && config.shape.experts.num > 0;
+    config.shape.layer_codes = HeldCodes(*config.quantisation);
+  }
   return std::move(config.shape);
 }
 
@@ -177,8 +185,12 @@ OpenedModel OpenModel(const ModelChoice& choice) {
   ModelShape shape = OpenShape(model);
   shape.weight_bits = choice.weight_bits.value_or(shape.weight_bits);
   if (model.store.empty()) {
-    if (model.checkpoint != nullptr) shape.experts.mxfp4 = HasMxfp4Experts(*model.checkpoint);
-    if (choice.decodes) shape.experts.mxfp4 = false;
+    if (model.checkpoint != nullptr) {
+      shape.experts.mxfp4 = HasMxfp4Experts(*model.checkpoint);
+      shape.layer_codes = HeldLayerCodes(shape, *model.checkpoint);
+    }
+    // Codes have other NaNs, or none.
+    if (choice.decodes || choice.nonfinite == NonFiniteWeights::kAllow) DropPublishedCodes(shape);
   }
   static_cast<Model&>(model) = MakeModel(std::move(shape));
   if (model.checkpoint == nullptr) {

@@ -251,6 +251,17 @@ int ReadWeightBits(const JsonNode& json) {
   RefuseShape(json, fmt::format("\"weight_bits\" is {}, not 8 or 4", bits));
 }
 
+std::optional<DType> ReadLayerCodes(const JsonNode& json) {
+  const std::optional<JsonNode> found = json.Find("layer_codes");
+  if (!found) return std::nullopt;
+  const std::string name = found->Text();
+  for (const DType dtype : {DType::kInt8, DType::kInt4, DType::kFp8}) {
+    if (name == DTypeName(dtype)) return dtype;
+  }
+  RefuseShape(json,
+              fmt::format("\"layer_codes\" is \"{}\", not int8, int4 or fp8", Printable(name, 40)));
+}
+
 void ReadTokenIds(const JsonNode& json, ModelShape& shape) {
   const IntegerRange ids = {-1, shape.vocab_size - 1};
   shape.bos = static_cast<TokenId>(json.Member("bos").Integer(ids));
@@ -303,6 +314,7 @@ Json ShapeToJson(const ModelShape& shape) {
   }
   // A store that is not quantised stays what it was before there were any.
   if (shape.weight_bits != 16) json["weight_bits"] = shape.weight_bits;
+  if (shape.layer_codes) json["layer_codes"] = DTypeName(*shape.layer_codes);
   return json;
 }
 
@@ -318,6 +330,7 @@ ModelShape ShapeFromJson(const Json& document, const std::string& source) {
                 "choose a model of that family");
   }
   shape.weight_bits = ReadWeightBits(json);
+  shape.layer_codes = ReadLayerCodes(json);
   if (const std::optional<JsonNode> block = json.FindSet("block")) ReadBlock(*block, shape);
   ReadTokenIds(json, shape);
   CheckHeads(shape, json);

@@ -71,9 +71,10 @@ void CheckGroups(const CheckpointTensor& source, const TensorSpec& spec,
   if (bad < 0) return;
   throw Error(
       ErrorCode::kNonFinite,
-      fmt::format("tensor \"{}\" holds NaN or infinity in group {} of a row; convert the "
-                  "model again",
-                  Printable(source.name), bad % (spec.row_bytes() / GroupBytes(spec.dtype))));
+      fmt::format("tensor \"{}\" holds NaN or infinity in group {} of a row; {}",
+                  Printable(source.name), bad % (spec.row_bytes() / GroupBytes(spec.dtype)),
+                  source.held ? "get an undamaged checkpoint, or give --allow-nonfinite-weights"
+                              : "convert the model again"));
 }
 
 }  // namespace
@@ -126,6 +127,7 @@ void WeightReader::ReadQuantised(const WeightRun& run, std::span<std::byte> out,
     checkpoint_.Read(Found(run).index, run.first_element / spec.cols * spec.row_bytes(), out);
     return CheckGroups(source, spec, out);
   }
+  if (source.held == spec.dtype) return ReadHeld(run, out);
   // A quarter of the staging for halfs, so that fp32 has room beside them.
   const std::span<std::byte> stage = StageOf(worker);
   const auto half_bytes = static_cast<int64_t>(stage.size()) / 4 / 128 * 128;
@@ -143,6 +145,24 @@ void WeightReader::ReadQuantised(const WeightRun& run, std::span<std::byte> out,
       ReadAs(DType::kF16, part, halfs, stage.subspan(static_cast<std::size_t>(half_bytes)));
       QuantiseBox(spec, box, halfs, out);
     }
+  }
+}
+
+// Codes as they are published.
+void WeightReader::ReadHeld(const WeightRun& run, std::span<std::byte> out) const {
+  const TensorSpec& spec = *run.spec;
+  const FoundTensor& found = Found(run);
+  const auto row_bytes = static_cast<std::size_t>(spec.row_bytes());
+  int64_t row = run.first_element / spec.cols;
+  while (!out.empty()) {
+    const auto left = static_cast<int64_t>(out.size() / row_bytes);
+    const int64_t count = std::min(left, found.NumTogether(row));
+    const std::span<std::byte> part = out.first(static_cast<std::size_t>(count) * row_bytes);
+    const int64_t published = found.stacked.index * found.num_rows + found.PublishedRow(row);
+    checkpoint_.ReadRows(found.index, published, part);
+    CheckGroups(Source(run), spec, part);
+    row += count;
+    out = out.subspan(part.size());
   }
 }
 

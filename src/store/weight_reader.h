@@ -50,6 +50,7 @@ class WeightReader {
   std::span<std::byte> StageOf(int worker) const;
   int64_t WholeRows(const WeightRun& run, int64_t num_elements) const;
   void ReadQuantised(const WeightRun& run, std::span<std::byte> out, int worker) const;
+  void ReadHeld(const WeightRun& run, std::span<std::byte> out) const;
   // Elements of the file in another type, by way of the worker's staging.
   void ReadAs(DType to, const WeightRun& run, std::span<std::byte> out,
               std::span<std::byte> stage) const;

@@ -84,7 +84,7 @@ std::vector<Change> ChangesOf(const Setting& setting, const PlannedRun& planned)
     rates.link_bytes_per_s[Link::kDiskWrite] *= 2.0;
     rates.store_bytes_per_s *= 2.0;
   }
-  const bool in_16_bits = as_is.shape.weight_bits == 16 && !as_is.shape.experts.mxfp4;
+  const bool in_16_bits = as_is.shape.weight_bits == 16 && !HoldsPublishedCodes(as_is.shape);
   if (in_16_bits && setting.model.store.empty()) {
     Change& change = changes.emplace_back(as_is);
     change.name = "--weight-bits 8 (other answers)";

@@ -18,6 +18,7 @@
 #include "src/codes/coded_checkpoint.h"
 #include "src/gguf/gguf_model.h"
 #include "src/report/report_figures.h"
+#include "src/store/held_codes.h"
 
 namespace spillway {
 namespace {
@@ -130,6 +131,7 @@ std::string DescribeAgreement(const Checkpoint& checkpoint, F read_shape) {
   try {
     ModelShape shape = read_shape();
     shape.experts.mxfp4 |= HasMxfp4Experts(checkpoint);  // a store's says it itself
+    if (!shape.layer_codes) shape.layer_codes = HeldLayerCodes(shape, checkpoint);
     const Model model = MakeModel(std::move(shape));
     text = DescribeShape(model);
     const WeightMap map = ResolveWeights(model, checkpoint);

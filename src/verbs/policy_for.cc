@@ -146,7 +146,7 @@ std::vector<StorageChoice> StorageToTry(const Config& config, const ModelShape& 
   std::ranges::copy_if(kStoredKvBits, std::back_inserter(all_kv),
                        [&](KvBits bits) { return any_keys || bits.key > 4; });
   const bool vary_weights = config.allow_4bit && !config.weight_bits && shape.weight_bits == 16 &&
-                            !shape.experts.mxfp4 && !config.allow_nonfinite_weights;
+                            !HoldsPublishedCodes(shape) && !config.allow_nonfinite_weights;
   const std::vector<int> weights = vary_weights ? all : std::vector<int>{shape.weight_bits};
   if (!config.calibration.empty()) return CalibratedChoices(weights, WithinLoss(config, shape));
   const bool vary_kv = config.allow_4bit && !config.kv_bits && !config.kv_dtype;

@@ -71,6 +71,13 @@ std::string ProcessorText(const Config& config, const Policy& policy, const std:
   return fmt::format("{}, {}", gpu, kernels::IsaName(kernels::BestIsa()));
 }
 
+std::string WeightTypeText(const ModelShape& shape) {
+  std::string text = fmt::format("{} bits", shape.weight_bits);
+  if (shape.layer_codes) text += fmt::format(", layers in {}", DTypeName(*shape.layer_codes));
+  if (shape.experts.mxfp4) text += ", experts in MXFP4";
+  return text;
+}
+
 }  // namespace
 
 RunManifest IdentityOf(const Config& config, const OpenedModel& model, const Policy& policy,
@@ -82,8 +89,7 @@ RunManifest IdentityOf(const Config& config, const OpenedModel& model, const Pol
       {"model name", ReplaceInvalidUtf8(model.shape.name)},  // it comes back from the journal
       {"tokenizer", TokenizerKey(model)},
       {"set of sampling flags", SamplingText(config)},
-      {"weight type", fmt::format("{} bits{}", model.shape.weight_bits,
-                                  model.shape.experts.mxfp4 ? ", experts in MXFP4" : "")},
+      {"weight type", WeightTypeText(model.shape)},
       {"KV policy", JsonText(KvPolicyJson(policy.kv))},
       {"KV type", policy.kv_bits.coded() ? fmt::format("{} bits", KvBitsText(policy.kv_bits))
                                          : std::string(DTypeName(policy.kv_dtype))},

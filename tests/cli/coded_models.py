@@ -9,6 +9,7 @@ import struct
 
 AWQ_PLACES = [0, 4, 1, 5, 2, 6, 3, 7]  # of eight neighbours in a word
 GROUP = 16
+WIDE = 64  # whole groups of those in which codes are held
 
 
 class Folder:
@@ -57,16 +58,16 @@ def fp8_value(code):
 
 
 class Coder:
-    """Codes of one matrix, and their values."""
+    """Codes of one matrix, and their values. `group`: neighbours of a row that share a scale."""
 
-    def __init__(self, out, stem, shape, chance, bits):
+    def __init__(self, out, stem, shape, chance, bits, group=GROUP):
         self.out, self.stem, (self.rows, self.cols), self.bits = out, stem, shape, bits
-        self.groups = self.cols // GROUP
+        self.groups = -(-self.cols // group)
         top = (1 << bits) - 1
         self.code = [[chance.randint(0, top) for _ in range(self.cols)] for _ in range(self.rows)]
         self.zero = [[chance.choice([0, top // 2, top // 2 + 1]) for _ in range(self.rows)] for _ in range(self.groups)]
         self.scale = [[as_half(chance.uniform(0.5, 1.5) * 0.3 / top) for _ in range(self.rows)] for _ in range(self.groups)]
-        self.group_of = [col // GROUP for col in range(self.cols)]
+        self.group_of = [col // group for col in range(self.cols)]
         self.chance = chance
 
     def add(self, end, kind, shape, data):
@@ -147,7 +148,13 @@ FORMS = {
                    lambda coder: coder.scaled("F8_E4M3", (32, 48))),
     "fp8-rows": (compressed("float-quantized", 8, "float", strategy="channel"), 8, lambda coder: coder.scaled("F8_E4M3", (1, 1 << 20))),
     "int8-rows": (compressed("int-quantized", 8, "int", strategy="channel"), 8, lambda coder: coder.scaled("I8", (1, 1 << 20))),
+    "gptq-4-wide": ({"quant_method": "gptq", "bits": 4, "group_size": WIDE, "desc_act": False}, 4, lambda coder: coder.gptq(False)),
+    "awq-wide": ({"quant_method": "awq", "bits": 4, "group_size": WIDE, "zero_point": True, "version": "gemm"}, 4, lambda coder: coder.awq()),
+    "packed-8-wide": (compressed("pack-quantized", 8, "int", strategy="group", group_size=WIDE), 8, lambda coder: coder.packed(False)),
+    "fp8-wide": ({"quant_method": "fp8", "weight_block_size": [32, 64]}, 8, lambda coder: coder.scaled("F8_E4M3", (32, 64))),
 }
+# Those whose codes are held as they are, and the type.
+HELD = {"gptq-4-wide": "int4", "awq-wide": "int4", "packed-8-wide": "int8", "fp8-wide": "fp8", "fp8-rows": "fp8"}
 
 
 def make(tensors, config, form, coded, plain):
@@ -160,7 +167,8 @@ def make(tensors, config, form, coded, plain):
             codes.add(name, kind, shape, data)
             values.add(name, kind, shape, data)
             continue
-        floats = write(Coder(codes, name.removesuffix(".weight"), shape, chance, bits))
+        group = WIDE if form.endswith("-wide") else GROUP
+        floats = write(Coder(codes, name.removesuffix(".weight"), shape, chance, bits, group))
         values.add(name, "F32", shape, array.array("f", floats).tobytes())
     codes.write(coded)
     values.write(plain)

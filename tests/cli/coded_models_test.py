@@ -59,7 +59,8 @@ class Answers(CodedTest):
         for form in coded_models.FORMS:
             with self.subTest(form=form):
                 coded, plain = self.make(form)
-                self.assertEqual(self.answers(coded), self.answers(plain))
+                flags = ["--weight-bits", 16] if form in coded_models.HELD else []
+                self.assertEqual(self.answers(coded, *flags), self.answers(plain))
 
     def test_stores_and_fewer_bits_are_made_of_them(self):
         coded, plain = self.make("gptq-8-ordered")
@@ -72,6 +73,81 @@ class Answers(CodedTest):
         text = harness.run(self.binary, ["inspect", coded]).stdout.decode()
         self.assertIn(" I32", text)
         self.assertIn("every tensor of the model is there", text)
+
+
+class Held(CodedTest):
+    """Codes that are held as they are; tests/codes shows that no weight is another one."""
+
+    def same_within(self, first, second, bound):
+        """The same tokens with nearly the same log-probabilities: values lose what 16 bits do not hold of them."""
+        for one, other in zip(first, second, strict=True):
+            self.assertEqual(one["text"], other["text"])
+            for a, b in zip(one["logprobs"]["token_logprobs"], other["logprobs"]["token_logprobs"], strict=True):
+                self.assertAlmostEqual(a, b, delta=bound)
+
+    def test_they_give_nearly_what_their_values_give(self):
+        for form in coded_models.HELD:
+            with self.subTest(form=form):
+                coded, plain = self.make(form)
+                self.same_within(self.answers(coded), self.answers(plain), 0.002)
+
+    def test_placements_give_the_same(self):
+        for form in coded_models.HELD:
+            coded, _ = self.make(form)
+            expected = self.answers(coded)
+            for flags in (["--percent", 0, 0, 0, 100, 0, 100, "--offload-dir", self.folder], ["--threads", 1, "--prefill-chunk", 5],
+                          ["--percent", 30, 30, 30, 30, 30, 30, "--emulate-gpu", "1GiB", "--offload-dir", self.folder]):
+                with self.subTest(form=form, flags=flags):
+                    self.assertEqual(self.answers(coded, *flags), expected)
+
+    def test_a_store_has_them(self):
+        for form in coded_models.HELD:
+            with self.subTest(form=form):
+                coded, _ = self.make(form)
+                store = self.folder / f"{form}-store"
+                made = harness.run(self.binary, ["convert", "--model", coded, "--output", store])
+                self.assertEqual(made.status, 0, made.stderr.decode())
+                self.assertEqual(self.answers(store), self.answers(coded))
+                for verb, words in (("generate", ["--input", "/dev/null", "--output", "-"]), ("convert", ["--output", self.folder / "o"])):
+                    refused = harness.run(self.binary, [verb, "--model", store, "--weight-bits", 16, *words])
+                    self.assertEqual(refused.status, 11, refused.stderr.decode())
+                    self.assertIn("a store of weights in published codes", refused.stderr.decode())
+
+    def report(self, verb, model, *flags):
+        report = self.folder / "r.json"
+        words = [verb, "--model", model, "--quiet", "--report", report, "--prompt-len", 8, "--gen-len", 8, *flags]
+        result = harness.run(self.binary, words)
+        self.assertEqual(result.status, 0, result.stderr.decode())
+        return json.loads(report.read_text())["model"]
+
+    def test_reports_say_so(self):
+        """Of 2 layers with matrices of 128, 32, 32, 96 and 96 rows of 64, and of 64 rows of 128 and of 96."""
+        for form, kind in coded_models.HELD.items():
+            with self.subTest(form=form):
+                coded, plain = self.make(form)
+                held, values = self.report("plan", coded), self.report("plan", plain)
+                group = 36 if kind == "int4" else 68
+                codes = (128 + 32 + 32 + 96 + 96 + 2 * 64 + 2 * 64) * group
+                weights = 2 * ((128 + 32 + 32 + 96 + 96) * 64 + 64 * (128 + 96))
+                self.assertEqual(values["weight_bytes"] - held["weight_bytes"], 2 * (weights - codes))
+                self.assertEqual(self.report("plan", coded, "--dummy-weights"), held)
+                self.assertIn(f"layers in {kind}", harness.run(self.binary, ["inspect", coded]).stdout.decode())
+
+    def test_numbers_that_are_none_are_refused_or_kept(self):
+        coded, _ = self.make("fp8-wide")
+        tensors = gguf_writer.read_tensors(coded)
+        name = "model.layers.1.mlp.up_proj.weight"
+        kind, shape, data = tensors[name]
+        folder = coded_models.Folder(json.loads((coded / "config.json").read_text()))
+        folder.tensors = tensors | {name: (kind, shape, b"\x7f" + data[1:])}
+        folder.write(coded)
+        source = harness.write_jsonl(self.folder / "in.jsonl", [{"prompt": [5, 6, 7], "max_tokens": 2}])
+        words = ["generate", "--model", coded, "--input", source, "--output", "-", "--quiet"]
+        refused = harness.run(self.binary, words)
+        self.assertEqual(refused.status, 44, refused.stderr.decode())
+        self.assertIn("--allow-nonfinite-weights", refused.stderr.decode())
+        kept = harness.run(self.binary, [*words, "--allow-nonfinite-weights"])
+        self.assertIn(kept.status, (0, 21), kept.stderr.decode())
 
 
 class Mxfp4(CodedTest):

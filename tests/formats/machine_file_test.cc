@@ -103,6 +103,7 @@ TEST(MachineFile, WhatMayBeLeftOutComesBackToo) {
   cpu.matmul_8bit = {{1, 9.5e9, 0.0}};
   cpu.matmul_4bit = {{1, 10.5e9, 0.0}, {4, 11.5e9, 0.0}};
   cpu.matmul_mxfp4 = {{1, 12.5e9, 0.0}};
+  cpu.matmul_fp8 = {{1, 11.5e9, 0.0}};
   const Machine read = FromText(MachineJson(machine));
   EXPECT_EQ(read.disturbed, machine.disturbed);
   EXPECT_EQ(read.rates.beside_compute.values, machine.rates.beside_compute.values);

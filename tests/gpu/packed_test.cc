@@ -1,7 +1,10 @@
 // Products and look-ups of packed weights on the GPU against their oracles.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
+#include <cstring>
+#include <span>
 
 #include "kernels/convert/quantise.h"
 #include "kernels/matmul/matmul_gpu.h"
@@ -14,6 +17,20 @@
 namespace spillway::kernels {
 namespace {
 
+// Makes scales of more than 16 bits an fp16, as published ones are: a GPU multiplies by that.
+void RoundScales(DType dtype, std::span<std::byte> groups) {
+  if (dtype != DType::kInt8 && dtype != DType::kInt4 && dtype != DType::kFp8) return;
+  const uint32_t beside = dtype == DType::kFp8 ? 0 : kZeroMask;
+  for (std::byte* group = groups.data(); group < groups.data() + groups.size();
+       group += GroupBytes(dtype)) {
+    uint32_t head = 0;
+    std::memcpy(&head, group, sizeof(head));
+    const float scale = HalfToFloat(FloatToHalf(std::bit_cast<float>(head & ~beside)));
+    head = std::bit_cast<uint32_t>(scale) | (head & beside);
+    std::memcpy(group, &head, sizeof(head));
+  }
+}
+
 // Row after row, `rows` of `cols` weights.
 std::vector<std::byte> PackedWeights(int64_t rows, int64_t cols, DType dtype) {
   AlignedBytes halfs = RandomWeights(rows * cols, DType::kF16, 6);
@@ -24,6 +41,7 @@ std::vector<std::byte> PackedWeights(int64_t rows, int64_t cols, DType dtype) {
                 std::span(packed).subspan(static_cast<size_t>(row * row_bytes),
                                           static_cast<size_t>(row_bytes)));
   }
+  RoundScales(dtype, packed);
   return packed;
 }
 
@@ -112,7 +130,9 @@ class PackedTest : public GpuTest, public testing::WithParamInterface<DType> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Bits, PackedTest, testing::Values(DType::kQ8, DType::kQ4, DType::kMxfp4),
+INSTANTIATE_TEST_SUITE_P(Bits, PackedTest,
+                         testing::Values(DType::kQ8, DType::kQ4, DType::kMxfp4, DType::kInt8,
+                                         DType::kInt4, DType::kFp8),
                          [](const auto& info) { return std::string(DTypeName(info.param)); });
 
 TEST_P(PackedTest, AgreesWithTheOracle) {

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -35,12 +36,28 @@ struct Group {
   std::vector<float> codes;
 
   Group(const std::byte* bytes, DType dtype) {
+    if (dtype == DType::kInt8 || dtype == DType::kInt4) {
+      TakeIntegers(bytes, dtype);
+      return;
+    }
     uint16_t halfs[2];
     std::memcpy(halfs, bytes, sizeof(halfs));
     for (int i = 0; i < 2; ++i) head[i] = HalfToFloat(halfs[i]);
     std::vector<std::byte> group(bytes, bytes + GroupBytes(dtype));
     const uint16_t plain[2] = {0, 0x3C00};
     std::memcpy(group.data(), plain, sizeof(plain));
+    for (int64_t k = 0; k < 64; ++k) codes.push_back(DequantiseRef(group.data(), dtype, k));
+  }
+
+ private:
+  void TakeIntegers(const std::byte* bytes, DType dtype) {
+    uint32_t word = 0;
+    std::memcpy(&word, bytes, sizeof(word));
+    head[1] = std::bit_cast<float>(word & ~kZeroMask);
+    head[0] = -static_cast<float>(word & kZeroMask) * head[1];
+    std::vector<std::byte> group(bytes, bytes + GroupBytes(dtype));
+    const float plain = 1.0F;
+    std::memcpy(group.data(), &plain, sizeof(plain));
     for (int64_t k = 0; k < 64; ++k) codes.push_back(DequantiseRef(group.data(), dtype, k));
   }
 };
@@ -70,7 +87,8 @@ class GroupsTest : public testing::TestWithParam<IsaAndDType> {};
 std::vector<IsaAndDType> EveryCaseOfCodes() {
   std::vector<IsaAndDType> cases;
   for (const Isa isa : {Isa::kAvx512Vnni, Isa::kAmx}) {
-    for (const DType dtype : {DType::kQ8, DType::kQ4}) cases.push_back({isa, dtype});
+    for (const DType dtype : {DType::kQ8, DType::kQ4, DType::kInt8, DType::kInt4})
+      cases.push_back({isa, dtype});
   }
   return cases;
 }

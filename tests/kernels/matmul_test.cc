@@ -68,7 +68,7 @@ class MatmulTest : public testing::TestWithParam<IsaAndDType> {
   // x has 17 bits, or 16 beside quantised weights (matmul_amx.cc, matmul_groups.h), or 8 as have
   // the weights.
   double UnitError() const {
-    if (dtype() == DType::kMxfp4) return 0;
+    if (dtype() == DType::kMxfp4 || dtype() == DType::kFp8) return 0;
     if (IsQuantised(dtype())) return MultipliesCodes(isa()) ? 3e-5 : 0;
     if (ComputeOf(IsaName(isa())) == CpuCompute::kBf16) return 2.5e-3;
     return HasTiles(isa()) ? 4e-6 : 0;
@@ -80,7 +80,8 @@ std::vector<IsaAndDType> EveryCase() {
   for (const Isa isa : SupportedBf16Isas()) isas.push_back(isa);
   std::vector<IsaAndDType> cases;
   for (const Isa isa : isas) {
-    for (const DType dtype : {DType::kF16, DType::kBF16, DType::kQ8, DType::kQ4, DType::kMxfp4}) {
+    for (const DType dtype : {DType::kF16, DType::kBF16, DType::kQ8, DType::kQ4, DType::kMxfp4,
+                              DType::kInt8, DType::kInt4, DType::kFp8}) {
       cases.push_back({isa, dtype});
     }
   }

@@ -61,7 +61,7 @@ class Row {
   Pair Codes(int quad_lane, int step, int half) const {
     const auto word = [&](int i) { return Word(LaneWord(dtype_, quad_lane, i)); };
     const Pair bias = Halfs(kBias);
-    if (dtype_ == DType::kQ8) {
+    if (CodeBits(dtype_) == 8) {
       const Pair biased = Halfs(BytePermute(word(step), kBias, ByteSelector(half)));
       return {biased.low - bias.low, biased.high - bias.high};
     }

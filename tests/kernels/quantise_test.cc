@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstring>
 #include <random>
 
 #include "kernels/convert/convert_isa.h"
@@ -40,8 +42,15 @@ INSTANTIATE_TEST_SUITE_P(Bits, QuantiseTest, testing::Values(DType::kQ8, DType::
 
 // What groups of all types have in common.
 class CodesTest : public QuantiseTest {};
-INSTANTIATE_TEST_SUITE_P(Bits, CodesTest, testing::Values(DType::kQ8, DType::kQ4, DType::kMxfp4),
+INSTANTIATE_TEST_SUITE_P(Bits, CodesTest,
+                         testing::Values(DType::kQ8, DType::kQ4, DType::kMxfp4, DType::kInt8,
+                                         DType::kInt4, DType::kFp8),
                          [](const auto& info) { return std::string(DTypeName(info.param)); });
+
+// True for types whose groups have one scale of more than 16 bits.
+bool HasWideScale(DType dtype) {
+  return dtype == DType::kInt8 || dtype == DType::kInt4 || dtype == DType::kFp8;
+}
 
 std::vector<uint16_t> Halfs(const std::vector<float>& floats) {
   std::vector<uint16_t> halfs;
@@ -173,6 +182,10 @@ TEST_P(CodesTest, EveryInstructionSetReadsAnyGroupAlike) {
   std::mt19937 random(7);
   std::vector<std::byte> row(static_cast<size_t>(GroupBytes(dtype())) * 200);
   for (std::byte& byte : row) byte = static_cast<std::byte>(random());
+  if (HasWideScale(dtype())) {  // 255 times the scale is a float too
+    for (size_t at = 3; at < row.size(); at += static_cast<size_t>(GroupBytes(dtype())))
+      row[at] &= std::byte{0x3F};
+  }
   const auto count = static_cast<int64_t>(200 * 64);
   std::vector<float> portable(static_cast<size_t>(count));
   kConvertPortable.dequantise(row.data(), dtype(), portable.data(), count);
@@ -190,6 +203,14 @@ TEST_P(CodesTest, FindsGroupsThatAreNotFinite) {
   const std::vector<std::byte> good = Quantised(Halfs(RandomFloats(256, 9)));
   EXPECT_EQ(FindNonFiniteGroup(good, dtype()), -1);
   const auto group = static_cast<size_t>(GroupBytes(dtype()));
+  if (HasWideScale(dtype())) {
+    for (const uint32_t bad : {0x7F800000U, 0xFFC00000U}) {
+      std::vector<std::byte> row = good;
+      std::memcpy(row.data() + 2 * group, &bad, sizeof(bad));
+      EXPECT_EQ(FindNonFiniteGroup(row, dtype()), 2) << bad;
+    }
+    return;
+  }
   for (const uint16_t bad : {uint16_t{0x7C00}, uint16_t{0xFE00}}) {
     for (const size_t at : {size_t{0}, sizeof(uint16_t)}) {
       std::vector<std::byte> row = good;
@@ -248,6 +269,112 @@ TEST(Mxfp4Test, OtherValuesBecomeTheNearestNumbers) {
         }
         ASSERT_EQ(std::abs(back[k] - HalfToFloat(halfs[k])), nearest) << k;
       }
+    }
+  }
+}
+
+class IntegersTest : public QuantiseTest {};
+INSTANTIATE_TEST_SUITE_P(Bits, IntegersTest, testing::Values(DType::kInt8, DType::kInt4),
+                         [](const auto& info) { return std::string(DTypeName(info.param)); });
+
+// Every code from every zero point, under scales of fp16 and of bf16.
+TEST_P(IntegersTest, WeightsAreExactlyWhatIsPublished) {
+  const auto most = static_cast<int>(MaxCode(dtype()));
+  std::vector<float> scales;
+  for (const uint32_t half : {0x0001U, 0x03FFU, 0x2111U, 0x3BFFU, 0x7BFFU})
+    scales.push_back(HalfToFloat(static_cast<uint16_t>(half)));
+  for (const uint32_t top : {0x00810000U, 0x2A7F0000U, 0xB87F0000U, 0x43010000U})
+    scales.push_back(std::bit_cast<float>(top));
+  for (const float scale : scales) {
+    for (int zero = 0; zero <= most; ++zero) {
+      const uint32_t head = std::bit_cast<uint32_t>(scale) | static_cast<uint32_t>(zero);
+      ASSERT_EQ(std::bit_cast<float>(head & ~kZeroMask), scale);
+      for (int first = 0; first <= most; first += 64) {
+        std::vector<uint8_t> codes(64);
+        for (int k = 0; k < 64; ++k)
+          codes[static_cast<size_t>(k)] = static_cast<uint8_t>((first + k) % (most + 1));
+        std::vector<std::byte> group(static_cast<size_t>(GroupBytes(dtype())));
+        PackGroup(head, codes, dtype(), group);
+        std::vector<float> floats(64);
+        DequantiseRow(group.data(), dtype(), floats);
+        for (size_t k = 0; k < 64; ++k) {
+          const float expected = scale * static_cast<float>(codes[k] - zero);
+          ASSERT_EQ(floats[k], expected) << scale << " zero " << zero << " code " << int{codes[k]};
+          ASSERT_EQ(DequantiseRef(group.data(), dtype(), static_cast<int64_t>(k)), expected);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(IntegersTest, OtherWeightsComeBackWithinHalfAStepOfARangeWithZero) {
+  for (const float scale : {1e-7F, 1e-4F, 0.05F, 700.0F}) {
+    for (const float offset : {0.0F, 2.0F, -2.0F}) {
+      std::vector<float> weights = RandomFloats(130, 3, scale);
+      for (float& weight : weights) weight += offset * scale;
+      const std::vector<uint16_t> halfs = Halfs(weights);
+      const std::vector<float> back = ThereAndBack(halfs);
+      for (size_t begin = 0; begin < halfs.size(); begin += 64) {
+        const size_t end = std::min(halfs.size(), begin + 64);
+        float low = 0.0F;
+        float high = 0.0F;
+        for (size_t k = begin; k < end; ++k) {
+          low = std::min(low, HalfToFloat(halfs[k]));
+          high = std::max(high, HalfToFloat(halfs[k]));
+        }
+        // A weight at an end of the range is up to a whole step off where 0 is half way.
+        const float step = (high - low) / static_cast<float>(MaxCode(dtype()));
+        for (size_t k = begin; k < end; ++k)
+          ASSERT_NEAR(back[k], HalfToFloat(halfs[k]), 1.01F * step) << k;
+      }
+    }
+  }
+}
+
+TEST(Fp8Test, EveryNumberUnderAScaleIsExactlyWhatIsPublished) {
+  for (const float scale : {1.0F, 0x1.234568p-7F, 3.0F}) {
+    for (unsigned first = 0; first < 256; first += 64) {
+      std::vector<uint8_t> codes(64);
+      for (unsigned k = 0; k < 64; ++k) codes[k] = static_cast<uint8_t>(first + k);
+      std::vector<std::byte> group(static_cast<size_t>(GroupBytes(DType::kFp8)));
+      PackGroup(std::bit_cast<uint32_t>(scale), codes, DType::kFp8, group);
+      std::vector<float> floats(64);
+      DequantiseRow(group.data(), DType::kFp8, floats);
+      for (unsigned k = 0; k < 64; ++k) {
+        const unsigned code = codes[k];
+        if ((code & kFp8NaN) == kFp8NaN) continue;
+        const int exponent = static_cast<int>(code >> 3 & 15);
+        const float size =
+            exponent == 0 ? std::ldexp(static_cast<float>(code & 7), -9)
+                          : std::ldexp(1.0F + static_cast<float>(code & 7) / 8.0F, exponent - 7);
+        ASSERT_EQ(floats[k], (code < 128 ? size : -size) * scale) << code;
+      }
+      EXPECT_EQ(FindNonFiniteGroup(group, DType::kFp8), first % 128 == 64 ? 0 : -1) << first;
+    }
+  }
+}
+
+TEST(Fp8Test, OtherValuesBecomeTheNearestNumbers) {
+  for (const float scale : {1e-6F, 1e-4F, 0.02F, 1.0F, 9000.0F}) {
+    const std::vector<uint16_t> halfs = Halfs(RandomFloats(320, 5, scale));
+    std::vector<std::byte> row(static_cast<size_t>(RowBytes(DType::kFp8, 320)));
+    QuantiseRow(halfs, DType::kFp8, row);
+    std::vector<float> back(320);
+    DequantiseRow(row.data(), DType::kFp8, back);
+    for (size_t k = 0; k < back.size(); ++k) {
+      float of_group = 0.0F;
+      std::memcpy(&of_group, row.data() + k / 64 * static_cast<size_t>(GroupBytes(DType::kFp8)),
+                  sizeof(of_group));
+      const float weight = HalfToFloat(halfs[k]);
+      float nearest = INFINITY;
+      for (unsigned code = 0; code < 127; ++code) {
+        const int exponent = static_cast<int>(code >> 3);
+        const float size =
+            exponent == 0 ? std::ldexp(static_cast<float>(code & 7), -9)
+                          : std::ldexp(1.0F + static_cast<float>(code & 7) / 8.0F, exponent - 7);
+        nearest = std::min(nearest, std::abs(size * of_group - std::abs(weight)));
+      }
+      ASSERT_NEAR(std::abs(back[k] - weight), nearest, 1e-6F * std::abs(weight)) << k;
     }
   }
 }

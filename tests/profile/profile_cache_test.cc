@@ -27,7 +27,7 @@ class ProfileCache : public ::testing::Test {
     machine_.isa = "avx2";
     machine_.num_threads = 3;
     machine_.rates.link_bytes_per_s = {{2e9, 1e9, 0.0, 0.0}};
-    machine_.rates.cpu = {3e10, {{1, 2e10}, {8, 1e11}}, 1e11, 2e10, 1e-6, {}, {}, {}};
+    machine_.rates.cpu = {3e10, {{1, 2e10}, {8, 1e11}}, 1e11, 2e10, 1e-6, {}, {}, {}, {}};
     key_ = MakeProfileKey(machine_, folder_.path());
   }
   void TearDown() override { ::unsetenv("XDG_CACHE_HOME"); }

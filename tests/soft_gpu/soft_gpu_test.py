@@ -7,16 +7,19 @@ evicted. Standard library only.
 
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 
 TESTS = pathlib.Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(TESTS), str(TESTS / "cli"), str(TESTS / "parity")]
+sys.path[:0] = [str(TESTS), str(TESTS / "cli"), str(TESTS / "parity"), str(TESTS / "gguf")]
 
+import coded_models  # noqa: E402
 import comparison  # noqa: E402
 import engine  # noqa: E402
+import gguf_writer  # noqa: E402
 import harness  # noqa: E402
 import prefix_test  # noqa: E402
 from placements import (  # noqa: E402
@@ -44,6 +47,7 @@ CASES = [
     ["qwen2moe-stacked-dense", "--weight-bits", 8],
     ["gptoss-mxfp4", *H2O],
 ]
+CODED_FORMS = ["gptq-4-wide", "packed-8-wide", "fp8-wide"]
 # Rows on both sides of the original contexts of 64 and 96 tokens.
 LONGER_CASES = [["dynamic"], ["longrope-neox"]]
 CASES_BESIDE = [CASES[0], CASES[1], CASES[3], CASES[5], CASES[6], CASES[12], CASES[-2], CASES[-1]]
@@ -143,6 +147,23 @@ def plan_errors(binary, folder):
     return wrong
 
 
+def coded_errors(binary, source, greedy, folder):
+    """Codes of a checkpoint that are held as they are, in layers beside a head and an embedding of 16 bits."""
+    wrong = 0
+    plain = PARITY_MODELS / "llama-groups-of-four"
+    for number, form in enumerate(CODED_FORMS):
+        coded = folder / form
+        shutil.copytree(plain, coded, ignore=shutil.ignore_patterns("*safetensors*"))
+        config = json.loads((plain / "config.json").read_text(encoding="utf-8"))
+        (folder / "values").mkdir(exist_ok=True)
+        coded_models.make(gguf_writer.read_tensors(plain), config, form, coded, folder / "values")
+        model = ["--model", coded]
+        wrong += check(binary, model, source, folder, in_turn(PLACEMENTS, number, 1))
+        wrong += check(binary, model, source, folder, in_turn(BESIDE, number, 1))
+        wrong += differs_from_cpu(binary, model, greedy, folder, PLACEMENTS[0], MOST_THAT_DIFFER)
+    return wrong
+
+
 def main():
     binary = pathlib.Path(sys.argv[1]).resolve()
     failures = 0
@@ -155,6 +176,7 @@ def main():
         failures += resume_errors(binary, source, folder)
         failures += plan_errors(binary, folder)
         failures += sum(golden_errors(binary, name) for name in GOLDEN_ROWS)
+        failures += coded_errors(binary, source, greedy_source, folder)
         for number, (model_name, *flags) in enumerate(CASES):
             model = ["--model", PARITY_MODELS / model_name, *flags]
             failures += check(binary, model, source, folder, PLACEMENTS if number == 0 else in_turn(PLACEMENTS, number, 1))

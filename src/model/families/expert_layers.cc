@@ -113,7 +113,7 @@ class ExpertLayers {
 
   Expert Shared() {
     const auto of = [&](const char* part) {
-      return Published{fmt::format("{}shared_expert.{}", prefix_, part), MatrixDType(shape_)};
+      return Published{fmt::format("{}shared_expert.{}", prefix_, part), LayerDType(shape_)};
     };
     return Of(shape_.experts.shared_ffn, of("gate_proj"), of("up_proj"), of("down_proj"));
   }
