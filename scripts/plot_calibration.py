@@ -27,7 +27,9 @@ def read_report(path):
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         policy, found = document["policy"], document["calibration"]
-        return f"{document['model']['name']}, KV of {text_of(policy['kv_bits'])} bits", policy["kv"]["head_budgets"], found
+        everything = [[1.0] * len(heads) for heads in found["alone_divergence"]]  # of the full cache
+        return (f"{document['model']['name']}, KV of {text_of(policy['kv_bits'])} bits", policy["kv"].get("head_budgets", everything),
+                found)
     except OSError as error:
         fail(f"{path}: {error.strerror}")
     except (KeyError, TypeError, ValueError):

@@ -103,6 +103,8 @@ double ParseShare(std::string_view flag, std::string_view text, MostOf most) {
 void SetShadow(Config& config, const std::string& text) {
   const double share = ParseShare("shadow", text, {1.0, 100.0});
   if (share == 0.0) throw Error(ErrorCode::kFlag, "--shadow: must be more than 0");
+  if (share == 1.0 && !text.ends_with('%'))
+    throw Error(ErrorCode::kFlag, "--shadow 1: say 1% or 100%");
   config.shadow_frac = share;
 }
 

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "spillway/kv_policy.h"
 #include "spillway/quality.h"
 
 namespace spillway {
@@ -13,7 +14,8 @@ std::string StepsText(const QualityReceipt& receipt);
 // "61.2 tokens in the mean, 61.5 with the full cache ...".
 std::string LengthsText(const AnswerLengths& lengths);
 
-// Warning for a run that loses as much as is mostly a mistake; empty for others.
-std::string QualityWarning(const QualityReceipt& receipt);
+// Warning for a run that loses as much as is mostly a mistake, with what the run's KV leaves to be
+// changed; empty for others.
+std::string QualityWarning(const QualityReceipt& receipt, const KvPolicy& kv, KvBits bits);
 
 }  // namespace spillway

@@ -114,8 +114,9 @@ void WarnOfEmpty(const AnswerCounts& written) {
       written.num_empty, written.num_completions));
 }
 
-void WarnOfQuality(const QualityReceipt& receipt) {
-  if (const std::string warning = QualityWarning(receipt); !warning.empty()) PrintWarning(warning);
+void WarnOfQuality(const QualityReceipt& receipt, const Policy& policy) {
+  const std::string warning = QualityWarning(receipt, policy.kv, policy.kv_bits);
+  if (!warning.empty()) PrintWarning(warning);
 }
 
 // The work that an interrupted run has left; a sample of some rows still stands for the others.
@@ -259,7 +260,7 @@ class AnswerStages final : public Stages {
     const AnswerCounts written = writer_.earlier() + writer_.answers();
     if (written.num_lines() == 0) WarnOfNothingRead(setting.config);
     if (setting.model.tokenizer->encodes_text()) WarnOfEmpty(written);
-    if (summary.quality) WarnOfQuality(*summary.quality);
+    if (summary.quality) WarnOfQuality(*summary.quality, plan.policy);
     if (written.num_errors == 0) return 0;
     PrintWarning(fmt::format("{} of {} lines carry errors; each says why in the output",
                              written.num_errors, written.num_lines()));
@@ -357,7 +358,7 @@ class AnswerStages final : public Stages {
       return;
     }
     output_.Print(fmt::format("quality: {}\n", StepsText(*receipt)));
-    WarnOfQuality(*receipt);
+    WarnOfQuality(*receipt, planned.plan.policy);
   }
 
   // Keeps finished lines, whatever ends the run early.

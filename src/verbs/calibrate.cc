@@ -136,6 +136,14 @@ KvPolicy KvWith(const Config& config, const HeadShares& shares) {
   return kv;
 }
 
+// The policy of a file: the full cache where each head keeps everything.
+KvPolicy FoundKv(const Config& config, const HeadShares& shares) {
+  const bool keeps_all = std::ranges::all_of(shares, [](const std::vector<double>& heads) {
+    return std::ranges::all_of(heads, [](double share) { return share >= 1.0; });
+  });
+  return keeps_all ? KvPolicy{} : KvWith(config, shares);
+}
+
 // Share of all tokens of such rows that stays: sinks count too.
 double KeptOfAll(const KvPolicy& kv, const ModelShape& shape, int64_t row_tokens) {
   const int64_t heads = kv.head_budgets.empty() ? 1 : shape.num_kv_heads;
@@ -375,7 +383,7 @@ class HeadStages final : public CalibrateStages {
 
   int Report(const Setting& /*setting*/, const PlannedRun& planned,
              const std::optional<Trace>& /*trace*/) override {
-    const KvPolicy kv = KvWith(flags_, found_.joint.shares);
+    const KvPolicy kv = FoundKv(flags_, found_.joint.shares);
     const std::string summary = Summary();
     line_.Clear();
     output_.Write(
@@ -431,6 +439,7 @@ class HeadStages final : public CalibrateStages {
     job_.sizes.insert(job_.sizes.end(), kParetoSizes.begin(), kParetoSizes.end());
     const double least = BytesOf(EvenShares(job_, kLeastHeadShare));
     std::erase_if(job_.sizes, [least](double size) { return size < least; });
+    if (job_.sizes.empty()) job_.sizes.push_back(least);  // of windows of a few tokens
   }
 
   // Adds what was found in some bits to what was found in others.
@@ -647,7 +656,7 @@ class HeadStages final : public CalibrateStages {
     for (const JointLoss& joint : found_.tried) {
       Json& tried = out["tried"].emplace_back(LossJson(joint));
       tried["kv_bits"] = KvBitsJson(joint.kv_bits);
-      tried["kv"] = KvPolicyJson(KvWith(flags_, joint.shares));
+      tried["kv"] = KvPolicyJson(FoundKv(flags_, joint.shares));
     }
     out["alone_kept_frac"] = kAloneShare;
     out["alone_divergence"] = found_.costs;

@@ -151,12 +151,19 @@ std::string DescribeReport(const Path&, const json& report) {
   return text;
 }
 
+[[noreturn]] void RefuseMember(const Path& file, const json& document, std::string_view key,
+                               std::string_view what) {
+  const JsonOrigin origin = {file.string(), ErrorCode::kInput};
+  JsonNode(document, origin).Member(key).Refuse(what, "give the file as spillway wrote it");
+}
+
 // Settings of all KV heads that were measured, or of budgets per layer what was found.
 std::string DescribeCalibration(const Path& file, const json& report) {
   const json name = report.value(json::json_pointer("/model/name"), json());
   std::string text = InspectRow("calibration", "of " + ValueText(name));
-  if (!report["calibration"].is_object() || !report["calibration"].contains("tried"))
-    return text + MembersText("found", report["calibration"]);
+  const json& found = report["calibration"];
+  if (!found.is_object()) RefuseMember(file, report, "calibration", "is no object");
+  if (!found.contains("tried")) return text + MembersText("found", found);
   text += fmt::format("{:<11} {:>6} {:>7}  {}\n", "KV bits", "bytes", "tokens", "loses at most");
   for (const CalibratedKv& setting : ReadCalibration(file)) {
     double shares = 0.0;
@@ -165,16 +172,17 @@ std::string DescribeCalibration(const Path& file, const json& report) {
       for (const KvBudget& head : layer) shares += head.kept.frac;
       num_heads += layer.size();
     }
+    const double kept = num_heads == 0 ? 1.0 : shares / static_cast<double>(num_heads);
     text += fmt::format("{:<11} {:>4.1f} % {:>5.1f} %  {:.2f} % of perplexity\n",
-                        KvBitsText(setting.bits), 100.0 * setting.bytes_frac,
-                        100.0 * shares / static_cast<double>(std::max<std::size_t>(1, num_heads)),
+                        KvBitsText(setting.bits), 100.0 * setting.bytes_frac, 100.0 * kept,
                         100.0 * std::expm1(setting.loss));
   }
   return text;
 }
 
 // What calibrate keeps to go on from.
-std::string DescribeCosts(const Path&, const json& document) {
+std::string DescribeCosts(const Path& file, const json& document) {
+  if (!document["costs"].is_array()) RefuseMember(file, document, "costs", "is no list");
   return InspectRow("costs", fmt::format("of {} KV heads and layers, for a calibrate that goes on",
                                          document["costs"].size()));
 }

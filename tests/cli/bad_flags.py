@@ -101,6 +101,7 @@ FLAGS = [
     ("a policy that is a folder", 3, ["--policy", "{root}"], None),
     ("a policy that is a device", 3, ["--policy", "/dev/zero"], None),
     ("a machine that is a device", 3, ["--machine", "/dev/null"], None),
+    ("a share that may be one percent or all", 2, ["--shadow", "1", "--kv-bits", "8"], None),
     ("a switch with another word", 2, ["--quiet=maybe"], None),
     ("a variable that is no number", 2, [], environment(threads="two")),
     ("a variable out of range", 2, [], environment(threads="0")),

@@ -255,6 +255,17 @@ class Calibrate(harness.VerbTest):
         for flags in (["--kv-bits", 8], ["--kv-bytes", "20%"], ["--per", "layer"]):
             self.assertIn("--pareto", self.refusal(2, "calibrate", "--text", TALES, "--pareto", *flags))
 
+    def test_inspect_refuses_what_only_looks_like_one(self):
+        for text in ('{"calibration": 3}', '{"costs": 5}'):
+            (self.folder / "odd.json").write_text(text)
+            self.assertIn("odd.json", self.refusal(20, "inspect", "odd.json"))
+
+    def test_all_tokens_are_the_full_cache(self):
+        """In the file, which runs at the full cache's speed, and among what was tried."""
+        policy, found = self.calibrate("--model", SMALL_MODEL, "--kv-bits", 8, "--kv-bytes", "100%")
+        self.assertEqual((policy["kv_bits"], policy["kv"]), (8, {"policy": "full"}))
+        self.assertEqual(found["tried"][0]["kv"], {"policy": "full"})
+
     def test_bad_flags(self):
         for words, part in (
             (["--text", "none.txt"], "none.txt"),

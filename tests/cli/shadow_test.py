@@ -56,14 +56,14 @@ class ShadowTest(harness.VerbTest):
         self.assertNotIn(b"more perplexing", result.stderr)
 
     def test_less_kv_loses_more(self):
-        divergences = [self.answer("--kv-policy", "h2o", "--kv-budget", budget, model=harness.BUNDLED_MODEL, share=1,
+        divergences = [self.answer("--kv-policy", "h2o", "--kv-budget", budget, model=harness.BUNDLED_MODEL, share="100%",
                                    lines=TALES)[1]["divergence"] for budget in ("60%", "20%", "5%")]
         self.assertEqual(divergences, sorted(divergences))
         self.assertGreater(divergences[2], 10 * divergences[0])
 
     def test_codes_alone_are_compared_too(self):
-        _, eight = self.answer("--kv-bits", 8, share=1)
-        _, four = self.answer("--kv-bits", 4, share=1)
+        _, eight = self.answer("--kv-bits", 8, share="100%")
+        _, four = self.answer("--kv-bits", 4, share="100%")
         self.assertLess(eight["divergence"], four["divergence"])
         self.assertGreater(eight["divergence"], 0.0)
 
@@ -95,7 +95,7 @@ class ShadowTest(harness.VerbTest):
 
     def test_long_answers_make_the_sample_smaller(self):
         lines = [{"token_ids": [2, 5 + row % 3, 6 + row // 3], "max_tokens": 330} for row in range(1024)]
-        _, receipt = self.answer("--kv-policy", "window", "--kv-budget", 16, lines=lines, share=1)
+        _, receipt = self.answer("--kv-policy", "window", "--kv-budget", 16, lines=lines, share="100%")
         self.assertEqual(receipt["num_rows"], 512)
 
     def test_what_has_nothing_to_compare_is_refused(self):
