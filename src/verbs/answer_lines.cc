@@ -25,6 +25,7 @@
 #include "src/verbs/advice.h"
 #include "src/verbs/chain.h"
 #include "src/verbs/early_end.h"
+#include "src/verbs/file_job.h"
 #include "src/verbs/host_profile.h"
 #include "src/verbs/input_text.h"
 #include "src/verbs/policy_for.h"
@@ -38,13 +39,6 @@
 namespace spillway {
 namespace {
 
-// Lines that may be read past an unfinished one; their answers wait in memory.
-constexpr int64_t kMaxLinesAhead = 16384;
-
-bool HasNothingToScore(const Request& request) {
-  return request.scored && request.scored->told.empty();
-}
-
 // Success, for an empty input has an empty output; but mostly it is a mistake of whoever made it.
 void WarnOfNothingRead(const Config& config) {
   PrintWarning(fmt::format(
@@ -52,58 +46,6 @@ void WarnOfNothingRead(const Config& config) {
       config.input == "-" ? "standard input" : Printable(config.input.string(), 160),
       config.verb == Verb::kScore ? "texts" : "prompts"));
 }
-
-// The lines of the input file on one side, the lines of the output file on the other.
-class FileJob final : public Job {
- public:
-  // `shadow` null: no sample of the rows is looked at.
-  FileJob(RequestReader& reader, CompletionWriter& writer, ShadowRows* shadow)
-      : reader_(reader), writer_(writer), shadow_(shadow) {}
-
-  // Returns nullopt also when too many lines wait for an unfinished one: the block then runs before
-  // more is read.
-  std::optional<Request> Next() override {
-    if (num_unfinished_ == 0) writer_.CommitIfDue();  // a new block begins
-    while (num_unfinished_ == 0 || num_ahead_ < kMaxLinesAhead) {
-      const std::optional<RequestOrError> line = reader_.Next();
-      if (!line) return std::nullopt;
-      num_ahead_ = num_unfinished_ == 0 ? 0 : num_ahead_ + 1;
-      if (const auto* request = std::get_if<Request>(&*line)) {
-        writer_.Expect(request->line);
-        if (writer_.PutEarlier(request->line)) continue;
-        ++num_requests_;
-        if (HasNothingToScore(*request)) {
-          writer_.Put(*request, {});
-          continue;
-        }
-        ++num_unfinished_;
-        return *request;
-      }
-      const LineError& error = std::get<LineError>(*line);
-      writer_.Expect(error.line);
-      if (!writer_.PutEarlier(error.line)) writer_.Put(error);
-    }
-    return std::nullopt;
-  }
-  void Finish(const Request& request, const Completion& completion) override {
-    --num_unfinished_;
-    if (shadow_ != nullptr) shadow_->NoteAnswer(request, completion);
-    writer_.Put(request, completion);
-  }
-  void Fail(const Request& request, const std::string& code, const std::string& message) override {
-    --num_unfinished_;
-    writer_.Put(LineError{request.line, request.custom_id, code, message});
-  }
-  int64_t num_requests() const { return num_requests_; }
-
- private:
-  RequestReader& reader_;
-  CompletionWriter& writer_;
-  ShadowRows* shadow_;
-  int64_t num_requests_ = 0;
-  int64_t num_unfinished_ = 0;
-  int64_t num_ahead_ = 0;  // lines read since a request was first left unfinished
-};
 
 // Tells of many empty completions, which are mostly somebody's mistake.
 void WarnOfEmpty(const AnswerCounts& written) {

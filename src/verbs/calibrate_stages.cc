@@ -1,0 +1,187 @@
+#include "src/verbs/calibrate_stages.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+#include <variant>
+
+#include "spillway/error.h"
+#include "src/base/stop_signal.h"
+#include "src/base/terminal.h"
+#include "src/formats/kv_policy_json.h"
+#include "src/requests/reader.h"
+#include "src/verbs/prompt_file.h"
+
+namespace spillway {
+namespace {
+
+constexpr int64_t kWindow = 640;
+constexpr int64_t kSample = 16;  // windows
+
+WindowSize SizeOf(const Config& config, const ModelShape& shape, int64_t num_tokens) {
+  const int64_t window =
+      config.window.value_or(std::min({kWindow, shape.max_positions, num_tokens}));
+  if (window > shape.max_positions || window > num_tokens) {
+    throw Error(ErrorCode::kFlag,
+                fmt::format("--window {}: the text has {} tokens and {} {} positions; give at most "
+                            "the smaller number",
+                            window, num_tokens, Printable(shape.name), shape.max_positions));
+  }
+  if (config.prefill && *config.prefill >= window) {
+    throw Error(ErrorCode::kFlag,
+                fmt::format("--prefill {}: leaves nothing of a window of {} to score",
+                            *config.prefill, window));
+  }
+  return {window, config.prefill};
+}
+
+// First tokens of windows spread over a text.
+std::vector<int64_t> BeginsOf(const Config& config, int64_t window, int64_t num_tokens) {
+  const int64_t count =
+      std::clamp<int64_t>(num_tokens / window, 1, config.sample.value_or(kSample));
+  std::vector<int64_t> begins;
+  for (int64_t index = 0; index < count; ++index)
+    begins.push_back(count == 1 ? 0 : (num_tokens - window) * index / (count - 1));
+  return begins;
+}
+
+// A job that keeps the log-probability of each token.
+class KeepingJob final : public WindowJob {
+ public:
+  using WindowJob::WindowJob;
+
+  void Finish(const Request& request, const Completion& completion) override {
+    const auto window = static_cast<std::size_t>(request.line - 1);
+    if (logprobs_.size() <= window) logprobs_.resize(window + 1);
+    logprobs_[window] = completion.scores.logprobs;
+    WindowJob::Finish(request, completion);
+  }
+  WindowLogprobs Take() { return std::move(logprobs_); }
+
+ private:
+  WindowLogprobs logprobs_;
+};
+
+KvBudget Share(double kept_frac) { return {{kept_frac, 0}, {}, {}}; }
+
+KvPolicy KvOf(const Config& config) {
+  KvPolicy kv;
+  kv.kind = config.kv.kind;
+  kv.num_sinks = config.kv.num_sinks;
+  return kv;
+}
+
+// The prompts of a job as one text, as far as a sample can want.
+// Throws: Error kInput: no line of it can be read, or too little can; and what reading throws.
+std::vector<TokenId> ReadPromptTokens(const Config& config, const OpenedModel& model) {
+  constexpr std::size_t kMost = std::size_t{1} << 22;
+  RequestReader reader(config.input, *model.tokenizer, ReaderOptionsFor(config, model));
+  std::vector<TokenId> tokens;
+  while (tokens.size() < kMost) {
+    const std::optional<RequestOrError> line = reader.Next();
+    if (!line) break;
+    const auto* request = std::get_if<Request>(&*line);
+    if (request == nullptr) continue;
+    tokens.insert(tokens.end(), request->prompt.begin(), request->prompt.end());
+    ThrowIfStopRequested();
+  }
+  if (tokens.size() >= 2) return tokens;
+  throw Error(ErrorCode::kInput, fmt::format("{}: its prompts are too short to score: {} tokens",
+                                             Printable(config.input.string()), tokens.size()));
+}
+
+}  // namespace
+
+std::vector<TextWindow> WindowsAt(const std::vector<int64_t>& begins, int64_t window,
+                                  int64_t prompt) {
+  std::vector<TextWindow> windows;
+  for (const int64_t begin : begins) windows.push_back({begin, begin + window, begin + prompt});
+  return windows;
+}
+
+KvPolicy KvWith(const Config& config, const std::vector<double>& kept_frac) {
+  KvPolicy kv = KvOf(config);
+  for (const double frac : kept_frac) kv.layer_budgets.push_back(Share(frac));
+  return kv;
+}
+
+KvPolicy KvWith(const Config& config, const HeadShares& shares) {
+  KvPolicy kv = KvOf(config);
+  for (const std::vector<double>& layer : shares) {
+    std::vector<KvBudget>& heads = kv.head_budgets.emplace_back();
+    for (const double share : layer) heads.push_back(Share(share));
+  }
+  return kv;
+}
+
+double KeptOfAll(const KvPolicy& kv, const ModelShape& shape, int64_t row_tokens) {
+  const int64_t heads = kv.head_budgets.empty() ? 1 : shape.num_kv_heads;
+  int64_t kept = 0;
+  for (int64_t decoder_layer = 0; decoder_layer < shape.num_layers; ++decoder_layer) {
+    for (int64_t head = 0; head < heads; ++head)
+      kept += KeepOf(kv, {decoder_layer, head}, row_tokens).slots();
+  }
+  return static_cast<double>(kept) / static_cast<double>(shape.num_layers * heads * row_tokens);
+}
+
+const std::filesystem::path& SourceOf(const Config& config) {
+  return config.input.empty() ? config.perplexity : config.input;
+}
+
+nlohmann::ordered_json HeadOfReport(const Plan& plan, const KvPolicy& kv) {
+  nlohmann::ordered_json json;
+  json["version"] = 1;
+  json["model"] = {{"name", plan.shape.name}};
+  json["policy"] = {{"weight_bits", plan.shape.weight_bits},
+                    {"kv_bits", KvBitsJson(plan.policy.kv_bits)},
+                    {"kv", KvPolicyJson(kv)}};
+  return json;
+}
+
+std::string Percent(double frac) { return fmt::format("{:.2f} %", 100.0 * frac); }
+std::string ShortPercent(double frac) { return fmt::format("{:.3g} %", 100.0 * frac); }
+
+CalibrateStages::CalibrateStages(const Opened& opened)
+    : flags_(opened.flags),
+      model_(opened.model),
+      line_(ProgressStreamOf(flags_)),
+      output_("--output", flags_.output, {SourceOf(flags_), {}, flags_.report}),
+      report_("--report", flags_.report, {SourceOf(flags_), flags_.output, {}}) {}
+
+Workload CalibrateStages::ReadWork(const Setting& setting) {
+  tokens_ = flags_.input.empty()
+                ? ReadTextTokens(flags_, flags_.perplexity, "--text", *model_.tokenizer)
+                : ReadPromptTokens(flags_, model_);
+  size_ = SizeOf(flags_, setting.model.shape, std::ssize(tokens_));
+  begins_ = BeginsOf(flags_, size_.tokens, std::ssize(tokens_));
+  return WindowJob(tokens_, WindowsAt(begins_, size_.tokens, LongestPrompt()),
+                   FeedOf(LongestPrompt()))
+      .Work();
+}
+
+Feed CalibrateStages::FeedOf(int64_t prompt) const {
+  Feed feed;
+  feed.prefill.tokens = prompt;
+  if (model_.shape.bos >= 0) feed.start = model_.shape.bos;
+  return feed;
+}
+
+Supervisor CalibrateStages::Supervise(const Setting& setting, const Plan& plan) {
+  return Supervisor({model_, plan, setting.device, OffloadFolder(flags_), flags_.seed, {}, nullptr},
+                    line_);
+}
+
+WindowLogprobs CalibrateStages::Score(const Setting& setting, const Supervised& by,
+                                      const KvPolicy& kv, const std::vector<TextWindow>& windows) {
+  Policy policy = by.plan.policy;
+  policy.kv = kv;
+  policy.most_log_passes = by.plan.kv_log.passes;  // the log has to fit where that plan's lies
+  KeepingJob job(tokens_, windows, FeedOf(windows.front().first - windows.front().begin));
+  const Plan plan = LayOut(model_, by.plan.machine, job.Work(), policy, setting.needs);
+  by.supervisor.Run(plan, MakeSchedule(plan, by.overlap), job, [](const WorkDone&) {});
+  return job.Take();
+}
+
+}  // namespace spillway
