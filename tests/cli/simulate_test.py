@@ -4,6 +4,7 @@ refused. Standard library only.
   python3 simulate_test.py path/to/spillway [unittest arguments]
 """
 
+import itertools
 import json
 import pathlib
 import resource
@@ -46,6 +47,21 @@ class Search(PlanningTest):
         self.assertEqual(plan["predicted"], run["predicted"])
         for tier in plan["tiers"].values():
             self.assertLessEqual(tier["planned_peak_bytes"], tier["cap_bytes"])
+
+    def test_it_beats_policies_written_by_hand(self):
+        """Weights and KV in round shares of the memories, attended to by either processor."""
+        rates = []
+        words = ["simulate", *OPT_30B, "--num-requests", 512, "--quiet", "--report", "hand.json"]
+        for weights, kv, hidden, (rows, batches), attention in itertools.product(
+                ([0, 50], [20, 40]), ([0, 100], [0, 25]), ([100, 0], [0, 100]), ((32, 8), (64, 4)),
+                ("--cpu-attention", "--no-cpu-attention")):
+            done = harness.run(self.binary, [*words, "--percent", *weights, *kv, *hidden, "--gpu-batch-size", rows,
+                                             "--num-gpu-batches", batches, attention], cwd=self.folder)
+            if done.status == 0:
+                rates.append(json.loads((self.folder / "hand.json").read_text())["throughput"]["generated_tokens_per_s"])
+        self.assertGreater(len(rates), 10)
+        found = self.report_of("search", *OPT_30B, "--num-requests", 512)["predicted"]["generated_tokens_per_s"]
+        self.assertGreater(found, 1.1 * max(rates))
 
     def test_fewer_bits_are_found_and_run(self):
         best = self.report_of("search", *LONG_ANSWERS, "--allow-4bit", "--output", self.folder / "policy.json")
